@@ -1,0 +1,71 @@
+// Package driver is the contract between the engine and the code that speaks
+// to machines. A driver classifies what went wrong and never retries; the
+// engine alone does. The suite in drivertest holds every driver to it.
+package driver
+
+import (
+	"context"
+	"errors"
+
+	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Driver speaks one protocol, named by an endpoint's scheme up to "+".
+type Driver interface {
+	// Facets lists what the driver can observe, and Apply if the facet has
+	// steps. It is constant.
+	Facets() []site.Facet
+	// Open makes a handle on the machine behind an endpoint. It may connect,
+	// or leave that to the first use. Handles of different machines share
+	// nothing that one machine could spoil for another.
+	Open(ctx context.Context, e site.Endpoint, s secret.Value) (Machine, error)
+}
+
+// Machine is an open handle on one machine. The engine calls Observe and
+// Apply of one handle one at a time.
+type Machine interface {
+	// Observe looks at the asked facets and changes nothing on the machine.
+	// For each facet it fills Have and, from the node, Want, in the same
+	// canonical terms. It always fills what the protocol tells of the
+	// machine's identity. A facet that cannot be seen is left out; an error
+	// means that nothing could be seen at all.
+	Observe(ctx context.Context, n *site.Node, facets []site.Facet) (site.Observed, error)
+	// Apply takes one step and returns when Observe would show its effect: a
+	// request that was merely accepted is not an effect. It is idempotent:
+	// "already so" is success, and work already under way is joined. With
+	// Step.Resumed the step may have been begun before and is continued from
+	// what is seen; without it, leftovers of older work are cleared first.
+	// Before the first write it checks that the machine is Step.Machine and
+	// refuses another. When the context ends it returns soon; the machine is
+	// then as if the step had been interrupted by a power cut of the daemon.
+	Apply(ctx context.Context, step site.Step, n *site.Node, seen site.Observed) error
+	// Close ends sessions on the machine and frees the handle.
+	Close() error
+}
+
+// The classes of error. A driver wraps one of them into what it returns,
+// together with what the machine said; anything else is treated as
+// ErrUnreachable.
+var (
+	// ErrUnreachable: no answer, or not in time. Retried.
+	ErrUnreachable = errors.New("unreachable")
+	// ErrBusy: the machine answered that it cannot now. Retried, not before
+	// RetryAfter if the error has one.
+	ErrBusy = errors.New("busy")
+	// ErrDenied: the credential was not accepted, or must not be sent. Never
+	// tried again with the same credential, so as not to lock the account.
+	ErrDenied = errors.New("denied")
+	// ErrRefused: the machine, or the driver on its behalf, says no: another
+	// machine's identity, a certificate that is not the pinned one, an answer
+	// that makes no sense. Needs a person.
+	ErrRefused = errors.New("refused")
+	// errors.ErrUnsupported: this machine cannot do it.
+)
+
+// RetryAfter is implemented by errors that know when to try again.
+type RetryAfter interface {
+	error
+	// RetryAfterSeconds is the machine's own wish, from now.
+	RetryAfterSeconds() int
+}

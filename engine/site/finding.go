@@ -1,0 +1,68 @@
+package site
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Severity ranks findings.
+type Severity string
+
+// The severities. Only an error keeps a design from being applied.
+const (
+	SeverityError   Severity = "error"
+	SeverityWarning Severity = "warning"
+	SeverityNote    Severity = "note"
+)
+
+// Finding is one thing that is wrong with a design.
+type Finding struct {
+	// Code names the rule, constant over releases ("unknown-field").
+	Code     string   `json:"code"`
+	Severity Severity `json:"severity"`
+	// File, Line and Col are the place to change; Line is 0 when only the
+	// file is known, File is empty when the whole design is meant.
+	File string `json:"file,omitempty"`
+	Line int    `json:"line,omitempty"`
+	Col  int    `json:"col,omitempty"`
+	// Node and Path say which effective value is concerned.
+	Node string `json:"node,omitempty"`
+	Path string `json:"path,omitempty"`
+	// Message says what is wrong, Why says why it matters, Fix what to do.
+	Message string `json:"message"`
+	Why     string `json:"why,omitempty"`
+	Fix     string `json:"fix,omitempty"`
+	// Related are other places that take part, as file:line:col.
+	Related []string `json:"related,omitempty"`
+}
+
+// Place is the finding's place as file:line:col, as far as it is known.
+func (f Finding) Place() string {
+	if f.Line == 0 {
+		return f.File
+	}
+	return f.File + ":" + strconv.Itoa(f.Line) + ":" + strconv.Itoa(f.Col)
+}
+
+// String is the finding in one line.
+func (f Finding) String() string {
+	if p := f.Place(); p != "" {
+		return p + ": " + f.Message
+	}
+	return f.Message
+}
+
+// SortFindings orders findings by place, then code.
+func SortFindings(fs []Finding) {
+	slices.SortStableFunc(fs, func(a, b Finding) int {
+		return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line, a.Col-b.Col,
+			strings.Compare(a.Code, b.Code), strings.Compare(a.Message, b.Message))
+	})
+}
+
+// HasErrors says whether a finding keeps the design from being applied.
+func HasErrors(fs []Finding) bool {
+	return slices.ContainsFunc(fs, func(f Finding) bool { return f.Severity == SeverityError })
+}

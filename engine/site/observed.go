@@ -1,0 +1,182 @@
+package site
+
+import (
+	"maps"
+	"time"
+)
+
+// Facet is one side of a machine that can be designed and observed by itself.
+type Facet string
+
+// The facets. The table Serves says which endpoint each is read from.
+const (
+	FacetPower     Facet = "power"
+	FacetBoot      Facet = "boot"
+	FacetImage     Facet = "image"
+	FacetHealth    Facet = "health"
+	FacetInventory Facet = "inventory"
+	FacetOS        Facet = "os"
+)
+
+// Serves is the fixed table of which kind of endpoint serves a facet. The
+// image facet is served by the BMC, which installs; that it was installed is
+// proven by the marker that the os endpoint reads.
+var Serves = map[Facet]EndpointKind{
+	FacetPower:     BMC,
+	FacetBoot:      BMC,
+	FacetImage:     BMC,
+	FacetHealth:    BMC,
+	FacetInventory: BMC,
+	FacetOS:        OS,
+}
+
+// Values are a facet's fields in canonical form, by field name.
+type Values map[string]string
+
+// FacetState is one facet of one machine as a driver saw it.
+type FacetState struct {
+	// Have is what is, Want what the design asks for in the same canonical
+	// terms, Pending what was accepted and waits for a reboot.
+	Have    Values `json:"have,omitempty"`
+	Want    Values `json:"want,omitempty"`
+	Pending Values `json:"pending,omitempty"`
+	// Seen is when, Driver by which driver's scheme.
+	Seen   time.Time `json:"seen,omitzero"`
+	Driver string    `json:"driver,omitempty"`
+}
+
+// Observed is what drivers saw of one machine.
+type Observed struct {
+	Identity  Identity             `json:"identity,omitzero"`
+	Facets    map[Facet]FacetState `json:"facets,omitempty"`
+	Marker    *Marker              `json:"marker,omitempty"`
+	Inventory *Inventory           `json:"inventory,omitempty"`
+}
+
+// Seen is when anything of the machine was last seen; zero means never.
+func (o Observed) Seen() time.Time {
+	var last time.Time
+	for _, f := range o.Facets {
+		if f.Seen.After(last) {
+			last = f.Seen
+		}
+	}
+	return last
+}
+
+// Merge returns o with everything that a newer observation saw put over it.
+func (o Observed) Merge(newer Observed) Observed {
+	merged := o
+	merged.Facets = maps.Clone(o.Facets)
+	if merged.Facets == nil {
+		merged.Facets = map[Facet]FacetState{}
+	}
+	maps.Copy(merged.Facets, newer.Facets)
+	if newer.Identity.Known() {
+		merged.Identity = newer.Identity
+	}
+	if newer.Marker != nil {
+		merged.Marker = newer.Marker
+	}
+	if newer.Inventory != nil {
+		merged.Inventory = newer.Inventory
+	}
+	return merged
+}
+
+// Marker is the note that an installed system carries about its own
+// installation, read from inside the machine as the JSON file
+// /etc/slipway/marker.json. It wins over a lost record.
+type Marker struct {
+	Node       string `json:"node"`
+	Generation int    `json:"generation"`
+	// Image is the sha256 of the image that was installed.
+	Image string `json:"image"`
+}
+
+// Inventory is what the machine is made of.
+type Inventory struct {
+	Manufacturer string  `json:"manufacturer,omitempty"`
+	Model        string  `json:"model,omitempty"`
+	SKU          string  `json:"sku,omitempty"`
+	BIOS         string  `json:"bios,omitempty"`
+	Processors   int     `json:"processors,omitempty"`
+	MemoryGiB    float64 `json:"memoryGiB,omitempty"`
+}
+
+// Recorded is what was done to a node's machine and cannot be seen from
+// outside.
+type Recorded struct {
+	// Adopted is the machine that the node was bound to at first contact.
+	Adopted *Adoption `json:"adopted,omitempty"`
+	// Installing is the installation whose medium was booted and that has not
+	// been finished yet.
+	Installing *Installation `json:"installing,omitempty"`
+	// Installed is the last installation that was finished, or that a marker
+	// told of.
+	Installed *Installation `json:"installed,omitempty"`
+	// InFlight is the step whose first request may have been sent and whose
+	// end is not recorded.
+	InFlight *InFlight `json:"inFlight,omitempty"`
+	// NoEffect is a step that succeeded and was planned again right after.
+	NoEffect *NoEffect `json:"noEffect,omitempty"`
+	Paused   *Hold     `json:"paused,omitempty"`
+	// Departed is set when a revision dropped the node from the design and
+	// the removal is held.
+	Departed *Departure `json:"departed,omitempty"`
+	// Decommissioned is when the design first asked to decommission the node.
+	Decommissioned time.Time `json:"decommissioned,omitzero"`
+}
+
+// Generation is the generation recorded as installed, 0 for none.
+func (r Recorded) Generation() int {
+	if r.Installed == nil {
+		return 0
+	}
+	return r.Installed.Generation
+}
+
+// Adoption binds a node to the machine first seen under its name.
+type Adoption struct {
+	Machine Identity  `json:"machine"`
+	When    time.Time `json:"when"`
+	// Settled is when the node was first in-sync, or when a person approved
+	// the first disruption; zero while first contact lasts.
+	Settled time.Time `json:"settled,omitzero"`
+}
+
+// Installation is one installation of an image.
+type Installation struct {
+	Generation int       `json:"generation"`
+	Image      string    `json:"image"` // sha256
+	Since      time.Time `json:"since"`
+	// Proven is set once the machine itself reported the installation, or
+	// when it has no os endpoint to report through.
+	Proven bool `json:"proven,omitempty"`
+}
+
+// InFlight is a step that was begun.
+type InFlight struct {
+	Facet    Facet     `json:"facet"`
+	Action   Action    `json:"action"`
+	Machine  Identity  `json:"machine"`
+	Since    time.Time `json:"since"`
+	Revision string    `json:"revision"`
+}
+
+// NoEffect is a step that claimed success and changed nothing.
+type NoEffect struct {
+	// Step is the digest of the step's facet, action and changes.
+	Step string    `json:"step"`
+	When time.Time `json:"when"`
+	// Revision is the one it was planned for: a new one tries again.
+	Revision string `json:"revision"`
+}
+
+// Departure is a node's removal from the design that was not carried out.
+type Departure struct {
+	Revision string    `json:"revision"`
+	When     time.Time `json:"when"`
+	// Node is the node as it was last designed.
+	Node *Node `json:"node"`
+}

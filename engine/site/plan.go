@@ -1,0 +1,241 @@
+package site
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// PlanVersion is the version of the plan's JSON form.
+const PlanVersion = 1
+
+// Impact is what a step does to the service of its machine.
+type Impact int
+
+// The impacts, least first.
+const (
+	ImpactNone        Impact = iota // nothing a workload could notice
+	ImpactOnline                    // changes a running machine without interrupting it, or brings it up
+	ImpactReboot                    // the machine is out of service for a while or stays off
+	ImpactDestructive               // can lose data on the machine
+)
+
+var impactNames = []string{"none", "online", "reboot", "destructive"}
+
+func (i Impact) String() string { return impactNames[i] }
+
+// MarshalText writes the impact's name.
+func (i Impact) MarshalText() ([]byte, error) { return []byte(i.String()), nil }
+
+// UnmarshalText reads the impact's name.
+func (i *Impact) UnmarshalText(text []byte) error {
+	if n := slices.Index(impactNames, string(text)); n >= 0 {
+		*i = Impact(n)
+		return nil
+	}
+	return &json.UnsupportedValueError{Str: "impact " + string(text)}
+}
+
+// Action is what a step does, in one word that a driver understands.
+type Action string
+
+// The actions.
+const (
+	ActionPowerOn   Action = "power-on"
+	ActionPowerOff  Action = "power-off"
+	ActionBootOrder Action = "boot-order"
+	// ActionInstall powers the machine off, inserts the image and boots it
+	// once; it has succeeded when the machine runs from the image.
+	ActionInstall Action = "install"
+	// ActionFinishInstall ejects the image and boots from disk; it is planned
+	// when the installer has powered the machine off.
+	ActionFinishInstall Action = "finish-install"
+	// ActionRemove takes a node that left the design out of the records. No
+	// driver sees it.
+	ActionRemove Action = "remove"
+)
+
+// Change is one field that differs.
+type Change struct {
+	Field  string `json:"field"`
+	Have   string `json:"have"`
+	Want   string `json:"want"`
+	Origin Origin `json:"origin,omitzero"`
+}
+
+// Step is one action on one node for one facet.
+type Step struct {
+	Node string `json:"node"`
+	// Machine is the machine that the step was planned for; a driver refuses
+	// another one.
+	Machine Identity `json:"machine,omitzero"`
+	Facet   Facet    `json:"facet"`
+	Action  Action   `json:"action"`
+	Changes []Change `json:"changes,omitempty"`
+	Impact  Impact   `json:"impact"`
+	Reason  string   `json:"reason"`
+	// Expect is how long the step is expected to take.
+	Expect Duration `json:"expect"`
+	// Image and Generation are set for the steps of an installation.
+	Image      *Image `json:"image,omitempty"`
+	Generation int    `json:"generation,omitempty"`
+	// Loses says what is lost on the machine, for a destructive step.
+	Loses string `json:"loses,omitempty"`
+	// Resumed is set by the engine when the step was begun before a restart:
+	// the driver joins what is under way instead of starting over.
+	Resumed bool `json:"resumed,omitempty"`
+}
+
+// Digest names what the step does, free of time and revision.
+func (s Step) Digest() string {
+	var b strings.Builder
+	b.WriteString(string(s.Facet) + " " + string(s.Action))
+	for _, c := range s.Changes {
+		b.WriteString("\n" + c.Field + "\x00" + c.Have + "\x00" + c.Want)
+	}
+	sum := sha256.Sum256([]byte(b.String()))
+	return hex.EncodeToString(sum[:8])
+}
+
+// Summary is the step's changes in one line.
+func (s Step) Summary() string {
+	parts := make([]string, 0, len(s.Changes))
+	for _, c := range s.Changes {
+		parts = append(parts, c.Field+" "+orNone(c.Have)+" → "+orNone(c.Want))
+	}
+	return string(s.Action) + ": " + strings.Join(parts, ", ")
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
+}
+
+// NodePlan is what is to be done to one node, in order.
+type NodePlan struct {
+	Node  string `json:"node"`
+	Steps []Step `json:"steps,omitempty"`
+	// Blocked says why nothing can be planned for a part of the node, in
+	// sentences: a wrong identity, a lower generation.
+	Blocked []string `json:"blocked,omitempty"`
+	// Waiting says what is under way on the machine and only needs time.
+	Waiting string `json:"waiting,omitempty"`
+	// Notes are worth knowing and stop nothing.
+	Notes []string `json:"notes,omitempty"`
+	// Seen is how old the observation is that the plan rests on; zero means
+	// the machine was never seen.
+	Seen time.Time `json:"seen,omitzero"`
+}
+
+// Plan is the ordered steps of a site at a revision.
+type Plan struct {
+	Version  int        `json:"version"`
+	Site     string     `json:"site"`
+	Revision string     `json:"revision"`
+	Nodes    []NodePlan `json:"nodes"`
+	// Removes are nodes that the revision drops, and why each is held or
+	// goes.
+	Removes []Removal `json:"removes,omitempty"`
+}
+
+// Removal is a node that left the design.
+type Removal struct {
+	Node    string   `json:"node"`
+	Machine Identity `json:"machine,omitzero"`
+	// Held says why the removal is not carried out; empty when it is.
+	Held string `json:"held,omitempty"`
+}
+
+// Empty says whether there is nothing to do.
+func (p *Plan) Empty() bool {
+	return len(p.Removes) == 0 && !slices.ContainsFunc(p.Nodes, func(n NodePlan) bool { return len(n.Steps) > 0 })
+}
+
+// Counts are how many nodes change, are taken out of service, and lose data.
+func (p *Plan) Counts() (change, reboot, destructive int) {
+	for _, n := range p.Nodes {
+		worst := Impact(-1)
+		for _, s := range n.Steps {
+			worst = max(worst, s.Impact)
+		}
+		if worst >= 0 {
+			change++
+		}
+		if worst >= ImpactReboot {
+			reboot++
+		}
+		if worst == ImpactDestructive {
+			destructive++
+		}
+	}
+	return change, reboot, destructive
+}
+
+// Loss is one thing that a plan destroys.
+type Loss struct {
+	Node    string   `json:"node"`
+	Machine Identity `json:"machine"`
+	// Action is what destroys: "install generation 2".
+	Action string `json:"action"`
+	// Lost is what is gone afterwards.
+	Lost string `json:"lost"`
+}
+
+// Losses is a set of destruction; its digest is free of revision and
+// observation, so that an approval means the same thing tomorrow.
+type Losses []Loss
+
+// Digest names the set.
+func (l Losses) Digest() string {
+	sorted := slices.Clone(l)
+	slices.SortFunc(sorted, func(a, b Loss) int { return strings.Compare(a.key(), b.key()) })
+	h := sha256.New()
+	for _, x := range sorted {
+		h.Write([]byte(x.key() + "\n"))
+	}
+	return hex.EncodeToString(h.Sum(nil))[:16]
+}
+
+// Contains says whether one loss is in the set.
+func (l Losses) Contains(x Loss) bool {
+	return slices.ContainsFunc(l, func(y Loss) bool { return y.key() == x.key() })
+}
+
+func (l Loss) key() string {
+	b, _ := json.Marshal(l)
+	return string(b)
+}
+
+// Destroys is the set of what the plan destroys.
+func (p *Plan) Destroys() Losses {
+	var all Losses
+	for _, n := range p.Nodes {
+		for _, s := range n.Steps {
+			if l, ok := s.Destroys(); ok {
+				all = append(all, l)
+			}
+		}
+	}
+	return all
+}
+
+// Destroys is what the step destroys, if it does.
+func (s Step) Destroys() (Loss, bool) {
+	if s.Impact != ImpactDestructive {
+		return Loss{}, false
+	}
+	return Loss{Node: s.Node, Machine: s.Machine, Action: s.action(), Lost: s.Loses}, true
+}
+
+func (s Step) action() string {
+	if s.Generation == 0 {
+		return string(s.Action)
+	}
+	return fmt.Sprintf("%s generation %d", s.Action, s.Generation)
+}

@@ -1,0 +1,243 @@
+// Package site holds the values that every part of Slipway shares: the
+// effective design of a site, what was observed of its machines, what was
+// recorded about them, the plan that leads from one to the other, and the
+// status that people read. It has no behaviour beyond small helpers on these
+// values and imports the standard library only.
+package site
+
+import (
+	"io/fs"
+	"sort"
+	"time"
+)
+
+// SchemaVersion is the version of the design language that this binary reads.
+// An effective design that was evaluated under another version is kept in
+// force for observing only.
+const SchemaVersion = "v1alpha1"
+
+// Revision is one commit of a site repository, or one state of a working
+// directory.
+type Revision struct {
+	// ID names the revision: a full commit id, or "dir-" and a digest of the
+	// files for a working directory.
+	ID string `json:"id"`
+	// Subject is the first line of the commit message.
+	Subject string `json:"subject,omitempty"`
+	// Author is the name of the commit's author, without an address.
+	Author string `json:"author,omitempty"`
+	// When is the committer's time.
+	When time.Time `json:"when,omitzero"`
+	// Files are the files of the revision, read straight from Git objects or
+	// from the working directory. Nil in a revision that is only named.
+	Files fs.FS `json:"-"`
+}
+
+// Short is the revision's id as people read it.
+func (r Revision) Short() string {
+	if len(r.ID) > 12 {
+		return r.ID[:12]
+	}
+	return r.ID
+}
+
+// Site is the effective design of one site: every layer merged, every
+// reference resolvable, every rule passed.
+type Site struct {
+	Name          string                 `json:"name"`
+	SchemaVersion string                 `json:"schemaVersion"`
+	Rollout       Rollout                `json:"rollout"`
+	Networks      map[string]*Network    `json:"networks,omitempty"`
+	Roles         map[string]*Role       `json:"roles,omitempty"`
+	Racks         map[string]*Rack       `json:"racks,omitempty"`
+	Images        map[string]*Image      `json:"images,omitempty"`
+	Credentials   map[string]*Credential `json:"credentials,omitempty"`
+	// Approvals are approved sets of destruction, by digest.
+	Approvals map[string]Approval `json:"approvals,omitempty"`
+	Nodes     map[string]*Node    `json:"nodes"`
+	// Origins says where each value outside the nodes was set, by path
+	// ("images.debian12.sha256").
+	Origins map[string]Origin `json:"origins,omitempty"`
+}
+
+// NodeNames lists the names of the site's nodes in order.
+func (s *Site) NodeNames() []string {
+	names := make([]string, 0, len(s.Nodes))
+	for name := range s.Nodes {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	return names
+}
+
+// Rollout bounds what may happen at once in a site.
+type Rollout struct {
+	// MaxUnavailable is how many nodes may be out of service at once: a count
+	// ("2") or a share of the nodes ("25%", rounded down, at least 1).
+	MaxUnavailable string `json:"maxUnavailable"`
+	// ObserveEvery is how often an in-sync machine is looked at.
+	ObserveEvery Duration `json:"observeEvery"`
+	// FirstContact says what may be done to a machine that was never seen
+	// in-sync: "hold" asks a person before anything that disrupts it,
+	// "repair" treats it like any other.
+	FirstContact string `json:"firstContact"`
+}
+
+// Network is an IP network of the site.
+type Network struct {
+	CIDR string `json:"cidr"`
+	VLAN int    `json:"vlan,omitempty"`
+	// MTU is in bytes.
+	MTU     int    `json:"mtu,omitempty"`
+	Gateway string `json:"gateway,omitempty"`
+}
+
+// Role is what a group of nodes does.
+type Role struct {
+	Description string `json:"description,omitempty"`
+}
+
+// Rack is a failure domain.
+type Rack struct {
+	Location string `json:"location,omitempty"`
+}
+
+// Image is an installation medium. The medium installs the operating system
+// without questions and powers the machine off when it is done.
+type Image struct {
+	// URL is where the BMC fetches the ISO from.
+	URL string `json:"url"`
+	// SHA256 is the digest of the ISO in lower-case hex; it names the image.
+	SHA256 string `json:"sha256"`
+	// InstallTimeout bounds the time from booting the medium to the machine
+	// powering itself off.
+	InstallTimeout Duration `json:"installTimeout"`
+}
+
+// Credential is a credential's name as the design knows it. Its value and the
+// hosts it may be sent to live on the bootstrap host.
+type Credential struct {
+	Description string `json:"description,omitempty"`
+}
+
+// Approval is a set of destruction approved by a line in the design.
+type Approval struct {
+	By   string `json:"by"`
+	Note string `json:"note,omitempty"`
+}
+
+// Node is one designed machine with every layer merged.
+type Node struct {
+	Name     string            `json:"name"`
+	Role     string            `json:"role,omitempty"`
+	Rack     string            `json:"rack,omitempty"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	Profiles []string          `json:"profiles,omitempty"` // linearised, weakest first
+	Identity Identity          `json:"identity,omitzero"`
+	Hardware Hardware          `json:"hardware,omitzero"`
+	// Endpoints are the ways to the machine, by kind.
+	Endpoints map[EndpointKind]Endpoint `json:"endpoints,omitempty"`
+	// Addresses are the node's addresses by network.
+	Addresses map[string]string `json:"addresses,omitempty"`
+	// Power is "on" or "off"; empty leaves the power as it is.
+	Power string `json:"power,omitempty"`
+	Boot  Boot   `json:"boot,omitzero"`
+	// Image names the image to install; nothing is installed without a
+	// Generation.
+	Image string `json:"image,omitempty"`
+	// Generation counts the wanted installations. A machine is installed when
+	// it is higher than the one recorded.
+	Generation int `json:"generation,omitempty"`
+	// Decommission announces that the node will leave the design.
+	Decommission bool  `json:"decommission,omitempty"`
+	Paused       *Hold `json:"paused,omitempty"`
+	// Origins says where each value was set, by path ("boot.order").
+	Origins map[string]Origin `json:"origins,omitempty"`
+	// Place is where the node itself is declared.
+	Place Origin `json:"place,omitzero"`
+}
+
+// Hardware is what the machine is expected to be; an empty field expects
+// nothing.
+type Hardware struct {
+	Manufacturer string `json:"manufacturer,omitempty"`
+	Model        string `json:"model,omitempty"`
+	// MemoryGiB and Processors are least amounts.
+	MemoryGiB  int `json:"memoryGiB,omitempty"`
+	Processors int `json:"processors,omitempty"`
+}
+
+// Boot is how the machine finds its operating system.
+type Boot struct {
+	// Order is the persistent boot order as Redfish boot source targets:
+	// "Hdd", "Pxe", "Cd", "UefiHttp", "Usb".
+	Order []string `json:"order,omitempty"`
+}
+
+// Identity is what binds a name in the design to one physical machine.
+type Identity struct {
+	// UUID is the SMBIOS system UUID in lower case.
+	UUID   string `json:"uuid,omitempty"`
+	Serial string `json:"serial,omitempty"`
+}
+
+// Known says whether the identity names a machine at all.
+func (i Identity) Known() bool { return i.UUID != "" || i.Serial != "" }
+
+// Matches says whether an observed identity can be the designed one: every
+// field that the design states must be observed and equal.
+func (i Identity) Matches(seen Identity) bool {
+	return (i.UUID == "" || i.UUID == seen.UUID) && (i.Serial == "" || i.Serial == seen.Serial)
+}
+
+func (i Identity) String() string {
+	switch {
+	case i.UUID != "":
+		return "UUID " + i.UUID
+	case i.Serial != "":
+		return "serial " + i.Serial
+	}
+	return "no identity"
+}
+
+// EndpointKind tells the ways to a machine apart.
+type EndpointKind string
+
+// The kinds of endpoint.
+const (
+	BMC EndpointKind = "bmc" // the management controller
+	OS  EndpointKind = "os"  // the installed operating system
+)
+
+// Endpoint is one way to a machine.
+type Endpoint struct {
+	// URL's scheme up to "+" picks the driver:
+	// redfish+https://192.0.2.11/redfish/v1/Systems/1, ssh://192.0.2.11.
+	URL string `json:"url"`
+	// Credential names the credential to log in with.
+	Credential string `json:"credential,omitempty"`
+	// Trust says how the other side proves that it is itself.
+	Trust Trust `json:"trust,omitzero"`
+}
+
+// Trust is public data that proves the other side of an endpoint. With
+// nothing set, TLS endpoints are verified against the host's roots and SSH
+// endpoints are refused.
+type Trust struct {
+	// CA is a PEM bundle of the certificate authorities to trust.
+	CA string `json:"ca,omitempty"`
+	// Fingerprint pins one certificate: "sha256:" and the hex digest of its
+	// DER form. It takes the place of every other check but expiry.
+	Fingerprint string `json:"fingerprint,omitempty"`
+	// HostKeys are SSH host public keys in authorized_keys form.
+	HostKeys []string `json:"hostKeys,omitempty"`
+}
+
+// Hold is a person's hands-off: who, why, since when, and until when.
+type Hold struct {
+	By     string    `json:"by"`
+	Reason string    `json:"reason"`
+	Since  time.Time `json:"since,omitzero"`
+	// Until ends the hold by itself; zero holds until resumed.
+	Until time.Time `json:"until,omitzero"`
+}

@@ -1,0 +1,119 @@
+package site
+
+import "time"
+
+// State is the state of a node.
+type State string
+
+// The states. Blocked waits for something it names; stalled needs a new
+// commit or a person.
+const (
+	InSync      State = "in-sync"
+	Progressing State = "progressing"
+	Blocked     State = "blocked"
+	Retrying    State = "retrying"
+	Stalled     State = "stalled"
+	Paused      State = "paused"
+	Unknown     State = "unknown"
+)
+
+// States lists the states in the order in which they are shown.
+var States = []State{InSync, Progressing, Retrying, Blocked, Stalled, Paused, Unknown}
+
+// NodeStatus is how one node is.
+type NodeStatus struct {
+	Name  string `json:"name"`
+	Role  string `json:"role,omitempty"`
+	Rack  string `json:"rack,omitempty"`
+	State State  `json:"state"`
+	// Reason is a sentence without a final stop; it is stable as long as the
+	// situation is the same.
+	Reason string `json:"reason,omitempty"`
+	// Since is when the node came into this state for this reason.
+	Since time.Time `json:"since"`
+	// Next is the planned step, if there is one, in one line.
+	Next string `json:"next,omitempty"`
+	// Machine, Power, Generation and OS are what is known of the machine.
+	Machine    Identity `json:"machine,omitzero"`
+	Power      string   `json:"power,omitempty"`
+	Health     string   `json:"health,omitempty"`
+	OS         string   `json:"os,omitempty"`
+	Generation int      `json:"generation,omitempty"`
+	// Retry is when a retrying node is tried again; Seen is when the machine
+	// was last seen. Neither is worth a commit.
+	Retry time.Time `json:"retry,omitzero"`
+	Seen  time.Time `json:"seen,omitzero"`
+	// Notes are worth knowing and stop nothing.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Status is how a site is.
+type Status struct {
+	Site string `json:"site"`
+	// Applied is the revision in force, Attempted the newest that was looked
+	// at; they differ while the newest is broken.
+	Applied   Revision `json:"applied,omitzero"`
+	Attempted Revision `json:"attempted,omitzero"`
+	// Problem says what is wrong with the site as a whole, in sentences: the
+	// repository cannot be reached, the newest design is broken.
+	Problems []Problem `json:"problems,omitempty"`
+	// ObserveOnly says why nothing is written to any machine.
+	ObserveOnly string `json:"observeOnly,omitempty"`
+	Paused      *Hold  `json:"paused,omitempty"`
+	// Waiting is the set of destruction that waits for approval.
+	Waiting Losses `json:"waiting,omitempty"`
+	// Approve is the digest to approve the waiting set by.
+	Approve string       `json:"approve,omitempty"`
+	Nodes   []NodeStatus `json:"nodes"`
+}
+
+// Problem is something that is wrong with a site as a whole.
+type Problem struct {
+	What  string    `json:"what"`
+	Since time.Time `json:"since"`
+}
+
+// Counts are the nodes by state.
+func (s *Status) Counts() map[State]int {
+	counts := map[State]int{}
+	for _, n := range s.Nodes {
+		counts[n.State]++
+	}
+	return counts
+}
+
+// Report is what reporters tell people.
+type Report struct {
+	Status Status `json:"status"`
+	Plan   Plan   `json:"plan"`
+	// Findings are those of the attempted revision.
+	Findings []Finding `json:"findings,omitempty"`
+}
+
+// Memory is what a daemon knows of one node: enough to plan without looking.
+type Memory struct {
+	Observed Observed `json:"observed"`
+	Recorded Recorded `json:"recorded"`
+}
+
+// Verb is what a person asks of a running daemon.
+type Verb string
+
+// The verbs.
+const (
+	VerbApprove Verb = "approve" // Digest, or Node for its first contact or removal
+	VerbPause   Verb = "pause"   // Node, or all of the site without one
+	VerbResume  Verb = "resume"  // Node, or all of the site without one
+	VerbRetry   Verb = "retry"   // Node, or every node without one
+)
+
+// Order is one request of a person.
+type Order struct {
+	Verb   Verb   `json:"verb"`
+	Node   string `json:"node,omitempty"`
+	Digest string `json:"digest,omitempty"`
+	// By and Reason are recorded and shown.
+	By     string    `json:"by"`
+	Reason string    `json:"reason,omitempty"`
+	Until  time.Time `json:"until,omitzero"`
+}
