@@ -140,6 +140,8 @@ func (r Recorded) Generation() int {
 type Adoption struct {
 	Machine Identity  `json:"machine"`
 	When    time.Time `json:"when"`
+	// BMC is the URL of the endpoint through which it was last seen.
+	BMC string `json:"bmc,omitempty"`
 	// Settled is when the node was first in-sync, or when a person approved
 	// the first disruption; zero while first contact lasts.
 	Settled time.Time `json:"settled,omitzero"`
@@ -157,9 +159,7 @@ type Installation struct {
 
 // InFlight is a step that was begun.
 type InFlight struct {
-	Facet    Facet     `json:"facet"`
-	Action   Action    `json:"action"`
-	Machine  Identity  `json:"machine"`
+	Step     Step      `json:"step"`
 	Since    time.Time `json:"since"`
 	Revision string    `json:"revision"`
 }
@@ -169,8 +169,6 @@ type NoEffect struct {
 	// Step is the digest of the step's facet, action and changes.
 	Step string    `json:"step"`
 	When time.Time `json:"when"`
-	// Revision is the one it was planned for: a new one tries again.
-	Revision string `json:"revision"`
 }
 
 // Departure is a node's removal from the design that was not carried out.

@@ -8,6 +8,7 @@ package site
 import (
 	"io/fs"
 	"sort"
+	"strings"
 	"time"
 )
 
@@ -77,6 +78,10 @@ type Rollout struct {
 	MaxUnavailable string `json:"maxUnavailable"`
 	// ObserveEvery is how often an in-sync machine is looked at.
 	ObserveEvery Duration `json:"observeEvery"`
+	// PollEvery is how often the repository is asked for a new revision, and
+	// ReportEvery how often at most the status is written.
+	PollEvery   Duration `json:"pollEvery"`
+	ReportEvery Duration `json:"reportEvery"`
 	// FirstContact says what may be done to a machine that was never seen
 	// in-sync: "hold" asks a person before anything that disrupts it,
 	// "repair" treats it like any other.
@@ -155,6 +160,18 @@ type Node struct {
 	Origins map[string]Origin `json:"origins,omitempty"`
 	// Place is where the node itself is declared.
 	Place Origin `json:"place,omitzero"`
+}
+
+// Want is what the design asks of a facet, in canonical terms; nil when it is
+// silent.
+func (n *Node) Want(f Facet) Values {
+	switch {
+	case f == FacetPower && n.Power != "":
+		return Values{"state": n.Power}
+	case f == FacetBoot && len(n.Boot.Order) > 0:
+		return Values{"order": strings.Join(n.Boot.Order, ",")}
+	}
+	return nil
 }
 
 // Hardware is what the machine is expected to be; an empty field expects

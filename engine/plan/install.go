@@ -1,0 +1,82 @@
+package plan
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// planInstallation plans what the image facet needs. It says true when
+// nothing else may be planned meanwhile, because an installation is under way.
+func planInstallation(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory) bool {
+	r := m.Recorded
+	switch {
+	case r.InFlight != nil && r.InFlight.Step.Action == site.ActionInstall:
+		// Begun and not known to have ended: it is brought to its end as it
+		// was begun, whatever the design says by now.
+		p.Steps = append(p.Steps, r.InFlight.Step)
+		return true
+	case r.Installing != nil:
+		planFinish(p, n, m)
+		return true
+	}
+	have := Generation(n, m)
+	switch {
+	case n.Image == "" || n.Generation == 0:
+		return false
+	case have < n.Generation:
+		p.Steps = append(p.Steps, installStep(s, n, have))
+	case have > n.Generation:
+		p.Blocked = append(p.Blocked, fmt.Sprintf("generation %d in the design is lower than the installed %d; a machine is never set back, raise it to %d to install anew",
+			n.Generation, have, have+1))
+	case r.Installed != nil && !r.Installed.Proven:
+		p.Waiting = fmt.Sprintf("generation %d is installed and has not reported from inside yet", have)
+		return true
+	}
+	return false
+}
+
+// planFinish waits for the installer to power the machine off, then boots the
+// installed system.
+func planFinish(p *site.NodePlan, n *site.Node, m site.Memory) {
+	i := m.Recorded.Installing
+	power := m.Observed.Facets[site.FacetPower]
+	if power.Have["state"] != "off" || power.Pending["state"] == "on" {
+		p.Waiting = fmt.Sprintf("the installer of generation %d is running", i.Generation)
+		return
+	}
+	p.Steps = append(p.Steps, site.Step{
+		Node: n.Name, Machine: n.Identity, Facet: site.FacetImage, Action: finishKind.action,
+		Changes: []site.Change{{Field: "image.medium", Have: "inserted", Want: "ejected"}},
+		Impact:  finishKind.impact, Expect: finishKind.expect, Generation: i.Generation,
+		Reason: "the installer has powered the machine off",
+	})
+}
+
+func installStep(s *site.Site, n *site.Node, have int) site.Step {
+	image := *s.Images[n.Image]
+	image.URL = strings.NewReplacer("{node}", n.Name, "{generation}", strconv.Itoa(n.Generation)).Replace(image.URL)
+	return site.Step{
+		Node: n.Name, Machine: n.Identity, Facet: site.FacetImage, Action: installKind.action,
+		Changes: []site.Change{
+			{Field: "image.generation", Have: strconv.Itoa(have), Want: strconv.Itoa(n.Generation), Origin: n.Origins["generation"]},
+			{Field: "image.name", Want: n.Image, Origin: n.Origins["image"]},
+		},
+		Impact: installKind.impact, Expect: installKind.expect,
+		Reason: fmt.Sprintf("generation %d of the design is not installed", n.Generation),
+		Image:  &image, Generation: n.Generation, Loses: "everything on its disks",
+	}
+}
+
+// Generation is the generation that is on the machine: the higher of what was
+// recorded and what the machine's own marker says, so that neither a lost
+// record nor an old marker can cause an installation.
+func Generation(n *site.Node, m site.Memory) int {
+	have := m.Recorded.Generation()
+	if mk := m.Observed.Marker; mk != nil && mk.Node == n.Name {
+		have = max(have, mk.Generation)
+	}
+	return have
+}
