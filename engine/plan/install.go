@@ -13,7 +13,11 @@ import (
 func planInstallation(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory) bool {
 	r := m.Recorded
 	switch {
-	case r.InFlight != nil && r.InFlight.Step.Action == site.ActionInstall:
+	case wanted(n) > max(underWay(r), r.Generation()) && underWay(r) > 0:
+		// A higher generation takes the place of one that did not end.
+		p.Steps = append(p.Steps, installStep(s, n, Generation(n, m)))
+		return true
+	case installBegun(r):
 		// Begun and not known to have ended: it is brought to its end as it
 		// was begun, whatever the design says by now.
 		p.Steps = append(p.Steps, r.InFlight.Step)
@@ -24,7 +28,7 @@ func planInstallation(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memor
 	}
 	have := Generation(n, m)
 	switch {
-	case n.Image == "" || n.Generation == 0:
+	case wanted(n) == 0:
 		return false
 	case have < n.Generation:
 		p.Steps = append(p.Steps, installStep(s, n, have))
@@ -36,6 +40,29 @@ func planInstallation(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memor
 		return true
 	}
 	return false
+}
+
+// wanted is the generation that the design asks to install, 0 for none.
+func wanted(n *site.Node) int {
+	if n.Image == "" {
+		return 0
+	}
+	return n.Generation
+}
+
+// underWay is the generation whose installation was begun and not finished.
+func underWay(r site.Recorded) int {
+	if installBegun(r) {
+		return r.InFlight.Step.Generation
+	}
+	if r.Installing != nil {
+		return r.Installing.Generation
+	}
+	return 0
+}
+
+func installBegun(r site.Recorded) bool {
+	return r.InFlight != nil && r.InFlight.Step.Action == site.ActionInstall
 }
 
 // planFinish waits for the installer to power the machine off, then boots the

@@ -126,6 +126,16 @@ type Recorded struct {
 	Departed *Departure `json:"departed,omitempty"`
 	// Decommissioned is when the design first asked to decommission the node.
 	Decommissioned time.Time `json:"decommissioned,omitzero"`
+	// Last is the state last shown to people, so that a restart does not
+	// begin every wait anew.
+	Last Shown `json:"last,omitzero"`
+}
+
+// Shown is a state as people were told of it.
+type Shown struct {
+	State  State     `json:"state"`
+	Reason string    `json:"reason,omitempty"`
+	Since  time.Time `json:"since"`
 }
 
 // Generation is the generation recorded as installed, 0 for none.

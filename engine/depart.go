@@ -1,0 +1,89 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/record"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// removalWindow is the rolling time over which removals are counted.
+const removalWindow = 24 * time.Hour
+
+// noteDepartures records, for every node that a design drops, how it was last
+// designed. A node goes when it was decommissioned in an earlier revision and
+// the budget allows; otherwise its removal is held, and the machine is only
+// observed.
+func (e *Engine) noteDepartures(ctx context.Context, rev site.Revision, design *site.Site) error {
+	for _, w := range e.dropped(design) {
+		if err := w.save(ctx, func(r *site.Recorded) {
+			if r.Departed == nil {
+				r.Departed = &site.Departure{Revision: rev.ID, When: time.Now(), Node: w.node}
+			}
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *Engine) dropped(design *site.Site) []*worker {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var left []*worker
+	for name, w := range e.workers {
+		if design.Nodes[name] == nil {
+			left = append(left, w)
+		}
+	}
+	return left
+}
+
+// mayLeave says in a sentence why a departed node's removal is held.
+func (e *Engine) mayLeave(w *worker) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	d := w.memory.Recorded.Departed
+	rev := site.Revision{ID: d.Revision}
+	if w.memory.Recorded.Decommissioned.IsZero() {
+		return fmt.Sprintf("revision %s removes the node, which was not decommissioned first; it is held and only observed: put it back with `decommission: true`, or run `slipway approve %s`", rev.Short(), w.name)
+	}
+	recent := 0
+	for _, x := range e.removals {
+		if time.Since(x.When) < removalWindow {
+			recent++
+		}
+	}
+	if budget := removalBudget(len(e.workers)); recent >= budget {
+		return fmt.Sprintf("revision %s removes the node, and %d of %d removals in 24 h are used; it is held until one is free, or run `slipway approve %s`", rev.Short(), recent, budget, w.name)
+	}
+	return ""
+}
+
+// removalBudget is how many nodes of a site may be removed in a day: one in
+// twenty, and at least one.
+func removalBudget(nodes int) int { return max(1, nodes/20) }
+
+// remove takes a departed node out of the records and ends its worker. The
+// machine is left as it is.
+func (e *Engine) remove(ctx context.Context, w *worker) error {
+	gone := record.Removal{Node: w.name, When: time.Now()}
+	if err := e.Records.Removed(ctx, gone); err != nil {
+		return fmt.Errorf("record removal of %s: %w", w.name, err)
+	}
+	if err := e.Records.DeleteNode(ctx, w.name); err != nil {
+		return fmt.Errorf("record removal of %s: %w", w.name, err)
+	}
+	e.mu.Lock()
+	e.removals = append(e.removals, gone)
+	if e.workers[w.name] == w {
+		delete(e.workers, w.name)
+	}
+	e.mu.Unlock()
+	w.stop()
+	e.Log.Info("node removed", "node", w.name)
+	e.touch()
+	return nil
+}

@@ -1,0 +1,162 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Notifier is a source that knows by itself when there may be a new revision.
+type Notifier interface {
+	// Changes gives a value after every change, until the context ends.
+	Changes(ctx context.Context) <-chan struct{}
+}
+
+// follow asks the source for revisions for as long as the engine runs.
+func (e *Engine) follow(ctx context.Context) {
+	var news <-chan struct{}
+	if n, ok := e.Source.(Notifier); ok {
+		news = n.Changes(ctx)
+	}
+	for {
+		e.poll(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-news:
+		case <-e.poke:
+		case <-time.After(jitter(e.pollEvery())):
+		}
+	}
+}
+
+func (e *Engine) pollEvery() time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.design == nil || e.design.Rollout.PollEvery <= 0 {
+		return firstPoll
+	}
+	return time.Duration(e.design.Rollout.PollEvery)
+}
+
+// poll fetches once and takes a new revision through evaluation. Whatever
+// goes wrong, the design in force stays so.
+func (e *Engine) poll(ctx context.Context) {
+	fctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	rev, err := e.Source.Fetch(fctx)
+	e.setProblem("source", err)
+	if err != nil || !e.isNew(rev) {
+		return
+	}
+	design, findings, err := e.Evaluate(ctx, rev)
+	e.setProblem("evaluation", err)
+	if err != nil {
+		return
+	}
+	named := rev
+	named.Files = nil
+	if site.HasErrors(findings) {
+		e.refuse(named, findings)
+		return
+	}
+	e.setProblem("records", e.accept(ctx, named, design, findings))
+}
+
+func (e *Engine) isNew(rev site.Revision) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if rev.ID == e.applied.ID && e.readOnly == "" && e.attempted.ID == "" {
+		// Back from a restart: what is in force is what there is.
+		e.attempted = e.applied
+		e.touch()
+	}
+	return rev.ID != e.attempted.ID
+}
+
+// refuse keeps the design in force and tells of the findings.
+func (e *Engine) refuse(rev site.Revision, findings []site.Finding) {
+	e.mu.Lock()
+	e.attempted, e.findings = rev, findings
+	inForce := "nothing is in force yet"
+	if e.applied.ID != "" {
+		inForce = e.applied.Short() + " stays in force"
+	}
+	e.mu.Unlock()
+	first, n := findings[0], 0
+	for _, f := range findings {
+		if f.Severity == site.SeverityError {
+			if n == 0 {
+				first = f
+			}
+			n++
+		}
+	}
+	more := ""
+	if n > 1 {
+		more = fmt.Sprintf(" (and %d more)", n-1)
+	}
+	e.setProblem("design", fmt.Errorf("revision %s is broken: %s%s; %s", rev.Short(), first, more, inForce))
+	e.Log.Warn("design refused", "revision", rev.Short(), "findings", n)
+}
+
+// accept puts a design in force: durably first, then for every worker. Nodes
+// that it drops are noted before, so that none can get lost in between.
+func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Site, findings []site.Finding) error {
+	if err := e.noteDepartures(ctx, rev, design); err != nil {
+		return err
+	}
+	if err := e.Records.Accept(ctx, rev, design); err != nil {
+		return fmt.Errorf("record revision %s: %w", rev.Short(), err)
+	}
+	e.setProblem("design", nil)
+	e.mu.Lock()
+	e.applied, e.attempted, e.findings = rev, rev, findings
+	e.design, e.readOnly = design, ""
+	for _, name := range design.NodeNames() {
+		if w := e.workers[name]; w != nil {
+			w.redesignLocked(design.Nodes[name])
+		} else {
+			e.startLocked(design.Nodes[name], site.Memory{}, false)
+		}
+	}
+	for name, w := range e.workers {
+		if design.Nodes[name] == nil {
+			w.leaving = true
+			w.wakeUp()
+		}
+	}
+	e.mu.Unlock()
+	e.Log.Info("design accepted", "revision", rev.Short(), "nodes", len(design.Nodes))
+	e.touch()
+	return nil
+}
+
+// redesignLocked hands a worker its node's new design. A node whose effective
+// design is another starts afresh: its backoff and its complaints are over.
+func (w *worker) redesignLocked(n *site.Node) {
+	if !sameDesign(w.node, n) {
+		w.fresh = true
+	}
+	w.node = n
+	w.leaving = false
+	w.wakeUp()
+}
+
+// sameDesign compares two designs of a node without their origins.
+func sameDesign(a, b *site.Node) bool {
+	x, y := *a, *b
+	x.Origins, y.Origins, x.Place, y.Place = nil, nil, site.Origin{}, site.Origin{}
+	return reflect.DeepEqual(x, y)
+}
+
+// startLocked starts the worker of a node.
+func (e *Engine) startLocked(n *site.Node, m site.Memory, leaving bool) {
+	ctx, stop := context.WithCancel(e.ctx)
+	w := newWorker(e, n, m, leaving, stop)
+	e.workers[n.Name] = w
+	e.running.Go(func() { w.run(ctx) })
+}

@@ -1,0 +1,150 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// door is an open handle on a machine through one endpoint.
+type door struct {
+	endpoint site.Endpoint
+	value    secret.Value
+	machine  driver.Machine
+	denied   error // why this credential is not tried again here
+}
+
+// view is what a look at a machine gave.
+type view struct {
+	seen site.Observed
+	// inside is why the installed system could not be seen; it stops nothing
+	// by itself.
+	inside error
+}
+
+// lookFacets are the facets that every look reads from the BMC.
+var lookFacets = []site.Facet{site.FacetPower, site.FacetBoot, site.FacetHealth, site.FacetInventory}
+
+// look observes the machine through its endpoints. Its error says why the BMC
+// could not be seen.
+func (w *worker) look(ctx context.Context, j job) (view, error) {
+	if err := w.e.looks.Acquire(ctx, 1); err != nil {
+		return view{}, err
+	}
+	defer w.e.looks.Release(1)
+	var v view
+	if _, ok := j.node.Endpoints[site.BMC]; ok {
+		seen, err := w.observe(ctx, j, site.BMC, lookFacets)
+		if err != nil {
+			return v, fmt.Errorf("observe %s: %w", w.name, err)
+		}
+		v.seen = seen
+	}
+	if w.looksInside(j, v.seen) {
+		seen, err := w.observe(ctx, j, site.OS, []site.Facet{site.FacetOS})
+		if err != nil {
+			v.inside = fmt.Errorf("look inside %s: %w", w.name, err)
+		} else {
+			w.inside = time.Now()
+			v.seen = v.seen.Merge(seen)
+		}
+	}
+	return v, nil
+}
+
+// looksInside says whether the installed system is asked in this turn: when
+// something waits for its word, and every few minutes otherwise.
+func (w *worker) looksInside(j job, seen site.Observed) bool {
+	if _, ok := j.node.Endpoints[site.OS]; !ok || j.memory.Recorded.Installing != nil {
+		return false
+	}
+	if p, ok := seen.Facets[site.FacetPower]; ok && p.Have["state"] != "on" {
+		return false
+	}
+	return unproven(j.memory.Recorded) || time.Since(w.inside) > systemEvery
+}
+
+func unproven(r site.Recorded) bool { return r.Installed != nil && !r.Installed.Proven }
+
+func (w *worker) observe(ctx context.Context, j job, kind site.EndpointKind, facets []site.Facet) (site.Observed, error) {
+	m, err := w.open(ctx, j.node, kind)
+	if err != nil {
+		return site.Observed{}, err
+	}
+	seen, err := m.Observe(ctx, j.node, facets)
+	return seen, w.remember(kind, err)
+}
+
+// open gives the handle for an endpoint, a new one when the endpoint or its
+// credential has changed.
+func (w *worker) open(ctx context.Context, n *site.Node, kind site.EndpointKind) (driver.Machine, error) {
+	ep := n.Endpoints[kind]
+	u, err := url.Parse(ep.URL)
+	if err != nil {
+		return nil, fmt.Errorf("%w: endpoint %s: %w", driver.ErrRefused, kind, err)
+	}
+	scheme, _, _ := strings.Cut(u.Scheme, "+")
+	drv := w.e.Drivers[scheme]
+	if drv == nil {
+		return nil, fmt.Errorf("%w: no driver for %s endpoints", driver.ErrRefused, u.Scheme)
+	}
+	value, err := w.credential(ep.Credential, u.Hostname())
+	if err != nil {
+		return nil, err
+	}
+	if d := w.doors[kind]; d != nil && d.value == value && reflect.DeepEqual(d.endpoint, ep) {
+		if d.denied != nil {
+			return nil, d.denied
+		}
+		return d.machine, nil
+	}
+	w.closeDoor(kind)
+	m, err := drv.Open(ctx, ep, value)
+	if err != nil {
+		return nil, err
+	}
+	w.doors[kind] = &door{endpoint: ep, value: value, machine: m}
+	return m, nil
+}
+
+func (w *worker) credential(name, host string) (secret.Value, error) {
+	if name == "" {
+		return secret.Value{}, nil
+	}
+	v, err := w.e.Secrets.Get(name, host)
+	if err != nil {
+		return secret.Value{}, fmt.Errorf("%w: %w", driver.ErrDenied, err)
+	}
+	return v, nil
+}
+
+// remember keeps a credential that was not accepted from being tried again,
+// which would lock the account on many BMCs.
+func (w *worker) remember(kind site.EndpointKind, err error) error {
+	if d := w.doors[kind]; d != nil && isDenied(err) {
+		d.denied = err
+	}
+	return err
+}
+
+func (w *worker) closeDoors() {
+	for kind := range w.doors {
+		w.closeDoor(kind)
+	}
+}
+
+func (w *worker) closeDoor(kind site.EndpointKind) {
+	if d := w.doors[kind]; d != nil {
+		if err := d.machine.Close(); err != nil {
+			w.e.Log.Debug("endpoint closed with an error", "node", w.name, "err", err)
+		}
+		delete(w.doors, kind)
+	}
+}

@@ -1,0 +1,188 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Times of the reporting loop.
+const (
+	firstReport   = 30 * time.Second // longest wait for every node's first look
+	reportEvery   = 10 * time.Second // until a design says how often
+	reportTimeout = 5 * time.Minute
+)
+
+// show puts a turn's outcome into the node's status.
+func (w *worker) show(ctx context.Context, o outcome) {
+	e := w.e
+	e.mu.Lock()
+	s := w.describeLocked(o)
+	shown := site.Shown{State: s.State, Reason: s.Reason, Since: s.Since}
+	fresh := shown != w.memory.Recorded.Last
+	changed := !sameStatus(s, w.status)
+	w.status = s
+	e.mu.Unlock()
+	if fresh && ctx.Err() == nil {
+		if err := w.save(ctx, func(r *site.Recorded) { r.Last = shown }); err != nil {
+			e.Log.Warn("state not recorded", "node", w.name, "err", err)
+		}
+	}
+	if changed {
+		e.Log.Debug("node state", "node", w.name, "state", string(s.State), "reason", s.Reason)
+		e.touch()
+	}
+}
+
+func (w *worker) describeLocked(o outcome) site.NodeStatus {
+	n, m := w.node, w.memory
+	s := site.NodeStatus{
+		Name: n.Name, Role: n.Role, Rack: n.Rack, State: o.state, Reason: o.reason, Next: o.next,
+		Machine: m.Observed.Identity, Generation: m.Recorded.Generation(),
+		Power:  m.Observed.Facets[site.FacetPower].Have["state"],
+		Health: m.Observed.Facets[site.FacetHealth].Have["status"],
+		OS:     m.Observed.Facets[site.FacetOS].Have["release"],
+		Seen:   m.Observed.Seen(), Notes: w.plan.Notes, Since: time.Now(),
+	}
+	if l := m.Recorded.Last; l.State == o.state && l.Reason == o.reason {
+		s.Since = l.Since
+	}
+	if o.retry {
+		s.Retry = time.Now().Add(o.wait)
+	}
+	return s
+}
+
+// sameStatus compares what is worth telling people.
+func sameStatus(a, b site.NodeStatus) bool {
+	a.Seen, b.Seen, a.Retry, b.Retry = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	if !slices.Equal(a.Notes, b.Notes) {
+		return false
+	}
+	a.Notes, b.Notes = nil, nil
+	return fmt.Sprint(a) == fmt.Sprint(b)
+}
+
+// Report is the site's status and plan as they are now.
+func (e *Engine) Report() site.Report {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	waiting := e.waitingLocked()
+	st := site.Status{
+		Site: e.Site, Applied: e.applied, Attempted: e.attempted,
+		ObserveOnly: e.whyReadOnlyLocked(), Paused: e.paused, Waiting: waiting,
+	}
+	if len(waiting) > 0 {
+		st.Approve = waiting.Digest()
+	}
+	for _, key := range slices.Sorted(maps.Keys(e.problems)) {
+		st.Problems = append(st.Problems, e.problems[key])
+	}
+	p := site.Plan{Version: site.PlanVersion, Site: e.Site, Revision: e.applied.ID}
+	for _, name := range slices.Sorted(maps.Keys(e.workers)) {
+		w := e.workers[name]
+		st.Nodes = append(st.Nodes, w.status)
+		if w.leaving {
+			p.Removes = append(p.Removes, site.Removal{Node: name, Machine: w.memory.Observed.Identity, Held: w.status.Reason})
+		} else if len(w.plan.Steps)+len(w.plan.Blocked)+len(w.plan.Notes) > 0 || w.plan.Waiting != "" {
+			p.Nodes = append(p.Nodes, w.plan)
+		}
+	}
+	return site.Report{Status: st, Plan: p, Findings: slices.Clone(e.findings)}
+}
+
+// waitingLocked is the set of destruction that is planned and not approved.
+func (e *Engine) waitingLocked() site.Losses {
+	var waiting site.Losses
+	for _, name := range slices.Sorted(maps.Keys(e.workers)) {
+		for _, s := range e.workers[name].plan.Steps {
+			if loss, ok := s.Destroys(); ok && !e.isApprovedLocked(loss) {
+				waiting = append(waiting, loss)
+			}
+		}
+	}
+	return waiting
+}
+
+// Memory is what is known of each node.
+func (e *Engine) Memory() map[string]site.Memory {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	known := make(map[string]site.Memory, len(e.workers))
+	for name, w := range e.workers {
+		known[name] = w.memory
+	}
+	return known
+}
+
+// report tells the reporters of every change, at most as often as the design
+// says, and again after an error.
+func (e *Engine) report(ctx context.Context) {
+	e.awaitFirstLooks(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.changed:
+		}
+		if !e.tell(ctx) {
+			e.touch()
+		}
+		if !sleep(ctx, e.reportInterval()) {
+			return
+		}
+	}
+}
+
+// tell runs every reporter once and says whether all of them succeeded.
+func (e *Engine) tell(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	r, ok := e.Report(), true
+	for i, rep := range e.Reporters {
+		err := rep.Report(ctx, r)
+		if err != nil {
+			err, ok = fmt.Errorf("the status cannot be written: %w", err), false
+		}
+		e.setProblem(fmt.Sprintf("report %d", i), err)
+	}
+	return ok
+}
+
+func (e *Engine) reportInterval() time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.design == nil || e.design.Rollout.ReportEvery <= 0 {
+		return reportEvery
+	}
+	return time.Duration(e.design.Rollout.ReportEvery)
+}
+
+// awaitFirstLooks holds the first report back until every node was looked at,
+// so that a restart is not told as "unknown" of all of them.
+func (e *Engine) awaitFirstLooks(ctx context.Context) {
+	deadline := time.Now().Add(firstReport)
+	for time.Now().Before(deadline) && !e.lookedOnce() {
+		if !sleep(ctx, 250*time.Millisecond) {
+			return
+		}
+	}
+}
+
+func (e *Engine) lookedOnce() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.attempted.ID == "" && len(e.problems) == 0 {
+		return false
+	}
+	for _, w := range e.workers {
+		if w.status.State == site.Unknown {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,271 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// worker keeps one node. Its turn is: look, plan, pass the gates, run the
+// first step, and look again. Nothing depends on having seen an event.
+type worker struct {
+	e    *Engine
+	name string
+	wake chan struct{}
+	stop context.CancelFunc
+
+	saving sync.Mutex // one change of the node's record at a time
+
+	// Only the worker's own goroutine uses these.
+	doors    map[site.EndpointKind]*door
+	failures int       // in a row
+	last     string    // digest of the step that just succeeded
+	inside   time.Time // when the installed system was last asked
+
+	// Guarded by the engine's mu.
+	node      *site.Node
+	memory    site.Memory
+	plan      site.NodePlan
+	status    site.NodeStatus
+	fresh     bool // start over: forget backoff, denials and complaints
+	leaving   bool // the design in force does not have the node
+	disrupts  bool // a step of ours may have the machine out of service
+	wantsSlot bool // waits for others to come back into service
+	turned    bool // has looked at least once
+}
+
+func newWorker(e *Engine, n *site.Node, m site.Memory, leaving bool, stop context.CancelFunc) *worker {
+	w := &worker{
+		e: e, name: n.Name, wake: make(chan struct{}, 1), stop: stop,
+		doors: map[site.EndpointKind]*door{},
+		node:  n, memory: m, leaving: leaving,
+	}
+	if f := m.Recorded.InFlight; f != nil {
+		w.disrupts = f.Step.Impact >= site.ImpactReboot
+	}
+	w.status = site.NodeStatus{Name: n.Name, Role: n.Role, Rack: n.Rack, State: site.Unknown,
+		Reason: "not looked at since the daemon started", Since: time.Now()}
+	return w
+}
+
+func (w *worker) wakeUp() { signal(w.wake) }
+
+// run takes turns until the context ends.
+func (w *worker) run(ctx context.Context) {
+	defer w.closeDoors()
+	for ctx.Err() == nil {
+		wait := w.turn(ctx)
+		t := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return
+		case <-w.wake:
+			t.Stop()
+		case <-t.C:
+		}
+	}
+}
+
+// job is what one turn works on.
+type job struct {
+	site     *site.Site
+	node     *site.Node
+	revision site.Revision
+	leaving  bool
+	memory   site.Memory
+}
+
+// outcome is how a turn ended.
+type outcome struct {
+	state  site.State
+	reason string
+	next   string // the planned step in one line
+	wait   time.Duration
+	retry  bool // wait is a backoff, shown as such
+}
+
+// turn is one look at the machine and at most one step. It returns how long
+// to wait before the next.
+func (w *worker) turn(ctx context.Context) time.Duration {
+	j, err := w.begin(ctx)
+	if err != nil {
+		return w.finish(ctx, w.fail(j, err))
+	}
+	view, err := w.look(ctx, j)
+	if ctx.Err() != nil {
+		return 0
+	}
+	if err == nil {
+		err = w.learn(ctx, &j, view)
+	}
+	p := plan.Node(j.site, j.node, j.memory)
+	w.keep(j, &p, view)
+	o := w.decide(ctx, j, p, view, err)
+	if ctx.Err() != nil {
+		return 0
+	}
+	return w.finish(ctx, o)
+}
+
+// begin takes a consistent picture of what the turn is about.
+func (w *worker) begin(ctx context.Context) (job, error) {
+	w.e.mu.Lock()
+	fresh := w.fresh
+	w.fresh = false
+	w.e.mu.Unlock()
+	var err error
+	if fresh {
+		w.failures, w.last, w.inside = 0, "", time.Time{}
+		for _, d := range w.doors {
+			d.denied = nil
+		}
+		err = w.save(ctx, func(r *site.Recorded) { r.NoEffect = nil })
+	}
+	return w.job(), err
+}
+
+func (w *worker) job() job {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	return job{site: w.e.design, node: w.node, revision: w.e.applied, leaving: w.leaving, memory: w.memory}
+}
+
+// learn takes in what was seen: it adopts the machine at first contact and
+// believes a marker over a lost record.
+func (w *worker) learn(ctx context.Context, j *job, v view) error {
+	w.e.mu.Lock()
+	w.memory.Observed = w.memory.Observed.Merge(v.seen)
+	w.turned = true
+	observed := w.memory.Observed
+	w.e.mu.Unlock()
+	w.e.Records.Observe(w.name, observed)
+	err := w.save(ctx, func(r *site.Recorded) {
+		if !j.leaving {
+			r.Departed = nil
+		}
+		adopt(r, j.node, observed)
+		believeMarker(r, j.node, v.seen.Marker)
+		noteDecommission(r, j.node)
+	})
+	j.memory = w.job().memory
+	return err
+}
+
+// adopt binds the node to the designed machine when it is first met, and
+// follows it to a new endpoint.
+func adopt(r *site.Recorded, n *site.Node, o site.Observed) {
+	if !n.Identity.Known() || !o.Identity.Known() || !n.Identity.Matches(o.Identity) {
+		return
+	}
+	if r.Adopted == nil {
+		r.Adopted = &site.Adoption{Machine: o.Identity, When: time.Now()}
+	}
+	if url := n.Endpoints[site.BMC].URL; n.Identity.Matches(r.Adopted.Machine) && r.Adopted.BMC != url {
+		a := *r.Adopted
+		a.BMC = url
+		r.Adopted = &a
+	}
+}
+
+// believeMarker takes over what the installed system says of its own
+// installation: as proof of ours, or in place of a record that was lost.
+func believeMarker(r *site.Recorded, n *site.Node, m *site.Marker) {
+	if m == nil || m.Node != n.Name || r.Installing != nil || installBegun(*r) {
+		return
+	}
+	switch i := r.Installed; {
+	case m.Generation > r.Generation():
+		r.Installed = &site.Installation{Generation: m.Generation, Image: m.Image, Since: time.Now(), Proven: true}
+	case i != nil && !i.Proven && m.Generation == i.Generation && m.Image == i.Image:
+		proven := *i
+		proven.Proven = true
+		r.Installed = &proven
+	}
+}
+
+func installBegun(r site.Recorded) bool {
+	return r.InFlight != nil && r.InFlight.Step.Action == site.ActionInstall
+}
+
+func noteDecommission(r *site.Recorded, n *site.Node) {
+	switch {
+	case !n.Decommission:
+		r.Decommissioned = time.Time{}
+	case r.Decommissioned.IsZero():
+		r.Decommissioned = time.Now()
+	}
+}
+
+// save changes what is recorded of the node, durably before it returns. The
+// change must replace what pointers point to, never write through them.
+func (w *worker) save(ctx context.Context, change func(*site.Recorded)) error {
+	w.saving.Lock()
+	defer w.saving.Unlock()
+	before := w.job().memory.Recorded
+	r := before
+	change(&r)
+	if reflect.DeepEqual(before, r) {
+		return nil
+	}
+	if err := w.e.Records.PutNode(ctx, w.name, r); err != nil {
+		return fmt.Errorf("record %s: %w", w.name, err)
+	}
+	w.e.mu.Lock()
+	w.memory.Recorded = r
+	w.e.mu.Unlock()
+	return nil
+}
+
+// keep shows the plan that the turn goes by.
+func (w *worker) keep(j job, p *site.NodePlan, v view) {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	if v.inside != nil {
+		p.Notes = append(p.Notes, steady(v.inside))
+	}
+	w.plan = *p
+	if !w.disrupts {
+		w.disrupts = installBegun(j.memory.Recorded) || j.memory.Recorded.Installing != nil
+	}
+}
+
+// finish shows how the turn ended and says when the next is due.
+func (w *worker) finish(ctx context.Context, o outcome) time.Duration {
+	if o.state == site.InSync {
+		w.failures = 0
+	}
+	w.show(ctx, o)
+	if o.wait == 0 {
+		return 0
+	}
+	return jitter(o.wait)
+}
+
+// fail classifies an error into an outcome. Retries wait longer each time.
+func (w *worker) fail(j job, err error) outcome {
+	if errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrRefused) || errors.Is(err, errors.ErrUnsupported) {
+		return outcome{state: site.Stalled, reason: steady(err), wait: observeEvery(j.site)}
+	}
+	w.failures++
+	wait := backoff(w.failures)
+	var after driver.RetryAfter
+	if errors.As(err, &after) {
+		wait = max(wait, min(time.Duration(after.RetryAfterSeconds())*time.Second, maxRetryAfter))
+	}
+	return outcome{state: site.Retrying, reason: steady(err), wait: wait, retry: true}
+}
+
+func observeEvery(s *site.Site) time.Duration {
+	if s == nil || s.Rollout.ObserveEvery <= 0 {
+		return time.Minute
+	}
+	return time.Duration(s.Rollout.ObserveEvery)
+}
