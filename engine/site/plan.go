@@ -157,7 +157,8 @@ func (p *Plan) Empty() bool {
 	return len(p.Removes) == 0 && !slices.ContainsFunc(p.Nodes, func(n NodePlan) bool { return len(n.Steps) > 0 })
 }
 
-// Counts are how many nodes change, are taken out of service, and lose data.
+// Counts are how many nodes change, and how many of them are taken out of
+// service or lose data at worst.
 func (p *Plan) Counts() (change, reboot, destructive int) {
 	for _, n := range p.Nodes {
 		worst := Impact(-1)
@@ -167,10 +168,10 @@ func (p *Plan) Counts() (change, reboot, destructive int) {
 		if worst >= 0 {
 			change++
 		}
-		if worst >= ImpactReboot {
+		switch worst {
+		case ImpactReboot:
 			reboot++
-		}
-		if worst == ImpactDestructive {
+		case ImpactDestructive:
 			destructive++
 		}
 	}

@@ -1,0 +1,106 @@
+package plan_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// now is when every golden plan is read.
+var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// Each testdata/*.txtar holds a design, what is known of its machines, and the
+// plan as people read it.
+func TestGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no golden files", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) { golden(t, file) })
+	}
+}
+
+func golden(t *testing.T, file string) {
+	a, err := txtar.ParseFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var design site.Site
+	known := map[string]site.Memory{}
+	decode(t, a, "design.json", &design)
+	decode(t, a, "known.json", &known)
+	for name, n := range design.Nodes {
+		n.Name = name
+	}
+	var got bytes.Buffer
+	p := plan.Site(&design, "r1", known)
+	plan.Text(&got, &p, now, plan.Paint{})
+	i := index(a, "plan.txt")
+	if *update {
+		a.Files[i].Data = got.Bytes()
+		if err := os.WriteFile(file, txtar.Format(a), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(got.String(), string(a.Files[i].Data)); diff != "" {
+		t.Errorf("plan differs (-got +want):\n%s", diff)
+	}
+}
+
+func index(a *txtar.Archive, name string) int {
+	for i, f := range a.Files {
+		if f.Name == name {
+			return i
+		}
+	}
+	a.Files = append(a.Files, txtar.File{Name: name})
+	return len(a.Files) - 1
+}
+
+func decode(t *testing.T, a *txtar.Archive, name string, into any) {
+	t.Helper()
+	d := json.NewDecoder(bytes.NewReader(a.Files[index(a, name)].Data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+}
+
+func TestDigestOfDestructionIsFreeOfRevisionAndObservation(t *testing.T) {
+	design := &site.Site{
+		Name:   "s",
+		Images: map[string]*site.Image{"debian": {URL: "http://images.example/{node}/{generation}.iso", SHA256: "aa"}},
+		Nodes: map[string]*site.Node{"n1": {Name: "n1", Identity: site.Identity{UUID: "u1"}, Power: "on",
+			Image: "debian", Generation: 1}},
+	}
+	never := plan.Site(design, "r1", nil)
+	seen := plan.Site(design, "r2", map[string]site.Memory{"n1": {Observed: site.Observed{
+		Identity: site.Identity{UUID: "u1", Serial: "s1"},
+		Facets:   map[site.Facet]site.FacetState{site.FacetPower: {Have: site.Values{"state": "off"}, Want: site.Values{"state": "on"}, Seen: now}},
+	}}})
+	if got, want := seen.Destroys().Digest(), never.Destroys().Digest(); got != want {
+		t.Errorf("digest after observing = %s, before %s", got, want)
+	}
+	if got, want := never.Nodes[0].Steps[0].Image.URL, "http://images.example/n1/1.iso"; got != want {
+		t.Errorf("image URL = %s, want %s", got, want)
+	}
+	design.Nodes["n1"].Generation = 2
+	next := plan.Site(design, "r3", nil)
+	if next.Destroys().Digest() == never.Destroys().Digest() {
+		t.Error("generation 2 has the digest of generation 1")
+	}
+}
