@@ -114,11 +114,12 @@ func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Sit
 	}
 	e.setProblem("design", nil)
 	e.mu.Lock()
+	old := e.design
 	e.applied, e.attempted, e.findings = rev, rev, findings
 	e.design, e.readOnly = design, ""
 	for _, name := range design.NodeNames() {
-		if w := e.workers[name]; w != nil {
-			w.redesignLocked(design.Nodes[name])
+		if n, w := design.Nodes[name], e.workers[name]; w != nil {
+			w.redesignLocked(n, !reflect.DeepEqual(old.Images[n.Image], design.Images[n.Image]))
 		} else {
 			e.startLocked(design.Nodes[name], site.Memory{}, false)
 		}
@@ -136,14 +137,17 @@ func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Sit
 }
 
 // redesignLocked hands a worker its node's new design. A node whose effective
-// design is another starts afresh: its backoff and its complaints are over.
-func (w *worker) redesignLocked(n *site.Node) {
-	if !sameDesign(w.node, n) {
-		w.fresh = true
-	}
+// design is another starts afresh: its backoff and its complaints are over. A
+// node that is in-sync and whose design is the same is left alone, so that a
+// commit does not set the whole site looking at once.
+func (w *worker) redesignLocked(n *site.Node, imageChanged bool) {
+	changed := w.leaving || imageChanged || !sameDesign(w.node, n)
+	w.fresh = w.fresh || changed || w.status.State == site.Retrying
 	w.node = n
 	w.leaving = false
-	w.wakeUp()
+	if changed || w.status.State != site.InSync {
+		w.wakeUp()
+	}
 }
 
 // sameDesign compares two designs of a node without their origins.

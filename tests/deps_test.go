@@ -1,0 +1,135 @@
+// Package tests holds what spans packages: the import rules, the command line
+// scripts and the laboratory.
+package tests
+
+import (
+	"encoding/json"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/slipway-gitops/slipway/"
+
+// rules is the import table of docs/architecture.md: which packages of ours
+// each package may import, by pattern. A package that matches no row fails.
+var rules = []struct{ importer, may string }{
+	{"schema", ""},
+	{"engine/site", ""},
+	{"engine/secret", "engine/site"},
+	{"engine/repo", "engine/site engine/secret"},
+	{"engine/plan", "engine/site"},
+	{"engine/record", "engine/site"},
+	{"engine/driver", "engine/site engine/secret"},
+	{"engine/driver/drivertest", "engine/site engine/driver engine/secret engine/plan"},
+	{"engine/design", "engine/site engine/design/rule schema"},
+	{"engine/design/rule", "engine/site schema"},
+	{"engine", "engine/site engine/secret engine/repo engine/plan engine/record engine/driver engine/design"},
+	{"engine/control", "engine/site engine/secret engine/repo engine/plan engine/record engine/driver engine/design"},
+	{"sources/*", "engine/site engine/secret engine/repo"},
+	{"sinks/redfish", "engine/site engine/secret engine/driver"},
+	{"sinks/ssh", "engine/site engine/secret engine/driver"},
+	{"sinks/commit", "engine/site engine/secret engine/repo"},
+	{"tests/lab", "engine/site"},
+	{"tests/bench/*", "*"},
+	{"cmd/*", "*"},
+}
+
+// only says which packages alone may import a library.
+var only = map[string][]string{
+	"cuelang.org/go":               {"engine/design", "engine/design/rule", "schema"},
+	"github.com/go-git/go-git":     {"engine/repo", "sources/git", "sinks/commit"},
+	"github.com/stmcginnis/gofish": {"sinks/redfish"},
+	"go.etcd.io/etcd":              {"engine/record"},
+	"golang.org/x/crypto/ssh":      {"engine/repo", "sinks/ssh", "tests/lab", "tests/bench/*", "sources/git"},
+}
+
+type listed struct {
+	ImportPath string
+	Imports    []string
+}
+
+func TestImports(t *testing.T) {
+	for _, p := range list(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		if name == "tests" {
+			continue
+		}
+		may, ok := allowed(name)
+		if !ok {
+			t.Errorf("%s is in no row of the import table: add it here and to docs/architecture.md", name)
+		}
+		for _, i := range p.Imports {
+			ours, isOurs := strings.CutPrefix(i, module)
+			if isOurs && may != "*" && !slices.Contains(strings.Fields(may), ours) {
+				t.Errorf("%s imports %s; it may import: %s", name, ours, may)
+			}
+			checkOnly(t, name, i)
+		}
+	}
+}
+
+// The values that everyone shares stay free of everything.
+func TestSiteImportsTheStandardLibraryOnly(t *testing.T) {
+	for _, p := range list(t) {
+		if p.ImportPath != module+"engine/site" {
+			continue
+		}
+		for _, i := range p.Imports {
+			if strings.Contains(i, ".") {
+				t.Errorf("engine/site imports %s", i)
+			}
+		}
+		return
+	}
+	t.Error("engine/site is not listed")
+}
+
+func checkOnly(t *testing.T, name, imported string) {
+	for library, importers := range only {
+		if imported != library && !strings.HasPrefix(imported, library+"/") {
+			continue
+		}
+		if !slices.ContainsFunc(importers, func(p string) bool { return matches(p, name) }) {
+			t.Errorf("%s imports %s, which is for %s alone", name, imported, strings.Join(importers, ", "))
+		}
+	}
+}
+
+func allowed(name string) (string, bool) {
+	for _, r := range rules {
+		if matches(r.importer, name) {
+			return r.may, true
+		}
+	}
+	return "", false
+}
+
+func matches(pattern, name string) bool {
+	ok, err := path.Match(pattern, name)
+	return ok && err == nil
+}
+
+func list(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports", "./...")
+	cmd.Dir = ".."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []listed
+	for d := json.NewDecoder(strings.NewReader(string(out))); d.More(); {
+		var p listed
+		if err := d.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	if len(all) < 10 {
+		t.Fatalf("go list found %d packages", len(all))
+	}
+	return all
+}
