@@ -1,0 +1,38 @@
+# make demo is the first thing to try; make help lists the rest.
+export CGO_ENABLED := 0
+GO := go
+
+.PHONY: help build setup demo test lint prove bench-engine bench-git clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+
+build: ## build the programs into bin/
+	@mkdir -p bin
+	$(GO) build -trimpath -o bin/ ./cmd/...
+
+setup: ## install what the tests and the demo need from Debian
+	@./setup.sh
+
+demo: setup build ## a whole site in your terminal, in under two minutes (KEEP=1 leaves it running)
+	@bin/slipway-demo $(if $(KEEP),--keep)
+
+test: setup ## all tests
+	$(GO) test -timeout 15m ./...
+
+lint: ## formatting, vet, staticcheck
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt -w on the files above"; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+
+prove: setup build ## what takes long: soaks and crash points
+	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run 'Prove' -v ./tests/...
+
+bench-engine: build ## the engine's figures
+	@$(GO) run ./tests/bench/engine
+
+bench-git: setup ## the figures of following a repository
+	@$(GO) run ./tests/bench/git
+
+clean: ## remove what was built
+	rm -rf bin

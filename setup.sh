@@ -1,0 +1,16 @@
+#!/bin/sh
+# Installs the Debian packages that the tests and the demo run: a real git and
+# a real sshd. Does nothing when they are there.
+set -eu
+missing=
+command -v git >/dev/null || missing="$missing git"
+[ -x /usr/sbin/sshd ] || missing="$missing openssh-server"
+[ -n "$missing" ] || exit 0
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+	echo "setup: please install:$missing" >&2
+	exit 1
+fi
+echo "setup: installing$missing"
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+apt-get install -y -qq --no-install-recommends $missing >/dev/null
