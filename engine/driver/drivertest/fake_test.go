@@ -1,0 +1,94 @@
+package drivertest_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
+	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+var slow = drivertest.Config{
+	Latency: 200 * time.Millisecond, PowerTime: 30 * time.Second, InstallTime: 5 * time.Minute, OSTime: time.Minute,
+}
+
+func open(t *testing.T, d driver.Driver, e site.Endpoint) driver.Machine {
+	t.Helper()
+	m, err := d.Open(t.Context(), e, secret.New("admin", "password"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
+}
+
+func installStep(n *site.Node) site.Step {
+	return site.Step{Node: n.Name, Machine: n.Identity, Facet: site.FacetImage, Action: site.ActionInstall,
+		Generation: 1, Image: &site.Image{URL: "https://images/x.iso", SHA256: "abcd"}}
+}
+
+func TestFleetInstallsInVirtualTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fleet := drivertest.NewFleet(slow, "n1")
+		fake := fleet.Machine("n1")
+		n := fake.Node()
+		m := open(t, fleet.Driver(), n.Endpoints[site.BMC])
+		if err := m.Apply(t.Context(), installStep(n), n, site.Observed{}); err != nil {
+			t.Fatal(err)
+		}
+		if fake.Power() != "on" {
+			t.Fatal("the installer does not run")
+		}
+		time.Sleep(slow.InstallTime)
+		if fake.Power() != "off" {
+			t.Fatal("the installer did not power the machine off")
+		}
+		finish := site.Step{Node: "n1", Machine: n.Identity, Facet: site.FacetImage, Action: site.ActionFinishInstall}
+		if err := m.Apply(t.Context(), finish, n, site.Observed{}); err != nil {
+			t.Fatal(err)
+		}
+		inside := open(t, fleet.OSDriver(), n.Endpoints[site.OS])
+		if _, err := inside.Observe(t.Context(), n, []site.Facet{site.FacetOS}); !errors.Is(err, driver.ErrUnreachable) {
+			t.Errorf("the system answers before its time: %v", err)
+		}
+		time.Sleep(slow.OSTime)
+		seen, err := inside.Observe(t.Context(), n, []site.Facet{site.FacetOS})
+		if err != nil || seen.Marker == nil || *seen.Marker != (site.Marker{Node: "n1", Generation: 1, Image: "abcd"}) {
+			t.Errorf("got marker %v, %v", seen.Marker, err)
+		}
+		if c := fake.Counts(); c.Installs != 1 || c.Resets != 2 {
+			t.Errorf("got %+v, want 1 install and 2 resets", c)
+		}
+	})
+}
+
+// Cut at any moment and resumed, an installation still happens once.
+func TestInstallCutAnywhereInstallsOnce(t *testing.T) {
+	for cut := time.Duration(0); cut < 70*time.Second; cut += 700 * time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			fleet := drivertest.NewFleet(slow, "n1")
+			fake := fleet.Machine("n1")
+			fake.SetPower("on")
+			n := fake.Node()
+			m := open(t, fleet.Driver(), n.Endpoints[site.BMC])
+			ctx, cancel := context.WithTimeout(t.Context(), cut)
+			defer cancel()
+			step := installStep(n)
+			if m.Apply(ctx, step, n, site.Observed{}) != nil {
+				step.Resumed = true
+				if err := m.Apply(t.Context(), step, n, site.Observed{}); err != nil {
+					t.Fatal(cut, err)
+				}
+			}
+			time.Sleep(slow.InstallTime)
+			if c := fake.Counts(); c.Installs != 1 || c.Resets != 2 || fake.Power() != "off" {
+				t.Errorf("cut at %s: got %+v and power %s, want 1 install, 2 resets, off", cut, c, fake.Power())
+			}
+		})
+	}
+}
