@@ -1,0 +1,90 @@
+package repo
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/format/packfile"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+	"github.com/go-git/go-git/v5/storage/memory"
+)
+
+// Push commits a tree's files on top of its head and puts the commit onto a
+// branch, which must still be at that head: nothing is ever forced, and the
+// server checks it again under its lock. It returns the commit's id, and the
+// tree then continues that commit. ErrMoved means that the branch is
+// elsewhere. After an error the tree must be dropped: whether the commit
+// arrived is not known.
+func (r Remote) Push(ctx context.Context, branch string, t *Tree, m Message) (string, error) {
+	id, objects, err := t.commit(m)
+	if err != nil {
+		return "", err
+	}
+	name := plumbing.NewBranchReferenceName(branch)
+	command := &packp.Command{Name: name, Old: t.head, New: id}
+	var refused error
+	err = r.do(ctx, receiving, transferTimeout, func(s *session) error {
+		out := bufio.NewReader(s.out)
+		adv, err := advertised(io.LimitReader(out, maxListing))
+		if err != nil {
+			return err
+		}
+		if adv.References[name.String()] != t.head {
+			return ErrMoved
+		}
+		refused, err = send(s.in, out, adv, command, t.fresh, objects)
+		return err
+	})
+	if err == nil && refused != nil {
+		err = r.whyRefused(ctx, branch, t.head, refused)
+	}
+	if err != nil {
+		return "", err
+	}
+	t.head = id
+	t.blobs = nil
+	t.fresh = memory.NewStorage()
+	return id.String(), nil
+}
+
+// send writes the command and the pack, and reads whether it was accepted.
+func send(in io.WriteCloser, out io.Reader, adv *packp.AdvRefs, command *packp.Command, from *memory.Storage, objects []plumbing.Hash) (refused, err error) {
+	if !adv.Capabilities.Supports(capability.ReportStatus) {
+		return nil, errors.New("the server cannot say whether it accepted a push")
+	}
+	req := packp.NewReferenceUpdateRequest()
+	_ = req.Capabilities.Set(capability.ReportStatus) // fails for capabilities with arguments only
+	req.Commands = []*packp.Command{command}
+	if err := req.Encode(in); err != nil {
+		return nil, err
+	}
+	// A window of 0: what changed is small, and its older versions are not
+	// in the pack to be a delta's base.
+	if _, err := packfile.NewEncoder(in, from, false).Encode(objects, 0); err != nil {
+		return nil, err
+	}
+	if err := in.Close(); err != nil {
+		return nil, err
+	}
+	status := packp.NewReportStatus()
+	if err := status.Decode(out); err != nil {
+		return nil, err
+	}
+	return status.Error(), nil
+}
+
+// whyRefused tells a lost race from a server that does not want the push.
+// What the server says differs from one to the next, so the branch is asked.
+func (r Remote) whyRefused(ctx context.Context, branch string, head plumbing.Hash, refused error) error {
+	now, err := r.Head(ctx, branch)
+	switch {
+	case err == nil && now != head.String(), errors.Is(err, ErrNoBranch) && !head.IsZero():
+		return fmt.Errorf("%s: %w", r, ErrMoved)
+	}
+	return fmt.Errorf("%s: the server refused the push to %s: %s: let the key write to this branch, and protect it from nobody else", r, plain(branch), plain(refused.Error()))
+}

@@ -1,0 +1,172 @@
+// Package repo is a Git remote: list a reference, fetch a branch into a store
+// of objects, read a commit's files straight from them, and push a commit that
+// changes a few paths. There is never a work tree.
+//
+// It speaks Git's own protocol with go-git's codecs over two transports: the
+// git program for a repository on this host, and SSH. go-git's own sessions
+// are not used because they bound neither the time of an SSH handshake nor the
+// size of what a server sends.
+package repo
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/secret"
+)
+
+// The bounds on what a remote may cost. A remote that needs more is refused
+// with an error that names the bound.
+const (
+	// MaxPack is how many bytes one fetch may transfer.
+	MaxPack = 256 << 20
+	// MaxObject is how large one file, or one folder's listing, may be.
+	MaxObject = 64 << 20
+	// MaxObjects is how many objects one fetch may bring.
+	MaxObjects = 1 << 20
+	// maxListing is how many bytes a listing of references may have.
+	maxListing = 64 << 20
+
+	listTimeout     = 30 * time.Second
+	transferTimeout = 10 * time.Minute
+)
+
+var (
+	// ErrMoved is returned by Push when somebody else pushed to the branch.
+	ErrMoved = errors.New("somebody else pushed to the branch")
+	// ErrNoBranch is returned when the branch does not exist on the remote.
+	ErrNoBranch = errors.New("the branch does not exist")
+)
+
+// Remote is a Git repository that is reached by path or by SSH. It holds no
+// connection: every method opens one and closes it.
+type Remote struct {
+	path       string // as the remote's host knows it
+	host, port string // empty for a repository on this host
+	credential secret.Value
+	user       string
+	knownHosts string
+}
+
+// scpLike is git's short form of an SSH address, user@host:path.
+var scpLike = regexp.MustCompile(`^([^/@:]+@)?([^/:@]+):([^/].*|/[^/].*)$`)
+
+// New checks an address and what is needed to reach it, without reaching for
+// it. The address is a path, file:///path or ssh://[user@]host[:port]/path. For
+// SSH the credential holds an unencrypted private key in PEM form and
+// knownHosts is the path of an OpenSSH known_hosts file; both are required.
+func New(address string, credential secret.Value, knownHosts string) (Remote, error) {
+	u, err := url.Parse(address)
+	switch {
+	case address == "":
+		return Remote{}, errors.New("no repository is given: pass a path, file:///path or ssh://host/path")
+	case strings.HasPrefix(address, "/"), strings.HasPrefix(address, "."):
+		return local(address)
+	case scpLike.MatchString(address) && !strings.Contains(address, "://"):
+		m := scpLike.FindStringSubmatch(address)
+		return Remote{}, fmt.Errorf("repository %s: the short form of an SSH address is not read, because its path means different things on different servers: write ssh://%s%s/%s",
+			plain(m[2]+":"+m[3]), userPart(m[1]), plain(m[2]), plain(strings.TrimPrefix(m[3], "/")))
+	case err != nil:
+		return Remote{}, errors.New("the repository's address is not a URL: pass a path, file:///path or ssh://host/path")
+	case u.Scheme == "":
+		return local(address)
+	case u.Scheme == "file":
+		return file(u)
+	case u.Scheme == "ssh":
+		return overSSH(u, credential, knownHosts)
+	}
+	return Remote{}, fmt.Errorf("repository %s: %s is not supported: use ssh://, or a path on this host", sanitised(u), plain(u.Scheme)+"://")
+}
+
+func userPart(user string) string {
+	if user == "" || strings.TrimSuffix(user, "@") == "git" {
+		return "git@"
+	}
+	return "USER@"
+}
+
+func local(path string) (Remote, error) {
+	abs, err := filepath.Abs(path)
+	return Remote{path: abs}, err
+}
+
+func file(u *url.URL) (Remote, error) {
+	if u.Host != "" && u.Host != "localhost" {
+		return Remote{}, fmt.Errorf("repository %s: file:// names another host: write file:///path with three slashes", sanitised(u))
+	}
+	return local(u.Path)
+}
+
+func overSSH(u *url.URL, credential secret.Value, knownHosts string) (Remote, error) {
+	r := Remote{path: u.Path, host: u.Hostname(), port: u.Port(), credential: credential, user: u.User.Username(), knownHosts: knownHosts}
+	if r.port == "" {
+		r.port = "22"
+	}
+	if strings.HasPrefix(r.path, "/~") { // as git: relative to a home directory
+		r.path = r.path[1:]
+	}
+	if r.user == "" {
+		r.user = "git"
+	}
+	_, password := u.User.Password()
+	switch {
+	case r.host == "" || strings.Trim(r.path, "/") == "":
+		return Remote{}, fmt.Errorf("repository %s: write ssh://[user@]host[:port]/path", sanitised(u))
+	case password:
+		return Remote{}, fmt.Errorf("repository %s: the address carries a password, which would be seen by whoever sees the address: remove it and log in with a key", sanitised(u))
+	case credential.IsZero():
+		return Remote{}, fmt.Errorf("repository %s: no private key is given: SSH needs a credential that holds the private key of a deploy key", sanitised(u))
+	case knownHosts == "":
+		return Remote{}, fmt.Errorf("repository %s: no known_hosts file is given: without it, anyone on the way could pose as %s and feed this site a design", sanitised(u), r.host)
+	}
+	if _, err := os.Stat(knownHosts); err != nil {
+		return Remote{}, fmt.Errorf("repository %s: known_hosts: %w", sanitised(u), err)
+	}
+	if _, err := signer(credential); err != nil {
+		return Remote{}, fmt.Errorf("repository %s: %w", sanitised(u), err)
+	}
+	return r, nil
+}
+
+// String is the remote's address without the user.
+func (r Remote) String() string {
+	switch {
+	case r.host == "":
+		return r.path
+	case r.port == "22":
+		return "ssh://" + r.host + "/" + strings.TrimPrefix(r.path, "/")
+	}
+	return "ssh://" + net.JoinHostPort(r.host, r.port) + "/" + strings.TrimPrefix(r.path, "/")
+}
+
+// Host is the host that the credential is sent to, empty for a repository on
+// this host.
+func (r Remote) Host() string { return r.host }
+
+// sanitised is a URL without anything that could be a secret.
+func sanitised(u *url.URL) string {
+	return plain((&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String())
+}
+
+// plain is text from outside as it may be printed: one line, bounded, without
+// control characters.
+func plain(s string) string {
+	const longest = 500
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+	if len(s) > longest {
+		s = strings.ToValidUTF8(s[:longest], "") + " …"
+	}
+	return strings.TrimSpace(s)
+}

@@ -1,0 +1,215 @@
+package repo
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-git/go-billy/v5/osfs"
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/cache"
+	"github.com/go-git/go-git/v5/plumbing/format/packfile"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/plumbing/storer"
+	"github.com/go-git/go-git/v5/storage"
+	"github.com/go-git/go-git/v5/storage/filesystem"
+	"github.com/go-git/go-git/v5/storage/memory"
+)
+
+// Store keeps Git objects: a bare repository in a folder, or memory. It may be
+// used by several goroutines.
+type Store struct {
+	dir     string
+	mu      sync.Mutex // go-git's storage is not safe for concurrent use
+	objects storage.Storer
+}
+
+// OpenStore opens the store in a folder, and makes it when it is not there. An
+// empty dir keeps the objects in memory.
+func OpenStore(dir string) (*Store, error) {
+	if dir == "" {
+		return &Store{objects: memory.NewStorage()}, nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("open the store of fetched commits: %w", err)
+	}
+	objects := filesystem.NewStorage(osfs.New(dir), cache.NewObjectLRU(16*cache.MiByte))
+	if err := objects.Init(); err != nil {
+		return nil, fmt.Errorf("open the store of fetched commits: %w", err)
+	}
+	return &Store{dir: dir, objects: objects}, nil
+}
+
+// Commit is what a commit says of itself.
+type Commit struct {
+	Subject, Message string
+	// Author is a name without an address; When is the committer's time.
+	Author string
+	When   time.Time
+}
+
+// Commit reads a commit.
+func (s *Store) Commit(id string) (Commit, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, err := s.commit(plumbing.NewHash(id))
+	if err != nil {
+		return Commit{}, err
+	}
+	subject, _, _ := strings.Cut(strings.TrimSpace(c.Message), "\n")
+	return Commit{Subject: plain(subject), Message: c.Message, Author: plain(c.Author.Name), When: c.Committer.When.UTC()}, nil
+}
+
+func (s *Store) commit(id plumbing.Hash) (*object.Commit, error) {
+	c, err := object.GetCommit(s.objects, id)
+	if err != nil {
+		return nil, fmt.Errorf("commit %s: %w", id, err)
+	}
+	return c, nil
+}
+
+// Has says whether a commit is in the store.
+func (s *Store) Has(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return plumbing.IsHash(id) && s.objects.HasEncodedObject(plumbing.NewHash(id)) == nil
+}
+
+// Descends says whether a commit has another in its history, as far as the
+// store holds it.
+func (s *Store) Descends(id, ancestor string) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	wanted := plumbing.NewHash(ancestor)
+	seen := map[plumbing.Hash]bool{}
+	next := []plumbing.Hash{plumbing.NewHash(id)}
+	for len(next) > 0 {
+		at := next[len(next)-1]
+		next = next[:len(next)-1]
+		if at == wanted {
+			return true, nil
+		}
+		c, err := object.GetCommit(s.objects, at)
+		switch {
+		case errors.Is(err, plumbing.ErrObjectNotFound): // before the first fetch
+			continue
+		case err != nil:
+			return false, fmt.Errorf("commit %s: %w", at, err)
+		}
+		for _, p := range c.ParentHashes {
+			if !seen[p] {
+				seen[p] = true
+				next = append(next, p)
+			}
+		}
+	}
+	return false, nil
+}
+
+// followed is where the store remembers the commit that was accepted of a
+// branch.
+func followed(branch string) plumbing.ReferenceName {
+	return plumbing.ReferenceName("refs/slipway/followed/" + branch)
+}
+
+// Accepted is the commit that Accept was last called with for a branch, also
+// before a restart; empty for none.
+func (s *Store) Accepted(branch string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ref, err := s.objects.Reference(followed(branch))
+	switch {
+	case errors.Is(err, plumbing.ErrReferenceNotFound):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("read the commit in force: %w", err)
+	}
+	return ref.Hash().String(), nil
+}
+
+// Accept remembers a branch's commit. Once in a while it packs the store
+// again, which would otherwise grow by a pack with every fetch.
+func (s *Store) Accept(branch, id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.objects.SetReference(plumbing.NewHashReference(followed(branch), plumbing.NewHash(id))); err != nil {
+		return fmt.Errorf("remember the commit in force: %w", err)
+	}
+	if err := s.repack(); err != nil {
+		return fmt.Errorf("pack the store of fetched commits: %w", err)
+	}
+	return nil
+}
+
+// repack puts everything into one pack when there are many: a lookup goes
+// through each of them.
+func (s *Store) repack() error {
+	const many = 32
+	packed, ok := s.objects.(storer.PackedObjectStorer)
+	if !ok {
+		return nil
+	}
+	old, err := packed.ObjectPacks()
+	if err != nil || len(old) < many {
+		return err
+	}
+	all, err := s.packAll()
+	if err != nil {
+		return err
+	}
+	for _, pack := range old {
+		if pack == all {
+			continue
+		}
+		if err := packed.DeleteOldObjectPackAndIndex(pack, time.Time{}); err != nil {
+			return err
+		}
+	}
+	s.objects.(interface{ Reindex() }).Reindex()
+	return nil
+}
+
+// packAll writes every object into one new pack.
+func (s *Store) packAll() (pack plumbing.Hash, err error) {
+	iter, err := s.objects.IterEncodedObjects(plumbing.AnyObject)
+	if err != nil {
+		return pack, err
+	}
+	var ids []plumbing.Hash
+	err = iter.ForEach(func(o plumbing.EncodedObject) error {
+		ids = append(ids, o.Hash())
+		return nil
+	})
+	if err != nil {
+		return pack, err
+	}
+	w, err := s.objects.(storer.PackfileWriter).PackfileWriter()
+	if err != nil {
+		return pack, err
+	}
+	const window = 10 // git's own
+	pack, err = packfile.NewEncoder(w, s.objects, false).Encode(ids, window)
+	return pack, errors.Join(err, w.Close())
+}
+
+// shallow lists the commits whose parents were not fetched.
+func (s *Store) shallow() []plumbing.Hash {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	commits, _ := s.objects.Shallow() // no more than a hint to the server
+	return commits
+}
+
+func (s *Store) addShallow(more []plumbing.Hash) error {
+	if len(more) == 0 {
+		return nil
+	}
+	have, err := s.objects.Shallow()
+	if err != nil {
+		return err
+	}
+	return s.objects.SetShallow(append(have, more...))
+}

@@ -1,0 +1,284 @@
+package repo
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/storage/memory"
+)
+
+// Tree is the files of a branch as names and digests, to be changed along a
+// few paths and pushed. Folders are read when a path leads through them;
+// the content of files never is.
+type Tree struct {
+	store *Store
+	head  plumbing.Hash // the commit that it continues; zero for none
+	root  *folder
+	fresh *memory.Storage // objects that the remote may not have
+	blobs []plumbing.Hash // files among them
+}
+
+// folder is one level of a Tree.
+type folder struct {
+	hash    plumbing.Hash // zero when an entry was changed
+	entries map[string]*entry
+}
+
+// entry is a file, or a folder that is opened once it is needed.
+type entry struct {
+	mode   filemode.FileMode
+	hash   plumbing.Hash
+	folder *folder
+}
+
+// NewTree is an empty tree: the beginning of a branch.
+func NewTree() *Tree {
+	return &Tree{store: &Store{objects: memory.NewStorage()}, root: &folder{entries: map[string]*entry{}}, fresh: memory.NewStorage()}
+}
+
+// Tree is a commit's files, to be changed and pushed on top of it.
+func (s *Store) Tree(commit string) (*Tree, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, err := s.commit(plumbing.NewHash(commit))
+	if err != nil {
+		return nil, err
+	}
+	root, err := s.folder(c.TreeHash)
+	return &Tree{store: s, head: c.Hash, root: root, fresh: memory.NewStorage()}, err
+}
+
+func (s *Store) folder(id plumbing.Hash) (*folder, error) {
+	t, err := object.GetTree(s.objects, id)
+	if err != nil {
+		return nil, fmt.Errorf("folder %s: %w", id, err)
+	}
+	f := &folder{hash: id, entries: make(map[string]*entry, len(t.Entries))}
+	for _, e := range t.Entries {
+		f.entries[e.Name] = &entry{mode: e.Mode, hash: e.Hash}
+	}
+	return f, nil
+}
+
+// open is the folder behind an entry.
+func (t *Tree) open(e *entry) (*folder, error) {
+	if e.folder != nil {
+		return e.folder, nil
+	}
+	t.store.mu.Lock()
+	defer t.store.mu.Unlock()
+	f, err := t.store.folder(e.hash)
+	e.folder = f
+	return f, err
+}
+
+// Head is the commit that the tree continues, empty for none.
+func (t *Tree) Head() string {
+	if t.head.IsZero() {
+		return ""
+	}
+	return t.head.String()
+}
+
+// Changed says whether the files differ from those of Head.
+func (t *Tree) Changed() bool { return t.root.hash.IsZero() }
+
+// Set puts a regular file in place, and the folders that lead to it; what was
+// there under its name, or under that of one of its folders, is gone. A file
+// with that very content is left alone.
+func (t *Tree) Set(name string, data []byte) error {
+	if !fs.ValidPath(name) || name == "." {
+		return fmt.Errorf("file %q: no path inside a repository", name)
+	}
+	id := plumbing.ComputeHash(plumbing.BlobObject, data)
+	along, err := t.walk(name, true)
+	if err != nil {
+		return err
+	}
+	last := along[len(along)-1]
+	base := path.Base(name)
+	if e := last.entries[base]; e != nil && e.hash == id && e.mode == filemode.Regular {
+		return nil
+	}
+	last.entries[base] = &entry{mode: filemode.Regular, hash: id}
+	touch(along)
+	t.blobs = append(t.blobs, id)
+	o := &plumbing.MemoryObject{}
+	o.SetType(plumbing.BlobObject)
+	if _, err := o.Write(data); err != nil {
+		return err
+	}
+	_, err = t.fresh.SetEncodedObject(o)
+	return err
+}
+
+// Remove takes a file or a folder out, and the folders that are empty then.
+func (t *Tree) Remove(name string) error {
+	along, err := t.walk(name, false)
+	if err != nil || along == nil {
+		return err
+	}
+	parts := strings.Split(name, "/")
+	for i, f := range slices.Backward(along) {
+		if f.entries[parts[i]] == nil {
+			return nil
+		}
+		delete(f.entries, parts[i])
+		touch(along[:i+1])
+		if len(f.entries) > 0 {
+			break
+		}
+	}
+	return nil
+}
+
+func touch(along []*folder) {
+	for _, f := range along {
+		f.hash = plumbing.ZeroHash
+	}
+}
+
+// walk is the folders on the way to a name, the root first. Where there is
+// none it is made, or nil is returned.
+func (t *Tree) walk(name string, make bool) ([]*folder, error) {
+	at := t.root
+	along := []*folder{at}
+	parts := strings.Split(name, "/")
+	for _, part := range parts[:len(parts)-1] {
+		e := at.entries[part]
+		if e == nil || e.mode != filemode.Dir {
+			if !make {
+				return nil, nil
+			}
+			e = &entry{mode: filemode.Dir, folder: &folder{entries: map[string]*entry{}}}
+			at.entries[part] = e
+		}
+		next, err := t.open(e)
+		if err != nil {
+			return nil, err
+		}
+		at = next
+		along = append(along, at)
+	}
+	return along, nil
+}
+
+// Names lists what is in a folder, in order, the folders with a "/" after
+// their name. Dir is "." for the top.
+func (t *Tree) Names(dir string) ([]string, error) {
+	along, err := t.walk(path.Join(dir, "x"), false)
+	if err != nil || along == nil {
+		return nil, err
+	}
+	var names []string
+	for name, e := range along[len(along)-1].entries {
+		if e.mode == filemode.Dir {
+			name += "/"
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// Walk lists all files below a folder, with their paths from the top.
+func (t *Tree) Walk(dir string) ([]string, error) {
+	names, err := t.Names(dir)
+	var all []string
+	for _, name := range names {
+		sub, isFolder := strings.CutSuffix(name, "/")
+		if !isFolder {
+			all = append(all, path.Join(dir, name))
+			continue
+		}
+		below, err := t.Walk(path.Join(dir, sub))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, below...)
+	}
+	return all, err
+}
+
+// Message is what a commit says.
+type Message struct {
+	Text string
+	When time.Time
+	// Author and Email are of author and committer alike.
+	Author, Email string
+}
+
+// commit makes the objects of a commit of the files as they are. It returns
+// its id and every object that the remote may not have.
+func (t *Tree) commit(m Message) (id plumbing.Hash, objects []plumbing.Hash, err error) {
+	objects = slices.Clone(t.blobs)
+	root, err := t.write(t.root, &objects)
+	if err != nil {
+		return id, nil, err
+	}
+	by := object.Signature{Name: m.Author, Email: m.Email, When: m.When}
+	c := &object.Commit{Author: by, Committer: by, Message: m.Text, TreeHash: root}
+	if !t.head.IsZero() {
+		c.ParentHashes = []plumbing.Hash{t.head}
+	}
+	id, err = t.encode(c)
+	objects = append(objects, id)
+	plumbing.HashesSort(objects)
+	return id, slices.Compact(objects), err
+}
+
+// write makes the objects of the folders that were changed.
+func (t *Tree) write(f *folder, objects *[]plumbing.Hash) (plumbing.Hash, error) {
+	if !f.hash.IsZero() {
+		return f.hash, nil
+	}
+	tree := &object.Tree{}
+	for name, e := range f.entries {
+		if e.folder != nil {
+			hash, err := t.write(e.folder, objects)
+			if err != nil {
+				return hash, err
+			}
+			e.hash = hash
+		}
+		tree.Entries = append(tree.Entries, object.TreeEntry{Name: name, Mode: e.mode, Hash: e.hash})
+	}
+	sort.Sort(object.TreeEntrySorter(tree.Entries))
+	id, err := t.encode(tree)
+	f.hash = id
+	*objects = append(*objects, id)
+	return id, err
+}
+
+func (t *Tree) encode(v object.Object) (plumbing.Hash, error) {
+	o := &plumbing.MemoryObject{}
+	if err := v.Encode(o); err != nil {
+		return plumbing.ZeroHash, err
+	}
+	return t.fresh.SetEncodedObject(o)
+}
+
+// Snapshot is a set of files, by path, as the same kind of file system that a
+// commit has, and the digest of all of it, which is that of git's tree.
+func Snapshot(content map[string][]byte, when time.Time) (fs.FS, string, error) {
+	t := NewTree()
+	for name, data := range content {
+		if err := t.Set(name, data); err != nil {
+			return nil, "", err
+		}
+	}
+	var objects []plumbing.Hash
+	root, err := t.write(t.root, &objects)
+	if err != nil {
+		return nil, "", err
+	}
+	return newFiles(&Store{objects: t.fresh}, root, when), root.String(), nil
+}
