@@ -59,7 +59,11 @@ func (r Remote) do(ctx context.Context, what service, limit time.Duration, talk 
 }
 
 // explain makes an error of the transport one that a person can act on.
+// The same trouble always reads the same, without the ports of a connection:
+// whoever is told of it is told once.
 func (r Remote) explain(late, err error, stderr string) error {
+	var op *net.OpError
+	var dns *net.DNSError
 	switch {
 	case errors.Is(err, ErrNoBranch), errors.Is(err, ErrMoved):
 		return fmt.Errorf("%s: %w", r, err)
@@ -67,6 +71,10 @@ func (r Remote) explain(late, err error, stderr string) error {
 		return fmt.Errorf("%s does not answer in time: %w", r, late)
 	case late != nil:
 		return fmt.Errorf("%s: %w", r, late)
+	case errors.As(err, &dns):
+		return fmt.Errorf("%s cannot be reached: the name %s is not found", r, dns.Name)
+	case errors.As(err, &op):
+		return fmt.Errorf("%s cannot be reached: %w", r, op.Err)
 	case strings.Contains(stderr, "not appear to be a git repository"):
 		return fmt.Errorf("there is no Git repository at %s (any more): check the address, and that it may be read from here", r)
 	case stderr != "":

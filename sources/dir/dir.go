@@ -1,0 +1,124 @@
+// Package dir takes a site's design from a working directory, as it is on
+// disk, committed or not.
+package dir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/repo"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// The bounds on a working directory. A CUE file over maxFile is an error;
+// another one is left out, as no design reads it.
+const (
+	maxFile  = 4 << 20
+	maxTotal = 64 << 20
+	maxFiles = 20_000
+)
+
+// Source is a directory; it is an engine.Source and an engine.Notifier.
+type Source struct {
+	path string
+	log  *slog.Logger
+	last site.Revision
+}
+
+// New makes a source of a directory; it does not read it.
+func New(path string, log *slog.Logger) *Source { return &Source{path: path, log: log} }
+
+// Fetch reads the directory into memory, so that an evaluation never sees a
+// file change under its hands. The revision's ID is "dir-" and a digest of all
+// names and contents. Hidden files, folders named bin, and what is neither
+// folder nor regular file are left out.
+func (s *Source) Fetch(ctx context.Context) (site.Revision, error) {
+	content, newest, err := s.read(ctx)
+	if err != nil {
+		return site.Revision{}, fmt.Errorf("read %s: %w", s.path, err)
+	}
+	files, digest, err := repo.Snapshot(content, newest)
+	if err != nil {
+		return site.Revision{}, fmt.Errorf("read %s: %w", s.path, err)
+	}
+	if id := "dir-" + digest; id != s.last.ID {
+		s.last = site.Revision{ID: id, Subject: "working directory " + s.path, When: newest.UTC(), Files: files}
+	}
+	return s.last, nil
+}
+
+// read is the content of every file, and the time of the newest.
+func (s *Source) read(ctx context.Context) (content map[string][]byte, newest time.Time, err error) {
+	root, err := os.OpenRoot(s.path) // no link leads out of it
+	if err != nil {
+		return nil, newest, err
+	}
+	defer root.Close()
+	content = map[string][]byte{}
+	total := 0
+	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && name != ".": // gone since it was listed
+			return nil
+		case err != nil:
+			return err
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case skipped(name) && d.IsDir():
+			return fs.SkipDir
+		case skipped(name), !d.Type().IsRegular():
+			return nil
+		}
+		data, when, err := readFile(root, name)
+		if err != nil || data == nil {
+			return err
+		}
+		content[name] = data
+		if total += len(data); total > maxTotal || len(content) > maxFiles {
+			return fmt.Errorf("there are more than %d files or %d MiB in it: pass the folder of the site, which has cue.mod in it", maxFiles, maxTotal>>20)
+		}
+		if when.After(newest) {
+			newest = when
+		}
+		return nil
+	})
+	return content, newest, err
+}
+
+// readFile reads one file; nil is one to leave out.
+func readFile(root *os.Root, name string) ([]byte, time.Time, error) {
+	info, err := root.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, time.Time{}, nil
+	case err != nil:
+		return nil, time.Time{}, err
+	case info.Size() > maxFile && filepath.Ext(name) == ".cue":
+		return nil, time.Time{}, fmt.Errorf("%s has %d MiB; a CUE file has at most %d", name, info.Size()>>20, maxFile>>20)
+	case info.Size() > maxFile || !info.Mode().IsRegular():
+		return nil, time.Time{}, nil
+	}
+	data, err := root.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, time.Time{}, nil
+	}
+	if data == nil {
+		data = []byte{}
+	}
+	return data, info.ModTime(), err
+}
+
+// skipped says whether a file or folder is no part of a design: hidden, built,
+// or left by an editor.
+func skipped(name string) bool {
+	base := filepath.Base(name)
+	return base == "bin" || strings.HasPrefix(base, ".") && base != "." ||
+		strings.HasSuffix(base, "~") || strings.HasPrefix(base, "#") || base == "4913" // vim's trial file
+}

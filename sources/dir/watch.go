@@ -1,0 +1,81 @@
+package dir
+
+import (
+	"context"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// settle is how long the directory must be quiet: an editor that saves, or a
+// checkout, makes many events.
+const settle = 50 * time.Millisecond
+
+// Changes gives a value once the directory is quiet after changes, until the
+// context ends; the channel is then closed. Where the system cannot watch, that
+// is logged and no value ever comes.
+func (s *Source) Changes(ctx context.Context) <-chan struct{} {
+	changes := make(chan struct{}, 1)
+	watcher, err := fsnotify.NewWatcher()
+	if err == nil {
+		err = watchAll(watcher, s.path)
+	}
+	if err != nil {
+		s.log.Warn("directory not watched, changes are seen when it is polled", "path", s.path, "err", err)
+	}
+	go func() {
+		defer close(changes)
+		if watcher == nil {
+			<-ctx.Done()
+			return
+		}
+		defer watcher.Close()
+		s.watch(ctx, watcher, changes)
+	}()
+	return changes
+}
+
+func (s *Source) watch(ctx context.Context, watcher *fsnotify.Watcher, changes chan<- struct{}) {
+	quiet := time.NewTimer(settle)
+	quiet.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-quiet.C:
+			select {
+			case changes <- struct{}{}:
+			default: // one is waiting already
+			}
+		case err := <-watcher.Errors: // such as too many events at once
+			s.log.Warn("directory watch interrupted", "path", s.path, "err", err)
+			quiet.Reset(settle)
+		case event := <-watcher.Events:
+			if skipped(event.Name) || event.Op == fsnotify.Chmod {
+				continue
+			}
+			if event.Has(fsnotify.Create) { // it may be a folder, with content
+				if err := watchAll(watcher, event.Name); err != nil {
+					s.log.Warn("directory not watched", "path", event.Name, "err", err)
+				}
+			}
+			quiet.Reset(settle)
+		}
+	}
+}
+
+// watchAll watches a folder and those below it. What is no folder, or is gone,
+// is passed over.
+func watchAll(watcher *fsnotify.Watcher, root string) error {
+	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil || !d.IsDir():
+			return nil
+		case path != root && skipped(path):
+			return fs.SkipDir
+		}
+		return watcher.Add(path)
+	})
+}
