@@ -1,0 +1,274 @@
+package design
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"cuelang.org/go/cue"
+	"cuelang.org/go/cue/errors"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// assembly makes the effective site out of a package's value.
+type assembly struct {
+	name     string
+	findings *findings
+	pedigree pedigree
+}
+
+func newAssembly(name string, f *findings) *assembly {
+	return &assembly{name: name, findings: f, pedigree: pedigree{profiles: map[string]*profile{}, findings: f}}
+}
+
+// assemble reads every section, merges the layers and decodes the outcome.
+// What is broken is left out of the site and reported.
+func (a *assembly) assemble(v cue.Value) *site.Site {
+	a.checkTop(v)
+	whole := map[string]any{"name": a.name, "schemaVersion": site.SchemaVersion}
+	origins := map[string]site.Origin{}
+	for _, s := range sections {
+		if s.name == profilesSection || s.name == nodesSection {
+			continue
+		}
+		t := a.readSection(v, s.name, shapes()[s.definition], s.many)
+		t.origins(s.name, origins)
+		if s.many {
+			whole[s.name] = t.plain()
+		} else {
+			maps.Copy(whole, t.plain().(map[string]any))
+		}
+	}
+	delete(whole, "description")
+	st := &site.Site{}
+	a.decode(whole, st, site.Finding{})
+	st.Origins = origins
+	a.readProfiles(v)
+	a.pedigree.linearise()
+	st.Nodes = a.readNodes(v)
+	return st
+}
+
+// checkTop reports top-level fields that no section has, and errors in what
+// CUE keeps to itself: hidden fields and definitions.
+func (a *assembly) checkTop(v cue.Value) {
+	r := a.reader("site", "", "", false)
+	top := &shape{kind: cue.StructKind, fields: map[string]*shape{}}
+	for _, s := range sections {
+		top.fields[s.name] = &shape{}
+	}
+	for it, _ := v.Fields(cue.Hidden(true), cue.Definitions(true)); it.Next(); {
+		label := it.Selector()
+		if label.IsString() && top.fields[label.Unquoted()] == nil {
+			r.unknown(it.Value(), top, label.Unquoted(), "")
+		}
+		if !label.IsString() {
+			r.reportAll(it.Value().Validate())
+		}
+	}
+}
+
+func (a *assembly) reader(layer, node, path string, merged bool) *reader {
+	return &reader{findings: a.findings, layer: layer, node: node, path: path, merged: merged}
+}
+
+// readSection reads a section that is no map of layers.
+func (a *assembly) readSection(v cue.Value, name string, s *shape, many bool) *tree {
+	if !many {
+		return a.readAlone(a.reader("site", "", name, false), v.LookupPath(cue.MakePath(cue.Str(name))), s)
+	}
+	t := &tree{fields: map[string]*tree{}}
+	a.each(v, name, func(key string, entry cue.Value) {
+		t.fields[key] = a.readAlone(a.reader("site", "", name+"."+key, false), entry, s)
+	})
+	return t
+}
+
+// readAlone reads one entry and, where that found nothing, everything else
+// that CUE finds wrong with it.
+func (a *assembly) readAlone(r *reader, v cue.Value, s *shape) *tree {
+	t := r.read(v, s, r.path)
+	if r.found == 0 {
+		r.reportAll(v.Validate())
+	}
+	if t.fields == nil {
+		return &tree{fields: map[string]*tree{}}
+	}
+	return t
+}
+
+// each calls f for every entry of a section.
+func (a *assembly) each(v cue.Value, section string, f func(key string, entry cue.Value)) {
+	in := v.LookupPath(cue.MakePath(cue.Str(section)))
+	it, err := in.Fields()
+	if err != nil {
+		a.reader("site", "", section, false).reportAll(in.Validate())
+		return
+	}
+	for it.Next() {
+		f(it.Selector().Unquoted(), it.Value())
+	}
+}
+
+func (a *assembly) readProfiles(v cue.Value) {
+	a.each(v, profilesSection, func(name string, entry cue.Value) {
+		r := a.reader("profile/"+name, "", "profiles."+name, true)
+		t := a.readAlone(r, entry, shapes()["#Profile"])
+		p := &profile{name: name, layer: t, place: origin(declared(entry, name), r.layer)}
+		p.named = p.place
+		if parents := t.get("parents"); parents != nil {
+			p.parents, p.named, p.bad = parents.strings(), parents.origin, parents.broken
+			p.layer = t.without("parents")
+		}
+		if nodes := t.get("profiles"); nodes != nil {
+			a.findings.at(nodes.origin, site.Finding{
+				Code: "profiles-in-profile", Path: r.path + ".profiles",
+				Message: fmt.Sprintf("the profile %q names profiles under `profiles`", name),
+				Why:     "`profiles` is what a node has; in a profile it would change nothing.",
+				Fix:     "Name them under `parents`.",
+			})
+		}
+		a.pedigree.profiles[name] = p
+		a.pedigree.names = append(a.pedigree.names, name)
+	})
+	slices.Sort(a.pedigree.names)
+}
+
+func (a *assembly) readNodes(v cue.Value) map[string]*site.Node {
+	nodes := map[string]*site.Node{}
+	a.each(v, nodesSection, func(name string, entry cue.Value) {
+		nodes[name] = a.readNode(name, entry)
+	})
+	return nodes
+}
+
+// readNode reads a node's own layer and makes it effective.
+func (a *assembly) readNode(name string, v cue.Value) *site.Node {
+	r := a.reader("node/"+name, name, "nodes."+name, true)
+	own := a.readAlone(r, v, shapes()["#Layer"])
+	n := &site.Node{}
+	place := origin(declared(v, name), r.layer)
+	merged, ok := a.effective(name, own, place)
+	if ok {
+		merged = a.finish(name, merged, place)
+	}
+	a.decode(merged.plain(), n, site.Finding{Node: name, File: place.File.Value(), Line: place.Line, Col: place.Col})
+	n.Name, n.Place = name, place
+	n.Origins = map[string]site.Origin{}
+	merged.origins("", n.Origins)
+	return n
+}
+
+// effective folds a node's profiles, weakest first, and its own layer. It is
+// false when the profiles have no order; the own layer is then all there is.
+func (a *assembly) effective(name string, own *tree, place site.Origin) (*tree, bool) {
+	named := own.get("profiles")
+	if named == nil || named.unset {
+		named = &tree{origin: place}
+	}
+	list := named.strings()
+	order, ok := a.pedigree.order(list, "the node "+name, named.origin, name)
+	if !ok || named.broken {
+		return own.settled(), false
+	}
+	if len(order) == 0 {
+		a.findings.at(named.origin, site.Finding{
+			Code: "node-without-profile", Node: name, Path: "profiles",
+			Message: fmt.Sprintf("the node %s has no profile", name),
+			Why:     "What the nodes of a site have in common is in profiles; a node without one has silently none of it.",
+			Fix:     "Name at least one under `profiles`.",
+		})
+	}
+	merged := &tree{fields: map[string]*tree{}}
+	for _, p := range order {
+		merged = merge(merged, a.pedigree.profiles[p].layer)
+	}
+	merged = merge(merged, own).settled()
+	merged.fields["profiles"] = &tree{value: anys(order), origin: named.origin}
+	return merged, len(order) > 0
+}
+
+// finish applies #Node: defaults where no layer spoke, and findings where a
+// required field is missing.
+func (a *assembly) finish(name string, t *tree, place site.Origin) *tree {
+	r := a.reader("node/"+name, name, "nodes."+name, false)
+	return r.finish(t, shapes()["#Node"], "", place)
+}
+
+// finish fills in defaults under s and reports what is missing.
+func (r *reader) finish(t *tree, s *shape, path string, place site.Origin) *tree {
+	if t.fields == nil || !s.isStruct() {
+		return t
+	}
+	done := &tree{fields: maps.Clone(t.fields), origin: t.origin}
+	for name, f := range t.fields {
+		if sub := s.sub(name); sub != nil {
+			done.fields[name] = r.finish(f, sub, join(path, name), nearest(f, place))
+		}
+	}
+	for name, f := range s.fields {
+		if t.fields[name] != nil {
+			continue
+		}
+		if f.fallback != nil && !f.optional {
+			done.fields[name] = f.fallback
+		}
+		if f.required {
+			m := missingField(join(path, name), f)
+			m.Node, m.Path = r.node, join(path, name)
+			m.Message = fmt.Sprintf("the node %s has no %s, and none of its profiles sets it", r.node, m.Path)
+			r.findings.at(place, m)
+		}
+	}
+	return done
+}
+
+// nearest is a place inside t, for what t lacks.
+func nearest(t *tree, otherwise site.Origin) site.Origin {
+	if t.fields == nil {
+		return t.origin
+	}
+	for _, key := range t.keys() {
+		if o := nearest(t.fields[key], site.Origin{}); !o.IsZero() {
+			return o
+		}
+	}
+	return otherwise
+}
+
+// decode turns plain values into the site's types. That it fails means that
+// the schema allows what the types do not.
+func (a *assembly) decode(plain any, into any, at site.Finding) {
+	text, err := json.Marshal(plain)
+	if err == nil {
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.DisallowUnknownFields()
+		err = d.Decode(into)
+	}
+	if err == nil {
+		return
+	}
+	at.Code, at.Severity = "undecodable", site.SeverityError
+	at.Message = "a value passes the schema and cannot be used: " + err.Error()
+	at.Why = "Nothing is done with a design that is not understood in full."
+	at.Fix = "Change the value that the message names."
+	a.findings.add(at)
+}
+
+func anys(list []string) []any {
+	out := make([]any, len(list))
+	for i, s := range list {
+		out[i] = s
+	}
+	return out
+}
+
+// reportAll reports every error that CUE has for a value.
+func (r *reader) reportAll(err error) {
+	for _, e := range errors.Errors(err) {
+		r.reportError(e)
+	}
+}

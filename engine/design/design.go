@@ -1,0 +1,116 @@
+// Package design turns a commit's files into the effective design of a site,
+// each value with its origin, or into findings that say what is wrong and
+// where. It is the only importer of CUE.
+//
+// CUE types, constrains and composes; layers (profiles and nodes) are read out
+// of it one by one and merged here, because CUE's defaults do not stack.
+// Repository bytes are parsed and evaluated in worker processes only, see
+// Evaluator: CUE's parser can overflow the stack on a few megabytes of
+// nesting, from which Go cannot recover.
+package design
+
+import (
+	"fmt"
+	"io/fs"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/design/rule"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Result is what a revision says about one site.
+type Result struct {
+	// Site is nil when a finding is an error.
+	Site     *site.Site
+	Findings []site.Finding
+}
+
+// EvaluateHere evaluates a site in this process. It is what a worker does;
+// never call it on files that are not trusted. It reads nothing but files.
+func EvaluateHere(files fs.FS, siteName string) Result {
+	p, findings, err := collect(files, siteName, Limits{}.withDefaults())
+	if err != nil {
+		return Result{Findings: []site.Finding{{
+			Code: "unreadable", Severity: site.SeverityError,
+			Message: fmt.Sprintf("the files cannot be read: %v", err),
+		}}}
+	}
+	if site.HasErrors(findings) {
+		return Result{Findings: limit(findings)}
+	}
+	return evaluate(p, func(string) {})
+}
+
+// evaluate evaluates a collected site. It calls progress with what it is about
+// to do, so that a parent can say where a worker died.
+func evaluate(p pack, progress func(string)) (r Result) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			r = Result{Findings: []site.Finding{panicked("the evaluation", cause)}}
+		}
+	}()
+	l := newLoader(p)
+	progress("parsing the files")
+	l.readModule()
+	c := compiler{loader: l}
+	v, ok := c.compile(progress)
+	if !ok {
+		return Result{Findings: limit(l.findings.list)}
+	}
+	progress("merging the layers")
+	a := newAssembly(p.site, &l.findings)
+	s := a.assemble(v)
+	progress("checking the rules")
+	if !c.dropped {
+		l.findings.add(check(s)...)
+	}
+	r.Findings = limit(l.findings.list)
+	if !site.HasErrors(r.Findings) {
+		r.Site = s
+	}
+	return r
+}
+
+// check runs every rule; one that panics is itself a finding and stops no
+// other.
+func check(s *site.Site) []site.Finding {
+	var all []site.Finding
+	for _, r := range rule.All() {
+		all = append(all, runRule(r, s)...)
+	}
+	return all
+}
+
+func runRule(r rule.Rule, s *site.Site) (found []site.Finding) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			found = append(found, panicked("the rule "+r.Name, cause))
+		}
+	}()
+	return r.Check(s)
+}
+
+func panicked(what string, cause any) site.Finding {
+	return site.Finding{
+		Code: "panic", Severity: site.SeverityError,
+		Message: fmt.Sprintf("%s broke off: %v", what, cause),
+		Why:     "This is a fault of Slipway; a design that cannot be checked in full is not applied.",
+		Fix:     "Report it with the design that shows it. It happened at " + firstFrames(debug.Stack()),
+	}
+}
+
+// firstFrames names the functions nearest to a panic.
+func firstFrames(stack []byte) string {
+	var frames []string
+	for line := range strings.Lines(string(stack)) {
+		if name, _, ok := strings.Cut(line, "("); ok && !strings.HasPrefix(line, "\t") && strings.Contains(name, "/") {
+			frames = append(frames, name)
+		}
+	}
+	if i := slices.Index(frames, "runtime/debug.Stack"); i >= 0 {
+		frames = slices.Delete(frames, i, i+1)
+	}
+	return strings.Join(frames[:min(len(frames), 5)], ", ")
+}

@@ -1,0 +1,292 @@
+package design
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/design/rule"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// moduleFile makes a repository a CUE module.
+const moduleFile = "cue.mod/module.cue"
+
+// sitesDir holds one package for each site of a repository with several.
+const sitesDir = "sites"
+
+// Limits bound one evaluation. A zero field means its default.
+type Limits struct {
+	// Timeout bounds one evaluation; default 60 s.
+	Timeout time.Duration
+	// Memory bounds the data of one worker, in bytes; default 4 GiB.
+	Memory int64
+	// FileBytes, PackageBytes and Files bound what is read of a repository;
+	// default 1 MiB, 32 MiB and 20,000.
+	FileBytes    int64
+	PackageBytes int64
+	Files        int
+	// Response bounds the effective design, in bytes of JSON; default 512 MiB.
+	Response int64
+}
+
+func (l Limits) withDefaults() Limits {
+	return Limits{
+		Timeout:      cmp.Or(l.Timeout, time.Minute),
+		Memory:       cmp.Or(l.Memory, 4<<30),
+		FileBytes:    cmp.Or(l.FileBytes, 1<<20),
+		PackageBytes: cmp.Or(l.PackageBytes, 32<<20),
+		Files:        cmp.Or(l.Files, 20_000),
+		Response:     cmp.Or(l.Response, 512<<20),
+	}
+}
+
+// pack is everything that the evaluation of one site may read.
+type pack struct {
+	site string
+	// dir is the directory of the site's package, "." for the root.
+	dir   string
+	files map[string][]byte
+}
+
+// Sites lists the names of the sites in a repository: the directories under
+// sites/ that hold CUE files or, without any, the package at the root.
+func Sites(files fs.FS) ([]string, error) {
+	dirs, err := fs.ReadDir(files, sitesDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var names []string
+	for _, d := range dirs {
+		if !d.IsDir() || hidden(d.Name()) {
+			continue
+		}
+		in, err := cueFiles(files, path.Join(sitesDir, d.Name()))
+		if err != nil {
+			return nil, err
+		}
+		if len(in) > 0 {
+			names = append(names, d.Name())
+		}
+	}
+	if len(names) > 0 {
+		return names, nil
+	}
+	return rootSite(files)
+}
+
+// rootSite is the name of the package at the root, as a list of at most one.
+func rootSite(files fs.FS) ([]string, error) {
+	in, err := cueFiles(files, ".")
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range in {
+		src, err := readFile(files, name, Limits{}.withDefaults().FileBytes)
+		if err != nil {
+			return nil, err
+		}
+		if pkg := packageName(src); pkg != "" {
+			return []string{pkg}, nil
+		}
+	}
+	return nil, nil
+}
+
+// cueFiles lists the CUE files of a package directory in order.
+func cueFiles(files fs.FS, dir string) ([]string, error) {
+	entries, err := fs.ReadDir(files, dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		if e.Type().IsRegular() && isDesign(e.Name()) {
+			names = append(names, path.Join(dir, e.Name()))
+		}
+	}
+	return names, nil
+}
+
+// isDesign says whether a file name is one that CUE takes into a package.
+func isDesign(base string) bool {
+	return strings.HasSuffix(base, ".cue") && !hidden(base) &&
+		!strings.HasSuffix(base, "_tool.cue") && !strings.HasSuffix(base, "_test.cue")
+}
+
+func hidden(base string) bool { return strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") }
+
+var packageClause = regexp.MustCompile(`(?m)^[ \t]*package[ \t]+(\w+)`)
+
+// packageName finds a file's package clause without parsing the file, which
+// only a worker may do.
+func packageName(src []byte) string {
+	m := packageClause.FindSubmatch(src)
+	if m == nil || string(m[1]) == "_" {
+		return ""
+	}
+	return string(m[1])
+}
+
+// collect reads what the evaluation of one site may need, within bounds. An
+// empty name means the only site. What the user can repair is a finding; an
+// error means that the files could not be read.
+func collect(files fs.FS, siteName string, lim Limits) (pack, []site.Finding, error) {
+	names, err := Sites(files)
+	if err != nil {
+		return pack{}, nil, err
+	}
+	siteName, f, err := choose(files, names, siteName)
+	if err != nil || f != nil {
+		return pack{}, f, err
+	}
+	p := pack{site: siteName, dir: path.Join(sitesDir, siteName), files: map[string][]byte{}}
+	if own, err := cueFiles(files, p.dir); err != nil || len(own) == 0 {
+		p.dir = "."
+	}
+	c := collector{pack: p, files: files, lim: lim}
+	err = fs.WalkDir(files, ".", c.visit)
+	return c.pack, c.findings.list, err
+}
+
+// choose settles which site is meant.
+func choose(files fs.FS, names []string, want string) (string, []site.Finding, error) {
+	switch {
+	case len(names) == 0:
+		f, err := noSite(files)
+		return "", []site.Finding{f}, err
+	case want == "" && len(names) == 1:
+		return names[0], nil, nil
+	case want == "":
+		return "", []site.Finding{{
+			Code: "several-sites", Severity: site.SeverityError,
+			Message: "the repository has several sites: " + strings.Join(names, ", "),
+			Why:     "One site is evaluated at a time.",
+			Fix:     "Say which one is meant.",
+		}}, nil
+	case !slices.Contains(names, want):
+		return "", []site.Finding{{
+			Code: "unknown-site", Severity: site.SeverityError,
+			Message: fmt.Sprintf("there is no site %q in the repository%s", want, rule.DidYouMean(want, names)),
+			Why:     "A site is a package under sites/, or the package at the root when there is only one.",
+			Fix:     "The sites are: " + strings.Join(names, ", ") + ".",
+		}}, nil
+	}
+	return want, nil, nil
+}
+
+// noSite says why a repository has no site.
+func noSite(files fs.FS) (site.Finding, error) {
+	in, err := cueFiles(files, ".")
+	if err != nil {
+		return site.Finding{}, err
+	}
+	if len(in) > 0 {
+		return site.Finding{
+			Code: "no-package", Severity: site.SeverityError, File: in[0], Line: 1, Col: 1,
+			Message: "no CUE file at the root names its package",
+			Why:     "A file without a package clause belongs to no package, so none of these files is part of a site.",
+			Fix:     "Begin each file with `package` and the site's name.",
+		}, nil
+	}
+	return site.Finding{
+		Code: "empty-repository", Severity: site.SeverityError,
+		Message: "the repository holds no site",
+		Why:     "An empty design is never taken for the wish to remove every node.",
+		Fix:     "Copy site-example into the repository, or check that the right directory or branch is followed.",
+	}, nil
+}
+
+type collector struct {
+	pack
+	files    fs.FS
+	lim      Limits
+	total    int64
+	findings findings
+}
+
+func (c *collector) visit(name string, d fs.DirEntry, err error) error {
+	if err != nil {
+		return err
+	}
+	if d.IsDir() {
+		if c.foreign(name) {
+			return fs.SkipDir
+		}
+		return nil
+	}
+	if !isDesign(d.Name()) {
+		return nil
+	}
+	if !d.Type().IsRegular() {
+		c.report(name, "not-regular-file", "is not a regular file",
+			"A link could lead out of the repository.", "Put a file in its place.")
+		return nil
+	}
+	return c.take(name)
+}
+
+// foreign says whether a directory is none of the site's: hidden, as CUE has
+// it, or another site's.
+func (c *collector) foreign(dir string) bool {
+	if dir == "." {
+		return false
+	}
+	return hidden(path.Base(dir)) || path.Dir(dir) == sitesDir && c.dir != "." && dir != c.dir
+}
+
+func (c *collector) take(name string) error {
+	src, err := readFile(c.files, name, c.lim.FileBytes+1)
+	if err != nil {
+		return err
+	}
+	c.total += int64(len(src))
+	switch {
+	case int64(len(src)) > c.lim.FileBytes:
+		c.report(name, "file-too-large", fmt.Sprintf("is larger than %d KiB", c.lim.FileBytes>>10),
+			"Files are bounded so that no commit can exhaust the controller.", "Split it into several files.")
+	case c.total > c.lim.PackageBytes:
+		c.report(name, "too-large", fmt.Sprintf("takes the CUE files over %d MiB", c.lim.PackageBytes>>20),
+			"Designs are bounded so that no commit can exhaust the controller.", "Split the site, or generate less.")
+		return fs.SkipAll
+	case len(c.pack.files) >= c.lim.Files:
+		c.report(name, "too-large", fmt.Sprintf("is one CUE file more than the %d that are read", c.lim.Files),
+			"Designs are bounded so that no commit can exhaust the controller.", "Put more nodes into one file.")
+		return fs.SkipAll
+	default:
+		c.pack.files[name] = src
+	}
+	return nil
+}
+
+func (c *collector) report(name, code, what, why, fix string) {
+	c.findings.add(site.Finding{
+		Code: code, Severity: site.SeverityError, File: name,
+		Message: path.Base(name) + " " + what, Why: why, Fix: fix,
+	})
+}
+
+// readFile reads at most limit bytes of a file.
+func readFile(files fs.FS, name string, limit int64) ([]byte, error) {
+	f, err := files.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var b bytes.Buffer
+	if _, err := io.Copy(&b, io.LimitReader(f, limit)); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}

@@ -1,0 +1,129 @@
+package design
+
+import (
+	"fmt"
+	"strings"
+	"path"
+
+	"cuelang.org/go/cue"
+	"cuelang.org/go/cue/ast"
+	"cuelang.org/go/cue/errors"
+	"cuelang.org/go/cue/token"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// origin is a position as the site's values have it.
+func origin(p token.Pos, layer string) site.Origin {
+	if !p.IsValid() || p.Filename() == "" {
+		return site.Origin{}
+	}
+	file := p.Filename()
+	if inSchema(p) {
+		file, layer = strings.TrimPrefix(file, "/"), "schema"
+	}
+	return site.At(file, p.Line(), p.Column(), layer)
+}
+
+func inSchema(p token.Pos) bool { return strings.HasPrefix(p.Filename(), schemaPrefix) }
+
+// ours says whether a position is in the repository, where a person can
+// change it.
+func ours(p token.Pos) bool { return p.IsValid() && p.Filename() != "" && !inSchema(p) }
+
+// place is where a value was set: the literal that won or, for what has no
+// literal of its own, the first field outside the schema that takes part.
+func place(v cue.Value) token.Pos {
+	if p := v.Pos(); ours(p) {
+		if _, isList := v.Source().(*ast.ListLit); !isList || v.Kind() != cue.ListKind {
+			return p
+		}
+	}
+	for _, c := range conjuncts(v) {
+		if p := literal(c); ours(p) {
+			return p
+		}
+	}
+	return v.Pos()
+}
+
+// declared is where a value's field is named outside the schema; name tells
+// the field itself from a pattern that matches it.
+func declared(v cue.Value, name string) token.Pos {
+	var first token.Pos
+	for _, c := range conjuncts(v) {
+		p := c.Pos()
+		if !ours(p) {
+			continue
+		}
+		if !first.IsValid() {
+			first = p
+		}
+		if f, ok := c.Source().(*ast.Field); ok && labelled(f, name) {
+			return p
+		}
+	}
+	if first.IsValid() {
+		return first
+	}
+	return v.Pos()
+}
+
+func labelled(f *ast.Field, name string) bool {
+	label, _, err := ast.LabelName(f.Label)
+	return err == nil && label == name
+}
+
+// conjuncts are the expressions whose unification is v.
+func conjuncts(v cue.Value) []cue.Value {
+	op, args := v.Expr()
+	if op != cue.AndOp {
+		return []cue.Value{v}
+	}
+	return args
+}
+
+// literal is the position of what a conjunct sets, past its label.
+func literal(c cue.Value) token.Pos {
+	if f, ok := c.Source().(*ast.Field); ok && f.Value != nil {
+		return f.Value.Pos()
+	}
+	return c.Pos()
+}
+
+// position is where an error of CUE can be repaired: the first place outside
+// the schema, or any.
+func position(e errors.Error) token.Pos {
+	all := append([]token.Pos{e.Position()}, e.InputPositions()...)
+	for _, p := range all {
+		if ours(p) {
+			return p
+		}
+	}
+	for _, p := range all {
+		if p.IsValid() {
+			return p
+		}
+	}
+	return token.NoPos
+}
+
+// message is what an error of CUE says, without its path and positions.
+func message(e errors.Error) string {
+	format, args := e.Msg()
+	text := fmt.Sprintf(format, args...)
+	first, _, _ := strings.Cut(text, "\n")
+	return shorten(first)
+}
+
+// shorten keeps what is quoted from a design readable.
+func shorten(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if r := []rune(s); len(r) > 200 {
+		return string(r[:200]) + "…"
+	}
+	return s
+}
+
+// baseName is a file's name without its directories.
+func baseName(p token.Pos) string { return path.Base(p.Filename()) }

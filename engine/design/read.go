@@ -1,0 +1,275 @@
+package design
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"cuelang.org/go/cue"
+	"cuelang.org/go/cue/errors"
+	"cuelang.org/go/cue/token"
+
+	"github.com/slipway-gitops/slipway/engine/design/rule"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// reader reads one layer, or one entry of a section, out of CUE.
+type reader struct {
+	findings *findings
+	layer    string
+	// node and path say what is read, for findings: the path as a person
+	// writes it ("nodes.n1"), and the node if it is one.
+	node string
+	path string
+	// merged says that layers may still be laid below, so that a missing
+	// field says nothing and a value can be taken away.
+	merged bool
+	// found counts this reader's own findings.
+	found int
+}
+
+// read reads v as the shape has it. It is nil when v sets nothing.
+func (r *reader) read(v cue.Value, s *shape, path string) *tree {
+	marks := v.Attributes(cue.FieldAttr)
+	if slices.ContainsFunc(marks, func(a cue.Attribute) bool { return a.Name() == brokenAttr }) {
+		return &tree{broken: true, origin: origin(place(v), r.layer)}
+	}
+	unset := slices.ContainsFunc(marks, func(a cue.Attribute) bool { return a.Name() == "unset" })
+	if unset && !r.merged {
+		r.report(place(v), path, site.Finding{
+			Code: "unset-outside-layer", Message: path + " is taken away with @unset() outside a profile or node",
+			Why: "Only layers are laid over one another; here there is nothing to take away.", Fix: "Remove the field.",
+		})
+		unset = false
+	}
+	switch {
+	case s.isStruct():
+		return r.readStruct(v, s, path, unset)
+	case s.kind == cue.ListKind:
+		return r.readList(v, s, path, unset)
+	}
+	return r.readScalar(v, s, path, unset)
+}
+
+func (r *reader) readStruct(v cue.Value, s *shape, path string, unset bool) *tree {
+	it, err := v.Fields()
+	if err != nil {
+		return r.invalid(v, s, path)
+	}
+	t := &tree{fields: map[string]*tree{}, unset: unset}
+	for it.Next() {
+		name := it.Selector().Unquoted()
+		sub := s.sub(name)
+		if sub == nil {
+			r.unknown(it.Value(), s, name, path)
+			continue
+		}
+		if f := r.read(it.Value(), sub, join(path, name)); f != nil {
+			t.fields[name] = f
+		}
+	}
+	if !r.merged {
+		r.missing(v, t, s, path)
+	}
+	return t
+}
+
+func (r *reader) readList(v cue.Value, s *shape, path string, unset bool) *tree {
+	it, err := v.List()
+	if err != nil || v.Validate() != nil {
+		return r.invalid(v, s, path)
+	}
+	t := &tree{origin: origin(place(v), r.layer)}
+	items := []any{}
+	for it.Next() {
+		item, err := scalar(it.Value())
+		if err != nil {
+			return r.incomplete(v, path)
+		}
+		items = append(items, item)
+	}
+	if unset && len(items) == 0 {
+		t.unset = true
+		return t
+	}
+	t.value = items
+	return r.unlessUnset(t, unset, v, path)
+}
+
+func (r *reader) readScalar(v cue.Value, s *shape, path string, unset bool) *tree {
+	if v.Err() != nil {
+		return r.invalid(v, s, path)
+	}
+	if unset && !v.IsConcrete() {
+		return &tree{unset: true, origin: origin(place(v), r.layer)}
+	}
+	if d, ok := v.Default(); ok {
+		v = d
+	}
+	value, err := scalar(v)
+	if err != nil {
+		return r.incomplete(v, path)
+	}
+	return r.unlessUnset(&tree{value: value, origin: origin(place(v), r.layer)}, unset, v, path)
+}
+
+// scalar is a concrete value as encoding/json knows it.
+func scalar(v cue.Value) (any, error) {
+	switch v.Kind() {
+	case cue.StringKind:
+		return v.String()
+	case cue.BoolKind:
+		return v.Bool()
+	case cue.IntKind:
+		return v.Int64()
+	case cue.FloatKind, cue.NumberKind:
+		return v.Float64()
+	}
+	return nil, fmt.Errorf("%s is no value", v.IncompleteKind())
+}
+
+// unlessUnset is t, unless the field is also marked as taken away.
+func (r *reader) unlessUnset(t *tree, unset bool, v cue.Value, path string) *tree {
+	if unset {
+		r.report(place(v), path, site.Finding{
+			Code: "unset-with-value", Message: path + " is both set and taken away with @unset()",
+			Why: "It cannot be told which is meant.", Fix: "Remove the value, or the attribute.",
+		})
+	}
+	return t
+}
+
+// unknown reports a field that the schema does not have.
+func (r *reader) unknown(v cue.Value, s *shape, name, path string) {
+	known := make([]string, 0, len(s.fields))
+	for f := range s.fields {
+		known = append(known, f)
+	}
+	slices.Sort(known)
+	fix := "Remove it."
+	if len(known) > 0 {
+		fix = "Remove it, or use one of: " + strings.Join(known, ", ") + "."
+	}
+	r.report(declared(v, name), join(path, name), site.Finding{
+		Code: "unknown-field", Message: fmt.Sprintf("there is no field %q in %s%s", name, orTop(path), rule.DidYouMean(name, known)),
+		Why: "Nothing reads it, so what it asks for would silently not happen.", Fix: fix,
+	})
+}
+
+func orTop(path string) string {
+	if path == "" {
+		return "a site"
+	}
+	return path
+}
+
+// missing reports the required fields that an entry lacks.
+func (r *reader) missing(v cue.Value, t *tree, s *shape, path string) {
+	for name, f := range s.fields {
+		if f.required && t.fields[name] == nil {
+			r.report(declared(v, lastOf(path)), join(path, name), missingField(join(path, name), f))
+		}
+	}
+}
+
+func missingField(path string, s *shape) site.Finding {
+	fix := "Set it"
+	if s.form != "" {
+		fix += " to " + s.form
+	}
+	return site.Finding{
+		Code: "missing-field", Message: path + " is required and not set",
+		Why: "Nothing can stand in for it.", Fix: fix + ".",
+	}
+}
+
+// incomplete reports a field that was given a type instead of a value.
+func (r *reader) incomplete(v cue.Value, path string) *tree {
+	p := place(v)
+	r.report(p, path, site.Finding{
+		Code: "incomplete-value", Message: fmt.Sprintf("%s is %s, which is not a value", path, shorten(fmt.Sprint(v))),
+		Why: "A design states what is wanted; a range or a type leaves it open.", Fix: "Write a value, or remove the field.",
+	})
+	return &tree{broken: true, origin: origin(p, r.layer)}
+}
+
+// invalid reports why v has no value: two values, or one that does not fit.
+func (r *reader) invalid(v cue.Value, s *shape, path string) *tree {
+	broken := &tree{broken: true, origin: origin(place(v), r.layer)}
+	set := setBy(v)
+	if len(set) > 1 && set[0].text != set[1].text {
+		r.report(set[1].pos, path, site.Finding{
+			Code:    "conflicting-values",
+			Message: fmt.Sprintf("%s is set to %s here and to %s at %s", path, set[1].text, set[0].text, where(set[0].pos)),
+			Why:     "Within one layer nothing overrides: both are meant to hold, and cannot.",
+			Fix:     "Remove one of them, or put one into a profile, which a node overrides.",
+			Related: []string{where(set[0].pos)},
+		})
+		return broken
+	}
+	if len(set) == 1 && s.form != "" {
+		r.report(set[0].pos, path, site.Finding{
+			Code: "invalid-value", Message: fmt.Sprintf("%s is %s; it must be %s", path, set[0].text, s.form),
+			Why: "The schema does not allow it.", Fix: "Write " + s.form + ".",
+		})
+		return broken
+	}
+	for _, e := range errors.Errors(v.Err()) {
+		r.reportError(e)
+	}
+	return broken
+}
+
+// setting is one expression of the repository that takes part in a value.
+type setting struct {
+	text string
+	pos  token.Pos
+}
+
+// setBy lists what the repository itself sets of a value.
+func setBy(v cue.Value) []setting {
+	var all []setting
+	for _, c := range conjuncts(v) {
+		if p := literal(c); ours(p) {
+			all = append(all, setting{shorten(fmt.Sprint(c)), p})
+		}
+	}
+	return all
+}
+
+func where(p token.Pos) string {
+	return fmt.Sprintf("%s:%d:%d", p.Filename(), p.Line(), p.Column())
+}
+
+// reportError reports an error of CUE that no more telling finding covers.
+func (r *reader) reportError(e errors.Error) {
+	path := strings.Join(e.Path(), ".")
+	r.report(position(e), path, site.Finding{
+		Code: "invalid-value", Message: path + ": " + message(e),
+		Why: "CUE finds no value that fits all that is said about it.", Fix: "Change one of the places that take part.",
+		Related: related(e),
+	})
+}
+
+// related are the other places in the repository that take part in an error.
+func related(e errors.Error) []string {
+	var places []string
+	for _, p := range e.InputPositions() {
+		if ours(p) && p != position(e) {
+			places = append(places, where(p))
+		}
+	}
+	return places
+}
+
+func (r *reader) report(p token.Pos, path string, f site.Finding) {
+	r.found++
+	f.Node, f.Path = r.node, path
+	if r.node != "" {
+		f.Path = strings.TrimPrefix(path, r.path+".")
+	}
+	r.findings.at(origin(p, r.layer), f)
+}
+
+// lastOf is the last element of a path.
+func lastOf(path string) string { return path[strings.LastIndex(path, ".")+1:] }

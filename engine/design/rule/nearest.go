@@ -1,0 +1,51 @@
+package rule
+
+import (
+	"fmt"
+	"strings"
+)
+
+// DidYouMean is ", did you mean …?" when one of the known names is near, and
+// empty otherwise.
+func DidYouMean(name string, known []string) string {
+	best, least := "", max(1, len(name)/3)+1
+	for _, k := range known {
+		if d := distance(strings.ToLower(name), strings.ToLower(k)); d < least {
+			best, least = k, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %q?", best)
+}
+
+// distance is how many letters must be put in, left out, replaced or swapped
+// with their neighbour to make b of a (optimal string alignment).
+func distance(a, b string) int {
+	x, y := []rune(cut(a)), []rune(cut(b))
+	var before []int
+	row := make([]int, len(y)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range x {
+		next := make([]int, len(y)+1)
+		next[0] = i + 1
+		for j := range y {
+			cost := 1
+			if x[i] == y[j] {
+				cost = 0
+			}
+			next[j+1] = min(next[j]+1, row[j+1]+1, row[j]+cost)
+			if i > 0 && j > 0 && x[i] == y[j-1] && x[i-1] == y[j] {
+				next[j+1] = min(next[j+1], before[j-1]+1)
+			}
+		}
+		before, row = row, next
+	}
+	return row[len(y)]
+}
+
+// cut bounds what is compared; no name of ours is longer.
+func cut(s string) string { return s[:min(len(s), 64)] }

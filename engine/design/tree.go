@@ -1,0 +1,129 @@
+package design
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// tree is a layer, or what layers merge to: structs and maps down to scalars
+// and lists, each leaf with its origin. A tree is never changed once it was
+// read; merging makes new ones.
+type tree struct {
+	// fields are those of a struct or map; nil for a leaf.
+	fields map[string]*tree
+	// value is a leaf's: string, bool, int64, float64 or []any.
+	value  any
+	origin site.Origin
+	// unset takes away what layers below have set.
+	unset bool
+	// broken is a leaf whose value is already the subject of a finding.
+	broken bool
+}
+
+// merge lays over on top of under: maps and structs by key, anything else is
+// replaced. Either may be nil.
+func merge(under, over *tree) *tree {
+	switch {
+	case over == nil:
+		return under
+	case under == nil || over.unset || over.fields == nil || under.fields == nil:
+		return over.settled()
+	}
+	merged := &tree{fields: maps.Clone(under.fields), origin: over.origin}
+	for key, o := range over.fields {
+		m := merge(under.fields[key], o)
+		if m == nil {
+			delete(merged.fields, key)
+			continue
+		}
+		merged.fields[key] = m
+	}
+	return merged
+}
+
+// settled is t as it is with nothing below it, without anything unset.
+func (t *tree) settled() *tree {
+	if t.fields == nil {
+		if t.unset {
+			return nil
+		}
+		return t
+	}
+	s := &tree{fields: make(map[string]*tree, len(t.fields)), origin: t.origin}
+	for key, f := range t.fields {
+		if x := f.settled(); x != nil {
+			s.fields[key] = x
+		}
+	}
+	return s
+}
+
+// plain is the tree as encoding/json writes it; broken leaves are left out.
+func (t *tree) plain() any {
+	if t.fields == nil {
+		return t.value
+	}
+	m := make(map[string]any, len(t.fields))
+	for key, f := range t.fields {
+		if !f.broken {
+			m[key] = f.plain()
+		}
+	}
+	return m
+}
+
+// origins adds the origin of each leaf to all, by its path under prefix.
+func (t *tree) origins(prefix string, all map[string]site.Origin) {
+	if t.fields == nil {
+		all[prefix] = t.origin
+		return
+	}
+	for key, f := range t.fields {
+		f.origins(join(prefix, key), all)
+	}
+}
+
+// get is the tree's part at a path, nil without one.
+func (t *tree) get(path ...string) *tree {
+	for _, key := range path {
+		if t == nil {
+			return nil
+		}
+		t = t.fields[key]
+	}
+	return t
+}
+
+// strings are the items of a list of strings, nil for anything else.
+func (t *tree) strings() []string {
+	if t == nil {
+		return nil
+	}
+	items, _ := t.value.([]any)
+	list := make([]string, 0, len(items))
+	for _, item := range items {
+		if s, ok := item.(string); ok {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// without is the tree but for one field.
+func (t *tree) without(field string) *tree {
+	fields := maps.Clone(t.fields)
+	delete(fields, field)
+	return &tree{fields: fields, origin: t.origin, unset: t.unset}
+}
+
+// keys are the fields' names in order.
+func (t *tree) keys() []string { return slices.Sorted(maps.Keys(t.fields)) }
+
+func join(prefix, key string) string {
+	if prefix == "" {
+		return key
+	}
+	return prefix + "." + key
+}
