@@ -1,0 +1,189 @@
+package record
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Files hold what is too large for etcd, compressed, each named by its site
+// and the sha256 of its content: SITE.DIGEST.json.gz. A file is never changed.
+
+const fileSuffix = ".json.gz"
+
+// ownFile matches what follows "SITE." in the names of a site's files.
+var ownFile = regexp.MustCompile(`^(?:([0-9a-f]{64})\.json\.gz|tmp[0-9]+)$`)
+
+func (s *Store) files() string { return filepath.Join(s.dir, "files") }
+
+func (s *Site) filePath(digest string) string {
+	return filepath.Join(s.store.files(), s.name+"."+digest+fileSuffix)
+}
+
+// writeFile stores a value and returns its digest.
+func (s *Site) writeFile(value []byte) (digest string, err error) {
+	return s.saveFile(func(w io.Writer) error {
+		_, err := w.Write(value)
+		return err
+	})
+}
+
+// saveFile stores what fill writes. The file is complete and on disk before it
+// has its name.
+func (s *Site) saveFile(fill func(io.Writer) error) (digest string, err error) {
+	f, err := os.CreateTemp(s.store.files(), s.name+".tmp*")
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	h := sha256.New()
+	z := gzip.NewWriter(io.MultiWriter(f, h))
+	if err := errors.Join(fill(z), z.Close()); err != nil {
+		return "", err
+	}
+	digest = hex.EncodeToString(h.Sum(nil))
+	if err := s.store.syncFile(f); err != nil {
+		return "", err
+	}
+	if err := os.Rename(f.Name(), s.filePath(digest)); err != nil {
+		return "", err
+	}
+	return digest, s.syncDir()
+}
+
+func (s *Store) syncFile(f *os.File) error {
+	if !s.sync {
+		return nil
+	}
+	return f.Sync()
+}
+
+func (s *Site) syncDir() error {
+	d, err := os.Open(s.store.files())
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return s.store.syncFile(d)
+}
+
+// openFile gives the content of a file, whose digest it checks first.
+func (s *Site) openFile(digest string) (io.Reader, error) {
+	path := s.filePath(digest)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, damaged(err)
+	}
+	if is := sha256.Sum256(b); hex.EncodeToString(is[:]) != digest {
+		return nil, damaged(fmt.Errorf("%s does not have the content that its name says", path))
+	}
+	return gzip.NewReader(bytes.NewReader(b))
+}
+
+// readFile is the value that writeFile stored.
+func (s *Site) readFile(digest string) ([]byte, error) {
+	r, err := s.openFile(digest)
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(r)
+}
+
+func (s *Site) dropFile(digest string) error {
+	if err := os.Remove(s.filePath(digest)); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// sweepFiles removes the site's files that are not in use.
+func (s *Site) sweepFiles(used map[string]bool) error {
+	all, err := os.ReadDir(s.store.files())
+	if err != nil {
+		return err
+	}
+	for _, f := range all {
+		rest, ours := strings.CutPrefix(f.Name(), s.name+".")
+		if m := ownFile.FindStringSubmatch(rest); !ours || m == nil || used[m[1]] {
+			continue
+		}
+		if err := os.Remove(filepath.Join(s.store.files(), f.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeDesign stores a design as a row of JSON values, first the site without
+// its nodes and then node by node in order, so that reading needs memory for
+// one node's text at a time.
+func (s *Site) writeDesign(design *site.Site) (digest string, err error) {
+	return s.saveFile(func(w io.Writer) error {
+		buf := bufio.NewWriterSize(w, 64<<10)
+		enc := json.NewEncoder(buf)
+		head := *design
+		head.Nodes = nil
+		if err := enc.Encode(head); err != nil {
+			return err
+		}
+		for _, name := range design.NodeNames() {
+			if err := enc.Encode(design.Nodes[name]); err != nil {
+				return fmt.Errorf("node %s: %w", name, err)
+			}
+		}
+		return buf.Flush()
+	})
+}
+
+// readDesign reads what writeDesign stored.
+func (s *Site) readDesign(digest string) (*site.Site, error) {
+	r, err := s.openFile(digest)
+	if err != nil {
+		return nil, err
+	}
+	dec := json.NewDecoder(r)
+	design := &site.Site{}
+	if err := dec.Decode(design); err != nil {
+		return nil, err
+	}
+	design.Nodes = map[string]*site.Node{}
+	for {
+		n := &site.Node{}
+		if err := dec.Decode(n); errors.Is(err, io.EOF) {
+			return design, nil
+		} else if err != nil {
+			return nil, err
+		}
+		design.Nodes[n.Name] = n
+	}
+}
+
+// compress makes a value of much repetition small.
+func compress(value []byte) []byte {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	z.Write(value) // into memory: cannot fail
+	z.Close()
+	return b.Bytes()
+}
+
+func decompress(value []byte) ([]byte, error) {
+	z, err := gzip.NewReader(bytes.NewReader(value))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(z)
+}

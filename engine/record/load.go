@@ -1,0 +1,188 @@
+package record
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Load reads everything that is recorded of the site, once at the start and
+// before anything is written. It forgets removals of more than 24 hours ago
+// and files that no record uses. The maps of observations stay the records'
+// too and must not be changed.
+func (s *Site) Load(ctx context.Context) (Snapshot, error) {
+	l := loader{Site: s, files: map[string]bool{}, snap: Snapshot{Nodes: map[string]site.Memory{}}}
+	for _, part := range []struct {
+		below string
+		take  func(rest string, value []byte) error
+	}{
+		{"accepted", l.accepted},
+		{"nodes/", l.node},
+		{"observed/", l.observation},
+		{"seen/", l.seenTimes},
+		{"approvals/", l.approval},
+		{"removals/", l.removal},
+		{"paused", l.paused},
+	} {
+		if err := s.each(ctx, part.below, part.take); err != nil {
+			return Snapshot{}, fmt.Errorf("read %s of site %s: %w", strings.TrimSuffix(part.below, "/"), s.name, err)
+		}
+	}
+	for _, key := range l.stale {
+		if err := s.commit(ctx, clientv3.OpDelete(s.prefix+key)); err != nil {
+			return Snapshot{}, fmt.Errorf("forget what is stale: %w", err)
+		}
+	}
+	if err := s.sweepFiles(l.files); err != nil {
+		return Snapshot{}, fmt.Errorf("remove unused files: %w", err)
+	}
+	return l.snap, nil
+}
+
+// loader gathers a snapshot.
+type loader struct {
+	*Site
+	snap  Snapshot
+	files map[string]bool // digests in use
+	stale []string        // keys that nothing needs
+}
+
+// read gives the value itself, from its file if it has one.
+func (l *loader) read(value []byte) ([]byte, error) {
+	digest, large := strings.CutPrefix(string(value), "@")
+	if !large {
+		return value, nil
+	}
+	l.files[digest] = true
+	return l.readFile(digest)
+}
+
+// decode reads a JSON value.
+func (l *loader) decode(value []byte, into any) error {
+	value, err := l.read(value)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(value, into); err != nil {
+		return damaged(err)
+	}
+	return nil
+}
+
+func (l *loader) accepted(_ string, value []byte) error {
+	var a acceptance
+	if err := l.decode(value, &a); err != nil {
+		return err
+	}
+	design, err := l.readDesign(a.Design)
+	if err != nil {
+		return err
+	}
+	l.files[a.Design] = true
+	l.used = a.Design
+	l.snap.Accepted = &Accepted{Revision: a.Revision, SchemaVersion: a.SchemaVersion, Design: design, When: a.When}
+	return nil
+}
+
+func (l *loader) node(rest string, value []byte) error {
+	name, err := nodeOf(rest)
+	if err != nil {
+		return err
+	}
+	if value, err = l.read(value); err != nil {
+		return err
+	}
+	var m site.Memory
+	if err := json.Unmarshal(value, &m.Recorded); err != nil {
+		return damaged(err)
+	}
+	l.snap.Nodes[name] = m
+	l.sums[name] = sha256.Sum256(value)
+	return nil
+}
+
+func (l *loader) observation(rest string, value []byte) error {
+	name, err := nodeOf(rest)
+	if err != nil {
+		return err
+	}
+	m, recorded := l.snap.Nodes[name]
+	if !recorded && !l.designed(name) {
+		l.stale = append(l.stale, observedKey(name)) // written while it was removed
+		return nil
+	}
+	if value, err = l.read(value); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(value, &m.Observed); err != nil {
+		return damaged(err)
+	}
+	l.snap.Nodes[name] = m
+	l.seen[name] = look{observed: m.Observed, content: sha256.Sum256(value)}
+	return nil
+}
+
+func (l *loader) designed(node string) bool {
+	a := l.snap.Accepted
+	return a != nil && a.Design.Nodes[node] != nil
+}
+
+// seenTimes sets when the facets were last seen.
+func (l *loader) seenTimes(_ string, value []byte) error {
+	l.ages = append(l.ages, sum{})
+	value, err := l.read(value)
+	if err != nil {
+		return err
+	}
+	if value, err = decompress(value); err != nil {
+		return damaged(err)
+	}
+	var some ages
+	if err := json.Unmarshal(value, &some); err != nil {
+		return damaged(err)
+	}
+	for node, facets := range some {
+		known := l.snap.Nodes[node].Observed.Facets
+		for name, f := range known {
+			if at, ok := facets[name]; ok {
+				f.Seen = time.Unix(at, 0)
+				known[name] = f
+			}
+		}
+	}
+	return nil
+}
+
+func (l *loader) approval(_ string, value []byte) error {
+	var a Approval
+	if err := l.decode(value, &a); err != nil {
+		return err
+	}
+	l.snap.Approved = append(l.snap.Approved, a)
+	return nil
+}
+
+func (l *loader) removal(rest string, value []byte) error {
+	var r Removal
+	if err := l.decode(value, &r); err != nil {
+		return err
+	}
+	if time.Since(r.When) > removalWindow {
+		l.stale = append(l.stale, "removals/"+rest)
+		return nil
+	}
+	l.snap.Removals = append(l.snap.Removals, r)
+	return nil
+}
+
+func (l *loader) paused(_ string, value []byte) error {
+	l.snap.Paused = &site.Hold{}
+	return l.decode(value, l.snap.Paused)
+}

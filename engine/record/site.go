@@ -1,0 +1,261 @@
+package record
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// maxValue is the largest value that is kept in etcd, in bytes.
+const maxValue = 64 << 10
+
+// removalWindow is how long a removal counts and is kept.
+const removalWindow = 24 * time.Hour
+
+// Accepted is the last good design.
+type Accepted struct {
+	Revision site.Revision
+	// SchemaVersion is what the design was evaluated with.
+	SchemaVersion string
+	Design        *site.Site
+	When          time.Time
+}
+
+// Approval is a set of destruction that a person approved.
+type Approval struct {
+	Losses site.Losses `json:"losses"`
+	Digest string      `json:"digest"`
+	By     string      `json:"by"`
+	Note   string      `json:"note,omitempty"`
+	When   time.Time   `json:"when"`
+}
+
+// Removal is a node that was taken out of the records.
+type Removal struct {
+	Node string    `json:"node"`
+	When time.Time `json:"when"`
+}
+
+// Snapshot is everything that is recorded of a site.
+type Snapshot struct {
+	Accepted *Accepted // nil before the first good design
+	Nodes    map[string]site.Memory
+	Approved []Approval
+	Paused   *site.Hold
+	Removals []Removal // of the last 24 hours
+}
+
+// Site is the records of one site. Its methods may be called at the same time,
+// those for one node one at a time. What a method has written is durable when
+// it returns without an error; after an error it may be written or not.
+type Site struct {
+	store  *Store
+	prefix string // of every key, ends in "/"
+	name   string // escaped
+
+	mu   sync.Mutex
+	sums map[string]sum  // what nodes' records are known to be, by node
+	seen map[string]look // last observations, by node
+	used string          // the design's file
+
+	flushing sync.Mutex
+	ages     []sum // what the records of ages are known to be
+}
+
+// sum tells values apart without keeping them.
+type sum [sha256.Size]byte
+
+// Site gives the records of a site.
+func (s *Store) Site(name string) *Site {
+	esc := url.PathEscape(name)
+	return &Site{
+		store: s, name: esc, prefix: "/slipway/v1/" + esc + "/",
+		sums: map[string]sum{}, seen: map[string]look{},
+	}
+}
+
+// acceptance is the value under "accepted".
+type acceptance struct {
+	Revision      site.Revision `json:"revision"`
+	SchemaVersion string        `json:"schemaVersion"`
+	Design        string        `json:"design"` // digest of the file
+	When          time.Time     `json:"when"`
+}
+
+// Accept records the last good design. The design itself is a file that is
+// complete before the record points to it; the one before is removed.
+func (s *Site) Accept(ctx context.Context, rev site.Revision, design *site.Site) error {
+	digest, err := s.writeDesign(design)
+	if err != nil {
+		return fmt.Errorf("write design: %w", err)
+	}
+	a := acceptance{Revision: rev, SchemaVersion: design.SchemaVersion, Design: digest, When: time.Now()}
+	if err := s.put(ctx, "accepted", a); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	old := s.used
+	s.used = digest
+	s.mu.Unlock()
+	if old != "" && old != digest {
+		return s.dropFile(old)
+	}
+	return nil
+}
+
+// PutNode records what was done to a node's machine; it writes only what
+// differs from the last time. A departed node's origins are left out: they
+// point into a revision that is not in force.
+func (s *Site) PutNode(ctx context.Context, node string, r site.Recorded) error {
+	if d := r.Departed; d != nil && d.Node != nil {
+		bare, departed := *d.Node, *d
+		bare.Origins = nil
+		departed.Node, r.Departed = &bare, &departed
+	}
+	value, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	is := sha256.Sum256(value)
+	s.mu.Lock()
+	was, known := s.sums[node]
+	if known && was == is {
+		s.mu.Unlock()
+		return nil
+	}
+	delete(s.sums, node) // unknown until it is written
+	s.mu.Unlock()
+	if err := s.putBytes(ctx, nodeKey(node), value); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.sums[node] = is
+	s.mu.Unlock()
+	return nil
+}
+
+// DeleteNode forgets everything about a node.
+func (s *Site) DeleteNode(ctx context.Context, node string) error {
+	s.flushing.Lock() // so that no flush brings it back
+	defer s.flushing.Unlock()
+	s.mu.Lock()
+	delete(s.sums, node)
+	delete(s.seen, node)
+	s.mu.Unlock()
+	return s.commit(ctx, clientv3.OpDelete(s.prefix+nodeKey(node)), clientv3.OpDelete(s.prefix+observedKey(node)))
+}
+
+// Approve records an approval.
+func (s *Site) Approve(ctx context.Context, a Approval) error {
+	return s.put(ctx, "approvals/"+url.PathEscape(a.Digest), a)
+}
+
+// Pause records a hold on the whole site; nil resumes.
+func (s *Site) Pause(ctx context.Context, h *site.Hold) error {
+	if h == nil {
+		return s.commit(ctx, clientv3.OpDelete(s.prefix+"paused"))
+	}
+	return s.put(ctx, "paused", h)
+}
+
+// Removed records that a node was removed, for the budget of removals in 24
+// hours.
+func (s *Site) Removed(ctx context.Context, r Removal) error {
+	return s.put(ctx, "removals/"+r.When.UTC().Format(time.RFC3339Nano)+"."+url.PathEscape(r.Node), r)
+}
+
+func nodeKey(node string) string     { return "nodes/" + url.PathEscape(node) }
+func observedKey(node string) string { return "observed/" + url.PathEscape(node) }
+
+// nodeOf is the node's name in the rest of a key.
+func nodeOf(rest string) (string, error) {
+	name, err := url.PathUnescape(rest)
+	if err != nil {
+		return "", damaged(fmt.Errorf("key %q: %w", rest, err))
+	}
+	return name, nil
+}
+
+// put writes a value as JSON.
+func (s *Site) put(ctx context.Context, key string, v any) error {
+	value, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return s.putBytes(ctx, key, value)
+}
+
+func (s *Site) putBytes(ctx context.Context, key string, value []byte) error {
+	op, err := s.opPut(key, value)
+	if err != nil {
+		return err
+	}
+	return s.commit(ctx, op)
+}
+
+// opPut is the operation that writes a value; a large one is put into a file.
+func (s *Site) opPut(key string, value []byte) (clientv3.Op, error) {
+	if len(value) <= maxValue {
+		return clientv3.OpPut(s.prefix+key, string(value)), nil
+	}
+	digest, err := s.writeFile(value)
+	if err != nil {
+		return clientv3.Op{}, fmt.Errorf("write %s: %w", key, err)
+	}
+	return clientv3.OpPut(s.prefix+key, "@"+digest), nil
+}
+
+// commit does operations in one transaction.
+func (s *Site) commit(ctx context.Context, ops ...clientv3.Op) error {
+	return s.store.do(ctx, func(ctx context.Context) error {
+		_, err := s.store.kv.Txn(ctx).Then(ops...).Commit()
+		return err
+	})
+}
+
+// do runs a request to etcd, and ends it when etcd cannot go on.
+func (s *Store) do(ctx context.Context, request func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(s.etcd.ctx, func() { cancel(context.Cause(s.etcd.ctx)) })()
+	err := request(ctx)
+	if failed := context.Cause(s.etcd.ctx); err != nil && failed != nil {
+		return fmt.Errorf("the record store has stopped: %w: see to the disk of %s, then restart slipway", failed, s.dir)
+	}
+	return err
+}
+
+// each calls f for every key below one of the site's, in order.
+func (s *Site) each(ctx context.Context, below string, f func(rest string, value []byte) error) error {
+	const page = 256
+	first := s.prefix + below
+	end := clientv3.GetPrefixRangeEnd(first)
+	from := first
+	for {
+		var got *clientv3.GetResponse
+		if err := s.store.do(ctx, func(ctx context.Context) (err error) {
+			got, err = s.store.kv.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(page))
+			return err
+		}); err != nil {
+			return err
+		}
+		for _, kv := range got.Kvs {
+			if err := f(strings.TrimPrefix(string(kv.Key), first), kv.Value); err != nil {
+				return err
+			}
+			from = string(kv.Key) + "\x00"
+		}
+		if !got.More {
+			return nil
+		}
+	}
+}

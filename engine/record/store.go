@@ -1,0 +1,172 @@
+// Package record keeps what was done and cannot be observed from outside: the
+// last good design of a site, what each node's machine was adopted as and
+// installed with, approvals, holds, removals, and the last observation of each
+// machine with its age. It is etcd, embedded without a listener, in a state
+// directory that one process at a time holds.
+//
+// Keys, with site and node names path-escaped:
+//
+//	/slipway/version                     version of this layout
+//	/slipway/v1/SITE/accepted            the last good design's revision and file
+//	/slipway/v1/SITE/nodes/NODE          site.Recorded
+//	/slipway/v1/SITE/observed/NODE       site.Observed without times
+//	/slipway/v1/SITE/seen/N              when the facets of 500 nodes were last seen
+//	/slipway/v1/SITE/approvals/DIGEST    Approval
+//	/slipway/v1/SITE/removals/TIME.NODE  Removal
+//	/slipway/v1/SITE/paused              site.Hold
+//
+// Values are JSON. One of more than 64 KiB is a file of the state directory,
+// and the key holds "@" and the file's digest.
+package record
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sys/unix"
+)
+
+// Version is the version of the layout of keys and values.
+const Version = 1
+
+const versionKey = "/slipway/version"
+
+// Options are how a store is opened.
+type Options struct {
+	// NoSync leaves out every fsync. Only for tests: a power cut then loses
+	// records.
+	NoSync bool
+	Log    *slog.Logger
+}
+
+// Store is the records of a daemon, all sites of it.
+type Store struct {
+	dir  string
+	sync bool
+	lock *os.File
+	etcd *member
+	kv   clientv3.KV
+}
+
+// Open opens the records in a state directory, which it makes if need be. The
+// context bounds the opening. A directory that another process holds, that
+// cannot be written, whose content is damaged or was written by a newer
+// version is an error that says what to do; nothing in it is changed then.
+func Open(ctx context.Context, dir string, opts Options) (*Store, error) {
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Store{dir: dir, sync: !opts.NoSync}
+	if err := s.open(ctx, opts.Log); err != nil {
+		s.release()
+		return nil, fmt.Errorf("open records in %s: %w", dir, err)
+	}
+	return s, nil
+}
+
+func (s *Store) open(ctx context.Context, log *slog.Logger) error {
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return explainAccess(err)
+	}
+	if err := s.hold(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.files(), 0o700); err != nil {
+		return explainAccess(err)
+	}
+	m, err := startMember(ctx, filepath.Join(s.dir, "etcd"), s.sync, log)
+	if err != nil {
+		return err
+	}
+	s.etcd, s.kv = m, m.client
+	return s.checkVersion(ctx)
+}
+
+// hold takes the directory's lock, which ends with the process.
+func (s *Store) hold() error {
+	f, err := os.OpenFile(filepath.Join(s.dir, "lock"), os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return explainAccess(err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		defer f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return fmt.Errorf("another slipway%s holds this state directory: stop it first, or give this one a state directory of its own", holder(f))
+		}
+		return fmt.Errorf("lock the state directory: %w", err)
+	}
+	s.lock = f
+	if err := f.Truncate(0); err != nil {
+		return explainAccess(err)
+	}
+	_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	return err
+}
+
+// holder names the process that holds the lock, as far as it is known.
+func holder(f *os.File) string {
+	buf := make([]byte, 20)
+	n, _ := f.ReadAt(buf, 0)
+	if pid, err := strconv.Atoi(strings.TrimSpace(string(buf[:n]))); err == nil {
+		return fmt.Sprintf(" (process %d)", pid)
+	}
+	return ""
+}
+
+func explainAccess(err error) error {
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
+		return fmt.Errorf("%w: the state directory must be writable by user id %d: change its owner, or choose another one", err, os.Geteuid())
+	}
+	return err
+}
+
+// checkVersion refuses records of a newer layout and marks new ones.
+func (s *Store) checkVersion(ctx context.Context) error {
+	got, err := s.kv.Get(ctx, versionKey)
+	if err != nil {
+		return fmt.Errorf("read the records' version: %w", err)
+	}
+	if len(got.Kvs) == 0 {
+		_, err := s.kv.Put(ctx, versionKey, strconv.Itoa(Version))
+		return err
+	}
+	text := string(got.Kvs[0].Value)
+	v, err := strconv.Atoi(text)
+	switch {
+	case err != nil:
+		return damaged(fmt.Errorf("the records' version reads %q", text))
+	case v > Version:
+		return fmt.Errorf("the records have version %d and this slipway reads up to %d: run the newer slipway that wrote them, or restore the state directory from before the upgrade", v, Version)
+	}
+	return nil
+}
+
+// damaged adds to what is wrong with the directory's content what to do.
+func damaged(err error) error {
+	return fmt.Errorf("the state directory's content is damaged: %w: restore it from a backup; or move it away and start anew, "+
+		"which adopts every machine as it is, asks for approvals again and installs nothing that a machine's own marker shows as installed", err)
+}
+
+// Close gives the directory free. It writes nothing: flush first.
+func (s *Store) Close() error {
+	s.release()
+	return nil
+}
+
+func (s *Store) release() {
+	if s.etcd != nil {
+		s.etcd.stop()
+	}
+	if s.lock != nil {
+		s.lock.Close()
+	}
+}
