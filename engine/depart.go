@@ -41,7 +41,8 @@ func (e *Engine) dropped(design *site.Site) []*worker {
 	return left
 }
 
-// mayLeave says in a sentence why a departed node's removal is held.
+// mayLeave says in a sentence why a departed node's removal is held. When it
+// is not, the removal counts against the budget from now on.
 func (e *Engine) mayLeave(w *worker) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -59,6 +60,7 @@ func (e *Engine) mayLeave(w *worker) string {
 	if budget := removalBudget(len(e.workers)); recent >= budget {
 		return fmt.Sprintf("revision %s removes the node, and %d of %d removals in 24 h are used; it is held until one is free, or run `slipway approve %s`", rev.Short(), recent, budget, w.name)
 	}
+	e.removals = append(e.removals, record.Removal{Node: w.name, When: time.Now()})
 	return ""
 }
 
@@ -77,7 +79,6 @@ func (e *Engine) remove(ctx context.Context, w *worker) error {
 		return fmt.Errorf("record removal of %s: %w", w.name, err)
 	}
 	e.mu.Lock()
-	e.removals = append(e.removals, gone)
 	if e.workers[w.name] == w {
 		delete(e.workers, w.name)
 	}

@@ -104,6 +104,9 @@ func (e *Engine) approveNode(ctx context.Context, w *worker, o site.Order) (stri
 	e.mu.Unlock()
 	switch {
 	case leaving:
+		e.mu.Lock()
+		e.removals = append(e.removals, record.Removal{Node: w.name, When: time.Now()})
+		e.mu.Unlock()
 		return "removed " + w.name + " from the records; its machine is left as it is", e.remove(ctx, w)
 	case a != nil && a.Settled.IsZero():
 		e.Log.Info("first contact approved", "node", w.name, "by", o.By)

@@ -66,9 +66,13 @@ func installBegun(r site.Recorded) bool {
 }
 
 // planFinish waits for the installer to power the machine off, then boots the
-// installed system.
+// installed system. Once that was begun the power says nothing any more.
 func planFinish(p *site.NodePlan, n *site.Node, m site.Memory) {
 	i := m.Recorded.Installing
+	if f := m.Recorded.InFlight; f != nil && f.Step.Action == site.ActionFinishInstall {
+		p.Steps = append(p.Steps, f.Step)
+		return
+	}
 	power := m.Observed.Facets[site.FacetPower]
 	if power.Have["state"] != "off" || power.Pending["state"] == "on" {
 		p.Waiting = fmt.Sprintf("the installer of generation %d is running", i.Generation)

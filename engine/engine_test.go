@@ -1,0 +1,500 @@
+package engine_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+func TestMachinesAreBroughtUpAndKeptSo(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.commit(w.design("a", "b", "c"))
+		w.up()
+		w.after(time.Minute)
+		for _, name := range []string{"a", "b", "c"} {
+			w.want(name, site.InSync)
+			if got := w.fleet.Machine(name).Counts().Resets; got != 1 {
+				t.Errorf("%s was reset %d times, want once", name, got)
+			}
+		}
+		w.fleet.Machine("b").SetPower("off")
+		w.after(3 * time.Minute)
+		w.want("b", site.InSync)
+		if got := w.fleet.Machine("b").Power(); got != "on" {
+			t.Errorf("drifted machine is %s, want on", got)
+		}
+	}, "a", "b", "c")
+}
+
+func TestBlankMachineIsInstalledOnceItIsApproved(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		d := w.design("a", "b")
+		d.Nodes["a"].Image, d.Nodes["a"].Generation = "debian", 1
+		w.commit(d)
+		w.up()
+		w.after(2 * time.Minute)
+		w.want("a", site.Blocked)
+		w.want("b", site.InSync)
+		if r := w.node("a").Reason; !strings.Contains(r, "waits for approval") {
+			t.Errorf("reason is %q", r)
+		}
+		if got := w.fleet.Machine("a").Counts().Writes; got != 0 {
+			t.Errorf("%d writes before the approval", got)
+		}
+		w.approve()
+		w.after(4 * time.Minute)
+		w.want("a", site.Progressing)
+		w.after(6 * time.Minute)
+		w.want("a", site.InSync)
+		disk := w.fleet.Machine("a").Disk()
+		if disk == nil || disk.Generation != 1 || disk.Image != "d1" {
+			t.Errorf("disk is %+v", disk)
+		}
+		if got := w.fleet.Machine("a").Counts().Installs; got != 1 {
+			t.Errorf("installed %d times", got)
+		}
+		if media := w.fleet.Machine("a").Media(); media != nil {
+			t.Errorf("medium is still inserted: %+v", media)
+		}
+	}, "a", "b")
+}
+
+func TestApprovalInTheDesignIsTheSame(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		d := w.design("a")
+		d.Nodes["a"].Image, d.Nodes["a"].Generation = "debian", 1
+		w.commit(d)
+		w.up()
+		w.after(time.Minute)
+		next := w.design("a")
+		next.Nodes["a"].Image, next.Nodes["a"].Generation = "debian", 1
+		next.Approvals = map[string]site.Approval{w.engine.Report().Status.Approve: {By: "ops"}}
+		w.commit(next)
+		w.after(15 * time.Minute)
+		w.want("a", site.InSync)
+		if got := w.node("a").Generation; got != 1 {
+			t.Errorf("generation is %d, want 1", got)
+		}
+	}, "a")
+}
+
+func TestAdoptedMachineIsNotInstalled(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.fleet.Machine("a").SetDisk(&site.Marker{})
+		w.fleet.Machine("a").SetPower("on")
+		d := w.design("a")
+		d.Nodes["a"].Image = "debian"
+		w.commit(d)
+		w.up()
+		w.after(10 * time.Minute)
+		w.want("a", site.InSync)
+		if c := w.fleet.Machine("a").Counts(); c.Writes != 0 || c.Installs != 0 {
+			t.Errorf("adopting wrote to the machine: %+v", c)
+		}
+	}, "a")
+}
+
+func TestMarkerWinsOverALostRecord(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.fleet.Machine("a").SetDisk(&site.Marker{Node: "a", Generation: 3, Image: "d1"})
+		w.fleet.Machine("a").SetPower("on")
+		w.after(time.Minute)
+		d := w.design("a")
+		d.Nodes["a"].Image, d.Nodes["a"].Generation = "debian", 3
+		w.commit(d)
+		w.up()
+		w.after(5 * time.Minute)
+		w.want("a", site.InSync)
+		if c := w.fleet.Machine("a").Counts(); c.Writes != 0 {
+			t.Errorf("a marked machine was written to: %+v", c)
+		}
+		if got := w.node("a").Generation; got != 3 {
+			t.Errorf("generation is %d, want the marker's 3", got)
+		}
+	}, "a")
+}
+
+func TestBrokenCommitTouchesNothing(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.commit(w.design("a"))
+		w.up()
+		w.after(2 * time.Minute)
+		before := w.fleet.Machine("a").Counts().Writes
+		w.source.add(nil, []site.Finding{{Code: "x", Severity: site.SeverityError, File: "nodes.cue", Line: 7, Col: 3, Message: "power is neither on nor off"}})
+		w.after(5 * time.Minute)
+		st := w.engine.Report().Status
+		if st.Applied.ID != "commit-1" || st.Attempted.ID != "commit-2" {
+			t.Errorf("applied %s, attempted %s", st.Applied.ID, st.Attempted.ID)
+		}
+		if len(st.Problems) != 1 || !strings.Contains(st.Problems[0].What, "nodes.cue:7:3: power is neither") {
+			t.Errorf("problems are %+v", st.Problems)
+		}
+		w.fleet.Machine("a").SetPower("off") // the last good design stays in force
+		w.after(3 * time.Minute)
+		w.want("a", site.InSync)
+		if got := w.fleet.Machine("a").Counts().Writes; got != before+1 {
+			t.Errorf("%d writes after the broken commit, want the one repair", got-before)
+		}
+	}, "a")
+}
+
+func TestSixHourOutageOfABMC(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.commit(w.design("dead", "b"))
+		w.up()
+		w.after(2 * time.Minute)
+		w.fleet.Machine("dead").SetFault(drivertest.Unreachable)
+		w.after(6 * time.Hour)
+		w.want("dead", site.Retrying)
+		w.want("b", site.InSync)
+		if since := time.Since(w.node("dead").Since); since < 5*time.Hour+50*time.Minute {
+			t.Errorf("since is %s ago: each try begins the wait anew", since)
+		}
+		w.fleet.Machine("dead").SetFault(drivertest.Healthy)
+		w.after(4 * time.Minute)
+		w.want("dead", site.InSync)
+	}, "dead", "b")
+}
+
+func TestDriverThatLiesIsFoundOut(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.fleet.Machine("a").SetFault(drivertest.Lies)
+		w.commit(w.design("a"))
+		w.up()
+		w.after(time.Hour)
+		w.want("a", site.Stalled)
+		if got := w.fleet.Machine("a").Counts().Writes; got != 1 {
+			t.Errorf("the same step was tried %d times", got)
+		}
+		if r := w.node("a").Reason; !strings.Contains(r, "had no effect") {
+			t.Errorf("reason is %q", r)
+		}
+		w.down()
+		w.up() // a restart does not try again either
+		w.after(10 * time.Minute)
+		w.want("a", site.Stalled)
+		if got := w.fleet.Machine("a").Counts().Writes; got != 1 {
+			t.Errorf("after a restart the step was tried %d times", got)
+		}
+		w.fleet.Machine("a").SetFault(drivertest.Healthy)
+		w.do(site.Order{Verb: site.VerbRetry, Node: "a"})
+		w.after(2 * time.Minute)
+		w.want("a", site.InSync)
+	}, "a")
+}
+
+func TestVanishedRepositoryLeavesTheDesignInForce(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.commit(w.design("a"))
+		w.up()
+		w.after(2 * time.Minute)
+		w.source.vanish(errors.New("no route to git.example"))
+		w.down()
+		evaluated := w.source.evaluations()
+		w.up() // also after a restart
+		w.fleet.Machine("a").SetPower("off")
+		w.after(3 * time.Minute)
+		w.want("a", site.InSync)
+		if got := w.fleet.Machine("a").Power(); got != "on" {
+			t.Errorf("drift was not repaired: %s", got)
+		}
+		if p := w.engine.Report().Status.Problems; len(p) != 1 || !strings.Contains(p[0].What, "no route to git.example") {
+			t.Errorf("problems are %+v", p)
+		}
+		w.source.vanish(nil)
+		w.after(time.Minute)
+		if p := w.engine.Report().Status.Problems; len(p) != 0 {
+			t.Errorf("problems are still %+v", p)
+		}
+		if got := w.source.evaluations(); got != evaluated {
+			t.Errorf("a restart evaluated an unchanged revision")
+		}
+	}, "a")
+}
+
+func TestShutdownInTheMiddleOfAStep(t *testing.T) {
+	for _, at := range []time.Duration{100 * time.Millisecond, time.Second, 20 * time.Second, 90 * time.Second, 4 * time.Minute, 6 * time.Minute} {
+		t.Run(at.String(), func(t *testing.T) {
+			inBubble(t, usual, func(w *world) {
+				d := w.design("a")
+				d.Nodes["a"].Image, d.Nodes["a"].Generation = "debian", 1
+				w.commit(d)
+				w.up()
+				w.after(time.Minute)
+				w.approve()
+				w.after(at)
+				w.down()
+				w.after(time.Minute)
+				w.up()
+				w.after(15 * time.Minute)
+				w.want("a", site.InSync)
+				if c := w.fleet.Machine("a").Counts(); c.Installs != 1 || c.Resets != 2 {
+					t.Errorf("%d installs and %d resets, want 1 and 2", c.Installs, c.Resets)
+				}
+			}, "a")
+		})
+	}
+}
+
+func TestRemovalIsHeldWithoutDecommission(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.commit(w.design("a", "b", "c", "d"))
+		w.up()
+		w.after(2 * time.Minute)
+		next := w.design("a", "b")
+		next.Nodes["a"].Power = "off"
+		w.commit(next)
+		w.after(5 * time.Minute)
+		w.want("a", site.InSync) // the rest of the commit goes on
+		w.want("c", site.Blocked)
+		w.want("d", site.Blocked)
+		if got := w.fleet.Machine("a").Power(); got != "off" {
+			t.Errorf("a is %s, want off", got)
+		}
+		w.down()
+		w.up()
+		w.after(time.Minute)
+		w.want("c", site.Blocked) // held after a restart too
+		w.commit(w.design("a", "b", "c"))
+		w.after(2 * time.Minute)
+		w.want("c", site.InSync)
+		w.do(site.Order{Verb: site.VerbApprove, Node: "d"})
+		w.after(time.Minute)
+		if nodes := w.engine.Report().Status.Nodes; len(nodes) != 3 {
+			t.Errorf("%d nodes after the approved removal, want 3", len(nodes))
+		}
+	}, "a", "b", "c", "d")
+}
+
+func TestRemovalInTwoStepsWithinTheBudget(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		all := []string{"a", "b", "c"}
+		w.commit(w.design(all...))
+		w.up()
+		w.after(2 * time.Minute)
+		d := w.design(all...)
+		d.Nodes["b"].Decommission, d.Nodes["c"].Decommission = true, true
+		w.commit(d)
+		w.after(2 * time.Minute)
+		w.want("b", site.InSync)
+		w.commit(w.design("a"))
+		w.after(2 * time.Minute)
+		st := w.engine.Report().Status
+		if len(st.Nodes) != 2 {
+			t.Fatalf("%d nodes, want one removed and one held by the budget", len(st.Nodes))
+		}
+		w.after(25 * time.Hour)
+		if n := len(w.engine.Report().Status.Nodes); n != 1 {
+			t.Errorf("%d nodes a day later, want 1", n)
+		}
+		for _, name := range all {
+			if got := w.fleet.Machine(name).Power(); got != "on" {
+				t.Errorf("machine %s was switched %s", name, got)
+			}
+		}
+	}, "a", "b", "c")
+}
+
+func TestNoMoreThanMaxUnavailableAreOutAtOnce(t *testing.T) {
+	var names []string
+	for i := range 6 {
+		names = append(names, fmt.Sprintf("n%d", i))
+	}
+	inBubble(t, usual, func(w *world) {
+		d := w.design(names...)
+		d.Rollout.MaxUnavailable = "34%" // 2 of 6
+		w.commit(d)
+		w.up()
+		w.after(2 * time.Minute)
+		next := w.design(names...)
+		next.Rollout.MaxUnavailable = "34%"
+		for _, n := range next.Nodes {
+			n.Image, n.Generation = "debian", 1
+		}
+		w.commit(next)
+		w.after(30 * time.Second)
+		w.approve()
+		worst := 0
+		for range 100 {
+			w.after(30 * time.Second)
+			out := 0
+			for _, name := range names {
+				if disk := w.fleet.Machine(name).Disk(); w.fleet.Machine(name).Power() == "off" || disk == nil || disk.Generation == 0 && w.fleet.Machine(name).Media() != nil {
+					if w.fleet.Machine(name).Counts().Resets > 1 && (disk == nil || disk.Generation == 0 || w.fleet.Machine(name).Power() == "off") {
+						out++
+					}
+				}
+			}
+			worst = max(worst, out)
+		}
+		if worst > 2 || worst == 0 {
+			t.Errorf("at worst %d machines were out at once, want 1 to 2", worst)
+		}
+		for _, name := range names {
+			w.want(name, site.InSync)
+		}
+	}, names...)
+}
+
+func TestFirstContactAsksBeforeDisrupting(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.fleet.Machine("a").SetPower("on")
+		d := w.design("a")
+		d.Nodes["a"].Power = "off"
+		w.commit(d)
+		w.up()
+		w.after(5 * time.Minute)
+		w.want("a", site.Blocked)
+		if got := w.fleet.Machine("a").Counts().Writes; got != 0 {
+			t.Errorf("%d writes at first contact", got)
+		}
+		w.do(site.Order{Verb: site.VerbApprove, Node: "a"})
+		w.after(2 * time.Minute)
+		w.want("a", site.InSync)
+	}, "a")
+}
+
+func TestObserveOnlyWritesNothing(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.observe = true
+		w.commit(w.design("a"))
+		w.up()
+		w.after(10 * time.Minute)
+		w.want("a", site.Blocked)
+		if r := w.node("a").Reason; !strings.Contains(r, "would power-on") {
+			t.Errorf("reason is %q", r)
+		}
+		if got := w.fleet.Machine("a").Counts().Writes; got != 0 {
+			t.Errorf("%d writes while observing only", got)
+		}
+	}, "a")
+}
+
+func TestDesignOfAnotherSchemaIsOnlyObserved(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		old := w.design("a")
+		old.SchemaVersion = "v0"
+		w.commit(old)
+		w.up()
+		w.after(2 * time.Minute)
+		w.down()
+		w.source.add(nil, []site.Finding{{Severity: site.SeverityError, Message: "the schema no longer has this"}})
+		w.fleet.Machine("a").SetPower("off")
+		w.up()
+		w.after(5 * time.Minute)
+		w.want("a", site.Blocked)
+		if st := w.engine.Report().Status; !strings.Contains(st.ObserveOnly, "schema v0") || len(st.Problems) != 1 {
+			t.Errorf("status is %q, %+v", st.ObserveOnly, st.Problems)
+		}
+		w.commit(w.design("a"))
+		w.after(2 * time.Minute)
+		w.want("a", site.InSync)
+	}, "a")
+}
+
+func TestPausedMachinesAreLeftAlone(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.commit(w.design("a", "b"))
+		w.up()
+		w.after(2 * time.Minute)
+		w.do(site.Order{Verb: site.VerbPause, Node: "a", Reason: "hands in the rack"})
+		w.fleet.Machine("a").SetPower("off")
+		w.down()
+		w.up() // a pause survives a restart
+		w.after(5 * time.Minute)
+		w.want("a", site.Paused)
+		w.want("b", site.InSync)
+		w.do(site.Order{Verb: site.VerbPause, Reason: "storm"})
+		w.fleet.Machine("b").SetPower("off")
+		w.do(site.Order{Verb: site.VerbResume, Node: "a"})
+		w.after(5 * time.Minute)
+		w.want("a", site.Paused)
+		w.want("b", site.Paused)
+		w.do(site.Order{Verb: site.VerbResume})
+		w.after(2 * time.Minute)
+		w.want("a", site.InSync)
+		w.want("b", site.InSync)
+	}, "a", "b")
+}
+
+func TestAnotherMachineIsNeverWritten(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.fleet.Machine("a").SetFault(drivertest.WrongMachine)
+		w.commit(w.design("a"))
+		w.up()
+		w.after(10 * time.Minute)
+		w.want("a", site.Stalled)
+		if got := w.fleet.Machine("a").Counts().Writes; got != 0 {
+			t.Errorf("%d writes to another machine", got)
+		}
+	}, "a")
+}
+
+func TestMachineWithoutDesignedIdentityIsOnlyObserved(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		d := w.design("a")
+		d.Nodes["a"].Identity = site.Identity{}
+		w.commit(d)
+		w.up()
+		w.after(5 * time.Minute)
+		w.want("a", site.Stalled)
+		if r := w.node("a").Reason; !strings.Contains(r, w.fleet.Machine("a").Identity().UUID) {
+			t.Errorf("reason does not propose the identity: %q", r)
+		}
+		if got := w.fleet.Machine("a").Counts().Writes; got != 0 {
+			t.Errorf("%d writes", got)
+		}
+	}, "a")
+}
+
+func TestDeniedCredentialIsNotHammered(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.fleet.Machine("a").SetFault(drivertest.Denied)
+		w.commit(w.design("a"))
+		w.up()
+		w.after(24 * time.Hour)
+		w.want("a", site.Stalled)
+		w.fleet.Machine("a").SetFault(drivertest.Healthy)
+		w.after(time.Hour)
+		w.want("a", site.Stalled) // still not tried
+		w.do(site.Order{Verb: site.VerbRetry, Node: "a"})
+		w.after(2 * time.Minute)
+		w.want("a", site.InSync)
+	}, "a")
+}
+
+func TestInstallerThatNeverEndsStalls(t *testing.T) {
+	c := usual
+	c.InstallTime = 100 * time.Hour
+	inBubble(t, c, func(w *world) {
+		d := w.design("a")
+		d.Nodes["a"].Image, d.Nodes["a"].Generation = "debian", 1
+		w.commit(d)
+		w.up()
+		w.after(time.Minute)
+		w.approve()
+		w.after(2 * time.Hour)
+		w.want("a", site.Stalled)
+		if r := w.node("a").Reason; !strings.Contains(r, "for longer than 30m0s") {
+			t.Errorf("reason is %q", r)
+		}
+	}, "a")
+}
+
+func TestQuietSiteReportsNothing(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.commit(w.design("a", "b"))
+		w.up()
+		w.after(5 * time.Minute)
+		before := w.told.reports()
+		w.after(6 * time.Hour)
+		if got := w.told.reports(); got != before {
+			t.Errorf("%d reports of nothing", got-before)
+		}
+	}, "a", "b")
+}

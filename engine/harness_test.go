@@ -1,0 +1,223 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine"
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
+	"github.com/slipway-gitops/slipway/engine/record"
+	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// world is a site in virtual time: machines in memory, designs as values, and
+// a daemon that can be stopped and started again on the same records.
+type world struct {
+	t       *testing.T
+	fleet   *drivertest.Fleet
+	source  *commits
+	dir     string
+	observe bool // start the engine with ObserveOnly
+
+	engine *engine.Engine
+	store  *record.Store
+	stop   func()
+	told   *teller
+}
+
+// inBubble runs a test on a world with the named machines, in virtual time.
+func inBubble(t *testing.T, c drivertest.Config, f func(*world), names ...string) {
+	t.Helper()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, fleet: drivertest.NewFleet(c, names...), source: &commits{}, dir: dir, told: &teller{}}
+		defer func() {
+			if w.engine != nil {
+				w.down()
+			}
+		}()
+		f(w)
+	})
+}
+
+// usual is a fleet whose requests and powers take real machines' time.
+var usual = drivertest.Config{Latency: 200 * time.Millisecond, PowerTime: 30 * time.Second, InstallTime: 5 * time.Minute, OSTime: 40 * time.Second}
+
+// design is a site in which every machine is wanted on.
+func (w *world) design(names ...string) *site.Site {
+	s := &site.Site{
+		Name: "test", SchemaVersion: site.SchemaVersion,
+		Rollout: site.Rollout{MaxUnavailable: "1", FirstContact: "hold", ObserveEvery: site.Duration(time.Minute),
+			PollEvery: site.Duration(10 * time.Second), ReportEvery: site.Duration(10 * time.Second)},
+		Images: map[string]*site.Image{"debian": {URL: "http://images.example/{node}/{generation}.iso", SHA256: "d1", InstallTimeout: site.Duration(30 * time.Minute)}},
+		Nodes:  map[string]*site.Node{},
+	}
+	for _, name := range names {
+		n := w.fleet.Machine(name).Node()
+		n.Power = "on"
+		s.Nodes[name] = n
+	}
+	return s
+}
+
+// commit makes a design the newest revision.
+func (w *world) commit(s *site.Site) { w.source.add(s, nil) }
+
+// up starts the daemon.
+func (w *world) up() {
+	w.t.Helper()
+	store, err := record.Open(w.t.Context(), w.dir, record.Options{NoSync: true})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(w.t.Context())
+	w.store, w.engine = store, engine.New(engine.Config{
+		Site: "test", Source: w.source, Evaluate: w.source.evaluate, Records: store.Site("test"),
+		Drivers: map[string]driver.Driver{"redfish": w.fleet.Driver(), "ssh": w.fleet.OSDriver()},
+		Secrets: anySecret{}, Reporters: []engine.Reporter{w.told}, ObserveOnly: w.observe,
+	})
+	done := make(chan error, 1)
+	go func() { done <- w.engine.Run(ctx) }()
+	w.stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Error("run:", err)
+		}
+	}
+}
+
+// down stops the daemon as a signal would.
+func (w *world) down() {
+	w.t.Helper()
+	w.stop()
+	if err := w.store.Close(); err != nil {
+		w.t.Error("close records:", err)
+	}
+	w.engine = nil
+}
+
+// after lets virtual time pass.
+func (w *world) after(d time.Duration) {
+	t := time.NewTimer(d)
+	<-t.C
+	synctest.Wait()
+}
+
+// node is the status of a node; it fails the test when there is none.
+func (w *world) node(name string) site.NodeStatus {
+	w.t.Helper()
+	for _, n := range w.engine.Report().Status.Nodes {
+		if n.Name == name {
+			return n
+		}
+	}
+	w.t.Fatalf("no status of node %s", name)
+	return site.NodeStatus{}
+}
+
+// want fails the test unless the node is in the state.
+func (w *world) want(name string, state site.State) {
+	w.t.Helper()
+	if n := w.node(name); n.State != state {
+		w.t.Errorf("%s is %s (%s), want %s", name, n.State, n.Reason, state)
+	}
+}
+
+// do gives an order that must succeed.
+func (w *world) do(o site.Order) {
+	w.t.Helper()
+	o.By = "tester"
+	if _, err := w.engine.Do(w.t.Context(), o); err != nil {
+		w.t.Errorf("%s %s%s: %v", o.Verb, o.Node, o.Digest, err)
+	}
+}
+
+// approve approves what waits.
+func (w *world) approve() {
+	w.t.Helper()
+	w.do(site.Order{Verb: site.VerbApprove, Digest: w.engine.Report().Status.Approve})
+}
+
+// commits is a source of designs, and their evaluation.
+type commits struct {
+	mu      sync.Mutex
+	n       int
+	current site.Revision
+	designs map[string]*site.Site
+	broken  map[string][]site.Finding
+	away    error
+	asked   int // evaluations
+}
+
+func (c *commits) add(s *site.Site, findings []site.Finding) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
+	id := fmt.Sprintf("commit-%d", c.n)
+	if c.designs == nil {
+		c.designs, c.broken = map[string]*site.Site{}, map[string][]site.Finding{}
+	}
+	c.designs[id], c.broken[id] = s, findings
+	c.current = site.Revision{ID: id, Subject: "change " + id}
+}
+
+// vanish makes the repository unreachable; nil brings it back.
+func (c *commits) vanish(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.away = err
+}
+
+func (c *commits) Fetch(context.Context) (site.Revision, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.away == nil && c.current.ID == "" {
+		return site.Revision{}, errors.New("the repository is empty")
+	}
+	return c.current, c.away
+}
+
+func (c *commits) evaluate(_ context.Context, r site.Revision) (*site.Site, []site.Finding, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked++
+	return c.designs[r.ID], c.broken[r.ID], nil
+}
+
+func (c *commits) evaluations() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.asked
+}
+
+// anySecret gives the same credential to any host.
+type anySecret struct{}
+
+func (anySecret) Get(string, string) (secret.Value, error) { return secret.New("admin", "pw"), nil }
+
+// teller is a reporter that keeps the last report.
+type teller struct {
+	mu   sync.Mutex
+	last site.Report
+	n    int
+}
+
+func (r *teller) Report(_ context.Context, rep site.Report) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last, r.n = rep, r.n+1
+	return nil
+}
+
+func (r *teller) reports() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.n
+}
