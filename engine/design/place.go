@@ -2,8 +2,8 @@ package design
 
 import (
 	"fmt"
-	"strings"
 	"path"
+	"strings"
 
 	"cuelang.org/go/cue"
 	"cuelang.org/go/cue/ast"

@@ -1,0 +1,191 @@
+package design
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// asWorker makes the test binary a worker.
+const asWorker = "evaluate-as-a-worker-of-the-tests"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == asWorker {
+		if err := Work(os.Stdin, os.Stdout); err != nil {
+			os.Stderr.WriteString(err.Error() + "\n")
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func newEvaluator(t *testing.T, lim Limits) *Evaluator {
+	e := &Evaluator{Command: []string{os.Args[0], asWorker}, Limits: lim}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+func evaluateIn(t *testing.T, e *Evaluator, files map[string]string) Result {
+	t.Helper()
+	r, err := e.Evaluate(t.Context(), repository(files), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// repository is a revision with the given files, and a module file.
+func repository(files map[string]string) fstest.MapFS {
+	repo := fstest.MapFS{moduleFile: {Data: []byte("module: \"example.org/site\"\nlanguage: version: \"v0.17.0\"\n")}}
+	for name, text := range files {
+		repo[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	return repo
+}
+
+var (
+	small  = map[string]string{"site.cue": "package small\nroles: compute: {}\n"}
+	broken = map[string]string{"site.cue": "package small\nroles: compute: {\n"}
+)
+
+// A worker's answer is that of an evaluation in this process, and one worker
+// answers many requests.
+func TestWorkerAnswersAsHere(t *testing.T) {
+	e := newEvaluator(t, Limits{})
+	example := os.DirFS("../../site-example")
+	want := EvaluateHere(example, "")
+	for range 3 {
+		got, err := e.Evaluate(t.Context(), example, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b site.Origin) bool { return a == b }), cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("worker (+) and here (-) differ:\n%s", diff)
+		}
+	}
+	if len(e.idle) != 1 || e.idle[0].served != 3 {
+		t.Errorf("got %d idle workers, want one that served 3 requests", len(e.idle))
+	}
+}
+
+// What kills a worker is a finding within its bound, and the next evaluation
+// works.
+func TestBombsAreFindings(t *testing.T) {
+	deep := strings.Repeat("a: ", 300_000) + "1"
+	lists := "x: " + strings.Repeat("[", 400_000) + strings.Repeat("]", 400_000)
+	for _, test := range []struct {
+		name, text string
+		lim        Limits
+		codes      []string
+	}{
+		{"nested fields", deep, Limits{}, []string{"too-deep", "too-large", "too-slow"}},
+		{"nested fields of 4 MB", strings.Repeat("a: ", 1_400_000) + "1", Limits{}, []string{"file-too-large"}},
+		{"nested fields of 4 MB let through", strings.Repeat("a: ", 1_400_000) + "1", Limits{FileBytes: 8 << 20}, []string{"too-deep"}},
+		{"nested lists", lists, Limits{}, []string{"syntax"}},
+		{"nested parentheses", "x: " + strings.Repeat("(", 500_000) + "1" + strings.Repeat(")", 500_000), Limits{}, []string{"syntax"}},
+		{"exponential growth", doubling(40), Limits{Memory: 512 << 20, Timeout: 20 * time.Second}, []string{"too-large", "too-slow"}},
+		{"multiplying disjunctions", disjunctions(30), Limits{Memory: 512 << 20, Timeout: 5 * time.Second}, []string{"too-large", "too-slow"}},
+		{"a large answer", "roles: {for i in [for x in _a for y in _a {x*100+y}] {\"r\\(i)\": description: \"0123456789\" * 1000}}\n_a: [" + strings.Repeat("1,2,3,4,5,6,7,8,9,", 11) + "]",
+			Limits{Response: 1 << 10}, []string{"too-large"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			e := newEvaluator(t, test.lim)
+			r := evaluateIn(t, e, map[string]string{"site.cue": "package bomb\n" + test.text})
+			if r.Site != nil || len(r.Findings) != 1 {
+				t.Fatalf("got %d findings, want one: %v", len(r.Findings), r.Findings)
+			}
+			if f := r.Findings[0]; !strings.Contains(" "+strings.Join(test.codes, " ")+" ", " "+f.Code+" ") {
+				t.Errorf("got %s: %s, want one of %v", f.Code, f.Message, test.codes)
+			}
+			if r := evaluateIn(t, e, broken); len(r.Findings) == 0 || r.Findings[0].Code != "syntax" {
+				t.Errorf("the next evaluation: %v, want a syntax finding", r.Findings)
+			}
+		})
+	}
+}
+
+// doubling is a text that is twice as long n times.
+func doubling(n int) string {
+	b := strings.Builder{}
+	b.WriteString("_x0: \"0123456789\"\n")
+	for i := range n {
+		b.WriteString(strings.NewReplacer("N", itoa(i+1), "P", itoa(i)).Replace("_xN: _xP + _xP\n"))
+	}
+	return b.String() + "roles: x: description: _x" + itoa(n) + "\n"
+}
+
+// disjunctions is a product of n disjunctions.
+func disjunctions(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString(strings.ReplaceAll("_x: {fN: 1, ...} | {fN: 2, ...}\n", "N", itoa(i)))
+	}
+	return b.String() + "roles: x: description: \"\\(_x.f0)\"\n"
+}
+
+// The end of the context ends an evaluation, and says so.
+func TestEvaluateEndsWithItsContext(t *testing.T) {
+	e := newEvaluator(t, Limits{})
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err := e.Evaluate(ctx, repository(map[string]string{"site.cue": "package bomb\n" + disjunctions(40)}), "")
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want the context's error", err)
+	}
+}
+
+// A worker that cannot be started is an error, and no finding.
+func TestEvaluateWithoutWorker(t *testing.T) {
+	e := &Evaluator{Command: []string{"/nonexistent"}}
+	if r, err := e.Evaluate(t.Context(), repository(small), ""); err == nil || len(r.Findings) > 0 {
+		t.Errorf("got %v and findings %v, want an error alone", err, r.Findings)
+	}
+}
+
+// A worker that died while it waited is replaced.
+func TestDeadIdleWorkerIsReplaced(t *testing.T) {
+	e := newEvaluator(t, Limits{})
+	evaluateIn(t, e, small)
+	if err := e.idle[0].cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if r := evaluateIn(t, e, small); r.Site == nil {
+		t.Errorf("got findings %v, want a site", r.Findings)
+	}
+}
+
+// A worker has no environment.
+func TestWorkerHasNoEnvironment(t *testing.T) {
+	t.Setenv("SLIPWAY_CANARY", "seen")
+	w, err := start([]string{"/usr/bin/env"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	buf := make([]byte, 100)
+	for {
+		n, err := w.quota.from.Read(buf)
+		b.Write(buf[:n])
+		if err != nil {
+			break
+		}
+	}
+	_ = w.cmd.Wait()
+	if b.Len() > 0 {
+		t.Errorf("got environment %q, want none", b.String())
+	}
+}
