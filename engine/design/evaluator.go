@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -112,7 +113,6 @@ func (e *Evaluator) evaluate(ctx context.Context, p pack, lim Limits) (Result, e
 
 // epitaph says which bound of the design a worker died of, if it was one.
 func epitaph(w *worker, err error, overdue bool, lim Limits) (site.Finding, bool) {
-	last := w.stderr.String()
 	switch {
 	case overdue:
 		return site.Finding{
@@ -124,12 +124,13 @@ func epitaph(w *worker, err error, overdue bool, lim Limits) (site.Finding, bool
 			Code: "too-large", Message: fmt.Sprintf("evaluates to more than %d MiB", lim.Response>>20),
 			Fix: "Look for values that are repeated in every node.",
 		}, true
-	case strings.Contains(last, "stack overflow") || strings.Contains(last, "stack exceeds"):
+	case w.stderr.says("stack exceeds"):
 		return site.Finding{
 			Code: "too-deep", Message: "is nested too deeply",
 			Fix: "Look for a file with thousands of levels, or a definition that contains itself.",
 		}, true
-	case strings.Contains(last, "out of memory") || strings.Contains(last, "cannot allocate memory"):
+	// A new thread needs memory for its stack.
+	case w.stderr.says("out of memory", "cannot allocate memory", "pthread_create failed", "failed to create new OS thread"):
 		return site.Finding{
 			Code: "too-large", Message: fmt.Sprintf("takes more than %d MiB of memory to evaluate", lim.Memory>>20),
 			Fix: "Look for comprehensions over comprehensions and for disjunctions that multiply.",
@@ -288,6 +289,11 @@ func (h *head) String() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.buf.String()
+}
+
+// says says whether one of the texts was written.
+func (h *head) says(texts ...string) bool {
+	return slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(h.String(), t) })
 }
 
 func (h *head) firstLine() string {
