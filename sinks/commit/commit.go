@@ -1,0 +1,177 @@
+// Package commit writes a site's status to a branch of a Git repository, where
+// people and tools read it: a page (README.md), the counts (status.json) and
+// one file for each node.
+//
+// There is a commit for every semantic change and none otherwise: what is only
+// newer, such as when a machine was last seen, is not written. The branch has
+// one writer and is never forced.
+package commit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/repo"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// tries is how often a push is repeated that lost a race.
+const tries = 5
+
+// Reporter writes one site's status; it is an engine.Reporter. It has no timer:
+// Report returns when the status is on the remote, and whoever calls it decides
+// how often.
+type Reporter struct {
+	remote repo.Remote
+	site   string
+	branch string
+	log    *slog.Logger
+	// tree is the branch as we left it; nil when it must be read again.
+	tree *repo.Tree
+	// mentioned is set once foreign files were logged.
+	mentioned bool
+}
+
+var siteName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
+
+// New makes a reporter that writes to the branch slipway/status/<siteName>. It
+// does not reach for the remote.
+func New(remote repo.Remote, name string, log *slog.Logger) (*Reporter, error) {
+	if !siteName.MatchString(name) {
+		return nil, fmt.Errorf("site %q: a status branch cannot be named after it: use letters, digits, - and _", name)
+	}
+	return &Reporter{remote: remote, site: name, branch: "slipway/status/" + name, log: log}, nil
+}
+
+// Report brings the branch to a report: by one commit, or none when nothing
+// that it shows has changed, which costs no traffic. A push that lost a race is
+// made again on top of the other's commit. After an error nothing is
+// remembered, and the next call reads the branch again.
+func (r *Reporter) Report(ctx context.Context, rep site.Report) error {
+	pages, err := render(&rep)
+	if err != nil {
+		return err
+	}
+	for range tries {
+		err = r.bring(ctx, pages, message(&rep))
+		if err == nil {
+			return nil
+		}
+		r.tree = nil
+		if !errors.Is(err, repo.ErrMoved) {
+			break
+		}
+	}
+	return fmt.Errorf("status branch %s: %w", r.branch, err)
+}
+
+// bring makes the branch hold the pages, and what foreign files it has.
+func (r *Reporter) bring(ctx context.Context, pages map[string][]byte, text string) error {
+	if r.tree == nil {
+		tree, err := r.open(ctx)
+		if err != nil {
+			return err
+		}
+		r.tree = tree
+	}
+	if err := stage(r.tree, pages); err != nil || !r.tree.Changed() {
+		return err
+	}
+	id, err := r.remote.Push(ctx, r.branch, r.tree, repo.Message{Text: text, When: time.Now(), Author: "slipway", Email: "slipway@localhost"})
+	if err != nil {
+		return err
+	}
+	r.log.Debug("status committed", "site", r.site, "commit", id)
+	return nil
+}
+
+// stage puts the pages into the tree and takes out the nodes that are none any
+// more.
+func stage(tree *repo.Tree, pages map[string][]byte) error {
+	there, err := tree.Walk(nodesFolder)
+	if err != nil {
+		return err
+	}
+	for _, name := range there {
+		if _, wanted := pages[name]; !wanted {
+			if err := tree.Remove(name); err != nil {
+				return err
+			}
+		}
+	}
+	for name, data := range pages {
+		if err := tree.Set(name, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// open reads the branch's names and digests, or begins it.
+func (r *Reporter) open(ctx context.Context) (*repo.Tree, error) {
+	store, err := repo.OpenStore("")
+	if err != nil {
+		return nil, err
+	}
+	head, err := r.remote.Fetch(ctx, store, r.branch, "")
+	switch {
+	case errors.Is(err, repo.ErrNoBranch):
+		return repo.NewTree(), nil
+	case err != nil:
+		return nil, err
+	}
+	if err := r.checkOurs(store, head); err != nil {
+		return nil, err
+	}
+	tree, err := store.Tree(head)
+	if err != nil {
+		return nil, err
+	}
+	store.DropContents()
+	return tree, r.mention(tree)
+}
+
+// checkOurs refuses a branch that something else made: its newest commit must
+// carry our trailer, or its status.json be ours.
+func (r *Reporter) checkOurs(store *repo.Store, head string) error {
+	c, err := store.Commit(head)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(strings.Split(c.Message, "\n"), trailerSite+r.site) {
+		return nil
+	}
+	files, err := store.Files(head)
+	if err != nil {
+		return err
+	}
+	data, err := fs.ReadFile(files, summaryFile)
+	if err == nil && isSummaryOf(data, r.site) {
+		return nil
+	}
+	return fmt.Errorf("the branch exists in %s and was not made by Slipway for site %s (neither its newest commit nor a %s says so); nothing was written: "+
+		"look at it, then delete it (git push REMOTE --delete %s) or push it under another name", r.remote, r.site, summaryFile, r.branch)
+}
+
+// mention logs once what else is on the branch; it is kept.
+func (r *Reporter) mention(tree *repo.Tree) error {
+	names, err := tree.Names(".")
+	if err != nil || r.mentioned {
+		return err
+	}
+	foreign := slices.DeleteFunc(names, func(name string) bool {
+		return name == pageFile || name == summaryFile || name == nodesFolder+"/"
+	})
+	if len(foreign) > 0 {
+		r.log.Warn("status branch holds files that are not Slipway's, which are kept", "site", r.site, "branch", r.branch, "files", strings.Join(foreign[:min(len(foreign), 5)], " "), "count", len(foreign))
+	}
+	r.mentioned = true
+	return nil
+}

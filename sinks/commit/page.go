@@ -1,0 +1,190 @@
+package commit
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// The bounds on what the page lists: it is written again with every commit.
+const (
+	mostNodes    = 200
+	mostFindings = 50
+	mostWaiting  = 50
+)
+
+// page is README.md: what a person who opens the branch wants to know, the
+// verdict first. It holds no time but those of changes, so that it only
+// differs when something did.
+func page(rep *site.Report) []byte {
+	p := &writer{}
+	s := &rep.Status
+	p.line("# %s: %s", text(s.Site), verdict(s))
+	p.standing(s)
+	p.problems(s.Problems)
+	if s.Attempted.ID != s.Applied.ID {
+		p.findings(rep.Findings)
+	}
+	p.waiting(s)
+	p.revisions(s)
+	p.counts(s)
+	p.nodes(s)
+	p.line("\nWritten by Slipway; changes made here are overwritten. Each node has a file under [nodes](nodes), the counts are in [status.json](status.json).")
+	return p.Bytes()
+}
+
+// writer builds a page.
+type writer struct{ bytes.Buffer }
+
+func (w *writer) line(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
+
+// rest says that a list was cut.
+func (w *writer) rest(shown, all int) {
+	if all > shown {
+		w.line("\nAnd %d more.", all-shown)
+	}
+}
+
+func (w *writer) standing(s *site.Status) {
+	if s.ObserveOnly != "" {
+		w.line("\n**Observing only:** %s.", text(s.ObserveOnly))
+	}
+	if h := s.Paused; h != nil {
+		w.line("\n**Paused** by %s since %s: %s.", text(h.By), when(h.Since), text(h.Reason))
+	}
+}
+
+func (w *writer) problems(problems []site.Problem) {
+	if len(problems) == 0 {
+		return
+	}
+	w.line("\n## Problems\n")
+	for _, p := range problems {
+		w.line("- since %s: %s", when(p.Since), text(p.What))
+	}
+}
+
+func (w *writer) findings(all []site.Finding) {
+	if len(all) == 0 {
+		return
+	}
+	w.line("\n## Findings in the newest revision\n")
+	shown := all[:min(len(all), mostFindings)]
+	for _, f := range shown {
+		w.line("- %s %s: %s%s%s", text(string(f.Severity)), text(f.Place()), text(f.Message), sentence("; ", f.Why), sentence("; ", f.Fix))
+	}
+	w.rest(len(shown), len(all))
+}
+
+func sentence(sep, s string) string {
+	if s == "" {
+		return ""
+	}
+	return sep + text(s)
+}
+
+func (w *writer) waiting(s *site.Status) {
+	if len(s.Waiting) == 0 {
+		return
+	}
+	w.line("\n## Waiting for approval\n\nData on these machines will be lost. To approve exactly this, on the bootstrap host:\n\n    slipway approve %s\n", word(s.Approve))
+	w.line("| node | machine | action | what is lost |\n|---|---|---|---|")
+	shown := s.Waiting[:min(len(s.Waiting), mostWaiting)]
+	for _, l := range shown {
+		w.line("| %s | %s | %s | %s |", text(l.Node), text(l.Machine.String()), text(l.Action), text(l.Lost))
+	}
+	w.rest(len(shown), len(s.Waiting))
+}
+
+func (w *writer) revisions(s *site.Status) {
+	w.line("\n| revision | commit | subject | author | committed |\n|---|---|---|---|---|")
+	w.revision("applied", s.Applied)
+	if s.Attempted.ID != s.Applied.ID {
+		w.revision("attempted", s.Attempted)
+	}
+}
+
+func (w *writer) revision(name string, r site.Revision) {
+	if r.ID == "" {
+		w.line("| %s | none yet | | | |", name)
+		return
+	}
+	w.line("| %s | %s | %s | %s | %s |", name, text(r.Short()), text(r.Subject), text(r.Author), when(r.When))
+}
+
+func (w *writer) counts(s *site.Status) {
+	w.line("\n| state | nodes |\n|---|---:|")
+	counts := s.Counts()
+	for _, state := range site.States {
+		if counts[state] > 0 {
+			w.line("| %s | %d |", state, counts[state])
+		}
+	}
+}
+
+func (w *writer) nodes(s *site.Status) {
+	counts := s.Counts()
+	all := len(s.Nodes) - counts[site.InSync]
+	if all == 0 {
+		return
+	}
+	w.line("\n## Not in-sync\n\n| node | state | reason | since | next |\n|---|---|---|---|---|")
+	shown := 0
+	for _, n := range s.Nodes {
+		if n.State == site.InSync {
+			continue
+		}
+		if shown++; shown > mostNodes {
+			break
+		}
+		w.line("| [%s](%s) | %s | %s | %s | %s |", text(n.Name), nodeFile(n.Name), text(string(n.State)), text(n.Reason), when(n.Since), text(n.Next))
+	}
+	w.rest(min(shown, mostNodes), all)
+}
+
+func when(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02 15:04:05Z")
+}
+
+// text is text from anywhere, such as a commit's subject or what a BMC
+// answered, as plain words of one table cell: one line, bounded, and every
+// character that Markdown or HTML could take for markup as a numeric entity,
+// which neither does (CommonMark 0.31, section 2.5).
+func text(s string) string {
+	const longest = 300
+	var b strings.Builder
+	for i, r := range strings.Join(strings.Fields(strings.ToValidUTF8(s, "?")), " ") {
+		switch {
+		case i >= longest:
+			b.WriteString(" …")
+			return b.String()
+		case strings.ContainsRune("\\`*_{}[]<>#|~&$", r), r < ' ', r >= 0x7f && r < 0xa0, invisible(r):
+			fmt.Fprintf(&b, "&#%d;", r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// invisible says whether a character would turn the direction of what follows.
+func invisible(r rune) bool {
+	return r >= 0x200b && r <= 0x200f || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
+}
+
+// word is a word of a command: a digest.
+func word(s string) string {
+	const longest = 64
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '-' || r == '.' || r == '_' {
+			return r
+		}
+		return -1
+	}, s[:min(len(s), longest)])
+}

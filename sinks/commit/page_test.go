@@ -1,0 +1,129 @@
+package commit
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+func TestPageOfABrokenDesign(t *testing.T) {
+	rep := healthy(2)
+	rep.Status.Attempted = site.Revision{ID: "2222222222222222222222222222222222222222", Subject: "oops", Author: "Bob", When: since}
+	rep.Status.Problems = []site.Problem{{What: "revision 222222222222 is broken", Since: since}}
+	rep.Findings = []site.Finding{{Code: "unknown-field", Severity: site.SeverityError, File: "racks/r1.cue", Line: 7, Col: 3, Message: "unknown field pwoer", Fix: "write power"}}
+	rep.Status.Waiting = site.Losses{{Node: "n0001", Machine: site.Identity{Serial: "X1"}, Action: "install generation 2", Lost: "everything on its disks"}}
+	rep.Status.Approve = "0123456789abcdef"
+	rep.Status.ObserveOnly = "the schema is older"
+	rep.Status.Paused = &site.Hold{By: "ada", Reason: "power work", Since: since}
+	got := string(page(&rep))
+	for _, want := range []string{
+		"# lab: 2/2 in-sync, 1 problem\n",
+		"**Observing only:** the schema is older.",
+		"**Paused** by ada since 2026-03-01 12:00:00Z: power work.",
+		"- since 2026-03-01 12:00:00Z: revision 222222222222 is broken\n",
+		"- error racks/r1.cue:7:3: unknown field pwoer; write power\n",
+		"\n    slipway approve 0123456789abcdef\n",
+		"| n0001 | serial X1 | install generation 2 | everything on its disks |\n",
+		"| applied | 1111111111aa |", "| attempted | 222222222222 | oops | Bob |",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the page lacks %q:\n%s", want, got)
+		}
+	}
+}
+
+// hostile is text that must not become markup, a row or a command.
+var hostile = []string{
+	"x | y |\n| forged | in-sync | fine |", "</td><script>alert(1)</script>", "[click](https://example.org)", "![](https://example.org/pixel)",
+	"`; rm -rf /`", "# heading", "\r\n\r\n## heading", "**bold** _it_ ~~no~~", "\u202egnirts", "\x00\x1b[31m", "\xff\xfe", "&#124;", `\|`, "$x$",
+	strings.Repeat("long ", 10_000),
+}
+
+func TestHostileTextStaysText(t *testing.T) {
+	plain := structure(hostilePage("x"))
+	for _, bad := range hostile {
+		got := hostilePage(bad)
+		if s := structure(got); s != plain {
+			t.Errorf("%q changed the page's structure:\n%s", bad, got)
+		}
+		if len(got) > 20_000 {
+			t.Errorf("%.20q made a page of %d bytes", bad, len(got))
+		}
+	}
+}
+
+// hostilePage puts one text wherever one comes from outside.
+func hostilePage(bad string) string {
+	rep := healthy(2)
+	s := &rep.Status
+	s.Applied.Subject, s.Applied.Author = bad, bad
+	s.Attempted = site.Revision{ID: bad + "2", Subject: bad, Author: bad}
+	s.Problems = []site.Problem{{What: bad}}
+	s.ObserveOnly, s.Paused = bad, &site.Hold{By: bad, Reason: bad}
+	s.Waiting = site.Losses{{Node: bad, Machine: site.Identity{Serial: bad}, Action: bad, Lost: bad}}
+	s.Approve = bad
+	s.Nodes[0] = site.NodeStatus{Name: bad, State: site.Stalled, Reason: bad, Next: bad}
+	rep.Findings = []site.Finding{{Severity: site.SeverityError, File: bad, Line: 1, Message: bad, Why: bad, Fix: bad}}
+	return string(page(&rep))
+}
+
+// structure is the page's markup: every line's characters that mean something.
+func structure(page string) string {
+	var b strings.Builder
+	for line := range strings.Lines(page) {
+		if strings.Contains(line, "slipway approve") {
+			line = "    command\n"
+		}
+		for i, r := range line {
+			entity := r == '#' && i > 0 && line[i-1] == '&'
+			if !entity && strings.ContainsRune("\\`*_[]<>#|\n", r) {
+				b.WriteRune(r)
+			}
+		}
+	}
+	return b.String()
+}
+
+func FuzzText(f *testing.F) {
+	for _, s := range hostile {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		got := text(s)
+		if strings.ContainsAny(strings.ReplaceAll(got, "&#", ""), "\\`*_{}[]<>#|~$\n\r\t\x00") || len(got) > 4000 {
+			t.Errorf("%q became %q", s, got)
+		}
+	})
+}
+
+func TestPageListsABoundedNumber(t *testing.T) {
+	rep := healthy(1000)
+	for i := range rep.Status.Nodes {
+		rep.Status.Nodes[i].State = site.Stalled
+	}
+	got := string(page(&rep))
+	if n := strings.Count(got, "| stalled | "); n != mostNodes+1 { // and one in the counts
+		t.Errorf("%d rows, want %d", n, mostNodes+1)
+	}
+	if !strings.Contains(got, "\nAnd 800 more.\n") {
+		t.Error("the page does not say that it was cut")
+	}
+}
+
+func TestNodeFile(t *testing.T) {
+	seen := map[string]string{}
+	for _, name := range []string{"n1", "../../README", "a/b", ".git", "", "..", "N1", strings.Repeat("x", 300), "a\nb", "README.md"} {
+		file := nodeFile(name)
+		if other, ok := seen[file]; ok {
+			t.Errorf("%q and %q share %s", name, other, file)
+		}
+		seen[file] = name
+		if parts := strings.Split(file, "/"); len(parts) != 4 || parts[0] != "nodes" || !plainName.MatchString(parts[3]) {
+			t.Errorf("%q has the file %s", name, file)
+		}
+	}
+	if got, want := nodeFile("n1"), "nodes/6/7/n1.json"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

@@ -1,0 +1,131 @@
+package commit
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// What is ours on the branch; everything else is left alone.
+const (
+	pageFile    = "README.md"
+	summaryFile = "status.json"
+	nodesFolder = "nodes"
+)
+
+// render makes every file of the branch, by path.
+func render(rep *site.Report) (map[string][]byte, error) {
+	pages := map[string][]byte{pageFile: page(rep)}
+	data, err := asJSON(summaryOf(rep))
+	if err != nil {
+		return nil, err
+	}
+	pages[summaryFile] = data
+	for _, n := range rep.Status.Nodes {
+		n.Seen, n.Retry = time.Time{}, time.Time{} // only newer, never news
+		n.Since = n.Since.UTC()
+		data, err := asJSON(n)
+		if err != nil {
+			return nil, fmt.Errorf("status of %s: %w", n.Name, err)
+		}
+		pages[nodeFile(n.Name)] = data
+	}
+	return pages, nil
+}
+
+func asJSON(v any) ([]byte, error) {
+	data, err := json.MarshalIndent(v, "", "  ")
+	return append(data, '\n'), err
+}
+
+var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$`)
+
+// nodeFile is where a node's status is: two levels of 16 folders, by a digest
+// of the name. Every commit writes the folders on the way to what changed
+// again, whole, so they have to be small: with 10,000 nodes, 16 entries at
+// each level and some 40 files in the folder are near the least that a commit
+// can cost (two levels of 256 cost three times as much).
+func nodeFile(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	digest := hex.EncodeToString(sum[:])
+	if !plainName.MatchString(name) {
+		name = "x-" + digest[:32] // the name is inside the file
+	}
+	return nodesFolder + "/" + digest[:1] + "/" + digest[1:2] + "/" + name + ".json"
+}
+
+// summaryKind marks a status.json as ours. Its version is that of the form.
+const summaryKind = "slipway/status/v1"
+
+// summary is status.json: the site without its nodes.
+type summary struct {
+	Kind        string             `json:"kind"`
+	Site        string             `json:"site"`
+	Verdict     string             `json:"verdict"`
+	Nodes       int                `json:"nodes"`
+	Counts      map[site.State]int `json:"counts"`
+	Applied     site.Revision      `json:"applied,omitzero"`
+	Attempted   site.Revision      `json:"attempted,omitzero"`
+	Problems    []site.Problem     `json:"problems,omitempty"`
+	Findings    []site.Finding     `json:"findings,omitempty"`
+	ObserveOnly string             `json:"observeOnly,omitempty"`
+	Paused      *site.Hold         `json:"paused,omitempty"`
+	Waiting     site.Losses        `json:"waiting,omitempty"`
+	Approve     string             `json:"approve,omitempty"`
+}
+
+func summaryOf(rep *site.Report) summary {
+	s := &rep.Status
+	return summary{
+		Kind: summaryKind, Site: s.Site, Verdict: verdict(s), Nodes: len(s.Nodes), Counts: s.Counts(),
+		Applied: s.Applied, Attempted: s.Attempted, Problems: s.Problems, Findings: rep.Findings[:min(len(rep.Findings), mostFindings)],
+		ObserveOnly: s.ObserveOnly, Paused: s.Paused, Waiting: s.Waiting[:min(len(s.Waiting), mostWaiting)], Approve: s.Approve,
+	}
+}
+
+// isSummaryOf says whether a status.json is ours, for a site.
+func isSummaryOf(data []byte, name string) bool {
+	var s struct{ Kind, Site string }
+	return json.Unmarshal(data, &s) == nil && s.Site == name && strings.HasPrefix(s.Kind, "slipway/status/")
+}
+
+// verdict is the site in one line: "11/12 in-sync, 1 progressing".
+func verdict(s *site.Status) string {
+	counts := s.Counts()
+	parts := []string{fmt.Sprintf("%d/%d %s", counts[site.InSync], len(s.Nodes), site.InSync)}
+	for _, state := range site.States {
+		if state != site.InSync && counts[state] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", counts[state], state))
+		}
+	}
+	switch n := len(s.Problems); {
+	case n == 1:
+		parts = append(parts, "1 problem")
+	case n > 1:
+		parts = append(parts, fmt.Sprintf("%d problems", n))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// trailerSite marks a commit as ours.
+const trailerSite = "Slipway-Site: "
+
+// message is the commit's message, with what tools want to know as trailers
+// (git-interpret-trailers(1)).
+func message(rep *site.Report) string {
+	s := &rep.Status
+	text := "status: " + verdict(s) + "\n\n" + trailerSite + s.Site + "\n"
+	if s.Applied.ID != "" {
+		text += "Slipway-Applied: " + s.Applied.ID + "\n"
+	}
+	if s.Attempted.ID != "" {
+		text += "Slipway-Attempted: " + s.Attempted.ID + "\n"
+	}
+	return text
+}
