@@ -1,0 +1,192 @@
+package redfish
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/stmcginnis/gofish"
+	"github.com/stmcginnis/gofish/schemas"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/secret"
+)
+
+// client speaks to one BMC, one request at a time.
+type client struct {
+	host  string // with the port, if the endpoint has one
+	value secret.Value
+	http  *http.Client
+	api   *gofish.APIClient // logged in; nil before the first use
+	// sessions is where to log in, once it is known; session is what to
+	// delete in the end, empty without a session.
+	sessions, session string
+}
+
+func newClient(u *url.URL, t *tls.Config, s secret.Value) *client {
+	return &client{host: u.Host, value: s, http: &http.Client{
+		Transport: &wire{host: u.Host, next: newTransport(t)},
+		Timeout:   callTimeout,
+	}}
+}
+
+func (c *client) get(ctx context.Context, path string) (object, error) {
+	resp, err := c.do(ctx, func(api *gofish.APIClient) (*http.Response, error) { return api.Get(path) })
+	if err != nil {
+		return nil, err
+	}
+	return decode(path, resp)
+}
+
+func decode(path string, resp *http.Response) (object, error) {
+	var o object
+	if err := json.NewDecoder(resp.Body).Decode(&o); err != nil {
+		return nil, refused("GET %s: the answer is not JSON: %w", path, err)
+	}
+	return o, nil
+}
+
+func (c *client) post(ctx context.Context, path string, body any) error {
+	_, err := c.do(ctx, func(api *gofish.APIClient) (*http.Response, error) { return api.Post(path, body) })
+	return err
+}
+
+func (c *client) patch(ctx context.Context, path string, body any) error {
+	_, err := c.do(ctx, func(api *gofish.APIClient) (*http.Response, error) { return api.Patch(path, body) })
+	return err
+}
+
+// do sends one request, logged in. When the BMC has forgotten the session it
+// logs in once more; never twice, because accounts are locked after a few
+// attempts.
+func (c *client) do(ctx context.Context, call func(*gofish.APIClient) (*http.Response, error)) (*http.Response, error) {
+	if c.api == nil {
+		if err := c.login(ctx); err != nil {
+			return nil, err
+		}
+		resp, err := call(c.api.WithContext(ctx))
+		return resp, classify(err)
+	}
+	resp, err := call(c.api.WithContext(ctx))
+	if c.session != "" && hasStatus(err, http.StatusUnauthorized) {
+		if err := c.login(ctx); err != nil {
+			return nil, err
+		}
+		resp, err = call(c.api.WithContext(ctx))
+	}
+	return resp, classify(err)
+}
+
+// login opens a session (DSP0266 section 13.3.4), or turns to basic
+// authentication when the BMC has no session service at all.
+func (c *client) login(ctx context.Context) error {
+	c.api, c.session = nil, ""
+	if c.value.IsZero() {
+		return c.connect(gofish.ClientConfig{})
+	}
+	if err := c.findSessions(ctx); err != nil {
+		return err
+	}
+	if c.sessions == "" {
+		return c.connect(gofish.ClientConfig{Username: c.value.Username(), Password: c.value.Reveal(), BasicAuth: true})
+	}
+	anonymous, err := c.offline(gofish.ClientConfig{})
+	if err != nil {
+		return err
+	}
+	auth, err := schemas.CreateSession(anonymous.WithContext(ctx), c.sessions, c.value.Username(), c.value.Reveal())
+	if err != nil {
+		return c.denied(err)
+	}
+	if auth.Token == "" {
+		return refused("POST %s accepted the login and gave no X-Auth-Token", c.sessions)
+	}
+	c.session = auth.Session
+	return c.connect(gofish.ClientConfig{Session: &gofish.Session{ID: auth.Session, Token: auth.Token}})
+}
+
+// denied is why a login failed. Some BMCs answer 400 to a wrong password, and
+// what they say must not repeat it.
+func (c *client) denied(err error) error {
+	var e *answerError
+	if !errors.As(err, &e) {
+		return classify(err)
+	}
+	if e.status == http.StatusBadRequest {
+		e.class = driver.ErrDenied
+	}
+	e.said = strings.ReplaceAll(e.said, c.value.Reveal(), "[redacted]")
+	return e
+}
+
+// findSessions reads from the service root, which needs no login, where
+// sessions are made.
+func (c *client) findSessions(ctx context.Context) error {
+	if c.sessions != "" {
+		return nil
+	}
+	anonymous, err := c.offline(gofish.ClientConfig{})
+	if err != nil {
+		return err
+	}
+	resp, err := anonymous.WithContext(ctx).Get(schemas.DefaultServiceRoot)
+	if err != nil {
+		return classify(err)
+	}
+	root, err := decode(schemas.DefaultServiceRoot, resp)
+	if err != nil {
+		return err
+	}
+	c.sessions = link(root, "Links", "Sessions")
+	if service := link(root, "SessionService"); c.sessions == "" && service != "" {
+		c.sessions = strings.TrimRight(service, "/") + "/Sessions"
+	}
+	return nil
+}
+
+func (c *client) connect(config gofish.ClientConfig) error {
+	api, err := c.offline(config)
+	c.api = api
+	return err
+}
+
+// offline makes a gofish client without a request. By itself gofish reads and
+// keeps the whole service root, and fails on any field it cannot decode; here
+// it is given an empty one.
+func (c *client) offline(config gofish.ClientConfig) (*gofish.APIClient, error) {
+	config.Endpoint = "https://" + c.host
+	config.HTTPClient = &http.Client{Transport: emptyRoot{}}
+	config.ReuseConnections = true
+	api, err := gofish.Connect(config)
+	if err != nil {
+		return nil, err
+	}
+	api.HTTPClient, api.Service = c.http, nil
+	return api, nil
+}
+
+// emptyRoot answers every request with an empty object.
+type emptyRoot struct{}
+
+func (emptyRoot) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("{}")), Request: r}, nil
+}
+
+// close deletes the session: BMCs have few, and keep them for long.
+func (c *client) close() error {
+	defer c.http.CloseIdleConnections()
+	if c.session == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_, err := c.api.WithContext(ctx).Delete(c.session)
+	c.api, c.session = nil, ""
+	return classify(err)
+}

@@ -1,0 +1,163 @@
+package redfish
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Observe reads the ComputerSystem, once: power, boot, health, inventory and
+// identity are all in it. The boot options are read when the list of their
+// references is new, the virtual media slot when the image facet is asked for.
+func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet) (site.Observed, error) {
+	s, err := m.system(ctx)
+	if err != nil {
+		return site.Observed{}, err
+	}
+	seen := site.Observed{Identity: s.identity(), Facets: map[site.Facet]site.FacetState{}}
+	now := time.Now()
+	for _, f := range facets {
+		state, ok, err := m.facet(ctx, s, n, f)
+		if errors.Is(err, driver.ErrDenied) || ctx.Err() != nil {
+			return site.Observed{}, err
+		}
+		if !ok || err != nil {
+			continue // what cannot be seen is left out
+		}
+		state.Seen, state.Driver = now, Scheme
+		seen.Facets[f] = state
+		if f == site.FacetInventory {
+			seen.Inventory = s.inventory()
+		}
+	}
+	return seen, nil
+}
+
+// facet is one facet as the system shows it; false when it does not.
+func (m *machine) facet(ctx context.Context, s system, n *site.Node, f site.Facet) (site.FacetState, bool, error) {
+	switch f {
+	case site.FacetPower:
+		p, ok := powerStates[s.power()]
+		state := site.FacetState{Have: site.Values{"state": p.is}, Want: n.Want(f)}
+		if p.goes != "" {
+			state.Pending = site.Values{"state": p.goes}
+		}
+		return state, ok, nil
+	case site.FacetBoot:
+		return m.bootFacet(ctx, s, n)
+	case site.FacetHealth:
+		h := s.health()
+		return site.FacetState{Have: site.Values{"status": h}}, h != "", nil
+	case site.FacetInventory:
+		return site.FacetState{}, true, nil
+	case site.FacetImage:
+		slot, err := m.media(ctx, s)
+		return site.FacetState{Have: site.Values{"media": slot.image()}}, err == nil, err
+	}
+	return site.FacetState{}, false, nil
+}
+
+// bootFacet shows the persistent order of boot sources. What is wanted is the
+// designed ones first and the machine's others behind, as they are.
+func (m *machine) bootFacet(ctx context.Context, s system, n *site.Node) (site.FacetState, bool, error) {
+	refs := s.bootOrder()
+	if len(refs) == 0 {
+		return site.FacetState{}, false, nil
+	}
+	if err := m.boot.read(ctx, m.client, s); err != nil {
+		return site.FacetState{}, false, err
+	}
+	state := site.FacetState{Have: site.Values{"order": joined(m.boot.targets(refs))}}
+	if order := n.Boot.Order; len(order) > 0 {
+		others := m.boot.targets(m.boot.others(refs, order))
+		state.Want = site.Values{"order": joined(slices.Concat(order, others))}
+	}
+	return state, true, nil
+}
+
+// bootOptions are a machine's boot options: which source each reference of the
+// boot order stands for (DSP0268 6.14).
+type bootOptions struct {
+	refs   string            // the references for which they were read
+	source map[string]string // "Hdd", "Pxe" by reference
+}
+
+// maxBootOptions bounds what one BMC may have us read.
+const maxBootOptions = 128
+
+// read fetches the options if the machine's list of references is a new one.
+func (b *bootOptions) read(ctx context.Context, c *client, s system) error {
+	refs := slices.Sorted(slices.Values(s.bootOrder()))
+	key := strings.Join(refs, ",")
+	collection := link(s.object, "Boot", "BootOptions")
+	if b.source != nil && b.refs == key || collection == "" {
+		return nil
+	}
+	o, err := c.get(ctx, collection)
+	if err != nil {
+		return err
+	}
+	source := map[string]string{}
+	members := links(o, "Members")
+	for _, path := range members[:min(len(members), maxBootOptions)] {
+		option, err := c.get(ctx, path)
+		if err != nil {
+			return err
+		}
+		if alias := at[string](option, "Alias"); alias != "" {
+			source[at[string](option, "BootOptionReference")] = alias
+		}
+	}
+	b.refs, b.source = key, source
+	return nil
+}
+
+// of is the source that a reference stands for, or the reference itself.
+func (b *bootOptions) of(ref string) string {
+	if s := b.source[ref]; s != "" {
+		return s
+	}
+	return ref
+}
+
+// targets are the sources of references.
+func (b *bootOptions) targets(refs []string) []string {
+	sources := make([]string, len(refs))
+	for i, ref := range refs {
+		sources[i] = b.of(ref)
+	}
+	return sources
+}
+
+// others are the references that stand for none of the sources.
+func (b *bootOptions) others(refs, sources []string) []string {
+	return slices.DeleteFunc(slices.Clone(refs), func(ref string) bool { return slices.Contains(sources, b.of(ref)) })
+}
+
+// order is the references with those for the wanted sources first; absent are
+// the sources that the machine has no option for.
+func (b *bootOptions) order(refs, sources []string) (order, absent []string) {
+	for _, s := range sources {
+		before := len(order)
+		for _, ref := range refs {
+			if b.of(ref) == s {
+				order = append(order, ref)
+			}
+		}
+		if len(order) == before {
+			absent = append(absent, s)
+		}
+	}
+	return append(order, b.others(refs, sources)...), absent
+}
+
+// joined is the canonical form of a list of sources: several disks in a row
+// read "Hdd".
+func joined(sources []string) string {
+	return strings.Join(slices.Compact(slices.Clone(sources)), ",")
+}

@@ -1,0 +1,145 @@
+// Package redfish is the driver for management controllers that speak Redfish
+// (DMTF DSP0266) over HTTPS: power, boot order, installation by virtual media,
+// health and inventory of one ComputerSystem.
+//
+// It is careful by default: certificates are always verified, an accepted
+// request proves nothing until the effect is read back, and before the first
+// write of a step the machine's identity is compared with the designed one.
+package redfish
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Scheme is what endpoint URLs of this driver begin with, up to "+".
+const Scheme = "redfish"
+
+// Options are the driver's patience. The zero value is right for real
+// machines; tests shorten it.
+type Options struct {
+	// Grace is how long an operating system may take to shut down before the
+	// power is cut: 180 s.
+	Grace time.Duration
+	// Settle is how long an accepted request may take to show its effect:
+	// 10 min.
+	Settle time.Duration
+	// Poll is the first pause between two looks at a machine that is to
+	// change, 1 s; pauses grow to twice as much.
+	Poll time.Duration
+}
+
+// Driver opens BMCs.
+type Driver struct {
+	opts  Options
+	pools pools
+}
+
+// New makes a driver.
+func New(o Options) *Driver {
+	return &Driver{opts: Options{
+		Grace:  orDefault(o.Grace, 180*time.Second),
+		Settle: orDefault(o.Settle, 10*time.Minute),
+		Poll:   orDefault(o.Poll, time.Second),
+	}}
+}
+
+func orDefault(d, otherwise time.Duration) time.Duration {
+	if d > 0 {
+		return d
+	}
+	return otherwise
+}
+
+// Facets lists what a BMC serves.
+func (d *Driver) Facets() []site.Facet {
+	return []site.Facet{site.FacetPower, site.FacetBoot, site.FacetImage, site.FacetHealth, site.FacetInventory}
+}
+
+// Open checks the endpoint and connects at the first use. The endpoint's path
+// names the ComputerSystem; without one the BMC must have a single system.
+func (d *Driver) Open(_ context.Context, e site.Endpoint, s secret.Value) (driver.Machine, error) {
+	u, err := parse(e.URL)
+	if err != nil {
+		return nil, err
+	}
+	t, err := d.pools.config(e.Trust, u)
+	if err != nil {
+		return nil, err
+	}
+	m := &machine{opts: d.opts, client: newClient(u, t, s)}
+	if p := strings.TrimRight(u.EscapedPath(), "/"); p != "" && p != "/redfish" && p != "/redfish/v1" {
+		m.path = p
+	}
+	return m, nil
+}
+
+// parse reads an endpoint's URL and returns what is to be dialled.
+func parse(endpoint string) (*url.URL, error) {
+	u, err := url.Parse(endpoint)
+	switch {
+	case err != nil:
+		return nil, refused("the endpoint %q is not a URL", endpoint)
+	case u.User != nil:
+		return nil, refused("the endpoint of %s holds a user name or password, which do not belong into Git; name a credential instead", u.Host)
+	case u.Scheme == Scheme+"+http":
+		return nil, refused("the endpoint %s has no TLS, and anybody on its network could read the password and switch the machine; use %s+https", endpoint, Scheme)
+	case u.Scheme != Scheme+"+https" || u.Hostname() == "":
+		return nil, refused("the endpoint %s is not of the form %s+https://HOST/redfish/v1/Systems/ID", endpoint, Scheme)
+	}
+	u.Scheme = "https"
+	return u, nil
+}
+
+// machine is an open handle. Little is kept between two looks: thousands are
+// open at once.
+type machine struct {
+	opts   Options
+	client *client
+	path   string // of the ComputerSystem; empty until it is looked up
+	slot   string // of the virtual media slot; empty until it is looked up
+	boot   bootOptions
+}
+
+// Close ends the session on the BMC.
+func (m *machine) Close() error { return m.client.close() }
+
+// system reads the ComputerSystem.
+func (m *machine) system(ctx context.Context) (system, error) {
+	if m.path == "" {
+		p, err := m.onlySystem(ctx)
+		if err != nil {
+			return system{}, err
+		}
+		m.path = p
+	}
+	o, err := m.client.get(ctx, m.path)
+	return system{o}, err
+}
+
+// onlySystem is the path of the BMC's single system. With several there is no
+// telling which is meant: a wrong guess would switch another machine.
+func (m *machine) onlySystem(ctx context.Context) (string, error) {
+	const systems = "/redfish/v1/Systems"
+	o, err := m.client.get(ctx, systems)
+	if err != nil {
+		return "", err
+	}
+	members := links(o, "Members")
+	if len(members) != 1 {
+		return "", refused("the BMC at %s has %d systems; end the endpoint's URL with the path of the one that is meant: %s",
+			m.client.host, len(members), strings.Join(members[:min(len(members), 8)], ", "))
+	}
+	return members[0], nil
+}
+
+func refused(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{driver.ErrRefused}, args...)...)
+}

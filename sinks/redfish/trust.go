@@ -1,0 +1,151 @@
+package redfish
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// pools are the certificate pools of the designed CAs, one for all BMCs that
+// trust the same.
+type pools struct {
+	mu    sync.Mutex
+	byPEM map[string]*x509.CertPool
+}
+
+// config makes the TLS configuration of one BMC, which always verifies: by the
+// designed fingerprint, by the designed CA, or by the host's own roots.
+func (p *pools) config(t site.Trust, u *url.URL) (*tls.Config, error) {
+	c := &tls.Config{ServerName: u.Hostname(), MinVersion: tls.VersionTLS12, ClientSessionCache: &ticket{}}
+	switch {
+	case t.Fingerprint != "":
+		want, ok := fingerprint(t.Fingerprint)
+		if !ok {
+			return nil, refused("trust.fingerprint %q of %s is not sha256: and 64 hex digits", printable(t.Fingerprint), u.Host)
+		}
+		// The chain and the name are not looked at, the certificate itself is.
+		c.InsecureSkipVerify = true
+		c.VerifyConnection = func(s tls.ConnectionState) error { return pinned(u.Host, want, s.PeerCertificates[0]) }
+	case t.CA != "":
+		pool, ok := p.pool(t.CA)
+		if !ok {
+			return nil, refused("trust.ca of %s holds no certificate in PEM form", u.Host)
+		}
+		c.RootCAs = pool
+	}
+	return c, nil
+}
+
+func (p *pools) pool(pem string) (*x509.CertPool, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if pool := p.byPEM[pem]; pool != nil {
+		return pool, true
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM([]byte(pem)) {
+		return nil, false
+	}
+	if p.byPEM == nil {
+		p.byPEM = map[string]*x509.CertPool{}
+	}
+	p.byPEM[pem] = pool
+	return pool, true
+}
+
+// fingerprint brings a pinned fingerprint into the form of sum.
+func fingerprint(s string) (string, bool) {
+	s = strings.ToLower(s)
+	digits, found := strings.CutPrefix(s, "sha256:")
+	b, err := hex.DecodeString(digits)
+	return s, found && err == nil && len(b) == sha256.Size
+}
+
+func sum(c *x509.Certificate) string {
+	d := sha256.Sum256(c.Raw)
+	return "sha256:" + hex.EncodeToString(d[:])
+}
+
+// pinned checks a certificate against the designed fingerprint.
+func pinned(host, want string, c *x509.Certificate) error {
+	if got := sum(c); got != want {
+		return refused("the BMC at %s shows the certificate %s, the design expects %s; if it was replaced on purpose put the new fingerprint into the endpoint's trust.fingerprint, if not somebody may be in between",
+			host, got, want)
+	}
+	now := time.Now()
+	if now.After(c.NotAfter) || now.Before(c.NotBefore) {
+		return refused("the certificate of the BMC at %s, %s, is valid from %s to %s only; give the BMC a new one and put its fingerprint into the endpoint's trust.fingerprint",
+			host, want, day(c.NotBefore), day(c.NotAfter))
+	}
+	return nil
+}
+
+func day(t time.Time) string { return t.UTC().Format("2006-01-02") }
+
+// untrusted explains a certificate that did not verify; other errors stay as
+// they are. A person has to look at it: trying again sends nobody a better one.
+func untrusted(host string, err error) error {
+	var v *tls.CertificateVerificationError
+	if !errors.As(err, &v) || len(v.UnverifiedCertificates) == 0 {
+		return err
+	}
+	c := v.UnverifiedCertificates[0]
+	advice := "put the CA that signed it into the endpoint's trust.ca, or pin it as trust.fingerprint once you have compared it on the BMC itself"
+	var invalid x509.CertificateInvalidError
+	if errors.As(v.Err, &invalid) && invalid.Reason == x509.Expired {
+		advice = "give the BMC a new certificate, and look at its clock and at this host's"
+	}
+	return refused("the certificate of the BMC at %s, %s, valid from %s to %s, is not trusted: %v; %s",
+		host, sum(c), day(c.NotBefore), day(c.NotAfter), printableError(v.Err), advice)
+}
+
+func printableError(err error) string { return printable(fmt.Sprint(err)) }
+
+// ticket keeps the newest TLS session of one BMC, which spares its slow
+// processor a signature per burst of requests. It is kept in serial form: as
+// crypto/tls keeps it, with parsed certificates, it is several times as large.
+type ticket struct {
+	mu            sync.Mutex
+	ticket, state []byte
+}
+
+// Get implements tls.ClientSessionCache.
+func (t *ticket) Get(string) (*tls.ClientSessionState, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.state == nil {
+		return nil, false
+	}
+	state, err := tls.ParseSessionState(t.state)
+	if err != nil {
+		return nil, false
+	}
+	s, err := tls.NewResumptionState(t.ticket, state)
+	return s, err == nil
+}
+
+// Put implements tls.ClientSessionCache; nil forgets the session.
+func (t *ticket) Put(_ string, s *tls.ClientSessionState) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ticket, t.state = nil, nil
+	if s == nil {
+		return
+	}
+	ticket, state, err := s.ResumptionState()
+	if err != nil || state == nil {
+		return
+	}
+	if b, err := state.Bytes(); err == nil {
+		t.ticket, t.state = ticket, b
+	}
+}

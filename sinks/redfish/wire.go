@@ -1,0 +1,138 @@
+package redfish
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+)
+
+// The bounds of one request. A BMC may take long and must not take for ever.
+const (
+	dialTimeout   = 10 * time.Second
+	headerTimeout = 45 * time.Second
+	callTimeout   = 60 * time.Second
+	// idleTimeout keeps a connection for the requests of one burst; BMCs have
+	// few, and thousands of machines are polled.
+	idleTimeout = 5 * time.Second
+	maxBody     = 8 << 20
+)
+
+// newTransport makes the connections of one BMC. Nothing is shared with
+// another BMC or with the process's default transport, and no proxy is asked.
+func newTransport(t *tls.Config) *http.Transport {
+	return &http.Transport{
+		DialContext:           (&net.Dialer{Timeout: dialTimeout, KeepAlive: -1}).DialContext,
+		TLSClientConfig:       t,
+		TLSHandshakeTimeout:   dialTimeout,
+		ResponseHeaderTimeout: headerTimeout,
+		IdleConnTimeout:       idleTimeout,
+		MaxIdleConnsPerHost:   1,
+		MaxConnsPerHost:       2,
+		DisableCompression:    true,
+	}
+}
+
+// wire carries requests to one BMC. Every answer that is not a success comes
+// back as an error of a class that the engine knows; gofish would drop its
+// headers, and Retry-After with them.
+type wire struct {
+	host string
+	next *http.Transport
+}
+
+func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Host != w.host || r.URL.Scheme != "https" {
+		// A link or redirect of a BMC must not have a session token sent elsewhere.
+		return nil, refused("the BMC at %s leads to %s://%s; requests go to the designed host only, over TLS", w.host, r.URL.Scheme, printable(r.URL.Host))
+	}
+	r = r.Clone(r.Context())
+	r.Header.Set("User-Agent", "slipway")
+	r.Header.Set("OData-Version", "4.0")
+	// Several BMCs spoil their ETags when they compress.
+	r.Header.Set("Accept-Encoding", "identity")
+	resp, err := w.next.RoundTrip(r)
+	if err != nil {
+		return nil, untrusted(w.host, err)
+	}
+	body, err := readAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	if err := check(resp, body); err != nil {
+		return nil, err
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return resp, nil
+}
+
+// CloseIdleConnections lets http.Client close them through the wire.
+func (w *wire) CloseIdleConnections() { w.next.CloseIdleConnections() }
+
+func readAll(body io.ReadCloser) ([]byte, error) {
+	defer body.Close()
+	b, err := io.ReadAll(io.LimitReader(body, maxBody+1))
+	if err == nil && len(b) > maxBody {
+		err = refused("the answer is larger than %d MiB", maxBody>>20)
+	}
+	return b, err
+}
+
+// check says what is wrong with an answer. Redirects of reads are followed by
+// http.Client; a write is never sent a second time.
+func check(r *http.Response, body []byte) error {
+	switch {
+	case r.StatusCode >= 300 && r.StatusCode < 400 && r.Request.Method == http.MethodGet:
+		return nil
+	case r.StatusCode < 200 || r.StatusCode > 204 || r.StatusCode == http.StatusNonAuthoritativeInfo:
+		return newAnswerError(r, body)
+	case r.Request.Method == http.MethodGet && !looksLikeJSON(body):
+		return refused("GET %s answered %s where Redfish is expected; is %s the BMC's address, and not a proxy's or login page's?",
+			r.Request.URL.Path, kind(r), r.Request.URL.Host)
+	}
+	return nil
+}
+
+func looksLikeJSON(body []byte) bool {
+	b := bytes.TrimLeft(body, " \t\r\n")
+	return len(b) > 0 && b[0] == '{'
+}
+
+func kind(r *http.Response) string {
+	t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || strings.HasSuffix(t, "json") {
+		return "something else"
+	}
+	return printable(t)
+}
+
+// classify gives an error of the connection its class, and takes what http.Client
+// and gofish put around an error that has one.
+func classify(err error) error {
+	var outer *url.Error
+	if errors.As(err, &outer) && hasClass(outer.Err) {
+		return outer.Err
+	}
+	if err == nil || hasClass(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
+}
+
+func hasClass(err error) bool {
+	for _, class := range []error{driver.ErrUnreachable, driver.ErrBusy, driver.ErrDenied, driver.ErrRefused, errors.ErrUnsupported} {
+		if errors.Is(err, class) {
+			return true
+		}
+	}
+	return false
+}
