@@ -5,7 +5,10 @@ package secret
 
 import (
 	"encoding/json"
+	"fmt"
+	"io"
 	"log/slog"
+	"unique"
 )
 
 // redacted is all that a Value ever prints.
@@ -13,21 +16,39 @@ const redacted = "[redacted]"
 
 // Value is a credential's value. However it is printed, logged or marshalled
 // it reads "[redacted]"; Username and Reveal are the only ways to its content.
+// Values are equal when their content is.
 type Value struct {
-	username string
-	secret   string
+	// Handles, which hold pointers, and not strings: package fmt calls no
+	// methods on unexported fields of others' structs and prints what is in
+	// them, but it does not follow a pointer to a string.
+	username, secret unique.Handle[string]
 }
 
 // New makes a value, for tests and for drivers' own use.
-func New(username, secret string) Value { return Value{username, secret} }
+func New(username, secret string) Value {
+	if username == "" && secret == "" {
+		return Value{}
+	}
+	return Value{unique.Make(username), unique.Make(secret)}
+}
 
 // Username is the account's name; it is not a secret, but it is kept out of
 // logs all the same.
-func (v Value) Username() string { return v.username }
+func (v Value) Username() string {
+	if v.IsZero() {
+		return ""
+	}
+	return v.username.Value()
+}
 
 // Reveal is the secret itself: a password or a private key. Call it only where
 // it is sent.
-func (v Value) Reveal() string { return v.secret }
+func (v Value) Reveal() string {
+	if v.IsZero() {
+		return ""
+	}
+	return v.secret.Value()
+}
 
 // IsZero says whether there is no credential.
 func (v Value) IsZero() bool { return v == Value{} }
@@ -37,3 +58,6 @@ func (v Value) GoString() string             { return redacted }
 func (v Value) LogValue() slog.Value         { return slog.StringValue(redacted) }
 func (v Value) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 func (v Value) MarshalJSON() ([]byte, error) { return json.Marshal(redacted) }
+
+// Format prints "[redacted]" for every verb and flag.
+func (v Value) Format(f fmt.State, _ rune) { io.WriteString(f, redacted) }
