@@ -1,0 +1,161 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"syscall"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+const (
+	// answerTimeout is how long a client waits for a whole answer.
+	answerTimeout = time.Minute
+	// maxAnswer is the largest answer, in bytes: enough for what is known of
+	// 20,000 nodes.
+	maxAnswer = 256 << 20
+	// watchEvery is how often a watching client asks.
+	watchEvery = time.Second
+)
+
+// Client asks a daemon. It is a Daemon itself, elsewhere.
+type Client struct {
+	socket string
+	http   http.Client
+}
+
+// Dial makes a client for a socket; it connects when it is first used.
+func Dial(socket string) *Client {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}
+	return &Client{socket: socket, http: http.Client{
+		Transport: &http.Transport{DialContext: dial},
+		Timeout:   answerTimeout,
+	}}
+}
+
+// Close ends the client's connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Report is a site's status and plan.
+func (c *Client) Report(siteName string) (site.Report, error) {
+	var r site.Report
+	_, err := c.get(context.Background(), "report", siteName, "", &r)
+	return r, err
+}
+
+// Memory is what the daemon knows of each node of a site.
+func (c *Client) Memory(siteName string) (map[string]site.Memory, error) {
+	var m map[string]site.Memory
+	_, err := c.get(context.Background(), "memory", siteName, "", &m)
+	return m, err
+}
+
+// Do has the daemon carry out an order. An order without By is recorded as
+// the calling process's user's.
+func (c *Client) Do(ctx context.Context, siteName string, o site.Order) (string, error) {
+	body, err := json.Marshal(o)
+	if err != nil {
+		return "", err
+	}
+	req, err := c.request(ctx, http.MethodPost, "order", siteName, bytes.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	var d done
+	_, err = c.do(req, &d)
+	return d.Done, err
+}
+
+// Watch calls show with the report as it is and after each change, which is
+// noticed within a second, until the context ends or the daemon is gone.
+func (c *Client) Watch(ctx context.Context, siteName string, show func(site.Report)) error {
+	every := time.NewTicker(watchEvery)
+	defer every.Stop()
+	for tag := ""; ; {
+		var r site.Report
+		now, err := c.get(ctx, "report", siteName, tag, &r)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		case now != tag:
+			show(r)
+		}
+		tag = now
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-every.C:
+		}
+	}
+}
+
+// get asks for a value. With the tag of the value that the caller has it
+// leaves into alone when that is still the same.
+func (c *Client) get(ctx context.Context, what, siteName, tag string, into any) (string, error) {
+	req, err := c.request(ctx, http.MethodGet, what, siteName, nil)
+	if err != nil {
+		return "", err
+	}
+	if tag != "" {
+		req.Header.Set("If-None-Match", tag)
+	}
+	return c.do(req, into)
+}
+
+func (c *Client) request(ctx context.Context, method, what, siteName string, body io.Reader) (*http.Request, error) {
+	return http.NewRequestWithContext(ctx, method, "http://slipway/v1/"+what+"?site="+url.QueryEscape(siteName), body)
+}
+
+// do sends a request, reads the answer and returns its tag.
+func (c *Client) do(req *http.Request, into any) (tag string, err error) {
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return "", c.explain(err)
+	}
+	defer resp.Body.Close()
+	dec := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer))
+	switch resp.StatusCode {
+	case http.StatusNotModified:
+	case http.StatusOK:
+		if err := dec.Decode(into); err != nil {
+			return "", fmt.Errorf("read the daemon's answer: %w", err)
+		}
+	default:
+		return "", c.failure(resp, dec)
+	}
+	return resp.Header.Get("ETag"), nil
+}
+
+// failure is the error that the daemon answered.
+func (c *Client) failure(resp *http.Response, dec *json.Decoder) error {
+	f := &failure{}
+	if dec.Decode(f) != nil || f.Text == "" {
+		return fmt.Errorf("the daemon on %s answers %s to %s: it may be of another version: restart it, or use its own program",
+			c.socket, resp.Status, resp.Request.URL.Path)
+	}
+	return f
+}
+
+// explain says what to do when there is no answer.
+func (c *Client) explain(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("%w listens on %s: start one with `slipway run`, or say where its state directory is", ErrNoDaemon, c.socket)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("the daemon's socket %s is not open to you: run this as the daemon's user or as root", c.socket)
+	}
+	return fmt.Errorf("ask the daemon on %s: %w", c.socket, err)
+}

@@ -1,0 +1,72 @@
+// Package control is the API of a running daemon, on a unix socket in its
+// state directory: what the commands talk to. Only the daemon's user and root
+// can open the socket. It is HTTP with JSON:
+//
+//	GET  /v1/report?site=NAME   site.Report, with an ETag
+//	GET  /v1/memory?site=NAME   what is known of each node, as site.Memory
+//	POST /v1/order?site=NAME    a site.Order; answers {"done": "a sentence"}
+//
+// Without a name the only site is meant. Errors answer {"error": "text",
+// "kind": "not-found" | "refused" | ""} with status 404, 409 and 500.
+package control
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"path/filepath"
+
+	"github.com/slipway-gitops/slipway/engine"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Daemon is what a daemon answers. Errors wrap engine.ErrNotFound for a site or
+// node that does not exist and engine.ErrRefused for an order that makes no
+// sense; they do so on the client's side too.
+type Daemon interface {
+	// Report is a site's status and plan as they are now.
+	Report(siteName string) (site.Report, error)
+	// Memory is what is known of each node of a site.
+	Memory(siteName string) (map[string]site.Memory, error)
+	// Do carries out an order and says in a sentence what was done.
+	Do(ctx context.Context, siteName string, o site.Order) (string, error)
+}
+
+// ErrNoDaemon is wrapped by a client's errors when no daemon listens.
+var ErrNoDaemon = errors.New("no daemon")
+
+// Socket is the path of the socket in a state directory.
+func Socket(stateDir string) string { return filepath.Join(stateDir, "control.sock") }
+
+// kinds are the errors that cross the socket as what they are.
+var kinds = []struct {
+	name   string
+	status int
+	is     error
+}{
+	{"not-found", http.StatusNotFound, engine.ErrNotFound},
+	{"refused", http.StatusConflict, engine.ErrRefused},
+}
+
+// failure is an error as it crosses the socket.
+type failure struct {
+	Text string `json:"error"`
+	Kind string `json:"kind,omitempty"`
+}
+
+func (f *failure) Error() string { return f.Text }
+
+// Unwrap is the error's kind.
+func (f *failure) Unwrap() error {
+	for _, k := range kinds {
+		if k.name == f.Kind {
+			return k.is
+		}
+	}
+	return nil
+}
+
+// done is the answer to an order.
+type done struct {
+	Done string `json:"done"`
+}

@@ -1,0 +1,318 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-gitops/slipway/engine"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// fake is a daemon of one site, "berlin", with one node, "n1".
+type fake struct {
+	mu     sync.Mutex
+	orders []site.Order
+	reason string
+}
+
+func (f *fake) Report(name string) (site.Report, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if name != "" && name != "berlin" {
+		return site.Report{}, fmt.Errorf("%w: no site %q here", engine.ErrNotFound, name)
+	}
+	return site.Report{Status: site.Status{Site: "berlin", Nodes: []site.NodeStatus{{Name: "n1", State: site.InSync, Reason: f.reason}}}}, nil
+}
+
+func (f *fake) Memory(string) (map[string]site.Memory, error) {
+	return map[string]site.Memory{"n1": {
+		Recorded: site.Recorded{Adopted: &site.Adoption{Machine: site.Identity{Serial: "S1"}}},
+		Observed: site.Observed{Identity: site.Identity{Serial: "S1"}},
+	}}, nil
+}
+
+func (f *fake) Do(_ context.Context, _ string, o site.Order) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case o.Node != "" && o.Node != "n1":
+		return "", fmt.Errorf("%w: site berlin has no node %q", engine.ErrNotFound, o.Node)
+	case o.Verb == site.VerbApprove:
+		return "", fmt.Errorf("%w: nothing waits for approval", engine.ErrRefused)
+	case o.Verb == site.VerbRetry:
+		return "", errors.New("disk full")
+	}
+	f.orders = append(f.orders, o)
+	return "paused " + o.Node, nil
+}
+
+func (f *fake) set(reason string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reason = reason
+}
+
+// serve runs a daemon until the test ends and gives its socket.
+func serve(t *testing.T, d Daemon) (socket string, stop func() error) {
+	t.Helper()
+	socket = Socket(t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- Serve(ctx, socket, d, slog.New(slog.DiscardHandler)) }()
+	stop = sync.OnceValue(func() error {
+		cancel()
+		return <-ended
+	})
+	t.Cleanup(func() { stop() })
+	await(t, socket)
+	return socket, stop
+}
+
+// await waits until something answers on the socket.
+func await(t *testing.T, socket string) {
+	t.Helper()
+	for t.Context().Err() == nil {
+		if c, err := net.Dial("unix", socket); err == nil {
+			c.Close()
+			return
+		}
+	}
+}
+
+func dial(t *testing.T, socket string) *Client {
+	c := Dial(socket)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func TestCallsCross(t *testing.T) {
+	f := &fake{reason: "as designed"}
+	socket, stop := serve(t, f)
+	c := dial(t, socket)
+	var remote Daemon = c
+
+	got, err := remote.Report("")
+	want, _ := f.Report("")
+	if err != nil || !cmp.Equal(got, want) {
+		t.Errorf("report: %v %s", err, cmp.Diff(want, got))
+	}
+	memory, err := remote.Memory("berlin")
+	known, _ := f.Memory("berlin")
+	if err != nil || !cmp.Equal(memory, known) {
+		t.Errorf("memory: %v %s", err, cmp.Diff(known, memory))
+	}
+	o := site.Order{Verb: site.VerbPause, Node: "n1", By: "anna", Reason: "rack move", Until: time.Now().Add(time.Hour).UTC().Round(0)}
+	said, err := remote.Do(t.Context(), "berlin", o)
+	if err != nil || said != "paused n1" {
+		t.Errorf("order: got %q %v", said, err)
+	}
+	if want := []site.Order{o}; !cmp.Equal(f.orders, want) {
+		t.Errorf("order: %s", cmp.Diff(want, f.orders))
+	}
+	if err := stop(); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+	if _, err := os.Lstat(socket); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the socket is left behind: %v", err)
+	}
+}
+
+func TestErrorsCrossAsWhatTheyAre(t *testing.T) {
+	socket, _ := serve(t, &fake{})
+	c := dial(t, socket)
+	_, unknownSite := c.Report("paris")
+	_, unknownNode := c.Do(t.Context(), "", site.Order{Verb: site.VerbPause, Node: "n9"})
+	_, refused := c.Do(t.Context(), "", site.Order{Verb: site.VerbApprove})
+	_, other := c.Do(t.Context(), "", site.Order{Verb: site.VerbRetry})
+	for _, x := range []struct {
+		err, is error
+		text    string
+	}{
+		{unknownSite, engine.ErrNotFound, `not found: no site "paris" here`},
+		{unknownNode, engine.ErrNotFound, `not found: site berlin has no node "n9"`},
+		{refused, engine.ErrRefused, "refused: nothing waits for approval"},
+		{other, other, "disk full"},
+	} {
+		if x.err == nil || x.err.Error() != x.text || !errors.Is(x.err, x.is) {
+			t.Errorf("got %v, want %q", x.err, x.text)
+		}
+	}
+	if errors.Is(other, engine.ErrNotFound) || errors.Is(other, engine.ErrRefused) {
+		t.Error("an error of no kind came as one of some kind")
+	}
+}
+
+func TestOrderIsTheCallers(t *testing.T) {
+	f := &fake{}
+	socket, _ := serve(t, f)
+	if _, err := dial(t, socket).Do(t.Context(), "", site.Order{Verb: site.VerbPause}); err != nil {
+		t.Fatal(err)
+	}
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.orders[0].By != me.Username {
+		t.Errorf("by %q, want %q", f.orders[0].By, me.Username)
+	}
+}
+
+func TestOnlyTheOwnerMayConnect(t *testing.T) {
+	socket, _ := serve(t, &fake{})
+	info, err := os.Stat(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := info.Mode(), fs.ModeSocket|0o600; got != want {
+		t.Errorf("mode %v, want %v", got, want)
+	}
+}
+
+func TestWatch(t *testing.T) {
+	f := &fake{reason: "first"}
+	socket, stop := serve(t, f)
+	ctx, cancel := context.WithCancel(t.Context())
+	var seen []string
+	err := dial(t, socket).Watch(ctx, "berlin", func(r site.Report) {
+		seen = append(seen, r.Status.Nodes[0].Reason)
+		f.set("second")
+		if len(seen) == 2 {
+			cancel()
+		}
+	})
+	if want := []string{"first", "second"}; err != nil || !cmp.Equal(seen, want) {
+		t.Errorf("got %v %v, want %v", seen, err, want)
+	}
+	err = dial(t, socket).Watch(t.Context(), "", func(site.Report) { stop() })
+	if !errors.Is(err, ErrNoDaemon) {
+		t.Errorf("got %v, want that the daemon is gone", err)
+	}
+}
+
+func TestNoDaemon(t *testing.T) {
+	socket := Socket(t.TempDir())
+	_, err := dial(t, socket).Report("")
+	if !errors.Is(err, ErrNoDaemon) || !strings.Contains(err.Error(), socket) || !strings.Contains(err.Error(), "slipway run") {
+		t.Errorf("got %v, want ErrNoDaemon, the path and what to do", err)
+	}
+}
+
+// abandon makes a socket file that nobody listens on, as a killed daemon does.
+func abandon(t *testing.T, socket string) {
+	t.Helper()
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	l.Close()
+}
+
+func TestStaleSocketIsReplaced(t *testing.T) {
+	socket := Socket(t.TempDir())
+	abandon(t, socket)
+	if _, err := dial(t, socket).Report(""); !errors.Is(err, ErrNoDaemon) {
+		t.Errorf("got %v, want ErrNoDaemon", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- Serve(ctx, socket, &fake{}, nil) }()
+	await(t, socket)
+	if _, err := dial(t, socket).Report(""); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestServeRefuses(t *testing.T) {
+	live, _ := serve(t, &fake{})
+	file := filepath.Join(t.TempDir(), "control.sock")
+	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for socket, want := range map[string]string{
+		live:                               "another slipway answers",
+		file:                               "not a socket",
+		"/" + strings.Repeat("a", 108):     "choose a shorter state directory",
+		filepath.Join(t.TempDir(), "a/b/"): "no such file",
+	} {
+		if err := Serve(t.Context(), socket, &fake{}, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", socket, err, want)
+		}
+	}
+	if b, err := os.ReadFile(file); err != nil || string(b) != "mine" {
+		t.Errorf("the foreign file was touched: %q %v", b, err)
+	}
+	if _, err := dial(t, live).Report(""); err != nil {
+		t.Errorf("the live daemon was disturbed: %v", err)
+	}
+}
+
+// TestBadRequests sends what no client of ours would.
+func TestBadRequests(t *testing.T) {
+	f := &fake{}
+	socket, _ := serve(t, f)
+	for _, c := range []struct{ request, want string }{
+		{post(`{"verb":"pause","node":"n1","force":true}`), "409"},
+		{post(`{"verb":`), "409"},
+		{post(`{"verb":"pause","reason":"` + strings.Repeat("a", maxOrder) + `"}`), "409"},
+		{"GET /v1/report?site=" + strings.Repeat("a", 4*maxHeader) + " HTTP/1.1\r\nHost: x\r\n\r\n", "431"},
+		{"GET /v1/order HTTP/1.1\r\nHost: x\r\n\r\n", "405"},
+		{"GET /v2/report HTTP/1.1\r\nHost: x\r\n\r\n", "404"},
+		{"nonsense\r\n\r\n", "400"},
+	} {
+		if got := send(t, socket, c.request); !strings.HasPrefix(got, "HTTP/1.1 "+c.want) {
+			t.Errorf("%.60q: got %.80q, want %s", c.request, got, c.want)
+		}
+	}
+	if len(f.orders) > 0 {
+		t.Errorf("%d bad orders were carried out", len(f.orders))
+	}
+}
+
+func post(body string) string {
+	return fmt.Sprintf("POST /v1/order HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+}
+
+// send gives the beginning of the answer to a raw request.
+func send(t *testing.T, socket, request string) string {
+	t.Helper()
+	c, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	go c.Write([]byte(request)) // the answer may come before all is taken
+	buf := make([]byte, 200)
+	n, err := c.Read(buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(buf[:n])
+}
+
+// TestOtherVersion holds that an answer that is none of ours says so.
+func TestOtherVersion(t *testing.T) {
+	socket, _ := serve(t, &fake{})
+	c := dial(t, socket)
+	_, err := c.get(t.Context(), "news", "", "", nil)
+	if err == nil || !strings.Contains(err.Error(), "another version") {
+		t.Errorf("got %v, want that the daemon is of another version", err)
+	}
+}

@@ -1,0 +1,219 @@
+package control
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/user"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Bounds on what a client may ask.
+const (
+	maxOrder     = 64 << 10 // bytes
+	maxHeader    = 16 << 10 // bytes
+	readTimeout  = 10 * time.Second
+	orderTimeout = 30 * time.Second
+	writeTimeout = time.Minute // from the request's header to the answer's end
+	idleTimeout  = time.Minute
+	closeTimeout = 5 * time.Second
+)
+
+// Serve answers for a daemon on a socket until the context ends. A socket that
+// a dead daemon left is replaced; one that a daemon answers on is an error.
+func Serve(ctx context.Context, socket string, d Daemon, log *slog.Logger) error {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	l, err := listen(ctx, socket)
+	if err != nil {
+		return fmt.Errorf("serve control socket: %w", err)
+	}
+	srv := &http.Server{
+		Handler:           handler(d),
+		ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: maxHeader,
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		BaseContext:    func(net.Listener) context.Context { return ctx },
+		ConnContext:    withCaller,
+	}
+	closed := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(closed)
+		shutDown(ctx, srv)
+	})
+	if err := srv.Serve(l); stop() {
+		return fmt.Errorf("serve control socket: %w", err)
+	}
+	<-closed
+	return nil
+}
+
+// shutDown lets answers under way end, for a while.
+func shutDown(ctx context.Context, srv *http.Server) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	if srv.Shutdown(ctx) != nil {
+		srv.Close()
+	}
+}
+
+// listen makes the socket, which has its mode from the first moment: Linux
+// takes it over from the socket that is bound.
+func listen(ctx context.Context, socket string) (net.Listener, error) {
+	if err := checkPath(socket); err != nil {
+		return nil, err
+	}
+	if err := clear(ctx, socket); err != nil {
+		return nil, err
+	}
+	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var err error
+		return errors.Join(c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) }), err)
+	}}
+	return lc.Listen(ctx, "unix", socket)
+}
+
+// maxPath is the longest path of a socket, in bytes (unix(7), sun_path).
+const maxPath = 107
+
+func checkPath(socket string) error {
+	if len(socket) > maxPath {
+		return fmt.Errorf("the path %s has %d bytes, of which a socket's may have %d: choose a shorter state directory", socket, len(socket), maxPath)
+	}
+	return nil
+}
+
+// clear removes what a dead daemon left in the socket's place.
+func clear(ctx context.Context, socket string) error {
+	info, err := os.Lstat(socket)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode().Type() != fs.ModeSocket:
+		return fmt.Errorf("%s is there and is not a socket: move it away, or choose another state directory", socket)
+	}
+	c, err := (&net.Dialer{Timeout: readTimeout}).DialContext(ctx, "unix", socket)
+	if err == nil {
+		c.Close()
+		return fmt.Errorf("another slipway answers on %s: stop it first, or give this one a state directory of its own", socket)
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return err
+	}
+	return os.Remove(socket)
+}
+
+func handler(d Daemon) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/report", func(w http.ResponseWriter, r *http.Request) {
+		report, err := d.Report(siteName(r))
+		answer(w, r, report, err)
+	})
+	mux.HandleFunc("GET /v1/memory", func(w http.ResponseWriter, r *http.Request) {
+		memory, err := d.Memory(siteName(r))
+		answer(w, r, memory, err)
+	})
+	mux.HandleFunc("POST /v1/order", func(w http.ResponseWriter, r *http.Request) {
+		sentence, err := order(w, r, d)
+		answer(w, r, done{sentence}, err)
+	})
+	return mux
+}
+
+func siteName(r *http.Request) string { return r.URL.Query().Get("site") }
+
+// order reads an order, completes whose it is, and has it carried out.
+func order(w http.ResponseWriter, r *http.Request, d Daemon) (string, error) {
+	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxOrder))
+	dec.DisallowUnknownFields() // what is not understood is not half done
+	var o site.Order
+	if err := dec.Decode(&o); err != nil {
+		return "", &failure{Text: "the daemon cannot read this order: " + err.Error(), Kind: "refused"}
+	}
+	if o.By == "" {
+		o.By = caller(r.Context())
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), orderTimeout)
+	defer cancel()
+	return d.Do(ctx, siteName(r), o)
+}
+
+// answer writes a value with its tag, or nothing but that it is what the
+// client has, or an error.
+func answer(w http.ResponseWriter, r *http.Request, value any, err error) {
+	var body []byte
+	if err == nil {
+		body, err = json.Marshal(value)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	sum := sha256.Sum256(body)
+	tag := strconv.Quote(hex.EncodeToString(sum[:16]))
+	w.Header().Set("ETag", tag)
+	if r.Header.Get("If-None-Match") == tag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	w.Write(body)
+}
+
+func fail(w http.ResponseWriter, err error) {
+	f, status := failure{Text: err.Error()}, http.StatusInternalServerError
+	for _, k := range kinds {
+		if errors.Is(err, k.is) {
+			f.Kind, status = k.name, k.status
+			break
+		}
+	}
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(f)
+}
+
+// callerKey is the context's key for the user id at the other end.
+type callerKey struct{}
+
+// withCaller notes whose process is at the other end, as the kernel says.
+func withCaller(ctx context.Context, c net.Conn) context.Context {
+	raw, err := c.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return ctx
+	}
+	var cred *unix.Ucred
+	if raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }) != nil || err != nil {
+		return ctx
+	}
+	return context.WithValue(ctx, callerKey{}, cred.Uid)
+}
+
+// caller is the name of the user at the other end.
+func caller(ctx context.Context) string {
+	uid, ok := ctx.Value(callerKey{}).(uint32)
+	if !ok {
+		return "unknown user"
+	}
+	id := strconv.FormatUint(uint64(uid), 10)
+	if u, err := user.LookupId(id); err == nil {
+		return u.Username
+	}
+	return "user id " + id
+}
