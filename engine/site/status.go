@@ -1,6 +1,9 @@
 package site
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // State is the state of a node.
 type State string
@@ -117,3 +120,11 @@ type Order struct {
 	Reason string    `json:"reason,omitempty"`
 	Until  time.Time `json:"until,omitzero"`
 }
+
+// ErrNotFound is wrapped by what is asked of a site or node that does not
+// exist; ErrRefused by an order that makes no sense now. They keep their
+// meaning across the control socket.
+var (
+	ErrNotFound = errors.New("not found")
+	ErrRefused  = errors.New("refused")
+)
