@@ -16,12 +16,11 @@ import (
 	"net/http"
 	"path/filepath"
 
-	"github.com/slipway-gitops/slipway/engine"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Daemon is what a daemon answers. Errors wrap engine.ErrNotFound for a site or
-// node that does not exist and engine.ErrRefused for an order that makes no
+// Daemon is what a daemon answers. Errors wrap site.ErrNotFound for a site or
+// node that does not exist and site.ErrRefused for an order that makes no
 // sense; they do so on the client's side too.
 type Daemon interface {
 	// Report is a site's status and plan as they are now.
@@ -44,8 +43,8 @@ var kinds = []struct {
 	status int
 	is     error
 }{
-	{"not-found", http.StatusNotFound, engine.ErrNotFound},
-	{"refused", http.StatusConflict, engine.ErrRefused},
+	{"not-found", http.StatusNotFound, site.ErrNotFound},
+	{"refused", http.StatusConflict, site.ErrRefused},
 }
 
 // failure is an error as it crosses the socket.

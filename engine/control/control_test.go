@@ -17,7 +17,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/slipway-gitops/slipway/engine"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -32,7 +31,7 @@ func (f *fake) Report(name string) (site.Report, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if name != "" && name != "berlin" {
-		return site.Report{}, fmt.Errorf("%w: no site %q here", engine.ErrNotFound, name)
+		return site.Report{}, fmt.Errorf("%w: no site %q here", site.ErrNotFound, name)
 	}
 	return site.Report{Status: site.Status{Site: "berlin", Nodes: []site.NodeStatus{{Name: "n1", State: site.InSync, Reason: f.reason}}}}, nil
 }
@@ -49,9 +48,9 @@ func (f *fake) Do(_ context.Context, _ string, o site.Order) (string, error) {
 	defer f.mu.Unlock()
 	switch {
 	case o.Node != "" && o.Node != "n1":
-		return "", fmt.Errorf("%w: site berlin has no node %q", engine.ErrNotFound, o.Node)
+		return "", fmt.Errorf("%w: site berlin has no node %q", site.ErrNotFound, o.Node)
 	case o.Verb == site.VerbApprove:
-		return "", fmt.Errorf("%w: nothing waits for approval", engine.ErrRefused)
+		return "", fmt.Errorf("%w: nothing waits for approval", site.ErrRefused)
 	case o.Verb == site.VerbRetry:
 		return "", errors.New("disk full")
 	}
@@ -141,16 +140,16 @@ func TestErrorsCrossAsWhatTheyAre(t *testing.T) {
 		err, is error
 		text    string
 	}{
-		{unknownSite, engine.ErrNotFound, `not found: no site "paris" here`},
-		{unknownNode, engine.ErrNotFound, `not found: site berlin has no node "n9"`},
-		{refused, engine.ErrRefused, "refused: nothing waits for approval"},
+		{unknownSite, site.ErrNotFound, `not found: no site "paris" here`},
+		{unknownNode, site.ErrNotFound, `not found: site berlin has no node "n9"`},
+		{refused, site.ErrRefused, "refused: nothing waits for approval"},
 		{other, other, "disk full"},
 	} {
 		if x.err == nil || x.err.Error() != x.text || !errors.Is(x.err, x.is) {
 			t.Errorf("got %v, want %q", x.err, x.text)
 		}
 	}
-	if errors.Is(other, engine.ErrNotFound) || errors.Is(other, engine.ErrRefused) {
+	if errors.Is(other, site.ErrNotFound) || errors.Is(other, site.ErrRefused) {
 		t.Error("an error of no kind came as one of some kind")
 	}
 }
