@@ -35,6 +35,8 @@ type Reporter struct {
 	log    *slog.Logger
 	// tree is the branch as we left it; nil when it must be read again.
 	tree *repo.Tree
+	// nodes are the nodes as they are in the tree, by name.
+	nodes map[string]written
 	// mentioned is set once foreign files were logged.
 	mentioned bool
 }
@@ -55,16 +57,12 @@ func New(remote repo.Remote, name string, log *slog.Logger) (*Reporter, error) {
 // made again on top of the other's commit. After an error nothing is
 // remembered, and the next call reads the branch again.
 func (r *Reporter) Report(ctx context.Context, rep site.Report) error {
-	pages, err := render(&rep)
-	if err != nil {
-		return err
-	}
+	var err error
 	for range tries {
-		err = r.bring(ctx, pages, message(&rep))
-		if err == nil {
+		if err = r.bring(ctx, &rep); err == nil {
 			return nil
 		}
-		r.tree = nil
+		r.tree, r.nodes = nil, nil
 		if !errors.Is(err, repo.ErrMoved) {
 			break
 		}
@@ -72,8 +70,8 @@ func (r *Reporter) Report(ctx context.Context, rep site.Report) error {
 	return fmt.Errorf("status branch %s: %w", r.branch, err)
 }
 
-// bring makes the branch hold the pages, and what foreign files it has.
-func (r *Reporter) bring(ctx context.Context, pages map[string][]byte, text string) error {
+// bring makes the branch hold a report, besides what foreign files it has.
+func (r *Reporter) bring(ctx context.Context, rep *site.Report) error {
 	if r.tree == nil {
 		tree, err := r.open(ctx)
 		if err != nil {
@@ -81,36 +79,14 @@ func (r *Reporter) bring(ctx context.Context, pages map[string][]byte, text stri
 		}
 		r.tree = tree
 	}
-	if err := stage(r.tree, pages); err != nil || !r.tree.Changed() {
+	if err := r.stage(rep); err != nil || !r.tree.Changed() {
 		return err
 	}
-	id, err := r.remote.Push(ctx, r.branch, r.tree, repo.Message{Text: text, When: time.Now(), Author: "slipway", Email: "slipway@localhost"})
+	id, err := r.remote.Push(ctx, r.branch, r.tree, repo.Message{Text: message(rep), When: time.Now(), Author: "slipway", Email: "slipway@localhost"})
 	if err != nil {
 		return err
 	}
 	r.log.Debug("status committed", "site", r.site, "commit", id)
-	return nil
-}
-
-// stage puts the pages into the tree and takes out the nodes that are none any
-// more.
-func stage(tree *repo.Tree, pages map[string][]byte) error {
-	there, err := tree.Walk(nodesFolder)
-	if err != nil {
-		return err
-	}
-	for _, name := range there {
-		if _, wanted := pages[name]; !wanted {
-			if err := tree.Remove(name); err != nil {
-				return err
-			}
-		}
-	}
-	for name, data := range pages {
-		if err := tree.Set(name, data); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 

@@ -5,7 +5,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,24 +21,70 @@ const (
 	nodesFolder = "nodes"
 )
 
-// render makes every file of the branch, by path.
-func render(rep *site.Report) (map[string][]byte, error) {
-	pages := map[string][]byte{pageFile: page(rep)}
-	data, err := asJSON(summaryOf(rep))
+// written is a node as it was last put into the tree, and where.
+type written struct {
+	status site.NodeStatus
+	file   string
+}
+
+// stage makes the tree hold a report. Of the nodes, only those are rendered
+// that differ from what was staged last.
+func (r *Reporter) stage(rep *site.Report) error {
+	summary, err := asJSON(summaryOf(rep))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	pages[summaryFile] = data
+	if err := r.tree.Set(pageFile, page(rep)); err != nil {
+		return err
+	}
+	if err := r.tree.Set(summaryFile, summary); err != nil {
+		return err
+	}
+	nodes := make(map[string]written, len(rep.Status.Nodes))
 	for _, n := range rep.Status.Nodes {
 		n.Seen, n.Retry = time.Time{}, time.Time{} // only newer, never news
-		n.Since = n.Since.UTC()
-		data, err := asJSON(n)
-		if err != nil {
-			return nil, fmt.Errorf("status of %s: %w", n.Name, err)
+		if w, ok := r.nodes[n.Name]; ok && reflect.DeepEqual(w.status, n) {
+			nodes[n.Name] = w
+			continue
 		}
-		pages[nodeFile(n.Name)] = data
+		if nodes[n.Name], err = r.stageNode(n); err != nil {
+			return fmt.Errorf("status of %s: %w", n.Name, err)
+		}
 	}
-	return pages, nil
+	r.nodes = nodes
+	return r.removeOthers()
+}
+
+func (r *Reporter) stageNode(n site.NodeStatus) (written, error) {
+	n.Notes = slices.Clone(n.Notes)
+	w := written{n, nodeFile(n.Name)}
+	n.Since = n.Since.UTC()
+	data, err := asJSON(n)
+	if err != nil {
+		return w, err
+	}
+	return w, r.tree.Set(w.file, data)
+}
+
+// removeOthers takes out the files of nodes that are none any more.
+func (r *Reporter) removeOthers() error {
+	there, err := r.tree.Walk(nodesFolder)
+	if err != nil {
+		return err
+	}
+	wanted := make(map[string]bool, len(r.nodes))
+	for _, w := range r.nodes {
+		wanted[w.file] = true
+	}
+	for _, name := range there {
+		if wanted[name] {
+			continue
+		}
+		if err := r.tree.Remove(name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func asJSON(v any) ([]byte, error) {
