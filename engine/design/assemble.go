@@ -8,8 +8,6 @@ import (
 	"slices"
 
 	"cuelang.org/go/cue"
-	"cuelang.org/go/cue/errors"
-
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -18,10 +16,16 @@ type assembly struct {
 	name     string
 	findings *findings
 	pedigree pedigree
+	// cut says that some expressions did not compile, lost that whole
+	// declarations went with them: what is not there may still be designed.
+	cut, lost bool
 }
 
-func newAssembly(name string, f *findings) *assembly {
-	return &assembly{name: name, findings: f, pedigree: pedigree{profiles: map[string]*profile{}, findings: f}}
+func newAssembly(c *compiler) *assembly {
+	return &assembly{
+		name: c.site, findings: &c.findings, cut: c.edited, lost: c.lost,
+		pedigree: pedigree{profiles: map[string]*profile{}, findings: &c.findings, lost: c.lost},
+	}
 }
 
 // assemble reads every section, merges the layers and decodes the outcome.
@@ -66,13 +70,13 @@ func (a *assembly) checkTop(v cue.Value) {
 			r.unknown(it.Value(), top, label.Unquoted(), "")
 		}
 		if !label.IsString() {
-			r.reportAll(it.Value().Validate())
+			r.reportAll(it.Value())
 		}
 	}
 }
 
 func (a *assembly) reader(layer, node, path string, merged bool) *reader {
-	return &reader{findings: a.findings, layer: layer, node: node, path: path, merged: merged}
+	return &reader{findings: a.findings, layer: layer, node: node, path: path, merged: merged, cut: a.cut}
 }
 
 // readSection reads a section that is no map of layers.
@@ -83,6 +87,7 @@ func (a *assembly) readSection(v cue.Value, name string, s *shape, many bool) *t
 	t := &tree{fields: map[string]*tree{}}
 	a.each(v, name, func(key string, entry cue.Value) {
 		t.fields[key] = a.readAlone(a.reader("site", "", name+"."+key, false), entry, s)
+		t.fields[key].origin = origin(declared(entry, key), "site")
 	})
 	return t
 }
@@ -92,10 +97,10 @@ func (a *assembly) readSection(v cue.Value, name string, s *shape, many bool) *t
 func (a *assembly) readAlone(r *reader, v cue.Value, s *shape) *tree {
 	t := r.read(v, s, r.path)
 	if r.found == 0 {
-		r.reportAll(v.Validate())
+		r.reportAll(v)
 	}
 	if t.fields == nil {
-		return &tree{fields: map[string]*tree{}}
+		return &tree{fields: map[string]*tree{}, broken: true}
 	}
 	return t
 }
@@ -105,7 +110,7 @@ func (a *assembly) each(v cue.Value, section string, f func(key string, entry cu
 	in := v.LookupPath(cue.MakePath(cue.Str(section)))
 	it, err := in.Fields()
 	if err != nil {
-		a.reader("site", "", section, false).reportAll(in.Validate())
+		a.reader("site", "", section, false).invalid(in, &shape{kind: cue.StructKind}, section)
 		return
 	}
 	for it.Next() {
@@ -165,6 +170,9 @@ func (a *assembly) readNode(name string, v cue.Value) *site.Node {
 // effective folds a node's profiles, weakest first, and its own layer. It is
 // false when the profiles have no order; the own layer is then all there is.
 func (a *assembly) effective(name string, own *tree, place site.Origin) (*tree, bool) {
+	if own.broken {
+		return own, false
+	}
 	named := own.get("profiles")
 	if named == nil || named.unset {
 		named = &tree{origin: place}
@@ -174,7 +182,7 @@ func (a *assembly) effective(name string, own *tree, place site.Origin) (*tree, 
 	if !ok || named.broken {
 		return own.settled(), false
 	}
-	if len(order) == 0 {
+	if len(order) == 0 && !a.lost {
 		a.findings.at(named.origin, site.Finding{
 			Code: "node-without-profile", Node: name, Path: "profiles",
 			Message: fmt.Sprintf("the node %s has no profile", name),
@@ -188,7 +196,7 @@ func (a *assembly) effective(name string, own *tree, place site.Origin) (*tree, 
 	}
 	merged = merge(merged, own).settled()
 	merged.fields["profiles"] = &tree{value: anys(order), origin: named.origin}
-	return merged, len(order) > 0
+	return merged, len(order) > 0 && !a.lost
 }
 
 // finish applies #Node: defaults where no layer spoke, and findings where a
@@ -220,6 +228,7 @@ func (r *reader) finish(t *tree, s *shape, path string, place site.Origin) *tree
 			m := missingField(join(path, name), f)
 			m.Node, m.Path = r.node, join(path, name)
 			m.Message = fmt.Sprintf("the node %s has no %s, and none of its profiles sets it", r.node, m.Path)
+			m.Fix = fmt.Sprintf("Set it, in the node or a profile, to %s.", f.fits())
 			r.findings.at(place, m)
 		}
 	}
@@ -264,11 +273,4 @@ func anys(list []string) []any {
 		out[i] = s
 	}
 	return out
-}
-
-// reportAll reports every error that CUE has for a value.
-func (r *reader) reportAll(err error) {
-	for _, e := range errors.Errors(err) {
-		r.reportError(e)
-	}
 }

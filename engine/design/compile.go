@@ -1,9 +1,10 @@
 package design
 
 import (
+	"slices"
+
 	"cuelang.org/go/cue"
 	"cuelang.org/go/cue/ast"
-	"cuelang.org/go/cue/ast/astutil"
 	"cuelang.org/go/cue/cuecontext"
 	"cuelang.org/go/cue/errors"
 	"cuelang.org/go/cue/token"
@@ -24,9 +25,9 @@ const maxCompiles = 20
 type compiler struct {
 	*loader
 	cuts map[token.Position]bool
-	// dropped is set when a whole declaration had to go, so that references
-	// to what it declared say nothing.
-	dropped bool
+	// lost is set when more than one field of one entry had to go, so that
+	// what refers to the rest says nothing.
+	lost bool
 }
 
 // compile gives the package's value, with its broken expressions reported and
@@ -76,45 +77,45 @@ func key(p token.Pos) token.Position {
 	return token.Position{Filename: p.Filename(), Offset: p.Offset()}
 }
 
-// cut takes the marked expressions out of a file.
+// cut takes the marked expressions out of a file: it puts `_` in the place of
+// the innermost field's value or, outside of any, drops the declaration.
 func (c *compiler) cut(f *ast.File) {
 	for at := range c.cuts {
-		if at.Filename == f.Filename && !blank(f, at.Offset) {
-			c.drop(f, at.Offset)
+		if at.Filename != f.Filename {
+			continue
 		}
+		around := fieldsAround(f, at.Offset)
+		// section: entry: field: expression
+		c.lost = c.lost || len(around) < 3 || !isSection(around[0])
+		if len(around) > 0 {
+			blank(around[len(around)-1])
+			continue
+		}
+		f.Decls = slices.DeleteFunc(f.Decls, func(d ast.Decl) bool { return holds(d, at.Offset) })
 	}
 }
 
-// blank puts `_` in the place of the innermost field's value that holds the
-// offset.
-func blank(f *ast.File, offset int) bool {
-	var inner *ast.Field
+// fieldsAround lists the fields whose values hold an offset, outermost first.
+func fieldsAround(f *ast.File, offset int) []*ast.Field {
+	var around []*ast.Field
 	ast.Walk(f, func(n ast.Node) bool {
 		if x, ok := n.(*ast.Field); ok && x.Value != nil && holds(x.Value, offset) {
-			inner = x
+			around = append(around, x)
 		}
 		return true
 	}, nil)
-	if inner == nil {
-		return false
-	}
-	any := ast.NewIdent("_")
-	any.NamePos = inner.Value.Pos()
-	inner.Value = any
-	inner.Attrs = append(inner.Attrs, &ast.Attribute{At: inner.Value.Pos(), Text: "@" + brokenAttr + "()"})
-	return true
+	return around
 }
 
-// drop takes out the whole top-level declaration that holds the offset.
-func (c *compiler) drop(f *ast.File, offset int) {
-	astutil.Apply(f, func(cur astutil.Cursor) bool {
-		_, isFile := cur.Parent().Node().(*ast.File)
-		if _, isDecl := cur.Node().(ast.Decl); isFile && isDecl && holds(cur.Node(), offset) {
-			cur.Delete()
-			c.dropped = true
-		}
-		return cur.Node() == f
-	}, nil)
+func isSection(f *ast.Field) bool {
+	return slices.ContainsFunc(sections, func(s section) bool { return labelled(f, s.name) })
+}
+
+func blank(f *ast.Field) {
+	anything := ast.NewIdent("_")
+	anything.NamePos = f.Value.Pos()
+	f.Value = anything
+	f.Attrs = append(f.Attrs, &ast.Attribute{At: anything.NamePos, Text: "@" + brokenAttr + "()"})
 }
 
 func holds(n ast.Node, offset int) bool {

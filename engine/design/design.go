@@ -60,10 +60,11 @@ func evaluate(p pack, progress func(string)) (r Result) {
 		return Result{Findings: limit(l.findings.list)}
 	}
 	progress("merging the layers")
-	a := newAssembly(p.site, &l.findings)
-	s := a.assemble(v)
+	s := newAssembly(&c).assemble(v)
 	progress("checking the rules")
-	if !c.dropped {
+	if c.lost {
+		l.findings.add(unchecked)
+	} else {
 		l.findings.add(check(s)...)
 	}
 	r.Findings = limit(l.findings.list)
@@ -71,6 +72,14 @@ func evaluate(p pack, progress func(string)) (r Result) {
 		r.Site = s
 	}
 	return r
+}
+
+// unchecked says that there may be more to find.
+var unchecked = site.Finding{
+	Code: "rules-not-checked", Severity: site.SeverityNote,
+	Message: "references and required fields were not checked",
+	Why:     "Parts of the design do not compile, and what they declare would be missed for no other reason.",
+	Fix:     "Repair what does not compile, and check again.",
 }
 
 // check runs every rule; one that panics is itself a finding and stops no

@@ -29,6 +29,8 @@ type pedigree struct {
 	profiles map[string]*profile
 	names    []string
 	findings *findings
+	// lost says that profiles may be missing because they did not compile.
+	lost bool
 }
 
 // linearise orders every profile. It goes over them in the order of their
@@ -112,6 +114,9 @@ func (p *pedigree) known(list []string, who string, at site.Origin, node string)
 	for i, name := range list {
 		if p.profiles[name] == nil {
 			good = false
+			if p.lost {
+				continue
+			}
 			p.findings.at(at, site.Finding{
 				Code: "unknown-profile", Node: node,
 				Message: fmt.Sprintf("there is no profile %q%s", name, rule.DidYouMean(name, p.names)),

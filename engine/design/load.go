@@ -17,7 +17,6 @@ import (
 	"cuelang.org/go/cue/parser"
 	"cuelang.org/go/cue/token"
 	"cuelang.org/go/mod/modfile"
-	"golang.org/x/mod/semver"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/schema"
@@ -72,20 +71,16 @@ func (l *loader) readModule() {
 	}
 	m, err := modfile.Parse(src, moduleFile)
 	if err != nil {
-		l.syntax(err, moduleFile)
+		for _, e := range errors.Errors(err) {
+			l.findings.at(or(origin(position(e), "site"), moduleFile), site.Finding{
+				Code: "module-file", Message: message(e),
+				Why: "It says what the repository's packages are called, and in which version of CUE they are written.",
+				Fix: fmt.Sprintf("Give it `module: \"example.org/site\"` and `language: version:` up to %q.", cue.LanguageVersion()),
+			})
+		}
 		return
 	}
-	l.module = ast.ParseImportPath(m.Module).Path
-	if semver.Compare(m.Language.Version, cue.LanguageVersion()) > 0 {
-		l.findings.add(site.Finding{
-			Code: "language-too-new", Severity: site.SeverityError, File: moduleFile,
-			Message: fmt.Sprintf("the module is written in CUE %s, this binary reads up to %s", m.Language.Version, cue.LanguageVersion()),
-			Why:     "A newer language may give the same text another meaning.",
-			Fix:     "Upgrade Slipway, or lower language.version.",
-		})
-		return
-	}
-	l.version = m.Language.Version
+	l.module, l.version = ast.ParseImportPath(m.Module).Path, m.Language.Version
 }
 
 // load makes the instance of the site's package, with the schema bound to its
@@ -108,16 +103,20 @@ func (l *loader) load() *build.Instance {
 // binding is the file that the engine adds to a site's package, so that a site
 // that forgot to bind its fields is held to the schema all the same.
 func binding(pkg string) *ast.File {
+	f, err := parser.ParseFile(schemaPrefix+"binding.cue", bindingText(pkg))
+	if err != nil {
+		panic(err) // the text is constant but for the name of a package
+	}
+	return f
+}
+
+func bindingText(pkg string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "package %s\nimport slipwaySchema %q\n", pkg, schema.Path)
 	for _, s := range sections {
 		fmt.Fprintf(&b, s.bind+"\n", "slipwaySchema."+s.definition)
 	}
-	f, err := parser.ParseFile(schemaPrefix+"binding.cue", b.String())
-	if err != nil {
-		panic(err) // the text above is constant but for a package name that was parsed
-	}
-	return f
+	return b.String()
 }
 
 // schemaPrefix begins the file names of the schema within CUE; no path in a
@@ -300,6 +299,15 @@ func canonical(importPath string) string {
 // finding.
 func (l *loader) resolve(pos token.Pos, importPath string) *build.Instance {
 	ip := ast.ParseImportPath(importPath)
+	if slices.Contains(l.stack, importPath) {
+		l.findings.at(origin(pos, "site"), site.Finding{
+			Code:    "import-cycle",
+			Message: "packages import each other: " + strings.Join(append(l.stack, importPath), " → "),
+			Why:     "Neither can be evaluated before the other.",
+			Fix:     "Move what both need into a third package.",
+		})
+		return nil
+	}
 	if inst, ok := l.done[importPath]; ok {
 		return inst
 	}
@@ -312,15 +320,6 @@ func (l *loader) resolve(pos token.Pos, importPath string) *build.Instance {
 	dir, ok := l.importDir(ip)
 	if !ok {
 		l.noImport(pos, ip, "Nothing is fetched while a design is evaluated.")
-		return nil
-	}
-	if slices.Contains(l.stack, importPath) {
-		l.findings.at(origin(pos, "site"), site.Finding{
-			Code:    "import-cycle",
-			Message: "packages import each other: " + strings.Join(append(l.stack, importPath), " → "),
-			Why:     "Neither can be evaluated before the other.",
-			Fix:     "Move what both need into a third package.",
-		})
 		return nil
 	}
 	l.stack = append(l.stack, importPath)
@@ -363,11 +362,7 @@ func (l *loader) noImport(pos token.Pos, ip ast.ImportPath, why string) {
 // syntax adds errors of the parser.
 func (l *loader) syntax(err error, file string) {
 	for _, e := range errors.Errors(err) {
-		o := origin(position(e), "site")
-		if o.IsZero() {
-			o = site.At(file, 0, 0, "site")
-		}
-		l.findings.at(o, site.Finding{
+		l.findings.at(or(origin(position(e), "site"), file), site.Finding{
 			Code: "syntax", Message: message(e),
 			Why: "The file cannot be read as CUE.", Fix: "Repair the text; `cue fmt` shows where it breaks.",
 		})

@@ -2,7 +2,6 @@ package design
 
 import (
 	"fmt"
-	"path"
 	"strings"
 
 	"cuelang.org/go/cue"
@@ -23,6 +22,14 @@ func origin(p token.Pos, layer string) site.Origin {
 		file, layer = strings.TrimPrefix(file, "/"), "schema"
 	}
 	return site.At(file, p.Line(), p.Column(), layer)
+}
+
+// or is an origin or, without one, a whole file.
+func or(o site.Origin, file string) site.Origin {
+	if o.IsZero() {
+		return site.At(file, 0, 0, "site")
+	}
+	return o
 }
 
 func inSchema(p token.Pos) bool { return strings.HasPrefix(p.Filename(), schemaPrefix) }
@@ -112,6 +119,12 @@ func position(e errors.Error) token.Pos {
 func message(e errors.Error) string {
 	format, args := e.Msg()
 	text := fmt.Sprintf(format, args...)
+	if text == "" {
+		text = e.Error() // an error of Go in CUE's clothes
+	}
+	if inner, ok := errors.Unwrap(e).(errors.Error); ok && message(inner) != text {
+		text += ": " + message(inner)
+	}
 	first, _, _ := strings.Cut(text, "\n")
 	return shorten(first)
 }
@@ -124,6 +137,3 @@ func shorten(s string) string {
 	}
 	return s
 }
-
-// baseName is a file's name without its directories.
-func baseName(p token.Pos) string { return path.Base(p.Filename()) }

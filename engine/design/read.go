@@ -24,6 +24,9 @@ type reader struct {
 	// merged says that layers may still be laid below, so that a missing
 	// field says nothing and a value can be taken away.
 	merged bool
+	// cut says that parts of the design did not compile, so that a value that
+	// is open may be open for that reason alone.
+	cut bool
 	// found counts this reader's own findings.
 	found int
 }
@@ -64,6 +67,9 @@ func (r *reader) readStruct(v cue.Value, s *shape, path string, unset bool) *tre
 			r.unknown(it.Value(), s, name, path)
 			continue
 		}
+		if sub.required && it.Value().Err() != nil && len(setBy(it.Value())) == 0 {
+			continue // CUE lists it although nothing sets it
+		}
 		if f := r.read(it.Value(), sub, join(path, name)); f != nil {
 			t.fields[name] = f
 		}
@@ -97,7 +103,7 @@ func (r *reader) readList(v cue.Value, s *shape, path string, unset bool) *tree 
 }
 
 func (r *reader) readScalar(v cue.Value, s *shape, path string, unset bool) *tree {
-	if v.Err() != nil {
+	if v.Validate() != nil {
 		return r.invalid(v, s, path)
 	}
 	if unset && !v.IsConcrete() {
@@ -173,31 +179,41 @@ func (r *reader) missing(v cue.Value, t *tree, s *shape, path string) {
 }
 
 func missingField(path string, s *shape) site.Finding {
-	fix := "Set it"
-	if s.form != "" {
-		fix += " to " + s.form
-	}
 	return site.Finding{
 		Code: "missing-field", Message: path + " is required and not set",
-		Why: "Nothing can stand in for it.", Fix: fix + ".",
+		Why: "Nothing can stand in for it.", Fix: "Set it to " + s.fits() + ".",
 	}
 }
 
-// incomplete reports a field that was given a type instead of a value.
+// incomplete reports a field that was given a type, or a reference to nothing,
+// instead of a value.
 func (r *reader) incomplete(v cue.Value, path string) *tree {
 	p := place(v)
+	broken := &tree{broken: true, origin: origin(p, r.layer)}
+	if r.cut {
+		return broken
+	}
+	what := fmt.Sprintf("%s is %s, which is not a value", path, shorten(fmt.Sprint(v)))
+	if errs := errors.Errors(v.Err()); len(errs) > 0 {
+		what = fmt.Sprintf("%s has no value: %s", path, message(errs[0]))
+	}
 	r.report(p, path, site.Finding{
-		Code: "incomplete-value", Message: fmt.Sprintf("%s is %s, which is not a value", path, shorten(fmt.Sprint(v))),
-		Why: "A design states what is wanted; a range or a type leaves it open.", Fix: "Write a value, or remove the field.",
+		Code: "incomplete-value", Message: what,
+		Why: "A design states what is wanted; a range, a type or a reference to nothing leaves it open.",
+		Fix: "Write a value, or remove the field.",
 	})
-	return &tree{broken: true, origin: origin(p, r.layer)}
+	return broken
 }
 
-// invalid reports why v has no value: two values, or one that does not fit.
+// invalid reports why v has no value: an expression without one, two values,
+// or one that does not fit.
 func (r *reader) invalid(v cue.Value, s *shape, path string) *tree {
 	broken := &tree{broken: true, origin: origin(place(v), r.layer)}
 	set := setBy(v)
-	if len(set) > 1 && set[0].text != set[1].text {
+	switch {
+	case len(set) == 0 || slices.ContainsFunc(set, func(x setting) bool { return x.fails }):
+		r.reportAll(v)
+	case len(set) > 1 && set[0].text != set[1].text:
 		r.report(set[1].pos, path, site.Finding{
 			Code:    "conflicting-values",
 			Message: fmt.Sprintf("%s is set to %s here and to %s at %s", path, set[1].text, set[0].text, where(set[0].pos)),
@@ -205,17 +221,11 @@ func (r *reader) invalid(v cue.Value, s *shape, path string) *tree {
 			Fix:     "Remove one of them, or put one into a profile, which a node overrides.",
 			Related: []string{where(set[0].pos)},
 		})
-		return broken
-	}
-	if len(set) == 1 && s.form != "" {
+	default:
 		r.report(set[0].pos, path, site.Finding{
-			Code: "invalid-value", Message: fmt.Sprintf("%s is %s; it must be %s", path, set[0].text, s.form),
-			Why: "The schema does not allow it.", Fix: "Write " + s.form + ".",
+			Code: "invalid-value", Message: fmt.Sprintf("%s is %s; it must be %s", path, set[0].text, s.fits()),
+			Why: "The schema does not allow it.", Fix: "Write " + s.fits() + ".",
 		})
-		return broken
-	}
-	for _, e := range errors.Errors(v.Err()) {
-		r.reportError(e)
 	}
 	return broken
 }
@@ -224,6 +234,8 @@ func (r *reader) invalid(v cue.Value, s *shape, path string) *tree {
 type setting struct {
 	text string
 	pos  token.Pos
+	// fails says that the expression has no value in itself.
+	fails bool
 }
 
 // setBy lists what the repository itself sets of a value.
@@ -231,7 +243,7 @@ func setBy(v cue.Value) []setting {
 	var all []setting
 	for _, c := range conjuncts(v) {
 		if p := literal(c); ours(p) {
-			all = append(all, setting{shorten(fmt.Sprint(c)), p})
+			all = append(all, setting{shorten(fmt.Sprint(c)), p, c.Validate() != nil})
 		}
 	}
 	return all
@@ -241,14 +253,20 @@ func where(p token.Pos) string {
 	return fmt.Sprintf("%s:%d:%d", p.Filename(), p.Line(), p.Column())
 }
 
-// reportError reports an error of CUE that no more telling finding covers.
-func (r *reader) reportError(e errors.Error) {
-	path := strings.Join(e.Path(), ".")
-	r.report(position(e), path, site.Finding{
-		Code: "invalid-value", Message: path + ": " + message(e),
-		Why: "CUE finds no value that fits all that is said about it.", Fix: "Change one of the places that take part.",
-		Related: related(e),
-	})
+// reportAll reports every error that CUE has for a value, as far as no more
+// telling finding covers it.
+func (r *reader) reportAll(v cue.Value) {
+	for _, e := range errors.Errors(v.Validate()) {
+		p, path := position(e), strings.Join(e.Path(), ".")
+		if !ours(p) {
+			p = declared(v, lastOf(path))
+		}
+		r.report(p, path, site.Finding{
+			Code: "no-value", Message: path + ": " + message(e),
+			Why: "CUE finds no value that fits all that is said about it.", Fix: "Change one of the places that take part.",
+			Related: related(e),
+		})
+	}
 }
 
 // related are the other places in the repository that take part in an error.

@@ -8,14 +8,16 @@ import (
 	"cuelang.org/go/cue/cuecontext"
 )
 
-// sections are the top-level fields of a site and what each holds.
-var sections = []struct {
+// section is a top-level field of a site, and the definition of what it holds.
+type section struct {
 	name, definition string
 	// bind is the section's declaration, with %s for the definition.
 	bind string
 	// many says that the section is a map of the definition.
 	many bool
-}{
+}
+
+var sections = []section{
 	{"site", "#Site", "site: %s", false},
 	{"networks", "#Network", "networks: [string]: %s", true},
 	{"roles", "#Role", "roles: [string]: %s", true},
@@ -50,6 +52,21 @@ type shape struct {
 
 func (s *shape) isStruct() bool { return s.kind == cue.StructKind }
 
+// fits says in words what a value must be.
+func (s *shape) fits() string {
+	switch {
+	case s.form != "":
+		return s.form
+	case s.isStruct():
+		return "fields in braces"
+	case s.kind == cue.ListKind:
+		return "a list"
+	case s.kind == cue.BoolKind:
+		return "true or false"
+	}
+	return "a text in quotes"
+}
+
 // shapes are the shapes of all definitions by name.
 var shapes = sync.OnceValue(func() map[string]*shape {
 	l := newLoader(pack{})
@@ -74,8 +91,8 @@ func shapeOf(v cue.Value) *shape {
 		s.fields = map[string]*shape{}
 		for it, _ := v.Fields(cue.Optional(true)); it.Next(); {
 			f := shapeOf(it.Value())
-			f.required = it.FieldType() == cue.RequiredConstraint
-			f.optional = it.FieldType() == cue.OptionalConstraint
+			f.required = it.FieldType().ConstraintType() == cue.RequiredConstraint
+			f.optional = it.FieldType().ConstraintType() == cue.OptionalConstraint
 			s.fields[it.Selector().Unquoted()] = f
 		}
 		if each := v.LookupPath(cue.MakePath(cue.AnyString)); each.Exists() {

@@ -74,11 +74,11 @@ func (t *tree) plain() any {
 	return m
 }
 
-// origins adds the origin of each leaf to all, by its path under prefix.
+// origins adds the origins of the tree to all, by their paths under prefix:
+// those of leaves, and of what else has one.
 func (t *tree) origins(prefix string, all map[string]site.Origin) {
-	if t.fields == nil {
+	if !t.origin.IsZero() {
 		all[prefix] = t.origin
-		return
 	}
 	for key, f := range t.fields {
 		f.origins(join(prefix, key), all)

@@ -45,7 +45,7 @@ func objection(kind site.EndpointKind, u *url.URL, err error) (site.Finding, boo
 	const why = "No driver could reach the machine by it."
 	if err != nil || u.Hostname() == "" || !goodPort(u) {
 		return site.Finding{
-			Code: "invalid-url", Message: fmt.Sprintf("the URL of a %s endpoint needs a host, and a port from 1 to 65535 if any", kind),
+			Code: "invalid-url", Message: fmt.Sprintf("the URL of endpoints.%s needs a host, and a port from 1 to 65535 if any", kind),
 			Why: why, Fix: "Write " + example(kind) + ".",
 		}, true
 	}
@@ -61,7 +61,7 @@ func objection(kind site.EndpointKind, u *url.URL, err error) (site.Finding, boo
 	}
 	if want := schemes[kind]; u.Scheme != want {
 		return site.Finding{
-			Code: "endpoint-scheme", Message: fmt.Sprintf("%q is no scheme for a %s endpoint", u.Scheme, kind),
+			Code: "endpoint-scheme", Message: fmt.Sprintf("%q is no scheme for endpoints.%s", u.Scheme, kind),
 			Why: why, Fix: "Write " + example(kind) + ".",
 		}, true
 	}
