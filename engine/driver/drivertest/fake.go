@@ -33,7 +33,7 @@ func (f *Fleet) find(e site.Endpoint) (*FakeMachine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", driver.ErrRefused, err)
 	}
-	m := f.machines[u.Hostname()]
+	m := f.Machine(u.Hostname())
 	if m == nil {
 		return nil, fmt.Errorf("%w: no machine at %s", driver.ErrUnreachable, e.URL)
 	}
@@ -50,18 +50,16 @@ func (b *bmc) Close() error { return nil }
 
 // request is what every exchange with the BMC goes through.
 func (b *bmc) request(ctx context.Context, counter *int) error {
-	if err := b.m.exchange(ctx); err != nil {
+	if err := b.m.exchange(ctx, b.value); err != nil {
 		return err
-	}
-	if want := b.m.config.Secret; !want.IsZero() && want != b.value {
-		return fmt.Errorf("%w: wrong user name or password", driver.ErrDenied)
 	}
 	defer b.m.look()()
 	*counter++
 	return nil
 }
 
-func (m *FakeMachine) exchange(ctx context.Context) error {
+// exchange is one question and answer, as far as every endpoint has it.
+func (m *FakeMachine) exchange(ctx context.Context, value secret.Value) error {
 	if err := sleep(ctx, m.config.Latency); err != nil {
 		return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 	}
@@ -80,6 +78,9 @@ func (m *FakeMachine) exchange(ctx context.Context) error {
 	case Hangs:
 		<-ctx.Done()
 		return fmt.Errorf("%w: %w", driver.ErrUnreachable, ctx.Err())
+	}
+	if want := m.config.Secret; !want.IsZero() && want != value {
+		return fmt.Errorf("%w: wrong user name or password", driver.ErrDenied)
 	}
 	return nil
 }
@@ -159,7 +160,7 @@ func (b *bmc) Apply(ctx context.Context, step site.Step, n *site.Node, _ site.Ob
 	unlock := b.m.look()
 	seen, lies := b.m.answered(), b.m.fault == Lies
 	unlock()
-	if !step.Machine.Matches(seen) {
+	if !step.Machine.Known() || !step.Machine.Matches(seen) {
 		return fmt.Errorf("%w: the step is for %s, this machine is %s", driver.ErrRefused, step.Machine, seen)
 	}
 	if lies {
@@ -262,15 +263,18 @@ type osDriver struct{ fleet *Fleet }
 
 func (osDriver) Facets() []site.Facet { return []site.Facet{site.FacetOS} }
 
-func (d osDriver) Open(_ context.Context, e site.Endpoint, _ secret.Value) (driver.Machine, error) {
+func (d osDriver) Open(_ context.Context, e site.Endpoint, s secret.Value) (driver.Machine, error) {
 	m, err := d.fleet.find(e)
 	if err != nil {
 		return nil, err
 	}
-	return system{m}, nil
+	return system{m, s}, nil
 }
 
-type system struct{ m *FakeMachine }
+type system struct {
+	m     *FakeMachine
+	value secret.Value
+}
 
 func (s system) Close() error { return nil }
 
@@ -279,7 +283,7 @@ func (s system) Apply(context.Context, site.Step, *site.Node, site.Observed) err
 }
 
 func (s system) Observe(ctx context.Context, _ *site.Node, facets []site.Facet) (site.Observed, error) {
-	if err := s.m.exchange(ctx); err != nil {
+	if err := s.m.exchange(ctx, s.value); err != nil {
 		return site.Observed{}, err
 	}
 	defer s.m.look()()

@@ -3,6 +3,7 @@ package drivertest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -91,4 +92,33 @@ func TestInstallCutAnywhereInstallsOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestConformance(t *testing.T) {
+	config := drivertest.Config{
+		Latency: time.Millisecond, PowerTime: 20 * time.Millisecond, InstallTime: 50 * time.Millisecond,
+		Secret: secret.New("admin", "password"),
+	}
+	fleet := drivertest.NewFleet(config)
+	made := 0
+	subject := func(t *testing.T, kind site.EndpointKind) (drivertest.Subject, *drivertest.FakeMachine) {
+		made++
+		fake := fleet.Add(fmt.Sprintf("n%d", made))
+		return drivertest.Subject{Endpoint: fake.Node().Endpoints[kind], Secret: config.Secret, Node: fake.Node(), Counts: fake.Counts}, fake
+	}
+	t.Run("bmc", func(t *testing.T) {
+		drivertest.Run(t, drivertest.Suite{Driver: fleet.Driver(), Fresh: func(t *testing.T) drivertest.Subject {
+			s, fake := subject(t, site.BMC)
+			s.Power, s.Image = fake.Power, &site.Image{URL: "https://images/x.iso", SHA256: "abcd"}
+			return s
+		}})
+	})
+	t.Run("os", func(t *testing.T) {
+		drivertest.Run(t, drivertest.Suite{Driver: fleet.OSDriver(), Fresh: func(t *testing.T) drivertest.Subject {
+			s, fake := subject(t, site.OS)
+			fake.SetDisk(&site.Marker{Node: fake.Node().Name, Generation: 1, Image: "abcd"})
+			fake.SetPower("on")
+			return s
+		}})
+	})
 }

@@ -25,7 +25,8 @@ type Config struct {
 	InstallTime time.Duration
 	// OSTime is the time from power-on to the installed system answering.
 	OSTime time.Duration
-	// Secret is the credential that BMCs accept; the zero value accepts any.
+	// Secret is the credential that machines accept; the zero value accepts
+	// any.
 	Secret secret.Value
 }
 
@@ -49,24 +50,39 @@ const BusySeconds = 20
 
 // Fleet is machines in memory. An endpoint's host is the name of a machine.
 type Fleet struct {
-	config   Config
+	config Config
+
+	mu       sync.Mutex
 	machines map[string]*FakeMachine
 }
 
-// NewFleet makes machines that are off, blank and healthy.
+// NewFleet makes a fleet of new machines.
 func NewFleet(c Config, names ...string) *Fleet {
 	f := &Fleet{config: c, machines: map[string]*FakeMachine{}}
-	for i, name := range names {
-		f.machines[name] = &FakeMachine{
-			name: name, config: c, order: "Hdd,Pxe",
-			identity: site.Identity{UUID: fmt.Sprintf("00000000-0000-4000-8000-%012d", i+1), Serial: "FAKE-" + name},
-		}
+	for _, name := range names {
+		f.Add(name)
 	}
 	return f
 }
 
+// Add makes a machine that is off, blank and healthy.
+func (f *Fleet) Add(name string) *FakeMachine {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := &FakeMachine{
+		name: name, config: f.config, order: "Hdd,Pxe",
+		identity: site.Identity{UUID: fmt.Sprintf("00000000-0000-4000-8000-%012d", len(f.machines)+1), Serial: "FAKE-" + name},
+	}
+	f.machines[name] = m
+	return m
+}
+
 // Machine is the machine of that name, nil if there is none.
-func (f *Fleet) Machine(name string) *FakeMachine { return f.machines[name] }
+func (f *Fleet) Machine(name string) *FakeMachine {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.machines[name]
+}
 
 // Driver speaks to the machines' BMCs, whatever the endpoint's scheme.
 func (f *Fleet) Driver() driver.Driver { return bmcDriver{f} }

@@ -1,0 +1,282 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Suite is what a driver brings to be tested.
+type Suite struct {
+	Driver driver.Driver
+	// Fresh makes a new machine: healthy, and off if the driver has power over
+	// it. It is torn down with the test.
+	Fresh func(t *testing.T) Subject
+	// Patience bounds each wait of the suite; 30 s if zero.
+	Patience time.Duration
+}
+
+// Subject is one machine to try the driver on, with probes that look at it
+// from beside, not through the driver.
+type Subject struct {
+	Endpoint site.Endpoint
+	Secret   secret.Value
+	// Node is the machine in a design that asks nothing of it but has its
+	// identity.
+	Node *site.Node
+	// Counts are the requests that the machine took so far; a login is not a
+	// write.
+	Counts func() Counts
+	// Power is "on" or "off". It is nil when the driver only observes.
+	Power func() string
+	// Image can be installed on the machine; nil when the driver does not
+	// install.
+	Image *site.Image
+}
+
+// Run holds a driver to the contract of package driver.
+func Run(t *testing.T, s Suite) {
+	if s.Patience == 0 {
+		s.Patience = 30 * time.Second
+	}
+	tests := map[string]func(*testing.T, Suite, Subject){
+		"observe changes nothing": observeChangesNothing,
+		"unknown facet":           unknownFacet,
+		"unknown action":          unknownAction,
+		"bad credential":          badCredential,
+		"cancelled observe":       cancelledObserve,
+		"close ends":              closeEnds,
+	}
+	if s.Fresh(t).Power != nil {
+		tests["converges"] = converges
+		tests["apply twice"] = applyTwice
+		tests["cancel"] = cancelApply
+		tests["wrong machine"] = wrongMachine
+		tests["wrong machine by serial"] = wrongSerial
+		tests["no machine named"] = noMachineNamed
+	}
+	if s.Fresh(t).Image != nil {
+		tests["installs once"] = installsOnce
+		tests["restart in the middle"] = restartInTheMiddle
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) { test(t, s, s.Fresh(t)) })
+	}
+}
+
+func observeChangesNothing(t *testing.T, s Suite, sub Subject) {
+	m := s.open(t, sub)
+	before := sub.Counts()
+	for range 3 {
+		seen, err := m.Observe(t.Context(), sub.Node, s.Driver.Facets())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range s.Driver.Facets() {
+			if state, ok := seen.Facets[f]; !ok || state.Seen.IsZero() || state.Driver == "" {
+				t.Errorf("facet %s was not seen: %+v", f, state)
+			}
+		}
+		if sub.Power != nil && !sub.Node.Identity.Matches(seen.Identity) {
+			t.Errorf("got identity %v, want %v", seen.Identity, sub.Node.Identity)
+		}
+	}
+	if after := sub.Counts(); after.Writes != before.Writes || after.Resets != before.Resets {
+		t.Errorf("got %+v after looking, had %+v", after, before)
+	}
+}
+
+func unknownFacet(t *testing.T, s Suite, sub Subject) {
+	seen, err := s.open(t, sub).Observe(t.Context(), sub.Node, []site.Facet{"no-such-facet"})
+	if err != nil || len(seen.Facets) != 0 {
+		t.Errorf("got %v, %v; want nothing seen and no error", seen.Facets, err)
+	}
+}
+
+func unknownAction(t *testing.T, s Suite, sub Subject) {
+	err := s.open(t, sub).Apply(t.Context(), step(sub, "no-such-facet", "no-such-action"), sub.Node, site.Observed{})
+	if !errors.Is(err, errors.ErrUnsupported) || sub.Counts().Writes != 0 {
+		t.Errorf("got %v and %d writes, want errors.ErrUnsupported and none", err, sub.Counts().Writes)
+	}
+}
+
+func badCredential(t *testing.T, s Suite, sub Subject) {
+	const wrong = "not-the-passw0rd"
+	sub.Secret = secret.New(sub.Secret.Username(), wrong)
+	m := s.open(t, sub)
+	_, err := m.Observe(t.Context(), sub.Node, s.Driver.Facets())
+	if !errors.Is(err, driver.ErrDenied) {
+		t.Fatalf("got %v, want driver.ErrDenied", err)
+	}
+	if strings.Contains(err.Error(), wrong) {
+		t.Errorf("the error tells the password: %v", err)
+	}
+	if err := m.Apply(t.Context(), step(sub, site.FacetPower, site.ActionPowerOn), sub.Node, site.Observed{}); err == nil || sub.Counts().Writes != 0 {
+		t.Errorf("apply gave %v and wrote %d times", err, sub.Counts().Writes)
+	}
+}
+
+func cancelledObserve(t *testing.T, s Suite, sub Subject) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	began := time.Now()
+	if _, err := s.open(t, sub).Observe(ctx, sub.Node, s.Driver.Facets()); err == nil {
+		t.Error("a cancelled look succeeded")
+	}
+	if took := time.Since(began); took > s.Patience/4 {
+		t.Errorf("a cancelled look took %s", took)
+	}
+}
+
+func closeEnds(t *testing.T, s Suite, sub Subject) {
+	m := s.open(t, sub)
+	if _, err := m.Observe(t.Context(), sub.Node, s.Driver.Facets()); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	if err := m.Close(); err != nil {
+		t.Errorf("close again: %v", err)
+	}
+}
+
+// converges follows the design as the engine does: look, plan, take the first
+// step, look again.
+func converges(t *testing.T, s Suite, sub Subject) {
+	m := s.open(t, sub)
+	orders := [][]string{nil}
+	if seen, err := m.Observe(t.Context(), sub.Node, []site.Facet{site.FacetBoot}); err != nil {
+		t.Fatal(err)
+	} else if b, ok := seen.Facets[site.FacetBoot]; ok {
+		order := strings.Split(b.Have["order"], ",")
+		reversed := slices.Clone(order)
+		slices.Reverse(reversed)
+		orders = [][]string{reversed, order[:1], reversed[:1]}
+	}
+	for _, power := range []string{"on", "off", "on"} {
+		for _, order := range orders {
+			n := *sub.Node
+			n.Power, n.Boot.Order = power, order
+			s.follow(t, m, &n, nil, &site.Memory{})
+			if sub.Power() != power {
+				t.Errorf("the machine is %s, the design says %s", sub.Power(), power)
+			}
+		}
+	}
+}
+
+func applyTwice(t *testing.T, s Suite, sub Subject) {
+	m := s.open(t, sub)
+	for _, a := range []site.Action{site.ActionPowerOn, site.ActionPowerOff} {
+		var after Counts
+		for i := range 2 {
+			if err := m.Apply(t.Context(), step(sub, site.FacetPower, a), sub.Node, site.Observed{}); err != nil {
+				t.Fatal(err)
+			}
+			if i == 0 {
+				after = sub.Counts()
+			}
+		}
+		if twice := sub.Counts(); twice.Resets != after.Resets || twice.Writes != after.Writes {
+			t.Errorf("%s: got %+v after the second time, had %+v", a, twice, after)
+		}
+		if want := strings.TrimPrefix(string(a), "power-"); sub.Power() != want {
+			t.Errorf("the machine is %s, want %s", sub.Power(), want)
+		}
+	}
+}
+
+func cancelApply(t *testing.T, s Suite, sub Subject) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	on := step(sub, site.FacetPower, site.ActionPowerOn)
+	done := make(chan error, 1)
+	m := s.open(t, sub)
+	go func() { done <- m.Apply(ctx, on, sub.Node, site.Observed{}) }()
+	s.await(t, "the first write", func() bool { return sub.Counts().Writes > 0 })
+	cancel()
+	select {
+	case <-done: // an error, or success that came first
+	case <-time.After(s.Patience):
+		t.Fatal("apply goes on after its context has ended")
+	}
+	on.Resumed = true
+	if err := s.open(t, sub).Apply(t.Context(), on, sub.Node, site.Observed{}); err != nil {
+		t.Fatal(err)
+	}
+	if c := sub.Counts(); sub.Power() != "on" || c.Resets != 1 {
+		t.Errorf("the machine is %s after %d resets, want on after 1", sub.Power(), c.Resets)
+	}
+}
+
+func wrongMachine(t *testing.T, s Suite, sub Subject) {
+	refusesFor(t, s, sub, site.Identity{UUID: "11111111-2222-4333-8444-555555555555"})
+}
+
+func wrongSerial(t *testing.T, s Suite, sub Subject) {
+	refusesFor(t, s, sub, site.Identity{UUID: sub.Node.Identity.UUID, Serial: "ANOTHER"})
+}
+
+func noMachineNamed(t *testing.T, s Suite, sub Subject) {
+	refusesFor(t, s, sub, site.Identity{})
+}
+
+// refusesFor tries every action on a machine that it is not meant for.
+func refusesFor(t *testing.T, s Suite, sub Subject, other site.Identity) {
+	n := *sub.Node
+	n.Identity, n.Boot.Order = other, []string{"Pxe"}
+	m := s.open(t, sub)
+	for _, a := range []site.Action{site.ActionPowerOn, site.ActionPowerOff, site.ActionBootOrder, site.ActionInstall, site.ActionFinishInstall} {
+		st := step(sub, site.FacetPower, a)
+		st.Machine, st.Image, st.Generation = other, sub.Image, 1
+		if err := m.Apply(t.Context(), st, &n, site.Observed{}); !errors.Is(err, driver.ErrRefused) {
+			t.Errorf("%s: got %v, want driver.ErrRefused", a, err)
+		}
+	}
+	if c := sub.Counts(); c.Writes != 0 || sub.Power() != "off" {
+		t.Errorf("got %+v and power %s, want no write and off", c, sub.Power())
+	}
+}
+
+func installsOnce(t *testing.T, s Suite, sub Subject) {
+	n := *sub.Node
+	n.Power, n.Image, n.Generation = "on", "image", 1
+	s.follow(t, s.open(t, sub), &n, sub.Image, &site.Memory{})
+	if c := sub.Counts(); c.Installs != 1 || sub.Power() != "on" {
+		t.Errorf("got %d installations and power %s, want 1 and on", c.Installs, sub.Power())
+	}
+}
+
+// restartInTheMiddle cuts an installation after each of its writes, as if the
+// daemon had been killed, and goes on with a new handle.
+func restartInTheMiddle(t *testing.T, s Suite, sub Subject) {
+	st := step(sub, site.FacetImage, site.ActionInstall)
+	st.Image, st.Generation = sub.Image, 1
+	for cut := sub.Counts().Writes + 1; ; cut++ {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		m := s.open(t, sub)
+		go func() { done <- m.Apply(ctx, st, sub.Node, site.Observed{}) }()
+		err := s.cut(t, done, cancel, func() bool { return sub.Counts().Writes >= cut })
+		cancel()
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		st.Resumed = true
+	}
+	s.await(t, "the installer to power the machine off", func() bool { return sub.Power() == "off" })
+	if c := sub.Counts(); c.Installs != 1 {
+		t.Errorf("got %+v, want one installation", c)
+	}
+}
