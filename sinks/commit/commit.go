@@ -36,7 +36,7 @@ type Reporter struct {
 	// tree is the branch as we left it; nil when it must be read again.
 	tree *repo.Tree
 	// nodes are the nodes as they are in the tree, by name.
-	nodes map[string]written
+	nodes map[string]*written
 	// mentioned is set once foreign files were logged.
 	mentioned bool
 }

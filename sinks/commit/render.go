@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -40,41 +41,47 @@ func (r *Reporter) stage(rep *site.Report) error {
 	if err := r.tree.Set(summaryFile, summary); err != nil {
 		return err
 	}
-	nodes := make(map[string]written, len(rep.Status.Nodes))
+	first := r.nodes == nil
+	if first {
+		r.nodes = make(map[string]*written, len(rep.Status.Nodes))
+	}
 	for _, n := range rep.Status.Nodes {
 		n.Seen, n.Retry = time.Time{}, time.Time{} // only newer, never news
-		if w, ok := r.nodes[n.Name]; ok && reflect.DeepEqual(w.status, n) {
-			nodes[n.Name] = w
+		if w := r.nodes[n.Name]; w != nil && reflect.DeepEqual(&w.status, &n) {
 			continue
 		}
-		if nodes[n.Name], err = r.stageNode(n); err != nil {
+		if err := r.stageNode(n); err != nil {
 			return fmt.Errorf("status of %s: %w", n.Name, err)
 		}
 	}
-	r.nodes = nodes
-	return r.removeOthers()
+	if first || len(r.nodes) > len(rep.Status.Nodes) {
+		return r.removeOthers(rep.Status.Nodes)
+	}
+	return nil
 }
 
-func (r *Reporter) stageNode(n site.NodeStatus) (written, error) {
+func (r *Reporter) stageNode(n site.NodeStatus) error {
 	n.Notes = slices.Clone(n.Notes)
-	w := written{n, nodeFile(n.Name)}
+	w := &written{n, nodeFile(n.Name)}
+	r.nodes[n.Name] = w
 	n.Since = n.Since.UTC()
 	data, err := asJSON(n)
 	if err != nil {
-		return w, err
+		return err
 	}
-	return w, r.tree.Set(w.file, data)
+	return r.tree.Set(w.file, data)
 }
 
 // removeOthers takes out the files of nodes that are none any more.
-func (r *Reporter) removeOthers() error {
+func (r *Reporter) removeOthers(nodes []site.NodeStatus) error {
+	wanted := make(map[string]bool, len(nodes))
+	for _, n := range nodes {
+		wanted[r.nodes[n.Name].file] = true
+	}
+	maps.DeleteFunc(r.nodes, func(_ string, w *written) bool { return !wanted[w.file] })
 	there, err := r.tree.Walk(nodesFolder)
 	if err != nil {
 		return err
-	}
-	wanted := make(map[string]bool, len(r.nodes))
-	for _, w := range r.nodes {
-		wanted[w.file] = true
 	}
 	for _, name := range there {
 		if wanted[name] {

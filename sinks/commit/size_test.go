@@ -13,6 +13,7 @@ import (
 // TestThousandCommitsStaySmall: a site of 10,000 nodes, one of which changes
 // with each of 1,000 commits, a handful being under way at any time.
 func TestThousandCommitsStaySmall(t *testing.T) {
+	t.Parallel()
 	const (
 		commits  = 1000
 		underWay = 8

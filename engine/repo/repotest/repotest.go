@@ -48,7 +48,9 @@ func initIn(t testing.TB, flags ...string) *Repo {
 	}
 	g.Git(append([]string{"init", "-q", "-b", "main"}, flags...)...)
 	g.Git("config", "receive.denyCurrentBranch", "ignore")
+	g.Git("config", "receive.autogc", "false")
 	g.Git("config", "gc.auto", "0")
+	g.Git("config", "core.fsync", "none")
 	return g
 }
 
