@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -123,16 +124,16 @@ func doubling(n int) string {
 	b := strings.Builder{}
 	b.WriteString("_x0: \"0123456789\"\n")
 	for i := range n {
-		b.WriteString(strings.NewReplacer("N", itoa(i+1), "P", itoa(i)).Replace("_xN: _xP + _xP\n"))
+		b.WriteString(strings.NewReplacer("N", strconv.Itoa(i+1), "P", strconv.Itoa(i)).Replace("_xN: _xP + _xP\n"))
 	}
-	return b.String() + "roles: x: description: _x" + itoa(n) + "\n"
+	return b.String() + "roles: x: description: _x" + strconv.Itoa(n) + "\n"
 }
 
 // disjunctions is a product of n disjunctions.
 func disjunctions(n int) string {
 	var b strings.Builder
 	for i := range n {
-		b.WriteString(strings.ReplaceAll("_x: {fN: 1, ...} | {fN: 2, ...}\n", "N", itoa(i)))
+		b.WriteString(strings.ReplaceAll("_x: {fN: 1, ...} | {fN: 2, ...}\n", "N", strconv.Itoa(i)))
 	}
 	return b.String() + "roles: x: description: \"\\(_x.f0)\"\n"
 }

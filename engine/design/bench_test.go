@@ -1,0 +1,101 @@
+package design
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// generated is a site of n nodes in files of one rack each, as a person would
+// write it.
+func generated(n int) map[string]string {
+	files := map[string]string{"site.cue": `package big
+
+import "github.com/slipway-gitops/slipway/schema"
+
+nodes: [string]:    schema.#Layer
+profiles: [string]: schema.#Profile
+
+roles: compute: {}
+credentials: {bmc: {}, os: {}}
+networks: {bmc: cidr: "10.0.0.0/12", os: cidr: "10.16.0.0/12"}
+images: debian12: {
+	url:    "https://images.example.org/debian12.iso"
+	sha256: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+}
+profiles: base: {
+	power: "on"
+	boot: order: ["Hdd", "Pxe"]
+	image: "debian12"
+	endpoints: bmc: trust: ca: "-----BEGIN CERTIFICATE-----` + strings.Repeat("A", 1000) + `"
+}
+profiles: hw: {parents: ["base"], hardware: {memoryGiB: 256, processors: 2}}
+profiles: compute: {parents: ["base"], role: "compute", labels: {tier: "a", zone: "b"}}
+nodes: [string]: {
+	addresses: _
+	endpoints: bmc: url: "redfish+https://\(addresses.bmc)/redfish/v1/Systems/1"
+	endpoints: os: url: "ssh://\(addresses.os)"
+}
+`}
+	for rack := range (n + 39) / 40 {
+		var b strings.Builder
+		fmt.Fprintf(&b, "package big\n\nracks: r%d: {}\n", rack)
+		for i := rack * 40; i < min(n, (rack+1)*40); i++ {
+			fmt.Fprintf(&b, `
+nodes: "compute-%d": {
+	profiles: ["hw", "compute"]
+	rack: "r%d"
+	identity: {uuid: "4c4c4544-0051-4810-8057-%012x", serial: "S%d"}
+	addresses: {bmc: "10.0.%d.%d", os: "10.16.%d.%d"}
+	endpoints: os: trust: hostKeys: ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI%040d"]
+}
+`, i, rack, i, i, i/250, i%250, i/250, i%250, i)
+		}
+		files[fmt.Sprintf("rack-%d.cue", rack)] = b.String()
+	}
+	return files
+}
+
+// BenchmarkEvaluate evaluates generated sites in a new worker each, and says
+// how much memory the worker took at most and the result keeps here.
+func BenchmarkEvaluate(b *testing.B) {
+	for _, n := range []int{1000, 5000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			files := repository(generated(n))
+			for b.Loop() {
+				w, err := start([]string{os.Args[0], asWorker})
+				if err != nil {
+					b.Fatal(err)
+				}
+				p, _, err := collect(files, "", Limits{}.withDefaults())
+				if err != nil {
+					b.Fatal(err)
+				}
+				var at string
+				before := heap()
+				o, err := w.ask(b.Context(), p, Limits{}.withDefaults(), &at)
+				if err != nil {
+					b.Fatal(err)
+				}
+				after := heap()
+				if len(o.Site.Nodes) != n {
+					b.Fatalf("got %d nodes and %v", len(o.Site.Nodes), o.Findings)
+				}
+				_ = w.end()
+				b.ReportMetric(float64(w.cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss)/1024, "worker-MiB")
+				b.ReportMetric(float64(after-before)/(1<<20), "result-MiB")
+				runtime.KeepAlive(o)
+			}
+		})
+	}
+}
+
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
