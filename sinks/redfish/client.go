@@ -30,10 +30,7 @@ type client struct {
 }
 
 func newClient(u *url.URL, t *tls.Config, s secret.Value) *client {
-	return &client{host: u.Host, value: s, http: &http.Client{
-		Transport: &wire{host: u.Host, next: newTransport(t)},
-		Timeout:   callTimeout,
-	}}
+	return &client{host: u.Host, value: s, http: &http.Client{Transport: &wire{host: u.Host, next: newTransport(t)}}}
 }
 
 func (c *client) get(ctx context.Context, path string) (object, error) {

@@ -2,6 +2,7 @@ package redfish
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -55,7 +56,9 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		// A link or redirect of a BMC must not have a session token sent elsewhere.
 		return nil, refused("the BMC at %s leads to %s://%s; requests go to the designed host only, over TLS", w.host, r.URL.Scheme, printable(r.URL.Host))
 	}
-	r = r.Clone(r.Context())
+	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
+	defer cancel() // the body has been read by then
+	r = r.Clone(ctx)
 	r.Header.Set("User-Agent", "slipway")
 	r.Header.Set("OData-Version", "4.0")
 	// Several BMCs spoil their ETags when they compress.
