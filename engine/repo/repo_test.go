@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -55,6 +56,46 @@ func TestNewSaysWhatToPass(t *testing.T) {
 				t.Errorf("the error shows a secret: %v", err)
 			}
 		})
+	}
+}
+
+func TestPrintingShowsNoKey(t *testing.T) {
+	g := repotest.Init(t)
+	r := repotest.ServeSSH(t, false).Remote(t, g)
+	around := struct{ remote repo.Remote }{r}
+	for _, s := range []string{r.String(), fmt.Sprintf("%+v %#v", r, r), fmt.Sprintf("%+v %#v", around, around)} {
+		if strings.Contains(s, "PRIVATE KEY") {
+			t.Errorf("the key is shown: %s", s)
+		}
+	}
+}
+
+// TestHungHookIsLeft: a push whose hook never ends, and whose pipes its child
+// holds, is over with the context.
+func TestHungHookIsLeft(t *testing.T) {
+	g := repotest.Init(t)
+	g.Commit("one")
+	pid := filepath.Join(t.TempDir(), "pid")
+	hook := filepath.Join(g.Dir, ".git/hooks/pre-receive")
+	if err := os.WriteFile(hook, []byte("#!/bin/sh\nsleep 600 &\necho $! >"+pid+"\nwait\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if data, err := os.ReadFile(pid); err == nil {
+			_ = exec.Command("kill", strings.TrimSpace(string(data))).Run()
+		}
+	})
+	r := open(t, g.Dir)
+	tree := fetched(t, r, "main")
+	if err := tree.Set("ours", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	begun := time.Now()
+	_, err := r.Push(ctx, "main", tree, message("ours"))
+	if !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) > 10*time.Second {
+		t.Errorf("got %v after %s, want a deadline", err, time.Since(begun))
 	}
 }
 

@@ -112,8 +112,14 @@ func startLocal(ctx context.Context, what service, path string) (*session, error
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("a repository on this host is read with the git program: %w", err)
 	}
+	// A hook's child may hold the pipes open after git was killed.
+	stop := context.AfterFunc(ctx, func() { _, _ = in.Close(), out.Close() })
 	end := func() {
+		stop()
 		_ = in.Close()
+		if ctx.Err() != nil {
+			_ = out.Close()
+		}
 		_, _ = io.Copy(io.Discard, out)
 		_ = cmd.Wait() // what matters of its end was read
 	}
