@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -29,17 +30,21 @@ const (
 	walSegment    = 8 << 20
 	batchOps      = 128 // operations in one transaction
 	freeToDefrag  = 32  // MiB free in the file at start
-	stopTimeout   = 10 * time.Second
+	startTimeout  = time.Minute
+	stopTimeout   = 5 * time.Second
 )
 
 // smallSegments sets the size of etcd's log segments, which is a variable of
 // its package.
 var smallSegments = sync.OnceFunc(func() { wal.SegmentSizeBytes = walSegment })
 
+var errClosed = errors.New("the records are closed")
+
 // member is a running etcd without peers, listeners or metrics.
 type member struct {
-	etcd   *embed.Etcd
-	client *clientv3.Client
+	etcd    *embed.Etcd   // nil when it did not start
+	started chan struct{} // closed when it is known whether it did
+	client  *clientv3.Client
 	// ctx ends, with its cause, when etcd cannot go on.
 	ctx  context.Context
 	fail context.CancelCauseFunc
@@ -47,41 +52,51 @@ type member struct {
 
 // startMember starts etcd on dir and returns when it serves.
 func startMember(ctx context.Context, dir string, sync bool, log *slog.Logger) (*member, error) {
-	if err := checkBackend(filepath.Join(dir, "member", "snap", "db")); err != nil {
+	if err := checkFiles(dir); err != nil {
 		return nil, damaged(err)
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, damaged(errors.New("etcd does not become ready")))
+	defer cancel()
 	smallSegments()
-	m := &member{}
+	m := &member{started: make(chan struct{})}
 	m.ctx, m.fail = context.WithCancelCause(context.Background())
 	cfg := config(dir, sync)
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(m.logger(log))
 
-	started := make(chan error, 1)
-	go func() {
-		var err error
-		m.etcd, err = embed.StartEtcd(cfg)
-		started <- err
-	}()
-	select {
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case <-m.ctx.Done():
-		return nil, damaged(context.Cause(m.ctx))
-	case err := <-started:
-		if err != nil {
-			return nil, damaged(err)
-		}
-	}
-	select {
-	case <-m.etcd.Server.ReadyNotify():
-	case <-ctx.Done():
-		m.stop()
-		return nil, context.Cause(ctx)
-	case <-m.ctx.Done():
-		return nil, damaged(context.Cause(m.ctx))
+	if err := m.start(ctx, cfg); err != nil {
+		go m.stop() // what has come up of it
+		return nil, err
 	}
 	m.client = v3client.New(m.etcd.Server)
 	return m, nil
+}
+
+// start returns when etcd serves, has failed, or the context ends.
+func (m *member) start(ctx context.Context, cfg *embed.Config) error {
+	var err error
+	go func() {
+		defer close(m.started) // also when it fails, which ends the goroutine
+		m.etcd, err = embed.StartEtcd(cfg)
+	}()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-m.started:
+	}
+	switch {
+	case m.ctx.Err() != nil:
+		return damaged(context.Cause(m.ctx))
+	case err != nil:
+		return damaged(err)
+	}
+	select {
+	case <-m.etcd.Server.ReadyNotify():
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-m.ctx.Done():
+		return damaged(context.Cause(m.ctx))
+	}
 }
 
 func config(dir string, sync bool) *embed.Config {
@@ -102,23 +117,26 @@ func config(dir string, sync bool) *embed.Config {
 
 // stop ends the member. One that failed may not end by itself any more.
 func (m *member) stop() {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		<-m.started
+		if m.etcd != nil {
+			m.etcd.Close()
+		}
+	}()
+	select {
+	case <-ended:
+	case <-m.ctx.Done():
+		select {
+		case <-ended:
+		case <-time.After(stopTimeout):
+		}
+	}
 	if m.client != nil {
 		m.client.Close()
 	}
-	closed := make(chan struct{})
-	go func() {
-		m.etcd.Close()
-		close(closed)
-	}()
-	if m.ctx.Err() != nil {
-		select {
-		case <-closed:
-		case <-time.After(stopTimeout):
-		}
-		return
-	}
-	<-closed
-	m.fail(errors.New("the records are closed"))
+	m.fail(errClosed)
 }
 
 // logger passes etcd's errors on, and keeps it from ending the process: where
@@ -175,10 +193,13 @@ func text(fields []zapcore.Field) string {
 	return ""
 }
 
-// checkBackend reads all of etcd's file once, so that damage in it is an error
-// here and not a panic on one of etcd's goroutines. No file is a new store.
-func checkBackend(path string) (err error) {
-	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+// checkFiles reads all of etcd's database once, so that damage in it is an
+// error here and not a panic on one of etcd's goroutines. Keys without the log
+// that wrote them are damage too: etcd would begin a new log and take none of
+// its entries for new. No database is a new store.
+func checkFiles(dir string) (err error) {
+	path := filepath.Join(dir, "member", "snap", "db")
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
@@ -187,14 +208,33 @@ func checkBackend(path string) (err error) {
 			err = fmt.Errorf("%s: %v", path, r)
 		}
 	}()
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true})
+	keys, err := readDatabase(path)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
+	logs := filepath.Join(dir, "member", "wal")
+	if keys > 0 && !wal.Exist(logs) {
+		return fmt.Errorf("%s: the log is missing", logs)
+	}
+	return nil
+}
+
+// readDatabase goes through etcd's database and counts the keys.
+func readDatabase(path string) (keys int, err error) {
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true})
+	if err != nil {
+		return 0, err
+	}
 	defer db.Close()
-	return db.View(func(tx *bbolt.Tx) error {
-		return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
-			return b.ForEach(func(_, _ []byte) error { return nil })
+	err = db.View(func(tx *bbolt.Tx) error {
+		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
+			return b.ForEach(func(_, _ []byte) error {
+				if string(name) == "key" {
+					keys++
+				}
+				return nil
+			})
 		})
 	})
+	return keys, err
 }

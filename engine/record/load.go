@@ -152,7 +152,7 @@ func (l *loader) seenTimes(_ string, value []byte) error {
 		known := l.snap.Nodes[node].Observed.Facets
 		for name, f := range known {
 			if at, ok := facets[name]; ok {
-				f.Seen = time.Unix(at, 0)
+				f.Seen = time.Unix(at, 0).UTC()
 				known[name] = f
 			}
 		}

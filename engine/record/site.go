@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -228,10 +229,14 @@ func (s *Store) do(ctx context.Context, request func(context.Context) error) err
 	defer cancel(nil)
 	defer context.AfterFunc(s.etcd.ctx, func() { cancel(context.Cause(s.etcd.ctx)) })()
 	err := request(ctx)
-	if failed := context.Cause(s.etcd.ctx); err != nil && failed != nil {
+	switch failed := context.Cause(s.etcd.ctx); {
+	case err == nil || failed == nil:
+		return err
+	case errors.Is(failed, errClosed):
+		return failed
+	default:
 		return fmt.Errorf("the record store has stopped: %w: see to the disk of %s, then restart slipway", failed, s.dir)
 	}
-	return err
 }
 
 // each calls f for every key below one of the site's, in order.

@@ -29,6 +29,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -55,6 +56,8 @@ type Store struct {
 	lock *os.File
 	etcd *member
 	kv   clientv3.KV
+
+	closing sync.Once
 }
 
 // Open opens the records in a state directory, which it makes if need be. The
@@ -74,6 +77,9 @@ func Open(ctx context.Context, dir string, opts Options) (*Store, error) {
 }
 
 func (s *Store) open(ctx context.Context, log *slog.Logger) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return explainAccess(err)
 	}
@@ -156,17 +162,20 @@ func damaged(err error) error {
 		"which adopts every machine as it is, asks for approvals again and installs nothing that a machine's own marker shows as installed", err)
 }
 
-// Close gives the directory free. It writes nothing: flush first.
+// Close gives the directory free. It writes nothing: flush first. What is asked
+// of closed records is an error.
 func (s *Store) Close() error {
 	s.release()
 	return nil
 }
 
 func (s *Store) release() {
-	if s.etcd != nil {
-		s.etcd.stop()
-	}
-	if s.lock != nil {
-		s.lock.Close()
-	}
+	s.closing.Do(func() {
+		if s.etcd != nil {
+			s.etcd.stop()
+		}
+		if s.lock != nil {
+			s.lock.Close()
+		}
+	})
 }
