@@ -1,0 +1,348 @@
+package redfish_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
+	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/sinks/redfish"
+	"github.com/slipway-gitops/slipway/tests/lab"
+)
+
+// quick is a machine a few hundred times as fast as a real one, and the
+// driver's patience with it.
+var (
+	quick = lab.Latency{
+		GET: time.Millisecond, Write: 2 * time.Millisecond, PowerOn: 40 * time.Millisecond, PowerOff: 20 * time.Millisecond,
+		Boot: 20 * time.Millisecond, Install: 60 * time.Millisecond,
+	}
+	patience = redfish.Options{Grace: 500 * time.Millisecond, Settle: 5 * time.Second, Poll: 2 * time.Millisecond}
+)
+
+// rack is a fleet of one kind of machine.
+type rack struct {
+	*lab.Fleet
+	next atomic.Int32
+}
+
+func newRack(t *testing.T, size int, change func(*lab.MachineConfig)) *rack {
+	t.Helper()
+	return newRackOf(t, quick, size, change)
+}
+
+func newRackOf(t *testing.T, l lab.Latency, size int, change func(*lab.MachineConfig)) *rack {
+	t.Helper()
+	c := lab.Config{Seed: t.Name(), Latency: l}
+	for i := range size {
+		m := lab.MachineConfig{
+			Name: fmt.Sprintf("m%d", i), BMCAddr: fmt.Sprintf("127.66.%d.%d", i/250, i%250+1),
+			Identity: site.Identity{UUID: fmt.Sprintf("3d1c0000-0000-4000-8000-%012d", i), Serial: fmt.Sprintf("SN%d", i)},
+			Username: "admin", Password: "correct horse", Manufacturer: "Lab", Model: "L1", MemoryGiB: 64, Processors: 2,
+			BootOrder: []string{"Hdd", "Pxe", "Usb"},
+		}
+		if change != nil {
+			change(&m)
+		}
+		c.Machines = append(c.Machines, m)
+	}
+	f, err := lab.Start(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &rack{Fleet: f}
+}
+
+// machine is one machine of a rack, designed as it is.
+type machine struct {
+	*lab.Machine
+	node   *site.Node
+	secret secret.Value
+	image  *site.Image
+}
+
+// take gives the next machine that nobody used.
+func (r *rack) take() machine {
+	i := r.next.Add(1) - 1
+	name := fmt.Sprintf("m%d", i)
+	return machine{
+		Machine: r.Machine(name),
+		node: &site.Node{
+			Name:      name,
+			Identity:  site.Identity{UUID: fmt.Sprintf("3d1c0000-0000-4000-8000-%012d", i), Serial: fmt.Sprintf("SN%d", i)},
+			Endpoints: map[site.EndpointKind]site.Endpoint{site.BMC: {URL: r.BMCURL(name), Trust: site.Trust{CA: string(r.CA())}}},
+		},
+		secret: secret.New("admin", "correct horse"),
+		image:  &site.Image{URL: strings.NewReplacer("{node}", name, "{generation}", "1").Replace(r.ImageURL("debian12")), SHA256: r.ImageSHA256("debian12")},
+	}
+}
+
+func (m machine) open(t *testing.T) driver.Machine {
+	t.Helper()
+	h, err := redfish.New(patience).Open(t.Context(), m.node.Endpoints[site.BMC], m.secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.Close() })
+	return h
+}
+
+func (m machine) step(a site.Action) site.Step {
+	return site.Step{Node: m.node.Name, Machine: m.node.Identity, Facet: site.FacetPower, Action: a, Image: m.image, Generation: 1}
+}
+
+func (m machine) power() string { return strings.ToLower(m.Power()) }
+
+func TestConformanceOnTheLab(t *testing.T) {
+	for name, change := range map[string]func(*lab.MachineConfig){
+		"blank":     func(m *lab.MachineConfig) { m.Blank = true },
+		"installed": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRack(t, 30, change)
+			drivertest.Run(t, drivertest.Suite{Driver: redfish.New(patience), Fresh: func(t *testing.T) drivertest.Subject {
+				m := r.take()
+				return drivertest.Subject{
+					Endpoint: m.node.Endpoints[site.BMC], Secret: m.secret, Node: m.node, Image: m.image, Power: m.power,
+					Counts: func() drivertest.Counts {
+						c := m.Counts()
+						return drivertest.Counts{Writes: c.Writes, Resets: c.Resets, Installs: c.Installs}
+					},
+				}
+			}})
+		})
+	}
+}
+
+// A system that does not shut down when asked loses its power after the grace
+// period, and not before.
+func TestPowerOffIsForcedAfterTheGracePeriod(t *testing.T) {
+	m := newRack(t, 1, func(m *lab.MachineConfig) { m.Power = "on" }).take()
+	m.SetFault(lab.Fault{Kind: lab.FaultNoShutdown})
+	began := time.Now()
+	if err := m.open(t).Apply(t.Context(), m.step(site.ActionPowerOff), m.node, site.Observed{}); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); m.power() != "off" || took < patience.Grace {
+		t.Errorf("the machine is %s after %s, want off after %s", m.power(), took, patience.Grace)
+	}
+	if m.Resets() != 1 {
+		t.Errorf("got %d resets, want the forced one", m.Resets())
+	}
+}
+
+func TestPowerOffIsGraceful(t *testing.T) {
+	r := newRack(t, 1, func(m *lab.MachineConfig) { m.Power = "on" })
+	m := r.take()
+	if err := m.open(t).Apply(t.Context(), m.step(site.ActionPowerOff), m.node, site.Observed{}); err != nil {
+		t.Fatal(err)
+	}
+	if resets := writes(r, "ComputerSystem.Reset"); m.power() != "off" || resets != 1 {
+		t.Errorf("the machine is %s after %d requests for a reset, want off after 1", m.power(), resets)
+	}
+}
+
+func writes(r *rack, path string) int {
+	n := 0
+	for _, c := range r.Calls() {
+		if c.Write() && strings.Contains(c.Path, path) {
+			n++
+		}
+	}
+	return n
+}
+
+// The order of an installation's writes is what lets it be taken up anywhere.
+func TestInstallationInOrder(t *testing.T) {
+	r := newRack(t, 1, func(m *lab.MachineConfig) { m.Power = "on" })
+	m := r.take()
+	h := m.open(t)
+	if err := h.Apply(t.Context(), m.step(site.ActionInstall), m.node, site.Observed{}); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the installer to be done", func() bool { return m.power() == "off" })
+	if err := h.Apply(t.Context(), m.step(site.ActionFinishInstall), m.node, site.Observed{}); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"POST ComputerSystem.Reset", "PATCH 1", "POST VirtualMedia.InsertMedia", "POST ComputerSystem.Reset",
+		"POST VirtualMedia.EjectMedia", "PATCH 1", "POST ComputerSystem.Reset",
+	}
+	var got []string
+	for _, c := range r.Calls() {
+		if c.Write() {
+			got = append(got, c.Method+" "+c.Path[strings.LastIndex(c.Path, "/")+1:])
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got writes %q\nwant %q", got, want)
+	}
+	if s := m.State(); s.DiskDigest != m.image.SHA256 || s.Media != "" || s.Counts.Installs != 1 || s.Power != "On" {
+		t.Errorf("got %+v", s)
+	}
+}
+
+func waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(20 * time.Second); !ok(); <-tick.C {
+		if time.Now().After(end) {
+			t.Fatal("waited for", what)
+		}
+	}
+}
+
+// While the installer runs nothing is finished and nothing is written.
+func TestFinishWaitsForTheInstaller(t *testing.T) {
+	m := newRack(t, 1, nil).take()
+	h := m.open(t)
+	if err := h.Apply(t.Context(), m.step(site.ActionInstall), m.node, site.Observed{}); err != nil {
+		t.Fatal(err)
+	}
+	m.SetPower("off")
+	m.SetPower("on") // somebody switched it on with the medium inserted
+	before := m.Writes()
+	err := h.Apply(t.Context(), m.step(site.ActionFinishInstall), m.node, site.Observed{})
+	if !errors.Is(err, driver.ErrBusy) || !strings.Contains(err.Error(), "medium inserted") || m.Writes() != before {
+		t.Errorf("got %v and %d writes", err, m.Writes()-before)
+	}
+}
+
+// An installation broken off before its boot must not come about by a plain
+// power-on later.
+func TestPowerOnDoesNotBootALeftoverInstaller(t *testing.T) {
+	slow := quick
+	slow.Write = 200 * time.Millisecond // leaves the time to cut before the next write
+	m := newRackOf(t, slow, 1, nil).take()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- m.open(t).Apply(ctx, m.step(site.ActionInstall), m.node, site.Observed{}) }()
+	waitFor(t, "the medium", func() bool { return m.State().Media != "" })
+	cancel()
+	<-done
+	if m.power() != "off" {
+		t.Fatal("the installer was booted before it could be broken off")
+	}
+	if err := m.open(t).Apply(t.Context(), m.step(site.ActionPowerOn), m.node, site.Observed{}); err != nil {
+		t.Fatal(err)
+	}
+	if s := m.State(); s.Runs == "installer" || s.DiskDigest != "factory" {
+		t.Errorf("the machine runs %s, its disk is %s", s.Runs, s.DiskDigest)
+	}
+}
+
+func TestFaults(t *testing.T) {
+	r := newRack(t, len(faults), nil)
+	for kind, want := range faults {
+		t.Run(string(kind), func(t *testing.T) {
+			m := r.take()
+			m.SetFault(lab.Fault{Kind: kind, RetryAfter: 7})
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			err := m.open(t).Apply(ctx, m.step(site.ActionPowerOn), m.node, site.Observed{})
+			if !errors.Is(err, want.class) || !strings.Contains(fmt.Sprint(err), want.says) {
+				t.Errorf("got %v; want %v that says %q", err, want.class, want.says)
+			}
+			if kind != lab.FaultNoEffect && m.Writes() != 0 {
+				t.Errorf("the machine was written to %d times", m.Writes())
+			}
+			var after driver.RetryAfter
+			if errors.As(err, &after) && want.after != (after.RetryAfterSeconds() > 5) {
+				t.Errorf("got a Retry-After of %d s", after.RetryAfterSeconds())
+			}
+		})
+	}
+}
+
+var faults = map[lab.FaultKind]struct {
+	class error
+	says  string
+	after bool
+}{
+	lab.FaultBusy:        {driver.ErrBusy, "Base.1.18.ServiceTemporarilyUnavailable", true},
+	lab.FaultBusyDate:    {driver.ErrBusy, "503", true},
+	lab.FaultHang:        {driver.ErrUnreachable, "deadline exceeded", false},
+	lab.FaultRefuse:      {driver.ErrUnreachable, "", false},
+	lab.FaultWrongUUID:   {driver.ErrRefused, "another machine answers", false},
+	lab.FaultHTML:        {driver.ErrRefused, "text/html where Redfish is expected", false},
+	lab.FaultExpired:     {driver.ErrRefused, "expired", false},
+	lab.FaultOtherCert:   {driver.ErrRefused, "is not trusted", false},
+	lab.FaultServerError: {driver.ErrBusy, "500", false},
+	lab.FaultNoEffect:    {driver.ErrUnreachable, "deadline exceeded", false}, // the test's patience ends before the driver's
+}
+
+// A BMC that accepts everything and does nothing is found out.
+func TestNoEffectIsRefused(t *testing.T) {
+	m := newRack(t, 1, nil).take()
+	m.SetFault(lab.Fault{Kind: lab.FaultNoEffect})
+	impatient := patience
+	impatient.Settle, impatient.Grace = 50*time.Millisecond, 10*time.Millisecond
+	n := *m.node
+	n.Boot.Order = []string{"Pxe"}
+	for _, a := range []site.Action{site.ActionPowerOn, site.ActionBootOrder, site.ActionInstall} {
+		h, err := redfish.New(impatient).Open(t.Context(), m.node.Endpoints[site.BMC], m.secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = h.Apply(t.Context(), m.step(a), &n, site.Observed{})
+		if !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "there is no effect") {
+			t.Errorf("%s: got %v", a, err)
+		}
+		h.Close()
+	}
+}
+
+func TestBootOrderKeepsTheOthersBehind(t *testing.T) {
+	m := newRack(t, 1, nil).take()
+	h := m.open(t)
+	n := *m.node
+	n.Boot.Order = []string{"Usb", "Hdd"}
+	if err := h.Apply(t.Context(), m.step(site.ActionBootOrder), &n, site.Observed{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.BootOrder(); !slices.Equal(got, []string{"Usb", "Hdd", "Pxe"}) {
+		t.Errorf("got %v", got)
+	}
+	n.Boot.Order = []string{"UefiHttp"}
+	before := m.Writes()
+	err := h.Apply(t.Context(), m.step(site.ActionBootOrder), &n, site.Observed{})
+	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "no boot option for UefiHttp, only for Usb,Hdd,Pxe") || m.Writes() != before {
+		t.Errorf("got %v and %d writes", err, m.Writes()-before)
+	}
+}
+
+// Every session that is opened is closed, and each handle has one.
+func TestSessionsAreCachedAndClosed(t *testing.T) {
+	m := newRack(t, 1, nil).take()
+	for range 20 { // more than the BMC has room for at once
+		h := m.open(t)
+		for range 2 {
+			if _, err := h.Observe(t.Context(), m.node, []site.Facet{site.FacetPower}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if s := m.State(); s.Sessions != 1 {
+			t.Fatalf("%d sessions are open", s.Sessions)
+		}
+		if err := h.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c := m.Counts(); c.Sessions != 20 || m.State().Sessions != 0 {
+		t.Errorf("got %d logins and %d sessions left, want 20 and none", c.Sessions, m.State().Sessions)
+	}
+}
