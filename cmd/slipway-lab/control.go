@@ -1,0 +1,208 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-gitops/slipway/tests/lab"
+)
+
+func defaultSocket() string { return filepath.Join(os.TempDir(), "slipway-lab.sock") }
+
+// change is what a person beside a machine does to it.
+type change struct {
+	Power     string   `json:"power,omitempty"`
+	BootOrder []string `json:"bootOrder,omitempty"`
+	Fault     *string  `json:"fault,omitempty"`
+}
+
+// serveControl lets the other commands look at the machines and change them
+// behind everybody's back, until the context ends.
+func serveControl(ctx context.Context, socket string, f *lab.Fleet) error {
+	os.Remove(socket)
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		return fmt.Errorf("control socket: %w", err)
+	}
+	defer os.Remove(socket)
+	if err := os.Chmod(socket, 0o600); err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /machines", func(w http.ResponseWriter, _ *http.Request) {
+		var all []lab.State
+		for _, name := range f.Names() {
+			all = append(all, f.Machine(name).State())
+		}
+		json.NewEncoder(w).Encode(all)
+	})
+	mux.HandleFunc("GET /calls", func(w http.ResponseWriter, _ *http.Request) { json.NewEncoder(w).Encode(f.Calls()) })
+	mux.HandleFunc("POST /machines/{name}", func(w http.ResponseWriter, r *http.Request) {
+		m := f.Machine(r.PathValue("name"))
+		var c change
+		if m == nil {
+			http.Error(w, "there is no machine "+r.PathValue("name"), http.StatusNotFound)
+			return
+		}
+		err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16)).Decode(&c)
+		if err == nil {
+			err = c.apply(m)
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		json.NewEncoder(w).Encode(m.State())
+	})
+	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	defer context.AfterFunc(ctx, func() { srv.Close() })()
+	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+func (c change) apply(m *lab.Machine) error {
+	if c.Fault != nil {
+		fault, err := lab.ParseFault(*c.Fault)
+		if err != nil {
+			return err
+		}
+		m.SetFault(fault)
+	}
+	if c.Power != "" && c.Power != "on" && c.Power != "off" {
+		return fmt.Errorf("power is on or off, not %q", c.Power)
+	}
+	m.SetPower(c.Power)
+	if len(c.BootOrder) > 0 {
+		return m.SetBootOrder(c.BootOrder...)
+	}
+	return nil
+}
+
+func machineCommand() *cobra.Command {
+	var c change
+	var fault, socket string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "machine [NAME]", Short: "show machines, or change one behind the daemon's back", Args: cobra.MaximumNArgs(1),
+		Example: "  slipway-lab machine\n  slipway-lab machine compute-1 --power off\n  slipway-lab machine compute-1 --fault hang",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("fault") {
+				c.Fault = &fault
+			}
+			states, err := machines(cmd.Context(), socket, args, c)
+			if err != nil {
+				return err
+			}
+			return printMachines(cmd.OutOrStdout(), states, asJSON)
+		},
+	}
+	cmd.Flags().StringVar(&c.Power, "power", "", "on or off, at once")
+	cmd.Flags().StringSliceVar(&c.BootOrder, "boot-order", nil, "boot targets, first tried first")
+	cmd.Flags().StringVar(&fault, "fault", "", fmt.Sprintf("what is wrong with its BMC, or none: %v", lab.FaultKinds))
+	addClientFlags(cmd, &socket, &asJSON)
+	return cmd
+}
+
+func addClientFlags(cmd *cobra.Command, socket *string, asJSON *bool) {
+	cmd.Flags().StringVar(socket, "control", defaultSocket(), "the lab's unix socket")
+	cmd.Flags().BoolVar(asJSON, "json", false, "print JSON")
+}
+
+// machines asks for all machines, or changes and shows one.
+func machines(ctx context.Context, socket string, args []string, c change) ([]lab.State, error) {
+	if len(args) == 0 {
+		var all []lab.State
+		return all, ask(ctx, socket, http.MethodGet, "/machines", nil, &all)
+	}
+	var one lab.State
+	err := ask(ctx, socket, http.MethodPost, "/machines/"+args[0], c, &one)
+	return []lab.State{one}, err
+}
+
+func printMachines(w io.Writer, states []lab.State, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(w).Encode(states)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "MACHINE\tPOWER\tRUNS\tBOOT ORDER\tRESETS\tINSTALLS\tFAULT")
+	for _, s := range states {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%v\t%d\t%d\t%s\n", s.Name, s.Power, s.Runs, s.BootOrder, s.Counts.Resets, s.Counts.Installs, s.Fault.Kind)
+	}
+	return t.Flush()
+}
+
+func callsCommand() *cobra.Command {
+	var socket string
+	var asJSON, writes bool
+	cmd := &cobra.Command{
+		Use: "calls", Short: "show what the BMCs were asked", Args: cobra.NoArgs,
+		Example: "  slipway-lab calls --writes",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var calls []lab.Call
+			if err := ask(cmd.Context(), socket, http.MethodGet, "/calls", nil, &calls); err != nil {
+				return err
+			}
+			return printCalls(cmd.OutOrStdout(), calls, writes, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&writes, "writes", false, "only requests that asked for a change")
+	addClientFlags(cmd, &socket, &asJSON)
+	return cmd
+}
+
+func printCalls(w io.Writer, calls []lab.Call, writes, asJSON bool) error {
+	shown := []lab.Call{}
+	for _, c := range calls {
+		if !writes || c.Write() {
+			shown = append(shown, c)
+		}
+	}
+	if asJSON {
+		return json.NewEncoder(w).Encode(shown)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, c := range shown {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\n", c.When.Format("15:04:05.000"), c.Machine, c.Method, c.Path, c.Status)
+	}
+	return t.Flush()
+}
+
+// ask sends one request to the lab's socket.
+func ask(ctx context.Context, socket, method, path string, body, into any) error {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://lab"+path, bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}}
+	defer client.CloseIdleConnections()
+	resp, err := client.Do(req)
+	if err != nil {
+		return fmt.Errorf("no lab answers at %s; start one with slipway-lab run", socket)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		said, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<12))
+		return errors.New(string(bytes.TrimSpace(said)))
+	}
+	return json.NewDecoder(resp.Body).Decode(into)
+}

@@ -1,0 +1,111 @@
+package lab
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Account is what a machine's BMC and system let in.
+type Account struct {
+	Username, Password string
+	AuthorizedKeys     []string
+}
+
+// Rehearse makes the fleet that a design describes: a machine for each node,
+// with its identity, at its endpoints' addresses. account gives what an
+// endpoint's credential opens. All BMCs, and all systems, must be on one port.
+func Rehearse(s *site.Site, account func(site.Endpoint) (Account, error)) (Config, error) {
+	var c Config
+	for _, name := range s.NodeNames() {
+		m, err := rehearseNode(&c, s.Nodes[name], account)
+		if err != nil {
+			return c, fmt.Errorf("node %s: %w", name, err)
+		}
+		c.Machines = append(c.Machines, m)
+	}
+	return c, rehearseImages(&c, s)
+}
+
+func rehearseNode(c *Config, n *site.Node, account func(site.Endpoint) (Account, error)) (MachineConfig, error) {
+	hw := n.Hardware
+	m := MachineConfig{
+		Name: n.Name, Identity: n.Identity, BootOrder: []string{"Hdd", "Pxe"},
+		Manufacturer: orDefault(hw.Manufacturer, "Lab"), Model: orDefault(hw.Model, "Simulated"),
+		MemoryGiB: orDefault(hw.MemoryGiB, 64), Processors: orDefault(hw.Processors, 1),
+	}
+	bmc, err := place(n.Endpoints[site.BMC].URL, &c.BMCPort)
+	if err != nil {
+		return m, err
+	}
+	a, err := account(n.Endpoints[site.BMC])
+	if err != nil {
+		return m, err
+	}
+	m.BMCAddr, m.Username, m.Password = bmc, a.Username, a.Password
+	system, ok := n.Endpoints[site.OS]
+	if !ok {
+		return m, nil
+	}
+	if m.OSAddr, err = place(system.URL, &c.SSHPort); err != nil {
+		return m, err
+	}
+	a, err = account(system)
+	m.AuthorizedKeys = a.AuthorizedKeys
+	return m, err
+}
+
+// place reads an endpoint's address, and holds all of them to one port.
+func place(endpoint string, port *int) (string, error) {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return "", err
+	}
+	p, err := strconv.Atoi(u.Port())
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("the lab needs a port in %s", endpoint)
+	case !loopback(u.Hostname()):
+		return "", fmt.Errorf("the lab can only be at loopback addresses, not at %s", endpoint)
+	case *port != 0 && *port != p:
+		return "", fmt.Errorf("the lab has one port for all machines, %d, and %s has another", *port, endpoint)
+	}
+	*port = p
+	return u.Hostname(), nil
+}
+
+// rehearseImages serves the design's images that are at a loopback address.
+func rehearseImages(c *Config, s *site.Site) error {
+	for name, i := range s.Images {
+		u, err := url.Parse(i.URL)
+		if err != nil || !loopback(u.Hostname()) {
+			continue
+		}
+		if c.ImagePort, err = strconv.Atoi(u.Port()); err != nil {
+			return fmt.Errorf("image %s: the lab needs a port in %s", name, i.URL)
+		}
+		c.ImageAddr = u.Hostname()
+		c.Images = append(c.Images, ImageConfig{Name: name})
+	}
+	slices.SortFunc(c.Images, func(a, b ImageConfig) int { return slices.Compare([]byte(a.Name), []byte(b.Name)) })
+	return nil
+}
+
+// Calm makes every machine as its design wants it, except those named blank,
+// which are off with nothing on their disks.
+func (c *Config) Calm(s *site.Site, blank []string) {
+	for i := range c.Machines {
+		m := &c.Machines[i]
+		n := s.Nodes[m.Name]
+		m.Power, m.Blank = orDefault(n.Power, "on"), false
+		if len(n.Boot.Order) > 0 {
+			m.BootOrder = n.Boot.Order
+		}
+		if slices.Contains(blank, m.Name) {
+			m.Power, m.Blank = "off", true
+		}
+	}
+}
