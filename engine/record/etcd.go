@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,8 +26,9 @@ import (
 // Settings of the one member for little memory and disk: its log is held in
 // memory from the last snapshot on, and preallocated on disk by segments.
 const (
-	snapshotEvery = 1000 // entries
-	keepEntries   = 50   // entries, for followers that there are not
+	snapshotEvery = 1000  // entries
+	keepEntries   = 50    // entries, for followers that there are not
+	keepHistory   = "10m" // nobody reads it; compacted as often
 	walSegment    = 8 << 20
 	batchOps      = 128 // operations in one transaction
 	freeToDefrag  = 32  // MiB free in the file at start
@@ -81,13 +83,12 @@ func (m *member) start(ctx context.Context, cfg *embed.Config) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	case <-m.ctx.Done():
+		return damaged(context.Cause(m.ctx))
 	case <-m.started:
 	}
-	switch {
-	case m.ctx.Err() != nil:
-		return damaged(context.Cause(m.ctx))
-	case err != nil:
-		return damaged(err)
+	if failed := cmp.Or(context.Cause(m.ctx), err); failed != nil {
+		return damaged(failed)
 	}
 	select {
 	case <-m.etcd.Server.ReadyNotify():
@@ -109,7 +110,7 @@ func config(dir string, sync bool) *embed.Config {
 	c.SnapshotCount, c.SnapshotCatchUpEntries = snapshotEvery, keepEntries
 	c.MaxSnapFiles, c.MaxWalFiles = 2, 2
 	c.MaxTxnOps = batchOps
-	c.AutoCompactionMode, c.AutoCompactionRetention = embed.CompactorModePeriodic, "1h"
+	c.AutoCompactionMode, c.AutoCompactionRetention = embed.CompactorModePeriodic, keepHistory
 	c.BootstrapDefragThresholdMegabytes = freeToDefrag
 	c.UnsafeNoFsync = !sync
 	return c
@@ -142,8 +143,7 @@ func (m *member) stop() {
 // logger passes etcd's errors on, and keeps it from ending the process: where
 // etcd would exit or panic, the goroutine ends and the member has failed.
 func (m *member) logger(log *slog.Logger) *zap.Logger {
-	end := hook(func(message string) {
-		err := errors.New(message)
+	end := hook(func(err error) {
 		log.Error("record store failed", "err", err)
 		m.fail(err)
 		runtime.Goexit()
@@ -152,11 +152,11 @@ func (m *member) logger(log *slog.Logger) *zap.Logger {
 }
 
 // hook is what happens instead of an exit or a panic.
-type hook func(message string)
+type hook func(error)
 
 // OnWrite implements zapcore.CheckWriteHook.
 func (h hook) OnWrite(e *zapcore.CheckedEntry, fields []zapcore.Field) {
-	h(e.Message + text(fields))
+	h(entryError(e.Entry, fields))
 }
 
 // bridge is a zapcore.Core that passes errors on to slog, and warnings, of
@@ -179,18 +179,18 @@ func (b bridge) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	if e.Level > zapcore.WarnLevel {
 		level = slog.LevelError
 	}
-	b.log.Log(context.Background(), level, "record store", "err", e.Message+text(fields))
+	b.log.Log(context.Background(), level, "record store", "err", entryError(e, fields))
 	return nil
 }
 
-// text is the error among the fields.
-func text(fields []zapcore.Field) string {
+// entryError is a log entry as an error, with the error among its fields.
+func entryError(e zapcore.Entry, fields []zapcore.Field) error {
 	for _, f := range fields {
 		if err, ok := f.Interface.(error); ok {
-			return ": " + err.Error()
+			return fmt.Errorf("%s: %w", e.Message, err)
 		}
 	}
-	return ""
+	return errors.New(e.Message)
 }
 
 // checkFiles reads all of etcd's database once, so that damage in it is an
@@ -221,7 +221,7 @@ func checkFiles(dir string) (err error) {
 
 // readDatabase goes through etcd's database and counts the keys.
 func readDatabase(path string) (keys int, err error) {
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true})
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: stopTimeout})
 	if err != nil {
 		return 0, err
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -396,6 +397,9 @@ func TestTimeInABubble(t *testing.T) {
 			b.Observe("n1", observation(i, time.Now()))
 			must(t, b.Flush(t.Context()))
 			time.Sleep(time.Hour)
+		}
+		if _, err := s.kv.Get(t.Context(), versionKey, clientv3.WithRev(2)); !errors.Is(err, rpctypes.ErrCompacted) {
+			t.Errorf("got %v for an old revision, want that it is compacted", err)
 		}
 		must(t, s.Close())
 	})

@@ -81,13 +81,13 @@ func (s *Store) open(ctx context.Context, log *slog.Logger) error {
 		return err
 	}
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
-		return explainAccess(err)
+		return explain(err)
 	}
 	if err := s.hold(); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(s.files(), 0o700); err != nil {
-		return explainAccess(err)
+		return explain(err)
 	}
 	m, err := startMember(ctx, filepath.Join(s.dir, "etcd"), s.sync, log)
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *Store) open(ctx context.Context, log *slog.Logger) error {
 func (s *Store) hold() error {
 	f, err := os.OpenFile(filepath.Join(s.dir, "lock"), os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return explainAccess(err)
+		return explain(err)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		defer f.Close()
@@ -112,10 +112,12 @@ func (s *Store) hold() error {
 	}
 	s.lock = f
 	if err := f.Truncate(0); err != nil {
-		return explainAccess(err)
+		return explain(err)
 	}
-	_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
-	return err
+	if _, err := f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0); err != nil {
+		return explain(err)
+	}
+	return nil
 }
 
 // holder names the process that holds the lock, as far as it is known.
@@ -128,11 +130,33 @@ func holder(f *os.File) string {
 	return ""
 }
 
-func explainAccess(err error) error {
-	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
-		return fmt.Errorf("%w: the state directory must be writable by user id %d: change its owner, or choose another one", err, os.Geteuid())
+// explain adds to an error of the state directory's files what to do.
+func explain(err error) error {
+	if what := remedy(err); what != "" {
+		return fmt.Errorf("%w: %s", err, what)
 	}
 	return err
+}
+
+// damaged is explain where the content itself is wrong if nothing else is.
+func damaged(err error) error {
+	if remedy(err) != "" {
+		return explain(err)
+	}
+	return fmt.Errorf("the state directory's content is damaged: %w: restore it from a backup; or move it away and start anew, "+
+		"which adopts every machine as it is, asks for approvals again and installs nothing that a machine's own marker shows as installed", err)
+}
+
+func remedy(err error) string {
+	switch {
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return fmt.Sprintf("the state directory must be writable by user id %d: change its owner, or choose another one", os.Geteuid())
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return "make room on the file system of the state directory"
+	case errors.Is(err, syscall.ENOTDIR):
+		return "name a directory for the state"
+	}
+	return ""
 }
 
 // checkVersion refuses records of a newer layout and marks new ones.
@@ -154,12 +178,6 @@ func (s *Store) checkVersion(ctx context.Context) error {
 		return fmt.Errorf("the records have version %d and this slipway reads up to %d: run the newer slipway that wrote them, or restore the state directory from before the upgrade", v, Version)
 	}
 	return nil
-}
-
-// damaged adds to what is wrong with the directory's content what to do.
-func damaged(err error) error {
-	return fmt.Errorf("the state directory's content is damaged: %w: restore it from a backup; or move it away and start anew, "+
-		"which adopts every machine as it is, asks for approvals again and installs nothing that a machine's own marker shows as installed", err)
 }
 
 // Close gives the directory free. It writes nothing: flush first. What is asked

@@ -56,11 +56,17 @@ func TestValuePrintsRedacted(t *testing.T) {
 }
 
 func TestValuesAreEqualByContent(t *testing.T) {
-	if New("a", "b") != New("a", "b") {
-		t.Error("two values of the same content differ")
-	}
-	if New("a", "b") == New("a", "c") {
-		t.Error("two values of different content are equal")
+	for _, c := range []struct {
+		a, b Value
+		want bool
+	}{
+		{New("a", "b"), New("a", "b"), true},
+		{New("a", "b"), New("a", "c"), false},
+		{New("a", "b"), New("b", "b"), false},
+	} {
+		if got := c.a == c.b; got != c.want {
+			t.Errorf("%q and %q are equal: got %v, want %v", c.a.Reveal(), c.b.Reveal(), got, c.want)
+		}
 	}
 	var none Value
 	if !none.IsZero() || !New("", "").IsZero() || New("a", "").IsZero() {
