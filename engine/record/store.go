@@ -63,7 +63,7 @@ type Store struct {
 // Open opens the records in a state directory, which it makes if need be. The
 // context bounds the opening. A directory that another process holds, that
 // cannot be written, whose content is damaged or was written by a newer
-// version is an error that says what to do; nothing in it is changed then.
+// version is an error that says what to do; no record is changed then.
 func Open(ctx context.Context, dir string, opts Options) (*Store, error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
