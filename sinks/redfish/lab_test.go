@@ -112,7 +112,7 @@ func TestConformanceOnTheLab(t *testing.T) {
 		"installed": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRack(t, 30, change)
+			r := newRack(t, 60, change)
 			drivertest.Run(t, drivertest.Suite{Driver: redfish.New(patience), Fresh: func(t *testing.T) drivertest.Subject {
 				m := r.take()
 				return drivertest.Subject{
@@ -250,6 +250,7 @@ func TestFaults(t *testing.T) {
 	for kind, want := range faults {
 		t.Run(string(kind), func(t *testing.T) {
 			m := r.take()
+			t.Parallel()
 			m.SetFault(lab.Fault{Kind: kind, RetryAfter: 7})
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()

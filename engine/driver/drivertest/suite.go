@@ -3,6 +3,7 @@ package drivertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -65,6 +66,7 @@ func Run(t *testing.T, s Suite) {
 	if s.Fresh(t).Image != nil {
 		tests["installs once"] = installsOnce
 		tests["restart in the middle"] = restartInTheMiddle
+		tests["restart at any moment"] = restartAtAnyMoment
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) { test(t, s, s.Fresh(t)) })
@@ -275,8 +277,47 @@ func restartInTheMiddle(t *testing.T, s Suite, sub Subject) {
 		}
 		st.Resumed = true
 	}
-	s.await(t, "the installer to power the machine off", func() bool { return sub.Power() == "off" })
-	if c := sub.Counts(); c.Installs != 1 {
-		t.Errorf("got %+v, want one installation", c)
+	s.await(t, "the installer to power the machine off", func() bool { return sub.Power() == "off" && sub.Counts().Installs > 0 })
+	if c := sub.Counts(); c.Installs != 1 || c.Resets != 1 {
+		t.Errorf("got %+v, want one installation and one reset", c)
 	}
+}
+
+// restartAtAnyMoment cuts the installation of a machine that is on at moments
+// all over its time, and goes on with a new handle.
+func restartAtAnyMoment(t *testing.T, s Suite, sub Subject) {
+	const cuts = 12
+	took := s.installCutAt(t, sub, s.Patience)
+	for i := range cuts {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			sub := s.Fresh(t)
+			t.Parallel()
+			s.installCutAt(t, sub, took*time.Duration(i)/cuts)
+		})
+	}
+}
+
+// installCutAt installs on a machine that is on, cut off once, and returns how
+// long it took.
+func (s Suite) installCutAt(t *testing.T, sub Subject, after time.Duration) time.Duration {
+	if err := s.open(t, sub).Apply(t.Context(), step(sub, site.FacetPower, site.ActionPowerOn), sub.Node, site.Observed{}); err != nil {
+		t.Fatal(err)
+	}
+	st := step(sub, site.FacetImage, site.ActionInstall)
+	st.Image, st.Generation = sub.Image, 1
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), after)
+	defer cancel()
+	if err := s.open(t, sub).Apply(ctx, st, sub.Node, site.Observed{}); err != nil {
+		st.Resumed = true
+		if err := s.open(t, sub).Apply(t.Context(), st, sub.Node, site.Observed{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	took := time.Since(began)
+	s.await(t, "the installer to power the machine off", func() bool { return sub.Power() == "off" && sub.Counts().Installs > 0 })
+	if c := sub.Counts(); c.Installs != 1 || c.Resets != 3 {
+		t.Errorf("cut after %s: got %+v, want one installation, and the resets on, off, on", after, c)
+	}
+	return took
 }
