@@ -75,7 +75,7 @@ func (e *Engine) remove(ctx context.Context, w *worker) error {
 	if err := e.Records.Removed(ctx, gone); err != nil {
 		return fmt.Errorf("record removal of %s: %w", w.name, err)
 	}
-	if err := e.Records.DeleteNode(ctx, w.name); err != nil {
+	if err := w.forget(ctx); err != nil {
 		return fmt.Errorf("record removal of %s: %w", w.name, err)
 	}
 	e.mu.Lock()
@@ -87,4 +87,12 @@ func (e *Engine) remove(ctx context.Context, w *worker) error {
 	e.Log.Info("node removed", "node", w.name)
 	e.touch()
 	return nil
+}
+
+// forget takes the node out of the records; nothing saves it again.
+func (w *worker) forget(ctx context.Context) error {
+	w.saving.Lock()
+	defer w.saving.Unlock()
+	w.gone = true
+	return w.e.Records.DeleteNode(ctx, w.name)
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -10,14 +9,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// ErrNotFound is wrapped by orders for what does not exist; ErrRefused by
-// those that make no sense now.
-var (
-	ErrNotFound = errors.New("not found")
-	ErrRefused  = errors.New("refused")
-)
-
-// Do carries out a person's order and says what was done.
+// Do carries out a person's order and says what was done. Its errors wrap
+// site.ErrNotFound and site.ErrRefused.
 func (e *Engine) Do(ctx context.Context, o site.Order) (string, error) {
 	var w *worker
 	if o.Node != "" {
@@ -25,7 +18,7 @@ func (e *Engine) Do(ctx context.Context, o site.Order) (string, error) {
 		w = e.workers[o.Node]
 		e.mu.Unlock()
 		if w == nil {
-			return "", fmt.Errorf("%w: site %s has no node %q", ErrNotFound, e.Site, o.Node)
+			return "", fmt.Errorf("%w: site %s has no node %q", site.ErrNotFound, e.Site, o.Node)
 		}
 	}
 	switch {
@@ -38,7 +31,7 @@ func (e *Engine) Do(ctx context.Context, o site.Order) (string, error) {
 	case o.Verb == site.VerbRetry:
 		return e.retry(w), nil
 	}
-	return "", fmt.Errorf("%w: unknown order %q", ErrRefused, o.Verb)
+	return "", fmt.Errorf("%w: unknown order %q", site.ErrRefused, o.Verb)
 }
 
 // approveSet approves the waiting set of destruction, named by its digest so
@@ -49,9 +42,9 @@ func (e *Engine) approveSet(ctx context.Context, o site.Order) (string, error) {
 	e.mu.Unlock()
 	switch {
 	case len(waiting) == 0:
-		return "", fmt.Errorf("%w: nothing waits for approval", ErrRefused)
+		return "", fmt.Errorf("%w: nothing waits for approval", site.ErrRefused)
 	case o.Digest != waiting.Digest():
-		return "", fmt.Errorf("%w: no set %s waits for approval; what waits now is %s: read it with `slipway plan`", ErrRefused, o.Digest, waiting.Digest())
+		return "", fmt.Errorf("%w: no set %s waits for approval; what waits now is %s: read it with `slipway plan`", site.ErrRefused, o.Digest, waiting.Digest())
 	}
 	if err := e.addApproval(ctx, waiting, o.By, o.Reason); err != nil {
 		return "", err
@@ -113,7 +106,7 @@ func (e *Engine) approveNode(ctx context.Context, w *worker, o site.Order) (stri
 		defer w.wakeUp()
 		return w.name + " may be disrupted to be as designed", w.save(ctx, settle)
 	}
-	return "", fmt.Errorf("%w: neither first contact nor a removal of %s waits for approval; a set of destruction is approved by its digest", ErrRefused, w.name)
+	return "", fmt.Errorf("%w: neither first contact nor a removal of %s waits for approval; a set of destruction is approved by its digest", site.ErrRefused, w.name)
 }
 
 // hold pauses or resumes a node, or the site without one.

@@ -22,6 +22,7 @@ type worker struct {
 	stop context.CancelFunc
 
 	saving sync.Mutex // one change of the node's record at a time
+	gone   bool       // guarded by saving: the node is out of the records for good
 
 	// Only the worker's own goroutine uses these.
 	doors    map[site.EndpointKind]*door
@@ -212,7 +213,7 @@ func (w *worker) save(ctx context.Context, change func(*site.Recorded)) error {
 	before := w.job().memory.Recorded
 	r := before
 	change(&r)
-	if reflect.DeepEqual(before, r) {
+	if w.gone || reflect.DeepEqual(before, r) {
 		return nil
 	}
 	if err := w.e.Records.PutNode(ctx, w.name, r); err != nil {

@@ -127,13 +127,13 @@ func isDesign(base string) bool {
 
 func hidden(base string) bool { return strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") }
 
-var packageClause = regexp.MustCompile(`(?m)^[ \t]*package[ \t]+(\w+)`)
+var packageClause = regexp.MustCompile(`(?m)^[ \t]*package[ \t]+(\pL[\pL\pN_]*)`)
 
 // packageName finds a file's package clause without parsing the file, which
 // only a worker may do.
 func packageName(src []byte) string {
 	m := packageClause.FindSubmatch(src)
-	if m == nil || string(m[1]) == "_" {
+	if m == nil {
 		return ""
 	}
 	return string(m[1])

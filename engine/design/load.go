@@ -94,22 +94,16 @@ func (l *loader) load() *build.Instance {
 	if inst == nil {
 		return nil
 	}
-	if err := inst.AddSyntax(binding(name)); err != nil {
-		l.syntax(err, l.dir)
+	f, err := parser.ParseFile(schemaPrefix+"binding.cue", bindingText(name))
+	if err != nil {
+		return l.complete(inst) // a name that CUE does not have is an error in each file
 	}
+	inst.AddSyntax(f)
 	return l.complete(inst)
 }
 
-// binding is the file that the engine adds to a site's package, so that a site
-// that forgot to bind its fields is held to the schema all the same.
-func binding(pkg string) *ast.File {
-	f, err := parser.ParseFile(schemaPrefix+"binding.cue", bindingText(pkg))
-	if err != nil {
-		panic(err) // the text is constant but for the name of a package
-	}
-	return f
-}
-
+// bindingText is the file that the engine adds to a site's package, so that a
+// site that forgot to bind its fields is held to the schema all the same.
 func bindingText(pkg string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "package %s\nimport slipwaySchema %q\n", pkg, schema.Path)

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+
+	"github.com/slipway-gitops/slipway/engine/design"
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/sources/dir"
+)
+
+// newEvaluator runs this program's own evaluate command as its workers.
+func newEvaluator(log *slog.Logger) (*design.Evaluator, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program to run its workers: %w", err)
+	}
+	return &design.Evaluator{Command: []string{self, "evaluate"}, Workers: 1, Log: log}, nil
+}
+
+// folder is the DIR argument of a command.
+func folder(args []string) string {
+	if len(args) == 0 {
+		return "."
+	}
+	return args[0]
+}
+
+// readDir takes a working directory's state as a revision.
+func readDir(ctx context.Context, path string) (site.Revision, error) {
+	switch info, err := os.Stat(path); {
+	case err != nil:
+		return site.Revision{}, fmt.Errorf("%s: there is no such folder: name the one that holds the design", path)
+	case !info.IsDir():
+		return site.Revision{}, fmt.Errorf("%s is not a folder: name the one that holds the design", path)
+	}
+	return dir.New(path, slog.New(slog.DiscardHandler)).Fetch(ctx)
+}
+
+// evaluateDir evaluates a working directory.
+func evaluateDir(ctx context.Context, path, siteName string) (site.Revision, design.Result, error) {
+	rev, err := readDir(ctx, path)
+	if err != nil {
+		return rev, design.Result{}, err
+	}
+	e, err := newEvaluator(nil)
+	if err != nil {
+		return rev, design.Result{}, err
+	}
+	defer e.Close()
+	r, err := e.Evaluate(ctx, rev.Files, siteName)
+	if err != nil {
+		return rev, r, fmt.Errorf("evaluate %s: %w", path, err)
+	}
+	return rev, r, nil
+}
+
+// excerpt is the line of source at a finding's place, nil without one.
+func excerpt(files fs.FS, f site.Finding) []byte {
+	if f.Line == 0 || files == nil {
+		return nil
+	}
+	text, err := fs.ReadFile(files, f.File)
+	if err != nil {
+		return nil
+	}
+	return lineOf(text, f.Line)
+}
+
+func lineOf(text []byte, n int) []byte {
+	line := 1
+	start := 0
+	for i, c := range text {
+		if c != '\n' {
+			continue
+		}
+		if line == n {
+			return text[start:i]
+		}
+		line, start = line+1, i+1
+	}
+	if line == n {
+		return text[start:]
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/slipway-gitops/slipway/engine/control"
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/sinks/redfish"
+	"github.com/slipway-gitops/slipway/sinks/ssh"
+)
+
+// drivers is the one list of drivers, by the scheme of endpoints up to "+".
+func drivers() map[string]driver.Driver {
+	return map[string]driver.Driver{
+		"redfish": redfish.New(redfish.Options{}),
+		"ssh":     ssh.New(),
+	}
+}
+
+// defaultState is where a daemon keeps its state unless told otherwise.
+func defaultState() string { return cmp.Or(os.Getenv("SLIPWAY_STATE"), "/var/lib/slipway") }
+
+func addState(cmd *cobra.Command, state *string) {
+	cmd.Flags().StringVar(state, "state", defaultState(), "the daemon's state directory (SLIPWAY_STATE)")
+}
+
+func addCredentials(cmd *cobra.Command, credentials *string) {
+	cmd.Flags().StringVar(credentials, "credentials", os.Getenv("CREDENTIALS_DIRECTORY"), "folder with one file for each credential (CREDENTIALS_DIRECTORY)")
+}
+
+// daemonAt is a client of the daemon with a state directory.
+func daemonAt(state string) *control.Client { return control.Dial(control.Socket(state)) }
+
+// looksAtOnce is how many machines plan --observe looks at together.
+const looksAtOnce = 64
+
+// look observes every machine of a design once and writes to none. What could
+// not be seen is said in failures, by node.
+func look(ctx context.Context, s *site.Site, secrets *secret.Store, seen func(done, all int)) (map[string]site.Memory, map[string]error) {
+	known, failures := map[string]site.Memory{}, map[string]error{}
+	var mu sync.Mutex
+	var done atomic.Int64
+	all := drivers()
+	var g errgroup.Group
+	g.SetLimit(looksAtOnce)
+	for _, name := range s.NodeNames() {
+		g.Go(func() error {
+			o, err := lookAt(ctx, s.Nodes[name], all, secrets)
+			mu.Lock()
+			defer mu.Unlock()
+			known[name] = site.Memory{Observed: o}
+			if err != nil {
+				failures[name] = err
+			}
+			seen(int(done.Add(1)), len(s.Nodes))
+			return nil
+		})
+	}
+	g.Wait()
+	return known, failures
+}
+
+// lookAt observes one machine through its endpoints. Only a BMC that cannot
+// be seen is a failure.
+func lookAt(ctx context.Context, n *site.Node, all map[string]driver.Driver, secrets *secret.Store) (site.Observed, error) {
+	seen, err := through(ctx, n, site.BMC, all, secrets)
+	if err != nil {
+		return site.Observed{}, err
+	}
+	if _, ok := n.Endpoints[site.OS]; ok && seen.Facets[site.FacetPower].Have["state"] == "on" {
+		if inside, err := through(ctx, n, site.OS, all, secrets); err == nil {
+			seen = seen.Merge(inside)
+		}
+	}
+	return seen, nil
+}
+
+func through(ctx context.Context, n *site.Node, kind site.EndpointKind, all map[string]driver.Driver, secrets *secret.Store) (site.Observed, error) {
+	e := n.Endpoints[kind]
+	u, err := url.Parse(e.URL)
+	if err != nil {
+		return site.Observed{}, err
+	}
+	scheme, _, _ := strings.Cut(u.Scheme, "+")
+	d := all[scheme]
+	if d == nil {
+		return site.Observed{}, fmt.Errorf("no driver for %s endpoints", u.Scheme)
+	}
+	value, err := secrets.Get(e.Credential, u.Hostname())
+	if err != nil {
+		return site.Observed{}, err
+	}
+	m, err := d.Open(ctx, e, value)
+	if err != nil {
+		return site.Observed{}, err
+	}
+	defer m.Close()
+	return m.Observe(ctx, n, d.Facets())
+}

@@ -1,0 +1,142 @@
+// Command slipway keeps bare-metal sites as their designs in Git say.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-gitops/slipway/engine/control"
+	"github.com/slipway-gitops/slipway/engine/design"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(execute(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// The exit codes; docs/cli.md has the same table.
+const (
+	exitOK          = 0
+	exitError       = 1   // something went wrong
+	exitChanges     = 2   // plan --detailed-exitcode: there is something to do
+	exitFindings    = 3   // the design is broken
+	exitNoDaemon    = 4   // no daemon answers
+	exitUsage       = 64  // the command line makes no sense
+	exitInterrupted = 130 // ended by an interrupt
+)
+
+const exitHelp = `
+Exit codes: 0 done; 1 error; 2 there are changes (plan --detailed-exitcode);
+3 the design has errors; 4 no daemon answers; 64 wrong usage; 130 interrupted.`
+
+// Errors that only choose the exit code: what there is to say has been said.
+var (
+	errChanges  = errors.New("there are changes")
+	errFindings = errors.New("the design has errors")
+	errUsage    = errors.New("wrong usage")
+)
+
+// execute runs one command line and gives its exit code.
+func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	a := &app{out: stdout, err: stderr}
+	cmd := a.command()
+	cmd.SetArgs(args)
+	cmd.SetOut(stdout)
+	cmd.SetErr(stderr)
+	err := cmd.ExecuteContext(ctx)
+	code := exitCode(ctx, err)
+	if err != nil && !errors.Is(err, errChanges) && !errors.Is(err, errFindings) {
+		fmt.Fprintln(stderr, "slipway:", err)
+	}
+	return code
+}
+
+// exitCode is the one place where errors become exit codes.
+func exitCode(ctx context.Context, err error) int {
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errChanges):
+		return exitChanges
+	case errors.Is(err, errFindings):
+		return exitFindings
+	case errors.Is(err, control.ErrNoDaemon):
+		return exitNoDaemon
+	case errors.Is(err, errUsage):
+		return exitUsage
+	case ctx.Err() != nil:
+		return exitInterrupted
+	}
+	return exitError
+}
+
+// app is what every command shares.
+type app struct {
+	out, err io.Writer
+	output   string // text or json
+}
+
+func (a *app) command() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "slipway",
+		Short: "keeps bare-metal sites as their designs in Git say",
+		Long: "Slipway follows a Git repository of CUE site designs, compares them with what it\n" +
+			"sees of the machines, and makes the machines so. Nothing is wiped that a person\n" +
+			"did not approve.\n" + exitHelp,
+		Example: "  slipway check site-example\n" +
+			"  slipway plan site-example\n" +
+			"  slipway run --repo /srv/site.git --branch main --state /var/lib/slipway --credentials /etc/slipway/credentials",
+		SilenceUsage: true, SilenceErrors: true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			if a.output != "text" && a.output != "json" {
+				return usage("--output is text or json, not %q", a.output)
+			}
+			return nil
+		},
+	}
+	root.PersistentFlags().StringVarP(&a.output, "output", "o", "text", "text or json")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
+	root.AddCommand(a.checkCommand(), a.planCommand(), a.runCommand(), a.statusCommand(), a.whyCommand(),
+		a.approveCommand(), a.pauseCommand(), a.resumeCommand(), a.retryCommand(), a.versionCommand(), evaluateCommand())
+	return root
+}
+
+func usage(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format+" (see slipway help)", append([]any{errUsage}, args...)...)
+}
+
+// atMost allows up to n arguments.
+func atMost(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > n {
+			return usage("%s takes at most %d arguments", cmd.Name(), n)
+		}
+		return nil
+	}
+}
+
+// exactly asks for n arguments.
+func exactly(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != n {
+			return usage("%s is used as: slipway %s", cmd.Name(), cmd.Use)
+		}
+		return nil
+	}
+}
+
+// evaluateCommand is the worker process in which designs are evaluated.
+func evaluateCommand() *cobra.Command {
+	return &cobra.Command{Use: "evaluate", Hidden: true, Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+		return design.Work(os.Stdin, os.Stdout)
+	}}
+}

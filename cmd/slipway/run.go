@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-gitops/slipway/engine"
+	"github.com/slipway-gitops/slipway/engine/control"
+	"github.com/slipway-gitops/slipway/engine/design"
+	"github.com/slipway-gitops/slipway/engine/record"
+	"github.com/slipway-gitops/slipway/engine/repo"
+	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/sinks/commit"
+	"github.com/slipway-gitops/slipway/sources/dir"
+	"github.com/slipway-gitops/slipway/sources/git"
+)
+
+type runFlags struct {
+	repo, branch, dir, site, state, credentials string
+	knownHosts, repoCredential                  string
+	allowRewrite, observe, verbose              bool
+}
+
+func (a *app) runCommand() *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use: "run", Short: "keep a site as its repository says", Args: exactly(0),
+		Long: "Follows a branch, evaluates each new commit, makes the machines as designed and\n" +
+			"writes the status to the branch slipway/status/SITE of the same repository. A broken\n" +
+			"commit, or a repository that is away, leaves the last good design in force.\n" + exitHelp,
+		Example: "  slipway run --repo ssh://git@git.example.org/site.git --known-hosts /etc/slipway/known_hosts \\\n" +
+			"      --state /var/lib/slipway --credentials /etc/slipway/credentials\n" +
+			"  slipway run --dir ./site --state ./state --credentials ./credentials --observe",
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.run(cmd.Context(), f) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.repo, "repo", "", "repository: a path, file:// or ssh://")
+	flags.StringVar(&f.branch, "branch", "main", "branch to follow")
+	flags.StringVar(&f.dir, "dir", "", "follow a folder instead of a repository; no status is committed")
+	flags.StringVar(&f.site, "site", "", "the site's name, when the repository has several")
+	flags.StringVar(&f.knownHosts, "known-hosts", "", "OpenSSH known_hosts file with the repository's host")
+	flags.StringVar(&f.repoCredential, "repo-credential", "git", "name of the credential with the repository's SSH key")
+	flags.BoolVar(&f.allowRewrite, "allow-rewrite", false, "follow the branch also when its history was rewritten")
+	flags.BoolVar(&f.observe, "observe", false, "run without a write to any machine")
+	flags.BoolVar(&f.verbose, "verbose", false, "log more")
+	addState(cmd, &f.state)
+	addCredentials(cmd, &f.credentials)
+	return cmd
+}
+
+func (a *app) run(ctx context.Context, f runFlags) error {
+	if (f.repo == "") == (f.dir == "") {
+		return usage("run follows either --repo or --dir")
+	}
+	log := a.logger(f.verbose)
+	secrets, err := secret.Open(f.credentials)
+	if err != nil {
+		return err
+	}
+	store, err := record.Open(ctx, filepath.Join(f.state, "records"), record.Options{Log: log})
+	if err != nil {
+		return fmt.Errorf("state directory %s: %w", f.state, err)
+	}
+	defer store.Close()
+	source, remote, err := follow(f, secrets, log)
+	if err != nil {
+		return err
+	}
+	name, err := siteName(ctx, f, source)
+	if err != nil {
+		return err
+	}
+	evaluator, err := newEvaluator(log)
+	if err != nil {
+		return err
+	}
+	defer evaluator.Close()
+	c := engine.Config{
+		Site: name, Source: source, Drivers: drivers(), Secrets: secrets, Records: store.Site(name),
+		ObserveOnly: f.observe, Log: log,
+		Evaluate: func(ctx context.Context, r site.Revision) (*site.Site, []site.Finding, error) {
+			got, err := evaluator.Evaluate(ctx, r.Files, name)
+			return got.Site, got.Findings, err
+		},
+	}
+	if remote != nil {
+		rep, err := commit.New(*remote, name, log)
+		if err != nil {
+			return err
+		}
+		c.Reporters = []engine.Reporter{rep}
+	}
+	log.Info("slipway runs", "site", name, "from", f.repo+f.dir, "state", f.state, "observe", f.observe)
+	return serve(ctx, f, engine.New(c), log)
+}
+
+func (a *app) logger(verbose bool) *slog.Logger {
+	level := slog.LevelInfo
+	if verbose {
+		level = slog.LevelDebug
+	}
+	options := &slog.HandlerOptions{Level: level}
+	if a.output == "json" {
+		return slog.New(slog.NewJSONHandler(a.err, options))
+	}
+	return slog.New(slog.NewTextHandler(a.err, options))
+}
+
+// follow makes the source, and the remote that the status goes to.
+func follow(f runFlags, secrets *secret.Store, log *slog.Logger) (engine.Source, *repo.Remote, error) {
+	if f.dir != "" {
+		return dir.New(f.dir, log), nil, nil
+	}
+	remote, err := openRemote(f, secrets)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := git.New(git.Config{
+		Remote: remote, Branch: f.branch, Dir: filepath.Join(f.state, "repository"), AllowRewrite: f.allowRewrite, Log: log,
+	})
+	return s, &remote, err
+}
+
+func openRemote(f runFlags, secrets *secret.Store) (repo.Remote, error) {
+	if !strings.HasPrefix(f.repo, "ssh://") {
+		return repo.New(f.repo, secret.Value{}, "")
+	}
+	host, _, _ := strings.Cut(strings.TrimPrefix(f.repo, "ssh://"), "/")
+	host = host[strings.LastIndexByte(host, '@')+1:]
+	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") {
+		host = host[:i]
+	}
+	value, err := secrets.Get(f.repoCredential, strings.Trim(host, "[]"))
+	if err != nil {
+		return repo.Remote{}, fmt.Errorf("repository: %w", err)
+	}
+	return repo.New(f.repo, value, f.knownHosts)
+}
+
+// siteName is the site to keep: the named one, or the repository's only one.
+// It is remembered, for a start while the repository is away.
+func siteName(ctx context.Context, f runFlags, s engine.Source) (string, error) {
+	memo := filepath.Join(f.state, "site")
+	if f.site != "" {
+		return f.site, os.WriteFile(memo, []byte(f.site+"\n"), 0o600)
+	}
+	rev, err := s.Fetch(ctx)
+	if err != nil {
+		if text, rerr := os.ReadFile(memo); rerr == nil {
+			return strings.TrimSpace(string(text)), nil
+		}
+		return "", fmt.Errorf("%w; pass --site to start without the repository", err)
+	}
+	names, err := design.Sites(rev.Files)
+	switch {
+	case err != nil:
+		return "", err
+	case len(names) == 0:
+		return "", errors.New("the repository holds no site: put one at its root or under sites/ (slipway check says more)")
+	case len(names) > 1:
+		return "", fmt.Errorf("the repository holds several sites: choose one with --site: %s", strings.Join(names, ", "))
+	}
+	return names[0], os.WriteFile(memo, []byte(names[0]+"\n"), 0o600)
+}
+
+// serve runs the engine and its control socket until the context ends, which
+// is how a daemon is meant to end.
+func serve(ctx context.Context, f runFlags, e *engine.Engine, log *slog.Logger) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	var socketErr error
+	wg.Go(func() {
+		defer cancel()
+		socketErr = control.Serve(ctx, control.Socket(f.state), keeper{e}, log)
+	})
+	err := e.Run(ctx)
+	cancel()
+	wg.Wait()
+	log.Info("slipway ends")
+	return errors.Join(err, socketErr)
+}
+
+// keeper answers the control socket for one site.
+type keeper struct{ engine *engine.Engine }
+
+func (k keeper) mine(name string) error {
+	if name != "" && name != k.engine.Site {
+		return fmt.Errorf("%w: this daemon keeps site %s, not %s", site.ErrNotFound, k.engine.Site, name)
+	}
+	return nil
+}
+
+func (k keeper) Report(name string) (site.Report, error) {
+	if err := k.mine(name); err != nil {
+		return site.Report{}, err
+	}
+	return k.engine.Report(), nil
+}
+
+func (k keeper) Memory(name string) (map[string]site.Memory, error) {
+	if err := k.mine(name); err != nil {
+		return nil, err
+	}
+	return k.engine.Memory(), nil
+}
+
+func (k keeper) Do(ctx context.Context, name string, o site.Order) (string, error) {
+	if err := k.mine(name); err != nil {
+		return "", err
+	}
+	return k.engine.Do(ctx, o)
+}

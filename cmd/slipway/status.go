@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+type statusFlags struct {
+	site, state string
+	watch, all  bool
+}
+
+func (a *app) statusCommand() *cobra.Command {
+	var f statusFlags
+	cmd := &cobra.Command{
+		Use: "status", Short: "show how a site is", Args: exactly(0),
+		Long:    "Shows what the daemon knows: the revision in force, how many nodes are in which\nstate, and every node that is not in-sync with the reason.\n" + exitHelp,
+		Example: "  slipway status\n  slipway status --watch",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.status(cmd.Context(), f) },
+	}
+	cmd.Flags().StringVar(&f.site, "site", "", "the site's name, when the daemon keeps several")
+	cmd.Flags().BoolVar(&f.watch, "watch", false, "show every change until interrupted")
+	cmd.Flags().BoolVar(&f.all, "all", false, "list nodes that are in-sync too")
+	addState(cmd, &f.state)
+	return cmd
+}
+
+func (a *app) status(ctx context.Context, f statusFlags) error {
+	daemon := daemonAt(f.state)
+	defer daemon.Close()
+	if !f.watch {
+		r, err := daemon.Report(f.site)
+		if err != nil {
+			return err
+		}
+		return a.showStatus(r, f)
+	}
+	live := isTerminal(a.out) && a.output == "text"
+	var shown error
+	err := daemon.Watch(ctx, f.site, func(r site.Report) {
+		switch {
+		case live:
+			fmt.Fprint(a.out, "\x1b[H\x1b[2J") // home, and clear what is below
+			shown = a.showStatus(r, f)
+		case a.output == "json":
+			shown = printJSON(a.out, r.Status)
+		default:
+			fmt.Fprintln(a.out, counts(a.out, &r.Status))
+		}
+	})
+	if ctx.Err() != nil {
+		return nil // an interrupt is how watching ends
+	}
+	return errors.Join(err, shown)
+}
+
+func (a *app) showStatus(r site.Report, f statusFlags) error {
+	if a.output == "json" {
+		return printJSON(a.out, r.Status)
+	}
+	printStatus(a.out, &r.Status, f.all)
+	return nil
+}
+
+// printStatus writes a status for people.
+func printStatus(w io.Writer, s *site.Status, all bool) {
+	bold, red, yellow := paint(w, text.Bold), paint(w, text.FgRed), paint(w, text.FgYellow)
+	fmt.Fprintf(w, "%s  %s\n", bold("site "+s.Site), counts(w, s))
+	fmt.Fprintln(w, bar(w, s))
+	fmt.Fprintf(w, "in force   %s\n", revisionLine(s.Applied))
+	if s.Attempted.ID != s.Applied.ID && s.Attempted.ID != "" {
+		fmt.Fprintf(w, "attempted  %s\n", red(revisionLine(s.Attempted)))
+	}
+	if s.ObserveOnly != "" {
+		fmt.Fprintln(w, yellow("observing  "+s.ObserveOnly))
+	}
+	if s.Paused != nil {
+		fmt.Fprintln(w, yellow(fmt.Sprintf("paused     by %s, %s ago: %s", s.Paused.By, age(s.Paused.Since), s.Paused.Reason)))
+	}
+	for _, p := range s.Problems {
+		fmt.Fprintln(w, red("problem    ")+p.What+" (since "+age(p.Since)+" ago)")
+	}
+	printWaiting(w, s)
+	printNodes(w, s, all)
+}
+
+func revisionLine(r site.Revision) string {
+	if r.ID == "" {
+		return "nothing yet"
+	}
+	return strings.TrimSpace(r.Short() + "  " + r.Subject)
+}
+
+// counts is the nodes by state in one line.
+func counts(w io.Writer, s *site.Status) string {
+	n := s.Counts()
+	parts := []string{paint(w, stateColour(site.InSync))(fmt.Sprintf("%d/%d in-sync", n[site.InSync], len(s.Nodes)))}
+	for _, state := range site.States[1:] {
+		if n[state] > 0 {
+			parts = append(parts, paint(w, stateColour(state))(fmt.Sprintf("%d %s", n[state], state)))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// bar is the nodes by state as a picture.
+func bar(w io.Writer, s *site.Status) string {
+	const width = 60
+	n, all, drawn := s.Counts(), len(s.Nodes), 0
+	var b strings.Builder
+	glyphs := map[site.State]string{site.InSync: "█", site.Progressing: "▓", site.Retrying: "▒", site.Blocked: "▒", site.Stalled: "×", site.Paused: "▒", site.Unknown: "░"}
+	for i, sum := 0, 0; i < len(site.States) && all > 0; i++ {
+		state := site.States[i]
+		sum += n[state]
+		cells := sum*width/all - drawn
+		drawn += cells
+		b.WriteString(paint(w, stateColour(state))(strings.Repeat(glyphs[state], cells)))
+	}
+	return b.String()
+}
+
+// printWaiting says what waits for a person's yes, and how to give it.
+func printWaiting(w io.Writer, s *site.Status) {
+	if len(s.Waiting) == 0 {
+		return
+	}
+	red := paint(w, text.FgRed, text.Bold)
+	fmt.Fprintln(w, red("waits for approval:"))
+	for _, l := range s.Waiting {
+		fmt.Fprintf(w, "  %s (%s): %s loses %s\n", l.Node, l.Machine, l.Action, l.Lost)
+	}
+	fmt.Fprintf(w, "  to approve all of it: slipway approve %s\n", s.Approve)
+}
+
+func printNodes(w io.Writer, s *site.Status, all bool) {
+	t := table.NewWriter()
+	style := table.StyleLight
+	style.Options = table.OptionsNoBordersAndSeparators
+	style.Format.Header = text.FormatUpper
+	t.SetStyle(style)
+	t.AppendHeader(table.Row{"node", "state", "since", "power", "reason"})
+	for _, n := range s.Nodes {
+		if n.State == site.InSync && !all {
+			continue
+		}
+		t.AppendRow(table.Row{n.Name, paint(w, stateColour(n.State))(string(n.State)), age(n.Since), n.Power, reasonOf(n)})
+	}
+	if t.Length() == 0 {
+		return
+	}
+	if width := columns(w); width > 60 {
+		t.SetColumnConfigs([]table.ColumnConfig{{Number: 5, WidthMax: width - 50, WidthMaxEnforcer: text.WrapSoft}})
+	}
+	fmt.Fprintf(w, "\n%s\n", t.Render())
+}
+
+func reasonOf(n site.NodeStatus) string {
+	if !n.Retry.IsZero() {
+		return n.Reason + " (again at " + n.Retry.Format("15:04:05") + ")"
+	}
+	return n.Reason
+}
+
+// columns is a terminal's width, 0 for anything else.
+func columns(w io.Writer) int {
+	f, ok := w.(interface{ Fd() uintptr })
+	if !ok {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+func (a *app) whyCommand() *cobra.Command {
+	var name, state string
+	cmd := &cobra.Command{
+		Use: "why NODE", Short: "say why a node is as it is", Args: exactly(1),
+		Long:    "Says in which state a node is and since when, what it waits for and what would\nrelease it, what is to be done to its machine and which line of the design asks for it.\n" + exitHelp,
+		Example: "  slipway why compute-5",
+		RunE:    func(_ *cobra.Command, args []string) error { return a.why(state, name, args[0]) },
+	}
+	cmd.Flags().StringVar(&name, "site", "", "the site's name, when the daemon keeps several")
+	addState(cmd, &state)
+	return cmd
+}
+
+// reasons is what why prints as JSON.
+type reasons struct {
+	Status  site.NodeStatus `json:"status"`
+	Plan    site.NodePlan   `json:"plan,omitzero"`
+	Release string          `json:"release,omitempty"`
+}
+
+func (a *app) why(state, siteName, node string) error {
+	daemon := daemonAt(state)
+	defer daemon.Close()
+	r, err := daemon.Report(siteName)
+	if err != nil {
+		return err
+	}
+	why, ok := reasonsFor(r, node)
+	if !ok {
+		return fmt.Errorf("site %s has no node %q: see slipway status --all", r.Status.Site, node)
+	}
+	if a.output == "json" {
+		return printJSON(a.out, why)
+	}
+	printReasons(a.out, why)
+	return nil
+}
+
+func reasonsFor(r site.Report, node string) (why reasons, found bool) {
+	for _, n := range r.Status.Nodes {
+		if n.Name == node {
+			why.Status, found = n, true
+		}
+	}
+	for _, p := range r.Plan.Nodes {
+		if p.Node == node {
+			why.Plan = p
+		}
+	}
+	why.Release = release(r, why)
+	return why, found
+}
+
+// release says what would let the node go on.
+func release(r site.Report, w reasons) string {
+	switch w.Status.State {
+	case site.InSync, site.Unknown:
+		return ""
+	case site.Progressing:
+		return "nothing: it is under way"
+	case site.Retrying:
+		return fmt.Sprintf("the machine answering; it is tried again at %s, or now with `slipway retry %s`", w.Status.Retry.Format(time.TimeOnly), w.Status.Name)
+	case site.Paused:
+		return fmt.Sprintf("`slipway resume %s`, `slipway resume --all`, or the end of the pause", w.Status.Name)
+	case site.Blocked:
+		for _, l := range r.Status.Waiting {
+			if l.Node == w.Status.Name {
+				return "`slipway approve " + r.Status.Approve + "`"
+			}
+		}
+		return "what the reason names"
+	}
+	return fmt.Sprintf("a commit that changes the node, or `slipway retry %s` once the cause is gone", w.Status.Name)
+}
+
+func printReasons(w io.Writer, why reasons) {
+	s := why.Status
+	line := func(what, said string) {
+		if said != "" {
+			fmt.Fprintf(w, "%-9s %s\n", what, said)
+		}
+	}
+	fmt.Fprintf(w, "%s is %s since %s (%s ago)\n", paint(w, text.Bold)(s.Name), paint(w, stateColour(s.State))(string(s.State)),
+		s.Since.Format(time.DateTime), age(s.Since))
+	line("reason", s.Reason)
+	line("releases", why.Release)
+	if s.Machine.Known() {
+		line("machine", fmt.Sprintf("UUID %s, serial %s", s.Machine.UUID, s.Machine.Serial))
+	}
+	line("power", s.Power)
+	line("health", s.Health)
+	line("system", s.OS)
+	if s.Generation > 0 {
+		line("installed", fmt.Sprintf("generation %d", s.Generation))
+	}
+	line("seen", age(s.Seen)+" ago")
+	if len(why.Plan.Steps)+len(why.Plan.Blocked)+len(why.Plan.Notes) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	p := site.Plan{Nodes: []site.NodePlan{why.Plan}}
+	plan.Text(w, &p, time.Now(), planPaint(w))
+}
