@@ -208,11 +208,11 @@ func (m *machine) until(ctx context.Context, limit time.Duration, what string, o
 }
 
 // wait looks until it is done, and says so when it is not within the limit.
-// The first look is at once; pauses grow to two polls, so that no more than
-// that is wasted at the end.
+// The first look is at once; pauses grow to one and a half polls, and no more
+// than that is wasted at the end.
 func (m *machine) wait(ctx context.Context, limit time.Duration, what string, look func() (bool, error)) error {
 	end := time.Now().Add(limit)
-	for pause := m.opts.Poll; ; pause = min(pause+m.opts.Poll/2, 2*m.opts.Poll) {
+	for pause := m.opts.Poll; ; pause = min(pause+m.opts.Poll/4, m.opts.Poll*3/2) {
 		done, err := look()
 		if done || err != nil {
 			return err

@@ -25,7 +25,7 @@ var (
 		GET: time.Millisecond, Write: 2 * time.Millisecond, PowerOn: 40 * time.Millisecond, PowerOff: 20 * time.Millisecond,
 		Boot: 20 * time.Millisecond, Install: 60 * time.Millisecond,
 	}
-	patience = redfish.Options{Grace: 500 * time.Millisecond, Settle: 5 * time.Second, Poll: 2 * time.Millisecond}
+	patience = redfish.Options{Grace: 250 * time.Millisecond, Settle: 5 * time.Second, Poll: 2 * time.Millisecond}
 )
 
 // rack is a fleet of one kind of machine.

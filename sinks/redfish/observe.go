@@ -87,9 +87,6 @@ type bootOptions struct {
 	source map[string]string // "Hdd", "Pxe" by reference
 }
 
-// maxBootOptions bounds what one BMC may have us read.
-const maxBootOptions = 128
-
 // read fetches the options if the machine's list of references is a new one.
 func (b *bootOptions) read(ctx context.Context, c *client, s system) error {
 	refs := slices.Sorted(slices.Values(s.bootOrder()))
@@ -109,7 +106,7 @@ func (b *bootOptions) read(ctx context.Context, c *client, s system) error {
 		if err != nil {
 			return err
 		}
-		if alias := at[string](option, "Alias"); alias != "" {
+		if alias := words(option, "Alias"); alias != "" {
 			source[at[string](option, "BootOptionReference")] = alias
 		}
 	}
@@ -122,7 +119,7 @@ func (b *bootOptions) of(ref string) string {
 	if s := b.source[ref]; s != "" {
 		return s
 	}
-	return ref
+	return printable(ref)
 }
 
 // targets are the sources of references.

@@ -32,7 +32,7 @@ type Options struct {
 	// 10 min.
 	Settle time.Duration
 	// Poll is the first pause between two looks at a machine that is to
-	// change, 1 s; pauses grow to twice as much.
+	// change, 1 s; pauses grow to half as much again.
 	Poll time.Duration
 }
 

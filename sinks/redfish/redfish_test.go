@@ -18,6 +18,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -396,6 +397,7 @@ func TestBasicAuthenticationOnlyWithoutSessions(t *testing.T) {
 
 func TestCloseDeletesTheSession(t *testing.T) {
 	b := newBMC(t)
+	goroutines := runtime.NumGoroutine()
 	m := open(t, b.endpoint())
 	if _, err := look(m, nil); err != nil {
 		t.Fatal(err)
@@ -406,6 +408,7 @@ func TestCloseDeletesTheSession(t *testing.T) {
 	if n := b.count("DELETE /redfish/v1/SessionService/Sessions/7"); n != 1 {
 		t.Errorf("the session was deleted %d times", n)
 	}
+	eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines })
 }
 
 func TestHeaders(t *testing.T) {
@@ -582,4 +585,113 @@ func TestTLSSessionsAreResumed(t *testing.T) {
 	if want := []bool{false, true, true}; !slices.Equal(resumed, want) {
 		t.Errorf("got %v, want %v", resumed, want)
 	}
+}
+
+const resetAction = "POST /redfish/v1/Systems/1/Actions/ComputerSystem.Reset"
+
+func powerOn(t *testing.T, b *bmc) error {
+	step := site.Step{Machine: site.Identity{UUID: uuid}, Action: site.ActionPowerOn}
+	return open(t, b.endpoint()).Apply(t.Context(), step, &site.Node{}, site.Observed{})
+}
+
+func systemIs(power string) http.HandlerFunc {
+	return text(strings.Replace(healthySystem, `"PowerState":"On"`, `"PowerState":"`+power+`"`, 1))
+}
+
+// A BMC that refuses a reset because somebody else was quicker has what is
+// wanted; one that is in the middle of something is tried again.
+func TestRefusedResets(t *testing.T) {
+	for name, c := range map[string]struct {
+		status int
+		then   string
+		class  error
+	}{
+		"already on":        {409, "On", nil},
+		"already so, 400":   {400, "On", nil},
+		"in a transition":   {409, "Off", driver.ErrBusy},
+		"wrong parameter":   {400, "Off", driver.ErrRefused},
+		"no such action":    {404, "Off", errors.ErrUnsupported},
+		"action not served": {405, "Off", errors.ErrUnsupported},
+		"no privilege":      {403, "Off", driver.ErrDenied},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBMC(t)
+			b.answer("GET /redfish/v1/Systems/1", systemIs("Off"))
+			b.answer(resetAction, func(w http.ResponseWriter, r *http.Request) {
+				b.answer("GET /redfish/v1/Systems/1", systemIs(c.then))
+				status(c.status, "")(w, r)
+			})
+			if err := powerOn(t, b); !errors.Is(err, c.class) {
+				t.Errorf("got %v, want %v", err, c.class)
+			}
+			if n := b.count(resetAction); n != 1 {
+				t.Errorf("the reset was asked for %d times", n)
+			}
+		})
+	}
+}
+
+func TestSystemWithoutReset(t *testing.T) {
+	for name, actions := range map[string]string{
+		"no actions":     `{}`,
+		"another reset":  `{"#ComputerSystem.Reset":{"target":"/x","ResetType@Redfish.AllowableValues":["ForceOff"]}}`,
+		"garbled action": `{"#ComputerSystem.Reset":"N/A"}`,
+	} {
+		b := newBMC(t)
+		b.answer("GET /redfish/v1/Systems/1", text(`{"UUID":"`+uuid+`","PowerState":"Off","Actions":`+actions+`}`))
+		if err := powerOn(t, b); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+// Nothing is switched by guessing what an unreadable power state means.
+func TestUnreadablePowerIsLeftAlone(t *testing.T) {
+	b := newBMC(t)
+	b.answer("GET /redfish/v1/Systems/1", systemIs("Unknown"))
+	if err := powerOn(t, b); !errors.Is(err, driver.ErrRefused) || b.count(resetAction) != 0 {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A power change that somebody else began is waited for, not repeated.
+func TestPowerChangeUnderWayIsJoined(t *testing.T) {
+	b := newBMC(t)
+	looks := 0
+	b.answer("GET /redfish/v1/Systems/1", func(w http.ResponseWriter, r *http.Request) {
+		looks++
+		systemIs(map[bool]string{true: "PoweringOn", false: "On"}[looks < 4])(w, r)
+	})
+	if err := powerOn(t, b); err != nil || b.count(resetAction) != 0 {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A BMC can send anything, and only its own node suffers: what is shown of it
+// is in canonical terms.
+func FuzzSystem(f *testing.F) {
+	f.Add([]byte(healthySystem))
+	f.Add([]byte(`{"Boot":[{"BootOrder":null}],"PowerState":{"On":1},"Actions":{"#ComputerSystem.Reset":{"target":[]}},"Links":{"ManagedBy":[1,{"@odata.id":2}]}}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var o object
+		if json.Unmarshal(body, &o) != nil {
+			return
+		}
+		s, m := system{o}, &machine{boot: bootOptions{source: map[string]string{"Boot0001": "Hdd"}}}
+		if h := s.heading(); h != "" && h != "on" && h != "off" || s.on() && s.off() {
+			t.Errorf("heading %q, on %v, off %v", h, s.on(), s.off())
+		}
+		order, _ := m.boot.order(s.bootOrder(), []string{"Hdd", "Pxe"})
+		if len(order) != len(s.bootOrder()) {
+			t.Errorf("%v was ordered to %v", s.bootOrder(), order)
+		}
+		s.identity()
+		s.inventory()
+		s.override("Cd", usbCd)
+		s.canReset("On")
+		links(o, "Links", "ManagedBy")
+		if text := said(body); text != printable(text) {
+			t.Errorf("%q is not fit to be shown", text)
+		}
+	})
 }

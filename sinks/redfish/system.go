@@ -33,6 +33,11 @@ func at[T any](o object, path ...string) T {
 	return v
 }
 
+// words is a text at a path of names, fit to be shown.
+func words(o object, path ...string) string {
+	return printable(strings.TrimSpace(at[string](o, path...)))
+}
+
 // link is the path that a reference leads to.
 func link(o object, path ...string) string {
 	return at[string](o, append(path, "@odata.id")...)
@@ -54,8 +59,8 @@ type system struct{ object }
 
 func (s system) identity() site.Identity {
 	return site.Identity{
-		UUID:   strings.ToLower(strings.TrimSpace(at[string](s.object, "UUID"))),
-		Serial: strings.TrimSpace(at[string](s.object, "SerialNumber")),
+		UUID:   strings.ToLower(words(s.object, "UUID")),
+		Serial: words(s.object, "SerialNumber"),
 	}
 }
 
@@ -103,17 +108,23 @@ func (s system) health() string {
 
 func (s system) inventory() *site.Inventory {
 	return &site.Inventory{
-		Manufacturer: at[string](s.object, "Manufacturer"),
-		Model:        at[string](s.object, "Model"),
-		SKU:          at[string](s.object, "SKU"),
-		BIOS:         at[string](s.object, "BiosVersion"),
+		Manufacturer: words(s.object, "Manufacturer"),
+		Model:        words(s.object, "Model"),
+		SKU:          words(s.object, "SKU"),
+		BIOS:         words(s.object, "BiosVersion"),
 		Processors:   at[int](s.object, "ProcessorSummary", "Count"),
 		MemoryGiB:    at[float64](s.object, "MemorySummary", "TotalSystemMemoryGiB"),
 	}
 }
 
+// maxBootOptions bounds what one BMC may have us read.
+const maxBootOptions = 128
+
 // bootOrder are the references of the boot options in persistent order.
-func (s system) bootOrder() []string { return at[[]string](s.object, "Boot", "BootOrder") }
+func (s system) bootOrder() []string {
+	refs := at[[]string](s.object, "Boot", "BootOrder")
+	return refs[:min(len(refs), maxBootOptions)]
+}
 
 // bootsOnce says whether the next boot, and only that, is from the target.
 func (s system) bootsOnce(target schemas.BootSource) bool {
