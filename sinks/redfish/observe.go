@@ -100,8 +100,7 @@ func (b *bootOptions) read(ctx context.Context, c *client, s system) error {
 		return err
 	}
 	source := map[string]string{}
-	members := links(o, "Members")
-	for _, path := range members[:min(len(members), maxBootOptions)] {
+	for _, path := range links(o, "Members") {
 		option, err := c.get(ctx, path)
 		if err != nil {
 			return err

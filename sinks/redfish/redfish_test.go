@@ -254,7 +254,7 @@ func TestErrorClasses(t *testing.T) {
 		"bad request":        {status(400, ""), driver.ErrRefused, "400"},
 		"method not allowed": {status(405, ""), errors.ErrUnsupported, "405"},
 		"hangs up":           {hangUp, driver.ErrUnreachable, "EOF"},
-		"led elsewhere":      {http.RedirectHandler("https://192.0.2.1/steal", 307).ServeHTTP, driver.ErrRefused, "leads to https://192.0.2.1"},
+		"led elsewhere":      {http.RedirectHandler("https://192.0.2.1/steal", http.StatusTemporaryRedirect).ServeHTTP, driver.ErrRefused, "leads to https://192.0.2.1"},
 		"led to plain http":  {toPlain, driver.ErrRefused, "leads to http://"},
 	} {
 		t.Run(name, func(t *testing.T) {

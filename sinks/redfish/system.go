@@ -43,11 +43,14 @@ func link(o object, path ...string) string {
 	return at[string](o, append(path, "@odata.id")...)
 }
 
+// maxLinks bounds what one list of a BMC may have us read.
+const maxLinks = 128
+
 // links are the paths that a list of references leads to.
 func links(o object, path ...string) []string {
 	var paths []string
 	for _, ref := range at[[]object](o, path...) {
-		if p := link(ref); p != "" {
+		if p := link(ref); p != "" && len(paths) < maxLinks {
 			paths = append(paths, p)
 		}
 	}
@@ -117,13 +120,14 @@ func (s system) inventory() *site.Inventory {
 	}
 }
 
-// maxBootOptions bounds what one BMC may have us read.
-const maxBootOptions = 128
-
-// bootOrder are the references of the boot options in persistent order.
+// bootOrder are the references of the boot options in persistent order. One
+// longer than can be looked up is as good as none.
 func (s system) bootOrder() []string {
 	refs := at[[]string](s.object, "Boot", "BootOrder")
-	return refs[:min(len(refs), maxBootOptions)]
+	if len(refs) > maxLinks {
+		return nil
+	}
+	return refs
 }
 
 // bootsOnce says whether the next boot, and only that, is from the target.
