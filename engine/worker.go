@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"reflect"
 	"sync"
 	"time"
@@ -29,6 +30,7 @@ type worker struct {
 	failures int       // in a row
 	last     string    // digest of the step that just succeeded
 	inside   time.Time // when the installed system was last asked
+	spread   bool      // has taken its own place in the period of looks
 
 	// Guarded by the engine's mu.
 	node      *site.Node
@@ -246,6 +248,12 @@ func (w *worker) finish(ctx context.Context, o outcome) time.Duration {
 	w.show(ctx, o)
 	if o.wait == 0 {
 		return 0
+	}
+	if o.state == site.InSync && !w.spread {
+		// All machines are first looked at together; from then on their looks
+		// are spread over the period.
+		w.spread = true
+		return time.Duration(rand.Float64() * float64(o.wait))
 	}
 	return jitter(o.wait)
 }

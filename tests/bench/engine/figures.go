@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// overhead brings machines from off to in-sync, one alone and a thousand at
+// once, and gives the ratio: what being many costs over a node's own path.
+func overhead(quick bool) ([]string, error) {
+	n, runs := 1000, 3
+	if quick {
+		n, runs = 50, 1
+	}
+	var alone, all []float64
+	for range runs {
+		one, err := bringUp(1)
+		if err != nil {
+			return nil, err
+		}
+		many, err := bringUp(n)
+		if err != nil {
+			return nil, err
+		}
+		progress("overhead: one node %.2f s, %d nodes %.2f s", one.Seconds(), n, many.Seconds())
+		alone, all = append(alone, one.Seconds()), append(all, many.Seconds())
+	}
+	return []string{
+		figure("engine/own-path", median(alone), "s"),
+		figure(fmt.Sprintf("engine/wall-%d", n), median(all), "s"),
+		figure("engine/overhead", median(all)/median(alone), "ratio"),
+	}, nil
+}
+
+// bringUp is the time from the daemon's first request to any machine until
+// the last one is in-sync.
+func bringUp(n int) (wall time.Duration, err error) {
+	b, err := newBed(n, 200*time.Millisecond, "off", "on", rollout{"30s", "60s", "30s"})
+	defer func() { b.close(err) }()
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	st, err := b.inSync(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var last time.Time
+	for _, node := range st.Nodes {
+		if node.Since.After(last) {
+			last = node.Since
+		}
+	}
+	return last.Sub(b.fleet.FirstCall()), nil
+}
+
+// idle keeps machines that are in-sync for two minutes.
+func idle(quick bool) ([]string, error) {
+	n, span := 5000, 2*time.Minute
+	if quick {
+		n, span = 500, 20*time.Second
+	}
+	b, err := newBed(n, 200*time.Millisecond, "on", "on", rollout{"30s", "60s", "30s"})
+	defer func() { b.close(err) }()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	if _, err = b.inSync(ctx); err != nil {
+		return nil, err
+	}
+	progress("idle: %d nodes in-sync after %.0f s; settling for a minute", n, time.Since(b.begun).Seconds())
+	time.Sleep(span / 2) // the first looks were all at once
+	before, _, err := b.usage()
+	if err != nil {
+		return nil, err
+	}
+	calls, begun, peak := b.fleet.CallCount(), time.Now(), int64(0)
+	for time.Since(begun) < span {
+		_, rss, uerr := b.usage()
+		if uerr != nil {
+			err = uerr
+			return nil, err
+		}
+		peak = max(peak, rss)
+		time.Sleep(time.Second)
+	}
+	after, _, err := b.usage()
+	if err != nil {
+		return nil, err
+	}
+	wall := time.Since(begun).Seconds()
+	progress("idle: %.0f requests a second", float64(b.fleet.CallCount()-calls)/wall)
+	return []string{
+		figure(fmt.Sprintf("engine/idle-%d-cpu", n), (after-before).Seconds()/wall, "cores"),
+		figure(fmt.Sprintf("engine/idle-%d-rss", n), float64(peak)/(1<<20), "MiB"),
+	}, nil
+}
+
+// commitToWrite is the time from a pushed commit to the first write to a BMC.
+func commitToWrite(quick bool) ([]string, error) {
+	n, commits := 100, 11
+	if quick {
+		n, commits = 10, 3
+	}
+	b, err := newBed(n, 50*time.Millisecond, "on", "on", rollout{"1s", "60s", "2s"})
+	defer func() { b.close(err) }()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	if err = git(b.work(), "remote", "add", "origin", b.repo()); err != nil {
+		return nil, err
+	}
+	var took []float64
+	for i := range commits {
+		if _, err = b.inSync(ctx); err != nil {
+			return nil, err
+		}
+		// Another phase of the polling for each commit.
+		time.Sleep(time.Duration(i) * 370 * time.Millisecond % time.Second)
+		var d time.Duration
+		if d, err = b.changeBoot(ctx, i); err != nil {
+			return nil, err
+		}
+		took = append(took, d.Seconds())
+	}
+	progress("commit-to-write: %.2f s", took)
+	return []string{figure("engine/commit-to-write", median(took), "s")}, nil
+}
+
+// changeBoot commits another boot order for one node and waits for the first
+// write.
+func (b *bed) changeBoot(ctx context.Context, i int) (time.Duration, error) {
+	order := []string{`["Pxe", "Hdd"]`, `["Hdd", "Pxe"]`}[i%2]
+	text := fmt.Sprintf("package bench\n\nnodes: %s: boot: order: %s\n", nodeName(b.n-1), order)
+	if err := os.WriteFile(filepath.Join(b.work(), "change.cue"), []byte(text), 0o644); err != nil {
+		return 0, err
+	}
+	if err := git(b.work(), "add", "-A"); err != nil {
+		return 0, err
+	}
+	if err := git(b.work(), "commit", "-q", "-m", "boot order"); err != nil {
+		return 0, err
+	}
+	m := b.fleet.Machine(nodeName(b.n - 1))
+	writes := m.Writes()
+	begun := time.Now()
+	if err := git(b.work(), "push", "-q", "origin", "main"); err != nil {
+		return 0, err
+	}
+	for m.Writes() == writes {
+		if ctx.Err() != nil {
+			return 0, fmt.Errorf("no write after commit %d: %w", i, ctx.Err())
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	return time.Since(begun), nil
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/tests/lab"
+)
+
+// seed is what the fleet's keys and certificates derive from.
+const seed = "bench"
+
+// nodesPerFile is how a large site is split.
+const nodesPerFile = 100
+
+// rollout is the pace of a bench site.
+type rollout struct{ poll, observe, report string }
+
+// address is the loopback address of machine i.
+func address(i int) string { return fmt.Sprintf("127.90.%d.%d", i/250, i%250+1) }
+
+func nodeName(i int) string { return fmt.Sprintf("n%05d", i) }
+
+func identity(i int) site.Identity {
+	return site.Identity{UUID: fmt.Sprintf("5e1d0000-0000-4000-8000-%012d", i), Serial: fmt.Sprintf("BENCH%05d", i)}
+}
+
+// machines is a fleet of n machines.
+func machines(n int, power string) []lab.MachineConfig {
+	all := make([]lab.MachineConfig, n)
+	for i := range all {
+		all[i] = lab.MachineConfig{
+			Name: nodeName(i), BMCAddr: address(i), Identity: identity(i), Username: "admin", Password: "bench",
+			Manufacturer: "Lab", Model: "Bench", Power: power, BootOrder: []string{"Hdd", "Pxe"}, MemoryGiB: 64, Processors: 2,
+		}
+	}
+	return all
+}
+
+// writeSite writes a site of n nodes for a fleet whose BMCs listen on port.
+func writeSite(dir string, n, port int, power string, r rollout) error {
+	files := map[string]string{
+		"cue.mod/module.cue": "module: \"bench.example/site\"\nlanguage: version: \"v0.17.0\"\n",
+		"site.cue":           siteFile(n, port, r),
+	}
+	for from := 0; from < n; from += nodesPerFile {
+		files[fmt.Sprintf("nodes-%03d.cue", from/nodesPerFile)] = nodesFile(from, min(from+nodesPerFile, n), power)
+	}
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func siteFile(n, port int, r rollout) string {
+	return fmt.Sprintf(`package bench
+
+import "github.com/slipway-gitops/slipway/schema"
+
+site: schema.#Site & {rollout: {maxUnavailable: "100%%", pollEvery: %q, observeEvery: %q, reportEvery: %q, firstContact: "repair"}}
+networks: [string]: schema.#Network
+networks: bmc: cidr: "127.90.0.0/16"
+roles: [string]: schema.#Role
+roles: worker: {}
+racks: [string]: schema.#Rack
+racks: r1: {}
+credentials: [string]: schema.#Credential
+credentials: bmc: {}
+profiles: [string]: schema.#Profile
+profiles: worker: {
+	role: "worker"
+	rack: "r1"
+	boot: order: ["Hdd", "Pxe"]
+	endpoints: bmc: trust: ca: """
+%s
+		"""
+}
+nodes: [string]: schema.#Layer
+nodes: [string]: {
+	addresses: _
+	endpoints: bmc: url: "redfish+https://\(addresses.bmc):%d/redfish/v1/Systems/1"
+}
+`, r.poll, r.observe, r.report, indent(string(lab.CAPEM(seed))), port)
+}
+
+func indent(pem string) string {
+	return "\t\t" + strings.ReplaceAll(strings.TrimSpace(pem), "\n", "\n\t\t")
+}
+
+func nodesFile(from, to int, power string) string {
+	var b strings.Builder
+	b.WriteString("package bench\n\nnodes: {\n")
+	for i := from; i < to; i++ {
+		id := identity(i)
+		fmt.Fprintf(&b, "\t%s: {\n\t\tprofiles: [\"worker\"]\n\t\tpower: %q\n\t\tidentity: {uuid: %q, serial: %q}\n\t\taddresses: bmc: %q\n\t}\n",
+			nodeName(i), power, id.UUID, id.Serial, address(i))
+	}
+	b.WriteString("}\n")
+	return b.String()
+}
+
+// git runs git in a folder.
+func git(dir string, args ...string) error {
+	cmd := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=bench", "-c", "user.email=bench@example.org"}, args...)...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("git %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}
