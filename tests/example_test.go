@@ -1,0 +1,59 @@
+package tests
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/slipway-gitops/slipway/engine/design"
+	"github.com/slipway-gitops/slipway/tests/lab"
+)
+
+var update = flag.Bool("update", false, "rewrite the keys of site-example")
+
+const (
+	exampleDir  = "../site-example"
+	exampleKeys = exampleDir + "/inventory/keys.cue"
+	// exampleSeed is what the lab is started with for the example.
+	exampleSeed = "example"
+)
+
+// The example trusts the keys and names the image of the lab that is started
+// for it, so that neither can drift from the other.
+func TestSiteExampleFitsTheLab(t *testing.T) {
+	r := design.EvaluateHere(os.DirFS(exampleDir), "")
+	if r.Site == nil {
+		t.Fatalf("the example is broken: %v", r.Findings)
+	}
+	want := keysFile(r.Site.NodeNames())
+	if *update {
+		if err := os.WriteFile(exampleKeys, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := os.ReadFile(exampleKeys); err != nil || string(got) != want {
+		t.Errorf("%s has other keys than the lab (%v); run this test with -update", exampleKeys, err)
+	}
+	for name, image := range r.Site.Images {
+		if got, want := image.SHA256, lab.ImageSHA256(exampleSeed, name); got != want {
+			t.Errorf("the image %s has the digest %s, the lab's is %s", name, got, want)
+		}
+	}
+}
+
+// keysFile is the example's file of public keys, as the lab has them.
+func keysFile(nodes []string) string {
+	var b strings.Builder
+	b.WriteString("package inventory\n\n// The SSH host keys of the installed systems, by node.\nhostKeys: {\n")
+	for _, n := range nodes {
+		fmt.Fprintf(&b, "\t%q: %q\n", n, lab.HostKey(exampleSeed, n))
+	}
+	b.WriteString("}\n\n// The authority that signs the certificates of the management controllers.\nca: \"\"\"\n")
+	for line := range strings.Lines(string(lab.CAPEM(exampleSeed))) {
+		b.WriteString("\t" + line)
+	}
+	b.WriteString("\t\"\"\"\n")
+	return b.String()
+}
