@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"cuelang.org/go/cue/format"
+
 	"github.com/slipway-gitops/slipway/engine/design"
 	"github.com/slipway-gitops/slipway/tests/lab"
 )
@@ -27,7 +29,7 @@ func TestSiteExampleFitsTheLab(t *testing.T) {
 	if r.Site == nil {
 		t.Fatalf("the example is broken: %v", r.Findings)
 	}
-	want := keysFile(r.Site.NodeNames())
+	want := keysFile(t, r.Site.NodeNames())
 	if *update {
 		if err := os.WriteFile(exampleKeys, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
@@ -44,7 +46,8 @@ func TestSiteExampleFitsTheLab(t *testing.T) {
 }
 
 // keysFile is the example's file of public keys, as the lab has them.
-func keysFile(nodes []string) string {
+func keysFile(t *testing.T, nodes []string) string {
+	t.Helper()
 	var b strings.Builder
 	b.WriteString("package inventory\n\n// The SSH host keys of the installed systems, by node.\nhostKeys: {\n")
 	for _, n := range nodes {
@@ -55,5 +58,9 @@ func keysFile(nodes []string) string {
 		b.WriteString("\t" + line)
 	}
 	b.WriteString("\t\"\"\"\n")
-	return b.String()
+	text, err := format.Source([]byte(b.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

@@ -66,7 +66,8 @@ func (a *assembly) checkTop(v cue.Value) {
 	}
 	for it, _ := v.Fields(cue.Hidden(true), cue.Definitions(true)); it.Next(); {
 		label := it.Selector()
-		if label.IsString() && top.fields[label.Unquoted()] == nil {
+		known := !label.IsString() || top.fields[label.Unquoted()] != nil
+		if !known && ours(declared(it.Value(), label.String())) {
 			r.unknown(it.Value(), top, label.Unquoted(), "")
 		}
 		if !label.IsString() {

@@ -5,6 +5,7 @@ import (
 
 	"cuelang.org/go/cue"
 	"cuelang.org/go/cue/ast"
+	"cuelang.org/go/cue/build"
 	"cuelang.org/go/cue/cuecontext"
 	"cuelang.org/go/cue/errors"
 	"cuelang.org/go/cue/token"
@@ -40,6 +41,7 @@ func (c *compiler) compile(progress func(string)) (cue.Value, bool) {
 		if inst == nil {
 			return cue.Value{}, false
 		}
+		c.refuseEmbedding(inst)
 		progress("evaluating the package")
 		v := cuecontext.New().BuildInstance(inst)
 		if v.LookupPath(cue.MakePath(cue.Str(nodesSection))).Exists() {
@@ -50,6 +52,21 @@ func (c *compiler) compile(progress func(string)) (cue.Value, bool) {
 		}
 	}
 	return cue.Value{}, false
+}
+
+// refuseEmbedding reports what is embedded at the top of the site's package.
+func (c *compiler) refuseEmbedding(inst *build.Instance) {
+	for _, f := range inst.Files {
+		for _, d := range f.Decls {
+			if _, ok := d.(*ast.EmbedDecl); ok {
+				c.findings.at(origin(d.Pos(), "site"), site.Finding{
+					Code: "embedding", Message: "a definition is embedded at the top of the site's package",
+					Why: "It would decide over all fields of the site, those that it does not know among them.",
+					Fix: "Bind fields instead: `site: schema.#Site`, `nodes: [string]: schema.#Layer`.",
+				})
+			}
+		}
+	}
 }
 
 // report turns errors of compilation into findings and marks their places to
