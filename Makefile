@@ -1,4 +1,6 @@
 # make demo is the first thing to try; make help lists the rest.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
 export CGO_ENABLED := 0
 GO := go
 
@@ -32,7 +34,7 @@ bench-engine: build ## the engine's figures
 	@$(GO) run ./tests/bench/engine
 
 bench-git: setup ## the figures of following a repository
-	@$(GO) run ./tests/bench/git
+	@$(GO) test ./sources/git -run '^$$' -bench '^BenchmarkIdlePoll$$' -benchtime 1x | grep '^bench:'
 
 clean: ## remove what was built
 	rm -rf bin
