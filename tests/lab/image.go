@@ -114,45 +114,40 @@ func (f *Fleet) personalImage(w http.ResponseWriter, r *http.Request) {
 	w.Write(marker)
 }
 
-// fetched is an image as an installer has it.
-type fetched struct {
-	digest string
-	marker *site.Marker
-}
-
 // fetch really fetches an inserted image, as the BMC does.
-func (f *Fleet) fetch(ctx context.Context, url string) (fetched, error) {
+func (f *Fleet) fetch(ctx context.Context, url string) (disk, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchLimit)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return fetched{}, err
+		return disk{}, err
 	}
 	t := &http.Transport{DisableKeepAlives: true}
 	resp, err := t.RoundTrip(req)
 	if err != nil {
-		return fetched{}, err
+		return disk{}, err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return fetched{}, fmt.Errorf("fetch %s: %s", url, resp.Status)
+		return disk{}, fmt.Errorf("fetch %s: %s", url, resp.Status)
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxImage+1))
 	if err != nil || len(body) > maxImage {
-		return fetched{}, fmt.Errorf("fetch %s: too large or broken off: %w", url, err)
+		return disk{}, fmt.Errorf("fetch %s: too large or broken off: %w", url, err)
 	}
 	return unpack(body), nil
 }
 
-// unpack parts an image from the marker that it may carry.
-func unpack(body []byte) fetched {
+// unpack is what an image makes of a disk: it parts the image from the marker
+// that it may carry.
+func unpack(body []byte) disk {
 	i := bytes.LastIndex(body, []byte(trailer))
 	if i < 0 {
-		return fetched{digest: hexSum(body)}
+		return disk{digest: hexSum(body)}
 	}
 	var m site.Marker
 	if json.Unmarshal(body[i+len(trailer):], &m) != nil {
-		return fetched{digest: hexSum(body)}
+		return disk{digest: hexSum(body)}
 	}
-	return fetched{digest: hexSum(body[:i]), marker: &m}
+	return disk{digest: hexSum(body[:i]), marker: &m}
 }

@@ -176,7 +176,7 @@ func (m *Machine) installLocked(url string) {
 			return
 		}
 		m.during(epoch, func() {
-			m.disk = disk{digest: image.digest, marker: image.marker}
+			m.disk = image
 			m.counts.Installs++
 			m.power = poweringOff
 			m.laterLocked(f.config.Latency.PowerOff, off)
