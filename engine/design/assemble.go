@@ -100,7 +100,7 @@ func (a *assembly) readAlone(r *reader, v cue.Value, s *shape) *tree {
 	if r.found == 0 {
 		r.reportAll(v)
 	}
-	if t.fields == nil {
+	if t == nil || t.fields == nil {
 		return &tree{fields: map[string]*tree{}, broken: true}
 	}
 	return t
@@ -181,7 +181,7 @@ func (a *assembly) effective(name string, own *tree, place site.Origin) (*tree, 
 	list := named.strings()
 	order, ok := a.pedigree.order(list, "the node "+name, named.origin, name)
 	if !ok || named.broken {
-		return own.settled(), false
+		return own.settled().orEmpty(), false
 	}
 	if len(order) == 0 && !a.lost {
 		a.findings.at(named.origin, site.Finding{
@@ -191,11 +191,11 @@ func (a *assembly) effective(name string, own *tree, place site.Origin) (*tree, 
 			Fix:     "Name at least one under `profiles`.",
 		})
 	}
-	merged := &tree{fields: map[string]*tree{}}
+	var merged *tree
 	for _, p := range order {
 		merged = merge(merged, a.pedigree.profiles[p].layer)
 	}
-	merged = merge(merged, own).settled()
+	merged = merge(merged, own).orEmpty()
 	merged.fields["profiles"] = &tree{value: anys(order), origin: named.origin}
 	return merged, len(order) > 0 && !a.lost
 }

@@ -35,6 +35,8 @@ func EvaluateHere(files fs.FS, siteName string) Result {
 		return Result{Findings: []site.Finding{{
 			Code: "unreadable", Severity: site.SeverityError,
 			Message: fmt.Sprintf("the files cannot be read: %v", err),
+			Why:     "A design that is read in part is not a design.",
+			Fix:     "Make the files readable, and check again.",
 		}}}
 	}
 	if site.HasErrors(findings) {

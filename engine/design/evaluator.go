@@ -129,8 +129,9 @@ func epitaph(w *worker, err error, overdue bool, lim Limits) (site.Finding, bool
 			Code: "too-deep", Message: "is nested too deeply",
 			Fix: "Look for a file with thousands of levels, or a definition that contains itself.",
 		}, true
-	// A new thread needs memory for its stack.
-	case w.stderr.says("out of memory", "cannot allocate memory", "pthread_create failed", "failed to create new OS thread"):
+	// A new thread needs memory for its stack; the last is what a build with
+	// the race detector says.
+	case w.stderr.says("out of memory", "cannot allocate memory", "pthread_create failed", "failed to create new OS thread", "failed to allocate"):
 		return site.Finding{
 			Code: "too-large", Message: fmt.Sprintf("takes more than %d MiB of memory to evaluate", lim.Memory>>20),
 			Fix: "Look for comprehensions over comprehensions and for disjunctions that multiply.",

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -99,7 +101,7 @@ func TestBombsAreFindings(t *testing.T) {
 		{"nested lists", lists, Limits{}, []string{"syntax"}},
 		{"nested parentheses", "x: " + strings.Repeat("(", 500_000) + "1" + strings.Repeat(")", 500_000), Limits{}, []string{"syntax"}},
 		{"exponential growth", doubling(40), Limits{Memory: 512 << 20, Timeout: 20 * time.Second}, []string{"too-large", "too-slow"}},
-		{"multiplying disjunctions", disjunctions(30), Limits{Memory: 512 << 20, Timeout: 5 * time.Second}, []string{"too-large", "too-slow"}},
+		{"multiplying disjunctions", disjunctions(30), Limits{Memory: 512 << 20, Timeout: 2 * time.Second}, []string{"too-large", "too-slow"}},
 		{"a large answer", "roles: {for i in [for x in _a for y in _a {x*100+y}] {\"r\\(i)\": description: \"0123456789\" * 1000}}\n_a: [" + strings.Repeat("1,2,3,4,5,6,7,8,9,", 11) + "]",
 			Limits{Response: 1 << 10}, []string{"too-large"}},
 	} {
@@ -166,6 +168,30 @@ func TestDeadIdleWorkerIsReplaced(t *testing.T) {
 	}
 	if r := evaluateIn(t, e, small); r.Site == nil {
 		t.Errorf("got findings %v, want a site", r.Findings)
+	}
+}
+
+// Evaluations run side by side, up to the number of workers, and an idle
+// worker ends.
+func TestEvaluateSideBySide(t *testing.T) {
+	e := newEvaluator(t, Limits{})
+	e.Workers = 2
+	var all sync.WaitGroup
+	for range 6 {
+		all.Go(func() {
+			if r, err := e.Evaluate(t.Context(), repository(small), ""); err != nil || r.Site == nil {
+				t.Errorf("got %v and findings %v, want a site", err, r.Findings)
+			}
+		})
+	}
+	all.Wait()
+	if n := len(e.idle); n < 1 || n > 2 {
+		t.Fatalf("got %d idle workers, want 1 or 2", n)
+	}
+	w := e.idle[0]
+	e.dismiss(w)
+	if slices.Contains(e.idle, w) || w.cmd.ProcessState == nil {
+		t.Error("the worker that was dismissed goes on")
 	}
 }
 

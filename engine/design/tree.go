@@ -40,15 +40,24 @@ func merge(under, over *tree) *tree {
 		}
 		merged.fields[key] = m
 	}
-	return merged
+	return merged.unlessEmptied(len(under.fields) + len(over.fields))
+}
+
+// unlessEmptied is t, or nil when everything that it had was taken away: only
+// a struct that was written empty is one.
+func (t *tree) unlessEmptied(had int) *tree {
+	if len(t.fields) == 0 && had > 0 {
+		return nil
+	}
+	return t
 }
 
 // settled is t as it is with nothing below it, without anything unset.
 func (t *tree) settled() *tree {
+	if t.unset && len(t.fields) == 0 {
+		return nil
+	}
 	if t.fields == nil {
-		if t.unset {
-			return nil
-		}
 		return t
 	}
 	s := &tree{fields: make(map[string]*tree, len(t.fields)), origin: t.origin}
@@ -57,7 +66,15 @@ func (t *tree) settled() *tree {
 			s.fields[key] = x
 		}
 	}
-	return s
+	return s.unlessEmptied(len(t.fields))
+}
+
+// orEmpty is t, or a struct without fields.
+func (t *tree) orEmpty() *tree {
+	if t == nil {
+		return &tree{fields: map[string]*tree{}}
+	}
+	return t
 }
 
 // plain is the tree as encoding/json writes it; broken leaves are left out.

@@ -7,7 +7,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// holds objects to a pause that already ended when it began to be written.
+// holds warns of a pause that keeps a node from leaving.
 func holds(s *site.Site) []site.Finding {
 	var found []site.Finding
 	for _, n := range nodes(s) {
