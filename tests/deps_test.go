@@ -45,7 +45,7 @@ var only = map[string][]string{
 	"github.com/go-git/go-git":     {"engine/repo", "engine/repo/repotest"},
 	"github.com/stmcginnis/gofish": {"sinks/redfish"},
 	"go.etcd.io/etcd":              {"engine/record"},
-	"golang.org/x/crypto/ssh":      {"engine/repo", "engine/repo/repotest", "sinks/ssh", "tests/lab", "cmd/slipway-lab"},
+	"golang.org/x/crypto/ssh":      {"engine/repo", "engine/repo/repotest", "sinks/ssh", "tests/lab", "cmd/slipway-lab", "cmd/slipway-demo"},
 }
 
 type listed struct {

@@ -58,7 +58,7 @@ func (o *Origin) UnmarshalText(text []byte) error {
 		*o = Origin{}
 		return nil
 	}
-	place, layer, _ := strings.Cut(string(text), " ")
+	place, layer, _ := cutLast(string(text), " ")
 	rest, col, ok1 := cutLast(place, ":")
 	file, line, ok2 := cutLast(rest, ":")
 	l, err1 := strconv.Atoi(line)

@@ -1,0 +1,103 @@
+package site_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+func TestIdentityMatches(t *testing.T) {
+	seen := site.Identity{UUID: "u1", Serial: "s1"}
+	for _, c := range []struct {
+		name     string
+		designed site.Identity
+		want     bool
+	}{
+		{"both", site.Identity{UUID: "u1", Serial: "s1"}, true},
+		{"UUID alone", site.Identity{UUID: "u1"}, true},
+		{"serial alone", site.Identity{Serial: "s1"}, true},
+		{"another UUID", site.Identity{UUID: "u2", Serial: "s1"}, false},
+		{"another serial", site.Identity{UUID: "u1", Serial: "s2"}, false},
+	} {
+		if got := c.designed.Matches(seen); got != c.want {
+			t.Errorf("%s: matches = %t, want %t", c.name, got, c.want)
+		}
+	}
+	if (site.Identity{UUID: "u1"}).Matches(site.Identity{}) {
+		t.Error("a designed UUID matches a machine that tells none")
+	}
+}
+
+func TestDigestOfASetIsFreeOfOrder(t *testing.T) {
+	a := site.Loss{Node: "a", Machine: site.Identity{UUID: "u1"}, Action: "install generation 1", Lost: "everything"}
+	b := site.Loss{Node: "b", Machine: site.Identity{UUID: "u2"}, Action: "install generation 1", Lost: "everything"}
+	if x, y := (site.Losses{a, b}).Digest(), (site.Losses{b, a}).Digest(); x != y {
+		t.Errorf("digests differ with the order: %s, %s", x, y)
+	}
+	other := b
+	other.Machine.UUID = "u3"
+	if (site.Losses{a, b}).Digest() == (site.Losses{a, other}).Digest() {
+		t.Error("another machine has the same digest")
+	}
+	if (site.Losses{a, b}).Contains(other) {
+		t.Error("the set contains a loss on another machine")
+	}
+}
+
+func TestMergeKeepsWhatWasNotLookedAt(t *testing.T) {
+	early, late := time.Unix(1, 0), time.Unix(2, 0)
+	old := site.Observed{
+		Identity: site.Identity{UUID: "u1"}, Marker: &site.Marker{Generation: 1},
+		Facets: map[site.Facet]site.FacetState{site.FacetOS: {Seen: early}, site.FacetPower: {Have: site.Values{"state": "off"}, Seen: early}},
+	}
+	got := old.Merge(site.Observed{Facets: map[site.Facet]site.FacetState{site.FacetPower: {Have: site.Values{"state": "on"}, Seen: late}}})
+	if got.Marker == nil || got.Identity.UUID != "u1" || !got.Facets[site.FacetOS].Seen.Equal(early) {
+		t.Errorf("merged = %+v", got)
+	}
+	if got.Facets[site.FacetPower].Have["state"] != "on" || !got.Seen().Equal(late) {
+		t.Errorf("power = %+v, seen %s", got.Facets[site.FacetPower], got.Seen())
+	}
+	if old.Facets[site.FacetPower].Have["state"] != "off" {
+		t.Error("merging changed the older observation")
+	}
+}
+
+func TestImpactReadsWhatItWrites(t *testing.T) {
+	for i := site.ImpactNone; i <= site.ImpactDestructive; i++ {
+		text, err := json.Marshal(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back site.Impact
+		if err := json.Unmarshal(text, &back); err != nil || back != i {
+			t.Errorf("%s came back as %s, %v", i, back, err)
+		}
+	}
+	var i site.Impact
+	if err := json.Unmarshal([]byte(`"harmless"`), &i); err == nil {
+		t.Error("an unknown impact was read")
+	}
+}
+
+func FuzzOrigin(f *testing.F) {
+	f.Add("nodes.cue", 3, 9, "node/n1")
+	f.Add("a:b c.cue", 1, 1, "")
+	f.Add(" ", 0, -1, "site")
+	f.Fuzz(func(t *testing.T, file string, line, col int, layer string) {
+		if strings.Contains(layer, " ") {
+			return // the names in layers have none
+		}
+		o := site.At(file, line, col, layer)
+		text, err := o.MarshalText()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back site.Origin
+		if err := back.UnmarshalText(text); err != nil || back != o {
+			t.Errorf("%q came back as %q, %v", text, back, err)
+		}
+	})
+}
