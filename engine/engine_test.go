@@ -498,3 +498,22 @@ func TestQuietSiteReportsNothing(t *testing.T) {
 		}
 	}, "a", "b")
 }
+
+func TestWithoutARecordNothingIsWritten(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.commit(w.design("a"))
+		w.up()
+		w.after(2 * time.Minute)
+		before := w.fleet.Machine("a").Counts().Writes
+		if err := w.store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		w.fails = true
+		w.fleet.Machine("a").SetPower("off")
+		w.after(10 * time.Minute)
+		w.want("a", site.Retrying)
+		if got := w.fleet.Machine("a").Counts().Writes; got != before {
+			t.Errorf("%d writes without a record", got-before)
+		}
+	}, "a")
+}

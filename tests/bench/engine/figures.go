@@ -94,11 +94,16 @@ func idle(quick bool) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	_, own, err := processUsage(os.Getpid())
+	if err != nil {
+		return nil, err
+	}
 	wall := time.Since(begun).Seconds()
 	progress("idle: %.0f requests a second", float64(b.fleet.CallCount()-calls)/wall)
 	return []string{
 		figure(fmt.Sprintf("engine/idle-%d-cpu", n), (after-before).Seconds()/wall, "cores"),
 		figure(fmt.Sprintf("engine/idle-%d-rss", n), float64(peak)/(1<<20), "MiB"),
+		figure(fmt.Sprintf("lab/rss-%d", n), float64(own)/(1<<20), "MiB"),
 	}, nil
 }
 
