@@ -65,9 +65,8 @@ func run(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	s.show.proof("10 of 12 in-sync; the blank ones wait for a person:")
+	s.show.proof("10 of 12 in-sync; " + strings.Join(blocked(&waiting), " and ") + " wait for a person:")
 	s.show.answer(nodeLine(&waiting, "compute-5"))
-	s.show.answer(nodeLine(&waiting, "compute-6"))
 	if err := s.tell(ctx, "slipway", "approve", waiting.Approve); err != nil {
 		return err
 	}
@@ -102,7 +101,7 @@ const networkFirst = `boot: order: ["Pxe", "Hdd"]`
 
 func drift(ctx context.Context, s *stage) error {
 	before := s.machine(ctx, "controller-2").Counts.Resets
-	if err := s.tell(ctx, "slipway-lab", "machine", "controller-2", "--power", "off", "--control", labSocket); err != nil {
+	if _, err := s.ask(ctx, "slipway-lab", "machine", "controller-2", "--power", "off", "--control", labSocket); err != nil {
 		return err
 	}
 	var noticed site.NodeStatus
@@ -144,6 +143,9 @@ func mistake(ctx context.Context, s *stage) error {
 	s.show.proof("refused, and the status says why:")
 	s.show.refusal(told.Findings[0])
 	s.show.proof(fmt.Sprintf("in force is still %s; %d of %d in-sync", told.Status.Applied.Short(), told.Status.Counts()[site.InSync], len(told.Status.Nodes)))
+	if err := s.untilReported(ctx, "12/12 in-sync, 1 problem"); err != nil {
+		return err
+	}
 	if err := s.revert(ctx); err != nil {
 		return err
 	}
@@ -183,16 +185,14 @@ func deletion(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	var names []string
-	for _, n := range held.Nodes {
-		if n.State == site.Blocked {
-			names = append(names, n.Name)
-		}
-	}
+	names := blocked(&held)
 	s.show.proof("held: " + strings.Join(names, ", "))
 	s.show.answer(nodeLine(&held, names[0]))
 	s.show.proof("the rest is done; the machine itself says:")
 	if err := s.showMachines(ctx, "storage-1"); err != nil {
+		return err
+	}
+	if err := s.untilReported(ctx, "6/12 in-sync, 6 blocked"); err != nil {
 		return err
 	}
 	if err := s.restore(ctx, "rack-2.cue", "rack-3.cue"); err != nil {
@@ -206,22 +206,25 @@ func deletion(ctx context.Context, s *stage) error {
 }
 
 func status(ctx context.Context, s *stage) error {
-	if err := s.untilReported(ctx); err != nil {
+	if err := s.untilReported(ctx, "12/12 in-sync"); err != nil {
+		return err
+	}
+	if err := s.countReports(ctx); err != nil {
 		return err
 	}
 	log, err := s.ask(ctx, "git", "-C", "site.git", "log", "--oneline", "--no-decorate", statusBranch)
 	if err != nil {
 		return err
 	}
-	for _, line := range shortened(strings.Split(strings.TrimSpace(log), "\n"), 4) {
-		s.show.answer(line)
+	for _, line := range shortened(strings.Split(strings.TrimSpace(log), "\n"), 5) {
+		s.show.quote(line)
 	}
 	page, err := s.ask(ctx, "git", "-C", "site.git", "show", statusBranch+":README.md")
 	if err != nil {
 		return err
 	}
 	for line := range strings.Lines(strings.TrimSpace(page)) {
-		s.show.answer(strings.TrimRight(line, "\n"))
+		s.show.quote(strings.TrimRight(line, "\n"))
 	}
 	return nil
 }

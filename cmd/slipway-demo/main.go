@@ -48,11 +48,11 @@ func play(ctx context.Context, keep bool) int {
 		fmt.Fprintln(os.Stderr, "\ndemo: interrupted; nothing is left behind")
 		return 130
 	default:
-		fmt.Fprintf(os.Stderr, "\ndemo: %v\n\n%s\n", err, s.lastLogs())
+		fmt.Fprintf(os.Stderr, "\ndemo: %v\n%s", err, s.lastLogs())
 		s.close()
 		return 1
 	}
-	fmt.Printf("demo: %d/%d nodes in-sync, %d status commits, %.0f s\n", s.inSync, s.nodes, s.commits, time.Since(show.start).Seconds())
+	fmt.Printf("\ndemo: %d/%d nodes in-sync, %d status commits, %.0f s\n", s.inSync, s.nodes, s.commits, time.Since(show.start).Seconds())
 	return 0
 }
 

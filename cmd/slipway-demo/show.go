@@ -28,13 +28,14 @@ type screen struct {
 
 const (
 	gutter    = 10 // columns left of every line
+	beside    = "          "
 	mostWidth = 110
 	tellEvery = 3 * time.Second // progress where there is no terminal
 )
 
 func newScreen(out *os.File) *screen {
 	s := &screen{out: out, start: time.Now(), width: 100}
-	if s.live = term.IsTerminal(int(out.Fd())); s.live {
+	if s.live = term.IsTerminal(int(out.Fd())) && os.Getenv("TERM") != "dumb"; s.live {
 		s.colour = os.Getenv("NO_COLOR") == "" // https://no-color.org
 		if w, _, err := term.GetSize(int(out.Fd())); err == nil && w > 40 {
 			s.width = min(w, mostWidth)
@@ -54,13 +55,24 @@ func (s *screen) elapsed() string {
 	return s.paint(fmt.Sprintf("%6.1f s  ", time.Since(s.start).Seconds()), text.Faint)
 }
 
-// line prints a line, or what it takes of them, after a mark of two columns.
-func (s *screen) line(mark, line string, colours ...text.Color) {
+// step prints a line that has a time, after a mark of two columns.
+func (s *screen) step(mark, line string, colours ...text.Color) {
+	s.wrap(s.elapsed()+mark, beside+"  ", line, colours...)
+}
+
+// aside prints a line that belongs to the step above it.
+func (s *screen) aside(mark, line string, colours ...text.Color) {
+	s.wrap(beside+mark, beside+mark, line, colours...)
+}
+
+// wrap prints a line as the lines that it takes, with what stands left of the
+// first and of the others.
+func (s *screen) wrap(first, others, line string, colours ...text.Color) {
 	s.still()
-	left := s.elapsed()
+	left := first
 	for part := range strings.SplitSeq(text.WrapSoft(line, s.width-gutter-2), "\n") {
-		fmt.Fprintln(s.out, strings.TrimRight(left+mark+s.paint(strings.TrimRight(part, " "), colours...), " "))
-		left, mark = strings.Repeat(" ", gutter), "  "
+		fmt.Fprintln(s.out, strings.TrimRight(left+s.paint(strings.TrimRight(part, " "), colours...), " "))
+		left = others
 	}
 }
 
@@ -70,16 +82,17 @@ func (s *screen) text(t string) {
 }
 
 func (s *screen) title(n int, name, shows string) {
-	s.text(fmt.Sprintf("\n%s%s  %s\n", strings.Repeat(" ", gutter-3), s.paint(fmt.Sprintf("%d  %s", n, name), text.Bold), s.paint(shows, text.Faint)))
+	s.text(fmt.Sprintf("\n%s%s  %s\n", beside[3:], s.paint(fmt.Sprintf("%d  %s", n, name), text.Bold), s.paint(shows, text.Faint)))
 }
 
-func (s *screen) command(c string) { s.line(s.paint("$ ", text.FgCyan), c, text.FgCyan) }
-func (s *screen) answer(a string)  { s.line("  ", a) }
-func (s *screen) proof(p string)   { s.line(s.paint("✓ ", text.FgGreen), p) }
+func (s *screen) command(c string) { s.step(s.paint("$ ", text.FgCyan), c, text.FgCyan) }
+func (s *screen) proof(p string)   { s.step(s.paint("✓ ", text.FgGreen), p) }
+func (s *screen) answer(a string)  { s.aside("  ", a) }
+func (s *screen) quote(q string)   { s.aside(s.paint("│ ", text.Faint), q) }
 
 // refusal shows what is wrong with a design.
 func (s *screen) refusal(f site.Finding) {
-	s.line("  ", f.Place()+": "+f.Message, text.FgRed)
+	s.aside("  ", f.Place()+": "+f.Message, text.FgRed)
 	if f.Fix != "" {
 		s.answer("do: " + f.Fix)
 	}
@@ -92,7 +105,7 @@ func (s *screen) diff(diff string) {
 		if strings.Contains(line, "  - ") {
 			colour = text.FgRed
 		}
-		s.line("  ", line, colour)
+		s.aside("  ", line, colour)
 	}
 }
 
@@ -102,8 +115,7 @@ func (s *screen) progress(status *site.Status) {
 		s.tell(status)
 		return
 	}
-	line := s.bar(status) + "  " + describe(status)
-	line = text.Trim(s.elapsed()+"  "+line, s.width-1)
+	line := text.Trim(s.elapsed()+"  "+s.bar(status)+"  "+describe(status), s.width-1)
 	fmt.Fprint(s.out, "\r\x1b[?25l"+line+"\x1b[K") // cursor off; clear the rest
 	s.drawn = true
 }
@@ -124,7 +136,7 @@ func (s *screen) tell(status *site.Status) {
 		return
 	}
 	s.told, s.since = now, time.Now()
-	s.line("· ", now)
+	s.step("· ", now)
 }
 
 // bar has one cell for each node, in the order of their names.

@@ -9,6 +9,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -36,7 +37,7 @@ const (
 )
 
 // speed is how much faster than real machines the fleet is.
-const speed = "25"
+const speed = "20"
 
 // stage is a folder with a site's repository, and what runs on it.
 type stage struct {
@@ -111,7 +112,7 @@ func (s *stage) quicken() error {
 func freePorts(names ...string) (map[string]string, error) {
 	ports := map[string]string{}
 	for _, name := range names {
-		l, err := net.Listen("tcp4", "127.0.0.1:0")
+		l, err := listenLow()
 		if err != nil {
 			return nil, err
 		}
@@ -119,6 +120,17 @@ func freePorts(names ...string) (map[string]string, error) {
 		ports[name] = strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 	}
 	return ports, nil
+}
+
+// listenLow listens on a port below those that Linux gives to outgoing
+// connections, so that none of these takes it meanwhile.
+func listenLow() (l net.Listener, err error) {
+	for range 100 {
+		if l, err = net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", 20000+mathrand.IntN(12000))); err == nil {
+			return l, nil
+		}
+	}
+	return nil, err
 }
 
 // setFields gives fields of a CUE file, each on its own line, other values.
@@ -250,7 +262,7 @@ func (s *stage) start(program string, args ...string) (*process, error) {
 	}
 	defer log.Close()
 	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // out of reach of the terminal's interrupt
 	if !s.keep {
 		p.cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	}
@@ -361,16 +373,19 @@ func (s *stage) untilInSync(ctx context.Context, agree func() bool) error {
 	})
 }
 
-// untilReported waits until the status branch tells of the newest design.
-func (s *stage) untilReported(ctx context.Context) error {
-	verdict := fmt.Sprintf("status: %d/%d in-sync\n", s.inSync, s.nodes)
+// untilReported waits until the status branch says this of the newest design.
+func (s *stage) untilReported(ctx context.Context, verdict string) error {
 	err := s.until(ctx, "the status branch", 20*time.Second, func(*site.Report) bool {
 		message, err := s.run(ctx, "git", "-C", "site.git", "log", "-1", "--format=%B", statusBranch)
-		return err == nil && strings.HasPrefix(message, verdict) && strings.Contains(message, s.head)
+		return err == nil && strings.HasPrefix(message, "status: "+verdict+"\n") && strings.Contains(message, "Slipway-Attempted: "+s.head)
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		s.show.proof("told on branch " + statusBranch + ": " + verdict)
 	}
+	return err
+}
+
+func (s *stage) countReports(ctx context.Context) error {
 	count, err := s.run(ctx, "git", "-C", "site.git", "rev-list", "--count", statusBranch)
 	if err != nil {
 		return err
@@ -528,7 +543,7 @@ func (s *stage) lastLogs() string {
 	}
 	log, _ := os.ReadFile(s.slipway.log)
 	lines := strings.Split(strings.TrimSpace(string(log)), "\n")
-	return strings.Join(lines[max(0, len(lines)-15):], "\n")
+	return "\nThe daemon's last words:\n" + strings.Join(lines[max(0, len(lines)-15):], "\n") + "\n"
 }
 
 // leaveRunning says how to look around, and how to end it.
@@ -547,7 +562,7 @@ func (s *stage) leaveRunning() {
 
   To end it:
 
-    kill %[6]d %[7]d && rm -r %[1]s
+    kill %[6]d %[7]d; sleep 2; rm -r %[1]s
 
 `, s.dir, stateDir, s.bin, labSocket, statusBranch, s.slipway.cmd.Process.Pid, s.lab.cmd.Process.Pid))
 }

@@ -10,6 +10,9 @@ import (
 
 // describe is a status in one line: the counts, and what one node waits for.
 func describe(s *site.Status) string {
+	if len(s.Nodes) == 0 {
+		return "starting"
+	}
 	counts, parts := s.Counts(), []string{}
 	for _, state := range site.States {
 		if n := counts[state]; n > 0 || state == site.InSync {
@@ -31,6 +34,17 @@ func node(s *site.Status, name string) site.NodeStatus {
 		}
 	}
 	return site.NodeStatus{}
+}
+
+// blocked are the names of the nodes that wait for something.
+func blocked(s *site.Status) []string {
+	var names []string
+	for _, n := range s.Nodes {
+		if n.State == site.Blocked {
+			names = append(names, n.Name)
+		}
+	}
+	return names
 }
 
 func nodeLine(s *site.Status, name string) string {

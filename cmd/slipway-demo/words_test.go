@@ -1,0 +1,103 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+func TestChanges(t *testing.T) {
+	const diff = `diff --git a/rack-1.cue b/rack-1.cue
+index d2b3aa0..8d6c1f1 100644
+--- a/rack-1.cue
++++ b/rack-1.cue
+@@ -13 +13,0 @@ nodes: {
+-		power: "on"
+@@ -19,0 +19 @@ nodes: {
++		power: "off"
+diff --git a/rack-2.cue b/rack-2.cue
+deleted file mode 100644
+index d2b3aa0..0000000
+--- a/rack-2.cue
++++ /dev/null
+@@ -1,4 +0,0 @@
+-package example
+-
+-nodes: {
+-}
+diff --git a/rack-9.cue b/rack-9.cue
+new file mode 100644
+--- /dev/null
++++ b/rack-9.cue
+@@ -0,0 +1,4 @@
++package example
++
++nodes: {
++}
+`
+	want := []string{
+		`rack-1.cue  - power: "on"`,
+		`rack-1.cue  + power: "off"`,
+		`rack-2.cue  - 4 lines`,
+		`rack-9.cue  + 4 lines`,
+	}
+	if d := cmp.Diff(want, changes(diff)); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestDestroyed(t *testing.T) {
+	const plan = "n1\n  ~ power-on\n\nWhat is destroyed, as set 12ab:\n  n1: everything\n\n1 to change\n"
+	if d := cmp.Diff([]string{"What is destroyed, as set 12ab:", "  n1: everything"}, destroyed(plan)); d != "" {
+		t.Error(d)
+	}
+	if got := destroyed("0 to change\n"); got != nil {
+		t.Errorf("nothing is destroyed, got %q", got)
+	}
+}
+
+func TestShortened(t *testing.T) {
+	lines := strings.Split("abcdefgh", "")
+	if d := cmp.Diff([]string{"a", "b", "… 4 more …", "g", "h"}, shortened(lines, 2)); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff(lines[:5], shortened(lines[:5], 2)); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	s := site.Status{Nodes: []site.NodeStatus{
+		{Name: "n1", State: site.InSync},
+		{Name: "n2", State: site.Blocked, Reason: "waits"},
+		{Name: "n3", State: site.Progressing, Reason: "power-on"},
+	}}
+	if got, want := describe(&s), "1 in-sync, 1 progressing, 1 blocked · n3 power-on"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := describe(&site.Status{}), "starting"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestSetFields(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.cue")
+	if err := os.WriteFile(file, []byte("site: {\n\tpollEvery:    \"5s\"\n\tpollEverything: 1\n}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := setFields(file, map[string]string{"pollEvery": `"1s"`}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(file)
+	if want := "site: {\n\tpollEvery:    \"1s\"\n\tpollEverything: 1\n}\n"; err != nil || string(got) != want {
+		t.Errorf("got %q %v, want %q", got, err, want)
+	}
+	if err := setFields(file, map[string]string{"reportEvery": `"1s"`}); err == nil {
+		t.Error("a field that is not there was set")
+	}
+}
