@@ -1,6 +1,8 @@
 package lab
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"crypto/tls"
@@ -25,15 +27,25 @@ func (f *Fleet) serveBMCs() error {
 		return fmt.Errorf("listen for BMCs: %w", err)
 	}
 	f.ports.bmc = port
-	f.bmc = &http.Server{
-		Handler: http.HandlerFunc(f.request), ErrorLog: quiet,
-		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 15 * time.Second, MaxHeaderBytes: 16 << 10,
+	srv := f.count(&http.Server{
+		Handler:           http.HandlerFunc(f.request),
+		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 15 * time.Second, MaxHeaderBytes: 16 << 10,
 		BaseContext: func(net.Listener) context.Context { return f.ctx },
-	}
+	})
 	config := &tls.Config{GetConfigForClient: f.identify, NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12}
-	f.closers = append(f.closers, f.bmc.Close)
-	f.work.Go(func() { f.bmc.Serve(tls.NewListener(picky{l, f.bmcs}, config)) })
+	f.closers = append(f.closers, srv.Close)
+	f.work.Go(func() { srv.Serve(tls.NewListener(gate{l, f.bmcs, (*Machine).bmcLines}, config)) })
 	return nil
+}
+
+// bmcLines takes connections unless the BMC refuses them.
+func (m *Machine) bmcLines() *lines {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fault.Kind == FaultRefuse {
+		return nil
+	}
+	return &m.bmcSide
 }
 
 // identify presents the certificate of the BMC that was connected to.
@@ -62,40 +74,68 @@ func (m *Machine) certificateLocked() *tls.Certificate {
 	return m.fleet.keys.certificate(m.config.BMCAddr, notAfter)
 }
 
-// request is every request to every BMC: log, fault, latency, then the
-// resource.
+// request finds the machine that a request is for.
 func (f *Fleet) request(w http.ResponseWriter, r *http.Request) {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	m := at(f.bmcs, local)
-	rec := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+	at(f.bmcs, local).ServeHTTP(w, r)
+}
+
+// ServeHTTP answers as the machine's BMC: log, fault, latency, then the
+// resource.
+func (m *Machine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	rec := &recorder{ResponseWriter: w}
 	c := Call{When: time.Now(), Source: r.RemoteAddr, Machine: m.config.Name, Method: r.Method, Path: r.URL.Path}
 	defer func() {
 		c.Status = rec.status
-		f.calls.add(c)
+		m.fleet.calls.add(c)
 	}()
-	if c.Write() {
-		locked(m, func() any { m.counts.Writes++; return nil })
-	}
-	if m.State().Fault.disturb(rec, r) {
+	fault := m.fleet.faultOf(m, m.count(c))
+	if fault.disturb(rec, r) {
 		return
 	}
-	wait := f.config.Latency.GET
+	wait := m.fleet.config.Latency.GET
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		wait = f.config.Latency.Write
+		wait = m.fleet.config.Latency.Write
 	}
-	if f.sleep(r.Context(), wait) {
-		m.serve(rec, r)
+	wait = locked(m, func() time.Duration { return m.variedLocked(wait) })
+	if fault.Kind == FaultSlow {
+		wait += time.Duration(fault.Delay)
 	}
+	if !m.fleet.sleep(r.Context(), wait) {
+		panic(http.ErrAbortHandler) // an empty answer would be a success
+	}
+	m.serve(rec, r)
 }
 
-type statusWriter struct {
+// count counts a call, and gives its number.
+func (m *Machine) count(c Call) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.counts.Requests++
+	if c.Write() {
+		m.counts.Writes++
+		m.counts.LastWrite = c.When
+		if m.counts.FirstWrite.IsZero() {
+			m.counts.FirstWrite = c.When
+		}
+	}
+	return m.counts.Requests
+}
+
+// recorder notes the status of an answer.
+type recorder struct {
 	http.ResponseWriter
 	status int
 }
 
-func (w *statusWriter) WriteHeader(status int) {
+func (w *recorder) WriteHeader(status int) {
 	w.status = status
 	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *recorder) Write(p []byte) (int, error) {
+	w.status = cmp.Or(w.status, http.StatusOK)
+	return w.ResponseWriter.Write(p)
 }
 
 // serve routes a request to a resource.
@@ -103,6 +143,9 @@ func (m *Machine) serve(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("OData-Version", "4.0")
 	w.Header().Set("Cache-Control", "no-cache")
 	path := strings.TrimRight(r.URL.Path, "/")
+	if r.Method == http.MethodPost {
+		path = strings.TrimSuffix(path, "/Members") // the same as the collection (DSP0266 7.9)
+	}
 	if v := r.Header.Get("OData-Version"); v != "" && v != "4.0" {
 		fail(w, http.StatusPreconditionFailed, "Base.1.18.PreconditionFailed", "OData-Version "+v+" is not supported.")
 		return
@@ -136,7 +179,7 @@ func open(method, path string) bool {
 	case "/redfish", "/redfish/v1", "/redfish/v1/odata", "/redfish/v1/$metadata":
 		return true
 	}
-	return method == http.MethodPost && isSession(path)
+	return method == http.MethodPost && path == sessionsPath
 }
 
 const sessionsPath = "/redfish/v1/SessionService/Sessions"
@@ -162,13 +205,7 @@ func (m *Machine) accepts(user, password string) bool {
 
 // reply sends a resource with its ETag.
 func reply(w http.ResponseWriter, r *http.Request, status int, body map[string]any) {
-	text, err := json.Marshal(body)
-	if err != nil {
-		panic(err) // resources are ours
-	}
-	h := fnv.New64a()
-	h.Write(text)
-	tag := fmt.Sprintf(`W/"%x"`, h.Sum64())
+	text, tag := encode(body)
 	w.Header().Set("ETag", tag)
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	if r.Method == http.MethodGet && r.Header.Get("If-None-Match") == tag {
@@ -179,6 +216,29 @@ func reply(w http.ResponseWriter, r *http.Request, status int, body map[string]a
 	if r.Method != http.MethodHead {
 		w.Write(text)
 	}
+}
+
+func encode(body map[string]any) (text []byte, tag string) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		panic(err) // resources are ours
+	}
+	h := fnv.New64a()
+	h.Write(text)
+	return text, fmt.Sprintf(`W/"%x"`, h.Sum64())
+}
+
+// current says whether a request is for the resource as it is (DSP0266 6.5);
+// like most BMCs it takes an ETag without its W/ for the same. It answers
+// itself when the resource is another by now.
+func current(w http.ResponseWriter, r *http.Request, body map[string]any) bool {
+	_, tag := encode(body)
+	want := r.Header.Get("If-Match")
+	if want == "" || want == "*" || want == tag || want == strings.TrimPrefix(tag, "W/") {
+		return true
+	}
+	fail(w, http.StatusPreconditionFailed, "Base.1.18.PreconditionFailed", "The ETag supplied did not match the current ETag of the resource.")
+	return false
 }
 
 // fail sends an error body with extended information (DSP0266 8.6).
@@ -193,15 +253,24 @@ func fail(w http.ResponseWriter, status int, id, message string) {
 	}})
 }
 
-// read decodes a request's body; it answers itself when it cannot.
+// read decodes a request's body; it answers itself when it cannot. A property
+// that the resource does not have, or lets nobody write, is not accepted.
 func read(w http.ResponseWriter, r *http.Request, into any) bool {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
-	if err == nil && len(body) > 0 {
-		err = json.Unmarshal(body, into)
-	}
-	if err != nil {
-		fail(w, http.StatusBadRequest, "Base.1.18.MalformedJSON", "The request body submitted was malformed JSON and could not be parsed by the receiving service.")
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		fail(w, http.StatusRequestEntityTooLarge, "Base.1.18.PayloadTooLarge", fmt.Sprintf("The request body is larger than %d bytes.", maxRequest))
 		return false
 	}
-	return true
+	if len(body) > 0 && err == nil {
+		err = strictly(bytes.NewReader(body), into)
+	}
+	switch {
+	case err == nil:
+		return true
+	case strings.Contains(err.Error(), "unknown field"):
+		fail(w, http.StatusBadRequest, "Base.1.18.PropertyUnknown", "The request has a property that cannot be written here: "+err.Error()+".")
+	default:
+		fail(w, http.StatusBadRequest, "Base.1.18.MalformedJSON", "The request body submitted was malformed JSON and could not be parsed by the receiving service.")
+	}
+	return false
 }

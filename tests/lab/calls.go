@@ -1,11 +1,13 @@
 package lab
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
 
-// maxCalls is how many calls the log keeps; counts go on beyond.
+// maxCalls is how many calls the log keeps; the machines' counts go on
+// beyond.
 const maxCalls = 200_000
 
 // Call is one request that a BMC received.
@@ -15,7 +17,7 @@ type Call struct {
 	Machine string    `json:"machine"`
 	Method  string    `json:"method"`
 	Path    string    `json:"path"`
-	Status  int       `json:"status"`
+	Status  int       `json:"status"` // 0 when there was no answer
 }
 
 // Write says whether the call asked for a change of the machine; logging in
@@ -24,33 +26,39 @@ func (c Call) Write() bool {
 	return c.Method != "GET" && c.Method != "HEAD" && !isSession(c.Path)
 }
 
-// callLog is what all BMCs were asked.
+// callLog is what all BMCs were asked: a ring of the last calls.
 type callLog struct {
 	mu    sync.Mutex
 	calls []Call
-	count int
+	count int // of all calls ever; the next one's place in the ring
 	first time.Time
 }
-
-func (l *callLog) begin() { l.calls = make([]Call, 0, 1024) }
 
 func (l *callLog) add(c Call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.count == 0 {
+	if l.count == 0 || c.When.Before(l.first) {
 		l.first = c.When
 	}
-	l.count++
 	if len(l.calls) < maxCalls {
 		l.calls = append(l.calls, c)
+	} else {
+		l.calls[l.count%maxCalls] = c
 	}
+	l.count++
 }
 
-// Calls is the log of requests, the first 200,000 of them.
+// Calls is the log of requests, the last 200,000 of them, in the order in
+// which they ended.
 func (f *Fleet) Calls() []Call {
-	f.calls.mu.Lock()
-	defer f.calls.mu.Unlock()
-	return append([]Call(nil), f.calls.calls...)
+	l := &f.calls
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	oldest := 0
+	if l.count > maxCalls {
+		oldest = l.count % maxCalls
+	}
+	return append(slices.Clone(l.calls[oldest:]), l.calls[:oldest]...)
 }
 
 // CallCount is how many requests were received.

@@ -2,11 +2,13 @@ package lab
 
 import (
 	"fmt"
-	"net"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // FaultKind is a way in which a BMC misbehaves.
@@ -26,17 +28,20 @@ const (
 	FaultOtherCert   FaultKind = "other-cert"   // its certificate is from another authority
 	FaultNoShutdown  FaultKind = "no-shutdown"  // its system ignores a graceful shutdown
 	FaultServerError FaultKind = "server-error" // 500 to everything
+	FaultSlow        FaultKind = "slow"         // answers late
 )
 
 // FaultKinds lists the kinds.
 var FaultKinds = []FaultKind{FaultBusy, FaultBusyDate, FaultHang, FaultRefuse, FaultWrongUUID, FaultNoEffect,
-	FaultHTML, FaultExpired, FaultOtherCert, FaultNoShutdown, FaultServerError}
+	FaultHTML, FaultExpired, FaultOtherCert, FaultNoShutdown, FaultServerError, FaultSlow}
 
 // Fault is something that is wrong with a machine.
 type Fault struct {
 	Kind FaultKind `json:"kind,omitempty"`
 	// RetryAfter is what a busy BMC asks for, in seconds.
 	RetryAfter int `json:"retryAfter,omitempty"`
+	// Delay is how much later a slow BMC answers, at speed 1.
+	Delay site.Duration `json:"delay,omitempty"`
 }
 
 // ParseFault reads a kind; "none" and "" heal.
@@ -47,7 +52,17 @@ func ParseFault(s string) (Fault, error) {
 	if !slices.Contains(FaultKinds, FaultKind(s)) {
 		return Fault{}, fmt.Errorf("there is no fault %q; there are: %v", s, FaultKinds)
 	}
-	return Fault{Kind: FaultKind(s), RetryAfter: 2}, nil
+	return Fault{Kind: FaultKind(s), RetryAfter: 2, Delay: site.Duration(10 * time.Second)}, nil
+}
+
+// ofConnections says whether a fault is met in connecting.
+func (f Fault) ofConnections() bool {
+	return f.Kind == FaultRefuse || f.Kind == FaultExpired || f.Kind == FaultOtherCert
+}
+
+// ofAnswers says whether a fault is met in the answer to each request.
+func (f Fault) ofAnswers() bool {
+	return slices.Contains([]FaultKind{FaultBusy, FaultBusyDate, FaultHang, FaultRefuse, FaultHTML, FaultServerError, FaultSlow}, f.Kind)
 }
 
 // disturb answers in a fault's way, and says whether it did.
@@ -60,7 +75,11 @@ func (f Fault) disturb(w http.ResponseWriter, r *http.Request) bool {
 		w.Header().Set("Retry-After", time.Now().Add(time.Duration(f.RetryAfter)*time.Second).UTC().Format(http.TimeFormat))
 		fail(w, http.StatusServiceUnavailable, "Base.1.18.ServiceTemporarilyUnavailable", "The service is temporarily unavailable.")
 	case FaultHang:
+		io.Copy(io.Discard, io.LimitReader(r.Body, maxRequest)) // net/http notices that the client left only after the body
 		<-r.Context().Done()
+		panic(http.ErrAbortHandler)
+	case FaultRefuse:
+		panic(http.ErrAbortHandler) // closes the connection without an answer
 	case FaultHTML:
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Write([]byte("<!DOCTYPE html><html><head><title>Log in</title></head><body><form>…</form></body></html>"))
@@ -72,23 +91,38 @@ func (f Fault) disturb(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// picky drops connections to addresses that are no machine's, and those of
-// machines that refuse.
-type picky struct {
-	net.Listener
-	machines map[string]*Machine
+// chance is faults that any machine may meet.
+type chance struct {
+	rate   float64
+	faults []Fault
 }
 
-func (l picky) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		m := at(l.machines, c.LocalAddr())
-		if m != nil && m.State().Fault.Kind != FaultRefuse {
-			return c, nil
-		}
-		c.Close()
+// SetFaultRate lets a share of all requests, 0 to 1, meet one of the faults,
+// a 503 unless others are given. The seed, the machine and the number of its
+// request decide, so a machine that is asked the same meets the same. A fault
+// of the machine itself goes before.
+func (f *Fleet) SetFaultRate(rate float64, faults ...Fault) error {
+	if len(faults) == 0 {
+		faults = []Fault{{Kind: FaultBusy, RetryAfter: 1}}
 	}
+	for _, fault := range faults {
+		if !fault.ofAnswers() {
+			return fmt.Errorf("the fault %q is not one of single answers", fault.Kind)
+		}
+	}
+	if rate < 0 || rate > 1 {
+		return fmt.Errorf("a rate of faults is from 0 to 1, not %v", rate)
+	}
+	f.chance.Store(&chance{rate, slices.Clone(faults)})
+	return nil
+}
+
+// faultOf is what a machine's nth request meets.
+func (f *Fleet) faultOf(m *Machine, n int) Fault {
+	own := locked(m, func() Fault { return m.fault })
+	c := f.chance.Load()
+	if own.ofAnswers() || c == nil || f.draw("fault "+m.config.Name, n) >= c.rate {
+		return own
+	}
+	return c.faults[int(f.draw("kind "+m.config.Name, n)*float64(len(c.faults)))]
 }

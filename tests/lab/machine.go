@@ -1,11 +1,15 @@
 package lab
 
 import (
+	"cmp"
+	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,11 +29,16 @@ type Machine struct {
 	fleet  *Fleet
 	config MachineConfig
 
+	bmcSide lines // connections to the BMC
+	osSide  lines // connections to the system
+
 	mu       sync.Mutex
 	power    string
-	timer    *time.Timer // the power change under way
-	epoch    int         // counts power changes, so that a late one is not taken
-	order    []string    // boot option references
+	timer    *time.Timer        // what comes next by itself
+	unfetch  context.CancelFunc // ends the fetching of an image
+	epoch    int                // counts power changes, so that what began before one is dropped
+	draws    int                // counts durations drawn
+	order    []string           // boot option references
 	override override
 	media    string // URL of the inserted image
 	disk     disk
@@ -60,6 +69,10 @@ type Counts struct {
 	Installs int `json:"installs"` // images written to the disk
 	Sessions int `json:"sessions"` // sessions that were opened
 	Denied   int `json:"denied"`   // logins that were not accepted
+	Requests int `json:"requests"` // requests of any kind to the BMC
+	// FirstWrite and LastWrite are when requests that asked for a change came.
+	FirstWrite time.Time `json:"firstWrite,omitzero"`
+	LastWrite  time.Time `json:"lastWrite,omitzero"`
 }
 
 // State is a machine as a person beside it sees it.
@@ -71,12 +84,14 @@ type State struct {
 	DiskDigest string       `json:"diskDigest,omitempty"`
 	Marker     *site.Marker `json:"marker,omitempty"`
 	Runs       string       `json:"runs,omitempty"`
-	Fault      Fault        `json:"fault,omitempty"`
+	Fault      Fault        `json:"fault,omitzero"`
+	BootID     string       `json:"bootID,omitempty"` // of what runs
 	Sessions   int          `json:"sessions"`
 	Counts     Counts       `json:"counts"`
 }
 
 func newMachine(f *Fleet, c MachineConfig) *Machine {
+	c.Identity.UUID = strings.ToLower(c.Identity.UUID)
 	m := &Machine{fleet: f, config: c, power: off, override: override{"Disabled", "None"}, sessions: map[string]session{}}
 	targets := c.BootOrder
 	if len(targets) == 0 {
@@ -87,6 +102,9 @@ func newMachine(f *Fleet, c MachineConfig) *Machine {
 	}
 	if !c.Blank {
 		m.disk = disk{digest: "factory", marker: c.Marker}
+	}
+	if !c.Blank && c.Marker != nil {
+		m.disk.digest = cmp.Or(c.Marker.Image, "factory")
 	}
 	return m
 }
@@ -102,34 +120,64 @@ func (m *Machine) begin() {
 	m.bootLocked(time.Now().Add(-time.Hour))
 }
 
+// end stops the machine where it is.
 func (m *Machine) end() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	locked(m, func() any { m.breakLocked(); return nil })
+	m.bmcSide.end()
+	m.osSide.end()
+}
+
+// breakLocked drops everything that goes on by itself.
+func (m *Machine) breakLocked() {
+	m.epoch++
 	if m.timer != nil {
 		m.timer.Stop()
+	}
+	if m.unfetch != nil {
+		m.unfetch()
 	}
 }
 
-// laterLocked lets a power state come after a time of the model.
-func (m *Machine) laterLocked(d time.Duration, to string) {
-	m.epoch++
+// afterLocked does something after a time of the model, unless the power
+// changes before.
+func (m *Machine) afterLocked(d time.Duration, do func()) {
 	epoch := m.epoch
-	if m.timer != nil {
-		m.timer.Stop()
+	m.timer = time.AfterFunc(m.fleet.scaled(m.variedLocked(d)), func() { m.during(epoch, do) })
+}
+
+// during does something if the power has not changed since the epoch.
+func (m *Machine) during(epoch int, do func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.epoch == epoch && m.fleet.ctx.Err() == nil {
+		do()
 	}
-	m.timer = time.AfterFunc(m.fleet.scaled(d), func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if m.epoch == epoch && m.fleet.ctx.Err() == nil {
-			m.arriveLocked(to)
-		}
-	})
+}
+
+// variedLocked is a duration with the model's jitter.
+func (m *Machine) variedLocked(d time.Duration) time.Duration {
+	j := m.fleet.config.Latency.Jitter
+	if j == 0 || d == 0 {
+		return d
+	}
+	m.draws++
+	return time.Duration(float64(d) * (1 + j*(2*m.fleet.draw("jitter "+m.config.Name, m.draws)-1)))
+}
+
+// turnLocked begins a power change, which is complete after a time of the
+// model. Whatever ran is gone.
+func (m *Machine) turnLocked(via string, d time.Duration, to string) {
+	m.breakLocked()
+	m.power = via
+	m.osSide.cut()
+	m.afterLocked(d, func() { m.arriveLocked(to) })
 }
 
 // arriveLocked is the moment at which a power state is reached.
 func (m *Machine) arriveLocked(state string) {
 	m.power = state
-	m.running, m.progress = "", ""
+	m.running, m.progress, m.bootID = "", "", ""
+	m.osSide.cut()
 	if state == on {
 		m.bootLocked(time.Now())
 	}
@@ -139,8 +187,6 @@ func (m *Machine) arriveLocked(state string) {
 // used up.
 func (m *Machine) bootLocked(at time.Time) {
 	m.counts.Boots++
-	id := sha256.Sum256(fmt.Appendf(nil, "%s %s %d", m.fleet.config.Seed, m.config.Name, m.counts.Boots))
-	m.bootID = fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:16])
 	targets := m.targetsLocked()
 	if m.override.enabled != "Disabled" {
 		targets = append([]string{m.override.target}, targets...)
@@ -154,76 +200,90 @@ func (m *Machine) bootLocked(at time.Time) {
 			return
 		}
 		if t == "Hdd" && m.disk.digest != "" {
-			m.running, m.progress, m.upAt = "system", "OSBootStarted", at.Add(m.fleet.scaled(m.fleet.config.Latency.Boot))
+			m.bootID = bootID(m.fleet.config.Seed, m.config.Name, m.counts.Boots)
+			m.running, m.progress, m.upAt = "system", "OSBootStarted", at.Add(m.fleet.scaled(m.variedLocked(m.fleet.config.Latency.Boot)))
 			return
 		}
 	}
 	m.progress = "SystemHardwareInitializationComplete" // nothing to boot from
 }
 
+// bootID is the random id that a system has from its nth boot on.
+func bootID(seed, name string, n int) string {
+	id := sha256.Sum256(fmt.Appendf(nil, "%s %s %d", seed, name, n))
+	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:16])
+}
+
 // installLocked runs an installer: it fetches its image, writes the disk and
-// powers the machine off, unless the power goes before.
+// powers the machine off. An image that cannot be fetched halts the machine
+// and leaves the disk; power that goes while the disk is written leaves it
+// blank.
 func (m *Machine) installLocked(url string) {
 	m.running, m.progress = "installer", "OSBootStarted"
 	epoch, f := m.epoch, m.fleet
+	ctx, cancel := context.WithCancel(f.ctx)
+	m.unfetch = cancel
 	f.work.Go(func() {
-		image, err := f.fetch(f.ctx, url)
-		if err != nil {
-			m.during(epoch, func() { m.running, m.progress = "", "None" })
-			return
-		}
-		if !f.sleep(f.ctx, f.config.Latency.Install) {
-			return
-		}
+		defer cancel()
+		image, err := f.fetch(ctx, url)
 		m.during(epoch, func() {
-			m.disk = image
-			m.counts.Installs++
-			m.power = poweringOff
-			m.laterLocked(f.config.Latency.PowerOff, off)
+			if err != nil {
+				m.running, m.progress = "", "None"
+				return
+			}
+			m.disk = disk{}
+			m.afterLocked(f.config.Latency.Install, func() { m.installedLocked(image) })
 		})
 	})
 }
 
-// during does something if the power has not changed since the epoch.
-func (m *Machine) during(epoch int, do func()) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.epoch == epoch {
-		do()
-	}
+// installedLocked is the end of an installer.
+func (m *Machine) installedLocked(image disk) {
+	m.disk = image
+	m.counts.Installs++
+	m.turnLocked(poweringOff, m.fleet.config.Latency.PowerOff, off)
 }
 
 // resetLocked carries out a ComputerSystem.Reset. It says false when the
 // machine cannot at this moment.
 func (m *Machine) resetLocked(kind string) bool {
 	l := m.fleet.config.Latency
-	switch {
-	case kind == "On" && (m.power == on || m.power == poweringOn):
-		return true
-	case (kind == "ForceOff" || kind == "GracefulShutdown") && m.power == off:
-		return true
-	case kind == "On" && m.power == poweringOff, kind != "On" && kind != "ForceOff" && m.power != on:
-		return false
-	case kind == "GracefulShutdown" && !m.systemUpLocked(), kind == "GracefulShutdown" && m.fault.Kind == FaultNoShutdown:
-		return true // nothing runs that would listen
-	}
-	m.counts.Resets++
-	m.reset = time.Now()
 	switch kind {
 	case "On":
-		m.power = poweringOn
-		m.laterLocked(l.PowerOn, on)
+		if m.power == off {
+			m.acceptLocked(poweringOn, l.PowerOn, on)
+		}
+		return m.power != poweringOff
 	case "ForceOff":
-		m.power = poweringOff
-		m.laterLocked(min(l.PowerOff, time.Second), off)
+		if m.power != off {
+			m.acceptLocked(poweringOff, min(l.PowerOff, time.Second), off)
+		}
+		return true
 	case "GracefulShutdown":
-		m.power = poweringOff
-		m.laterLocked(l.PowerOff, off)
+		if m.listensLocked() {
+			m.acceptLocked(poweringOff, l.PowerOff, off)
+			return true
+		}
+		return m.power == on || m.power == off // nothing runs that would listen
 	default: // restarts come back by themselves
-		m.power, m.running = poweringOn, ""
-		m.laterLocked(l.PowerOff+l.PowerOn, on)
+		if m.listensLocked() || m.power == on && kind == "ForceRestart" {
+			m.acceptLocked(poweringOn, l.PowerOff+l.PowerOn, on)
+			return true
+		}
+		return m.power == on
 	}
-	return true
+}
+
+// acceptLocked begins a power change that was asked for.
+func (m *Machine) acceptLocked(via string, d time.Duration, to string) {
+	m.counts.Resets++
+	m.reset = time.Now()
+	m.turnLocked(via, d, to)
+}
+
+// listensLocked says whether a system runs that does as it is told.
+func (m *Machine) listensLocked() bool {
+	return m.systemUpLocked() && m.fault.Kind != FaultNoShutdown
 }
 
 func (m *Machine) systemUpLocked() bool {
@@ -254,7 +314,7 @@ func (m *Machine) State() State {
 	return locked(m, func() State {
 		m.systemUpLocked()
 		return State{Name: m.config.Name, Power: m.power, BootOrder: m.targetsLocked(), Media: m.media, DiskDigest: m.disk.digest,
-			Marker: m.disk.marker, Runs: m.running, Fault: m.fault, Sessions: len(m.sessions), Counts: m.counts}
+			Marker: m.disk.marker, Runs: m.running, Fault: m.fault, BootID: m.bootID, Sessions: len(m.sessions), Counts: m.counts}
 	})
 }
 
@@ -277,22 +337,25 @@ func (m *Machine) Resets() int    { return m.Counts().Resets }
 func (m *Machine) Installs() int  { return m.Counts().Installs }
 func (m *Machine) BootCount() int { return m.Counts().Boots }
 
-// SetPower switches the machine at once, behind everybody's back.
+// SetPower switches the machine "on" or "off" at once, behind everybody's
+// back. A machine that is so already goes on with what it does.
 func (m *Machine) SetPower(state string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.epoch++
-	if want := map[string]string{"on": on, "off": off}[state]; want != "" && want != m.power {
-		m.arriveLocked(want)
+	want := map[string]string{"on": on, "off": off}[state]
+	if want == "" || want == m.power || m.fleet.ctx.Err() != nil {
+		return
 	}
+	m.breakLocked()
+	m.arriveLocked(want)
 }
 
 // SetBootOrder changes the boot order behind everybody's back.
 func (m *Machine) SetBootOrder(targets ...string) error {
 	var refs []string
 	for _, t := range targets {
-		if bootOptions[reference(t)].alias == "" {
-			return fmt.Errorf("there is no boot target %q", t)
+		if reference(t) == "" {
+			return noTarget(t)
 		}
 		refs = append(refs, reference(t))
 	}
@@ -303,10 +366,22 @@ func (m *Machine) SetBootOrder(targets ...string) error {
 }
 
 // SetFault makes something wrong with the machine; the zero Fault heals it.
+// A fault that is met in connecting ends the connections that there are, as
+// does its end.
 func (m *Machine) SetFault(f Fault) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if f.ofConnections() || m.fault.ofConnections() {
+		m.bmcSide.cut()
+	}
 	m.fault, m.tls = f, nil
+}
+
+// ForgetSessions ends all sessions, as a restart of the BMC does.
+func (m *Machine) ForgetSessions() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.sessions)
 }
 
 // ClearFault heals the machine.
@@ -334,13 +409,14 @@ func reference(target string) string {
 	return ""
 }
 
-func references() []string {
-	var refs []string
-	for ref := range bootOptions {
-		refs = append(refs, ref)
+func references() []string { return slices.Sorted(maps.Keys(bootOptions)) }
+
+func noTarget(t string) error {
+	var targets []string
+	for _, ref := range references() {
+		targets = append(targets, bootOptions[ref].alias)
 	}
-	slices.Sort(refs)
-	return refs
+	return fmt.Errorf("there is no boot target %q; there are: %s", t, strings.Join(targets, ", "))
 }
 
 func hexSum(b []byte) string {

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -34,8 +35,8 @@ func rehearseNode(c *Config, n *site.Node, account func(site.Endpoint) (Account,
 	hw := n.Hardware
 	m := MachineConfig{
 		Name: n.Name, Identity: n.Identity, BootOrder: []string{"Hdd", "Pxe"},
-		Manufacturer: orDefault(hw.Manufacturer, "Lab"), Model: orDefault(hw.Model, "Simulated"),
-		MemoryGiB: orDefault(hw.MemoryGiB, 64), Processors: orDefault(hw.Processors, 1),
+		Manufacturer: cmp.Or(hw.Manufacturer, "Lab"), Model: cmp.Or(hw.Model, "Simulated"),
+		MemoryGiB: cmp.Or(hw.MemoryGiB, 64), Processors: cmp.Or(hw.Processors, 1),
 	}
 	bmc, err := place(n.Endpoints[site.BMC].URL, &c.BMCPort)
 	if err != nil {
@@ -100,7 +101,7 @@ func (c *Config) Calm(s *site.Site, blank []string) {
 	for i := range c.Machines {
 		m := &c.Machines[i]
 		n := s.Nodes[m.Name]
-		m.Power, m.Blank = orDefault(n.Power, "on"), false
+		m.Power, m.Blank = cmp.Or(n.Power, "on"), false
 		if len(n.Boot.Order) > 0 {
 			m.BootOrder = n.Boot.Order
 		}

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -158,11 +159,11 @@ func (m *Machine) system() map[string]any {
 		"ProcessorSummary": map[string]any{"Count": m.config.Processors}, "MemorySummary": map[string]any{"TotalSystemMemoryGiB": m.config.MemoryGiB},
 		"Boot": map[string]any{
 			"BootSourceOverrideEnabled": m.override.enabled, "BootSourceOverrideTarget": m.override.target, "BootSourceOverrideMode": "UEFI",
-			"BootSourceOverrideEnabled@Redfish.AllowableValues": []string{"Disabled", "Once", "Continuous"},
-			"BootSourceOverrideTarget@Redfish.AllowableValues":  overrideTargets, "BootSourceOverrideMode@Redfish.AllowableValues": []string{"UEFI"},
+			"BootSourceOverrideEnabled@Redfish.AllowableValues": overrideStates,
+			"BootSourceOverrideTarget@Redfish.AllowableValues":  overrideTargets, "BootSourceOverrideMode@Redfish.AllowableValues": overrideModes,
 			"BootOrder": m.order, "BootOptions": ref(optionsPath),
 		},
-		"BootProgress": map[string]any{"LastState": orDefault(m.progress, "None")},
+		"BootProgress": map[string]any{"LastState": cmp.Or(m.progress, "None")},
 		"Links":        map[string]any{"ManagedBy": []any{ref(managerPath)}, "Chassis": []any{ref(root + "/Chassis/1")}},
 		"Actions": map[string]any{"#ComputerSystem.Reset": map[string]any{
 			"target": systemPath + "/Actions/ComputerSystem.Reset", "ResetType@Redfish.AllowableValues": resetTypes,
@@ -175,6 +176,8 @@ func (m *Machine) system() map[string]any {
 }
 
 var (
+	overrideStates  = []string{"Disabled", "Once", "Continuous"}
+	overrideModes   = []string{"UEFI"}
 	overrideTargets = []string{"None", "Hdd", "Pxe", "Cd", "UefiHttp", "Usb"}
 	resetTypes      = []string{"On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart"}
 )
@@ -192,20 +195,26 @@ func (m *Machine) patchSystem(w http.ResponseWriter, r *http.Request) {
 			BootSourceOverrideMode *string
 		}
 	}
-	if !read(w, r, &body) {
+	if !read(w, r, &body) || !current(w, r, m.system()) {
 		return
 	}
 	b := body.Boot
-	if b.BootOrder != nil && !isPermutationOfKnown(b.BootOrder) {
-		fail(w, http.StatusBadRequest, "Base.1.18.PropertyValueNotInList", "BootOrder names a boot option that does not exist.")
-		return
+	for _, c := range []struct {
+		name  string
+		value *string
+		may   []string
+	}{
+		{"BootSourceOverrideEnabled", b.BootSourceOverrideEnabled, overrideStates},
+		{"BootSourceOverrideTarget", b.BootSourceOverrideTarget, overrideTargets},
+		{"BootSourceOverrideMode", b.BootSourceOverrideMode, overrideModes},
+	} {
+		if c.value != nil && !slices.Contains(c.may, *c.value) {
+			fail(w, http.StatusBadRequest, "Base.1.18.PropertyValueNotInList", fmt.Sprintf("The value %q for the property %s is not in the list of acceptable values.", *c.value, c.name))
+			return
+		}
 	}
-	if b.BootSourceOverrideTarget != nil && !slices.Contains(overrideTargets, *b.BootSourceOverrideTarget) {
-		fail(w, http.StatusBadRequest, "Base.1.18.PropertyValueNotInList", "BootSourceOverrideTarget "+*b.BootSourceOverrideTarget+" is not supported.")
-		return
-	}
-	if b.BootSourceOverrideEnabled != nil && !slices.Contains([]string{"Disabled", "Once", "Continuous"}, *b.BootSourceOverrideEnabled) {
-		fail(w, http.StatusBadRequest, "Base.1.18.PropertyValueNotInList", "BootSourceOverrideEnabled "+*b.BootSourceOverrideEnabled+" is not supported.")
+	if b.BootOrder != nil && !known(b.BootOrder) {
+		fail(w, http.StatusBadRequest, "Base.1.18.PropertyValueNotInList", "BootOrder names a boot option that does not exist, or one twice.")
 		return
 	}
 	if !m.lies() {
@@ -230,7 +239,8 @@ func set(to *string, v *string) {
 	}
 }
 
-func isPermutationOfKnown(refs []string) bool {
+// known says whether a boot order names existing options, each once.
+func known(refs []string) bool {
 	seen := map[string]bool{}
 	for _, r := range refs {
 		if bootOptions[r].alias == "" || seen[r] {
@@ -247,6 +257,8 @@ func (m *Machine) resetAction(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch {
+	case body.ResetType == "":
+		fail(w, http.StatusBadRequest, "Base.1.18.ActionParameterMissing", "The action ComputerSystem.Reset requires the parameter ResetType to be present in the request body.")
 	case !slices.Contains(resetTypes, body.ResetType):
 		fail(w, http.StatusBadRequest, "Base.1.18.ActionParameterNotSupported", "ResetType "+body.ResetType+" is not supported.")
 	case m.lies() || locked(m, func() bool { return m.resetLocked(body.ResetType) }):
@@ -297,7 +309,12 @@ func (m *Machine) virtualMedia() map[string]any {
 }
 
 func (m *Machine) insertMedia(w http.ResponseWriter, r *http.Request) {
-	var body struct{ Image string }
+	var body struct {
+		Image                                           string
+		Inserted, WriteProtected                        *bool
+		MediaType, TransferMethod, TransferProtocolType *string
+		UserName, Password                              *string
+	}
 	if !read(w, r, &body) {
 		return
 	}
@@ -319,7 +336,10 @@ func (m *Machine) insertMedia(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-func (m *Machine) ejectMedia(w http.ResponseWriter, _ *http.Request) {
+func (m *Machine) ejectMedia(w http.ResponseWriter, r *http.Request) {
+	if !read(w, r, &struct{}{}) {
+		return
+	}
 	if !m.lies() {
 		locked(m, func() any { m.media = ""; return nil })
 	}

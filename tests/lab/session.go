@@ -32,7 +32,10 @@ func (m *Machine) touchLocked(token string) bool {
 
 // login opens a session (DSP0266 13.3.4.3).
 func (m *Machine) login(w http.ResponseWriter, r *http.Request) {
-	var body struct{ UserName, Password string }
+	var body struct {
+		UserName, Password string
+		Context, Token     *string
+	}
 	if !read(w, r, &body) {
 		return
 	}
@@ -71,7 +74,7 @@ func sessionResource(path string, id int, user string) map[string]any {
 	return map[string]any{"@odata.id": path, "@odata.type": "#Session.v1_7_0.Session", "Id": fmt.Sprint(id), "Name": "Session", "UserName": user}
 }
 
-// sessionPaths lists the open sessions' numbers.
+// sessionIDs lists the open sessions' numbers.
 func (m *Machine) sessionIDs() []int {
 	return locked(m, func() []int {
 		var ids []int

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,8 +24,9 @@ func (f *Fleet) serveSystems() error {
 	f.ports.ssh = port
 	f.closers = append(f.closers, l.Close)
 	f.work.Go(func() {
+		systems := gate{l, f.systems, (*Machine).osLines}
 		for {
-			c, err := l.Accept()
+			c, err := systems.Accept()
 			if err != nil {
 				return
 			}
@@ -34,30 +36,27 @@ func (f *Fleet) serveSystems() error {
 	return nil
 }
 
-// connection serves one SSH connection, if the system behind its address is
-// up; it ends with the fleet.
+// osLines takes connections while the system is up.
+func (m *Machine) osLines() *lines {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.systemUpLocked() {
+		return nil
+	}
+	return &m.osSide
+}
+
+// connection serves one SSH connection, for a minute at most.
 func (f *Fleet) connection(c net.Conn) {
 	defer c.Close()
-	m := at(f.systems, c.LocalAddr())
-	if m == nil || !locked(m, m.systemUpLocked) {
-		return
-	}
-	stop := make(chan struct{})
-	defer close(stop)
-	go func() {
-		select {
-		case <-f.ctx.Done():
-			c.Close()
-		case <-stop:
-		}
-	}()
 	c.SetDeadline(time.Now().Add(time.Minute))
+	m := at(f.systems, c.LocalAddr())
 	conn, channels, requests, err := ssh.NewServerConn(c, m.sshConfig())
 	if err != nil {
 		return
 	}
 	defer conn.Close()
-	go ssh.DiscardRequests(requests)
+	f.work.Go(func() { ssh.DiscardRequests(requests) })
 	for ch := range channels {
 		if ch.ChannelType() != "session" {
 			ch.Reject(ssh.UnknownChannelType, "only sessions")
@@ -113,43 +112,97 @@ func (m *Machine) session(nc ssh.NewChannel) {
 }
 
 // shell runs the little of sh that reading facts needs: commands parted by
-// newlines or semicolons, and 2>/dev/null.
+// newlines or semicolons, words in quotes, and 2>/dev/null.
 func (m *Machine) shell(script string, out, errs *bytes.Buffer) (status int) {
-	for _, line := range strings.FieldsFunc(script, func(r rune) bool { return r == '\n' || r == ';' }) {
-		line, hush := strings.CutSuffix(strings.TrimSpace(line), "2>/dev/null")
+	for _, words := range commands(script) {
 		said := errs
-		if hush {
-			said = new(bytes.Buffer)
+		if i := slices.Index(words, "2>/dev/null"); i >= 0 {
+			words, said = slices.Delete(words, i, i+1), new(bytes.Buffer)
 		}
-		if f := strings.Fields(line); len(f) > 0 {
-			status = m.command(f[0], f[1:], out, said)
+		if len(words) > 0 {
+			status = m.command(words[0], words[1:], out, said)
 		}
 	}
 	return status
+}
+
+// commands parts a script into commands and their words.
+func commands(script string) [][]string {
+	var all [][]string
+	var words []string
+	var word []rune
+	var quote rune
+	begun := false // an empty word in quotes is one too
+	endWord := func() {
+		if begun {
+			words = append(words, string(word))
+		}
+		word, begun = nil, false
+	}
+	for _, r := range script {
+		switch {
+		case quote != 0 && r == quote:
+			quote = 0
+		case quote == 0 && (r == '\'' || r == '"'):
+			quote, begun = r, true
+		case quote == 0 && (r == '\n' || r == ';'):
+			endWord()
+			all, words = append(all, words), nil
+		case quote == 0 && (r == ' ' || r == '\t'):
+			endWord()
+		default:
+			word, begun = append(word, r), true
+		}
+	}
+	endWord()
+	return append(all, words)
 }
 
 func (m *Machine) command(name string, args []string, out, errs *bytes.Buffer) int {
 	switch name {
 	case "echo":
 		fmt.Fprintln(out, strings.Join(args, " "))
+	case "printf":
+		out.WriteString(printf(args))
+	case "true":
 	case "uname":
-		fmt.Fprintln(out, "6.1.0-lab")
-	case "cat":
-		files, status := m.files(), 0
-		for _, path := range args {
-			text, ok := files[path]
-			if !ok {
-				fmt.Fprintf(errs, "cat: %s: No such file or directory\n", path)
-				status = 1
-			}
-			out.WriteString(text)
+		if slices.Contains(args, "-r") {
+			fmt.Fprintln(out, "6.1.0-lab")
+		} else {
+			fmt.Fprintln(out, "Linux")
 		}
-		return status
+	case "cat":
+		return m.cat(args, out, errs)
 	default:
 		fmt.Fprintf(errs, "sh: 1: %s: not found\n", name)
 		return 127
 	}
 	return 0
+}
+
+// printf knows %s and the escapes of lines.
+func printf(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	text := strings.NewReplacer(`\n`, "\n", `\t`, "\t", `\\`, `\`).Replace(args[0])
+	for _, a := range args[1:] {
+		text = strings.Replace(text, "%s", a, 1)
+	}
+	return text
+}
+
+func (m *Machine) cat(paths []string, out, errs *bytes.Buffer) (status int) {
+	files := m.files()
+	for _, path := range paths {
+		text, ok := files[path]
+		if !ok {
+			fmt.Fprintf(errs, "cat: %s: No such file or directory\n", path)
+			status = 1
+		}
+		out.WriteString(text)
+	}
+	return status
 }
 
 // files are the files of the installed system.

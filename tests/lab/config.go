@@ -1,0 +1,194 @@
+package lab
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Config is a fleet to start.
+type Config struct {
+	Seed string `json:"seed"`
+	// Ports of all BMCs, of all systems' SSH, and of the image server; 0 lets
+	// the kernel choose.
+	BMCPort   int `json:"bmcPort,omitempty"`
+	SSHPort   int `json:"sshPort,omitempty"`
+	ImagePort int `json:"imagePort,omitempty"`
+	// ImageAddr is the image server's loopback address, 127.0.0.1 by default.
+	ImageAddr string  `json:"imageAddr,omitempty"`
+	Latency   Latency `json:"latency,omitzero"`
+	// Speed divides every latency and duration of the machines' lives; 0 means
+	// 1. What a BMC itself counts, such as the age of a session, stays.
+	Speed    float64         `json:"speed,omitempty"`
+	Machines []MachineConfig `json:"machines"`
+	Images   []ImageConfig   `json:"images,omitempty"`
+}
+
+// Latency is how long things take at speed 1. Zero takes no time. In JSON
+// each is a text such as "30s".
+type Latency struct {
+	GET   time.Duration // until a read is answered
+	Write time.Duration // until any other request is
+	// PowerOn is from an accepted On to PowerState On, PowerOff from a
+	// shutdown or the end of an installer to PowerState Off.
+	PowerOn  time.Duration
+	PowerOff time.Duration
+	Boot     time.Duration // from PowerState On to the system answering
+	Install  time.Duration // from the fetched image to the written disk
+	// Jitter lets each duration be longer or shorter by up to this share of
+	// it, 0 to 1, as the seed decides.
+	Jitter float64
+}
+
+// latencyText is a Latency as JSON has it.
+type latencyText struct {
+	GET      site.Duration `json:"get,omitempty"`
+	Write    site.Duration `json:"write,omitempty"`
+	PowerOn  site.Duration `json:"powerOn,omitempty"`
+	PowerOff site.Duration `json:"powerOff,omitempty"`
+	Boot     site.Duration `json:"boot,omitempty"`
+	Install  site.Duration `json:"install,omitempty"`
+	Jitter   float64       `json:"jitter,omitempty"`
+}
+
+// MarshalJSON writes the durations as text.
+func (l Latency) MarshalJSON() ([]byte, error) {
+	return json.Marshal(latencyText{site.Duration(l.GET), site.Duration(l.Write), site.Duration(l.PowerOn),
+		site.Duration(l.PowerOff), site.Duration(l.Boot), site.Duration(l.Install), l.Jitter})
+}
+
+// UnmarshalJSON reads the durations as text, over those that are set.
+func (l *Latency) UnmarshalJSON(text []byte) error {
+	t := latencyText{site.Duration(l.GET), site.Duration(l.Write), site.Duration(l.PowerOn),
+		site.Duration(l.PowerOff), site.Duration(l.Boot), site.Duration(l.Install), l.Jitter}
+	if err := strictly(bytes.NewReader(text), &t); err != nil {
+		return err
+	}
+	*l = Latency{time.Duration(t.GET), time.Duration(t.Write), time.Duration(t.PowerOn),
+		time.Duration(t.PowerOff), time.Duration(t.Boot), time.Duration(t.Install), t.Jitter}
+	return nil
+}
+
+// Usual are the latencies of common rack servers, boots included.
+var Usual = Latency{
+	GET: 200 * time.Millisecond, Write: 500 * time.Millisecond,
+	PowerOn: 30 * time.Second, PowerOff: 20 * time.Second, Boot: 90 * time.Second, Install: 5 * time.Minute,
+}
+
+// MachineConfig is one machine as it stands in the rack.
+type MachineConfig struct {
+	Name         string        `json:"name"`
+	BMCAddr      string        `json:"bmcAddr"` // 127.x.y.z
+	OSAddr       string        `json:"osAddr,omitempty"`
+	Identity     site.Identity `json:"identity"`
+	Username     string        `json:"username"`
+	Password     string        `json:"password"`
+	Manufacturer string        `json:"manufacturer,omitempty"`
+	Model        string        `json:"model,omitempty"`
+	MemoryGiB    int           `json:"memoryGiB,omitempty"`
+	Processors   int           `json:"processors,omitempty"`
+	// Power is "on" or "off"; a machine that starts on has booted long ago.
+	Power     string   `json:"power,omitempty"`
+	BootOrder []string `json:"bootOrder,omitempty"` // Hdd, Pxe by default
+	// Blank is a machine with nothing on its disk.
+	Blank bool `json:"blank,omitempty"`
+	// Marker is what the installed system says of its installation.
+	Marker *site.Marker `json:"marker,omitempty"`
+	// AuthorizedKeys open the installed system for everybody, Password does
+	// for Username.
+	AuthorizedKeys []string `json:"authorizedKeys,omitempty"`
+}
+
+// ImageConfig is an installation medium that the lab's image server has.
+type ImageConfig struct {
+	Name string `json:"name"`
+	// Size is how many bytes of noise the image is, 256 KiB by default.
+	Size int `json:"size,omitempty"`
+	// Content is the image itself, instead of noise.
+	Content []byte `json:"content,omitempty"`
+}
+
+// ReadConfig reads a fleet as JSON, over the latencies of c. A field that it
+// does not know is an error.
+func ReadConfig(r io.Reader, c Config) (Config, error) {
+	if err := strictly(r, &c); err != nil {
+		return Config{}, fmt.Errorf("the fleet is not as expected: %w", err)
+	}
+	return c, c.check()
+}
+
+func strictly(r io.Reader, into any) error {
+	d := json.NewDecoder(r)
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("there is more after the JSON value")
+	}
+	return nil
+}
+
+// check says all that is wrong with a fleet.
+func (c Config) check() error {
+	var errs []error
+	if c.Speed < 0 || c.Latency.Jitter < 0 || c.Latency.Jitter > 1 {
+		errs = append(errs, fmt.Errorf("speed %v and jitter %v: a speed is above 0, a jitter from 0 to 1", c.Speed, c.Latency.Jitter))
+	}
+	if c.ImageAddr != "" && !loopback(c.ImageAddr) {
+		errs = append(errs, fmt.Errorf("the image server's address %q is not a loopback address, 127.x.y.z", c.ImageAddr))
+	}
+	for _, i := range c.Images {
+		if i.Name == "" || strings.ContainsAny(i.Name, "/?# ") || i.Size < 0 || i.Size > maxImage || len(i.Content) > maxImage {
+			errs = append(errs, fmt.Errorf("image %q: a name without slashes and spaces is needed, and at most %d MiB", i.Name, maxImage>>20))
+		}
+	}
+	seen := map[string]bool{}
+	for _, m := range c.Machines {
+		if err := m.check(seen); err != nil {
+			errs = append(errs, fmt.Errorf("machine %q: %w", m.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// check says what is wrong with a machine; seen are the names and addresses
+// that are taken.
+func (c MachineConfig) check(seen map[string]bool) error {
+	take := func(what string) bool { taken := seen[what]; seen[what] = true; return !taken }
+	for _, t := range c.BootOrder {
+		if reference(t) == "" {
+			return noTarget(t)
+		}
+	}
+	for _, k := range c.AuthorizedKeys {
+		if _, _, _, _, err := ssh.ParseAuthorizedKey([]byte(k)); err != nil {
+			return fmt.Errorf("an authorized key cannot be read: %w", err)
+		}
+	}
+	switch {
+	case c.Name == "" || !take("name "+c.Name):
+		return errors.New("a name is needed, once")
+	case !loopback(c.BMCAddr) || !take("bmc "+c.BMCAddr):
+		return fmt.Errorf("the BMC address %q is not a loopback address, 127.x.y.z, of its own", c.BMCAddr)
+	case c.OSAddr != "" && (!loopback(c.OSAddr) || !take("os "+c.OSAddr)):
+		return fmt.Errorf("the OS address %q is not a loopback address, 127.x.y.z, of its own", c.OSAddr)
+	case c.Power != "" && c.Power != "on" && c.Power != "off":
+		return fmt.Errorf("power is on or off, not %q", c.Power)
+	}
+	return nil
+}
+
+func loopback(addr string) bool {
+	ip := net.ParseIP(addr)
+	return ip != nil && ip.To4() != nil && ip.IsLoopback() && ip.String() == addr
+}

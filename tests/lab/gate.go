@@ -1,0 +1,120 @@
+package lab
+
+import (
+	"fmt"
+	"net"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// listen opens a port for all loopback addresses at once: the socket is bound
+// to the loopback interface, so nothing can come from outside.
+func (f *Fleet) listen(port int) (net.Listener, int, error) {
+	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var err error
+		if cerr := c.Control(func(fd uintptr) { err = unix.SetsockoptString(int(fd), unix.SOL_SOCKET, unix.SO_BINDTODEVICE, "lo") }); cerr != nil {
+			return cerr
+		}
+		if err != nil {
+			return fmt.Errorf("bind to the loopback interface: %w", err)
+		}
+		return nil
+	}}
+	l, err := lc.Listen(f.ctx, "tcp4", fmt.Sprintf("0.0.0.0:%d", port))
+	if err != nil {
+		return nil, 0, err
+	}
+	return l, l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// gate is the listener behind which the machines' BMCs are, or their systems:
+// it drops connections to addresses that are no machine's and to machines
+// that take none.
+type gate struct {
+	net.Listener
+	machines map[string]*Machine
+	lines    func(*Machine) *lines // of the machine, nil when it takes none
+}
+
+func (g gate) Accept() (net.Conn, error) {
+	for {
+		c, err := g.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if m := at(g.machines, c.LocalAddr()); m != nil {
+			if held := g.lines(m).hold(c); held != nil {
+				return held, nil
+			}
+		}
+		c.Close()
+	}
+}
+
+// at finds whose address a connection came to.
+func at(machines map[string]*Machine, a net.Addr) *Machine {
+	host, _, err := net.SplitHostPort(a.String())
+	if err != nil {
+		return nil
+	}
+	return machines[host]
+}
+
+// lines are the open connections to one side of a machine.
+type lines struct {
+	mu    sync.Mutex
+	open  map[*line]struct{}
+	ended bool
+}
+
+// line is a connection that is forgotten when it is closed.
+type line struct {
+	net.Conn
+	of *lines
+}
+
+// hold keeps a connection among the lines; nil lines, and those that have
+// ended, hold none.
+func (l *lines) hold(c net.Conn) net.Conn {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		return nil
+	}
+	if l.open == nil {
+		l.open = map[*line]struct{}{}
+	}
+	held := &line{c, l}
+	l.open[held] = struct{}{}
+	return held
+}
+
+// Close closes the connection and forgets it.
+func (c *line) Close() error {
+	c.of.mu.Lock()
+	delete(c.of.open, c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// cut breaks all connections; those that are made later live.
+func (l *lines) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.open {
+		c.Conn.Close()
+	}
+}
+
+// end breaks all connections, and takes no more.
+func (l *lines) end() {
+	l.mu.Lock()
+	l.ended = true
+	l.mu.Unlock()
+	l.cut()
+}
