@@ -139,17 +139,18 @@ func some(names []string) string {
 }
 
 // outLocked says whether the machine is, or has to be taken to be, out of
-// service: a step of ours has it, or it was not seen running though the
-// design wants it to.
+// service: a step of ours has it, it cannot be seen, or it is off though the
+// design wants it on.
 func (w *worker) outLocked() bool {
-	if w.disrupts {
+	switch {
+	case w.disrupts:
+		return true
+	case w.node.Power == "off" || w.node.Decommission:
+		return false
+	case !w.turned || w.status.State == site.Retrying:
 		return true
 	}
-	if w.node.Power == "off" || w.node.Decommission {
-		return false
-	}
-	power := w.memory.Observed.Facets[site.FacetPower]
-	return !w.turned || power.Have["state"] != "on" || w.status.State == site.Retrying
+	return w.node.Power == "on" && w.memory.Observed.Facets[site.FacetPower].Have["state"] != "on"
 }
 
 // maxUnavailable is the design's bound as a count.
