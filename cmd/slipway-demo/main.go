@@ -57,7 +57,8 @@ func play(ctx context.Context, keep bool) int {
 }
 
 func (s *stage) playAll(ctx context.Context) error {
-	s.show.text("\n  A site of twelve machines. Real: slipway, Git, the BMCs' HTTPS and the systems' SSH.\n" +
+	s.show.text("\n  A site of twelve machines, on this computer.\n" +
+		"  Real: slipway, Git, the HTTPS of the BMCs and the SSH of the systems.\n" +
 		"  Simulated: what is inside the machines, " + speed + " times as fast.\n")
 	for i, a := range acts {
 		s.show.title(i+1, a.name, a.shows)

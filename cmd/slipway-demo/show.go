@@ -115,8 +115,8 @@ func (s *screen) progress(status *site.Status) {
 		s.tell(status)
 		return
 	}
-	line := text.Trim(s.elapsed()+"  "+s.bar(status)+"  "+describe(status), s.width-1)
-	fmt.Fprint(s.out, "\r\x1b[?25l"+line+"\x1b[K") // cursor off; clear the rest
+	line := text.Trim(s.elapsed()+"  "+s.bar(status)+"  "+describe(status), s.width-3) // room for the ^C of an interrupt
+	fmt.Fprint(s.out, "\r\x1b[?25l"+line+"\x1b[K")                                     // cursor off; clear the rest
 	s.drawn = true
 }
 

@@ -551,18 +551,31 @@ func (s *stage) leaveRunning() {
 	s.show.text(fmt.Sprintf(`
   Everything runs on. To look around:
 
-    export SLIPWAY_STATE=%[1]s/%[2]s PATH=%[3]s:$PATH
-    cd %[1]s/site                     # the design: edit, then git commit -a && git push
+    cd %[1]s
+    export PATH=%[2]s:$PATH
+    export SLIPWAY_STATE=$PWD/%[3]s
     slipway status --watch
     slipway why compute-4
-    slipway-lab machine --control %[1]s/%[4]s
-    slipway-lab machine compute-1 --power off --control %[1]s/%[4]s
-    git fetch && git show origin/%[5]s:README.md
-    tail -f %[1]s/slipway.log
+
+  Change the design, in the clone called site, and see it done:
+
+    cd site
+    sed -i '/"compute-4": {/,/}$/ s/"off"/"on"/' rack-2.cue
+    git commit -a -m 'compute-4 works again' && git push
+    cd ..
+
+  Change a machine behind the daemon's back:
+
+    slipway-lab machine --control %[4]s
+    slipway-lab machine compute-1 --power off --control %[4]s
+
+  What the daemon says in Git, and in its log:
+
+    git -C site.git show %[5]s:README.md
+    tail -f slipway.log
 
   To end it:
 
     kill %[6]d %[7]d; sleep 2; rm -r %[1]s
-
-`, s.dir, stateDir, s.bin, labSocket, statusBranch, s.slipway.cmd.Process.Pid, s.lab.cmd.Process.Pid))
+`, s.dir, s.bin, stateDir, labSocket, statusBranch, s.slipway.cmd.Process.Pid, s.lab.cmd.Process.Pid))
 }
