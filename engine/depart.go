@@ -12,17 +12,14 @@ import (
 // removalWindow is the rolling time over which removals are counted.
 const removalWindow = 24 * time.Hour
 
-// noteDepartures records, for every node that a design drops, how it was last
-// designed. A node goes when it was decommissioned in an earlier revision and
+// noteDepartures records, for every node that a design is the first to drop,
+// how it was last designed. A node goes when it was decommissioned in an earlier revision and
 // the budget allows; otherwise its removal is held, and the machine is only
 // observed.
 func (e *Engine) noteDepartures(ctx context.Context, rev site.Revision, design *site.Site) error {
 	for _, w := range e.dropped(design) {
-		if err := w.save(ctx, func(r *site.Recorded) {
-			if r.Departed == nil {
-				r.Departed = &site.Departure{Revision: rev.ID, When: time.Now(), Node: w.node}
-			}
-		}); err != nil {
+		d := &site.Departure{Revision: rev.ID, When: time.Now(), Node: w.node}
+		if err := w.save(ctx, func(r *site.Recorded) { r.Departed = d }); err != nil {
 			return err
 		}
 	}
@@ -30,15 +27,32 @@ func (e *Engine) noteDepartures(ctx context.Context, rev site.Revision, design *
 }
 
 func (e *Engine) dropped(design *site.Site) []*worker {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	var left []*worker
-	for name, w := range e.workers {
-		if design.Nodes[name] == nil {
-			left = append(left, w)
+	return e.workersThat(func(w *worker) bool { return design.Nodes[w.name] == nil && !w.leaving })
+}
+
+// forgetDepartures drops the notes of nodes that the design has again. Only
+// here, between two designs: a turn that began before a design was accepted
+// must not take away what was noted for it.
+func (e *Engine) forgetDepartures(ctx context.Context) error {
+	for _, w := range e.workersThat(func(w *worker) bool { return !w.leaving && w.memory.Recorded.Departed != nil }) {
+		if err := w.save(ctx, func(r *site.Recorded) { r.Departed = nil }); err != nil {
+			return err
 		}
 	}
-	return left
+	return nil
+}
+
+// workersThat are the workers that a condition holds for.
+func (e *Engine) workersThat(holds func(*worker) bool) []*worker {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var those []*worker
+	for _, w := range e.workers {
+		if holds(w) {
+			those = append(those, w)
+		}
+	}
+	return those
 }
 
 // mayLeave says in a sentence why a departed node's removal is held. When it
@@ -46,6 +60,9 @@ func (e *Engine) dropped(design *site.Site) []*worker {
 func (e *Engine) mayLeave(w *worker) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if !w.leaving {
+		return "back in the design since this look began"
+	}
 	d := w.memory.Recorded.Departed
 	rev := site.Revision{ID: d.Revision}
 	if w.memory.Recorded.Decommissioned.IsZero() {

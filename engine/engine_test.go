@@ -517,3 +517,29 @@ func TestWithoutARecordNothingIsWritten(t *testing.T) {
 		}
 	}, "a")
 }
+
+func TestNodeIsDroppedAndPutBackWhileItIsLookedAt(t *testing.T) {
+	slow := usual
+	slow.Latency = 7 * time.Second // a look is nearly always under way
+	inBubble(t, slow, func(w *world) {
+		design := func(names ...string) *site.Site {
+			s := w.design(names...)
+			s.Rollout.ObserveEvery = site.Duration(time.Second)
+			return s
+		}
+		w.commit(design("n1", "n2"))
+		w.up()
+		w.after(5 * time.Minute)
+		for range 5 {
+			w.commit(design("n1"))
+			w.after(time.Minute)
+			w.want("n2", site.Blocked)
+			if r := w.node("n2").Reason; !strings.Contains(r, w.source.current.ID) {
+				t.Errorf("held for another revision than %s: %s", w.source.current.ID, r)
+			}
+			w.commit(design("n1", "n2"))
+			w.after(time.Minute)
+			w.want("n2", site.InSync)
+		}
+	}, "n1", "n2")
+}

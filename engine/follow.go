@@ -133,7 +133,7 @@ func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Sit
 	e.mu.Unlock()
 	e.Log.Info("design accepted", "revision", rev.Short(), "nodes", len(design.Nodes))
 	e.touch()
-	return nil
+	return e.forgetDepartures(ctx)
 }
 
 // redesignLocked hands a worker its node's new design. A node whose effective

@@ -151,9 +151,6 @@ func (w *worker) learn(ctx context.Context, j *job, v view) error {
 	w.e.mu.Unlock()
 	w.e.Records.Observe(w.name, observed)
 	err := w.save(ctx, func(r *site.Recorded) {
-		if !j.leaving {
-			r.Departed = nil
-		}
 		adopt(r, j.node, observed)
 		believeMarker(r, j.node, v.seen.Marker)
 		noteDecommission(r, j.node)
