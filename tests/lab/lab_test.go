@@ -7,62 +7,114 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/crypto/ssh"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/tests/lab"
 )
 
-// quick is a model in which everything takes a moment.
-var quick = lab.Latency{PowerOn: 40 * time.Millisecond, PowerOff: 40 * time.Millisecond, Boot: 40 * time.Millisecond, Install: 40 * time.Millisecond}
+const (
+	sys      = "/redfish/v1/Systems/1"
+	media    = "/redfish/v1/Managers/1/VirtualMedia/1"
+	sessions = "/redfish/v1/SessionService/Sessions"
+	resetURI = sys + "/Actions/ComputerSystem.Reset"
+	account  = `{"UserName": "admin", "Password": "pw"}`
+)
 
-func start(t *testing.T, l lab.Latency, change ...func(*lab.MachineConfig)) *lab.Fleet {
-	t.Helper()
-	c := lab.MachineConfig{Name: "n1", BMCAddr: "127.71.0.1", OSAddr: "127.72.0.1", Username: "admin", Password: "pw",
-		Identity: site.Identity{UUID: "5e1d0000-0000-4000-8000-000000000001", Serial: "LAB1"}, Manufacturer: "Lab", Model: "One", MemoryGiB: 64, Processors: 2}
+// one is a fleet of the one machine n1.
+func one(l lab.Latency, change ...func(*lab.MachineConfig)) lab.Config {
+	c := lab.MachineConfig{
+		Name: "n1", BMCAddr: "127.71.0.1", OSAddr: "127.72.0.1", Username: "admin", Password: "pw",
+		Identity:     site.Identity{UUID: "5e1d0000-0000-4000-8000-000000000001", Serial: "LAB1"},
+		Manufacturer: "Lab", Model: "One", MemoryGiB: 64, Processors: 2,
+	}
 	for _, f := range change {
 		f(&c)
 	}
-	fleet, err := lab.Start(lab.Config{Seed: "test", Latency: l, Machines: []lab.MachineConfig{c}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := fleet.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return fleet
+	return lab.Config{Seed: "test", Latency: l, Machines: []lab.MachineConfig{c}}
 }
 
-// bmc is a plain client of one BMC that verifies its certificate.
+func isOn(c *lab.MachineConfig)    { c.Power = "on" }
+func isBlank(c *lab.MachineConfig) { c.Blank = true }
+
+// start runs a fleet behind real listeners, build one without any.
+func start(t *testing.T, c lab.Config) *lab.Fleet { return closed(t)(lab.Start(c)) }
+func build(t *testing.T, c lab.Config) *lab.Fleet { return closed(t)(lab.New(c)) }
+
+func closed(t *testing.T) func(*lab.Fleet, error) *lab.Fleet {
+	return func(f *lab.Fleet, err error) *lab.Fleet {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := f.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return f
+	}
+}
+
+// bmc is a plain client of one BMC.
 type bmc struct {
 	t    *testing.T
 	base string
 	http *http.Client
 }
 
+// dial talks to n1 over TLS, and verifies its certificate.
 func dial(t *testing.T, f *lab.Fleet) *bmc {
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(f.CA())
-	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}
+	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool(f)}}
 	t.Cleanup(tr.CloseIdleConnections)
-	base := strings.TrimSuffix(strings.TrimPrefix(f.BMCURL("n1"), "redfish+"), "/redfish/v1/Systems/1")
+	base := strings.TrimSuffix(strings.TrimPrefix(f.BMCURL("n1"), "redfish+"), sys)
 	return &bmc{t, base, &http.Client{Transport: tr, Timeout: 10 * time.Second}}
 }
 
-func (b *bmc) do(method, path, body string) (*http.Response, map[string]any) {
+func pool(f *lab.Fleet) *x509.CertPool {
+	p := x509.NewCertPool()
+	p.AppendCertsFromPEM(f.CA())
+	return p
+}
+
+// beside talks to n1 without a connection.
+func beside(t *testing.T, f *lab.Fleet) *bmc {
+	return &bmc{t, "https://n1", &http.Client{Transport: direct{f.Machine("n1")}}}
+}
+
+// direct hands requests to a handler.
+type direct struct{ http.Handler }
+
+func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Body == nil {
+		r.Body = http.NoBody
+	}
+	w := httptest.NewRecorder()
+	d.ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
+// do sends a request with the account, and gives the answer with its body
+// read. A header is "Name: value".
+func (b *bmc) do(method, path, body string, header ...string) (*http.Response, map[string]any) {
 	b.t.Helper()
 	req, err := http.NewRequest(method, b.base+path, strings.NewReader(body))
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	req.SetBasicAuth("admin", "pw")
+	for _, h := range header {
+		name, value, _ := strings.Cut(h, ": ")
+		if req.Header.Set(name, value); name == "X-Auth-Token" {
+			req.Header.Del("Authorization")
+		}
+	}
 	resp, err := b.http.Do(req)
 	if err != nil {
 		b.t.Fatal(err)
@@ -73,7 +125,7 @@ func (b *bmc) do(method, path, body string) (*http.Response, map[string]any) {
 		b.t.Fatal(err)
 	}
 	var v map[string]any
-	if len(text) > 0 {
+	if strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") && len(text) > 0 {
 		if err := json.Unmarshal(text, &v); err != nil {
 			b.t.Fatalf("%s %s: %v in %s", method, path, err, text)
 		}
@@ -81,28 +133,38 @@ func (b *bmc) do(method, path, body string) (*http.Response, map[string]any) {
 	return resp, v
 }
 
-func (b *bmc) want(status int, method, path, body string) map[string]any {
+func (b *bmc) want(status int, method, path, body string, header ...string) map[string]any {
 	b.t.Helper()
-	resp, v := b.do(method, path, body)
+	resp, v := b.do(method, path, body, header...)
 	if resp.StatusCode != status {
 		b.t.Errorf("%s %s = %s, want %d: %v", method, path, resp.Status, status, v)
 	}
 	return v
 }
 
-const sys = "/redfish/v1/Systems/1"
+func (b *bmc) system() map[string]any { b.t.Helper(); return b.want(200, "GET", sys, "") }
 
 func (b *bmc) reset(kind string) {
 	b.t.Helper()
-	b.want(204, "POST", sys+"/Actions/ComputerSystem.Reset", fmt.Sprintf(`{"ResetType": %q}`, kind))
+	b.want(204, "POST", resetURI, fmt.Sprintf(`{"ResetType": %q}`, kind))
 }
 
-// eventually waits for a condition that a timer of the lab brings about.
+func (b *bmc) override(enabled, target string) {
+	b.t.Helper()
+	b.want(200, "PATCH", sys, fmt.Sprintf(`{"Boot": {"BootSourceOverrideEnabled": %q, "BootSourceOverrideTarget": %q}}`, enabled, target))
+}
+
+func (b *bmc) insert(url string) {
+	b.t.Helper()
+	b.want(204, "POST", media+"/Actions/VirtualMedia.InsertMedia", fmt.Sprintf(`{"Image": %q}`, url))
+}
+
+// eventually waits for a condition that another goroutine brings about.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	end := time.After(10 * time.Second)
+	end := time.After(20 * time.Second)
 	for !ok() {
 		select {
 		case <-tick.C:
@@ -112,210 +174,73 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func TestPowerPassesThroughTransitions(t *testing.T) {
-	f := start(t, lab.Latency{PowerOn: time.Hour})
-	b, m := dial(t, f), f.Machine("n1")
-	b.reset("On")
-	if got := b.want(200, "GET", sys, "")["PowerState"]; got != "PoweringOn" {
-		t.Errorf("PowerState = %v, want PoweringOn", got)
-	}
-	b.reset("On") // already under way: accepted and not counted
-	b.want(409, "POST", sys+"/Actions/ComputerSystem.Reset", `{"ResetType": "GracefulShutdown"}`)
-	if got := m.Resets(); got != 1 {
-		t.Errorf("%d resets, want 1", got)
-	}
-	b.want(400, "POST", sys+"/Actions/ComputerSystem.Reset", `{"ResetType": "Nmi"}`)
-}
-
-func TestOverrideOnceClearsWithTheBoot(t *testing.T) {
-	f := start(t, quick)
-	b, m := dial(t, f), f.Machine("n1")
-	b.want(200, "PATCH", sys, `{"Boot": {"BootSourceOverrideEnabled": "Once", "BootSourceOverrideTarget": "Pxe"}}`)
-	b.reset("On")
-	eventually(t, "on", func() bool { return m.Power() == "On" })
-	boot := b.want(200, "GET", sys, "")["Boot"].(map[string]any)
-	if boot["BootSourceOverrideEnabled"] != "Disabled" || boot["BootSourceOverrideTarget"] != "None" {
-		t.Errorf("override after the boot is %v %v", boot["BootSourceOverrideEnabled"], boot["BootSourceOverrideTarget"])
-	}
-}
-
-func TestBootOrderIsCheckedAsAWhole(t *testing.T) {
-	f := start(t, quick)
-	b, m := dial(t, f), f.Machine("n1")
-	b.want(400, "PATCH", sys, `{"Boot": {"BootOrder": ["Boot0002", "Boot9999"]}}`)
-	b.want(200, "PATCH", sys, `{"Boot": {"BootOrder": ["Boot0002", "Boot0001"]}}`)
-	if got := strings.Join(m.BootOrder(), ","); got != "Pxe,Hdd" {
-		t.Errorf("boot order = %s", got)
-	}
-}
-
-func TestImageIsReallyFetchedAndInstalled(t *testing.T) {
-	f := start(t, quick, func(c *lab.MachineConfig) { c.Blank = true })
-	b, m := dial(t, f), f.Machine("n1")
-	url := strings.NewReplacer("{node}", "n1", "{generation}", "3").Replace(f.ImageURL("debian12"))
-	media := "/redfish/v1/Managers/1/VirtualMedia/1"
-	b.want(204, "POST", media+"/Actions/VirtualMedia.InsertMedia", fmt.Sprintf(`{"Image": %q}`, url))
-	b.want(409, "POST", media+"/Actions/VirtualMedia.InsertMedia", fmt.Sprintf(`{"Image": %q}`, url))
-	b.want(200, "PATCH", sys, `{"Boot": {"BootSourceOverrideEnabled": "Once", "BootSourceOverrideTarget": "Cd"}}`)
-	b.reset("On")
-	eventually(t, "installed and off", func() bool { return m.Installs() == 1 && m.Power() == "Off" })
-	if got, want := m.DiskDigest(), f.ImageSHA256("debian12"); got != want || want != lab.ImageSHA256("test", "debian12") {
-		t.Errorf("disk digest = %s, want %s", got, want)
-	}
-	b.want(204, "POST", media+"/Actions/VirtualMedia.EjectMedia", "{}")
-	b.reset("On")
-	out := run(t, f, "cat /etc/slipway/marker.json")
-	var marker site.Marker
-	if err := json.Unmarshal([]byte(out), &marker); err != nil || marker.Generation != 3 || marker.Node != "n1" {
-		t.Errorf("marker = %s, %v", out, err)
-	}
-}
-
-func TestImageThatCannotBeFetchedLeavesTheDisk(t *testing.T) {
-	f := start(t, quick)
-	b, m := dial(t, f), f.Machine("n1")
-	b.want(204, "POST", "/redfish/v1/Managers/1/VirtualMedia/1/Actions/VirtualMedia.InsertMedia", `{"Image": "http://127.0.0.1:1/none.iso"}`)
-	b.want(200, "PATCH", sys, `{"Boot": {"BootSourceOverrideEnabled": "Once", "BootSourceOverrideTarget": "Cd"}}`)
-	b.reset("On")
-	eventually(t, "halted", func() bool { return m.Power() == "On" && m.State().Runs == "" })
-	if m.Installs() != 0 || m.DiskDigest() != "factory" {
-		t.Errorf("state is %+v", m.State())
-	}
-}
-
-// run waits for the system and runs a script on it.
-func run(t *testing.T, f *lab.Fleet, script string) string {
-	t.Helper()
-	key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(f.HostKey("n1")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := &ssh.ClientConfig{User: "admin", Auth: []ssh.AuthMethod{ssh.Password("pw")}, HostKeyCallback: ssh.FixedHostKey(key), Timeout: 5 * time.Second}
-	var c *ssh.Client
-	eventually(t, "ssh answers", func() bool {
-		c, err = ssh.Dial("tcp", strings.TrimPrefix(f.OSURL("n1"), "ssh://"), config)
-		return err == nil
-	})
-	defer c.Close()
-	s, err := c.NewSession()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := s.Output(script)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(out)
-}
-
-func TestSystemAnswersOnceItIsUp(t *testing.T) {
-	f := start(t, quick, func(c *lab.MachineConfig) { c.Power = "on" })
-	got := run(t, f, "echo --marker; cat /etc/slipway/marker.json 2>/dev/null; echo --kernel\nuname -r")
-	if got != "--marker\n--kernel\n6.1.0-lab\n" {
-		t.Errorf("output is %q", got)
-	}
-	before := run(t, f, "cat /proc/sys/kernel/random/boot_id")
-	f.Machine("n1").SetPower("off")
-	f.Machine("n1").SetPower("on")
-	if after := run(t, f, "cat /proc/sys/kernel/random/boot_id"); after == before {
-		t.Error("the boot id is the same after a boot")
-	}
-}
-
-func TestSessions(t *testing.T) {
-	f := start(t, quick)
-	b := dial(t, f)
-	b.want(401, "POST", "/redfish/v1/SessionService/Sessions", `{"UserName": "admin", "Password": "no"}`)
-	resp, _ := b.do("POST", "/redfish/v1/SessionService/Sessions", `{"UserName": "admin", "Password": "pw"}`)
-	token, location := resp.Header.Get("X-Auth-Token"), resp.Header.Get("Location")
-	if resp.StatusCode != 201 || token == "" || location == "" {
-		t.Fatalf("login = %s %q %q", resp.Status, token, location)
-	}
-	for range 15 {
-		b.want(201, "POST", "/redfish/v1/SessionService/Sessions", `{"UserName": "admin", "Password": "pw"}`)
-	}
-	b.want(503, "POST", "/redfish/v1/SessionService/Sessions", `{"UserName": "admin", "Password": "pw"}`)
-	b.want(204, "DELETE", location, "")
-	if got := f.Machine("n1").State().Sessions; got != 15 {
-		t.Errorf("%d sessions, want 15", got)
-	}
-}
-
-func TestErrorsAreRedfishErrors(t *testing.T) {
-	f := start(t, quick)
-	b := dial(t, f)
-	for _, c := range []struct {
-		status             int
-		method, path, body string
-	}{{404, "GET", sys + "/Nothing", ""}, {405, "DELETE", sys, ""}, {400, "PATCH", sys, "{"}} {
-		v := b.want(c.status, c.method, c.path, c.body)
-		e, _ := v["error"].(map[string]any)
-		info, _ := e["@Message.ExtendedInfo"].([]any)
-		if len(info) != 1 {
-			t.Errorf("%s %s has no extended information: %v", c.method, c.path, v)
+func TestEachBMCHasItsOwnAddressAndCertificate(t *testing.T) {
+	c := one(lab.Latency{})
+	second := c.Machines[0]
+	second.Name, second.BMCAddr, second.OSAddr = "n2", "127.71.0.2", ""
+	c.Machines = append(c.Machines, second)
+	f := start(t, c)
+	for name, addr := range map[string]string{"n1": "127.71.0.1", "n2": "127.71.0.2"} {
+		conn, err := tls.Dial("tcp", fmt.Sprintf("%s:%d", addr, f.BMCPort()), &tls.Config{RootCAs: pool(f)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaf := conn.ConnectionState().PeerCertificates[0]
+		conn.Close()
+		if len(leaf.IPAddresses) != 1 || leaf.IPAddresses[0].String() != addr {
+			t.Errorf("%s has a certificate for %v", name, leaf.IPAddresses)
+		}
+		if want := fmt.Sprintf("redfish+https://%s:%d/redfish/v1/Systems/1", addr, f.BMCPort()); f.BMCURL(name) != want {
+			t.Errorf("BMCURL(%s) = %s, want %s", name, f.BMCURL(name), want)
 		}
 	}
-	resp, _ := b.do("DELETE", sys, "")
-	if got := resp.Header.Get("Allow"); !strings.Contains(got, "PATCH") {
-		t.Errorf("Allow = %q", got)
-	}
-	resp, err := b.http.Get(b.base + sys)
+}
+
+// What is no machine's address gets no answer, and neither does anything that
+// does not come over loopback.
+func TestOtherAddressesAreNotServed(t *testing.T) {
+	f := start(t, one(lab.Latency{}, isOn))
+	places := []string{"127.71.0.9"}
+	addrs, err := net.InterfaceAddrs()
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp.Body.Close()
-	if resp.StatusCode != 401 || resp.Header.Get("WWW-Authenticate") == "" {
-		t.Errorf("without credentials: %s", resp.Status)
-	}
-}
-
-func TestFaults(t *testing.T) {
-	f := start(t, quick)
-	m := f.Machine("n1")
-	set := func(kind lab.FaultKind) *bmc {
-		m.SetFault(lab.Fault{Kind: kind, RetryAfter: 7})
-		return dial(t, f)
-	}
-	resp, _ := set(lab.FaultBusy).do("GET", sys, "")
-	if resp.StatusCode != 503 || resp.Header.Get("Retry-After") != "7" {
-		t.Errorf("busy: %s, Retry-After %q", resp.Status, resp.Header.Get("Retry-After"))
-	}
-	if got := set(lab.FaultWrongUUID).want(200, "GET", sys, "")["UUID"]; got == "5e1d0000-0000-4000-8000-000000000001" {
-		t.Error("wrong-uuid gives the right one")
-	}
-	set(lab.FaultNoEffect).reset("On")
-	if got := m.Power(); got != "Off" || m.Resets() != 0 {
-		t.Errorf("no-effect: power %s, %d resets", got, m.Resets())
-	}
-	for _, kind := range []lab.FaultKind{lab.FaultExpired, lab.FaultOtherCert, lab.FaultRefuse} {
-		if _, err := set(kind).http.Get(set(kind).base + "/redfish"); err == nil {
-			t.Errorf("%s: the connection succeeded", kind)
+	for _, a := range addrs {
+		if ip := a.(*net.IPNet).IP; ip.To4() != nil && !ip.IsLoopback() {
+			places = append(places, ip.String())
 		}
 	}
-	html, err := set(lab.FaultHTML).http.Get(dial(t, f).base + "/redfish")
-	if err != nil {
-		t.Fatal(err)
+	for _, place := range places {
+		for _, port := range []int{f.BMCPort(), f.SSHPort()} {
+			c, err := net.DialTimeout("tcp", fmt.Sprintf("%s:%d", place, port), 5*time.Second)
+			if err != nil {
+				continue // refused outright
+			}
+			c.SetDeadline(time.Now().Add(5 * time.Second))
+			if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil {
+				t.Errorf("%s:%d says something", place, port)
+			}
+			c.Close()
+		}
 	}
-	defer html.Body.Close()
-	if text, _ := io.ReadAll(html.Body); !bytes.Contains(text, []byte("<html>")) {
-		t.Errorf("html: %s", text)
-	}
-	m.ClearFault()
-	dial(t, f).want(200, "GET", sys, "")
 }
 
-func TestCallLog(t *testing.T) {
-	f := start(t, quick)
-	b := dial(t, f)
-	b.want(201, "POST", "/redfish/v1/SessionService/Sessions", `{"UserName": "admin", "Password": "pw"}`)
-	b.want(200, "GET", sys, "")
-	b.reset("On")
-	calls := f.Calls()
-	if len(calls) != 3 || calls[0].Write() || calls[1].Write() || !calls[2].Write() || calls[2].Machine != "n1" || calls[2].Status != 204 {
-		t.Errorf("calls are %+v", calls)
+func TestTLSSessionsAreResumed(t *testing.T) {
+	f := start(t, one(lab.Latency{}))
+	config := &tls.Config{RootCAs: pool(f), ClientSessionCache: tls.NewLRUClientSessionCache(1)}
+	var resumed bool
+	for range 2 {
+		c := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
+		resp, err := c.Get(strings.TrimPrefix(f.BMCURL("n1"), "redfish+"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		resumed = resp.TLS.DidResume
 	}
-	if got := f.Machine("n1").Writes(); got != 1 {
-		t.Errorf("%d writes, want 1", got)
+	if !resumed {
+		t.Error("the second connection began a new TLS session")
 	}
 }
 
@@ -325,5 +250,68 @@ func TestKeysFollowTheSeed(t *testing.T) {
 	}
 	if lab.HostKey("a", "n1") == lab.HostKey("a", "n2") || lab.HostKey("a", "n1") == lab.HostKey("b", "n1") {
 		t.Error("host keys do not follow seed and name")
+	}
+	f := build(t, one(lab.Latency{}))
+	if !bytes.Equal(f.CA(), lab.CAPEM("test")) || f.HostKey("n1") != lab.HostKey("test", "n1") || f.ImageSHA256("debian12") != lab.ImageSHA256("test", "debian12") {
+		t.Error("a fleet has other keys than its seed")
+	}
+}
+
+// Close ends what is under way: an answer that waits, one that hangs, a
+// shell, an installer that fetches, a power change.
+func TestCloseLeavesNothing(t *testing.T) {
+	held := make(chan struct{})
+	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(held)
+		<-r.Context().Done()
+	}))
+	defer slow.Close()
+	c := one(lab.Latency{PowerOff: time.Hour, Boot: time.Microsecond}, isOn)
+	for i, name := range []string{"n2", "n3"} {
+		m := c.Machines[0]
+		m.Name, m.BMCAddr, m.OSAddr = name, fmt.Sprintf("127.71.0.%d", i+2), ""
+		c.Machines = append(c.Machines, m)
+	}
+	f, err := lab.Start(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shell := login(t, f)
+	defer shell.Close()
+	b := dial(t, f)
+	for name, m := range map[string]string{"installs": "n2", "shuts down": "n3"} {
+		beside := &bmc{t, "https://" + m, &http.Client{Transport: direct{f.Machine(m)}}}
+		if name == "shuts down" {
+			beside.reset("GracefulShutdown")
+			continue
+		}
+		beside.insert(slow.URL)
+		beside.override("Once", "Cd")
+		f.Machine(m).SetPower("off")
+		f.Machine(m).SetPower("on")
+	}
+	<-held
+	f.Machine("n1").SetFault(lab.Fault{Kind: lab.FaultHang})
+	failed := make(chan error, 1)
+	go func() {
+		_, err := b.http.Post(b.base+resetURI, "application/json", strings.NewReader(`{"ResetType": "ForceOff"}`))
+		failed <- err
+	}()
+	eventually(t, "the request hangs", func() bool { return f.Machine("n1").Writes() == 1 })
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-failed; err == nil {
+		t.Error("a request that hung was answered")
+	}
+	eventually(t, "no goroutine of the lab is left", func() bool {
+		stacks := make([]byte, 1<<20)
+		return !bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("tests/lab.(*"))
+	})
+	for _, port := range []int{f.BMCPort(), f.SSHPort()} {
+		if c, err := net.Dial("tcp", fmt.Sprintf("127.71.0.1:%d", port)); err == nil {
+			c.Close()
+			t.Errorf("port %d is still open", port)
+		}
 	}
 }
