@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -96,6 +97,8 @@ func (a *app) command() *cobra.Command {
 			"  slipway run --repo /srv/site.git --branch main --state /var/lib/slipway --credentials /etc/slipway/credentials",
 		SilenceUsage: true, SilenceErrors: true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		Args:              knownCommand,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(*cobra.Command, []string) error {
 			if a.output != "text" && a.output != "json" {
 				return usage("--output is text or json, not %q", a.output)
@@ -112,6 +115,18 @@ func (a *app) command() *cobra.Command {
 
 func usage(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format+" (see slipway help)", append([]any{errUsage}, args...)...)
+}
+
+// knownCommand refuses what is no command, with the nearest ones.
+func knownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		return usage("there is no command %q; did you mean %s?", args[0], strings.Join(near, " or "))
+	}
+	return usage("there is no command %q", args[0])
 }
 
 // atMost allows up to n arguments.
