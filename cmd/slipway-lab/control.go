@@ -9,12 +9,16 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/slipway-gitops/slipway/tests/lab"
 )
@@ -28,21 +32,44 @@ type change struct {
 	Fault     *string  `json:"fault,omitempty"`
 }
 
+// listen makes the control socket, which only its owner can open from the
+// first moment: Linux takes the mode over from the socket that is bound. What
+// a lab that has ended left in its place is removed.
+func listen(ctx context.Context, socket string) (net.Listener, error) {
+	switch c, err := net.Dial("unix", socket); {
+	case err == nil:
+		c.Close()
+		return nil, fmt.Errorf("another lab answers at %s: stop it, or choose another with --control", socket)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		if info, err := os.Lstat(socket); err != nil || info.Mode().Type() != os.ModeSocket {
+			return nil, fmt.Errorf("%s is there and is not a socket: move it away, or choose another with --control", socket)
+		}
+		if err := os.Remove(socket); err != nil {
+			return nil, err
+		}
+	}
+	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var err error
+		return errors.Join(c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) }), err)
+	}}
+	return lc.Listen(ctx, "unix", socket)
+}
+
 // serveControl lets the other commands look at the machines and change them
 // behind everybody's back, until the context ends.
-func serveControl(ctx context.Context, socket string, f *lab.Fleet) error {
-	os.Remove(socket)
-	l, err := net.Listen("unix", socket)
-	if err != nil {
+func serveControl(ctx context.Context, l net.Listener, f *lab.Fleet) error {
+	srv := &http.Server{Handler: handler(f), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second}
+	defer context.AfterFunc(ctx, func() { srv.Close() })()
+	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("control socket: %w", err)
 	}
-	defer os.Remove(socket)
-	if err := os.Chmod(socket, 0o600); err != nil {
-		return err
-	}
+	return nil
+}
+
+func handler(f *lab.Fleet) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /machines", func(w http.ResponseWriter, _ *http.Request) {
-		var all []lab.State
+		all := []lab.State{}
 		for _, name := range f.Names() {
 			all = append(all, f.Machine(name).State())
 		}
@@ -51,11 +78,11 @@ func serveControl(ctx context.Context, socket string, f *lab.Fleet) error {
 	mux.HandleFunc("GET /calls", func(w http.ResponseWriter, _ *http.Request) { json.NewEncoder(w).Encode(f.Calls()) })
 	mux.HandleFunc("POST /machines/{name}", func(w http.ResponseWriter, r *http.Request) {
 		m := f.Machine(r.PathValue("name"))
-		var c change
 		if m == nil {
-			http.Error(w, "there is no machine "+r.PathValue("name"), http.StatusNotFound)
+			http.Error(w, fmt.Sprintf("there is no machine %q; slipway-lab machine lists them", r.PathValue("name")), http.StatusNotFound)
 			return
 		}
+		var c change
 		err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16)).Decode(&c)
 		if err == nil {
 			err = c.apply(m)
@@ -66,29 +93,30 @@ func serveControl(ctx context.Context, socket string, f *lab.Fleet) error {
 		}
 		json.NewEncoder(w).Encode(m.State())
 	})
-	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	defer context.AfterFunc(ctx, func() { srv.Close() })()
-	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return mux
 }
 
+// apply makes all of a change, or none of it.
 func (c change) apply(m *lab.Machine) error {
+	var fault lab.Fault
 	if c.Fault != nil {
-		fault, err := lab.ParseFault(*c.Fault)
-		if err != nil {
+		var err error
+		if fault, err = lab.ParseFault(*c.Fault); err != nil {
 			return err
 		}
-		m.SetFault(fault)
 	}
 	if c.Power != "" && c.Power != "on" && c.Power != "off" {
 		return fmt.Errorf("power is on or off, not %q", c.Power)
 	}
-	m.SetPower(c.Power)
 	if len(c.BootOrder) > 0 {
-		return m.SetBootOrder(c.BootOrder...)
+		if err := m.SetBootOrder(c.BootOrder...); err != nil {
+			return err
+		}
 	}
+	if c.Fault != nil {
+		m.SetFault(fault)
+	}
+	m.SetPower(c.Power)
 	return nil
 }
 
@@ -102,6 +130,9 @@ func machineCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("fault") {
 				c.Fault = &fault
+			}
+			if len(args) == 0 && (c.Power != "" || len(c.BootOrder) > 0 || c.Fault != nil) {
+				return errors.New("which machine? name the one to change")
 			}
 			states, err := machines(cmd.Context(), socket, args, c)
 			if err != nil {
@@ -129,7 +160,7 @@ func machines(ctx context.Context, socket string, args []string, c change) ([]la
 		return all, ask(ctx, socket, http.MethodGet, "/machines", nil, &all)
 	}
 	var one lab.State
-	err := ask(ctx, socket, http.MethodPost, "/machines/"+args[0], c, &one)
+	err := ask(ctx, socket, http.MethodPost, "/machines/"+url.PathEscape(args[0]), c, &one)
 	return []lab.State{one}, err
 }
 
@@ -140,7 +171,7 @@ func printMachines(w io.Writer, states []lab.State, asJSON bool) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "MACHINE\tPOWER\tRUNS\tBOOT ORDER\tRESETS\tINSTALLS\tFAULT")
 	for _, s := range states {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%v\t%d\t%d\t%s\n", s.Name, s.Power, s.Runs, s.BootOrder, s.Counts.Resets, s.Counts.Installs, s.Fault.Kind)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%s\n", s.Name, s.Power, s.Runs, strings.Join(s.BootOrder, ","), s.Counts.Resets, s.Counts.Installs, s.Fault.Kind)
 	}
 	return t.Flush()
 }
@@ -197,7 +228,7 @@ func ask(ctx context.Context, socket, method, path string, body, into any) error
 	defer client.CloseIdleConnections()
 	resp, err := client.Do(req)
 	if err != nil {
-		return fmt.Errorf("no lab answers at %s; start one with slipway-lab run", socket)
+		return fmt.Errorf("no lab answers at %s: start one with slipway-lab run, or say where it is with --control: %w", socket, errors.Unwrap(err))
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {

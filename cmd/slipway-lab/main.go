@@ -29,7 +29,7 @@ func command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "slipway-lab", Short: "a simulated fleet for rehearsing a site",
 		Example: "  slipway-lab run --site site-example --credentials ./credentials --blank compute-5,compute-6 --power off\n" +
-			"  slipway-lab machine compute-1 --power off",
+			"  slipway-lab machine compute-1 --power off\n  slipway-lab calls --writes",
 		SilenceUsage: true, SilenceErrors: true, CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
 	cmd.AddCommand(runCommand(), machineCommand(), callsCommand(), caCommand(), hostKeyCommand(), evaluateCommand())

@@ -19,43 +19,60 @@ import (
 
 // runFlags say which fleet to run.
 type runFlags struct {
-	site, name, credentials, seed, power, socket string
-	blank                                        []string
-	speed                                        float64
-	latency                                      lab.Latency
+	fleet, site, name, credentials, power, socket string
+	blank                                         []string
+	// over is what other flags set over the fleet, as far as given says that
+	// they were given.
+	over  lab.Config
+	given func(flag string) bool
 }
 
 func runCommand() *cobra.Command {
-	f := runFlags{latency: lab.Usual}
+	f := runFlags{over: lab.Config{Latency: lab.Usual}}
 	cmd := &cobra.Command{
-		Use: "run --site DIR --credentials DIR", Short: "run the machines of a site's design", Args: cobra.NoArgs,
+		Use: "run", Short: "run the machines of a site's design, or of a file", Args: cobra.NoArgs,
 		Long: "Runs one simulated machine for each node of a design, at the loopback addresses\n" +
-			"of its endpoints, with the accounts of the credentials. Ends on an interrupt.",
-		Example: "  slipway-lab run --site site-example --credentials ./credentials --blank compute-5,compute-6 --speed 10",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), cmd, f) },
+			"of its endpoints, with the accounts of the credentials; or the machines of a JSON\n" +
+			"file. Prints one line when they are ready, and ends on an interrupt.",
+		Example: "  slipway-lab run --site site-example --credentials ./credentials --blank compute-5,compute-6 --speed 10\n" +
+			"  slipway-lab run --fleet fleet.json --bmc-port 8443\n\n" +
+			"A fleet:\n" +
+			`  {"machines": [{"name": "n1", "bmcAddr": "127.9.0.1", "username": "admin", "password": "admin",` + "\n" +
+			`    "identity": {"uuid": "5e1d0000-0000-4000-8000-000000000001"}}], "latency": {"powerOn": "30s"}}`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.given = cmd.Flags().Changed
+			return run(cmd.Context(), cmd, f)
+		},
 	}
+	addRunFlags(cmd, &f)
+	return cmd
+}
+
+func addRunFlags(cmd *cobra.Command, f *runFlags) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.site, "site", "", "folder with the design")
 	flags.StringVar(&f.name, "name", "", "the site's name, when the folder has several")
 	flags.StringVar(&f.credentials, "credentials", "", "folder with the credentials that the machines accept")
+	flags.StringVar(&f.fleet, "fleet", "", "JSON file with the machines, instead of a design")
 	flags.StringSliceVar(&f.blank, "blank", nil, "machines with nothing on their disks")
-	flags.StringVar(&f.power, "power", "", "on or off: how all machines start; as designed without it")
+	flags.StringVar(&f.power, "power", "", "on or off: how all machines start, but blank ones, which are off; as designed without it")
 	flags.StringVar(&f.socket, "control", defaultSocket(), "unix socket for slipway-lab machine and calls")
-	flags.Float64Var(&f.speed, "speed", 1, "how much faster than real machines")
-	flags.DurationVar(&f.latency.GET, "get", f.latency.GET, "time to answer a read")
-	flags.DurationVar(&f.latency.Write, "write", f.latency.Write, "time to answer a write")
-	flags.DurationVar(&f.latency.PowerOn, "power-on", f.latency.PowerOn, "time from power-on to its effect")
-	flags.DurationVar(&f.latency.PowerOff, "power-off", f.latency.PowerOff, "time of a shutdown")
-	flags.DurationVar(&f.latency.Boot, "boot", f.latency.Boot, "time from power-on to the system answering")
-	flags.DurationVar(&f.latency.Install, "install", f.latency.Install, "time of an installation")
-	addSeed(cmd, &f.seed)
-	return cmd
+	flags.IntVar(&f.over.BMCPort, "bmc-port", 0, "port of all BMCs")
+	flags.IntVar(&f.over.SSHPort, "ssh-port", 0, "port of all systems")
+	flags.IntVar(&f.over.ImagePort, "image-port", 0, "port of the image server")
+	flags.Float64Var(&f.over.Speed, "speed", 1, "how much faster than real machines")
+	l := &f.over.Latency
+	flags.DurationVar(&l.GET, "get", l.GET, "time to answer a read")
+	flags.DurationVar(&l.Write, "write", l.Write, "time to answer a write")
+	flags.DurationVar(&l.PowerOn, "power-on", l.PowerOn, "time from power-on to its effect")
+	flags.DurationVar(&l.PowerOff, "power-off", l.PowerOff, "time of a shutdown")
+	flags.DurationVar(&l.Boot, "boot", l.Boot, "time from power-on to the system answering")
+	flags.DurationVar(&l.Install, "install", l.Install, "time of an installation")
+	flags.Float64Var(&l.Jitter, "jitter", 0, "share by which each of these varies, 0 to 1")
+	addSeed(cmd, &f.over.Seed)
 }
 
 func run(ctx context.Context, cmd *cobra.Command, f runFlags) error {
-	if f.site == "" || f.credentials == "" {
-		return errors.New("--site and --credentials are needed: the design, and the accounts that the machines accept")
-	}
 	config, err := fleet(ctx, f)
 	if err != nil {
 		return err
@@ -65,12 +82,78 @@ func run(ctx context.Context, cmd *cobra.Command, f runFlags) error {
 		return err
 	}
 	defer running.Close()
+	l, err := listen(ctx, f.socket)
+	if err != nil {
+		return fmt.Errorf("control socket: %w", err)
+	}
 	fmt.Fprintf(cmd.OutOrStdout(), "lab: %d machines ready, BMCs on port %d, control at %s\n", len(config.Machines), running.BMCPort(), f.socket)
-	return serveControl(ctx, f.socket, running)
+	return serveControl(ctx, l, running)
 }
 
-// fleet makes the fleet's configuration from the design.
-func fleet(ctx context.Context, f runFlags) (lab.Config, error) {
+// fleet makes the fleet's configuration from the design or the file, and the
+// flags.
+func fleet(ctx context.Context, f runFlags) (config lab.Config, err error) {
+	switch {
+	case f.power != "" && f.power != "on" && f.power != "off":
+		err = fmt.Errorf("--power is on or off, not %q", f.power)
+	case f.fleet != "" && f.site == "" && f.credentials == "":
+		config, err = readFleet(f)
+	case f.fleet == "" && f.site != "" && f.credentials != "":
+		config, err = rehearse(ctx, f)
+	default:
+		err = errors.New("which machines? give --site with the design and --credentials with the accounts that they accept, or --fleet with a file")
+	}
+	if err != nil {
+		return config, err
+	}
+	f.override(&config)
+	return config, config.Empty(f.blank...)
+}
+
+// override sets what the flags say. A blank machine is off whatever they say
+// of the others.
+func (f runFlags) override(c *lab.Config) {
+	for flag, set := range map[string]func(){
+		"seed":       func() { c.Seed = f.over.Seed },
+		"speed":      func() { c.Speed = f.over.Speed },
+		"bmc-port":   func() { c.BMCPort = f.over.BMCPort },
+		"ssh-port":   func() { c.SSHPort = f.over.SSHPort },
+		"image-port": func() { c.ImagePort = f.over.ImagePort },
+		"get":        func() { c.Latency.GET = f.over.Latency.GET },
+		"write":      func() { c.Latency.Write = f.over.Latency.Write },
+		"power-on":   func() { c.Latency.PowerOn = f.over.Latency.PowerOn },
+		"power-off":  func() { c.Latency.PowerOff = f.over.Latency.PowerOff },
+		"boot":       func() { c.Latency.Boot = f.over.Latency.Boot },
+		"install":    func() { c.Latency.Install = f.over.Latency.Install },
+		"jitter":     func() { c.Latency.Jitter = f.over.Latency.Jitter },
+		"power": func() {
+			for i := range c.Machines {
+				c.Machines[i].Power = f.power
+			}
+		},
+	} {
+		if f.given(flag) {
+			set()
+		}
+	}
+}
+
+// readFleet reads the machines of a file.
+func readFleet(f runFlags) (lab.Config, error) {
+	file, err := os.Open(f.fleet)
+	if err != nil {
+		return lab.Config{}, err
+	}
+	defer file.Close()
+	config, err := lab.ReadConfig(file, lab.Config{Seed: f.over.Seed, Latency: lab.Usual})
+	if err != nil {
+		return config, fmt.Errorf("%s: %w", f.fleet, err)
+	}
+	return config, nil
+}
+
+// rehearse makes the machines of a design.
+func rehearse(ctx context.Context, f runFlags) (lab.Config, error) {
 	s, err := evaluate(ctx, f)
 	if err != nil {
 		return lab.Config{}, err
@@ -83,17 +166,15 @@ func fleet(ctx context.Context, f runFlags) (lab.Config, error) {
 	if err != nil {
 		return config, err
 	}
-	config.Calm(s, f.blank)
-	for i := range config.Machines {
-		if f.power != "" {
-			config.Machines[i].Power = f.power
-		}
-	}
-	config.Seed, config.Speed, config.Latency = f.seed, f.speed, f.latency
+	config.Calm(s)
+	config.Seed, config.Latency = f.over.Seed, lab.Usual
 	return config, nil
 }
 
 func evaluate(ctx context.Context, f runFlags) (*site.Site, error) {
+	if _, err := os.Stat(f.site); err != nil {
+		return nil, err
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -101,11 +182,13 @@ func evaluate(ctx context.Context, f runFlags) (*site.Site, error) {
 	e := &design.Evaluator{Command: []string{self, "evaluate"}, Workers: 1}
 	defer e.Close()
 	r, err := e.Evaluate(ctx, os.DirFS(f.site), f.name)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case r.Site == nil && len(r.Findings) > 0:
-		return nil, fmt.Errorf("the design is broken: %s (slipway check %s tells all)", r.Findings[0], f.site)
+	}
+	for _, finding := range r.Findings {
+		if finding.Severity == site.SeverityError {
+			return nil, fmt.Errorf("the design is broken: %s (slipway check %s tells all)", finding, f.site)
+		}
 	}
 	return r.Site, nil
 }

@@ -3,6 +3,7 @@ package lab
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -72,7 +73,7 @@ func place(endpoint string, port *int) (string, error) {
 	case !loopback(u.Hostname()):
 		return "", fmt.Errorf("the lab can only be at loopback addresses, not at %s", endpoint)
 	case *port != 0 && *port != p:
-		return "", fmt.Errorf("the lab has one port for all machines, %d, and %s has another", *port, endpoint)
+		return "", fmt.Errorf("the lab has one port for all of a kind, %d, and %s has another", *port, endpoint)
 	}
 	*port = p
 	return u.Hostname(), nil
@@ -80,33 +81,50 @@ func place(endpoint string, port *int) (string, error) {
 
 // rehearseImages serves the design's images that are at a loopback address.
 func rehearseImages(c *Config, s *site.Site) error {
-	for name, i := range s.Images {
-		u, err := url.Parse(i.URL)
+	for _, name := range slices.Sorted(maps.Keys(s.Images)) {
+		image := s.Images[name].URL
+		u, err := url.Parse(image)
 		if err != nil || !loopback(u.Hostname()) {
 			continue
 		}
-		if c.ImagePort, err = strconv.Atoi(u.Port()); err != nil {
-			return fmt.Errorf("image %s: the lab needs a port in %s", name, i.URL)
+		addr, err := place(image, &c.ImagePort)
+		if err == nil && c.ImageAddr != "" && c.ImageAddr != addr {
+			err = fmt.Errorf("the lab has one address for all images, %s, and %s has another", c.ImageAddr, image)
 		}
-		c.ImageAddr = u.Hostname()
+		if err != nil {
+			return fmt.Errorf("image %s: %w", name, err)
+		}
+		c.ImageAddr = addr
 		c.Images = append(c.Images, ImageConfig{Name: name})
 	}
-	slices.SortFunc(c.Images, func(a, b ImageConfig) int { return slices.Compare([]byte(a.Name), []byte(b.Name)) })
 	return nil
 }
 
-// Calm makes every machine as its design wants it, except those named blank,
-// which are off with nothing on their disks.
-func (c *Config) Calm(s *site.Site, blank []string) {
+// Calm makes every machine as its design wants it: power, boot order, and
+// what is installed.
+func (c *Config) Calm(s *site.Site) {
 	for i := range c.Machines {
 		m := &c.Machines[i]
 		n := s.Nodes[m.Name]
-		m.Power, m.Blank = cmp.Or(n.Power, "on"), false
+		m.Power = cmp.Or(n.Power, "on")
 		if len(n.Boot.Order) > 0 {
 			m.BootOrder = n.Boot.Order
 		}
-		if slices.Contains(blank, m.Name) {
-			m.Power, m.Blank = "off", true
+		if image := s.Images[n.Image]; image != nil && n.Generation > 0 {
+			m.Marker = &site.Marker{Node: n.Name, Generation: n.Generation, Image: image.SHA256}
 		}
 	}
+}
+
+// Empty takes machines' power, and everything from their disks.
+func (c *Config) Empty(names ...string) error {
+	for _, name := range names {
+		i := slices.IndexFunc(c.Machines, func(m MachineConfig) bool { return m.Name == name })
+		if i < 0 {
+			return fmt.Errorf("there is no machine %q to be blank", name)
+		}
+		m := &c.Machines[i]
+		m.Power, m.Blank, m.Marker = "off", true, nil
+	}
+	return nil
 }
