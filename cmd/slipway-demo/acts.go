@@ -206,6 +206,9 @@ func deletion(ctx context.Context, s *stage) error {
 }
 
 func status(ctx context.Context, s *stage) error {
+	if err := s.untilInSync(ctx, nil); err != nil {
+		return err
+	}
 	if err := s.untilReported(ctx, "12/12 in-sync"); err != nil {
 		return err
 	}

@@ -13,6 +13,8 @@ import (
 	"runtime"
 	"syscall"
 	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // The processes that are started die with the thread that started them, so
@@ -52,7 +54,8 @@ func play(ctx context.Context, keep bool) int {
 		s.close()
 		return 1
 	}
-	fmt.Printf("\ndemo: %d/%d nodes in-sync, %d status commits, %.0f s\n", s.inSync, s.nodes, s.commits, time.Since(show.start).Seconds())
+	fmt.Printf("\ndemo: %d/%d nodes in-sync, %d status commits, %.0f s\n",
+		s.last.Counts()[site.InSync], len(s.last.Nodes), s.commits, time.Since(show.start).Seconds())
 	return 0
 }
 

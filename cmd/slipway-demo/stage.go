@@ -1,34 +1,28 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
-	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
-	"syscall"
-	"time"
 
 	"golang.org/x/crypto/ssh"
 
 	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/engine/site"
-	"github.com/slipway-gitops/slipway/tests/lab"
 )
 
 // Where things are, seen from the demo's folder, which is the working
-// directory: the commands that are shown are the commands that are run.
+// directory: the commands that are shown are the commands that are run, those
+// of Git without -C in the clone called site.
 const (
 	labSocket    = "lab.sock"
 	stateDir     = "state"
@@ -49,11 +43,9 @@ type stage struct {
 	slipway *process
 	daemon  *control.Client
 
-	head    string // the newest commit of the design
-	last    site.Status
-	inSync  int
-	nodes   int
-	commits int
+	head    string      // the newest commit of the design
+	last    site.Status // the status last seen
+	commits int         // on the status branch, in the end
 }
 
 // open makes the folder: the site in a repository, its bare remote, and the
@@ -185,345 +177,6 @@ func (s *stage) makeRepository() error {
 	return s.readHead(context.Background())
 }
 
-func (s *stage) readHead(ctx context.Context) error {
-	out, err := s.run(ctx, "git", "-C", "site", "rev-parse", "HEAD")
-	s.head = strings.TrimSpace(out)
-	return err
-}
-
-// environment is that of everything that is started: nothing of the user's Git
-// configuration, and our programs found by name.
-func (s *stage) environment() []string {
-	env := []string{"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "SLIPWAY_STATE=" + stateDir, "PATH=" + s.bin + ":" + os.Getenv("PATH")}
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "GIT_") && !strings.HasPrefix(v, "PATH=") && !strings.HasPrefix(v, "SLIPWAY_") {
-			env = append(env, v)
-		}
-	}
-	return env
-}
-
-func (s *stage) command(ctx context.Context, program string, args ...string) *exec.Cmd {
-	path := program
-	if program != "git" {
-		path = filepath.Join(s.bin, program)
-	}
-	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Env = s.environment()
-	return cmd
-}
-
-// run runs a program to its end and gives what it printed.
-func (s *stage) run(ctx context.Context, program string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	cmd := s.command(ctx, program, args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	var complaint bytes.Buffer
-	cmd.Stderr = &complaint
-	out, err := cmd.Output()
-	if err != nil {
-		return string(out), fmt.Errorf("%s %s: %w: %s", program, strings.Join(args, " "), err, strings.TrimSpace(complaint.String()))
-	}
-	return string(out), nil
-}
-
-// ask runs a program and shows how it was called.
-func (s *stage) ask(ctx context.Context, program string, args ...string) (string, error) {
-	s.show.command(program + " " + strings.Join(args, " "))
-	return s.run(ctx, program, args...)
-}
-
-// tell runs a program and shows its answer too.
-func (s *stage) tell(ctx context.Context, program string, args ...string) error {
-	out, err := s.ask(ctx, program, args...)
-	for line := range strings.Lines(out) {
-		s.show.answer(strings.TrimRight(line, "\n"))
-	}
-	return err
-}
-
-// process is a program that runs until it is ended.
-type process struct {
-	name  string
-	log   string // path of what it prints
-	cmd   *exec.Cmd
-	ended chan struct{}
-	err   error // why it ended; read after ended is closed
-}
-
-// start starts a program that dies with this one, unless it is to be kept.
-func (s *stage) start(program string, args ...string) (*process, error) {
-	s.show.command(program + " " + strings.Join(args, " "))
-	p := &process{name: program, log: program + ".log", cmd: s.command(context.Background(), program, args...), ended: make(chan struct{})}
-	log, err := os.Create(p.log)
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close()
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // out of reach of the terminal's interrupt
-	if !s.keep {
-		p.cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
-	}
-	if err := p.cmd.Start(); err != nil {
-		return nil, err
-	}
-	go func() {
-		p.err = p.cmd.Wait()
-		close(p.ended)
-	}()
-	return p, nil
-}
-
-// end ends a process and what it started: first politely.
-func (p *process) end() {
-	if p == nil {
-		return
-	}
-	p.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-p.ended:
-	case <-time.After(10 * time.Second):
-	}
-	syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
-	<-p.ended
-}
-
-// dead says whether a process that should run has ended.
-func (p *process) dead() bool {
-	select {
-	case <-p.ended:
-		return true
-	default:
-		return false
-	}
-}
-
-// deaths says which processes have ended that should run.
-func (s *stage) deaths() error {
-	var errs []error
-	for _, p := range []*process{s.lab, s.slipway} {
-		if p != nil && p.dead() {
-			errs = append(errs, fmt.Errorf("%s has ended: %v", p.name, p.err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func (s *stage) startLab(ctx context.Context, flags ...string) error {
-	args := append([]string{"run", "--site", "site", "--credentials", credentials, "--control", labSocket, "--speed", speed}, flags...)
-	var err error
-	if s.lab, err = s.start("slipway-lab", args...); err != nil {
-		return err
-	}
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil && !s.lab.dead(); pause(ctx) {
-		if ready, _ := os.ReadFile(s.lab.log); bytes.Contains(ready, []byte("machines ready")) {
-			s.show.answer(lastLine(string(ready)))
-			return nil
-		}
-	}
-	said, _ := os.ReadFile(s.lab.log)
-	return fmt.Errorf("the lab is not ready: %s", bytes.TrimSpace(said))
-}
-
-func (s *stage) startDaemon() error {
-	var err error
-	s.slipway, err = s.start("slipway", "run", "--repo", "site.git", "--credentials", credentials)
-	s.daemon = control.Dial(control.Socket(stateDir))
-	return err
-}
-
-// pause waits a moment between two looks.
-func pause(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(200 * time.Millisecond):
-	}
-}
-
-// until shows the status live until a report meets a condition.
-func (s *stage) until(ctx context.Context, what string, limit time.Duration, met func(*site.Report) bool) error {
-	for deadline := time.Now().Add(limit); time.Now().Before(deadline); pause(ctx) {
-		r, err := s.daemon.Report("")
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case s.deaths() != nil:
-			return fmt.Errorf("waiting for %s", what)
-		case err != nil:
-			continue // it is only starting
-		}
-		s.last = r.Status
-		s.show.progress(&r.Status)
-		if met(&r) {
-			s.show.still()
-			return nil
-		}
-	}
-	return fmt.Errorf("waited %s for %s; the status is: %s", limit, what, describe(&s.last))
-}
-
-// untilInSync waits until the newest design is in force, every node is as
-// designed, and the machines agree.
-func (s *stage) untilInSync(ctx context.Context, agree func() bool) error {
-	return s.until(ctx, "12 nodes in-sync", time.Minute, func(r *site.Report) bool {
-		s.nodes, s.inSync = len(r.Status.Nodes), r.Status.Counts()[site.InSync]
-		return r.Status.Applied.ID == s.head && s.nodes == 12 && s.inSync == 12 && (agree == nil || agree())
-	})
-}
-
-// untilReported waits until the status branch says this of the newest design.
-func (s *stage) untilReported(ctx context.Context, verdict string) error {
-	err := s.until(ctx, "the status branch", 20*time.Second, func(*site.Report) bool {
-		message, err := s.run(ctx, "git", "-C", "site.git", "log", "-1", "--format=%B", statusBranch)
-		return err == nil && strings.HasPrefix(message, "status: "+verdict+"\n") && strings.Contains(message, "Slipway-Attempted: "+s.head)
-	})
-	if err == nil {
-		s.show.proof("told on branch " + statusBranch + ": " + verdict)
-	}
-	return err
-}
-
-func (s *stage) countReports(ctx context.Context) error {
-	count, err := s.run(ctx, "git", "-C", "site.git", "rev-list", "--count", statusBranch)
-	if err != nil {
-		return err
-	}
-	s.commits, err = strconv.Atoi(strings.TrimSpace(count))
-	return err
-}
-
-// machines is what the machines themselves say.
-func (s *stage) machines(ctx context.Context) ([]lab.State, error) {
-	out, err := s.run(ctx, "slipway-lab", "machine", "--json", "--control", labSocket)
-	if err != nil {
-		return nil, err
-	}
-	var all []lab.State
-	return all, json.Unmarshal([]byte(out), &all)
-}
-
-// machine is one of them; the zero State when the lab does not answer.
-func (s *stage) machine(ctx context.Context, name string) lab.State {
-	all, _ := s.machines(ctx)
-	for _, m := range all {
-		if m.Name == name {
-			return m
-		}
-	}
-	return lab.State{}
-}
-
-func (s *stage) showMachines(ctx context.Context, names ...string) error {
-	for _, name := range names {
-		m := s.machine(ctx, name)
-		if m.Name == "" {
-			return fmt.Errorf("the lab does not tell of %s", name)
-		}
-		s.show.answer(fmt.Sprintf("%s  power %s, boots %s", m.Name, strings.ToLower(m.Power), strings.Join(m.BootOrder, ", ")))
-	}
-	return nil
-}
-
-// showInstalled shows that machines carry the image of the design.
-func (s *stage) showInstalled(ctx context.Context, names ...string) error {
-	design, err := os.ReadFile("site/lab.cue")
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		m := s.machine(ctx, name)
-		if m.Marker == nil || !bytes.Contains(design, []byte(strconv.Quote(m.DiskDigest))) {
-			return fmt.Errorf("the disk of %s holds %q, which is not the design's image", name, m.DiskDigest)
-		}
-		s.show.answer(fmt.Sprintf("%s  generation %d, disk sha256 %.12s… is the design's image", m.Name, m.Marker.Generation, m.DiskDigest))
-	}
-	return nil
-}
-
-// writes is how many requests asked the machines for a change, ever.
-func (s *stage) writes(ctx context.Context) (int, error) {
-	out, err := s.run(ctx, "slipway-lab", "calls", "--writes", "--json", "--control", labSocket)
-	if err != nil {
-		return 0, err
-	}
-	var calls []lab.Call
-	err = json.Unmarshal([]byte(out), &calls)
-	return len(calls), err
-}
-
-// edit replaces the one place of a text in a file of the site.
-func (s *stage) edit(file, old, new string) error {
-	path := filepath.Join("site", file)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	if n := strings.Count(string(text), old); n != 1 {
-		return fmt.Errorf("%s holds %q %d times", path, old, n)
-	}
-	return os.WriteFile(path, []byte(strings.Replace(string(text), old, new, 1)), 0o644)
-}
-
-// cut takes out a file's text from one mark to the next.
-func (s *stage) cut(file, from, to string) error {
-	text, err := os.ReadFile(filepath.Join("site", file))
-	if err != nil {
-		return err
-	}
-	_, rest, _ := strings.Cut(string(text), from)
-	middle, _, found := strings.Cut(rest, to)
-	if !found {
-		return fmt.Errorf("site/%s does not hold %q before %q", file, from, to)
-	}
-	return s.edit(file, from+middle, "")
-}
-
-func (s *stage) remove(file string) error { return os.Remove(filepath.Join("site", file)) }
-
-// commit commits and pushes what was edited, and shows it.
-func (s *stage) commit(ctx context.Context, message string) error {
-	if _, err := s.run(ctx, "git", "-C", "site", "add", "-A"); err != nil {
-		return err
-	}
-	s.show.command(fmt.Sprintf("git commit -m %q && git push", message))
-	if _, err := s.run(ctx, "git", "-C", "site", "commit", "-q", "-m", message); err != nil {
-		return err
-	}
-	return s.push(ctx)
-}
-
-// revert takes the last commit back.
-func (s *stage) revert(ctx context.Context) error {
-	s.show.command("git revert HEAD && git push")
-	if _, err := s.run(ctx, "git", "-C", "site", "revert", "--no-edit", "HEAD"); err != nil {
-		return err
-	}
-	return s.push(ctx)
-}
-
-// restore puts files back as they were before the last commit.
-func (s *stage) restore(ctx context.Context, files ...string) error {
-	s.show.command("git checkout HEAD~ -- " + strings.Join(files, " "))
-	if _, err := s.run(ctx, "git", append([]string{"-C", "site", "checkout", "-q", "HEAD~", "--"}, files...)...); err != nil {
-		return err
-	}
-	return s.commit(ctx, "put the nodes back")
-}
-
-func (s *stage) push(ctx context.Context) error {
-	if _, err := s.run(ctx, "git", "-C", "site", "push", "-q"); err != nil {
-		return err
-	}
-	if err := s.readHead(ctx); err != nil {
-		return err
-	}
-	diff, err := s.run(ctx, "git", "-C", "site", "show", "--format=", "--unified=0", "--no-color")
-	s.show.diff(diff)
-	return err
-}
-
 // close ends everything and removes the folder.
 func (s *stage) close() {
 	if s.daemon != nil {
@@ -534,16 +187,6 @@ func (s *stage) close() {
 	if s.dir != "" {
 		os.RemoveAll(s.dir)
 	}
-}
-
-// lastLogs is the end of what the daemon logged.
-func (s *stage) lastLogs() string {
-	if s.slipway == nil {
-		return ""
-	}
-	log, _ := os.ReadFile(s.slipway.log)
-	lines := strings.Split(strings.TrimSpace(string(log)), "\n")
-	return "\nThe daemon's last words:\n" + strings.Join(lines[max(0, len(lines)-15):], "\n") + "\n"
 }
 
 // leaveRunning says how to look around, and how to end it.
