@@ -100,8 +100,8 @@ func rehearseImages(c *Config, s *site.Site) error {
 	return nil
 }
 
-// Calm makes every machine as its design wants it: power, boot order, and
-// what is installed.
+// Calm gives every machine the power and boot order that its design wants.
+// What is on the disks was there before Slipway: no generation is installed.
 func (c *Config) Calm(s *site.Site) {
 	for i := range c.Machines {
 		m := &c.Machines[i]
@@ -109,9 +109,6 @@ func (c *Config) Calm(s *site.Site) {
 		m.Power = cmp.Or(n.Power, "on")
 		if len(n.Boot.Order) > 0 {
 			m.BootOrder = n.Boot.Order
-		}
-		if image := s.Images[n.Image]; image != nil && n.Generation > 0 {
-			m.Marker = &site.Marker{Node: n.Name, Generation: n.Generation, Image: image.SHA256}
 		}
 	}
 }
