@@ -95,12 +95,15 @@ func (e *Engine) remove(ctx context.Context, w *worker) error {
 	if err := w.forget(ctx); err != nil {
 		return fmt.Errorf("record removal of %s: %w", w.name, err)
 	}
+	w.stop()
 	e.mu.Lock()
 	if e.workers[w.name] == w {
 		delete(e.workers, w.name)
+		if n := e.design.Nodes[w.name]; n != nil {
+			e.startLocked(n, site.Memory{}, false) // put back while it was removed
+		}
 	}
 	e.mu.Unlock()
-	w.stop()
 	e.Log.Info("node removed", "node", w.name)
 	e.touch()
 	return nil

@@ -145,6 +145,10 @@ func (w *worker) redesignLocked(n *site.Node, imageChanged bool) {
 	w.fresh = w.fresh || changed || w.status.State == site.Retrying
 	w.node = n
 	w.leaving = false
+	if changed && w.status.State == site.InSync {
+		// In-sync with what was designed before; the next turn tells.
+		w.status.State, w.status.Reason, w.status.Since = site.Progressing, "its design has changed", time.Now()
+	}
 	if changed || w.status.State != site.InSync {
 		w.wakeUp()
 	}
