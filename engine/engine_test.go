@@ -543,3 +543,22 @@ func TestNodeIsDroppedAndPutBackWhileItIsLookedAt(t *testing.T) {
 		}
 	}, "n1", "n2")
 }
+
+// A harmless step says nothing about whether the design is right.
+func TestHarmlessStepDoesNotEndFirstContact(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.fleet.Machine("a").SetPower("on")
+		d := w.design("a")
+		d.Nodes["a"].Power, d.Nodes["a"].Boot.Order = "off", []string{"Pxe", "Hdd"}
+		w.commit(d)
+		w.up()
+		w.after(5 * time.Minute)
+		w.want("a", site.Blocked)
+		if got := w.fleet.Machine("a").BootOrder(); got != "Pxe,Hdd" {
+			t.Errorf("boot order is %s, want the designed one", got)
+		}
+		if got := w.fleet.Machine("a").Counts().Resets; got != 0 {
+			t.Errorf("%d resets at first contact", got)
+		}
+	}, "a")
+}
