@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
@@ -99,9 +100,7 @@ func printFindings(w io.Writer, files fs.FS, findings []site.Finding) {
 			place = bold(p) + ": "
 		}
 		fmt.Fprintf(w, "%s%s: %s %s\n", place, severity(w, f.Severity), f.Message, dim("["+f.Code+"]"))
-		if line := excerpt(files, f); line != nil {
-			fmt.Fprintf(w, "    %s\n    %s\n", expand(string(line)), caret(w, line, f.Col))
-		}
+		printLine(w, excerpt(files, f), f.Col)
 		if f.Why != "" {
 			fmt.Fprintf(w, "    why: %s\n", f.Why)
 		}
@@ -125,20 +124,35 @@ func severity(w io.Writer, s site.Severity) string {
 	return string(s)
 }
 
+// maxExcerpt is how much of a line is shown, in columns; what stands before a
+// mistake is shown for half of it at most.
+const maxExcerpt = 120
+
+// printLine shows a line of source, or the part of a long one around a column
+// counted in bytes from 1, and points at it.
+func printLine(w io.Writer, line []byte, col int) {
+	col = min(max(col-1, 0), len(line))
+	before, after := []rune(expand(string(line[:col]))), []rune(expand(string(line[col:])))
+	if len(strings.TrimSpace(string(before)+string(after))) == 0 {
+		return
+	}
+	if len(before)+len(after) > maxExcerpt && len(before) > maxExcerpt/2 {
+		before = append([]rune("…"), before[len(before)-maxExcerpt/2:]...)
+	}
+	if room := maxExcerpt - len(before); len(after) > room {
+		after = append(after[:room:room], '…')
+	}
+	fmt.Fprintf(w, "    %s%s\n    %s%s\n", string(before), string(after), strings.Repeat(" ", len(before)), paint(w, text.FgGreen)("^"))
+}
+
 // expand makes tabs two spaces and drops what a terminal would obey.
 func expand(line string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		if unicode.IsControl(r) {
 			return -1
 		}
 		return r
 	}, strings.ReplaceAll(line, "\t", "  "))
-}
-
-// caret points at a column, counted in bytes from 1.
-func caret(w io.Writer, line []byte, col int) string {
-	before := line[:min(max(col-1, 0), len(line))]
-	return strings.Repeat(" ", len([]rune(expand(string(before))))) + paint(w, text.FgGreen)("^")
 }
 
 func verdict(c checked) string {
