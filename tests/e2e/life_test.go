@@ -1,156 +1,190 @@
 package e2e
 
 import (
-	"bytes"
-	"encoding/base64"
-	"encoding/json"
-	"io/fs"
-	"os"
-	"os/exec"
+	"context"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/tests/lab"
 )
 
-// A whole life with everything going wrong once, then a search for the
-// secrets in all that the daemon has written.
-func TestSecretsAreNowhere(t *testing.T) {
-	w := newTown(t)
-	w.start()
-	w.converge()
-	w.fleet.Machine("old-1").SetFault(lab.Fault{Kind: lab.FaultHTML})
-	w.fleet.Machine("old-2").SetFault(lab.Fault{Kind: lab.FaultServerError})
-	good := w.design()
-	w.commit(strings.Replace(good, `power: "on"`, `power: "onn"`, 1), "broken")
-	w.until("the broken commit is told", func() bool { r, err := w.ask.Report(""); return err == nil && len(r.Findings) > 0 })
-	// A credential that is sent elsewhere.
-	w.commit(strings.Replace(good, "nodes: \"new-1\": {", "nodes: \"new-1\": {\n\tendpoints: bmc: credential: \"os\"", 1), "wrong credential")
-	w.until("the refusal is told", func() bool {
-		r, err := w.ask.Report("")
-		return err == nil && r.Status.Counts()[site.Stalled] >= 2 && r.Status.Counts()[site.Retrying] >= 1
-	})
-	report, err := w.ask.Report("")
-	check(t, err)
-	memory, err := w.ask.Memory("")
-	check(t, err)
-	w.until("the status is committed", func() bool {
-		return strings.Contains(w.git("-C", "site.git", "log", "-1", "--format=%s", "slipway/status/town"), "stalled")
-	})
-	w.stop()
+// drift switches a machine off behind the daemon's back.
+func (w *town) drift() { w.fleet.Machine("old-1").SetPower("off") }
 
-	texts := map[string][]byte{"report": asJSON(t, report), "memory": asJSON(t, memory)}
-	texts["log"], err = os.ReadFile(w.path("log"))
-	check(t, err)
-	cmd := exec.Command("git", "-C", w.path("site.git"), "cat-file", "--batch-all-objects", "--batch")
-	texts["git objects"], err = cmd.Output()
-	check(t, err)
-	check(t, filepath.WalkDir(w.path("state"), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return err
-		}
-		texts[path], err = os.ReadFile(path)
-		return err
-	}))
-	if len(texts["log"]) == 0 || len(texts["git objects"]) == 0 || len(texts) < 6 {
-		t.Fatalf("there is nothing to search: %d texts", len(texts))
-	}
-	for what, text := range texts {
-		for _, canary := range canaries(w) {
-			if bytes.Contains(text, []byte(canary)) {
-				t.Errorf("%s holds a secret (%.8s…)", what, canary)
+func (w *town) repaired() {
+	w.t.Helper()
+	w.eventually("drift is repaired", func() bool { return w.fleet.Machine("old-1").Power() == "On" })
+}
+
+// problem waits until the daemon's status has a problem with these words.
+func (w *town) problem(words string) {
+	w.t.Helper()
+	w.status("a problem with "+words, func(s site.Status) bool {
+		for _, p := range s.Problems {
+			if strings.Contains(p.What, words) {
+				return true
 			}
 		}
-	}
+		return false
+	})
 }
 
-// canaries are the secrets and how they look on the wire.
-func canaries(w *town) []string {
-	body := strings.Split(w.hostKey, "\n")[2] // a line of the key itself
-	return []string{
-		bmcPassword, body,
-		base64.StdEncoding.EncodeToString([]byte(bmcPassword)),
-		base64.StdEncoding.EncodeToString([]byte("admin:" + bmcPassword)),
-	}
-}
-
-func asJSON(t *testing.T, v any) []byte {
-	t.Helper()
-	text, err := json.Marshal(v)
-	check(t, err)
-	return text
-}
-
-// The last good design stays in force when the repository is away, also after
-// a restart.
+// Without its repository a daemon keeps the machines as they were designed
+// last, also after a restart, and says so.
 func TestRepositoryVanishes(t *testing.T) {
+	t.Parallel()
 	w := newTown(t)
 	w.start()
 	w.converge()
-	check(t, os.Rename(w.path("site.git"), w.path("away.git")))
-	problem := func() bool {
-		r, err := w.ask.Report("")
-		return err == nil && len(r.Status.Problems) > 0 && strings.Contains(r.Status.Problems[0].What, "site.git")
-	}
-	w.until("the problem is told", problem)
-	drift := func() {
-		w.fleet.Machine("old-1").SetPower("off")
-		w.until("drift is repaired", func() bool { return w.fleet.Machine("old-1").Power() == "On" })
-	}
-	drift()
+	w.rename("site.git", "away.git")
+	w.problem("site.git")
+	w.drift()
+	w.repaired()
 	w.stop()
 	w.start()
-	w.until("the problem is told after a restart", problem)
-	drift()
-	check(t, os.Rename(w.path("away.git"), w.path("site.git")))
-	w.until("the problem is over", func() bool {
-		r, err := w.ask.Report("")
-		return err == nil && len(r.Status.Problems) == 0 && w.inSync()
+	w.problem("site.git")
+	w.drift()
+	w.repaired()
+	w.rename("away.git", "site.git")
+	w.status("the problem is over", func(s site.Status) bool { return len(s.Problems) == 0 && allInSync(s) })
+}
+
+// A daemon that is told to end in the middle of an installation does so soon,
+// logs out everywhere, and joins the installation when it is back.
+func TestRestartInTheMiddleOfAnInstallation(t *testing.T) {
+	t.Parallel()
+	w := newTown(t)
+	w.start()
+	w.eventually("an installer runs", func() bool {
+		_, err := w.approve()
+		return err == nil && w.fleet.Machine("new-1").State().Runs == "installer"
+	})
+	w.stop()
+	for _, name := range names {
+		if n := w.fleet.Machine(name).State().Sessions; n != 0 {
+			t.Errorf("%s: %d sessions are left", name, n)
+		}
+	}
+	w.start()
+	w.converge()
+	w.stop()
+	w.intact(0)
+}
+
+// After an upgrade to a program that reads another version of the design
+// language, and cannot make sense of the newest commit, the last good design
+// stays in force and nothing is written; the next good commit ends that.
+func TestUpgradeThatRejectsTheDesign(t *testing.T) {
+	t.Parallel()
+	w := newTown(t)
+	w.start()
+	w.converge()
+	w.stop()
+	w.age()
+	w.commit(w.broken(), "as an older program understood it")
+	w.start()
+	w.problem("is broken")
+	w.drift()
+	w.status("drift is only told", func(s site.Status) bool {
+		n := stateOf(s, "old-1")
+		return s.ObserveOnly != "" && n.State == site.Blocked && strings.Contains(n.Next, "power-on")
+	})
+	w.looks(3)
+	if n := w.fleet.Machine("old-1").Resets(); n != 1 {
+		t.Errorf("the machine was reset %d times, once was before the upgrade", n)
+	}
+	w.commit(w.design(), "as this program understands it")
+	w.repaired()
+	w.status("the design is in force", func(s site.Status) bool { return s.ObserveOnly == "" && allInSync(s) })
+}
+
+// age lets the records be those of a program with another version of the
+// design language.
+func (w *town) age() {
+	w.t.Helper()
+	ctx := context.Background()
+	store, err := record.Open(ctx, filepath.Join(w.path("state"), "records"), record.Options{})
+	check(w.t, err)
+	defer store.Close()
+	records := store.Site("town")
+	snap, err := records.Load(ctx)
+	check(w.t, err)
+	old := *snap.Accepted.Design
+	old.SchemaVersion = "v0"
+	check(w.t, records.Accept(ctx, snap.Accepted.Revision, &old))
+}
+
+// looks waits until every machine was looked at a number of times more. A look
+// at a machine that is as designed is one request.
+func (w *town) looks(times int) {
+	w.t.Helper()
+	from := map[string]int{}
+	for _, name := range names {
+		from[name] = w.fleet.Machine(name).Counts().Requests
+	}
+	w.eventually("more looks at every machine", func() bool {
+		return !slices.ContainsFunc(names, func(name string) bool {
+			return w.fleet.Machine(name).Counts().Requests < from[name]+times
+		})
 	})
 }
 
-// A quiet site writes no status, and its own commits wake nobody.
+// A site on which nothing changes gets no status commits, and a commit to the
+// status branch wakes nobody.
 func TestQuietSiteIsQuiet(t *testing.T) {
+	t.Parallel()
 	w := newTown(t)
 	w.start()
 	w.converge()
-	w.until("the status is committed", func() bool {
-		return strings.Contains(w.git("-C", "site.git", "log", "-1", "--format=%s", "slipway/status/town"), "4/4 in-sync")
-	})
-	head := w.git("-C", "site.git", "rev-parse", "slipway/status/town")
-	calls := w.fleet.CallCount()
-	w.until("several looks have passed", func() bool { return w.fleet.CallCount() > calls+40 })
-	if now := w.git("-C", "site.git", "rev-parse", "slipway/status/town"); now != head {
-		t.Errorf("a quiet site wrote a status: %s", w.git("-C", "site.git", "show", "--stat", "slipway/status/town"))
+	w.status("the status is settled", func(s site.Status) bool { return allInSync(s) && stateOf(s, "new-1").OS != "" })
+	w.reported("4/4 in-sync")
+	w.looks(2)
+	head := w.reported("4/4 in-sync")
+	w.looks(5) // and twice as many polls
+	if now := w.git("-C", "site.git", "rev-parse", statusBranch); now != head {
+		t.Errorf("a quiet site wrote a status:\n%s", w.git("-C", "site.git", "show", head+".."+statusBranch))
 	}
-	log, err := os.ReadFile(w.path("log"))
+	w.fleet.Machine("old-1").SetFault(lab.Fault{Kind: lab.FaultServerError})
+	w.reported("3/4 in-sync")
+	w.fleet.Machine("old-1").ClearFault()
+	_, err := w.ask.Do(context.Background(), "", site.Order{Verb: site.VerbRetry, Node: "old-1"})
 	check(t, err)
-	if n := bytes.Count(log, []byte("design accepted")); n != 1 {
-		t.Errorf("the design was accepted %d times\n%s", n, log)
+	w.reported("4/4 in-sync")
+	w.looks(3)
+	for _, told := range []string{"revision fetched", "design accepted"} {
+		if n := strings.Count(w.log(), told); n != 1 {
+			t.Errorf("%q %d times, want once\n%s", told, n, w.logEnd())
+		}
 	}
 }
 
-// Somebody else's commit on the status branch is built upon, never forced away.
+// Somebody else's commit on the status branch is built upon. The repository
+// takes nothing that is forced.
 func TestRaceOnTheStatusBranch(t *testing.T) {
+	t.Parallel()
 	w := newTown(t)
 	w.start()
 	w.converge()
-	w.until("the status is committed", func() bool {
-		return strings.Contains(w.git("-C", "site.git", "log", "-1", "--format=%s", "slipway/status/town"), "4/4 in-sync")
-	})
-	w.git("clone", "-q", "-b", "slipway/status/town", "site.git", "other")
+	before := w.reported("4/4 in-sync")
+	w.git("clone", "-q", "-b", statusBranch, "site.git", "other")
 	w.write("other/notes.txt", "a person's notes\n")
 	w.git("-C", "other", "add", "-A")
 	w.git("-C", "other", "commit", "-q", "-m", "notes")
 	w.git("-C", "other", "push", "-q")
+	notes := w.git("-C", "other", "rev-parse", "HEAD")
 	w.fleet.Machine("old-1").SetFault(lab.Fault{Kind: lab.FaultRefuse})
-	w.until("the next status is on top", func() bool {
-		log := w.git("-C", "site.git", "log", "--format=%s", "slipway/status/town")
-		return strings.Contains(log, "notes") && !strings.HasPrefix(log, "notes")
-	})
-	if files := w.git("-C", "site.git", "ls-tree", "--name-only", "slipway/status/town"); !strings.Contains(files, "notes.txt") {
-		t.Errorf("the notes are gone: %s", files)
+	head := w.reported("3/4 in-sync")
+	for _, below := range []string{before, notes} {
+		w.git("-C", "site.git", "merge-base", "--is-ancestor", below, head)
+	}
+	if got := w.git("-C", "site.git", "show", head+":notes.txt"); got != "a person's notes" {
+		t.Errorf("the notes are %q", got)
+	}
+	if merges := w.git("-C", "site.git", "rev-list", "--merges", head); merges != "" {
+		t.Errorf("the branch has merges: %s", merges)
 	}
 }

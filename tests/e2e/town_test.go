@@ -12,8 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -24,97 +22,93 @@ import (
 	"github.com/slipway-gitops/slipway/tests/lab"
 )
 
-// patience bounds every wait.
-const patience = 90 * time.Second
-
-// program builds the daemon once.
-var program = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "slipway-e2e-")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "slipway")
-	cmd := exec.Command("go", "build", "-o", path, "../../cmd/slipway")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build: %w\n%s", err, out)
-	}
-	return path, nil
-})
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if path, err := program(); err == nil {
-		os.RemoveAll(filepath.Dir(path))
-	}
-	os.Exit(code)
-}
-
-// The secrets of every town, found nowhere but in its credentials.
 const (
-	bmcPassword = "canary-bmc-5f1d0c2a"
-	seed        = "e2e"
+	// patience bounds every wait for a condition.
+	patience = 90 * time.Second
+	// password opens every BMC; like the private key of the systems it is to
+	// be found nowhere but in the credentials.
+	password = "canary-bmc-5f1d0c2a"
+	// statusBranch is where the daemon reports to.
+	statusBranch = "slipway/status/town"
 )
 
-// town is four machines, two of them blank and to be installed, with the
-// repository of their site and a daemon.
-type town struct {
-	t       *testing.T
-	dir     string
-	fleet   *lab.Fleet
-	hostKey string // private, of the os credential
-	daemon  *exec.Cmd
-	ask     *control.Client
-}
-
+// names are the machines: two with a system on their disks, two blank ones
+// that the design wants installed. All are off and are to be on.
 var names = []string{"old-1", "old-2", "new-1", "new-2"}
 
-// quick is a model in which a rollout takes a few seconds and each request
+func isNew(name string) bool { return strings.HasPrefix(name, "new") }
+
+// quick is a model in which a rollout takes a few seconds, and each request
 // long enough to be killed in.
 var quick = lab.Latency{GET: 8 * time.Millisecond, Write: 25 * time.Millisecond, PowerOn: 300 * time.Millisecond,
 	PowerOff: 150 * time.Millisecond, Boot: 300 * time.Millisecond, Install: 600 * time.Millisecond}
 
+// town is a fleet, the repository of its site, and a daemon that keeps it.
+type town struct {
+	t      *testing.T
+	dir    string
+	fleet  *lab.Fleet
+	key    string // private, opens the systems
+	daemon *daemon
+	ask    *control.Client
+}
+
 func newTown(t *testing.T) *town {
 	t.Helper()
+	w := &town{t: t, dir: t.TempDir()}
+	w.startFleet()
+	w.write("cred/bmc", "hosts: 127.95.1.0/24\nusername: admin\n\n"+password+"\n")
+	w.write("cred/os", "hosts: 127.95.2.0/24\nusername: admin\n\n"+w.key)
+	w.makeRepository()
+	w.ask = control.Dial(control.Socket(w.path("state")))
+	t.Cleanup(w.ask.Close)
+	t.Cleanup(func() {
+		if w.daemon != nil {
+			w.daemon.kill()
+		}
+	})
+	return w
+}
+
+func (w *town) startFleet() {
+	w.t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
-	check(t, err)
+	check(w.t, err)
 	block, err := ssh.MarshalPrivateKey(private, "")
-	check(t, err)
+	check(w.t, err)
+	w.key = string(pem.EncodeToMemory(block))
 	signer, err := ssh.NewSignerFromKey(private)
-	check(t, err)
-	w := &town{t: t, dir: t.TempDir(), hostKey: string(pem.EncodeToMemory(block))}
-	config := lab.Config{Seed: seed, Latency: quick}
+	check(w.t, err)
+	config := lab.Config{Seed: "e2e", Latency: quick}
 	for i, name := range names {
 		config.Machines = append(config.Machines, lab.MachineConfig{
 			Name: name, BMCAddr: fmt.Sprintf("127.95.1.%d", i+1), OSAddr: fmt.Sprintf("127.95.2.%d", i+1), Identity: identity(i),
-			Username: "admin", Password: bmcPassword, AuthorizedKeys: []string{string(ssh.MarshalAuthorizedKey(signer.PublicKey()))},
-			Power: "off", Blank: strings.HasPrefix(name, "new"), BootOrder: []string{"Hdd", "Pxe"},
+			Username: "admin", Password: password, AuthorizedKeys: []string{string(ssh.MarshalAuthorizedKey(signer.PublicKey()))},
+			Power: "off", Blank: isNew(name), BootOrder: []string{"Hdd", "Pxe"},
 		})
 	}
 	w.fleet, err = lab.Start(config)
-	check(t, err)
-	t.Cleanup(func() { check(t, w.fleet.Close()) })
-	w.write("cred/bmc", "hosts: 127.95.1.0/24\nusername: admin\n\n"+bmcPassword+"\n")
-	w.write("cred/os", "hosts: 127.95.2.0/24\nusername: admin\n\n"+w.hostKey)
+	check(w.t, err)
+	w.t.Cleanup(func() { check(w.t, w.fleet.Close()) })
+}
+
+func identity(i int) site.Identity {
+	return site.Identity{UUID: fmt.Sprintf("5e1d0000-0000-4000-8000-%012d", i+1), Serial: fmt.Sprintf("E2E%d", i+1)}
+}
+
+// makeRepository makes the site's repository, site.git, and the clone that it
+// is edited in, site. Nobody can force anything into it.
+func (w *town) makeRepository() {
+	w.t.Helper()
 	w.write("site/cue.mod/module.cue", "module: \"e2e.example/site\"\nlanguage: version: \"v0.17.0\"\n")
 	w.write("site/site.cue", w.design())
 	w.git("init", "-q", "-b", "main", "site")
 	w.git("-C", "site", "add", "-A")
 	w.git("-C", "site", "commit", "-q", "-m", "the site")
 	w.git("clone", "-q", "--bare", "site", "site.git")
+	w.git("-C", "site.git", "config", "receive.denyNonFastForwards", "true")
+	w.git("-C", "site.git", "config", "receive.denyDeletes", "true")
 	w.git("-C", "site", "remote", "add", "origin", "../site.git")
-	w.ask = control.Dial(control.Socket(w.path("state")))
-	t.Cleanup(w.ask.Close)
-	t.Cleanup(func() {
-		if w.daemon != nil {
-			w.kill()
-		}
-	})
-	return w
-}
-
-func identity(i int) site.Identity {
-	return site.Identity{UUID: fmt.Sprintf("5e1d0000-0000-4000-8000-%012d", i+1), Serial: fmt.Sprintf("E2E%d", i+1)}
 }
 
 // design is the site's only CUE file.
@@ -127,7 +121,7 @@ import "github.com/slipway-gitops/slipway/schema"
 site: schema.#Site & {rollout: {maxUnavailable: "100%%", pollEvery: "200ms", observeEvery: "500ms", reportEvery: "300ms"}}
 roles: worker: {}
 racks: r1: {}
-credentials: {bmc: {}, os: {}}
+credentials: {bmc: {}, os: {}, outdated: {}}
 images: debian12: {url: %q, sha256: %q}
 profiles: worker: {
 	role: "worker"
@@ -144,12 +138,23 @@ profiles: worker: {
 		id := identity(i)
 		fmt.Fprintf(&b, "nodes: %q: {\n\tprofiles: [\"worker\"]\n\tidentity: {uuid: %q, serial: %q}\n\tendpoints: bmc: url: %q\n\tendpoints: os: {url: %q, trust: hostKeys: [%q]}\n",
 			name, id.UUID, id.Serial, w.fleet.BMCURL(name), w.fleet.OSURL(name), w.fleet.HostKey(name))
-		if strings.HasPrefix(name, "new") {
+		if isNew(name) {
 			b.WriteString("\tgeneration: 1\n")
 		}
 		b.WriteString("}\n")
 	}
 	return b.String()
+}
+
+// designWith is the design in which a node has one more line.
+func (w *town) designWith(node, line string) string {
+	head := fmt.Sprintf("nodes: %q: {\n", node)
+	return strings.Replace(w.design(), head, head+"\t"+line+"\n", 1)
+}
+
+// broken is a design that no machine may ever see.
+func (w *town) broken() string {
+	return strings.Replace(w.design(), `power: "on"`, `power: "onn"`, 1)
 }
 
 func check(t *testing.T, err error) {
@@ -167,16 +172,22 @@ func (w *town) write(name, text string) {
 	check(w.t, os.WriteFile(w.path(name), []byte(text), 0o600))
 }
 
+func (w *town) rename(from, to string) {
+	w.t.Helper()
+	check(w.t, os.Rename(w.path(from), w.path(to)))
+}
+
 // git runs git in the town's folder and gives what it prints.
 func (w *town) git(args ...string) string {
 	w.t.Helper()
 	cmd := exec.Command("git", append([]string{"-c", "user.name=E2E", "-c", "user.email=e2e@example.org"}, args...)...)
 	cmd.Dir = w.dir
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		w.t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
-	return string(out)
+	return strings.TrimSpace(string(out))
 }
 
 // commit pushes another design.
@@ -187,108 +198,107 @@ func (w *town) commit(text, message string) {
 	w.git("-C", "site", "push", "-q", "origin", "main")
 }
 
-// start starts the daemon.
-func (w *town) start() {
+// reported waits until the newest commit of the status branch says so in its
+// subject, and gives it.
+func (w *town) reported(words string) (head string) {
 	w.t.Helper()
-	path, err := program()
-	check(w.t, err)
-	log, err := os.OpenFile(w.path("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	check(w.t, err)
-	defer log.Close()
-	w.daemon = exec.Command(path, "run", "--verbose", "--site", "town", "--repo", w.path("site.git"), "--state", w.path("state"), "--credentials", w.path("cred"))
-	w.daemon.Stdout, w.daemon.Stderr = log, log
-	w.daemon.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	check(w.t, w.daemon.Start())
-}
-
-// kill ends the daemon as a power cut would.
-func (w *town) kill() {
-	w.daemon.Process.Kill()
-	w.daemon.Wait()
-	w.daemon = nil
-}
-
-// stop ends the daemon as systemd would, within its patience.
-func (w *town) stop() {
-	w.t.Helper()
-	check(w.t, w.daemon.Process.Signal(syscall.SIGTERM))
-	done := make(chan error, 1)
-	go func() { done <- w.daemon.Wait() }()
-	select {
-	case err := <-done:
-		if err != nil {
-			w.t.Errorf("daemon ended with %v\n%s", err, w.log())
+	w.eventually("the status branch says "+words, func() bool {
+		if w.git("-C", "site.git", "branch", "--list", statusBranch) == "" {
+			return false
 		}
-	case <-time.After(25 * time.Second):
-		w.t.Error("the daemon does not end")
-		w.daemon.Process.Kill()
-	}
-	w.daemon = nil
+		head = w.git("-C", "site.git", "rev-parse", statusBranch)
+		return strings.Contains(w.git("-C", "site.git", "log", "-1", "--format=%s", head), words)
+	})
+	return head
 }
 
-func (w *town) log() string {
-	text, err := os.ReadFile(w.path("log"))
-	if err != nil {
-		return err.Error()
-	}
-	return string(text[max(0, len(text)-3000):])
-}
-
-// until waits for a condition.
-func (w *town) until(what string, ok func() bool) {
+// eventually waits for a condition.
+func (w *town) eventually(what string, ok func() bool) {
 	w.t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
+	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(patience); !ok(); <-tick.C {
 		if time.Now().After(end) {
 			r, err := w.ask.Report("")
-			w.t.Fatalf("never: %s\n%+v %v\n%s", what, r.Status.Nodes, err, w.log())
+			w.t.Fatalf("never: %s\n%+v %v\n%s", what, r.Status.Nodes, err, w.logEnd())
 		}
 	}
 }
 
-// approve approves the installations once all of them wait. It says false when
-// the daemon went away meanwhile.
-func (w *town) approve() bool {
-	r, err := w.ask.Report("")
-	if err != nil || len(r.Status.Waiting) != 2 {
-		return false
-	}
-	_, err = w.ask.Do(context.Background(), "", site.Order{Verb: site.VerbApprove, Digest: r.Status.Approve, By: "e2e"})
-	return err == nil
+// status waits until the daemon's status is as asked.
+func (w *town) status(what string, ok func(site.Status) bool) {
+	w.t.Helper()
+	w.eventually(what, func() bool {
+		r, err := w.ask.Report("")
+		return err == nil && ok(r.Status)
+	})
 }
 
-// inSync says whether all nodes are.
-func (w *town) inSync() bool {
-	r, err := w.ask.Report("")
-	return err == nil && r.Status.Counts()[site.InSync] == len(names)
+// stateOf is how a node is.
+func stateOf(s site.Status, name string) site.NodeStatus {
+	for _, n := range s.Nodes {
+		if n.Name == name {
+			return n
+		}
+	}
+	return site.NodeStatus{}
 }
+
+// approve approves the installations once both wait. An error is that of a
+// daemon that is not there at the moment.
+func (w *town) approve() (site.Status, error) {
+	r, err := w.ask.Report("")
+	if err != nil || len(r.Status.Waiting) != 2 {
+		return r.Status, err
+	}
+	_, err = w.ask.Do(context.Background(), "", site.Order{Verb: site.VerbApprove, Digest: r.Status.Approve, By: "e2e"})
+	return r.Status, err
+}
+
+func allInSync(s site.Status) bool { return s.Counts()[site.InSync] == len(names) }
 
 // converge approves what waits and waits for all nodes.
 func (w *town) converge() {
 	w.t.Helper()
-	w.until("all in-sync", func() bool {
-		w.approve()
-		return w.inSync()
+	w.eventually("all nodes are in-sync", func() bool {
+		s, err := w.approve()
+		return err == nil && allInSync(s)
 	})
 }
 
-// intact fails the test unless each machine was reset and installed exactly as
-// often as the design asks.
-func (w *town) intact() {
+// intact holds every machine to as many resets and installations as the
+// design asks for, and to a number of sessions left behind.
+func (w *town) intact(sessions int) {
 	w.t.Helper()
 	for _, name := range names {
-		m := w.fleet.Machine(name)
+		s := w.fleet.Machine(name).State()
 		resets, installs, digest := 1, 0, "factory"
-		if strings.HasPrefix(name, "new") {
+		if isNew(name) {
 			resets, installs, digest = 2, 1, w.fleet.ImageSHA256("debian12")
 		}
-		s := m.State()
-		if s.Counts.Resets != resets || s.Counts.Installs != installs || s.Power != "On" || s.Media != "" {
-			w.t.Errorf("%s: %+v, want %d resets, %d installs", name, s, resets, installs)
-		}
-		if installs == 1 && (s.DiskDigest != digest || s.Marker == nil || s.Marker.Generation != 1 || s.Marker.Node != name) {
-			w.t.Errorf("%s: disk %s with marker %+v", name, s.DiskDigest, s.Marker)
+		switch m := s.Marker; {
+		case s.Counts.Resets != resets || s.Counts.Installs != installs:
+			w.t.Errorf("%s: %d resets and %d installations, want %d and %d", name, s.Counts.Resets, s.Counts.Installs, resets, installs)
+		case s.Power != "On" || s.Media != "" || s.DiskDigest != digest:
+			w.t.Errorf("%s is %s with medium %q and disk %s, want it on without a medium and with disk %s", name, s.Power, s.Media, s.DiskDigest, digest)
+		case isNew(name) && (m == nil || *m != site.Marker{Node: name, Generation: 1, Image: digest}):
+			w.t.Errorf("%s: the marker is %+v", name, m)
+		case s.Sessions > sessions:
+			w.t.Errorf("%s: %d sessions are left, want at most %d", name, s.Sessions, sessions)
 		}
 	}
+	if w.t.Failed() {
+		w.t.Log(w.writes())
+	}
+}
+
+// writes tells of the requests that changed something, for a failed test.
+func (w *town) writes() string {
+	var b strings.Builder
+	for _, c := range w.fleet.Calls() {
+		if c.Write() {
+			fmt.Fprintf(&b, "%s %s %s %s %d\n", c.When.Format("05.000"), c.Machine, c.Method, c.Path, c.Status)
+		}
+	}
+	return b.String() + w.logEnd()
 }

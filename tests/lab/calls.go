@@ -32,9 +32,17 @@ type callLog struct {
 	calls []Call
 	count int // of all calls ever; the next one's place in the ring
 	first time.Time
+	watch func(n int, c Call) // told of each call; may be nil
 }
 
+// add logs a call, and tells whoever watches.
 func (l *callLog) add(c Call) {
+	if n, watch := l.put(c); watch != nil {
+		watch(n, c)
+	}
+}
+
+func (l *callLog) put(c Call) (n int, watch func(int, Call)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.count == 0 || c.When.Before(l.first) {
@@ -46,6 +54,7 @@ func (l *callLog) add(c Call) {
 		l.calls[l.count%maxCalls] = c
 	}
 	l.count++
+	return l.count, l.watch
 }
 
 // Calls is the log of requests, the last 200,000 of them, in the order in
@@ -73,4 +82,13 @@ func (f *Fleet) FirstCall() time.Time {
 	f.calls.mu.Lock()
 	defer f.calls.mu.Unlock()
 	return f.calls.first
+}
+
+// Watch has every request told from now on, with its number, from 1: when it
+// was carried out and logged, and is not answered before do returns. A client
+// that is killed in that moment never learns what it has done.
+func (f *Fleet) Watch(do func(n int, c Call)) {
+	f.calls.mu.Lock()
+	defer f.calls.mu.Unlock()
+	f.calls.watch = do
 }

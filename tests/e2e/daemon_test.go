@@ -1,0 +1,110 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// stopLimit is how long a daemon may take to end when it is asked to.
+const stopLimit = 25 * time.Second
+
+// program is the built daemon.
+var program string
+
+func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
+
+func buildAndRun(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "slipway-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	program = filepath.Join(dir, "slipway")
+	build := exec.Command("go", append(buildFlags, "-o", program, "../../cmd/slipway")...)
+	build.Env = append(os.Environ(), buildEnv)
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
+		return 1
+	}
+	return m.Run()
+}
+
+// daemon is a running slipway.
+type daemon struct {
+	cmd   *exec.Cmd
+	ended chan struct{}
+	err   error // why it ended; read after ended is closed
+}
+
+// start starts a daemon on the town's state directory.
+func (w *town) start() {
+	w.t.Helper()
+	log, err := os.OpenFile(w.path("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	check(w.t, err)
+	defer log.Close()
+	d := &daemon{ended: make(chan struct{})}
+	d.cmd = exec.Command(program, "run", "--verbose", "--repo", w.path("site.git"), "--state", w.path("state"), "--credentials", w.path("cred"))
+	d.cmd.Stdout, d.cmd.Stderr = log, log
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	check(w.t, d.cmd.Start())
+	go func() {
+		d.err = d.cmd.Wait()
+		close(d.ended)
+	}()
+	w.daemon = d
+}
+
+// kill ends the daemon as a power cut would: it does nothing more once this
+// returns.
+func (d *daemon) kill() {
+	d.cmd.Process.Kill()
+	<-d.ended
+}
+
+func (d *daemon) dead() bool {
+	select {
+	case <-d.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// stop ends the daemon as systemd would.
+func (w *town) stop() {
+	w.t.Helper()
+	d := w.daemon
+	check(w.t, d.cmd.Process.Signal(syscall.SIGTERM))
+	select {
+	case <-d.ended:
+	case <-time.After(stopLimit):
+		d.kill()
+		w.t.Fatalf("the daemon had to be killed after %s\n%s", stopLimit, w.logEnd())
+	}
+	if d.err != nil {
+		w.t.Errorf("the daemon ended with %v\n%s", d.err, w.logEnd())
+	}
+}
+
+// log is what the daemons of this town have printed.
+func (w *town) log() string {
+	w.t.Helper()
+	text, err := os.ReadFile(w.path("log"))
+	check(w.t, err)
+	return string(text)
+}
+
+func (w *town) logEnd() string {
+	text := w.log()
+	if i := strings.Index(text, "DATA RACE"); i >= 0 {
+		return text[i:]
+	}
+	return text[max(0, len(text)-3000):]
+}
