@@ -18,6 +18,11 @@ func (w *worker) decide(ctx context.Context, j job, p site.NodePlan, v view, err
 		return w.leave(ctx, j)
 	case err != nil:
 		return w.fail(j, err)
+	}
+	if len(p.Steps) == 0 || p.Steps[0].Digest() != w.last {
+		w.last = "" // the step that was taken has had its effect
+	}
+	switch {
 	case len(p.Steps) > 0:
 		return w.take(ctx, j, p.Steps[0])
 	case len(p.Blocked) > 0:
@@ -36,7 +41,6 @@ func needsPerson(err error) bool { return isDenied(err) || errors.Is(err, driver
 
 // inSync ends first contact and gives the node's place in the rollout back.
 func (w *worker) inSync(ctx context.Context, j job) outcome {
-	w.last = ""
 	if a := j.memory.Recorded.Adopted; a != nil && a.Settled.IsZero() {
 		if err := w.save(ctx, settle); err != nil {
 			return w.fail(j, err)
@@ -162,7 +166,9 @@ func (w *worker) apply(ctx context.Context, j job, s site.Step) error {
 		if !s.Resumed {
 			r.InFlight = &site.InFlight{Step: s, Since: time.Now(), Revision: j.revision.ID}
 		}
-		settle(r) // approved or harmless: first contact is over
+		if s.Impact >= site.ImpactReboot {
+			settle(r) // it passed the gates, so a person knows the machine
+		}
 	}); err != nil {
 		return err
 	}

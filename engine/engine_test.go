@@ -562,3 +562,67 @@ func TestHarmlessStepDoesNotEndFirstContact(t *testing.T) {
 		}
 	}, "a")
 }
+
+// A look may take long. A step that was planned for a design that is no longer
+// in force is not taken.
+func TestStepOfASupersededDesignIsNotTaken(t *testing.T) {
+	slow := usual
+	slow.Latency = 30 * time.Second
+	inBubble(t, slow, func(w *world) {
+		w.fleet.Machine("a").SetPower("on")
+		d := w.design("a")
+		d.Nodes["a"].Power, d.Rollout.FirstContact = "off", "repair"
+		w.commit(d)
+		w.up()
+		w.after(5 * time.Second)
+		w.commit(w.design("a")) // accepted while the first look goes on
+		w.after(10 * time.Minute)
+		w.want("a", site.InSync)
+		if c := w.fleet.Machine("a").Counts(); c.Writes != 0 {
+			t.Errorf("a superseded step was taken: %+v", c)
+		}
+	}, "a")
+}
+
+// Only a step that is planned again right after it succeeded is a lie.
+func TestLaterDriftIsNotALie(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		d := w.design("a")
+		d.Nodes["a"].Boot.Order = []string{"Pxe", "Hdd"}
+		d.Nodes["a"].Image, d.Nodes["a"].Generation = "debian", 1
+		w.commit(d)
+		w.up()
+		w.after(time.Minute)
+		w.approve()
+		w.after(5*time.Minute + 5*time.Second) // the installer runs
+		w.fleet.Machine("a").SetBootOrder("Hdd,Pxe")
+		w.after(10 * time.Minute)
+		w.want("a", site.InSync)
+		w.do(site.Order{Verb: site.VerbPause, Node: "a", Reason: "test"})
+		w.fleet.Machine("a").SetBootOrder("Hdd,Pxe")
+		w.after(2 * time.Minute)
+		w.do(site.Order{Verb: site.VerbResume, Node: "a"})
+		w.after(2 * time.Minute)
+		w.want("a", site.InSync)
+	}, "a")
+}
+
+// What a node that left the design would destroy is nothing to approve.
+func TestDepartedNodeWaitsForNoApproval(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		d := w.design("a", "b")
+		d.Nodes["b"].Image, d.Nodes["b"].Generation = "debian", 1
+		w.commit(d)
+		w.up()
+		w.after(time.Minute)
+		if n := len(w.engine.Report().Status.Waiting); n != 1 {
+			t.Fatalf("%d wait for approval, want 1", n)
+		}
+		w.commit(w.design("a"))
+		w.after(2 * time.Minute)
+		w.want("b", site.Blocked)
+		if st := w.engine.Report().Status; len(st.Waiting) != 0 || st.Approve != "" {
+			t.Errorf("still waiting: %+v", st.Waiting)
+		}
+	}, "a", "b")
+}

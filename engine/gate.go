@@ -23,6 +23,7 @@ func (e *Engine) gate(w *worker, j job, s site.Step) *held {
 	defer e.mu.Unlock()
 	w.wantsSlot = false
 	for _, g := range []func() *held{
+		func() *held { return w.supersededLocked(j) },
 		func() *held { return e.readOnlyGate(s) },
 		func() *held { return e.pausedLocked(w, j) },
 		func() *held { return e.approvalGate(s) },
@@ -34,6 +35,16 @@ func (e *Engine) gate(w *worker, j job, s site.Step) *held {
 		}
 	}
 	return nil
+}
+
+// supersededLocked holds a step that was planned for a design of the node that
+// is no longer in force: a look may take long. The new design has woken the
+// worker already.
+func (w *worker) supersededLocked(j job) *held {
+	if w.leaving == j.leaving && (w.node == j.node || sameDesign(w.node, j.node)) {
+		return nil
+	}
+	return &held{site.Progressing, "its design has changed"}
 }
 
 func (e *Engine) readOnlyGate(s site.Step) *held {

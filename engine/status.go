@@ -99,7 +99,11 @@ func (e *Engine) Report() site.Report {
 func (e *Engine) waitingLocked() site.Losses {
 	var waiting site.Losses
 	for _, name := range slices.Sorted(maps.Keys(e.workers)) {
-		for _, s := range e.workers[name].plan.Steps {
+		w := e.workers[name]
+		if w.leaving {
+			continue
+		}
+		for _, s := range w.plan.Steps {
 			if loss, ok := s.Destroys(); ok && !e.isApprovedLocked(loss) {
 				waiting = append(waiting, loss)
 			}

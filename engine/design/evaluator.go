@@ -129,9 +129,12 @@ func epitaph(w *worker, err error, overdue bool, lim Limits) (site.Finding, bool
 			Code: "too-deep", Message: "is nested too deeply",
 			Fix: "Look for a file with thousands of levels, or a definition that contains itself.",
 		}, true
-	// A new thread needs memory for its stack; the last is what a build with
-	// the race detector says.
-	case w.stderr.says("out of memory", "cannot allocate memory", "pthread_create failed", "failed to create new OS thread", "failed to allocate"):
+	// A new thread needs memory for its stack; "failed to allocate" is what a
+	// build with the race detector says. The collector of Go 1.26 does not look
+	// whether its own queues got memory (runtime/mgcmark_greenteagc.go): it
+	// faults, which unlike a program's fault begins with the signal's name.
+	case w.stderr.says("out of memory", "cannot allocate memory", "pthread_create failed", "failed to create new OS thread", "failed to allocate"),
+		strings.HasPrefix(w.stderr.firstLine(), "SIGSEGV: "):
 		return site.Finding{
 			Code: "too-large", Message: fmt.Sprintf("takes more than %d MiB of memory to evaluate", lim.Memory>>20),
 			Fix: "Look for comprehensions over comprehensions and for disjunctions that multiply.",

@@ -101,6 +101,7 @@ func TestBombsAreFindings(t *testing.T) {
 		{"nested lists", lists, Limits{}, []string{"syntax"}},
 		{"nested parentheses", "x: " + strings.Repeat("(", 500_000) + "1" + strings.Repeat(")", 500_000), Limits{}, []string{"syntax"}},
 		{"exponential growth", doubling(40), Limits{Memory: 512 << 20, Timeout: 20 * time.Second}, []string{"too-large", "too-slow"}},
+		{"a long list", "import \"list\"\nroles: {for i in list.Range(0, 100000000, 1) {\"r\\(i)\": {}}}", Limits{Memory: 256 << 20, Timeout: 20 * time.Second}, []string{"too-large", "too-slow"}},
 		{"multiplying disjunctions", disjunctions(30), Limits{Memory: 512 << 20, Timeout: 2 * time.Second}, []string{"too-large", "too-slow"}},
 		{"a large answer", "roles: {for i in [for x in _a for y in _a {x*100+y}] {\"r\\(i)\": description: \"0123456789\" * 1000}}\n_a: [" + strings.Repeat("1,2,3,4,5,6,7,8,9,", 11) + "]",
 			Limits{Response: 1 << 10}, []string{"too-large"}},
