@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -131,15 +132,11 @@ func follow(f runFlags, secrets *secret.Store, log *slog.Logger) (engine.Source,
 }
 
 func openRemote(f runFlags, secrets *secret.Store) (repo.Remote, error) {
-	if !strings.HasPrefix(f.repo, "ssh://") {
+	u, err := url.Parse(f.repo)
+	if err != nil || u.Scheme != "ssh" {
 		return repo.New(f.repo, secret.Value{}, "")
 	}
-	host, _, _ := strings.Cut(strings.TrimPrefix(f.repo, "ssh://"), "/")
-	host = host[strings.LastIndexByte(host, '@')+1:]
-	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") {
-		host = host[:i]
-	}
-	value, err := secrets.Get(f.repoCredential, strings.Trim(host, "[]"))
+	value, err := secrets.Get(f.repoCredential, u.Hostname())
 	if err != nil {
 		return repo.Remote{}, fmt.Errorf("repository: %w", err)
 	}
