@@ -101,7 +101,7 @@ func readFile(root *os.Root, name string) ([]byte, time.Time, error) {
 	case err != nil:
 		return nil, time.Time{}, err
 	case info.Size() > maxFile && filepath.Ext(name) == ".cue":
-		return nil, time.Time{}, fmt.Errorf("%s has %d MiB; a CUE file has at most %d", name, info.Size()>>20, maxFile>>20)
+		return nil, time.Time{}, fmt.Errorf("%s is larger than %d MiB, which no CUE file of a design is: split it into several, or move it out of the folder", name, maxFile>>20)
 	case info.Size() > maxFile || !info.Mode().IsRegular():
 		return nil, time.Time{}, nil
 	}
