@@ -67,7 +67,7 @@ func TestWhatIsTooLarge(t *testing.T) {
 		t.Error("an image was read into memory")
 	}
 	write(t, d, "nodes.cue", strings.Repeat("x", 5<<20))
-	if _, err := source(d).Fetch(t.Context()); err == nil || !strings.Contains(err.Error(), "nodes.cue has 5 MiB") {
+	if _, err := source(d).Fetch(t.Context()); err == nil || !strings.Contains(err.Error(), "nodes.cue is larger than 4 MiB") {
 		t.Errorf("got %v, want that nodes.cue is too large", err)
 	}
 }
