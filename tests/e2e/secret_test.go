@@ -33,7 +33,9 @@ func TestSecretsAreNowhere(t *testing.T) {
 	w.status("nothing is sent to a wrong host", func(s site.Status) bool {
 		return strings.Contains(stateOf(s, "old-2").Reason, "not for this host") && stateOf(s, "old-1").State == site.InSync
 	})
-	w.reported("stalled")
+	w.eventually("the status branch tells it", func() bool {
+		return strings.Contains(w.git("-C", "site.git", "show", statusBranch+":README.md"), "not for this host")
+	})
 	told += w.told()
 	w.stop()
 	if n := w.fleet.Machine("old-1").Counts().Denied; n != 1 {
