@@ -128,10 +128,12 @@ func (w *worker) credential(name, host string) (secret.Value, error) {
 // remember keeps a credential that was not accepted from being tried again,
 // which would lock the account on many BMCs.
 func (w *worker) remember(kind site.EndpointKind, err error) error {
-	if d := w.doors[kind]; d != nil && isDenied(err) {
-		d.denied = err
+	d := w.doors[kind]
+	if d == nil || !isDenied(err) {
+		return err
 	}
-	return err
+	d.denied = fmt.Errorf("%w; credential %q is not sent again until its file or the design changes, or by `slipway retry`", err, d.endpoint.Credential)
+	return d.denied
 }
 
 func (w *worker) closeDoors() {

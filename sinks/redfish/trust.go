@@ -99,13 +99,15 @@ func untrusted(host string, err error) error {
 		return err
 	}
 	c := v.UnverifiedCertificates[0]
-	advice := "put the CA that signed it into the endpoint's trust.ca, or pin it as trust.fingerprint once you have compared it on the BMC itself"
+	why, advice := printableError(v.Err), "put the CA that signed it into the endpoint's trust.ca, or pin it as trust.fingerprint once you have compared it on the BMC itself"
 	var invalid x509.CertificateInvalidError
 	if errors.As(v.Err, &invalid) && invalid.Reason == x509.Expired {
-		advice = "give the BMC a new certificate, and look at its clock and at this host's"
+		// What crypto/x509 says holds the time of the try, so that the same
+		// trouble would read differently each time.
+		why, advice = "it has expired or is not valid yet", "give the BMC a new certificate, and look at its clock and at this host's"
 	}
-	return refused("the certificate of the BMC at %s, %s, valid from %s to %s, is not trusted: %v; %s",
-		host, sum(c), day(c.NotBefore), day(c.NotAfter), printableError(v.Err), advice)
+	return refused("the certificate of the BMC at %s, %s, valid from %s to %s, is not trusted: %s; %s",
+		host, sum(c), day(c.NotBefore), day(c.NotAfter), why, advice)
 }
 
 func printableError(err error) string { return printable(fmt.Sprint(err)) }
