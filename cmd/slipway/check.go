@@ -13,6 +13,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
+	"github.com/slipway-gitops/slipway/engine/design"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/sources/dir"
 )
@@ -112,6 +113,13 @@ func printFindings(w io.Writer, files fs.FS, findings []site.Finding) {
 		}
 		fmt.Fprintln(w)
 	}
+}
+
+// refuse says why a command does nothing with a broken design.
+func (a *app) refuse(files fs.FS, r design.Result) error {
+	printFindings(a.err, files, r.Findings)
+	fmt.Fprintln(a.err, verdict(checked{Findings: r.Findings}))
+	return errFindings
 }
 
 func severity(w io.Writer, s site.Severity) string {

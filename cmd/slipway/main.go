@@ -108,7 +108,7 @@ func (a *app) command() *cobra.Command {
 	}
 	root.PersistentFlags().StringVarP(&a.output, "output", "o", "text", "text or json")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
-	root.AddCommand(a.checkCommand(), a.planCommand(), a.runCommand(), a.statusCommand(), a.whyCommand(),
+	root.AddCommand(a.checkCommand(), a.explainCommand(), a.planCommand(), a.runCommand(), a.statusCommand(), a.whyCommand(),
 		a.approveCommand(), a.pauseCommand(), a.resumeCommand(), a.retryCommand(), a.versionCommand(), evaluateCommand())
 	return root
 }

@@ -44,9 +44,7 @@ func (a *app) plan(ctx context.Context, path string, f planFlags) error {
 		return err
 	}
 	if r.Site == nil {
-		printFindings(a.err, rev.Files, r.Findings)
-		fmt.Fprintln(a.err, verdict(checked{Findings: r.Findings}))
-		return errFindings
+		return a.refuse(rev.Files, r)
 	}
 	known, basis, err := a.known(ctx, r.Site, f)
 	if err != nil {

@@ -19,11 +19,14 @@ type assembly struct {
 	// cut says that some expressions did not compile, lost that whole
 	// declarations went with them: what is not there may still be designed.
 	cut, lost bool
+	// explain names the node to explain.
+	explain     string
+	explanation *Explanation
 }
 
 func newAssembly(c *compiler) *assembly {
 	return &assembly{
-		name: c.site, findings: &c.findings, cut: c.edited, lost: c.lost,
+		name: c.site, findings: &c.findings, cut: c.edited, lost: c.lost, explain: c.pack.explain,
 		pedigree: pedigree{profiles: map[string]*profile{}, findings: &c.findings, lost: c.lost},
 	}
 }
@@ -160,6 +163,7 @@ func (a *assembly) readNode(name string, v cue.Value) *site.Node {
 	merged, ok := a.effective(name, own, place)
 	if ok {
 		merged = a.finish(name, merged, place)
+		a.explainNode(name, own, merged)
 	}
 	a.decode(merged.plain(), n, site.Finding{Node: name, File: place.File.Value(), Line: place.Line, Col: place.Col})
 	n.Name, n.Place = name, place

@@ -25,6 +25,8 @@ type Result struct {
 	// Site is nil when a finding is an error.
 	Site     *site.Site
 	Findings []site.Finding
+	// Explanation is nil unless one was asked for and its node exists.
+	Explanation *Explanation
 }
 
 // EvaluateHere evaluates a site in this process. It is what a worker does;
@@ -62,7 +64,8 @@ func evaluate(p pack, progress func(string)) (r Result) {
 		return Result{Findings: limit(l.findings.list)}
 	}
 	progress("merging the layers")
-	s := newAssembly(&c).assemble(v)
+	a := newAssembly(&c)
+	s := a.assemble(v)
 	progress("checking the rules")
 	if c.lost {
 		l.findings.add(unchecked)
@@ -71,7 +74,7 @@ func evaluate(p pack, progress func(string)) (r Result) {
 	}
 	r.Findings = limit(l.findings.list)
 	if !site.HasErrors(r.Findings) {
-		r.Site = s
+		r.Site, r.Explanation = s, a.explanation
 	}
 	return r
 }

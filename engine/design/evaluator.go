@@ -61,8 +61,14 @@ var errResponse = errors.New("the effective design is too large")
 // evaluation itself: the files could not be read, a worker could not run, the
 // context ended. It says nothing about the design.
 func (e *Evaluator) Evaluate(ctx context.Context, files fs.FS, siteName string) (Result, error) {
+	return e.answer(ctx, files, siteName, "")
+}
+
+// answer evaluates a site, and explains a node of it when one is named.
+func (e *Evaluator) answer(ctx context.Context, files fs.FS, siteName, explain string) (Result, error) {
 	lim := e.Limits.withDefaults()
 	p, findings, err := collect(files, siteName, lim)
+	p.explain = explain
 	if err != nil {
 		return Result{}, fmt.Errorf("read design: %w", err)
 	}
@@ -94,7 +100,7 @@ func (e *Evaluator) evaluate(ctx context.Context, p pack, lim Limits) (Result, e
 	}
 	if err == nil {
 		e.give(w, o.Memory)
-		return Result{Site: o.Site, Findings: o.Findings}, nil
+		return Result{Site: o.Site, Findings: o.Findings, Explanation: o.Explanation}, nil
 	}
 	ended := w.end()
 	e.log().Debug("worker killed", "site", p.site, "at", at, "err", err, "ended", ended)

@@ -55,6 +55,9 @@ type pack struct {
 	// dir is the directory of the site's package, "." for the root.
 	dir   string
 	files map[string][]byte
+	// explain names the node whose values are to be explained; empty for
+	// none.
+	explain string
 }
 
 // Sites lists the names of the sites in a repository: the directories under

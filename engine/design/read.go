@@ -60,6 +60,9 @@ func (r *reader) readStruct(v cue.Value, s *shape, path string, unset bool) *tre
 		return r.invalid(v, s, path)
 	}
 	t := &tree{fields: map[string]*tree{}, unset: unset}
+	if unset {
+		t.origin = origin(place(v), r.layer)
+	}
 	for it.Next() {
 		name := it.Selector().Unquoted()
 		sub := s.sub(name)

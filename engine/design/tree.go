@@ -60,7 +60,7 @@ func (t *tree) settled() *tree {
 	if t.fields == nil {
 		return t
 	}
-	s := &tree{fields: make(map[string]*tree, len(t.fields)), origin: t.origin}
+	s := &tree{fields: make(map[string]*tree, len(t.fields))}
 	for key, f := range t.fields {
 		if x := f.settled(); x != nil {
 			s.fields[key] = x

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-gitops/slipway/engine/design"
+)
+
+func (a *app) explainCommand() *cobra.Command {
+	var path, name string
+	cmd := &cobra.Command{
+		Use: "explain NODE[.PATH]", Short: "say where the values of a node come from", Args: exactly(1),
+		Long: "Says for each value of a node which line of the design sets it, in which layer, and\n" +
+			"what it overrides there, nearest first; a default of the schema comes last. A path,\n" +
+			"or the beginning of one, picks values. Touches no machine and needs no daemon.\n" + exitHelp,
+		Example: "  slipway explain compute-5.boot\n  slipway explain --dir site-example compute-5",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.explain(cmd.Context(), path, name, args[0])
+		},
+	}
+	cmd.Flags().StringVar(&path, "dir", ".", "the folder with the design")
+	cmd.Flags().StringVar(&name, "site", "", "the site's name, when the repository has several")
+	return cmd
+}
+
+func (a *app) explain(ctx context.Context, path, siteName, target string) error {
+	rev, err := readDir(ctx, path)
+	if err != nil {
+		return err
+	}
+	e, err := newEvaluator(nil)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	x, r, err := e.Explain(ctx, rev.Files, siteName, target)
+	switch {
+	case err != nil:
+		return fmt.Errorf("explain %s: %w", target, err)
+	case r.Site == nil:
+		return a.refuse(rev.Files, r)
+	case a.output == "json":
+		return printJSON(a.out, x)
+	}
+	printExplanation(a.out, x)
+	return nil
+}
+
+// printExplanation writes a value a line, and below it what it overrode.
+func printExplanation(w io.Writer, x design.Explanation) {
+	bold, dim := paint(w, text.Bold), paint(w, text.Faint)
+	fmt.Fprintln(w, bold(x.Node))
+	var rows [][3]string
+	for _, v := range x.Values {
+		rows = append(rows, row("  "+v.Path, v.Setting))
+		for _, o := range v.Overrode {
+			rows = append(rows, row("    over", o))
+		}
+	}
+	what, value := width(rows, 0), width(rows, 1)
+	for _, r := range rows {
+		painted := func(s string) string { return s }
+		if strings.HasPrefix(r[0], "    ") {
+			painted = dim
+		}
+		fmt.Fprintln(w, painted(text.Pad(r[0], what, ' ')+"  "+text.Pad(r[1], value, ' ')+"  "+r[2]))
+	}
+}
+
+func row(what string, s design.Setting) [3]string {
+	return [3]string{expand(what), expand(brief(s.Value)), fmt.Sprintf("%s (%s)", s.Origin, s.Origin.LayerName())}
+}
+
+func width(rows [][3]string, column int) int {
+	most := 0
+	for _, r := range rows {
+		most = max(most, text.StringWidth(r[column]))
+	}
+	return most
+}
+
+// brief is a value as it fits a line; nil is one that is taken away.
+func brief(value json.RawMessage) string {
+	const most = 48
+	if value == nil {
+		return "unset"
+	}
+	if r := []rune(string(value)); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return string(value)
+}

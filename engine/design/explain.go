@@ -1,0 +1,201 @@
+package design
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/design/rule"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Explanation says where the values of a node come from.
+type Explanation struct {
+	Node string `json:"node"`
+	// Values are in the order of their paths.
+	Values []Value `json:"values"`
+}
+
+// Value is one value of a node: what holds, and what it stands over.
+type Value struct {
+	// Path is the value's place in the node, as in "boot.order".
+	Path string `json:"path"`
+	Setting
+	// Overrode is what other layers say of the same value, nearest first, the
+	// schema's default last.
+	Overrode []Setting `json:"overrode,omitempty"`
+}
+
+// Setting is what one layer says of a value.
+type Setting struct {
+	// Value is JSON; nil when the layer takes the value away.
+	Value  json.RawMessage `json:"value,omitempty"`
+	Unset  bool            `json:"unset,omitempty"`
+	Origin site.Origin     `json:"origin,omitzero"`
+}
+
+// Explain evaluates a site as Evaluate does, and says where the values of one
+// node come from. The target is the node's name, alone or followed by a dot
+// and a path or the beginning of one. A target that does not exist is an
+// error; without a site in the result there is no explanation either.
+func (e *Evaluator) Explain(ctx context.Context, files fs.FS, siteName, target string) (Explanation, Result, error) {
+	name, path, _ := strings.Cut(target, ".")
+	r, err := e.answer(ctx, files, siteName, name)
+	if err != nil || r.Site == nil {
+		return Explanation{}, r, err
+	}
+	if r.Explanation == nil {
+		return Explanation{}, r, fmt.Errorf("site %s has no node %q%s", r.Site.Name, name, rule.DidYouMean(name, r.Site.NodeNames()))
+	}
+	x, err := r.Explanation.under(path)
+	return x, r, err
+}
+
+// under is the part of an explanation at a path.
+func (x *Explanation) under(path string) (Explanation, error) {
+	part := Explanation{Node: x.Node}
+	for _, v := range x.Values {
+		if within(v.Path, path) {
+			part.Values = append(part.Values, v)
+		}
+	}
+	if len(part.Values) == 0 {
+		return part, fmt.Errorf("the node %s has no value at %q%s", x.Node, path, rule.DidYouMean(path, x.paths()))
+	}
+	return part, nil
+}
+
+// within says whether a path is another or below it; an empty one holds all.
+func within(path, other string) bool {
+	return other == "" || path == other || strings.HasPrefix(path, other+".")
+}
+
+// paths lists the paths of all values, and what leads to them.
+func (x *Explanation) paths() []string {
+	all := map[string]bool{}
+	for _, v := range x.Values {
+		for i, c := range v.Path {
+			if c == '.' {
+				all[v.Path[:i]] = true
+			}
+		}
+		all[v.Path] = true
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// explainNode explains a node, if it is the one asked for.
+func (a *assembly) explainNode(name string, own, effective *tree) {
+	if name != a.explain {
+		return
+	}
+	layers := []*tree{own}
+	order := effective.get("profiles").strings()
+	for _, p := range slices.Backward(order) {
+		layers = append(layers, a.pedigree.profiles[p].layer)
+	}
+	a.explanation = &Explanation{Node: name, Values: explainValues(layers, effective)}
+}
+
+// explainValues explains every value that a layer speaks of, or that holds
+// for another reason. The layers are nearest first.
+func explainValues(layers []*tree, effective *tree) []Value {
+	paths := map[string][]string{}
+	effective.leaves(nil, paths)
+	for _, l := range layers {
+		l.leaves(nil, paths)
+	}
+	var values []Value
+	for _, path := range slices.Sorted(maps.Keys(paths)) {
+		values = append(values, explainValue(paths[path], layers, effective))
+	}
+	return values
+}
+
+// explainValue explains what is at one path.
+func explainValue(path []string, layers []*tree, effective *tree) Value {
+	var said []Setting
+	for _, l := range layers {
+		if s, ok := l.says(path); ok {
+			said = append(said, s)
+		}
+	}
+	v := Value{Path: strings.Join(path, "."), Overrode: said}
+	holds := effective.get(path...)
+	if holds == nil { // the nearest layer took it away
+		v.Setting, v.Overrode = said[0], said[1:]
+		return v
+	}
+	v.Setting = settingOf(holds)
+	if len(said) > 0 && !said[0].Unset {
+		v.Overrode = said[1:]
+	}
+	if d := shapes()["#Node"].fallbackAt(path); d != nil && d != holds {
+		v.Overrode = append(v.Overrode, settingOf(d))
+	}
+	return v
+}
+
+// leaves adds the paths of the tree's leaves, by their text.
+func (t *tree) leaves(at []string, all map[string][]string) {
+	if t.fields == nil {
+		all[strings.Join(at, ".")] = at
+		return
+	}
+	for key, f := range t.fields {
+		f.leaves(append(slices.Clone(at), key), all)
+	}
+}
+
+// says is what a layer says of the value at a path: that it is taken away
+// also where that is said of something around it.
+func (t *tree) says(path []string) (Setting, bool) {
+	var away *tree
+	for _, key := range path {
+		if t.unset {
+			away = t
+		}
+		if t = t.fields[key]; t == nil {
+			break
+		}
+	}
+	switch {
+	case t != nil && t.fields == nil:
+		return settingOf(t), true
+	case t != nil && t.unset:
+		return Setting{Unset: true, Origin: t.origin}, true
+	case away != nil:
+		return Setting{Unset: true, Origin: away.origin}, true
+	}
+	return Setting{}, false
+}
+
+// settingOf is a leaf as people are told of it.
+func settingOf(t *tree) Setting {
+	if t.unset {
+		return Setting{Unset: true, Origin: t.origin}
+	}
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(t.value) // strings, numbers, booleans and lists of them
+	return Setting{Value: bytes.TrimSpace(text.Bytes()), Origin: t.origin}
+}
+
+// fallbackAt is the default at a path where no layer speaks, nil without one.
+func (s *shape) fallbackAt(path []string) *tree {
+	for _, key := range path {
+		if s = s.sub(key); s == nil {
+			return nil
+		}
+	}
+	if s.optional {
+		return nil
+	}
+	return s.fallback
+}

@@ -1,0 +1,185 @@
+package design
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// layered has every way for a layer to speak of a value.
+const layered = `package small
+
+roles: compute: {}
+racks: r1: {}
+networks: {bmc: cidr: "10.0.0.0/8"}
+credentials: {bmc: {}, lab: {}, os: {}}
+profiles: {
+	base: {
+		role: "compute"
+		rack: "r1"
+		power: "on"
+		boot: order: ["Hdd", "Pxe"]
+		labels: {tier: "slow", site: "s"}
+		endpoints: os: {url: "ssh://11.0.0.1", trust: hostKeys: ["ssh-ed25519 AAAA"], credential: "lab"}
+	}
+	fast: {
+		parents: ["base"]
+		labels: tier: "fast"
+		boot: _ @unset()
+		endpoints: bmc: credential: "lab"
+	}
+}
+nodes: {
+	n1: {
+		profiles: ["fast"]
+		identity: uuid: "5e1d0000-0300-4000-8000-000000000033"
+		labels: tier: "faster"
+		power: _ @unset()
+		endpoints: bmc: {url: "redfish+https://10.0.0.1/redfish/v1/Systems/1", credential: _ @unset()}
+	}
+	n3: {
+		profiles: ["fast"]
+		labels: "example.org/a": "x"
+		boot: order: ["Cd"]
+		endpoints: bmc: url: "redfish+https://10.0.0.2/redfish/v1/Systems/1"
+		endpoints: os: _ @unset()
+	}
+}
+`
+
+// told is an explanation, a line for each value and its chain.
+func told(x Explanation) string {
+	var b strings.Builder
+	say := func(what string, s Setting) {
+		value := string(s.Value)
+		if s.Unset {
+			value = "unset"
+		}
+		b.WriteString(what + " " + value + " " + s.Origin.LayerName() + "\n")
+	}
+	for _, v := range x.Values {
+		say(v.Path, v.Setting)
+		for _, o := range v.Overrode {
+			say("  over", o)
+		}
+	}
+	return b.String()
+}
+
+func TestExplain(t *testing.T) {
+	e := newEvaluator(t, Limits{})
+	files := repository(map[string]string{"site.cue": layered})
+	for target, want := range map[string]string{
+		"n1.power": "power unset node/n1\n  over \"on\" profile/base\n",
+		"n1.boot":  "boot.order unset profile/fast\n  over [\"Hdd\",\"Pxe\"] profile/base\n",
+		"n1.endpoints.bmc.credential": "endpoints.bmc.credential \"bmc\" schema\n" +
+			"  over unset node/n1\n  over \"lab\" profile/fast\n",
+		"n3.labels.tier": "labels.tier \"fast\" profile/fast\n  over \"slow\" profile/base\n",
+		"n3.labels": "labels.example.org/a \"x\" node/n3\n" +
+			"labels.site \"s\" profile/base\n" +
+			"labels.tier \"fast\" profile/fast\n  over \"slow\" profile/base\n",
+		"n3.boot.order": "boot.order [\"Cd\"] node/n3\n" +
+			"  over unset profile/fast\n  over [\"Hdd\",\"Pxe\"] profile/base\n",
+		"n3.endpoints.os.credential": "endpoints.os.credential unset node/n3\n  over \"lab\" profile/base\n",
+		"n1.endpoints.os.credential": "endpoints.os.credential \"lab\" profile/base\n  over \"os\" schema\n",
+		"n3.labels.example.org/a":    "labels.example.org/a \"x\" node/n3\n",
+		"n1.profiles":                "profiles [\"base\",\"fast\"] node/n1\n",
+	} {
+		x, r, err := e.Explain(t.Context(), files, "", target)
+		if err != nil || r.Site == nil {
+			t.Fatalf("%s: %v\n%s", target, err, describe(r.Findings))
+			continue
+		}
+		if diff := cmp.Diff(want, told(x)); diff != "" {
+			t.Errorf("%s: want (-), got (+):\n%s", target, diff)
+		}
+	}
+}
+
+func TestExplainWhatIsNotThere(t *testing.T) {
+	e := newEvaluator(t, Limits{})
+	files := repository(map[string]string{"site.cue": layered})
+	for target, want := range map[string]string{
+		"n":            `site small has no node "n"; did you mean "n1"?`,
+		"n.power":      `site small has no node "n"; did you mean "n1"?`,
+		"n1.pwer":      `the node n1 has no value at "pwer"; did you mean "power"?`,
+		"n1.boot.ordr": `the node n1 has no value at "boot.ordr"; did you mean "boot.order"?`,
+		"":             `site small has no node ""`,
+	} {
+		x, _, err := e.Explain(t.Context(), files, "", target)
+		if err == nil || err.Error() != want || len(x.Values) > 0 {
+			t.Errorf("%q: %v, %v; want %s", target, x, err, want)
+		}
+	}
+	x, r, err := e.Explain(t.Context(), repository(broken), "", "n1")
+	if err != nil || r.Site != nil || len(r.Findings) == 0 || x.Node != "" {
+		t.Errorf("a broken design: %v, %v, %v", x, r, err)
+	}
+}
+
+// What an explanation says holds is what the design says holds, of every node
+// of every design here.
+func TestExplanationsAgreeWithTheDesign(t *testing.T) {
+	compared := 0
+	for name, p := range goodDesigns(t) {
+		s := evaluate(p, func(string) {}).Site
+		for _, node := range s.NodeNames() {
+			p.explain = node
+			got := map[string]site.Origin{}
+			for _, v := range evaluate(p, func(string) {}).Explanation.Values {
+				if v.Unset == (v.Value != nil) {
+					t.Errorf("%s: %s.%s is unset and has a value, or neither", name, node, v.Path)
+				}
+				if !v.Unset {
+					got[v.Path] = v.Origin
+				}
+			}
+			if diff := cmp.Diff(s.Nodes[node].Origins, got, cmp.Comparer(func(a, b site.Origin) bool { return a == b })); diff != "" {
+				t.Errorf("%s: %s: design (-), explanation (+):\n%s", name, node, diff)
+			}
+			compared++
+		}
+	}
+	if compared < 15 {
+		t.Errorf("compared %d nodes, want more", compared)
+	}
+}
+
+// goodDesigns are the designs of this package's tests without mistakes, and
+// site-example.
+func goodDesigns(t *testing.T) map[string]pack {
+	t.Helper()
+	all := map[string]pack{}
+	add := func(name string, p pack, findings []site.Finding, err error) {
+		if err == nil && len(findings) == 0 && evaluate(p, func(string) {}).Site != nil {
+			all[name] = p
+		}
+	}
+	for _, g := range goldens(t) {
+		p, findings, err := collect(g.files(t), g.site(), Limits{}.withDefaults())
+		add(g.name(), p, findings, err)
+	}
+	p, findings, err := collect(os.DirFS("../../site-example"), "", Limits{}.withDefaults())
+	add("site-example", p, findings, err)
+	p, findings, err = collect(repository(map[string]string{"site.cue": layered}), "", Limits{}.withDefaults())
+	add("layered", p, findings, err)
+	if len(all) < 4 || len(all["site-example"].files) == 0 || len(all["layered"].files) == 0 {
+		t.Fatalf("only %d designs are good", len(all))
+	}
+	return all
+}
+
+// A value is told as the design has it.
+func TestExplainedValues(t *testing.T) {
+	for want, v := range map[string]any{
+		`"a<b>&"`: "a<b>&", "1152921504606846976": int64(1) << 60, "false": false, `["x"]`: []any{"x"}, "0": int64(0),
+	} {
+		if got := string(settingOf(&tree{value: v}).Value); got != want {
+			t.Errorf("%v is told as %s, want %s", v, got, want)
+		}
+	}
+}
