@@ -59,24 +59,54 @@ func rollout(t *testing.T) int {
 	return requests
 }
 
-// crashAt kills the daemon when the k-th request was carried out and before
-// its answer, so that the daemon never learns of it. All that was recorded is
-// recorded before a request, so there is no other kind of moment.
+// crashAt kills the daemon over the k-th request.
 func crashAt(t *testing.T, k int) {
 	w := newTown(t)
 	w.start()
-	first := w.daemon
-	w.fleet.Watch(func(n int, _ lab.Call) {
-		if n == k {
-			first.kill()
-		}
-	})
+	w.killAt(k)
 	w.eventually("the crash point", func() bool {
 		w.approve() // fails when the daemon dies over it
-		return first.dead()
+		return w.daemon.dead()
 	})
 	w.start()
 	w.converge()
 	w.stop()
 	w.intact(1) // the killed daemon could not end its session
+}
+
+// killAt lets the running daemon die when the fleet's k-th request was carried
+// out and before its answer, so that the daemon never learns of it. All that
+// was recorded is recorded before a request, so there is no other kind of
+// moment.
+func (w *town) killAt(k int) {
+	d := w.daemon
+	w.fleet.Watch(func(n int, _ lab.Call) {
+		if n >= k {
+			d.kill()
+		}
+	})
+}
+
+// A daemon that dies again and again gets there all the same, and a BMC's
+// sessions suffice for it.
+func TestProveCrashLoop(t *testing.T) {
+	t.Parallel()
+	const life = 50 // requests; to log in and to look at all machines takes 36
+	w := newTown(t)
+	deaths := -1
+	for done := false; !done; deaths++ {
+		w.start()
+		w.killAt(w.fleet.CallCount() + life)
+		w.eventually("in-sync or dead", func() bool {
+			s, err := w.approve()
+			done = err == nil && allInSync(s)
+			return done || w.daemon.dead()
+		})
+	}
+	w.daemon.kill()
+	w.intact(deaths + 1)
+	if deaths < 2 {
+		t.Errorf("the daemon died %d times, which is no loop", deaths)
+	}
+	t.Logf("%d deaths", deaths)
 }

@@ -88,7 +88,7 @@ func (w *town) stop() {
 		d.kill()
 		w.t.Fatalf("the daemon had to be killed after %s\n%s", stopLimit, w.logEnd())
 	}
-	if d.err != nil {
+	if d.err != nil || strings.Contains(w.log(), "DATA RACE") { // also of a daemon that was killed
 		w.t.Errorf("the daemon ended with %v\n%s", d.err, w.logEnd())
 	}
 }

@@ -315,3 +315,35 @@ func TestCloseLeavesNothing(t *testing.T) {
 		}
 	}
 }
+
+// Who watches is told of a request when it has its effect and no answer.
+func TestWatchedBeforeTheAnswer(t *testing.T) {
+	f := start(t, one(lab.Latency{}))
+	b := dial(t, f)
+	told, release := make(chan lab.Call), make(chan bool)
+	f.Watch(func(n int, c lab.Call) {
+		if n != f.CallCount() {
+			t.Errorf("call %d of %d", n, f.CallCount())
+		}
+		told <- c
+		<-release
+	})
+	answered := make(chan bool)
+	go func() {
+		defer close(answered)
+		b.reset("On")
+	}()
+	if c := <-told; c.Path != resetURI || c.Status != http.StatusNoContent || !c.Write() {
+		t.Errorf("told of %+v", c)
+	}
+	if n := f.Machine("n1").Resets(); n != 1 {
+		t.Errorf("%d resets when told of one", n)
+	}
+	select {
+	case <-answered:
+		t.Error("answered before the watch was over")
+	default:
+	}
+	close(release)
+	<-answered
+}
