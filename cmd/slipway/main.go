@@ -133,7 +133,7 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 func atMost(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > n {
-			return usage("%s takes at most %d arguments", cmd.Name(), n)
+			return usage("%s takes at most %s, not %d: slipway %s", cmd.Name(), plural(n, "argument"), len(args), cmd.Use)
 		}
 		return nil
 	}
@@ -143,7 +143,7 @@ func atMost(n int) cobra.PositionalArgs {
 func exactly(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {
-			return usage("%s is used as: slipway %s", cmd.Name(), cmd.Use)
+			return usage("%s takes %s, not %d: slipway %s", cmd.Name(), plural(n, "argument"), len(args), cmd.Use)
 		}
 		return nil
 	}

@@ -99,9 +99,13 @@ func (a *app) pauseCommand() *cobra.Command {
 			if reason == "" {
 				return usage("pause needs --reason: those who find the node paused will want to know")
 			}
-			if o.Reason = reason; span > 0 {
+			if cmd.Flags().Changed("for") {
+				if span <= 0 {
+					return usage("--for is a time to come, such as 2h, not %s; without it the pause lasts until slipway resume", span)
+				}
 				o.Until = time.Now().Add(span)
 			}
+			o.Reason = reason
 			return a.order(cmd.Context(), f, o)
 		},
 	}

@@ -112,6 +112,5 @@ func printReasons(w io.Writer, why reasons) {
 		return
 	}
 	fmt.Fprintln(w)
-	p := site.Plan{Nodes: []site.NodePlan{why.Plan}}
-	plan.Text(w, &p, time.Now(), planPaint(w))
+	plan.Nodes(w, []site.NodePlan{why.Plan}, time.Now(), planPaint(w))
 }

@@ -42,9 +42,7 @@ func Text(w io.Writer, p *site.Plan, now time.Time, paint Paint) {
 			never++
 		}
 	}
-	for _, g := range group(p.Nodes) {
-		g.write(w, now, paint)
-	}
+	Nodes(w, p.Nodes, now, paint)
 	for _, r := range p.Removes {
 		fmt.Fprintf(w, "%s\n  - leaves the design; its machine is left as it is\n", paint.with(paint.Bold, r.Node))
 		if r.Held != "" {
@@ -62,6 +60,13 @@ func Text(w io.Writer, p *site.Plan, now time.Time, paint Paint) {
 		line += fmt.Sprintf(" (%d of %d nodes never seen)", never, len(p.Nodes))
 	}
 	fmt.Fprintln(w, paint.with(paint.Bold, line))
+}
+
+// Nodes writes what is to be done to nodes, those with the same steps together.
+func Nodes(w io.Writer, nodes []site.NodePlan, now time.Time, paint Paint) {
+	for _, g := range group(nodes) {
+		g.write(w, now, paint)
+	}
 }
 
 // nodeGroup is nodes whose plans read the same.
