@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -82,7 +83,7 @@ func exitCode(ctx context.Context, err error) int {
 // app is what every command shares.
 type app struct {
 	out, err io.Writer
-	output   string // text or json
+	output   string // text or json, or what the command writes
 }
 
 func (a *app) command() *cobra.Command {
@@ -99,18 +100,32 @@ func (a *app) command() *cobra.Command {
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 		Args:              knownCommand,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		PersistentPreRunE: func(*cobra.Command, []string) error {
-			if a.output != "text" && a.output != "json" {
-				return usage("--output is text or json, not %q", a.output)
-			}
-			return nil
-		},
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.settleOutput(cmd) },
 	}
-	root.PersistentFlags().StringVarP(&a.output, "output", "o", "text", "text or json")
+	root.PersistentFlags().StringVarP(&a.output, "output", "o", "text", "text or json; render also cue (its text) or yaml")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
-	root.AddCommand(a.checkCommand(), a.explainCommand(), a.planCommand(), a.runCommand(), a.statusCommand(), a.whyCommand(),
+	root.AddCommand(a.checkCommand(), a.explainCommand(), a.planCommand(), a.renderCommand(), a.runCommand(), a.statusCommand(), a.whyCommand(),
 		a.approveCommand(), a.pauseCommand(), a.resumeCommand(), a.retryCommand(), a.versionCommand(), evaluateCommand())
 	return root
+}
+
+// outputs is the annotation of a command that writes other formats than text
+// and JSON; the first is its text.
+const outputs = "outputs"
+
+// settleOutput refuses a format that a command does not write.
+func (a *app) settleOutput(cmd *cobra.Command) error {
+	formats := []string{"text", "json"}
+	if own, ok := cmd.Annotations[outputs]; ok {
+		formats = strings.Fields(own)
+		if a.output == "text" {
+			a.output = formats[0]
+		}
+	}
+	if last := len(formats) - 1; !slices.Contains(formats, a.output) {
+		return usage("--output is %s or %s, not %q", strings.Join(formats[:last], ", "), formats[last], a.output)
+	}
+	return nil
 }
 
 func usage(format string, args ...any) error {

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-gitops/slipway/engine/design"
+	"github.com/slipway-gitops/slipway/engine/design/rule"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+func (a *app) renderCommand() *cobra.Command {
+	var path, name string
+	cmd := &cobra.Command{
+		Use: "render [NODE…]", Short: "write the effective design, every layer merged",
+		Long: "Writes the effective design of the whole site, or of the named nodes: with every\n" +
+			"layer merged and every default filled in. Read as a site, it is the same design.\n" +
+			"Touches no machine and needs no daemon.\n" + exitHelp,
+		Example:     "  slipway render compute-5\n  slipway render --dir site-example --output yaml",
+		Annotations: map[string]string{outputs: "cue yaml json"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.render(cmd.Context(), path, name, args)
+		},
+	}
+	cmd.Flags().StringVar(&path, "dir", ".", "the folder with the design")
+	cmd.Flags().StringVar(&name, "site", "", "the site's name, when the repository has several")
+	return cmd
+}
+
+func (a *app) render(ctx context.Context, path, siteName string, nodes []string) error {
+	rev, r, err := evaluateDir(ctx, path, siteName)
+	if err != nil {
+		return err
+	}
+	if r.Site == nil {
+		return a.refuse(rev.Files, r)
+	}
+	if err := allKnown(r.Site, nodes); err != nil {
+		return fmt.Errorf("render %s: %w", strings.Join(nodes, " "), err)
+	}
+	text, err := design.Render(r.Site, nodes, design.Format(a.output))
+	if err != nil {
+		return err
+	}
+	_, err = a.out.Write(text)
+	return err
+}
+
+// allKnown refuses names that no node has.
+func allKnown(s *site.Site, nodes []string) error {
+	for _, n := range nodes {
+		if s.Nodes[n] == nil {
+			return fmt.Errorf("site %s has no node %q%s", s.Name, n, rule.DidYouMean(n, s.NodeNames()))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package design
+
+import (
+	"bytes"
+	stdjson "encoding/json"
+	"fmt"
+
+	"cuelang.org/go/cue/ast"
+	"cuelang.org/go/cue/cuecontext"
+	"cuelang.org/go/cue/format"
+	"cuelang.org/go/encoding/json"
+	"cuelang.org/go/encoding/yaml"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Format is how an effective design is written.
+type Format string
+
+// The formats of an effective design.
+const (
+	CUE  Format = "cue"
+	YAML Format = "yaml"
+	JSON Format = "json"
+)
+
+// document is an effective design as a site's package has it: with every
+// layer merged into the nodes, so that the profiles are names without content.
+type document struct {
+	Site        *general                    `json:"site,omitempty"`
+	Networks    map[string]*site.Network    `json:"networks,omitempty"`
+	Roles       map[string]*site.Role       `json:"roles,omitempty"`
+	Racks       map[string]*site.Rack       `json:"racks,omitempty"`
+	Images      map[string]*site.Image      `json:"images,omitempty"`
+	Credentials map[string]*site.Credential `json:"credentials,omitempty"`
+	Approvals   map[string]site.Approval    `json:"approvals,omitempty"`
+	Profiles    map[string]struct{}         `json:"profiles,omitempty"`
+	Nodes       map[string]layer            `json:"nodes,omitempty"`
+}
+
+type general struct {
+	Rollout site.Rollout `json:"rollout"`
+}
+
+// layer is a node without what its own layer does not say: the fields here
+// hide the node's.
+type layer struct {
+	*site.Node
+	Name    string `json:"name,omitempty"`
+	Origins string `json:"origins,omitempty"`
+	Place   string `json:"place,omitempty"`
+}
+
+// Render writes the effective design of a whole site, or of the named nodes
+// alone. Read as a site's package, what it writes of a whole site is the same
+// design; so is a site in which nodes were replaced by what it writes of them.
+func Render(s *site.Site, nodes []string, f Format) ([]byte, error) {
+	d := document{Nodes: map[string]layer{}}
+	if len(nodes) == 0 {
+		d, nodes = whole(s), s.NodeNames()
+	}
+	for _, name := range nodes {
+		d.Nodes[name] = layer{Node: s.Nodes[name]}
+	}
+	text, err := d.json()
+	if err != nil || f == JSON {
+		return text, err
+	}
+	expr, err := json.Extract("", text)
+	if err != nil {
+		return nil, fmt.Errorf("render as %s: %w", f, err)
+	}
+	if f == YAML {
+		return yaml.Encode(cuecontext.New().BuildExpr(expr))
+	}
+	return asPackage(s.Name, expr.(*ast.StructLit))
+}
+
+// whole is a site but for its nodes.
+func whole(s *site.Site) document {
+	d := document{
+		Site: &general{s.Rollout}, Networks: s.Networks, Roles: s.Roles, Racks: s.Racks, Images: s.Images,
+		Credentials: s.Credentials, Approvals: s.Approvals, Profiles: map[string]struct{}{}, Nodes: map[string]layer{},
+	}
+	for _, n := range s.Nodes {
+		for _, p := range n.Profiles {
+			d.Profiles[p] = struct{}{}
+		}
+	}
+	return d
+}
+
+func (d document) json() ([]byte, error) {
+	var text bytes.Buffer
+	e := stdjson.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	err := e.Encode(d)
+	return text.Bytes(), err
+}
+
+// asPackage writes a file of the site's package. A site under sites/ may have
+// a name that no package can have.
+func asPackage(name string, s *ast.StructLit) ([]byte, error) {
+	if !ast.IsValidIdent(name) {
+		name = "site"
+	}
+	f := &ast.File{Decls: append([]ast.Decl{&ast.Package{Name: ast.NewIdent(name)}}, s.Elts...)}
+	text, err := format.Node(f, format.Simplify())
+	if err != nil {
+		return nil, fmt.Errorf("render as cue: %w", err)
+	}
+	return format.Source(text) // aligned, which it is not when fields come from JSON
+}
