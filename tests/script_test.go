@@ -1,12 +1,13 @@
 package tests
 
 import (
-	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -35,11 +37,17 @@ const patience = 60 * time.Second
 //	                pace, makes ./site.git from it, and ./cred with accounts
 //	lab [FLAG…]     starts slipway-lab for ./site
 //	daemon [FLAG…]  starts slipway run for ./site.git, its log in ./daemon.log
+//	follow [FLAG…]  starts slipway run with nothing but these flags
 //	stop            ends the daemon as systemd would
 //	push MESSAGE    commits and pushes what is in ./site
 //	await RE CMD…   runs a command until what it prints matches
+//	code N CMD…     runs a command that is to exit with N
+//	json            holds what was printed last to one JSON value
 //	writes N        holds the lab's log to N requests that ask for a change
-//	bomb FILE       writes CUE that nests 4 MB deep
+//	bomb FILE N     writes CUE that nests N bytes deep
+//
+// A line "exec … &w&" with "kill -INT w" and "wait w" is an interrupt that is
+// to end well.
 func TestScripts(t *testing.T) {
 	bin := t.TempDir()
 	build := exec.Command("go", "build", "-o", bin, "./cmd/slipway", "./cmd/slipway-lab")
@@ -55,37 +63,89 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "script", RequireExplicitExec: true, RequireUniqueNames: true,
 		Setup: func(env *testscript.Env) error {
+			s := &stage{bin: bin}
+			env.Values["stage"] = s
+			env.Defer(s.end)
 			env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))
 			env.Setenv("SLIPWAY_STATE", filepath.Join(env.WorkDir, "state"))
 			env.Setenv("EXAMPLE", example)
-			for _, v := range []string{"GIT_AUTHOR_NAME=A", "GIT_AUTHOR_EMAIL=a@example.org", "GIT_COMMITTER_NAME=A", "GIT_COMMITTER_EMAIL=a@example.org", "GIT_CONFIG_GLOBAL=/dev/null"} {
-				name, value, _ := strings.Cut(v, "=")
-				env.Setenv(name, value)
+			env.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
+			for _, who := range []string{"AUTHOR", "COMMITTER"} {
+				env.Setenv("GIT_"+who+"_NAME", "A")
+				env.Setenv("GIT_"+who+"_EMAIL", "a@example.org")
 			}
-			env.Values["stage"] = &stage{}
-			env.Defer(func() { env.Values["stage"].(*stage).end() })
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"site": siteCmd, "lab": labCmd, "daemon": daemonCmd, "stop": stopCmd,
-			"push": pushCmd, "await": awaitCmd, "writes": writesCmd, "bomb": bombCmd,
+			"site": siteCmd, "lab": labCmd, "daemon": daemonCmd, "follow": followCmd, "stop": stopCmd, "push": pushCmd,
+			"await": awaitCmd, "code": codeCmd, "json": jsonCmd, "writes": writesCmd, "bomb": bombCmd,
 		},
 	})
 }
 
-// stage is what runs beside a script.
-type stage struct{ lab, daemon *exec.Cmd }
+// stage is where the programs are, and what runs beside a script.
+type stage struct {
+	bin         string
+	lab, daemon *program
+}
+
+func stageOf(ts *testscript.TestScript) *stage { return ts.Value("stage").(*stage) }
 
 func (s *stage) end() {
-	for _, c := range []*exec.Cmd{s.daemon, s.lab} {
-		if c != nil {
-			c.Process.Signal(syscall.SIGTERM)
-			c.Wait()
+	for _, p := range []*program{s.daemon, s.lab} {
+		if p != nil {
+			p.end()
 		}
 	}
 }
 
-func stageOf(ts *testscript.TestScript) *stage { return ts.Value("stage").(*stage) }
+// program is a process and how it ended, when it has.
+type program struct {
+	log   string
+	cmd   *exec.Cmd
+	ended chan error
+}
+
+// start starts a program that writes to a log.
+func start(ts *testscript.TestScript, log, name string, args ...string) *program {
+	out, err := os.OpenFile(ts.MkAbs(log), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+	ts.Check(err)
+	defer out.Close()
+	p := &program{log: log, cmd: exec.Command(filepath.Join(stageOf(ts).bin, name), args...), ended: make(chan error, 1)}
+	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = ts.MkAbs("."), out, out
+	p.cmd.Env = append(os.Environ(), "SLIPWAY_STATE="+ts.Getenv("SLIPWAY_STATE"))
+	ts.Check(p.cmd.Start())
+	go func() { p.ended <- p.cmd.Wait() }()
+	return p
+}
+
+// end asks the program to end, as systemd does, and kills it when it does not.
+func (p *program) end() error {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended already
+	select {
+	case err := <-p.ended:
+		return err
+	case <-time.After(patience):
+		return errors.Join(errors.New("it did not end"), p.cmd.Process.Kill(), <-p.ended)
+	}
+}
+
+// until waits for a program to be ready.
+func (p *program) until(ts *testscript.TestScript, ready func() bool) {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); !ready(); {
+		select {
+		case err := <-p.ended:
+			p.ended <- err
+			ts.Fatalf("%s has ended: %v\n%s", p.cmd, err, ts.ReadFile(p.log))
+		case now := <-tick.C:
+			if now.After(end) {
+				ts.Fatalf("%s is not ready\n%s", p.cmd, ts.ReadFile(p.log))
+			}
+		}
+	}
+}
 
 func siteCmd(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Check(os.CopyFS(ts.MkAbs("site"), os.DirFS(ts.Getenv("EXAMPLE"))))
@@ -109,11 +169,23 @@ func git(ts *testscript.TestScript, args ...string) {
 	ts.Check(ts.Exec("git", args...))
 }
 
+// ports go round from a place of this process's own.
+var ports = func() *atomic.Uint32 {
+	var n atomic.Uint32
+	n.Store(mathrand.Uint32())
+	return &n
+}()
+
+// freePort gives a port that nobody listens at, another one each time, and
+// below those that Linux gives to clients.
 func freePort(ts *testscript.TestScript) string {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	ts.Check(err)
-	defer l.Close()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	for {
+		port := strconv.Itoa(10_000 + int(ports.Add(1)%20_000))
+		if l, err := net.Listen("tcp4", ":"+port); err == nil {
+			ts.Check(l.Close())
+			return port
+		}
+	}
 }
 
 // replace gives fields of a CUE file, each on its own line, other values.
@@ -129,64 +201,33 @@ func replace(ts *testscript.TestScript, file string, values map[string]string) {
 	ts.Check(os.WriteFile(ts.MkAbs(file), text, 0o644))
 }
 
-func start(ts *testscript.TestScript, log string, name string, args ...string) *exec.Cmd {
-	out, err := os.OpenFile(ts.MkAbs(log), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	ts.Check(err)
-	defer out.Close()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		path = filepath.Join(strings.Split(ts.Getenv("PATH"), string(os.PathListSeparator))[0], name)
-	}
-	c := exec.Command(path, args...)
-	c.Dir, c.Stdout, c.Stderr = ts.MkAbs("."), out, out
-	c.Env = append(os.Environ(), "SLIPWAY_STATE="+ts.Getenv("SLIPWAY_STATE"))
-	ts.Check(c.Start())
-	return c
-}
-
-// until waits for a condition.
-func until(ts *testscript.TestScript, what string, ok func() bool) {
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(patience); !ok(); <-tick.C {
-		if time.Now().After(end) {
-			ts.Fatalf("never: %s\n%s", what, logs(ts))
-		}
-	}
-}
-
-func logs(ts *testscript.TestScript) string {
-	text, err := os.ReadFile(ts.MkAbs("daemon.log"))
-	if err != nil {
-		return ""
-	}
-	return "daemon.log ends:\n" + string(text[max(0, len(text)-1500):])
-}
-
 func labCmd(ts *testscript.TestScript, _ bool, args []string) {
-	stageOf(ts).lab = start(ts, "lab.log", "slipway-lab", append([]string{"run", "--site", "site", "--credentials", "cred",
+	p := start(ts, "lab.log", "slipway-lab", append([]string{"run", "--site", "site", "--credentials", "cred",
 		"--control", "lab.sock", "--speed", "60"}, args...)...)
-	until(ts, "the lab is ready", func() bool {
-		text, err := os.ReadFile(ts.MkAbs("lab.log"))
-		return err == nil && bytes.Contains(text, []byte("machines ready"))
-	})
+	stageOf(ts).lab = p
+	p.until(ts, func() bool { return strings.Contains(ts.ReadFile(p.log), "machines ready") })
 }
 
-func daemonCmd(ts *testscript.TestScript, _ bool, args []string) {
-	s := stageOf(ts)
-	s.daemon = start(ts, "daemon.log", "slipway", append([]string{"run", "--repo", ts.MkAbs("site.git"), "--credentials", "cred"}, args...)...)
-	until(ts, "the daemon answers", func() bool {
-		_, err := control.Dial(control.Socket(ts.Getenv("SLIPWAY_STATE"))).Report("")
+func daemonCmd(ts *testscript.TestScript, neg bool, args []string) {
+	followCmd(ts, neg, append([]string{"--repo", ts.MkAbs("site.git"), "--credentials", "cred"}, args...))
+}
+
+func followCmd(ts *testscript.TestScript, _ bool, args []string) {
+	p := start(ts, "daemon.log", "slipway", append([]string{"run"}, args...)...)
+	stageOf(ts).daemon = p
+	client := control.Dial(control.Socket(ts.Getenv("SLIPWAY_STATE")))
+	defer client.Close()
+	p.until(ts, func() bool {
+		_, err := client.Report("")
 		return err == nil
 	})
 }
 
 func stopCmd(ts *testscript.TestScript, _ bool, _ []string) {
 	s := stageOf(ts)
-	ts.Check(s.daemon.Process.Signal(syscall.SIGTERM))
-	err := s.daemon.Wait()
+	p := s.daemon
 	s.daemon = nil
-	ts.Check(err)
+	ts.Check(p.end())
 }
 
 func pushCmd(ts *testscript.TestScript, _ bool, args []string) {
@@ -199,33 +240,64 @@ func awaitCmd(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: await RE CMD…")
 	}
-	re := regexp.MustCompile("(?s)" + args[0])
-	last := ""
-	end := time.Now().Add(patience)
+	re := regexp.MustCompile("(?ms)" + args[0])
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
-	for ; ; <-tick.C {
+	for end := time.Now().Add(patience); ; <-tick.C {
 		err := ts.Exec(args[1], args[2:]...)
-		last = ts.ReadFile("stdout")
-		if re.MatchString(last) {
+		said := ts.ReadFile("stdout")
+		if re.MatchString(said) {
 			return
 		}
 		if time.Now().After(end) {
-			ts.Fatalf("never matched %s: %v\n%s\n%s", args[0], err, last, logs(ts))
+			ts.Fatalf("never matched %s: %v\n%s\n%s", args[0], err, said, lastWords(ts))
 		}
 	}
+}
+
+// lastWords is the end of what the daemon logged.
+func lastWords(ts *testscript.TestScript) string {
+	text, err := os.ReadFile(ts.MkAbs("daemon.log"))
+	if err != nil {
+		return ""
+	}
+	return "daemon.log ends:\n" + string(text[max(0, len(text)-1500):])
+}
+
+func codeCmd(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: code N CMD…")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	got := 0
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if strconv.Itoa(got) != args[0] {
+		ts.Fatalf("exit code %d, want %s", got, args[0])
+	}
+}
+
+func jsonCmd(ts *testscript.TestScript, _ bool, _ []string) {
+	var v any
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &v))
 }
 
 func writesCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(ts.Exec("slipway-lab", "calls", "--writes", "--json", "--control", "lab.sock"))
 	var calls []lab.Call
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &calls))
-	if got := strconv.Itoa(len(calls)); (got == args[0]) == neg {
-		ts.Fatalf("%s requests asked for a change: %+v", got, calls)
+	if (strconv.Itoa(len(calls)) == args[0]) == neg {
+		ts.Fatalf("%d requests asked for a change: %+v", len(calls), calls)
 	}
 }
 
 func bombCmd(ts *testscript.TestScript, _ bool, args []string) {
-	text := "package example\n\n" + strings.Repeat("a: ", 4_000_000/3) + "1\n"
+	const level = "a: "
+	bytes, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	text := "package example\n\nroles: " + strings.Repeat(level, bytes/len(level)) + "1\n"
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o644))
 }
