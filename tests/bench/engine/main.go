@@ -46,7 +46,7 @@ func main() {
 func binary() string { return filepath.Join("bin", "slipway") }
 
 func figure(name string, value float64, unit string) string {
-	return fmt.Sprintf("bench: %s %.3g %s", name, value, unit)
+	return fmt.Sprintf("bench: %s %.4g %s", name, value, unit)
 }
 
 func median[T float64 | time.Duration](v []T) T {
