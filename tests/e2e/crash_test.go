@@ -16,6 +16,7 @@ const sample = 12
 // repeats no reset and no installation. The moments are seeded ones or, with
 // SLIPWAY_PROVE set, after every single request of a rollout.
 func TestProveCrashPoints(t *testing.T) {
+	t.Parallel()
 	requests := rollout(t)
 	points := crashPoints(requests)
 	t.Run("request", func(t *testing.T) {
@@ -103,7 +104,11 @@ func TestProveCrashLoop(t *testing.T) {
 			return done || w.daemon.dead()
 		})
 	}
+	w.fleet.Watch(nil)
 	w.daemon.kill()
+	w.start()
+	w.converge()
+	w.stop()
 	w.intact(deaths + 1)
 	if deaths < 2 {
 		t.Errorf("the daemon died %d times, which is no loop", deaths)

@@ -63,8 +63,8 @@ func newTown(t *testing.T) *town {
 	w.ask = control.Dial(control.Socket(w.path("state")))
 	t.Cleanup(w.ask.Close)
 	t.Cleanup(func() {
-		if w.daemon != nil {
-			w.daemon.kill()
+		if w.daemon != nil && !w.daemon.dead() {
+			w.stop() // and what it started, which a kill would leave behind
 		}
 	})
 	return w

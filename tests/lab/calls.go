@@ -86,7 +86,8 @@ func (f *Fleet) FirstCall() time.Time {
 
 // Watch has every request told from now on, with its number, from 1: when it
 // was carried out and logged, and is not answered before do returns. A client
-// that is killed in that moment never learns what it has done.
+// that is killed in that moment never learns what it has done. A nil do ends
+// it.
 func (f *Fleet) Watch(do func(n int, c Call)) {
 	f.calls.mu.Lock()
 	defer f.calls.mu.Unlock()
