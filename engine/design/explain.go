@@ -1,7 +1,6 @@
 package design
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -180,11 +179,8 @@ func settingOf(t *tree) Setting {
 	if t.unset {
 		return Setting{Unset: true, Origin: t.origin}
 	}
-	var text bytes.Buffer
-	e := json.NewEncoder(&text)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(t.value) // strings, numbers, booleans and lists of them
-	return Setting{Value: bytes.TrimSpace(text.Bytes()), Origin: t.origin}
+	value, _ := compact(t.value) // a string, number or boolean, or a list of them
+	return Setting{Value: value, Origin: t.origin}
 }
 
 // fallbackAt is the default at a path where no layer speaks, nil without one.

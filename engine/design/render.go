@@ -27,7 +27,7 @@ const (
 // document is an effective design as a site's package has it: with every
 // layer merged into the nodes, so that the profiles are names without content.
 type document struct {
-	Site        *general                    `json:"site,omitempty"`
+	Site        *settings                   `json:"site,omitempty"`
 	Networks    map[string]*site.Network    `json:"networks,omitempty"`
 	Roles       map[string]*site.Role       `json:"roles,omitempty"`
 	Racks       map[string]*site.Rack       `json:"racks,omitempty"`
@@ -38,7 +38,7 @@ type document struct {
 	Nodes       map[string]layer            `json:"nodes,omitempty"`
 }
 
-type general struct {
+type settings struct {
 	Rollout site.Rollout `json:"rollout"`
 }
 
@@ -79,7 +79,7 @@ func Render(s *site.Site, nodes []string, f Format) ([]byte, error) {
 // whole is a site but for its nodes.
 func whole(s *site.Site) document {
 	d := document{
-		Site: &general{s.Rollout}, Networks: s.Networks, Roles: s.Roles, Racks: s.Racks, Images: s.Images,
+		Site: &settings{s.Rollout}, Networks: s.Networks, Roles: s.Roles, Racks: s.Racks, Images: s.Images,
 		Credentials: s.Credentials, Approvals: s.Approvals, Profiles: map[string]struct{}{}, Nodes: map[string]layer{},
 	}
 	for _, n := range s.Nodes {

@@ -23,11 +23,11 @@ import (
 func Local(ctx context.Context, folder, name string) (id string, files fs.FS, err error) {
 	where, err := revParse(ctx, folder, "--path-format=absolute", "--git-common-dir", "--show-prefix")
 	if err != nil {
-		return "", nil, fmt.Errorf("look for a Git repository that has %s: %w", folder, err)
+		return "", nil, fmt.Errorf("find a repository around %s: %w", folder, err)
 	}
 	id, err = revParse(ctx, folder, "--verify", "--end-of-options", name+"^{commit}")
 	if err != nil {
-		return "", nil, fmt.Errorf("look for the commit %q: %w", name, err)
+		return "", nil, fmt.Errorf("find commit %q: %w", name, err)
 	}
 	dir, prefix, _ := strings.Cut(where, "\n")
 	s := &Store{objects: filesystem.NewStorage(osfs.New(dir), cache.NewObjectLRU(16*cache.MiByte))}

@@ -55,7 +55,7 @@ func TestLocalSaysWhatItDoesNotFind(t *testing.T) {
 	g.Write("site.cue", "one")
 	g.Commit("one")
 	for _, c := range []struct{ dir, name, want string }{
-		{g.Dir, "nope", `look for the commit "nope": fatal: `}, {g.Dir, "HEAD~1", "fatal: "}, {g.Dir, "HEAD:site.cue", "fatal: "},
+		{g.Dir, "nope", `find commit "nope": fatal: `}, {g.Dir, "HEAD~1", "fatal: "}, {g.Dir, "HEAD:site.cue", "fatal: "},
 		{g.Dir, "", "fatal: "}, {g.Dir, "--help", "fatal: "}, {t.TempDir(), "HEAD", "not a git repository"},
 	} {
 		if id, _, err := repo.Local(t.Context(), c.dir, c.name); err == nil || !strings.Contains(err.Error(), c.want) {
