@@ -107,5 +107,6 @@ func through(ctx context.Context, n *site.Node, kind site.EndpointKind, all map[
 		return site.Observed{}, err
 	}
 	defer m.Close()
-	return m.Observe(ctx, n, d.Facets())
+	seen, err := m.Observe(ctx, n, d.Facets())
+	return seen.For(n), err
 }

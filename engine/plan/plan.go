@@ -6,6 +6,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -100,13 +101,20 @@ func unnamed(steps []site.Step, seen site.Identity) string {
 	return fmt.Sprintf("only observed, because the design names no UUID or serial (%s); %s", strings.Join(differs, "; "), hint)
 }
 
-// planFacet adds the step that makes one facet as designed. Without an
-// observation the design stands against a machine never seen.
-func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, seen site.FacetState) {
-	want := seen.Want
-	if want == nil {
-		want = n.Want(f)
+// wish is what the design asks for, in the driver's terms where the facet was
+// seen for the same wish. Without such an observation the design's own terms
+// stand.
+func wish(n *site.Node, f site.Facet, seen site.FacetState) site.Values {
+	asked := n.Want(f)
+	if seen.Want != nil && (seen.Asked == nil || maps.Equal(seen.Asked, asked)) {
+		return seen.Want
 	}
+	return asked
+}
+
+// planFacet adds the step that makes one facet as designed.
+func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, seen site.FacetState) {
+	want := wish(n, f, seen)
 	changes := diff(n, f, seen, want)
 	if len(changes) == 0 {
 		return

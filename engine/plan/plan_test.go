@@ -104,3 +104,32 @@ func TestDigestOfDestructionIsFreeOfRevisionAndObservation(t *testing.T) {
 		t.Error("generation 2 has the digest of generation 1")
 	}
 }
+
+// A machine seen for one design is planned for another: what the driver made of
+// the old wish says nothing about the new one.
+func TestSeenForAnotherDesign(t *testing.T) {
+	was := &site.Node{Name: "n1", Power: "on", Identity: site.Identity{UUID: "5e1d0000-0000-4000-8000-000000000001"}}
+	seen := site.Observed{Facets: map[site.Facet]site.FacetState{
+		site.FacetPower: {Have: site.Values{"state": "on"}, Want: site.Values{"state": "on"}, Seen: now},
+		site.FacetBoot:  {Have: site.Values{"order": "Hdd,Pxe"}, Seen: now},
+	}}.For(was)
+	off, whatever := *was, *was
+	off.Power, off.Boot.Order = "off", []string{"Pxe"}
+	whatever.Power = ""
+	for _, c := range []struct {
+		node *site.Node
+		want string
+	}{
+		{was, ""},
+		{&whatever, ""},
+		{&off, "boot.order: Hdd,Pxe -> Pxe; power.state: on -> off; "},
+	} {
+		got := ""
+		for _, s := range plan.Node(&site.Site{}, c.node, site.Memory{Observed: seen}).Steps {
+			got += s.Changes[0].Field + ": " + s.Changes[0].Have + " -> " + s.Changes[0].Want + "; "
+		}
+		if got != c.want {
+			t.Errorf("power %q: %q, want %q", c.node.Power, got, c.want)
+		}
+	}
+}

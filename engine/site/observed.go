@@ -40,6 +40,9 @@ type FacetState struct {
 	Have    Values `json:"have,omitempty"`
 	Want    Values `json:"want,omitempty"`
 	Pending Values `json:"pending,omitempty"`
+	// Asked is what the design asked for, in its own terms, when Want was
+	// resolved: Want says nothing about a design that asks for something else.
+	Asked Values `json:"asked,omitempty"`
 	// Seen is when, Driver by which driver's scheme.
 	Seen   time.Time `json:"seen,omitzero"`
 	Driver string    `json:"driver,omitempty"`
@@ -62,6 +65,16 @@ func (o Observed) Seen() time.Time {
 		}
 	}
 	return last
+}
+
+// For returns o, which was seen for a node, with what its design asked for.
+func (o Observed) For(n *Node) Observed {
+	o.Facets = maps.Clone(o.Facets)
+	for f, state := range o.Facets {
+		state.Asked = n.Want(f)
+		o.Facets[f] = state
+	}
+	return o
 }
 
 // Merge returns o with everything that a newer observation saw put over it.
