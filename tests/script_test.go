@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/rogpeppe/go-internal/txtar"
 	"golang.org/x/crypto/ssh"
 
 	"github.com/slipway-gitops/slipway/engine/control"
@@ -38,7 +39,7 @@ const patience = 60 * time.Second
 //	lab [FLAG…]     starts slipway-lab for ./site
 //	daemon [FLAG…]  starts slipway run for ./site.git, its log in ./daemon.log
 //	follow [FLAG…]  starts slipway run with nothing but these flags
-//	stop            ends the daemon as systemd would
+//	down            ends the daemon as systemd would
 //	push MESSAGE    commits and pushes what is in ./site
 //	await RE CMD…   runs a command until what it prints matches
 //	code N CMD…     runs a command that is to exit with N
@@ -60,6 +61,7 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	noneSkipped(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "script", RequireExplicitExec: true, RequireUniqueNames: true,
 		Setup: func(env *testscript.Env) error {
@@ -77,10 +79,28 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"site": siteCmd, "lab": labCmd, "daemon": daemonCmd, "follow": followCmd, "stop": stopCmd, "push": pushCmd,
+			"site": siteCmd, "lab": labCmd, "daemon": daemonCmd, "follow": followCmd, "down": downCmd, "push": pushCmd,
 			"await": awaitCmd, "code": codeCmd, "json": jsonCmd, "writes": writesCmd, "bomb": bombCmd,
 		},
 	})
+}
+
+// noneSkipped refuses what would end a script early and call it passed.
+func noneSkipped(t *testing.T) {
+	scripts, err := filepath.Glob("script/*.txtar")
+	if err != nil || len(scripts) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	early := regexp.MustCompile(`(?m)^(stop|skip|\[).*$`)
+	for _, name := range scripts {
+		a, err := txtar.ParseFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if line := early.Find(a.Comment); line != nil {
+			t.Errorf("%s: %q would leave out what follows", name, line)
+		}
+	}
 }
 
 // stage is where the programs are, and what runs beside a script.
@@ -223,7 +243,7 @@ func followCmd(ts *testscript.TestScript, _ bool, args []string) {
 	})
 }
 
-func stopCmd(ts *testscript.TestScript, _ bool, _ []string) {
+func downCmd(ts *testscript.TestScript, _ bool, _ []string) {
 	s := stageOf(ts)
 	p := s.daemon
 	s.daemon = nil

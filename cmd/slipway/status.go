@@ -47,6 +47,7 @@ func (a *app) status(ctx context.Context, f statusFlags) error {
 	}
 	live := isTerminal(a.out) && a.output == "text"
 	var shown error
+	last := ""
 	err := daemon.Watch(ctx, f.site, func(r site.Report) {
 		switch {
 		case live:
@@ -55,7 +56,10 @@ func (a *app) status(ctx context.Context, f statusFlags) error {
 		case a.output == "json":
 			shown = printJSON(a.out, r.Status)
 		default:
-			fmt.Fprintln(a.out, counts(a.out, &r.Status))
+			if line := counts(a.out, &r.Status); line != last {
+				fmt.Fprintln(a.out, line)
+				last = line
+			}
 		}
 	})
 	if ctx.Err() != nil {
