@@ -41,7 +41,7 @@ func needsPerson(err error) bool { return isDenied(err) || errors.Is(err, driver
 
 // inSync ends first contact and gives the node's place in the rollout back.
 func (w *worker) inSync(ctx context.Context, j job) outcome {
-	if a := j.memory.Recorded.Adopted; a != nil && a.Settled.IsZero() {
+	if a := j.memory.Recorded.Adopted; a != nil && a.Settled.IsZero() && !j.node.Decommission {
 		if err := w.save(ctx, settle); err != nil {
 			return w.fail(j, err)
 		}
@@ -68,9 +68,15 @@ func settle(r *site.Recorded) {
 	}
 }
 
-// clearInFlight drops the note of a step whose effect is there.
+// clearInFlight drops the note of a step whose effect is there. That of an
+// installation stays until its own effect is recorded.
 func (w *worker) clearInFlight(ctx context.Context) error {
-	return w.save(ctx, func(r *site.Recorded) { r.InFlight, r.NoEffect = nil, nil })
+	return w.save(ctx, func(r *site.Recorded) {
+		r.NoEffect = nil
+		if !installBegun(*r) {
+			r.InFlight = nil
+		}
+	})
 }
 
 // leave removes a departed node, or holds the removal.
@@ -94,7 +100,7 @@ func (w *worker) await(j job, what string, v view) outcome {
 	if i != nil && (r.Installing != nil || unproven(r)) && time.Since(i.Since) > limit {
 		return outcome{state: site.Stalled, reason: fmt.Sprintf("%s, for longer than %s; look at its console, and raise the generation to install it anew", what, limit), wait: observeEvery(j.site)}
 	}
-	if needsPerson(v.inside) {
+	if needsPerson(v.inside) && r.Installing == nil {
 		return outcome{state: site.Stalled, reason: steady(v.inside), wait: observeEvery(j.site)}
 	}
 	return outcome{state: site.Progressing, reason: what, wait: min(waitEvery, observeEvery(j.site))}
@@ -118,14 +124,16 @@ func (w *worker) take(ctx context.Context, j job, s site.Step) outcome {
 	if err := w.e.approveFromDesign(ctx, s); err != nil {
 		return w.fail(j, err)
 	}
-	if held := w.e.gate(w, j, s); held != nil {
-		return outcome{state: held.state, reason: held.sentence, next: next, wait: observeEvery(j.site)}
-	}
 	if err := w.e.steps.Acquire(ctx, 1); err != nil {
 		return w.fail(j, err)
 	}
 	defer w.e.steps.Release(1)
-	w.show(ctx, outcome{state: site.Progressing, reason: next, next: next})
+	if held := w.e.gate(w, j, s); held != nil {
+		return outcome{state: held.state, reason: held.sentence, next: next, wait: observeEvery(j.site)}
+	}
+	if w.failures == 0 { // a try that follows a failure is no news
+		w.show(ctx, outcome{state: site.Progressing, reason: next, next: next})
+	}
 	err := w.apply(ctx, j, s)
 	if err != nil {
 		o := w.fail(j, err)
@@ -135,19 +143,23 @@ func (w *worker) take(ctx context.Context, j job, s site.Step) outcome {
 	return outcome{state: site.Progressing, reason: next, next: next}
 }
 
-// lied says why a step is not taken again: it was reported done and the
-// machine is as it was.
+// lied says why a step is not taken again: it was refused, or was reported
+// done and the machine is as it was.
 func (w *worker) lied(ctx context.Context, j job, s site.Step) string {
 	digest := s.Digest()
 	if w.last == digest {
 		if err := w.save(ctx, func(r *site.Recorded) {
-			r.InFlight = nil
 			r.NoEffect = &site.NoEffect{Step: digest, When: time.Now()}
+			if !installBegun(*r) {
+				r.InFlight = nil
+			}
 		}); err != nil {
 			return steady(err)
 		}
 	} else if n := j.memory.Recorded.NoEffect; n == nil || n.Step != digest {
 		return ""
+	} else if n.Why != "" {
+		return n.Why
 	}
 	return fmt.Sprintf("%s was reported done and had no effect (%s); look at the machine, then `slipway retry %s` or change the design", s.Action, s.Summary(), w.name)
 }
@@ -180,22 +192,27 @@ func (w *worker) apply(ctx context.Context, j job, s site.Step) error {
 		return w.giveUp(ctx, s, w.remember(site.Serves[s.Facet], err))
 	}
 	log.Info("step done")
+	if err := w.save(ctx, func(r *site.Recorded) { effect(r, j.node, s) }); err != nil {
+		return err // still noted as in flight, and joined
+	}
 	w.last, w.failures = s.Digest(), 0
-	return w.save(ctx, func(r *site.Recorded) { effect(r, j.node, s) })
+	return nil
 }
 
-// giveUp drops the note of a step that needs a person; one that may still be
-// under way stays noted and is joined later.
+// giveUp notes a step that was refused, so that it is not sent again by
+// itself; one that may still be under way stays noted as in flight and is
+// joined later. The machine may have been taken out of service by then, so it
+// keeps its place in the rollout until it is in-sync.
 func (w *worker) giveUp(ctx context.Context, s site.Step, err error) error {
-	w.e.mu.Lock()
-	if s.Impact < site.ImpactReboot || needsPerson(err) {
-		w.disrupts = false
+	err = fmt.Errorf("%s of %s: %w", s.Action, w.name, err)
+	if !errors.Is(err, driver.ErrRefused) && !errors.Is(err, errors.ErrUnsupported) {
+		return err
 	}
-	w.e.mu.Unlock()
-	if !needsPerson(err) && !errors.Is(err, errors.ErrUnsupported) {
-		return fmt.Errorf("%s of %s: %w", s.Action, w.name, err)
-	}
-	return errors.Join(fmt.Errorf("%s of %s: %w", s.Action, w.name, err), w.save(ctx, func(r *site.Recorded) { r.InFlight = nil }))
+	why := fmt.Sprintf("%s; `slipway retry %s` or a change of its design tries again", steady(err), w.name)
+	return errors.Join(err, w.save(ctx, func(r *site.Recorded) {
+		r.InFlight = nil
+		r.NoEffect = &site.NoEffect{Step: s.Digest(), When: time.Now(), Why: why}
+	}))
 }
 
 // effect records what a step has done.

@@ -63,7 +63,16 @@ func (e *Engine) mayLeave(w *worker) string {
 	if !w.leaving {
 		return "back in the design since this look began"
 	}
+	if h := pausedGate(time.Now(), e.paused, "the site"); h != nil {
+		return "its removal waits: " + h.sentence
+	}
+	if why := e.whyReadOnlyLocked(); why != "" {
+		return "its removal waits: " + why
+	}
 	d := w.memory.Recorded.Departed
+	if d == nil || w.memory.Recorded.InFlight != nil || w.memory.Recorded.Installing != nil {
+		return "its removal waits: a step on its machine was begun and not finished"
+	}
 	rev := site.Revision{ID: d.Revision}
 	if w.memory.Recorded.Decommissioned.IsZero() {
 		return fmt.Sprintf("revision %s removes the node, which was not decommissioned first; it is held and only observed: put it back with `decommission: true`, or run `slipway approve %s`", rev.Short(), w.name)
@@ -79,6 +88,12 @@ func (e *Engine) mayLeave(w *worker) string {
 	}
 	e.removals = append(e.removals, record.Removal{Node: w.name, When: time.Now()})
 	return ""
+}
+
+// busy says whether a step of ours may be under way on the machine.
+func (w *worker) busy() bool {
+	r := w.job().memory.Recorded
+	return r.InFlight != nil || r.Installing != nil
 }
 
 // removalBudget is how many nodes of a site may be removed in a day: one in
@@ -115,4 +130,18 @@ func (w *worker) forget(ctx context.Context) error {
 	defer w.saving.Unlock()
 	w.gone = true
 	return w.e.Records.DeleteNode(ctx, w.name)
+}
+
+// noteDecommissions records which nodes a design decommissions, or no longer
+// does, whether or not their machines can be seen.
+func (e *Engine) noteDecommissions(ctx context.Context) error {
+	for _, w := range e.workersThat(func(w *worker) bool {
+		return !w.leaving && w.node.Decommission == w.memory.Recorded.Decommissioned.IsZero()
+	}) {
+		n := w.job().node
+		if err := w.save(ctx, func(r *site.Recorded) { noteDecommission(r, n) }); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -67,6 +67,8 @@ type Engine struct {
 	changed      chan struct{} // wakes the reporting loop
 	poke         chan struct{} // wakes the following loop
 	running      sync.WaitGroup
+	ready        chan struct{} // closed once the records are loaded
+	holding      sync.Mutex    // one pause or resume at a time
 
 	mu        sync.Mutex
 	ctx       context.Context // of Run; workers live in it
@@ -77,7 +79,7 @@ type Engine struct {
 	problems  map[string]site.Problem
 	readOnly  string // why nothing is written, beside ObserveOnly
 	paused    *site.Hold
-	approved  []site.Losses
+	approved  []record.Approval
 	removals  []record.Removal
 	workers   map[string]*worker
 }
@@ -94,6 +96,7 @@ func New(c Config) *Engine {
 		steps:    semaphore.NewWeighted(maxSteps),
 		changed:  make(chan struct{}, 1),
 		poke:     make(chan struct{}, 1),
+		ready:    make(chan struct{}),
 		problems: map[string]site.Problem{},
 		workers:  map[string]*worker{},
 	}
@@ -107,6 +110,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	if err := e.restore(ctx); err != nil {
 		return fmt.Errorf("restore site %s: %w", e.Site, err)
 	}
+	close(e.ready)
 	var loops sync.WaitGroup
 	for _, loop := range []func(context.Context){e.follow, e.report, e.flush} {
 		loops.Go(func() { loop(ctx) })
@@ -128,9 +132,7 @@ func (e *Engine) restore(ctx context.Context) error {
 	e.ctx = ctx
 	e.paused = snap.Paused
 	e.removals = snap.Removals
-	for _, a := range snap.Approved {
-		e.approved = append(e.approved, a.Losses)
-	}
+	e.approved = snap.Approved
 	if snap.Accepted == nil {
 		return nil
 	}

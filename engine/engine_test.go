@@ -626,3 +626,99 @@ func TestDepartedNodeWaitsForNoApproval(t *testing.T) {
 		}
 	}, "a", "b")
 }
+
+func installing(w *world, names ...string) *site.Site {
+	d := w.design(names...)
+	d.Nodes["a"].Image, d.Nodes["a"].Generation = "debian", 1
+	return d
+}
+
+func TestDecommissionInTheMiddleOfAnInstallation(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.commit(installing(w, "a"))
+		w.up()
+		w.after(time.Minute)
+		w.approve()
+		w.after(10 * time.Second) // the machine is powering on
+		d := installing(w, "a")
+		d.Nodes["a"].Decommission = true
+		w.commit(d)
+		w.after(time.Minute)
+		w.down()
+		w.up()
+		w.after(2 * time.Minute)
+		w.commit(installing(w, "a"))
+		w.after(20 * time.Minute)
+		w.want("a", site.InSync)
+		if got := w.fleet.Machine("a").Counts().Installs; got != 1 {
+			t.Errorf("installed %d times, want once", got)
+		}
+	}, "a")
+}
+
+// A begun installation whose marker the machine already shows is over.
+func TestMarkerEndsAnInstallationThatWasBegun(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.commit(installing(w, "a"))
+		w.up()
+		w.after(time.Minute)
+		w.approve()
+		w.after(300 * time.Millisecond) // recorded as in flight
+		w.down()
+		w.fleet.Machine("a").SetDisk(&site.Marker{Node: "a", Generation: 1, Image: "d1"})
+		w.fleet.Machine("a").SetPower("on")
+		w.after(2 * time.Minute)
+		w.up()
+		w.after(20 * time.Minute)
+		w.want("a", site.InSync)
+		if got := w.fleet.Machine("a").Counts().Installs; got != 0 {
+			t.Errorf("installed %d times over the marker of the same installation", got)
+		}
+	}, "a")
+}
+
+// An approval is for one life of a node in the design.
+func TestNodeThatComesBackNeedsANewApproval(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.commit(installing(w, "a", "b"))
+		w.up()
+		w.after(time.Minute)
+		w.approve()
+		w.after(20 * time.Minute)
+		d := installing(w, "a", "b")
+		d.Nodes["a"].Decommission = true
+		w.commit(d)
+		w.after(2 * time.Minute)
+		w.commit(w.design("b"))
+		w.after(2 * time.Minute)
+		if n := len(w.engine.Report().Status.Nodes); n != 1 {
+			t.Fatalf("%d nodes, want a removed", n)
+		}
+		w.fleet.Machine("a").SetDisk(nil) // nothing inside tells of it
+		w.commit(installing(w, "a", "b"))
+		w.after(10 * time.Minute)
+		w.want("a", site.Blocked)
+		if got := w.fleet.Machine("a").Counts().Installs; got != 1 {
+			t.Errorf("installed %d times, want the one that was approved", got)
+		}
+	}, "a", "b")
+}
+
+// A machine that cannot be seen can be decommissioned all the same.
+func TestDeadMachineCanLeaveInTwoSteps(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.commit(w.design("a", "b"))
+		w.up()
+		w.after(2 * time.Minute)
+		w.fleet.Machine("a").SetFault(drivertest.Unreachable)
+		d := w.design("a", "b")
+		d.Nodes["a"].Decommission = true
+		w.commit(d)
+		w.after(5 * time.Minute)
+		w.commit(w.design("b"))
+		w.after(10 * time.Minute)
+		if n := len(w.engine.Report().Status.Nodes); n != 1 {
+			t.Errorf("%d nodes, want the dead one removed: %s", n, w.node("a").Reason)
+		}
+	}, "a", "b")
+}

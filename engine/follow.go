@@ -131,6 +131,9 @@ func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Sit
 		}
 	}
 	e.mu.Unlock()
+	if err := e.noteDecommissions(ctx); err != nil {
+		return err
+	}
 	e.Log.Info("design accepted", "revision", rev.Short(), "nodes", len(design.Nodes))
 	e.touch()
 	return e.forgetDepartures(ctx)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"reflect"
 	"sort"
 	"strconv"
 	"strings"
@@ -22,8 +23,11 @@ func (e *Engine) gate(w *worker, j job, s site.Step) *held {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	w.wantsSlot = false
+	image := e.design.Images[w.node.Image]
+	sameImage := reflect.DeepEqual(j.site.Images[j.node.Image], image)
+	j.site = e.design // the rollout is bounded as it is designed now
 	for _, g := range []func() *held{
-		func() *held { return w.supersededLocked(j) },
+		func() *held { return w.supersededLocked(j, sameImage) },
 		func() *held { return e.readOnlyGate(s) },
 		func() *held { return e.pausedLocked(w, j) },
 		func() *held { return e.approvalGate(s) },
@@ -40,8 +44,8 @@ func (e *Engine) gate(w *worker, j job, s site.Step) *held {
 // supersededLocked holds a step that was planned for a design of the node that
 // is no longer in force: a look may take long. The new design has woken the
 // worker already.
-func (w *worker) supersededLocked(j job) *held {
-	if w.leaving == j.leaving && (w.node == j.node || sameDesign(w.node, j.node)) {
+func (w *worker) supersededLocked(j job, sameImage bool) *held {
+	if sameImage && w.leaving == j.leaving && (w.node == j.node || sameDesign(w.node, j.node)) {
 		return nil
 	}
 	return &held{site.Progressing, "its design has changed"}
@@ -101,8 +105,14 @@ func (e *Engine) approvalGate(s site.Step) *held {
 }
 
 func (e *Engine) isApprovedLocked(loss site.Loss) bool {
-	for _, set := range e.approved {
-		if set.Contains(loss) {
+	w := e.workers[loss.Node]
+	if w == nil || w.memory.Recorded.Adopted == nil {
+		return false
+	}
+	// An approval from before the node was adopted is of an earlier life of it.
+	adopted := w.memory.Recorded.Adopted.When
+	for _, a := range e.approved {
+		if a.Losses.Contains(loss) && !a.When.Before(adopted) {
 			return true
 		}
 	}
@@ -158,7 +168,7 @@ func (w *worker) outLocked() bool {
 		return true
 	case w.node.Power == "off" || w.node.Decommission:
 		return false
-	case !w.turned || w.status.State == site.Retrying:
+	case !w.turned || w.blind:
 		return true
 	}
 	return w.node.Power == "on" && w.memory.Observed.Facets[site.FacetPower].Have["state"] != "on"

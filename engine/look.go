@@ -49,7 +49,9 @@ func (w *worker) look(ctx context.Context, j job) (view, error) {
 	}
 	if w.looksInside(j, v.seen) {
 		seen, err := w.observe(ctx, j, site.OS, []site.Facet{site.FacetOS})
-		if err != nil {
+		if err != nil && underWay(j.memory.Recorded) {
+			return v, nil // an installer need not answer
+		} else if err != nil {
 			v.inside = fmt.Errorf("look inside %s: %w", w.name, err)
 		} else {
 			w.inside = time.Now()
@@ -62,14 +64,17 @@ func (w *worker) look(ctx context.Context, j job) (view, error) {
 // looksInside says whether the installed system is asked in this turn: when
 // something waits for its word, and every few minutes otherwise.
 func (w *worker) looksInside(j job, seen site.Observed) bool {
-	if _, ok := j.node.Endpoints[site.OS]; !ok || j.memory.Recorded.Installing != nil {
+	if _, ok := j.node.Endpoints[site.OS]; !ok {
 		return false
 	}
 	if p, ok := seen.Facets[site.FacetPower]; ok && p.Have["state"] != "on" {
 		return false
 	}
-	return unproven(j.memory.Recorded) || time.Since(w.inside) > systemEvery
+	return unproven(j.memory.Recorded) || underWay(j.memory.Recorded) || time.Since(w.inside) > systemEvery
 }
+
+// underWay says whether an installation was begun whose end is not recorded.
+func underWay(r site.Recorded) bool { return r.Installing != nil || installBegun(r) }
 
 func unproven(r site.Recorded) bool { return r.Installed != nil && !r.Installed.Proven }
 

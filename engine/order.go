@@ -12,6 +12,11 @@ import (
 // Do carries out a person's order and says what was done. Its errors wrap
 // site.ErrNotFound and site.ErrRefused.
 func (e *Engine) Do(ctx context.Context, o site.Order) (string, error) {
+	select {
+	case <-e.ready: // an order must not be overtaken by the records
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
 	var w *worker
 	if o.Node != "" {
 		e.mu.Lock()
@@ -53,13 +58,14 @@ func (e *Engine) approveSet(ctx context.Context, o site.Order) (string, error) {
 }
 
 func (e *Engine) addApproval(ctx context.Context, set site.Losses, by, note string) error {
-	err := e.Records.Approve(ctx, record.Approval{Losses: set, Digest: set.Digest(), By: by, Note: note, When: time.Now()})
+	a := record.Approval{Losses: set, Digest: set.Digest(), By: by, Note: note, When: time.Now()}
+	err := e.Records.Approve(ctx, a)
 	if err != nil {
 		return fmt.Errorf("record approval: %w", err)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.approved = append(e.approved, set)
+	e.approved = append(e.approved, a)
 	for _, loss := range set {
 		if w := e.workers[loss.Node]; w != nil {
 			w.wakeUp()
@@ -96,6 +102,8 @@ func (e *Engine) approveNode(ctx context.Context, w *worker, o site.Order) (stri
 	leaving, a := w.leaving, w.memory.Recorded.Adopted
 	e.mu.Unlock()
 	switch {
+	case leaving && w.busy():
+		return "", fmt.Errorf("%w: a step on %s was begun and not finished; it is not removed before", site.ErrRefused, w.name)
 	case leaving:
 		e.mu.Lock()
 		e.removals = append(e.removals, record.Removal{Node: w.name, When: time.Now()})
@@ -111,6 +119,8 @@ func (e *Engine) approveNode(ctx context.Context, w *worker, o site.Order) (stri
 
 // hold pauses or resumes a node, or the site without one.
 func (e *Engine) hold(ctx context.Context, w *worker, o site.Order) (string, error) {
+	e.holding.Lock()
+	defer e.holding.Unlock()
 	var h *site.Hold
 	what, done := "site "+e.Site, "resumed "
 	if o.Verb == site.VerbPause {

@@ -42,6 +42,7 @@ type worker struct {
 	disrupts  bool // a step of ours may have the machine out of service
 	wantsSlot bool // waits for others to come back into service
 	turned    bool // has looked at least once
+	blind     bool // the last look failed
 }
 
 func newWorker(e *Engine, n *site.Node, m site.Memory, leaving bool, stop context.CancelFunc) *worker {
@@ -106,6 +107,9 @@ func (w *worker) turn(ctx context.Context) time.Duration {
 	if ctx.Err() != nil {
 		return 0
 	}
+	w.e.mu.Lock()
+	w.blind = err != nil
+	w.e.mu.Unlock()
 	if err == nil {
 		err = w.learn(ctx, &j, view)
 	}
@@ -176,9 +180,17 @@ func adopt(r *site.Recorded, n *site.Node, o site.Observed) {
 }
 
 // believeMarker takes over what the installed system says of its own
-// installation: as proof of ours, or in place of a record that was lost.
+// installation: as proof of ours, or in place of a record that was lost. The
+// marker of an installation that was begun ends it, however it came about.
 func believeMarker(r *site.Recorded, n *site.Node, m *site.Marker) {
-	if m == nil || m.Node != n.Name || r.Installing != nil || installBegun(*r) {
+	if m == nil || m.Node != n.Name {
+		return
+	}
+	if underWay(*r) {
+		if generation, image := begun(*r); m.Generation == generation && m.Image == image {
+			r.Installed = &site.Installation{Generation: generation, Image: image, Since: time.Now(), Proven: true}
+			r.Installing, r.InFlight = nil, nil
+		}
 		return
 	}
 	switch i := r.Installed; {
@@ -189,6 +201,15 @@ func believeMarker(r *site.Recorded, n *site.Node, m *site.Marker) {
 		proven.Proven = true
 		r.Installed = &proven
 	}
+}
+
+// begun is the generation and image of the installation under way.
+func begun(r site.Recorded) (generation int, image string) {
+	if r.Installing != nil {
+		return r.Installing.Generation, r.Installing.Image
+	}
+	s := r.InFlight.Step
+	return s.Generation, s.Image.SHA256
 }
 
 func installBegun(r site.Recorded) bool {

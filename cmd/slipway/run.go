@@ -166,6 +166,9 @@ func siteName(ctx context.Context, f runFlags, s engine.Source) (string, error) 
 	case len(names) > 1:
 		return "", fmt.Errorf("the repository holds several sites: choose one with --site: %s", strings.Join(names, ", "))
 	}
+	if text, err := os.ReadFile(memo); err == nil && strings.TrimSpace(string(text)) != names[0] {
+		return "", fmt.Errorf("the repository holds site %s, and the records in %s are of site %s: a renamed site has no records; pass --site to keep one of them knowingly", names[0], f.state, strings.TrimSpace(string(text)))
+	}
 	return names[0], os.WriteFile(memo, []byte(names[0]+"\n"), 0o600)
 }
 

@@ -45,7 +45,7 @@ func removal(name string, m site.Memory) site.Removal {
 func Node(s *site.Site, n *site.Node, m site.Memory) site.NodePlan {
 	p := site.NodePlan{Node: n.Name, Seen: m.Observed.Seen()}
 	p.Notes = append(notes(n, m), imageNote(s, n, m)...)
-	if n.Decommission {
+	if n.Decommission && underWay(m.Recorded) == 0 {
 		p.Notes = append(p.Notes, "decommissioned: it is only observed, and may be removed from the design")
 		return p
 	}

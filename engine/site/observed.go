@@ -187,11 +187,15 @@ type InFlight struct {
 	Revision string    `json:"revision"`
 }
 
-// NoEffect is a step that claimed success and changed nothing.
+// NoEffect is a step that claimed success and changed nothing, or that was
+// refused: it is not taken again by itself.
 type NoEffect struct {
 	// Step is the digest of the step's facet, action and changes.
 	Step string    `json:"step"`
 	When time.Time `json:"when"`
+	// Why is what the driver said when it refused the step; empty for a step
+	// that claimed success.
+	Why string `json:"why,omitempty"`
 }
 
 // Departure is a node's removal from the design that was not carried out.
