@@ -12,9 +12,6 @@ package design
 import (
 	"fmt"
 	"io/fs"
-	"runtime/debug"
-	"slices"
-	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/design/rule"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -52,7 +49,7 @@ func EvaluateHere(files fs.FS, siteName string) Result {
 func evaluate(p pack, progress func(string)) (r Result) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			r = Result{Findings: []site.Finding{panicked("the evaluation", cause)}}
+			r = Result{Findings: []site.Finding{rule.Panicked("the evaluation", cause)}}
 		}
 	}()
 	l := newLoader(p)
@@ -87,44 +84,14 @@ var unchecked = site.Finding{
 	Fix:     "Repair what does not compile, and check again.",
 }
 
-// check runs every rule; one that panics is itself a finding and stops no
-// other.
+// check runs every rule.
 func check(s *site.Site) []site.Finding {
-	var all []site.Finding
-	for _, r := range rule.All() {
-		all = append(all, runRule(r, s)...)
+	all := rule.OnSite(s)
+	fleet := rule.NewFleet()
+	for _, name := range s.NodeNames() {
+		found, facts := rule.OnNode(s, s.Nodes[name])
+		all = append(all, found...)
+		fleet.Put(name, facts)
 	}
-	return all
-}
-
-func runRule(r rule.Rule, s *site.Site) (found []site.Finding) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			found = append(found, panicked("the rule "+r.Name, cause))
-		}
-	}()
-	return r.Check(s)
-}
-
-func panicked(what string, cause any) site.Finding {
-	return site.Finding{
-		Code: "panic", Severity: site.SeverityError,
-		Message: fmt.Sprintf("%s broke off: %v", what, cause),
-		Why:     "This is a fault of Slipway; a design that cannot be checked in full is not applied.",
-		Fix:     "Report it with the design that shows it. It happened at " + firstFrames(debug.Stack()),
-	}
-}
-
-// firstFrames names the functions nearest to a panic.
-func firstFrames(stack []byte) string {
-	var frames []string
-	for line := range strings.Lines(string(stack)) {
-		if name, _, ok := strings.Cut(line, "("); ok && !strings.HasPrefix(line, "\t") && strings.Contains(name, "/") {
-			frames = append(frames, name)
-		}
-	}
-	if i := slices.Index(frames, "runtime/debug.Stack"); i >= 0 {
-		frames = slices.Delete(frames, i, i+1)
-	}
-	return strings.Join(frames[:min(len(frames), 5)], ", ")
+	return append(all, fleet.Check(s)...)
 }

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/slipway-gitops/slipway/engine/design/rule"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -153,16 +152,6 @@ func TestLoaderOfCueIsNotLinked(t *testing.T) {
 		case "cuelang.org/go/cue/load", "cuelang.org/go/mod/modconfig", "cuelang.org/go/mod/modregistry", "cuelang.org/go/cue/interpreter/embed":
 			t.Errorf("engine/design depends on %s", pkg)
 		}
-	}
-}
-
-// A rule that panics is a finding and stops no other.
-func TestRulePanicIsAFinding(t *testing.T) {
-	found := runRule(rule.Rule{Name: "shaky", Check: func(s *site.Site) []site.Finding {
-		return []site.Finding{{Message: s.Nodes["none"].Name}}
-	}}, &site.Site{})
-	if len(found) != 1 || found[0].Code != "panic" || !strings.Contains(found[0].Message, "the rule shaky") {
-		t.Errorf("got %v, want one finding about the rule shaky", found)
 	}
 }
 

@@ -9,63 +9,104 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
+var endpoints = []Rule{
+	{
+		Code: "endpoint-url", Severity: site.SeverityError,
+		What:  "The URL of an endpoint has a host, and a port from 1 to 65535 if any.",
+		Why:   "No driver could reach the machine by it.",
+		Wrong: `nodes: "n1": endpoints: bmc: url: "redfish+https:///redfish/v1/Systems/1"`,
+		Right: `nodes: "n1": endpoints: bmc: url: "redfish+https://10.9.0.11:8443/redfish/v1/Systems/1"`,
+		Node: eachEndpoint(func(kind site.EndpointKind, u *url.URL, _ site.Endpoint) (string, string) {
+			if u.Hostname() != "" && goodPort(u) {
+				return "", ""
+			}
+			return fmt.Sprintf("the URL of endpoints.%s needs a host, and a port from 1 to 65535 if any", kind), "Write " + example(kind) + "."
+		}),
+	},
+	{
+		Code: "credential-in-url", Severity: site.SeverityError, Firm: true,
+		What:  "No URL names an account.",
+		Why:   "Accounts and passwords do not belong into Git.",
+		Wrong: `nodes: "n1": endpoints: bmc: url: "redfish+https://root:calvin@10.9.0.11/redfish/v1/Systems/1"`,
+		Right: `nodes: "n1": endpoints: bmc: {url: "redfish+https://10.9.0.11/redfish/v1/Systems/1", credential: "bmc"}`,
+		Node: eachEndpoint(func(_ site.EndpointKind, u *url.URL, _ site.Endpoint) (string, string) {
+			if u.User == nil {
+				return "", ""
+			}
+			return "the URL names an account", "Name a credential instead; its value is on the bootstrap host."
+		}),
+	},
+	{
+		Code: "endpoint-scheme", Severity: site.SeverityError, Firm: true,
+		What:  "The scheme of an endpoint's URL is one that a driver has, and is encrypted.",
+		Why:   "No driver could reach the machine by it; and over plain HTTP the password is readable on the wire, and nothing proves which machine answers.",
+		Wrong: `nodes: "n1": endpoints: bmc: url: "redfish+http://10.9.0.11/redfish/v1/Systems/1"`,
+		Right: `nodes: "n1": endpoints: bmc: url: "redfish+https://10.9.0.11/redfish/v1/Systems/1"`,
+		Node: eachEndpoint(func(kind site.EndpointKind, u *url.URL, _ site.Endpoint) (string, string) {
+			switch want := schemes[kind]; {
+			case u.Scheme == "redfish+http":
+				return "a BMC is not spoken to over plain HTTP", "Use redfish+https."
+			case u.Scheme != want:
+				return fmt.Sprintf("%q is no scheme for endpoints.%s", u.Scheme, kind), "Write " + example(kind) + "."
+			}
+			return "", ""
+		}),
+	},
+	{
+		Code: "host-key-missing", Severity: site.SeverityWarning,
+		What:  "An SSH endpoint pins the host's key.",
+		Why:   "An SSH server that proves nothing is refused, so nothing is learned through this endpoint.",
+		Wrong: `nodes: "n1": endpoints: os: url: "ssh://10.1.0.11"`,
+		Right: `nodes: "n1": endpoints: os: {url: "ssh://10.1.0.11", trust: hostKeys: ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIExample"]}`,
+		Node: eachEndpoint(func(kind site.EndpointKind, _ *url.URL, e site.Endpoint) (string, string) {
+			if kind != site.OS || len(e.Trust.HostKeys) > 0 {
+				return "", ""
+			}
+			return "the endpoint has no trust.hostKeys", "Add the host's public key, as `ssh-keyscan` prints it and you have checked it."
+		}),
+	},
+	{
+		Code: "duplicate-endpoint", Severity: site.SeverityError, Firm: true,
+		What:  "No two nodes have the same endpoint.",
+		Why:   "Two nodes would act on one machine.",
+		Wrong: `nodes: "n2": endpoints: bmc: url: "redfish+https://10.9.0.11/redfish/v1/Systems/1"`,
+		Right: `nodes: "n2": endpoints: bmc: url: "redfish+https://10.9.0.99/redfish/v1/Systems/1"`,
+		Facts: endpointFacts, Fleet: twice("the endpoint"),
+	},
+}
+
 // schemes are those that an endpoint of each kind may have.
 var schemes = map[site.EndpointKind]string{
 	site.BMC: "redfish+https",
 	site.OS:  "ssh",
 }
 
-// endpoints objects to URLs that no driver can or should use, and to one that
-// two nodes have.
-func endpoints(s *site.Site) []site.Finding {
-	var found []site.Finding
-	taken := claims{}
-	for _, n := range nodes(s) {
+// eachEndpoint checks every endpoint of a node by its parsed URL; an objection
+// is a message and what to do.
+func eachEndpoint(object func(site.EndpointKind, *url.URL, site.Endpoint) (message, fix string)) func(*site.Site, *site.Node) []site.Finding {
+	return func(_ *site.Site, n *site.Node) []site.Finding {
+		var found []site.Finding
 		for _, kind := range keys(n.Endpoints) {
-			e, path := n.Endpoints[kind], "endpoints."+string(kind)
+			e := n.Endpoints[kind]
 			if e.URL == "" {
 				continue
 			}
-			u, err := url.Parse(e.URL)
-			if f, bad := objection(kind, u, err); bad {
-				found = append(found, on(n, path+".url", f))
-				continue
-			}
-			taken.add(n, path+".url", strings.TrimSuffix(u.Redacted(), "/"))
-			if f, bad := unproven(kind, e); bad {
-				found = append(found, on(n, path+".url", f))
+			if message, fix := object(kind, parsed(e.URL), e); message != "" {
+				found = append(found, wrong("endpoints."+string(kind)+".url", message, fix))
 			}
 		}
+		return found
 	}
-	return append(found, taken.twice("duplicate-endpoint", "the endpoint", "Two nodes would act on one machine.")...)
 }
 
-// objection is what is wrong with an endpoint's URL.
-func objection(kind site.EndpointKind, u *url.URL, err error) (site.Finding, bool) {
-	const why = "No driver could reach the machine by it."
-	if err != nil || u.Hostname() == "" || !goodPort(u) {
-		return site.Finding{
-			Code: "invalid-url", Message: fmt.Sprintf("the URL of endpoints.%s needs a host, and a port from 1 to 65535 if any", kind),
-			Why: why, Fix: "Write " + example(kind) + ".",
-		}, true
+// parsed is a URL; one that cannot be parsed has a scheme and nothing else.
+func parsed(text string) *url.URL {
+	u, err := url.Parse(text)
+	if err != nil {
+		scheme, _, _ := strings.Cut(text, "://")
+		return &url.URL{Scheme: scheme}
 	}
-	if u.User != nil {
-		return site.Finding{
-			Code: "credential-in-url", Message: "the URL names an account",
-			Why: "Accounts and passwords do not belong into Git.", Fix: "Name a credential instead; its value is on the bootstrap host.",
-		}, true
-	}
-	if u.Scheme == "redfish+http" {
-		why := "Over plain HTTP the password is readable on the wire, and nothing proves which machine answers."
-		return site.Finding{Code: "endpoint-scheme", Message: "a BMC is not spoken to over plain HTTP", Why: why, Fix: "Use redfish+https."}, true
-	}
-	if want := schemes[kind]; u.Scheme != want {
-		return site.Finding{
-			Code: "endpoint-scheme", Message: fmt.Sprintf("%q is no scheme for endpoints.%s", u.Scheme, kind),
-			Why: why, Fix: "Write " + example(kind) + ".",
-		}, true
-	}
-	return site.Finding{}, false
+	return u
 }
 
 func goodPort(u *url.URL) bool {
@@ -83,15 +124,12 @@ func example(kind site.EndpointKind) string {
 	return "redfish+https://192.0.2.11/redfish/v1/Systems/1"
 }
 
-// unproven objects to an SSH endpoint whose host key nobody pinned.
-func unproven(kind site.EndpointKind, e site.Endpoint) (site.Finding, bool) {
-	if kind != site.OS || len(e.Trust.HostKeys) > 0 {
-		return site.Finding{}, false
+func endpointFacts(_ *site.Site, n *site.Node) []Fact {
+	var facts []Fact
+	for _, kind := range keys(n.Endpoints) {
+		if u := parsed(n.Endpoints[kind].URL); u.Host != "" {
+			facts = append(facts, Fact{strings.TrimSuffix(u.Redacted(), "/"), "endpoints." + string(kind) + ".url"})
+		}
 	}
-	return site.Finding{
-		Code: "host-key-missing", Severity: site.SeverityWarning,
-		Message: "the endpoint has no trust.hostKeys",
-		Why:     "An SSH server that proves nothing is refused, so nothing is learned through this endpoint.",
-		Fix:     "Add the host's public key, as `ssh-keyscan` prints it and you have checked it.",
-	}, true
+	return facts
 }

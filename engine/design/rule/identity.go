@@ -1,56 +1,32 @@
 package rule
 
-import (
-	"fmt"
-	"strings"
+import "github.com/slipway-gitops/slipway/engine/site"
 
-	"github.com/slipway-gitops/slipway/engine/site"
-)
-
-// identities objects to two nodes that claim one machine.
-func identities(s *site.Site) []site.Finding {
-	uuids, serials := claims{}, claims{}
-	for _, n := range nodes(s) {
-		uuids.add(n, "identity.uuid", n.Identity.UUID)
-		serials.add(n, "identity.serial", n.Identity.Serial)
-	}
-	const why = "Two nodes would act on one machine."
-	found := uuids.twice("duplicate-uuid", "the UUID", why)
-	return append(found, serials.twice("duplicate-serial", "the serial number", why)...)
+var identities = []Rule{
+	{
+		Code: "duplicate-uuid", Severity: site.SeverityError, Firm: true,
+		What:  "No two nodes name the same machine by its UUID.",
+		Why:   "Two nodes would act on one machine.",
+		Wrong: `nodes: "n2": identity: uuid: "4c4c4544-0000-4000-8000-000000000001"`,
+		Right: `nodes: "n2": identity: uuid: "4c4c4544-0000-4000-8000-0000000000ff"`,
+		Facts: func(_ *site.Site, n *site.Node) []Fact { return fact(n.Identity.UUID, "identity.uuid") },
+		Fleet: twice("the UUID"),
+	},
+	{
+		Code: "duplicate-serial", Severity: site.SeverityError, Firm: true,
+		What:  "No two nodes name the same machine by its serial number.",
+		Why:   "Two nodes would act on one machine.",
+		Wrong: `nodes: "n2": identity: serial: "SN1"`,
+		Right: `nodes: "n2": identity: serial: "SN99"`,
+		Facts: func(_ *site.Site, n *site.Node) []Fact { return fact(n.Identity.Serial, "identity.serial") },
+		Fleet: twice("the serial number"),
+	},
 }
 
-// claim is one node's use of something that only one may use.
-type claim struct {
-	node *site.Node
-	path string
-}
-
-// claims are the uses by what is used.
-type claims map[string][]claim
-
-func (c claims) add(n *site.Node, path, what string) {
-	if what != "" {
-		c[what] = append(c[what], claim{n, path})
+// fact is one fact, or none where the key is empty.
+func fact(key, path string) []Fact {
+	if key == "" {
+		return nil
 	}
-}
-
-// twice objects to every use but the first.
-func (c claims) twice(code, what, why string) []site.Finding {
-	var found []site.Finding
-	for _, value := range keys(c) {
-		first := c[value][0]
-		for _, again := range c[value][1:] {
-			f := on(again.node, again.path, site.Finding{
-				Code:    code,
-				Message: fmt.Sprintf("%s %s of %s is also that of %s", what, value, again.node.Name, first.node.Name),
-				Why:     why,
-				Fix:     "Correct the one that is wrong.",
-			})
-			if o := first.node.Origins[first.path]; !o.IsZero() {
-				f.Related = []string{strings.TrimSpace(o.String())}
-			}
-			found = append(found, f)
-		}
-	}
-	return found
+	return []Fact{{key, path}}
 }

@@ -8,55 +8,81 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
+var images = []Rule{
+	{
+		Code: "unknown-placeholder", Severity: site.SeverityError,
+		What:  "The URL of an image has no placeholder but {node} and {generation}.",
+		Why:   "The BMC would ask for it as it is written.",
+		Wrong: `images: extra: {url: "https://images.example.org/{role}.iso", sha256: "` + someDigest + `"}`,
+		Right: `images: extra: {url: "https://images.example.org/{node}/{generation}.iso", sha256: "` + someDigest + `"}`,
+		Site:  placeholders,
+	},
+	{
+		Code: "image-url", Severity: site.SeverityError,
+		What:  "The URL of an image is an http or https URL with a host and without an account.",
+		Why:   "The BMC itself fetches the image.",
+		Wrong: `images: extra: {url: "nfs://images.example.org/debian.iso", sha256: "` + someDigest + `"}`,
+		Right: `images: extra: {url: "http://images.example.org/debian.iso", sha256: "` + someDigest + `"}`,
+		Site:  imageURLs,
+	},
+	{
+		Code: "generation-without-image", Severity: site.SeverityError,
+		What:  "A node with a generation has an image.",
+		Why:   "There is nothing to install.",
+		Wrong: `nodes: "n1": {generation: 1, image: _ @unset()}`,
+		Right: `nodes: "n1": {generation: 1, image: "debian12"}`,
+		Node: func(_ *site.Site, n *site.Node) []site.Finding {
+			if !states(n, "generation") || states(n, "image") {
+				return nil
+			}
+			return []site.Finding{wrong("generation",
+				fmt.Sprintf("the node %s has a generation and no image", n.Name), "Set `image`, or remove `generation`.")}
+		},
+	},
+	{
+		Code: "generation-without-identity", Severity: site.SeverityError, Firm: true,
+		What:  "A node with a generation names its machine by UUID or serial number.",
+		Why:   "An installation erases a machine; it is only done to one that the design names.",
+		Wrong: `nodes: "n1": {generation: 1, identity: _ @unset()}`,
+		Right: `nodes: "n1": {generation: 1, identity: uuid: "4c4c4544-0000-4000-8000-0000000000aa"}`,
+		Node: func(_ *site.Site, n *site.Node) []site.Finding {
+			if !states(n, "generation") || states(n, "identity.uuid") || states(n, "identity.serial") {
+				return nil
+			}
+			return []site.Finding{wrong("generation",
+				fmt.Sprintf("the node %s has a generation and no identity", n.Name),
+				"Set identity.uuid or identity.serial; the status proposes what the machine reports.")}
+		},
+	},
+}
+
+// someDigest is a digest for examples.
+const someDigest = "9100babb16941ce0792fe9ad000c14ee47ad36f06ec656db97ef861af1c7f2e8"
+
 var placeholder = regexp.MustCompile(`\{[^}]*\}?|\}`)
 
-// images objects to images that no BMC could fetch.
-func images(s *site.Site) []site.Finding {
+func placeholders(s *site.Site) []site.Finding {
 	var found []site.Finding
 	for _, key := range keys(s.Images) {
-		path := "images." + key + ".url"
-		text := s.Images[key].URL
-		if text == "" {
-			continue
-		}
-		for _, p := range placeholder.FindAllString(text, -1) {
+		for _, p := range placeholder.FindAllString(s.Images[key].URL, -1) {
 			if p != "{node}" && p != "{generation}" {
-				found = append(found, at(s, path, site.Finding{
-					Code: "unknown-placeholder", Message: fmt.Sprintf("%s stands for nothing in an image's URL", p),
-					Why: "The BMC would ask for it as it is written.", Fix: "Use {node} and {generation}, or neither.",
-				}))
+				found = append(found, wrong("images."+key+".url",
+					fmt.Sprintf("%s stands for nothing in an image's URL", p), "Use {node} and {generation}, or neither."))
 			}
-		}
-		u, err := url.Parse(placeholder.ReplaceAllString(text, "x"))
-		if err != nil || u.Hostname() == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https" {
-			found = append(found, at(s, path, site.Finding{
-				Code: "invalid-url", Message: fmt.Sprintf("an image is fetched from an http or https URL with a host and without an account, not from %q", text),
-				Why: "The BMC itself fetches the image.", Fix: "Write https://images.example.org/debian12.iso.",
-			}))
 		}
 	}
 	return found
 }
 
-// installations objects to nodes that are to be installed and cannot be.
-func installations(s *site.Site) []site.Finding {
+func imageURLs(s *site.Site) []site.Finding {
 	var found []site.Finding
-	for _, n := range nodes(s) {
-		if !states(n, "generation") {
-			continue
-		}
-		if !states(n, "image") {
-			found = append(found, on(n, "generation", site.Finding{
-				Code: "generation-without-image", Message: fmt.Sprintf("the node %s has a generation and no image", n.Name),
-				Why: "There is nothing to install.", Fix: "Set `image`, or remove `generation`.",
-			}))
-		}
-		if !states(n, "identity.uuid") && !states(n, "identity.serial") {
-			found = append(found, on(n, "generation", site.Finding{
-				Code: "generation-without-identity", Message: fmt.Sprintf("the node %s has a generation and no identity", n.Name),
-				Why: "An installation erases a machine; it is only done to one that the design names.",
-				Fix: "Set identity.uuid or identity.serial; the status proposes what the machine reports.",
-			}))
+	for _, key := range keys(s.Images) {
+		text := s.Images[key].URL
+		u, err := url.Parse(placeholder.ReplaceAllString(text, "x"))
+		if text != "" && (err != nil || u.Hostname() == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https") {
+			found = append(found, wrong("images."+key+".url",
+				fmt.Sprintf("an image is fetched from an http or https URL with a host and without an account, not from %q", text),
+				"Write https://images.example.org/debian12.iso."))
 		}
 	}
 	return found

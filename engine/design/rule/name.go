@@ -3,47 +3,61 @@ package rule
 import (
 	"fmt"
 	"regexp"
+	"slices"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
+
+var naming = []Rule{
+	{
+		Code: "node-name", Severity: site.SeverityError, Firm: true,
+		What:  "The name of a node is a host name of at most 63 lower case letters, digits and hyphens.",
+		Why:   "The name serves as host name, in file names and in URLs (RFC 1123, section 2.1).",
+		Wrong: `nodes: "N_1": {profiles: ["base"], role: "compute", rack: "r1", endpoints: bmc: url: "redfish+https://10.9.0.50/redfish/v1/Systems/1"}`,
+		Right: `nodes: "n-1": {profiles: ["base"], role: "compute", rack: "r1", endpoints: bmc: url: "redfish+https://10.9.0.50/redfish/v1/Systems/1"}`,
+		Node: func(_ *site.Site, n *site.Node) []site.Finding {
+			if hostName.MatchString(n.Name) {
+				return nil
+			}
+			return []site.Finding{wrong("", fmt.Sprintf("%q cannot be the name of a node", n.Name),
+				"Use at most 63 lower case letters, digits and hyphens, beginning and ending with a letter or digit.")}
+		},
+	},
+	{
+		Code: "entry-name", Severity: site.SeverityError, Firm: true,
+		What:  "The name of an entry has at most 63 letters, digits, '.', '_' and '-'.",
+		Why:   "The name is used in file names, logs and commands.",
+		Wrong: `racks: "row 7/1": {}`,
+		Right: `racks: "row-7.1": {}`,
+		Site:  entryNames,
+	},
+}
 
 // hostName is what may name a node: a label of RFC 1123, section 2.1, so that
 // the name can serve as host name, file name and part of a URL.
 var hostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// name is what other parts of a design may be called.
-var name = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+// entryName is what other parts of a design may be called.
+var entryName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// names objects to names that cannot be used.
-func names(s *site.Site) []site.Finding {
-	var found []site.Finding
-	for _, n := range nodes(s) {
-		if !hostName.MatchString(n.Name) {
-			found = append(found, on(n, "", site.Finding{
-				Code:    "invalid-name",
-				Message: fmt.Sprintf("%q cannot be the name of a node", n.Name),
-				Why:     "The name serves as host name, in file names and in URLs.",
-				Fix:     "Use at most 63 lower case letters, digits and hyphens, beginning and ending with a letter or digit.",
-			}))
-		}
-	}
-	entryNames(&found, s, "networks", s.Networks)
-	entryNames(&found, s, "roles", s.Roles)
-	entryNames(&found, s, "racks", s.Racks)
-	entryNames(&found, s, "images", s.Images)
-	entryNames(&found, s, "credentials", s.Credentials)
-	return found
+func entryNames(s *site.Site) []site.Finding {
+	return slices.Concat(
+		namesOf("networks", s.Networks),
+		namesOf("roles", s.Roles),
+		namesOf("racks", s.Racks),
+		namesOf("images", s.Images),
+		namesOf("credentials", s.Credentials),
+	)
 }
 
-func entryNames[V any](found *[]site.Finding, s *site.Site, section string, in map[string]V) {
+func namesOf[V any](section string, in map[string]V) []site.Finding {
+	var found []site.Finding
 	for _, key := range keys(in) {
-		if !name.MatchString(key) {
-			*found = append(*found, at(s, section+"."+key, site.Finding{
-				Code:    "invalid-name",
-				Message: fmt.Sprintf("%q cannot be a name in `%s`", key, section),
-				Why:     "The name is used in file names, logs and commands.",
-				Fix:     "Use at most 63 letters, digits, '.', '_' and '-', beginning with a letter or digit.",
-			}))
+		if !entryName.MatchString(key) {
+			found = append(found, wrong(section+"."+key,
+				fmt.Sprintf("%q cannot be a name in `%s`", key, section),
+				"Use at most 63 letters, digits, '.', '_' and '-', beginning with a letter or digit."))
 		}
 	}
+	return found
 }

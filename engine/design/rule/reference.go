@@ -6,33 +6,69 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// references objects to names that nothing has.
-func references(s *site.Site) []site.Finding {
-	var found []site.Finding
-	for _, n := range nodes(s) {
-		refer(&found, n, "role", "roles", n.Role, s.Roles)
-		refer(&found, n, "rack", "racks", n.Rack, s.Racks)
-		refer(&found, n, "image", "images", n.Image, s.Images)
-		for _, kind := range keys(n.Endpoints) {
-			refer(&found, n, "endpoints."+string(kind)+".credential", "credentials", n.Endpoints[kind].Credential, s.Credentials)
-		}
-		for _, network := range keys(n.Addresses) {
-			refer(&found, n, "addresses."+network, "networks", network, s.Networks)
-		}
-	}
-	return found
+var references = []Rule{
+	{
+		Code: "unknown-role", Severity: site.SeverityError, Firm: true,
+		What: "The role of a node is an entry in `roles`.", Why: noMeaning,
+		Wrong: `nodes: "n1": role: "computer"`,
+		Right: `nodes: "n1": role: "storage"`,
+		Node: func(s *site.Site, n *site.Node) []site.Finding {
+			return refer("role", "roles", n.Role, s.Roles)
+		},
+	},
+	{
+		Code: "unknown-rack", Severity: site.SeverityError, Firm: true,
+		What: "The rack of a node is an entry in `racks`.", Why: noMeaning,
+		Wrong: `nodes: "n1": rack: "r9"`,
+		Right: `nodes: "n1": rack: "r2"`,
+		Node: func(s *site.Site, n *site.Node) []site.Finding {
+			return refer("rack", "racks", n.Rack, s.Racks)
+		},
+	},
+	{
+		Code: "unknown-image", Severity: site.SeverityError, Firm: true,
+		What: "The image of a node is an entry in `images`.", Why: noMeaning,
+		Wrong: `nodes: "n1": image: "debian13"`,
+		Right: `nodes: "n1": image: "debian12"`,
+		Node: func(s *site.Site, n *site.Node) []site.Finding {
+			return refer("image", "images", n.Image, s.Images)
+		},
+	},
+	{
+		Code: "unknown-credential", Severity: site.SeverityError, Firm: true,
+		What: "The credential of an endpoint is an entry in `credentials`.", Why: noMeaning,
+		Wrong: `nodes: "n1": endpoints: bmc: credential: "ilo"`,
+		Right: `nodes: "n1": endpoints: bmc: credential: "os"`,
+		Node: func(s *site.Site, n *site.Node) (found []site.Finding) {
+			for _, kind := range keys(n.Endpoints) {
+				path := "endpoints." + string(kind) + ".credential"
+				found = append(found, refer(path, "credentials", n.Endpoints[kind].Credential, s.Credentials)...)
+			}
+			return found
+		},
+	},
+	{
+		Code: "unknown-network", Severity: site.SeverityError, Firm: true,
+		What: "The networks of a node are entries in `networks`.", Why: noMeaning,
+		Wrong: `nodes: "n1": addresses: mgmnt: "10.1.0.21"`,
+		Right: `nodes: "n1": addresses: mgmt: "10.1.0.21"`,
+		Node: func(s *site.Site, n *site.Node) (found []site.Finding) {
+			for _, network := range keys(n.Addresses) {
+				found = append(found, refer("addresses."+network, "networks", network, s.Networks)...)
+			}
+			return found
+		},
+	},
 }
 
-// refer objects to a name that is not in a section.
-func refer[V any](found *[]site.Finding, n *site.Node, path, section, name string, in map[string]V) {
+const noMeaning = "What the name stands for is not known, so nothing is done with the nodes that use it."
+
+// refer objects to a name that a section does not have.
+func refer[V any](path, section, name string, in map[string]V) []site.Finding {
 	if _, ok := in[name]; ok || name == "" {
-		return
+		return nil
 	}
-	what := section[:len(section)-1]
-	*found = append(*found, on(n, path, site.Finding{
-		Code:    "unknown-" + what,
-		Message: fmt.Sprintf("there is no %s %q%s", what, name, DidYouMean(name, keys(in))),
-		Why:     "What the name stands for is not known, so nothing is done with the nodes that use it.",
-		Fix:     fmt.Sprintf("Use a name that `%s` has, or declare %q there.", section, name),
-	}))
+	return []site.Finding{wrong(path,
+		fmt.Sprintf("there is no %s %q%s", section[:len(section)-1], name, DidYouMean(name, keys(in))),
+		fmt.Sprintf("Use a name that `%s` has, or declare %q there.", section, name))}
 }

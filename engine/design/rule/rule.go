@@ -1,66 +1,66 @@
 // Package rule holds what a design must satisfy beyond the types of the
-// schema: references, and everything that spans several fields or nodes. Each
-// rule is a pure function over the effective site and stops no other. A value
-// that is already the subject of a finding is missing from the site, but not
-// from its origins.
+// schema: references, and everything that spans several fields or nodes. One
+// rule has one code, one check and one page in docs/rules.md. A check is a pure
+// function and stops no other. A value that is already the subject of a finding
+// is missing from the site, but not from its origins, see states.
 package rule
 
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Rule is one rule.
+// Rule is one rule. It has at most one of Site, Node and Fleet; a rule without
+// any is checked while the design is evaluated, and is here for its page.
+//
+// A check returns findings with Path, Message and Fix; the rest is filled in:
+// the place from the origin of the path, the code, severity and reason from
+// the rule.
 type Rule struct {
-	// Name says which rule it is, for when it breaks.
-	Name string
-	// Check lists everything in the site that the rule objects to.
-	Check func(*site.Site) []site.Finding
+	// Code names the rule, constant over releases ("unknown-field").
+	Code     string
+	Severity site.Severity
+	// Firm says that the finding cannot be suppressed: the design has no
+	// meaning with it, or acting on it could lose data.
+	Firm bool
+	// What is the rule in one sentence, Why what comes of breaking it.
+	What, Why string
+	// Wrong and Right are a few lines of CUE each, laid over the clean site of
+	// the tests: Wrong breaks this rule alone, Right breaks none.
+	Wrong, Right string
+
+	// Site checks what is outside the nodes; the site has none.
+	Site func(*site.Site) []site.Finding
+	// Node checks one node; the site has no nodes.
+	Node func(*site.Site, *site.Node) []site.Finding
+	// Facts lists what Fleet has to know of a node, and Fleet checks what
+	// comes together over all nodes. It goes over what is in the index more
+	// than once, or over what the site has few of, never over all nodes: it
+	// runs anew after every change of one.
+	Facts func(*site.Site, *site.Node) []Fact
+	Fleet func(*site.Site, *Index) []site.Finding
 }
 
-// All lists the rules.
+// All lists the rules, by area.
 func All() []Rule {
-	return []Rule{
-		{"names", names},
-		{"references", references},
-		{"identities", identities},
-		{"networks", networks},
-		{"addresses", addresses},
-		{"endpoints", endpoints},
-		{"images", images},
-		{"installations", installations},
-		{"holds", holds},
-		{"approvals", approvals},
-	}
+	return slices.Concat(
+		evaluation,
+		naming,
+		references,
+		identities,
+		networks,
+		endpoints,
+		images,
+		holds,
+	)
 }
 
-// at completes a finding about a value outside the nodes.
-func at(s *site.Site, path string, f site.Finding) site.Finding {
-	f.Path = path
-	return placed(s.Origins[path], f)
-}
-
-// on completes a finding about a node's value; without an origin of its own
-// it is about the node.
-func on(n *site.Node, path string, f site.Finding) site.Finding {
-	o, ok := n.Origins[path]
-	if !ok {
-		o = n.Place
-	}
-	f.Node, f.Path = n.Name, path
-	return placed(o, f)
-}
-
-func placed(o site.Origin, f site.Finding) site.Finding {
-	if f.Severity == "" {
-		f.Severity = site.SeverityError
-	}
-	if !o.IsZero() {
-		f.File, f.Line, f.Col = o.File.Value(), o.Line, o.Col
-	}
-	return f
+// wrong is a finding about a path.
+func wrong(path, message, fix string) site.Finding {
+	return site.Finding{Path: path, Message: message, Fix: fix}
 }
 
 // states says whether the design sets a node's value, be it a good one or not.
@@ -69,13 +69,16 @@ func states(n *site.Node, path string) bool {
 	return ok
 }
 
-// nodes lists the nodes by name.
-func nodes(s *site.Site) []*site.Node {
-	list := make([]*site.Node, 0, len(s.Nodes))
-	for _, name := range s.NodeNames() {
-		list = append(list, s.Nodes[name])
-	}
-	return list
-}
-
+// keys are the keys of a map in order.
 func keys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+
+// nearest is the origin of a path or, where it has none, of what holds it.
+func nearest(origins map[string]site.Origin, path string) (site.Origin, bool) {
+	for path != "" {
+		if o, ok := origins[path]; ok {
+			return o, true
+		}
+		path = path[:max(0, strings.LastIndexByte(path, '.'))]
+	}
+	return site.Origin{}, false
+}

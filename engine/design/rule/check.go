@@ -1,0 +1,140 @@
+package rule
+
+import (
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// OnSite runs every rule about what is outside the nodes.
+func OnSite(s *site.Site) []site.Finding {
+	var all []site.Finding
+	for _, r := range siteRules {
+		all = append(all, r.onSite(s)...)
+	}
+	return all
+}
+
+// OnNode runs every rule about one node, and lists the facts that a Fleet
+// wants of it. It may run for several nodes at once.
+func OnNode(s *site.Site, n *site.Node) ([]site.Finding, Facts) {
+	var all []site.Finding
+	for _, r := range nodeRules {
+		all = append(all, r.onNode(s, n)...)
+	}
+	facts := make(Facts, len(fleetRules))
+	for i, r := range fleetRules {
+		var found []site.Finding
+		facts[i], found = r.facts(s, n)
+		all = append(all, found...)
+	}
+	return all, facts
+}
+
+var (
+	siteRules  = having(func(r Rule) bool { return r.Site != nil })
+	nodeRules  = having(func(r Rule) bool { return r.Node != nil })
+	fleetRules = having(func(r Rule) bool { return r.Fleet != nil })
+)
+
+func having(what func(Rule) bool) []Rule {
+	return slices.DeleteFunc(All(), func(r Rule) bool { return !what(r) })
+}
+
+func (r Rule) onSite(s *site.Site) (found []site.Finding) {
+	defer r.survive(&found)
+	found = r.Site(s)
+	for i := range found {
+		o, _ := nearest(s.Origins, found[i].Path)
+		r.complete(&found[i], o)
+	}
+	return found
+}
+
+func (r Rule) onNode(s *site.Site, n *site.Node) (found []site.Finding) {
+	defer r.survive(&found)
+	found = r.Node(s, n)
+	for i := range found {
+		o, ok := nearest(n.Origins, found[i].Path)
+		if !ok {
+			o = n.Place
+		}
+		found[i].Node = n.Name
+		r.complete(&found[i], o)
+	}
+	return found
+}
+
+// facts lists what the rule has to know of a node.
+func (r Rule) facts(s *site.Site, n *site.Node) (facts []placedFact, found []site.Finding) {
+	defer r.survive(&found)
+	for _, f := range r.Facts(s, n) {
+		o, ok := nearest(n.Origins, f.Path)
+		if !ok {
+			o = n.Place
+		}
+		facts = append(facts, placedFact{f, o})
+	}
+	return facts, nil
+}
+
+func (r Rule) onFleet(s *site.Site, x *Index) (found []site.Finding) {
+	defer r.survive(&found)
+	found = r.Fleet(s, x)
+	for i, f := range found {
+		o := site.Origin{}
+		if f.Node == "" {
+			o, _ = nearest(s.Origins, f.Path)
+		}
+		r.complete(&found[i], o)
+	}
+	return found
+}
+
+// complete fills in what the rule says about each of its findings.
+func (r Rule) complete(f *site.Finding, o site.Origin) {
+	f.Code = r.Code
+	if f.Severity == "" {
+		f.Severity = r.Severity
+	}
+	if f.Why == "" {
+		f.Why = r.Why
+	}
+	if !o.IsZero() && f.File == "" {
+		f.File, f.Line, f.Col = o.File.Value(), o.Line, o.Col
+	}
+}
+
+// survive makes a panic of the rule a finding.
+func (r Rule) survive(found *[]site.Finding) {
+	if cause := recover(); cause != nil {
+		*found = []site.Finding{Panicked("the rule "+r.Code, cause)}
+	}
+}
+
+// Panicked is the finding that something of ours broke off.
+func Panicked(what string, cause any) site.Finding {
+	return site.Finding{
+		Code: "panic", Severity: site.SeverityError,
+		Message: fmt.Sprintf("%s broke off: %v", what, cause),
+		Why:     "This is a fault of Slipway; a design that cannot be checked in full is not applied.",
+		Fix:     "Report it with the design that shows it. It happened at " + firstFrames(debug.Stack()),
+	}
+}
+
+// firstFrames names the functions nearest to a panic.
+func firstFrames(stack []byte) string {
+	var frames []string
+	for line := range strings.Lines(string(stack)) {
+		if name, _, ok := strings.Cut(line, "("); ok && !strings.HasPrefix(line, "\t") && strings.Contains(name, "/") {
+			frames = append(frames, name)
+		}
+	}
+	if i := slices.Index(frames, "runtime/debug.Stack"); i >= 0 {
+		frames = slices.Delete(frames, i, i+1)
+	}
+	return strings.Join(frames[:min(len(frames), 5)], ", ")
+}

@@ -1,0 +1,144 @@
+package rule
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Fact is something about a node that a rule holds against other nodes: a UUID
+// that only one may have, a network that it takes an address of.
+type Fact struct {
+	// Key is what is compared or counted, Path the node's value that says so.
+	Key, Path string
+}
+
+type placedFact struct {
+	Fact
+	place site.Origin
+}
+
+// Facts are a node's facts, by rule.
+type Facts [][]placedFact
+
+// Holder is a node that has a key.
+type Holder struct {
+	Node, Path string
+	Place      site.Origin
+}
+
+// Index is what the facts of one rule come to over all nodes.
+type Index struct {
+	holders map[string][]Holder // in order of node and path
+	several map[string]bool
+}
+
+// Keys lists all keys in order.
+func (x *Index) Keys() []string { return slices.Sorted(maps.Keys(x.holders)) }
+
+// Several lists the keys with more than one holder, in order.
+func (x *Index) Several() []string { return slices.Sorted(maps.Keys(x.several)) }
+
+// Holders lists who has a key, in order of node and path. It is not to be
+// changed.
+func (x *Index) Holders(key string) []Holder { return x.holders[key] }
+
+func (x *Index) put(node string, facts []placedFact) {
+	for _, f := range facts {
+		h := Holder{node, f.Path, f.place}
+		list := x.holders[f.Key]
+		at, _ := slices.BinarySearchFunc(list, h, Holder.compare)
+		list = slices.Insert(list, at, h)
+		x.holders[f.Key] = list
+		if len(list) > 1 {
+			x.several[f.Key] = true
+		}
+	}
+}
+
+func (x *Index) drop(node string, facts []placedFact) {
+	for _, f := range facts {
+		list := slices.DeleteFunc(x.holders[f.Key], func(h Holder) bool { return h.Node == node })
+		x.holders[f.Key] = list
+		if len(list) < 2 {
+			delete(x.several, f.Key)
+		}
+		if len(list) == 0 {
+			delete(x.holders, f.Key)
+		}
+	}
+}
+
+func (h Holder) compare(other Holder) int {
+	return cmp.Or(cmp.Compare(h.Node, other.Node), cmp.Compare(h.Path, other.Path))
+}
+
+// about places a finding at a holder.
+func (h Holder) about(f site.Finding) site.Finding {
+	f.Node, f.Path = h.Node, h.Path
+	f.File, f.Line, f.Col = h.Place.File.Value(), h.Place.Line, h.Place.Col
+	return f
+}
+
+// Fleet holds the facts of all nodes of a site and keeps them indexed while
+// nodes come, change and go.
+type Fleet struct {
+	indexes []*Index // by rule, as fleetRules
+	facts   map[string]Facts
+}
+
+// NewFleet is a fleet without nodes.
+func NewFleet() *Fleet {
+	f := &Fleet{facts: map[string]Facts{}}
+	for range fleetRules {
+		f.indexes = append(f.indexes, &Index{map[string][]Holder{}, map[string]bool{}})
+	}
+	return f
+}
+
+// Put takes a node's facts in the place of those it had.
+func (f *Fleet) Put(node string, facts Facts) {
+	f.Drop(node)
+	f.facts[node] = facts
+	for i, x := range f.indexes {
+		x.put(node, facts[i])
+	}
+}
+
+// Drop forgets a node.
+func (f *Fleet) Drop(node string) {
+	for i, facts := range f.facts[node] {
+		f.indexes[i].drop(node, facts)
+	}
+	delete(f.facts, node)
+}
+
+// Check runs every rule about the nodes together.
+func (f *Fleet) Check(s *site.Site) []site.Finding {
+	var all []site.Finding
+	for i, r := range fleetRules {
+		all = append(all, r.onFleet(s, f.indexes[i])...)
+	}
+	return all
+}
+
+// twice objects to every holder of a key but the first.
+func twice(what string) func(*site.Site, *Index) []site.Finding {
+	return func(_ *site.Site, x *Index) []site.Finding {
+		var found []site.Finding
+		for _, key := range x.Several() {
+			first := x.Holders(key)[0]
+			for _, again := range x.Holders(key)[1:] {
+				found = append(found, again.about(site.Finding{
+					Message: fmt.Sprintf("%s %s of %s is also that of %s", what, key, again.Node, first.Node),
+					Fix:     "Correct the one that is wrong.",
+					Related: []string{first.Place.String()},
+				}))
+			}
+		}
+		return found
+	}
+}
