@@ -33,11 +33,11 @@ func hardwareNotes(want site.Hardware, have *site.Inventory) []string {
 	}
 	text("manufacturer", want.Manufacturer, have.Manufacturer)
 	text("model", want.Model, have.Model)
-	if want.MemoryGiB > 0 && have.MemoryGiB < float64(want.MemoryGiB) {
-		notes = append(notes, fmt.Sprintf("it has %g GiB of memory, the design expects at least %d", have.MemoryGiB, want.MemoryGiB))
+	if least := float64(want.Memory) / (1 << 30); have.MemoryGiB < least {
+		notes = append(notes, fmt.Sprintf("it has %g GiB of memory, the design expects at least %s", have.MemoryGiB, want.Memory))
 	}
-	if want.Processors > 0 && have.Processors < want.Processors {
-		notes = append(notes, fmt.Sprintf("it has %d processors, the design expects at least %d", have.Processors, want.Processors))
+	if have.Processors < want.Sockets {
+		notes = append(notes, fmt.Sprintf("it has %d processors, the design expects at least %d", have.Processors, want.Sockets))
 	}
 	return notes
 }

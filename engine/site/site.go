@@ -15,7 +15,7 @@ import (
 // SchemaVersion is the version of the design language that this binary reads.
 // An effective design that was evaluated under another version is kept in
 // force for observing only.
-const SchemaVersion = "v1alpha1"
+const SchemaVersion = "v1alpha2"
 
 // Revision is one commit of a site repository, or one state of a working
 // directory.
@@ -45,14 +45,23 @@ func (r Revision) Short() string {
 // Site is the effective design of one site: every layer merged, every
 // reference resolvable, every rule passed.
 type Site struct {
-	Name          string                 `json:"name"`
-	SchemaVersion string                 `json:"schemaVersion"`
-	Rollout       Rollout                `json:"rollout"`
-	Networks      map[string]*Network    `json:"networks,omitempty"`
-	Roles         map[string]*Role       `json:"roles,omitempty"`
-	Racks         map[string]*Rack       `json:"racks,omitempty"`
-	Images        map[string]*Image      `json:"images,omitempty"`
-	Credentials   map[string]*Credential `json:"credentials,omitempty"`
+	Name          string                  `json:"name"`
+	SchemaVersion string                  `json:"schemaVersion"`
+	Rollout       Rollout                 `json:"rollout"`
+	Networks      map[string]*Network     `json:"networks,omitempty"`
+	RouteDomains  map[string]*RouteDomain `json:"routeDomains,omitempty"`
+	Links         map[string]*Link        `json:"links,omitempty"`
+	Roles         map[string]*Role        `json:"roles,omitempty"`
+	Windows       map[string]*Window      `json:"windows,omitempty"`
+	Racks         map[string]*Rack        `json:"racks,omitempty"`
+	Images        map[string]*Image       `json:"images,omitempty"`
+	Artifacts     map[string]*Artifact    `json:"artifacts,omitempty"`
+	Drivers       map[string]*Driver      `json:"drivers,omitempty"`
+	BootActions   map[string]*BootAction  `json:"bootActions,omitempty"`
+	Credentials   map[string]*Credential  `json:"credentials,omitempty"`
+	// Allocations are the addresses that `slipway allocate` took from pools,
+	// by network and node.
+	Allocations map[string]map[string]string `json:"allocations,omitempty"`
 	// Approvals are approved sets of destruction, by digest.
 	Approvals map[string]Approval `json:"approvals,omitempty"`
 	Nodes     map[string]*Node    `json:"nodes"`
@@ -88,28 +97,10 @@ type Rollout struct {
 	FirstContact string `json:"firstContact"`
 }
 
-// Network is an IP network of the site.
-type Network struct {
-	CIDR string `json:"cidr"`
-	VLAN int    `json:"vlan,omitempty"`
-	// MTU is in bytes.
-	MTU     int    `json:"mtu,omitempty"`
-	Gateway string `json:"gateway,omitempty"`
-}
-
-// Role is what a group of nodes does.
-type Role struct {
-	Description string `json:"description,omitempty"`
-}
-
-// Rack is a failure domain.
-type Rack struct {
-	Location string `json:"location,omitempty"`
-}
-
 // Image is an installation medium. The medium installs the operating system
 // without questions and powers the machine off when it is done.
 type Image struct {
+	Description string `json:"description,omitempty"`
 	// URL is where the BMC fetches the ISO from.
 	URL string `json:"url"`
 	// SHA256 is the digest of the ISO in lower-case hex; it names the image.
@@ -117,6 +108,22 @@ type Image struct {
 	// InstallTimeout bounds the time from booting the medium to the machine
 	// powering itself off.
 	InstallTimeout Duration `json:"installTimeout"`
+	// Family and Version are those of the operating system in it.
+	Family       string `json:"family,omitempty"`
+	Version      string `json:"version,omitempty"`
+	Architecture string `json:"architecture,omitempty"`
+	// BootMode is "uefi", "bios" or, for either, empty.
+	BootMode string `json:"bootMode,omitempty"`
+}
+
+// Artifact is a file that the design refers to by name.
+type Artifact struct {
+	Description  string `json:"description,omitempty"`
+	URL          string `json:"url"`
+	SHA256       string `json:"sha256"`
+	Size         Size   `json:"size,omitempty"`
+	Version      string `json:"version,omitempty"`
+	Architecture string `json:"architecture,omitempty"`
 }
 
 // Credential is a credential's name as the design knows it. Its value and the
@@ -133,17 +140,33 @@ type Approval struct {
 
 // Node is one designed machine with every layer merged.
 type Node struct {
-	Name     string            `json:"name"`
-	Role     string            `json:"role,omitempty"`
-	Rack     string            `json:"rack,omitempty"`
+	Name string `json:"name"`
+	// Enabled is nil or true for a node in use.
+	Enabled *bool  `json:"enabled,omitempty"`
+	Role    string `json:"role,omitempty"`
+	Rack    string `json:"rack,omitempty"`
+	// Tags are those that are set to true, and those taken back.
+	Tags     map[string]bool   `json:"tags,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
 	Profiles []string          `json:"profiles,omitempty"` // linearised, weakest first
 	Identity Identity          `json:"identity,omitzero"`
 	Hardware Hardware          `json:"hardware,omitzero"`
+	BIOS     BIOS              `json:"bios,omitzero"`
+	// Firmware is by component, as Redfish names it.
+	Firmware map[string]Firmware `json:"firmware,omitempty"`
 	// Endpoints are the ways to the machine, by kind.
 	Endpoints map[EndpointKind]Endpoint `json:"endpoints,omitempty"`
-	// Addresses are the node's addresses by network.
+	// PrimaryNetwork is the one whose gateway and domain are the node's.
+	PrimaryNetwork string `json:"primaryNetwork,omitempty"`
+	// Addresses are the node's addresses by network: an address,
+	// AddressDHCP, or AddressAllocate while the allocation is missing.
 	Addresses map[string]string `json:"addresses,omitempty"`
+	// Interfaces, Bonds, Bridges and VLANs are by the kernel's names.
+	Interfaces map[string]Interface `json:"interfaces,omitempty"`
+	Bonds      map[string]Bond      `json:"bonds,omitempty"`
+	Bridges    map[string]Bridge    `json:"bridges,omitempty"`
+	VLANs      map[string]VLAN      `json:"vlans,omitempty"`
+	Storage    Storage              `json:"storage,omitzero"`
 	// Power is "on" or "off"; empty leaves the power as it is.
 	Power string `json:"power,omitempty"`
 	Boot  Boot   `json:"boot,omitzero"`
@@ -152,7 +175,16 @@ type Node struct {
 	Image string `json:"image,omitempty"`
 	// Generation counts the wanted installations. A machine is installed when
 	// it is higher than the one recorded.
-	Generation int `json:"generation,omitempty"`
+	Generation int    `json:"generation,omitempty"`
+	Kernel     Kernel `json:"kernel,omitzero"`
+	// System is what is in the operating system, Families what is in it
+	// besides by the family of the image.
+	System   System            `json:"system,omitzero"`
+	Families map[string]System `json:"families,omitempty"`
+	// Drift is what is done about a difference, by facet: "report",
+	// "propose", "repair" (in the Window) or "enforce".
+	Drift  map[Facet]string `json:"drift,omitempty"`
+	Window string           `json:"window,omitempty"`
 	// Decommission announces that the node will leave the design.
 	Decommission bool  `json:"decommission,omitempty"`
 	Paused       *Hold `json:"paused,omitempty"`
@@ -161,6 +193,9 @@ type Node struct {
 	// Place is where the node itself is declared.
 	Place Origin `json:"place,omitzero"`
 }
+
+// InUse says whether the node is enabled.
+func (n *Node) InUse() bool { return n.Enabled == nil || *n.Enabled }
 
 // Want is what the design asks of a facet, in canonical terms; nil when it is
 // silent.
@@ -172,23 +207,6 @@ func (n *Node) Want(f Facet) Values {
 		return Values{"order": strings.Join(n.Boot.Order, ",")}
 	}
 	return nil
-}
-
-// Hardware is what the machine is expected to be; an empty field expects
-// nothing.
-type Hardware struct {
-	Manufacturer string `json:"manufacturer,omitempty"`
-	Model        string `json:"model,omitempty"`
-	// MemoryGiB and Processors are least amounts.
-	MemoryGiB  int `json:"memoryGiB,omitempty"`
-	Processors int `json:"processors,omitempty"`
-}
-
-// Boot is how the machine finds its operating system.
-type Boot struct {
-	// Order is the persistent boot order as Redfish boot source targets:
-	// "Hdd", "Pxe", "Cd", "UefiHttp", "Usb".
-	Order []string `json:"order,omitempty"`
 }
 
 // Identity is what binds a name in the design to one physical machine.

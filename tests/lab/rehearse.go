@@ -37,7 +37,7 @@ func rehearseNode(c *Config, n *site.Node, account func(site.Endpoint) (Account,
 	m := MachineConfig{
 		Name: n.Name, Identity: n.Identity, BootOrder: []string{"Hdd", "Pxe"},
 		Manufacturer: cmp.Or(hw.Manufacturer, "Lab"), Model: cmp.Or(hw.Model, "Simulated"),
-		MemoryGiB: cmp.Or(hw.MemoryGiB, 64), Processors: cmp.Or(hw.Processors, 1),
+		MemoryGiB: cmp.Or(int(hw.Memory>>30), 64), Processors: cmp.Or(hw.Sockets, 1),
 	}
 	bmc, err := place(n.Endpoints[site.BMC].URL, &c.BMCPort)
 	if err != nil {

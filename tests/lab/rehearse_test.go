@@ -22,7 +22,7 @@ func design() *site.Site {
 		Nodes: map[string]*site.Node{
 			"a": {
 				Name: "a", Identity: id, Power: "off", Boot: site.Boot{Order: []string{"Pxe", "Hdd"}}, Image: "debian12", Generation: 2,
-				Hardware: site.Hardware{Model: "M", MemoryGiB: 256},
+				Hardware: site.Hardware{Model: "M", Memory: 256 << 30},
 				Endpoints: map[site.EndpointKind]site.Endpoint{
 					site.BMC: {URL: "redfish+https://127.83.1.1:18443/redfish/v1/Systems/1", Credential: "bmc"},
 					site.OS:  {URL: "ssh://127.84.1.1:18022", Credential: "os"},

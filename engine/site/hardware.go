@@ -1,0 +1,102 @@
+package site
+
+// Hardware is what the machine is expected to be; an empty field expects
+// nothing.
+type Hardware struct {
+	Manufacturer string `json:"manufacturer,omitempty"`
+	Model        string `json:"model,omitempty"`
+	Architecture string `json:"architecture,omitempty"`
+	// Memory and Sockets are least amounts.
+	Memory  Size `json:"memory,omitempty"`
+	Sockets int  `json:"sockets,omitempty"`
+	// CPUs is how many logical processors there are.
+	CPUs int `json:"cpus,omitempty"`
+	// Devices are devices by the design's own names.
+	Devices map[string]Device `json:"devices,omitempty"`
+	// CPUSets are lists of logical processors by name, as the kernel writes
+	// them ("2-15,34-47").
+	CPUSets   map[string]string    `json:"cpuSets,omitempty"`
+	Hugepages map[string]Hugepages `json:"hugepages,omitempty"`
+}
+
+// Device is one part of a machine, found by exactly one of PCI, SCSI, MAC, Path
+// and Neighbour.
+type Device struct {
+	Kind      string     `json:"kind,omitempty"`
+	PCI       string     `json:"pci,omitempty"`
+	SCSI      string     `json:"scsi,omitempty"`
+	MAC       string     `json:"mac,omitempty"`
+	Path      string     `json:"path,omitempty"`
+	Neighbour *Neighbour `json:"neighbour,omitempty"`
+	// Size is a disk's, Rate a network interface's.
+	Size Size `json:"size,omitempty"`
+	Rate Rate `json:"rate,omitempty"`
+}
+
+// Neighbour is the port of a switch as LLDP names it.
+type Neighbour struct {
+	System string `json:"system,omitempty"`
+	Port   string `json:"port,omitempty"`
+}
+
+// Hugepages are reserved memory pages of one size.
+type Hugepages struct {
+	Size  Size `json:"size"`
+	Count int  `json:"count"`
+}
+
+// BIOS is how the firmware is set: intents by name, and attributes of the
+// machine's own registry. A nil intent leaves the setting as it is.
+type BIOS struct {
+	SMT            *bool  `json:"smt,omitempty"`
+	Virtualization *bool  `json:"virtualization,omitempty"`
+	IOMMU          *bool  `json:"iommu,omitempty"`
+	SRIOV          *bool  `json:"sriov,omitempty"`
+	Turbo          *bool  `json:"turbo,omitempty"`
+	SecureBoot     *bool  `json:"secureBoot,omitempty"`
+	TPM            *bool  `json:"tpm,omitempty"`
+	Profile        string `json:"profile,omitempty"`
+	// Attributes are texts, whole numbers (int64 or float64, as they were
+	// read) and truth values.
+	Attributes map[string]any `json:"attributes,omitempty"`
+}
+
+// Firmware is the wanted version of one component.
+type Firmware struct {
+	Version  string `json:"version"`
+	Artifact string `json:"artifact,omitempty"`
+}
+
+// Driver is what a device needs in the operating system.
+type Driver struct {
+	Description string                  `json:"description,omitempty"`
+	Match       DriverMatch             `json:"match"`
+	Modules     map[string]KernelModule `json:"modules,omitempty"`
+	// Packages are package names by OS family.
+	Packages map[string][]string `json:"packages,omitempty"`
+	// Firmware are names of artifacts by path under /lib/firmware.
+	Firmware map[string]string `json:"firmware,omitempty"`
+}
+
+// DriverMatch is the hardware that a driver is for: one of the PCI ids, or the
+// model, in which "*" stands for any letters.
+type DriverMatch struct {
+	PCI   []string `json:"pci,omitempty"`
+	Model string   `json:"model,omitempty"`
+}
+
+// KernelModule is a module with its parameters.
+type KernelModule struct {
+	Parameters map[string]any `json:"parameters,omitempty"`
+}
+
+// Boot is how the machine finds its operating system.
+type Boot struct {
+	// Order is the persistent boot order as Redfish boot source targets:
+	// "Hdd", "Pxe", "Cd", "UefiHttp", "Usb".
+	Order []string `json:"order,omitempty"`
+	// Mode is "uefi" or "bios".
+	Mode string `json:"mode,omitempty"`
+	// Interface is the interface to boot from the network by.
+	Interface string `json:"interface,omitempty"`
+}

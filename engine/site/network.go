@@ -1,0 +1,151 @@
+package site
+
+// Network is an IP network of the site.
+type Network struct {
+	Description string `json:"description,omitempty"`
+	CIDR        string `json:"cidr"`
+	VLAN        int    `json:"vlan,omitempty"`
+	// MTU is in bytes; 0 is that of the link.
+	MTU         int              `json:"mtu,omitempty"`
+	Gateway     string           `json:"gateway,omitempty"`
+	Ranges      map[string]Range `json:"ranges,omitempty"`
+	RouteDomain string           `json:"routeDomain,omitempty"`
+	Routes      map[string]Route `json:"routes,omitempty"`
+	DNS         DNS              `json:"dns,omitzero"`
+	DHCPRelay   *DHCPRelay       `json:"dhcpRelay,omitempty"`
+}
+
+// Range is a part of a network, from its first to its last address.
+type Range struct {
+	From string   `json:"from"`
+	To   string   `json:"to"`
+	Use  RangeUse `json:"use"`
+}
+
+// RangeUse is what a range is for.
+type RangeUse string
+
+// The uses of a range.
+const (
+	RangeStatic   RangeUse = "static"   // addresses given in the design or allocated
+	RangeDHCP     RangeUse = "dhcp"     // a DHCP server's
+	RangeReserved RangeUse = "reserved" // nobody's here
+)
+
+// Route is a route of the nodes in a network, to a range or to a route domain.
+type Route struct {
+	To      string `json:"to,omitempty"`
+	Domain  string `json:"domain,omitempty"`
+	Gateway string `json:"gateway"`
+	Metric  int64  `json:"metric,omitempty"`
+}
+
+// DNS is name service for the nodes in a network.
+type DNS struct {
+	Domain  string   `json:"domain,omitempty"`
+	Servers []string `json:"servers,omitempty"`
+}
+
+// DHCPRelay passes DHCP requests on to servers in other networks.
+type DHCPRelay struct {
+	Address string   `json:"address"`
+	Servers []string `json:"servers"`
+}
+
+// RouteDomain is a group of networks that reach each other by routes.
+type RouteDomain struct {
+	Description string `json:"description,omitempty"`
+}
+
+// Link is what a port of a switch and what is plugged into it agree on.
+type Link struct {
+	Description string   `json:"description,omitempty"`
+	Networks    []string `json:"networks"`
+	Trunk       bool     `json:"trunk,omitempty"`
+	Native      string   `json:"native,omitempty"`
+	// MTU is in bytes; 0 is 1500.
+	MTU     int      `json:"mtu,omitempty"`
+	Rate    Rate     `json:"rate,omitempty"`
+	Bonding *Bonding `json:"bonding,omitempty"`
+}
+
+// Bonding is how the kernel makes one link of several
+// (Documentation/networking/bonding.rst).
+type Bonding struct {
+	Mode       string   `json:"mode"`
+	LACPRate   string   `json:"lacpRate,omitempty"`
+	HashPolicy string   `json:"hashPolicy,omitempty"`
+	Monitor    Duration `json:"monitor,omitempty"`
+	UpDelay    Duration `json:"upDelay,omitempty"`
+	DownDelay  Duration `json:"downDelay,omitempty"`
+	MinLinks   int      `json:"minLinks,omitempty"`
+}
+
+// Interface is a physical network interface of a node.
+type Interface struct {
+	// Device is the alias of a device of the hardware.
+	Device   string   `json:"device,omitempty"`
+	MAC      string   `json:"mac,omitempty"`
+	Link     string   `json:"link,omitempty"`
+	Networks []string `json:"networks,omitempty"`
+	MTU      int      `json:"mtu,omitempty"`
+	Switch   string   `json:"switch,omitempty"`
+	Port     string   `json:"port,omitempty"`
+	SRIOV    *SRIOV   `json:"sriov,omitempty"`
+}
+
+// SRIOV is virtual functions of an interface.
+type SRIOV struct {
+	Functions int  `json:"functions"`
+	Trusted   bool `json:"trusted,omitempty"`
+}
+
+// Bond is several interfaces used as one, as their link's Bonding says.
+type Bond struct {
+	Members  []string `json:"members"`
+	Link     string   `json:"link"`
+	Networks []string `json:"networks,omitempty"`
+	MTU      int      `json:"mtu,omitempty"`
+	Primary  string   `json:"primary,omitempty"`
+}
+
+// Bridge connects interfaces, bonds and VLANs with what runs on the node.
+type Bridge struct {
+	Members  []string `json:"members"`
+	Networks []string `json:"networks,omitempty"`
+	STP      bool     `json:"stp,omitempty"`
+	MTU      int      `json:"mtu,omitempty"`
+}
+
+// VLAN is one tagged network of an interface or bond.
+type VLAN struct {
+	Parent  string `json:"parent"`
+	Network string `json:"network"`
+	MTU     int    `json:"mtu,omitempty"`
+}
+
+// The addresses of a node that are no addresses.
+const (
+	AddressDHCP     = "dhcp"
+	AddressAllocate = "allocate"
+)
+
+// Rack is a failure domain.
+type Rack struct {
+	Location string            `json:"location,omitempty"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	// Domain is a failure domain shared with other racks.
+	Domain   string            `json:"domain,omitempty"`
+	Switches map[string]Switch `json:"switches,omitempty"`
+}
+
+// Switch is a switch of a rack, with its ports by name.
+type Switch struct {
+	Address string                `json:"address,omitempty"`
+	Ports   map[string]SwitchPort `json:"ports,omitempty"`
+}
+
+// SwitchPort is what a port is set up for.
+type SwitchPort struct {
+	Link string `json:"link,omitempty"`
+}

@@ -1,0 +1,86 @@
+package site
+
+// Storage is how a node's disks are used.
+type Storage struct {
+	Disks       map[string]Disk           `json:"disks,omitempty"`
+	Arrays      map[string]Array          `json:"arrays,omitempty"`
+	Controllers map[string]RAIDController `json:"controllers,omitempty"`
+	Groups      map[string]VolumeGroup    `json:"groups,omitempty"`
+	// BootDisk names the disk that the firmware boots from.
+	BootDisk string `json:"bootDisk,omitempty"`
+}
+
+// Use is what something that holds data is used for: at most one of these.
+type Use struct {
+	Filesystem *Filesystem `json:"filesystem,omitempty"`
+	// Group is the volume group, Array the array that it is a part of.
+	Group string `json:"group,omitempty"`
+	Array string `json:"array,omitempty"`
+}
+
+// Disk is one disk: the device of that alias, the volume "CONTROLLER/VOLUME" of
+// a RAID controller, or the first that matches.
+type Disk struct {
+	Device     string               `json:"device,omitempty"`
+	Match      *DiskMatch           `json:"match,omitempty"`
+	Partitions map[string]Partition `json:"partitions,omitempty"`
+	// Table is "gpt", also when empty, or "mbr".
+	Table string `json:"table,omitempty"`
+	Use
+}
+
+// DiskMatch finds a disk by rule.
+type DiskMatch struct {
+	Kind    string `json:"kind,omitempty"`
+	Model   string `json:"model,omitempty"`
+	MinSize Size   `json:"minSize,omitempty"`
+	MaxSize Size   `json:"maxSize,omitempty"`
+}
+
+// Partition is a part of a disk; without a use it is left raw.
+type Partition struct {
+	Size   Extent `json:"size,omitzero"`
+	Number int    `json:"number,omitempty"`
+	Flag   string `json:"flag,omitempty"`
+	Use
+}
+
+// Filesystem is what is made on a partition, volume, array or disk.
+type Filesystem struct {
+	// Type is "ext4" when empty.
+	Type    string   `json:"type,omitempty"`
+	Mount   string   `json:"mount,omitempty"`
+	Options []string `json:"options,omitempty"`
+	Label   string   `json:"label,omitempty"`
+}
+
+// Array is a RAID of the Linux kernel.
+type Array struct {
+	Level  string `json:"level"`
+	Spares int    `json:"spares,omitempty"`
+	Use
+}
+
+// RAIDController is a RAID controller with its volumes by name.
+type RAIDController struct {
+	Device  string                `json:"device"`
+	Volumes map[string]RAIDVolume `json:"volumes,omitempty"`
+}
+
+// RAIDVolume is a volume that a RAID controller makes of drives.
+type RAIDVolume struct {
+	Level  string   `json:"level"`
+	Drives []string `json:"drives"`
+	Size   Extent   `json:"size,omitzero"`
+}
+
+// VolumeGroup is an LVM volume group with its volumes by name.
+type VolumeGroup struct {
+	Volumes map[string]LogicalVolume `json:"volumes,omitempty"`
+}
+
+// LogicalVolume is an LVM logical volume.
+type LogicalVolume struct {
+	Size       Extent      `json:"size,omitzero"`
+	Filesystem *Filesystem `json:"filesystem,omitempty"`
+}
