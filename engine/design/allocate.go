@@ -1,0 +1,184 @@
+package design
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	cueliteral "cuelang.org/go/cue/literal"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// AllocationsFile is the file of a site that Allocate's outcome is kept in.
+const AllocationsFile = "allocations.cue"
+
+// Allocations are addresses taken from pools, by network and node.
+type Allocations map[string]map[string]string
+
+// allocationLayer is the layer of an allocated address.
+const allocationLayer = "allocation"
+
+// Allocate gives every node that asks for one an address of the network's
+// static ranges. What is allocated already is kept while the node asks for it
+// and the address is in a range and nobody else's; the others get the lowest
+// free addresses in the order of their names, so that the same design gives
+// the same addresses. The error names a network without enough of them.
+func Allocate(s *site.Site) (Allocations, error) {
+	all := Allocations{}
+	for _, network := range slices.Sorted(maps.Keys(s.Networks)) {
+		p := newPool(s, network)
+		for _, node := range s.NodeNames() {
+			p.meet(s.Nodes[node])
+		}
+		if err := p.serve(s.Allocations[network]); err != nil {
+			return nil, err
+		}
+		if len(p.given) > 0 {
+			all[network] = p.given
+		}
+	}
+	return all, nil
+}
+
+// pool is the static addresses of one network while they are given out.
+type pool struct {
+	network string
+	ranges  []addressRange
+	// taken are addresses that nobody may get.
+	taken map[netip.Addr]bool
+	// asking are the nodes that want one, in order.
+	asking []string
+	given  map[string]string
+	next   netip.Addr // of the first range, where the search goes on
+}
+
+type addressRange struct{ from, to netip.Addr }
+
+func newPool(s *site.Site, network string) *pool {
+	n := s.Networks[network]
+	p := &pool{network: network, taken: map[netip.Addr]bool{}, given: map[string]string{}}
+	for _, name := range slices.Sorted(maps.Keys(n.Ranges)) {
+		r := n.Ranges[name]
+		from, err1 := netip.ParseAddr(r.From)
+		to, err2 := netip.ParseAddr(r.To)
+		if r.Use == site.RangeStatic && err1 == nil && err2 == nil {
+			p.ranges = append(p.ranges, addressRange{from, to})
+		}
+	}
+	slices.SortFunc(p.ranges, func(a, b addressRange) int { return a.from.Compare(b.from) })
+	p.take(n.Gateway)
+	if n.DHCPRelay != nil {
+		p.take(n.DHCPRelay.Address)
+	}
+	for _, r := range n.Routes {
+		p.take(r.Gateway)
+	}
+	if cidr, err := netip.ParsePrefix(n.CIDR); err == nil {
+		for _, a := range unusable(cidr) {
+			p.taken[a] = true
+		}
+	}
+	return p
+}
+
+// unusable are the addresses of a network that no host can have: its first and
+// last in IPv4, but for point-to-point links (RFC 919, RFC 3021), and its first
+// in IPv6, which is every router's (RFC 4291, section 2.6.1).
+func unusable(p netip.Prefix) []netip.Addr {
+	first := p.Masked().Addr()
+	if p.Bits() >= first.BitLen()-1 {
+		return nil
+	}
+	if first.Is6() {
+		return []netip.Addr{first}
+	}
+	last := first.As4()
+	for bit := p.Bits(); bit < 32; bit++ {
+		last[bit/8] |= 1 << (7 - bit%8)
+	}
+	return []netip.Addr{first, netip.AddrFrom4(last)}
+}
+
+func (p *pool) take(address string) {
+	if a, err := netip.ParseAddr(address); err == nil {
+		p.taken[a] = true
+	}
+}
+
+// meet notes what a node has of the network, or that it asks.
+func (p *pool) meet(n *site.Node) {
+	path := "addresses." + p.network
+	switch address := n.Addresses[p.network]; {
+	case address == site.AddressAllocate || n.Origins[path].LayerName() == allocationLayer:
+		p.asking = append(p.asking, n.Name)
+	case address != "":
+		p.take(address)
+	}
+}
+
+// serve gives an address to all who ask, those first that keep theirs.
+func (p *pool) serve(before map[string]string) error {
+	var waiting []string
+	for _, node := range p.asking {
+		a, err := netip.ParseAddr(before[node])
+		if err != nil || p.taken[a] || !p.holds(a) {
+			waiting = append(waiting, node)
+			continue
+		}
+		p.give(node, a)
+	}
+	for _, node := range waiting {
+		a, ok := p.free()
+		if !ok {
+			return fmt.Errorf("the static ranges of network %s have no address left for %s: widen one under networks.%s.ranges",
+				p.network, node, strconv.Quote(p.network))
+		}
+		p.give(node, a)
+	}
+	return nil
+}
+
+func (p *pool) give(node string, a netip.Addr) {
+	p.taken[a] = true
+	p.given[node] = a.String()
+}
+
+func (p *pool) holds(a netip.Addr) bool {
+	return slices.ContainsFunc(p.ranges, func(r addressRange) bool { return r.from.Compare(a) <= 0 && a.Compare(r.to) <= 0 })
+}
+
+// free is the lowest address that nobody has.
+func (p *pool) free() (netip.Addr, bool) {
+	for len(p.ranges) > 0 {
+		r := p.ranges[0]
+		if !p.next.IsValid() {
+			p.next = r.from
+		}
+		for ; p.next.IsValid() && p.next.Compare(r.to) <= 0; p.next = p.next.Next() {
+			if !p.taken[p.next] {
+				return p.next, true
+			}
+		}
+		p.ranges, p.next = p.ranges[1:], netip.Addr{}
+	}
+	return netip.Addr{}, false
+}
+
+// CUE writes the allocations as the file of a package: one line for each
+// address, so that commits merge.
+func (a Allocations) CUE(pkg string) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "// Written by `slipway allocate`; change the nodes or the ranges instead.\npackage %s\n", pkg)
+	for _, network := range slices.Sorted(maps.Keys(a)) {
+		fmt.Fprintf(&b, "\nallocations: %s: {\n", cueliteral.String.Quote(network))
+		for _, node := range slices.Sorted(maps.Keys(a[network])) {
+			fmt.Fprintf(&b, "\t%s: %s\n", cueliteral.String.Quote(node), cueliteral.String.Quote(a[network][node]))
+		}
+		b.WriteString("}\n")
+	}
+	return b.Bytes()
+}
