@@ -32,7 +32,7 @@ profiles: base: {
 	image: "debian12"
 	endpoints: bmc: trust: ca: "-----BEGIN CERTIFICATE-----` + strings.Repeat("A", 1000) + `"
 }
-profiles: hw: {parents: ["base"], hardware: {memoryGiB: 256, processors: 2}}
+profiles: hw: {parents: ["base"], hardware: {memory: "256GiB", sockets: 2}}
 profiles: compute: {parents: ["base"], role: "compute", labels: {tier: "a", zone: "b"}}
 nodes: [string]: {
 	addresses: _
