@@ -56,7 +56,7 @@ var endpoints = []Rule{
 		Code: "host-key-missing", Severity: site.SeverityWarning,
 		What:  "An SSH endpoint pins the host's key.",
 		Why:   "An SSH server that proves nothing is refused, so nothing is learned through this endpoint.",
-		Wrong: `nodes: "n1": endpoints: os: url: "ssh://10.1.0.11"`,
+		Wrong: `nodes: "n1": endpoints: os: {url: "ssh://10.1.0.11", trust: _ @unset()}`,
 		Right: `nodes: "n1": endpoints: os: {url: "ssh://10.1.0.11", trust: hostKeys: ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIExample"]}`,
 		Node: eachEndpoint(func(kind site.EndpointKind, _ *url.URL, e site.Endpoint) (string, string) {
 			if kind != site.OS || len(e.Trust.HostKeys) > 0 {

@@ -29,7 +29,9 @@ type Rule struct {
 	// What is the rule in one sentence, Why what comes of breaking it.
 	What, Why string
 	// Wrong and Right are a few lines of CUE each, laid over the clean site of
-	// the tests: Wrong breaks this rule alone, Right breaks none.
+	// the tests (engine/design/testdata/rules/clean): Wrong breaks this rule
+	// alone, Right breaks none. What no patch can show is an archive of files
+	// (-- NAME --). engine/design/rules_test.go holds them to it.
 	Wrong, Right string
 
 	// Site checks what is outside the nodes; the site has none.
