@@ -89,22 +89,36 @@ func (m *Machine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.Status = rec.status
 		m.fleet.calls.add(c)
 	}()
-	fault := m.fleet.faultOf(m, m.count(c))
+	n := m.count(c)
+	while, wait := r.Context(), m.fleet.config.Latency.GET
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		receive(r)
+		while, wait = m.fleet.ctx, m.fleet.config.Latency.Write
+	}
+	m.fleet.calls.arrived(n, c)
+	fault := m.fleet.faultOf(m, n)
 	if fault.disturb(rec, r) {
 		return
-	}
-	wait := m.fleet.config.Latency.GET
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		wait = m.fleet.config.Latency.Write
 	}
 	wait = locked(m, func() time.Duration { return m.variedLocked(wait) })
 	if fault.Kind == FaultSlow {
 		wait += time.Duration(fault.Delay)
 	}
-	if !m.fleet.sleep(r.Context(), wait) {
+	if !m.fleet.sleep(while, wait) {
 		panic(http.ErrAbortHandler) // an empty answer would be a success
 	}
 	m.serve(rec, r)
+}
+
+// receive takes in a request that asks for a change. What a BMC has received
+// it carries out, whether or not the client stays for the answer; what broke
+// off on the way it drops.
+func receive(r *http.Request) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxRequest+1))
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
 }
 
 // count counts a call, and gives its number.

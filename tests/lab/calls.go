@@ -33,6 +33,17 @@ type callLog struct {
 	count int // of all calls ever; the next one's place in the ring
 	first time.Time
 	watch func(n int, c Call) // told of each call; may be nil
+	hold  func(n int, c Call) // told of each call that arrived; may be nil
+}
+
+// arrived tells whoever holds calls of one.
+func (l *callLog) arrived(n int, c Call) {
+	l.mu.Lock()
+	hold := l.hold
+	l.mu.Unlock()
+	if hold != nil {
+		hold(n, c)
+	}
 }
 
 // add logs a call, and tells whoever watches.
@@ -92,4 +103,14 @@ func (f *Fleet) Watch(do func(n int, c Call)) {
 	f.calls.mu.Lock()
 	defer f.calls.mu.Unlock()
 	f.calls.watch = do
+}
+
+// Hold has every request told from now on, with its number at its machine,
+// from 1: when it was received, and it is not carried out before do returns. A
+// client that leaves in that moment does not stop a request that asks for a
+// change. A nil do ends it.
+func (f *Fleet) Hold(do func(n int, c Call)) {
+	f.calls.mu.Lock()
+	defer f.calls.mu.Unlock()
+	f.calls.hold = do
 }

@@ -2,7 +2,6 @@ package lab
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -75,7 +74,6 @@ func (f Fault) disturb(w http.ResponseWriter, r *http.Request) bool {
 		w.Header().Set("Retry-After", time.Now().Add(time.Duration(f.RetryAfter)*time.Second).UTC().Format(http.TimeFormat))
 		fail(w, http.StatusServiceUnavailable, "Base.1.18.ServiceTemporarilyUnavailable", "The service is temporarily unavailable.")
 	case FaultHang:
-		io.Copy(io.Discard, io.LimitReader(r.Body, maxRequest)) // net/http notices that the client left only after the body
 		<-r.Context().Done()
 		panic(http.ErrAbortHandler)
 	case FaultRefuse:

@@ -2,6 +2,7 @@ package lab_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -346,4 +347,47 @@ func TestWatchedBeforeTheAnswer(t *testing.T) {
 	}
 	close(release)
 	<-answered
+}
+
+// A request is told when it came, and what asks for a change is then carried
+// out although the client has left.
+func TestHeldRequestOutlivesItsClient(t *testing.T) {
+	f := start(t, one(lab.Latency{}))
+	b := dial(t, f)
+	ctx, leave := context.WithCancel(t.Context())
+	release := make(chan bool)
+	f.Hold(func(n int, c lab.Call) {
+		if n != 1 || c.Path != resetURI || !c.Write() || f.Machine("n1").Resets() != 0 {
+			t.Errorf("told of request %d, %+v", n, c)
+		}
+		leave()
+		<-release
+	})
+	req, err := http.NewRequestWithContext(ctx, "POST", b.base+resetURI, strings.NewReader(`{"ResetType": "On"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.SetBasicAuth("admin", "pw")
+	if resp, err := b.http.Do(req); err == nil {
+		resp.Body.Close()
+		t.Error("answered while it was held")
+	}
+	close(release)
+	eventually(t, "the reset", func() bool { return f.Machine("n1").Resets() == 1 })
+}
+
+// What broke off on its way to the BMC is dropped.
+func TestHalfARequestIsNone(t *testing.T) {
+	f := start(t, one(lab.Latency{}))
+	c, err := tls.Dial("tcp", fmt.Sprintf("127.71.0.1:%d", f.BMCPort()), &tls.Config{RootCAs: pool(f)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: n1\r\nAuthorization: Basic %s\r\nContent-Length: 100\r\n\r\n{", resetURI, "YWRtaW46cHc=")
+	eventually(t, "the request", func() bool { return f.Machine("n1").Counts().Requests == 1 })
+	c.Close()
+	eventually(t, "its end", func() bool { return len(f.Calls()) == 1 })
+	if call := f.Calls()[0]; call.Status != 0 || f.Machine("n1").Resets() != 0 {
+		t.Errorf("got %+v and %d resets", call, f.Machine("n1").Resets())
+	}
 }

@@ -67,9 +67,11 @@ type Counts struct {
 	Resets   int `json:"resets"`   // power changes by request
 	Boots    int `json:"boots"`    // times that PowerState came to On
 	Installs int `json:"installs"` // images written to the disk
-	Sessions int `json:"sessions"` // sessions that were opened
-	Denied   int `json:"denied"`   // logins that were not accepted
-	Requests int `json:"requests"` // requests of any kind to the BMC
+	// Installers is how often a medium was booted, whatever came of it.
+	Installers int `json:"installers"`
+	Sessions   int `json:"sessions"` // sessions that were opened
+	Denied     int `json:"denied"`   // logins that were not accepted
+	Requests   int `json:"requests"` // requests of any kind to the BMC
 	// FirstWrite and LastWrite are when requests that asked for a change came.
 	FirstWrite time.Time `json:"firstWrite,omitzero"`
 	LastWrite  time.Time `json:"lastWrite,omitzero"`
@@ -219,6 +221,7 @@ func bootID(seed, name string, n int) string {
 // and leaves the disk; power that goes while the disk is written leaves it
 // blank.
 func (m *Machine) installLocked(url string) {
+	m.counts.Installers++
 	m.running, m.progress = "installer", "OSBootStarted"
 	epoch, f := m.epoch, m.fleet
 	ctx, cancel := context.WithCancel(f.ctx)
