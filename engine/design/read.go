@@ -2,7 +2,9 @@ package design
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"cuelang.org/go/cue"
@@ -45,10 +47,10 @@ func (r *reader) read(v cue.Value, s *shape, path string) *tree {
 		})
 		unset = false
 	}
-	switch {
-	case s.isStruct():
+	switch s.of(v) {
+	case cue.StructKind:
 		return r.readStruct(v, s, path, unset)
-	case s.kind == cue.ListKind:
+	case cue.ListKind:
 		return r.readList(v, s, path, unset)
 	}
 	return r.readScalar(v, s, path, unset)
@@ -83,29 +85,41 @@ func (r *reader) readStruct(v cue.Value, s *shape, path string, unset bool) *tre
 	return t
 }
 
+// readList reads a list. It is one value: nothing is laid over its items, so
+// that each is complete in itself.
 func (r *reader) readList(v cue.Value, s *shape, path string, unset bool) *tree {
 	it, err := v.List()
-	if err != nil || v.Validate() != nil {
+	if err != nil || !s.holdsFields() && v.Validate() != nil {
 		return r.invalid(v, s, path)
 	}
 	t := &tree{origin: origin(place(v), r.layer)}
-	items := []any{}
-	for it.Next() {
-		item, err := scalar(it.Value())
-		if err != nil {
-			return r.incomplete(v, path)
+	alone := *r
+	alone.merged = false
+	values := []any{}
+	for i := 0; it.Next(); i++ {
+		item := alone.read(it.Value(), s.items(), join(path, strconv.Itoa(i)))
+		t.broken = t.broken || item.broken
+		if item.fields != nil {
+			item.origin = origin(place(it.Value()), r.layer)
 		}
-		items = append(items, item)
+		t.items, values = append(t.items, item), append(values, item.plain())
 	}
-	if unset && len(items) == 0 {
+	r.found = alone.found
+	if t.broken {
+		return t
+	}
+	if unset && len(values) == 0 {
 		t.unset = true
 		return t
 	}
-	t.value = items
+	t.value = values
 	return r.unlessUnset(t, unset, v, path)
 }
 
 func (r *reader) readScalar(v cue.Value, s *shape, path string, unset bool) *tree {
+	if r.merged && s.fallback != nil && len(setBy(v)) == 0 {
+		return nil // a default stands below every layer
+	}
 	if v.Validate() != nil {
 		return r.invalid(v, s, path)
 	}
@@ -150,19 +164,22 @@ func (r *reader) unlessUnset(t *tree, unset bool, v cue.Value, path string) *tre
 
 // unknown reports a field that the schema does not have.
 func (r *reader) unknown(v cue.Value, s *shape, name, path string) {
-	known := make([]string, 0, len(s.fields))
-	for f := range s.fields {
-		known = append(known, f)
+	f := site.Finding{
+		Code: "unknown-field",
+		Why:  "Nothing reads it, so what it asks for would silently not happen.", Fix: "Remove it.",
 	}
-	slices.Sort(known)
-	fix := "Remove it."
+	known := slices.Sorted(maps.Keys(s.fields))
+	f.Message = fmt.Sprintf("there is no field %q in %s%s", name, orTop(path), rule.DidYouMean(name, known))
 	if len(known) > 0 {
-		fix = "Remove it, or use one of: " + strings.Join(known, ", ") + "."
+		f.Fix = "Remove it, or use one of: " + strings.Join(known, ", ") + "."
 	}
-	r.report(declared(v, name), join(path, name), site.Finding{
-		Code: "unknown-field", Message: fmt.Sprintf("there is no field %q in %s%s", name, orTop(path), rule.DidYouMean(name, known)),
-		Why: "Nothing reads it, so what it asks for would silently not happen.", Fix: fix,
-	})
+	if len(s.entries) > 0 {
+		f.Code = "invalid-key"
+		f.Message = fmt.Sprintf("%q is no key for an entry of %s; it must be %s", name, path, s.keys())
+		f.Why = "The schema does not allow it."
+		f.Fix = "Write " + s.keys() + "."
+	}
+	r.report(declared(v, name), join(path, name), f)
 }
 
 func orTop(path string) string {

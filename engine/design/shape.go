@@ -1,6 +1,12 @@
 package design
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
 	"sync"
 
 	"cuelang.org/go/cue"
@@ -20,9 +26,16 @@ type section struct {
 var sections = []section{
 	{"site", "#Site", "site: %s", false},
 	{"networks", "#Network", "networks: [string]: %s", true},
+	{"routeDomains", "#RouteDomain", "routeDomains: [string]: %s", true},
+	{"links", "#Link", "links: [string]: %s", true},
+	{"windows", "#Window", "windows: [string]: %s", true},
 	{"roles", "#Role", "roles: [string]: %s", true},
 	{"racks", "#Rack", "racks: [string]: %s", true},
 	{"images", "#Image", "images: [string]: %s", true},
+	{"artifacts", "#Artifact", "artifacts: [string]: %s", true},
+	{"drivers", "#Driver", "drivers: [string]: %s", true},
+	{"bootActions", "#BootAction", "bootActions: [string]: %s", true},
+	{"allocations", "#Allocation", "allocations: [string]: %s", true},
 	{"credentials", "#Credential", "credentials: [string]: %s", true},
 	{"approvals", "#Approval", "approvals: [string]: %s", true},
 	{profilesSection, "#Profile", "profiles: [string]: %s", true},
@@ -36,12 +49,15 @@ const (
 
 // shape is what a definition of the schema allows in one place. Findings about
 // fields come from it, because CUE hides unknown and missing fields behind
-// other errors.
+// other errors. The shape of a definition that contains itself does, too.
 type shape struct {
+	// kind is what a value may be; all kinds for one that is open.
 	kind cue.Kind
-	// fields are a struct's, each what the pattern of a map allows.
-	fields   map[string]*shape
-	each     *shape
+	// fields are a struct's own, entries what the patterns of a map allow.
+	fields  map[string]*shape
+	entries []entry
+	// item is what a list holds.
+	item     *shape
 	required bool
 	optional bool
 	// fallback is the default, with its origin in the schema.
@@ -50,21 +66,100 @@ type shape struct {
 	form string
 }
 
+// entry is a pattern of a map: which keys it is for, and what they hold.
+type entry struct {
+	// fits is nil when every key fits.
+	fits func(string) bool
+	// keys says in words which do.
+	keys string
+	*shape
+}
+
+// anything is the shape of a value that the schema leaves open.
+var anything = &shape{kind: cue.TopKind}
+
 func (s *shape) isStruct() bool { return s.kind == cue.StructKind }
+
+// of is the kind that a value is read as.
+func (s *shape) of(v cue.Value) cue.Kind {
+	if s.kind == cue.TopKind {
+		return v.IncompleteKind()
+	}
+	return s.kind
+}
+
+// sub is the shape of a field of s, nil when s allows none of that name.
+func (s *shape) sub(field string) *shape {
+	if f, ok := s.fields[field]; ok {
+		return f
+	}
+	for _, e := range s.entries {
+		if e.fits == nil || e.fits(field) {
+			return e.shape
+		}
+	}
+	if s.kind == cue.TopKind {
+		return s
+	}
+	return nil
+}
+
+// items is the shape of what a list holds.
+func (s *shape) items() *shape {
+	if s.item == nil {
+		return anything
+	}
+	return s.item
+}
+
+// holdsFields says whether a list's items have fields of their own to tell of.
+func (s *shape) holdsFields() bool { return s.items().kind&(cue.StructKind|cue.ListKind) != 0 }
 
 // fits says in words what a value must be.
 func (s *shape) fits() string {
-	switch {
-	case s.form != "":
+	if s.form != "" {
 		return s.form
-	case s.isStruct():
-		return "fields in braces"
-	case s.kind == cue.ListKind:
-		return "a list"
-	case s.kind == cue.BoolKind:
-		return "true or false"
 	}
-	return "a text in quotes"
+	var kinds []string
+	for _, k := range kindWords {
+		if s.kind&k.kind == k.kind {
+			kinds = append(kinds, k.words)
+		}
+	}
+	if s.kind == cue.TopKind || len(kinds) == 0 {
+		return "a value"
+	}
+	return alternatives(kinds)
+}
+
+var kindWords = []struct {
+	kind  cue.Kind
+	words string
+}{
+	{cue.StringKind, "a text in quotes"},
+	{cue.IntKind, "a whole number"},
+	{cue.FloatKind, "a number"},
+	{cue.BoolKind, "true or false"},
+	{cue.ListKind, "a list"},
+	{cue.StructKind, "fields in braces"},
+}
+
+// alternatives joins words as in "a, b or c".
+func alternatives(words []string) string {
+	last := len(words) - 1
+	if last == 0 {
+		return words[0]
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// keys says in words what the keys of a map must be.
+func (s *shape) keys() string {
+	var forms []string
+	for _, e := range s.entries {
+		forms = append(forms, e.keys)
+	}
+	return alternatives(slices.Compact(forms))
 }
 
 // shapes are the shapes of all definitions by name.
@@ -72,34 +167,182 @@ var shapes = sync.OnceValue(func() map[string]*shape {
 	l := newLoader(pack{})
 	l.context = build.NewContext()
 	l.done = map[string]*build.Instance{}
-	v := cuecontext.New().BuildInstance(l.loadSchema())
-	all := map[string]*shape{}
-	for it, _ := v.Fields(cue.Definitions(true)); it.Next(); {
-		all[it.Selector().String()] = shapeOf(it.Value())
-	}
-	return all
+	return shapesOf(cuecontext.New().BuildInstance(l.loadSchema()))
 })
 
-// shapeOf reads the shape of a definition.
-func shapeOf(v cue.Value) *shape {
-	s := &shape{kind: v.IncompleteKind(), fallback: fallback(v)}
-	if a := v.Attribute("form"); a.Err() == nil {
-		s.form, _ = a.String(0)
+// shapesOf reads the shapes of a package's definitions.
+func shapesOf(v cue.Value) map[string]*shape {
+	r := shaper{all: map[string]*shape{}, named: map[*shape]string{}, words: map[string]string{}}
+	for it, _ := v.Fields(cue.Definitions(true)); it.Next(); {
+		if text, ok := regular(it.Value()); ok {
+			r.words[text] = formOf(it.Value())
+		}
 	}
+	for it, _ := v.Fields(cue.Definitions(true)); it.Next(); {
+		if it.Selector().IsDefinition() {
+			r.all[it.Selector().String()] = r.read(it.Value())
+		}
+	}
+	for s, name := range r.named {
+		s.is(r.all[name])
+	}
+	for _, s := range r.mixed {
+		unmix(s.entries)
+	}
+	return r.all
+}
+
+// shaper reads shapes. A field that is a definition by name gets its shape
+// last, so that a definition may contain itself.
+type shaper struct {
+	all   map[string]*shape
+	named map[*shape]string
+	// mixed have several patterns.
+	mixed []*shape
+	// words are what definitions say of themselves, by regular expression.
+	words map[string]string
+}
+
+// read reads the shape of a definition.
+func (r *shaper) read(v cue.Value) *shape {
+	s := &shape{kind: v.IncompleteKind(), fallback: fallback(v), form: formOf(v)}
 	switch s.kind {
+	case cue.ListKind:
+		if item := v.LookupPath(cue.MakePath(cue.AnyIndex)); item.Exists() {
+			s.item = r.field(item)
+		}
 	case cue.StructKind:
 		s.fields = map[string]*shape{}
-		for it, _ := v.Fields(cue.Optional(true)); it.Next(); {
-			f := shapeOf(it.Value())
-			f.required = it.FieldType().ConstraintType() == cue.RequiredConstraint
-			f.optional = it.FieldType().ConstraintType() == cue.OptionalConstraint
-			s.fields[it.Selector().Unquoted()] = f
+		for it, _ := v.Fields(cue.Optional(true), cue.Patterns(true)); it.Next(); {
+			r.add(s, it.Selector(), it.Value())
 		}
-		if each := v.LookupPath(cue.MakePath(cue.AnyString)); each.Exists() {
-			s.each = shapeOf(each)
+		if rest := v.LookupPath(cue.MakePath(cue.AnyString)); len(s.entries) == 0 && rest.Exists() {
+			s.entries = []entry{{shape: r.field(rest)}} // "..."
 		}
 	}
 	return s
+}
+
+// add adds a field, or a pattern, to a struct's shape.
+func (r *shaper) add(s *shape, label cue.Selector, v cue.Value) {
+	f := r.field(v)
+	if label.LabelType() == cue.PatternConstraint || label.ConstraintType() == cue.PatternConstraint {
+		if s.entries = append(s.entries, r.entry(label.Pattern(), f)); len(s.entries) == 2 {
+			r.mixed = append(r.mixed, s)
+		}
+		return
+	}
+	f.required = label.ConstraintType() == cue.RequiredConstraint
+	f.optional = label.ConstraintType() == cue.OptionalConstraint
+	s.fields[label.Unquoted()] = f
+}
+
+// field reads the shape of a field or an item.
+func (r *shaper) field(v cue.Value) *shape {
+	name := named(v)
+	if name == "" {
+		return r.read(v)
+	}
+	s := &shape{form: formOf(v)}
+	r.named[s] = name
+	return s
+}
+
+// named is the name of the definition of the schema that a value is, and
+// nothing else; empty without one.
+func named(v cue.Value) string {
+	_, path := v.ReferencePath()
+	if at := path.Selectors(); len(at) == 1 && at[0].IsDefinition() {
+		return at[0].String()
+	}
+	return ""
+}
+
+// is gives a field the shape of a definition.
+func (s *shape) is(d *shape) {
+	if s.form == "" {
+		s.form = d.form
+	}
+	s.kind, s.fields, s.entries, s.item, s.fallback = d.kind, d.fields, d.entries, d.item, d.fallback
+}
+
+// unmix has each pattern say what is also said of every key, so that the first
+// that fits says everything. It changes the list in place, which fields share.
+func unmix(entries []entry) {
+	every := anything
+	for _, e := range entries {
+		if e.fits == nil {
+			every = both(every, e.shape)
+		}
+	}
+	for i, e := range entries {
+		if entries[i].shape = every; e.fits != nil {
+			entries[i].shape = both(e.shape, every)
+		}
+	}
+	slices.SortStableFunc(entries, func(a, b entry) int { return order(a.fits == nil) - order(b.fits == nil) })
+}
+
+func order(last bool) int {
+	if last {
+		return 1
+	}
+	return 0
+}
+
+// both is the shape of what fits two shapes.
+func both(a, b *shape) *shape {
+	switch {
+	case a.kind == cue.TopKind:
+		return b
+	case b.kind == cue.TopKind:
+		return a
+	}
+	s := *a
+	s.fields = maps.Clone(a.fields)
+	for name, f := range b.fields {
+		if s.fields[name] != nil {
+			f = both(s.fields[name], f)
+		}
+		s.fields[name] = f
+	}
+	s.required, s.optional = a.required || b.required, a.optional && b.optional
+	if s.fallback == nil {
+		s.fallback = b.fallback
+	}
+	if s.form == "" {
+		s.form = b.form
+	}
+	return &s
+}
+
+// formOf is what a field of the schema says of itself in words.
+func formOf(v cue.Value) string {
+	a := v.Attribute("form")
+	text, _ := a.String(0) // empty without one
+	return text
+}
+
+// entry is a pattern and what it holds. It panics on a pattern other than
+// `string` and a regular expression, which the schema does not have.
+func (r *shaper) entry(pattern cue.Value, holds *shape) entry {
+	if text, ok := regular(pattern); ok {
+		return entry{regexp.MustCompile(text).MatchString, cmp.Or(r.words[text], "a text that matches "+text), holds}
+	}
+	if op, _ := pattern.Expr(); op != cue.NoOp || pattern.IncompleteKind() != cue.StringKind || pattern.IsConcrete() {
+		panic(fmt.Sprintf("the schema has a pattern for keys that is not understood: %v", pattern))
+	}
+	return entry{shape: holds}
+}
+
+// regular is the regular expression that a value is.
+func regular(v cue.Value) (string, bool) {
+	op, args := v.Expr()
+	if op != cue.RegexMatchOp {
+		return "", false
+	}
+	text, err := args[0].String()
+	return text, err == nil
 }
 
 // fallback is a definition's default for a scalar, nil without one.
@@ -113,12 +356,4 @@ func fallback(v cue.Value) *tree {
 		return nil
 	}
 	return &tree{value: value, origin: origin(d.Pos(), "schema")}
-}
-
-// sub is the shape of a field of s, nil when s allows none of that name.
-func (s *shape) sub(field string) *shape {
-	if f, ok := s.fields[field]; ok {
-		return f
-	}
-	return s.each
 }

@@ -3,6 +3,7 @@ package design
 import (
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -13,8 +14,12 @@ import (
 type tree struct {
 	// fields are those of a struct or map; nil for a leaf.
 	fields map[string]*tree
-	// value is a leaf's: string, bool, int64, float64 or []any.
-	value  any
+	// value is a leaf's: string, bool, int64, float64, or []any of them and of
+	// plain maps.
+	value any
+	// items are a list's, for their origins alone: a list is replaced as a
+	// whole.
+	items  []*tree
 	origin site.Origin
 	// unset takes away what layers below have set.
 	unset bool
@@ -99,6 +104,9 @@ func (t *tree) origins(prefix string, all map[string]site.Origin) {
 	}
 	for key, f := range t.fields {
 		f.origins(join(prefix, key), all)
+	}
+	for i, item := range t.items {
+		item.origins(join(prefix, strconv.Itoa(i)), all)
 	}
 }
 

@@ -45,20 +45,22 @@ func (r Revision) Short() string {
 // Site is the effective design of one site: every layer merged, every
 // reference resolvable, every rule passed.
 type Site struct {
-	Name          string                  `json:"name"`
-	SchemaVersion string                  `json:"schemaVersion"`
-	Rollout       Rollout                 `json:"rollout"`
-	Networks      map[string]*Network     `json:"networks,omitempty"`
-	RouteDomains  map[string]*RouteDomain `json:"routeDomains,omitempty"`
-	Links         map[string]*Link        `json:"links,omitempty"`
-	Roles         map[string]*Role        `json:"roles,omitempty"`
-	Windows       map[string]*Window      `json:"windows,omitempty"`
-	Racks         map[string]*Rack        `json:"racks,omitempty"`
-	Images        map[string]*Image       `json:"images,omitempty"`
-	Artifacts     map[string]*Artifact    `json:"artifacts,omitempty"`
-	Drivers       map[string]*Driver      `json:"drivers,omitempty"`
-	BootActions   map[string]*BootAction  `json:"bootActions,omitempty"`
-	Credentials   map[string]*Credential  `json:"credentials,omitempty"`
+	Name          string `json:"name"`
+	SchemaVersion string `json:"schemaVersion"`
+	// Schema is the version that the site says it is written for.
+	Schema       string                  `json:"schema,omitempty"`
+	Rollout      Rollout                 `json:"rollout"`
+	Networks     map[string]*Network     `json:"networks,omitempty"`
+	RouteDomains map[string]*RouteDomain `json:"routeDomains,omitempty"`
+	Links        map[string]*Link        `json:"links,omitempty"`
+	Roles        map[string]*Role        `json:"roles,omitempty"`
+	Windows      map[string]*Window      `json:"windows,omitempty"`
+	Racks        map[string]*Rack        `json:"racks,omitempty"`
+	Images       map[string]*Image       `json:"images,omitempty"`
+	Artifacts    map[string]*Artifact    `json:"artifacts,omitempty"`
+	Drivers      map[string]*Driver      `json:"drivers,omitempty"`
+	BootActions  map[string]*BootAction  `json:"bootActions,omitempty"`
+	Credentials  map[string]*Credential  `json:"credentials,omitempty"`
 	// Allocations are the addresses that `slipway allocate` took from pools,
 	// by network and node.
 	Allocations map[string]map[string]string `json:"allocations,omitempty"`

@@ -50,6 +50,7 @@ type Rule struct {
 func All() []Rule {
 	return slices.Concat(
 		evaluation,
+		version,
 		naming,
 		references,
 		identities,
