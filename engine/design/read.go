@@ -88,21 +88,25 @@ func (r *reader) readStruct(v cue.Value, s *shape, path string, unset bool) *tre
 // readList reads a list. It is one value: nothing is laid over its items, so
 // that each is complete in itself.
 func (r *reader) readList(v cue.Value, s *shape, path string, unset bool) *tree {
-	it, err := v.List()
-	if err != nil || !s.holdsFields() && v.Validate() != nil {
+	if !s.holdsFields() && v.Validate() != nil {
+		return r.invalid(v, s, path)
+	}
+	all, ok := items(v)
+	if !ok {
 		return r.invalid(v, s, path)
 	}
 	t := &tree{origin: origin(place(v), r.layer)}
 	alone := *r
 	alone.merged = false
 	values := []any{}
-	for i := 0; it.Next(); i++ {
-		item := alone.read(it.Value(), s.items(), join(path, strconv.Itoa(i)))
+	for i, x := range all {
+		item := alone.read(x, s.items(), join(path, strconv.Itoa(i)))
 		t.broken = t.broken || item.broken
 		if item.fields != nil {
-			item.origin = origin(place(it.Value()), r.layer)
+			item.origin = origin(place(x), r.layer)
+			t.items = append(t.items, indexed{i, item})
 		}
-		t.items, values = append(t.items, item), append(values, item.plain())
+		values = append(values, item.plain())
 	}
 	r.found = alone.found
 	if t.broken {
@@ -114,6 +118,24 @@ func (r *reader) readList(v cue.Value, s *shape, path string, unset bool) *tree 
 	}
 	t.value = values
 	return r.unlessUnset(t, unset, v, path)
+}
+
+// items are what a list holds, those without a value among them; false for
+// what is no list.
+func items(v cue.Value) ([]cue.Value, bool) {
+	it, err := v.List()
+	if err != nil { // CUE calls it no list where an item has no value
+		var fields *cue.Iterator
+		if fields, err = v.Fields(); err != nil || !v.LookupPath(cue.MakePath(cue.Index(0))).Exists() {
+			return nil, false
+		}
+		it = *fields
+	}
+	var all []cue.Value
+	for it.Next() {
+		all = append(all, it.Value())
+	}
+	return all, true
 }
 
 func (r *reader) readScalar(v cue.Value, s *shape, path string, unset bool) *tree {

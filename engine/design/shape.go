@@ -80,12 +80,22 @@ var anything = &shape{kind: cue.TopKind}
 
 func (s *shape) isStruct() bool { return s.kind == cue.StructKind }
 
-// of is the kind that a value is read as.
+// of is the kind that a value is read as: an open one as what it is, also where
+// CUE sees no kind because something in it has no value.
 func (s *shape) of(v cue.Value) cue.Kind {
-	if s.kind == cue.TopKind {
-		return v.IncompleteKind()
+	if s.kind != cue.TopKind {
+		return s.kind
 	}
-	return s.kind
+	if k := v.IncompleteKind(); k != cue.BottomKind {
+		return k
+	}
+	if v.LookupPath(cue.MakePath(cue.Index(0))).Exists() {
+		return cue.ListKind
+	}
+	if _, err := v.Fields(); err == nil {
+		return cue.StructKind
+	}
+	return cue.BottomKind
 }
 
 // sub is the shape of a field of s, nil when s allows none of that name.
@@ -117,17 +127,21 @@ func (s *shape) holdsFields() bool { return s.items().kind&(cue.StructKind|cue.L
 
 // fits says in words what a value must be.
 func (s *shape) fits() string {
-	if s.form != "" {
+	switch {
+	case s.form != "":
 		return s.form
+	case s.kind == cue.TopKind:
+		return "a value"
+	case s.kind == cue.ListKind && !s.holdsFields():
+		return "a list, each item " + s.items().fits()
 	}
 	var kinds []string
+	left := s.kind
 	for _, k := range kindWords {
-		if s.kind&k.kind == k.kind {
+		if left&k.kind == k.kind {
+			left &^= k.kind
 			kinds = append(kinds, k.words)
 		}
-	}
-	if s.kind == cue.TopKind || len(kinds) == 0 {
-		return "a value"
 	}
 	return alternatives(kinds)
 }
@@ -136,9 +150,9 @@ var kindWords = []struct {
 	kind  cue.Kind
 	words string
 }{
-	{cue.StringKind, "a text in quotes"},
+	{cue.NumberKind, "a number"},
 	{cue.IntKind, "a whole number"},
-	{cue.FloatKind, "a number"},
+	{cue.StringKind, "a text in quotes"},
 	{cue.BoolKind, "true or false"},
 	{cue.ListKind, "a list"},
 	{cue.StructKind, "fields in braces"},
@@ -147,8 +161,8 @@ var kindWords = []struct {
 // alternatives joins words as in "a, b or c".
 func alternatives(words []string) string {
 	last := len(words) - 1
-	if last == 0 {
-		return words[0]
+	if last < 1 {
+		return strings.Join(words, "")
 	}
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }

@@ -17,14 +17,20 @@ type tree struct {
 	// value is a leaf's: string, bool, int64, float64, or []any of them and of
 	// plain maps.
 	value any
-	// items are a list's, for their origins alone: a list is replaced as a
-	// whole.
-	items  []*tree
+	// items are those of a list that have fields, for their origins alone: a
+	// list is replaced as a whole.
+	items  []indexed
 	origin site.Origin
 	// unset takes away what layers below have set.
 	unset bool
 	// broken is a leaf whose value is already the subject of a finding.
 	broken bool
+}
+
+// indexed is an item of a list.
+type indexed struct {
+	at int
+	*tree
 }
 
 // merge lays over on top of under: maps and structs by key, anything else is
@@ -105,8 +111,8 @@ func (t *tree) origins(prefix string, all map[string]site.Origin) {
 	for key, f := range t.fields {
 		f.origins(join(prefix, key), all)
 	}
-	for i, item := range t.items {
-		item.origins(join(prefix, strconv.Itoa(i)), all)
+	for _, item := range t.items {
+		item.origins(join(prefix, strconv.Itoa(item.at)), all)
 	}
 }
 
