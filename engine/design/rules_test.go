@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,10 +29,12 @@ import (
 //
 // A patch is a few lines of CUE, which become the file patch.cue of the clean
 // site's package; or, where that cannot show it, an archive (-- NAME --) of
-// files to add or to put in the place of the clean site's.
+// files to add or to put in the place of the clean site's. Such files of the
+// boundary are boundary/NAME.
 const (
 	rulesDir     = "testdata/rules"
 	boundaryFile = "boundary.cue"
+	boundaryDir  = "boundary/"
 	patchFile    = "patch.cue"
 )
 
@@ -46,7 +49,21 @@ then run: go test ./engine/design -run 'TestRules/^%[1]s$' -update
 and read the lists of findings that it puts below.`
 
 // unshown are the codes without an example, each with the reason.
-var unshown = map[string]string{}
+var unshown = map[string]string{
+	"empty-repository":  "needs a repository without any CUE file; testdata/repository-empty.txtar has one",
+	"file-too-large":    "needs a file of a megabyte",
+	"more-findings":     "needs a thousand mistakes",
+	"no-module":         "needs a repository without the file; testdata/module-none.txtar has one",
+	"not-regular-file":  "needs a symbolic link",
+	"panic":             "would be a fault of this program",
+	"rules-not-checked": "is found beside another finding; testdata/compile.txtar has one",
+	"too-deep":          "needs a file of thousands of levels",
+	"too-large":         "needs many files",
+	"too-slow":          "needs a minute",
+	"undecodable":       "would be a fault of this program",
+	"unknown-site":      "is about the command line; testdata/site-unknown.txtar has one",
+	"unreadable":        "needs a file that cannot be read",
+}
 
 func TestRules(t *testing.T) {
 	clean := cleanSite(t)
@@ -104,13 +121,13 @@ func (c ruleCase) path() string { return filepath.Join(rulesDir, c.Code+".txtar"
 
 func (c ruleCase) test(t *testing.T) {
 	archive := c.archive(t)
-	bad, good := c.findings(c.Wrong), c.findings(c.Right)
+	bad, good := c.findings(patch(c.Wrong)), c.findings(patch(c.Right))
 	c.checkBad(t, bad)
 	if len(good) > 0 {
 		t.Errorf("Right of the rule %s breaks rules; it must be free of findings over %s/clean:\n%s", c.Code, rulesDir, describe(good))
 	}
-	boundary := fileOf(archive, boundaryFile)
-	if strings.TrimSpace(boundary) == "" {
+	boundary := boundaryOf(archive)
+	if len(boundary) == 0 {
 		t.Errorf("the rule %s has no boundary."+howToBound, c.Code, c.path())
 	}
 	c.compare(t, archive, []txtar.File{
@@ -163,25 +180,34 @@ func (c ruleCase) compare(t *testing.T, archive *txtar.Archive, got []txtar.File
 	}
 }
 
-// findings are those of the clean site under a patch.
-func (c ruleCase) findings(patch string) []site.Finding {
-	return EvaluateHere(patched(c.clean, patch), "").Findings
-}
-
-// patched lays a patch over a repository.
-func patched(clean fstest.MapFS, patch string) fstest.MapFS {
-	repo := fstest.MapFS{}
-	for name, f := range clean {
-		repo[name] = f
-	}
-	if !strings.HasPrefix(patch, "-- ") {
-		repo[patchFile] = &fstest.MapFile{Data: fmt.Appendf(nil, "package clean\n\n%s\n", patch)}
-		return repo
-	}
-	for _, f := range txtar.Parse([]byte(patch)).Files {
+// findings are those of the clean site with other files laid over it.
+func (c ruleCase) findings(over []txtar.File) []site.Finding {
+	repo := maps.Clone(c.clean)
+	for _, f := range over {
 		repo[f.Name] = &fstest.MapFile{Data: f.Data}
 	}
-	return repo
+	return EvaluateHere(repo, "").Findings
+}
+
+// patch is an example's files.
+func patch(example string) []txtar.File {
+	if strings.HasPrefix(example, "-- ") {
+		return txtar.Parse([]byte(example)).Files
+	}
+	return []txtar.File{{Name: patchFile, Data: fmt.Appendf(nil, "package clean\n\n%s\n", example)}}
+}
+
+// boundaryOf is the boundary's files.
+func boundaryOf(a *txtar.Archive) []txtar.File {
+	var files []txtar.File
+	for _, f := range a.Files {
+		if f.Name == boundaryFile {
+			files = append(files, patch(string(f.Data))...)
+		} else if name, ok := strings.CutPrefix(f.Name, boundaryDir); ok {
+			files = append(files, txtar.File{Name: name, Data: f.Data})
+		}
+	}
+	return files
 }
 
 // cleanSite is the repository of the clean site.

@@ -1,15 +1,295 @@
 package rule
 
-import "github.com/slipway-gitops/slipway/engine/site"
+import (
+	"slices"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
 
 // evaluation lists what is found while a design is read, before any rule can
-// be run on it.
-var evaluation = []Rule{
+// be run on it. None of it can be suppressed: the design has no meaning as far
+// as it reaches.
+var evaluation = slices.Concat(repositories, modules, packages, values, layers, bounds)
+
+// repositories: is there one site to be read?
+var repositories = []Rule{
+	{
+		Code: "empty-repository", Severity: site.SeverityError, Firm: true,
+		What: "A repository holds a site.",
+		Why:  "An empty design is never taken for the wish to remove every node.",
+	},
+	{
+		Code: "no-package", Severity: site.SeverityError, Firm: true,
+		What:  "The CUE files at the root name their package.",
+		Why:   "A file without a package clause belongs to no package, so none of them is part of a site.",
+		Wrong: "-- site.cue --\nracks: r1: {}\n-- nodes.cue --\nroles: compute: {}",
+		Right: "-- site.cue --\npackage clean\n\nracks: r1: {}\n-- nodes.cue --\npackage clean\n\nroles: compute: {}",
+	},
+	{
+		Code: "several-sites", Severity: site.SeverityError, Firm: true,
+		What:  "Of a repository with several sites, one is named.",
+		Why:   "One site is evaluated at a time.",
+		Wrong: "-- sites/fra/site.cue --\npackage fra\n-- sites/muc/site.cue --\npackage muc",
+		Right: "-- sites/fra/site.cue --\npackage fra",
+	},
+	{
+		Code: "unknown-site", Severity: site.SeverityError, Firm: true,
+		What: "The site that is asked for is in the repository.",
+		Why:  "A site is a package under sites/, or the package at the root when there is only one.",
+	},
+	{
+		Code: "unreadable", Severity: site.SeverityError, Firm: true,
+		What: "All files of a design can be read.",
+		Why:  "A design that is read in part is not a design.",
+	},
+	{
+		Code: "not-regular-file", Severity: site.SeverityError, Firm: true,
+		What: "The files of a design are regular files.",
+		Why:  "A link could lead out of the repository.",
+	},
+}
+
+// modules: what are the repository's packages called, and what may they
+// import?
+var modules = []Rule{
+	{
+		Code: "no-module", Severity: site.SeverityError, Firm: true,
+		What: "A repository has the file cue.mod/module.cue.",
+		Why:  "It gives the module's name, by which its packages import each other, and the version of CUE they are written in.",
+	},
+	{
+		Code: "module-file", Severity: site.SeverityError, Firm: true,
+		What:  "The module file gives the module's name, and a version of CUE that this program knows.",
+		Why:   "It says what the repository's packages are called, and in which version of CUE they are written.",
+		Wrong: "-- cue.mod/module.cue --\nmodule: \"example.org/site\"\nlanguage: version: \"newest\"",
+		Right: "-- cue.mod/module.cue --\nmodule: \"example.org/site\"\nlanguage: version: \"v0.17.0\"",
+	},
+	{
+		Code: "local-module", Severity: site.SeverityError, Firm: true,
+		What:  "There is no other file beside the module file.",
+		Why:   "It can point the design at directories of the machine that evaluates it.",
+		Wrong: "-- cue.mod/local-module.cue --\ndeps: \"example.org/racks\": replaceWith: \"/srv/racks\"",
+		Right: "-- cue.mod/pkg/example.org/racks/racks.cue --\npackage racks",
+	},
+	{
+		Code: "import-not-found", Severity: site.SeverityError, Firm: true,
+		What:  "What is imported is a package of the repository, of CUE or of Slipway.",
+		Why:   "Nothing is fetched while a design is evaluated, and nothing is read of the machine that does it.",
+		Wrong: "import \"example.org/inventory\"\n\nracks: inventory.racks",
+		Right: "-- inventory/racks.cue --\npackage inventory\n\nracks: r3: {}\n-- racks.cue --\npackage clean\n\nimport \"example.org/site/inventory\"\n\nracks: inventory.racks",
+	},
+	{
+		Code: "import-unused", Severity: site.SeverityError, Firm: true,
+		What:  "What is imported is used.",
+		Why:   "CUE refuses a package with an import that nothing uses.",
+		Wrong: "import \"strings\"\n\nracks: r1: location: \"ROW A\"",
+		Right: "import \"strings\"\n\nracks: r1: location: strings.ToUpper(\"row a\")",
+	},
+	{
+		Code: "import-cycle", Severity: site.SeverityError, Firm: true,
+		What: "Packages do not import each other in a circle.",
+		Why:  "Neither could be evaluated before the other.",
+		Wrong: "-- rows/rows.cue --\npackage rows\n\nimport \"example.org/site/halls\"\n\nrow: halls.hall\n" +
+			"-- halls/halls.cue --\npackage halls\n\nimport \"example.org/site/rows\"\n\nhall: rows.row\n" +
+			"-- racks.cue --\npackage clean\n\nimport \"example.org/site/rows\"\n\nracks: r1: location: rows.row",
+		Right: "-- rows/rows.cue --\npackage rows\n\nimport \"example.org/site/halls\"\n\nrow: halls.hall\n" +
+			"-- halls/halls.cue --\npackage halls\n\nhall: \"hall 1\"\n" +
+			"-- racks.cue --\npackage clean\n\nimport \"example.org/site/rows\"\n\nracks: r1: location: rows.row",
+	},
+}
+
+// packages: can the text be read as CUE?
+var packages = []Rule{
+	{
+		Code: "syntax", Severity: site.SeverityError, Firm: true,
+		What:  "Every file can be read as CUE.",
+		Why:   "It cannot be told what the file says, nor what is missing without it.",
+		Wrong: "nodes: \"n1\": {power: \"on\"",
+		Right: "nodes: \"n1\": {power: \"on\"}",
+	},
+	{
+		Code: "other-package", Severity: site.SeverityError, Firm: true,
+		What:  "All CUE files of a site's directory belong to one package.",
+		Why:   "The fields of the others would silently not be part of the site.",
+		Wrong: "-- rack3.cue --\npackage rack3\n\nracks: r3: {}",
+		Right: "-- rack3.cue --\npackage clean\n\nracks: r3: {}",
+	},
+	{
+		Code: "attribute-refused", Severity: site.SeverityError, Firm: true,
+		What:  "No attribute makes CUE read files or leave some out: @embed, @extern, @if, @ignore.",
+		Why:   "A design is what its text says, whoever evaluates it and wherever.",
+		Wrong: "racks: r1: location: _ @embed(file=location.json)",
+		Right: "racks: r1: location: \"row A\"",
+	},
+	{
+		Code: "embedding", Severity: site.SeverityError, Firm: true,
+		What:  "Nothing is embedded at the top of a site's package.",
+		Why:   "An embedded definition decides over all fields of the site; those that it does not know would pass unseen.",
+		Wrong: "{racks: r3: {}}",
+		Right: "racks: r3: {}",
+	},
+	{
+		Code: "does-not-compile", Severity: site.SeverityError, Firm: true,
+		What:  "Every expression has a meaning.",
+		Why:   "An expression without a meaning has no value, and neither has what refers to it.",
+		Wrong: "nodes: \"n1\": labels: row: rowName",
+		Right: "let rowName = \"A\"\n\nnodes: \"n1\": labels: row: rowName",
+	},
+	{
+		Code: "rules-not-checked", Severity: site.SeverityNote, Firm: true,
+		What: "All of a design compiles, so that every rule can be checked.",
+		Why:  "What does not compile may hold what the rest refers to; it would be missed for no other reason.",
+	},
+}
+
+// values: does every field have one that the schema allows?
+var values = []Rule{
 	{
 		Code: "unknown-field", Severity: site.SeverityError, Firm: true,
 		What:  "Every field is one that the schema has.",
 		Why:   "Nothing reads it, so what it asks for would silently not happen.",
 		Wrong: `nodes: "n1": generations: 1`,
 		Right: `nodes: "n1": generation: 1`,
+	},
+	{
+		Code: "invalid-key", Severity: site.SeverityError, Firm: true,
+		What:  "Every entry of a map has a key that the schema allows.",
+		Why:   "The key is used as the name of something that cannot be called so.",
+		Wrong: `nodes: "n1": tags: "gpu node": true`,
+		Right: `nodes: "n1": tags: "gpu-node": true`,
+	},
+	{
+		Code: "missing-field", Severity: site.SeverityError, Firm: true,
+		What:  "Every required field is set: of a node by itself or one of its profiles, of anything else where it is declared.",
+		Why:   "Nothing can stand in for it.",
+		Wrong: `images: extra: url: "https://images.example.org/extra.iso"`,
+		Right: `images: extra: {url: "https://images.example.org/extra.iso", sha256: "` + someDigest + `"}`,
+	},
+	{
+		Code: "invalid-value", Severity: site.SeverityError, Firm: true,
+		What:  "Every value is one that the schema allows.",
+		Why:   "What is asked for does not exist, or cannot be done.",
+		Wrong: `nodes: "n1": power: "onn"`,
+		Right: `nodes: "n1": power: "off"`,
+	},
+	{
+		Code: "conflicting-values", Severity: site.SeverityError, Firm: true,
+		What:  "Within one layer a field has one value.",
+		Why:   "Within one layer nothing overrides: both values are meant to hold, and cannot.",
+		Wrong: "nodes: \"n1\": power: \"on\"\nnodes: \"n1\": power: \"off\"",
+		Right: "profiles: base: power: \"on\"\nnodes: \"n1\": power: \"off\"",
+	},
+	{
+		Code: "incomplete-value", Severity: site.SeverityError, Firm: true,
+		What:  "A field is set to a value, not to a type, a range or a choice.",
+		Why:   "A design states what is wanted; anything wider leaves it open.",
+		Wrong: `racks: r1: location: string`,
+		Right: `racks: r1: location: "row A"`,
+	},
+	{
+		Code: "no-value", Severity: site.SeverityError, Firm: true,
+		What:  "CUE finds a value that fits all that is said about a field.",
+		Why:   "What the field's parts ask for cannot all hold.",
+		Wrong: `#weights: {light: 1, heavy: light & 2}`,
+		Right: `#weights: {light: 1, heavy: light + 1}`,
+	},
+	{
+		Code: "undecodable", Severity: site.SeverityError, Firm: true,
+		What: "What passes the schema can be used.",
+		Why:  "Nothing is done with a design that is not understood in full. This is a fault of Slipway; report it with the value.",
+	},
+}
+
+// layers: in which order are profiles laid over one another?
+var layers = []Rule{
+	{
+		Code: "node-without-profile", Severity: site.SeverityError, Firm: true,
+		What:  "Every node has a profile.",
+		Why:   "What the nodes of a site have in common is in profiles; a node without one has silently none of it.",
+		Wrong: `nodes: "n5": {role: "compute", rack: "r2", endpoints: bmc: url: "redfish+https://10.9.0.15/redfish/v1/Systems/1"}`,
+		Right: `nodes: "n5": {profiles: ["base"], role: "compute", rack: "r2", endpoints: bmc: url: "redfish+https://10.9.0.15/redfish/v1/Systems/1"}`,
+	},
+	{
+		Code: "unknown-profile", Severity: site.SeverityError, Firm: true,
+		What:  "The profiles of a node, and the parents of a profile, are entries in `profiles`.",
+		Why:   "What the profile would set is missing, so nothing is done with the nodes that want it.",
+		Wrong: `profiles: base: parents: ["hardend"]`,
+		Right: "profiles: hardened: boot: order: [\"Hdd\"]\nprofiles: base: parents: [\"hardened\"]",
+	},
+	{
+		Code: "duplicate-profile", Severity: site.SeverityError, Firm: true,
+		What:  "A profile is named once in a list.",
+		Why:   "A profile has one place in the order.",
+		Wrong: "profiles: hardened: boot: order: [\"Hdd\"]\nprofiles: base: parents: [\"hardened\", \"hardened\"]",
+		Right: "profiles: hardened: boot: order: [\"Hdd\"]\nprofiles: base: parents: [\"hardened\"]",
+	},
+	{
+		Code: "profile-order", Severity: site.SeverityError, Firm: true,
+		What:  "A list of profiles names none before one that it is laid over.",
+		Why:   "What comes later wins; two lists that contradict each other want it both ways.",
+		Wrong: "profiles: hardened: {}\nprofiles: kiosk: parents: [\"hardened\"]\nprofiles: base: parents: [\"kiosk\", \"hardened\"]",
+		Right: "profiles: hardened: {}\nprofiles: kiosk: parents: [\"hardened\"]\nprofiles: base: parents: [\"hardened\", \"kiosk\"]",
+	},
+	{
+		Code: "profile-cycle", Severity: site.SeverityError, Firm: true,
+		What:  "No profile is its own parent, be it through others.",
+		Why:   "It cannot be told which is laid over which.",
+		Wrong: "profiles: base: parents: [\"hardened\"]\nprofiles: hardened: parents: [\"base\"]",
+		Right: "profiles: base: parents: [\"hardened\"]\nprofiles: hardened: boot: order: [\"Hdd\"]",
+	},
+	{
+		Code: "profiles-in-profile", Severity: site.SeverityError, Firm: true,
+		What:  "A profile names its foundations under `parents`; `profiles` is what a node has.",
+		Why:   "In a profile, `profiles` would change nothing.",
+		Wrong: "profiles: hardened: boot: order: [\"Hdd\"]\nprofiles: base: profiles: [\"hardened\"]",
+		Right: "profiles: hardened: boot: order: [\"Hdd\"]\nprofiles: base: parents: [\"hardened\"]",
+	},
+	{
+		Code: "unset-outside-layer", Severity: site.SeverityError, Firm: true,
+		What:  "Only profiles and nodes take fields away with @unset().",
+		Why:   "Only layers are laid over one another; elsewhere there is nothing to take away.",
+		Wrong: `racks: r1: location: "row A" @unset()`,
+		Right: `nodes: "n1": power: _ @unset()`,
+	},
+	{
+		Code: "unset-with-value", Severity: site.SeverityError, Firm: true,
+		What:  "A field that is taken away with @unset() has no value.",
+		Why:   "It cannot be told which of the two is meant.",
+		Wrong: `nodes: "n1": power: "on" @unset()`,
+		Right: `nodes: "n1": power: _ @unset()`,
+	},
+}
+
+// bounds: can the evaluation be finished?
+var bounds = []Rule{
+	{
+		Code: "file-too-large", Severity: site.SeverityError, Firm: true,
+		What: "A CUE file is at most 1 MiB.",
+		Why:  "Files are bounded so that no commit can exhaust the controller.",
+	},
+	{
+		Code: "too-large", Severity: site.SeverityError, Firm: true,
+		What: "A site's CUE files are at most 20,000 and 32 MiB, and their evaluation takes at most 4 GiB of memory.",
+		Why:  "Designs are bounded so that no commit can exhaust the controller.",
+	},
+	{
+		Code: "too-slow", Severity: site.SeverityError, Firm: true,
+		What: "A design is evaluated within a minute.",
+		Why:  "Evaluation is bounded so that no commit can hang the controller.",
+	},
+	{
+		Code: "too-deep", Severity: site.SeverityError, Firm: true,
+		What: "No text is nested thousands of levels deep, and no definition contains itself.",
+		Why:  "Evaluation is bounded so that no commit can exhaust the controller.",
+	},
+	{
+		Code: "more-findings", Severity: site.SeverityError, Firm: true,
+		What: "At most 1,000 findings are shown.",
+		Why:  "Nobody reads more, and many have one cause: repair those that are shown first.",
+	},
+	{
+		Code: "panic", Severity: site.SeverityError, Firm: true,
+		What: "No rule, and no evaluation, breaks off.",
+		Why:  "It is a fault of Slipway; a design that cannot be checked in full is not applied. Report it with the design that shows it.",
 	},
 }
