@@ -47,6 +47,9 @@ func (r *reader) read(v cue.Value, s *shape, path string) *tree {
 		})
 		unset = false
 	}
+	if s.constraint {
+		return r.readConstraint(v, s, path)
+	}
 	switch s.of(v) {
 	case cue.StructKind:
 		return r.readStruct(v, s, path, unset)
@@ -83,6 +86,14 @@ func (r *reader) readStruct(v cue.Value, s *shape, path string, unset bool) *tre
 		r.missing(v, t, s, path)
 	}
 	return t
+}
+
+// readConstraint reads CUE that other values are held against.
+func (r *reader) readConstraint(v cue.Value, s *shape, path string) *tree {
+	if v.IncompleteKind() != cue.StructKind {
+		return r.invalid(v, s, path)
+	}
+	return &tree{origin: origin(place(v), r.layer), open: true}
 }
 
 // readList reads a list. It is one value: nothing is laid over its items, so

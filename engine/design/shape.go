@@ -37,6 +37,10 @@ var sections = []section{
 	{"bootActions", "#BootAction", "bootActions: [string]: %s", true},
 	{"allocations", "#Allocation", "allocations: [string]: %s", true},
 	{"credentials", "#Credential", "credentials: [string]: %s", true},
+	{"data", "#Data", "data: [string]: %s", true},
+	{"extensions", "#Extension", "extensions: [string]: %s", true},
+	{"policies", "#Policy", "policies: [string]: %s", true},
+	{"suppressions", "#Suppression", "suppressions: [string]: %s", true},
 	{"approvals", "#Approval", "approvals: [string]: %s", true},
 	{profilesSection, "#Profile", "profiles: [string]: %s", true},
 	{nodesSection, "#Layer", "nodes: [string]: %s", true},
@@ -60,6 +64,9 @@ type shape struct {
 	item     *shape
 	required bool
 	optional bool
+	// constraint says that the value is CUE to be held against other values,
+	// and says nothing itself.
+	constraint bool
 	// fallback is the default, with its origin in the schema.
 	fallback *tree
 	// form says in words what fits.
@@ -219,7 +226,7 @@ type shaper struct {
 
 // read reads the shape of a definition.
 func (r *shaper) read(v cue.Value) *shape {
-	s := &shape{kind: v.IncompleteKind(), fallback: fallback(v), form: formOf(v)}
+	s := &shape{kind: v.IncompleteKind(), fallback: fallback(v), form: formOf(v), constraint: isConstraint(v)}
 	switch s.kind {
 	case cue.ListKind:
 		if item := v.LookupPath(cue.MakePath(cue.AnyIndex)); item.Exists() {
@@ -328,6 +335,11 @@ func both(a, b *shape) *shape {
 		s.form = b.form
 	}
 	return &s
+}
+
+func isConstraint(v cue.Value) bool {
+	a := v.Attribute("constraint")
+	return a.Err() == nil
 }
 
 // formOf is what a field of the schema says of itself in words.

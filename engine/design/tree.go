@@ -23,6 +23,8 @@ type tree struct {
 	origin site.Origin
 	// unset takes away what layers below have set.
 	unset bool
+	// open is a leaf that is no value but a constraint.
+	open bool
 	// broken is a leaf whose value is already the subject of a finding.
 	broken bool
 }
@@ -88,14 +90,15 @@ func (t *tree) orEmpty() *tree {
 	return t
 }
 
-// plain is the tree as encoding/json writes it; broken leaves are left out.
+// plain is the tree as encoding/json writes it; broken and open
+// leaves are left out.
 func (t *tree) plain() any {
 	if t.fields == nil {
 		return t.value
 	}
 	m := make(map[string]any, len(t.fields))
 	for key, f := range t.fields {
-		if !f.broken {
+		if !f.broken && !f.open {
 			m[key] = f.plain()
 		}
 	}

@@ -64,6 +64,13 @@ type Site struct {
 	// Allocations are the addresses that `slipway allocate` took from pools,
 	// by network and node.
 	Allocations map[string]map[string]string `json:"allocations,omitempty"`
+	// Data are files with layers.
+	Data map[string]*Data `json:"data,omitempty"`
+	// Extensions are kinds of item of the site's own, Policies its own
+	// constraints, and Suppressions findings that it lives with.
+	Extensions   map[string]*Extension   `json:"extensions,omitempty"`
+	Policies     map[string]*Policy      `json:"policies,omitempty"`
+	Suppressions map[string]*Suppression `json:"suppressions,omitempty"`
 	// Approvals are approved sets of destruction, by digest.
 	Approvals map[string]Approval `json:"approvals,omitempty"`
 	Nodes     map[string]*Node    `json:"nodes"`
@@ -187,6 +194,9 @@ type Node struct {
 	// "propose", "repair" (in the Window) or "enforce".
 	Drift  map[Facet]string `json:"drift,omitempty"`
 	Window string           `json:"window,omitempty"`
+	// Extensions are items of the site's own kinds, by kind and name, as
+	// encoding/json has them.
+	Extensions map[string]map[string]any `json:"extensions,omitempty"`
 	// Decommission announces that the node will leave the design.
 	Decommission bool  `json:"decommission,omitempty"`
 	Paused       *Hold `json:"paused,omitempty"`
