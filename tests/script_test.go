@@ -63,7 +63,7 @@ func TestScripts(t *testing.T) {
 	}
 	noneSkipped(t)
 	testscript.Run(t, testscript.Params{
-		Dir: "script", RequireExplicitExec: true, RequireUniqueNames: true,
+		Dir: "script", RequireExplicitExec: true, RequireUniqueNames: true, Deadline: time.Now().Add(4 * patience),
 		Setup: func(env *testscript.Env) error {
 			s := &stage{bin: bin}
 			env.Values["stage"] = s

@@ -77,6 +77,9 @@ func release(r site.Report, w reasons) string {
 	case site.Paused:
 		return fmt.Sprintf("`slipway resume %s`, `slipway resume --all`, or the end of the pause", w.Status.Name)
 	case site.Blocked:
+		if r.Status.ObserveOnly != "" {
+			return "a run that is not observing only"
+		}
 		for _, l := range r.Status.Waiting {
 			if l.Node == w.Status.Name {
 				return "`slipway approve " + r.Status.Approve + "`"
