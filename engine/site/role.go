@@ -5,7 +5,7 @@ type Role struct {
 	Description string `json:"description,omitempty"`
 	Enabled     bool   `json:"enabled"`
 	// Phases are what its nodes go through, in this order.
-	Phases []string `json:"phases"`
+	Phases []string `json:"phases,omitempty"`
 	// Needs are what a phase waits for: by the phase that waits and the role
 	// that it waits for.
 	Needs map[string]map[string]Need `json:"needs,omitempty"`
