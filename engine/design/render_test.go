@@ -114,9 +114,10 @@ func values(t *testing.T, s *site.Site) string {
 // A text that is rendered is the text that was written.
 func TestRenderKeepsTexts(t *testing.T) {
 	const odd = "a\\(b) \"c\" #\"\"\" \t<&> \u2028 'd' \\u0041 #\"\\#(e)\"#\nline\n"
-	s := &site.Site{Name: "small", SchemaVersion: site.SchemaVersion, Roles: map[string]*site.Role{
-		"r": {Description: odd}, "yes": {Description: "yes"}, "no": {Description: "012"}, "x": {Description: "~"},
-	}}
+	s := &site.Site{Name: "small", SchemaVersion: site.SchemaVersion, Schema: site.SchemaVersion, Roles: map[string]*site.Role{}}
+	for name, text := range map[string]string{"r": odd, "yes": "yes", "no": "012", "x": "~"} {
+		s.Roles[name] = &site.Role{Description: text, Phases: []string{"base"}}
+	}
 	s.Rollout = EvaluateHere(repository(small), "").Site.Rollout
 	for _, f := range []Format{CUE, YAML, JSON} {
 		again := fedBack(t, s, map[string]string{"site.cue": rendered(t, s, nil, f)})
