@@ -1,15 +1,10 @@
 package rule
 
-import (
-	"slices"
+import "github.com/slipway-gitops/slipway/engine/site"
 
-	"github.com/slipway-gitops/slipway/engine/site"
-)
-
-// evaluation lists what is found while a design is read, before any rule can
-// be run on it. None of it can be suppressed: the design has no meaning as far
-// as it reaches.
-var evaluation = slices.Concat(repositories, modules, packages, values, layers, bounds)
+// What is in this file is found while a design is read, before any rule can be
+// run on it. None of it can be suppressed: the design has no meaning as far as
+// it reaches.
 
 // repositories: is there one site to be read?
 var repositories = []Rule{
@@ -98,8 +93,8 @@ var modules = []Rule{
 	},
 }
 
-// packages: can the text be read as CUE?
-var packages = []Rule{
+// texts: can the files be read as CUE?
+var texts = []Rule{
 	{
 		Code: "syntax", Severity: site.SeverityError, Firm: true,
 		What:  "Every file can be read as CUE.",
@@ -148,8 +143,8 @@ var values = []Rule{
 		Code: "unknown-field", Severity: site.SeverityError, Firm: true,
 		What:  "Every field is one that the schema has.",
 		Why:   "Nothing reads it, so what it asks for would silently not happen.",
-		Wrong: `nodes: "n1": generations: 1`,
-		Right: `nodes: "n1": generation: 1`,
+		Wrong: `nodes: "n1": boot: oder: ["Hdd"]`,
+		Right: `nodes: "n1": boot: order: ["Hdd"]`,
 	},
 	{
 		Code: "invalid-key", Severity: site.SeverityError, Firm: true,

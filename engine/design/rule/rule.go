@@ -46,19 +46,38 @@ type Rule struct {
 	Fleet func(*site.Site, *Index) []site.Finding
 }
 
+// Area is a part of a design, and the rules about it.
+type Area struct {
+	Name  string
+	Rules []Rule
+}
+
+// Areas lists the rules by area; each area's rules are in a file of their own.
+func Areas() []Area {
+	return []Area{
+		{"repository", repositories},
+		{"modules", modules},
+		{"text", texts},
+		{"values", values},
+		{"layers", layers},
+		{"bounds", bounds},
+		{"names", naming},
+		{"references", references},
+		{"identity", identities},
+		{"networks", networks},
+		{"endpoints", endpoints},
+		{"images", images},
+		{"holds", holds},
+	}
+}
+
 // All lists the rules, by area.
 func All() []Rule {
-	return slices.Concat(
-		evaluation,
-		version,
-		naming,
-		references,
-		identities,
-		networks,
-		endpoints,
-		images,
-		holds,
-	)
+	var all []Rule
+	for _, a := range Areas() {
+		all = append(all, a.Rules...)
+	}
+	return all
 }
 
 // wrong is a finding about a path.
