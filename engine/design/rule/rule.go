@@ -61,6 +61,7 @@ func Areas() []Area {
 		{"values", values},
 		{"layers", layers},
 		{"bounds", bounds},
+		{"schema", version},
 		{"names", naming},
 		{"references", references},
 		{"identity", identities},
