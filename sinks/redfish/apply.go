@@ -37,7 +37,7 @@ func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, _ sit
 func (m *machine) take(ctx context.Context, step site.Step, n *site.Node, s system) error {
 	switch step.Action {
 	case site.ActionPowerOn:
-		return m.start(ctx, step, s)
+		return m.start(ctx, s)
 	case site.ActionPowerOff:
 		return m.powerOff(ctx, s)
 	case site.ActionBootOrder:
@@ -63,25 +63,19 @@ func sameMachine(want, got site.Identity) error {
 	return nil
 }
 
-// start powers on. An override left over from a broken-off installation would
-// boot its installer, and is taken back first.
-func (m *machine) start(ctx context.Context, step site.Step, s system) error {
+// start powers on. What an installation that was broken off has left would
+// boot its installer, and is taken back first; also when the step is taken up
+// again, for a power-on itself leaves nothing.
+func (m *machine) start(ctx context.Context, s system) error {
 	s, err := m.arrive(ctx, s)
+	if err == nil && s.off() {
+		s, err = m.disarm(ctx, s)
+	}
 	if err != nil {
 		return err
 	}
-	if s.off() && bootsCD(s) && !step.Resumed {
-		if err := m.client.patch(ctx, m.path, boot{Enabled: schemas.DisabledBootSourceOverrideEnabled}.body()); err != nil {
-			return err
-		}
-		if s, err = m.until(ctx, m.opts.Settle, "the boot override to be disabled", func(s system) bool { return !bootsCD(s) }); err != nil {
-			return err
-		}
-	}
 	return m.powerOn(ctx, s, system.on)
 }
-
-func bootsCD(s system) bool { return s.bootsOnce(schemas.CdBootSource) || s.bootsOnce(usbCd) }
 
 // arrive waits for a power change that is under way, whoever began it.
 func (m *machine) arrive(ctx context.Context, s system) (system, error) {

@@ -29,8 +29,9 @@ type client struct {
 	sessions, session string
 }
 
-func newClient(u *url.URL, t *tls.Config, s secret.Value) *client {
-	return &client{host: u.Host, value: s, http: &http.Client{Transport: &wire{host: u.Host, next: newTransport(t)}}}
+func newClient(u *url.URL, t *tls.Config, s secret.Value, answer time.Duration) *client {
+	w := &wire{host: u.Host, next: newTransport(t), answer: answer}
+	return &client{host: u.Host, value: s, http: &http.Client{Transport: w}}
 }
 
 func (c *client) get(ctx context.Context, path string) (object, error) {

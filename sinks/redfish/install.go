@@ -115,6 +115,14 @@ func (m *machine) install(ctx context.Context, step site.Step, s system) error {
 	if err != nil {
 		return err
 	}
+	err = m.bootImage(ctx, step, cd, drive, s)
+	if errors.Is(err, driver.ErrRefused) || errors.Is(err, errors.ErrUnsupported) {
+		return m.withdraw(ctx, err)
+	}
+	return err
+}
+
+func (m *machine) bootImage(ctx context.Context, step site.Step, cd schemas.BootSource, drive slot, s system) (err error) {
 	if step.Resumed && drive.image() == step.Image.URL {
 		s, err = m.rejoin(ctx, s)
 	} else {
@@ -154,6 +162,42 @@ func (m *machine) load(ctx context.Context, step site.Step, cd schemas.BootSourc
 	err = m.untilMedia(ctx, "the image to be inserted", func(d slot) bool { return d.image() == step.Image.URL })
 	return s, err
 }
+
+// withdraw disarms a machine whose installation was refused: nobody takes it up
+// again, and whoever presses the power button later must not start it.
+func (m *machine) withdraw(ctx context.Context, refusal error) error {
+	s, err := m.system(ctx)
+	if err == nil && s.off() {
+		_, err = m.disarm(ctx, s)
+	}
+	if err != nil {
+		return fmt.Errorf("%w; what was prepared could not be taken back, and the machine may boot the installer when it is switched on: %v", refusal, err)
+	}
+	return refusal
+}
+
+// disarm takes from a machine that is off whatever would make its next boot
+// that of an installer: the override, and the medium, which may come before
+// the disk in the boot order. A drive that the BMC does not show holds nothing
+// of ours.
+func (m *machine) disarm(ctx context.Context, s system) (system, error) {
+	if bootsCD(s) {
+		err := m.client.patch(ctx, m.path, boot{Enabled: schemas.DisabledBootSourceOverrideEnabled}.body())
+		if err == nil {
+			s, err = m.until(ctx, m.opts.Settle, "the boot override to be disabled", func(s system) bool { return !bootsCD(s) })
+		}
+		if err != nil {
+			return s, err
+		}
+	}
+	drive, err := m.media(ctx, s)
+	if errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrBusy) {
+		return s, err
+	}
+	return s, m.eject(ctx, drive)
+}
+
+func bootsCD(s system) bool { return s.bootsOnce(schemas.CdBootSource) || s.bootsOnce(usbCd) }
 
 // bootOnce sets the override for the next boot, and proves it.
 func (m *machine) bootOnce(ctx context.Context, target schemas.BootSource) (system, error) {

@@ -34,6 +34,9 @@ type Options struct {
 	// Poll is the first pause between two looks at a machine that is to
 	// change, 1 s; pauses grow to half as much again.
 	Poll time.Duration
+	// Answer is how long a write that was sent is given to be answered when
+	// the context ends meanwhile: 15 s.
+	Answer time.Duration
 }
 
 // Driver opens BMCs.
@@ -48,6 +51,7 @@ func New(o Options) *Driver {
 		Grace:  orDefault(o.Grace, 180*time.Second),
 		Settle: orDefault(o.Settle, 10*time.Minute),
 		Poll:   orDefault(o.Poll, time.Second),
+		Answer: orDefault(o.Answer, 15*time.Second),
 	}}
 }
 
@@ -74,7 +78,7 @@ func (d *Driver) Open(_ context.Context, e site.Endpoint, s secret.Value) (drive
 	if err != nil {
 		return nil, err
 	}
-	m := &machine{opts: d.opts, client: newClient(u, t, s)}
+	m := &machine{opts: d.opts, client: newClient(u, t, s, d.opts.Answer)}
 	if p := strings.TrimRight(u.EscapedPath(), "/"); p != "" && p != "/redfish" && p != "/redfish/v1" {
 		m.path = p
 	}

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
@@ -47,8 +48,9 @@ func newTransport(t *tls.Config) *http.Transport {
 // back as an error of a class that the engine knows; gofish would drop its
 // headers, and Retry-After with them.
 type wire struct {
-	host string
-	next *http.Transport
+	host   string
+	next   *http.Transport
+	answer time.Duration // for a write whose context ends after it was sent
 }
 
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -56,9 +58,11 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		// A link or redirect of a BMC must not have a session token sent elsewhere.
 		return nil, refused("the BMC at %s leads to %s://%s; requests go to the designed host only, over TLS", w.host, r.URL.Scheme, printable(r.URL.Host))
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	r, cancel := w.bound(r)
 	defer cancel() // the body has been read by then
-	r = r.Clone(ctx)
 	r.Header.Set("User-Agent", "slipway")
 	r.Header.Set("OData-Version", "4.0")
 	// Several BMCs spoil their ETags when they compress.
@@ -76,6 +80,62 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	return resp, nil
+}
+
+// bound gives a request its time. A read ends with its context, and so does a
+// write that was not sent yet. One that was sent is carried out by the BMC
+// whether or not anybody waits (nothing in DSP0266 has it stop), and would take
+// effect in the middle of what is done to the machine next; its answer is
+// waited for, for a while.
+func (w *wire) bound(r *http.Request) (*http.Request, context.CancelFunc) {
+	if r.Body == nil {
+		ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
+		return r.Clone(ctx), cancel
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), callTimeout)
+	var d departure
+	stop := context.AfterFunc(r.Context(), func() {
+		if d.stop() {
+			cancel()
+			return
+		}
+		time.AfterFunc(w.answer, cancel)
+	})
+	r, again := r.Clone(ctx), r.GetBody
+	r.Body = leaving{r.Body, &d}
+	r.GetBody = func() (io.ReadCloser, error) { // when a connection turns out to be closed
+		b, err := again()
+		return leaving{b, &d}, err
+	}
+	return r, func() { stop(); cancel() }
+}
+
+// departure decides once whether a write is sent or called off.
+type departure struct{ state atomic.Int32 }
+
+const (
+	waiting = iota
+	sent
+	calledOff
+)
+
+func (d *departure) stop() bool { return d.state.CompareAndSwap(waiting, calledOff) }
+func (d *departure) send() bool {
+	return d.state.CompareAndSwap(waiting, sent) || d.state.Load() == sent
+}
+
+// leaving is the body of a write, which is sent from the moment at which its
+// body is asked for.
+type leaving struct {
+	io.ReadCloser
+	d *departure
+}
+
+func (b leaving) Read(p []byte) (int, error) {
+	if !b.d.send() {
+		return 0, context.Canceled
+	}
+	return b.ReadCloser.Read(p)
 }
 
 // CloseIdleConnections lets http.Client close them through the wire.
