@@ -19,6 +19,9 @@ type assembly struct {
 	// cut says that some expressions did not compile, lost that whole
 	// declarations went with them: what is not there may still be designed.
 	cut, lost bool
+	// kinds and policies are the site's own constraints.
+	kinds    map[string]kind
+	policies []policy
 	// explain names the node to explain.
 	explain     string
 	explanation *Explanation
@@ -53,6 +56,7 @@ func (a *assembly) assemble(v cue.Value) *site.Site {
 	st := &site.Site{}
 	a.decode(whole, st, site.Finding{})
 	st.Origins = origins
+	a.kinds, a.policies = kindsOf(v, st.Extensions), policiesOf(v, st.Policies)
 	a.readProfiles(v)
 	a.pedigree.linearise()
 	st.Nodes = a.readNodes(v)
@@ -162,13 +166,16 @@ func (a *assembly) readNode(name string, v cue.Value) *site.Node {
 	place := origin(declared(v, name), r.layer)
 	merged, ok := a.effective(name, own, place)
 	if ok {
-		merged = a.finish(name, merged, place)
+		merged = finishItems(name, a.finish(name, merged, place), a.kinds, a.findings)
 		a.explainNode(name, own, merged)
 	}
 	a.decode(merged.plain(), n, site.Finding{Node: name, File: place.File.Value(), Line: place.Line, Col: place.Col})
 	n.Name, n.Place = name, place
 	n.Origins = map[string]site.Origin{}
 	merged.origins("", n.Origins)
+	if ok {
+		a.findings.add(checkPolicies(a.policies, n, merged)...)
+	}
 	return n
 }
 

@@ -12,6 +12,7 @@ package design
 import (
 	"fmt"
 	"io/fs"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/design/rule"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -22,6 +23,8 @@ type Result struct {
 	// Site is nil when a finding is an error.
 	Site     *site.Site
 	Findings []site.Finding
+	// Suppressed are findings that the design silences.
+	Suppressed []site.Finding
 	// Explanation is nil unless one was asked for and its node exists.
 	Explanation *Explanation
 }
@@ -41,6 +44,7 @@ func EvaluateHere(files fs.FS, siteName string) Result {
 	if site.HasErrors(findings) {
 		return Result{Findings: limit(findings)}
 	}
+	p.now = time.Now()
 	return evaluate(p, func(string) {})
 }
 
@@ -69,7 +73,8 @@ func evaluate(p pack, progress func(string)) (r Result) {
 	} else {
 		l.findings.add(check(s)...)
 	}
-	r.Findings = limit(l.findings.list)
+	kept, silenced := suppress(l.findings.list, s, p.now, !c.lost)
+	r.Findings, r.Suppressed = limit(kept), limit(silenced)
 	if !site.HasErrors(r.Findings) {
 		r.Site, r.Explanation = s, a.explanation
 	}

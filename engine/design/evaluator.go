@@ -34,6 +34,8 @@ type Evaluator struct {
 	Limits  Limits
 	// Log gets the workers' comings and goings; default none.
 	Log *slog.Logger
+	// Now tells the time, by which suppressions end; default time.Now.
+	Now func() time.Time
 
 	once   sync.Once
 	turns  chan struct{}
@@ -68,7 +70,7 @@ func (e *Evaluator) Evaluate(ctx context.Context, files fs.FS, siteName string) 
 func (e *Evaluator) answer(ctx context.Context, files fs.FS, siteName, explain string) (Result, error) {
 	lim := e.Limits.withDefaults()
 	p, findings, err := collect(files, siteName, lim)
-	p.explain = explain
+	p.explain, p.now = explain, e.now()
 	if err != nil {
 		return Result{}, fmt.Errorf("read design: %w", err)
 	}
@@ -100,7 +102,7 @@ func (e *Evaluator) evaluate(ctx context.Context, p pack, lim Limits) (Result, e
 	}
 	if err == nil {
 		e.give(w, o.Memory)
-		return Result{Site: o.Site, Findings: o.Findings, Explanation: o.Explanation}, nil
+		return Result{Site: o.Site, Findings: o.Findings, Suppressed: o.Suppressed, Explanation: o.Explanation}, nil
 	}
 	ended := w.end()
 	e.log().Debug("worker killed", "site", p.site, "at", at, "err", err, "ended", ended)
@@ -202,6 +204,13 @@ func (e *Evaluator) dismiss(w *worker) {
 			return
 		}
 	}
+}
+
+func (e *Evaluator) now() time.Time {
+	if e.Now == nil {
+		return time.Now()
+	}
+	return e.Now()
 }
 
 func (e *Evaluator) log() *slog.Logger {

@@ -58,6 +58,8 @@ type pack struct {
 	// explain names the node whose values are to be explained; empty for
 	// none.
 	explain string
+	// now is when the evaluation began; what ends by itself ends by it.
+	now time.Time
 }
 
 // Sites lists the names of the sites in a repository: the directories under

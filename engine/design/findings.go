@@ -48,6 +48,12 @@ func (f *findings) at(o site.Origin, x site.Finding) {
 	f.add(x)
 }
 
+// of adds an error about a node.
+func (f *findings) of(node string, o site.Origin, x site.Finding) {
+	x.Node = node
+	f.at(o, x)
+}
+
 // limit orders findings and cuts them to what a person can read.
 func limit(list []site.Finding) []site.Finding {
 	site.SortFindings(list)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -193,36 +194,80 @@ var shapes = sync.OnceValue(func() map[string]*shape {
 
 // shapesOf reads the shapes of a package's definitions.
 func shapesOf(v cue.Value) map[string]*shape {
-	r := shaper{all: map[string]*shape{}, named: map[*shape]string{}, words: map[string]string{}}
+	r := newShaper()
+	r.strict = true
 	for it, _ := v.Fields(cue.Definitions(true)); it.Next(); {
 		if text, ok := regular(it.Value()); ok {
 			r.words[text] = formOf(it.Value())
 		}
 	}
+	all := map[string]*shape{}
 	for it, _ := v.Fields(cue.Definitions(true)); it.Next(); {
 		if it.Selector().IsDefinition() {
-			r.all[it.Selector().String()] = r.read(it.Value())
+			all[it.Selector().String()] = r.definition(it.Selector().String(), it.Value())
 		}
 	}
-	for s, name := range r.named {
-		s.is(r.all[name])
+	r.link()
+	return all
+}
+
+// shapeOf reads the shape of a site's own constraint. It is closed but where
+// the constraint itself says "...".
+func shapeOf(v cue.Value) *shape {
+	r := newShaper()
+	var parts []*shape
+	for _, c := range conjuncts(v) {
+		if ours(c.Pos()) {
+			parts = append(parts, r.read(c))
+		}
 	}
-	for _, s := range r.mixed {
-		unmix(s.entries)
+	r.link()
+	whole := anything
+	for _, p := range parts {
+		whole = both(whole, p)
 	}
-	return r.all
+	return whole
 }
 
 // shaper reads shapes. A field that is a definition by name gets its shape
 // last, so that a definition may contain itself.
 type shaper struct {
-	all   map[string]*shape
-	named map[*shape]string
+	definitions map[string]*shape
+	named       map[*shape]string
 	// mixed have several patterns.
 	mixed []*shape
 	// words are what definitions say of themselves, by regular expression.
 	words map[string]string
+	// strict panics on what is not understood, which the schema does not have.
+	strict bool
 }
+
+func newShaper() *shaper {
+	return &shaper{definitions: map[string]*shape{}, named: map[*shape]string{}, words: map[string]string{}}
+}
+
+// link gives fields that are definitions by name their shapes.
+func (r *shaper) link() {
+	for s, name := range r.named {
+		s.is(r.definitions[name])
+	}
+	for _, s := range r.mixed {
+		unmix(s.entries)
+	}
+}
+
+// definition reads the shape of a definition once.
+func (r *shaper) definition(name string, v cue.Value) *shape {
+	key := definitionKey(name, v)
+	if r.definitions[key] == nil {
+		r.definitions[key] = &shape{}
+		*r.definitions[key] = *r.read(v)
+	}
+	return r.definitions[key]
+}
+
+// definitionKey tells definitions of several packages apart.
+func definitionKey(name string, v cue.Value) string { return path.Dir(v.Pos().Filename()) + name }
 
 // read reads the shape of a definition.
 func (r *shaper) read(v cue.Value) *shape {
@@ -233,6 +278,10 @@ func (r *shaper) read(v cue.Value) *shape {
 			s.item = r.field(item)
 		}
 	case cue.StructKind:
+		if op, _ := v.Expr(); op == cue.OrOp {
+			s.kind = cue.TopKind
+			break
+		}
 		s.fields = map[string]*shape{}
 		for it, _ := v.Fields(cue.Optional(true), cue.Patterns(true)); it.Next(); {
 			r.add(s, it.Selector(), it.Value())
@@ -260,23 +309,25 @@ func (r *shaper) add(s *shape, label cue.Selector, v cue.Value) {
 
 // field reads the shape of a field or an item.
 func (r *shaper) field(v cue.Value) *shape {
-	name := named(v)
-	if name == "" {
+	name, definition, ok := named(v)
+	if !ok {
 		return r.read(v)
 	}
+	r.definition(name, definition)
 	s := &shape{form: formOf(v)}
-	r.named[s] = name
+	r.named[s] = definitionKey(name, definition)
 	return s
 }
 
-// named is the name of the definition of the schema that a value is, and
-// nothing else; empty without one.
-func named(v cue.Value) string {
-	_, path := v.ReferencePath()
-	if at := path.Selectors(); len(at) == 1 && at[0].IsDefinition() {
-		return at[0].String()
+// named is the definition that a value is, and nothing else; false without
+// one.
+func named(v cue.Value) (string, cue.Value, bool) {
+	root, path := v.ReferencePath()
+	if at := path.Selectors(); len(at) != 1 || !at[0].IsDefinition() {
+		return "", cue.Value{}, false
 	}
-	return ""
+	definition := root.LookupPath(path)
+	return path.String(), definition, definition.Exists()
 }
 
 // is gives a field the shape of a definition.
@@ -322,11 +373,15 @@ func both(a, b *shape) *shape {
 	s := *a
 	s.fields = maps.Clone(a.fields)
 	for name, f := range b.fields {
+		if s.fields == nil {
+			break // CUE says that nothing fits
+		}
 		if s.fields[name] != nil {
 			f = both(s.fields[name], f)
 		}
 		s.fields[name] = f
 	}
+	s.entries = slices.Concat(a.entries, b.entries)
 	s.required, s.optional = a.required || b.required, a.optional && b.optional
 	if s.fallback == nil {
 		s.fallback = b.fallback
@@ -349,13 +404,13 @@ func formOf(v cue.Value) string {
 	return text
 }
 
-// entry is a pattern and what it holds. It panics on a pattern other than
-// `string` and a regular expression, which the schema does not have.
+// entry is a pattern and what it holds: a regular expression, or one that any
+// key fits.
 func (r *shaper) entry(pattern cue.Value, holds *shape) entry {
 	if text, ok := regular(pattern); ok {
 		return entry{regexp.MustCompile(text).MatchString, cmp.Or(r.words[text], "a text that matches "+text), holds}
 	}
-	if op, _ := pattern.Expr(); op != cue.NoOp || pattern.IncompleteKind() != cue.StringKind || pattern.IsConcrete() {
+	if op, _ := pattern.Expr(); r.strict && (op != cue.NoOp || pattern.IncompleteKind() != cue.StringKind || pattern.IsConcrete()) {
 		panic(fmt.Sprintf("the schema has a pattern for keys that is not understood: %v", pattern))
 	}
 	return entry{shape: holds}

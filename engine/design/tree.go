@@ -1,6 +1,7 @@
 package design
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -143,6 +144,41 @@ func (t *tree) strings() []string {
 		}
 	}
 	return list
+}
+
+// set is the tree with something else at a path.
+func (t *tree) set(path []string, to *tree) *tree {
+	if len(path) == 0 {
+		return to
+	}
+	done := *t.orEmpty()
+	done.fields = maps.Clone(done.fields)
+	done.fields[path[0]] = done.fields[path[0]].set(path[1:], to)
+	return &done
+}
+
+// place is the origin of what is at a path or, where there is none, of what is
+// near: what holds it, or something beside it.
+func (t *tree) place(path []string) site.Origin {
+	if len(path) > 0 {
+		if sub := t.sub(path[0]); sub != nil {
+			return cmp.Or(sub.place(path[1:]), t.origin)
+		}
+	}
+	for t.origin.IsZero() && len(t.fields) > 0 {
+		t = t.fields[t.keys()[0]]
+	}
+	return t.origin
+}
+
+// sub is a field, or an item that has fields.
+func (t *tree) sub(key string) *tree {
+	for _, item := range t.items {
+		if strconv.Itoa(item.at) == key {
+			return item.tree
+		}
+	}
+	return t.fields[key]
 }
 
 // without is the tree but for one field.

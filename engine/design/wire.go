@@ -25,6 +25,7 @@ type header struct {
 	Site    string        `json:"site"`
 	Dir     string        `json:"dir"`
 	Explain string        `json:"explain,omitempty"`
+	Now     time.Time     `json:"now"`
 	Files   int           `json:"files"`
 	Memory  int64         `json:"memory"`
 	Timeout time.Duration `json:"timeout"`
@@ -46,6 +47,8 @@ type outcome struct {
 	Site     *site.Site     `json:"site,omitempty"`
 	Nodes    int            `json:"nodes"`
 	Findings []site.Finding `json:"findings,omitempty"`
+	// Suppressed are findings that the design silences.
+	Suppressed []site.Finding `json:"suppressed,omitempty"`
 	// Explanation is there when it was asked for.
 	Explanation *Explanation `json:"explanation,omitempty"`
 	// Memory is what the worker holds of the system's, in bytes.
@@ -85,7 +88,7 @@ func serve(h header, requests *json.Decoder, out io.Writer) error {
 	if err := bound(h.Memory); err != nil {
 		return err
 	}
-	p := pack{site: h.Site, dir: h.Dir, explain: h.Explain, files: make(map[string][]byte, h.Files)}
+	p := pack{site: h.Site, dir: h.Dir, explain: h.Explain, now: h.Now, files: make(map[string][]byte, h.Files)}
 	for range h.Files {
 		var f file
 		if err := requests.Decode(&f); err != nil {
@@ -112,7 +115,7 @@ func respond(p pack, out io.Writer) error {
 		s.Nodes = nil
 	}
 	err := responses.Encode(response{Outcome: &outcome{
-		Site: result.Site, Nodes: len(nodes), Findings: result.Findings, Explanation: result.Explanation, Memory: held(),
+		Site: result.Site, Nodes: len(nodes), Findings: result.Findings, Suppressed: result.Suppressed, Explanation: result.Explanation, Memory: held(),
 	}})
 	for _, n := range nodes {
 		err = errors.Join(err, responses.Encode(n))
@@ -150,7 +153,7 @@ func held() uint64 {
 func send(w io.Writer, p pack, lim Limits) error {
 	b := bufio.NewWriter(w)
 	e := json.NewEncoder(b)
-	err := e.Encode(header{Site: p.site, Dir: p.dir, Explain: p.explain, Files: len(p.files), Memory: lim.Memory, Timeout: lim.Timeout})
+	err := e.Encode(header{Site: p.site, Dir: p.dir, Explain: p.explain, Now: p.now, Files: len(p.files), Memory: lim.Memory, Timeout: lim.Timeout})
 	for name, data := range p.files {
 		if err != nil {
 			return err

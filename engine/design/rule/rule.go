@@ -69,6 +69,8 @@ func Areas() []Area {
 		{"endpoints", endpoints},
 		{"images", images},
 		{"holds", holds},
+		{"extensions", extensions},
+		{"suppressions", suppressing},
 	}
 }
 

@@ -1,0 +1,144 @@
+package design
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"cuelang.org/go/cue"
+
+	"github.com/slipway-gitops/slipway/engine/design/rule"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// kind is a kind of item of the site's own.
+type kind struct {
+	name string
+	item *constraint
+	// shape is what the item names, which closes it: a misspelt field is one
+	// here as anywhere.
+	shape *shape
+}
+
+// kindsOf reads the kinds of a package. One that has an error of its own has no
+// item.
+func kindsOf(v cue.Value, declared map[string]*site.Extension) map[string]kind {
+	all := map[string]kind{}
+	for name := range declared {
+		all[name] = kind{name: name}
+		if c := constraintAt(v, extensionsField, name, "item"); c != nil {
+			all[name] = kind{name, c, shapeOf(c.value)}
+		}
+	}
+	return all
+}
+
+// extensionsField holds a layer's items by kind and name.
+const extensionsField = "extensions"
+
+// finishItems holds the items of a node, all of whose layers are merged,
+// against their kinds, and adds what the kinds say where no layer speaks.
+func finishItems(name string, node *tree, kinds map[string]kind, found *findings) *tree {
+	all := node.get(extensionsField)
+	for _, of := range all.orEmpty().keys() {
+		k, ok := kinds[of]
+		if !ok {
+			found.of(name, node.place([]string{extensionsField, of}), unknownKind(of, kinds))
+		}
+		if k.item == nil {
+			continue
+		}
+		for _, item := range all.fields[of].keys() {
+			at := []string{extensionsField, of, item}
+			if t := node.get(at...); t.fields != nil {
+				node = node.set(at, k.finish(name, t, strings.Join(at, "."), found))
+			}
+		}
+	}
+	return node
+}
+
+func unknownKind(name string, kinds map[string]kind) site.Finding {
+	return site.Finding{
+		Code: "unknown-extension", Path: join(extensionsField, name),
+		Message: fmt.Sprintf("there is no kind %q in `extensions`%s", name, rule.DidYouMean(name, slices.Sorted(maps.Keys(kinds)))),
+		Why:     "What its items are is not known, so nothing can be done with them.",
+		Fix:     fmt.Sprintf("Use a kind that is there, or declare this one: `extensions: %s: item: {…}`.", name),
+	}
+}
+
+// finish holds one item against its kind.
+func (k kind) finish(node string, item *tree, path string, found *findings) *tree {
+	strange := unnamed(item, k.shape, nil)
+	for _, u := range strange {
+		found.of(node, item.place(u.path), k.unknown(u, path))
+	}
+	plain, _ := item.plain().(map[string]any)
+	for _, b := range k.item.hold(plain) {
+		switch {
+		case slices.ContainsFunc(strange, func(u stranger) bool { return prefixes(u.path, b.path) }):
+		case b.lacks && item.get(b.path...) != nil: // it is broken, as was said
+		case b.lacks && b.given != nil:
+			item = item.set(b.path, b.given)
+		default:
+			found.of(node, item.place(b.path), k.breach(b, path))
+		}
+	}
+	return item
+}
+
+// stranger is a field of an item that its kind does not name; in is what the
+// kind has around it.
+type stranger struct {
+	path []string
+	in   *shape
+}
+
+func unnamed(t *tree, s *shape, path []string) []stranger {
+	var all []stranger
+	for _, item := range t.items {
+		all = append(all, unnamed(item.tree, s.items(), append(slices.Clone(path), strconv.Itoa(item.at)))...)
+	}
+	if !s.isStruct() {
+		return all
+	}
+	for _, name := range t.keys() {
+		at := append(slices.Clone(path), name)
+		if sub := s.sub(name); sub != nil {
+			all = append(all, unnamed(t.fields[name], sub, at)...)
+			continue
+		}
+		all = append(all, stranger{at, s})
+	}
+	return all
+}
+
+func (k kind) unknown(u stranger, path string) site.Finding {
+	last := len(u.path) - 1
+	name := u.path[last]
+	path = strings.Join(append([]string{path}, u.path[:last]...), ".")
+	return site.Finding{
+		Code: "unknown-field", Path: join(path, name),
+		Message: fmt.Sprintf("there is no field %q in %s%s", name, path, rule.DidYouMean(name, slices.Sorted(maps.Keys(u.in.fields)))),
+		Why:     "Nothing reads it, so what it asks for would silently not happen.",
+		Fix:     fmt.Sprintf("Remove it, or add it to the kind: `extensions: %s: item`.", k.name),
+	}
+}
+
+func (k kind) breach(b breach, path string) site.Finding {
+	path = strings.Join(append([]string{path}, b.path...), ".")
+	f := site.Finding{
+		Code: "extension-item", Path: path, Message: path + b.message,
+		Why: fmt.Sprintf("The kind %s says so.", k.name), Fix: "Change the item, or the kind.",
+	}
+	if b.lacks {
+		f.Message = path + " is required and not set"
+		f.Fix = "Set it, in the node or a profile."
+	}
+	if ours(b.at) {
+		f.Related = []string{where(b.at)}
+	}
+	return f
+}

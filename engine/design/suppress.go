@@ -1,0 +1,147 @@
+package design
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/design/rule"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// suppress takes out the findings that a site's suppressions silence, and adds
+// what is wrong with the suppressions themselves. With whole, every rule was
+// checked, so that a suppression without a finding has none to silence.
+func suppress(all []site.Finding, s *site.Site, now time.Time, whole bool) (kept, silenced []site.Finding) {
+	q := silence{site: s, now: now, used: map[string]bool{}}
+	q.known, q.firm = codes(s)
+	for _, name := range slices.Sorted(maps.Keys(s.Suppressions)) {
+		q.consider(name, s.Suppressions[name])
+	}
+	for _, f := range all {
+		if q.silences(f) {
+			silenced = append(silenced, f)
+			continue
+		}
+		kept = append(kept, f)
+	}
+	if whole {
+		q.unused()
+	}
+	return append(kept, q.findings.list...), silenced
+}
+
+// codes lists the codes that a finding can have, and those that cannot be
+// silenced.
+func codes(s *site.Site) (known []string, firm map[string]bool) {
+	firm = map[string]bool{}
+	for _, r := range rule.All() {
+		known = append(known, r.Code)
+		firm[r.Code] = r.Firm
+	}
+	for name := range s.Policies {
+		known = append(known, policyCode(name))
+	}
+	slices.Sort(known)
+	return known, firm
+}
+
+// silence is what the suppressions of a site come to.
+type silence struct {
+	site  *site.Site
+	now   time.Time
+	known []string
+	firm  map[string]bool
+	// inForce are names of suppressions in order.
+	inForce  []string
+	used     map[string]bool
+	findings findings
+}
+
+// consider takes a suppression into force, or reports why it is not.
+func (q *silence) consider(name string, x *site.Suppression) {
+	path := join("suppressions", name)
+	switch {
+	case !slices.Contains(q.known, x.Code):
+		q.at(join(path, "code"), site.Finding{
+			Code: "unknown-code", Severity: site.SeverityError,
+			Message: fmt.Sprintf("no finding has the code %q%s", x.Code, rule.DidYouMean(x.Code, q.known)),
+			Why:     "The suppression silences nothing, and nobody would notice.",
+			Fix:     "Copy the code from the finding; `slipway rules` lists them all.",
+		})
+	case q.firm[x.Code]:
+		q.at(join(path, "code"), site.Finding{
+			Code: "suppression-refused", Severity: site.SeverityError,
+			Message: fmt.Sprintf("findings of the code %s cannot be silenced", x.Code),
+			Why:     "The design has no meaning with them, or acting on it could lose data.",
+			Fix:     "Repair what they say, and remove the suppression.",
+		})
+	case !x.Until.IsZero() && !q.now.Before(x.Until):
+		q.at(join(path, "until"), site.Finding{
+			Code: "suppression-expired", Severity: site.SeverityWarning,
+			Message: fmt.Sprintf("the suppression %s of %s ended %s", name, x.Code, x.Until.Format(time.RFC3339)),
+			Why:     "What it silenced is shown again.",
+			Fix:     "Repair what the findings say and remove the suppression, or give it a later end.",
+		})
+	default:
+		q.inForce = append(q.inForce, name)
+	}
+}
+
+// silences says whether a suppression in force silences a finding.
+func (q *silence) silences(f site.Finding) bool {
+	if q.firm[f.Code] {
+		return false
+	}
+	any := false
+	for _, name := range q.inForce {
+		x := q.site.Suppressions[name]
+		if x.Code == f.Code && (len(x.Nodes) == 0 || slices.Contains(x.Nodes, f.Node)) {
+			q.used[name], any = true, true
+		}
+	}
+	return any
+}
+
+// unused reports suppressions that silence nothing.
+func (q *silence) unused() {
+	for _, name := range q.inForce {
+		if q.used[name] {
+			continue
+		}
+		x := q.site.Suppressions[name]
+		what := "there is no such finding"
+		if len(x.Nodes) > 0 {
+			what += " of " + strings.Join(x.Nodes, ", ")
+		}
+		q.at(join("suppressions", name), site.Finding{
+			Code: "suppression-unused", Severity: site.SeverityNote,
+			Message: fmt.Sprintf("the suppression %s of %s silences nothing: %s%s", name, x.Code, what, q.strangers(x.Nodes)),
+			Why:     "It would silence the next one, which nobody has looked at.",
+			Fix:     "Remove it.",
+		})
+	}
+}
+
+// strangers says which names are of no node.
+func (q *silence) strangers(nodes []string) string {
+	var text strings.Builder
+	for _, name := range nodes {
+		if q.site.Nodes[name] == nil {
+			fmt.Fprintf(&text, "; there is no node %q%s", name, rule.DidYouMean(name, q.site.NodeNames()))
+		}
+	}
+	return text.String()
+}
+
+// at adds a finding at the place of a path, or of what holds it.
+func (q *silence) at(path string, f site.Finding) {
+	f.Path = path
+	o, ok := q.site.Origins[path]
+	for up := path; !ok && up != ""; o, ok = q.site.Origins[up] {
+		up = up[:max(0, strings.LastIndexByte(up, '.'))]
+	}
+	q.findings.at(o, f)
+}
