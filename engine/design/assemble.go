@@ -8,7 +8,10 @@ import (
 	"slices"
 
 	"cuelang.org/go/cue"
+	"cuelang.org/go/cue/build"
+
 	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/schema"
 )
 
 // assembly makes the effective site out of a package's value.
@@ -17,11 +20,18 @@ type assembly struct {
 	findings *findings
 	pedigree pedigree
 	// cut says that some expressions did not compile, lost that whole
-	// declarations went with them: what is not there may still be designed.
+	// declarations went with them, or files with layers could not be read: what
+	// is not there may still be designed.
 	cut, lost bool
 	// kinds and policies are the site's own constraints.
 	kinds    map[string]kind
 	policies []policy
+	// data is what data files say, layer the definition of a layer.
+	data  []dataSet
+	layer cue.Value
+	pack  pack
+	// schema is the schema's package.
+	schema *build.Instance
 	// explain names the node to explain.
 	explain     string
 	explanation *Explanation
@@ -30,6 +40,7 @@ type assembly struct {
 func newAssembly(c *compiler) *assembly {
 	return &assembly{
 		name: c.site, findings: &c.findings, cut: c.edited, lost: c.lost, explain: c.pack.explain,
+		pack: c.pack, schema: c.done[schema.Path],
 		pedigree: pedigree{profiles: map[string]*profile{}, findings: &c.findings, lost: c.lost},
 	}
 }
@@ -59,7 +70,14 @@ func (a *assembly) assemble(v cue.Value) *site.Site {
 	a.kinds, a.policies = kindsOf(v, st.Extensions), policiesOf(v, st.Policies)
 	a.readProfiles(v)
 	a.pedigree.linearise()
+	before := len(a.findings.list)
+	a.data = dataReader{a.pack.data, a.findings}.read(st.Data, st.Origins)
+	a.lost = a.lost || len(a.findings.list) > before
+	a.layer = v.Context().BuildInstance(a.schema).LookupPath(cue.ParsePath("#Layer"))
 	st.Nodes = a.readNodes(v)
+	if !a.lost {
+		a.noteStrangers(st.Nodes)
+	}
 	return st
 }
 
@@ -164,10 +182,11 @@ func (a *assembly) readNode(name string, v cue.Value) *site.Node {
 	own := a.readAlone(r, v, shapes()["#Layer"])
 	n := &site.Node{}
 	place := origin(declared(v, name), r.layer)
-	merged, ok := a.effective(name, own, place)
+	layers := append(a.dataLayers(name), own)
+	merged, ok := a.effective(name, layers, place)
 	if ok {
 		merged = finishItems(name, a.finish(name, merged, place), a.kinds, a.findings)
-		a.explainNode(name, own, merged)
+		a.explainNode(name, layers, merged)
 	}
 	a.decode(merged.plain(), n, site.Finding{Node: name, File: place.File.Value(), Line: place.Line, Col: place.Col})
 	n.Name, n.Place = name, place
@@ -179,13 +198,15 @@ func (a *assembly) readNode(name string, v cue.Value) *site.Node {
 	return n
 }
 
-// effective folds a node's profiles, weakest first, and its own layer. It is
-// false when the profiles have no order; the own layer is then all there is.
-func (a *assembly) effective(name string, own *tree, place site.Origin) (*tree, bool) {
+// effective folds a node's profiles and then its layers, the last of which is
+// its own, weakest first. It is false when the profiles have no order; the own
+// layer is then all there is.
+func (a *assembly) effective(name string, layers []*tree, place site.Origin) (*tree, bool) {
+	own := layers[len(layers)-1]
 	if own.broken {
 		return own, false
 	}
-	named := own.get("profiles")
+	named := namedProfiles(layers)
 	if named == nil || named.unset {
 		named = &tree{origin: place}
 	}
@@ -206,9 +227,22 @@ func (a *assembly) effective(name string, own *tree, place site.Origin) (*tree, 
 	for _, p := range order {
 		merged = merge(merged, a.pedigree.profiles[p].layer)
 	}
-	merged = merge(merged, own).orEmpty()
+	for _, l := range layers {
+		merged = merge(merged, l)
+	}
+	merged = merged.orEmpty()
 	merged.fields["profiles"] = &tree{value: anys(order), origin: named.origin}
 	return merged, len(order) > 0 && !a.lost
+}
+
+// namedProfiles are the profiles that the last of some layers names.
+func namedProfiles(layers []*tree) *tree {
+	for _, l := range slices.Backward(layers) {
+		if named := l.get("profiles"); named != nil {
+			return named
+		}
+	}
+	return nil
 }
 
 // finish applies #Node: defaults where no layer spoke, and findings where a

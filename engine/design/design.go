@@ -68,12 +68,12 @@ func evaluate(p pack, progress func(string)) (r Result) {
 	a := newAssembly(&c)
 	s := a.assemble(v)
 	progress("checking the rules")
-	if c.lost {
+	if a.lost {
 		l.findings.add(unchecked)
 	} else {
 		l.findings.add(check(s)...)
 	}
-	kept, silenced := suppress(l.findings.list, s, p.now, !c.lost)
+	kept, silenced := suppress(l.findings.list, s, p.now, !a.lost)
 	r.Findings, r.Suppressed = limit(kept), limit(silenced)
 	if !site.HasErrors(r.Findings) {
 		r.Site, r.Explanation = s, a.explanation
@@ -85,8 +85,8 @@ func evaluate(p pack, progress func(string)) (r Result) {
 var unchecked = site.Finding{
 	Code: "rules-not-checked", Severity: site.SeverityNote,
 	Message: "references and required fields were not checked",
-	Why:     "Parts of the design do not compile, and what they declare would be missed for no other reason.",
-	Fix:     "Repair what does not compile, and check again.",
+	Why:     "Parts of the design cannot be read, and what they declare would be missed for no other reason.",
+	Fix:     "Repair what cannot be read, and check again.",
 }
 
 // check runs every rule.

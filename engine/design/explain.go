@@ -88,12 +88,14 @@ func (x *Explanation) paths() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// explainNode explains a node, if it is the one asked for.
-func (a *assembly) explainNode(name string, own, effective *tree) {
+// explainNode explains a node, if it is the one asked for; own are the layers
+// above its profiles, weakest first.
+func (a *assembly) explainNode(name string, own []*tree, effective *tree) {
 	if name != a.explain {
 		return
 	}
-	layers := []*tree{own}
+	layers := slices.Clone(own)
+	slices.Reverse(layers)
 	order := effective.get("profiles").strings()
 	for _, p := range slices.Backward(order) {
 		layers = append(layers, a.pedigree.profiles[p].layer)

@@ -55,6 +55,8 @@ type pack struct {
 	// dir is the directory of the site's package, "." for the root.
 	dir   string
 	files map[string][]byte
+	// data are the JSON and YAML files that the design may name.
+	data map[string][]byte
 	// explain names the node whose values are to be explained; empty for
 	// none.
 	explain string
@@ -156,12 +158,15 @@ func collect(files fs.FS, siteName string, lim Limits) (pack, []site.Finding, er
 	if err != nil || f != nil {
 		return pack{}, f, err
 	}
-	p := pack{site: siteName, dir: path.Join(sitesDir, siteName), files: map[string][]byte{}}
+	p := pack{site: siteName, dir: path.Join(sitesDir, siteName), files: map[string][]byte{}, data: map[string][]byte{}}
 	if own, err := cueFiles(files, p.dir); err != nil || len(own) == 0 {
 		p.dir = "."
 	}
 	c := collector{pack: p, files: files, lim: lim}
 	err = fs.WalkDir(files, ".", c.visit)
+	if err == nil {
+		err = c.takeData()
+	}
 	return c.pack, c.findings.list, err
 }
 
@@ -219,6 +224,8 @@ type collector struct {
 	lim      Limits
 	total    int64
 	findings findings
+	// found are files that may be data.
+	found []foundFile
 }
 
 func (c *collector) visit(name string, d fs.DirEntry, err error) error {
@@ -231,15 +238,23 @@ func (c *collector) visit(name string, d fs.DirEntry, err error) error {
 		}
 		return nil
 	}
+	if isData(d.Name()) {
+		c.found = append(c.found, foundFile{name, d})
+	}
 	if !isDesign(d.Name()) {
 		return nil
 	}
+	return c.takeFile(name, d, c.pack.files)
+}
+
+// takeFile reads a file of the design.
+func (c *collector) takeFile(name string, d fs.DirEntry, into map[string][]byte) error {
 	if !d.Type().IsRegular() {
 		c.report(name, "not-regular-file", "is not a regular file",
 			"A link could lead out of the repository.", "Put a file in its place.")
 		return nil
 	}
-	return c.take(name)
+	return c.take(name, into)
 }
 
 // foreign says whether a directory is none of the site's: hidden, as CUE has
@@ -251,7 +266,7 @@ func (c *collector) foreign(dir string) bool {
 	return hidden(path.Base(dir)) || path.Dir(dir) == sitesDir && c.dir != "." && dir != c.dir
 }
 
-func (c *collector) take(name string) error {
+func (c *collector) take(name string, into map[string][]byte) error {
 	src, err := readFile(c.files, name, c.lim.FileBytes+1)
 	if err != nil {
 		return err
@@ -262,15 +277,15 @@ func (c *collector) take(name string) error {
 		c.report(name, "file-too-large", fmt.Sprintf("is larger than %d KiB", c.lim.FileBytes>>10),
 			"Files are bounded so that no commit can exhaust the controller.", "Split it into several files.")
 	case c.total > c.lim.PackageBytes:
-		c.report(name, "too-large", fmt.Sprintf("takes the CUE files over %d MiB", c.lim.PackageBytes>>20),
+		c.report(name, "too-large", fmt.Sprintf("takes the files over %d MiB", c.lim.PackageBytes>>20),
 			"Designs are bounded so that no commit can exhaust the controller.", "Split the site, or generate less.")
 		return fs.SkipAll
-	case len(c.pack.files) >= c.lim.Files:
-		c.report(name, "too-large", fmt.Sprintf("is one CUE file more than the %d that are read", c.lim.Files),
+	case len(c.pack.files)+len(c.data) >= c.lim.Files:
+		c.report(name, "too-large", fmt.Sprintf("is one file more than the %d that are read", c.lim.Files),
 			"Designs are bounded so that no commit can exhaust the controller.", "Put more nodes into one file.")
 		return fs.SkipAll
 	default:
-		c.pack.files[name] = src
+		into[name] = src
 	}
 	return nil
 }

@@ -70,8 +70,9 @@ func (p policy) check(n *site.Node, plain map[string]any) (found []site.Finding)
 }
 
 func (p policy) finding(n *site.Node, b breach, path string) site.Finding {
+	code := policyCode(p.name)
 	f := site.Finding{
-		Code: policyCode(p.name), Severity: p.Severity, Node: n.Name, Path: path,
+		Code: code, Severity: p.Severity, Node: n.Name, Path: path,
 		Message: path + b.message, Why: p.Why, Fix: p.Fix,
 	}
 	if b.lacks {

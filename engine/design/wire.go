@@ -22,11 +22,13 @@ import (
 // so that neither side ever holds a whole design twice.
 
 type header struct {
-	Site    string        `json:"site"`
-	Dir     string        `json:"dir"`
-	Explain string        `json:"explain,omitempty"`
-	Now     time.Time     `json:"now"`
+	Site    string    `json:"site"`
+	Dir     string    `json:"dir"`
+	Explain string    `json:"explain,omitempty"`
+	Now     time.Time `json:"now"`
+	// Files are CUE, Data JSON and YAML.
 	Files   int           `json:"files"`
+	Data    int           `json:"data,omitempty"`
 	Memory  int64         `json:"memory"`
 	Timeout time.Duration `json:"timeout"`
 }
@@ -88,15 +90,22 @@ func serve(h header, requests *json.Decoder, out io.Writer) error {
 	if err := bound(h.Memory); err != nil {
 		return err
 	}
-	p := pack{site: h.Site, dir: h.Dir, explain: h.Explain, now: h.Now, files: make(map[string][]byte, h.Files)}
-	for range h.Files {
+	p := pack{site: h.Site, dir: h.Dir, explain: h.Explain, now: h.Now, files: make(map[string][]byte, h.Files), data: make(map[string][]byte, h.Data)}
+	if err := errors.Join(receiveFiles(requests, h.Files, p.files), receiveFiles(requests, h.Data, p.data)); err != nil {
+		return err
+	}
+	return respond(p, out)
+}
+
+func receiveFiles(requests *json.Decoder, n int, into map[string][]byte) error {
+	for range n {
 		var f file
 		if err := requests.Decode(&f); err != nil {
 			return fmt.Errorf("read files: %w", err)
 		}
-		p.files[f.Name] = f.Data
+		into[f.Name] = f.Data
 	}
-	return respond(p, out)
+	return nil
 }
 
 func respond(p pack, out io.Writer) error {
@@ -153,12 +162,14 @@ func held() uint64 {
 func send(w io.Writer, p pack, lim Limits) error {
 	b := bufio.NewWriter(w)
 	e := json.NewEncoder(b)
-	err := e.Encode(header{Site: p.site, Dir: p.dir, Explain: p.explain, Now: p.now, Files: len(p.files), Memory: lim.Memory, Timeout: lim.Timeout})
-	for name, data := range p.files {
-		if err != nil {
-			return err
+	err := e.Encode(header{Site: p.site, Dir: p.dir, Explain: p.explain, Now: p.now, Files: len(p.files), Data: len(p.data), Memory: lim.Memory, Timeout: lim.Timeout})
+	for _, files := range []map[string][]byte{p.files, p.data} {
+		for name, data := range files {
+			if err != nil {
+				return err
+			}
+			err = e.Encode(file{name, data})
 		}
-		err = e.Encode(file{name, data})
 	}
 	return errors.Join(err, b.Flush())
 }

@@ -1,0 +1,274 @@
+package design
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"cuelang.org/go/cue/ast"
+	"cuelang.org/go/cue/errors"
+	"cuelang.org/go/cue/token"
+	"cuelang.org/go/encoding/json"
+	"cuelang.org/go/encoding/yaml"
+
+	"github.com/slipway-gitops/slipway/engine/design/rule"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// dataText finds the texts in a CUE file that may be the path of data files.
+// Only files that such a text names are read: which they are must be known
+// before a worker evaluates anything, and what else a repository holds is none
+// of the design's.
+var dataText = regexp.MustCompile(`"([^"\\\n]+\.(?:json|yaml|yml))"`)
+
+// isData says whether a file name is one that data may have.
+func isData(base string) bool {
+	return slices.Contains([]string{".json", ".yaml", ".yml"}, path.Ext(base)) && !hidden(base)
+}
+
+// dataPaths lists the paths of data files that a pack's CUE files may name.
+func (p pack) dataPaths() []string {
+	var paths []string
+	for _, src := range p.files {
+		for _, m := range dataText.FindAllSubmatch(src, -1) {
+			paths = append(paths, string(m[1]))
+		}
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
+}
+
+// takeData reads those of the repository's JSON and YAML files that the design
+// may name.
+func (c *collector) takeData() error {
+	paths := c.dataPaths()
+	for _, d := range c.found {
+		if !slices.ContainsFunc(paths, func(p string) bool { return matches(p, d.name) }) {
+			continue
+		}
+		if err := c.takeFile(d.name, d.DirEntry, c.data); err == fs.SkipAll {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func matches(pattern, name string) bool {
+	ok, err := path.Match(pattern, name)
+	return ok && err == nil
+}
+
+// foundFile is a file that a walk came by.
+type foundFile struct {
+	name string
+	fs.DirEntry
+}
+
+// dataSet is what the files of one entry of `data` say, by node. Together they
+// are one layer, in which nothing overrides.
+type dataSet struct {
+	name  string
+	nodes map[string][]ast.Expr
+	// places are where nodes are named.
+	places map[string]site.Origin
+}
+
+func (s dataSet) layer() string { return "data/" + s.name }
+
+// dataReader parses data files.
+type dataReader struct {
+	files    map[string][]byte
+	findings *findings
+}
+
+// read parses the files of every entry, in the order of the entries' names.
+func (r dataReader) read(declared map[string]*site.Data, origins map[string]site.Origin) []dataSet {
+	var sets []dataSet
+	for _, name := range slices.Sorted(maps.Keys(declared)) {
+		if d := declared[name]; d.Path != "" { // it is broken otherwise, as was said
+			sets = append(sets, r.readSet(name, d, origins[join("data."+name, "path")]))
+		}
+	}
+	return sets
+}
+
+func (r dataReader) readSet(name string, d *site.Data, at site.Origin) dataSet {
+	s := dataSet{name, map[string][]ast.Expr{}, map[string]site.Origin{}}
+	none := true
+	for _, file := range slices.Sorted(maps.Keys(r.files)) {
+		if matches(d.Path, file) {
+			none = false
+			r.readFile(file, d.Key, s)
+		}
+	}
+	if none {
+		r.findings.at(at, site.Finding{
+			Code: "data-without-file", Path: "data." + name + ".path",
+			Message: fmt.Sprintf("there is no file %s", d.Path),
+			Why:     "What it should say of the nodes would silently be missing.",
+			Fix:     "Add the file, or correct the path: one text in quotes, from the root of the repository.",
+		})
+	}
+	return s
+}
+
+// readFile adds what a file says of each node.
+func (r dataReader) readFile(file, key string, s dataSet) {
+	nodes, ok := r.object(file, key, s.layer())
+	if !ok {
+		return
+	}
+	for _, d := range nodes.Elts {
+		f, ok := d.(*ast.Field)
+		if !ok {
+			continue
+		}
+		node, _, _ := ast.LabelName(f.Label)
+		if s.places[node].IsZero() {
+			s.places[node] = origin(f.Label.Pos(), s.layer())
+		}
+		switch _, isObject := f.Value.(*ast.StructLit); {
+		case isNull(f.Value):
+		case !isObject:
+			r.unreadable(origin(f.Value.Pos(), s.layer()), file, fmt.Sprintf("has no object for the node %q", node))
+		default:
+			nullsAway(f.Value)
+			s.nodes[node] = append(s.nodes[node], f.Value)
+		}
+	}
+}
+
+// object is the object of a file that has nodes as its keys.
+func (r dataReader) object(file, key, layer string) (*ast.StructLit, bool) {
+	expr, err := parseData(file, r.files[file])
+	if err != nil {
+		e := errors.Errors(err)[0]
+		at, what := or(origin(position(e), layer), file), message(e)
+		if m := yamlLine.FindStringSubmatch(what); m != nil {
+			line, _ := strconv.Atoi(m[1]) // digits
+			at, what = site.At(file, line, 1, layer), m[2]
+		}
+		r.unreadable(at, file, "cannot be read: "+what)
+		return nil, false
+	}
+	whole, ok := expr.(*ast.StructLit)
+	if !ok {
+		r.unreadable(or(origin(expr.Pos(), layer), file), file, "does not hold an object")
+		return nil, false
+	}
+	if key == "" {
+		return whole, true
+	}
+	nodes, ok := fieldOf(whole, key).(*ast.StructLit)
+	if !ok {
+		r.unreadable(or(origin(whole.Pos(), layer), file), file, fmt.Sprintf("has no object under the key %q", key))
+	}
+	return nodes, ok
+}
+
+// yamlLine is how the YAML parser says where an error is.
+var yamlLine = regexp.MustCompile(`^[^:]+:([0-9]+): (.*)$`)
+
+func (r dataReader) unreadable(at site.Origin, file, what string) {
+	r.findings.at(at, site.Finding{
+		Code: "data-file", Message: file + " " + what,
+		Why: "What it says of the nodes cannot be told.",
+		Fix: "Let it hold one object with the names of nodes as its keys, as JSON or YAML.",
+	})
+}
+
+// dataLayers reads what data files say of a node, weakest first. They are held
+// to the definition of a layer, in the context that it belongs to.
+func (a *assembly) dataLayers(node string) []*tree {
+	var layers []*tree
+	for _, s := range a.data {
+		if len(s.nodes[node]) == 0 {
+			continue
+		}
+		v := a.layer
+		for _, said := range s.nodes[node] {
+			v = v.Unify(v.Context().BuildExpr(said))
+		}
+		layers = append(layers, a.readAlone(a.reader(s.layer(), node, node, true), v, shapes()["#Layer"]))
+	}
+	return layers
+}
+
+// parseData parses a JSON or YAML file.
+func parseData(name string, src []byte) (ast.Expr, error) {
+	if path.Ext(name) == ".json" {
+		return json.Extract(name, src)
+	}
+	f, err := yaml.Extract(name, src)
+	if err != nil {
+		return nil, err
+	}
+	all := &ast.StructLit{}
+	for _, d := range f.Decls {
+		if e, ok := d.(*ast.EmbedDecl); ok {
+			return e.Expr, nil
+		}
+		all.Elts = append(all.Elts, d)
+	}
+	return all, nil
+}
+
+// fieldOf is a field's value, nil without one.
+func fieldOf(s *ast.StructLit, name string) ast.Expr {
+	for _, d := range s.Elts {
+		if f, ok := d.(*ast.Field); ok && labelled(f, name) {
+			return f.Value
+		}
+	}
+	return nil
+}
+
+func isNull(e ast.Expr) bool {
+	b, ok := e.(*ast.BasicLit)
+	return ok && b.Kind == token.NULL
+}
+
+// nullsAway writes null as CUE's layers take a value away.
+func nullsAway(e ast.Expr) {
+	s, ok := e.(*ast.StructLit)
+	if !ok {
+		return
+	}
+	for _, d := range s.Elts {
+		f, ok := d.(*ast.Field)
+		if !ok {
+			continue
+		}
+		if isNull(f.Value) {
+			anything := ast.NewIdent("_")
+			anything.NamePos = f.Value.Pos()
+			f.Value = anything
+			f.Attrs = append(f.Attrs, &ast.Attribute{At: anything.NamePos, Text: "@unset()"})
+		}
+		nullsAway(f.Value)
+	}
+}
+
+// noteStrangers notes what data says of nodes that the design does not have.
+func (a *assembly) noteStrangers(nodes map[string]*site.Node) {
+	known := slices.Sorted(maps.Keys(nodes))
+	for _, s := range a.data {
+		for name, at := range s.places {
+			if nodes[name] != nil {
+				continue
+			}
+			a.findings.at(at, site.Finding{
+				Code: "data-without-node", Severity: site.SeverityNote,
+				Message: fmt.Sprintf("data %s has a layer for %q, which is no node%s", s.name, name, rule.DidYouMean(name, known)),
+				Why:     "A file does not make a node: what it says of this one is not used.",
+				Fix:     fmt.Sprintf("Declare the node under `nodes`, or remove %q from the file.", name),
+			})
+		}
+	}
+}
