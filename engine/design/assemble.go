@@ -63,6 +63,9 @@ func (a *assembly) assemble(v cue.Value) *site.Site {
 			maps.Copy(whole, t.plain().(map[string]any))
 		}
 	}
+	var data map[string]dataEntry
+	a.decode(whole["data"], &data, site.Finding{})
+	delete(whole, "data")
 	delete(whole, "description")
 	st := &site.Site{}
 	a.decode(whole, st, site.Finding{})
@@ -71,7 +74,7 @@ func (a *assembly) assemble(v cue.Value) *site.Site {
 	a.readProfiles(v)
 	a.pedigree.linearise()
 	before := len(a.findings.list)
-	a.data = dataReader{a.pack.data, a.findings}.read(st.Data, st.Origins)
+	a.data = dataReader{a.pack.data, a.findings}.read(data, st.Origins)
 	a.lost = a.lost || len(a.findings.list) > before
 	a.layer = v.Context().BuildInstance(a.schema).LookupPath(cue.ParsePath("#Layer"))
 	st.Nodes = a.readNodes(v)

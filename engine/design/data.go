@@ -70,6 +70,17 @@ type foundFile struct {
 	fs.DirEntry
 }
 
+// dataEntry is an entry of the section `data`. It is no part of an effective
+// design, into which its files were merged.
+type dataEntry struct {
+	Description string `json:"description"`
+	// Path is a file's path, or a pattern with "*".
+	Path string `json:"path"`
+	// Key is where in a file the object with the nodes is; empty for the
+	// whole.
+	Key string `json:"key"`
+}
+
 // dataSet is what the files of one entry of `data` say, by node. Together they
 // are one layer, in which nothing overrides.
 type dataSet struct {
@@ -88,7 +99,7 @@ type dataReader struct {
 }
 
 // read parses the files of every entry, in the order of the entries' names.
-func (r dataReader) read(declared map[string]*site.Data, origins map[string]site.Origin) []dataSet {
+func (r dataReader) read(declared map[string]dataEntry, origins map[string]site.Origin) []dataSet {
 	var sets []dataSet
 	for _, name := range slices.Sorted(maps.Keys(declared)) {
 		if d := declared[name]; d.Path != "" { // it is broken otherwise, as was said
@@ -98,7 +109,7 @@ func (r dataReader) read(declared map[string]*site.Data, origins map[string]site
 	return sets
 }
 
-func (r dataReader) readSet(name string, d *site.Data, at site.Origin) dataSet {
+func (r dataReader) readSet(name string, d dataEntry, at site.Origin) dataSet {
 	s := dataSet{name, map[string][]ast.Expr{}, map[string]site.Origin{}}
 	none := true
 	for _, file := range slices.Sorted(maps.Keys(r.files)) {

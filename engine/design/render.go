@@ -26,20 +26,36 @@ const (
 
 // document is an effective design as a site's package has it: with every
 // layer merged into the nodes, so that the profiles are names without content.
+// The fields here hide the site's.
 type document struct {
-	Site        *settings                   `json:"site,omitempty"`
-	Networks    map[string]*site.Network    `json:"networks,omitempty"`
-	Roles       map[string]*site.Role       `json:"roles,omitempty"`
-	Racks       map[string]*site.Rack       `json:"racks,omitempty"`
-	Images      map[string]*site.Image      `json:"images,omitempty"`
-	Credentials map[string]*site.Credential `json:"credentials,omitempty"`
-	Approvals   map[string]site.Approval    `json:"approvals,omitempty"`
-	Profiles    map[string]struct{}         `json:"profiles,omitempty"`
-	Nodes       map[string]layer            `json:"nodes,omitempty"`
+	*site.Site
+	Settings      *settings           `json:"site,omitempty"`
+	Name          string              `json:"name,omitempty"`
+	SchemaVersion string              `json:"schemaVersion,omitempty"`
+	Schema        string              `json:"schema,omitempty"`
+	Rollout       string              `json:"rollout,omitempty"`
+	Origins       string              `json:"origins,omitempty"`
+	Extensions    map[string]anyItem  `json:"extensions,omitempty"`
+	Policies      map[string]anyNode  `json:"policies,omitempty"`
+	Profiles      map[string]struct{} `json:"profiles,omitempty"`
+	Nodes         map[string]layer    `json:"nodes,omitempty"`
 }
 
 type settings struct {
+	Schema  string       `json:"schema,omitempty"`
 	Rollout site.Rollout `json:"rollout"`
+}
+
+// anyItem and anyNode are what a site adds of its own without what it asks
+// for, which an effective design was already held to.
+type anyItem struct {
+	*site.Extension
+	Item struct{} `json:"item"`
+}
+
+type anyNode struct {
+	*site.Policy
+	Require struct{} `json:"require"`
 }
 
 // layer is a node without what its own layer does not say: the fields here
@@ -79,8 +95,14 @@ func Render(s *site.Site, nodes []string, f Format) ([]byte, error) {
 // whole is a site but for its nodes.
 func whole(s *site.Site) document {
 	d := document{
-		Site: &settings{s.Rollout}, Networks: s.Networks, Roles: s.Roles, Racks: s.Racks, Images: s.Images,
-		Credentials: s.Credentials, Approvals: s.Approvals, Profiles: map[string]struct{}{}, Nodes: map[string]layer{},
+		Site: s, Settings: &settings{s.Schema, s.Rollout},
+		Extensions: map[string]anyItem{}, Policies: map[string]anyNode{}, Profiles: map[string]struct{}{}, Nodes: map[string]layer{},
+	}
+	for name, x := range s.Extensions {
+		d.Extensions[name] = anyItem{Extension: x}
+	}
+	for name, p := range s.Policies {
+		d.Policies[name] = anyNode{Policy: p}
 	}
 	for _, n := range s.Nodes {
 		for _, p := range n.Profiles {

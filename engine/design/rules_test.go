@@ -153,7 +153,7 @@ func (c ruleCase) archive(t *testing.T) *txtar.Archive {
 func (c ruleCase) checkBad(t *testing.T, bad []site.Finding) {
 	t.Helper()
 	is := func(f site.Finding) bool { return f.Code == c.Code }
-	isNot := func(f site.Finding) bool { return f.Code != c.Code }
+	isNot := func(f site.Finding) bool { return f.Code != c.Code && f.Code != "rules-not-checked" }
 	if !slices.ContainsFunc(bad, is) {
 		t.Errorf("Wrong of the rule %s does not break it over %s/clean; found:\n%s", c.Code, rulesDir, describe(bad))
 	}

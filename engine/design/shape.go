@@ -212,7 +212,7 @@ func shapesOf(v cue.Value) map[string]*shape {
 }
 
 // shapeOf reads the shape of a site's own constraint. It is closed but where
-// the constraint itself says "...".
+// the constraint itself says "...", or nothing at all.
 func shapeOf(v cue.Value) *shape {
 	r := newShaper()
 	var parts []*shape
@@ -225,6 +225,9 @@ func shapeOf(v cue.Value) *shape {
 	whole := anything
 	for _, p := range parts {
 		whole = both(whole, p)
+	}
+	if len(whole.fields)+len(whole.entries) == 0 {
+		return anything
 	}
 	return whole
 }

@@ -2,16 +2,6 @@ package site
 
 import "time"
 
-// Data names JSON or YAML files of the repository that are layers of nodes.
-type Data struct {
-	Description string `json:"description,omitempty"`
-	// Path is a file's path, or a pattern with "*".
-	Path string `json:"path"`
-	// Key is where in a file the object with the nodes is; empty for the
-	// whole.
-	Key string `json:"key,omitempty"`
-}
-
 // Extension is a kind of item of the site's own. What an item must be is CUE,
 // and stays with the design.
 type Extension struct {

@@ -64,8 +64,6 @@ type Site struct {
 	// Allocations are the addresses that `slipway allocate` took from pools,
 	// by network and node.
 	Allocations map[string]map[string]string `json:"allocations,omitempty"`
-	// Data are files with layers.
-	Data map[string]*Data `json:"data,omitempty"`
 	// Extensions are kinds of item of the site's own, Policies its own
 	// constraints, and Suppressions findings that it lives with.
 	Extensions   map[string]*Extension   `json:"extensions,omitempty"`
