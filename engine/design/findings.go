@@ -2,6 +2,9 @@ package design
 
 import (
 	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -17,18 +20,18 @@ type findings struct {
 }
 
 type findingKey struct {
-	code, file, message string
-	line, col           int
+	code, file, message, node string
+	line, col                 int
 }
 
-// add adds findings; one that says the same about the same place as an earlier
-// one is left out, as when a hundred nodes inherit one wrong value.
+// add adds findings; one that says the same about the same place and node as an
+// earlier one is left out.
 func (f *findings) add(found ...site.Finding) {
 	if f.seen == nil {
 		f.seen = map[findingKey]bool{}
 	}
 	for _, x := range found {
-		key := findingKey{x.Code, x.File, x.Message, x.Line, x.Col}
+		key := findingKey{x.Code, x.File, x.Message, x.Node, x.Line, x.Col}
 		if f.seen[key] {
 			continue
 		}
@@ -54,9 +57,57 @@ func (f *findings) of(node string, o site.Origin, x site.Finding) {
 	f.at(o, x)
 }
 
-// limit orders findings and cuts them to what a person can read.
+// fold puts together what several nodes have from one place, as when a hundred
+// inherit one wrong value: the first stands for all.
+func fold(list []site.Finding) []site.Finding {
+	var folded []site.Finding
+	at := map[findingKey]int{}
+	for _, f := range list {
+		if f.Node == "" {
+			folded = append(folded, f)
+			continue
+		}
+		key := findingKey{code: f.Code, file: f.File, line: f.Line, col: f.Col,
+			message: impersonal(f.Message, f.Node)}
+		if first, ok := at[key]; ok {
+			folded[first].More++
+			continue
+		}
+		at[key] = len(folded)
+		folded = append(folded, f)
+	}
+	return folded
+}
+
+// impersonal is a message without a node's name, where that stands alone.
+func impersonal(message, node string) string {
+	var b strings.Builder
+	for {
+		before, after, found := strings.Cut(message, node)
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		last, _ := utf8.DecodeLastRuneInString(before)
+		next, _ := utf8.DecodeRuneInString(after)
+		if inName(last) || inName(next) {
+			b.WriteString(node)
+		} else {
+			b.WriteByte(0)
+		}
+		message = after
+	}
+}
+
+// inName says whether a letter beside a name makes it another one.
+func inName(r rune) bool {
+	return r == '-' || r == '_' || r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r))
+}
+
+// limit orders findings and brings them to what a person can read.
 func limit(list []site.Finding) []site.Finding {
 	site.SortFindings(list)
+	list = fold(list)
 	if len(list) <= maxFindings {
 		return list
 	}

@@ -131,7 +131,11 @@ func describe(findings []site.Finding) string {
 	for _, f := range findings {
 		fmt.Fprintf(&b, "%s [%s, %s]\n", f, f.Code, f.Severity)
 		if f.Node != "" || f.Path != "" {
-			fmt.Fprintf(&b, "\tof   %s\n", strings.TrimSpace(f.Node+" "+f.Path))
+			fmt.Fprintf(&b, "\tof   %s", strings.TrimSpace(f.Node+" "+f.Path))
+			if f.More > 0 {
+				fmt.Fprintf(&b, " and %d more", f.More)
+			}
+			b.WriteByte('\n')
 		}
 		for _, part := range []struct{ what, text string }{
 			{"why ", f.Why}, {"fix ", f.Fix}, {"also", strings.Join(f.Related, ", ")},

@@ -199,6 +199,10 @@ func (s codeScan) take(e ast.Expr) {
 		if e.Sel.Name != "Code" {
 			s.t.Errorf("%s: write the code out, so that it can be found", place)
 		}
+	case *ast.CallExpr:
+		if called(e) != "policyCode" { // the site's own
+			s.t.Errorf("%s: write the code out, so that it can be found", place)
+		}
 	default:
 		s.t.Errorf("%s: write the code out, so that it can be found", place)
 	}

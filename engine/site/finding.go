@@ -27,9 +27,11 @@ type Finding struct {
 	File string `json:"file,omitempty"`
 	Line int    `json:"line,omitempty"`
 	Col  int    `json:"col,omitempty"`
-	// Node and Path say which effective value is concerned.
+	// Node and Path say which effective value is concerned; More is how many
+	// further nodes have the same from the same place.
 	Node string `json:"node,omitempty"`
 	Path string `json:"path,omitempty"`
+	More int    `json:"more,omitempty"`
 	// Message says what is wrong, Why says why it matters, Fix what to do.
 	Message string `json:"message"`
 	Why     string `json:"why,omitempty"`
