@@ -3,14 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
-	"strings"
+	"os"
+	"path/filepath"
 	"time"
-	"unicode"
 
-	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-gitops/slipway/engine/design"
@@ -23,8 +21,11 @@ func (a *app) checkCommand() *cobra.Command {
 	var watch bool
 	cmd := &cobra.Command{
 		Use: "check [DIR]", Short: "say what is wrong with a design", Args: atMost(1),
-		Long:    "Evaluates the design in a folder and says what is wrong with it, with the place\nof each mistake. Touches no machine and needs no daemon.\n" + exitHelp,
-		Example: "  slipway check site-example\n  slipway check --watch .",
+		Long: "Evaluates the design in a folder and says what is wrong with it, with the place\n" +
+			"of each mistake. Touches no machine and needs no daemon. --output sarif is for code\n" +
+			"scanning, --output github for workflows of GitHub Actions.\n" + exitHelp,
+		Example:     "  slipway check site-example\n  slipway check --watch .\n  slipway check --output sarif > slipway.sarif",
+		Annotations: map[string]string{outputs: "text json sarif github"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if watch {
 				return a.watchDesign(cmd.Context(), folder(args), name)
@@ -42,6 +43,8 @@ type checked struct {
 	Site     string         `json:"site"`
 	Nodes    int            `json:"nodes"`
 	Findings []site.Finding `json:"findings"`
+	// Suppressed are those that the site's suppressions silence.
+	Suppressed []site.Finding `json:"suppressed,omitempty"`
 }
 
 func (a *app) check(ctx context.Context, path, name string) error {
@@ -49,23 +52,52 @@ func (a *app) check(ctx context.Context, path, name string) error {
 	if err != nil {
 		return err
 	}
-	c := checked{Site: name, Findings: r.Findings}
+	c := checked{Site: name, Findings: r.Findings, Suppressed: r.Suppressed}
 	if c.Findings == nil {
 		c.Findings = []site.Finding{}
 	}
 	if r.Site != nil {
 		c.Site, c.Nodes = r.Site.Name, len(r.Site.Nodes)
 	}
-	if a.output == "json" {
-		err = printJSON(a.out, c)
-	} else {
-		printFindings(a.out, rev.Files, c.Findings)
-		fmt.Fprintln(a.out, verdict(c))
-	}
+	err = a.printChecked(path, rev.Files, c)
 	if err == nil && site.HasErrors(r.Findings) {
 		err = errFindings
 	}
 	return err
+}
+
+func (a *app) printChecked(path string, files fs.FS, c checked) error {
+	switch a.output {
+	case "json":
+		return printJSON(a.out, c)
+	case "sarif":
+		return printSARIF(a.out, newSources(files), inRepository(path), c.Findings, c.Suppressed)
+	case "github":
+		printAnnotations(a.out, newSources(files), inRepository(path), c.Findings)
+		fmt.Fprintln(a.out, verdict(c))
+	default:
+		printFindings(a.out, files, c.Findings)
+		printSummary(a.out, c)
+	}
+	return nil
+}
+
+// inRepository is where a folder is in the Git repository around it; the root
+// where there is none.
+func inRepository(folder string) string {
+	folder, err := filepath.Abs(folder)
+	if err != nil {
+		return "."
+	}
+	for root := folder; ; root = filepath.Dir(root) {
+		if _, err := os.Lstat(filepath.Join(root, ".git")); err == nil {
+			below, _ := filepath.Rel(root, folder) // a folder and one that holds it
+			return filepath.ToSlash(below)
+		}
+		if root == filepath.Dir(root) {
+			return "."
+		}
+	}
 }
 
 // watchDesign checks after every change until it is interrupted.
@@ -92,101 +124,9 @@ func (a *app) watchDesign(ctx context.Context, path, name string) error {
 	}
 }
 
-// printFindings writes findings as a good compiler does.
-func printFindings(w io.Writer, files fs.FS, findings []site.Finding) {
-	bold, dim := paint(w, text.Bold), paint(w, text.Faint)
-	for _, f := range findings {
-		place := ""
-		if p := f.Place(); p != "" {
-			place = bold(p) + ": "
-		}
-		fmt.Fprintf(w, "%s%s: %s %s\n", place, severity(w, f.Severity), f.Message, dim("["+f.Code+"]"))
-		printLine(w, excerpt(files, f), f.Col)
-		if f.Why != "" {
-			fmt.Fprintf(w, "    why: %s\n", f.Why)
-		}
-		if f.Fix != "" {
-			fmt.Fprintf(w, "    do:  %s\n", f.Fix)
-		}
-		for _, r := range f.Related {
-			fmt.Fprintf(w, "    see: %s\n", r)
-		}
-		fmt.Fprintln(w)
-	}
-}
-
 // refuse says why a command does nothing with a broken design.
 func (a *app) refuse(files fs.FS, r design.Result) error {
 	printFindings(a.err, files, r.Findings)
-	fmt.Fprintln(a.err, verdict(checked{Findings: r.Findings}))
+	printSummary(a.err, checked{Findings: r.Findings})
 	return errFindings
-}
-
-func severity(w io.Writer, s site.Severity) string {
-	switch s {
-	case site.SeverityError:
-		return paint(w, text.FgRed, text.Bold)("error")
-	case site.SeverityWarning:
-		return paint(w, text.FgYellow)("warning")
-	}
-	return string(s)
-}
-
-// maxExcerpt is how much of a line is shown, in columns; what stands before a
-// mistake is shown for half of it at most.
-const maxExcerpt = 120
-
-// printLine shows a line of source, or the part of a long one around a column
-// counted in bytes from 1, and points at it.
-func printLine(w io.Writer, line []byte, col int) {
-	col = min(max(col-1, 0), len(line))
-	before, after := []rune(expand(string(line[:col]))), []rune(expand(string(line[col:])))
-	if len(strings.TrimSpace(string(before)+string(after))) == 0 {
-		return
-	}
-	if len(before)+len(after) > maxExcerpt && len(before) > maxExcerpt/2 {
-		before = append([]rune("…"), before[len(before)-maxExcerpt/2:]...)
-	}
-	if room := maxExcerpt - len(before); len(after) > room {
-		after = append(after[:room:room], '…')
-	}
-	fmt.Fprintf(w, "    %s%s\n    %s%s\n", string(before), string(after), strings.Repeat(" ", len(before)), paint(w, text.FgGreen)("^"))
-}
-
-// expand makes tabs two spaces and drops what a terminal would obey.
-func expand(line string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return -1
-		}
-		return r
-	}, strings.ReplaceAll(line, "\t", "  "))
-}
-
-func verdict(c checked) string {
-	counts := map[site.Severity]int{}
-	for _, f := range c.Findings {
-		counts[f.Severity]++
-	}
-	said := "no findings"
-	if len(c.Findings) > 0 {
-		var parts []string
-		for _, s := range []site.Severity{site.SeverityError, site.SeverityWarning, site.SeverityNote} {
-			if n := counts[s]; n > 0 {
-				parts = append(parts, plural(n, string(s)))
-			}
-		}
-		said = strings.Join(parts, ", ")
-	}
-	if c.Nodes == 0 {
-		return said
-	}
-	return fmt.Sprintf("%s of site %s checked, %s", plural(c.Nodes, "node"), c.Site, said)
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 
@@ -56,34 +55,4 @@ func evaluateDir(ctx context.Context, path, siteName string) (site.Revision, des
 		return rev, r, fmt.Errorf("evaluate %s: %w", path, err)
 	}
 	return rev, r, nil
-}
-
-// excerpt is the line of source at a finding's place, nil without one.
-func excerpt(files fs.FS, f site.Finding) []byte {
-	if f.Line == 0 || files == nil {
-		return nil
-	}
-	text, err := fs.ReadFile(files, f.File)
-	if err != nil {
-		return nil
-	}
-	return lineOf(text, f.Line)
-}
-
-func lineOf(text []byte, n int) []byte {
-	line := 1
-	start := 0
-	for i, c := range text {
-		if c != '\n' {
-			continue
-		}
-		if line == n {
-			return text[start:i]
-		}
-		line, start = line+1, i+1
-	}
-	if line == n {
-		return text[start:]
-	}
-	return nil
 }

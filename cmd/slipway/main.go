@@ -103,9 +103,9 @@ func (a *app) command() *cobra.Command {
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.settleOutput(cmd) },
 	}
-	root.PersistentFlags().StringVarP(&a.output, "output", "o", "text", "text or json; render also cue (its text) or yaml")
+	root.PersistentFlags().StringVarP(&a.output, "output", "o", "text", "text or json; check also sarif or github; render also cue (its text) or yaml")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
-	root.AddCommand(a.checkCommand(), a.diffCommand(), a.explainCommand(), a.planCommand(), a.renderCommand(), a.runCommand(), a.statusCommand(), a.whyCommand(),
+	root.AddCommand(a.checkCommand(), a.diffCommand(), a.explainCommand(), a.planCommand(), a.renderCommand(), a.rulesCommand(), a.runCommand(), a.statusCommand(), a.whyCommand(),
 		a.approveCommand(), a.pauseCommand(), a.resumeCommand(), a.retryCommand(), a.versionCommand(), evaluateCommand())
 	return root
 }

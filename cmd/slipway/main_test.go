@@ -81,27 +81,3 @@ func TestAge(t *testing.T) {
 		t.Errorf("age of nothing = %s", got)
 	}
 }
-
-func TestExcerptPointsAtTheColumn(t *testing.T) {
-	long := strings.Repeat("a: ", 1000)
-	for _, c := range []struct {
-		line string
-		col  int
-		want string
-	}{
-		{"a: b", 4, "    a: b\n       ^\n"},
-		{"\ta: b", 5, "      a: b\n         ^\n"},
-		{"ä: b", 5, "    ä: b\n       ^\n"},
-		{"a", 99, "    a\n     ^\n"},
-		{"a", 0, "    a\n    ^\n"},
-		{"\x1b[31mred\u009b", 1, "    [31mred\n    ^\n"},
-		{" ", 1, ""},
-		{long, 1, "    " + long[:120] + "…\n    ^\n"},
-		{long, 1501, "    …" + long[:119] + "…\n    " + strings.Repeat(" ", 61) + "^\n"},
-	} {
-		var out strings.Builder
-		if printLine(&out, []byte(c.line), c.col); out.String() != c.want {
-			t.Errorf("excerpt of %.20q at %d = %q, want %q", c.line, c.col, out.String(), c.want)
-		}
-	}
-}

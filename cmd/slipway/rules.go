@@ -1,0 +1,178 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-gitops/slipway/engine/design/rule"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+func (a *app) rulesCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "rules [CODE]", Short: "say what a design is held to", Args: atMost(1),
+		Long: "Lists the rules that every design is held to or, with the code that a finding\n" +
+			"shows, says what that rule asks for and why, with an example of what is wrong and of\n" +
+			"what is right. Touches no machine and needs no daemon.\n" + exitHelp,
+		Example: "  slipway rules\n  slipway rules duplicate-address",
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return a.listRules()
+			}
+			return a.showRule(args[0])
+		},
+	}
+}
+
+// ruleEntry is a rule as rules prints it in JSON.
+type ruleEntry struct {
+	Code     string        `json:"code"`
+	Area     string        `json:"area"`
+	Severity site.Severity `json:"severity"`
+	// Suppressible says whether a site may silence the rule's findings.
+	Suppressible bool   `json:"suppressible"`
+	What         string `json:"what"`
+	Why          string `json:"why"`
+	Wrong        string `json:"wrong,omitempty"`
+	Right        string `json:"right,omitempty"`
+}
+
+func entryOf(area string, r rule.Rule) ruleEntry {
+	return ruleEntry{r.Code, area, r.Severity, !r.Firm, r.What, r.Why, r.Wrong, r.Right}
+}
+
+func (a *app) listRules() error {
+	if a.output == "json" {
+		var all []ruleEntry
+		for _, area := range rule.Areas() {
+			for _, r := range area.Rules {
+				all = append(all, entryOf(area.Name, r))
+			}
+		}
+		return printJSON(a.out, all)
+	}
+	printRules(a.out)
+	return nil
+}
+
+// printRules writes a table of the rules by area.
+func printRules(w io.Writer) {
+	bold, dim := paint(w, text.Bold), paint(w, text.Faint)
+	all := rule.All()
+	widest := 0
+	for _, r := range all {
+		widest = max(widest, len(r.Code))
+	}
+	for _, area := range rule.Areas() {
+		fmt.Fprintln(w, bold(area.Name))
+		for _, r := range area.Rules {
+			fmt.Fprintf(w, "  %-*s  %s  %s\n", widest, r.Code,
+				severityColour(w, r.Severity)(fmt.Sprintf("%-7s", r.Severity)), r.What)
+		}
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintln(w, dim(plural(len(all), "rule")+"; more about one: slipway rules CODE"))
+}
+
+func (a *app) showRule(code string) error {
+	var codes []string
+	for _, area := range rule.Areas() {
+		for _, r := range area.Rules {
+			if r.Code == code {
+				return a.printRule(area.Name, r)
+			}
+			codes = append(codes, r.Code)
+		}
+	}
+	return fmt.Errorf("there is no rule %q%s (slipway rules lists them)", code, rule.DidYouMean(code, codes))
+}
+
+func (a *app) printRule(area string, r rule.Rule) error {
+	if a.output == "json" {
+		return printJSON(a.out, entryOf(area, r))
+	}
+	fmt.Fprintf(a.out, "%s  %s, %s\n\n%s", paint(a.out, text.Bold)(r.Code),
+		severityColour(a.out, r.Severity)(string(r.Severity)), area, rulePage(r))
+	return nil
+}
+
+// rulePage is what there is to say of a rule, as text.
+func rulePage(r rule.Rule) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n%s\n", r.What, r.Why)
+	if r.Wrong != "" {
+		fmt.Fprintf(&b, "\nWrong:\n%s\nRight:\n%s", indented(r.Wrong), indented(r.Right))
+	}
+	if r.Firm {
+		b.WriteString("\nIts findings cannot be suppressed.\n")
+	} else {
+		fmt.Fprintf(&b, "\nTo live with it, for some nodes or for all, until a time or for good:\n%s", indented(suppression(r)))
+	}
+	return b.String()
+}
+
+// ruleMarkdown is what there is to say of a rule, as Markdown.
+func ruleMarkdown(r rule.Rule) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s\n", r.What, r.Why)
+	if r.Wrong != "" {
+		fmt.Fprintf(&b, "\nWrong:\n\n```cue\n%s\n```\n\nRight:\n\n```cue\n%s\n```\n", r.Wrong, r.Right)
+	}
+	if !r.Firm {
+		fmt.Fprintf(&b, "\nTo live with it:\n\n```cue\n%s\n```\n", suppression(r))
+	}
+	return b.String()
+}
+
+// suppression is an example of how a rule's findings are silenced.
+func suppression(r rule.Rule) string {
+	return fmt.Sprintf("suppressions: \"until-spring\": {\n\tcode:   %q\n\tnodes:  [\"n1\"]\n\treason: \"…\"\n\tuntil:  \"2027-03-20T00:00:00Z\"\n}", r.Code)
+}
+
+func indented(s string) string {
+	var b strings.Builder
+	for line := range strings.Lines(s + "\n") {
+		if line != "\n" {
+			b.WriteString("    ")
+		}
+		b.WriteString(strings.ReplaceAll(line, "\t", "    "))
+	}
+	return b.String()
+}
+
+// rulesMarkdown is docs/rules.md.
+func rulesMarkdown() string {
+	var b strings.Builder
+	b.WriteString(`# Rules
+
+What every design is held to. One rule, one code: a finding shows the code, and ` + "`slipway rules CODE`" + ` this page's part about it.
+An **error** keeps the design from being applied; a **warning** and a **note** do not. The examples are laid over
+[one clean site](../engine/design/testdata/rules/clean), where each breaks its own rule and no other.
+
+A site can live with findings: a suppression names the code, a reason and, as far as they are wanted, the nodes and an end. What
+the design has no meaning with, or what could lose data, cannot be suppressed; such rules are marked as *firm*.
+
+This page is made from the rules themselves by ` + "`go test ./cmd/slipway -run TestRulesPage -update`" + `.
+`)
+	for _, area := range rule.Areas() {
+		fmt.Fprintf(&b, "\n## %s%s\n\n| code | severity | what |\n|---|---|---|\n", strings.ToUpper(area.Name[:1]), area.Name[1:])
+		for _, r := range area.Rules {
+			fmt.Fprintf(&b, "| [%s](#%s) | %s | %s |\n", r.Code, r.Code, severityWords(r), strings.ReplaceAll(r.What, "|", `\|`))
+		}
+		for _, r := range area.Rules {
+			fmt.Fprintf(&b, "\n### %s\n\n*%s.* %s", r.Code, severityWords(r), ruleMarkdown(r))
+		}
+	}
+	return b.String()
+}
+
+func severityWords(r rule.Rule) string {
+	if r.Firm {
+		return string(r.Severity) + ", firm"
+	}
+	return string(r.Severity)
+}
