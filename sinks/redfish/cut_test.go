@@ -372,12 +372,12 @@ func TestPowerOnWithoutADrive(t *testing.T) {
 // context has ended.
 func TestSilenceToAWriteIsBounded(t *testing.T) {
 	inBox(t, func(t *testing.T, b *box) {
-		var ended time.Time
+		ended := make(chan time.Time, 1)
 		err := b.cutAt(3, time.Minute, func(ctx context.Context) error { // after the two of logging in
-			context.AfterFunc(ctx, func() { ended = time.Now() })
+			context.AfterFunc(ctx, func() { ended <- time.Now() })
 			return b.open().client.post(ctx, "/redfish/v1/Systems/1/Actions/ComputerSystem.Reset", map[string]string{"ResetType": "On"})
 		})
-		if took := time.Since(ended); !errors.Is(err, driver.ErrUnreachable) || !errors.Is(err, context.Canceled) || took != 15*time.Second {
+		if took := time.Since(<-ended); !errors.Is(err, driver.ErrUnreachable) || !errors.Is(err, context.Canceled) || took != 15*time.Second {
 			t.Errorf("got %v after %s", err, took)
 		}
 		time.Sleep(time.Hour)
