@@ -96,7 +96,7 @@ func (p findingsPrinter) print(f site.Finding) {
 	fmt.Fprintf(p.w, "%s%s: %s %s\n", place, colour(string(f.Severity)), printable(f.Message), p.dim("["+printable(f.Code)+"]"))
 	p.excerpt(spot{f.File, f.Line, f.Col}, colour)
 	if f.More > 0 {
-		fmt.Fprintf(p.w, "  %s\n", further(f))
+		fmt.Fprintf(p.w, "  %s\n", printable(f.Others()))
 	}
 	p.note("why", f.Why)
 	p.note("do", f.Fix)
@@ -105,11 +105,6 @@ func (p findingsPrinter) print(f site.Finding) {
 		p.excerpt(spotOf(r), p.dim)
 	}
 	fmt.Fprintln(p.w)
-}
-
-// further says which nodes have a finding from one place.
-func further(f site.Finding) string {
-	return fmt.Sprintf("%s and %s have it", printable(f.Node), plural(f.More, "more node"))
 }
 
 func (p findingsPrinter) note(what, said string) {

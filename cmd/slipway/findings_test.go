@@ -286,6 +286,7 @@ func TestSARIFFingerprintsAreStable(t *testing.T) {
 			later[i].Line += 2
 		}
 	}
+	later[0].Node = "n0" // a new node, the first of those that have it
 	twice := append(slices.Clone(later), later[1])
 	twice[4].Message = "something else about the same value"
 	before, after := fingerprints(sarifOf(t, toldOf, told, nil)), fingerprints(sarifOf(t, moved, twice, nil))

@@ -223,10 +223,14 @@ func characters(line []byte, col int) (start, end int) {
 }
 
 // fingerprint tells a result from others, wherever its line moves: by its rule,
-// file, path and the text of its line, and among equal ones by their number.
+// file, value and the text of its line, and among equal ones by their number.
 func (s *sarifWriter) fingerprint(f site.Finding) string {
+	value := fullPath(f)
+	if f.More > 0 {
+		value = f.Path // which node is the first of many may change
+	}
 	h := sha256.New()
-	for _, part := range []string{f.Code, path.Join(s.below, f.File), f.Path, strings.TrimSpace(string(s.from.line(f.File, f.Line)))} {
+	for _, part := range []string{f.Code, path.Join(s.below, f.File), value, strings.TrimSpace(string(s.from.line(f.File, f.Line)))} {
 		fmt.Fprintf(h, "%q\n", part)
 	}
 	sum := fmt.Sprintf("%x", h.Sum(nil)[:8])
@@ -236,17 +240,11 @@ func (s *sarifWriter) fingerprint(f site.Finding) string {
 
 // story is all that is to be said of a finding.
 func story(f site.Finding) string {
-	lines := []string{f.Message}
-	if f.More > 0 {
-		lines = append(lines, further(f))
-	}
-	for _, line := range []string{f.Why, f.Fix} {
+	var lines []string
+	for _, line := range []string{f.Message, f.Others(), f.Why, f.Fix} {
 		if line != "" {
-			lines = append(lines, line)
+			lines = append(lines, printable(line))
 		}
-	}
-	for i := range lines {
-		lines[i] = printable(lines[i])
 	}
 	return strings.Join(lines, "\n")
 }

@@ -48,6 +48,17 @@ func (f Finding) Place() string {
 	return f.File + ":" + strconv.Itoa(f.Line) + ":" + strconv.Itoa(f.Col)
 }
 
+// Others says that further nodes have the finding; it is empty for none.
+func (f Finding) Others() string {
+	switch f.More {
+	case 0:
+		return ""
+	case 1:
+		return f.Node + " and 1 more node have it"
+	}
+	return f.Node + " and " + strconv.Itoa(f.More) + " more nodes have it"
+}
+
 // String is the finding in one line.
 func (f Finding) String() string {
 	if p := f.Place(); p != "" {

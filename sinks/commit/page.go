@@ -74,7 +74,7 @@ func (w *writer) findings(all []site.Finding) {
 	w.line("\n## Findings in the newest revision\n")
 	shown := all[:min(len(all), mostFindings)]
 	for _, f := range shown {
-		w.line("- %s %s: %s%s%s", text(string(f.Severity)), text(f.Place()), text(f.Message), sentence("; ", f.Why), sentence("; ", f.Fix))
+		w.line("- %s %s: %s%s%s%s", text(string(f.Severity)), text(f.Place()), text(f.Message), sentence("; ", f.Others()), sentence("; ", f.Why), sentence("; ", f.Fix))
 	}
 	w.rest(len(shown), len(all))
 }
