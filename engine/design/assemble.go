@@ -125,6 +125,7 @@ func (a *assembly) readSection(v cue.Value, name string, s *shape, many bool) *t
 // that CUE finds wrong with it.
 func (a *assembly) readAlone(r *reader, v cue.Value, s *shape) *tree {
 	t := r.read(v, s, r.path)
+	r.settle()
 	if r.found == 0 {
 		r.reportAll(v)
 	}

@@ -29,8 +29,18 @@ type reader struct {
 	// cut says that parts of the design did not compile, so that a value that
 	// is open may be open for that reason alone.
 	cut bool
-	// found counts this reader's own findings.
+	// found counts this reader's own findings, and told are their paths.
 	found int
+	told  map[string]bool
+	// later are errors of other fields, on which a value that was read rests.
+	later []consequence
+}
+
+// consequence is an error that a value has for the sake of another field.
+type consequence struct {
+	cause string
+	err   errors.Error
+	of    cue.Value
 }
 
 // read reads v as the shape has it. It is nil when v sets nothing.
@@ -307,19 +317,64 @@ func where(p token.Pos) string {
 }
 
 // reportAll reports every error that CUE has for a value, as far as no more
-// telling finding covers it.
+// telling finding covers it. What another field has is left until that was read.
 func (r *reader) reportAll(v cue.Value) {
+	own := dotted(v.Path().Selectors())
 	for _, e := range errors.Errors(v.Validate()) {
-		p, path := position(e), strings.Join(e.Path(), ".")
-		if !ours(p) {
-			p = declared(v, lastOf(path))
+		cause := causeOf(e)
+		if own != "" && cause != own && !strings.HasPrefix(cause, own+".") {
+			r.later = append(r.later, consequence{cause, e, v})
+			continue
 		}
-		r.report(p, path, site.Finding{
-			Code: "no-value", Message: path + ": " + message(e),
-			Why: "CUE finds no value that fits all that is said about it.", Fix: "Change one of the places that take part.",
-			Related: related(e),
-		})
+		r.noValue(v, cause, e)
 	}
+}
+
+// settle reports the errors of other fields that were not told at these.
+func (r *reader) settle() {
+	for _, c := range r.later {
+		if !r.told[c.cause] {
+			r.noValue(c.of, c.cause, c.err)
+		}
+	}
+	r.later = nil
+}
+
+func (r *reader) noValue(v cue.Value, path string, e errors.Error) {
+	p := position(e)
+	if !ours(p) {
+		p = declared(v, lastOf(path))
+	}
+	r.report(p, path, site.Finding{
+		Code: "no-value", Message: path + ": " + message(e),
+		Why: "CUE finds no value that fits all that is said about it.", Fix: "Change one of the places that take part.",
+		Related: related(e),
+	})
+}
+
+// causeOf is the path of the field that an error is about.
+func causeOf(e errors.Error) string {
+	var labels []string
+	for _, label := range e.Path() {
+		if text, err := strconv.Unquote(label); err == nil {
+			label = text
+		}
+		labels = append(labels, label)
+	}
+	return strings.Join(labels, ".")
+}
+
+// dotted is a path without quotes.
+func dotted(selectors []cue.Selector) string {
+	var labels []string
+	for _, s := range selectors {
+		label := s.String()
+		if s.IsString() {
+			label = s.Unquoted()
+		}
+		labels = append(labels, label)
+	}
+	return strings.Join(labels, ".")
 }
 
 // related are the other places in the repository that take part in an error.
@@ -334,7 +389,11 @@ func related(e errors.Error) []string {
 }
 
 func (r *reader) report(p token.Pos, path string, f site.Finding) {
+	if r.told == nil {
+		r.told = map[string]bool{}
+	}
 	r.found++
+	r.told[path] = true
 	f.Node, f.Path = r.node, path
 	if r.node != "" {
 		f.Path = strings.TrimPrefix(path, r.path+".")
