@@ -213,7 +213,9 @@ func (r *reader) unknown(v cue.Value, s *shape, name, path string) {
 	}
 	known := slices.Sorted(maps.Keys(s.fields))
 	f.Message = fmt.Sprintf("there is no field %q in %s%s", name, orTop(path), rule.DidYouMean(name, known))
-	if len(known) > 0 {
+	if near := rule.Nearest(name, known); near != "" {
+		f.Fix = fmt.Sprintf("Write %q, or remove it.", near)
+	} else if len(known) > 0 {
 		f.Fix = "Remove it, or use one of: " + strings.Join(known, ", ") + "."
 	}
 	if len(s.entries) > 0 {

@@ -5,19 +5,24 @@ import (
 	"strings"
 )
 
-// DidYouMean is ", did you mean …?" when one of the known names is near, and
+// DidYouMean is "; did you mean …?" when one of the known names is near, and
 // empty otherwise.
 func DidYouMean(name string, known []string) string {
+	if near := Nearest(name, known); near != "" {
+		return fmt.Sprintf("; did you mean %q?", near)
+	}
+	return ""
+}
+
+// Nearest is the known name that is most like another, empty when none is near.
+func Nearest(name string, known []string) string {
 	best, least := "", max(1, len(name)/3)+1
 	for _, k := range known {
 		if d := distance(strings.ToLower(name), strings.ToLower(k)); d < least {
 			best, least = k, d
 		}
 	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf("; did you mean %q?", best)
+	return best
 }
 
 // distance is how many letters must be put in, left out, replaced or swapped
