@@ -182,3 +182,20 @@ func (a Allocations) CUE(pkg string) []byte {
 	}
 	return b.Bytes()
 }
+
+// allocation is the layer of addresses that were allocated to a node, on top of
+// its wishes for them; nil without any.
+func (sh *shared) allocation(name string, n *tree) *tree {
+	var l *tree
+	for network, wish := range n.get("addresses").orEmpty().fields {
+		given := sh.pools.get(network, name)
+		if wish.value != site.AddressAllocate || given == nil || given.broken {
+			continue
+		}
+		o := given.origin
+		l = l.set([]string{"addresses", network}, &tree{
+			value: given.value, origin: site.At(o.File.Value(), o.Line, o.Col, allocationLayer),
+		})
+	}
+	return l
+}

@@ -5,7 +5,6 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -59,35 +58,25 @@ nodes: "compute-%d": {
 	return files
 }
 
-// BenchmarkEvaluate evaluates generated sites in a new worker each, and says
-// how much memory the worker took at most and the result keeps here.
+// BenchmarkEvaluate evaluates generated sites by new workers each time, and
+// says how much memory the result keeps here.
 func BenchmarkEvaluate(b *testing.B) {
 	for _, n := range []int{1000, 5000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			files := repository(generated(n))
 			for b.Loop() {
-				w, err := start([]string{os.Args[0], asWorker})
-				if err != nil {
-					b.Fatal(err)
-				}
-				p, _, err := collect(files, "", Limits{}.withDefaults())
-				if err != nil {
-					b.Fatal(err)
-				}
-				var at string
+				e := &Evaluator{Command: []string{os.Args[0], asWorker}}
 				before := heap()
-				o, err := w.ask(b.Context(), p, Limits{}.withDefaults(), &at)
-				if err != nil {
-					b.Fatal(err)
+				r, err := e.Evaluate(b.Context(), files, "")
+				if err != nil || r.Site == nil || len(r.Site.Nodes) != n {
+					b.Fatalf("got %v and %v", err, r.Findings)
 				}
 				after := heap()
-				if len(o.Site.Nodes) != n {
-					b.Fatalf("got %d nodes and %v", len(o.Site.Nodes), o.Findings)
+				if err := e.Close(); err != nil {
+					b.Fatal(err)
 				}
-				_ = w.end()
-				b.ReportMetric(float64(w.cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss)/1024, "worker-MiB")
 				b.ReportMetric(float64(after-before)/(1<<20), "result-MiB")
-				runtime.KeepAlive(o)
+				runtime.KeepAlive(r)
 			}
 		})
 	}

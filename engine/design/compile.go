@@ -26,6 +26,10 @@ const maxCompiles = 20
 type compiler struct {
 	*loader
 	cuts map[token.Position]bool
+	// cutNodes are the nodes in whose declarations expressions were cut out,
+	// cutShared says that one was elsewhere, or may be referred to by others.
+	cutNodes  map[string]bool
+	cutShared bool
 	// lost is set when more than one field of one entry had to go, so that
 	// what refers to the rest says nothing.
 	lost bool
@@ -34,7 +38,7 @@ type compiler struct {
 // compile gives the package's value, with its broken expressions reported and
 // marked. It is false when nothing can be evaluated.
 func (c *compiler) compile(progress func(string)) (cue.Value, bool) {
-	c.cuts = map[token.Position]bool{}
+	c.cuts, c.cutNodes = map[token.Position]bool{}, map[string]bool{}
 	c.edit = c.cut
 	for range maxCompiles {
 		inst := c.load()
@@ -102,14 +106,26 @@ func (c *compiler) cut(f *ast.File) {
 			continue
 		}
 		around := fieldsAround(f, at.Offset)
-		// section: entry: field: expression
-		c.lost = c.lost || len(around) < 3 || !isSection(around[0])
+		c.blame(around)
 		if len(around) > 0 {
 			blank(around[len(around)-1])
 			continue
 		}
 		f.Decls = slices.DeleteFunc(f.Decls, func(d ast.Decl) bool { return holds(d, at.Offset) })
 	}
+}
+
+// blame notes what an expression that was cut out may have been part of.
+func (c *compiler) blame(around []*ast.Field) {
+	if len(around) > 1 && labelled(around[0], nodesSection) && !c.entangled {
+		if name, _, err := ast.LabelName(around[1].Label); err == nil {
+			c.cutNodes[name] = true
+			return
+		}
+	}
+	// section: entry: field: expression
+	c.lost = c.lost || len(around) < 3 || !isSection(around[0])
+	c.cutShared = true
 }
 
 // fieldsAround lists the fields whose values hold an offset, outermost first.

@@ -8,7 +8,9 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
+	"cuelang.org/go/cue"
 	"cuelang.org/go/cue/ast"
 	"cuelang.org/go/cue/errors"
 	"cuelang.org/go/cue/token"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/design/rule"
 	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/schema"
 )
 
 // dataText finds the texts in a CUE file that may be the path of data files.
@@ -194,21 +197,42 @@ func (r dataReader) unreadable(at site.Origin, file, what string) {
 	})
 }
 
-// dataLayers reads what data files say of a node, weakest first. They are held
-// to the definition of a layer, in the context that it belongs to.
-func (a *assembly) dataLayers(node string) []*tree {
-	var layers []*tree
-	for _, s := range a.data {
-		if len(s.nodes[node]) == 0 {
-			continue
+// data reads what data files say of each node: a layer for each entry of `data`
+// that speaks of it, weakest first, held to the definition of a layer. It is
+// false when a file could not be read.
+func (x *extraction) data(v cue.Value) bool {
+	var found findings
+	var declared map[string]dataEntry
+	origins := map[string]site.Origin{}
+	x.out.sections["data"].origins("data", origins)
+	decode(x.out.sections["data"], &declared, site.Finding{}, &found)
+	found = findings{}
+	sets := dataReader{x.pack.data, &found}.read(declared, origins)
+	definition := v.Context().BuildInstance(x.done[schema.Path]).LookupPath(cue.ParsePath("#Layer"))
+	for _, s := range sets {
+		for _, node := range slices.Sorted(maps.Keys(s.places)) {
+			x.out.data = append(x.out.data, x.dataLayer(s, node, definition))
 		}
-		v := a.layer
-		for _, said := range s.nodes[node] {
-			v = v.Unify(v.Context().BuildExpr(said))
-		}
-		layers = append(layers, a.readAlone(a.reader(s.layer(), node, node, true), v, shapes()["#Layer"]))
 	}
-	return layers
+	x.findings.add(found.list...)
+	return len(found.list) == 0
+}
+
+// dataLayer reads what the files of one entry say of a node.
+func (x *extraction) dataLayer(s dataSet, node string, v cue.Value) layer {
+	l := layer{name: node, place: s.places[node], tree: &tree{fields: map[string]*tree{}}}
+	if len(s.nodes[node]) == 0 {
+		return l
+	}
+	for _, said := range s.nodes[node] {
+		v = v.Unify(v.Context().BuildExpr(said))
+	}
+	r := x.reader(s.layer(), node, node, true)
+	own := findings{}
+	r.findings = &own
+	l.tree = readAlone(r, v, shapes()["#Layer"])
+	l.findings = own.list
+	return l
 }
 
 // parseData parses a JSON or YAML file.
@@ -266,20 +290,23 @@ func nullsAway(e ast.Expr) {
 	}
 }
 
-// noteStrangers notes what data says of nodes that the design does not have.
-func (a *assembly) noteStrangers(nodes map[string]*site.Node) {
-	known := slices.Sorted(maps.Keys(nodes))
-	for _, s := range a.data {
-		for name, at := range s.places {
-			if nodes[name] != nil {
-				continue
-			}
-			a.findings.at(at, site.Finding{
+// strangers notes what data says of nodes that the design does not have.
+func (sh *shared) strangers(nodes map[string]*site.Node, known []string) []site.Finding {
+	var all []site.Finding
+	for _, name := range slices.Sorted(maps.Keys(sh.data)) {
+		if nodes[name] != nil {
+			continue
+		}
+		for _, l := range sh.data[name] {
+			set := strings.TrimPrefix(l.place.LayerName(), "data/")
+			all = append(all, site.Finding{
 				Code: "data-without-node", Severity: site.SeverityNote,
-				Message: fmt.Sprintf("data %s has a layer for %q, which is no node%s", s.name, name, rule.DidYouMean(name, known)),
+				File: l.place.File.Value(), Line: l.place.Line, Col: l.place.Col,
+				Message: fmt.Sprintf("data %s has a layer for %q, which is no node%s", set, name, rule.DidYouMean(name, known)),
 				Why:     "A file does not make a node: what it says of this one is not used.",
 				Fix:     fmt.Sprintf("Declare the node under `nodes`, or remove %q from the file.", name),
 			})
 		}
 	}
+	return all
 }

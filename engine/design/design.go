@@ -10,11 +10,11 @@
 package design
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"time"
 
-	"github.com/slipway-gitops/slipway/engine/design/rule"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -29,8 +29,9 @@ type Result struct {
 	Explanation *Explanation
 }
 
-// EvaluateHere evaluates a site in this process. It is what a worker does;
-// never call it on files that are not trusted. It reads nothing but files.
+// EvaluateHere evaluates a site in this process and as a whole: it is what
+// every other way of evaluating is held against. Never call it on files that
+// are not trusted. It reads nothing but files.
 func EvaluateHere(files fs.FS, siteName string) Result {
 	p, findings, err := collect(files, siteName, Limits{}.withDefaults())
 	if err != nil {
@@ -44,59 +45,35 @@ func EvaluateHere(files fs.FS, siteName string) Result {
 	if site.HasErrors(findings) {
 		return Result{Findings: limit(findings)}
 	}
-	p.now = time.Now()
-	return evaluate(p, func(string) {})
+	return evaluateHere(p, "")
 }
 
-// evaluate evaluates a collected site. It calls progress with what it is about
-// to do, so that a parent can say where a worker died.
-func evaluate(p pack, progress func(string)) (r Result) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			r = Result{Findings: []site.Finding{rule.Panicked("the evaluation", cause)}}
-		}
-	}()
-	l := newLoader(p)
-	progress("parsing the files")
-	l.readModule()
-	c := compiler{loader: l}
-	v, ok := c.compile(progress)
-	if !ok {
-		return Result{Findings: limit(l.findings.list)}
-	}
-	progress("merging the layers")
-	a := newAssembly(&c)
-	s := a.assemble(v)
-	progress("checking the rules")
-	if a.lost {
-		l.findings.add(unchecked)
-	} else {
-		l.findings.add(check(s)...)
-	}
-	kept, silenced := suppress(l.findings.list, s, p.now, !a.lost)
-	r.Findings, r.Suppressed = limit(kept), limit(silenced)
-	if !site.HasErrors(r.Findings) {
-		r.Site, r.Explanation = s, a.explanation
+func evaluateHere(p pack, explain string) Result {
+	whole := evaluation{memory: newMemory(), ask: askHere, atOnce: 1, now: time.Now(), explain: explain, undivided: true}
+	r, err := whole.run(context.Background(), p)
+	if err != nil {
+		panic(err) // an answer of this process is not garbled
 	}
 	return r
 }
 
-// unchecked says that there may be more to find.
-var unchecked = site.Finding{
-	Code: "rules-not-checked", Severity: site.SeverityNote,
-	Message: "references and required fields were not checked",
-	Why:     "Parts of the design cannot be read, and what they declare would be missed for no other reason.",
-	Fix:     "Repair what cannot be read, and check again.",
+// askHere answers a request in this process.
+func askHere(_ context.Context, r request) ([]byte, error) {
+	return answer(r, func(string) {}), nil
 }
 
-// check runs every rule.
-func check(s *site.Site) []site.Finding {
-	all := rule.OnSite(s)
-	fleet := rule.NewFleet()
-	for _, name := range s.NodeNames() {
-		found, facts := rule.OnNode(s, s.Nodes[name])
-		all = append(all, found...)
-		fleet.Put(name, facts)
+// unchecked and uncompared say that there may be more to find.
+var (
+	unchecked = site.Finding{
+		Code: "rules-not-checked", Severity: site.SeverityNote,
+		Message: "references and required fields were not checked",
+		Why:     "Parts of the design cannot be read, and what they declare would be missed for no other reason.",
+		Fix:     "Repair what cannot be read, and check again.",
 	}
-	return append(all, fleet.Check(s)...)
-}
+	uncompared = site.Finding{
+		Code: "rules-not-checked", Severity: site.SeverityNote,
+		Message: "what spans several nodes was not checked",
+		Why:     "A node has no value, and would be missed among the others for no other reason.",
+		Fix:     "Repair the node, and check again.",
+	}
+)

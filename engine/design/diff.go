@@ -64,7 +64,7 @@ func Compare(have, want *site.Site) (Diff, error) {
 			d.Added = append(d.Added, name)
 			continue
 		}
-		if err := c.add(name, placed{layer{Node: h}, h.Origins}, placed{layer{Node: w}, w.Origins}); err != nil {
+		if err := c.add(name, placed{renderedNode{Node: h}, h.Origins}, placed{renderedNode{Node: w}, w.Origins}); err != nil {
 			return d, err
 		}
 	}

@@ -87,7 +87,7 @@ func TestComparePatterns(t *testing.T) {
 func TestCompareAllDesigns(t *testing.T) {
 	var sites []*site.Site
 	for _, p := range goodDesigns(t) {
-		sites = append(sites, evaluate(p, func(string) {}).Site)
+		sites = append(sites, evaluateHere(p, "").Site)
 	}
 	for _, a := range sites {
 		for _, b := range sites {

@@ -1,20 +1,15 @@
 package design
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
-	"os/exec"
-	"slices"
-	"strings"
+	"runtime"
 	"sync"
-	"syscall"
+	"sync/atomic"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -29,7 +24,7 @@ type Evaluator struct {
 	// Command is the worker's argument vector: a program that calls Work on
 	// its standard input and output.
 	Command []string
-	// Workers is how many evaluate at once; default 1.
+	// Workers is how many evaluate at once; default one for each processor.
 	Workers int
 	Limits  Limits
 	// Log gets the workers' comings and goings; default none.
@@ -42,6 +37,9 @@ type Evaluator struct {
 	mu     sync.Mutex
 	idle   []*worker
 	closed bool
+	// memories are what is kept of sites, by name, for as long as fade says.
+	memories map[string]*memory
+	fade     map[string]*time.Timer
 }
 
 const (
@@ -51,6 +49,8 @@ const (
 	maxHeld = 256 << 20
 	// maxIdle is how long a worker waits for its next request.
 	maxIdle = 30 * time.Second
+	// maxKept is how long what is known of a site is kept.
+	maxKept = 15 * time.Minute
 	// maxStderr is how much is kept of a worker's last words, in bytes.
 	maxStderr = 4 << 10
 )
@@ -70,85 +70,123 @@ func (e *Evaluator) Evaluate(ctx context.Context, files fs.FS, siteName string) 
 func (e *Evaluator) answer(ctx context.Context, files fs.FS, siteName, explain string) (Result, error) {
 	lim := e.Limits.withDefaults()
 	p, findings, err := collect(files, siteName, lim)
-	p.explain, p.now = explain, e.now()
 	if err != nil {
 		return Result{}, fmt.Errorf("read design: %w", err)
 	}
 	if site.HasErrors(findings) {
 		return Result{Findings: limit(findings)}, nil
 	}
-	e.once.Do(func() { e.turns = make(chan struct{}, max(1, e.Workers)) })
-	select {
-	case e.turns <- struct{}{}:
-		defer func() { <-e.turns }()
-	case <-ctx.Done():
-		return Result{}, ctx.Err()
-	}
-	return e.evaluate(ctx, p, lim)
+	m, release := e.remember(p.site)
+	defer release()
+	bounded, cancel := context.WithTimeoutCause(ctx, lim.Timeout, errOverdue)
+	defer cancel()
+	run := evaluation{memory: m, atOnce: e.workers(), now: e.now(), explain: explain}
+	run.ask = e.asker(ctx, p.site, lim)
+	return run.run(bounded, p)
 }
 
-func (e *Evaluator) evaluate(ctx context.Context, p pack, lim Limits) (Result, error) {
+// errOverdue says that an evaluation took longer than it may.
+var errOverdue = errors.New("the evaluation is overdue")
+
+// remember gives what is kept of a site, for one evaluation at a time; one
+// beside it does without.
+func (e *Evaluator) remember(name string) (m *memory, release func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	m = e.memories[name]
+	if m == nil || !m.busy.TryLock() {
+		m = newMemory()
+		m.busy.Lock()
+	}
+	return m, func() {
+		m.busy.Unlock()
+		e.keep(name, m)
+	}
+}
+
+// keep keeps a site's memory for a while.
+func (e *Evaluator) keep(name string, m *memory) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return
+	}
+	if e.memories == nil {
+		e.memories, e.fade = map[string]*memory{}, map[string]*time.Timer{}
+	}
+	e.memories[name] = m
+	if t := e.fade[name]; t != nil {
+		t.Stop()
+	}
+	e.fade[name] = time.AfterFunc(maxKept, func() { e.forget(name, m) })
+}
+
+// forget drops a site's memory, if it is still this one.
+func (e *Evaluator) forget(name string, m *memory) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.memories[name] == m {
+		delete(e.memories, name)
+		delete(e.fade, name)
+	}
+}
+
+func (e *Evaluator) workers() int {
+	if e.Workers > 0 {
+		return e.Workers
+	}
+	return runtime.GOMAXPROCS(0)
+}
+
+// asker asks workers, as many at a time as there may be, on behalf of one
+// evaluation: the answers to all of its requests are bounded together.
+func (e *Evaluator) asker(ctx context.Context, siteName string, lim Limits) asker {
+	e.once.Do(func() { e.turns = make(chan struct{}, e.workers()) })
+	var left atomic.Int64
+	left.Store(lim.Response)
+	return func(bounded context.Context, r request) ([]byte, error) {
+		select {
+		case e.turns <- struct{}{}:
+			defer func() { <-e.turns }()
+		case <-bounded.Done():
+		}
+		one := lim
+		one.Response = left.Load()
+		outcome, err := e.request(ctx, bounded, siteName, r, one)
+		left.Add(-int64(len(outcome)))
+		return outcome, err
+	}
+}
+
+// request has a worker answer a request. What kills the worker is a fatal
+// finding when the design is to blame.
+func (e *Evaluator) request(ctx, bounded context.Context, siteName string, r request, lim Limits) ([]byte, error) {
 	w, err := e.take()
 	if err != nil {
-		return Result{}, fmt.Errorf("start worker: %w", err)
+		return nil, fmt.Errorf("start worker: %w", err)
 	}
-	bounded, cancel := context.WithTimeout(ctx, lim.Timeout)
-	defer cancel()
 	var at string
-	o, err := w.ask(bounded, p, lim, &at)
-	if err != nil && at == "" && w.served > 1 && bounded.Err() == nil {
-		_ = w.end() // it died while it was idle, which says nothing about the design
-		return e.evaluate(ctx, p, lim)
-	}
+	outcome, held, err := w.ask(bounded, r, lim, &at)
 	if err == nil {
-		e.give(w, o.Memory)
-		return Result{Site: o.Site, Findings: o.Findings, Suppressed: o.Suppressed, Explanation: o.Explanation}, nil
+		e.give(w, held)
+		return outcome, nil
 	}
 	ended := w.end()
-	e.log().Debug("worker killed", "site", p.site, "at", at, "err", err, "ended", ended)
-	if ctx.Err() != nil {
-		return Result{}, ctx.Err()
+	if at == "" && w.served > 1 && bounded.Err() == nil && !errors.Is(err, errResponse) {
+		return e.request(ctx, bounded, siteName, r, lim) // it died while it was idle, which says nothing about the design
 	}
-	f, ok := epitaph(w, err, bounded.Err() != nil, lim)
+	e.log().Debug("worker killed", "site", siteName, "at", at, "err", err, "ended", ended)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	f, ok := epitaph(w, err, bounded.Err() != nil, e.Limits.withDefaults())
 	if !ok {
-		return Result{}, fmt.Errorf("evaluate %s: worker ended while %s: %w: %s", p.site, at, errors.Join(err, ended), w.stderr.firstLine())
+		return nil, fmt.Errorf("evaluate %s: worker ended while %s: %w: %s", siteName, at, errors.Join(err, ended), w.stderr.firstLine())
 	}
 	f.Severity = site.SeverityError
 	f.Message = fmt.Sprintf("the design %s; it was given up while %s", f.Message, cmp.Or(at, "being read"))
 	f.Why = "Evaluation is bounded so that no commit can hang or exhaust the controller."
-	return Result{Findings: []site.Finding{f}}, nil
-}
-
-// epitaph says which bound of the design a worker died of, if it was one.
-func epitaph(w *worker, err error, overdue bool, lim Limits) (site.Finding, bool) {
-	switch {
-	case overdue:
-		return site.Finding{
-			Code: "too-slow", Message: fmt.Sprintf("takes longer than %s to evaluate", lim.Timeout),
-			Fix: "Look for comprehensions over comprehensions and for disjunctions that multiply.",
-		}, true
-	case errors.Is(err, errResponse):
-		return site.Finding{
-			Code: "too-large", Message: fmt.Sprintf("evaluates to more than %d MiB", lim.Response>>20),
-			Fix: "Look for values that are repeated in every node.",
-		}, true
-	case w.stderr.says("stack exceeds"):
-		return site.Finding{
-			Code: "too-deep", Message: "is nested too deeply",
-			Fix: "Look for a file with thousands of levels, or a definition that contains itself.",
-		}, true
-	// A new thread needs memory for its stack; "failed to allocate" is what a
-	// build with the race detector says. The collector of Go 1.26 does not look
-	// whether its own queues got memory (runtime/mgcmark_greenteagc.go): it
-	// faults, which unlike a program's fault begins with the signal's name.
-	case w.stderr.says("out of memory", "cannot allocate memory", "pthread_create failed", "failed to create new OS thread", "failed to allocate"),
-		strings.HasPrefix(w.stderr.firstLine(), "SIGSEGV: "):
-		return site.Finding{
-			Code: "too-large", Message: fmt.Sprintf("takes more than %d MiB of memory to evaluate", lim.Memory>>20),
-			Fix: "Look for comprehensions over comprehensions and for disjunctions that multiply.",
-		}, true
-	}
-	return site.Finding{}, false
+	return nil, fatal{f}
 }
 
 // Close ends the workers that are idle; those at work end with their request.
@@ -160,7 +198,10 @@ func (e *Evaluator) Close() error {
 		w.retire.Stop()
 		_ = w.end() // it was killed, which is what it says
 	}
-	e.idle = nil
+	for _, t := range e.fade {
+		t.Stop()
+	}
+	e.idle, e.memories = nil, nil
 	return nil
 }
 
@@ -218,104 +259,4 @@ func (e *Evaluator) log() *slog.Logger {
 		return slog.New(slog.DiscardHandler)
 	}
 	return e.Log
-}
-
-// worker is one child process.
-type worker struct {
-	cmd    *exec.Cmd
-	in     io.WriteCloser
-	quota  *quota
-	out    *json.Decoder
-	stderr *head
-	served int
-	killed bool
-	retire *time.Timer
-}
-
-func start(command []string) (*worker, error) {
-	if len(command) == 0 {
-		return nil, errors.New("no command")
-	}
-	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Env = []string{}
-	// A process group of its own: an interrupt typed at a terminal is for the
-	// parent.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	w := &worker{cmd: cmd, stderr: &head{}}
-	cmd.Stderr = w.stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	w.in, w.quota = in, &quota{from: out}
-	w.out = json.NewDecoder(w.quota)
-	return w, cmd.Start()
-}
-
-// ask sends a request and reads its response. When the context ends the worker
-// is killed.
-func (w *worker) ask(ctx context.Context, p pack, lim Limits, at *string) (*outcome, error) {
-	stop := context.AfterFunc(ctx, func() { _ = w.cmd.Process.Kill() })
-	defer func() { w.killed = !stop() }()
-	w.served++
-	w.quota.left = lim.Response
-	if err := send(w.in, p, lim); err != nil {
-		return nil, err
-	}
-	return receive(w.out, at)
-}
-
-// end kills the worker and waits for its end, which it returns.
-func (w *worker) end() error {
-	_ = w.in.Close()
-	_ = w.cmd.Process.Kill()
-	return w.cmd.Wait()
-}
-
-// quota reads up to a number of bytes.
-type quota struct {
-	from io.Reader
-	left int64
-}
-
-func (q *quota) Read(p []byte) (int, error) {
-	if q.left <= 0 {
-		return 0, errResponse
-	}
-	n, err := q.from.Read(p[:min(int64(len(p)), q.left)])
-	q.left -= int64(n)
-	return n, err
-}
-
-// head keeps the first bytes written to it.
-type head struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (h *head) Write(p []byte) (int, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.buf.Write(p[:min(len(p), max(0, maxStderr-h.buf.Len()))])
-	return len(p), nil
-}
-
-func (h *head) String() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.buf.String()
-}
-
-// says says whether one of the texts was written.
-func (h *head) says(texts ...string) bool {
-	return slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(h.String(), t) })
-}
-
-func (h *head) firstLine() string {
-	line, _, _ := strings.Cut(h.String(), "\n")
-	return line
 }

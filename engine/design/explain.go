@@ -88,19 +88,19 @@ func (x *Explanation) paths() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// explainNode explains a node, if it is the one asked for; own are the layers
-// above its profiles, weakest first.
-func (a *assembly) explainNode(name string, own []*tree, effective *tree) {
-	if name != a.explain {
-		return
+// layersOf are the layers of a node, nearest first.
+func (sh *shared) layersOf(n *node) []*tree {
+	layers := []*tree{n.layer.tree}
+	if n.allocation != nil {
+		layers = []*tree{n.allocation, n.layer.tree}
 	}
-	layers := slices.Clone(own)
-	slices.Reverse(layers)
-	order := effective.get("profiles").strings()
-	for _, p := range slices.Backward(order) {
-		layers = append(layers, a.pedigree.profiles[p].layer)
+	for _, l := range slices.Backward(sh.data[n.name]) {
+		layers = append(layers, l.tree)
 	}
-	a.explanation = &Explanation{Node: name, Values: explainValues(layers, effective)}
+	for _, p := range slices.Backward(n.merged.get("profiles").strings()) {
+		layers = append(layers, sh.pedigree.profiles[p].layer)
+	}
+	return layers
 }
 
 // explainValues explains every value that a layer speaks of, or that holds

@@ -127,11 +127,10 @@ func TestExplainWhatIsNotThere(t *testing.T) {
 func TestExplanationsAgreeWithTheDesign(t *testing.T) {
 	compared := 0
 	for name, p := range goodDesigns(t) {
-		s := evaluate(p, func(string) {}).Site
+		s := evaluateHere(p, "").Site
 		for _, node := range s.NodeNames() {
-			p.explain = node
 			got := map[string]site.Origin{}
-			for _, v := range evaluate(p, func(string) {}).Explanation.Values {
+			for _, v := range evaluateHere(p, node).Explanation.Values {
 				if v.Unset == (v.Value != nil) {
 					t.Errorf("%s: %s.%s is unset and has a value, or neither", name, node, v.Path)
 				}
@@ -169,7 +168,7 @@ func goodDesigns(t *testing.T) map[string]pack {
 	t.Helper()
 	all := map[string]pack{}
 	add := func(name string, p pack, findings []site.Finding, err error) {
-		if err == nil && len(findings) == 0 && evaluate(p, func(string) {}).Site != nil {
+		if err == nil && len(findings) == 0 && evaluateHere(p, "").Site != nil {
 			all[name] = p
 		}
 	}

@@ -57,11 +57,18 @@ type pack struct {
 	files map[string][]byte
 	// data are the JSON and YAML files that the design may name.
 	data map[string][]byte
-	// explain names the node whose values are to be explained; empty for
-	// none.
-	explain string
-	// now is when the evaluation began; what ends by itself ends by it.
-	now time.Time
+	// sections are those to read; all when nil. Those that are not read are
+	// there only as far as what is read refers to them.
+	sections []string
+	// divided says that parts of files were left out.
+	divided bool
+	// entangled says that nodes may refer to each other.
+	entangled bool
+}
+
+// reads says whether a section is to be read.
+func (p *pack) reads(section string) bool {
+	return p.sections == nil || slices.Contains(p.sections, section)
 }
 
 // Sites lists the names of the sites in a repository: the directories under

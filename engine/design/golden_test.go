@@ -216,7 +216,7 @@ func loadByCue(t *testing.T, p pack, pkg string) cue.Value {
 		data, _ := fs.ReadFile(schema.Files, name)
 		write("cue.mod/pkg/"+schema.Path+"/"+name, data)
 	}
-	write(p.dir+"/zz_binding.cue", []byte(bindingText(pkg)))
+	write(p.dir+"/zz_binding.cue", []byte(newLoader(p).bindingText(pkg)))
 	insts := load.Instances([]string{"./" + p.dir + ":" + pkg}, &load.Config{Dir: dir, Env: []string{}})
 	if len(insts) != 1 || insts[0].Err != nil {
 		t.Fatalf("cue/load: %v", insts[0].Err)

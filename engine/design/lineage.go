@@ -28,7 +28,8 @@ type profile struct {
 type pedigree struct {
 	profiles map[string]*profile
 	names    []string
-	findings *findings
+	// findings are about the profiles themselves.
+	findings findings
 	// lost says that profiles may be missing because they did not compile.
 	lost bool
 }
@@ -58,7 +59,7 @@ func (p *pedigree) visit(name string, below []string) {
 	}
 	if !x.visited {
 		x.visited = true
-		order, ok := p.order(x.parents, "the profile "+name, x.named, "")
+		order, ok := p.order(&p.findings, x.parents, "the profile "+name, x.named, "")
 		x.order, x.bad = append(order, name), x.bad || !ok
 	}
 }
@@ -84,8 +85,8 @@ func (p *pedigree) cycle(names []string) {
 // et al., "A monotonic superclass linearization for Dylan", 1996). who names
 // the layer that has the list, at its place. It is false, after a finding,
 // when there is no such order, or when a profile named has none.
-func (p *pedigree) order(list []string, who string, at site.Origin, node string) ([]string, bool) {
-	if !p.known(list, who, at, node) {
+func (p *pedigree) order(found *findings, list []string, who string, at site.Origin, node string) ([]string, bool) {
+	if !p.known(found, list, who, at, node) {
 		return nil, false
 	}
 	var sequences [][]string
@@ -99,7 +100,7 @@ func (p *pedigree) order(list []string, who string, at site.Origin, node string)
 	if stuck == nil {
 		return order, true
 	}
-	p.findings.at(at, site.Finding{
+	found.at(at, site.Finding{
 		Code: "profile-order", Node: node,
 		Message: fmt.Sprintf("%s names profiles in an order that contradicts their parents: %s", who, strings.Join(stuck, ", ")),
 		Why:     "What comes later wins; here two lists want it both ways.",
@@ -109,7 +110,7 @@ func (p *pedigree) order(list []string, who string, at site.Origin, node string)
 }
 
 // known says whether every profile of a list exists and is named once.
-func (p *pedigree) known(list []string, who string, at site.Origin, node string) bool {
+func (p *pedigree) known(found *findings, list []string, who string, at site.Origin, node string) bool {
 	good := true
 	for i, name := range list {
 		if p.profiles[name] == nil {
@@ -117,7 +118,7 @@ func (p *pedigree) known(list []string, who string, at site.Origin, node string)
 			if p.lost {
 				continue
 			}
-			p.findings.at(at, site.Finding{
+			found.at(at, site.Finding{
 				Code: "unknown-profile", Node: node,
 				Message: fmt.Sprintf("there is no profile %q%s", name, rule.DidYouMean(name, p.names)),
 				Why:     "What it would set is missing, so nothing is done with the nodes that want it.",
@@ -126,7 +127,7 @@ func (p *pedigree) known(list []string, who string, at site.Origin, node string)
 		}
 		if slices.Contains(list[:i], name) {
 			good = false
-			p.findings.at(at, site.Finding{
+			found.at(at, site.Finding{
 				Code: "duplicate-profile", Node: node, Message: fmt.Sprintf("%s names the profile %q twice", who, name),
 				Why: "A profile has one place in the order.", Fix: "Name it once.",
 			})

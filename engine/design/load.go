@@ -33,8 +33,9 @@ type loader struct {
 	module  string
 	version string
 
-	// Of the load under way: done and stack are by canonical import path,
+	// Of the load under way: pkg is the site's package, done and stack are by canonical import path,
 	// before is how many findings there were.
+	pkg     string
 	context *build.Context
 	done    map[string]*build.Instance
 	stack   []string
@@ -90,11 +91,12 @@ func (l *loader) load() *build.Instance {
 	l.context = build.NewContext()
 	l.done = map[string]*build.Instance{schema.Path: l.loadSchema()}
 	name := l.mainPackage()
+	l.pkg = name
 	inst := l.instance(l.dir, name)
 	if inst == nil {
 		return nil
 	}
-	f, err := parser.ParseFile(schemaPrefix+"binding.cue", bindingText(name))
+	f, err := parser.ParseFile(schemaPrefix+"binding.cue", l.bindingText(name))
 	if err != nil {
 		return l.complete(inst) // a name that CUE does not have is an error in each file
 	}
@@ -104,11 +106,13 @@ func (l *loader) load() *build.Instance {
 
 // bindingText is the file that the engine adds to a site's package, so that a
 // site that forgot to bind its fields is held to the schema all the same.
-func bindingText(pkg string) string {
+func (l *loader) bindingText(pkg string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "package %s\nimport slipwaySchema %q\n", pkg, schema.Path)
 	for _, s := range sections {
-		fmt.Fprintf(&b, s.bind+"\n", "slipwaySchema."+s.definition)
+		if l.reads(s.name) {
+			fmt.Fprintf(&b, s.bind+"\n", "slipwaySchema."+s.definition)
+		}
 	}
 	return b.String()
 }
@@ -226,6 +230,9 @@ func (l *loader) parse(inst *build.Instance, name string) bool {
 	l.refuseAttributes(f)
 	if l.edited {
 		l.edit(f)
+	}
+	if l.divided && inst.PkgName == l.pkg && slices.Contains(lineage(l.dir), path.Dir(name)) {
+		withoutSpareImports(f)
 	}
 	if err := inst.AddSyntax(f); err != nil {
 		l.syntax(err, name)

@@ -29,16 +29,16 @@ const (
 // The fields here hide the site's.
 type document struct {
 	*site.Site
-	Settings      *settings           `json:"site,omitempty"`
-	Name          string              `json:"name,omitempty"`
-	SchemaVersion string              `json:"schemaVersion,omitempty"`
-	Schema        string              `json:"schema,omitempty"`
-	Rollout       string              `json:"rollout,omitempty"`
-	Origins       string              `json:"origins,omitempty"`
-	Extensions    map[string]anyItem  `json:"extensions,omitempty"`
-	Policies      map[string]anyNode  `json:"policies,omitempty"`
-	Profiles      map[string]struct{} `json:"profiles,omitempty"`
-	Nodes         map[string]layer    `json:"nodes,omitempty"`
+	Settings      *settings               `json:"site,omitempty"`
+	Name          string                  `json:"name,omitempty"`
+	SchemaVersion string                  `json:"schemaVersion,omitempty"`
+	Schema        string                  `json:"schema,omitempty"`
+	Rollout       string                  `json:"rollout,omitempty"`
+	Origins       string                  `json:"origins,omitempty"`
+	Extensions    map[string]anyItem      `json:"extensions,omitempty"`
+	Policies      map[string]anyNode      `json:"policies,omitempty"`
+	Profiles      map[string]struct{}     `json:"profiles,omitempty"`
+	Nodes         map[string]renderedNode `json:"nodes,omitempty"`
 }
 
 type settings struct {
@@ -58,9 +58,9 @@ type anyNode struct {
 	Require struct{} `json:"require"`
 }
 
-// layer is a node without what its own layer does not say: the fields here
+// renderedNode is a node without what its own layer does not say: the fields here
 // hide the node's.
-type layer struct {
+type renderedNode struct {
 	*site.Node
 	Name    string `json:"name,omitempty"`
 	Origins string `json:"origins,omitempty"`
@@ -71,12 +71,12 @@ type layer struct {
 // alone. Read as a site's package, what it writes of a whole site is the same
 // design; so is a site in which nodes were replaced by what it writes of them.
 func Render(s *site.Site, nodes []string, f Format) ([]byte, error) {
-	d := document{Nodes: map[string]layer{}}
+	d := document{Nodes: map[string]renderedNode{}}
 	if len(nodes) == 0 {
 		d, nodes = whole(s), s.NodeNames()
 	}
 	for _, name := range nodes {
-		d.Nodes[name] = layer{Node: s.Nodes[name]}
+		d.Nodes[name] = renderedNode{Node: s.Nodes[name]}
 	}
 	text, err := d.json()
 	if err != nil || f == JSON {
@@ -96,7 +96,7 @@ func Render(s *site.Site, nodes []string, f Format) ([]byte, error) {
 func whole(s *site.Site) document {
 	d := document{
 		Site: s, Settings: &settings{s.Schema, s.Rollout},
-		Extensions: map[string]anyItem{}, Policies: map[string]anyNode{}, Profiles: map[string]struct{}{}, Nodes: map[string]layer{},
+		Extensions: map[string]anyItem{}, Policies: map[string]anyNode{}, Profiles: map[string]struct{}{}, Nodes: map[string]renderedNode{},
 	}
 	for name, x := range s.Extensions {
 		d.Extensions[name] = anyItem{Extension: x}

@@ -20,7 +20,7 @@ import (
 // are its nodes one by one.
 func TestRenderedIsTheSameDesign(t *testing.T) {
 	for name, p := range goodDesigns(t) {
-		s := evaluate(p, func(string) {}).Site
+		s := evaluateHere(p, "").Site
 		for _, f := range []Format{CUE, YAML, JSON} {
 			again := fedBack(t, s, map[string]string{"site.cue": rendered(t, s, nil, f)})
 			if diff := cmp.Diff(values(t, s), values(t, again)); diff != "" {
@@ -130,7 +130,7 @@ func TestRenderKeepsTexts(t *testing.T) {
 // What is rendered as CUE is formatted as `cue fmt` does.
 func TestRenderFormats(t *testing.T) {
 	for name, p := range goodDesigns(t) {
-		text := rendered(t, evaluate(p, func(string) {}).Site, nil, CUE)
+		text := rendered(t, evaluateHere(p, "").Site, nil, CUE)
 		formatted, err := format.Source([]byte(text))
 		if err != nil {
 			t.Fatal(err)

@@ -64,17 +64,17 @@ func readByShape(t *testing.T, a *txtar.Archive) []txtar.File {
 	}
 	v := cuecontext.New().BuildInstance(inst)
 	known := shapesOf(v)
-	x := assembly{findings: &findings{}}
+	x := extraction{compiler: &compiler{loader: &loader{}}}
 	effective := map[string]any{}
 	var merged *tree
 	for it, _ := v.LookupPath(cue.ParsePath("layers")).Fields(); it.Next(); {
 		name := it.Selector().Unquoted()
-		merged = merge(merged, x.readAlone(x.reader("layer/"+name, "", "layers."+name, true), it.Value(), known["#Layer"]))
+		merged = merge(merged, readAlone(x.reader("layer/"+name, "", "layers."+name, true), it.Value(), known["#Layer"]))
 	}
 	origins := map[string]site.Origin{}
 	if merged != nil {
 		r := x.reader("", "n1", "nodes.n1", false)
-		merged = r.finish(merged, known["#Node"], "", site.At("site.cue", 1, 1, "node/n1"))
+		merged = r.finish(merged, known["#Node"], "", func() site.Origin { return site.At("site.cue", 1, 1, "node/n1") })
 		effective["node"] = merged.plain()
 		merged.origins("", origins)
 		effective["origins"] = origins
@@ -82,7 +82,7 @@ func readByShape(t *testing.T, a *txtar.Archive) []txtar.File {
 	entries := map[string]any{}
 	for it, _ := v.LookupPath(cue.ParsePath("entries")).Fields(); it.Next(); {
 		name := it.Selector().Unquoted()
-		entries[name] = x.readAlone(x.reader("site", "", "entries."+name, false), it.Value(), known["#Entry"]).plain()
+		entries[name] = readAlone(x.reader("site", "", "entries."+name, false), it.Value(), known["#Entry"]).plain()
 	}
 	if len(entries) > 0 {
 		effective["entries"] = entries

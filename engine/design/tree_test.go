@@ -112,7 +112,7 @@ func FuzzLinearise(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 2))
-		p := pedigree{profiles: map[string]*profile{}, findings: &findings{}}
+		p := pedigree{profiles: map[string]*profile{}}
 		for i := range 8 {
 			x := &profile{name: fmt.Sprint("p", i)}
 			for j := range i {

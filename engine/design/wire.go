@@ -2,6 +2,7 @@ package design
 
 import (
 	"bufio"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,53 +10,54 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// A request is a header and its files, a response any number of progress
-// messages, an outcome and its nodes: each a JSON value, one after the other,
-// so that neither side ever holds a whole design twice.
+// A request and an answer are frames: a length as a varint, and as many bytes.
+// A request is a header, then a name and a text for each file of CUE and of
+// data, then the trees
+// of nodes where the header says so. An answer is any number of notices of
+// progress, and the outcome.
 
+// header says what is asked for.
 type header struct {
-	Site    string    `json:"site"`
-	Dir     string    `json:"dir"`
-	Explain string    `json:"explain,omitempty"`
-	Now     time.Time `json:"now"`
-	// Files are CUE, Data JSON and YAML.
-	Files   int           `json:"files"`
-	Data    int           `json:"data,omitempty"`
-	Memory  int64         `json:"memory"`
-	Timeout time.Duration `json:"timeout"`
+	Ask       question      `json:"ask"`
+	Site      string        `json:"site"`
+	Dir       string        `json:"dir"`
+	Sections  []string      `json:"sections,omitempty"`
+	Divided   bool          `json:"divided,omitempty"`
+	Entangled bool          `json:"entangled,omitempty"`
+	Files     int           `json:"files"`
+	Data      int           `json:"data,omitempty"`
+	Trees     bool          `json:"trees,omitempty"`
+	Memory    int64         `json:"memory"`
+	Timeout   time.Duration `json:"timeout"`
 }
 
-type file struct {
-	Name string `json:"name"`
-	Data []byte `json:"data"`
+// question is what a worker is asked for.
+type question string
+
+const (
+	askOutline question = "outline" // the outlines of files, as JSON by name
+	askExtract question = "extract" // what CUE makes of a pack
+	askJudge   question = "judge"   // what the site's own constraints make of nodes
+)
+
+// request is what a worker is asked, and what about.
+type request struct {
+	ask  question
+	pack pack
+	// nodes are those to judge.
+	nodes []layer
 }
 
-type response struct {
-	// Progress is what the worker is about to do.
-	Progress string   `json:"progress,omitempty"`
-	Outcome  *outcome `json:"outcome,omitempty"`
-}
-
-type outcome struct {
-	// Site is without its nodes, which follow.
-	Site     *site.Site     `json:"site,omitempty"`
-	Nodes    int            `json:"nodes"`
-	Findings []site.Finding `json:"findings,omitempty"`
-	// Suppressed are findings that the design silences.
-	Suppressed []site.Finding `json:"suppressed,omitempty"`
-	// Explanation is there when it was asked for.
-	Explanation *Explanation `json:"explanation,omitempty"`
-	// Memory is what the worker holds of the system's, in bytes.
-	Memory uint64 `json:"memory"`
-}
+// The first byte of a frame of an answer.
+const (
+	progressFrame = 'p'
+	outcomeFrame  = 'o'
+)
 
 // maxStack bounds the stack of a worker, in bytes: enough for any nesting that
 // a person writes, and quickly reached by what nobody would.
@@ -64,75 +66,142 @@ const maxStack = 256 << 20
 // exitOverdue is how a worker ends that outlived its deadline.
 const exitOverdue = 3
 
+// maxRequest bounds a request's frame, in bytes.
+const maxRequest = 1 << 30
+
 // Work answers requests from in on out, one at a time, until in ends. It is
 // the body of the command that an Evaluator starts, and bounds the process
 // that it runs in.
 func Work(in io.Reader, out io.Writer) error {
 	debug.SetMaxStack(maxStack)
-	requests := json.NewDecoder(bufio.NewReader(in))
+	requests, answers := bufio.NewReaderSize(in, 1<<16), bufio.NewWriterSize(out, 1<<16)
 	for {
-		var h header
-		if err := requests.Decode(&h); errors.Is(err, io.EOF) {
+		text, err := readFrame(requests, maxRequest)
+		if errors.Is(err, io.EOF) {
 			return nil
-		} else if err != nil {
-			return fmt.Errorf("read request: %w", err)
 		}
-		if err := serve(h, requests, out); err != nil {
-			return err
+		var h header
+		if err == nil {
+			err = json.Unmarshal(text, &h)
+		}
+		if err == nil {
+			err = serve(h, requests, answers)
+		}
+		if err != nil {
+			return fmt.Errorf("answer request: %w", err)
 		}
 	}
 }
 
-func serve(h header, requests *json.Decoder, out io.Writer) error {
+func serve(h header, in *bufio.Reader, out *bufio.Writer) error {
 	// A parent that was killed cannot end its worker.
 	overdue := time.AfterFunc(h.Timeout+time.Second, func() { os.Exit(exitOverdue) })
 	defer overdue.Stop()
 	if err := bound(h.Memory); err != nil {
 		return err
 	}
-	p := pack{site: h.Site, dir: h.Dir, explain: h.Explain, now: h.Now, files: make(map[string][]byte, h.Files), data: make(map[string][]byte, h.Data)}
-	if err := errors.Join(receiveFiles(requests, h.Files, p.files), receiveFiles(requests, h.Data, p.data)); err != nil {
+	r, err := readRequest(h, in)
+	if err != nil {
 		return err
 	}
-	return respond(p, out)
-}
-
-func receiveFiles(requests *json.Decoder, n int, into map[string][]byte) error {
-	for range n {
-		var f file
-		if err := requests.Decode(&f); err != nil {
-			return fmt.Errorf("read files: %w", err)
-		}
-		into[f.Name] = f.Data
-	}
-	return nil
-}
-
-func respond(p pack, out io.Writer) error {
-	w := bufio.NewWriter(out)
-	responses := json.NewEncoder(w)
-	responses.SetEscapeHTML(false)
-	result := evaluate(p, func(what string) {
-		_ = responses.Encode(response{Progress: what})
-		_ = w.Flush() // an error shows again at the outcome
+	outcome := answer(r, func(what string) {
+		_ = writeFrame(out, progressFrame, []byte(what))
+		_ = out.Flush() // an error shows again at the outcome
 	})
-	var nodes []*site.Node
-	if s := result.Site; s != nil {
-		for _, name := range s.NodeNames() {
-			nodes = append(nodes, s.Nodes[name])
+	held := binary.AppendUvarint(nil, held())
+	if err := writeFrame(out, outcomeFrame, held, outcome); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+func readRequest(h header, in *bufio.Reader) (request, error) {
+	r := request{ask: h.Ask, pack: pack{
+		site: h.Site, dir: h.Dir, sections: h.Sections, divided: h.Divided, entangled: h.Entangled,
+		files: make(map[string][]byte, h.Files), data: make(map[string][]byte, h.Data),
+	}}
+	if err := errors.Join(readFiles(in, h.Files, r.pack.files), readFiles(in, h.Data, r.pack.data)); err != nil {
+		return r, err
+	}
+	if !h.Trees {
+		return r, nil
+	}
+	trees, err := readFrame(in, maxRequest)
+	if err != nil {
+		return r, err
+	}
+	d := newDecoder(trees)
+	r.nodes = d.layers()
+	return r, d.err
+}
+
+func readFiles(in *bufio.Reader, n int, into map[string][]byte) error {
+	for range n {
+		name, err1 := readFrame(in, maxRequest)
+		text, err2 := readFrame(in, maxRequest)
+		if err := errors.Join(err1, err2); err != nil {
+			return err
 		}
-		s.Nodes = nil
-	}
-	err := responses.Encode(response{Outcome: &outcome{
-		Site: result.Site, Nodes: len(nodes), Findings: result.Findings, Suppressed: result.Suppressed, Explanation: result.Explanation, Memory: held(),
-	}})
-	for _, n := range nodes {
-		err = errors.Join(err, responses.Encode(n))
-	}
-	if err := errors.Join(err, w.Flush()); err != nil {
-		return fmt.Errorf("write response: %w", err)
+		into[string(name)] = text
 	}
 	return nil
+}
+
+// answer is the outcome of a request.
+func answer(r request, progress func(string)) []byte {
+	e := newEncoder()
+	switch r.ask {
+	case askOutline:
+		progress("parsing the files")
+		text, _ := json.Marshal(outlinesOf(r.pack)) // texts and numbers
+		return text
+	case askExtract:
+		e.extract(extractOf(r.pack, progress))
+	case askJudge:
+		e.layers(judgeHere(r.pack, r.nodes, progress))
+	}
+	return e.out
+}
+
+// outlinesOf divides files.
+func outlinesOf(p pack) map[string]*outline {
+	l := newLoader(p)
+	l.readModule()
+	all := map[string]*outline{}
+	for name, text := range p.files {
+		if name != moduleFile {
+			all[name] = outlineOf(name, text, l.version)
+		}
+	}
+	return all
+}
+
+func readFrame(r *bufio.Reader, most int64) ([]byte, error) {
+	size, err := binary.ReadUvarint(r)
+	if err != nil {
+		return nil, err
+	}
+	if size > uint64(most) {
+		return nil, errResponse
+	}
+	text := make([]byte, size)
+	_, err = io.ReadFull(r, text)
+	return text, err
+}
+
+// writeFrame writes a frame that begins with a byte for its kind.
+func writeFrame(w *bufio.Writer, kind byte, parts ...[]byte) error {
+	size := 1
+	for _, p := range parts {
+		size += len(p)
+	}
+	_, err := w.Write(append(binary.AppendUvarint(nil, uint64(size)), kind))
+	for _, p := range parts {
+		if err == nil {
+			_, err = w.Write(p)
+		}
+	}
+	return err
 }
 
 // bound limits the memory of this process. RLIMIT_AS would count what Go only
@@ -159,81 +228,50 @@ func held() uint64 {
 }
 
 // send writes a request.
-func send(w io.Writer, p pack, lim Limits) error {
-	b := bufio.NewWriter(w)
-	e := json.NewEncoder(b)
-	err := e.Encode(header{Site: p.site, Dir: p.dir, Explain: p.explain, Now: p.now, Files: len(p.files), Data: len(p.data), Memory: lim.Memory, Timeout: lim.Timeout})
-	for _, files := range []map[string][]byte{p.files, p.data} {
-		for name, data := range files {
-			if err != nil {
-				return err
-			}
-			err = e.Encode(file{name, data})
+func send(to io.Writer, r request, lim Limits) error {
+	w := bufio.NewWriterSize(to, 1<<16)
+	h, err := json.Marshal(header{
+		Ask: r.ask, Site: r.pack.site, Dir: r.pack.dir, Sections: r.pack.sections, Divided: r.pack.divided,
+		Entangled: r.pack.entangled, Files: len(r.pack.files), Data: len(r.pack.data), Trees: r.nodes != nil, Memory: lim.Memory, Timeout: lim.Timeout,
+	})
+	if err != nil {
+		return err
+	}
+	writeText(w, h)
+	for _, files := range []map[string][]byte{r.pack.files, r.pack.data} {
+		for name, text := range files {
+			writeText(w, name)
+			writeText(w, text)
 		}
 	}
-	return errors.Join(err, b.Flush())
+	if r.nodes != nil {
+		e := newEncoder()
+		e.layers(r.nodes)
+		writeText(w, e.out)
+	}
+	return w.Flush()
 }
 
-// receive reads a response. It says in at what the worker did last.
-func receive(d *json.Decoder, at *string) (*outcome, error) {
+// receive reads an answer of at most that many bytes. It says in at what the
+// worker did last, and how much memory the worker holds in the end.
+func receive(r *bufio.Reader, most int64, at *string) (outcome []byte, held uint64, err error) {
 	for {
-		var m response
-		if err := d.Decode(&m); err != nil {
-			return nil, err
+		text, err := readFrame(r, most)
+		if err != nil {
+			return nil, 0, err
 		}
-		if m.Outcome == nil {
-			*at = m.Progress
-			continue
-		}
-		return m.Outcome, receiveNodes(d, m.Outcome)
-	}
-}
-
-func receiveNodes(d *json.Decoder, o *outcome) error {
-	if o.Site == nil {
-		return nil
-	}
-	o.Site.Nodes = make(map[string]*site.Node, o.Nodes)
-	same := interner{}
-	for range o.Nodes {
-		n := &site.Node{}
-		if err := d.Decode(n); err != nil {
-			return err
-		}
-		same.node(n)
-		o.Site.Nodes[n.Name] = n
-	}
-	return nil
-}
-
-// interner lets equal strings of many nodes share their memory.
-type interner map[string]string
-
-func (i interner) string(s string) string {
-	if known, ok := i[s]; ok {
-		return known
-	}
-	i[s] = s
-	return s
-}
-
-// node shares what nodes have in common: the paths of their origins, and what
-// profiles gave them.
-func (i interner) node(n *site.Node) {
-	origins := make(map[string]site.Origin, len(n.Origins))
-	for path, o := range n.Origins {
-		origins[i.string(path)] = o
-	}
-	n.Origins = origins
-	for kind, e := range n.Endpoints {
-		e.Trust.CA, e.Credential = i.string(e.Trust.CA), i.string(e.Credential)
-		n.Endpoints[site.EndpointKind(i.string(string(kind)))] = e
-	}
-	n.Role, n.Rack, n.Image, n.Power = i.string(n.Role), i.string(n.Rack), i.string(n.Image), i.string(n.Power)
-	for _, list := range [][]string{n.Profiles, n.Boot.Order} {
-		for at, s := range list {
-			list[at] = i.string(s)
+		most -= int64(len(text))
+		switch {
+		case len(text) > 0 && text[0] == progressFrame:
+			*at = string(text[1:])
+		case len(text) > 0 && text[0] == outcomeFrame:
+			held, size := binary.Uvarint(text[1:])
+			if size <= 0 {
+				return nil, 0, errEncoding
+			}
+			return text[1+size:], held, nil
+		default:
+			return nil, 0, errEncoding
 		}
 	}
-	n.Profiles, n.Boot.Order = slices.Clip(n.Profiles), slices.Clip(n.Boot.Order)
 }

@@ -1,0 +1,306 @@
+package design
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"hash"
+	"io"
+	"maps"
+	"path"
+	"slices"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// digest tells texts apart.
+type digest [sha256.Size]byte
+
+// division is a package divided into what its nodes share and its nodes, so
+// that they can be evaluated in chunks and only where they changed. Whatever
+// stands in a part stands at its own place: what is left out is blanked.
+type division struct {
+	pack pack
+	// files are those of the site's package in order, with their outlines.
+	files []dividedFile
+	// nodes are the declarations of each node.
+	nodes map[string][]declaration
+	// visible are the top-level fields that nodes may refer to.
+	visible names
+	// shared is the digest of everything but the nodes, seen that of what
+	// they can see of it.
+	shared, seen digest
+}
+
+type dividedFile struct {
+	name    string
+	src     []byte
+	outline *outline
+	// clauses is the digest of the package clause and imports.
+	clauses digest
+}
+
+// declaration is a part of a file that concerns a node.
+type declaration struct {
+	file int // in files
+	part *piece
+}
+
+// mainFiles lists the files of the site's package, and false where they do not
+// all belong to one package, or where that is not for sure.
+func mainFiles(p pack) ([]string, bool) {
+	l := loader{pack: p}
+	in := l.inDir(p.dir)
+	if len(in) == 0 {
+		return nil, false
+	}
+	pkg := packageName(p.files[in[0]])
+	var all []string
+	for _, dir := range lineage(p.dir) {
+		for _, name := range l.inDir(dir) {
+			own := packageName(p.files[name])
+			if own == pkg {
+				all = append(all, name)
+			} else if dir == p.dir {
+				return nil, false
+			}
+		}
+	}
+	return all, pkg != ""
+}
+
+// divide divides a package by the outlines of its files; nil when it is
+// entangled.
+func divide(p pack, files []string, outlines map[string]*outline) *division {
+	d := &division{pack: p, nodes: map[string][]declaration{}, visible: names{}}
+	for i, name := range files {
+		o := outlines[name]
+		if o.Entangled != "" {
+			return nil
+		}
+		f := dividedFile{name: name, src: p.files[name], outline: o}
+		f.clauses = f.digest(func(p *piece) bool { return p.Kind == clause })
+		d.files = append(d.files, f)
+		for j := range o.Parts {
+			if x := &o.Parts[j]; x.Kind == oneNode {
+				if path.Dir(name) != p.dir {
+					return nil // another package may have this file too
+				}
+				d.nodes[x.Name] = append(d.nodes[x.Name], declaration{i, x})
+			}
+		}
+	}
+	d.see()
+	d.shared = d.withData(d.digest(func(p *piece) bool { return p.Kind != oneNode }))
+	d.seen = d.digest(func(p *piece) bool { return p.Kind == overNodes || p.Kind == topField && d.visible[p.Name] })
+	return d
+}
+
+// see finds the top-level fields that nodes may refer to: those that they
+// name, those that these name, and so on.
+func (d *division) see() {
+	uses := map[string][]string{}
+	var found []string
+	for _, f := range d.files {
+		found = append(found, f.outline.Uses...)
+		for _, p := range f.outline.Parts {
+			if p.Kind == topField {
+				uses[p.Name] = append(uses[p.Name], p.Uses...)
+			}
+		}
+	}
+	for len(found) > 0 {
+		name := found[len(found)-1]
+		found = found[:len(found)-1]
+		if more, isField := uses[name]; isField && !d.visible[name] {
+			d.visible[name] = true
+			found = append(found, more...)
+		}
+	}
+}
+
+// digest is that of the parts that are wanted, at their places, and of every
+// file that is none of the package's own.
+func (d *division) digest(wanted func(*piece) bool) digest {
+	h := sha256.New()
+	own := map[string]bool{}
+	for _, f := range d.files {
+		own[f.name] = true
+		if x := f.digest(wanted); x != (digest{}) {
+			writeText(h, f.name)
+			h.Write(f.clauses[:])
+			h.Write(x[:])
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.pack.files)) {
+		if !own[name] {
+			writeText(h, name)
+			writeText(h, d.pack.files[name])
+		}
+	}
+	return digest(h.Sum(nil))
+}
+
+// withData is a digest together with that of the data files.
+func (d *division) withData(of digest) digest {
+	h := sha256.New()
+	h.Write(of[:])
+	for _, name := range slices.Sorted(maps.Keys(d.pack.data)) {
+		writeText(h, name)
+		writeText(h, d.pack.data[name])
+	}
+	return digest(h.Sum(nil))
+}
+
+// digest is that of the file's parts that are wanted, zero when there are
+// none.
+func (f *dividedFile) digest(wanted func(*piece) bool) digest {
+	h, any := sha256.New(), false
+	for i := range f.outline.Parts {
+		if p := &f.outline.Parts[i]; wanted(p) {
+			any = true
+			f.write(h, p)
+		}
+	}
+	if !any {
+		return digest{}
+	}
+	return digest(h.Sum(nil))
+}
+
+func (f *dividedFile) write(h hash.Hash, p *piece) {
+	place := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(p.Line)), uint64(p.Col))
+	h.Write(place)
+	writeText(h, f.src[p.Start:p.End])
+}
+
+// writeText writes a text after its length, so that no two sequences of texts
+// are the same. A hash takes everything, and a bufio.Writer keeps its error.
+func writeText[T string | []byte](w io.Writer, text T) {
+	_, _ = w.Write(binary.AppendUvarint(nil, uint64(len(text))))
+	_, _ = w.Write([]byte(text))
+}
+
+// key is the digest of everything that a node's own layer comes from.
+func (d *division) key(node string) digest {
+	h := sha256.New()
+	h.Write(d.seen[:])
+	for _, x := range d.nodes[node] {
+		f := &d.files[x.file]
+		writeText(h, f.name)
+		h.Write(f.clauses[:])
+		f.write(h, x.part)
+	}
+	return digest(h.Sum(nil))
+}
+
+// inOrder lists nodes in the order of their first declarations, so that a
+// chunk of them is in few files.
+func (d *division) inOrder(nodes []string) []string {
+	slices.SortFunc(nodes, func(a, b string) int {
+		x, y := d.nodes[a][0], d.nodes[b][0]
+		if x.file != y.file {
+			return x.file - y.file
+		}
+		return x.part.Start - y.part.Start
+	})
+	return nodes
+}
+
+// sharedPack is the package without its nodes.
+func (d *division) sharedPack() pack {
+	return d.only(func(p *piece) bool { return p.Kind != oneNode })
+}
+
+// nodesPack is the package with these nodes and what they can see.
+func (d *division) nodesPack(nodes []string) pack {
+	want := map[*piece]bool{}
+	for _, name := range nodes {
+		for _, x := range d.nodes[name] {
+			want[x.part] = true
+		}
+	}
+	p := d.only(func(p *piece) bool {
+		return p.Kind == overNodes || p.Kind == topField && d.visible[p.Name] || want[p]
+	})
+	p.data = nil
+	p.sections = []string{nodesSection}
+	for _, s := range sections {
+		if s.name != nodesSection && d.visible[s.name] {
+			p.sections = append(p.sections, s.name)
+		}
+	}
+	return p
+}
+
+// only is the package with the parts that are wanted.
+func (d *division) only(wanted func(*piece) bool) pack {
+	p := d.pack
+	p.divided = true
+	p.files = maps.Clone(p.files)
+	named := false
+	for _, f := range d.files {
+		text, any := f.only(wanted)
+		// One file of the directory stays for its package clause.
+		if any || !named && path.Dir(f.name) == p.dir {
+			p.files[f.name] = text
+			named = named || path.Dir(f.name) == p.dir
+		} else {
+			delete(p.files, f.name)
+		}
+	}
+	return p
+}
+
+// only is the file's text with everything blanked that is not wanted; false
+// when nothing is.
+func (f *dividedFile) only(wanted func(*piece) bool) (text []byte, any bool) {
+	text = f.src
+	for i := range f.outline.Parts {
+		p := &f.outline.Parts[i]
+		switch {
+		case p.Kind == clause:
+		case wanted(p):
+			any = true
+		default:
+			if &text[0] == &f.src[0] {
+				text = bytes.Clone(f.src)
+			}
+			blankOut(text[p.Start:p.End])
+		}
+	}
+	return text, any
+}
+
+// blankOut makes spaces of everything but the ends of lines.
+func blankOut(text []byte) {
+	for i, c := range text {
+		if c != '\n' && c != '\r' {
+			text[i] = ' '
+		}
+	}
+}
+
+// attribute gives the findings of a chunk, which are of expressions that do not
+// compile, to the nodes in whose declarations they are. It is false when one
+// is elsewhere.
+func (d *division) attribute(x *extract) bool {
+	for _, f := range x.findings {
+		i := slices.IndexFunc(x.nodes, func(l layer) bool { return d.declares(l.name, f) })
+		if i < 0 {
+			return false
+		}
+		x.nodes[i].findings = append(x.nodes[i].findings, f)
+	}
+	x.findings = nil
+	return true
+}
+
+// declares says whether a finding is in the declaration of a node.
+func (d *division) declares(node string, f site.Finding) bool {
+	return slices.ContainsFunc(d.nodes[node], func(x declaration) bool {
+		file := &d.files[x.file]
+		end := x.part.Line + bytes.Count(file.src[x.part.Start:x.part.End], []byte("\n"))
+		return file.name == f.File && x.part.Line <= f.Line && f.Line <= end
+	})
+}

@@ -1,0 +1,278 @@
+package design
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/slipway-gitops/slipway/engine/design/rule"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// shared is what the nodes of a site have in common: its sections, and its
+// profiles in order.
+type shared struct {
+	// site has no nodes.
+	site     *site.Site
+	pedigree pedigree
+	findings []site.Finding
+	// lost says that parts of the design are missing because they did not
+	// compile.
+	lost bool
+	// data are the nodes' layers that are in data files, weakest first.
+	data map[string][]layer
+	// pools are the allocated addresses.
+	pools *tree
+	// folded are the layers of lists of profiles, folded: many nodes have the
+	// same.
+	mu     sync.Mutex
+	folded map[string]*tree
+}
+
+// sharedOf makes the effective site, without its nodes, out of an extract.
+// What is broken is left out and reported.
+func sharedOf(name string, x *extract) *shared {
+	sh := &shared{lost: x.lost, folded: map[string]*tree{}, pools: x.sections["allocations"], data: map[string][]layer{}}
+	for _, l := range x.data {
+		sh.data[l.name] = append(sh.data[l.name], l)
+	}
+	found := findings{}
+	found.add(x.findings...)
+	whole := &tree{fields: map[string]*tree{}}
+	origins := map[string]site.Origin{}
+	for _, s := range sections {
+		t := x.sections[s.name]
+		if t == nil {
+			continue
+		}
+		t.origins(s.name, origins)
+		if s.name == "data" {
+			continue // it is no part of an effective design
+		}
+		if s.many {
+			whole.fields[s.name] = t
+			continue
+		}
+		for key, f := range t.fields {
+			if key != "description" {
+				whole.fields[key] = f
+			}
+		}
+	}
+	sh.site = &site.Site{}
+	decode(whole, sh.site, site.Finding{}, &found)
+	sh.site.Name, sh.site.SchemaVersion, sh.site.Origins = name, site.SchemaVersion, origins
+	sh.pedigree = pedigree{profiles: map[string]*profile{}, lost: x.lost}
+	for _, l := range x.profiles {
+		sh.addProfile(l, &found)
+	}
+	slices.Sort(sh.pedigree.names)
+	sh.pedigree.linearise()
+	found.add(sh.pedigree.findings.list...)
+	if !sh.lost {
+		found.add(rule.OnSite(sh.site)...)
+	}
+	sh.findings = found.list
+	return sh
+}
+
+func (sh *shared) addProfile(l layer, found *findings) {
+	found.add(l.findings...)
+	p := &profile{name: l.name, layer: l.tree, place: l.place, named: l.place}
+	if parents := l.get("parents"); parents != nil {
+		p.parents, p.named, p.bad = parents.strings(), parents.origin, parents.broken
+		p.layer = l.without("parents")
+	}
+	if nodes := l.get("profiles"); nodes != nil {
+		found.at(nodes.origin, site.Finding{
+			Code: "profiles-in-profile", Path: "profiles." + l.name + ".profiles",
+			Message: fmt.Sprintf("the profile %q names profiles under `profiles`", l.name),
+			Why:     "`profiles` is what a node has; in a profile it would change nothing.",
+			Fix:     "Name them under `parents`.",
+		})
+	}
+	sh.pedigree.profiles[l.name] = p
+	sh.pedigree.names = append(sh.pedigree.names, l.name)
+}
+
+// node is a node while its layers are made one.
+type node struct {
+	layer
+	// merged is what the layers come to, with what #Node says where they are
+	// silent.
+	merged *tree
+	// allocation is the layer of allocated addresses, nil without any.
+	allocation *tree
+	// complete says that the layers have an order, so that what is missing is
+	// missing.
+	complete  bool
+	effective *site.Node
+	findings  []site.Finding
+	facts     rule.Facts
+}
+
+// merge merges a node's layers. It may run for several nodes at once.
+func (sh *shared) merge(own layer) *node {
+	n := &node{layer: own}
+	found := findings{}
+	found.add(own.findings...)
+	n.merged, n.complete = sh.layers(&found, own)
+	if n.complete {
+		r := reader{findings: &found, layer: "node/" + own.name, node: own.name, path: "nodes." + own.name}
+		n.merged = r.finish(n.merged, shapes()["#Node"], "", func() site.Origin { return own.place })
+	}
+	n.allocation = sh.allocation(own.name, n.merged)
+	n.merged = merge(n.merged, n.allocation)
+	n.findings = found.list
+	return n
+}
+
+// check decodes a node and runs the rules on it. It may run for several nodes
+// at once.
+func (sh *shared) check(n *node) {
+	found := findings{}
+	found.add(n.findings...)
+	n.effective = nodeOf(n.layer, n.merged, &found)
+	if !sh.lost && !n.layer.broken {
+		more, facts := rule.OnNode(sh.site, n.effective)
+		found.add(more...)
+		n.facts = facts
+	}
+	n.findings = found.list
+}
+
+// nodeOf decodes an effective node.
+func nodeOf(l layer, merged *tree, found *findings) *site.Node {
+	n := &site.Node{}
+	decode(merged, n, site.Finding{Node: l.name, File: l.place.File.Value(), Line: l.place.Line, Col: l.place.Col}, found)
+	n.Name, n.Place = l.name, l.place
+	n.Origins = make(map[string]site.Origin, 2*len(merged.fields))
+	merged.origins("", n.Origins)
+	return n
+}
+
+// layers folds a node's profiles, what data files say of it, and its own layer,
+// weakest first. It is
+// false when the profiles have no order; the own layer is then all there is.
+func (sh *shared) layers(found *findings, own layer) (*tree, bool) {
+	if own.broken {
+		return own.tree, false
+	}
+	layers := []*tree{}
+	for _, l := range sh.data[own.name] {
+		found.add(l.findings...)
+		layers = append(layers, l.tree)
+	}
+	layers = append(layers, own.tree)
+	named := namedProfiles(layers)
+	if named == nil || named.unset {
+		named = &tree{origin: own.place}
+	}
+	list := named.strings()
+	order, ok := sh.pedigree.order(found, list, "the node "+own.name, named.origin, own.name)
+	if !ok || named.broken {
+		return own.settled().orEmpty(), false
+	}
+	if len(order) == 0 && !sh.lost {
+		found.at(named.origin, site.Finding{
+			Code: "node-without-profile", Node: own.name, Path: "profiles",
+			Message: fmt.Sprintf("the node %s has no profile", own.name),
+			Why:     "What the nodes of a site have in common is in profiles; a node without one has silently none of it.",
+			Fix:     "Name at least one under `profiles`.",
+		})
+	}
+	merged := sh.fold(order)
+	for _, l := range layers {
+		merged = merge(merged, l)
+	}
+	merged = merged.orEmpty()
+	done := &tree{fields: maps.Clone(merged.fields), origin: merged.origin}
+	done.fields["profiles"] = &tree{value: anys(order), origin: named.origin}
+	return done, len(order) > 0 && !sh.lost
+}
+
+// namedProfiles are the profiles that the last of some layers names.
+func namedProfiles(layers []*tree) *tree {
+	for _, l := range slices.Backward(layers) {
+		if named := l.get("profiles"); named != nil {
+			return named
+		}
+	}
+	return nil
+}
+
+// fold folds profiles, weakest first. It may run for several nodes at once.
+func (sh *shared) fold(order []string) *tree {
+	key := strings.Join(order, "\n")
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	folded, known := sh.folded[key]
+	if !known {
+		for _, p := range order {
+			folded = merge(folded, sh.pedigree.profiles[p].layer)
+		}
+		sh.folded[key] = folded
+	}
+	return folded
+}
+
+// finish fills in defaults under s and reports what is missing, at the place
+// that it gets for it.
+func (r *reader) finish(t *tree, s *shape, path string, place func() site.Origin) *tree {
+	if t.fields == nil || !s.isStruct() {
+		return t
+	}
+	done := t
+	change := func(name string, to *tree) {
+		if done == t {
+			done = &tree{fields: maps.Clone(t.fields), origin: t.origin}
+		}
+		done.fields[name] = to
+	}
+	for name, f := range t.fields {
+		if sub := s.sub(name); sub != nil && f.fields != nil {
+			if x := r.finish(f, sub, join(path, name), func() site.Origin { return nearest(f, place()) }); x != f {
+				change(name, x)
+			}
+		}
+	}
+	for name, f := range s.fields {
+		if t.fields[name] != nil {
+			continue
+		}
+		if f.fallback != nil && !f.optional {
+			change(name, f.fallback)
+		}
+		if f.required {
+			m := missingField(join(path, name), f)
+			m.Node, m.Path = r.node, join(path, name)
+			m.Message = fmt.Sprintf("the node %s has no %s, and none of its profiles sets it", r.node, m.Path)
+			m.Fix = fmt.Sprintf("Set it, in the node or a profile, to %s.", f.fits())
+			r.findings.at(place(), m)
+		}
+	}
+	return done
+}
+
+// nearest is a place inside t, for what t lacks.
+func nearest(t *tree, otherwise site.Origin) site.Origin {
+	if t.fields == nil {
+		return t.origin
+	}
+	for _, key := range t.keys() {
+		if o := nearest(t.fields[key], site.Origin{}); !o.IsZero() {
+			return o
+		}
+	}
+	return otherwise
+}
+
+func anys(list []string) []any {
+	out := make([]any, len(list))
+	for i, s := range list {
+		out[i] = s
+	}
+	return out
+}

@@ -1,0 +1,305 @@
+package design
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// evaluation is one evaluation of a site: workers make layers of its text, and
+// what comes after, which is no CUE any more, is done here. Where it can, it
+// evaluates only what is new to its memory.
+type evaluation struct {
+	*memory
+	ask asker
+	// atOnce is how many requests and nodes are worked on at a time.
+	atOnce int
+	now    time.Time
+	// explain names the node to explain; empty for none.
+	explain string
+	// undivided has the package evaluated as a whole.
+	undivided bool
+}
+
+// asker gives the outcome of a request. Its error is a fatal one when it is
+// about the design.
+type asker func(context.Context, request) ([]byte, error)
+
+// fatal is a finding that there can be no other beside.
+type fatal struct{ site.Finding }
+
+func (f fatal) Error() string { return f.Message }
+
+// chunkSize is how many nodes are evaluated together: CUE takes more than twice
+// as long and as much memory for twice as many.
+const chunkSize = 125
+
+// run evaluates a pack.
+func (e *evaluation) run(ctx context.Context, p pack) (Result, error) {
+	r, err := e.evaluate(ctx, p)
+	if f := (fatal{}); errors.As(err, &f) {
+		return Result{Findings: []site.Finding{f.Finding}}, nil
+	}
+	return r, err
+}
+
+func (e *evaluation) evaluate(ctx context.Context, p pack) (Result, error) {
+	d, err := e.divide(ctx, p)
+	if err != nil {
+		return Result{}, err
+	}
+	if d != nil && !e.undivided {
+		r, done, err := e.inParts(ctx, d)
+		if done || err != nil {
+			return r, err
+		}
+	}
+	p.entangled = d == nil
+	return e.whole(ctx, p)
+}
+
+// divide divides a package; nil when it cannot be.
+func (e *evaluation) divide(ctx context.Context, p pack) (*division, error) {
+	files, ok := mainFiles(p)
+	if _, hasModule := p.files[moduleFile]; !ok || !hasModule {
+		return nil, nil
+	}
+	all, present, unknown := map[string]*outline{}, map[digest]bool{}, []string{}
+	for _, name := range files {
+		text := digestOf(p.files[name])
+		present[text] = true
+		if o := e.outlines[text]; o != nil {
+			all[name] = o
+		} else {
+			unknown = append(unknown, name)
+		}
+	}
+	err := e.eachPart(unknown, (len(unknown)+e.atOnce-1)/e.atOnce, func(part []string) (func(), error) {
+		found, err := e.askOutlines(ctx, p, part)
+		return func() {
+			for name, o := range found {
+				all[name] = o
+				e.outlines[digestOf(p.files[name])] = o
+			}
+		}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	e.keepOutlines(present)
+	return divide(p, files, all), nil
+}
+
+func (e *evaluation) askOutlines(ctx context.Context, p pack, files []string) (map[string]*outline, error) {
+	only := p
+	only.files, only.data = map[string][]byte{moduleFile: p.files[moduleFile]}, nil
+	for _, name := range files {
+		only.files[name] = p.files[name]
+	}
+	text, err := e.ask(ctx, request{ask: askOutline, pack: only})
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]*outline{}
+	return found, json.Unmarshal(text, &found)
+}
+
+// eachPart works on parts of a list, several at a time. What work returns is
+// called for one after the other.
+func (e *evaluation) eachPart(list []string, size int, work func([]string) (func(), error)) error {
+	var mu sync.Mutex
+	var all errgroup.Group
+	all.SetLimit(e.atOnce)
+	for part := range slices.Chunk(list, max(1, size)) {
+		all.Go(func() error {
+			keep, err := work(part)
+			if err == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				keep()
+			}
+			return err
+		})
+	}
+	return all.Wait()
+}
+
+func (e *evaluation) askExtract(ctx context.Context, p pack) (extract, error) {
+	text, err := e.ask(ctx, request{ask: askExtract, pack: p})
+	if err != nil {
+		return extract{}, err
+	}
+	d := newDecoder(text)
+	x := d.extract()
+	return x, d.err
+}
+
+// whole evaluates a package as a whole.
+func (e *evaluation) whole(ctx context.Context, p pack) (Result, error) {
+	x, err := e.askExtract(ctx, p)
+	if err != nil {
+		return Result{}, err
+	}
+	if x.unread {
+		return Result{Findings: limit(x.findings)}, nil
+	}
+	all := newMemory()
+	all.shared = sharedOf(p.site, &x)
+	here := *e
+	here.memory = all
+	return here.conclude(ctx, x.nodes, p)
+}
+
+// inParts evaluates a divided package. It is false when that would not say all
+// that is to be said.
+func (e *evaluation) inParts(ctx context.Context, d *division) (Result, bool, error) {
+	if ok, err := e.renewShared(ctx, d); !ok || err != nil {
+		return Result{}, false, err
+	}
+	ok, err := e.renewOwn(ctx, d)
+	if !ok || err != nil {
+		return Result{}, false, err
+	}
+	var changed []layer
+	for name, l := range e.own {
+		if e.nodes[name] == nil {
+			changed = append(changed, l.layer)
+		}
+	}
+	r, err := e.conclude(ctx, changed, d.sharedPack())
+	return r, true, err
+}
+
+// renewShared evaluates what nodes share, where it changed.
+func (e *evaluation) renewShared(ctx context.Context, d *division) (bool, error) {
+	if e.shared != nil && e.digest == d.shared {
+		return true, nil
+	}
+	x, err := e.askExtract(ctx, d.sharedPack())
+	if err != nil || x.unread || x.cutShared {
+		return false, err
+	}
+	e.shared, e.digest = sharedOf(d.pack.site, &x), d.shared
+	e.forget()
+	return true, nil
+}
+
+// renewOwn evaluates the own layers of the nodes that changed.
+func (e *evaluation) renewOwn(ctx context.Context, d *division) (bool, error) {
+	for name := range e.own {
+		if d.nodes[name] == nil {
+			e.drop(name)
+		}
+	}
+	keys := make(map[string]digest, len(d.nodes))
+	var changed []string
+	for name := range d.nodes {
+		keys[name] = d.key(name)
+		if l, known := e.own[name]; !known || l.from != keys[name] {
+			changed = append(changed, name)
+		}
+	}
+	good := true
+	err := e.eachPart(d.inOrder(changed), chunkSize, func(part []string) (func(), error) {
+		x, err := e.askExtract(ctx, d.nodesPack(part))
+		return func() {
+			if x.unread || x.cutShared || x.lost || !d.attribute(&x) {
+				good = false
+				return
+			}
+			for _, l := range x.nodes {
+				e.drop(l.name)
+				e.own[l.name] = ownLayer{keys[l.name], l}
+			}
+		}, err
+	})
+	return good, err
+}
+
+// conclude makes layers effective, and says what is to be said of the site. The
+// pack is what the site's own constraints are in.
+func (e *evaluation) conclude(ctx context.Context, changed []layer, p pack) (Result, error) {
+	fresh := make([]*node, len(changed))
+	e.eachNode(len(changed), func(i int) { fresh[i] = e.shared.merge(changed[i]) })
+	if e.shared.constrains() {
+		if err := e.judge(ctx, p, fresh); err != nil {
+			return Result{}, err
+		}
+	}
+	e.eachNode(len(fresh), func(i int) { e.shared.check(fresh[i]) })
+	for _, n := range fresh {
+		e.nodes[n.name] = n
+		if n.facts != nil {
+			e.fleet.Put(n.name, n.facts)
+		}
+	}
+	return e.collate(), nil
+}
+
+// eachNode works on nodes, several at a time.
+func (e *evaluation) eachNode(n int, work func(i int)) {
+	const batch = 16
+	var all errgroup.Group
+	all.SetLimit(e.atOnce)
+	for from := 0; from < n; from += batch {
+		all.Go(func() error {
+			for i := from; i < min(n, from+batch); i++ {
+				work(i)
+			}
+			return nil
+		})
+	}
+	_ = all.Wait() // they have none
+}
+
+// collate puts together what is said of the site and its nodes.
+func (e *evaluation) collate() Result {
+	s := *e.shared.site
+	s.Nodes = make(map[string]*site.Node, len(e.nodes))
+	names := make([]string, 0, len(e.nodes))
+	broken := false
+	for name, n := range e.nodes {
+		s.Nodes[name] = n.effective
+		names = append(names, name)
+		broken = broken || n.layer.broken
+	}
+	slices.Sort(names)
+	all := findings{}
+	all.add(e.shared.findings...)
+	for _, name := range names {
+		all.add(e.nodes[name].findings...)
+	}
+	if !e.shared.lost {
+		all.add(e.shared.strangers(s.Nodes, names)...)
+	}
+	switch {
+	case e.shared.lost:
+		all.add(unchecked)
+	case broken:
+		all.add(uncompared)
+	default:
+		all.add(e.fleet.Check(&s)...)
+	}
+	kept, silenced := suppress(all.list, &s, e.now, !e.shared.lost && !broken)
+	r := Result{Findings: limit(kept), Suppressed: limit(silenced)}
+	if !site.HasErrors(r.Findings) {
+		r.Site, r.Explanation = &s, e.explanation()
+	}
+	return r
+}
+
+// explanation explains the node that is asked for; nil without it.
+func (e *evaluation) explanation() *Explanation {
+	n := e.nodes[e.explain]
+	if n == nil {
+		return nil
+	}
+	return &Explanation{Node: n.name, Values: explainValues(e.shared.layersOf(n), n.merged)}
+}

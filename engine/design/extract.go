@@ -1,0 +1,175 @@
+package design
+
+import (
+	"cuelang.org/go/cue"
+
+	"github.com/slipway-gitops/slipway/engine/design/rule"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// extract is what CUE makes of a package, or of a part of one: layers that are
+// not merged yet, and sections, as trees.
+type extract struct {
+	sections map[string]*tree
+	profiles []layer
+	nodes    []layer
+	// data are layers of nodes that are in data files, weakest first.
+	data []layer
+	// findings are those that are about no one node.
+	findings []site.Finding
+	// cutShared says that expressions outside of nodes did not compile, lost
+	// that whole declarations went with some, or that files with layers could
+	// not be read: what is not there may still be designed.
+	cutShared, lost bool
+	// unread says that there is nothing but findings.
+	unread bool
+}
+
+// layer is one profile's or node's own layer.
+type layer struct {
+	name  string
+	place site.Origin
+	*tree
+	findings []site.Finding
+}
+
+// extraction reads an extract out of a package's value.
+type extraction struct {
+	*compiler
+	out extract
+}
+
+// extractOf evaluates a pack. It calls progress with what it is about to do,
+// so that a parent can say where a worker died.
+func extractOf(p pack, progress func(string)) (out extract) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			out = extract{unread: true, findings: []site.Finding{rule.Panicked("the evaluation", cause)}}
+		}
+	}()
+	l := newLoader(p)
+	progress("parsing the files")
+	l.readModule()
+	x := extraction{compiler: &compiler{loader: l}}
+	v, ok := x.compile(progress)
+	if !ok {
+		return extract{unread: true, findings: l.findings.list}
+	}
+	progress("reading the values")
+	x.read(v)
+	x.out.findings = l.findings.list
+	x.out.cutShared, x.out.lost = x.cutShared, x.out.lost || x.lost
+	return x.out
+}
+
+func (x *extraction) read(v cue.Value) {
+	if x.reads("site") {
+		x.checkTop(v)
+	}
+	x.out.sections = map[string]*tree{}
+	for _, s := range sections {
+		switch {
+		case !x.toRead(s.name):
+		case s.name == profilesSection:
+			x.out.profiles = x.layers(v, s, "profile/")
+		case s.name == nodesSection:
+			x.out.nodes = x.layers(v, s, "node/")
+		default:
+			x.out.sections[s.name] = x.section(v, s)
+		}
+	}
+	if x.toRead("data") {
+		x.out.lost = !x.data(v)
+	}
+}
+
+// toRead says whether a section is read; where only nodes are, the others are
+// there for what refers to them.
+func (x *extraction) toRead(name string) bool {
+	return x.pack.sections == nil || name == nodesSection
+}
+
+// checkTop reports top-level fields that no section has, and errors in what
+// CUE keeps to itself: hidden fields and definitions.
+func (x *extraction) checkTop(v cue.Value) {
+	r := x.reader("site", "", "", false)
+	top := &shape{kind: cue.StructKind, fields: map[string]*shape{}}
+	for _, s := range sections {
+		top.fields[s.name] = &shape{}
+	}
+	for it, _ := v.Fields(cue.Hidden(true), cue.Definitions(true)); it.Next(); {
+		label := it.Selector()
+		known := !label.IsString() || top.fields[label.Unquoted()] != nil
+		if !known && ours(declared(it.Value(), label.String())) {
+			r.unknown(it.Value(), top, label.Unquoted(), "")
+		}
+		if !label.IsString() {
+			r.reportAll(it.Value())
+		}
+	}
+}
+
+func (x *extraction) reader(layer, node, path string, merged bool) *reader {
+	cut := x.cutShared || node != "" && x.cutNodes[node]
+	return &reader{findings: &x.findings, layer: layer, node: node, path: path, merged: merged, cut: cut}
+}
+
+// section reads a section that is no map of layers.
+func (x *extraction) section(v cue.Value, s section) *tree {
+	in := shapes()[s.definition]
+	if !s.many {
+		return readAlone(x.reader("site", "", s.name, false), v.LookupPath(cue.MakePath(cue.Str(s.name))), in)
+	}
+	t := &tree{fields: map[string]*tree{}}
+	x.each(v, s.name, func(key string, entry cue.Value) {
+		t.fields[key] = readAlone(x.reader("site", "", s.name+"."+key, false), entry, in)
+		t.fields[key].origin = origin(declared(entry, key), "site")
+	})
+	return t
+}
+
+// layers reads a section of layers. The findings about each are its own.
+func (x *extraction) layers(v cue.Value, s section, prefix string) []layer {
+	var all []layer
+	x.each(v, s.name, func(name string, entry cue.Value) {
+		node := ""
+		if s.name == nodesSection {
+			node = name
+		}
+		own := findings{}
+		r := x.reader(prefix+name, node, s.name+"."+name, true)
+		r.findings = &own
+		l := layer{name: name, place: origin(declared(entry, name), r.layer)}
+		l.tree = readAlone(r, entry, shapes()[s.definition])
+		l.findings = own.list
+		all = append(all, l)
+	})
+	return all
+}
+
+// readAlone reads one entry and, where that found nothing, everything else
+// that CUE finds wrong with it.
+func readAlone(r *reader, v cue.Value, s *shape) *tree {
+	t := r.read(v, s, r.path)
+	r.settle()
+	if r.found == 0 {
+		r.reportAll(v)
+	}
+	if t == nil || t.fields == nil {
+		return &tree{fields: map[string]*tree{}, broken: true}
+	}
+	return t
+}
+
+// each calls f for every entry of a section.
+func (x *extraction) each(v cue.Value, section string, f func(key string, entry cue.Value)) {
+	in := v.LookupPath(cue.MakePath(cue.Str(section)))
+	it, err := in.Fields()
+	if err != nil {
+		x.reader("site", "", section, false).invalid(in, &shape{kind: cue.StructKind}, section)
+		return
+	}
+	for it.Next() {
+		f(it.Selector().Unquoted(), it.Value())
+	}
+}
