@@ -3,9 +3,11 @@ package main
 import (
 	"fmt"
 	"io"
+	"path"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-gitops/slipway/engine/design/rule"
@@ -110,7 +112,7 @@ func rulePage(r rule.Rule) string {
 	if r.Firm {
 		b.WriteString("\nIts findings cannot be suppressed.\n")
 	} else {
-		fmt.Fprintf(&b, "\nTo live with it, for some nodes or for all, until a time or for good:\n%s", indented(suppression(r)))
+		fmt.Fprintf(&b, "\nTo live with it, for some nodes or for all, until a time or for good:\n%s", indented(suppression(r.Code)))
 	}
 	return b.String()
 }
@@ -120,17 +122,26 @@ func ruleMarkdown(r rule.Rule) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s\n", r.What, r.Why)
 	if r.Wrong != "" {
-		fmt.Fprintf(&b, "\nWrong:\n\n```cue\n%s\n```\n\nRight:\n\n```cue\n%s\n```\n", r.Wrong, r.Right)
+		fmt.Fprintf(&b, "\nWrong:\n%s\nRight:\n%s", fenced(r.Wrong), fenced(r.Right))
 	}
-	if !r.Firm {
-		fmt.Fprintf(&b, "\nTo live with it:\n\n```cue\n%s\n```\n", suppression(r))
+	return b.String()
+}
+
+// fenced is an example in Markdown; each file of an archive has its name above.
+func fenced(example string) string {
+	if !strings.HasPrefix(example, "-- ") {
+		return "\n```cue\n" + example + "\n```\n"
+	}
+	var b strings.Builder
+	for _, f := range txtar.Parse([]byte(example)).Files {
+		fmt.Fprintf(&b, "\n`%s`\n\n```%s\n%s```\n", f.Name, strings.TrimPrefix(path.Ext(f.Name), "."), f.Data)
 	}
 	return b.String()
 }
 
 // suppression is an example of how a rule's findings are silenced.
-func suppression(r rule.Rule) string {
-	return fmt.Sprintf("suppressions: \"until-spring\": {\n\tcode:   %q\n\tnodes:  [\"n1\"]\n\treason: \"…\"\n\tuntil:  \"2027-03-20T00:00:00Z\"\n}", r.Code)
+func suppression(code string) string {
+	return fmt.Sprintf("suppressions: \"until-spring\": {\n\tcode:   %q\n\tnodes:  [\"n1\"]\n\treason: \"…\"\n\tuntil:  \"2027-03-20T00:00:00Z\"\n}", code)
 }
 
 func indented(s string) string {
@@ -144,20 +155,27 @@ func indented(s string) string {
 	return b.String()
 }
 
+// rulesHead is the beginning of docs/rules.md, with an example of a suppression.
+const rulesHead = `# Rules
+
+What every design is held to. One rule, one code: a finding ends with the code, and ` + "`slipway rules CODE`" + ` says what is here
+about it. An *error* keeps the design from being applied; a *warning* and a *note* do not. The examples are laid over
+[one clean site](../engine/design/testdata/rules/clean), where what is wrong breaks its own rule and no other; the tests hold
+them to it.
+
+A site can live with some findings, for some nodes or for all, until a time or for good:
+
+` + "```cue\n%s\n```" + `
+
+What the design has no meaning with, or what could lose data, cannot be suppressed; such rules are marked *firm*.
+
+This page is made from the rules by ` + "`go test ./cmd/slipway -run TestRulesPage -update`" + `.
+`
+
 // rulesMarkdown is docs/rules.md.
 func rulesMarkdown() string {
 	var b strings.Builder
-	b.WriteString(`# Rules
-
-What every design is held to. One rule, one code: a finding shows the code, and ` + "`slipway rules CODE`" + ` this page's part about it.
-An **error** keeps the design from being applied; a **warning** and a **note** do not. The examples are laid over
-[one clean site](../engine/design/testdata/rules/clean), where each breaks its own rule and no other.
-
-A site can live with findings: a suppression names the code, a reason and, as far as they are wanted, the nodes and an end. What
-the design has no meaning with, or what could lose data, cannot be suppressed; such rules are marked as *firm*.
-
-This page is made from the rules themselves by ` + "`go test ./cmd/slipway -run TestRulesPage -update`" + `.
-`)
+	fmt.Fprintf(&b, rulesHead, suppression("host-key-missing"))
 	for _, area := range rule.Areas() {
 		fmt.Fprintf(&b, "\n## %s%s\n\n| code | severity | what |\n|---|---|---|\n", strings.ToUpper(area.Name[:1]), area.Name[1:])
 		for _, r := range area.Rules {
