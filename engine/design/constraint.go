@@ -5,14 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"cuelang.org/go/cue"
 	"cuelang.org/go/cue/ast"
 	"cuelang.org/go/cue/errors"
 	"cuelang.org/go/cue/token"
-
-	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // constraint is CUE of a site's own that plain values are held against. It
@@ -121,7 +118,7 @@ func (c *constraint) breaches(have map[string]any) []breach {
 	both := c.value.Unify(c.value.Context().Encode(have))
 	all := lacking(both, have, nil)
 	for _, e := range errors.Errors(both.Validate(cue.Concrete(true))) {
-		path := e.Path()[min(len(e.Path()), len(c.value.Path().Selectors())):]
+		path := labels(e)[min(len(e.Path()), len(c.value.Path().Selectors())):]
 		if slices.ContainsFunc(all, func(b breach) bool { return prefixes(b.path, path) }) {
 			continue
 		}
@@ -167,19 +164,7 @@ func lacking(both cue.Value, have any, path []string) []breach {
 // follows says whether a value has an error that is another's.
 func follows(v cue.Value) bool {
 	errs := errors.Errors(v.Err())
-	return len(errs) > 0 && len(errs[0].Path()) > 0 && !slices.Equal(errs[0].Path(), keysOf(v.Path()))
-}
-
-func keysOf(p cue.Path) []string {
-	var all []string
-	for _, s := range p.Selectors() {
-		if s.LabelType() == cue.IndexLabel {
-			all = append(all, strconv.Itoa(s.Index()))
-			continue
-		}
-		all = append(all, s.Unquoted())
-	}
-	return all
+	return len(errs) > 0 && len(errs[0].Path()) > 0 && !slices.Equal(labels(errs[0]), labelsOf(v.Path().Selectors()))
 }
 
 // given is what a constraint says where the value says nothing, nil if that is
@@ -244,16 +229,4 @@ func part(v cue.Value, path []string) cue.Value {
 		}
 	}
 	return v
-}
-
-// originNear is the origin of a path or, where it has none that a person could
-// change, of what holds it; otherwise the one given.
-func originNear(origins map[string]site.Origin, path string, otherwise site.Origin) site.Origin {
-	for path != "" {
-		if o, ok := origins[path]; ok && o.LayerName() != "schema" {
-			return o
-		}
-		path = path[:max(0, strings.LastIndexByte(path, '.'))]
-	}
-	return otherwise
 }

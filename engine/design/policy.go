@@ -45,45 +45,54 @@ func checkPolicies(all []policy, n *site.Node, effective *tree) []site.Finding {
 	var found []site.Finding
 	for _, p := range all {
 		if p.Nodes.Selects(n) {
-			found = append(found, p.check(n, plain)...)
+			found = append(found, p.check(n, effective, plain)...)
 		}
 	}
 	return found
 }
 
 // check holds an effective node against the policy. What is already the
-// subject of a finding has an origin and no value.
-func (p policy) check(n *site.Node, plain map[string]any) (found []site.Finding) {
+// subject of a finding is in the tree, and has no plain value.
+func (p policy) check(n *site.Node, effective *tree, plain map[string]any) (found []site.Finding) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			found = []site.Finding{rule.Panicked("the policy "+p.name, cause)}
 		}
 	}()
 	for _, b := range p.require.hold(plain) {
-		path := strings.Join(b.path, ".")
-		if _, broken := n.Origins[path]; b.lacks && broken {
+		if b.lacks && effective.get(b.path...) != nil {
 			continue
 		}
-		found = append(found, p.finding(n, b, path))
+		f := p.finding(b)
+		f.Node = n.Name
+		o := breached(n, effective, b)
+		f.File, f.Line, f.Col = o.File.Value(), o.Line, o.Col
+		found = append(found, f)
 	}
 	return found
 }
 
-func (p policy) finding(n *site.Node, b breach, path string) site.Finding {
-	code := policyCode(p.name)
-	f := site.Finding{
-		Code: code, Severity: p.Severity, Node: n.Name, Path: path,
-		Message: path + b.message, Why: p.Why, Fix: p.Fix,
+// breached is where a breach can be repaired: at the value, beside what is
+// missing, or at the node.
+func breached(n *site.Node, effective *tree, b breach) site.Origin {
+	if b.lacks && len(b.path) == 1 {
+		return n.Place
 	}
+	if o := effective.place(b.path); !o.IsZero() && o.LayerName() != "schema" {
+		return o
+	}
+	return n.Place
+}
+
+func (p policy) finding(b breach) site.Finding {
+	code, path := policyCode(p.name), strings.Join(b.path, ".")
+	f := site.Finding{Code: code, Severity: p.Severity, Path: path, Message: path + b.message, Why: p.Why, Fix: p.Fix}
 	if b.lacks {
 		f.Message = path + " is not set"
 	}
 	f.Message += fmt.Sprintf(" (policy %s)", p.name)
 	if f.Fix == "" {
 		f.Fix = "Change the node, a profile of it, or the policy."
-	}
-	if o := originNear(n.Origins, path, n.Place); !o.IsZero() {
-		f.File, f.Line, f.Col = o.File.Value(), o.Line, o.Col
 	}
 	if ours(b.at) {
 		f.Related = []string{where(b.at)}

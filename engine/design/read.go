@@ -117,11 +117,11 @@ func (r *reader) readList(v cue.Value, s *shape, path string, unset bool) *tree 
 		return r.invalid(v, s, path)
 	}
 	t := &tree{origin: origin(place(v), r.layer)}
-	alone := *r
-	alone.merged = false
+	defer func(merged bool) { r.merged = merged }(r.merged)
+	r.merged = false
 	values := []any{}
 	for i, x := range all {
-		item := alone.read(x, s.items(), join(path, strconv.Itoa(i)))
+		item := r.read(x, s.items(), join(path, strconv.Itoa(i)))
 		t.broken = t.broken || item.broken
 		if item.fields != nil {
 			item.origin = origin(place(x), r.layer)
@@ -129,7 +129,6 @@ func (r *reader) readList(v cue.Value, s *shape, path string, unset bool) *tree 
 		}
 		values = append(values, item.plain())
 	}
-	r.found = alone.found
 	if t.broken {
 		return t
 	}
@@ -356,27 +355,36 @@ func (r *reader) noValue(v cue.Value, path string, e errors.Error) {
 
 // causeOf is the path of the field that an error is about.
 func causeOf(e errors.Error) string {
-	var labels []string
+	return strings.Join(labels(e), ".")
+}
+
+// labels are the path of an error without quotes.
+func labels(e errors.Error) []string {
+	var all []string
 	for _, label := range e.Path() {
 		if text, err := strconv.Unquote(label); err == nil {
 			label = text
 		}
-		labels = append(labels, label)
+		all = append(all, label)
 	}
-	return strings.Join(labels, ".")
+	return all
 }
 
 // dotted is a path without quotes.
 func dotted(selectors []cue.Selector) string {
-	var labels []string
+	return strings.Join(labelsOf(selectors), ".")
+}
+
+func labelsOf(selectors []cue.Selector) []string {
+	var all []string
 	for _, s := range selectors {
 		label := s.String()
 		if s.IsString() {
 			label = s.Unquoted()
 		}
-		labels = append(labels, label)
+		all = append(all, label)
 	}
-	return strings.Join(labels, ".")
+	return all
 }
 
 // related are the other places in the repository that take part in an error.
