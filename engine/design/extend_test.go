@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"cuelang.org/go/cue/cuecontext"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -176,4 +178,54 @@ func FuzzData(f *testing.F) {
 			}
 		}
 	})
+}
+
+// What workers make of parts of a design is what is made of it as a whole: data
+// files, items and policies too.
+func TestExtendedInParts(t *testing.T) {
+	e := newEvaluator(t, Limits{})
+	for _, g := range goldens(t) {
+		if !strings.HasPrefix(g.name(), "data") && !strings.HasPrefix(g.name(), "extensions") && !strings.HasPrefix(g.name(), "policies") {
+			continue
+		}
+		for range 2 { // anew, and with all of it known
+			got, err := e.Evaluate(t.Context(), g.files(t), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := EvaluateHere(g.files(t), "")
+			if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b site.Origin) bool { return a == b }), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("%s: as a whole (-), in parts (+):\n%s", g.name(), diff)
+			}
+		}
+	}
+}
+
+// What changes in a data file, a kind or a policy changes the nodes.
+func TestExtendedEdits(t *testing.T) {
+	e := newEvaluator(t, Limits{})
+	files := maps.Clone(extended)
+	for _, edit := range []struct{ file, from, to string }{
+		{"", "", ""},
+		{"ipam.json", `"cellar"`, `"3"`},
+		{"ipam.json", `"3"`, `null`},
+		{"site.cue", `*"1GiB"`, `*"2GiB"`},
+		{"site.cue", `cpus: 2`, `cpus: "2"`},
+		{"site.cue", `cpus: "2"`, `cpus: 4, memory: "8GiB"`},
+		{"site.cue", `^[0-9]+$`, `^[3-9]$`},
+		{"site.cue", `path: "ipam.json"`, `path: "ipam.*on"`},
+		{"site.cue", `path: "ipam.*on"`, `path: "ipam*.json"`},
+		{"site.cue", `code: "policy/floor"`, `code: "policy/flor"`},
+	} {
+		if edit.file != "" {
+			if !strings.Contains(files[edit.file], edit.from) {
+				t.Fatalf("%s has no %s", edit.file, edit.from)
+			}
+			files[edit.file] = strings.Replace(files[edit.file], edit.from, edit.to, 1)
+		}
+		got, want := evaluateIn(t, e, files), EvaluateHere(repository(files), "")
+		if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b site.Origin) bool { return a == b }), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("after %v: anew (-), from what was known (+):\n%s", edit, diff)
+		}
+	}
 }
