@@ -121,6 +121,10 @@ func (r *reader) readList(v cue.Value, s *shape, path string, unset bool) *tree 
 	r.merged = false
 	values := []any{}
 	for i, x := range all {
+		if value, err := scalar(x); err == nil && !s.holdsFields() {
+			values = append(values, value)
+			continue
+		}
 		item := r.read(x, s.items(), join(path, strconv.Itoa(i)))
 		t.broken = t.broken || item.broken
 		if item.fields != nil {
