@@ -229,3 +229,27 @@ func TestExtendedEdits(t *testing.T) {
 		}
 	}
 }
+
+// A policy that never ends is a finding, and the next evaluation goes on.
+func TestPolicyIsBounded(t *testing.T) {
+	files := maps.Clone(extended)
+	files["bomb.cue"] = `package small
+
+import "list"
+
+_l: list.Range(0, 1000, 1)
+policies: bomb: {why: "x", require: X={
+	role:  string
+	_much: len([if X.role == "compute" for a in _l for b in _l for c in _l {a + b + c}])
+	_much: >0
+}}
+`
+	e := newEvaluator(t, Limits{Timeout: 3 * time.Second, Memory: 1 << 30})
+	r := evaluateIn(t, e, files)
+	if r.Site != nil || len(r.Findings) != 1 || r.Findings[0].Code != "too-slow" && r.Findings[0].Code != "too-large" {
+		t.Errorf("found %v, want that it is too much", r.Findings)
+	}
+	if r := evaluateIn(t, e, small); r.Site == nil {
+		t.Errorf("the next evaluation: %v", r.Findings)
+	}
+}
