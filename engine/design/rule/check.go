@@ -72,6 +72,10 @@ func (r Rule) onNode(s *site.Site, n *site.Node) (found []site.Finding) {
 func (r Rule) facts(s *site.Site, n *site.Node) (facts []placedFact, found []site.Finding) {
 	defer r.survive(&found)
 	for _, f := range r.Facts(s, n) {
+		if f.Path == "" {
+			facts = append(facts, placedFact{Fact: f})
+			continue
+		}
 		o, ok := nearest(n.Origins, f.Path)
 		if !ok {
 			o = n.Place

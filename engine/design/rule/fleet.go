@@ -13,6 +13,8 @@ import (
 // that only one may have, a network that it takes an address of.
 type Fact struct {
 	// Key is what is compared or counted, Path the node's value that says so.
+	// Without a path the node is counted under the key and not held: that costs
+	// nothing, however many nodes have it.
 	Key, Path string
 }
 
@@ -34,10 +36,22 @@ type Holder struct {
 type Index struct {
 	holders map[string][]Holder // in order of node and path
 	several map[string]bool
+	counts  map[string]int // of facts without a path
+}
+
+func newIndex() *Index {
+	return &Index{map[string][]Holder{}, map[string]bool{}, map[string]int{}}
 }
 
 // Keys lists all keys in order.
-func (x *Index) Keys() []string { return slices.Sorted(maps.Keys(x.holders)) }
+func (x *Index) Keys() []string {
+	all := slices.AppendSeq(slices.Collect(maps.Keys(x.holders)), maps.Keys(x.counts))
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Count is how many facts have a key.
+func (x *Index) Count(key string) int { return x.counts[key] + len(x.holders[key]) }
 
 // Several lists the keys with more than one holder, in order.
 func (x *Index) Several() []string { return slices.Sorted(maps.Keys(x.several)) }
@@ -48,6 +62,10 @@ func (x *Index) Holders(key string) []Holder { return x.holders[key] }
 
 func (x *Index) put(node string, facts []placedFact) {
 	for _, f := range facts {
+		if f.Path == "" {
+			x.counts[f.Key]++
+			continue
+		}
 		h := Holder{node, f.Path, f.place}
 		list := x.holders[f.Key]
 		at, _ := slices.BinarySearchFunc(list, h, Holder.compare)
@@ -61,7 +79,16 @@ func (x *Index) put(node string, facts []placedFact) {
 
 func (x *Index) drop(node string, facts []placedFact) {
 	for _, f := range facts {
-		list := slices.DeleteFunc(x.holders[f.Key], func(h Holder) bool { return h.Node == node })
+		if f.Path == "" {
+			if x.counts[f.Key]--; x.counts[f.Key] == 0 {
+				delete(x.counts, f.Key)
+			}
+			continue
+		}
+		list := x.holders[f.Key]
+		if at, ok := slices.BinarySearchFunc(list, Holder{Node: node, Path: f.Path}, Holder.compare); ok {
+			list = slices.Delete(list, at, at+1)
+		}
 		x.holders[f.Key] = list
 		if len(list) < 2 {
 			delete(x.several, f.Key)
@@ -94,7 +121,7 @@ type Fleet struct {
 func NewFleet() *Fleet {
 	f := &Fleet{facts: map[string]Facts{}}
 	for range fleetRules {
-		f.indexes = append(f.indexes, &Index{map[string][]Holder{}, map[string]bool{}})
+		f.indexes = append(f.indexes, newIndex())
 	}
 	return f
 }

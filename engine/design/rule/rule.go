@@ -69,6 +69,7 @@ func Areas() []Area {
 		{"endpoints", endpoints},
 		{"images", images},
 		{"holds", holds},
+		{"roles", roleRules},
 		{"data", datafiles},
 		{"extensions", extensions},
 		{"suppressions", suppressing},

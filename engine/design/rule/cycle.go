@@ -1,0 +1,142 @@
+package rule
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// point is what nodes of a role have gone through a phase. Where a role's
+// leader goes first, others are the nodes behind it; elsewhere there are none.
+type point struct {
+	role, phase string
+	others      bool
+}
+
+// waiting is that something waits for a point; need is the path of the need
+// that says so, empty where it is for the order of phases or for a leader.
+type waiting struct {
+	on   point
+	need string
+}
+
+// needsCycle objects to each circle among the points of all roles.
+func needsCycle(s *site.Site, x *Index) []site.Finding {
+	w := circles{edges: waitings(s, x), state: map[point]int{}, told: map[string]bool{}}
+	for _, role := range keys(s.Roles) {
+		for _, phase := range s.Roles[role].Phases {
+			w.visit(point{role, phase, false})
+			w.visit(point{role, phase, true})
+		}
+	}
+	var found []site.Finding
+	for _, c := range w.found {
+		found = append(found, circleFinding(s, c))
+	}
+	return found
+}
+
+// waitings lists what each point waits for.
+func waitings(s *site.Site, x *Index) map[point][]waiting {
+	edges := map[point][]waiting{}
+	for _, role := range keys(s.Roles) {
+		r := s.Roles[role]
+		for _, others := range []bool{false, true} {
+			for i, phase := range r.Phases {
+				at := point{role, phase, others}
+				if i > 0 {
+					edges[at] = append(edges[at], waiting{on: point{role, r.Phases[i-1], others}})
+				} else if others {
+					edges[at] = append(edges[at], waiting{on: point{role, r.Phases[len(r.Phases)-1], false}})
+				}
+				for _, on := range keys(r.Needs[phase]) {
+					edges[at] = append(edges[at], waiting{
+						needed(s, x, on, r.Needs[phase][on]), need{role: role, phase: phase, on: on}.path(),
+					})
+				}
+			}
+			if !r.LeaderFirst {
+				break
+			}
+		}
+	}
+	return edges
+}
+
+// needed is the point that a need waits for. Of a role whose leader goes first
+// the leader alone is enough for one node.
+func needed(s *site.Site, x *Index, role string, n site.Need) point {
+	r := s.Roles[role]
+	beyond := r != nil && r.LeaderFirst && n.Quorum.Of(x.Count(inUse(role))) > 1
+	return point{role, n.Phase, beyond}
+}
+
+// circles looks for circles depth first. The state of a point is 0 before, 1
+// during and 2 after its visit.
+type circles struct {
+	edges map[point][]waiting
+	state map[point]int
+	trail []waiting // how the visit came to each point on its way
+	told  map[string]bool
+	found [][]string // the paths of the needs in each circle
+}
+
+func (c *circles) visit(at point) {
+	if c.state[at] != 0 {
+		return
+	}
+	c.state[at] = 1
+	for _, w := range c.edges[at] {
+		c.trail = append(c.trail, w)
+		if c.state[w.on] == 1 {
+			c.close(w.on)
+		}
+		c.visit(w.on)
+		c.trail = c.trail[:len(c.trail)-1]
+	}
+	c.state[at] = 2
+}
+
+// close notes the circle at the end of the trail, unless one with a need of
+// this one was noted before.
+func (c *circles) close(at point) {
+	from := len(c.trail) - 1
+	for from > 0 && c.trail[from-1].on != at {
+		from--
+	}
+	var paths []string
+	known := false
+	for _, w := range c.trail[from:] {
+		if w.need != "" {
+			paths = append(paths, w.need)
+			known = known || c.told[w.need]
+		}
+	}
+	for _, p := range paths {
+		c.told[p] = true
+	}
+	if !known && len(paths) > 0 {
+		first := slices.Index(paths, slices.Min(paths))
+		c.found = append(c.found, slices.Concat(paths[first:], paths[:first]))
+	}
+}
+
+func circleFinding(s *site.Site, paths []string) site.Finding {
+	all := needs(s)
+	var steps []string
+	f := wrong(paths[0], "", "Remove one of these needs, or wait for an earlier phase.")
+	for i, p := range paths {
+		n := all[slices.IndexFunc(all, func(n need) bool { return n.path() == p })]
+		steps = append(steps, fmt.Sprintf("%s of %s waits for %s of %s", n.phase, n.role, n.Phase, n.on))
+		if i > 0 {
+			f = also(s, p, f)
+		}
+	}
+	f.Message = "roles wait for each other in a circle: " + strings.Join(steps, ", ")
+	if len(paths) == 1 {
+		f.Message = "a role waits for itself: " + steps[0]
+	}
+	return f
+}

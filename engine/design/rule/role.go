@@ -1,0 +1,345 @@
+package rule
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// roleRules: can every role be brought up, one after the other?
+var roleRules = []Rule{
+	{
+		Code: "unknown-needed-role", Severity: site.SeverityError, Firm: true,
+		What:  "A role needs entries of `roles`.",
+		Why:   "What the phase waits for will never be there, so it never begins.",
+		Wrong: `roles: compute: needs: install: controler: {}`,
+		Right: `roles: compute: needs: install: controller: {}`,
+		Site: func(s *site.Site) []site.Finding {
+			return eachNeed(s, func(n need) []site.Finding {
+				return refer(n.path(), "roles", n.on, s.Roles)
+			})
+		},
+	},
+	{
+		Code: "unknown-phase", Severity: site.SeverityError, Firm: true,
+		What:  "The phase that waits is one of its role, and the phase that is waited for is one of the role that is needed.",
+		Why:   "A phase that no node goes through is waited for without an end; and one that does not exist waits for nothing, so that what follows begins too early.",
+		Wrong: `roles: compute: needs: instal: controller: {}`,
+		Right: `roles: compute: needs: install: controller: phase: "network"`,
+		Site: func(s *site.Site) []site.Finding {
+			return eachNeed(s, func(n need) []site.Finding {
+				return slices.Concat(
+					refusePhase(s, n.role, n.phase, "roles."+n.role+".needs."+n.phase),
+					refusePhase(s, n.on, n.Phase, n.path()+".phase"))
+			})
+		},
+	},
+	{
+		Code: "phase-twice", Severity: site.SeverityError, Firm: true,
+		What:  "A role has each of its phases once.",
+		Why:   "It cannot be told which of the two another role waits for.",
+		Wrong: `roles: compute: phases: ["base", "install", "base", "configure"]`,
+		Right: `roles: compute: phases: ["base", "install", "configure"]`,
+		Site: func(s *site.Site) (found []site.Finding) {
+			for _, key := range keys(s.Roles) {
+				for _, phase := range repeated(s.Roles[key].Phases) {
+					found = append(found, wrong("roles."+key+".phases",
+						fmt.Sprintf("the role %s has the phase %s twice", key, phase), "Remove one, or give it another name."))
+				}
+			}
+			return found
+		},
+	},
+	{
+		Code: "needs-cycle", Severity: site.SeverityError, Firm: true,
+		What: "Roles do not wait for each other in a circle.",
+		Why:  "Each waits for the other, so that none of their nodes ever gets past that phase. A role goes through its phases in order, and where its leader goes first, the others wait for the leader.",
+		Wrong: `roles: storage: needs: install: compute: phase: "configure"
+roles: compute: needs: base: storage: phase: "configure"`,
+		Right: `roles: storage: needs: install: compute: phase: "network"
+roles: compute: needs: install: storage: phase: "configure"`,
+		Facts: roleFacts, Fleet: needsCycle,
+	},
+	{
+		Code: "needs-disabled", Severity: site.SeverityError,
+		What:  "A role that is needed is enabled.",
+		Why:   "The machines of a role that is not are left as they are, so the phase may wait for them without an end.",
+		Wrong: "roles: storage: enabled: false\nroles: compute: needs: install: storage: {}",
+		Right: "roles: storage: enabled: true\nroles: compute: needs: install: storage: {}",
+		Site: func(s *site.Site) []site.Finding {
+			return eachNeed(s, func(n need) []site.Finding {
+				if !disabled(s, n.on) || disabled(s, n.role) {
+					return nil
+				}
+				return []site.Finding{also(s, "roles."+n.on+".enabled", wrong(n.path(),
+					fmt.Sprintf("%s of the role %s needs the role %s, which is not enabled", n.phase, n.role, n.on),
+					"Enable the role, or remove the need."))}
+			})
+		},
+	},
+	{
+		Code: "needs-quorum", Severity: site.SeverityError,
+		What:  "A role that is needed has as many nodes in use as are needed.",
+		Why:   "The phase waits for nodes that there are not, without an end.",
+		Wrong: `roles: compute: needs: install: storage: quorum: "3"`,
+		Right: `roles: compute: needs: install: storage: quorum: "2"`,
+		Facts: roleFacts, Fleet: needsQuorum,
+	},
+	{
+		Code: "unknown-leader", Severity: site.SeverityError,
+		What:  "The leader of a role is a node of the role, and in use.",
+		Why:   "The other nodes of the role wait for it without an end.",
+		Wrong: `roles: storage: {leaderFirst: true, leader: "n4"}`,
+		Right: `roles: storage: {leaderFirst: true, leader: "n3"}`,
+		Facts: leaderFacts, Fleet: unknownLeader,
+	},
+	{
+		Code: "leader-unused", Severity: site.SeverityWarning,
+		What:  "A role with a leader lets it go first.",
+		Why:   "The leader is named for nothing: all nodes of the role begin at once, and what one should found and the others join is founded several times.",
+		Wrong: `roles: storage: leader: "n2"`,
+		Right: `roles: storage: {leaderFirst: true, leader: "n2"}`,
+		Site: func(s *site.Site) (found []site.Finding) {
+			for _, key := range keys(s.Roles) {
+				path := "roles." + key + ".leaderFirst"
+				_, stated := s.Origins[path]
+				if r := s.Roles[key]; r.Leader == "" || r.LeaderFirst {
+					continue
+				} else if fix := "Set leaderFirst to true, or remove the leader."; stated {
+					found = append(found, also(s, path, wrong("roles."+key+".leader",
+						fmt.Sprintf("%s is the leader of the role %s, and does not go first", r.Leader, key), fix)))
+				} else {
+					found = append(found, wrong("roles."+key+".leader",
+						fmt.Sprintf("%s is the leader of the role %s, which has no leaderFirst", r.Leader, key), fix))
+				}
+			}
+			return found
+		},
+	},
+	{
+		Code: "role-too-small", Severity: site.SeverityError,
+		What:  "A role has at least as many nodes in use as its minimum.",
+		Why:   "What runs on them does not work with fewer, which would show when the last of them is installed.",
+		Wrong: `roles: storage: minimum: 3`,
+		Right: `roles: storage: minimum: 2`,
+		Facts: roleFacts, Fleet: roleTooSmall,
+	},
+	{
+		Code: "role-even", Severity: site.SeverityWarning,
+		What:  "A role whose nodes decide by majority has an odd number of them in use.",
+		Why:   "An even number bears no more losses than one fewer, and has one more node to lose: of four nodes as of three, one may fail.",
+		Wrong: "roles: storage: majority: true",
+		Right: "roles: controller: majority: true",
+		Facts: roleFacts, Fleet: roleEven,
+	},
+	{
+		Code: "role-in-one-domain", Severity: site.SeverityWarning,
+		What: "The nodes of a role that decides by majority are in several failure domains, if the site has several.",
+		Why:  "One power feed or switch takes all of them away at once, and with them whatever asks them.",
+		Wrong: `roles: {storage: majority: true, compute: enabled: false}
+racks: {r1: domain: "row-a", r2: domain: "row-a", r3: domain: "row-b"}
+nodes: {"n1": rack: "r3", "n4": role: "storage"}`,
+		Right: `roles: {storage: majority: true, compute: enabled: false}
+racks: {r1: domain: "row-a", r2: domain: "row-b"}
+nodes: "n4": role: "storage"`,
+		Facts: domainFacts, Fleet: roleInOneDomain,
+	},
+}
+
+// need is what a phase of a role needs.
+type need struct {
+	role, phase, on string
+	site.Need
+}
+
+func (n need) path() string { return "roles." + n.role + ".needs." + n.phase + "." + n.on }
+
+// needs lists what the roles of a site need, in order.
+func needs(s *site.Site) []need {
+	var all []need
+	for _, role := range keys(s.Roles) {
+		for _, phase := range keys(s.Roles[role].Needs) {
+			for _, on := range keys(s.Roles[role].Needs[phase]) {
+				all = append(all, need{role, phase, on, s.Roles[role].Needs[phase][on]})
+			}
+		}
+	}
+	return all
+}
+
+func eachNeed(s *site.Site, check func(need) []site.Finding) []site.Finding {
+	var found []site.Finding
+	for _, n := range needs(s) {
+		found = append(found, check(n)...)
+	}
+	return found
+}
+
+// refusePhase objects to a phase that a role does not have.
+func refusePhase(s *site.Site, role, phase, path string) []site.Finding {
+	r := s.Roles[role]
+	if r == nil || len(r.Phases) == 0 || phase == "" || slices.Contains(r.Phases, phase) {
+		return nil
+	}
+	return []site.Finding{wrong(path,
+		fmt.Sprintf("the role %s has no phase %q%s", role, phase, DidYouMean(phase, r.Phases)),
+		fmt.Sprintf("Use one of its phases: %s.", strings.Join(r.Phases, ", ")))}
+}
+
+// repeated lists what a list has more than once, each once, in order.
+func repeated(list []string) []string {
+	sorted := slices.Sorted(slices.Values(list))
+	var twice []string
+	for i := 1; i < len(sorted); i++ {
+		if sorted[i] == sorted[i-1] {
+			twice = append(twice, sorted[i])
+		}
+	}
+	return slices.Compact(twice)
+}
+
+// disabled says whether the design takes a role out of use.
+func disabled(s *site.Site, role string) bool {
+	r := s.Roles[role]
+	_, stated := s.Origins["roles."+role+".enabled"]
+	return r != nil && stated && !r.Enabled
+}
+
+// roleFacts counts the nodes of a role, those in use among them by inUse.
+func roleFacts(_ *site.Site, n *site.Node) []Fact {
+	if !n.InUse() {
+		return []Fact{{Key: n.Role}}
+	}
+	return []Fact{{Key: n.Role}, {Key: inUse(n.Role)}}
+}
+
+// inUse is the key under which a role's nodes in use are counted; no name of a
+// role ends so.
+func inUse(role string) string { return role + " in use" }
+
+func needsQuorum(s *site.Site, x *Index) []site.Finding {
+	return eachNeed(s, func(n need) []site.Finding {
+		have := x.Count(inUse(n.on))
+		short := have == 0 || n.Quorum.Of(have) > have
+		if s.Roles[n.on] == nil || disabled(s, n.on) || !short || x.Count(inUse(n.role)) == 0 || n.Quorum == "" {
+			return nil
+		}
+		message := fmt.Sprintf("%s of the role %s needs %s nodes of the role %s, which has %s in use",
+			n.phase, n.role, n.Quorum, n.on, count(have, "node"))
+		if have == 0 {
+			message = fmt.Sprintf("%s of the role %s needs the role %s, which has no node in use", n.phase, n.role, n.on)
+		}
+		return []site.Finding{wrong(n.path()+".quorum", message, "Lower the quorum, add nodes, or remove the need.")}
+	})
+}
+
+// count is a number of things in words.
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// leaderFacts lists the nodes of the roles that have leaders.
+func leaderFacts(s *site.Site, n *site.Node) []Fact {
+	if r := s.Roles[n.Role]; r == nil || r.Leader == "" || !n.InUse() {
+		return nil
+	}
+	return []Fact{{Key: n.Role + " " + n.Name}}
+}
+
+func unknownLeader(s *site.Site, x *Index) []site.Finding {
+	var found []site.Finding
+	for _, role := range keys(s.Roles) {
+		leader := s.Roles[role].Leader
+		if leader == "" || disabled(s, role) || x.Count(role+" "+leader) > 0 {
+			continue
+		}
+		var members []string
+		for _, key := range x.Keys() {
+			if name, ok := strings.CutPrefix(key, role+" "); ok {
+				members = append(members, name)
+			}
+		}
+		found = append(found, wrong("roles."+role+".leader",
+			fmt.Sprintf("%s is to lead the role %s, and is no node of it in use", leader, role),
+			"Name one of its nodes in use"+some(members)+"."))
+	}
+	return found
+}
+
+// some is the first of a list, to be put behind what they are.
+func some(names []string) string {
+	switch {
+	case len(names) == 0:
+		return ""
+	case len(names) > 5:
+		return ": " + strings.Join(names[:5], ", ") + ", …"
+	}
+	return ": " + strings.Join(names, ", ")
+}
+
+func roleTooSmall(s *site.Site, x *Index) []site.Finding {
+	var found []site.Finding
+	for _, role := range keys(s.Roles) {
+		least, have := s.Roles[role].Minimum, x.Count(inUse(role))
+		if have < least && !disabled(s, role) {
+			found = append(found, wrong("roles."+role+".minimum",
+				fmt.Sprintf("the role %s needs %s and has %d in use", role, count(least, "node"), have),
+				"Add nodes to the role, or lower its minimum."))
+		}
+	}
+	return found
+}
+
+func roleEven(s *site.Site, x *Index) []site.Finding {
+	var found []site.Finding
+	for _, role := range keys(s.Roles) {
+		have := x.Count(inUse(role))
+		if s.Roles[role].Majority && have > 0 && have%2 == 0 && !disabled(s, role) {
+			found = append(found, wrong("roles."+role+".majority",
+				fmt.Sprintf("the role %s decides by majority and has %s in use", role, count(have, "node")),
+				fmt.Sprintf("Give it %d or %d nodes.", have-1, have+1)))
+		}
+	}
+	return found
+}
+
+// domainFacts are the failure domains of roles that decide by majority.
+func domainFacts(s *site.Site, n *site.Node) []Fact {
+	r := s.Roles[n.Role]
+	if r == nil || !r.Majority || !n.InUse() || s.Racks[n.Rack] == nil {
+		return nil
+	}
+	return []Fact{{Key: n.Role}, {Key: n.Role + " " + domainOf(s, n.Rack)}}
+}
+
+// domainOf is the failure domain of a rack; the rack itself without one.
+func domainOf(s *site.Site, rack string) string {
+	if d := s.Racks[rack].Domain; d != "" {
+		return d
+	}
+	return rack
+}
+
+func roleInOneDomain(s *site.Site, x *Index) []site.Finding {
+	domains := map[string]bool{}
+	for rack := range s.Racks {
+		domains[domainOf(s, rack)] = true
+	}
+	var found []site.Finding
+	for _, role := range keys(s.Roles) {
+		for _, domain := range keys(domains) {
+			all := x.Count(role)
+			if len(domains) > 1 && all > 1 && x.Count(role+" "+domain) == all && !disabled(s, role) {
+				found = append(found, wrong("roles."+role+".majority",
+					fmt.Sprintf("all %d nodes of the role %s are in the failure domain %s", all, role, domain),
+					"Spread them over racks of several domains."))
+			}
+		}
+	}
+	return found
+}
