@@ -43,6 +43,7 @@ const (
 	askOutline question = "outline" // the outlines of files, as JSON by name
 	askExtract question = "extract" // what CUE makes of a pack
 	askJudge   question = "judge"   // what the site's own constraints make of nodes
+	askFormat  question = "format"  // the text of a file as it should look, as JSON
 )
 
 // request is what a worker is asked, and what about.
@@ -159,6 +160,10 @@ func answer(r request, progress func(string)) []byte {
 		e.extract(extractOf(r.pack, progress))
 	case askJudge:
 		e.layers(judgeHere(r.pack, r.nodes, progress))
+	case askFormat:
+		progress("formatting it")
+		text, _ := json.Marshal(formatHere(r.pack)) // texts and numbers
+		return text
 	}
 	return e.out
 }

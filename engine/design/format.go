@@ -1,0 +1,94 @@
+package design
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+
+	"cuelang.org/go/cue/ast"
+	"cuelang.org/go/cue/format"
+	"cuelang.org/go/cue/parser"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// formatted is a worker's answer about the format of a file.
+type formatted struct {
+	Text     []byte         `json:"text,omitempty"`
+	Findings []site.Finding `json:"findings,omitempty"`
+}
+
+// Format is the text of a CUE file as `cue fmt` has it. What cannot be read as
+// CUE has no text but findings. An error says nothing about the file.
+func (e *Evaluator) Format(ctx context.Context, name string, text []byte) ([]byte, []site.Finding, error) {
+	if most := e.Limits.withDefaults().FileBytes; int64(len(text)) > most {
+		return nil, []site.Finding{tooLarge(name, most)}, nil
+	}
+	var f formatted
+	broken, err := e.askText(ctx, request{ask: askFormat, pack: pack{files: map[string][]byte{name: text}}}, &f)
+	if err != nil {
+		return nil, nil, fmt.Errorf("format %s: %w", name, err)
+	}
+	if broken != nil {
+		broken.File = name
+		return nil, []site.Finding{*broken}, nil
+	}
+	return f.Text, f.Findings, nil
+}
+
+func tooLarge(name string, most int64) site.Finding {
+	return site.Finding{
+		Code: "file-too-large", Severity: site.SeverityError, File: name,
+		Message: fmt.Sprintf("%s is larger than %d KiB", path.Base(name), most>>10),
+		Why:     "Files are bounded so that no commit can exhaust the controller.", Fix: "Split it into several files.",
+	}
+}
+
+// askText asks a worker for what it answers in JSON. A finding says which bound
+// the texts went over.
+func (e *Evaluator) askText(ctx context.Context, r request, into any) (*site.Finding, error) {
+	lim := e.Limits.withDefaults()
+	bounded, cancel := context.WithTimeoutCause(ctx, lim.Timeout, errOverdue)
+	defer cancel()
+	text, err := e.asker(ctx, r.pack.site, lim)(bounded, r)
+	if f := (fatal{}); errors.As(err, &f) {
+		return &f.Finding, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return nil, json.Unmarshal(text, into)
+}
+
+// formatHere formats the one file of a pack.
+func formatHere(p pack) formatted {
+	for name, text := range p.files {
+		f, bad := parse(name, text)
+		if f == nil {
+			return formatted{Findings: bad}
+		}
+		text, err := format.Node(f)
+		if err != nil {
+			return formatted{Findings: syntaxFindings(name, err)}
+		}
+		return formatted{Text: text}
+	}
+	return formatted{}
+}
+
+// parse parses a file with its comments; nil with findings when it is no CUE.
+func parse(name string, text []byte) (*ast.File, []site.Finding) {
+	f, err := parser.ParseFile(name, text, parser.ParseComments)
+	if err != nil {
+		return nil, syntaxFindings(name, err)
+	}
+	return f, nil
+}
+
+func syntaxFindings(name string, err error) []site.Finding {
+	l := newLoader(pack{})
+	l.syntax(err, name)
+	return l.findings.list
+}
