@@ -159,8 +159,12 @@ func twice(what string) func(*site.Site, *Index) []site.Finding {
 		for _, key := range x.Several() {
 			first := x.Holders(key)[0]
 			for _, again := range x.Holders(key)[1:] {
+				message := fmt.Sprintf("%s %s of %s is also that of %s", what, key, again.Node, first.Node)
+				if again.Node == first.Node {
+					message = fmt.Sprintf("%s has %s %s twice", again.Node, what, key)
+				}
 				found = append(found, again.about(site.Finding{
-					Message: fmt.Sprintf("%s %s of %s is also that of %s", what, key, again.Node, first.Node),
+					Message: message,
 					Fix:     "Correct the one that is wrong.",
 					Related: []string{first.Place.String()},
 				}))

@@ -1,8 +1,12 @@
 package rule
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -12,33 +16,74 @@ var networks = []Rule{
 		Code: "invalid-cidr", Severity: site.SeverityError, Firm: true,
 		What:  "The range of a network is written with its first address.",
 		Why:   "It cannot be told which addresses belong to the network.",
-		Wrong: `networks: storage: cidr: "10.3.0.1/24"`,
-		Right: `networks: storage: cidr: "10.3.0.0/24"`,
+		Wrong: `networks: mgmt: cidr: "10.1.0.1/24"`,
+		Right: `networks: mgmt: cidr: "10.1.0.0/24"`,
 		Site:  invalidCIDR,
 	},
 	{
+		Code: "network-overlap", Severity: site.SeverityError,
+		What: "The ranges of two networks have no address in common.",
+		Why:  "A node in both sends packets for the one into the other, and an address does not say which network it is in.",
+		Wrong: `networks: lab: cidr: "10.1.0.128/25"
+nodes: "n1": addresses: lab: "10.1.0.211"`,
+		Right: `networks: lab: cidr: "10.1.1.128/25"
+nodes: "n1": addresses: lab: "10.1.1.211"`,
+		Site: networkOverlap,
+	},
+	{
 		Code: "gateway-outside-network", Severity: site.SeverityError,
-		What:  "The gateway of a network is in its range.",
-		Why:   "No node of the network could reach it.",
-		Wrong: `networks: storage: {cidr: "10.3.0.0/24", gateway: "10.4.0.1"}`,
-		Right: `networks: storage: {cidr: "10.3.0.0/24", gateway: "10.3.0.1"}`,
+		What:  "The gateway of a network is in its range, or in IPv6 a link-local address.",
+		Why:   "No node of the network could reach it, so nothing could be reached through it.",
+		Wrong: `networks: mgmt: gateway: "10.4.0.1"`,
+		Right: `networks: mgmt: gateway: "10.1.0.1"`,
 		Site:  gatewayOutside,
 	},
 	{
-		Code: "address-outside-network", Severity: site.SeverityError,
-		What:  "The address of a node is in the range of its network.",
-		Why:   "The node could not be reached at it.",
-		Wrong: `nodes: "n1": addresses: mgmt: "10.2.0.21"`,
-		Right: `nodes: "n1": addresses: mgmt: "10.1.0.21"`,
-		Node:  addressOutside,
+		Code: "gateway-unusable", Severity: site.SeverityError,
+		What:  "The gateway of a network is not the network's own or its broadcast address.",
+		Why:   "No router answers there (RFC 919, section 7), so the nodes install and then reach nothing outside.",
+		Wrong: `networks: mgmt: gateway: "10.1.0.0"`,
+		Right: `networks: mgmt: gateway: "10.1.0.254"`,
+		Site:  gatewayUnusable,
 	},
 	{
-		Code: "duplicate-address", Severity: site.SeverityError, Firm: true,
-		What:  "No two nodes have the same address.",
-		Why:   "One of the nodes would not be reached, or the wrong one.",
-		Wrong: `nodes: "n2": addresses: mgmt: "10.1.0.11"`,
-		Right: `nodes: "n2": addresses: mgmt: "10.1.0.99"`,
-		Facts: addressFacts, Fleet: twice("the address"),
+		Code: "dns-domain", Severity: site.SeverityError,
+		What:  "The domain of a network is one to which a node's name can be added.",
+		Why:   "The nodes' full names would not be names (RFC 1035, section 2.3), and what looks them up would fail on the running nodes.",
+		Wrong: `networks: mgmt: dns: domain: "site_1..example.org"`,
+		Right: `networks: mgmt: dns: domain: "site1.example.org"`,
+		Site:  dnsDomain,
+	},
+	{
+		Code: "dns-servers", Severity: site.SeverityWarning,
+		What:  "The name servers of a network are at most three different addresses of hosts.",
+		Why:   "The C library asks the first three and no more (MAXNS, resolv.conf(5)), and one that is named twice is no second one.",
+		Wrong: `networks: mgmt: dns: servers: ["10.1.0.53", "10.1.0.53"]`,
+		Right: `networks: mgmt: dns: servers: ["10.1.0.53", "10.1.0.54"]`,
+		Site:  dnsServers,
+	},
+	{
+		Code: "dhcp-relay", Severity: site.SeverityError,
+		What: "A DHCP relay has an address in its network, passes requests to servers outside of it, and there is a range for them to give.",
+		Why:  "The server picks the range by the relay's address (RFC 2131, section 4.3.1); otherwise no node of the network gets an address.",
+		Wrong: `networks: mgmt: {
+	ranges: leases: {from: "10.1.0.200", to: "10.1.0.250", use: "dhcp"}
+	dhcpRelay: {address: "10.2.0.1", servers: ["10.9.0.2"]}
+}`,
+		Right: `networks: mgmt: {
+	ranges: leases: {from: "10.1.0.200", to: "10.1.0.250", use: "dhcp"}
+	dhcpRelay: {address: "10.1.0.1", servers: ["10.9.0.2"]}
+}`,
+		Site: dhcpRelay,
+	},
+	{
+		Code: "unused-network", Severity: site.SeverityNote,
+		What:  "Every network is used by a node.",
+		Why:   "It may be left over, or nodes may be missing in it.",
+		Wrong: `networks: backup: cidr: "10.5.0.0/24"`,
+		Right: `networks: backup: cidr: "10.5.0.0/24"
+nodes: "n1": addresses: backup: "10.5.0.11"`,
+		Facts: networkFacts, Fleet: unusedNetwork,
 	},
 }
 
@@ -46,30 +91,49 @@ func invalidCIDR(s *site.Site) []site.Finding {
 	var found []site.Finding
 	for _, key := range keys(s.Networks) {
 		cidr, path := s.Networks[key].CIDR, "networks."+key+".cidr"
-		prefix, err := netip.ParsePrefix(cidr)
-		if cidr != "" && (err != nil || prefix != prefix.Masked()) {
+		if cidr != "" && !prefixOf(s, key).IsValid() {
 			found = append(found, wrong(path,
-				fmt.Sprintf("%s is %q, which is not a network range%s", path, cidr, meant(prefix)),
-				"Write the first address and the prefix length: 10.1.0.0/24."))
+				fmt.Sprintf("%s is %q, which is not a network range", path, cidr), meant(cidr)))
 		}
 	}
 	return found
 }
 
-// meant is a hint for a range written with an address inside of it.
-func meant(p netip.Prefix) string {
-	if !p.IsValid() {
-		return ""
+// meant is what to write for a range that is written wrongly.
+func meant(cidr string) string {
+	if p, err := netip.ParsePrefix(cidr); err == nil {
+		return fmt.Sprintf("Write %q.", p.Masked())
 	}
-	return fmt.Sprintf("; did you mean %q?", p.Masked())
+	return "Write the first address and the prefix length: 10.1.0.0/24."
+}
+
+// networkOverlap goes over the ranges in order of their first address, larger
+// ones first: one that overlaps another is inside of it, and comes next.
+func networkOverlap(s *site.Site) []site.Finding {
+	named := slices.DeleteFunc(keys(s.Networks), func(n string) bool { return !prefixOf(s, n).IsValid() })
+	slices.SortStableFunc(named, func(a, b string) int {
+		x, y := prefixOf(s, a), prefixOf(s, b)
+		return cmp.Or(x.Addr().Compare(y.Addr()), cmp.Compare(x.Bits(), y.Bits()))
+	})
+	var found []site.Finding
+	outer := ""
+	for _, name := range named {
+		if p := prefixOf(s, name); outer != "" && prefixOf(s, outer).Overlaps(p) {
+			found = append(found, also(s, "networks."+outer+".cidr", wrong("networks."+name+".cidr",
+				fmt.Sprintf("the network %s, %s, has addresses of the network %s, %s", name, p, outer, prefixOf(s, outer)),
+				"Give each network a range of its own.")))
+			continue
+		}
+		outer = name
+	}
+	return found
 }
 
 func gatewayOutside(s *site.Site) []site.Finding {
 	var found []site.Finding
 	for _, key := range keys(s.Networks) {
-		n := s.Networks[key]
-		gw, err := netip.ParseAddr(n.Gateway)
-		if err == nil && outside(gw, n.CIDR) {
+		n, p := s.Networks[key], prefixOf(s, key)
+		if gw := addrOf(n.Gateway); gw.IsValid() && p.IsValid() && !reaches(p, gw) {
 			found = append(found, wrong("networks."+key+".gateway",
 				fmt.Sprintf("the gateway %s is not in %s", n.Gateway, n.CIDR),
 				"Correct the gateway, or the network's cidr."))
@@ -78,30 +142,214 @@ func gatewayOutside(s *site.Site) []site.Finding {
 	return found
 }
 
-func addressOutside(s *site.Site, n *site.Node) []site.Finding {
+func gatewayUnusable(s *site.Site) []site.Finding {
 	var found []site.Finding
-	for _, network := range keys(n.Addresses) {
-		a, err := netip.ParseAddr(n.Addresses[network])
-		if in := s.Networks[network]; err == nil && in != nil && outside(a, in.CIDR) {
-			found = append(found, wrong("addresses."+network,
-				fmt.Sprintf("%s is not in the network %s, %s", a, network, in.CIDR),
-				"Correct the address, or name the network that it is in."))
+	for _, key := range keys(s.Networks) {
+		gw, p := addrOf(s.Networks[key].Gateway), prefixOf(s, key)
+		if what := unusable(p, gw); what != "" && gw.Is4() {
+			found = append(found, wrong("networks."+key+".gateway",
+				fmt.Sprintf("the gateway %s is the %s in %s", gw, what, p), "Write the router's own address in the network."))
 		}
 	}
 	return found
 }
 
-func addressFacts(_ *site.Site, n *site.Node) []Fact {
-	var facts []Fact
-	for _, network := range keys(n.Addresses) {
-		if a, err := netip.ParseAddr(n.Addresses[network]); err == nil {
-			facts = append(facts, Fact{a.String(), "addresses." + network})
+// domainName is a domain as RFC 1035, section 2.3.1, and RFC 1123, section 2.1,
+// have it.
+var domainName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
+
+// longestName is how long a domain name may be as text (RFC 1035, section
+// 2.3.4: 255 octets with the lengths of its labels).
+const longestName = 253
+
+func dnsDomain(s *site.Site) []site.Finding {
+	var found []site.Finding
+	for _, key := range keys(s.Networks) {
+		d := s.Networks[key].DNS.Domain
+		if d == "" || domainName.MatchString(d) && len(d) <= longestName-len("n.") {
+			continue
 		}
+		found = append(found, wrong("networks."+key+".dns.domain", fmt.Sprintf("%q is not a domain", d),
+			"Write labels of at most 63 letters, digits and hyphens, with dots between them: site1.example.org."))
+	}
+	return found
+}
+
+func dnsServers(s *site.Site) []site.Finding {
+	var found []site.Finding
+	for _, key := range keys(s.Networks) {
+		servers, path := s.Networks[key].DNS.Servers, "networks."+key+".dns.servers"
+		if len(servers) > 3 {
+			found = append(found, wrong(path, fmt.Sprintf("the network %s has %d name servers", key, len(servers)), "Keep three of them."))
+		}
+		seen := map[netip.Addr]bool{}
+		for _, text := range servers {
+			a := addrOf(text)
+			if a.IsValid() && (a.IsUnspecified() || a.IsMulticast()) {
+				found = append(found, wrong(path, fmt.Sprintf("%s is not the address of a host", a), "Write the server's address."))
+			}
+			if a.IsValid() && seen[a] {
+				found = append(found, wrong(path, fmt.Sprintf("%s is named twice", a), "Remove one, or write the other server's address."))
+			}
+			seen[a] = true
+		}
+	}
+	return found
+}
+
+func dhcpRelay(s *site.Site) []site.Finding {
+	var found []site.Finding
+	for _, key := range keys(s.Networks) {
+		n, p := s.Networks[key], prefixOf(s, key)
+		if n.DHCPRelay == nil {
+			continue
+		}
+		path := "networks." + key + ".dhcpRelay"
+		if a := addrOf(n.DHCPRelay.Address); a.IsValid() && p.IsValid() && (!p.Contains(a) || unusable(p, a) != "") {
+			found = append(found, wrong(path+".address",
+				fmt.Sprintf("%s is no address of a host in %s", a, p), "Write the relay's own address in the network."))
+		}
+		for _, server := range n.DHCPRelay.Servers {
+			if p.Contains(addrOf(server)) {
+				found = append(found, wrong(path+".servers",
+					fmt.Sprintf("the DHCP server %s is in the network itself, where no relay is needed", server),
+					"Correct the server's address, or remove dhcpRelay."))
+			}
+		}
+		if n.DHCPRelay.Servers != nil && len(n.DHCPRelay.Servers) == 0 {
+			found = append(found, wrong(path+".servers", "the relay has no server to pass requests to", "List the DHCP servers, or remove dhcpRelay."))
+		}
+		if _, broken := s.Origins["networks."+key+".ranges"]; !broken && !hasRange(n, site.RangeDHCP) {
+			found = append(found, wrong(path, fmt.Sprintf("the network %s has a DHCP relay and no range for DHCP", key),
+				`Add a range with use: "dhcp", or remove dhcpRelay.`))
+		}
+	}
+	return found
+}
+
+// networkFacts are the networks that a node takes part in.
+func networkFacts(s *site.Site, n *site.Node) []Fact {
+	in := map[string]bool{}
+	for network := range n.Addresses {
+		in[network] = true
+	}
+	for _, c := range carriers(n) {
+		for _, network := range c.networks {
+			in[network] = true
+		}
+	}
+	for _, network := range networksOf(s, bmcAddress(n)) {
+		in[network] = true
+	}
+	var facts []Fact
+	for _, network := range keys(in) {
+		facts = append(facts, Fact{network, ""})
 	}
 	return facts
 }
 
-func outside(a netip.Addr, cidr string) bool {
-	p, err := netip.ParsePrefix(cidr)
-	return err == nil && !p.Contains(a)
+// unusedNetwork says nothing of a site without nodes: it is being begun.
+func unusedNetwork(s *site.Site, x *Index) []site.Finding {
+	if len(x.Keys()) == 0 {
+		return nil
+	}
+	var found []site.Finding
+	for _, key := range keys(s.Networks) {
+		if x.Count(key) == 0 && !isRoutedTo(s, key) {
+			found = append(found, wrong("networks."+key,
+				fmt.Sprintf("no node is in the network %s", key), "Remove it, or give nodes an address in it."))
+		}
+	}
+	return found
+}
+
+// isRoutedTo says whether another network has a route to a network's domain.
+func isRoutedTo(s *site.Site, network string) bool {
+	domain := s.Networks[network].RouteDomain
+	for other, n := range s.Networks {
+		for _, r := range n.Routes {
+			if domain != "" && r.Domain == domain && other != network {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// prefixOf is the range of a network; invalid where it has none.
+func prefixOf(s *site.Site, network string) netip.Prefix {
+	n := s.Networks[network]
+	if n == nil {
+		return netip.Prefix{}
+	}
+	p, err := netip.ParsePrefix(n.CIDR)
+	if err != nil || p != p.Masked() {
+		return netip.Prefix{}
+	}
+	return p
+}
+
+// addrOf is an address; invalid where the text is none.
+func addrOf(text string) netip.Addr {
+	a, _ := netip.ParseAddr(text)
+	return a
+}
+
+// reaches says whether a host in p can send to a directly: it is in p too, or
+// in IPv6 a link-local address (RFC 4861, section 8).
+func reaches(p netip.Prefix, a netip.Addr) bool {
+	return p.Contains(a) || p.Addr().Is6() && a.Is6() && a.IsLinkLocalUnicast()
+}
+
+// unusable says what an address of a network is that no host can have: in IPv4
+// the first and the last (RFC 919, section 7), but for links between two (RFC
+// 3021), in IPv6 the first (RFC 4291, section 2.6.1).
+func unusable(p netip.Prefix, a netip.Addr) string {
+	switch {
+	case !p.IsValid() || p.Bits() >= p.Addr().BitLen()-1:
+		return ""
+	case a == p.Addr() && a.Is6():
+		return "address of every router"
+	case a == p.Addr():
+		return "network's own address"
+	case a.Is4() && a == lastIn(p):
+		return "broadcast address"
+	}
+	return ""
+}
+
+// lastIn is the last address of a range.
+func lastIn(p netip.Prefix) netip.Addr {
+	b := p.Addr().AsSlice()
+	for bit := p.Bits(); bit < 8*len(b); bit++ {
+		b[bit/8] |= 1 << (7 - bit%8)
+	}
+	last, _ := netip.AddrFromSlice(b)
+	return last
+}
+
+// networksOf lists the networks whose range has an address.
+func networksOf(s *site.Site, a netip.Addr) []string {
+	if !a.IsValid() {
+		return nil
+	}
+	return slices.DeleteFunc(keys(s.Networks), func(n string) bool { return !prefixOf(s, n).Contains(a) })
+}
+
+// bmcAddress is the address of a node's BMC; invalid where its endpoint has a
+// name.
+func bmcAddress(n *site.Node) netip.Addr {
+	u, err := url.Parse(n.Endpoints[site.BMC].URL)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return addrOf(u.Hostname())
+}
+
+// also adds the place of another value outside the nodes to a finding.
+func also(s *site.Site, path string, f site.Finding) site.Finding {
+	if o, ok := nearest(s.Origins, path); ok {
+		f.Related = append(f.Related, o.String())
+	}
+	return f
 }

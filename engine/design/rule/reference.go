@@ -56,7 +56,10 @@ var references = []Rule{
 			for _, network := range keys(n.Addresses) {
 				found = append(found, refer("addresses."+network, "networks", network, s.Networks)...)
 			}
-			return found
+			found = append(found, refer("primaryNetwork", "networks", n.PrimaryNetwork, s.Networks)...)
+			return append(found, eachNetwork(n, func(_ carrier, network, path string) []site.Finding {
+				return refer(path, "networks", network, s.Networks)
+			})...)
 		},
 	},
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Rule is one rule. It has at most one of Site, Node and Fleet; a rule without
-// any is checked while the design is evaluated, and is here for its page.
+// Rule is one rule. It has Site, Node or both, or Fleet; a rule without any is
+// checked while the design is evaluated, and is here for its page.
 //
 // A check returns findings with Path, Message and Fix; the rest is filled in:
 // the place from the origin of the path, the code, severity and reason from
@@ -66,6 +66,15 @@ func Areas() []Area {
 		{"references", references},
 		{"identity", identities},
 		{"networks", networks},
+		{"ranges", ranges},
+		{"routes", routes},
+		{"links", links},
+		{"bonding", bonds},
+		{"interfaces", interfaces},
+		{"packet sizes", mtus},
+		{"addresses", addresses},
+		{"allocations", allocations},
+		{"switches", switches},
 		{"endpoints", endpoints},
 		{"images", images},
 		{"holds", holds},
@@ -96,11 +105,30 @@ func states(n *site.Node, path string) bool {
 	return ok
 }
 
+// within is the origin of a path, or of the first by name of what is in it.
+func within(origins map[string]site.Origin, path string) (site.Origin, bool) {
+	if o, ok := origins[path]; ok || path == "" {
+		return o, ok
+	}
+	first := ""
+	for p := range origins {
+		if strings.HasPrefix(p, path+".") && (first == "" || p < first) {
+			first = p
+		}
+	}
+	o, ok := origins[first]
+	return o, ok
+}
+
 // keys are the keys of a map in order.
 func keys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
-// nearest is the origin of a path or, where it has none, of what holds it.
+// nearest is the origin of a path or, where it has none, of the first thing in
+// it, or of what holds it.
 func nearest(origins map[string]site.Origin, path string) (site.Origin, bool) {
+	if o, ok := within(origins, path); ok {
+		return o, true
+	}
 	for path != "" {
 		if o, ok := origins[path]; ok {
 			return o, true

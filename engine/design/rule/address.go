@@ -1,0 +1,311 @@
+package rule
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+var addresses = []Rule{
+	{
+		Code: "address-outside-network", Severity: site.SeverityError,
+		What:  "The address of a node is in the range of its network.",
+		Why:   "The node could not be reached at it.",
+		Wrong: `nodes: "n1": addresses: mgmt: "10.2.0.21"`,
+		Right: `nodes: "n1": addresses: mgmt: "10.1.0.21"`,
+		Node: eachGiven(func(s *site.Site, network string, a netip.Addr) (string, string) {
+			if in := prefixOf(s, network); in.IsValid() && !in.Contains(a) {
+				return fmt.Sprintf("%s is not in the network %s, %s", a, network, in), "Correct the address, or name the network that it is in."
+			}
+			return "", ""
+		}),
+	},
+	{
+		Code: "address-unusable", Severity: site.SeverityError,
+		What:  "The address of a node is not that of the network itself, its broadcast address, or in IPv6 that of every router.",
+		Why:   "The kernel takes it, and then every host of the network or none answers (RFC 919, section 7; RFC 4291, section 2.6.1).",
+		Wrong: `nodes: "n1": addresses: mgmt: "10.1.0.255"`,
+		Right: `nodes: "n1": addresses: mgmt: "10.1.0.254"`,
+		Node: eachGiven(func(s *site.Site, network string, a netip.Addr) (string, string) {
+			if what := unusable(prefixOf(s, network), a); what != "" {
+				return fmt.Sprintf("%s is the %s in the network %s", a, what, network), "Write another address of the network."
+			}
+			return "", ""
+		}),
+	},
+	{
+		Code: "address-is-gateway", Severity: site.SeverityError,
+		What: "No node has the address of a router of its network.",
+		Why:  "The node takes the traffic of the whole network to itself.",
+		Wrong: `networks: mgmt: gateway: "10.1.0.1"
+nodes: "n1": addresses: mgmt: "10.1.0.1"`,
+		Right: `networks: mgmt: gateway: "10.1.0.1"
+nodes: "n1": addresses: mgmt: "10.1.0.21"`,
+		Node: eachGiven(func(s *site.Site, network string, a netip.Addr) (string, string) {
+			if r, ok := routerAt(s, network, a); ok {
+				return fmt.Sprintf("%s is %s of the network %s", a, r.what, network), "Write an address that is free."
+			}
+			return "", ""
+		}),
+	},
+	{
+		Code: "address-outside-ranges", Severity: site.SeverityError,
+		What: "The address that a node is given is in a static range, if the network has any, and in no other range.",
+		Why:  "A DHCP server gives the address to another machine too, or whoever it is reserved for has it.",
+		Wrong: `networks: mgmt: ranges: nodes: {from: "10.1.0.10", to: "10.1.0.99", use: "static"}
+nodes: "n1": addresses: mgmt: "10.1.0.100"`,
+		Right: `networks: mgmt: ranges: nodes: {from: "10.1.0.10", to: "10.1.0.99", use: "static"}
+nodes: "n1": addresses: mgmt: "10.1.0.98"`,
+		Node: eachGiven(outsideRanges),
+	},
+	{
+		Code: "duplicate-address", Severity: site.SeverityError, Firm: true,
+		What:  "No two nodes have the same address.",
+		Why:   "One of the nodes would not be reached, or the wrong one.",
+		Wrong: `nodes: "n2": addresses: mgmt: "10.1.0.11"`,
+		Right: `nodes: "n2": addresses: mgmt: "10.1.0.99"`,
+		Facts: addressFacts, Fleet: twice("the address"),
+	},
+	{
+		Code: "dhcp-without-range", Severity: site.SeverityError,
+		What:  "A network whose nodes get addresses by DHCP has a range for that, or a relay.",
+		Why:   "Nobody gives the node an address, so it is not reached after its installation.",
+		Wrong: `nodes: "n1": addresses: mgmt: "dhcp"`,
+		Right: `networks: mgmt: ranges: leases: {from: "10.1.0.200", to: "10.1.0.250", use: "dhcp"}
+nodes: "n1": addresses: mgmt: "dhcp"`,
+		Node: dhcpWithoutRange,
+	},
+	{
+		Code: "primary-network", Severity: site.SeverityError,
+		What: "A node has an address in its primary network; and one that is in several networks with a gateway says which of them is the primary one.",
+		Why:  "The node's way out and its full name come from its primary network; without one it may answer over a way that the packets did not come, and firewalls drop that.",
+		Wrong: `networks: {mgmt: gateway: "10.1.0.1", data: gateway: "10.20.0.1"}
+nodes: "n4": primaryNetwork: _ @unset()`,
+		Right: `networks: {mgmt: gateway: "10.1.0.1", data: gateway: "10.20.0.1"}
+nodes: "n4": primaryNetwork: "mgmt"`,
+		Node: primaryNetwork,
+	},
+	{
+		Code: "fqdn-length", Severity: site.SeverityError,
+		What: "The full name of a node has at most 253 letters.",
+		Why:  "A longer one is no name (RFC 1035, section 2.3.4): it cannot be looked up, and no certificate can have it.",
+		Wrong: `import "strings"
+
+networks: mgmt: dns: domain: strings.Repeat("a23456789.", 25) + "a"
+nodes: "n1": primaryNetwork: "mgmt"`,
+		Right: `import "strings"
+
+networks: mgmt: dns: domain: strings.Repeat("a23456789.", 24) + "a"
+nodes: "n1": primaryNetwork: "mgmt"`,
+		Node: fqdnLength,
+	},
+	{
+		Code: "address-unattached", Severity: site.SeverityError,
+		What:  "A node that says what its interfaces are has one for each of its addresses.",
+		Why:   "The address is set on no interface, so the node is not reached at it. A BMC's network is carried by none.",
+		Wrong: `nodes: "n4": vlans: _ @unset()`,
+		Right: `nodes: "n4": {vlans: _ @unset(), bonds: bond0: networks: ["mgmt", "data"]}`,
+		Node:  addressUnattached,
+	},
+	{
+		Code: "bmc-outside-networks", Severity: site.SeverityWarning,
+		What:  "The address of every BMC is in one of the networks, as soon as that of one is.",
+		Why:   "It may be mistyped; a request with a password goes to whoever has that address.",
+		Wrong: `nodes: "n1": endpoints: bmc: url: "redfish+https://10.90.0.11/redfish/v1/Systems/1"`,
+		Right: `nodes: "n1": endpoints: bmc: url: "redfish+https://10.9.0.111/redfish/v1/Systems/1"`,
+		Facts: bmcFacts, Fleet: bmcOutside,
+	},
+}
+
+// eachGiven checks every address that a node is given in the design; an
+// objection is a message and what to do.
+func eachGiven(object func(s *site.Site, network string, a netip.Addr) (message, fix string)) func(*site.Site, *site.Node) []site.Finding {
+	return func(s *site.Site, n *site.Node) []site.Finding {
+		var found []site.Finding
+		for _, network := range keys(n.Addresses) {
+			a := addrOf(n.Addresses[network])
+			if !a.IsValid() || s.Networks[network] == nil || asks(n, network) {
+				continue
+			}
+			if message, fix := object(s, network, a); message != "" {
+				found = append(found, wrong("addresses."+network, message, fix))
+			}
+		}
+		return found
+	}
+}
+
+// routerAt is the router of a network that has an address.
+func routerAt(s *site.Site, network string, a netip.Addr) (router, bool) {
+	for _, r := range routers(s, network) {
+		if r.addr == a {
+			return r, true
+		}
+	}
+	return router{}, false
+}
+
+func outsideRanges(s *site.Site, network string, a netip.Addr) (message, fix string) {
+	in := prefixOf(s, network)
+	_, isRouter := routerAt(s, network, a)
+	if !in.Contains(a) || unusable(in, a) != "" || isRouter {
+		return "", "" // other rules say so
+	}
+	r, ok := rangeWith(s.Networks[network], a)
+	switch {
+	case ok && r.use == site.RangeStatic:
+		return "", ""
+	case ok:
+		return fmt.Sprintf("%s is in the range %s of the network %s, which is for %s", a, r.name, network, uses[r.use]),
+			"Write an address of a static range, or one that is in none."
+	case !hasRange(s.Networks[network], site.RangeStatic):
+		return "", ""
+	}
+	return fmt.Sprintf("%s is in no static range of the network %s", a, network),
+		fmt.Sprintf("Write an address of %s, or widen a range.", strings.Join(staticRanges(s.Networks[network]), ", or of "))
+}
+
+// uses say what ranges are for that no node gets a given address of.
+var uses = map[site.RangeUse]string{
+	site.RangeDHCP:     "DHCP",
+	site.RangeReserved: "nobody here",
+}
+
+func staticRanges(n *site.Network) []string {
+	var all []string
+	for _, r := range spans(n) {
+		if r.use == site.RangeStatic {
+			all = append(all, fmt.Sprintf("%s to %s", r.from, r.to))
+		}
+	}
+	return all
+}
+
+// addressFacts are a node's addresses, each once.
+func addressFacts(s *site.Site, n *site.Node) []Fact {
+	var facts []Fact
+	for _, network := range keys(n.Addresses) {
+		a := addressIn(s, n, network)
+		f := Fact{a.String(), "addresses." + network}
+		if a.IsValid() {
+			facts = append(facts, f)
+		}
+	}
+	return facts
+}
+
+func dhcpWithoutRange(s *site.Site, n *site.Node) []site.Finding {
+	var found []site.Finding
+	for _, network := range keys(n.Addresses) {
+		in := s.Networks[network]
+		if n.Addresses[network] != site.AddressDHCP || in == nil || in.DHCPRelay != nil || hasRange(in, site.RangeDHCP) {
+			continue
+		}
+		found = append(found, wrong("addresses."+network,
+			fmt.Sprintf("the network %s has no range for DHCP, and no relay", network),
+			fmt.Sprintf(`Add a range with use: "dhcp" under networks.%s.ranges, or give the node an address.`, network)))
+	}
+	return found
+}
+
+func primaryNetwork(s *site.Site, n *site.Node) []site.Finding {
+	withGateway := slices.DeleteFunc(keys(n.Addresses), func(name string) bool {
+		return s.Networks[name] == nil || s.Networks[name].Gateway == ""
+	})
+	primary := s.Networks[n.PrimaryNetwork]
+	switch {
+	case !states(n, "primaryNetwork") && len(ofOneFamily(s, withGateway)) > 1:
+		return []site.Finding{wrong("addresses", fmt.Sprintf("several networks of the node have a gateway (%s), and none is the primary one", strings.Join(withGateway, ", ")),
+			"Set primaryNetwork to the one that is the way out.")}
+	case primary != nil && !states(n, "addresses."+n.PrimaryNetwork):
+		return []site.Finding{wrong("primaryNetwork", fmt.Sprintf("the node has no address in its primary network, %s", n.PrimaryNetwork),
+			fmt.Sprintf("Set addresses.%s, or name a network that it has an address in.", n.PrimaryNetwork))}
+	case primary != nil && primary.Gateway == "" && len(withGateway) > 0:
+		return []site.Finding{wrong("primaryNetwork", fmt.Sprintf("the primary network %s has no gateway, and %s has one", n.PrimaryNetwork, withGateway[0]),
+			fmt.Sprintf("Write %q, or set networks.%s.gateway.", withGateway[0], n.PrimaryNetwork))}
+	}
+	return nil
+}
+
+// ofOneFamily are those of the networks that have the family of the first: a
+// node may leave by IPv4 and by IPv6.
+func ofOneFamily(s *site.Site, names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return otherFamily(s, n, names[0]) })
+}
+
+func fqdnLength(s *site.Site, n *site.Node) []site.Finding {
+	primary := s.Networks[n.PrimaryNetwork]
+	if primary == nil || primary.DNS.Domain == "" {
+		return nil
+	}
+	name := n.Name + "." + primary.DNS.Domain
+	if len(name) <= longestName || len(primary.DNS.Domain) > longestName-len("n.") {
+		return nil
+	}
+	return []site.Finding{also(s, "networks."+n.PrimaryNetwork+".dns.domain", wrong("primaryNetwork",
+		fmt.Sprintf("the full name of %s has %d letters, and may have %d", n.Name, len(name), longestName),
+		"Shorten the node's name, or the domain of its primary network."))}
+}
+
+func addressUnattached(s *site.Site, n *site.Node) []site.Finding {
+	var found []site.Finding
+	carried := map[string]bool{}
+	for _, c := range carriers(n) {
+		for _, network := range c.networks {
+			carried[network] = true
+		}
+	}
+	for _, network := range keys(n.Addresses) {
+		if len(carriers(n)) == 0 || carried[network] || s.Networks[network] == nil || isBMCNetwork(s, n, network) {
+			continue
+		}
+		found = append(found, wrong("addresses."+network,
+			fmt.Sprintf("no interface, bond, bridge or VLAN of the node carries the network %s", network),
+			fmt.Sprintf("List %s in the networks of the one that does, or make a VLAN of it.", network)))
+	}
+	return found
+}
+
+// isBMCNetwork says whether a network can be that of the node's BMC, which no
+// interface carries. Where the BMC has a name, it can be each that is on no
+// link.
+func isBMCNetwork(s *site.Site, n *site.Node, network string) bool {
+	if a := bmcAddress(n); a.IsValid() {
+		return prefixOf(s, network).Contains(a)
+	}
+	for _, l := range s.Links {
+		if slices.Contains(l.Networks, network) {
+			return false
+		}
+	}
+	return true
+}
+
+// The two keys of bmc-outside-networks.
+const bmcIn, bmcOut = "in", "out"
+
+func bmcFacts(s *site.Site, n *site.Node) []Fact {
+	a := bmcAddress(n)
+	switch {
+	case !a.IsValid():
+		return nil
+	case len(networksOf(s, a)) > 0:
+		return []Fact{{bmcIn, ""}}
+	}
+	return []Fact{{bmcOut, "endpoints.bmc.url"}}
+}
+
+func bmcOutside(_ *site.Site, x *Index) []site.Finding {
+	if x.Count(bmcIn) == 0 {
+		return nil
+	}
+	var found []site.Finding
+	for _, h := range x.Holders(bmcOut) {
+		found = append(found, h.about(wrong("", fmt.Sprintf("the BMC of %s is in none of the networks", h.Node),
+			"Correct the address, or describe the network that it is in.")))
+	}
+	return found
+}

@@ -1,0 +1,185 @@
+package rule
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+var routes = []Rule{
+	{
+		Code: "unknown-route-domain", Severity: site.SeverityError, Firm: true,
+		What:  "The route domain of a network or route is an entry in `routeDomains`.",
+		Why:   "It cannot be told which networks reach each other, so no route is made.",
+		Wrong: `networks: mgmt: routeDomain: "site"`,
+		Right: `networks: mgmt: routeDomain: "site"
+routeDomains: site: {}`,
+		Site: unknownRouteDomain,
+	},
+	{
+		Code: "route-destination", Severity: site.SeverityError,
+		What:  "A route leads to a range of its network's family outside of the network, or to a route domain with another network in it.",
+		Why:   "The kernel refuses the route or never uses it, and what is behind it cannot be reached.",
+		Wrong: `networks: mgmt: routes: office: {to: "10.1.0.0/24", gateway: "10.1.0.1"}`,
+		Right: `networks: mgmt: routes: office: {to: "10.8.0.0/16", gateway: "10.1.0.1"}`,
+		Site:  routeDestination,
+	},
+	{
+		Code: "route-gateway", Severity: site.SeverityError,
+		What:  "The gateway of a route is the address of a host in the network, or in IPv6 a link-local address.",
+		Why:   "The kernel refuses a route over a gateway that it cannot send to directly (ENETUNREACH).",
+		Wrong: `networks: mgmt: routes: office: {to: "10.8.0.0/16", gateway: "10.8.0.1"}`,
+		Right: `networks: mgmt: routes: office: {to: "10.8.0.0/16", gateway: "10.1.0.1"}`,
+		Site:  routeGateway,
+	},
+	{
+		Code: "route-ambiguous", Severity: site.SeverityError,
+		What: "No node has two routes to one destination with one metric over different gateways.",
+		Why:  "The kernel takes the first and refuses the second, so which one is taken depends on the order in which interfaces come up.",
+		Wrong: `networks: mgmt: routes: office: {to: "10.8.0.0/16", gateway: "10.1.0.1"}
+networks: data: routes: office: {to: "10.8.0.0/16", gateway: "10.20.0.1"}`,
+		Right: `networks: mgmt: routes: office: {to: "10.8.0.0/16", gateway: "10.1.0.1"}
+networks: data: routes: office: {to: "10.8.0.0/16", gateway: "10.20.0.1", metric: 100}`,
+		Node: routeAmbiguous,
+	},
+}
+
+func unknownRouteDomain(s *site.Site) []site.Finding {
+	var found []site.Finding
+	for _, key := range keys(s.Networks) {
+		n, path := s.Networks[key], "networks."+key
+		found = append(found, refer(path+".routeDomain", "routeDomains", n.RouteDomain, s.RouteDomains)...)
+		for _, name := range keys(n.Routes) {
+			found = append(found, refer(path+".routes."+name+".domain", "routeDomains", n.Routes[name].Domain, s.RouteDomains)...)
+		}
+	}
+	return found
+}
+
+func routeDestination(s *site.Site) []site.Finding {
+	return eachRoute(s, func(network, path string, r site.Route) (string, string) {
+		_, brokenTo := s.Origins[path+".to"]
+		_, brokenDomain := s.Origins[path+".domain"]
+		switch {
+		case r.To != "" && r.Domain != "":
+			return "the route has both a range and a route domain to lead to", "Keep one of `to` and `domain`."
+		case r.To != "":
+			return objectTo(r.To, prefixOf(s, network))
+		case r.Domain != "" && s.RouteDomains[r.Domain] != nil && len(destinations(s, network, r)) == 0:
+			return fmt.Sprintf("the route domain %s has no other network than %s to lead to", r.Domain, network),
+				"Set the routeDomain of the networks that are behind the gateway, or remove the route."
+		case r.Domain == "" && !brokenTo && !brokenDomain:
+			return "the route leads nowhere", "Set `to` to a range, or `domain` to a route domain."
+		}
+		return "", ""
+	})
+}
+
+// objectTo says what is wrong with a range as the destination of a route out
+// of a network.
+func objectTo(to string, network netip.Prefix) (message, fix string) {
+	p, err := netip.ParsePrefix(to)
+	switch {
+	case err != nil || p != p.Masked():
+		return fmt.Sprintf("%q is not a network range", to), meant(to)
+	case !network.IsValid():
+		return "", ""
+	case p.Addr().BitLen() != network.Addr().BitLen():
+		return fmt.Sprintf("the route leads to %s, which is of another family than the network, %s", p, network),
+			"Put the route into the network of its family."
+	case network.Contains(p.Addr()) && p.Bits() >= network.Bits():
+		return fmt.Sprintf("the route leads to %s, which is in the network itself, %s", p, network),
+			"Write the range that is behind the gateway."
+	}
+	return "", ""
+}
+
+func routeGateway(s *site.Site) []site.Finding {
+	found := eachRoute(s, func(network, _ string, r site.Route) (string, string) {
+		gw, p := addrOf(r.Gateway), prefixOf(s, network)
+		switch {
+		case !gw.IsValid() || !p.IsValid():
+			return "", ""
+		case !reaches(p, gw):
+			return fmt.Sprintf("the gateway %s is not in the network, %s", gw, p), "Write the address that the router has in the network."
+		case gw.Is4() && unusable(p, gw) != "":
+			return fmt.Sprintf("the gateway %s is the %s in %s", gw, unusable(p, gw), p), "Write the router's own address in the network."
+		}
+		return "", ""
+	})
+	for i := range found {
+		found[i].Path += ".gateway"
+	}
+	return found
+}
+
+// eachRoute checks every route by itself; an objection is a message and what
+// to do.
+func eachRoute(s *site.Site, object func(network, path string, r site.Route) (message, fix string)) []site.Finding {
+	var found []site.Finding
+	for _, network := range keys(s.Networks) {
+		for _, name := range keys(s.Networks[network].Routes) {
+			path := "networks." + network + ".routes." + name
+			if message, fix := object(network, path, s.Networks[network].Routes[name]); message != "" {
+				found = append(found, wrong(path, message, fix))
+			}
+		}
+	}
+	return found
+}
+
+// destinations are the ranges that a route of a network leads to.
+func destinations(s *site.Site, network string, r site.Route) []netip.Prefix {
+	if p, err := netip.ParsePrefix(r.To); err == nil {
+		return []netip.Prefix{p}
+	}
+	var all []netip.Prefix
+	for _, other := range keys(s.Networks) {
+		p := prefixOf(s, other)
+		same := p.Addr().BitLen() == prefixOf(s, network).Addr().BitLen()
+		if r.Domain != "" && other != network && s.Networks[other].RouteDomain == r.Domain && p.IsValid() && same {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// hop is how a destination is chosen: the kernel has one route for each.
+type hop struct {
+	to     netip.Prefix
+	metric int64
+}
+
+// routeAmbiguous holds the routes of a node's networks against each other. The
+// places are those of the routes: what all nodes of two networks have is one
+// finding.
+func routeAmbiguous(s *site.Site, n *site.Node) []site.Finding {
+	var found []site.Finding
+	first := map[hop]router{}
+	for _, network := range keys(n.Addresses) {
+		if s.Networks[network] == nil {
+			continue
+		}
+		for _, name := range keys(s.Networks[network].Routes) {
+			r, path := s.Networks[network].Routes[name], "networks."+network+".routes."+name
+			for _, to := range destinations(s, network, r) {
+				h, gw := hop{to, r.Metric}, router{"", path, addrOf(r.Gateway)}
+				if before, ok := first[h]; ok && before.addr != gw.addr {
+					found = append(found, ambiguous(s, h, before, gw))
+				}
+				first[h] = gw
+			}
+		}
+	}
+	return found
+}
+
+func ambiguous(s *site.Site, h hop, before, r router) site.Finding {
+	f := also(s, before.path, wrong("addresses", fmt.Sprintf("there are two routes to %s with the metric %d: over %s and over %s", h.to, h.metric, before.addr, r.addr),
+		"Give the one that is to be taken second a higher metric."))
+	if o, ok := nearest(s.Origins, r.path); ok {
+		f.File, f.Line, f.Col = o.File.Value(), o.Line, o.Col
+	}
+	return f
+}
