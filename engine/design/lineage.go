@@ -89,14 +89,14 @@ func (p *pedigree) order(found *findings, list []string, who string, at site.Ori
 	if !p.known(found, list, who, at, node) {
 		return nil, false
 	}
-	var sequences [][]string
+	sequences := [][]string{list}
 	for _, name := range list {
 		if p.profiles[name].bad {
 			return nil, false
 		}
 		sequences = append(sequences, p.profiles[name].order)
 	}
-	order, stuck := mergeC3(append(sequences, list))
+	order, stuck := mergeC3(sequences)
 	if stuck == nil {
 		return order, true
 	}
@@ -136,8 +136,10 @@ func (p *pedigree) known(found *findings, list []string, who string, at site.Ori
 	return good
 }
 
-// mergeC3 merges sequences, weakest first, so that the order of each is kept.
-// When there is none, it returns the names that are stuck.
+// mergeC3 merges sequences, weakest first, so that the order of each is kept:
+// those of the profiles that a list names, in its order, behind the list. Where
+// two names could be next, it is the one that came with what is named later.
+// When there is no order, it returns the names that are stuck.
 func mergeC3(sequences [][]string) (order, stuck []string) {
 	left := slices.Clone(sequences)
 	for {
