@@ -71,7 +71,7 @@ func allocationFacts(s *site.Site, n *site.Node) []Fact {
 	facts := poolFacts(s, n)
 	for _, f := range facts {
 		if network := f.Key; asks(n, network) && s.Allocations[network][n.Name] == "" {
-			facts = append(facts, Fact{missing(network), f.Path})
+			facts = append(facts, Fact{missing(network), "addresses." + network})
 		}
 	}
 	return facts
@@ -83,7 +83,7 @@ func allocationMissing(s *site.Site, x *Index) []site.Finding {
 	var found []site.Finding
 	for _, network := range keys(s.Networks) {
 		who := x.Holders(missing(network))
-		if len(who) == 0 || len(x.Holders(network)) > poolSize(s, network) {
+		if len(who) == 0 || x.Count(network) > poolSize(s, network) {
 			continue
 		}
 		f := who[0].about(wrong("", fmt.Sprintf("no address of the network %s is allocated for %s", network, nodesOf(who)), runAllocate))

@@ -271,7 +271,7 @@ func unusedLink(s *site.Site, x *Index) []site.Finding {
 	}
 	var found []site.Finding
 	for _, key := range keys(s.Links) {
-		if !atPorts[key] && len(x.Holders(key)) == 0 {
+		if !atPorts[key] && x.Count(key) == 0 {
 			found = append(found, wrong("links."+key,
 				fmt.Sprintf("nothing is plugged into the link %s", key), "Remove it, or name it where it is used."))
 		}
