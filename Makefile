@@ -4,7 +4,7 @@ SHELL := /bin/bash
 export CGO_ENABLED := 0
 GO := go
 
-.PHONY: help build setup demo test lint prove bench-engine bench-git clean
+.PHONY: help build setup demo test lint prove bench-engine bench-design bench-git clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -32,6 +32,9 @@ prove: setup build ## what takes long: soaks and crash points
 
 bench-engine: build ## the engine's figures
 	@$(GO) run ./tests/bench/engine
+
+bench-design: build ## the figures of evaluating designs, beside the cue command
+	@$(GO) run ./tests/bench/design
 
 bench-git: setup ## the figures of following a repository
 	@$(GO) test ./sources/git -run '^$$' -bench '^BenchmarkIdlePoll$$' -benchtime 1x | grep '^bench:'
