@@ -358,3 +358,26 @@ func TestRulesPage(t *testing.T) {
 		t.Errorf("%s is not current; go test ./cmd/slipway -run TestRulesPage -update makes it so:\n%s", page, diff)
 	}
 }
+
+// Whatever a line holds, what is shown of it fits, obeys nobody, and what is
+// underlined is in it.
+func FuzzClip(f *testing.F) {
+	f.Add([]byte("\ta: \"x\\\" y\" // z"), 5)
+	f.Add([]byte("\xff\x00\x1b[2J世界"), -1)
+	f.Add([]byte(strings.Repeat("a: ", 1000)), 1501)
+	f.Fuzz(func(t *testing.T, line []byte, col int) {
+		shown, before, width := clip(line, col)
+		if n := len([]rune(shown)); n > maxExcerpt+2 {
+			t.Errorf("%d letters are shown of %q", n, line)
+		}
+		if shown != printable(shown) {
+			t.Errorf("shown: %q", shown)
+		}
+		if before < 0 || width < 1 || before > wide([]rune(shown)) || before+width > wide([]rune(shown))+1 {
+			t.Errorf("%q at %d: underlined from %d for %d of %d columns", line, col, before, width, wide([]rune(shown)))
+		}
+		if start, end := characters(line, col); start < 0 || end < start || start > 0 && end == start {
+			t.Errorf("%q at %d: from character %d to %d", line, col, start, end)
+		}
+	})
+}
