@@ -62,20 +62,27 @@ func (e *Evaluator) askText(ctx context.Context, r request, into any) (*site.Fin
 	return nil, json.Unmarshal(text, into)
 }
 
-// formatHere formats the one file of a pack.
-func formatHere(p pack) formatted {
-	for name, text := range p.files {
-		f, bad := parse(name, text)
-		if f == nil {
-			return formatted{Findings: bad}
-		}
-		text, err := format.Node(f)
-		if err != nil {
-			return formatted{Findings: syntaxFindings(name, err)}
-		}
-		return formatted{Text: text}
+// FormatHere formats a file in this process. Never call it on files that are
+// not trusted.
+func FormatHere(name string, text []byte) ([]byte, []site.Finding) {
+	f, findings := parse(name, text)
+	if f == nil {
+		return nil, findings
 	}
-	return formatted{}
+	text, err := format.Node(f)
+	if err != nil {
+		return nil, syntaxFindings(name, err)
+	}
+	return text, nil
+}
+
+// formatAll formats the files of a pack, of which there is one.
+func formatAll(p pack) formatted {
+	var f formatted
+	for name, text := range p.files {
+		f.Text, f.Findings = FormatHere(name, text)
+	}
+	return f
 }
 
 // parse parses a file with its comments; nil with findings when it is no CUE.

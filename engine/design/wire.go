@@ -162,7 +162,7 @@ func answer(r request, progress func(string)) []byte {
 		e.layers(judgeHere(r.pack, r.nodes, progress))
 	case askFormat:
 		progress("formatting it")
-		text, _ := json.Marshal(formatHere(r.pack)) // texts and numbers
+		text, _ := json.Marshal(formatAll(r.pack)) // texts and numbers
 		return text
 	}
 	return e.out
