@@ -105,14 +105,15 @@ func states(n *site.Node, path string) bool {
 	return ok
 }
 
-// within is the origin of a path, or of the first by name of what is in it.
+// within is the origin of a path, or of the first by name of what is in it, as
+// far as the design sets it and it is no default.
 func within(origins map[string]site.Origin, path string) (site.Origin, bool) {
-	if o, ok := origins[path]; ok || path == "" {
-		return o, ok
+	if o, ok := origins[path]; ok && !isDefault(o) {
+		return o, true
 	}
 	first := ""
-	for p := range origins {
-		if strings.HasPrefix(p, path+".") && (first == "" || p < first) {
+	for p, o := range origins {
+		if strings.HasPrefix(p, path+".") && (first == "" || p < first) && !isDefault(o) {
 			first = p
 		}
 	}
@@ -120,20 +121,19 @@ func within(origins map[string]site.Origin, path string) (site.Origin, bool) {
 	return o, ok
 }
 
+func isDefault(o site.Origin) bool { return o.LayerName() == "schema" }
+
 // keys are the keys of a map in order.
 func keys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
 // nearest is the origin of a path or, where it has none, of the first thing in
-// it, or of what holds it.
+// it, or in what holds it; that of a default if there is no other.
 func nearest(origins map[string]site.Origin, path string) (site.Origin, bool) {
-	if o, ok := within(origins, path); ok {
-		return o, true
-	}
-	for path != "" {
-		if o, ok := origins[path]; ok {
+	for at := path; at != ""; at = at[:max(0, strings.LastIndexByte(at, '.'))] {
+		if o, ok := within(origins, at); ok {
 			return o, true
 		}
-		path = path[:max(0, strings.LastIndexByte(path, '.'))]
 	}
-	return site.Origin{}, false
+	o, ok := origins[path]
+	return o, ok
 }
