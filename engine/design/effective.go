@@ -183,6 +183,7 @@ func (sh *shared) layers(found *findings, own layer) (*tree, bool) {
 			Fix:     "Name at least one under `profiles`.",
 		})
 	}
+	sh.checkKinds(found, own.name, order, layers)
 	merged := sh.fold(order)
 	for _, l := range layers {
 		merged = merge(merged, l)

@@ -60,6 +60,58 @@ func finishItems(name string, node *tree, kinds map[string]kind, found *findings
 	return node
 }
 
+// checkKinds reports where a layer puts something of another kind over what is
+// set below: only what a site's own kinds leave open can be of several.
+func (sh *shared) checkKinds(found *findings, node string, order []string, above []*tree) {
+	if len(sh.site.Extensions) == 0 {
+		return
+	}
+	var below *tree
+	lay := func(l *tree) {
+		over := l.get(extensionsField)
+		reportKinds(found, node, extensionsField, below, over)
+		below = merge(below, over)
+	}
+	for _, name := range order {
+		lay(sh.pedigree.profiles[name].layer)
+	}
+	for _, l := range above {
+		lay(l)
+	}
+}
+
+func reportKinds(found *findings, node, path string, under, over *tree) {
+	switch {
+	case under == nil || over == nil || over.unset || under.vague() || over.vague():
+	case under.form() != over.form():
+		found.of(node, over.place(nil), site.Finding{
+			Code: "kind-changed", Path: path,
+			Message: fmt.Sprintf("%s is %s here and %s at %s", path, over.form(), under.form(), under.place(nil)),
+			Why:     "A layer changes what is there and does not make another thing of it: what is set below would silently go.",
+			Fix:     "Write both alike, or give one of them a name of its own.",
+			Related: []string{under.place(nil).String()},
+		})
+	default:
+		for _, name := range over.keys() {
+			reportKinds(found, node, join(path, name), under.fields[name], over.fields[name])
+		}
+	}
+}
+
+// vague says that a leaf has no value, for a reason of its own.
+func (t *tree) vague() bool { return t.fields == nil && (t.broken || t.open || t.unset) }
+
+// form says in words what a tree is.
+func (t *tree) form() string {
+	if t.fields != nil {
+		return "fields in braces"
+	}
+	if _, isList := t.value.([]any); isList {
+		return "a list"
+	}
+	return "a single value"
+}
+
 func unknownKind(name string, kinds map[string]kind) site.Finding {
 	return site.Finding{
 		Code: "unknown-extension", Path: join(extensionsField, name),

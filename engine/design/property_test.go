@@ -319,3 +319,29 @@ func withoutUnset(t *tree) *tree {
 	}
 	return t
 }
+
+// What a place holds is of one kind in all layers: a single value, a list or
+// fields. Only what a site's own kinds of item leave open can differ, and that
+// is a finding about the nearer of the two.
+func TestLawKindsNeverChange(t *testing.T) {
+	kinds := []string{`1`, `"a"`, `true`, `["a"]`, `{a: 1}`}
+	form := func(text string) string { return strings.Trim(text[:1], `1"t`) }
+	for _, under := range kinds {
+		for _, over := range kinds {
+			for _, deep := range []string{"", "more: ", "more: still: "} {
+				r := EvaluateHere(repository(map[string]string{"site.cue": familySite + `
+profiles: p: extensions: vm: web: ` + deep + `it: ` + under + `
+profiles: q: parents: ["p"]
+nodes: n: {profiles: ["q"], role: "compute", rack: "r1"}
+nodes: n: endpoints: bmc: url: "redfish+https://192.0.2.1/redfish/v1/Systems/1"
+nodes: n: extensions: vm: web: ` + deep + `it: ` + over + "\n"}), "")
+				changes := slices.ContainsFunc(r.Findings, func(f site.Finding) bool {
+					return f.Code == "kind-changed" && f.Node == "n" && f.Line == 12 && f.Path == "extensions.vm.web."+strings.ReplaceAll(deep, ": ", ".")+"it"
+				})
+				if want := form(under) != form(over); changes != want {
+					t.Errorf("%sit: %s over %s: a finding: %v, want %v\n%s", deep, over, under, changes, want, describe(r.Findings))
+				}
+			}
+		}
+	}
+}

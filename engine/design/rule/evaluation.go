@@ -253,6 +253,17 @@ var layers = []Rule{
 		Wrong: `nodes: "n1": power: "on" @unset()`,
 		Right: `nodes: "n1": power: _ @unset()`,
 	},
+	{
+		Code: "kind-changed", Severity: site.SeverityError, Firm: true,
+		What: "What a layer puts over another is of the same kind: a single value, a list, or fields in braces.",
+		Why:  "A layer changes what is there and does not make another thing of it: what is set below would silently go.",
+		Wrong: `extensions: vm: item: {...}
+profiles: base: extensions: vm: web: disks: {root: "20GiB", data: "1TiB"}
+nodes: "n1": extensions: vm: web: disks: "40GiB"`,
+		Right: `extensions: vm: item: {...}
+profiles: base: extensions: vm: web: disks: {root: "20GiB", data: "1TiB"}
+nodes: "n1": extensions: vm: web: disks: root: "40GiB"`,
+	},
 }
 
 // bounds: can the evaluation be finished?
