@@ -33,7 +33,7 @@ allocations: data: "n1": "10.20.0.99"`,
 	},
 	{
 		Code: "allocation-stale", Severity: site.SeverityError,
-		What: "What is in `allocations` is an address that a node asks for.",
+		What: "What is in `allocations` is an address that a node asks for or has.",
 		Why:  "The address is kept from others, and it reads as if the node had it.",
 		Wrong: `networks: data: ranges: nodes: {from: "10.20.0.11", to: "10.20.0.99", use: "static"}
 allocations: data: "n1": "10.20.0.11"`,
@@ -114,11 +114,12 @@ func allocationInvalid(s *site.Site, n *site.Node) []site.Finding {
 }
 
 // entryFacts are the networks for which a node has an entry in allocations and
-// asks for it.
+// asks for it, or is given the same address anyway, as in a rendered design.
 func entryFacts(s *site.Site, n *site.Node) []Fact {
 	var facts []Fact
 	for _, network := range keys(n.Addresses) {
-		if asks(n, network) && s.Allocations[network][n.Name] != "" {
+		entry := s.Allocations[network][n.Name]
+		if entry != "" && (asks(n, network) || n.Addresses[network] == entry) {
 			facts = append(facts, Fact{Key: network}, Fact{Key: network + " " + n.Name})
 		}
 	}
@@ -137,7 +138,7 @@ func allocationStale(s *site.Site, x *Index) []site.Finding {
 		for _, node := range keys(entries) {
 			if x.Count(network+" "+node) == 0 {
 				found = append(found, wrong("allocations."+network+"."+node,
-					fmt.Sprintf("an address of the network %s is allocated for %s, which asks for none", network, node), runAllocate))
+					fmt.Sprintf("an address of the network %s is allocated for %s, which does not ask for one", network, node), runAllocate))
 			}
 		}
 	}

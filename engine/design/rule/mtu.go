@@ -154,13 +154,29 @@ func mtuIn(s *site.Site, n *site.Node, c carrier, network string) int {
 	return has
 }
 
+// usualMTU is what a node has in a network when nothing of its own says
+// otherwise.
+func usualMTU(s *site.Site, c carrier, network string) int {
+	if own := s.Networks[network].MTU; own != 0 {
+		return own
+	}
+	return mtuOf(s.Links[c.link])
+}
+
+// mtuFacts count the nodes by network and size, and hold those that are not as
+// usual.
 func mtuFacts(s *site.Site, n *site.Node) []Fact {
 	var facts []Fact
 	for _, c := range carriers(n) {
 		for i, network := range c.networks {
-			if s.Networks[network] != nil {
-				facts = append(facts, Fact{network + " " + strconv.Itoa(mtuIn(s, n, c, network)), c.networkPath(i)})
+			if s.Networks[network] == nil {
+				continue
 			}
+			mtu, path := mtuIn(s, n, c, network), ""
+			if mtu != usualMTU(s, c, network) {
+				path = c.networkPath(i)
+			}
+			facts = append(facts, Fact{network + " " + strconv.Itoa(mtu), path})
 		}
 	}
 	return facts
@@ -179,9 +195,11 @@ func mtuMismatch(_ *site.Site, x *Index) []site.Finding {
 		}
 		var have, places []string
 		for _, mtu := range sizes[network] {
-			who := x.Holders(network + " " + mtu)
-			have = append(have, fmt.Sprintf("%s bytes (%s)", mtu, nodesOf(who)))
-			places = append(places, who[0].Place.String())
+			key := network + " " + mtu
+			have = append(have, fmt.Sprintf("%s bytes (%s)", mtu, whoOf(x, key)))
+			if who := x.Holders(key); len(who) > 0 {
+				places = append(places, who[0].Place.String())
+			}
 		}
 		f := wrong("networks."+network, fmt.Sprintf("the largest packets of the nodes in the network %s differ: %s", network, strings.Join(have, ", ")),
 			"Set the network's mtu, and none on what carries it.")
@@ -189,6 +207,19 @@ func mtuMismatch(_ *site.Site, x *Index) []site.Finding {
 		found = append(found, f)
 	}
 	return found
+}
+
+// whoOf names the nodes that have a key where it holds them, and counts them
+// otherwise.
+func whoOf(x *Index, key string) string {
+	who := x.Holders(key)
+	switch {
+	case len(who) == x.Count(key):
+		return nodesOf(who)
+	case x.Count(key) == 1:
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", x.Count(key))
 }
 
 // nodesOf names the first of the nodes that have a key, and counts the rest.
