@@ -1,0 +1,71 @@
+package rule
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+var bioses = []Rule{
+	{
+		Code: "bios-twice", Severity: site.SeverityWarning,
+		What:  "A BIOS setting is made once: as an intent or as the vendor's attribute.",
+		Why:   "The attribute wins, so that whoever changes the intent later sees no effect.",
+		Wrong: `nodes: "n1": bios: {smt: false, attributes: LogicalProc: "Enabled"}`,
+		Right: `nodes: "n1": bios: {smt: false, attributes: MemTest: "Disabled"}`,
+		Node:  biosTwice,
+	},
+	{
+		Code: "secure-boot", Severity: site.SeverityError,
+		What:  "A node with secure boot boots by UEFI.",
+		Why:   "Only UEFI checks what it boots (UEFI specification 2.10, chapter 32); the firmware refuses the setting, or boots unchecked code.",
+		Wrong: `nodes: "n1": {bios: secureBoot: true, boot: mode: "bios"}`,
+		Right: `nodes: "n1": {bios: secureBoot: true, boot: mode: "uefi"}`,
+		Node: func(_ *site.Site, n *site.Node) []site.Finding {
+			if n.BIOS.SecureBoot == nil || !*n.BIOS.SecureBoot || n.Boot.Mode != "bios" {
+				return nil
+			}
+			return []site.Finding{beside(n, "boot.mode", wrong("bios.secureBoot",
+				`there is secure boot, and boot.mode is "bios"`, `Write boot: mode: "uefi", or bios: secureBoot: false.`))}
+		},
+	},
+}
+
+// spellings are the names that vendors have for an intent in their attribute
+// registries: those of Dell, HPE, Lenovo, Supermicro, Intel and NVIDIA. A "*"
+// at the end stands for what Supermicro adds, other with each build of a BIOS.
+var spellings = map[string][]string{
+	"smt": {"LogicalProc", "ProcSMT", "ProcHyperthreading", "Processors_HyperThreading", "Processors_SMTMode",
+		"Hyper_Threading_*", "HyperThreading*", "ProcessorHyperThreadingDisable", "SMTControl*"},
+	"virtualization": {"ProcVirtualization", "Processors_IntelVirtualizationTechnology", "IntelVirtualizationTechnology*", "SVMMode*"},
+	"iommu":          {"IntelProcVtd", "ProcAmdIoVt", "DevicesandIOPorts_IntelVTforDirectedIO*", "IntelVTforDirectedI_O*", "IommuSupport"},
+	"sriov":          {"SriovGlobalEnable", "Sriov", "DevicesandIOPorts_SRIOV", "SR_IOVSupport*", "SriovSupport", "SRIOVEnable"},
+	"turbo":          {"ProcTurboMode", "ProcTurbo", "Processors_TurboMode", "TurboMode*"},
+	"tpm":            {"TpmSecurity", "TpmVisibility", "TpmState"},
+	"profile":        {"SysProfile", "WorkloadProfile", "PowerRegulator", "OperatingModes_ChooseOperatingMode"},
+}
+
+func biosTwice(_ *site.Site, n *site.Node) []site.Finding {
+	var found []site.Finding
+	for _, attribute := range keys(n.BIOS.Attributes) {
+		for _, intent := range keys(spellings) {
+			if states(n, "bios."+intent) && spells(spellings[intent], attribute) {
+				found = append(found, beside(n, "bios."+intent, wrong("bios.attributes."+attribute,
+					fmt.Sprintf("the attribute %s is the vendor's name of the intent %s, which is set too", attribute, intent),
+					fmt.Sprintf("Remove the attribute, or bios.%s.", intent))))
+			}
+		}
+	}
+	return found
+}
+
+func spells(names []string, attribute string) bool {
+	for _, name := range names {
+		start, cut := strings.CutSuffix(name, "*")
+		if name == attribute || cut && strings.HasPrefix(attribute, start) {
+			return true
+		}
+	}
+	return false
+}

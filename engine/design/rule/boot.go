@@ -1,0 +1,201 @@
+package rule
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+var booting = []Rule{
+	{
+		Code: "boot-order", Severity: site.SeverityError,
+		What:  "A boot order names each target once, and none that the boot mode or the networks do not have.",
+		Why:   "The firmware refuses the order, or the machine waits at every start for an answer that never comes.",
+		Wrong: `nodes: "n1": boot: order: ["Hdd", "Pxe", "Hdd"]`,
+		Right: `nodes: "n1": boot: order: ["Hdd", "Pxe", "Usb"]`,
+		Node:  bootOrder,
+	},
+	{
+		Code: "boot-interface", Severity: site.SeverityError,
+		What:  "The interface to boot by is one of the node's, and on a network with DHCP.",
+		Why:   "The firmware gets no address, and the machine does not boot from the network.",
+		Wrong: `nodes: "n4": boot: interface: "eno9"`,
+		Right: `networks: mgmt: ranges: leases: {from: "10.1.0.200", to: "10.1.0.250", use: "dhcp"}
+nodes: "n4": boot: interface: "eno1"`,
+		Node: bootInterface,
+	},
+	{
+		Code: "image-architecture", Severity: site.SeverityError,
+		What:  "The image of a node is for its processors.",
+		Why:   "The machine does not boot it; the disks are erased by then.",
+		Wrong: `images: arm: {url: "https://images.example.org/arm.iso", sha256: "` + someDigest + `", architecture: "arm64"}` + "\n" + `nodes: "n1": {image: "arm", hardware: architecture: "amd64"}`,
+		Right: `images: arm: {url: "https://images.example.org/arm.iso", sha256: "` + someDigest + `", architecture: "arm64"}` + "\n" + `nodes: "n1": {image: "arm", hardware: architecture: "arm64"}`,
+		Node: eachNodeImage(func(n *site.Node, name string, i *site.Image) (message, fix string) {
+			if !differ(i.Architecture, n.Hardware.Architecture) {
+				return "", ""
+			}
+			return fmt.Sprintf("the image %s is for %s, and the processors are %s", name, i.Architecture, n.Hardware.Architecture),
+				fmt.Sprintf("Use an image for %s.", n.Hardware.Architecture)
+		}),
+	},
+	{
+		Code: "image-boot-mode", Severity: site.SeverityError,
+		What:  "The image of a node boots in the mode in which the node boots.",
+		Why:   "The firmware passes over the medium and boots what was on the disk before.",
+		Wrong: `images: old: {url: "https://images.example.org/old.iso", sha256: "` + someDigest + `", bootMode: "bios"}` + "\n" + `nodes: "n1": {image: "old", boot: mode: "uefi"}`,
+		Right: `images: old: {url: "https://images.example.org/old.iso", sha256: "` + someDigest + `", bootMode: "bios"}` + "\n" + `nodes: "n1": {image: "old", boot: mode: "bios"}`,
+		Node: eachNodeImage(func(n *site.Node, name string, i *site.Image) (message, fix string) {
+			if !differ(i.BootMode, n.Boot.Mode) {
+				return "", ""
+			}
+			return fmt.Sprintf("the image %s boots by %s, and boot.mode is %q", name, i.BootMode, n.Boot.Mode),
+				fmt.Sprintf("Write boot: mode: %q, or use an image that boots by %s.", i.BootMode, n.Boot.Mode)
+		}),
+	},
+	{
+		Code: "duplicate-image", Severity: site.SeverityNote,
+		What:  "Two images have two digests.",
+		Why:   "They are one image under two names; probably one of the digests was not changed with its URL, and what is fetched will be refused.",
+		Wrong: `images: other: {url: "https://images.example.org/other.iso", sha256: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}`,
+		Right: `images: other: {url: "https://images.example.org/other.iso", sha256: "` + someDigest + `"}`,
+		Site:  duplicateImage,
+	},
+	{
+		Code: "install-timeout", Severity: site.SeverityError,
+		What:  "An installation may take from a minute to a day.",
+		Why:   "Within less no server gets through its self-test, so that every installation fails with its disks erased; with more, one that hangs is noticed the day after.",
+		Wrong: `images: quick: {url: "https://images.example.org/quick.iso", sha256: "` + someDigest + `", installTimeout: "45s"}`,
+		Right: `images: quick: {url: "https://images.example.org/quick.iso", sha256: "` + someDigest + `", installTimeout: "45m"}`,
+		Site:  installTimeout,
+	},
+}
+
+func bootOrder(s *site.Site, n *site.Node) []site.Finding {
+	order := n.Boot.Order
+	object := func(message, fix string) site.Finding { return wrong("boot.order", message, fix) }
+	for i, target := range order {
+		if slices.Contains(order[:i], target) {
+			return []site.Finding{object(fmt.Sprintf("the boot order names %s twice", target), "Remove one of them.")}
+		}
+	}
+	if n.Boot.Mode == "bios" && slices.Contains(order, "UefiHttp") {
+		return []site.Finding{beside(n, "boot.mode", object(`the boot order has UefiHttp, and boot.mode is "bios"`, `Remove it, or write boot: mode: "uefi".`))}
+	}
+	if len(order) > 0 && (order[0] == "Pxe" || order[0] == "UefiHttp") && !slices.ContainsFunc(keys(s.Networks), func(name string) bool { return leases(s, name) }) {
+		f := object(fmt.Sprintf("the boot order begins with %s, and no network has DHCP", order[0]),
+			`Give a network a range with use: "dhcp" or a relay, or put another target first.`)
+		f.Severity, f.Why = site.SeverityNote, "Unless a DHCP server answers that the design does not know, the machine waits for one at every start."
+		return []site.Finding{f}
+	}
+	return nil
+}
+
+// leases says whether a DHCP server gives addresses in a network.
+func leases(s *site.Site, network string) bool {
+	n := s.Networks[network]
+	if n == nil {
+		return false
+	}
+	for _, r := range n.Ranges {
+		if r.Use == site.RangeDHCP {
+			return true
+		}
+	}
+	return n.DHCPRelay != nil
+}
+
+func bootInterface(s *site.Site, n *site.Node) []site.Finding {
+	name := n.Boot.Interface
+	if name == "" {
+		return nil
+	}
+	if _, ok := n.Interfaces[name]; !ok {
+		return absent("boot.interface", "interface", "interfaces", name, n.Interfaces)
+	}
+	networks := untaggedNetworks(s, n, name)
+	if len(networks) == 0 || slices.ContainsFunc(networks, func(network string) bool { return leases(s, network) || n.Addresses[network] == site.AddressDHCP }) {
+		return nil
+	}
+	return []site.Finding{wrong("boot.interface",
+		fmt.Sprintf("the interface %s is on %s, without DHCP", name, and(networks)),
+		fmt.Sprintf(`Give %s a range with use: "dhcp" or a relay, or boot by another interface.`, networks[0]))}
+}
+
+// untaggedNetworks are the networks that the firmware, which knows no tags, can
+// be on by an interface: its own, those of its bond, and its link's native one.
+func untaggedNetworks(s *site.Site, n *site.Node, name string) []string {
+	in := map[string]bool{}
+	add := func(link string, networks []string) {
+		for _, network := range networks {
+			in[network] = true
+		}
+		if l := s.Links[link]; l != nil && l.Native != "" {
+			clear(in)
+			in[l.Native] = true
+		}
+	}
+	add(n.Interfaces[name].Link, n.Interfaces[name].Networks)
+	for _, b := range n.Bonds {
+		if slices.Contains(b.Members, name) {
+			add(b.Link, b.Networks)
+		}
+	}
+	return keys(in)
+}
+
+// eachNodeImage checks the image of a node; an objection is a message and what
+// to do.
+func eachNodeImage(object func(n *site.Node, name string, i *site.Image) (message, fix string)) func(*site.Site, *site.Node) []site.Finding {
+	return func(s *site.Site, n *site.Node) []site.Finding {
+		i := s.Images[n.Image]
+		if i == nil {
+			return nil
+		}
+		message, fix := object(n, n.Image, i)
+		if message == "" {
+			return nil
+		}
+		return []site.Finding{wrong("image", message, fix)}
+	}
+}
+
+func duplicateImage(s *site.Site) []site.Finding {
+	first := map[string]string{}
+	var found []site.Finding
+	for _, name := range keys(s.Images) {
+		digest := s.Images[name].SHA256
+		if before, ok := first[digest]; ok && digest != "" {
+			found = append(found, also(s, "images."+before+".sha256", wrong("images."+name+".sha256",
+				fmt.Sprintf("the images %s and %s have one digest", before, name),
+				"Write the digest that `sha256sum` prints for each, or remove one of them.")))
+			continue
+		}
+		first[digest] = name
+	}
+	return found
+}
+
+// The bounds of an installation. A server's self-test alone takes minutes.
+const (
+	leastInstall = site.Duration(time.Minute)
+	mostInstall  = site.Duration(24 * time.Hour)
+)
+
+func installTimeout(s *site.Site) []site.Finding {
+	var found []site.Finding
+	for _, name := range keys(s.Images) {
+		limit, path := s.Images[name].InstallTimeout, "images."+name+".installTimeout"
+		if limit > 0 && limit < leastInstall { // 0 is one that is missing
+			found = append(found, wrong(path, fmt.Sprintf("the installation of %s may take %s only", name, time.Duration(limit)),
+				"Write at least a minute; 45m is usual."))
+		}
+		if limit > mostInstall {
+			f := wrong(path, fmt.Sprintf("the installation of %s may take %s", name, time.Duration(limit)), "Write at most 24h; 45m is usual.")
+			f.Severity = site.SeverityWarning
+			found = append(found, f)
+		}
+	}
+	return found
+}

@@ -1,0 +1,498 @@
+package rule
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+var hardwares = []Rule{
+	{
+		Code: "device-selector", Severity: site.SeverityError, Firm: true,
+		What:  "A device is found in exactly one way: by pci, scsi, mac, a path under /dev/disk or /sys, or a neighbour's system and port.",
+		Why:   "With none the device is not found; with two that disagree, or with a name such as /dev/sda that changes from boot to boot, it may be the wrong disk that is erased.",
+		Wrong: `nodes: "n1": hardware: devices: "port-1": {kind: "nic", pci: "0000:18:00.0", mac: "52:54:00:12:34:56"}`,
+		Right: `nodes: "n1": hardware: devices: "port-1": {kind: "nic", pci: "0000:18:00.0"}`,
+		Node:  eachDevice(deviceSelector),
+	},
+	{
+		Code: "device-same-place", Severity: site.SeverityError,
+		What:  "No two devices of a node are at the same place.",
+		Why:   "Two names stand for one thing: what is done with the one is undone, or overwritten, by what is done with the other.",
+		Wrong: `nodes: "n1": hardware: devices: {a: pci: "0000:18:00.0", b: pci: "0000:18:00.0"}`,
+		Right: `nodes: "n1": hardware: devices: {a: pci: "0000:18:00.0", b: pci: "0000:18:00.1"}`,
+		Node:  deviceSamePlace,
+	},
+	{
+		Code: "device-kind", Severity: site.SeverityError,
+		What: "A device is of the kind that it is used for, and has the properties of its kind.",
+		Why:  "The name is probably another's: a disk cannot be an interface, nor a network card hold a file system.",
+		Wrong: `nodes: "n4": {
+	hardware: devices: data: {kind: "disk", scsi: "0:0:1:0"}
+	interfaces: eno1: device: "data"
+}`,
+		Right: `nodes: "n4": {
+	hardware: devices: data: {kind: "nic", pci: "0000:18:00.0"}
+	interfaces: eno1: device: "data"
+}`,
+		Node: deviceKind,
+	},
+	{
+		Code: "unknown-device", Severity: site.SeverityError, Firm: true,
+		What:  "The device of an interface, a disk or a controller is an entry in the node's `hardware.devices`; that of a disk may be a controller's volume too.",
+		Why:   noMeaning,
+		Wrong: `nodes: "n4": interfaces: eno1: device: "port-1"`,
+		Right: `nodes: "n4": {
+	hardware: devices: "port-1": {kind: "nic", pci: "0000:18:00.0"}
+	interfaces: eno1: device: "port-1"
+}`,
+		Node: unknownDevice,
+	},
+	{
+		Code: "device-used-twice", Severity: site.SeverityError, Firm: true,
+		What: "A device is used once: no two interfaces, disks or controllers of a node are the same, and no two disks are found by the same rule.",
+		Why:  "Both are one thing, and the data that is put on the one is lost to the other.",
+		Wrong: `nodes: "n1": storage: disks: {
+	root: {match: kind: "ssd", filesystem: mount: "/"}
+	data: {match: kind: "ssd", filesystem: mount: "/srv"}
+}`,
+		Right: `nodes: "n1": storage: disks: {
+	root: {match: kind: "ssd", filesystem: mount: "/"}
+	data: {match: kind: "hdd", filesystem: mount: "/srv"}
+}`,
+		Node: deviceUsedTwice,
+	},
+	{
+		Code: "cpu-set-range", Severity: site.SeverityError,
+		What:  "A CPU set is made of ranges that go up, of processors that the hardware has; two sets have no processor in common.",
+		Why:   "The kernel refuses such a list and starts without it (Documentation/core-api/kernel-api.rst, bitmap_parselist), and two users of one isolated processor disturb each other.",
+		Wrong: `nodes: "n1": hardware: {cpus: 32, cpuSets: guests: "2-15,18-32"}`,
+		Right: `nodes: "n1": hardware: {cpus: 32, cpuSets: guests: "2-15,18-31"}`,
+		Node:  cpuSetRange,
+	},
+	{
+		Code: "hugepage-size", Severity: site.SeverityError,
+		What:  "The size of a hugepage is one that the processors have: 2MiB or 1GiB on amd64; 64KiB, 2MiB, 32MiB or 1GiB on arm64.",
+		Why:   "The kernel reserves no page of another size (Documentation/admin-guide/mm/hugetlbpage.rst, Documentation/arch/arm64/hugetlbpage.rst), and what wants them does not start.",
+		Wrong: `nodes: "n1": hardware: {architecture: "amd64", memory: "64GiB", hugepages: guests: {size: "32MiB", count: 8}}`,
+		Right: `nodes: "n1": hardware: {architecture: "arm64", memory: "64GiB", hugepages: guests: {size: "32MiB", count: 8}}`,
+		Node:  hugepageSize,
+	},
+	{
+		Code: "hugepages-memory", Severity: site.SeverityError,
+		What:  "The hugepages of a node leave a gibibyte of its memory, and the 64th part of it, to everything else.",
+		Why:   "The 64th part is the kernel's own record of its pages (Documentation/mm/vmemmap_dedup.rst); a node without free memory dies while it starts, before anyone can log in.",
+		Wrong: `nodes: "n1": hardware: {memory: "64GiB", hugepages: guests: {size: "1GiB", count: 63}}`,
+		Right: `nodes: "n1": hardware: {memory: "64GiB", hugepages: guests: {size: "1GiB", count: 48}}`,
+		Node:  hugepagesMemory,
+	},
+}
+
+// eachDevice checks every device of a node; an objection is a message and what
+// to do.
+func eachDevice(object func(n *site.Node, path, name string, d site.Device) (message, fix string)) func(*site.Site, *site.Node) []site.Finding {
+	return func(_ *site.Site, n *site.Node) []site.Finding {
+		var found []site.Finding
+		for _, name := range keys(n.Hardware.Devices) {
+			path := "hardware.devices." + name
+			if message, fix := object(n, path, name, n.Hardware.Devices[name]); message != "" {
+				found = append(found, wrong(path, message, fix))
+			}
+		}
+		return found
+	}
+}
+
+func deviceSelector(n *site.Node, path, name string, d site.Device) (message, fix string) {
+	var ways []string
+	for _, way := range []string{"pci", "scsi", "mac", "path"} {
+		if states(n, path+"."+way) {
+			ways = append(ways, way)
+		}
+	}
+	if d.Neighbour != nil {
+		ways = append(ways, "neighbour")
+	}
+	switch {
+	case len(ways) == 0:
+		return fmt.Sprintf("nothing says how the device %s is found", name), "Set one of pci, scsi, mac, path and neighbour."
+	case len(ways) > 1:
+		return fmt.Sprintf("the device %s is found by %s", name, and(ways)), "Keep one of them."
+	case d.Neighbour != nil && !(states(n, path+".neighbour.system") && states(n, path+".neighbour.port")):
+		return fmt.Sprintf("the neighbour of the device %s has no system or no port", name), "Set neighbour.system and neighbour.port."
+	case d.Path != "" && !strings.HasPrefix(d.Path, "/dev/disk/") && !strings.HasPrefix(d.Path, "/sys/"):
+		return fmt.Sprintf("the device %s is found by %s, which is not under /dev/disk or /sys", name, d.Path),
+			"Write the path that `ls -l /dev/disk/by-path` shows."
+	}
+	return "", ""
+}
+
+// and lists words: "a, b and c".
+func and(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
+}
+
+func deviceSamePlace(_ *site.Site, n *site.Node) []site.Finding {
+	at := map[string]string{}
+	var found []site.Finding
+	for _, name := range keys(n.Hardware.Devices) {
+		where := placeOf(n.Hardware.Devices[name])
+		first, taken := at[where]
+		if where != "" && taken {
+			found = append(found, beside(n, "hardware.devices."+first, wrong("hardware.devices."+name,
+				fmt.Sprintf("the devices %s and %s are both at %s", first, name, where), "Correct one of them, or use one name for both.")))
+			continue
+		}
+		at[where] = name
+	}
+	return found
+}
+
+// placeOf says where a device is; empty where that is not known.
+func placeOf(d site.Device) string {
+	if d.Neighbour != nil && d.Neighbour.System != "" && d.Neighbour.Port != "" {
+		return d.Neighbour.System + " port " + d.Neighbour.Port
+	}
+	return cmp.Or(d.PCI, d.SCSI, d.MAC, d.Path)
+}
+
+// beside adds the place of another value of the node to a finding.
+func beside(n *site.Node, path string, f site.Finding) site.Finding {
+	if o, ok := nearest(n.Origins, path); ok {
+		f.Related = append(f.Related, o.String())
+	}
+	return f
+}
+
+// deviceUse is something of a node that stands for a device.
+type deviceUse struct {
+	// path is where the device is named, what says what it is: "the disk os".
+	path, what, device, kind string
+}
+
+// deviceUses lists what stands for a device, be it known or not, but for the
+// volumes of controllers.
+func deviceUses(n *site.Node) []deviceUse {
+	var uses []deviceUse
+	add := func(section, what, name, device, kind string) {
+		if device != "" && !strings.Contains(device, "/") {
+			uses = append(uses, deviceUse{section + "." + name + ".device", what + " " + name, device, kind})
+		}
+	}
+	for _, name := range keys(n.Interfaces) {
+		add("interfaces", "the interface", name, n.Interfaces[name].Device, "nic")
+	}
+	for _, name := range keys(n.Storage.Controllers) {
+		add("storage.controllers", "the controller", name, n.Storage.Controllers[name].Device, "controller")
+	}
+	for _, name := range keys(n.Storage.Disks) {
+		add("storage.disks", "the disk", name, n.Storage.Disks[name].Device, "disk")
+	}
+	return uses
+}
+
+func deviceKind(_ *site.Site, n *site.Node) []site.Finding {
+	var found []site.Finding
+	for _, name := range keys(n.Hardware.Devices) {
+		d, path := n.Hardware.Devices[name], "hardware.devices."+name
+		kind := kindOf(d)
+		switch {
+		case d.Kind != "" && impliedKind(d) != "" && d.Kind != impliedKind(d):
+			found = append(found, wrong(path+".kind", fmt.Sprintf("the device %s is a %s, and is found as only a %s is", name, d.Kind, impliedKind(d)),
+				fmt.Sprintf("Write kind: %q, or find it by pci or path.", impliedKind(d))))
+		case d.Size != 0 && kind != "" && kind != "disk":
+			found = append(found, wrong(path+".size", fmt.Sprintf("the device %s is a %s and has a size", name, kind), `Remove size, or write kind: "disk".`))
+		case d.Rate != 0 && kind != "" && kind != "nic":
+			found = append(found, wrong(path+".rate", fmt.Sprintf("the device %s is a %s and has a rate", name, kind), `Remove rate, or write kind: "nic".`))
+		}
+	}
+	for _, u := range deviceUses(n) {
+		if kind := kindOf(n.Hardware.Devices[u.device]); kind != "" && kind != u.kind {
+			found = append(found, beside(n, "hardware.devices."+u.device+".kind", wrong(u.path,
+				fmt.Sprintf("%s is the device %s, which is a %s", u.what, u.device, kind),
+				fmt.Sprintf("Name a device of kind %q.", u.kind))))
+		}
+	}
+	return found
+}
+
+// kindOf is a device's kind, stated or implied; empty where nothing says it.
+func kindOf(d site.Device) string { return cmp.Or(d.Kind, impliedKind(d)) }
+
+// impliedKind is what only a device of that kind is found by. A SCSI address
+// is a disk's or an enclosure's.
+func impliedKind(d site.Device) string {
+	if d.MAC != "" || d.Neighbour != nil {
+		return "nic"
+	}
+	return ""
+}
+
+func unknownDevice(_ *site.Site, n *site.Node) []site.Finding {
+	var found []site.Finding
+	for _, u := range deviceUses(n) {
+		found = append(found, absent(u.path, "device", "hardware.devices", u.device, n.Hardware.Devices)...)
+	}
+	for _, name := range keys(n.Storage.Disks) {
+		controller, volume, ok := strings.Cut(n.Storage.Disks[name].Device, "/")
+		if !ok {
+			continue
+		}
+		path := "storage.disks." + name + ".device"
+		c, known := n.Storage.Controllers[controller]
+		if !known {
+			found = append(found, absent(path, "controller", "storage.controllers", controller, n.Storage.Controllers)...)
+			continue
+		}
+		found = append(found, absent(path, "volume", "storage.controllers."+controller+".volumes", volume, c.Volumes)...)
+	}
+	return found
+}
+
+// absent objects to a name that a map of the node does not have.
+func absent[V any](path, what, in, name string, known map[string]V) []site.Finding {
+	if _, ok := known[name]; ok || name == "" {
+		return nil
+	}
+	return []site.Finding{wrong(path,
+		fmt.Sprintf("there is no %s %q%s", what, name, DidYouMean(name, keys(known))),
+		fmt.Sprintf("Use a name that `%s` of the node has, or declare %q there.", in, name))}
+}
+
+func deviceUsedTwice(_ *site.Site, n *site.Node) []site.Finding {
+	first := map[string]deviceUse{}
+	var found []site.Finding
+	for _, u := range append(deviceUses(n), diskRules(n)...) {
+		before, taken := first[u.device]
+		if taken {
+			found = append(found, beside(n, before.path, wrong(u.path,
+				fmt.Sprintf("%s is %s, and so is %s", before.what, u.deviceText(), u.what), "Give each its own.")))
+			continue
+		}
+		first[u.device] = u
+	}
+	return found
+}
+
+// deviceText is the device as people call it.
+func (u deviceUse) deviceText() string {
+	if strings.Contains(u.device, " ") {
+		return u.device
+	}
+	return "the device " + u.device
+}
+
+// diskRules lists the disks that are volumes of a controller or found by rule.
+func diskRules(n *site.Node) []deviceUse {
+	var uses []deviceUse
+	for _, name := range keys(n.Storage.Disks) {
+		d, path := n.Storage.Disks[name], "storage.disks."+name
+		if strings.Contains(d.Device, "/") {
+			uses = append(uses, deviceUse{path + ".device", "the disk " + name, "the volume " + d.Device, "disk"})
+		}
+		if d.Match != nil && *d.Match != (site.DiskMatch{}) {
+			uses = append(uses, deviceUse{path + ".match", "the disk " + name, "the first disk that is " + matchText(*d.Match), "disk"})
+		}
+	}
+	return uses
+}
+
+// matchText is a rule for disks in words.
+func matchText(m site.DiskMatch) string {
+	var words []string
+	for _, w := range []struct {
+		what string
+		set  bool
+	}{
+		{m.Kind, m.Kind != ""}, {"of the model " + m.Model, m.Model != ""},
+		{"at least " + m.MinSize.String(), m.MinSize != 0}, {"at most " + m.MaxSize.String(), m.MaxSize != 0},
+	} {
+		if w.set {
+			words = append(words, w.what)
+		}
+	}
+	return and(words)
+}
+
+// cpuRange is processors of a set from one number to another, both included.
+type cpuRange struct {
+	from, to  int
+	set, text string
+}
+
+// cpuRanges reads the ranges of a set.
+func cpuRanges(set, list string) []cpuRange {
+	var all []cpuRange
+	for text := range strings.SplitSeq(list, ",") {
+		from, to, isRange := strings.Cut(text, "-")
+		if !isRange {
+			to = from
+		}
+		all = append(all, cpuRange{number(from), number(to), set, text})
+	}
+	return all
+}
+
+// number is what digits say; what does not fit an int is the largest.
+func number(digits string) int {
+	n, err := strconv.Atoi(digits)
+	if err != nil {
+		return math.MaxInt
+	}
+	return n
+}
+
+func cpuSetRange(_ *site.Site, n *site.Node) []site.Finding {
+	var found []site.Finding
+	var good []cpuRange
+	for _, name := range keys(n.Hardware.CPUSets) {
+		ranges := cpuRanges(name, n.Hardware.CPUSets[name])
+		bad := slices.IndexFunc(ranges, func(r cpuRange) bool { return r.object(n.Hardware.CPUs) != "" })
+		if bad < 0 {
+			good = append(good, ranges...)
+			continue
+		}
+		r := ranges[bad]
+		fix := "Correct the set, or hardware.cpus."
+		if r.from > r.to {
+			fix = fmt.Sprintf("Write %d-%d.", r.to, r.from)
+		}
+		found = append(found, wrong("hardware.cpuSets."+name, fmt.Sprintf("the CPU set %s has %s, %s", name, r.text, r.object(n.Hardware.CPUs)), fix))
+	}
+	return append(found, sharedCPUs(n, good)...)
+}
+
+// object says what is wrong with a range. cpus is 0 where it is not known how
+// many processors there are.
+func (r cpuRange) object(cpus int) string {
+	switch {
+	case r.from > r.to:
+		return "which goes down"
+	case cpus > 0 && r.to >= cpus:
+		return fmt.Sprintf("and the processors of the hardware are 0 to %d", cpus-1)
+	}
+	return ""
+}
+
+// sharedCPUs objects, once a set, to a processor that another set has. It goes
+// over the ranges in the order of their first processor, and knows the one that
+// reaches furthest.
+func sharedCPUs(n *site.Node, all []cpuRange) []site.Finding {
+	slices.SortFunc(all, func(a, b cpuRange) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.set, b.set)) })
+	var found []site.Finding
+	told := map[string]bool{}
+	for i, reach := 0, (cpuRange{to: -1}); i < len(all); i++ {
+		r := all[i]
+		if r.from <= reach.to && r.set != reach.set && !told[r.set] {
+			f := wrong("hardware.cpuSets."+r.set, fmt.Sprintf("processor %d is in the CPU sets %s and %s", r.from, reach.set, r.set), "Give it to one of them.")
+			f.Severity, told[r.set] = site.SeverityWarning, true
+			found = append(found, beside(n, "hardware.cpuSets."+reach.set, f))
+		}
+		if r.to > reach.to {
+			reach = r
+		}
+	}
+	return found
+}
+
+// pageSizes are the hugepages of each architecture; those of arm64 are of its
+// usual granule of 4 KiB.
+var pageSizes = map[string][]site.Size{
+	"amd64": {2 << 20, 1 << 30},
+	"arm64": {64 << 10, 2 << 20, 32 << 20, 1 << 30},
+}
+
+// hugepageSizes are the hugepages that a node's processors can have.
+func hugepageSizes(n *site.Node) []site.Size {
+	if sizes, ok := pageSizes[n.Hardware.Architecture]; ok {
+		return sizes
+	}
+	return pageSizes["arm64"] // has those of amd64 too
+}
+
+func hugepageSize(_ *site.Site, n *site.Node) []site.Finding {
+	var found []site.Finding
+	for _, name := range keys(n.Hardware.Hugepages) {
+		size, sizes := n.Hardware.Hugepages[name].Size, hugepageSizes(n)
+		if size != 0 && !slices.Contains(sizes, size) {
+			found = append(found, wrong("hardware.hugepages."+name+".size",
+				fmt.Sprintf("there are no hugepages of %s%s", size, on(n.Hardware.Architecture)),
+				fmt.Sprintf("Write %s.", or(sizes))))
+		}
+	}
+	return found
+}
+
+func on(architecture string) string {
+	if architecture == "" {
+		return ""
+	}
+	return " on " + architecture
+}
+
+// or lists sizes: "2MiB or 1GiB".
+func or(sizes []site.Size) string {
+	var words []string
+	for _, s := range sizes {
+		words = append(words, s.String())
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}
+
+func hugepagesMemory(_ *site.Site, n *site.Node) []site.Finding {
+	var sum site.Size
+	for _, h := range n.Hardware.Hugepages {
+		sum = plus(sum, times(h.Size, h.Count))
+	}
+	if sum == 0 {
+		return nil
+	}
+	memory := n.Hardware.Memory
+	if memory == 0 {
+		if states(n, "hardware.memory") {
+			return nil
+		}
+		f := wrong("hardware.hugepages", fmt.Sprintf("the hugepages take %s, and nothing says how much memory there is", amount(sum)),
+			"Set hardware.memory, so that the two can be compared.")
+		f.Severity = site.SeverityNote
+		return []site.Finding{f}
+	}
+	if most := memory - memory/64 - 1<<30; sum > most {
+		return []site.Finding{beside(n, "hardware.memory", wrong("hardware.hugepages",
+			fmt.Sprintf("the hugepages take %s of %s of memory, of which at most %s can be theirs", amount(sum), memory, amount(max(most, 0))),
+			"Lower their count, or correct hardware.memory."))}
+	}
+	return nil
+}
+
+// plus is the sum of two sizes, and times a multiple of one; what is too large
+// is the largest size.
+func plus(a, b site.Size) site.Size {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+func times(s site.Size, n int) site.Size {
+	if s > 0 && n > 0 && site.Size(n) > math.MaxInt64/s {
+		return math.MaxInt64
+	}
+	return s * site.Size(n)
+}
+
+// amount is a size as people read it: exactly where that is short.
+func amount(s site.Size) string {
+	if text := s.String(); len(text) <= len("102401MiB") {
+		return text
+	}
+	return fmt.Sprintf("%.2f GB", float64(s)/1e9)
+}

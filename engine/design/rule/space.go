@@ -1,0 +1,370 @@
+package rule
+
+import (
+	"fmt"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+var spaces = []Rule{
+	{
+		Code: "several-rests", Severity: site.SeverityError,
+		What: "Of a disk or a volume group, at most one part takes the rest.",
+		Why:  "It cannot be told how much each of them is to be.",
+		Wrong: `nodes: "n1": storage: disks: os: {match: kind: "ssd", partitions: {
+	root: {number: 1, size: ">40GiB", filesystem: mount: "/"}
+	data: {number: 2, size: ">40GiB", filesystem: mount: "/srv"}
+}}`,
+		Right: `nodes: "n1": storage: disks: os: {match: kind: "ssd", partitions: {
+	root: {number: 1, size: "40GiB", filesystem: mount: "/"}
+	data: {number: 2, size: ">40GiB", filesystem: mount: "/srv"}
+}}`,
+		Node: severalRests,
+	},
+	{
+		Code: "sizes-over-whole", Severity: site.SeverityError,
+		What: "The shares of a disk or a volume group are 100% at most, and leave room for its other parts.",
+		Why:  "The last ones cannot be made, and the installation ends with the disks erased and no system on them.",
+		Wrong: `nodes: "n1": storage: disks: os: {match: kind: "ssd", partitions: {
+	root: {number: 1, size: "50%", filesystem: mount: "/"}
+	data: {number: 2, size: "60%", filesystem: mount: "/srv"}
+}}`,
+		Right: `nodes: "n1": storage: disks: os: {match: kind: "ssd", partitions: {
+	root: {number: 1, size: "40%", filesystem: mount: "/"}
+	data: {number: 2, size: "60%", filesystem: mount: "/srv"}
+}}`,
+		Node: sizesOverWhole,
+	},
+	{
+		Code: "size-over-disk", Severity: site.SeverityError,
+		What: "The partitions of a disk fit on it as hardware.devices or its rule has it, and the volumes of a group in what the group is made of.",
+		Why:  "They cannot be made, and the installation ends with the disks erased and no system on them.",
+		Wrong: `nodes: "n1": {
+	hardware: devices: boot: {kind: "disk", pci: "0000:03:00.0", size: "480GB"}
+	storage: disks: os: {device: "boot", partitions: {
+		root: {number: 1, size: "40GiB", filesystem: mount: "/"}
+		data: {number: 2, size: "480GB", filesystem: mount: "/srv"}
+	}}
+}`,
+		Right: `nodes: "n1": {
+	hardware: devices: boot: {kind: "disk", pci: "0000:03:00.0", size: "480GB"}
+	storage: disks: os: {device: "boot", partitions: {
+		root: {number: 1, size: "40GiB", filesystem: mount: "/"}
+		data: {number: 2, size: ">400GB", filesystem: mount: "/srv"}
+	}}
+}`,
+		Node: sizeOverDisk,
+	},
+	{
+		Code: "root-too-small", Severity: site.SeverityError,
+		What:  "The file system / has 20 GB.",
+		Why:   "With less, the first upgrade or a day of messages fills it, and a full root stops what runs on the node.",
+		Wrong: `nodes: "n1": storage: disks: os: {match: kind: "ssd", partitions: root: {size: "10GiB", filesystem: mount: "/"}}`,
+		Right: `nodes: "n1": storage: disks: os: {match: kind: "ssd", partitions: root: {size: ">20GB", filesystem: mount: "/"}}`,
+		Node: func(_ *site.Site, n *site.Node) []site.Finding {
+			return roomFor(n, "/", 20e9)
+		},
+	},
+	{
+		Code: "boot-too-small", Severity: site.SeverityWarning,
+		What: "A file system /boot has 1 GB.",
+		Why:  "With less there is no room for a third kernel, and an upgrade ends with half of it written.",
+		Wrong: `nodes: "n1": storage: disks: os: {match: kind: "ssd", partitions: {
+	boot: {number: 1, size: "256MiB", filesystem: mount: "/boot"}
+	root: {number: 2, size: ">20GB", filesystem: mount: "/"}
+}}`,
+		Right: `nodes: "n1": storage: disks: os: {match: kind: "ssd", partitions: {
+	boot: {number: 1, size: "1GiB", filesystem: mount: "/boot"}
+	root: {number: 2, size: ">20GB", filesystem: mount: "/"}
+}}`,
+		Node: func(_ *site.Site, n *site.Node) []site.Finding {
+			return roomFor(n, "/boot", 1e9)
+		},
+	},
+}
+
+// whole is what partitions or volumes share.
+type whole struct {
+	path, what string
+	parts      []part
+	// size is what there is at least, 0 where that is not known; known is the
+	// path of the value that says so.
+	size  site.Size
+	known string
+}
+
+// wholes lists the disks of a node with partitions, and the volume groups.
+func wholes(n *site.Node) []whole {
+	var all []whole
+	if len(n.Storage.Disks) == 0 {
+		return nil
+	}
+	listed := layout(n)
+	for _, name := range keys(n.Storage.Disks) {
+		d := n.Storage.Disks[name]
+		if len(d.Partitions) == 0 {
+			continue
+		}
+		size, known := diskSize(n, name)
+		all = append(all, whole{"storage.disks." + name, "the disk " + name, nil, lessTable(d, size), known})
+	}
+	groups := groupSizes(n, listed)
+	for _, name := range keys(n.Storage.Groups) {
+		all = append(all, whole{"storage.groups." + name, "the volume group " + name, nil, groups[name], ""})
+	}
+	at := map[string]int{}
+	for i, w := range all {
+		at[w.path] = i
+	}
+	for _, p := range listed {
+		switch p.kind {
+		case aPartition:
+			i := at["storage.disks."+p.in]
+			all[i].parts = append(all[i].parts, p)
+		case aVolume:
+			i := at["storage.groups."+p.in]
+			all[i].parts = append(all[i].parts, p)
+		}
+	}
+	return all
+}
+
+// layout is the parts of a node with their sizes, as far as they are known.
+func layout(n *site.Node) []part {
+	all := parts(n)
+	asked := map[string]site.Size{} // of all partitions of a disk, volumes of a group
+	disks := map[string]site.Size{}
+	for i, p := range all {
+		switch p.kind {
+		case aDisk:
+			size, _ := diskSize(n, p.name)
+			all[i].size = size
+			disks[p.name] = lessTable(n.Storage.Disks[p.name], size)
+		case aPartition:
+			asked[p.in] = plus(asked[p.in], p.extent.Of(disks[p.in]))
+		}
+	}
+	for i, p := range all {
+		if p.kind == aPartition {
+			all[i].size = taken(p.extent, disks[p.in], asked[p.in])
+		}
+	}
+	arrays := arraySizes(n, all)
+	for i, p := range all {
+		if p.kind == anArray {
+			all[i].size = arrays[p.name]
+		}
+	}
+	groups := groupSizes(n, all)
+	clear(asked)
+	for _, p := range all {
+		if p.kind == aVolume {
+			asked[p.in] = plus(asked[p.in], extents(p.extent.Of(groups[p.in])))
+		}
+	}
+	for i, p := range all {
+		if p.kind == aVolume {
+			all[i].size = taken(p.extent, groups[p.in], asked[p.in])
+		}
+	}
+	return all
+}
+
+// taken is how much an extent takes at least of a whole, of which all parts
+// together ask for so much.
+func taken(e site.Extent, whole, asked site.Size) site.Size {
+	if e.Rest && whole > asked {
+		return e.Size + whole - asked
+	}
+	return e.Of(whole)
+}
+
+// diskSize is how large a disk is at least, and the path of the value that says
+// so; 0 where none does.
+func diskSize(n *site.Node, name string) (site.Size, string) {
+	d := n.Storage.Disks[name]
+	if d.Match != nil {
+		return d.Match.MinSize, "storage.disks." + name + ".match.minSize"
+	}
+	return n.Hardware.Devices[d.Device].Size, "hardware.devices." + d.Device + ".size"
+}
+
+// lessTable is what of a disk is left to partitions. They begin at whole
+// mebibytes; a GPT has its copy at the end (UEFI specification 2.10, section
+// 5.3.1).
+func lessTable(d site.Disk, size site.Size) site.Size {
+	table := site.Size(2 << 20)
+	if d.Table == "mbr" {
+		table = 1 << 20
+	}
+	return max(size-table, 0)
+}
+
+// arraySizes is how large arrays are, by name; those of which a member's size
+// is not known are missing.
+func arraySizes(n *site.Node, all []part) map[string]site.Size {
+	least, count, unknown := map[string]site.Size{}, map[string]int{}, map[string]bool{}
+	for _, p := range all {
+		if p.Array == "" {
+			continue
+		}
+		unknown[p.Array] = unknown[p.Array] || p.size == 0
+		if count[p.Array] == 0 || p.size < least[p.Array] {
+			least[p.Array] = p.size
+		}
+		count[p.Array]++
+	}
+	sizes := map[string]site.Size{}
+	for name, a := range n.Storage.Arrays {
+		if data := dataMembers(a.Level, count[name]-a.Spares); data > 0 && !unknown[name] {
+			sizes[name] = times(least[name], data)
+		}
+	}
+	return sizes
+}
+
+// dataMembers is how many members' worth of data an array of so many holds.
+// Members that are larger than the smallest hold no more, but in raid0, for
+// which this is the least (md(4)).
+func dataMembers(level string, members int) int {
+	switch level {
+	case "raid0":
+		return members
+	case "raid1":
+		return min(members, 1)
+	case "raid5":
+		return members - 1
+	case "raid6":
+		return members - 2
+	case "raid10":
+		return members / 2
+	}
+	return 0
+}
+
+// groupSizes is how much room volume groups have, by name; those of which a
+// member's size is not known are missing.
+func groupSizes(n *site.Node, all []part) map[string]site.Size {
+	sizes, unknown := map[string]site.Size{}, map[string]bool{}
+	for _, p := range all {
+		if p.Group != "" {
+			unknown[p.Group] = unknown[p.Group] || p.size == 0
+			sizes[p.Group] = plus(sizes[p.Group], lessHeader(p.size))
+		}
+	}
+	for name := range unknown {
+		if unknown[name] {
+			delete(sizes, name)
+		}
+	}
+	return sizes
+}
+
+// lvmExtent is in what LVM gives room, and lvmHeader what it keeps of each
+// member for itself (lvm.conf(5): physical_extent_size, default_data_alignment).
+const (
+	lvmExtent = site.Size(4 << 20)
+	lvmHeader = site.Size(1 << 20)
+)
+
+func lessHeader(s site.Size) site.Size { return max(s-lvmHeader, 0) / lvmExtent * lvmExtent }
+
+// extents is a size rounded up to what LVM gives.
+func extents(s site.Size) site.Size { return (plus(s, lvmExtent-1)) / lvmExtent * lvmExtent }
+
+func severalRests(_ *site.Site, n *site.Node) []site.Finding {
+	var found []site.Finding
+	for _, w := range wholes(n) {
+		first := ""
+		for _, p := range w.parts {
+			if !p.extent.Rest {
+				continue
+			}
+			if first == "" {
+				first = p.path() + ".size"
+				continue
+			}
+			found = append(found, beside(n, first, wrong(p.path()+".size",
+				fmt.Sprintf("a second part of %s takes the rest, %s", w.what, p.name),
+				fmt.Sprintf("Write size: %q.", site.Extent{Size: p.extent.Size}))))
+		}
+	}
+	return found
+}
+
+func sizesOverWhole(_ *site.Site, n *site.Node) []site.Finding {
+	var found []site.Finding
+	for _, w := range wholes(n) {
+		shares, last, other := w.shares()
+		switch {
+		case shares > 100:
+			found = append(found, wrong(last.path()+".size", fmt.Sprintf("the shares of %s are %d%%", w.what, shares), "Lower them to 100% at most."))
+		case shares == 100 && other.name != "":
+			found = append(found, beside(n, other.path()+".size", wrong(last.path()+".size",
+				fmt.Sprintf("the shares of %s are 100%%, and leave nothing to %s", w.what, other.name), "Lower them, or remove what is besides.")))
+		}
+	}
+	return found
+}
+
+// shares are the per cent that parts of a whole ask for, the last of them, and
+// one that asks for a size.
+func (w whole) shares() (sum int, last, other part) {
+	for _, p := range w.parts {
+		if p.extent.Share != 0 {
+			sum, last = sum+p.extent.Share, p
+		} else if !p.extent.IsZero() {
+			other = p
+		}
+	}
+	return sum, last, other
+}
+
+func sizeOverDisk(_ *site.Site, n *site.Node) []site.Finding {
+	var found []site.Finding
+	for _, w := range wholes(n) {
+		shares, _, other := w.shares()
+		if w.size == 0 || shares > 100 || shares == 100 && other.name != "" {
+			continue
+		}
+		var asked site.Size
+		var last part
+		for _, p := range w.parts {
+			if asked <= w.size {
+				last = p
+			}
+			asked = plus(asked, w.of(p))
+		}
+		if asked > w.size {
+			f := wrong(last.path()+".size",
+				fmt.Sprintf("the parts of %s ask for %s, and only %s are sure to be there", w.what, amount(asked), amount(w.size)), "Lower a size; \">\" and a size takes what is left.")
+			found = append(found, beside(n, w.known, f))
+		}
+	}
+	return found
+}
+
+// of is how much a part takes of the whole at least.
+func (w whole) of(p part) site.Size {
+	if p.kind == aVolume {
+		return extents(p.extent.Of(w.size))
+	}
+	return p.extent.Of(w.size)
+}
+
+// roomFor objects to a file system, by where it is mounted, of less than some
+// size.
+func roomFor(n *site.Node, mount string, least site.Size) []site.Finding {
+	var found []site.Finding
+	for _, p := range layout(n) {
+		if p.Filesystem == nil || p.Filesystem.Mount != mount || p.size == 0 || p.size >= least {
+			continue
+		}
+		path := p.path()
+		if !p.extent.IsZero() {
+			path += ".size"
+		}
+		found = append(found, wrong(path, fmt.Sprintf("the file system %s has %s", mount, amount(p.size)), fmt.Sprintf("Give it %s at least.", least)))
+	}
+	return found
+}

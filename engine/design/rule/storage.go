@@ -1,0 +1,314 @@
+package rule
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+var storages = []Rule{
+	{
+		Code: "disk-selector", Severity: site.SeverityError, Firm: true,
+		What:  "A disk is found by its device or by a rule that some disk can fit, not by both.",
+		Why:   "What is not told from other disks may be the wrong one, and what is on it is erased.",
+		Wrong: `nodes: "n1": storage: disks: root: filesystem: mount: "/"`,
+		Right: `nodes: "n1": storage: disks: root: {match: {kind: "ssd", minSize: "400GB"}, filesystem: mount: "/"}`,
+		Node:  diskSelector,
+	},
+	{
+		Code: "storage-use", Severity: site.SeverityError, Firm: true,
+		What: "A disk and an array are used in exactly one way, a partition in at most one: partitions (a disk), a file system, a volume group, an array.",
+		Why:  "One use overwrites the other; and what is used for nothing is erased for nothing.",
+		Wrong: `nodes: "n1": storage: {
+	disks: root: {match: kind: "ssd", filesystem: mount: "/", group: "data"}
+	groups: data: {}
+}`,
+		Right: `nodes: "n1": storage: {
+	disks: root: {match: kind: "ssd", filesystem: mount: "/"}
+	disks: data: {match: kind: "hdd", group: "data"}
+	groups: data: {}
+}`,
+		Node: storageUse,
+	},
+	{
+		Code: "unknown-volume-group", Severity: site.SeverityError, Firm: true,
+		What: "The volume group of a disk, a partition or an array is an entry in the node's `storage.groups`.",
+		Why:  noMeaning,
+		Wrong: `nodes: "n1": storage: disks: {
+	root: {match: kind: "ssd", filesystem: mount: "/"}
+	data: {match: kind: "hdd", group: "data"}
+}`,
+		Right: `nodes: "n1": storage: {
+	disks: root: {match: kind: "ssd", filesystem: mount: "/"}
+	disks: data: {match: kind: "hdd", group: "data"}
+	groups: data: volumes: srv: {size: "100GiB", filesystem: mount: "/srv"}
+}`,
+		Node: func(_ *site.Site, n *site.Node) (found []site.Finding) {
+			for _, p := range parts(n) {
+				found = append(found, absent(p.path()+".group", "volume group", "storage.groups", p.Group, n.Storage.Groups)...)
+			}
+			return found
+		},
+	},
+	{
+		Code: "group-without-members", Severity: site.SeverityError,
+		What: "A volume group has a disk, a partition or an array in it.",
+		Why:  "There is no room for its volumes, and the installation ends with the disks erased and no system on them.",
+		Wrong: `nodes: "n1": storage: {
+	disks: root: {match: kind: "ssd", filesystem: mount: "/"}
+	groups: data: volumes: srv: {size: "100GiB", filesystem: mount: "/srv"}
+}`,
+		Right: `nodes: "n1": storage: {
+	disks: root: {match: kind: "ssd", filesystem: mount: "/"}
+	disks: data: {match: kind: "hdd", group: "data"}
+	groups: data: volumes: srv: {size: "100GiB", filesystem: mount: "/srv"}
+}`,
+		Node: groupWithoutMembers,
+	},
+	{
+		Code: "partition-number", Severity: site.SeverityError,
+		What: "No two partitions of a disk have one number.",
+		Why:  "The second takes the place of the first.",
+		Wrong: `nodes: "n1": storage: disks: os: {match: kind: "ssd", partitions: {
+	root: {number: 1, size: "40GiB", filesystem: mount: "/"}
+	data: {number: 1, size: ">40GiB", filesystem: mount: "/srv"}
+}}`,
+		Right: `nodes: "n1": storage: disks: os: {match: kind: "ssd", partitions: {
+	root: {number: 1, size: "40GiB", filesystem: mount: "/"}
+	data: {number: 2, size: ">40GiB", filesystem: mount: "/srv"}
+}}`,
+		Node: partitionNumber,
+	},
+	{
+		Code: "mbr-limits", Severity: site.SeverityError,
+		What: "An MBR partition table has at most four partitions, within the first 2 TiB, and none for a boot loader of GPT.",
+		Why:  "It has four entries, with sectors of 512 bytes counted in 32 bits (UEFI specification 2.10, section 5.2.1); what is behind them does not come to be.",
+		Wrong: `nodes: "n1": storage: disks: os: {match: kind: "ssd", table: "mbr", partitions: {
+	root: {number: 5, size: "40GiB", filesystem: mount: "/"}
+}}`,
+		Right: `nodes: "n1": storage: disks: os: {match: kind: "ssd", table: "mbr", partitions: {
+	root: {number: 1, size: "40GiB", filesystem: mount: "/"}
+}}`,
+		Node: mbrLimits,
+	},
+}
+
+// partKind says what of a node's storage something is.
+type partKind int
+
+const (
+	aDisk partKind = iota
+	aPartition
+	anArray
+	aVolume
+)
+
+// part is something of a node that holds data.
+type part struct {
+	kind partKind
+	// in is the disk of a partition, the group of a volume.
+	in, name string
+	site.Use
+	// extent is what a partition or volume asks for, size what it is at least;
+	// 0 where that is not known.
+	extent site.Extent
+	size   site.Size
+}
+
+// path is where the design has it.
+func (p part) path() string {
+	switch p.kind {
+	case aPartition:
+		return "storage.disks." + p.in + ".partitions." + p.name
+	case anArray:
+		return "storage.arrays." + p.name
+	case aVolume:
+		return "storage.groups." + p.in + ".volumes." + p.name
+	}
+	return "storage.disks." + p.name
+}
+
+// String is what people call it.
+func (p part) String() string {
+	switch p.kind {
+	case aPartition:
+		return "the partition " + p.name + " of the disk " + p.in
+	case anArray:
+		return "the array " + p.name
+	case aVolume:
+		return "the volume " + p.name + " of the group " + p.in
+	}
+	return "the disk " + p.name
+}
+
+// parts lists all that holds data on a node: disks, each with its partitions,
+// arrays, and volumes.
+func parts(n *site.Node) []part {
+	var all []part
+	for _, name := range keys(n.Storage.Disks) {
+		d := n.Storage.Disks[name]
+		all = append(all, part{kind: aDisk, name: name, Use: d.Use})
+		for _, p := range keys(d.Partitions) {
+			all = append(all, part{kind: aPartition, in: name, name: p, Use: d.Partitions[p].Use, extent: d.Partitions[p].Size})
+		}
+	}
+	for _, name := range keys(n.Storage.Arrays) {
+		all = append(all, part{kind: anArray, name: name, Use: n.Storage.Arrays[name].Use})
+	}
+	for _, name := range keys(n.Storage.Groups) {
+		for _, v := range keys(n.Storage.Groups[name].Volumes) {
+			volume := n.Storage.Groups[name].Volumes[v]
+			all = append(all, part{kind: aVolume, in: name, name: v, Use: site.Use{Filesystem: volume.Filesystem}, extent: volume.Size})
+		}
+	}
+	return all
+}
+
+// unclear says whether a part states a field that it does not have, so that
+// the field is the subject of another finding.
+func unclear(n *site.Node, field string, has func(part) bool) bool {
+	for _, p := range parts(n) {
+		if !has(p) && states(n, p.path()+"."+field) {
+			return true
+		}
+	}
+	return false
+}
+
+func diskSelector(_ *site.Site, n *site.Node) []site.Finding {
+	var found []site.Finding
+	for _, name := range keys(n.Storage.Disks) {
+		d, path := n.Storage.Disks[name], "storage.disks."+name
+		device, match := states(n, path+".device"), d.Match != nil || states(n, path+".match")
+		switch {
+		case device && match:
+			found = append(found, wrong(path+".match", fmt.Sprintf("the disk %s is found by its device and by a rule", name), "Keep one of the two."))
+		case !device && !match:
+			found = append(found, wrong(path, fmt.Sprintf("nothing says which disk %s is", name), "Set device, or match."))
+		case d.Match != nil && fitsEvery(n, path+".match"):
+			found = append(found, wrong(path, fmt.Sprintf("the rule for the disk %s fits every disk", name), "Set kind, model, minSize or maxSize in match."))
+		case d.Match != nil && d.Match.MaxSize != 0 && d.Match.MaxSize < d.Match.MinSize:
+			found = append(found, wrong(path+".match.maxSize",
+				fmt.Sprintf("no disk fits the rule for the disk %s, of at least %s and at most %s", name, d.Match.MinSize, d.Match.MaxSize),
+				fmt.Sprintf("Write minSize: %q, maxSize: %q.", d.Match.MaxSize, d.Match.MinSize)))
+		}
+	}
+	return found
+}
+
+// fitsEvery says whether a rule for disks states nothing.
+func fitsEvery(n *site.Node, path string) bool {
+	return !slices.ContainsFunc([]string{"kind", "model", "minSize", "maxSize"}, func(field string) bool { return states(n, path+"."+field) })
+}
+
+func storageUse(_ *site.Site, n *site.Node) []site.Finding {
+	var found []site.Finding
+	for _, p := range parts(n) {
+		uses := usesOf(n, p)
+		if len(uses) > 1 {
+			found = append(found, wrong(p.path()+"."+uses[1], fmt.Sprintf("%s is used in %d ways: %s", p, len(uses), and(uses)), "Keep one of them."))
+		}
+		if len(uses) == 0 && (p.kind == aDisk || p.kind == anArray) {
+			found = append(found, wrong(p.path(), fmt.Sprintf("%s is used for nothing", p),
+				fmt.Sprintf("Set %s, or remove it.", strings.ReplaceAll(and(waysToUse(p.kind)), " and ", " or "))))
+		}
+	}
+	return found
+}
+
+func waysToUse(kind partKind) []string {
+	if kind == aDisk {
+		return []string{"partitions", "filesystem", "group", "array"}
+	}
+	return []string{"filesystem", "group", "array"}
+}
+
+// usesOf lists the ways in which a part is used, be they good or not.
+func usesOf(n *site.Node, p part) []string {
+	has := map[string]bool{
+		"partitions": p.kind == aDisk && len(n.Storage.Disks[p.name].Partitions) > 0,
+		"filesystem": p.Filesystem != nil, "group": p.Group != "", "array": p.Array != "",
+	}
+	var uses []string
+	for _, way := range waysToUse(p.kind) {
+		if has[way] || states(n, p.path()+"."+way) {
+			uses = append(uses, way)
+		}
+	}
+	return uses
+}
+
+func groupWithoutMembers(_ *site.Site, n *site.Node) []site.Finding {
+	if len(n.Storage.Groups) == 0 || unclear(n, "group", func(p part) bool { return p.Group != "" }) {
+		return nil
+	}
+	has := map[string]bool{}
+	for _, p := range parts(n) {
+		has[p.Group] = true
+	}
+	var found []site.Finding
+	for _, name := range keys(n.Storage.Groups) {
+		if !has[name] {
+			found = append(found, wrong("storage.groups."+name, fmt.Sprintf("the volume group %s has no disk, partition or array in it", name),
+				fmt.Sprintf("Write group: %q in what it is to be made of.", name)))
+		}
+	}
+	return found
+}
+
+func partitionNumber(_ *site.Site, n *site.Node) []site.Finding {
+	var found []site.Finding
+	for _, name := range keys(n.Storage.Disks) {
+		first := map[int]string{}
+		for _, p := range keys(n.Storage.Disks[name].Partitions) {
+			number := n.Storage.Disks[name].Partitions[p].Number
+			path := "storage.disks." + name + ".partitions."
+			if before, ok := first[number]; ok && number != 0 {
+				found = append(found, beside(n, path+before+".number", wrong(path+p+".number",
+					fmt.Sprintf("the partitions %s and %s of the disk %s both have the number %d", before, p, name, number), "Give each its own.")))
+				continue
+			}
+			first[number] = p
+		}
+	}
+	return found
+}
+
+// The limits of an MBR partition table.
+const (
+	mbrPartitions = 4
+	mbrBytes      = site.Size(2 << 40)
+)
+
+func mbrLimits(_ *site.Site, n *site.Node) []site.Finding {
+	var found []site.Finding
+	sum := map[string]site.Size{}
+	for _, p := range layout(n) {
+		if p.kind != aPartition || n.Storage.Disks[p.in].Table != "mbr" {
+			continue
+		}
+		object := func(field, message string) {
+			found = append(found, wrong(p.path()+field, message, `Write table: "gpt", or correct the partition.`))
+		}
+		d := n.Storage.Disks[p.in].Partitions[p.name]
+		before := sum[p.in]
+		sum[p.in] = plus(before, p.size)
+		switch {
+		case d.Number > mbrPartitions:
+			object(".number", fmt.Sprintf("%s has the number %d in an MBR table, which has %d", p, d.Number, mbrPartitions))
+		case d.Flag == "bios-boot":
+			object(".flag", fmt.Sprintf(`%s has the flag "bios-boot" in an MBR table, which has its own place for a boot loader`, p))
+		case before <= mbrBytes && sum[p.in] > mbrBytes:
+			object(".size", fmt.Sprintf("%s ends behind 2TiB, which is as far as an MBR table reaches", p))
+		}
+	}
+	for _, name := range keys(n.Storage.Disks) {
+		if d := n.Storage.Disks[name]; d.Table == "mbr" && len(d.Partitions) > mbrPartitions {
+			found = append(found, wrong("storage.disks."+name+".table",
+				fmt.Sprintf("the disk %s has %d partitions in an MBR table, which has %d", name, len(d.Partitions), mbrPartitions), `Write table: "gpt".`))
+		}
+	}
+	return found
+}
