@@ -12,7 +12,7 @@ var holds = []Rule{
 		Code: "paused-decommission", Severity: site.SeverityWarning,
 		What:  "A node to be decommissioned is not paused.",
 		Why:   "A pause keeps every hand off the machine, so the removal waits for its end.",
-		Wrong: `nodes: "n1": {decommission: true, paused: {by: "mw", reason: "disk swap"}}`,
+		Wrong: `nodes: "n1": {decommission: true, paused: {by: "mw", reason: "disk swap", until: "9999-01-01T00:00:00Z"}}`,
 		Right: `nodes: "n1": decommission: true`,
 		Node: func(_ *site.Site, n *site.Node) []site.Finding {
 			if n.Paused == nil || !n.Decommission {
@@ -20,6 +20,50 @@ var holds = []Rule{
 			}
 			return []site.Finding{wrong("paused.by",
 				fmt.Sprintf("the node %s is paused and to be decommissioned", n.Name), "Remove one of the two.")}
+		},
+	},
+	{
+		Code: "pause-endless", Severity: site.SeverityNote,
+		What:  "A pause says when it ends.",
+		Why:   "A machine that is forgotten in a pause misses every change, and the first one after it brings all of them at once.",
+		Wrong: `nodes: "n1": paused: {by: "mw", reason: "disk swap"}`,
+		Right: `nodes: "n1": paused: {by: "mw", reason: "disk swap", until: "2030-08-01T18:00:00Z"}`,
+		Node: func(_ *site.Site, n *site.Node) []site.Finding {
+			if n.Paused == nil || states(n, "paused.until") || n.Decommission {
+				return nil
+			}
+			return []site.Finding{wrong("paused", fmt.Sprintf("the pause of %s has no end", n.Name),
+				`Set paused.until, as in "2026-08-01T18:00:00Z"; it can be prolonged.`)}
+		},
+	},
+	{
+		Code: "disabled-decommission", Severity: site.SeverityWarning,
+		What:  "A node to be decommissioned is in use, and so is its role.",
+		Why:   "The machine of a node that is not in use is left as it is, so nothing of the decommissioning is done on it.",
+		Wrong: `nodes: "n3": {enabled: false, decommission: true}`,
+		Right: `nodes: "n3": {enabled: true, decommission: true}`,
+		Node: func(s *site.Site, n *site.Node) []site.Finding {
+			if !n.Decommission || n.InUse() && !disabled(s, n.Role) {
+				return nil
+			}
+			return []site.Finding{wrong("decommission",
+				fmt.Sprintf("the node %s is to be decommissioned, and %s", n.Name, idle(n)),
+				"Enable it until it is decommissioned, or remove decommission.")}
+		},
+	},
+	{
+		Code: "disabled-installation", Severity: site.SeverityNote,
+		What:  "A node with a generation is in use, and so is its role.",
+		Why:   "Nothing is installed on a machine that is not in use. If the generation is still to be installed, that will be done as soon as the node is enabled again.",
+		Wrong: `nodes: "n3": {enabled: false, generation: 2}`,
+		Right: `nodes: "n3": {enabled: true, generation: 2}`,
+		Node: func(s *site.Site, n *site.Node) []site.Finding {
+			if n.Generation == 0 || n.InUse() && !disabled(s, n.Role) {
+				return nil
+			}
+			return []site.Finding{wrong("generation",
+				fmt.Sprintf("the generation %d of %s is not installed: %s", n.Generation, n.Name, idle(n)),
+				"Enable it, or take generation away until it is to be installed again.")}
 		},
 	},
 	{
@@ -42,3 +86,11 @@ var holds = []Rule{
 }
 
 var digest = regexp.MustCompile(`^[0-9a-f]{16}$`)
+
+// idle says why the machine of a node that is not in use is left as it is.
+func idle(n *site.Node) string {
+	if n.InUse() {
+		return fmt.Sprintf("its role %s is not enabled", n.Role)
+	}
+	return "it is not enabled"
+}

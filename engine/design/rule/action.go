@@ -1,0 +1,83 @@
+package rule
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// actions: can what is to be done once after an installation be done?
+var actions = []Rule{
+	{
+		Code: "action-phase", Severity: site.SeverityError,
+		What:  "The phase after which a boot action is done is one of the role of every node that it is for.",
+		Why:   "A node whose role has no such phase never gets past it, so that the action is never done on it.",
+		Wrong: `bootActions: burn: {run: ["/usr/bin/stress"], nodes: roles: ["compute"], after: "join"}`,
+		Right: `bootActions: burn: {run: ["/usr/bin/stress"], nodes: roles: ["compute"], after: "install"}`,
+		Facts: func(s *site.Site, n *site.Node) (facts []Fact) {
+			r := s.Roles[n.Role]
+			for _, key := range keys(s.BootActions) {
+				a := s.BootActions[key]
+				if r != nil && len(r.Phases) > 0 && a.After != "" && !slices.Contains(r.Phases, a.After) && a.Nodes.Selects(n) {
+					facts = append(facts, Fact{Key: key + " " + n.Role})
+				}
+			}
+			return facts
+		},
+		Fleet: func(s *site.Site, x *Index) (found []site.Finding) {
+			for _, key := range x.Keys() {
+				name, role, _ := strings.Cut(key, " ")
+				after, phases := s.BootActions[name].After, s.Roles[role].Phases
+				found = append(found, wrong("bootActions."+name+".after",
+					fmt.Sprintf("the role %s, of %s that %s is for, has no phase %q%s",
+						role, count(x.Count(key), "node"), name, after, DidYouMean(after, phases)),
+					fmt.Sprintf("Use one of its phases, %s, or leave out its nodes.", strings.Join(phases, ", "))))
+			}
+			return found
+		},
+	},
+	{
+		Code: "action-empty", Severity: site.SeverityWarning,
+		What:  "A boot action has packages, files, units, or a command to run.",
+		Why:   "It counts as done on every node, and nothing is done.",
+		Wrong: `bootActions: burn: description: "load a new machine for an hour"`,
+		Right: `bootActions: burn: {description: "load a new machine for an hour", run: ["/usr/bin/stress", "--timeout", "3600"]}`,
+		Site: func(s *site.Site) (found []site.Finding) {
+			for _, key := range keys(s.BootActions) {
+				a := s.BootActions[key]
+				path := "bootActions." + key
+				if len(a.Run)+len(a.Packages)+len(a.Files)+len(a.Units) == 0 && !stated(s, path+".run") {
+					found = append(found, wrong(path, fmt.Sprintf("the boot action %s does nothing", key),
+						"Say what it does, or remove it."))
+				}
+			}
+			return found
+		},
+	},
+	{
+		Code: "action-timeout", Severity: site.SeverityError,
+		What:  "A boot action may take at most 24 hours.",
+		Why:   "Until then its node counts as being installed: the rollout goes on without its place, and nobody is told that the action hangs.",
+		Wrong: `bootActions: burn: {run: ["/usr/bin/stress"], timeout: "25h"}`,
+		Right: `bootActions: burn: {run: ["/usr/bin/stress"], timeout: "24h"}`,
+		Site: func(s *site.Site) (found []site.Finding) {
+			for _, key := range keys(s.BootActions) {
+				if d := time.Duration(s.BootActions[key].Timeout); d > 24*time.Hour {
+					found = append(found, wrong("bootActions."+key+".timeout",
+						fmt.Sprintf("the boot action %s may take %s", key, d),
+						`Write at most "24h", and let what takes longer go on in a unit.`))
+				}
+			}
+			return found
+		},
+	},
+}
+
+// stated says whether the design sets a value outside the nodes at all.
+func stated(s *site.Site, path string) bool {
+	_, ok := s.Origins[path]
+	return ok
+}
