@@ -33,6 +33,8 @@ type compiler struct {
 	// lost is set when more than one field of one entry had to go, so that
 	// what refers to the rest says nothing.
 	lost bool
+	// named says where the files that were compiled name the entries of sections.
+	named namings
 }
 
 // compile gives the package's value, with its broken expressions reported and
@@ -49,6 +51,7 @@ func (c *compiler) compile(progress func(string)) (cue.Value, bool) {
 		progress("evaluating the package")
 		v := cuecontext.New().BuildInstance(inst)
 		if v.LookupPath(cue.MakePath(cue.Str(nodesSection))).Exists() {
+			c.named = namingsOf(inst.Files)
 			return v, true
 		}
 		if !c.report(v.Err()) {

@@ -48,6 +48,7 @@ func extractOf(p pack, progress func(string)) (out extract) {
 		}
 	}()
 	l := newLoader(p)
+	l.bare = true
 	progress("parsing the files")
 	l.readModule()
 	x := extraction{compiler: &compiler{loader: l}}
@@ -123,7 +124,7 @@ func (x *extraction) section(v cue.Value, s section) *tree {
 	t := &tree{fields: map[string]*tree{}}
 	x.each(v, s.name, func(key string, entry cue.Value) {
 		t.fields[key] = readAlone(x.reader("site", "", s.name+"."+key, false), entry, in)
-		t.fields[key].origin = origin(declared(entry, key), "site")
+		t.fields[key].origin = origin(x.named.of(s.name, key, entry), "site")
 	})
 	return t
 }
@@ -139,7 +140,7 @@ func (x *extraction) layers(v cue.Value, s section, prefix string) []layer {
 		own := findings{}
 		r := x.reader(prefix+name, node, s.name+"."+name, true)
 		r.findings = &own
-		l := layer{name: name, place: origin(declared(entry, name), r.layer)}
+		l := layer{name: name, place: origin(x.named.of(s.name, name, entry), r.layer)}
 		l.tree = readAlone(r, entry, shapes()[s.definition])
 		l.findings = own.list
 		all = append(all, l)

@@ -44,6 +44,9 @@ type loader struct {
 	// says that it changes any.
 	edit   func(*ast.File)
 	edited bool
+	// bare leaves out the attributes of the schema, which say in words what
+	// fits: CUE parses those of a value anew whenever it is asked for one.
+	bare bool
 }
 
 func newLoader(p pack) *loader { return &loader{pack: p, version: cue.LanguageVersion()} }
@@ -130,6 +133,9 @@ func (l *loader) loadSchema() *build.Instance {
 		if err != nil {
 			panic(err) // embedded, and parsed by the tests
 		}
+		if l.bare {
+			stripAttributes(f)
+		}
 		inst.AddSyntax(f)
 	}
 	inst.ImportPath = schema.Path
@@ -137,6 +143,15 @@ func (l *loader) loadSchema() *build.Instance {
 		panic(err)
 	}
 	return inst
+}
+
+func stripAttributes(f *ast.File) {
+	ast.Walk(f, func(n ast.Node) bool {
+		if field, ok := n.(*ast.Field); ok {
+			field.Attrs = nil
+		}
+		return true
+	}, nil)
 }
 
 // mainPackage is the package name that most files of the site's directory

@@ -81,6 +81,50 @@ func labelled(f *ast.Field, name string) bool {
 	return err == nil && label == name
 }
 
+// namings are where the entries of sections are named in some files, first
+// places first, by section and entry. It saves taking the value apart, which
+// CUE does by evaluating every part of it again.
+type namings map[[2]string]token.Pos
+
+func namingsOf(files []*ast.File) namings {
+	all := namings{}
+	for _, f := range files {
+		for _, d := range f.Decls {
+			if s, ok := d.(*ast.Field); ok {
+				all.add(s)
+			}
+		}
+	}
+	return all
+}
+
+// add adds the entries of a section.
+func (all namings) add(section *ast.Field) {
+	entries, ok := section.Value.(*ast.StructLit)
+	in, _, err := ast.LabelName(section.Label)
+	if !ok || err != nil {
+		return
+	}
+	for _, d := range entries.Elts {
+		f, ok := d.(*ast.Field)
+		if !ok {
+			continue
+		}
+		name, _, err := ast.LabelName(f.Label)
+		if _, known := all[[2]string{in, name}]; err == nil && !known {
+			all[[2]string{in, name}] = f.Pos()
+		}
+	}
+}
+
+// of is where an entry of a section is named.
+func (all namings) of(section, name string, entry cue.Value) token.Pos {
+	if p, ok := all[[2]string{section, name}]; ok {
+		return p
+	}
+	return declared(entry, name)
+}
+
 // conjuncts are the expressions whose unification is v.
 func conjuncts(v cue.Value) []cue.Value {
 	op, args := v.Expr()
