@@ -30,6 +30,8 @@ type compiler struct {
 	// cutShared says that one was elsewhere, or may be referred to by others.
 	cutNodes  map[string]bool
 	cutShared bool
+	// trim takes out of a package what need not be evaluated; nil for nothing.
+	trim func(*build.Instance)
 	// lost is set when more than one field of one entry had to go, so that
 	// what refers to the rest says nothing.
 	lost bool
@@ -48,6 +50,9 @@ func (c *compiler) compile(progress func(string)) (cue.Value, bool) {
 			return cue.Value{}, false
 		}
 		c.refuseEmbedding(inst)
+		if c.trim != nil {
+			c.trim(inst)
+		}
 		progress("evaluating the package")
 		v := cuecontext.New().BuildInstance(inst)
 		if v.LookupPath(cue.MakePath(cue.Str(nodesSection))).Exists() {
@@ -157,4 +162,23 @@ func blank(f *ast.Field) {
 func holds(n ast.Node, offset int) bool {
 	from, to := n.Pos(), n.End()
 	return from.IsValid() && to.IsValid() && from.Offset() <= offset && offset < to.Offset()
+}
+
+// fieldsIn are a field's name and the fields in its braces.
+func fieldsIn(d ast.Decl) (name string, in []*ast.Field) {
+	f, ok := d.(*ast.Field)
+	if !ok {
+		return "", nil
+	}
+	s, ok := f.Value.(*ast.StructLit)
+	name, _, err := ast.LabelName(f.Label)
+	if !ok || err != nil {
+		return "", nil
+	}
+	for _, d := range s.Elts {
+		if x, ok := d.(*ast.Field); ok {
+			in = append(in, x)
+		}
+	}
+	return name, in
 }

@@ -2,6 +2,7 @@ package design
 
 import (
 	"cuelang.org/go/cue"
+	"cuelang.org/go/cue/build"
 
 	"github.com/slipway-gitops/slipway/engine/design/rule"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -37,6 +38,8 @@ type layer struct {
 type extraction struct {
 	*compiler
 	out extract
+	// alike are the nodes of which only the models are evaluated.
+	alike classes
 }
 
 // extractOf evaluates a pack. It calls progress with what it is about to do,
@@ -52,15 +55,60 @@ func extractOf(p pack, progress func(string)) (out extract) {
 	progress("parsing the files")
 	l.readModule()
 	x := extraction{compiler: &compiler{loader: l}}
+	if p.divided && !x.toRead("site") {
+		x.trim = x.leaveModels
+	}
 	v, ok := x.compile(progress)
 	if !ok {
 		return extract{unread: true, findings: l.findings.list}
 	}
 	progress("reading the values")
 	x.read(v)
+	if !x.follow(v, progress) {
+		return extract{unread: true, findings: l.findings.list}
+	}
 	x.out.findings = l.findings.list
 	x.out.cutShared, x.out.lost = x.cutShared, x.out.lost || x.lost
 	return x.out
+}
+
+// leaveModels leaves of nodes that are alike only the models in a package.
+func (x *extraction) leaveModels(inst *build.Instance) {
+	x.alike = nil
+	if inert(inst, x.done) {
+		x.alike = alike(plainNodes(inst.Files))
+		followers := x.alike.followers()
+		keepNodes(inst.Files, func(name string) bool { return !followers[name] })
+	}
+}
+
+// follow adds the layers of the nodes that were left out. It is false when
+// they cannot be evaluated.
+func (x *extraction) follow(v cue.Value, progress func(string)) bool {
+	models := map[string]*layer{}
+	for i := range x.out.nodes {
+		models[x.out.nodes[i].name] = &x.out.nodes[i]
+	}
+	var followers []layer
+	others := names{}
+	for _, class := range x.alike {
+		at := cue.MakePath(cue.Str(nodesSection), cue.Str(class[0].name))
+		more, rest := follow(class, models[class[0].name], v.LookupPath(at))
+		followers = append(followers, more...)
+		for _, name := range rest {
+			others[name] = true
+		}
+	}
+	if len(others) > 0 {
+		x.trim = func(inst *build.Instance) { keepNodes(inst.Files, func(name string) bool { return others[name] }) }
+		v, ok := x.compile(progress)
+		if !ok {
+			return false
+		}
+		x.read(v)
+	}
+	x.out.nodes = append(x.out.nodes, followers...)
+	return true
 }
 
 func (x *extraction) read(v cue.Value) {
@@ -74,7 +122,7 @@ func (x *extraction) read(v cue.Value) {
 		case s.name == profilesSection:
 			x.out.profiles = x.layers(v, s, "profile/")
 		case s.name == nodesSection:
-			x.out.nodes = x.layers(v, s, "node/")
+			x.out.nodes = append(x.out.nodes, x.layers(v, s, "node/")...)
 		default:
 			x.out.sections[s.name] = x.section(v, s)
 		}

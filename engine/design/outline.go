@@ -118,11 +118,9 @@ func (o *outliner) field(f *ast.Field) {
 }
 
 func hasAlias(f *ast.Field) bool {
-	if _, ok := f.Label.(*ast.Alias); ok {
-		return true
-	}
-	_, ok := f.Value.(*ast.Alias)
-	return ok
+	_, label := f.Label.(*ast.Alias)
+	_, value := f.Value.(*ast.Alias)
+	return label || value || f.Alias != nil
 }
 
 // section divides a declaration of nodes.

@@ -60,6 +60,9 @@ type shape struct {
 	// constraint says that the value is CUE to be held against other values,
 	// and says nothing itself.
 	constraint bool
+	// says is what the schema says of a scalar or list; without it, that takes
+	// more than one place to tell.
+	says cue.Value
 	// fallback is the default, with its origin in the schema.
 	fallback *tree
 	// form says in words what fits.

@@ -104,7 +104,7 @@ func definitionKey(name string, v cue.Value) string { return path.Dir(v.Pos().Fi
 
 // read reads the shape of a definition.
 func (r *shaper) read(v cue.Value) *shape {
-	s := &shape{kind: v.IncompleteKind(), fallback: fallback(v), form: formOf(v), constraint: isConstraint(v)}
+	s := &shape{kind: v.IncompleteKind(), says: v, fallback: fallback(v), form: formOf(v), constraint: isConstraint(v)}
 	switch s.kind {
 	case cue.ListKind:
 		if item := v.LookupPath(cue.MakePath(cue.AnyIndex)); item.Exists() {
@@ -147,7 +147,7 @@ func (r *shaper) field(v cue.Value) *shape {
 		return r.read(v)
 	}
 	r.definition(name, definition)
-	s := &shape{form: formOf(v)}
+	s := &shape{form: formOf(v), says: v}
 	r.named[s] = definitionKey(name, definition)
 	return s
 }
@@ -209,6 +209,7 @@ func (u overlap) both(a, b *shape) *shape {
 	s = &shape{}
 	u[[2]*shape{a, b}] = s
 	*s = *a
+	s.says = cue.Value{}
 	s.fields = maps.Clone(a.fields)
 	for name, f := range b.fields {
 		if s.fields[name] != nil {
