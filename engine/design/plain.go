@@ -476,11 +476,3 @@ func (s *shape) acceptsAll(t *tree) bool {
 	}
 	return true
 }
-
-// accepts says whether the schema accepts a scalar or a list of them.
-func (s *shape) accepts(value any) bool {
-	if !s.says.Exists() || s.isStruct() || s.kind == cue.TopKind || s.constraint {
-		return false
-	}
-	return s.says.Unify(s.says.Context().Encode(value)).Validate(cue.Concrete(true)) == nil
-}
