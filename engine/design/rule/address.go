@@ -140,12 +140,12 @@ func eachGiven(object func(s *site.Site, network string, a netip.Addr) (message,
 
 // routerAt is the router of a network that has an address.
 func routerAt(s *site.Site, network string, a netip.Addr) (router, bool) {
-	for _, r := range routers(s, network) {
-		if r.addr == a {
-			return r, true
-		}
+	all := routers(s, network)
+	i := slices.IndexFunc(all, func(r router) bool { return r.addr == a })
+	if i < 0 || !a.IsValid() {
+		return router{}, false
 	}
-	return router{}, false
+	return all[i], true
 }
 
 func outsideRanges(s *site.Site, network string, a netip.Addr) (message, fix string) {
@@ -251,15 +251,19 @@ func fqdnLength(s *site.Site, n *site.Node) []site.Finding {
 }
 
 func addressUnattached(s *site.Site, n *site.Node) []site.Finding {
+	all := carriers(n)
+	if len(all) == 0 {
+		return nil
+	}
 	var found []site.Finding
 	carried := map[string]bool{}
-	for _, c := range carriers(n) {
+	for _, c := range all {
 		for _, network := range c.networks {
 			carried[network] = true
 		}
 	}
 	for _, network := range keys(n.Addresses) {
-		if len(carriers(n)) == 0 || carried[network] || s.Networks[network] == nil || isBMCNetwork(s, n, network) {
+		if carried[network] || s.Networks[network] == nil || isBMCNetwork(s, n, network) {
 			continue
 		}
 		found = append(found, wrong("addresses."+network,

@@ -105,10 +105,8 @@ func allocationInvalid(s *site.Site, n *site.Node) []site.Finding {
 			continue
 		}
 		f := wrong("addresses."+network, fmt.Sprintf("%s, allocated for %s, is no free address of a static range of the network %s", a, n.Name, network), runAllocate)
-		if o, ok := nearest(s.Origins, "allocations."+network+"."+n.Name); ok {
-			f.File, f.Line, f.Col = o.File.Value(), o.Line, o.Col
-		}
-		found = append(found, f)
+		o, _ := nearest(s.Origins, "allocations."+network+"."+n.Name)
+		found = append(found, placed(f, o))
 	}
 	return found
 }

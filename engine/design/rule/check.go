@@ -107,9 +107,17 @@ func (r Rule) complete(f *site.Finding, o site.Origin) {
 	if f.Why == "" {
 		f.Why = r.Why
 	}
-	if !o.IsZero() && f.File == "" {
+	if f.File == "" {
+		*f = placed(*f, o)
+	}
+}
+
+// placed is a finding at the place of an origin, if that is known.
+func placed(f site.Finding, o site.Origin) site.Finding {
+	if !o.IsZero() {
 		f.File, f.Line, f.Col = o.File.Value(), o.Line, o.Col
 	}
+	return f
 }
 
 // survive makes a panic of the rule a finding.

@@ -106,8 +106,7 @@ func (h Holder) compare(other Holder) int {
 // about places a finding at a holder.
 func (h Holder) about(f site.Finding) site.Finding {
 	f.Node, f.Path = h.Node, h.Path
-	f.File, f.Line, f.Col = h.Place.File.Value(), h.Place.Line, h.Place.Col
-	return f
+	return placed(f, h.Place)
 }
 
 // Fleet holds the facts of all nodes of a site and keeps them indexed while

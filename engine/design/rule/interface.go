@@ -129,7 +129,7 @@ func (c carrier) path() string { return c.section + "." + c.name }
 // carriers lists a node's interfaces, bonds, bridges and VLANs in the order of
 // section and name; a VLAN has the link of its parent.
 func carriers(n *site.Node) []carrier {
-	var all []carrier
+	all := make([]carrier, 0, len(n.Interfaces)+len(n.Bonds)+len(n.Bridges)+len(n.VLANs))
 	for _, name := range keys(n.Interfaces) {
 		i := n.Interfaces[name]
 		all = append(all, carrier{"interfaces", name, i.Link, i.MTU, i.Networks})
@@ -189,6 +189,9 @@ func interfaceNames(_ *site.Site, n *site.Node) []site.Finding {
 }
 
 func unknownMember(_ *site.Site, n *site.Node) []site.Finding {
+	if len(n.Bonds)+len(n.Bridges)+len(n.VLANs) == 0 {
+		return nil
+	}
 	var found []site.Finding
 	forBonds := keys(n.Interfaces)
 	forVLANs := slices.Concat(forBonds, keys(n.Bonds))
@@ -233,6 +236,9 @@ func groups(n *site.Node) []group {
 }
 
 func memberTwice(_ *site.Site, n *site.Node) []site.Finding {
+	if len(n.Bonds)+len(n.Bridges) == 0 {
+		return nil
+	}
 	var found []site.Finding
 	in := map[string]string{}
 	for _, g := range groups(n) {
@@ -260,36 +266,37 @@ func memberTwice(_ *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// eachNetwork checks every network that something of a node carries.
-func eachNetwork(n *site.Node, check func(c carrier, network, path string) []site.Finding) []site.Finding {
+// eachNetwork checks every network that something of a node carries; it is the
+// i-th of those.
+func eachNetwork(n *site.Node, check func(c carrier, network string, i int) []site.Finding) []site.Finding {
 	var found []site.Finding
 	for _, c := range carriers(n) {
 		for i, network := range c.networks {
-			found = append(found, check(c, network, c.networkPath(i))...)
+			found = append(found, check(c, network, i)...)
 		}
 	}
 	return found
 }
 
 func interfaceNetwork(s *site.Site, n *site.Node) []site.Finding {
-	return eachNetwork(n, func(c carrier, network, path string) []site.Finding {
+	return eachNetwork(n, func(c carrier, network string, i int) []site.Finding {
 		l := s.Links[c.link]
 		if l == nil || s.Networks[network] == nil || len(l.Networks) == 0 || slices.Contains(l.Networks, network) || network == l.Native {
 			return nil
 		}
-		return []site.Finding{also(s, "links."+c.link+".networks", wrong(path,
+		return []site.Finding{also(s, "links."+c.link+".networks", wrong(c.networkPath(i),
 			fmt.Sprintf("%s carries the network %s, and its link %s does not", c.name, network, c.link),
 			fmt.Sprintf("Use one of its networks (%s), or let the link carry %s too.", strings.Join(l.Networks, ", "), network)))}
 	})
 }
 
 func nativeTagged(s *site.Site, n *site.Node) []site.Finding {
-	return eachNetwork(n, func(c carrier, network, path string) []site.Finding {
+	return eachNetwork(n, func(c carrier, network string, i int) []site.Finding {
 		l := s.Links[c.link]
 		if c.section != "vlans" || l == nil || !slices.Contains(l.Networks, network) || tagged(s, l, network) || !l.Trunk && severalWires(s, l) {
 			return nil
 		}
-		return []site.Finding{also(s, "links."+c.link, wrong(path,
+		return []site.Finding{also(s, "links."+c.link, wrong(c.networkPath(i),
 			fmt.Sprintf("the link %s carries the network %s without a tag, and %s puts one on", c.link, network, c.name),
 			fmt.Sprintf("List it in the networks of %s instead.", n.VLANs[c.name].Parent)))}
 	})
@@ -307,7 +314,7 @@ func inBridge(n *site.Node, member string) bool {
 
 func networkTwice(_ *site.Site, n *site.Node) []site.Finding {
 	first := map[string]string{}
-	return eachNetwork(n, func(c carrier, network, path string) []site.Finding {
+	return eachNetwork(n, func(c carrier, network string, i int) []site.Finding {
 		before, ok := first[network]
 		if c.section == "vlans" && inBridge(n, c.name) {
 			return nil // the node is in the network through the bridge
@@ -316,7 +323,7 @@ func networkTwice(_ *site.Site, n *site.Node) []site.Finding {
 		if !ok {
 			return nil
 		}
-		return []site.Finding{wrong(path, fmt.Sprintf("the network %s is carried by %s and by %s", network, before, c.path()), "Keep one of them.")}
+		return []site.Finding{wrong(c.networkPath(i), fmt.Sprintf("the network %s is carried by %s and by %s", network, before, c.path()), "Keep one of them.")}
 	})
 }
 
@@ -341,11 +348,11 @@ func isPort(n *site.Node, name string) bool {
 }
 
 func networkWithoutAddress(s *site.Site, n *site.Node) []site.Finding {
-	return eachNetwork(n, func(c carrier, network, path string) []site.Finding {
+	return eachNetwork(n, func(c carrier, network string, i int) []site.Finding {
 		if s.Networks[network] == nil || states(n, "addresses."+network) || inBridge(n, c.name) {
 			return nil
 		}
-		return []site.Finding{wrong(path, fmt.Sprintf("%s carries the network %s, in which the node has no address", c.name, network),
+		return []site.Finding{wrong(c.networkPath(i), fmt.Sprintf("%s carries the network %s, in which the node has no address", c.name, network),
 			fmt.Sprintf(`Set addresses.%s, or suppress this if guests use it.`, network))}
 	})
 }

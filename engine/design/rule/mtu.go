@@ -88,7 +88,7 @@ func mtuRangeOfSite(s *site.Site) []site.Finding {
 }
 
 func mtuRangeOfNode(s *site.Site, n *site.Node) []site.Finding {
-	return eachNetwork(n, func(c carrier, network, _ string) []site.Finding {
+	return eachNetwork(n, func(c carrier, network string, _ int) []site.Finding {
 		least := leastMTU(s, network)
 		if c.mtu == 0 || c.mtu >= least {
 			return nil

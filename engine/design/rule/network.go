@@ -328,12 +328,15 @@ func lastIn(p netip.Prefix) netip.Addr {
 	return last
 }
 
-// networksOf lists the networks whose range has an address.
+// networksOf lists the networks whose range has an address, in no order.
 func networksOf(s *site.Site, a netip.Addr) []string {
-	if !a.IsValid() {
-		return nil
+	var all []string
+	for network := range s.Networks {
+		if prefixOf(s, network).Contains(a) {
+			all = append(all, network)
+		}
 	}
-	return slices.DeleteFunc(keys(s.Networks), func(n string) bool { return !prefixOf(s, n).Contains(a) })
+	return all
 }
 
 // bmcAddress is the address of a node's BMC; invalid where its endpoint has a

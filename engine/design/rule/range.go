@@ -100,7 +100,7 @@ func spans(n *site.Network) []span {
 	if n == nil {
 		return nil
 	}
-	var all []span
+	all := make([]span, 0, len(n.Ranges))
 	for _, name := range keys(n.Ranges) {
 		r := n.Ranges[name]
 		if s := (span{name, addrOf(r.From), addrOf(r.To), r.Use}); s.from.IsValid() && s.to.IsValid() {
@@ -169,10 +169,11 @@ type router struct {
 
 // routers are the addresses of a network that routers have, each once.
 func routers(s *site.Site, network string) []router {
-	n, path := s.Networks[network], "networks."+network
-	if n == nil {
+	n := s.Networks[network]
+	if n == nil || n.Gateway == "" && n.DHCPRelay == nil && len(n.Routes) == 0 {
 		return nil
 	}
+	path := "networks." + network
 	all := []router{{"the gateway", path + ".gateway", addrOf(n.Gateway)}}
 	if n.DHCPRelay != nil {
 		all = append(all, router{"the DHCP relay", path + ".dhcpRelay.address", addrOf(n.DHCPRelay.Address)})
@@ -180,12 +181,14 @@ func routers(s *site.Site, network string) []router {
 	for _, name := range keys(n.Routes) {
 		all = append(all, router{"the gateway of the route " + name, path + ".routes." + name + ".gateway", addrOf(n.Routes[name].Gateway)})
 	}
-	seen := map[netip.Addr]bool{{}: true}
-	return slices.DeleteFunc(all, func(r router) bool {
-		before := seen[r.addr]
-		seen[r.addr] = true
-		return before
-	})
+	var once []router
+	for _, r := range all {
+		same := func(o router) bool { return o.addr == r.addr }
+		if r.addr.IsValid() && !slices.ContainsFunc(once, same) {
+			once = append(once, r)
+		}
+	}
+	return once
 }
 
 func gatewayInRange(s *site.Site) []site.Finding {

@@ -57,8 +57,11 @@ var references = []Rule{
 				found = append(found, refer("addresses."+network, "networks", network, s.Networks)...)
 			}
 			found = append(found, refer("primaryNetwork", "networks", n.PrimaryNetwork, s.Networks)...)
-			return append(found, eachNetwork(n, func(_ carrier, network, path string) []site.Finding {
-				return refer(path, "networks", network, s.Networks)
+			return append(found, eachNetwork(n, func(c carrier, network string, i int) []site.Finding {
+				if s.Networks[network] != nil {
+					return nil
+				}
+				return refer(c.networkPath(i), "networks", network, s.Networks)
 			})...)
 		},
 	},

@@ -178,8 +178,6 @@ func routeAmbiguous(s *site.Site, n *site.Node) []site.Finding {
 func ambiguous(s *site.Site, h hop, before, r router) site.Finding {
 	f := also(s, before.path, wrong("addresses", fmt.Sprintf("there are two routes to %s with the metric %d: over %s and over %s", h.to, h.metric, before.addr, r.addr),
 		"Give the one that is to be taken second a higher metric."))
-	if o, ok := nearest(s.Origins, r.path); ok {
-		f.File, f.Line, f.Col = o.File.Value(), o.Line, o.Col
-	}
-	return f
+	o, _ := nearest(s.Origins, r.path)
+	return placed(f, o)
 }

@@ -139,7 +139,14 @@ func within(origins map[string]site.Origin, path string) (site.Origin, bool) {
 func isDefault(o site.Origin) bool { return o.LayerName() == "schema" }
 
 // keys are the keys of a map in order.
-func keys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+func keys[K ~string, V any](m map[K]V) []K {
+	if len(m) == 0 {
+		return nil
+	}
+	all := slices.AppendSeq(make([]K, 0, len(m)), maps.Keys(m))
+	slices.Sort(all)
+	return all
+}
 
 // nearest is the origin of a path or, where it has none, of the first thing in
 // it, or in what holds it; that of a default if there is no other.
