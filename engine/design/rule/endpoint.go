@@ -26,7 +26,7 @@ var endpoints = []Rule{
 	{
 		Code: "credential-in-url", Severity: site.SeverityError, Firm: true,
 		What:  "No URL names an account.",
-		Why:   "Accounts and passwords do not belong into Git.",
+		Why:   "Accounts and passwords do not belong in Git.",
 		Wrong: `nodes: "n1": endpoints: bmc: url: "redfish+https://root:calvin@10.9.0.11/redfish/v1/Systems/1"`,
 		Right: `nodes: "n1": endpoints: bmc: {url: "redfish+https://10.9.0.11/redfish/v1/Systems/1", credential: "bmc"}`,
 		Node: eachEndpoint(func(_ site.EndpointKind, u *url.URL, _ site.Endpoint) (string, string) {

@@ -27,7 +27,7 @@ var holds = []Rule{
 		What:  "A pause says when it ends.",
 		Why:   "A machine that is forgotten in a pause misses every change, and the first one after it brings all of them at once.",
 		Wrong: `nodes: "n1": paused: {by: "mw", reason: "disk swap"}`,
-		Right: `nodes: "n1": paused: {by: "mw", reason: "disk swap", until: "2030-08-01T18:00:00Z"}`,
+		Right: `nodes: "n1": paused: {by: "mw", reason: "disk swap", until: "9999-08-01T18:00:00Z"}`,
 		Node: func(_ *site.Site, n *site.Node) []site.Finding {
 			if n.Paused == nil || states(n, "paused.until") || n.Decommission {
 				return nil

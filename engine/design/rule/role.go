@@ -82,7 +82,7 @@ roles: compute: needs: install: storage: phase: "configure"`,
 	{
 		Code: "needs-quorum", Severity: site.SeverityError,
 		What:  "A role that is needed has as many nodes in use as are needed.",
-		Why:   "The phase waits for nodes that there are not, without an end.",
+		Why:   "The phase waits without end for nodes that do not exist.",
 		Wrong: `roles: compute: needs: install: storage: quorum: "3"`,
 		Right: `roles: compute: needs: install: storage: quorum: "2"`,
 		Facts: roleFacts, Fleet: needsQuorum,

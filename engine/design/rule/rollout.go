@@ -31,7 +31,7 @@ var rollouts = []Rule{
 	{
 		Code: "pace", Severity: site.SeverityError,
 		What:  "Machines and repositories are looked at, and the status is written, once a second at most.",
-		Why:   "A BMC that is asked more often stops to answer, to people too; a Git server takes it for an attack.",
+		Why:   "A BMC that is asked more often stops answering, people too; a Git server takes it for an attack.",
 		Wrong: `site: rollout: observeEvery: "500ms"`,
 		Right: `site: rollout: observeEvery: "1s"`,
 		Site: func(s *site.Site) (found []site.Finding) {
