@@ -29,7 +29,7 @@ var holds = []Rule{
 		Wrong: `nodes: "n1": paused: {by: "mw", reason: "disk swap"}`,
 		Right: `nodes: "n1": paused: {by: "mw", reason: "disk swap", until: "9999-08-01T18:00:00Z"}`,
 		Node: func(_ *site.Site, n *site.Node) []site.Finding {
-			if n.Paused == nil || states(n, "paused.until") || n.Decommission {
+			if n.Paused == nil || n.Paused.By == "" || n.Paused.Reason == "" || states(n, "paused.until") || n.Decommission {
 				return nil
 			}
 			return []site.Finding{wrong("paused", fmt.Sprintf("the pause of %s has no end", n.Name),

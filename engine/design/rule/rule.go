@@ -94,6 +94,8 @@ func Areas() []Area {
 		{"rollout", rollouts},
 		{"boot actions", actions},
 		{"labels", labelRules},
+		{"operating system", systems},
+		{"accounts", userRules},
 		{"data", datafiles},
 		{"extensions", extensions},
 		{"suppressions", suppressing},

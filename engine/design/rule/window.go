@@ -135,15 +135,3 @@ func refuseZone(path, zone string) []site.Finding {
 		fmt.Sprintf("there is no time zone %q%s", zone, DidYouMean(zone, zones())),
 		`Write a name of the tz database such as "Europe/Zurich", or "UTC".`)}
 }
-
-// eachSystem checks what is in a node's operating system, whatever it is and by
-// its family.
-func eachSystem(check func(path string, x site.System) []site.Finding) func(*site.Site, *site.Node) []site.Finding {
-	return func(_ *site.Site, n *site.Node) []site.Finding {
-		found := check("system", n.System)
-		for _, family := range keys(n.Families) {
-			found = append(found, check("families."+family, n.Families[family])...)
-		}
-		return found
-	}
-}

@@ -1,0 +1,429 @@
+package rule
+
+import (
+	"fmt"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// systems: can the operating system be made so?
+var systems = []Rule{
+	{
+		Code: "package-version", Severity: site.SeverityError,
+		What:  "A package that is absent has no version, and one that is held has one.",
+		Why:   "Nothing has a version that is not there; and what is held without a version stays at whatever happens to be installed, which differs from node to node.",
+		Wrong: `nodes: "n1": system: packages: linux: state: "held"`,
+		Right: `nodes: "n1": system: packages: linux: {state: "held", version: "6.1.90-1"}`,
+		Site:  onActions(packageVersions), Node: onContents(packageVersions),
+	},
+	{
+		Code: "file-source", Severity: site.SeverityError,
+		What:  "A file has its content here or in an artifact, and one of the two; a file that is absent has none.",
+		Why:   "It cannot be told what is to be in the file.",
+		Wrong: `nodes: "n1": system: files: "/etc/motd": mode: "0644"`,
+		Right: `nodes: "n1": system: files: "/etc/motd": {mode: "0644", content: "Welcome"}`,
+		Site:  onActions(fileSources), Node: onContents(fileSources),
+	},
+	{
+		Code: "file-path", Severity: site.SeverityError,
+		What:  "The path of a file is written in its shortest form, and is not inside of another file.",
+		Why:   "Two spellings of one path would be two files of the design that overwrite each other; and there are no files in a file.",
+		Wrong: `nodes: "n1": system: files: "/etc/../etc/motd": content: "Welcome"`,
+		Right: `nodes: "n1": system: files: "/etc/motd": content: "Welcome"`,
+		Site:  onActions(filePaths), Node: onContents(filePaths),
+	},
+	{
+		Code: "file-mode", Severity: site.SeverityWarning,
+		What:  "A file cannot be written by everybody.",
+		Why:   "Any account of the node, that of a broken service among them, could put there what root reads or runs.",
+		Wrong: `nodes: "n1": system: files: "/etc/motd": {content: "Welcome", mode: "0666"}`,
+		Right: `nodes: "n1": system: files: "/etc/motd": {content: "Welcome", mode: "0664"}`,
+		Site:  onActions(fileModes), Node: onContents(fileModes),
+	},
+	{
+		Code: "file-owner", Severity: site.SeverityError,
+		What:  "A file belongs to no account that the design removes.",
+		Why:   "The file cannot be given to it, so that nothing of the node's configuration is finished.",
+		Wrong: `nodes: "n1": system: {users: web: state: "absent", files: "/etc/motd": {content: "Welcome", owner: "web"}}`,
+		Right: `nodes: "n1": system: {users: web: shell: "/bin/sh", files: "/etc/motd": {content: "Welcome", owner: "web"}}`,
+		Node:  fileOwners,
+	},
+	{
+		Code: "file-template", Severity: site.SeverityError,
+		What:  "In the text of a template {…} is the path of a value that the node has, such as {name}, {rack} or {addresses.mgmt}.",
+		Why:   "The file would be written with the braces in it.",
+		Wrong: `nodes: "n1": system: files: "/etc/motd": {content: "This is {nam} in {rack}", template: true}`,
+		Right: `nodes: "n1": system: files: "/etc/motd": {content: "This is {name} in {rack}", template: true}`,
+		Node:  fileTemplates,
+	},
+	{
+		Code: "unit-name", Severity: site.SeverityError,
+		What:  "The name of a unit ends in its type, and has at most 255 letters.",
+		Why:   "systemd reads no file with another name (systemd.unit(5)), so that the unit does not exist.",
+		Wrong: `nodes: "n1": system: units: chrony: enabled: true`,
+		Right: `nodes: "n1": system: units: "chrony.service": enabled: true`,
+		Site:  onActions(unitNames), Node: onContents(unitNames),
+	},
+	{
+		Code: "unit-masked", Severity: site.SeverityError,
+		What:  "A unit that is masked is not enabled and has no content.",
+		Why:   "Masking puts a link to /dev/null in the place of the unit's file, and systemd refuses to enable it.",
+		Wrong: `nodes: "n1": system: units: "chrony.service": {state: "masked", enabled: true}`,
+		Right: `nodes: "n1": system: units: "chrony.service": {state: "masked", enabled: false}`,
+		Site:  onActions(unitsMasked), Node: onContents(unitsMasked),
+	},
+	{
+		Code: "sysctl-name", Severity: site.SeverityError,
+		What:  "A kernel parameter is in one of the directories of /proc/sys, and is set once: with dots or with slashes.",
+		Why:   "A name that does not exist is skipped at boot with nothing but a line in the journal (sysctl.d(5)); and of two spellings of one name either may win.",
+		Wrong: `nodes: "n1": system: sysctl: "ipv4.ip_forward": 1`,
+		Right: `nodes: "n1": system: sysctl: "net.ipv4.ip_forward": 1`,
+		Node:  eachSystem(sysctlNames),
+	},
+	{
+		Code: "time-servers", Severity: site.SeverityError,
+		What:  "A time server is a host name or an address, and is named once.",
+		Why:   "The clock runs free, and certificates and logs go wrong days later; a server that is named twice counts as two that agree.",
+		Wrong: `nodes: "n1": system: time: servers: ["ntp://10.1.0.53"]`,
+		Right: `nodes: "n1": system: time: servers: ["10.1.0.53"]`,
+		Node:  eachSystem(timeServers),
+	},
+	{
+		Code: "log-receiver", Severity: site.SeverityError,
+		What:  "A receiver of logs has a host and a port, nothing behind them, and is named once.",
+		Why:   "Messages would be lost, or come twice, which shows only when somebody looks for them.",
+		Wrong: `nodes: "n1": system: logs: forward: ["tls://logs.example.org"]`,
+		Right: `nodes: "n1": system: logs: forward: ["tls://logs.example.org:6514"]`,
+		Node:  eachSystem(logReceivers),
+	},
+}
+
+// contents are what is put into an operating system, by a node or by a boot
+// action: the path is that of its sections.
+type contents struct {
+	path     string
+	packages map[string]site.Package
+	files    map[string]site.File
+	units    map[string]site.Unit
+	// rank is how near the layer that sets a path is, be it to a good value or
+	// not; -1 where none does.
+	rank func(path string) int
+}
+
+func (c contents) set(path string) bool { return c.rank(path) >= 0 }
+
+// clash says whether a value stands beside a state that excludes it: the layer
+// that sets the state is no nearer, so that it was not said to take the value
+// away.
+func (c contents) clash(state, value string) bool {
+	return c.set(value) && c.rank(value) >= c.rank(state)
+}
+
+// onContents checks what a node's layers put into its operating system.
+func onContents(check func(contents) []site.Finding) func(*site.Site, *site.Node) []site.Finding {
+	return func(s *site.Site, n *site.Node) []site.Finding {
+		rank := func(path string) int { return rankOf(n, path) }
+		return eachSystem(func(path string, x site.System) []site.Finding {
+			return check(contents{path, x.Packages, x.Files, x.Units, rank})
+		})(s, n)
+	}
+}
+
+// onActions checks what boot actions put there.
+func onActions(check func(contents) []site.Finding) func(*site.Site) []site.Finding {
+	return func(s *site.Site) []site.Finding {
+		var found []site.Finding
+		rank := func(path string) int {
+			if stated(s, path) {
+				return 0
+			}
+			return -1
+		}
+		for _, key := range keys(s.BootActions) {
+			a := s.BootActions[key]
+			found = append(found, check(contents{"bootActions." + key, a.Packages, a.Files, a.Units, rank})...)
+		}
+		return found
+	}
+}
+
+// rankOf is how near the layer is that sets a node's value: the place of its
+// profile, then data, then the node itself; -1 where none does.
+func rankOf(n *site.Node, path string) int {
+	o, ok := n.Origins[path]
+	if !ok {
+		return -1
+	}
+	layer := o.LayerName()
+	if name, ok := strings.CutPrefix(layer, "profile/"); ok {
+		return slices.Index(n.Profiles, name)
+	}
+	if layer == "node/"+n.Name {
+		return len(n.Profiles) + 1
+	}
+	return len(n.Profiles)
+}
+
+// eachSystem checks what is in a node's operating system, whatever it is and by
+// its family.
+func eachSystem(check func(path string, x site.System) []site.Finding) func(*site.Site, *site.Node) []site.Finding {
+	return func(_ *site.Site, n *site.Node) []site.Finding {
+		found := check("system", n.System)
+		for _, family := range keys(n.Families) {
+			found = append(found, check("families."+family, n.Families[family])...)
+		}
+		return found
+	}
+}
+
+func packageVersions(c contents) []site.Finding {
+	var found []site.Finding
+	for _, name := range keys(c.packages) {
+		p, at := c.packages[name], c.path+".packages."+name
+		switch {
+		case p.State == "absent" && c.clash(at+".state", at+".version"):
+			found = append(found, wrong(at+".version", fmt.Sprintf("the package %s is absent and has a version", name),
+				"Remove the version, or the state."))
+		case p.State == "held" && p.Version == "" && !c.set(at+".version"):
+			found = append(found, wrong(at+".state", fmt.Sprintf("the package %s is held at no version", name),
+				"Set its version."))
+		}
+	}
+	return found
+}
+
+func fileSources(c contents) []site.Finding {
+	var found []site.Finding
+	for _, name := range keys(c.files) {
+		f, at := c.files[name], c.path+".files."+name
+		content, artifact := c.set(at+".content"), c.set(at+".artifact")
+		switch {
+		case f.State == "absent" && (c.clash(at+".state", at+".content") || c.clash(at+".state", at+".artifact")):
+			found = append(found, wrong(at+".state", fmt.Sprintf("the file %s is absent and has a content", name),
+				"Remove the content, or the state."))
+		case f.State == "absent":
+		case content && artifact:
+			found = append(found, wrong(at+".artifact", fmt.Sprintf("the file %s has its content here and in an artifact", name),
+				"Remove one of the two."))
+		case !content && !artifact:
+			found = append(found, wrong(at, fmt.Sprintf("the file %s has no content", name),
+				`Set content or artifact; an empty file has the content "".`))
+		}
+	}
+	return found
+}
+
+func filePaths(c contents) []site.Finding {
+	var found []site.Finding
+	for _, name := range keys(c.files) {
+		at := c.path + ".files." + name
+		if short := path.Clean(name); short != name || name == "/" {
+			found = append(found, wrong(at, fmt.Sprintf("%q is not the shortest path of a file", name), fmt.Sprintf("Write %q.", short)))
+			continue
+		}
+		for dir := path.Dir(name); dir != "/"; dir = path.Dir(dir) {
+			if f, ok := c.files[dir]; ok && f.State != "absent" && c.files[name].State != "absent" {
+				found = append(found, wrong(at, fmt.Sprintf("%s is to be in %s, which is a file itself", name, dir), "Correct one of the two."))
+			}
+		}
+	}
+	return found
+}
+
+func fileModes(c contents) []site.Finding {
+	var found []site.Finding
+	for _, name := range keys(c.files) {
+		mode, err := strconv.ParseUint(c.files[name].Mode, 8, 16)
+		if err == nil && mode&0o002 != 0 {
+			found = append(found, wrong(c.path+".files."+name+".mode",
+				fmt.Sprintf("everybody may write the file %s (%04o)", name, mode), fmt.Sprintf("Write %q.", fmt.Sprintf("%04o", mode&^0o002))))
+		}
+	}
+	return found
+}
+
+// fileOwners goes by the accounts that a file's family has, then by those of
+// every family.
+func fileOwners(s *site.Site, n *site.Node) []site.Finding {
+	return eachSystem(func(path string, x site.System) []site.Finding {
+		var found []site.Finding
+		gone := func(name, field, file string) {
+			u, ok := x.Users[name]
+			if !ok {
+				u = n.System.Users[name]
+			}
+			if name != "" && u.State == "absent" {
+				found = append(found, wrong(path+".files."+file+"."+field,
+					fmt.Sprintf("the file %s belongs to %s, which the design removes", file, name),
+					"Give it to another account, or keep this one."))
+			}
+		}
+		for _, name := range keys(x.Files) {
+			if f := x.Files[name]; f.State != "absent" {
+				gone(f.Owner, "owner", name)
+				gone(f.Group, "group", name)
+			}
+		}
+		return found
+	})(s, n)
+}
+
+// fact names in a text: {rack}, but not ${HOME}, which is the shell's.
+var reference = regexp.MustCompile(`(^|[^$])\{([A-Za-z][A-Za-z0-9._/-]*)\}`)
+
+func fileTemplates(s *site.Site, n *site.Node) []site.Finding {
+	found := eachSystem(func(path string, x site.System) []site.Finding {
+		return templates(n, path+".files.", x.Files)
+	})(s, n)
+	for _, key := range keys(s.BootActions) {
+		a := s.BootActions[key]
+		if a.Nodes.Selects(n) {
+			for _, f := range templates(n, "bootActions."+key+".files.", a.Files) {
+				found = append(found, ofSite(s, f))
+			}
+		}
+	}
+	return found
+}
+
+func templates(n *site.Node, path string, files map[string]site.File) []site.Finding {
+	var found []site.Finding
+	for _, name := range keys(files) {
+		f := files[name]
+		if !f.Template || f.Content == nil {
+			continue
+		}
+		for _, m := range reference.FindAllStringSubmatch(*f.Content, -1) {
+			if p := m[2]; p != "name" && !states(n, p) {
+				known := append(keys(n.Origins), "name")
+				found = append(found, wrong(path+name+".content",
+					fmt.Sprintf("{%s} in %s stands for nothing%s", p, name, DidYouMean(p, known)),
+					"Write the path of a value that the node has, as `slipway explain NODE` lists them."))
+			}
+		}
+	}
+	return found
+}
+
+// ofSite places a finding about a node where something outside the nodes is.
+func ofSite(s *site.Site, f site.Finding) site.Finding {
+	if o, ok := nearest(s.Origins, f.Path); ok {
+		f.File, f.Line, f.Col = o.File.Value(), o.Line, o.Col
+	}
+	return f
+}
+
+// unitTypes are those of systemd.unit(5).
+var unitTypes = []string{"service", "socket", "device", "mount", "automount", "swap", "target", "path", "timer", "slice", "scope"}
+
+func unitNames(c contents) []site.Finding {
+	var found []site.Finding
+	for _, name := range keys(c.units) {
+		at := c.path + ".units." + name
+		kind := strings.TrimPrefix(path.Ext(name), ".")
+		switch {
+		case !slices.Contains(unitTypes, kind) || len(name) == len(kind)+1:
+			found = append(found, wrong(at, fmt.Sprintf("%q is not a name and the type of a unit%s", name, DidYouMean(kind, unitTypes)),
+				"Write a name and, behind a dot, one of: "+strings.Join(unitTypes, ", ")+"."))
+		case len(name) > 255:
+			found = append(found, wrong(at, fmt.Sprintf("the name of the unit has %d letters", len(name)), "Use at most 255."))
+		}
+	}
+	return found
+}
+
+func unitsMasked(c contents) []site.Finding {
+	var found []site.Finding
+	for _, name := range keys(c.units) {
+		u, at := c.units[name], c.path+".units."+name
+		if u.State != "masked" {
+			continue
+		}
+		if u.Enabled != nil && *u.Enabled && c.clash(at+".state", at+".enabled") {
+			found = append(found, wrong(at+".enabled", fmt.Sprintf("the unit %s is masked and enabled", name), "Remove one of the two."))
+		}
+		if u.Content != nil && c.clash(at+".state", at+".content") {
+			found = append(found, wrong(at+".content", fmt.Sprintf("the unit %s is masked and has a content", name), "Remove one of the two."))
+		}
+	}
+	return found
+}
+
+// sysctlRoots are the directories of /proc/sys (the kernel's
+// Documentation/admin-guide/sysctl/index.rst).
+var sysctlRoots = []string{"abi", "crypto", "debug", "dev", "fs", "kernel", "net", "sunrpc", "user", "vm", "xen"}
+
+func sysctlNames(path string, x site.System) []site.Finding {
+	var found []site.Finding
+	first := map[string]string{}
+	for _, name := range keys(x.Sysctl) {
+		slashed := sysctlPath(name)
+		root, rest, _ := strings.Cut(slashed, "/")
+		if !slices.Contains(sysctlRoots, root) || rest == "" {
+			found = append(found, wrong(path+".sysctl."+name,
+				fmt.Sprintf("there is no kernel parameter %q%s", name, DidYouMean(root, sysctlRoots)),
+				"Write the path under /proc/sys with dots: net.ipv4.ip_forward. It begins with one of: "+strings.Join(sysctlRoots, ", ")+"."))
+		} else if other, ok := first[slashed]; ok {
+			found = append(found, wrong(path+".sysctl."+name, fmt.Sprintf("%s is %s in another spelling", name, other), "Keep one of the two."))
+		}
+		first[slashed] = name
+	}
+	return found
+}
+
+// sysctlPath is a parameter with slashes: whichever comes first in a name, a dot
+// or a slash, divides it, and the other is a dot then (sysctl.d(5)).
+func sysctlPath(name string) string {
+	name = strings.TrimPrefix(name, "-")
+	if i := strings.IndexAny(name, "./"); i < 0 || name[i] == '/' {
+		return name
+	}
+	return strings.NewReplacer(".", "/", "/", ".").Replace(name)
+}
+
+func timeServers(path string, x site.System) []site.Finding {
+	var found []site.Finding
+	at := path + ".time.servers"
+	for _, server := range x.Time.Servers {
+		if !addrOf(server).IsValid() && !isHost(server) {
+			found = append(found, wrong(at, fmt.Sprintf("%q is neither a host name nor an address", cutShort(server)),
+				"Write the server alone: ntp1.example.org."))
+		}
+	}
+	for _, server := range repeated(x.Time.Servers) {
+		found = append(found, wrong(at, fmt.Sprintf("%s is named twice", cutShort(server)), "Remove one, or write the other server."))
+	}
+	return found
+}
+
+// isHost says whether a text is the name of a host: a domain name that is not
+// all digits and dots, which would be an address with a mistake.
+func isHost(text string) bool {
+	return len(text) <= longestName && domainName.MatchString(text) && strings.ContainsFunc(text, func(r rune) bool { return r > '9' })
+}
+
+func logReceivers(path string, x site.System) []site.Finding {
+	var found []site.Finding
+	at := path + ".logs.forward"
+	for _, receiver := range x.Logs.Forward {
+		u, err := url.Parse(receiver)
+		switch {
+		case err != nil || u.Hostname() == "" || u.Port() == "" || !goodPort(u):
+			found = append(found, wrong(at, fmt.Sprintf("%q has no host, or no port from 1 to 65535", cutShort(receiver)),
+				"Write tls://logs.example.org:6514."))
+		case u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
+			found = append(found, wrong(at, fmt.Sprintf("%s://%s has more than a host and a port", u.Scheme, u.Host),
+				fmt.Sprintf("Write \"%s://%s\".", u.Scheme, u.Host)))
+		}
+	}
+	for _, receiver := range repeated(x.Logs.Forward) {
+		found = append(found, wrong(at, fmt.Sprintf("%s is named twice", cutShort(receiver)), "Remove one of the two."))
+	}
+	return found
+}
