@@ -89,6 +89,14 @@ nodes: "n1": addresses: data: "10.20.0.11"`,
 		Node:  bridgeSTP,
 	},
 	{
+		Code: "sriov", Severity: site.SeverityError,
+		What:  "The firmware of a machine whose interfaces have virtual functions turns neither SR-IOV nor the IOMMU off.",
+		Why:   "The kernel makes no virtual function without SR-IOV in the firmware, and gives none to a guest without an IOMMU (VFIO).",
+		Wrong: `nodes: "n4": {interfaces: eno1: sriov: functions: 8, bios: iommu: false}`,
+		Right: `nodes: "n4": {interfaces: eno1: sriov: functions: 8, bios: {iommu: true, sriov: true}}`,
+		Node:  sriov,
+	},
+	{
 		Code: "network-without-address", Severity: site.SeverityNote,
 		What: "A node has an address in each of the networks that its interfaces carry.",
 		Why:  "The interface is up and the node has no address on it; that is right for what guests use, and a slip elsewhere.",
@@ -335,6 +343,23 @@ func bridgeSTP(_ *site.Site, n *site.Node) []site.Finding {
 		if path := "bridges." + name; len(out) > 1 && !b.STP && !states(n, path+".stp") {
 			found = append(found, wrong(path+".members", fmt.Sprintf("%s connects %s and says nothing of stp", name, strings.Join(out, " and ")),
 				"Set stp: true; or false where you know that there is no loop."))
+		}
+	}
+	return found
+}
+
+func sriov(_ *site.Site, n *site.Node) []site.Finding {
+	var found []site.Finding
+	off := map[string]*bool{"sriov": n.BIOS.SRIOV, "iommu": n.BIOS.IOMMU}
+	for _, name := range keys(n.Interfaces) {
+		for _, setting := range keys(off) {
+			if on := off[setting]; n.Interfaces[name].SRIOV == nil || on == nil || *on {
+				continue
+			}
+			f := wrong("interfaces."+name+".sriov.functions", fmt.Sprintf("%s has virtual functions, and bios.%s is false", name, setting),
+				fmt.Sprintf("Set bios.%s: true, or remove the functions.", setting))
+			f.Related = []string{n.Origins["bios."+setting].String()}
+			found = append(found, f)
 		}
 	}
 	return found
