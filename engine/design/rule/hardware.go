@@ -174,27 +174,35 @@ func beside(n *site.Node, path string, f site.Finding) site.Finding {
 
 // deviceUse is something of a node that stands for a device.
 type deviceUse struct {
-	// path is where the device is named, what says what it is: "the disk os".
-	path, what, device, kind string
+	// section is where it is, what it is called for people.
+	section, what, name string
+	device              string
+	// kind is what a device has to be for it.
+	kind string
 }
+
+// path is where the device is named.
+func (u deviceUse) path() string { return u.section + "." + u.name + ".device" }
+
+func (u deviceUse) String() string { return "the " + u.what + " " + u.name }
 
 // deviceUses lists what stands for a device, be it known or not, but for the
 // volumes of controllers.
 func deviceUses(n *site.Node) []deviceUse {
 	var uses []deviceUse
-	add := func(section, what, name, device, kind string) {
-		if device != "" && !strings.Contains(device, "/") {
-			uses = append(uses, deviceUse{section + "." + name + ".device", what + " " + name, device, kind})
+	add := func(u deviceUse) {
+		if u.device != "" && !strings.Contains(u.device, "/") {
+			uses = append(uses, u)
 		}
 	}
 	for _, name := range keys(n.Interfaces) {
-		add("interfaces", "the interface", name, n.Interfaces[name].Device, "nic")
+		add(deviceUse{"interfaces", "interface", name, n.Interfaces[name].Device, "nic"})
 	}
 	for _, name := range keys(n.Storage.Controllers) {
-		add("storage.controllers", "the controller", name, n.Storage.Controllers[name].Device, "controller")
+		add(deviceUse{"storage.controllers", "controller", name, n.Storage.Controllers[name].Device, "controller"})
 	}
 	for _, name := range keys(n.Storage.Disks) {
-		add("storage.disks", "the disk", name, n.Storage.Disks[name].Device, "disk")
+		add(deviceUse{"storage.disks", "disk", name, n.Storage.Disks[name].Device, "disk"})
 	}
 	return uses
 }
@@ -202,8 +210,8 @@ func deviceUses(n *site.Node) []deviceUse {
 func deviceKind(_ *site.Site, n *site.Node) []site.Finding {
 	var found []site.Finding
 	for _, name := range keys(n.Hardware.Devices) {
-		d, path := n.Hardware.Devices[name], "hardware.devices."+name
-		kind := kindOf(d)
+		d := n.Hardware.Devices[name]
+		kind, path := kindOf(d), "hardware.devices."+name
 		switch {
 		case d.Kind != "" && impliedKind(d) != "" && d.Kind != impliedKind(d):
 			found = append(found, wrong(path+".kind", fmt.Sprintf("the device %s is a %s, and is found as only a %s is", name, d.Kind, impliedKind(d)),
@@ -216,8 +224,8 @@ func deviceKind(_ *site.Site, n *site.Node) []site.Finding {
 	}
 	for _, u := range deviceUses(n) {
 		if kind := kindOf(n.Hardware.Devices[u.device]); kind != "" && kind != u.kind {
-			found = append(found, beside(n, "hardware.devices."+u.device+".kind", wrong(u.path,
-				fmt.Sprintf("%s is the device %s, which is a %s", u.what, u.device, kind),
+			found = append(found, beside(n, "hardware.devices."+u.device+".kind", wrong(u.path(),
+				fmt.Sprintf("%s is the device %s, which is a %s", u, u.device, kind),
 				fmt.Sprintf("Name a device of kind %q.", u.kind))))
 		}
 	}
@@ -239,7 +247,9 @@ func impliedKind(d site.Device) string {
 func unknownDevice(_ *site.Site, n *site.Node) []site.Finding {
 	var found []site.Finding
 	for _, u := range deviceUses(n) {
-		found = append(found, absent(u.path, "device", "hardware.devices", u.device, n.Hardware.Devices)...)
+		if _, ok := n.Hardware.Devices[u.device]; !ok {
+			found = append(found, absent(u.path(), "device", "hardware.devices", u.device, n.Hardware.Devices)...)
+		}
 	}
 	for _, name := range keys(n.Storage.Disks) {
 		controller, volume, ok := strings.Cut(n.Storage.Disks[name].Device, "/")
@@ -270,39 +280,45 @@ func absent[V any](path, what, in, name string, known map[string]V) []site.Findi
 func deviceUsedTwice(_ *site.Site, n *site.Node) []site.Finding {
 	first := map[string]deviceUse{}
 	var found []site.Finding
-	for _, u := range append(deviceUses(n), diskRules(n)...) {
-		before, taken := first[u.device]
-		if taken {
-			found = append(found, beside(n, before.path, wrong(u.path,
-				fmt.Sprintf("%s is %s, and so is %s", before.what, u.deviceText(), u.what), "Give each its own.")))
+	for _, u := range deviceUses(n) {
+		if before, taken := first[u.device]; taken {
+			found = append(found, sameThing(n, before, u, before.path(), u.path(), "the device "+u.device))
 			continue
 		}
 		first[u.device] = u
 	}
-	return found
+	return append(found, diskTwice(n)...)
 }
 
-// deviceText is the device as people call it.
-func (u deviceUse) deviceText() string {
-	if strings.Contains(u.device, " ") {
-		return u.device
-	}
-	return "the device " + u.device
+func sameThing(n *site.Node, a, b fmt.Stringer, atA, atB, thing string) site.Finding {
+	return beside(n, atA, wrong(atB, fmt.Sprintf("%s is %s, and so is %s", a, thing, b), "Give each its own."))
 }
 
-// diskRules lists the disks that are volumes of a controller or found by rule.
-func diskRules(n *site.Node) []deviceUse {
-	var uses []deviceUse
+// diskTwice finds disks that are one volume of a controller, or the first one
+// that fits the same rule.
+func diskTwice(n *site.Node) []site.Finding {
+	volumes, rules := map[string]string{}, map[site.DiskMatch]string{}
+	var found []site.Finding
 	for _, name := range keys(n.Storage.Disks) {
-		d, path := n.Storage.Disks[name], "storage.disks."+name
+		d, p := n.Storage.Disks[name], part{kind: aDisk, name: name}
 		if strings.Contains(d.Device, "/") {
-			uses = append(uses, deviceUse{path + ".device", "the disk " + name, "the volume " + d.Device, "disk"})
+			if before, ok := volumes[d.Device]; ok {
+				first := part{kind: aDisk, name: before}
+				found = append(found, sameThing(n, first, p, first.path()+".device", p.path()+".device", "the volume "+d.Device))
+			} else {
+				volumes[d.Device] = name
+			}
 		}
 		if d.Match != nil && *d.Match != (site.DiskMatch{}) {
-			uses = append(uses, deviceUse{path + ".match", "the disk " + name, "the first disk that is " + matchText(*d.Match), "disk"})
+			if before, ok := rules[*d.Match]; ok {
+				first := part{kind: aDisk, name: before}
+				found = append(found, sameThing(n, first, p, first.path()+".match", p.path()+".match", "the first disk that is "+matchText(*d.Match)))
+			} else {
+				rules[*d.Match] = name
+			}
 		}
 	}
-	return uses
+	return found
 }
 
 // matchText is a rule for disks in words.

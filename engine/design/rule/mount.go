@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -151,13 +152,7 @@ func eachFilesystem(object func(p part) (field, message, fix string)) func(*site
 
 // filesystems lists the parts of a node with a file system.
 func filesystems(n *site.Node) []part {
-	var all []part
-	for _, p := range parts(n) {
-		if p.Filesystem != nil {
-			all = append(all, p)
-		}
-	}
-	return all
+	return slices.DeleteFunc(parts(n), func(p part) bool { return p.Filesystem == nil })
 }
 
 // leastEFI is how small the boot loader's partition may be.
@@ -167,22 +162,24 @@ func efiPartition(_ *site.Site, n *site.Node) []site.Finding {
 	var found []site.Finding
 	flags := 0
 	for _, p := range layout(n) {
-		if p.kind != aPartition || !states(n, p.path()+".flag") {
+		if p.kind != aPartition || p.flag(n) != "efi" {
 			continue
 		}
-		flag := n.Storage.Disks[p.in].Partitions[p.name].Flag
-		if flag == "efi" || flag == "" {
-			flags++
-		}
-		if field, message, fix := badEFI(n, p); flag == "efi" && message != "" {
+		flags++
+		if field, message, fix := badEFI(n, p); message != "" {
 			found = append(found, wrong(p.path()+field, message, fix))
 		}
 	}
-	if n.Boot.Mode == "uefi" && flags == 0 && len(n.Storage.Disks) > 0 {
+	if n.Boot.Mode == "uefi" && flags == 0 && len(n.Storage.Disks) > 0 && !unclear(n, "flag", func(p part) bool { return p.flag(n) != "" }) {
 		found = append(found, beside(n, "boot.mode", wrong("storage.disks", `boot.mode is "uefi", and no partition has the flag "efi"`,
 			`Add a partition: efi: {size: "512MiB", flag: "efi", filesystem: {type: "vfat", mount: "/boot/efi"}}.`)))
 	}
 	return found
+}
+
+// flag is that of a partition.
+func (p part) flag(n *site.Node) string {
+	return n.Storage.Disks[p.in].Partitions[p.name].Flag
 }
 
 // badEFI says what is wrong with a partition for boot loaders.
@@ -236,16 +233,20 @@ func rootMissing(_ *site.Site, n *site.Node) []site.Finding {
 	if len(n.Storage.Disks) == 0 {
 		return nil
 	}
-	for _, p := range parts(n) {
-		if p.Filesystem != nil && path.Clean(p.Filesystem.Mount) == "/" || states(n, p.path()+".filesystem") {
-			return nil
-		}
-		if p.Filesystem != nil && p.Filesystem.Mount == "" && states(n, p.path()+".filesystem.mount") {
+	for _, p := range filesystems(n) {
+		if p.Filesystem.Mount != "" && path.Clean(p.Filesystem.Mount) == "/" {
 			return nil
 		}
 	}
+	if unclear(n, "filesystem", hasFilesystem) || unclear(n, "filesystem.mount", hasMount) {
+		return nil
+	}
 	return []site.Finding{wrong("storage.disks", "no file system is mounted on /", `Write mount: "/" in the file system of a partition, a volume or a disk.`)}
 }
+
+func hasFilesystem(p part) bool { return p.Filesystem != nil }
+
+func hasMount(p part) bool { return p.Filesystem != nil && p.Filesystem.Mount != "" }
 
 func duplicateMount(_ *site.Site, n *site.Node) []site.Finding {
 	first := map[string]part{}

@@ -26,7 +26,9 @@ var raids = []Rule{
 }`,
 		Node: func(_ *site.Site, n *site.Node) (found []site.Finding) {
 			for _, p := range parts(n) {
-				found = append(found, absent(p.path()+".array", "array", "storage.arrays", p.Array, n.Storage.Arrays)...)
+				if _, ok := n.Storage.Arrays[p.Array]; !ok && p.Array != "" {
+					found = append(found, absent(p.path()+".array", "array", "storage.arrays", p.Array, n.Storage.Arrays)...)
+				}
 			}
 			return found
 		},
@@ -120,7 +122,7 @@ var raids = []Rule{
 var leastMembers = map[string]int{"raid0": 2, "raid1": 2, "raid5": 3, "raid6": 4, "raid10": 2}
 
 func arrayMembers(_ *site.Site, n *site.Node) []site.Finding {
-	if len(n.Storage.Arrays) == 0 || unclear(n, "array", func(p part) bool { return p.Array != "" }) {
+	if len(n.Storage.Arrays) == 0 {
 		return nil
 	}
 	count := map[string]int{}
@@ -136,7 +138,7 @@ func arrayMembers(_ *site.Site, n *site.Node) []site.Finding {
 			found = append(found, wrong(path+".array", fmt.Sprintf("the array %s is a member of itself", name), "Remove it, or name another array."))
 		case a.Level == "raid0" && a.Spares > 0:
 			found = append(found, wrong(path+".spares", fmt.Sprintf("the array %s is raid0, which has no use for spares", name), "Remove spares."))
-		case count[name]-a.Spares < least:
+		case count[name]-a.Spares < least && !unclear(n, "array", func(p part) bool { return p.Array != "" }):
 			found = append(found, wrong(path+".level",
 				fmt.Sprintf("the array %s has %s, and %s needs %d", name, membersText(count[name], a.Spares), a.Level, least),
 				fmt.Sprintf("Write array: %q in more disks or partitions, or choose another level.", name)))
@@ -174,6 +176,9 @@ func inItself(n *site.Node, name string) bool {
 }
 
 func arraySameDisk(_ *site.Site, n *site.Node) []site.Finding {
+	if len(n.Storage.Arrays) == 0 {
+		return nil
+	}
 	first := map[[2]string]part{}
 	var found []site.Finding
 	for _, p := range parts(n) {

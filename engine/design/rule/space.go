@@ -2,6 +2,7 @@ package rule
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -57,7 +58,7 @@ var spaces = []Rule{
 	},
 	{
 		Code: "root-too-small", Severity: site.SeverityError,
-		What:  "The file system / has at least 20 GB.",
+		What:  "The file system / has 20 GB.",
 		Why:   "With less, the first upgrade or a day of messages fills it, and a full root stops what runs on the node.",
 		Wrong: `nodes: "n1": storage: disks: os: {match: kind: "ssd", partitions: root: {size: "10GiB", filesystem: mount: "/"}}`,
 		Right: `nodes: "n1": storage: disks: os: {match: kind: "ssd", partitions: root: {size: ">20GB", filesystem: mount: "/"}}`,
@@ -67,7 +68,7 @@ var spaces = []Rule{
 	},
 	{
 		Code: "boot-too-small", Severity: site.SeverityWarning,
-		What: "A file system /boot has at least 1 GB.",
+		What: "A file system /boot has 1 GB.",
 		Why:  "With less there is no room for a third kernel, and an upgrade ends with half of it written.",
 		Wrong: `nodes: "n1": storage: disks: os: {match: kind: "ssd", partitions: {
 	boot: {number: 1, size: "256MiB", filesystem: mount: "/boot"}
@@ -83,50 +84,28 @@ var spaces = []Rule{
 	},
 }
 
-// whole is what partitions or volumes share.
-type whole struct {
-	path, what string
-	parts      []part
-	// size is what there is at least, 0 where that is not known; known is the
-	// path of the value that says so.
-	size  site.Size
-	known string
+// wholes are the partitions of each disk and the volumes of each group, out of
+// all parts of a node.
+func wholes(all []part) [][]part {
+	var found [][]part
+	for i := 0; i < len(all); i++ {
+		first := i
+		for i+1 < len(all) && all[i+1].in == all[first].in && all[i+1].kind == all[first].kind {
+			i++
+		}
+		if all[first].kind == aPartition || all[first].kind == aVolume {
+			found = append(found, all[first:i+1])
+		}
+	}
+	return found
 }
 
-// wholes lists the disks of a node with partitions, and the volume groups.
-func wholes(n *site.Node) []whole {
-	var all []whole
-	if len(n.Storage.Disks) == 0 {
-		return nil
+// wholeText is what people call what a part is a part of.
+func (p part) wholeText() string {
+	if p.kind == aVolume {
+		return "the volume group " + p.in
 	}
-	listed := layout(n)
-	for _, name := range keys(n.Storage.Disks) {
-		d := n.Storage.Disks[name]
-		if len(d.Partitions) == 0 {
-			continue
-		}
-		size, known := diskSize(n, name)
-		all = append(all, whole{"storage.disks." + name, "the disk " + name, nil, lessTable(d, size), known})
-	}
-	groups := groupSizes(n, listed)
-	for _, name := range keys(n.Storage.Groups) {
-		all = append(all, whole{"storage.groups." + name, "the volume group " + name, nil, groups[name], ""})
-	}
-	at := map[string]int{}
-	for i, w := range all {
-		at[w.path] = i
-	}
-	for _, p := range listed {
-		switch p.kind {
-		case aPartition:
-			i := at["storage.disks."+p.in]
-			all[i].parts = append(all[i].parts, p)
-		case aVolume:
-			i := at["storage.groups."+p.in]
-			all[i].parts = append(all[i].parts, p)
-		}
-	}
-	return all
+	return "the disk " + p.in
 }
 
 // layout is the parts of a node with their sizes, as far as they are known.
@@ -146,6 +125,7 @@ func layout(n *site.Node) []part {
 	}
 	for i, p := range all {
 		if p.kind == aPartition {
+			all[i].whole = disks[p.in]
 			all[i].size = taken(p.extent, disks[p.in], asked[p.in])
 		}
 	}
@@ -159,11 +139,12 @@ func layout(n *site.Node) []part {
 	clear(asked)
 	for _, p := range all {
 		if p.kind == aVolume {
-			asked[p.in] = plus(asked[p.in], extents(p.extent.Of(groups[p.in])))
+			asked[p.in] = plus(asked[p.in], lvm(p.extent.Of(groups[p.in])))
 		}
 	}
 	for i, p := range all {
 		if p.kind == aVolume {
+			all[i].whole = groups[p.in]
 			all[i].size = taken(p.extent, groups[p.in], asked[p.in])
 		}
 	}
@@ -269,23 +250,23 @@ const (
 
 func lessHeader(s site.Size) site.Size { return max(s-lvmHeader, 0) / lvmExtent * lvmExtent }
 
-// extents is a size rounded up to what LVM gives.
-func extents(s site.Size) site.Size { return (plus(s, lvmExtent-1)) / lvmExtent * lvmExtent }
+// lvm is a size rounded up to what LVM gives.
+func lvm(s site.Size) site.Size { return (plus(s, lvmExtent-1)) / lvmExtent * lvmExtent }
 
 func severalRests(_ *site.Site, n *site.Node) []site.Finding {
 	var found []site.Finding
-	for _, w := range wholes(n) {
-		first := ""
-		for _, p := range w.parts {
+	for _, w := range wholes(parts(n)) {
+		var first *part
+		for i, p := range w {
 			if !p.extent.Rest {
 				continue
 			}
-			if first == "" {
-				first = p.path() + ".size"
+			if first == nil {
+				first = &w[i]
 				continue
 			}
-			found = append(found, beside(n, first, wrong(p.path()+".size",
-				fmt.Sprintf("a second part of %s takes the rest, %s", w.what, p.name),
+			found = append(found, beside(n, first.path()+".size", wrong(p.path()+".size",
+				fmt.Sprintf("a second part of %s takes the rest, %s", p.wholeText(), p.name),
 				fmt.Sprintf("Write size: %q.", site.Extent{Size: p.extent.Size}))))
 		}
 	}
@@ -294,14 +275,14 @@ func severalRests(_ *site.Site, n *site.Node) []site.Finding {
 
 func sizesOverWhole(_ *site.Site, n *site.Node) []site.Finding {
 	var found []site.Finding
-	for _, w := range wholes(n) {
-		shares, last, other := w.shares()
+	for _, w := range wholes(parts(n)) {
+		sum, last, other := shares(w)
 		switch {
-		case shares > 100:
-			found = append(found, wrong(last.path()+".size", fmt.Sprintf("the shares of %s are %d%%", w.what, shares), "Lower them to 100% at most."))
-		case shares == 100 && other.name != "":
+		case sum > 100:
+			found = append(found, wrong(last.path()+".size", fmt.Sprintf("the shares of %s are %d%%", last.wholeText(), sum), "Lower them to 100% at most."))
+		case sum == 100 && other.name != "":
 			found = append(found, beside(n, other.path()+".size", wrong(last.path()+".size",
-				fmt.Sprintf("the shares of %s are 100%%, and leave nothing to %s", w.what, other.name), "Lower them, or remove what is besides.")))
+				fmt.Sprintf("the shares of %s are 100%%, and leave nothing to %s", last.wholeText(), other.name), "Lower them, or remove what is besides.")))
 		}
 	}
 	return found
@@ -309,8 +290,8 @@ func sizesOverWhole(_ *site.Site, n *site.Node) []site.Finding {
 
 // shares are the per cent that parts of a whole ask for, the last of them, and
 // one that asks for a size.
-func (w whole) shares() (sum int, last, other part) {
-	for _, p := range w.parts {
+func shares(w []part) (sum int, last, other part) {
+	for _, p := range w {
 		if p.extent.Share != 0 {
 			sum, last = sum+p.extent.Share, p
 		} else if !p.extent.IsZero() {
@@ -322,39 +303,52 @@ func (w whole) shares() (sum int, last, other part) {
 
 func sizeOverDisk(_ *site.Site, n *site.Node) []site.Finding {
 	var found []site.Finding
-	for _, w := range wholes(n) {
-		shares, _, other := w.shares()
-		if w.size == 0 || shares > 100 || shares == 100 && other.name != "" {
+	for _, w := range wholes(layout(n)) {
+		sum, _, other := shares(w)
+		whole := w[0].whole
+		if whole == 0 || sum > 100 || sum == 100 && other.name != "" {
 			continue
 		}
 		var asked site.Size
 		var last part
-		for _, p := range w.parts {
-			if asked <= w.size {
+		for _, p := range w {
+			if asked <= whole {
 				last = p
 			}
-			asked = plus(asked, w.of(p))
+			asked = plus(asked, p.asks())
 		}
-		if asked > w.size {
-			f := wrong(last.path()+".size",
-				fmt.Sprintf("the parts of %s ask for %s, and only %s are sure to be there", w.what, amount(asked), amount(w.size)), "Lower a size; \">\" and a size takes what is left.")
-			found = append(found, beside(n, w.known, f))
+		if asked > whole {
+			found = append(found, besideSize(n, last, wrong(last.path()+".size",
+				fmt.Sprintf("the parts of %s ask for %s, and only %s are sure to be there", last.wholeText(), amount(asked), amount(whole)),
+				"Lower a size; \">\" and a size takes what is left.")))
 		}
 	}
 	return found
 }
 
-// of is how much a part takes of the whole at least.
-func (w whole) of(p part) site.Size {
+// asks is how much a part takes of its whole at least.
+func (p part) asks() site.Size {
 	if p.kind == aVolume {
-		return extents(p.extent.Of(w.size))
+		return lvm(p.extent.Of(p.whole))
 	}
-	return p.extent.Of(w.size)
+	return p.extent.Of(p.whole)
+}
+
+// besideSize adds the place that says how large a partition's disk is.
+func besideSize(n *site.Node, p part, f site.Finding) site.Finding {
+	if p.kind != aPartition {
+		return f
+	}
+	_, known := diskSize(n, p.in)
+	return beside(n, known, f)
 }
 
 // roomFor objects to a file system, by where it is mounted, of less than some
 // size.
 func roomFor(n *site.Node, mount string, least site.Size) []site.Finding {
+	if !slices.ContainsFunc(filesystems(n), func(p part) bool { return p.Filesystem.Mount == mount }) {
+		return nil
+	}
 	var found []site.Finding
 	for _, p := range layout(n) {
 		if p.Filesystem == nil || p.Filesystem.Mount != mount || p.size == 0 || p.size >= least {

@@ -47,7 +47,9 @@ var storages = []Rule{
 }`,
 		Node: func(_ *site.Site, n *site.Node) (found []site.Finding) {
 			for _, p := range parts(n) {
-				found = append(found, absent(p.path()+".group", "volume group", "storage.groups", p.Group, n.Storage.Groups)...)
+				if _, ok := n.Storage.Groups[p.Group]; !ok && p.Group != "" {
+					found = append(found, absent(p.path()+".group", "volume group", "storage.groups", p.Group, n.Storage.Groups)...)
+				}
 			}
 			return found
 		},
@@ -111,10 +113,10 @@ type part struct {
 	// in is the disk of a partition, the group of a volume.
 	in, name string
 	site.Use
-	// extent is what a partition or volume asks for, size what it is at least;
-	// 0 where that is not known.
-	extent site.Extent
-	size   site.Size
+	// extent is what a partition or volume asks for of a whole, size what it
+	// is at least; both sizes are 0 where they are not known, see layout.
+	extent      site.Extent
+	size, whole site.Size
 }
 
 // path is where the design has it.
@@ -146,7 +148,7 @@ func (p part) String() string {
 // parts lists all that holds data on a node: disks, each with its partitions,
 // arrays, and volumes.
 func parts(n *site.Node) []part {
-	var all []part
+	all := make([]part, 0, 8)
 	for _, name := range keys(n.Storage.Disks) {
 		d := n.Storage.Disks[name]
 		all = append(all, part{kind: aDisk, name: name, Use: d.Use})
@@ -210,7 +212,7 @@ func storageUse(_ *site.Site, n *site.Node) []site.Finding {
 		if len(uses) > 1 {
 			found = append(found, wrong(p.path()+"."+uses[1], fmt.Sprintf("%s is used in %d ways: %s", p, len(uses), and(uses)), "Keep one of them."))
 		}
-		if len(uses) == 0 && (p.kind == aDisk || p.kind == anArray) {
+		if len(uses) == 0 && (p.kind == aDisk || p.kind == anArray) && !triesToBeUsed(n, p) {
 			found = append(found, wrong(p.path(), fmt.Sprintf("%s is used for nothing", p),
 				fmt.Sprintf("Set %s, or remove it.", strings.ReplaceAll(and(waysToUse(p.kind)), " and ", " or "))))
 		}
@@ -225,23 +227,31 @@ func waysToUse(kind partKind) []string {
 	return []string{"filesystem", "group", "array"}
 }
 
-// usesOf lists the ways in which a part is used, be they good or not.
+// usesOf lists the ways in which a part is used.
 func usesOf(n *site.Node, p part) []string {
-	has := map[string]bool{
-		"partitions": p.kind == aDisk && len(n.Storage.Disks[p.name].Partitions) > 0,
-		"filesystem": p.Filesystem != nil, "group": p.Group != "", "array": p.Array != "",
-	}
 	var uses []string
-	for _, way := range waysToUse(p.kind) {
-		if has[way] || states(n, p.path()+"."+way) {
-			uses = append(uses, way)
-		}
+	if p.kind == aDisk && len(n.Storage.Disks[p.name].Partitions) > 0 {
+		uses = append(uses, "partitions")
+	}
+	if p.Filesystem != nil {
+		uses = append(uses, "filesystem")
+	}
+	if p.Group != "" {
+		uses = append(uses, "group")
+	}
+	if p.Array != "" {
+		uses = append(uses, "array")
 	}
 	return uses
 }
 
+// triesToBeUsed says whether a part states a use that is not a good one.
+func triesToBeUsed(n *site.Node, p part) bool {
+	return slices.ContainsFunc(waysToUse(p.kind), func(way string) bool { return states(n, p.path()+"."+way) })
+}
+
 func groupWithoutMembers(_ *site.Site, n *site.Node) []site.Finding {
-	if len(n.Storage.Groups) == 0 || unclear(n, "group", func(p part) bool { return p.Group != "" }) {
+	if len(n.Storage.Groups) == 0 {
 		return nil
 	}
 	has := map[string]bool{}
@@ -250,7 +260,7 @@ func groupWithoutMembers(_ *site.Site, n *site.Node) []site.Finding {
 	}
 	var found []site.Finding
 	for _, name := range keys(n.Storage.Groups) {
-		if !has[name] {
+		if !has[name] && !unclear(n, "group", func(p part) bool { return p.Group != "" }) {
 			found = append(found, wrong("storage.groups."+name, fmt.Sprintf("the volume group %s has no disk, partition or array in it", name),
 				fmt.Sprintf("Write group: %q in what it is to be made of.", name)))
 		}
@@ -284,30 +294,38 @@ const (
 
 func mbrLimits(_ *site.Site, n *site.Node) []site.Finding {
 	var found []site.Finding
-	sum := map[string]site.Size{}
+	for _, name := range keys(n.Storage.Disks) {
+		if n.Storage.Disks[name].Table == "mbr" {
+			found = append(found, overMBR(n, name)...)
+		}
+	}
+	return found
+}
+
+func overMBR(n *site.Node, disk string) []site.Finding {
+	d := n.Storage.Disks[disk]
+	var found []site.Finding
+	if len(d.Partitions) > mbrPartitions {
+		found = append(found, wrong("storage.disks."+disk+".table",
+			fmt.Sprintf("the disk %s has %d partitions in an MBR table, which has %d", disk, len(d.Partitions), mbrPartitions), `Write table: "gpt".`))
+	}
+	var end site.Size
 	for _, p := range layout(n) {
-		if p.kind != aPartition || n.Storage.Disks[p.in].Table != "mbr" {
+		if p.kind != aPartition || p.in != disk {
 			continue
 		}
+		begin := end
+		end = plus(begin, p.size)
 		object := func(field, message string) {
 			found = append(found, wrong(p.path()+field, message, `Write table: "gpt", or correct the partition.`))
 		}
-		d := n.Storage.Disks[p.in].Partitions[p.name]
-		before := sum[p.in]
-		sum[p.in] = plus(before, p.size)
-		switch {
-		case d.Number > mbrPartitions:
-			object(".number", fmt.Sprintf("%s has the number %d in an MBR table, which has %d", p, d.Number, mbrPartitions))
-		case d.Flag == "bios-boot":
+		switch asked := d.Partitions[p.name]; {
+		case asked.Number > mbrPartitions:
+			object(".number", fmt.Sprintf("%s has the number %d in an MBR table, which has %d", p, asked.Number, mbrPartitions))
+		case asked.Flag == "bios-boot":
 			object(".flag", fmt.Sprintf(`%s has the flag "bios-boot" in an MBR table, which has its own place for a boot loader`, p))
-		case before <= mbrBytes && sum[p.in] > mbrBytes:
+		case begin <= mbrBytes && end > mbrBytes:
 			object(".size", fmt.Sprintf("%s ends behind 2TiB, which is as far as an MBR table reaches", p))
-		}
-	}
-	for _, name := range keys(n.Storage.Disks) {
-		if d := n.Storage.Disks[name]; d.Table == "mbr" && len(d.Partitions) > mbrPartitions {
-			found = append(found, wrong("storage.disks."+name+".table",
-				fmt.Sprintf("the disk %s has %d partitions in an MBR table, which has %d", name, len(d.Partitions), mbrPartitions), `Write table: "gpt".`))
 		}
 	}
 	return found
