@@ -17,7 +17,7 @@ var userRules = []Rule{
 	{
 		Code: "user-keys", Severity: site.SeverityError,
 		What:  "The SSH keys of an account can be read, and are of a kind that OpenSSH still takes: no DSA, and RSA of 2048 bits or more.",
-		Why:   "The account cannot log in with them: OpenSSH took DSA out in release 10 and refuses short RSA keys (RequiredRSASize, sshd_config(5)), which shows when the node is installed and nobody gets in.",
+		Why:   "The account cannot log in with them: OpenSSH took DSA out in release 10 and refuses short RSA keys (RequiredRSASize, sshd_config(5): below 1024 bits, and with the policies of many distributions below 2048), which shows when the node is installed and nobody gets in.",
 		Wrong: `nodes: "n1": system: users: ops: keys: ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOps"]`,
 		Right: `nodes: "n1": system: users: ops: keys: ["` + someKey + ` ops"]`,
 		Node:  eachUser(userKeys),
