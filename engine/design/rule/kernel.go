@@ -50,7 +50,7 @@ var kernels = []Rule{
 }`,
 		Right: `nodes: "n1": {
 	kernel: package: "linux-image-rt-amd64"
-	system: packages: "linux-image-rt-amd64": state: "held"
+	system: packages: "linux-image-rt-amd64": {version: "6.1.90-1", state: "held"}
 }`,
 		Node: kernelPackage,
 	},

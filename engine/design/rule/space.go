@@ -58,7 +58,7 @@ var spaces = []Rule{
 	},
 	{
 		Code: "root-too-small", Severity: site.SeverityError,
-		What:  "The file system / has 20 GB.",
+		What:  "The file system / has at least 20 GB.",
 		Why:   "With less, the first upgrade or a day of messages fills it, and a full root stops what runs on the node.",
 		Wrong: `nodes: "n1": storage: disks: os: {match: kind: "ssd", partitions: root: {size: "10GiB", filesystem: mount: "/"}}`,
 		Right: `nodes: "n1": storage: disks: os: {match: kind: "ssd", partitions: root: {size: ">20GB", filesystem: mount: "/"}}`,
@@ -68,7 +68,7 @@ var spaces = []Rule{
 	},
 	{
 		Code: "boot-too-small", Severity: site.SeverityWarning,
-		What: "A file system /boot has 1 GB.",
+		What: "A file system /boot has at least 1 GB.",
 		Why:  "With less there is no room for a third kernel, and an upgrade ends with half of it written.",
 		Wrong: `nodes: "n1": storage: disks: os: {match: kind: "ssd", partitions: {
 	boot: {number: 1, size: "256MiB", filesystem: mount: "/boot"}
