@@ -64,6 +64,17 @@ var interfaces = []Rule{
 		Node:  interfaceNetwork,
 	},
 	{
+		Code: "interface-networks-untrunked", Severity: site.SeverityError,
+		What: "What carries several networks is plugged into a trunk.",
+		Why:  "Which of them have a tag is said by the link; without it all are sent without, into one network.",
+		Wrong: `networks: bmc: vlan: 90
+nodes: "n1": {interfaces: eno1: networks: ["mgmt", "bmc"], addresses: bmc: "10.9.0.111"}`,
+		Right: `networks: bmc: vlan: 90
+links: access: {networks: ["bmc"], trunk: true}
+nodes: "n1": {interfaces: {eno1: networks: ["mgmt"], eno2: {link: "access", networks: ["bmc"]}}, addresses: bmc: "10.9.0.111"}`,
+		Node: networksUntrunked,
+	},
+	{
 		Code: "native-tagged", Severity: site.SeverityError,
 		What: "A VLAN is made of a network that its link carries with a tag.",
 		Why:  "The switch sends that network without a tag, and drops it with one.",
@@ -298,10 +309,24 @@ func interfaceNetwork(s *site.Site, n *site.Node) []site.Finding {
 	})
 }
 
+// networksUntrunked leaves to interface-network and trunk-needed what has a
+// link.
+func networksUntrunked(s *site.Site, n *site.Node) []site.Finding {
+	var found []site.Finding
+	for _, c := range carriers(n) {
+		if c.section == "interfaces" && !states(n, c.path()+".link") && severalWires(s, c.networks) {
+			found = append(found, wrong(c.path()+".networks",
+				fmt.Sprintf("%s carries %d networks (%s), and has no link that says which of them have a tag", c.name, len(c.networks), strings.Join(c.networks, ", ")),
+				"Set its link to a trunk, or keep one network."))
+		}
+	}
+	return found
+}
+
 func nativeTagged(s *site.Site, n *site.Node) []site.Finding {
 	return eachNetwork(n, func(c carrier, network string, i int) []site.Finding {
 		l := s.Links[c.link]
-		if c.section != "vlans" || l == nil || !slices.Contains(l.Networks, network) || tagged(s, l, network) || !l.Trunk && severalWires(s, l) {
+		if c.section != "vlans" || l == nil || !slices.Contains(l.Networks, network) || tagged(s, l, network) || !l.Trunk && severalWires(s, l.Networks) {
 			return nil
 		}
 		return []site.Finding{also(s, "links."+c.link, wrong(c.networkPath(i),

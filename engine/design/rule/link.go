@@ -76,6 +76,18 @@ networks: mgmt: vlan: 10`,
 		},
 	},
 	{
+		Code: "native-missing", Severity: site.SeverityWarning,
+		What: "A node boots from the network over a link with a network that has no tag.",
+		Why:  "Firmware sends its requests without a tag unless someone set it up otherwise by hand, so an installation from the network finds no server.",
+		Wrong: `links: pxe: {networks: ["bmc"], trunk: true}
+networks: bmc: {vlan: 90, ranges: leases: {from: "10.9.0.200", to: "10.9.0.250", use: "dhcp"}}
+nodes: "n4": {interfaces: eno3: link: "pxe", boot: {order: ["Pxe"], interface: "eno3"}}`,
+		Right: `links: pxe: {networks: ["bmc"], trunk: true, native: "bmc"}
+networks: bmc: {vlan: 90, ranges: leases: {from: "10.9.0.200", to: "10.9.0.250", use: "dhcp"}}
+nodes: "n4": {interfaces: eno3: link: "pxe", boot: {order: ["Pxe"], interface: "eno3"}}`,
+		Node: nativeMissing,
+	},
+	{
 		Code: "vlan-missing", Severity: site.SeverityError,
 		What: "A network that a trunk carries with a tag has a VLAN number.",
 		Why:  "There is nothing to write into the tag.",
@@ -176,7 +188,7 @@ func severalLinks(s *site.Site) []site.Finding {
 func trunkNeeded(s *site.Site) []site.Finding {
 	var found []site.Finding
 	for _, key := range keys(s.Links) {
-		if l := s.Links[key]; !l.Trunk && severalWires(s, l) {
+		if l := s.Links[key]; !l.Trunk && severalWires(s, l.Networks) {
 			path := "links." + key + ".trunk"
 			found = append(found, wrong(path, fmt.Sprintf("the link %s has %d networks and is no trunk", key, len(l.Networks)),
 				"Set trunk: true, or keep one network."))
@@ -185,12 +197,23 @@ func trunkNeeded(s *site.Site) []site.Finding {
 	return found
 }
 
-// severalWires says whether the networks of a link are not all one on the
-// wire.
-func severalWires(s *site.Site, l *site.Link) bool {
-	return slices.ContainsFunc(l.Networks, func(n string) bool {
-		return s.Networks[n] != nil && s.Networks[l.Networks[0]] != nil && !sameWire(s, n, l.Networks[0])
+// severalWires says whether networks are not all one on the wire.
+func severalWires(s *site.Site, networks []string) bool {
+	return slices.ContainsFunc(networks, func(n string) bool {
+		return s.Networks[n] != nil && s.Networks[networks[0]] != nil && !sameWire(s, n, networks[0])
 	})
+}
+
+func nativeMissing(s *site.Site, n *site.Node) []site.Finding {
+	link := pluggedInto(n, n.Boot.Interface)
+	l := s.Links[link]
+	fromNetwork := slices.Contains(n.Boot.Order, "Pxe") || slices.Contains(n.Boot.Order, "UefiHttp")
+	if _, broken := s.Origins["links."+link+".native"]; broken || l == nil || !l.Trunk || l.Native != "" || !fromNetwork {
+		return nil
+	}
+	return []site.Finding{also(s, "links."+link+".trunk", wrong("boot.interface",
+		fmt.Sprintf("the node boots from the network over %s, whose link %s carries every network with a tag", n.Boot.Interface, link),
+		fmt.Sprintf("Set the `native` of the link %s, or boot over another interface.", link)))}
 }
 
 func vlanMissing(s *site.Site) []site.Finding {
