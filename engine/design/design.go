@@ -49,7 +49,7 @@ func EvaluateHere(files fs.FS, siteName string) Result {
 }
 
 func evaluateHere(p pack, explain string) Result {
-	whole := evaluation{memory: newMemory(), ask: askHere, atOnce: 1, now: time.Now(), explain: explain, undivided: true}
+	whole := evaluation{memory: newMemory(), ask: askHere, most: Limits{}.withDefaults().Values, atOnce: 1, now: time.Now(), explain: explain, undivided: true}
 	r, err := whole.run(context.Background(), p)
 	if err != nil {
 		panic(err) // an answer of this process is not garbled

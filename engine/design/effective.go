@@ -107,7 +107,9 @@ type node struct {
 	allocation *tree
 	// complete says that the layers have an order, so that what is missing is
 	// missing.
-	complete  bool
+	complete bool
+	// size is how many values it has, and ten for itself.
+	size      int64
 	effective *site.Node
 	findings  []site.Finding
 	facts     rule.Facts
@@ -125,7 +127,7 @@ func (sh *shared) merge(own layer) *node {
 	}
 	n.allocation = sh.allocation(own.name, n.merged)
 	n.merged = merge(n.merged, n.allocation)
-	n.findings = found.list
+	n.findings, n.size = found.list, 10+n.merged.size()
 	return n
 }
 

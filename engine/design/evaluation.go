@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,6 +21,8 @@ import (
 type evaluation struct {
 	*memory
 	ask asker
+	// most is how many values the nodes may have together.
+	most int64
 	// atOnce is how many requests and nodes are worked on at a time.
 	atOnce int
 	now    time.Time
@@ -226,8 +230,10 @@ func (e *evaluation) renewOwn(ctx context.Context, d *division) (bool, error) {
 // conclude makes layers effective, and says what is to be said of the site. The
 // pack is what the site's own constraints are in.
 func (e *evaluation) conclude(ctx context.Context, changed []layer, p pack) (Result, error) {
-	fresh := make([]*node, len(changed))
-	e.eachNode(len(changed), func(i int) { fresh[i] = e.shared.merge(changed[i]) })
+	fresh, err := e.merge(changed)
+	if err != nil {
+		return Result{}, err
+	}
 	if e.shared.constrains() {
 		if err := e.judge(ctx, p, fresh); err != nil {
 			return Result{}, err
@@ -241,6 +247,32 @@ func (e *evaluation) conclude(ctx context.Context, changed []layer, p pack) (Res
 		}
 	}
 	return e.collate(), nil
+}
+
+// merge makes nodes of layers. It stops where they have more values than there
+// may be: what a worker says in a few bytes, many nodes can have each.
+func (e *evaluation) merge(changed []layer) ([]*node, error) {
+	var left atomic.Int64
+	left.Store(e.most)
+	for _, n := range e.nodes {
+		left.Add(-n.size)
+	}
+	fresh := make([]*node, len(changed))
+	e.eachNode(len(changed), func(i int) {
+		if left.Load() >= 0 {
+			fresh[i] = e.shared.merge(changed[i])
+			left.Add(-fresh[i].size)
+		}
+	})
+	if left.Load() >= 0 {
+		return fresh, nil
+	}
+	return nil, fatal{site.Finding{
+		Code: "too-large", Severity: site.SeverityError,
+		Message: fmt.Sprintf("the nodes of the design have more than %d values together", e.most),
+		Why:     "Evaluation is bounded so that no commit can hang or exhaust the controller.",
+		Fix:     "Look for profiles with many values that many nodes have, or divide the site.",
+	}}
 }
 
 // eachNode works on nodes, several at a time.

@@ -78,11 +78,9 @@ func (e *Evaluator) answer(ctx context.Context, files fs.FS, siteName, explain s
 	}
 	m, release := e.remember(p.site)
 	defer release()
-	bounded, cancel := context.WithTimeoutCause(ctx, lim.Timeout, errOverdue)
-	defer cancel()
-	run := evaluation{memory: m, atOnce: e.workers(), now: e.now(), explain: explain}
-	run.ask = e.asker(ctx, p.site, lim)
-	return run.run(bounded, p)
+	run := evaluation{memory: m, most: lim.Values, atOnce: e.workers(), now: e.now(), explain: explain}
+	run.ask = e.asker(p.site, lim)
+	return run.run(ctx, p)
 }
 
 // errOverdue says that an evaluation took longer than it may.
@@ -139,21 +137,27 @@ func (e *Evaluator) workers() int {
 }
 
 // asker asks workers, as many at a time as there may be, on behalf of one
-// evaluation: the answers to all of its requests are bounded together.
-func (e *Evaluator) asker(ctx context.Context, siteName string, lim Limits) asker {
+// evaluation: all of its requests together are bounded, in their time and in
+// their answers. What it waits for others does not count, or one site could
+// have another found too slow.
+func (e *Evaluator) asker(siteName string, lim Limits) asker {
 	e.once.Do(func() { e.turns = make(chan struct{}, e.workers()) })
-	var left atomic.Int64
-	left.Store(lim.Response)
-	return func(bounded context.Context, r request) ([]byte, error) {
+	var size, spent atomic.Int64
+	return func(ctx context.Context, r request) ([]byte, error) {
 		select {
 		case e.turns <- struct{}{}:
 			defer func() { <-e.turns }()
-		case <-bounded.Done():
+		case <-ctx.Done():
+			return nil, ctx.Err()
 		}
+		begun := time.Now()
+		bounded, cancel := context.WithTimeoutCause(ctx, lim.Timeout-time.Duration(spent.Load()), errOverdue)
+		defer cancel()
 		one := lim
-		one.Response = left.Load()
+		one.Response -= size.Load()
 		outcome, err := e.request(ctx, bounded, siteName, r, one)
-		left.Add(-int64(len(outcome)))
+		size.Add(int64(len(outcome)))
+		spent.Add(int64(time.Since(begun)))
 		return outcome, err
 	}
 }

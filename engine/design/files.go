@@ -25,7 +25,8 @@ const sitesDir = "sites"
 
 // Limits bound one evaluation. A zero field means its default.
 type Limits struct {
-	// Timeout bounds one evaluation; default 60 s.
+	// Timeout bounds the time that workers spend on one evaluation, without
+	// what it waits for them; default 60 s.
 	Timeout time.Duration
 	// Memory bounds the data of one worker, in bytes; default 4 GiB.
 	Memory int64
@@ -34,8 +35,13 @@ type Limits struct {
 	FileBytes    int64
 	PackageBytes int64
 	Files        int
-	// Response bounds the effective design, in bytes of JSON; default 512 MiB.
+	// Response bounds what workers answer to one evaluation, in bytes; default
+	// 128 MiB.
 	Response int64
+	// Values bounds how many values the nodes of a site have together, where a
+	// node itself counts as ten; default 4 million. A profile of a thousand
+	// values that a thousand nodes name takes a few lines.
+	Values int64
 }
 
 func (l Limits) withDefaults() Limits {
@@ -45,7 +51,8 @@ func (l Limits) withDefaults() Limits {
 		FileBytes:    cmp.Or(l.FileBytes, 1<<20),
 		PackageBytes: cmp.Or(l.PackageBytes, 32<<20),
 		Files:        cmp.Or(l.Files, 20_000),
-		Response:     cmp.Or(l.Response, 512<<20),
+		Response:     cmp.Or(l.Response, 128<<20),
+		Values:       cmp.Or(l.Values, 4_000_000),
 	}
 }
 

@@ -50,9 +50,7 @@ func tooLarge(name string, most int64) site.Finding {
 // the texts went over.
 func (e *Evaluator) askText(ctx context.Context, r request, into any) (*site.Finding, error) {
 	lim := e.Limits.withDefaults()
-	bounded, cancel := context.WithTimeoutCause(ctx, lim.Timeout, errOverdue)
-	defer cancel()
-	text, err := e.asker(ctx, r.pack.site, lim)(bounded, r)
+	text, err := e.asker(r.pack.site, lim)(ctx, r)
 	if f := (fatal{}); errors.As(err, &f) {
 		return &f.Finding, nil
 	}

@@ -188,6 +188,30 @@ func (t *tree) without(field string) *tree {
 	return &tree{fields: fields, origin: t.origin, unset: t.unset}
 }
 
+// size is how many values the tree has: itself, and all that is in it.
+func (t *tree) size() int64 {
+	n := sizeOf(t.value)
+	for _, f := range t.fields {
+		n += f.size()
+	}
+	return n
+}
+
+func sizeOf(value any) int64 {
+	n := int64(1)
+	switch x := value.(type) {
+	case []any:
+		for _, item := range x {
+			n += sizeOf(item)
+		}
+	case map[string]any:
+		for _, item := range x {
+			n += sizeOf(item)
+		}
+	}
+	return n
+}
+
 // keys are the fields' names in order.
 func (t *tree) keys() []string { return slices.Sorted(maps.Keys(t.fields)) }
 
