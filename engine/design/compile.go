@@ -6,7 +6,6 @@ import (
 	"cuelang.org/go/cue"
 	"cuelang.org/go/cue/ast"
 	"cuelang.org/go/cue/build"
-	"cuelang.org/go/cue/cuecontext"
 	"cuelang.org/go/cue/errors"
 	"cuelang.org/go/cue/token"
 
@@ -54,7 +53,7 @@ func (c *compiler) compile(progress func(string)) (cue.Value, bool) {
 			c.trim(inst)
 		}
 		progress("evaluating the package")
-		v := cuecontext.New().BuildInstance(inst)
+		v := c.basis.evaluating.BuildInstance(inst)
 		if v.LookupPath(cue.MakePath(cue.Str(nodesSection))).Exists() {
 			c.named = namingsOf(inst.Files)
 			return v, true

@@ -1,6 +1,7 @@
 package design
 
 import (
+	"bytes"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -30,13 +31,18 @@ var dataText = regexp.MustCompile(`"([^"\\\n]+\.(?:json|yaml|yml))"`)
 
 // isData says whether a file name is one that data may have.
 func isData(base string) bool {
-	return slices.Contains([]string{".json", ".yaml", ".yml"}, path.Ext(base)) && !hidden(base)
+	return slices.Contains(dataExtensions, path.Ext(base)) && !hidden(base)
 }
+
+var dataExtensions = []string{".json", ".yaml", ".yml"}
 
 // dataPaths lists the paths of data files that a pack's CUE files may name.
 func (p pack) dataPaths() []string {
 	var paths []string
 	for _, src := range p.files {
+		if !mayName(src) {
+			continue
+		}
 		for _, m := range dataText.FindAllSubmatch(src, -1) {
 			paths = append(paths, string(m[1]))
 		}
@@ -45,9 +51,18 @@ func (p pack) dataPaths() []string {
 	return slices.Compact(paths)
 }
 
+// mayName says whether a CUE file may name data files, at a small part of what
+// the search for them takes.
+func mayName(src []byte) bool {
+	return slices.ContainsFunc(dataExtensions, func(ext string) bool { return bytes.Contains(src, []byte(ext+`"`)) })
+}
+
 // takeData reads those of the repository's JSON and YAML files that the design
 // may name.
 func (c *collector) takeData() error {
+	if len(c.found) == 0 {
+		return nil
+	}
 	paths := c.dataPaths()
 	for _, d := range c.found {
 		if !slices.ContainsFunc(paths, func(p string) bool { return matches(p, d.name) }) {

@@ -59,7 +59,7 @@ func evaluateHere(p pack, explain string) Result {
 
 // askHere answers a request in this process.
 func askHere(_ context.Context, r request) ([]byte, error) {
-	return answer(r, func(string) {}), nil
+	return answer(r, nil, func(string) {}), nil
 }
 
 // unchecked and uncompared say that there may be more to find.

@@ -36,14 +36,15 @@ type dividedFile struct {
 	name    string
 	src     []byte
 	outline *outline
-	// clauses is the digest of the package clause and imports.
-	clauses digest
 }
 
 // declaration is a part of a file that concerns a node.
 type declaration struct {
-	file int // in files
+	name string // of the file
+	file int    // in files
 	part *piece
+	// clauses is the digest of the file's package clause and imports.
+	clauses digest
 }
 
 // mainFiles lists the files of the site's package, and false where they do not
@@ -78,15 +79,13 @@ func divide(p pack, files []string, outlines map[string]*outline) *division {
 		if o.Entangled != "" {
 			return nil
 		}
-		f := dividedFile{name: name, src: p.files[name], outline: o}
-		f.clauses = f.digest(func(p *piece) bool { return p.Kind == clause })
-		d.files = append(d.files, f)
+		d.files = append(d.files, dividedFile{name: name, src: p.files[name], outline: o})
 		for j := range o.Parts {
 			if x := &o.Parts[j]; x.Kind == oneNode {
 				if path.Dir(name) != p.dir {
 					return nil // another package may have this file too
 				}
-				d.nodes[x.Name] = append(d.nodes[x.Name], declaration{i, x})
+				d.nodes[x.Name] = append(d.nodes[x.Name], declaration{name, i, x, o.clauses})
 			}
 		}
 	}
@@ -119,18 +118,14 @@ func (d *division) see() {
 	}
 }
 
-// digest is that of the parts that are wanted, at their places, and of every
-// file that is none of the package's own.
+// digest is that of the parts that are wanted of those that concern no one
+// node, at their places, and of every file that is none of the package's own.
 func (d *division) digest(wanted func(*piece) bool) digest {
 	h := sha256.New()
 	own := map[string]bool{}
 	for _, f := range d.files {
 		own[f.name] = true
-		if x := f.digest(wanted); x != (digest{}) {
-			writeText(h, f.name)
-			h.Write(f.clauses[:])
-			h.Write(x[:])
-		}
+		f.write(h, wanted)
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.pack.files)) {
 		if !own[name] {
@@ -152,26 +147,20 @@ func (d *division) withData(of digest) digest {
 	return digest(h.Sum(nil))
 }
 
-// digest is that of the file's parts that are wanted, zero when there are
-// none.
-func (f *dividedFile) digest(wanted func(*piece) bool) digest {
-	h, any := sha256.New(), false
-	for i := range f.outline.Parts {
-		if p := &f.outline.Parts[i]; wanted(p) {
-			any = true
-			f.write(h, p)
+// write writes the parts of a file that are wanted.
+func (f *dividedFile) write(h hash.Hash, wanted func(*piece) bool) {
+	any := false
+	for _, p := range f.outline.common {
+		if !wanted(p) {
+			continue
 		}
+		if !any {
+			writeText(h, f.name)
+			h.Write(f.outline.clauses[:])
+			any = true
+		}
+		h.Write(p.digest[:])
 	}
-	if !any {
-		return digest{}
-	}
-	return digest(h.Sum(nil))
-}
-
-func (f *dividedFile) write(h hash.Hash, p *piece) {
-	place := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(p.Line)), uint64(p.Col))
-	h.Write(place)
-	writeText(h, f.src[p.Start:p.End])
 }
 
 // writeText writes a text after its length, so that no two sequences of texts
@@ -181,17 +170,12 @@ func writeText[T string | []byte](w io.Writer, text T) {
 	_, _ = w.Write([]byte(text))
 }
 
-// key is the digest of everything that a node's own layer comes from.
-func (d *division) key(node string) digest {
-	h := sha256.New()
-	h.Write(d.seen[:])
-	for _, x := range d.nodes[node] {
-		f := &d.files[x.file]
-		writeText(h, f.name)
-		h.Write(f.clauses[:])
-		f.write(h, x.part)
-	}
-	return digest(h.Sum(nil))
+// sameText says whether declarations have the same texts at the same places,
+// with the same imports around them.
+func sameText(a, b []declaration) bool {
+	return slices.EqualFunc(a, b, func(a, b declaration) bool {
+		return a.name == b.name && (a.part == b.part || a.part.digest == b.part.digest && a.clauses == b.clauses)
+	})
 }
 
 // inOrder lists nodes in the order of their first declarations, so that a

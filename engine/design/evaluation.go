@@ -77,7 +77,7 @@ func (e *evaluation) divide(ctx context.Context, p pack) (*division, error) {
 	}
 	all, present, unknown := map[string]*outline{}, map[digest]bool{}, []string{}
 	for _, name := range files {
-		text := digestOf(p.files[name])
+		text := e.digestOf(name, p.files[name])
 		present[text] = true
 		if o := e.outlines[text]; o != nil {
 			all[name] = o
@@ -89,15 +89,16 @@ func (e *evaluation) divide(ctx context.Context, p pack) (*division, error) {
 		found, err := e.askOutlines(ctx, p, part)
 		return func() {
 			for name, o := range found {
+				o.settle(p.files[name])
 				all[name] = o
-				e.outlines[digestOf(p.files[name])] = o
+				e.outlines[e.digestOf(name, p.files[name])] = o
 			}
 		}, err
 	})
 	if err != nil {
 		return nil, err
 	}
-	e.keepOutlines(present)
+	e.keepOutlines(p.files, present)
 	return divide(p, files, all), nil
 }
 
@@ -158,7 +159,7 @@ func (e *evaluation) whole(ctx context.Context, p pack) (Result, error) {
 	all.shared = sharedOf(p.site, &x)
 	here := *e
 	here.memory = all
-	return here.conclude(ctx, x.nodes, p)
+	return here.conclude(ctx, x.nodes, func() pack { return p })
 }
 
 // inParts evaluates a divided package. It is false when that would not say all
@@ -177,7 +178,7 @@ func (e *evaluation) inParts(ctx context.Context, d *division) (Result, bool, er
 			changed = append(changed, l.layer)
 		}
 	}
-	r, err := e.conclude(ctx, changed, d.sharedPack())
+	r, err := e.conclude(ctx, changed, d.sharedPack)
 	return r, true, err
 }
 
@@ -202,11 +203,9 @@ func (e *evaluation) renewOwn(ctx context.Context, d *division) (bool, error) {
 			e.drop(name)
 		}
 	}
-	keys := make(map[string]digest, len(d.nodes))
 	var changed []string
-	for name := range d.nodes {
-		keys[name] = d.key(name)
-		if l, known := e.own[name]; !known || l.from != keys[name] {
+	for name, from := range d.nodes {
+		if l, known := e.own[name]; !known || l.seen != d.seen || !sameText(l.from, from) {
 			changed = append(changed, name)
 		}
 	}
@@ -220,7 +219,7 @@ func (e *evaluation) renewOwn(ctx context.Context, d *division) (bool, error) {
 			}
 			for _, l := range x.nodes {
 				e.drop(l.name)
-				e.own[l.name] = ownLayer{keys[l.name], l}
+				e.own[l.name] = ownLayer{d.seen, d.nodes[l.name], l}
 			}
 		}, err
 	})
@@ -229,13 +228,13 @@ func (e *evaluation) renewOwn(ctx context.Context, d *division) (bool, error) {
 
 // conclude makes layers effective, and says what is to be said of the site. The
 // pack is what the site's own constraints are in.
-func (e *evaluation) conclude(ctx context.Context, changed []layer, p pack) (Result, error) {
+func (e *evaluation) conclude(ctx context.Context, changed []layer, p func() pack) (Result, error) {
 	fresh, err := e.merge(changed)
 	if err != nil {
 		return Result{}, err
 	}
 	if e.shared.constrains() {
-		if err := e.judge(ctx, p, fresh); err != nil {
+		if err := e.judge(ctx, p(), fresh); err != nil {
 			return Result{}, err
 		}
 	}

@@ -43,15 +43,15 @@ type extraction struct {
 }
 
 // extractOf evaluates a pack. It calls progress with what it is about to do,
-// so that a parent can say where a worker died.
-func extractOf(p pack, progress func(string)) (out extract) {
+// so that a parent can say where a worker died. A basis may be ready for it.
+func extractOf(p pack, ready *basis, progress func(string)) (out extract) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			out = extract{unread: true, findings: []site.Finding{rule.Panicked("the evaluation", cause)}}
 		}
 	}()
 	l := newLoader(p)
-	l.bare = true
+	l.bare, l.ready = true, ready
 	progress("parsing the files")
 	l.readModule()
 	x := extraction{compiler: &compiler{loader: l}}

@@ -44,9 +44,10 @@ type loader struct {
 	// says that it changes any.
 	edit   func(*ast.File)
 	edited bool
-	// bare leaves out the attributes of the schema, which say in words what
-	// fits: CUE parses those of a value anew whenever it is asked for one.
-	bare bool
+	// basis is that of the load, ready one for the next load; bare says what
+	// kind.
+	basis, ready *basis
+	bare         bool
 }
 
 func newLoader(p pack) *loader { return &loader{pack: p, version: cue.LanguageVersion()} }
@@ -91,8 +92,12 @@ func (l *loader) readModule() {
 // top-level fields. It is nil when there are findings.
 func (l *loader) load() *build.Instance {
 	l.before = len(l.findings.list)
-	l.context = build.NewContext()
-	l.done = map[string]*build.Instance{schema.Path: l.loadSchema()}
+	l.basis, l.ready = l.ready, nil
+	if l.basis == nil {
+		l.basis = newBasis(l.bare)
+	}
+	l.context = l.basis.loading
+	l.done = map[string]*build.Instance{schema.Path: l.basis.schema}
 	name := l.mainPackage()
 	l.pkg = name
 	inst := l.instance(l.dir, name)
@@ -124,7 +129,7 @@ func (l *loader) bindingText(pkg string) string {
 // revision begins with a slash.
 const schemaPrefix = "/schema/"
 
-func (l *loader) loadSchema() *build.Instance {
+func (l *loader) loadSchema(bare bool) *build.Instance {
 	inst := l.context.NewInstance(schemaPrefix, l.resolve)
 	names, _ := fs.Glob(schema.Files, "*.cue")
 	for _, name := range names {
@@ -133,7 +138,7 @@ func (l *loader) loadSchema() *build.Instance {
 		if err != nil {
 			panic(err) // embedded, and parsed by the tests
 		}
-		if l.bare {
+		if bare {
 			stripAttributes(f)
 		}
 		inst.AddSyntax(f)

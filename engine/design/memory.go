@@ -1,6 +1,7 @@
 package design
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"sync"
 
@@ -13,7 +14,9 @@ import (
 type memory struct {
 	// busy is held by the evaluation that uses the memory.
 	busy sync.Mutex
-	// outlines are by the digest of a file's text.
+	// texts are those of the files of the package, by name; outlines are by the
+	// digest of a text.
+	texts    map[string]text
 	outlines map[digest]*outline
 	// digest is that of the design that shared was made of.
 	digest digest
@@ -25,13 +28,33 @@ type memory struct {
 	fleet *rule.Fleet
 }
 
+// ownLayer is a node's own layer and what it was made of: its declarations,
+// and what they can see.
 type ownLayer struct {
-	from digest
+	seen digest
+	from []declaration
 	layer
 }
 
+// text is a file's text with its digest.
+type text struct {
+	src    []byte
+	digest digest
+}
+
+// digestOf is the digest of a file's text, remembered from the last time: to
+// compare texts takes a tenth of the time.
+func (m *memory) digestOf(name string, src []byte) digest {
+	t := m.texts[name]
+	if t.src == nil || !bytes.Equal(t.src, src) {
+		t = text{src, digestOf(src)}
+		m.texts[name] = t
+	}
+	return t.digest
+}
+
 func newMemory() *memory {
-	m := &memory{outlines: map[digest]*outline{}, own: map[string]ownLayer{}}
+	m := &memory{texts: map[string]text{}, outlines: map[digest]*outline{}, own: map[string]ownLayer{}}
 	m.forget()
 	return m
 }
@@ -51,7 +74,12 @@ func (m *memory) drop(name string) {
 func digestOf(text []byte) digest { return sha256.Sum256(text) }
 
 // keepOutlines drops the outlines of texts that are no more.
-func (m *memory) keepOutlines(present map[digest]bool) {
+func (m *memory) keepOutlines(files map[string][]byte, present map[digest]bool) {
+	for name := range m.texts {
+		if files[name] == nil {
+			delete(m.texts, name)
+		}
+	}
 	for d := range m.outlines {
 		if !present[d] {
 			delete(m.outlines, d)

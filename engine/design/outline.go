@@ -1,6 +1,8 @@
 package design
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"maps"
 	"slices"
 	"strconv"
@@ -20,6 +22,11 @@ type outline struct {
 	// Uses are the names that declarations of nodes, and patterns over nodes,
 	// refer to.
 	Uses []string `json:"uses,omitempty"`
+
+	// What the parent makes of it: the parts that concern no one node, the
+	// digest of the package clause and the imports, and whether it was made.
+	common  []*piece
+	clauses digest
 }
 
 // piece is one declaration of a file.
@@ -34,6 +41,9 @@ type piece struct {
 	Col   int `json:"col"`
 	// Uses are the names that a field at the top refers to.
 	Uses []string `json:"uses,omitempty"`
+
+	// digest is that of the text at its place, which the parent makes.
+	digest digest
 }
 
 type pieceKind int
@@ -68,6 +78,27 @@ func outlineOf(name string, src []byte, version string) *outline {
 	}
 	o.out.Uses = o.used.sorted()
 	return &o.out
+}
+
+// settle makes what the parent wants of an outline, once for a text.
+func (o *outline) settle(src []byte) {
+	h := sha256.New()
+	for i := range o.Parts {
+		p := &o.Parts[i]
+		if p.Start < 0 || p.End > len(src) || p.Start > p.End {
+			*o = outline{Entangled: "it was divided wrongly"}
+			return
+		}
+		p.digest = digestOf(append(binary.AppendUvarint(binary.AppendUvarint(nil, uint64(p.Line)), uint64(p.Col)), src[p.Start:p.End]...))
+		switch p.Kind {
+		case oneNode:
+			continue
+		case clause:
+			h.Write(p.digest[:])
+		}
+		o.common = append(o.common, p)
+	}
+	o.clauses = digest(h.Sum(nil))
 }
 
 type names map[string]bool

@@ -10,16 +10,12 @@ import (
 	"sync"
 
 	"cuelang.org/go/cue"
-	"cuelang.org/go/cue/build"
-	"cuelang.org/go/cue/cuecontext"
 )
 
 // shapes are the shapes of all definitions by name.
 var shapes = sync.OnceValue(func() map[string]*shape {
-	l := newLoader(pack{})
-	l.context = build.NewContext()
-	l.done = map[string]*build.Instance{}
-	return shapesOf(cuecontext.New().BuildInstance(l.loadSchema()))
+	b := newBasis(false)
+	return shapesOf(b.evaluating.BuildInstance(b.schema))
 })
 
 // shapesOf reads the shapes of a package's definitions.

@@ -76,7 +76,11 @@ const maxRequest = 1 << 30
 func Work(in io.Reader, out io.Writer) error {
 	debug.SetMaxStack(maxStack)
 	requests, answers := bufio.NewReaderSize(in, 1<<16), bufio.NewWriterSize(out, 1<<16)
+	var ready *basis
 	for {
+		if ready == nil {
+			ready = newBasis(true)
+		}
 		text, err := readFrame(requests, maxRequest)
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -86,7 +90,10 @@ func Work(in io.Reader, out io.Writer) error {
 			err = json.Unmarshal(text, &h)
 		}
 		if err == nil {
-			err = serve(h, requests, answers)
+			err = serve(h, ready, requests, answers)
+		}
+		if h.Ask == askExtract {
+			ready = nil // it is used up
 		}
 		if err != nil {
 			return fmt.Errorf("answer request: %w", err)
@@ -94,7 +101,7 @@ func Work(in io.Reader, out io.Writer) error {
 	}
 }
 
-func serve(h header, in *bufio.Reader, out *bufio.Writer) error {
+func serve(h header, ready *basis, in *bufio.Reader, out *bufio.Writer) error {
 	// A parent that was killed cannot end its worker.
 	overdue := time.AfterFunc(h.Timeout+time.Second, func() { os.Exit(exitOverdue) })
 	defer overdue.Stop()
@@ -105,7 +112,7 @@ func serve(h header, in *bufio.Reader, out *bufio.Writer) error {
 	if err != nil {
 		return err
 	}
-	outcome := answer(r, func(what string) {
+	outcome := answer(r, ready, func(what string) {
 		_ = writeFrame(out, progressFrame, []byte(what))
 		_ = out.Flush() // an error shows again at the outcome
 	})
@@ -148,8 +155,8 @@ func readFiles(in *bufio.Reader, n int, into map[string][]byte) error {
 	return nil
 }
 
-// answer is the outcome of a request.
-func answer(r request, progress func(string)) []byte {
+// answer is the outcome of a request. A basis may be ready for it.
+func answer(r request, ready *basis, progress func(string)) []byte {
 	e := newEncoder()
 	switch r.ask {
 	case askOutline:
@@ -157,7 +164,7 @@ func answer(r request, progress func(string)) []byte {
 		text, _ := json.Marshal(outlinesOf(r.pack)) // texts and numbers
 		return text
 	case askExtract:
-		e.extract(extractOf(r.pack, progress))
+		e.extract(extractOf(r.pack, ready, progress))
 	case askJudge:
 		e.layers(judgeHere(r.pack, r.nodes, progress))
 	case askFormat:
