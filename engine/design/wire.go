@@ -44,6 +44,7 @@ const (
 	askExtract question = "extract" // what CUE makes of a pack
 	askJudge   question = "judge"   // what the site's own constraints make of nodes
 	askFormat  question = "format"  // the text of a file as it should look, as JSON
+	askMigrate question = "migrate" // the texts of the present schema, as JSON
 )
 
 // request is what a worker is asked, and what about.
@@ -167,6 +168,10 @@ func answer(r request, ready *basis, progress func(string)) []byte {
 		e.extract(extractOf(r.pack, ready, progress))
 	case askJudge:
 		e.layers(judgeHere(r.pack, r.nodes, progress))
+	case askMigrate:
+		progress("rewriting the files")
+		text, _ := json.Marshal(migrateHere(r.pack)) // texts and numbers
+		return text
 	case askFormat:
 		progress("formatting it")
 		text, _ := json.Marshal(formatAll(r.pack)) // texts and numbers

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	termtext "github.com/jedib0t/go-pretty/v6/text"
+	"github.com/rogpeppe/go-internal/diff"
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-gitops/slipway/engine/design"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+func (a *app) migrateCommand() *cobra.Command {
+	var check bool
+	cmd := &cobra.Command{
+		Use: "migrate [DIR]", Short: "rewrite a site of the schema before for the present one", Args: atMost(1),
+		Long: "Rewrites the CUE files of a repository that is written for the version of the schema\n" +
+			"before to the present one, keeps comments and layout, and says what it changed. Where\n" +
+			"it cannot know what is meant it says so, and changes nothing. What is of the present\n" +
+			"version is left alone.\n" + exitHelp,
+		Example: "  slipway migrate --check\n  slipway migrate my-site",
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.migrate(cmd.Context(), folder(args), check) },
+	}
+	cmd.Flags().BoolVar(&check, "check", false, "change nothing; show the difference, and exit 2 when there is any")
+	return cmd
+}
+
+// migrated is what migrate prints as JSON.
+type migrated struct {
+	Schema   string          `json:"schema"`
+	Files    []string        `json:"files"`
+	Changes  []design.Change `json:"changes"`
+	Findings []site.Finding  `json:"findings"`
+}
+
+func (a *app) migrate(ctx context.Context, dir string, check bool) error {
+	rev, err := readDir(ctx, dir)
+	if err != nil {
+		return err
+	}
+	e, err := newEvaluator(nil)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	m, err := e.Migrate(ctx, rev.Files)
+	if err != nil {
+		return fmt.Errorf("migrate %s: %w", dir, err)
+	}
+	if !check {
+		if err := writeMigrated(dir, m.Files); err != nil {
+			return err
+		}
+	}
+	if err := a.printMigrated(rev.Files, m, check); err != nil {
+		return err
+	}
+	switch {
+	case len(m.Findings) > 0:
+		return errFindings
+	case check && len(m.Files) > 0:
+		return errChanges
+	}
+	return nil
+}
+
+// writeMigrated writes the files in their order: see design.Migration.
+func writeMigrated(dir string, files []design.Rewritten) error {
+	for _, f := range files {
+		name := filepath.Join(dir, filepath.FromSlash(f.Name))
+		info, err := os.Stat(name)
+		if err == nil {
+			err = replaceFile(name, f.Text, info.Mode())
+		}
+		if err != nil {
+			return fmt.Errorf("%w (what was not written yet is when you migrate again)", err)
+		}
+	}
+	return nil
+}
+
+func (a *app) printMigrated(before fs.FS, m design.Migration, check bool) error {
+	if a.output == "json" {
+		done := migrated{Schema: site.SchemaVersion, Files: []string{}, Changes: append([]design.Change{}, m.Changes...), Findings: append([]site.Finding{}, m.Findings...)}
+		for _, f := range m.Files {
+			done.Files = append(done.Files, f.Name)
+		}
+		return printJSON(a.out, done)
+	}
+	switch {
+	case len(m.Findings) > 0:
+		printFindings(a.err, before, m.Findings)
+		fmt.Fprintf(a.err, "%s to be done by a person first; nothing was changed\n", plural(len(m.Findings), "thing"))
+	case len(m.Files) == 0:
+		fmt.Fprintf(a.out, "nothing to do: this is written for the schema %s\n", site.SchemaVersion)
+	case check:
+		return a.printRewriting(before, m.Files)
+	default:
+		for _, c := range m.Changes {
+			fmt.Fprintln(a.out, changeLine(c))
+		}
+		fmt.Fprintf(a.out, "\n%s written for the schema %s; slipway check says what else there is\n", plural(len(m.Files), "file"), site.SchemaVersion)
+	}
+	return nil
+}
+
+// changeLine says what became of a place.
+func changeLine(c design.Change) string {
+	have := printable(c.Have)
+	if have == "" {
+		have = "(new)"
+	}
+	return fmt.Sprintf("%s:%d: %s → %s", printable(c.File), c.Line, have, printable(c.Want))
+}
+
+// printRewriting shows what files become, as diff -u does.
+func (a *app) printRewriting(before fs.FS, files []design.Rewritten) error {
+	for _, f := range files {
+		old, err := fs.ReadFile(before, f.Name)
+		if err != nil {
+			return err
+		}
+		text := diff.Diff(path.Join("a", f.Name), old, path.Join("b", f.Name), f.Text)
+		if isTerminal(a.out) {
+			a.paintDiff(string(text))
+		} else if _, err := a.out.Write(text); err != nil { // for patch
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) paintDiff(text string) {
+	colours := map[byte]func(string) string{'-': paint(a.out, termtext.FgRed), '+': paint(a.out, termtext.FgGreen)}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if colour := colours[(line + " ")[0]]; colour != nil {
+			fmt.Fprintln(a.out, colour(expand(line)))
+		} else {
+			fmt.Fprintln(a.out, expand(line))
+		}
+	}
+}

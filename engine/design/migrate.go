@@ -1,0 +1,576 @@
+package design
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"cuelang.org/go/cue/ast"
+	"cuelang.org/go/cue/token"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// versionBefore is the version of the schema that sites are migrated from. Its
+// sites did not say so.
+const versionBefore = "v1alpha1"
+
+// Migration is what makes a repository one of the present schema.
+type Migration struct {
+	// Files are those that change. What they are written for is stated in the
+	// last ones, so that a migration that was interrupted can be done again.
+	Files   []Rewritten `json:"files,omitempty"`
+	Changes []Change    `json:"changes,omitempty"`
+	// Findings are what a person has to do first. With any, nothing changes.
+	Findings []site.Finding `json:"findings,omitempty"`
+}
+
+// Rewritten is a file with its new text.
+type Rewritten struct {
+	Name string `json:"name"`
+	Text []byte `json:"text"`
+}
+
+// Change is one thing that a migration changes; Have is empty for what it adds
+// after a line.
+type Change struct {
+	File string `json:"file"`
+	Line int    `json:"line"`
+	Have string `json:"have,omitempty"`
+	Want string `json:"want"`
+}
+
+// Migrate rewrites the sites of a repository from the version of the schema
+// before to the present one, comments and formatting kept. A repository that is
+// of the present one needs no change. An error says nothing about the design.
+func (e *Evaluator) Migrate(ctx context.Context, files fs.FS) (Migration, error) {
+	c := collector{pack: pack{dir: ".", files: map[string][]byte{}}, files: files, lim: e.Limits.withDefaults()}
+	names, err := Sites(files)
+	if err == nil {
+		err = fs.WalkDir(files, ".", c.visit)
+	}
+	if err != nil {
+		return Migration{}, fmt.Errorf("read design: %w", err)
+	}
+	if len(names) == 0 {
+		f, err := noSite(files)
+		c.findings.add(f)
+		return Migration{Findings: c.findings.list}, err
+	}
+	if len(c.findings.list) > 0 {
+		return Migration{Findings: c.findings.list}, nil
+	}
+	var m Migration
+	broken, err := e.askText(ctx, request{ask: askMigrate, pack: c.pack}, &m)
+	if broken != nil {
+		m.Findings = []site.Finding{*broken}
+	}
+	return m, err
+}
+
+// migrateHere migrates the files of a repository.
+func migrateHere(p pack) Migration {
+	m := migrator{files: map[string]*ast.File{}, edits: map[string][]edit{}, models: map[string]bool{}, pack: p}
+	for _, name := range m.names() {
+		f, findings := parse(name, p.files[name])
+		m.findings.add(findings...)
+		m.files[name] = f
+	}
+	if len(m.findings.list) == 0 {
+		m.migrate()
+	}
+	return m.result()
+}
+
+// migrator rewrites texts at the places that their syntax trees tell.
+type migrator struct {
+	pack     pack
+	files    map[string]*ast.File
+	edits    map[string][]edit
+	changes  []Change
+	fields   []*ast.Field
+	findings findings
+	// stating are the files that get the version.
+	stating []string
+	// models are names of what `hardware` is somewhere.
+	models map[string]bool
+}
+
+// edit replaces bytes of a file.
+type edit struct {
+	start, end int
+	text       string
+}
+
+// names are the files of the repository that are its own, in order.
+func (m *migrator) names() []string {
+	var names []string
+	for name := range m.pack.files {
+		if !strings.HasPrefix(name, "cue.mod/") {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (m *migrator) migrate() {
+	var old [][]string
+	for _, dir := range m.siteDirs() {
+		if files := m.packageIn(dir); !m.states(files) {
+			old = append(old, files)
+		}
+	}
+	if len(old) == 0 || len(m.findings.list) > 0 {
+		return
+	}
+	m.findModels()
+	for _, name := range m.names() {
+		m.rewrite(name)
+	}
+	if len(m.findings.list) > 0 {
+		return
+	}
+	for _, files := range old {
+		m.state(files)
+	}
+}
+
+// siteDirs are the directories of the sites' packages.
+func (m *migrator) siteDirs() []string {
+	var dirs []string
+	for _, name := range m.names() {
+		if dir := path.Dir(name); path.Dir(dir) == sitesDir && !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	if len(dirs) == 0 {
+		return []string{"."}
+	}
+	return dirs
+}
+
+// packageIn lists the files of a site's package, innermost first.
+func (m *migrator) packageIn(dir string) []string {
+	l := newLoader(m.pack)
+	l.dir = dir
+	pkg := l.mainPackage()
+	var files []string
+	for _, d := range lineage(dir) {
+		in := slices.DeleteFunc(l.inDir(d), func(name string) bool { return packageName(l.files[name]) != pkg })
+		files = append(in, files...)
+	}
+	return files
+}
+
+// states says whether a site states a version already, and finds fault with one
+// that is not to be migrated from.
+func (m *migrator) states(files []string) bool {
+	for _, name := range files {
+		for _, v := range under(topFields(m.files[name], "site"), "schema") {
+			lit, ok := v.(*ast.BasicLit)
+			switch {
+			case ok && lit.Value == fmt.Sprintf("%q", site.SchemaVersion):
+				return true
+			case ok && lit.Value == fmt.Sprintf("%q", versionBefore):
+			default:
+				m.findings.at(origin(v.Pos(), "site"), site.Finding{
+					Code: "schema-version", Message: fmt.Sprintf("the site is written for the schema %s", m.text(v)),
+					Why: "What a field means may have changed, and how is not known here.",
+					Fix: fmt.Sprintf("Use a slipway of that version; this one migrates from %q to %q.", versionBefore, site.SchemaVersion),
+				})
+			}
+		}
+	}
+	return false
+}
+
+// topFields are the values of the fields of a name at the top of a file.
+func topFields(f *ast.File, name string) []ast.Expr {
+	var values []ast.Expr
+	for _, d := range f.Decls {
+		if field, ok := d.(*ast.Field); ok && labelled(field, name) {
+			values = append(values, field.Value)
+		}
+	}
+	return values
+}
+
+// under are the values of the fields of a name in structs.
+func under(values []ast.Expr, name string) []ast.Expr {
+	var found []ast.Expr
+	for _, v := range values {
+		for _, s := range structs(v) {
+			for _, d := range s.Elts {
+				if field, ok := d.(*ast.Field); ok && labelled(field, name) {
+					found = append(found, field.Value)
+				}
+			}
+		}
+	}
+	return found
+}
+
+// structs are the structs that an expression is made of.
+func structs(e ast.Expr) []*ast.StructLit {
+	switch x := e.(type) {
+	case *ast.StructLit:
+		return []*ast.StructLit{x}
+	case *ast.BinaryExpr:
+		return append(structs(x.X), structs(x.Y)...)
+	case *ast.UnaryExpr:
+		return structs(x.X)
+	case *ast.ParenExpr:
+		return structs(x.X)
+	}
+	return nil
+}
+
+// findModels finds the names of what `hardware` is somewhere, and what those
+// are made of.
+func (m *migrator) findModels() {
+	for before := -1; before != len(m.models); {
+		before = len(m.models)
+		for _, f := range m.files {
+			m.eachHardware(f, func(e ast.Expr) {
+				for _, name := range parts(e) {
+					m.models[name] = true
+				}
+			})
+		}
+	}
+}
+
+// eachHardware visits the values of all fields that hold hardware.
+func (m *migrator) eachHardware(f *ast.File, visit func(ast.Expr)) {
+	ast.Walk(f, func(n ast.Node) bool {
+		if field, ok := n.(*ast.Field); ok {
+			name, _, err := ast.LabelName(field.Label)
+			if err == nil && (name == "hardware" || m.models[name]) {
+				visit(field.Value)
+			}
+		}
+		return true
+	}, nil)
+}
+
+// parts are the last names of what an expression refers to as a whole.
+func parts(e ast.Expr) []string {
+	switch x := e.(type) {
+	case *ast.Ident:
+		return []string{x.Name}
+	case *ast.SelectorExpr:
+		name, _, err := ast.LabelName(x.Sel)
+		if err == nil {
+			return []string{name}
+		}
+	case *ast.BinaryExpr:
+		return append(parts(x.X), parts(x.Y)...)
+	case *ast.UnaryExpr:
+		return parts(x.X)
+	case *ast.ParenExpr:
+		return parts(x.X)
+	case *ast.StructLit:
+		var names []string
+		for _, d := range x.Elts {
+			if e, ok := d.(*ast.EmbedDecl); ok {
+				names = append(names, parts(e.Expr)...)
+			}
+		}
+		return names
+	}
+	return nil
+}
+
+// rewrite rewrites the hardware in a file, and what refers to it.
+func (m *migrator) rewrite(name string) {
+	f := m.files[name]
+	done := map[*ast.Field]bool{}
+	m.eachHardware(f, func(e ast.Expr) {
+		for _, s := range structs(e) {
+			m.hardware(s, done)
+		}
+	})
+	labels := map[ast.Node]bool{}
+	ast.Walk(f, func(n ast.Node) bool {
+		switch x := n.(type) {
+		case *ast.Field:
+			labels[x.Label] = true
+		case *ast.SelectorExpr:
+			labels[x.Sel] = true
+			m.selector(x, done)
+		case *ast.Ident:
+			if (x.Name == "memoryGiB" || x.Name == "processors") && !labels[x] {
+				m.byHand(x, "a field of hardware that has another name now is referred to here", renamed)
+			}
+		}
+		return true
+	}, nil)
+}
+
+const renamed = "Write what it stands for: `memoryGiB: 64` is `memory: \"64GiB\"` now, `processors` is `sockets`."
+
+// hardware rewrites the fields of hardware.
+func (m *migrator) hardware(s *ast.StructLit, done map[*ast.Field]bool) {
+	for _, d := range s.Elts {
+		switch x := d.(type) {
+		case *ast.Comprehension:
+			for _, s := range structs(x.Value) {
+				m.hardware(s, done)
+			}
+		case *ast.Field:
+			if done[x] {
+				continue
+			}
+			done[x] = true
+			switch {
+			case labelled(x, "memoryGiB"):
+				m.memory(x)
+			case labelled(x, "processors"):
+				m.replace(x.Label, "sockets")
+				m.changed(x)
+			}
+		}
+	}
+}
+
+// decimal is a number that is a size once its unit is behind it.
+var decimal = regexp.MustCompile(`^[1-9][0-9]*$`)
+
+// memory rewrites a number of GiB to a size.
+func (m *migrator) memory(f *ast.Field) {
+	switch was := m.text(f.Value); {
+	case was == "_", refersTo(f.Value, "memoryGiB"): // taken away, or renamed where it is
+	case decimal.MatchString(was):
+		m.replace(f.Value, `"`+was+`GiB"`)
+	case !isNumber(f.Value) || strings.Contains(was, "memoryGiB"):
+		m.byHand(f, "this memory is no number", "Write a size: `memory: \"64GiB\"`.")
+		return
+	default:
+		m.insert(f.Value.Pos().Offset(), `"\(`, f)
+		m.insert(f.Value.End().Offset(), `)GiB"`, f)
+	}
+	m.replace(f.Label, "memory")
+	m.changed(f)
+}
+
+// refersTo says whether an expression is a reference to a field of a name.
+func refersTo(e ast.Expr, name string) bool {
+	x, ok := e.(*ast.SelectorExpr)
+	return ok && slices.Equal(parts(x), []string{name})
+}
+
+// isNumber says whether an expression may be one number, and is no constraint.
+func isNumber(e ast.Expr) bool {
+	switch x := e.(type) {
+	case *ast.BasicLit:
+		return x.Kind == token.INT
+	case *ast.Ident:
+		return x.Name != "int" && x.Name != "number" && !strings.HasPrefix(x.Name, "uint")
+	case *ast.ParenExpr:
+		return isNumber(x.X)
+	case *ast.BinaryExpr:
+		return slices.Contains([]token.Token{token.ADD, token.SUB, token.MUL, token.QUO}, x.Op)
+	case *ast.SelectorExpr, *ast.IndexExpr, *ast.CallExpr:
+		return true
+	}
+	return false
+}
+
+// selector rewrites a reference to a field of hardware.
+func (m *migrator) selector(x *ast.SelectorExpr, done map[*ast.Field]bool) {
+	of := parts(x.X)
+	isHardware := len(of) == 1 && (of[0] == "hardware" || m.models[of[0]])
+	switch name := parts(x); {
+	case slices.Equal(name, []string{"processors"}) && isHardware:
+		m.replace(x.Sel, "sockets")
+	case slices.Equal(name, []string{"memoryGiB"}) && m.isMemory(x, done):
+		m.replace(x.Sel, "memory")
+	case slices.Equal(name, []string{"memoryGiB"}):
+		m.byHand(x, "memory is a size now, and this counts with it", renamed)
+	}
+}
+
+// isMemory says whether an expression is all that a field of memory is.
+func (m *migrator) isMemory(x ast.Expr, done map[*ast.Field]bool) bool {
+	for f := range done {
+		if f.Value == x && labelled(f, "memoryGiB") {
+			return true
+		}
+	}
+	return false
+}
+
+// state has a site state the version, where it speaks of itself.
+func (m *migrator) state(files []string) {
+	stated := fmt.Sprintf("schema: %q", site.SchemaVersion)
+	for _, name := range files {
+		for _, v := range under(topFields(m.files[name], "site"), "schema") {
+			m.replace(v, fmt.Sprintf("%q", site.SchemaVersion))
+			m.changes = append(m.changes, Change{name, v.Pos().Line(), "schema: " + m.text(v), stated})
+			m.stating = append(m.stating, name)
+		}
+	}
+	if slices.ContainsFunc(m.stating, func(name string) bool { return slices.Contains(files, name) }) {
+		return
+	}
+	name, at, text := m.whereToState(files, stated)
+	m.edits[name] = append(m.edits[name], edit{at, at, text})
+	m.changes = append(m.changes, Change{File: name, Line: bytes.Count(m.pack.files[name][:at], []byte("\n")) + 1, Want: "site: " + stated})
+	m.stating = append(m.stating, name)
+}
+
+// whereToState is where a site comes to state its version, and how: first in
+// the braces of `site`, after its last line, or at the end of a file.
+func (m *migrator) whereToState(files []string, stated string) (name string, at int, text string) {
+	for _, name := range files {
+		values := topFields(m.files[name], "site")
+		for _, v := range values {
+			if at, text, ok := m.inBraces(name, v, stated); ok {
+				return name, at, text
+			}
+		}
+		if len(values) > 0 {
+			return name, m.lineEnd(name, values[len(values)-1].End().Offset()), "\nsite: " + stated
+		}
+	}
+	name = files[0]
+	if i := slices.IndexFunc(files, func(f string) bool { return path.Base(f) == "site.cue" }); i >= 0 {
+		name = files[i]
+	}
+	src := bytes.TrimRight(m.pack.files[name], "\n")
+	return name, len(src), "\n\nsite: " + stated
+}
+
+// inBraces is where a field can be the first one in the braces of a value. It
+// cannot when the value refers to the package schema, whose name the field
+// would take.
+func (m *migrator) inBraces(name string, v ast.Expr, field string) (at int, text string, ok bool) {
+	for _, s := range structs(v) {
+		if !s.Lbrace.IsValid() || mentions(s, "schema") {
+			continue
+		}
+		at := s.Lbrace.Offset() + 1
+		end := m.lineEnd(name, at)
+		switch rest := strings.TrimSpace(string(m.pack.files[name][at:end])); {
+		case rest == "" || strings.HasPrefix(rest, "//"):
+			return end, "\n\t" + field, true
+		case len(s.Elts) == 0:
+			return at, field, true
+		}
+		return at, field + ", ", true
+	}
+	return 0, "", false
+}
+
+// lineEnd is where the line of a place ends.
+func (m *migrator) lineEnd(name string, at int) int {
+	src := m.pack.files[name]
+	if n := bytes.IndexByte(src[at:], '\n'); n >= 0 {
+		return at + n
+	}
+	return len(src)
+}
+
+// mentions says whether a name stands anywhere in a node.
+func mentions(n ast.Node, name string) bool {
+	found := false
+	ast.Walk(n, func(n ast.Node) bool {
+		id, ok := n.(*ast.Ident)
+		found = found || ok && id.Name == name
+		return !found
+	}, nil)
+	return found
+}
+
+func (m *migrator) byHand(n ast.Node, what, fix string) {
+	m.findings.at(origin(n.Pos(), "site"), site.Finding{
+		Code: "schema-version", Message: what,
+		Why: fmt.Sprintf("The site is written for the schema %q, and this cannot be rewritten without knowing what is meant.", versionBefore),
+		Fix: fix,
+	})
+}
+
+// text is the source of a node.
+func (m *migrator) text(n ast.Node) string {
+	return string(m.pack.files[n.Pos().Filename()][n.Pos().Offset():n.End().Offset()])
+}
+
+func (m *migrator) replace(n ast.Node, text string) {
+	name := n.Pos().Filename()
+	m.edits[name] = append(m.edits[name], edit{n.Pos().Offset(), n.End().Offset(), text})
+}
+
+func (m *migrator) insert(at int, text string, in ast.Node) {
+	name := in.Pos().Filename()
+	m.edits[name] = append(m.edits[name], edit{at, at, text})
+}
+
+// changed notes that a field changes.
+func (m *migrator) changed(f *ast.Field) { m.fields = append(m.fields, f) }
+
+// change is what edits make of a field.
+func (m *migrator) change(f *ast.Field) Change {
+	name, start, end := f.Pos().Filename(), f.Pos().Offset(), f.End().Offset()
+	var within []edit
+	for _, e := range m.edits[name] {
+		if start <= e.start && e.end <= end {
+			within = append(within, edit{e.start - start, e.end - start, e.text})
+		}
+	}
+	was := m.text(f)
+	return Change{name, f.Pos().Line(), shorten(was), shorten(string(apply([]byte(was), within)))}
+}
+
+// result applies the edits. A file that was formatted stays so.
+func (m *migrator) result() Migration {
+	r := Migration{Changes: m.changes}
+	for _, f := range m.fields {
+		r.Changes = append(r.Changes, m.change(f))
+	}
+	for _, name := range m.names() {
+		if len(m.edits[name]) == 0 {
+			continue
+		}
+		text := apply(m.pack.files[name], m.edits[name])
+		formatted, findings := FormatHere(name, text)
+		m.findings.add(findings...)
+		if before, _ := FormatHere(name, m.pack.files[name]); bytes.Equal(before, m.pack.files[name]) {
+			text = formatted
+		}
+		r.Files = append(r.Files, Rewritten{name, text})
+	}
+	if len(m.findings.list) > 0 {
+		site.SortFindings(m.findings.list)
+		return Migration{Findings: m.findings.list}
+	}
+	slices.SortStableFunc(r.Files, func(a, b Rewritten) int { return m.order(a.Name) - m.order(b.Name) })
+	slices.SortStableFunc(r.Changes, func(a, b Change) int { return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line) })
+	return r
+}
+
+// order puts the files that state the version last.
+func (m *migrator) order(name string) int {
+	if slices.Contains(m.stating, name) {
+		return 1
+	}
+	return 0
+}
+
+// apply applies edits that do not overlap.
+func apply(src []byte, edits []edit) []byte {
+	slices.SortStableFunc(edits, func(a, b edit) int { return a.start - b.start })
+	var out []byte
+	at := 0
+	for _, e := range edits {
+		out = append(append(out, src[at:e.start]...), e.text...)
+		at = e.end
+	}
+	return append(out, src[at:]...)
+}
