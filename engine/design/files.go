@@ -81,8 +81,8 @@ func (p *pack) reads(section string) bool {
 // Sites lists the names of the sites in a repository: the directories under
 // sites/ that hold CUE files or, without any, the package at the root.
 func Sites(files fs.FS) ([]string, error) {
-	dirs, err := fs.ReadDir(files, sitesDir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	dirs, err := folders(files)
+	if err != nil {
 		return nil, err
 	}
 	var names []string
@@ -102,6 +102,19 @@ func Sites(files fs.FS) ([]string, error) {
 		return names, nil
 	}
 	return rootSite(files)
+}
+
+// folders lists what is in sites/, if that is a directory; a link is none, as
+// it could lead out of the repository.
+func folders(files fs.FS) ([]fs.DirEntry, error) {
+	root, err := fs.ReadDir(files, ".")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if !slices.ContainsFunc(root, func(d fs.DirEntry) bool { return d.Name() == sitesDir && d.IsDir() }) {
+		return nil, nil
+	}
+	return fs.ReadDir(files, sitesDir)
 }
 
 // rootSite is the name of the package at the root, as a list of at most one.
