@@ -64,6 +64,7 @@ func sharedOf(name string, x *extract) *shared {
 	sh.site = &site.Site{}
 	decode(whole, sh.site, site.Finding{}, &found)
 	sh.site.Name, sh.site.SchemaVersion, sh.site.Origins = name, site.SchemaVersion, origins
+	sh.site.Profiles = map[string]site.Origin{}
 	sh.pedigree = pedigree{profiles: map[string]*profile{}, lost: x.lost}
 	for _, l := range x.profiles {
 		sh.addProfile(l, &found)
@@ -94,6 +95,7 @@ func (sh *shared) addProfile(l layer, found *findings) {
 		})
 	}
 	sh.pedigree.profiles[l.name] = p
+	sh.site.Profiles[l.name] = l.place
 	sh.pedigree.names = append(sh.pedigree.names, l.name)
 }
 

@@ -72,6 +72,9 @@ type Site struct {
 	// Approvals are approved sets of destruction, by digest.
 	Approvals map[string]Approval `json:"approvals,omitempty"`
 	Nodes     map[string]*Node    `json:"nodes"`
+	// Profiles says where each profile is declared. What they say is in the
+	// nodes; it is for the rules and kept nowhere.
+	Profiles map[string]Origin `json:"-"`
 	// Origins says where each value outside the nodes was set, by path
 	// ("images.debian12.sha256").
 	Origins map[string]Origin `json:"origins,omitempty"`

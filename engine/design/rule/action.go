@@ -30,6 +30,9 @@ var actions = []Rule{
 		Fleet: func(s *site.Site, x *Index) (found []site.Finding) {
 			for _, key := range x.Keys() {
 				name, role, _ := strings.Cut(key, " ")
+				if s.BootActions[name] == nil || s.Roles[role] == nil {
+					continue // a name with a blank, which entry-name objects to
+				}
 				after, phases := s.BootActions[name].After, s.Roles[role].Phases
 				found = append(found, wrong("bootActions."+name+".after",
 					fmt.Sprintf("the role %s, of %s that %s is for, has no phase %q%s",

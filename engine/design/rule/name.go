@@ -43,6 +43,15 @@ var entryName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 func entryNames(s *site.Site) []site.Finding {
 	return slices.Concat(
 		namesOf("networks", s.Networks),
+		namesOf("routeDomains", s.RouteDomains),
+		namesOf("links", s.Links),
+		namesOf("windows", s.Windows),
+		namesOf("artifacts", s.Artifacts),
+		namesOf("drivers", s.Drivers),
+		namesOf("bootActions", s.BootActions),
+		namesOf("extensions", s.Extensions),
+		namesOf("policies", s.Policies),
+		namesOf("suppressions", s.Suppressions),
 		namesOf("roles", s.Roles),
 		namesOf("racks", s.Racks),
 		namesOf("images", s.Images),
