@@ -188,3 +188,37 @@ func diffSites(t *testing.T, a, b *site.Site) []Difference {
 	}
 	return other
 }
+
+// Whatever a file holds, it is formatted and migrated once and for all, or it
+// is said why not.
+func FuzzRewrite(f *testing.F) {
+	paths, err := filepath.Glob("testdata/migrate/*.txtar")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, p := range paths {
+		a, err := txtar.ParseFile(p)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, file := range a.Files {
+			f.Add(string(file.Data))
+		}
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if strings.Contains(text, "\r") {
+			return // which the parser takes out before it counts
+		}
+		migrate := func(text string) Migration {
+			return migrateHere(pack{dir: ".", files: map[string][]byte{"site.cue": []byte(text)}})
+		}
+		m := migrate(text)
+		if len(m.Findings) > 0 || len(m.Files) == 0 {
+			return
+		}
+		after := string(m.Files[0].Text)
+		if again := migrate(after); len(again.Files)+len(again.Findings) > 0 {
+			t.Errorf("%q became %q, and then %q: %v", text, after, again.Files, again.Findings)
+		}
+	})
+}
