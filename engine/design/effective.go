@@ -111,15 +111,22 @@ type node struct {
 	// missing.
 	complete bool
 	// size is how many values it has, and ten for itself.
-	size      int64
+	size int64
+	// broken says that the own layer has no value.
+	broken    bool
 	effective *site.Node
 	findings  []site.Finding
 	facts     rule.Facts
 }
 
+// shed drops what an effective node was made of.
+func (n *node) shed() {
+	n.tree, n.merged, n.allocation, n.layer.findings, n.facts = nil, nil, nil, nil, nil
+}
+
 // merge merges a node's layers. It may run for several nodes at once.
 func (sh *shared) merge(own layer) *node {
-	n := &node{layer: own}
+	n := &node{layer: own, broken: own.broken}
 	found := findings{}
 	found.add(own.findings...)
 	n.merged, n.complete = sh.layers(&found, own)

@@ -155,11 +155,15 @@ func (e *evaluation) whole(ctx context.Context, p pack) (Result, error) {
 	if x.unread {
 		return Result{Findings: limit(x.findings)}, nil
 	}
-	all := newMemory()
-	all.shared = sharedOf(p.site, &x)
+	kept := newMemory()
+	kept.shared = sharedOf(p.site, &x)
 	here := *e
-	here.memory = all
-	return here.conclude(ctx, x.nodes, func() pack { return p })
+	here.memory = kept
+	var all []lazyLayer
+	for _, l := range x.nodes {
+		all = append(all, func() layer { return l })
+	}
+	return here.conclude(ctx, all, func() pack { return p })
 }
 
 // inParts evaluates a divided package. It is false when that would not say all
@@ -172,7 +176,10 @@ func (e *evaluation) inParts(ctx context.Context, d *division) (Result, bool, er
 	if !ok || err != nil {
 		return Result{}, false, err
 	}
-	var changed []layer
+	if e.explain != "" {
+		e.remake(e.explain)
+	}
+	var changed []lazyLayer
 	for name, l := range e.own {
 		if e.nodes[name] == nil {
 			changed = append(changed, l.layer)
@@ -219,23 +226,44 @@ func (e *evaluation) renewOwn(ctx context.Context, d *division) (bool, error) {
 			}
 			for _, l := range x.nodes {
 				e.drop(l.name)
-				e.own[l.name] = ownLayer{d.seen, d.nodes[l.name], l}
+				e.own[l.name] = ownLayer{d.seen, d.nodes[l.name], codeOf(l)}
 			}
 		}, err
 	})
 	return good, err
 }
 
+// batchSize is how many nodes are made effective together, so that what they
+// are made of is there for few at a time.
+const batchSize = 1000
+
 // conclude makes layers effective, and says what is to be said of the site. The
 // pack is what the site's own constraints are in.
-func (e *evaluation) conclude(ctx context.Context, changed []layer, p func() pack) (Result, error) {
-	fresh, err := e.merge(changed)
+func (e *evaluation) conclude(ctx context.Context, changed []lazyLayer, p func() pack) (Result, error) {
+	for batch := range slices.Chunk(changed, batchSize) {
+		if err := e.renew(ctx, batch, p); err != nil {
+			return Result{}, err
+		}
+	}
+	r := e.collate()
+	if n := e.nodes[e.explain]; n != nil {
+		n.shed()
+	}
+	return r, nil
+}
+
+// lazyLayer is a layer that is not there before it is wanted.
+type lazyLayer func() layer
+
+// renew makes nodes anew.
+func (e *evaluation) renew(ctx context.Context, batch []lazyLayer, p func() pack) error {
+	fresh, err := e.merge(batch)
 	if err != nil {
-		return Result{}, err
+		return err
 	}
 	if e.shared.constrains() {
 		if err := e.judge(ctx, p(), fresh); err != nil {
-			return Result{}, err
+			return err
 		}
 	}
 	e.eachNode(len(fresh), func(i int) { e.shared.check(fresh[i]) })
@@ -244,13 +272,16 @@ func (e *evaluation) conclude(ctx context.Context, changed []layer, p func() pac
 		if n.facts != nil {
 			e.fleet.Put(n.name, n.facts)
 		}
+		if n.name != e.explain {
+			n.shed()
+		}
 	}
-	return e.collate(), nil
+	return nil
 }
 
 // merge makes nodes of layers. It stops where they have more values than there
 // may be: what a worker says in a few bytes, many nodes can have each.
-func (e *evaluation) merge(changed []layer) ([]*node, error) {
+func (e *evaluation) merge(changed []lazyLayer) ([]*node, error) {
 	var left atomic.Int64
 	left.Store(e.most)
 	for _, n := range e.nodes {
@@ -259,7 +290,7 @@ func (e *evaluation) merge(changed []layer) ([]*node, error) {
 	fresh := make([]*node, len(changed))
 	e.eachNode(len(changed), func(i int) {
 		if left.Load() >= 0 {
-			fresh[i] = e.shared.merge(changed[i])
+			fresh[i] = e.shared.merge(changed[i]())
 			left.Add(-fresh[i].size)
 		}
 	})
@@ -299,7 +330,7 @@ func (e *evaluation) collate() Result {
 	for name, n := range e.nodes {
 		s.Nodes[name] = n.effective
 		names = append(names, name)
-		broken = broken || n.layer.broken
+		broken = broken || n.broken
 	}
 	slices.Sort(names)
 	all := findings{}

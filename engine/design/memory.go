@@ -3,6 +3,7 @@ package design
 import (
 	"bytes"
 	"crypto/sha256"
+	"slices"
 	"sync"
 
 	"github.com/slipway-gitops/slipway/engine/design/rule"
@@ -29,12 +30,22 @@ type memory struct {
 }
 
 // ownLayer is a node's own layer and what it was made of: its declarations,
-// and what they can see.
+// and what they can see. The layer is kept as it travels, which takes a tenth of
+// the memory; it is wanted again when a profile changes.
 type ownLayer struct {
 	seen digest
 	from []declaration
-	layer
+	code []byte
 }
+
+func codeOf(l layer) []byte {
+	e := newEncoder()
+	e.layer(l)
+	return slices.Clip(e.out)
+}
+
+// layer is the layer itself, as this process wrote it.
+func (o ownLayer) layer() layer { return newDecoder(o.code).layer() }
 
 // text is a file's text with its digest.
 type text struct {
@@ -67,6 +78,11 @@ func (m *memory) forget() {
 // drop forgets a node.
 func (m *memory) drop(name string) {
 	delete(m.own, name)
+	m.remake(name)
+}
+
+// remake forgets what a node came to.
+func (m *memory) remake(name string) {
 	delete(m.nodes, name)
 	m.fleet.Drop(name)
 }

@@ -71,7 +71,7 @@ func (t *tree) settled() *tree {
 	if t.unset && len(t.fields) == 0 {
 		return nil
 	}
-	if t.fields == nil {
+	if t.fields == nil || t.isSettled() {
 		return t
 	}
 	s := &tree{fields: make(map[string]*tree, len(t.fields))}
@@ -81,6 +81,23 @@ func (t *tree) settled() *tree {
 		}
 	}
 	return s.unlessEmptied(len(t.fields))
+}
+
+// isSettled says whether nothing in a tree is unset or a struct with an origin,
+// as in nearly all: such a tree need not be copied.
+func (t *tree) isSettled() bool {
+	if t.fields == nil {
+		return !t.unset
+	}
+	if t.unset || !t.origin.IsZero() {
+		return false
+	}
+	for _, f := range t.fields {
+		if !f.isSettled() {
+			return false
+		}
+	}
+	return true
 }
 
 // orEmpty is t, or a struct without fields.
