@@ -68,7 +68,7 @@ func tooCostly(text string) bool {
 }
 
 // FuzzDecode reads answers that no worker gave: they are refused, or are what
-// writes itself the same again, and take no more memory than they are long.
+// writes itself the same again.
 func FuzzDecode(f *testing.F) {
 	for _, files := range []map[string]string{small, {"site.cue": "package a\nnodes: n1: {labels: {a: \"x\"}, boot: order: [\"Hdd\"], tags: _ @unset()}\nprofiles: p: parents: [\"p\"]\nbogus: 1\n"}} {
 		p, _, err := collect(repository(files), "", Limits{}.withDefaults())

@@ -192,8 +192,9 @@ func TestBombsEndWhileOthersGoOn(t *testing.T) {
 					t.Fatal(err)
 				}
 				b.check(t, r)
-				// Killing it, and what follows in this process, takes a moment.
-				if took > bounds.Timeout+10*time.Second {
+				// To kill a worker of some gigabytes takes a while, all the more where
+				// others want the processors too.
+				if took > bounds.Timeout*5/4+10*time.Second {
 					t.Errorf("took %s, want at most %s", took, bounds.Timeout)
 				}
 				t.Logf("%.1f s: %s", took.Seconds(), foundCodes(r.Findings))

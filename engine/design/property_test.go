@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -344,4 +345,68 @@ nodes: n: extensions: vm: web: ` + deep + `it: ` + over + "\n"}), "")
 			}
 		}
 	}
+}
+
+// Siblings survive at every place of a real design: over each value of the
+// example's nodes, in turn, another is put, and then nothing; all others stay.
+func TestSiblingsSurviveThroughoutTheExample(t *testing.T) {
+	deepest, tried := 0, 0
+	for name, whole := range exampleTrees(t) {
+		all := leavesOf(whole)
+		for at := range all {
+			path := strings.Split(at, "\x00")
+			deepest, tried = max(deepest, len(path)), tried+1
+			for _, over := range []*tree{{value: "another"}, {unset: true}} {
+				got := leavesOf(merge(whole, (*tree)(nil).set(path, over)))
+				if (got[at] == "another") == over.unset || (got[at] == nil) != over.unset {
+					t.Errorf("%s: %q is %v after %+v", name, path, got[at], over)
+				}
+				delete(got, at)
+				others := maps.Clone(all)
+				delete(others, at)
+				if diff := cmp.Diff(others, got); diff != "" {
+					t.Errorf("%s: with %+v over %q:\n%s", name, over, path, diff)
+				}
+			}
+		}
+	}
+	if deepest < 6 || tried < 300 {
+		t.Errorf("tried %d places down to %d, want more", tried, deepest)
+	}
+}
+
+// exampleTrees are the layers of the example's nodes, folded.
+func exampleTrees(t *testing.T) map[string]*tree {
+	t.Helper()
+	p, found, err := collect(os.DirFS("../../site-example"), "", Limits{}.withDefaults())
+	if err != nil || len(found) > 0 {
+		t.Fatal(err, found)
+	}
+	answer, err := askHere(t.Context(), request{ask: askExtract, pack: p})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := newDecoder(answer).extract()
+	sh := sharedOf("example", &x)
+	trees := map[string]*tree{}
+	for _, l := range x.nodes {
+		trees[l.name] = sh.merge(l).merged
+	}
+	return trees
+}
+
+// leavesOf are the values of a tree by path.
+func leavesOf(t *tree) map[string]any {
+	all := map[string]any{}
+	var walk func(at []string, t *tree)
+	walk = func(at []string, t *tree) {
+		if t.fields == nil {
+			all[strings.Join(at, "\x00")] = t.value
+		}
+		for name, f := range t.fields {
+			walk(append(slices.Clone(at), name), f)
+		}
+	}
+	walk(nil, t)
+	return all
 }
