@@ -179,7 +179,7 @@ func evaluate(ctx context.Context, f runFlags) (*site.Site, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &design.Evaluator{Command: []string{self, "evaluate"}, Workers: 1}
+	e := &design.Evaluator{Command: []string{self, "evaluate"}}
 	defer e.Close()
 	r, err := e.Evaluate(ctx, os.DirFS(f.site), f.name)
 	if err != nil {

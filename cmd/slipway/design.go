@@ -17,7 +17,7 @@ func newEvaluator(log *slog.Logger) (*design.Evaluator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find this program to run its workers: %w", err)
 	}
-	return &design.Evaluator{Command: []string{self, "evaluate"}, Workers: 1, Log: log}, nil
+	return &design.Evaluator{Command: []string{self, "evaluate"}, Log: log}, nil
 }
 
 // folder is the DIR argument of a command.

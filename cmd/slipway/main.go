@@ -28,7 +28,7 @@ func main() {
 const (
 	exitOK          = 0
 	exitError       = 1   // something went wrong
-	exitChanges     = 2   // plan and diff --detailed-exitcode, fmt and migrate --check: there is something to do, or different
+	exitChanges     = 2   // plan and diff --detailed-exitcode, allocate, fmt and migrate --check: there is something to do, or different
 	exitFindings    = 3   // the design is broken
 	exitNoDaemon    = 4   // no daemon answers
 	exitUsage       = 64  // the command line makes no sense
@@ -37,7 +37,7 @@ const (
 
 const exitHelp = `
 Exit codes: 0 done; 1 error; 2 there are changes (plan and diff with
---detailed-exitcode, fmt and migrate with --check); 3 the design has errors; 4 no daemon answers; 64 wrong usage;
+--detailed-exitcode, allocate, fmt and migrate with --check); 3 the design has errors; 4 no daemon answers; 64 wrong usage;
 130 interrupted.`
 
 // Errors that only choose the exit code: what there is to say has been said.
@@ -105,7 +105,7 @@ func (a *app) command() *cobra.Command {
 	}
 	root.PersistentFlags().StringVarP(&a.output, "output", "o", "text", "text or json; check also sarif or github; render also cue (its text) or yaml")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
-	root.AddCommand(a.checkCommand(), a.diffCommand(), a.explainCommand(), a.fmtCommand(), a.initCommand(), a.migrateCommand(), a.planCommand(), a.renderCommand(), a.rulesCommand(), a.runCommand(), a.schemaCommand(), a.statusCommand(), a.whyCommand(),
+	root.AddCommand(a.allocateCommand(), a.checkCommand(), a.diffCommand(), a.explainCommand(), a.fmtCommand(), a.initCommand(), a.migrateCommand(), a.planCommand(), a.renderCommand(), a.rulesCommand(), a.runCommand(), a.schemaCommand(), a.statusCommand(), a.whyCommand(),
 		a.approveCommand(), a.pauseCommand(), a.resumeCommand(), a.retryCommand(), a.versionCommand(), evaluateCommand())
 	return root
 }

@@ -147,12 +147,7 @@ func printWaiting(w io.Writer, s *site.Status) {
 }
 
 func printNodes(w io.Writer, s *site.Status, all bool) {
-	t := table.NewWriter()
-	style := table.StyleLight
-	style.Options = table.OptionsNoBordersAndSeparators
-	style.Format.Header = text.FormatUpper
-	t.SetStyle(style)
-	t.AppendHeader(table.Row{"node", "state", "since", "power", "reason"})
+	t := newTable("node", "state", "since", "power", "reason")
 	for _, n := range s.Nodes {
 		if n.State == site.InSync && !all {
 			continue
@@ -166,6 +161,17 @@ func printNodes(w io.Writer, s *site.Status, all bool) {
 		t.SetColumnConfigs([]table.ColumnConfig{{Number: 5, WidthMax: width - 50, WidthMaxEnforcer: text.WrapSoft}})
 	}
 	fmt.Fprintf(w, "\n%s\n", t.Render())
+}
+
+// newTable is a table without lines, with these columns.
+func newTable(columns ...any) table.Writer {
+	t := table.NewWriter()
+	style := table.StyleLight
+	style.Options = table.OptionsNoBordersAndSeparators
+	style.Format.Header = text.FormatUpper
+	t.SetStyle(style)
+	t.AppendHeader(columns)
+	return t
 }
 
 func reasonOf(n site.NodeStatus) string {

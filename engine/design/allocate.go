@@ -2,9 +2,12 @@ package design
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net/netip"
+	"path"
 	"slices"
 	"strconv"
 
@@ -13,8 +16,47 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// AllocationsFile is the file of a site that Allocate's outcome is kept in.
+// AllocationsFile is the file of a site's package that allocations are kept in.
 const AllocationsFile = "allocations.cue"
+
+// Allocated is what allocating comes to.
+type Allocated struct {
+	Site string
+	// File is the path of the site's file of allocations in the repository,
+	// Text what it is to hold: nothing where there is no allocation, so that
+	// there need be no file.
+	File string
+	Text []byte
+	// Before is what the design has, After what it is to have.
+	Before, After Allocations
+}
+
+// Allocate evaluates a site and gives addresses to the nodes that ask for them.
+// Findings about allocations alone do not keep it from that; with any other
+// error the result is without a site, and nothing is allocated. An error that
+// is none of the evaluation names the pool that is too small.
+func (e *Evaluator) Allocate(ctx context.Context, files fs.FS, siteName string) (Allocated, Result, error) {
+	r, err := e.answer(ctx, files, siteName, evaluation{
+		tolerated: []string{"allocation-missing", "allocation-stale", "allocation-invalid"},
+	})
+	if err != nil || r.Site == nil {
+		return Allocated{}, r, err
+	}
+	a := Allocated{Site: r.Site.Name, Before: Allocations(r.Site.Allocations)}
+	if a.After, err = Allocate(r.Site); err != nil {
+		return a, r, err
+	}
+	p, _, err := collect(files, r.Site.Name, e.Limits.withDefaults())
+	if err != nil {
+		return a, r, err
+	}
+	a.File = path.Join(p.dir, AllocationsFile)
+	if len(a.After) > 0 {
+		l := newLoader(p)
+		a.Text = a.After.CUE(l.mainPackage())
+	}
+	return a, r, nil
+}
 
 // Allocations are addresses taken from pools, by network and node.
 type Allocations map[string]map[string]string

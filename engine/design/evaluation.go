@@ -28,6 +28,8 @@ type evaluation struct {
 	now    time.Time
 	// explain names the node to explain; empty for none.
 	explain string
+	// tolerated are the codes of errors for whose sake the site is not withheld.
+	tolerated []string
 	// undivided has the package evaluated as a whole.
 	undivided bool
 }
@@ -351,10 +353,17 @@ func (e *evaluation) collate() Result {
 	}
 	kept, silenced := suppress(all.list, &s, e.now, !e.shared.lost && !broken)
 	r := Result{Findings: limit(kept), Suppressed: limit(silenced)}
-	if !site.HasErrors(r.Findings) {
+	if !e.withheld(r.Findings) {
 		r.Site, r.Explanation = &s, e.explanation()
 	}
 	return r
+}
+
+// withheld says whether an error keeps the site from being used.
+func (e *evaluation) withheld(found []site.Finding) bool {
+	return slices.ContainsFunc(found, func(f site.Finding) bool {
+		return f.Severity == site.SeverityError && !slices.Contains(e.tolerated, f.Code)
+	})
 }
 
 // explanation explains the node that is asked for; nil without it.

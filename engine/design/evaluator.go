@@ -63,11 +63,11 @@ var errResponse = errors.New("the effective design is too large")
 // evaluation itself: the files could not be read, a worker could not run, the
 // context ended. It says nothing about the design.
 func (e *Evaluator) Evaluate(ctx context.Context, files fs.FS, siteName string) (Result, error) {
-	return e.answer(ctx, files, siteName, "")
+	return e.answer(ctx, files, siteName, evaluation{})
 }
 
-// answer evaluates a site, and explains a node of it when one is named.
-func (e *Evaluator) answer(ctx context.Context, files fs.FS, siteName, explain string) (Result, error) {
+// answer evaluates a site as an evaluation says.
+func (e *Evaluator) answer(ctx context.Context, files fs.FS, siteName string, run evaluation) (Result, error) {
 	lim := e.Limits.withDefaults()
 	p, findings, err := collect(files, siteName, lim)
 	if err != nil {
@@ -78,8 +78,7 @@ func (e *Evaluator) answer(ctx context.Context, files fs.FS, siteName, explain s
 	}
 	m, release := e.remember(p.site)
 	defer release()
-	run := evaluation{memory: m, most: lim.Values, atOnce: e.workers(), now: e.now(), explain: explain}
-	run.ask = e.asker(p.site, lim)
+	run.memory, run.most, run.atOnce, run.now, run.ask = m, lim.Values, e.workers(), e.now(), e.asker(p.site, lim)
 	return run.run(ctx, p)
 }
 

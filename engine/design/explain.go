@@ -44,7 +44,7 @@ type Setting struct {
 // error; without a site in the result there is no explanation either.
 func (e *Evaluator) Explain(ctx context.Context, files fs.FS, siteName, target string) (Explanation, Result, error) {
 	name, path, _ := strings.Cut(target, ".")
-	r, err := e.answer(ctx, files, siteName, name)
+	r, err := e.answer(ctx, files, siteName, evaluation{explain: name})
 	if err != nil || r.Site == nil {
 		return Explanation{}, r, err
 	}

@@ -30,7 +30,7 @@ var rollouts = []Rule{
 	},
 	{
 		Code: "pace", Severity: site.SeverityError,
-		What:  "Machines and repositories are looked at, and the status is written, once a second at most.",
+		What:  "A machine is looked at once a second at most, and a repository is asked, and the status written, ten times.",
 		Why:   "A BMC that is asked more often stops answering, people too; a Git server takes it for an attack.",
 		Wrong: `site: rollout: observeEvery: "500ms"`,
 		Right: `site: rollout: observeEvery: "1s"`,
@@ -38,13 +38,14 @@ var rollouts = []Rule{
 			for _, p := range []struct {
 				name  string
 				every site.Duration
+				least time.Duration
 			}{
-				{"observeEvery", s.Rollout.ObserveEvery},
-				{"pollEvery", s.Rollout.PollEvery},
-				{"reportEvery", s.Rollout.ReportEvery},
+				{"observeEvery", s.Rollout.ObserveEvery, time.Second},
+				{"pollEvery", s.Rollout.PollEvery, time.Second / 10},
+				{"reportEvery", s.Rollout.ReportEvery, time.Second / 10},
 			} {
-				if d := time.Duration(p.every); d > 0 && d < time.Second {
-					found = append(found, wrong("site.rollout."+p.name, fmt.Sprintf("%s is %s", p.name, d), `Write at least "1s".`))
+				if d := time.Duration(p.every); d > 0 && d < p.least {
+					found = append(found, wrong("site.rollout."+p.name, fmt.Sprintf("%s is %s", p.name, d), fmt.Sprintf("Write at least %q.", p.least.String())))
 				}
 			}
 			return found
