@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 
+	"cuelang.org/go/cue/format"
 	cueliteral "cuelang.org/go/cue/literal"
 
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -222,7 +223,11 @@ func (a Allocations) CUE(pkg string) []byte {
 		}
 		b.WriteString("}\n")
 	}
-	return b.Bytes()
+	text, err := format.Source(b.Bytes())
+	if err != nil {
+		panic(err) // of quoted texts
+	}
+	return text
 }
 
 // allocation is the layer of addresses that were allocated to a node, on top of
