@@ -144,10 +144,10 @@ func deviceSamePlace(_ *site.Site, n *site.Node) []site.Finding {
 	at := map[string]string{}
 	var found []site.Finding
 	for _, name := range keys(n.Hardware.Devices) {
-		where := placeOf(n.Hardware.Devices[name])
+		where, field := placeOf(n.Hardware.Devices[name])
 		first, taken := at[where]
 		if where != "" && taken {
-			found = append(found, beside(n, "hardware.devices."+first, wrong("hardware.devices."+name,
+			found = append(found, beside(n, "hardware.devices."+first+"."+field, wrong("hardware.devices."+name+"."+field,
 				fmt.Sprintf("the devices %s and %s are both at %s", first, name, where), "Correct one of them, or use one name for both.")))
 			continue
 		}
@@ -156,12 +156,20 @@ func deviceSamePlace(_ *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// placeOf says where a device is; empty where that is not known.
-func placeOf(d site.Device) string {
-	if d.Neighbour != nil && d.Neighbour.System != "" && d.Neighbour.Port != "" {
-		return d.Neighbour.System + " port " + d.Neighbour.Port
+// placeOf says where a device is, and the field that says so; empty where that
+// is not known.
+func placeOf(d site.Device) (where, field string) {
+	switch {
+	case d.Neighbour != nil && d.Neighbour.System != "" && d.Neighbour.Port != "":
+		return d.Neighbour.System + " port " + d.Neighbour.Port, "neighbour.port"
+	case d.PCI != "":
+		return d.PCI, "pci"
+	case d.SCSI != "":
+		return d.SCSI, "scsi"
+	case d.MAC != "":
+		return d.MAC, "mac"
 	}
-	return cmp.Or(d.PCI, d.SCSI, d.MAC, d.Path)
+	return d.Path, "path"
 }
 
 // beside adds the place of another value of the node to a finding.

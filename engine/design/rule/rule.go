@@ -125,24 +125,6 @@ func states(n *site.Node, path string) bool {
 	return ok
 }
 
-// within is the origin of a path, or of the first by name of what is in it, as
-// far as the design sets it and it is no default.
-func within(origins map[string]site.Origin, path string) (site.Origin, bool) {
-	if o, ok := origins[path]; ok && !isDefault(o) {
-		return o, true
-	}
-	first := ""
-	for p, o := range origins {
-		if strings.HasPrefix(p, path+".") && (first == "" || p < first) && !isDefault(o) {
-			first = p
-		}
-	}
-	o, ok := origins[first]
-	return o, ok
-}
-
-func isDefault(o site.Origin) bool { return o.LayerName() == "schema" }
-
 // keys are the keys of a map in order.
 func keys[K ~string, V any](m map[K]V) []K {
 	if len(m) == 0 {
@@ -156,11 +138,49 @@ func keys[K ~string, V any](m map[K]V) []K {
 // nearest is the origin of a path or, where it has none, of the first thing in
 // it, or in what holds it; that of a default if there is no other.
 func nearest(origins map[string]site.Origin, path string) (site.Origin, bool) {
+	return (&places{origins: origins}).nearest(path)
+}
+
+// within is the origin of a path, or of the first by name of what is in it, as
+// far as the design sets it and it is no default.
+func within(origins map[string]site.Origin, path string) (site.Origin, bool) {
+	return (&places{origins: origins}).within(path)
+}
+
+// places looks up many origins.
+type places struct {
+	origins map[string]site.Origin
+	paths   []string // all of them in order, once they are needed
+}
+
+func (p *places) nearest(path string) (site.Origin, bool) {
 	for at := path; at != ""; at = at[:max(0, strings.LastIndexByte(at, '.'))] {
-		if o, ok := within(origins, at); ok {
+		if o, ok := p.within(at); ok {
 			return o, true
 		}
 	}
-	o, ok := origins[path]
+	o, ok := p.origins[path]
 	return o, ok
 }
+
+func (p *places) within(path string) (site.Origin, bool) {
+	if o, ok := p.origins[path]; ok && !isDefault(o) {
+		return o, true
+	}
+	if p.paths == nil {
+		p.paths = keys(p.origins)
+	}
+	inside := path + "."
+	first, _ := slices.BinarySearch(p.paths, inside)
+	for _, at := range p.paths[first:] {
+		if !strings.HasPrefix(at, inside) {
+			break
+		}
+		if o := p.origins[at]; !isDefault(o) {
+			return o, true
+		}
+	}
+	return site.Origin{}, false
+}
+
+func isDefault(o site.Origin) bool { return o.LayerName() == "schema" }
