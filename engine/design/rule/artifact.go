@@ -27,8 +27,8 @@ nodes: "n1": firmware: BIOS: {version: "2.20.1", artifact: "bios"}`,
 		Code: "artifact-url", Severity: site.SeverityError,
 		What:  "The URL of an artifact is an http or https URL with a host and without an account.",
 		Why:   "A BMC, or a node while it is installed, fetches it without logging in.",
-		Wrong: `artifacts: bios: {url: "ftp://files.example.org/bios.bin", sha256: "` + someDigest + `"}`,
-		Right: `artifacts: bios: {url: "https://files.example.org/bios.bin", sha256: "` + someDigest + `"}`,
+		Wrong: `artifacts: bios: {url: "ftp://files.example.org/bios.bin", sha256: "` + someDigest + `"}` + usedBIOS,
+		Right: `artifacts: bios: {url: "https://files.example.org/bios.bin", sha256: "` + someDigest + `"}` + usedBIOS,
 		Site: func(s *site.Site) (found []site.Finding) {
 			for _, name := range keys(s.Artifacts) {
 				if text := s.Artifacts[name].URL; text != "" && !fetched(text) {
@@ -47,11 +47,13 @@ nodes: "n1": firmware: BIOS: {version: "2.20.1", artifact: "bios"}`,
 		Wrong: `artifacts: {
 	bios: {url: "https://files.example.org/bios.bin", sha256: "` + someDigest + `", version: "2.20.1"}
 	other: {url: "https://files.example.org/other.bin", sha256: "` + someDigest + `", version: "2.21.0"}
-}`,
+}
+bootActions: put: files: {"/opt/bios": artifact: "bios", "/opt/other": artifact: "other"}`,
 		Right: `artifacts: {
 	bios: {url: "https://files.example.org/bios.bin", sha256: "` + someDigest + `", version: "2.20.1"}
 	mirrored: {url: "https://mirror.example.org/bios.bin", sha256: "` + someDigest + `", version: "2.20.1"}
-}`,
+}
+bootActions: put: files: {"/opt/bios": artifact: "bios", "/opt/other": artifact: "mirrored"}`,
 		Site: artifactConflict,
 	},
 	{
@@ -81,6 +83,9 @@ func fetched(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && u.Hostname() != "" && u.User == nil && (u.Scheme == "http" || u.Scheme == "https")
 }
+
+// usedBIOS uses the artifact of the examples.
+const usedBIOS = "\nbootActions: put: files: \"/opt/bios\": artifact: \"bios\""
 
 // redacted is a URL without its password.
 func redacted(text string) string {

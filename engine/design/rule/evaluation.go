@@ -71,7 +71,7 @@ var modules = []Rule{
 		What:  "What is imported is a package of the repository, of CUE or of Slipway.",
 		Why:   "Nothing is fetched while a design is evaluated, and nothing is read of the machine that does it.",
 		Wrong: "import \"example.org/inventory\"\n\nracks: inventory.racks",
-		Right: "-- inventory/racks.cue --\npackage inventory\n\nracks: r3: {}\n-- racks.cue --\npackage clean\n\nimport \"example.org/site/inventory\"\n\nracks: inventory.racks",
+		Right: "-- inventory/racks.cue --\npackage inventory\n\nracks: r1: location: \"row A\"\n-- racks.cue --\npackage clean\n\nimport \"example.org/site/inventory\"\n\nracks: inventory.racks",
 	},
 	{
 		Code: "import-unused", Severity: site.SeverityError, Firm: true,
@@ -106,8 +106,8 @@ var texts = []Rule{
 		Code: "other-package", Severity: site.SeverityError, Firm: true,
 		What:  "All CUE files of a site's directory belong to one package.",
 		Why:   "The fields of the others would silently not be part of the site.",
-		Wrong: "-- rack3.cue --\npackage rack3\n\nracks: r3: {}",
-		Right: "-- rack3.cue --\npackage clean\n\nracks: r3: {}",
+		Wrong: "-- rack1.cue --\npackage rack1\n\nracks: r1: location: \"row A\"",
+		Right: "-- rack1.cue --\npackage clean\n\nracks: r1: location: \"row A\"",
 	},
 	{
 		Code: "attribute-refused", Severity: site.SeverityError, Firm: true,
@@ -120,8 +120,8 @@ var texts = []Rule{
 		Code: "embedding", Severity: site.SeverityError, Firm: true,
 		What:  "Nothing is embedded at the top of a site's package.",
 		Why:   "An embedded definition decides over all fields of the site; those that it does not know would pass unseen.",
-		Wrong: "{racks: r3: {}}",
-		Right: "racks: r3: {}",
+		Wrong: "{racks: r1: location: \"row A\"}",
+		Right: "racks: r1: location: \"row A\"",
 	},
 	{
 		Code: "does-not-compile", Severity: site.SeverityError, Firm: true,
@@ -157,8 +157,8 @@ var values = []Rule{
 		Code: "missing-field", Severity: site.SeverityError, Firm: true,
 		What:  "Every required field is set: of a node by itself or one of its profiles, of anything else where it is declared.",
 		Why:   "Nothing can stand in for it.",
-		Wrong: `images: extra: url: "https://images.example.org/extra.iso"`,
-		Right: `images: extra: {url: "https://images.example.org/extra.iso", sha256: "` + someDigest + `"}`,
+		Wrong: "images: extra: url: \"https://images.example.org/extra.iso\"\nnodes: \"n1\": image: \"extra\"",
+		Right: "images: extra: {url: \"https://images.example.org/extra.iso\", sha256: \"" + someDigest + "\"}\nnodes: \"n1\": image: \"extra\"",
 	},
 	{
 		Code: "invalid-value", Severity: site.SeverityError, Firm: true,
@@ -236,7 +236,7 @@ var layers = []Rule{
 		Code: "profiles-in-profile", Severity: site.SeverityError, Firm: true,
 		What:  "A profile names its foundations under `parents`; `profiles` is what a node has.",
 		Why:   "In a profile, `profiles` would change nothing.",
-		Wrong: "profiles: hardened: boot: order: [\"Hdd\"]\nprofiles: base: profiles: [\"hardened\"]",
+		Wrong: "profiles: machine4: profiles: [\"base\"]",
 		Right: "profiles: hardened: boot: order: [\"Hdd\"]\nprofiles: base: parents: [\"hardened\"]",
 	},
 	{

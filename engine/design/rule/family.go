@@ -11,8 +11,8 @@ import (
 var families = []Rule{
 	{
 		Code: "unknown-family", Severity: site.SeverityError,
-		What: "A family of operating systems is that of an image.",
-		Why:  "What is said for another is never read: the packages, files and accounts are missing on every node.",
+		What:  "A family of operating systems is that of an image.",
+		Why:   "What is said for another is never read: the packages, files and accounts are missing on every node.",
 		Wrong: `nodes: "n1": families: {debian: packages: chrony: {}, debain: packages: curl: {}}`,
 		Right: `nodes: "n1": families: debian: packages: {chrony: {}, curl: {}}`,
 		Node: func(s *site.Site, n *site.Node) (found []site.Finding) {

@@ -27,8 +27,8 @@ var naming = []Rule{
 		Code: "entry-name", Severity: site.SeverityError, Firm: true,
 		What:  "The name of an entry has at most 63 letters, digits, '.', '_' and '-'.",
 		Why:   "The name is used in file names, logs and commands.",
-		Wrong: `racks: "row 7/1": {}`,
-		Right: `racks: "row-7.1": {}`,
+		Wrong: `bootActions: "burn in": run: ["/usr/bin/stress"]`,
+		Right: `bootActions: "burn-in.1": run: ["/usr/bin/stress"]`,
 		Site:  entryNames,
 	},
 }

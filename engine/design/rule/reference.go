@@ -10,8 +10,8 @@ var references = []Rule{
 	{
 		Code: "unknown-role", Severity: site.SeverityError, Firm: true,
 		What: "The role of a node is an entry in `roles`.", Why: noMeaning,
-		Wrong: `nodes: "n1": role: "computer"`,
-		Right: `nodes: "n1": role: "storage"`,
+		Wrong: `nodes: "n2": role: "computer"`,
+		Right: `nodes: "n2": role: "compute"`,
 		Node: func(s *site.Site, n *site.Node) []site.Finding {
 			return refer("role", "roles", n.Role, s.Roles)
 		},

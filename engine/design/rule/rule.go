@@ -99,6 +99,7 @@ func Areas() []Area {
 		{"families", families},
 		{"trust", trusting},
 		{"secrets", secrets},
+		{"unused", unusing},
 		{"data", datafiles},
 		{"extensions", extensions},
 		{"suppressions", suppressing},

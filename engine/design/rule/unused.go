@@ -1,0 +1,200 @@
+package rule
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// unusing: is everything used that is declared?
+var unusing = []Rule{
+	unused{
+		section: "roles", thing: "role",
+		wrong: `roles: spare: {}`, right: "roles: spare: {}\nnodes: \"n3\": role: \"spare\"",
+		why: "It may be left over, or its nodes may be missing.",
+		names: func(s *site.Site) []string {
+			return slices.DeleteFunc(keys(s.Roles), func(role string) bool {
+				return disabled(s, role) || s.Roles[role].Minimum > 0 || isNeeded(s, role)
+			})
+		},
+		by: func(_ *site.Site, n *site.Node) []string { return []string{n.Role} },
+	}.rule("unused-role"),
+	unused{
+		section: "racks", thing: "rack",
+		wrong: `racks: r3: {}`, right: "racks: r3: {}\nnodes: \"n3\": rack: \"r3\"",
+		why:   "It may be left over, or its nodes may be missing.",
+		names: func(s *site.Site) []string { return keys(s.Racks) },
+		by:    func(_ *site.Site, n *site.Node) []string { return []string{n.Rack} },
+	}.rule("unused-rack"),
+	unused{
+		section: "profiles", thing: "profile",
+		wrong: `profiles: kiosk: power: "off"`, right: "profiles: kiosk: power: \"off\"\nprofiles: base: parents: [\"kiosk\"]",
+		why:   "It may be left over, or the nodes that need it may lack what it says.",
+		names: func(s *site.Site) []string { return keys(s.Profiles) },
+		by:    func(_ *site.Site, n *site.Node) []string { return n.Profiles },
+	}.rule("unused-profile"),
+	unused{
+		section: "images", thing: "image",
+		wrong: `images: debian11: {url: "https://images.example.org/debian11.iso", sha256: "` + someDigest + `"}`,
+		right: `images: debian11: {url: "https://images.example.org/debian11.iso", sha256: "` + someDigest + `"}
+nodes: "n1": image: "debian11"`,
+		why:   "It may be left over, or nodes may still have another.",
+		names: func(s *site.Site) []string { return keys(s.Images) },
+		by: func(_ *site.Site, n *site.Node) []string {
+			if n.Image == "" && !states(n, "image") {
+				return nil
+			}
+			return []string{n.Image}
+		},
+	}.rule("unused-image"),
+	unused{
+		section: "windows", thing: "window",
+		wrong: `windows: night: {from: "22:00", to: "04:00"}`, right: `windows: night: {from: "22:00", to: "04:00"}` + usedNight,
+		why:   "It may be left over, or the nodes that wait for it may have none.",
+		names: func(s *site.Site) []string { return keys(s.Windows) },
+		by: func(_ *site.Site, n *site.Node) []string {
+			if n.Window == "" && !states(n, "window") {
+				return nil
+			}
+			return []string{n.Window}
+		},
+	}.rule("unused-window"),
+	unused{
+		section: "credentials", thing: "credential",
+		wrong: `credentials: ilo: {}`, right: "credentials: ilo: {}\nnodes: \"n1\": endpoints: bmc: credential: \"ilo\"",
+		why:   "Its value is kept on the bootstrap host for nothing, or what should use it uses another.",
+		names: func(s *site.Site) []string { return keys(s.Credentials) },
+		by:    credentialsOf,
+	}.rule("unused-credential"),
+	unused{
+		section: "artifacts", thing: "artifact",
+		wrong: `artifacts: motd: {url: "https://files.example.org/motd", sha256: "` + someDigest + `"}`,
+		right: `artifacts: motd: {url: "https://files.example.org/motd", sha256: "` + someDigest + `"}
+nodes: "n1": system: files: "/etc/motd": artifact: "motd"`,
+		why:   "It may be left over, or what should use it may use another.",
+		names: func(s *site.Site) []string { return keys(s.Artifacts) },
+		by:    artifactsOf, besides: siteArtifacts,
+	}.rule("unused-artifact"),
+}
+
+// unused is a rule about entries of a section that nothing uses.
+type unused struct {
+	section, thing, wrong, right, why string
+	// names are the entries that should be used.
+	names func(*site.Site) []string
+	// by are those that a node uses; an empty name is one that is not known for
+	// another finding.
+	by func(*site.Site, *site.Node) []string
+	// besides are those that are used outside the nodes.
+	besides func(*site.Site) []string
+}
+
+func (u unused) rule(code string) Rule {
+	return Rule{
+		Code: code, Severity: site.SeverityNote,
+		What: fmt.Sprintf("Every %s is used.", u.thing), Why: u.why, Wrong: u.wrong, Right: u.right,
+		Facts: func(s *site.Site, n *site.Node) (facts []Fact) {
+			facts = append(facts, Fact{Key: aNode})
+			if !isWhole(n) {
+				return append(facts, Fact{Key: ""})
+			}
+			for _, name := range u.by(s, n) {
+				facts = append(facts, Fact{Key: name})
+			}
+			return facts
+		},
+		Fleet: u.check,
+	}
+}
+
+// aNode is the key under which all nodes are counted; nothing is called so.
+const aNode = "a node"
+
+// check says nothing while there are no nodes or one may use anything, and takes a name that
+// is not known for the nearest one that is: the mistake is there.
+func (u unused) check(s *site.Site, x *Index) []site.Finding {
+	if x.Count("") > 0 || x.Count(aNode) == 0 {
+		return nil
+	}
+	names := u.names(s)
+	used := map[string]bool{}
+	for _, key := range x.Keys() {
+		if used[key] = true; !slices.Contains(names, key) {
+			used[Nearest(key, names)] = true
+		}
+	}
+	if u.besides != nil {
+		for _, name := range u.besides(s) {
+			used[name] = true
+		}
+	}
+	var found []site.Finding
+	for _, name := range names {
+		if !used[name] {
+			found = append(found, placed(wrong(u.section+"."+name,
+				fmt.Sprintf("nothing uses the %s %s", u.thing, name), "Remove it, or name it where it is meant to be used."),
+				s.Profiles[profileAt(u.section, name)]))
+		}
+	}
+	return found
+}
+
+// isWhole says whether a node has all that its profiles say: then it has a BMC's
+// credential, if only by default.
+func isWhole(n *site.Node) bool { return states(n, "endpoints.bmc.credential") }
+
+// profileAt is the name of a profile; other entries have origins.
+func profileAt(section, name string) string {
+	if section == "profiles" {
+		return name
+	}
+	return ""
+}
+
+// isNeeded says whether another role needs a role: that is said by
+// needs-quorum.
+func isNeeded(s *site.Site, role string) bool {
+	return slices.ContainsFunc(needs(s), func(n need) bool { return n.on == role })
+}
+
+func credentialsOf(_ *site.Site, n *site.Node) []string {
+	var names []string
+	for _, kind := range keys(n.Endpoints) {
+		names = append(names, n.Endpoints[kind].Credential)
+	}
+	eachSystem(func(_ string, x site.System) []site.Finding {
+		for _, u := range x.Users {
+			if u.Password != "" {
+				names = append(names, u.Password)
+			}
+		}
+		return nil
+	})(nil, n)
+	return names
+}
+
+func artifactsOf(_ *site.Site, n *site.Node) []string { return namesIn(artifactUses(n)) }
+
+func siteArtifacts(s *site.Site) []string {
+	var names []string
+	for _, d := range s.Drivers {
+		for _, name := range d.Firmware {
+			names = append(names, name)
+		}
+	}
+	for _, a := range s.BootActions {
+		names = append(names, namesIn(fileArtifacts("", a.Files))...)
+	}
+	return names
+}
+
+func namesIn(uses []artifactUse) []string {
+	var names []string
+	for _, u := range uses {
+		if u.name != "" {
+			names = append(names, u.name)
+		}
+	}
+	return names
+}
