@@ -149,7 +149,7 @@ func rangeOverlap(s *site.Site) []site.Finding {
 		for i := 1; i < len(all); i++ {
 			before, r, path := all[i-1], all[i], "networks."+network+".ranges."
 			if before.holds(r.from) {
-				found = append(found, also(s, path+before.name, wrong(path+r.name+".from",
+				found = append(found, also(s, path+before.name+".from", wrong(path+r.name+".from",
 					fmt.Sprintf("the range %s begins at %s, inside of the range %s, which ends at %s", r.name, r.from, before.name, before.to),
 					fmt.Sprintf("Let it begin at %s or later.", before.to.Next()))))
 			}
