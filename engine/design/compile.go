@@ -106,8 +106,10 @@ func key(p token.Pos) token.Position {
 }
 
 // cut takes the marked expressions out of a file: it puts `_` in the place of
-// the innermost field's value or, outside of any, drops the declaration.
+// the innermost field's value or, outside of any, drops the declaration. It
+// finds all fields before it changes one: a value may have several mistakes.
 func (c *compiler) cut(f *ast.File) {
+	fields := map[*ast.Field]bool{}
 	for at := range c.cuts {
 		if at.Filename != f.Filename {
 			continue
@@ -115,10 +117,13 @@ func (c *compiler) cut(f *ast.File) {
 		around := fieldsAround(f, at.Offset)
 		c.blame(around)
 		if len(around) > 0 {
-			blank(around[len(around)-1])
+			fields[around[len(around)-1]] = true
 			continue
 		}
 		f.Decls = slices.DeleteFunc(f.Decls, func(d ast.Decl) bool { return holds(d, at.Offset) })
+	}
+	for x := range fields {
+		blank(x)
 	}
 }
 
