@@ -351,6 +351,9 @@ func (e *evaluation) collate() Result {
 	default:
 		all.add(e.fleet.Check(&s)...)
 	}
+	if old := outdated(&s, all.list); old != nil {
+		return Result{Findings: old}
+	}
 	kept, silenced := suppress(all.list, &s, e.now, !e.shared.lost && !broken)
 	r := Result{Findings: limit(kept), Suppressed: limit(silenced)}
 	if !e.withheld(r.Findings) {

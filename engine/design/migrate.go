@@ -14,12 +14,42 @@ import (
 	"cuelang.org/go/cue/ast"
 	"cuelang.org/go/cue/token"
 
+	"github.com/slipway-gitops/slipway/engine/design/rule"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // versionBefore is the version of the schema that sites are migrated from. Its
 // sites did not say so.
 const versionBefore = "v1alpha1"
+
+// gone are the fields that only the version before has.
+var gone = []string{".hardware.memoryGiB", ".hardware.processors"}
+
+// outdated is the one finding about a site that is written for another version
+// of the schema, nil for any other: whatever else is wrong with it may follow
+// from that. The version before is told by its fields, as it was not stated.
+func outdated(s *site.Site, all []site.Finding) []site.Finding {
+	if s.Schema != "" && s.Schema != site.SchemaVersion {
+		return slices.DeleteFunc(rule.OnSite(s), func(f site.Finding) bool { return f.Code != "schema-version" })
+	}
+	if s.Origins["site.schema"].LayerName() == "site" {
+		return nil
+	}
+	old := slices.DeleteFunc(slices.Clone(all), func(f site.Finding) bool {
+		return f.Code != "unknown-field" || !slices.ContainsFunc(gone, func(field string) bool { return strings.HasSuffix("."+f.Path, field) })
+	})
+	if len(old) == 0 {
+		return nil
+	}
+	site.SortFindings(old)
+	first := old[0]
+	return []site.Finding{{
+		Code: "schema-version", Severity: site.SeverityError, File: first.File, Line: first.Line, Col: first.Col, Path: first.Path,
+		Message: fmt.Sprintf("the site is written for the schema %q, this slipway reads %q", versionBefore, site.SchemaVersion),
+		Why:     "What a field means may have changed, so nothing is done with the design.",
+		Fix:     "Rewrite it with `slipway migrate`, or use a slipway of the site's version.",
+	}}
+}
 
 // Migration is what makes a repository one of the present schema.
 type Migration struct {

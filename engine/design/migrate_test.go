@@ -189,6 +189,35 @@ func diffSites(t *testing.T, a, b *site.Site) []Difference {
 	return other
 }
 
+// A site of another version is told that, and nothing else that is wrong with
+// it; what it says of itself counts most.
+func TestOutdatedSite(t *testing.T) {
+	const fields = "profiles: a: hardware: {memoryGiB: 64, processors: 1}\nnodes: n2: {hardware: processors: 2, racc: 1}\n"
+	example := filesIn(t, "testdata/migrate/v1alpha1")
+	for _, c := range []struct {
+		name  string
+		files fstest.MapFS
+		want  []string
+	}{
+		{"the example of before", example, []string{"schema-version inventory/hardware.cue:11:3"}},
+		{"nothing stated", repository(map[string]string{"site.cue": "package fra\n" + fields}), []string{"schema-version site.cue:2:25"}},
+		{"another is stated", repository(map[string]string{"site.cue": "package fra\nsite: schema: \"v1alpha1\"\n" + fields}), []string{"schema-version site.cue:2:15"}},
+		{"another, and more is broken", repository(map[string]string{"site.cue": "package fra\nsite: schema: \"v2\"\nroles: 1\n"}), []string{"schema-version site.cue:2:15"}},
+		{"the present one is stated", repository(map[string]string{"site.cue": "package fra\nsite: schema: \"v1alpha2\"\nprofiles: a: hardware: processors: 1\n"}), []string{"unknown-field site.cue:3:24"}},
+		{"nothing stated, nothing old", repository(map[string]string{"site.cue": "package fra\nprofiles: a: hardware: cores: 1\n"}), []string{"unknown-field site.cue:2:24"}},
+	} {
+		var got []string
+		for _, f := range EvaluateHere(c.files, "").Findings {
+			if f.Severity == site.SeverityError {
+				got = append(got, f.Code+" "+f.Place())
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
 // Whatever a file holds, it is formatted and migrated once and for all, or it
 // is said why not.
 func FuzzRewrite(f *testing.F) {
