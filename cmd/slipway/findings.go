@@ -87,6 +87,9 @@ func printFindings(w io.Writer, files fs.FS, findings []site.Finding) {
 	}
 }
 
+// secretCode is the code of findings whose line nobody should read.
+const secretCode = "clear-secret"
+
 func (p findingsPrinter) print(f site.Finding) {
 	place := ""
 	if f.Place() != "" {
@@ -94,7 +97,9 @@ func (p findingsPrinter) print(f site.Finding) {
 	}
 	colour := severityColour(p.w, f.Severity)
 	fmt.Fprintf(p.w, "%s%s: %s %s\n", place, colour(string(f.Severity)), printable(f.Message), p.dim("["+printable(f.Code)+"]"))
-	p.excerpt(spot{f.File, f.Line, f.Col}, colour)
+	if f.Code != secretCode {
+		p.excerpt(spot{f.File, f.Line, f.Col}, colour)
+	}
 	if f.More > 0 {
 		fmt.Fprintf(p.w, "  %s\n", printable(f.Others()))
 	}

@@ -171,6 +171,9 @@ func (s *sarifWriter) result(f site.Finding) sarifResult {
 		Locations:    []sarifLocation{s.location(spot{f.File, f.Line, f.Col})},
 		Fingerprints: map[string]string{"primaryLocationLineHash": s.fingerprint(f)},
 	}
+	if region := r.Locations[0].Physical.Region; f.Code == secretCode && region != nil {
+		region.Snippet = nil
+	}
 	if i, ok := s.index[f.Code]; ok {
 		r.RuleIndex = &i
 	}

@@ -23,7 +23,7 @@ var extended = map[string]string{
 roles: compute: {}
 racks: r1: {}
 networks: mgmt: cidr: "10.1.0.0/24"
-credentials: {bmc: {}, os: {}}
+credentials: bmc: {}
 profiles: base: {role: "compute", rack: "r1", extensions: vm: web: cpus: 2}
 nodes: {n1: profiles: ["base"], n2: profiles: ["base"]}
 data: ipam: path: "ipam.json"
