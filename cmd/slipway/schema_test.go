@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-gitops/slipway/engine/design"
+	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/schema"
 )
 
@@ -137,6 +138,9 @@ func TestVendoredSchemaAgreesWithCUE(t *testing.T) {
 				t.Errorf("cue vet: %v\n%s\ncheck: %v", err, out, before.Findings)
 			}
 			for _, f := range before.Findings {
+				if f.Severity != site.SeverityError { // which CUE does not have
+					continue
+				}
 				line := fmt.Sprintf("%s:%d:", f.File, f.Line)
 				if !strings.Contains(string(out), line) && !strings.HasPrefix(string(out), "some instances are incomplete") { // which names no line
 					t.Errorf("check says %s, cue vet does not:\n%s", f, out)
