@@ -332,6 +332,9 @@ func readFile(files fs.FS, name string, limit int64) ([]byte, error) {
 	}
 	defer f.Close()
 	var b bytes.Buffer
+	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+		b.Grow(int(min(info.Size(), limit)) + bytes.MinRead)
+	}
 	if _, err := io.Copy(&b, io.LimitReader(f, limit)); err != nil {
 		return nil, err
 	}

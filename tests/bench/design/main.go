@@ -20,9 +20,10 @@ func main() {
 	log.SetPrefix("bench: ")
 	quick := flag.Bool("quick", false, "small sizes, to see that it works")
 	only := flag.String("only", "", "run one of: cold, edit, profile")
+	rounds := flag.Int("rounds", 3, "how often each cold run is measured")
 	keep := flag.String("keep", "", "a directory to leave the generated sites in")
 	flag.Parse()
-	b, done, err := newBench(*quick, *keep)
+	b, done, err := newBench(*quick, *rounds, *keep)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -47,8 +48,8 @@ type bench struct {
 }
 
 // newBench generates the sites and builds the cue command.
-func newBench(quick bool, keep string) (b *bench, done func(), err error) {
-	b = &bench{large: 10_000, middle: 1000, small: 100, rounds: 3, dir: keep}
+func newBench(quick bool, rounds int, keep string) (b *bench, done func(), err error) {
+	b = &bench{large: 10_000, middle: 1000, small: 100, rounds: rounds, dir: keep}
 	if quick {
 		b.large, b.middle, b.small, b.rounds = 1000, 300, 100, 1
 	}
