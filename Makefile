@@ -29,6 +29,7 @@ lint: ## formatting, vet, staticcheck
 
 prove: setup build ## what takes long: soaks and crash points
 	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run 'Prove' -v ./tests/...
+	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run '^(TestLaw|TestBombsEnd)' ./engine/design
 
 bench-engine: build ## the engine's figures
 	@$(GO) run ./tests/bench/engine

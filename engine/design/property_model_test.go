@@ -452,9 +452,9 @@ func holdsForAll(t *testing.T, make func(*rand.Rand) *family, broken law) {
 // samples is how many families a law is tried on.
 func samples() int {
 	if os.Getenv("SLIPWAY_PROVE") != "" {
-		return 2000
+		return 1000
 	}
-	return 15
+	return 10
 }
 
 func consistent(r *rand.Rand) *family { return randomFamily(r, true) }
