@@ -220,7 +220,7 @@ func everything(t *testing.T, r Result) string {
 func TestIncrementalEqualsWhole(t *testing.T) {
 	sites, edits := 6, 12
 	if os.Getenv("SLIPWAY_PROVE") != "" {
-		sites, edits = 400, 25
+		sites, edits = 150, 20
 	}
 	divided := 0
 	for seed := range sites {
