@@ -1,13 +1,13 @@
 package rule
 
 import (
-	"crypto/rsa"
+	"encoding/base64"
+	"encoding/binary"
 	"fmt"
+	"math/big"
 	"regexp"
 	"slices"
 	"strings"
-
-	"golang.org/x/crypto/ssh"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -106,34 +106,58 @@ func userKeys(_ *site.Site, _ *site.Node, path, name string, u site.User) []site
 	return found
 }
 
+// keyParts are the kinds of public key that OpenSSH accepts (sshd(8),
+// AUTHORIZED_KEYS FILE FORMAT), and of how many parts each is made.
+var keyParts = map[string]int{
+	"ssh-ed25519": 2, "ssh-rsa": 3,
+	"ecdsa-sha2-nistp256": 3, "ecdsa-sha2-nistp384": 3, "ecdsa-sha2-nistp521": 3,
+	"sk-ssh-ed25519@openssh.com": 3, "sk-ecdsa-sha2-nistp256@openssh.com": 4,
+}
+
 // keyFault says what is wrong with a public key.
 func keyFault(text string) string {
-	kind, _, _ := strings.Cut(text, " ")
-	if kind == "ssh-dss" {
-		return "is a DSA key, which nothing accepts any more"
-	}
-	key, _, _, rest, err := ssh.ParseAuthorizedKey([]byte(text))
+	kind, rest, _ := strings.Cut(text, " ")
+	encoded, _, _ := strings.Cut(rest, " ")
+	blob, err := base64.StdEncoding.DecodeString(encoded)
+	parts := wireParts(blob)
 	switch {
-	case err != nil || len(rest) > 0:
+	case kind == "ssh-dss":
+		return "is a DSA key, which nothing accepts any more"
+	case keyParts[kind] == 0:
+		return fmt.Sprintf("is of the unknown kind %q", cutShort(kind))
+	case err != nil || len(parts) == 0:
 		return "cannot be read"
-	case key.Type() != kind:
-		return fmt.Sprintf("says %s and is %s", kind, key.Type())
+	case parts[0] != kind:
+		return fmt.Sprintf("says %s and is something else", kind)
+	case len(parts) != keyParts[kind] || kind == "ssh-ed25519" && len(parts[1]) != 32:
+		return "cannot be read"
 	}
-	if bits := rsaBits(key); bits > 0 && bits < 2048 {
+	if bits := bitLen(parts[len(parts)-1]); kind == "ssh-rsa" && bits < 2048 {
 		return fmt.Sprintf("is an RSA key of %d bits", bits)
 	}
 	return ""
 }
 
-// rsaBits is how long an RSA key is, and 0 for any other.
-func rsaBits(key ssh.PublicKey) int {
-	if k, ok := key.(ssh.CryptoPublicKey); ok {
-		if r, ok := k.CryptoPublicKey().(*rsa.PublicKey); ok {
-			return r.N.BitLen()
+// wireParts are the strings and numbers of a key as SSH sends it, each behind
+// its length (RFC 4251, section 5); none where they do not add up.
+func wireParts(blob []byte) []string {
+	var parts []string
+	for len(blob) > 0 {
+		if len(blob) < 4 {
+			return nil
 		}
+		n := binary.BigEndian.Uint32(blob)
+		if blob = blob[4:]; uint64(n) > uint64(len(blob)) {
+			return nil
+		}
+		parts = append(parts, string(blob[:n]))
+		blob = blob[n:]
 	}
-	return 0
+	return parts
 }
+
+// bitLen is how many bits a number has.
+func bitLen(number string) int { return new(big.Int).SetBytes([]byte(number)).BitLen() }
 
 // groupName is what useradd(8) takes.
 var groupName = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,30}[$a-z0-9_-]?$`)
