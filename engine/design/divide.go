@@ -224,10 +224,9 @@ func (d *division) only(wanted func(*piece) bool) pack {
 	p.files = maps.Clone(p.files)
 	named := false
 	for _, f := range d.files {
-		text, any := f.only(wanted)
 		// One file of the directory stays for its package clause.
-		if any || !named && path.Dir(f.name) == p.dir {
-			p.files[f.name] = text
+		if f.has(wanted) || !named && path.Dir(f.name) == p.dir {
+			p.files[f.name] = f.only(wanted)
 			named = named || path.Dir(f.name) == p.dir
 		} else {
 			delete(p.files, f.name)
@@ -236,24 +235,25 @@ func (d *division) only(wanted func(*piece) bool) pack {
 	return p
 }
 
-// only is the file's text with everything blanked that is not wanted; false
-// when nothing is.
-func (f *dividedFile) only(wanted func(*piece) bool) (text []byte, any bool) {
-	text = f.src
+// only is the file's text with everything blanked that is not wanted.
+func (f *dividedFile) only(wanted func(*piece) bool) []byte {
+	text := bytes.Clone(f.src)
 	for i := range f.outline.Parts {
-		p := &f.outline.Parts[i]
-		switch {
-		case p.Kind == clause:
-		case wanted(p):
-			any = true
-		default:
-			if &text[0] == &f.src[0] {
-				text = bytes.Clone(f.src)
-			}
+		if p := &f.outline.Parts[i]; p.Kind != clause && !wanted(p) {
 			blankOut(text[p.Start:p.End])
 		}
 	}
-	return text, any
+	return text
+}
+
+// has says whether the file has a part that is wanted.
+func (f *dividedFile) has(wanted func(*piece) bool) bool {
+	for i := range f.outline.Parts {
+		if p := &f.outline.Parts[i]; p.Kind != clause && wanted(p) {
+			return true
+		}
+	}
+	return false
 }
 
 // blankOut makes spaces of everything but the ends of lines.

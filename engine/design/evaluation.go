@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -270,7 +271,7 @@ func (e *evaluation) renew(ctx context.Context, batch []lazyLayer, p func() pack
 	}
 	e.eachNode(len(fresh), func(i int) { e.shared.check(fresh[i]) })
 	for _, n := range fresh {
-		e.nodes[n.name] = n
+		e.nodes[n.name], e.effective[n.name] = n, n.effective
 		if n.facts != nil {
 			e.fleet.Put(n.name, n.facts)
 		}
@@ -326,22 +327,23 @@ func (e *evaluation) eachNode(n int, work func(i int)) {
 // collate puts together what is said of the site and its nodes.
 func (e *evaluation) collate() Result {
 	s := *e.shared.site
-	s.Nodes = make(map[string]*site.Node, len(e.nodes))
-	names := make([]string, 0, len(e.nodes))
+	s.Nodes = maps.Clone(e.effective)
+	var spoken []string
 	broken := false
 	for name, n := range e.nodes {
-		s.Nodes[name] = n.effective
-		names = append(names, name)
+		if len(n.findings) > 0 {
+			spoken = append(spoken, name)
+		}
 		broken = broken || n.broken
 	}
-	slices.Sort(names)
+	slices.Sort(spoken)
 	all := findings{}
 	all.add(e.shared.findings...)
-	for _, name := range names {
+	for _, name := range spoken {
 		all.add(e.nodes[name].findings...)
 	}
-	if !e.shared.lost {
-		all.add(e.shared.strangers(s.Nodes, names)...)
+	if !e.shared.lost && len(e.shared.data) > 0 {
+		all.add(e.shared.strangers(s.Nodes, s.NodeNames())...)
 	}
 	switch {
 	case e.shared.lost:

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/slipway-gitops/slipway/engine/design/rule"
+	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // memory is what is kept of a site from one evaluation to the next, so that
@@ -26,7 +27,9 @@ type memory struct {
 	// of, nodes what they came to under shared.
 	own   map[string]ownLayer
 	nodes map[string]*node
-	fleet *rule.Fleet
+	// effective are the nodes as the site has them.
+	effective map[string]*site.Node
+	fleet     *rule.Fleet
 }
 
 // ownLayer is a node's own layer and what it was made of: its declarations,
@@ -72,7 +75,7 @@ func newMemory() *memory {
 
 // forget drops what nodes came to.
 func (m *memory) forget() {
-	m.nodes, m.fleet = map[string]*node{}, rule.NewFleet()
+	m.nodes, m.effective, m.fleet = map[string]*node{}, map[string]*site.Node{}, rule.NewFleet()
 }
 
 // drop forgets a node.
@@ -84,6 +87,7 @@ func (m *memory) drop(name string) {
 // remake forgets what a node came to.
 func (m *memory) remake(name string) {
 	delete(m.nodes, name)
+	delete(m.effective, name)
 	m.fleet.Drop(name)
 }
 
