@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"cuelang.org/go/cue"
+	"cuelang.org/go/cue/cuecontext"
 )
 
 // accepts says whether the schema accepts a scalar or a list of them. CUE knows,
@@ -32,8 +33,12 @@ func testOf(v cue.Value) predicate {
 	if test := understood(v); test != nil {
 		return test
 	}
+	var one sync.Mutex // a context is for one at a time
+	context := cuecontext.New()
 	return func(value any) bool {
-		return v.Unify(v.Context().Encode(value)).Validate(cue.Concrete(true)) == nil
+		one.Lock()
+		defer one.Unlock()
+		return v.Unify(context.Encode(value)).Validate(cue.Concrete(true)) == nil
 	}
 }
 

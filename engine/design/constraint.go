@@ -8,6 +8,7 @@ import (
 
 	"cuelang.org/go/cue"
 	"cuelang.org/go/cue/ast"
+	"cuelang.org/go/cue/cuecontext"
 	"cuelang.org/go/cue/errors"
 	"cuelang.org/go/cue/token"
 )
@@ -15,7 +16,9 @@ import (
 // constraint is CUE of a site's own that plain values are held against. It
 // belongs to the context of the package that it was read of.
 type constraint struct {
-	value cue.Value
+	// context is where what is held against it is made.
+	context *cue.Context
+	value   cue.Value
 	// topics are the fields that it speaks of; nil means all.
 	topics map[string]bool
 	// verdicts are by the JSON of what was held against it: what a hundred
@@ -43,7 +46,7 @@ func constraintAt(v cue.Value, path ...string) *constraint {
 	for i, key := range path {
 		at[i] = cue.Str(key)
 	}
-	c := &constraint{value: v.LookupPath(cue.MakePath(at...)), verdicts: map[string][]breach{}}
+	c := &constraint{context: cuecontext.New(), value: v.LookupPath(cue.MakePath(at...)), verdicts: map[string][]breach{}}
 	if !c.value.Exists() || c.value.Validate() != nil {
 		return nil
 	}
@@ -115,7 +118,7 @@ func (c *constraint) hold(plain map[string]any) []breach {
 }
 
 func (c *constraint) breaches(have map[string]any) []breach {
-	both := c.value.Unify(c.value.Context().Encode(have))
+	both := c.value.Unify(c.context.Encode(have))
 	all := lacking(both, have, nil)
 	for _, e := range errors.Errors(both.Validate(cue.Concrete(true))) {
 		path := labels(e)[min(len(e.Path()), len(c.value.Path().Selectors())):]

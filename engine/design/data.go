@@ -223,7 +223,7 @@ func (x *extraction) data(v cue.Value) bool {
 	decode(x.out.sections["data"], &declared, site.Finding{}, &found)
 	found = findings{}
 	sets := dataReader{x.pack.data, &found}.read(declared, origins)
-	definition := v.Context().BuildInstance(x.done[schema.Path]).LookupPath(cue.ParsePath("#Layer"))
+	definition := x.basis.evaluating.BuildInstance(x.done[schema.Path]).LookupPath(cue.ParsePath("#Layer"))
 	for _, s := range sets {
 		for _, node := range slices.Sorted(maps.Keys(s.places)) {
 			x.out.data = append(x.out.data, x.dataLayer(s, node, definition))
@@ -240,7 +240,7 @@ func (x *extraction) dataLayer(s dataSet, node string, v cue.Value) layer {
 		return l
 	}
 	for _, said := range s.nodes[node] {
-		v = v.Unify(v.Context().BuildExpr(said))
+		v = v.Unify(x.basis.evaluating.BuildExpr(said))
 	}
 	r := x.reader(s.layer(), node, node, true)
 	own := findings{}
