@@ -30,22 +30,22 @@ var rollouts = []Rule{
 	},
 	{
 		Code: "pace", Severity: site.SeverityError,
-		What:  "A machine is looked at once a second at most, and a repository is asked, and the status written, ten times.",
+		What:  "Machines and repositories are looked at, and the status is written, ten times a second at most.",
 		Why:   "A BMC that is asked more often stops answering, people too; a Git server takes it for an attack.",
-		Wrong: `site: rollout: observeEvery: "500ms"`,
-		Right: `site: rollout: observeEvery: "1s"`,
+		Wrong: `site: rollout: observeEvery: "50ms"`,
+		Right: `site: rollout: observeEvery: "100ms"`,
 		Site: func(s *site.Site) (found []site.Finding) {
+			const least = time.Second / 10
 			for _, p := range []struct {
 				name  string
 				every site.Duration
-				least time.Duration
 			}{
-				{"observeEvery", s.Rollout.ObserveEvery, time.Second},
-				{"pollEvery", s.Rollout.PollEvery, time.Second / 10},
-				{"reportEvery", s.Rollout.ReportEvery, time.Second / 10},
+				{"observeEvery", s.Rollout.ObserveEvery},
+				{"pollEvery", s.Rollout.PollEvery},
+				{"reportEvery", s.Rollout.ReportEvery},
 			} {
-				if d := time.Duration(p.every); d > 0 && d < p.least {
-					found = append(found, wrong("site.rollout."+p.name, fmt.Sprintf("%s is %s", p.name, d), fmt.Sprintf("Write at least %q.", p.least.String())))
+				if d := time.Duration(p.every); d > 0 && d < least {
+					found = append(found, wrong("site.rollout."+p.name, fmt.Sprintf("%s is %s", p.name, d), fmt.Sprintf("Write at least %q.", least)))
 				}
 			}
 			return found
