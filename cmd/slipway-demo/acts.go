@@ -141,7 +141,11 @@ func mistake(ctx context.Context, s *stage) error {
 		return err
 	}
 	s.show.proof("refused, and the status says why:")
-	s.show.refusal(told.Findings[0])
+	for _, f := range told.Findings {
+		if f.Severity == site.SeverityError {
+			s.show.refusal(f)
+		}
+	}
 	s.show.proof(fmt.Sprintf("in force is still %s; %d of %d in-sync", told.Status.Applied.Short(), told.Status.Counts()[site.InSync], len(told.Status.Nodes)))
 	if err := s.untilReported(ctx, "12/12 in-sync, 1 problem"); err != nil {
 		return err
@@ -166,8 +170,8 @@ func mistake(ctx context.Context, s *stage) error {
 func deletion(ctx context.Context, s *stage) error {
 	rest := "\n\t\t" + networkFirst
 	err := errors.Join(
-		s.remove("rack-2.cue"),
-		s.cut("rack-3.cue", `	"controller-3": {`, `	"compute-5": {`),
+		s.cut("rack-2.cue", "\n\n\t\"storage-2\": {", "\n}"),
+		s.cut("rack-3.cue", "\n\n\t\"storage-3\": {", "\n}"),
 		s.edit("rack-1.cue", rest, ""))
 	if err == nil {
 		err = s.commit(ctx, "tidy up")

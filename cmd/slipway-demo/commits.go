@@ -35,8 +35,6 @@ func (s *stage) cut(file, from, to string) error {
 	return s.edit(file, from+middle, "")
 }
 
-func (s *stage) remove(file string) error { return os.Remove(filepath.Join("site", file)) }
-
 // commit commits and pushes what was edited, and shows it.
 func (s *stage) commit(ctx context.Context, message string) error {
 	if _, err := s.run(ctx, "git", "-C", "site", "add", "-A"); err != nil {
