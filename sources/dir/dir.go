@@ -17,13 +17,19 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// The bounds on a working directory. A CUE file over maxFile is an error;
-// another one is left out, as no design reads it.
+// The bounds on a working directory. A CUE file over maxFile is an error, and
+// of a data file tooLarge is kept; another one is left out, as no design reads
+// it.
 const (
 	maxFile  = 4 << 20
 	maxTotal = 64 << 20
 	maxFiles = 20_000
 )
+
+// tooLarge stands for a data file over maxFile. It is larger than what a design
+// reads of a file, so that one which names it is told so, and not that there is
+// no such file.
+var tooLarge = make([]byte, maxFile+1)
 
 // Source is a directory; it is an engine.Source and an engine.Notifier.
 type Source struct {
@@ -81,7 +87,10 @@ func (s *Source) read(ctx context.Context) (content map[string][]byte, newest ti
 			return err
 		}
 		content[name] = data
-		if total += len(data); total > maxTotal || len(content) > maxFiles {
+		if len(data) <= maxFile {
+			total += len(data)
+		}
+		if total > maxTotal || len(content) > maxFiles {
 			return fmt.Errorf("there are more than %d files or %d MiB in it: pass the folder of the site, which has cue.mod in it", maxFiles, maxTotal>>20)
 		}
 		if when.After(newest) {
@@ -102,6 +111,8 @@ func readFile(root *os.Root, name string) ([]byte, time.Time, error) {
 		return nil, time.Time{}, err
 	case info.Size() > maxFile && filepath.Ext(name) == ".cue":
 		return nil, time.Time{}, fmt.Errorf("%s is larger than %d MiB, which no CUE file of a design is: split it into several, or move it out of the folder", name, maxFile>>20)
+	case info.Size() > maxFile && isData(name):
+		return tooLarge, info.ModTime(), nil
 	case info.Size() > maxFile || !info.Mode().IsRegular():
 		return nil, time.Time{}, nil
 	}
@@ -113,6 +124,12 @@ func readFile(root *os.Root, name string) ([]byte, time.Time, error) {
 		data = []byte{}
 	}
 	return data, info.ModTime(), err
+}
+
+// isData says whether a file's name is one that the data of a design may have.
+func isData(name string) bool {
+	ext := filepath.Ext(name)
+	return ext == ".json" || ext == ".yaml" || ext == ".yml"
 }
 
 // skipped says whether a file or folder is no part of a design: hidden, built,

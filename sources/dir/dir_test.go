@@ -66,6 +66,15 @@ func TestWhatIsTooLarge(t *testing.T) {
 	if _, err := fs.Stat(rev.Files, "disk.iso"); err == nil {
 		t.Error("an image was read into memory")
 	}
+	write(t, d, "ipam.json", strings.Repeat(" ", 5<<20)+"{}")
+	rev, err = source(d).Fetch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Whoever reads a data file finds it too large, and not missing or empty.
+	if i, err := fs.Stat(rev.Files, "ipam.json"); err != nil || i.Size() <= 4<<20 {
+		t.Errorf("a large data file is %v, %v", i, err)
+	}
 	write(t, d, "nodes.cue", strings.Repeat("x", 5<<20))
 	if _, err := source(d).Fetch(t.Context()); err == nil || !strings.Contains(err.Error(), "nodes.cue is larger than 4 MiB") {
 		t.Errorf("got %v, want that nodes.cue is too large", err)
