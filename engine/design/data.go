@@ -222,6 +222,7 @@ func (x *extraction) data(v cue.Value) bool {
 	x.out.sections["data"].origins("data", origins)
 	decode(x.out.sections["data"], &declared, site.Finding{}, &found)
 	found = findings{}
+	x.findings.add(rule.EntryNames("data", declared, origins)...)
 	sets := dataReader{x.pack.data, &found}.read(declared, origins)
 	definition := x.basis.evaluating.BuildInstance(x.done[schema.Path]).LookupPath(cue.ParsePath("#Layer"))
 	for _, s := range sets {

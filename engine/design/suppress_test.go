@@ -11,6 +11,39 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
+// A pause may end in 90 days, and no later; its finding can be silenced.
+func TestLongPauses(t *testing.T) {
+	now := time.Date(2026, 8, 1, 18, 0, 0, 0, time.UTC)
+	paused := func(days int, more time.Duration) *site.Node {
+		return &site.Node{Name: "n1", Paused: &site.Hold{Until: now.AddDate(0, 0, days).Add(more)},
+			Origins: map[string]site.Origin{"paused.until": site.At("n.cue", 3, 20, "node/n1")}}
+	}
+	silent := map[string]*site.Suppression{"x": {Code: "pause-endless"}}
+	for name, c := range map[string]struct {
+		node     *site.Node
+		suppress map[string]*site.Suppression
+		kept     []string
+	}{
+		"90 days":         {paused(90, 0), nil, nil},
+		"a moment longer": {paused(90, 1), nil, []string{"n.cue:3:20: the pause of n1 ends on 2026-10-30, in more than 90 days"}},
+		"silenced":        {paused(91, 0), silent, nil},
+		"over":            {paused(-1, 0), nil, nil},
+		"without an end":  {&site.Node{Name: "n1", Paused: &site.Hold{}}, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &site.Site{Nodes: map[string]*site.Node{"n1": c.node}, Suppressions: c.suppress}
+			kept, _ := suppress(nil, s, now, true)
+			var got []string
+			for _, f := range kept {
+				got = append(got, f.String())
+			}
+			if diff := cmp.Diff(c.kept, got); diff != "" {
+				t.Errorf("(-want, +got)\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestSuppress(t *testing.T) {
 	end := time.Date(2026, 8, 1, 18, 0, 0, 0, time.UTC)
 	missing := func(node string) site.Finding {

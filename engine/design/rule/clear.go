@@ -47,12 +47,42 @@ func eachText(n *site.Node, visit func(path, text string)) {
 		eachContent(path, x.Files, x.Units, visit)
 		return nil
 	})(nil, n)
+	for _, kind := range keys(n.Extensions) {
+		for _, name := range keys(n.Extensions[kind]) {
+			eachLeaf("extensions."+kind+"."+name, name, n.Extensions[kind][name], visit)
+		}
+	}
+}
+
+// eachLeaf visits the values in one that encoding/json has read. What is in a
+// list is at the list's path.
+func eachLeaf(path, name string, value any, visit func(path, text string)) {
+	switch v := value.(type) {
+	case map[string]any:
+		for _, key := range keys(v) {
+			eachLeaf(path+"."+key, key, v[key], visit)
+		}
+	case []any:
+		for _, item := range v {
+			eachLeaf(path, name, item, visit)
+		}
+	default:
+		visit(path, fmt.Sprintf("%s=%v", name, v))
+	}
 }
 
 func eachSiteText(s *site.Site, visit func(path, text string)) {
 	for _, rack := range keys(s.Racks) {
 		for _, name := range keys(s.Racks[rack].Labels) {
 			visit("racks."+rack+".labels."+name, name+"="+s.Racks[rack].Labels[name])
+		}
+	}
+	for _, key := range keys(s.Drivers) {
+		for _, module := range keys(s.Drivers[key].Modules) {
+			path, p := "drivers."+key+".modules."+module+".parameters.", s.Drivers[key].Modules[module].Parameters
+			for _, name := range keys(p) {
+				visit(path+name, fmt.Sprintf("%s=%v", name, p[name]))
+			}
 		}
 	}
 	for _, key := range keys(s.BootActions) {

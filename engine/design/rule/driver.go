@@ -19,10 +19,16 @@ var drivers = []Rule{
 		Site: func(s *site.Site) (found []site.Finding) {
 			for _, key := range keys(s.Drivers) {
 				path, m := "drivers."+key+".match", s.Drivers[key].Match
-				if len(m.PCI) == 0 && m.Model == "" && !broken(s, path+".pci", path+".model") {
-					found = append(found, wrong(path, fmt.Sprintf("the driver %s is for no hardware", key),
-						"Set match.pci, as `lspci -nn` shows it, or match.model."))
+				none := m.PCI != nil && len(m.PCI) == 0
+				if len(m.PCI) > 0 || m.Model != "" || broken(s, path+".model") || !none && broken(s, path+".pci") {
+					continue
 				}
+				f := wrong(path, fmt.Sprintf("the driver %s is for no hardware", key),
+					"Set match.pci, as `lspci -nn` shows it, or match.model.")
+				if none {
+					f.Path, f.Message = path+".pci", fmt.Sprintf("the driver %s is for none of the PCI ids in an empty list", key)
+				}
+				found = append(found, f)
 			}
 			return found
 		},

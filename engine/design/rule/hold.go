@@ -3,6 +3,7 @@ package rule
 import (
 	"fmt"
 	"regexp"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -12,7 +13,7 @@ var holds = []Rule{
 		Code: "paused-decommission", Severity: site.SeverityWarning,
 		What:  "A node to be decommissioned is not paused.",
 		Why:   "A pause keeps every hand off the machine, so the removal waits for its end.",
-		Wrong: `nodes: "n1": {decommission: true, paused: {by: "mw", reason: "disk swap", until: "9999-01-01T00:00:00Z"}}`,
+		Wrong: `nodes: "n1": {decommission: true, paused: {by: "mw", reason: "disk swap", until: "2026-03-01T18:00:00Z"}}`,
 		Right: `nodes: "n1": decommission: true`,
 		Node: func(_ *site.Site, n *site.Node) []site.Finding {
 			if n.Paused == nil || !n.Decommission {
@@ -22,20 +23,7 @@ var holds = []Rule{
 				fmt.Sprintf("the node %s is paused and to be decommissioned", n.Name), "Remove one of the two.")}
 		},
 	},
-	{
-		Code: "pause-endless", Severity: site.SeverityNote,
-		What:  "A pause says when it ends.",
-		Why:   "A machine that is forgotten in a pause misses every change, and the first one after it brings all of them at once.",
-		Wrong: `nodes: "n1": paused: {by: "mw", reason: "disk swap"}`,
-		Right: `nodes: "n1": paused: {by: "mw", reason: "disk swap", until: "9999-08-01T18:00:00Z"}`,
-		Node: func(_ *site.Site, n *site.Node) []site.Finding {
-			if n.Paused == nil || n.Paused.By == "" || n.Paused.Reason == "" || states(n, "paused.until") || n.Decommission {
-				return nil
-			}
-			return []site.Finding{wrong("paused", fmt.Sprintf("the pause of %s has no end", n.Name),
-				`Set paused.until, as in "2026-08-01T18:00:00Z"; it can be prolonged.`)}
-		},
-	},
+	endlessPause,
 	{
 		Code: "disabled-decommission", Severity: site.SeverityWarning,
 		What:  "A node to be decommissioned is in use, and so is its role.",
@@ -83,6 +71,41 @@ var holds = []Rule{
 			return found
 		},
 	},
+}
+
+var endlessPause = Rule{
+	Code: "pause-endless", Severity: site.SeverityNote,
+	What:  "A pause says when it ends, in 90 days at most.",
+	Why:   "A machine that is forgotten in a pause misses every change, and the first one after it brings all of them at once.",
+	Wrong: `nodes: "n1": paused: {by: "mw", reason: "disk swap"}`,
+	Right: `nodes: "n1": paused: {by: "mw", reason: "disk swap", until: "2026-03-01T18:00:00Z"}`,
+	Node: func(_ *site.Site, n *site.Node) []site.Finding {
+		if n.Paused == nil || n.Paused.By == "" || n.Paused.Reason == "" || states(n, "paused.until") || n.Decommission {
+			return nil
+		}
+		return []site.Finding{wrong("paused", fmt.Sprintf("the pause of %s has no end", n.Name),
+			`Set paused.until, as in "2026-08-01T18:00:00Z"; it can be prolonged.`)}
+	},
+}
+
+// longestPause is how far ahead a pause may end.
+const longestPause = 90 * 24 * time.Hour
+
+// LongPauses notes the pauses that end too late: what pause-endless finds by
+// the clock, which a check does not have.
+func LongPauses(nodes map[string]*site.Node, now time.Time) []site.Finding {
+	var found []site.Finding
+	for _, n := range nodes {
+		if n.Paused == nil || n.Decommission || !n.Paused.Until.After(now.Add(longestPause)) {
+			continue
+		}
+		f := wrong("paused.until", fmt.Sprintf("the pause of %s ends on %s, in more than 90 days", n.Name, n.Paused.Until.Format(time.DateOnly)),
+			"Let it end sooner; it can be prolonged.")
+		f.Node = n.Name
+		endlessPause.complete(&f, n.Origins["paused.until"])
+		found = append(found, f)
+	}
+	return found
 }
 
 var digest = regexp.MustCompile(`^[0-9a-f]{16}$`)

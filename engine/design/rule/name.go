@@ -23,14 +23,27 @@ var naming = []Rule{
 				"Use at most 63 lower case letters, digits and hyphens, beginning and ending with a letter or digit.")}
 		},
 	},
-	{
-		Code: "entry-name", Severity: site.SeverityError, Firm: true,
-		What:  "The name of an entry has at most 63 letters, digits, '.', '_' and '-'.",
-		Why:   "The name is used in file names, logs and commands.",
-		Wrong: `bootActions: "burn in": run: ["/usr/bin/stress"]`,
-		Right: `bootActions: "burn-in.1": run: ["/usr/bin/stress"]`,
-		Site:  entryNames,
-	},
+	entryNaming,
+}
+
+var entryNaming = Rule{
+	Code: "entry-name", Severity: site.SeverityError, Firm: true,
+	What:  "The name of an entry has at most 63 letters, digits, '.', '_' and '-'.",
+	Why:   "The name is used in file names, logs and commands.",
+	Wrong: `bootActions: "burn in": run: ["/usr/bin/stress"]`,
+	Right: `bootActions: "burn-in.1": run: ["/usr/bin/stress"]`,
+	Site:  entryNames,
+}
+
+// EntryNames objects to the names in a section that is no part of a site.
+func EntryNames[V any](section string, in map[string]V, origins map[string]site.Origin) []site.Finding {
+	found := namesOf(section, in)
+	at := places{origins: origins}
+	for i := range found {
+		o, _ := at.nearest(found[i].Path)
+		entryNaming.complete(&found[i], o)
+	}
+	return found
 }
 
 // hostName is what may name a node: a label of RFC 1123, section 2.1, so that
