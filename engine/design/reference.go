@@ -77,8 +77,59 @@ var Definitions = sync.OnceValue(func() []Definition {
 		all = append(all, r.definition(f))
 	}
 	slices.SortFunc(all, func(a, b Definition) int { return strings.Compare(a.Name, b.Name) })
+	for i, d := range all {
+		all[i].Fields = inherit(d, all)
+	}
 	return all
 })
+
+// inherit is a definition's fields, where they only add to those of one that it
+// embeds with what these say of themselves, and without those that add nothing.
+func inherit(d Definition, all []Definition) []Field {
+	var fields []Field
+	for _, f := range d.Fields {
+		from, ok := embedded(d, f.Path, all)
+		if ok && f.Holds && !f.Required && f.Default == "" {
+			continue
+		}
+		if ok && f.Doc == "" {
+			f.Doc, f.Type, f.Readers = from.Doc, from.Type, from.Readers
+		}
+		fields = append(fields, f)
+	}
+	return fields
+}
+
+// embedded is the field of a path in what a definition embeds.
+func embedded(d Definition, path string, all []Definition) (Field, bool) {
+	for _, e := range all {
+		if !slices.Contains(d.Embeds, e.Name) {
+			continue
+		}
+		if f, ok := lookup(e, path, all); ok {
+			return f, true
+		}
+	}
+	return Field{}, false
+}
+
+// lookup is the field of a path in a definition, in what that embeds, or in a
+// definition that one of its fields is.
+func lookup(d Definition, path string, all []Definition) (Field, bool) {
+	for _, f := range d.Fields {
+		if f.Path == path {
+			return f, true
+		}
+		rest, within := strings.CutPrefix(path, f.Path+".")
+		if !within {
+			continue
+		}
+		if found, ok := embedded(Definition{Embeds: []string{f.Type}}, rest, all); ok {
+			return found, true
+		}
+	}
+	return embedded(d, path, all)
+}
 
 // referencer reads definitions from the text of the schema.
 type referencer struct {

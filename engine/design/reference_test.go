@@ -30,7 +30,7 @@ func TestDefinitionsAreTheSchema(t *testing.T) {
 		}
 		for _, f := range d.Fields {
 			isKey := f.Path == "NAME" || strings.HasSuffix(f.Path, ".NAME")
-			if d.Name != "#Node" && (f.Doc == "" && !isKey || f.Type == "") {
+			if f.Doc == "" && !isKey || f.Type == "" {
 				t.Errorf("%s.%s: doc %q, type %q", d.Name, f.Path, f.Doc, f.Type)
 			}
 			if !s.has(strings.Split(f.Path, ".")) {
