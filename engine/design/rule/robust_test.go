@@ -1,8 +1,15 @@
 package rule
 
 import (
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -49,16 +56,129 @@ func oddNode(a, b string) *site.Node {
 func TestRulesTakeOddValues(t *testing.T) {
 	for _, a := range odd {
 		for _, b := range odd {
-			s, n := oddSite(a, b), oddNode(a, b)
-			found := OnSite(s)
-			of, facts := OnNode(s, n)
-			fleet := NewFleet()
-			fleet.Put(n.Name, facts)
-			for _, f := range slices.Concat(found, of, fleet.Check(s)) {
-				if f.Code == "panic" {
-					t.Errorf("with %q and %q: %s %s", a, b, f.Message, f.Fix)
-				}
+			if broke := brokenOff(oddSite(a, b), oddNode(a, b)); broke != "" {
+				t.Errorf("with %q and %q: %s", a, b, broke)
 			}
+		}
+	}
+}
+
+// Every field of a design, those of roles, systems and selectors among them,
+// is missing, empty or odd in some of many random designs.
+func TestRulesTakeRandomValues(t *testing.T) {
+	for seed := range uint64(400) {
+		r := randomly{rand.New(rand.NewPCG(seed, 0)), map[string]site.Origin{}}
+		s := &site.Site{}
+		r.fill(reflect.ValueOf(s).Elem(), "", 0)
+		s.Origins, r.origins = r.origins, map[string]site.Origin{}
+		var nodes []*site.Node
+		for _, name := range []string{"x", "y", ""} {
+			n := &site.Node{}
+			r.fill(reflect.ValueOf(n).Elem(), "", 0)
+			n.Name, n.Origins = name, maps.Clone(r.origins)
+			nodes = append(nodes, n)
+		}
+		if broke := brokenOff(s, nodes...); broke != "" {
+			t.Errorf("with the seed %d: %s", seed, broke)
+		}
+	}
+}
+
+// brokenOff says which rules broke off over a site with some nodes.
+func brokenOff(s *site.Site, nodes ...*site.Node) string {
+	found := OnSite(s)
+	fleet := NewFleet()
+	for _, n := range nodes {
+		of, facts := OnNode(s, n)
+		fleet.Put(n.Name, facts)
+		found = append(found, of...)
+	}
+	var broke strings.Builder
+	for _, f := range slices.Concat(found, fleet.Check(s)) {
+		if f.Code == "panic" {
+			fmt.Fprintln(&broke, f.Message, f.Fix)
+		}
+	}
+	return broke.String()
+}
+
+// randomly fills values with what a design could have in them, or could have
+// if no rule and no type were there. Of what it comes by, it says of some that
+// the design states it.
+type randomly struct {
+	*rand.Rand
+	origins map[string]site.Origin
+}
+
+// words are texts, names and keys: those of odd, and what some field or other
+// takes.
+var words = slices.Concat(odd, []string{
+	"y", "n4", "*", "[", "\\", "x y", "/", "//", "/etc/x", "/etc", "..", "{", "{x}", "{name}", "all", "2", "50%", "0%", "-1", "0-", "3-1,9",
+	"base", "install", "controller", "raid1", "raid0", "md0", "802.3ad", "absent", "present", "held", "masked", "0777", "root", "x.service", ".", "net.ipv4.x", "net/ipv4/x",
+	"22:00", "UTC", "mon", "https://x/", "://", "ssh-ed25519 AAAA", "tls://x:1", "redfish+https://[::1]:0/", "-----BEGIN CERTIFICATE-----", "password", "a=b", "2MiB", "efi", "uefi", "Pxe", "0000:18:00.0",
+})
+
+var numbers = []int64{0, 1, 2, -1, 100, 4095, 1 << 20, math.MaxInt64, math.MinInt64}
+
+func (r randomly) word() string { return words[r.IntN(len(words))] }
+
+func (r randomly) fill(v reflect.Value, path string, depth int) {
+	if path != "" && r.IntN(2) == 0 {
+		r.origins[path] = site.At("x.cue", 1+r.IntN(9), 1, "site")
+	}
+	if depth > 9 || path != "" && r.IntN(5) == 0 {
+		return // it is missing, as it is where the value is broken
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(r.word())
+	case reflect.Bool:
+		v.SetBool(r.IntN(2) == 0)
+	case reflect.Int, reflect.Int64:
+		v.SetInt(numbers[r.IntN(len(numbers))])
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		r.fill(v.Elem(), path, depth+1)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), r.IntN(4), 4))
+		for i := range v.Len() {
+			r.fill(v.Index(i), fmt.Sprintf("%s.%d", path, i), depth+1)
+		}
+	case reflect.Map:
+		r.fillMap(v, path, depth)
+	case reflect.Interface:
+		v.Set(reflect.ValueOf([]any{"x", int64(1), 1.5, true, []any{nil, "x"}, map[string]any{"": nil, "x": "y"}}[r.IntN(6)]))
+	case reflect.Struct:
+		r.fillStruct(v, path, depth)
+	}
+}
+
+// fillMap puts entries into a map; a pointer in one is never nil.
+func (r randomly) fillMap(v reflect.Value, path string, depth int) {
+	v.Set(reflect.MakeMap(v.Type()))
+	for range r.IntN(4) {
+		key, value := r.word(), reflect.New(v.Type().Elem()).Elem()
+		if value.Kind() == reflect.Pointer {
+			value.Set(reflect.New(value.Type().Elem()))
+			r.fill(value.Elem(), path+"."+key, depth+1)
+		} else {
+			r.fill(value, path+"."+key, depth+1)
+		}
+		v.SetMapIndex(reflect.ValueOf(key).Convert(v.Type().Key()), value)
+	}
+}
+
+func (r randomly) fillStruct(v reflect.Value, path string, depth int) {
+	if v.Type() == reflect.TypeFor[site.Origin]() || v.Type() == reflect.TypeFor[time.Time]() {
+		return
+	}
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous {
+			r.fillStruct(v.Field(i), path, depth)
+		} else if name != "origins" && name != "nodes" || path != "" {
+			r.fill(v.Field(i), strings.TrimPrefix(path+"."+name, "."), depth+1)
 		}
 	}
 }

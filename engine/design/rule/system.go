@@ -223,7 +223,7 @@ func filePaths(c contents) []site.Finding {
 	var found []site.Finding
 	for _, name := range keys(c.files) {
 		at := c.path + ".files." + name
-		if short := path.Clean(name); short != name || name == "/" {
+		if short := path.Clean("/" + name); short != name || name == "/" {
 			found = append(found, wrong(at, fmt.Sprintf("%q is not the shortest path of a file", name), fmt.Sprintf("Write %q.", short)))
 			continue
 		}
