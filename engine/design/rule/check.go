@@ -90,10 +90,11 @@ func (r Rule) facts(s *site.Site, n *site.Node) (facts []placedFact, found []sit
 func (r Rule) onFleet(s *site.Site, x *Index) (found []site.Finding) {
 	defer r.survive(&found)
 	found = r.Fleet(s, x)
+	at := places{origins: s.Origins}
 	for i, f := range found {
 		o := site.Origin{}
 		if f.Node == "" {
-			o, _ = nearest(s.Origins, f.Path)
+			o, _ = at.nearest(f.Path)
 		}
 		r.complete(&found[i], o)
 	}

@@ -32,8 +32,14 @@ func needsCycle(s *site.Site, x *Index) []site.Finding {
 		}
 	}
 	var found []site.Finding
+	byPath := map[string]need{}
+	if len(w.found) > 0 {
+		for _, n := range needs(s) {
+			byPath[n.path()] = n
+		}
+	}
 	for _, c := range w.found {
-		found = append(found, circleFinding(s, c))
+		found = append(found, circleFinding(s, byPath, c))
 	}
 	return found
 }
@@ -123,12 +129,11 @@ func (c *circles) close(at point) {
 	}
 }
 
-func circleFinding(s *site.Site, paths []string) site.Finding {
-	all := needs(s)
+func circleFinding(s *site.Site, all map[string]need, paths []string) site.Finding {
 	var steps []string
 	f := wrong(paths[0], "", "Remove one of these needs, or wait for an earlier phase.")
 	for i, p := range paths {
-		n := all[slices.IndexFunc(all, func(n need) bool { return n.path() == p })]
+		n := all[p]
 		steps = append(steps, fmt.Sprintf("%s of %s waits for %s of %s", n.phase, n.role, n.Phase, n.on))
 		if i > 0 {
 			f = also(s, p, f)

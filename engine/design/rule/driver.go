@@ -91,7 +91,7 @@ func driverUnused(s *site.Site, x *Index) []site.Finding {
 	models := x.Keys()
 	for _, key := range keys(s.Drivers) {
 		m := s.Drivers[key].Match
-		if !byModel(s.Drivers[key]) || len(models) == 0 || slices.ContainsFunc(models, pattern(m.Model).MatchString) {
+		if !byModel(s.Drivers[key]) || len(models) == 0 || anyFits(m.Model, models) {
 			continue
 		}
 		found = append(found, wrong("drivers."+key+".match.model",
@@ -99,6 +99,15 @@ func driverUnused(s *site.Site, x *Index) []site.Finding {
 			"Write the model as the nodes' hardware.model has it, or remove the driver."))
 	}
 	return found
+}
+
+// anyFits says whether one of some models, in order, is what a driver is for.
+func anyFits(model string, models []string) bool {
+	if !strings.Contains(model, "*") {
+		_, ok := slices.BinarySearch(models, model)
+		return ok
+	}
+	return slices.ContainsFunc(models, pattern(model).MatchString)
 }
 
 // pattern is a text in which "*" stands for any letters.

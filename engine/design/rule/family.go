@@ -62,7 +62,7 @@ func refuseFamily(s *site.Site, path, family string) []site.Finding {
 	if !ok || known[family] {
 		return nil
 	}
-	f := wrong(path, fmt.Sprintf("no image has the family %q%s", family, DidYouMean(family, keys(known))),
+	f := wrong(path, fmt.Sprintf("no image has the family %q%s", family, didYouMean(family, known)),
 		fmt.Sprintf("Set family: %q of the images that are of it.", family))
 	if len(known) > 0 {
 		f.Fix = "Use the family of an image: " + strings.Join(keys(known), ", ") + "."

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -48,6 +49,18 @@ func (x *Index) Keys() []string {
 	all := slices.AppendSeq(slices.Collect(maps.Keys(x.holders)), maps.Keys(x.counts))
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+// pairs are the second parts of the keys that have two, divided by a blank, by
+// the first, in order.
+func (x *Index) pairs() map[string][]string {
+	by := map[string][]string{}
+	for _, key := range x.Keys() {
+		if first, second, ok := strings.Cut(key, " "); ok {
+			by[first] = append(by[first], second)
+		}
+	}
+	return by
 }
 
 // Count is how many facts have a key.

@@ -14,6 +14,19 @@ func DidYouMean(name string, known []string) string {
 	return ""
 }
 
+// many is how many known names a wrong one is held against where there can be
+// many wrong ones. A site with more has mistakes without "did you mean", and is
+// checked in a time that grows with it, and not with its square.
+const many = 1000
+
+// didYouMean is DidYouMean among the names of a section.
+func didYouMean[V any](name string, in map[string]V) string {
+	if len(in) > many {
+		return ""
+	}
+	return DidYouMean(name, keys(in))
+}
+
 // Nearest is the known name that is most like another, empty when none is near.
 func Nearest(name string, known []string) string {
 	best, least := "", max(1, len(name)/3)+1

@@ -253,9 +253,10 @@ func unusedNetwork(s *site.Site, x *Index) []site.Finding {
 	if len(x.Keys()) == 0 {
 		return nil
 	}
+	to := routedTo(s)
 	var found []site.Finding
 	for _, key := range keys(s.Networks) {
-		if x.Count(key) == 0 && !isRoutedTo(s, key) {
+		if x.Count(key) == 0 && !to[s.Networks[key].RouteDomain].byOther(key) {
 			found = append(found, wrong("networks."+key,
 				fmt.Sprintf("no node is in the network %s", key), "Remove it, or give nodes an address in it."))
 		}
@@ -263,17 +264,31 @@ func unusedNetwork(s *site.Site, x *Index) []site.Finding {
 	return found
 }
 
-// isRoutedTo says whether another network has a route to a network's domain.
-func isRoutedTo(s *site.Site, network string) bool {
-	domain := s.Networks[network].RouteDomain
-	for other, n := range s.Networks {
-		for _, r := range n.Routes {
-			if domain != "" && r.Domain == domain && other != network {
-				return true
+// routedTo are the networks with routes to a route domain, by domain: one of
+// them, and whether there are more.
+func routedTo(s *site.Site) map[string]routed {
+	by := map[string]routed{}
+	for _, name := range keys(s.Networks) {
+		for _, r := range s.Networks[name].Routes {
+			if first, ok := by[r.Domain]; ok {
+				by[r.Domain] = routed{first.from, first.more || first.from != name}
+			} else if r.Domain != "" {
+				by[r.Domain] = routed{name, false}
 			}
 		}
 	}
-	return false
+	return by
+}
+
+// routed is a network that a route begins in, and whether others do too.
+type routed struct {
+	from string
+	more bool
+}
+
+// byOther says whether a network other than the one has such a route.
+func (r routed) byOther(network string) bool {
+	return r.more || r.from != "" && r.from != network
 }
 
 // prefixOf is the range of a network; invalid where it has none.

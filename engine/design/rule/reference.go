@@ -75,6 +75,6 @@ func refer[V any](path, section, name string, in map[string]V) []site.Finding {
 		return nil
 	}
 	return []site.Finding{wrong(path,
-		fmt.Sprintf("there is no %s %q%s", section[:len(section)-1], name, DidYouMean(name, keys(in))),
+		fmt.Sprintf("there is no %s %q%s", section[:len(section)-1], name, didYouMean(name, in)),
 		fmt.Sprintf("Use a name that `%s` has, or declare %q there.", section, name))}
 }

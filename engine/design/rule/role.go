@@ -253,20 +253,18 @@ func leaderFacts(s *site.Site, n *site.Node) []Fact {
 
 func unknownLeader(s *site.Site, x *Index) []site.Finding {
 	var found []site.Finding
+	var members map[string][]string // by role, once they are wanted
 	for _, role := range keys(s.Roles) {
 		leader := s.Roles[role].Leader
 		if leader == "" || disabled(s, role) || x.Count(role+" "+leader) > 0 {
 			continue
 		}
-		var members []string
-		for _, key := range x.Keys() {
-			if name, ok := strings.CutPrefix(key, role+" "); ok {
-				members = append(members, name)
-			}
+		if members == nil {
+			members = x.pairs()
 		}
 		found = append(found, wrong("roles."+role+".leader",
 			fmt.Sprintf("%s is to lead the role %s, and is no node of it in use", leader, role),
-			"Name one of its nodes in use"+some(members)+"."))
+			"Name one of its nodes in use"+some(members[role])+"."))
 	}
 	return found
 }
@@ -330,11 +328,15 @@ func roleInOneDomain(s *site.Site, x *Index) []site.Finding {
 	for rack := range s.Racks {
 		domains[domainOf(s, rack)] = true
 	}
+	if len(domains) < 2 {
+		return nil
+	}
 	var found []site.Finding
+	in := x.pairs()
 	for _, role := range keys(s.Roles) {
-		for _, domain := range keys(domains) {
+		for _, domain := range in[role] {
 			all := x.Count(role)
-			if len(domains) > 1 && all > 1 && x.Count(role+" "+domain) == all && !disabled(s, role) {
+			if all > 1 && x.Count(role+" "+domain) == all && !disabled(s, role) {
 				found = append(found, wrong("roles."+role+".majority",
 					fmt.Sprintf("all %d nodes of the role %s are in the failure domain %s", all, role, domain),
 					"Spread them over racks of several domains."))

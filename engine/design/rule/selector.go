@@ -83,15 +83,26 @@ func selectableFacts(s *site.Site, n *site.Node) []Fact {
 
 func unknownSelected(s *site.Site, x *Index) []site.Finding {
 	var found []site.Finding
+	of := selectable{index: x, left: 100}
 	for _, whole := range selections(s) {
 		for _, part := range whole.parts() {
-			found = append(found, part.unknown(s, x)...)
+			found = append(found, part.unknown(s, &of)...)
 		}
 	}
 	return found
 }
 
-func (x selection) unknown(s *site.Site, index *Index) []site.Finding {
+// selectable is what nodes can be selected by: the facts of selectableFacts.
+type selectable struct {
+	index *Index
+	// keys are those of the index, once they are wanted.
+	keys []string
+	// left is for how many names more it is looked for what is meant: that
+	// takes time, and there may be many.
+	left int
+}
+
+func (x selection) unknown(s *site.Site, index *selectable) []site.Finding {
 	var found []site.Finding
 	for _, rack := range x.Racks {
 		found = append(found, refer(x.path+".racks", "racks", rack, s.Racks)...)
@@ -121,20 +132,31 @@ func (x selection) unknown(s *site.Site, index *Index) []site.Finding {
 }
 
 // lacks objects to a name that no node has under a prefix.
-func (x *Index) lacks(path, what, prefix, name string, severity site.Severity) []site.Finding {
-	if x.Count(prefix+name) > 0 || name == "" {
+func (x *selectable) lacks(path, what, prefix, name string, severity site.Severity) []site.Finding {
+	if x.index.Count(prefix+name) > 0 || name == "" {
 		return nil
 	}
+	f := wrong(path, fmt.Sprintf("there is no %s %q%s", what, name, x.didYouMean(prefix, name)),
+		"Correct it, or remove it until there is such a node.")
+	f.Severity = severity
+	return []site.Finding{f}
+}
+
+func (x *selectable) didYouMean(prefix, name string) string {
+	if x.left == 0 {
+		return ""
+	}
+	x.left--
+	if x.keys == nil {
+		x.keys = x.index.Keys()
+	}
 	var known []string
-	for _, key := range x.Keys() {
+	for _, key := range x.keys {
 		if k, ok := strings.CutPrefix(key, prefix); ok {
 			known = append(known, k)
 		}
 	}
-	f := wrong(path, fmt.Sprintf("there is no %s %q%s", what, name, DidYouMean(name, known)),
-		"Correct it, or remove it until there is such a node.")
-	f.Severity = severity
-	return []site.Finding{f}
+	return DidYouMean(name, known)
 }
 
 // selectedFacts are the selectors that select a node.
@@ -152,10 +174,11 @@ func selectedFacts(s *site.Site, n *site.Node) []Fact {
 // why it selects nothing.
 func selectorEmpty(s *site.Site, x *Index) []site.Finding {
 	var found []site.Finding
+	of := selectable{index: x}
 	for _, whole := range selections(s) {
 		known := true
 		for _, part := range whole.parts() {
-			known = known && len(part.unknown(s, x)) == 0
+			known = known && len(part.unknown(s, &of)) == 0
 		}
 		if known && x.Count(whole.path) == 0 {
 			found = append(found, wrong(whole.path, whole.path+" selects no node",

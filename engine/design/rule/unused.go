@@ -14,8 +14,12 @@ var unusing = []Rule{
 		wrong: `roles: spare: {}`, right: "roles: spare: {}\nnodes: \"n3\": role: \"spare\"",
 		why: "It may be left over, or its nodes may be missing.",
 		names: func(s *site.Site) []string {
+			needed := map[string]bool{} // which needs-quorum looks at
+			for _, n := range needs(s) {
+				needed[n.on] = true
+			}
 			return slices.DeleteFunc(keys(s.Roles), func(role string) bool {
-				return disabled(s, role) || s.Roles[role].Minimum > 0 || isNeeded(s, role)
+				return disabled(s, role) || s.Roles[role].Minimum > 0 || needed[role]
 			})
 		},
 		by: func(_ *site.Site, n *site.Node) []string { return []string{n.Role} },
@@ -118,9 +122,12 @@ func (u unused) check(s *site.Site, x *Index) []site.Finding {
 		return nil
 	}
 	names := u.names(s)
-	used := map[string]bool{}
+	used, known := map[string]bool{}, map[string]bool{}
+	for _, name := range names {
+		known[name] = true
+	}
 	for _, key := range x.Keys() {
-		if used[key] = true; !slices.Contains(names, key) {
+		if used[key] = true; !known[key] && len(names) <= many {
 			used[Nearest(key, names)] = true
 		}
 	}
@@ -150,12 +157,6 @@ func profileAt(section, name string) string {
 		return name
 	}
 	return ""
-}
-
-// isNeeded says whether another role needs a role: that is said by
-// needs-quorum.
-func isNeeded(s *site.Site, role string) bool {
-	return slices.ContainsFunc(needs(s), func(n need) bool { return n.on == role })
 }
 
 func credentialsOf(_ *site.Site, n *site.Node) []string {
