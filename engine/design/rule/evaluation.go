@@ -270,7 +270,7 @@ nodes: "n1": extensions: vm: web: disks: root: "40GiB"`,
 var bounds = []Rule{
 	{
 		Code: "file-too-large", Severity: site.SeverityError, Firm: true,
-		What: "A CUE file is at most 1 MiB.",
+		What: "A CUE file, and a data file that the design names, is at most 1 MiB.",
 		Why:  "Files are bounded so that no commit can exhaust the controller.",
 	},
 	{
