@@ -156,7 +156,7 @@ func (p *pool) take(address string) {
 func (p *pool) meet(n *site.Node) {
 	path := "addresses." + p.network
 	switch address := n.Addresses[p.network]; {
-	case address == site.AddressAllocate || n.Origins[path].LayerName() == allocationLayer:
+	case address == site.AddressAllocate || n.Origins.Of(path).LayerName() == allocationLayer:
 		p.asking = append(p.asking, n.Name)
 	case address != "":
 		p.take(address)

@@ -117,11 +117,11 @@ type dataReader struct {
 }
 
 // read parses the files of every entry, in the order of the entries' names.
-func (r dataReader) read(declared map[string]dataEntry, origins map[string]site.Origin) []dataSet {
+func (r dataReader) read(declared map[string]dataEntry, section *tree) []dataSet {
 	var sets []dataSet
 	for _, name := range slices.Sorted(maps.Keys(declared)) {
 		if d := declared[name]; d.Path != "" { // it is broken otherwise, as was said
-			sets = append(sets, r.readSet(name, d, origins[join("data."+name, "path")]))
+			sets = append(sets, r.readSet(name, d, section.place([]string{name, "path"})))
 		}
 	}
 	return sets
@@ -218,12 +218,11 @@ func (r dataReader) unreadable(at site.Origin, file, what string) {
 func (x *extraction) data(v cue.Value) bool {
 	var found findings
 	var declared map[string]dataEntry
-	origins := map[string]site.Origin{}
-	x.out.sections["data"].origins("data", origins)
 	decode(x.out.sections["data"], &declared, site.Finding{}, &found)
 	found = findings{}
-	x.findings.add(rule.EntryNames("data", declared, origins)...)
-	sets := dataReader{x.pack.data, &found}.read(declared, origins)
+	section := x.out.sections["data"]
+	x.findings.add(rule.EntryNames("data", declared, site.NewOrigins(section.originPart("data")))...)
+	sets := dataReader{x.pack.data, &found}.read(declared, section)
 	definition := x.basis.evaluating.BuildInstance(x.done[schema.Path]).LookupPath(cue.ParsePath("#Layer"))
 	for _, s := range sets {
 		for _, node := range slices.Sorted(maps.Keys(s.places)) {

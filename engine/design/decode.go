@@ -28,22 +28,24 @@ func decode(t *tree, into any, at site.Finding, found *findings) {
 
 func decodeTree(t *tree, v reflect.Value) error {
 	if t.fields == nil {
-		return decodeValue(t.value, v)
+		return t.common.decodedInto(v, func() error { return decodeValue(t.value, v) })
 	}
 	if v.Kind() == reflect.Interface {
 		v.Set(reflect.ValueOf(t.plain()))
 		return nil
 	}
-	return decodeFields(v, len(t.fields), func(set func(string, func(reflect.Value) error) error) error {
-		for key, f := range t.fields {
-			if f.broken || f.open {
-				continue
+	return t.common.decodedInto(v, func() error {
+		return decodeFields(v, len(t.fields), func(set func(string, func(reflect.Value) error) error) error {
+			for key, f := range t.fields {
+				if f.broken || f.open {
+					continue
+				}
+				if err := set(key, func(v reflect.Value) error { return decodeTree(f, v) }); err != nil {
+					return err
+				}
 			}
-			if err := set(key, func(v reflect.Value) error { return decodeTree(f, v) }); err != nil {
-				return err
-			}
-		}
-		return nil
+			return nil
+		})
 	})
 }
 

@@ -75,7 +75,7 @@ func Compare(have, want *site.Site) (Diff, error) {
 // placed is a part of a design and the places of its values, by path.
 type placed struct {
 	part    any
-	origins map[string]site.Origin
+	origins *site.Origins
 }
 
 // general is a site but for its nodes and profiles, which show in the nodes.
@@ -104,9 +104,9 @@ func (c comparison) add(node string, have, want placed) error {
 		if bytes.Equal(h[path], w[path]) || emptied(path, h, w) || emptied(path, w, h) {
 			continue
 		}
-		o := want.origins[path]
+		o := want.origins.Of(path)
 		if w[path] == nil {
-			o = have.origins[path]
+			o = have.origins.Of(path)
 		}
 		c.note(node, path, h[path], w[path], o)
 	}

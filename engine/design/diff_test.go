@@ -59,7 +59,7 @@ func TestCompare(t *testing.T) {
 		have := designOf(t, layered)
 		want := designOf(t, strings.Replace(layered, c.old, c.new, 1))
 		got := differing(t, have, want)
-		if o := want.Nodes["n3"].Origins["endpoints.bmc.credential"]; !o.IsZero() {
+		if o := want.Nodes["n3"].Origins.Of("endpoints.bmc.credential"); !o.IsZero() {
 			c.want = strings.Replace(c.want, "PLACE", o.String(), 1)
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" {

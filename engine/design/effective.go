@@ -41,13 +41,13 @@ func sharedOf(name string, x *extract) *shared {
 	found := findings{}
 	found.add(x.findings...)
 	whole := &tree{fields: map[string]*tree{}}
-	origins := map[string]site.Origin{}
+	var origins []site.OriginPart
 	for _, s := range sections {
 		t := x.sections[s.name]
 		if t == nil {
 			continue
 		}
-		t.origins(s.name, origins)
+		origins = append(origins, t.originPart(s.name))
 		if s.name == "data" {
 			continue // it is no part of an effective design
 		}
@@ -63,7 +63,7 @@ func sharedOf(name string, x *extract) *shared {
 	}
 	sh.site = &site.Site{}
 	decode(whole, sh.site, site.Finding{}, &found)
-	sh.site.Name, sh.site.SchemaVersion, sh.site.Origins = name, site.SchemaVersion, origins
+	sh.site.Name, sh.site.SchemaVersion, sh.site.Origins = name, site.SchemaVersion, site.NewOrigins(origins...)
 	sh.site.Profiles = map[string]site.Origin{}
 	sh.pedigree = pedigree{profiles: map[string]*profile{}, lost: x.lost}
 	for _, l := range x.profiles {
@@ -159,8 +159,7 @@ func nodeOf(l layer, merged *tree, found *findings) *site.Node {
 	n := &site.Node{}
 	decode(merged, n, site.Finding{Node: l.name, File: l.place.File.Value(), Line: l.place.Line, Col: l.place.Col}, found)
 	n.Name, n.Place = l.name, l.place
-	n.Origins = make(map[string]site.Origin, 2*len(merged.fields))
-	merged.origins("", n.Origins)
+	n.Origins = merged.origins()
 	return n
 }
 
@@ -225,6 +224,7 @@ func (sh *shared) fold(order []string) *tree {
 		for _, p := range order {
 			folded = merge(folded, sh.pedigree.profiles[p].layer)
 		}
+		folded.share()
 		sh.folded[key] = folded
 	}
 	return folded
@@ -236,6 +236,11 @@ func (r *reader) finish(t *tree, s *shape, path string, place func() site.Origin
 	if t.fields == nil || !s.isStruct() {
 		return t
 	}
+	return t.common.finishedOf(r, func() *tree { return r.fill(t, s, path, place) })
+}
+
+// fill is finish where that was not done before.
+func (r *reader) fill(t *tree, s *shape, path string, place func() site.Origin) *tree {
 	done := t
 	change := func(name string, to *tree) {
 		if done == t {

@@ -138,7 +138,7 @@ func TestExplanationsAgreeWithTheDesign(t *testing.T) {
 					got[v.Path] = v.Origin
 				}
 			}
-			want := maps.Clone(s.Nodes[node].Origins)
+			want := maps.Collect(s.Nodes[node].Origins.All())
 			maps.DeleteFunc(want, func(path string, _ site.Origin) bool { return inList(path, got) })
 			if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b site.Origin) bool { return a == b })); diff != "" {
 				t.Errorf("%s: %s: design (-), explanation (+):\n%s", name, node, diff)

@@ -167,7 +167,7 @@ func FuzzData(f *testing.F) {
 		}
 		found := findings{}
 		r := dataReader{map[string][]byte{"a" + name: []byte(text)}, &found}
-		sets := r.read(map[string]dataEntry{"x": {Path: "a" + name}}, map[string]site.Origin{})
+		sets := r.read(map[string]dataEntry{"x": {Path: "a" + name}}, &tree{})
 		for _, s := range sets {
 			for node, said := range s.nodes {
 				for _, e := range said {

@@ -185,7 +185,7 @@ func randomPools(r *rand.Rand) *site.Site {
 		for j := range 1 + r.IntN(12) {
 			name := fmt.Sprint("n", j)
 			if s.Nodes[name] == nil {
-				s.Nodes[name] = &site.Node{Name: name, Addresses: map[string]string{}, Origins: map[string]site.Origin{}}
+				s.Nodes[name] = &site.Node{Name: name, Addresses: map[string]string{}}
 			}
 			switch r.IntN(4) {
 			case 0:

@@ -32,7 +32,7 @@ func outdated(s *site.Site, all []site.Finding) []site.Finding {
 	if s.Schema != "" && s.Schema != site.SchemaVersion {
 		return slices.DeleteFunc(rule.OnSite(s), func(f site.Finding) bool { return f.Code != "schema-version" })
 	}
-	if s.Origins["site.schema"].LayerName() == "site" {
+	if s.Origins.Of("site.schema").LayerName() == "site" {
 		return nil
 	}
 	old := slices.DeleteFunc(slices.Clone(all), func(f site.Finding) bool {

@@ -412,7 +412,7 @@ func outcomeOf(result Result) outcome {
 		o.designs[name] = map[string]effective{}
 		for _, p := range spots {
 			if v, ok := lookUp(plain, p.at); ok {
-				from := n.Origins[strings.ReplaceAll(strings.ReplaceAll(p.at, "/", "."), "|", "/")].LayerName()
+				from := n.Origins.Of(strings.ReplaceAll(strings.ReplaceAll(p.at, "/", "."), "|", "/")).LayerName()
 				o.designs[name][p.at] = effective{jsonOf(v), from[strings.Index(from, "/")+1:]}
 			}
 		}

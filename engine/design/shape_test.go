@@ -71,13 +71,11 @@ func readByShape(t *testing.T, a *txtar.Archive) []txtar.File {
 		name := it.Selector().Unquoted()
 		merged = merge(merged, readAlone(x.reader("layer/"+name, "", "layers."+name, true), it.Value(), known["#Layer"]))
 	}
-	origins := map[string]site.Origin{}
 	if merged != nil {
 		r := x.reader("", "n1", "nodes.n1", false)
 		merged = r.finish(merged, known["#Node"], "", func() site.Origin { return site.At("site.cue", 1, 1, "node/n1") })
 		effective["node"] = merged.plain()
-		merged.origins("", origins)
-		effective["origins"] = origins
+		effective["origins"] = merged.origins()
 	}
 	entries := map[string]any{}
 	for it, _ := v.LookupPath(cue.ParsePath("entries")).Fields(); it.Next(); {

@@ -139,8 +139,8 @@ func (q *silence) strangers(nodes []string) string {
 // at adds a finding at the place of a path, or of what holds it.
 func (q *silence) at(path string, f site.Finding) {
 	f.Path = path
-	o, ok := q.site.Origins[path]
-	for up := path; !ok && up != ""; o, ok = q.site.Origins[up] {
+	o := q.site.Origins.Of(path)
+	for up := path; o.IsZero() && up != ""; o = q.site.Origins.Of(up) {
 		up = up[:max(0, strings.LastIndexByte(up, '.'))]
 	}
 	q.findings.at(o, f)

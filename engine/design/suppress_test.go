@@ -52,7 +52,7 @@ func TestSuppress(t *testing.T) {
 	s := &site.Site{
 		Nodes:    map[string]*site.Node{"n1": {}, "n2": {}, "n3": {}},
 		Policies: map[string]*site.Policy{"up": {}},
-		Origins:  map[string]site.Origin{"suppressions.x": site.At("s.cue", 3, 1, "site"), "suppressions.x.until": site.At("s.cue", 4, 9, "site")},
+		Origins:  site.OriginsByPath(map[string]site.Origin{"suppressions.x": site.At("s.cue", 3, 1, "site"), "suppressions.x.until": site.At("s.cue", 4, 9, "site")}),
 	}
 	all := []site.Finding{
 		missing("n1"), missing("n2"),

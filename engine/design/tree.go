@@ -28,6 +28,8 @@ type tree struct {
 	open bool
 	// broken is a leaf whose value is already the subject of a finding.
 	broken bool
+	// common is there when many nodes have this very tree.
+	common *common
 }
 
 // indexed is an item of a list.
@@ -123,18 +125,23 @@ func (t *tree) plain() any {
 	return m
 }
 
-// origins adds the origins of the tree to all, by their paths under prefix:
-// those of leaves, and of what else has one.
-func (t *tree) origins(prefix string, all map[string]site.Origin) {
-	if !t.origin.IsZero() {
-		all[prefix] = t.origin
-	}
-	for key, f := range t.fields {
-		f.origins(join(prefix, key), all)
-	}
-	for _, item := range t.items {
-		item.origins(join(prefix, strconv.Itoa(item.at)), all)
-	}
+// origins are those of what is in the tree: of leaves, and of what else has
+// one.
+func (t *tree) origins() *site.Origins {
+	return t.common.originsOf(func() *site.Origins {
+		parts := make([]site.OriginPart, 0, len(t.fields)+len(t.items))
+		for key, f := range t.fields {
+			parts = append(parts, f.originPart(key))
+		}
+		for _, item := range t.items {
+			parts = append(parts, item.originPart(strconv.Itoa(item.at)))
+		}
+		return site.NewOrigins(parts...)
+	})
+}
+
+func (t *tree) originPart(name string) site.OriginPart {
+	return site.OriginPart{Name: name, Origin: t.origin, Within: t.origins()}
 }
 
 // get is the tree's part at a path, nil without one.

@@ -36,9 +36,7 @@ func FuzzMerge(f *testing.F) {
 		}
 		got := map[string]string{}
 		if folded != nil {
-			origins := map[string]site.Origin{}
-			folded.origins("", origins)
-			for path, o := range origins {
+			for path, o := range folded.origins().All() {
 				got[path] = o.LayerName()
 			}
 		}

@@ -92,8 +92,8 @@ func installStep(s *site.Site, n *site.Node, have int) site.Step {
 	return site.Step{
 		Node: n.Name, Machine: n.Identity, Facet: site.FacetImage, Action: installKind.action,
 		Changes: []site.Change{
-			{Field: "image.generation", Have: strconv.Itoa(have), Want: strconv.Itoa(n.Generation), Origin: n.Origins["generation"]},
-			{Field: "image.name", Want: n.Image, Origin: n.Origins["image"]},
+			{Field: "image.generation", Have: strconv.Itoa(have), Want: strconv.Itoa(n.Generation), Origin: n.Origins.Of("generation")},
+			{Field: "image.name", Want: n.Image, Origin: n.Origins.Of("image")},
 		},
 		Impact: installKind.impact, Expect: installKind.expect,
 		Reason: fmt.Sprintf("generation %d of the design is not installed", n.Generation),

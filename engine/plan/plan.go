@@ -5,6 +5,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -167,8 +168,5 @@ func diff(n *site.Node, f site.Facet, seen site.FacetState, want site.Values) []
 // origin finds where a facet's field was designed: "boot.order", or "power"
 // for a facet that is a single value in the design.
 func origin(n *site.Node, f site.Facet, field string) site.Origin {
-	if o, ok := n.Origins[string(f)+"."+field]; ok {
-		return o
-	}
-	return n.Origins[string(f)]
+	return cmp.Or(n.Origins.Of(string(f)+"."+field), n.Origins.Of(string(f)))
 }

@@ -71,7 +71,7 @@ func designOf(nodes int) *site.Site {
 		Name: "berlin", SchemaVersion: "v0", Nodes: map[string]*site.Node{},
 		Rollout: site.Rollout{MaxUnavailable: "25%", PollEvery: site.Duration(time.Minute)},
 		Images:  map[string]*site.Image{"debian": {URL: "http://198.51.100.1/d.iso", SHA256: strings.Repeat("ab", 32)}},
-		Origins: map[string]site.Origin{"images.debian.url": site.At("images.cue", 3, 9, "site")},
+		Origins: site.OriginsByPath(map[string]site.Origin{"images.debian.url": site.At("images.cue", 3, 9, "site")}),
 	}
 	for i := range nodes {
 		n := nodeOfDesign(i)
@@ -90,12 +90,14 @@ func nodeOfDesign(i int) *site.Node {
 			site.OS:  {URL: fmt.Sprintf("ssh://198.51.100.%d", i%250), Credential: "os"},
 		},
 		Power: "on", Boot: site.Boot{Order: []string{"Hdd", "Pxe"}}, Image: "debian", Generation: 1,
-		Origins: map[string]site.Origin{}, Place: site.At("nodes.cue", i+1, 2, "node/x"),
+		Place: site.At("nodes.cue", i+1, 2, "node/x"),
 	}
+	origins := map[string]site.Origin{}
 	for _, path := range []string{"role", "rack", "labels.zone", "labels.tier", "identity.uuid", "identity.serial", "endpoints.bmc.url",
 		"endpoints.bmc.credential", "endpoints.os.url", "endpoints.os.credential", "power", "boot.order", "image", "generation"} {
-		n.Origins[path] = site.At("profiles/base.cue", len(path), 3, "profile/base")
+		origins[path] = site.At("profiles/base.cue", len(path), 3, "profile/base")
 	}
+	n.Origins = site.OriginsByPath(origins)
 	return n
 }
 
@@ -377,7 +379,7 @@ func TestLargeValuesAreFiles(t *testing.T) {
 	if s.revision(t) != before {
 		t.Error("an unchanged large record was written again")
 	}
-	if len(n.Origins) == 0 {
+	if n.Origins == nil {
 		t.Error("PutNode changed what it was given")
 	}
 	n.Origins = nil

@@ -77,7 +77,7 @@ type Site struct {
 	Profiles map[string]Origin `json:"-"`
 	// Origins says where each value outside the nodes was set, by path
 	// ("images.debian12.sha256").
-	Origins map[string]Origin `json:"origins,omitempty"`
+	Origins *Origins `json:"origins,omitempty"`
 }
 
 // NodeNames lists the names of the site's nodes in order.
@@ -202,7 +202,7 @@ type Node struct {
 	Decommission bool  `json:"decommission,omitempty"`
 	Paused       *Hold `json:"paused,omitempty"`
 	// Origins says where each value was set, by path ("boot.order").
-	Origins map[string]Origin `json:"origins,omitempty"`
+	Origins *Origins `json:"origins,omitempty"`
 	// Place is where the node itself is declared.
 	Place Origin `json:"place,omitzero"`
 }

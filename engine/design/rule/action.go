@@ -81,6 +81,5 @@ var actions = []Rule{
 
 // stated says whether the design sets a value outside the nodes at all.
 func stated(s *site.Site, path string) bool {
-	_, ok := s.Origins[path]
-	return ok
+	return s.Origins.Has(path)
 }

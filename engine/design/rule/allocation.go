@@ -52,7 +52,7 @@ const allocationLayer = "allocation"
 // asks says whether the design lets a node have any address of a network, be
 // it allocated yet or not.
 func asks(n *site.Node, network string) bool {
-	return n.Addresses[network] == site.AddressAllocate || n.Origins["addresses."+network].LayerName() == allocationLayer
+	return n.Addresses[network] == site.AddressAllocate || n.Origins.Of("addresses."+network).LayerName() == allocationLayer
 }
 
 // addressIn is a node's address in a network, given or allocated.

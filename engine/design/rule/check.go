@@ -47,9 +47,8 @@ func having(what func(Rule) bool) []Rule {
 func (r Rule) onSite(s *site.Site) (found []site.Finding) {
 	defer r.survive(&found)
 	found = r.Site(s)
-	at := places{origins: s.Origins}
 	for i := range found {
-		o, _ := at.nearest(found[i].Path)
+		o, _ := nearest(s.Origins, found[i].Path)
 		r.complete(&found[i], o)
 	}
 	return found
@@ -58,9 +57,8 @@ func (r Rule) onSite(s *site.Site) (found []site.Finding) {
 func (r Rule) onNode(s *site.Site, n *site.Node) (found []site.Finding) {
 	defer r.survive(&found)
 	found = r.Node(s, n)
-	at := places{origins: n.Origins}
 	for i := range found {
-		o, ok := at.nearest(found[i].Path)
+		o, ok := nearest(n.Origins, found[i].Path)
 		if !ok {
 			o = n.Place
 		}

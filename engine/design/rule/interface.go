@@ -383,7 +383,7 @@ func sriov(_ *site.Site, n *site.Node) []site.Finding {
 			}
 			f := wrong("interfaces."+name+".sriov.functions", fmt.Sprintf("%s has virtual functions, and bios.%s is false", name, setting),
 				fmt.Sprintf("Set bios.%s: true, or remove the functions.", setting))
-			f.Related = []string{n.Origins["bios."+setting].String()}
+			f.Related = []string{n.Origins.Of("bios." + setting).String()}
 			found = append(found, f)
 		}
 	}

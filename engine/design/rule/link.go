@@ -208,7 +208,7 @@ func nativeMissing(s *site.Site, n *site.Node) []site.Finding {
 	link := pluggedInto(n, n.Boot.Interface)
 	l := s.Links[link]
 	fromNetwork := slices.Contains(n.Boot.Order, "Pxe") || slices.Contains(n.Boot.Order, "UefiHttp")
-	if _, broken := s.Origins["links."+link+".native"]; broken || l == nil || !l.Trunk || l.Native != "" || !fromNetwork {
+	if broken := s.Origins.Has("links." + link + ".native"); broken || l == nil || !l.Trunk || l.Native != "" || !fromNetwork {
 		return nil
 	}
 	return []site.Finding{also(s, "links."+link+".trunk", wrong("boot.interface",
@@ -219,7 +219,7 @@ func nativeMissing(s *site.Site, n *site.Node) []site.Finding {
 func vlanMissing(s *site.Site) []site.Finding {
 	return eachLinkNetwork(s, func(link, network, path string) []site.Finding {
 		n := s.Networks[network]
-		_, broken := s.Origins["networks."+network+".vlan"]
+		broken := s.Origins.Has("networks." + network + ".vlan")
 		if n == nil || n.VLAN != 0 || broken || !tagged(s, s.Links[link], network) {
 			return nil
 		}

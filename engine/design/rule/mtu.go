@@ -101,7 +101,7 @@ func mtuRangeOfNode(s *site.Site, n *site.Node) []site.Finding {
 func networkOverLink(s *site.Site) []site.Finding {
 	return eachLinkNetwork(s, func(link, network, path string) []site.Finding {
 		n, most := s.Networks[network], mtuOf(s.Links[link])
-		if _, broken := s.Origins["links."+link+".mtu"]; broken && s.Links[link].MTU == 0 || n == nil || n.MTU <= most {
+		if broken := s.Origins.Has("links." + link + ".mtu"); broken && s.Links[link].MTU == 0 || n == nil || n.MTU <= most {
 			return nil
 		}
 		return []site.Finding{also(s, "links."+link+".mtu", wrong("networks."+network+".mtu",

@@ -219,7 +219,7 @@ func dhcpRelay(s *site.Site) []site.Finding {
 		if n.DHCPRelay.Servers != nil && len(n.DHCPRelay.Servers) == 0 {
 			found = append(found, wrong(path+".servers", "the relay has no server to pass requests to", "List the DHCP servers, or remove dhcpRelay."))
 		}
-		if _, broken := s.Origins["networks."+key+".ranges"]; !broken && !hasRange(n, site.RangeDHCP) {
+		if broken := s.Origins.Has("networks." + key + ".ranges"); !broken && !hasRange(n, site.RangeDHCP) {
 			found = append(found, wrong(path, fmt.Sprintf("the network %s has a DHCP relay and no range for DHCP", key),
 				`Add a range with use: "dhcp", or remove dhcpRelay.`))
 		}

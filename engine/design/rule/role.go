@@ -104,7 +104,7 @@ roles: compute: needs: install: storage: phase: "configure"`,
 		Site: func(s *site.Site) (found []site.Finding) {
 			for _, key := range keys(s.Roles) {
 				path := "roles." + key + ".leaderFirst"
-				_, stated := s.Origins[path]
+				stated := s.Origins.Has(path)
 				if r := s.Roles[key]; r.Leader == "" || r.LeaderFirst {
 					continue
 				} else if fix := "Set leaderFirst to true, or remove the leader."; stated {
@@ -203,7 +203,7 @@ func repeated(list []string) []string {
 // disabled says whether the design takes a role out of use.
 func disabled(s *site.Site, role string) bool {
 	r := s.Roles[role]
-	_, stated := s.Origins["roles."+role+".enabled"]
+	stated := s.Origins.Has("roles." + role + ".enabled")
 	return r != nil && stated && !r.Enabled
 }
 

@@ -59,8 +59,8 @@ func unknownRouteDomain(s *site.Site) []site.Finding {
 
 func routeDestination(s *site.Site) []site.Finding {
 	return eachRoute(s, func(network, path string, r site.Route) (string, string) {
-		_, brokenTo := s.Origins[path+".to"]
-		_, brokenDomain := s.Origins[path+".domain"]
+		brokenTo := s.Origins.Has(path + ".to")
+		brokenDomain := s.Origins.Has(path + ".domain")
 		switch {
 		case r.To != "" && r.Domain != "":
 			return "the route has both a range and a route domain to lead to", "Keep one of `to` and `domain`."

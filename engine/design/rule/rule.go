@@ -122,8 +122,7 @@ func wrong(path, message, fix string) site.Finding {
 
 // states says whether the design sets a node's value, be it a good one or not.
 func states(n *site.Node, path string) bool {
-	_, ok := n.Origins[path]
-	return ok
+	return n.Origins.Has(path)
 }
 
 // keys are the keys of a map in order.
@@ -138,50 +137,37 @@ func keys[K ~string, V any](m map[K]V) []K {
 
 // nearest is the origin of a path or, where it has none, of the first thing in
 // it, or in what holds it; that of a default if there is no other.
-func nearest(origins map[string]site.Origin, path string) (site.Origin, bool) {
-	return (&places{origins: origins}).nearest(path)
+func nearest(origins *site.Origins, path string) (site.Origin, bool) {
+	for at := path; at != ""; at = at[:max(0, strings.LastIndexByte(at, '.'))] {
+		if o, ok := within(origins, at); ok {
+			return o, true
+		}
+	}
+	o := origins.Of(path)
+	return o, !o.IsZero()
 }
 
 // within is the origin of a path, or of the first by name of what is in it, as
 // far as the design sets it and it is no default.
-func within(origins map[string]site.Origin, path string) (site.Origin, bool) {
-	return (&places{origins: origins}).within(path)
-}
-
-// places looks up many origins.
-type places struct {
-	origins map[string]site.Origin
-	paths   []string // all of them in order, once they are needed
-}
-
-func (p *places) nearest(path string) (site.Origin, bool) {
-	for at := path; at != ""; at = at[:max(0, strings.LastIndexByte(at, '.'))] {
-		if o, ok := p.within(at); ok {
-			return o, true
-		}
-	}
-	o, ok := p.origins[path]
-	return o, ok
-}
-
-func (p *places) within(path string) (site.Origin, bool) {
-	if o, ok := p.origins[path]; ok && !isDefault(o) {
+func within(origins *site.Origins, path string) (site.Origin, bool) {
+	if o := origins.Of(path); !o.IsZero() && !isDefault(o) {
 		return o, true
 	}
-	if p.paths == nil {
-		p.paths = keys(p.origins)
-	}
-	inside := path + "."
-	first, _ := slices.BinarySearch(p.paths, inside)
-	for _, at := range p.paths[first:] {
-		if !strings.HasPrefix(at, inside) {
-			break
-		}
-		if o := p.origins[at]; !isDefault(o) {
+	for _, o := range origins.Within(path) {
+		if !isDefault(o) {
 			return o, true
 		}
 	}
 	return site.Origin{}, false
+}
+
+// paths are those of origins.
+func paths(origins *site.Origins) []string {
+	var all []string
+	for path := range origins.All() {
+		all = append(all, path)
+	}
+	return all
 }
 
 func isDefault(o site.Origin) bool { return o.LayerName() == "schema" }

@@ -156,11 +156,10 @@ func onActions(check func(contents) []site.Finding) func(*site.Site) []site.Find
 // rankOf is how near the layer is that sets a node's value: the place of its
 // profile, then data, then the node itself; -1 where none does.
 func rankOf(n *site.Node, path string) int {
-	o, ok := n.Origins[path]
-	if !ok {
+	layer := n.Origins.Of(path).LayerName()
+	if layer == "" {
 		return -1
 	}
-	layer := o.LayerName()
 	if name, ok := strings.CutPrefix(layer, "profile/"); ok {
 		return slices.Index(n.Profiles, name)
 	}
@@ -301,7 +300,7 @@ func templates(n *site.Node, path string, files map[string]site.File) []site.Fin
 		}
 		for _, m := range reference.FindAllStringSubmatch(*f.Content, -1) {
 			if p := m[2]; p != "name" && !states(n, p) {
-				known := append(keys(n.Origins), "name")
+				known := append(paths(n.Origins), "name")
 				found = append(found, wrong(path+name+".content",
 					fmt.Sprintf("{%s} in %s stands for nothing%s", p, name, DidYouMean(p, known)),
 					"Write the path of a value that the node has, as `slipway explain NODE` lists them."))
