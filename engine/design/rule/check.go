@@ -25,13 +25,12 @@ func OnNode(s *site.Site, n *site.Node) ([]site.Finding, Facts) {
 	for _, r := range nodeRules {
 		all = append(all, r.onNode(s, n)...)
 	}
-	facts := make(Facts, len(fleetRules))
+	var facts Facts
 	for i, r := range fleetRules {
-		var found []site.Finding
-		facts[i], found = r.facts(s, n)
+		found := r.facts(s, n, func(f Fact, o site.Origin) { facts = append(facts, ruleFact{i, f, o}) })
 		all = append(all, found...)
 	}
-	return all, facts
+	return all, slices.Clone(facts) // without room to grow
 }
 
 var (
@@ -68,21 +67,21 @@ func (r Rule) onNode(s *site.Site, n *site.Node) (found []site.Finding) {
 	return found
 }
 
-// facts lists what the rule has to know of a node.
-func (r Rule) facts(s *site.Site, n *site.Node) (facts []placedFact, found []site.Finding) {
+// facts gives what the rule has to know of a node, with its place.
+func (r Rule) facts(s *site.Site, n *site.Node, give func(Fact, site.Origin)) (found []site.Finding) {
 	defer r.survive(&found)
 	for _, f := range r.Facts(s, n) {
 		if f.Path == "" {
-			facts = append(facts, placedFact{Fact: f})
+			give(f, site.Origin{})
 			continue
 		}
 		o, ok := nearest(n.Origins, f.Path)
 		if !ok {
 			o = n.Place
 		}
-		facts = append(facts, placedFact{f, o})
+		give(f, o)
 	}
-	return facts, nil
+	return nil
 }
 
 func (r Rule) onFleet(s *site.Site, x *Index) (found []site.Finding) {

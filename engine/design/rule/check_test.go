@@ -18,7 +18,7 @@ func TestRulePanicIsAFinding(t *testing.T) {
 			return []site.Finding{{Message: x.Holders("none")[0].Node}}
 		},
 	}
-	_, fromFacts := shaky.facts(&site.Site{}, &site.Node{})
+	fromFacts := shaky.facts(&site.Site{}, &site.Node{}, func(Fact, site.Origin) {})
 	for what, found := range map[string][]site.Finding{
 		"site":  shaky.onSite(&site.Site{}),
 		"node":  shaky.onNode(&site.Site{}, &site.Node{}),

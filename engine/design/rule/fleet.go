@@ -19,13 +19,14 @@ type Fact struct {
 	Key, Path string
 }
 
-type placedFact struct {
+// Facts are what the rules hold of a node.
+type Facts []ruleFact
+
+type ruleFact struct {
+	rule int // in fleetRules
 	Fact
 	place site.Origin
 }
-
-// Facts are a node's facts, by rule.
-type Facts [][]placedFact
 
 // Holder is a node that has a key.
 type Holder struct {
@@ -73,42 +74,38 @@ func (x *Index) Several() []string { return slices.Sorted(maps.Keys(x.several)) 
 // changed.
 func (x *Index) Holders(key string) []Holder { return x.holders[key] }
 
-func (x *Index) put(node string, facts []placedFact) {
-	for _, f := range facts {
-		if f.Path == "" {
-			x.counts[f.Key]++
-			continue
-		}
-		h := Holder{node, f.Path, f.place}
-		list := x.holders[f.Key]
-		at, _ := slices.BinarySearchFunc(list, h, Holder.compare)
-		list = slices.Insert(list, at, h)
-		x.holders[f.Key] = list
-		if len(list) > 1 {
-			x.several[f.Key] = true
-		}
+func (x *Index) put(node string, f ruleFact) {
+	if f.Path == "" {
+		x.counts[f.Key]++
+		return
+	}
+	h := Holder{node, f.Path, f.place}
+	list := x.holders[f.Key]
+	at, _ := slices.BinarySearchFunc(list, h, Holder.compare)
+	list = slices.Insert(list, at, h)
+	x.holders[f.Key] = list
+	if len(list) > 1 {
+		x.several[f.Key] = true
 	}
 }
 
-func (x *Index) drop(node string, facts []placedFact) {
-	for _, f := range facts {
-		if f.Path == "" {
-			if x.counts[f.Key]--; x.counts[f.Key] == 0 {
-				delete(x.counts, f.Key)
-			}
-			continue
+func (x *Index) drop(node string, f ruleFact) {
+	if f.Path == "" {
+		if x.counts[f.Key]--; x.counts[f.Key] == 0 {
+			delete(x.counts, f.Key)
 		}
-		list := x.holders[f.Key]
-		if at, ok := slices.BinarySearchFunc(list, Holder{Node: node, Path: f.Path}, Holder.compare); ok {
-			list = slices.Delete(list, at, at+1)
-		}
-		x.holders[f.Key] = list
-		if len(list) < 2 {
-			delete(x.several, f.Key)
-		}
-		if len(list) == 0 {
-			delete(x.holders, f.Key)
-		}
+		return
+	}
+	list := x.holders[f.Key]
+	if at, ok := slices.BinarySearchFunc(list, Holder{Node: node, Path: f.Path}, Holder.compare); ok {
+		list = slices.Delete(list, at, at+1)
+	}
+	x.holders[f.Key] = list
+	if len(list) < 2 {
+		delete(x.several, f.Key)
+	}
+	if len(list) == 0 {
+		delete(x.holders, f.Key)
 	}
 }
 
@@ -142,15 +139,15 @@ func NewFleet() *Fleet {
 func (f *Fleet) Put(node string, facts Facts) {
 	f.Drop(node)
 	f.facts[node] = facts
-	for i, x := range f.indexes {
-		x.put(node, facts[i])
+	for _, fact := range facts {
+		f.indexes[fact.rule].put(node, fact)
 	}
 }
 
 // Drop forgets a node.
 func (f *Fleet) Drop(node string) {
-	for i, facts := range f.facts[node] {
-		f.indexes[i].drop(node, facts)
+	for _, fact := range f.facts[node] {
+		f.indexes[fact.rule].drop(node, fact)
 	}
 	delete(f.facts, node)
 }
