@@ -23,8 +23,10 @@ type division struct {
 	pack pack
 	// files are those of the site's package in order, with their outlines.
 	files []dividedFile
-	// nodes are the declarations of each node.
-	nodes map[string][]declaration
+	// nodes are the declarations of each node, touched those nodes of which
+	// one may be another than in the division before.
+	nodes   map[string][]declaration
+	touched names
 	// visible are the top-level fields that nodes may refer to.
 	visible names
 	// shared is the digest of everything but the nodes, seen that of what
@@ -71,28 +73,70 @@ func mainFiles(p pack) ([]string, bool) {
 }
 
 // divide divides a package by the outlines of its files; nil when it is
-// entangled.
-func divide(p pack, files []string, outlines map[string]*outline) *division {
-	d := &division{pack: p, nodes: map[string][]declaration{}, visible: names{}}
-	for i, name := range files {
+// entangled. Of the last division, if there is one, it takes what is the same;
+// that one is not to be used any more.
+func divide(p pack, files []string, outlines map[string]*outline, last *division) *division {
+	d := &division{pack: p, nodes: map[string][]declaration{}, touched: names{}, visible: names{}}
+	for _, name := range files {
 		o := outlines[name]
-		if o.Entangled != "" {
+		// Another package may have a file of another directory too.
+		if o.Entangled != "" || o.hasNodes && path.Dir(name) != p.dir {
 			return nil
 		}
 		d.files = append(d.files, dividedFile{name: name, src: p.files[name], outline: o})
-		for j := range o.Parts {
-			if x := &o.Parts[j]; x.Kind == oneNode {
-				if path.Dir(name) != p.dir {
-					return nil // another package may have this file too
-				}
-				d.nodes[x.Name] = append(d.nodes[x.Name], declaration{name, i, x, o.clauses})
-			}
-		}
 	}
+	d.declare(last)
 	d.see()
 	d.shared = d.withData(d.digest(func(p *piece) bool { return p.Kind != oneNode }))
 	d.seen = d.digest(func(p *piece) bool { return p.Kind == overNodes || p.Kind == topField && d.visible[p.Name] })
 	return d
+}
+
+// declare finds the declarations of nodes. Only those in files that are others
+// than in the last division are gone through.
+func (d *division) declare(last *division) {
+	known := last != nil && slices.EqualFunc(d.files, last.files, func(a, b dividedFile) bool { return a.name == b.name })
+	if known {
+		d.nodes = last.nodes
+	}
+	for i := range d.files {
+		var old *outline
+		if known {
+			old = last.files[i].outline
+		}
+		if d.files[i].outline != old {
+			d.redeclare(i, old)
+		}
+	}
+	if last != nil && !known {
+		for name := range last.nodes {
+			d.touched[name] = true
+		}
+	}
+}
+
+// redeclare takes the declarations of a file in the place of those of its old
+// outline, if it had one. A list of declarations is never changed itself.
+func (d *division) redeclare(file int, old *outline) {
+	f := &d.files[file]
+	fresh := map[string][]declaration{}
+	for x := range old.declarations() {
+		fresh[x.Name] = nil
+	}
+	for x := range f.outline.declarations() {
+		fresh[x.Name] = append(fresh[x.Name], declaration{f.name, file, x, f.outline.clauses})
+	}
+	for name, here := range fresh {
+		d.touched[name] = true
+		all := d.nodes[name]
+		from, _ := slices.BinarySearchFunc(all, file, func(x declaration, file int) int { return x.file - file })
+		to, _ := slices.BinarySearchFunc(all, file+1, func(x declaration, file int) int { return x.file - file })
+		if all = slices.Concat(all[:from], here, all[to:]); len(all) > 0 {
+			d.nodes[name] = all
+		} else {
+			delete(d.nodes, name)
+		}
+	}
 }
 
 // see finds the top-level fields that nodes may refer to: those that they
@@ -193,20 +237,20 @@ func (d *division) inOrder(nodes []string) []string {
 
 // sharedPack is the package without its nodes.
 func (d *division) sharedPack() pack {
-	return d.only(func(p *piece) bool { return p.Kind != oneNode })
+	return d.only(func(p *piece) bool { return p.Kind != oneNode }, nil)
 }
 
 // nodesPack is the package with these nodes and what they can see.
 func (d *division) nodesPack(nodes []string) pack {
-	want := map[*piece]bool{}
+	want, in := map[*piece]bool{}, map[int]bool{}
 	for _, name := range nodes {
 		for _, x := range d.nodes[name] {
-			want[x.part] = true
+			want[x.part], in[x.file] = true, true
 		}
 	}
 	p := d.only(func(p *piece) bool {
 		return p.Kind == overNodes || p.Kind == topField && d.visible[p.Name] || want[p]
-	})
+	}, in)
 	p.data = nil
 	p.sections = []string{nodesSection}
 	for _, s := range sections {
@@ -217,15 +261,17 @@ func (d *division) nodesPack(nodes []string) pack {
 	return p
 }
 
-// only is the package with the parts that are wanted.
-func (d *division) only(wanted func(*piece) bool) pack {
+// only is the package with the parts that are wanted; those of nodes are in
+// the files that are given.
+func (d *division) only(wanted func(*piece) bool, in map[int]bool) pack {
 	p := d.pack
 	p.divided = true
 	p.files = maps.Clone(p.files)
 	named := false
-	for _, f := range d.files {
+	kept := func(p *piece) bool { return p.Kind != clause && wanted(p) }
+	for i, f := range d.files {
 		// One file of the directory stays for its package clause.
-		if f.has(wanted) || !named && path.Dir(f.name) == p.dir {
+		if in[i] || slices.ContainsFunc(f.outline.common, kept) || !named && path.Dir(f.name) == p.dir {
 			p.files[f.name] = f.only(wanted)
 			named = named || path.Dir(f.name) == p.dir
 		} else {
@@ -244,16 +290,6 @@ func (f *dividedFile) only(wanted func(*piece) bool) []byte {
 		}
 	}
 	return text
-}
-
-// has says whether the file has a part that is wanted.
-func (f *dividedFile) has(wanted func(*piece) bool) bool {
-	for i := range f.outline.Parts {
-		if p := &f.outline.Parts[i]; p.Kind != clause && wanted(p) {
-			return true
-		}
-	}
-	return false
 }
 
 // blankOut makes spaces of everything but the ends of lines.

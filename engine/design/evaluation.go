@@ -78,9 +78,10 @@ func (e *evaluation) divide(ctx context.Context, p pack) (*division, error) {
 	if _, hasModule := p.files[moduleFile]; !ok || !hasModule {
 		return nil, nil
 	}
+	e.read(p)
 	all, present, unknown := map[string]*outline{}, map[digest]bool{}, []string{}
 	for _, name := range files {
-		text := e.digestOf(name, p.files[name])
+		text := e.digestOf(name)
 		present[text] = true
 		if o := e.outlines[text]; o != nil {
 			all[name] = o
@@ -94,15 +95,19 @@ func (e *evaluation) divide(ctx context.Context, p pack) (*division, error) {
 			for name, o := range found {
 				o.settle(p.files[name])
 				all[name] = o
-				e.outlines[e.digestOf(name, p.files[name])] = o
+				e.outlines[e.digestOf(name)] = o
 			}
 		}, err
 	})
 	if err != nil {
 		return nil, err
 	}
-	e.keepOutlines(p.files, present)
-	return divide(p, files, all), nil
+	e.keepOutlines(present)
+	d := divide(p, files, all, e.division)
+	if d != nil {
+		e.take(d)
+	}
+	return d, nil
 }
 
 func (e *evaluation) askOutlines(ctx context.Context, p pack, files []string) (map[string]*outline, error) {
@@ -179,14 +184,12 @@ func (e *evaluation) inParts(ctx context.Context, d *division) (Result, bool, er
 	if !ok || err != nil {
 		return Result{}, false, err
 	}
-	if e.explain != "" {
+	if _, known := e.own[e.explain]; known {
 		e.remake(e.explain)
 	}
 	var changed []lazyLayer
-	for name, l := range e.own {
-		if e.nodes[name] == nil {
-			changed = append(changed, l.layer)
-		}
+	for name := range e.unmade {
+		changed = append(changed, e.own[name].layer)
 	}
 	r, err := e.conclude(ctx, changed, d.sharedPack)
 	return r, true, err
@@ -208,17 +211,7 @@ func (e *evaluation) renewShared(ctx context.Context, d *division) (bool, error)
 
 // renewOwn evaluates the own layers of the nodes that changed.
 func (e *evaluation) renewOwn(ctx context.Context, d *division) (bool, error) {
-	for name := range e.own {
-		if d.nodes[name] == nil {
-			e.drop(name)
-		}
-	}
-	var changed []string
-	for name, from := range d.nodes {
-		if l, known := e.own[name]; !known || l.seen != d.seen || !sameText(l.from, from) {
-			changed = append(changed, name)
-		}
-	}
+	changed := e.changed(d)
 	good := true
 	err := e.eachPart(d.inOrder(changed), chunkSize, func(part []string) (func(), error) {
 		x, err := e.askExtract(ctx, d.nodesPack(part))
@@ -228,12 +221,32 @@ func (e *evaluation) renewOwn(ctx context.Context, d *division) (bool, error) {
 				return
 			}
 			for _, l := range x.nodes {
-				e.drop(l.name)
-				e.own[l.name] = ownLayer{d.seen, d.nodes[l.name], codeOf(l)}
+				e.put(l.name, ownLayer{d.seen, d.nodes[l.name], codeOf(l)})
 			}
 		}, err
 	})
 	return good, err
+}
+
+// changed lists the nodes whose own layers are to be evaluated, and forgets
+// those that are no more.
+func (e *evaluation) changed(d *division) []string {
+	var changed []string
+	for name := range e.stale {
+		from := d.nodes[name]
+		l, known := e.own[name]
+		switch {
+		case from == nil:
+			e.drop(name)
+		case known && l.seen == d.seen && sameText(l.from, from):
+			l.from = from // or the outline of an old text would be kept for it
+			e.own[name] = l
+			delete(e.stale, name)
+		default:
+			changed = append(changed, name)
+		}
+	}
+	return changed
 }
 
 // batchSize is how many nodes are made effective together, so that what they
@@ -271,10 +284,7 @@ func (e *evaluation) renew(ctx context.Context, batch []lazyLayer, p func() pack
 	}
 	e.eachNode(len(fresh), func(i int) { e.shared.check(fresh[i]) })
 	for _, n := range fresh {
-		e.nodes[n.name], e.effective[n.name] = n, n.effective
-		if n.facts != nil {
-			e.fleet.Put(n.name, n.facts)
-		}
+		e.made(n)
 		if n.name != e.explain {
 			n.shed()
 		}
@@ -286,10 +296,7 @@ func (e *evaluation) renew(ctx context.Context, batch []lazyLayer, p func() pack
 // may be: what a worker says in a few bytes, many nodes can have each.
 func (e *evaluation) merge(changed []lazyLayer) ([]*node, error) {
 	var left atomic.Int64
-	left.Store(e.most)
-	for _, n := range e.nodes {
-		left.Add(-n.size)
-	}
+	left.Store(e.most - e.size)
 	fresh := make([]*node, len(changed))
 	e.eachNode(len(changed), func(i int) {
 		if left.Load() >= 0 {
@@ -328,18 +335,10 @@ func (e *evaluation) eachNode(n int, work func(i int)) {
 func (e *evaluation) collate() Result {
 	s := *e.shared.site
 	s.Nodes = maps.Clone(e.effective)
-	var spoken []string
-	broken := false
-	for name, n := range e.nodes {
-		if len(n.findings) > 0 {
-			spoken = append(spoken, name)
-		}
-		broken = broken || n.broken
-	}
-	slices.Sort(spoken)
+	broken := e.broken > 0
 	all := findings{}
 	all.add(e.shared.findings...)
-	for _, name := range spoken {
+	for _, name := range e.spoken.sorted() {
 		all.add(e.nodes[name].findings...)
 	}
 	if !e.shared.lost && len(e.shared.data) > 0 {

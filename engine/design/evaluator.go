@@ -69,15 +69,19 @@ func (e *Evaluator) Evaluate(ctx context.Context, files fs.FS, siteName string) 
 // answer evaluates a site as an evaluation says.
 func (e *Evaluator) answer(ctx context.Context, files fs.FS, siteName string, run evaluation) (Result, error) {
 	lim := e.Limits.withDefaults()
-	p, findings, err := collect(files, siteName, lim)
+	var m *memory
+	release := func() {}
+	defer func() { release() }()
+	p, findings, err := collectAnew(files, siteName, lim, func(siteName string) map[string][]byte {
+		m, release = e.remember(siteName)
+		return m.texts
+	})
 	if err != nil {
 		return Result{}, fmt.Errorf("read design: %w", err)
 	}
 	if site.HasErrors(findings) {
 		return Result{Findings: limit(findings)}, nil
 	}
-	m, release := e.remember(p.site)
-	defer release()
 	run.memory, run.most, run.atOnce, run.now, run.ask = m, lim.Values, e.workers(), e.now(), e.asker(p.site, lim)
 	return run.run(ctx, p)
 }

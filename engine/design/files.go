@@ -78,6 +78,14 @@ func (p *pack) reads(section string) bool {
 	return p.sections == nil || slices.Contains(p.sections, section)
 }
 
+// text is that of a file, nil for none.
+func (p *pack) text(name string) []byte {
+	if src, ok := p.files[name]; ok {
+		return src
+	}
+	return p.data[name]
+}
+
 // Sites lists the names of the sites in a repository: the directories under
 // sites/ that hold CUE files or, without any, the package at the root.
 func Sites(files fs.FS) ([]string, error) {
@@ -177,6 +185,12 @@ func packageName(src []byte) string {
 // empty name means the only site. What the user can repair is a finding; an
 // error means that the files could not be read.
 func collect(files fs.FS, siteName string, lim Limits) (pack, []site.Finding, error) {
+	return collectAnew(files, siteName, lim, func(string) map[string][]byte { return nil })
+}
+
+// collectAnew is collect for a site of which texts are known from the last
+// time: a file that still has such a text gets that very text.
+func collectAnew(files fs.FS, siteName string, lim Limits, known func(siteName string) map[string][]byte) (pack, []site.Finding, error) {
 	names, err := Sites(files)
 	if err != nil {
 		return pack{}, nil, err
@@ -189,7 +203,7 @@ func collect(files fs.FS, siteName string, lim Limits) (pack, []site.Finding, er
 	if own, err := cueFiles(files, p.dir); err != nil || len(own) == 0 {
 		p.dir = "."
 	}
-	c := collector{pack: p, files: files, lim: lim}
+	c := collector{pack: p, files: files, lim: lim, known: known(p.site)}
 	err = fs.WalkDir(files, ".", c.visit)
 	if err == nil {
 		err = c.takeData()
@@ -253,6 +267,10 @@ type collector struct {
 	findings findings
 	// found are files that may be data.
 	found []foundFile
+	// known are texts from the last time; scratch is what files are read into
+	// until they are seen to be others.
+	known   map[string][]byte
+	scratch bytes.Buffer
 }
 
 func (c *collector) visit(name string, d fs.DirEntry, err error) error {
@@ -294,7 +312,7 @@ func (c *collector) foreign(dir string) bool {
 }
 
 func (c *collector) take(name string, into map[string][]byte) error {
-	src, err := readFile(c.files, name, c.lim.FileBytes+1)
+	src, err := c.read(name)
 	if err != nil {
 		return err
 	}
@@ -317,6 +335,18 @@ func (c *collector) take(name string, into map[string][]byte) error {
 	return nil
 }
 
+// read reads a file, and a byte more of it than it may have.
+func (c *collector) read(name string) ([]byte, error) {
+	c.scratch.Reset()
+	if err := readInto(&c.scratch, c.files, name, c.lim.FileBytes+1); err != nil {
+		return nil, err
+	}
+	if last := c.known[name]; last != nil && bytes.Equal(last, c.scratch.Bytes()) {
+		return last, nil
+	}
+	return append([]byte{}, c.scratch.Bytes()...), nil
+}
+
 func (c *collector) report(name, code, what, why, fix string) {
 	c.findings.add(site.Finding{
 		Code: code, Severity: site.SeverityError, File: name,
@@ -326,17 +356,17 @@ func (c *collector) report(name, code, what, why, fix string) {
 
 // readFile reads at most limit bytes of a file.
 func readFile(files fs.FS, name string, limit int64) ([]byte, error) {
+	var b bytes.Buffer
+	err := readInto(&b, files, name, limit)
+	return b.Bytes(), err
+}
+
+func readInto(b *bytes.Buffer, files fs.FS, name string, limit int64) error {
 	f, err := files.Open(name)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer f.Close()
-	var b bytes.Buffer
-	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
-		b.Grow(int(min(info.Size(), limit)) + bytes.MinRead)
-	}
-	if _, err := io.Copy(&b, io.LimitReader(f, limit)); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
+	_, err = b.ReadFrom(io.LimitReader(f, limit))
+	return err
 }

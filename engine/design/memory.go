@@ -3,6 +3,7 @@ package design
 import (
 	"bytes"
 	"crypto/sha256"
+	"maps"
 	"slices"
 	"sync"
 
@@ -12,23 +13,37 @@ import (
 
 // memory is what is kept of a site from one evaluation to the next, so that
 // what did not change is not evaluated again. It is an optimization and nothing
-// else: without it every evaluation says the same.
+// else: without it every evaluation says the same. An evaluation that breaks
+// off leaves it true: what is in doubt is stale until it was made anew.
 type memory struct {
 	// busy is held by the evaluation that uses the memory.
 	busy sync.Mutex
-	// texts are those of the files of the package, by name; outlines are by the
-	// digest of a text.
-	texts    map[string]text
+	// texts are those of the files of the repository, by name, digests those of
+	// some of them.
+	texts   map[string][]byte
+	digests map[string]digest
+	// outlines are by the digest of a text.
 	outlines map[digest]*outline
+	// division is the last one.
+	division *division
 	// digest is that of the design that shared was made of.
 	digest digest
 	shared *shared
-	// own are the nodes' own layers, each with the digest of what it was made
-	// of, nodes what they came to under shared.
+	// own are the nodes' own layers; of stale nodes they may be of another text
+	// than there is now.
 	own   map[string]ownLayer
-	nodes map[string]*node
-	// effective are the nodes as the site has them.
+	stale names
+	// nodes are what they came to under shared; unmade are those of own that
+	// have not come to anything yet.
+	nodes  map[string]*node
+	unmade names
+	// effective are the nodes as the site has them, spoken those of which there
+	// is something to say, broken how many have no value, and size how many
+	// values they have together.
 	effective map[string]*site.Node
+	spoken    names
+	broken    int
+	size      int64
 	fleet     *rule.Fleet
 }
 
@@ -50,59 +65,111 @@ func codeOf(l layer) []byte {
 // layer is the layer itself, as this process wrote it.
 func (o ownLayer) layer() layer { return newDecoder(o.code).layer() }
 
-// text is a file's text with its digest.
-type text struct {
-	src    []byte
-	digest digest
-}
-
-// digestOf is the digest of a file's text, remembered from the last time: to
-// compare texts takes a tenth of the time.
-func (m *memory) digestOf(name string, src []byte) digest {
-	t := m.texts[name]
-	if t.src == nil || !bytes.Equal(t.src, src) {
-		t = text{src, digestOf(src)}
-		m.texts[name] = t
-	}
-	return t.digest
-}
-
 func newMemory() *memory {
-	m := &memory{texts: map[string]text{}, outlines: map[digest]*outline{}, own: map[string]ownLayer{}}
+	m := &memory{
+		texts: map[string][]byte{}, digests: map[string]digest{}, outlines: map[digest]*outline{},
+		own: map[string]ownLayer{}, stale: names{},
+	}
 	m.forget()
 	return m
 }
 
-// forget drops what nodes came to.
-func (m *memory) forget() {
-	m.nodes, m.effective, m.fleet = map[string]*node{}, map[string]*site.Node{}, rule.NewFleet()
+// read takes the texts of a pack in the place of those it had.
+func (m *memory) read(p pack) {
+	for name, src := range m.texts {
+		if fresh := p.text(name); !bytes.Equal(fresh, src) || fresh == nil {
+			delete(m.digests, name)
+		}
+	}
+	m.texts = make(map[string][]byte, len(p.files)+len(p.data))
+	maps.Copy(m.texts, p.files)
+	maps.Copy(m.texts, p.data)
 }
 
-// drop forgets a node.
-func (m *memory) drop(name string) {
-	delete(m.own, name)
-	m.remake(name)
-}
-
-// remake forgets what a node came to.
-func (m *memory) remake(name string) {
-	delete(m.nodes, name)
-	delete(m.effective, name)
-	m.fleet.Drop(name)
+// digestOf is the digest of a file's text.
+func (m *memory) digestOf(name string) digest {
+	d, known := m.digests[name]
+	if !known {
+		d = digestOf(m.texts[name])
+		m.digests[name] = d
+	}
+	return d
 }
 
 func digestOf(text []byte) digest { return sha256.Sum256(text) }
 
 // keepOutlines drops the outlines of texts that are no more.
-func (m *memory) keepOutlines(files map[string][]byte, present map[digest]bool) {
-	for name := range m.texts {
-		if files[name] == nil {
-			delete(m.texts, name)
+func (m *memory) keepOutlines(present map[digest]bool) {
+	maps.DeleteFunc(m.outlines, func(d digest, _ *outline) bool { return !present[d] })
+}
+
+// take takes a division in the place of the last one.
+func (m *memory) take(d *division) {
+	if m.division == nil || m.division.seen != d.seen {
+		for name := range d.nodes {
+			m.stale[name] = true
 		}
 	}
-	for d := range m.outlines {
-		if !present[d] {
-			delete(m.outlines, d)
-		}
+	for name := range d.touched {
+		m.stale[name] = true
+	}
+	d.touched = nil
+	m.division = d
+}
+
+// put takes a node's own layer in the place of the one it had.
+func (m *memory) put(name string, l ownLayer) {
+	m.own[name] = l
+	delete(m.stale, name)
+	m.remake(name)
+}
+
+// drop forgets a node.
+func (m *memory) drop(name string) {
+	m.remake(name)
+	delete(m.own, name)
+	delete(m.stale, name)
+	delete(m.unmade, name)
+}
+
+// forget drops what nodes came to.
+func (m *memory) forget() {
+	m.nodes, m.effective, m.fleet = map[string]*node{}, map[string]*site.Node{}, rule.NewFleet()
+	m.spoken, m.unmade, m.broken, m.size = names{}, names{}, 0, 0
+	for name := range m.own {
+		m.unmade[name] = true
+	}
+}
+
+// remake forgets what a node came to.
+func (m *memory) remake(name string) {
+	m.unmade[name] = true
+	n := m.nodes[name]
+	if n == nil {
+		return
+	}
+	m.size -= n.size
+	if n.broken {
+		m.broken--
+	}
+	delete(m.spoken, name)
+	delete(m.nodes, name)
+	delete(m.effective, name)
+	m.fleet.Drop(name)
+}
+
+// made takes what a node came to.
+func (m *memory) made(n *node) {
+	m.nodes[n.name], m.effective[n.name] = n, n.effective
+	delete(m.unmade, n.name)
+	m.size += n.size
+	if n.broken {
+		m.broken++
+	}
+	if len(n.findings) > 0 {
+		m.spoken[n.name] = true
+	}
+	if n.facts != nil {
+		m.fleet.Put(n.name, n.facts)
 	}
 }

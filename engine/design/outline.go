@@ -3,6 +3,7 @@ package design
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -23,10 +24,25 @@ type outline struct {
 	// refer to.
 	Uses []string `json:"uses,omitempty"`
 
-	// What the parent makes of it: the parts that concern no one node, the
-	// digest of the package clause and the imports, and whether it was made.
-	common  []*piece
-	clauses digest
+	// What the parent makes of it: the parts that concern no one node, whether
+	// there are others, and the digest of the package clause and the imports.
+	common   []*piece
+	hasNodes bool
+	clauses  digest
+}
+
+// declarations gives the parts that concern one node.
+func (o *outline) declarations() iter.Seq[*piece] {
+	return func(yield func(*piece) bool) {
+		if o == nil || !o.hasNodes {
+			return
+		}
+		for i := range o.Parts {
+			if p := &o.Parts[i]; p.Kind == oneNode && !yield(p) {
+				return
+			}
+		}
+	}
 }
 
 // piece is one declaration of a file.
@@ -92,6 +108,7 @@ func (o *outline) settle(src []byte) {
 		p.digest = digestOf(append(binary.AppendUvarint(binary.AppendUvarint(nil, uint64(p.Line)), uint64(p.Col)), src[p.Start:p.End]...))
 		switch p.Kind {
 		case oneNode:
+			o.hasNodes = true
 			continue
 		case clause:
 			h.Write(p.digest[:])

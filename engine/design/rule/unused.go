@@ -127,7 +127,7 @@ func (u unused) check(s *site.Site, x *Index) []site.Finding {
 		known[name] = true
 	}
 	for _, key := range x.Keys() {
-		if used[key] = true; !known[key] && len(names) <= many {
+		if used[key] = true; !known[key] && key != aNode && len(names) <= many {
 			used[Nearest(key, names)] = true
 		}
 	}
