@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -212,13 +213,14 @@ func (e *Evaluator) Close() error {
 	return nil
 }
 
-// take gives an idle worker, or a new one.
+// take gives the worker that is idle for longest, or a new one: what a worker
+// makes ready after an answer is then ready.
 func (e *Evaluator) take() (*worker, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if n := len(e.idle); n > 0 {
-		w := e.idle[n-1]
-		e.idle = e.idle[:n-1]
+	if len(e.idle) > 0 {
+		w := e.idle[0]
+		e.idle = slices.Delete(e.idle, 0, 1)
 		w.retire.Stop()
 		return w, nil
 	}

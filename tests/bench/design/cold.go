@@ -108,8 +108,8 @@ func measure(cmd *exec.Cmd) (usage, error) {
 }
 
 // watch samples the memory of a process and its children until it is stopped,
-// and gives the most that they held together. Pages that they share count for
-// each.
+// and gives the most that they held together. The pages of files, which are
+// those of one program and which they share, count once.
 func watch(pid int, stop <-chan struct{}) (peak int64) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -118,11 +118,12 @@ func watch(pid int, stop <-chan struct{}) (peak int64) {
 		case <-stop:
 			return peak
 		case <-tick.C:
-			held := resident(pid)
+			own, files := resident(pid)
 			for _, child := range children(pid) {
-				held += resident(child)
+				o, f := resident(child)
+				own, files = own+o, max(files, f)
 			}
-			peak = max(peak, held)
+			peak = max(peak, own+files)
 		}
 	}
 }
@@ -143,14 +144,16 @@ func children(pid int) []int {
 	return all
 }
 
-// resident is what a process holds of the machine's memory, in bytes; zero
-// once it ended.
-func resident(pid int) int64 {
+// resident is what a process holds of the machine's memory, in bytes, of its
+// own and of files; zero once it ended.
+func resident(pid int) (own, files int64) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	fields := strings.Fields(string(text))
-	if err != nil || len(fields) < 2 {
-		return 0
+	if err != nil || len(fields) < 3 {
+		return 0, 0
 	}
-	pages, _ := strconv.ParseInt(fields[1], 10, 64) // the kernel writes a number
-	return pages * int64(os.Getpagesize())
+	all, _ := strconv.ParseInt(fields[1], 10, 64) // the kernel writes numbers
+	files, _ = strconv.ParseInt(fields[2], 10, 64)
+	page := int64(os.Getpagesize())
+	return (all - files) * page, files * page
 }

@@ -33,7 +33,10 @@ var styles = []style{
 		"#Compute & {\n"},
 }
 
-// general and compute are what the nodes have in common.
+// general and compute are what the nodes have in common: half of a node's 65
+// values. The other half is what a machine has of its own, as an inventory
+// lists it: names and serial numbers, addresses, keys, the MAC addresses and
+// switch ports of its interfaces, and which disks are in it.
 const (
 	general = `	power: "on"
 	boot: {order: ["Hdd", "Pxe"], mode: "uefi"}
@@ -46,9 +49,11 @@ const (
 		sockets:      2
 		cpus:         64
 		devices: {
-			"port-1": {kind: "nic", pci: "0000:18:00.0", rate: "25Gb/s"}
-			"port-2": {kind: "nic", pci: "0000:18:00.1", rate: "25Gb/s"}
-			system: {kind: "disk", path: "/dev/disk/by-path/pci-0000:00:17.0-ata-1", size: "480GB"}
+			"port-1": {kind: "nic", rate: "25Gb/s"}
+			"port-2": {kind: "nic", rate: "25Gb/s"}
+			system: {kind: "disk", size: "480GB"}
+			"data-1": {kind: "disk", size: "4TB"}
+			"data-2": {kind: "disk", size: "4TB"}
 		}
 		cpuSets: guests: "2-31"
 		hugepages: guests: {size: "1GiB", count: 64}
@@ -58,28 +63,13 @@ const (
 		eno2: {device: "port-2", link: "data"}
 	}
 	bonds: bond0: {members: ["eno1", "eno2"], link: "data", networks: ["os"]}
-	storage: {
-		bootDisk: "system"
-		disks: system: {
-			device: "system"
-			partitions: {
-				efi: {number: 1, size: "512MiB", flag: "efi", filesystem: {type: "vfat", mount: "/boot/efi"}}
-				root: {number: 2, size: "40GiB", filesystem: {type: "ext4", mount: "/"}}
-			}
-		}
-	}
-	system: {
-		time: {zone: "UTC", servers: ["10.32.0.53"]}
-		sysctl: "vm.swappiness": 10
-	}
+	storage: bootDisk: "system"
+	system: time: zone: "UTC"
 `
 	compute = `	role: "compute"
 	labels: tier: "a"
-	bios: {virtualization: true, smt: false}
-	kernel: parameters: {
-		isolcpus:    "{hardware.cpuSets.guests}"
-		intel_iommu: "on"
-	}
+	bios: virtualization: true
+	kernel: parameters: isolcpus: "{hardware.cpuSets.guests}"
 `
 )
 
@@ -125,23 +115,40 @@ func nodesText(s style, from, to int) string {
 	fmt.Fprintf(&b, "package %s\n", packageName)
 	for i := from; i < to; i++ {
 		if i%perRack == 0 {
-			fmt.Fprintf(&b, "\nracks: r%03d: {}\n", i/perRack)
+			fmt.Fprintf(&b, "\nracks: r%03d: switches: {\"leaf-1\": {}, \"leaf-2\": {}}\n", i/perRack)
 		}
 		host := fmt.Sprintf("%d.%d", 1+i/200, 1+i%200)
+		mac := fmt.Sprintf("%02x:%02x:%02x", i>>16, i>>8&0xff, i&0xff)
 		fmt.Fprintf(&b, "\nnodes: \"compute-%05d\": %s", i, s.node)
 		fmt.Fprintf(&b, `		rack: "r%03d"
-		labels: slot: "%d"
+		labels: {slot: "%d", asset: "A-%05d"}
 		identity: {uuid: "5e1d0000-0000-4000-8000-%012d", serial: "S%05d"}
 		addresses: {bmc: "10.0.%s", os: "10.32.%s"}
 		endpoints: {
-			bmc: url: "redfish+https://10.0.%s/redfish/v1/Systems/1"
+			bmc: {url: "redfish+https://10.0.%s/redfish/v1/Systems/1", trust: fingerprint: "sha256:%064x"}
 			os: {
 				url: "ssh://10.32.%s"
 				trust: hostKeys: ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI%043d"]
 			}
 		}
+		hardware: devices: {
+			"port-1": mac: "52:54:00:%s"
+			"port-2": mac: "52:54:01:%s"
+			system: path: "/dev/disk/by-id/wwn-0x5000000%09x"
+			"data-1": path: "/dev/disk/by-id/wwn-0x5000001%09x"
+			"data-2": path: "/dev/disk/by-id/wwn-0x5000002%09x"
+		}
+		interfaces: {
+			eno1: {switch: "leaf-1", port: "Ethernet1/%d"}
+			eno2: {switch: "leaf-2", port: "Ethernet1/%d"}
+		}
+		storage: disks: system: partitions: {
+			efi: {number: 1, size: "512MiB", flag: "efi", filesystem: {type: "vfat", mount: "/boot/efi"}}
+			root: {number: 2, size: "%dGiB", filesystem: {type: "ext4", mount: "/"}}
+		}
+		storage: disks: system: device: "system"
 	}
-`, i/perRack, i%perRack, i, i, host, host, host, host, i)
+`, i/perRack, i%perRack, i, i, i, host, host, host, i, host, i, mac, mac, i, i, i, i%perRack+1, i%perRack+1, 40+i%8)
 	}
 	return b.String()
 }
