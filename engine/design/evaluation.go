@@ -90,7 +90,7 @@ func (e *evaluation) divide(ctx context.Context, p pack) (*division, error) {
 		}
 	}
 	err := e.eachPart(unknown, (len(unknown)+e.atOnce-1)/e.atOnce, func(part []string) (func(), error) {
-		found, err := e.askOutlines(ctx, p, part)
+		found, err := e.outline(ctx, p, part)
 		return func() {
 			for name, o := range found {
 				o.settle(p.files[name])
@@ -110,12 +110,39 @@ func (e *evaluation) divide(ctx context.Context, p pack) (*division, error) {
 	return d, nil
 }
 
-func (e *evaluation) askOutlines(ctx context.Context, p pack, files []string) (map[string]*outline, error) {
-	only := p
-	only.files, only.data = map[string][]byte{moduleFile: p.files[moduleFile]}, nil
+// outline gives the outlines of files.
+func (e *evaluation) outline(ctx context.Context, p pack, files []string) (map[string]*outline, error) {
+	texts, amended := map[string][]byte{}, map[string]*amendment{}
 	for _, name := range files {
-		only.files[name] = p.files[name]
+		texts[name] = p.files[name]
+		if a := e.division.amendment(name, p.files[name]); a != nil {
+			texts[name], amended[name] = a.text, a
+		}
 	}
+	found, err := e.askOutlines(ctx, p, texts)
+	if err != nil {
+		return nil, err
+	}
+	whole := map[string][]byte{}
+	for name, a := range amended {
+		if o := a.outline(found[name]); o != nil {
+			found[name] = o
+		} else {
+			whole[name] = p.files[name]
+		}
+	}
+	if len(whole) > 0 {
+		more, err := e.askOutlines(ctx, p, whole)
+		maps.Copy(found, more)
+		return found, err
+	}
+	return found, nil
+}
+
+func (e *evaluation) askOutlines(ctx context.Context, p pack, texts map[string][]byte) (map[string]*outline, error) {
+	only := p
+	only.files, only.data = maps.Clone(texts), nil
+	only.files[moduleFile] = p.files[moduleFile]
 	text, err := e.ask(ctx, request{ask: askOutline, pack: only})
 	if err != nil {
 		return nil, err

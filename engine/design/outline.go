@@ -1,6 +1,7 @@
 package design
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"iter"
@@ -25,10 +26,11 @@ type outline struct {
 	Uses []string `json:"uses,omitempty"`
 
 	// What the parent makes of it: the parts that concern no one node, whether
-	// there are others, and the digest of the package clause and the imports.
-	common   []*piece
-	hasNodes bool
-	clauses  digest
+	// there are others, whether there are imports, and the digest of the package
+	// clause and the imports.
+	common            []*piece
+	hasNodes, imports bool
+	clauses           digest
 }
 
 // declarations gives the parts that concern one node.
@@ -50,6 +52,9 @@ type piece struct {
 	Kind pieceKind `json:"kind"`
 	// Name is the node's, or the field's at the top of the package.
 	Name string `json:"name,omitempty"`
+	// Bare says that a node's name is an identifier, by which one beside it
+	// could refer to it.
+	Bare bool `json:"bare,omitempty"`
 	// Start and End are the part's bytes, Line and Col where it begins.
 	Start int `json:"start"`
 	End   int `json:"end"`
@@ -112,6 +117,7 @@ func (o *outline) settle(src []byte) {
 			continue
 		case clause:
 			h.Write(p.digest[:])
+			o.imports = o.imports || bytes.HasPrefix(src[p.Start:p.End], []byte("import"))
 		}
 		o.common = append(o.common, p)
 	}
@@ -211,6 +217,9 @@ func (o *outliner) node(section, f *ast.Field, alone bool) {
 	}
 	o.used.collect(f.Value)
 	o.part(oneNode, name, whole, nil)
+	if n := len(o.out.Parts); n > 0 {
+		o.out.Parts[n-1].Bare = isIdent
+	}
 }
 
 // labelIdent is the identifier that a label is, empty for a text.
@@ -221,10 +230,16 @@ func labelIdent(l ast.Label) string {
 	return ""
 }
 
-// collect adds every identifier in an expression; some are no references.
+// collect adds every identifier in an expression that may be a reference; the
+// names of fields are none.
 func (n names) collect(x ast.Node) {
 	ast.Walk(x, func(y ast.Node) bool {
 		switch z := y.(type) {
+		case *ast.Field:
+			if _, plain := z.Label.(*ast.Ident); plain && z.Value != nil {
+				n.collect(z.Value)
+				return false
+			}
 		case *ast.Ident:
 			n[z.Name] = true
 		case *ast.SelectorExpr:
