@@ -12,8 +12,10 @@ type amendment struct {
 	last *outline
 	// part is the declaration, grown how many bytes it has more, and lines.
 	part, grown, lines int
-	// text is the new one of the file with every other declaration blanked.
-	text []byte
+	// text is the new one of the file with every other declaration blanked, in
+	// which this one begins so many bytes earlier.
+	text    []byte
+	earlier int
 }
 
 // amendment is the edit that made a file's text another than it was in the
@@ -31,7 +33,7 @@ func (d *division) amendment(name string, src []byte) *amendment {
 
 func (f *dividedFile) amendment(src []byte) *amendment {
 	before := commonStart(f.src, src)
-	after := commonStart(reversed(f.src[before:]), reversed(src[before:]))
+	after := commonEnd(f.src[before:], src[before:])
 	at := slices.IndexFunc(f.outline.Parts, func(p piece) bool {
 		return p.Kind == oneNode && p.Start < before && len(f.src)-after < p.End
 	})
@@ -45,13 +47,11 @@ func (f *dividedFile) amendment(src []byte) *amendment {
 			return nil // its column is another too
 		}
 	}
-	a := &amendment{last: f.outline, part: at, grown: len(src) - len(f.src), text: bytes.Clone(src)}
+	a := &amendment{last: f.outline, part: at, grown: len(src) - len(f.src)}
 	a.lines = lineEnds(src[old.Start:old.End+a.grown]) - lineEnds(f.src[old.Start:old.End])
-	for i, p := range a.parts() {
-		if i != at && p.Kind != clause {
-			blankOut(a.text[p.Start:p.End])
-		}
-	}
+	parts := a.parts()
+	text, earlier := blanked(src, parts, func(p *piece) bool { return p != &parts[at] && p.Kind != clause })
+	a.text, a.earlier = text, earlier[at]
 	return a
 }
 
@@ -73,6 +73,7 @@ func (a *amendment) outline(blanked *outline) *outline {
 	left := slices.DeleteFunc(slices.Clone(blanked.Parts), func(p piece) bool { return p.Kind == clause })
 	parts := a.parts()
 	want := parts[a.part]
+	want.Start, want.End = want.Start-a.earlier, want.End-a.earlier
 	if blanked.Entangled != "" || len(left) != 1 || !left[0].alike(want) {
 		return nil
 	}
@@ -103,8 +104,13 @@ func commonStart(a, b []byte) int {
 	return n
 }
 
-func reversed(text []byte) []byte {
-	r := bytes.Clone(text)
-	slices.Reverse(r)
-	return r
+// commonEnd is how many bytes two texts end with in common.
+func commonEnd(a, b []byte) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[len(a)-1-i] != b[len(b)-1-i] {
+			return i
+		}
+	}
+	return n
 }

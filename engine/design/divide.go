@@ -283,22 +283,37 @@ func (d *division) only(wanted func(*piece) bool, in map[int]bool) pack {
 
 // only is the file's text with everything blanked that is not wanted.
 func (f *dividedFile) only(wanted func(*piece) bool) []byte {
-	text := bytes.Clone(f.src)
-	for i := range f.outline.Parts {
-		if p := &f.outline.Parts[i]; p.Kind != clause && !wanted(p) {
-			blankOut(text[p.Start:p.End])
-		}
-	}
+	text, _ := blanked(f.src, f.outline.Parts, func(p *piece) bool { return p.Kind != clause && !wanted(p) })
 	return text
 }
 
-// blankOut makes spaces of everything but the ends of lines.
-func blankOut(text []byte) {
-	for i, c := range text {
-		if c != '\n' && c != '\r' {
-			text[i] = ' '
+// blanked is a text without some of its parts. What is left stands at its own
+// line and column, and begins so many bytes earlier, by part.
+func blanked(src []byte, parts []piece, without func(*piece) bool) (text []byte, earlier []int) {
+	text, earlier = make([]byte, 0, len(src)), make([]int, len(parts))
+	from := 0
+	for i := range parts {
+		p := &parts[i]
+		earlier[i] = from - len(text)
+		if without(p) {
+			text = append(text, src[from:p.Start]...)
+			text = appendBlank(text, src[p.Start:p.End])
+			from = p.End
 		}
 	}
+	return append(text, src[from:]...), earlier
+}
+
+// appendBlank appends the ends of lines in a text, and a space for each byte
+// after the last, so that what comes behind it is where it was.
+func appendBlank(to, text []byte) []byte {
+	for range bytes.Count(text, []byte("\n")) {
+		to = append(to, '\n')
+	}
+	for range len(text) - 1 - bytes.LastIndexByte(text, '\n') {
+		to = append(to, ' ')
+	}
+	return to
 }
 
 // attribute gives the findings of a chunk, which are of expressions that do not
