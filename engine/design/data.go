@@ -3,7 +3,6 @@ package design
 import (
 	"bytes"
 	"fmt"
-	"io/fs"
 	"maps"
 	"path"
 	"regexp"
@@ -57,35 +56,21 @@ func mayName(src []byte) bool {
 	return slices.ContainsFunc(dataExtensions, func(ext string) bool { return bytes.Contains(src, []byte(ext+`"`)) })
 }
 
-// takeData reads those of the repository's JSON and YAML files that the design
-// may name.
-func (c *collector) takeData() error {
+// named lists those of the repository's JSON and YAML files that the design may
+// name.
+func (c *collector) named() []foundFile {
 	if len(c.found) == 0 {
 		return nil
 	}
 	paths := c.dataPaths()
-	for _, d := range c.found {
-		if !slices.ContainsFunc(paths, func(p string) bool { return matches(p, d.name) }) {
-			continue
-		}
-		if err := c.takeFile(d.name, d.DirEntry, c.data); err == fs.SkipAll {
-			return nil
-		} else if err != nil {
-			return err
-		}
-	}
-	return nil
+	return slices.DeleteFunc(c.found, func(d foundFile) bool {
+		return !slices.ContainsFunc(paths, func(p string) bool { return matches(p, d.name) })
+	})
 }
 
 func matches(pattern, name string) bool {
 	ok, err := path.Match(pattern, name)
 	return ok && err == nil
-}
-
-// foundFile is a file that a walk came by.
-type foundFile struct {
-	name string
-	fs.DirEntry
 }
 
 // dataEntry is an entry of the section `data`. It is no part of an effective

@@ -63,6 +63,10 @@ var errResponse = errors.New("the effective design is too large")
 // is wrong with it. An empty name means the only site. An error is about the
 // evaluation itself: the files could not be read, a worker could not run, the
 // context ended. It says nothing about the design.
+//
+// The files are opened by several goroutines at once. An entry of a directory
+// may have a method ContentID() string, which names the content of the file:
+// then it is not read again while it stays the same.
 func (e *Evaluator) Evaluate(ctx context.Context, files fs.FS, siteName string) (Result, error) {
 	return e.answer(ctx, files, siteName, evaluation{})
 }
@@ -73,7 +77,7 @@ func (e *Evaluator) answer(ctx context.Context, files fs.FS, siteName string, ru
 	var m *memory
 	release := func() {}
 	defer func() { release() }()
-	p, findings, err := collectAnew(files, siteName, lim, func(siteName string) map[string][]byte {
+	p, findings, err := collectAnew(files, siteName, lim, func(siteName string) map[string]text {
 		m, release = e.remember(siteName)
 		return m.texts
 	})

@@ -9,9 +9,13 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/slipway-gitops/slipway/engine/design/rule"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -64,6 +68,8 @@ type pack struct {
 	files map[string][]byte
 	// data are the JSON and YAML files that the design may name.
 	data map[string][]byte
+	// ids are those of the files' texts, empty where there are none.
+	ids map[string]string
 	// sections are those to read; all when nil. Those that are not read are
 	// there only as far as what is read refers to them.
 	sections []string
@@ -185,12 +191,12 @@ func packageName(src []byte) string {
 // empty name means the only site. What the user can repair is a finding; an
 // error means that the files could not be read.
 func collect(files fs.FS, siteName string, lim Limits) (pack, []site.Finding, error) {
-	return collectAnew(files, siteName, lim, func(string) map[string][]byte { return nil })
+	return collectAnew(files, siteName, lim, func(string) map[string]text { return nil })
 }
 
 // collectAnew is collect for a site of which texts are known from the last
 // time: a file that still has such a text gets that very text.
-func collectAnew(files fs.FS, siteName string, lim Limits, known func(siteName string) map[string][]byte) (pack, []site.Finding, error) {
+func collectAnew(files fs.FS, siteName string, lim Limits, known func(siteName string) map[string]text) (pack, []site.Finding, error) {
 	names, err := Sites(files)
 	if err != nil {
 		return pack{}, nil, err
@@ -199,14 +205,17 @@ func collectAnew(files fs.FS, siteName string, lim Limits, known func(siteName s
 	if err != nil || f != nil {
 		return pack{}, f, err
 	}
-	p := pack{site: siteName, dir: path.Join(sitesDir, siteName), files: map[string][]byte{}, data: map[string][]byte{}}
+	p := pack{site: siteName, dir: path.Join(sitesDir, siteName), files: map[string][]byte{}, data: map[string][]byte{}, ids: map[string]string{}}
 	if own, err := cueFiles(files, p.dir); err != nil || len(own) == 0 {
 		p.dir = "."
 	}
 	c := collector{pack: p, files: files, lim: lim, known: known(p.site)}
 	err = fs.WalkDir(files, ".", c.visit)
 	if err == nil {
-		err = c.takeData()
+		err = c.takeAll(c.designs, c.pack.files)
+	}
+	if err == nil {
+		err = c.takeAll(c.named(), c.data)
 	}
 	return c.pack, c.findings.list, err
 }
@@ -265,12 +274,32 @@ type collector struct {
 	lim      Limits
 	total    int64
 	findings findings
-	// found are files that may be data.
-	found []foundFile
-	// known are texts from the last time; scratch is what files are read into
-	// until they are seen to be others.
-	known   map[string][]byte
-	scratch bytes.Buffer
+	// designs are the CUE files, found those that may be data.
+	designs, found []foundFile
+	// known are texts from the last time.
+	known map[string]text
+}
+
+// text is that of a file, with an id that tells it from every other, where the
+// file system knows one.
+type text struct {
+	src []byte
+	id  string
+}
+
+// foundFile is a file that a walk came by.
+type foundFile struct {
+	name string
+	fs.DirEntry
+}
+
+// contentID is the id that the file system gives the content of a file, as Git
+// does; empty without one.
+func (f foundFile) contentID() string {
+	if known, ok := f.DirEntry.(interface{ ContentID() string }); ok {
+		return known.ContentID()
+	}
+	return ""
 }
 
 func (c *collector) visit(name string, d fs.DirEntry, err error) error {
@@ -286,20 +315,10 @@ func (c *collector) visit(name string, d fs.DirEntry, err error) error {
 	if isData(d.Name()) {
 		c.found = append(c.found, foundFile{name, d})
 	}
-	if !isDesign(d.Name()) {
-		return nil
+	if isDesign(d.Name()) {
+		c.designs = append(c.designs, foundFile{name, d})
 	}
-	return c.takeFile(name, d, c.pack.files)
-}
-
-// takeFile reads a file of the design.
-func (c *collector) takeFile(name string, d fs.DirEntry, into map[string][]byte) error {
-	if !d.Type().IsRegular() {
-		c.report(name, "not-regular-file", "is not a regular file",
-			"A link could lead out of the repository.", "Put a file in its place.")
-		return nil
-	}
-	return c.take(name, into)
+	return nil
 }
 
 // foreign says whether a directory is none of the site's: hidden, as CUE has
@@ -311,40 +330,88 @@ func (c *collector) foreign(dir string) bool {
 	return hidden(path.Base(dir)) || path.Dir(dir) == sitesDir && c.dir != "." && dir != c.dir
 }
 
-func (c *collector) take(name string, into map[string][]byte) error {
-	src, err := c.read(name)
-	if err != nil {
-		return err
-	}
-	c.total += int64(len(src))
-	switch {
-	case int64(len(src)) > c.lim.FileBytes:
-		c.report(name, "file-too-large", fmt.Sprintf("is larger than %d KiB", c.lim.FileBytes>>10),
-			"Files are bounded so that no commit can exhaust the controller.", "Split it into several files.")
-	case c.total > c.lim.PackageBytes:
-		c.report(name, "too-large", fmt.Sprintf("takes the files over %d MiB", c.lim.PackageBytes>>20),
-			"Designs are bounded so that no commit can exhaust the controller.", "Split the site, or generate less.")
-		return fs.SkipAll
-	case len(c.pack.files)+len(c.data) >= c.lim.Files:
-		c.report(name, "too-large", fmt.Sprintf("is one file more than the %d that are read", c.lim.Files),
-			"Designs are bounded so that no commit can exhaust the controller.", "Put more nodes into one file.")
-		return fs.SkipAll
-	default:
-		into[name] = src
+// ahead is how many files are read before they are looked at, so that little is
+// read in vain.
+const ahead = 64
+
+// takeAll reads files in order, some at a time.
+func (c *collector) takeAll(all []foundFile, into map[string][]byte) error {
+	for some := range slices.Chunk(all, ahead) {
+		texts, err := c.read(some)
+		if err != nil {
+			return err
+		}
+		for i, f := range some {
+			if !c.take(f, texts[i], into) {
+				return nil
+			}
+		}
 	}
 	return nil
 }
 
-// read reads a file, and a byte more of it than it may have.
-func (c *collector) read(name string) ([]byte, error) {
-	c.scratch.Reset()
-	if err := readInto(&c.scratch, c.files, name, c.lim.FileBytes+1); err != nil {
+// take takes a file into the pack. It is false when there is no more room.
+func (c *collector) take(f foundFile, src []byte, into map[string][]byte) bool {
+	c.total += int64(len(src))
+	switch {
+	case !f.Type().IsRegular():
+		c.report(f.name, "not-regular-file", "is not a regular file",
+			"A link could lead out of the repository.", "Put a file in its place.")
+	case int64(len(src)) > c.lim.FileBytes:
+		c.report(f.name, "file-too-large", fmt.Sprintf("is larger than %d KiB", c.lim.FileBytes>>10),
+			"Files are bounded so that no commit can exhaust the controller.", "Split it into several files.")
+	case c.total > c.lim.PackageBytes:
+		c.report(f.name, "too-large", fmt.Sprintf("takes the files over %d MiB", c.lim.PackageBytes>>20),
+			"Designs are bounded so that no commit can exhaust the controller.", "Split the site, or generate less.")
+		return false
+	case len(c.pack.files)+len(c.data) >= c.lim.Files:
+		c.report(f.name, "too-large", fmt.Sprintf("is one file more than the %d that are read", c.lim.Files),
+			"Designs are bounded so that no commit can exhaust the controller.", "Put more nodes into one file.")
+		return false
+	default:
+		into[f.name] = src
+		c.ids[f.name] = f.contentID()
+	}
+	return true
+}
+
+// read reads files, several at a time; those that are no regular ones are left
+// out.
+func (c *collector) read(some []foundFile) ([][]byte, error) {
+	texts := make([][]byte, len(some))
+	var all errgroup.Group
+	all.SetLimit(runtime.GOMAXPROCS(0))
+	for i, f := range some {
+		if f.Type().IsRegular() {
+			all.Go(func() (err error) {
+				texts[i], err = c.readOne(f)
+				return err
+			})
+		}
+	}
+	return texts, all.Wait()
+}
+
+// scratches are what files are read into until they are seen to be others than
+// the last time.
+var scratches = sync.Pool{New: func() any { return &bytes.Buffer{} }}
+
+// readOne reads a file, and a byte more of it than it may have.
+func (c *collector) readOne(f foundFile) ([]byte, error) {
+	last, id := c.known[f.name], f.contentID()
+	if id != "" && last.id == id {
+		return last.src, nil
+	}
+	b := scratches.Get().(*bytes.Buffer)
+	defer scratches.Put(b)
+	b.Reset()
+	if err := readInto(b, c.files, f.name, c.lim.FileBytes+1); err != nil {
 		return nil, err
 	}
-	if last := c.known[name]; last != nil && bytes.Equal(last, c.scratch.Bytes()) {
-		return last, nil
+	if last.src != nil && bytes.Equal(last.src, b.Bytes()) {
+		return last.src, nil
 	}
-	return append([]byte{}, c.scratch.Bytes()...), nil
+	return append([]byte{}, b.Bytes()...), nil
 }
 
 func (c *collector) report(name, code, what, why, fix string) {

@@ -2,12 +2,15 @@ package design
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 
@@ -187,4 +190,58 @@ func FuzzEvaluate(f *testing.F) {
 			t.Errorf("the same design gave\n%s\nand then\n%s", describe(r.Findings), describe(again.Findings))
 		}
 	})
+}
+
+// gitLike is a file system whose files have ids, and counts what is opened.
+type gitLike struct {
+	fstest.MapFS
+	opened *atomic.Int64
+}
+
+func (g gitLike) Open(name string) (fs.File, error) {
+	if strings.HasSuffix(name, ".cue") {
+		g.opened.Add(1)
+	}
+	return g.MapFS.Open(name)
+}
+
+func (g gitLike) ReadDir(name string) ([]fs.DirEntry, error) {
+	entries, err := g.MapFS.ReadDir(name)
+	for i, d := range entries {
+		text, _ := g.MapFS.ReadFile(path.Join(name, d.Name()))
+		entries[i] = withID{d, fmt.Sprintf("%x", digestOf(text))}
+	}
+	return entries, err
+}
+
+type withID struct {
+	fs.DirEntry
+	id string
+}
+
+func (d withID) ContentID() string { return d.id }
+
+// A file whose content has the id that it had is not read again; one with
+// another is.
+func TestKnownContentIsNotReadAgain(t *testing.T) {
+	files := gitLike{repository(map[string]string{"a.cue": "package fra", "b.cue": "package fra // 1"}), &atomic.Int64{}}
+	m := newMemory()
+	collected := func() string {
+		files.opened.Store(0)
+		p, found, err := collectAnew(files, "fra", Limits{}.withDefaults(), func(string) map[string]text { return m.texts })
+		if err != nil || len(found) > 0 {
+			t.Fatal(err, found)
+		}
+		m.read(p)
+		return string(p.files["a.cue"]) + string(p.files["b.cue"])
+	}
+	collected()
+	choosing := int64(1) // which site it is, is read each time
+	if collected(); files.opened.Load() != choosing {
+		t.Errorf("%d files were opened again", files.opened.Load()-choosing)
+	}
+	files.MapFS["b.cue"].Data = []byte("package fra // 2")
+	if text := collected(); !strings.HasSuffix(text, "2") || files.opened.Load() != choosing+1 {
+		t.Errorf("read %q from %d files", text, files.opened.Load()-choosing)
+	}
 }

@@ -20,7 +20,7 @@ type memory struct {
 	busy sync.Mutex
 	// texts are those of the files of the repository, by name, digests those of
 	// some of them.
-	texts   map[string][]byte
+	texts   map[string]text
 	digests map[string]digest
 	// outlines are by the digest of a text.
 	outlines map[digest]*outline
@@ -67,7 +67,7 @@ func (o ownLayer) layer() layer { return newDecoder(o.code).layer() }
 
 func newMemory() *memory {
 	m := &memory{
-		texts: map[string][]byte{}, digests: map[string]digest{}, outlines: map[digest]*outline{},
+		texts: map[string]text{}, digests: map[string]digest{}, outlines: map[digest]*outline{},
 		own: map[string]ownLayer{}, stale: names{},
 	}
 	m.forget()
@@ -76,21 +76,24 @@ func newMemory() *memory {
 
 // read takes the texts of a pack in the place of those it had.
 func (m *memory) read(p pack) {
-	for name, src := range m.texts {
-		if fresh := p.text(name); !bytes.Equal(fresh, src) || fresh == nil {
+	for name, last := range m.texts {
+		if fresh := p.text(name); !bytes.Equal(fresh, last.src) || fresh == nil {
 			delete(m.digests, name)
 		}
 	}
-	m.texts = make(map[string][]byte, len(p.files)+len(p.data))
-	maps.Copy(m.texts, p.files)
-	maps.Copy(m.texts, p.data)
+	m.texts = make(map[string]text, len(p.files)+len(p.data))
+	for _, files := range []map[string][]byte{p.files, p.data} {
+		for name, src := range files {
+			m.texts[name] = text{src, p.ids[name]}
+		}
+	}
 }
 
 // digestOf is the digest of a file's text.
 func (m *memory) digestOf(name string) digest {
 	d, known := m.digests[name]
 	if !known {
-		d = digestOf(m.texts[name])
+		d = digestOf(m.texts[name].src)
 		m.digests[name] = d
 	}
 	return d

@@ -156,6 +156,9 @@ func (d dirEntry) Name() string      { return d.entry.Name }
 func (d dirEntry) IsDir() bool       { return d.entry.Mode == filemode.Dir }
 func (d dirEntry) Type() fs.FileMode { return mode(d.entry.Mode).Type() }
 
+// ContentID is the id of what is in the file.
+func (d dirEntry) ContentID() string { return d.entry.Hash.String() }
+
 func (d dirEntry) Info() (fs.FileInfo, error) {
 	d.files.store.mu.Lock()
 	defer d.files.store.mu.Unlock()

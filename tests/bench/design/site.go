@@ -28,7 +28,7 @@ type style struct {
 // and nodes that are unified with definitions.
 var styles = []style{
 	{"named", "profiles: general: {\n" + general + "}\nprofiles: compute: {\n\tparents: [\"general\"]\n" + compute + "}\n",
-		"{\n\t\tprofiles: [\"compute\"]\n"},
+		"{\n\tprofiles: [\"compute\"]\n"},
 	{"unified", "#General: {\n\tschema.#Layer\n" + general + "}\n#Compute: {\n\t#General\n\tprofiles: [\"all\"]\n" + compute + "}\nprofiles: all: {}\n",
 		"#Compute & {\n"},
 }
@@ -120,34 +120,34 @@ func nodesText(s style, from, to int) string {
 		host := fmt.Sprintf("%d.%d", 1+i/200, 1+i%200)
 		mac := fmt.Sprintf("%02x:%02x:%02x", i>>16, i>>8&0xff, i&0xff)
 		fmt.Fprintf(&b, "\nnodes: \"compute-%05d\": %s", i, s.node)
-		fmt.Fprintf(&b, `		rack: "r%03d"
-		labels: {slot: "%d", asset: "A-%05d"}
-		identity: {uuid: "5e1d0000-0000-4000-8000-%012d", serial: "S%05d"}
-		addresses: {bmc: "10.0.%s", os: "10.32.%s"}
-		endpoints: {
-			bmc: {url: "redfish+https://10.0.%s/redfish/v1/Systems/1", trust: fingerprint: "sha256:%064x"}
-			os: {
-				url: "ssh://10.32.%s"
-				trust: hostKeys: ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI%043d"]
-			}
+		fmt.Fprintf(&b, `	rack: "r%03d"
+	labels: {slot: "%d", asset: "A-%05d"}
+	identity: {uuid: "5e1d0000-0000-4000-8000-%012d", serial: "S%05d"}
+	addresses: {bmc: "10.0.%s", os: "10.32.%s"}
+	endpoints: {
+		bmc: {url: "redfish+https://10.0.%s/redfish/v1/Systems/1", trust: fingerprint: "sha256:%064x"}
+		os: {
+			url: "ssh://10.32.%s"
+			trust: hostKeys: ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI%043d"]
 		}
-		hardware: devices: {
-			"port-1": mac: "52:54:00:%s"
-			"port-2": mac: "52:54:01:%s"
-			system: path: "/dev/disk/by-id/wwn-0x5000000%09x"
-			"data-1": path: "/dev/disk/by-id/wwn-0x5000001%09x"
-			"data-2": path: "/dev/disk/by-id/wwn-0x5000002%09x"
-		}
-		interfaces: {
-			eno1: {switch: "leaf-1", port: "Ethernet1/%d"}
-			eno2: {switch: "leaf-2", port: "Ethernet1/%d"}
-		}
-		storage: disks: system: partitions: {
-			efi: {number: 1, size: "512MiB", flag: "efi", filesystem: {type: "vfat", mount: "/boot/efi"}}
-			root: {number: 2, size: "%dGiB", filesystem: {type: "ext4", mount: "/"}}
-		}
-		storage: disks: system: device: "system"
 	}
+	hardware: devices: {
+		"port-1": mac: "52:54:00:%s"
+		"port-2": mac: "52:54:01:%s"
+		system: path: "/dev/disk/by-id/wwn-0x5000000%09x"
+		"data-1": path: "/dev/disk/by-id/wwn-0x5000001%09x"
+		"data-2": path: "/dev/disk/by-id/wwn-0x5000002%09x"
+	}
+	interfaces: {
+		eno1: {switch: "leaf-1", port: "Ethernet1/%d"}
+		eno2: {switch: "leaf-2", port: "Ethernet1/%d"}
+	}
+	storage: disks: system: partitions: {
+		efi: {number: 1, size: "512MiB", flag: "efi", filesystem: {type: "vfat", mount: "/boot/efi"}}
+		root: {number: 2, size: "%dGiB", filesystem: {type: "ext4", mount: "/"}}
+	}
+	storage: disks: system: device: "system"
+}
 `, i/perRack, i%perRack, i, i, i, host, host, host, i, host, i, mac, mac, i, i, i, i%perRack+1, i%perRack+1, 40+i%8)
 	}
 	return b.String()

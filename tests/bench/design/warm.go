@@ -58,7 +58,8 @@ func (w *warm) change(ctx context.Context, file, old, fresh string, times int) (
 	return took, errors.Join(err, os.WriteFile(path, text, 0o644))
 }
 
-// edits changes one node, and then all nodes, of a file of a large site.
+// edits changes one node of a file of a large site, then all of its nodes, and
+// then the places of all but one.
 func (b *bench) edits(ctx context.Context) ([]string, error) {
 	var lines []string
 	for _, s := range styles {
@@ -68,10 +69,14 @@ func (b *bench) edits(ctx context.Context) ([]string, error) {
 		}
 		defer w.Close()
 		for _, of := range []struct {
-			name  string
-			times int
-		}{{"", 1}, {"-all", -1}, {"-moved", 0}} {
-			took, err := w.edits(ctx, of.times)
+			name, old, fresh string
+			times            int
+		}{
+			{"", `slot: "`, `slot: "%d-`, 1},
+			{"-all", `slot: "`, `slot: "%d-`, -1},
+			{"-moved", "\n}\n\nnodes: ", "\n}\n// Edit %d.\n\nnodes: ", 1},
+		} {
+			took, err := w.edits(ctx, of.old, of.fresh, of.times)
 			if err != nil {
 				return nil, err
 			}
@@ -82,18 +87,13 @@ func (b *bench) edits(ctx context.Context) ([]string, error) {
 	return lines, nil
 }
 
-// edits changes files of nodes, one after the other: so many nodes of each, or
-// with none the place of all.
-func (w *warm) edits(ctx context.Context, times int) ([]float64, error) {
+// edits changes a text in files of nodes, one after the other, so many times in
+// each.
+func (w *warm) edits(ctx context.Context, old, fresh string, times int) ([]float64, error) {
 	const rounds = 21
 	var took []float64
 	for i := range rounds {
-		old, fresh := `slot: "`, fmt.Sprintf(`slot: "%d-`, i)
-		if times == 0 {
-			old, fresh, times = "package "+packageName, "// Edited.\npackage "+packageName, 1
-			defer func() { times = 0 }()
-		}
-		d, err := w.change(ctx, nodesFile(i%(w.nodes/nodesPerFile)), old, fresh, times)
+		d, err := w.change(ctx, nodesFile(i%(w.nodes/nodesPerFile)), old, fmt.Sprintf(fresh, i), times)
 		if err != nil {
 			return nil, err
 		}
