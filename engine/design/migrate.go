@@ -80,10 +80,13 @@ type Change struct {
 // before to the present one, comments and formatting kept. A repository that is
 // of the present one needs no change. An error says nothing about the design.
 func (e *Evaluator) Migrate(ctx context.Context, files fs.FS) (Migration, error) {
-	c := collector{pack: pack{dir: ".", files: map[string][]byte{}}, files: files, lim: e.Limits.withDefaults()}
+	c := collector{pack: pack{dir: ".", files: map[string][]byte{}, ids: map[string]string{}}, files: files, lim: e.Limits.withDefaults()}
 	names, err := Sites(files)
 	if err == nil {
 		err = fs.WalkDir(files, ".", c.visit)
+	}
+	if err == nil {
+		err = c.takeAll(c.designs, c.pack.files)
 	}
 	if err != nil {
 		return Migration{}, fmt.Errorf("read design: %w", err)

@@ -138,7 +138,7 @@ func (u unused) check(s *site.Site, x *Index) []site.Finding {
 	}
 	var found []site.Finding
 	for _, name := range names {
-		if !used[name] {
+		if !used[name] && name != "" {
 			found = append(found, placed(wrong(u.section+"."+name,
 				fmt.Sprintf("nothing uses the %s %s", u.thing, name), "Remove it, or name it where it is meant to be used."),
 				s.Profiles[profileAt(u.section, name)]))
