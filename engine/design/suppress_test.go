@@ -16,7 +16,7 @@ func TestLongPauses(t *testing.T) {
 	now := time.Date(2026, 8, 1, 18, 0, 0, 0, time.UTC)
 	paused := func(days int, more time.Duration) *site.Node {
 		return &site.Node{Name: "n1", Paused: &site.Hold{Until: now.AddDate(0, 0, days).Add(more)},
-			Origins: map[string]site.Origin{"paused.until": site.At("n.cue", 3, 20, "node/n1")}}
+			Origins: site.OriginsByPath(map[string]site.Origin{"paused.until": site.At("n.cue", 3, 20, "node/n1")})}
 	}
 	silent := map[string]*site.Suppression{"x": {Code: "pause-endless"}}
 	for name, c := range map[string]struct {

@@ -87,11 +87,10 @@ func (r Rule) facts(s *site.Site, n *site.Node, give func(Fact, site.Origin)) (f
 func (r Rule) onFleet(s *site.Site, x *Index) (found []site.Finding) {
 	defer r.survive(&found)
 	found = r.Fleet(s, x)
-	at := places{origins: s.Origins}
 	for i, f := range found {
 		o := site.Origin{}
 		if f.Node == "" {
-			o, _ = at.nearest(f.Path)
+			o, _ = nearest(s.Origins, f.Path)
 		}
 		r.complete(&found[i], o)
 	}

@@ -102,7 +102,7 @@ func LongPauses(nodes map[string]*site.Node, now time.Time) []site.Finding {
 		f := wrong("paused.until", fmt.Sprintf("the pause of %s ends on %s, in more than 90 days", n.Name, n.Paused.Until.Format(time.DateOnly)),
 			"Let it end sooner; it can be prolonged.")
 		f.Node = n.Name
-		endlessPause.complete(&f, n.Origins["paused.until"])
+		endlessPause.complete(&f, n.Origins.Of("paused.until"))
 		found = append(found, f)
 	}
 	return found

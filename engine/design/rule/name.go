@@ -36,11 +36,10 @@ var entryNaming = Rule{
 }
 
 // EntryNames objects to the names in a section that is no part of a site.
-func EntryNames[V any](section string, in map[string]V, origins map[string]site.Origin) []site.Finding {
+func EntryNames[V any](section string, in map[string]V, origins *site.Origins) []site.Finding {
 	found := namesOf(section, in)
-	at := places{origins: origins}
 	for i := range found {
-		o, _ := at.nearest(found[i].Path)
+		o, _ := nearest(origins, found[i].Path)
 		entryNaming.complete(&found[i], o)
 	}
 	return found

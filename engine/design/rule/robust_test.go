@@ -70,7 +70,7 @@ func TestRulesTakeRandomValues(t *testing.T) {
 		r := randomly{rand.New(rand.NewPCG(seed, 0)), map[string]site.Origin{}}
 		s := &site.Site{}
 		r.fill(reflect.ValueOf(s).Elem(), "", 0)
-		s.Origins, r.origins = r.origins, map[string]site.Origin{}
+		s.Origins, r.origins = site.OriginsByPath(r.origins), map[string]site.Origin{}
 		var nodes []*site.Node
 		for _, name := range []string{"x", "y", ""} {
 			n := &site.Node{}
