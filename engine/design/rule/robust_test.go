@@ -2,7 +2,6 @@ package rule
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -75,7 +74,7 @@ func TestRulesTakeRandomValues(t *testing.T) {
 		for _, name := range []string{"x", "y", ""} {
 			n := &site.Node{}
 			r.fill(reflect.ValueOf(n).Elem(), "", 0)
-			n.Name, n.Origins = name, maps.Clone(r.origins)
+			n.Name, n.Origins = name, site.OriginsByPath(r.origins)
 			nodes = append(nodes, n)
 		}
 		if broke := brokenOff(s, nodes...); broke != "" {
