@@ -136,6 +136,7 @@ func (sh *shared) merge(own layer) *node {
 	}
 	n.allocation = sh.allocation(own.name, n.merged)
 	n.merged = merge(n.merged, n.allocation)
+	n.merged = merge(n.merged, n.urls(&found))
 	n.findings, n.size = found.list, 10+n.merged.size()
 	return n
 }

@@ -155,6 +155,25 @@ func (t *tree) get(path ...string) *tree {
 	return t
 }
 
+// at is the tree's part at a path of names with dots between them, nil without
+// one. A name may have dots in it, so that each of them may be where it ends.
+func (t *tree) at(path string) *tree {
+	if f := t.fields[path]; f != nil {
+		return f
+	}
+	for i, c := range path {
+		if c != '.' {
+			continue
+		}
+		if f := t.fields[path[:i]]; f != nil {
+			if part := f.at(path[i+1:]); part != nil {
+				return part
+			}
+		}
+	}
+	return nil
+}
+
 // strings are the items of a list of strings, nil for anything else.
 func (t *tree) strings() []string {
 	if t == nil {
@@ -176,6 +195,7 @@ func (t *tree) set(path []string, to *tree) *tree {
 		return to
 	}
 	done := *t.orEmpty()
+	done.common = nil // what t comes to, this does not
 	done.fields = maps.Clone(done.fields)
 	done.fields[path[0]] = done.fields[path[0]].set(path[1:], to)
 	return &done

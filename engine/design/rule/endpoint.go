@@ -24,6 +24,23 @@ var endpoints = []Rule{
 		}),
 	},
 	{
+		Code: "endpoint-host", Severity: site.SeverityError,
+		What: `The host of an endpoint's URL is not "allocate" or "dhcp", which a node says in the place of an address.`,
+		Why:  "CUE computes a URL from what is written, before an address is allocated; no machine is called so.",
+		Wrong: `nodes: "n1": {addresses: {mgmt: "dhcp", bmc: "10.9.0.11"}, endpoints: os: url: "ssh://\(addresses.mgmt)"}
+networks: mgmt: ranges: dhcp: {from: "10.1.0.100", to: "10.1.0.199", use: "dhcp"}`,
+		Right: `nodes: "n1": {addresses: bmc: "10.9.0.11", endpoints: bmc: url: "redfish+https://{addresses.bmc}/redfish/v1/Systems/1"}`,
+		Node:  endpointHosts,
+	},
+	{
+		// It is found where layers become a node.
+		Code: "endpoint-reference", Severity: site.SeverityError, Firm: true,
+		What:  "In the URL of an endpoint {…} is the path of an address, number or word that the node has, such as {addresses.bmc} or {name}.",
+		Why:   "The machine is reached by this URL, and it cannot be told where it is.",
+		Wrong: `nodes: "n1": {addresses: bmc: "10.9.0.11", endpoints: bmc: url: "redfish+https://{addresses.bcm}/redfish/v1/Systems/1"}`,
+		Right: `nodes: "n1": {addresses: bmc: "10.9.0.11", endpoints: bmc: url: "redfish+https://{addresses.bmc}/redfish/v1/Systems/1"}`,
+	},
+	{
 		Code: "credential-in-url", Severity: site.SeverityError, Firm: true,
 		What:  "No URL names an account.",
 		Why:   "Accounts and passwords do not belong in Git.",
@@ -124,10 +141,40 @@ func example(kind site.EndpointKind) string {
 	return "redfish+https://192.0.2.11/redfish/v1/Systems/1"
 }
 
+// isWish says whether a host is what a node says in the place of an address.
+func isWish(host string) bool { return host == site.AddressAllocate || host == site.AddressDHCP }
+
+func endpointHosts(_ *site.Site, n *site.Node) []site.Finding {
+	var found []site.Finding
+	for _, kind := range keys(n.Endpoints) {
+		if host := parsed(n.Endpoints[kind].URL).Hostname(); isWish(host) {
+			found = append(found, wrong("endpoints."+string(kind)+".url", fmt.Sprintf("the host in the URL is %q, which is no host", host), hostFix(n, host)))
+		}
+	}
+	return found
+}
+
+// hostFix names the network that is asked for an address, where it is one.
+func hostFix(n *site.Node, host string) string {
+	if host == site.AddressDHCP {
+		return "Write a host name, or give the node an address and write {addresses.NETWORK}, with the name of the network."
+	}
+	var asked []string
+	for _, network := range keys(n.Addresses) {
+		if asks(n, network) {
+			asked = append(asked, network)
+		}
+	}
+	if len(asked) == 1 {
+		return fmt.Sprintf("Write {addresses.%s} for the host: it is the address that the node has, given or allocated.", asked[0])
+	}
+	return "Write {addresses.NETWORK} for the host, with the name of the network: it is the address that the node has, given or allocated."
+}
+
 func endpointFacts(_ *site.Site, n *site.Node) []Fact {
 	var facts []Fact
 	for _, kind := range keys(n.Endpoints) {
-		if u := parsed(n.Endpoints[kind].URL); u.Host != "" {
+		if u := parsed(n.Endpoints[kind].URL); u.Host != "" && !isWish(u.Hostname()) {
 			facts = append(facts, Fact{strings.TrimSuffix(u.Redacted(), "/"), "endpoints." + string(kind) + ".url"})
 		}
 	}
