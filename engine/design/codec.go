@@ -19,6 +19,8 @@ import (
 type encoder struct {
 	out   []byte
 	texts map[string]uint64
+	// unplaced leaves out the lines and columns of origins.
+	unplaced bool
 }
 
 func newEncoder() *encoder { return &encoder{texts: map[string]uint64{}} }
@@ -96,6 +98,9 @@ func (e *encoder) tree(t *tree) {
 
 func (e *encoder) origin(o site.Origin) {
 	e.text(o.File.Value())
+	if e.unplaced {
+		o.Line, o.Col = 0, 0
+	}
 	e.uint(uint64(o.Line))
 	e.uint(uint64(o.Col))
 	e.text(o.Layer.Value())

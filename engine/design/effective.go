@@ -25,6 +25,8 @@ type shared struct {
 	data map[string][]layer
 	// pools are the allocated addresses.
 	pools *tree
+	// given is the digest of all that nodes have of it.
+	given digest
 	// folded are the layers of lists of profiles, folded: many nodes have the
 	// same.
 	mu     sync.Mutex
@@ -34,7 +36,7 @@ type shared struct {
 // sharedOf makes the effective site, without its nodes, out of an extract.
 // What is broken is left out and reported.
 func sharedOf(name string, x *extract) *shared {
-	sh := &shared{lost: x.lost, folded: map[string]*tree{}, pools: x.sections["allocations"], data: map[string][]layer{}}
+	sh := &shared{lost: x.lost, folded: map[string]*tree{}, pools: x.sections["allocations"], data: map[string][]layer{}, given: x.given()}
 	for _, l := range x.data {
 		sh.data[l.name] = append(sh.data[l.name], l)
 	}
@@ -77,6 +79,33 @@ func sharedOf(name string, x *extract) *shared {
 	}
 	sh.findings = found.list
 	return sh
+}
+
+// given is the digest of all that nodes have of what they share: their layers
+// with the places, and what is beside them without, since only findings name
+// those places.
+func (x *extract) given() digest {
+	e := newEncoder()
+	e.bool(x.lost)
+	e.layers(x.profiles)
+	e.layers(x.data)
+	if pools := x.sections["allocations"]; pools != nil {
+		e.tree(pools)
+	}
+	e.unplaced = true
+	for _, name := range sortedKeys(x.sections) {
+		if t := x.sections[name]; t != nil {
+			e.text(name)
+			e.tree(t)
+		}
+	}
+	return digestOf(e.out)
+}
+
+// gives says whether nodes have the same of it as of another. With constraints,
+// of which the trees say nothing, that is not for sure.
+func (sh *shared) gives(other *shared) bool {
+	return sh != nil && sh.given == other.given && !sh.constrains() && !other.constrains()
 }
 
 func (sh *shared) addProfile(l layer, found *findings) {

@@ -231,8 +231,13 @@ func (e *evaluation) renewShared(ctx context.Context, d *division) (bool, error)
 	if err != nil || x.unread || x.cutShared {
 		return false, err
 	}
+	last := e.shared
 	e.shared, e.digest = sharedOf(d.pack.site, &x), d.shared
-	e.forget()
+	if last.gives(e.shared) {
+		e.remakeSpoken()
+	} else {
+		e.forget()
+	}
 	return true, nil
 }
 

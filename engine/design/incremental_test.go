@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,8 @@ type editedSite struct {
 	// common are declarations that are there or not, by their place in
 	// commonTexts.
 	common map[int]bool
+	// above is how many lines stand above them.
+	above int
 }
 
 const siteFiles = 3
@@ -80,7 +83,7 @@ var commonTexts = []string{
 	`_on: true`,
 	`#base: labels: of: "base"`,
 	`#strict: {power: "on", ...}`,
-	`extensions: slots: item: number: int`,
+	extensionText,
 	// Now and then.
 	`nodes: [string]: labels: every: "one"`,
 	`nodes: [=~"^n1"]: rack: "r2"`,
@@ -103,12 +106,18 @@ var commonTexts = []string{
 	`images: {`,
 }
 
-const usualTexts = 13
+const (
+	usualTexts    = 13
+	extensionText = `extensions: slots: item: number: int`
+)
 
 func newEditedSite(seed uint64) *editedSite {
 	s := &editedSite{r: rand.New(rand.NewPCG(seed, 3)), nodes: map[string][]string{}, in: map[string]int{}, common: map[int]bool{}}
 	for i := range usualTexts {
 		s.common[i] = true
+	}
+	if seed%2 == 1 {
+		delete(s.common, slices.Index(commonTexts, extensionText)) // with constraints more is evaluated anew
 	}
 	for range 4 + s.r.IntN(5) {
 		s.addNode()
@@ -146,7 +155,7 @@ func (s *editedSite) edit() string {
 		s.in[name] = s.r.IntN(siteFiles)
 		return "move " + name
 	case 3:
-		s.lead[s.r.IntN(siteFiles)] = s.r.IntN(4)
+		s.lead[s.r.IntN(siteFiles)], s.above = s.r.IntN(4), s.r.IntN(4)
 		return "insert lines"
 	case 4:
 		i := s.r.IntN(siteFiles)
@@ -175,7 +184,7 @@ func (s *editedSite) edit() string {
 func (s *editedSite) files() map[string]string {
 	files := map[string]string{}
 	var common strings.Builder
-	common.WriteString("package small\n")
+	common.WriteString("package small\n" + strings.Repeat("// A line.\n", s.above))
 	for i, text := range commonTexts {
 		if s.common[i] {
 			common.WriteString(text + "\n")

@@ -144,6 +144,14 @@ func (m *memory) forget() {
 	}
 }
 
+// remakeSpoken forgets what came of the nodes of which there is something to
+// say.
+func (m *memory) remakeSpoken() {
+	for name := range m.spoken {
+		m.remake(name)
+	}
+}
+
 // remake forgets what a node came to.
 func (m *memory) remake(name string) {
 	m.unmade[name] = true
