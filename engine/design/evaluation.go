@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/slipway-gitops/slipway/engine/design/rule"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -384,6 +385,7 @@ func (e *evaluation) collate() Result {
 	default:
 		all.add(e.fleet.Check(&s)...)
 	}
+	all.add(rule.LongPauses(e.paused, e.now)...)
 	if old := outdated(&s, all.list); old != nil {
 		return Result{Findings: old}
 	}

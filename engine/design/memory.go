@@ -38,10 +38,11 @@ type memory struct {
 	nodes  map[string]*node
 	unmade names
 	// effective are the nodes as the site has them, spoken those of which there
-	// is something to say, broken how many have no value, and size how many
-	// values they have together.
+	// is something to say, paused those that are, broken how many have no value,
+	// and size how many values they have together.
 	effective map[string]*site.Node
 	spoken    names
+	paused    map[string]*site.Node
 	broken    int
 	size      int64
 	fleet     *rule.Fleet
@@ -138,7 +139,7 @@ func (m *memory) drop(name string) {
 // forget drops what nodes came to.
 func (m *memory) forget() {
 	m.nodes, m.effective, m.fleet = map[string]*node{}, map[string]*site.Node{}, rule.NewFleet()
-	m.spoken, m.unmade, m.broken, m.size = names{}, names{}, 0, 0
+	m.spoken, m.unmade, m.paused, m.broken, m.size = names{}, names{}, map[string]*site.Node{}, 0, 0
 	for name := range m.own {
 		m.unmade[name] = true
 	}
@@ -164,6 +165,7 @@ func (m *memory) remake(name string) {
 		m.broken--
 	}
 	delete(m.spoken, name)
+	delete(m.paused, name)
 	delete(m.nodes, name)
 	delete(m.effective, name)
 	m.fleet.Drop(name)
@@ -179,6 +181,9 @@ func (m *memory) made(n *node) {
 	}
 	if len(n.findings) > 0 {
 		m.spoken[n.name] = true
+	}
+	if n.effective.Paused != nil {
+		m.paused[n.name] = n.effective
 	}
 	if n.facts != nil {
 		m.fleet.Put(n.name, n.facts)

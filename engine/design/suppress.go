@@ -12,7 +12,7 @@ import (
 )
 
 // suppress takes out the findings that a site's suppressions silence, and adds
-// what is wrong with the suppressions themselves, and what else the time says. With whole, every rule was
+// what is wrong with the suppressions themselves. With whole, every rule was
 // checked, so that a suppression without a finding has none to silence.
 func suppress(all []site.Finding, s *site.Site, now time.Time, whole bool) (kept, silenced []site.Finding) {
 	q := silence{site: s, now: now, used: map[string]bool{}}
@@ -20,7 +20,7 @@ func suppress(all []site.Finding, s *site.Site, now time.Time, whole bool) (kept
 	for _, name := range slices.Sorted(maps.Keys(s.Suppressions)) {
 		q.consider(name, s.Suppressions[name])
 	}
-	for _, f := range slices.Concat(all, rule.LongPauses(s.Nodes, now)) {
+	for _, f := range all {
 		if q.silences(f) {
 			silenced = append(silenced, f)
 			continue

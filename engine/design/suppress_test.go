@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slipway-gitops/slipway/engine/design/rule"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -32,7 +33,7 @@ func TestLongPauses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &site.Site{Nodes: map[string]*site.Node{"n1": c.node}, Suppressions: c.suppress}
-			kept, _ := suppress(nil, s, now, true)
+			kept, _ := suppress(rule.LongPauses(s.Nodes, now), s, now, true)
 			var got []string
 			for _, f := range kept {
 				got = append(got, f.String())
