@@ -179,7 +179,29 @@ func (e *evaluation) askExtract(ctx context.Context, p pack) (extract, error) {
 	}
 	d := newDecoder(text)
 	x := d.extract()
-	return x, d.err
+	if d.err != nil {
+		return x, d.err
+	}
+	return x, x.crowded()
+}
+
+// maxEntries is how many entries a section may have: some rules hold each
+// against each other, here, where nothing bounds their time.
+const maxEntries = 5000
+
+// crowded is the fatal finding that a section has too many entries.
+func (x *extract) crowded() error {
+	for _, s := range sections {
+		if t := x.sections[s.name]; s.many && t != nil && len(t.fields) > maxEntries {
+			return fatal{site.Finding{
+				Code: "too-large", Severity: site.SeverityError,
+				Message: fmt.Sprintf("`%s` has more than %d entries", s.name, maxEntries),
+				Why:     "Evaluation is bounded so that no commit can hang or exhaust the controller.",
+				Fix:     "Divide the site, or look for a comprehension that makes too many.",
+			}}
+		}
+	}
+	return nil
 }
 
 // whole evaluates a package as a whole.

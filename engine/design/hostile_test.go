@@ -326,6 +326,18 @@ func TestLayersThatMultiplyAreBounded(t *testing.T) {
 	}
 }
 
+// So are the entries of a section, which rules hold against each other.
+func TestEntriesAreBounded(t *testing.T) {
+	for n, want := range map[int]bool{maxEntries: false, maxEntries + 1: true} {
+		text := fmt.Sprintf("package bomb\nimport \"list\"\nroles: {for i in list.Range(0, %d, 1) {\"r\\(i)\": {}}}\n", n)
+		r := evaluateIn(t, newEvaluator(t, Limits{}), map[string]string{"site.cue": text})
+		got := len(r.Findings) == 1 && r.Findings[0].Code == "too-large" && r.Findings[0].Message == "`roles` has more than 5000 entries"
+		if got != want {
+			t.Errorf("%d roles: %v, want it too large: %v", n, r.Findings[:min(2, len(r.Findings))], want)
+		}
+	}
+}
+
 // What one site takes of its workers' time is not taken from another's: where
 // there is one worker, a site that comes after three bombs waits for them, and
 // is not found too slow.

@@ -275,7 +275,7 @@ var bounds = []Rule{
 	},
 	{
 		Code: "too-large", Severity: site.SeverityError, Firm: true,
-		What: "A site's CUE files are at most 20,000 and 32 MiB, and their evaluation takes at most 4 GiB of memory.",
+		What: "A site's CUE files are at most 20,000 and 32 MiB, their evaluation takes at most 4 GiB of memory, and no section but `nodes` and `profiles` has more than 5,000 entries.",
 		Why:  "Designs are bounded so that no commit can exhaust the controller.",
 	},
 	{
