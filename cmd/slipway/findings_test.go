@@ -342,9 +342,11 @@ func TestInRepository(t *testing.T) {
 }
 
 // docs/rules.md is made from the rules: -update writes it.
-func TestRulesPage(t *testing.T) {
-	const page = "../../docs/rules.md"
-	want := rulesMarkdown()
+func TestRulesPage(t *testing.T) { isPage(t, "../../docs/rules.md", rulesMarkdown()) }
+
+// isPage holds a page that is made to what it is made of.
+func isPage(t *testing.T, page, want string) {
+	t.Helper()
 	if *update {
 		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
@@ -355,7 +357,7 @@ func TestRulesPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("%s is not current; go test ./cmd/slipway -run TestRulesPage -update makes it so:\n%s", page, diff)
+		t.Errorf("%s is not current; go test ./cmd/slipway -run %s -update makes it so:\n%s", page, t.Name(), diff)
 	}
 }
 

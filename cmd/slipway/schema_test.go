@@ -17,22 +17,7 @@ import (
 	"github.com/slipway-gitops/slipway/schema"
 )
 
-func TestSchemaPage(t *testing.T) {
-	const page = "../../docs/schema.md"
-	want := schemaMarkdown()
-	if *update {
-		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("%s is not current; go test ./cmd/slipway -run TestSchemaPage -update makes it so:\n%s", page, diff)
-	}
-}
+func TestSchemaPage(t *testing.T) { isPage(t, "../../docs/schema.md", schemaMarkdown()) }
 
 // The links of the page lead somewhere.
 func TestSchemaPageLinks(t *testing.T) {

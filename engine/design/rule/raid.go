@@ -7,6 +7,16 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
+// mirror is an array as it should be.
+const mirror = `nodes: "n1": storage: {
+	disks: {
+		root: {match: kind: "ssd", filesystem: mount: "/"}
+		data1: {match: {kind: "hdd", model: "A*"}, array: "md0"}
+		data2: {match: {kind: "hdd", model: "B*"}, array: "md0"}
+	}
+	arrays: md0: {level: "raid1", filesystem: mount: "/srv"}
+}`
+
 var raids = []Rule{
 	{
 		Code: "unknown-array", Severity: site.SeverityError, Firm: true,
@@ -16,14 +26,7 @@ var raids = []Rule{
 	root: {match: kind: "ssd", filesystem: mount: "/"}
 	data: {match: kind: "hdd", array: "md0"}
 }`,
-		Right: `nodes: "n1": storage: {
-	disks: {
-		root: {match: kind: "ssd", filesystem: mount: "/"}
-		data1: {match: {kind: "hdd", model: "A*"}, array: "md0"}
-		data2: {match: {kind: "hdd", model: "B*"}, array: "md0"}
-	}
-	arrays: md0: {level: "raid1", filesystem: mount: "/srv"}
-}`,
+		Right: mirror,
 		Node: func(_ *site.Site, n *site.Node) (found []site.Finding) {
 			for _, p := range parts(n) {
 				if _, ok := n.Storage.Arrays[p.Array]; !ok && p.Array != "" {
@@ -44,15 +47,8 @@ var raids = []Rule{
 	}
 	arrays: md0: {level: "raid1", filesystem: mount: "/srv"}
 }`,
-		Right: `nodes: "n1": storage: {
-	disks: {
-		root: {match: kind: "ssd", filesystem: mount: "/"}
-		data1: {match: {kind: "hdd", model: "A*"}, array: "md0"}
-		data2: {match: {kind: "hdd", model: "B*"}, array: "md0"}
-	}
-	arrays: md0: {level: "raid1", filesystem: mount: "/srv"}
-}`,
-		Node: arrayMembers,
+		Right: mirror,
+		Node:  arrayMembers,
 	},
 	{
 		Code: "array-same-disk", Severity: site.SeverityWarning,
