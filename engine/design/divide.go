@@ -143,6 +143,9 @@ func (d *division) redeclare(file int, old *outline) {
 // name, those that these name, and so on.
 func (d *division) see() {
 	uses := map[string][]string{}
+	for _, s := range sections {
+		uses[s.name] = nil // it is there also when nothing is in it
+	}
 	var found []string
 	for _, f := range d.files {
 		found = append(found, f.outline.Uses...)

@@ -267,6 +267,30 @@ func TestIncrementalEqualsWhole(t *testing.T) {
 	}
 }
 
+// What random sites once found different, in parts and as a whole.
+func TestOnceDifferent(t *testing.T) {
+	for name, text := range map[string]string{
+		"a section with nothing in it": `nodes: "n1": {profiles: [], labels: {a: string, domain: networks.mgmt.domain}}`,
+	} {
+		p, _, err := collect(repository(map[string]string{"site.cue": "package small\n" + text + "\n"}), "", Limits{}.withDefaults())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var said []string
+		for _, undivided := range []bool{true, false} {
+			e := evaluation{memory: newMemory(), ask: askHere, most: 1 << 20, atOnce: 1, undivided: undivided}
+			r, err := e.run(t.Context(), p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			said = append(said, everything(t, r))
+		}
+		if diff := cmp.Diff(said[0], said[1]); diff != "" {
+			t.Errorf("%s: whole (-), in parts (+):\n%s", name, diff)
+		}
+	}
+}
+
 // Five mistakes are five findings, whatever they are and however they stand
 // beside each other: four in fields of one node, and one in another.
 func TestFiveMistakesAreFiveFindings(t *testing.T) {
