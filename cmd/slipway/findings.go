@@ -18,7 +18,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// sources are a design's files by lines, each read once.
+// sources are a design's files by lines, each read once, with stars in the place
+// of secrets: what is printed ends in logs that others read.
 type sources struct {
 	files fs.FS
 	lines map[string][][]byte
@@ -34,7 +35,7 @@ func (s *sources) line(file string, n int) []byte {
 	lines, ok := s.lines[file]
 	if !ok {
 		content, _ := fs.ReadFile(s.files, file) // without it there is no excerpt
-		lines = bytes.Split(content, []byte("\n"))
+		lines = bytes.Split(rule.Masked(content), []byte("\n"))
 		s.lines[file] = lines
 	}
 	if n > len(lines) {
@@ -87,8 +88,9 @@ func printFindings(w io.Writer, files fs.FS, findings []site.Finding) {
 	}
 }
 
-// secretCode is the code of findings whose line nobody should read.
-const secretCode = "clear-secret"
+// isSecret says whether a finding is about what nobody should read, however its
+// line looks.
+func isSecret(f site.Finding) bool { return f.Code == "clear-secret" || rule.NamesSecret(f.Path) }
 
 func (p findingsPrinter) print(f site.Finding) {
 	place := ""
@@ -97,7 +99,7 @@ func (p findingsPrinter) print(f site.Finding) {
 	}
 	colour := severityColour(p.w, f.Severity)
 	fmt.Fprintf(p.w, "%s%s: %s %s\n", place, colour(string(f.Severity)), printable(f.Message), p.dim("["+printable(f.Code)+"]"))
-	if f.Code != secretCode {
+	if !isSecret(f) {
 		p.excerpt(spot{f.File, f.Line, f.Col}, colour)
 	}
 	if f.More > 0 {
@@ -107,7 +109,9 @@ func (p findingsPrinter) print(f site.Finding) {
 	p.note("do", f.Fix)
 	for _, r := range f.Related {
 		p.note("see", r)
-		p.excerpt(spotOf(r), p.dim)
+		if !isSecret(f) {
+			p.excerpt(spotOf(r), p.dim)
+		}
 	}
 	fmt.Fprintln(p.w)
 }

@@ -171,9 +171,6 @@ func (s *sarifWriter) result(f site.Finding) sarifResult {
 		Locations:    []sarifLocation{s.location(spot{f.File, f.Line, f.Col})},
 		Fingerprints: map[string]string{"primaryLocationLineHash": s.fingerprint(f)},
 	}
-	if region := r.Locations[0].Physical.Region; f.Code == secretCode && region != nil {
-		region.Snippet = nil
-	}
 	if i, ok := s.index[f.Code]; ok {
 		r.RuleIndex = &i
 	}
@@ -185,7 +182,20 @@ func (s *sarifWriter) result(f site.Finding) sarifResult {
 		l.ID, l.Message = i+1, &sarifText{Text: "takes part"}
 		r.Related = append(r.Related, l)
 	}
+	if isSecret(f) {
+		withoutSnippets(r.Locations)
+		withoutSnippets(r.Related)
+	}
 	return r
+}
+
+// withoutSnippets keeps the text at some locations from being shown.
+func withoutSnippets(at []sarifLocation) {
+	for _, l := range at {
+		if l.Physical.Region != nil {
+			l.Physical.Region.Snippet = nil
+		}
+	}
 }
 
 // location is a place in the repository. What is about the whole design is
@@ -232,8 +242,12 @@ func (s *sarifWriter) fingerprint(f site.Finding) string {
 	if f.More > 0 {
 		value = f.Path // which node is the first of many may change
 	}
+	line := ""
+	if !isSecret(f) { // a digest of a short line tells the line
+		line = strings.TrimSpace(string(s.from.line(f.File, f.Line)))
+	}
 	h := sha256.New()
-	for _, part := range []string{f.Code, path.Join(s.below, f.File), value, strings.TrimSpace(string(s.from.line(f.File, f.Line)))} {
+	for _, part := range []string{f.Code, path.Join(s.below, f.File), value, line} {
 		fmt.Fprintf(h, "%q\n", part)
 	}
 	sum := fmt.Sprintf("%x", h.Sum(nil)[:8])

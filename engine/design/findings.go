@@ -6,6 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/slipway-gitops/slipway/engine/design/rule"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -24,13 +25,14 @@ type findingKey struct {
 	line, col                 int
 }
 
-// add adds findings; one that says the same about the same place and node as an
+// add adds findings, without the secrets in what they say; one that says the same about the same place and node as an
 // earlier one is left out.
 func (f *findings) add(found ...site.Finding) {
 	if f.seen == nil {
 		f.seen = map[findingKey]bool{}
 	}
 	for _, x := range found {
+		x = rule.Discreet(x)
 		key := findingKey{x.Code, x.File, x.Message, x.Node, x.Line, x.Col}
 		if f.seen[key] {
 			continue

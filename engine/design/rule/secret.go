@@ -1,0 +1,237 @@
+package rule
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// recogniser knows one kind of secret by what it looks like.
+type recogniser struct {
+	what string
+	// markers are texts of which one is in every such secret; to look for them
+	// takes a small part of the time.
+	markers []string
+	// form is the secret, or has it as its group.
+	form *regexp.Regexp
+}
+
+var inURL = regexp.MustCompile(`\b[a-z][a-z0-9+.-]*://[^\s/:@$<{]+:([^\s/@$<{*]+)@`)
+
+// recognisers are those of what is a secret by itself.
+var recognisers = []recogniser{
+	{"a private key", []string{"PRIVATE KEY"}, regexp.MustCompile(
+		`-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----(?s:.*?)(?:-----END [A-Z0-9 ]*-----|\z)`)},
+	// The id of an AWS key (IAM User Guide, unique identifiers); beside it is
+	// the secret part.
+	{"an access key", []string{"AKIA", "ASIA"}, regexp.MustCompile(`\b(?:AKIA|ASIA)[A-Z2-7]{16}\b`)},
+	// The hash of a password (crypt(5)).
+	{"the hash of a password", []string{"$"}, regexp.MustCompile(
+		`\$(?:1|2[abxy]?|5|6|7|y|gy|md5|sha1|apr1)\$[./A-Za-z0-9=,$]{20,}`)},
+	// A JSON Web Token (RFC 7519).
+	{"a token", []string{"eyJ"}, regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]*`)},
+	// Tokens of GitHub and of GitLab ("About authentication to GitHub", token
+	// formats; "GitLab token overview", token prefixes).
+	{"a token", []string{"gh", "glpat-"}, regexp.MustCompile(
+		`\b(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{22,}|glpat-[A-Za-z0-9_-]{20,})`)},
+	{"a URL with a password", []string{"://"}, inURL},
+}
+
+// shortest is less than any recogniser or assignment takes, in bytes.
+const shortest = 10
+
+func (r recogniser) find(text string) [][]int {
+	if !slices.ContainsFunc(r.markers, func(m string) bool { return strings.Contains(text, m) }) {
+		return nil
+	}
+	return r.form.FindAllStringSubmatchIndex(text, -1)
+}
+
+// secretIn says what kind of secret a text holds; nothing where it holds none.
+func secretIn(text string) string {
+	if len(text) < shortest {
+		return ""
+	}
+	for _, r := range recognisers {
+		if len(r.find(text)) > 0 {
+			return r.what
+		}
+	}
+	for _, a := range assignments(text) {
+		// A remark is none; and after a few words, "the password: lost" is
+		// a sentence.
+		sentence := strings.Contains(strings.TrimLeft(a.before, " \t-{\"'"), " ")
+		if !strings.ContainsAny(a.before, "#;") && !(sentence && a.loose) {
+			return fmt.Sprintf("a password or token (%s)", a.name)
+		}
+	}
+	return ""
+}
+
+// assignment is a name and its value: "password: x", "API_KEY=x".
+var assignment = regexp.MustCompile(`(?i)([a-z0-9_.-]*(?:` + strings.Join(secretNames, "|") +
+	`))["']?[?!]?[ \t]*(:=|=|:)([ \t]*)(?:"((?:[^"\\\n]|\\.)+)|'((?:[^'\\\n]|\\.)+)|([^\s"',;{}()\[\]][^\s"',;]*))`)
+
+// secretNames are what names of secrets end with.
+var secretNames = []string{"password", "passwd", "passphrase", "secret", "token", "api_key", "api-key", "apikey", "secret_key", "secret-key", "secretkey"}
+
+// NamesSecret says whether what has a name, or a path, is likely to be secret.
+func NamesSecret(name string) bool {
+	name = strings.ToLower(name)
+	return slices.ContainsFunc(secretNames, func(end string) bool { return strings.HasSuffix(name, end) }) &&
+		!strings.HasSuffix(name, "nopasswd") // of sudoers(5)
+}
+
+// assigned is a secret beside its name.
+type assigned struct {
+	// before is what stands before the name in its line.
+	before, name string
+	// from and to are the secret's place in the text.
+	from, to int
+	// loose says that it may as well be a word after a colon.
+	loose bool
+}
+
+// assignments lists the secrets that a text gives to names.
+func assignments(text string) []assigned {
+	if !strings.ContainsAny(text, ":=") || !namesAny(text) {
+		return nil
+	}
+	var all []assigned
+	for _, m := range assignment.FindAllStringSubmatchIndex(text, -1) {
+		a := assigned{name: text[m[2]:m[3]], before: text[strings.LastIndexByte(text[:m[2]], '\n')+1 : m[2]]}
+		for i := 8; i < len(m); i += 2 {
+			if m[i] >= 0 {
+				a.from, a.to = m[i], m[i+1]
+			}
+		}
+		value, bare := text[a.from:a.to], m[12] >= 0
+		a.loose = bare && text[m[4]:m[5]] == ":" && m[7] > m[6] && !strings.ContainsAny(value, "0123456789")
+		if NamesSecret(a.name) && isValue(a.name, value) {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// namesAny says whether a text may have a name of a secret in it.
+func namesAny(text string) bool {
+	text = strings.ToLower(text)
+	return slices.ContainsFunc([]string{"pass", "secret", "token", "key"}, func(s string) bool { return strings.Contains(text, s) })
+}
+
+// isValue says whether what is assigned can be a secret itself. A password may
+// be any word; other names are common enough for words that are none, so that
+// their values must have a digit and some length.
+func isValue(name, value string) bool {
+	word := strings.ToLower(value)
+	switch {
+	case value == "" || strings.ContainsAny(value[:1], "$<{%/@*-!") || strings.Contains(value, "://"):
+		return false // it stands for a value, a file, or nothing
+	case strings.Trim(word, "x.*") == "" || noPassword[word]:
+		return false
+	case strings.Contains(strings.ToLower(name), "pass"):
+		return len(value) >= 4
+	}
+	return len(value) >= 8 && strings.ContainsAny(value, "0123456789") && !strings.ContainsAny(value, " \t")
+}
+
+// noPassword are values of a password that are none: of settings, and of
+// nsswitch.conf(5).
+var noPassword = map[string]bool{
+	"none": true, "null": true, "true": true, "false": true, "required": true, "optional": true, "prompt": true,
+	"disabled": true, "enabled": true, "empty": true, "files": true, "compat": true, "systemd": true, "sssd": true,
+	"requisite": true, "sufficient": true, "include": true, "unset": true,
+}
+
+// hidden stands for a secret.
+const hidden = "***"
+
+// Discreet is a finding without the secrets that it would repeat, into a log
+// that others read.
+func Discreet(f site.Finding) site.Finding {
+	if NamesSecret(f.Path) {
+		f.Message, f.Fix = unquoted(f.Path, f.Message), unquoted(f.Path, f.Fix)
+	}
+	for _, text := range []*string{&f.Path, &f.Message, &f.Why, &f.Fix} {
+		*text = discreet(*text)
+	}
+	return f
+}
+
+// quotedValue is a value as a message shows it: a text in quotes, which may be
+// cut off, or a number.
+var quotedValue = regexp.MustCompile(`"((?:[^"\\]|\\.)*)"?|'([^'\s]+)'|(?:^|[ \[(])([0-9]{4,})\b`)
+
+// unquoted is a message about what is at a path, without the values of it.
+func unquoted(path, message string) string {
+	return without(message, quotedValue.FindAllStringSubmatchIndex(message, -1), func(value string) bool {
+		return !strings.HasSuffix(path, value) && isValue(path, value)
+	})
+}
+
+// discreet is a text of ours without the secrets that it quotes.
+func discreet(text string) string {
+	if len(text) < shortest {
+		return text
+	}
+	for _, r := range recognisers {
+		text = without(text, r.find(text), nil)
+	}
+	var found [][]int
+	for _, a := range assignments(text) {
+		if !a.loose {
+			found = append(found, []int{a.from, a.to})
+		}
+	}
+	return without(text, found, nil)
+}
+
+// without is a text with its matches, as far as they are wanted, hidden: their
+// group, if they have one.
+func without(text string, matches [][]int, wanted func(string) bool) string {
+	for _, m := range slices.Backward(matches) {
+		from, to := secretPart(m)
+		if wanted == nil || wanted(text[from:to]) {
+			text = text[:from] + hidden + text[to:]
+		}
+	}
+	return text
+}
+
+// secretPart is the last group of a match that took part, or all of it.
+func secretPart(match []int) (from, to int) {
+	for i := len(match) - 2; i >= 0; i -= 2 {
+		if match[i] >= 0 {
+			return match[i], match[i+1]
+		}
+	}
+	return 0, 0
+}
+
+// Masked is a file's text with stars in the place of its secrets, so that lines
+// and columns stay where they are.
+func Masked(src []byte) []byte {
+	text := string(src)
+	masked := bytes.Clone(src)
+	mask := func(from, to int) {
+		for i := from; i < to; i++ {
+			if masked[i] != '\n' {
+				masked[i] = '*'
+			}
+		}
+	}
+	for _, r := range recognisers {
+		for _, m := range r.find(text) {
+			mask(secretPart(m))
+		}
+	}
+	for _, a := range assignments(text) {
+		mask(a.from, a.to)
+	}
+	return masked
+}
