@@ -1,0 +1,64 @@
+package rule
+
+import (
+	"testing"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// A finding says nothing that nobody may read, and stays as it is otherwise.
+func TestDiscreet(t *testing.T) {
+	for _, c := range []struct{ path, message, want string }{
+		{"labels.token", `set to "4f9a11c02bde" here and to "x" at a.cue:1:2`, `set to "***" here and to "x" at a.cue:1:2`},
+		{"labels.token", `conflicting values "4f9a\"11c02bde" and "7777777a`, `conflicting values "***" and "***`},
+		{"labels.password", `labels.password is 12345678; it must be a text`, `labels.password is ***; it must be a text`},
+		{"labels.password", `labels.password is 'hunter22'; it must be a text`, `labels.password is '***'; it must be a text`},
+		{"labels.password", `labels.password: conflicting values int and string`, `labels.password: conflicting values int and string`},
+		{"nodes.n1.password", `there is no field "password" in nodes.n1`, `there is no field "password" in nodes.n1`},
+		{"images.i.url", `not from "https://u:p4ssw0rd@h/i.iso"`, `not from "https://u:***@h/i.iso"`},
+		{"labels.a", `labels.a is "ghp_0123456789abcdefghijABCDEFGHIJ012345"`, `labels.a is "***"`},
+		{"a", `is "-----BEGIN PRIVATE KEY-----\nMIIB…"; it must`, `is "***`},
+		{"labels", `labels is {token:"4f9a11c02bde",password:"calvin"}`, `labels is {token:"***",password:"***"}`},
+		{"images.i.sha256", `is "9100babb16941ce0792fe9ad000c14ee47ad36f06ec656db97ef861af1c7f2e8"`, `is "9100babb16941ce0792fe9ad000c14ee47ad36f06ec656db97ef861af1c7f2e8"`},
+		{"interfaces.eno1.mac", `has the MAC address aa:bb:cc:00:11:22`, `has the MAC address aa:bb:cc:00:11:22`},
+	} {
+		f := Discreet(site.Finding{Path: c.path, Message: c.message, Fix: c.message})
+		if f.Message != c.want || f.Fix != c.want || f.Path != c.path {
+			t.Errorf("of %s: %s\ngot  %s, %s\nwant %s", c.path, c.message, f.Path, f.Message, c.want)
+		}
+		if again := Discreet(f); again.Message != f.Message {
+			t.Errorf("twice: %s", again.Message)
+		}
+	}
+}
+
+// What is masked keeps its lines and columns.
+func TestMasked(t *testing.T) {
+	for src, want := range map[string]string{
+		"labels: {\"api-token\": \"4f9a11c02bde\", a: 1}\n":                               "labels: {\"api-token\": \"************\", a: 1}\n",
+		"a: \"\"\"\n-----BEGIN EC PRIVATE KEY-----\nMIIB\n-----END EC PRIVATE KEY-----\n": "a: \"\"\"\n******************************\n****\n****************************\n",
+		"password: \"a\\\"b c\"":    "password: \"******\"",
+		"token: tokenOf & string":   "token: tokenOf & string",
+		"user: credential: \"bmc\"": "user: credential: \"bmc\"",
+	} {
+		if got := string(Masked([]byte(src))); got != want {
+			t.Errorf("%q\ngot  %q\nwant %q", src, got, want)
+		}
+	}
+}
+
+// What looks like a secret and is none, in the fields of a node.
+func TestNoSecrets(t *testing.T) {
+	n := &site.Node{
+		Name: "n1", Identity: site.Identity{UUID: "4c4c4544-0000-4000-8000-0000000000aa", Serial: "TOKEN12345678"},
+		Labels:     map[string]string{"tokens": "12345678", "sha256": "9100babb16941ce0792fe9ad000c14ee47ad36f06ec656db97ef861af1c7f2e8", "password": "none"},
+		Interfaces: map[string]site.Interface{"eno1": {MAC: "aa:bb:cc:00:11:22"}},
+		System:     site.System{Users: map[string]site.User{"ops": {Password: "console-1", Keys: []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f token"}}}},
+		Endpoints:  map[site.EndpointKind]site.Endpoint{site.BMC: {Trust: site.Trust{CA: "-----BEGIN CERTIFICATE-----\nMIIBtoken=\n-----END CERTIFICATE-----"}}},
+		Paused:     &site.Hold{Reason: "lost the password: waiting", Until: time.Unix(1, 0)},
+	}
+	if found := secrets[0].Node(&site.Site{}, n); len(found) > 0 {
+		t.Errorf("found %v", found)
+	}
+}
