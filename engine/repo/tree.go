@@ -140,6 +140,22 @@ func (t *Tree) Remove(name string) error {
 	return nil
 }
 
+// setIrregular puts in place what is neither a folder nor a regular file: a
+// symbolic link, or what git could not keep.
+func (t *Tree) setIrregular(name string, mode fs.FileMode) error {
+	along, err := t.walk(name, true)
+	if err != nil {
+		return err
+	}
+	e := &entry{mode: filemode.Submodule}
+	if mode&fs.ModeSymlink != 0 {
+		e.mode = filemode.Symlink
+	}
+	along[len(along)-1].entries[path.Base(name)] = e
+	touch(along)
+	return nil
+}
+
 func touch(along []*folder) {
 	for _, f := range along {
 		f.hash = plumbing.ZeroHash
@@ -267,11 +283,17 @@ func (t *Tree) encode(v object.Object) (plumbing.Hash, error) {
 }
 
 // Snapshot is a set of files, by path, as the same kind of file system that a
-// commit has, and the digest of all of it, which is that of git's tree.
-func Snapshot(content map[string][]byte, when time.Time) (fs.FS, string, error) {
+// commit has, and the digest of all of it, which is that of git's tree. What is
+// irregular is listed by its mode, as in a commit, and does not open.
+func Snapshot(content map[string][]byte, irregular map[string]fs.FileMode, when time.Time) (fs.FS, string, error) {
 	t := NewTree()
 	for name, data := range content {
 		if err := t.Set(name, data); err != nil {
+			return nil, "", err
+		}
+	}
+	for name, mode := range irregular {
+		if err := t.setIrregular(name, mode); err != nil {
 			return nil, "", err
 		}
 	}

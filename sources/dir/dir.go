@@ -43,33 +43,42 @@ func New(path string, log *slog.Logger) *Source { return &Source{path: path, log
 
 // Fetch reads the directory into memory, so that an evaluation never sees a
 // file change under its hands. The revision's ID is "dir-" and a digest of all
-// names and contents. Hidden files, folders named bin, and what is neither
-// folder nor regular file are left out.
+// names and contents. Hidden files and folders named bin are left out. What is
+// neither folder nor regular file is never opened or followed: where a design
+// would read it, it is in the revision with its mode, as a link is in a commit.
 func (s *Source) Fetch(ctx context.Context) (site.Revision, error) {
-	content, newest, err := s.read(ctx)
+	read, err := s.read(ctx)
 	if err != nil {
 		return site.Revision{}, fmt.Errorf("read %s: %w", s.path, err)
 	}
-	files, digest, err := repo.Snapshot(content, newest)
+	files, digest, err := repo.Snapshot(read.content, read.irregular, read.newest)
 	if err != nil {
 		return site.Revision{}, fmt.Errorf("read %s: %w", s.path, err)
 	}
 	if id := "dir-" + digest; id != s.last.ID {
-		s.last = site.Revision{ID: id, Subject: "working directory " + s.path, When: newest.UTC(), Files: files}
+		s.last = site.Revision{ID: id, Subject: "working directory " + s.path, When: read.newest.UTC(), Files: files}
 	}
 	return s.last, nil
 }
 
-// read is the content of every file, and the time of the newest.
-func (s *Source) read(ctx context.Context) (content map[string][]byte, newest time.Time, err error) {
+// reading is what was read of a directory.
+type reading struct {
+	root      *os.Root
+	content   map[string][]byte
+	irregular map[string]fs.FileMode
+	total     int
+	newest    time.Time
+}
+
+// read reads every file.
+func (s *Source) read(ctx context.Context) (*reading, error) {
 	root, err := os.OpenRoot(s.path) // no link leads out of it
 	if err != nil {
-		return nil, newest, err
+		return nil, err
 	}
 	defer root.Close()
-	content = map[string][]byte{}
-	total := 0
-	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+	r := &reading{root: root, content: map[string][]byte{}, irregular: map[string]fs.FileMode{}}
+	return r, fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && name != ".": // gone since it was listed
 			return nil
@@ -79,26 +88,40 @@ func (s *Source) read(ctx context.Context) (content map[string][]byte, newest ti
 			return ctx.Err()
 		case skipped(name) && d.IsDir():
 			return fs.SkipDir
-		case skipped(name), !d.Type().IsRegular():
+		case skipped(name), d.IsDir():
 			return nil
 		}
-		data, when, err := readFile(root, name)
-		if err != nil || data == nil {
-			return err
-		}
-		content[name] = data
-		if len(data) <= maxFile {
-			total += len(data)
-		}
-		if total > maxTotal || len(content) > maxFiles {
-			return fmt.Errorf("there are more than %d files or %d MiB in it: pass the folder of the site, which has cue.mod in it", maxFiles, maxTotal>>20)
-		}
-		if when.After(newest) {
-			newest = when
-		}
-		return nil
+		return r.take(name, d.Type())
 	})
-	return content, newest, err
+}
+
+// take reads a file, or notes that it is none.
+func (r *reading) take(name string, mode fs.FileMode) error {
+	if !mode.IsRegular() {
+		if filepath.Ext(name) == ".cue" || isData(name) {
+			r.irregular[name] = mode
+		}
+		return r.bounded()
+	}
+	data, when, err := readFile(r.root, name)
+	if err != nil || data == nil {
+		return err
+	}
+	r.content[name] = data
+	if len(data) <= maxFile {
+		r.total += len(data)
+	}
+	if when.After(r.newest) {
+		r.newest = when
+	}
+	return r.bounded()
+}
+
+func (r *reading) bounded() error {
+	if r.total > maxTotal || len(r.content)+len(r.irregular) > maxFiles {
+		return fmt.Errorf("there are more than %d files or %d MiB in it: pass the folder of the site, which has cue.mod in it", maxFiles, maxTotal>>20)
+	}
+	return nil
 }
 
 // readFile reads one file; nil is one to leave out.

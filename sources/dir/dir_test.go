@@ -4,6 +4,7 @@ import (
 	"context"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,10 @@ import (
 	"testing/fstest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/sources/dir"
 )
 
@@ -21,9 +26,6 @@ func TestFetchIsASnapshot(t *testing.T) {
 	write(t, d, "empty.cue", "")
 	for _, name := range []string{".git/config", ".hidden.cue", "bin/slipway", "site.cue~", "#site.cue#"} {
 		write(t, d, name, "not a part")
-	}
-	if err := os.Symlink("/etc/passwd", filepath.Join(d, "out.cue")); err != nil {
-		t.Fatal(err)
 	}
 	s := source(d)
 	first, err := s.Fetch(t.Context())
@@ -52,6 +54,53 @@ func TestFetchIsASnapshot(t *testing.T) {
 	}
 	if data, err := fs.ReadFile(first.Files, "site.cue"); err != nil || string(data) != "package site\n" {
 		t.Errorf("the first snapshot now reads %q, %v", data, err)
+	}
+}
+
+// What a design would read and is no regular file is listed by what it is, as
+// in a commit, and neither followed nor opened: a pipe would wait for ever.
+func TestIrregularFiles(t *testing.T) {
+	d := t.TempDir()
+	write(t, d, "site.cue", "package site\n")
+	write(t, d, "kept/a.cue", "package kept\n")
+	before := fetch(t, d)
+	link(t, d, "/etc/passwd", "file.cue")
+	link(t, d, "kept", "folder.cue")
+	link(t, d, "gone", "sub/dangling.cue")
+	link(t, d, "kept/a.cue", "ipam.json")
+	link(t, d, "kept", "other")
+	link(t, d, "ann@host.1:1", ".#site.cue") // an editor's lock
+	for _, name := range []string{"pipe.cue", "pipe.yaml"} {
+		if err := unix.Mkfifo(filepath.Join(d, name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	socket, err := net.Listen("unix", filepath.Join(d, "s.cue"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	after := fetch(t, d)
+	if before.ID == after.ID {
+		t.Error("the revision is still the same")
+	}
+	got := map[string]fs.FileMode{}
+	err = fs.WalkDir(after.Files, ".", func(name string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			got[name] = e.Type()
+		}
+		return err
+	})
+	want := map[string]fs.FileMode{
+		"site.cue": 0, "kept/a.cue": 0,
+		"file.cue": fs.ModeSymlink, "folder.cue": fs.ModeSymlink, "sub/dangling.cue": fs.ModeSymlink, "ipam.json": fs.ModeSymlink,
+		"pipe.cue": fs.ModeIrregular, "pipe.yaml": fs.ModeIrregular, "s.cue": fs.ModeIrregular,
+	}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v, (-want, +got)\n%s", err, diff)
+	}
+	if _, err := fs.ReadFile(after.Files, "file.cue"); err == nil {
+		t.Error("a link was read")
 	}
 }
 
@@ -127,6 +176,26 @@ func TestEditorsFilesAreNoChange(t *testing.T) {
 	case <-changes:
 		t.Error("an editor's file was told of")
 	case <-time.After(4 * 50 * time.Millisecond):
+	}
+}
+
+func fetch(t *testing.T, d string) site.Revision {
+	t.Helper()
+	rev, err := source(d).Fetch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rev
+}
+
+func link(t *testing.T, d, to, name string) {
+	t.Helper()
+	path := filepath.Join(d, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(to, path); err != nil {
+		t.Fatal(err)
 	}
 }
 
