@@ -2,6 +2,7 @@ package design
 
 import (
 	"bytes"
+	stdjson "encoding/json"
 	"fmt"
 	"maps"
 	"path"
@@ -164,6 +165,10 @@ func (r dataReader) object(file, key, layer string) (*ast.StructLit, bool) {
 	if err != nil {
 		e := errors.Errors(err)[0]
 		at, what := or(origin(position(e), layer), file), message(e)
+		var syntax *stdjson.SyntaxError
+		if errors.As(err, &syntax) {
+			what = jsonFault(r.files[file], syntax)
+		}
 		if m := yamlLine.FindStringSubmatch(what); m != nil {
 			line, _ := strconv.Atoi(m[1]) // digits
 			at, what = site.At(file, line, 1, layer), m[2]
@@ -172,8 +177,14 @@ func (r dataReader) object(file, key, layer string) (*ast.StructLit, bool) {
 		return nil, false
 	}
 	whole, ok := expr.(*ast.StructLit)
-	if !ok {
+	switch {
+	case !ok && documents(r.files[file]) > 1 && path.Ext(file) != ".json":
+		r.unreadable(or(origin(expr.Pos(), layer), file), file, "holds several documents, parted by `---`")
+		return nil, false
+	case !ok:
 		r.unreadable(or(origin(expr.Pos(), layer), file), file, "does not hold an object")
+		return nil, false
+	case r.repeats(file, layer, whole):
 		return nil, false
 	}
 	if key == "" {
@@ -188,6 +199,63 @@ func (r dataReader) object(file, key, layer string) (*ast.StructLit, bool) {
 
 // yamlLine is how the YAML parser says where an error is.
 var yamlLine = regexp.MustCompile(`^[^:]+:([0-9]+): (.*)$`)
+
+// jsonFault says what is wrong with JSON where it breaks off.
+func jsonFault(src []byte, e *stdjson.SyntaxError) string {
+	before := bytes.TrimSpace(src[:max(0, min(int(e.Offset)-1, len(src)))])
+	if i := int(e.Offset) - 1; bytes.HasSuffix(before, []byte(",")) && i < len(src) && (src[i] == '}' || src[i] == ']') {
+		return fmt.Sprintf("there is a comma before %q, and nothing behind the comma", src[i])
+	}
+	return e.Error()
+}
+
+// documentMark parts the documents of YAML (YAML 1.2, 9.2).
+var documentMark = regexp.MustCompile(`(?m)^---(?:[ \t].*)?$`)
+
+// remark is a comment of YAML that has a line of its own.
+var remark = regexp.MustCompile(`(?m)^[ \t]*#.*$`)
+
+// documents is how many documents with anything in them a YAML file has.
+func documents(src []byte) int {
+	n := 0
+	for _, part := range documentMark.Split(string(src), -1) {
+		if strings.TrimSpace(remark.ReplaceAllString(part, "")) != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// repeats reports keys that an object of a file has twice.
+func (r dataReader) repeats(file, layer string, whole ast.Node) bool {
+	before := len(r.findings.list)
+	ast.Walk(whole, func(n ast.Node) bool {
+		s, ok := n.(*ast.StructLit)
+		if !ok {
+			return true
+		}
+		first := map[string]token.Pos{}
+		for _, d := range s.Elts {
+			f, ok := d.(*ast.Field)
+			if !ok {
+				continue
+			}
+			name, _, _ := ast.LabelName(f.Label)
+			if at, twice := first[name]; twice {
+				r.findings.at(or(origin(f.Label.Pos(), layer), file), site.Finding{
+					Code: "data-file", Message: fmt.Sprintf("%s has the key %q twice in one object", file, name),
+					Why:     "Readers of JSON take one of the two, and do not agree on which (RFC 8259, section 4).",
+					Fix:     "Remove one of them, or put both together.",
+					Related: []string{where(at)},
+				})
+				continue
+			}
+			first[name] = f.Label.Pos()
+		}
+		return true
+	}, nil)
+	return len(r.findings.list) > before
+}
 
 func (r dataReader) unreadable(at site.Origin, file, what string) {
 	r.findings.at(at, site.Finding{

@@ -69,7 +69,7 @@ func (q *silence) consider(name string, x *site.Suppression) {
 			Code: "unknown-code", Severity: site.SeverityError,
 			Message: fmt.Sprintf("no finding has the code %q%s", x.Code, rule.DidYouMean(x.Code, q.known)),
 			Why:     "The suppression silences nothing, and nobody would notice.",
-			Fix:     "Copy the code from the finding; `slipway rules` lists them all.",
+			Fix:     "Copy the code from the finding; " + q.codesLike(x.Code),
 		})
 	case q.firm[x.Code]:
 		q.at(join(path, "code"), site.Finding{
@@ -90,6 +90,21 @@ func (q *silence) consider(name string, x *site.Suppression) {
 	}
 }
 
+// codesLike says which codes there are of the kind of one.
+func (q *silence) codesLike(code string) string {
+	if !strings.HasPrefix(code, policyCode("")) {
+		return "`slipway rules` lists them all."
+	}
+	if len(q.site.Policies) == 0 {
+		return "the site has no policies."
+	}
+	var named []string
+	for _, name := range slices.Sorted(maps.Keys(q.site.Policies)) {
+		named = append(named, policyCode(name))
+	}
+	return "those of the site's policies are " + strings.Join(named, ", ") + "."
+}
+
 // silences says whether a suppression in force silences a finding.
 func (q *silence) silences(f site.Finding) bool {
 	if q.firm[f.Code] {
@@ -108,10 +123,10 @@ func (q *silence) silences(f site.Finding) bool {
 // unused reports suppressions that silence nothing.
 func (q *silence) unused() {
 	for _, name := range q.inForce {
-		if q.used[name] {
+		x := q.site.Suppressions[name]
+		if q.used[name] || x.Reason == "" { // a wrong reason was said, and comes first
 			continue
 		}
-		x := q.site.Suppressions[name]
 		what := "there is no such finding"
 		if len(x.Nodes) > 0 {
 			what += " of " + strings.Join(x.Nodes, ", ")

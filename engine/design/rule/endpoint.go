@@ -75,8 +75,8 @@ networks: mgmt: ranges: dhcp: {from: "10.1.0.100", to: "10.1.0.199", use: "dhcp"
 		Why:   "An SSH server that proves nothing is refused, so nothing is learned through this endpoint.",
 		Wrong: `nodes: "n1": endpoints: os: {url: "ssh://10.1.0.11", trust: _ @unset()}`,
 		Right: `nodes: "n1": endpoints: os: {url: "ssh://10.1.0.11", trust: hostKeys: ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIExample"]}`,
-		Node: eachEndpoint(func(kind site.EndpointKind, _ *url.URL, e site.Endpoint) (string, string) {
-			if kind != site.OS || len(e.Trust.HostKeys) > 0 {
+		Node: eachEndpoint(func(kind site.EndpointKind, u *url.URL, e site.Endpoint) (string, string) {
+			if kind != site.OS || u.Scheme != schemes[kind] || len(e.Trust.HostKeys) > 0 {
 				return "", ""
 			}
 			return "the endpoint has no trust.hostKeys", "Add the host's public key, as `ssh-keyscan` prints it and you have checked it."
