@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-gitops/slipway/engine/design"
-	"github.com/slipway-gitops/slipway/engine/design/rule"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -53,7 +52,11 @@ func (a *app) render(ctx context.Context, path, siteName string, nodes []string)
 func allKnown(s *site.Site, nodes []string) error {
 	for _, n := range nodes {
 		if s.Nodes[n] == nil {
-			return fmt.Errorf("site %s has no node %q%s", s.Name, n, rule.DidYouMean(n, s.NodeNames()))
+			near := nearTo(n, s.NodeNames())
+			if near == "" && len(s.Nodes) > 0 {
+				near = "; its nodes are " + someOf(s.NodeNames())
+			}
+			return fmt.Errorf("site %s has no node %q%s", s.Name, n, near)
 		}
 	}
 	return nil

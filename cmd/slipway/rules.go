@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -90,7 +91,31 @@ func (a *app) showRule(code string) error {
 			codes = append(codes, r.Code)
 		}
 	}
-	return fmt.Errorf("there is no rule %q%s (slipway rules lists them)", code, rule.DidYouMean(code, codes))
+	return fmt.Errorf("there is no rule %q%s (slipway rules lists them)", code, nearTo(code, codes))
+}
+
+// maxNames is how many names are told in the place of an unknown one.
+const maxNames = 5
+
+// nearTo says which names were perhaps meant by one that is none of them: the
+// one that is near or, without it, those that it is a part of.
+func nearTo(name string, known []string) string {
+	if said := rule.DidYouMean(name, known); said != "" {
+		return said
+	}
+	within := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return !strings.Contains(k, name) })
+	if len(within) == 0 {
+		return ""
+	}
+	return "; did you mean " + someOf(within) + "?"
+}
+
+// someOf is a list of names that a person can read.
+func someOf(names []string) string {
+	if len(names) <= maxNames {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), len(names)-maxNames)
 }
 
 func (a *app) printRule(area string, r rule.Rule) error {
