@@ -78,7 +78,7 @@ func TestSuppress(t *testing.T) {
 		},
 		"a firm rule":     {Suppression: site.Suppression{Code: "unknown-role"}, says: "s.cue:3:1 suppression-refused error"},
 		"an unknown code": {Suppression: site.Suppression{Code: "policy/down"}, says: "s.cue:3:1 unknown-code error"},
-		"another node":    {Suppression: site.Suppression{Code: "host-key-missing", Nodes: []string{"n3"}}, says: "s.cue:3:1 suppression-unused note"},
+		"another node":    {Suppression: site.Suppression{Code: "host-key-missing", Reason: "r", Nodes: []string{"n3"}}, says: "s.cue:3:1 suppression-unused note"},
 		"another node, and not every rule was checked": {
 			Suppression: site.Suppression{Code: "host-key-missing", Nodes: []string{"n3"}}, partly: true,
 		},
