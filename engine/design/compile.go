@@ -36,13 +36,15 @@ type compiler struct {
 	lost bool
 	// named says where the files that were compiled name the entries of sections.
 	named namings
+	// spelling is what misspelt fields are taken for.
+	spelling spelling
 }
 
 // compile gives the package's value, with its broken expressions reported and
 // marked. It is false when nothing can be evaluated.
 func (c *compiler) compile(progress func(string)) (cue.Value, bool) {
 	c.cuts, c.cutNodes = map[token.Position]bool{}, map[string]bool{}
-	c.edit = c.cut
+	c.edit, c.edited = c.amend, len(c.spelling.meant) > 0
 	for range maxCompiles {
 		inst := c.load()
 		if inst == nil {
@@ -103,6 +105,13 @@ func (c *compiler) report(err error) bool {
 
 func key(p token.Pos) token.Position {
 	return token.Position{Filename: p.Filename(), Offset: p.Offset()}
+}
+
+// amend changes a file before it is compiled.
+func (c *compiler) amend(f *ast.File) {
+	c.spelling.correct(f)
+	f.Unresolved = nil // what a corrected label names is found when the file is added
+	c.cut(f)
 }
 
 // cut takes the marked expressions out of a file: it puts `_` in the place of

@@ -293,6 +293,7 @@ func (x *extraction) dataLayer(s dataSet, node string, v cue.Value) layer {
 		return l
 	}
 	for _, said := range s.nodes[node] {
+		x.spelling.correct(said)
 		v = v.Unify(x.basis.evaluating.BuildExpr(said))
 	}
 	r := x.reader(s.layer(), node, node, true)

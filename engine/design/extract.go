@@ -1,6 +1,8 @@
 package design
 
 import (
+	"slices"
+
 	"cuelang.org/go/cue"
 	"cuelang.org/go/cue/build"
 
@@ -42,6 +44,49 @@ type extraction struct {
 	alike classes
 }
 
+// evaluate compiles the package and reads it, again where fields are misspelt.
+// It is false when nothing can be evaluated.
+func (x *extraction) evaluate(progress func(string)) (cue.Value, bool) {
+	before, found := x.out, x.findings
+	before.nodes, found.list = slices.Clip(before.nodes), slices.Clip(found.list)
+	for range maxSpellings - 1 {
+		x.spelling.fresh = false
+		v, ok := x.compile(progress)
+		if !ok {
+			return v, false
+		}
+		progress("reading the values")
+		x.read(v)
+		x.browse(v)
+		if !x.spelling.fresh {
+			return v, true
+		}
+		x.out, x.findings, x.cutShared, x.lost = before, findings{}, false, false
+		x.findings.add(found.list...)
+	}
+	v, ok := x.compile(progress)
+	if ok {
+		x.read(v)
+	}
+	return v, ok
+}
+
+// browse looks for misspelt fields in what is there for nodes to refer to,
+// where something is found wrong with these.
+func (x *extraction) browse(v cue.Value) {
+	good := len(x.findings.list) == 0 && !slices.ContainsFunc(x.out.nodes, func(l layer) bool { return len(l.findings) > 0 })
+	if good || x.pack.sections == nil {
+		return
+	}
+	defer func(found findings) { x.findings = found }(x.findings)
+	x.findings = findings{}
+	for _, s := range sections {
+		if x.reads(s.name) && !x.toRead(s.name) {
+			x.section(v, s)
+		}
+	}
+}
+
 // extractOf evaluates a pack. It calls progress with what it is about to do,
 // so that a parent can say where a worker died. A basis may be ready for it.
 func extractOf(p pack, ready *basis, progress func(string)) (out extract) {
@@ -58,24 +103,22 @@ func extractOf(p pack, ready *basis, progress func(string)) (out extract) {
 	if p.divided && !x.toRead("site") {
 		x.trim = x.leaveModels
 	}
-	v, ok := x.compile(progress)
+	v, ok := x.evaluate(progress)
 	if !ok {
 		return extract{unread: true, findings: l.findings.list}
 	}
-	progress("reading the values")
-	x.read(v)
 	if !x.follow(v, progress) {
 		return extract{unread: true, findings: l.findings.list}
 	}
 	x.out.findings = l.findings.list
-	x.out.cutShared, x.out.lost = x.cutShared, x.out.lost || x.lost
+	x.out.cutShared, x.out.lost = x.cutShared || x.spelling.top, x.out.lost || x.lost
 	return x.out
 }
 
 // leaveModels leaves of nodes that are alike only the models in a package.
 func (x *extraction) leaveModels(inst *build.Instance) {
 	x.alike = nil
-	if inert(inst, x.done) {
+	if len(x.spelling.meant) == 0 && inert(inst, x.done) {
 		x.alike = alike(plainNodes(inst.Files))
 		followers := x.alike.followers()
 		keepNodes(inst.Files, func(name string) bool { return !followers[name] })
@@ -101,11 +144,9 @@ func (x *extraction) follow(v cue.Value, progress func(string)) bool {
 	}
 	if len(others) > 0 {
 		x.trim = func(inst *build.Instance) { keepNodes(inst.Files, func(name string) bool { return others[name] }) }
-		v, ok := x.compile(progress)
-		if !ok {
+		if _, ok := x.evaluate(progress); !ok {
 			return false
 		}
-		x.read(v)
 	}
 	x.out.nodes = append(x.out.nodes, followers...)
 	return true
@@ -144,13 +185,14 @@ func (x *extraction) checkTop(v cue.Value) {
 	r := x.reader("site", "", "", false)
 	top := &shape{kind: cue.StructKind, fields: map[string]*shape{}}
 	for _, s := range sections {
-		top.fields[s.name] = &shape{}
+		top.fields[s.name] = &shape{kind: cue.StructKind}
 	}
+	x.spelling.retell(r)
 	for it, _ := v.Fields(cue.Hidden(true), cue.Definitions(true)); it.Next(); {
 		label := it.Selector()
 		known := !label.IsString() || top.fields[label.Unquoted()] != nil
 		if !known && ours(declared(it.Value(), label.String())) {
-			r.unknown(it.Value(), top, label.Unquoted(), "")
+			r.unknown(v, it.Value(), top, label.Unquoted(), "")
 		}
 		if !label.IsString() {
 			r.reportAll(it.Value())
@@ -160,7 +202,7 @@ func (x *extraction) checkTop(v cue.Value) {
 
 func (x *extraction) reader(layer, node, path string, merged bool) *reader {
 	cut := x.cutShared || node != "" && x.cutNodes[node]
-	return &reader{findings: &x.findings, layer: layer, node: node, path: path, merged: merged, cut: cut}
+	return &reader{findings: &x.findings, layer: layer, node: node, path: path, merged: merged, cut: cut, spelling: &x.spelling}
 }
 
 // section reads a section that is no map of layers.
@@ -199,6 +241,7 @@ func (x *extraction) layers(v cue.Value, s section, prefix string) []layer {
 // readAlone reads one entry and, where that found nothing, everything else
 // that CUE finds wrong with it.
 func readAlone(r *reader, v cue.Value, s *shape) *tree {
+	r.spelling.retell(r)
 	t := r.read(v, s, r.path)
 	r.settle()
 	if r.found == 0 {

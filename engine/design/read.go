@@ -34,7 +34,12 @@ type reader struct {
 	told  map[string]bool
 	// later are errors of other fields, on which a value that was read rests.
 	later []consequence
+	// spelling is what misspelt fields are taken for.
+	spelling *spelling
 }
+
+// key tells readers apart.
+func (r *reader) key() string { return r.layer + " " + r.path }
 
 // consequence is an error that a value has for the sake of another field.
 type consequence struct {
@@ -82,7 +87,7 @@ func (r *reader) readStruct(v cue.Value, s *shape, path string, unset bool) *tre
 		name := it.Selector().Unquoted()
 		sub := s.sub(name)
 		if sub == nil {
-			r.unknown(it.Value(), s, name, path)
+			r.unknown(v, it.Value(), s, name, path)
 			continue
 		}
 		if sub.required && it.Value().Err() != nil && len(setBy(it.Value())) == 0 {
@@ -208,15 +213,16 @@ func (r *reader) unlessUnset(t *tree, unset bool, v cue.Value, path string) *tre
 	return t
 }
 
-// unknown reports a field that the schema does not have.
-func (r *reader) unknown(v cue.Value, s *shape, name, path string) {
+// unknown reports a field of in that the schema does not have.
+func (r *reader) unknown(in, v cue.Value, s *shape, name, path string) {
 	f := site.Finding{
 		Code: "unknown-field",
 		Why:  "Nothing reads it, so what it asks for would silently not happen.", Fix: "Remove it.",
 	}
 	known := slices.Sorted(maps.Keys(s.fields))
 	f.Message = fmt.Sprintf("there is no field %q in %s%s", name, orTop(path), rule.DidYouMean(name, known))
-	if near := rule.Nearest(name, known); near != "" {
+	near := rule.Nearest(name, known)
+	if near != "" {
 		f.Fix = fmt.Sprintf("Write %q, or remove it.", near)
 	} else if len(known) > 0 {
 		f.Fix = "Remove it, or use one of: " + strings.Join(known, ", ") + "."
@@ -227,7 +233,11 @@ func (r *reader) unknown(v cue.Value, s *shape, name, path string) {
 		f.Why = "The schema does not allow it."
 		f.Fix = "Write " + s.keys() + "."
 	}
-	r.report(declared(v, name), join(path, name), f)
+	at := declared(v, name)
+	r.report(at, join(path, name), f)
+	if near != "" {
+		r.spelling.note(r, in, v, name, near, s, misspelling{at, join(path, name), f})
+	}
 }
 
 func orTop(path string) string {
@@ -408,6 +418,11 @@ func (r *reader) report(p token.Pos, path string, f site.Finding) {
 	}
 	r.found++
 	r.told[path] = true
+	r.tell(p, path, f)
+}
+
+// tell adds a finding, which is not counted.
+func (r *reader) tell(p token.Pos, path string, f site.Finding) {
 	f.Node, f.Path = r.node, path
 	if r.node != "" {
 		f.Path = strings.TrimPrefix(path, r.path+".")

@@ -1,0 +1,99 @@
+package design
+
+import (
+	"strconv"
+
+	"cuelang.org/go/cue"
+	"cuelang.org/go/cue/ast"
+	"cuelang.org/go/cue/token"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// maxSpellings bounds how often a package is evaluated anew for the sake of
+// misspelt fields: once for each level at which one is in another.
+const maxSpellings = 5
+
+// spelling is what misspelt fields are taken for. A field that the schema does
+// not have is a finding, which no suppression silences; so that it is the only
+// one, the package is then evaluated as if the field near to it had been
+// written.
+type spelling struct {
+	// meant are the right names by the places of the labels.
+	meant map[token.Position]string
+	// found are the misspelt fields by the layer and path of the reader.
+	found map[string][]misspelling
+	// fresh says that one was found since the package was last compiled, top
+	// that one names a section.
+	fresh, top bool
+}
+
+type misspelling struct {
+	at      token.Pos
+	path    string
+	finding site.Finding
+}
+
+// note notes that a field of v was meant to be another, unless that is set
+// too and cannot be both. A nil spelling notes nothing.
+func (s *spelling) note(r *reader, v, field cue.Value, name, near string, in *shape, m misspelling) {
+	if s == nil {
+		return
+	}
+	if sibling := v.LookupPath(cue.MakePath(cue.Str(near))); !in.fields[near].isStruct() && len(setBy(sibling)) > 0 {
+		return
+	}
+	all := namedAt(field, name)
+	for _, p := range all {
+		if s.meant == nil {
+			s.meant, s.found = map[token.Position]string{}, map[string][]misspelling{}
+		}
+		s.meant[key(p)] = near
+	}
+	if len(all) > 0 {
+		s.fresh, s.top = true, s.top || m.path == name
+		s.found[r.key()] = append(s.found[r.key()], m)
+	}
+}
+
+// retell reports the misspelt fields that were found where a reader reads.
+func (s *spelling) retell(r *reader) {
+	for _, m := range s.found[r.key()] {
+		r.tell(m.at, m.path, m.finding)
+	}
+}
+
+// namedAt are the places where a value's field is named so.
+func namedAt(v cue.Value, name string) []token.Pos {
+	var all []token.Pos
+	for _, c := range conjuncts(v) {
+		if f, ok := c.Source().(*ast.Field); ok && ours(f.Pos()) && labelled(f, name) {
+			all = append(all, f.Label.Pos())
+		}
+	}
+	return all
+}
+
+// correct writes the right names into a part of a file.
+func (s *spelling) correct(n ast.Node) {
+	if len(s.meant) == 0 {
+		return
+	}
+	ast.Walk(n, func(n ast.Node) bool {
+		if f, ok := n.(*ast.Field); ok {
+			if near, ok := s.meant[key(f.Label.Pos())]; ok {
+				f.Label = relabelled(f.Label, near)
+			}
+		}
+		return true
+	}, nil)
+}
+
+// relabelled is another label in the place of one. One in quotes cannot be
+// referred to, and neither can the other.
+func relabelled(l ast.Label, name string) ast.Label {
+	if _, quoted := l.(*ast.BasicLit); quoted {
+		return &ast.BasicLit{ValuePos: l.Pos(), Kind: token.STRING, Value: strconv.Quote(name)}
+	}
+	return &ast.Ident{NamePos: l.Pos(), Name: name}
+}
