@@ -75,7 +75,7 @@ func sharedOf(name string, x *extract) *shared {
 	sh.pedigree.linearise()
 	found.add(sh.pedigree.findings.list...)
 	if !sh.lost {
-		found.add(rule.OnSite(sh.site)...)
+		found.add(elsewhere(rule.OnSite(sh.site), found.list)...)
 	}
 	sh.findings = found.list
 	return sh
@@ -106,6 +106,22 @@ func (x *extract) given() digest {
 // of which the trees say nothing, that is not for sure.
 func (sh *shared) gives(other *shared) bool {
 	return sh != nil && sh.given == other.given && !sh.constrains() && !other.constrains()
+}
+
+// elsewhere are findings but for those at the very place of one of others: a
+// value that was not understood is found wrong once.
+func elsewhere(all, others []site.Finding) []site.Finding {
+	type place struct {
+		file      string
+		line, col int
+	}
+	taken := map[place]bool{}
+	for _, o := range others {
+		taken[place{o.File, o.Line, o.Col}] = true
+	}
+	return slices.DeleteFunc(all, func(f site.Finding) bool {
+		return f.File != "" && taken[place{f.File, f.Line, f.Col}]
+	})
 }
 
 func (sh *shared) addProfile(l layer, found *findings) {

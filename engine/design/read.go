@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"cuelang.org/go/cue"
+	"cuelang.org/go/cue/ast"
 	"cuelang.org/go/cue/errors"
 	"cuelang.org/go/cue/token"
 
@@ -43,6 +44,9 @@ func (r *reader) key() string { return r.layer + " " + r.path }
 
 // consequence is an error that a value has for the sake of another field.
 type consequence struct {
+	// on are the paths of the fields that it may come of, cause is that which it
+	// is reported at.
+	on    []string
 	cause string
 	err   errors.Error
 	of    cue.Value
@@ -316,15 +320,26 @@ type setting struct {
 	fails bool
 }
 
-// setBy lists what the repository itself sets of a value.
+// setBy lists what the repository itself sets of a value; `_` sets nothing.
 func setBy(v cue.Value) []setting {
 	var all []setting
 	for _, c := range conjuncts(v) {
-		if p := literal(c); ours(p) {
+		if p := literal(c); ours(p) && !isTop(c) {
 			all = append(all, setting{shorten(fmt.Sprint(c)), p, c.Validate() != nil})
 		}
 	}
 	return all
+}
+
+// isTop says whether an expression is `_`, which stands for a value that is set
+// elsewhere.
+func isTop(c cue.Value) bool {
+	x := c.Source()
+	if f, ok := x.(*ast.Field); ok {
+		x = f.Value
+	}
+	id, ok := x.(*ast.Ident)
+	return ok && id.Name == "_"
 }
 
 func where(p token.Pos) string {
@@ -335,20 +350,39 @@ func where(p token.Pos) string {
 // telling finding covers it. What another field has is left until that was read.
 func (r *reader) reportAll(v cue.Value) {
 	own := dotted(v.Path().Selectors())
+	rests := restsOn(v)
 	for _, e := range errors.Errors(v.Validate()) {
 		cause := causeOf(e)
+		if own != "" && cause == own && len(rests) > 0 {
+			r.later = append(r.later, consequence{rests, cause, e, v})
+			continue
+		}
 		if own != "" && cause != own && !strings.HasPrefix(cause, own+".") {
-			r.later = append(r.later, consequence{cause, e, v})
+			r.later = append(r.later, consequence{[]string{cause}, cause, e, v})
 			continue
 		}
 		r.noValue(v, cause, e)
 	}
 }
 
+// restsOn are the paths of the fields that an expression names.
+func restsOn(v cue.Value) []string {
+	var all []string
+	for _, c := range conjuncts(v) {
+		_, args := c.Expr()
+		for _, arg := range args {
+			if _, path := arg.ReferencePath(); len(path.Selectors()) > 0 {
+				all = append(all, dotted(path.Selectors()))
+			}
+		}
+	}
+	return all
+}
+
 // settle reports the errors of other fields that were not told at these.
 func (r *reader) settle() {
 	for _, c := range r.later {
-		if !r.told[c.cause] {
+		if !slices.ContainsFunc(c.on, func(path string) bool { return r.told[path] }) {
 			r.noValue(c.of, c.cause, c.err)
 		}
 	}

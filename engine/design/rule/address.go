@@ -156,7 +156,7 @@ func outsideRanges(s *site.Site, network string, a netip.Addr) (message, fix str
 	}
 	r, ok := rangeWith(s.Networks[network], a)
 	switch {
-	case ok && r.use == site.RangeStatic:
+	case ok && (r.use == site.RangeStatic || r.use == ""):
 		return "", ""
 	case ok:
 		return fmt.Sprintf("%s is in the range %s of the network %s, which is for %s", a, r.name, network, uses[r.use]),
@@ -258,6 +258,9 @@ func addressUnattached(s *site.Site, n *site.Node) []site.Finding {
 	var found []site.Finding
 	carried := map[string]bool{}
 	for _, c := range all {
+		if c.isLost(n) {
+			return nil
+		}
 		for _, network := range c.networks {
 			carried[network] = true
 		}
@@ -277,6 +280,9 @@ func addressUnattached(s *site.Site, n *site.Node) []site.Finding {
 // interface carries. Where the BMC has a name, it can be each that is on no
 // link.
 func isBMCNetwork(s *site.Site, n *site.Node, network string) bool {
+	if !prefixOf(s, network).IsValid() {
+		return true // it may be
+	}
 	if a := bmcAddress(n); a.IsValid() {
 		return prefixOf(s, network).Contains(a)
 	}

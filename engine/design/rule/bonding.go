@@ -232,6 +232,11 @@ func pluggedInto(n *site.Node, name string) string {
 }
 
 func bondingWithoutBond(s *site.Site, n *site.Node) []site.Finding {
+	for _, bond := range keys(n.Bonds) {
+		if len(n.Bonds[bond].Members) == 0 {
+			return nil // it may have any
+		}
+	}
 	var found []site.Finding
 	for _, name := range keys(n.Interfaces) {
 		l := s.Links[n.Interfaces[name].Link]

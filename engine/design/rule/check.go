@@ -70,6 +70,10 @@ func (r Rule) onNode(s *site.Site, n *site.Node) (found []site.Finding) {
 // facts gives what the rule has to know of a node, with its place.
 func (r Rule) facts(s *site.Site, n *site.Node, give func(Fact, site.Origin)) (found []site.Finding) {
 	defer r.survive(&found)
+	if r.Whole && !isWhole(n) {
+		give(Fact{}, site.Origin{})
+		return nil
+	}
 	for _, f := range r.Facts(s, n) {
 		if f.Path == "" {
 			give(f, site.Origin{})
@@ -86,6 +90,9 @@ func (r Rule) facts(s *site.Site, n *site.Node, give func(Fact, site.Origin)) (f
 
 func (r Rule) onFleet(s *site.Site, x *Index) (found []site.Finding) {
 	defer r.survive(&found)
+	if r.Whole && x.Count("") > 0 {
+		return nil
+	}
 	found = r.Fleet(s, x)
 	for i, f := range found {
 		o := site.Origin{}

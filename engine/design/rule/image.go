@@ -32,7 +32,7 @@ var images = []Rule{
 		Wrong: `nodes: "n1": {generation: 1, image: _ @unset()}`,
 		Right: `nodes: "n1": {generation: 1, image: "debian12"}`,
 		Node: func(_ *site.Site, n *site.Node) []site.Finding {
-			if !states(n, "generation") || states(n, "image") {
+			if !states(n, "generation") || states(n, "image") || !isWhole(n) {
 				return nil
 			}
 			return []site.Finding{wrong("generation",

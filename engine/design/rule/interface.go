@@ -145,6 +145,11 @@ type carrier struct {
 
 func (c carrier) path() string { return c.section + "." + c.name }
 
+// isLost says whether the design names networks that are not known.
+func (c carrier) isLost(n *site.Node) bool {
+	return len(c.networks) == 0 && (states(n, c.path()+".networks") || states(n, c.path()+".network"))
+}
+
 // carriers lists a node's interfaces, bonds, bridges and VLANs in the order of
 // section and name; a VLAN has the link of its parent.
 func carriers(n *site.Node) []carrier {

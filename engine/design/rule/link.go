@@ -219,7 +219,7 @@ func nativeMissing(s *site.Site, n *site.Node) []site.Finding {
 func vlanMissing(s *site.Site) []site.Finding {
 	return eachLinkNetwork(s, func(link, network, path string) []site.Finding {
 		n := s.Networks[network]
-		broken := s.Origins.Has("networks." + network + ".vlan")
+		broken := s.Origins.Has("networks."+network+".vlan") || s.Links[link].Native == "" && s.Origins.Has("links."+link+".native")
 		if n == nil || n.VLAN != 0 || broken || !tagged(s, s.Links[link], network) {
 			return nil
 		}

@@ -85,7 +85,7 @@ roles: compute: needs: install: storage: phase: "configure"`,
 		Why:   "The phase waits without end for nodes that do not exist.",
 		Wrong: `roles: compute: needs: install: storage: quorum: "3"`,
 		Right: `roles: compute: needs: install: storage: quorum: "2"`,
-		Facts: roleFacts, Fleet: needsQuorum,
+		Facts: roleFacts, Fleet: needsQuorum, Whole: true,
 	},
 	{
 		Code: "unknown-leader", Severity: site.SeverityError,
@@ -93,7 +93,7 @@ roles: compute: needs: install: storage: phase: "configure"`,
 		Why:   "The other nodes of the role wait for it without an end.",
 		Wrong: `roles: storage: {leaderFirst: true, leader: "n4"}`,
 		Right: `roles: storage: {leaderFirst: true, leader: "n3"}`,
-		Facts: leaderFacts, Fleet: unknownLeader,
+		Facts: leaderFacts, Fleet: unknownLeader, Whole: true,
 	},
 	{
 		Code: "leader-unused", Severity: site.SeverityWarning,
@@ -124,7 +124,7 @@ roles: compute: needs: install: storage: phase: "configure"`,
 		Why:   "What runs on them does not work with fewer, which would show when the last of them is installed.",
 		Wrong: `roles: storage: minimum: 3`,
 		Right: `roles: storage: minimum: 2`,
-		Facts: roleFacts, Fleet: roleTooSmall,
+		Facts: roleFacts, Fleet: roleTooSmall, Whole: true,
 	},
 	{
 		Code: "role-even", Severity: site.SeverityWarning,
@@ -132,7 +132,7 @@ roles: compute: needs: install: storage: phase: "configure"`,
 		Why:   "An even number bears no more losses than one fewer, and has one more node to lose: of four nodes as of three, one may fail.",
 		Wrong: "roles: storage: majority: true",
 		Right: "roles: controller: majority: true",
-		Facts: roleFacts, Fleet: roleEven,
+		Facts: roleFacts, Fleet: roleEven, Whole: true,
 	},
 	{
 		Code: "role-in-one-domain", Severity: site.SeverityWarning,
@@ -144,7 +144,7 @@ nodes: {"n1": rack: "r3", "n4": role: "storage"}`,
 		Right: `roles: {storage: majority: true, compute: enabled: false}
 racks: {r1: domain: "row-a", r2: domain: "row-b"}
 nodes: "n4": role: "storage"`,
-		Facts: domainFacts, Fleet: roleInOneDomain,
+		Facts: domainFacts, Fleet: roleInOneDomain, Whole: true,
 	},
 }
 
@@ -209,7 +209,10 @@ func disabled(s *site.Site, role string) bool {
 
 // roleFacts counts the nodes of a role, those in use among them by inUse.
 func roleFacts(_ *site.Site, n *site.Node) []Fact {
-	if !n.InUse() {
+	switch {
+	case n.Role == "":
+		return []Fact{{}}
+	case !n.InUse():
 		return []Fact{{Key: n.Role}}
 	}
 	return []Fact{{Key: n.Role}, {Key: inUse(n.Role)}}
@@ -245,6 +248,9 @@ func count(n int, what string) string {
 
 // leaderFacts lists the nodes of the roles that have leaders.
 func leaderFacts(s *site.Site, n *site.Node) []Fact {
+	if n.Role == "" {
+		return []Fact{{}}
+	}
 	if r := s.Roles[n.Role]; r == nil || r.Leader == "" || !n.InUse() {
 		return nil
 	}
@@ -308,6 +314,9 @@ func roleEven(s *site.Site, x *Index) []site.Finding {
 
 // domainFacts are the failure domains of roles that decide by majority.
 func domainFacts(s *site.Site, n *site.Node) []Fact {
+	if n.Role == "" || n.Rack == "" {
+		return []Fact{{}}
+	}
 	r := s.Roles[n.Role]
 	if r == nil || !r.Majority || !n.InUse() || s.Racks[n.Rack] == nil {
 		return nil

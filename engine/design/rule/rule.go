@@ -44,6 +44,9 @@ type Rule struct {
 	// runs anew after every change of one.
 	Facts func(*site.Site, *site.Node) []Fact
 	Fleet func(*site.Site, *Index) []site.Finding
+	// Whole says that Fleet counts or misses nodes, so that it says nothing
+	// while too little is known of one: that has the fact with the key "".
+	Whole bool
 }
 
 // Area is a part of a design, and the rules about it.
@@ -123,6 +126,17 @@ func wrong(path, message, fix string) site.Finding {
 // states says whether the design sets a node's value, be it a good one or not.
 func states(n *site.Node, path string) bool {
 	return n.Origins.Has(path)
+}
+
+// lost says whether the design sets an entry of the map at a path that is not
+// in it.
+func lost[V any](origins *site.Origins, path string, in map[string]V) bool {
+	for at := range origins.Within(path) {
+		if _, ok := in[at[len(path)+1:]]; !ok {
+			return true
+		}
+	}
+	return false
 }
 
 // keys are the keys of a map in order.

@@ -18,7 +18,7 @@ var selectorRules = []Rule{
 		Why:   "A name that is written wrongly selects nothing or, under `not`, spares nothing: a boot action or policy silently leaves out the nodes that it is for, or takes in one that it is not for. A tag or a label that no node has yet is a warning.",
 		Wrong: `bootActions: burn: {run: ["/usr/bin/stress"], nodes: {roles: ["compute"], not: names: ["n44"]}}`,
 		Right: `bootActions: burn: {run: ["/usr/bin/stress"], nodes: {roles: ["compute"], not: names: ["n3"]}}`,
-		Facts: selectableFacts, Fleet: unknownSelected,
+		Facts: selectableFacts, Fleet: unknownSelected, Whole: true,
 	},
 	{
 		Code: "selector-empty", Severity: site.SeverityWarning,
@@ -26,7 +26,7 @@ var selectorRules = []Rule{
 		Why:   "What it is for never happens, and nobody would notice.",
 		Wrong: `bootActions: burn: {run: ["/usr/bin/stress"], nodes: {roles: ["compute"], racks: ["r1"]}}`,
 		Right: `bootActions: burn: {run: ["/usr/bin/stress"], nodes: {roles: ["compute"], racks: ["r2"]}}`,
-		Facts: selectedFacts, Fleet: selectorEmpty,
+		Facts: selectedFacts, Fleet: selectorEmpty, Whole: true,
 	},
 }
 
@@ -70,6 +70,9 @@ func selectableFacts(s *site.Site, n *site.Node) []Fact {
 		return nil
 	}
 	facts := []Fact{{Key: "name " + n.Name}}
+	if lost(n.Origins, "tags", n.Tags) || lost(n.Origins, "labels", n.Labels) || n.Role == "" || n.Rack == "" {
+		facts = append(facts, Fact{})
+	}
 	for tag, has := range n.Tags {
 		if has {
 			facts = append(facts, Fact{Key: "tag " + tag})
@@ -170,6 +173,17 @@ func selectedFacts(s *site.Site, n *site.Node) []Fact {
 	return append(facts, selectableFacts(s, n)...)
 }
 
+// isRead says whether all that a selector states is in it.
+func (x selection) isRead(s *site.Site) bool {
+	given := map[string]int{"names": len(x.Names), "racks": len(x.Racks), "roles": len(x.Roles), "tags": len(x.Tags)}
+	for _, field := range keys(given) {
+		if given[field] == 0 && s.Origins.Has(x.path+"."+field) {
+			return false
+		}
+	}
+	return !lost(s.Origins, x.path+".labels", x.Labels)
+}
+
 // selectorEmpty leaves out a selector in which something is not known: that is
 // why it selects nothing.
 func selectorEmpty(s *site.Site, x *Index) []site.Finding {
@@ -178,7 +192,7 @@ func selectorEmpty(s *site.Site, x *Index) []site.Finding {
 	for _, whole := range selections(s) {
 		known := true
 		for _, part := range whole.parts() {
-			known = known && len(part.unknown(s, &of)) == 0
+			known = known && part.isRead(s) && len(part.unknown(s, &of)) == 0
 		}
 		if known && x.Count(whole.path) == 0 {
 			found = append(found, wrong(whole.path, whole.path+" selects no node",

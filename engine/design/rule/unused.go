@@ -100,25 +100,22 @@ func (u unused) rule(code string) Rule {
 		What: fmt.Sprintf("Every %s is used.", u.thing), Why: u.why, Wrong: u.wrong, Right: u.right,
 		Facts: func(s *site.Site, n *site.Node) (facts []Fact) {
 			facts = append(facts, Fact{Key: aNode})
-			if !isWhole(n) {
-				return append(facts, Fact{Key: ""})
-			}
 			for _, name := range u.by(s, n) {
 				facts = append(facts, Fact{Key: name})
 			}
 			return facts
 		},
-		Fleet: u.check,
+		Fleet: u.check, Whole: true,
 	}
 }
 
 // aNode is the key under which all nodes are counted; nothing is called so.
 const aNode = "a node"
 
-// check says nothing while there are no nodes or one may use anything, and takes a name that
+// check says nothing while there are no nodes, and takes a name that
 // is not known for the nearest one that is: the mistake is there.
 func (u unused) check(s *site.Site, x *Index) []site.Finding {
-	if x.Count("") > 0 || x.Count(aNode) == 0 {
+	if x.Count(aNode) == 0 {
 		return nil
 	}
 	names := u.names(s)
