@@ -163,7 +163,11 @@ func together(a, b *tree) *tree {
 
 func literalField(x ast.Expr, layer string) *tree {
 	if s, ok := x.(*ast.StructLit); ok {
-		return literalTree(s, layer)
+		t := literalTree(s, layer)
+		if t != nil && len(t.fields) == 0 {
+			t.origin = origin(s.Pos(), layer)
+		}
+		return t
 	}
 	value, ok := literalValue(x)
 	if !ok {
@@ -422,7 +426,7 @@ func standsAlone(literals, made *tree, v cue.Value) bool {
 		case m == nil:
 			return false
 		case l.fields != nil:
-			if !standsAlone(l, m, sub) {
+			if len(m.fields) == 0 && m.origin != l.origin || !standsAlone(l, m, sub) {
 				return false
 			}
 		case m.fields != nil || m.origin != l.origin || said(sub) != 1:
@@ -448,6 +452,9 @@ func like(model, literals *tree, of string) *tree {
 	t := &tree{fields: make(map[string]*tree, len(model.fields)), origin: model.origin, unset: model.unset, open: model.open}
 	if o := model.origin; !o.IsZero() && o.LayerName() != "schema" {
 		t.origin = site.At(o.File.Value(), o.Line, o.Col, of)
+	}
+	if literals != nil && !literals.origin.IsZero() && len(model.fields) == 0 {
+		t.origin = literals.origin
 	}
 	if model.fields == nil {
 		t.fields, t.value = nil, model.value

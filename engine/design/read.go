@@ -101,6 +101,9 @@ func (r *reader) readStruct(v cue.Value, s *shape, path string, unset bool) *tre
 			t.fields[name] = f
 		}
 	}
+	if t.isBare() {
+		t.origin = origin(place(v), r.layer)
+	}
 	if !r.merged {
 		r.missing(v, t, s, path)
 	}

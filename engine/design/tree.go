@@ -47,7 +47,7 @@ func merge(under, over *tree) *tree {
 	case under == nil || over.unset || over.fields == nil || under.fields == nil:
 		return over.settled()
 	}
-	merged := &tree{fields: maps.Clone(under.fields), origin: over.origin}
+	merged := &tree{fields: maps.Clone(under.fields), origin: cmp.Or(over.origin, under.origin)}
 	for key, o := range over.fields {
 		m := merge(under.fields[key], o)
 		if m == nil {
@@ -85,13 +85,13 @@ func (t *tree) settled() *tree {
 	return s.unlessEmptied(len(t.fields))
 }
 
-// isSettled says whether nothing in a tree is unset or a struct with an origin,
-// as in nearly all: such a tree need not be copied.
+// isSettled says whether nothing in a tree is unset, as in nearly all: such a
+// tree need not be copied.
 func (t *tree) isSettled() bool {
 	if t.fields == nil {
 		return !t.unset
 	}
-	if t.unset || !t.origin.IsZero() {
+	if t.unset {
 		return false
 	}
 	for _, f := range t.fields {
@@ -108,6 +108,17 @@ func (t *tree) orEmpty() *tree {
 		return &tree{fields: map[string]*tree{}}
 	}
 	return t
+}
+
+// isBare says whether a struct was written empty: what is in it are defaults. It
+// has an origin of its own, so that what is said of it has a place.
+func (t *tree) isBare() bool {
+	for _, f := range t.fields {
+		if f.fields != nil || f.origin.LayerName() != "schema" {
+			return false
+		}
+	}
+	return true
 }
 
 // plain is the tree as encoding/json writes it; broken and open
