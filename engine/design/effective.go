@@ -177,6 +177,7 @@ func (sh *shared) merge(own layer) *node {
 	n.merged, n.complete = sh.layers(&found, own)
 	if n.complete {
 		r := reader{findings: &found, layer: "node/" + own.name, node: own.name, path: "nodes." + own.name}
+		r.layers = func() []*tree { return sh.layersOf(n) }
 		n.merged = r.finish(n.merged, shapes()["#Node"], "", func() site.Origin { return own.place })
 	}
 	n.allocation = sh.allocation(own.name, n.merged)
@@ -313,10 +314,30 @@ func (r *reader) fill(t *tree, s *shape, path string, place func() site.Origin) 
 			m.Node, m.Path = r.node, join(path, name)
 			m.Message = fmt.Sprintf("the node %s has no %s, and none of its profiles sets it", r.node, m.Path)
 			m.Fix = fmt.Sprintf("Set it, in the node or a profile, to %s.", f.fits())
-			r.findings.at(place(), m)
+			at := place()
+			if o := r.takenAway(m.Path); !o.IsZero() {
+				at = o
+				m.Message = fmt.Sprintf("the node %s has no %s, which is taken away here", r.node, m.Path)
+				m.Fix = fmt.Sprintf("Let it be, or set it, in the node or a nearer profile, to %s.", f.fits())
+			}
+			r.findings.at(at, m)
 		}
 	}
 	return done
+}
+
+// takenAway is where the nearest layer that does so takes away what is at a
+// path.
+func (r *reader) takenAway(path string) site.Origin {
+	if r.layers == nil {
+		return site.Origin{}
+	}
+	for _, l := range r.layers() {
+		if said, ok := l.says(strings.Split(path, ".")); ok && said.Unset {
+			return said.Origin
+		}
+	}
+	return site.Origin{}
 }
 
 // nearest is a place inside t, for what t lacks.

@@ -37,6 +37,9 @@ type reader struct {
 	later []consequence
 	// spelling is what misspelt fields are taken for.
 	spelling *spelling
+	// layers are those that were merged to what is read, nearest first; nil for
+	// what is a layer itself.
+	layers func() []*tree
 }
 
 // key tells readers apart.
@@ -64,7 +67,7 @@ func (r *reader) read(v cue.Value, s *shape, path string) *tree {
 			Code: "unset-outside-layer", Message: path + " is taken away with @unset() outside a profile or node",
 			Why: "Only layers are laid over one another; here there is nothing to take away.", Fix: "Remove the field.",
 		})
-		unset = false
+		return &tree{broken: true, origin: origin(place(v), r.layer)}
 	}
 	if s.constraint {
 		return r.readConstraint(v, s, path)
@@ -282,10 +285,16 @@ func (r *reader) incomplete(v cue.Value, path string) *tree {
 	if errs := errors.Errors(v.Err()); len(errs) > 0 {
 		what = fmt.Sprintf("%s has no value: %s", path, message(errs[0]))
 	}
+	fix := "Write a value, or remove the field."
+	for _, a := range v.Attributes(cue.FieldAttr) {
+		if rule.Nearest(a.Name(), []string{"unset"}) != "" {
+			fix = "Write @unset() if it is to be taken away; there is no @" + a.Name() + "()."
+		}
+	}
 	r.report(p, path, site.Finding{
 		Code: "incomplete-value", Message: what,
 		Why: "A design states what is wanted; a range, a type or a reference to nothing leaves it open.",
-		Fix: "Write a value, or remove the field.",
+		Fix: fix,
 	})
 	return broken
 }
