@@ -1,6 +1,7 @@
 package design
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -342,8 +343,8 @@ func (r *reader) takenAway(path string) site.Origin {
 
 // nearest is a place inside t, for what t lacks.
 func nearest(t *tree, otherwise site.Origin) site.Origin {
-	if t.fields == nil {
-		return t.origin
+	if len(t.fields) == 0 {
+		return cmp.Or(t.origin, otherwise)
 	}
 	for _, key := range t.keys() {
 		if o := nearest(t.fields[key], site.Origin{}); !o.IsZero() {

@@ -113,7 +113,9 @@ func explainValues(layers []*tree, effective *tree) []Value {
 	}
 	var values []Value
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
-		values = append(values, explainValue(paths[path], layers, effective))
+		if holds := effective.get(paths[path]...); holds == nil || len(holds.fields) == 0 {
+			values = append(values, explainValue(paths[path], layers, effective))
+		}
 	}
 	return values
 }
@@ -142,9 +144,10 @@ func explainValue(path []string, layers []*tree, effective *tree) Value {
 	return v
 }
 
-// leaves adds the paths of the tree's leaves, by their text.
+// leaves adds the paths of the tree's leaves, and of what was written empty, by
+// their text.
 func (t *tree) leaves(at []string, all map[string][]string) {
-	if t.fields == nil {
+	if t.fields == nil || len(t.fields) == 0 && !t.origin.IsZero() {
 		all[strings.Join(at, ".")] = at
 		return
 	}
@@ -166,7 +169,7 @@ func (t *tree) says(path []string) (Setting, bool) {
 		}
 	}
 	switch {
-	case t != nil && t.fields == nil:
+	case t != nil && len(t.fields) == 0:
 		return settingOf(t), true
 	case t != nil && t.unset:
 		return Setting{Unset: true, Origin: t.origin}, true
@@ -181,7 +184,7 @@ func settingOf(t *tree) Setting {
 	if t.unset {
 		return Setting{Unset: true, Origin: t.origin}
 	}
-	value, _ := compact(t.value) // a string, number or boolean, or a list of them
+	value, _ := compact(t.plain()) // a string, number or boolean, a list of them, or {}
 	return Setting{Value: value, Origin: t.origin}
 }
 

@@ -67,7 +67,10 @@ func (r *reader) read(v cue.Value, s *shape, path string) *tree {
 			Code: "unset-outside-layer", Message: path + " is taken away with @unset() outside a profile or node",
 			Why: "Only layers are laid over one another; here there is nothing to take away.", Fix: "Remove the field.",
 		})
-		return &tree{broken: true, origin: origin(place(v), r.layer)}
+		if !v.IsConcrete() {
+			return &tree{broken: true, origin: origin(place(v), r.layer)}
+		}
+		unset = false
 	}
 	if s.constraint {
 		return r.readConstraint(v, s, path)
@@ -104,8 +107,8 @@ func (r *reader) readStruct(v cue.Value, s *shape, path string, unset bool) *tre
 			t.fields[name] = f
 		}
 	}
-	if t.isBare() {
-		t.origin = origin(place(v), r.layer)
+	if p := place(v); t.isBare() && ours(p) {
+		t.origin = origin(p, r.layer)
 	}
 	if !r.merged {
 		r.missing(v, t, s, path)

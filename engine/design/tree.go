@@ -47,7 +47,10 @@ func merge(under, over *tree) *tree {
 	case under == nil || over.unset || over.fields == nil || under.fields == nil:
 		return over.settled()
 	}
-	merged := &tree{fields: maps.Clone(under.fields), origin: cmp.Or(over.origin, under.origin)}
+	merged := &tree{fields: maps.Clone(under.fields)}
+	if len(under.fields)+len(over.fields) == 0 {
+		merged.origin = cmp.Or(over.origin, under.origin)
+	}
 	for key, o := range over.fields {
 		m := merge(under.fields[key], o)
 		if m == nil {
