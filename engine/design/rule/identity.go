@@ -1,16 +1,20 @@
 package rule
 
-import "github.com/slipway-gitops/slipway/engine/site"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
 
 var identities = []Rule{
 	{
 		Code: "duplicate-uuid", Severity: site.SeverityError, Firm: true,
-		What:  "No two nodes name the same machine by its UUID.",
-		Why:   "Two nodes would act on one machine.",
+		What:  "No two nodes name the same machine by its UUID, in whichever order of bytes.",
+		Why:   "Two nodes would act on one machine. SMBIOS has had the bytes of a UUID's first three fields the other way round since 2.6 (DMTF DSP0134, section 7.2.1), and one tool shows them as they are where another turns them.",
 		Wrong: `nodes: "n2": identity: uuid: "4c4c4544-0000-4000-8000-000000000001"`,
 		Right: `nodes: "n2": identity: uuid: "4c4c4544-0000-4000-8000-0000000000ff"`,
-		Facts: func(_ *site.Site, n *site.Node) []Fact { return fact(n.Identity.UUID, "identity.uuid") },
-		Fleet: twice("the UUID"),
+		Facts: uuidFacts, Fleet: duplicateUUID,
 	},
 	{
 		Code: "duplicate-serial", Severity: site.SeverityError, Firm: true,
@@ -18,8 +22,21 @@ var identities = []Rule{
 		Why:   "Two nodes would act on one machine.",
 		Wrong: `nodes: "n2": identity: serial: "SN1"`,
 		Right: `nodes: "n2": identity: serial: "SN99"`,
-		Facts: func(_ *site.Site, n *site.Node) []Fact { return fact(n.Identity.Serial, "identity.serial") },
+		Facts: func(_ *site.Site, n *site.Node) []Fact {
+			if isPlaceholderSerial(n.Identity.Serial) {
+				return nil
+			}
+			return fact(n.Identity.Serial, "identity.serial")
+		},
 		Fleet: twice("the serial number"),
+	},
+	{
+		Code: "placeholder-identity", Severity: site.SeverityError, Firm: true,
+		What:  "The UUID and the serial number of a node are of one machine, and not what firmware says of every machine to which nobody gave one.",
+		Why:   "Many machines report the same, so that the node could be taken for another, and that one be written to. A UUID of zeros alone or of ff alone says that there is none (DMTF DSP0134, section 7.2.1).",
+		Wrong: `nodes: "n2": identity: serial: "To-Be-Filled-By-O.E.M."`,
+		Right: `nodes: "n2": identity: serial: "CZ20350TBF"`,
+		Node:  placeholderIdentity,
 	},
 }
 
@@ -29,4 +46,116 @@ func fact(key, path string) []Fact {
 		return nil
 	}
 	return []Fact{{key, path}}
+}
+
+// uuidFacts hold a UUID and the same with its bytes the other way round under
+// one key, the lesser of the two, and count the nodes that write the greater.
+func uuidFacts(_ *site.Site, n *site.Node) []Fact {
+	uuid := n.Identity.UUID
+	if uuid == "" || isPlaceholderUUID(uuid) {
+		return nil
+	}
+	turned := turnedRound(uuid)
+	if uuid <= turned {
+		return []Fact{{uuid, "identity.uuid"}}
+	}
+	return []Fact{{turned, "identity.uuid"}, {Key: turned + " " + n.Name}}
+}
+
+func duplicateUUID(_ *site.Site, x *Index) []site.Finding {
+	var found []site.Finding
+	for _, key := range x.Several() {
+		written := func(h Holder) string {
+			if x.Count(key+" "+h.Node) > 0 {
+				return turnedRound(key)
+			}
+			return key
+		}
+		first := x.Holders(key)[0]
+		for _, again := range x.Holders(key)[1:] {
+			message := fmt.Sprintf("the UUID %s of %s is also that of %s", written(again), again.Node, first.Node)
+			if written(again) != written(first) {
+				message += ", with the bytes of its first three fields the other way round"
+			}
+			found = append(found, again.about(site.Finding{
+				Message: message,
+				Fix:     "Correct the one that is wrong.",
+				Related: []string{first.Place.String()},
+			}))
+		}
+	}
+	return found
+}
+
+// turnedRound is a UUID with the bytes of its first three fields in the other
+// order.
+func turnedRound(uuid string) string {
+	fields := strings.Split(uuid, "-")
+	for i := range min(3, len(fields)) {
+		var turned strings.Builder
+		for at := len(fields[i]); at > 0; at -= 2 {
+			turned.WriteString(fields[i][max(0, at-2):at])
+		}
+		fields[i] = turned.String()
+	}
+	return strings.Join(fields, "-")
+}
+
+func placeholderIdentity(_ *site.Site, n *site.Node) []site.Finding {
+	var found []site.Finding
+	if uuid := n.Identity.UUID; isPlaceholderUUID(uuid) {
+		found = append(found, wrong("identity.uuid",
+			fmt.Sprintf("the UUID %s is that of many machines, to which nobody gave one", uuid),
+			"Name the machine by its serial number alone, or give it a UUID with the vendor's tool and write that."))
+	}
+	if serial := n.Identity.Serial; isPlaceholderSerial(serial) {
+		found = append(found, wrong("identity.serial",
+			fmt.Sprintf("%q is what many machines report that have no serial number", serial),
+			"Name the machine by its UUID alone, or write the serial number that is on its label, once its firmware reports that."))
+	}
+	return found
+}
+
+// placeholderUUIDs are those that firmware is delivered with, as they are seen
+// on boards of several vendors.
+var placeholderUUIDs = []string{
+	"00000000-0000-0000-0000-000000000000",
+	"ffffffff-ffff-ffff-ffff-ffffffffffff",
+	"03000200-0400-0500-0006-000700080009", // AMI
+	"12345678-1234-5678-90ab-cddeefaabbcc", // AMI
+	"fefefefe-fefe-fefe-fefe-fefefefefefe",
+}
+
+func isPlaceholderUUID(uuid string) bool {
+	for _, p := range placeholderUUIDs {
+		if uuid == p || uuid == turnedRound(p) {
+			return true
+		}
+	}
+	return false
+}
+
+// placeholderSerials are what firmware says where nobody set a serial number,
+// in lower case and without what is neither letter nor digit.
+var placeholderSerials = map[string]bool{
+	"0123456789": true, "123456789": true, "1234567890": true,
+	"chassisserialnumber": true, "default": true, "defaultstring": true,
+	"empty": true, "invalid": true, "na": true, "none": true, "notapplicable": true, "notavailable": true,
+	"notspecified": true, "null": true, "oem": true, "serialnumber": true, "systemserialnumber": true,
+	"tobefilledbyoem": true, "undefined": true, "unknown": true, "unspecified": true,
+}
+
+// isPlaceholderSerial says whether a serial number is no machine's own: a text
+// of the list, zeros alone, or no letter and no digit.
+func isPlaceholderSerial(serial string) bool {
+	if serial == "" {
+		return false
+	}
+	bare := strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' {
+			return r
+		}
+		return -1
+	}, strings.ToLower(serial))
+	return placeholderSerials[bare] || strings.Trim(bare, "0") == ""
 }

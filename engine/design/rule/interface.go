@@ -1,6 +1,7 @@
 package rule
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"slices"
@@ -41,11 +42,19 @@ var interfaces = []Rule{
 	},
 	{
 		Code: "unknown-member", Severity: site.SeverityError, Firm: true,
-		What:  "The members of a bond are interfaces of the node; those of a bridge interfaces, bonds and VLANs; the parent of a VLAN an interface or bond.",
-		Why:   "It would be made without the part that is not known, if at all, and the node would not be reached through it.",
+		What:  "The members of a bond are interfaces of the node; those of a bridge interfaces, bonds and VLANs; the parent of a VLAN an interface, bond or bridge.",
+		Why:   "It would be made without the part that is not known or does not fit, if at all, and the node would not be reached through it. The kernel makes VLANs on a bond, not bonds of VLANs (Documentation/networking/bonding.rst, 802.1q VLAN Support), and a bond watches the carriers of its members, which have to be ports.",
 		Wrong: `nodes: "n4": vlans: "bond0.20": parent: "bnd0"`,
 		Right: `nodes: "n4": vlans: "bond0.20": parent: "bond0"`,
 		Node:  unknownMember,
+	},
+	{
+		Code: "interface-cycle", Severity: site.SeverityError, Firm: true,
+		What:  "No bridge or VLAN is made of itself.",
+		Why:   "Each waits for the other to be made first, so that neither is; the kernel refuses the last of them (ELOOP).",
+		Wrong: `nodes: "n4": {bridges: br0: members: ["br0.20"], vlans: {"bond0.20": _ @unset(), "br0.20": {parent: "br0", network: "data"}}}`,
+		Right: `nodes: "n4": {bridges: br0: {members: ["bond0"], networks: ["mgmt"]}, bonds: bond0: networks: [], vlans: {"bond0.20": _ @unset(), "br0.20": {parent: "br0", network: "data"}}}`,
+		Node:  interfaceCycle,
 	},
 	{
 		Code: "member-twice", Severity: site.SeverityError,
@@ -151,7 +160,8 @@ func (c carrier) isLost(n *site.Node) bool {
 }
 
 // carriers lists a node's interfaces, bonds, bridges and VLANs in the order of
-// section and name; a VLAN has the link of its parent.
+// section and name; a VLAN has the link of its parent, and a bridge that of its
+// members, if it is one.
 func carriers(n *site.Node) []carrier {
 	all := make([]carrier, 0, len(n.Interfaces)+len(n.Bonds)+len(n.Bridges)+len(n.VLANs))
 	for _, name := range keys(n.Interfaces) {
@@ -164,17 +174,123 @@ func carriers(n *site.Node) []carrier {
 	}
 	for _, name := range keys(n.Bridges) {
 		b := n.Bridges[name]
-		all = append(all, carrier{"bridges", name, "", b.MTU, b.Networks})
+		all = append(all, carrier{"bridges", name, linkUnder(n, name), b.MTU, b.Networks})
 	}
 	for _, name := range keys(n.VLANs) {
 		v := n.VLANs[name]
-		c := carrier{section: "vlans", name: name, link: n.Interfaces[v.Parent].Link + n.Bonds[v.Parent].Link, mtu: v.MTU}
+		c := carrier{section: "vlans", name: name, link: linkUnder(n, name), mtu: v.MTU}
 		if v.Network != "" {
 			c.networks = []string{v.Network}
 		}
 		all = append(all, c)
 	}
 	return all
+}
+
+// under are what a bridge or VLAN of a node is made of.
+func under(n *site.Node, name string) []string {
+	if b, ok := n.Bridges[name]; ok {
+		return b.Members
+	}
+	if v, ok := n.VLANs[name]; ok && v.Parent != "" {
+		return []string{v.Parent}
+	}
+	return nil
+}
+
+// portsUnder are the interfaces and bonds that something of a node leads to, in the
+// order of members, each once.
+func portsUnder(n *site.Node, name string) []string {
+	var all []string
+	seen := map[string]bool{}
+	var visit func(string)
+	visit = func(name string) {
+		if seen[name] {
+			return
+		}
+		seen[name] = true
+		if isPort(n, name) {
+			all = append(all, name)
+			return
+		}
+		for _, part := range under(n, name) {
+			visit(part)
+		}
+	}
+	visit(name)
+	return all
+}
+
+// linkUnder is the link that something of a node leads to; empty where there is
+// none, or several.
+func linkUnder(n *site.Node, name string) string {
+	if parent := n.VLANs[name].Parent; isPort(n, parent) { // as most are
+		return linkOfPort(n, parent)
+	}
+	link := ""
+	for _, port := range portsUnder(n, name) {
+		switch own := linkOfPort(n, port); {
+		case own == "" || own == link:
+		case link != "":
+			return ""
+		default:
+			link = own
+		}
+	}
+	return link
+}
+
+func linkOfPort(n *site.Node, port string) string {
+	return cmp.Or(n.Bonds[port].Link, n.Interfaces[port].Link)
+}
+
+// interfaceCycle objects to each bridge or VLAN that comes first by name in a
+// circle.
+func interfaceCycle(_ *site.Site, n *site.Node) []site.Finding {
+	var found []site.Finding
+	told := map[string]bool{}
+	for _, name := range slices.Concat(keys(n.Bridges), keys(n.VLANs)) {
+		circle := circleUnder(n, name)
+		if circle == nil || told[name] {
+			continue
+		}
+		for _, part := range circle {
+			told[part] = true
+		}
+		path := "bridges." + name + ".members"
+		if _, isBridge := n.Bridges[name]; !isBridge {
+			path = "vlans." + name + ".parent"
+		}
+		found = append(found, wrong(path, fmt.Sprintf("%s is made of itself: %s", name, strings.Join(circle, " of ")),
+			"Take one of them out."))
+	}
+	return found
+}
+
+// circleUnder is the way from something of a node over what it is made of back
+// to itself; nil without one.
+func circleUnder(n *site.Node, name string) []string {
+	seen := map[string]bool{}
+	var way func(at string) []string
+	way = func(at string) []string {
+		for _, part := range under(n, at) {
+			if part == name {
+				return []string{at, name}
+			}
+			if seen[part] || isPort(n, part) {
+				continue
+			}
+			seen[part] = true
+			if rest := way(part); rest != nil {
+				return append([]string{at}, rest...)
+			}
+		}
+		return nil
+	}
+	if isPort(n, name) {
+		return nil
+	}
+	return way(name)
 }
 
 // networkPath is where a carrier names the i-th of its networks.
@@ -218,28 +334,50 @@ func unknownMember(_ *site.Site, n *site.Node) []site.Finding {
 	}
 	var found []site.Finding
 	forBonds := keys(n.Interfaces)
-	forVLANs := slices.Concat(forBonds, keys(n.Bonds))
-	forBridges := slices.Concat(forVLANs, keys(n.VLANs))
-	check := func(path, name, what string, known []string) {
-		if name != "" && !slices.Contains(known, name) {
-			found = append(found, wrong(path, fmt.Sprintf("%q is no %s of the node%s", name, what, DidYouMean(name, known)),
-				"Use the name of one, or declare it."))
+	ports := slices.Concat(forBonds, keys(n.Bonds))
+	forBridges := slices.Concat(ports, keys(n.VLANs))
+	forVLANs := slices.Concat(ports, keys(n.Bridges))
+	check := func(path, name, place, what string, known []string) {
+		if name == "" || slices.Contains(known, name) {
+			return
 		}
+		if is := sortOf(n, name); is != "" {
+			found = append(found, wrong(path, fmt.Sprintf("%s is a %s, and %s cannot be one", name, is, place),
+				fmt.Sprintf("Name an %s here: bonds are made of interfaces, VLANs and bridges come on top of them.", what)))
+			return
+		}
+		found = append(found, wrong(path, fmt.Sprintf("%q is no %s of the node%s", name, what, DidYouMean(name, known)),
+			"Use the name of one, or declare it."))
 	}
 	for _, b := range keys(n.Bonds) {
 		for _, m := range n.Bonds[b].Members {
-			check("bonds."+b+".members", m, "interface", forBonds)
+			check("bonds."+b+".members", m, "a member of a bond", "interface", forBonds)
 		}
 	}
 	for _, b := range keys(n.Bridges) {
 		for _, m := range n.Bridges[b].Members {
-			check("bridges."+b+".members", m, "interface, bond or VLAN", forBridges)
+			check("bridges."+b+".members", m, "a member of a bridge", "interface, bond or VLAN", forBridges)
 		}
 	}
 	for _, v := range keys(n.VLANs) {
-		check("vlans."+v+".parent", n.VLANs[v].Parent, "interface or bond", forVLANs)
+		check("vlans."+v+".parent", n.VLANs[v].Parent, "the parent of a VLAN", "interface, bond or bridge", forVLANs)
 	}
 	return found
+}
+
+// sortOf says what of several things or over another a name of a node stands
+// for; empty for what is none.
+func sortOf(n *site.Node, name string) string {
+	if _, ok := n.Bonds[name]; ok {
+		return "bond"
+	}
+	if _, ok := n.Bridges[name]; ok {
+		return "bridge"
+	}
+	if _, ok := n.VLANs[name]; ok {
+		return "VLAN"
+	}
+	return ""
 }
 
 // group is a bond or bridge with its members.
@@ -267,6 +405,9 @@ func memberTwice(_ *site.Site, n *site.Node) []site.Finding {
 	in := map[string]string{}
 	for _, g := range groups(n) {
 		for _, m := range g.members {
+			if strings.HasPrefix(g.path, "bonds.") && sortOf(n, m) != "" {
+				continue // which unknown-member says
+			}
 			if before, ok := in[m]; ok {
 				found = append(found, wrong(g.path+".members", fmt.Sprintf("%s is a member of %s and of %s", m, before, g.path), "Keep it in one of them, once."))
 			}

@@ -19,7 +19,7 @@ var mtus = []Rule{
 	},
 	{
 		Code: "mtu-over-link", Severity: site.SeverityError,
-		What:  "The largest packet of a network, interface, bond or VLAN fits through what carries it.",
+		What:  "The largest packet of a network, interface, bond, bridge or VLAN fits through what carries it.",
 		Why:   "Large packets are lost where the link is narrower and small ones are not: logins work, and copies hang.",
 		Wrong: `networks: data: mtu: 9000`,
 		Right: `networks: data: mtu: 9000
@@ -115,7 +115,7 @@ func interfaceOverLink(s *site.Site, n *site.Node) []site.Finding {
 	for _, c := range carriers(n) {
 		most, what := mtuOf(s.Links[c.link]), "its link "+c.link
 		if parent := parentMTU(n, c); parent != 0 {
-			most, what = parent, "its parent "+n.VLANs[c.name].Parent
+			most, what = parent, strings.Join(under(n, c.name), " and ")+" under it"
 		}
 		if c.mtu > most && s.Links[c.link] != nil {
 			found = append(found, wrong(c.path()+".mtu", fmt.Sprintf("%s has packets of %d bytes, and %s carries %d", c.name, c.mtu, what, most),
@@ -125,13 +125,23 @@ func interfaceOverLink(s *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// parentMTU is what the parent of a VLAN says itself; 0 where it says nothing.
+// parentMTU is what the parent of a VLAN says itself, or the least of what those
+// under a bridge say; 0 where they say nothing.
 func parentMTU(n *site.Node, c carrier) int {
-	if c.section != "vlans" {
+	if c.section != "vlans" && c.section != "bridges" {
 		return 0
 	}
 	parent := n.VLANs[c.name].Parent
-	return max(n.Interfaces[parent].MTU, n.Bonds[parent].MTU)
+	if own := max(n.Interfaces[parent].MTU, n.Bonds[parent].MTU, n.Bridges[parent].MTU); own != 0 || isPort(n, parent) {
+		return own
+	}
+	least := 0
+	for _, port := range portsUnder(n, c.name) {
+		if own := max(n.Interfaces[port].MTU, n.Bonds[port].MTU); own != 0 && (least == 0 || own < least) {
+			least = own
+		}
+	}
+	return least
 }
 
 // mtuIn is the largest packet that a node has in a network over c.

@@ -53,6 +53,23 @@ var roleRules = []Rule{
 		},
 	},
 	{
+		Code: "role-without-phases", Severity: site.SeverityError, Firm: true,
+		What:  "A role has a phase.",
+		Why:   "Its nodes go through nothing, so nothing is ever done with them, and what needs the role waits without an end.",
+		Wrong: `roles: storage: phases: []`,
+		Right: `roles: storage: phases: ["base"]`,
+		Site: func(s *site.Site) (found []site.Finding) {
+			for _, key := range keys(s.Roles) {
+				if phases := s.Roles[key].Phases; phases != nil && len(phases) == 0 {
+					found = append(found, wrong("roles."+key+".phases",
+						fmt.Sprintf("the role %s has no phase", key),
+						"List its phases, or remove the line: a role without one has base, network, install and configure."))
+				}
+			}
+			return found
+		},
+	},
+	{
 		Code: "needs-cycle", Severity: site.SeverityError, Firm: true,
 		What: "Roles do not wait for each other in a circle.",
 		Why:  "Each waits for the other, so that none of their nodes ever gets past that phase. A role goes through its phases in order, and where its leader goes first, the others wait for the leader.",
