@@ -168,6 +168,9 @@ func (x *extraction) read(v cue.Value) {
 			x.out.sections[s.name] = x.section(v, s)
 		}
 	}
+	if x.toRead(policiesSection) {
+		x.demands(v)
+	}
 	if x.toRead("data") {
 		x.out.lost = !x.data(v)
 	}

@@ -1,6 +1,7 @@
 package design
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,6 +21,9 @@ type policy struct {
 	*site.Policy
 	name    string
 	require *constraint
+	// vain are the paths of what it asks for that no node can have, which is
+	// said of the policy and not of the nodes.
+	vain [][]string
 }
 
 // policiesOf reads the policies of a package, as far as they have no error of
@@ -27,11 +31,95 @@ type policy struct {
 func policiesOf(v cue.Value, declared map[string]*site.Policy) []policy {
 	var all []policy
 	for _, name := range slices.Sorted(maps.Keys(declared)) {
-		if c := constraintAt(v, "policies", name, "require"); c != nil {
-			all = append(all, policy{declared[name], name, c})
+		if c := constraintAt(v, policiesSection, name, requireField); c != nil {
+			vain := demand{reader: reader{findings: &findings{}}, layer: anyLayer(v)}
+			vain.hold(c.value, effectiveShape(), nil)
+			all = append(all, policy{declared[name], name, c, vain.told})
 		}
 	}
 	return all
+}
+
+const (
+	policiesSection = "policies"
+	requireField    = "require"
+)
+
+// demands holds what the policies of a package ask for against what a node can
+// be at all.
+func (x *extraction) demands(v cue.Value) {
+	x.each(v, policiesSection, func(name string, _ cue.Value) {
+		c := constraintAt(v, policiesSection, name, requireField)
+		if c == nil {
+			return
+		}
+		r := x.reader("site", "", strings.Join([]string{policiesSection, name, requireField}, "."), false)
+		d := demand{reader: *r, layer: anyLayer(v)}
+		d.hold(c.value, effectiveShape(), nil)
+	})
+}
+
+// anyLayer is what the schema says of every node's layer, in the context of a
+// package.
+func anyLayer(v cue.Value) cue.Value {
+	return v.LookupPath(cue.MakePath(cue.Str(nodesSection), cue.AnyString))
+}
+
+// effectiveShape is the shape of what policies are held against: a node with
+// its name.
+func effectiveShape() *shape {
+	s := *shapes()["#Node"]
+	s.fields = maps.Clone(s.fields)
+	s.fields["name"] = anything
+	return &s
+}
+
+// demand holds a policy against what a node can be. It looks at what the
+// policy names outright; what CUE would have to compute for a node is told with
+// the node.
+type demand struct {
+	reader
+	layer cue.Value
+	told  [][]string
+}
+
+func (d *demand) hold(v cue.Value, s *shape, path []string) {
+	if op, _ := v.Expr(); op == cue.OrOp {
+		return
+	}
+	it, err := v.Fields(cue.Optional(true))
+	if err != nil {
+		return
+	}
+	for it.Next() {
+		name := it.Selector().Unquoted()
+		at, sub := append(slices.Clone(path), name), s.sub(name)
+		switch {
+		case sub == nil:
+			d.told = append(d.told, at)
+			d.unknown(it.Value(), s, name, strings.Join(append([]string{d.path}, path...), "."))
+		case sub.isStruct() && it.Value().IncompleteKind() == cue.StructKind:
+			d.hold(it.Value(), sub, at)
+		case !d.fits(it.Value(), at):
+			d.told = append(d.told, at)
+			d.impossible(it.Value(), sub, at)
+		}
+	}
+}
+
+// fits says whether a node can have at a path what a policy asks for.
+func (d *demand) fits(v cue.Value, path []string) bool {
+	can := part(d.layer, path)
+	return !can.Exists() || v.Unify(can).Validate() == nil
+}
+
+func (d *demand) impossible(v cue.Value, s *shape, path []string) {
+	full := strings.Join(append([]string{d.path}, path...), ".")
+	d.report(place(v), full, site.Finding{
+		Code:    "invalid-value",
+		Message: fmt.Sprintf("%s asks for %s, which no node can have; it is %s", full, shorten(fmt.Sprint(v)), s.fits()),
+		Why:     "The schema does not allow it, so every node would break the policy.", Fix: "Write " + s.fits() + ".",
+	})
 }
 
 // checkPolicies holds an effective node, and the tree that it was made of,
@@ -60,7 +148,8 @@ func (p policy) check(n *site.Node, effective *tree, plain map[string]any) (foun
 		}
 	}()
 	for _, b := range p.require.hold(plain) {
-		if b.lacks && effective.get(b.path...) != nil {
+		inVain := slices.ContainsFunc(p.vain, func(path []string) bool { return prefixes(path, b.path) || prefixes(b.path, path) })
+		if inVain || b.lacks && effective.get(b.path...) != nil {
 			continue
 		}
 		f := p.finding(b)
@@ -86,7 +175,7 @@ func breached(n *site.Node, effective *tree, b breach) site.Origin {
 
 func (p policy) finding(b breach) site.Finding {
 	code, path := policyCode(p.name), strings.Join(b.path, ".")
-	f := site.Finding{Code: code, Severity: p.Severity, Path: path, Message: path + b.message, Why: p.Why, Fix: p.Fix}
+	f := site.Finding{Code: code, Severity: p.Severity, Path: path, Message: cmp.Or(path, "the node") + b.message, Why: p.Why, Fix: p.Fix}
 	if b.lacks {
 		f.Message = path + " is not set"
 	}

@@ -105,7 +105,7 @@ nodes: "n1": primaryNetwork: "mgmt"`,
 	{
 		Code: "address-unattached", Severity: site.SeverityError,
 		What:  "A node that says what its interfaces are has one for each of its addresses.",
-		Why:   "The address is set on no interface, so the node is not reached at it. A BMC's network is carried by none.",
+		Why:   "The address is set on no interface, so the node is not reached at it. A BMC's network is carried by none, nor is one of a single address, which is on the loopback interface.",
 		Wrong: `nodes: "n4": vlans: _ @unset()`,
 		Right: `nodes: "n4": {vlans: _ @unset(), bonds: bond0: networks: ["mgmt", "data"]}`,
 		Node:  addressUnattached,
@@ -266,7 +266,7 @@ func addressUnattached(s *site.Site, n *site.Node) []site.Finding {
 		}
 	}
 	for _, network := range keys(n.Addresses) {
-		if carried[network] || s.Networks[network] == nil || isBMCNetwork(s, n, network) {
+		if carried[network] || s.Networks[network] == nil || isBMCNetwork(s, n, network) || isLoopback(prefixOf(s, network)) {
 			continue
 		}
 		found = append(found, wrong("addresses."+network,
@@ -274,6 +274,12 @@ func addressUnattached(s *site.Site, n *site.Node) []site.Finding {
 			fmt.Sprintf("List %s in the networks of the one that does, or make a VLAN of it.", network)))
 	}
 	return found
+}
+
+// isLoopback says whether a prefix is on no wire: one address of a node's own,
+// as routing protocols announce it, or of the loopback network (RFC 6890).
+func isLoopback(p netip.Prefix) bool {
+	return p.IsValid() && (p.IsSingleIP() || p.Addr().IsLoopback())
 }
 
 // isBMCNetwork says whether a network can be that of the node's BMC, which no

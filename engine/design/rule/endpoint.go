@@ -88,7 +88,7 @@ networks: mgmt: ranges: dhcp: {from: "10.1.0.100", to: "10.1.0.199", use: "dhcp"
 		Why:   "Two nodes would act on one machine.",
 		Wrong: `nodes: "n2": endpoints: bmc: url: "redfish+https://10.9.0.11/redfish/v1/Systems/1"`,
 		Right: `nodes: "n2": endpoints: bmc: url: "redfish+https://10.9.0.99/redfish/v1/Systems/1"`,
-		Facts: endpointFacts, Fleet: twice("the endpoint"),
+		Facts: endpointFacts, Fleet: twiceUnless("the endpoint", atOneAddress),
 	},
 }
 
@@ -171,12 +171,39 @@ func hostFix(n *site.Node, host string) string {
 	return "Write {addresses.NETWORK} for the host, with the name of the network: it is the address that the node has, given or allocated."
 }
 
-func endpointFacts(_ *site.Site, n *site.Node) []Fact {
+// endpointFacts are the endpoints of a node, each at the node's address where
+// it is that: the URL is then often a pattern of all nodes.
+func endpointFacts(s *site.Site, n *site.Node) []Fact {
 	var facts []Fact
 	for _, kind := range keys(n.Endpoints) {
-		if u := parsed(n.Endpoints[kind].URL); u.Host != "" && !isWish(u.Hostname()) {
-			facts = append(facts, Fact{strings.TrimSuffix(u.Redacted(), "/"), "endpoints." + string(kind) + ".url"})
+		u := parsed(n.Endpoints[kind].URL)
+		if u.Host == "" || isWish(u.Hostname()) {
+			continue
 		}
+		path := "endpoints." + string(kind) + ".url"
+		if network, ok := ownAddress(s, n, u.Hostname()); ok {
+			path = addressesOf + network
+		}
+		facts = append(facts, Fact{strings.TrimSuffix(u.Redacted(), "/"), path})
 	}
 	return facts
+}
+
+const addressesOf = "addresses."
+
+// ownAddress is the network in which a node has the address of a host.
+func ownAddress(s *site.Site, n *site.Node, host string) (string, bool) {
+	a := addrOf(host)
+	for _, network := range keys(n.Addresses) {
+		if a.IsValid() && addressIn(s, n, network) == a {
+			return network, true
+		}
+	}
+	return "", false
+}
+
+// atOneAddress says whether two nodes have one endpoint because they have one
+// address, as duplicate-address says.
+func atOneAddress(first, again Holder) bool {
+	return strings.HasPrefix(first.Path, addressesOf) && strings.HasPrefix(again.Path, addressesOf)
 }

@@ -163,11 +163,20 @@ func (f *Fleet) Check(s *site.Site) []site.Finding {
 
 // twice objects to every holder of a key but the first.
 func twice(what string) func(*site.Site, *Index) []site.Finding {
+	return twiceUnless(what, func(_, _ Holder) bool { return false })
+}
+
+// twiceUnless is twice without what another rule says of the first holder and
+// one that has the same.
+func twiceUnless(what string, said func(first, again Holder) bool) func(*site.Site, *Index) []site.Finding {
 	return func(_ *site.Site, x *Index) []site.Finding {
 		var found []site.Finding
 		for _, key := range x.Several() {
 			first := x.Holders(key)[0]
 			for _, again := range x.Holders(key)[1:] {
+				if said(first, again) {
+					continue
+				}
 				message := fmt.Sprintf("%s %s of %s is also that of %s", what, key, again.Node, first.Node)
 				if again.Node == first.Node {
 					message = fmt.Sprintf("%s has %s %s twice", again.Node, what, key)
