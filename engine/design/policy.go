@@ -54,6 +54,7 @@ func (x *extraction) demands(v cue.Value) {
 			return
 		}
 		r := x.reader("site", "", strings.Join([]string{policiesSection, name, requireField}, "."), false)
+		r.spelling = nil // what is asked for is not what is designed
 		d := demand{reader: *r, layer: anyLayer(v)}
 		d.hold(c.value, effectiveShape(), nil)
 	})
@@ -97,7 +98,7 @@ func (d *demand) hold(v cue.Value, s *shape, path []string) {
 		switch {
 		case sub == nil:
 			d.told = append(d.told, at)
-			d.unknown(it.Value(), s, name, strings.Join(append([]string{d.path}, path...), "."))
+			d.unknown(v, it.Value(), s, name, strings.Join(append([]string{d.path}, path...), "."))
 		case sub.isStruct() && it.Value().IncompleteKind() == cue.StructKind:
 			d.hold(it.Value(), sub, at)
 		case !d.fits(it.Value(), at):
