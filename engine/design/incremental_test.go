@@ -295,7 +295,7 @@ func TestOnceDifferent(t *testing.T) {
 // beside each other: four in fields of one node, and one in another.
 func TestFiveMistakesAreFiveFindings(t *testing.T) {
 	mistakes := map[string][]string{
-		"unknown-field":    {`lables: x: "y"`, `boot: ordr: ["Hdd"]`, `identity: uid: "x"`, `endpoints: bcm: url: "redfish+https://10.1.0.3/redfish/v1/Systems/1"`, `hardware: ram: "1GiB"`},
+		"unknown-field":    {`lables: x: "y"`, `boot: ordr: ["Hdd"]`, `boot: mod: "uefi"`, `endpoints: bcm: url: "redfish+https://10.1.0.3/redfish/v1/Systems/1"`, `hardware: ram: "1GiB"`},
 		"missing-field":    {`paused: by: "ada"`, `paused: reason: "repair"`, `hardware: hugepages: h: size: "1GiB"`, `hardware: hugepages: h: count: 2`, `endpoints: os: credential: "bmc"`},
 		"invalid-value":    {`power: "sideways"`, `hardware: cpus: 0`, `kernel: package: 5`, `bios: smt: "off"`, `identity: serial: "a b"`},
 		"does-not-compile": {`labels: a: _nowhere`, `image: nowhere + "x"`, `window: #absent.x`, `labels: b: strings.ToUpper("x")`, `primaryNetwork: "\(absent)"`},

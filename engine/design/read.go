@@ -249,7 +249,7 @@ func (r *reader) unknown(in, v cue.Value, s *shape, name, path string) {
 	at := declared(v, name)
 	r.report(at, join(path, name), f)
 	if near != "" {
-		r.spelling.note(r, in, v, name, near, s, misspelling{at, join(path, name), f})
+		r.spelling.note(r, in, v, name, near, misspelling{at, join(path, name), f})
 	}
 }
 

@@ -36,11 +36,11 @@ type misspelling struct {
 
 // note notes that a field of v was meant to be another, unless that is set
 // too and cannot be both. A nil spelling notes nothing.
-func (s *spelling) note(r *reader, v, field cue.Value, name, near string, in *shape, m misspelling) {
+func (s *spelling) note(r *reader, v, field cue.Value, name, near string, m misspelling) {
 	if s == nil {
 		return
 	}
-	if sibling := v.LookupPath(cue.MakePath(cue.Str(near))); !in.fields[near].isStruct() && len(setBy(sibling)) > 0 {
+	if clash(field, v.LookupPath(cue.MakePath(cue.Str(near)))) {
 		return
 	}
 	all := namedAt(field, name)
@@ -54,6 +54,19 @@ func (s *spelling) note(r *reader, v, field cue.Value, name, near string, in *sh
 		s.fresh, s.top = true, s.top || m.path == name
 		s.found[r.key()] = append(s.found[r.key()], m)
 	}
+}
+
+// clash says whether two values set one scalar or list both.
+func clash(a, b cue.Value) bool {
+	if a.IncompleteKind() != cue.StructKind {
+		return len(setBy(a)) > 0 && len(setBy(b)) > 0
+	}
+	for it, err := a.Fields(); err == nil && it.Next(); {
+		if sub := b.LookupPath(cue.MakePath(it.Selector())); sub.Exists() && clash(it.Value(), sub) {
+			return true
+		}
+	}
+	return false
 }
 
 // retell reports the misspelt fields that were found where a reader reads.
