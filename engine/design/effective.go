@@ -112,17 +112,11 @@ func (sh *shared) gives(other *shared) bool {
 // elsewhere are findings but for those at the very place of one of others: a
 // value that was not understood is found wrong once.
 func elsewhere(all, others []site.Finding) []site.Finding {
-	type place struct {
-		file      string
-		line, col int
+	told := map[string]bool{}
+	for _, f := range others {
+		told[f.Place()] = true
 	}
-	taken := map[place]bool{}
-	for _, o := range others {
-		taken[place{o.File, o.Line, o.Col}] = true
-	}
-	return slices.DeleteFunc(all, func(f site.Finding) bool {
-		return f.File != "" && taken[place{f.File, f.Line, f.Col}]
-	})
+	return slices.DeleteFunc(all, func(f site.Finding) bool { return f.Place() != "" && told[f.Place()] })
 }
 
 func (sh *shared) addProfile(l layer, found *findings) {

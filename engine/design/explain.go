@@ -147,7 +147,7 @@ func explainValue(path []string, layers []*tree, effective *tree) Value {
 // leaves adds the paths of the tree's leaves, and of what was written empty, by
 // their text.
 func (t *tree) leaves(at []string, all map[string][]string) {
-	if t.fields == nil || len(t.fields) == 0 && !t.origin.IsZero() {
+	if t.fields == nil || len(t.fields) == 0 && !t.unset && !t.origin.IsZero() {
 		all[strings.Join(at, ".")] = at
 		return
 	}

@@ -67,7 +67,7 @@ func (r *reader) read(v cue.Value, s *shape, path string) *tree {
 			Code: "unset-outside-layer", Message: path + " is taken away with @unset() outside a profile or node",
 			Why: "Only layers are laid over one another; here there is nothing to take away.", Fix: "Remove the field.",
 		})
-		if !v.IsConcrete() {
+		if d, _ := v.Default(); !d.IsConcrete() {
 			return &tree{broken: true, origin: origin(place(v), r.layer)}
 		}
 		unset = false
