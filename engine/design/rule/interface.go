@@ -43,7 +43,7 @@ var interfaces = []Rule{
 	{
 		Code: "unknown-member", Severity: site.SeverityError, Firm: true,
 		What:  "The members of a bond are interfaces of the node; those of a bridge interfaces, bonds and VLANs; the parent of a VLAN an interface, bond or bridge.",
-		Why:   "It would be made without the part that is not known or does not fit, if at all, and the node would not be reached through it. The kernel makes VLANs on a bond, not bonds of VLANs (Documentation/networking/bonding.rst, 802.1q VLAN Support), and a bond watches the carriers of its members, which have to be ports.",
+		Why:   "It would be made without the part that is not known or does not fit, if at all, and the node would not be reached through it. A bond watches the carriers of its members, so these are ports; VLANs and bridges come on top of it (the kernel's Documentation/networking/bonding.rst, 802.1q VLAN Support).",
 		Wrong: `nodes: "n4": vlans: "bond0.20": parent: "bnd0"`,
 		Right: `nodes: "n4": vlans: "bond0.20": parent: "bond0"`,
 		Node:  unknownMember,
@@ -51,7 +51,7 @@ var interfaces = []Rule{
 	{
 		Code: "interface-cycle", Severity: site.SeverityError, Firm: true,
 		What:  "No bridge or VLAN is made of itself.",
-		Why:   "Each waits for the other to be made first, so that neither is; the kernel refuses the last of them (ELOOP).",
+		Why:   "Each waits for the other to be made first, so that neither is; the kernel refuses the last of them.",
 		Wrong: `nodes: "n4": {bridges: br0: members: ["br0.20"], vlans: {"bond0.20": _ @unset(), "br0.20": {parent: "br0", network: "data"}}}`,
 		Right: `nodes: "n4": {bridges: br0: {members: ["bond0"], networks: ["mgmt"]}, bonds: bond0: networks: [], vlans: {"bond0.20": _ @unset(), "br0.20": {parent: "br0", network: "data"}}}`,
 		Node:  interfaceCycle,
