@@ -107,8 +107,10 @@ func (r *reader) readStruct(v cue.Value, s *shape, path string, unset bool) *tre
 			t.fields[name] = f
 		}
 	}
-	if p := place(v); t.isBare() && ours(p) {
-		t.origin = origin(p, r.layer)
+	if t.isBare() {
+		if p := place(v); ours(p) {
+			t.origin = origin(p, r.layer)
+		}
 	}
 	if !r.merged {
 		r.missing(v, t, s, path)
@@ -364,9 +366,12 @@ func where(p token.Pos) string {
 // reportAll reports every error that CUE has for a value, as far as no more
 // telling finding covers it. What another field has is left until that was read.
 func (r *reader) reportAll(v cue.Value) {
-	own := dotted(v.Path().Selectors())
-	rests := restsOn(v)
-	for _, e := range errors.Errors(v.Validate()) {
+	wrong := errors.Errors(v.Validate())
+	if len(wrong) == 0 {
+		return
+	}
+	own, rests := dotted(v.Path().Selectors()), restsOn(v)
+	for _, e := range wrong {
 		cause := causeOf(e)
 		if own != "" && cause == own && len(rests) > 0 {
 			r.later = append(r.later, consequence{rests, cause, e, v})
