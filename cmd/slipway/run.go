@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"sync"
 
@@ -59,15 +58,7 @@ func (a *app) runCommand() *cobra.Command {
 	return cmd
 }
 
-// collectAt is how much more than what it keeps a daemon lets its memory grow
-// before it collects, in per cent. It keeps much and makes little anew, so that
-// half of Go's default costs nearly no time.
-const collectAt = 50
-
 func (a *app) run(ctx context.Context, f runFlags) error {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(collectAt)
-	}
 	if (f.repo == "") == (f.dir == "") {
 		return usage("run follows either --repo or --dir")
 	}
