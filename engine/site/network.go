@@ -135,8 +135,11 @@ type Rack struct {
 	Location string            `json:"location,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
 	// Domain is a failure domain shared with other racks.
-	Domain   string            `json:"domain,omitempty"`
-	Switches map[string]Switch `json:"switches,omitempty"`
+	Domain string `json:"domain,omitempty"`
+	// MaxUnavailable bounds how many nodes of the rack may be out of service
+	// at once, beside the site's bound; empty for no bound of its own.
+	MaxUnavailable string            `json:"maxUnavailable,omitempty"`
+	Switches       map[string]Switch `json:"switches,omitempty"`
 }
 
 // Switch is a switch of a rack, with its ports by name.

@@ -16,6 +16,12 @@ const (
 	FacetHealth    Facet = "health"
 	FacetInventory Facet = "inventory"
 	FacetOS        Facet = "os"
+	FacetFirmware  Facet = "firmware"
+	FacetBIOS      Facet = "bios"
+	FacetBase      Facet = "base"
+	FacetNetwork   Facet = "network"
+	FacetPackages  Facet = "packages"
+	FacetConfig    Facet = "config"
 )
 
 // Serves is the fixed table of which kind of endpoint serves a facet. The
@@ -27,7 +33,23 @@ var Serves = map[Facet]EndpointKind{
 	FacetImage:     BMC,
 	FacetHealth:    BMC,
 	FacetInventory: BMC,
+	FacetFirmware:  BMC,
+	FacetBIOS:      BMC,
 	FacetOS:        OS,
+	FacetBase:      OS,
+	FacetNetwork:   OS,
+	FacetPackages:  OS,
+	FacetConfig:    OS,
+}
+
+// Phase is the fixed table of the phases that facets belong to. A facet that
+// is not in it, such as the power or the image, and one whose phase a node's
+// role does not have, belong to the first phase of the role.
+var Phase = map[Facet]string{
+	FacetBase:     "base",
+	FacetNetwork:  "network",
+	FacetPackages: "install",
+	FacetConfig:   "configure",
 }
 
 // Values are a facet's fields in canonical form, by field name.
@@ -115,6 +137,16 @@ type Inventory struct {
 	BIOS         string  `json:"bios,omitempty"`
 	Processors   int     `json:"processors,omitempty"`
 	MemoryGiB    float64 `json:"memoryGiB,omitempty"`
+	// Drives are those that the BMC tells of; nil when it was not asked.
+	Drives []Drive `json:"drives,omitempty"`
+}
+
+// Drive is one drive of a machine.
+type Drive struct {
+	Name   string `json:"name"`
+	Model  string `json:"model,omitempty"`
+	Serial string `json:"serial,omitempty"`
+	Bytes  int64  `json:"bytes,omitempty"`
 }
 
 // Recorded is what was done to a node's machine and cannot be seen from
@@ -139,6 +171,13 @@ type Recorded struct {
 	Departed *Departure `json:"departed,omitempty"`
 	// Decommissioned is when the design first asked to decommission the node.
 	Decommissioned time.Time `json:"decommissioned,omitzero"`
+	// Quarantined is set while a person has the machine kept off.
+	Quarantined *Hold `json:"quarantined,omitempty"`
+	// Reached is what each facet was last seen to be as designed, as the
+	// digest of what was asked: a difference from it is drift.
+	Reached map[Facet]string `json:"reached,omitempty"`
+	// Attempts is how often in a row the node was tried in vain.
+	Attempts int `json:"attempts,omitempty"`
 	// Last is the state last shown to people, so that a restart does not
 	// begin every wait anew.
 	Last Shown `json:"last,omitzero"`
@@ -185,6 +224,8 @@ type InFlight struct {
 	Step     Step      `json:"step"`
 	Since    time.Time `json:"since"`
 	Revision string    `json:"revision"`
+	// Term is the term of the controller that began it.
+	Term uint64 `json:"term,omitempty"`
 }
 
 // NoEffect is a step that claimed success and changed nothing, or that was

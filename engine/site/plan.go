@@ -54,9 +54,17 @@ const (
 	// ActionFinishInstall ejects the image and boots from disk; it is planned
 	// when the installer has powered the machine off.
 	ActionFinishInstall Action = "finish-install"
-	// ActionRemove takes a node that left the design out of the records. No
-	// driver sees it.
-	ActionRemove Action = "remove"
+	// ActionRestart boots the machine again, so that what is pending takes
+	// effect.
+	ActionRestart Action = "restart"
+	// These make one facet as designed. What firmware and BIOS are set to
+	// may be pending until the machine is booted.
+	ActionFirmware Action = "update-firmware"
+	ActionBIOS     Action = "set-bios"
+	ActionBase     Action = "apply-base"
+	ActionNetwork  Action = "apply-network"
+	ActionPackages Action = "install-packages"
+	ActionConfig   Action = "apply-config"
 )
 
 // Change is one field that differs.
@@ -80,6 +88,16 @@ type Step struct {
 	Reason  string   `json:"reason"`
 	// Expect is how long the step is expected to take.
 	Expect Duration `json:"expect"`
+	// Phase is the phase of the node's role that the step belongs to; empty
+	// for a role without phases.
+	Phase string `json:"phase,omitempty"`
+	// Undo says how the step can be undone, or that it cannot be.
+	Undo string `json:"undo,omitempty"`
+	// Drift is set when the facet was once as designed now: the machine has
+	// changed, not the design.
+	Drift bool `json:"drift,omitempty"`
+	// Force switches the power off without asking the operating system.
+	Force bool `json:"force,omitempty"`
 	// Image and Generation are set for the steps of an installation.
 	Image      *Image `json:"image,omitempty"`
 	Generation int    `json:"generation,omitempty"`
@@ -94,6 +112,9 @@ type Step struct {
 func (s Step) Digest() string {
 	var b strings.Builder
 	b.WriteString(string(s.Facet) + " " + string(s.Action))
+	if s.Force {
+		b.WriteString(" force")
+	}
 	for _, c := range s.Changes {
 		b.WriteString("\n" + c.Field + "\x00" + c.Have + "\x00" + c.Want)
 	}
@@ -126,6 +147,13 @@ type NodePlan struct {
 	Blocked []string `json:"blocked,omitempty"`
 	// Waiting says what is under way on the machine and only needs time.
 	Waiting string `json:"waiting,omitempty"`
+	// Reported are differences that the design wants reported only.
+	Reported []string `json:"reported,omitempty"`
+	// Phase is the phase of its role that the node is in: the first in which
+	// something is left to do. It is empty when it has gone through all.
+	Phase string `json:"phase,omitempty"`
+	// Expect is how long all steps together are expected to take.
+	Expect Duration `json:"expect,omitempty"`
 	// Notes are worth knowing and stop nothing.
 	Notes []string `json:"notes,omitempty"`
 	// Seen is how old the observation is that the plan rests on; zero means
@@ -142,6 +170,36 @@ type Plan struct {
 	// Removes are nodes that the revision drops, and why each is held or
 	// goes.
 	Removes []Removal `json:"removes,omitempty"`
+	// Forecast says how the plan will run; nil where nobody asked.
+	Forecast *Forecast `json:"forecast,omitempty"`
+}
+
+// Forecast is how a plan will run under the rules of the rollout, as far as it
+// can be told before.
+type Forecast struct {
+	// Makespan is the time from the first step to the end of the last.
+	Makespan Duration `json:"makespan"`
+	// Path is the critical path: what the makespan consists of, in order.
+	Path []Stretch `json:"path,omitempty"`
+	// Order are the nodes that change, by when they begin.
+	Order []Stretch `json:"order,omitempty"`
+	// Budget is the time that the rollout is meant to take; 0 for none.
+	Budget Duration `json:"budget,omitempty"`
+	// Warnings say what the plan cannot keep and what would help: a budget, a
+	// window that is too short.
+	Warnings []string `json:"warnings,omitempty"`
+	// Basis says what the durations rest on.
+	Basis string `json:"basis,omitempty"`
+}
+
+// Stretch is one stretch of time of a forecast: of a node, or of a wait.
+type Stretch struct {
+	Node string `json:"node,omitempty"`
+	// What is done, or waited for.
+	What string `json:"what"`
+	// From and To are counted from the beginning.
+	From Duration `json:"from"`
+	To   Duration `json:"to"`
 }
 
 // Removal is a node that left the design.

@@ -1,5 +1,7 @@
 package site
 
+import "cmp"
+
 // Role is what a group of nodes does, and what must be there before.
 type Role struct {
 	Description string `json:"description,omitempty"`
@@ -15,6 +17,10 @@ type Role struct {
 	Leader      string `json:"leader,omitempty"`
 	Minimum     int    `json:"minimum,omitempty"`
 	Majority    bool   `json:"majority,omitempty"`
+	// MaxUnavailable bounds how many of its nodes may be out of service at
+	// once, beside the site's bound: a count or a share; empty for no bound of
+	// its own. A role that decides by majority never loses it.
+	MaxUnavailable string `json:"maxUnavailable,omitempty"`
 }
 
 // Need is what a phase waits for of another role: that Quorum of its nodes have
@@ -24,14 +30,44 @@ type Need struct {
 	Quorum Quorum `json:"quorum"`
 }
 
-// Window is when what disrupts may be done.
+// Window is when something may be done: From to To on Days, or for Length from
+// each time that Cron names.
 type Window struct {
 	// Days are those on which it begins ("mon"); every day when empty.
 	Days []string `json:"days,omitempty"`
 	// From and To are times of day ("22:00"); a To before From is on the next
 	// day.
-	From string `json:"from"`
-	To   string `json:"to"`
+	From string `json:"from,omitempty"`
+	To   string `json:"to,omitempty"`
+	// Cron has five fields, as crontab(5): "0 22 * * 1-5".
+	Cron   string   `json:"cron,omitempty"`
+	Length Duration `json:"length,omitempty"`
+	// Overrun says what becomes of a node that was begun when the window ends:
+	// "finish" (also when empty) brings it to its end, "stop" leaves it
+	// between two steps until the next one.
+	Overrun string `json:"overrun,omitempty"`
 	// Zone is a time zone of tzdata; "UTC" when empty.
 	Zone string `json:"zone,omitempty"`
+}
+
+// Windows are the windows of steps by their impact, by name. An empty name is
+// no window of its own.
+type Windows struct {
+	Online      string `json:"online,omitempty"`
+	Reboot      string `json:"reboot,omitempty"`
+	Destructive string `json:"destructive,omitempty"`
+}
+
+// WindowFor names the window in which steps of an impact may be taken; empty
+// for any time.
+func (n *Node) WindowFor(i Impact) string {
+	switch i {
+	case ImpactOnline:
+		return n.Windows.Online
+	case ImpactReboot:
+		return cmp.Or(n.Windows.Reboot, n.Window)
+	case ImpactDestructive:
+		return cmp.Or(n.Windows.Destructive, n.Window)
+	}
+	return ""
 }

@@ -8,7 +8,6 @@ package site
 import (
 	"io/fs"
 	"sort"
-	"strings"
 	"time"
 )
 
@@ -105,6 +104,30 @@ type Rollout struct {
 	// in-sync: "hold" asks a person before anything that disrupts it,
 	// "repair" treats it like any other.
 	FirstContact string `json:"firstContact"`
+	// OnChange says what becomes of a new revision while the one before is
+	// being rolled out: "supersede" (also when empty) puts it in force between
+	// two steps, "queue" when the rollout has ended or halted.
+	OnChange string `json:"onChange,omitempty"`
+	// MaxFailures is how many nodes may fail in one rollout: a count ("0") or
+	// a share of the nodes that change ("10%", rounded down). One more halts
+	// it. Empty is 10%, at least 1.
+	MaxFailures string `json:"maxFailures,omitempty"`
+	// Canaries go first; nil for none.
+	Canaries *Canaries `json:"canaries,omitempty"`
+	// Budget is how long a rollout is meant to take at most; 0 for no bound.
+	// Nothing enforces it: a plan that takes longer says so.
+	Budget Duration `json:"budget,omitempty"`
+}
+
+// Canaries are the nodes of a rollout that go first. The others wait until all
+// of them have been in-sync for Soak.
+type Canaries struct {
+	// Nodes selects whom to choose from; nil is every node.
+	Nodes *Selector `json:"nodes,omitempty"`
+	// Count is how many, the first by name of those that change.
+	Count int `json:"count"`
+	// Soak is how long the last of them has to be in-sync.
+	Soak Duration `json:"soak"`
 }
 
 // Image is an installation medium. The medium installs the operating system
@@ -193,14 +216,23 @@ type Node struct {
 	Families map[string]System `json:"families,omitempty"`
 	// Drift is what is done about a difference, by facet: "report",
 	// "propose", "repair" (in the Window) or "enforce".
-	Drift  map[Facet]string `json:"drift,omitempty"`
-	Window string           `json:"window,omitempty"`
+	Drift map[Facet]string `json:"drift,omitempty"`
+	// Window names the window of what disrupts the node and of repairs;
+	// Windows those of an impact, over it.
+	Window  string  `json:"window,omitempty"`
+	Windows Windows `json:"windows,omitzero"`
 	// Extensions are items of the site's own kinds, by kind and name, as
 	// encoding/json has them.
 	Extensions map[string]map[string]any `json:"extensions,omitempty"`
 	// Decommission announces that the node will leave the design.
-	Decommission bool  `json:"decommission,omitempty"`
-	Paused       *Hold `json:"paused,omitempty"`
+	Decommission bool `json:"decommission,omitempty"`
+	// Moved is the machine that has taken the place of the one under Identity:
+	// another chassis, or another board.
+	Moved Identity `json:"moved,omitzero"`
+	// Away says why the machine is out of service for long. It is counted
+	// nowhere, needed by nothing, and not written to.
+	Away   string `json:"away,omitempty"`
+	Paused *Hold  `json:"paused,omitempty"`
 	// Origins says where each value was set, by path ("boot.order").
 	Origins *Origins `json:"origins,omitempty"`
 	// Place is where the node itself is declared.
@@ -210,16 +242,26 @@ type Node struct {
 // InUse says whether the node is enabled.
 func (n *Node) InUse() bool { return n.Enabled == nil || *n.Enabled }
 
-// Want is what the design asks of a facet, in canonical terms; nil when it is
-// silent.
-func (n *Node) Want(f Facet) Values {
-	switch {
-	case f == FacetPower && n.Power != "":
-		return Values{"state": n.Power}
-	case f == FacetBoot && len(n.Boot.Order) > 0:
-		return Values{"order": strings.Join(n.Boot.Order, ",")}
+// Machine is the machine that the name means.
+func (n *Node) Machine() Identity {
+	if n.Moved.Known() {
+		return n.Moved
 	}
-	return nil
+	return n.Identity
+}
+
+// Why a node of the design is not worked on; empty when it is. Its machine is
+// left as it is, and observed.
+func (s *Site) Unused(n *Node) string {
+	switch r := s.Roles[n.Role]; {
+	case !n.InUse():
+		return "the node is disabled"
+	case r != nil && !r.Enabled:
+		return "its role " + n.Role + " is disabled"
+	case n.Away != "":
+		return "the machine is away: " + n.Away
+	}
+	return ""
 }
 
 // Identity is what binds a name in the design to one physical machine.

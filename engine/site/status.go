@@ -32,6 +32,15 @@ type NodeStatus struct {
 	// Reason is a sentence without a final stop; it is stable as long as the
 	// situation is the same.
 	Reason string `json:"reason,omitempty"`
+	// Release says what would let a node that waits go on.
+	Release string `json:"release,omitempty"`
+	// Person says that nothing goes on without a person.
+	Person bool `json:"person,omitempty"`
+	// Phase is the phase of its role that the node is in; empty when it has
+	// gone through all.
+	Phase string `json:"phase,omitempty"`
+	// Model is the manufacturer and model of the machine.
+	Model string `json:"model,omitempty"`
 	// Since is when the node came into this state for this reason.
 	Since time.Time `json:"since"`
 	// Next is the planned step, if there is one, in one line.
@@ -63,6 +72,10 @@ type Status struct {
 	// ObserveOnly says why nothing is written to any machine.
 	ObserveOnly string `json:"observeOnly,omitempty"`
 	Paused      *Hold  `json:"paused,omitempty"`
+	// Rollout is the last rollout, nil before the first.
+	Rollout *RolloutStatus `json:"rollout,omitempty"`
+	// Term is the term of the controller that acts.
+	Term uint64 `json:"term,omitempty"`
 	// Waiting is the set of destruction that waits for approval.
 	Waiting Losses `json:"waiting,omitempty"`
 	// Approve is the digest to approve the waiting set by.
@@ -93,6 +106,76 @@ type Report struct {
 	Findings []Finding `json:"findings,omitempty"`
 }
 
+// RolloutStatus is how the rollout of one revision goes. It is recorded.
+type RolloutStatus struct {
+	Revision Revision  `json:"revision"`
+	Since    time.Time `json:"since"`
+	// Nodes are those that the revision changes, in order; Done how many of
+	// them are in-sync.
+	Nodes []string `json:"nodes,omitempty"`
+	Done  int      `json:"done"`
+	// Canaries are those of Nodes that go first; Proven is when the last of
+	// them came in-sync, zero before.
+	Canaries []string  `json:"canaries,omitempty"`
+	Proven   time.Time `json:"proven,omitzero"`
+	// Failed are nodes that were begun and cannot be brought to their end,
+	// each with the reason.
+	Failed map[string]string `json:"failed,omitempty"`
+	// Halted says why no further node is begun; empty while it goes on.
+	Halted string `json:"halted,omitempty"`
+	// Ended is when the last node was in-sync, failed or waited for a person.
+	Ended time.Time `json:"ended,omitzero"`
+	// Queued is the newer revision that waits for the end; nil for none.
+	Queued *Revision `json:"queued,omitempty"`
+}
+
+// Event is something that happened, as history tells it.
+type Event struct {
+	// Seq orders events; it begins anew with a daemon.
+	Seq  uint64    `json:"seq,omitempty"`
+	When time.Time `json:"when"`
+	// Node is empty for what concerns the site.
+	Node string    `json:"node,omitempty"`
+	Kind EventKind `json:"kind"`
+	// Text is a sentence without a final stop.
+	Text string `json:"text"`
+	// By is the person whose order it was.
+	By       string   `json:"by,omitempty"`
+	Revision string   `json:"revision,omitempty"`
+	Took     Duration `json:"took,omitempty"`
+}
+
+// EventKind is what kind of thing happened.
+type EventKind string
+
+// The kinds of event.
+const (
+	EventDesign  EventKind = "design"  // a revision was accepted, refused, queued
+	EventState   EventKind = "state"   // a node came into another state
+	EventBegun   EventKind = "begun"   // a step's first request is about to be sent
+	EventDone    EventKind = "done"    // a step's effect was seen, in Took
+	EventFailed  EventKind = "failed"  // a step came to nothing
+	EventOrder   EventKind = "order"   // a person's order, By
+	EventRollout EventKind = "rollout" // a rollout began, halted, ended
+)
+
+// History is how long steps took, last ones last, by the machine's model and
+// the action, see Like.
+type History map[string][]Duration
+
+// Like is the key of History for steps that are expected to take equally long.
+func Like(model string, a Action) string { return model + "/" + string(a) }
+
+// Known is what a daemon knows beside the design: enough to plan without
+// looking.
+type Known struct {
+	Nodes   map[string]Memory `json:"nodes"`
+	History History           `json:"history,omitempty"`
+	// Serves are the facets that a driver acts on, beside power, boot and
+	// image.
+	Serves map[Facet]bool `json:"serves,omitempty"`
+}
+
 // Memory is what a daemon knows of one node: enough to plan without looking.
 type Memory struct {
 	Observed Observed `json:"observed"`
@@ -108,6 +191,10 @@ const (
 	VerbPause   Verb = "pause"   // Node, or all of the site without one
 	VerbResume  Verb = "resume"  // Node, or all of the site without one
 	VerbRetry   Verb = "retry"   // Node, or every node without one
+	// VerbQuarantine has Node, or all of the site without one, switched off
+	// and kept off; VerbRelease ends that.
+	VerbQuarantine Verb = "quarantine"
+	VerbRelease    Verb = "release"
 )
 
 // Order is one request of a person.
