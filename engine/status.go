@@ -112,15 +112,15 @@ func (e *Engine) waitingLocked() site.Losses {
 	return waiting
 }
 
-// Memory is what is known of each node.
-func (e *Engine) Memory() map[string]site.Memory {
+// Known is what is known beside the design.
+func (e *Engine) Known() site.Known {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	known := make(map[string]site.Memory, len(e.workers))
+	k := site.Known{Nodes: make(map[string]site.Memory, len(e.workers)), History: e.history, Serves: e.serves}
 	for name, w := range e.workers {
-		known[name] = w.memory
+		k.Nodes[name] = w.memory
 	}
-	return known
+	return k
 }
 
 // report tells the reporters of every change, at most as often as the design

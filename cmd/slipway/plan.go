@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-gitops/slipway/engine/control"
+	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -64,21 +65,24 @@ func (a *app) plan(ctx context.Context, path string, f planFlags) error {
 }
 
 // known is what the plan rests on, and a phrase that says so.
-func (a *app) known(ctx context.Context, s *site.Site, f planFlags) (map[string]site.Memory, string, error) {
+func (a *app) known(ctx context.Context, s *site.Site, f planFlags) (site.Known, string, error) {
 	if f.observe {
 		return a.observed(ctx, s, f)
 	}
-	known, err := daemonAt(f.state).Memory(s.Name)
+	known, err := daemonAt(f.state).Known(s.Name)
 	switch {
 	case errors.Is(err, control.ErrNoDaemon):
-		return nil, fmt.Sprintf("against machines never seen: no daemon answers in %s (--observe looks at them)", f.state), nil
+		return neverSeen(), fmt.Sprintf("against machines never seen: no daemon answers in %s (--observe looks at them)", f.state), nil
 	case errors.Is(err, site.ErrNotFound):
-		return nil, fmt.Sprintf("against machines never seen: the daemon in %s keeps another site", f.state), nil
+		return neverSeen(), fmt.Sprintf("against machines never seen: the daemon in %s keeps another site", f.state), nil
 	case err != nil:
-		return nil, "", err
+		return site.Known{}, "", err
 	}
-	return known, "as last observed by the daemon" + oldest(known), nil
+	return known, "as last observed by the daemon" + oldest(known.Nodes), nil
 }
+
+// neverSeen is what is known without a daemon and without a look.
+func neverSeen() site.Known { return site.Known{Serves: driver.Serves(drivers())} }
 
 // oldest says how old the oldest of the observations is.
 func oldest(known map[string]site.Memory) string {
@@ -95,16 +99,18 @@ func oldest(known map[string]site.Memory) string {
 }
 
 // observed looks at the machines.
-func (a *app) observed(ctx context.Context, s *site.Site, f planFlags) (map[string]site.Memory, string, error) {
+func (a *app) observed(ctx context.Context, s *site.Site, f planFlags) (site.Known, string, error) {
 	if f.credentials == "" {
-		return nil, "", usage("--observe needs --credentials: the folder with the accounts to look with")
+		return site.Known{}, "", usage("--observe needs --credentials: the folder with the accounts to look with")
 	}
 	secrets, err := secret.Open(f.credentials)
 	if err != nil {
-		return nil, "", err
+		return site.Known{}, "", err
 	}
 	show := isTerminal(a.err)
-	known, failures := look(ctx, s, secrets, func(done, all int) {
+	known := neverSeen()
+	var failures map[string]error
+	known.Nodes, failures = look(ctx, s, secrets, func(done, all int) {
 		if show {
 			fmt.Fprintf(a.err, "\rlooking at machines %d/%d", done, all)
 		}
@@ -118,7 +124,7 @@ func (a *app) observed(ctx context.Context, s *site.Site, f planFlags) (map[stri
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, "", err
+		return site.Known{}, "", err
 	}
 	return known, fmt.Sprintf("as observed now (%d of %d machines seen)", len(s.Nodes)-len(failures), len(s.Nodes)), nil
 }

@@ -207,11 +207,25 @@ func (k keeper) Report(name string) (site.Report, error) {
 	return k.engine.Report(), nil
 }
 
-func (k keeper) Memory(name string) (map[string]site.Memory, error) {
+func (k keeper) Known(name string) (site.Known, error) {
+	if err := k.mine(name); err != nil {
+		return site.Known{}, err
+	}
+	return k.engine.Known(), nil
+}
+
+func (k keeper) Events(name string, after uint64) ([]site.Event, error) {
 	if err := k.mine(name); err != nil {
 		return nil, err
 	}
-	return k.engine.Memory(), nil
+	return k.engine.Events(after), nil
+}
+
+func (k keeper) History(ctx context.Context, name, node string) ([]site.Event, error) {
+	if err := k.mine(name); err != nil {
+		return nil, err
+	}
+	return k.engine.History(ctx, node)
 }
 
 func (k keeper) Do(ctx context.Context, name string, o site.Order) (string, error) {

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -54,11 +55,59 @@ func (c *Client) Report(siteName string) (site.Report, error) {
 	return r, err
 }
 
-// Memory is what the daemon knows of each node of a site.
-func (c *Client) Memory(siteName string) (map[string]site.Memory, error) {
-	var m map[string]site.Memory
-	_, err := c.get(context.Background(), "memory", siteName, "", &m)
-	return m, err
+// Known is what the daemon knows of a site beside its design.
+func (c *Client) Known(siteName string) (site.Known, error) {
+	var k site.Known
+	_, err := c.get(context.Background(), "known", siteName, "", &k)
+	return k, err
+}
+
+// Events are the latest events with a Seq above after.
+func (c *Client) Events(siteName string, after uint64) ([]site.Event, error) {
+	var events []site.Event
+	_, err := c.ask(context.Background(), "events", url.Values{"site": {siteName}, "after": {strconv.FormatUint(after, 10)}}, "", &events)
+	return events, err
+}
+
+// History are the last events of a node, or of the site without one.
+func (c *Client) History(ctx context.Context, siteName, node string) ([]site.Event, error) {
+	var events []site.Event
+	_, err := c.ask(ctx, "history", url.Values{"site": {siteName}, "node": {node}}, "", &events)
+	return events, err
+}
+
+// Follow calls show with every event from now on, noticed within a second,
+// until the context ends or the daemon is gone.
+func (c *Client) Follow(ctx context.Context, siteName string, show func(site.Event)) error {
+	every := time.NewTicker(watchEvery)
+	defer every.Stop()
+	known, err := c.Events(siteName, 0)
+	if err != nil {
+		return err
+	}
+	last := lastSeq(known)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-every.C:
+		}
+		events, err := c.Events(siteName, last)
+		if err != nil {
+			return err
+		}
+		for _, e := range events {
+			show(e)
+		}
+		last = max(last, lastSeq(events))
+	}
+}
+
+func lastSeq(events []site.Event) uint64 {
+	if len(events) == 0 {
+		return 0
+	}
+	return events[len(events)-1].Seq
 }
 
 // Do has the daemon carry out an order. An order without By is recorded as
@@ -68,7 +117,7 @@ func (c *Client) Do(ctx context.Context, siteName string, o site.Order) (string,
 	if err != nil {
 		return "", err
 	}
-	req, err := c.request(ctx, http.MethodPost, "order", siteName, bytes.NewReader(body))
+	req, err := c.request(ctx, http.MethodPost, "order", url.Values{"site": {siteName}}, bytes.NewReader(body))
 	if err != nil {
 		return "", err
 	}
@@ -105,7 +154,11 @@ func (c *Client) Watch(ctx context.Context, siteName string, show func(site.Repo
 // get asks for a value. With the tag of the value that the caller has it
 // leaves into alone when that is still the same.
 func (c *Client) get(ctx context.Context, what, siteName, tag string, into any) (string, error) {
-	req, err := c.request(ctx, http.MethodGet, what, siteName, nil)
+	return c.ask(ctx, what, url.Values{"site": {siteName}}, tag, into)
+}
+
+func (c *Client) ask(ctx context.Context, what string, query url.Values, tag string, into any) (string, error) {
+	req, err := c.request(ctx, http.MethodGet, what, query, nil)
 	if err != nil {
 		return "", err
 	}
@@ -115,8 +168,8 @@ func (c *Client) get(ctx context.Context, what, siteName, tag string, into any) 
 	return c.do(req, into)
 }
 
-func (c *Client) request(ctx context.Context, method, what, siteName string, body io.Reader) (*http.Request, error) {
-	return http.NewRequestWithContext(ctx, method, "http://slipway/v1/"+what+"?site="+url.QueryEscape(siteName), body)
+func (c *Client) request(ctx context.Context, method, what string, query url.Values, body io.Reader) (*http.Request, error) {
+	return http.NewRequestWithContext(ctx, method, "http://slipway/v1/"+what+"?"+query.Encode(), body)
 }
 
 // do sends a request, reads the answer and returns its tag.

@@ -3,7 +3,11 @@
 // can open the socket. It is HTTP with JSON:
 //
 //	GET  /v1/report?site=NAME   site.Report, with an ETag
-//	GET  /v1/memory?site=NAME   what is known of each node, as site.Memory
+//	GET  /v1/known?site=NAME    what is known beside the design, as site.Known
+//	GET  /v1/events?site=NAME&after=SEQ
+//	                            what happened since, as a list of site.Event
+//	GET  /v1/history?site=NAME&node=NODE
+//	                            the last events of a node, or of the site
 //	POST /v1/order?site=NAME    a site.Order; answers {"done": "a sentence"}
 //
 // Without a name the only site is meant. Errors answer {"error": "text",
@@ -25,8 +29,14 @@ import (
 type Daemon interface {
 	// Report is a site's status and plan as they are now.
 	Report(siteName string) (site.Report, error)
-	// Memory is what is known of each node of a site.
-	Memory(siteName string) (map[string]site.Memory, error)
+	// Known is what is known of a site beside its design.
+	Known(siteName string) (site.Known, error)
+	// Events are the latest events with a Seq above after, oldest first. The
+	// daemon keeps some thousand; older ones are in the History.
+	Events(siteName string, after uint64) ([]site.Event, error)
+	// History are the last events of a node, oldest first; without a node
+	// those of the site itself.
+	History(ctx context.Context, siteName, node string) ([]site.Event, error)
 	// Do carries out an order and says in a sentence what was done.
 	Do(ctx context.Context, siteName string, o site.Order) (string, error)
 }

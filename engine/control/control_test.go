@@ -25,6 +25,8 @@ type fake struct {
 	mu     sync.Mutex
 	orders []site.Order
 	reason string
+	events []site.Event
+	asked  chan uint64 // told of every question for events, unless nil
 }
 
 func (f *fake) Report(name string) (site.Report, error) {
@@ -36,11 +38,36 @@ func (f *fake) Report(name string) (site.Report, error) {
 	return site.Report{Status: site.Status{Site: "berlin", Nodes: []site.NodeStatus{{Name: "n1", State: site.InSync, Reason: f.reason}}}}, nil
 }
 
-func (f *fake) Memory(string) (map[string]site.Memory, error) {
-	return map[string]site.Memory{"n1": {
+func (f *fake) Known(string) (site.Known, error) {
+	return site.Known{Nodes: map[string]site.Memory{"n1": {
 		Recorded: site.Recorded{Adopted: &site.Adoption{Machine: site.Identity{Serial: "S1"}}},
 		Observed: site.Observed{Identity: site.Identity{Serial: "S1"}},
-	}}, nil
+	}}, Serves: map[site.Facet]bool{site.FacetBIOS: true}}, nil
+}
+
+func (f *fake) Events(_ string, after uint64) ([]site.Event, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.asked != nil {
+		defer func() { f.asked <- after }()
+	}
+	var since []site.Event
+	for _, e := range f.events {
+		if e.Seq > after {
+			since = append(since, e)
+		}
+	}
+	return since, nil
+}
+
+func (f *fake) happens(text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.events = append(f.events, site.Event{Seq: uint64(len(f.events) + 1), Kind: site.EventState, Text: text})
+}
+
+func (f *fake) History(_ context.Context, _, node string) ([]site.Event, error) {
+	return []site.Event{{Node: node, Kind: site.EventBegun, Text: "power-on"}}, nil
 }
 
 func (f *fake) Do(_ context.Context, _ string, o site.Order) (string, error) {
@@ -108,10 +135,17 @@ func TestCallsCross(t *testing.T) {
 	if err != nil || !cmp.Equal(got, want) {
 		t.Errorf("report: %v %s", err, cmp.Diff(want, got))
 	}
-	memory, err := remote.Memory("berlin")
-	known, _ := f.Memory("berlin")
-	if err != nil || !cmp.Equal(memory, known) {
-		t.Errorf("memory: %v %s", err, cmp.Diff(known, memory))
+	known, err := remote.Known("berlin")
+	if here, _ := f.Known("berlin"); err != nil || !cmp.Equal(known, here) {
+		t.Errorf("known: %v %s", err, cmp.Diff(here, known))
+	}
+	f.happens("first")
+	f.happens("second")
+	if events, err := remote.Events("berlin", 1); err != nil || len(events) != 1 || events[0].Text != "second" {
+		t.Errorf("events: %v %v", events, err)
+	}
+	if events, err := remote.History(t.Context(), "berlin", "n1"); err != nil || len(events) != 1 || events[0].Node != "n1" {
+		t.Errorf("history: %v %v", events, err)
 	}
 	o := site.Order{Verb: site.VerbPause, Node: "n1", By: "anna", Reason: "rack move", Until: time.Now().Add(time.Hour).UTC().Round(0)}
 	said, err := remote.Do(t.Context(), "berlin", o)
@@ -313,5 +347,30 @@ func TestOtherVersion(t *testing.T) {
 	_, err := c.get(t.Context(), "news", "", "", nil)
 	if err == nil || !strings.Contains(err.Error(), "another version") {
 		t.Errorf("got %v, want that the daemon is of another version", err)
+	}
+}
+
+func TestFollowShowsEveryEventOnce(t *testing.T) {
+	f := &fake{asked: make(chan uint64, 100)}
+	f.happens("long ago")
+	socket, stop := serve(t, f)
+	defer stop()
+	c := dial(t, socket)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	go func() {
+		<-f.asked // from here on it follows
+		f.happens("now")
+		f.happens("then")
+	}()
+	var shown []string
+	err := c.Follow(ctx, "", func(e site.Event) {
+		shown = append(shown, e.Text)
+		if e.Text == "then" {
+			cancel()
+		}
+	})
+	if err != nil || strings.Join(shown, " ") != "now then" {
+		t.Errorf("followed %q %v", shown, err)
 	}
 }

@@ -126,9 +126,22 @@ func handler(d Daemon) http.Handler {
 		report, err := d.Report(siteName(r))
 		answer(w, r, report, err)
 	})
-	mux.HandleFunc("GET /v1/memory", func(w http.ResponseWriter, r *http.Request) {
-		memory, err := d.Memory(siteName(r))
-		answer(w, r, memory, err)
+	mux.HandleFunc("GET /v1/known", func(w http.ResponseWriter, r *http.Request) {
+		known, err := d.Known(siteName(r))
+		answer(w, r, known, err)
+	})
+	mux.HandleFunc("GET /v1/events", func(w http.ResponseWriter, r *http.Request) {
+		after, err := strconv.ParseUint(r.URL.Query().Get("after"), 10, 64)
+		if err != nil {
+			answer(w, r, nil, &failure{Text: "the daemon cannot read this request: after is not a number", Kind: "refused"})
+			return
+		}
+		events, err := d.Events(siteName(r), after)
+		answer(w, r, events, err)
+	})
+	mux.HandleFunc("GET /v1/history", func(w http.ResponseWriter, r *http.Request) {
+		events, err := d.History(r.Context(), siteName(r), r.URL.Query().Get("node"))
+		answer(w, r, events, err)
 	})
 	mux.HandleFunc("POST /v1/order", func(w http.ResponseWriter, r *http.Request) {
 		sentence, err := order(w, r, d)

@@ -44,6 +44,17 @@ type Machine interface {
 	Close() error
 }
 
+// Serves are the facets that some driver acts on or observes.
+func Serves(drivers map[string]Driver) map[site.Facet]bool {
+	serves := map[site.Facet]bool{}
+	for _, d := range drivers {
+		for _, f := range d.Facets() {
+			serves[f] = true
+		}
+	}
+	return serves
+}
+
 // The classes of error. A driver wraps one of them into what it returns,
 // together with what the machine said; anything else is treated as
 // ErrUnreachable.

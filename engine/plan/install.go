@@ -15,12 +15,12 @@ func planInstallation(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memor
 	switch {
 	case wanted(n) > max(underWay(r), r.Generation()) && underWay(r) > 0:
 		// A higher generation takes the place of one that did not end.
-		p.Steps = append(p.Steps, installStep(s, n, Generation(n, m)))
+		p.Steps = append(p.Steps, installStep(s, n, Generation(n, m)), finishStep(n, n.Generation))
 		return true
 	case installBegun(r):
 		// Begun and not known to have ended: it is brought to its end as it
 		// was begun, whatever the design says by now.
-		p.Steps = append(p.Steps, r.InFlight.Step)
+		p.Steps = append(p.Steps, r.InFlight.Step, finishStep(n, r.InFlight.Step.Generation))
 		return true
 	case r.Installing != nil:
 		planFinish(p, n, m)
@@ -31,7 +31,7 @@ func planInstallation(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memor
 	case wanted(n) == 0:
 		return false
 	case have < n.Generation:
-		p.Steps = append(p.Steps, installStep(s, n, have))
+		p.Steps = append(p.Steps, installStep(s, n, have), finishStep(n, n.Generation))
 	case have > n.Generation:
 		p.Blocked = append(p.Blocked, fmt.Sprintf("generation %d in the design is lower than the installed %d; a machine is never set back, raise it to %d to install anew",
 			n.Generation, have, have+1))
@@ -78,26 +78,31 @@ func planFinish(p *site.NodePlan, n *site.Node, m site.Memory) {
 		p.Waiting = fmt.Sprintf("the installer of generation %d is running", i.Generation)
 		return
 	}
-	p.Steps = append(p.Steps, site.Step{
-		Node: n.Name, Machine: n.Identity, Facet: site.FacetImage, Action: finishKind.action,
+	p.Steps = append(p.Steps, finishStep(n, i.Generation))
+}
+
+// finishStep follows when the installer has powered the machine off.
+func finishStep(n *site.Node, generation int) site.Step {
+	return site.Step{
+		Node: n.Name, Machine: n.Machine(), Facet: site.FacetImage, Action: finishKind.action,
 		Changes: []site.Change{{Field: "image.medium", Have: "inserted", Want: "ejected"}},
-		Impact:  finishKind.impact, Expect: finishKind.expect, Generation: i.Generation,
-		Reason: "the installer has powered the machine off",
-	})
+		Impact:  finishKind.impact, Expect: finishKind.expect, Generation: generation, Undo: finishKind.undo,
+		Reason: "the installer powers the machine off when it is done",
+	}
 }
 
 func installStep(s *site.Site, n *site.Node, have int) site.Step {
 	image := *s.Images[n.Image]
 	image.URL = strings.NewReplacer("{node}", n.Name, "{generation}", strconv.Itoa(n.Generation)).Replace(image.URL)
 	return site.Step{
-		Node: n.Name, Machine: n.Identity, Facet: site.FacetImage, Action: installKind.action,
+		Node: n.Name, Machine: n.Machine(), Facet: site.FacetImage, Action: installKind.action,
 		Changes: []site.Change{
 			{Field: "image.generation", Have: strconv.Itoa(have), Want: strconv.Itoa(n.Generation), Origin: n.Origins.Of("generation")},
 			{Field: "image.name", Want: n.Image, Origin: n.Origins.Of("image")},
 		},
 		Impact: installKind.impact, Expect: installKind.expect,
 		Reason: fmt.Sprintf("generation %d of the design is not installed", n.Generation),
-		Image:  &image, Generation: n.Generation, Loses: "everything on its disks",
+		Image:  &image, Generation: n.Generation, Loses: "everything on its disks", Undo: installKind.undo,
 	}
 }
 

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -11,25 +13,73 @@ type kind struct {
 	action site.Action
 	impact site.Impact
 	expect site.Duration
+	undo   string
 }
 
+// staged are the facets that a machine takes over when it is booted.
+var staged = []site.Facet{site.FacetFirmware, site.FacetBIOS}
+
 // kinds is the table of what changing a facet takes. Expected durations are
-// what common servers need; power off allows for a graceful shutdown.
+// what common servers need; power off allows for a graceful shutdown. What is
+// staged disrupts nothing by itself: the restart after it does. Packages take
+// the services on a machine away for a while, as a restart does.
 var kinds = map[site.Facet]func([]site.Change) kind{
-	site.FacetBoot: func([]site.Change) kind {
-		return kind{site.ActionBootOrder, site.ImpactOnline, minutes(0.5)}
+	site.FacetBoot: func(c []site.Change) kind {
+		undo := "the order before was not seen"
+		if have := c[0].Have; have != "" && have != "?" {
+			undo = "set the order back to " + have
+		}
+		return kind{site.ActionBootOrder, site.ImpactOnline, minutes(0.5), undo}
 	},
 	site.FacetPower: func(c []site.Change) kind {
 		if c[0].Want == "off" {
-			return kind{site.ActionPowerOff, site.ImpactReboot, minutes(3)}
+			return kind{site.ActionPowerOff, site.ImpactReboot, minutes(3), "power it on; what ran is started anew"}
 		}
-		return kind{site.ActionPowerOn, site.ImpactOnline, minutes(3)}
+		return kind{site.ActionPowerOn, site.ImpactOnline, minutes(3), "power it off"}
 	},
+	site.FacetFirmware: constant(kind{site.ActionFirmware, site.ImpactOnline, minutes(5), "only to a version that the BMC accepts"}),
+	site.FacetBIOS:     constant(kind{site.ActionBIOS, site.ImpactOnline, minutes(0.5), "set it back and boot again"}),
+	site.FacetBase:     constant(kind{site.ActionBase, site.ImpactOnline, minutes(1), earlier}),
+	site.FacetNetwork:  constant(kind{site.ActionNetwork, site.ImpactOnline, minutes(0.5), earlier}),
+	site.FacetPackages: constant(kind{site.ActionPackages, site.ImpactReboot, minutes(2), earlier}),
+	site.FacetConfig:   constant(kind{site.ActionConfig, site.ImpactOnline, minutes(1.5), earlier}),
 }
 
+const earlier = "go back to the earlier design"
+
 var (
-	installKind = kind{site.ActionInstall, site.ImpactDestructive, minutes(15)}
-	finishKind  = kind{site.ActionFinishInstall, site.ImpactOnline, minutes(4)}
+	installKind = kind{site.ActionInstall, site.ImpactDestructive, minutes(15), "cannot be undone"}
+	finishKind  = kind{site.ActionFinishInstall, site.ImpactOnline, minutes(4), "cannot be undone"}
+	restartKind = kind{action: site.ActionRestart, impact: site.ImpactReboot, expect: minutes(5)}
 )
 
+func constant(k kind) func([]site.Change) kind { return func([]site.Change) kind { return k } }
+
 func minutes(m float64) site.Duration { return site.Duration(m * float64(time.Minute)) }
+
+// likeMachines is how many steps of like machines it takes to believe them
+// rather than the table.
+const likeMachines = 3
+
+// expected is how long a step takes: the median of like machines' latest, or
+// what the table says.
+func expected(h site.History, model string, s site.Step) site.Duration {
+	took := h[site.Like(model, s.Action)]
+	if len(took) < likeMachines {
+		return s.Expect
+	}
+	sorted := slices.Sorted(slices.Values(took))
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[middle]
+	}
+	return (sorted[middle-1] + sorted[middle]) / 2
+}
+
+// Model is a machine's manufacturer and model, "unknown" before they are seen.
+func Model(o site.Observed) string {
+	if o.Inventory == nil || o.Inventory.Model == "" {
+		return "unknown"
+	}
+	return strings.TrimSpace(o.Inventory.Manufacturer + " " + o.Inventory.Model)
+}

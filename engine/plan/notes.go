@@ -7,15 +7,26 @@ import (
 )
 
 // notes are differences that nothing can be done about from here.
-func notes(n *site.Node, m site.Memory) []string {
+func notes(s *site.Site, n *site.Node, m site.Memory) []string {
 	var notes []string
+	switch why := s.Unused(n); {
+	case m.Recorded.Quarantined != nil:
+		notes = append(notes, fmt.Sprintf("quarantined by %s: %s", m.Recorded.Quarantined.By, m.Recorded.Quarantined.Reason))
+	case why != "":
+		notes = append(notes, why+"; its machine is left as it is and only observed")
+	case n.Decommission && underWay(m.Recorded) == 0:
+		notes = append(notes, "decommissioned: it is only observed, and may be removed from the design")
+	}
+	if Moves(n, m.Recorded) {
+		notes = append(notes, moveNote(n, m))
+	}
 	if a := m.Recorded.Adopted; a != nil && a.BMC != "" && a.BMC != n.Endpoints[site.BMC].URL {
 		notes = append(notes, fmt.Sprintf("its BMC endpoint changes from %s to %s", a.BMC, n.Endpoints[site.BMC].URL))
 	}
 	if mk := m.Observed.Marker; mk != nil && mk.Node != n.Name {
 		notes = append(notes, fmt.Sprintf("the installed system says that it is node %q", mk.Node))
 	}
-	if !n.Identity.Known() && m.Observed.Identity.Known() {
+	if !n.Machine().Known() && m.Observed.Identity.Known() {
 		notes = append(notes, "the machine is "+full(m.Observed.Identity)+"; the design names none")
 	}
 	return append(notes, hardwareNotes(n.Hardware, m.Observed.Inventory)...)
@@ -49,4 +60,13 @@ func imageNote(s *site.Site, n *site.Node, m site.Memory) []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("image %s has changed since generation %d was installed; raise the generation to install it", n.Image, i.Generation)}
+}
+
+// moveNote says what it implies that the name moves to another machine.
+func moveNote(n *site.Node, m site.Memory) string {
+	text := fmt.Sprintf("the name moves from %s to %s: first contact begins anew, approvals for the old machine do not hold", full(m.Recorded.Adopted.Machine), full(n.Moved))
+	if g := m.Recorded.Generation(); g > 0 {
+		text += fmt.Sprintf(", generation %d is expected on its disks and nothing is installed; raise the generation if they are blank", g)
+	}
+	return text
 }

@@ -16,12 +16,12 @@ import (
 
 // Site plans every node of a design in order, and says what happens to nodes
 // that are known and no longer designed.
-func Site(s *site.Site, revision string, known map[string]site.Memory) site.Plan {
+func Site(s *site.Site, revision string, k site.Known) site.Plan {
 	p := site.Plan{Version: site.PlanVersion, Site: s.Name, Revision: revision}
 	for _, name := range s.NodeNames() {
-		p.Nodes = append(p.Nodes, Node(s, s.Nodes[name], known[name]))
+		p.Nodes = append(p.Nodes, Node(s, s.Nodes[name], k))
 	}
-	for name, m := range known {
+	for name, m := range k.Nodes {
 		if s.Nodes[name] == nil {
 			p.Removes = append(p.Removes, removal(name, m))
 		}
@@ -43,40 +43,161 @@ func removal(name string, m site.Memory) site.Removal {
 
 // Node plans one node. Only the first step is ever run before the machine is
 // looked at again; the others say what would follow.
-func Node(s *site.Site, n *site.Node, m site.Memory) site.NodePlan {
+func Node(s *site.Site, n *site.Node, k site.Known) site.NodePlan {
+	m := k.Nodes[n.Name]
 	p := site.NodePlan{Node: n.Name, Seen: m.Observed.Seen()}
-	p.Notes = append(notes(n, m), imageNote(s, n, m)...)
-	if n.Decommission && underWay(m.Recorded) == 0 {
-		p.Notes = append(p.Notes, "decommissioned: it is only observed, and may be removed from the design")
-		return p
-	}
-	if why := wrongMachine(n, m); why != "" {
+	p.Notes = append(notes(s, n, m), imageNote(s, n, m)...)
+	planNode(&p, s, n, m, k.Serves)
+	finish(&p, s, n, m, k.History)
+	return p
+}
+
+// planNode adds the steps, or why there are none.
+func planNode(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, serves map[site.Facet]bool) {
+	if why := wrongMachine(n, m); why != "" && (m.Recorded.Quarantined != nil || !leftAlone(s, n, m)) {
 		p.Blocked = []string{why}
-		return p
+		return
 	}
-	if planInstallation(&p, s, n, m) {
-		return p
+	switch {
+	case m.Recorded.Quarantined != nil:
+		planQuarantine(p, n, m)
+	case leftAlone(s, n, m):
+		return
+	case planInstallation(p, s, n, m):
+		return
+	default:
+		planFacets(p, s, n, m, serves)
 	}
-	for _, f := range []site.Facet{site.FacetBoot, site.FacetPower} {
-		planFacet(&p, n, f, m.Observed.Facets[f])
-	}
-	if !n.Identity.Known() && len(p.Steps) > 0 {
+	if !n.Machine().Known() && len(p.Steps) > 0 {
 		p.Blocked = append(p.Blocked, unnamed(p.Steps, m.Observed.Identity))
 		p.Steps = nil
 	}
-	return p
+}
+
+// leftAlone says whether nothing is planned for the node. An installation that
+// was begun is brought to its end all the same, but not on a machine that is
+// away.
+func leftAlone(s *site.Site, n *site.Node, m site.Memory) bool {
+	return n.Away != "" || (n.Decommission || s.Unused(n) != "") && underWay(m.Recorded) == 0
+}
+
+// planQuarantine switches the machine off, whatever the design says.
+func planQuarantine(p *site.NodePlan, n *site.Node, m site.Memory) {
+	power := m.Observed.Facets[site.FacetPower]
+	if power.Have["state"] == "off" && power.Pending["state"] != "on" {
+		return
+	}
+	q := m.Recorded.Quarantined
+	k := kinds[site.FacetPower]([]site.Change{{Want: "off"}})
+	p.Steps = []site.Step{{
+		Node: n.Name, Machine: n.Machine(), Facet: site.FacetPower, Action: k.action, Impact: k.impact, Expect: k.expect, Force: true,
+		Changes: []site.Change{{Field: "power.state", Have: cmp.Or(power.Have["state"], "?"), Want: "off"}},
+		Reason:  "quarantined by " + q.By + ": " + q.Reason, Undo: "`slipway release " + n.Name + "`",
+	}}
+}
+
+// planFacets makes one facet after the other as designed: first those that a
+// booted machine takes over, so that one boot serves them all, then the power,
+// then what is inside.
+func planFacets(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, serves map[site.Facet]bool) {
+	for _, f := range staged {
+		if serves[f] {
+			planFacet(p, n, f, m)
+		}
+	}
+	planFacet(p, n, site.FacetBoot, m)
+	planRestart(p, n, m)
+	planFacet(p, n, site.FacetPower, m)
+	if n.Power == "off" {
+		return
+	}
+	for _, f := range inside(s.Roles[n.Role]) {
+		if serves[f] {
+			planFacet(p, n, f, m)
+		}
+	}
+}
+
+// inside are the facets of the installed system in the order of the role's
+// phases.
+func inside(r *site.Role) []site.Facet {
+	facets := []site.Facet{site.FacetBase, site.FacetNetwork, site.FacetPackages, site.FacetConfig}
+	slices.SortStableFunc(facets, func(a, b site.Facet) int { return PhaseIndex(r, PhaseOf(r, a)) - PhaseIndex(r, PhaseOf(r, b)) })
+	return facets
+}
+
+// planRestart boots the machine for what is pending, or will be: once for all
+// of it, and not where an installation or the power does so anyhow.
+func planRestart(p *site.NodePlan, n *site.Node, m site.Memory) {
+	var changes []site.Change
+	for _, s := range p.Steps {
+		if s.Action == site.ActionInstall {
+			return
+		}
+	}
+	for _, f := range staged {
+		changes = append(changes, restartsFor(p, n, f, m.Observed.Facets[f])...)
+	}
+	if len(changes) == 0 || m.Observed.Facets[site.FacetPower].Have["state"] == "off" || n.Power == "off" {
+		return
+	}
+	p.Waiting = "" // it waits for this
+	p.Steps = append(p.Steps, site.Step{
+		Node: n.Name, Machine: n.Machine(), Facet: site.FacetPower, Action: restartKind.action, Changes: changes,
+		Impact: restartKind.impact, Expect: restartKind.expect, Reason: "what is pending takes effect at a boot",
+		Undo: "the machine boots once; what ran before is started anew",
+	})
+}
+
+// restartsFor are the changes of a facet that a boot brings about.
+func restartsFor(p *site.NodePlan, n *site.Node, f site.Facet, seen site.FacetState) []site.Change {
+	if reaches(seen.Pending, wish(n, f, seen)) {
+		return diff(n, f, seen, wish(n, f, seen))
+	}
+	for _, s := range p.Steps {
+		if s.Facet == f {
+			return s.Changes
+		}
+	}
+	return nil
+}
+
+// finish fills in what follows from all steps together.
+func finish(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, h site.History) {
+	role := s.Roles[n.Role]
+	for i := range p.Steps {
+		step := &p.Steps[i]
+		step.Phase = PhaseOf(role, step.Facet)
+		step.Expect = expected(h, Model(m.Observed), *step)
+		p.Expect += step.Expect
+	}
+	p.Phase = phase(p, role)
+}
+
+// phase is the first of the role's phases in which something is left to do.
+func phase(p *site.NodePlan, r *site.Role) string {
+	if p.Seen.IsZero() || len(p.Blocked) > 0 || p.Waiting != "" || len(p.Reported) > 0 {
+		return phases(r)[0]
+	}
+	first := ""
+	for _, s := range p.Steps {
+		if first == "" || PhaseIndex(r, s.Phase) < PhaseIndex(r, first) {
+			first = s.Phase
+		}
+	}
+	return first
 }
 
 // wrongMachine says why the machine met must not be touched under this name.
 func wrongMachine(n *site.Node, m site.Memory) string {
-	seen, designed := m.Observed.Identity, n.Identity
+	seen, designed := m.Observed.Identity, n.Machine()
 	if seen.Known() && designed.Known() && !designed.Matches(seen) {
 		return fmt.Sprintf("another machine answers: the design says %s, the machine at %s is %s; nothing is written to it",
 			full(designed), n.Endpoints[site.BMC].URL, full(seen))
 	}
 	a := m.Recorded.Adopted
-	if a != nil && designed.Known() && !designed.Matches(a.Machine) {
-		return fmt.Sprintf("the design binds the name to %s, but it belongs to %s since %s; a replaced machine is never wiped under an old name",
+	if a != nil && designed.Known() && !designed.Matches(a.Machine) && !Moves(n, m.Recorded) {
+		return fmt.Sprintf("the design binds the name to %s, but it belongs to %s since %s; a replaced machine is never wiped under an old name, and `moved` lets another one take its place",
 			full(designed), full(a.Machine), a.When.UTC().Format("2006-01-02"))
 	}
 	return ""
@@ -113,8 +234,19 @@ func wish(n *site.Node, f site.Facet, seen site.FacetState) site.Values {
 	return asked
 }
 
+// Moves says whether the design moves the name to another machine than the one
+// that it was adopted with.
+func Moves(n *site.Node, r site.Recorded) bool {
+	return n.Moved.Known() && r.Adopted != nil && !n.Moved.Matches(r.Adopted.Machine) && n.Identity.Matches(r.Adopted.Machine)
+}
+
 // planFacet adds the step that makes one facet as designed.
-func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, seen site.FacetState) {
+func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
+	seen := m.Observed.Facets[f]
+	installs := slices.ContainsFunc(p.Steps, func(s site.Step) bool { return s.Action == site.ActionInstall })
+	if installs && site.Serves[f] == site.OS {
+		seen = site.FacetState{} // what is there is erased
+	}
 	want := wish(n, f, seen)
 	changes := diff(n, f, seen, want)
 	if len(changes) == 0 {
@@ -124,19 +256,49 @@ func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, seen site.FacetStat
 		p.Waiting = string(f) + " is on its way to " + changes[0].Want
 		return
 	}
+	drifted := IsDrift(n, f, m.Recorded) && !installs
+	if policy := n.Drift[f]; drifted && (policy == "report" || policy == "propose") {
+		p.Reported = append(p.Reported, fmt.Sprintf("%s; the design wants it reported only (drift %s)", differs(changes), policy))
+		return
+	}
 	k := kinds[f](changes)
-	if slices.ContainsFunc(p.Steps, func(s site.Step) bool { return s.Action == site.ActionInstall }) && k.action == site.ActionPowerOn {
+	if installs && k.action == site.ActionPowerOn {
 		return // an installation ends with the machine on
 	}
 	p.Steps = append(p.Steps, site.Step{
-		Node: n.Name, Machine: n.Identity, Facet: f, Action: k.action, Changes: changes,
-		Impact: k.impact, Reason: reason(seen), Expect: k.expect,
+		Node: n.Name, Machine: n.Machine(), Facet: f, Action: k.action, Changes: changes,
+		Impact: k.impact, Reason: reason(seen, drifted), Expect: k.expect, Undo: k.undo, Drift: drifted,
 	})
 }
 
-func reason(seen site.FacetState) string {
-	if seen.Seen.IsZero() {
+// IsDrift says whether a facet was once as it is designed now, so that a
+// difference is the machine's doing.
+func IsDrift(n *site.Node, f site.Facet, r site.Recorded) bool {
+	asked := n.Want(f)
+	return asked != nil && r.Reached[f] == asked.Digest()
+}
+
+// AsDesigned says whether a facet was seen to be what the design asks for.
+func AsDesigned(n *site.Node, f site.Facet, seen site.FacetState) bool {
+	want := wish(n, f, seen)
+	return !seen.Seen.IsZero() && want != nil && len(diff(n, f, seen, want)) == 0
+}
+
+// differs tells of changes as of differences.
+func differs(changes []site.Change) string {
+	var parts []string
+	for _, c := range changes {
+		parts = append(parts, fmt.Sprintf("%s is %s and is designed as %s", c.Field, c.Have, c.Want))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func reason(seen site.FacetState, drifted bool) string {
+	switch {
+	case seen.Seen.IsZero():
 		return "never seen"
+	case drifted:
+		return "was as designed and has changed on the machine"
 	}
 	return "differs from the design"
 }

@@ -47,7 +47,7 @@ func golden(t *testing.T, file string) {
 		n.Name = name
 	}
 	var got bytes.Buffer
-	p := plan.Site(&design, "r1", known)
+	p := plan.Site(&design, "r1", site.Known{Nodes: known})
 	plan.Text(&got, &p, now, plan.Paint{})
 	i := index(a, "plan.txt")
 	if *update {
@@ -87,11 +87,11 @@ func TestDigestOfDestructionIsFreeOfRevisionAndObservation(t *testing.T) {
 		Nodes: map[string]*site.Node{"n1": {Name: "n1", Identity: site.Identity{UUID: "u1"}, Power: "on",
 			Image: "debian", Generation: 1}},
 	}
-	never := plan.Site(design, "r1", nil)
-	seen := plan.Site(design, "r2", map[string]site.Memory{"n1": {Observed: site.Observed{
+	never := plan.Site(design, "r1", site.Known{})
+	seen := plan.Site(design, "r2", site.Known{Nodes: map[string]site.Memory{"n1": {Observed: site.Observed{
 		Identity: site.Identity{UUID: "u1", Serial: "s1"},
 		Facets:   map[site.Facet]site.FacetState{site.FacetPower: {Have: site.Values{"state": "off"}, Want: site.Values{"state": "on"}, Seen: now}},
-	}}})
+	}}}})
 	if got, want := seen.Destroys().Digest(), never.Destroys().Digest(); got != want {
 		t.Errorf("digest after observing = %s, before %s", got, want)
 	}
@@ -99,7 +99,7 @@ func TestDigestOfDestructionIsFreeOfRevisionAndObservation(t *testing.T) {
 		t.Errorf("image URL = %s, want %s", got, want)
 	}
 	design.Nodes["n1"].Generation = 2
-	next := plan.Site(design, "r3", nil)
+	next := plan.Site(design, "r3", site.Known{})
 	if next.Destroys().Digest() == never.Destroys().Digest() {
 		t.Error("generation 2 has the digest of generation 1")
 	}
@@ -125,7 +125,7 @@ func TestSeenForAnotherDesign(t *testing.T) {
 		{&off, "boot.order: Hdd,Pxe -> Pxe; power.state: on -> off; "},
 	} {
 		got := ""
-		for _, s := range plan.Node(&site.Site{}, c.node, site.Memory{Observed: seen}).Steps {
+		for _, s := range plan.Node(&site.Site{}, c.node, site.Known{Nodes: map[string]site.Memory{"n1": {Observed: seen}}}).Steps {
 			got += s.Changes[0].Field + ": " + s.Changes[0].Have + " -> " + s.Changes[0].Want + "; "
 		}
 		if got != c.want {

@@ -63,7 +63,7 @@ func (w *town) told() string {
 	w.t.Helper()
 	report, err := w.ask.Report("")
 	check(w.t, err)
-	memory, err := w.ask.Memory("")
+	memory, err := w.ask.Known("")
 	check(w.t, err)
 	text, err := json.Marshal([]any{report, memory})
 	check(w.t, err)

@@ -67,7 +67,8 @@ func (s Suite) follow(t *testing.T, m driver.Machine, n *site.Node, image *site.
 			t.Fatal(err)
 		}
 		memory.Observed = memory.Observed.Merge(seen)
-		p := plan.Node(design, n, *memory)
+		known := site.Known{Nodes: map[string]site.Memory{n.Name: *memory}}
+		p := plan.Node(design, n, known)
 		if len(p.Blocked) > 0 {
 			t.Fatal(p.Blocked)
 		}

@@ -1,0 +1,127 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Bounds of the journal.
+const (
+	latestEvents = 4096            // kept in memory for those who follow
+	writeEvents  = 2 * time.Second // how often the history is written
+)
+
+// journal is what happened: the latest in memory, and what is still to be
+// written into the records. Orders are written before they are answered; the
+// rest of the history may lose its last seconds when the daemon is killed.
+type journal struct {
+	mu      sync.Mutex
+	seq     uint64
+	latest  []site.Event
+	pending []site.Event
+}
+
+// add takes an event in.
+func (j *journal) add(ev site.Event) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.seq++
+	ev.Seq = j.seq
+	if ev.When.IsZero() {
+		ev.When = time.Now()
+	}
+	if len(j.latest) == latestEvents {
+		j.latest = append(j.latest[:0], j.latest[latestEvents/4:]...)
+	}
+	j.latest = append(j.latest, ev)
+	if len(j.pending) < latestEvents {
+		j.pending = append(j.pending, ev)
+	}
+}
+
+// since are the events after one.
+func (j *journal) since(after uint64) []site.Event {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var events []site.Event
+	for _, ev := range j.latest {
+		if ev.Seq > after {
+			events = append(events, ev)
+		}
+	}
+	return events
+}
+
+// take gives what is to be written.
+func (j *journal) take() []site.Event {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	events := j.pending
+	j.pending = nil
+	return events
+}
+
+// putBack keeps what could not be written for the next time, as far as there
+// is room.
+func (j *journal) putBack(events []site.Event) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if room := latestEvents - len(j.pending); len(events) > room {
+		events = events[len(events)-room:]
+	}
+	j.pending = append(events, j.pending...)
+}
+
+// note has an event told and recorded.
+func (e *Engine) note(ev site.Event) { e.journal.add(ev) }
+
+// noteNode is note for a node and the revision in force.
+func (w *worker) note(kind site.EventKind, revision, text string) {
+	w.e.note(site.Event{Node: w.name, Kind: kind, Revision: revision, Text: text})
+}
+
+// Events are the latest events with a Seq above after, oldest first.
+func (e *Engine) Events(after uint64) []site.Event { return e.journal.since(after) }
+
+// History are the last events of a node, oldest first; without a node those of
+// the site itself.
+func (e *Engine) History(ctx context.Context, node string) ([]site.Event, error) {
+	e.mu.Lock()
+	known := node == "" || e.workers[node] != nil
+	e.mu.Unlock()
+	if err := e.writeHistory(ctx); err != nil {
+		return nil, err
+	}
+	events, err := e.Records.Events(ctx, node)
+	if err == nil && !known && len(events) == 0 {
+		return nil, fmt.Errorf("%w: site %s has no node %q", site.ErrNotFound, e.Site, node)
+	}
+	return events, err
+}
+
+// keepHistory writes events into the records, many at a time.
+func (e *Engine) keepHistory(ctx context.Context) {
+	for sleep(ctx, writeEvents) {
+		if err := e.writeHistory(ctx); err != nil {
+			e.Log.Warn("history not recorded", "err", err)
+		}
+	}
+}
+
+func (e *Engine) writeHistory(ctx context.Context) error {
+	e.writing.Lock()
+	defer e.writing.Unlock()
+	events := e.journal.take()
+	if len(events) == 0 {
+		return nil
+	}
+	if err := e.Records.AppendEvents(ctx, events); err != nil {
+		e.journal.putBack(events)
+		return fmt.Errorf("record history: %w", err)
+	}
+	return nil
+}
