@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"reflect"
 	"sort"
-	"strconv"
 	"strings"
 	"time"
 
@@ -176,15 +175,7 @@ func (w *worker) outLocked() bool {
 
 // maxUnavailable is the design's bound as a count.
 func maxUnavailable(s *site.Site) int {
-	share, isShare := strings.CutSuffix(s.Rollout.MaxUnavailable, "%")
-	n, err := strconv.Atoi(share)
-	if err != nil {
-		return 1
-	}
-	if isShare {
-		n = n * len(s.Nodes) / 100
-	}
-	return max(n, 1)
+	return max(site.Bound(s.Rollout.MaxUnavailable, len(s.Nodes)), 1)
 }
 
 // backInService gives a node's place in the rollout to those that wait.
