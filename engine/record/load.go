@@ -18,7 +18,7 @@ import (
 // and files that no record uses. The maps of observations stay the records'
 // too and must not be changed.
 func (s *Site) Load(ctx context.Context) (Snapshot, error) {
-	l := loader{Site: s, files: map[string]bool{}, snap: Snapshot{Nodes: map[string]site.Memory{}}}
+	l := loader{Site: s, files: map[string]bool{}, snap: Snapshot{Nodes: map[string]site.Memory{}, History: site.History{}}}
 	for _, part := range []struct {
 		below string
 		take  func(rest string, value []byte) error
@@ -30,6 +30,9 @@ func (s *Site) Load(ctx context.Context) (Snapshot, error) {
 		{"approvals/", l.approval},
 		{"removals/", l.removal},
 		{"paused", l.paused},
+		{"rollout", l.rollout},
+		{"took/", l.took},
+		{"events", l.events},
 	} {
 		if err := s.each(ctx, part.below, part.take); err != nil {
 			return Snapshot{}, fmt.Errorf("read %s of site %s: %w", strings.TrimSuffix(part.below, "/"), s.name, err)
@@ -54,14 +57,17 @@ type loader struct {
 	stale []string        // keys that nothing needs
 }
 
-// read gives the value itself, from its file if it has one.
+// read gives the value itself and notes its file if it has one.
 func (l *loader) read(value []byte) ([]byte, error) {
-	digest, large := strings.CutPrefix(string(value), "@")
-	if !large {
-		return value, nil
+	l.use(value)
+	return l.Site.read(value)
+}
+
+// use notes the file that a value is in, if it is in one.
+func (l *loader) use(value []byte) {
+	if digest, large := strings.CutPrefix(string(value), "@"); large {
+		l.files[digest] = true
 	}
-	l.files[digest] = true
-	return l.readFile(digest)
 }
 
 // decode reads a JSON value.
@@ -92,7 +98,7 @@ func (l *loader) accepted(_ string, value []byte) error {
 }
 
 func (l *loader) node(rest string, value []byte) error {
-	name, err := nodeOf(rest)
+	name, err := nameOf(rest)
 	if err != nil {
 		return err
 	}
@@ -109,7 +115,7 @@ func (l *loader) node(rest string, value []byte) error {
 }
 
 func (l *loader) observation(rest string, value []byte) error {
-	name, err := nodeOf(rest)
+	name, err := nameOf(rest)
 	if err != nil {
 		return err
 	}
@@ -141,12 +147,9 @@ func (l *loader) seenTimes(_ string, value []byte) error {
 	if err != nil {
 		return err
 	}
-	if value, err = decompress(value); err != nil {
-		return damaged(err)
-	}
 	var some ages
-	if err := json.Unmarshal(value, &some); err != nil {
-		return damaged(err)
+	if err := decodeCompressed(value, &some); err != nil {
+		return err
 	}
 	for node, facets := range some {
 		known := l.snap.Nodes[node].Observed.Facets
@@ -185,4 +188,46 @@ func (l *loader) removal(rest string, value []byte) error {
 func (l *loader) paused(_ string, value []byte) error {
 	l.snap.Paused = &site.Hold{}
 	return l.decode(value, l.snap.Paused)
+}
+
+// rollout reads the rollout, and its nodes, which are beside it.
+func (l *loader) rollout(rest string, value []byte) error {
+	if l.snap.Rollout == nil {
+		l.snap.Rollout = &site.RolloutStatus{}
+	}
+	if rest == "" {
+		return l.decode(value, l.snap.Rollout)
+	}
+	value, err := l.read(value)
+	if err != nil {
+		return err
+	}
+	return decodeCompressed(value, &l.snap.Rollout.Nodes)
+}
+
+func (l *loader) took(rest string, value []byte) error {
+	like, err := nameOf(rest)
+	if err != nil {
+		return err
+	}
+	var took []site.Duration
+	if err := l.decode(value, &took); err != nil {
+		return err
+	}
+	l.snap.History[like] = took
+	return nil
+}
+
+// events are read when they are asked for; those of a removed node, written
+// while it was removed, are stale.
+func (l *loader) events(rest string, value []byte) error {
+	l.use(value)
+	node, err := nameOf(strings.TrimPrefix(rest, "/"))
+	if err != nil {
+		return err
+	}
+	if _, known := l.snap.Nodes[node]; node != "" && !known && !l.designed(node) {
+		l.stale = append(l.stale, eventsKey(node))
+	}
+	return nil
 }

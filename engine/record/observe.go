@@ -17,7 +17,7 @@ import (
 // seenPerRecord is how many nodes' ages share one record.
 const seenPerRecord = 500
 
-// maxBatch is the size at which a transaction of observations is sent, in
+// maxBatch is the size at which a transaction is sent, in
 // bytes; etcd takes 1.5 MiB.
 const maxBatch = 512 << 10
 
@@ -118,24 +118,32 @@ func content(o site.Observed) ([]byte, error) {
 	return json.Marshal(o)
 }
 
-// batch gathers writes of observations into transactions.
+// batch gathers writes into transactions.
 type batch struct {
 	site *Site
 	ops  []clientv3.Op
 	size int
 }
 
+// put adds a write, and sends those that there are when they are enough.
 func (b *batch) put(ctx context.Context, key string, value []byte) error {
+	if err := b.add(key, value); err != nil {
+		return err
+	}
+	if len(b.ops) < batchOps && b.size < maxBatch {
+		return nil
+	}
+	return b.send(ctx)
+}
+
+func (b *batch) add(key string, value []byte) error {
 	op, err := b.site.opPut(key, value)
 	if err != nil {
 		return err
 	}
 	b.ops = append(b.ops, op)
 	b.size += len(op.ValueBytes())
-	if len(b.ops) < batchOps && b.size < maxBatch {
-		return nil
-	}
-	return b.send(ctx)
+	return nil
 }
 
 func (b *batch) send(ctx context.Context) error {

@@ -53,6 +53,9 @@ type Snapshot struct {
 	Approved []Approval
 	Paused   *site.Hold
 	Removals []Removal // of the last 24 hours
+	// Rollout is the last one, nil before the first.
+	Rollout *site.RolloutStatus
+	History site.History
 }
 
 // Site is the records of one site. Its methods may be called at the same time,
@@ -70,6 +73,10 @@ type Site struct {
 
 	flushing sync.Mutex
 	ages     []sum // what the records of ages are known to be
+
+	rolling        sync.Mutex
+	nodesOfRollout sum        // what is written of them; zero when that is unknown
+	telling        sync.Mutex // held while events are added to those that there are
 }
 
 // sum tells values apart without keeping them.
@@ -152,12 +159,18 @@ func (s *Site) DeleteNode(ctx context.Context, node string) error {
 	delete(s.sums, node)
 	delete(s.seen, node)
 	s.mu.Unlock()
-	return s.commit(ctx, clientv3.OpDelete(s.prefix+nodeKey(node)), clientv3.OpDelete(s.prefix+observedKey(node)))
+	return s.commit(ctx, clientv3.OpDelete(s.prefix+nodeKey(node)), clientv3.OpDelete(s.prefix+observedKey(node)),
+		clientv3.OpDelete(s.prefix+eventsKey(node)))
 }
 
 // Approve records an approval.
 func (s *Site) Approve(ctx context.Context, a Approval) error {
-	return s.put(ctx, "approvals/"+url.PathEscape(a.Digest), a)
+	return s.put(ctx, approvalKey(a.Digest), a)
+}
+
+// Disapprove forgets an approval, which no longer counts.
+func (s *Site) Disapprove(ctx context.Context, digest string) error {
+	return s.commit(ctx, clientv3.OpDelete(s.prefix+approvalKey(digest)))
 }
 
 // Pause records a hold on the whole site; nil resumes.
@@ -177,8 +190,10 @@ func (s *Site) Removed(ctx context.Context, r Removal) error {
 func nodeKey(node string) string     { return "nodes/" + url.PathEscape(node) }
 func observedKey(node string) string { return "observed/" + url.PathEscape(node) }
 
-// nodeOf is the node's name in the rest of a key.
-func nodeOf(rest string) (string, error) {
+func approvalKey(digest string) string { return "approvals/" + url.PathEscape(digest) }
+
+// nameOf is the name in the rest of a key.
+func nameOf(rest string) (string, error) {
 	name, err := url.PathUnescape(rest)
 	if err != nil {
 		return "", damaged(fmt.Errorf("key %q: %w", rest, err))
@@ -213,6 +228,15 @@ func (s *Site) opPut(key string, value []byte) (clientv3.Op, error) {
 		return clientv3.Op{}, fmt.Errorf("write %s: %w", key, err)
 	}
 	return clientv3.OpPut(s.prefix+key, "@"+digest), nil
+}
+
+// read gives a value itself, from its file if it is in one.
+func (s *Site) read(value []byte) ([]byte, error) {
+	digest, large := strings.CutPrefix(string(value), "@")
+	if !large {
+		return value, nil
+	}
+	return s.readFile(digest)
 }
 
 // commit does operations in one transaction.

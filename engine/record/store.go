@@ -1,7 +1,7 @@
 // Package record keeps what was done and cannot be observed from outside: the
 // last good design of a site, what each node's machine was adopted as and
-// installed with, approvals, holds, removals, and the last observation of each
-// machine with its age. It is etcd, embedded without a listener, in a state
+// installed with, approvals, holds, removals, the rollout, how long steps took,
+// what happened, and the last observation of each machine with its age. It is etcd, embedded without a listener, in a state
 // directory that one process at a time holds.
 //
 // Keys, with site and node names path-escaped:
@@ -14,8 +14,13 @@
 //	/slipway/v1/SITE/approvals/DIGEST    Approval
 //	/slipway/v1/SITE/removals/TIME.NODE  Removal
 //	/slipway/v1/SITE/paused              site.Hold
+//	/slipway/v1/SITE/rollout             site.RolloutStatus without its nodes
+//	/slipway/v1/SITE/rollout/nodes       the nodes of the rollout
+//	/slipway/v1/SITE/took/LIKE           how long steps took, see site.Like
+//	/slipway/v1/SITE/events              the last 256 events of the site itself
+//	/slipway/v1/SITE/events/NODE         the last 32 events of a node
 //
-// Values are JSON. One of more than 64 KiB is a file of the state directory,
+// Values are JSON, what repeats itself compressed with gzip. One of more than 64 KiB is a file of the state directory,
 // and the key holds "@" and the file's digest.
 package record
 
