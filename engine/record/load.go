@@ -18,7 +18,7 @@ import (
 // and files that no record uses. The maps of observations stay the records'
 // too and must not be changed.
 func (s *Site) Load(ctx context.Context) (Snapshot, error) {
-	l := loader{Site: s, files: map[string]bool{}, snap: Snapshot{Nodes: map[string]site.Memory{}, History: site.History{}}}
+	l := loader{Site: s, files: map[string]bool{}, snap: Snapshot{Nodes: map[string]site.Memory{}, History: site.History{}, Sessions: map[string]Sessions{}}}
 	for _, part := range []struct {
 		below string
 		take  func(rest string, value []byte) error
@@ -33,6 +33,7 @@ func (s *Site) Load(ctx context.Context) (Snapshot, error) {
 		{"rollout", l.rollout},
 		{"took/", l.took},
 		{"events", l.events},
+		{"sessions/", l.sessions},
 	} {
 		if err := s.each(ctx, part.below, part.take); err != nil {
 			return Snapshot{}, fmt.Errorf("read %s of site %s: %w", strings.TrimSuffix(part.below, "/"), s.name, err)
@@ -229,5 +230,18 @@ func (l *loader) events(rest string, value []byte) error {
 	if _, known := l.snap.Nodes[node]; node != "" && !known && !l.designed(node) {
 		l.stale = append(l.stale, eventsKey(node))
 	}
+	return nil
+}
+
+func (l *loader) sessions(rest string, value []byte) error {
+	node, err := nameOf(rest)
+	if err != nil {
+		return err
+	}
+	var all Sessions
+	if err := l.decode(value, &all); err != nil {
+		return err
+	}
+	l.snap.Sessions[node] = all
 	return nil
 }

@@ -129,7 +129,7 @@ func TestEverythingComesBack(t *testing.T) {
 	s := open(t, t.TempDir())
 	b := s.Site("berlin")
 	snap := load(t, b)
-	same(t, "empty", snap, Snapshot{Nodes: map[string]site.Memory{}, History: site.History{}})
+	same(t, "empty", snap, Snapshot{Nodes: map[string]site.Memory{}, History: site.History{}, Sessions: map[string]Sessions{}})
 
 	ctx, design := t.Context(), designOf(3)
 	rev := site.Revision{ID: "abc", Subject: "power off n1", Author: "Anna", When: day}
@@ -161,7 +161,7 @@ func TestEverythingComesBack(t *testing.T) {
 			"n00001": {Recorded: recorded(1), Observed: observation(1, day)},
 			"a/b ü":  {Recorded: inFlight},
 		},
-		Approved: []Approval{approval}, Paused: hold, Removals: []Removal{removal}, History: site.History{},
+		Approved: []Approval{approval}, Paused: hold, Removals: []Removal{removal}, History: site.History{}, Sessions: map[string]Sessions{},
 	})
 	same(t, "design", accepted.Design, design)
 	same(t, "revision", accepted.Revision, rev)
@@ -174,7 +174,7 @@ func TestEverythingComesBack(t *testing.T) {
 		t.Errorf("resumed, and still paused: %v", snap.Paused)
 	}
 	other := load(t, s.Site("berli"))
-	same(t, "another site", other, Snapshot{Nodes: map[string]site.Memory{}, History: site.History{}})
+	same(t, "another site", other, Snapshot{Nodes: map[string]site.Memory{}, History: site.History{}, Sessions: map[string]Sessions{}})
 }
 
 func TestClosed(t *testing.T) {

@@ -56,6 +56,8 @@ type Snapshot struct {
 	// Rollout is the last one, nil before the first.
 	Rollout *site.RolloutStatus
 	History site.History
+	// Sessions are the last known ones, by node.
+	Sessions map[string]Sessions
 }
 
 // Site is the records of one site. Its methods may be called at the same time,
@@ -160,7 +162,7 @@ func (s *Site) DeleteNode(ctx context.Context, node string) error {
 	delete(s.seen, node)
 	s.mu.Unlock()
 	return s.commit(ctx, clientv3.OpDelete(s.prefix+nodeKey(node)), clientv3.OpDelete(s.prefix+observedKey(node)),
-		clientv3.OpDelete(s.prefix+eventsKey(node)))
+		clientv3.OpDelete(s.prefix+eventsKey(node)), clientv3.OpDelete(s.prefix+sessionsKey(node)))
 }
 
 // Approve records an approval.
@@ -189,6 +191,7 @@ func (s *Site) Removed(ctx context.Context, r Removal) error {
 
 func nodeKey(node string) string     { return "nodes/" + url.PathEscape(node) }
 func observedKey(node string) string { return "observed/" + url.PathEscape(node) }
+func sessionsKey(node string) string { return "sessions/" + url.PathEscape(node) }
 
 func approvalKey(digest string) string { return "approvals/" + url.PathEscape(digest) }
 
@@ -241,6 +244,9 @@ func (s *Site) read(value []byte) ([]byte, error) {
 
 // commit does operations in one transaction.
 func (s *Site) commit(ctx context.Context, ops ...clientv3.Op) error {
+	if err := s.store.own(); err != nil {
+		return err
+	}
 	return s.store.do(ctx, func(ctx context.Context) error {
 		_, err := s.store.kv.Txn(ctx).Then(ops...).Commit()
 		return err

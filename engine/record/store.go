@@ -1,8 +1,9 @@
 // Package record keeps what was done and cannot be observed from outside: the
 // last good design of a site, what each node's machine was adopted as and
 // installed with, approvals, holds, removals, the rollout, how long steps took,
-// what happened, and the last observation of each machine with its age. It is etcd, embedded without a listener, in a state
-// directory that one process at a time holds.
+// what happened, who acts, and the last observation of each machine with its
+// age. It is etcd, embedded without a listener, in a state directory that one
+// process at a time holds.
 //
 // Keys, with site and node names path-escaped:
 //
@@ -19,6 +20,8 @@
 //	/slipway/v1/SITE/took/LIKE           how long steps took, see site.Like
 //	/slipway/v1/SITE/events              the last 256 events of the site itself
 //	/slipway/v1/SITE/events/NODE         the last 32 events of a node
+//	/slipway/v1/SITE/term                who acts for the site, see Term
+//	/slipway/v1/SITE/sessions/NODE       Sessions
 //
 // Values are JSON, what repeats itself compressed with gzip. One of more than 64 KiB is a file of the state directory,
 // and the key holds "@" and the file's digest.

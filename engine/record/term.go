@@ -1,0 +1,280 @@
+package record
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// A term is the time for which one holder acts for a site. Its number grows
+// with each. The holder has a lease, which it renews; whoever cannot renew it
+// stops by itself, some time before the lease is over.
+const (
+	// Lease is how long a lease lasts from its last renewal.
+	Lease = 15 * time.Second
+	// RenewEvery is how often it is to be renewed.
+	RenewEvery = Lease / 3
+	// leaseMargin is how long before its end nothing is sent any more: what
+	// was allowed a moment ago has left by then.
+	leaseMargin = 2 * time.Second
+)
+
+// ErrLost is wrapped by the renewal of a term that another holder has ended.
+var ErrLost = errors.New("the term is lost")
+
+// tenure is the value under "term".
+type tenure struct {
+	Term   uint64 `json:"term"`
+	Holder string `json:"holder"`
+	// Released is set when the holder has ended the term itself: it has
+	// nothing under way any more.
+	Released bool `json:"released,omitempty"`
+}
+
+// Term is the right to act for a site. Its methods may be called at the same
+// time.
+type Term struct {
+	// Number is larger than that of every term before. Holder is whose it is.
+	Number uint64
+	Holder string
+	// Began is when it was acquired.
+	Began time.Time
+	// Clean is set when there was no holder before, or when it had released
+	// its term: then nothing of it is under way, and it has left no sessions.
+	Clean bool
+
+	site     *Site
+	renewing sync.Mutex
+	revision int64 // of the record, as this term last wrote it
+
+	mu       sync.Mutex
+	deadline time.Time
+	lapse    context.Context // ends when the deadline has passed
+	lapsed   context.CancelFunc
+	timer    *time.Timer
+	lost     chan struct{}
+	ended    bool // lost or released
+}
+
+// Acquire begins a new term, also while the lease of an earlier one lasts: the
+// process that holds the store is the only one, so the earlier holder is
+// gone, and whatever it has sent last may still be under way, see Clean. A
+// holder that is not gone finds its term lost.
+func (s *Site) Acquire(ctx context.Context, holder string) (*Term, error) {
+	for {
+		before, revision, err := s.tenure(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("read the term: %w", err)
+		}
+		t := &Term{
+			Number: before.Term + 1, Holder: holder, Began: time.Now(),
+			Clean: before.Released || before.Term == 0,
+			site:  s, revision: revision, lost: make(chan struct{}),
+		}
+		switch err := t.write(ctx, tenure{Term: t.Number, Holder: holder}); {
+		case err == nil:
+			t.extend(t.Began)
+			return t, nil
+		case !errors.Is(err, ErrLost): // then somebody else was faster
+			return nil, fmt.Errorf("begin a term: %w", err)
+		}
+	}
+}
+
+// tenure reads what is recorded of the last term, with its revision in etcd.
+func (s *Site) tenure(ctx context.Context) (last tenure, revision int64, err error) {
+	var got *clientv3.GetResponse
+	if err := s.store.do(ctx, func(ctx context.Context) (err error) {
+		got, err = s.store.kv.Get(ctx, s.prefix+"term")
+		return err
+	}); err != nil || len(got.Kvs) == 0 {
+		return tenure{}, 0, err
+	}
+	if err := json.Unmarshal(got.Kvs[0].Value, &last); err != nil {
+		return tenure{}, 0, damaged(err)
+	}
+	return last, got.Kvs[0].ModRevision, nil
+}
+
+// write replaces the record if nobody else has.
+func (t *Term) write(ctx context.Context, now tenure) error {
+	value, err := json.Marshal(now)
+	if err != nil {
+		return err
+	}
+	key := t.site.prefix + "term"
+	var got *clientv3.TxnResponse
+	if err := t.site.store.do(ctx, func(ctx context.Context) (err error) {
+		got, err = t.site.store.kv.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", t.revision)).
+			Then(clientv3.OpPut(key, string(value))).Commit()
+		return err
+	}); err != nil {
+		return err
+	}
+	if !got.Succeeded {
+		return ErrLost
+	}
+	t.revision = got.Header.Revision
+	return nil
+}
+
+// Renew extends the lease. An error that is not ErrLost may pass; the lease is
+// as it was then. It takes no longer than a lease.
+func (t *Term) Renew(ctx context.Context) error {
+	t.renewing.Lock()
+	defer t.renewing.Unlock()
+	if t.isOver() {
+		return t.why(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, Lease)
+	defer cancel()
+	if err := t.site.store.own(); err != nil {
+		return err
+	}
+	began := time.Now()
+	switch err := t.write(ctx, tenure{Term: t.Number, Holder: t.Holder}); {
+	case errors.Is(err, ErrLost):
+		// A renewal whose answer did not come has been written, too.
+		last, revision, rerr := t.site.tenure(ctx)
+		if rerr == nil && last.Term == t.Number && last.Holder == t.Holder {
+			t.revision = revision
+			return fmt.Errorf("renew term %d: written before and not known to be", t.Number)
+		}
+		t.end()
+		return t.why(ctx)
+	case err != nil:
+		return fmt.Errorf("renew term %d: %w", t.Number, err)
+	}
+	t.extend(began)
+	return nil
+}
+
+// why names the holder that has ended this term.
+func (t *Term) why(ctx context.Context) error {
+	last, _, err := t.site.tenure(ctx)
+	if err != nil || last.Term <= t.Number {
+		return fmt.Errorf("%w: term %d is over", ErrLost, t.Number)
+	}
+	return fmt.Errorf("%w: %s has begun term %d and acts for the site", ErrLost, last.Holder, last.Term)
+}
+
+// Release ends the term when nothing is under way any more, so that the next
+// holder need not wait.
+func (t *Term) Release(ctx context.Context) error {
+	t.renewing.Lock()
+	defer t.renewing.Unlock()
+	if t.isOver() {
+		return nil
+	}
+	t.end()
+	if err := t.write(ctx, tenure{Term: t.Number, Holder: t.Holder, Released: true}); err != nil && !errors.Is(err, ErrLost) {
+		return fmt.Errorf("release term %d: %w", t.Number, err)
+	}
+	return nil
+}
+
+// Lost is closed when the term is over.
+func (t *Term) Lost() <-chan struct{} { return t.lost }
+
+// Deadline is until when a write may be sent. It moves on with each renewal.
+func (t *Term) Deadline() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.deadline
+}
+
+// Holds says whether a write may be sent now. The deadline must not have
+// passed by the monotonic clock, nor by the time of day: while a machine
+// sleeps only the latter goes on. A time of day that was set wrong costs the
+// time until the next renewal.
+func (t *Term) Holds(now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.ended && now.Before(t.deadline) && now.Round(0).Before(t.deadline.Round(0))
+}
+
+// Bound gives a context that ends when no write may be sent any more.
+func (t *Term) Bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	t.mu.Lock()
+	lapse := t.lapse
+	t.mu.Unlock()
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(lapse, func() {
+		cancel(fmt.Errorf("the lease of term %d could not be renewed in time", t.Number))
+	})
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// extend has the lease last from a time on.
+func (t *Term) extend(from time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.deadline = from.Add(Lease - leaseMargin)
+	left := time.Until(t.deadline)
+	if t.timer != nil && t.timer.Stop() {
+		t.timer.Reset(left)
+		return
+	}
+	// The first one, or the one before has lapsed.
+	t.lapse, t.lapsed = context.WithCancel(context.Background())
+	t.timer = time.AfterFunc(left, t.lapsed)
+}
+
+func (t *Term) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ended = true
+	t.timer.Stop()
+	t.lapsed()
+	close(t.lost)
+}
+
+func (t *Term) isOver() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ended
+}
+
+// own says whether the state directory is still the one that was opened: one
+// that was removed or replaced under the process keeps no records, and lets
+// another process begin anew beside this one.
+func (s *Store) own() error {
+	mine, err := s.lock.Stat()
+	if errors.Is(err, fs.ErrClosed) {
+		return errClosed
+	} else if err != nil {
+		return err
+	}
+	there, err := os.Stat(filepath.Join(s.dir, "lock"))
+	if err != nil || !os.SameFile(mine, there) {
+		return fmt.Errorf("the state directory %s was removed or replaced while it is in use: nothing recorded now would be found again; put it back, or stop slipway and restore the directory from a backup", s.dir)
+	}
+	return nil
+}
+
+// Session is a login on a machine that a term made. It is recorded before
+// anything is written through it, so that the next term can end it first.
+type Session struct {
+	Term uint64 `json:"term"`
+	// Endpoint is the URL it was made at, ID its name there.
+	Endpoint string `json:"endpoint"`
+	ID       string `json:"id"`
+}
+
+// Sessions are the sessions on one machine.
+type Sessions map[site.EndpointKind]Session
+
+// PutSessions records the sessions on a node's machine.
+func (s *Site) PutSessions(ctx context.Context, node string, all Sessions) error {
+	return s.put(ctx, sessionsKey(node), all)
+}
