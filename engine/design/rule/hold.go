@@ -26,17 +26,17 @@ var holds = []Rule{
 	endlessPause,
 	{
 		Code: "disabled-decommission", Severity: site.SeverityWarning,
-		What:  "A node to be decommissioned is in use, and so is its role.",
-		Why:   "The machine of a node that is not in use is left as it is, so nothing of the decommissioning is done on it.",
+		What:  "A node to be decommissioned is in use and not away, and its role is in use.",
+		Why:   "The machine of a node that is not in use, or away, is left as it is, so nothing of the decommissioning is done on it.",
 		Wrong: `nodes: "n3": {enabled: false, decommission: true}`,
 		Right: `nodes: "n3": {enabled: true, decommission: true}`,
 		Node: func(s *site.Site, n *site.Node) []site.Finding {
-			if !n.Decommission || n.InUse() && !disabled(s, n.Role) {
+			if !n.Decommission || working(n) && !disabled(s, n.Role) {
 				return nil
 			}
 			return []site.Finding{wrong("decommission",
 				fmt.Sprintf("the node %s is to be decommissioned, and %s", n.Name, idle(n)),
-				"Enable it until it is decommissioned, or remove decommission.")}
+				"Put it in use until it is decommissioned, or remove decommission.")}
 		},
 	},
 	{
@@ -110,10 +110,16 @@ func LongPauses(nodes map[string]*site.Node, now time.Time) []site.Finding {
 
 var digest = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
-// idle says why the machine of a node that is not in use is left as it is.
+// working says whether a node is in use and its machine there.
+func working(n *site.Node) bool { return n.InUse() && n.Away == "" }
+
+// idle says why the machine of a node that is not worked on is left as it is.
 func idle(n *site.Node) string {
-	if n.InUse() {
-		return fmt.Sprintf("its role %s is not enabled", n.Role)
+	switch {
+	case !n.InUse():
+		return "it is not enabled"
+	case n.Away != "":
+		return "its machine is away: " + n.Away
 	}
-	return "it is not enabled"
+	return fmt.Sprintf("its role %s is not enabled", n.Role)
 }

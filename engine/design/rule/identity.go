@@ -2,6 +2,7 @@ package rule
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -23,10 +24,11 @@ var identities = []Rule{
 		Wrong: `nodes: "n2": identity: serial: "SN1"`,
 		Right: `nodes: "n2": identity: serial: "SN99"`,
 		Facts: func(_ *site.Site, n *site.Node) []Fact {
-			if isPlaceholderSerial(n.Identity.Serial) {
+			serial := n.Machine().Serial
+			if isPlaceholderSerial(serial) {
 				return nil
 			}
-			return fact(n.Identity.Serial, "identity.serial")
+			return fact(serial, machineAt(n)+".serial")
 		},
 		Fleet: twice("the serial number"),
 	},
@@ -38,6 +40,44 @@ var identities = []Rule{
 		Right: `nodes: "n2": identity: serial: "CZ20350TBF"`,
 		Node:  placeholderIdentity,
 	},
+	{
+		Code: "moved-without-identity", Severity: site.SeverityError, Firm: true,
+		What:  "A node that has moved to another machine names the one before.",
+		Why:   "Which machine was replaced is not known then, and what was done to it cannot be told from what is done to the new one.",
+		Wrong: `nodes: "n1": {identity: _ @unset(), moved: serial: "SN9"}`,
+		Right: `nodes: "n1": moved: serial: "SN9"`,
+		Node: func(_ *site.Site, n *site.Node) []site.Finding {
+			if !n.Moved.Known() || states(n, "identity.uuid") || states(n, "identity.serial") {
+				return nil
+			}
+			return []site.Finding{wrong("moved",
+				fmt.Sprintf("the node %s has moved, and no identity says from which machine", n.Name),
+				"Let identity be that of the machine before; or, if there was none, write identity in the place of moved.")}
+		},
+	},
+	{
+		Code: "moved-nowhere", Severity: site.SeverityNote,
+		What:  "A node moves to a machine that is not the one that it names already.",
+		Why:   "The line says nothing, and will be taken for the reason of what happens next.",
+		Wrong: `nodes: "n1": moved: {uuid: "4c4c4544-0000-4000-8000-000000000001", serial: "SN1"}`,
+		Right: `nodes: "n1": moved: {uuid: "4c4c4544-0000-4000-8000-000000000099", serial: "SN1"}`,
+		Node: func(_ *site.Site, n *site.Node) []site.Finding {
+			if !n.Moved.Known() || n.Moved != n.Identity {
+				return nil
+			}
+			return []site.Finding{wrong("moved",
+				fmt.Sprintf("the node %s moves to the machine that it is on: %s", n.Name, n.Moved),
+				"Remove moved, or correct it.")}
+		},
+	},
+}
+
+// machineAt is the path of the identity that names a node's machine.
+func machineAt(n *site.Node) string {
+	if n.Moved.Known() {
+		return "moved"
+	}
+	return "identity"
 }
 
 // fact is one fact, or none where the key is empty.
@@ -51,15 +91,15 @@ func fact(key, path string) []Fact {
 // uuidFacts hold a UUID and the same with its bytes the other way round under
 // one key, the lesser of the two, and count the nodes that write the greater.
 func uuidFacts(_ *site.Site, n *site.Node) []Fact {
-	uuid := n.Identity.UUID
+	uuid, path := n.Machine().UUID, machineAt(n)+".uuid"
 	if uuid == "" || isPlaceholderUUID(uuid) {
 		return nil
 	}
 	turned := turnedRound(uuid)
 	if uuid <= turned {
-		return []Fact{{uuid, "identity.uuid"}}
+		return []Fact{{uuid, path}}
 	}
-	return []Fact{{turned, "identity.uuid"}, {Key: turned + " " + n.Name}}
+	return []Fact{{turned, path}, {Key: turned + " " + n.Name}}
 }
 
 func duplicateUUID(_ *site.Site, x *Index) []site.Finding {
@@ -102,15 +142,19 @@ func turnedRound(uuid string) string {
 }
 
 func placeholderIdentity(_ *site.Site, n *site.Node) []site.Finding {
+	return slices.Concat(refusePlaceholders("identity", n.Identity), refusePlaceholders("moved", n.Moved))
+}
+
+func refusePlaceholders(path string, i site.Identity) []site.Finding {
 	var found []site.Finding
-	if uuid := n.Identity.UUID; isPlaceholderUUID(uuid) {
-		found = append(found, wrong("identity.uuid",
-			fmt.Sprintf("the UUID %s is that of many machines, to which nobody gave one", uuid),
+	if isPlaceholderUUID(i.UUID) {
+		found = append(found, wrong(path+".uuid",
+			fmt.Sprintf("the UUID %s is that of many machines, to which nobody gave one", i.UUID),
 			"Name the machine by its serial number alone, or give it a UUID with the vendor's tool and write that."))
 	}
-	if serial := n.Identity.Serial; isPlaceholderSerial(serial) {
-		found = append(found, wrong("identity.serial",
-			fmt.Sprintf("%q is what many machines report that have no serial number", serial),
+	if isPlaceholderSerial(i.Serial) {
+		found = append(found, wrong(path+".serial",
+			fmt.Sprintf("%q is what many machines report that have no serial number", i.Serial),
 			"Name the machine by its UUID alone, or write the serial number that is on its label, once its firmware reports that."))
 	}
 	return found

@@ -46,7 +46,7 @@ var images = []Rule{
 		Wrong: `nodes: "n1": {generation: 1, identity: _ @unset()}`,
 		Right: `nodes: "n1": {generation: 1, identity: uuid: "4c4c4544-0000-4000-8000-0000000000aa"}`,
 		Node: func(_ *site.Site, n *site.Node) []site.Finding {
-			if !states(n, "generation") || states(n, "identity.uuid") || states(n, "identity.serial") {
+			if !states(n, "generation") || states(n, "identity.uuid") || states(n, "identity.serial") || n.Moved.Known() {
 				return nil
 			}
 			return []site.Finding{wrong("generation",

@@ -98,7 +98,7 @@ roles: compute: needs: install: storage: phase: "configure"`,
 	},
 	{
 		Code: "needs-quorum", Severity: site.SeverityError,
-		What:  "A role that is needed has as many nodes in use as are needed.",
+		What:  "A role that is needed has as many nodes in use, and not away, as are needed.",
 		Why:   "The phase waits without end for nodes that do not exist.",
 		Wrong: `roles: compute: needs: install: storage: quorum: "3"`,
 		Right: `roles: compute: needs: install: storage: quorum: "2"`,
@@ -106,7 +106,7 @@ roles: compute: needs: install: storage: phase: "configure"`,
 	},
 	{
 		Code: "unknown-leader", Severity: site.SeverityError,
-		What:  "The leader of a role is a node of the role, and in use.",
+		What:  "The leader of a role is a node of the role, in use, and not away.",
 		Why:   "The other nodes of the role wait for it without an end.",
 		Wrong: `roles: storage: {leaderFirst: true, leader: "n4"}`,
 		Right: `roles: storage: {leaderFirst: true, leader: "n3"}`,
@@ -224,35 +224,55 @@ func disabled(s *site.Site, role string) bool {
 	return r != nil && stated && !r.Enabled
 }
 
-// roleFacts counts the nodes of a role, those in use among them by inUse.
+// roleFacts counts the nodes of a role, those in use among them by inUse, and
+// those of these that are not away by there.
 func roleFacts(_ *site.Site, n *site.Node) []Fact {
 	switch {
 	case n.Role == "":
 		return []Fact{{}}
 	case !n.InUse():
 		return []Fact{{Key: n.Role}}
+	case n.Away != "":
+		return []Fact{{Key: n.Role}, {Key: inUse(n.Role)}}
 	}
-	return []Fact{{Key: n.Role}, {Key: inUse(n.Role)}}
+	return []Fact{{Key: n.Role}, {Key: inUse(n.Role)}, {Key: there(n.Role)}}
 }
 
-// inUse is the key under which a role's nodes in use are counted; no name of a
-// role ends so.
+// inUse and there are keys under which nodes of a role are counted; no name of
+// a role ends so.
 func inUse(role string) string { return role + " in use" }
+func there(role string) string { return role + " there" }
 
 func needsQuorum(s *site.Site, x *Index) []site.Finding {
 	return eachNeed(s, func(n need) []site.Finding {
-		have := x.Count(inUse(n.on))
-		short := have == 0 || n.Quorum.Of(have) > have
-		if s.Roles[n.on] == nil || disabled(s, n.on) || !short || x.Count(inUse(n.role)) == 0 || n.Quorum == "" {
+		if s.Roles[n.on] == nil || disabled(s, n.on) || x.Count(inUse(n.role)) == 0 || n.Quorum == "" {
 			return nil
 		}
-		message := fmt.Sprintf("%s of the role %s needs %s nodes of the role %s, which has %s in use",
-			n.phase, n.role, n.Quorum, n.on, count(have, "node"))
-		if have == 0 {
-			message = fmt.Sprintf("%s of the role %s needs the role %s, which has no node in use", n.phase, n.role, n.on)
-		}
-		return []site.Finding{wrong(n.path()+".quorum", message, "Lower the quorum, add nodes, or remove the need.")}
+		return n.unmet(x.Count(inUse(n.on)), x.Count(there(n.on)))
 	})
+}
+
+// unmet objects to a need of more nodes than a role has in use, or has that
+// are there: those that are away come back.
+func (n need) unmet(have, present int) []site.Finding {
+	of := fmt.Sprintf("%s of the role %s needs %s nodes of the role %s, ", n.phase, n.role, n.Quorum, n.on)
+	if have == 0 {
+		of = fmt.Sprintf("%s of the role %s needs the role %s, ", n.phase, n.role, n.on)
+	}
+	f := wrong(n.path()+".quorum", "", "Lower the quorum, add nodes, or remove the need.")
+	switch {
+	case have == 0:
+		f.Message = of + "which has no node in use"
+	case n.Quorum.Of(have) > have:
+		f.Message = of + "which has " + count(have, "node") + " in use"
+	case present == 0 || n.Quorum.Of(present) > present:
+		f.Message = of + fmt.Sprintf("which has %s in use, %d of them away", count(have, "node"), have-present)
+		f.Severity, f.Why = site.SeverityWarning, "A machine that is away meets no need, so the phase waits until it is back."
+		f.Fix = "Lower the quorum until then, or remove the need."
+	default:
+		return nil
+	}
+	return []site.Finding{f}
 }
 
 // count is a number of things in words.
@@ -263,33 +283,54 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// leaderFacts lists the nodes of the roles that have leaders.
+// leaderFacts lists the nodes of the roles that have leaders, and the leaders
+// that are away.
 func leaderFacts(s *site.Site, n *site.Node) []Fact {
 	if n.Role == "" {
 		return []Fact{{}}
 	}
-	if r := s.Roles[n.Role]; r == nil || r.Leader == "" || !n.InUse() {
+	r := s.Roles[n.Role]
+	if r == nil || r.Leader == "" || !n.InUse() {
 		return nil
 	}
-	return []Fact{{Key: n.Role + " " + n.Name}}
+	facts := []Fact{{Key: n.Role + " " + n.Name}}
+	if n.Name == r.Leader && n.Away != "" {
+		facts = append(facts, Fact{Key: awayKey(n.Role, n.Name)})
+	}
+	return facts
 }
+
+func awayKey(role, name string) string { return role + " " + name + " away" }
 
 func unknownLeader(s *site.Site, x *Index) []site.Finding {
 	var found []site.Finding
 	var members map[string][]string // by role, once they are wanted
 	for _, role := range keys(s.Roles) {
-		leader := s.Roles[role].Leader
-		if leader == "" || disabled(s, role) || x.Count(role+" "+leader) > 0 {
+		leader, path := s.Roles[role].Leader, "roles."+role+".leader"
+		if leader == "" || disabled(s, role) {
+			continue
+		}
+		if x.Count(awayKey(role, leader)) > 0 {
+			found = append(found, awayLeader(path, role, leader))
+		}
+		if x.Count(role+" "+leader) > 0 {
 			continue
 		}
 		if members == nil {
 			members = x.pairs()
 		}
-		found = append(found, wrong("roles."+role+".leader",
+		found = append(found, wrong(path,
 			fmt.Sprintf("%s is to lead the role %s, and is no node of it in use", leader, role),
 			"Name one of its nodes in use"+some(members[role])+"."))
 	}
 	return found
+}
+
+func awayLeader(path, role, leader string) site.Finding {
+	f := wrong(path, fmt.Sprintf("%s is to lead the role %s, and is away", leader, role),
+		"Name another of its nodes until it is back.")
+	f.Severity, f.Why = site.SeverityWarning, "Nobody waits for a machine that is away, so that the others would begin before one has founded what they join."
+	return f
 }
 
 // some is the first of a list, to be put behind what they are.

@@ -29,6 +29,54 @@ var rollouts = []Rule{
 		},
 	},
 	{
+		Code: "failures-all", Severity: site.SeverityWarning,
+		What:  "A rollout halts before all nodes have failed.",
+		Why:   "A revision that breaks what it touches is carried to the last machine.",
+		Wrong: `site: rollout: maxFailures: "4"`,
+		Right: `site: rollout: maxFailures: "1"`,
+		Facts: unitFacts, Fleet: failuresAll, Whole: true,
+	},
+	{
+		Code: "bound-majority", Severity: site.SeverityWarning,
+		What:  "As many nodes of a role that decides by majority may be out of service at once as leave it one.",
+		Why:   "The majority is kept in any case, so that rollouts are slower than the line reads.",
+		Wrong: "roles: storage: majority: true\nroles: storage: maxUnavailable: \"2\"\nnodes: \"n1\": role: \"storage\"\nroles: controller: enabled: false",
+		Right: "roles: storage: majority: true\nroles: storage: maxUnavailable: \"1\"\nnodes: \"n1\": role: \"storage\"\nroles: controller: enabled: false",
+		Facts: roleFacts, Fleet: boundMajority, Whole: true,
+	},
+	{
+		Code: "bound-without-effect", Severity: site.SeverityNote,
+		What:  "How many nodes of a role or a rack may be out of service at once is more than none and fewer than all of them.",
+		Why:   "A bound of all bounds nothing, and a share of less than one node counts as one, which the line does not say.",
+		Wrong: `racks: r1: maxUnavailable: "25%"`,
+		Right: `racks: r1: maxUnavailable: "1"`,
+		Facts: unitFacts, Fleet: boundWithoutEffect, Whole: true,
+	},
+	{
+		Code: "canary-count", Severity: site.SeverityWarning,
+		What:  "Fewer nodes go first than there are, and no more than can be chosen.",
+		Why:   "When all nodes go first, a mistake reaches all of them before anybody has waited for the first.",
+		Wrong: `site: rollout: canaries: count: 4`,
+		Right: `site: rollout: canaries: count: 3`,
+		Facts: canaryFacts, Fleet: canaryCount, Whole: true,
+	},
+	{
+		Code: "soak-over-budget", Severity: site.SeverityWarning,
+		What:  "The canaries soak for less time than the rollout is meant to take.",
+		Why:   "No rollout of more nodes than the canaries can keep the budget.",
+		Wrong: `site: rollout: {budget: "10m", canaries: soak: "10m"}`,
+		Right: `site: rollout: {budget: "30m", canaries: soak: "10m"}`,
+		Site: func(s *site.Site) []site.Finding {
+			r := s.Rollout
+			if r.Canaries == nil || r.Budget == 0 || r.Canaries.Soak < r.Budget {
+				return nil
+			}
+			return []site.Finding{also(s, "site.rollout.canaries.soak", wrong("site.rollout.budget",
+				fmt.Sprintf("the canaries soak for %s, and the rollout is to take %s", plainly(r.Canaries.Soak), plainly(r.Budget)),
+				"Let them soak for less time, or allow for more."))}
+		},
+	},
+	{
 		Code: "pace", Severity: site.SeverityError,
 		What:  "Machines and repositories are looked at, and the status is written, ten times a second at most.",
 		Why:   "A BMC that is asked more often stops answering, people too; a Git server takes it for an attack.",
@@ -51,6 +99,108 @@ var rollouts = []Rule{
 			return found
 		},
 	},
+}
+
+// unitFacts counts the nodes that are worked on, of the site, of each role and
+// of each rack.
+func unitFacts(s *site.Site, n *site.Node) []Fact {
+	if n.Role == "" || n.Rack == "" {
+		return []Fact{{}}
+	}
+	if !working(n) || disabled(s, n.Role) {
+		return nil
+	}
+	return []Fact{{Key: "node"}, {Key: "roles." + n.Role}, {Key: "racks." + n.Rack}}
+}
+
+func failuresAll(s *site.Site, x *Index) []site.Finding {
+	all, most := x.Count("node"), s.Rollout.MaxFailures
+	if all < 2 || most == "" || atOnce(most, all) < all {
+		return nil
+	}
+	return []site.Finding{wrong("site.rollout.maxFailures",
+		fmt.Sprintf("%s of %d nodes may fail before a rollout halts", most, all), "Write less, as in \"10%\".")}
+}
+
+// boundMajority counts the nodes that are away too: they decide as well.
+func boundMajority(s *site.Site, x *Index) []site.Finding {
+	var found []site.Finding
+	for _, role := range keys(s.Roles) {
+		r, all := s.Roles[role], x.Count(inUse(role))
+		most := max(1, (all-1)/2)
+		if !r.Majority || all == 0 || disabled(s, role) || atOnce(r.MaxUnavailable, all) <= most {
+			continue
+		}
+		found = append(found, also(s, "roles."+role+".majority", wrong("roles."+role+".maxUnavailable",
+			fmt.Sprintf("%s of %s of the role %s may be out of service at once, and only %d leaves a majority", r.MaxUnavailable, count(all, "node"), role, most),
+			fmt.Sprintf("Write %q, or remove the line.", strconv.Itoa(most)))))
+	}
+	return found
+}
+
+func boundWithoutEffect(s *site.Site, x *Index) []site.Finding {
+	var found []site.Finding
+	for _, role := range keys(s.Roles) {
+		if !s.Roles[role].Majority {
+			found = append(found, noBound(x, "roles."+role, "the role "+role, s.Roles[role].MaxUnavailable)...)
+		}
+	}
+	for _, rack := range keys(s.Racks) {
+		found = append(found, noBound(x, "racks."+rack, "the rack "+rack, s.Racks[rack].MaxUnavailable)...)
+	}
+	return found
+}
+
+// noBound objects to a bound that all nodes keep, and to a share of less than
+// one of them.
+func noBound(x *Index, path, what, most string) []site.Finding {
+	all := x.Count(path)
+	n := atOnce(most, all)
+	switch {
+	case most == "" || all == 0:
+	case n == 0:
+		return []site.Finding{wrong(path+".maxUnavailable",
+			fmt.Sprintf("%s of %s of %s is less than one, and counts as one", most, count(all, "node"), what), `Write "1".`)}
+	case n >= all && n > 1:
+		return []site.Finding{wrong(path+".maxUnavailable",
+			fmt.Sprintf("%s of %s of %s may be out of service at once", most, count(all, "node"), what),
+			fmt.Sprintf("Write at most %q, or remove the line.", strconv.Itoa(max(1, all-1))))}
+	}
+	return nil
+}
+
+// canaryFacts counts the nodes that are worked on, and those of them that can
+// go first.
+func canaryFacts(s *site.Site, n *site.Node) []Fact {
+	switch {
+	case n.Role == "" || n.Rack == "":
+		return []Fact{{}}
+	case s.Rollout.Canaries == nil || !working(n) || disabled(s, n.Role):
+		return nil
+	case !s.Rollout.Canaries.Nodes.Selects(n):
+		return []Fact{{Key: "node"}}
+	}
+	return []Fact{{Key: "node"}, {Key: "canary"}}
+}
+
+// canaryCount leaves a selector that selects no node to selector-empty.
+func canaryCount(s *site.Site, x *Index) []site.Finding {
+	c, all, some := s.Rollout.Canaries, x.Count("node"), x.Count("canary")
+	if c == nil || some == 0 || c.Count < all && c.Count <= some {
+		return nil
+	}
+	message := fmt.Sprintf("%d nodes go first, and the site has %d in use", c.Count, all)
+	if some < all {
+		message = fmt.Sprintf("%d nodes go first, and only %d can be chosen", c.Count, some)
+	}
+	fix := fmt.Sprintf("Let at most %d go first.", max(1, min(some, all-1)))
+	return []site.Finding{wrong("site.rollout.canaries.count", message, fix)}
+}
+
+// plainly is a duration without zeros at its end: 10m and not 10m0s.
+func plainly(d site.Duration) string {
+	text := strings.Replace(time.Duration(d).String(), "m0s", "m", 1)
+	return strings.Replace(text, "h0m", "h", 1)
 }
 
 // atOnce is how many of all nodes a maxUnavailable allows, 0 for none.
