@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -34,7 +35,9 @@ type Config struct {
 	Reporters []Reporter
 	// ObserveOnly runs the whole loop without a write to any machine.
 	ObserveOnly bool
-	Log         *slog.Logger
+	// Seed is what all jitter is drawn from; 0 for another one each time.
+	Seed uint64
+	Log  *slog.Logger
 }
 
 // Secrets gives the value of a credential for use on one host.
@@ -90,6 +93,9 @@ func New(c Config) *Engine {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	c.Log = c.Log.With("site", c.Site)
+	if c.Seed == 0 {
+		c.Seed = rand.Uint64()
+	}
 	return &Engine{
 		Config:   c,
 		looks:    semaphore.NewWeighted(maxLooks),
@@ -155,7 +161,8 @@ func (e *Engine) restore(ctx context.Context) error {
 
 // flush writes observations to the records now and then.
 func (e *Engine) flush(ctx context.Context) {
-	for sleep(ctx, jitter(flushEvery)) {
+	dice := e.dice("flush")
+	for sleep(ctx, jitter(dice, flushEvery)) {
 		e.setProblem("records", e.Records.Flush(ctx))
 	}
 }
@@ -216,6 +223,14 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // jitter spreads a period by a tenth to either side, so that many machines,
 // or many sites, do not fall into step.
-func jitter(d time.Duration) time.Duration {
-	return time.Duration(float64(d) * (0.9 + 0.2*rand.Float64()))
+func jitter(dice *rand.Rand, d time.Duration) time.Duration {
+	return time.Duration(float64(d) * (0.9 + 0.2*dice.Float64()))
+}
+
+// dice are for one goroutine, so that what each draws does not depend on how
+// they take turns.
+func (e *Engine) dice(name string) *rand.Rand {
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	return rand.New(rand.NewPCG(e.Seed, h.Sum64()))
 }

@@ -21,6 +21,7 @@ func (e *Engine) follow(ctx context.Context) {
 	if n, ok := e.Source.(Notifier); ok {
 		news = n.Changes(ctx)
 	}
+	dice := e.dice("follow")
 	for {
 		e.poll(ctx)
 		select {
@@ -28,7 +29,7 @@ func (e *Engine) follow(ctx context.Context) {
 			return
 		case <-news:
 		case <-e.poke:
-		case <-time.After(jitter(e.pollEvery())):
+		case <-time.After(jitter(dice, e.pollEvery())):
 		}
 	}
 }

@@ -31,6 +31,7 @@ type worker struct {
 	last     string    // digest of the step that just succeeded
 	inside   time.Time // when the installed system was last asked
 	spread   bool      // has taken its own place in the period of looks
+	dice     *rand.Rand
 
 	// Guarded by the engine's mu.
 	node      *site.Node
@@ -50,6 +51,7 @@ func newWorker(e *Engine, n *site.Node, m site.Memory, leaving bool, stop contex
 		e: e, name: n.Name, wake: make(chan struct{}, 1), stop: stop,
 		doors: map[site.EndpointKind]*door{},
 		node:  n, memory: m, leaving: leaving,
+		dice: e.dice("node " + n.Name),
 	}
 	if f := m.Recorded.InFlight; f != nil {
 		w.disrupts = f.Step.Impact >= site.ImpactReboot
@@ -271,9 +273,9 @@ func (w *worker) finish(ctx context.Context, o outcome) time.Duration {
 		// All machines are first looked at together; from then on their looks
 		// are spread over the period.
 		w.spread = true
-		return time.Duration(rand.Float64() * float64(o.wait))
+		return time.Duration(w.dice.Float64() * float64(o.wait))
 	}
-	return jitter(o.wait)
+	return jitter(w.dice, o.wait)
 }
 
 // fail classifies an error into an outcome. Retries wait longer each time.
