@@ -1,9 +1,11 @@
 package drivertest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"time"
@@ -17,7 +19,8 @@ import (
 type bmcDriver struct{ fleet *Fleet }
 
 func (bmcDriver) Facets() []site.Facet {
-	return []site.Facet{site.FacetPower, site.FacetBoot, site.FacetImage, site.FacetHealth, site.FacetInventory}
+	return []site.Facet{site.FacetPower, site.FacetBoot, site.FacetImage, site.FacetHealth, site.FacetInventory,
+		site.FacetFirmware, site.FacetBIOS}
 }
 
 func (d bmcDriver) Open(_ context.Context, e site.Endpoint, s secret.Value) (driver.Machine, error) {
@@ -48,23 +51,26 @@ type bmc struct {
 
 func (b *bmc) Close() error { return nil }
 
-// request is what every exchange with the BMC goes through.
-func (b *bmc) request(ctx context.Context, counter *int) error {
-	if err := b.m.exchange(ctx, b.value); err != nil {
+// read is a question that the BMC answers.
+func (b *bmc) read(ctx context.Context) error {
+	if err := b.m.exchange(ctx, b.value, b.m.latency(false)); err != nil {
 		return err
 	}
+	if b.m.flake() {
+		return timeout(ctx)
+	}
 	defer b.m.look()()
-	*counter++
+	b.m.counts.Reads++
 	return nil
 }
 
 // exchange is one question and answer, as far as every endpoint has it.
-func (m *FakeMachine) exchange(ctx context.Context, value secret.Value) error {
-	if err := sleep(ctx, m.config.Latency); err != nil {
+func (m *FakeMachine) exchange(ctx context.Context, value secret.Value, takes time.Duration) error {
+	if err := sleep(ctx, takes); err != nil {
 		return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 	}
 	unlock := m.look()
-	fault := m.fault
+	fault, want := m.fault, m.config.Secret
 	unlock()
 	switch fault {
 	case Unreachable:
@@ -79,10 +85,61 @@ func (m *FakeMachine) exchange(ctx context.Context, value secret.Value) error {
 		<-ctx.Done()
 		return fmt.Errorf("%w: %w", driver.ErrUnreachable, ctx.Err())
 	}
-	if want := m.config.Secret; !want.IsZero() && want != value {
+	if !want.IsZero() && want != value {
 		return fmt.Errorf("%w: wrong user name or password", driver.ErrDenied)
 	}
 	return nil
+}
+
+// write is a request for a change that the machine carries out if it gets it.
+// One that fails may have been carried out.
+func (m *FakeMachine) write(ctx context.Context, value secret.Value, step site.Step, first bool, change func()) error {
+	if err := m.exchange(ctx, value, m.latency(true)); err != nil {
+		return err
+	}
+	lost := m.flake()
+	if lost && m.flip() {
+		return fmt.Errorf("%w: 503", driver.ErrBusy)
+	}
+	m.fleet.called(Call{When: time.Now(), Machine: m.name, Identity: m.Identity(), Step: step, First: first})
+	unlock := m.look()
+	m.counts.Writes++
+	unlock()
+	change()
+	if lost {
+		return timeout(ctx)
+	}
+	return nil
+}
+
+// latency is how long a request takes.
+func (m *FakeMachine) latency(writes bool) time.Duration {
+	defer m.look()()
+	r := m.config.Reads
+	if writes {
+		r = m.config.Writes
+	}
+	if r == (Range{}) {
+		return m.config.Latency
+	}
+	return r.From + time.Duration(m.dice.Float64()*float64(r.To-r.From))
+}
+
+// flake says whether a request fails.
+func (m *FakeMachine) flake() bool {
+	defer m.look()()
+	return m.config.Flaky > 0 && m.dice.Float64() < m.config.Flaky
+}
+
+func (m *FakeMachine) flip() bool {
+	defer m.look()()
+	return m.dice.IntN(2) == 0
+}
+
+// timeout is the end of a request that is not answered.
+func timeout(ctx context.Context) error {
+	err := sleep(ctx, flakeTime)
+	return fmt.Errorf("%w: no answer: %w", driver.ErrUnreachable, cmp.Or(err, context.DeadlineExceeded))
 }
 
 // busy is the error of a busy machine.
@@ -107,7 +164,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 func (b *bmc) Observe(ctx context.Context, n *site.Node, facets []site.Facet) (site.Observed, error) {
-	if err := b.request(ctx, &b.m.counts.Reads); err != nil {
+	if err := b.read(ctx); err != nil {
 		return site.Observed{}, err
 	}
 	defer b.m.look()()
@@ -117,15 +174,22 @@ func (b *bmc) Observe(ctx context.Context, n *site.Node, facets []site.Facet) (s
 			continue
 		}
 		s := site.FacetState{Have: b.m.have(f), Want: n.Want(f), Seen: time.Now(), Driver: "fake"}
-		if f == site.FacetPower && !b.m.changes.IsZero() {
+		if f == site.FacetPower && !b.m.changes.IsZero() && !b.m.restart {
 			s.Pending = site.Values{"state": state(!b.m.on)}
 		}
+		if staged := b.m.pending[f]; staged != nil {
+			s.Pending = maps.Clone(staged)
+		}
 		if f == site.FacetInventory {
-			seen.Inventory = &site.Inventory{Manufacturer: "Fake", Model: "Memory", Processors: 2, MemoryGiB: 64}
+			seen.Inventory = b.m.inventory()
 		}
 		seen.Facets[f] = s
 	}
 	return seen, nil
+}
+
+func (m *FakeMachine) inventory() *site.Inventory {
+	return &site.Inventory{Manufacturer: cmp.Or(m.config.Manufacturer, "Fake"), Model: cmp.Or(m.config.Model, "Memory"), Processors: 2, MemoryGiB: 64}
 }
 
 // answered is the identity that the machine gives.
@@ -150,11 +214,11 @@ func (m *FakeMachine) have(f site.Facet) site.Values {
 		}
 		return site.Values{"media": ""}
 	}
-	return nil
+	return m.inside[f]
 }
 
 func (b *bmc) Apply(ctx context.Context, step site.Step, n *site.Node, _ site.Observed) error {
-	if err := b.request(ctx, &b.m.counts.Reads); err != nil {
+	if err := b.read(ctx); err != nil {
 		return err
 	}
 	unlock := b.m.look()
@@ -163,105 +227,191 @@ func (b *bmc) Apply(ctx context.Context, step site.Step, n *site.Node, _ site.Ob
 	if !step.Machine.Known() || !step.Machine.Matches(seen) {
 		return fmt.Errorf("%w: the step is for %s, this machine is %s", driver.ErrRefused, step.Machine, seen)
 	}
+	w := &writer{bmc: b, step: step}
 	if lies {
-		return b.write(ctx, func(*FakeMachine) {})
+		return w.write(ctx, func(*FakeMachine) {})
 	}
 	switch step.Action {
 	case site.ActionPowerOn:
-		return b.power(ctx, true)
+		return w.power(ctx, true)
 	case site.ActionPowerOff:
-		return b.power(ctx, false)
+		return w.power(ctx, false)
 	case site.ActionBootOrder:
-		return b.write(ctx, func(m *FakeMachine) { m.order = n.Want(site.FacetBoot)["order"] })
+		return w.write(ctx, func(m *FakeMachine) { m.order = n.Want(site.FacetBoot)["order"] })
+	case site.ActionFirmware, site.ActionBIOS:
+		return w.stage(ctx, n.Want(step.Facet))
+	case site.ActionRestart:
+		return w.restart(ctx)
 	case site.ActionInstall:
-		return b.install(ctx, step, n)
+		return w.install(ctx, n)
 	case site.ActionFinishInstall:
-		return b.finish(ctx)
+		return w.finish(ctx)
 	}
 	return fmt.Errorf("%s: %w", step.Action, errors.ErrUnsupported)
 }
 
-func (b *bmc) write(ctx context.Context, change func(*FakeMachine)) error {
-	if err := b.request(ctx, &b.m.counts.Writes); err != nil {
-		return err
-	}
-	defer b.m.look()()
-	change(b.m)
-	return nil
+// writer carries out one step on a BMC.
+type writer struct {
+	*bmc
+	step    site.Step
+	written bool
+}
+
+func (w *writer) write(ctx context.Context, change func(*FakeMachine)) error {
+	return w.ask(ctx, func() {
+		defer w.m.look()()
+		change(w.m)
+	})
+}
+
+func (w *writer) ask(ctx context.Context, change func()) error {
+	first := !w.written
+	return w.m.write(ctx, w.value, w.step, first, func() {
+		w.written = true
+		change()
+	})
 }
 
 // power asks for a power state and waits for it; an installer may have powered
-// the machine off again by then.
-func (b *bmc) power(ctx context.Context, on bool) error {
-	before, now := b.m.state()
+// the machine off again by then. A system that does not shut down in time has
+// its power cut.
+func (w *writer) power(ctx context.Context, on bool) error {
+	before, now := w.m.state()
 	if now == on {
 		return nil
 	}
-	if err := b.request(ctx, &b.m.counts.Writes); err != nil {
+	forced := on || w.step.Force
+	grace := max(w.m.settings().GraceTime, 2*w.m.settings().PowerTime)
+	if err := w.ask(ctx, func() { w.m.ask(on, w.step.Force) }); err != nil {
 		return err
 	}
-	b.m.reset(on)
-	for {
-		boots, now := b.m.state()
+	for began := time.Now(); ; {
+		boots, now := w.m.state()
 		if now == on || on && boots > before {
 			return nil
 		}
-		if err := sleep(ctx, max(time.Millisecond, b.m.config.PowerTime/16)); err != nil {
-			return fmt.Errorf("power %s: %w: %w", state(on), driver.ErrUnreachable, err)
+		if err := w.wait(ctx); err != nil {
+			return fmt.Errorf("power %s: %w", state(on), err)
 		}
-		if err := b.request(ctx, &b.m.counts.Reads); err != nil {
-			return err
+		if !forced && time.Since(began) > grace {
+			forced = true
+			if err := w.ask(ctx, func() { w.m.ask(on, true) }); err != nil {
+				return err
+			}
 		}
 	}
+}
+
+// wait lets a little of the time pass that powers take, and looks again.
+func (w *writer) wait(ctx context.Context) error {
+	if err := sleep(ctx, max(time.Millisecond, w.m.settings().PowerTime/16)); err != nil {
+		return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
+	}
+	return w.read(ctx)
+}
+
+// ask is a request for a power state as the machine takes it.
+func (m *FakeMachine) ask(on, force bool) {
+	unlock := m.look()
+	deaf, takes := m.fault == Rebellious && !on && !force, m.config.PowerTime
+	unlock()
+	if deaf {
+		return
+	}
+	if force {
+		takes /= 8
+	}
+	m.reset(on, takes)
+}
+
+// stage has values take effect with the next boot.
+func (w *writer) stage(ctx context.Context, want site.Values) error {
+	unlock := w.m.look()
+	staged := maps.Equal(w.m.pending[w.step.Facet], want) || maps.Equal(w.m.inside[w.step.Facet], want)
+	unlock()
+	if staged {
+		return nil
+	}
+	if err := w.write(ctx, func(*FakeMachine) {}); err != nil {
+		return err
+	}
+	if err := sleep(ctx, w.m.settings().StepTime[w.step.Action]); err != nil {
+		return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
+	}
+	return w.write(ctx, func(m *FakeMachine) { m.pending[w.step.Facet] = want })
+}
+
+// restart boots the machine and waits until what was staged is in effect.
+// Nothing staged means that it was booted already.
+func (w *writer) restart(ctx context.Context) error {
+	staged := func() bool {
+		defer w.m.look()()
+		return len(w.m.pending) > 0
+	}
+	if !staged() {
+		return nil
+	}
+	if err := w.ask(ctx, w.m.boot); err != nil {
+		return err
+	}
+	for staged() {
+		if err := w.wait(ctx); err != nil {
+			return fmt.Errorf("restart: %w", err)
+		}
+	}
+	return nil
 }
 
 // install goes off, override, medium, on: in this order what is seen tells
 // how far an interrupted one came.
-func (b *bmc) install(ctx context.Context, step site.Step, n *site.Node) error {
+func (w *writer) install(ctx context.Context, n *site.Node) error {
+	step := w.step
 	image := site.Marker{Node: n.Name, Generation: step.Generation, Image: step.Image.SHA256}
-	unlock := b.m.look()
-	inserted := step.Resumed && b.m.media != nil && *b.m.media == image
-	once, on := b.m.once, b.m.on
+	unlock := w.m.look()
+	inserted := step.Resumed && w.m.media != nil && *w.m.media == image
+	once, on := w.m.once, w.m.on
 	unlock()
 	switch {
 	case inserted && !once && !on:
 		return nil // the installer has come and gone
 	case inserted:
-		return b.power(ctx, true)
+		return w.power(ctx, true)
 	case !step.Resumed:
-		if err := b.write(ctx, func(m *FakeMachine) { m.media = nil }); err != nil {
+		if err := w.write(ctx, func(m *FakeMachine) { m.media = nil }); err != nil {
 			return err
 		}
 	}
-	if err := b.power(ctx, false); err != nil {
+	if err := w.power(ctx, false); err != nil {
 		return err
 	}
-	if err := b.write(ctx, func(m *FakeMachine) { m.once = true }); err != nil {
+	if err := w.write(ctx, func(m *FakeMachine) { m.once = true }); err != nil {
 		return err
 	}
-	if err := b.write(ctx, func(m *FakeMachine) { m.media = &image }); err != nil {
+	if err := w.write(ctx, func(m *FakeMachine) { m.media = &image }); err != nil {
 		return err
 	}
-	return b.power(ctx, true)
+	return w.power(ctx, true)
 }
 
-func (b *bmc) finish(ctx context.Context) error {
-	if b.m.Power() == "on" {
-		if b.m.Media() == nil {
+func (w *writer) finish(ctx context.Context) error {
+	if w.m.Power() == "on" {
+		if w.m.Media() == nil {
 			return nil
 		}
 		return fmt.Errorf("%w: the machine is on with the medium inserted", driver.ErrBusy)
 	}
-	if err := b.write(ctx, func(m *FakeMachine) { m.media = nil }); err != nil {
+	if err := w.write(ctx, func(m *FakeMachine) { m.media = nil }); err != nil {
 		return err
 	}
-	return b.power(ctx, true)
+	return w.power(ctx, true)
 }
 
 // osDriver is the fleet's driver for installed systems.
 type osDriver struct{ fleet *Fleet }
 
-func (osDriver) Facets() []site.Facet { return []site.Facet{site.FacetOS} }
+func (osDriver) Facets() []site.Facet {
+	return []site.Facet{site.FacetOS, site.FacetBase, site.FacetNetwork, site.FacetPackages, site.FacetConfig}
+}
 
 func (d osDriver) Open(_ context.Context, e site.Endpoint, s secret.Value) (driver.Machine, error) {
 	m, err := d.fleet.find(e)
@@ -278,12 +428,78 @@ type system struct {
 
 func (s system) Close() error { return nil }
 
-func (s system) Apply(context.Context, site.Step, *site.Node, site.Observed) error {
-	return fmt.Errorf("the os endpoint is only observed: %w", errors.ErrUnsupported)
+// insideActions are the steps that are taken inside the system, by facet.
+var insideActions = map[site.Facet]site.Action{
+	site.FacetBase: site.ActionBase, site.FacetNetwork: site.ActionNetwork,
+	site.FacetPackages: site.ActionPackages, site.FacetConfig: site.ActionConfig,
 }
 
-func (s system) Observe(ctx context.Context, _ *site.Node, facets []site.Facet) (site.Observed, error) {
-	if err := s.m.exchange(ctx, s.value); err != nil {
+// Apply leaves a facet in between when it is interrupted.
+func (s system) Apply(ctx context.Context, step site.Step, n *site.Node, _ site.Observed) error {
+	if err := s.ask(ctx); err != nil {
+		return err
+	}
+	unlock := s.m.look()
+	seen, lies := s.m.answered(), s.m.fault == Lies
+	have, boots, takes := s.m.inside[step.Facet], s.m.boots, s.m.config.StepTime[step.Action]
+	unlock()
+	want := n.Want(step.Facet)
+	switch {
+	case insideActions[step.Facet] != step.Action:
+		return fmt.Errorf("%s: %w", step.Action, errors.ErrUnsupported)
+	case !step.Machine.Matches(seen):
+		return fmt.Errorf("%w: the step is for %s, this machine is %s", driver.ErrRefused, step.Machine, seen)
+	case maps.Equal(have, want):
+		return nil
+	}
+	set := func(v site.Values) error {
+		return s.m.write(ctx, s.value, step, v["design"] == interrupted, func() {
+			defer s.m.look()()
+			if !lies && s.m.answers() && s.m.boots == boots {
+				s.m.set(step.Facet, v, time.Now())
+			}
+		})
+	}
+	if err := set(site.Values{"design": interrupted}); err != nil {
+		return err
+	}
+	if err := sleep(ctx, takes); err != nil {
+		return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
+	}
+	if err := s.ask(ctx); err != nil {
+		return err
+	}
+	if s.boots() != boots {
+		return fmt.Errorf("%w: the system was restarted meanwhile", driver.ErrUnreachable)
+	}
+	return set(want)
+}
+
+// interrupted is what a facet is while a step is taken on it.
+const interrupted = "interrupted"
+
+func (s system) boots() int {
+	boots, _ := s.m.state()
+	return boots
+}
+
+// ask is a question that the system answers.
+func (s system) ask(ctx context.Context) error {
+	if err := s.m.exchange(ctx, s.value, s.m.latency(false)); err != nil {
+		return err
+	}
+	if s.m.flake() {
+		return timeout(ctx)
+	}
+	defer s.m.look()()
+	if !s.m.answers() {
+		return fmt.Errorf("%w: no system answers", driver.ErrUnreachable)
+	}
+	return nil
+}
+
+func (s system) Observe(ctx context.Context, n *site.Node, facets []site.Facet) (site.Observed, error) {
+	if err := s.ask(ctx); err != nil {
 		return site.Observed{}, err
 	}
 	defer s.m.look()()
@@ -291,9 +507,15 @@ func (s system) Observe(ctx context.Context, _ *site.Node, facets []site.Facet) 
 		return site.Observed{}, fmt.Errorf("%w: no system answers", driver.ErrUnreachable)
 	}
 	seen := site.Observed{Facets: map[site.Facet]site.FacetState{}}
-	if slices.Contains(facets, site.FacetOS) {
-		have := site.Values{"bootID": fmt.Sprint(s.m.boots), "release": "fake 1", "kernel": "6.1.0"}
-		seen.Facets[site.FacetOS] = site.FacetState{Have: have, Seen: time.Now(), Driver: "fake"}
+	for _, f := range facets {
+		if !slices.Contains(osDriver{}.Facets(), f) {
+			continue
+		}
+		have := s.m.inside[f]
+		if f == site.FacetOS {
+			have = site.Values{"bootID": fmt.Sprint(s.m.boots), "release": "fake 1", "kernel": "6.1.0"}
+		}
+		seen.Facets[f] = site.FacetState{Have: maps.Clone(have), Want: n.Want(f), Seen: time.Now(), Driver: "fake"}
 	}
 	if s.m.disk.Node != "" {
 		marker := *s.m.disk

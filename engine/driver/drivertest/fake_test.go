@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,6 +90,94 @@ func TestInstallCutAnywhereInstallsOnce(t *testing.T) {
 			time.Sleep(slow.InstallTime)
 			if c := fake.Counts(); c.Installs != 1 || c.Resets != 2 || fake.Power() != "off" {
 				t.Errorf("cut at %s: got %+v and power %s, want 1 install, 2 resets, off", cut, c, fake.Power())
+			}
+		})
+	}
+}
+
+func TestStagedSettingsNeedABoot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := slow
+		config.PostTime = 2 * time.Minute
+		fleet := drivertest.NewFleet(config, "n1")
+		fake := fleet.Machine("n1")
+		fake.SetPower("on")
+		n := fake.Node()
+		n.Firmware = map[string]site.Firmware{"BMC": {Version: "2"}}
+		m := open(t, fleet.Driver(), n.Endpoints[site.BMC])
+		take := func(f site.Facet, a site.Action) site.FacetState {
+			step := site.Step{Node: "n1", Machine: n.Identity, Facet: f, Action: a}
+			if err := m.Apply(t.Context(), step, n, site.Observed{}); err != nil {
+				t.Fatal(err)
+			}
+			seen, err := m.Observe(t.Context(), n, []site.Facet{site.FacetFirmware})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return seen.Facets[site.FacetFirmware]
+		}
+		if s := take(site.FacetFirmware, site.ActionFirmware); s.Have["BMC"] != "" || s.Pending["BMC"] != "2" {
+			t.Errorf("staged: have %v, pending %v", s.Have, s.Pending)
+		}
+		began := time.Now()
+		if s := take(site.FacetPower, site.ActionRestart); s.Have["BMC"] != "2" || s.Pending != nil {
+			t.Errorf("booted: have %v, pending %v", s.Have, s.Pending)
+		}
+		if took := time.Since(began); took < config.PowerTime+config.PostTime || fake.Counts().Resets != 1 {
+			t.Errorf("took %s and %d resets", took, fake.Counts().Resets)
+		}
+	})
+}
+
+func TestStepInsideIsCutAsByAPowerCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := slow
+		config.StepTime = map[site.Action]time.Duration{site.ActionPackages: time.Minute}
+		fleet := drivertest.NewFleet(config, "n1")
+		fake := fleet.Machine("n1")
+		fake.SetDisk(&site.Marker{})
+		fake.SetPower("on")
+		n := fake.Node()
+		n.System.Packages = map[string]site.Package{"nginx": {}}
+		inside := open(t, fleet.OSDriver(), n.Endpoints[site.OS])
+		step := site.Step{Node: "n1", Machine: n.Identity, Facet: site.FacetPackages, Action: site.ActionPackages}
+		if err := inside.Apply(t.Context(), step, n, site.Observed{}); !errors.Is(err, driver.ErrUnreachable) {
+			t.Errorf("a system that does not answer: %v", err)
+		}
+		time.Sleep(slow.OSTime)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		if err := inside.Apply(ctx, step, n, site.Observed{}); err == nil || fake.Have(site.FacetPackages)["design"] != "interrupted" {
+			t.Errorf("cut: %v, have %v", err, fake.Have(site.FacetPackages))
+		}
+		if err := inside.Apply(t.Context(), step, n, site.Observed{}); err != nil || !maps.Equal(fake.Have(site.FacetPackages), n.Want(site.FacetPackages)) {
+			t.Errorf("got %v, have %v", err, fake.Have(site.FacetPackages))
+		}
+		if calls := fleet.Calls(); len(calls) != 3 || !calls[0].First || calls[0].Step.Action != site.ActionPackages {
+			t.Errorf("calls are %+v", calls)
+		}
+		fake.SetDisk(nil)
+		if have := fake.Have(site.FacetPackages); have != nil {
+			t.Errorf("a new disk has %v", have)
+		}
+	})
+}
+
+func TestPowerOfADeafSystemIsCut(t *testing.T) {
+	for force, least := range map[bool]time.Duration{true: 0, false: slow.PowerTime} {
+		synctest.Test(t, func(t *testing.T) {
+			fleet := drivertest.NewFleet(slow, "n1")
+			fake := fleet.Machine("n1")
+			fake.SetPower("on")
+			fake.SetFault(drivertest.Rebellious)
+			n := fake.Node()
+			began := time.Now()
+			step := site.Step{Node: "n1", Machine: n.Identity, Facet: site.FacetPower, Action: site.ActionPowerOff, Force: force}
+			if err := open(t, fleet.Driver(), n.Endpoints[site.BMC]).Apply(t.Context(), step, n, site.Observed{}); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(began); fake.Power() != "off" || force == (took > slow.PowerTime) || took < least {
+				t.Errorf("force %t: %s after %s", force, fake.Power(), took)
 			}
 		})
 	}

@@ -5,6 +5,9 @@ package drivertest
 
 import (
 	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,19 +19,44 @@ import (
 // Config is how the machines of a fleet behave. The zero value answers at
 // once; inside a testing/synctest bubble the durations are virtual.
 type Config struct {
-	// Latency is what every request takes.
-	Latency time.Duration
+	// Latency is what every request takes; Reads and Writes are what those
+	// that ask and those that change take instead, if they are set.
+	Latency       time.Duration
+	Reads, Writes Range
 	// PowerTime is the time from a power request to its effect.
 	PowerTime time.Duration
+	// PostTime is the time from power-on to booting from a medium or the disk,
+	// and to staged firmware and settings being in effect.
+	PostTime time.Duration
 	// InstallTime is the time from booting a medium to the installer
 	// powering the machine off.
 	InstallTime time.Duration
-	// OSTime is the time from power-on to the installed system answering.
+	// OSTime is the time from booting to the installed system answering.
 	OSTime time.Duration
+	// StepTime is what the steps take that stage something or work inside the
+	// system, beside their requests.
+	StepTime map[site.Action]time.Duration
+	// GraceTime is how long a system may take to shut down before its power is
+	// cut.
+	GraceTime time.Duration
+	// Flaky is the share of requests that fail: refused as busy, timed out, or
+	// carried out and not answered.
+	Flaky float64
+	// Seed is what latencies and failures are drawn from.
+	Seed uint64
+	// Manufacturer and Model are what the machine says it is; "Fake" and
+	// "Memory" if empty.
+	Manufacturer, Model string
 	// Secret is the credential that machines accept; the zero value accepts
 	// any.
 	Secret secret.Value
 }
+
+// Range is what a duration is drawn from, each time anew.
+type Range struct{ From, To time.Duration }
+
+// flakeTime is after how long a request without an answer is given up.
+const flakeTime = 10 * time.Second
 
 // Fault is something that is wrong with a machine.
 type Fault string
@@ -43,6 +71,7 @@ const (
 	WrongMachine Fault = "wrong machine" // another UUID and serial answer
 	Hangs        Fault = "hangs"         // until the context ends
 	Garbled      Fault = "garbled"       // an answer that makes no sense
+	Rebellious   Fault = "rebellious"    // the system does not shut down when asked to
 )
 
 // BusySeconds is the Retry-After of a busy machine.
@@ -54,6 +83,28 @@ type Fleet struct {
 
 	mu       sync.Mutex
 	machines map[string]*FakeMachine
+	calls    []Call
+	watch    func(Call)
+}
+
+// Call is one request for a change that a machine accepted.
+type Call struct {
+	When    time.Time
+	Machine string
+	// Identity is what the machine truly was.
+	Identity site.Identity
+	// Step is the step that the request was a part of.
+	Step site.Step
+	// First is set for the first request of a step.
+	First bool
+}
+
+// Fact is what a facet of a machine was from a time on, as a person beside it
+// would see.
+type Fact struct {
+	When  time.Time
+	Facet site.Facet
+	Have  site.Values
 }
 
 // NewFleet makes a fleet of new machines.
@@ -66,11 +117,16 @@ func NewFleet(c Config, names ...string) *Fleet {
 }
 
 // Add makes a machine that is off, blank and healthy.
-func (f *Fleet) Add(name string) *FakeMachine {
+func (f *Fleet) Add(name string) *FakeMachine { return f.AddAs(name, f.config) }
+
+// AddAs is Add for a machine that behaves in its own way.
+func (f *Fleet) AddAs(name string, c Config) *FakeMachine {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m := &FakeMachine{
-		name: name, config: f.config, order: "Hdd,Pxe",
+		fleet: f, name: name, config: c, order: "Hdd,Pxe",
+		dice:   rand.New(rand.NewPCG(c.Seed, uint64(len(f.machines)+1))),
+		inside: map[site.Facet]site.Values{}, pending: map[site.Facet]site.Values{},
 		identity: site.Identity{UUID: fmt.Sprintf("00000000-0000-4000-8000-%012d", len(f.machines)+1), Serial: "FAKE-" + name},
 	}
 	f.machines[name] = m
@@ -90,6 +146,30 @@ func (f *Fleet) Driver() driver.Driver { return bmcDriver{f} }
 // OSDriver speaks to the installed systems.
 func (f *Fleet) OSDriver() driver.Driver { return osDriver{f} }
 
+// Watch has every accepted request for a change told before it is carried out.
+func (f *Fleet) Watch(told func(Call)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.watch = told
+}
+
+// Calls are the accepted requests for changes so far, of all machines.
+func (f *Fleet) Calls() []Call {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.calls)
+}
+
+func (f *Fleet) called(c Call) {
+	f.mu.Lock()
+	f.calls = append(f.calls, c)
+	told := f.watch
+	f.mu.Unlock()
+	if told != nil {
+		told(c)
+	}
+}
+
 // Counts is what was asked of a machine.
 type Counts struct {
 	Reads  int
@@ -103,10 +183,12 @@ type Counts struct {
 // FakeMachine is one machine. What happens by itself with time is worked out
 // whenever the machine is looked at, so it needs no goroutine.
 type FakeMachine struct {
-	name   string
-	config Config
+	fleet *Fleet
+	name  string
 
 	mu        sync.Mutex
+	config    Config
+	dice      *rand.Rand
 	identity  site.Identity
 	fault     Fault
 	counts    Counts
@@ -120,6 +202,10 @@ type FakeMachine struct {
 	disk      *site.Marker // the installed system; its Node is empty without a marker
 	booted    time.Time
 	boots     int
+	restart   bool                       // the power change is off and on again
+	inside    map[site.Facet]site.Values // what the installed system is set to
+	pending   map[site.Facet]site.Values // staged until the next boot
+	facts     []Fact
 }
 
 // Node is the machine as a node of a design: named, bound by identity, with a
@@ -129,6 +215,17 @@ func (m *FakeMachine) Node() *site.Node {
 		site.BMC: {URL: "redfish+https://" + m.name + "/redfish/v1/Systems/1", Credential: "bmc"},
 		site.OS:  {URL: "ssh://" + m.name, Credential: "os"},
 	}}
+}
+
+// Configure changes how the machine behaves.
+func (m *FakeMachine) Configure(change func(*Config)) {
+	defer m.look()()
+	change(&m.config)
+}
+
+func (m *FakeMachine) settings() Config {
+	defer m.look()()
+	return m.config
 }
 
 // Identity is what the machine truly is.
@@ -183,7 +280,27 @@ func (m *FakeMachine) Disk() *site.Marker {
 // SetDisk puts a system onto the disk, as if it had been installed long ago.
 func (m *FakeMachine) SetDisk(marker *site.Marker) {
 	defer m.look()()
-	m.disk = marker
+	m.format(marker, time.Now())
+}
+
+// Have is what a facet is, as a person beside the machine sees it.
+func (m *FakeMachine) Have(f site.Facet) site.Values {
+	defer m.look()()
+	return maps.Clone(m.have(f))
+}
+
+// SetHave changes a facet of the installed system, or firmware and its
+// settings, behind everybody's back.
+func (m *FakeMachine) SetHave(f site.Facet, v site.Values) {
+	defer m.look()()
+	m.set(f, v, time.Now())
+}
+
+// Facts are what the machine was so far: its power, its image, and what is set
+// inside.
+func (m *FakeMachine) Facts() []Fact {
+	defer m.look()()
+	return slices.Clone(m.facts)
 }
 
 // Media is the image in the virtual drive, nil for none.
@@ -197,23 +314,56 @@ func (m *FakeMachine) Media() *site.Marker {
 func (m *FakeMachine) look() func() {
 	m.mu.Lock()
 	now := time.Now()
-	if !m.changes.IsZero() && !now.Before(m.changes) {
-		m.switchTo(!m.on, m.changes)
+	if at := m.changes; !at.IsZero() && !now.Before(at) {
+		again := m.restart
+		m.switchTo(!m.on, at)
+		if again {
+			m.switchTo(!m.on, at)
+		}
+	}
+	if at := m.booted.Add(m.config.PostTime); m.on && !now.Before(at) {
+		for f, v := range m.pending {
+			m.set(f, v, at)
+		}
+		clear(m.pending)
 	}
 	if m.installer != nil && !now.Before(m.ends) {
-		m.disk = m.installer
+		m.format(m.installer, m.ends)
 		m.switchTo(false, m.ends)
 	}
 	return m.mu.Unlock
 }
 
+// set notes what a facet is from now on.
+func (m *FakeMachine) set(f site.Facet, v site.Values, at time.Time) {
+	m.inside[f] = v
+	m.facts = append(m.facts, Fact{When: at, Facet: f, Have: v})
+}
+
+// format puts a new system, or none, onto the disk; what was set inside the
+// one before is gone.
+func (m *FakeMachine) format(marker *site.Marker, at time.Time) {
+	m.disk = marker
+	for f, kind := range site.Serves {
+		if kind == site.OS && m.inside[f] != nil {
+			m.set(f, nil, at)
+		}
+	}
+	have := site.Values{}
+	if marker != nil {
+		have["generation"] = fmt.Sprint(marker.Generation)
+	}
+	m.facts = append(m.facts, Fact{When: at, Facet: site.FacetImage, Have: have})
+}
+
 // switchTo is the moment at which the power changes.
 func (m *FakeMachine) switchTo(on bool, at time.Time) {
-	m.changes = time.Time{}
+	m.changes, m.restart = time.Time{}, false
 	if m.on == on {
 		return
 	}
 	m.on, m.installer = on, nil
+	m.facts = append(m.facts, Fact{When: at, Facet: site.FacetPower, Have: site.Values{"state": state(on)}})
 	if !on {
 		return
 	}
@@ -221,23 +371,35 @@ func (m *FakeMachine) switchTo(on bool, at time.Time) {
 	m.boots++
 	if m.once && m.media != nil {
 		m.counts.Installs++
-		m.disk, m.installer, m.ends = nil, m.media, at.Add(m.config.InstallTime)
+		m.format(nil, at)
+		m.installer, m.ends = m.media, at.Add(m.config.PostTime+m.config.InstallTime)
 	}
 	m.once = false
 }
 
 // reset asks for power; the effect comes with time.
-func (m *FakeMachine) reset(on bool) {
+func (m *FakeMachine) reset(on bool, after time.Duration) {
 	defer m.look()()
-	if heading := m.on == m.changes.IsZero(); heading == on {
+	if heading := m.on == m.changes.IsZero() || m.restart; heading == on {
 		return
 	}
 	m.counts.Resets++
+	m.restart = false
 	if m.on == on {
 		m.changes = time.Time{}
 		return
 	}
-	m.changes = time.Now().Add(m.config.PowerTime)
+	m.changes = time.Now().Add(after)
+}
+
+// boot asks a machine that is on for a restart, one that is off for power.
+func (m *FakeMachine) boot() {
+	defer m.look()()
+	if !m.changes.IsZero() {
+		return
+	}
+	m.counts.Resets++
+	m.restart, m.changes = m.on, time.Now().Add(m.config.PowerTime)
 }
 
 // state is how often the machine was booted, and whether it is on.
@@ -248,7 +410,7 @@ func (m *FakeMachine) state() (boots int, on bool) {
 
 // answers says whether the installed system can be reached.
 func (m *FakeMachine) answers() bool {
-	return m.on && m.disk != nil && m.installer == nil && !time.Now().Before(m.booted.Add(m.config.OSTime))
+	return m.on && m.disk != nil && m.installer == nil && !time.Now().Before(m.booted.Add(m.config.PostTime+m.config.OSTime))
 }
 
 func state(on bool) string {
