@@ -237,7 +237,7 @@ func (b *bmc) Apply(ctx context.Context, step site.Step, n *site.Node, _ site.Ob
 	case site.ActionPowerOff:
 		return w.power(ctx, false)
 	case site.ActionBootOrder:
-		return w.write(ctx, func(m *FakeMachine) { m.order = n.Want(site.FacetBoot)["order"] })
+		return w.write(ctx, func(m *FakeMachine) { m.setOrder(n.Want(site.FacetBoot)["order"]) })
 	case site.ActionFirmware, site.ActionBIOS:
 		return w.stage(ctx, n.Want(step.Facet))
 	case site.ActionRestart:

@@ -267,7 +267,12 @@ func (m *FakeMachine) BootOrder() string {
 // SetBootOrder changes the boot order behind everybody's back.
 func (m *FakeMachine) SetBootOrder(order string) {
 	defer m.look()()
+	m.setOrder(order)
+}
+
+func (m *FakeMachine) setOrder(order string) {
 	m.order = order
+	m.facts = append(m.facts, Fact{When: time.Now(), Facet: site.FacetBoot, Have: site.Values{"order": order}})
 }
 
 // Disk is the marker of the system on the disk, nil for a blank disk; its
@@ -296,8 +301,8 @@ func (m *FakeMachine) SetHave(f site.Facet, v site.Values) {
 	m.set(f, v, time.Now())
 }
 
-// Facts are what the machine was so far: its power, its image, and what is set
-// inside.
+// Facts are what the machine was so far: its power, boot order and image, its
+// firmware and settings, and what is set inside.
 func (m *FakeMachine) Facts() []Fact {
 	defer m.look()()
 	return slices.Clone(m.facts)
