@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -23,3 +24,27 @@ type Reporter interface {
 	// again after an error. It must not keep the report.
 	Report(ctx context.Context, r site.Report) error
 }
+
+// Meter is told how well the engine keeps up. Its methods return at once and
+// are called from many goroutines.
+type Meter interface {
+	// Late says that a loop has begun a round later by than it was due: a
+	// worker's look at its machine (LoopTurn), waits for others included, or
+	// the question for a new revision (LoopPoll).
+	Late(loop string, by time.Duration)
+	// Ended says that a rollout has come to its end, once for each: Ended is
+	// set, and it has converged when none of its nodes has Failed.
+	Ended(r site.RolloutStatus)
+}
+
+// The loops of an engine.
+const (
+	LoopTurn = "turn"
+	LoopPoll = "poll"
+)
+
+// unmetered is the meter of an engine that has none.
+type unmetered struct{}
+
+func (unmetered) Late(string, time.Duration) {}
+func (unmetered) Ended(site.RolloutStatus)   {}

@@ -33,6 +33,8 @@ type Config struct {
 	Records *record.Site
 	// Reporters are told of every change of status.
 	Reporters []Reporter
+	// Meter is told how well the engine keeps up; nil for nobody.
+	Meter Meter
 	// ObserveOnly runs the whole loop without a write to any machine.
 	ObserveOnly bool
 	// Seed is what all jitter is drawn from; 0 for another one each time.
@@ -80,7 +82,8 @@ type Engine struct {
 	attempted site.Revision
 	findings  []site.Finding
 	problems  map[string]site.Problem
-	readOnly  string // why nothing is written, beside ObserveOnly
+	rounds    map[string]time.Time // when each loop last began one
+	readOnly  string               // why nothing is written, beside ObserveOnly
 	paused    *site.Hold
 	approved  []record.Approval
 	removals  []record.Removal
@@ -91,6 +94,9 @@ type Engine struct {
 func New(c Config) *Engine {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Meter == nil {
+		c.Meter = unmetered{}
 	}
 	c.Log = c.Log.With("site", c.Site)
 	if c.Seed == 0 {
@@ -104,6 +110,7 @@ func New(c Config) *Engine {
 		poke:     make(chan struct{}, 1),
 		ready:    make(chan struct{}),
 		problems: map[string]site.Problem{},
+		rounds:   map[string]time.Time{},
 		workers:  map[string]*worker{},
 	}
 }
@@ -136,6 +143,7 @@ func (e *Engine) restore(ctx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.ctx = ctx
+	e.rounds[LoopPoll], e.rounds[LoopTurn] = time.Now(), time.Now()
 	e.paused = snap.Paused
 	e.removals = snap.Removals
 	e.approved = snap.Approved

@@ -22,14 +22,19 @@ func (e *Engine) follow(ctx context.Context) {
 		news = n.Changes(ctx)
 	}
 	dice := e.dice("follow")
-	for {
+	for due := time.Now(); ; {
+		e.began(LoopPoll, due)
 		e.poll(ctx)
+		wait := jitter(dice, e.pollEvery())
+		due = time.Now().Add(wait)
 		select {
 		case <-ctx.Done():
 			return
 		case <-news:
+			due = time.Now()
 		case <-e.poke:
-		case <-time.After(jitter(dice, e.pollEvery())):
+			due = time.Now()
+		case <-time.After(wait):
 		}
 	}
 }
@@ -37,6 +42,10 @@ func (e *Engine) follow(ctx context.Context) {
 func (e *Engine) pollEvery() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	return e.pollEveryLocked()
+}
+
+func (e *Engine) pollEveryLocked() time.Duration {
 	if e.design == nil || e.design.Rollout.PollEvery <= 0 {
 		return firstPoll
 	}

@@ -26,6 +26,7 @@ type world struct {
 	dir     string
 	observe bool // start the engine with ObserveOnly
 	fails   bool // the engine is expected to end with an error
+	meter   engine.Meter
 
 	engine *engine.Engine
 	store  *record.Store
@@ -82,7 +83,7 @@ func (w *world) up() {
 	w.store, w.engine = store, engine.New(engine.Config{
 		Site: "test", Source: w.source, Evaluate: w.source.evaluate, Records: store.Site("test"),
 		Drivers: map[string]driver.Driver{"redfish": w.fleet.Driver(), "ssh": w.fleet.OSDriver()},
-		Secrets: anySecret{}, Reporters: []engine.Reporter{w.told}, ObserveOnly: w.observe,
+		Secrets: anySecret{}, Reporters: []engine.Reporter{w.told}, ObserveOnly: w.observe, Meter: w.meter,
 	})
 	done := make(chan error, 1)
 	go func() { done <- w.engine.Run(ctx) }()

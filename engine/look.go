@@ -39,6 +39,7 @@ func (w *worker) look(ctx context.Context, j job) (view, error) {
 		return view{}, err
 	}
 	defer w.e.looks.Release(1)
+	w.e.began(LoopTurn, w.due)
 	var v view
 	if _, ok := j.node.Endpoints[site.BMC]; ok {
 		seen, err := w.observe(ctx, j, site.BMC, lookFacets)

@@ -32,6 +32,7 @@ type worker struct {
 	inside   time.Time // when the installed system was last asked
 	spread   bool      // has taken its own place in the period of looks
 	dice     *rand.Rand
+	due      time.Time // when the turn should have begun
 
 	// Guarded by the engine's mu.
 	node      *site.Node
@@ -50,7 +51,7 @@ func newWorker(e *Engine, n *site.Node, m site.Memory, leaving bool, stop contex
 	w := &worker{
 		e: e, name: n.Name, wake: make(chan struct{}, 1), stop: stop,
 		doors: map[site.EndpointKind]*door{},
-		node:  n, memory: m, leaving: leaving,
+		node:  n, memory: m, leaving: leaving, due: time.Now(),
 		dice: e.dice("node " + n.Name),
 	}
 	if f := m.Recorded.InFlight; f != nil {
@@ -68,6 +69,7 @@ func (w *worker) run(ctx context.Context) {
 	defer w.closeDoors()
 	for ctx.Err() == nil {
 		wait := w.turn(ctx)
+		w.due = time.Now().Add(wait)
 		t := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
@@ -75,6 +77,7 @@ func (w *worker) run(ctx context.Context) {
 			return
 		case <-w.wake:
 			t.Stop()
+			w.due = time.Now()
 		case <-t.C:
 		}
 	}

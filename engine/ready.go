@@ -1,0 +1,52 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+)
+
+// stuckAfter is how long a loop may be behind, beyond two of its periods,
+// before the engine is taken to hang: longer than a fetch, an evaluation or a
+// machine's own wish to wait may take.
+const stuckAfter = 30 * time.Minute
+
+// began notes that a loop has begun a round that was due.
+func (e *Engine) began(loop string, due time.Time) {
+	now := time.Now()
+	e.mu.Lock()
+	e.rounds[loop] = now
+	e.mu.Unlock()
+	e.Meter.Late(loop, max(0, now.Sub(due)))
+}
+
+// Unready says in sentences why the engine does not keep its site, and
+// nothing when it does. A machine in trouble is no reason, a design that is
+// refused while another is in force is none either.
+func (e *Engine) Unready() []string {
+	select {
+	case <-e.ready:
+	default:
+		return []string{"the records are not loaded yet"}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var why []string
+	if p, failing := e.problems["records"]; failing {
+		why = append(why, "the records cannot be written: "+p.What)
+	}
+	if e.design == nil {
+		return append(why, "no design is in force: no revision has passed yet; see `slipway status`")
+	}
+	for _, l := range []struct {
+		loop, what string
+		every      time.Duration
+	}{
+		{LoopPoll, "the source was not asked for a new revision", e.pollEveryLocked()},
+		{LoopTurn, "no machine was looked at", observeEvery(e.design)},
+	} {
+		if silent := time.Since(e.rounds[l.loop]); silent > 2*l.every+stuckAfter && (l.loop == LoopPoll || len(e.workers) > 0) {
+			why = append(why, fmt.Sprintf("%s for %s, which is due every %s: restart slipway, and keep its log", l.what, silent.Round(time.Second), l.every))
+		}
+	}
+	return why
+}
