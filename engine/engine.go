@@ -199,9 +199,9 @@ func (e *Engine) setProblem(key string, err error) {
 	case err == nil:
 		delete(e.problems, key)
 	case had:
-		e.problems[key] = site.Problem{What: steady(err), Since: old.Since}
+		e.problems[key] = site.Problem{About: key, What: steady(err), Since: old.Since}
 	default:
-		e.problems[key] = site.Problem{What: steady(err), Since: time.Now()}
+		e.problems[key] = site.Problem{About: key, What: steady(err), Since: time.Now()}
 		e.Log.Warn("site has a problem", "problem", key, "err", err)
 	}
 	e.touch()
