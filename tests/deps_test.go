@@ -34,6 +34,8 @@ var rules = []struct{ importer, may string }{
 	{"sinks/redfish", "engine/site engine/secret engine/driver"},
 	{"sinks/ssh", "engine/site engine/secret engine/driver"},
 	{"sinks/commit", "engine/site engine/secret engine/repo"},
+	{"sinks/metrics", "engine/site engine/secret engine/driver"},
+	{"sinks/notify", "engine/site engine/secret"},
 	{"tests/lab", "engine/site"},
 	{"tests/e2e", "*"},
 	{"tests/bench/*", "*"},
@@ -46,6 +48,7 @@ var only = map[string][]string{
 	"github.com/robfig/cron":       {"engine/window"},
 	"github.com/go-git/go-git":     {"engine/repo", "engine/repo/repotest"},
 	"github.com/stmcginnis/gofish": {"sinks/redfish"},
+	"github.com/prometheus":        {"sinks/metrics"},
 	"go.etcd.io/etcd":              {"engine/record"},
 	"golang.org/x/crypto/ssh":      {"engine/repo", "engine/repo/repotest", "sinks/ssh", "tests/lab", "cmd/slipway-lab", "cmd/slipway-demo"},
 }

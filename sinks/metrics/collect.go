@@ -1,0 +1,188 @@
+package metrics
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// What is read from a site's report when somebody asks.
+var (
+	nodesDesc       = desc("nodes", "Nodes by state.", "state")
+	stateAgeDesc    = desc("state_age_seconds", "How long the node that is longest in a state has been in it; no series without nodes.", "state")
+	personDesc      = desc("nodes_need_person", "Nodes that go on only with a person: stalled ones, and those that wait for somebody's word.")
+	observationDesc = desc("observation_age_seconds", "How long ago the machines were last seen: quantiles over those that were, 1 is the oldest.")
+	unseenDesc      = desc("nodes_unseen", "Nodes whose machine was never seen.")
+	planDesc        = desc("plan_nodes", "Nodes with a plan by its worst impact.", "impact")
+	approvalsDesc   = desc("approvals_waiting", "Destructions that are planned and wait for an approval.")
+	problemsDesc    = desc("problems", "What is wrong with the site as a whole; no series when nothing is.", "about")
+	findingsDesc    = desc("findings", "Findings of the newest revision.", "severity")
+	revisionDesc    = desc("revision_info", "The revision in force and the newest that was looked at; always 1.", "applied", "attempted")
+	commitDesc      = desc("revision_timestamp_seconds", "When the revision in force was committed.")
+	pausedDesc      = desc("paused", "1 while the site is paused.")
+	readOnlyDesc    = desc("observe_only", "1 while nothing is written to any machine.")
+	termDesc        = desc("term", "The term of the controller that acts.")
+	rolloutDesc     = desc("rollout_nodes", "Nodes of the last rollout by what has become of them.", "outcome")
+	runningDesc     = desc("rollout_running", "1 while the last rollout has not ended.")
+	haltedDesc      = desc("rollout_halted", "1 while the last rollout begins no further node because too many have failed.")
+	sinceDesc       = desc("rollout_start_timestamp_seconds", "When the revision of the last rollout was accepted.")
+)
+
+var descs = []*prometheus.Desc{nodesDesc, stateAgeDesc, personDesc, observationDesc, unseenDesc, planDesc, approvalsDesc, problemsDesc, findingsDesc,
+	revisionDesc, commitDesc, pausedDesc, readOnlyDesc, termDesc, rolloutDesc, runningDesc, haltedDesc, sinceDesc}
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("slipway_"+name, help, append([]string{"site"}, labels...), nil)
+}
+
+// collector reads a site's state whenever it is scraped.
+type collector struct {
+	site   string
+	report func() site.Report
+}
+
+func (c *collector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range descs {
+		out <- d
+	}
+}
+
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	r := c.report()
+	s := scrape{site: c.site, now: time.Now(), out: out}
+	s.nodes(r.Status.Nodes)
+	s.plan(&r)
+	s.state(&r.Status)
+	s.revisions(&r)
+	if r.Status.Rollout != nil {
+		s.rollout(r.Status.Rollout)
+	}
+}
+
+// scrape is one reading.
+type scrape struct {
+	site string
+	now  time.Time
+	out  chan<- prometheus.Metric
+}
+
+func (s *scrape) gauge(d *prometheus.Desc, value float64, labels ...string) {
+	s.out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, append([]string{s.site}, labels...)...)
+}
+
+func (s *scrape) age(t time.Time) float64 { return max(0, s.now.Sub(t).Seconds()) }
+
+func (s *scrape) nodes(nodes []site.NodeStatus) {
+	counts, oldest := map[site.State]int{}, map[site.State]float64{}
+	person := 0
+	ages := make([]float64, 0, len(nodes))
+	for i := range nodes {
+		n := &nodes[i]
+		counts[n.State]++
+		oldest[n.State] = max(oldest[n.State], s.age(n.Since))
+		if n.Person || n.State == site.Stalled {
+			person++
+		}
+		if !n.Seen.IsZero() {
+			ages = append(ages, s.age(n.Seen))
+		}
+	}
+	for _, state := range site.States {
+		s.gauge(nodesDesc, float64(counts[state]), string(state))
+	}
+	for state, age := range oldest {
+		s.gauge(stateAgeDesc, age, string(state))
+	}
+	s.gauge(personDesc, float64(person))
+	s.gauge(unseenDesc, float64(len(nodes)-len(ages)))
+	s.observations(ages)
+}
+
+// observations are quantiles, which cost the same for any number of nodes.
+func (s *scrape) observations(ages []float64) {
+	if len(ages) == 0 {
+		return
+	}
+	slices.Sort(ages)
+	sum, quantiles := 0.0, map[float64]float64{}
+	for _, a := range ages {
+		sum += a
+	}
+	for _, q := range []float64{0.5, 0.9, 0.99, 1} {
+		quantiles[q] = ages[int(math.Ceil(q*float64(len(ages))))-1]
+	}
+	s.out <- prometheus.MustNewConstSummary(observationDesc, uint64(len(ages)), sum, quantiles, s.site)
+}
+
+func (s *scrape) plan(r *site.Report) {
+	var counts [site.ImpactDestructive + 1]int
+	for i := range r.Plan.Nodes {
+		if worst := worst(r.Plan.Nodes[i].Steps); worst >= 0 {
+			counts[worst]++
+		}
+	}
+	for impact, n := range counts {
+		s.gauge(planDesc, float64(n), site.Impact(impact).String())
+	}
+	s.gauge(approvalsDesc, float64(len(r.Status.Waiting)))
+}
+
+// worst is the worst impact of steps, -1 for none.
+func worst(steps []site.Step) site.Impact {
+	w := site.Impact(-1)
+	for i := range steps {
+		w = max(w, steps[i].Impact)
+	}
+	return w
+}
+
+func (s *scrape) state(st *site.Status) {
+	about := map[string]int{}
+	for _, p := range st.Problems {
+		what, _, _ := strings.Cut(p.About, " ") // of several reporters
+		about[what]++
+	}
+	for what, n := range about {
+		s.gauge(problemsDesc, float64(n), what)
+	}
+	s.gauge(pausedDesc, flag(st.Paused != nil))
+	s.gauge(readOnlyDesc, flag(st.ObserveOnly != ""))
+	s.gauge(termDesc, float64(st.Term))
+}
+
+func (s *scrape) revisions(r *site.Report) {
+	severity := map[site.Severity]int{site.SeverityError: 0, site.SeverityWarning: 0}
+	for i := range r.Findings {
+		severity[r.Findings[i].Severity]++
+	}
+	for what, n := range severity {
+		s.gauge(findingsDesc, float64(n), string(what))
+	}
+	s.gauge(revisionDesc, 1, r.Status.Applied.ID, r.Status.Attempted.ID)
+	if when := r.Status.Applied.When; !when.IsZero() {
+		s.gauge(commitDesc, seconds(when))
+	}
+}
+
+func (s *scrape) rollout(r *site.RolloutStatus) {
+	s.gauge(rolloutDesc, float64(r.Done), "done")
+	s.gauge(rolloutDesc, float64(len(r.Failed)), "failed")
+	s.gauge(rolloutDesc, float64(max(0, len(r.Nodes)-r.Done-len(r.Failed))), "left")
+	s.gauge(runningDesc, flag(r.Ended.IsZero()))
+	s.gauge(haltedDesc, flag(r.Halted != "" && r.Ended.IsZero()))
+	s.gauge(sinceDesc, seconds(r.Since))
+}
+
+func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
+
+func flag(set bool) float64 {
+	if set {
+		return 1
+	}
+	return 0
+}

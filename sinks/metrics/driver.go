@@ -1,0 +1,92 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Drivers are the same drivers, measured. Their rarer abilities, and those of
+// their machines, are found by driver.As as before.
+func (m *Metrics) Drivers(drivers map[string]driver.Driver) map[string]driver.Driver {
+	measured := make(map[string]driver.Driver, len(drivers))
+	for name, d := range drivers {
+		measured[name] = meteredDriver{d, &calls{m.drivers.MustCurryWith(prometheus.Labels{"driver": name})}}
+	}
+	return measured
+}
+
+// calls are the requests to the machines of one driver.
+type calls struct{ took prometheus.ObserverVec }
+
+// done counts a request by what came of it. One that the daemon's end cut
+// short says nothing of the machine.
+func (c *calls) done(ctx context.Context, operation string, begun time.Time, err error) {
+	if err == nil || !errors.Is(ctx.Err(), context.Canceled) {
+		c.took.WithLabelValues(operation, class(err)).Observe(time.Since(begun).Seconds())
+	}
+}
+
+// class is the class of a driver's error; what has none is unreachable, as
+// package driver says.
+func class(err error) string {
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.Is(err, driver.ErrDenied):
+		return "denied"
+	case errors.Is(err, driver.ErrRefused):
+		return "refused"
+	case errors.Is(err, errors.ErrUnsupported):
+		return "unsupported"
+	case errors.Is(err, driver.ErrBusy):
+		return "busy"
+	}
+	return "unreachable"
+}
+
+type meteredDriver struct {
+	driver.Driver
+	calls *calls
+}
+
+// Unwrap is the driver itself, for driver.As.
+func (d meteredDriver) Unwrap() any { return d.Driver }
+
+func (d meteredDriver) Open(ctx context.Context, e site.Endpoint, s secret.Value) (driver.Machine, error) {
+	begun := time.Now()
+	m, err := d.Driver.Open(ctx, e, s)
+	d.calls.done(ctx, "open", begun, err)
+	if err != nil {
+		return nil, err
+	}
+	return meteredMachine{m, d.calls}, nil
+}
+
+type meteredMachine struct {
+	driver.Machine
+	calls *calls
+}
+
+// Unwrap is the machine itself, for driver.As.
+func (m meteredMachine) Unwrap() any { return m.Machine }
+
+func (m meteredMachine) Observe(ctx context.Context, n *site.Node, facets []site.Facet) (site.Observed, error) {
+	begun := time.Now()
+	seen, err := m.Machine.Observe(ctx, n, facets)
+	m.calls.done(ctx, "observe", begun, err)
+	return seen, err
+}
+
+func (m meteredMachine) Apply(ctx context.Context, step site.Step, n *site.Node, seen site.Observed) error {
+	begun := time.Now()
+	err := m.Machine.Apply(ctx, step, n, seen)
+	m.calls.done(ctx, "apply", begun, err)
+	return err
+}

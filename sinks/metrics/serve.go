@@ -1,0 +1,115 @@
+package metrics
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Bounds on what a client may ask.
+const (
+	maxHeader    = 16 << 10 // bytes
+	maxScrapes   = 4        // at once
+	readTimeout  = 5 * time.Second
+	pageTimeout  = 10 * time.Second
+	writeTimeout = 30 * time.Second
+	idleTimeout  = 2 * time.Minute
+	closeTimeout = 5 * time.Second
+)
+
+// Listen opens an address, host:port. Every address of the host at once (no
+// host, 0.0.0.0 or [::]) is refused unless that is meant: the pages ask for
+// no password, and their reader learns what the site is made of.
+func Listen(ctx context.Context, address string, everywhere bool) (net.Listener, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen at %s: %w; --listen takes HOST:PORT, an address of this host and a port that nobody else has", address, err)
+	}
+	if a, ok := l.Addr().(*net.TCPAddr); ok && a.IP.IsUnspecified() && !everywhere {
+		l.Close()
+		return nil, fmt.Errorf("listen at %s: that is every address of this host, and the pages ask for no password: "+
+			"name one, such as 127.0.0.1:%d or that of the monitoring network, or pass --listen-everywhere if all of them are meant", address, a.Port)
+	}
+	return l, nil
+}
+
+// Serve answers on a listener until the context ends.
+func Serve(ctx context.Context, l net.Listener, pages http.Handler, log *slog.Logger) error {
+	srv := &http.Server{
+		Handler:           pages,
+		ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: maxHeader,
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug), // anybody can make it speak
+	}
+	closed := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(closed)
+		shutDown(ctx, srv)
+	})
+	if err := srv.Serve(l); stop() {
+		return fmt.Errorf("serve metrics: %w", err)
+	}
+	<-closed
+	return nil
+}
+
+// shutDown lets answers under way end, for a while.
+func shutDown(ctx context.Context, srv *http.Server) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	if srv.Shutdown(ctx) != nil {
+		srv.Close()
+	}
+}
+
+// Pages are /metrics, /readyz (200 when unready gives no reason, 503 with its
+// sentences otherwise) and /healthz (200 while the process answers at all).
+func (m *Metrics) Pages(unready func() []string) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+		MaxRequestsInFlight: maxScrapes, Timeout: pageTimeout, EnableOpenMetrics: true,
+	}))
+	mux.Handle("GET /readyz", http.TimeoutHandler(ready(unready), pageTimeout, "the engine does not answer: restart slipway, and keep its log\n"))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	return mux
+}
+
+// readiness is the JSON form of /readyz.
+type readiness struct {
+	Ready bool     `json:"ready"`
+	Why   []string `json:"why,omitempty"`
+}
+
+func ready(unready func() []string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		why := unready()
+		status := http.StatusOK
+		if len(why) > 0 {
+			status = http.StatusServiceUnavailable
+		}
+		w.Header().Set("Cache-Control", "no-store")
+		if wantsJSON(r) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(status)
+			json.NewEncoder(w).Encode(readiness{Ready: len(why) == 0, Why: why})
+			return
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.WriteHeader(status)
+		if len(why) == 0 {
+			why = []string{"ready"}
+		}
+		fmt.Fprintln(w, strings.Join(why, "\n"))
+	})
+}
+
+func wantsJSON(r *http.Request) bool {
+	return r.URL.Query().Get("output") == "json" || strings.Contains(r.Header.Get("Accept"), "application/json")
+}
