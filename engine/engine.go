@@ -74,6 +74,9 @@ type Engine struct {
 	running      sync.WaitGroup
 	ready        chan struct{} // closed once the records are loaded
 	holding      sync.Mutex    // one pause or resume at a time
+	serves       map[site.Facet]bool
+	journal      journal
+	writing      sync.Mutex // one write of the history at a time
 
 	mu        sync.Mutex
 	ctx       context.Context // of Run; workers live in it
@@ -87,6 +90,7 @@ type Engine struct {
 	paused    *site.Hold
 	approved  []record.Approval
 	removals  []record.Removal
+	history   site.History // replaced, never written to
 	workers   map[string]*worker
 }
 
@@ -112,6 +116,7 @@ func New(c Config) *Engine {
 		problems: map[string]site.Problem{},
 		rounds:   map[string]time.Time{},
 		workers:  map[string]*worker{},
+		serves:   driver.Serves(c.Drivers),
 	}
 }
 
@@ -125,7 +130,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	close(e.ready)
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){e.follow, e.report, e.flush} {
+	for _, loop := range []func(context.Context){e.follow, e.report, e.flush, e.keepHistory} {
 		loops.Go(func() { loop(ctx) })
 	}
 	<-ctx.Done()
@@ -147,6 +152,7 @@ func (e *Engine) restore(ctx context.Context) error {
 	e.paused = snap.Paused
 	e.removals = snap.Removals
 	e.approved = snap.Approved
+	e.history = snap.History
 	if snap.Accepted == nil {
 		return nil
 	}

@@ -112,6 +112,13 @@ func (e *Engine) waitingLocked() site.Losses {
 	return waiting
 }
 
+// knownOf is what a plan of one node rests on.
+func (e *Engine) knownOf(node string, m site.Memory) site.Known {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return site.Known{Nodes: map[string]site.Memory{node: m}, History: e.history, Serves: e.serves}
+}
+
 // Known is what is known beside the design.
 func (e *Engine) Known() site.Known {
 	e.mu.Lock()

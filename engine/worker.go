@@ -118,7 +118,7 @@ func (w *worker) turn(ctx context.Context) time.Duration {
 	if err == nil {
 		err = w.learn(ctx, &j, view)
 	}
-	p := plan.Node(j.site, j.node, j.memory)
+	p := plan.Node(j.site, j.node, w.e.knownOf(w.name, j.memory))
 	w.keep(j, &p, view)
 	o := w.decide(ctx, j, p, view, err)
 	if ctx.Err() != nil {
