@@ -171,6 +171,9 @@ func (w *worker) apply(ctx context.Context, j job, s site.Step) error {
 	if err != nil {
 		return err
 	}
+	if err := w.fence(ctx, site.Serves[s.Facet]); err != nil {
+		return err
+	}
 	if f := j.memory.Recorded.InFlight; f != nil && f.Step.Digest() == s.Digest() && f.Step.Machine == s.Machine {
 		s.Resumed = true
 	}
@@ -186,7 +189,9 @@ func (w *worker) apply(ctx context.Context, j job, s site.Step) error {
 	}
 	log := w.e.Log.With("node", w.name, "facet", s.Facet, "step", s.Action, "revision", j.revision.Short())
 	log.Info("step begun", "impact", s.Impact.String(), "resumed", s.Resumed)
-	err = machine.Apply(ctx, s, j.node, j.memory.Observed)
+	bounded, done := w.e.whileHeld(ctx)
+	err = machine.Apply(bounded, s, j.node, j.memory.Observed)
+	done()
 	if err != nil {
 		log.Warn("step failed", "err", err)
 		return w.giveUp(ctx, s, w.remember(site.Serves[s.Facet], err))

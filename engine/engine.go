@@ -92,6 +92,7 @@ type Engine struct {
 	removals  []record.Removal
 	history   site.History // replaced, never written to
 	workers   map[string]*worker
+	term      tenure
 }
 
 // New makes an engine; Run starts it.
@@ -130,7 +131,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	close(e.ready)
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){e.follow, e.report, e.flush, e.keepHistory} {
+	for _, loop := range []func(context.Context){e.follow, e.report, e.flush, e.keepHistory, e.keepTerm} {
 		loops.Go(func() { loop(ctx) })
 	}
 	<-ctx.Done()
@@ -145,6 +146,7 @@ func (e *Engine) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	e.setProblem("term", e.beginTerm(ctx, snap.Sessions))
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.ctx = ctx
@@ -181,12 +183,13 @@ func (e *Engine) flush(ctx context.Context) {
 	}
 }
 
-// saveLast writes the last observations when the engine stops.
+// saveLast writes the last observations when the engine stops, and ends its
+// term.
 func (e *Engine) saveLast(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	if err := e.Records.Flush(ctx); err != nil {
-		return fmt.Errorf("save observations of site %s: %w", e.Site, err)
+	if err := errors.Join(e.Records.Flush(ctx), e.releaseTerm(ctx)); err != nil {
+		return fmt.Errorf("save the last of site %s: %w", e.Site, err)
 	}
 	return nil
 }

@@ -511,7 +511,7 @@ func TestWithoutARecordNothingIsWritten(t *testing.T) {
 		w.fails = true
 		w.fleet.Machine("a").SetPower("off")
 		w.after(10 * time.Minute)
-		w.want("a", site.Retrying)
+		w.want("a", site.Blocked)
 		if got := w.fleet.Machine("a").Counts().Writes; got != before {
 			t.Errorf("%d writes without a record", got-before)
 		}

@@ -28,6 +28,7 @@ func (e *Engine) gate(w *worker, j job, s site.Step) *held {
 	for _, g := range []func() *held{
 		func() *held { return w.supersededLocked(j, sameImage) },
 		func() *held { return e.readOnlyGate(s) },
+		func() *held { return e.termGate(w, s) },
 		func() *held { return e.pausedLocked(w, j) },
 		func() *held { return e.approvalGate(s) },
 		func() *held { return firstContactGate(w, j, s) },

@@ -18,7 +18,8 @@ type door struct {
 	endpoint site.Endpoint
 	value    secret.Value
 	machine  driver.Machine
-	denied   error // why this credential is not tried again here
+	denied   error  // why this credential is not tried again here
+	session  string // that is recorded of the machine
 }
 
 // view is what a look at a machine gave.
@@ -85,6 +86,11 @@ func (w *worker) observe(ctx context.Context, j job, kind site.EndpointKind, fac
 		return site.Observed{}, err
 	}
 	seen, err := m.Observe(ctx, j.node, facets)
+	if err == nil {
+		if err := w.fence(ctx, kind); err != nil { // asked again before a write
+			w.e.Log.Debug("session not recorded", "node", w.name, "err", err)
+		}
+	}
 	return seen.For(j.node), w.remember(kind, err)
 }
 

@@ -79,6 +79,9 @@ func (e *Engine) Report() site.Report {
 	if len(waiting) > 0 {
 		st.Approve = waiting.Digest()
 	}
+	if e.term.Term != nil {
+		st.Term = e.term.Number
+	}
 	for _, key := range slices.Sorted(maps.Keys(e.problems)) {
 		st.Problems = append(st.Problems, e.problems[key])
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -32,7 +33,9 @@ type worker struct {
 	inside   time.Time // when the installed system was last asked
 	spread   bool      // has taken its own place in the period of looks
 	dice     *rand.Rand
-	due      time.Time // when the turn should have begun
+	due      time.Time       // when the turn should have begun
+	logins   record.Sessions // that are recorded of the machine
+	fenced   bool            // no session of an earlier term is left on its BMC
 
 	// Guarded by the engine's mu.
 	node      *site.Node

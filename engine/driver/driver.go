@@ -55,6 +55,25 @@ func Serves(drivers map[string]Driver) map[site.Facet]bool {
 	return serves
 }
 
+// Sessioner is a Machine that logs in. The engine records its session before it
+// writes anything, so that the next term can end it.
+type Sessioner interface {
+	// Session names the session that the handle holds on the machine, in a
+	// form that End understands through another handle on the same endpoint.
+	// It is empty before the first login and where each request carries the
+	// credential by itself. It sends nothing.
+	Session() string
+}
+
+// Ender is a Machine on which a session can be ended: that of an earlier term,
+// so that none of its late writes is accepted.
+type Ender interface {
+	// End ends a session by the name that Session gave. One that is over, or
+	// that by now is another user's, is success. It must not end the handle's
+	// own.
+	End(ctx context.Context, session string) error
+}
+
 // The classes of error. A driver wraps one of them into what it returns,
 // together with what the machine said; anything else is treated as
 // ErrUnreachable.

@@ -21,12 +21,12 @@ import (
 // stops by itself, some time before the lease is over.
 const (
 	// Lease is how long a lease lasts from its last renewal.
-	Lease = 15 * time.Second
+	Lease = 30 * time.Second
 	// RenewEvery is how often it is to be renewed.
 	RenewEvery = Lease / 3
 	// leaseMargin is how long before its end nothing is sent any more: what
 	// was allowed a moment ago has left by then.
-	leaseMargin = 2 * time.Second
+	leaseMargin = 3 * time.Second
 )
 
 // ErrLost is wrapped by the renewal of a term that another holder has ended.

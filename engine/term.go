@@ -1,0 +1,226 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/record"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// longestWrite is how long a write that was sent may still take effect after
+// its sender is gone. Drivers give a write's answer no longer than this once
+// they have been told to stop.
+const longestWrite = 15 * time.Second
+
+// tenure is the engine's term. Its zero value has none.
+type tenure struct {
+	*record.Term // nil until it is acquired
+	// settled is when nothing of the term before can be under way any more.
+	settled time.Time
+	// trouble is why the term could not be acquired or renewed last.
+	trouble error
+	// before are the sessions that earlier terms have left, by node.
+	before map[string]record.Sessions
+}
+
+// beginTerm acquires the site's term.
+func (e *Engine) beginTerm(ctx context.Context, left map[string]record.Sessions) error {
+	t, err := e.Records.Acquire(ctx, holder())
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.term.trouble = err
+	if err != nil {
+		e.term.before = left
+		return err
+	}
+	e.term = tenure{Term: t, settled: t.Began}
+	if !t.Clean {
+		e.term.before = left
+		e.term.settled = t.Began.Add(record.Lease + longestWrite)
+	}
+	if wait := time.Until(e.term.settled); wait > 0 {
+		time.AfterFunc(wait, e.wakeHeld)
+	}
+	e.Log.Info("term begun", "term", t.Number, "clean", t.Clean)
+	return nil
+}
+
+// holder names this process.
+func holder() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	return fmt.Sprintf("%s, process %d", host, os.Getpid())
+}
+
+// keepTerm renews the term, or tries to acquire it, for as long as the engine
+// runs.
+func (e *Engine) keepTerm(ctx context.Context) {
+	for sleep(ctx, record.RenewEvery) {
+		held := e.heldTerm() != nil
+		err := e.renewTerm(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		e.setProblem("term", err)
+		if !held && err == nil {
+			e.wakeHeld()
+		}
+	}
+}
+
+// wakeHeld has those that wait for something look whether they still do.
+func (e *Engine) wakeHeld() {
+	for _, w := range e.workersThat(func(w *worker) bool { return w.status.State == site.Blocked }) {
+		w.wakeUp()
+	}
+}
+
+func (e *Engine) renewTerm(ctx context.Context) error {
+	e.mu.Lock()
+	t, left := e.term.Term, e.term.before
+	e.mu.Unlock()
+	if t == nil {
+		return e.beginTerm(ctx, left)
+	}
+	err := t.Renew(ctx)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.term.trouble = err
+	return err
+}
+
+// releaseTerm ends the term when nothing is under way any more.
+func (e *Engine) releaseTerm(ctx context.Context) error {
+	e.mu.Lock()
+	t := e.term.Term
+	e.mu.Unlock()
+	if t == nil {
+		return nil
+	}
+	return t.Release(ctx)
+}
+
+// heldTerm is the term if it is held now.
+func (e *Engine) heldTerm() *record.Term {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if t := e.term.Term; t != nil && t.Holds(time.Now()) {
+		return t
+	}
+	return nil
+}
+
+// mayWriteLocked says why no write may be sent now, or nothing. Destructive is
+// a write that must not meet one of the term before.
+func (e *Engine) mayWriteLocked(now time.Time, destructive bool) string {
+	t := e.term
+	switch {
+	case t.Term == nil && t.trouble == nil:
+		return "the site's term has not begun yet"
+	case t.Term == nil:
+		return fmt.Sprintf("the site's term could not begin, and without a record nothing is written to machines: %s", steady(t.trouble))
+	case errors.Is(t.trouble, record.ErrLost):
+		return fmt.Sprintf("another controller acts for the site: %s", steady(t.trouble))
+	case !t.Holds(now) && t.trouble == nil:
+		return "the site's lease has run out and is being renewed"
+	case !t.Holds(now):
+		return fmt.Sprintf("the site's lease has run out and could not be renewed, and without a record nothing is written to machines: %s", steady(t.trouble))
+	case destructive && now.Before(t.settled):
+		return fmt.Sprintf("the daemon before this one was not ended in order, and its last requests may take effect until %s; nothing is destroyed before", t.settled.UTC().Format(time.RFC3339))
+	}
+	return ""
+}
+
+// termGate lets a write pass only while the site's term is held. What is
+// destructive waits also for what the term before may have under way, unless
+// its session on the machine is known to be over: then nothing of it is
+// accepted any more.
+func (e *Engine) termGate(w *worker, s site.Step) *held {
+	destructive := s.Impact == site.ImpactDestructive && !w.fenced
+	if why := e.mayWriteLocked(time.Now(), destructive); why != "" {
+		return &held{site.Blocked, why}
+	}
+	return nil
+}
+
+// whileHeld gives a context that ends when nothing may be written any more.
+func (e *Engine) whileHeld(ctx context.Context) (context.Context, context.CancelFunc) {
+	if t := e.heldTerm(); t != nil {
+		return t.Bound(ctx)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	return ctx, cancel
+}
+
+// fence ends the session that an earlier term left on the machine, and records
+// the one that the handle holds now. Before it has succeeded nothing may be
+// written. A handle without sessions needs none of it.
+func (w *worker) fence(ctx context.Context, kind site.EndpointKind) error {
+	d := w.doors[kind]
+	s, ok := d.machine.(driver.Sessioner)
+	if !ok || w.e.ObserveOnly {
+		return nil
+	}
+	id, t := s.Session(), w.e.heldTerm()
+	if id == "" || id == d.session || t == nil {
+		return nil
+	}
+	before := w.recordedSessions()
+	left, ok := before[kind]
+	over := true
+	if ok && left.Term < t.Number && left.Endpoint == d.endpoint.URL {
+		var err error
+		if over, err = w.endSession(ctx, d.machine, left); err != nil {
+			return err
+		}
+	}
+	now := maps.Clone(before)
+	now[kind] = record.Session{Term: t.Number, Endpoint: d.endpoint.URL, ID: id}
+	if err := w.e.Records.PutSessions(ctx, w.name, now); err != nil {
+		return fmt.Errorf("record the session on %s: %w", w.name, err)
+	}
+	w.logins, d.session = now, id
+	if kind == site.BMC {
+		w.fenced = over && (w.fenced || !ok || left.Endpoint == d.endpoint.URL)
+	}
+	return nil
+}
+
+// recordedSessions are those that are recorded of the node's machine.
+func (w *worker) recordedSessions() record.Sessions {
+	if w.logins == nil {
+		w.e.mu.Lock()
+		defer w.e.mu.Unlock()
+		w.logins = record.Sessions{}
+		maps.Copy(w.logins, w.e.term.before[w.name])
+	}
+	return w.logins
+}
+
+// endSession ends a session that an earlier term left, and says whether it is
+// over. A machine that does not let it be ended forgets it by itself; what is
+// destructive waits meanwhile.
+func (w *worker) endSession(ctx context.Context, m driver.Machine, left record.Session) (over bool, err error) {
+	ender, ok := m.(driver.Ender)
+	if !ok {
+		return false, nil
+	}
+	switch err := ender.End(ctx, left.ID); {
+	case err == nil:
+		return true, nil
+	case isDenied(err), errors.Is(err, driver.ErrRefused), errors.Is(err, errors.ErrUnsupported):
+		w.e.Log.Warn("session of an earlier term not ended", "node", w.name, "term", left.Term, "err", err)
+		return false, nil
+	default:
+		return false, fmt.Errorf("end the session that term %d left on %s: %w", left.Term, w.name, err)
+	}
+}
