@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -19,16 +20,24 @@ func (w *worker) decide(ctx context.Context, j job, p site.NodePlan, v view, err
 	case err != nil:
 		return w.fail(j, err)
 	}
+	w.timed(p)
 	if len(p.Steps) == 0 || p.Steps[0].Digest() != w.last {
 		w.last = "" // the step that was taken has had its effect
 	}
 	switch {
 	case len(p.Steps) > 0:
-		return w.take(ctx, j, p.Steps[0])
+		return w.take(ctx, j, p, p.Steps[0])
 	case len(p.Blocked) > 0:
 		return outcome{state: site.Stalled, reason: p.Blocked[0], wait: observeEvery(j.site)}
+	case j.memory.Recorded.Quarantined != nil:
+		return quarantined(j)
 	case p.Waiting != "":
 		return w.await(j, p.Waiting, v)
+	case len(p.Reported) > 0:
+		return outcome{state: site.Blocked, reason: p.Reported[0], person: true, release: "a commit, or the machine as it was",
+			wait: observeEvery(j.site)}
+	case w.misses(j):
+		return w.await(j, "its system has not answered since it was disrupted", v)
 	case needsPerson(v.inside):
 		return outcome{state: site.Stalled, reason: steady(v.inside), wait: observeEvery(j.site)}
 	}
@@ -49,15 +58,42 @@ func (w *worker) inSync(ctx context.Context, j job) outcome {
 	if err := w.clearInFlight(ctx); err != nil {
 		return w.fail(j, err)
 	}
-	w.e.backInService(w)
+	w.backInService()
 	if h := w.e.pausedNow(w, j); h != nil {
-		return outcome{state: h.state, reason: h.sentence, wait: observeEvery(j.site)}
+		return w.outcome(j, h)
 	}
-	reason := ""
-	if j.node.Decommission {
-		reason = "decommissioned: only observed, and may be removed from the design"
+	o := outcome{state: site.InSync, wait: observeEvery(j.site)}
+	switch why := j.site.Unused(j.node); {
+	case why != "":
+		o.state, o.reason, o.release = site.Paused, why+"; it is only observed", "a commit"
+	case j.node.Decommission:
+		o.reason = "decommissioned: only observed, and may be removed from the design"
 	}
-	return outcome{state: site.InSync, reason: reason, wait: observeEvery(j.site)}
+	return o
+}
+
+// backInService gives the node's place in the rollout back.
+func (w *worker) backInService() {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	w.disrupts = false
+}
+
+// misses says whether the machine was disrupted and its system, which was
+// there before, is not back yet.
+func (w *worker) misses(j job) bool {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	return w.disrupts && w.blindInside && !j.memory.Observed.Facets[site.FacetOS].Seen.IsZero()
+}
+
+// outcome is what a gate says, as the outcome of a turn.
+func (w *worker) outcome(j job, h *held) outcome {
+	o := outcome{state: h.state, reason: h.sentence, release: h.release, person: h.person, wait: observeEvery(j.site)}
+	if !h.until.IsZero() {
+		o.wait = max(time.Second, min(o.wait, time.Until(h.until)))
+	}
+	return o
 }
 
 func settle(r *site.Recorded) {
@@ -90,14 +126,29 @@ func (w *worker) leave(ctx context.Context, j job) outcome {
 	return outcome{state: site.Progressing, reason: "removed", wait: observeEvery(j.site)}
 }
 
+// awaited is what a worker waits for on its machine, and since when.
+type awaited struct {
+	what  string
+	since time.Time
+}
+
+// longestWait is how long something may be under way on a machine that has no
+// time of its own.
+const longestWait = 30 * time.Minute
+
 // await watches what is under way on the machine, but not for ever.
 func (w *worker) await(j job, what string, v view) outcome {
-	r := j.memory.Recorded
-	i, limit := r.Installing, installTimeout(j)
-	if i == nil {
-		i = r.Installed
+	if w.awaited.what != what {
+		w.awaited = awaited{what, time.Now()}
 	}
-	if i != nil && (r.Installing != nil || unproven(r)) && time.Since(i.Since) > limit {
+	r := j.memory.Recorded
+	since, limit := w.awaited.since, longestWait
+	if i := r.Installing; i != nil {
+		since, limit = i.Since, installTimeout(j)
+	} else if unproven(r) {
+		since, limit = r.Installed.Since, installTimeout(j)
+	}
+	if time.Since(since) > limit {
 		return outcome{state: site.Stalled, reason: fmt.Sprintf("%s, for longer than %s; look at its console, and raise the generation to install it anew", what, limit), wait: observeEvery(j.site)}
 	}
 	if needsPerson(v.inside) && r.Installing == nil {
@@ -116,7 +167,7 @@ func installTimeout(j job) time.Duration {
 }
 
 // take runs one step if it may run now.
-func (w *worker) take(ctx context.Context, j job, s site.Step) outcome {
+func (w *worker) take(ctx context.Context, j job, p site.NodePlan, s site.Step) outcome {
 	next := s.Summary()
 	if why := w.lied(ctx, j, s); why != "" {
 		return outcome{state: site.Stalled, reason: why, next: next, wait: observeEvery(j.site)}
@@ -128,8 +179,11 @@ func (w *worker) take(ctx context.Context, j job, s site.Step) outcome {
 		return w.fail(j, err)
 	}
 	defer w.e.steps.Release(1)
-	if held := w.e.gate(w, j, s); held != nil {
-		return outcome{state: held.state, reason: held.sentence, next: next, wait: observeEvery(j.site)}
+	if held := w.e.gate(w, j, p, s); held != nil {
+		w.stepAside(j)
+		o := w.outcome(j, held)
+		o.next = next
+		return o
 	}
 	if w.failures == 0 { // a try that follows a failure is no news
 		w.show(ctx, outcome{state: site.Progressing, reason: next, next: next})
@@ -141,6 +195,17 @@ func (w *worker) take(ctx context.Context, j job, s site.Step) outcome {
 		return o
 	}
 	return outcome{state: site.Progressing, reason: next, next: next}
+}
+
+// stepAside gives the place in the rollout of a node back that waits for others
+// while its machine is in service: those may wait for the place.
+func (w *worker) stepAside(j job) {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	r := j.memory.Recorded
+	if r.InFlight == nil && r.Installing == nil && w.e.certainLocked(w) {
+		w.disrupts = false
+	}
 }
 
 // lied says why a step is not taken again: it was refused, or was reported
@@ -167,41 +232,62 @@ func (w *worker) lied(ctx context.Context, j job, s site.Step) string {
 // apply records the step, takes it, and records its effect. The record comes
 // first: without it nothing is written to a machine.
 func (w *worker) apply(ctx context.Context, j job, s site.Step) error {
-	machine, err := w.open(ctx, j.node, site.Serves[s.Facet])
+	kind := site.Serves[s.Facet]
+	machine, err := w.open(ctx, j.node, kind)
 	if err != nil {
 		return err
 	}
-	if err := w.fence(ctx, site.Serves[s.Facet]); err != nil {
+	if err := w.fence(ctx, kind); err != nil {
 		return err
 	}
-	if f := j.memory.Recorded.InFlight; f != nil && f.Step.Digest() == s.Digest() && f.Step.Machine == s.Machine {
-		s.Resumed = true
-	}
-	if err := w.save(ctx, func(r *site.Recorded) {
-		if !s.Resumed {
-			r.InFlight = &site.InFlight{Step: s, Since: time.Now(), Revision: j.revision.ID}
-		}
-		if s.Impact >= site.ImpactReboot {
-			settle(r) // it passed the gates, so a person knows the machine
-		}
-	}); err != nil {
+	s, err = w.noteBegun(ctx, j, s)
+	if err != nil {
 		return err
 	}
 	log := w.e.Log.With("node", w.name, "facet", s.Facet, "step", s.Action, "revision", j.revision.Short())
 	log.Info("step begun", "impact", s.Impact.String(), "resumed", s.Resumed)
-	bounded, done := w.e.whileHeld(ctx)
-	err = machine.Apply(bounded, s, j.node, j.memory.Observed)
-	done()
-	if err != nil {
+	w.note(site.EventBegun, j.revision.ID, s.Summary())
+	if err := w.send(ctx, machine, j, s); err != nil {
 		log.Warn("step failed", "err", err)
-		return w.giveUp(ctx, s, w.remember(site.Serves[s.Facet], err))
+		w.note(site.EventFailed, j.revision.ID, string(s.Action)+": "+steady(err))
+		return w.giveUp(ctx, s, w.remember(kind, err))
 	}
 	log.Info("step done")
 	if err := w.save(ctx, func(r *site.Recorded) { effect(r, j.node, s) }); err != nil {
 		return err // still noted as in flight, and joined
 	}
 	w.last, w.failures = s.Digest(), 0
+	if s.Impact >= site.ImpactReboot {
+		w.inside = time.Time{} // whether its system is back is asked anew
+	}
 	return nil
+}
+
+// send has the driver take the step, for as long as the term is held.
+func (w *worker) send(ctx context.Context, m driver.Machine, j job, s site.Step) error {
+	ctx, stop := w.e.whileHeld(ctx)
+	defer stop()
+	return m.Apply(ctx, s, j.node, j.memory.Observed)
+}
+
+// noteBegun records that the step's first request is about to be sent, and
+// gives the step as it is to be taken.
+func (w *worker) noteBegun(ctx context.Context, j job, s site.Step) (site.Step, error) {
+	if f := j.memory.Recorded.InFlight; f != nil && f.Step.Digest() == s.Digest() && f.Step.Machine == s.Machine {
+		s.Resumed = true
+	}
+	if w.timing == nil && !s.Resumed {
+		w.timing = &timing{step: s, since: time.Now(), model: plan.Model(j.memory.Observed)}
+	}
+	term := w.e.termNumber()
+	return s, w.save(ctx, func(r *site.Recorded) {
+		if !s.Resumed {
+			r.InFlight = &site.InFlight{Step: s, Since: time.Now(), Revision: j.revision.ID, Term: term}
+		}
+		if s.Impact >= site.ImpactReboot && r.Quarantined == nil {
+			settle(r) // it passed the gates, so a person knows the machine
+		}
+	})
 }
 
 // giveUp notes a step that was refused, so that it is not sent again by

@@ -77,6 +77,7 @@ type Engine struct {
 	serves       map[site.Facet]bool
 	journal      journal
 	writing      sync.Mutex // one write of the history at a time
+	rolling      sync.Mutex // one write of the rollout at a time
 
 	mu        sync.Mutex
 	ctx       context.Context // of Run; workers live in it
@@ -89,10 +90,15 @@ type Engine struct {
 	readOnly  string               // why nothing is written, beside ObserveOnly
 	paused    *site.Hold
 	approved  []record.Approval
-	removals  []record.Removal
-	history   site.History // replaced, never written to
-	workers   map[string]*worker
-	term      tenure
+	shown     map[string]site.Losses // sets of destruction, by digest
+	// shownOrder are their digests, oldest first.
+	shownOrder []string
+	rollout    *rollout // nil before the first
+	removals   []record.Removal
+	history    site.History    // replaced, never written to
+	learnt     map[string]bool // keys of history that are still to be recorded
+	workers    map[string]*worker
+	term       tenure
 }
 
 // New makes an engine; Run starts it.
@@ -117,6 +123,8 @@ func New(c Config) *Engine {
 		problems: map[string]site.Problem{},
 		rounds:   map[string]time.Time{},
 		workers:  map[string]*worker{},
+		shown:    map[string]site.Losses{},
+		learnt:   map[string]bool{},
 		serves:   driver.Serves(c.Drivers),
 	}
 }
@@ -172,6 +180,8 @@ func (e *Engine) restore(ctx context.Context) error {
 			e.startLocked(m.Recorded.Departed.Node, m, true)
 		}
 	}
+	e.planLocked()
+	e.restoreRolloutLocked(snap.Rollout)
 	return nil
 }
 

@@ -59,7 +59,7 @@ func (e *Engine) poll(ctx context.Context) {
 	defer cancel()
 	rev, err := e.Source.Fetch(fctx)
 	e.setProblem("source", err)
-	if err != nil || !e.isNew(rev) {
+	if err != nil || !e.isNew(rev) || e.isQueued(rev) {
 		return
 	}
 	design, findings, err := e.Evaluate(ctx, rev)
@@ -71,6 +71,9 @@ func (e *Engine) poll(ctx context.Context) {
 	named.Files = nil
 	if site.HasErrors(findings) {
 		e.refuse(named, findings)
+		return
+	}
+	if e.queues(named) {
 		return
 	}
 	e.setProblem("records", e.accept(ctx, named, design, findings))
@@ -85,6 +88,15 @@ func (e *Engine) isNew(rev site.Revision) bool {
 		e.touch()
 	}
 	return rev.ID != e.attempted.ID
+}
+
+// isQueued says whether the revision is known to wait for the rollout under
+// way.
+func (e *Engine) isQueued(rev site.Revision) bool {
+	e.mu.Lock()
+	queued := e.rollout.running() && e.rollout.Queued != nil && e.rollout.Queued.ID == rev.ID
+	e.mu.Unlock()
+	return queued && e.queues(rev)
 }
 
 // refuse keeps the design in force and tells of the findings.
@@ -110,6 +122,7 @@ func (e *Engine) refuse(rev site.Revision, findings []site.Finding) {
 		more = fmt.Sprintf(" (and %d more)", n-1)
 	}
 	e.setProblem("design", fmt.Errorf("revision %s is broken: %s%s; %s", rev.Short(), first, more, inForce))
+	e.note(site.Event{Kind: site.EventDesign, Revision: rev.ID, Text: fmt.Sprintf("revision %s is refused: %s%s", rev.Short(), first, more)})
 	e.Log.Warn("design refused", "revision", rev.Short(), "findings", n)
 }
 
@@ -140,7 +153,14 @@ func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Sit
 			w.wakeUp()
 		}
 	}
+	e.planLocked()
+	e.rollOutLocked()
+	e.waitingLocked() // what the design destroys counts as shown from here on
 	e.mu.Unlock()
+	e.note(site.Event{Kind: site.EventDesign, Revision: rev.ID, Text: fmt.Sprintf("revision %s is in force: %s", rev.Short(), rev.Subject)})
+	if err := e.saveRollout(ctx); err != nil {
+		return err
+	}
 	if err := e.noteDecommissions(ctx); err != nil {
 		return err
 	}
@@ -158,6 +178,7 @@ func (w *worker) redesignLocked(n *site.Node, imageChanged bool) {
 	w.fresh = w.fresh || changed || w.status.State == site.Retrying
 	w.node = n
 	w.leaving = false
+	w.outdated = w.outdated || changed
 	if changed && w.status.State == site.InSync {
 		// In-sync with what was designed before; the next turn tells.
 		w.status.State, w.status.Reason, w.status.Since = site.Progressing, "its design has changed", time.Now()

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -79,7 +80,7 @@ func (j *journal) putBack(events []site.Event) {
 // note has an event told and recorded.
 func (e *Engine) note(ev site.Event) { e.journal.add(ev) }
 
-// noteNode is note for a node and the revision in force.
+// note is Engine.note for a node.
 func (w *worker) note(kind site.EventKind, revision, text string) {
 	w.e.note(site.Event{Node: w.name, Kind: kind, Revision: revision, Text: text})
 }
@@ -106,7 +107,7 @@ func (e *Engine) History(ctx context.Context, node string) ([]site.Event, error)
 // keepHistory writes events into the records, many at a time.
 func (e *Engine) keepHistory(ctx context.Context) {
 	for sleep(ctx, writeEvents) {
-		if err := e.writeHistory(ctx); err != nil {
+		if err := errors.Join(e.writeHistory(ctx), e.writeLearnt(ctx)); err != nil && ctx.Err() == nil {
 			e.Log.Warn("history not recorded", "err", err)
 		}
 	}
@@ -122,6 +123,20 @@ func (e *Engine) writeHistory(ctx context.Context) error {
 	if err := e.Records.AppendEvents(ctx, events); err != nil {
 		e.journal.putBack(events)
 		return fmt.Errorf("record history: %w", err)
+	}
+	return nil
+}
+
+// writeLearnt records what was learnt of how long steps take.
+func (e *Engine) writeLearnt(ctx context.Context) error {
+	e.mu.Lock()
+	learnt, history := e.learnt, e.history
+	e.learnt = map[string]bool{}
+	e.mu.Unlock()
+	for like := range learnt {
+		if err := e.Records.PutTook(ctx, like, history[like]); err != nil {
+			return fmt.Errorf("record how long %s took: %w", like, err)
+		}
 	}
 	return nil
 }

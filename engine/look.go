@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -28,6 +29,8 @@ type view struct {
 	// inside is why the installed system could not be seen; it stops nothing
 	// by itself.
 	inside error
+	// dark is set when the installed system did not answer and need not.
+	dark bool
 }
 
 // lookFacets are the facets that every look reads from the BMC.
@@ -43,15 +46,16 @@ func (w *worker) look(ctx context.Context, j job) (view, error) {
 	w.e.began(LoopTurn, w.due)
 	var v view
 	if _, ok := j.node.Endpoints[site.BMC]; ok {
-		seen, err := w.observe(ctx, j, site.BMC, lookFacets)
+		seen, err := w.observe(ctx, j, site.BMC, append(w.designedFacets(j.node, site.BMC), lookFacets...))
 		if err != nil {
 			return v, fmt.Errorf("observe %s: %w", w.name, err)
 		}
 		v.seen = seen
 	}
 	if w.looksInside(j, v.seen) {
-		seen, err := w.observe(ctx, j, site.OS, []site.Facet{site.FacetOS})
+		seen, err := w.observe(ctx, j, site.OS, append(w.designedFacets(j.node, site.OS), site.FacetOS))
 		if err != nil && underWay(j.memory.Recorded) {
+			v.dark = true
 			return v, nil // an installer need not answer
 		} else if err != nil {
 			v.inside = fmt.Errorf("look inside %s: %w", w.name, err)
@@ -72,7 +76,29 @@ func (w *worker) looksInside(j job, seen site.Observed) bool {
 	if p, ok := seen.Facets[site.FacetPower]; ok && p.Have["state"] != "on" {
 		return false
 	}
-	return unproven(j.memory.Recorded) || underWay(j.memory.Recorded) || time.Since(w.inside) > systemEvery
+	return unproven(j.memory.Recorded) || underWay(j.memory.Recorded) || time.Since(w.inside) > systemEvery || w.differsInside(j)
+}
+
+// designedFacets are the facets beside the usual ones that a driver of the
+// endpoint serves and the design speaks of.
+func (w *worker) designedFacets(n *site.Node, kind site.EndpointKind) []site.Facet {
+	var facets []site.Facet
+	for _, f := range []site.Facet{site.FacetFirmware, site.FacetBIOS, site.FacetBase, site.FacetNetwork, site.FacetPackages, site.FacetConfig} {
+		if site.Serves[f] == kind && w.e.serves[f] && n.Want(f) != nil {
+			facets = append(facets, f)
+		}
+	}
+	return facets
+}
+
+// differsInside says whether something inside was not seen as designed.
+func (w *worker) differsInside(j job) bool {
+	for _, f := range w.designedFacets(j.node, site.OS) {
+		if !plan.AsDesigned(j.node, f, j.memory.Observed.Facets[f]) {
+			return true
+		}
+	}
+	return false
 }
 
 // underWay says whether an installation was begun whose end is not recorded.

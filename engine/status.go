@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -27,6 +28,9 @@ func (w *worker) show(ctx context.Context, o outcome) {
 	changed := !sameStatus(s, w.status)
 	w.status = s
 	e.mu.Unlock()
+	if fresh {
+		w.note(site.EventState, "", told(o))
+	}
 	if fresh && ctx.Err() == nil {
 		if err := w.save(ctx, func(r *site.Recorded) { r.Last = shown }); err != nil {
 			e.Log.Warn("state not recorded", "node", w.name, "err", err)
@@ -38,10 +42,19 @@ func (w *worker) show(ctx context.Context, o outcome) {
 	}
 }
 
+// told is an outcome as history tells it.
+func told(o outcome) string {
+	if o.reason == "" {
+		return string(o.state)
+	}
+	return string(o.state) + ": " + o.reason
+}
+
 func (w *worker) describeLocked(o outcome) site.NodeStatus {
 	n, m := w.node, w.memory
 	s := site.NodeStatus{
 		Name: n.Name, Role: n.Role, Rack: n.Rack, State: o.state, Reason: o.reason, Next: o.next,
+		Release: o.release, Person: o.person || o.state == site.Stalled, Phase: w.plan.Phase, Model: plan.Model(m.Observed),
 		Machine: m.Observed.Identity, Generation: m.Recorded.Generation(),
 		Power:  m.Observed.Facets[site.FacetPower].Have["state"],
 		Health: m.Observed.Facets[site.FacetHealth].Have["status"],
@@ -75,6 +88,7 @@ func (e *Engine) Report() site.Report {
 	st := site.Status{
 		Site: e.Site, Applied: e.applied, Attempted: e.attempted,
 		ObserveOnly: e.whyReadOnlyLocked(), Paused: e.paused, Waiting: waiting,
+		Rollout: e.rolloutLocked(), Term: e.termNumberLocked(),
 	}
 	if len(waiting) > 0 {
 		st.Approve = waiting.Digest()
@@ -86,7 +100,7 @@ func (e *Engine) Report() site.Report {
 		st.Problems = append(st.Problems, e.problems[key])
 	}
 	p := site.Plan{Version: site.PlanVersion, Site: e.Site, Revision: e.applied.ID}
-	for _, name := range slices.Sorted(maps.Keys(e.workers)) {
+	for _, name := range e.namesLocked() {
 		w := e.workers[name]
 		st.Nodes = append(st.Nodes, w.status)
 		if w.leaving {
@@ -98,22 +112,8 @@ func (e *Engine) Report() site.Report {
 	return site.Report{Status: st, Plan: p, Findings: slices.Clone(e.findings)}
 }
 
-// waitingLocked is the set of destruction that is planned and not approved.
-func (e *Engine) waitingLocked() site.Losses {
-	var waiting site.Losses
-	for _, name := range slices.Sorted(maps.Keys(e.workers)) {
-		w := e.workers[name]
-		if w.leaving {
-			continue
-		}
-		for _, s := range w.plan.Steps {
-			if loss, ok := s.Destroys(); ok && !e.isApprovedLocked(loss) {
-				waiting = append(waiting, loss)
-			}
-		}
-	}
-	return waiting
-}
+// namesLocked are the names of all nodes in order.
+func (e *Engine) namesLocked() []string { return slices.Sorted(maps.Keys(e.workers)) }
 
 // knownOf is what a plan of one node rests on.
 func (e *Engine) knownOf(node string, m site.Memory) site.Known {
@@ -137,16 +137,21 @@ func (e *Engine) Known() site.Known {
 // says, and again after an error.
 func (e *Engine) report(ctx context.Context) {
 	e.awaitFirstLooks(ctx)
-	for {
+	for failures := 0; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-e.changed:
 		}
-		if !e.tell(ctx) {
+		wait := e.reportInterval()
+		if e.tell(ctx) {
+			failures = 0
+		} else {
+			failures++
+			wait = max(wait, backoff(failures))
 			e.touch()
 		}
-		if !sleep(ctx, e.reportInterval()) {
+		if !sleep(ctx, wait) {
 			return
 		}
 	}

@@ -146,7 +146,7 @@ func (e *Engine) mayWriteLocked(now time.Time, destructive bool) string {
 func (e *Engine) termGate(w *worker, s site.Step) *held {
 	destructive := s.Impact == site.ImpactDestructive && !w.fenced
 	if why := e.mayWriteLocked(time.Now(), destructive); why != "" {
-		return &held{site.Blocked, why}
+		return &held{state: site.Blocked, sentence: why, release: "the term of this controller being held"}
 	}
 	return nil
 }
@@ -223,4 +223,18 @@ func (w *worker) endSession(ctx context.Context, m driver.Machine, left record.S
 	default:
 		return false, fmt.Errorf("end the session that term %d left on %s: %w", left.Term, w.name, err)
 	}
+}
+
+// termNumberLocked is the number of the term, 0 before there is one.
+func (e *Engine) termNumberLocked() uint64 {
+	if e.term.Term == nil {
+		return 0
+	}
+	return e.term.Number
+}
+
+func (e *Engine) termNumber() uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.termNumberLocked()
 }

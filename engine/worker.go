@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"reflect"
 	"sync"
@@ -33,21 +34,37 @@ type worker struct {
 	inside   time.Time // when the installed system was last asked
 	spread   bool      // has taken its own place in the period of looks
 	dice     *rand.Rand
-	due      time.Time       // when the turn should have begun
+	due      time.Time // when the turn should have begun
+	timing   *timing   // of the step under way
+	awaited  awaited
 	logins   record.Sessions // that are recorded of the machine
 	fenced   bool            // no session of an earlier term is left on its BMC
 
 	// Guarded by the engine's mu.
-	node      *site.Node
-	memory    site.Memory
-	plan      site.NodePlan
-	status    site.NodeStatus
-	fresh     bool // start over: forget backoff, denials and complaints
-	leaving   bool // the design in force does not have the node
-	disrupts  bool // a step of ours may have the machine out of service
-	wantsSlot bool // waits for others to come back into service
-	turned    bool // has looked at least once
-	blind     bool // the last look failed
+	node     *site.Node
+	memory   site.Memory
+	plan     site.NodePlan
+	status   site.NodeStatus
+	fresh    bool // start over: forget backoff, denials and complaints
+	leaving  bool // the design in force does not have the node
+	disrupts bool // a step of ours may have the machine out of service
+	turned   bool // has looked at least once
+	blind    bool // the last look failed
+	outdated bool // the plan is not from a look since the design changed
+	waits    waits
+	cut      context.CancelCauseFunc // ends the turn under way
+	// looked and lookedInside are when the machine and its system were last
+	// seen; blindInside is set when the last look inside failed.
+	looked, lookedInside time.Time
+	blindInside          bool
+	// What the last turn left, for those who wait for this node.
+	wasOut    bool
+	wasBefore string // phase, or why nothing is certain of it
+	// Its part in the rollout: how it stands, since when it was begun, and how
+	// long it may take.
+	standing standing
+	begunAt  time.Time
+	patience time.Duration
 }
 
 func newWorker(e *Engine, n *site.Node, m site.Memory, leaving bool, stop context.CancelFunc) *worker {
@@ -71,7 +88,7 @@ func (w *worker) wakeUp() { signal(w.wake) }
 func (w *worker) run(ctx context.Context) {
 	defer w.closeDoors()
 	for ctx.Err() == nil {
-		wait := w.turn(ctx)
+		wait := w.interruptibleTurn(ctx)
 		w.due = time.Now().Add(wait)
 		t := time.NewTimer(wait)
 		select {
@@ -84,6 +101,22 @@ func (w *worker) run(ctx context.Context) {
 		case <-t.C:
 		}
 	}
+}
+
+// interruptibleTurn is a turn that a person's hold ends before its next
+// request; the next turn then follows at once.
+func (w *worker) interruptibleTurn(ctx context.Context) time.Duration {
+	ctx, cut := context.WithCancelCause(ctx)
+	defer cut(nil)
+	w.setCut(cut)
+	defer w.setCut(nil)
+	return w.turn(ctx)
+}
+
+func (w *worker) setCut(cut context.CancelCauseFunc) {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	w.cut = cut
 }
 
 // job is what one turn works on.
@@ -100,8 +133,11 @@ type outcome struct {
 	state  site.State
 	reason string
 	next   string // the planned step in one line
-	wait   time.Duration
-	retry  bool // wait is a backoff, shown as such
+	// release and person are those of a gate, see held.
+	release string
+	person  bool
+	wait    time.Duration
+	retry   bool // wait is a backoff, shown as such
 }
 
 // turn is one look at the machine and at most one step. It returns how long
@@ -115,9 +151,7 @@ func (w *worker) turn(ctx context.Context) time.Duration {
 	if ctx.Err() != nil {
 		return 0
 	}
-	w.e.mu.Lock()
-	w.blind = err != nil
-	w.e.mu.Unlock()
+	w.saw(view, err)
 	if err == nil {
 		err = w.learn(ctx, &j, view)
 	}
@@ -128,6 +162,23 @@ func (w *worker) turn(ctx context.Context) time.Duration {
 		return 0
 	}
 	return w.finish(ctx, o)
+}
+
+// saw notes how far the look saw.
+func (w *worker) saw(v view, err error) {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	w.blind = err != nil
+	if err != nil {
+		return
+	}
+	w.looked = time.Now()
+	switch _, seen := v.seen.Facets[site.FacetOS]; {
+	case seen:
+		w.blindInside, w.lookedInside = false, w.looked
+	case v.inside != nil || v.dark:
+		w.blindInside = true
+	}
 }
 
 // begin takes a consistent picture of what the turn is about.
@@ -164,6 +215,7 @@ func (w *worker) learn(ctx context.Context, j *job, v view) error {
 	w.e.Records.Observe(w.name, observed)
 	err := w.save(ctx, func(r *site.Recorded) {
 		adopt(r, j.node, observed)
+		noteReached(r, j.node, observed, w.e.serves)
 		believeMarker(r, j.node, v.seen.Marker)
 		noteDecommission(r, j.node)
 	})
@@ -171,19 +223,52 @@ func (w *worker) learn(ctx context.Context, j *job, v view) error {
 	return err
 }
 
-// adopt binds the node to the designed machine when it is first met, and
-// follows it to a new endpoint.
+// adopt binds the node to the designed machine when it is first met, or when the
+// design moves the name to it, and follows it to a new endpoint.
 func adopt(r *site.Recorded, n *site.Node, o site.Observed) {
-	if !n.Identity.Known() || !o.Identity.Known() || !n.Identity.Matches(o.Identity) {
+	designed := n.Machine()
+	if !designed.Known() || !o.Identity.Known() || !designed.Matches(o.Identity) {
 		return
+	}
+	if plan.Moves(n, *r) {
+		move(r)
 	}
 	if r.Adopted == nil {
 		r.Adopted = &site.Adoption{Machine: o.Identity, When: time.Now()}
 	}
-	if url := n.Endpoints[site.BMC].URL; n.Identity.Matches(r.Adopted.Machine) && r.Adopted.BMC != url {
+	if url := n.Endpoints[site.BMC].URL; designed.Matches(r.Adopted.Machine) && r.Adopted.BMC != url {
 		a := *r.Adopted
 		a.BMC = url
 		r.Adopted = &a
+	}
+}
+
+// move forgets what was true of the machine before. What was installed is
+// expected on the disks, and has to be proven from inside.
+func move(r *site.Recorded) {
+	r.Adopted, r.InFlight, r.Installing, r.NoEffect, r.Reached = nil, nil, nil, nil, nil
+	if i := r.Installed; i != nil {
+		r.Installed = &site.Installation{Generation: i.Generation, Image: i.Image, Since: time.Now()}
+	}
+}
+
+// noteReached records which facets were seen to be as designed, so that a later
+// difference is known for drift.
+func noteReached(r *site.Recorded, n *site.Node, o site.Observed, serves map[site.Facet]bool) {
+	for f := range serves {
+		asked := n.Want(f)
+		if asked == nil || !plan.AsDesigned(n, f, o.Facets[f]) {
+			continue
+		}
+		is := asked.Digest()
+		if r.Reached[f] == is {
+			continue
+		}
+		r.Reached = maps.Clone(r.Reached)
+		if r.Reached == nil {
+			r.Reached = map[site.Facet]string{}
+		}
+		r.Reached[f] = is
 	}
 }
 
@@ -261,6 +346,7 @@ func (w *worker) keep(j job, p *site.NodePlan, v view) {
 		p.Notes = append(p.Notes, steady(v.inside))
 	}
 	w.plan = *p
+	w.outdated = w.outdated && w.node != j.node
 	if !w.disrupts {
 		w.disrupts = installBegun(j.memory.Recorded) || j.memory.Recorded.Installing != nil
 	}
@@ -272,6 +358,7 @@ func (w *worker) finish(ctx context.Context, o outcome) time.Duration {
 		w.failures = 0
 	}
 	w.show(ctx, o)
+	w.settle(ctx)
 	if o.wait == 0 {
 		return 0
 	}
@@ -284,12 +371,40 @@ func (w *worker) finish(ctx context.Context, o outcome) time.Duration {
 	return jitter(w.dice, o.wait)
 }
 
+// settle tells those who wait for this node how the turn has left it.
+func (w *worker) settle(ctx context.Context) {
+	e := w.e
+	e.mu.Lock()
+	if out := w.outLocked(); out != w.wasOut {
+		w.wasOut = out
+		if !out {
+			e.freeSlotLocked()
+		}
+	}
+	before := "uncertain"
+	if e.certainLocked(w) {
+		before = w.plan.Phase
+	}
+	if before != w.wasBefore {
+		w.wasBefore = before
+		e.gotOnLocked(w)
+	}
+	e.standLocked(w)
+	e.mu.Unlock()
+	if err := e.saveRollout(ctx); err != nil && ctx.Err() == nil {
+		e.setProblem("records", err)
+	}
+}
+
 // fail classifies an error into an outcome. Retries wait longer each time.
 func (w *worker) fail(j job, err error) outcome {
 	if errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrRefused) || errors.Is(err, errors.ErrUnsupported) {
 		return outcome{state: site.Stalled, reason: steady(err), wait: observeEvery(j.site)}
 	}
 	w.failures++
+	if w.timing != nil {
+		w.timing.tried = true
+	}
 	wait := backoff(w.failures)
 	var after driver.RetryAfter
 	if errors.As(err, &after) {

@@ -37,6 +37,7 @@ func planInstallation(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memor
 			n.Generation, have, have+1))
 	case r.Installed != nil && !r.Installed.Proven:
 		p.Waiting = fmt.Sprintf("generation %d is installed and has not reported from inside yet", have)
+		planFacet(p, n, site.FacetPower, m)
 		return true
 	}
 	return false

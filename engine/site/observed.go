@@ -176,8 +176,6 @@ type Recorded struct {
 	// Reached is what each facet was last seen to be as designed, as the
 	// digest of what was asked: a difference from it is drift.
 	Reached map[Facet]string `json:"reached,omitempty"`
-	// Attempts is how often in a row the node was tried in vain.
-	Attempts int `json:"attempts,omitempty"`
 	// Last is the state last shown to people, so that a restart does not
 	// begin every wait anew.
 	Last Shown `json:"last,omitzero"`

@@ -126,7 +126,7 @@ type RolloutStatus struct {
 	Failed map[string]string `json:"failed,omitempty"`
 	// Halted says why no further node is begun; empty while it goes on.
 	Halted string `json:"halted,omitempty"`
-	// Ended is when the last node was in-sync, failed or waited for a person.
+	// Ended is when the last node was in-sync or had failed.
 	Ended time.Time `json:"ended,omitzero"`
 	// Queued is the newer revision that waits for the end; nil for none.
 	Queued *Revision `json:"queued,omitempty"`

@@ -1,0 +1,200 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/record"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// approvalLasts is how long an approval holds. One in the design is given anew
+// for as long as the line stands.
+const approvalLasts = 7 * 24 * time.Hour
+
+// maxSets bounds how many sets of destruction are remembered as shown.
+const maxSets = 256
+
+// approvalGate lets a destructive step pass only when what it destroys is in
+// a set that a person approved.
+func (e *Engine) approvalGate(s site.Step) *held {
+	loss, destroys := s.Destroys()
+	if !destroys || e.isApprovedLocked(loss) {
+		return nil
+	}
+	return &held{state: site.Blocked, person: true, release: "`slipway approve " + e.waitingLocked().Digest() + "`, or that digest in the design's approvals",
+		sentence: fmt.Sprintf("%s of %s waits for approval: %s would be lost; see `slipway plan`, then `slipway approve`", loss.Action, s.Machine, loss.Lost)}
+}
+
+func (e *Engine) isApprovedLocked(loss site.Loss) bool {
+	w := e.workers[loss.Node]
+	if w == nil || w.memory.Recorded.Adopted == nil {
+		return false
+	}
+	// An approval from before the node was adopted is of an earlier life of it.
+	adopted := w.memory.Recorded.Adopted.When
+	for _, a := range e.approved {
+		if a.Losses.Contains(loss) && !a.When.Before(adopted) && time.Since(a.When) < approvalLasts {
+			return true
+		}
+	}
+	return false
+}
+
+// waitingLocked is the set of destruction that is planned and not approved. It
+// is remembered as shown.
+func (e *Engine) waitingLocked() site.Losses {
+	var waiting site.Losses
+	for _, name := range e.namesLocked() {
+		w := e.workers[name]
+		if w.leaving {
+			continue
+		}
+		for _, s := range w.plan.Steps {
+			if loss, ok := s.Destroys(); ok && !e.isApprovedLocked(loss) {
+				waiting = append(waiting, loss)
+			}
+		}
+	}
+	e.shownLocked(waiting)
+	return waiting
+}
+
+// shownLocked remembers a set, so that it can be approved by its digest when a
+// part of it is done or another set has taken its place: what is approved is
+// what was read.
+func (e *Engine) shownLocked(set site.Losses) {
+	if len(set) == 0 {
+		return
+	}
+	digest := set.Digest()
+	if _, known := e.shown[digest]; known {
+		return
+	}
+	if len(e.shownOrder) == maxSets {
+		delete(e.shown, e.shownOrder[0])
+		e.shownOrder = e.shownOrder[1:]
+	}
+	e.shown[digest] = set
+	e.shownOrder = append(e.shownOrder, digest)
+}
+
+// approveSet approves a set of destruction that was shown, named by its digest
+// so that what is approved is what was read.
+func (e *Engine) approveSet(ctx context.Context, o site.Order) (string, error) {
+	e.mu.Lock()
+	waiting := e.waitingLocked()
+	set, shown := e.shown[o.Digest]
+	e.mu.Unlock()
+	switch {
+	case len(waiting) == 0:
+		return "", fmt.Errorf("%w: nothing waits for approval", site.ErrRefused)
+	case !shown:
+		return "", fmt.Errorf("%w: no set %s waits for approval; what waits now is %s: read it with `slipway plan`", site.ErrRefused, o.Digest, waiting.Digest())
+	}
+	if err := e.addApproval(ctx, set, o.By, o.Reason); err != nil {
+		return "", err
+	}
+	e.mu.Lock()
+	left := e.waitingLocked()
+	e.mu.Unlock()
+	done := fmt.Sprintf("approved %s: %d to destroy", o.Digest, len(set))
+	if len(left) > 0 {
+		done += fmt.Sprintf("; %d more wait, as set %s", len(left), left.Digest())
+	}
+	return done, nil
+}
+
+func (e *Engine) addApproval(ctx context.Context, set site.Losses, by, note string) error {
+	a := record.Approval{Losses: set, Digest: set.Digest(), By: by, Note: note, When: time.Now()}
+	if err := e.Records.Approve(ctx, a); err != nil {
+		return fmt.Errorf("record approval: %w", err)
+	}
+	e.forgetApprovals(ctx)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.approved = append(e.approved, a)
+	for _, loss := range set {
+		if w := e.workers[loss.Node]; w != nil {
+			w.wakeUp()
+		}
+	}
+	e.Log.Info("destruction approved", "digest", set.Digest(), "by", by, "losses", len(set))
+	e.note(site.Event{Kind: site.EventOrder, By: by, Text: fmt.Sprintf("destruction %s approved: %d to destroy", set.Digest(), len(set))})
+	e.touch()
+	return nil
+}
+
+// forgetApprovals takes approvals that have ended out of the records.
+func (e *Engine) forgetApprovals(ctx context.Context) {
+	e.mu.Lock()
+	var kept, ended []record.Approval
+	for _, a := range e.approved {
+		if time.Since(a.When) < approvalLasts {
+			kept = append(kept, a)
+		} else {
+			ended = append(ended, a)
+		}
+	}
+	e.approved = kept
+	e.mu.Unlock()
+	for _, a := range ended {
+		if err := e.Records.Disapprove(ctx, a.Digest); err != nil {
+			e.Log.Warn("approval that has ended not forgotten", "digest", a.Digest, "err", err)
+		}
+	}
+}
+
+// approveFromDesign approves what the step is a part of, when the design names
+// the digest of a set that was shown.
+func (e *Engine) approveFromDesign(ctx context.Context, s site.Step) error {
+	loss, destroys := s.Destroys()
+	if !destroys {
+		return nil
+	}
+	e.mu.Lock()
+	set, a := e.designedSetLocked(loss)
+	e.mu.Unlock()
+	if set == nil {
+		return nil
+	}
+	return e.addApproval(ctx, set, a.By+" in the design", a.Note)
+}
+
+// designedSetLocked is a set with the loss that the design approves and that is
+// not approved yet.
+func (e *Engine) designedSetLocked(loss site.Loss) (site.Losses, site.Approval) {
+	w := e.workers[loss.Node]
+	if e.design == nil || w == nil || w.memory.Recorded.Adopted == nil || e.isApprovedLocked(loss) {
+		return nil, site.Approval{}
+	}
+	e.waitingLocked() // what waits now counts as shown
+	for digest, a := range e.design.Approvals {
+		if set := e.shown[digest]; set.Contains(loss) {
+			return set, a
+		}
+	}
+	return nil, site.Approval{}
+}
+
+// approveNode ends a node's first contact, or lets its held removal go.
+func (e *Engine) approveNode(ctx context.Context, w *worker, o site.Order) (string, error) {
+	e.mu.Lock()
+	leaving, a := w.leaving, w.memory.Recorded.Adopted
+	e.mu.Unlock()
+	switch {
+	case leaving && w.busy():
+		return "", fmt.Errorf("%w: a step on %s was begun and not finished; it is not removed before", site.ErrRefused, w.name)
+	case leaving:
+		e.mu.Lock()
+		e.removals = append(e.removals, record.Removal{Node: w.name, When: time.Now()})
+		e.mu.Unlock()
+		return "removed " + w.name + " from the records; its machine is left as it is", e.remove(ctx, w)
+	case a != nil && a.Settled.IsZero():
+		e.Log.Info("first contact approved", "node", w.name, "by", o.By)
+		defer w.wakeUp()
+		return w.name + " may be disrupted to be as designed", w.save(ctx, settle)
+	}
+	return "", fmt.Errorf("%w: neither first contact nor a removal of %s waits for approval; a set of destruction is approved by its digest", site.ErrRefused, w.name)
+}

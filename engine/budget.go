@@ -1,0 +1,126 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// budgetGate bounds how many machines are out of service at once: of the site,
+// of the rack, of the role. A machine that is out already costs nothing to
+// work on.
+func (e *Engine) budgetGate(w *worker, t try) *held {
+	if t.step.Impact < site.ImpactReboot || w.outLocked() {
+		return nil
+	}
+	for _, b := range bounds(t.site, t.node) {
+		out, of := e.outOfLocked(w, b)
+		if limit := b.limit(of); len(out) >= limit {
+			w.waits.slot = true
+			return &held{state: site.Blocked, release: "one of " + some(out) + " coming back into service",
+				sentence: fmt.Sprintf("%d of %d nodes of %s are out of service (%s), which allows %d (%s)", len(out), of, b.what, some(out), limit, b.rule)}
+		}
+	}
+	return nil
+}
+
+// bound is one bound on how many nodes are out of service at once.
+type bound struct {
+	what  string // "the site"
+	rule  string // "maxUnavailable 2"
+	of    func(*site.Node) bool
+	limit func(of int) int
+}
+
+// bounds are those that hold for a node.
+func bounds(s *site.Site, n *site.Node) []bound {
+	upTo := func(text string) func(int) int {
+		return func(of int) int { return max(1, site.Bound(text, of)) }
+	}
+	all := []bound{{"the site", "maxUnavailable " + s.Rollout.MaxUnavailable, func(*site.Node) bool { return true }, upTo(s.Rollout.MaxUnavailable)}}
+	inRack := func(x *site.Node) bool { return x.Rack == n.Rack }
+	if r := s.Racks[n.Rack]; r != nil && r.MaxUnavailable != "" {
+		all = append(all, bound{"rack " + n.Rack, "maxUnavailable " + r.MaxUnavailable, inRack, upTo(r.MaxUnavailable)})
+	}
+	r := s.Roles[n.Role]
+	if r == nil {
+		return all
+	}
+	inRole := func(x *site.Node) bool { return x.Role == n.Role }
+	if r.MaxUnavailable != "" {
+		all = append(all, bound{"role " + n.Role, "maxUnavailable " + r.MaxUnavailable, inRole, upTo(r.MaxUnavailable)})
+	}
+	if r.Majority {
+		// A role of one or two cannot lose a node and keep its majority: one
+		// at a time is the best that can be done.
+		keep := func(of int) int { return max(1, (of-1)/2) }
+		all = append(all, bound{"role " + n.Role, "which decides by majority", inRole, keep})
+	}
+	return all
+}
+
+// outOfLocked names the other nodes of a bound that are out of service, and
+// counts all of its nodes. A machine that is disabled or away is not counted.
+func (e *Engine) outOfLocked(w *worker, b bound) (out []string, of int) {
+	for name, x := range e.workers {
+		if !b.of(x.node) || e.design.Unused(x.node) != "" {
+			continue
+		}
+		of++
+		if x != w && x.outLocked() {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out, of
+}
+
+// outLocked says whether the machine is, or has to be taken to be, out of
+// service: a step of ours has it, it cannot be seen, or it is off though the
+// design wants it on.
+func (w *worker) outLocked() bool {
+	switch {
+	case w.disrupts:
+		return true
+	case w.memory.Recorded.Quarantined != nil:
+		return true
+	case w.node.Power == "off" || w.node.Decommission:
+		return false
+	case !w.turned || w.blind:
+		return true
+	}
+	return w.node.Power == "on" && w.memory.Observed.Facets[site.FacetPower].Have["state"] != "on"
+}
+
+// freeSlotLocked gives a place in the rollout to those that wait. Which of them
+// may have it the gate decides; the limits of racks and roles may let a later
+// one go first, so more are asked than there are places.
+func (e *Engine) freeSlotLocked() {
+	var waiting []string
+	for name, x := range e.workers {
+		if x.waits.slot {
+			waiting = append(waiting, name)
+		}
+	}
+	slices.Sort(waiting)
+	most := 4 * max(1, site.Bound(e.design.Rollout.MaxUnavailable, len(e.workers)))
+	for _, name := range spread(waiting, most, func(name string) string { n := e.workers[name].node; return n.Rack + "/" + n.Role }) {
+		e.workers[name].wakeUp()
+	}
+}
+
+// spread takes up to so many names, one of each group in turn.
+func spread(names []string, most int, group func(string) string) []string {
+	if len(names) <= most {
+		return names
+	}
+	taken := map[string]int{}
+	round := make(map[string]int, len(names))
+	for _, name := range names {
+		round[name] = taken[group(name)]
+		taken[group(name)]++
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return round[a] - round[b] })
+	return names[:most]
+}

@@ -1,0 +1,138 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// errHeld ends a turn under way when a person wants hands off a machine.
+var errHeld = errors.New("a person holds the node")
+
+// pausedNow says who has paused the node, or the site.
+func (e *Engine) pausedNow(w *worker, j job) *held {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.pausedLocked(w, j)
+}
+
+func (e *Engine) pausedLocked(w *worker, j job) *held {
+	now := time.Now()
+	if h := pausedGate(now, e.paused, "the site"); h != nil {
+		h.release = "`slipway resume --all`"
+		return h
+	}
+	if h := pausedGate(now, w.memory.Recorded.Paused, "the node"); h != nil {
+		h.release = "`slipway resume " + w.name + "`"
+		return h
+	}
+	h := pausedGate(now, j.node.Paused, "in the design, the node")
+	if h != nil {
+		h.release = "a commit that takes `paused` away"
+	}
+	return h
+}
+
+func pausedGate(now time.Time, h *site.Hold, what string) *held {
+	if h == nil || !h.Until.IsZero() && now.After(h.Until) {
+		return nil
+	}
+	paused := &held{state: site.Paused, sentence: fmt.Sprintf("%s is paused by %s: %s", what, h.By, h.Reason), until: h.Until}
+	if !h.Until.IsZero() {
+		paused.sentence += ", until " + h.Until.UTC().Format(time.RFC3339)
+	}
+	return paused
+}
+
+// quarantined is the outcome for a machine that is kept off.
+func quarantined(j job) outcome {
+	q := j.memory.Recorded.Quarantined
+	state := "its power is not known"
+	if p := j.memory.Observed.Facets[site.FacetPower]; !p.Seen.IsZero() {
+		state = "the machine is " + p.Have["state"]
+	}
+	return outcome{state: site.Paused, reason: fmt.Sprintf("quarantined by %s: %s; %s", q.By, q.Reason, state),
+		release: "`slipway release " + j.node.Name + "`", wait: observeEvery(j.site)}
+}
+
+// hold pauses or resumes, quarantines or releases a node, or the site without
+// one. What is under way on a machine ends before its next request.
+func (e *Engine) hold(ctx context.Context, w *worker, o site.Order) (string, error) {
+	e.holding.Lock()
+	defer e.holding.Unlock()
+	h := &site.Hold{By: o.By, Reason: o.Reason, Since: time.Now(), Until: o.Until}
+	if o.Verb == site.VerbResume || o.Verb == site.VerbRelease {
+		h = nil
+	}
+	past := map[site.Verb]string{site.VerbPause: "paused ", site.VerbResume: "resumed ", site.VerbQuarantine: "quarantined ", site.VerbRelease: "released "}[o.Verb]
+	var err error
+	what := "site " + e.Site
+	switch {
+	case w != nil:
+		what, err = w.name, w.hold(ctx, o.Verb, h)
+	case o.Verb == site.VerbQuarantine || o.Verb == site.VerbRelease:
+		err = e.holdAll(ctx, o.Verb, h)
+	default:
+		err = e.pauseSite(ctx, h)
+	}
+	if err != nil {
+		return "", err
+	}
+	return past + what, nil
+}
+
+// hold records a hold on the node, and ends what is under way.
+func (w *worker) hold(ctx context.Context, v site.Verb, h *site.Hold) error {
+	err := w.save(ctx, func(r *site.Recorded) {
+		if v == site.VerbQuarantine || v == site.VerbRelease {
+			r.Quarantined = h
+		} else {
+			r.Paused = h
+		}
+	})
+	if err == nil {
+		w.interrupt(h != nil)
+	}
+	return err
+}
+
+// holdAll holds every node of the site.
+func (e *Engine) holdAll(ctx context.Context, v site.Verb, h *site.Hold) error {
+	var g errgroup.Group
+	g.SetLimit(64)
+	for _, w := range e.workersThat(func(*worker) bool { return true }) {
+		g.Go(func() error { return w.hold(ctx, v, h) })
+	}
+	return g.Wait()
+}
+
+// pauseSite records a hold on the whole site.
+func (e *Engine) pauseSite(ctx context.Context, h *site.Hold) error {
+	if err := e.Records.Pause(ctx, h); err != nil {
+		return fmt.Errorf("record pause: %w", err)
+	}
+	e.mu.Lock()
+	e.paused = h
+	e.mu.Unlock()
+	for _, w := range e.workersThat(func(*worker) bool { return true }) {
+		w.interrupt(h != nil)
+	}
+	e.touch()
+	return nil
+}
+
+// interrupt has the worker begin another turn at once; one that is under way
+// is ended before its next request if it is to stop.
+func (w *worker) interrupt(stop bool) {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	if stop && w.cut != nil {
+		w.cut(errHeld)
+	}
+	w.wakeUp()
+}

@@ -1,0 +1,65 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/engine/window"
+)
+
+// windowGate lets a step pass only in the window that the design names for its
+// impact, and only when what is left to do is expected to fit. What was begun
+// is finished past the window's end, unless the window says to stop.
+func windowGate(w *worker, t try, now time.Time) *held {
+	name := windowOf(t.node, t.step)
+	d := t.site.Windows[name]
+	if d == nil || (t.begun || w.disrupts) && d.Overrun != "stop" {
+		return nil
+	}
+	win, err := window.Parse(d)
+	if err != nil {
+		return &held{state: site.Blocked, person: true, release: "a commit that mends the window", sentence: fmt.Sprintf("its window %s makes no sense: %s", name, err)}
+	}
+	open, until, next := win.At(now)
+	fits := until.Sub(now) >= time.Duration(t.plan.Expect)
+	switch {
+	case open && fits:
+		return nil
+	case next.IsZero():
+		return &held{state: site.Blocked, person: true, release: "a commit that changes the window", sentence: fmt.Sprintf("its window %s opens no more", name)}
+	case neverFits(win, next, t.plan.Expect):
+		return &held{state: site.Blocked, person: true, release: "a longer window, or fewer changes at once",
+			sentence: fmt.Sprintf("about %s of work do not fit into its window %s", brief(t.plan.Expect), name)}
+	case open:
+		return &held{state: site.Blocked, until: next, release: "the window opening again at " + clock(next),
+			sentence: fmt.Sprintf("about %s of work do not fit before its window %s ends at %s; it opens again at %s", brief(t.plan.Expect), name, clock(until), clock(next))}
+	}
+	return &held{state: site.Blocked, until: next, release: "the window opening at " + clock(next),
+		sentence: fmt.Sprintf("its window %s opens at %s", name, clock(next))}
+}
+
+// windowOf names the window of a step; empty for any time. The drift policy of
+// a facet speaks before its impact.
+func windowOf(n *site.Node, s site.Step) string {
+	if s.Impact == site.ImpactNone {
+		return ""
+	}
+	switch policy := n.Drift[s.Facet]; {
+	case s.Drift && policy == "enforce":
+		return ""
+	case s.Drift && policy == "repair" && n.WindowFor(s.Impact) == "":
+		return n.Window
+	}
+	return n.WindowFor(s.Impact)
+}
+
+// neverFits says that not even the whole window is long enough.
+func neverFits(win window.Window, opens time.Time, takes site.Duration) bool {
+	_, until, _ := win.At(opens)
+	return until.Sub(opens) < time.Duration(takes)
+}
+
+func clock(t time.Time) string { return t.Format("Mon 2006-01-02 15:04 MST") }
+
+func brief(d site.Duration) string { return time.Duration(d).Round(time.Second).String() }

@@ -1,0 +1,137 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// waits is what a held worker is to be woken by.
+type waits struct {
+	roles map[string]bool // nodes of these roles getting on
+	slot  bool            // others coming back into service
+	lead  bool            // the canaries being proven
+}
+
+// needsGate holds a step of a phase until enough nodes of the roles that the
+// phase needs have gone through theirs.
+func (e *Engine) needsGate(w *worker, t try) *held {
+	role := t.site.Roles[t.node.Role]
+	if role == nil || t.begun || t.step.Impact == site.ImpactNone {
+		return nil
+	}
+	needs := role.Needs[t.step.Phase]
+	for _, name := range slices.Sorted(maps.Keys(needs)) {
+		need := needs[name]
+		through, missing := e.throughLocked(name, need.Phase)
+		total := through + len(missing)
+		enough := max(1, need.Quorum.Of(total))
+		if through >= enough {
+			continue
+		}
+		w.waitForLocked(name)
+		h := &held{state: site.Blocked, release: fmt.Sprintf("%s going through %s", some(missing), need.Phase),
+			sentence: fmt.Sprintf("its phase %s needs %d of %d nodes of role %s to have gone through %s; %d have, not %s",
+				t.step.Phase, enough, total, name, need.Phase, through, some(missing))}
+		if total < enough {
+			h.person, h.release = true, "a commit that brings nodes of the role into use, or needs fewer"
+			h.sentence = fmt.Sprintf("its phase %s needs %d nodes of role %s, which has %d in use", t.step.Phase, enough, name, total)
+		}
+		return h
+	}
+	return nil
+}
+
+func (w *worker) waitForLocked(role string) {
+	if w.waits.roles == nil {
+		w.waits.roles = map[string]bool{}
+	}
+	w.waits.roles[role] = true
+}
+
+// throughLocked counts the nodes of a role that have gone through a phase, and
+// names the others in use.
+func (e *Engine) throughLocked(role, phase string) (through int, missing []string) {
+	for name, x := range e.workers {
+		switch {
+		case x.node.Role != role || x.leaving || e.design.Unused(x.node) != "":
+		case e.hasGoneThroughLocked(x, phase):
+			through++
+		default:
+			missing = append(missing, name)
+		}
+	}
+	slices.Sort(missing)
+	return through, missing
+}
+
+// hasGoneThroughLocked says whether a node is known to have gone through a
+// phase of its role. What is unknown, out of reach, stale, held by a person or
+// off has not.
+func (e *Engine) hasGoneThroughLocked(x *worker, phase string) bool {
+	if !e.certainLocked(x) {
+		return false
+	}
+	r := e.design.Roles[x.node.Role]
+	return plan.PhaseIndex(r, x.plan.Phase) > plan.PhaseIndex(r, phase) || x.plan.Phase == ""
+}
+
+// certainLocked says whether what was last seen of a node counts: it is fresh,
+// whole, and of the design in force.
+func (e *Engine) certainLocked(x *worker) bool {
+	now := time.Now()
+	every := observeEvery(e.design)
+	held := x.memory.Recorded.Quarantined != nil || pausedGate(now, x.memory.Recorded.Paused, "") != nil || pausedGate(now, x.node.Paused, "") != nil
+	_, hasOS := x.node.Endpoints[site.OS]
+	return x.turned && !x.blind && !x.outdated && !held && !x.node.Decommission &&
+		now.Sub(x.looked) < 3*every+time.Minute &&
+		(!hasOS || !x.blindInside && now.Sub(x.lookedInside) < 2*systemEvery+every) &&
+		x.memory.Observed.Facets[site.FacetPower].Have["state"] != "off"
+}
+
+// leaderGate holds the nodes of a role until its leader has gone through all
+// phases. It does not keep drift from being repaired: then the role has been
+// through before.
+func (e *Engine) leaderGate(w *worker, t try) *held {
+	role := t.site.Roles[t.node.Role]
+	if role == nil || !role.LeaderFirst || t.begun || t.step.Drift || t.step.Impact == site.ImpactNone {
+		return nil
+	}
+	leader := cmp.Or(role.Leader, e.firstOfLocked(t.node.Role))
+	x := e.workers[leader]
+	if leader == w.name || x == nil || e.certainLocked(x) && x.plan.Phase == "" {
+		return nil
+	}
+	w.waitForLocked(t.node.Role)
+	phase := ""
+	if x.plan.Phase != "" {
+		phase = ", which is in " + x.plan.Phase
+	}
+	return &held{state: site.Blocked, release: leader + " coming in-sync",
+		sentence: fmt.Sprintf("the leader of role %s goes first: it waits for %s%s", t.node.Role, leader, phase)}
+}
+
+// firstOfLocked is the first node in use of a role by name.
+func (e *Engine) firstOfLocked(role string) string {
+	first := ""
+	for name, x := range e.workers {
+		if x.node.Role == role && !x.leaving && e.design.Unused(x.node) == "" && (first == "" || name < first) {
+			first = name
+		}
+	}
+	return first
+}
+
+// gotOnLocked wakes those who wait for a node to get on.
+func (e *Engine) gotOnLocked(x *worker) {
+	for _, w := range e.workers {
+		if w.waits.roles[x.node.Role] {
+			w.wakeUp()
+		}
+	}
+}

@@ -1,0 +1,323 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// standing is how a node of a rollout stands.
+type standing int
+
+const (
+	aside   standing = iota // no part of the rollout
+	pending                 // to be brought to its end
+	done                    // in-sync
+	failed                  // begun, and not brought to its end
+	resting                 // waits for a person
+)
+
+// rollout is the rollout of the revision in force.
+type rollout struct {
+	site.RolloutStatus
+	count map[standing]int
+	saved bool // what is recorded is what is here, but for Done
+}
+
+// longestTry is the least time that a node has for all it takes before it
+// counts as failed.
+const longestTry = 15 * time.Minute
+
+// planLocked plans every node anew for a design that has just come into force,
+// so that the gates and what people see go by it before anything is looked at.
+func (e *Engine) planLocked() {
+	for name, w := range e.workers {
+		if w.leaving {
+			continue
+		}
+		w.plan = plan.Node(e.design, w.node, site.Known{Nodes: map[string]site.Memory{name: w.memory}, History: e.history, Serves: e.serves})
+	}
+}
+
+// rollOutLocked begins the rollout of the design that has just come into
+// force, when it changes anything.
+func (e *Engine) rollOutLocked() {
+	r := &rollout{RolloutStatus: site.RolloutStatus{Revision: e.applied, Since: time.Now()}, count: map[standing]int{}}
+	for _, name := range e.namesLocked() {
+		w := e.workers[name]
+		w.standing, w.begunAt = aside, time.Time{}
+		if w.leaving || len(w.plan.Steps) == 0 && w.plan.Waiting == "" {
+			continue
+		}
+		w.standing = pending
+		r.count[pending]++
+		r.Nodes = append(r.Nodes, name)
+		if c := e.design.Rollout.Canaries; c != nil && len(r.Canaries) < c.Count && c.Nodes.Selects(w.node) {
+			r.Canaries = append(r.Canaries, name)
+		}
+	}
+	if len(r.Canaries) == len(r.Nodes) {
+		r.Canaries = nil // nobody would wait for them
+	}
+	if len(r.Nodes) == 0 {
+		e.endRolloutLocked()
+		return
+	}
+	e.rollout = r
+	e.note(site.Event{Kind: site.EventRollout, Revision: e.applied.ID, Text: fmt.Sprintf("rollout of %s begins: %d nodes change", e.applied.Short(), len(r.Nodes))})
+}
+
+// restoreRolloutLocked goes on with the rollout that was recorded.
+func (e *Engine) restoreRolloutLocked(s *site.RolloutStatus) {
+	if s == nil {
+		return
+	}
+	e.rollout = &rollout{RolloutStatus: *s, count: map[standing]int{}, saved: true}
+	e.rollout.Queued = nil
+	if !s.Ended.IsZero() {
+		return
+	}
+	for _, name := range s.Nodes {
+		if w := e.workers[name]; w != nil {
+			w.standing = pending
+			e.rollout.count[pending]++
+		}
+	}
+}
+
+// running says whether a rollout is under way, halted or not.
+func (r *rollout) running() bool { return r != nil && r.Ended.IsZero() }
+
+// standLocked takes note of how a turn has left a node, and of what follows for
+// the rollout.
+func (e *Engine) standLocked(w *worker) {
+	r := e.rollout
+	if !r.running() || w.standing == aside {
+		return
+	}
+	now := e.standingLocked(w)
+	if now != w.standing {
+		r.count[w.standing]--
+		r.count[now]++
+		e.fellOrRoseLocked(w, now)
+		w.standing = now
+	}
+	e.proveLocked()
+	if r.count[pending] == 0 && r.count[resting] == 0 {
+		e.endRolloutLocked()
+	}
+}
+
+func (e *Engine) standingLocked(w *worker) standing {
+	s := w.status
+	begun := !w.begunAt.IsZero()
+	switch {
+	case w.leaving || e.design.Unused(w.node) != "" || w.node.Decommission:
+		return aside
+	case s.State == site.InSync && !w.outdated:
+		return done
+	case begun && s.State == site.Stalled:
+		return failed
+	case begun && s.State != site.Paused && time.Since(w.begunAt) > w.patience:
+		return failed
+	case s.State == site.Stalled || s.State == site.Paused || s.State == site.Blocked && s.Person && e.rollout.Halted == "":
+		return resting
+	}
+	return pending
+}
+
+// fellOrRoseLocked counts a failure, and halts the rollout when there are too
+// many or a canary is among them; it takes one back when the node recovers.
+func (e *Engine) fellOrRoseLocked(w *worker, now standing) {
+	r := e.rollout
+	r.saved = false
+	if now != failed {
+		if _, had := r.Failed[w.name]; had {
+			r.Failed = without(r.Failed, w.name)
+		}
+		return
+	}
+	r.Failed = without(r.Failed, w.name)
+	r.Failed[w.name] = w.status.Reason
+	allowed := maxFailures(e.design, len(r.Nodes))
+	switch {
+	case r.Halted != "":
+		return
+	case slices.Contains(r.Canaries, w.name):
+		r.Halted = fmt.Sprintf("canary %s has failed", w.name)
+	case len(r.Failed) > allowed:
+		r.Halted = fmt.Sprintf("%d of %d nodes have failed and maxFailures allows %d", len(r.Failed), len(r.Nodes), allowed)
+	default:
+		return
+	}
+	e.Log.Warn("rollout halted", "revision", r.Revision.Short(), "failed", len(r.Failed))
+	e.note(site.Event{Kind: site.EventRollout, Revision: r.Revision.ID, Text: "rollout halted: " + r.Halted})
+	e.touch()
+}
+
+// without is a copy of a map that lacks a key, so that what is shown of it does
+// not change.
+func without(m map[string]string, key string) map[string]string {
+	c := make(map[string]string, len(m)+1)
+	for k, v := range m {
+		if k != key {
+			c[k] = v
+		}
+	}
+	return c
+}
+
+// maxFailures is how many nodes of a rollout may fail.
+func maxFailures(s *site.Site, nodes int) int {
+	if text := s.Rollout.MaxFailures; text != "" {
+		return site.Bound(text, nodes)
+	}
+	return max(1, site.Bound("10%", nodes))
+}
+
+// haltedGate holds nodes that a halted rollout has not begun. What has drifted
+// is repaired all the same.
+func (e *Engine) haltedGate(w *worker, t try) *held {
+	r := e.rollout
+	if !r.running() || r.Halted == "" || w.standing == aside || t.begun || w.disrupts || t.step.Drift || t.step.Impact == site.ImpactNone {
+		return nil
+	}
+	return &held{state: site.Blocked, person: true, release: "a commit that mends or takes back the change, or `slipway retry`",
+		sentence: "the rollout of " + r.Revision.Short() + " is halted: " + r.Halted}
+}
+
+// canaryGate holds the other nodes of a rollout until its canaries have been
+// in-sync for long enough.
+func (e *Engine) canaryGate(w *worker, t try) *held {
+	r, c := e.rollout, t.site.Rollout.Canaries
+	if !r.running() || c == nil || len(r.Canaries) == 0 || w.standing == aside || t.begun || w.disrupts || t.step.Drift ||
+		t.step.Impact == site.ImpactNone || slices.Contains(r.Canaries, w.name) {
+		return nil
+	}
+	w.waits.lead = true
+	soak := brief(c.Soak)
+	if r.Proven.IsZero() {
+		return &held{state: site.Blocked, release: some(r.Canaries) + " coming in-sync, for " + soak,
+			sentence: fmt.Sprintf("it waits for the canaries (%s) to be in-sync for %s", some(r.Canaries), soak)}
+	}
+	until := r.Proven.Add(time.Duration(c.Soak))
+	if !time.Now().Before(until) {
+		return nil
+	}
+	return &held{state: site.Blocked, until: until, release: "the canaries staying in-sync until " + clock(until.UTC()),
+		sentence: fmt.Sprintf("the canaries (%s) are in-sync and have to stay so until %s", some(r.Canaries), clock(until.UTC()))}
+}
+
+// proveLocked notes since when all canaries are in-sync. One that falls out
+// before they have soaked begins it anew.
+func (e *Engine) proveLocked() {
+	r, c := e.rollout, e.design.Rollout.Canaries
+	if len(r.Canaries) == 0 || c == nil || !r.Proven.IsZero() && time.Since(r.Proven) >= time.Duration(c.Soak) {
+		return
+	}
+	proven := true
+	for _, name := range r.Canaries {
+		w := e.workers[name]
+		proven = proven && (w == nil || w.leaving || e.design.Unused(w.node) != "" || w.status.State == site.InSync && w.turned && !w.outdated)
+	}
+	switch {
+	case proven == !r.Proven.IsZero():
+		return
+	case proven:
+		r.Proven = time.Now()
+	default:
+		r.Proven = time.Time{}
+	}
+	r.saved = false
+	for _, x := range e.workers {
+		if x.waits.lead {
+			x.wakeUp()
+		}
+	}
+}
+
+// endRolloutLocked ends the rollout under way, if there is one.
+func (e *Engine) endRolloutLocked() {
+	r := e.rollout
+	if !r.running() {
+		return
+	}
+	r.Done, r.Ended, r.saved = r.count[done], time.Now(), false
+	e.Meter.Ended(r.RolloutStatus)
+	e.note(site.Event{Kind: site.EventRollout, Revision: r.Revision.ID, Took: site.Duration(r.Ended.Sub(r.Since)),
+		Text: fmt.Sprintf("rollout of %s ended: %d of %d nodes in-sync, %d failed", r.Revision.Short(), r.Done, len(r.Nodes), len(r.Failed))})
+	signal(e.poke)
+	e.touch()
+}
+
+// goOn lets a halted rollout go on, by a person's order.
+func (e *Engine) goOn() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if r := e.rollout; r.running() && r.Halted != "" {
+		r.Halted, r.Failed, r.saved = "", nil, false
+		for _, w := range e.workers {
+			if w.standing == failed {
+				r.count[failed]--
+				r.count[pending]++
+				w.standing = pending
+			}
+			w.begunAt = time.Time{}
+		}
+	}
+}
+
+// saveRollout records the rollout when it has changed.
+func (e *Engine) saveRollout(ctx context.Context) error {
+	e.rolling.Lock()
+	defer e.rolling.Unlock()
+	e.mu.Lock()
+	r := e.rollout
+	if r == nil || r.saved {
+		e.mu.Unlock()
+		return nil
+	}
+	s := r.RolloutStatus
+	r.saved = true
+	e.mu.Unlock()
+	if err := e.Records.PutRollout(ctx, &s); err != nil {
+		e.mu.Lock()
+		r.saved = false
+		e.mu.Unlock()
+		return fmt.Errorf("record rollout: %w", err)
+	}
+	return nil
+}
+
+// rolloutLocked is what people are shown of the rollout.
+func (e *Engine) rolloutLocked() *site.RolloutStatus {
+	if e.rollout == nil {
+		return nil
+	}
+	s := e.rollout.RolloutStatus
+	if e.rollout.running() {
+		s.Done = e.rollout.count[done]
+	}
+	return &s
+}
+
+// queues says whether a new revision has to wait for the rollout under way, as
+// the design in force says. A halted one lets it in: it may be the remedy.
+func (e *Engine) queues(rev site.Revision) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r := e.rollout
+	if e.design == nil || e.design.Rollout.OnChange != "queue" || !r.running() || r.Halted != "" || r.count[pending] == 0 || e.readOnly != "" {
+		return false
+	}
+	if r.Queued == nil || r.Queued.ID != rev.ID {
+		e.note(site.Event{Kind: site.EventDesign, Revision: rev.ID, Text: fmt.Sprintf("revision %s waits for the rollout of %s to end", rev.Short(), r.Revision.Short())})
+		r.Queued = &rev
+		e.touch()
+	}
+	return true
+}

@@ -1,0 +1,52 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// timing is a step that was begun, to learn how long it takes on such a
+// machine: until its effect was seen and something else may follow. An
+// installation takes until the installer is done.
+type timing struct {
+	step  site.Step
+	since time.Time
+	model string
+	tried bool // a try has failed: it says nothing of other machines
+}
+
+// longestMemory is how many durations are kept of each kind.
+const longestMemory = 16
+
+// timed notes that the step under way has had its effect, when the plan no
+// longer holds it and nothing is waited for.
+func (w *worker) timed(p site.NodePlan) {
+	t := w.timing
+	if t == nil || p.Waiting != "" || len(p.Steps) > 0 && p.Steps[0].Digest() == t.step.Digest() {
+		return
+	}
+	w.timing = nil
+	took := site.Duration(time.Since(t.since))
+	w.e.note(site.Event{Node: w.name, Kind: site.EventDone, Text: t.step.Summary(), Took: took})
+	if !t.tried && t.model != "unknown" {
+		w.e.learnTook(site.Like(t.model, t.step.Action), took)
+	}
+}
+
+// learnTook adds a duration to what is known of like machines.
+func (e *Engine) learnTook(like string, took site.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	known := e.history[like]
+	if over := len(known) + 1 - longestMemory; over > 0 {
+		known = known[over:]
+	}
+	learnt := make(site.History, len(e.history)+1)
+	for k, v := range e.history {
+		learnt[k] = v
+	}
+	learnt[like] = append(append([]site.Duration{}, known...), took)
+	e.history = learnt
+	e.learnt[like] = true
+}
