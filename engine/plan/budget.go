@@ -1,0 +1,105 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// budgetWarning says by how much a rollout takes longer than it is meant to,
+// and what would help: all of it was tried.
+func budgetWarning(s *site.Site, p *site.Plan, known site.Known, now time.Time, sim *simulation) string {
+	budget := time.Duration(s.Rollout.Budget)
+	try := func(r rules) *simulation { return simulate(s, p, known, now, r) }
+	within := func(r rules) bool { return try(r).makespan() <= budget }
+	return fmt.Sprintf("it takes about %s, which is %s more than the budget of %s; %s",
+		rough(sim.makespan()), rough(sim.makespan()-budget), brief(s.Rollout.Budget), knob(s, sim, within, try))
+}
+
+// knob is the first change of the rollout's rules that keeps the budget.
+func knob(s *site.Site, sim *simulation, within func(rules) bool, try func(rules) *simulation) string {
+	r := rulesOf(s)
+	free := r
+	free.unbounded, free.canaries = true, nil
+	if !within(free) {
+		return "no rule of the rollout would help: " + longest(try(free))
+	}
+	if n, ok := leastAtOnce(s, sim, r, within); ok {
+		return fmt.Sprintf("maxUnavailable %d would keep it", n)
+	}
+	if c := r.canaries; c != nil {
+		soak := *c
+		soak.Soak = max(0, c.Soak-site.Duration(sim.makespan())+s.Rollout.Budget)
+		shorter, without := r, r
+		shorter.canaries, without.canaries = &soak, nil
+		if soak.Soak > 0 && within(shorter) {
+			return fmt.Sprintf("canaries that soak for %s would keep it", brief(soak.Soak))
+		}
+		if within(without) {
+			return "no canaries would keep it"
+		}
+		if n, ok := leastAtOnce(s, sim, without, within); ok {
+			return fmt.Sprintf("maxUnavailable %d without canaries would keep it", n)
+		}
+	}
+	return "maxUnavailable of the site alone would not keep it, as that of its roles and racks holds: see the critical path"
+}
+
+// leastAtOnce is the least bound of the site under which the budget is kept.
+// Less than the work divided by the budget cannot be enough, and seldom much
+// more is needed.
+func leastAtOnce(s *site.Site, sim *simulation, r rules, within func(rules) bool) (int, bool) {
+	keeps := func(n int) bool {
+		r.maxUnavailable = n
+		return within(r)
+	}
+	all := inUse(s)
+	low := max(r.maxUnavailable, int(sim.work()/time.Duration(s.Rollout.Budget))-1) // it does not keep it
+	if low >= all || !keeps(all) {
+		return 0, false
+	}
+	high := low + 1
+	for step := 1; high < all && !keeps(high); step *= 2 {
+		low, high = high, min(all, high+2*step)
+	}
+	for high-low > 1 {
+		if middle := (low + high) / 2; keeps(middle) {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	return high, true
+}
+
+// work is how long all members together are out of service at least.
+func (sim *simulation) work() time.Duration {
+	var all time.Duration
+	for _, m := range sim.members {
+		first := slices.IndexFunc(m.steps, func(s site.Step) bool { return s.Impact >= site.ImpactReboot })
+		for i := max(0, first); first >= 0 && !m.out && i < len(m.steps); i++ {
+			all += max(0, time.Duration(m.steps[i].Expect))
+		}
+	}
+	return all
+}
+
+// longest is what takes so long when everything may go on at once: one node
+// alone, or one after the other.
+func longest(sim *simulation) string {
+	chain := sim.chain()
+	slow := slices.MaxFunc(chain, func(a, b link) int { return cmp.Compare(a.to-a.from, b.to-b.from) })
+	return fmt.Sprintf("the longest path, to the end of %s, takes about %s; %s of %s alone takes %s",
+		chain[len(chain)-1].member.node.Name, rough(sim.makespan()), slow.member.steps[slow.step].Action, slow.member.node.Name, rough(slow.to-slow.from))
+}
+
+// rough is a duration to the second, or to the minute where it is long.
+func rough(d time.Duration) string {
+	if d > time.Hour {
+		return brief(site.Duration(d.Round(time.Minute)))
+	}
+	return brief(site.Duration(d.Round(time.Second)))
+}

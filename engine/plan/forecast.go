@@ -1,0 +1,293 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Forecast says how a plan will run when everything takes as long as expected,
+// nothing fails and every approval is there: it goes through the rollout as the
+// engine would, from now on.
+func Forecast(s *site.Site, p *site.Plan, known site.Known, now time.Time) *site.Forecast {
+	sim := simulate(s, p, known, now, rulesOf(s))
+	f := &site.Forecast{
+		Makespan: site.Duration(sim.makespan()),
+		Path:     sim.path(),
+		Order:    sim.order(),
+		Budget:   s.Rollout.Budget,
+		Basis:    basis(p, known),
+	}
+	f.Warnings = slices.Concat(sim.misfitWarnings(), sim.stuckWarnings(), leftOut(p))
+	if over := sim.makespan() - time.Duration(f.Budget); f.Budget > 0 && over > 0 {
+		f.Warnings = append(f.Warnings, budgetWarning(s, p, known, now, sim))
+	}
+	return f
+}
+
+// span is when the first step begins and the last one ends.
+func (sim *simulation) span() (from, to time.Duration) {
+	from = never
+	for _, m := range sim.members {
+		if len(m.runs) > 0 {
+			from, to = min(from, m.runs[0].from), max(to, m.runs[len(m.runs)-1].to)
+		}
+	}
+	return min(from, to), to
+}
+
+func (sim *simulation) makespan() time.Duration {
+	from, to := sim.span()
+	return to - from
+}
+
+// order are the members that begin, as they do.
+func (sim *simulation) order() []site.Stretch {
+	var all []site.Stretch
+	for _, m := range sim.members {
+		if len(m.runs) > 0 {
+			all = append(all, site.Stretch{Node: m.node.Name, What: actions(m.steps),
+				From: site.Duration(m.runs[0].from), To: site.Duration(m.runs[len(m.runs)-1].to)})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b site.Stretch) int { return cmp.Compare(a.From, b.From) })
+	return all
+}
+
+func actions(steps []site.Step) string {
+	names := make([]string, len(steps))
+	for i, s := range steps {
+		names[i] = string(s.Action)
+	}
+	return strings.Join(names, ", ")
+}
+
+// link is one step on the critical path.
+type link struct {
+	member *member
+	step   int
+	taken
+}
+
+// chain goes back from the end of the last step to what let it begin, and on.
+func (sim *simulation) chain() []link {
+	m := sim.last()
+	if m == nil {
+		return nil
+	}
+	var chain []link
+	for step := len(m.runs) - 1; m != nil; {
+		run := m.runs[step]
+		chain = append(chain, link{m, step, run})
+		why := run.cause.origin()
+		m, step = why.by, why.step
+	}
+	slices.Reverse(chain)
+	return chain
+}
+
+// path is the chain, with waits, and steps of a node that follow each other
+// together.
+func (sim *simulation) path() []site.Stretch {
+	var path []site.Stretch
+	what := "" // the steps so far of the last stretch
+	for _, l := range sim.chain() {
+		action := string(l.member.steps[l.step].Action)
+		if last := len(path) - 1; last >= 0 && !l.cause.waited && l.cause.by == l.member && l.cause.step == l.step-1 {
+			path[last].What = strings.Replace(path[last].What, what, what+", "+action, 1)
+			path[last].To = site.Duration(l.to)
+			what += ", " + action
+			continue
+		}
+		path = append(path, l.waits()...)
+		what = action
+		path = append(path, site.Stretch{Node: l.member.node.Name, What: what + l.because(),
+			From: site.Duration(l.from), To: site.Duration(l.to)})
+	}
+	return path
+}
+
+// waits are the waits before a link, in order.
+func (l link) waits() []site.Stretch {
+	var waits []site.Stretch
+	for c := l.cause; c.waited; c = c.before {
+		waits = append(waits, site.Stretch{Node: l.member.node.Name, What: c.wait(), From: site.Duration(c.before.at), To: site.Duration(c.at)})
+	}
+	slices.Reverse(waits)
+	return waits
+}
+
+// origin is the end of a step that a cause goes back to, or the beginning.
+func (c *cause) origin() *cause {
+	for c.waited {
+		c = c.before
+	}
+	return c
+}
+
+// last is the member whose last step ends last.
+func (sim *simulation) last() *member {
+	var last *member
+	for _, m := range sim.members {
+		if len(m.runs) > 0 && (last == nil || m.runs[len(m.runs)-1].to > last.runs[len(last.runs)-1].to) {
+			last = m
+		}
+	}
+	return last
+}
+
+// because says what it had to wait for of another node.
+func (l link) because() string {
+	switch c := l.cause.origin(); {
+	case c.by == nil || c.by == l.member:
+		return ""
+	case c.bound != nil:
+		return fmt.Sprintf(", after %s (%s: %s)", c.by.node.Name, c.bound.what, c.bound.text)
+	case c.gate != nil:
+		return fmt.Sprintf(", after %s (needs %s)", c.by.node.Name, c.gate.last)
+	case c.leader != nil:
+		return fmt.Sprintf(", after %s (leader of the role %s)", c.by.node.Name, c.leader.name)
+	default:
+		return ", after " + c.by.node.Name
+	}
+}
+
+func (n *need) String() string {
+	if n.phase == "" {
+		return fmt.Sprintf("%d of the role %s", n.quorum, n.on.name)
+	}
+	return fmt.Sprintf("%d of the role %s through %s", n.quorum, n.on.name, n.phase)
+}
+
+func (c *cause) wait() string {
+	if c.window == nil {
+		return "the canaries soak"
+	}
+	return "waits for the window " + c.window.name
+}
+
+// misfit is a step that is longer than any opening of its window.
+type misfit struct {
+	window *opening
+	takes  time.Duration
+	action site.Action
+	node   string
+}
+
+func (sim *simulation) misfitWarnings() []string {
+	var order []misfit
+	nodes := map[misfit][]string{}
+	for _, m := range sim.misfits {
+		key := m
+		key.node = ""
+		if nodes[key] == nil {
+			order = append(order, key)
+		}
+		nodes[key] = append(nodes[key], m.node)
+	}
+	var all []string
+	for _, m := range order {
+		all = append(all, fmt.Sprintf("%s: %s takes about %s and never fits into the window %s, which is open for %s at most; it waits for a longer window, and this forecast has it begin with the next one",
+			few(nodes[m]), m.action, brief(site.Duration(m.takes)), m.window.name, brief(site.Duration(m.window.longest()))))
+	}
+	return all
+}
+
+// few names some of many nodes.
+func few(names []string) string {
+	slices.Sort(names)
+	if len(names) > 4 {
+		return fmt.Sprintf("%s, … (%d nodes)", strings.Join(names[:3], ", "), len(names))
+	}
+	return strings.Join(names, ", ")
+}
+
+// stuckWarnings tell of members that wait for what does not come.
+func (sim *simulation) stuckWarnings() []string {
+	var order []string
+	nodes := map[string][]string{}
+	for _, m := range sim.members {
+		if m.next == len(m.steps) {
+			continue
+		}
+		why := sim.holds(m)
+		if nodes[why] == nil {
+			order = append(order, why)
+		}
+		nodes[why] = append(nodes[why], m.node.Name)
+	}
+	var all []string
+	for _, why := range order {
+		all = append(all, fmt.Sprintf("%s would wait without an end for %s", few(nodes[why]), why))
+	}
+	return all
+}
+
+// holds is what a member still waits for at the end.
+func (sim *simulation) holds(m *member) string {
+	step := m.steps[m.next]
+	switch g := m.role.gates[step.Phase]; {
+	case m.role.leader != nil && m.role.leader != m:
+		return fmt.Sprintf("%s, the leader of the role %s", m.role.leader.node.Name, m.role.name)
+	case !sim.canaries.over && !m.canary:
+		return "the canaries"
+	case g != nil && g.unmet > 0:
+		return fmt.Sprintf("%s, which its phase %s needs", g.last, step.Phase)
+	case step.Impact >= site.ImpactReboot && m.places == nil:
+		for _, b := range sim.of(m.node) {
+			if b.full() {
+				return fmt.Sprintf("a place in %s (%s), with %d out of service", b.what, b.text, b.used)
+			}
+		}
+	}
+	return "the window " + windowOf(m.node, step) + ", which opens no more"
+}
+
+// leftOut tells of nodes of which nobody can say how long they take.
+func leftOut(p *site.Plan) []string {
+	var blocked, waiting []string
+	for _, n := range p.Nodes {
+		switch {
+		case len(n.Steps) > 0:
+		case n.Waiting != "":
+			waiting = append(waiting, n.Node)
+		case len(n.Blocked) > 0:
+			blocked = append(blocked, n.Node)
+		}
+	}
+	var all []string
+	if len(waiting) > 0 {
+		all = append(all, few(waiting)+": under way already, and left out of this forecast")
+	}
+	if len(blocked) > 0 {
+		all = append(all, few(blocked)+": blocked, and left out of this forecast; what needs them waits")
+	}
+	return all
+}
+
+// basis says what the durations rest on.
+func basis(p *site.Plan, known site.Known) string {
+	steps, seen := 0, 0
+	for _, n := range p.Nodes {
+		model := Model(known.Nodes[n.Node].Observed)
+		for _, s := range n.Steps {
+			steps++
+			if len(known.History[site.Like(model, s.Action)]) >= likeMachines {
+				seen++
+			}
+		}
+	}
+	switch {
+	case steps == 0:
+		return ""
+	case seen == 0:
+		return "durations are defaults: too few like machines were seen doing it"
+	case seen == steps:
+		return "durations are those of like machines"
+	}
+	return fmt.Sprintf("durations of %d of %d steps are those of like machines, the others are defaults", seen, steps)
+}

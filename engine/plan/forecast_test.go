@@ -1,0 +1,435 @@
+package plan_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/engine/window"
+)
+
+// A slow model, which asks everyone whenever anything happens, agrees with the
+// forecast on random small sites.
+func TestForecastAgreesWithTheModel(t *testing.T) {
+	for seed := range uint64(250) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		s, p, known := randomSite(r)
+		f := plan.Forecast(s, p, known, now)
+		want := newModel(s, p, known).run()
+		got := map[string][2]time.Duration{}
+		for _, o := range f.Order {
+			got[o.Node] = [2]time.Duration{time.Duration(o.From), time.Duration(o.To)}
+		}
+		if diff := cmp.Diff(got, want.spans()); diff != "" {
+			t.Fatalf("seed %d: (-forecast +model)\n%s\n%v", seed, diff, f)
+		}
+		checkPath(t, seed, f)
+		if again := plan.Forecast(s, p, known, now); !cmp.Equal(f, again) {
+			t.Fatalf("seed %d: another forecast of the same: %s", seed, cmp.Diff(f, again))
+		}
+	}
+}
+
+// checkPath holds that the critical path has no gap and makes up the makespan.
+func checkPath(t *testing.T, seed uint64, f *site.Forecast) {
+	t.Helper()
+	var end, first site.Duration
+	for i, s := range f.Path {
+		if s.From != end {
+			t.Fatalf("seed %d: a gap in the path before %+v\n%+v", seed, s, f.Path)
+		}
+		end = s.To
+		if i == 0 && strings.HasPrefix(s.What, "waits") {
+			first = s.To
+		}
+	}
+	for _, o := range f.Order {
+		first = min(first, o.From)
+		if o.To > end {
+			t.Fatalf("seed %d: %s ends after the path, at %s", seed, o.Node, time.Duration(o.To))
+		}
+	}
+	if len(f.Order) > 0 && f.Makespan > end {
+		t.Fatalf("seed %d: makespan %s, path to %s", seed, time.Duration(f.Makespan), time.Duration(end))
+	}
+}
+
+// randomSite is a site of few roles in a needs graph without circles.
+func randomSite(r *rand.Rand) (*site.Site, *site.Plan, site.Known) {
+	s := &site.Site{Roles: map[string]*site.Role{}, Racks: map[string]*site.Rack{}, Windows: map[string]*site.Window{}, Nodes: map[string]*site.Node{}}
+	s.Rollout.MaxUnavailable = pick(r, "1", "2", "3", "50%", "100%")
+	if r.IntN(3) == 0 {
+		s.Rollout.Canaries = &site.Canaries{Count: 1 + r.IntN(2), Soak: site.Duration(r.IntN(3)) * site.Duration(10*time.Minute)}
+	}
+	roles := 1 + r.IntN(3)
+	for i := range roles {
+		role := &site.Role{Enabled: r.IntN(8) > 0, Phases: []string{"install", "configure"}[:1+r.IntN(2)], LeaderFirst: r.IntN(3) == 0, Majority: r.IntN(4) == 0}
+		role.MaxUnavailable = pick(r, "", "1", "2")
+		for j := range i {
+			if r.IntN(2) == 0 {
+				on := fmt.Sprintf("r%d", j)
+				phases := s.Roles[on].Phases
+				role.Needs = map[string]map[string]site.Need{pick(r, role.Phases...): {on: {Phase: pick(r, phases...), Quorum: site.Quorum(pick(r, "all", "1", "50%"))}}}
+			}
+		}
+		s.Roles[fmt.Sprintf("r%d", i)] = role
+	}
+	for i := range r.IntN(3) {
+		s.Racks[fmt.Sprintf("k%d", i)] = &site.Rack{MaxUnavailable: pick(r, "", "1", "2")}
+	}
+	s.Windows["w"] = &site.Window{From: pick(r, "12:10", "13:00", "11:00"), To: pick(r, "12:40", "14:00", "15:15"), Overrun: pick(r, "", "stop")}
+	s.Windows["c"] = &site.Window{Cron: pick(r, "*/30 * * * *", "0 13 * * *", "0 0 31 2 *"), Length: site.Duration(20 * time.Minute)}
+	p, known := &site.Plan{}, site.Known{Nodes: map[string]site.Memory{}}
+	for i := range 1 + r.IntN(9) {
+		n := &site.Node{Name: fmt.Sprintf("n%d", i), Role: fmt.Sprintf("r%d", r.IntN(roles)), Rack: fmt.Sprintf("k%d", r.IntN(2)), Power: "on"}
+		if r.IntN(10) == 0 {
+			n.Away = "at the vendor's"
+		}
+		n.Window, n.Windows.Online = pick(r, "", "", "w"), pick(r, "", "", "", "c")
+		s.Nodes[n.Name] = n
+		if r.IntN(6) == 0 {
+			known.Nodes[n.Name] = site.Memory{Observed: site.Observed{Facets: map[site.Facet]site.FacetState{
+				site.FacetPower: {Have: site.Values{"state": "off"}, Seen: now}}}}
+		}
+		p.Nodes = append(p.Nodes, site.NodePlan{Node: n.Name, Steps: randomSteps(r, n.Name, s.Roles[n.Role].Phases)})
+	}
+	return s, p, known
+}
+
+func randomSteps(r *rand.Rand, node string, phases []string) []site.Step {
+	var steps []site.Step
+	for _, phase := range phases {
+		for range r.IntN(3) {
+			steps = append(steps, site.Step{Node: node, Action: site.Action(pick(r, "a", "b")), Phase: phase,
+				Impact: site.Impact(r.IntN(4)), Expect: site.Duration(1+r.IntN(40)) * site.Duration(time.Minute)})
+		}
+	}
+	return steps
+}
+
+func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
+
+// model is the rollout as plainly as it can be written.
+type model struct {
+	site    *site.Site
+	nodes   []*modelNode
+	soaked  time.Duration // when the canaries have, -1 while unknown
+	chosen  map[string]bool
+	windows map[string]window.Window
+}
+
+type modelNode struct {
+	*site.Node
+	steps        []site.Step
+	next         int
+	busy, out    bool
+	began, until time.Duration
+	within       string
+}
+
+func newModel(s *site.Site, p *site.Plan, known site.Known) *model {
+	m := &model{site: s, chosen: map[string]bool{}, windows: map[string]window.Window{}, soaked: -1}
+	for name, w := range s.Windows {
+		m.windows[name], _ = window.Parse(w)
+	}
+	for _, np := range p.Nodes {
+		n := s.Nodes[np.Node]
+		if s.Unused(n) != "" {
+			continue
+		}
+		_, off := known.Nodes[n.Name]
+		m.nodes = append(m.nodes, &modelNode{Node: n, steps: np.Steps, out: off, began: -1})
+		if c := s.Rollout.Canaries; c != nil && len(np.Steps) > 0 && len(m.chosen) < c.Count {
+			m.chosen[n.Name] = true
+		}
+	}
+	return m
+}
+
+func (n *modelNode) done() bool { return n.next == len(n.steps) }
+
+func (m *model) run() *model {
+	for t := time.Duration(0); t >= 0; t = m.following(t) {
+		for _, n := range m.nodes {
+			if n.busy && n.until == t {
+				n.busy = false
+				n.next++
+				n.out = n.out && !n.done()
+			}
+		}
+		m.soak(t)
+		for _, n := range m.nodes {
+			if !n.busy && !n.done() && m.may(n, t) {
+				m.begin(n, t)
+			}
+		}
+	}
+	return m
+}
+
+func (m *model) soak(t time.Duration) {
+	c := m.site.Rollout.Canaries
+	if c == nil || m.soaked >= 0 {
+		return
+	}
+	for _, n := range m.nodes {
+		if m.chosen[n.Name] && !n.done() {
+			return
+		}
+	}
+	m.soaked = t + time.Duration(c.Soak)
+	if len(m.chosen) == 0 {
+		m.soaked = 0
+	}
+}
+
+func (m *model) begin(n *modelNode, t time.Duration) {
+	step := n.steps[n.next]
+	if n.began < 0 {
+		n.began = t
+	}
+	if step.Impact >= site.ImpactReboot {
+		n.out = true
+		if w := n.WindowFor(step.Impact); w != "" {
+			n.within = w
+		}
+	}
+	n.busy, n.until = true, t+time.Duration(step.Expect)
+}
+
+// following is the next time at which something may happen, -1 for none.
+func (m *model) following(t time.Duration) time.Duration {
+	next := time.Duration(-1)
+	consider := func(at time.Duration) {
+		if at > t && (next < 0 || at < next) {
+			next = at
+		}
+	}
+	consider(m.soaked)
+	for _, n := range m.nodes {
+		if n.busy {
+			consider(n.until)
+		}
+	}
+	if next < 0 || slices.ContainsFunc(m.nodes, func(n *modelNode) bool { return !n.done() }) {
+		for _, w := range m.windows {
+			if _, _, opens := w.At(now.Add(t)); !opens.IsZero() && t < 100*24*time.Hour {
+				consider(opens.Sub(now))
+			}
+		}
+	}
+	if !slices.ContainsFunc(m.nodes, func(n *modelNode) bool { return !n.done() }) {
+		return -1
+	}
+	return next
+}
+
+func (m *model) may(n *modelNode, t time.Duration) bool {
+	return m.leaderLets(n) && m.canariesLet(n, t) && m.needsLet(n) && m.windowLets(n, t) && m.boundsLet(n)
+}
+
+func (m *model) leaderLets(n *modelNode) bool {
+	if !m.site.Roles[n.Role].LeaderFirst {
+		return true
+	}
+	for _, x := range m.nodes { // the first of the role, by name
+		if x.Role == n.Role {
+			return x == n || x.done()
+		}
+	}
+	return true
+}
+
+func (m *model) canariesLet(n *modelNode, t time.Duration) bool {
+	return m.site.Rollout.Canaries == nil || m.chosen[n.Name] || m.soaked >= 0 && t >= m.soaked
+}
+
+func (m *model) needsLet(n *modelNode) bool {
+	for on, need := range m.site.Roles[n.Role].Needs[n.steps[n.next].Phase] {
+		all, through := 0, 0
+		phases := m.site.Roles[on].Phases
+		for _, x := range m.nodes {
+			if x.Role != on {
+				continue
+			}
+			all++
+			left := false
+			for _, s := range x.steps[x.next:] {
+				left = left || slices.Index(phases, s.Phase) <= slices.Index(phases, need.Phase)
+			}
+			if !left {
+				through++
+			}
+		}
+		if through < need.Quorum.Of(all) {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *model) windowLets(n *modelNode, t time.Duration) bool {
+	step := n.steps[n.next]
+	name := n.WindowFor(step.Impact)
+	if name == "" || n.within == name && m.site.Windows[name].Overrun != "stop" {
+		return true
+	}
+	open, until, next := m.windows[name].At(now.Add(t))
+	if !open {
+		return false
+	}
+	fits := !now.Add(t + time.Duration(step.Expect)).After(until)
+	longest := until.Sub(now.Add(t))
+	for !next.IsZero() && next.Sub(now) < 50*24*time.Hour && !fits {
+		_, closes, after := m.windows[name].At(next)
+		longest = max(longest, closes.Sub(next))
+		next = after
+	}
+	return fits || longest < time.Duration(step.Expect) && m.longestOf(name) < time.Duration(step.Expect)
+}
+
+// longestOf is the longest of the openings from the beginning on.
+func (m *model) longestOf(name string) (longest time.Duration) {
+	at := now
+	for range 50 {
+		open, until, next := m.windows[name].At(at)
+		if open {
+			longest = max(longest, until.Sub(at))
+		}
+		if next.IsZero() {
+			break
+		}
+		at = next
+	}
+	return longest
+}
+
+func (m *model) boundsLet(n *modelNode) bool {
+	if n.steps[n.next].Impact < site.ImpactReboot || n.out {
+		return true
+	}
+	count := func(of func(*modelNode) bool) (all, out int) {
+		for _, x := range m.nodes {
+			if of(x) {
+				all++
+				if x.out {
+					out++
+				}
+			}
+		}
+		return all, out
+	}
+	all, out := count(func(*modelNode) bool { return true })
+	if out >= max(1, site.Bound(m.site.Rollout.MaxUnavailable, all)) {
+		return false
+	}
+	if r := m.site.Racks[n.Rack]; r != nil && r.MaxUnavailable != "" {
+		if all, out := count(func(x *modelNode) bool { return x.Rack == n.Rack }); out >= max(1, site.Bound(r.MaxUnavailable, all)) {
+			return false
+		}
+	}
+	r := m.site.Roles[n.Role]
+	all, out = count(func(x *modelNode) bool { return x.Role == n.Role })
+	voters := 0
+	for _, x := range m.site.Nodes {
+		if x.Role == n.Role {
+			voters++
+		}
+	}
+	return (r.MaxUnavailable == "" || out < max(1, site.Bound(r.MaxUnavailable, all))) && (!r.Majority || out < (voters-1)/2)
+}
+
+// spans are when each node began and ended.
+func (m *model) spans() map[string][2]time.Duration {
+	all := map[string][2]time.Duration{}
+	for _, n := range m.nodes {
+		if n.began >= 0 {
+			all[n.Name] = [2]time.Duration{n.began, n.until}
+		}
+	}
+	return all
+}
+
+// What a rollout of ten machines takes, told by hand.
+func TestForecast(t *testing.T) {
+	s, p := fleet(10)
+	for _, c := range []struct {
+		name   string
+		change func()
+		want   string
+		warns  string
+	}{
+		{"one after the other", func() {}, "1h40m0s", ""},
+		{"three at once", func() { s.Rollout.MaxUnavailable = "30%" }, "40m0s", ""},
+		{"canaries", func() { s.Rollout.Canaries = &site.Canaries{Count: 1, Soak: site.Duration(5 * time.Minute)} }, "45m0s", ""},
+		{"over the budget", func() { s.Rollout.Budget = site.Duration(35 * time.Minute) }, "45m0s",
+			"it takes about 45m, which is 10m more than the budget of 35m; maxUnavailable 5 would keep it"},
+		{"soak too long", func() { s.Rollout.Budget = site.Duration(22 * time.Minute) }, "45m0s",
+			"it takes about 45m, which is 23m more than the budget of 22m; maxUnavailable 5 without canaries would keep it"},
+		{"one machine is too slow", func() { s.Rollout.Budget = site.Duration(9 * time.Minute) }, "45m0s",
+			"it takes about 45m, which is 36m more than the budget of 9m; no rule of the rollout would help: the longest path, to the end of n000, takes about 10m; install of n000 alone takes 9m"},
+	} {
+		c.change()
+		f := plan.Forecast(s, p, site.Known{}, now)
+		if got := time.Duration(f.Makespan).String(); got != c.want || strings.Join(f.Warnings, "\n") != c.warns {
+			t.Errorf("%s: makespan %s, want %s; warnings:\n%s\nwant\n%s", c.name, got, c.want, strings.Join(f.Warnings, "\n"), c.warns)
+		}
+	}
+}
+
+// fleet is so many nodes in racks of 40, each installed in ten minutes.
+func fleet(size int) (*site.Site, *site.Plan) {
+	s := &site.Site{Nodes: map[string]*site.Node{}, Racks: map[string]*site.Rack{}, Roles: map[string]*site.Role{}}
+	p := &site.Plan{}
+	for i := range size {
+		n := &site.Node{Name: fmt.Sprintf("n%03d", i), Rack: fmt.Sprintf("r%d", i/40), Role: fmt.Sprintf("role%d", i%8)}
+		s.Nodes[n.Name] = n
+		p.Nodes = append(p.Nodes, site.NodePlan{Node: n.Name, Steps: []site.Step{
+			{Node: n.Name, Action: site.ActionInstall, Impact: site.ImpactDestructive, Expect: site.Duration(9 * time.Minute)},
+			{Node: n.Name, Action: site.ActionFinishInstall, Impact: site.ImpactOnline, Expect: site.Duration(time.Minute)},
+		}})
+	}
+	return s, p
+}
+
+func BenchmarkForecast(b *testing.B) {
+	for _, c := range []struct {
+		name   string
+		change func(*site.Site)
+	}{
+		{"plain", func(*site.Site) {}},
+		{"bounds", bounded},
+		{"window", func(s *site.Site) {
+			s.Windows = map[string]*site.Window{"night": {From: "22:00", To: "04:00", Zone: "Europe/Zurich"}}
+			for _, n := range s.Nodes {
+				n.Window = "night"
+			}
+		}},
+		{"budget", func(s *site.Site) { s.Rollout.Budget = site.Duration(4 * time.Hour) }},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			s, p := fleet(10_000)
+			s.Rollout.MaxUnavailable = "25"
+			c.change(s)
+			for b.Loop() {
+				plan.Forecast(s, p, site.Known{}, now)
+			}
+		})
+	}
+}
+
+func bounded(s *site.Site) {
+	for i := range 250 {
+		s.Racks[fmt.Sprintf("r%d", i)] = &site.Rack{MaxUnavailable: "1"}
+	}
+	for i := range 8 {
+		s.Roles[fmt.Sprintf("role%d", i)] = &site.Role{Enabled: true, MaxUnavailable: "4", Majority: true}
+	}
+}

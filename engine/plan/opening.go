@@ -1,0 +1,117 @@
+package plan
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/engine/window"
+)
+
+// opening is a window of the design as a simulation asks for it, in times
+// since its beginning. A nil opening is open at any time.
+type opening struct {
+	name   string
+	stop   bool // a node does not go on when it ends
+	window window.Window
+	err    error
+	now    time.Time
+	// What was asked last, and how long it is open at most.
+	asked       time.Duration
+	open        bool
+	until, next time.Duration
+	known       bool
+	most        time.Duration
+}
+
+// openings bounds how many openings are looked at for one that is long enough.
+// It has to reach over a year of nights, of which one is an hour longer.
+const openings = 400
+
+// never is a time that does not come.
+const never = time.Duration(1<<63 - 1)
+
+// windowFor is the window that a member's next step has to wait for.
+func (sim *simulation) windowFor(m *member) *opening {
+	w := sim.opening(windowOf(m.node, m.steps[m.next]))
+	if w != nil && w == m.within && !w.stop {
+		return nil // begun in it, and brought to its end
+	}
+	return w
+}
+
+// windowOf names the window of a step; a repair waits for that of the node.
+func windowOf(n *site.Node, s site.Step) string {
+	name := n.WindowFor(s.Impact)
+	if s.Drift && n.Drift[s.Facet] == "repair" {
+		name = cmp.Or(name, n.Window)
+	}
+	return name
+}
+
+func (sim *simulation) opening(name string) *opening {
+	w, known := sim.windows[name]
+	designed := sim.site.Windows[name]
+	if known || designed == nil {
+		return w
+	}
+	w = &opening{name: name, stop: designed.Overrun == "stop", now: sim.now, asked: -1}
+	if w.window, w.err = window.Parse(designed); w.err != nil {
+		w = nil // the design's findings say so
+	}
+	sim.windows[name] = w
+	return w
+}
+
+func (w *opening) at(t time.Duration) (open bool, until, next time.Duration) {
+	if w.asked != t {
+		open, until, next := w.window.At(w.now.Add(t))
+		w.asked, w.open, w.until, w.next = t, open, w.since(until), w.since(next)
+	}
+	return w.open, w.until, w.next
+}
+
+func (w *opening) since(t time.Time) time.Duration {
+	if t.IsZero() {
+		return never
+	}
+	return t.Sub(w.now)
+}
+
+// fit is when, from a time on, something can begin that takes so long; not ok
+// when the window opens no more. What fits into no opening begins with one.
+func (w *opening) fit(from, takes time.Duration) (at time.Duration, ok bool) {
+	if w == nil {
+		return from, true
+	}
+	misfit := takes > w.longest()
+	for range openings {
+		open, until, next := w.at(from)
+		switch {
+		case open && (misfit || from+takes <= until):
+			return from, true
+		case next == never:
+			return 0, false
+		}
+		from = next
+	}
+	return 0, false
+}
+
+// longest is the length of the longest opening to come.
+func (w *opening) longest() time.Duration {
+	if w.known {
+		return w.most
+	}
+	w.known = true
+	open, until, next := w.at(0)
+	if open {
+		w.most = until
+	}
+	for i := 0; i < openings && next != never; i++ {
+		from := next
+		_, until, next = w.at(from)
+		w.most = max(w.most, until-from)
+	}
+	return w.most
+}
