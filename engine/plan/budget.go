@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -88,12 +87,23 @@ func (sim *simulation) work() time.Duration {
 }
 
 // longest is what takes so long when everything may go on at once: one node
-// alone, or one after the other.
+// alone, or one after the other, and of that the longest step or wait.
 func longest(sim *simulation) string {
+	what, took := "", time.Duration(-1)
+	longer := func(text string, d time.Duration) {
+		if d > took {
+			what, took = text+" "+rough(d), d
+		}
+	}
 	chain := sim.chain()
-	slow := slices.MaxFunc(chain, func(a, b link) int { return cmp.Compare(a.to-a.from, b.to-b.from) })
-	return fmt.Sprintf("the longest path, to the end of %s, takes about %s; %s of %s alone takes %s",
-		chain[len(chain)-1].member.node.Name, rough(sim.makespan()), slow.member.steps[slow.step].Action, slow.member.node.Name, rough(slow.to-slow.from))
+	for _, l := range chain {
+		longer(fmt.Sprintf("%s of %s alone takes", l.member.steps[l.step].Action, l.member.node.Name), l.to-l.from)
+		for _, x := range l.waits() {
+			longer(fmt.Sprintf("%s %s for", x.Node, x.What), time.Duration(x.To-x.From))
+		}
+	}
+	return fmt.Sprintf("the longest path, to the end of %s, takes about %s; %s",
+		chain[len(chain)-1].member.node.Name, rough(sim.makespan()), what)
 }
 
 // rough is a duration to the second, or to the minute where it is long.

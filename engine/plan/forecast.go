@@ -143,7 +143,7 @@ func (sim *simulation) last() *member {
 // because says what it had to wait for of another node.
 func (l link) because() string {
 	switch c := l.cause.origin(); {
-	case c.by == nil || c.by == l.member:
+	case c.by == nil || c.by == l.member || l.cause.soaked():
 		return ""
 	case c.bound != nil:
 		return fmt.Sprintf(", after %s (%s: %s)", c.by.node.Name, c.bound.what, c.bound.text)
@@ -163,8 +163,11 @@ func (n *need) String() string {
 	return fmt.Sprintf("%d of the role %s through %s", n.quorum, n.on.name, n.phase)
 }
 
+// soaked says whether it is the end of the canaries' time.
+func (c *cause) soaked() bool { return c.waited && c.window == nil }
+
 func (c *cause) wait() string {
-	if c.window == nil {
+	if c.soaked() {
 		return "the canaries soak"
 	}
 	return "waits for the window " + c.window.name
@@ -240,11 +243,20 @@ func (sim *simulation) holds(m *member) string {
 	case step.Impact >= site.ImpactReboot && m.places == nil:
 		for _, b := range sim.of(m.node) {
 			if b.full() {
-				return fmt.Sprintf("a place in %s (%s), with %d out of service", b.what, b.text, b.used)
+				return b.taken()
 			}
 		}
 	}
 	return "the window " + windowOf(m.node, step) + ", which opens no more"
+}
+
+// taken says why no place of a bound becomes free.
+func (b *bound) taken() string {
+	why := fmt.Sprintf("a place in %s (%s)", b.what, b.text)
+	if len(b.out) > 0 {
+		why += ", as this plan does not bring these back into service: " + few(b.out)
+	}
+	return why
 }
 
 // leftOut tells of nodes of which nobody can say how long they take.

@@ -15,6 +15,7 @@ type bound struct {
 	text string // as the design says it
 	most int
 	used int
+	out  []string // those that are out of service and not brought back
 	// freed is who gave back the last place that was missing.
 	freed  *cause
 	parked queues // those that wait for a place here
@@ -81,14 +82,19 @@ func (sim *simulation) role(name string) *bound {
 }
 
 // takePlaces counts the machines that are out of service already. Working on
-// them costs no place.
-func (sim *simulation) takePlaces(known site.Known) {
+// them costs no place. What is under way is taken to end by itself.
+func (sim *simulation) takePlaces(p *site.Plan, known site.Known) {
+	waits := map[string]bool{}
+	for _, n := range p.Nodes {
+		waits[n.Node] = n.Waiting != "" && len(n.Steps) == 0
+	}
 	changes := map[string]*member{}
 	for _, m := range sim.members {
 		changes[m.node.Name] = m
 	}
-	for name, n := range sim.site.Nodes {
-		if sim.site.Unused(n) != "" || !isOut(n, known.Nodes[name]) {
+	for _, name := range sim.site.NodeNames() {
+		n := sim.site.Nodes[name]
+		if sim.site.Unused(n) != "" || waits[name] || !isOut(n, known.Nodes[name]) {
 			continue
 		}
 		places := sim.of(n)
@@ -97,6 +103,10 @@ func (sim *simulation) takePlaces(known site.Known) {
 		}
 		if m := changes[name]; m != nil {
 			m.out, m.places = true, places
+			continue
+		}
+		for _, b := range places {
+			b.out = append(b.out, name)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,24 +41,37 @@ func golden(t *testing.T, file string) {
 		t.Fatal(err)
 	}
 	var design site.Site
-	known := map[string]site.Memory{}
+	var known site.Known
 	decode(t, a, "design.json", &design)
 	decode(t, a, "known.json", &known)
 	for name, n := range design.Nodes {
 		n.Name = name
 	}
-	var got bytes.Buffer
-	p := plan.Site(&design, "r1", site.Known{Nodes: known})
-	plan.Text(&got, &p, now, plan.Paint{})
-	i := index(a, "plan.txt")
+	p := plan.Site(&design, "r1", known)
+	p.Forecast = plan.Forecast(&design, &p, known, now)
+	view := plan.View{Site: &design, Known: known, Now: now}
+	compare(t, a, "plan.txt", func(w io.Writer) { plan.Text(w, &p, view) })
+	compare(t, a, "plan.md", func(w io.Writer) { plan.Markdown(w, &p, view) })
+	view.Width = 80
+	compare(t, a, "terminal.txt", func(w io.Writer) { plan.Text(w, &p, view) })
 	if *update {
-		a.Files[i].Data = got.Bytes()
 		if err := os.WriteFile(file, txtar.Format(a), 0o666); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// compare holds that a file of the archive is what is written, or makes it so.
+func compare(t *testing.T, a *txtar.Archive, name string, write func(io.Writer)) {
+	t.Helper()
+	var got bytes.Buffer
+	write(&got)
+	i := index(a, name)
+	if *update {
+		a.Files[i].Data = got.Bytes()
+	}
 	if diff := cmp.Diff(got.String(), string(a.Files[i].Data)); diff != "" {
-		t.Errorf("plan differs (-got +want):\n%s", diff)
+		t.Errorf("%s differs (-got +want):\n%s", name, diff)
 	}
 }
 

@@ -165,7 +165,7 @@ func simulate(s *site.Site, p *site.Plan, known site.Known, now time.Time, r rul
 	sim := &simulation{site: s, now: now, roles: map[string]*crew{}, racked: map[string]int{}, windows: map[string]*opening{}, queues: map[queueKey]*queue{}}
 	sim.bounds = newBounds(s, r)
 	sim.gather(p)
-	sim.takePlaces(known)
+	sim.takePlaces(p, known)
 	sim.bindNeeds()
 	sim.chooseCanaries(r.canaries)
 	for _, m := range sim.members {
@@ -386,8 +386,9 @@ func (sim *simulation) end(m *member) {
 	sim.giveBack(m, own)
 	if m.role.leader == m {
 		m.role.leader = nil
-		own.leader = m.role
-		sim.release(&m.role.behind, &own)
+		led := own
+		led.leader = m.role
+		sim.release(&m.role.behind, &led)
 	}
 	if !m.canary {
 		return

@@ -3,10 +3,13 @@ package plan
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -33,24 +36,40 @@ func (c Paint) impact(i site.Impact, s string) string {
 	return c.with(c.Online, s)
 }
 
+// View is how a plan is shown.
+type View struct {
+	// Site is the design, Known what the plan rests on beside it; Now is when
+	// its ages are told.
+	Site  *site.Site
+	Known site.Known
+	Now   time.Time
+	Paint Paint
+	// Width is how wide the picture of the order may be; without one there is
+	// a list in its place.
+	Width int
+}
+
 // Text writes a plan for people: nodes with the same steps together, what is
-// destroyed by name, and one line that counts. Ages are told as of now.
-func Text(w io.Writer, p *site.Plan, now time.Time, paint Paint) {
+// destroyed by name, how it will run, and one line that counts.
+func Text(w io.Writer, p *site.Plan, v View) {
 	never := 0
 	for _, n := range p.Nodes {
 		if n.Seen.IsZero() {
 			never++
 		}
 	}
-	Nodes(w, p.Nodes, now, paint)
+	Nodes(w, p.Nodes, v.Now, v.Paint)
 	for _, r := range p.Removes {
-		fmt.Fprintf(w, "%s\n  - leaves the design; its machine is left as it is\n", paint.with(paint.Bold, r.Node))
+		fmt.Fprintf(w, "%s\n  - leaves the design; its machine is left as it is\n", v.Paint.with(v.Paint.Bold, r.Node))
 		if r.Held != "" {
 			fmt.Fprintf(w, "    held: %s\n", r.Held)
 		}
 		fmt.Fprintln(w)
 	}
-	writeDestroys(w, p, paint)
+	writeDestroys(w, p, v)
+	if p.Forecast != nil {
+		writeForecast(w, p, v)
+	}
 	change, reboot, destructive := p.Counts()
 	line := fmt.Sprintf("%d to change, %d reboots, %d destructive", change, reboot, destructive)
 	if len(p.Removes) > 0 {
@@ -59,7 +78,7 @@ func Text(w io.Writer, p *site.Plan, now time.Time, paint Paint) {
 	if never > 0 && never < len(p.Nodes) {
 		line += fmt.Sprintf(" (%d of %d nodes never seen)", never, len(p.Nodes))
 	}
-	fmt.Fprintln(w, paint.with(paint.Bold, line))
+	fmt.Fprintln(w, v.Paint.with(v.Paint.Bold, line))
 }
 
 // Nodes writes what is to be done to nodes, those with the same steps together.
@@ -79,7 +98,7 @@ func group(nodes []site.NodePlan) []nodeGroup {
 	index := map[string]int{}
 	var groups []nodeGroup
 	for _, n := range nodes {
-		if len(n.Steps)+len(n.Blocked)+len(n.Notes) == 0 && n.Waiting == "" {
+		if len(n.Steps)+len(n.Blocked)+len(n.Notes)+len(n.Reported) == 0 && n.Waiting == "" {
 			continue
 		}
 		k := key(n)
@@ -104,9 +123,9 @@ func worst(n site.NodePlan) site.Impact {
 }
 
 func key(n site.NodePlan) string {
-	parts := slices.Concat(n.Blocked, n.Notes, []string{n.Waiting})
+	parts := slices.Concat(n.Blocked, n.Notes, n.Reported, []string{n.Waiting})
 	for _, s := range n.Steps {
-		parts = append(parts, s.Digest(), s.Reason)
+		parts = append(parts, s.Digest(), s.Reason, s.Undo, brief(s.Expect))
 		for _, c := range s.Changes {
 			parts = append(parts, c.Origin.String())
 		}
@@ -115,27 +134,52 @@ func key(n site.NodePlan) string {
 }
 
 func (g nodeGroup) write(w io.Writer, now time.Time, paint Paint) {
+	fmt.Fprintln(w, paint.with(paint.Bold, g.head(5))+paint.with(paint.Dim, seenAgo(g, now)))
+	for _, s := range g.first.Steps {
+		writeStep(w, s, paint)
+	}
+	if len(g.first.Steps) > 1 {
+		fmt.Fprintf(w, "  about %s in all\n", brief(g.first.Expect))
+	}
+	for _, b := range g.first.Blocked {
+		fmt.Fprintf(w, "  %s %s\n", paint.with(paint.Reboot, "blocked:"), clean(b))
+	}
+	if g.first.Waiting != "" {
+		fmt.Fprintf(w, "  waiting: %s\n", clean(g.first.Waiting))
+	}
+	for _, r := range g.first.Reported {
+		fmt.Fprintf(w, "  reported: %s\n", clean(r))
+	}
+	for _, n := range g.first.Notes {
+		fmt.Fprintf(w, "  %s\n", paint.with(paint.Dim, "note: "+clean(n)))
+	}
+	fmt.Fprintln(w)
+}
+
+// head names the nodes, or some of many.
+func (g nodeGroup) head(some int) string {
 	head := strings.Join(g.names, ", ")
-	if len(g.names) > 6 {
-		head = strings.Join(g.names[:5], ", ") + ", …"
+	if len(g.names) > some+1 {
+		head = strings.Join(g.names[:some], ", ") + ", …"
 	}
 	if len(g.names) > 1 {
 		head += fmt.Sprintf(" (%d nodes)", len(g.names))
 	}
-	fmt.Fprintln(w, paint.with(paint.Bold, head)+paint.with(paint.Dim, seenAgo(g, now)))
-	for _, s := range g.first.Steps {
-		writeStep(w, s, paint)
-	}
-	for _, b := range g.first.Blocked {
-		fmt.Fprintf(w, "  %s %s\n", paint.with(paint.Reboot, "blocked:"), b)
-	}
-	if g.first.Waiting != "" {
-		fmt.Fprintf(w, "  waiting: %s\n", g.first.Waiting)
-	}
-	for _, n := range g.first.Notes {
-		fmt.Fprintf(w, "  %s\n", paint.with(paint.Dim, "note: "+n))
-	}
-	fmt.Fprintln(w)
+	return head
+}
+
+// clean takes out of a text that others wrote what would move on a terminal, or
+// turn the order of what is around it.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case unicode.IsControl(r), unicode.Is(unicode.Cf, r):
+			return -1
+		}
+		return r
+	}, s)
 }
 
 func seenAgo(g nodeGroup, now time.Time) string {
@@ -148,14 +192,38 @@ func seenAgo(g nodeGroup, now time.Time) string {
 var signs = map[site.Impact]string{site.ImpactNone: "~", site.ImpactOnline: "~", site.ImpactReboot: "!", site.ImpactDestructive: "✗"}
 
 func writeStep(w io.Writer, s site.Step, paint Paint) {
-	fmt.Fprintf(w, "  %s  %s, about %s; %s\n", paint.impact(s.Impact, signs[s.Impact]+" "+string(s.Action)), s.Impact, brief(s.Expect), s.Reason)
+	fmt.Fprintf(w, "  %s  %s, about %s; %s%s\n", paint.impact(s.Impact, signs[s.Impact]+" "+string(s.Action)), s.Impact, brief(s.Expect), clean(s.Reason), serves(s))
 	for _, c := range s.Changes {
-		fmt.Fprintf(w, "      %s: %s → %s", c.Field, orNone(c.Have), orNone(c.Want))
+		fmt.Fprintf(w, "      %s: %s → %s", clean(c.Field), clean(orNone(c.Have)), clean(orNone(c.Want)))
 		if o := c.Origin.String(); o != "" {
 			fmt.Fprint(w, paint.with(paint.Dim, "   "+o+" ("+c.Origin.LayerName()+")"))
 		}
 		fmt.Fprintln(w)
 	}
+	if s.Undo != "" {
+		fmt.Fprintf(w, "      %s\n", paint.with(paint.Dim, clean(undo(s))))
+	}
+}
+
+func undo(s site.Step) string {
+	if strings.HasPrefix(s.Undo, "cannot") {
+		return s.Undo
+	}
+	return "undo: " + s.Undo
+}
+
+// serves says that one boot takes the place of several.
+func serves(s site.Step) string {
+	var facets []string
+	for _, c := range s.Changes {
+		if f, _, _ := strings.Cut(c.Field, "."); !slices.Contains(facets, f) {
+			facets = append(facets, f)
+		}
+	}
+	if s.Action != site.ActionRestart || len(facets) < 2 {
+		return ""
+	}
+	return ": one boot for " + strings.Join(facets, " and ")
 }
 
 func orNone(s string) string {
@@ -171,17 +239,69 @@ func brief(d site.Duration) string {
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")
 	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
 	return s
 }
 
-func writeDestroys(w io.Writer, p *site.Plan, paint Paint) {
-	losses := p.Destroys()
-	if len(losses) == 0 {
+func writeDestroys(w io.Writer, p *site.Plan, v View) {
+	destroyed := Destroyed(p, v.Known)
+	if len(destroyed) == 0 {
 		return
 	}
-	fmt.Fprintln(w, paint.with(paint.Destructive, "What is destroyed, as set "+losses.Digest()+":"))
-	for _, l := range losses {
-		fmt.Fprintf(w, "  %s (%s): %s loses %s\n", l.Node, l.Machine, l.Action, l.Lost)
+	fmt.Fprintln(w, v.Paint.with(v.Paint.Destructive, "What is destroyed, as set "+p.Destroys().Digest()+":"))
+	for _, d := range destroyed {
+		fmt.Fprintf(w, "  %s (%s): %s loses %s\n      %s\n", d.Node, d.Machine, d.Action, d.Lost, v.Paint.with(v.Paint.Dim, d.disks()))
 	}
 	fmt.Fprintln(w)
+}
+
+// Destruction is a loss with what is known of what is lost.
+type Destruction struct {
+	site.Loss
+	// Drives are the machine's, as it tells; nil when nothing is known.
+	Drives []site.Drive `json:"drives,omitempty"`
+}
+
+// Destroyed is what a plan destroys.
+func Destroyed(p *site.Plan, k site.Known) []Destruction {
+	var all []Destruction
+	for _, l := range p.Destroys() {
+		d := Destruction{Loss: l}
+		if i := k.Nodes[l.Node].Observed.Inventory; i != nil {
+			d.Drives = i.Drives
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+func (d Destruction) disks() string {
+	switch {
+	case d.Drives == nil:
+		return "nothing is known of its disks"
+	case len(d.Drives) == 0:
+		return "its BMC tells of no disks"
+	}
+	var disks []string
+	for _, x := range d.Drives {
+		parts := []string{size(x.Bytes), x.Model, "serial " + x.Serial}
+		if x.Serial == "" {
+			parts[2] = ""
+		}
+		disks = append(disks, clean(strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), " ")+" ("+x.Name+")"))
+	}
+	return fmt.Sprintf("%d disks: %s", len(disks), strings.Join(disks, ", "))
+}
+
+// size is a drive's as vendors tell it.
+func size(bytes int64) string {
+	switch {
+	case bytes <= 0:
+		return ""
+	case bytes < 1e12:
+		return fmt.Sprintf("%d GB", bytes/1e9)
+	}
+	return strconv.FormatFloat(math.Round(float64(bytes)/1e10)/100, 'f', -1, 64) + " TB"
 }

@@ -1,0 +1,124 @@
+package plan_test
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// ours are the lines that Markdown writes, with what others wrote taken out.
+var ours = regexp.MustCompile(`^(\*\*(What is destroyed, as set .[0-9a-f]{16}.:|Cut at 60,000 characters\.)\*\*.*|- .*|  - .*|\|.*\||</?details>.*|Critical path:|Basis: .*|\d+ nodes? changes?: .*|nothing changes.*|)$`)
+
+var tags = regexp.MustCompile(`</?(details|summary|code)>`)
+
+// What others wrote is only text: it opens and closes nothing, begins no line,
+// and mentions nobody.
+func FuzzMarkdown(f *testing.F) {
+	f.Add("@everyone", "</details>\n\n# heading\n| a | b |")
+	f.Add("`code` <script>alert(1)</script>", "![x](https://evil.example/x.png) www.evil.example")
+	f.Add("\u202e\u2028- [ ] task #1 !2 ~3 &amp; $x$", "\x1b[2J\r\n```\n~~~")
+	f.Add("[^1]: note", "\\| \\` *** ___ ~~x~~ :smile: a@b.example")
+	f.Fuzz(func(t *testing.T, one, other string) {
+		var w bytes.Buffer
+		p, v := hostile(one, other)
+		plan.Markdown(&w, p, v)
+		text := w.String()
+		if got, want := strings.Count(text, "<details>"), strings.Count(text, "</details>"); got != 3 || want != 3 {
+			t.Fatalf("%d details opened, %d closed\n%s", got, want, text)
+		}
+		for line := range strings.Lines(text) {
+			line = strings.TrimSuffix(line, "\n")
+			if !ours.MatchString(line) {
+				t.Errorf("a line of others: %q", line)
+			}
+			if strings.HasPrefix(line, "| ") && strings.Count(line, "|") != 5 {
+				t.Errorf("a row with other cells: %q", line)
+			}
+			if bare := tags.ReplaceAllString(line, ""); strings.ContainsAny(bare, "<>@\x1b\u202e\u2028\r~![") {
+				t.Errorf("not only text: %q", line)
+			}
+		}
+		if strings.Contains(text, "://") || strings.Contains(strings.ToLower(text), "www.") {
+			t.Errorf("links to elsewhere:\n%s", text)
+		}
+	})
+}
+
+// hostile is a plan in which others have written wherever they can.
+func hostile(one, other string) (*site.Plan, plan.View) {
+	step := site.Step{Node: "n1", Machine: site.Identity{Serial: one}, Action: site.ActionInstall, Impact: site.ImpactDestructive,
+		Reason: one, Undo: other, Loses: other, Changes: []site.Change{{Field: "firmware." + one, Have: one, Want: other}}}
+	p := &site.Plan{Nodes: []site.NodePlan{
+		{Node: "n1", Steps: []site.Step{step}},
+		{Node: "n2", Blocked: []string{one}, Reported: []string{other}, Notes: []string{one, other}, Waiting: other},
+	}, Removes: []site.Removal{{Node: "n3", Held: one}}}
+	p.Forecast = &site.Forecast{Makespan: 1, Warnings: []string{one, other}, Basis: one,
+		Order: []site.Stretch{{Node: "n1", What: one, To: 1}, {Node: "n2", What: other, To: 1}}, Path: []site.Stretch{{Node: "n1", What: other, To: 1}}}
+	known := site.Known{Nodes: map[string]site.Memory{"n1": {Observed: site.Observed{Inventory: &site.Inventory{
+		Drives: []site.Drive{{Name: one, Model: other, Serial: one, Bytes: 1e12}}}}}}}
+	return p, plan.View{Site: &site.Site{Nodes: map[string]*site.Node{}}, Known: known, Now: now}
+}
+
+// A plan of ten thousand nodes that all differ is cut between its parts, and
+// says what is missing; one in which they are alike fits.
+func TestMarkdownIsCut(t *testing.T) {
+	s, p := fleet(10_000)
+	s.Rollout.MaxUnavailable = "100"
+	for i := range p.Nodes {
+		p.Nodes[i].Steps[0].Loses = "everything on its disks"
+	}
+	p.Forecast = plan.Forecast(s, p, site.Known{}, now)
+	alike := markdown(p, plan.View{Site: s, Now: now})
+	for i := range p.Nodes {
+		p.Nodes[i].Steps[0].Reason = fmt.Sprintf("reason %d", i)
+	}
+	differ := markdown(p, plan.View{Site: s, Now: now})
+	for _, text := range []string{alike, differ} {
+		if len(text) > 60_000 {
+			t.Errorf("%d bytes", len(text))
+		}
+		if open, closed := strings.Count(text, "<details>"), strings.Count(text, "</details>"); open != closed {
+			t.Errorf("%d details opened, %d closed", open, closed)
+		}
+	}
+	const want = "\n**Cut at 60,000 characters.** Left out: "
+	if i := strings.Index(differ, want); i < 0 {
+		t.Errorf("nothing says that it is cut:\n%s", differ[len(differ)-300:])
+	} else {
+		t.Log(differ[i:])
+	}
+	if !strings.Contains(alike, "10000 nodes change: 0 reboots, 10000 wiped; about 16h40m\n") {
+		t.Errorf("the verdict is %s", alike[:100])
+	}
+}
+
+func markdown(p *site.Plan, v plan.View) string {
+	var w bytes.Buffer
+	plan.Markdown(&w, p, v)
+	return w.String()
+}
+
+// A thousand nodes take a screen: their steps once, and their order by role.
+func TestTextIsCalm(t *testing.T) {
+	s, p := fleet(1000)
+	s.Rollout.MaxUnavailable = "5%"
+	for i := range p.Nodes {
+		p.Nodes[i].Steps = p.Nodes[i].Steps[1:]
+		p.Nodes[i].Steps[0].Impact = site.ImpactReboot
+	}
+	p.Forecast = plan.Forecast(s, p, site.Known{}, now)
+	var w bytes.Buffer
+	plan.Text(&w, p, plan.View{Site: s, Now: now, Width: 100})
+	if lines := strings.Count(w.String(), "\n"); lines > 40 || !strings.Contains(w.String(), "role3") {
+		t.Errorf("%d lines:\n%s", lines, w.String())
+	}
+	if got := time.Duration(p.Forecast.Makespan); got != 20*time.Minute {
+		t.Errorf("it takes %s", got)
+	}
+}
