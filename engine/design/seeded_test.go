@@ -50,6 +50,11 @@ nodes: {"n2": role: "controller", "n3": role: "controller"}`},
 	{"a secret in clear text", "clear-secret", ""},
 	{"profiles in no order", "profile-order", ""},
 	{"a role without phases", "role-without-phases", ""},
+	{"a window without its end", "window-shape", `windows: night: from: "22:00"
+nodes: "n1": window: "night"`},
+	{"a day that does not come", "window-cron", ""},
+	{"a window that is always open", "window-length", ""},
+	{"one machine for two names, one of which moved", "duplicate-serial", `nodes: "n1": moved: serial: "SN2"`},
 	{"a URL of an unknown scheme", "endpoint-scheme", `nodes: "n1": endpoints: bmc: url: "ipmi://10.9.0.11"`},
 	{"TLS that is not checked", "endpoint-scheme", `nodes: "n1": endpoints: bmc: url: "redfish+http://10.9.0.11/redfish/v1/Systems/1"`},
 

@@ -114,7 +114,7 @@ type randomly struct {
 var words = slices.Concat(odd, []string{
 	"y", "n4", "*", "[", "\\", "x y", "/", "//", "/etc/x", "/etc", "..", "{", "{x}", "{name}", "all", "2", "50%", "0%", "-1", "0-", "3-1,9",
 	"base", "install", "controller", "raid1", "raid0", "md0", "802.3ad", "absent", "present", "held", "masked", "0777", "root", "x.service", ".", "net.ipv4.x", "net/ipv4/x",
-	"22:00", "UTC", "mon", "https://x/", "://", "ssh-ed25519 AAAA", "tls://x:1", "redfish+https://[::1]:0/", "-----BEGIN CERTIFICATE-----", "password", "a=b", "2MiB", "efi", "uefi", "Pxe", "0000:18:00.0",
+	"22:00", "0 22 * * 1-5", "@every 1s", "TZ=", "60 * * * *", "0 0 30 2 *", "online", "UTC", "mon", "https://x/", "://", "ssh-ed25519 AAAA", "tls://x:1", "redfish+https://[::1]:0/", "-----BEGIN CERTIFICATE-----", "password", "a=b", "2MiB", "efi", "uefi", "Pxe", "0000:18:00.0",
 })
 
 var numbers = []int64{0, 1, 2, -1, 100, 4095, 1 << 20, math.MaxInt64, math.MinInt64}

@@ -20,7 +20,7 @@ var rollouts = []Rule{
 		Facts: func(*site.Site, *site.Node) []Fact { return []Fact{{Key: "node"}} },
 		Fleet: func(s *site.Site, x *Index) []site.Finding {
 			all, most := x.Count("node"), s.Rollout.MaxUnavailable
-			if all < 2 || atOnce(most, all) < all {
+			if all < 2 || site.Bound(most, all) < all {
 				return nil
 			}
 			return []site.Finding{wrong("site.rollout.maxUnavailable",
@@ -115,7 +115,7 @@ func unitFacts(s *site.Site, n *site.Node) []Fact {
 
 func failuresAll(s *site.Site, x *Index) []site.Finding {
 	all, most := x.Count("node"), s.Rollout.MaxFailures
-	if all < 2 || most == "" || atOnce(most, all) < all {
+	if all < 2 || most == "" || site.Bound(most, all) < all {
 		return nil
 	}
 	return []site.Finding{wrong("site.rollout.maxFailures",
@@ -128,7 +128,7 @@ func boundMajority(s *site.Site, x *Index) []site.Finding {
 	for _, role := range keys(s.Roles) {
 		r, all := s.Roles[role], x.Count(inUse(role))
 		most := max(1, (all-1)/2)
-		if !r.Majority || all == 0 || disabled(s, role) || atOnce(r.MaxUnavailable, all) <= most {
+		if !r.Majority || all == 0 || disabled(s, role) || site.Bound(r.MaxUnavailable, all) <= most {
 			continue
 		}
 		found = append(found, also(s, "roles."+role+".majority", wrong("roles."+role+".maxUnavailable",
@@ -155,7 +155,7 @@ func boundWithoutEffect(s *site.Site, x *Index) []site.Finding {
 // one of them.
 func noBound(x *Index, path, what, most string) []site.Finding {
 	all := x.Count(path)
-	n := atOnce(most, all)
+	n := site.Bound(most, all)
 	switch {
 	case most == "" || all == 0:
 	case n == 0:
@@ -201,14 +201,4 @@ func canaryCount(s *site.Site, x *Index) []site.Finding {
 func plainly(d site.Duration) string {
 	text := strings.Replace(time.Duration(d).String(), "m0s", "m", 1)
 	return strings.Replace(text, "h0m", "h", 1)
-}
-
-// atOnce is how many of all nodes a maxUnavailable allows, 0 for none.
-func atOnce(most string, all int) int {
-	if share, ok := strings.CutSuffix(most, "%"); ok {
-		n, _ := strconv.Atoi(share)
-		return all * n / 100
-	}
-	n, _ := strconv.Atoi(most)
-	return n
 }

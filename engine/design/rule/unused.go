@@ -58,10 +58,11 @@ nodes: "n1": image: "debian11"`,
 		why:   "It may be left over, or the nodes that wait for it may have none.",
 		names: func(s *site.Site) []string { return keys(s.Windows) },
 		by: func(_ *site.Site, n *site.Node) []string {
-			if n.Window == "" && !states(n, "window") {
-				return nil
+			var names []string
+			for _, w := range windowsOf(n) {
+				names = append(names, w.name)
 			}
-			return []string{n.Window}
+			return names
 		},
 	}.rule("unused-window"),
 	unused{

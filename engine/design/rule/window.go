@@ -6,12 +6,27 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/engine/window"
 )
 
 // windowRules: when may what disrupts be done?
 var windowRules = []Rule{
+	{
+		Code: "window-shape", Severity: site.SeverityError,
+		What:  "A window has `from` and `to`, and perhaps `days`, or else `cron` and `length`.",
+		Why:   "It cannot be told when it is open, and what waits for it may wait for good.",
+		Wrong: `windows: night: {from: "22:00", length: "6h"}` + usedNight,
+		Right: `windows: night: {cron: "0 22 * * *", length: "6h"}` + usedNight,
+		Site: func(s *site.Site) (found []site.Finding) {
+			for _, key := range keys(s.Windows) {
+				found = append(found, refuseShape(s, key)...)
+			}
+			return found
+		},
+	},
 	{
 		Code: "window-empty", Severity: site.SeverityError,
 		What:  "A window does not end when it begins.",
@@ -51,6 +66,34 @@ var windowRules = []Rule{
 		},
 	},
 	{
+		Code: "window-cron", Severity: site.SeverityError,
+		What:  "The `cron` of a window has the five fields of crontab(5), and names a time that comes.",
+		Why:   "The window is never open, and what waits for it waits for good.",
+		Wrong: `windows: night: {cron: "0 22 30 2 *", length: "6h"}` + usedNight,
+		Right: `windows: night: {cron: "0 22 28 2 *", length: "6h"}` + usedNight,
+		Site: func(s *site.Site) (found []site.Finding) {
+			for _, key := range keys(s.Windows) {
+				if w := s.Windows[key]; w.Cron != "" {
+					found = append(found, refuseCron("windows."+key+".cron", w.Cron)...)
+				}
+			}
+			return found
+		},
+	},
+	{
+		Code: "window-length", Severity: site.SeverityWarning,
+		What:  "A window is open for at least five minutes, and closed now and then.",
+		Why:   "A step that is expected to take longer than the window is open is never begun in it; and one that is always open holds nothing back.",
+		Wrong: `windows: night: {cron: "0 22 * * *", length: "24h"}` + usedNight,
+		Right: `windows: night: {cron: "0 22 * * *", length: "23h"}` + usedNight,
+		Site: func(s *site.Site) (found []site.Finding) {
+			for _, key := range keys(s.Windows) {
+				found = append(found, refuseLength(s, key)...)
+			}
+			return found
+		},
+	},
+	{
 		Code: "time-zone", Severity: site.SeverityError,
 		What:  "A time zone is one of the tz database, by its full name.",
 		Why:   "A node keeps UTC with an unknown zone, and a window would open at another hour. Short names such as CEST are no zones: they do not say when the clock changes.",
@@ -68,11 +111,14 @@ var windowRules = []Rule{
 	},
 	{
 		Code: "unknown-window", Severity: site.SeverityError, Firm: true,
-		What: "The window of a node is an entry in `windows`.", Why: noMeaning,
+		What: "The windows of a node are entries in `windows`.", Why: noMeaning,
 		Wrong: `windows: night: {from: "22:00", to: "04:00"}` + usedNight + "\nnodes: \"n1\": window: \"nigth\"",
 		Right: `windows: night: {from: "22:00", to: "04:00"}` + usedNight + "\nnodes: \"n1\": window: \"night\"",
-		Node: func(s *site.Site, n *site.Node) []site.Finding {
-			return refer("window", "windows", n.Window, s.Windows)
+		Node: func(s *site.Site, n *site.Node) (found []site.Finding) {
+			for _, w := range windowsOf(n) {
+				found = append(found, refer(w.path, "windows", w.name, s.Windows)...)
+			}
+			return found
 		},
 	},
 	{
@@ -101,7 +147,7 @@ var windowRules = []Rule{
 nodes: "n1": {drift: power: "repair", window: "night"}`,
 		Node: func(_ *site.Site, n *site.Node) (found []site.Finding) {
 			for _, f := range keys(n.Drift) {
-				if n.Drift[f] == "repair" && !states(n, "window") {
+				if n.Drift[f] == "repair" && len(windowsOf(n)) == 0 {
 					found = append(found, wrong("drift."+string(f),
 						fmt.Sprintf("differences of the facet %s are repaired in a window, and there is none", f),
 						`Set window, or write "enforce" to have them repaired at once.`))
@@ -115,9 +161,109 @@ nodes: "n1": {drift: power: "repair", window: "night"}`,
 // usedNight puts a node into the window of the examples.
 const usedNight = "\nnodes: \"n2\": window: \"night\""
 
+// windowUse is a window that a node names, empty where that is not known.
+type windowUse struct{ path, name string }
+
+// windowsOf lists the windows that a node states.
+func windowsOf(n *site.Node) []windowUse {
+	return slices.DeleteFunc([]windowUse{
+		{"window", n.Window},
+		{"windows.online", n.Windows.Online},
+		{"windows.reboot", n.Windows.Reboot},
+		{"windows.destructive", n.Windows.Destructive},
+	}, func(w windowUse) bool { return w.name == "" && !states(n, w.path) })
+}
+
+// refuseShape objects to a window that lacks a part, or has one too many.
+func refuseShape(s *site.Site, key string) []site.Finding {
+	path := "windows." + key
+	has := func(field string) bool { return s.Origins.Has(path + "." + field) }
+	const fix = "Write from and to, or cron and length."
+	of := func(message string) []site.Finding {
+		return []site.Finding{wrong(path, "the window "+key+" "+message, fix)}
+	}
+	switch clock, cron := has("from") || has("to"), has("cron") || has("length"); {
+	case clock && cron, cron && has("days"):
+		return of("has times of day or days, and cron or length as well")
+	case !clock && !cron:
+		return of("does not say when it begins")
+	case clock && !has("from"), cron && !has("cron"):
+		return of("says when it ends, and not when it begins")
+	case clock && !has("to"), cron && !has("length"):
+		return of("says when it begins, and not when it ends")
+	}
+	return nil
+}
+
+// refuseCron objects to what is no cron expression, to one that names no time,
+// and to one that probably names others than are meant.
+func refuseCron(path, expression string) []site.Finding {
+	w, err := window.Parse(&site.Window{Cron: expression, Length: site.Duration(time.Hour)})
+	if err != nil {
+		return []site.Finding{wrong(path, err.Error(),
+			"Write the minute (0-59), the hour (0-23), the day of the month (1-31), the month (1-12) and the day of the week (0-6, from Sunday on).")}
+	}
+	if open, _, next := w.At(someTime); !open && next.IsZero() {
+		return []site.Finding{wrong(path, fmt.Sprintf("cron %q: there is no such day", expression), "Correct the day or the month.")}
+	}
+	fields := strings.Fields(expression)
+	if strings.HasPrefix(fields[2], "*") || strings.HasPrefix(fields[4], "*") {
+		return nil
+	}
+	f := wrong(path, fmt.Sprintf("cron %q opens the window on the days %s of the month, and on the days %s of every week as well", expression, fields[2], fields[4]),
+		`Write "*" for one of the two; what only both together name, such as the first Monday of a month, cron cannot.`)
+	f.Severity, f.Why = site.SeverityWarning, "Where both days are restricted, one of them is enough (crontab(5)), and the window is open more often than it reads."
+	return []site.Finding{f}
+}
+
+// someTime is one from which it is looked for when a window is open: a check
+// has no clock.
+var someTime = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// shortestWindow is what a step that takes a node out of service needs.
+const shortestWindow = 5 * time.Minute
+
+// refuseLength objects to a window that is open for too short or too long.
+func refuseLength(s *site.Site, key string) []site.Finding {
+	w, path := *s.Windows[key], "windows."+key+".length"
+	if w.Cron == "" {
+		path = "windows." + key + ".to"
+	} else if _, err := window.Parse(&site.Window{Cron: "0 0 * * *", Length: w.Length}); err != nil && w.Length != 0 {
+		f := wrong(path, err.Error(), "Write a length of five minutes or more.")
+		f.Severity = site.SeverityError
+		return []site.Finding{f}
+	}
+	switch length := opening(w); {
+	case length == 0:
+	case length < shortestWindow:
+		return []site.Finding{wrong(path, fmt.Sprintf("the window %s is open for %s", key, plainly(site.Duration(length))), "Let it be open for longer.")}
+	case length > window.LongestLength:
+		return []site.Finding{wrong(path, fmt.Sprintf("the window %s is always open", key), "Let it close, or take it away from the nodes that have it.")}
+	}
+	return nil
+}
+
+// opening is how long a window is open at a time; 0 where that is not known.
+func opening(w site.Window) time.Duration {
+	w.Zone = "" // which time-zone looks at
+	parsed, err := window.Parse(&w)
+	if err != nil {
+		return 0
+	}
+	at := someTime
+	if open, until, next := parsed.At(at); !open || until.Sub(at) <= window.LongestLength {
+		at = next
+	}
+	if at.IsZero() {
+		return 0
+	}
+	_, until, _ := parsed.At(at)
+	return until.Sub(at)
+}
+
 // facets are those of which a design can say what is done about a difference.
 // Those that no driver acts on yet are among them: a site may prepare for them.
-var facets = []string{"bios", "boot", "config", "firmware", "image", "inventory", "network", "packages", "power", "storage"}
+var facets = []string{"base", "bios", "boot", "config", "firmware", "image", "inventory", "network", "packages", "power", "storage"}
 
 //go:embed zones.txt
 var zoneNames string
