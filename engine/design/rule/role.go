@@ -225,7 +225,7 @@ func disabled(s *site.Site, role string) bool {
 }
 
 // roleFacts counts the nodes of a role, those in use among them by inUse, and
-// those of these that are not away by there.
+// those of these that are away by away.
 func roleFacts(_ *site.Site, n *site.Node) []Fact {
 	switch {
 	case n.Role == "":
@@ -233,28 +233,28 @@ func roleFacts(_ *site.Site, n *site.Node) []Fact {
 	case !n.InUse():
 		return []Fact{{Key: n.Role}}
 	case n.Away != "":
-		return []Fact{{Key: n.Role}, {Key: inUse(n.Role)}}
+		return []Fact{{Key: n.Role}, {Key: inUse(n.Role)}, {Key: away(n.Role)}}
 	}
-	return []Fact{{Key: n.Role}, {Key: inUse(n.Role)}, {Key: there(n.Role)}}
+	return []Fact{{Key: n.Role}, {Key: inUse(n.Role)}}
 }
 
-// inUse and there are keys under which nodes of a role are counted; no name of
+// inUse and away are keys under which nodes of a role are counted; no name of
 // a role ends so.
 func inUse(role string) string { return role + " in use" }
-func there(role string) string { return role + " there" }
+func away(role string) string  { return role + " away" }
 
 func needsQuorum(s *site.Site, x *Index) []site.Finding {
 	return eachNeed(s, func(n need) []site.Finding {
 		if s.Roles[n.on] == nil || disabled(s, n.on) || x.Count(inUse(n.role)) == 0 || n.Quorum == "" {
 			return nil
 		}
-		return n.unmet(x.Count(inUse(n.on)), x.Count(there(n.on)))
+		return n.unmet(x.Count(inUse(n.on)), x.Count(away(n.on)))
 	})
 }
 
-// unmet objects to a need of more nodes than a role has in use, or has that
-// are there: those that are away come back.
-func (n need) unmet(have, present int) []site.Finding {
+// unmet objects to a need of more nodes than a role has in use, or than are
+// left of these without those that are away, which come back.
+func (n need) unmet(have, gone int) []site.Finding {
 	of := fmt.Sprintf("%s of the role %s needs %s nodes of the role %s, ", n.phase, n.role, n.Quorum, n.on)
 	if have == 0 {
 		of = fmt.Sprintf("%s of the role %s needs the role %s, ", n.phase, n.role, n.on)
@@ -265,8 +265,8 @@ func (n need) unmet(have, present int) []site.Finding {
 		f.Message = of + "which has no node in use"
 	case n.Quorum.Of(have) > have:
 		f.Message = of + "which has " + count(have, "node") + " in use"
-	case present == 0 || n.Quorum.Of(present) > present:
-		f.Message = of + fmt.Sprintf("which has %s in use, %d of them away", count(have, "node"), have-present)
+	case have == gone || n.Quorum.Of(have-gone) > have-gone:
+		f.Message = of + fmt.Sprintf("which has %s in use, %d of them away", count(have, "node"), gone)
 		f.Severity, f.Why = site.SeverityWarning, "A machine that is away meets no need, so the phase waits until it is back."
 		f.Fix = "Lower the quorum until then, or remove the need."
 	default:
@@ -295,12 +295,10 @@ func leaderFacts(s *site.Site, n *site.Node) []Fact {
 	}
 	facts := []Fact{{Key: n.Role + " " + n.Name}}
 	if n.Name == r.Leader && n.Away != "" {
-		facts = append(facts, Fact{Key: awayKey(n.Role, n.Name)})
+		facts = append(facts, Fact{Key: away(n.Role + " " + n.Name)})
 	}
 	return facts
 }
-
-func awayKey(role, name string) string { return role + " " + name + " away" }
 
 func unknownLeader(s *site.Site, x *Index) []site.Finding {
 	var found []site.Finding
@@ -310,7 +308,7 @@ func unknownLeader(s *site.Site, x *Index) []site.Finding {
 		if leader == "" || disabled(s, role) {
 			continue
 		}
-		if x.Count(awayKey(role, leader)) > 0 {
+		if x.Count(away(role+" "+leader)) > 0 {
 			found = append(found, awayLeader(path, role, leader))
 		}
 		if x.Count(role+" "+leader) > 0 {

@@ -34,7 +34,7 @@ var rollouts = []Rule{
 		Why:   "A revision that breaks what it touches is carried to the last machine.",
 		Wrong: `site: rollout: maxFailures: "4"`,
 		Right: `site: rollout: maxFailures: "1"`,
-		Facts: unitFacts, Fleet: failuresAll, Whole: true,
+		Facts: failingFacts, Fleet: failuresAll, Whole: true,
 	},
 	{
 		Code: "bound-majority", Severity: site.SeverityWarning,
@@ -42,7 +42,7 @@ var rollouts = []Rule{
 		Why:   "The majority is kept in any case, so that rollouts are slower than the line reads.",
 		Wrong: "roles: storage: majority: true\nroles: storage: maxUnavailable: \"2\"\nnodes: \"n1\": role: \"storage\"\nroles: controller: enabled: false",
 		Right: "roles: storage: majority: true\nroles: storage: maxUnavailable: \"1\"\nnodes: \"n1\": role: \"storage\"\nroles: controller: enabled: false",
-		Facts: roleFacts, Fleet: boundMajority, Whole: true,
+		Facts: decidingFacts, Fleet: boundMajority, Whole: true,
 	},
 	{
 		Code: "bound-without-effect", Severity: site.SeverityNote,
@@ -50,7 +50,7 @@ var rollouts = []Rule{
 		Why:   "A bound of all bounds nothing, and a share of less than one node counts as one, which the line does not say.",
 		Wrong: `racks: r1: maxUnavailable: "25%"`,
 		Right: `racks: r1: maxUnavailable: "1"`,
-		Facts: unitFacts, Fleet: boundWithoutEffect, Whole: true,
+		Facts: boundFacts, Fleet: boundWithoutEffect, Whole: true,
 	},
 	{
 		Code: "canary-count", Severity: site.SeverityWarning,
@@ -101,16 +101,16 @@ var rollouts = []Rule{
 	},
 }
 
-// unitFacts counts the nodes that are worked on, of the site, of each role and
-// of each rack.
-func unitFacts(s *site.Site, n *site.Node) []Fact {
-	if n.Role == "" || n.Rack == "" {
+// failingFacts counts the nodes that are worked on, where that matters: a fact
+// of each of ten thousand nodes is not kept for nothing.
+func failingFacts(s *site.Site, n *site.Node) []Fact {
+	switch {
+	case n.Role == "":
 		return []Fact{{}}
-	}
-	if !working(n) || disabled(s, n.Role) {
+	case s.Rollout.MaxFailures == "" || !working(n) || disabled(s, n.Role):
 		return nil
 	}
-	return []Fact{{Key: "node"}, {Key: "roles." + n.Role}, {Key: "racks." + n.Rack}}
+	return []Fact{{Key: "node"}}
 }
 
 func failuresAll(s *site.Site, x *Index) []site.Finding {
@@ -122,11 +122,22 @@ func failuresAll(s *site.Site, x *Index) []site.Finding {
 		fmt.Sprintf("%s of %d nodes may fail before a rollout halts", most, all), "Write less, as in \"10%\".")}
 }
 
-// boundMajority counts the nodes that are away too: they decide as well.
+// decidingFacts counts the nodes of roles that decide by majority and have a
+// bound, those that are away too: they decide as well.
+func decidingFacts(s *site.Site, n *site.Node) []Fact {
+	if n.Role == "" {
+		return []Fact{{}}
+	}
+	if r := s.Roles[n.Role]; r == nil || !r.Majority || r.MaxUnavailable == "" || !n.InUse() {
+		return nil
+	}
+	return []Fact{{Key: n.Role}}
+}
+
 func boundMajority(s *site.Site, x *Index) []site.Finding {
 	var found []site.Finding
 	for _, role := range keys(s.Roles) {
-		r, all := s.Roles[role], x.Count(inUse(role))
+		r, all := s.Roles[role], x.Count(role)
 		most := max(1, (all-1)/2)
 		if !r.Majority || all == 0 || disabled(s, role) || site.Bound(r.MaxUnavailable, all) <= most {
 			continue
@@ -136,6 +147,24 @@ func boundMajority(s *site.Site, x *Index) []site.Finding {
 			fmt.Sprintf("Write %q, or remove the line.", strconv.Itoa(most)))))
 	}
 	return found
+}
+
+// boundFacts counts the nodes that are worked on of each role and rack that has
+// a bound.
+func boundFacts(s *site.Site, n *site.Node) (facts []Fact) {
+	if n.Role == "" || n.Rack == "" {
+		return []Fact{{}}
+	}
+	if !working(n) || disabled(s, n.Role) {
+		return nil
+	}
+	if r := s.Roles[n.Role]; r != nil && r.MaxUnavailable != "" {
+		facts = append(facts, Fact{Key: "roles." + n.Role})
+	}
+	if r := s.Racks[n.Rack]; r != nil && r.MaxUnavailable != "" {
+		facts = append(facts, Fact{Key: "racks." + n.Rack})
+	}
+	return facts
 }
 
 func boundWithoutEffect(s *site.Site, x *Index) []site.Finding {
