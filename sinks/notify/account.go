@@ -1,0 +1,197 @@
+package notify
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// When things are told.
+const (
+	gather      = 30 * time.Second // from noticing a cause to telling it, with the nodes it has by then
+	digestEvery = time.Hour        // between two messages of more nodes with a cause
+	overAfter   = 10 * time.Minute // without the cause, it is over
+	remindEvery = 24 * time.Hour
+)
+
+// maxAccount bounds the file of an account, in bytes.
+const maxAccount = 16 << 20
+
+// account is what a channel was told of, by the causes' keys.
+type account map[string]*entry
+
+// entry is what a channel was told of one cause.
+type entry struct {
+	Kind  Kind      `json:"kind"`
+	What  string    `json:"what"`
+	Do    string    `json:"do,omitempty"`
+	Since time.Time `json:"since"`
+	// First is when the cause was first noticed, Told when the last message
+	// of it was taken (zero before the first), Gone since when it is not
+	// there any more.
+	First time.Time `json:"first"`
+	Told  time.Time `json:"told"`
+	Gone  time.Time `json:"gone,omitzero"`
+	// Nodes are those that were told of.
+	Nodes []string `json:"nodes,omitempty"`
+}
+
+// due notes what is there and what has gone. It gives the events to tell now,
+// in a steady order, and for how long there will be none if nothing changes.
+func (a *account) due(now time.Time, present map[string]cause) ([]Event, time.Duration) {
+	if *a == nil {
+		*a = account{}
+	}
+	var events []Event
+	next := now.Add(remindEvery)
+	consider := func(at time.Time, e Event) {
+		if !at.After(now) {
+			events = append(events, e)
+		} else if at.Before(next) {
+			next = at
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(present)) {
+		at, e := a.notice(now, k, present[k])
+		consider(at, e)
+	}
+	for _, k := range slices.Sorted(maps.Keys(*a)) {
+		if _, there := present[k]; there {
+			continue
+		}
+		e := (*a)[k]
+		if e.Told.IsZero() {
+			delete(*a, k) // nobody ever knew
+			continue
+		}
+		if e.Gone.IsZero() || e.Gone.After(now) {
+			e.Gone = now
+		}
+		consider(e.Gone.Add(overAfter), e.event(k, EventResolved, nil))
+	}
+	return events, next.Sub(now)
+}
+
+// notice takes in that a cause is there, and gives what is to be told of it
+// next, and when.
+func (a account) notice(now time.Time, k string, c cause) (time.Time, Event) {
+	e := a[k]
+	if e == nil {
+		e = &entry{Kind: c.kind, First: now}
+		a[k] = e
+	}
+	e.What, e.Do, e.Since, e.Gone = c.what, c.do, c.since, time.Time{}
+	if e.Told.After(now) {
+		e.Told = now // the clock was set back
+	}
+	more := 0
+	for _, n := range c.nodes {
+		if _, known := slices.BinarySearch(e.Nodes, n); !known {
+			more++
+		}
+	}
+	switch {
+	case e.Told.IsZero():
+		return later(e.First.Add(gather), c.since.Add(c.wait)), e.event(k, EventNew, c.nodes)
+	case more > 0:
+		event := e.event(k, EventMore, c.nodes)
+		event.Added = more
+		return e.Told.Add(digestEvery), event
+	}
+	return e.Told.Add(remindEvery), e.event(k, EventReminder, c.nodes)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// event is what there is to tell of a cause; one that is over is told with the
+// nodes that it was told with.
+func (e *entry) event(k string, kind EventKind, nodes []string) Event {
+	if kind == EventResolved {
+		nodes = e.Nodes
+	}
+	return Event{Event: kind, Cause: k, Kind: e.Kind, What: e.What, Do: e.Do, Since: e.Since, Count: len(nodes), first: e.First, all: nodes}
+}
+
+// told notes that events were taken.
+func (a account) told(now time.Time, events []Event) {
+	for _, e := range events {
+		if e.Event == EventResolved {
+			delete(a, e.Cause)
+			continue
+		}
+		a[e.Cause].Told, a[e.Cause].Nodes = now, e.all
+	}
+}
+
+// load reads what the channel was told before a restart. A file that cannot be
+// read as such is put aside: people are then told again.
+func (t *teller) load() error {
+	f, err := os.Open(t.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxAccount))
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, &t.account); err != nil || !t.account.sound() {
+		t.account = nil
+		t.log.Warn("the account of what was told cannot be read, and is begun anew", "file", t.file, "err", err)
+	}
+	return nil
+}
+
+// sound says whether every entry is there, and its nodes in order.
+func (a account) sound() bool {
+	for _, e := range a {
+		if e == nil || !slices.IsSorted(e.Nodes) {
+			return false
+		}
+	}
+	return true
+}
+
+// save keeps what was told, whole or not at all.
+func (t *teller) save() error {
+	kept := maps.Clone(t.account)
+	maps.DeleteFunc(kept, func(_ string, e *entry) bool { return e.Told.IsZero() })
+	text, err := json.Marshal(kept)
+	if err != nil {
+		return err
+	}
+	return replace(t.file, text)
+}
+
+// replace writes a file in a way that leaves the old one or the new one,
+// whenever the power fails.
+func replace(name string, text []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}
