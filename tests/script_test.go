@@ -7,8 +7,10 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	mathrand "math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,6 +48,8 @@ const patience = 60 * time.Second
 //	json            holds what was printed last to one JSON value
 //	writes N        holds the lab's log to N requests that ask for a change
 //	bomb FILE N     writes CUE that nests N bytes deep
+//	page RE PATH    asks the daemon's --listen address for a page until its
+//	                status and body match
 //
 // A line "exec … &w&" with "kill -INT w" and "wait w" is an interrupt that is
 // to end well.
@@ -81,6 +85,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"site": siteCmd, "lab": labCmd, "daemon": daemonCmd, "follow": followCmd, "down": downCmd, "push": pushCmd,
 			"await": awaitCmd, "code": codeCmd, "json": jsonCmd, "writes": writesCmd, "bomb": bombCmd,
+			"page": pageCmd,
 		},
 	})
 }
@@ -273,6 +278,26 @@ func awaitCmd(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Fatalf("never matched %s: %v\n%s\n%s", args[0], err, said, lastWords(ts))
 		}
 	}
+}
+
+func pageCmd(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: page RE PATH")
+	}
+	re := regexp.MustCompile("(?ms)" + args[0])
+	listens := regexp.MustCompile(`msg="slipway listens" .*address=(\S+)`)
+	stageOf(ts).daemon.until(ts, func() bool {
+		at := listens.FindStringSubmatch(ts.ReadFile("daemon.log"))
+		if at == nil {
+			return false
+		}
+		resp, err := http.Get("http://" + at[1] + args[1])
+		ts.Check(err)
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		ts.Check(err)
+		return re.MatchString(resp.Status + "\n" + string(body))
+	})
 }
 
 // lastWords is the end of what the daemon logged.

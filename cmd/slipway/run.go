@@ -20,7 +20,6 @@ import (
 	"github.com/slipway-gitops/slipway/engine/repo"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
-	"github.com/slipway-gitops/slipway/sinks/commit"
 	"github.com/slipway-gitops/slipway/sources/dir"
 	"github.com/slipway-gitops/slipway/sources/git"
 )
@@ -29,6 +28,7 @@ type runFlags struct {
 	repo, branch, dir, site, state, credentials string
 	knownHosts, repoCredential                  string
 	allowRewrite, observe, verbose              bool
+	seen                                        seenFlags
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -37,10 +37,13 @@ func (a *app) runCommand() *cobra.Command {
 		Use: "run", Short: "keep a site as its repository says", Args: exactly(0),
 		Long: "Follows a branch, evaluates each new commit, makes the machines as designed and\n" +
 			"writes the status to the branch slipway/status/SITE of the same repository. A broken\n" +
-			"commit, or a repository that is away, leaves the last good design in force.\n" + exitHelp,
+			"commit, or a repository that is away, leaves the last good design in force.\n\n" +
+			"With --listen it is watched from outside; with --notify-command or --notify-webhook\n" +
+			"it tells people when nothing goes on without them.\n" + exitHelp,
 		Example: "  slipway run --repo ssh://git@git.example.org/site.git --known-hosts /etc/slipway/known_hosts \\\n" +
 			"      --state /var/lib/slipway --credentials /etc/slipway/credentials\n" +
-			"  slipway run --dir ./site --state ./state --credentials ./credentials --observe",
+			"  slipway run --dir ./site --state ./state --credentials ./credentials --observe\n" +
+			"  slipway run --repo /srv/site.git --credentials ./credentials --listen 127.0.0.1:9469 --notify-command /usr/local/bin/page",
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.run(cmd.Context(), f) },
 	}
 	flags := cmd.Flags()
@@ -53,6 +56,7 @@ func (a *app) runCommand() *cobra.Command {
 	flags.BoolVar(&f.allowRewrite, "allow-rewrite", false, "follow the branch also when its history was rewritten")
 	flags.BoolVar(&f.observe, "observe", false, "run without a write to any machine")
 	flags.BoolVar(&f.verbose, "verbose", false, "log more")
+	f.seen.add(flags)
 	addState(cmd, &f.state)
 	addCredentials(cmd, &f.credentials)
 	return cmd
@@ -62,11 +66,19 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	if (f.repo == "") == (f.dir == "") {
 		return usage("run follows either --repo or --dir")
 	}
+	if err := f.seen.check(); err != nil {
+		return err
+	}
 	log := a.logger(f.verbose)
 	secrets, err := secret.Open(f.credentials)
 	if err != nil {
 		return err
 	}
+	out, err := f.seen.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer out.close()
 	store, err := record.Open(ctx, filepath.Join(f.state, "records"), record.Options{Log: log})
 	if err != nil {
 		return fmt.Errorf("state directory %s: %w", f.state, err)
@@ -85,23 +97,22 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 		return err
 	}
 	defer evaluator.Close()
+	var e *engine.Engine
 	c := engine.Config{
-		Site: name, Source: source, Drivers: drivers(), Secrets: secrets, Records: store.Site(name),
-		ObserveOnly: f.observe, Log: log,
-		Evaluate: func(ctx context.Context, r site.Revision) (*site.Site, []site.Finding, error) {
-			got, err := evaluator.Evaluate(ctx, r.Files, name)
-			return got.Site, got.Findings, err
-		},
+		Site: name, Source: timedSource{source, out.metrics}, Drivers: out.metrics.Drivers(drivers()),
+		Secrets: secrets, Records: store.Site(name), ObserveOnly: f.observe, Log: log,
+		Meter:    out.metrics.Site(name, func() site.Report { return e.Report() }),
+		Evaluate: evaluate(evaluator, name, out.metrics),
 	}
-	if remote != nil {
-		rep, err := commit.New(*remote, name, log)
-		if err != nil {
-			return err
-		}
-		c.Reporters = []engine.Reporter{rep}
+	if c.Reporters, err = out.reporters(f, name, remote, secrets, log); err != nil {
+		return err
 	}
+	e = engine.New(c)
 	log.Info("slipway runs", "site", name, "from", f.repo+f.dir, "state", f.state, "observe", f.observe)
-	return serve(ctx, f, engine.New(c), log)
+	return serve(ctx, log, e.Run,
+		func(ctx context.Context) error { return control.Serve(ctx, control.Socket(f.state), keeper{e}, log) },
+		func(ctx context.Context) error { return out.answer(ctx, e.Unready, log) },
+		out.tell)
 }
 
 func (a *app) logger(verbose bool) *slog.Logger {
@@ -172,22 +183,23 @@ func siteName(ctx context.Context, f runFlags, s engine.Source) (string, error) 
 	return names[0], os.WriteFile(memo, []byte(names[0]+"\n"), 0o600)
 }
 
-// serve runs the engine and its control socket until the context ends, which
-// is how a daemon is meant to end.
-func serve(ctx context.Context, f runFlags, e *engine.Engine, log *slog.Logger) error {
+// serve runs what a daemon consists of until the context ends, which is how it
+// is meant to end, or until a part of it fails.
+func serve(ctx context.Context, log *slog.Logger, parts ...func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wg sync.WaitGroup
-	var socketErr error
-	wg.Go(func() {
-		defer cancel()
-		socketErr = control.Serve(ctx, control.Socket(f.state), keeper{e}, log)
-	})
-	err := e.Run(ctx)
-	cancel()
+	errs := make([]error, len(parts))
+	for i, run := range parts {
+		wg.Go(func() {
+			if errs[i] = run(ctx); errs[i] != nil {
+				cancel()
+			}
+		})
+	}
 	wg.Wait()
 	log.Info("slipway ends")
-	return errors.Join(err, socketErr)
+	return errors.Join(errs...)
 }
 
 // keeper answers the control socket for one site.
