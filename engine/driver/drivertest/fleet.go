@@ -5,6 +5,7 @@ package drivertest
 
 import (
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -125,12 +126,19 @@ func (f *Fleet) AddAs(name string, c Config) *FakeMachine {
 	defer f.mu.Unlock()
 	m := &FakeMachine{
 		fleet: f, name: name, config: c, order: "Hdd,Pxe",
-		dice:   rand.New(rand.NewPCG(c.Seed, uint64(len(f.machines)+1))),
+		dice:   dice(c.Seed, name),
 		inside: map[site.Facet]site.Values{}, pending: map[site.Facet]site.Values{},
 		identity: site.Identity{UUID: fmt.Sprintf("00000000-0000-4000-8000-%012d", len(f.machines)+1), Serial: "FAKE-" + name},
 	}
 	f.machines[name] = m
 	return m
+}
+
+// dice are those of one machine, whatever others there are.
+func dice(seed uint64, name string) *rand.Rand {
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
 // Machine is the machine of that name, nil if there is none.
@@ -423,4 +431,18 @@ func state(on bool) string {
 		return "on"
 	}
 	return "off"
+}
+
+// Replace puts another machine in the place of this one, blank and off.
+func (m *FakeMachine) Replace(i site.Identity) {
+	defer m.look()()
+	now := time.Now()
+	m.identity, m.media, m.once, m.installer = i, nil, false, nil
+	m.switchTo(false, now)
+	m.format(nil, now)
+	for f := range m.inside {
+		m.set(f, nil, now)
+	}
+	clear(m.pending)
+	m.setOrder("Hdd,Pxe")
 }

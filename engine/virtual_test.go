@@ -1,0 +1,228 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine"
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/record"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// span is a range of seconds.
+type span struct{ from, to float64 }
+
+func (s span) draw(dice *rand.Rand) time.Duration {
+	return time.Duration((s.from + dice.Float64()*(s.to-s.from)) * float64(time.Second))
+}
+
+func (s span) each() drivertest.Range {
+	return drivertest.Range{From: time.Duration(s.from * float64(time.Second)), To: time.Duration(s.to * float64(time.Second))}
+}
+
+// profile is how long things take with real machines, in seconds, and how
+// often they fail. What is fast differs from request to request, what is slow
+// from machine to machine.
+var profile = struct {
+	read, write, power, post, disk, contact, patch span
+	image                                          float64 // megabytes, over one shared Gb/s
+	flaky                                          float64 // share of requests that are refused or not answered
+}{
+	read: span{0.1, 2}, write: span{0.3, 5}, power: span{1, 5}, post: span{60, 180},
+	disk: span{20, 60}, contact: span{20, 60}, patch: span{60, 150}, image: 600, flaky: 0.02,
+}
+
+// drawn is a machine of the profile, in a site where so many are installed at
+// once.
+func drawn(seed uint64, name string, together int) drivertest.Config {
+	dice := rand.New(rand.NewPCG(seed, uint64(len(name))<<32|uint64(name[len(name)-1])))
+	transfer := time.Duration(profile.image * 8 / 1000 * float64(together) * float64(time.Second))
+	return drivertest.Config{
+		Seed: seed, Reads: profile.read.each(), Writes: profile.write.each(), Flaky: profile.flaky,
+		PowerTime: profile.power.draw(dice), PostTime: profile.post.draw(dice),
+		InstallTime: transfer + profile.disk.draw(dice), OSTime: profile.contact.draw(dice),
+		StepTime: map[site.Action]time.Duration{site.ActionPackages: profile.patch.draw(dice)},
+	}
+}
+
+// plant is one site in virtual time that shares its records with others.
+type plant struct {
+	name   string
+	fleet  *drivertest.Fleet
+	source *commits
+	design *site.Site
+	engine *engine.Engine
+	began  time.Time
+	done   map[string]time.Time // when each node was first seen in-sync with the last design
+}
+
+// newPlant makes a site without nodes.
+func newPlant(name string) *plant {
+	return &plant{
+		name: name, fleet: drivertest.NewFleet(drivertest.Config{}), source: &commits{}, done: map[string]time.Time{},
+		design: &site.Site{
+			Name: name, SchemaVersion: site.SchemaVersion, Nodes: map[string]*site.Node{}, Roles: map[string]*site.Role{},
+			Rollout: site.Rollout{MaxUnavailable: "100%", FirstContact: "repair", ObserveEvery: site.Duration(time.Minute),
+				PollEvery: site.Duration(10 * time.Second), ReportEvery: site.Duration(10 * time.Second)},
+			Images: map[string]*site.Image{"debian": {URL: "http://images.example/{node}.iso", SHA256: "d1", InstallTimeout: site.Duration(time.Hour)}},
+		},
+	}
+}
+
+// clone is a deep copy.
+func clone(s *site.Site) *site.Site {
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(err)
+	}
+	c := &site.Site{}
+	if err := json.Unmarshal(text, c); err != nil {
+		panic(err)
+	}
+	return c
+}
+
+// add puts a new machine into the design.
+func (p *plant) add(name string, c drivertest.Config) *site.Node {
+	n := p.fleet.AddAs(name, c).Node()
+	n.Power = "on"
+	p.design.Nodes[name] = n
+	return n
+}
+
+// commit makes the design the newest revision, with its destruction approved.
+func (p *plant) commit() {
+	s := clone(p.design)
+	full := plan.Site(s, "", site.Known{})
+	s.Approvals = map[string]site.Approval{full.Destroys().Digest(): {By: "test"}}
+	p.source.add(s, nil)
+	p.began, p.done = time.Now(), map[string]time.Time{}
+}
+
+// daemon makes the engine of the site.
+func (p *plant) daemon(store *record.Store, seed uint64) {
+	p.engine = engine.New(engine.Config{
+		Site: p.name, Source: p.source, Evaluate: p.source.evaluate, Records: store.Site(p.name), Seed: seed,
+		Drivers: map[string]driver.Driver{"redfish": p.fleet.Driver(), "ssh": p.fleet.OSDriver()}, Secrets: anySecret{},
+	})
+}
+
+// await lets time pass until enough nodes are in-sync with the newest design,
+// or too much time has passed. It returns when the last of them came to be.
+func (p *plant) await(enough int, limit time.Duration) time.Duration {
+	last := time.Duration(0)
+	for time.Since(p.began) < limit {
+		<-time.After(time.Second / 4)
+		st := p.engine.Report().Status
+		if st.Applied.ID != fmt.Sprintf("commit-%d", p.source.n) {
+			continue
+		}
+		for _, n := range st.Nodes {
+			if _, was := p.done[n.Name]; n.State == site.InSync && !was {
+				p.done[n.Name], last = time.Now(), time.Since(p.began)
+			}
+		}
+		if len(p.done) >= enough {
+			break
+		}
+	}
+	return last
+}
+
+// together runs something on records that many sites share, in virtual time.
+func together(t *testing.T, f func(ctx context.Context, store *record.Store)) {
+	t.Helper()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		store, err := record.Open(t.Context(), dir, record.Options{NoSync: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		f(ctx, store)
+	})
+}
+
+// start runs plants until what it returns is called.
+func start(t *testing.T, ctx context.Context, store *record.Store, seed uint64, plants ...*plant) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	for _, p := range plants {
+		p.daemon(store, seed)
+		all.Go(func() {
+			if err := p.engine.Run(ctx); err != nil {
+				t.Errorf("%s: %v", p.name, err)
+			}
+		})
+	}
+	return func() { cancel(); all.Wait() }
+}
+
+// seeds are all that a proof takes, or a sample of them.
+func seeds(sample, all int) int {
+	if os.Getenv("SLIPWAY_PROVE") != "" {
+		return all
+	}
+	return sample
+}
+
+// Ten blank servers are installed in ten minutes, and in hardly more time than
+// the slowest of them takes alone.
+func TestTenServersInTenMinutes(t *testing.T) {
+	together(t, func(ctx context.Context, store *record.Store) {
+		var all sync.WaitGroup
+		for seed := range seeds(4, 50) {
+			all.Go(func() { tenServers(t, ctx, store, uint64(seed)+1) })
+		}
+		all.Wait()
+	})
+}
+
+func tenServers(t *testing.T, ctx context.Context, store *record.Store, seed uint64) {
+	install := func(name string, nodes ...string) time.Duration {
+		p := newPlant(name)
+		for _, node := range nodes {
+			n := p.add(node, drawn(seed, node, 10))
+			n.Image, n.Generation = "debian", 1
+		}
+		p.commit()
+		defer start(t, ctx, store, seed, p)()
+		took := p.await(len(nodes), 20*time.Minute)
+		if len(p.done) < len(nodes) {
+			t.Errorf("seed %d: %d of %d are in-sync after %s: %+v", seed, len(p.done), len(nodes), time.Since(p.began), p.engine.Report().Status.Nodes)
+		}
+		return took
+	}
+	var mu sync.Mutex
+	var slowest time.Duration
+	var nodes []string
+	var alone sync.WaitGroup
+	for i := range 10 {
+		node := fmt.Sprintf("server-%d", i)
+		nodes = append(nodes, node)
+		alone.Go(func() {
+			took := install(fmt.Sprintf("p1-%d-%d", seed, i), node)
+			mu.Lock()
+			defer mu.Unlock()
+			slowest = max(slowest, took)
+		})
+	}
+	took := install(fmt.Sprintf("p1-%d", seed), nodes...)
+	alone.Wait()
+	if took > 10*time.Minute || float64(took) > 1.10*float64(slowest) {
+		t.Errorf("seed %d: ten servers took %s, the slowest alone %s", seed, took, slowest)
+	}
+	t.Logf("seed %d: %s, the slowest alone %s", seed, took, slowest)
+}
