@@ -53,7 +53,7 @@ func (b *bmc) Close() error { return nil }
 
 // read is a question that the BMC answers.
 func (b *bmc) read(ctx context.Context) error {
-	if err := b.m.exchange(ctx, b.value, b.m.latency(false)); err != nil {
+	if err := b.m.exchange(ctx, b.value, b.m.latency(readRange)); err != nil {
 		return err
 	}
 	if b.m.flake() {
@@ -94,7 +94,11 @@ func (m *FakeMachine) exchange(ctx context.Context, value secret.Value, takes ti
 // write is a request for a change that the machine carries out if it gets it.
 // One that fails may have been carried out.
 func (m *FakeMachine) write(ctx context.Context, value secret.Value, step site.Step, first bool, change func()) error {
-	if err := m.exchange(ctx, value, m.latency(true)); err != nil {
+	of := writeRange
+	if site.Serves[step.Facet] == site.OS {
+		of = insideRange
+	}
+	if err := m.exchange(ctx, value, m.latency(of)); err != nil {
 		return err
 	}
 	lost := m.flake()
@@ -112,13 +116,14 @@ func (m *FakeMachine) write(ctx context.Context, value secret.Value, step site.S
 	return nil
 }
 
+func readRange(c Config) Range   { return c.Reads }
+func writeRange(c Config) Range  { return c.Writes }
+func insideRange(c Config) Range { return c.Inside }
+
 // latency is how long a request takes.
-func (m *FakeMachine) latency(writes bool) time.Duration {
+func (m *FakeMachine) latency(of func(Config) Range) time.Duration {
 	defer m.look()()
-	r := m.config.Reads
-	if writes {
-		r = m.config.Writes
-	}
+	r := of(m.config)
 	if r == (Range{}) {
 		return m.config.Latency
 	}
@@ -434,14 +439,15 @@ var insideActions = map[site.Facet]site.Action{
 	site.FacetPackages: site.ActionPackages, site.FacetConfig: site.ActionConfig,
 }
 
-// Apply leaves a facet in between when it is interrupted.
+// Apply begins a step that then goes on by itself, joins one that does, and
+// waits for its end. A facet is left in between when the machine is restarted.
 func (s system) Apply(ctx context.Context, step site.Step, n *site.Node, _ site.Observed) error {
 	if err := s.ask(ctx); err != nil {
 		return err
 	}
 	unlock := s.m.look()
-	seen, lies := s.m.answered(), s.m.fault == Lies
-	have, boots, takes := s.m.inside[step.Facet], s.m.boots, s.m.config.StepTime[step.Action]
+	seen, lies, have := s.m.answered(), s.m.fault == Lies, s.m.inside[step.Facet]
+	running, runs := s.m.runs[step.Facet]
 	unlock()
 	want := n.Want(step.Facet)
 	switch {
@@ -451,41 +457,52 @@ func (s system) Apply(ctx context.Context, step site.Step, n *site.Node, _ site.
 		return fmt.Errorf("%w: the step is for %s, this machine is %s", driver.ErrRefused, step.Machine, seen)
 	case maps.Equal(have, want):
 		return nil
+	case runs && !maps.Equal(running.want, want):
+		return fmt.Errorf("%w: something else is being done", driver.ErrBusy)
+	case lies:
+		return s.m.write(ctx, s.value, step, true, func() {})
+	case !runs:
+		if err := s.m.write(ctx, s.value, step, true, func() { s.m.begin(step, want) }); err != nil {
+			return err
+		}
 	}
-	set := func(v site.Values) error {
-		return s.m.write(ctx, s.value, step, v["design"] == interrupted, func() {
-			defer s.m.look()()
-			if !lies && s.m.answers() && s.m.boots == boots {
-				s.m.set(step.Facet, v, time.Now())
-			}
-		})
+	return s.join(ctx, step.Facet, want)
+}
+
+// begin has a step go on inside the system.
+func (m *FakeMachine) begin(step site.Step, want site.Values) {
+	defer m.look()()
+	if !m.answers() {
+		return
 	}
-	if err := set(site.Values{"design": interrupted}); err != nil {
-		return err
-	}
-	if err := sleep(ctx, takes); err != nil {
+	m.set(step.Facet, site.Values{"design": interrupted}, time.Now())
+	m.runs[step.Facet] = run{want, time.Now().Add(m.config.StepTime[step.Action])}
+}
+
+// join waits for the end of what goes on.
+func (s system) join(ctx context.Context, f site.Facet, want site.Values) error {
+	unlock := s.m.look()
+	left := time.Until(s.m.runs[f].ends)
+	unlock()
+	if err := sleep(ctx, left); err != nil {
 		return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 	}
 	if err := s.ask(ctx); err != nil {
 		return err
 	}
-	if s.boots() != boots {
-		return fmt.Errorf("%w: the system was restarted meanwhile", driver.ErrUnreachable)
+	defer s.m.look()()
+	if !maps.Equal(s.m.inside[f], want) {
+		return fmt.Errorf("%w: it was interrupted", driver.ErrUnreachable)
 	}
-	return set(want)
+	return nil
 }
 
 // interrupted is what a facet is while a step is taken on it.
 const interrupted = "interrupted"
 
-func (s system) boots() int {
-	boots, _ := s.m.state()
-	return boots
-}
-
 // ask is a question that the system answers.
 func (s system) ask(ctx context.Context) error {
-	if err := s.m.exchange(ctx, s.value, s.m.latency(false)); err != nil {
+	if err := s.m.exchange(ctx, s.value, s.m.latency(insideRange)); err != nil {
 		return err
 	}
 	if s.m.flake() {

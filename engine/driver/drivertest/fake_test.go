@@ -145,15 +145,24 @@ func TestStepInsideIsCutAsByAPowerCut(t *testing.T) {
 			t.Errorf("a system that does not answer: %v", err)
 		}
 		time.Sleep(slow.OSTime)
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-		defer cancel()
-		if err := inside.Apply(ctx, step, n, site.Observed{}); err == nil || fake.Have(site.FacetPackages)["design"] != "interrupted" {
+		cut := func() (err error) {
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			return inside.Apply(ctx, step, n, site.Observed{})
+		}
+		if err := cut(); err == nil || fake.Have(site.FacetPackages)["design"] != "interrupted" {
 			t.Errorf("cut: %v, have %v", err, fake.Have(site.FacetPackages))
 		}
-		if err := inside.Apply(t.Context(), step, n, site.Observed{}); err != nil || !maps.Equal(fake.Have(site.FacetPackages), n.Want(site.FacetPackages)) {
-			t.Errorf("got %v, have %v", err, fake.Have(site.FacetPackages))
+		fake.SetPower("off")
+		fake.SetPower("on")
+		time.Sleep(slow.OSTime)
+		if err := cut(); err == nil || fake.Have(site.FacetPackages)["design"] != "interrupted" {
+			t.Errorf("cut again: %v, have %v", err, fake.Have(site.FacetPackages))
 		}
-		if calls := fleet.Calls(); len(calls) != 3 || !calls[0].First || calls[0].Step.Action != site.ActionPackages {
+		if err := inside.Apply(t.Context(), step, n, site.Observed{}); err != nil || !maps.Equal(fake.Have(site.FacetPackages), n.Want(site.FacetPackages)) {
+			t.Errorf("joined: %v, have %v", err, fake.Have(site.FacetPackages))
+		}
+		if calls := fleet.Calls(); len(calls) != 2 || !calls[0].First || calls[0].Step.Action != site.ActionPackages {
 			t.Errorf("calls are %+v", calls)
 		}
 		fake.SetDisk(nil)

@@ -21,9 +21,10 @@ import (
 // once; inside a testing/synctest bubble the durations are virtual.
 type Config struct {
 	// Latency is what every request takes; Reads and Writes are what those
-	// that ask and those that change take instead, if they are set.
-	Latency       time.Duration
-	Reads, Writes Range
+	// that ask and those that change take instead, if they are set, and Inside
+	// what those to the installed system do.
+	Latency               time.Duration
+	Reads, Writes, Inside Range
 	// PowerTime is the time from a power request to its effect.
 	PowerTime time.Duration
 	// PostTime is the time from power-on to booting from a medium or the disk,
@@ -127,7 +128,7 @@ func (f *Fleet) AddAs(name string, c Config) *FakeMachine {
 	m := &FakeMachine{
 		fleet: f, name: name, config: c, order: "Hdd,Pxe",
 		dice:   dice(c.Seed, name),
-		inside: map[site.Facet]site.Values{}, pending: map[site.Facet]site.Values{},
+		inside: map[site.Facet]site.Values{}, pending: map[site.Facet]site.Values{}, runs: map[site.Facet]run{},
 		identity: site.Identity{UUID: fmt.Sprintf("00000000-0000-4000-8000-%012d", len(f.machines)+1), Serial: "FAKE-" + name},
 	}
 	f.machines[name] = m
@@ -213,7 +214,14 @@ type FakeMachine struct {
 	restart   bool                       // the power change is off and on again
 	inside    map[site.Facet]site.Values // what the installed system is set to
 	pending   map[site.Facet]site.Values // staged until the next boot
+	runs      map[site.Facet]run         // what goes on inside
 	facts     []Fact
+}
+
+// run is a step that goes on inside the system, whoever waits for it.
+type run struct {
+	want site.Values
+	ends time.Time
 }
 
 // Node is the machine as a node of a design: named, bound by identity, with a
@@ -327,6 +335,7 @@ func (m *FakeMachine) Media() *site.Marker {
 func (m *FakeMachine) look() func() {
 	m.mu.Lock()
 	now := time.Now()
+	m.endRuns(now)
 	if at := m.changes; !at.IsZero() && !now.Before(at) {
 		again := m.restart
 		m.switchTo(!m.on, at)
@@ -345,6 +354,20 @@ func (m *FakeMachine) look() func() {
 		m.switchTo(false, m.ends)
 	}
 	return m.mu.Unlock
+}
+
+// endRuns brings to their end the steps inside that end by now, and before the
+// power changes, which ends the others as they are.
+func (m *FakeMachine) endRuns(now time.Time) {
+	if !m.changes.IsZero() && m.changes.Before(now) {
+		now = m.changes
+	}
+	for f, r := range m.runs {
+		if !now.Before(r.ends) {
+			m.set(f, r.want, r.ends)
+			delete(m.runs, f)
+		}
+	}
 }
 
 // set notes what a facet is from now on.
@@ -376,6 +399,7 @@ func (m *FakeMachine) switchTo(on bool, at time.Time) {
 		return
 	}
 	m.on, m.installer = on, nil
+	clear(m.runs)
 	m.facts = append(m.facts, Fact{When: at, Facet: site.FacetPower, Have: site.Values{"state": state(on)}})
 	if !on {
 		return
