@@ -122,14 +122,17 @@ func (b *bed) usage() (cpu time.Duration, rss int64, err error) {
 }
 
 func children(pid int) []int {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
-	if err != nil {
-		return nil
-	}
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // a pattern of ours
 	var pids []int
-	for _, f := range strings.Fields(string(text)) {
-		if p, err := strconv.Atoi(f); err == nil {
-			pids = append(pids, p)
+	for _, thread := range threads {
+		text, err := os.ReadFile(thread)
+		if err != nil {
+			continue // it has ended
+		}
+		for _, f := range strings.Fields(string(text)) {
+			if p, err := strconv.Atoi(f); err == nil {
+				pids = append(pids, p)
+			}
 		}
 	}
 	return pids

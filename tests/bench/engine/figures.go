@@ -35,10 +35,10 @@ func overhead(quick bool) ([]string, error) {
 	}, nil
 }
 
-// bringUp is the time from the daemon's first request to any machine until
+// bringUp brings up n machines, beside one that is up and that they need. It is the time from the daemon's first request to any machine until
 // the last one is in-sync.
 func bringUp(n int) (wall time.Duration, err error) {
-	b, err := newBed(n, 200*time.Millisecond, "off", "on", rollout{"30s", "60s", "30s"})
+	b, err := newBed(n+1, 200*time.Millisecond, "off", "on", rollout{"30s", "60s", "30s"})
 	defer func() { b.close(err) }()
 	if err != nil {
 		return 0, err
@@ -60,7 +60,7 @@ func bringUp(n int) (wall time.Duration, err error) {
 
 // idle keeps machines that are in-sync for two minutes.
 func idle(quick bool) ([]string, error) {
-	n, span := 5000, 2*time.Minute
+	n, span := 10_000, 2*time.Minute
 	if quick {
 		n, span = 500, 20*time.Second
 	}
@@ -69,7 +69,7 @@ func idle(quick bool) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	if _, err = b.inSync(ctx); err != nil {
 		return nil, err

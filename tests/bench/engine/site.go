@@ -33,15 +33,21 @@ func identity(i int) site.Identity {
 func machines(n int, power string) []lab.MachineConfig {
 	all := make([]lab.MachineConfig, n)
 	for i := range all {
+		now := power
+		if i == 0 {
+			now = "on" // the node of role base, which the others need
+		}
 		all[i] = lab.MachineConfig{
 			Name: nodeName(i), BMCAddr: address(i), Identity: identity(i), Username: "admin", Password: "bench",
-			Manufacturer: "Lab", Model: "Bench", Power: power, BootOrder: []string{"Hdd", "Pxe"}, MemoryGiB: 64, Processors: 2,
+			Manufacturer: "Lab", Model: "Bench", Power: now, BootOrder: []string{"Hdd", "Pxe"}, MemoryGiB: 64, Processors: 2,
 		}
 	}
 	return all
 }
 
-// writeSite writes a site of n nodes for a fleet whose BMCs listen on port.
+// writeSite writes a site of n nodes for a fleet whose BMCs listen on port. It
+// has all that a step can wait for: the first node is what the others need,
+// there are canaries, bounds and a window. Nothing of it makes a node wait.
 func writeSite(dir string, n, port int, power string, r rollout) error {
 	files := map[string]string{
 		"cue.mod/module.cue": "module: \"bench.example/site\"\nlanguage: version: \"v0.17.0\"\n",
@@ -67,19 +73,27 @@ func siteFile(n, port int, r rollout) string {
 
 import "github.com/slipway-gitops/slipway/schema"
 
-site: schema.#Site & {rollout: {maxUnavailable: "100%%", pollEvery: %q, observeEvery: %q, reportEvery: %q, firstContact: "repair"}}
+site: schema.#Site & {rollout: {maxUnavailable: "100%%", pollEvery: %q, observeEvery: %q, reportEvery: %q, firstContact: "repair"
+	canaries: {nodes: roles: ["base"], count: 1, soak: "1m"}
+	budget: "1h"
+}}
+windows: [string]: schema.#Window
+windows: always: {cron: "0 * * * *", length: "2h"}
 networks: [string]: schema.#Network
 networks: bmc: cidr: "127.90.0.0/16"
 roles: [string]: schema.#Role
-roles: worker: {}
+roles: base: {phases: ["up"], maxUnavailable: "1"}
+roles: worker: {phases: ["up"], needs: up: base: {phase: "up", quorum: "all"}, maxUnavailable: "100%%"}
 racks: [string]: schema.#Rack
-racks: r1: {}
+racks: r1: maxUnavailable: "100%%"
 credentials: [string]: schema.#Credential
 credentials: bmc: {}
 profiles: [string]: schema.#Profile
+profiles: base: role: "base"
 profiles: worker: {
 	role: "worker"
 	rack: "r1"
+	windows: {online: "always", reboot: "always", destructive: "always"}
 	boot: order: ["Hdd", "Pxe"]
 	endpoints: bmc: trust: ca: """
 %s
@@ -102,8 +116,12 @@ func nodesFile(from, to int, power string) string {
 	b.WriteString("package bench\n\nnodes: {\n")
 	for i := from; i < to; i++ {
 		id := identity(i)
-		fmt.Fprintf(&b, "\t%s: {\n\t\tprofiles: [\"worker\"]\n\t\tpower: %q\n\t\tidentity: {uuid: %q, serial: %q}\n\t\taddresses: bmc: %q\n\t}\n",
-			nodeName(i), power, id.UUID, id.Serial, address(i))
+		profiles := `"worker"`
+		if i == 0 {
+			profiles = `"worker", "base"`
+		}
+		fmt.Fprintf(&b, "\t%s: {\n\t\tprofiles: [%s]\n\t\tpower: %q\n\t\tidentity: {uuid: %q, serial: %q}\n\t\taddresses: bmc: %q\n\t}\n",
+			nodeName(i), profiles, power, id.UUID, id.Serial, address(i))
 	}
 	b.WriteString("}\n")
 	return b.String()
