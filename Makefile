@@ -4,7 +4,7 @@ SHELL := /bin/bash
 export CGO_ENABLED := 0
 GO := go
 
-.PHONY: help build setup demo test lint prove bench-engine bench-design bench-git clean
+.PHONY: help build setup demo test race lint prove bench-engine bench-design bench-git clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -22,12 +22,16 @@ demo: setup build ## a whole site in your terminal, in under two minutes (KEEP=1
 test: setup ## all tests
 	$(GO) test -timeout 15m ./...
 
+race: setup ## the engine's tests with the race detector
+	CGO_ENABLED=1 $(GO) test -race -timeout 10m ./engine ./engine/record ./engine/control ./engine/plan ./engine/window
+
 lint: ## formatting, vet, staticcheck
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt -w on the files above"; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
 
-prove: setup build ## what takes long: soaks and crash points
+prove: setup build ## what takes long: properties, rollouts in virtual time, soaks and crash points
+	SLIPWAY_PROVE=1 $(GO) test -timeout 240m -run '^TestProve' -v ./engine
 	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run 'Prove' -v ./tests/...
 	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run '^(TestLaw|TestBombsEnd)' ./engine/design
 
