@@ -263,10 +263,16 @@ func (w *worker) apply(ctx context.Context, j job, s site.Step) error {
 	return nil
 }
 
+// shortestLimit is how long a driver has for a step at least. What takes longer
+// is tried again, and joined.
+const shortestLimit = 10 * time.Minute
+
 // send has the driver take the step, for as long as the term is held.
 func (w *worker) send(ctx context.Context, m driver.Machine, j job, s site.Step) error {
 	ctx, stop := w.e.whileHeld(ctx)
 	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, max(shortestLimit, 3*time.Duration(s.Expect)))
+	defer cancel()
 	return m.Apply(ctx, s, j.node, j.memory.Observed)
 }
 

@@ -156,6 +156,7 @@ type commits struct {
 	broken  map[string][]site.Finding
 	away    error
 	asked   int // evaluations
+	hangs   bool
 }
 
 func (c *commits) add(s *site.Site, findings []site.Finding) {
@@ -186,7 +187,21 @@ func (c *commits) Fetch(context.Context) (site.Revision, error) {
 	return c.current, c.away
 }
 
-func (c *commits) evaluate(_ context.Context, r site.Revision) (*site.Site, []site.Finding, error) {
+// hang has evaluations never end.
+func (c *commits) hang() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hangs = true
+}
+
+func (c *commits) evaluate(ctx context.Context, r site.Revision) (*site.Site, []site.Finding, error) {
+	c.mu.Lock()
+	hangs := c.hangs
+	c.mu.Unlock()
+	if hangs {
+		<-ctx.Done()
+		return nil, nil, ctx.Err()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked++

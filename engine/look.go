@@ -33,6 +33,9 @@ type view struct {
 	dark bool
 }
 
+// longestLook bounds a look through one endpoint.
+const longestLook = 2 * time.Minute
+
 // lookFacets are the facets that every look reads from the BMC.
 var lookFacets = []site.Facet{site.FacetPower, site.FacetBoot, site.FacetHealth, site.FacetInventory}
 
@@ -111,7 +114,9 @@ func (w *worker) observe(ctx context.Context, j job, kind site.EndpointKind, fac
 	if err != nil {
 		return site.Observed{}, err
 	}
-	seen, err := m.Observe(ctx, j.node, facets)
+	octx, stop := context.WithTimeout(ctx, longestLook)
+	defer stop()
+	seen, err := m.Observe(octx, j.node, facets)
 	if err == nil {
 		if err := w.fence(ctx, kind); err != nil { // asked again before a write
 			w.e.Log.Debug("session not recorded", "node", w.name, "err", err)

@@ -70,10 +70,15 @@ func TestEngineThatHangsIsUnready(t *testing.T) {
 		w.up()
 		w.after(5 * time.Minute)
 		w.fleet.Machine("n1").SetFault(drivertest.Hangs)
+		w.after(time.Hour)
+		w.unready("") // a machine that hangs is no reason
+		w.want("n1", site.Retrying)
+		w.source.hang()
+		w.commit(w.design("n1"))
 		w.after(20 * time.Minute)
 		w.unready("")
 		w.after(20 * time.Minute)
-		w.unready("no machine was looked at for 3")
+		w.unready("the source was not asked for a new revision for 3")
 	}, "n1")
 }
 

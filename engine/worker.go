@@ -208,7 +208,12 @@ func (w *worker) job() job {
 // believes a marker over a lost record.
 func (w *worker) learn(ctx context.Context, j *job, v view) error {
 	w.e.mu.Lock()
-	w.memory.Observed = w.memory.Observed.Merge(v.seen)
+	if id := v.seen.Identity; j.node.Machine().Known() && id.Known() && !j.node.Machine().Matches(id) {
+		// Another machine says nothing of the node's own.
+		w.memory.Observed.Identity, w.blind = id, true
+	} else {
+		w.memory.Observed = w.memory.Observed.Merge(v.seen)
+	}
 	w.turned = true
 	observed := w.memory.Observed
 	w.e.mu.Unlock()
