@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/record"
@@ -90,7 +91,7 @@ func (e *Engine) approveSet(ctx context.Context, o site.Order) (string, error) {
 	switch {
 	case len(waiting) == 0:
 		return "", fmt.Errorf("%w: nothing waits for approval", site.ErrRefused)
-	case !shown:
+	case !shown || !slices.ContainsFunc(set, waiting.Contains):
 		return "", fmt.Errorf("%w: no set %s waits for approval; what waits now is %s: read it with `slipway plan`", site.ErrRefused, o.Digest, waiting.Digest())
 	}
 	if err := e.addApproval(ctx, set, o.By, o.Reason); err != nil {

@@ -89,7 +89,7 @@ func (a *app) pauseCommand() *cobra.Command {
 	var span time.Duration
 	cmd := &cobra.Command{
 		Use: "pause (NODE | --all) --reason TEXT", Short: "keep every hand off a node, or the whole site", Args: atMost(1),
-		Long:    "A paused node is observed and not written to. A step that is under way is finished.\n" + exitHelp,
+		Long:    "A paused node is observed and not written to. What is under way on its machine ends\nbefore the next request, and is joined when the pause ends.\n" + exitHelp,
 		Example: "  slipway pause compute-3 --reason \"disk is being replaced\" --for 2h\n  slipway pause --all --reason \"power works in row A\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := target(site.VerbPause, args, all)
@@ -136,11 +136,60 @@ func (a *app) resumeCommand() *cobra.Command {
 	return cmd
 }
 
+func (a *app) quarantineCommand() *cobra.Command {
+	var f orderFlags
+	var all bool
+	var reason string
+	cmd := &cobra.Command{
+		Use: "quarantine (NODE | --all) --reason TEXT", Short: "switch a machine off at once and keep it off", Args: atMost(1),
+		Long: "Ends what is under way on the machine before its next request, switches it off\n" +
+			"without asking its operating system, and verifies that it is off. No window, bound,\n" +
+			"need or design keeps it from that, nor does a repository that is away. It stays off\n" +
+			"until slipway release.\n" + exitHelp,
+		Example: "  slipway quarantine compute-3 --reason \"found a shell that nobody opened\"",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o, err := target(site.VerbQuarantine, args, all)
+			if err != nil {
+				return err
+			}
+			if reason == "" {
+				return usage("quarantine needs --reason: those who find the machine off will want to know")
+			}
+			o.Reason = reason
+			return a.order(cmd.Context(), f, o)
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "every machine of the site")
+	cmd.Flags().StringVar(&reason, "reason", "", "why")
+	f.add(cmd)
+	return cmd
+}
+
+func (a *app) releaseCommand() *cobra.Command {
+	var f orderFlags
+	var all bool
+	cmd := &cobra.Command{
+		Use: "release (NODE | --all)", Short: "end a quarantine", Args: atMost(1),
+		Long:    "From then on the machine is kept as its design says, so it is powered on where that\nwants it on.\n" + exitHelp,
+		Example: "  slipway release compute-3",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o, err := target(site.VerbRelease, args, all)
+			if err != nil {
+				return err
+			}
+			return a.order(cmd.Context(), f, o)
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "every machine of the site")
+	f.add(cmd)
+	return cmd
+}
+
 func (a *app) retryCommand() *cobra.Command {
 	var f orderFlags
 	cmd := &cobra.Command{
 		Use: "retry [NODE]", Short: "try a node, or all of them, again now", Args: atMost(1),
-		Long:    "Ends every wait between tries, tries a refused credential once more, and looks at\nthe repository.\n" + exitHelp,
+		Long:    "Ends every wait between tries, tries a refused credential once more, and looks at\nthe repository. Without a node it lets a halted rollout go on.\n" + exitHelp,
 		Example: "  slipway retry compute-3",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := target(site.VerbRetry, args, len(args) == 0)

@@ -56,7 +56,7 @@ func (a *app) plan(ctx context.Context, path string, f planFlags) error {
 		err = printJSON(a.out, p)
 	} else {
 		fmt.Fprintf(a.out, "Plan for site %s at %s, %s\n\n", r.Site.Name, path, basis)
-		plan.Text(a.out, &p, time.Now(), planPaint(a.out))
+		plan.Text(a.out, &p, plan.View{Site: r.Site, Known: known, Now: time.Now(), Paint: planPaint(a.out)})
 	}
 	if err == nil && f.detailed && !p.Empty() {
 		return errChanges

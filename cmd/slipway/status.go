@@ -91,11 +91,43 @@ func printStatus(w io.Writer, s *site.Status, all bool) {
 	if s.Paused != nil {
 		fmt.Fprintln(w, yellow(fmt.Sprintf("paused     by %s, %s ago: %s", s.Paused.By, age(s.Paused.Since), s.Paused.Reason)))
 	}
+	printRollout(w, s.Rollout)
 	for _, p := range s.Problems {
 		fmt.Fprintln(w, red("problem    ")+p.What+" (since "+age(p.Since)+" ago)")
 	}
 	printWaiting(w, s)
 	printNodes(w, s, all)
+}
+
+// printRollout says how the rollout goes, or that it was halted.
+func printRollout(w io.Writer, r *site.RolloutStatus) {
+	if r == nil || !r.Ended.IsZero() && len(r.Failed) == 0 {
+		return
+	}
+	red, yellow := paint(w, text.FgRed), paint(w, text.FgYellow)
+	line := fmt.Sprintf("%d of %d nodes of %s", r.Done, len(r.Nodes), r.Revision.Short())
+	if r.Ended.IsZero() {
+		line += ", for " + age(r.Since)
+	} else {
+		line += ", ended " + age(r.Ended) + " ago"
+	}
+	if len(r.Failed) > 0 {
+		line += red(fmt.Sprintf(", %d failed", len(r.Failed)))
+	}
+	fmt.Fprintln(w, "rollout    "+line)
+	if r.Ended.IsZero() && r.Halted != "" {
+		fmt.Fprintln(w, red("halted     "+r.Halted+"; a commit, or slipway retry, goes on"))
+	}
+	if r.Ended.IsZero() && len(r.Canaries) > 0 {
+		proven := "are awaited"
+		if !r.Proven.IsZero() {
+			proven = "are in-sync since " + age(r.Proven)
+		}
+		fmt.Fprintln(w, "canaries   "+strings.Join(r.Canaries, ", ")+" "+proven)
+	}
+	if r.Queued != nil {
+		fmt.Fprintln(w, yellow("queued     "+revisionLine(*r.Queued)+", until the rollout has ended"))
+	}
 }
 
 func revisionLine(r site.Revision) string {

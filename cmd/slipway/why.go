@@ -67,6 +67,9 @@ func reasonsFor(r site.Report, node string) (why reasons, found bool) {
 
 // release says what would let the node go on.
 func release(r site.Report, w reasons) string {
+	if w.Status.Release != "" {
+		return w.Status.Release
+	}
 	switch w.Status.State {
 	case site.InSync, site.Unknown:
 		return ""
@@ -74,18 +77,6 @@ func release(r site.Report, w reasons) string {
 		return "nothing: it is under way"
 	case site.Retrying:
 		return fmt.Sprintf("the machine answering; it is tried again at %s, or now with `slipway retry %s`", w.Status.Retry.Format(time.TimeOnly), w.Status.Name)
-	case site.Paused:
-		return fmt.Sprintf("`slipway resume %s`, `slipway resume --all`, or the end of the pause", w.Status.Name)
-	case site.Blocked:
-		if r.Status.ObserveOnly != "" {
-			return "a run that is not observing only"
-		}
-		for _, l := range r.Status.Waiting {
-			if l.Node == w.Status.Name {
-				return "`slipway approve " + r.Status.Approve + "`"
-			}
-		}
-		return "what the reason names"
 	}
 	return fmt.Sprintf("a commit that changes the node, or `slipway retry %s` once the cause is gone", w.Status.Name)
 }
@@ -100,6 +91,7 @@ func printReasons(w io.Writer, why reasons) {
 	fmt.Fprintf(w, "%s is %s since %s (%s ago)\n", paint(w, text.Bold)(s.Name), paint(w, stateColour(s.State))(string(s.State)),
 		s.Since.Format(time.DateTime), age(s.Since))
 	line("reason", s.Reason)
+	line("phase", s.Phase)
 	line("releases", why.Release)
 	if s.Machine.Known() {
 		line("machine", fmt.Sprintf("UUID %s, serial %s", s.Machine.UUID, s.Machine.Serial))

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+func (a *app) historyCommand() *cobra.Command {
+	var f orderFlags
+	cmd := &cobra.Command{
+		Use: "history [NODE]", Short: "show what happened to a node, or to the site", Args: atMost(1),
+		Long: "Shows the last events of a node, oldest first: its states and why, each step with how\n" +
+			"long it took, and who ordered what. Without a node, those of the site: revisions and\n" +
+			"rollouts. They are kept over restarts, 32 of a node and 256 of the site.\n" + exitHelp,
+		Example: "  slipway history compute-5\n  slipway history",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			node := ""
+			if len(args) == 1 {
+				node = args[0]
+			}
+			daemon := daemonAt(f.state)
+			defer daemon.Close()
+			events, err := daemon.History(cmd.Context(), f.site, node)
+			if err != nil {
+				return err
+			}
+			return a.printEvents(events, node)
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func (a *app) printEvents(events []site.Event, node string) error {
+	if a.output == "json" {
+		return printJSON(a.out, append([]site.Event{}, events...))
+	}
+	if len(events) == 0 {
+		fmt.Fprintln(a.out, "nothing has happened yet")
+		return nil
+	}
+	columns := []any{"when", "what", "", "took"}
+	t := newTable(columns...)
+	for _, e := range events {
+		t.AppendRow(table.Row{e.When.Local().Format(time.DateTime), kindOf(a.out, e), sentence(e), took(e)})
+	}
+	fmt.Fprintln(a.out, t.Render())
+	return nil
+}
+
+func (a *app) eventsCommand() *cobra.Command {
+	var f orderFlags
+	var follow bool
+	cmd := &cobra.Command{
+		Use: "events", Short: "show what happens at a site", Args: exactly(0),
+		Long: "Shows the latest events of all nodes since the daemon started, oldest first, and with\n" +
+			"--follow every further one until interrupted. One event is one line.\n" + exitHelp,
+		Example: "  slipway events --follow",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			daemon := daemonAt(f.state)
+			defer daemon.Close()
+			events, err := daemon.Events(f.site, 0)
+			if err != nil {
+				return err
+			}
+			for _, e := range events {
+				a.printEvent(e)
+			}
+			if !follow {
+				return nil
+			}
+			return daemon.Follow(cmd.Context(), f.site, a.printEvent)
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "show every further event until interrupted")
+	f.add(cmd)
+	return cmd
+}
+
+func (a *app) printEvent(e site.Event) {
+	if a.output == "json" {
+		printJSON(a.out, e)
+		return
+	}
+	who := e.Node
+	if who == "" {
+		who = "site"
+	}
+	line := fmt.Sprintf("%s  %-16s %s  %s", e.When.Local().Format(time.DateTime), who, kindOf(a.out, e), sentence(e))
+	if t := took(e); t != "" {
+		line += " (" + t + ")"
+	}
+	fmt.Fprintln(a.out, line)
+}
+
+var eventColours = map[site.EventKind]text.Color{
+	site.EventFailed: text.FgRed, site.EventDone: text.FgGreen, site.EventOrder: text.FgMagenta,
+	site.EventRollout: text.FgCyan, site.EventDesign: text.FgCyan,
+}
+
+func kindOf(w io.Writer, e site.Event) string {
+	padded := fmt.Sprintf("%-7s", e.Kind)
+	if c, ok := eventColours[e.Kind]; ok {
+		return paint(w, c)(padded)
+	}
+	return padded
+}
+
+func sentence(e site.Event) string {
+	if e.By != "" {
+		return e.Text + " (by " + e.By + ")"
+	}
+	return e.Text
+}
+
+func took(e site.Event) string {
+	if e.Took == 0 {
+		return ""
+	}
+	return time.Duration(e.Took).Round(time.Second).String()
+}
