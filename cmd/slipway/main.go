@@ -103,7 +103,7 @@ func (a *app) command() *cobra.Command {
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.settleOutput(cmd) },
 	}
-	root.PersistentFlags().StringVarP(&a.output, "output", "o", "text", "text or json; check also sarif or github; render also cue (its text) or yaml")
+	root.PersistentFlags().StringVarP(&a.output, "output", "o", "text", "text or json; check also sarif or github; plan also markdown; render also cue (its text) or yaml")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
 	root.AddCommand(a.allocateCommand(), a.checkCommand(), a.diffCommand(), a.explainCommand(), a.fmtCommand(), a.initCommand(), a.migrateCommand(), a.planCommand(), a.renderCommand(), a.rulesCommand(), a.runCommand(), a.schemaCommand(), a.statusCommand(), a.whyCommand(),
 		a.approveCommand(), a.pauseCommand(), a.resumeCommand(), a.quarantineCommand(), a.releaseCommand(), a.retryCommand(),

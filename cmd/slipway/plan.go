@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -27,12 +28,14 @@ func (a *app) planCommand() *cobra.Command {
 		Use: "plan [DIR]", Short: "show what would be done to which machine", Args: atMost(1),
 		Long: "Plans the design in a folder against what the daemon last saw of the machines, or,\n" +
 			"with --observe, against what is seen of them now. Nothing is written to a machine.\n" +
-			"Without a daemon and without --observe the machines count as never seen.\n" + exitHelp,
-		Example: "  slipway plan site-example\n  slipway plan --observe --credentials /etc/slipway/credentials site-example",
-		RunE:    func(cmd *cobra.Command, args []string) error { return a.plan(cmd.Context(), folder(args), f) },
+			"Without a daemon and without --observe the machines count as never seen; without a\n" +
+			"daemon nobody knows what was installed before.\n" + exitHelp,
+		Example:     "  slipway plan site-example\n  slipway plan --observe --credentials /etc/slipway/credentials site-example\n  slipway plan --output markdown site-example",
+		Annotations: map[string]string{outputs: "text json markdown"},
+		RunE:        func(cmd *cobra.Command, args []string) error { return a.plan(cmd.Context(), folder(args), f) },
 	}
 	cmd.Flags().StringVar(&f.site, "site", "", "the site's name, when the repository has several")
-	cmd.Flags().BoolVar(&f.observe, "observe", false, "look at the machines now, without a daemon")
+	cmd.Flags().BoolVar(&f.observe, "observe", false, "look at the machines now")
 	cmd.Flags().BoolVar(&f.detailed, "detailed-exitcode", false, "exit 0 when there is nothing to do, 2 when there is")
 	addState(cmd, &f.state)
 	addCredentials(cmd, &f.credentials)
@@ -47,16 +50,25 @@ func (a *app) plan(ctx context.Context, path string, f planFlags) error {
 	if r.Site == nil {
 		return a.refuse(rev.Files, r)
 	}
-	known, basis, err := a.known(ctx, r.Site, f)
+	basis, err := a.basis(ctx, r.Site, f)
 	if err != nil {
 		return err
 	}
-	p := plan.Site(r.Site, rev.ID, known)
-	if a.output == "json" {
-		err = printJSON(a.out, p)
-	} else {
-		fmt.Fprintf(a.out, "Plan for site %s at %s, %s\n\n", r.Site.Name, path, basis)
-		plan.Text(a.out, &p, plan.View{Site: r.Site, Known: known, Now: time.Now(), Paint: planPaint(a.out)})
+	now := time.Now()
+	p := plan.Site(r.Site, rev.ID, basis.known)
+	p.Forecast = plan.Forecast(r.Site, &p, basis.known, now)
+	if !basis.recorded {
+		plan.Doubt(&p, basis.known)
+	}
+	view := plan.View{Site: r.Site, Known: basis.known, Now: now, Paint: planPaint(a.out), Width: columns(a.out)}
+	switch a.output {
+	case "json":
+		err = printJSON(a.out, planned{p, set(&p), plan.Destroyed(&p, basis.known)})
+	case "markdown":
+		plan.Markdown(a.out, &p, view)
+	default:
+		fmt.Fprintf(a.out, "Plan for site %s at %s, %s\n\n", r.Site.Name, path, basis.text)
+		plan.Text(a.out, &p, view)
 	}
 	if err == nil && f.detailed && !p.Empty() {
 		return errChanges
@@ -64,21 +76,51 @@ func (a *app) plan(ctx context.Context, path string, f planFlags) error {
 	return err
 }
 
-// known is what the plan rests on, and a phrase that says so.
-func (a *app) known(ctx context.Context, s *site.Site, f planFlags) (site.Known, string, error) {
-	if f.observe {
-		return a.observed(ctx, s, f)
+// planned is a plan as JSON, with the set of what it destroys.
+type planned struct {
+	site.Plan
+	Set      string             `json:"set,omitempty"`
+	Destroys []plan.Destruction `json:"destroys,omitempty"`
+}
+
+func set(p *site.Plan) string {
+	if all := p.Destroys(); len(all) > 0 {
+		return all.Digest()
 	}
+	return ""
+}
+
+// basis is what a plan rests on, and a phrase that says so. Without records
+// nobody knows what was installed before.
+type basis struct {
+	known    site.Known
+	text     string
+	recorded bool
+}
+
+func (a *app) basis(ctx context.Context, s *site.Site, f planFlags) (basis, error) {
 	known, err := daemonAt(f.state).Known(s.Name)
+	if f.observe {
+		return a.observed(ctx, s, f, known, err)
+	}
+	switch {
+	case errors.Is(err, control.ErrNoDaemon), errors.Is(err, site.ErrNotFound):
+		return basis{known: neverSeen(), text: fmt.Sprintf("against machines never seen: %s (--observe looks at them)", noRecords(f, err))}, nil
+	case err != nil:
+		return basis{}, err
+	}
+	return basis{known, "as last observed by the daemon" + oldest(known.Nodes), true}, nil
+}
+
+// noRecords says why no daemon tells of a site.
+func noRecords(f planFlags, err error) string {
 	switch {
 	case errors.Is(err, control.ErrNoDaemon):
-		return neverSeen(), fmt.Sprintf("against machines never seen: no daemon answers in %s (--observe looks at them)", f.state), nil
+		return "no daemon answers in " + f.state
 	case errors.Is(err, site.ErrNotFound):
-		return neverSeen(), fmt.Sprintf("against machines never seen: the daemon in %s keeps another site", f.state), nil
-	case err != nil:
-		return site.Known{}, "", err
+		return "the daemon in " + f.state + " keeps another site"
 	}
-	return known, "as last observed by the daemon" + oldest(known.Nodes), nil
+	return err.Error()
 }
 
 // neverSeen is what is known without a daemon and without a look.
@@ -98,19 +140,49 @@ func oldest(known map[string]site.Memory) string {
 	return ", at most " + age(t) + " ago"
 }
 
-// observed looks at the machines.
-func (a *app) observed(ctx context.Context, s *site.Site, f planFlags) (site.Known, string, error) {
+// observed looks at the machines, and puts what is seen over what a daemon
+// knows, if one does.
+func (a *app) observed(ctx context.Context, s *site.Site, f planFlags, known site.Known, noDaemon error) (basis, error) {
 	if f.credentials == "" {
-		return site.Known{}, "", usage("--observe needs --credentials: the folder with the accounts to look with")
+		return basis{}, usage("--observe needs --credentials: the folder with the accounts to look with")
 	}
 	secrets, err := secret.Open(f.credentials)
 	if err != nil {
-		return site.Known{}, "", err
+		return basis{}, err
 	}
+	seen, failures := a.lookAtAll(ctx, s, secrets)
+	if err := ctx.Err(); err != nil {
+		return basis{}, err
+	}
+	text := fmt.Sprintf("as observed now (%d of %d machines seen)", len(s.Nodes)-len(failures), len(s.Nodes))
+	if noDaemon != nil {
+		known = neverSeen()
+		known.Nodes = seen
+		return basis{known: known, text: text + ", without records: " + noRecords(f, noDaemon)}, nil
+	}
+	return basis{over(known, seen), text + ", with the daemon's records", true}, nil
+}
+
+// over is what is known, with what was seen now put over it.
+func over(known site.Known, seen map[string]site.Memory) site.Known {
+	nodes := maps.Clone(known.Nodes)
+	if nodes == nil {
+		nodes = map[string]site.Memory{}
+	}
+	for name, m := range seen {
+		node := nodes[name]
+		node.Observed = node.Observed.Merge(m.Observed)
+		nodes[name] = node
+	}
+	known.Nodes = nodes
+	return known
+}
+
+// lookAtAll looks at all machines, shows how far it is, and says which it could
+// not see.
+func (a *app) lookAtAll(ctx context.Context, s *site.Site, secrets *secret.Store) (map[string]site.Memory, map[string]error) {
 	show := isTerminal(a.err)
-	known := neverSeen()
-	var failures map[string]error
-	known.Nodes, failures = look(ctx, s, secrets, func(done, all int) {
+	seen, failures := look(ctx, s, secrets, func(done, all int) {
 		if show {
 			fmt.Fprintf(a.err, "\rlooking at machines %d/%d", done, all)
 		}
@@ -123,8 +195,5 @@ func (a *app) observed(ctx context.Context, s *site.Site, f planFlags) (site.Kno
 			fmt.Fprintf(a.err, "slipway: %s was not seen: %v\n", name, err)
 		}
 	}
-	if err := ctx.Err(); err != nil {
-		return site.Known{}, "", err
-	}
-	return known, fmt.Sprintf("as observed now (%d of %d machines seen)", len(s.Nodes)-len(failures), len(s.Nodes)), nil
+	return seen, failures
 }

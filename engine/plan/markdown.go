@@ -190,7 +190,7 @@ func (d *document) details(g nodeGroup) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "<details><summary>%s</summary>\n\n", escape(g.head(200)))
 	for _, s := range g.first.Steps {
-		b.WriteString(stepItem(s))
+		b.WriteString(stepItem(s, len(g.names)))
 	}
 	for _, x := range g.first.Blocked {
 		b.WriteString("- blocked: " + escape(x) + "\n")
@@ -216,13 +216,13 @@ func shape(g nodeGroup) string {
 	return "other nodes (by shape)"
 }
 
-func stepItem(s site.Step) string {
+func stepItem(s site.Step, nodes int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "- **%s**: %s, about %s; %s%s\n", escape(string(s.Action)), s.Impact, brief(s.Expect), escape(s.Reason), serves(s))
 	for _, c := range s.Changes {
 		fmt.Fprintf(&b, "  - %s: %s → %s", literal(c.Field), literal(orNone(c.Have)), literal(orNone(c.Want)))
-		if o := c.Origin.String(); o != "" {
-			b.WriteString(", " + escape(o+" ("+c.Origin.LayerName()+")"))
+		if o := origins(c, s.Node, nodes); o != "" {
+			b.WriteString(", " + escape(o))
 		}
 		b.WriteString("\n")
 	}

@@ -127,7 +127,7 @@ func key(n site.NodePlan) string {
 	for _, s := range n.Steps {
 		parts = append(parts, s.Digest(), s.Reason, s.Undo, brief(s.Expect))
 		for _, c := range s.Changes {
-			parts = append(parts, c.Origin.String())
+			parts = append(parts, origins(c, n.Node, 2))
 		}
 	}
 	return strings.Join(parts, "\x00")
@@ -136,7 +136,7 @@ func key(n site.NodePlan) string {
 func (g nodeGroup) write(w io.Writer, now time.Time, paint Paint) {
 	fmt.Fprintln(w, paint.with(paint.Bold, g.head(5))+paint.with(paint.Dim, seenAgo(g, now)))
 	for _, s := range g.first.Steps {
-		writeStep(w, s, paint)
+		writeStep(w, s, len(g.names), paint)
 	}
 	if len(g.first.Steps) > 1 {
 		fmt.Fprintf(w, "  about %s in all\n", brief(g.first.Expect))
@@ -191,12 +191,12 @@ func seenAgo(g nodeGroup, now time.Time) string {
 
 var signs = map[site.Impact]string{site.ImpactNone: "~", site.ImpactOnline: "~", site.ImpactReboot: "!", site.ImpactDestructive: "✗"}
 
-func writeStep(w io.Writer, s site.Step, paint Paint) {
+func writeStep(w io.Writer, s site.Step, nodes int, paint Paint) {
 	fmt.Fprintf(w, "  %s  %s, about %s; %s%s\n", paint.impact(s.Impact, signs[s.Impact]+" "+string(s.Action)), s.Impact, brief(s.Expect), clean(s.Reason), serves(s))
 	for _, c := range s.Changes {
 		fmt.Fprintf(w, "      %s: %s → %s", clean(c.Field), clean(orNone(c.Have)), clean(orNone(c.Want)))
-		if o := c.Origin.String(); o != "" {
-			fmt.Fprint(w, paint.with(paint.Dim, "   "+o+" ("+c.Origin.LayerName()+")"))
+		if o := origins(c, s.Node, nodes); o != "" {
+			fmt.Fprint(w, paint.with(paint.Dim, "   "+clean(o)))
 		}
 		fmt.Fprintln(w)
 	}
@@ -210,6 +210,19 @@ func undo(s site.Step) string {
 		return s.Undo
 	}
 	return "undo: " + s.Undo
+}
+
+// origins says where a change was designed. What several nodes say each for
+// itself is in as many places.
+func origins(c site.Change, node string, nodes int) string {
+	layer := c.Origin.LayerName()
+	switch {
+	case layer == "":
+		return ""
+	case nodes > 1 && layer == "node/"+node:
+		return "each node"
+	}
+	return c.Origin.String() + " (" + layer + ")"
 }
 
 // serves says that one boot takes the place of several.
