@@ -22,7 +22,7 @@ func Forecast(s *site.Site, p *site.Plan, known site.Known, now time.Time) *site
 		Budget:   s.Rollout.Budget,
 		Basis:    basis(p, known),
 	}
-	f.Warnings = slices.Concat(sim.misfitWarnings(), sim.stuckWarnings(), leftOut(p))
+	f.Warnings = slices.Concat(sim.misfitWarnings(), sim.stuckWarnings(), leftOut(p, sim.paused))
 	if over := sim.makespan() - time.Duration(f.Budget); f.Budget > 0 && over > 0 {
 		f.Warnings = append(f.Warnings, budgetWarning(s, p, known, now, sim))
 	}
@@ -260,7 +260,7 @@ func (b *bound) taken() string {
 }
 
 // leftOut tells of nodes of which nobody can say how long they take.
-func leftOut(p *site.Plan) []string {
+func leftOut(p *site.Plan, paused []string) []string {
 	var blocked, waiting []string
 	for _, n := range p.Nodes {
 		switch {
@@ -274,6 +274,9 @@ func leftOut(p *site.Plan) []string {
 	var all []string
 	if len(waiting) > 0 {
 		all = append(all, few(waiting)+": under way already, and left out of this forecast")
+	}
+	if len(paused) > 0 {
+		all = append(all, few(paused)+": paused, and left out of this forecast")
 	}
 	if len(blocked) > 0 {
 		all = append(all, few(blocked)+": blocked, and left out of this forecast; what needs them waits")

@@ -384,6 +384,28 @@ func TestForecast(t *testing.T) {
 	}
 }
 
+// Who is paused is left out until the pause ends, who is quarantined waits for
+// nothing, and a machine whose work is under way has its place already.
+func TestForecastOfOthersOrders(t *testing.T) {
+	s, p := fleet(4)
+	s.Rollout.MaxUnavailable = "1"
+	s.Nodes["n000"].Paused = &site.Hold{By: "ann"}
+	s.Nodes["n001"].Paused = &site.Hold{By: "ann", Until: now.Add(-time.Second)}
+	p.Nodes[2].Steps[0].Force = true
+	known := site.Known{Nodes: map[string]site.Memory{"n003": {Recorded: site.Recorded{Installing: &site.Installation{Generation: 1}}}}}
+	f := plan.Forecast(s, p, known, now)
+	got := ""
+	for _, o := range f.Order {
+		got += fmt.Sprintf("%s %s to %s; ", o.Node, time.Duration(o.From), time.Duration(o.To))
+	}
+	if want := "n002 0s to 10m0s; n003 0s to 10m0s; n001 10m0s to 20m0s; "; got != want {
+		t.Errorf("order %s, want %s", got, want)
+	}
+	if want := []string{"n000: paused, and left out of this forecast"}; !slices.Equal(f.Warnings, want) {
+		t.Errorf("warnings %q, want %q", f.Warnings, want)
+	}
+}
+
 // fleet is so many nodes in racks of 40, each installed in ten minutes.
 func fleet(size int) (*site.Site, *site.Plan) {
 	s := &site.Site{Nodes: map[string]*site.Node{}, Racks: map[string]*site.Rack{}, Roles: map[string]*site.Role{}}

@@ -112,6 +112,9 @@ func (sim *simulation) takePlaces(p *site.Plan, known site.Known) {
 }
 
 func isOut(n *site.Node, m site.Memory) bool {
+	if f := m.Recorded.InFlight; m.Recorded.Installing != nil || f != nil && f.Step.Impact >= site.ImpactReboot {
+		return true // it was taken out by us
+	}
 	power := m.Observed.Facets[site.FacetPower]
 	return n.Power == "on" && !n.Decommission && !power.Seen.IsZero() && power.Have["state"] != "on"
 }

@@ -47,6 +47,7 @@ type simulation struct {
 	open     queues // those whose racks and roles have a place, as far as is known
 	due      time.Duration
 	misfits  []misfit
+	paused   []string
 }
 
 // member is one node that changes.
@@ -164,7 +165,7 @@ func (e *events) Pop() any {
 func simulate(s *site.Site, p *site.Plan, known site.Known, now time.Time, r rules) *simulation {
 	sim := &simulation{site: s, now: now, roles: map[string]*crew{}, racked: map[string]int{}, windows: map[string]*opening{}, queues: map[queueKey]*queue{}}
 	sim.bounds = newBounds(s, r)
-	sim.gather(p)
+	sim.gather(p, known)
 	sim.takePlaces(p, known)
 	sim.bindNeeds()
 	sim.chooseCanaries(r.canaries)
@@ -183,7 +184,7 @@ func simulate(s *site.Site, p *site.Plan, known site.Known, now time.Time, r rul
 }
 
 // gather finds the members and the groups.
-func (sim *simulation) gather(p *site.Plan) {
+func (sim *simulation) gather(p *site.Plan, known site.Known) {
 	for _, n := range sim.site.Nodes {
 		g := sim.crew(n.Role)
 		g.all++
@@ -194,7 +195,11 @@ func (sim *simulation) gather(p *site.Plan) {
 	}
 	for _, np := range p.Nodes {
 		n := sim.site.Nodes[np.Node]
-		if n == nil || len(np.Steps) == 0 || sim.site.Unused(n) != "" {
+		switch {
+		case n == nil || len(np.Steps) == 0 || sim.site.Unused(n) != "":
+			continue
+		case isPaused(n, known.Nodes[n.Name], sim.now):
+			sim.paused = append(sim.paused, n.Name)
 			continue
 		}
 		sim.members = append(sim.members, &member{node: n, steps: np.Steps, role: sim.crew(n.Role)})
@@ -206,6 +211,12 @@ func (sim *simulation) gather(p *site.Plan) {
 		m.countPhases()
 		m.role.choose(m, sim.site)
 	}
+}
+
+func isPaused(n *site.Node, m site.Memory, now time.Time) bool {
+	return slices.ContainsFunc([]*site.Hold{n.Paused, m.Recorded.Paused}, func(h *site.Hold) bool {
+		return h != nil && (h.Until.IsZero() || h.Until.After(now))
+	})
 }
 
 func (sim *simulation) crew(name string) *crew {
@@ -309,6 +320,8 @@ func (sim *simulation) proceed(m *member, why *cause) {
 	step := m.steps[m.next]
 	g := m.role.gates[step.Phase]
 	switch {
+	case step.Force: // a quarantine waits for nothing
+		sim.begin(m, nil, why)
 	case m.role.leader != nil && m.role.leader != m:
 		m.role.behind = append(m.role.behind, m)
 	case !sim.canaries.over && !m.canary:
