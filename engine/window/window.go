@@ -132,13 +132,32 @@ func (p *Window) parseCron(w *site.Window) error {
 	case len(w.Cron) > longestCron || strings.Contains(w.Cron, "="):
 		return errors.New("cron has five fields as crontab(5), without a zone, in 200 bytes at most")
 	}
-	s, err := fiveFields.Parse(w.Cron)
+	s, err := fiveFields.Parse(sundays(w.Cron))
 	if err != nil {
 		return fmt.Errorf("cron %q: %w", w.Cron, err)
 	}
 	p.cron = s.(*cron.SpecSchedule)
 	p.runs = p.runsOfDay()
 	return nil
+}
+
+// sundays writes the seventh day of the week, which crontab(5) has for Sunday
+// too, as day 0, which is all that the library knows.
+func sundays(spec string) string {
+	fields := strings.Fields(spec)
+	if len(fields) != 5 {
+		return spec
+	}
+	days := strings.Split(fields[4], ",")
+	for i, day := range days {
+		if from, isRange := strings.CutSuffix(day, "-7"); isRange {
+			days[i] = from + "-6,0"
+		} else if day == "7" {
+			days[i] = "0"
+		}
+	}
+	fields[4] = strings.Join(days, ",")
+	return strings.Join(fields, " ")
 }
 
 func (p *Window) runsOfDay() []run {
