@@ -78,7 +78,8 @@ func (e *Engine) outOfLocked(w *worker, b bound) (out []string, of int) {
 
 // outLocked says whether the machine is, or has to be taken to be, out of
 // service: a step of ours has it, it cannot be seen, or it is off though the
-// design wants it on.
+// design wants it on. One that is seen and was never in service as designed is
+// no outage: a new machine may wait for others that wait for places.
 func (w *worker) outLocked() bool {
 	switch {
 	case w.disrupts:
@@ -89,6 +90,8 @@ func (w *worker) outLocked() bool {
 		return false
 	case !w.turned || w.blind:
 		return true
+	case w.memory.Recorded.Adopted == nil || w.memory.Recorded.Adopted.Settled.IsZero():
+		return false
 	}
 	return w.node.Power == "on" && w.memory.Observed.Facets[site.FacetPower].Have["state"] != "on"
 }

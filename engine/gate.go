@@ -61,6 +61,7 @@ func (e *Engine) gate(w *worker, j job, p site.NodePlan, s site.Step) *held {
 	}
 	for _, g := range gates {
 		if h := g(); h != nil {
+			w.waits.clock = !h.until.IsZero()
 			return h
 		}
 	}

@@ -16,6 +16,7 @@ type waits struct {
 	roles map[string]bool // nodes of these roles getting on
 	slot  bool            // others coming back into service
 	lead  bool            // the canaries being proven
+	clock bool            // a time that has to come
 }
 
 // needsGate holds a step of a phase until enough nodes of the roles that the

@@ -26,7 +26,13 @@ type rollout struct {
 	site.RolloutStatus
 	count map[standing]int
 	saved bool // what is recorded is what is here, but for Done
+	// moved is when a node of it last came into another state.
+	moved time.Time
 }
+
+// atRestAfter is how long nothing has to happen in a rollout whose nodes all
+// wait for one another, or for a person, before it is taken to be at rest.
+const atRestAfter = 5 * time.Minute
 
 // longestTry is the least time that a node has for all it takes before it
 // counts as failed.
@@ -100,6 +106,9 @@ func (e *Engine) standLocked(w *worker) {
 		return
 	}
 	now := e.standingLocked(w)
+	if w.status.Since.After(r.moved) {
+		r.moved = w.status.Since
+	}
 	if now != w.standing {
 		r.count[w.standing]--
 		r.count[now]++
@@ -306,18 +315,37 @@ func (e *Engine) rolloutLocked() *site.RolloutStatus {
 }
 
 // queues says whether a new revision has to wait for the rollout under way, as
-// the design in force says. A halted one lets it in: it may be the remedy.
+// the design in force says. One that is halted or at rest
+// lets it in: it may be the remedy.
 func (e *Engine) queues(rev site.Revision) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r := e.rollout
-	if e.design == nil || e.design.Rollout.OnChange != "queue" || !r.running() || r.Halted != "" || r.count[pending] == 0 || e.readOnly != "" {
+	if e.design == nil || e.design.Rollout.OnChange != "queue" || !r.running() || r.Halted != "" || e.atRestLocked() || e.readOnly != "" {
 		return false
 	}
 	if r.Queued == nil || r.Queued.ID != rev.ID {
 		e.note(site.Event{Kind: site.EventDesign, Revision: rev.ID, Text: fmt.Sprintf("revision %s waits for the rollout of %s to end", rev.Short(), r.Revision.Short())})
 		r.Queued = &rev
 		e.touch()
+	}
+	return true
+}
+
+// atRestLocked says whether nothing will happen in the rollout by itself: what
+// is left of it waits for nodes that do not get on, or for a person.
+func (e *Engine) atRestLocked() bool {
+	r := e.rollout
+	if r.count[pending] == 0 {
+		return true
+	}
+	if time.Since(r.moved) < atRestAfter || time.Since(r.Since) < atRestAfter {
+		return false
+	}
+	for _, w := range e.workers {
+		if w.standing == pending && (w.status.State != site.Blocked || w.waits.clock) {
+			return false
+		}
 	}
 	return true
 }

@@ -208,10 +208,14 @@ func (w *worker) job() job {
 // believes a marker over a lost record.
 func (w *worker) learn(ctx context.Context, j *job, v view) error {
 	w.e.mu.Lock()
-	if id := v.seen.Identity; j.node.Machine().Known() && id.Known() && !j.node.Machine().Matches(id) {
+	switch was, is := w.memory.Observed.Identity, v.seen.Identity; {
+	case is.Known() && j.node.Machine().Known() && !j.node.Machine().Matches(is):
 		// Another machine says nothing of the node's own.
-		w.memory.Observed.Identity, w.blind = id, true
-	} else {
+		w.memory.Observed.Identity, w.blind = is, true
+	case is.Known() && was.Known() && is != was:
+		// What was seen of the machine before says nothing of this one.
+		w.memory.Observed, w.inside = v.seen, time.Time{}
+	default:
 		w.memory.Observed = w.memory.Observed.Merge(v.seen)
 	}
 	w.turned = true
