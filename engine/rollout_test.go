@@ -1,0 +1,439 @@
+package engine_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// patched is a fleet on which packages take two minutes.
+var patched = drivertest.Config{Latency: 200 * time.Millisecond, PowerTime: 5 * time.Second, PostTime: time.Minute,
+	OSTime: 20 * time.Second, InstallTime: 5 * time.Minute, StepTime: map[site.Action]time.Duration{site.ActionPackages: 2 * time.Minute}}
+
+// service is a design of machines that run a system already, all of one role.
+func (w *world) service(names ...string) *site.Site {
+	d := w.design(names...)
+	d.Roles = map[string]*site.Role{"web": {Enabled: true, Phases: []string{"base", "network", "install", "configure"}}}
+	for _, name := range names {
+		d.Nodes[name].Role = "web"
+	}
+	return d
+}
+
+// serving brings a service up, in-sync.
+func (w *world) serving(names ...string) *site.Site {
+	w.t.Helper()
+	for _, name := range names {
+		w.fleet.Machine(name).SetDisk(&site.Marker{})
+		w.fleet.Machine(name).SetPower("on")
+	}
+	d := w.service(names...)
+	w.commit(d)
+	w.up()
+	w.after(3 * time.Minute)
+	for _, name := range names {
+		w.want(name, site.InSync)
+	}
+	return d
+}
+
+// patch commits the design with another package on every node, as changed by
+// the caller.
+func (w *world) patch(was *site.Site, version string, change func(*site.Site)) *site.Site {
+	d := w.service(was.NodeNames()...)
+	d.Rollout = was.Rollout
+	for _, n := range d.Nodes {
+		n.System.Packages = map[string]site.Package{"nginx": {Version: version}}
+	}
+	if change != nil {
+		change(d)
+	}
+	w.commit(d)
+	return d
+}
+
+// patchedNow are the nodes whose packages are set at this moment.
+func (w *world) patchedNow(names ...string) []string {
+	var those []string
+	for _, name := range names {
+		if w.fleet.Machine(name).Have(site.FacetPackages) != nil {
+			those = append(those, name)
+		}
+	}
+	return those
+}
+
+func (w *world) rollout() site.RolloutStatus {
+	w.t.Helper()
+	r := w.engine.Report().Status.Rollout
+	if r == nil {
+		w.t.Fatal("no rollout")
+	}
+	return *r
+}
+
+func (w *world) reason(name, part string) {
+	w.t.Helper()
+	if n := w.node(name); !strings.Contains(n.Reason, part) {
+		w.t.Errorf("%s is %s: %s; want a reason with %q", name, n.State, n.Reason, part)
+	}
+}
+
+func names(n int) []string {
+	var all []string
+	for i := range n {
+		all = append(all, fmt.Sprintf("n%d", i+1))
+	}
+	return all
+}
+
+func TestCanariesGoFirstAndSoak(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(names(4)...)
+		w.patch(d, "2", func(d *site.Site) {
+			d.Rollout.MaxUnavailable = "4"
+			d.Rollout.Canaries = &site.Canaries{Count: 1, Soak: site.Duration(10 * time.Minute)}
+		})
+		w.after(2 * time.Minute)
+		w.want("n1", site.Progressing)
+		w.reason("n2", "waits for the canaries (n1)")
+		w.after(5 * time.Minute)
+		w.want("n1", site.InSync)
+		if got := w.patchedNow(names(4)...); !slices.Equal(got, []string{"n1"}) {
+			t.Errorf("patched while the canary soaks: %v", got)
+		}
+		w.reason("n2", "have to stay so until")
+		w.after(14 * time.Minute)
+		if got := w.patchedNow(names(4)...); len(got) != 4 {
+			t.Errorf("patched after the soak: %v", got)
+		}
+		if r := w.rollout(); r.Ended.IsZero() || r.Done != 4 {
+			t.Errorf("rollout is %+v", r)
+		}
+	}, names(4)...)
+}
+
+func TestCanaryThatFailsHaltsTheRollout(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(names(3)...)
+		w.fleet.Machine("n1").SetFault(drivertest.Lies)
+		w.patch(d, "2", func(d *site.Site) {
+			d.Rollout.MaxUnavailable = "3"
+			d.Rollout.Canaries = &site.Canaries{Count: 1, Soak: site.Duration(time.Minute)}
+		})
+		w.after(40 * time.Minute)
+		if r := w.rollout(); r.Halted != "canary n1 has failed" || r.Failed["n1"] == "" {
+			t.Errorf("rollout is %+v", r)
+		}
+		w.want("n2", site.Blocked)
+		w.reason("n2", "is halted: canary n1 has failed")
+		if got := w.patchedNow("n2", "n3"); got != nil {
+			t.Errorf("patched in a halted rollout: %v", got)
+		}
+		// A restart does not forget that it is halted.
+		w.down()
+		w.up()
+		w.after(5 * time.Minute)
+		w.reason("n2", "is halted")
+		w.fleet.Machine("n1").SetFault(drivertest.Healthy)
+		w.do(site.Order{Verb: site.VerbRetry})
+		w.after(20 * time.Minute)
+		if got := w.patchedNow(names(3)...); len(got) != 3 {
+			t.Errorf("patched after the order to go on: %v", got)
+		}
+	}, names(3)...)
+}
+
+func TestTooManyFailuresHalt(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(names(6)...)
+		for _, name := range []string{"n1", "n2"} {
+			w.fleet.Machine(name).SetFault(drivertest.Lies)
+		}
+		w.patch(d, "2", func(d *site.Site) { d.Rollout.MaxUnavailable, d.Rollout.MaxFailures = "3", "1" })
+		w.after(time.Hour)
+		r := w.rollout()
+		if len(r.Failed) != 2 || !strings.Contains(r.Halted, "2 of 6 nodes have failed and maxFailures allows 1") {
+			t.Errorf("rollout is %+v", r)
+		}
+		// The remedy is a commit: another rollout, not halted.
+		for _, name := range []string{"n1", "n2"} {
+			w.fleet.Machine(name).SetFault(drivertest.Healthy)
+		}
+		w.patch(d, "3", func(d *site.Site) { d.Rollout.MaxUnavailable = "3" })
+		w.after(time.Hour)
+		if r := w.rollout(); r.Halted != "" || r.Done != 6 || r.Ended.IsZero() {
+			t.Errorf("rollout after the remedy is %+v", r)
+		}
+	}, names(6)...)
+}
+
+func TestBoundsOfRackRoleAndMajority(t *testing.T) {
+	all := names(6)
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(all...)
+		w.patch(d, "2", func(d *site.Site) {
+			d.Rollout.MaxUnavailable = "6"
+			d.Racks = map[string]*site.Rack{"a": {MaxUnavailable: "1"}, "b": {}}
+			d.Roles["db"] = &site.Role{Enabled: true, Phases: d.Roles["web"].Phases, Majority: true}
+			for i, name := range all {
+				d.Nodes[name].Rack = []string{"a", "a", "a", "b", "b", "b"}[i]
+				if i >= 3 {
+					d.Nodes[name].Role = "db"
+				}
+			}
+		})
+		most := map[string]int{}
+		for range 60 {
+			w.after(20 * time.Second)
+			for key, group := range map[string][]string{"rack a": all[:3], "majority": all[3:]} {
+				busy := 0
+				for _, name := range group {
+					if w.node(name).State == site.Progressing && strings.Contains(w.node(name).Reason, "install-packages") {
+						busy++
+					}
+				}
+				most[key] = max(most[key], busy)
+			}
+		}
+		if most["rack a"] != 1 || most["majority"] != 1 {
+			t.Errorf("at once at most %v, want 1 in the rack and 1 of the role of three", most)
+		}
+		if got := w.patchedNow(all...); len(got) != 6 {
+			t.Errorf("patched in the end: %v", got)
+		}
+	}, all...)
+}
+
+func TestMachineThatIsAwayIsNotCounted(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(names(3)...)
+		w.fleet.Machine("n3").SetFault(drivertest.Unreachable)
+		w.after(5 * time.Minute)
+		w.patch(d, "2", nil)
+		w.after(20 * time.Minute)
+		w.reason("n1", "1 of 3 nodes of the site are out of service (n3)")
+		w.patch(d, "2", func(d *site.Site) { d.Nodes["n3"].Away = "at the vendor" })
+		w.after(20 * time.Minute)
+		w.want("n1", site.InSync)
+		w.want("n2", site.InSync)
+		if r := w.rollout(); r.Ended.IsZero() {
+			t.Errorf("rollout is %+v", r)
+		}
+	}, names(3)...)
+}
+
+func TestQueuedRevisionWaitsForTheRollout(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(names(3)...)
+		d = w.patch(d, "2", func(d *site.Site) { d.Rollout.OnChange = "queue" })
+		w.after(time.Minute)
+		w.patch(d, "3", nil)
+		w.after(2 * time.Minute)
+		st := w.engine.Report().Status
+		if st.Applied.ID != "commit-2" || st.Rollout.Queued == nil || st.Rollout.Queued.ID != "commit-3" {
+			t.Errorf("in force %s, rollout %+v", st.Applied.ID, st.Rollout)
+		}
+		w.after(10 * time.Minute)
+		if st := w.engine.Report().Status; st.Applied.ID != "commit-3" {
+			t.Errorf("in force after the rollout: %s", st.Applied.ID)
+		}
+		w.after(20 * time.Minute)
+		if r := w.rollout(); r.Revision.ID != "commit-3" || r.Ended.IsZero() || r.Queued != nil {
+			t.Errorf("rollout is %+v", r)
+		}
+	}, names(3)...)
+}
+
+func TestNeedsWithQuorumAndADeadNode(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.service("c1", "c2", "c3", "x1", "y1")
+		d.Roles["ctl"] = &site.Role{Enabled: true, Phases: d.Roles["web"].Phases}
+		d.Roles["two"] = &site.Role{Enabled: true, Phases: d.Roles["web"].Phases,
+			Needs: map[string]map[string]site.Need{"base": {"ctl": {Phase: "configure", Quorum: "2"}}}}
+		d.Roles["all"] = &site.Role{Enabled: true, Phases: d.Roles["web"].Phases,
+			Needs: map[string]map[string]site.Need{"base": {"ctl": {Phase: "configure", Quorum: "all"}}}}
+		for _, name := range []string{"c1", "c2", "c3"} {
+			d.Nodes[name].Role = "ctl"
+			w.fleet.Machine(name).SetDisk(&site.Marker{})
+		}
+		d.Nodes["x1"].Role, d.Nodes["y1"].Role = "two", "all"
+		w.fleet.Machine("c3").SetFault(drivertest.Hangs)
+		w.commit(d)
+		w.up()
+		w.after(10 * time.Minute)
+		w.want("x1", site.InSync)
+		w.want("y1", site.Blocked)
+		w.reason("y1", "its phase base needs 3 of 3 nodes of role ctl to have gone through configure; 2 have, not c3")
+		if got := w.fleet.Machine("y1").Counts().Writes; got != 0 {
+			t.Errorf("%d writes to a node whose need does not hold", got)
+		}
+		w.fleet.Machine("c3").SetDisk(&site.Marker{})
+		w.fleet.Machine("c3").SetFault(drivertest.Healthy)
+		w.after(10 * time.Minute)
+		w.want("y1", site.InSync)
+	}, "c1", "c2", "c3", "x1", "y1")
+}
+
+func TestLeaderGoesFirst(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(names(3)...)
+		w.patch(d, "2", func(d *site.Site) {
+			d.Rollout.MaxUnavailable = "3"
+			d.Roles["web"].LeaderFirst, d.Roles["web"].Leader = true, "n2"
+		})
+		w.after(90 * time.Second)
+		w.reason("n1", "the leader of role web goes first: it waits for n2, which is in install")
+		w.after(10 * time.Minute)
+		if got := w.patchedNow(names(3)...); len(got) != 3 {
+			t.Errorf("patched: %v", got)
+		}
+	}, names(3)...)
+}
+
+func TestWindows(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(names(2)...)
+		// A bubble begins at midnight UTC, 2000-01-01.
+		w.patch(d, "2", func(d *site.Site) {
+			d.Rollout.MaxUnavailable = "1"
+			d.Windows = map[string]*site.Window{"night": {Cron: "0 2 * * *", Length: site.Duration(3 * time.Minute)}}
+			for _, n := range d.Nodes {
+				n.Window = "night"
+				n.Boot.Order = []string{"Hdd"} // online, so at any time
+			}
+		})
+		w.after(10 * time.Minute)
+		for _, name := range names(2) {
+			w.want(name, site.Blocked)
+			w.reason(name, "its window night opens at Sat 2000-01-01 02:00 UTC")
+			if got := w.fleet.Machine(name).BootOrder(); got != "Hdd" {
+				t.Errorf("the online step of %s waited: %s", name, got)
+			}
+		}
+		w.after(110 * time.Minute) // until five past two
+		if got := w.patchedNow(names(2)...); len(got) != 1 {
+			t.Errorf("patched in the window: %v, want one, since a second does not fit", got)
+		}
+		w.after(24 * time.Hour)
+		if got := w.patchedNow(names(2)...); len(got) != 2 {
+			t.Errorf("patched in two nights: %v", got)
+		}
+	}, names(2)...)
+}
+
+func TestWorkThatNeverFitsSaysSo(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving("n1")
+		w.patch(d, "2", func(d *site.Site) {
+			d.Windows = map[string]*site.Window{"blink": {Cron: "0 2 * * *", Length: site.Duration(time.Minute)}}
+			d.Nodes["n1"].Window = "blink"
+		})
+		w.after(5 * time.Minute)
+		n := w.node("n1")
+		if !n.Person || !strings.Contains(n.Reason, "of work do not fit into its window blink") {
+			t.Errorf("n1 is %s: %s", n.State, n.Reason)
+		}
+	}, "n1")
+}
+
+func TestDriftPolicies(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		for _, name := range names(3) {
+			w.fleet.Machine(name).SetDisk(&site.Marker{})
+			w.fleet.Machine(name).SetPower("on")
+		}
+		d := w.service(names(3)...)
+		d.Windows = map[string]*site.Window{"night": {Cron: "0 2 * * *", Length: site.Duration(time.Hour)}}
+		for name, policy := range map[string]string{"n1": "report", "n2": "repair", "n3": "enforce"} {
+			n := d.Nodes[name]
+			n.Boot.Order, n.Window = []string{"Hdd"}, "night"
+			n.Drift = map[site.Facet]string{site.FacetBoot: policy}
+		}
+		w.commit(d)
+		w.up()
+		w.after(5 * time.Minute)
+		for _, name := range names(3) {
+			w.want(name, site.InSync) // the design came first: that is no drift
+			w.fleet.Machine(name).SetBootOrder("Pxe")
+		}
+		w.after(10 * time.Minute)
+		w.want("n1", site.Blocked)
+		w.reason("n1", "boot.order is Pxe and is designed as Hdd; the design wants it reported only")
+		w.reason("n2", "its window night opens at")
+		w.want("n3", site.InSync)
+		w.after(2 * time.Hour)
+		w.want("n2", site.InSync)
+		if got := w.fleet.Machine("n1").BootOrder(); got != "Pxe" {
+			t.Errorf("what is only reported was changed to %s", got)
+		}
+	}, names(3)...)
+}
+
+func TestMovedMachineTakesTheNameOver(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		w.fleet.Machine("n1").SetDisk(&site.Marker{Node: "n1", Generation: 2, Image: "d1"})
+		w.fleet.Machine("n1").SetPower("on")
+		d := w.service("n1")
+		d.Nodes["n1"].Image, d.Nodes["n1"].Generation = "debian", 2
+		w.commit(d)
+		w.up()
+		w.after(5 * time.Minute)
+		w.want("n1", site.InSync)
+		// Another board: another UUID, the same disks.
+		board := site.Identity{UUID: "00000000-0000-4000-8000-0000000000ff", Serial: "FAKE-n1"}
+		w.fleet.Machine("n1").Replace(board)
+		w.fleet.Machine("n1").SetDisk(&site.Marker{Node: "n1", Generation: 2, Image: "d1"})
+		w.fleet.Machine("n1").SetPower("on")
+		w.after(5 * time.Minute)
+		w.want("n1", site.Stalled)
+		moved := w.service("n1")
+		moved.Nodes["n1"].Identity = d.Nodes["n1"].Identity
+		moved.Nodes["n1"].Moved = board
+		moved.Nodes["n1"].Image, moved.Nodes["n1"].Generation = "debian", 2
+		w.commit(moved)
+		w.after(10 * time.Minute)
+		w.want("n1", site.InSync)
+		if c := w.fleet.Machine("n1").Counts(); c.Installs != 0 || w.node("n1").Generation != 2 {
+			t.Errorf("a moved name was installed: %+v, generation %d", c, w.node("n1").Generation)
+		}
+	}, "n1")
+}
+
+func TestTenBlankMachinesInstallFromOneChange(t *testing.T) {
+	all := names(10)
+	inBubble(t, patched, func(w *world) {
+		d := w.service(all...)
+		d.Rollout.MaxUnavailable = "10"
+		for _, n := range d.Nodes {
+			n.Image, n.Generation = "debian", 1
+		}
+		// The plan that people read before, with nothing seen of any machine.
+		p := planned(d)
+		set := p.Destroys()
+		d.Approvals = map[string]site.Approval{set.Digest(): {By: "ann"}}
+		w.fleet.Machine("n7").SetFault(drivertest.Unreachable)
+		w.commit(d)
+		w.up()
+		w.after(20 * time.Minute)
+		for _, name := range all {
+			if name == "n7" {
+				continue
+			}
+			w.want(name, site.InSync)
+		}
+		w.fleet.Machine("n7").SetFault(drivertest.Healthy)
+		w.after(30 * time.Minute)
+		w.want("n7", site.InSync) // it was in the set that was approved
+		for _, name := range all {
+			if got := w.fleet.Machine(name).Counts().Installs; got != 1 {
+				t.Errorf("%s was installed %d times", name, got)
+			}
+		}
+	}, all...)
+}
