@@ -39,7 +39,7 @@ func (m *machine) take(ctx context.Context, step site.Step, n *site.Node, s syst
 	case site.ActionPowerOn:
 		return m.start(ctx, s)
 	case site.ActionPowerOff:
-		return m.powerOff(ctx, s)
+		return m.switchOff(ctx, step, s)
 	case site.ActionBootOrder:
 		return m.orderBoot(ctx, n, s)
 	case site.ActionInstall:
@@ -99,6 +99,14 @@ func (m *machine) powerOn(ctx context.Context, s system, there func(system) bool
 	}
 	_, err := m.until(ctx, m.opts.Settle, "the machine to be on", there)
 	return err
+}
+
+// switchOff powers off; by force where the step says so and the BMC can.
+func (m *machine) switchOff(ctx context.Context, step site.Step, s system) error {
+	if step.Force && s.canReset(schemas.ForceOffResetType) {
+		return m.forceOff(ctx)
+	}
+	return m.powerOff(ctx, s)
 }
 
 // powerOff lets the operating system shut down, and cuts the power when it

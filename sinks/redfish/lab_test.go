@@ -139,6 +139,21 @@ func TestPowerOffIsForcedAfterTheGracePeriod(t *testing.T) {
 	}
 }
 
+func TestForcedPowerOffDoesNotAskTheSystem(t *testing.T) {
+	r := newRack(t, 1, func(m *lab.MachineConfig) { m.Power = "on" })
+	m := r.take()
+	m.SetFault(lab.Fault{Kind: lab.FaultNoShutdown})
+	step := m.step(site.ActionPowerOff)
+	step.Force = true
+	began := time.Now()
+	if err := m.open(t).Apply(t.Context(), step, m.node, site.Observed{}); err != nil {
+		t.Fatal(err)
+	}
+	if took, resets := time.Since(began), writes(r, "ComputerSystem.Reset"); m.power() != "off" || resets != 1 || took >= patience.Grace {
+		t.Errorf("the machine is %s after %d requests for a reset and %s, want off after one, without the grace period", m.power(), resets, took)
+	}
+}
+
 func TestPowerOffIsGraceful(t *testing.T) {
 	r := newRack(t, 1, func(m *lab.MachineConfig) { m.Power = "on" })
 	m := r.take()
