@@ -384,6 +384,46 @@ func TestForecast(t *testing.T) {
 	}
 }
 
+// A knob that is named keeps the budget.
+func TestKnobsKeepTheBudget(t *testing.T) {
+	kept := 0
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 11))
+		s, p, known := randomSite(r)
+		s.Rollout.Budget = plan.Forecast(s, p, known, now).Makespan * site.Duration(30+r.IntN(70)) / 100
+		turned := false
+		for _, w := range plan.Forecast(s, p, known, now).Warnings {
+			turned = turned || turn(s, w)
+		}
+		if !turned {
+			continue
+		}
+		kept++
+		if f := plan.Forecast(s, p, known, now); f.Makespan > f.Budget {
+			t.Errorf("seed %d: it takes %s of %s", seed, time.Duration(f.Makespan), time.Duration(f.Budget))
+		}
+	}
+	if kept < 20 {
+		t.Errorf("only %d sites had a knob", kept)
+	}
+}
+
+// turn does what a warning says.
+func turn(s *site.Site, warning string) bool {
+	_, knob, _ := strings.Cut(warning, "; ")
+	least := 0
+	if _, err := fmt.Sscanf(knob, "maxUnavailable %d", &least); err == nil {
+		s.Rollout.MaxUnavailable = fmt.Sprint(least)
+	}
+	if strings.Contains(knob, "no canaries") || strings.Contains(knob, "without canaries") {
+		s.Rollout.Canaries = nil
+	}
+	if soak, ok := strings.CutPrefix(knob, "canaries that soak for "); ok {
+		s.Rollout.Canaries.Soak.UnmarshalText([]byte(strings.TrimSuffix(soak, " would keep it")))
+	}
+	return strings.HasSuffix(knob, " would keep it")
+}
+
 // Who is paused is left out until the pause ends, who is quarantined waits for
 // nothing, and a machine whose work is under way has its place already.
 func TestForecastOfOthersOrders(t *testing.T) {

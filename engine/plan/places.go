@@ -84,29 +84,26 @@ func (sim *simulation) role(name string) *bound {
 // takePlaces counts the machines that are out of service already. Working on
 // them costs no place. What is under way is taken to end by itself.
 func (sim *simulation) takePlaces(p *site.Plan, known site.Known) {
-	waits := map[string]bool{}
-	for _, n := range p.Nodes {
-		waits[n.Node] = n.Waiting != "" && len(n.Steps) == 0
-	}
 	changes := map[string]*member{}
 	for _, m := range sim.members {
 		changes[m.node.Name] = m
 	}
-	for _, name := range sim.site.NodeNames() {
-		n := sim.site.Nodes[name]
-		if sim.site.Unused(n) != "" || waits[name] || !isOut(n, known.Nodes[name]) {
+	for _, np := range p.Nodes {
+		n, m := sim.site.Nodes[np.Node], changes[np.Node]
+		waits := m == nil && np.Waiting != ""
+		if n == nil || waits || sim.site.Unused(n) != "" || !isOut(n, known.Nodes[np.Node]) {
 			continue
 		}
 		places := sim.of(n)
 		for _, b := range places {
 			b.used++
 		}
-		if m := changes[name]; m != nil {
+		if m != nil {
 			m.out, m.places = true, places
 			continue
 		}
 		for _, b := range places {
-			b.out = append(b.out, name)
+			b.out = append(b.out, n.Name)
 		}
 	}
 }
