@@ -23,8 +23,9 @@ func Markdown(w io.Writer, p *site.Plan, v View) {
 	d.add("", verdict(p)+"\n\n")
 	d.leaving(markdownLimit/2, func() { d.destroyed(p, v) })
 	if f := p.Forecast; f != nil && len(f.Warnings) > 0 {
+		d.add("", "Warnings:\n\n")
 		for _, x := range f.Warnings {
-			d.add("warnings", "- ⚠ "+escape(x)+"\n")
+			d.add("warnings", "- "+escape(x)+"\n")
 		}
 		d.add("", "\n")
 	}

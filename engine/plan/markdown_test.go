@@ -13,7 +13,7 @@ import (
 )
 
 // ours are the lines that Markdown writes, with what others wrote taken out.
-var ours = regexp.MustCompile(`^(\*\*(What is destroyed, as set .[0-9a-f]{16}.:|Cut at 60,000 characters\.)\*\*.*|- .*|  - .*|\|.*\||</?details>.*|Critical path:|Basis: .*|\d+ nodes? changes?: .*|nothing changes.*|)$`)
+var ours = regexp.MustCompile(`^(\*\*(What is destroyed, as set .[0-9a-f]{16}.:|Cut at 60,000 characters\.)\*\*.*|- .*|  - .*|\|.*\||</?details>.*|Warnings:|Critical path:|Basis: .*|\d+ nodes? changes?: .*|nothing changes.*|)$`)
 
 var tags = regexp.MustCompile(`</?(details|summary|code)>`)
 

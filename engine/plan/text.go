@@ -305,7 +305,7 @@ func (d Destruction) disks() string {
 		}
 		disks = append(disks, clean(strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), " ")+" ("+x.Name+")"))
 	}
-	return fmt.Sprintf("%d disks: %s", len(disks), strings.Join(disks, ", "))
+	return fmt.Sprintf("%s: %s", count(len(disks), "disk"), strings.Join(disks, ", "))
 }
 
 // size is a drive's as vendors tell it.
