@@ -22,7 +22,7 @@ func Forecast(s *site.Site, p *site.Plan, known site.Known, now time.Time) *site
 		Budget:   s.Rollout.Budget,
 		Basis:    basis(p, known),
 	}
-	f.Warnings = slices.Concat(sim.misfitWarnings(), sim.stuckWarnings(), leftOut(p, sim.paused))
+	f.Warnings = slices.Concat(sim.broken, sim.misfitWarnings(), sim.stuckWarnings(), leftOut(p, sim.paused))
 	if over := sim.makespan() - time.Duration(f.Budget); f.Budget > 0 && over > 0 {
 		f.Warnings = append(f.Warnings, budgetWarning(s, p, known, now, sim))
 	}

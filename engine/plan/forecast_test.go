@@ -432,6 +432,8 @@ func TestForecastOfOthersOrders(t *testing.T) {
 	s.Nodes["n000"].Paused = &site.Hold{By: "ann"}
 	s.Nodes["n001"].Paused = &site.Hold{By: "ann", Until: now.Add(-time.Second)}
 	p.Nodes[2].Steps[0].Force = true
+	s.Windows = map[string]*site.Window{"night": {From: "22:00", To: "22:00"}}
+	s.Nodes["n001"].Window = "night"
 	known := site.Known{Nodes: map[string]site.Memory{"n003": {Recorded: site.Recorded{Installing: &site.Installation{Generation: 1}}}}}
 	f := plan.Forecast(s, p, known, now)
 	got := ""
@@ -441,7 +443,8 @@ func TestForecastOfOthersOrders(t *testing.T) {
 	if want := "n002 0s to 10m0s; n003 0s to 10m0s; n001 10m0s to 20m0s; "; got != want {
 		t.Errorf("order %s, want %s", got, want)
 	}
-	if want := []string{"n000: paused, and left out of this forecast"}; !slices.Equal(f.Warnings, want) {
+	if want := []string{"the window night cannot be read, and this forecast takes it for open: the window ends when it begins, at 22:00",
+		"n000: paused, and left out of this forecast"}; !slices.Equal(f.Warnings, want) {
 		t.Errorf("warnings %q, want %q", f.Warnings, want)
 	}
 }

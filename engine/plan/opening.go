@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -14,7 +15,6 @@ type opening struct {
 	name   string
 	stop   bool // a node does not go on when it ends
 	window window.Window
-	err    error
 	now    time.Time
 	// What was asked last, and how long it is open at most.
 	asked       time.Duration
@@ -55,9 +55,11 @@ func (sim *simulation) opening(name string) *opening {
 	if known || designed == nil {
 		return w
 	}
-	w = &opening{name: name, stop: designed.Overrun == "stop", now: sim.now, asked: -1}
-	if w.window, w.err = window.Parse(designed); w.err != nil {
-		w = nil // the design's findings say so
+	parsed, err := window.Parse(designed)
+	if err != nil {
+		sim.broken = append(sim.broken, fmt.Sprintf("the window %s cannot be read, and this forecast takes it for open: %v", name, err))
+	} else {
+		w = &opening{name: name, stop: designed.Overrun == "stop", window: parsed, now: sim.now, asked: -1}
 	}
 	sim.windows[name] = w
 	return w

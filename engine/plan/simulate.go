@@ -48,6 +48,7 @@ type simulation struct {
 	due      time.Duration
 	misfits  []misfit
 	paused   []string
+	broken   []string // windows, in sentences
 }
 
 // member is one node that changes.
@@ -304,7 +305,7 @@ func (sim *simulation) chooseCanaries(c *site.Canaries) {
 	if c == nil {
 		return
 	}
-	sim.canaries.soak = time.Duration(c.Soak)
+	sim.canaries.soak = max(0, time.Duration(c.Soak))
 	for _, m := range sim.members {
 		if sim.canaries.left < c.Count && c.Nodes.Selects(m.node) {
 			m.canary = true
