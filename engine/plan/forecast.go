@@ -177,7 +177,7 @@ func (c *cause) wait() string {
 type misfit struct {
 	window *opening
 	takes  time.Duration
-	action site.Action
+	what   string
 	node   string
 }
 
@@ -194,8 +194,8 @@ func (sim *simulation) misfitWarnings() []string {
 	}
 	var all []string
 	for _, m := range order {
-		all = append(all, fmt.Sprintf("%s: %s takes about %s and never fits into the window %s, which is open for %s at most; it waits for a longer window, and this forecast has it begin with the next one",
-			few(nodes[m]), m.action, brief(site.Duration(m.takes)), m.window.name, brief(site.Duration(m.window.longest()))))
+		all = append(all, fmt.Sprintf("%s: its work (%s) takes about %s and never fits into the window %s, which is open for %s at most; it waits for a longer window, and this forecast has it begin with the next one",
+			few(nodes[m]), m.what, brief(site.Duration(m.takes)), m.window.name, brief(site.Duration(m.window.longest()))))
 	}
 	return all
 }
@@ -234,12 +234,14 @@ func (sim *simulation) stuckWarnings() []string {
 func (sim *simulation) holds(m *member) string {
 	step := m.steps[m.next]
 	switch g := m.role.gates[step.Phase]; {
-	case m.role.leader != nil && m.role.leader != m:
+	case g != nil && g.unmet > 0:
+		return fmt.Sprintf("%s, which its phase %s needs", g.last, step.Phase)
+	case m.role.absent != "":
+		return fmt.Sprintf("%s, the leader of the role %s", m.role.absent, m.role.name)
+	case m.role.waitsFor(m):
 		return fmt.Sprintf("%s, the leader of the role %s", m.role.leader.node.Name, m.role.name)
 	case !sim.canaries.over && !m.canary:
 		return "the canaries"
-	case g != nil && g.unmet > 0:
-		return fmt.Sprintf("%s, which its phase %s needs", g.last, step.Phase)
 	case step.Impact >= site.ImpactReboot && m.places == nil:
 		for _, b := range sim.of(m.node) {
 			if b.full() {
@@ -279,7 +281,7 @@ func leftOut(p *site.Plan, paused []string) []string {
 		all = append(all, few(paused)+": paused, and left out of this forecast")
 	}
 	if len(blocked) > 0 {
-		all = append(all, few(blocked)+": blocked, and left out of this forecast; what needs them waits")
+		all = append(all, few(blocked)+": blocked, and left out of this forecast")
 	}
 	return all
 }

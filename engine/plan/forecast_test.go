@@ -131,7 +131,7 @@ type modelNode struct {
 	next         int
 	busy, out    bool
 	began, until time.Duration
-	within       string
+	disrupts     bool
 }
 
 func newModel(s *site.Site, p *site.Plan, known site.Known) *model {
@@ -196,10 +196,7 @@ func (m *model) begin(n *modelNode, t time.Duration) {
 		n.began = t
 	}
 	if step.Impact >= site.ImpactReboot {
-		n.out = true
-		if w := n.WindowFor(step.Impact); w != "" {
-			n.within = w
-		}
+		n.out, n.disrupts = true, true
 	}
 	n.busy, n.until = true, t+time.Duration(step.Expect)
 }
@@ -232,6 +229,9 @@ func (m *model) following(t time.Duration) time.Duration {
 }
 
 func (m *model) may(n *modelNode, t time.Duration) bool {
+	if n.steps[n.next].Impact == site.ImpactNone {
+		return true
+	}
 	return m.leaderLets(n) && m.canariesLet(n, t) && m.needsLet(n) && m.windowLets(n, t) && m.boundsLet(n)
 }
 
@@ -268,7 +268,7 @@ func (m *model) needsLet(n *modelNode) bool {
 				through++
 			}
 		}
-		if through < need.Quorum.Of(all) {
+		if through < max(1, need.Quorum.Of(all)) {
 			return false
 		}
 	}
@@ -278,21 +278,25 @@ func (m *model) needsLet(n *modelNode) bool {
 func (m *model) windowLets(n *modelNode, t time.Duration) bool {
 	step := n.steps[n.next]
 	name := n.WindowFor(step.Impact)
-	if name == "" || n.within == name && m.site.Windows[name].Overrun != "stop" {
+	if name == "" || n.disrupts && m.site.Windows[name].Overrun != "stop" {
 		return true
+	}
+	var takes time.Duration
+	for _, s := range n.steps[n.next:] {
+		takes += time.Duration(s.Expect)
 	}
 	open, until, next := m.windows[name].At(now.Add(t))
 	if !open {
 		return false
 	}
-	fits := !now.Add(t + time.Duration(step.Expect)).After(until)
+	fits := !now.Add(t + takes).After(until)
 	longest := until.Sub(now.Add(t))
 	for !next.IsZero() && next.Sub(now) < 50*24*time.Hour && !fits {
 		_, closes, after := m.windows[name].At(next)
 		longest = max(longest, closes.Sub(next))
 		next = after
 	}
-	return fits || longest < time.Duration(step.Expect) && m.longestOf(name) < time.Duration(step.Expect)
+	return fits || longest < takes && m.longestOf(name) < takes
 }
 
 // longestOf is the longest of the openings from the beginning on.
@@ -337,13 +341,7 @@ func (m *model) boundsLet(n *modelNode) bool {
 	}
 	r := m.site.Roles[n.Role]
 	all, out = count(func(x *modelNode) bool { return x.Role == n.Role })
-	voters := 0
-	for _, x := range m.site.Nodes {
-		if x.Role == n.Role {
-			voters++
-		}
-	}
-	return (r.MaxUnavailable == "" || out < max(1, site.Bound(r.MaxUnavailable, all))) && (!r.Majority || out < (voters-1)/2)
+	return (r.MaxUnavailable == "" || out < max(1, site.Bound(r.MaxUnavailable, all))) && (!r.Majority || out < max(1, (all-1)/2))
 }
 
 // spans are when each node began and ended.
@@ -446,6 +444,38 @@ func TestForecastOfOthersOrders(t *testing.T) {
 	if want := []string{"the window night cannot be read, and this forecast takes it for open: the window ends when it begins, at 22:00",
 		"n000: paused, and left out of this forecast"}; !slices.Equal(f.Warnings, want) {
 		t.Errorf("warnings %q, want %q", f.Warnings, want)
+	}
+}
+
+// What is blocked goes through no phase: those that wait for it are named, and
+// drift is repaired all the same.
+func TestForecastOfWhatIsBlocked(t *testing.T) {
+	s, p := fleet(10)
+	s.Rollout.MaxUnavailable = "10"
+	s.Roles["role0"] = &site.Role{Enabled: true, LeaderFirst: true}
+	s.Roles["role1"] = &site.Role{Enabled: true, Needs: map[string]map[string]site.Need{"base": {"role2": {Phase: "configure", Quorum: "all"}}}}
+	for i := range p.Nodes {
+		for j := range p.Nodes[i].Steps {
+			p.Nodes[i].Steps[j].Phase = "base"
+		}
+	}
+	for _, i := range []int{0, 2} { // the leader of role0, and the only node of role2
+		p.Nodes[i].Steps, p.Nodes[i].Blocked = nil, []string{"another machine answers"}
+	}
+	f := plan.Forecast(s, p, site.Known{}, now)
+	want := []string{
+		"n001, n009 would wait without an end for 1 of the role role2 through configure, which its phase base needs",
+		"n008 would wait without an end for n000, the leader of the role role0",
+		"n000, n002: blocked, and left out of this forecast",
+	}
+	if !slices.Equal(f.Warnings, want) || len(f.Order) != 5 {
+		t.Errorf("%d go on; warnings\n%s\nwant\n%s", len(f.Order), strings.Join(f.Warnings, "\n"), strings.Join(want, "\n"))
+	}
+	for j := range p.Nodes[8].Steps {
+		p.Nodes[8].Steps[j].Drift = true
+	}
+	if f := plan.Forecast(s, p, site.Known{}, now); len(f.Order) != 6 {
+		t.Errorf("with drift %d go on, want 6", len(f.Order))
 	}
 }
 

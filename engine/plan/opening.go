@@ -31,22 +31,26 @@ const openings = 400
 // never is a time that does not come.
 const never = time.Duration(1<<63 - 1)
 
-// windowFor is the window that a member's next step has to wait for.
+// windowFor is the window that a member's next step has to wait for. What was
+// begun is brought to its end past a window, unless that says to stop.
 func (sim *simulation) windowFor(m *member) *opening {
 	w := sim.opening(windowOf(m.node, m.steps[m.next]))
-	if w != nil && w == m.within && !w.stop {
-		return nil // begun in it, and brought to its end
+	if w != nil && (m.begun || m.disrupts) && !w.stop {
+		return nil
 	}
 	return w
 }
 
-// windowOf names the window of a step; a repair waits for that of the node.
+// windowOf names the window of a step; empty for any time. The drift policy of
+// a facet speaks before its impact.
 func windowOf(n *site.Node, s site.Step) string {
-	name := n.WindowFor(s.Impact)
-	if s.Drift && n.Drift[s.Facet] == "repair" {
-		name = cmp.Or(name, n.Window)
+	switch policy := n.Drift[s.Facet]; {
+	case s.Impact == site.ImpactNone || s.Drift && policy == "enforce":
+		return ""
+	case s.Drift && policy == "repair":
+		return cmp.Or(n.WindowFor(s.Impact), n.Window)
 	}
-	return name
+	return n.WindowFor(s.Impact)
 }
 
 func (sim *simulation) opening(name string) *opening {

@@ -74,8 +74,8 @@ func (sim *simulation) role(name string) *bound {
 	if g.role.MaxUnavailable != "" && !sim.rules.unbounded {
 		b = &bound{what: "the role " + name, text: "maxUnavailable " + g.role.MaxUnavailable, most: max(1, site.Bound(g.role.MaxUnavailable, g.inUse))}
 	}
-	if minority := (g.all - 1) / 2; g.role.Majority && (b == nil || minority < b.most) {
-		b = &bound{what: "the role " + name, text: "it keeps its majority", most: minority}
+	if minority := max(1, (g.inUse-1)/2); g.role.Majority && (b == nil || minority < b.most) {
+		b = &bound{what: "the role " + name, text: "it decides by majority", most: minority}
 	}
 	sim.duty[name] = b
 	return b
@@ -98,7 +98,7 @@ func (sim *simulation) takePlaces(p *site.Plan, known site.Known) {
 		for _, b := range places {
 			b.used++
 		}
-		if m != nil {
+		if m != nil && known.Nodes[np.Node].Recorded.Quarantined == nil {
 			m.out, m.places = true, places
 			continue
 		}
@@ -109,7 +109,7 @@ func (sim *simulation) takePlaces(p *site.Plan, known site.Known) {
 }
 
 func isOut(n *site.Node, m site.Memory) bool {
-	if f := m.Recorded.InFlight; m.Recorded.Installing != nil || f != nil && f.Step.Impact >= site.ImpactReboot {
+	if f := m.Recorded.InFlight; underWay(m.Recorded) > 0 || m.Recorded.Quarantined != nil || f != nil && f.Step.Impact >= site.ImpactReboot {
 		return true // it was taken out by us
 	}
 	power := m.Observed.Facets[site.FacetPower]
@@ -192,7 +192,7 @@ func (b *byName) Pop() any {
 
 // enqueue has a member wait for its places.
 func (sim *simulation) enqueue(m *member) {
-	key := queueKey{m.node.Rack, m.node.Role, sim.windowFor(m), m.takes()}
+	key := queueKey{m.node.Rack, m.node.Role, sim.windowFor(m), m.left()}
 	q := sim.queues[key]
 	if q == nil {
 		q = &queue{bounds: sim.of(m.node), window: key.window, expect: key.expect, dormant: true}

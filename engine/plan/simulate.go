@@ -65,8 +65,10 @@ type member struct {
 	// are those that it has taken.
 	out    bool
 	places []*bound
-	within *opening // the window in which it was taken out of service
-	next   int
+	// disrupts is set from its first step that takes it out of service, begun
+	// while an installation is under way.
+	disrupts, begun bool
+	next            int
 	// arrived is when and why it came to its next step.
 	arrived *cause
 	runs    []taken
@@ -100,9 +102,10 @@ type crew struct {
 	name    string
 	role    *site.Role
 	inUse   int
-	all     int
+	missing int     // of those, who do not go through any phase
 	first   string  // by name, once it was asked for
 	leader  *member // while the others wait for it
+	absent  string  // the leader, when it does not get there
 	behind  []*member
 	gates   map[string]*gate // by the phase that waits
 	through []milestone      // by phase, and at last for the end
@@ -188,7 +191,6 @@ func simulate(s *site.Site, p *site.Plan, known site.Known, now time.Time, r rul
 func (sim *simulation) gather(p *site.Plan, known site.Known) {
 	for _, n := range sim.site.Nodes {
 		g := sim.crew(n.Role)
-		g.all++
 		if sim.site.Unused(n) == "" {
 			g.inUse++
 			sim.racked[n.Rack]++
@@ -208,9 +210,31 @@ func (sim *simulation) gather(p *site.Plan, known site.Known) {
 	slices.SortFunc(sim.members, func(a, b *member) int { return cmp.Compare(a.node.Name, b.node.Name) })
 	for i, m := range sim.members {
 		m.index = i
+		m.begun = underWay(known.Nodes[m.node.Name].Recorded) > 0
 		m.runs = make([]taken, 0, len(m.steps))
 		m.countPhases()
 		m.role.choose(m, sim.site)
+	}
+	sim.findAbsent(p)
+}
+
+// findAbsent finds who does not go through any phase: those that are paused,
+// and those that are blocked and have no step.
+func (sim *simulation) findAbsent(p *site.Plan) {
+	absent := func(name string) {
+		g := sim.crew(sim.site.Nodes[name].Role)
+		g.missing++
+		if g.role.LeaderFirst && name == leaderOf(sim.site, g) {
+			g.absent = name
+		}
+	}
+	for _, name := range sim.paused {
+		absent(name)
+	}
+	for _, n := range p.Nodes {
+		if d := sim.site.Nodes[n.Node]; d != nil && sim.site.Unused(d) == "" && len(n.Blocked) > 0 && len(n.Steps) == 0 {
+			absent(n.Node)
+		}
 	}
 }
 
@@ -269,7 +293,7 @@ func (sim *simulation) bindNeeds() {
 	for name, g := range sim.roles {
 		names = append(names, name)
 		for i := range g.through {
-			g.through[i].count = g.inUse
+			g.through[i].count = g.inUse - g.missing
 		}
 	}
 	for _, m := range sim.members {
@@ -291,7 +315,7 @@ func (sim *simulation) bindNeeds() {
 
 func (sim *simulation) bind(g *gate, on *crew, n site.Need) {
 	i := PhaseIndex(on.role, n.Phase)
-	x := &need{on: on, phase: n.Phase, quorum: n.Quorum.Of(on.inUse), gate: g}
+	x := &need{on: on, phase: n.Phase, quorum: max(1, n.Quorum.Of(on.inUse)), gate: g}
 	if on.through[i].count < x.quorum {
 		g.unmet++
 		g.last = x
@@ -320,15 +344,16 @@ func (sim *simulation) proceed(m *member, why *cause) {
 	m.arrived = why
 	step := m.steps[m.next]
 	g := m.role.gates[step.Phase]
+	ordered := !m.begun && step.Impact != site.ImpactNone // goes by the order of nodes
 	switch {
 	case step.Force: // a quarantine waits for nothing
 		sim.begin(m, nil, why)
-	case m.role.leader != nil && m.role.leader != m:
-		m.role.behind = append(m.role.behind, m)
-	case !sim.canaries.over && !m.canary:
-		sim.canaries.waiting = append(sim.canaries.waiting, m)
-	case g != nil && g.unmet > 0:
+	case ordered && g != nil && g.unmet > 0:
 		g.waiting = append(g.waiting, m)
+	case ordered && !step.Drift && m.role.waitsFor(m):
+		m.role.behind = append(m.role.behind, m)
+	case ordered && !step.Drift && !m.disrupts && !sim.canaries.over && !m.canary:
+		sim.canaries.waiting = append(sim.canaries.waiting, m)
 	case step.Impact >= site.ImpactReboot && !m.out && m.places == nil:
 		sim.enqueue(m)
 	default:
@@ -336,10 +361,15 @@ func (sim *simulation) proceed(m *member, why *cause) {
 	}
 }
 
+// waitsFor says whether the role's leader is before a member.
+func (g *crew) waitsFor(m *member) bool {
+	return g.absent != "" || g.leader != nil && g.leader != m
+}
+
 // awaitWindow begins the member's next step as soon as its window lets it.
 func (sim *simulation) awaitWindow(m *member) {
 	w := sim.windowFor(m)
-	at, ok := w.fit(sim.due, m.takes())
+	at, ok := w.fit(sim.due, m.left())
 	switch {
 	case !ok:
 	case at == sim.due:
@@ -351,14 +381,21 @@ func (sim *simulation) awaitWindow(m *member) {
 
 func (m *member) takes() time.Duration { return max(0, time.Duration(m.steps[m.next].Expect)) }
 
+// left is how long all that is left to do takes: a window has to be open for
+// it.
+func (m *member) left() (all time.Duration) {
+	for _, s := range m.steps[m.next:] {
+		all += max(0, time.Duration(s.Expect))
+	}
+	return all
+}
+
 func (sim *simulation) begin(m *member, w *opening, why *cause) {
 	took := m.takes()
-	if w != nil && took > w.longest() {
-		sim.misfits = append(sim.misfits, misfit{w, took, m.steps[m.next].Action, m.node.Name})
+	if w != nil && m.left() > w.longest() {
+		sim.misfits = append(sim.misfits, misfit{w, m.left(), actions(m.steps[m.next:]), m.node.Name})
 	}
-	if m.steps[m.next].Impact >= site.ImpactReboot {
-		m.within = cmp.Or(w, m.within)
-	}
+	m.disrupts = m.disrupts || m.steps[m.next].Impact >= site.ImpactReboot
 	m.runs = append(m.runs, taken{sim.due, sim.due + took, why})
 	sim.schedule(event{at: sim.due + took, member: m, ends: true})
 }
@@ -393,6 +430,11 @@ func (sim *simulation) end(m *member) {
 		m.role.through[i].count++
 		sim.meet(&m.role.through[i], own)
 	}
+	if m.out && !m.disrupts && m.steps[m.next-1].Action == site.ActionPowerOn {
+		sim.giveBack(m, own)
+		m.out = false
+	}
+	m.begun = m.begun && m.steps[m.next-1].Action != site.ActionFinishInstall
 	if m.next < len(m.steps) {
 		sim.proceed(m, &own)
 		return
