@@ -265,11 +265,7 @@ func (n need) unmet(have, gone int) []site.Finding {
 		f.Message = of + "which has no node in use"
 	case n.Quorum.Of(have) > have:
 		f.Message = of + "which has " + count(have, "node") + " in use"
-	case have == gone && n.Quorum.Of(0) == 0:
-		f.Message = of + "all of which are away, so that it waits for none"
-		f.Severity, f.Why = site.SeverityWarning, "A machine that is away is not counted, and the phase begins without anything of what it builds on."
-		f.Fix = `Write a count, as in "1", to have it wait; or remove the need.`
-	case n.Quorum.Of(have-gone) > have-gone:
+	case have == gone || n.Quorum.Of(have-gone) > have-gone:
 		f.Message = of + fmt.Sprintf("which has %s in use, %d of them away", count(have, "node"), gone)
 		f.Severity, f.Why = site.SeverityWarning, "A machine that is away meets no need, so the phase waits until it is back."
 		f.Fix = "Lower the quorum until then, or remove the need."
@@ -331,7 +327,7 @@ func unknownLeader(s *site.Site, x *Index) []site.Finding {
 func awayLeader(path, role, leader string) site.Finding {
 	f := wrong(path, fmt.Sprintf("%s is to lead the role %s, and is away", leader, role),
 		"Name another of its nodes until it is back.")
-	f.Severity, f.Why = site.SeverityWarning, "Another goes first in its place, and may found once more what the leader has founded."
+	f.Severity, f.Why = site.SeverityWarning, "A machine that is away goes through nothing, so that the role has no leader until it is back."
 	return f
 }
 
