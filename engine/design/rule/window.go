@@ -201,7 +201,7 @@ func refuseCron(path, expression string) []site.Finding {
 	w, err := window.Parse(&site.Window{Cron: expression, Length: site.Duration(time.Hour)})
 	if err != nil {
 		return []site.Finding{wrong(path, err.Error(),
-			"Write the minute (0-59), the hour (0-23), the day of the month (1-31), the month (1-12) and the day of the week (0-6, from Sunday on).")}
+			"Write the minute (0-59), the hour (0-23), the day of the month (1-31), the month (1-12) and the day of the week (0-7, Sunday being 0 and 7).")}
 	}
 	if open, _, next := w.At(someTime); !open && next.IsZero() {
 		return []site.Finding{wrong(path, fmt.Sprintf("cron %q: there is no such day", expression), "Correct the day or the month.")}
