@@ -252,11 +252,14 @@ type Losses []Loss
 
 // Digest names the set.
 func (l Losses) Digest() string {
-	sorted := slices.Clone(l)
-	slices.SortFunc(sorted, func(a, b Loss) int { return strings.Compare(a.key(), b.key()) })
+	keys := make([]string, len(l))
+	for i, x := range l {
+		keys[i] = x.key()
+	}
+	slices.Sort(keys)
 	h := sha256.New()
-	for _, x := range sorted {
-		h.Write([]byte(x.key() + "\n"))
+	for _, k := range keys {
+		h.Write([]byte(k + "\n"))
 	}
 	return hex.EncodeToString(h.Sum(nil))[:16]
 }
