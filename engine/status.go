@@ -99,6 +99,7 @@ func (e *Engine) Report() site.Report {
 	for _, key := range slices.Sorted(maps.Keys(e.problems)) {
 		st.Problems = append(st.Problems, e.problems[key])
 	}
+	st.Nodes = make([]site.NodeStatus, 0, len(e.workers))
 	p := site.Plan{Version: site.PlanVersion, Site: e.Site, Revision: e.applied.ID}
 	for _, name := range e.namesLocked() {
 		w := e.workers[name]
