@@ -2,6 +2,7 @@ package notify
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -364,4 +365,20 @@ func TestManyCausesAreBounded(t *testing.T) {
 			t.Errorf("%d nodes are told of", n)
 		}
 	})
+}
+
+// The message that docs/notifications.md shows has the fields of a message.
+func TestDocumentedMessageIsOne(t *testing.T) {
+	text, err := os.ReadFile("../../docs/notifications.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "```json\n")
+	shown, _, _ := strings.Cut(rest, "```")
+	dec := json.NewDecoder(strings.NewReader(shown))
+	dec.DisallowUnknownFields()
+	var m Message
+	if err := dec.Decode(&m); err != nil || m.Version != MessageVersion || len(m.Events) != 1 || m.Events[0].Count != 37 {
+		t.Errorf("%v: %+v", err, m)
+	}
 }
