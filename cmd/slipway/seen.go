@@ -27,11 +27,11 @@ type seenFlags struct {
 }
 
 func (f *seenFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.listen, "listen", "", "answer /metrics, /readyz and /healthz at HOST:PORT, such as 127.0.0.1:9469")
+	flags.StringVar(&f.listen, "listen", "", "answer /metrics, /readyz and /healthz at `HOST:PORT`, such as 127.0.0.1:9469")
 	flags.BoolVar(&f.everywhere, "listen-everywhere", false, "let --listen be every address of this host")
-	flags.StringVar(&f.command, "notify-command", "", "program that is run when a person is needed")
-	flags.StringVar(&f.webhook, "notify-webhook", "", "https:// address that is posted to when a person is needed")
-	flags.StringVar(&f.credential, "notify-credential", "", "name of the credential that signs what is posted")
+	flags.StringVar(&f.command, "notify-command", "", "`PROGRAM` that is run when a person is needed")
+	flags.StringVar(&f.webhook, "notify-webhook", "", "https:// `URL` that is posted to when a person is needed")
+	flags.StringVar(&f.credential, "notify-credential", "", "`NAME` of the credential that signs what is posted")
 }
 
 func (f *seenFlags) check() error {

@@ -92,14 +92,17 @@ func approval(waiting site.Losses, digest string) cause {
 // nodeCauses are the causes of nodes. Where almost every node has one of its
 // own, the rarest are told as one: what makes them differ is not known here.
 func nodeCauses(r *site.Report) map[string]cause {
-	waiting := map[string]bool{}
+	waiting, halted := map[string]bool{}, ""
 	for _, l := range r.Status.Waiting {
 		waiting[l.Node] = true
+	}
+	if r.Status.Rollout != nil {
+		halted = r.Status.Rollout.Halted
 	}
 	all := map[string]cause{}
 	for i := range r.Status.Nodes {
 		n := &r.Status.Nodes[i]
-		kind, needed := needs(n, waiting[n.Name])
+		kind, needed := needs(n, waiting[n.Name] || halted != "" && strings.Contains(n.Reason, halted))
 		if !needed {
 			continue
 		}
@@ -113,13 +116,13 @@ func nodeCauses(r *site.Report) map[string]cause {
 	return all
 }
 
-// needs says whether a node needs a person, and what for. One whose
-// destruction waits for approval is told of with the others that do.
-func needs(n *site.NodeStatus, waiting bool) (Kind, bool) {
+// needs says whether a node needs a person, and what for. What it is held by
+// may be told of anyway: destruction that waits for approval, a halted rollout.
+func needs(n *site.NodeStatus, told bool) (Kind, bool) {
 	switch {
 	case n.State == site.Stalled:
 		return Stalled, true
-	case n.Person && !waiting && n.State != site.Paused:
+	case n.Person && !told && n.State != site.Paused:
 		return Held, true
 	}
 	return "", false

@@ -293,6 +293,7 @@ func TestCausesOfEveryKind(t *testing.T) {
 				{Name: "a", State: site.Blocked, Person: true, Reason: "first contact: never seen as designed", Release: "`slipway approve a`", Since: now},
 				{Name: "b", State: site.Blocked, Reason: "2 of 10 nodes are out of service", Since: now},
 				{Name: "c", State: site.Blocked, Person: true, Reason: "approval: install would lose data", Since: now},
+				{Name: "e", State: site.Blocked, Person: true, Reason: "the rollout is halted: 2 of 10 nodes failed", Since: now},
 				{Name: "d", State: site.Paused, Person: true, Reason: "paused by ann", Since: now},
 			},
 			Waiting: site.Losses{{Node: "c", Action: "install generation 2", Lost: "the disk"}}, Approve: "d1g",
