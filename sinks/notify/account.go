@@ -99,7 +99,7 @@ func (a account) notice(now time.Time, k string, c cause) (time.Time, Event) {
 	}
 	switch {
 	case e.Told.IsZero():
-		return later(e.First.Add(gather), c.since.Add(c.wait)), e.event(k, EventNew, c.nodes)
+		return e.firstDue(c), e.event(k, EventNew, c.nodes)
 	case more > 0:
 		event := e.event(k, EventMore, c.nodes)
 		event.Added = more
@@ -108,11 +108,17 @@ func (a account) notice(now time.Time, k string, c cause) (time.Time, Event) {
 	return e.Told.Add(remindEvery), e.event(k, EventReminder, c.nodes)
 }
 
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
+// firstDue is when a cause is told first: once its nodes are gathered, and it
+// has lasted. It began when it was noticed if a clock that was set says later.
+func (e *entry) firstDue(c cause) time.Time {
+	begun, gathered := e.First, e.First.Add(gather)
+	if c.since.Before(begun) {
+		begun = c.since
 	}
-	return b
+	if lasted := begun.Add(c.wait); lasted.After(gathered) {
+		return lasted
+	}
+	return gathered
 }
 
 // event is what there is to tell of a cause; one that is over is told with the

@@ -335,6 +335,30 @@ func TestRepositoryIsToldOfWhenItIsAwayForLong(t *testing.T) {
 	})
 }
 
+// Whatever the clock was when something was recorded, people are told.
+func TestClockThatWasSet(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		later := time.Now().Add(1000 * time.Hour)
+		st := stalled(many(1)...)
+		st.Nodes[0].Since = later
+		st.Problems = []site.Problem{{About: "source", What: "away", Since: later}}
+		d.is(st, time.Minute)
+		d.told("example: compute-01 is stalled: " + denied)
+		d.after(15 * time.Minute)
+		d.told("example: the site has a problem: away")
+		d.stop()
+		text := fmt.Sprintf(`{%q: {"kind": "stalled", "first": %[2]q, "told": %[2]q, "nodes": ["compute-01"]}}`,
+			key(Stalled, steady("compute-01", st.Nodes[0].Reason)), later.Format(time.RFC3339))
+		if err := os.WriteFile(filepath.Join(d.dir, "told-phone.json"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		d.up()
+		st.Problems = nil
+		d.is(st, 25*time.Hour)
+		d.told("example: still compute-01 is stalled: " + denied)
+	})
+}
+
 func TestAnotherBrokenDesignIsToldOf(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		for _, what := range []string{"revision 1a2b3c4d5e6f is broken: a.cue:3: no such role", "revision ffb3c4d5e600 is broken: a.cue:3: no such role", "revision 77b3c4d5e600 is broken: no such image"} {
