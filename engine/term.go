@@ -166,7 +166,7 @@ func (e *Engine) whileHeld(ctx context.Context) (context.Context, context.Cancel
 // written. A handle without sessions needs none of it.
 func (w *worker) fence(ctx context.Context, kind site.EndpointKind) error {
 	d := w.doors[kind]
-	s, ok := d.machine.(driver.Sessioner)
+	s, ok := driver.As[driver.Sessioner](d.machine)
 	if !ok || w.e.ObserveOnly {
 		return nil
 	}
@@ -210,7 +210,7 @@ func (w *worker) recordedSessions() record.Sessions {
 // over. A machine that does not let it be ended forgets it by itself; what is
 // destructive waits meanwhile.
 func (w *worker) endSession(ctx context.Context, m driver.Machine, left record.Session) (over bool, err error) {
-	ender, ok := m.(driver.Ender)
+	ender, ok := driver.As[driver.Ender](m)
 	if !ok {
 		return false, nil
 	}
