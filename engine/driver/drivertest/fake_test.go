@@ -119,6 +119,10 @@ func TestStagedSettingsNeedABoot(t *testing.T) {
 		if s := take(site.FacetFirmware, site.ActionFirmware); s.Have["BMC"] != "" || s.Pending["BMC"] != "2" {
 			t.Errorf("staged: have %v, pending %v", s.Have, s.Pending)
 		}
+		time.Sleep(time.Hour)
+		if s := take(site.FacetFirmware, site.ActionFirmware); s.Have["BMC"] != "" {
+			t.Errorf("in effect without a boot: %v", s.Have)
+		}
 		began := time.Now()
 		if s := take(site.FacetPower, site.ActionRestart); s.Have["BMC"] != "2" || s.Pending != nil {
 			t.Errorf("booted: have %v, pending %v", s.Have, s.Pending)

@@ -214,6 +214,7 @@ type FakeMachine struct {
 	restart   bool                       // the power change is off and on again
 	inside    map[site.Facet]site.Values // what the installed system is set to
 	pending   map[site.Facet]site.Values // staged until the next boot
+	posting   map[site.Facet]site.Values // taken over by the boot under way
 	runs      map[site.Facet]run         // what goes on inside
 	facts     []Fact
 }
@@ -344,10 +345,13 @@ func (m *FakeMachine) look() func() {
 		}
 	}
 	if at := m.booted.Add(m.config.PostTime); m.on && !now.Before(at) {
-		for f, v := range m.pending {
+		for f, v := range m.posting {
 			m.set(f, v, at)
+			if maps.Equal(m.pending[f], v) {
+				delete(m.pending, f)
+			}
 		}
-		clear(m.pending)
+		m.posting = nil
 	}
 	if m.installer != nil && !now.Before(m.ends) {
 		m.format(m.installer, m.ends)
@@ -404,7 +408,7 @@ func (m *FakeMachine) switchTo(on bool, at time.Time) {
 	if !on {
 		return
 	}
-	m.booted = at
+	m.booted, m.posting = at, maps.Clone(m.pending)
 	m.boots++
 	if m.once && m.media != nil {
 		m.counts.Installs++
@@ -468,5 +472,6 @@ func (m *FakeMachine) Replace(i site.Identity) {
 		m.set(f, nil, now)
 	}
 	clear(m.pending)
+	m.posting = nil
 	m.setOrder("Hdd,Pxe")
 }
