@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
@@ -161,8 +162,8 @@ func (e *Engine) whileHeld(ctx context.Context) (context.Context, context.Cancel
 	return ctx, cancel
 }
 
-// fence ends the session that an earlier term left on the machine, and records
-// the one that the handle holds now. Before it has succeeded nothing may be
+// fence records the session that a handle holds, and ends those that earlier
+// terms have left at the same endpoint. Before it has succeeded nothing may be
 // written. A handle without sessions needs none of it.
 func (w *worker) fence(ctx context.Context, kind site.EndpointKind) error {
 	d := w.doors[kind]
@@ -174,23 +175,27 @@ func (w *worker) fence(ctx context.Context, kind site.EndpointKind) error {
 	if id == "" || id == d.session || t == nil {
 		return nil
 	}
-	before := w.recordedSessions()
-	left, ok := before[kind]
+	now := record.Session{Term: t.Number, Endpoint: d.endpoint.URL, ID: id}
+	left := slices.DeleteFunc(slices.Clone(w.recordedSessions()[kind]), func(s record.Session) bool { return s.Term == t.Number })
+	if err := w.recordSessions(ctx, kind, append(left, now)); err != nil {
+		return err
+	}
 	over := true
-	if ok && left.Term < t.Number && left.Endpoint == d.endpoint.URL {
-		var err error
-		if over, err = w.endSession(ctx, d.machine, left); err != nil {
+	for _, s := range left {
+		ended, err := w.endSession(ctx, d, s)
+		if err != nil {
+			return err
+		}
+		over = over && ended
+	}
+	if len(left) > 0 {
+		if err := w.recordSessions(ctx, kind, []record.Session{now}); err != nil {
 			return err
 		}
 	}
-	now := maps.Clone(before)
-	now[kind] = record.Session{Term: t.Number, Endpoint: d.endpoint.URL, ID: id}
-	if err := w.e.Records.PutSessions(ctx, w.name, now); err != nil {
-		return fmt.Errorf("record the session on %s: %w", w.name, err)
-	}
-	w.logins, d.session = now, id
+	d.session = id
 	if kind == site.BMC {
-		w.fenced = over && (w.fenced || !ok || left.Endpoint == d.endpoint.URL)
+		w.fenced = over
 	}
 	return nil
 }
@@ -206,12 +211,22 @@ func (w *worker) recordedSessions() record.Sessions {
 	return w.logins
 }
 
+func (w *worker) recordSessions(ctx context.Context, kind site.EndpointKind, all []record.Session) error {
+	now := maps.Clone(w.recordedSessions())
+	now[kind] = all
+	if err := w.e.Records.PutSessions(ctx, w.name, now); err != nil {
+		return fmt.Errorf("record the session on %s: %w", w.name, err)
+	}
+	w.logins = now
+	return nil
+}
+
 // endSession ends a session that an earlier term left, and says whether it is
 // over. A machine that does not let it be ended forgets it by itself; what is
 // destructive waits meanwhile.
-func (w *worker) endSession(ctx context.Context, m driver.Machine, left record.Session) (over bool, err error) {
-	ender, ok := driver.As[driver.Ender](m)
-	if !ok {
+func (w *worker) endSession(ctx context.Context, d *door, left record.Session) (over bool, err error) {
+	ender, ok := driver.As[driver.Ender](d.machine)
+	if !ok || left.Endpoint != d.endpoint.URL {
 		return false, nil
 	}
 	switch err := ender.End(ctx, left.ID); {

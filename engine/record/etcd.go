@@ -30,8 +30,9 @@ const (
 	keepEntries   = 50    // entries, for followers that there are not
 	keepHistory   = "10m" // nobody reads it; compacted as often
 	walSegment    = 8 << 20
-	batchOps      = 128 // operations in one transaction
-	freeToDefrag  = 32  // MiB free in the file at start
+	batchOps      = 128     // operations in one transaction
+	freeToDefrag  = 32      // MiB free in the file at start
+	quota         = 2 << 30 // bytes that the database may have: what 100,000 nodes take, four times
 	startTimeout  = time.Minute
 	stopTimeout   = 5 * time.Second
 )
@@ -53,7 +54,7 @@ type member struct {
 }
 
 // startMember starts etcd on dir and returns when it serves.
-func startMember(ctx context.Context, dir string, sync bool, log *slog.Logger) (*member, error) {
+func startMember(ctx context.Context, dir string, opts Options) (*member, error) {
 	if err := checkFiles(dir); err != nil {
 		return nil, damaged(err)
 	}
@@ -62,8 +63,8 @@ func startMember(ctx context.Context, dir string, sync bool, log *slog.Logger) (
 	smallSegments()
 	m := &member{started: make(chan struct{})}
 	m.ctx, m.fail = context.WithCancelCause(context.Background())
-	cfg := config(dir, sync)
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(m.logger(log))
+	cfg := config(dir, opts)
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(m.logger(opts.Log))
 
 	if err := m.start(ctx, cfg); err != nil {
 		go m.stop() // what has come up of it
@@ -100,7 +101,7 @@ func (m *member) start(ctx context.Context, cfg *embed.Config) error {
 	}
 }
 
-func config(dir string, sync bool) *embed.Config {
+func config(dir string, opts Options) *embed.Config {
 	c := embed.NewConfig()
 	c.Dir = dir
 	c.ListenPeerUrls, c.ListenClientUrls = nil, nil
@@ -112,7 +113,8 @@ func config(dir string, sync bool) *embed.Config {
 	c.MaxTxnOps = batchOps
 	c.AutoCompactionMode, c.AutoCompactionRetention = embed.CompactorModePeriodic, keepHistory
 	c.BootstrapDefragThresholdMegabytes = freeToDefrag
-	c.UnsafeNoFsync = !sync
+	c.UnsafeNoFsync = opts.NoSync
+	c.QuotaBackendBytes = opts.quota
 	return c
 }
 

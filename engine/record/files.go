@@ -102,7 +102,12 @@ func (s *Site) readFile(digest string) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
+// dropFile removes a file that no record names any more. While an export may
+// read it, it is left for the next start to sweep.
 func (s *Site) dropFile(digest string) error {
+	if s.store.exporting.Load() > 0 {
+		return nil
+	}
 	if err := os.Remove(s.filePath(digest)); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}

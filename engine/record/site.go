@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -247,10 +248,14 @@ func (s *Site) commit(ctx context.Context, ops ...clientv3.Op) error {
 	if err := s.store.own(); err != nil {
 		return err
 	}
-	return s.store.do(ctx, func(ctx context.Context) error {
-		_, err := s.store.kv.Txn(ctx).Then(ops...).Commit()
+	err := s.store.txn(ctx, ops)
+	if !errors.Is(err, rpctypes.ErrNoSpace) {
 		return err
-	})
+	}
+	if err := s.store.makeRoom(ctx); err != nil {
+		return err
+	}
+	return s.store.full(s.store.txn(ctx, ops))
 }
 
 // do runs a request to etcd, and ends it when etcd cannot go on.

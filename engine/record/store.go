@@ -28,6 +28,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +39,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -55,6 +57,9 @@ type Options struct {
 	// records.
 	NoSync bool
 	Log    *slog.Logger
+
+	migrations []migration // tests have their own
+	quota      int64       // likewise
 }
 
 // Store is the records of a daemon, all sites of it.
@@ -64,6 +69,10 @@ type Store struct {
 	lock *os.File
 	etcd *member
 	kv   clientv3.KV
+
+	limit     int64        // bytes that etcd's database may have
+	exporting atomic.Int32 // exports under way
+	freeing   sync.Mutex   // one at a time makes room
 
 	closing sync.Once
 }
@@ -76,15 +85,16 @@ func Open(ctx context.Context, dir string, opts Options) (*Store, error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Store{dir: dir, sync: !opts.NoSync}
-	if err := s.open(ctx, opts.Log); err != nil {
+	opts.quota = cmp.Or(opts.quota, quota)
+	s := &Store{dir: dir, sync: !opts.NoSync, limit: opts.quota}
+	if err := s.open(ctx, opts); err != nil {
 		s.release()
 		return nil, fmt.Errorf("open records in %s: %w", dir, err)
 	}
 	return s, nil
 }
 
-func (s *Store) open(ctx context.Context, log *slog.Logger) error {
+func (s *Store) open(ctx context.Context, opts Options) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
@@ -97,12 +107,12 @@ func (s *Store) open(ctx context.Context, log *slog.Logger) error {
 	if err := os.MkdirAll(s.files(), 0o700); err != nil {
 		return explain(err)
 	}
-	m, err := startMember(ctx, filepath.Join(s.dir, "etcd"), s.sync, log)
+	m, err := startMember(ctx, filepath.Join(s.dir, "etcd"), opts)
 	if err != nil {
 		return err
 	}
 	s.etcd, s.kv = m, m.client
-	return s.checkVersion(ctx)
+	return s.settleVersion(ctx, opts.steps())
 }
 
 // hold takes the directory's lock, which ends with the process.
@@ -165,27 +175,6 @@ func remedy(err error) string {
 		return "name a directory for the state"
 	}
 	return ""
-}
-
-// checkVersion refuses records of a newer layout and marks new ones.
-func (s *Store) checkVersion(ctx context.Context) error {
-	got, err := s.kv.Get(ctx, versionKey)
-	if err != nil {
-		return fmt.Errorf("read the records' version: %w", err)
-	}
-	if len(got.Kvs) == 0 {
-		_, err := s.kv.Put(ctx, versionKey, strconv.Itoa(Version))
-		return err
-	}
-	text := string(got.Kvs[0].Value)
-	v, err := strconv.Atoi(text)
-	switch {
-	case err != nil:
-		return damaged(fmt.Errorf("the records' version reads %q", text))
-	case v > Version:
-		return fmt.Errorf("the records have version %d and this slipway reads up to %d: run the newer slipway that wrote them, or restore the state directory from before the upgrade", v, Version)
-	}
-	return nil
 }
 
 // Close gives the directory free. It writes nothing: flush first. What is asked

@@ -271,8 +271,8 @@ type Session struct {
 	ID       string `json:"id"`
 }
 
-// Sessions are the sessions on one machine.
-type Sessions map[site.EndpointKind]Session
+// Sessions are the sessions on one machine that may not be over.
+type Sessions map[site.EndpointKind][]Session
 
 // PutSessions records the sessions on a node's machine.
 func (s *Site) PutSessions(ctx context.Context, node string, all Sessions) error {

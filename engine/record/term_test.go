@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-func acquire(t *testing.T, s *Site, holder string) *Term {
+func acquire(t testing.TB, s *Site, holder string) *Term {
 	t.Helper()
 	term, err := s.Acquire(t.Context(), holder)
 	must(t, err)
@@ -176,7 +176,7 @@ func TestDirectoryIsRemoved(t *testing.T) {
 func TestSessions(t *testing.T) {
 	s := open(t, t.TempDir())
 	b, ctx := s.Site("berlin"), t.Context()
-	all := Sessions{site.BMC: {Term: 3, Endpoint: "redfish+https://192.0.2.1", ID: "/redfish/v1/SessionService/Sessions/7"}}
+	all := Sessions{site.BMC: {{Term: 3, Endpoint: "redfish+https://192.0.2.1", ID: "/redfish/v1/SessionService/Sessions/7"}}}
 	must(t, b.PutSessions(ctx, "a/b", all))
 	must(t, b.PutSessions(ctx, "n1", all))
 	must(t, b.DeleteNode(ctx, "n1"))

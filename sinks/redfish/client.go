@@ -176,6 +176,26 @@ func (emptyRoot) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("{}")), Request: r}, nil
 }
 
+// end deletes a session that another handle has left. BMCs number sessions and
+// begin anew when they restart, so one that another user has by now is left
+// alone.
+func (c *client) end(ctx context.Context, session string) error {
+	o, err := c.get(ctx, session)
+	switch user := at[string](o, "UserName"); {
+	case hasStatus(err, http.StatusNotFound):
+		return nil
+	case err != nil:
+		return err
+	case session == c.session || user != "" && user != c.value.Username():
+		return nil
+	}
+	_, err = c.do(ctx, func(api *gofish.APIClient) (*http.Response, error) { return api.Delete(session) })
+	if hasStatus(err, http.StatusNotFound) {
+		return nil
+	}
+	return err
+}
+
 // close deletes the session: BMCs have few, and keep them for long.
 func (c *client) close() error {
 	defer c.http.CloseIdleConnections()

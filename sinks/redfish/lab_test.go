@@ -360,3 +360,28 @@ func TestSessionsAreCachedAndClosed(t *testing.T) {
 		t.Errorf("got %d logins and %d sessions left, want 20 and none", c.Sessions, m.State().Sessions)
 	}
 }
+
+// TestSessionsOfEarlierTermsAreEnded kills more daemons than the BMC has room
+// for sessions; each one ends the session of the one before.
+func TestSessionsOfEarlierTermsAreEnded(t *testing.T) {
+	m := newRack(t, 1, nil).take()
+	left := ""
+	for range 20 {
+		h := m.open(t) // and never closed
+		if s := h.(driver.Sessioner).Session(); s != "" {
+			t.Fatalf("a session %s before the first login", s)
+		}
+		if _, err := h.Observe(t.Context(), m.node, []site.Facet{site.FacetPower}); err != nil {
+			t.Fatal(err)
+		}
+		if left != "" {
+			if err := h.(driver.Ender).End(t.Context(), left); err != nil {
+				t.Fatal(err)
+			}
+		}
+		left = h.(driver.Sessioner).Session()
+		if s := m.State(); s.Sessions != 1 {
+			t.Fatalf("%d sessions are open", s.Sessions)
+		}
+	}
+}

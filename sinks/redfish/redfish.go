@@ -115,6 +115,13 @@ type machine struct {
 // Close ends the session on the BMC.
 func (m *machine) Close() error { return m.client.close() }
 
+// Session implements driver.Sessioner: the path of the session (DSP0266
+// section 13.3.4), empty with basic authentication.
+func (m *machine) Session() string { return m.client.session }
+
+// End implements driver.Ender.
+func (m *machine) End(ctx context.Context, session string) error { return m.client.end(ctx, session) }
+
 // system reads the ComputerSystem.
 func (m *machine) system(ctx context.Context) (system, error) {
 	if m.path == "" {

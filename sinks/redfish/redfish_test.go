@@ -18,6 +18,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -161,7 +162,7 @@ func TestObserve(t *testing.T) {
 	if want := (site.Identity{UUID: uuid, Serial: "S1"}); seen.Identity != want {
 		t.Errorf("got %v, want %v", seen.Identity, want)
 	}
-	if want := (site.Inventory{Manufacturer: "Maker", Model: "M1", SKU: "K1", BIOS: "1.2", Processors: 2, MemoryGiB: 63.5}); *seen.Inventory != want {
+	if want := (site.Inventory{Manufacturer: "Maker", Model: "M1", SKU: "K1", BIOS: "1.2", Processors: 2, MemoryGiB: 63.5}); !reflect.DeepEqual(*seen.Inventory, want) {
 		t.Errorf("got %+v, want %+v", *seen.Inventory, want)
 	}
 	for f, want := range map[site.Facet][2]string{

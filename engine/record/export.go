@@ -1,0 +1,351 @@
+package record
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sys/unix"
+)
+
+const keysBelow = "/slipway/v1/"
+
+// Summary is what an export holds.
+type Summary struct {
+	Version int      `json:"version"` // of the records
+	Sites   []string `json:"sites"`
+	Records int      `json:"records"`
+}
+
+// Export writes everything that is recorded of all sites, as it is at one
+// moment, with the content of files. The records may be in use meanwhile.
+func (s *Store) Export(ctx context.Context, w io.Writer) (Summary, error) {
+	s.exporting.Add(1) // so that no file is dropped that a record names
+	defer s.exporting.Add(-1)
+	out, err := newStreamWriter(w, header{Export: exportVersion, Records: Version, Created: time.Now().UTC()})
+	if err != nil {
+		return Summary{}, err
+	}
+	x := exporter{store: s, out: out, summary: Summary{Version: Version}}
+	if err := s.everything(ctx, func(kv keyValue) error { return x.record(kv) }); err != nil {
+		return Summary{}, fmt.Errorf("export: %w", err)
+	}
+	return x.summary, out.end()
+}
+
+type keyValue struct {
+	key   string
+	value []byte
+}
+
+// everything calls f for each record of every site, in order, as they are at
+// one moment.
+func (s *Store) everything(ctx context.Context, f func(keyValue) error) error {
+	const page = 256
+	from, revision := keysBelow, int64(0)
+	for {
+		var got *clientv3.GetResponse
+		if err := s.do(ctx, func(ctx context.Context) (err error) {
+			got, err = s.kv.Get(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(keysBelow)), clientv3.WithLimit(page), clientv3.WithRev(revision))
+			return err
+		}); err != nil {
+			return err
+		}
+		if revision == 0 {
+			revision = got.Header.Revision
+		}
+		for _, kv := range got.Kvs {
+			if err := f(keyValue{string(kv.Key), kv.Value}); err != nil {
+				return err
+			}
+			from = string(kv.Key) + "\x00"
+		}
+		if !got.More {
+			return nil
+		}
+	}
+}
+
+type exporter struct {
+	store   *Store
+	out     *streamWriter
+	summary Summary
+}
+
+// record writes one record, and before that which points to the design the
+// design itself.
+func (x *exporter) record(kv keyValue) error {
+	b, rest, err := x.store.siteOf(kv.key)
+	if err != nil {
+		return err
+	}
+	if n := len(x.summary.Sites); n == 0 || x.summary.Sites[n-1] != b.name {
+		x.summary.Sites = append(x.summary.Sites, b.name)
+	}
+	x.summary.Records++
+	value, err := b.read(kv.value)
+	if err != nil {
+		return err
+	}
+	if rest == "accepted" {
+		if err := x.design(b, value); err != nil {
+			return err
+		}
+	}
+	e := entry{Key: kv.key, JSON: value}
+	if isPacked(value) {
+		text, err := decompress(value)
+		if err != nil {
+			return damaged(err)
+		}
+		e = entry{Key: kv.key, Packed: text}
+	}
+	return x.out.write(e)
+}
+
+// isPacked says whether a value is compressed: gzip begins with these bytes
+// (RFC 1952 section 2.3.1), and JSON with none of them.
+func isPacked(value []byte) bool { return bytes.HasPrefix(value, []byte{0x1f, 0x8b}) }
+
+func (x *exporter) design(b *Site, value []byte) error {
+	var a acceptance
+	if err := json.Unmarshal(value, &a); err != nil {
+		return damaged(err)
+	}
+	r, err := b.openFile(a.Design)
+	if err != nil {
+		return err
+	}
+	for dec := json.NewDecoder(r); ; {
+		var part json.RawMessage
+		if err := dec.Decode(&part); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return damaged(err)
+		}
+		if err := x.out.write(entry{Site: b.name, Design: part}); err != nil {
+			return err
+		}
+	}
+}
+
+// siteOf gives the site that a key is of, and the rest of the key.
+func (s *Store) siteOf(key string) (b *Site, rest string, err error) {
+	below, ours := strings.CutPrefix(key, keysBelow)
+	esc, rest, ok := strings.Cut(below, "/")
+	name, err := url.PathUnescape(esc)
+	if !ours || !ok || err != nil || rest == "" || esc == "" || url.PathEscape(name) != esc {
+		return nil, "", fmt.Errorf("%q is not the key of a record", key)
+	}
+	return s.Site(name), rest, nil
+}
+
+// Import makes a state directory of an export. The directory must not be there
+// or be empty, unless what is in it is to be replaced, and no process may hold
+// it. Nothing is changed before all of the export was read, found whole and
+// loaded once as a daemon would; then the directory is exchanged in one step.
+func Import(ctx context.Context, dir string, r io.Reader, replace bool, opts Options) (Summary, error) {
+	sum, err := importInto(ctx, dir, r, replace, opts)
+	if err != nil {
+		return Summary{}, fmt.Errorf("import into %s: %w", dir, err)
+	}
+	return sum, nil
+}
+
+func importInto(ctx context.Context, dir string, r io.Reader, replace bool, opts Options) (Summary, error) {
+	dir = filepath.Clean(dir)
+	release, err := claim(dir, replace)
+	if err != nil {
+		return Summary{}, err
+	}
+	defer release()
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return Summary{}, explain(err)
+	}
+	fresh, err := os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+".import-*")
+	if err != nil {
+		return Summary{}, explain(err)
+	}
+	defer os.RemoveAll(fresh) // after the exchange: what was replaced
+	sum, err := fillFrom(ctx, fresh, r, opts)
+	if err != nil {
+		return Summary{}, err
+	}
+	return sum, exchange(fresh, dir)
+}
+
+// claim holds the directory against daemons until it is released.
+func claim(dir string, replace bool) (release func(), err error) {
+	all, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return func() {}, nil
+	case err != nil:
+		return nil, explain(err)
+	case len(all) == 0:
+		return func() {}, nil
+	case !replace:
+		return nil, errors.New("there are records already: import into another state directory, or replace them knowingly with --replace")
+	}
+	s := &Store{dir: dir}
+	if err := s.hold(); err != nil {
+		s.release()
+		return nil, err
+	}
+	return s.release, nil
+}
+
+// fillFrom makes records of an export in a new directory, and has them loaded.
+func fillFrom(ctx context.Context, dir string, r io.Reader, opts Options) (Summary, error) {
+	s, err := Open(ctx, dir, opts)
+	if err != nil {
+		return Summary{}, err
+	}
+	defer s.Close()
+	in := importer{ctx: ctx, store: s}
+	if err := readStream(r, in.begin, in.take); err != nil {
+		return Summary{}, err
+	}
+	if err := in.end(); err != nil {
+		return Summary{}, err
+	}
+	if err := s.settleVersion(ctx, opts.steps()); err != nil {
+		return Summary{}, err
+	}
+	for _, name := range in.summary.Sites {
+		b, _, err := s.siteOf(keysBelow + name + "/accepted")
+		if err != nil {
+			return Summary{}, err
+		}
+		if _, err := b.Load(ctx); err != nil {
+			return Summary{}, fmt.Errorf("the export is whole, and its records make no sense to this slipway: %w", err)
+		}
+	}
+	return in.summary, nil
+}
+
+// exchange puts a new directory in the place of another.
+func exchange(fresh, dir string) error {
+	err := os.Rename(fresh, dir) // also over an empty one
+	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
+		err = unix.Renameat2(unix.AT_FDCWD, fresh, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE)
+	}
+	if err != nil {
+		return explain(err)
+	}
+	parent, err := os.Open(filepath.Dir(dir))
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	return parent.Sync()
+}
+
+// importer writes what an export holds.
+type importer struct {
+	ctx     context.Context
+	store   *Store
+	summary Summary
+	last    string   // key
+	design  []string // parts that no record has pointed to yet
+	of      string   // the site of them
+	batch   batch
+}
+
+func (in *importer) begin(h header) error {
+	in.summary.Version = h.Records
+	_, err := in.store.kv.Put(in.ctx, versionKey, strconv.Itoa(h.Records))
+	return err
+}
+
+func (in *importer) take(e entry) error {
+	if len(e.Design) > 0 && e.Site != "" && e.Key == "" {
+		return in.part(e)
+	}
+	value := []byte(e.JSON)
+	if len(e.Packed) > 0 {
+		value = compress(e.Packed)
+	}
+	b, rest, err := in.store.siteOf(e.Key)
+	switch {
+	case err != nil:
+		return spoilt("%w", err)
+	case len(e.JSON)+len(e.Packed) == 0 || len(e.JSON) > 0 && len(e.Packed) > 0:
+		return spoilt("record %s has no value, or two", e.Key)
+	case e.Key <= in.last:
+		return spoilt("record %s is out of order", e.Key)
+	}
+	in.last = e.Key
+	if rest == "accepted" {
+		if value, err = in.accepted(b, value); err != nil {
+			return err
+		}
+	}
+	if len(in.design) > 0 {
+		return spoilt("the design of %s has no record", in.of)
+	}
+	if in.batch.site == nil || in.batch.site.name != b.name {
+		if err := in.end(); err != nil {
+			return err
+		}
+		in.batch = batch{site: b}
+		in.summary.Sites = append(in.summary.Sites, b.name)
+	}
+	in.summary.Records++
+	return in.batch.put(in.ctx, rest, value)
+}
+
+func (in *importer) part(e entry) error {
+	if len(in.design) > 0 && in.of != e.Site {
+		return spoilt("the design of %s has no record", in.of)
+	}
+	in.design, in.of = append(in.design, string(e.Design)), e.Site
+	return nil
+}
+
+// accepted stores the design, and gives the record that points to it.
+func (in *importer) accepted(b *Site, value []byte) ([]byte, error) {
+	var a acceptance
+	if err := json.Unmarshal(value, &a); err != nil {
+		return nil, spoilt("%w", err)
+	}
+	if len(in.design) == 0 || in.of != b.name {
+		return nil, spoilt("the design of %s is missing", b.name)
+	}
+	digest, err := b.saveFile(func(w io.Writer) error {
+		for _, part := range in.design {
+			if _, err := io.WriteString(w, part+"\n"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	in.design, a.Design = slices.Delete(in.design, 0, len(in.design)), digest
+	return json.Marshal(a)
+}
+
+// end writes what has been gathered of a site.
+func (in *importer) end() error {
+	if len(in.design) > 0 {
+		return spoilt("the design of %s has no record", in.of)
+	}
+	if in.batch.site == nil {
+		return nil
+	}
+	return in.batch.send(in.ctx)
+}

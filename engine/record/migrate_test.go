@@ -1,0 +1,100 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// shout rewrites every node's record, so that it can be seen how often.
+var shout = migration{"nodes are shouted", func(_ *Store, key string, value []byte) ([]clientv3.Op, error) {
+	if !strings.Contains(key, "/nodes/") || strings.Contains(key, "/loud/") {
+		return nil, nil
+	}
+	return []clientv3.Op{
+		clientv3.OpPut(strings.Replace(key, "/nodes/", "/loud/", 1), strings.ToUpper(string(value))),
+		clientv3.OpDelete(key),
+	}, nil
+}}
+
+var whisper = migration{"nodes are whispered", func(_ *Store, key string, value []byte) ([]clientv3.Op, error) {
+	if !strings.Contains(key, "/loud/") {
+		return nil, nil
+	}
+	return []clientv3.Op{clientv3.OpPut(key, strings.ToLower(string(value)))}, nil
+}}
+
+func openWith(ctx context.Context, dir string, steps ...migration) (*Store, error) {
+	return Open(ctx, dir, Options{NoSync: true, migrations: steps})
+}
+
+func (s *Store) get(t *testing.T, key string) string {
+	t.Helper()
+	got, err := s.kv.Get(t.Context(), key)
+	must(t, err)
+	if len(got.Kvs) == 0 {
+		return ""
+	}
+	return string(got.Kvs[0].Value)
+}
+
+func TestMigrationsRunInOrder(t *testing.T) {
+	if Version != 1+len(migrations) {
+		t.Fatalf("version %d after %d migrations", Version, len(migrations))
+	}
+	s := open(t, t.TempDir())
+	fill(t, s.Site("berlin"), 300) // more than one transaction
+	must(t, s.Close())
+	s, err := openWith(t.Context(), s.dir, shout)
+	must(t, err)
+	if v, n := s.get(t, versionKey), s.get(t, "/slipway/v1/berlin/loud/n00299"); v != "2" || !strings.Contains(n, `"GENERATION":1`) {
+		t.Errorf("version %s and %s", v, n)
+	}
+	if n := s.count(t, "/slipway/v1/berlin/nodes/"); n != 0 {
+		t.Errorf("%d old records", n)
+	}
+	must(t, s.Close())
+	refused(t, s.dir, "version 2", "reads up to 1")
+	s, err = openWith(t.Context(), s.dir, shout, whisper)
+	must(t, err)
+	if v, n := s.get(t, versionKey), s.get(t, "/slipway/v1/berlin/loud/n00000"); v != "3" || !strings.Contains(n, `"generation":1`) {
+		t.Errorf("version %s and %s", v, n)
+	}
+	must(t, s.Close())
+	s, err = openWith(t.Context(), t.TempDir(), shout, whisper)
+	must(t, err)
+	if v := s.get(t, versionKey); v != "3" {
+		t.Errorf("new records have version %s", v)
+	}
+	must(t, s.Close())
+}
+
+// TestInterruptedMigration holds that one that ended in the middle is done
+// again as a whole at the next start.
+func TestInterruptedMigration(t *testing.T) {
+	s := open(t, t.TempDir())
+	fill(t, s.Site("berlin"), 300)
+	must(t, s.Close())
+	power, left := errors.New("power cut"), 200
+	interrupted := migration{"interrupted", func(s *Store, key string, value []byte) ([]clientv3.Op, error) {
+		if left--; left < 0 {
+			return nil, power
+		}
+		return shout.change(s, key, value)
+	}}
+	for left = range 3 {
+		left = 150 + 100*left
+		if s, err := openWith(t.Context(), s.dir, interrupted); !errors.Is(err, power) || !strings.Contains(err.Error(), "from version 1 to 2 (interrupted)") {
+			t.Fatalf("got %v %v", s, err)
+		}
+	}
+	s, err := openWith(t.Context(), s.dir, shout)
+	must(t, err)
+	defer s.Close()
+	if v, old, now := s.get(t, versionKey), s.count(t, "/slipway/v1/berlin/nodes/"), s.count(t, "/slipway/v1/berlin/loud/"); v != "2" || old != 0 || now != 300 {
+		t.Errorf("version %s, %d old and %d new records", v, old, now)
+	}
+}

@@ -1,0 +1,177 @@
+package record
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"time"
+)
+
+// An export is a row of JSON values, one a line: a header, an entry for each
+// record with what it holds, and a trailer with the digest of all lines before.
+
+// exportVersion is the version of the form of an export.
+const exportVersion = 1
+
+// maxLine bounds a line of an export, in bytes: the largest is one record.
+const maxLine = 64 << 20
+
+// header is the first line of an export.
+type header struct {
+	Export  int       `json:"slipwayExport"` // version of this form
+	Records int       `json:"records"`       // version of the layout of the records
+	Created time.Time `json:"created"`
+}
+
+// entry is one line of an export: a record, or one part of a site's design,
+// the parts of which come right before the record that points to it.
+type entry struct {
+	Key string `json:"key,omitempty"`
+	// JSON is the record's value, Packed that of one which is compressed.
+	JSON   json.RawMessage `json:"json,omitempty"`
+	Packed json.RawMessage `json:"packed,omitempty"`
+	// Design is a part of the design of Site.
+	Site   string          `json:"site,omitempty"`
+	Design json.RawMessage `json:"design,omitempty"`
+}
+
+// trailer is the last line of an export.
+type trailer struct {
+	Entries int    `json:"entries"`
+	SHA256  string `json:"sha256"` // of all lines before
+}
+
+// streamWriter writes an export.
+type streamWriter struct {
+	buf     *bufio.Writer
+	sum     hash.Hash
+	enc     *json.Encoder
+	entries int
+}
+
+func newStreamWriter(w io.Writer, h header) (*streamWriter, error) {
+	s := &streamWriter{buf: bufio.NewWriterSize(w, 64<<10), sum: sha256.New()}
+	s.enc = json.NewEncoder(io.MultiWriter(s.buf, s.sum))
+	return s, s.enc.Encode(h)
+}
+
+func (s *streamWriter) write(e entry) error {
+	s.entries++
+	return s.enc.Encode(e)
+}
+
+func (s *streamWriter) end() error {
+	if err := s.enc.Encode(trailer{Entries: s.entries, SHA256: hex.EncodeToString(s.sum.Sum(nil))}); err != nil {
+		return err
+	}
+	return s.buf.Flush()
+}
+
+// spoilt is wrapped by the errors of an export that is not whole or not ours.
+var errSpoilt = errors.New("this is no whole export")
+
+func spoilt(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format+"; nothing was changed: take another copy of it", append([]any{errSpoilt}, args...)...)
+}
+
+// readStream reads an export, hands each entry to take, and gives the header
+// when all of it has been there as it was written. Before that, nothing that
+// take was given may be relied on.
+func readStream(r io.Reader, begin func(header) error, take func(entry) error) error {
+	lines := &lineReader{buf: bufio.NewReaderSize(r, 64<<10), sum: sha256.New()}
+	var h header
+	if err := lines.first(&h); err != nil {
+		return err
+	}
+	switch {
+	case h.Export > exportVersion || h.Records > Version:
+		return fmt.Errorf("this export is of a newer slipway (form %d with records of version %d; this one reads up to %d and %d): nothing was changed; import it with the newer one",
+			h.Export, h.Records, exportVersion, Version)
+	case h.Export < 1 || h.Records < 1:
+		return spoilt("its first line is no header")
+	}
+	if err := begin(h); err != nil {
+		return err
+	}
+	for n := 0; ; n++ {
+		line, before, err := lines.next()
+		if err != nil {
+			return err
+		}
+		var is struct {
+			entry
+			trailer
+		}
+		if err := strict(line, &is); err != nil {
+			return spoilt("line %d: %w", n+2, err)
+		}
+		if is.SHA256 != "" {
+			return lines.finish(is.trailer, n, before)
+		}
+		if err := take(is.entry); err != nil {
+			return fmt.Errorf("line %d: %w", n+2, err)
+		}
+	}
+}
+
+// strict decodes one JSON value that has no field we do not know.
+func strict(line []byte, into any) error {
+	dec := json.NewDecoder(bytes.NewReader(line))
+	dec.DisallowUnknownFields()
+	return dec.Decode(into)
+}
+
+// lineReader gives lines of bounded length and sums them up.
+type lineReader struct {
+	buf *bufio.Reader
+	sum hash.Hash
+}
+
+// first reads the header, which may have fields of a newer version.
+func (l *lineReader) first(h *header) error {
+	line, _, err := l.next()
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(line, h); err != nil {
+		return spoilt("its first line is no header: %w", err)
+	}
+	return nil
+}
+
+// next gives a line, and the digest of the lines before it.
+func (l *lineReader) next() (line []byte, before string, err error) {
+	before = hex.EncodeToString(l.sum.Sum(nil))
+	for {
+		part, err := l.buf.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case err == nil:
+			l.sum.Write(line)
+			return line, before, nil
+		case errors.Is(err, io.EOF):
+			return nil, "", spoilt("it ends before its last line")
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, "", err
+		case len(line) > maxLine:
+			return nil, "", spoilt("a line of it is longer than %d MiB", maxLine>>20)
+		}
+	}
+}
+
+// finish compares the trailer with what was read.
+func (l *lineReader) finish(t trailer, entries int, sum string) error {
+	if t.SHA256 != sum || t.Entries != entries {
+		return spoilt("its %d records do not have the digest that its last line says", entries)
+	}
+	if _, err := l.buf.ReadByte(); !errors.Is(err, io.EOF) {
+		return spoilt("something follows its last line")
+	}
+	return nil
+}
