@@ -8,6 +8,7 @@
 //	                            what happened since, as a list of site.Event
 //	GET  /v1/history?site=NAME&node=NODE
 //	                            the last events of a node, or of the site
+//	GET  /v1/state              a copy of all records, see Exporter
 //	POST /v1/order?site=NAME    a site.Order; answers {"done": "a sentence"}
 //
 // Without a name the only site is meant. Errors answer {"error": "text",

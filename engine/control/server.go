@@ -147,6 +147,7 @@ func handler(d Daemon) http.Handler {
 		sentence, err := order(w, r, d)
 		answer(w, r, done{sentence}, err)
 	})
+	serveState(mux, d)
 	return mux
 }
 

@@ -29,6 +29,15 @@ type Summary struct {
 	Records int      `json:"records"`
 }
 
+// count adds a record of a site.
+func (s *Summary) count(b *Site) {
+	name, _ := url.PathUnescape(b.name) // escaped by us
+	if n := len(s.Sites); n == 0 || s.Sites[n-1] != name {
+		s.Sites = append(s.Sites, name)
+	}
+	s.Records++
+}
+
 // Export writes everything that is recorded of all sites, as it is at one
 // moment, with the content of files. The records may be in use meanwhile.
 func (s *Store) Export(ctx context.Context, w io.Writer) (Summary, error) {
@@ -43,6 +52,26 @@ func (s *Store) Export(ctx context.Context, w io.Writer) (Summary, error) {
 		return Summary{}, fmt.Errorf("export: %w", err)
 	}
 	return x.summary, out.end()
+}
+
+// Verify reads an export to its end and says what it holds.
+func Verify(r io.Reader) (Summary, error) {
+	var sum Summary
+	err := readStream(r, func(h header) error { sum.Version = h.Records; return nil }, func(e entry) error {
+		if e.Key == "" {
+			return nil
+		}
+		b, _, err := (&Store{}).siteOf(e.Key)
+		if err != nil {
+			return spoilt("%w", err)
+		}
+		sum.count(b)
+		return nil
+	})
+	if err != nil {
+		return Summary{}, err
+	}
+	return sum, nil
 }
 
 type keyValue struct {
@@ -91,10 +120,7 @@ func (x *exporter) record(kv keyValue) error {
 	if err != nil {
 		return err
 	}
-	if n := len(x.summary.Sites); n == 0 || x.summary.Sites[n-1] != b.name {
-		x.summary.Sites = append(x.summary.Sites, b.name)
-	}
-	x.summary.Records++
+	x.summary.count(b)
 	value, err := b.read(kv.value)
 	if err != nil {
 		return err
@@ -225,11 +251,7 @@ func fillFrom(ctx context.Context, dir string, r io.Reader, opts Options) (Summa
 		return Summary{}, err
 	}
 	for _, name := range in.summary.Sites {
-		b, _, err := s.siteOf(keysBelow + name + "/accepted")
-		if err != nil {
-			return Summary{}, err
-		}
-		if _, err := b.Load(ctx); err != nil {
+		if _, err := s.Site(name).Load(ctx); err != nil {
 			return Summary{}, fmt.Errorf("the export is whole, and its records make no sense to this slipway: %w", err)
 		}
 	}
@@ -301,9 +323,8 @@ func (in *importer) take(e entry) error {
 			return err
 		}
 		in.batch = batch{site: b}
-		in.summary.Sites = append(in.summary.Sites, b.name)
 	}
-	in.summary.Records++
+	in.summary.count(b)
 	return in.batch.put(in.ctx, rest, value)
 }
 

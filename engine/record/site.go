@@ -94,6 +94,9 @@ func (s *Store) Site(name string) *Site {
 	}
 }
 
+// Store gives the store that the records are in.
+func (s *Site) Store() *Store { return s.store }
+
 // acceptance is the value under "accepted".
 type acceptance struct {
 	Revision      site.Revision `json:"revision"`

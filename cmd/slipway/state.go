@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-gitops/slipway/engine/control"
+	"github.com/slipway-gitops/slipway/engine/record"
+)
+
+// recordsIn is where a daemon's records are in its state directory.
+func recordsIn(state string) string { return filepath.Join(state, "records") }
+
+func (a *app) stateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "state", Short: "back up and restore what a daemon has recorded", Args: knownCommand,
+		Long: "A daemon records what was done to machines and cannot be seen from outside. An export\n" +
+			"is a copy of all of it in one file of JSON lines; see docs/records.md.\n" + exitHelp,
+		Example: "  slipway state export backup.jsonl\n  slipway state import backup.jsonl",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.exportCommand(), a.importCommand())
+	return cmd
+}
+
+func (a *app) exportCommand() *cobra.Command {
+	var state string
+	cmd := &cobra.Command{
+		Use: "export FILE|-", Short: "copy the records into a file", Args: exactly(1),
+		Long: "Copies everything that is recorded of all sites, also while the daemon runs. The file\n" +
+			"holds designs and names of credentials, no credentials.\n" + exitHelp,
+		Example: "  slipway state export backup.jsonl\n  slipway state export - | zstd > backup.jsonl.zst",
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.exportState(cmd.Context(), state, args[0]) },
+	}
+	addState(cmd, &state)
+	return cmd
+}
+
+func (a *app) importCommand() *cobra.Command {
+	var state string
+	var replace bool
+	cmd := &cobra.Command{
+		Use: "import FILE|-", Short: "make a state directory of an export", Args: exactly(1),
+		Long: "Reads all of an export before anything is changed, and refuses one that is not whole.\n" +
+			"The daemon must not run. Records that are there stay unless --replace is given.\n" + exitHelp,
+		Example: "  slipway state import backup.jsonl --state /var/lib/slipway",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.importState(cmd.Context(), state, args[0], replace)
+		},
+	}
+	cmd.Flags().BoolVar(&replace, "replace", false, "replace the records that are there")
+	addState(cmd, &state)
+	return cmd
+}
+
+// moved is what export and import print as JSON.
+type moved struct {
+	record.Summary
+	File string `json:"file"`
+}
+
+func (a *app) exportState(ctx context.Context, state, file string) error {
+	if file == "-" {
+		sum, err := copyState(ctx, state, a.out)
+		if err != nil {
+			return err
+		}
+		return a.tellMoved(a.err, "exported", moved{sum, file})
+	}
+	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*")
+	if err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	sum, err := copyState(ctx, state, f)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(f.Sync(), f.Close(), os.Rename(f.Name(), file)); err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	return a.tellMoved(a.out, "exported", moved{sum, file})
+}
+
+// copyState copies the records of the daemon, or of its directory when none
+// runs, and checks the copy on the way.
+func copyState(ctx context.Context, state string, w io.Writer) (record.Summary, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r, pipe := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		err := exportFrom(ctx, state, pipe)
+		pipe.CloseWithError(err)
+		ended <- err
+	}()
+	sum, err := record.Verify(io.TeeReader(r, w))
+	r.CloseWithError(err)
+	if cause := <-ended; cause != nil {
+		return record.Summary{}, cause
+	}
+	return sum, err
+}
+
+func exportFrom(ctx context.Context, state string, w io.Writer) error {
+	daemon := daemonAt(state)
+	defer daemon.Close()
+	if err := daemon.Export(ctx, w); !errors.Is(err, control.ErrNoDaemon) {
+		return err
+	}
+	if _, err := os.Stat(recordsIn(state)); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there are no records in %s: name the daemon's state directory with --state", state)
+	}
+	store, err := record.Open(ctx, recordsIn(state), record.Options{})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	_, err = store.Export(ctx, w)
+	return err
+}
+
+func (a *app) importState(ctx context.Context, state, file string, replace bool) error {
+	var r io.Reader = os.Stdin
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return fmt.Errorf("import: %w", err)
+		}
+		defer f.Close()
+		r = f
+	}
+	sum, err := record.Import(ctx, recordsIn(state), r, replace, record.Options{})
+	if err != nil {
+		return err
+	}
+	return a.tellMoved(a.out, "imported", moved{sum, file})
+}
+
+func (a *app) tellMoved(w io.Writer, done string, m moved) error {
+	if a.output == "json" {
+		return printJSON(w, m)
+	}
+	_, err := fmt.Fprintf(w, "%s %s of %s (version %d)\n", done, plural(m.Records, "record"), nameSites(m.Sites), m.Version)
+	return err
+}
+
+func nameSites(names []string) string {
+	switch len(names) {
+	case 0:
+		return "no site"
+	case 1:
+		return "site " + names[0]
+	}
+	return fmt.Sprintf("%d sites: %s", len(names), strings.Join(names, ", "))
+}
+
+// Export implements control.Exporter, with what was observed last.
+func (k keeper) Export(ctx context.Context, w io.Writer) error {
+	if err := k.engine.Records.Flush(ctx); err != nil {
+		return err
+	}
+	_, err := k.engine.Records.Store().Export(ctx, w)
+	return err
+}
