@@ -58,7 +58,7 @@ func startMember(ctx context.Context, dir string, opts Options) (*member, error)
 	if err := checkFiles(dir); err != nil {
 		return nil, damaged(err)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, damaged(errors.New("etcd does not become ready")))
+	ctx, cancel := context.WithTimeoutCause(ctx, opts.patience, damaged(errors.New("etcd does not become ready")))
 	defer cancel()
 	smallSegments()
 	m := &member{started: make(chan struct{})}

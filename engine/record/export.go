@@ -82,6 +82,16 @@ type keyValue struct {
 // everything calls f for each record of every site, in order, as they are at
 // one moment.
 func (s *Store) everything(ctx context.Context, f func(keyValue) error) error {
+	return s.stored(ctx, func(kv keyValue) (err error) {
+		if kv.value, err = unseal(kv.key, kv.value); err != nil {
+			return err
+		}
+		return f(kv)
+	})
+}
+
+// stored is everything as it is stored, whatever its version.
+func (s *Store) stored(ctx context.Context, f func(keyValue) error) error {
 	const page = 256
 	from, revision := keysBelow, int64(0)
 	for {

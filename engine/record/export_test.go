@@ -140,7 +140,7 @@ func TestSpoiltExport(t *testing.T) {
 		"two in a row":      {join(lines, lines), "follows its last line"},
 		"a bit is other":    {bytes.Replace(export, []byte(`"generation":1`), []byte(`"generation":0`), 1), "digest"},
 		"newer form":        {bytes.Replace(export, []byte(`"slipwayExport":1`), []byte(`"slipwayExport":2`), 1), "newer slipway"},
-		"newer records":     {bytes.Replace(export, []byte(`"records":1`), []byte(`"records":7`), 1), "newer slipway"},
+		"newer records":     {bytes.Replace(export, []byte(`"records":2`), []byte(`"records":7`), 1), "newer slipway"},
 		"endless line":      {append(slices.Clone(lines[0]), bytes.Repeat([]byte("a"), maxLine+1<<20)...), "longer than"},
 	} {
 		t.Run(name, func(t *testing.T) {

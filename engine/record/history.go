@@ -147,8 +147,11 @@ func (s *Site) readEvents(ctx context.Context, nodes []string) ([][]site.Event, 
 	all := make([][]site.Event, len(nodes))
 	for i, r := range got.Responses {
 		for _, kv := range r.GetResponseRange().Kvs {
-			value, err := s.read(kv.Value)
+			value, err := unseal(string(kv.Key), kv.Value)
 			if err != nil {
+				return nil, err
+			}
+			if value, err = s.read(value); err != nil {
 				return nil, err
 			}
 			if err := decodeCompressed(value, &all[i]); err != nil {

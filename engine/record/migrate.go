@@ -18,7 +18,7 @@ type migration struct {
 }
 
 // migrations are those from version 1 to 2, from 2 to 3 and so on.
-var migrations []migration
+var migrations = []migration{sealValues}
 
 // steps are the migrations to go by.
 func (o Options) steps() []migration {
@@ -70,7 +70,7 @@ func (s *Store) version(ctx context.Context, newest int) (int, error) {
 // the changes: an interrupted migration is done again as a whole.
 func (s *Store) migrate(ctx context.Context, m migration, to int) error {
 	var ops []clientv3.Op
-	err := s.everything(ctx, func(kv keyValue) error {
+	err := s.stored(ctx, func(kv keyValue) error {
 		more, err := m.change(s, kv.key, kv.value)
 		if err != nil {
 			return fmt.Errorf("%s: %w", kv.key, err)

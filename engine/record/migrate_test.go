@@ -1,8 +1,10 @@
 package record
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,24 +13,25 @@ import (
 
 // shout rewrites every node's record, so that it can be seen how often.
 var shout = migration{"nodes are shouted", func(_ *Store, key string, value []byte) ([]clientv3.Op, error) {
-	if !strings.Contains(key, "/nodes/") || strings.Contains(key, "/loud/") {
+	if !strings.Contains(key, "/nodes/") {
 		return nil, nil
 	}
-	return []clientv3.Op{
-		clientv3.OpPut(strings.Replace(key, "/nodes/", "/loud/", 1), strings.ToUpper(string(value))),
-		clientv3.OpDelete(key),
-	}, nil
+	value, err := unseal(key, value)
+	loud := strings.Replace(key, "/nodes/", "/loud/", 1)
+	return []clientv3.Op{opSealed(loud, bytes.ToUpper(value)), clientv3.OpDelete(key)}, err
 }}
 
 var whisper = migration{"nodes are whispered", func(_ *Store, key string, value []byte) ([]clientv3.Op, error) {
 	if !strings.Contains(key, "/loud/") {
 		return nil, nil
 	}
-	return []clientv3.Op{clientv3.OpPut(key, strings.ToLower(string(value)))}, nil
+	value, err := unseal(key, value)
+	return []clientv3.Op{opSealed(key, bytes.ToLower(value))}, err
 }}
 
-func openWith(ctx context.Context, dir string, steps ...migration) (*Store, error) {
-	return Open(ctx, dir, Options{NoSync: true, migrations: steps})
+// openWith opens records with more migrations than there are.
+func openWith(ctx context.Context, dir string, more ...migration) (*Store, error) {
+	return Open(ctx, dir, Options{NoSync: true, migrations: slices.Concat(migrations, more)})
 }
 
 func (s *Store) get(t *testing.T, key string) string {
@@ -50,23 +53,23 @@ func TestMigrationsRunInOrder(t *testing.T) {
 	must(t, s.Close())
 	s, err := openWith(t.Context(), s.dir, shout)
 	must(t, err)
-	if v, n := s.get(t, versionKey), s.get(t, "/slipway/v1/berlin/loud/n00299"); v != "2" || !strings.Contains(n, `"GENERATION":1`) {
+	if v, n := s.get(t, versionKey), s.get(t, "/slipway/v1/berlin/loud/n00299"); v != "3" || !strings.Contains(n, `"GENERATION":1`) {
 		t.Errorf("version %s and %s", v, n)
 	}
 	if n := s.count(t, "/slipway/v1/berlin/nodes/"); n != 0 {
 		t.Errorf("%d old records", n)
 	}
 	must(t, s.Close())
-	refused(t, s.dir, "version 2", "reads up to 1")
+	refused(t, s.dir, "version 3", "reads up to 2")
 	s, err = openWith(t.Context(), s.dir, shout, whisper)
 	must(t, err)
-	if v, n := s.get(t, versionKey), s.get(t, "/slipway/v1/berlin/loud/n00000"); v != "3" || !strings.Contains(n, `"generation":1`) {
+	if v, n := s.get(t, versionKey), s.get(t, "/slipway/v1/berlin/loud/n00000"); v != "4" || !strings.Contains(n, `"generation":1`) {
 		t.Errorf("version %s and %s", v, n)
 	}
 	must(t, s.Close())
 	s, err = openWith(t.Context(), t.TempDir(), shout, whisper)
 	must(t, err)
-	if v := s.get(t, versionKey); v != "3" {
+	if v := s.get(t, versionKey); v != "4" {
 		t.Errorf("new records have version %s", v)
 	}
 	must(t, s.Close())
@@ -87,14 +90,36 @@ func TestInterruptedMigration(t *testing.T) {
 	}}
 	for left = range 3 {
 		left = 150 + 100*left
-		if s, err := openWith(t.Context(), s.dir, interrupted); !errors.Is(err, power) || !strings.Contains(err.Error(), "from version 1 to 2 (interrupted)") {
+		if s, err := openWith(t.Context(), s.dir, interrupted); !errors.Is(err, power) || !strings.Contains(err.Error(), "from version 2 to 3 (interrupted)") {
 			t.Fatalf("got %v %v", s, err)
 		}
 	}
 	s, err := openWith(t.Context(), s.dir, shout)
 	must(t, err)
 	defer s.Close()
-	if v, old, now := s.get(t, versionKey), s.count(t, "/slipway/v1/berlin/nodes/"), s.count(t, "/slipway/v1/berlin/loud/"); v != "2" || old != 0 || now != 300 {
+	if v, old, now := s.get(t, versionKey), s.count(t, "/slipway/v1/berlin/nodes/"), s.count(t, "/slipway/v1/berlin/loud/"); v != "3" || old != 0 || now != 300 {
 		t.Errorf("version %s, %d old and %d new records", v, old, now)
+	}
+}
+
+// TestRecordsWithoutChecksums holds that records of version 1 are read, and
+// have checksums from then on.
+func TestRecordsWithoutChecksums(t *testing.T) {
+	s := open(t, t.TempDir())
+	fill(t, s.Site("berlin"), 300)
+	want := load(t, s.Site("berlin"))
+	must(t, s.everything(t.Context(), func(kv keyValue) error {
+		_, err := s.kv.Put(t.Context(), kv.key, string(kv.value))
+		return err
+	}))
+	_, err := s.kv.Put(t.Context(), versionKey, "1")
+	must(t, err)
+	for range 2 {
+		var is Snapshot
+		s, _, is = reopen(t, s, "berlin")
+		same(t, "records", is, want)
+	}
+	if v, n := s.get(t, versionKey), s.get(t, "/slipway/v1/berlin/nodes/n00007"); v != "2" || !strings.Contains(n, "}#") {
+		t.Errorf("version %s and %s", v, n)
 	}
 }

@@ -74,10 +74,10 @@ func TestNotADirectory(t *testing.T) {
 
 func TestNewerVersion(t *testing.T) {
 	s := open(t, t.TempDir())
-	_, err := s.kv.Put(t.Context(), versionKey, "2")
+	_, err := s.kv.Put(t.Context(), versionKey, "3")
 	must(t, err)
 	must(t, s.Close())
-	refused(t, s.dir, "version 2", "reads up to 1", "run the newer slipway")
+	refused(t, s.dir, "version 3", "reads up to 2", "run the newer slipway")
 }
 
 // TestDamage spoils the state directory in ways that disks and people do.
@@ -162,6 +162,13 @@ func TestStoreFails(t *testing.T) {
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("RECORD_TEST_WRITER"); dir != "" {
 		writer(dir)
+	}
+	if dir := os.Getenv("RECORD_TEST_FULL"); dir != "" {
+		if err := fillDisk(dir); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }

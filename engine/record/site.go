@@ -17,8 +17,9 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// maxValue is the largest value that is kept in etcd, in bytes.
-const maxValue = 64 << 10
+// maxValue is the largest value that is kept in etcd, in bytes; with its
+// checksum it has 64 KiB.
+const maxValue = 64<<10 - sealSize
 
 // removalWindow is how long a removal counts and is kept.
 const removalWindow = 24 * time.Hour
@@ -228,13 +229,13 @@ func (s *Site) putBytes(ctx context.Context, key string, value []byte) error {
 // opPut is the operation that writes a value; a large one is put into a file.
 func (s *Site) opPut(key string, value []byte) (clientv3.Op, error) {
 	if len(value) <= maxValue {
-		return clientv3.OpPut(s.prefix+key, string(value)), nil
+		return opSealed(s.prefix+key, value), nil
 	}
 	digest, err := s.writeFile(value)
 	if err != nil {
 		return clientv3.Op{}, fmt.Errorf("write %s: %w", key, err)
 	}
-	return clientv3.OpPut(s.prefix+key, "@"+digest), nil
+	return opSealed(s.prefix+key, []byte("@"+digest)), nil
 }
 
 // read gives a value itself, from its file if it is in one.
@@ -292,7 +293,11 @@ func (s *Site) each(ctx context.Context, below string, f func(rest string, value
 			return err
 		}
 		for _, kv := range got.Kvs {
-			if err := f(strings.TrimPrefix(string(kv.Key), first), kv.Value); err != nil {
+			value, err := unseal(string(kv.Key), kv.Value)
+			if err != nil {
+				return err
+			}
+			if err := f(strings.TrimPrefix(string(kv.Key), first), value); err != nil {
 				return err
 			}
 			from = string(kv.Key) + "\x00"

@@ -23,8 +23,9 @@
 //	/slipway/v1/SITE/term                who acts for the site, see Term
 //	/slipway/v1/SITE/sessions/NODE       Sessions
 //
-// Values are JSON, what repeats itself compressed with gzip. One of more than 64 KiB is a file of the state directory,
-// and the key holds "@" and the file's digest.
+// Values are JSON, what repeats itself compressed with gzip. One of more than
+// 64 KiB is a file of the state directory, and the key holds "@" and the file's
+// digest. Each ends in a checksum.
 package record
 
 import (
@@ -41,13 +42,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sys/unix"
 )
 
 // Version is the version of the layout of keys and values.
-const Version = 1
+const Version = 2
 
 const versionKey = "/slipway/version"
 
@@ -60,6 +62,7 @@ type Options struct {
 
 	migrations []migration // tests have their own
 	quota      int64       // likewise
+	patience   time.Duration
 }
 
 // Store is the records of a daemon, all sites of it.
@@ -85,7 +88,7 @@ func Open(ctx context.Context, dir string, opts Options) (*Store, error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	opts.quota = cmp.Or(opts.quota, quota)
+	opts.quota, opts.patience = cmp.Or(opts.quota, quota), cmp.Or(opts.patience, startTimeout)
 	s := &Store{dir: dir, sync: !opts.NoSync, limit: opts.quota}
 	if err := s.open(ctx, opts); err != nil {
 		s.release()

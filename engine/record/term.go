@@ -100,7 +100,11 @@ func (s *Site) tenure(ctx context.Context) (last tenure, revision int64, err err
 	}); err != nil || len(got.Kvs) == 0 {
 		return tenure{}, 0, err
 	}
-	if err := json.Unmarshal(got.Kvs[0].Value, &last); err != nil {
+	value, err := unseal(s.prefix+"term", got.Kvs[0].Value)
+	if err != nil {
+		return tenure{}, 0, err
+	}
+	if err := json.Unmarshal(value, &last); err != nil {
 		return tenure{}, 0, damaged(err)
 	}
 	return last, got.Kvs[0].ModRevision, nil
@@ -116,7 +120,7 @@ func (t *Term) write(ctx context.Context, now tenure) error {
 	var got *clientv3.TxnResponse
 	if err := t.site.store.do(ctx, func(ctx context.Context) (err error) {
 		got, err = t.site.store.kv.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", t.revision)).
-			Then(clientv3.OpPut(key, string(value))).Commit()
+			Then(opSealed(key, value)).Commit()
 		return err
 	}); err != nil {
 		return err
