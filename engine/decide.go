@@ -154,7 +154,10 @@ func (w *worker) await(j job, what string, v view) outcome {
 	if needsPerson(v.inside) && r.Installing == nil {
 		return outcome{state: site.Stalled, reason: steady(v.inside), wait: observeEvery(j.site)}
 	}
-	return outcome{state: site.Progressing, reason: what, wait: min(waitEvery, observeEvery(j.site))}
+	// What is soon over is looked at more often: a node may not be late by more
+	// than a part of what it waits for.
+	wait := min(max(soonest, time.Since(since)/50), waitEvery, observeEvery(j.site))
+	return outcome{state: site.Progressing, reason: what, wait: wait}
 }
 
 // installTimeout is the image's, or a default when the design no longer has

@@ -58,7 +58,8 @@ const (
 // Times that the design does not set.
 const (
 	firstPoll    = 30 * time.Second // until a design says how often to poll
-	waitEvery    = 5 * time.Second  // looks at a machine that something is under way on
+	soonest      = 2 * time.Second  // looks at a machine that something is under way on, at first
+	waitEvery    = 5 * time.Second  // and later
 	systemEvery  = 5 * time.Minute  // looks inside an in-sync machine
 	flushEvery   = 3 * time.Minute  // writes of observations to the records
 	fetchTimeout = 5 * time.Minute
