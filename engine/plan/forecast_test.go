@@ -95,8 +95,8 @@ func randomSite(r *rand.Rand) (*site.Site, *site.Plan, site.Known) {
 		n.Window, n.Windows.Online = pick(r, "", "", "w"), pick(r, "", "", "", "c")
 		s.Nodes[n.Name] = n
 		if r.IntN(6) == 0 {
-			known.Nodes[n.Name] = site.Memory{Observed: site.Observed{Facets: map[site.Facet]site.FacetState{
-				site.FacetPower: {Have: site.Values{"state": "off"}, Seen: now}}}}
+			known.Nodes[n.Name] = site.Memory{Recorded: site.Recorded{Adopted: &site.Adoption{Settled: now}},
+				Observed: site.Observed{Facets: map[site.Facet]site.FacetState{site.FacetPower: {Have: site.Values{"state": "off"}, Seen: now}}}}
 		}
 		p.Nodes = append(p.Nodes, site.NodePlan{Node: n.Name, Steps: randomSteps(r, n.Name, s.Roles[n.Role].Phases)})
 	}

@@ -112,6 +112,9 @@ func isOut(n *site.Node, m site.Memory) bool {
 	if f := m.Recorded.InFlight; underWay(m.Recorded) > 0 || m.Recorded.Quarantined != nil || f != nil && f.Step.Impact >= site.ImpactReboot {
 		return true // it was taken out by us
 	}
+	if a := m.Recorded.Adopted; a == nil || a.Settled.IsZero() {
+		return false // it never was in service
+	}
 	power := m.Observed.Facets[site.FacetPower]
 	return n.Power == "on" && !n.Decommission && !power.Seen.IsZero() && power.Have["state"] != "on"
 }
