@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -103,7 +102,7 @@ func (e *Engine) leaderGate(w *worker, t try) *held {
 	if role == nil || !role.LeaderFirst || t.begun || t.step.Drift || t.step.Impact == site.ImpactNone {
 		return nil
 	}
-	leader := cmp.Or(role.Leader, e.firstOfLocked(t.node.Role))
+	leader := e.leaderOfLocked(t.node.Role, role)
 	x := e.workers[leader]
 	if leader == w.name || x == nil || e.certainLocked(x) && x.plan.Phase == "" {
 		return nil
@@ -115,6 +114,15 @@ func (e *Engine) leaderGate(w *worker, t try) *held {
 	}
 	return &held{state: site.Blocked, release: leader + " coming in-sync",
 		sentence: fmt.Sprintf("the leader of role %s goes first: it waits for %s%s", t.node.Role, leader, phase)}
+}
+
+// leaderOfLocked is who goes first in a role: nobody waits for a leader that is
+// disabled or away.
+func (e *Engine) leaderOfLocked(name string, r *site.Role) string {
+	if x := e.workers[r.Leader]; x != nil && e.design.Unused(x.node) == "" {
+		return r.Leader
+	}
+	return e.firstOfLocked(name)
 }
 
 // firstOfLocked is the first node in use of a role by name.

@@ -296,6 +296,23 @@ func TestLeaderGoesFirst(t *testing.T) {
 	}, names(3)...)
 }
 
+func TestAnotherGoesFirstForALeaderThatIsAway(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(names(3)...)
+		w.patch(d, "2", func(d *site.Site) {
+			d.Rollout.MaxUnavailable = "3"
+			d.Roles["web"].LeaderFirst, d.Roles["web"].Leader = true, "n2"
+			d.Nodes["n2"].Away = "sent in for repair"
+		})
+		w.after(90 * time.Second)
+		w.reason("n3", "the leader of role web goes first: it waits for n1, which is in install")
+		w.after(10 * time.Minute)
+		if got := w.patchedNow(names(3)...); len(got) != 2 {
+			t.Errorf("patched: %v", got)
+		}
+	}, names(3)...)
+}
+
 func TestWindows(t *testing.T) {
 	inBubble(t, patched, func(w *world) {
 		d := w.serving(names(2)...)
