@@ -327,7 +327,7 @@ func unknownLeader(s *site.Site, x *Index) []site.Finding {
 func awayLeader(path, role, leader string) site.Finding {
 	f := wrong(path, fmt.Sprintf("%s is to lead the role %s, and is away", leader, role),
 		"Name another of its nodes until it is back.")
-	f.Severity, f.Why = site.SeverityWarning, "A machine that is away goes through nothing, so that the role has no leader until it is back."
+	f.Severity, f.Why = site.SeverityWarning, "Another goes first in its place, and may found once more what the leader has founded."
 	return f
 }
 
