@@ -9,12 +9,13 @@ import (
 )
 
 // windowGate lets a step pass only in the window that the design names for its
-// impact, and only when what is left to do is expected to fit. What was begun
-// is finished past the window's end, unless the window says to stop.
+// impact, and only when what is left to do is expected to fit. A step and an
+// installation that were begun are finished past the window's end, and so is
+// the node unless the window says to stop.
 func windowGate(w *worker, t try, now time.Time) *held {
 	name := windowOf(t.node, t.step)
 	d := t.site.Windows[name]
-	if d == nil || (t.begun || w.disrupts) && d.Overrun != "stop" {
+	if d == nil || t.begun || w.disrupts && d.Overrun != "stop" {
 		return nil
 	}
 	win, err := window.Parse(d)

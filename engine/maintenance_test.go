@@ -1,0 +1,33 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// A window that has ended holds what is new, and with "stop" also what is next
+// of a node that was begun; never a step that was begun itself.
+func TestOverrun(t *testing.T) {
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		overrun         string
+		begun, disrupts bool
+		holds           bool
+	}{
+		{"", false, false, true},
+		{"", false, true, false},
+		{"finish", false, true, false},
+		{"stop", false, true, true},
+		{"stop", true, true, false},
+		{"finish", true, true, false},
+	} {
+		s := &site.Site{Windows: map[string]*site.Window{"night": {From: "22:00", To: "04:00", Overrun: c.overrun}}}
+		n := &site.Node{Name: "n1", Window: "night"}
+		h := windowGate(&worker{disrupts: c.disrupts}, try{job: job{site: s, node: n}, step: site.Step{Impact: site.ImpactReboot}, begun: c.begun}, noon)
+		if (h != nil) != c.holds {
+			t.Errorf("overrun %q, begun %t, disrupts %t: held %v, want %t", c.overrun, c.begun, c.disrupts, h, c.holds)
+		}
+	}
+}
