@@ -77,7 +77,7 @@ func TestEngineThatHangsIsUnready(t *testing.T) {
 		w.commit(w.design("n1"))
 		w.after(20 * time.Minute)
 		w.unready("")
-		w.after(20 * time.Minute)
+		w.after(19 * time.Minute)
 		w.unready("the source was not asked for a new revision for 3")
 	}, "n1")
 }
