@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ type world struct {
 	observe bool // start the engine with ObserveOnly
 	fails   bool // the engine is expected to end with an error
 	meter   engine.Meter
+	bmcs    driver.Driver // instead of the fleet's own
 
 	engine *engine.Engine
 	store  *record.Store
@@ -82,7 +84,7 @@ func (w *world) up() {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	w.store, w.engine = store, engine.New(engine.Config{
 		Site: "test", Source: w.source, Evaluate: w.source.evaluate, Records: store.Site("test"),
-		Drivers: map[string]driver.Driver{"redfish": w.fleet.Driver(), "ssh": w.fleet.OSDriver()},
+		Drivers: map[string]driver.Driver{"redfish": cmp.Or(w.bmcs, w.fleet.Driver()), "ssh": w.fleet.OSDriver()},
 		Secrets: anySecret{}, Reporters: []engine.Reporter{w.told}, ObserveOnly: w.observe, Meter: w.meter,
 	})
 	done := make(chan error, 1)

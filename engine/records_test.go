@@ -1,0 +1,296 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
+	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// crash ends the daemon as a power cut would: nothing is recorded any more.
+func (w *world) crash() {
+	w.t.Helper()
+	if err := w.store.Close(); err != nil {
+		w.t.Error("close records:", err)
+	}
+	w.fails = true
+	w.stop()
+	w.fails, w.engine = false, nil
+}
+
+// installed is a design in which a is wanted installed.
+func (w *world) installed(generation int) *site.Site {
+	d := w.design("a")
+	d.Nodes["a"].Image, d.Nodes["a"].Generation = "debian", generation
+	return d
+}
+
+// TestAfterACrashNothingIsDestroyedAtOnce holds that what is destructive waits
+// for what the daemon before may have sent last, that nothing else does, and
+// that a daemon that was ended in order is not waited for.
+func TestAfterACrashNothingIsDestroyedAtOnce(t *testing.T) {
+	for name, end := range map[string]func(*world){"crash": (*world).crash, "stop": (*world).down} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, usual, func(w *world) {
+				w.commit(w.design("a"))
+				w.up()
+				w.after(2 * time.Minute)
+				end(w)
+				w.fleet.Machine("a").SetPower("off")
+				w.commit(w.installed(1))
+				w.up()
+				if term := w.engine.Report().Status.Term; term > 2 {
+					t.Errorf("term %d, want the second", term)
+				}
+				w.after(20 * time.Second)
+				w.approve()
+				w.after(20 * time.Second)
+				n := w.node("a")
+				waits := strings.Contains(n.Reason, "was not ended in order")
+				if crashed := name == "crash"; waits != crashed || crashed && n.State != site.Blocked {
+					t.Errorf("a is %s (%s)", n.State, n.Reason)
+				}
+				w.after(10 * time.Minute)
+				w.want("a", site.InSync)
+				if n := w.fleet.Machine("a").Counts().Installs; n != 1 {
+					t.Errorf("%d installations", n)
+				}
+			}, "a")
+		})
+	}
+}
+
+// TestRecordsAreLost holds that a machine's own marker stands for the record
+// of its installation.
+func TestRecordsAreLost(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.commit(w.installed(1))
+		w.up()
+		w.after(time.Minute)
+		w.approve()
+		w.after(12 * time.Minute)
+		w.want("a", site.InSync)
+		w.down()
+		if err := os.RemoveAll(w.dir); err != nil {
+			t.Fatal(err)
+		}
+		w.up()
+		w.after(20 * time.Minute)
+		w.want("a", site.InSync)
+		if n := w.fleet.Machine("a").Counts().Installs; n != 1 {
+			t.Errorf("%d installations", n)
+		}
+	}, "a")
+}
+
+// TestStateDirectoryIsRemoved holds that a daemon whose directory was taken
+// away writes to no machine and says why, and that a restart mends it.
+func TestStateDirectoryIsRemoved(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.commit(w.design("a"))
+		w.up()
+		w.after(2 * time.Minute)
+		if err := os.RemoveAll(w.dir); err != nil {
+			t.Fatal(err)
+		}
+		before := w.fleet.Machine("a").Counts().Writes
+		w.fleet.Machine("a").SetPower("off")
+		w.after(5 * time.Minute)
+		w.want("a", site.Blocked)
+		s := w.engine.Report().Status
+		if said := fmt.Sprint(s.Problems, w.node("a").Reason); strings.Count(said, "removed or replaced") < 2 || !strings.Contains(said, w.dir) {
+			t.Errorf("the status says %s", said)
+		}
+		if got := w.fleet.Machine("a").Counts().Writes; got != before {
+			t.Errorf("%d writes without a record", got-before)
+		}
+		w.fails = true
+		w.down()
+		w.fails = false
+		w.up()
+		w.after(5 * time.Minute)
+		w.want("a", site.InSync)
+	}, "a")
+}
+
+// TestClockJumps starts the daemon on records that a clock left which was six
+// hours ahead, and two days behind: nothing is installed anew, and what is
+// wrong is still put right.
+func TestClockJumps(t *testing.T) {
+	dir := t.TempDir()
+	bubble := func(later time.Duration, f func(*world)) {
+		synctest.Test(t, func(t *testing.T) { // its time begins in the year 2000
+			time.Sleep(later)
+			w := &world{t: t, fleet: drivertest.NewFleet(usual, "a"), source: &commits{}, dir: dir, told: &teller{}}
+			w.fleet.Machine("a").SetDisk(&site.Marker{Node: "a", Generation: 1, Image: "d1"})
+			w.fleet.Machine("a").SetPower("on")
+			w.commit(w.installed(1))
+			w.up()
+			f(w)
+			w.crash()
+		})
+	}
+	bubble(6*time.Hour, func(w *world) {
+		w.after(10 * time.Minute)
+		w.want("a", site.InSync)
+		w.do(site.Order{Verb: site.VerbPause, Node: "a", Reason: "lunch", Until: time.Now().Add(time.Hour)})
+		w.do(site.Order{Verb: site.VerbResume, Node: "a"})
+	})
+	for _, later := range []time.Duration{0, 48 * time.Hour} {
+		bubble(later, func(w *world) {
+			w.after(10 * time.Minute)
+			w.want("a", site.InSync)
+			w.fleet.Machine("a").SetPower("off")
+			w.after(5 * time.Minute)
+			w.want("a", site.InSync)
+			if c := w.fleet.Machine("a").Counts(); c.Installs != 0 || w.fleet.Machine("a").Power() != "on" {
+				t.Errorf("%v later: %d installations, and it is %s", later, c.Installs, w.fleet.Machine("a").Power())
+			}
+		})
+	}
+}
+
+// logins is a driver whose machines have sessions, few of them, around one
+// that has none.
+type logins struct {
+	driver.Driver
+	mu     sync.Mutex
+	n      int
+	open   map[string]bool // sessions, by name
+	events []string        // what was done, in order
+	refuse error           // why no session can be ended
+}
+
+func (l *logins) Open(ctx context.Context, e site.Endpoint, s secret.Value) (driver.Machine, error) {
+	m, err := l.Driver.Open(ctx, e, s)
+	return &login{Machine: m, l: l}, err
+}
+
+// login is a machine that logs in with the first look.
+type login struct {
+	driver.Machine
+	l       *logins
+	session string
+}
+
+func (m *login) Observe(ctx context.Context, n *site.Node, f []site.Facet) (site.Observed, error) {
+	o, err := m.Machine.Observe(ctx, n, f)
+	m.l.mu.Lock()
+	defer m.l.mu.Unlock()
+	if err == nil && m.session == "" {
+		m.l.n++
+		m.session = fmt.Sprintf("session %d", m.l.n)
+		m.l.open[m.session] = true
+	}
+	return o, err
+}
+
+func (m *login) Apply(ctx context.Context, s site.Step, n *site.Node, o site.Observed) error {
+	m.l.mu.Lock()
+	m.l.events = append(m.l.events, fmt.Sprintf("%s by %s", s.Action, m.session))
+	m.l.mu.Unlock()
+	return m.Machine.Apply(ctx, s, n, o)
+}
+
+func (m *login) Session() string { return m.session }
+
+func (m *login) End(_ context.Context, session string) error {
+	m.l.mu.Lock()
+	defer m.l.mu.Unlock()
+	if m.l.refuse != nil {
+		return m.l.refuse
+	}
+	delete(m.l.open, session)
+	m.l.events = append(m.l.events, "end of "+session)
+	return nil
+}
+
+// TestSessionsOfEarlierTerms kills the daemon again and again: each life ends
+// the session that the one before has left, before it writes anything, and what
+// is destructive need not wait then.
+func TestSessionsOfEarlierTerms(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		l := &logins{Driver: w.fleet.Driver(), open: map[string]bool{}}
+		w.bmcs = l
+		w.commit(w.design("a"))
+		for range 5 {
+			w.up()
+			w.after(time.Minute)
+			if len(l.open) != 1 {
+				t.Fatalf("%d sessions are open", len(l.open))
+			}
+			w.crash()
+		}
+		w.commit(w.installed(1))
+		l.events = nil
+		w.up()
+		w.after(5 * time.Second)
+		w.approve()
+		w.after(5 * time.Second)
+		if said := strings.Join(l.events, ", "); said != "end of session 5, install by session 6" {
+			t.Errorf("what was done is %s", said)
+		}
+	}, "a")
+}
+
+// TestSessionThatCannotBeEnded holds that a machine that keeps a session of an
+// earlier term is repaired all the same, and what is destructive waits.
+func TestSessionThatCannotBeEnded(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		l := &logins{Driver: w.fleet.Driver(), open: map[string]bool{}, refuse: driver.ErrDenied}
+		w.bmcs = l
+		w.commit(w.design("a"))
+		w.up()
+		w.after(2 * time.Minute)
+		w.crash()
+		w.fleet.Machine("a").SetPower("off")
+		w.up()
+		w.after(40 * time.Second)
+		w.want("a", site.InSync)
+		w.crash()
+		w.commit(w.installed(1))
+		w.up()
+		w.after(5 * time.Second)
+		w.approve()
+		w.after(10 * time.Second)
+		if n := w.node("a"); n.State != site.Blocked || !strings.Contains(n.Reason, "was not ended in order") {
+			t.Errorf("a is %s (%s)", n.State, n.Reason)
+		}
+		l.refuse = driver.ErrUnreachable // not now: then nothing is written
+		w.crash()
+		w.up()
+		w.after(2 * time.Minute)
+		w.want("a", site.Retrying)
+		if n := w.fleet.Machine("a").Counts().Installs; n != 0 || !strings.Contains(w.node("a").Reason, "end the session that term") {
+			t.Errorf("%d installations, and a says %s", n, w.node("a").Reason)
+		}
+	}, "a")
+}
+
+// TestObservingEndsNoSessions holds that --observe writes nothing of this.
+func TestObservingEndsNoSessions(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		l := &logins{Driver: w.fleet.Driver(), open: map[string]bool{}}
+		w.bmcs = l
+		w.commit(w.design("a"))
+		w.up()
+		w.after(time.Minute)
+		w.crash()
+		w.observe, l.events = true, nil
+		w.up()
+		w.after(5 * time.Minute)
+		w.want("a", site.InSync)
+		if len(l.events) != 0 {
+			t.Errorf("an observer did %s", l.events)
+		}
+	}, "a")
+}
