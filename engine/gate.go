@@ -40,7 +40,7 @@ func (e *Engine) gate(w *worker, j job, p site.NodePlan, s site.Step) *held {
 	image := e.design.Images[w.node.Image]
 	sameImage := reflect.DeepEqual(j.site.Images[j.node.Image], image)
 	j.site = e.design // the rollout is bounded as it is designed now
-	t := try{job: j, plan: p, step: s, begun: underWay(w.memory.Recorded) || w.resumes(s)}
+	t := try{job: j, plan: p, step: s, begun: w.continues(s)}
 	gates := []func() *held{
 		func() *held { return w.supersededLocked(j, sameImage) },
 		func() *held { return e.readOnlyGate(s) },
@@ -69,10 +69,11 @@ func (e *Engine) gate(w *worker, j job, p site.NodePlan, s site.Step) *held {
 	return nil
 }
 
-// resumes says whether the step was begun and is not known to have ended.
-func (w *worker) resumes(s site.Step) bool {
-	f := w.memory.Recorded.InFlight
-	return f != nil && f.Step.Digest() == s.Digest()
+// continues says whether the step was begun and is not known to have ended, or
+// brings an installation to its end that was.
+func (w *worker) continues(s site.Step) bool {
+	r := w.memory.Recorded
+	return r.InFlight != nil && r.InFlight.Step.Digest() == s.Digest() || underWay(r) && s.Action != site.ActionInstall
 }
 
 // supersededLocked holds a step that was planned for a design of the node that

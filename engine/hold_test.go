@@ -16,7 +16,7 @@ func planned(d *site.Site) site.Plan { return plan.Site(d, "r", site.Known{}) }
 func TestQuarantineIsPastEverything(t *testing.T) {
 	inBubble(t, patched, func(w *world) {
 		d := w.serving(names(3)...)
-		d = w.patch(d, "2", func(d *site.Site) {
+		w.patch(d, "2", func(d *site.Site) {
 			d.Rollout.OnChange = "queue"
 			d.Windows = map[string]*site.Window{"never": {Cron: "0 0 1 1 *", Length: site.Duration(time.Minute)}}
 			for _, n := range d.Nodes {

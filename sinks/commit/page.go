@@ -24,6 +24,7 @@ func page(rep *site.Report) []byte {
 	s := &rep.Status
 	p.line("# %s: %s", text(s.Site), verdict(s))
 	p.standing(s)
+	p.rollout(s.Rollout)
 	p.problems(s.Problems)
 	if s.Attempted.ID != s.Applied.ID {
 		p.findings(rep.Findings)
@@ -54,6 +55,27 @@ func (w *writer) standing(s *site.Status) {
 	}
 	if h := s.Paused; h != nil {
 		w.line("\n**Paused** by %s since %s: %s.", text(h.By), when(h.Since), text(h.Reason))
+	}
+}
+
+// rollout says how the rollout goes, without what changes by itself.
+func (w *writer) rollout(r *site.RolloutStatus) {
+	if r == nil {
+		return
+	}
+	state := "under way"
+	switch {
+	case !r.Ended.IsZero():
+		state = "ended at " + when(r.Ended)
+	case r.Halted != "":
+		state = "**halted**: " + text(r.Halted)
+	}
+	w.line("\n**Rollout** of %s since %s, %s: %d of %d nodes in-sync, %d failed.", text(r.Revision.Short()), when(r.Since), state, r.Done, len(r.Nodes), len(r.Failed))
+	if r.Ended.IsZero() && len(r.Canaries) > 0 {
+		w.line("Canaries: %s.", text(strings.Join(r.Canaries[:min(len(r.Canaries), mostWaiting)], ", ")))
+	}
+	if r.Queued != nil {
+		w.line("Revision %s waits for its end.", text(r.Queued.Short()))
 	}
 }
 

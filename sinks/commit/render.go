@@ -133,6 +133,19 @@ type summary struct {
 	Paused      *site.Hold         `json:"paused,omitempty"`
 	Waiting     site.Losses        `json:"waiting,omitempty"`
 	Approve     string             `json:"approve,omitempty"`
+	Rollout     *rollout           `json:"rollout,omitempty"`
+}
+
+// rollout is the rollout under way, or the last one.
+type rollout struct {
+	Revision site.Revision     `json:"revision"`
+	Since    time.Time         `json:"since"`
+	Nodes    int               `json:"nodes"`
+	Done     int               `json:"done"`
+	Failed   map[string]string `json:"failed,omitempty"`
+	Halted   string            `json:"halted,omitempty"`
+	Ended    time.Time         `json:"ended,omitzero"`
+	Queued   *site.Revision    `json:"queued,omitempty"`
 }
 
 func summaryOf(rep *site.Report) summary {
@@ -141,7 +154,16 @@ func summaryOf(rep *site.Report) summary {
 		Kind: summaryKind, Site: s.Site, Verdict: verdict(s), Nodes: len(s.Nodes), Counts: s.Counts(),
 		Applied: s.Applied, Attempted: s.Attempted, Problems: s.Problems, Findings: rep.Findings[:min(len(rep.Findings), mostFindings)],
 		ObserveOnly: s.ObserveOnly, Paused: s.Paused, Waiting: s.Waiting[:min(len(s.Waiting), mostWaiting)], Approve: s.Approve,
+		Rollout: rolloutOf(s.Rollout),
 	}
+}
+
+// rolloutOf is a rollout with its nodes counted.
+func rolloutOf(r *site.RolloutStatus) *rollout {
+	if r == nil {
+		return nil
+	}
+	return &rollout{Revision: r.Revision, Since: r.Since, Nodes: len(r.Nodes), Done: r.Done, Failed: r.Failed, Halted: r.Halted, Ended: r.Ended, Queued: r.Queued}
 }
 
 // isSummaryOf says whether a status.json is ours, for a site.
