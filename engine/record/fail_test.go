@@ -83,7 +83,7 @@ func TestSpoiltBits(t *testing.T) {
 	must(t, s.Close())
 	random := rand.New(rand.NewPCG(4, 2))
 	refusals := 0
-	for range 24 {
+	for range 20 {
 		dir := filepath.Join(t.TempDir(), "state")
 		must(t, os.CopyFS(dir, os.DirFS(s.dir)))
 		path := spoil(t, random, dir)
@@ -126,7 +126,7 @@ func spoil(t *testing.T, random *rand.Rand, dir string) string {
 }
 
 func loadAll(ctx context.Context, dir string) (Snapshot, error) {
-	s, err := Open(ctx, dir, Options{NoSync: true, patience: 4 * time.Second})
+	s, err := Open(ctx, dir, Options{NoSync: true, patience: 2 * time.Second})
 	if err != nil {
 		return Snapshot{}, err
 	}
