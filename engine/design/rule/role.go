@@ -152,6 +152,14 @@ roles: compute: needs: install: storage: phase: "configure"`,
 		Facts: roleFacts, Fleet: roleEven, Whole: true,
 	},
 	{
+		Code: "majority-away", Severity: site.SeverityWarning,
+		What:  "A role that decides by majority has one without the machines that are away and one more.",
+		Why:   "The next outage, or the next step that takes one of the others out of service, ends what they run.",
+		Wrong: "roles: {storage: majority: true, controller: enabled: false}\nnodes: {\"n1\": role: \"storage\", \"n3\": away: \"sent in for repair\"}",
+		Right: "roles: {storage: majority: true, controller: enabled: false}\nnodes: {\"n1\": role: \"storage\", \"n4\": away: \"sent in for repair\"}",
+		Facts: roleFacts, Fleet: majorityAway, Whole: true,
+	},
+	{
 		Code: "role-in-one-domain", Severity: site.SeverityWarning,
 		What: "The nodes of a role that decides by majority are in several failure domains, if the site has several.",
 		Why:  "One power feed or switch takes all of them away at once, and with them whatever asks them.",
@@ -364,6 +372,20 @@ func roleEven(s *site.Site, x *Index) []site.Finding {
 				fmt.Sprintf("the role %s decides by majority and has %s in use", role, count(have, "node")),
 				fmt.Sprintf("Give it %d or %d nodes.", have-1, have+1)))
 		}
+	}
+	return found
+}
+
+func majorityAway(s *site.Site, x *Index) []site.Finding {
+	var found []site.Finding
+	for _, role := range keys(s.Roles) {
+		all, gone := x.Count(inUse(role)), x.Count(away(role))
+		if !s.Roles[role].Majority || gone == 0 || disabled(s, role) || 2*(all-gone-1) > all {
+			continue
+		}
+		found = append(found, wrong("roles."+role+".majority",
+			fmt.Sprintf("the role %s decides by majority, with %d of its %s away", role, gone, count(all, "node")),
+			"Have them back or add nodes before anything disrupts the others, or pause these."))
 	}
 	return found
 }
