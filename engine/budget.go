@@ -31,6 +31,9 @@ type bound struct {
 	rule  string // "maxUnavailable 2"
 	of    func(*site.Node) bool
 	limit func(of int) int
+	// away says that a machine that is away counts as out of service: a vote
+	// is missing wherever its machine is.
+	away bool
 }
 
 // bounds are those that hold for a node.
@@ -38,10 +41,10 @@ func bounds(s *site.Site, n *site.Node) []bound {
 	upTo := func(text string) func(int) int {
 		return func(of int) int { return max(1, site.Bound(text, of)) }
 	}
-	all := []bound{{"the site", "maxUnavailable " + s.Rollout.MaxUnavailable, func(*site.Node) bool { return true }, upTo(s.Rollout.MaxUnavailable)}}
+	all := []bound{{what: "the site", rule: "maxUnavailable " + s.Rollout.MaxUnavailable, of: func(*site.Node) bool { return true }, limit: upTo(s.Rollout.MaxUnavailable)}}
 	inRack := func(x *site.Node) bool { return x.Rack == n.Rack }
 	if r := s.Racks[n.Rack]; r != nil && r.MaxUnavailable != "" {
-		all = append(all, bound{"rack " + n.Rack, "maxUnavailable " + r.MaxUnavailable, inRack, upTo(r.MaxUnavailable)})
+		all = append(all, bound{what: "rack " + n.Rack, rule: "maxUnavailable " + r.MaxUnavailable, of: inRack, limit: upTo(r.MaxUnavailable)})
 	}
 	r := s.Roles[n.Role]
 	if r == nil {
@@ -49,26 +52,28 @@ func bounds(s *site.Site, n *site.Node) []bound {
 	}
 	inRole := func(x *site.Node) bool { return x.Role == n.Role }
 	if r.MaxUnavailable != "" {
-		all = append(all, bound{"role " + n.Role, "maxUnavailable " + r.MaxUnavailable, inRole, upTo(r.MaxUnavailable)})
+		all = append(all, bound{what: "role " + n.Role, rule: "maxUnavailable " + r.MaxUnavailable, of: inRole, limit: upTo(r.MaxUnavailable)})
 	}
 	if r.Majority {
 		// A role of one or two cannot lose a node and keep its majority: one
 		// at a time is the best that can be done.
 		keep := func(of int) int { return max(1, (of-1)/2) }
-		all = append(all, bound{"role " + n.Role, "which decides by majority", inRole, keep})
+		all = append(all, bound{what: "role " + n.Role, rule: "it decides by majority", of: inRole, limit: keep, away: true})
 	}
 	return all
 }
 
 // outOfLocked names the other nodes of a bound that are out of service, and
-// counts all of its nodes. A machine that is disabled or away is not counted.
+// counts all of its nodes. A machine that is disabled or away is not counted,
+// unless the bound says so.
 func (e *Engine) outOfLocked(w *worker, b bound) (out []string, of int) {
 	for name, x := range e.workers {
-		if !b.of(x.node) || e.design.Unused(x.node) != "" {
+		gone := b.away && x.node.Away != ""
+		if !b.of(x.node) || x.leaving || e.design.Unused(x.node) != "" && !gone {
 			continue
 		}
 		of++
-		if x != w && x.outLocked() {
+		if x != w && (gone || x.outLocked()) {
 			out = append(out, name)
 		}
 	}

@@ -173,7 +173,11 @@ func installTimeout(j job) time.Duration {
 func (w *worker) take(ctx context.Context, j job, p site.NodePlan, s site.Step) outcome {
 	next := s.Summary()
 	if why := w.lied(ctx, j, s); why != "" {
-		return outcome{state: site.Stalled, reason: why, next: next, wait: observeEvery(j.site)}
+		o := outcome{state: site.Stalled, reason: why, next: next, wait: observeEvery(j.site)}
+		if s.Force {
+			o.wait = waitEvery
+		}
+		return o
 	}
 	if err := w.e.approveFromDesign(ctx, s); err != nil {
 		return w.fail(j, err)
@@ -215,6 +219,10 @@ func (w *worker) stepAside(j job) {
 // done and the machine is as it was.
 func (w *worker) lied(ctx context.Context, j job, s site.Step) string {
 	digest := s.Digest()
+	if s.Force && w.last == digest {
+		w.last = "" // whoever switches it on again, it is switched off again
+		return "it was switched off by force and is on; look at the machine, its power is cut again"
+	}
 	if w.last == digest {
 		if err := w.save(ctx, func(r *site.Recorded) {
 			r.NoEffect = &site.NoEffect{Step: digest, When: time.Now()}
@@ -288,12 +296,15 @@ func (w *worker) noteBegun(ctx context.Context, j job, s site.Step) (site.Step, 
 	if w.timing == nil && !s.Resumed {
 		w.timing = &timing{step: s, since: time.Now(), model: plan.Model(j.memory.Observed)}
 	}
+	if s.Force {
+		return s, nil // recorded as the quarantine; what was begun before stays noted
+	}
 	term := w.e.termNumber()
 	return s, w.save(ctx, func(r *site.Recorded) {
 		if !s.Resumed {
 			r.InFlight = &site.InFlight{Step: s, Since: time.Now(), Revision: j.revision.ID, Term: term}
 		}
-		if s.Impact >= site.ImpactReboot && r.Quarantined == nil {
+		if s.Impact >= site.ImpactReboot {
 			settle(r) // it passed the gates, so a person knows the machine
 		}
 	})
@@ -309,6 +320,9 @@ func (w *worker) giveUp(ctx context.Context, s site.Step, err error) error {
 		return err
 	}
 	why := fmt.Sprintf("%s; `slipway retry %s` or a change of its design tries again", steady(err), w.name)
+	if s.Force {
+		return err
+	}
 	return errors.Join(err, w.save(ctx, func(r *site.Recorded) {
 		r.InFlight = nil
 		r.NoEffect = &site.NoEffect{Step: s.Digest(), When: time.Now(), Why: why}
@@ -317,6 +331,9 @@ func (w *worker) giveUp(ctx context.Context, s site.Step, err error) error {
 
 // effect records what a step has done.
 func effect(r *site.Recorded, n *site.Node, s site.Step) {
+	if s.Force {
+		return
+	}
 	r.InFlight, r.NoEffect = nil, nil
 	switch s.Action {
 	case site.ActionInstall:

@@ -134,5 +134,6 @@ func (w *worker) interrupt(stop bool) {
 	if stop && w.cut != nil {
 		w.cut(errHeld)
 	}
+	w.fresh = w.fresh || w.memory.Recorded.Quarantined != nil // no wait between tries stands in its way
 	w.wakeUp()
 }

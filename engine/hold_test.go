@@ -58,6 +58,46 @@ func TestQuarantineIsPastEverything(t *testing.T) {
 	}, names(3)...)
 }
 
+func TestQuarantineKeepsTheNoteOfAnInstallation(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.design("n1")
+		d.Nodes["n1"].Image, d.Nodes["n1"].Generation = "debian", 1
+		w.commit(d)
+		w.up()
+		w.after(time.Minute)
+		w.approve()
+		w.after(20 * time.Second) // its medium is being booted
+		w.do(site.Order{Verb: site.VerbQuarantine, Node: "n1", Reason: "drill"})
+		w.after(2 * time.Minute)
+		if got := w.fleet.Machine("n1").Power(); got != "off" {
+			t.Errorf("n1 is %s in quarantine", got)
+		}
+		w.do(site.Order{Verb: site.VerbRelease, Node: "n1"})
+		w.after(2 * time.Hour)
+		if c := w.fleet.Machine("n1").Counts(); c.Installs != 1 {
+			t.Errorf("installed %d times from one approval", c.Installs)
+		}
+	}, "n1")
+}
+
+func TestMachineThatIsSwitchedOnInQuarantineIsSwitchedOffEachTime(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		w.serving("n1")
+		w.do(site.Order{Verb: site.VerbQuarantine, Node: "n1", Reason: "drill"})
+		w.after(time.Minute)
+		w.fleet.Machine("n1").SetFault(drivertest.Lies)
+		w.fleet.Machine("n1").SetPower("on")
+		w.after(3 * time.Minute)
+		w.want("n1", site.Stalled)
+		w.fleet.Machine("n1").SetFault(drivertest.Healthy)
+		w.after(time.Minute)
+		w.want("n1", site.Paused)
+		if got := w.fleet.Machine("n1").Power(); got != "off" {
+			t.Errorf("n1 is %s in quarantine", got)
+		}
+	}, "n1")
+}
+
 func TestPauseEndsWhatIsUnderWayBeforeItsNextRequest(t *testing.T) {
 	inBubble(t, patched, func(w *world) {
 		d := w.design("n1")

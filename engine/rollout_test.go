@@ -228,6 +228,22 @@ func TestMachineThatIsAwayIsNotCounted(t *testing.T) {
 	}, names(3)...)
 }
 
+func TestMachineThatIsAwayHasNoVote(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(names(3)...)
+		w.patch(d, "2", func(d *site.Site) {
+			d.Rollout.MaxUnavailable = "3"
+			d.Roles["web"].Majority = true
+			d.Nodes["n3"].Away = "at the vendor"
+		})
+		w.after(20 * time.Minute)
+		w.reason("n1", "1 of 3 nodes of role web are out of service (n3), which allows 1 (it decides by majority)")
+		if got := w.patchedNow(names(3)...); got != nil {
+			t.Errorf("patched at the cost of the majority: %v", got)
+		}
+	}, names(3)...)
+}
+
 func TestQueuedRevisionWaitsForTheRollout(t *testing.T) {
 	inBubble(t, patched, func(w *world) {
 		d := w.serving(names(3)...)

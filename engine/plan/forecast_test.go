@@ -341,7 +341,18 @@ func (m *model) boundsLet(n *modelNode) bool {
 	}
 	r := m.site.Roles[n.Role]
 	all, out = count(func(x *modelNode) bool { return x.Role == n.Role })
-	return (r.MaxUnavailable == "" || out < max(1, site.Bound(r.MaxUnavailable, all))) && (!r.Majority || out < max(1, (all-1)/2))
+	return (r.MaxUnavailable == "" || out < max(1, site.Bound(r.MaxUnavailable, all))) && (!r.Majority || out+m.away(n.Role) < max(1, (all+m.away(n.Role)-1)/2))
+}
+
+// away counts the machines of a role that are away: their votes are missing.
+func (m *model) away(role string) int {
+	away := 0
+	for _, n := range m.site.Nodes {
+		if n.Role == role && n.Away != "" {
+			away++
+		}
+	}
+	return away
 }
 
 // spans are when each node began and ended.

@@ -74,7 +74,7 @@ func (sim *simulation) role(name string) *bound {
 	if g.role.MaxUnavailable != "" && !sim.rules.unbounded {
 		b = &bound{what: "the role " + name, text: "maxUnavailable " + g.role.MaxUnavailable, most: max(1, site.Bound(g.role.MaxUnavailable, g.inUse))}
 	}
-	if minority := max(1, (g.inUse-1)/2); g.role.Majority && (b == nil || minority < b.most) {
+	if minority := max(1, (g.inUse+g.away-1)/2) - g.away; g.role.Majority && (b == nil || minority < b.most) {
 		b = &bound{what: "the role " + name, text: "it decides by majority", most: minority}
 	}
 	sim.duty[name] = b

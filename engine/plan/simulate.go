@@ -102,6 +102,7 @@ type crew struct {
 	name    string
 	role    *site.Role
 	inUse   int
+	away    int // machines that are away
 	missing int     // of those, who do not go through any phase
 	first   string  // by name, once it was asked for
 	leader  *member // while the others wait for it
@@ -194,6 +195,9 @@ func (sim *simulation) gather(p *site.Plan, known site.Known) {
 		if sim.site.Unused(n) == "" {
 			g.inUse++
 			sim.racked[n.Rack]++
+		}
+		if n.Away != "" {
+			g.away++
 		}
 	}
 	for _, np := range p.Nodes {
