@@ -17,7 +17,7 @@ func (e *Engine) budgetGate(w *worker, t try) *held {
 	for _, b := range bounds(t.site, t.node) {
 		out, of := e.outOfLocked(w, b)
 		if limit := b.limit(of); len(out) >= limit {
-			w.waits.slot = true
+			e.waitLocked(w, places)
 			return &held{state: site.Blocked, release: "one of " + some(out) + " coming back into service",
 				sentence: fmt.Sprintf("%d of %d nodes of %s are out of service (%s), which allows %d (%s)", len(out), of, b.what, some(out), limit, b.rule)}
 		}
@@ -101,15 +101,16 @@ func (w *worker) outLocked() bool {
 	return w.node.Power == "on" && w.memory.Observed.Facets[site.FacetPower].Have["state"] != "on"
 }
 
-// freeSlotLocked gives a place in the rollout to those that wait. Which of them
+// freePlacesLocked gives a place in the rollout to those that wait. Which of them
 // may have it the gate decides; the limits of racks and roles may let a later
 // one go first, so more are asked than there are places.
-func (e *Engine) freeSlotLocked() {
-	var waiting []string
-	for name, x := range e.workers {
-		if x.waits.slot {
-			waiting = append(waiting, name)
-		}
+func (e *Engine) freePlacesLocked() {
+	waiting := make([]string, 0, len(e.waiting[places]))
+	for x := range e.waiting[places] {
+		waiting = append(waiting, x.name)
+	}
+	if len(waiting) == 0 {
+		return
 	}
 	slices.Sort(waiting)
 	most := 4 * max(1, site.Bound(e.design.Rollout.MaxUnavailable, len(e.workers)))

@@ -114,6 +114,9 @@ func (e *Engine) remove(ctx context.Context, w *worker) error {
 	e.mu.Lock()
 	if e.workers[w.name] == w {
 		delete(e.workers, w.name)
+		e.stopWaitingLocked(w)
+		e.wakeLocked(roleTopic(w.node.Role))
+		e.freePlacesLocked()
 		if n := e.design.Nodes[w.name]; n != nil {
 			e.startLocked(n, site.Memory{}, false) // put back while it was removed
 		}

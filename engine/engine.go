@@ -99,6 +99,7 @@ type Engine struct {
 	history    site.History    // replaced, never written to
 	learnt     map[string]bool // keys of history that are still to be recorded
 	workers    map[string]*worker
+	waiting    waiting
 	term       tenure
 }
 
@@ -126,6 +127,7 @@ func New(c Config) *Engine {
 		workers:  map[string]*worker{},
 		shown:    map[string]site.Losses{},
 		learnt:   map[string]bool{},
+		waiting:  waiting{},
 		serves:   driver.Serves(c.Drivers),
 	}
 }

@@ -36,7 +36,7 @@ type try struct {
 func (e *Engine) gate(w *worker, j job, p site.NodePlan, s site.Step) *held {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	w.waits = waits{}
+	e.stopWaitingLocked(w)
 	image := e.design.Images[w.node.Image]
 	sameImage := reflect.DeepEqual(j.site.Images[j.node.Image], image)
 	j.site = e.design // the rollout is bounded as it is designed now
@@ -61,7 +61,7 @@ func (e *Engine) gate(w *worker, j job, p site.NodePlan, s site.Step) *held {
 	}
 	for _, g := range gates {
 		if h := g(); h != nil {
-			w.waits.clock = !h.until.IsZero()
+			w.waitsForTime = !h.until.IsZero()
 			return h
 		}
 	}

@@ -10,14 +10,6 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// waits is what a held worker is to be woken by.
-type waits struct {
-	roles map[string]bool // nodes of these roles getting on
-	slot  bool            // others coming back into service
-	lead  bool            // the canaries being proven
-	clock bool            // a time that has to come
-}
-
 // needsGate holds a step of a phase until enough nodes of the roles that the
 // phase needs have gone through theirs.
 func (e *Engine) needsGate(w *worker, t try) *held {
@@ -34,7 +26,7 @@ func (e *Engine) needsGate(w *worker, t try) *held {
 		if through >= enough {
 			continue
 		}
-		w.waitForLocked(name)
+		e.waitLocked(w, roleTopic(name))
 		h := &held{state: site.Blocked, release: fmt.Sprintf("%s going through %s", some(missing), need.Phase),
 			sentence: fmt.Sprintf("its phase %s needs %d of %d nodes of role %s to have gone through %s; %d have, not %s",
 				t.step.Phase, enough, total, name, need.Phase, through, some(missing))}
@@ -45,13 +37,6 @@ func (e *Engine) needsGate(w *worker, t try) *held {
 		return h
 	}
 	return nil
-}
-
-func (w *worker) waitForLocked(role string) {
-	if w.waits.roles == nil {
-		w.waits.roles = map[string]bool{}
-	}
-	w.waits.roles[role] = true
 }
 
 // throughLocked counts the nodes of a role that have gone through a phase, and
@@ -107,7 +92,7 @@ func (e *Engine) leaderGate(w *worker, t try) *held {
 	if leader == w.name || x == nil || e.certainLocked(x) && x.plan.Phase == "" {
 		return nil
 	}
-	w.waitForLocked(t.node.Role)
+	e.waitLocked(w, roleTopic(t.node.Role))
 	phase := ""
 	if x.plan.Phase != "" {
 		phase = ", which is in " + x.plan.Phase
@@ -134,13 +119,4 @@ func (e *Engine) firstOfLocked(role string) string {
 		}
 	}
 	return first
-}
-
-// gotOnLocked wakes those who wait for a node to get on.
-func (e *Engine) gotOnLocked(x *worker) {
-	for _, w := range e.workers {
-		if w.waits.roles[x.node.Role] {
-			w.wakeUp()
-		}
-	}
 }

@@ -207,7 +207,7 @@ func (e *Engine) canaryGate(w *worker, t try) *held {
 		t.step.Impact == site.ImpactNone || slices.Contains(r.Canaries, w.name) {
 		return nil
 	}
-	w.waits.lead = true
+	e.waitLocked(w, canaries)
 	soak := brief(c.Soak)
 	if r.Proven.IsZero() {
 		return &held{state: site.Blocked, release: some(r.Canaries) + " coming in-sync, for " + soak,
@@ -242,11 +242,7 @@ func (e *Engine) proveLocked() {
 		r.Proven = time.Time{}
 	}
 	r.saved = false
-	for _, x := range e.workers {
-		if x.waits.lead {
-			x.wakeUp()
-		}
-	}
+	e.wakeLocked(canaries)
 }
 
 // endRolloutLocked ends the rollout under way, if there is one.
@@ -343,7 +339,7 @@ func (e *Engine) atRestLocked() bool {
 		return false
 	}
 	for _, w := range e.workers {
-		if w.standing == pending && (w.status.State != site.Blocked || w.waits.clock) {
+		if w.standing == pending && (w.status.State != site.Blocked || w.waitsForTime) {
 			return false
 		}
 	}

@@ -51,8 +51,11 @@ type worker struct {
 	turned   bool // has looked at least once
 	blind    bool // the last look failed
 	outdated bool // the plan is not from a look since the design changed
-	waits    waits
-	cut      context.CancelCauseFunc // ends the turn under way
+	// waits is what the worker is to be woken by; waitsForTime is set when it
+	// waits for a time too.
+	waits        []topic
+	waitsForTime bool
+	cut          context.CancelCauseFunc // ends the turn under way
 	// looked and lookedInside are when the machine and its system were last
 	// seen; blindInside is set when the last look inside failed.
 	looked, lookedInside time.Time
@@ -387,7 +390,7 @@ func (w *worker) settle(ctx context.Context) {
 	if out := w.outLocked(); out != w.wasOut {
 		w.wasOut = out
 		if !out {
-			e.freeSlotLocked()
+			e.freePlacesLocked()
 		}
 	}
 	before := "uncertain"
@@ -396,7 +399,7 @@ func (w *worker) settle(ctx context.Context) {
 	}
 	if before != w.wasBefore {
 		w.wasBefore = before
-		e.gotOnLocked(w)
+		e.wakeLocked(roleTopic(w.node.Role))
 	}
 	e.standLocked(w)
 	e.mu.Unlock()
