@@ -10,8 +10,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// approvalLasts is how long an approval holds. One in the design is given anew
-// for as long as the line stands.
+// approvalLasts is how long an approval by command holds.
 const approvalLasts = 7 * 24 * time.Hour
 
 // maxSets bounds how many sets of destruction are remembered as shown.
@@ -36,11 +35,21 @@ func (e *Engine) isApprovedLocked(loss site.Loss) bool {
 	// An approval from before the node was adopted is of an earlier life of it.
 	adopted := w.memory.Recorded.Adopted.When
 	for _, a := range e.approved {
-		if a.Losses.Contains(loss) && !a.When.Before(adopted) && time.Since(a.When) < approvalLasts {
+		if a.Losses.Contains(loss) && !a.When.Before(adopted) && e.holdsLocked(a) {
 			return true
 		}
 	}
 	return false
+}
+
+// holdsLocked says whether an approval still holds: one by command for some
+// days, one in the design for as long as its line stands.
+func (e *Engine) holdsLocked(a record.Approval) bool {
+	if a.Designed {
+		_, stands := e.design.Approvals[a.Digest]
+		return stands
+	}
+	return time.Since(a.When) < approvalLasts
 }
 
 // waitingLocked is the set of destruction that is planned and not approved. It
@@ -94,7 +103,7 @@ func (e *Engine) approveSet(ctx context.Context, o site.Order) (string, error) {
 	case !shown || !slices.ContainsFunc(set, waiting.Contains):
 		return "", fmt.Errorf("%w: no set %s waits for approval; what waits now is %s: read it with `slipway plan`", site.ErrRefused, o.Digest, waiting.Digest())
 	}
-	if err := e.addApproval(ctx, set, o.By, o.Reason); err != nil {
+	if err := e.addApproval(ctx, set, record.Approval{By: o.By, Note: o.Reason}); err != nil {
 		return "", err
 	}
 	e.mu.Lock()
@@ -107,8 +116,8 @@ func (e *Engine) approveSet(ctx context.Context, o site.Order) (string, error) {
 	return done, nil
 }
 
-func (e *Engine) addApproval(ctx context.Context, set site.Losses, by, note string) error {
-	a := record.Approval{Losses: set, Digest: set.Digest(), By: by, Note: note, When: time.Now()}
+func (e *Engine) addApproval(ctx context.Context, set site.Losses, a record.Approval) error {
+	a.Losses, a.Digest, a.When = set, set.Digest(), time.Now()
 	if err := e.Records.Approve(ctx, a); err != nil {
 		return fmt.Errorf("record approval: %w", err)
 	}
@@ -121,8 +130,8 @@ func (e *Engine) addApproval(ctx context.Context, set site.Losses, by, note stri
 			w.wakeUp()
 		}
 	}
-	e.Log.Info("destruction approved", "digest", set.Digest(), "by", by, "losses", len(set))
-	e.note(site.Event{Kind: site.EventOrder, By: by, Text: fmt.Sprintf("destruction %s approved: %d to destroy", set.Digest(), len(set))})
+	e.Log.Info("destruction approved", "digest", set.Digest(), "by", a.By, "losses", len(set))
+	e.note(site.Event{Kind: site.EventOrder, By: a.By, Text: fmt.Sprintf("destruction %s approved: %d to destroy", set.Digest(), len(set))})
 	e.touch()
 	return nil
 }
@@ -132,7 +141,7 @@ func (e *Engine) forgetApprovals(ctx context.Context) {
 	e.mu.Lock()
 	var kept, ended []record.Approval
 	for _, a := range e.approved {
-		if time.Since(a.When) < approvalLasts {
+		if e.holdsLocked(a) {
 			kept = append(kept, a)
 		} else {
 			ended = append(ended, a)
@@ -160,7 +169,7 @@ func (e *Engine) approveFromDesign(ctx context.Context, s site.Step) error {
 	if set == nil {
 		return nil
 	}
-	return e.addApproval(ctx, set, a.By+" in the design", a.Note)
+	return e.addApproval(ctx, set, record.Approval{By: a.By + " in the design", Note: a.Note, Designed: true})
 }
 
 // designedSetLocked is a set with the loss that the design approves and that is

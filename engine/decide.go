@@ -15,7 +15,7 @@ import (
 // if the gates let it.
 func (w *worker) decide(ctx context.Context, j job, p site.NodePlan, v view, err error) outcome {
 	switch {
-	case j.leaving:
+	case j.leaving && j.memory.Recorded.Quarantined == nil:
 		return w.leave(ctx, j)
 	case err != nil:
 		return w.fail(j, err)
@@ -29,7 +29,7 @@ func (w *worker) decide(ctx context.Context, j job, p site.NodePlan, v view, err
 		return w.take(ctx, j, p, p.Steps[0])
 	case len(p.Blocked) > 0:
 		return outcome{state: site.Stalled, reason: p.Blocked[0], wait: observeEvery(j.site)}
-	case j.memory.Recorded.Quarantined != nil:
+	case j.memory.Recorded.Quarantined != nil && p.Waiting == "":
 		return quarantined(j)
 	case p.Waiting != "":
 		return w.await(j, p.Waiting, v)
@@ -108,7 +108,7 @@ func settle(r *site.Recorded) {
 // installation stays until its own effect is recorded.
 func (w *worker) clearInFlight(ctx context.Context) error {
 	return w.save(ctx, func(r *site.Recorded) {
-		r.NoEffect = nil
+		r.NoEffect, r.Disrupted = nil, time.Time{}
 		if !installBegun(*r) {
 			r.InFlight = nil
 		}
@@ -187,7 +187,7 @@ func (w *worker) take(ctx context.Context, j job, p site.NodePlan, s site.Step) 
 	}
 	defer w.e.steps.Release(1)
 	if held := w.e.gate(w, j, p, s); held != nil {
-		w.stepAside(j)
+		w.stepAside(ctx, j)
 		o := w.outcome(j, held)
 		o.next = next
 		return o
@@ -206,12 +206,19 @@ func (w *worker) take(ctx context.Context, j job, p site.NodePlan, s site.Step) 
 
 // stepAside gives the place in the rollout of a node back that waits for others
 // while its machine is in service: those may wait for the place.
-func (w *worker) stepAside(j job) {
-	w.e.mu.Lock()
-	defer w.e.mu.Unlock()
+func (w *worker) stepAside(ctx context.Context, j job) {
 	r := j.memory.Recorded
-	if r.InFlight == nil && r.Installing == nil && w.e.certainLocked(w) {
+	w.e.mu.Lock()
+	aside := r.InFlight == nil && r.Installing == nil && w.e.certainLocked(w)
+	if aside {
 		w.disrupts = false
+	}
+	w.e.mu.Unlock()
+	if !aside || r.Disrupted.IsZero() {
+		return
+	}
+	if err := w.save(ctx, func(r *site.Recorded) { r.Disrupted = time.Time{} }); err != nil {
+		w.e.Log.Warn("service not recorded", "node", w.name, "err", err)
 	}
 }
 
@@ -299,8 +306,18 @@ func (w *worker) noteBegun(ctx context.Context, j job, s site.Step) (site.Step, 
 	if s.Force {
 		return s, nil // recorded as the quarantine; what was begun before stays noted
 	}
-	term := w.e.termNumber()
-	return s, w.save(ctx, func(r *site.Recorded) {
+	term, begun := w.e.termNumber(), w.begun(s)
+	held := false
+	err := w.save(ctx, func(r *site.Recorded) {
+		if held = r.Quarantined != nil; held {
+			return // since the gates were passed
+		}
+		if begun != nil {
+			r.Begun = begun
+		}
+		if s.Impact >= site.ImpactReboot && r.Disrupted.IsZero() {
+			r.Disrupted = time.Now()
+		}
 		if !s.Resumed {
 			r.InFlight = &site.InFlight{Step: s, Since: time.Now(), Revision: j.revision.ID, Term: term}
 		}
@@ -308,6 +325,10 @@ func (w *worker) noteBegun(ctx context.Context, j job, s site.Step) (site.Step, 
 			settle(r) // it passed the gates, so a person knows the machine
 		}
 	})
+	if err == nil && held {
+		err = errHeld
+	}
+	return s, err
 }
 
 // giveUp notes a step that was refused, so that it is not sent again by
@@ -338,6 +359,9 @@ func effect(r *site.Recorded, n *site.Node, s site.Step) {
 	switch s.Action {
 	case site.ActionInstall:
 		r.Installing = &site.Installation{Generation: s.Generation, Image: s.Image.SHA256, Since: time.Now()}
+		if r.Quarantined != nil {
+			r.Installing.CutOff = cutByQuarantine
+		}
 	case site.ActionFinishInstall:
 		if r.Installing == nil {
 			return

@@ -69,6 +69,9 @@ func (e *Engine) mayLeave(w *worker) string {
 	if why := e.whyReadOnlyLocked(); why != "" {
 		return "its removal waits: " + why
 	}
+	if q := w.memory.Recorded.Quarantined; q != nil {
+		return "its removal waits: quarantined by " + q.By
+	}
 	d := w.memory.Recorded.Departed
 	if d == nil || w.memory.Recorded.InFlight != nil || w.memory.Recorded.Installing != nil {
 		return "its removal waits: a step on its machine was begun and not finished"

@@ -140,21 +140,28 @@ func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Sit
 	old := e.design
 	e.applied, e.attempted, e.findings = rev, rev, findings
 	e.design, e.readOnly = design, ""
+	same := old != nil && reflect.DeepEqual(old.Rollout, design.Rollout)
 	for _, name := range design.NodeNames() {
 		if n, w := design.Nodes[name], e.workers[name]; w != nil {
-			w.redesignLocked(n, !reflect.DeepEqual(old.Images[n.Image], design.Images[n.Image]))
+			same = !w.redesignLocked(n, !reflect.DeepEqual(old.Images[n.Image], design.Images[n.Image])) && same
 		} else {
+			same = false
 			e.startLocked(design.Nodes[name], site.Memory{}, false)
 		}
 	}
 	for name, w := range e.workers {
 		if design.Nodes[name] == nil {
+			same = same && w.leaving
 			w.leaving = true
 			w.wakeUp()
 		}
 	}
 	e.planLocked()
-	e.rollOutLocked()
+	if same {
+		e.keepRolloutLocked()
+	} else {
+		e.rollOutLocked()
+	}
 	e.waitingLocked() // what the design destroys counts as shown from here on
 	e.mu.Unlock()
 	e.note(site.Event{Kind: site.EventDesign, Revision: rev.ID, Text: fmt.Sprintf("revision %s is in force: %s", rev.Short(), rev.Subject)})
@@ -172,9 +179,10 @@ func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Sit
 // redesignLocked hands a worker its node's new design. A node whose effective
 // design is another starts afresh: its backoff and its complaints are over. A
 // node that is in-sync and whose design is the same is left alone, so that a
-// commit does not set the whole site looking at once.
-func (w *worker) redesignLocked(n *site.Node, imageChanged bool) {
-	changed := w.leaving || imageChanged || !sameDesign(w.node, n)
+// commit does not set the whole site looking at once. It says whether the
+// design is another.
+func (w *worker) redesignLocked(n *site.Node, imageChanged bool) (changed bool) {
+	changed = w.leaving || imageChanged || !sameDesign(w.node, n)
 	w.fresh = w.fresh || changed || w.status.State == site.Retrying
 	w.node = n
 	w.leaving = false
@@ -186,6 +194,7 @@ func (w *worker) redesignLocked(n *site.Node, imageChanged bool) {
 	if changed || w.status.State != site.InSync {
 		w.wakeUp()
 	}
+	return changed
 }
 
 // sameDesign compares two designs of a node without their origins.

@@ -29,6 +29,8 @@ type try struct {
 	// begun is set for what brings to its end what was begun: no order of
 	// nodes holds it back any more.
 	begun bool
+	// inHand is set when the node was begun in the rollout under way.
+	inHand bool
 }
 
 // gate answers whether a step may run now. The gates stand in order; the
@@ -40,7 +42,8 @@ func (e *Engine) gate(w *worker, j job, p site.NodePlan, s site.Step) *held {
 	image := e.design.Images[w.node.Image]
 	sameImage := reflect.DeepEqual(j.site.Images[j.node.Image], image)
 	j.site = e.design // the rollout is bounded as it is designed now
-	t := try{job: j, plan: p, step: s, begun: w.continues(s)}
+	t := try{job: j, plan: p, step: s, begun: w.continues(s), inHand: e.inHandLocked(w)}
+	e.joinLocked(w, t)
 	gates := []func() *held{
 		func() *held { return w.supersededLocked(j, sameImage) },
 		func() *held { return e.readOnlyGate(s) },
@@ -65,7 +68,7 @@ func (e *Engine) gate(w *worker, j job, p site.NodePlan, s site.Step) *held {
 			return h
 		}
 	}
-	e.beginLocked(w, t)
+	w.disrupts = w.disrupts || s.Impact >= site.ImpactReboot
 	return nil
 }
 
@@ -111,15 +114,6 @@ func firstContactGate(w *worker, t try) *held {
 	}
 	return &held{state: site.Blocked, person: true, release: "`slipway approve " + w.name + "`",
 		sentence: fmt.Sprintf("first contact: the machine was never seen as designed, and %s would disrupt it; if the design is right, run `slipway approve %s`", t.step.Action, w.name)}
-}
-
-// beginLocked takes the node's place in the rollout.
-func (e *Engine) beginLocked(w *worker, t try) {
-	w.disrupts = w.disrupts || t.step.Impact >= site.ImpactReboot
-	if w.standing != aside && w.begunAt.IsZero() {
-		w.begunAt = time.Now()
-		w.patience = max(longestTry, 3*time.Duration(t.plan.Expect))
-	}
 }
 
 func some(names []string) string {

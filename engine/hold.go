@@ -91,6 +91,9 @@ func (w *worker) hold(ctx context.Context, v site.Verb, h *site.Hold) error {
 	err := w.save(ctx, func(r *site.Recorded) {
 		if v == site.VerbQuarantine || v == site.VerbRelease {
 			r.Quarantined = h
+			if h != nil {
+				cutOff(r)
+			}
 		} else {
 			r.Paused = h
 		}
@@ -99,6 +102,23 @@ func (w *worker) hold(ctx context.Context, v site.Verb, h *site.Hold) error {
 		w.interrupt(h != nil)
 	}
 	return err
+}
+
+// cutByQuarantine is why an installation was cut off.
+const cutByQuarantine = "by a quarantine"
+
+// cutOff notes that an installation under way will not come to its end: the
+// machine off does not mean that its installer is done.
+func cutOff(r *site.Recorded) {
+	if !underWay(*r) {
+		return
+	}
+	generation, image := begun(*r)
+	since := time.Now()
+	if r.Installing != nil {
+		since = r.Installing.Since
+	}
+	r.Installing, r.InFlight = &site.Installation{Generation: generation, Image: image, Since: since, CutOff: cutByQuarantine}, nil
 }
 
 // holdAll holds every node of the site.

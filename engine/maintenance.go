@@ -15,7 +15,7 @@ import (
 func windowGate(w *worker, t try, now time.Time) *held {
 	name := windowOf(t.node, t.step)
 	d := t.site.Windows[name]
-	if d == nil || t.begun || w.disrupts && d.Overrun != "stop" {
+	if d == nil || t.begun || t.inHand && w.disrupts && d.Overrun != "stop" {
 		return nil
 	}
 	win, err := window.Parse(d)

@@ -50,18 +50,20 @@ func (e *Engine) planLocked() {
 }
 
 // rollOutLocked begins the rollout of the design that has just come into
-// force, when it changes anything.
+// force, when it changes anything. Nodes that failed before, and whose design
+// is the same, still count.
 func (e *Engine) rollOutLocked() {
-	r := &rollout{RolloutStatus: site.RolloutStatus{Revision: e.applied, Since: time.Now()}, count: map[standing]int{}}
+	r, was := &rollout{RolloutStatus: site.RolloutStatus{Revision: e.applied, Since: time.Now()}, count: map[standing]int{}}, e.rollout
 	for _, name := range e.namesLocked() {
 		w := e.workers[name]
-		w.standing, w.begunAt = aside, time.Time{}
+		again := was.running() && w.standing == failed && !w.outdated
+		w.standing, w.spent = aside, 0
 		if w.leaving || len(w.plan.Steps) == 0 && w.plan.Waiting == "" {
 			continue
 		}
-		w.standing = pending
-		r.count[pending]++
-		r.Nodes = append(r.Nodes, name)
+		if r.enter(w, pending); again {
+			r.fail(w, was.Failed[name])
+		}
 		if c := e.design.Rollout.Canaries; c != nil && len(r.Canaries) < c.Count && c.Nodes.Selects(w.node) {
 			r.Canaries = append(r.Canaries, name)
 		}
@@ -77,9 +79,73 @@ func (e *Engine) rollOutLocked() {
 	e.note(site.Event{Kind: site.EventRollout, Revision: e.applied.ID, Text: fmt.Sprintf("rollout of %s begins: %d nodes change", e.applied.Short(), len(r.Nodes))})
 }
 
-// restoreRolloutLocked goes on with the rollout that was recorded.
+// enter makes a node a part of the rollout.
+func (r *rollout) enter(w *worker, as standing) {
+	w.standing = as
+	r.count[as]++
+	r.Nodes = append(slices.Clip(r.Nodes), w.name)
+}
+
+// fail counts a node of the rollout as failed.
+func (r *rollout) fail(w *worker, why string) {
+	r.count[w.standing]--
+	r.count[failed]++
+	w.standing = failed
+	r.Failed = without(r.Failed, w.name)
+	r.Failed[w.name] = why
+}
+
+// keepRolloutLocked takes a revision that changes no node for the same rollout
+// as the one before: it neither begins one nor lifts a halt.
+func (e *Engine) keepRolloutLocked() {
+	if r := e.rollout; r != nil {
+		r.Revision, r.Queued, r.saved = e.applied, nil, false
+	}
+}
+
+// joinLocked makes a node a part of the rollout under way that was none when it
+// began: it could not be planned then, or was as designed. What has drifted is
+// no part of it.
+func (e *Engine) joinLocked(w *worker, t try) {
+	r := e.rollout
+	if !r.running() || w.standing != aside || t.step.Drift || t.step.Force || t.step.Impact == site.ImpactNone || e.design.Unused(w.node) != "" {
+		return
+	}
+	r.saved = false
+	if !slices.Contains(r.Nodes, w.name) {
+		r.enter(w, pending)
+		return
+	}
+	w.standing = pending
+	r.count[pending]++
+}
+
+// inHandLocked says whether the node was begun in the rollout under way.
+func (e *Engine) inHandLocked(w *worker) bool {
+	b := w.memory.Recorded.Begun
+	return e.rollout.running() && w.standing != aside && b != nil && b.Rollout.Equal(e.rollout.Since)
+}
+
+// begun is what is to be recorded of the node's part in the rollout when a
+// step of it is taken; nil when it is recorded.
+func (w *worker) begun(s site.Step) *site.Begun {
+	e := w.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.rollout.running() || w.standing == aside || e.inHandLocked(w) {
+		return nil
+	}
+	now := time.Now()
+	w.spent, w.counted = 0, now
+	return &site.Begun{Rollout: e.rollout.Since, Since: now, Patience: max(site.Duration(longestTry), 3*w.plan.Expect)}
+}
+
+// restoreRolloutLocked goes on with the rollout that was recorded. When it is
+// of another revision than the one in force, or there is none, the daemon was
+// ended in between, and it begins now.
 func (e *Engine) restoreRolloutLocked(s *site.RolloutStatus) {
-	if s == nil {
+	if s == nil || s.Revision.ID != e.applied.ID {
+		e.rollOutLocked()
 		return
 	}
 	e.rollout = &rollout{RolloutStatus: *s, count: map[standing]int{}, saved: true}
@@ -88,10 +154,15 @@ func (e *Engine) restoreRolloutLocked(s *site.RolloutStatus) {
 		return
 	}
 	for _, name := range s.Nodes {
-		if w := e.workers[name]; w != nil {
-			w.standing = pending
-			e.rollout.count[pending]++
+		w := e.workers[name]
+		if w == nil {
+			continue
 		}
+		w.standing = pending
+		if _, has := s.Failed[name]; has {
+			w.standing = failed
+		}
+		e.rollout.count[w.standing]++
 	}
 }
 
@@ -105,6 +176,10 @@ func (e *Engine) standLocked(w *worker) {
 	if !r.running() || w.standing == aside {
 		return
 	}
+	if s := w.status.State; s == site.Progressing || s == site.Retrying {
+		w.spent += time.Since(w.counted)
+	}
+	w.counted = time.Now()
 	now := e.standingLocked(w)
 	if w.status.Since.After(r.moved) {
 		r.moved = w.status.Since
@@ -123,7 +198,7 @@ func (e *Engine) standLocked(w *worker) {
 
 func (e *Engine) standingLocked(w *worker) standing {
 	s := w.status
-	begun := !w.begunAt.IsZero()
+	begun := e.inHandLocked(w)
 	switch {
 	case w.leaving || e.design.Unused(w.node) != "" || w.node.Decommission:
 		return aside
@@ -131,7 +206,7 @@ func (e *Engine) standingLocked(w *worker) standing {
 		return done
 	case begun && s.State == site.Stalled:
 		return failed
-	case begun && s.State != site.Paused && time.Since(w.begunAt) > w.patience:
+	case begun && s.State != site.Paused && w.spent > time.Duration(w.memory.Recorded.Begun.Patience):
 		return failed
 	case s.State == site.Stalled || s.State == site.Paused || s.State == site.Blocked && s.Person && e.rollout.Halted == "":
 		return resting
@@ -192,7 +267,7 @@ func maxFailures(s *site.Site, nodes int) int {
 // is repaired all the same.
 func (e *Engine) haltedGate(w *worker, t try) *held {
 	r := e.rollout
-	if !r.running() || r.Halted == "" || w.standing == aside || t.begun || w.disrupts || t.step.Drift || t.step.Impact == site.ImpactNone {
+	if !r.running() || r.Halted == "" || w.standing == aside || t.begun || t.inHand || t.step.Drift || t.step.Impact == site.ImpactNone {
 		return nil
 	}
 	return &held{state: site.Blocked, person: true, release: "a commit that mends or takes back the change, or `slipway retry`",
@@ -203,7 +278,7 @@ func (e *Engine) haltedGate(w *worker, t try) *held {
 // in-sync for long enough.
 func (e *Engine) canaryGate(w *worker, t try) *held {
 	r, c := e.rollout, t.site.Rollout.Canaries
-	if !r.running() || c == nil || len(r.Canaries) == 0 || w.standing == aside || t.begun || w.disrupts || t.step.Drift ||
+	if !r.running() || c == nil || len(r.Canaries) == 0 || w.standing == aside || t.begun || t.inHand || t.step.Drift ||
 		t.step.Impact == site.ImpactNone || slices.Contains(r.Canaries, w.name) {
 		return nil
 	}
@@ -271,7 +346,7 @@ func (e *Engine) goOn() {
 				r.count[pending]++
 				w.standing = pending
 			}
-			w.begunAt = time.Time{}
+			w.spent, w.counted = 0, time.Now()
 		}
 	}
 }
@@ -339,9 +414,21 @@ func (e *Engine) atRestLocked() bool {
 		return false
 	}
 	for _, w := range e.workers {
-		if w.standing == pending && (w.status.State != site.Blocked || w.waitsForTime) {
+		if w.standing == pending && e.getsOnLocked(w) {
 			return false
 		}
+	}
+	return true
+}
+
+// getsOnLocked says whether something may still happen to a node by itself. A
+// machine that was not begun and cannot be reached may never come.
+func (e *Engine) getsOnLocked(w *worker) bool {
+	switch w.status.State {
+	case site.Blocked:
+		return w.waitsForTime
+	case site.Retrying, site.Unknown:
+		return e.inHandLocked(w) || time.Since(w.status.Since) < atRestAfter
 	}
 	return true
 }

@@ -61,7 +61,11 @@ func (w *worker) describeLocked(o outcome) site.NodeStatus {
 		OS:     m.Observed.Facets[site.FacetOS].Have["release"],
 		Seen:   m.Observed.Seen(), Notes: w.plan.Notes, Since: time.Now(),
 	}
-	if l := m.Recorded.Last; l.State == o.state && l.Reason == o.reason {
+	s.Quarantined, s.Paused = m.Recorded.Quarantined, m.Recorded.Paused
+	if q := s.Quarantined; q != nil && o.state != site.Paused {
+		s.Reason = fmt.Sprintf("quarantined by %s: %s; %s", q.By, q.Reason, o.reason)
+	}
+	if l := m.Recorded.Last; l.State == s.State && l.Reason == s.Reason {
 		s.Since = l.Since
 	}
 	if o.retry {

@@ -63,11 +63,11 @@ type worker struct {
 	// What the last turn left, for those who wait for this node.
 	wasOut    bool
 	wasBefore string // phase, or why nothing is certain of it
-	// Its part in the rollout: how it stands, since when it was begun, and how
-	// long it may take.
+	// Its part in the rollout: how it stands, for how long it was worked on,
+	// and until when that is counted.
 	standing standing
-	begunAt  time.Time
-	patience time.Duration
+	spent    time.Duration
+	counted  time.Time
 }
 
 func newWorker(e *Engine, n *site.Node, m site.Memory, leaving bool, stop context.CancelFunc) *worker {
@@ -77,9 +77,7 @@ func newWorker(e *Engine, n *site.Node, m site.Memory, leaving bool, stop contex
 		node:  n, memory: m, leaving: leaving, due: time.Now(),
 		dice: e.dice("node " + n.Name),
 	}
-	if f := m.Recorded.InFlight; f != nil {
-		w.disrupts = f.Step.Impact >= site.ImpactReboot
-	}
+	w.disrupts = !m.Recorded.Disrupted.IsZero()
 	w.status = site.NodeStatus{Name: n.Name, Role: n.Role, Rack: n.Rack, State: site.Unknown,
 		Reason: "not looked at since the daemon started", Since: time.Now()}
 	return w

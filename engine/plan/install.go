@@ -74,6 +74,10 @@ func planFinish(p *site.NodePlan, n *site.Node, m site.Memory) {
 		p.Steps = append(p.Steps, f.Step)
 		return
 	}
+	if i.CutOff != "" {
+		p.Blocked = append(p.Blocked, fmt.Sprintf("the installation of generation %d was cut off (%s), and what is on its disks may not be whole; raise the generation to install anew", i.Generation, i.CutOff))
+		return
+	}
 	power := m.Observed.Facets[site.FacetPower]
 	if power.Have["state"] != "off" || power.Pending["state"] == "on" {
 		p.Waiting = fmt.Sprintf("the installer of generation %d is running", i.Generation)

@@ -84,7 +84,11 @@ func leftAlone(s *site.Site, n *site.Node, m site.Memory) bool {
 // planQuarantine switches the machine off, whatever the design says.
 func planQuarantine(p *site.NodePlan, n *site.Node, m site.Memory) {
 	power := m.Observed.Facets[site.FacetPower]
-	if power.Have["state"] == "off" && power.Pending["state"] != "on" {
+	switch {
+	case power.Have["state"] == "off" && power.Pending["state"] == "on":
+		p.Waiting = "the machine is being switched on, and is switched off again"
+		return
+	case power.Have["state"] == "off":
 		return
 	}
 	q := m.Recorded.Quarantined

@@ -102,7 +102,7 @@ type crew struct {
 	name    string
 	role    *site.Role
 	inUse   int
-	away    int // machines that are away
+	away    int     // machines that are away
 	missing int     // of those, who do not go through any phase
 	first   string  // by name, once it was asked for
 	leader  *member // while the others wait for it

@@ -40,6 +40,8 @@ type Approval struct {
 	By     string      `json:"by"`
 	Note   string      `json:"note,omitempty"`
 	When   time.Time   `json:"when"`
+	// Designed is set for one that is a line in the design.
+	Designed bool `json:"designed,omitempty"`
 }
 
 // Removal is a node that was taken out of the records.

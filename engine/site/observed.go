@@ -173,12 +173,25 @@ type Recorded struct {
 	Decommissioned time.Time `json:"decommissioned,omitzero"`
 	// Quarantined is set while a person has the machine kept off.
 	Quarantined *Hold `json:"quarantined,omitempty"`
+	// Begun is set when a step was begun in a rollout.
+	Begun *Begun `json:"begun,omitempty"`
+	// Disrupted is when a step of ours took the machine out of service; zero
+	// once it was seen in service again.
+	Disrupted time.Time `json:"disrupted,omitzero"`
 	// Reached is what each facet was last seen to be as designed, as the
 	// digest of what was asked: a difference from it is drift.
 	Reached map[Facet]string `json:"reached,omitempty"`
 	// Last is the state last shown to people, so that a restart does not
 	// begin every wait anew.
 	Last Shown `json:"last,omitzero"`
+}
+
+// Begun says in which rollout, by its beginning, a node was begun, when, and
+// how long it may be worked on before it counts as failed.
+type Begun struct {
+	Rollout  time.Time `json:"rollout"`
+	Since    time.Time `json:"since"`
+	Patience Duration  `json:"patience"`
 }
 
 // Shown is a state as people were told of it.
@@ -215,6 +228,8 @@ type Installation struct {
 	// Proven is set once the machine itself reported the installation, or
 	// when it has no os endpoint to report through.
 	Proven bool `json:"proven,omitempty"`
+	// CutOff says what ended the installer before it was done.
+	CutOff string `json:"cutOff,omitempty"`
 }
 
 // InFlight is a step that was begun.

@@ -57,6 +57,9 @@ type NodeStatus struct {
 	Seen  time.Time `json:"seen,omitzero"`
 	// Notes are worth knowing and stop nothing.
 	Notes []string `json:"notes,omitempty"`
+	// Paused and Quarantined are a person's holds on the node.
+	Paused      *Hold `json:"paused,omitempty"`
+	Quarantined *Hold `json:"quarantined,omitempty"`
 }
 
 // Status is how a site is.
