@@ -211,8 +211,12 @@ func (w *worker) learn(ctx context.Context, j *job, v view) error {
 	w.e.mu.Lock()
 	switch was, is := w.memory.Observed.Identity, v.seen.Identity; {
 	case is.Known() && j.node.Machine().Known() && !j.node.Machine().Matches(is):
-		// Another machine says nothing of the node's own.
-		w.memory.Observed.Identity, w.blind = is, true
+		// Another machine says nothing of the node's own, and what was seen
+		// of that one nothing of the other, which may be the node's next.
+		w.blind = true
+		if is != was {
+			w.memory.Observed = site.Observed{Identity: is}
+		}
 	case is.Known() && was.Known() && is != was:
 		// What was seen of the machine before says nothing of this one.
 		w.memory.Observed, w.inside = v.seen, time.Time{}
