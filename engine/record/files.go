@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -176,10 +177,15 @@ func (s *Site) readDesign(digest string) (*site.Site, error) {
 	}
 }
 
+// compressors are kept: each takes most of a megabyte.
+var compressors = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+
 // compress makes a value of much repetition small.
 func compress(value []byte) []byte {
 	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
+	z := compressors.Get().(*gzip.Writer)
+	defer compressors.Put(z)
+	z.Reset(&b)
 	z.Write(value) // into memory: cannot fail
 	z.Close()
 	return b.Bytes()
