@@ -21,6 +21,7 @@ type door struct {
 	machine  driver.Machine
 	denied   error  // why this credential is not tried again here
 	session  string // that is recorded of the machine
+	basic    bool   // it could have a session and has none: each request carries the credential
 }
 
 // view is what a look at a machine gave.

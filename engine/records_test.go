@@ -168,6 +168,7 @@ type logins struct {
 	open   map[string]bool // sessions, by name
 	events []string        // what was done, in order
 	refuse error           // why no session can be ended
+	basic  bool            // there are no sessions
 }
 
 func (l *logins) Open(ctx context.Context, e site.Endpoint, s secret.Value) (driver.Machine, error) {
@@ -186,7 +187,7 @@ func (m *login) Observe(ctx context.Context, n *site.Node, f []site.Facet) (site
 	o, err := m.Machine.Observe(ctx, n, f)
 	m.l.mu.Lock()
 	defer m.l.mu.Unlock()
-	if err == nil && m.session == "" {
+	if err == nil && m.session == "" && !m.l.basic {
 		m.l.n++
 		m.session = fmt.Sprintf("session %d", m.l.n)
 		m.l.open[m.session] = true
@@ -272,6 +273,21 @@ func TestSessionThatCannotBeEnded(t *testing.T) {
 		w.want("a", site.Retrying)
 		if n := w.fleet.Machine("a").Counts().Installs; n != 0 || !strings.Contains(w.node("a").Reason, "end the session that term") {
 			t.Errorf("%d installations, and a says %s", n, w.node("a").Reason)
+		}
+	}, "a")
+}
+
+// TestNoSessions holds that a machine that has none is kept as any other, and
+// that its status says what that means.
+func TestNoSessions(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.bmcs = &logins{Driver: w.fleet.Driver(), basic: true}
+		w.commit(w.design("a"))
+		w.up()
+		w.after(5 * time.Minute)
+		w.want("a", site.InSync)
+		if notes := fmt.Sprint(w.node("a").Notes); !strings.Contains(notes, "its BMC has no sessions") {
+			t.Errorf("the notes are %s", notes)
 		}
 	}, "a")
 }

@@ -172,6 +172,7 @@ func (w *worker) fence(ctx context.Context, kind site.EndpointKind) error {
 		return nil
 	}
 	id, t := s.Session(), w.e.heldTerm()
+	d.basic = id == "" && !d.value.IsZero()
 	if id == "" || id == d.session || t == nil {
 		return nil
 	}
@@ -198,6 +199,14 @@ func (w *worker) fence(ctx context.Context, kind site.EndpointKind) error {
 		w.fenced = over
 	}
 	return nil
+}
+
+// weaker says what is not held on a machine without sessions.
+func (w *worker) weaker() string {
+	if d := w.doors[site.BMC]; d == nil || !d.basic {
+		return ""
+	}
+	return "its BMC has no sessions: a late request of a daemon that was killed cannot be told from one of the next, and after that destructive steps wait"
 }
 
 // recordedSessions are those that are recorded of the node's machine.

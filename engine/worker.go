@@ -359,6 +359,9 @@ func (w *worker) keep(j job, p *site.NodePlan, v view) {
 	if v.inside != nil {
 		p.Notes = append(p.Notes, steady(v.inside))
 	}
+	if note := w.weaker(); note != "" {
+		p.Notes = append(p.Notes, note)
+	}
 	w.plan = *p
 	w.outdated = w.outdated && w.node != j.node
 	if !w.disrupts {

@@ -183,3 +183,17 @@ func TestSessions(t *testing.T) {
 	_, _, snap := reopen(t, s, "berlin")
 	same(t, "sessions", snap.Sessions, map[string]Sessions{"a/b": all})
 }
+
+// TestRenewalWithoutAnAnswer holds that a renewal that was written and not
+// known to be does not lose the term.
+func TestRenewalWithoutAnAnswer(t *testing.T) {
+	s := open(t, t.TempDir())
+	term := acquire(t, s.Site("berlin"), "a")
+	before := term.revision
+	must(t, term.Renew(t.Context()))
+	term.revision = before
+	if err := term.Renew(t.Context()); err == nil || errors.Is(err, ErrLost) {
+		t.Errorf("got %v, want an error that passes", err)
+	}
+	must(t, term.Renew(t.Context()))
+}
