@@ -10,6 +10,20 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
+// approval is an approval with what it covers, found at once.
+type approval struct {
+	record.Approval
+	covers map[site.Loss]bool
+}
+
+func newApproval(a record.Approval) approval {
+	covers := make(map[site.Loss]bool, len(a.Losses))
+	for _, loss := range a.Losses {
+		covers[loss] = true
+	}
+	return approval{a, covers}
+}
+
 // approvalLasts is how long an approval by command holds.
 const approvalLasts = 7 * 24 * time.Hour
 
@@ -20,31 +34,57 @@ const maxSets = 256
 // a set that a person approved.
 func (e *Engine) approvalGate(s site.Step) *held {
 	loss, destroys := s.Destroys()
-	if !destroys || e.isApprovedLocked(loss) {
+	if !destroys || e.isApprovedLocked(loss) && e.adoptedLocked(loss) {
 		return nil
 	}
-	return &held{state: site.Blocked, person: true, release: "`slipway approve " + e.waitingLocked().Digest() + "`, or that digest in the design's approvals",
+	_, digest := e.waitingLocked()
+	return &held{state: site.Blocked, person: true, release: "`slipway approve " + digest + "`, or that digest in the design's approvals",
 		sentence: fmt.Sprintf("%s of %s waits for approval: %s would be lost; see `slipway plan`, then `slipway approve`", loss.Action, s.Machine, loss.Lost)}
 }
 
-func (e *Engine) isApprovedLocked(loss site.Loss) bool {
+// adoptedLocked says whether the node was met as the machine that the loss is
+// of.
+func (e *Engine) adoptedLocked(loss site.Loss) bool {
 	w := e.workers[loss.Node]
-	if w == nil || w.memory.Recorded.Adopted == nil {
-		return false
-	}
-	// An approval from before the node was adopted is of an earlier life of it.
-	adopted := w.memory.Recorded.Adopted.When
-	for _, a := range e.approved {
-		if a.Losses.Contains(loss) && !a.When.Before(adopted) && e.holdsLocked(a) {
-			return true
+	return w != nil && w.memory.Recorded.Adopted != nil && loss.Machine.Matches(w.memory.Recorded.Adopted.Machine)
+}
+
+func (e *Engine) isApprovedLocked(loss site.Loss) bool {
+	return slices.ContainsFunc(e.approved, func(a approval) bool { return a.covers[loss] && e.holdsLocked(a) })
+}
+
+// unapprove takes a node that is removed out of every approval: should the
+// name and the machine come back, that is another life of the node.
+func (e *Engine) unapprove(ctx context.Context, node string) error {
+	e.mu.Lock()
+	var changed []record.Approval
+	for i, a := range e.approved {
+		left := slices.DeleteFunc(slices.Clone(a.Losses), func(l site.Loss) bool { return l.Node == node })
+		if len(left) < len(a.Losses) {
+			a.Approval.Losses = left
+			e.approved[i] = newApproval(a.Approval)
+			changed = append(changed, a.Approval)
 		}
 	}
-	return false
+	for digest, set := range e.shown {
+		if slices.ContainsFunc(set, func(l site.Loss) bool { return l.Node == node }) {
+			delete(e.shown, digest)
+			e.shownOrder = slices.DeleteFunc(e.shownOrder, func(d string) bool { return d == digest })
+		}
+	}
+	e.undecided.known = false
+	e.mu.Unlock()
+	for _, a := range changed {
+		if err := e.Records.Approve(ctx, a); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // holdsLocked says whether an approval still holds: one by command for some
 // days, one in the design for as long as its line stands.
-func (e *Engine) holdsLocked(a record.Approval) bool {
+func (e *Engine) holdsLocked(a approval) bool {
 	if a.Designed {
 		_, stands := e.design.Approvals[a.Digest]
 		return stands
@@ -52,33 +92,54 @@ func (e *Engine) holdsLocked(a record.Approval) bool {
 	return time.Since(a.When) < approvalLasts
 }
 
-// waitingLocked is the set of destruction that is planned and not approved. It
-// is remembered as shown.
-func (e *Engine) waitingLocked() site.Losses {
+// undecided is the set of destruction that is planned and not approved, with
+// its digest, until something changes it.
+type undecided struct {
+	known  bool
+	losses site.Losses
+	digest string
+}
+
+// waitingLocked is the set of destruction that is planned and not approved,
+// with its digest, which is empty for none. It is remembered as shown.
+func (e *Engine) waitingLocked() (site.Losses, string) {
+	if e.undecided.known {
+		return e.undecided.losses, e.undecided.digest
+	}
 	var waiting site.Losses
 	for _, name := range e.namesLocked() {
-		w := e.workers[name]
-		if w.leaving {
-			continue
-		}
-		for _, s := range w.plan.Steps {
-			if loss, ok := s.Destroys(); ok && !e.isApprovedLocked(loss) {
+		for _, loss := range e.workers[name].destroysLocked() {
+			if !e.isApprovedLocked(loss) {
 				waiting = append(waiting, loss)
 			}
 		}
 	}
-	e.shownLocked(waiting)
-	return waiting
+	e.undecided = undecided{known: true, losses: waiting}
+	if len(waiting) > 0 {
+		e.undecided.digest = waiting.Digest()
+		e.shownLocked(waiting, e.undecided.digest)
+	}
+	return e.undecided.losses, e.undecided.digest
+}
+
+// destroysLocked is what the node's plan destroys.
+func (w *worker) destroysLocked() site.Losses {
+	var losses site.Losses
+	if w.leaving {
+		return nil
+	}
+	for _, s := range w.plan.Steps {
+		if loss, ok := s.Destroys(); ok {
+			losses = append(losses, loss)
+		}
+	}
+	return losses
 }
 
 // shownLocked remembers a set, so that it can be approved by its digest when a
 // part of it is done or another set has taken its place: what is approved is
 // what was read.
-func (e *Engine) shownLocked(set site.Losses) {
-	if len(set) == 0 {
-		return
-	}
-	digest := set.Digest()
+func (e *Engine) shownLocked(set site.Losses, digest string) {
 	if _, known := e.shown[digest]; known {
 		return
 	}
@@ -94,37 +155,38 @@ func (e *Engine) shownLocked(set site.Losses) {
 // so that what is approved is what was read.
 func (e *Engine) approveSet(ctx context.Context, o site.Order) (string, error) {
 	e.mu.Lock()
-	waiting := e.waitingLocked()
+	waiting, now := e.waitingLocked()
 	set, shown := e.shown[o.Digest]
 	e.mu.Unlock()
 	switch {
 	case len(waiting) == 0:
 		return "", fmt.Errorf("%w: nothing waits for approval", site.ErrRefused)
 	case !shown || !slices.ContainsFunc(set, waiting.Contains):
-		return "", fmt.Errorf("%w: no set %s waits for approval; what waits now is %s: read it with `slipway plan`", site.ErrRefused, o.Digest, waiting.Digest())
+		return "", fmt.Errorf("%w: no set %s waits for approval; what waits now is %s: read it with `slipway plan`", site.ErrRefused, o.Digest, now)
 	}
 	if err := e.addApproval(ctx, set, record.Approval{By: o.By, Note: o.Reason}); err != nil {
 		return "", err
 	}
 	e.mu.Lock()
-	left := e.waitingLocked()
+	left, next := e.waitingLocked()
 	e.mu.Unlock()
 	done := fmt.Sprintf("approved %s: %d to destroy", o.Digest, len(set))
 	if len(left) > 0 {
-		done += fmt.Sprintf("; %d more wait, as set %s", len(left), left.Digest())
+		done += fmt.Sprintf("; %d more wait, as set %s", len(left), next)
 	}
 	return done, nil
 }
 
 func (e *Engine) addApproval(ctx context.Context, set site.Losses, a record.Approval) error {
 	a.Losses, a.Digest, a.When = set, set.Digest(), time.Now()
+	e.forgetApprovals(ctx)
 	if err := e.Records.Approve(ctx, a); err != nil {
 		return fmt.Errorf("record approval: %w", err)
 	}
-	e.forgetApprovals(ctx)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.approved = append(e.approved, a)
+	e.approved = append(slices.DeleteFunc(e.approved, func(b approval) bool { return b.Digest == a.Digest }), newApproval(a))
+	e.undecided.known = false
 	for _, loss := range set {
 		if w := e.workers[loss.Node]; w != nil {
 			w.wakeUp()
@@ -139,9 +201,9 @@ func (e *Engine) addApproval(ctx context.Context, set site.Losses, a record.Appr
 // forgetApprovals takes approvals that have ended out of the records.
 func (e *Engine) forgetApprovals(ctx context.Context) {
 	e.mu.Lock()
-	var kept, ended []record.Approval
+	var kept, ended []approval
 	for _, a := range e.approved {
-		if e.holdsLocked(a) {
+		if _, stands := e.design.Approvals[a.Digest]; stands || e.holdsLocked(a) {
 			kept = append(kept, a)
 		} else {
 			ended = append(ended, a)
@@ -175,17 +237,29 @@ func (e *Engine) approveFromDesign(ctx context.Context, s site.Step) error {
 // designedSetLocked is a set with the loss that the design approves and that is
 // not approved yet.
 func (e *Engine) designedSetLocked(loss site.Loss) (site.Losses, site.Approval) {
-	w := e.workers[loss.Node]
-	if e.design == nil || w == nil || w.memory.Recorded.Adopted == nil || e.isApprovedLocked(loss) {
+	if e.design == nil || e.isApprovedLocked(loss) {
 		return nil, site.Approval{}
 	}
 	e.waitingLocked() // what waits now counts as shown
 	for digest, a := range e.design.Approvals {
-		if set := e.shown[digest]; set.Contains(loss) {
+		if set := e.setLocked(digest); set.Contains(loss) {
 			return set, a
 		}
 	}
 	return nil, site.Approval{}
+}
+
+// setLocked is the set of a digest that was shown, or approved once.
+func (e *Engine) setLocked(digest string) site.Losses {
+	if set, shown := e.shown[digest]; shown {
+		return set
+	}
+	for _, a := range e.approved {
+		if a.Digest == digest {
+			return a.Losses
+		}
+	}
+	return nil
 }
 
 // approveNode ends a node's first contact, or lets its held removal go.

@@ -19,7 +19,8 @@ func (e *Engine) budgetGate(w *worker, t try) *held {
 		if limit := b.limit(of); len(out) >= limit {
 			e.waitLocked(w, places)
 			return &held{state: site.Blocked, release: "one of " + some(out) + " coming back into service",
-				sentence: fmt.Sprintf("%d of %d nodes of %s are out of service (%s), which allows %d (%s)", len(out), of, b.what, some(out), limit, b.rule)}
+				sentence: fmt.Sprintf("%s allows %d of %d nodes out of service (%s)", b.what, limit, of, b.rule),
+				detail:   fmt.Sprintf("%d are: %s", len(out), some(out))}
 		}
 	}
 	return nil

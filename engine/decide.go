@@ -89,7 +89,7 @@ func (w *worker) misses(j job) bool {
 
 // outcome is what a gate says, as the outcome of a turn.
 func (w *worker) outcome(j job, h *held) outcome {
-	o := outcome{state: h.state, reason: h.sentence, release: h.release, person: h.person, wait: observeEvery(j.site)}
+	o := outcome{state: h.state, reason: h.sentence, detail: h.detail, release: h.release, person: h.person, wait: observeEvery(j.site)}
 	if !h.until.IsZero() {
 		o.wait = max(time.Second, min(o.wait, time.Until(h.until)))
 	}

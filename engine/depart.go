@@ -110,6 +110,9 @@ func (e *Engine) remove(ctx context.Context, w *worker) error {
 	if err := e.Records.Removed(ctx, gone); err != nil {
 		return fmt.Errorf("record removal of %s: %w", w.name, err)
 	}
+	if err := e.unapprove(ctx, w.name); err != nil {
+		return fmt.Errorf("record removal of %s: %w", w.name, err)
+	}
 	if err := w.forget(ctx); err != nil {
 		return fmt.Errorf("record removal of %s: %w", w.name, err)
 	}
@@ -118,6 +121,7 @@ func (e *Engine) remove(ctx context.Context, w *worker) error {
 	if e.workers[w.name] == w {
 		delete(e.workers, w.name)
 		e.stopWaitingLocked(w)
+		e.undecided.known = false
 		e.wakeLocked(roleTopic(w.node.Role))
 		e.freePlacesLocked()
 		if n := e.design.Nodes[w.name]; n != nil {

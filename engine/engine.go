@@ -90,10 +90,11 @@ type Engine struct {
 	rounds    map[string]time.Time // when each loop last began one
 	readOnly  string               // why nothing is written, beside ObserveOnly
 	paused    *site.Hold
-	approved  []record.Approval
+	approved  []approval
 	shown     map[string]site.Losses // sets of destruction, by digest
 	// shownOrder are their digests, oldest first.
 	shownOrder []string
+	undecided  undecided
 	rollout    *rollout // nil before the first
 	removals   []record.Removal
 	history    site.History    // replaced, never written to
@@ -164,7 +165,9 @@ func (e *Engine) restore(ctx context.Context) error {
 	e.rounds[LoopPoll], e.rounds[LoopTurn] = time.Now(), time.Now()
 	e.paused = snap.Paused
 	e.removals = snap.Removals
-	e.approved = snap.Approved
+	for _, a := range snap.Approved {
+		e.approved = append(e.approved, newApproval(a))
+	}
 	e.history = snap.History
 	if snap.Accepted == nil {
 		return nil

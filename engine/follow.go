@@ -157,6 +157,7 @@ func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Sit
 		}
 	}
 	e.planLocked()
+	e.undecided.known = false
 	if same {
 		e.keepRolloutLocked()
 	} else {

@@ -13,6 +13,8 @@ import (
 type held struct {
 	state    site.State
 	sentence string
+	// detail is what is so now and may soon be otherwise: who is waited for.
+	detail string
 	// release says what would let it run.
 	release string
 	// person says that nothing goes on without one.
@@ -41,11 +43,12 @@ func (e *Engine) gate(w *worker, j job, p site.NodePlan, s site.Step) *held {
 	e.stopWaitingLocked(w)
 	image := e.design.Images[w.node.Image]
 	sameImage := reflect.DeepEqual(j.site.Images[j.node.Image], image)
+	sameRules := reflect.DeepEqual(j.site.Roles[j.node.Role], e.design.Roles[w.node.Role]) && j.site.Unused(j.node) == e.design.Unused(w.node)
 	j.site = e.design // the rollout is bounded as it is designed now
 	t := try{job: j, plan: p, step: s, begun: w.continues(s), inHand: e.inHandLocked(w)}
 	e.joinLocked(w, t)
 	gates := []func() *held{
-		func() *held { return w.supersededLocked(j, sameImage) },
+		func() *held { return w.supersededLocked(j, sameImage && sameRules) },
 		func() *held { return e.readOnlyGate(s) },
 		func() *held { return e.termGate(w, s) },
 	}
@@ -82,9 +85,9 @@ func (w *worker) continues(s site.Step) bool {
 // supersededLocked holds a step that was planned for a design of the node that
 // is no longer in force, or before a quarantine began or ended: a look may
 // take long. What changed has woken the worker already.
-func (w *worker) supersededLocked(j job, sameImage bool) *held {
+func (w *worker) supersededLocked(j job, same bool) *held {
 	sameHold := (w.memory.Recorded.Quarantined == nil) == (j.memory.Recorded.Quarantined == nil)
-	if sameImage && sameHold && w.leaving == j.leaving && (w.node == j.node || sameDesign(w.node, j.node)) {
+	if same && sameHold && w.leaving == j.leaving && (w.node == j.node || sameDesign(w.node, j.node)) {
 		return nil
 	}
 	return &held{state: site.Progressing, sentence: "its design has changed"}

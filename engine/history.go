@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,9 +40,17 @@ func (j *journal) add(ev site.Event) {
 		j.latest = append(j.latest[:0], j.latest[latestEvents/4:]...)
 	}
 	j.latest = append(j.latest, ev)
-	if len(j.pending) < latestEvents {
-		j.pending = append(j.pending, ev)
+	if len(j.pending) == latestEvents {
+		j.makeRoom()
 	}
+	j.pending = append(j.pending, ev)
+}
+
+// makeRoom drops the oldest change of a state, which others follow; never what
+// a person ordered while there is one.
+func (j *journal) makeRoom() {
+	i := max(0, slices.IndexFunc(j.pending, func(ev site.Event) bool { return ev.Kind == site.EventState }))
+	j.pending = slices.Delete(j.pending, i, i+1)
 }
 
 // since are the events after one.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/engine/window"
 )
@@ -13,7 +14,7 @@ import (
 // installation that were begun are finished past the window's end, and so is
 // the node unless the window says to stop.
 func windowGate(w *worker, t try, now time.Time) *held {
-	name := windowOf(t.node, t.step)
+	name := plan.WindowOf(t.node, t.step)
 	d := t.site.Windows[name]
 	if d == nil || t.begun || t.inHand && w.disrupts && d.Overrun != "stop" {
 		return nil
@@ -22,37 +23,23 @@ func windowGate(w *worker, t try, now time.Time) *held {
 	if err != nil {
 		return &held{state: site.Blocked, person: true, release: "a commit that mends the window", sentence: fmt.Sprintf("its window %s makes no sense: %s", name, err)}
 	}
+	takes := plan.Together(t.node, t.plan.Steps)
 	open, until, next := win.At(now)
-	fits := until.Sub(now) >= time.Duration(t.plan.Expect)
+	fits := until.Sub(now) >= time.Duration(takes)
 	switch {
 	case open && fits:
 		return nil
 	case next.IsZero():
 		return &held{state: site.Blocked, person: true, release: "a commit that changes the window", sentence: fmt.Sprintf("its window %s opens no more", name)}
-	case neverFits(win, next, t.plan.Expect):
+	case neverFits(win, next, takes):
 		return &held{state: site.Blocked, person: true, release: "a longer window, or fewer changes at once",
-			sentence: fmt.Sprintf("about %s of work do not fit into its window %s", brief(t.plan.Expect), name)}
+			sentence: fmt.Sprintf("about %s of work do not fit into its window %s", brief(takes), name)}
 	case open:
 		return &held{state: site.Blocked, until: next, release: "the window opening again at " + clock(next),
-			sentence: fmt.Sprintf("about %s of work do not fit before its window %s ends at %s; it opens again at %s", brief(t.plan.Expect), name, clock(until), clock(next))}
+			sentence: fmt.Sprintf("about %s of work do not fit before its window %s ends at %s; it opens again at %s", brief(takes), name, clock(until), clock(next))}
 	}
 	return &held{state: site.Blocked, until: next, release: "the window opening at " + clock(next),
 		sentence: fmt.Sprintf("its window %s opens at %s", name, clock(next))}
-}
-
-// windowOf names the window of a step; empty for any time. The drift policy of
-// a facet speaks before its impact.
-func windowOf(n *site.Node, s site.Step) string {
-	if s.Impact == site.ImpactNone {
-		return ""
-	}
-	switch policy := n.Drift[s.Facet]; {
-	case s.Drift && policy == "enforce":
-		return ""
-	case s.Drift && policy == "repair" && n.WindowFor(s.Impact) == "":
-		return n.Window
-	}
-	return n.WindowFor(s.Impact)
 }
 
 // neverFits says that not even the whole window is long enough.

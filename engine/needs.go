@@ -28,10 +28,11 @@ func (e *Engine) needsGate(w *worker, t try) *held {
 		}
 		e.waitLocked(w, roleTopic(name))
 		h := &held{state: site.Blocked, release: fmt.Sprintf("%s going through %s", some(missing), need.Phase),
-			sentence: fmt.Sprintf("its phase %s needs %d of %d nodes of role %s to have gone through %s; %d have, not %s",
-				t.step.Phase, enough, total, name, need.Phase, through, some(missing))}
+			sentence: fmt.Sprintf("its phase %s needs %d of %d nodes of role %s to have gone through %s", t.step.Phase, enough, total, name, need.Phase),
+			detail:   fmt.Sprintf("%d have, not %s", through, some(missing))}
 		if total < enough {
 			h.person, h.release = true, "a commit that brings nodes of the role into use, or needs fewer"
+			h.detail = ""
 			h.sentence = fmt.Sprintf("its phase %s needs %d nodes of role %s, which has %d in use", t.step.Phase, enough, name, total)
 		}
 		return h
@@ -93,12 +94,12 @@ func (e *Engine) leaderGate(w *worker, t try) *held {
 		return nil
 	}
 	e.waitLocked(w, roleTopic(t.node.Role))
-	phase := ""
+	h := &held{state: site.Blocked, release: leader + " coming in-sync",
+		sentence: fmt.Sprintf("the leader of role %s goes first: it waits for %s", t.node.Role, leader)}
 	if x.plan.Phase != "" {
-		phase = ", which is in " + x.plan.Phase
+		h.detail = leader + " is in " + x.plan.Phase
 	}
-	return &held{state: site.Blocked, release: leader + " coming in-sync",
-		sentence: fmt.Sprintf("the leader of role %s goes first: it waits for %s%s", t.node.Role, leader, phase)}
+	return h
 }
 
 // leaderOfLocked is who goes first in a role: nobody waits for a leader that is

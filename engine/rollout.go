@@ -202,6 +202,8 @@ func (e *Engine) standingLocked(w *worker) standing {
 	switch {
 	case w.leaving || e.design.Unused(w.node) != "" || w.node.Decommission:
 		return aside
+	case w.memory.Recorded.Quarantined != nil:
+		return resting
 	case s.State == site.InSync && !w.outdated:
 		return done
 	case begun && s.State == site.Stalled:

@@ -79,8 +79,8 @@ func (w *world) rollout() site.RolloutStatus {
 
 func (w *world) reason(name, part string) {
 	w.t.Helper()
-	if n := w.node(name); !strings.Contains(n.Reason, part) {
-		w.t.Errorf("%s is %s: %s; want a reason with %q", name, n.State, n.Reason, part)
+	if n := w.node(name); !strings.Contains(n.Reason+": "+n.Detail, part) {
+		w.t.Errorf("%s is %s: %s: %s; want a reason with %q", name, n.State, n.Reason, n.Detail, part)
 	}
 }
 
@@ -217,7 +217,7 @@ func TestMachineThatIsAwayIsNotCounted(t *testing.T) {
 		w.after(5 * time.Minute)
 		w.patch(d, "2", nil)
 		w.after(20 * time.Minute)
-		w.reason("n1", "1 of 3 nodes of the site are out of service (n3)")
+		w.reason("n1", "the site allows 1 of 3 nodes out of service (maxUnavailable 1): 1 are: n3")
 		w.patch(d, "2", func(d *site.Site) { d.Nodes["n3"].Away = "at the vendor" })
 		w.after(20 * time.Minute)
 		w.want("n1", site.InSync)
@@ -237,7 +237,7 @@ func TestMachineThatIsAwayHasNoVote(t *testing.T) {
 			d.Nodes["n3"].Away = "at the vendor"
 		})
 		w.after(20 * time.Minute)
-		w.reason("n1", "1 of 3 nodes of role web are out of service (n3), which allows 1 (it decides by majority)")
+		w.reason("n1", "role web allows 1 of 3 nodes out of service (it decides by majority): 1 are: n3")
 		if got := w.patchedNow(names(3)...); got != nil {
 			t.Errorf("patched at the cost of the majority: %v", got)
 		}
@@ -285,7 +285,7 @@ func TestNeedsWithQuorumAndADeadNode(t *testing.T) {
 		w.after(10 * time.Minute)
 		w.want("x1", site.InSync)
 		w.want("y1", site.Blocked)
-		w.reason("y1", "its phase base needs 3 of 3 nodes of role ctl to have gone through configure; 2 have, not c3")
+		w.reason("y1", "its phase base needs 3 of 3 nodes of role ctl to have gone through configure: 2 have, not c3")
 		if got := w.fleet.Machine("y1").Counts().Writes; got != 0 {
 			t.Errorf("%d writes to a node whose need does not hold", got)
 		}
@@ -304,7 +304,7 @@ func TestLeaderGoesFirst(t *testing.T) {
 			d.Roles["web"].LeaderFirst, d.Roles["web"].Leader = true, "n2"
 		})
 		w.after(90 * time.Second)
-		w.reason("n1", "the leader of role web goes first: it waits for n2, which is in install")
+		w.reason("n1", "the leader of role web goes first: it waits for n2: n2 is in install")
 		w.after(10 * time.Minute)
 		if got := w.patchedNow(names(3)...); len(got) != 3 {
 			t.Errorf("patched: %v", got)
@@ -321,7 +321,7 @@ func TestAnotherGoesFirstForALeaderThatIsAway(t *testing.T) {
 			d.Nodes["n2"].Away = "sent in for repair"
 		})
 		w.after(90 * time.Second)
-		w.reason("n3", "the leader of role web goes first: it waits for n1, which is in install")
+		w.reason("n3", "the leader of role web goes first: it waits for n1: n1 is in install")
 		w.after(10 * time.Minute)
 		if got := w.patchedNow(names(3)...); len(got) != 2 {
 			t.Errorf("patched: %v", got)

@@ -54,7 +54,7 @@ func (w *worker) describeLocked(o outcome) site.NodeStatus {
 	n, m := w.node, w.memory
 	s := site.NodeStatus{
 		Name: n.Name, Role: n.Role, Rack: n.Rack, State: o.state, Reason: o.reason, Next: o.next,
-		Release: o.release, Person: o.person || o.state == site.Stalled, Phase: w.plan.Phase, Model: plan.Model(m.Observed),
+		Detail: o.detail, Release: o.release, Person: o.person || o.state == site.Stalled, Phase: w.plan.Phase, Model: plan.Model(m.Observed),
 		Machine: m.Observed.Identity, Generation: m.Recorded.Generation(),
 		Power:  m.Observed.Facets[site.FacetPower].Have["state"],
 		Health: m.Observed.Facets[site.FacetHealth].Have["status"],
@@ -77,6 +77,7 @@ func (w *worker) describeLocked(o outcome) site.NodeStatus {
 // sameStatus compares what is worth telling people.
 func sameStatus(a, b site.NodeStatus) bool {
 	a.Seen, b.Seen, a.Retry, b.Retry = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	a.Detail, b.Detail, a.Release, b.Release = "", "", "", ""
 	if !slices.Equal(a.Notes, b.Notes) {
 		return false
 	}
@@ -88,15 +89,13 @@ func sameStatus(a, b site.NodeStatus) bool {
 func (e *Engine) Report() site.Report {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	waiting := e.waitingLocked()
+	waiting, digest := e.waitingLocked()
 	st := site.Status{
 		Site: e.Site, Applied: e.applied, Attempted: e.attempted,
 		ObserveOnly: e.whyReadOnlyLocked(), Paused: e.paused, Waiting: waiting,
 		Rollout: e.rolloutLocked(), Term: e.termNumberLocked(),
 	}
-	if len(waiting) > 0 {
-		st.Approve = waiting.Digest()
-	}
+	st.Approve = digest
 	if e.term.Term != nil {
 		st.Term = e.term.Number
 	}

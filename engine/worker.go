@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -134,7 +135,8 @@ type outcome struct {
 	state  site.State
 	reason string
 	next   string // the planned step in one line
-	// release and person are those of a gate, see held.
+	// detail, release and person are those of a gate, see held.
+	detail  string
 	release string
 	person  bool
 	wait    time.Duration
@@ -362,7 +364,11 @@ func (w *worker) keep(j job, p *site.NodePlan, v view) {
 	if note := w.weaker(); note != "" {
 		p.Notes = append(p.Notes, note)
 	}
+	was := w.destroysLocked()
 	w.plan = *p
+	if !slices.Equal(was, w.destroysLocked()) {
+		w.e.undecided.known = false
+	}
 	w.outdated = w.outdated && w.node != j.node
 	if !w.disrupts {
 		w.disrupts = installBegun(j.memory.Recorded) || j.memory.Recorded.Installing != nil

@@ -210,6 +210,9 @@ func reasonOf(n site.NodeStatus) string {
 	if !n.Retry.IsZero() {
 		return n.Reason + " (again at " + n.Retry.Format("15:04:05") + ")"
 	}
+	if n.Detail != "" {
+		return n.Reason + ": " + n.Detail
+	}
 	return n.Reason
 }
 

@@ -91,6 +91,7 @@ func printReasons(w io.Writer, why reasons) {
 	fmt.Fprintf(w, "%s is %s since %s (%s ago)\n", paint(w, text.Bold)(s.Name), paint(w, stateColour(s.State))(string(s.State)),
 		s.Since.Format(time.DateTime), age(s.Since))
 	line("reason", s.Reason)
+	line("now", s.Detail)
 	line("phase", s.Phase)
 	line("releases", why.Release)
 	if s.Machine.Known() {

@@ -249,7 +249,7 @@ func (sim *simulation) holds(m *member) string {
 			}
 		}
 	}
-	return "the window " + windowOf(m.node, step) + ", which opens no more"
+	return "the window " + WindowOf(m.node, step) + ", which opens no more"
 }
 
 // taken says why no place of a bound becomes free.

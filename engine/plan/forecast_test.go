@@ -283,6 +283,9 @@ func (m *model) windowLets(n *modelNode, t time.Duration) bool {
 	}
 	var takes time.Duration
 	for _, s := range n.steps[n.next:] {
+		if other := n.WindowFor(s.Impact); other != "" && other != name {
+			break
+		}
 		takes += time.Duration(s.Expect)
 	}
 	open, until, next := m.windows[name].At(now.Add(t))

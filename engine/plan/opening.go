@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -34,23 +35,58 @@ const never = time.Duration(1<<63 - 1)
 // windowFor is the window that a member's next step has to wait for. What was
 // begun is brought to its end past a window, unless that says to stop.
 func (sim *simulation) windowFor(m *member) *opening {
-	w := sim.opening(windowOf(m.node, m.steps[m.next]))
+	w := sim.opening(WindowOf(m.node, m.steps[m.next]))
 	if w != nil && (m.begun || m.disrupts) && !w.stop {
 		return nil
 	}
 	return w
 }
 
-// windowOf names the window of a step; empty for any time. The drift policy of
+// WindowOf names the window of a step; empty for any time. The drift policy of
 // a facet speaks before its impact.
-func windowOf(n *site.Node, s site.Step) string {
-	switch policy := n.Drift[s.Facet]; {
+func WindowOf(n *site.Node, s site.Step) string {
+	switch policy := policyOf(n, s); {
 	case s.Impact == site.ImpactNone || s.Drift && policy == "enforce":
 		return ""
 	case s.Drift && policy == "repair":
 		return cmp.Or(n.WindowFor(s.Impact), n.Window)
 	}
 	return n.WindowFor(s.Impact)
+}
+
+// policyOf is the drift policy of a step: of its facet, or for a restart of
+// those that it serves, where each has the same.
+func policyOf(n *site.Node, s site.Step) string {
+	if s.Action != site.ActionRestart {
+		return n.Drift[s.Facet]
+	}
+	policy := ""
+	for i, c := range s.Changes {
+		facet, _, _ := strings.Cut(c.Field, ".")
+		of := n.Drift[site.Facet(facet)]
+		if i > 0 && of != policy {
+			return ""
+		}
+		policy = of
+	}
+	return policy
+}
+
+// Together is how long the first of some steps and those after it take that
+// have to be done in the same opening of its window: up to the first that has
+// another one.
+func Together(n *site.Node, steps []site.Step) site.Duration {
+	var all site.Duration
+	name := ""
+	for i, s := range steps {
+		if w := WindowOf(n, s); i == 0 {
+			name = w
+		} else if w != "" && w != name {
+			break
+		}
+		all += s.Expect
+	}
+	return all
 }
 
 func (sim *simulation) opening(name string) *opening {

@@ -139,8 +139,11 @@ func planRestart(p *site.NodePlan, n *site.Node, m site.Memory) {
 			return
 		}
 	}
+	drift := true
 	for _, f := range staged {
-		changes = append(changes, restartsFor(p, n, f, m.Observed.Facets[f])...)
+		more := restartsFor(p, n, f, m)
+		changes = append(changes, more...)
+		drift = drift && (len(more) == 0 || IsDrift(n, f, m.Recorded))
 	}
 	if len(changes) == 0 || m.Observed.Facets[site.FacetPower].Have["state"] == "off" || n.Power == "off" {
 		return
@@ -149,12 +152,16 @@ func planRestart(p *site.NodePlan, n *site.Node, m site.Memory) {
 	p.Steps = append(p.Steps, site.Step{
 		Node: n.Name, Machine: n.Machine(), Facet: site.FacetPower, Action: restartKind.action, Changes: changes,
 		Impact: restartKind.impact, Expect: restartKind.expect, Reason: "what is pending takes effect at a boot",
-		Undo: "the machine boots once; what ran before is started anew",
+		Undo: "the machine boots once; what ran before is started anew", Drift: drift,
 	})
 }
 
 // restartsFor are the changes of a facet that a boot brings about.
-func restartsFor(p *site.NodePlan, n *site.Node, f site.Facet, seen site.FacetState) []site.Change {
+func restartsFor(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) []site.Change {
+	seen, policy := m.Observed.Facets[f], n.Drift[f]
+	if IsDrift(n, f, m.Recorded) && (policy == "report" || policy == "propose") {
+		return nil
+	}
 	if reaches(seen.Pending, wish(n, f, seen)) {
 		return diff(n, f, seen, wish(n, f, seen))
 	}
@@ -256,13 +263,13 @@ func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 	if len(changes) == 0 {
 		return
 	}
-	if reaches(seen.Pending, want) {
-		p.Waiting = string(f) + " is on its way to " + changes[0].Want
-		return
-	}
 	drifted := IsDrift(n, f, m.Recorded) && !installs
 	if policy := n.Drift[f]; drifted && (policy == "report" || policy == "propose") {
 		p.Reported = append(p.Reported, fmt.Sprintf("%s; the design wants it reported only (drift %s)", differs(changes), policy))
+		return
+	}
+	if reaches(seen.Pending, want) {
+		p.Waiting = string(f) + " is on its way to " + changes[0].Want
 		return
 	}
 	k := kinds[f](changes)

@@ -385,14 +385,8 @@ func (sim *simulation) awaitWindow(m *member) {
 
 func (m *member) takes() time.Duration { return max(0, time.Duration(m.steps[m.next].Expect)) }
 
-// left is how long all that is left to do takes: a window has to be open for
-// it.
-func (m *member) left() (all time.Duration) {
-	for _, s := range m.steps[m.next:] {
-		all += max(0, time.Duration(s.Expect))
-	}
-	return all
-}
+// left is how long a window has to be open for what is left to do.
+func (m *member) left() time.Duration { return time.Duration(Together(m.node, m.steps[m.next:])) }
 
 func (sim *simulation) begin(m *member, w *opening, why *cause) {
 	took := m.takes()

@@ -18,6 +18,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sys/unix"
+
+	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 const keysBelow = "/slipway/v1/"
@@ -261,11 +263,35 @@ func fillFrom(ctx context.Context, dir string, r io.Reader, opts Options) (Summa
 		return Summary{}, err
 	}
 	for _, name := range in.summary.Sites {
-		if _, err := s.Site(name).Load(ctx); err != nil {
+		b := s.Site(name)
+		snap, err := b.Load(ctx)
+		if err != nil {
 			return Summary{}, fmt.Errorf("the export is whole, and its records make no sense to this slipway: %w", err)
+		}
+		if err := b.distrust(ctx, snap); err != nil {
+			return Summary{}, err
 		}
 	}
 	return in.summary, nil
+}
+
+// distrust makes the records of another time harmless: what was done since is
+// not in them, so approvals by command are gone, and the site is paused until
+// a person has read its plan.
+func (s *Site) distrust(ctx context.Context, snap Snapshot) error {
+	for _, a := range snap.Approved {
+		if a.Designed {
+			continue
+		}
+		if err := s.Disapprove(ctx, a.Digest); err != nil {
+			return err
+		}
+	}
+	if snap.Paused != nil {
+		return nil
+	}
+	return s.Pause(ctx, &site.Hold{By: "slipway state import", Since: time.Now(),
+		Reason: "its records were imported, and what was done since they were exported is not in them; read `slipway plan`, then `slipway resume --all`"})
 }
 
 // exchange puts a new directory in the place of another.

@@ -265,9 +265,7 @@ func (l Losses) Digest() string {
 }
 
 // Contains says whether one loss is in the set.
-func (l Losses) Contains(x Loss) bool {
-	return slices.ContainsFunc(l, func(y Loss) bool { return y.key() == x.key() })
-}
+func (l Losses) Contains(x Loss) bool { return slices.Contains(l, x) }
 
 func (l Loss) key() string {
 	b, _ := json.Marshal(l)

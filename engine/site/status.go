@@ -32,6 +32,9 @@ type NodeStatus struct {
 	// Reason is a sentence without a final stop; it is stable as long as the
 	// situation is the same.
 	Reason string `json:"reason,omitempty"`
+	// Detail is what belongs to the reason and is often otherwise; it is not
+	// worth a commit.
+	Detail string `json:"detail,omitempty"`
 	// Release says what would let a node that waits go on.
 	Release string `json:"release,omitempty"`
 	// Person says that nothing goes on without a person.
