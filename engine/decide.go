@@ -197,6 +197,9 @@ func (w *worker) take(ctx context.Context, j job, p site.NodePlan, s site.Step) 
 	}
 	err := w.apply(ctx, j, s)
 	if err != nil {
+		if w.timing != nil {
+			w.timing.tried = true // a look that fails meanwhile says nothing
+		}
 		o := w.fail(j, err)
 		o.next = next
 		return o

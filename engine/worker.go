@@ -425,9 +425,6 @@ func (w *worker) fail(j job, err error) outcome {
 		return outcome{state: site.Stalled, reason: steady(err), wait: observeEvery(j.site)}
 	}
 	w.failures++
-	if w.timing != nil {
-		w.timing.tried = true
-	}
 	wait := backoff(w.failures)
 	var after driver.RetryAfter
 	if errors.As(err, &after) {
