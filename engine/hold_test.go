@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,26 +59,153 @@ func TestQuarantineIsPastEverything(t *testing.T) {
 	}, names(3)...)
 }
 
-func TestQuarantineKeepsTheNoteOfAnInstallation(t *testing.T) {
+func TestQuarantineCutsAnInstallationOff(t *testing.T) {
+	for _, c := range []struct {
+		when     string
+		after    time.Duration
+		hasOS    bool
+		installs int
+	}{
+		{"while its medium is being booted", 9 * time.Second, true, 1},
+		{"while its installer runs", 2 * time.Minute, false, 1},
+		{"before it is begun", time.Second, true, 0},
+	} {
+		t.Run(c.when, func(t *testing.T) {
+			inBubble(t, patched, func(w *world) {
+				design := func(generation int) *site.Site {
+					d := w.design("n1")
+					if !c.hasOS {
+						delete(d.Nodes["n1"].Endpoints, site.OS)
+					}
+					d.Nodes["n1"].Image, d.Nodes["n1"].Generation = "debian", generation
+					return d
+				}
+				w.fleet.Machine("n1").SetPower("on")
+				w.commit(design(1))
+				w.up()
+				w.after(time.Minute)
+				w.approve()
+				w.after(c.after)
+				w.do(site.Order{Verb: site.VerbQuarantine, Node: "n1", Reason: "drill"})
+				w.after(time.Minute)
+				if got := w.fleet.Machine("n1").Power(); got != "off" {
+					t.Errorf("n1 is %s in quarantine", got)
+				}
+				w.want("n1", site.Paused)
+				if r := w.rollout(); len(r.Failed) != 0 || !r.Ended.IsZero() {
+					t.Errorf("rollout with n1 in quarantine is %+v", r)
+				}
+				w.do(site.Order{Verb: site.VerbRelease, Node: "n1"})
+				w.after(10 * time.Minute)
+				w.want("n1", site.Stalled)
+				w.reason("n1", "the installation of generation 1 was cut off (by a quarantine)")
+				w.installs("n1", c.installs)
+				if n := w.node("n1"); n.Generation != 0 {
+					t.Errorf("n1 has generation %d, with the disk %v", n.Generation, w.fleet.Machine("n1").Disk())
+				}
+				w.commit(design(2))
+				w.after(time.Minute)
+				w.approve()
+				w.after(10 * time.Minute)
+				w.want("n1", site.InSync)
+				w.installs("n1", c.installs+1)
+			}, "n1")
+		})
+	}
+}
+
+func TestQuarantineIsTriedAgain(t *testing.T) {
+	for _, fault := range []drivertest.Fault{drivertest.Lies, drivertest.Unreachable} {
+		t.Run(string(fault), func(t *testing.T) {
+			inBubble(t, patched, func(w *world) {
+				w.serving("n1")
+				w.fleet.Machine("n1").SetFault(fault)
+				w.do(site.Order{Verb: site.VerbQuarantine, Node: "n1", Reason: "drill"})
+				w.after(time.Minute)
+				if n := w.node("n1"); n.State == site.Paused {
+					t.Errorf("n1 is %s (%s) and its machine %s", n.State, n.Reason, w.fleet.Machine("n1").Power())
+				}
+				w.fleet.Machine("n1").SetFault(drivertest.Healthy)
+				w.after(2 * time.Minute)
+				w.want("n1", site.Paused)
+				if got := w.fleet.Machine("n1").Power(); got != "off" {
+					t.Errorf("n1 is %s in quarantine", got)
+				}
+			}, "n1")
+		})
+	}
+}
+
+func TestSecondQuarantineTriesADeniedCredentialAgain(t *testing.T) {
 	inBubble(t, patched, func(w *world) {
-		d := w.design("n1")
-		d.Nodes["n1"].Image, d.Nodes["n1"].Generation = "debian", 1
-		w.commit(d)
-		w.up()
-		w.after(time.Minute)
-		w.approve()
-		w.after(20 * time.Second) // its medium is being booted
+		w.serving("n1")
+		w.fleet.Machine("n1").SetFault(drivertest.Denied)
 		w.do(site.Order{Verb: site.VerbQuarantine, Node: "n1", Reason: "drill"})
+		w.after(time.Minute)
+		w.want("n1", site.Stalled)
+		w.fleet.Machine("n1").SetFault(drivertest.Healthy)
+		w.do(site.Order{Verb: site.VerbQuarantine, Node: "n1", Reason: "again"})
+		w.after(30 * time.Second)
+		w.want("n1", site.Paused)
+		w.reason("n1", "quarantined by tester: again; the machine is off")
+	}, "n1")
+}
+
+func TestQuarantineOfANodeThatLeftTheDesign(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(names(3)...)
+		d = clone(d)
+		d.Nodes["n3"].Decommission = true
+		w.commit(d)
+		w.after(time.Minute)
+		w.do(site.Order{Verb: site.VerbQuarantine, Node: "n3", Reason: "drill"})
+		w.commit(w.service("n1"))
+		w.after(time.Minute)
+		w.do(site.Order{Verb: site.VerbQuarantine, Node: "n2", Reason: "drill"})
 		w.after(2 * time.Minute)
-		if got := w.fleet.Machine("n1").Power(); got != "off" {
-			t.Errorf("n1 is %s in quarantine", got)
+		for _, name := range []string{"n2", "n3"} {
+			w.want(name, site.Paused)
+			w.reason(name, "quarantined by tester: drill; the machine is off")
+			if got := w.fleet.Machine(name).Power(); got != "off" {
+				t.Errorf("%s is %s in quarantine", name, got)
+			}
+		}
+		w.do(site.Order{Verb: site.VerbRelease})
+		w.after(2 * time.Minute)
+		w.want("n2", site.Blocked) // it was not decommissioned
+		if n := len(w.engine.Report().Status.Nodes); n != 2 {
+			t.Errorf("%d nodes after the release, want n3 removed", n)
+		}
+	}, names(3)...)
+}
+
+func TestHoldOnAnUnreachableNodeIsShown(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		w.serving(names(2)...)
+		w.do(site.Order{Verb: site.VerbPause, Reason: "whole site"})
+		for _, name := range names(2) {
+			w.fleet.Machine(name).SetFault(drivertest.Unreachable)
+		}
+		w.do(site.Order{Verb: site.VerbQuarantine, Node: "n1", Reason: "drill"})
+		w.do(site.Order{Verb: site.VerbPause, Node: "n2", Reason: "lunch"})
+		w.after(2 * time.Minute)
+		n := w.node("n1")
+		if n.State != site.Retrying || n.Quarantined == nil || n.Quarantined.By != "tester" || n.Paused != nil {
+			t.Errorf("n1 is %+v", n)
+		}
+		w.reason("n1", "quarantined by tester: drill; observe n1: unreachable")
+		if n := w.node("n2"); n.State != site.Retrying || n.Paused == nil || n.Paused.Reason != "lunch" || n.Quarantined != nil {
+			t.Errorf("n2 is %+v", n)
 		}
 		w.do(site.Order{Verb: site.VerbRelease, Node: "n1"})
-		w.after(2 * time.Hour)
-		if c := w.fleet.Machine("n1").Counts(); c.Installs != 1 {
-			t.Errorf("installed %d times from one approval", c.Installs)
+		w.do(site.Order{Verb: site.VerbResume, Node: "n2"})
+		w.after(2 * time.Minute)
+		for _, name := range names(2) {
+			if n := w.node(name); n.Paused != nil || n.Quarantined != nil || strings.Contains(n.Reason, "quarantined") {
+				t.Errorf("%s after its release is %+v", name, n)
+			}
 		}
-	}, "n1")
+	}, names(2)...)
 }
 
 func TestMachineThatIsSwitchedOnInQuarantineIsSwitchedOffEachTime(t *testing.T) {

@@ -1,0 +1,343 @@
+package engine_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
+	"github.com/slipway-gitops/slipway/engine/record"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// canary has a rollout tried on one node first, which has to stay in-sync for
+// ten minutes.
+func canary(d *site.Site) {
+	d.Rollout.MaxUnavailable = "100%"
+	d.Rollout.Canaries = &site.Canaries{Count: 1, Soak: site.Duration(10 * time.Minute)}
+}
+
+// at is a window that opens every day at an hour and minute, for an hour.
+func at(cron string) map[string]*site.Window {
+	return map[string]*site.Window{"night": {Cron: cron, Length: site.Duration(time.Hour)}}
+}
+
+// carry are the nodes that have the packages which a design wants of them.
+func (w *world) carry(d *site.Site) []string {
+	var those []string
+	for _, name := range d.NodeNames() {
+		if w.fleet.Machine(name).Have(site.FacetPackages)["design"] == d.Nodes[name].Want(site.FacetPackages)["design"] {
+			those = append(those, name)
+		}
+	}
+	return those
+}
+
+// reinstall is a design that wants the nodes installed anew, as changed by the
+// caller.
+func (w *world) reinstall(change func(*site.Site), names ...string) *site.Site {
+	d := w.service(names...)
+	d.Rollout.MaxUnavailable = "100%"
+	for _, name := range names {
+		d.Nodes[name].Image, d.Nodes[name].Generation = "debian", 1
+	}
+	if change != nil {
+		change(d)
+	}
+	return d
+}
+
+func (w *world) installs(name string, want int) {
+	w.t.Helper()
+	if got := w.fleet.Machine(name).Counts().Installs; got != want {
+		w.t.Errorf("%s was installed %d times, want %d", name, got, want)
+	}
+}
+
+func TestCrashBetweenADesignAndItsRolloutKeepsTheCanaries(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(names(3)...)
+		w.down()
+		d = w.patch(d, "2", canary)
+		store, err := record.Open(w.t.Context(), w.dir, record.Options{NoSync: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Site("test").Accept(w.t.Context(), site.Revision{ID: "commit-2"}, d); err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		w.up()
+		w.after(4 * time.Minute)
+		if got := w.carry(d); !slices.Equal(got, []string{"n1"}) {
+			t.Errorf("patched after the crash: %v", got)
+		}
+		if r := w.rollout(); r.Revision.ID != "commit-2" || len(r.Nodes) != 3 {
+			t.Errorf("rollout is %+v", r)
+		}
+	}, names(3)...)
+}
+
+func TestRevisionWaitsForItsCanaryOnNodesThatAreInAStep(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(names(3)...)
+		w.patch(d, "2", func(d *site.Site) { d.Rollout.MaxUnavailable = "100%" })
+		w.after(time.Minute)
+		d = w.patch(d, "3", canary)
+		w.after(6 * time.Minute)
+		if got := w.carry(d); !slices.Equal(got, []string{"n1"}) {
+			t.Errorf("%v have a revision whose canary has not soaked", got)
+		}
+		w.reason("n2", "have to stay so until")
+	}, names(3)...)
+}
+
+func TestRevisionWaitsForItsWindowOnNodesThatAreInAStep(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving("n1")
+		w.patch(d, "2", nil)
+		w.after(time.Minute)
+		d = w.patch(d, "3", func(d *site.Site) { d.Windows, d.Nodes["n1"].Window = at("0 2 * * *"), "night" })
+		w.after(6 * time.Minute)
+		if got := w.carry(d); got != nil {
+			t.Errorf("patched outside of the window: %v", got)
+		}
+		w.reason("n1", "its window night opens at Sat 2000-01-01 02:00 UTC")
+	}, "n1")
+}
+
+func TestNodeThatIsReleasedIntoAHaltedRolloutIsHeld(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(names(3)...)
+		w.do(site.Order{Verb: site.VerbQuarantine, Node: "n3", Reason: "drill"})
+		w.after(time.Minute)
+		w.fleet.Machine("n1").SetFault(drivertest.Lies)
+		d = w.patch(d, "2", canary)
+		w.after(5 * time.Minute)
+		if r := w.rollout(); r.Halted != "canary n1 has failed" || slices.Contains(r.Nodes, "n3") {
+			t.Errorf("rollout is %+v", r)
+		}
+		w.do(site.Order{Verb: site.VerbRelease, Node: "n3"})
+		w.after(10 * time.Minute)
+		w.reason("n3", "is halted: canary n1 has failed")
+		if got := w.carry(d); got != nil {
+			t.Errorf("patched in a halted rollout: %v", got)
+		}
+		if r := w.rollout(); !slices.Equal(r.Nodes, []string{"n1", "n2", "n3"}) || !r.Ended.IsZero() {
+			t.Errorf("rollout is %+v", r)
+		}
+	}, names(3)...)
+}
+
+func TestRestartKeepsFailuresAndTheirPlaces(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(names(3)...)
+		w.fleet.Machine("n1").SetFault(drivertest.Lies)
+		for _, name := range []string{"n2", "n3"} {
+			w.do(site.Order{Verb: site.VerbPause, Node: name, Reason: "n1 first"})
+		}
+		d = w.patch(d, "2", func(d *site.Site) { d.Rollout.MaxFailures = "1" })
+		w.after(2 * time.Minute)
+		for _, name := range []string{"n2", "n3"} {
+			w.do(site.Order{Verb: site.VerbResume, Node: name})
+		}
+		w.after(time.Minute)
+		for range 2 {
+			w.want("n1", site.Stalled)
+			w.reason("n2", "1 of 3 nodes of the site are out of service (n1)")
+			if r := w.rollout(); len(r.Failed) != 1 || r.Failed["n1"] == "" || !r.Ended.IsZero() {
+				t.Errorf("rollout is %+v", r)
+			}
+			w.down()
+			w.up()
+			w.after(3 * time.Minute)
+		}
+		if got := w.carry(d); got != nil {
+			t.Errorf("patched in the place of one that failed: %v", got)
+		}
+	}, names(3)...)
+}
+
+func TestWaitingForAWindowIsNoFailure(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(names(2)...)
+		d = w.patch(d, "2", func(d *site.Site) {
+			d.Windows = at("30 0 * * *")
+			for _, n := range d.Nodes {
+				n.Window = "night"
+				n.Boot.Order = []string{"Hdd"} // online, so it begins the node
+			}
+		})
+		w.after(26 * time.Minute)
+		for _, name := range names(2) {
+			w.reason(name, "its window night opens at")
+			if got := w.fleet.Machine(name).BootOrder(); got != "Hdd" {
+				t.Errorf("the boot order of %s is %s", name, got)
+			}
+		}
+		if r := w.rollout(); len(r.Failed) != 0 || r.Halted != "" || !r.Ended.IsZero() {
+			t.Errorf("rollout before the window is %+v", r)
+		}
+		w.after(8 * time.Minute)
+		if r := w.rollout(); len(w.carry(d)) != 2 || r.Done != 2 || r.Ended.IsZero() {
+			t.Errorf("rollout in the window is %+v", r)
+		}
+	}, names(2)...)
+}
+
+func TestWaitingForAPlaceIsNoFailure(t *testing.T) {
+	slow := patched
+	slow.StepTime = map[site.Action]time.Duration{site.ActionPackages: 8 * time.Minute}
+	inBubble(t, slow, func(w *world) {
+		d := w.serving(names(4)...)
+		w.patch(d, "2", func(d *site.Site) {
+			for _, n := range d.Nodes {
+				n.Boot.Order = []string{"Hdd"}
+			}
+		})
+		w.after(22 * time.Minute)
+		if r := w.rollout(); r.Done != 2 || len(r.Failed) != 0 || r.Halted != "" {
+			t.Errorf("rollout is %+v", r)
+		}
+		w.after(14 * time.Minute)
+		if r := w.rollout(); r.Done != 4 || r.Ended.IsZero() {
+			t.Errorf("rollout is %+v", r)
+		}
+	}, names(4)...)
+}
+
+func TestNodeThatIsTriedForTooLongHasFailed(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(names(2)...)
+		w.patch(d, "2", func(d *site.Site) { d.Rollout.MaxFailures = "0" })
+		w.after(time.Minute) // it is begun
+		w.fleet.Machine("n1").SetFault(drivertest.Unreachable)
+		w.fleet.Machine("n2").SetFault(drivertest.Unreachable)
+		w.after(10 * time.Minute)
+		if r := w.rollout(); r.Halted != "" {
+			t.Errorf("halted before its patience is over: %+v", r)
+		}
+		w.after(15 * time.Minute)
+		if r := w.rollout(); len(r.Failed) != 1 || !strings.Contains(r.Halted, "1 of 2 nodes have failed") {
+			t.Errorf("rollout is %+v", r)
+		}
+	}, names(2)...)
+}
+
+func TestCommitThatChangesNoNodeKeepsAHalt(t *testing.T) {
+	all := names(4)
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(all...)
+		w.fleet.Machine("n1").SetFault(drivertest.Lies)
+		change := func(d *site.Site) { d.Rollout.MaxUnavailable, d.Rollout.MaxFailures = "2", "0" }
+		d = w.patch(d, "2", change)
+		w.after(6 * time.Minute)
+		before := w.carry(d)
+		if r := w.rollout(); r.Halted == "" || len(before) == 4 {
+			t.Fatalf("patched %v, rollout is %+v", before, r)
+		}
+		halted := w.rollout()
+		w.patch(d, "2", change) // a word in the README
+		w.after(10 * time.Minute)
+		if r := w.rollout(); r.Halted != halted.Halted || r.Failed["n1"] == "" || !r.Since.Equal(halted.Since) || r.Revision.ID != "commit-3" {
+			t.Errorf("rollout is %+v", r)
+		}
+		if got := w.carry(d); !slices.Equal(got, before) {
+			t.Errorf("patched in a halted rollout: %v, before %v", got, before)
+		}
+	}, all...)
+}
+
+func TestQueueOpensWhenOnlyADeadNodeIsLeft(t *testing.T) {
+	all := names(3)
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(all...)
+		w.fleet.Machine("n3").SetFault(drivertest.Unreachable)
+		w.after(5 * time.Minute)
+		d = w.patch(d, "2", func(d *site.Site) { d.Rollout.OnChange, d.Rollout.MaxUnavailable = "queue", "2" })
+		w.after(2 * time.Minute)
+		w.patch(d, "3", nil)
+		w.after(2 * time.Minute)
+		if st := w.engine.Report().Status; st.Applied.ID != "commit-2" || st.Rollout.Queued == nil {
+			t.Errorf("in force while nodes are patched: %s, rollout %+v", st.Applied.ID, st.Rollout)
+		}
+		w.after(12 * time.Minute)
+		w.want("n3", site.Retrying)
+		if st := w.engine.Report().Status; st.Applied.ID != "commit-3" {
+			t.Errorf("in force with a dead node left: %s, rollout %+v", st.Applied.ID, st.Rollout)
+		}
+	}, all...)
+}
+
+func TestApprovalThatIsTakenOutOfTheDesignHoldsNoMore(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.reinstall(func(d *site.Site) { d.Windows, d.Nodes["n1"].Window = at("30 0 * * *"), "night" }, "n1")
+		w.fleet.Machine("n1").SetPower("on")
+		p := planned(d)
+		set := p.Destroys()
+		approved := clone(d)
+		approved.Approvals = map[string]site.Approval{set.Digest(): {By: "ann"}}
+		w.commit(approved)
+		w.up()
+		w.after(5 * time.Minute)
+		w.reason("n1", "its window night opens at")
+		w.commit(d)
+		w.after(5 * time.Minute)
+		w.reason("n1", "waits for approval")
+		w.down()
+		w.up()
+		w.after(40 * time.Minute)
+		w.reason("n1", "waits for approval")
+		w.installs("n1", 0)
+		w.commit(approved)
+		w.after(15 * time.Minute)
+		w.installs("n1", 1)
+	}, "n1")
+}
+
+func TestApprovalByCommandEndsAfterAWeek(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		w.commit(w.reinstall(func(d *site.Site) { d.Windows, d.Nodes["n1"].Window = at("0 2 20 * *"), "night" }, "n1"))
+		w.up()
+		w.after(time.Minute)
+		w.approve()
+		w.down()
+		w.after(7*24*time.Hour - 10*time.Minute)
+		w.up()
+		w.after(5 * time.Minute)
+		w.reason("n1", "its window night opens at")
+		w.after(10 * time.Minute)
+		w.reason("n1", "waits for approval")
+		w.installs("n1", 0)
+	}, "n1")
+}
+
+func TestApprovalOfAnOlderSetCoversNothingThatCameAfter(t *testing.T) {
+	all := names(3)
+	inBubble(t, patched, func(w *world) {
+		w.commit(w.reinstall(nil, "n1", "n2"))
+		w.up()
+		w.after(time.Minute)
+		older := w.engine.Report().Status.Approve
+		w.commit(w.reinstall(func(d *site.Site) { d.Nodes["n2"].Generation = 2 }, all...))
+		w.after(time.Minute)
+		newer := w.engine.Report().Status.Approve
+		answer, err := w.engine.Do(w.t.Context(), site.Order{Verb: site.VerbApprove, Digest: older, By: "ann"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		left := w.engine.Report().Status.Approve
+		if older == newer || left == newer || left == older || !strings.Contains(answer, "2 more wait, as set "+left) {
+			t.Errorf("older %s, newer %s, left %s: %s", older, newer, left, answer)
+		}
+		w.after(12 * time.Minute)
+		w.installs("n1", 1)
+		for _, name := range []string{"n2", "n3"} {
+			w.installs(name, 0)
+			w.reason(name, "waits for approval")
+		}
+	}, all...)
+}
