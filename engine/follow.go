@@ -140,7 +140,7 @@ func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Sit
 	old := e.design
 	e.applied, e.attempted, e.findings = rev, rev, findings
 	e.design, e.readOnly = design, ""
-	same := old != nil && reflect.DeepEqual(old.Rollout, design.Rollout)
+	same := old != nil && sameRules(old, design)
 	for _, name := range design.NodeNames() {
 		if n, w := design.Nodes[name], e.workers[name]; w != nil {
 			same = !w.redesignLocked(n, !reflect.DeepEqual(old.Images[n.Image], design.Images[n.Image])) && same
@@ -175,6 +175,11 @@ func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Sit
 	e.Log.Info("design accepted", "revision", rev.Short(), "nodes", len(design.Nodes))
 	e.touch()
 	return e.forgetDepartures(ctx)
+}
+
+// sameRules says whether two designs have nodes worked on by the same rules.
+func sameRules(a, b *site.Site) bool {
+	return reflect.DeepEqual(a.Rollout, b.Rollout) && reflect.DeepEqual(a.Roles, b.Roles) && reflect.DeepEqual(a.Racks, b.Racks) && reflect.DeepEqual(a.Windows, b.Windows)
 }
 
 // redesignLocked hands a worker its node's new design. A node whose effective

@@ -31,6 +31,9 @@ type journal struct {
 func (j *journal) add(ev site.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.seq == 0 {
+		j.seq = uint64(time.Now().UnixMicro()) // above that of every daemon before
+	}
 	j.seq++
 	ev.Seq = j.seq
 	if ev.When.IsZero() {

@@ -83,6 +83,9 @@ func (e *Engine) hold(ctx context.Context, w *worker, o site.Order) (string, err
 	if err != nil {
 		return "", err
 	}
+	if w != nil && o.Verb == site.VerbQuarantine && !w.job().node.Machine().Known() {
+		return past + what + "; the design names no machine by UUID or serial, so its power is left as it is: switch it off by hand", nil
+	}
 	return past + what, nil
 }
 

@@ -90,10 +90,11 @@ func (e *Engine) leaderGate(w *worker, t try) *held {
 	}
 	leader := e.leaderOfLocked(t.node.Role, role)
 	x := e.workers[leader]
-	if leader == w.name || x == nil || e.certainLocked(x) && x.plan.Phase == "" {
+	if leader == w.name || x == nil || e.certainLocked(x) && x.plan.Phase == "" || w.outLocked() && e.wantPlaceLocked(leader) {
 		return nil
 	}
 	e.waitLocked(w, roleTopic(t.node.Role))
+	e.waitLocked(w, placeTopic(leader))
 	h := &held{state: site.Blocked, release: leader + " coming in-sync",
 		sentence: fmt.Sprintf("the leader of role %s goes first: it waits for %s", t.node.Role, leader)}
 	if x.plan.Phase != "" {

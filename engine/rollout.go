@@ -64,12 +64,10 @@ func (e *Engine) rollOutLocked() {
 		if r.enter(w, pending); again {
 			r.fail(w, was.Failed[name])
 		}
-		if c := e.design.Rollout.Canaries; c != nil && len(r.Canaries) < c.Count && c.Nodes.Selects(w.node) {
-			r.Canaries = append(r.Canaries, name)
-		}
 	}
-	if len(r.Canaries) == len(r.Nodes) {
-		r.Canaries = nil // nobody would wait for them
+	r.Canaries = e.canariesLocked(r)
+	if allowed := maxFailures(e.design, len(r.Nodes)); len(r.Failed) > allowed {
+		r.Halted = tooMany(r, allowed)
 	}
 	if len(r.Nodes) == 0 {
 		e.endRolloutLocked()
@@ -77,6 +75,36 @@ func (e *Engine) rollOutLocked() {
 	}
 	e.rollout = r
 	e.note(site.Event{Kind: site.EventRollout, Revision: e.applied.ID, Text: fmt.Sprintf("rollout of %s begins: %d nodes change", e.applied.Short(), len(r.Nodes))})
+}
+
+// canariesLocked chooses who goes first: machines that are out of service
+// already, which lose nothing and may be waited for otherwise, then by name.
+func (e *Engine) canariesLocked(r *rollout) []string {
+	c := e.design.Rollout.Canaries
+	if c == nil {
+		return nil
+	}
+	var first, then []string
+	for _, name := range r.Nodes {
+		switch w := e.workers[name]; {
+		case !c.Nodes.Selects(w.node) || w.standing == failed:
+		case w.outLocked():
+			first = append(first, name)
+		default:
+			then = append(then, name)
+		}
+	}
+	chosen := append(first, then...)
+	chosen = chosen[:min(len(chosen), c.Count)]
+	if len(chosen) == len(r.Nodes) {
+		return nil // nobody would wait for them
+	}
+	slices.Sort(chosen)
+	return chosen
+}
+
+func tooMany(r *rollout, allowed int) string {
+	return fmt.Sprintf("%d of %d nodes have failed and maxFailures allows %d", len(r.Failed), len(r.Nodes), allowed)
 }
 
 // enter makes a node a part of the rollout.
@@ -98,7 +126,7 @@ func (r *rollout) fail(w *worker, why string) {
 // keepRolloutLocked takes a revision that changes no node for the same rollout
 // as the one before: it neither begins one nor lifts a halt.
 func (e *Engine) keepRolloutLocked() {
-	if r := e.rollout; r != nil {
+	if r := e.rollout; r.running() {
 		r.Revision, r.Queued, r.saved = e.applied, nil, false
 	}
 }
@@ -144,12 +172,14 @@ func (w *worker) begun(s site.Step) *site.Begun {
 // of another revision than the one in force, or there is none, the daemon was
 // ended in between, and it begins now.
 func (e *Engine) restoreRolloutLocked(s *site.RolloutStatus) {
+	if s != nil {
+		e.rollout = &rollout{RolloutStatus: *s, count: map[standing]int{}, saved: true}
+		e.rollout.Queued = nil
+	}
 	if s == nil || s.Revision.ID != e.applied.ID {
 		e.rollOutLocked()
 		return
 	}
-	e.rollout = &rollout{RolloutStatus: *s, count: map[standing]int{}, saved: true}
-	e.rollout.Queued = nil
 	if !s.Ended.IsZero() {
 		return
 	}
@@ -176,7 +206,7 @@ func (e *Engine) standLocked(w *worker) {
 	if !r.running() || w.standing == aside {
 		return
 	}
-	if s := w.status.State; s == site.Progressing || s == site.Retrying {
+	if s := w.status.State; !w.counted.IsZero() && (s == site.Progressing || s == site.Retrying) {
 		w.spent += time.Since(w.counted)
 	}
 	w.counted = time.Now()
@@ -206,7 +236,7 @@ func (e *Engine) standingLocked(w *worker) standing {
 		return resting
 	case s.State == site.InSync && !w.outdated:
 		return done
-	case begun && s.State == site.Stalled:
+	case (begun || w.standing == failed) && s.State == site.Stalled:
 		return failed
 	case begun && s.State != site.Paused && w.spent > time.Duration(w.memory.Recorded.Begun.Patience):
 		return failed
@@ -236,7 +266,7 @@ func (e *Engine) fellOrRoseLocked(w *worker, now standing) {
 	case slices.Contains(r.Canaries, w.name):
 		r.Halted = fmt.Sprintf("canary %s has failed", w.name)
 	case len(r.Failed) > allowed:
-		r.Halted = fmt.Sprintf("%d of %d nodes have failed and maxFailures allows %d", len(r.Failed), len(r.Nodes), allowed)
+		r.Halted = tooMany(r, allowed)
 	default:
 		return
 	}
@@ -281,10 +311,13 @@ func (e *Engine) haltedGate(w *worker, t try) *held {
 func (e *Engine) canaryGate(w *worker, t try) *held {
 	r, c := e.rollout, t.site.Rollout.Canaries
 	if !r.running() || c == nil || len(r.Canaries) == 0 || w.standing == aside || t.begun || t.inHand || t.step.Drift ||
-		t.step.Impact == site.ImpactNone || slices.Contains(r.Canaries, w.name) {
+		t.step.Impact == site.ImpactNone || slices.Contains(r.Canaries, w.name) || w.outLocked() && e.wantPlaceLocked(r.Canaries...) {
 		return nil
 	}
 	e.waitLocked(w, canaries)
+	for _, name := range r.Canaries {
+		e.waitLocked(w, placeTopic(name))
+	}
 	soak := brief(c.Soak)
 	if r.Proven.IsZero() {
 		return &held{state: site.Blocked, release: some(r.Canaries) + " coming in-sync, for " + soak,
@@ -296,6 +329,13 @@ func (e *Engine) canaryGate(w *worker, t try) *held {
 	}
 	return &held{state: site.Blocked, until: until, release: "the canaries staying in-sync until " + clock(until.UTC()),
 		sentence: fmt.Sprintf("the canaries (%s) are in-sync and have to stay so until %s", some(r.Canaries), clock(until.UTC()))}
+}
+
+// wantPlaceLocked says whether one of the nodes waits for a place. A machine that
+// is out of service, and would wait for it to go first, then keeps the place
+// from it: it goes on, or neither would.
+func (e *Engine) wantPlaceLocked(nodes ...string) bool {
+	return slices.ContainsFunc(nodes, func(name string) bool { return e.waiting[places][e.workers[name]] })
 }
 
 // proveLocked notes since when all canaries are in-sync. One that falls out
@@ -328,7 +368,7 @@ func (e *Engine) endRolloutLocked() {
 	if !r.running() {
 		return
 	}
-	r.Done, r.Ended, r.saved = r.count[done], time.Now(), false
+	r.Done, r.Ended, r.Halted, r.saved = r.count[done], time.Now(), "", false
 	e.Meter.Ended(r.RolloutStatus)
 	e.note(site.Event{Kind: site.EventRollout, Revision: r.Revision.ID, Took: site.Duration(r.Ended.Sub(r.Since)),
 		Text: fmt.Sprintf("rollout of %s ended: %d of %d nodes in-sync, %d failed", r.Revision.Short(), r.Done, len(r.Nodes), len(r.Failed))})

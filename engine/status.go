@@ -62,8 +62,12 @@ func (w *worker) describeLocked(o outcome) site.NodeStatus {
 		Seen:   m.Observed.Seen(), Notes: w.plan.Notes, Since: time.Now(),
 	}
 	s.Quarantined, s.Paused = m.Recorded.Quarantined, m.Recorded.Paused
-	if q := s.Quarantined; q != nil && o.state != site.Paused {
+	switch p, q := s.Paused, s.Quarantined; {
+	case o.state == site.Paused:
+	case q != nil:
 		s.Reason = fmt.Sprintf("quarantined by %s: %s; %s", q.By, q.Reason, o.reason)
+	case pausedGate(time.Now(), p, "") != nil:
+		s.Reason = fmt.Sprintf("paused by %s: %s; %s", p.By, p.Reason, o.reason)
 	}
 	if l := m.Recorded.Last; l.State == s.State && l.Reason == s.Reason {
 		s.Since = l.Since

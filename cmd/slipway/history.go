@@ -70,13 +70,15 @@ func (a *app) eventsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			last := uint64(0)
 			for _, e := range events {
 				a.printEvent(e)
+				last = e.Seq
 			}
 			if !follow {
 				return nil
 			}
-			return daemon.Follow(cmd.Context(), f.site, a.printEvent)
+			return daemon.Follow(cmd.Context(), f.site, last, a.printEvent)
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "show every further event until interrupted")

@@ -119,11 +119,11 @@ func printRollout(w io.Writer, r *site.RolloutStatus) {
 		fmt.Fprintln(w, red("halted     "+r.Halted+"; a commit, or slipway retry, goes on"))
 	}
 	if r.Ended.IsZero() && len(r.Canaries) > 0 {
-		proven := "are awaited"
+		proven := ": awaited"
 		if !r.Proven.IsZero() {
-			proven = "are in-sync since " + age(r.Proven)
+			proven = ": in-sync for " + age(r.Proven)
 		}
-		fmt.Fprintln(w, "canaries   "+strings.Join(r.Canaries, ", ")+" "+proven)
+		fmt.Fprintln(w, "canaries   "+strings.Join(r.Canaries, ", ")+proven)
 	}
 	if r.Queued != nil {
 		fmt.Fprintln(w, yellow("queued     "+revisionLine(*r.Queued)+", until the rollout has ended"))

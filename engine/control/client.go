@@ -76,17 +76,12 @@ func (c *Client) History(ctx context.Context, siteName, node string) ([]site.Eve
 	return events, err
 }
 
-// Follow calls show with every event from now on, noticed within a second,
-// until the context ends or the daemon is gone.
-func (c *Client) Follow(ctx context.Context, siteName string, show func(site.Event)) error {
+// Follow calls show with every event with a Seq above after, noticed within a
+// second, until the context ends or the daemon is gone.
+func (c *Client) Follow(ctx context.Context, siteName string, after uint64, show func(site.Event)) error {
 	every := time.NewTicker(watchEvery)
 	defer every.Stop()
-	known, err := c.Events(siteName, 0)
-	if err != nil {
-		return err
-	}
-	last := lastSeq(known)
-	for {
+	for last := after; ; {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -99,15 +94,10 @@ func (c *Client) Follow(ctx context.Context, siteName string, show func(site.Eve
 		for _, e := range events {
 			show(e)
 		}
-		last = max(last, lastSeq(events))
+		if n := len(events); n > 0 {
+			last = events[n-1].Seq
+		}
 	}
-}
-
-func lastSeq(events []site.Event) uint64 {
-	if len(events) == 0 {
-		return 0
-	}
-	return events[len(events)-1].Seq
 }
 
 // Do has the daemon carry out an order. An order without By is recorded as

@@ -364,7 +364,7 @@ func TestFollowShowsEveryEventOnce(t *testing.T) {
 		f.happens("then")
 	}()
 	var shown []string
-	err := c.Follow(ctx, "", func(e site.Event) {
+	err := c.Follow(ctx, "", 1, func(e site.Event) {
 		shown = append(shown, e.Text)
 		if e.Text == "then" {
 			cancel()

@@ -140,7 +140,7 @@ type RolloutStatus struct {
 
 // Event is something that happened, as history tells it.
 type Event struct {
-	// Seq orders events; it begins anew with a daemon.
+	// Seq orders events, also those of a daemon before.
 	Seq  uint64    `json:"seq,omitempty"`
 	When time.Time `json:"when"`
 	// Node is empty for what concerns the site.
