@@ -30,6 +30,7 @@ func (w *worker) decide(ctx context.Context, j job, p site.NodePlan, v view, err
 	case len(p.Blocked) > 0:
 		return outcome{state: site.Stalled, reason: p.Blocked[0], wait: observeEvery(j.site)}
 	case j.memory.Recorded.Quarantined != nil && p.Waiting == "":
+		w.disobeyed = false
 		return quarantined(j)
 	case p.Waiting != "":
 		return w.await(j, p.Waiting, v)
@@ -192,7 +193,7 @@ func (w *worker) take(ctx context.Context, j job, p site.NodePlan, s site.Step) 
 		o.next = next
 		return o
 	}
-	if w.failures == 0 { // a try that follows a failure is no news
+	if w.failures == 0 && !w.disobeyed { // a try that follows a failure is no news
 		w.show(ctx, outcome{state: site.Progressing, reason: next, next: next})
 	}
 	err := w.apply(ctx, j, s)
@@ -203,6 +204,9 @@ func (w *worker) take(ctx context.Context, j job, p site.NodePlan, s site.Step) 
 		o := w.fail(j, err)
 		o.next = next
 		return o
+	}
+	if w.disobeyed {
+		return outcome{state: site.Stalled, reason: disobeyed, next: next, wait: waitEvery}
 	}
 	return outcome{state: site.Progressing, reason: next, next: next}
 }
@@ -225,13 +229,16 @@ func (w *worker) stepAside(ctx context.Context, j job) {
 	}
 }
 
+// disobeyed is what is said of a machine that does not stay off in quarantine.
+const disobeyed = "it was switched off by force and is on; look at the machine, its power is cut again and again"
+
 // lied says why a step is not taken again: it was refused, or was reported
 // done and the machine is as it was.
 func (w *worker) lied(ctx context.Context, j job, s site.Step) string {
 	digest := s.Digest()
 	if s.Force && w.last == digest {
-		w.last = "" // whoever switches it on again, it is switched off again
-		return "it was switched off by force and is on; look at the machine, its power is cut again"
+		w.last, w.disobeyed = "", true // whoever switches it on again, it is switched off again
+		return disobeyed
 	}
 	if w.last == digest {
 		if err := w.save(ctx, func(r *site.Recorded) {

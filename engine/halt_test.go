@@ -147,7 +147,7 @@ func TestRestartKeepsFailuresAndTheirPlaces(t *testing.T) {
 		w.after(time.Minute)
 		for range 2 {
 			w.want("n1", site.Stalled)
-			w.reason("n2", "1 of 3 nodes of the site are out of service (n1)")
+			w.reason("n2", "the site allows 1 of 3 nodes out of service (maxUnavailable 1): 1 are: n1")
 			if r := w.rollout(); len(r.Failed) != 1 || r.Failed["n1"] == "" || !r.Ended.IsZero() {
 				t.Errorf("rollout is %+v", r)
 			}
@@ -338,6 +338,28 @@ func TestApprovalOfAnOlderSetCoversNothingThatCameAfter(t *testing.T) {
 		for _, name := range []string{"n2", "n3"} {
 			w.installs(name, 0)
 			w.reason(name, "waits for approval")
+		}
+	}, all...)
+}
+
+func TestNodeThatFailedCountsInTheNextRolloutUnlessItIsChanged(t *testing.T) {
+	all := names(3)
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(all...)
+		w.fleet.Machine("n1").SetFault(drivertest.Lies)
+		change := func(d *site.Site) { d.Rollout.MaxUnavailable, d.Rollout.MaxFailures = "3", "1" }
+		d = w.patch(d, "2", change)
+		w.after(5 * time.Minute)
+		w.patch(d, "2", func(d *site.Site) { change(d); d.Nodes["n3"].Boot.Order = []string{"Hdd"} })
+		w.after(3 * time.Minute)
+		if r := w.rollout(); r.Revision.ID != "commit-3" || r.Failed["n1"] == "" || len(r.Failed) != 1 {
+			t.Errorf("rollout with the same design of n1 is %+v", r)
+		}
+		w.fleet.Machine("n1").SetFault(drivertest.Healthy)
+		w.patch(d, "3", change)
+		w.after(time.Minute)
+		if r := w.rollout(); len(r.Failed) != 0 {
+			t.Errorf("rollout with another design of n1 is %+v", r)
 		}
 	}, all...)
 }

@@ -368,7 +368,7 @@ func (e *Engine) endRolloutLocked() {
 	if !r.running() {
 		return
 	}
-	r.Done, r.Ended, r.Halted, r.saved = r.count[done], time.Now(), "", false
+	r.Done, r.Ended, r.saved = r.count[done], time.Now(), false
 	e.Meter.Ended(r.RolloutStatus)
 	e.note(site.Event{Kind: site.EventRollout, Revision: r.Revision.ID, Took: site.Duration(r.Ended.Sub(r.Since)),
 		Text: fmt.Sprintf("rollout of %s ended: %d of %d nodes in-sync, %d failed", r.Revision.Short(), r.Done, len(r.Nodes), len(r.Failed))})

@@ -29,17 +29,18 @@ type worker struct {
 	gone   bool       // guarded by saving: the node is out of the records for good
 
 	// Only the worker's own goroutine uses these.
-	doors    map[site.EndpointKind]*door
-	failures int       // in a row
-	last     string    // digest of the step that just succeeded
-	inside   time.Time // when the installed system was last asked
-	spread   bool      // has taken its own place in the period of looks
-	dice     *rand.Rand
-	due      time.Time // when the turn should have begun
-	timing   *timing   // of the step under way
-	awaited  awaited
-	logins   record.Sessions // that are recorded of the machine
-	fenced   bool            // no session of an earlier term is left on its BMC
+	doors     map[site.EndpointKind]*door
+	failures  int       // in a row
+	last      string    // digest of the step that just succeeded
+	inside    time.Time // when the installed system was last asked
+	disobeyed bool      // was switched off by force and was on again
+	spread    bool      // has taken its own place in the period of looks
+	dice      *rand.Rand
+	due       time.Time // when the turn should have begun
+	timing    *timing   // of the step under way
+	awaited   awaited
+	logins    record.Sessions // that are recorded of the machine
+	fenced    bool            // no session of an earlier term is left on its BMC
 
 	// Guarded by the engine's mu.
 	node     *site.Node

@@ -174,7 +174,7 @@ func (s *scrape) rollout(r *site.RolloutStatus) {
 	s.gauge(rolloutDesc, float64(len(r.Failed)), "failed")
 	s.gauge(rolloutDesc, float64(max(0, len(r.Nodes)-r.Done-len(r.Failed))), "left")
 	s.gauge(runningDesc, flag(r.Ended.IsZero()))
-	s.gauge(haltedDesc, flag(r.Halted != ""))
+	s.gauge(haltedDesc, flag(r.Halted != "" && r.Ended.IsZero()))
 	s.gauge(sinceDesc, seconds(r.Since))
 }
 

@@ -60,7 +60,7 @@ func causes(r *site.Report) map[string]cause {
 	if w := r.Status.Waiting; len(w) > 0 {
 		add("", approval(w, r.Status.Approve))
 	}
-	if ro := r.Status.Rollout; ro != nil && ro.Halted != "" {
+	if ro := r.Status.Rollout; ro != nil && ro.Halted != "" && ro.Ended.IsZero() {
 		add(ro.Revision.ID, cause{kind: Halted, what: ro.Halted, do: "slipway status", since: ro.Since, nodes: slices.Sorted(maps.Keys(ro.Failed))})
 	}
 	for _, p := range r.Status.Problems {
