@@ -363,3 +363,67 @@ func TestNodeThatFailedCountsInTheNextRolloutUnlessItIsChanged(t *testing.T) {
 		}
 	}, all...)
 }
+
+// Whoever is held by a person, is not seen, or whose system does not answer has
+// not gone through anything.
+func TestNeedIsNotMetByWhoIsNotSeenToMeetIt(t *testing.T) {
+	for _, c := range []struct {
+		why    string
+		wait   time.Duration
+		change func(*world, *site.Site)
+		met    bool
+	}{
+		{"in-sync", time.Minute, func(*world, *site.Site) {}, true},
+		{"paused by order", time.Minute, func(w *world, _ *site.Site) { w.do(site.Order{Verb: site.VerbPause, Node: "c1", Reason: "look"}) }, false},
+		{"paused in the design", time.Minute, func(_ *world, d *site.Site) { d.Nodes["c1"].Paused = &site.Hold{By: "ann", Reason: "look"} }, false},
+		{"quarantined", 2 * time.Minute, func(w *world, _ *site.Site) { w.do(site.Order{Verb: site.VerbQuarantine, Node: "c1", Reason: "drill"}) }, false},
+		{"its system silent", 6 * time.Minute, func(w *world, _ *site.Site) { w.fleet.Machine("c1").SetDisk(nil) }, false},
+		{"not seen for long", 10 * time.Minute, func(w *world, _ *site.Site) { w.fleet.Machine("c1").SetFault(drivertest.Hangs) }, false},
+	} {
+		t.Run(c.why, func(t *testing.T) {
+			inBubble(t, patched, func(w *world) {
+				d := w.serving("c1", "x1")
+				d = clone(d)
+				d.Rollout.MaxUnavailable = "2"
+				d.Roles["ctl"] = &site.Role{Enabled: true, Phases: d.Roles["web"].Phases}
+				d.Roles["web"].Needs = map[string]map[string]site.Need{"install": {"ctl": {Phase: "configure", Quorum: "1"}}}
+				d.Nodes["c1"].Role = "ctl"
+				c.change(w, d)
+				w.commit(d)
+				w.after(c.wait)
+				d = clone(d)
+				d.Nodes["x1"].System.Packages = map[string]site.Package{"nginx": {Version: "2"}}
+				w.commit(d)
+				w.after(4 * time.Minute)
+				if got := w.patchedNow("x1") != nil; got != c.met {
+					t.Errorf("patched: %t; x1: %s; c1: %s (%s)", got, w.node("x1").Reason, w.node("c1").State, w.node("c1").Reason)
+				}
+				if !c.met {
+					w.reason("x1", "its phase install needs 1 of 1 nodes of role ctl to have gone through configure; 0 have, not c1")
+				}
+			}, "c1", "x1")
+		})
+	}
+}
+
+func TestCanaryThatFallsOutWhileItSoaksSoaksAnew(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(names(2)...)
+		d = w.patch(d, "2", canary)
+		w.after(5 * time.Minute)
+		w.reason("n2", "have to stay so until")
+		w.fleet.Machine("n1").SetFault(drivertest.Unreachable)
+		w.after(9 * time.Minute)
+		w.reason("n2", "it waits for the canaries (n1) to be in-sync")
+		w.fleet.Machine("n1").SetFault(drivertest.Healthy)
+		w.after(9 * time.Minute)
+		w.reason("n2", "have to stay so until")
+		if got := w.carry(d); !slices.Equal(got, []string{"n1"}) {
+			t.Errorf("patched while the canary soaks: %v", got)
+		}
+		w.after(9 * time.Minute)
+		if got := w.carry(d); len(got) != 2 {
+			t.Errorf("patched after the soak: %v", got)
+		}
+	}, names(2)...)
+}
