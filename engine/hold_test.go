@@ -215,8 +215,14 @@ func TestMachineThatIsSwitchedOnInQuarantineIsSwitchedOffEachTime(t *testing.T) 
 		w.after(time.Minute)
 		w.fleet.Machine("n1").SetFault(drivertest.Lies)
 		w.fleet.Machine("n1").SetPower("on")
-		w.after(3 * time.Minute)
-		w.reason("n1", "quarantined by tester: drill; ")
+		told := false
+		for range 3 * 60 {
+			w.after(time.Second)
+			told = told || w.node("n1").State == site.Stalled
+		}
+		if !told {
+			t.Errorf("n1 is on in quarantine, and is never stalled: %+v", w.node("n1"))
+		}
 		w.fleet.Machine("n1").SetFault(drivertest.Healthy)
 		w.after(time.Minute)
 		w.want("n1", site.Paused)

@@ -56,7 +56,7 @@ func (e *Engine) rollOutLocked() {
 	r, was := &rollout{RolloutStatus: site.RolloutStatus{Revision: e.applied, Since: time.Now()}, count: map[standing]int{}}, e.rollout
 	for _, name := range e.namesLocked() {
 		w := e.workers[name]
-		again := was.running() && w.standing == failed && !w.outdated
+		again := was != nil && w.standing == failed && !w.outdated
 		w.standing, w.spent = aside, 0
 		if w.leaving || len(w.plan.Steps) == 0 && w.plan.Waiting == "" {
 			continue
