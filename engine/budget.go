@@ -18,7 +18,7 @@ func (e *Engine) budgetGate(w *worker, t try) *held {
 		out, of := e.outOfLocked(w, b)
 		if limit := b.limit(of); len(out) >= limit {
 			e.waitLocked(w, places)
-			e.wakeLocked(placeTopic(w.name)) // see wantPlaceLocked
+			e.wakeLocked(placeTopic(w.name)) // see inTheWayLocked
 			return &held{state: site.Blocked, release: "one of " + some(out) + " coming back into service",
 				sentence: fmt.Sprintf("%s allows %d of %d nodes out of service (%s)", b.what, limit, of, b.rule),
 				detail:   fmt.Sprintf("%d are: %s", len(out), some(out))}

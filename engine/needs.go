@@ -90,7 +90,7 @@ func (e *Engine) leaderGate(w *worker, t try) *held {
 	}
 	leader := e.leaderOfLocked(t.node.Role, role)
 	x := e.workers[leader]
-	if leader == w.name || x == nil || e.certainLocked(x) && x.plan.Phase == "" || w.outLocked() && e.wantPlaceLocked(leader) {
+	if leader == w.name || x == nil || e.certainLocked(x) && x.plan.Phase == "" {
 		return nil
 	}
 	e.waitLocked(w, roleTopic(t.node.Role))
@@ -100,7 +100,7 @@ func (e *Engine) leaderGate(w *worker, t try) *held {
 	if x.plan.Phase != "" {
 		h.detail = leader + " is in " + x.plan.Phase
 	}
-	return h
+	return e.inTheWayLocked(w, h, leader)
 }
 
 // leaderOfLocked is who goes first in a role: nobody waits for a leader that is

@@ -311,7 +311,7 @@ func (e *Engine) haltedGate(w *worker, t try) *held {
 func (e *Engine) canaryGate(w *worker, t try) *held {
 	r, c := e.rollout, t.site.Rollout.Canaries
 	if !r.running() || c == nil || len(r.Canaries) == 0 || w.standing == aside || t.begun || t.inHand || t.step.Drift ||
-		t.step.Impact == site.ImpactNone || slices.Contains(r.Canaries, w.name) || w.outLocked() && e.wantPlaceLocked(r.Canaries...) {
+		t.step.Impact == site.ImpactNone || slices.Contains(r.Canaries, w.name) {
 		return nil
 	}
 	e.waitLocked(w, canaries)
@@ -320,8 +320,8 @@ func (e *Engine) canaryGate(w *worker, t try) *held {
 	}
 	soak := brief(c.Soak)
 	if r.Proven.IsZero() {
-		return &held{state: site.Blocked, release: some(r.Canaries) + " coming in-sync, for " + soak,
-			sentence: fmt.Sprintf("it waits for the canaries (%s) to be in-sync for %s", some(r.Canaries), soak)}
+		return e.inTheWayLocked(w, &held{state: site.Blocked, release: some(r.Canaries) + " coming in-sync, for " + soak,
+			sentence: fmt.Sprintf("it waits for the canaries (%s) to be in-sync for %s", some(r.Canaries), soak)}, r.Canaries...)
 	}
 	until := r.Proven.Add(time.Duration(c.Soak))
 	if !time.Now().Before(until) {
@@ -331,11 +331,18 @@ func (e *Engine) canaryGate(w *worker, t try) *held {
 		sentence: fmt.Sprintf("the canaries (%s) are in-sync and have to stay so until %s", some(r.Canaries), clock(until.UTC()))}
 }
 
-// wantPlaceLocked says whether one of the nodes waits for a place. A machine that
-// is out of service, and would wait for it to go first, then keeps the place
-// from it: it goes on, or neither would.
-func (e *Engine) wantPlaceLocked(nodes ...string) bool {
-	return slices.ContainsFunc(nodes, func(name string) bool { return e.waiting[places][e.workers[name]] })
+// inTheWayLocked says that neither of two can go on: a machine that is out of
+// service waits for nodes to go first, and one of them waits for its place.
+// Only a person can tell which is worth more.
+func (e *Engine) inTheWayLocked(w *worker, h *held, first ...string) *held {
+	i := slices.IndexFunc(first, func(name string) bool { return e.waiting[places][e.workers[name]] })
+	if i < 0 || !w.outLocked() {
+		return h
+	}
+	h.person = true
+	h.detail = fmt.Sprintf("%s waits for the place of this machine, which is out of service", first[i])
+	h.release = "a larger maxUnavailable, or `away` on this node"
+	return h
 }
 
 // proveLocked notes since when all canaries are in-sync. One that falls out

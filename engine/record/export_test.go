@@ -26,7 +26,7 @@ func exported(t testing.TB) (s *Store, export []byte) {
 		large := recorded(2)
 		large.Last.Reason = strings.Repeat("x <&> ü ", maxValue/8)
 		must(t, b.PutNode(ctx, "n00001", large))
-		must(t, b.Approve(ctx, Approval{Digest: "d1", When: day}))
+		must(t, b.Approve(ctx, Approval{Digest: "d1", When: day, Designed: true}))
 		must(t, b.Pause(ctx, &site.Hold{By: "anna", Since: day}))
 		must(t, b.PutRollout(ctx, &site.RolloutStatus{Nodes: []string{"n00001"}, Since: day}))
 		must(t, b.PutTook(ctx, "a/b", []site.Duration{1, 2}))
@@ -74,6 +74,25 @@ func TestExportComesBack(t *testing.T) {
 		if term := acquire(t, copied.Site(name), "b"); term.Number != 2 || term.Clean {
 			t.Errorf("term %d, clean %t: want a second one that knows that the first was not released", term.Number, term.Clean)
 		}
+	}
+}
+
+// What was done since an export is not in it: an approval by command may have
+// been used up, and a site waits for a person.
+func TestImportIsNotTrustedBlindly(t *testing.T) {
+	s := open(t, t.TempDir())
+	b := s.Site("berlin")
+	fill(t, b, 1)
+	must(t, b.Approve(t.Context(), Approval{Digest: "d1", When: day}))
+	var export bytes.Buffer
+	_, err := s.Export(t.Context(), &export)
+	must(t, err)
+	dir := filepath.Join(t.TempDir(), "records")
+	_, err = importOf(t, dir, &export, false)
+	must(t, err)
+	snap := load(t, open(t, dir).Site("berlin"))
+	if len(snap.Approved) != 0 || snap.Paused == nil || snap.Paused.By != "slipway state import" {
+		t.Errorf("approved %+v, paused %+v", snap.Approved, snap.Paused)
 	}
 }
 
