@@ -272,6 +272,7 @@ func TestRemovalIsHeldWithoutDecommission(t *testing.T) {
 }
 
 func TestRemovalInTwoStepsWithinTheBudget(t *testing.T) {
+	lastsADay(t)
 	inBubble(t, usual, func(w *world) {
 		all := []string{"a", "b", "c"}
 		w.commit(w.design(all...))
@@ -453,6 +454,7 @@ func TestMachineWithoutDesignedIdentityIsOnlyObserved(t *testing.T) {
 }
 
 func TestDeniedCredentialIsNotHammered(t *testing.T) {
+	lastsADay(t)
 	inBubble(t, usual, func(w *world) {
 		w.fleet.Machine("a").SetFault(drivertest.Denied)
 		w.commit(w.design("a"))

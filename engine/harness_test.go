@@ -240,3 +240,12 @@ func (r *teller) reports() int {
 	defer r.mu.Unlock()
 	return r.n
 }
+
+// lastsADay leaves a test of a day of virtual time out where the race detector
+// makes it slow; it runs without.
+func lastsADay(t *testing.T) {
+	t.Helper()
+	if racing {
+		t.Skip("runs without the race detector")
+	}
+}

@@ -330,11 +330,13 @@ func TestAnotherGoesFirstForALeaderThatIsAway(t *testing.T) {
 }
 
 func TestWindows(t *testing.T) {
+	lastsADay(t)
 	inBubble(t, patched, func(w *world) {
 		d := w.serving(names(2)...)
 		// A bubble begins at midnight UTC, 2000-01-01.
 		w.patch(d, "2", func(d *site.Site) {
 			d.Rollout.MaxUnavailable = "1"
+			d.Rollout.PollEvery, d.Rollout.ObserveEvery = site.Duration(5*time.Minute), site.Duration(5*time.Minute)
 			d.Windows = map[string]*site.Window{"night": {Cron: "0 2 * * *", Length: site.Duration(3 * time.Minute)}}
 			for _, n := range d.Nodes {
 				n.Window = "night"
