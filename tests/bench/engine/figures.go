@@ -35,8 +35,9 @@ func overhead(quick bool) ([]string, error) {
 	}, nil
 }
 
-// bringUp brings up n machines, beside one that is up and that they need. It is the time from the daemon's first request to any machine until
-// the last one is in-sync.
+// bringUp brings up n machines, beside one that is up and that they need. It
+// is the time from the daemon's first request to any machine until the last one
+// is in-sync.
 func bringUp(n int) (wall time.Duration, err error) {
 	b, err := newBed(n+1, 200*time.Millisecond, "off", "on", rollout{"30s", "60s", "30s"})
 	defer func() { b.close(err) }()

@@ -74,7 +74,7 @@ func siteFile(n, port int, r rollout) string {
 import "github.com/slipway-gitops/slipway/schema"
 
 site: schema.#Site & {rollout: {maxUnavailable: "100%%", pollEvery: %q, observeEvery: %q, reportEvery: %q, firstContact: "repair"
-	canaries: {nodes: roles: ["base"], count: 1, soak: "1m"}
+	canaries: {nodes: roles: ["base"], count: 1, soak: "1s"}
 	budget: "1h"
 }}
 windows: [string]: schema.#Window
