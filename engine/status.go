@@ -134,7 +134,7 @@ func (e *Engine) knownOf(node string, m site.Memory) site.Known {
 func (e *Engine) Known() site.Known {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	k := site.Known{Nodes: make(map[string]site.Memory, len(e.workers)), History: e.history, Serves: e.serves}
+	k := site.Known{Nodes: make(map[string]site.Memory, len(e.workers)), History: e.history, Serves: e.serves, Paused: e.paused, Rollout: e.rolloutLocked()}
 	for name, w := range e.workers {
 		k.Nodes[name] = w.memory
 	}

@@ -22,7 +22,7 @@ func Forecast(s *site.Site, p *site.Plan, known site.Known, now time.Time) *site
 		Budget:   s.Rollout.Budget,
 		Basis:    basis(p, known),
 	}
-	f.Warnings = slices.Concat(sim.broken, sim.misfitWarnings(), sim.stuckWarnings(), leftOut(p, sim.paused))
+	f.Warnings = slices.Concat(standstill(known, now), sim.broken, sim.misfitWarnings(), sim.stuckWarnings(), leftOut(p, sim.paused))
 	if over := sim.makespan() - time.Duration(f.Budget); f.Budget > 0 && over > 0 {
 		f.Warnings = append(f.Warnings, budgetWarning(s, p, known, now, sim))
 	}
@@ -307,4 +307,21 @@ func basis(p *site.Plan, known site.Known) string {
 		return "durations are those of like machines"
 	}
 	return fmt.Sprintf("durations of %d of %d steps are those of like machines, the others are defaults", seen, steps)
+}
+
+// standstill says what keeps the whole site from moving now: a forecast is of
+// the time when it moves.
+func standstill(k site.Known, now time.Time) []string {
+	var why []string
+	if h := k.Paused; h != nil && (h.Until.IsZero() || now.Before(h.Until)) {
+		why = append(why, fmt.Sprintf("the site is paused by %s: %s; nothing begins before `slipway resume --all`", h.By, h.Reason))
+	}
+	if r := k.Rollout; r != nil && r.Ended.IsZero() {
+		under := fmt.Sprintf("the rollout of %s is under way, %d of %d nodes done", r.Revision.Short(), r.Done, len(r.Nodes))
+		if r.Halted != "" {
+			under = fmt.Sprintf("the rollout of %s is halted: %s", r.Revision.Short(), r.Halted)
+		}
+		why = append(why, under)
+	}
+	return why
 }

@@ -183,6 +183,10 @@ type Known struct {
 	// Serves are the facets that a driver acts on, beside power, boot and
 	// image.
 	Serves map[Facet]bool `json:"serves,omitempty"`
+	// Paused is the hold on the whole site, and Rollout the last rollout; nil
+	// for none.
+	Paused  *Hold          `json:"paused,omitempty"`
+	Rollout *RolloutStatus `json:"rollout,omitempty"`
 }
 
 // Memory is what a daemon knows of one node: enough to plan without looking.
