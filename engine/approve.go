@@ -34,8 +34,12 @@ const maxSets = 256
 // a set that a person approved.
 func (e *Engine) approvalGate(s site.Step) *held {
 	loss, destroys := s.Destroys()
-	if !destroys || e.isApprovedLocked(loss) && e.adoptedLocked(loss) {
+	switch {
+	case !destroys || e.isApprovedLocked(loss) && e.adoptedLocked(loss):
 		return nil
+	case !e.adoptedLocked(loss):
+		return &held{state: site.Blocked, release: "the machine telling its UUID or serial",
+			sentence: fmt.Sprintf("%s waits until the machine says that it is %s", loss.Action, s.Machine)}
 	}
 	_, digest := e.waitingLocked()
 	return &held{state: site.Blocked, person: true, release: "`slipway approve " + digest + "`, or that digest in the design's approvals",
@@ -93,9 +97,10 @@ func (e *Engine) holdsLocked(a approval) bool {
 }
 
 // undecided is the set of destruction that is planned and not approved, with
-// its digest, until something changes it.
+// its digest, until something changes it or an approval ends.
 type undecided struct {
 	known  bool
+	until  time.Time // the first end of an approval; zero for none
 	losses site.Losses
 	digest string
 }
@@ -103,7 +108,7 @@ type undecided struct {
 // waitingLocked is the set of destruction that is planned and not approved,
 // with its digest, which is empty for none. It is remembered as shown.
 func (e *Engine) waitingLocked() (site.Losses, string) {
-	if e.undecided.known {
+	if u := e.undecided; u.known && (u.until.IsZero() || time.Now().Before(u.until)) {
 		return e.undecided.losses, e.undecided.digest
 	}
 	var waiting site.Losses
@@ -114,12 +119,22 @@ func (e *Engine) waitingLocked() (site.Losses, string) {
 			}
 		}
 	}
-	e.undecided = undecided{known: true, losses: waiting}
+	e.undecided = undecided{known: true, losses: waiting, until: e.firstEndLocked()}
 	if len(waiting) > 0 {
 		e.undecided.digest = waiting.Digest()
 		e.shownLocked(waiting, e.undecided.digest)
 	}
 	return e.undecided.losses, e.undecided.digest
+}
+
+// firstEndLocked is when the next approval by command ends; zero for none.
+func (e *Engine) firstEndLocked() (first time.Time) {
+	for _, a := range e.approved {
+		if ends := a.When.Add(approvalLasts); !a.Designed && ends.After(time.Now()) && (first.IsZero() || ends.Before(first)) {
+			first = ends
+		}
+	}
+	return first
 }
 
 // destroysLocked is what the node's plan destroys.

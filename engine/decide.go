@@ -59,7 +59,9 @@ func (w *worker) inSync(ctx context.Context, j job) outcome {
 	if err := w.clearInFlight(ctx); err != nil {
 		return w.fail(j, err)
 	}
-	w.backInService()
+	w.e.mu.Lock()
+	w.inServiceLocked(j)
+	w.e.mu.Unlock()
 	if h := w.e.pausedNow(w, j); h != nil {
 		return w.outcome(j, h)
 	}
@@ -73,10 +75,12 @@ func (w *worker) inSync(ctx context.Context, j job) outcome {
 	return o
 }
 
-// backInService gives the node's place in the rollout back.
-func (w *worker) backInService() {
-	w.e.mu.Lock()
-	defer w.e.mu.Unlock()
+// inServiceLocked gives the node's place in the rollout back. What needs a machine
+// that was disrupted is looked at again, inside too.
+func (w *worker) inServiceLocked(j job) {
+	if w.disrupts {
+		w.e.checkDependantsLocked(j.site, j.node.Role)
+	}
 	w.disrupts = false
 }
 
@@ -90,11 +94,7 @@ func (w *worker) misses(j job) bool {
 
 // outcome is what a gate says, as the outcome of a turn.
 func (w *worker) outcome(j job, h *held) outcome {
-	o := outcome{state: h.state, reason: h.sentence, detail: h.detail, release: h.release, person: h.person, wait: observeEvery(j.site)}
-	if !h.until.IsZero() {
-		o.wait = max(time.Second, min(o.wait, time.Until(h.until)))
-	}
-	return o
+	return outcome{state: h.state, reason: h.sentence, detail: h.detail, release: h.release, person: h.person, until: h.until, wait: observeEvery(j.site)}
 }
 
 func settle(r *site.Recorded) {
@@ -218,7 +218,7 @@ func (w *worker) stepAside(ctx context.Context, j job) {
 	w.e.mu.Lock()
 	aside := r.InFlight == nil && r.Installing == nil && w.e.certainLocked(w)
 	if aside {
-		w.disrupts = false
+		w.inServiceLocked(j)
 	}
 	w.e.mu.Unlock()
 	if !aside || r.Disrupted.IsZero() {
@@ -350,10 +350,10 @@ func (w *worker) giveUp(ctx context.Context, s site.Step, err error) error {
 	if !errors.Is(err, driver.ErrRefused) && !errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
-	why := fmt.Sprintf("%s; `slipway retry %s` or a change of its design tries again", steady(err), w.name)
 	if s.Force {
-		return err
+		return err // a quarantine is tried again
 	}
+	why := fmt.Sprintf("%s; `slipway retry %s` or a change of its design tries again", steady(err), w.name)
 	return errors.Join(err, w.save(ctx, func(r *site.Recorded) {
 		r.InFlight = nil
 		r.NoEffect = &site.NoEffect{Step: s.Digest(), When: time.Now(), Why: why}

@@ -17,9 +17,9 @@ func (e *Engine) needsGate(w *worker, t try) *held {
 	if role == nil || t.begun || t.step.Impact == site.ImpactNone {
 		return nil
 	}
-	needs := role.Needs[t.step.Phase]
-	for _, name := range slices.Sorted(maps.Keys(needs)) {
-		need := needs[name]
+	of := role.Needs[t.step.Phase]
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		need := of[name]
 		through, missing := e.throughLocked(name, need.Phase)
 		total := through + len(missing)
 		enough := max(1, need.Quorum.Of(total))
@@ -38,6 +38,28 @@ func (e *Engine) needsGate(w *worker, t try) *held {
 		return h
 	}
 	return nil
+}
+
+// checkDependantsLocked has the nodes of roles that need a role looked at again:
+// what they have from it may be another now.
+func (e *Engine) checkDependantsLocked(s *site.Site, role string) {
+	for _, x := range e.workers {
+		r := s.Roles[x.node.Role]
+		if r != nil && x.node.Role != role && needs(r, role) {
+			x.recheck = true
+			x.wakeUp()
+		}
+	}
+}
+
+// needs says whether a phase of a role needs another role.
+func needs(r *site.Role, role string) bool {
+	for _, of := range r.Needs {
+		if _, ok := of[role]; ok {
+			return true
+		}
+	}
+	return false
 }
 
 // throughLocked counts the nodes of a role that have gone through a phase, and

@@ -66,15 +66,24 @@ func (e *Engine) rollOutLocked() {
 		}
 	}
 	r.Canaries = e.canariesLocked(r)
-	if allowed := maxFailures(e.design, len(r.Nodes)); len(r.Failed) > allowed {
-		r.Halted = tooMany(r, allowed)
-	}
 	if len(r.Nodes) == 0 {
 		e.endRolloutLocked()
 		return
 	}
 	e.rollout = r
 	e.note(site.Event{Kind: site.EventRollout, Revision: e.applied.ID, Text: fmt.Sprintf("rollout of %s begins: %d nodes change", e.applied.Short(), len(r.Nodes))})
+	if allowed := maxFailures(e.design, len(r.Nodes)); len(r.Failed) > allowed {
+		e.haltLocked(tooMany(r, allowed))
+	}
+}
+
+// haltLocked halts the rollout under way, and tells.
+func (e *Engine) haltLocked(why string) {
+	r := e.rollout
+	r.Halted = why
+	e.Log.Warn("rollout halted", "revision", r.Revision.Short(), "failed", len(r.Failed))
+	e.note(site.Event{Kind: site.EventRollout, Revision: r.Revision.ID, Text: "rollout halted: " + why})
+	e.touch()
 }
 
 // canariesLocked chooses who goes first: machines that are out of service
@@ -111,7 +120,7 @@ func tooMany(r *rollout, allowed int) string {
 func (r *rollout) enter(w *worker, as standing) {
 	w.standing = as
 	r.count[as]++
-	r.Nodes = append(slices.Clip(r.Nodes), w.name)
+	r.Nodes = append(r.Nodes, w.name)
 }
 
 // fail counts a node of the rollout as failed.
@@ -141,6 +150,7 @@ func (e *Engine) joinLocked(w *worker, t try) {
 	}
 	r.saved = false
 	if !slices.Contains(r.Nodes, w.name) {
+		r.Nodes = slices.Clip(r.Nodes) // what was shown of them stays as it is
 		r.enter(w, pending)
 		return
 	}
@@ -234,6 +244,8 @@ func (e *Engine) standingLocked(w *worker) standing {
 		return aside
 	case w.memory.Recorded.Quarantined != nil:
 		return resting
+	case s.State == site.Paused && w.standing == done:
+		return done // a hand kept off changes nothing of it
 	case s.State == site.InSync && !w.outdated:
 		return done
 	case (begun || w.standing == failed) && s.State == site.Stalled:
@@ -262,17 +274,11 @@ func (e *Engine) fellOrRoseLocked(w *worker, now standing) {
 	allowed := maxFailures(e.design, len(r.Nodes))
 	switch {
 	case r.Halted != "":
-		return
 	case slices.Contains(r.Canaries, w.name):
-		r.Halted = fmt.Sprintf("canary %s has failed", w.name)
+		e.haltLocked(fmt.Sprintf("canary %s has failed", w.name))
 	case len(r.Failed) > allowed:
-		r.Halted = tooMany(r, allowed)
-	default:
-		return
+		e.haltLocked(tooMany(r, allowed))
 	}
-	e.Log.Warn("rollout halted", "revision", r.Revision.Short(), "failed", len(r.Failed))
-	e.note(site.Event{Kind: site.EventRollout, Revision: r.Revision.ID, Text: "rollout halted: " + r.Halted})
-	e.touch()
 }
 
 // without is a copy of a map that lacks a key, so that what is shown of it does
@@ -435,8 +441,8 @@ func (e *Engine) rolloutLocked() *site.RolloutStatus {
 }
 
 // queues says whether a new revision has to wait for the rollout under way, as
-// the design in force says. One that is halted or at rest
-// lets it in: it may be the remedy.
+// the design in force says. One that is halted or at rest lets it in: it may be
+// the remedy.
 func (e *Engine) queues(rev site.Revision) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -48,6 +48,7 @@ type worker struct {
 	plan     site.NodePlan
 	status   site.NodeStatus
 	fresh    bool // start over: forget backoff, denials and complaints
+	recheck  bool // look inside too: something that it needs was disrupted
 	leaving  bool // the design in force does not have the node
 	disrupts bool // a step of ours may have the machine out of service
 	turned   bool // has looked at least once
@@ -141,7 +142,8 @@ type outcome struct {
 	release string
 	person  bool
 	wait    time.Duration
-	retry   bool // wait is a backoff, shown as such
+	until   time.Time // ends the wait at a known time; zero for none
+	retry   bool      // wait is a backoff, shown as such
 }
 
 // turn is one look at the machine and at most one step. It returns how long
@@ -189,7 +191,10 @@ func (w *worker) saw(v view, err error) {
 func (w *worker) begin(ctx context.Context) (job, error) {
 	w.e.mu.Lock()
 	fresh := w.fresh
-	w.fresh = false
+	if w.recheck {
+		w.inside = time.Time{}
+	}
+	w.fresh, w.recheck = false, false
 	w.e.mu.Unlock()
 	var err error
 	if fresh {
@@ -392,7 +397,11 @@ func (w *worker) finish(ctx context.Context, o outcome) time.Duration {
 		w.spread = true
 		return time.Duration(w.dice.Float64() * float64(o.wait))
 	}
-	return jitter(w.dice, o.wait)
+	wait := jitter(w.dice, o.wait)
+	if o.until.IsZero() {
+		return wait
+	}
+	return max(time.Millisecond, min(wait, time.Until(o.until))) // what begins at a time is not late for it
 }
 
 // settle tells those who wait for this node how the turn has left it.
