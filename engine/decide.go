@@ -331,6 +331,9 @@ func (w *worker) noteBegun(ctx context.Context, j job, s site.Step) (site.Step, 
 		if !s.Resumed {
 			r.InFlight = &site.InFlight{Step: s, Since: time.Now(), Revision: j.revision.ID, Term: term}
 		}
+		if s.Action == site.ActionFinishInstall {
+			installerEnded(r)
+		}
 		if s.Impact >= site.ImpactReboot {
 			settle(r) // it passed the gates, so a person knows the machine
 		}
@@ -358,6 +361,16 @@ func (w *worker) giveUp(ctx context.Context, s site.Step, err error) error {
 		r.InFlight = nil
 		r.NoEffect = &site.NoEffect{Step: s.Digest(), When: time.Now(), Why: why}
 	}))
+}
+
+// installerEnded notes that the installer is done: from here on nothing cuts
+// it off.
+func installerEnded(r *site.Recorded) {
+	if i := r.Installing; i != nil && i.Ended.IsZero() {
+		ended := *i
+		ended.Ended = time.Now()
+		r.Installing = &ended
+	}
 }
 
 // effect records what a step has done.

@@ -116,6 +116,10 @@ func cutOff(r *site.Recorded) {
 	if !underWay(*r) {
 		return
 	}
+	if i := r.Installing; i != nil && !i.Ended.IsZero() {
+		r.InFlight = nil // all but the first boot is done
+		return
+	}
 	generation, image := begun(*r)
 	since := time.Now()
 	if r.Installing != nil {

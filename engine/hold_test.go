@@ -114,6 +114,36 @@ func TestQuarantineCutsAnInstallationOff(t *testing.T) {
 	}
 }
 
+func TestQuarantineAfterTheInstallerLosesNothing(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		d := w.design("n1")
+		d.Nodes["n1"].Image, d.Nodes["n1"].Generation = "debian", 1
+		w.commit(d)
+		w.up()
+		w.after(time.Minute)
+		w.approve()
+		ended := func() bool {
+			i := w.engine.Known().Nodes["n1"].Recorded.Installing
+			return i != nil && !i.Ended.IsZero()
+		}
+		for i := 0; i < 1200 && !ended(); i++ {
+			w.after(time.Second)
+		}
+		for range 2 { // the second one finds nothing in flight
+			w.do(site.Order{Verb: site.VerbQuarantine, Node: "n1", Reason: "drill"})
+			w.after(2 * time.Minute)
+			w.want("n1", site.Paused)
+			if got := w.fleet.Machine("n1").Power(); got != "off" {
+				t.Errorf("n1 is %s in quarantine", got)
+			}
+			w.do(site.Order{Verb: site.VerbRelease, Node: "n1"})
+		}
+		w.after(10 * time.Minute)
+		w.want("n1", site.InSync)
+		w.installs("n1", 1)
+	}, "n1")
+}
+
 func TestQuarantineIsTriedAgain(t *testing.T) {
 	for _, fault := range []drivertest.Fault{drivertest.Lies, drivertest.Unreachable} {
 		t.Run(string(fault), func(t *testing.T) {

@@ -74,6 +74,10 @@ func planFinish(p *site.NodePlan, n *site.Node, m site.Memory) {
 		p.Steps = append(p.Steps, f.Step)
 		return
 	}
+	if !i.Ended.IsZero() {
+		p.Steps = append(p.Steps, finishStep(n, i.Generation))
+		return
+	}
 	if i.CutOff != "" {
 		p.Blocked = append(p.Blocked, fmt.Sprintf("the installation of generation %d was cut off (%s), and what is on its disks may not be whole; raise the generation to install anew", i.Generation, i.CutOff))
 		return

@@ -228,6 +228,9 @@ type Installation struct {
 	// Proven is set once the machine itself reported the installation, or
 	// when it has no os endpoint to report through.
 	Proven bool `json:"proven,omitempty"`
+	// Ended is when the installer was found to have powered the machine off,
+	// which is how it says that it is done; zero until then.
+	Ended time.Time `json:"ended,omitzero"`
 	// CutOff says what ended the installer before it was done.
 	CutOff string `json:"cutOff,omitempty"`
 }
