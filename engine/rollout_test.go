@@ -472,3 +472,31 @@ func TestTenBlankMachinesInstallFromOneChange(t *testing.T) {
 		}
 	}, all...)
 }
+
+// A node that others need may be the last to be looked at after a start.
+func TestFirstLookWakesThoseThatNeedIt(t *testing.T) {
+	for seed := range uint64(8) {
+		config := usual
+		config.Seed = seed
+		inBubble(t, config, func(w *world) {
+			w.fleet.Machine("n1").SetPower("on")
+			d := w.design("n1", "n2", "n3")
+			for _, n := range d.Nodes {
+				n.Power, n.Role = "on", "worker"
+				delete(n.Endpoints, site.OS)
+			}
+			d.Nodes["n1"].Role = "base"
+			d.Rollout.MaxUnavailable = "2"
+			d.Roles = map[string]*site.Role{
+				"base":   {Enabled: true, Phases: []string{"base"}},
+				"worker": {Enabled: true, Phases: []string{"base"}, Needs: map[string]map[string]site.Need{"base": {"base": {Phase: "base", Quorum: "all"}}}},
+			}
+			w.commit(d)
+			w.up()
+			w.after(usual.PowerTime + 10*time.Second)
+			for _, name := range []string{"n2", "n3"} {
+				w.want(name, site.InSync)
+			}
+		}, names(3)...)
+	}
+}

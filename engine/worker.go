@@ -78,7 +78,7 @@ func newWorker(e *Engine, n *site.Node, m site.Memory, leaving bool, stop contex
 		e: e, name: n.Name, wake: make(chan struct{}, 1), stop: stop,
 		doors: map[site.EndpointKind]*door{},
 		node:  n, memory: m, leaving: leaving, due: time.Now(),
-		dice: e.dice("node " + n.Name),
+		dice: e.dice("node " + n.Name), wasOut: true, wasBefore: uncertain,
 	}
 	w.disrupts = !m.Recorded.Disrupted.IsZero()
 	w.status = site.NodeStatus{Name: n.Name, Role: n.Role, Rack: n.Rack, State: site.Unknown,
@@ -404,6 +404,10 @@ func (w *worker) finish(ctx context.Context, o outcome) time.Duration {
 	return max(time.Millisecond, min(wait, time.Until(o.until))) // what begins at a time is not late for it
 }
 
+// uncertain is a node of which nothing counts, as it stands before it is looked
+// at.
+const uncertain = "uncertain"
+
 // settle tells those who wait for this node how the turn has left it.
 func (w *worker) settle(ctx context.Context) {
 	e := w.e
@@ -414,7 +418,7 @@ func (w *worker) settle(ctx context.Context) {
 			e.freePlacesLocked()
 		}
 	}
-	before := "uncertain"
+	before := uncertain
 	if e.certainLocked(w) {
 		before = w.plan.Phase
 	}
