@@ -55,6 +55,8 @@ func (t *trial) hold(c drivertest.Call, law func(*site.Site, drivertest.Call) st
 func (t *trial) rightMachine(d *site.Site, c drivertest.Call) string {
 	n := d.Nodes[c.Step.Node]
 	switch {
+	case n == nil && c.Step.Force:
+		return "" // a quarantine holds until its end, and a removal that is held changes nothing of it
 	case n == nil:
 		return "the node is not in the design"
 	case !n.Machine().Known():
@@ -270,6 +272,9 @@ func (t *trial) inRollout(d *site.Site, c drivertest.Call) string {
 	if n == nil || r == nil || !r.Ended.IsZero() || !slices.Contains(r.Nodes, n.Name) || time.Since(r.Since) < slack ||
 		t.goesOn(c) || c.Step.Drift || t.isKept(n, c.When) || t.begunAt[n.Name].After(r.Since) || !t.halfway[c.Machine].IsZero() {
 		return ""
+	}
+	if tried, ok := t.tried[n.Name]; ok && tried.Before(r.Since) {
+		return "" // and goes on, though nobody was there
 	}
 	if r.Halted != "" && time.Since(t.haltedSince) > slack {
 		return "the rollout is halted: " + r.Halted

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
@@ -26,7 +27,7 @@ func newTrial(seed uint64, store *record.Store) *trial {
 	t := &trial{
 		seed: seed, name: fmt.Sprintf("trial-%d", seed), dice: rand.New(rand.NewPCG(seed, 77)), store: store,
 		source: &commits{}, began: time.Now(), ills: map[string][]ill{}, holds: map[string][]spell{}, kept: map[string][]spell{},
-		halfway: map[string]time.Time{}, begunAt: map[string]time.Time{}, installing: map[string]bool{}, settled: map[string]site.Identity{}, shown: map[string]string{},
+		halfway: map[string]time.Time{}, begunAt: map[string]time.Time{}, installing: map[string]bool{}, settled: map[string]site.Identity{}, shown: map[string]string{}, lives: map[string]int{}, tried: map[string]time.Time{},
 	}
 	config := quick
 	config.Seed = seed
@@ -488,12 +489,14 @@ func unbind(s *site.Site) {
 }
 
 // reinstalls raises the generation of machines whose installation came to
-// nothing because somebody switched them off.
+// nothing because somebody switched them off, and of those of which the daemon
+// asks for it.
 func (t *trial) reinstalls() {
 	var lost []string
 	for _, n := range t.engine.Report().Status.Nodes {
 		m := t.fleet.Machine(n.Name)
-		if m.Disk() == nil && m.Media() == nil && n.State != site.Blocked {
+		asked := n.State == site.Stalled && strings.Contains(n.Reason, "raise the generation")
+		if asked || m.Disk() == nil && m.Media() == nil && n.State != site.Blocked {
 			lost = append(lost, n.Name)
 		}
 	}
@@ -617,7 +620,7 @@ func (t *trial) installable(name string) int {
 			}
 		}
 	}
-	return len(actions)
+	return len(actions) * (1 + t.lives[name])
 }
 
 // judge holds what people are told against the truth, after a while in which

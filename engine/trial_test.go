@@ -46,6 +46,8 @@ type trial struct {
 	begunAt    map[string]time.Time     // the last request for a node
 	shown      map[string]string        // the last state of a node in the trace
 	settled    map[string]site.Identity // the machine with which a node was last in-sync
+	lives      map[string]int           // how often a node was removed
+	tried      map[string]time.Time     // since when steps of a node find nobody there
 
 	// As the daemon says.
 	leaving     int // nodes that the design has no more
@@ -135,7 +137,9 @@ func (t *trial) see() *site.Report {
 	r := t.engine.Report()
 	id := r.Status.Applied.ID
 	if len(t.reigns) == 0 || t.reigns[len(t.reigns)-1].id != id {
-		t.reigns = append(t.reigns, reign{time.Now(), id, t.source.design(id)})
+		d := t.source.design(id)
+		t.gone(d)
+		t.reigns = append(t.reigns, reign{time.Now(), id, d})
 		t.note("in force: %s", id)
 	}
 	if was := t.rollout; r.Status.Rollout != nil && r.Status.Rollout.Halted != "" && (was == nil || was.Halted == "") {
@@ -146,6 +150,10 @@ func (t *trial) see() *site.Report {
 	for _, n := range r.Status.Nodes {
 		if n.State == site.InSync {
 			t.settled[n.Name] = n.Machine
+			delete(t.tried, n.Name)
+		}
+		if _, ok := t.tried[n.Name]; !ok && n.State == site.Retrying && strings.Contains(n.Reason, " of "+n.Name+": ") {
+			t.tried[n.Name] = time.Now()
 		}
 		if was := t.shown[n.Name]; was != string(n.State)+n.Reason {
 			t.shown[n.Name] = string(n.State) + n.Reason
@@ -156,6 +164,19 @@ func (t *trial) see() *site.Report {
 		}
 	}
 	return &r
+}
+
+// gone notes the nodes that a design has no more and that were decommissioned:
+// whoever puts one back installs it as a new one.
+func (t *trial) gone(d *site.Site) {
+	if len(t.reigns) == 0 || d == nil || t.reigns[len(t.reigns)-1].site == nil {
+		return
+	}
+	for name, n := range t.reigns[len(t.reigns)-1].site.Nodes {
+		if n.Decommission && d.Nodes[name] == nil {
+			t.lives[name]++
+		}
+	}
 }
 
 func (c *commits) design(id string) *site.Site {

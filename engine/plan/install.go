@@ -36,11 +36,20 @@ func planInstallation(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memor
 		p.Blocked = append(p.Blocked, fmt.Sprintf("generation %d in the design is lower than the installed %d; a machine is never set back, raise it to %d to install anew",
 			n.Generation, have, have+1))
 	case r.Installed != nil && !r.Installed.Proven:
-		p.Waiting = fmt.Sprintf("generation %d is installed and has not reported from inside yet", have)
+		p.Waiting = notReported(n, m, have)
 		planFacet(p, n, site.FacetPower, m)
 		return true
 	}
 	return false
+}
+
+// notReported says what is known of a system that was installed and has not
+// proven it.
+func notReported(n *site.Node, m site.Memory, generation int) string {
+	if mk := m.Observed.Marker; mk != nil && mk.Node == n.Name && mk.Generation < generation {
+		return fmt.Sprintf("generation %d was installed, and the system that answers says that it is generation %d", generation, mk.Generation)
+	}
+	return fmt.Sprintf("generation %d is installed and has not reported from inside yet", generation)
 }
 
 // wanted is the generation that the design asks to install, 0 for none.
