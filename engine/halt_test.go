@@ -312,6 +312,16 @@ func TestApprovalByCommandEndsAfterAWeek(t *testing.T) {
 		w.after(10 * time.Minute)
 		w.reason("n1", "waits for approval")
 		w.installs("n1", 0)
+		digest := w.engine.Report().Status.Approve
+		if n := w.node("n1"); digest == "" || !n.Person || n.Release != "`slipway approve "+digest+"`, or that digest in the design's approvals" {
+			t.Errorf("set %q waits, n1 is %+v", digest, n)
+		}
+		// Once more, and a restart does not forget that.
+		w.approve()
+		w.down()
+		w.up()
+		w.after(5 * time.Minute)
+		w.reason("n1", "its window night opens at")
 	}, "n1")
 }
 
@@ -360,6 +370,54 @@ func TestNodeThatFailedCountsInTheNextRolloutUnlessItIsChanged(t *testing.T) {
 		w.after(time.Minute)
 		if r := w.rollout(); len(r.Failed) != 0 {
 			t.Errorf("rollout with another design of n1 is %+v", r)
+		}
+	}, all...)
+}
+
+func TestRolloutThatBeginsWithTooManyFailuresIsHaltedAtOnce(t *testing.T) {
+	all := names(4)
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(all...)
+		for _, name := range []string{"n1", "n2"} {
+			w.fleet.Machine(name).SetFault(drivertest.Lies)
+		}
+		d = w.patch(d, "2", func(d *site.Site) { d.Rollout.MaxUnavailable, d.Rollout.MaxFailures = "4", "2" })
+		w.after(5 * time.Minute)
+		before := w.fleet.Machine("n3").Counts().Writes
+		w.patch(d, "2", func(d *site.Site) {
+			d.Rollout.MaxUnavailable, d.Rollout.MaxFailures = "4", "1"
+			d.Nodes["n3"].Boot.Order = []string{"Hdd"}
+		})
+		w.until("commit-3 in force", 20*time.Second, func() bool { return w.rollout().Revision.ID == "commit-3" })
+		why := "2 of 3 nodes have failed and maxFailures allows 1"
+		if r := w.rollout(); r.Halted != why || len(r.Failed) != 2 || !w.hasTold(site.EventRollout, "rollout halted: "+why) {
+			t.Errorf("rollout is %+v, events %+v", r, w.engine.Events(0))
+		}
+		w.after(5 * time.Minute)
+		w.reason("n3", "is halted: "+why)
+		if n := w.fleet.Machine("n3").Counts().Writes - before; n != 0 {
+			t.Errorf("%d writes in a halted rollout", n)
+		}
+	}, all...)
+}
+
+func TestPausedNodesThatAreDoneStayDone(t *testing.T) {
+	all := names(3)
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(all...)
+		w.patch(d, "2", nil)
+		w.until("two done", 10*time.Minute, func() bool { return w.rollout().Done == 2 })
+		w.do(site.Order{Verb: site.VerbPause, Reason: "look"})
+		for range 3 {
+			w.after(2 * time.Minute)
+			if r := w.rollout(); r.Done != 2 || !r.Ended.IsZero() || !w.is(site.Paused, all...)() {
+				t.Errorf("rollout while the site is paused is %+v", r)
+			}
+		}
+		w.do(site.Order{Verb: site.VerbResume})
+		w.after(5 * time.Minute)
+		if r := w.rollout(); r.Done != 3 || r.Ended.IsZero() {
+			t.Errorf("rollout after the pause is %+v", r)
 		}
 	}, all...)
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -112,6 +114,45 @@ func (w *world) after(d time.Duration) {
 	t := time.NewTimer(d)
 	<-t.C
 	synctest.Wait()
+}
+
+// until lets time pass, a second at a time, until something is so, and says
+// how long that took. It fails the test when it takes longer than it may.
+func (w *world) until(what string, most time.Duration, so func() bool) time.Duration {
+	w.t.Helper()
+	began := time.Now()
+	for !so() {
+		if time.Since(began) >= most {
+			w.t.Fatalf("not within %s: %s", most, what)
+		}
+		w.after(time.Second)
+	}
+	return time.Since(began)
+}
+
+// is says whether all of the nodes are in the state.
+func (w *world) is(state site.State, names ...string) func() bool {
+	return func() bool {
+		return !slices.ContainsFunc(names, func(name string) bool { return w.node(name).State != state })
+	}
+}
+
+// begun is when a machine accepted the first request of a step of the kind; the
+// zero time if none did since the time given.
+func (w *world) begun(name string, a site.Action, since time.Time) time.Time {
+	for _, c := range w.fleet.Calls() {
+		if c.Machine == name && c.First && c.Step.Action == a && !c.When.Before(since) {
+			return c.When
+		}
+	}
+	return time.Time{}
+}
+
+// hasTold says whether the latest events have one of the kind with the text.
+func (w *world) hasTold(kind site.EventKind, text string) bool {
+	return slices.ContainsFunc(w.engine.Events(0), func(e site.Event) bool {
+		return e.Kind == kind && strings.Contains(e.Text, text)
+	})
 }
 
 // node is the status of a node; it fails the test when there is none.

@@ -118,6 +118,48 @@ func TestCanariesGoFirstAndSoak(t *testing.T) {
 	}, names(4)...)
 }
 
+// Whoever waits for a time that is known begins then, however seldom machines
+// are looked at.
+func TestWaitForAKnownTimeIsExact(t *testing.T) {
+	all := names(6)
+	seldom := func(d *site.Site) {
+		d.Rollout.MaxUnavailable, d.Rollout.ObserveEvery = "100%", site.Duration(10*time.Minute)
+	}
+	for _, c := range []struct {
+		what   string
+		change func(*site.Site)
+		begins func(site.RolloutStatus) time.Time
+	}{
+		{"the end of a soak", func(d *site.Site) {
+			d.Rollout.Canaries = &site.Canaries{Count: 1, Soak: site.Duration(8 * time.Minute)}
+		}, func(r site.RolloutStatus) time.Time { return r.Proven.Add(8 * time.Minute) }},
+		{"a window", func(d *site.Site) {
+			d.Windows = at("13 0 * * *")
+			for _, n := range d.Nodes {
+				n.Window = "night"
+			}
+		}, func(r site.RolloutStatus) time.Time { return r.Since.Truncate(time.Hour).Add(13 * time.Minute) }},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			inBubble(t, patched, func(w *world) {
+				d := w.serving(all...)
+				w.patch(d, "2", func(d *site.Site) { seldom(d); c.change(d) })
+				w.after(25 * time.Minute)
+				r := w.rollout()
+				from := c.begins(r)
+				for _, name := range all {
+					if slices.Contains(r.Canaries, name) {
+						continue
+					}
+					if at := w.begun(name, site.ActionPackages, r.Since); at.Before(from) || at.Sub(from) > 2*time.Second {
+						t.Errorf("%s was begun at %s, want %s", name, at.Format(time.TimeOnly), from.Format(time.TimeOnly))
+					}
+				}
+			}, all...)
+		})
+	}
+}
+
 func TestCanaryThatFailsHaltsTheRollout(t *testing.T) {
 	inBubble(t, patched, func(w *world) {
 		d := w.serving(names(3)...)
@@ -294,6 +336,33 @@ func TestNeedsWithQuorumAndADeadNode(t *testing.T) {
 		w.after(10 * time.Minute)
 		w.want("y1", site.InSync)
 	}, "c1", "c2", "c3", "x1", "y1")
+}
+
+// What a machine gives to others may be another when it is back.
+func TestDependantsAreLookedAtWhenWhatTheyNeedIsBack(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving("c1", "x1")
+		change := func(d *site.Site) {
+			d.Roles["ctl"] = &site.Role{Enabled: true, Phases: d.Roles["web"].Phases}
+			d.Roles["web"].Needs = map[string]map[string]site.Need{"install": {"ctl": {Phase: "base", Quorum: "1"}}}
+			d.Nodes["c1"].Role = "ctl"
+		}
+		w.patch(d, "2", change)
+		w.after(time.Minute)
+		w.until("both patched", 10*time.Minute, w.is(site.InSync, "c1", "x1"))
+		w.patch(d, "2", func(d *site.Site) {
+			change(d)
+			d.Nodes["c1"].System.Packages["nginx"] = site.Package{Version: "3"}
+		})
+		w.until("c1 begun", 20*time.Second, w.is(site.Progressing, "c1"))
+		w.after(10 * time.Second)
+		w.fleet.Machine("x1").SetHave(site.FacetPackages, site.Values{"design": "another"})
+		w.until("c1 back", 4*time.Minute, func() bool {
+			w.want("x1", site.InSync)
+			return w.is(site.InSync, "c1")()
+		})
+		w.until("x1 found to differ", 2*time.Second, w.is(site.Progressing, "x1"))
+	}, "c1", "x1")
 }
 
 func TestLeaderGoesFirst(t *testing.T) {
