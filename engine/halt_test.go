@@ -161,6 +161,29 @@ func TestRestartKeepsFailuresAndTheirPlaces(t *testing.T) {
 	}, names(3)...)
 }
 
+func TestRestartInTheMiddleIsNoFailure(t *testing.T) {
+	all := names(3)
+	inBubble(t, patched, func(w *world) {
+		w.commit(w.reinstall(canary, all...))
+		w.up()
+		w.after(time.Minute)
+		w.approve()
+		w.after(2 * time.Minute)
+		w.want("n1", site.Progressing)
+		w.down()
+		w.up()
+		for range 4 {
+			w.after(time.Minute)
+			if r := w.rollout(); len(r.Failed) != 0 || r.Halted != "" {
+				w.t.Fatalf("rollout after a restart is %+v", r)
+			}
+		}
+		w.after(5 * time.Minute)
+		w.want("n1", site.InSync)
+		w.installs("n1", 1)
+	}, all...)
+}
+
 func TestWaitingForAWindowIsNoFailure(t *testing.T) {
 	inBubble(t, patched, func(w *world) {
 		d := w.serving(names(2)...)
@@ -251,6 +274,49 @@ func TestCommitThatChangesNoNodeKeepsAHalt(t *testing.T) {
 	}, all...)
 }
 
+func TestRoleThatIsEnabledIsRolledOut(t *testing.T) {
+	all := names(3)
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(all...)
+		d = w.patch(d, "2", func(d *site.Site) { canary(d); d.Roles["web"].Enabled = false })
+		w.after(2 * time.Minute)
+		if r := w.engine.Report().Status.Rollout; r.Revision.ID == "commit-2" && len(r.Nodes) > 0 || w.carry(d) != nil {
+			t.Errorf("rollout of a disabled role is %+v", r)
+		}
+		d = w.patch(d, "2", canary)
+		w.after(6 * time.Minute)
+		if r := w.rollout(); r.Revision.ID != "commit-3" || !slices.Equal(r.Nodes, all) || !slices.Equal(r.Canaries, []string{"n1"}) {
+			t.Errorf("rollout of an enabled role is %+v", r)
+		}
+		if got := w.carry(d); !slices.Equal(got, []string{"n1"}) {
+			t.Errorf("patched while the canary soaks: %v", got)
+		}
+	}, all...)
+}
+
+func TestPersonIsToldWhoStandsInAnothersWay(t *testing.T) {
+	all := names(3)
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(all...)
+		w.patch(d, "2", func(d *site.Site) { d.Nodes["n1"].System.Packages, d.Nodes["n2"].System.Packages = nil, nil })
+		w.until("n3 begun", time.Minute, w.is(site.Progressing, "n3"))
+		w.fleet.Machine("n3").SetDisk(nil) // its system does not come back
+		w.after(20 * time.Minute)
+		w.patch(d, "3", func(d *site.Site) {
+			d.Rollout.Canaries = &site.Canaries{Nodes: &site.Selector{Match: site.Match{Names: []string{"n1"}}}, Count: 1, Soak: site.Duration(time.Minute)}
+			d.Nodes["n3"].Image, d.Nodes["n3"].Generation = "debian", 1
+		})
+		w.after(2 * time.Minute)
+		w.approve()
+		w.after(5 * time.Minute)
+		w.reason("n1", "the site allows 1 of 3 nodes out of service (maxUnavailable 1): 1 are: n3")
+		w.reason("n3", "it waits for the canaries (n1) to be in-sync for 1m0s: n1 waits for the place of this machine, which is out of service")
+		if n := w.node("n3"); !n.Person || n.Release != "a larger maxUnavailable, or `away` on this node" {
+			t.Errorf("n3 is %+v", n)
+		}
+	}, all...)
+}
+
 func TestQueueOpensWhenOnlyADeadNodeIsLeft(t *testing.T) {
 	all := names(3)
 	inBubble(t, patched, func(w *world) {
@@ -323,6 +389,29 @@ func TestApprovalByCommandEndsAfterAWeek(t *testing.T) {
 		w.after(5 * time.Minute)
 		w.reason("n1", "its window night opens at")
 	}, "n1")
+}
+
+func TestApprovalThatEndedIsTakenOnInTheDesign(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.reinstall(func(d *site.Site) { d.Windows, d.Nodes["n2"].Window = at("0 2 20 * *"), "night" }, "n1", "n2")
+		w.commit(d)
+		w.up()
+		w.after(time.Minute)
+		digest := w.engine.Report().Status.Approve
+		w.approve()
+		w.after(15 * time.Minute)
+		w.installs("n1", 1)
+		w.down()
+		w.after(8 * 24 * time.Hour)
+		w.up()
+		w.after(2 * time.Minute)
+		w.reason("n2", "waits for approval")
+		d = clone(d)
+		d.Approvals = map[string]site.Approval{digest: {By: "ann"}}
+		w.commit(d)
+		w.after(2 * time.Minute)
+		w.reason("n2", "its window night opens at")
+	}, "n1", "n2")
 }
 
 func TestApprovalOfAnOlderSetCoversNothingThatCameAfter(t *testing.T) {

@@ -365,6 +365,46 @@ func TestDependantsAreLookedAtWhenWhatTheyNeedIsBack(t *testing.T) {
 	}, "c1", "x1")
 }
 
+// A wait has one reason for as long as it lasts; who is waited for is a detail.
+func TestReasonOfAWaitIsStable(t *testing.T) {
+	all := names(8)
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(append(all, "z1")...)
+		w.patch(d, "2", func(d *site.Site) {
+			d.Roles["last"] = &site.Role{Enabled: true, Phases: d.Roles["web"].Phases,
+				Needs: map[string]map[string]site.Need{"install": {"web": {Phase: "configure", Quorum: "all"}}}}
+			d.Nodes["z1"].Role = "last"
+		})
+		w.after(time.Minute)
+		before := w.engine.Report().Status.Nodes
+		w.after(8 * time.Minute)
+		waiting := 0
+		for _, was := range before {
+			n := w.node(was.Name)
+			if n.State != site.Blocked {
+				continue // it had its turn
+			}
+			waiting++
+			if n.Reason != was.Reason || !n.Since.Equal(was.Since) || n.Detail == was.Detail {
+				t.Errorf("%s was %s (%s) since %s and is %s (%s) since %s", n.Name, was.Reason, was.Detail, was.Since, n.Reason, n.Detail, n.Since)
+			}
+		}
+		if w.want("z1", site.Blocked); waiting < 3 {
+			t.Errorf("%d nodes wait", waiting)
+		}
+		events, err := w.engine.History(w.t.Context(), "z1")
+		blocked := 0
+		for _, e := range events {
+			if strings.HasPrefix(e.Text, "blocked") {
+				blocked++
+			}
+		}
+		if err != nil || blocked != 1 {
+			t.Errorf("history of z1: %+v, %v", events, err)
+		}
+	}, append(all, "z1")...)
+}
+
 func TestLeaderGoesFirst(t *testing.T) {
 	inBubble(t, patched, func(w *world) {
 		d := w.serving(names(3)...)
@@ -429,6 +469,43 @@ func TestWindows(t *testing.T) {
 			t.Errorf("patched in two nights: %v", got)
 		}
 	}, names(2)...)
+}
+
+// What has a window of its own is not counted into another.
+func TestStepWhoseOwnWindowIsShort(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving("n1")
+		w.patch(d, "2", func(d *site.Site) {
+			d.Windows = at("40 0 * * *")
+			d.Windows["blink"] = &site.Window{Cron: "10 * * * *", Length: site.Duration(time.Minute)}
+			d.Nodes["n1"].Boot.Order = []string{"Hdd"}
+			d.Nodes["n1"].Windows = site.Windows{Online: "blink", Reboot: "night"}
+		})
+		w.after(9 * time.Minute)
+		if got := w.fleet.Machine("n1").BootOrder(); got != "Hdd" || w.patchedNow("n1") != nil {
+			t.Errorf("after the short window the boot order is %s, packages %v", got, w.patchedNow("n1"))
+		}
+		w.reason("n1", "its window night opens at")
+		w.after(35 * time.Minute)
+		w.want("n1", site.InSync)
+	}, "n1")
+}
+
+// All that needs one window has to fit into it, not the first step alone.
+func TestStepsThatShareAWindowFitTogether(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving("n1")
+		w.patch(d, "2", func(d *site.Site) {
+			d.Windows = map[string]*site.Window{"blink": {Cron: "10 * * * *", Length: site.Duration(time.Minute)}}
+			d.Nodes["n1"].Boot.Order, d.Nodes["n1"].Window = []string{"Hdd"}, "blink"
+			d.Nodes["n1"].Windows = site.Windows{Online: "blink"}
+		})
+		w.after(12 * time.Minute)
+		if got := w.fleet.Machine("n1").BootOrder(); got == "Hdd" || !w.node("n1").Person {
+			t.Errorf("the boot order is %s, n1 is %+v", got, w.node("n1"))
+		}
+		w.reason("n1", "of work do not fit into its window blink")
+	}, "n1")
 }
 
 func TestWorkThatNeverFitsSaysSo(t *testing.T) {
@@ -531,6 +608,9 @@ func TestTenBlankMachinesInstallFromOneChange(t *testing.T) {
 			}
 			w.want(name, site.InSync)
 		}
+		w.down() // a part is done, and the rest stays approved for as long as the line stands
+		w.after(8 * 24 * time.Hour)
+		w.up()
 		w.fleet.Machine("n7").SetFault(drivertest.Healthy)
 		w.after(30 * time.Minute)
 		w.want("n7", site.InSync) // it was in the set that was approved
