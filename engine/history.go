@@ -43,17 +43,24 @@ func (j *journal) add(ev site.Event) {
 		j.latest = append(j.latest[:0], j.latest[latestEvents/4:]...)
 	}
 	j.latest = append(j.latest, ev)
-	if len(j.pending) == latestEvents {
-		j.makeRoom()
-	}
-	j.pending = append(j.pending, ev)
+	j.pending = append(makeRoom(j.pending, latestEvents-1), ev)
 }
 
-// makeRoom drops the oldest change of a state, which others follow; never what
-// a person ordered while there is one.
-func (j *journal) makeRoom() {
-	i := max(0, slices.IndexFunc(j.pending, func(ev site.Event) bool { return ev.Kind == site.EventState }))
-	j.pending = slices.Delete(j.pending, i, i+1)
+// makeRoom drops the oldest changes of states, which others follow, until no
+// more than most events are left; what a person ordered goes last.
+func makeRoom(events []site.Event, most int) []site.Event {
+	over := len(events) - most
+	if over <= 0 {
+		return events
+	}
+	events = slices.DeleteFunc(events, func(ev site.Event) bool {
+		drop := over > 0 && ev.Kind == site.EventState
+		if drop {
+			over--
+		}
+		return drop
+	})
+	return events[over:]
 }
 
 // since are the events after one.
@@ -83,10 +90,7 @@ func (j *journal) take() []site.Event {
 func (j *journal) putBack(events []site.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if room := latestEvents - len(j.pending); len(events) > room {
-		events = events[len(events)-room:]
-	}
-	j.pending = append(events, j.pending...)
+	j.pending = makeRoom(append(events, j.pending...), latestEvents)
 }
 
 // note has an event told and recorded.
