@@ -274,7 +274,9 @@ func (w *worker) apply(ctx context.Context, j job, s site.Step) error {
 	}
 	log := w.e.Log.With("node", w.name, "facet", s.Facet, "step", s.Action, "revision", j.revision.Short())
 	log.Info("step begun", "impact", s.Impact.String(), "resumed", s.Resumed)
-	w.note(site.EventBegun, j.revision.ID, s.Summary())
+	if !w.disobeyed { // else it is told as the node's state
+		w.note(site.EventBegun, j.revision.ID, s.Summary())
+	}
 	if err := w.send(ctx, machine, j, s); err != nil {
 		log.Warn("step failed", "err", err)
 		w.note(site.EventFailed, j.revision.ID, string(s.Action)+": "+steady(err))

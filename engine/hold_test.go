@@ -1,13 +1,19 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
 	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -166,6 +172,93 @@ func TestQuarantineIsTriedAgain(t *testing.T) {
 	}
 }
 
+// refusing is a driver whose machines refuse every step while it is told to.
+type refusing struct {
+	driver.Driver
+	on atomic.Bool
+}
+
+func (r *refusing) Open(ctx context.Context, e site.Endpoint, s secret.Value) (driver.Machine, error) {
+	m, err := r.Driver.Open(ctx, e, s)
+	return refuser{m, r}, err
+}
+
+type refuser struct {
+	driver.Machine
+	r *refusing
+}
+
+func (m refuser) Apply(ctx context.Context, s site.Step, n *site.Node, o site.Observed) error {
+	if m.r.on.Load() {
+		return fmt.Errorf("%w: not now", driver.ErrRefused)
+	}
+	return m.Machine.Apply(ctx, s, n, o)
+}
+
+func TestQuarantineThatIsRefusedIsTriedAgain(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		r := &refusing{Driver: w.fleet.Driver()}
+		w.bmcs = r
+		w.serving("n1")
+		r.on.Store(true)
+		w.do(site.Order{Verb: site.VerbQuarantine, Node: "n1", Reason: "drill"})
+		w.after(5 * time.Minute)
+		w.want("n1", site.Stalled)
+		w.reason("n1", "quarantined by tester: drill; power-off of n1: refused: not now")
+		r.on.Store(false)
+		w.after(2 * time.Minute)
+		w.want("n1", site.Paused)
+		if got := w.fleet.Machine("n1").Power(); got != "off" {
+			t.Errorf("n1 is %s in quarantine", got)
+		}
+	}, "n1")
+}
+
+// Others are not taken out of service in the place of who is kept off.
+func TestQuarantineTakesAPlace(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(names(3)...)
+		w.do(site.Order{Verb: site.VerbQuarantine, Node: "n2", Reason: "drill"})
+		w.after(time.Minute)
+		w.down()
+		w.up()
+		off := w.patch(d, "2", func(d *site.Site) { d.Nodes["n2"].Power = "off" })
+		w.after(10 * time.Minute)
+		w.reason("n1", "the site allows 1 of 3 nodes out of service (maxUnavailable 1): 1 are: n2")
+		if got := w.carry(off); got != nil {
+			t.Errorf("patched while another is in quarantine: %v", got)
+		}
+		w.do(site.Order{Verb: site.VerbRelease, Node: "n2"})
+		w.after(10 * time.Minute)
+		if got := w.carry(off); !slices.Equal(got, []string{"n1", "n3"}) {
+			t.Errorf("patched after the release: %v", got)
+		}
+	}, names(3)...)
+}
+
+// A rollout does not wait for whom a person keeps off; it takes the node in
+// when it is released.
+func TestRolloutThatBeginsDuringAQuarantine(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(names(2)...)
+		w.fleet.Machine("n2").SetFault(drivertest.Lies) // its power-off is under way
+		w.do(site.Order{Verb: site.VerbQuarantine, Node: "n2", Reason: "drill"})
+		w.after(10 * time.Second)
+		d = w.patch(d, "2", func(d *site.Site) { d.Rollout.MaxUnavailable = "2" })
+		w.after(10 * time.Minute)
+		if r := w.rollout(); r.Revision.ID != "commit-2" || !slices.Equal(r.Nodes, []string{"n1"}) || r.Ended.IsZero() {
+			t.Errorf("rollout is %+v", r)
+		}
+		w.fleet.Machine("n2").SetFault(drivertest.Healthy)
+		w.after(time.Minute)
+		w.do(site.Order{Verb: site.VerbRelease, Node: "n2"})
+		w.after(10 * time.Minute)
+		if got := w.carry(d); len(got) != 2 {
+			t.Errorf("patched after the release: %v", got)
+		}
+	}, names(2)...)
+}
+
 func TestSecondQuarantineTriesADeniedCredentialAgain(t *testing.T) {
 	inBubble(t, patched, func(w *world) {
 		w.serving("n1")
@@ -227,11 +320,12 @@ func TestHoldOnAnUnreachableNodeIsShown(t *testing.T) {
 		if n := w.node("n2"); n.State != site.Retrying || n.Paused == nil || n.Paused.Reason != "lunch" || n.Quarantined != nil {
 			t.Errorf("n2 is %+v", n)
 		}
+		w.reason("n2", "paused by tester: lunch; observe n2: unreachable")
 		w.do(site.Order{Verb: site.VerbRelease, Node: "n1"})
 		w.do(site.Order{Verb: site.VerbResume, Node: "n2"})
 		w.after(2 * time.Minute)
 		for _, name := range names(2) {
-			if n := w.node(name); n.Paused != nil || n.Quarantined != nil || strings.Contains(n.Reason, "quarantined") {
+			if n := w.node(name); n.Paused != nil || n.Quarantined != nil || strings.Contains(n.Reason, "tester") {
 				t.Errorf("%s after its release is %+v", name, n)
 			}
 		}
@@ -245,13 +339,20 @@ func TestMachineThatIsSwitchedOnInQuarantineIsSwitchedOffEachTime(t *testing.T) 
 		w.after(time.Minute)
 		w.fleet.Machine("n1").SetFault(drivertest.Lies)
 		w.fleet.Machine("n1").SetPower("on")
-		told := false
+		w.until("n1 stalled", time.Minute, w.is(site.Stalled, "n1"))
+		since := w.node("n1").Since
+		resets := w.fleet.Machine("n1").Counts().Writes
 		for range 3 * 60 {
 			w.after(time.Second)
-			told = told || w.node("n1").State == site.Stalled
+			if n := w.node("n1"); n.State != site.Stalled || !n.Since.Equal(since) {
+				w.t.Fatalf("n1 is on in quarantine since %s, and is %+v", since, n)
+			}
 		}
-		if !told {
-			t.Errorf("n1 is on in quarantine, and is never stalled: %+v", w.node("n1"))
+		if n := w.fleet.Machine("n1").Counts().Writes - resets; n < 10 {
+			t.Errorf("its power was cut %d times in three minutes", n)
+		}
+		if events, err := w.engine.History(w.t.Context(), "n1"); err != nil || len(events) > 12 || events[0].When.After(since) {
+			t.Errorf("history of n1: %+v, %v", events, err)
 		}
 		w.fleet.Machine("n1").SetFault(drivertest.Healthy)
 		w.after(time.Minute)

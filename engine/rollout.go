@@ -58,8 +58,8 @@ func (e *Engine) rollOutLocked() {
 		w := e.workers[name]
 		again := was != nil && w.standing == failed && !w.outdated
 		w.standing, w.spent = aside, 0
-		if w.leaving || len(w.plan.Steps) == 0 && w.plan.Waiting == "" {
-			continue
+		if w.leaving || w.memory.Recorded.Quarantined != nil || len(w.plan.Steps) == 0 && w.plan.Waiting == "" {
+			continue // who is kept off joins when released
 		}
 		if r.enter(w, pending); again {
 			r.fail(w, was.Failed[name])
