@@ -587,6 +587,64 @@ func TestStepOfASupersededDesignIsNotTaken(t *testing.T) {
 }
 
 // Only a step that is planned again right after it succeeded is a lie.
+// A look may take long. What the design has become meanwhile holds back what was
+// planned before: the role of the node is no longer in use, or its image is
+// another.
+func TestStepPlannedBeforeTheDesignChangedIsNotTaken(t *testing.T) {
+	slow := patched
+	slow.Reads = drivertest.Range{From: 20 * time.Second, To: 20 * time.Second}
+	for _, c := range []struct {
+		what   string
+		change func(*site.Site)
+		holds  func(site.Step) bool
+	}{
+		{"role", func(d *site.Site) { d.Roles["web"].Enabled = false }, func(site.Step) bool { return false }},
+		{"image", func(d *site.Site) { d.Images["debian"].SHA256 = "d2" },
+			func(s site.Step) bool { return s.Action != site.ActionInstall || s.Image.SHA256 == "d2" }},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			inBubble(t, slow, func(w *world) {
+				d := w.reinstall(func(d *site.Site) { d.Rollout.PollEvery = site.Duration(time.Second) }, "n1")
+				w.fleet.Machine("n1").SetPower("on")
+				w.commit(d)
+				w.up()
+				w.after(5 * time.Minute)
+				w.approve() // which begins a look
+				w.after(time.Second)
+				d = clone(d)
+				c.change(d)
+				w.commit(d)
+				w.until("the change in force", 3*time.Second, func() bool { return w.engine.Report().Status.Applied.ID == "commit-2" })
+				w.after(20 * time.Minute)
+				for _, call := range w.fleet.Calls() {
+					if !c.holds(call.Step) {
+						t.Errorf("taken after the change: %+v", call.Step)
+					}
+				}
+			}, "n1")
+		})
+	}
+}
+
+func TestMachineThatDoesNotSayWhoItIsIsNotInstalled(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.reinstall(nil, "n1")
+		is := w.fleet.Machine("n1").Identity()
+		w.fleet.Machine("n1").Replace(site.Identity{})
+		w.commit(d)
+		w.up()
+		w.after(2 * time.Minute)
+		w.approve()
+		w.after(5 * time.Minute)
+		w.want("n1", site.Blocked)
+		w.reason("n1", "install generation 1 waits until the machine says that it is "+is.String())
+		w.installs("n1", 0)
+		w.fleet.Machine("n1").Replace(is)
+		w.after(15 * time.Minute)
+		w.installs("n1", 1)
+	}, "n1")
+}
+
 func TestLaterDriftIsNotALie(t *testing.T) {
 	inBubble(t, usual, func(w *world) {
 		d := w.design("a")

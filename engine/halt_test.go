@@ -338,6 +338,34 @@ func TestQueueOpensWhenOnlyADeadNodeIsLeft(t *testing.T) {
 	}, all...)
 }
 
+// A queue waits for a while before it takes a rollout for stuck: what others
+// wait for may come back.
+func TestQueueStaysShutForAWhile(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving("c1", "x1")
+		change := func(d *site.Site) {
+			d.Rollout.OnChange, d.Rollout.MaxUnavailable = "queue", "2"
+			d.Roles["ctl"] = &site.Role{Enabled: true, Phases: d.Roles["web"].Phases}
+			d.Roles["web"].Needs = map[string]map[string]site.Need{"install": {"ctl": {Phase: "base", Quorum: "1"}}}
+			d.Nodes["c1"].Role, d.Nodes["c1"].System.Packages = "ctl", nil
+		}
+		w.fleet.Machine("c1").SetFault(drivertest.Unreachable)
+		w.after(2 * time.Minute)
+		w.patch(d, "2", change)
+		w.after(time.Minute)
+		w.reason("x1", "its phase install needs 1 of 1 nodes of role ctl")
+		w.patch(d, "3", change)
+		w.after(2 * time.Minute)
+		if st := w.engine.Report().Status; st.Applied.ID != "commit-2" || st.Rollout.Queued == nil {
+			t.Errorf("in force %s, rollout %+v", st.Applied.ID, st.Rollout)
+		}
+		w.after(4 * time.Minute)
+		if st := w.engine.Report().Status; st.Applied.ID != "commit-3" {
+			t.Errorf("in force after six minutes in which nothing happened: %s, rollout %+v", st.Applied.ID, st.Rollout)
+		}
+	}, "c1", "x1")
+}
+
 func TestApprovalThatIsTakenOutOfTheDesignHoldsNoMore(t *testing.T) {
 	inBubble(t, patched, func(w *world) {
 		d := w.reinstall(func(d *site.Site) { d.Windows, d.Nodes["n1"].Window = at("30 0 * * *"), "night" }, "n1")
@@ -499,6 +527,9 @@ func TestPausedNodesThatAreDoneStayDone(t *testing.T) {
 		w.do(site.Order{Verb: site.VerbPause, Reason: "look"})
 		for range 3 {
 			w.after(2 * time.Minute)
+			if k := w.engine.Known(); k.Paused == nil || k.Paused.Reason != "look" || k.Rollout == nil || k.Rollout.Done != 2 {
+				t.Errorf("a plan would know of the pause %+v and of the rollout %+v", k.Paused, k.Rollout)
+			}
 			if r := w.rollout(); r.Done != 2 || !r.Ended.IsZero() || !w.is(site.Paused, all...)() {
 				t.Errorf("rollout while the site is paused is %+v", r)
 			}
@@ -551,6 +582,32 @@ func TestNeedIsNotMetByWhoIsNotSeenToMeetIt(t *testing.T) {
 			}, "c1", "x1")
 		})
 	}
+}
+
+// A look that does not end is not waited for: what was seen before it is too
+// old after a while.
+func TestNeedIsNotMetByWhatWasSeenLongAgo(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving("c1", "x1")
+		d = clone(d)
+		d.Rollout.ObserveEvery = site.Duration(10 * time.Second)
+		d.Roles["ctl"] = &site.Role{Enabled: true, Phases: d.Roles["web"].Phases}
+		d.Roles["web"].Needs = map[string]map[string]site.Need{"install": {"ctl": {Phase: "configure", Quorum: "1"}}}
+		d.Nodes["c1"].Role = "ctl"
+		w.commit(d)
+		w.after(2 * time.Minute)
+		w.fleet.Machine("c1").SetFault(drivertest.Hangs)
+		w.after(95 * time.Second) // its look goes on, and failed never
+		w.want("c1", site.InSync)
+		d = clone(d)
+		d.Nodes["x1"].System.Packages = map[string]site.Package{"nginx": {Version: "2"}}
+		w.commit(d)
+		w.after(4 * time.Minute)
+		w.reason("x1", "its phase install needs 1 of 1 nodes of role ctl to have gone through configure: 0 have, not c1")
+		if w.patchedNow("x1") != nil {
+			t.Error("patched, though what it needs was not seen for long")
+		}
+	}, "c1", "x1")
 }
 
 func TestCanaryThatFallsOutWhileItSoaksSoaksAnew(t *testing.T) {

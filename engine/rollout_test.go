@@ -556,6 +556,42 @@ func TestDriftPolicies(t *testing.T) {
 	}, names(3)...)
 }
 
+// That something was as designed is known over a restart of the daemon, so it
+// drifts and is not rolled out: what is only reported is not staged, and what is
+// enforced waits for no window, its restart neither.
+func TestDriftOfWhatIsStagedOverARestart(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.service(names(2)...)
+		d.Windows = at("0 2 * * *")
+		for name, policy := range map[string]string{"n1": "report", "n2": "enforce"} {
+			n := d.Nodes[name]
+			n.Firmware, n.Window = map[string]site.Firmware{"bmc": {Version: "2"}}, "night"
+			n.Drift = map[site.Facet]string{site.FacetFirmware: policy}
+			w.fleet.Machine(name).SetDisk(&site.Marker{})
+			w.fleet.Machine(name).SetPower("on")
+			w.fleet.Machine(name).SetHave(site.FacetFirmware, site.Values{"bmc": "2"})
+		}
+		w.commit(d)
+		w.up()
+		w.after(5 * time.Minute)
+		w.down()
+		for _, name := range names(2) {
+			w.fleet.Machine(name).SetHave(site.FacetFirmware, site.Values{"bmc": "1"})
+		}
+		w.up()
+		w.after(10 * time.Minute)
+		w.want("n1", site.Blocked)
+		w.reason("n1", "firmware.bmc is 1 and is designed as 2; the design wants it reported only")
+		w.want("n2", site.InSync)
+		if n := w.fleet.Machine("n1").Counts().Writes; n != 0 {
+			t.Errorf("%d writes for what is only reported", n)
+		}
+		if got := w.fleet.Machine("n2").Have(site.FacetFirmware)["bmc"]; got != "2" {
+			t.Errorf("what is enforced is %s", got)
+		}
+	}, names(2)...)
+}
+
 func TestMovedMachineTakesTheNameOver(t *testing.T) {
 	inBubble(t, patched, func(w *world) {
 		w.fleet.Machine("n1").SetDisk(&site.Marker{Node: "n1", Generation: 2, Image: "d1"})

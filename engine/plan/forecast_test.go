@@ -542,3 +542,29 @@ func bounded(s *site.Site) {
 		s.Roles[fmt.Sprintf("role%d", i)] = &site.Role{Enabled: true, MaxUnavailable: "4", Majority: true}
 	}
 }
+
+// A forecast is of the time when the site moves; what keeps it from that is said
+// first.
+func TestForecastSaysWhatKeepsTheSiteFromMoving(t *testing.T) {
+	hold := func(until time.Time) *site.Hold { return &site.Hold{By: "ann", Reason: "audit", Until: until} }
+	under := site.RolloutStatus{Revision: site.Revision{ID: "r1"}, Nodes: []string{"n1", "n2"}, Done: 1}
+	halted, ended := under, under
+	halted.Halted, ended.Ended, ended.Halted = "canary n1 has failed", now, "canary n1 has failed"
+	paused := "the site is paused by ann: audit; nothing begins before `slipway resume --all`"
+	for name, c := range map[string]struct {
+		known site.Known
+		want  []string
+	}{
+		"at rest":         {site.Known{}, nil},
+		"paused":          {site.Known{Paused: hold(time.Time{})}, []string{paused}},
+		"paused for now":  {site.Known{Paused: hold(now.Add(time.Minute))}, []string{paused}},
+		"pause is over":   {site.Known{Paused: hold(now)}, nil},
+		"under way":       {site.Known{Rollout: &under}, []string{"the rollout of r1 is under way, 1 of 2 nodes done"}},
+		"halted, paused":  {site.Known{Paused: hold(time.Time{}), Rollout: &halted}, []string{paused, "the rollout of r1 is halted: canary n1 has failed"}},
+		"rollout is over": {site.Known{Rollout: &ended}, nil},
+	} {
+		if got := plan.Forecast(&site.Site{}, &site.Plan{}, c.known, now).Warnings; !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

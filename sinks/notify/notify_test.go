@@ -324,6 +324,18 @@ func TestCausesOfEveryKind(t *testing.T) {
 	})
 }
 
+func TestHaltIsOverWhenItsRolloutHasEnded(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		halted := site.RolloutStatus{Revision: site.Revision{ID: "r1"}, Since: time.Now(), Halted: "canary n1 has failed"}
+		d.is(site.Status{Site: "example", Rollout: &halted}, time.Minute)
+		d.told("example: the rollout has halted: canary n1 has failed")
+		ended := halted
+		ended.Ended = time.Now()
+		d.is(site.Status{Site: "example", Rollout: &ended}, 50*time.Hour)
+		d.told("example: resolved: the rollout has halted: canary n1 has failed")
+	})
+}
+
 func TestRepositoryIsToldOfWhenItIsAwayForLong(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		away := site.Status{Problems: []site.Problem{{About: "source", What: "no route to host", Since: time.Now()}}}
