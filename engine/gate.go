@@ -43,12 +43,12 @@ func (e *Engine) gate(w *worker, j job, p site.NodePlan, s site.Step) *held {
 	e.stopWaitingLocked(w)
 	image := e.design.Images[w.node.Image]
 	sameImage := reflect.DeepEqual(j.site.Images[j.node.Image], image)
-	sameRules := reflect.DeepEqual(j.site.Roles[j.node.Role], e.design.Roles[w.node.Role]) && j.site.Unused(j.node) == e.design.Unused(w.node)
+	sameRole := reflect.DeepEqual(j.site.Roles[j.node.Role], e.design.Roles[w.node.Role])
 	j.site = e.design // the rollout is bounded as it is designed now
 	t := try{job: j, plan: p, step: s, begun: w.continues(s), inHand: e.inHandLocked(w)}
 	e.joinLocked(w, t)
 	gates := []func() *held{
-		func() *held { return w.supersededLocked(j, sameImage && sameRules) },
+		func() *held { return w.supersededLocked(j, sameImage && sameRole) },
 		func() *held { return e.readOnlyGate(s) },
 		func() *held { return e.termGate(w, s) },
 	}
