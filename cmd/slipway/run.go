@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/url"
 	"os"
@@ -158,13 +159,18 @@ func openRemote(f runFlags, secrets *secret.Store) (repo.Remote, error) {
 // It is remembered, for a start while the repository is away.
 func siteName(ctx context.Context, f runFlags, s engine.Source) (string, error) {
 	memo := filepath.Join(f.state, "site")
+	text, err := os.ReadFile(memo)
+	last := strings.TrimSpace(string(text))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
 	if f.site != "" {
-		return f.site, os.WriteFile(memo, []byte(f.site+"\n"), 0o600)
+		return f.site, remember(memo, last, f.site)
 	}
 	rev, err := s.Fetch(ctx)
 	if err != nil {
-		if text, rerr := os.ReadFile(memo); rerr == nil {
-			return strings.TrimSpace(string(text)), nil
+		if last != "" {
+			return last, nil
 		}
 		return "", fmt.Errorf("%w; pass --site to start without the repository", err)
 	}
@@ -177,10 +183,19 @@ func siteName(ctx context.Context, f runFlags, s engine.Source) (string, error) 
 	case len(names) > 1:
 		return "", fmt.Errorf("the repository holds several sites: choose one with --site: %s", strings.Join(names, ", "))
 	}
-	if text, err := os.ReadFile(memo); err == nil && strings.TrimSpace(string(text)) != names[0] {
-		return "", fmt.Errorf("the repository holds site %s, and the records in %s are of site %s: a renamed site has no records; pass --site to keep one of them knowingly", names[0], f.state, strings.TrimSpace(string(text)))
+	if last != "" && last != names[0] {
+		return "", fmt.Errorf("the repository holds site %s, and the records in %s are of site %s: a renamed site has no records; pass --site to keep one of them knowingly", names[0], f.state, last)
 	}
-	return names[0], os.WriteFile(memo, []byte(names[0]+"\n"), 0o600)
+	return names[0], remember(memo, last, names[0])
+}
+
+// remember has the memo say a name, as a whole: a daemon that is killed over it
+// starts again.
+func remember(memo, last, name string) error {
+	if name == last {
+		return nil
+	}
+	return replaceFile(memo, []byte(name+"\n"), 0o600)
 }
 
 // serve runs what a daemon consists of until the context ends, which is how it
