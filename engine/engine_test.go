@@ -83,6 +83,25 @@ func TestApprovalInTheDesignIsTheSame(t *testing.T) {
 	}, "a")
 }
 
+// Whoever asks for the status while a daemon starts is told of nothing yet,
+// and the daemon does not go by that.
+func TestAskedAtItsStartADaemonKnowsWhatWaits(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		d := w.design("a")
+		d.Nodes["a"].Image, d.Nodes["a"].Generation = "debian", 1
+		w.commit(d)
+		w.up()
+		w.after(time.Minute)
+		w.down()
+		w.early = true
+		w.up()
+		w.after(time.Minute)
+		w.approve()
+		w.after(15 * time.Minute)
+		w.want("a", site.InSync)
+	}, "a")
+}
+
 func TestAdoptedMachineIsNotInstalled(t *testing.T) {
 	inBubble(t, usual, func(w *world) {
 		w.fleet.Machine("a").SetDisk(&site.Marker{})

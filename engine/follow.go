@@ -157,7 +157,6 @@ func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Sit
 		}
 	}
 	e.planLocked()
-	e.undecided.known = false
 	if same {
 		e.keepRolloutLocked()
 	} else {

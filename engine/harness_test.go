@@ -31,6 +31,7 @@ type world struct {
 	fails   bool // the engine is expected to end with an error
 	meter   engine.Meter
 	bmcs    driver.Driver // instead of the fleet's own
+	early   bool          // ask the engine for its status before it runs
 
 	engine *engine.Engine
 	store  *record.Store
@@ -89,6 +90,9 @@ func (w *world) up() {
 		Drivers: map[string]driver.Driver{"redfish": cmp.Or(w.bmcs, w.fleet.Driver()), "ssh": w.fleet.OSDriver()},
 		Secrets: anySecret{}, Reporters: []engine.Reporter{w.told}, ObserveOnly: w.observe, Meter: w.meter,
 	})
+	if w.early {
+		w.engine.Report()
+	}
 	done := make(chan error, 1)
 	go func() { done <- w.engine.Run(ctx) }()
 	w.stop = func() {

@@ -47,6 +47,7 @@ func (e *Engine) planLocked() {
 		}
 		w.plan = plan.Node(e.design, w.node, site.Known{Nodes: map[string]site.Memory{name: w.memory}, History: e.history, Serves: e.serves})
 	}
+	e.undecided.known = false
 }
 
 // rollOutLocked begins the rollout of the design that has just come into
