@@ -116,10 +116,12 @@ func (s *Store) store(pack io.Reader, shallow []plumbing.Hash) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := rewound(f, func(f io.Reader) error { return packfile.UpdateObjectStorage(s.objects, f) }); err != nil {
+	// First the note of what is missing: with the objects alone, which is what
+	// a death in between would leave, the server takes their history to be here.
+	if err := s.addShallow(shallow); err != nil {
 		return err
 	}
-	return s.addShallow(shallow)
+	return rewound(f, func(f io.Reader) error { return packfile.UpdateObjectStorage(s.objects, f) })
 }
 
 func rewound(f *os.File, use func(io.Reader) error) error {

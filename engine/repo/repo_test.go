@@ -200,6 +200,46 @@ func TestLostStore(t *testing.T) {
 	}
 }
 
+// A fetch that was cut off between its objects and the note that their history
+// is not there does not have the server leave out what is in that history.
+func TestFetchThatWasCutOff(t *testing.T) {
+	g := repotest.Init(t)
+	g.Write("n.cue", "n: 1\n")
+	g.Commit("one")
+	g.Write("n.cue", "n: 2\n")
+	two := g.Commit("two")
+	dir := t.TempDir()
+	r, store := open(t, g.Dir), openStore(t, dir)
+	note := filepath.Join(dir, "shallow")
+	if err := os.Mkdir(note, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Fetch(t.Context(), store, "main", ""); err == nil {
+		t.Fatal("the note was not needed")
+	}
+	if err := os.Remove(note); err != nil {
+		t.Fatal(err)
+	}
+	if store = openStore(t, dir); !store.Has(two) {
+		if _, err := r.Fetch(t.Context(), store, "main", ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.Write("n.cue", "n: 1\n")
+	back := g.Commit("one again")
+	g.Git("repack", "-qadb") // with bitmaps a server leaves out all that is reachable
+	if _, err := r.Fetch(t.Context(), store, "main", two); err != nil {
+		t.Fatal(err)
+	}
+	files, err := store.Files(back)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, err := fs.ReadFile(files, "n.cue"); err != nil || string(data) != "n: 1\n" {
+		t.Errorf("n.cue is %q, %v", data, err)
+	}
+}
+
 func TestFilesThatAreNone(t *testing.T) {
 	g := repotest.Init(t)
 	g.Write("a.cue", "package a\n")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -219,12 +220,18 @@ func (s *Store) shallow() []plumbing.Hash {
 }
 
 func (s *Store) addShallow(more []plumbing.Hash) error {
-	if len(more) == 0 {
-		return nil
-	}
 	have, err := s.objects.Shallow()
 	if err != nil {
 		return err
 	}
-	return s.objects.SetShallow(append(have, more...))
+	all := slices.Clone(have)
+	for _, c := range more {
+		if !slices.Contains(all, c) {
+			all = append(all, c)
+		}
+	}
+	if len(all) == len(have) {
+		return nil
+	}
+	return s.objects.SetShallow(all)
 }
