@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -237,6 +238,35 @@ func TestFetchThatWasCutOff(t *testing.T) {
 	}
 	if data, err := fs.ReadFile(files, "n.cue"); err != nil || string(data) != "n: 1\n" {
 		t.Errorf("n.cue is %q, %v", data, err)
+	}
+}
+
+// The commit in force is replaced, and at no moment is there none: without one
+// a rewritten branch is not seen.
+func TestCommitInForceIsReplacedAsAWhole(t *testing.T) {
+	dir := t.TempDir()
+	store := openStore(t, dir)
+	for _, branch := range []string{"main", "site/a"} {
+		var before *os.File
+		for _, id := range []string{strings.Repeat("1", 40), strings.Repeat("2", 40)} {
+			if err := store.Accept(branch, id); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := openStore(t, dir).Accepted(branch); err != nil || got != id {
+				t.Errorf("%s: Accepted is %q, %v, want %q", branch, got, err, id)
+			}
+			if before == nil {
+				f, err := os.Open(filepath.Join(dir, "refs/slipway/followed", branch))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer f.Close()
+				before = f
+			}
+		}
+		if was, err := io.ReadAll(before); err != nil || string(was) != strings.Repeat("1", 40)+"\n" {
+			t.Errorf("%s: what was there became %q, %v", branch, was, err)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -136,11 +137,36 @@ func (s *Store) Accepted(branch string) (string, error) {
 func (s *Store) Accept(branch, id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.objects.SetReference(plumbing.NewHashReference(followed(branch), plumbing.NewHash(id))); err != nil {
+	if err := s.setFollowed(branch, plumbing.NewHash(id)); err != nil {
 		return fmt.Errorf("remember the commit in force: %w", err)
 	}
 	if err := s.repack(); err != nil {
 		return fmt.Errorf("pack the store of fetched commits: %w", err)
+	}
+	return nil
+}
+
+// setFollowed replaces the reference of a branch as a whole. The library would
+// empty its file first, and an empty one reads like none: after a death in
+// between, a rewritten branch would be followed.
+func (s *Store) setFollowed(branch string, id plumbing.Hash) error {
+	if s.dir == "" {
+		return s.objects.SetReference(plumbing.NewHashReference(followed(branch), id))
+	}
+	path := filepath.Join(s.dir, followed(branch).String())
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(s.dir, "followed-")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(f, id)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
 }
