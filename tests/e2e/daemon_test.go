@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -20,6 +21,11 @@ var program string
 func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
 
 func buildAndRun(m *testing.M) int {
+	// The daemons wait more than they work; an argument overrides it.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	dir, err := os.MkdirTemp("", "slipway-e2e-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -46,11 +52,19 @@ type daemon struct {
 // start starts a daemon on the town's state directory.
 func (w *town) start() {
 	w.t.Helper()
+	w.startProgram(program)
+}
+
+// startProgram starts a daemon that is another program, with more in its
+// environment.
+func (w *town) startProgram(program string, env ...string) {
+	w.t.Helper()
 	log, err := os.OpenFile(w.path("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	check(w.t, err)
 	defer log.Close()
 	d := &daemon{ended: make(chan struct{})}
 	d.cmd = exec.Command(program, "run", "--verbose", "--repo", w.path("site.git"), "--state", w.path("state"), "--credentials", w.path("cred"))
+	d.cmd.Env = append(os.Environ(), env...)
 	d.cmd.Stdout, d.cmd.Stderr = log, log
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	check(w.t, d.cmd.Start())

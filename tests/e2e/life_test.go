@@ -123,11 +123,11 @@ func (w *town) age() {
 func (w *town) looks(times int) {
 	w.t.Helper()
 	from := map[string]int{}
-	for _, name := range names {
+	for _, name := range w.names {
 		from[name] = w.fleet.Machine(name).Counts().Requests
 	}
 	w.eventually("more looks at every machine", func() bool {
-		return !slices.ContainsFunc(names, func(name string) bool {
+		return !slices.ContainsFunc(w.names, func(name string) bool {
 			return w.fleet.Machine(name).Counts().Requests < from[name]+times
 		})
 	})
