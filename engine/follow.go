@@ -181,6 +181,10 @@ func sameRules(a, b *site.Site) bool {
 	return reflect.DeepEqual(a.Rollout, b.Rollout) && reflect.DeepEqual(a.Roles, b.Roles) && reflect.DeepEqual(a.Racks, b.Racks) && reflect.DeepEqual(a.Windows, b.Windows)
 }
 
+// redesigned is why a node is not said to be in-sync until it was looked at
+// with its new design in mind.
+const redesigned = "its design has changed"
+
 // redesignLocked hands a worker its node's new design. A node whose effective
 // design is another starts afresh: its backoff and its complaints are over. A
 // node that is in-sync and whose design is the same is left alone, so that a
@@ -194,7 +198,7 @@ func (w *worker) redesignLocked(n *site.Node, imageChanged bool) (changed bool) 
 	w.outdated = w.outdated || changed
 	if changed && w.status.State == site.InSync {
 		// In-sync with what was designed before; the next turn tells.
-		w.status.State, w.status.Reason, w.status.Since = site.Progressing, "its design has changed", time.Now()
+		w.status.State, w.status.Reason, w.status.Since = site.Progressing, redesigned, time.Now()
 	}
 	if changed || w.status.State != site.InSync {
 		w.wakeUp()

@@ -90,7 +90,7 @@ func (w *worker) supersededLocked(j job, same bool) *held {
 	if same && sameHold && w.leaving == j.leaving && (w.node == j.node || sameDesign(w.node, j.node)) {
 		return nil
 	}
-	return &held{state: site.Progressing, sentence: "its design has changed"}
+	return &held{state: site.Progressing, sentence: redesigned}
 }
 
 func (e *Engine) readOnlyGate(s site.Step) *held {

@@ -358,8 +358,11 @@ func TestDependantsAreLookedAtWhenWhatTheyNeedIsBack(t *testing.T) {
 		w.after(10 * time.Second)
 		w.fleet.Machine("x1").SetHave(site.FacetPackages, site.Values{"design": "another"})
 		w.until("c1 back", 4*time.Minute, func() bool {
-			w.want("x1", site.InSync)
-			return w.is(site.InSync, "c1")()
+			back := w.is(site.InSync, "c1")()
+			if !back {
+				w.want("x1", site.InSync)
+			}
+			return back
 		})
 		w.until("x1 found to differ", 2*time.Second, w.is(site.Progressing, "x1"))
 	}, "c1", "x1")
@@ -683,5 +686,27 @@ func TestFirstLookWakesThoseThatNeedIt(t *testing.T) {
 				w.want(name, site.InSync)
 			}
 		}, names(3)...)
+	}
+}
+
+// A look may have begun before a commit and end after it.
+func TestNodeIsNotInSyncWithWhatItWasNotComparedWith(t *testing.T) {
+	slow := patched
+	slow.Latency = 4 * time.Second
+	for at := time.Duration(0); at < time.Minute; at += 3 * time.Second {
+		inBubble(t, slow, func(w *world) {
+			d := w.serving("n1")
+			w.after(at)
+			w.patch(d, "2", nil)
+			begun := w.engine.Report().Status.Applied.ID
+			for range 150 {
+				w.after(time.Second)
+				if now := w.engine.Report().Status.Applied.ID; now != begun && w.is(site.InSync, "n1")() && len(w.patchedNow("n1")) == 0 {
+					t.Errorf("n1 is in-sync with %s, which it is not as", now)
+					return
+				}
+			}
+			w.until("n1 patched", 10*time.Minute, w.is(site.InSync, "n1"))
+		}, "n1")
 	}
 }

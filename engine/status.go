@@ -22,6 +22,9 @@ const (
 func (w *worker) show(ctx context.Context, o outcome) {
 	e := w.e
 	e.mu.Lock()
+	if w.outdated && o.state == site.InSync {
+		o = outcome{state: site.Progressing, reason: redesigned, wait: o.wait} // with what was designed when the turn began
+	}
 	s := w.describeLocked(o)
 	shown := site.Shown{State: s.State, Reason: s.Reason, Since: s.Since}
 	fresh := shown != w.memory.Recorded.Last
