@@ -27,7 +27,7 @@ func newTrial(seed uint64, store *record.Store) *trial {
 	t := &trial{
 		seed: seed, name: fmt.Sprintf("trial-%d", seed), dice: rand.New(rand.NewPCG(seed, 77)), store: store,
 		source: &commits{}, began: time.Now(), ills: map[string][]ill{}, holds: map[string][]spell{}, kept: map[string][]spell{},
-		halfway: map[string]time.Time{}, begunAt: map[string]time.Time{}, installing: map[string]bool{}, settled: map[string]site.Identity{}, shown: map[string]string{}, lives: map[string]int{}, tried: map[string]time.Time{},
+		halfway: map[string]time.Time{}, begunAt: map[string]time.Time{}, installing: map[string]bool{}, settled: map[string]site.Identity{}, shown: map[string]string{}, lives: map[string]int{}, replaced: map[string]time.Time{}, tried: map[string]time.Time{},
 	}
 	config := quick
 	config.Seed = seed
@@ -310,6 +310,9 @@ func isReplaced(t *trial, _ context.Context) {
 	name := pick(t, t.names)
 	t.fleet.Machine(name).Replace(site.Identity{UUID: fmt.Sprintf("11111111-0000-4000-8000-%012d", t.dice.IntN(1e9)), Serial: "NEW"})
 	t.told("%s is replaced", name)
+	t.mu.Lock()
+	t.replaced[name] = time.Now()
+	t.mu.Unlock()
 	if s := t.newest(); s.Nodes[name] != nil && t.chance(0.7) {
 		t.commit("moves "+name, func(s *site.Site) { s.Nodes[name].Moved = t.fleet.Machine(name).Identity() })
 	}

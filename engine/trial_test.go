@@ -47,6 +47,7 @@ type trial struct {
 	shown      map[string]string        // the last state of a node in the trace
 	settled    map[string]site.Identity // the machine with which a node was last in-sync
 	lives      map[string]int           // how often a node was removed
+	replaced   map[string]time.Time     // when another machine was put in the place of one
 	tried      map[string]time.Time     // since when steps of a node find nobody there
 
 	// As the daemon says.
@@ -148,9 +149,11 @@ func (t *trial) see() *site.Report {
 	}
 	t.rollout, t.leaving = r.Status.Rollout, 0
 	for _, n := range r.Status.Nodes {
-		if n.State == site.InSync {
-			t.settled[n.Name] = n.Machine
+		if d := t.reigns[len(t.reigns)-1].site; n.State == site.InSync {
 			delete(t.tried, n.Name)
+			if d != nil && d.Nodes[n.Name] != nil && !d.Nodes[n.Name].Decommission {
+				t.settled[n.Name] = n.Machine
+			}
 		}
 		if _, ok := t.tried[n.Name]; !ok && n.State == site.Retrying && strings.Contains(n.Reason, " of "+n.Name+": ") {
 			t.tried[n.Name] = time.Now()
