@@ -343,6 +343,7 @@ func TestDependantsAreLookedAtWhenWhatTheyNeedIsBack(t *testing.T) {
 	inBubble(t, patched, func(w *world) {
 		d := w.serving("c1", "x1")
 		change := func(d *site.Site) {
+			d.Rollout.MaxUnavailable = "2" // so that both are looked into together
 			d.Roles["ctl"] = &site.Role{Enabled: true, Phases: d.Roles["web"].Phases}
 			d.Roles["web"].Needs = map[string]map[string]site.Need{"install": {"ctl": {Phase: "base", Quorum: "1"}}}
 			d.Nodes["c1"].Role = "ctl"
