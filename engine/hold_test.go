@@ -339,7 +339,7 @@ func TestMachineThatIsSwitchedOnInQuarantineIsSwitchedOffEachTime(t *testing.T) 
 		w.after(time.Minute)
 		w.fleet.Machine("n1").SetFault(drivertest.Lies)
 		w.fleet.Machine("n1").SetPower("on")
-		w.until("n1 stalled", time.Minute, w.is(site.Stalled, "n1"))
+		w.until("n1 stalled", 2*time.Minute, w.is(site.Stalled, "n1"))
 		since := w.node("n1").Since
 		resets := w.fleet.Machine("n1").Counts().Writes
 		for range 3 * 60 {
