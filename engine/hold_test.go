@@ -259,6 +259,35 @@ func TestRolloutThatBeginsDuringAQuarantine(t *testing.T) {
 	}, names(2)...)
 }
 
+// What came into force while all of them were kept off is rolled out by its
+// rules when they are released.
+func TestReleaseOfAllRollsOutWhatTheyMissed(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(names(3)...)
+		w.do(site.Order{Verb: site.VerbQuarantine, Reason: "drill"})
+		w.after(time.Minute)
+		d = w.patch(d, "2", canary)
+		w.after(time.Minute)
+		w.do(site.Order{Verb: site.VerbRelease})
+		w.after(8 * time.Minute)
+		if got, r := w.carry(d), w.rollout(); !slices.Equal(got, r.Canaries) || len(got) != 1 || r.Revision.ID != "commit-2" {
+			t.Errorf("patched while the canary soaks: %v, rollout %+v", got, r)
+		}
+		w.after(15 * time.Minute)
+		if r := w.rollout(); len(w.carry(d)) != 3 || r.Ended.IsZero() {
+			t.Errorf("patched after the soak: %v, rollout %+v", w.carry(d), r)
+		}
+		since := w.rollout().Since
+		w.do(site.Order{Verb: site.VerbQuarantine, Node: "n2", Reason: "drill"})
+		w.after(time.Minute)
+		w.do(site.Order{Verb: site.VerbRelease, Node: "n2"})
+		w.after(5 * time.Minute)
+		if w.want("n2", site.InSync); !w.rollout().Since.Equal(since) {
+			t.Errorf("who has missed nothing is rolled out: %+v", w.rollout())
+		}
+	}, names(3)...)
+}
+
 func TestSecondQuarantineTriesADeniedCredentialAgain(t *testing.T) {
 	inBubble(t, patched, func(w *world) {
 		w.serving("n1")
