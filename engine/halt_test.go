@@ -584,6 +584,24 @@ func TestNeedIsNotMetByWhoIsNotSeenToMeetIt(t *testing.T) {
 	}
 }
 
+// What has drifted is repaired during a rollout, which does not let the node in
+// before its time.
+func TestRepairOfDriftIsNoBeginning(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(names(2)...)
+		w.fleet.Machine("n2").SetPower("off")
+		d = w.patch(d, "2", func(d *site.Site) {
+			canary(d)
+			d.Rollout.Canaries.Nodes = &site.Selector{Match: site.Match{Names: []string{"n1"}}}
+		})
+		w.after(9 * time.Minute)
+		if got, power := w.carry(d), w.fleet.Machine("n2").Power(); !slices.Equal(got, []string{"n1"}) || power != "on" {
+			t.Errorf("patched while the canary soaks: %v; n2 is %s", got, power)
+		}
+		w.reason("n2", "have to stay so until")
+	}, names(2)...)
+}
+
 // A look that does not end is not waited for: what was seen before it is too
 // old after a while.
 func TestNeedIsNotMetByWhatWasSeenLongAgo(t *testing.T) {
