@@ -166,12 +166,13 @@ func (e *Engine) inHandLocked(w *worker) bool {
 }
 
 // begun is what is to be recorded of the node's part in the rollout when a
-// step of it is taken; nil when it is recorded.
+// step of it is taken; nil when it is recorded, or when the step goes past the
+// order of the rollout, as the repair of drift does.
 func (w *worker) begun(s site.Step) *site.Begun {
 	e := w.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.rollout.running() || w.standing == aside || e.inHandLocked(w) {
+	if !e.rollout.running() || w.standing == aside || e.inHandLocked(w) || s.Drift || s.Impact == site.ImpactNone {
 		return nil
 	}
 	now := time.Now()
