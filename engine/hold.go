@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -74,9 +75,9 @@ func (e *Engine) hold(ctx context.Context, w *worker, o site.Order) (string, err
 	what := "site " + e.Site
 	switch {
 	case w != nil:
-		what, err = w.name, w.hold(ctx, o.Verb, h)
+		what, err = w.name, e.holdThese(ctx, []*worker{w}, o.Verb, h)
 	case o.Verb == site.VerbQuarantine || o.Verb == site.VerbRelease:
-		err = e.holdAll(ctx, o.Verb, h)
+		err = e.holdThese(ctx, e.workersThat(func(*worker) bool { return true }), o.Verb, h)
 	default:
 		err = e.pauseSite(ctx, h)
 	}
@@ -128,11 +129,16 @@ func cutOff(r *site.Recorded) {
 	r.Installing, r.InFlight = &site.Installation{Generation: generation, Image: image, Since: since, CutOff: cutByQuarantine}, nil
 }
 
-// holdAll holds every node of the site.
-func (e *Engine) holdAll(ctx context.Context, v site.Verb, h *site.Hold) error {
+// holdThese holds some nodes. Those that are released first get their rollout.
+func (e *Engine) holdThese(ctx context.Context, those []*worker, v site.Verb, h *site.Hold) error {
+	if v == site.VerbRelease {
+		if err := e.rollOutMissed(ctx, slices.DeleteFunc(slices.Clone(those), func(w *worker) bool { return w.job().memory.Recorded.Quarantined == nil })); err != nil {
+			return err
+		}
+	}
 	var g errgroup.Group
 	g.SetLimit(64)
-	for _, w := range e.workersThat(func(*worker) bool { return true }) {
+	for _, w := range those {
 		g.Go(func() error { return w.hold(ctx, v, h) })
 	}
 	return g.Wait()

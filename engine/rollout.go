@@ -41,26 +41,31 @@ const longestTry = 15 * time.Minute
 // planLocked plans every node anew for a design that has just come into force,
 // so that the gates and what people see go by it before anything is looked at.
 func (e *Engine) planLocked() {
-	for name, w := range e.workers {
-		if w.leaving {
-			continue
+	for _, w := range e.workers {
+		if !w.leaving {
+			w.plan = e.planOfLocked(w, w.memory)
 		}
-		w.plan = plan.Node(e.design, w.node, site.Known{Nodes: map[string]site.Memory{name: w.memory}, History: e.history, Serves: e.serves})
 	}
 	e.undecided.known = false
 }
 
+func (e *Engine) planOfLocked(w *worker, m site.Memory) site.NodePlan {
+	return plan.Node(e.design, w.node, site.Known{Nodes: map[string]site.Memory{w.name: m}, History: e.history, Serves: e.serves})
+}
+
 // rollOutLocked begins the rollout of the design that has just come into
 // force, when it changes anything. Nodes that failed before, and whose design
-// is the same, still count.
-func (e *Engine) rollOutLocked() {
+// is the same, still count. Who is kept off is no part of it, but for those that
+// are about to be released.
+func (e *Engine) rollOutLocked(released ...*worker) {
 	r, was := &rollout{RolloutStatus: site.RolloutStatus{Revision: e.applied, Since: time.Now()}, count: map[standing]int{}}, e.rollout
 	for _, name := range e.namesLocked() {
 		w := e.workers[name]
 		again := was != nil && w.standing == failed && !w.outdated
 		w.standing, w.spent = aside, 0
-		if w.leaving || w.memory.Recorded.Quarantined != nil || len(w.plan.Steps) == 0 && w.plan.Waiting == "" {
-			continue // who is kept off joins when released
+		kept := w.memory.Recorded.Quarantined != nil && !slices.Contains(released, w)
+		if w.leaving || kept || len(w.plan.Steps) == 0 && w.plan.Waiting == "" {
+			continue
 		}
 		if r.enter(w, pending); again {
 			r.fail(w, was.Failed[name])
@@ -76,6 +81,28 @@ func (e *Engine) rollOutLocked() {
 	if allowed := maxFailures(e.design, len(r.Nodes)); len(r.Failed) > allowed {
 		e.haltLocked(tooMany(r, allowed))
 	}
+}
+
+// rollOutMissed begins a rollout of what came into force while nodes that are
+// about to be released were kept off. A rollout under way they join by
+// themselves.
+func (e *Engine) rollOutMissed(ctx context.Context, released []*worker) error {
+	e.mu.Lock()
+	missed := false
+	for _, w := range released {
+		if w.leaving || e.rollout.running() {
+			continue
+		}
+		m := w.memory
+		m.Recorded.Quarantined = nil
+		w.plan = e.planOfLocked(w, m)
+		missed = missed || slices.ContainsFunc(w.plan.Steps, func(s site.Step) bool { return !s.Drift })
+	}
+	if missed {
+		e.rollOutLocked(released...)
+	}
+	e.mu.Unlock()
+	return e.saveRollout(ctx)
 }
 
 // haltLocked halts the rollout under way, and tells.
