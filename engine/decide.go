@@ -20,7 +20,7 @@ func (w *worker) decide(ctx context.Context, j job, p site.NodePlan, v view, err
 	case err != nil:
 		return w.fail(j, err)
 	}
-	w.timed(p)
+	w.timed(j, p)
 	if len(p.Steps) == 0 || p.Steps[0].Digest() != w.last {
 		w.last = "" // the step that was taken has had its effect
 	}
@@ -241,6 +241,7 @@ func (w *worker) lied(ctx context.Context, j job, s site.Step) string {
 		return disobeyed
 	}
 	if w.last == digest {
+		w.timing = nil
 		if err := w.save(ctx, func(r *site.Recorded) {
 			r.NoEffect = &site.NoEffect{Step: digest, When: time.Now()}
 			if !installBegun(*r) {
@@ -358,6 +359,7 @@ func (w *worker) giveUp(ctx context.Context, s site.Step, err error) error {
 	if s.Force {
 		return err // a quarantine is tried again
 	}
+	w.timing = nil
 	why := fmt.Sprintf("%s; `slipway retry %s` or a change of its design tries again", steady(err), w.name)
 	return errors.Join(err, w.save(ctx, func(r *site.Recorded) {
 		r.InFlight = nil

@@ -392,6 +392,62 @@ func TestMachineThatIsSwitchedOnInQuarantineIsSwitchedOffEachTime(t *testing.T) 
 	}, "n1")
 }
 
+// done are the steps that are said to have had their effect, and learnt those
+// of which it is known how long they take.
+func (w *world) done(node string) (done, learnt []string) {
+	w.t.Helper()
+	events, err := w.engine.History(w.t.Context(), node)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, e := range events {
+		if e.Kind == site.EventDone {
+			action, _, _ := strings.Cut(e.Text, ":")
+			done = append(done, action)
+		}
+	}
+	for like := range w.engine.Known().History {
+		learnt = append(learnt, like)
+	}
+	return done, learnt
+}
+
+func TestWhatIsCutOffWasNotDone(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.design("n1")
+		d.Nodes["n1"].Image, d.Nodes["n1"].Generation = "debian", 1
+		w.commit(d)
+		w.up()
+		w.after(time.Minute)
+		w.approve()
+		w.after(2 * time.Minute) // the installer runs
+		w.do(site.Order{Verb: site.VerbQuarantine, Node: "n1", Reason: "drill"})
+		w.after(time.Minute)
+		w.want("n1", site.Paused)
+		done, learnt := w.done("n1")
+		if slices.Contains(done, "install") || slices.ContainsFunc(learnt, func(like string) bool { return strings.HasSuffix(like, "/install") }) {
+			t.Errorf("done %v, learnt %v", done, learnt)
+		}
+	}, "n1")
+}
+
+func TestWhatHadNoEffectWasNotDone(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving("n1")
+		w.fleet.Machine("n1").SetFault(drivertest.Lies)
+		w.patch(d, "2", nil)
+		w.after(time.Hour)
+		w.want("n1", site.Stalled)
+		w.fleet.Machine("n1").SetFault(drivertest.Healthy)
+		w.commit(d)
+		w.after(time.Hour)
+		w.want("n1", site.InSync)
+		if done, learnt := w.done("n1"); slices.Contains(done, "install-packages") || slices.Contains(learnt, "Fake Memory/install-packages") {
+			t.Errorf("done %v, learnt %v", done, learnt)
+		}
+	}, "n1")
+}
+
 func TestPauseEndsWhatIsUnderWayBeforeItsNextRequest(t *testing.T) {
 	inBubble(t, patched, func(w *world) {
 		d := w.design("n1")

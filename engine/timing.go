@@ -20,13 +20,17 @@ type timing struct {
 const longestMemory = 16
 
 // timed notes that the step under way has had its effect, when the plan no
-// longer holds it and nothing is waited for.
-func (w *worker) timed(p site.NodePlan) {
+// longer holds it and nothing is waited for. What a quarantine has cut off has
+// had none.
+func (w *worker) timed(j job, p site.NodePlan) {
 	t := w.timing
 	if t == nil || p.Waiting != "" || len(p.Steps) > 0 && p.Steps[0].Digest() == t.step.Digest() {
 		return
 	}
 	w.timing = nil
+	if j.memory.Recorded.Quarantined != nil && !t.step.Force {
+		return
+	}
 	took := site.Duration(time.Since(t.since))
 	w.e.note(site.Event{Node: w.name, Kind: site.EventDone, Text: t.step.Summary(), Took: took})
 	if !t.tried && t.model != "unknown" {
