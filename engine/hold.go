@@ -40,7 +40,7 @@ func (e *Engine) pausedLocked(w *worker, j job) *held {
 }
 
 func pausedGate(now time.Time, h *site.Hold, what string) *held {
-	if h == nil || !h.Until.IsZero() && now.After(h.Until) {
+	if !h.Holds(now) {
 		return nil
 	}
 	paused := &held{state: site.Paused, sentence: fmt.Sprintf("%s is paused by %s: %s", what, h.By, h.Reason), until: h.Until}

@@ -448,6 +448,25 @@ func TestWhatHadNoEffectWasNotDone(t *testing.T) {
 	}, "n1")
 }
 
+func TestPauseThatHasEndedIsNotShown(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		w.serving(names(2)...)
+		until := time.Now().Add(time.Hour)
+		w.do(site.Order{Verb: site.VerbPause, Reason: "power works", Until: until})
+		w.do(site.Order{Verb: site.VerbPause, Node: "n2", Reason: "lunch", Until: until})
+		w.after(30 * time.Minute)
+		if p := w.engine.Report().Status.Paused; p == nil || p.Reason != "power works" || w.node("n2").Paused == nil {
+			t.Errorf("the site is paused: %+v, n2: %+v", p, w.node("n2").Paused)
+		}
+		w.after(31 * time.Minute)
+		if s := w.engine.Report().Status; s.Paused != nil || w.node("n2").Paused != nil {
+			t.Errorf("after its end the pause of the site is %+v, that of n2 %+v", s.Paused, w.node("n2").Paused)
+		}
+		w.want("n1", site.InSync)
+		w.want("n2", site.InSync)
+	}, names(2)...)
+}
+
 func TestPauseEndsWhatIsUnderWayBeforeItsNextRequest(t *testing.T) {
 	inBubble(t, patched, func(w *world) {
 		d := w.design("n1")

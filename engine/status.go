@@ -64,12 +64,15 @@ func (w *worker) describeLocked(o outcome) site.NodeStatus {
 		OS:     m.Observed.Facets[site.FacetOS].Have["release"],
 		Seen:   m.Observed.Seen(), Notes: w.plan.Notes, Since: time.Now(),
 	}
-	s.Quarantined, s.Paused = m.Recorded.Quarantined, m.Recorded.Paused
+	s.Quarantined = m.Recorded.Quarantined
+	if p := m.Recorded.Paused; p.Holds(time.Now()) {
+		s.Paused = p
+	}
 	switch p, q := s.Paused, s.Quarantined; {
 	case o.state == site.Paused:
 	case q != nil:
 		s.Reason = fmt.Sprintf("quarantined by %s: %s; %s", q.By, q.Reason, o.reason)
-	case pausedGate(time.Now(), p, "") != nil:
+	case p != nil:
 		s.Reason = fmt.Sprintf("paused by %s: %s; %s", p.By, p.Reason, o.reason)
 	}
 	if l := m.Recorded.Last; l.State == s.State && l.Reason == s.Reason {
@@ -99,12 +102,11 @@ func (e *Engine) Report() site.Report {
 	waiting, digest := e.waitingLocked()
 	st := site.Status{
 		Site: e.Site, Applied: e.applied, Attempted: e.attempted,
-		ObserveOnly: e.whyReadOnlyLocked(), Paused: e.paused, Waiting: waiting,
+		ObserveOnly: e.whyReadOnlyLocked(), Waiting: waiting, Approve: digest,
 		Rollout: e.rolloutLocked(), Term: e.termNumberLocked(),
 	}
-	st.Approve = digest
-	if e.term.Term != nil {
-		st.Term = e.term.Number
+	if e.paused.Holds(time.Now()) {
+		st.Paused = e.paused
 	}
 	for _, key := range slices.Sorted(maps.Keys(e.problems)) {
 		st.Problems = append(st.Problems, e.problems[key])

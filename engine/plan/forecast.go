@@ -313,7 +313,7 @@ func basis(p *site.Plan, known site.Known) string {
 // the time when it moves.
 func standstill(k site.Known, now time.Time) []string {
 	var why []string
-	if h := k.Paused; h != nil && (h.Until.IsZero() || now.Before(h.Until)) {
+	if h := k.Paused; h.Holds(now) {
 		why = append(why, fmt.Sprintf("the site is paused by %s: %s; nothing begins before `slipway resume --all`", h.By, h.Reason))
 	}
 	if r := k.Rollout; r != nil && r.Ended.IsZero() {

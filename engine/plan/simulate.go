@@ -243,9 +243,7 @@ func (sim *simulation) findAbsent(p *site.Plan) {
 }
 
 func isPaused(n *site.Node, m site.Memory, now time.Time) bool {
-	return slices.ContainsFunc([]*site.Hold{n.Paused, m.Recorded.Paused}, func(h *site.Hold) bool {
-		return h != nil && (h.Until.IsZero() || h.Until.After(now))
-	})
+	return n.Paused.Holds(now) || m.Recorded.Paused.Holds(now)
 }
 
 func (sim *simulation) crew(name string) *crew {

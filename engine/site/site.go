@@ -331,3 +331,9 @@ type Hold struct {
 	// Until ends the hold by itself; zero holds until resumed.
 	Until time.Time `json:"until,omitzero"`
 }
+
+// Holds says whether there is a hold at a time: none holds nothing, and one
+// that has ended no more.
+func (h *Hold) Holds(at time.Time) bool {
+	return h != nil && (h.Until.IsZero() || at.Before(h.Until))
+}
