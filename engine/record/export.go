@@ -277,7 +277,7 @@ func fillFrom(ctx context.Context, dir string, r io.Reader, opts Options) (Summa
 
 // distrust makes the records of another time harmless: what was done since is
 // not in them, so approvals by command are gone, and the site is paused until
-// a person has read its plan.
+// a person has read its plan; a pause that ends by itself is none.
 func (s *Site) distrust(ctx context.Context, snap Snapshot) error {
 	for _, a := range snap.Approved {
 		if a.Designed {
@@ -287,7 +287,7 @@ func (s *Site) distrust(ctx context.Context, snap Snapshot) error {
 			return err
 		}
 	}
-	if snap.Paused != nil {
+	if h := snap.Paused; h != nil && h.Until.IsZero() {
 		return nil
 	}
 	return s.Pause(ctx, &site.Hold{By: "slipway state import", Since: time.Now(),

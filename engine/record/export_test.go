@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -80,19 +81,35 @@ func TestExportComesBack(t *testing.T) {
 // What was done since an export is not in it: an approval by command may have
 // been used up, and a site waits for a person.
 func TestImportIsNotTrustedBlindly(t *testing.T) {
-	s := open(t, t.TempDir())
-	b := s.Site("berlin")
-	fill(t, b, 1)
-	must(t, b.Approve(t.Context(), Approval{Digest: "d1", When: day}))
-	var export bytes.Buffer
-	_, err := s.Export(t.Context(), &export)
-	must(t, err)
-	dir := filepath.Join(t.TempDir(), "records")
-	_, err = importOf(t, dir, &export, false)
-	must(t, err)
-	snap := load(t, open(t, dir).Site("berlin"))
-	if len(snap.Approved) != 0 || snap.Paused == nil || snap.Paused.By != "slipway state import" {
-		t.Errorf("approved %+v, paused %+v", snap.Approved, snap.Paused)
+	for name, c := range map[string]struct {
+		paused *site.Hold
+		by     string
+	}{
+		"a site that goes on":    {nil, "slipway state import"},
+		"a site that is paused":  {&site.Hold{By: "anna"}, "anna"},
+		"a pause that will end":  {&site.Hold{By: "anna", Until: time.Now().Add(time.Hour)}, "slipway state import"},
+		"a pause that has ended": {&site.Hold{By: "anna", Until: day}, "slipway state import"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, t.TempDir())
+			b := s.Site("berlin")
+			fill(t, b, 1)
+			must(t, b.Approve(t.Context(), Approval{Digest: "d1", When: day}))
+			must(t, b.Pause(t.Context(), c.paused))
+			var export bytes.Buffer
+			_, err := s.Export(t.Context(), &export)
+			must(t, err)
+			dir := filepath.Join(t.TempDir(), "records")
+			_, err = importOf(t, dir, &export, false)
+			must(t, err)
+			snap := load(t, open(t, dir).Site("berlin"))
+			if len(snap.Approved) != 0 {
+				t.Errorf("approved %+v", snap.Approved)
+			}
+			if p := snap.Paused; p == nil || !p.Until.IsZero() || p.By != c.by {
+				t.Errorf("paused %+v, want it without an end, by %s", p, c.by)
+			}
+		})
 	}
 }
 

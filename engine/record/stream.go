@@ -73,16 +73,17 @@ func (s *streamWriter) end() error {
 	return s.buf.Flush()
 }
 
-// spoilt is wrapped by the errors of an export that is not whole or not ours.
+// errSpoilt is wrapped by the errors of an export that is not whole or not ours.
 var errSpoilt = errors.New("this is no whole export")
 
+// spoilt is errSpoilt with what is wrong, and what to do.
 func spoilt(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format+"; nothing was changed: take another copy of it", append([]any{errSpoilt}, args...)...)
 }
 
-// readStream reads an export, hands each entry to take, and gives the header
-// when all of it has been there as it was written. Before that, nothing that
-// take was given may be relied on.
+// readStream reads an export, and hands the header to begin and each entry to
+// take. Before it returns without an error, nothing that they were given may be
+// relied on: only then was all of it there as it was written.
 func readStream(r io.Reader, begin func(header) error, take func(entry) error) error {
 	lines := &lineReader{buf: bufio.NewReaderSize(r, 64<<10), sum: sha256.New()}
 	var h header
