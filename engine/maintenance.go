@@ -33,10 +33,10 @@ func windowGate(w *worker, t try, now time.Time) *held {
 		return &held{state: site.Blocked, person: true, release: "a commit that changes the window", sentence: fmt.Sprintf("its window %s opens no more", name)}
 	case neverFits(win, next, takes):
 		return &held{state: site.Blocked, person: true, release: "a longer window, or fewer changes at once",
-			sentence: fmt.Sprintf("about %s of work do not fit into its window %s", brief(takes), name)}
+			sentence: fmt.Sprintf("about %s of work do not fit into its window %s", plan.Brief(takes), name)}
 	case open:
 		return &held{state: site.Blocked, until: next, release: "the window opening again at " + clock(next),
-			sentence: fmt.Sprintf("about %s of work do not fit before its window %s ends at %s; it opens again at %s", brief(takes), name, clock(until), clock(next))}
+			sentence: fmt.Sprintf("about %s of work do not fit before its window %s ends at %s; it opens again at %s", plan.Brief(takes), name, clock(until), clock(next))}
 	}
 	return &held{state: site.Blocked, until: next, release: "the window opening at " + clock(next),
 		sentence: fmt.Sprintf("its window %s opens at %s", name, clock(next))}
@@ -49,5 +49,3 @@ func neverFits(win window.Window, opens time.Time, takes site.Duration) bool {
 }
 
 func clock(t time.Time) string { return t.Format("Mon 2006-01-02 15:04 MST") }
-
-func brief(d site.Duration) string { return time.Duration(d).Round(time.Second).String() }

@@ -353,7 +353,7 @@ func (e *Engine) canaryGate(w *worker, t try) *held {
 	for _, name := range r.Canaries {
 		e.waitLocked(w, placeTopic(name))
 	}
-	soak := brief(c.Soak)
+	soak := plan.Brief(c.Soak)
 	if r.Proven.IsZero() {
 		return e.inTheWayLocked(w, &held{state: site.Blocked, release: some(r.Canaries) + " coming in-sync, for " + soak,
 			sentence: fmt.Sprintf("it waits for the canaries (%s) to be in-sync for %s", some(r.Canaries), soak)}, r.Canaries...)

@@ -15,7 +15,7 @@ func budgetWarning(s *site.Site, p *site.Plan, known site.Known, now time.Time, 
 	try := func(r rules) *simulation { return simulate(s, p, known, now, r) }
 	within := func(r rules) bool { return try(r).makespan() <= budget }
 	return fmt.Sprintf("it takes about %s, which is %s more than the budget of %s; %s",
-		rough(sim.makespan()), rough(sim.makespan()-budget), brief(s.Rollout.Budget), knob(s, sim, within, try))
+		rough(sim.makespan()), rough(sim.makespan()-budget), Brief(s.Rollout.Budget), knob(s, sim, within, try))
 }
 
 // knob is the first change of the rollout's rules that keeps the budget.
@@ -35,7 +35,7 @@ func knob(s *site.Site, sim *simulation, within func(rules) bool, try func(rules
 		shorter, without := r, r
 		shorter.canaries, without.canaries = &soak, nil
 		if soak.Soak > 0 && within(shorter) {
-			return fmt.Sprintf("canaries that soak for %s would keep it", brief(soak.Soak))
+			return fmt.Sprintf("canaries that soak for %s would keep it", Brief(soak.Soak))
 		}
 		if within(without) {
 			return "no canaries would keep it"
@@ -109,7 +109,7 @@ func longest(sim *simulation) string {
 // rough is a duration to the second, or to the minute where it is long.
 func rough(d time.Duration) string {
 	if d > time.Hour {
-		return brief(site.Duration(d.Round(time.Minute)))
+		return Brief(site.Duration(d.Round(time.Minute)))
 	}
-	return brief(site.Duration(d.Round(time.Second)))
+	return Brief(site.Duration(d.Round(time.Second)))
 }

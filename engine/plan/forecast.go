@@ -195,7 +195,7 @@ func (sim *simulation) misfitWarnings() []string {
 	var all []string
 	for _, m := range order {
 		all = append(all, fmt.Sprintf("%s: its work (%s) takes about %s and never fits into the window %s, which is open for %s at most; it waits for a longer window, and this forecast has it begin with the next one",
-			few(nodes[m]), m.what, brief(site.Duration(m.takes)), m.window.name, brief(site.Duration(m.window.longest()))))
+			few(nodes[m]), m.what, Brief(site.Duration(m.takes)), m.window.name, Brief(site.Duration(m.window.longest()))))
 	}
 	return all
 }

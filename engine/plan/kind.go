@@ -61,19 +61,19 @@ func minutes(m float64) site.Duration { return site.Duration(m * float64(time.Mi
 // rather than the table.
 const likeMachines = 3
 
-// expected is how long a step takes: the median of like machines' latest, or
-// what the table says.
+// expected is how long a step takes: the median of like machines' latest, to
+// the second, or what the table says.
 func expected(h site.History, model string, s site.Step) site.Duration {
 	took := h[site.Like(model, s.Action)]
 	if len(took) < likeMachines {
 		return s.Expect
 	}
 	sorted := slices.Sorted(slices.Values(took))
-	middle := len(sorted) / 2
-	if len(sorted)%2 == 1 {
-		return sorted[middle]
+	median := sorted[len(sorted)/2]
+	if len(sorted)%2 == 0 {
+		median = (sorted[len(sorted)/2-1] + median) / 2
 	}
-	return (sorted[middle-1] + sorted[middle]) / 2
+	return site.Duration(max(time.Second, time.Duration(median).Round(time.Second)))
 }
 
 // Model is a machine's manufacturer and model, "unknown" before they are seen.

@@ -158,7 +158,7 @@ func (d *document) table(groups []nodeGroup) {
 	d.add("", "| nodes | steps | impact | about |\n|---|---|---|---|\n")
 	for _, g := range groups {
 		if len(g.first.Steps) > 0 {
-			d.add("rows of the table", fmt.Sprintf("| %s | %s | %s | %s |\n", escape(g.head(5)), escape(actions(g.first.Steps)), worst(g.first), brief(g.first.Expect)))
+			d.add("rows of the table", fmt.Sprintf("| %s | %s | %s | %s |\n", escape(g.head(5)), escape(actions(g.first.Steps)), worst(g.first), Brief(g.first.Expect)))
 		}
 	}
 	d.add("", "\n")
@@ -219,7 +219,7 @@ func shape(g nodeGroup) string {
 
 func stepItem(s site.Step, nodes int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "- **%s**: %s, about %s; %s%s\n", escape(string(s.Action)), s.Impact, brief(s.Expect), escape(s.Reason), serves(s))
+	fmt.Fprintf(&b, "- **%s**: %s, about %s; %s%s\n", escape(string(s.Action)), s.Impact, Brief(s.Expect), escape(s.Reason), serves(s))
 	for _, c := range s.Changes {
 		fmt.Fprintf(&b, "  - %s: %s → %s", literal(c.Field), literal(orNone(c.Have)), literal(orNone(c.Want)))
 		if o := origins(c, s.Node, nodes); o != "" {

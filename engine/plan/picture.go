@@ -99,18 +99,11 @@ func rowsByRole(f *site.Forecast, s *site.Site) []row {
 	var rows []row
 	for _, role := range slices.Sorted(maps.Keys(byRole)) {
 		r := byRole[role]
-		r.what = nodesText(len(r.parts))
+		r.what = count(len(r.parts), "node")
 		rows = append(rows, *r)
 	}
 	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.from, b.from) })
 	return rows
-}
-
-func nodesText(n int) string {
-	if n == 1 {
-		return "1 node"
-	}
-	return fmt.Sprintf("%d nodes", n)
 }
 
 // writeRows is the order without a picture.

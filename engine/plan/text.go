@@ -125,7 +125,7 @@ func worst(n site.NodePlan) site.Impact {
 func key(n site.NodePlan) string {
 	parts := slices.Concat(n.Blocked, n.Notes, n.Reported, []string{n.Waiting})
 	for _, s := range n.Steps {
-		parts = append(parts, s.Digest(), s.Reason, s.Undo, brief(s.Expect))
+		parts = append(parts, s.Digest(), s.Reason, s.Undo, Brief(s.Expect))
 		for _, c := range s.Changes {
 			parts = append(parts, origins(c, n.Node, 2))
 		}
@@ -139,7 +139,7 @@ func (g nodeGroup) write(w io.Writer, now time.Time, paint Paint) {
 		writeStep(w, s, len(g.names), paint)
 	}
 	if len(g.first.Steps) > 1 {
-		fmt.Fprintf(w, "  about %s in all\n", brief(g.first.Expect))
+		fmt.Fprintf(w, "  about %s in all\n", Brief(g.first.Expect))
 	}
 	for _, b := range g.first.Blocked {
 		fmt.Fprintf(w, "  %s %s\n", paint.with(paint.Reboot, "blocked:"), clean(b))
@@ -192,7 +192,7 @@ func seenAgo(g nodeGroup, now time.Time) string {
 var signs = map[site.Impact]string{site.ImpactNone: "~", site.ImpactOnline: "~", site.ImpactReboot: "!", site.ImpactDestructive: "✗"}
 
 func writeStep(w io.Writer, s site.Step, nodes int, paint Paint) {
-	fmt.Fprintf(w, "  %s  %s, about %s; %s%s\n", paint.impact(s.Impact, signs[s.Impact]+" "+string(s.Action)), s.Impact, brief(s.Expect), clean(s.Reason), serves(s))
+	fmt.Fprintf(w, "  %s  %s, about %s; %s%s\n", paint.impact(s.Impact, signs[s.Impact]+" "+string(s.Action)), s.Impact, Brief(s.Expect), clean(s.Reason), serves(s))
 	for _, c := range s.Changes {
 		fmt.Fprintf(w, "      %s: %s → %s", clean(c.Field), clean(orNone(c.Have)), clean(orNone(c.Want)))
 		if o := origins(c, s.Node, nodes); o != "" {
@@ -246,8 +246,8 @@ func orNone(s string) string {
 	return s
 }
 
-// brief is a duration without its zero parts: "3m", not "3m0s".
-func brief(d site.Duration) string {
+// Brief is a duration without its zero parts: "3m", not "3m0s".
+func Brief(d site.Duration) string {
 	s := time.Duration(d).String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")
