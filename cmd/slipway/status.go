@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -89,7 +90,7 @@ func printStatus(w io.Writer, s *site.Status, all bool) {
 		fmt.Fprintln(w, yellow("observing  "+s.ObserveOnly))
 	}
 	if s.Paused != nil {
-		fmt.Fprintln(w, yellow(fmt.Sprintf("paused     by %s, %s ago: %s", s.Paused.By, age(s.Paused.Since), s.Paused.Reason)))
+		fmt.Fprintln(w, yellow("paused     "+pauseLine(*s.Paused)))
 	}
 	printRollout(w, s.Rollout)
 	for _, p := range s.Problems {
@@ -97,6 +98,15 @@ func printStatus(w io.Writer, s *site.Status, all bool) {
 	}
 	printWaiting(w, s)
 	printNodes(w, s, all)
+}
+
+// pauseLine is who paused a site, for how long, and why.
+func pauseLine(h site.Hold) string {
+	until := ""
+	if !h.Until.IsZero() {
+		until = ", until " + h.Until.Local().Format(time.DateTime)
+	}
+	return fmt.Sprintf("by %s, %s ago%s: %s", h.By, age(h.Since), until, h.Reason)
 }
 
 // printRollout says how the rollout goes, or that it was halted.
@@ -208,7 +218,7 @@ func newTable(columns ...any) table.Writer {
 
 func reasonOf(n site.NodeStatus) string {
 	if !n.Retry.IsZero() {
-		return n.Reason + " (again at " + n.Retry.Format("15:04:05") + ")"
+		return n.Reason + " (again at " + n.Retry.Local().Format(time.TimeOnly) + ")"
 	}
 	if n.Detail != "" {
 		return n.Reason + ": " + n.Detail

@@ -76,9 +76,20 @@ func release(r site.Report, w reasons) string {
 	case site.Progressing:
 		return "nothing: it is under way"
 	case site.Retrying:
-		return fmt.Sprintf("the machine answering; it is tried again at %s, or now with `slipway retry %s`", w.Status.Retry.Format(time.TimeOnly), w.Status.Name)
+		return fmt.Sprintf("the machine answering; it is tried again at %s, or now with `slipway retry %s`", w.Status.Retry.Local().Format(time.TimeOnly), w.Status.Name)
 	}
 	return fmt.Sprintf("a commit that changes the node, or `slipway retry %s` once the cause is gone", w.Status.Name)
+}
+
+// machine is all that is known of who a machine is, nothing for nothing.
+func machine(i site.Identity) string {
+	switch {
+	case !i.Known():
+		return ""
+	case i.UUID != "" && i.Serial != "":
+		return fmt.Sprintf("%s, serial %s", i, i.Serial)
+	}
+	return i.String()
 }
 
 func printReasons(w io.Writer, why reasons) {
@@ -89,21 +100,23 @@ func printReasons(w io.Writer, why reasons) {
 		}
 	}
 	fmt.Fprintf(w, "%s is %s since %s (%s ago)\n", paint(w, text.Bold)(s.Name), paint(w, stateColour(s.State))(string(s.State)),
-		s.Since.Format(time.DateTime), age(s.Since))
+		s.Since.Local().Format(time.DateTime), age(s.Since))
 	line("reason", s.Reason)
 	line("now", s.Detail)
 	line("phase", s.Phase)
 	line("releases", why.Release)
-	if s.Machine.Known() {
-		line("machine", fmt.Sprintf("UUID %s, serial %s", s.Machine.UUID, s.Machine.Serial))
-	}
+	line("machine", machine(s.Machine))
 	line("power", s.Power)
 	line("health", s.Health)
 	line("system", s.OS)
 	if s.Generation > 0 {
 		line("installed", fmt.Sprintf("generation %d", s.Generation))
 	}
-	line("seen", age(s.Seen)+" ago")
+	if s.Seen.IsZero() {
+		line("seen", "never")
+	} else {
+		line("seen", age(s.Seen)+" ago")
+	}
 	if len(why.Plan.Steps)+len(why.Plan.Blocked)+len(why.Plan.Notes) == 0 {
 		return
 	}
