@@ -136,6 +136,7 @@ func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Sit
 		return fmt.Errorf("record revision %s: %w", rev.Short(), err)
 	}
 	e.setProblem("design", nil)
+	e.note(site.Event{Kind: site.EventDesign, Revision: rev.ID, Text: fmt.Sprintf("revision %s is in force: %s", rev.Short(), rev.Subject)})
 	e.mu.Lock()
 	old := e.design
 	e.applied, e.attempted, e.findings = rev, rev, findings
@@ -164,7 +165,6 @@ func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Sit
 	}
 	e.waitingLocked() // what the design destroys counts as shown from here on
 	e.mu.Unlock()
-	e.note(site.Event{Kind: site.EventDesign, Revision: rev.ID, Text: fmt.Sprintf("revision %s is in force: %s", rev.Short(), rev.Subject)})
 	if err := e.saveRollout(ctx); err != nil {
 		return err
 	}

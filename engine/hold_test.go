@@ -392,6 +392,24 @@ func TestMachineThatIsSwitchedOnInQuarantineIsSwitchedOffEachTime(t *testing.T) 
 	}, "n1")
 }
 
+func TestHistoryTellsOfARevisionBeforeItsRollout(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		w.patch(w.serving("n1"), "2", nil)
+		w.after(time.Hour)
+		events, err := w.engine.History(w.t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var told []string
+		for _, e := range events {
+			told = append(told, string(e.Kind)+" "+e.Revision)
+		}
+		if want := []string{"design commit-1", "rollout commit-1", "rollout commit-1", "design commit-2", "rollout commit-2", "rollout commit-2"}; !slices.Equal(told, want) {
+			t.Errorf("told %q, want %q", told, want)
+		}
+	}, "n1")
+}
+
 // done are the steps that are said to have had their effect, and learnt those
 // of which it is known how long they take.
 func (w *world) done(node string) (done, learnt []string) {
