@@ -25,7 +25,7 @@ var staged = []site.Facet{site.FacetFirmware, site.FacetBIOS}
 // the services on a machine away for a while, as a restart does.
 var kinds = map[site.Facet]func([]site.Change) kind{
 	site.FacetBoot: func(c []site.Change) kind {
-		undo := "the order before was not seen"
+		undo := "cannot be undone: the order before was not seen"
 		if have := c[0].Have; have != "" && have != "?" {
 			undo = "set the order back to " + have
 		}
