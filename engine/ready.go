@@ -33,6 +33,8 @@ func (e *Engine) Unready() []string {
 	var why []string
 	if p, failing := e.problems["records"]; failing {
 		why = append(why, "the records cannot be written: "+p.What)
+	} else if p, failing := e.problems["term"]; failing {
+		why = append(why, "the site's term cannot be kept: "+p.What)
 	}
 	if e.design == nil {
 		return append(why, "no design is in force: no revision has passed yet; see `slipway status`")

@@ -104,6 +104,10 @@ func TestStateDirectoryIsRemoved(t *testing.T) {
 		}
 		before := w.fleet.Machine("a").Counts().Writes
 		w.fleet.Machine("a").SetPower("off")
+		w.after(12 * time.Second)
+		if why := w.engine.Unready(); len(why) != 1 || !strings.Contains(why[0], "removed or replaced") {
+			t.Errorf("twelve seconds later the daemon is not ready for %q", why)
+		}
 		w.after(5 * time.Minute)
 		w.want("a", site.Blocked)
 		s := w.engine.Report().Status
