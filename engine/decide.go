@@ -28,7 +28,7 @@ func (w *worker) decide(ctx context.Context, j job, p site.NodePlan, v view, err
 	case len(p.Steps) > 0:
 		return w.take(ctx, j, p, p.Steps[0])
 	case len(p.Blocked) > 0:
-		return outcome{state: site.Stalled, reason: p.Blocked[0], wait: observeEvery(j.site)}
+		return outcome{state: site.Stalled, reason: p.Blocked[0], release: "a commit that changes the node accordingly", wait: observeEvery(j.site)}
 	case j.memory.Recorded.Quarantined != nil && p.Waiting == "":
 		w.disobeyed = false
 		return quarantined(j)

@@ -362,8 +362,12 @@ func (e *Engine) canaryGate(w *worker, t try) *held {
 	if !time.Now().Before(until) {
 		return nil
 	}
-	return &held{state: site.Blocked, until: until, release: "the canaries staying in-sync until " + clock(until.UTC()),
-		sentence: fmt.Sprintf("the canaries (%s) are in-sync and have to stay so until %s", some(r.Canaries), clock(until.UTC()))}
+	at := clock(until.UTC())
+	if time.Duration(c.Soak) < time.Hour {
+		at = until.UTC().Format("15:04:05 MST")
+	}
+	return &held{state: site.Blocked, until: until, release: "the canaries staying in-sync until " + at,
+		sentence: fmt.Sprintf("the canaries (%s) are in-sync and have to stay so until %s", some(r.Canaries), at)}
 }
 
 // inTheWayLocked says that neither of two can go on: a machine that is out of

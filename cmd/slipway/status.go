@@ -136,7 +136,7 @@ func printRollout(w io.Writer, r *site.RolloutStatus) {
 		fmt.Fprintln(w, "canaries   "+strings.Join(r.Canaries, ", ")+proven)
 	}
 	if r.Queued != nil {
-		fmt.Fprintln(w, yellow("queued     "+revisionLine(*r.Queued)+", until the rollout has ended"))
+		fmt.Fprintln(w, yellow("queued     "+revisionLine(*r.Queued)+", until the rollout has ended or is at rest"))
 	}
 }
 

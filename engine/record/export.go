@@ -84,7 +84,7 @@ type keyValue struct {
 // everything calls f for each record of every site, in order, as they are at
 // one moment.
 func (s *Store) everything(ctx context.Context, f func(keyValue) error) error {
-	return s.stored(ctx, func(kv keyValue) (err error) {
+	return s.stored(ctx, true, func(kv keyValue) (err error) {
 		if kv.value, err = unseal(kv.key, kv.value); err != nil {
 			return err
 		}
@@ -92,8 +92,9 @@ func (s *Store) everything(ctx context.Context, f func(keyValue) error) error {
 	})
 }
 
-// stored is everything as it is stored, whatever its version.
-func (s *Store) stored(ctx context.Context, f func(keyValue) error) error {
+// stored is everything as it is stored, whatever its version; as it is at one
+// moment, or as it is by the time that it is come to.
+func (s *Store) stored(ctx context.Context, atOnce bool, f func(keyValue) error) error {
 	const page = 256
 	from, revision := keysBelow, int64(0)
 	for {
@@ -104,7 +105,7 @@ func (s *Store) stored(ctx context.Context, f func(keyValue) error) error {
 		}); err != nil {
 			return err
 		}
-		if revision == 0 {
+		if atOnce && revision == 0 {
 			revision = got.Header.Revision
 		}
 		for _, kv := range got.Kvs {
@@ -209,9 +210,6 @@ func importInto(ctx context.Context, dir string, r io.Reader, replace bool, opts
 		return Summary{}, err
 	}
 	defer release()
-	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
-		return Summary{}, explain(err)
-	}
 	fresh, err := os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+".import-*")
 	if err != nil {
 		return Summary{}, explain(err)
@@ -224,25 +222,35 @@ func importInto(ctx context.Context, dir string, r io.Reader, replace bool, opts
 	return sum, exchange(fresh, dir)
 }
 
-// claim holds the directory against daemons until it is released.
+// claim makes the directory if need be, and holds it against daemons until it
+// is released. A directory without records is then left as it was.
 func claim(dir string, replace bool) (release func(), err error) {
 	all, err := os.ReadDir(dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return func() {}, nil
-	case err != nil:
+	missing := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !missing {
 		return nil, explain(err)
-	case len(all) == 0:
-		return func() {}, nil
-	case !replace:
+	}
+	empty := !slices.ContainsFunc(all, func(f fs.DirEntry) bool { return f.Name() != lockFile })
+	if !empty && !replace {
 		return nil, errors.New("there are records already: import into another state directory, or replace them knowingly with --replace")
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, explain(err)
 	}
 	s := &Store{dir: dir}
 	if err := s.hold(); err != nil {
 		s.release()
 		return nil, err
 	}
-	return s.release, nil
+	return func() {
+		if there, err := os.ReadDir(dir); empty && err == nil && len(there) == 1 { // it was not exchanged
+			os.Remove(filepath.Join(dir, lockFile))
+		}
+		if missing {
+			os.Remove(dir) // unless it has records by now
+		}
+		s.release()
+	}, nil
 }
 
 // fillFrom makes records of an export in a new directory, and has them loaded.
@@ -294,14 +302,10 @@ func (s *Site) distrust(ctx context.Context, snap Snapshot) error {
 		Reason: "its records were imported, and what was done since they were exported is not in them; read `slipway plan`, then `slipway resume --all`"})
 }
 
-// exchange puts a new directory in the place of another.
+// exchange puts a new directory in the place of another, and that in its own.
 func exchange(fresh, dir string) error {
-	err := os.Rename(fresh, dir) // also over an empty one
-	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
-		err = unix.Renameat2(unix.AT_FDCWD, fresh, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE)
-	}
-	if err != nil {
-		return explain(err)
+	if err := unix.Renameat2(unix.AT_FDCWD, fresh, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE); err != nil {
+		return fmt.Errorf("exchange %s for the imported records: %w", dir, explain(err))
 	}
 	parent, err := os.Open(filepath.Dir(dir))
 	if err != nil {

@@ -283,3 +283,58 @@ func TestExportToAFullDisk(t *testing.T) {
 		t.Errorf("got %v, want the writer's error", err)
 	}
 }
+
+// interrupted is a reader that something happens to once it is read.
+type interrupted struct {
+	io.Reader
+	by func()
+}
+
+func (r *interrupted) Read(p []byte) (int, error) {
+	if r.by != nil {
+		r.by()
+		r.by = nil
+	}
+	return r.Reader.Read(p)
+}
+
+func TestNobodyOpensRecordsWhileTheyAreImported(t *testing.T) {
+	_, export := exported(t)
+	for _, there := range []bool{false, true} {
+		dir := filepath.Join(t.TempDir(), "records")
+		if there {
+			must(t, os.Mkdir(dir, 0o700))
+		}
+		var opened error
+		in := &interrupted{bytes.NewReader(export), func() {
+			s, err := Open(t.Context(), dir, Options{NoSync: true})
+			if opened = err; err == nil {
+				s.Close()
+			}
+		}}
+		_, err := importOf(t, dir, in, false)
+		must(t, err)
+		if opened == nil || !strings.Contains(opened.Error(), "holds this state directory") {
+			t.Errorf("records were opened in the middle of their import: %v", opened)
+		}
+		must(t, open(t, dir).Close())
+	}
+}
+
+func TestImportThatFailsLeavesNothing(t *testing.T) {
+	for _, there := range []bool{false, true} {
+		parent := t.TempDir()
+		dir := filepath.Join(parent, "records")
+		if there {
+			must(t, os.Mkdir(dir, 0o700))
+		}
+		if _, err := importOf(t, dir, strings.NewReader("nonsense"), false); err == nil {
+			t.Fatal("nonsense was imported")
+		}
+		left, err := filepath.Glob(filepath.Join(parent, "*", "*"))
+		must(t, err)
+		if _, err := os.Stat(dir); len(left) > 0 || there != (err == nil) {
+			t.Errorf("left behind: %v, the directory: %v", left, err)
+		}
+	}
+}

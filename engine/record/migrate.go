@@ -70,16 +70,21 @@ func (s *Store) version(ctx context.Context, newest int) (int, error) {
 // the changes: an interrupted migration is done again as a whole.
 func (s *Store) migrate(ctx context.Context, m migration, to int) error {
 	var ops []clientv3.Op
-	err := s.stored(ctx, func(kv keyValue) error {
+	size := 0
+	// Nobody else writes meanwhile, and making room forgets earlier moments.
+	err := s.stored(ctx, false, func(kv keyValue) error {
 		more, err := m.change(s, kv.key, kv.value)
 		if err != nil {
 			return fmt.Errorf("%s: %w", kv.key, err)
 		}
-		if len(ops)+len(more) >= batchOps {
+		if len(ops)+len(more) >= batchOps || size >= maxBatch {
 			if err := s.txn(ctx, ops); err != nil {
 				return err
 			}
-			ops = nil
+			ops, size = nil, 0
+		}
+		for _, op := range more {
+			size += len(op.ValueBytes())
 		}
 		ops = append(ops, more...)
 		return nil
@@ -88,11 +93,4 @@ func (s *Store) migrate(ctx context.Context, m migration, to int) error {
 		return err
 	}
 	return s.txn(ctx, append(ops, clientv3.OpPut(versionKey, strconv.Itoa(to))))
-}
-
-func (s *Store) txn(ctx context.Context, ops []clientv3.Op) error {
-	return s.do(ctx, func(ctx context.Context) error {
-		_, err := s.kv.Txn(ctx).Then(ops...).Commit()
-		return err
-	})
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -121,5 +122,31 @@ func TestRecordsWithoutChecksums(t *testing.T) {
 	}
 	if v, n := s.get(t, versionKey), s.get(t, "/slipway/v1/berlin/nodes/n00007"); v != "2" || !strings.Contains(n, "}#") {
 		t.Errorf("version %s and %s", v, n)
+	}
+}
+
+// A migration writes everything once more, for which there may be no room.
+func TestMigrationMakesRoom(t *testing.T) {
+	again := migration{"nodes are written again", func(_ *Store, key string, value []byte) ([]clientv3.Op, error) {
+		if !strings.Contains(key, "/nodes/") {
+			return nil, nil
+		}
+		return []clientv3.Op{clientv3.OpPut(key, string(value))}, nil
+	}}
+	opts := Options{NoSync: true, quota: 16 << 20}
+	s, err := Open(t.Context(), t.TempDir(), opts)
+	must(t, err)
+	for i := range 90 { // 6 MiB
+		r := recorded(i)
+		r.Last.Reason = strings.Repeat("x", maxValue-1024)
+		must(t, s.Site("berlin").PutNode(t.Context(), fmt.Sprintf("n%d", i), r))
+	}
+	must(t, s.Close())
+	opts.migrations = slices.Concat(migrations, []migration{again, again, again, again})
+	s, err = Open(t.Context(), s.dir, opts)
+	must(t, err)
+	defer s.Close()
+	if n := len(load(t, s.Site("berlin")).Nodes); n != 90 {
+		t.Errorf("%d nodes after the migration, want 90", n)
 	}
 }

@@ -254,14 +254,28 @@ func (s *Site) commit(ctx context.Context, ops ...clientv3.Op) error {
 	if err := s.store.own(); err != nil {
 		return err
 	}
-	err := s.store.txn(ctx, ops)
+	return s.store.txn(ctx, ops)
+}
+
+// txn does operations in one transaction.
+func (s *Store) txn(ctx context.Context, ops []clientv3.Op) error {
+	return s.write(ctx, func(ctx context.Context) error {
+		_, err := s.kv.Txn(ctx).Then(ops...).Commit()
+		return err
+	})
+}
+
+// write runs a request that writes to etcd, a second time when there was no
+// room for it and some could be made.
+func (s *Store) write(ctx context.Context, request func(context.Context) error) error {
+	err := s.do(ctx, request)
 	if !errors.Is(err, rpctypes.ErrNoSpace) {
 		return err
 	}
-	if err := s.store.makeRoom(ctx); err != nil {
+	if err := s.makeRoom(ctx); err != nil {
 		return err
 	}
-	return s.store.full(s.store.txn(ctx, ops))
+	return s.full(s.do(ctx, request))
 }
 
 // do runs a request to etcd, and ends it when etcd cannot go on.

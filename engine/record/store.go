@@ -118,9 +118,12 @@ func (s *Store) open(ctx context.Context, opts Options) error {
 	return s.settleVersion(ctx, opts.steps())
 }
 
+// lockFile is what the process that has the directory holds, and is named in.
+const lockFile = "lock"
+
 // hold takes the directory's lock, which ends with the process.
 func (s *Store) hold() error {
-	f, err := os.OpenFile(filepath.Join(s.dir, "lock"), os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
+	f, err := os.OpenFile(filepath.Join(s.dir, lockFile), os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return explain(err)
 	}

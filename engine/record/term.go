@@ -118,7 +118,7 @@ func (t *Term) write(ctx context.Context, now tenure) error {
 	}
 	key := t.site.prefix + "term"
 	var got *clientv3.TxnResponse
-	if err := t.site.store.do(ctx, func(ctx context.Context) (err error) {
+	if err := t.site.store.write(ctx, func(ctx context.Context) (err error) {
 		got, err = t.site.store.kv.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", t.revision)).
 			Then(opSealed(key, value)).Commit()
 		return err
@@ -259,7 +259,7 @@ func (s *Store) own() error {
 	} else if err != nil {
 		return err
 	}
-	there, err := os.Stat(filepath.Join(s.dir, "lock"))
+	there, err := os.Stat(filepath.Join(s.dir, lockFile))
 	if err != nil || !os.SameFile(mine, there) {
 		return fmt.Errorf("the state directory %s was removed or replaced while it is in use: nothing recorded now would be found again; put it back, or stop slipway and restore the directory from a backup", s.dir)
 	}
