@@ -54,7 +54,11 @@ func (w *writer) standing(s *site.Status) {
 		w.line("\n**Observing only:** %s.", text(s.ObserveOnly))
 	}
 	if h := s.Paused; h != nil {
-		w.line("\n**Paused** by %s since %s: %s.", text(h.By), when(h.Since), text(h.Reason))
+		until := ""
+		if !h.Until.IsZero() {
+			until = ", until " + when(h.Until)
+		}
+		w.line("\n**Paused** by %s since %s%s: %s.", text(h.By), when(h.Since), until, text(h.Reason))
 	}
 }
 

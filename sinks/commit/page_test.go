@@ -3,6 +3,7 @@ package commit
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -15,12 +16,12 @@ func TestPageOfABrokenDesign(t *testing.T) {
 	rep.Status.Waiting = site.Losses{{Node: "n0001", Machine: site.Identity{Serial: "X1"}, Action: "install generation 2", Lost: "everything on its disks"}}
 	rep.Status.Approve = "0123456789abcdef"
 	rep.Status.ObserveOnly = "the schema is older"
-	rep.Status.Paused = &site.Hold{By: "ada", Reason: "power work", Since: since}
+	rep.Status.Paused = &site.Hold{By: "ada", Reason: "power work", Since: since, Until: since.Add(2 * time.Hour)}
 	got := string(page(&rep))
 	for _, want := range []string{
 		"# lab: 2/2 in-sync, 1 problem\n",
 		"**Observing only:** the schema is older.",
-		"**Paused** by ada since 2026-03-01 12:00:00Z: power work.",
+		"**Paused** by ada since 2026-03-01 12:00:00Z, until 2026-03-01 14:00:00Z: power work.",
 		"- since 2026-03-01 12:00:00Z: revision 222222222222 is broken\n",
 		"- error racks/r1.cue:7:3: unknown field pwoer; write power\n",
 		"\n    slipway approve 0123456789abcdef\n",
