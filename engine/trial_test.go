@@ -48,7 +48,8 @@ type trial struct {
 	settled    map[string]site.Identity // the machine with which a node was last in-sync
 	lives      map[string]int           // how often a node was removed
 	replaced   map[string]time.Time     // when another machine was put in the place of one
-	tried      map[string]time.Time     // since when steps of a node find nobody there
+	tried      map[string]time.Time     // since when a node has been worked on
+	heard      uint64                   // the last event
 
 	// As the daemon says.
 	leaving     int // nodes that the design has no more
@@ -118,6 +119,7 @@ func (t *trial) up(ctx context.Context) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.note("daemon starts")
+	t.heard = 0
 	t.engine, t.stop = e, func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -147,16 +149,13 @@ func (t *trial) see() *site.Report {
 		t.haltedSince = time.Now()
 		t.note("halted: %s", r.Status.Rollout.Halted)
 	}
+	t.hear()
 	t.rollout, t.leaving = r.Status.Rollout, 0
 	for _, n := range r.Status.Nodes {
 		if d := t.reigns[len(t.reigns)-1].site; n.State == site.InSync {
-			delete(t.tried, n.Name)
 			if d != nil && d.Nodes[n.Name] != nil && !d.Nodes[n.Name].Decommission {
 				t.settled[n.Name] = n.Machine
 			}
-		}
-		if _, ok := t.tried[n.Name]; !ok && n.State == site.Retrying && strings.Contains(n.Reason, " of "+n.Name+": ") {
-			t.tried[n.Name] = time.Now()
 		}
 		if was := t.shown[n.Name]; was != string(n.State)+n.Reason {
 			t.shown[n.Name] = string(n.State) + n.Reason
@@ -167,6 +166,19 @@ func (t *trial) see() *site.Report {
 		}
 	}
 	return &r
+}
+
+// hear notes since when nodes have steps begun that have not ended in-sync.
+func (t *trial) hear() {
+	for _, ev := range t.engine.Events(t.heard) {
+		t.heard = ev.Seq
+		if _, begun := t.tried[ev.Node]; ev.Kind == site.EventBegun && !begun {
+			t.tried[ev.Node] = ev.When
+		}
+		if ev.Kind == site.EventState && ev.Text == string(site.InSync) {
+			delete(t.tried, ev.Node)
+		}
+	}
 }
 
 // gone notes the nodes that a design has no more and that were decommissioned:
