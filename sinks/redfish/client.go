@@ -27,6 +27,7 @@ type client struct {
 	// sessions is where to log in, once it is known; session is what to
 	// delete in the end, empty without a session.
 	sessions, session string
+	habits            *habits // of the BMC, filled from what is read anyway
 }
 
 func newClient(u *url.URL, t *tls.Config, s secret.Value, answer time.Duration) *client {
@@ -141,6 +142,7 @@ func (c *client) findSessions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.habits.learn(rootMakers(root))
 	c.sessions = link(root, "Links", "Sessions")
 	if service := link(root, "SessionService"); c.sessions == "" && service != "" {
 		c.sessions = strings.TrimRight(service, "/") + "/Sessions"

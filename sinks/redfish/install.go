@@ -85,6 +85,7 @@ func (m *machine) mediaCollections(ctx context.Context, s system) ([]string, err
 		if err != nil {
 			return nil, err
 		}
+		m.habits.learn(managerMakers(o))
 		if c := link(o, "VirtualMedia"); c != "" {
 			collections = append(collections, c)
 		}

@@ -79,6 +79,7 @@ func (d *Driver) Open(_ context.Context, e site.Endpoint, s secret.Value) (drive
 		return nil, err
 	}
 	m := &machine{opts: d.opts, client: newClient(u, t, s, d.opts.Answer)}
+	m.client.habits = &m.habits
 	if p := strings.TrimRight(u.EscapedPath(), "/"); p != "" && p != "/redfish" && p != "/redfish/v1" {
 		m.path = p
 	}
@@ -110,6 +111,7 @@ type machine struct {
 	path   string // of the ComputerSystem; empty until it is looked up
 	slot   string // of the virtual media slot; empty until it is looked up
 	boot   bootOptions
+	habits habits
 }
 
 // Close ends the session on the BMC.
@@ -132,7 +134,11 @@ func (m *machine) system(ctx context.Context) (system, error) {
 		m.path = p
 	}
 	o, err := m.client.get(ctx, m.path)
-	return system{o}, err
+	if err != nil {
+		return system{}, err
+	}
+	m.learn(system{o})
+	return system{o}, nil
 }
 
 // onlySystem is the path of the BMC's single system. With several there is no

@@ -1,0 +1,57 @@
+package redfish
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestQuirksByVendorModelAndFirmware(t *testing.T) {
+	for name, c := range map[string]struct {
+		of       makers
+		has, not []quirk
+	}{
+		"idrac9":            {makers{root: "Dell", manufacturer: "Dell Inc.", model: "PowerEdge R750", firmware: "6.00.30.00"}, []quirk{serviceTag}, []quirk{slowPowerOn, patchMedia, restartIsOffOn}},
+		"idrac10":           {makers{root: "Dell", model: "PowerEdge R770", firmware: "1.20.25.00"}, []quirk{serviceTag, slowPowerOn, firstSlot}, nil},
+		"firmware unread":   {makers{manufacturer: "Dell Inc.", model: "PowerEdge R750"}, []quirk{slowPowerOn}, nil},
+		"xcc":               {makers{root: "Lenovo", model: "ThinkSystem SR670 V2"}, []quirk{patchMedia, noContinuous}, []quirk{serviceTag}},
+		"ilo5":              {makers{manufacturer: "HPE", model: "ProLiant DL385 Gen10 Plus v2"}, nil, []quirk{leastOverride, restartIsOffOn, lockout}},
+		"dl160":             {makers{manufacturer: "Hewlett Packard Enterprise", model: "ProLiant DL160 Gen10"}, []quirk{leastOverride}, nil},
+		"x10":               {makers{manufacturer: "Supermicro", model: "X10DRT-P"}, []quirk{noMode, lockout}, []quirk{plainInsert}},
+		"BMC of another":    {makers{root: "AMI", manufacturer: "NVIDIA", model: "DGXH100"}, []quirk{fullOverride}, []quirk{restartIsOffOn}},
+		"unknown, careful":  {makers{manufacturer: "Acme"}, careful, []quirk{patchMedia}},
+		"nothing, careful":  {makers{}, careful, nil},
+		"a vendor's prefix": {makers{manufacturer: "Undella"}, careful, []quirk{serviceTag}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var h habits
+			h.learn(c.of)
+			for _, q := range c.has {
+				if !h.has(q) {
+					t.Errorf("has no %s", q)
+				}
+			}
+			for _, q := range c.not {
+				if h.has(q) {
+					t.Errorf("has %s", q)
+				}
+			}
+			if slices.Sort(h.fired); len(h.fired) != len(c.has) {
+				t.Errorf("came up: %v, want %v", h.fired, c.has)
+			}
+		})
+	}
+}
+
+func TestVersions(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{
+		{"iLO 5 v2.72", "2.8", 1}, {"TGBT42S 2.83 2023-07-05", "2.83", 0}, {"6.00.30.00", "6.10", -1},
+		{"", "1.0", -1}, {"rev", "1.0", -1}, {"99999999999999999999.1", "1.0", 1},
+	} {
+		if got := compareVersions(c.a, c.b); got != c.want {
+			t.Errorf("%q and %q: got %d, want %d", c.a, c.b, got, c.want)
+		}
+	}
+}
