@@ -18,9 +18,9 @@ import (
 // Apply takes one step. It goes by what it reads itself, not by what was seen
 // before.
 func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, _ site.Observed) error {
-	s, err := m.system(ctx)
+	s, err := m.system(ctx, step.Machine)
 	if err == nil {
-		err = sameMachine(step.Machine, s.identity())
+		err = sameMachine(step.Machine, m.identity(s, step.Machine))
 	}
 	if err == nil && s.heading() == "" {
 		err = refused("the BMC gives %q as PowerState, which tells nothing", printable(string(s.power())))
@@ -52,7 +52,6 @@ func (m *machine) take(ctx context.Context, step site.Step, n *site.Node, s syst
 
 // sameMachine refuses to write to another machine than the step is for.
 func sameMachine(want, got site.Identity) error {
-	want.UUID = strings.ToLower(want.UUID)
 	if !want.Known() {
 		return refused("the step names no machine by UUID or serial; nothing is written without")
 	}
@@ -143,7 +142,7 @@ func (m *machine) shutDown(ctx context.Context, s system) error {
 
 // forceOff cuts the power, if the machine is not off by now.
 func (m *machine) forceOff(ctx context.Context) error {
-	s, err := m.system(ctx)
+	s, err := m.reread(ctx)
 	if err != nil || s.off() {
 		return err
 	}
@@ -164,7 +163,7 @@ func (m *machine) reset(ctx context.Context, s system, kind schemas.ResetType, t
 	if !hasStatus(err, http.StatusBadRequest, http.StatusConflict) {
 		return err
 	}
-	if now, readErr := m.system(ctx); readErr == nil && now.heading() == towards {
+	if now, readErr := m.reread(ctx); readErr == nil && now.heading() == towards {
 		return nil
 	}
 	return err
@@ -203,7 +202,7 @@ func (b boot) body() any { return map[string]boot{"Boot": b} }
 // until looks at the system until it is as asked.
 func (m *machine) until(ctx context.Context, limit time.Duration, what string, ok func(system) bool) (s system, err error) {
 	err = m.wait(ctx, limit, what, func() (bool, error) {
-		s, err = m.system(ctx)
+		s, err = m.reread(ctx)
 		return err == nil && ok(s), err
 	})
 	return s, err

@@ -122,7 +122,7 @@ func (b *box) unharmed(what string) {
 // disarmed holds that nothing is left that would boot an installer.
 func (b *box) disarmed(what string) {
 	b.t.Helper()
-	s, err := b.open().system(b.t.Context())
+	s, err := b.open().system(b.t.Context(), site.Identity{})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -391,7 +391,7 @@ func TestSilenceToAWriteIsBounded(t *testing.T) {
 func TestWriteIsCalledOff(t *testing.T) {
 	inBox(t, func(t *testing.T, b *box) {
 		h := b.open()
-		if _, err := h.system(t.Context()); err != nil {
+		if _, err := h.system(t.Context(), site.Identity{}); err != nil {
 			t.Fatal(err)
 		}
 		h.client.http.CloseIdleConnections()

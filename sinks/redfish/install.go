@@ -167,7 +167,7 @@ func (m *machine) load(ctx context.Context, step site.Step, cd schemas.BootSourc
 // withdraw disarms a machine whose installation was refused: nobody takes it up
 // again, and whoever presses the power button later must not start it.
 func (m *machine) withdraw(ctx context.Context, refusal error) error {
-	s, err := m.system(ctx)
+	s, err := m.reread(ctx)
 	if err == nil && s.off() {
 		_, err = m.disarm(ctx, s)
 	}
@@ -202,7 +202,7 @@ func bootsCD(s system) bool { return s.bootsOnce(schemas.CdBootSource) || s.boot
 
 // bootOnce sets the override for the next boot, and proves it.
 func (m *machine) bootOnce(ctx context.Context, target schemas.BootSource) (system, error) {
-	s, err := m.system(ctx)
+	s, err := m.reread(ctx)
 	if err != nil || s.bootsOnce(target) {
 		return s, err
 	}

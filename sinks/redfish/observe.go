@@ -15,11 +15,11 @@ import (
 // identity are all in it. The boot options are read when the list of their
 // references is new, the virtual media slot when the image facet is asked for.
 func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet) (site.Observed, error) {
-	s, err := m.system(ctx)
+	s, err := m.system(ctx, n.Machine())
 	if err != nil {
 		return site.Observed{}, err
 	}
-	seen := site.Observed{Identity: s.identity(), Facets: map[site.Facet]site.FacetState{}}
+	seen := site.Observed{Identity: m.identity(s, n.Machine()), Facets: map[site.Facet]site.FacetState{}}
 	now := time.Now()
 	for _, f := range facets {
 		state, ok, err := m.facet(ctx, s, n, f)

@@ -109,6 +109,8 @@ type machine struct {
 	opts   Options
 	client *client
 	path   string // of the ComputerSystem; empty until it is looked up
+	found  bool   // the path is not from the endpoint, but was found for sought
+	sought site.Identity
 	slot   string // of the virtual media slot; empty until it is looked up
 	boot   bootOptions
 	habits habits
@@ -124,37 +126,28 @@ func (m *machine) Session() string { return m.client.session }
 // End implements driver.Ender.
 func (m *machine) End(ctx context.Context, session string) error { return m.client.end(ctx, session) }
 
-// system reads the ComputerSystem.
-func (m *machine) system(ctx context.Context) (system, error) {
-	if m.path == "" {
-		p, err := m.onlySystem(ctx)
+// system reads the ComputerSystem, which is found by what is wanted where the
+// endpoint does not name it.
+func (m *machine) system(ctx context.Context, want site.Identity) (system, error) {
+	if m.path == "" || m.found && m.sought != want {
+		p, err := m.findSystem(ctx, want)
 		if err != nil {
 			return system{}, err
 		}
-		m.path = p
+		m.path, m.found, m.sought, m.slot = p, true, want, ""
 	}
+	return m.reread(ctx)
+}
+
+// reread reads the ComputerSystem again.
+func (m *machine) reread(ctx context.Context) (system, error) {
 	o, err := m.client.get(ctx, m.path)
 	if err != nil {
 		return system{}, err
 	}
-	m.learn(system{o})
-	return system{o}, nil
-}
-
-// onlySystem is the path of the BMC's single system. With several there is no
-// telling which is meant: a wrong guess would switch another machine.
-func (m *machine) onlySystem(ctx context.Context) (string, error) {
-	const systems = "/redfish/v1/Systems"
-	o, err := m.client.get(ctx, systems)
-	if err != nil {
-		return "", err
-	}
-	members := links(o, "Members")
-	if len(members) != 1 {
-		return "", refused("the BMC at %s has %d systems; end the endpoint's URL with the path of the one that is meant: %s",
-			m.client.host, len(members), strings.Join(members[:min(len(members), 8)], ", "))
-	}
-	return members[0], nil
+	s := system{o}
+	m.learn(s)
+	return s, nil
 }
 
 func refused(format string, args ...any) error {

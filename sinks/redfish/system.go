@@ -60,13 +60,6 @@ func links(o object, path ...string) []string {
 // system is a ComputerSystem (DSP0268 6.30) as it was just read.
 type system struct{ object }
 
-func (s system) identity() site.Identity {
-	return site.Identity{
-		UUID:   strings.ToLower(words(s.object, "UUID")),
-		Serial: words(s.object, "SerialNumber"),
-	}
-}
-
 func (s system) power() schemas.PowerState {
 	return at[schemas.PowerState](s.object, "PowerState")
 }

@@ -1,0 +1,132 @@
+package redfish
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"slices"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// identity is what the machine says of itself, in the terms of what is wanted
+// of it where that is another spelling of the same: the UUID with its first
+// three groups the other way round, the serial number of a Dell's board for its
+// service tag.
+func (m *machine) identity(s system, want site.Identity) site.Identity {
+	got := s.identity()
+	if tag := known(words(s.object, "SKU")); tag != "" && tag != got.Serial && m.has(serviceTag) && want.Serial != got.Serial {
+		got.Serial = tag
+	}
+	if w := canonicalUUID(want.UUID); w != "" && (w == got.UUID || w == swapped(got.UUID)) {
+		got.UUID = want.UUID
+	}
+	return got
+}
+
+func (s system) identity() site.Identity {
+	return site.Identity{
+		UUID:   canonicalUUID(words(s.object, "UUID")),
+		Serial: known(words(s.object, "SerialNumber")),
+	}
+}
+
+// canonicalUUID is a UUID in lower case and with its dashes. It is empty for
+// one that was never set (SMBIOS, DSP0134 section 7.2.1: all zeros or all
+// ones); something that is no UUID stays as it is.
+func canonicalUUID(s string) string {
+	s = strings.ToLower(strings.Trim(s, "{} "))
+	b, err := hex.DecodeString(strings.ReplaceAll(s, "-", ""))
+	switch {
+	case err != nil || len(b) != 16:
+		return known(s)
+	case len(slices.Compact(slices.Clone(b))) == 1 && (b[0] == 0 || b[0] == 0xff):
+		return ""
+	}
+	return dashed(b)
+}
+
+// swapped is a canonical UUID with the bytes of its first three groups the
+// other way round. SMBIOS stores those as little-endian numbers (DSP0134
+// section 7.2.1), and BMCs disagree with operating systems on who turns them.
+func swapped(uuid string) string {
+	b, err := hex.DecodeString(strings.ReplaceAll(uuid, "-", ""))
+	if err != nil || len(b) != 16 {
+		return ""
+	}
+	slices.Reverse(b[:4])
+	slices.Reverse(b[4:6])
+	slices.Reverse(b[6:8])
+	return dashed(b)
+}
+
+func dashed(b []byte) string {
+	h := hex.EncodeToString(b)
+	return strings.Join([]string{h[:8], h[8:12], h[12:16], h[16:20], h[20:]}, "-")
+}
+
+// fillers are what boards carry whose maker never set a serial number. Many
+// machines share them, and a machine must not be known by one.
+var fillers = []string{
+	"na", "n/a", "none", "null", "unknown", "not specified", "not available", "not applicable", "default string", "default",
+	"to be filled by o.e.m.", "to be filled by oem", "o.e.m.", "system serial number", "0123456789", "123456789", "empty",
+}
+
+// known is a serial number unless it is a filler.
+func known(serial string) string {
+	if slices.Contains(fillers, strings.ToLower(serial)) || strings.Trim(serial, "0.-_ xX") == "" {
+		return ""
+	}
+	return serial
+}
+
+// findSystem is the path of the BMC's system that is wanted. With several of
+// them nothing but the identity tells which is meant: a wrong guess would
+// switch another machine.
+func (m *machine) findSystem(ctx context.Context, want site.Identity) (string, error) {
+	const systems = "/redfish/v1/Systems"
+	o, err := m.client.get(ctx, systems)
+	if err != nil {
+		return "", err
+	}
+	members := links(o, "Members")
+	if len(members) == 1 {
+		return members[0], nil
+	}
+	var found []string
+	var last error
+	if want.Known() {
+		found, last = m.matching(ctx, members[:min(len(members), maxSystems)], want)
+	}
+	if len(found) == 1 {
+		return found[0], nil
+	}
+	if last != nil && len(found) == 0 {
+		return "", last
+	}
+	return "", refused("the BMC at %s has %d systems and %s by the design's UUID and serial; end the endpoint's URL with the path of the one that is meant: %s",
+		m.client.host, len(members), cmp.Or(map[int]string{0: "none is meant"}[len(found)], "several are meant"),
+		strings.Join(members[:min(len(members), maxSystems)], ", "))
+}
+
+// maxSystems bounds how many systems of a BMC are looked at.
+const maxSystems = 16
+
+// matching are the systems with the wanted identity, and why one could not be
+// read. One of several may well be unreadable while its own machine is off.
+func (m *machine) matching(ctx context.Context, members []string, want site.Identity) (found []string, last error) {
+	for _, path := range members {
+		o, err := m.client.get(ctx, path)
+		if err != nil {
+			last = err
+			continue
+		}
+		s := system{o}
+		m.learn(s)
+		if want.Matches(m.identity(s, want)) {
+			found = append(found, path)
+		}
+	}
+	return found, last
+}
