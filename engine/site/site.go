@@ -264,32 +264,6 @@ func (s *Site) Unused(n *Node) string {
 	return ""
 }
 
-// Identity is what binds a name in the design to one physical machine.
-type Identity struct {
-	// UUID is the SMBIOS system UUID in lower case.
-	UUID   string `json:"uuid,omitempty"`
-	Serial string `json:"serial,omitempty"`
-}
-
-// Known says whether the identity names a machine at all.
-func (i Identity) Known() bool { return i.UUID != "" || i.Serial != "" }
-
-// Matches says whether an observed identity can be the designed one: every
-// field that the design states must be observed and equal.
-func (i Identity) Matches(seen Identity) bool {
-	return (i.UUID == "" || i.UUID == seen.UUID) && (i.Serial == "" || i.Serial == seen.Serial)
-}
-
-func (i Identity) String() string {
-	switch {
-	case i.UUID != "":
-		return "UUID " + i.UUID
-	case i.Serial != "":
-		return "serial " + i.Serial
-	}
-	return "no identity"
-}
-
 // EndpointKind tells the ways to a machine apart.
 type EndpointKind string
 

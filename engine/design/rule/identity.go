@@ -3,7 +3,6 @@ package rule
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -25,7 +24,7 @@ var identities = []Rule{
 		Right: `nodes: "n2": identity: serial: "SN99"`,
 		Facts: func(_ *site.Site, n *site.Node) []Fact {
 			serial := n.Machine().Serial
-			if isPlaceholderSerial(serial) {
+			if site.IsPlaceholderSerial(serial) {
 				return nil
 			}
 			return fact(serial, machineAt(n)+".serial")
@@ -92,10 +91,10 @@ func fact(key, path string) []Fact {
 // one key, the lesser of the two, and count the nodes that write the greater.
 func uuidFacts(_ *site.Site, n *site.Node) []Fact {
 	uuid, path := n.Machine().UUID, machineAt(n)+".uuid"
-	if uuid == "" || isPlaceholderUUID(uuid) {
+	if uuid == "" || site.IsPlaceholderUUID(uuid) {
 		return nil
 	}
-	turned := turnedRound(uuid)
+	turned := site.TurnedRound(uuid)
 	if uuid <= turned {
 		return []Fact{{uuid, path}}
 	}
@@ -107,7 +106,7 @@ func duplicateUUID(_ *site.Site, x *Index) []site.Finding {
 	for _, key := range x.Several() {
 		written := func(h Holder) string {
 			if x.Count(key+" "+h.Node) > 0 {
-				return turnedRound(key)
+				return site.TurnedRound(key)
 			}
 			return key
 		}
@@ -127,79 +126,21 @@ func duplicateUUID(_ *site.Site, x *Index) []site.Finding {
 	return found
 }
 
-// turnedRound is a UUID with the bytes of its first three fields in the other
-// order.
-func turnedRound(uuid string) string {
-	fields := strings.Split(uuid, "-")
-	for i := range min(3, len(fields)) {
-		var turned strings.Builder
-		for at := len(fields[i]); at > 0; at -= 2 {
-			turned.WriteString(fields[i][max(0, at-2):at])
-		}
-		fields[i] = turned.String()
-	}
-	return strings.Join(fields, "-")
-}
-
 func placeholderIdentity(_ *site.Site, n *site.Node) []site.Finding {
 	return slices.Concat(refusePlaceholders("identity", n.Identity), refusePlaceholders("moved", n.Moved))
 }
 
 func refusePlaceholders(path string, i site.Identity) []site.Finding {
 	var found []site.Finding
-	if isPlaceholderUUID(i.UUID) {
+	if site.IsPlaceholderUUID(i.UUID) {
 		found = append(found, wrong(path+".uuid",
 			fmt.Sprintf("the UUID %s is that of many machines, to which nobody gave one", i.UUID),
 			"Name the machine by its serial number alone, or give it a UUID with the vendor's tool and write that."))
 	}
-	if isPlaceholderSerial(i.Serial) {
+	if site.IsPlaceholderSerial(i.Serial) {
 		found = append(found, wrong(path+".serial",
 			fmt.Sprintf("%q is what many machines report that have no serial number", i.Serial),
 			"Name the machine by its UUID alone, or write the serial number that is on its label, once its firmware reports that."))
 	}
 	return found
-}
-
-// placeholderUUIDs are those that firmware is delivered with, as they are seen
-// on boards of several vendors.
-var placeholderUUIDs = []string{
-	"00000000-0000-0000-0000-000000000000",
-	"ffffffff-ffff-ffff-ffff-ffffffffffff",
-	"03000200-0400-0500-0006-000700080009", // AMI
-	"12345678-1234-5678-90ab-cddeefaabbcc", // AMI
-	"fefefefe-fefe-fefe-fefe-fefefefefefe",
-}
-
-func isPlaceholderUUID(uuid string) bool {
-	for _, p := range placeholderUUIDs {
-		if uuid == p || uuid == turnedRound(p) {
-			return true
-		}
-	}
-	return false
-}
-
-// placeholderSerials are what firmware says where nobody set a serial number,
-// in lower case and without what is neither letter nor digit.
-var placeholderSerials = map[string]bool{
-	"0123456789": true, "123456789": true, "1234567890": true,
-	"chassisserialnumber": true, "default": true, "defaultstring": true,
-	"empty": true, "invalid": true, "na": true, "none": true, "notapplicable": true, "notavailable": true,
-	"notspecified": true, "null": true, "oem": true, "serialnumber": true, "systemserialnumber": true,
-	"tobefilledbyoem": true, "undefined": true, "unknown": true, "unspecified": true,
-}
-
-// isPlaceholderSerial says whether a serial number is no machine's own: a text
-// of the list, zeros alone, or no letter and no digit.
-func isPlaceholderSerial(serial string) bool {
-	if serial == "" {
-		return false
-	}
-	bare := strings.Map(func(r rune) rune {
-		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' {
-			return r
-		}
-		return -1
-	}, strings.ToLower(serial))
-	return placeholderSerials[bare] || strings.Trim(bare, "0") == ""
 }
