@@ -3,8 +3,6 @@ package redfish
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
-	"slices"
 	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -12,14 +10,16 @@ import (
 
 // identity is what the machine says of itself, in the terms of what is wanted
 // of it where that is another spelling of the same: the UUID with its first
-// three groups the other way round, the serial number of a Dell's board for its
+// three groups turned round (SMBIOS stores those as little-endian numbers,
+// DSP0134 section 7.2.1, and BMCs disagree with operating systems on who turns
+// them), the serial number of a Dell's board for its
 // service tag.
 func (m *machine) identity(s system, want site.Identity) site.Identity {
 	got := s.identity()
 	if tag := known(words(s.object, "SKU")); tag != "" && tag != got.Serial && m.has(serviceTag) && want.Serial != got.Serial {
 		got.Serial = tag
 	}
-	if w := canonicalUUID(want.UUID); w != "" && (w == got.UUID || w == swapped(got.UUID)) {
+	if w := canonicalUUID(want.UUID); w != "" && (w == got.UUID || w == site.TurnedRound(got.UUID)) {
 		got.UUID = want.UUID
 	}
 	return got
@@ -32,50 +32,23 @@ func (s system) identity() site.Identity {
 	}
 }
 
-// canonicalUUID is a UUID in lower case and with its dashes. It is empty for
-// one that was never set (SMBIOS, DSP0134 section 7.2.1: all zeros or all
-// ones); something that is no UUID stays as it is.
+// canonicalUUID is a UUID in lower case and with its dashes, and empty for a
+// placeholder; something that is no UUID stays as it is.
 func canonicalUUID(s string) string {
 	s = strings.ToLower(strings.Trim(s, "{} "))
-	b, err := hex.DecodeString(strings.ReplaceAll(s, "-", ""))
-	switch {
-	case err != nil || len(b) != 16:
-		return known(s)
-	case len(slices.Compact(slices.Clone(b))) == 1 && (b[0] == 0 || b[0] == 0xff):
+	if h := strings.ReplaceAll(s, "-", ""); len(h) == 32 {
+		s = strings.Join([]string{h[:8], h[8:12], h[12:16], h[16:20], h[20:]}, "-")
+	}
+	if site.IsPlaceholderUUID(s) {
 		return ""
 	}
-	return dashed(b)
+	return known(s)
 }
 
-// swapped is a canonical UUID with the bytes of its first three groups the
-// other way round. SMBIOS stores those as little-endian numbers (DSP0134
-// section 7.2.1), and BMCs disagree with operating systems on who turns them.
-func swapped(uuid string) string {
-	b, err := hex.DecodeString(strings.ReplaceAll(uuid, "-", ""))
-	if err != nil || len(b) != 16 {
-		return ""
-	}
-	slices.Reverse(b[:4])
-	slices.Reverse(b[4:6])
-	slices.Reverse(b[6:8])
-	return dashed(b)
-}
-
-func dashed(b []byte) string {
-	h := hex.EncodeToString(b)
-	return strings.Join([]string{h[:8], h[8:12], h[12:16], h[16:20], h[20:]}, "-")
-}
-
-// fillers are what boards carry whose maker never set a serial number. Many
-// machines share them, and a machine must not be known by one.
-var fillers = []string{
-	"na", "n/a", "none", "null", "unknown", "not specified", "not available", "not applicable", "default string", "default",
-	"to be filled by o.e.m.", "to be filled by oem", "o.e.m.", "system serial number", "0123456789", "123456789", "empty",
-}
-
-// known is a serial number unless it is a filler.
+// known is a serial number unless it is one that many machines share, which
+// must not be known by it.
 func known(serial string) string {
-	if slices.Contains(fillers, strings.ToLower(serial)) || strings.Trim(serial, "0.-_ xX") == "" {
+	if site.IsPlaceholderSerial(serial) {
 		return ""
 	}
 	return serial
