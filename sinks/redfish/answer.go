@@ -1,11 +1,11 @@
 package redfish
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,15 +18,20 @@ import (
 type answerError struct {
 	method, path string
 	status       int
-	said         string // by the BMC, for people
+	said         string   // by the BMC, for people
+	ids          []string // of its messages, without registry and version
 	class        error
 	after        time.Duration // the BMC's Retry-After, 0 for none
 }
 
 func newAnswerError(r *http.Response, body []byte) *answerError {
+	infos := messages(body)
 	e := &answerError{
-		method: r.Request.Method, path: r.Request.URL.Path, status: r.StatusCode,
-		said: said(body), after: retryAfter(r.Header.Get("Retry-After")),
+		method: r.Request.Method, path: printable(r.Request.URL.Path), status: r.StatusCode,
+		said: said(infos), after: retryAfter(r.Header.Get("Retry-After")),
+	}
+	for _, info := range infos {
+		e.ids = append(e.ids, key(at[string](info, "MessageId")))
 	}
 	e.class = classOf(e)
 	return e
@@ -45,9 +50,15 @@ func (e *answerError) Unwrap() error { return e.class }
 // RetryAfterSeconds implements driver.RetryAfter; 0 when the BMC has no wish.
 func (e *answerError) RetryAfterSeconds() int { return int(e.after / time.Second) }
 
-// classOf is what a status means to the engine. 409 and the 5xx are what BMCs
-// answer while they or the machine are in the middle of something.
+// classOf is what an answer means to the engine: what its messages say, as
+// statuses are used freely, or what its status does. 409 and the 5xx are what
+// BMCs answer while they or the machine are in the middle of something.
 func classOf(e *answerError) error {
+	for _, id := range e.ids {
+		if class := messageClass[id]; class != nil {
+			return class
+		}
+	}
 	switch {
 	case e.status == http.StatusUnauthorized, e.status == http.StatusForbidden:
 		return driver.ErrDenied
@@ -58,6 +69,37 @@ func classOf(e *answerError) error {
 		return driver.ErrBusy
 	}
 	return driver.ErrRefused
+}
+
+// messageClass are the messages that say more than the status they come with.
+var messageClass = map[string]error{
+	// The Base registry (DMTF DSP8011).
+	"ServiceTemporarilyUnavailable": driver.ErrBusy,
+	"ServiceInUnknownState":         driver.ErrBusy,
+	"ServiceShuttingDown":           driver.ErrBusy,
+	"ResourceInStandby":             driver.ErrBusy,
+	"ResourceInUse":                 driver.ErrBusy,
+	"SessionLimitExceeded":          driver.ErrBusy,
+	"ActionNotSupported":            errors.ErrUnsupported,
+	"InsufficientPrivilege":         driver.ErrDenied,
+	"PasswordChangeRequired":        driver.ErrDenied,
+	// HPE iLO, while the machine is in its power-on self-test or between two
+	// power states.
+	"UnableToModifyDuringSystemPOST": driver.ErrBusy,
+	"InvalidOperationForSystemState": driver.ErrBusy,
+	// Dell iDRAC: not ready yet; all its sessions are in use.
+	"SYS518":  driver.ErrBusy,
+	"RAC0218": driver.ErrBusy,
+}
+
+// key is a message's id without its registry and version (DSP0266 section
+// 8.6.3): Base.1.8.GeneralError is GeneralError.
+func key(id string) string { return id[strings.LastIndexByte(id, '.')+1:] }
+
+// hasMessage says whether the BMC answered with one of the messages.
+func hasMessage(err error, keys ...string) bool {
+	var e *answerError
+	return errors.As(err, &e) && slices.ContainsFunc(e.ids, func(id string) bool { return slices.Contains(keys, id) })
 }
 
 func hasStatus(err error, statuses ...int) bool {
@@ -86,32 +128,52 @@ func retryAfter(header string) time.Duration {
 	return min(max(time.Until(when), 0), 24*time.Hour).Round(time.Second)
 }
 
-// said is what an error body (DSP0266 section 8.6) tells people: the messages
-// with their ids. Some BMCs send a single message where a list belongs.
-func said(body []byte) string {
+// messages are those of an error body (DSP0266 section 8.6). Some BMCs send a
+// single message where a list belongs, and some none but the error itself.
+func messages(body []byte) []object {
 	var o object
 	if json.Unmarshal(body, &o) != nil {
-		return ""
+		return nil
 	}
 	infos := at[[]object](o, "error", "@Message.ExtendedInfo")
-	if infos == nil {
-		infos = []object{at[object](o, "error", "@Message.ExtendedInfo")}
+	if one := at[object](o, "error", "@Message.ExtendedInfo"); len(infos) == 0 && one != nil {
+		infos = []object{one}
 	}
-	var parts []string
-	for _, info := range infos[:min(len(infos), 3)] {
-		parts = append(parts, message(info))
+	if e := at[object](o, "error"); len(infos) == 0 && e != nil {
+		infos = []object{{"MessageId": e["code"], "Message": e["message"]}}
 	}
-	text := strings.Trim(strings.Join(parts, "; "), "; ")
-	return printable(cmp.Or(text, message(at[object](o, "error"))))
+	return infos[:min(len(infos), 8)]
 }
 
-func message(info object) string {
-	id := cmp.Or(at[string](info, "MessageId"), at[string](info, "code"))
-	text := cmp.Or(at[string](info, "Message"), at[string](info, "message"))
-	if id == "" || text == "" {
-		return id + text
+// said is what messages tell people: their ids, texts and what to do.
+func said(infos []object) string {
+	var parts []string
+	for _, info := range infos[:min(len(infos), 3)] {
+		if m := message(info); m != "" {
+			parts = append(parts, m)
+		}
 	}
-	return id + ": " + text
+	return printable(strings.Join(parts, "; "))
+}
+
+// message is one message as people read it.
+func message(info object) string {
+	var parts []string
+	for _, part := range []string{at[string](info, "MessageId"), at[string](info, "Message"), resolution(info)} {
+		if part = strings.TrimSpace(part); part != "" {
+			parts = append(parts, part)
+		}
+	}
+	return strings.Join(parts, ": ")
+}
+
+// resolution is what the BMC says to do, if that is more than "None".
+func resolution(info object) string {
+	r := strings.TrimSpace(at[string](info, "Resolution"))
+	if r == "" || strings.EqualFold(strings.Trim(r, "."), "none") {
+		return ""
+	}
+	return "the BMC advises: " + r
 }
 
 // printable makes foreign words fit for a terminal and one line.

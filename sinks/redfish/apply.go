@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -40,6 +39,8 @@ func (m *machine) take(ctx context.Context, step site.Step, n *site.Node, s syst
 		return m.start(ctx, s)
 	case site.ActionPowerOff:
 		return m.switchOff(ctx, step, s)
+	case site.ActionRestart:
+		return m.restart(ctx, step, s)
 	case site.ActionBootOrder:
 		return m.orderBoot(ctx, n, s)
 	case site.ActionInstall:
@@ -60,113 +61,6 @@ func sameMachine(want, got site.Identity) error {
 			want.UUID, want.Serial, printable(got.UUID), printable(got.Serial))
 	}
 	return nil
-}
-
-// start powers on. What an installation that was broken off has left would
-// boot its installer, and is taken back first; also when the step is taken up
-// again, for a power-on itself leaves nothing.
-func (m *machine) start(ctx context.Context, s system) error {
-	s, err := m.arrive(ctx, s)
-	if err == nil && s.off() {
-		s, err = m.disarm(ctx, s)
-	}
-	if err != nil {
-		return err
-	}
-	return m.powerOn(ctx, s, system.on)
-}
-
-// arrive waits for a power change that is under way, whoever began it.
-func (m *machine) arrive(ctx context.Context, s system) (system, error) {
-	if s.on() || s.off() {
-		return s, nil
-	}
-	return m.until(ctx, m.opts.Settle, "the machine to be "+s.heading(), func(s system) bool { return s.on() || s.off() })
-}
-
-// powerOn switches on and waits until there says that the machine is where it
-// should be. A machine on its way there is only waited for.
-func (m *machine) powerOn(ctx context.Context, s system, there func(system) bool) error {
-	if s.heading() == "off" {
-		s, err := m.arrive(ctx, s)
-		if err == nil && s.off() {
-			err = m.reset(ctx, s, schemas.OnResetType, "on")
-		}
-		if err != nil {
-			return err
-		}
-	}
-	_, err := m.until(ctx, m.opts.Settle, "the machine to be on", there)
-	return err
-}
-
-// switchOff powers off; by force where the step says so and the BMC can.
-func (m *machine) switchOff(ctx context.Context, step site.Step, s system) error {
-	if step.Force && s.canReset(schemas.ForceOffResetType) {
-		return m.forceOff(ctx)
-	}
-	return m.powerOff(ctx, s)
-}
-
-// powerOff lets the operating system shut down, and cuts the power when it
-// has not within the grace period or cannot be asked.
-func (m *machine) powerOff(ctx context.Context, s system) error {
-	if s.heading() == "on" {
-		var err error
-		if s, err = m.arrive(ctx, s); err != nil {
-			return err
-		}
-	}
-	if s.off() {
-		return nil
-	}
-	err := m.shutDown(ctx, s)
-	var slow *noEffectError
-	if errors.As(err, &slow) || errors.Is(err, errors.ErrUnsupported) || hasStatus(err, http.StatusBadRequest) {
-		return m.forceOff(ctx)
-	}
-	return err
-}
-
-// shutDown asks the operating system to shut down and gives it the grace
-// period. A shutdown under way is only waited for.
-func (m *machine) shutDown(ctx context.Context, s system) error {
-	if s.on() {
-		if err := m.reset(ctx, s, schemas.GracefulShutdownResetType, "off"); err != nil {
-			return err
-		}
-	}
-	_, err := m.until(ctx, m.opts.Grace, "the system to shut down", system.off)
-	return err
-}
-
-// forceOff cuts the power, if the machine is not off by now.
-func (m *machine) forceOff(ctx context.Context) error {
-	s, err := m.reread(ctx)
-	if err != nil || s.off() {
-		return err
-	}
-	if err := m.reset(ctx, s, schemas.ForceOffResetType, "off"); err != nil {
-		return err
-	}
-	_, err = m.until(ctx, m.opts.Settle, "the machine to be off", system.off)
-	return err
-}
-
-// reset asks for a reset. BMCs refuse one towards the state that the machine
-// is already in or heading for; then it is not needed.
-func (m *machine) reset(ctx context.Context, s system, kind schemas.ResetType, towards string) error {
-	if s.resets() == "" || !s.canReset(kind) {
-		return fmt.Errorf("the system takes no reset of type %s: %w", kind, errors.ErrUnsupported)
-	}
-	err := m.client.post(ctx, s.resets(), map[string]any{"ResetType": kind})
-	if !hasStatus(err, http.StatusBadRequest, http.StatusConflict) {
-		return err
-	}
-	if now, readErr := m.reread(ctx); readErr == nil && now.heading() == towards {
-		return nil
-	}
-	return err
 }
 
 // orderBoot puts the designed boot sources first and keeps the others behind.

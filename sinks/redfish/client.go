@@ -117,7 +117,7 @@ func (c *client) denied(err error) error {
 	if !errors.As(err, &e) {
 		return classify(err)
 	}
-	if e.status == http.StatusBadRequest {
+	if e.status == http.StatusBadRequest && e.class == driver.ErrRefused {
 		e.class = driver.ErrDenied
 	}
 	e.said = strings.ReplaceAll(e.said, c.value.Reveal(), "[redacted]")

@@ -355,14 +355,14 @@ func TestPowerOnWithoutADrive(t *testing.T) {
 		b := newBMC(t)
 		b.answer("GET /redfish/v1/Systems/1", systemIs(`Off","VirtualMedia":{"@odata.id":"/media"},"x":"`))
 		b.answer("GET /media", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
-		b.answer(resetAction, func(w http.ResponseWriter, _ *http.Request) {
+		b.answer(resetRequest, func(w http.ResponseWriter, _ *http.Request) {
 			b.answer("GET /redfish/v1/Systems/1", systemIs("On"))
 			w.WriteHeader(http.StatusNoContent)
 		})
 		if err := powerOn(t, b); !errors.Is(err, want) {
 			t.Errorf("%d: got %v, want %v", status, err, want)
 		}
-		if n := b.count(resetAction); (n == 1) != (want == nil) {
+		if n := b.count(resetRequest); (n == 1) != (want == nil) {
 			t.Errorf("%d: the machine was switched %d times", status, n)
 		}
 	}

@@ -35,8 +35,8 @@ const (
 	plainCD quirk = "virtual-cd-is-cd"
 	// slowPowerOn: On is answered with a conflict for a minute after power-off.
 	slowPowerOn quirk = "slow-power-on"
-	// restartIsOffOn: ForceRestart may be accepted without a restart.
-	restartIsOffOn quirk = "restart-is-off-on"
+	// resetsInActionInfo: which resets there are is said in an ActionInfo only.
+	resetsInActionInfo quirk = "resets-in-action-info"
 	// patchMedia: virtual media slots have no actions and are written to.
 	patchMedia quirk = "insert-by-patch"
 	// plainInsert: Inserted and WriteProtected are read-only and refused.
@@ -79,7 +79,7 @@ var quirkTable = []habit{
 }
 
 // careful is what a BMC of a vendor that is not in the table is taken for.
-var careful = []quirk{staleInserted, restartIsOffOn, lockout, taskMonitorEnds}
+var careful = []quirk{staleInserted, lockout, taskMonitorEnds}
 
 // makers are the names and versions that a BMC was seen to give itself, from
 // answers that are read anyway.

@@ -10,14 +10,14 @@ func TestQuirksByVendorModelAndFirmware(t *testing.T) {
 		of       makers
 		has, not []quirk
 	}{
-		"idrac9":            {makers{root: "Dell", manufacturer: "Dell Inc.", model: "PowerEdge R750", firmware: "6.00.30.00"}, []quirk{serviceTag}, []quirk{slowPowerOn, patchMedia, restartIsOffOn}},
+		"idrac9":            {makers{root: "Dell", manufacturer: "Dell Inc.", model: "PowerEdge R750", firmware: "6.00.30.00"}, []quirk{serviceTag}, []quirk{slowPowerOn, patchMedia}},
 		"idrac10":           {makers{root: "Dell", model: "PowerEdge R770", firmware: "1.20.25.00"}, []quirk{serviceTag, slowPowerOn, firstSlot}, nil},
 		"firmware unread":   {makers{manufacturer: "Dell Inc.", model: "PowerEdge R750"}, []quirk{slowPowerOn}, nil},
 		"xcc":               {makers{root: "Lenovo", model: "ThinkSystem SR670 V2"}, []quirk{patchMedia, noContinuous}, []quirk{serviceTag}},
-		"ilo5":              {makers{manufacturer: "HPE", model: "ProLiant DL385 Gen10 Plus v2"}, nil, []quirk{leastOverride, restartIsOffOn, lockout}},
+		"ilo5":              {makers{manufacturer: "HPE", model: "ProLiant DL385 Gen10 Plus v2"}, nil, []quirk{leastOverride, lockout}},
 		"dl160":             {makers{manufacturer: "Hewlett Packard Enterprise", model: "ProLiant DL160 Gen10"}, []quirk{leastOverride}, nil},
 		"x10":               {makers{manufacturer: "Supermicro", model: "X10DRT-P"}, []quirk{noMode, lockout}, []quirk{plainInsert}},
-		"BMC of another":    {makers{root: "AMI", manufacturer: "NVIDIA", model: "DGXH100"}, []quirk{fullOverride}, []quirk{restartIsOffOn}},
+		"BMC of another":    {makers{root: "AMI", manufacturer: "NVIDIA", model: "DGXH100"}, []quirk{fullOverride}, []quirk{staleInserted}},
 		"unknown, careful":  {makers{manufacturer: "Acme"}, careful, []quirk{patchMedia}},
 		"nothing, careful":  {makers{}, careful, nil},
 		"a vendor's prefix": {makers{manufacturer: "Undella"}, careful, []quirk{serviceTag}},

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stmcginnis/gofish/schemas"
+
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -113,6 +115,7 @@ type machine struct {
 	sought site.Identity
 	slot   string // of the virtual media slot; empty until it is looked up
 	boot   bootOptions
+	resets []schemas.ResetType // from the ActionInfo, once it was read
 	habits habits
 }
 

@@ -248,6 +248,9 @@ func TestErrorClasses(t *testing.T) {
 		"not found":          {status(404, ""), driver.ErrRefused, "404 Not Found"},
 		"unavailable":        {status(503, extended), driver.ErrBusy, "SYS518: iDRAC is [31m not ready"},
 		"single message":     {status(500, single), driver.ErrBusy, "SYS518: not ready"},
+		"with advice":        {status(400, `{"error":{"@Message.ExtendedInfo":[{"MessageId":"Base.1.8.PropertyValueNotInList","Message":"no","Resolution":"Choose another."},{"Message":"more","Resolution":"None."}]}}`), driver.ErrRefused, "Base.1.8.PropertyValueNotInList: no: the BMC advises: Choose another.; more"},
+		"by its message":     {status(400, `{"error":{"@Message.ExtendedInfo":[{"MessageId":"Base.1.8.ActionNotSupported"}]}}`), errors.ErrUnsupported, "400"},
+		"no privilege, 400":  {status(400, `{"error":{"@Message.ExtendedInfo":[{"MessageId":"Base.1.8.InsufficientPrivilege"}]}}`), driver.ErrDenied, "InsufficientPrivilege"},
 		"conflict":           {status(409, `{"error":{"code":"X","message":"Y"}}`), driver.ErrBusy, "X: Y"},
 		"too many":           {status(429, "<html>"), driver.ErrBusy, "429"},
 		"forbidden":          {status(403, ""), driver.ErrDenied, "403"},
@@ -377,6 +380,17 @@ func TestDeniedLoginIsTriedOnce(t *testing.T) {
 		}
 		if n := b.count("POST /redfish/v1/SessionService/Sessions"); n != 1 {
 			t.Errorf("%d: logged in %d times", code, n)
+		}
+	}
+}
+
+// A BMC that has no room for a session has not denied the password.
+func TestQuirkSessionLimit(t *testing.T) {
+	for _, id := range []string{"Base.1.8.SessionLimitExceeded", "IDRAC.2.4.RAC0218"} {
+		b := newBMC(t)
+		b.answer("POST /redfish/v1/SessionService/Sessions", status(400, `{"error":{"@Message.ExtendedInfo":[{"MessageId":"`+id+`"}]}}`))
+		if _, err := look(open(t, b.endpoint()), nil); !errors.Is(err, driver.ErrBusy) {
+			t.Errorf("%s: got %v", id, err)
 		}
 	}
 }
@@ -588,7 +602,7 @@ func TestTLSSessionsAreResumed(t *testing.T) {
 	}
 }
 
-const resetAction = "POST /redfish/v1/Systems/1/Actions/ComputerSystem.Reset"
+const resetRequest = "POST /redfish/v1/Systems/1/Actions/ComputerSystem.Reset"
 
 func powerOn(t *testing.T, b *bmc) error {
 	step := site.Step{Machine: site.Identity{UUID: uuid}, Action: site.ActionPowerOn}
@@ -618,14 +632,14 @@ func TestRefusedResets(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBMC(t)
 			b.answer("GET /redfish/v1/Systems/1", systemIs("Off"))
-			b.answer(resetAction, func(w http.ResponseWriter, r *http.Request) {
+			b.answer(resetRequest, func(w http.ResponseWriter, r *http.Request) {
 				b.answer("GET /redfish/v1/Systems/1", systemIs(c.then))
 				status(c.status, "")(w, r)
 			})
 			if err := powerOn(t, b); !errors.Is(err, c.class) {
 				t.Errorf("got %v, want %v", err, c.class)
 			}
-			if n := b.count(resetAction); n != 1 {
+			if n := b.count(resetRequest); n != 1 {
 				t.Errorf("the reset was asked for %d times", n)
 			}
 		})
@@ -650,7 +664,7 @@ func TestSystemWithoutReset(t *testing.T) {
 func TestUnreadablePowerIsLeftAlone(t *testing.T) {
 	b := newBMC(t)
 	b.answer("GET /redfish/v1/Systems/1", systemIs("Unknown"))
-	if err := powerOn(t, b); !errors.Is(err, driver.ErrRefused) || b.count(resetAction) != 0 {
+	if err := powerOn(t, b); !errors.Is(err, driver.ErrRefused) || b.count(resetRequest) != 0 {
 		t.Errorf("got %v", err)
 	}
 }
@@ -663,7 +677,7 @@ func TestPowerChangeUnderWayIsJoined(t *testing.T) {
 		looks++
 		systemIs(map[bool]string{true: "PoweringOn", false: "On"}[looks < 4])(w, r)
 	})
-	if err := powerOn(t, b); err != nil || b.count(resetAction) != 0 {
+	if err := powerOn(t, b); err != nil || b.count(resetRequest) != 0 {
 		t.Errorf("got %v", err)
 	}
 }
@@ -689,9 +703,10 @@ func FuzzSystem(f *testing.F) {
 		s.identity()
 		s.inventory()
 		s.override("Cd", usbCd)
-		s.canReset("On")
+		(&machine{}).resetKinds(t.Context(), s)
+		allowed[string](o, "ResetType")
 		links(o, "Links", "ManagedBy")
-		if text := said(body); text != printable(text) {
+		if text := said(messages(body)); text != printable(text) {
 			t.Errorf("%q is not fit to be shown", text)
 		}
 	})

@@ -147,12 +147,5 @@ func (s system) override(targets ...schemas.BootSource) (schemas.BootSource, boo
 // resets is where a reset is asked for, empty when the system has no such
 // action.
 func (s system) resets() string {
-	return at[string](s.object, "Actions", "#ComputerSystem.Reset", "target")
-}
-
-// canReset says whether the system takes a kind of reset; one that lists none
-// is asked.
-func (s system) canReset(kind schemas.ResetType) bool {
-	allowed := at[[]schemas.ResetType](s.object, "Actions", "#ComputerSystem.Reset", "ResetType@Redfish.AllowableValues")
-	return len(allowed) == 0 || slices.Contains(allowed, kind)
+	return at[string](s.object, "Actions", resetAction, "target")
 }
