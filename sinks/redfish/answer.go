@@ -65,7 +65,7 @@ func classOf(e *answerError) error {
 	case e.status == http.StatusMethodNotAllowed, e.status == http.StatusNotImplemented,
 		e.status == http.StatusNotFound && e.method != http.MethodGet:
 		return errors.ErrUnsupported
-	case e.status == http.StatusConflict, e.status == http.StatusTooManyRequests, e.status >= 500:
+	case e.status == http.StatusConflict, e.status == http.StatusPreconditionFailed, e.status == http.StatusTooManyRequests, e.status >= 500:
 		return driver.ErrBusy
 	}
 	return driver.ErrRefused
@@ -90,6 +90,9 @@ var messageClass = map[string]error{
 	// Dell iDRAC: not ready yet; all its sessions are in use.
 	"SYS518":  driver.ErrBusy,
 	"RAC0218": driver.ErrBusy,
+	// HPE and Dell: the feature needs a licence that the BMC does not have.
+	"LicenseKeyRequired": errors.ErrUnsupported,
+	"LIC501":             errors.ErrUnsupported,
 }
 
 // key is a message's id without its registry and version (DSP0266 section

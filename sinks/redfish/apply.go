@@ -4,11 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
-
-	"github.com/stmcginnis/gofish/schemas"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -18,6 +14,9 @@ import (
 // before.
 func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, _ site.Observed) error {
 	s, err := m.system(ctx, step.Machine)
+	if err == nil {
+		s, err = m.future(ctx, s)
+	}
 	if err == nil {
 		err = sameMachine(step.Machine, m.identity(s, step.Machine))
 	}
@@ -44,9 +43,9 @@ func (m *machine) take(ctx context.Context, step site.Step, n *site.Node, s syst
 	case site.ActionBootOrder:
 		return m.orderBoot(ctx, n, s)
 	case site.ActionInstall:
-		return m.install(ctx, step, s)
+		return m.install(ctx, step, n, s)
 	case site.ActionFinishInstall:
-		return m.finish(ctx, s)
+		return m.finish(ctx, n, s)
 	}
 	return fmt.Errorf("a BMC does not take this step: %w", errors.ErrUnsupported)
 }
@@ -62,36 +61,6 @@ func sameMachine(want, got site.Identity) error {
 	}
 	return nil
 }
-
-// orderBoot puts the designed boot sources first and keeps the others behind.
-func (m *machine) orderBoot(ctx context.Context, n *site.Node, s system) error {
-	if err := m.boot.read(ctx, m.client, s); err != nil {
-		return err
-	}
-	refs := s.bootOrder()
-	order, absent := m.boot.order(refs, n.Boot.Order)
-	if len(absent) > 0 {
-		return fmt.Errorf("the machine has no boot option for %s, only for %s; change the design's boot.order: %w",
-			strings.Join(absent, ", "), printable(joined(m.boot.targets(refs))), errors.ErrUnsupported)
-	}
-	if slices.Equal(refs, order) {
-		return nil
-	}
-	if err := m.client.patch(ctx, m.path, boot{BootOrder: order}.body()); err != nil {
-		return err
-	}
-	_, err := m.until(ctx, m.opts.Settle, "the boot order to change", func(s system) bool { return slices.Equal(s.bootOrder(), order) })
-	return err
-}
-
-// boot is the part of a ComputerSystem's Boot that is written.
-type boot struct {
-	BootOrder []string                          `json:"BootOrder,omitempty"`
-	Enabled   schemas.BootSourceOverrideEnabled `json:"BootSourceOverrideEnabled,omitempty"`
-	Target    schemas.BootSource                `json:"BootSourceOverrideTarget,omitempty"`
-}
-
-func (b boot) body() any { return map[string]boot{"Boot": b} }
 
 // until looks at the system until it is as asked.
 func (m *machine) until(ctx context.Context, limit time.Duration, what string, ok func(system) bool) (s system, err error) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,17 +49,50 @@ func decode(path string, resp *http.Response) (object, error) {
 	if err := json.NewDecoder(resp.Body).Decode(&o); err != nil {
 		return nil, refused("GET %s: the answer is not JSON: %w", path, err)
 	}
+	if tag, err := json.Marshal(resp.Header.Get("ETag")); err == nil && resp.Header.Get("ETag") != "" {
+		o[etag] = tag
+	}
 	return o, nil
 }
+
+// etag is where a resource has its ETag (DSP0266 section 9.5.5).
+const etag = "@odata.etag"
 
 func (c *client) post(ctx context.Context, path string, body any) error {
 	_, err := c.do(ctx, func(api *gofish.APIClient) (*http.Response, error) { return api.Post(path, body) })
 	return err
 }
 
-func (c *client) patch(ctx context.Context, path string, body any) error {
-	_, err := c.do(ctx, func(api *gofish.APIClient) (*http.Response, error) { return api.Patch(path, body) })
+// patch writes to a resource as it was read. What is current goes by its ETag
+// (DSP0266 section 6.5), of which some BMCs want their weak ones back without
+// the W/, and some none; what is written here is proven by what is read
+// afterwards, so none will do.
+func (c *client) patch(ctx context.Context, path string, was object, body any) error {
+	var err error
+	for i, tag := range etags(at[string](was, etag)) {
+		headers := map[string]string{}
+		if tag != "" {
+			headers["If-Match"] = tag
+		}
+		if i > 0 {
+			c.habits.met(etagForm)
+		}
+		_, err = c.do(ctx, func(api *gofish.APIClient) (*http.Response, error) { return api.PatchWithHeaders(path, body, headers) })
+		if !hasStatus(err, http.StatusPreconditionFailed, http.StatusPreconditionRequired) {
+			return err
+		}
+	}
 	return err
+}
+
+// etags are the ways to give an ETag back, the right one first; the last is to
+// give none. Some add "-gzip" to those of compressed answers.
+func etags(tag string) []string {
+	if tag == `""` {
+		return []string{""}
+	}
+	plain := strings.Replace(strings.TrimPrefix(tag, "W/"), `-gzip"`, `"`, 1)
+	return slices.Compact([]string{tag, plain, ""})
 }
 
 // do sends one request, logged in. When the BMC has forgotten the session it

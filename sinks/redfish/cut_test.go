@@ -199,7 +199,7 @@ func TestPowerOnTakesBackWhatIsLeft(t *testing.T) {
 		})
 		inBox(t, func(t *testing.T, b *box) {
 			b.arm()
-			if err := b.open().client.patch(t.Context(), "/redfish/v1/Systems/1", boot{Enabled: "Disabled"}.body()); err != nil {
+			if err := b.open().client.patch(t.Context(), "/redfish/v1/Systems/1", nil, boot{Enabled: "Disabled"}.body()); err != nil {
 				t.Fatal(err)
 			}
 			if err := b.apply(t.Context(), site.ActionPowerOn, resumed); err != nil {

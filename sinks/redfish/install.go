@@ -4,94 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/stmcginnis/gofish/schemas"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
-
-// usbCd is how some vendors call virtual CDs; gofish has no name for it.
-const usbCd schemas.BootSource = "UsbCd"
-
-// slot is a VirtualMedia resource (DSP0268 6.152) as it was just read.
-type slot struct {
-	object
-	path string
-}
-
-// image is the URL of the inserted image, empty for none. Some BMCs keep
-// Image after ejecting.
-func (s slot) image() string {
-	if !at[bool](s.object, "Inserted") {
-		return ""
-	}
-	return at[string](s.object, "Image")
-}
-
-func (s slot) inserted() bool { return at[bool](s.object, "Inserted") }
-
-func (s slot) action(name string) string {
-	return at[string](s.object, "Actions", "#VirtualMedia."+name, "target")
-}
-
-// takesCDs says whether an image can be inserted as a CD or DVD. Slots without
-// a list of types take anything.
-func (s slot) takesCDs() bool {
-	types := at[[]schemas.VirtualMediaType](s.object, "MediaTypes")
-	return s.action("InsertMedia") != "" && (len(types) == 0 ||
-		slices.Contains(types, schemas.CDVirtualMediaType) || slices.Contains(types, schemas.DVDVirtualMediaType))
-}
-
-// media reads the slot that images go into: the first that takes CDs, of the
-// system or of the manager that manages it. A manager is never guessed, since
-// its slots may belong to the neighbour.
-func (m *machine) media(ctx context.Context, s system) (slot, error) {
-	if m.slot != "" {
-		o, err := m.client.get(ctx, m.slot)
-		return slot{o, m.slot}, err
-	}
-	collections, err := m.mediaCollections(ctx, s)
-	if err != nil {
-		return slot{}, err
-	}
-	for _, c := range collections {
-		o, err := m.client.get(ctx, c)
-		if err != nil {
-			return slot{}, err
-		}
-		for _, path := range links(o, "Members") {
-			o, err := m.client.get(ctx, path)
-			if err != nil {
-				return slot{}, err
-			}
-			if candidate := (slot{o, path}); candidate.takesCDs() {
-				m.slot = path
-				return candidate, nil
-			}
-		}
-	}
-	return slot{}, fmt.Errorf("the BMC has no virtual media slot that takes a CD image: %w", errors.ErrUnsupported)
-}
-
-func (m *machine) mediaCollections(ctx context.Context, s system) ([]string, error) {
-	var collections []string
-	if c := link(s.object, "VirtualMedia"); c != "" {
-		collections = append(collections, c)
-	}
-	for _, manager := range links(s.object, "Links", "ManagedBy") {
-		o, err := m.client.get(ctx, manager)
-		if err != nil {
-			return nil, err
-		}
-		m.habits.learn(managerMakers(o))
-		if c := link(o, "VirtualMedia"); c != "" {
-			collections = append(collections, c)
-		}
-	}
-	return collections, nil
-}
 
 // install boots the machine once from the image. The order is off, override,
 // medium, on: whatever interrupts it, what is seen afterwards tells how far it
@@ -104,11 +22,11 @@ func (m *machine) mediaCollections(ctx context.Context, s system) ([]string, err
 //	off     none     once       insert, power on
 //	off     none     disabled   override, insert, power on
 //	on      none     -          everything
-func (m *machine) install(ctx context.Context, step site.Step, s system) error {
+func (m *machine) install(ctx context.Context, step site.Step, n *site.Node, s system) error {
 	if step.Image == nil || step.Image.URL == "" {
 		return refused("the step names no image")
 	}
-	cd, ok := s.override(schemas.CdBootSource, usbCd)
+	cd, ok := s.override(m.cdTargets()...)
 	if !ok {
 		return fmt.Errorf("the machine cannot be told to boot from a CD once: %w", errors.ErrUnsupported)
 	}
@@ -116,18 +34,18 @@ func (m *machine) install(ctx context.Context, step site.Step, s system) error {
 	if err != nil {
 		return err
 	}
-	err = m.bootImage(ctx, step, cd, drive, s)
+	err = m.bootImage(ctx, step, n, cd, drive, s)
 	if errors.Is(err, driver.ErrRefused) || errors.Is(err, errors.ErrUnsupported) {
 		return m.withdraw(ctx, err)
 	}
 	return err
 }
 
-func (m *machine) bootImage(ctx context.Context, step site.Step, cd schemas.BootSource, drive slot, s system) (err error) {
+func (m *machine) bootImage(ctx context.Context, step site.Step, n *site.Node, cd schemas.BootSource, drive slot, s system) (err error) {
 	if step.Resumed && drive.image() == step.Image.URL {
 		s, err = m.rejoin(ctx, s)
 	} else {
-		s, err = m.load(ctx, step, cd, drive, s)
+		s, err = m.load(ctx, step, n, cd, drive, s)
 	}
 	if err != nil || s.off() && !s.bootsOnce(cd) {
 		return err
@@ -145,23 +63,18 @@ func (m *machine) rejoin(ctx context.Context, s system) (system, error) {
 }
 
 // load makes a machine that is off and whose next boot is from the image.
-func (m *machine) load(ctx context.Context, step site.Step, cd schemas.BootSource, drive slot, s system) (system, error) {
+func (m *machine) load(ctx context.Context, step site.Step, n *site.Node, cd schemas.BootSource, drive slot, s system) (system, error) {
+	if err := m.powerOff(ctx, s); err != nil { // a medium that is taken from a running system harms it
+		return s, err
+	}
 	if err := m.eject(ctx, drive); err != nil {
 		return s, err
 	}
-	if err := m.powerOff(ctx, s); err != nil {
-		return s, err
-	}
-	s, err := m.bootOnce(ctx, cd)
+	s, err := m.bootOnce(ctx, n, cd)
 	if err != nil {
 		return s, err
 	}
-	body := map[string]any{"Image": step.Image.URL, "Inserted": true, "WriteProtected": true}
-	if err := m.client.post(ctx, drive.action("InsertMedia"), body); err != nil {
-		return s, err
-	}
-	err = m.untilMedia(ctx, "the image to be inserted", func(d slot) bool { return d.image() == step.Image.URL })
-	return s, err
+	return s, m.insert(ctx, s, drive, step.Image.URL)
 }
 
 // withdraw disarms a machine whose installation was refused: nobody takes it up
@@ -183,11 +96,8 @@ func (m *machine) withdraw(ctx context.Context, refusal error) error {
 // of ours.
 func (m *machine) disarm(ctx context.Context, s system) (system, error) {
 	if bootsCD(s) {
-		err := m.client.patch(ctx, m.path, boot{Enabled: schemas.DisabledBootSourceOverrideEnabled}.body())
-		if err == nil {
-			s, err = m.until(ctx, m.opts.Settle, "the boot override to be disabled", func(s system) bool { return !bootsCD(s) })
-		}
-		if err != nil {
+		var err error
+		if s, err = m.cancelOverride(ctx, s); err != nil {
 			return s, err
 		}
 	}
@@ -198,47 +108,10 @@ func (m *machine) disarm(ctx context.Context, s system) (system, error) {
 	return s, m.eject(ctx, drive)
 }
 
-func bootsCD(s system) bool { return s.bootsOnce(schemas.CdBootSource) || s.bootsOnce(usbCd) }
-
-// bootOnce sets the override for the next boot, and proves it.
-func (m *machine) bootOnce(ctx context.Context, target schemas.BootSource) (system, error) {
-	s, err := m.reread(ctx)
-	if err != nil || s.bootsOnce(target) {
-		return s, err
-	}
-	once := boot{Enabled: schemas.OnceBootSourceOverrideEnabled, Target: target}
-	if err := m.client.patch(ctx, m.path, once.body()); err != nil {
-		return s, err
-	}
-	return m.until(ctx, m.opts.Settle, "the next boot to be from "+string(target), func(s system) bool { return s.bootsOnce(target) })
-}
-
-// eject empties the drive, and proves it.
-func (m *machine) eject(ctx context.Context, drive slot) error {
-	if !drive.inserted() {
-		return nil
-	}
-	target := drive.action("EjectMedia")
-	if target == "" {
-		return fmt.Errorf("virtual media slot %s cannot be emptied: %w", drive.path, errors.ErrUnsupported)
-	}
-	if err := m.client.post(ctx, target, struct{}{}); err != nil {
-		return err
-	}
-	return m.untilMedia(ctx, "the drive to be empty", func(d slot) bool { return !d.inserted() })
-}
-
-func (m *machine) untilMedia(ctx context.Context, what string, ok func(slot) bool) error {
-	return m.wait(ctx, m.opts.Settle, what, func() (bool, error) {
-		drive, err := m.media(ctx, system{})
-		return err == nil && ok(drive), err
-	})
-}
-
 // finish takes the installer's medium out and boots the installed system. It
 // goes by the drive: a machine that is on with the medium inserted still runs
 // the installer, or was switched on by somebody.
-func (m *machine) finish(ctx context.Context, s system) error {
+func (m *machine) finish(ctx context.Context, n *site.Node, s system) error {
 	drive, err := m.media(ctx, s)
 	if err != nil {
 		return err
@@ -253,7 +126,7 @@ func (m *machine) finish(ctx context.Context, s system) error {
 		}
 	}
 	if disk, ok := s.override(schemas.HddBootSource); ok && s.off() {
-		if s, err = m.bootOnce(ctx, disk); err != nil {
+		if s, err = m.bootOnce(ctx, n, disk); err != nil {
 			return err
 		}
 	}

@@ -63,21 +63,21 @@ func (m *machine) facet(ctx context.Context, s system, n *site.Node, f site.Face
 }
 
 // bootFacet shows the persistent order of boot sources. What is wanted is the
-// designed ones first and the machine's others behind, as they are.
+// designed ones first and the machine's others behind, as they are. What waits
+// for the next boot is the order already: it has an effect then only.
 func (m *machine) bootFacet(ctx context.Context, s system, n *site.Node) (site.FacetState, bool, error) {
-	refs := s.bootOrder()
-	if len(refs) == 0 {
+	if len(s.bootOrder()) == 0 {
 		return site.FacetState{}, false, nil
 	}
 	if err := m.boot.read(ctx, m.client, s); err != nil {
 		return site.FacetState{}, false, err
 	}
-	state := site.FacetState{Have: site.Values{"order": joined(m.boot.targets(refs))}}
-	if order := n.Boot.Order; len(order) > 0 {
-		others := m.boot.targets(m.boot.others(refs, order))
-		state.Want = site.Values{"order": joined(slices.Concat(order, others))}
+	state := m.boot.state(s.bootOrder(), n.Boot.Order)
+	if state.Want == nil || state.Want["order"] == state.Have["order"] {
+		return state, true, nil
 	}
-	return state, true, nil
+	s, err := m.future(ctx, s)
+	return m.boot.state(s.bootOrder(), n.Boot.Order), err == nil, err
 }
 
 // bootOptions are a machine's boot options: which source each reference of the
@@ -111,6 +111,15 @@ func (b *bootOptions) read(ctx context.Context, c *client, s system) error {
 	}
 	b.refs, b.source = key, source
 	return nil
+}
+
+// state is the boot facet for an order of references and a designed one.
+func (b *bootOptions) state(refs, order []string) site.FacetState {
+	state := site.FacetState{Have: site.Values{"order": joined(b.targets(refs))}}
+	if len(order) > 0 {
+		state.Want = site.Values{"order": joined(slices.Concat(order, b.targets(b.others(refs, order))))}
+	}
+	return state
 }
 
 // of is the source that a reference stands for, or the reference itself.

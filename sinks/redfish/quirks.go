@@ -47,6 +47,17 @@ const (
 	firstSlot quirk = "first-slot-only"
 	// taskMonitorEnds: reading a task monitor deletes a finished task.
 	taskMonitorEnds quirk = "task-monitor-deletes-task"
+	// insertParameters: InsertMedia wants other parameters than DSP0268 has as
+	// required.
+	insertParameters quirk = "insert-parameters"
+	// nextSlot: a slot that lists InsertMedia does not take it.
+	nextSlot quirk = "next-slot"
+	// overrideForm: a boot override is taken in another form than usual.
+	overrideForm quirk = "override-form"
+	// bootSettings: the boot is set at the system's settings object.
+	bootSettings quirk = "boot-in-settings-object"
+	// etagForm: a write with the ETag as it was given is refused.
+	etagForm quirk = "etag-form"
 	// lockout: accounts are locked after very few wrong logins.
 	lockout quirk = "quick-lockout"
 )
@@ -71,7 +82,7 @@ var quirkTable = []habit{
 	{vendors: []string{"dell"}, model: "*[rtcxm][0-9]7[0-9]*", quirks: []quirk{slowPowerOn, firstSlot}},
 	{vendors: []string{"hpe", "hewlett"}, model: "*dl160 gen10*", quirks: []quirk{leastOverride}},
 	{vendors: []string{"lenovo"}, quirks: []quirk{noContinuous, patchMedia, taskMonitorEnds}},
-	{vendors: []string{"supermicro", "super micro"}, quirks: []quirk{resendEnabled, lockout}},
+	{vendors: []string{"supermicro", "super micro"}, quirks: []quirk{resendEnabled, usbCD, lockout}},
 	{vendors: []string{"supermicro", "super micro"}, model: "*x10*", quirks: []quirk{noMode}},
 	{vendors: []string{"supermicro", "super micro"}, model: "*x1[12]*", quirks: []quirk{plainInsert}},
 	{vendors: []string{"supermicro", "super micro"}, model: "*ars-111gl-nhr*", quirks: []quirk{plainCD}},

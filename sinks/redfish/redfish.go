@@ -117,6 +117,9 @@ type machine struct {
 	boot   bootOptions
 	resets []schemas.ResetType // from the ActionInfo, once it was read
 	habits habits
+	// noBootSettings is set when the system's settings object, if it has one,
+	// turned out to hold no boot settings.
+	noBootSettings bool
 }
 
 // Close ends the session on the BMC.
@@ -139,11 +142,11 @@ func (m *machine) system(ctx context.Context, want site.Identity) (system, error
 		}
 		m.path, m.found, m.sought, m.slot = p, true, want, ""
 	}
-	return m.reread(ctx)
+	return m.read(ctx)
 }
 
-// reread reads the ComputerSystem again.
-func (m *machine) reread(ctx context.Context) (system, error) {
+// read reads the ComputerSystem, once it is found.
+func (m *machine) read(ctx context.Context) (system, error) {
 	o, err := m.client.get(ctx, m.path)
 	if err != nil {
 		return system{}, err
@@ -151,6 +154,15 @@ func (m *machine) reread(ctx context.Context) (system, error) {
 	s := system{o}
 	m.learn(s)
 	return s, nil
+}
+
+// reread reads the ComputerSystem again, with the boot that is next.
+func (m *machine) reread(ctx context.Context) (system, error) {
+	s, err := m.read(ctx)
+	if err != nil {
+		return system{}, err
+	}
+	return m.future(ctx, s)
 }
 
 func refused(format string, args ...any) error {

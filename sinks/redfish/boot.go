@@ -1,0 +1,184 @@
+package redfish
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/stmcginnis/gofish/schemas"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// boot is the part of a ComputerSystem's Boot (DSP0268 6.30) that is written.
+type boot struct {
+	BootOrder []string                          `json:"BootOrder,omitempty"`
+	Enabled   schemas.BootSourceOverrideEnabled `json:"BootSourceOverrideEnabled,omitempty"`
+	Target    schemas.BootSource                `json:"BootSourceOverrideTarget,omitempty"`
+	Mode      schemas.BootSourceOverrideMode    `json:"BootSourceOverrideMode,omitempty"`
+	URI       string                            `json:"HttpBootUri,omitempty"`
+}
+
+func (b boot) body() any { return map[string]boot{"Boot": b} }
+
+// usbCd is how some vendors call virtual CDs; gofish has no name for it.
+const usbCd schemas.BootSource = "UsbCd"
+
+// cdTargets are the boot sources that a virtual CD may be, the best first.
+func (m *machine) cdTargets() []schemas.BootSource {
+	if m.has(usbCD) && !m.has(plainCD) {
+		return []schemas.BootSource{usbCd, schemas.CdBootSource}
+	}
+	return []schemas.BootSource{schemas.CdBootSource, usbCd}
+}
+
+func bootsCD(s system) bool { return s.bootsOnce(schemas.CdBootSource) || s.bootsOnce(usbCd) }
+
+// bootOnce sets the override for the next boot, and proves it.
+func (m *machine) bootOnce(ctx context.Context, n *site.Node, target schemas.BootSource) (system, error) {
+	s, err := m.reread(ctx)
+	if err != nil || s.bootsOnce(target) {
+		return s, err
+	}
+	once := boot{Enabled: schemas.OnceBootSourceOverrideEnabled, Target: target, Mode: bootModes[n.Boot.Mode]}
+	if err := m.override(ctx, s, once); err != nil {
+		return s, err
+	}
+	return m.until(ctx, m.opts.Settle, "the next boot to be from "+string(target), func(s system) bool { return s.bootsOnce(target) })
+}
+
+// cancelOverride takes an override back, and proves it.
+func (m *machine) cancelOverride(ctx context.Context, s system) (system, error) {
+	if err := m.override(ctx, s, boot{Enabled: schemas.DisabledBootSourceOverrideEnabled}); err != nil {
+		return s, err
+	}
+	return m.until(ctx, m.opts.Settle, "the boot override to be disabled", func(s system) bool { return !bootsCD(s) })
+}
+
+var bootModes = map[string]schemas.BootSourceOverrideMode{"uefi": schemas.UEFIBootSourceOverrideMode, "bios": schemas.LegacyBootSourceOverrideMode}
+
+// override writes a boot override in the way that the BMC takes.
+func (m *machine) override(ctx context.Context, s system, b boot) error {
+	var err error
+	for i, form := range m.overrideForms(s, b) {
+		if i > 0 {
+			m.habits.met(overrideForm)
+		}
+		if err = m.writeBoot(ctx, s, overrideTarget, form); !hasStatus(err, http.StatusBadRequest) || hasMessage(err, notNow...) {
+			return err
+		}
+	}
+	return err
+}
+
+// notNow are messages after which another form of the same does not help.
+var notNow = []string{"UnableToModifyDuringSystemPOST", "InvalidOperationForSystemState", "SYS518"}
+
+// overrideForms are the ways to ask for the same override, the likeliest
+// first. Enabled and Target are what most take; some want Mode with them, some
+// refuse it, and some refuse to be sent an Enabled that is set already (the
+// vendors are in docs/redfish.md).
+func (m *machine) overrideForms(s system, b boot) []boot {
+	plain, full, least := b, b, b
+	plain.Mode = ""
+	if full.Mode == "" {
+		full.Mode = at[schemas.BootSourceOverrideMode](s.object, "Boot", "BootSourceOverrideMode")
+	}
+	if full.Target == "" {
+		full.Target = schemas.NoneBootSource
+	}
+	least.Enabled, least.Mode = "", ""
+	forms := []boot{plain, full}
+	if b.Mode != "" || m.has(fullOverride) || m.has(explicitMode) {
+		forms = []boot{full, plain}
+	}
+	if m.has(noMode) || m.has(leastOverride) {
+		forms = []boot{plain}
+	}
+	if b.Target != "" && !m.has(resendEnabled) && at[schemas.BootSourceOverrideEnabled](s.object, "Boot", "BootSourceOverrideEnabled") == b.Enabled {
+		forms = append(forms, least)
+	}
+	return forms
+}
+
+// future is the system with the boot settings that the next boot will have:
+// those of its settings object (DSP0266 section 9.10) over its own. Some BMCs
+// publish a settings object that cannot set the boot (sushy found so).
+func (m *machine) future(ctx context.Context, s system) (system, error) {
+	settings := link(s.object, "@Redfish.Settings", "SettingsObject")
+	if settings == "" || m.noBootSettings {
+		return s, nil
+	}
+	o, err := m.client.get(ctx, settings)
+	if err != nil && !hasStatus(err, http.StatusNotFound) {
+		return s, err
+	}
+	next := at[object](o, "Boot")
+	if next["BootOrder"] == nil && next[overrideTarget] == nil {
+		m.noBootSettings = true
+		return s, nil
+	}
+	return s.with(next), nil
+}
+
+// with is the system with other boot settings over its own.
+func (s system) with(next object) system {
+	merged := maps.Clone(at[object](s.object, "Boot"))
+	if merged == nil {
+		merged = object{}
+	}
+	maps.Copy(merged, next)
+	text, err := json.Marshal(merged)
+	if err != nil {
+		return s
+	}
+	o := maps.Clone(s.object)
+	o["Boot"] = text
+	return system{o}
+}
+
+const overrideTarget = "BootSourceOverrideTarget"
+
+// writeBoot writes boot settings to where the BMC takes the property: its
+// settings object if that has it, or the system itself.
+func (m *machine) writeBoot(ctx context.Context, s system, property string, b boot) error {
+	settings := link(s.object, "@Redfish.Settings", "SettingsObject")
+	if settings == "" || m.noBootSettings {
+		return m.client.patch(ctx, m.path, s.object, b.body())
+	}
+	o, err := m.client.get(ctx, settings)
+	if err != nil {
+		return err
+	}
+	if at[object](o, "Boot")[property] == nil {
+		return m.client.patch(ctx, m.path, s.object, b.body())
+	}
+	m.habits.met(bootSettings)
+	return m.client.patch(ctx, settings, o, b.body())
+}
+
+// orderBoot puts the designed boot sources first and keeps the others behind.
+func (m *machine) orderBoot(ctx context.Context, n *site.Node, s system) error {
+	if err := m.boot.read(ctx, m.client, s); err != nil {
+		return err
+	}
+	refs := s.bootOrder()
+	order, absent := m.boot.order(refs, n.Boot.Order)
+	if len(absent) > 0 {
+		return fmt.Errorf("the machine has no boot option for %s, only for %s; change the design's boot.order: %w",
+			strings.Join(absent, ", "), printable(joined(m.boot.targets(refs))), errors.ErrUnsupported)
+	}
+	if slices.Equal(refs, order) {
+		return nil
+	}
+	if err := m.writeBoot(ctx, s, "BootOrder", boot{BootOrder: order}); err != nil {
+		return err
+	}
+	_, err := m.until(ctx, m.opts.Settle, "the boot order to change", func(s system) bool { return slices.Equal(s.bootOrder(), order) })
+	return err
+}

@@ -1,0 +1,308 @@
+package redfish
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/stmcginnis/gofish/schemas"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+)
+
+// slot is a VirtualMedia resource (DSP0268 6.152) as it was just read.
+type slot struct {
+	object
+	path string
+	// stale is set where the BMC is known to leave Inserted as it was after an
+	// ejection.
+	stale bool
+}
+
+// image is the URL of the inserted image, empty for none. Some BMCs keep
+// Image after ejecting.
+func (s slot) image() string {
+	if !s.inserted() {
+		return ""
+	}
+	return at[string](s.object, "Image")
+}
+
+func (s slot) inserted() bool {
+	if s.stale && at[string](s.object, "ConnectedVia") == "NotConnected" {
+		return false
+	}
+	return at[bool](s.object, "Inserted")
+}
+
+func (s slot) action(name string) string {
+	return at[string](s.object, "Actions", "#VirtualMedia."+name, "target")
+}
+
+// holdsCDs says whether what is inserted is seen as a CD or DVD. Slots without
+// a list of types take anything.
+func (s slot) holdsCDs() bool {
+	types := at[[]schemas.VirtualMediaType](s.object, "MediaTypes")
+	return len(types) == 0 || slices.Contains(types, schemas.CDVirtualMediaType) || slices.Contains(types, schemas.DVDVirtualMediaType)
+}
+
+// media reads the slot that images go into.
+func (m *machine) media(ctx context.Context, s system) (slot, error) {
+	if m.slot != "" {
+		return m.readSlot(ctx, m.slot)
+	}
+	all, err := m.slots(ctx, s)
+	if err != nil {
+		return slot{}, err
+	}
+	if len(all) == 0 {
+		return slot{}, fmt.Errorf("the BMC has no virtual media slot that takes a CD image: %w", errors.ErrUnsupported)
+	}
+	// With two CDs in it a machine may boot either, so the one that is there
+	// has to make room.
+	best := all[max(0, slices.IndexFunc(all, slot.inserted))]
+	m.slot = best.path
+	return best, nil
+}
+
+func (m *machine) readSlot(ctx context.Context, path string) (slot, error) {
+	o, err := m.client.get(ctx, path)
+	return slot{o, path, m.has(staleInserted)}, err
+}
+
+// slots are the usable slots, the best first: those of the system, or else of
+// the manager that manages it. A manager is never guessed, since its slots may
+// belong to the neighbour. Slots without InsertMedia are for consoles only;
+// where no slot has it, images are inserted by writing to them, as the XCC
+// wants it (bmclib, providers/lenovo).
+func (m *machine) slots(ctx context.Context, s system) ([]slot, error) {
+	var silent []slot
+	for source := range m.mediaSources(s) {
+		collection, err := source(ctx)
+		if err != nil {
+			return nil, err
+		}
+		all, err := m.slotsOf(ctx, collection)
+		if err != nil {
+			return nil, err
+		}
+		silent = append(silent, slices.DeleteFunc(slices.Clone(all), func(s slot) bool { return s.action("InsertMedia") != "" })...)
+		all = slices.DeleteFunc(all, func(s slot) bool { return s.action("InsertMedia") == "" })
+		if len(all) > 0 && m.has(firstSlot) {
+			all = all[:1]
+		}
+		if len(all) > 0 {
+			return all, nil
+		}
+	}
+	return silent, nil
+}
+
+// maxSlots bounds how many slots of a BMC are looked at.
+const maxSlots = 16
+
+// slotsOf are the slots of a collection that hold CDs.
+func (m *machine) slotsOf(ctx context.Context, collection string) ([]slot, error) {
+	if collection == "" {
+		return nil, nil
+	}
+	o, err := m.client.get(ctx, collection)
+	if err != nil {
+		return nil, err
+	}
+	members := links(o, "Members")
+	var all []slot
+	for _, path := range members[:min(len(members), maxSlots)] {
+		s, err := m.readSlot(ctx, path)
+		if err != nil {
+			return nil, err
+		}
+		if s.holdsCDs() {
+			all = append(all, s)
+		}
+	}
+	return all, nil
+}
+
+// mediaSources are where collections of slots are found, each read when its
+// turn comes.
+func (m *machine) mediaSources(s system) func(yield func(func(context.Context) (string, error)) bool) {
+	return func(yield func(func(context.Context) (string, error)) bool) {
+		if !yield(func(context.Context) (string, error) { return link(s.object, "VirtualMedia"), nil }) {
+			return
+		}
+		for _, path := range links(s.object, "Links", "ManagedBy") {
+			if !yield(func(ctx context.Context) (string, error) {
+				o, err := m.client.get(ctx, path)
+				m.habits.learn(managerMakers(o))
+				return link(o, "VirtualMedia"), err
+			}) {
+				return
+			}
+		}
+	}
+}
+
+// insert puts an image into the drive, or into the next one that takes it, and
+// proves it.
+func (m *machine) insert(ctx context.Context, s system, drive slot, image string) error {
+	err := m.insertInto(ctx, drive, image)
+	if !slotRefuses(err) {
+		return cmp.Or(err, m.provenInserted(ctx, image))
+	}
+	all, readErr := m.slots(ctx, s)
+	if readErr != nil {
+		return readErr
+	}
+	for _, other := range all {
+		if other.path == drive.path {
+			continue
+		}
+		m.habits.met(nextSlot)
+		m.slot = other.path
+		err = cmp.Or(m.eject(ctx, other), m.insertInto(ctx, other, image))
+		if !slotRefuses(err) {
+			return cmp.Or(err, m.provenInserted(ctx, image))
+		}
+	}
+	return err
+}
+
+func (m *machine) provenInserted(ctx context.Context, image string) error {
+	return m.untilMedia(ctx, "the image to be inserted", func(d slot) bool { return d.image() == image })
+}
+
+// slotRefuses says whether another slot may do: some list the action and do
+// not have it.
+func slotRefuses(err error) bool {
+	return hasStatus(err, http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented)
+}
+
+// insertion is how an image is put to a BMC: with which parameters.
+type insertion struct {
+	flags    bool // Inserted and WriteProtected
+	transfer bool // TransferProtocolType and TransferMethod
+	login    bool // UserName and Password, which some want for a public image too
+}
+
+func (i insertion) body(image string) map[string]any {
+	b := map[string]any{"Image": image}
+	if i.flags {
+		b["Inserted"], b["WriteProtected"] = true, true
+	}
+	if i.transfer {
+		b["TransferMethod"], b["TransferProtocolType"] = "Stream", transferProtocol(image)
+	}
+	if i.login {
+		b["UserName"], b["Password"] = "none", "none"
+	}
+	return b
+}
+
+// transferProtocol is VirtualMedia.TransferProtocolType of an image.
+func transferProtocol(image string) string {
+	u, err := url.Parse(image)
+	if err != nil {
+		return ""
+	}
+	return strings.ToUpper(u.Scheme)
+}
+
+// next is what to try after a refusal. Each parameter is changed once.
+func (i insertion) next(err error) (insertion, bool) {
+	switch {
+	case !hasStatus(err, http.StatusBadRequest):
+		return i, false
+	case hasMessage(err, "ActionParameterMissing", "PropertyMissing", "CreateFailedMissingReqProperties"):
+		if i.transfer && i.login {
+			return i, false
+		}
+		return insertion{i.flags, true, i.transfer}, true
+	case i.flags:
+		return insertion{false, i.transfer, i.login}, true
+	}
+	return i, false
+}
+
+// insertInto asks for an image in one slot. DSP0268 has all but Image optional;
+// X11 and X12 boards refuse Inserted and WriteProtected, others demand more.
+func (m *machine) insertInto(ctx context.Context, drive slot, image string) error {
+	how := insertion{flags: !m.has(plainInsert)}
+	ejected := false
+	for {
+		err := m.writeSlot(ctx, drive, "InsertMedia", how.body(image))
+		if hasStatus(err, http.StatusConflict) && !ejected { // what it holds, it does not show
+			ejected = true
+			m.habits.met(staleInserted)
+			if err := m.askEject(ctx, drive); err != nil {
+				return err
+			}
+			continue
+		}
+		next, again := how.next(err)
+		if !again {
+			return err
+		}
+		m.habits.met(insertParameters)
+		how = next
+	}
+}
+
+// writeSlot asks for an action of a slot, or writes to a slot without actions.
+func (m *machine) writeSlot(ctx context.Context, drive slot, action string, body map[string]any) error {
+	if target := drive.action(action); target != "" {
+		return m.client.post(ctx, target, body)
+	}
+	if drive.action("InsertMedia") != "" {
+		return fmt.Errorf("virtual media slot %s has no %s: %w", drive.path, action, errors.ErrUnsupported)
+	}
+	m.habits.met(patchMedia)
+	return m.client.patch(ctx, drive.path, drive.object, body)
+}
+
+// eject empties the drive, and proves it.
+func (m *machine) eject(ctx context.Context, drive slot) error {
+	if !drive.inserted() {
+		return nil
+	}
+	if err := m.askEject(ctx, drive); err != nil {
+		return err
+	}
+	return m.untilMedia(ctx, "the drive to be empty", func(d slot) bool { return !d.inserted() })
+}
+
+// askEject asks for an ejection. EjectMedia has no parameters, and iLO wants an
+// empty object all the same. Actions may come and go with the medium, so a slot
+// that was read without EjectMedia is read again.
+func (m *machine) askEject(ctx context.Context, drive slot) error {
+	if drive.action("InsertMedia") != "" && drive.action("EjectMedia") == "" {
+		now, err := m.readSlot(ctx, drive.path)
+		if err != nil {
+			return err
+		}
+		drive = now
+	}
+	if drive.action("EjectMedia") != "" {
+		return m.writeSlot(ctx, drive, "EjectMedia", map[string]any{})
+	}
+	err := m.writeSlot(ctx, drive, "EjectMedia", map[string]any{"Image": nil, "Inserted": false})
+	if hasStatus(err, http.StatusBadRequest) {
+		return m.writeSlot(ctx, drive, "EjectMedia", map[string]any{"Image": nil})
+	}
+	return err
+}
+
+func (m *machine) untilMedia(ctx context.Context, what string, ok func(slot) bool) error {
+	return m.wait(ctx, m.opts.Settle, what, func() (bool, error) {
+		if m.slot == "" {
+			return false, fmt.Errorf("%w: no virtual media slot was chosen", driver.ErrRefused)
+		}
+		drive, err := m.readSlot(ctx, m.slot)
+		return err == nil && ok(drive), err
+	})
+}
