@@ -78,7 +78,7 @@ type habit struct {
 // without it. docs/redfish.md says where each row comes from.
 var quirkTable = []habit{
 	{vendors: []string{"dell"}, quirks: []quirk{serviceTag, staleInserted}},
-	{vendors: []string{"dell"}, from: "1.0", before: "2.0", quirks: []quirk{slowPowerOn, firstSlot}}, // iDRAC10 counts anew
+	{vendors: []string{"dell"}, from: "1.0", before: "2.0", quirks: []quirk{slowPowerOn}}, // iDRAC10 counts anew
 	{vendors: []string{"dell"}, model: "*[rtcxm][0-9]7[0-9]*", quirks: []quirk{slowPowerOn, firstSlot}},
 	{vendors: []string{"hpe", "hewlett"}, model: "*dl160 gen10*", quirks: []quirk{leastOverride}},
 	{vendors: []string{"lenovo"}, quirks: []quirk{noContinuous, patchMedia, taskMonitorEnds}},
