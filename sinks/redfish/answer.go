@@ -31,7 +31,7 @@ func newAnswerError(r *http.Response, body []byte) *answerError {
 		said: said(infos), after: retryAfter(r.Header.Get("Retry-After")),
 	}
 	for _, info := range infos {
-		e.ids = append(e.ids, key(at[string](info, "MessageId")))
+		e.ids = append(e.ids, messageKey(at[string](info, "MessageId")))
 	}
 	e.class = classOf(e)
 	return e
@@ -95,9 +95,9 @@ var messageClass = map[string]error{
 	"LIC501":             errors.ErrUnsupported,
 }
 
-// key is a message's id without its registry and version (DSP0266 section
+// messageKey is a message's id without its registry and version (DSP0266 section
 // 8.6.3): Base.1.8.GeneralError is GeneralError.
-func key(id string) string { return id[strings.LastIndexByte(id, '.')+1:] }
+func messageKey(id string) string { return id[strings.LastIndexByte(id, '.')+1:] }
 
 // hasMessage says whether the BMC answered with one of the messages.
 func hasMessage(err error, keys ...string) bool {

@@ -182,3 +182,35 @@ func (m *machine) orderBoot(ctx context.Context, n *site.Node, s system) error {
 	_, err := m.until(ctx, m.opts.Settle, "the boot order to change", func(s system) bool { return slices.Equal(s.bootOrder(), order) })
 	return err
 }
+
+// bootSource is the source (DSP0268 6.30, BootSource) that a boot option stands
+// for: its Alias, or what its UEFI path and name tell where a BMC has none, as
+// iDRAC, iLO and XCC have.
+func bootSource(option object) string {
+	if alias := words(option, "Alias"); alias != "" && alias != string(schemas.NoneBootSource) {
+		return alias
+	}
+	told := strings.ToLower(words(option, "UefiDevicePath") + " " + words(option, "DisplayName"))
+	for _, sign := range bootSigns {
+		if strings.Contains(told, sign.has) {
+			return string(sign.source)
+		}
+	}
+	return ""
+}
+
+// bootSigns are what boot options of a source have in their UEFI path (UEFI
+// 2.10, section 10.6.1.6) or name, in lower case; the first that is found
+// counts.
+var bootSigns = []struct {
+	has    string
+	source schemas.BootSource
+}{
+	{"/uri(", schemas.UefiHTTPBootSource}, {"http", schemas.UefiHTTPBootSource},
+	{"cdrom(", schemas.CdBootSource}, {"virtual cd", schemas.CdBootSource}, {"cd/dvd", schemas.CdBootSource},
+	{"usb(", schemas.UsbBootSource},
+	{"/mac(", schemas.PxeBootSource}, {"pxe", schemas.PxeBootSource}, {"network", schemas.PxeBootSource},
+	{"hd(", schemas.HddBootSource}, {"nvme(", schemas.HddBootSource}, {"sata(", schemas.HddBootSource}, {"scsi(", schemas.HddBootSource},
+	{"sas(", schemas.HddBootSource}, {"hard disk", schemas.HddBootSource}, {"harddisk", schemas.HddBootSource}, {"hard drive", schemas.HddBootSource},
+	{"usb", schemas.UsbBootSource},
+}

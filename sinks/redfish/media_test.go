@@ -545,3 +545,27 @@ func TestQuirkETagForms(t *testing.T) {
 		})
 	}
 }
+
+// Where boot options have no Alias, their path and name tell.
+func TestQuirkBootOptionsWithoutAlias(t *testing.T) {
+	for option, want := range map[string]string{
+		`{"Alias":"Pxe"}`: "Pxe",
+		`{"Alias":"None","DisplayName":"Slot 5 Port 1 (HTTP(S) IPv6)","UefiDevicePath":"PciRoot(0x7)/Pci(0x1,0x1)/MAC(02859188B2A6,0x1)/IPv6(0)/Uri()"}`: "UefiHttp",
+		`{"Alias":null,"UefiDevicePath":"PciRoot(0x7)/Pci(0x1,0x1)/MAC(02859188B2A6,0x1)/IPv4(0.0.0.0)"}`:                                                "Pxe",
+		`{"DisplayName":"HTTP Device 1: NIC in Slot 5","UefiDevicePath":"VenHw(986D1755)"}`:                                                              "UefiHttp",
+		`{"DisplayName":"ubuntu","UefiDevicePath":"HD(1,GPT,6634D938,0x800)/\\EFI\\shimx64.efi"}`:                                                        "Hdd",
+		`{"DisplayName":"disk","UefiDevicePath":"PciRoot(0x0)/Pci(0x3,0x2)/NVMe(0x1,02)"}`:                                                               "Hdd",
+		`{"DisplayName":"HardDisk","UefiDevicePath":"VenHw_B2AD3248"}`:                                                                                   "Hdd",
+		`{"DisplayName":"Network","UefiDevicePath":"VenHw_B2AD3248"}`:                                                                                    "Pxe",
+		`{"DisplayName":"Virtual CD","UefiDevicePath":"PciRoot(0x0)/USB(0xD,0x0)"}`:                                                                      "Cd",
+		`{"DisplayName":"UEFI Shell","UefiDevicePath":17}`:                                                                                               "",
+	} {
+		var o object
+		if err := json.Unmarshal([]byte(option), &o); err != nil {
+			t.Fatal(err)
+		}
+		if got := bootSource(o); got != want {
+			t.Errorf("%s: got %q, want %q", option, got, want)
+		}
+	}
+}

@@ -105,8 +105,8 @@ func (b *bootOptions) read(ctx context.Context, c *client, s system) error {
 		if err != nil {
 			return err
 		}
-		if alias := words(option, "Alias"); alias != "" {
-			source[at[string](option, "BootOptionReference")] = alias
+		if from := bootSource(option); from != "" {
+			source[at[string](option, "BootOptionReference")] = from
 		}
 	}
 	b.refs, b.source = key, source
