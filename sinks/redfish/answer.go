@@ -22,6 +22,7 @@ type answerError struct {
 	ids          []string // of its messages, without registry and version
 	class        error
 	after        time.Duration // the BMC's Retry-After, 0 for none
+	location     string        // of a redirect, on the same host
 }
 
 func newAnswerError(r *http.Response, body []byte) *answerError {
@@ -29,6 +30,9 @@ func newAnswerError(r *http.Response, body []byte) *answerError {
 	e := &answerError{
 		method: r.Request.Method, path: printable(r.Request.URL.Path), status: r.StatusCode,
 		said: said(infos), after: retryAfter(r.Header.Get("Retry-After")),
+	}
+	if to, err := r.Location(); err == nil && to.Host == r.Request.URL.Host {
+		e.location = to.EscapedPath()
 	}
 	for _, info := range infos {
 		e.ids = append(e.ids, messageKey(at[string](info, "MessageId")))

@@ -19,7 +19,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/secret"
 )
 
-// client speaks to one BMC, one request at a time.
+// client speaks to one BMC.
 type client struct {
 	host  string // with the port, if the endpoint has one
 	value secret.Value
@@ -31,10 +31,13 @@ type client struct {
 	habits            *habits // of the BMC, filled from what is read anyway
 }
 
-func newClient(u *url.URL, t *tls.Config, s secret.Value, answer time.Duration) *client {
-	w := &wire{host: u.Host, next: newTransport(t), answer: answer}
-	return &client{host: u.Host, value: s, http: &http.Client{Transport: w}}
+func newClient(u *url.URL, t *tls.Config, s secret.Value, o Options, h *habits) *client {
+	w := &wire{host: u.Host, next: newTransport(t), answer: o.Answer, habits: h, lanes: newLanes(), breaker: breaker{rest: restPolls * o.Poll}}
+	return &client{host: u.Host, value: s, http: &http.Client{Transport: w}, habits: h}
 }
+
+// restPolls is how long a BMC that does not answer is left alone, in polls: 2 s.
+const restPolls = 2
 
 func (c *client) get(ctx context.Context, path string) (object, error) {
 	resp, err := c.do(ctx, func(api *gofish.APIClient) (*http.Response, error) { return api.Get(path) })
@@ -108,12 +111,23 @@ func (c *client) do(ctx context.Context, call func(*gofish.APIClient) (*http.Res
 	}
 	resp, err := call(c.api.WithContext(ctx))
 	if c.session != "" && hasStatus(err, http.StatusUnauthorized) {
-		if err := c.login(ctx); err != nil {
+		if err := c.relogin(ctx); err != nil {
 			return nil, err
 		}
 		resp, err = call(c.api.WithContext(ctx))
 	}
 	return resp, classify(err)
+}
+
+// relogin logs in once more. A BMC that merely refused the session for a moment
+// still has it, and has few; what becomes of it is no reason to fail.
+func (c *client) relogin(ctx context.Context) error {
+	old := c.session
+	if err := c.login(ctx); err != nil {
+		return err
+	}
+	c.drop(c.api.WithContext(ctx), old)
+	return nil
 }
 
 // login opens a session (DSP0266 section 13.3.4), or turns to basic
@@ -216,20 +230,24 @@ func (emptyRoot) RoundTrip(r *http.Request) (*http.Response, error) {
 // begin anew when they restart, so one that another user has by now is left
 // alone.
 func (c *client) end(ctx context.Context, session string) error {
-	o, err := c.get(ctx, session)
-	switch user := at[string](o, "UserName"); {
-	case hasStatus(err, http.StatusNotFound):
-		return nil
-	case err != nil:
-		return err
-	case session == c.session || user != "" && user != c.value.Username():
-		return nil
-	}
-	_, err = c.do(ctx, func(api *gofish.APIClient) (*http.Response, error) { return api.Delete(session) })
+	_, err := c.do(ctx, func(api *gofish.APIClient) (*http.Response, error) { return c.drop(api, session) })
 	if hasStatus(err, http.StatusNotFound) {
 		return nil
 	}
 	return err
+}
+
+// drop deletes a session if it is the user's and not the handle's own.
+func (c *client) drop(api *gofish.APIClient, session string) (*http.Response, error) {
+	resp, err := api.Get(session)
+	if err != nil {
+		return nil, err
+	}
+	o, err := decode(session, resp)
+	if user := at[string](o, "UserName"); err != nil || session == c.session || user != "" && user != c.value.Username() {
+		return resp, err
+	}
+	return api.Delete(session)
 }
 
 // close deletes the session: BMCs have few, and keep them for long.

@@ -58,6 +58,10 @@ const (
 	bootSettings quirk = "boot-in-settings-object"
 	// etagForm: a write with the ETag as it was given is refused.
 	etagForm quirk = "etag-form"
+	// compressedOnly: some resources are served compressed only.
+	compressedOnly quirk = "compressed-only"
+	// slashes: paths are known with or without a slash at the end only.
+	slashes quirk = "slashes"
 	// lockout: accounts are locked after very few wrong logins.
 	lockout quirk = "quick-lockout"
 )

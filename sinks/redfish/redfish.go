@@ -80,8 +80,8 @@ func (d *Driver) Open(_ context.Context, e site.Endpoint, s secret.Value) (drive
 	if err != nil {
 		return nil, err
 	}
-	m := &machine{opts: d.opts, client: newClient(u, t, s, d.opts.Answer)}
-	m.client.habits = &m.habits
+	m := &machine{opts: d.opts}
+	m.client = newClient(u, t, s, d.opts, &m.habits)
 	if p := strings.TrimRight(u.EscapedPath(), "/"); p != "" && p != "/redfish" && p != "/redfish/v1" {
 		m.path = p
 	}

@@ -2,6 +2,8 @@ package redfish
 
 import (
 	"bytes"
+	"cmp"
+	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -39,7 +41,7 @@ func newTransport(t *tls.Config) *http.Transport {
 		ResponseHeaderTimeout: headerTimeout,
 		IdleConnTimeout:       idleTimeout,
 		MaxIdleConnsPerHost:   1,
-		MaxConnsPerHost:       2,
+		MaxConnsPerHost:       maxReads + 1,
 		DisableCompression:    true,
 	}
 }
@@ -48,9 +50,12 @@ func newTransport(t *tls.Config) *http.Transport {
 // back as an error of a class that the engine knows; gofish would drop its
 // headers, and Retry-After with them.
 type wire struct {
-	host   string
-	next   *http.Transport
-	answer time.Duration // for a write whose context ends after it was sent
+	host    string
+	next    *http.Transport
+	answer  time.Duration // for a write whose context ends after it was sent
+	habits  *habits
+	lanes   lanes
+	breaker breaker
 }
 
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -58,20 +63,35 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		// A link or redirect of a BMC must not have a session token sent elsewhere.
 		return nil, refused("the BMC at %s leads to %s://%s; requests go to the designed host only, over TLS", w.host, r.URL.Scheme, printable(r.URL.Host))
 	}
-	if err := r.Context().Err(); err != nil {
+	leave, err := w.lanes.enter(r.Context(), r.Method)
+	if err != nil {
 		return nil, err
 	}
+	defer leave()
+	if err := cmp.Or(r.Context().Err(), w.breaker.allow()); err != nil {
+		return nil, err
+	}
+	resp, err := w.exchange(r, "identity")
+	if r.Method == http.MethodGet && hasStatus(err, http.StatusNotAcceptable) {
+		w.habits.met(compressedOnly)
+		resp, err = w.exchange(r, "gzip")
+	}
+	if other, ok := w.slashed(r, err); ok {
+		return w.exchange(other, "identity")
+	}
+	return resp, err
+}
+
+// exchange sends a request and reads the answer. Several BMCs spoil their ETags
+// when they compress, and are asked not to; some have registries only
+// compressed.
+func (w *wire) exchange(r *http.Request, encoding string) (*http.Response, error) {
 	r, cancel := w.bound(r)
 	defer cancel() // the body has been read by then
 	r.Header.Set("User-Agent", "slipway")
 	r.Header.Set("OData-Version", "4.0")
-	// Several BMCs spoil their ETags when they compress.
-	r.Header.Set("Accept-Encoding", "identity")
-	resp, err := w.next.RoundTrip(r)
-	if err != nil {
-		return nil, untrusted(w.host, err)
-	}
-	body, err := readAll(resp.Body)
+	r.Header.Set("Accept-Encoding", encoding)
+	resp, body, err := w.call(r)
 	if err != nil {
 		return nil, err
 	}
@@ -80,6 +100,59 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	return resp, nil
+}
+
+// call is one request on the network.
+func (w *wire) call(r *http.Request) (resp *http.Response, body []byte, err error) {
+	defer func() {
+		if r.Context().Err() == nil || errors.Is(r.Context().Err(), context.DeadlineExceeded) {
+			w.breaker.note(silence(err))
+		}
+	}()
+	if resp, err = w.next.RoundTrip(r); err != nil {
+		return nil, nil, untrusted(w.host, err)
+	}
+	body, err = readAll(resp)
+	return resp, body, err
+}
+
+// silence is an error of the connection; an answer that is refused is an
+// answer.
+func silence(err error) error {
+	if hasClass(err) {
+		return nil
+	}
+	return err
+}
+
+// slashed is a request for the same with a slash at the end, or without, when
+// that is what the BMC wants: it says so by a redirect, for a write too, or
+// knows the one and not the other (MAAS found both). A redirected write has not
+// been carried out. What is not there with either is not asked for twice again.
+func (w *wire) slashed(r *http.Request, err error) (*http.Request, bool) {
+	var e *answerError
+	if !errors.As(err, &e) {
+		return nil, false
+	}
+	path := strings.TrimSuffix(r.URL.Path, "/")
+	if path == r.URL.Path {
+		path += "/"
+	}
+	moved := e.status >= 300 && e.status < 400 && e.location == path
+	if !moved && (r.Method != http.MethodGet || e.status != http.StatusNotFound || !strings.HasSuffix(r.URL.Path, "/")) {
+		return nil, false
+	}
+	w.habits.met(slashes)
+	again := r.Clone(r.Context())
+	again.URL.Path, again.URL.RawPath = path, ""
+	if r.GetBody != nil {
+		body, err := r.GetBody()
+		if err != nil {
+			return nil, false
+		}
+		again.Body = body
+	}
+	return again, true
 }
 
 // bound gives a request its time. A read ends with its context, and so does a
@@ -141,9 +214,17 @@ func (b leaving) Read(p []byte) (int, error) {
 // CloseIdleConnections lets http.Client close them through the wire.
 func (w *wire) CloseIdleConnections() { w.next.CloseIdleConnections() }
 
-func readAll(body io.ReadCloser) ([]byte, error) {
-	defer body.Close()
-	b, err := io.ReadAll(io.LimitReader(body, maxBody+1))
+func readAll(r *http.Response) ([]byte, error) {
+	defer r.Body.Close()
+	var from io.Reader = io.LimitReader(r.Body, maxBody+1)
+	if r.Header.Get("Content-Encoding") == "gzip" {
+		z, err := gzip.NewReader(from)
+		if err != nil {
+			return nil, refused("the answer claims to be compressed and is not: %w", err)
+		}
+		from = io.LimitReader(z, maxBody+1)
+	}
+	b, err := io.ReadAll(from)
 	if err == nil && len(b) > maxBody {
 		err = refused("the answer is larger than %d MiB", maxBody>>20)
 	}
