@@ -4,16 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/subtle"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"net"
 	"net/http"
-	"strings"
 	"time"
 )
 
@@ -97,7 +93,7 @@ func (m *Machine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	m.fleet.calls.arrived(n, c)
 	fault := m.fleet.faultOf(m, n)
-	if fault.disturb(rec, r) {
+	if m.disturb(fault, rec, r) {
 		return
 	}
 	wait = locked(m, func() time.Duration { return m.variedLocked(wait) })
@@ -107,7 +103,7 @@ func (m *Machine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !m.fleet.sleep(while, wait) {
 		panic(http.ErrAbortHandler) // an empty answer would be a success
 	}
-	m.serve(rec, r)
+	m.serve(rec, r, fault)
 }
 
 // receive takes in a request that asks for a change. What a BMC has received
@@ -150,141 +146,4 @@ func (w *recorder) WriteHeader(status int) {
 func (w *recorder) Write(p []byte) (int, error) {
 	w.status = cmp.Or(w.status, http.StatusOK)
 	return w.ResponseWriter.Write(p)
-}
-
-// serve routes a request to a resource.
-func (m *Machine) serve(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("OData-Version", "4.0")
-	w.Header().Set("Cache-Control", "no-cache")
-	path := strings.TrimRight(r.URL.Path, "/")
-	if r.Method == http.MethodPost {
-		path = strings.TrimSuffix(path, "/Members") // the same as the collection (DSP0266 7.9)
-	}
-	if v := r.Header.Get("OData-Version"); v != "" && v != "4.0" {
-		fail(w, http.StatusPreconditionFailed, "Base.1.18.PreconditionFailed", "OData-Version "+v+" is not supported.")
-		return
-	}
-	if !open(r.Method, path) && !m.authenticated(r) {
-		w.Header().Set("WWW-Authenticate", `Basic realm="Redfish"`)
-		fail(w, http.StatusUnauthorized, "Base.1.18.NoValidSession", "There is no valid session established with the implementation.")
-		return
-	}
-	res, ok := m.resource(path)
-	if !ok {
-		fail(w, http.StatusNotFound, "Base.1.18.ResourceMissingAtURI", "The resource at the URI "+path+" was not found.")
-		return
-	}
-	h := res[r.Method]
-	if r.Method == http.MethodHead {
-		h = res[http.MethodGet]
-	}
-	if h == nil {
-		w.Header().Set("Allow", strings.Join(res.methods(), ", "))
-		fail(w, http.StatusMethodNotAllowed, "Base.1.18.OperationNotAllowed", "The HTTP method is not allowed on this resource.")
-		return
-	}
-	h(w, r)
-}
-
-// open says what needs no login (DSP0266 13.2): the version, the service root
-// and its metadata, and logging in.
-func open(method, path string) bool {
-	switch path {
-	case "/redfish", "/redfish/v1", "/redfish/v1/odata", "/redfish/v1/$metadata":
-		return true
-	}
-	return method == http.MethodPost && path == sessionsPath
-}
-
-const sessionsPath = "/redfish/v1/SessionService/Sessions"
-
-func isSession(path string) bool { return strings.HasPrefix(path, sessionsPath) }
-
-func (m *Machine) authenticated(r *http.Request) bool {
-	if token := r.Header.Get("X-Auth-Token"); token != "" {
-		return locked(m, func() bool { return m.touchLocked(token) })
-	}
-	user, password, ok := r.BasicAuth()
-	return ok && m.accepts(user, password)
-}
-
-// accepts checks an account.
-func (m *Machine) accepts(user, password string) bool {
-	ok := subtle.ConstantTimeCompare([]byte(user+"\x00"+password), []byte(m.config.Username+"\x00"+m.config.Password)) == 1
-	if !ok {
-		locked(m, func() any { m.counts.Denied++; return nil })
-	}
-	return ok
-}
-
-// reply sends a resource with its ETag.
-func reply(w http.ResponseWriter, r *http.Request, status int, body map[string]any) {
-	text, tag := encode(body)
-	w.Header().Set("ETag", tag)
-	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	if r.Method == http.MethodGet && r.Header.Get("If-None-Match") == tag {
-		w.WriteHeader(http.StatusNotModified)
-		return
-	}
-	w.WriteHeader(status)
-	if r.Method != http.MethodHead {
-		w.Write(text)
-	}
-}
-
-func encode(body map[string]any) (text []byte, tag string) {
-	text, err := json.Marshal(body)
-	if err != nil {
-		panic(err) // resources are ours
-	}
-	h := fnv.New64a()
-	h.Write(text)
-	return text, fmt.Sprintf(`W/"%x"`, h.Sum64())
-}
-
-// current says whether a request is for the resource as it is (DSP0266 6.5);
-// like most BMCs it takes an ETag without its W/ for the same. It answers
-// itself when the resource is another by now.
-func current(w http.ResponseWriter, r *http.Request, body map[string]any) bool {
-	_, tag := encode(body)
-	want := r.Header.Get("If-Match")
-	if want == "" || want == "*" || want == tag || want == strings.TrimPrefix(tag, "W/") {
-		return true
-	}
-	fail(w, http.StatusPreconditionFailed, "Base.1.18.PreconditionFailed", "The ETag supplied did not match the current ETag of the resource.")
-	return false
-}
-
-// fail sends an error body with extended information (DSP0266 8.6).
-func fail(w http.ResponseWriter, status int, id, message string) {
-	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(map[string]any{"error": map[string]any{
-		"code": "Base.1.18.GeneralError", "message": "A general error has occurred. See ExtendedInfo for more information.",
-		"@Message.ExtendedInfo": []any{map[string]any{
-			"@odata.type": "#Message.v1_2_0.Message", "MessageId": id, "Message": message, "Severity": "Critical", "Resolution": "None.",
-		}},
-	}})
-}
-
-// read decodes a request's body; it answers itself when it cannot. A property
-// that the resource does not have, or lets nobody write, is not accepted.
-func read(w http.ResponseWriter, r *http.Request, into any) bool {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
-	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		fail(w, http.StatusRequestEntityTooLarge, "Base.1.18.PayloadTooLarge", fmt.Sprintf("The request body is larger than %d bytes.", maxRequest))
-		return false
-	}
-	if len(body) > 0 && err == nil {
-		err = strictly(bytes.NewReader(body), into)
-	}
-	switch {
-	case err == nil:
-		return true
-	case strings.Contains(err.Error(), "unknown field"):
-		fail(w, http.StatusBadRequest, "Base.1.18.PropertyUnknown", "The request has a property that cannot be written here: "+err.Error()+".")
-	default:
-		fail(w, http.StatusBadRequest, "Base.1.18.MalformedJSON", "The request body submitted was malformed JSON and could not be parsed by the receiving service.")
-	}
-	return false
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -86,7 +87,9 @@ var Usual = Latency{
 
 // MachineConfig is one machine as it stands in the rack.
 type MachineConfig struct {
-	Name         string        `json:"name"`
+	Name string `json:"name"`
+	// Personality is the kind of its BMC, one of Personalities; plain without.
+	Personality  string        `json:"personality,omitempty"`
 	BMCAddr      string        `json:"bmcAddr"` // 127.x.y.z
 	OSAddr       string        `json:"osAddr,omitempty"`
 	Identity     site.Identity `json:"identity"`
@@ -166,7 +169,7 @@ func (c Config) check() error {
 func (c MachineConfig) check(seen map[string]bool) error {
 	take := func(what string) bool { taken := seen[what]; seen[what] = true; return !taken }
 	for _, t := range c.BootOrder {
-		if reference(t) == "" {
+		if !slices.Contains(bootTargets, t) {
 			return noTarget(t)
 		}
 	}

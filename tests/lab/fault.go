@@ -65,14 +65,14 @@ func (f Fault) ofAnswers() bool {
 }
 
 // disturb answers in a fault's way, and says whether it did.
-func (f Fault) disturb(w http.ResponseWriter, r *http.Request) bool {
+func (m *Machine) disturb(f Fault, w http.ResponseWriter, r *http.Request) bool {
 	switch f.Kind {
 	case FaultBusy:
 		w.Header().Set("Retry-After", strconv.Itoa(f.RetryAfter))
-		fail(w, http.StatusServiceUnavailable, "Base.1.18.ServiceTemporarilyUnavailable", "The service is temporarily unavailable. Retry in "+strconv.Itoa(f.RetryAfter)+" seconds.")
+		say(w, http.StatusServiceUnavailable, m.kind.speech.fault(m.kind.speech.info("ServiceTemporarilyUnavailable", strconv.Itoa(f.RetryAfter))))
 	case FaultBusyDate:
 		w.Header().Set("Retry-After", time.Now().Add(time.Duration(f.RetryAfter)*time.Second).UTC().Format(http.TimeFormat))
-		fail(w, http.StatusServiceUnavailable, "Base.1.18.ServiceTemporarilyUnavailable", "The service is temporarily unavailable.")
+		say(w, http.StatusServiceUnavailable, m.kind.speech.fault(m.kind.speech.info("ServiceTemporarilyUnavailable", strconv.Itoa(f.RetryAfter))))
 	case FaultHang:
 		<-r.Context().Done()
 		panic(http.ErrAbortHandler)
@@ -82,7 +82,7 @@ func (f Fault) disturb(w http.ResponseWriter, r *http.Request) bool {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Write([]byte("<!DOCTYPE html><html><head><title>Log in</title></head><body><form>…</form></body></html>"))
 	case FaultServerError:
-		fail(w, http.StatusInternalServerError, "Base.1.18.InternalError", "The request failed due to an internal service error.")
+		say(w, http.StatusInternalServerError, m.kind.speech.fault(m.kind.speech.info("InternalError")))
 	default:
 		return false
 	}
@@ -124,3 +124,6 @@ func (f *Fleet) faultOf(m *Machine, n int) Fault {
 	}
 	return c.faults[int(f.draw("kind "+m.config.Name, n)*float64(len(c.faults)))]
 }
+
+// lies says whether a write is to be accepted without effect.
+func (x *exchange) lies() bool { return x.fault.Kind == FaultNoEffect }

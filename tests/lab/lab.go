@@ -33,6 +33,7 @@ type Fleet struct {
 	bmcs     map[string]*Machine // by BMC address
 	systems  map[string]*Machine // by OS address
 	images   map[string]image
+	kinds    map[string]*personality // by name
 	calls    callLog
 	chance   atomic.Pointer[chance]
 
@@ -65,11 +66,15 @@ func New(c Config) (*Fleet, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	f := &Fleet{config: c, keys: newKeys(c.Seed), machines: map[string]*Machine{}, bmcs: map[string]*Machine{}, systems: map[string]*Machine{}}
+	f := &Fleet{config: c, keys: newKeys(c.Seed), machines: map[string]*Machine{}, bmcs: map[string]*Machine{}, systems: map[string]*Machine{}, kinds: map[string]*personality{}}
 	f.ctx, f.stop = context.WithCancel(context.Background())
 	f.images = makeImages(c)
 	for _, mc := range c.Machines {
-		m := newMachine(f, mc)
+		kind, err := f.kind(mc)
+		if err != nil {
+			return nil, fmt.Errorf("machine %q: %w", mc.Name, err)
+		}
+		m := newMachine(f, mc, kind)
 		f.machines[mc.Name], f.bmcs[mc.BMCAddr] = m, m
 		if mc.OSAddr != "" {
 			f.systems[mc.OSAddr] = m
@@ -77,6 +82,16 @@ func New(c Config) (*Fleet, error) {
 		m.begin()
 	}
 	return f, nil
+}
+
+// kind is the personality of a machine, which it shares with others.
+func (f *Fleet) kind(c MachineConfig) (*personality, error) {
+	if p := f.kinds[c.Personality]; p != nil {
+		return p, nil
+	}
+	p, err := kind(c)
+	f.kinds[c.Personality] = p
+	return p, err
 }
 
 // Close ends every server, connection and machine. Nothing runs after it.
@@ -118,7 +133,8 @@ func (f *Fleet) ImagePort() int { return f.ports.image }
 
 // BMCURL is a machine's bmc endpoint.
 func (f *Fleet) BMCURL(name string) string {
-	return fmt.Sprintf("redfish+https://%s:%d%s", f.machines[name].config.BMCAddr, f.ports.bmc, systemPath)
+	m := f.machines[name]
+	return fmt.Sprintf("redfish+https://%s:%d%s", m.config.BMCAddr, f.ports.bmc, m.kind.system)
 }
 
 // OSURL is a machine's os endpoint.

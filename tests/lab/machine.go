@@ -7,8 +7,6 @@ import (
 	"crypto/tls"
 	"encoding/hex"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,32 +26,36 @@ const (
 type Machine struct {
 	fleet  *Fleet
 	config MachineConfig
+	kind   *personality
 
 	bmcSide lines // connections to the BMC
 	osSide  lines // connections to the system
 
-	mu       sync.Mutex
-	power    string
-	timer    *time.Timer        // what comes next by itself
-	unfetch  context.CancelFunc // ends the fetching of an image
-	epoch    int                // counts power changes, so that what began before one is dropped
-	draws    int                // counts durations drawn
-	order    []string           // boot option references
-	override override
-	media    string // URL of the inserted image
-	disk     disk
-	running  string // what runs: "", "installer", "system"
-	progress string // BootProgress.LastState
-	upAt     time.Time
-	bootID   string
-	reset    time.Time // LastResetTime
-	fault    Fault
-	sessions map[string]session // by token
-	tls      *tls.Config        // with the certificate; nil until it is asked for
-	counts   Counts
+	mu        sync.Mutex
+	power     string
+	timer     *time.Timer        // what comes next by itself
+	unfetch   context.CancelFunc // ends the fetching of an image
+	epoch     int                // counts power changes, so that what began before one is dropped
+	draws     int                // counts durations drawn
+	order     []string           // boot option references
+	nextOrder []string           // of the next boot, nil for the same
+	override  override
+	media     []loaded // what is inserted, by slot
+	disk      disk
+	running   string // what runs: "", "installer", "system"
+	progress  string // BootProgress.LastState
+	upAt      time.Time
+	bootID    string
+	reset     time.Time // LastResetTime
+	fault     Fault
+	sessions  map[string]session // by token
+	tls       *tls.Config        // with the certificate; nil until it is asked for
+	counts    Counts
 }
 
-type override struct{ enabled, target string }
+// override is the boot source for once or for all; without a mode it is the
+// BMC's usual.
+type override struct{ enabled, target, mode string }
 
 // disk is what is on the machine's disk.
 type disk struct {
@@ -79,28 +81,29 @@ type Counts struct {
 
 // State is a machine as a person beside it sees it.
 type State struct {
-	Name       string       `json:"name"`
-	Power      string       `json:"power"`
-	BootOrder  []string     `json:"bootOrder"`
-	Media      string       `json:"media,omitempty"`
-	DiskDigest string       `json:"diskDigest,omitempty"`
-	Marker     *site.Marker `json:"marker,omitempty"`
-	Runs       string       `json:"runs,omitempty"`
-	Fault      Fault        `json:"fault,omitzero"`
-	BootID     string       `json:"bootID,omitempty"` // of what runs
-	Sessions   int          `json:"sessions"`
-	Counts     Counts       `json:"counts"`
+	Name        string       `json:"name"`
+	Personality string       `json:"personality"`
+	Power       string       `json:"power"`
+	BootOrder   []string     `json:"bootOrder"`
+	Media       string       `json:"media,omitempty"`
+	DiskDigest  string       `json:"diskDigest,omitempty"`
+	Marker      *site.Marker `json:"marker,omitempty"`
+	Runs        string       `json:"runs,omitempty"`
+	Fault       Fault        `json:"fault,omitzero"`
+	BootID      string       `json:"bootID,omitempty"` // of what runs
+	Sessions    int          `json:"sessions"`
+	Counts      Counts       `json:"counts"`
 }
 
-func newMachine(f *Fleet, c MachineConfig) *Machine {
+func newMachine(f *Fleet, c MachineConfig, kind *personality) *Machine {
 	c.Identity.UUID = strings.ToLower(c.Identity.UUID)
-	m := &Machine{fleet: f, config: c, power: off, override: override{"Disabled", "None"}, sessions: map[string]session{}}
+	m := &Machine{fleet: f, config: c, kind: kind, power: off, override: override{"Disabled", "None", ""}, sessions: map[string]session{}}
 	targets := c.BootOrder
 	if len(targets) == 0 {
 		targets = []string{"Hdd", "Pxe"}
 	}
 	for _, t := range targets {
-		m.order = append(m.order, reference(t))
+		m.order = append(m.order, kind.boot.reference(t))
 	}
 	if !c.Blank {
 		m.disk = disk{digest: "factory", marker: c.Marker}
@@ -189,16 +192,17 @@ func (m *Machine) arriveLocked(state string) {
 // used up.
 func (m *Machine) bootLocked(at time.Time) {
 	m.counts.Boots++
+	m.order, m.nextOrder = m.pendingOrderLocked(), nil
 	targets := m.targetsLocked()
 	if m.override.enabled != "Disabled" {
 		targets = append([]string{m.override.target}, targets...)
 	}
 	if m.override.enabled == "Once" {
-		m.override = override{"Disabled", "None"}
+		m.override.enabled, m.override.target = "Disabled", "None"
 	}
 	for _, t := range targets {
-		if t == "Cd" && m.media != "" {
-			m.installLocked(m.media)
+		if url := m.insertedLocked(); t == "Cd" && url != "" {
+			m.installLocked(url)
 			return
 		}
 		if t == "Hdd" && m.disk.digest != "" {
@@ -247,36 +251,6 @@ func (m *Machine) installedLocked(image disk) {
 	m.turnLocked(poweringOff, m.fleet.config.Latency.PowerOff, off)
 }
 
-// resetLocked carries out a ComputerSystem.Reset. It says false when the
-// machine cannot at this moment.
-func (m *Machine) resetLocked(kind string) bool {
-	l := m.fleet.config.Latency
-	switch kind {
-	case "On":
-		if m.power == off {
-			m.acceptLocked(poweringOn, l.PowerOn, on)
-		}
-		return m.power != poweringOff
-	case "ForceOff":
-		if m.power != off {
-			m.acceptLocked(poweringOff, min(l.PowerOff, time.Second), off)
-		}
-		return true
-	case "GracefulShutdown":
-		if m.listensLocked() {
-			m.acceptLocked(poweringOff, l.PowerOff, off)
-			return true
-		}
-		return m.power == on || m.power == off // nothing runs that would listen
-	default: // restarts come back by themselves
-		if m.listensLocked() || m.power == on && kind == "ForceRestart" {
-			m.acceptLocked(poweringOn, l.PowerOff+l.PowerOn, on)
-			return true
-		}
-		return m.power == on
-	}
-}
-
 // acceptLocked begins a power change that was asked for.
 func (m *Machine) acceptLocked(via string, d time.Duration, to string) {
 	m.counts.Resets++
@@ -300,7 +274,7 @@ func (m *Machine) systemUpLocked() bool {
 func (m *Machine) targetsLocked() []string {
 	targets := make([]string, len(m.order))
 	for i, ref := range m.order {
-		targets[i] = bootOptions[ref].alias
+		targets[i] = m.kind.boot.alias(ref)
 	}
 	return targets
 }
@@ -316,7 +290,7 @@ func locked[T any](m *Machine, f func() T) T {
 func (m *Machine) State() State {
 	return locked(m, func() State {
 		m.systemUpLocked()
-		return State{Name: m.config.Name, Power: m.power, BootOrder: m.targetsLocked(), Media: m.media, DiskDigest: m.disk.digest,
+		return State{Name: m.config.Name, Personality: m.kind.name, Power: m.power, BootOrder: m.targetsLocked(), Media: m.insertedLocked(), DiskDigest: m.disk.digest,
 			Marker: m.disk.marker, Runs: m.running, Fault: m.fault, BootID: m.bootID, Sessions: len(m.sessions), Counts: m.counts}
 	})
 }
@@ -357,10 +331,11 @@ func (m *Machine) SetPower(state string) {
 func (m *Machine) SetBootOrder(targets ...string) error {
 	var refs []string
 	for _, t := range targets {
-		if reference(t) == "" {
+		ref := m.kind.boot.reference(t)
+		if ref == "" {
 			return noTarget(t)
 		}
-		refs = append(refs, reference(t))
+		refs = append(refs, ref)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -390,36 +365,11 @@ func (m *Machine) ForgetSessions() {
 // ClearFault heals the machine.
 func (m *Machine) ClearFault() { m.SetFault(Fault{}) }
 
-// option is a boot option (DSP0268, BootOption).
-type option struct{ alias, name string }
-
-// bootOptions are those of every machine, by reference.
-var bootOptions = map[string]option{
-	"Boot0001": {"Hdd", "Disk 0"},
-	"Boot0002": {"Pxe", "NIC 0 PXE IPv4"},
-	"Boot0003": {"Cd", "Virtual CD"},
-	"Boot0004": {"UefiHttp", "NIC 0 HTTP IPv4"},
-	"Boot0005": {"Usb", "Virtual USB"},
-}
-
-// reference is the boot option reference of a target, empty for none.
-func reference(target string) string {
-	for ref, o := range bootOptions {
-		if o.alias == target {
-			return ref
-		}
-	}
-	return ""
-}
-
-func references() []string { return slices.Sorted(maps.Keys(bootOptions)) }
+// bootTargets are the targets of the boot options that every machine has.
+var bootTargets = []string{"Hdd", "Pxe", "Cd", "UefiHttp", "Usb"}
 
 func noTarget(t string) error {
-	var targets []string
-	for _, ref := range references() {
-		targets = append(targets, bootOptions[ref].alias)
-	}
-	return fmt.Errorf("there is no boot target %q; there are: %s", t, strings.Join(targets, ", "))
+	return fmt.Errorf("there is no boot target %q; there are: %s", t, strings.Join(bootTargets, ", "))
 }
 
 func hexSum(b []byte) string {

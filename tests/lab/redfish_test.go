@@ -130,11 +130,12 @@ func TestErrorsAreRedfishErrors(t *testing.T) {
 		{405, "DELETE", sys, "", "OperationNotAllowed"},
 		{400, "PATCH", sys, "{", "MalformedJSON"},
 		{400, "PATCH", sys, `{} {}`, "MalformedJSON"},
-		{400, "PATCH", sys, `{"PowerState": "On"}`, "PropertyUnknown"},
+		{400, "PATCH", sys, `{"PowerState": "On"}`, "PropertyNotWritable"},
+		{400, "PATCH", sys, `{"Bogus": "On"}`, "PropertyUnknown"},
 		{400, "PATCH", sys, `{"Boot": {"BootSourceOverrideTarget": "Floppy"}}`, "PropertyValueNotInList"},
 		{400, "PATCH", sys, `{"Boot": {"BootSourceOverrideMode": "Legacy"}}`, "PropertyValueNotInList"},
 		{413, "PATCH", sys, `{"Boot": "` + strings.Repeat("x", 64<<10) + `"}`, "PayloadTooLarge"},
-		{400, "POST", resetURI, `{"ResetType": "Nmi"}`, "ActionParameterNotSupported"},
+		{400, "POST", resetURI, `{"ResetType": "Nmi"}`, "ActionParameterValueNotInList"},
 		{400, "POST", resetURI, `{}`, "ActionParameterMissing"},
 		{400, "POST", media + "/Actions/VirtualMedia.InsertMedia", `{"Image": "nfs://x/y"}`, "ActionParameterValueFormatError"},
 	} {
@@ -146,7 +147,7 @@ func TestErrorsAreRedfishErrors(t *testing.T) {
 		}
 	}
 	resp, _ := b.do("DELETE", sys, "")
-	if got := resp.Header.Get("Allow"); got != "GET, PATCH, HEAD" {
+	if got := resp.Header.Get("Allow"); got != "GET, PATCH, HEAD, OPTIONS" {
 		t.Errorf("Allow = %q", got)
 	}
 	b.want(412, "GET", sys, "", "OData-Version: 5.0")

@@ -1,27 +1,54 @@
 package lab
 
 import (
+	"cmp"
 	"crypto/rand"
+	"crypto/subtle"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 )
 
-// A BMC has room for few sessions and forgets idle ones.
-const (
-	maxSessions = 16
-	sessionIdle = 30 * time.Minute
-)
+const sessionsPath = root + "/SessionService/Sessions"
+
+func isSession(path string) bool { return strings.HasPrefix(path, sessionsPath) }
 
 type session struct {
 	id   int
+	user string
 	used time.Time
+}
+
+// authenticate finds out who asks; it answers itself when that is nobody
+// known.
+func (x *exchange) authenticate() bool {
+	if token := x.r.Header.Get("X-Auth-Token"); token != "" {
+		if locked(x.Machine, func() bool { return x.touchLocked(token) }) {
+			return true
+		}
+	} else if user, password, ok := x.r.BasicAuth(); ok && x.accepts(user, password) {
+		return true
+	}
+	x.w.Header().Set("WWW-Authenticate", `Basic realm="Redfish"`)
+	x.fail(http.StatusUnauthorized, "NoValidSession")
+	return false
+}
+
+// accepts checks an account.
+func (m *Machine) accepts(user, password string) bool {
+	ok := subtle.ConstantTimeCompare([]byte(user+"\x00"+password), []byte(m.config.Username+"\x00"+m.config.Password)) == 1
+	if !ok {
+		locked(m, func() any { m.counts.Denied++; return nil })
+	}
+	return ok
 }
 
 // touchLocked uses a session, if it is known and not too old.
 func (m *Machine) touchLocked(token string) bool {
 	s, ok := m.sessions[token]
-	if !ok || time.Since(s.used) > sessionIdle {
+	if !ok || time.Since(s.used) > m.kind.sessions.idle {
 		delete(m.sessions, token)
 		return false
 	}
@@ -31,71 +58,119 @@ func (m *Machine) touchLocked(token string) bool {
 }
 
 // login opens a session (DSP0266 13.3.4.3).
-func (m *Machine) login(w http.ResponseWriter, r *http.Request) {
-	var body struct {
-		UserName, Password string
-		Context, Token     *string
-	}
-	if !read(w, r, &body) {
+func (x *exchange) login() {
+	b, ok := x.read()
+	if !ok {
 		return
 	}
-	if !m.accepts(body.UserName, body.Password) {
-		fail(w, http.StatusUnauthorized, "Base.1.18.NoValidSession", "The user name or password is not accepted.")
+	user, password, ok := x.credentials(b)
+	if !ok {
+		return
+	}
+	if !x.accepts(user, password) {
+		x.fail(http.StatusUnauthorized, "ResourceAtUriUnauthorized", x.path, "Invalid username or password.")
 		return
 	}
 	token := rand.Text()
-	id := locked(m, func() int { return m.openLocked(token) })
+	id := locked(x.Machine, func() int { return x.openLocked(token, user) })
 	if id == 0 {
-		fail(w, http.StatusServiceUnavailable, "Base.1.18.SessionLimitExceeded", "The session establishment failed due to the number of simultaneous sessions exceeding the limit of the implementation.")
+		x.fail(http.StatusServiceUnavailable, x.kind.sessions.full)
 		return
 	}
-	path := fmt.Sprintf("%s/%d", sessionsPath, id)
-	w.Header().Set("X-Auth-Token", token)
-	w.Header().Set("Location", path)
-	reply(w, r, http.StatusCreated, sessionResource(path, id, body.UserName))
+	at := fmt.Sprintf("%s/%d", x.kind.sessionsPath(), id)
+	x.w.Header().Set("X-Auth-Token", token)
+	x.w.Header().Set("Location", at)
+	x.reply(http.StatusCreated, x.resource(at))
+}
+
+// credentials reads a login; it answers itself when it is none.
+func (x *exchange) credentials(b body) (user, password string, ok bool) {
+	for name, v := range b {
+		switch s, isText := v.(string); {
+		case !slices.Contains([]string{"UserName", "Password", "Context", "Token", "SessionType"}, name) && !strings.Contains(name, "@"):
+			x.fail(http.StatusBadRequest, "PropertyUnknown", name)
+			return "", "", false
+		case !isText && v != nil:
+			x.fail(http.StatusBadRequest, "PropertyValueTypeError", shown(v), name)
+			return "", "", false
+		case name == "UserName":
+			user = s
+		case name == "Password":
+			password = s
+		}
+	}
+	for _, name := range []string{"UserName", "Password"} {
+		if b[name] == nil {
+			x.fail(http.StatusBadRequest, "PropertyMissing", name)
+			return "", "", false
+		}
+	}
+	return user, password, true
 }
 
 // openLocked adds a session and gives its number, 0 when there is no room.
-func (m *Machine) openLocked(token string) int {
+func (m *Machine) openLocked(token, user string) int {
 	for t, s := range m.sessions {
-		if time.Since(s.used) > sessionIdle {
+		if time.Since(s.used) > m.kind.sessions.idle {
 			delete(m.sessions, t)
 		}
 	}
-	if len(m.sessions) >= maxSessions {
+	if len(m.sessions) >= m.kind.sessions.max {
 		return 0
 	}
 	m.counts.Sessions++
-	m.sessions[token] = session{id: m.counts.Sessions, used: time.Now()}
+	m.sessions[token] = session{id: m.counts.Sessions, user: user, used: time.Now()}
 	return m.counts.Sessions
 }
 
-func sessionResource(path string, id int, user string) map[string]any {
-	return map[string]any{"@odata.id": path, "@odata.type": "#Session.v1_7_0.Session", "Id": fmt.Sprint(id), "Name": "Session", "UserName": user}
+// sessionAt is the open session at a path, nil for none.
+func (m *Machine) sessionAt(path string) body {
+	id, ok := strings.CutPrefix(path, m.kind.sessionsPath()+"/")
+	if !ok {
+		return nil
+	}
+	for _, s := range m.openSessions() {
+		if fmt.Sprint(s.id) == id {
+			return m.kind.thing("Session", path, "User Session", body{"UserName": s.user})
+		}
+	}
+	return nil
 }
 
-// sessionIDs lists the open sessions' numbers.
-func (m *Machine) sessionIDs() []int {
-	return locked(m, func() []int {
-		var ids []int
+// openSessions lists the open sessions, oldest first.
+func (m *Machine) openSessions() []session {
+	return locked(m, func() []session {
+		all := make([]session, 0, len(m.sessions))
 		for _, s := range m.sessions {
-			ids = append(ids, s.id)
+			all = append(all, s)
 		}
-		return ids
+		slices.SortFunc(all, func(a, b session) int { return cmp.Compare(a.id, b.id) })
+		return all
 	})
 }
 
-// logout ends a session.
-func (m *Machine) logout(id int) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		locked(m, func() any {
-			for t, s := range m.sessions {
-				if s.id == id {
-					delete(m.sessions, t)
-				}
-			}
-			return nil
-		})
-		w.WriteHeader(http.StatusNoContent)
+// liveSessions shows the open sessions in their collection.
+func (m *Machine) liveSessions(at string, b body) {
+	var ids []string
+	for _, s := range m.openSessions() {
+		ids = append(ids, fmt.Sprint(s.id))
 	}
+	b["Members"], b["Members@odata.count"] = refs(at, ids...), len(ids)
+}
+
+// logout ends a session.
+func (x *exchange) logout() {
+	if !x.current(x.resource(x.path)) {
+		return
+	}
+	id := strings.TrimPrefix(x.path, x.kind.sessionsPath()+"/")
+	locked(x.Machine, func() any {
+		for t, s := range x.sessions {
+			if fmt.Sprint(s.id) == id {
+				delete(x.sessions, t)
+			}
+		}
+		return nil
+	})
+	x.done()
 }

@@ -1,0 +1,187 @@
+package lab
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// patchSystem changes the boot settings, at the system or its settings
+// object. DSP0266 7.7.2 lets what can be changed be changed when the rest of a
+// request cannot; like most BMCs, the lab's change nothing then.
+func (x *exchange) patchSystem() {
+	b, ok := x.read()
+	if !ok || !x.current(x.resource(x.path)) {
+		return
+	}
+	given, ok := x.only(b, "Boot")
+	if !ok || !x.bootable(given) {
+		return
+	}
+	if x.kind.boot.postLocks && locked(x.Machine, x.inPOSTLocked) {
+		x.fail(http.StatusBadRequest, "UnableToModifyDuringSystemPOST")
+		return
+	}
+	if !x.lies() {
+		locked(x.Machine, func() any { x.setBootLocked(given); return nil })
+	}
+	x.reply(http.StatusOK, x.resource(x.path))
+}
+
+// only is the one object of a request that can be changed; it answers itself
+// when there is more, or nothing.
+func (x *exchange) only(b body, name string) (body, bool) {
+	for k := range b {
+		if k != name && !strings.Contains(k, "@") {
+			x.unwritable(k)
+			return nil, false
+		}
+	}
+	v, given := b[name]
+	if !given {
+		x.fail(http.StatusBadRequest, map[bool]string{true: "EmptyJSON", false: "NoOperation"}[len(b) == 0])
+		return nil, false
+	}
+	o, ok := v.(body)
+	if !ok {
+		x.fail(http.StatusBadRequest, "PropertyValueTypeError", shown(v), name)
+		return nil, false
+	}
+	return o, true
+}
+
+// unwritable answers that a property cannot be changed, or is not there.
+func (x *exchange) unwritable(name string) {
+	id := "PropertyUnknown"
+	if _, there := x.resource(x.path)[name]; there {
+		id = "PropertyNotWritable"
+	}
+	x.fail(http.StatusBadRequest, id, name)
+}
+
+// bootable says whether boot settings can be made; it answers itself when
+// they cannot.
+func (x *exchange) bootable(given body) bool {
+	boot, _ := x.resource(x.kind.system)["Boot"].(body)
+	for name, v := range given {
+		s, isText := v.(string)
+		may := map[string][]string{
+			"BootSourceOverrideEnabled": x.kind.boot.states, "BootSourceOverrideMode": x.kind.boot.modes,
+			"BootSourceOverrideTarget": texts(boot["BootSourceOverrideTarget@Redfish.AllowableValues"]),
+		}[name]
+		switch {
+		case strings.Contains(name, "@"):
+		case name == "BootOrder":
+			if !x.orderable(v) {
+				return false
+			}
+		case may == nil && boot[name] != nil:
+			x.fail(http.StatusBadRequest, "PropertyNotWritable", name)
+			return false
+		case may == nil:
+			x.fail(http.StatusBadRequest, "PropertyUnknown", name)
+			return false
+		case !isText:
+			x.fail(http.StatusBadRequest, "PropertyValueTypeError", shown(v), name)
+			return false
+		case !slices.Contains(may, s):
+			x.fail(http.StatusBadRequest, "PropertyValueNotInList", s, name)
+			return false
+		}
+	}
+	return true
+}
+
+// orderable says whether a boot order names existing options, each once; it
+// answers itself when it does not.
+func (x *exchange) orderable(v any) bool {
+	refs := texts(v)
+	if refs == nil {
+		x.fail(http.StatusBadRequest, "PropertyValueTypeError", shown(v), "BootOrder")
+		return false
+	}
+	seen := map[string]bool{}
+	for _, r := range refs {
+		if x.kind.boot.alias(r) == "" || seen[r] {
+			x.fail(http.StatusBadRequest, "PropertyValueNotInList", r, "BootOrder")
+			return false
+		}
+		seen[r] = true
+	}
+	if len(refs) == 0 {
+		x.fail(http.StatusBadRequest, "PropertyValueNotInList", "[]", "BootOrder")
+	}
+	return len(refs) > 0
+}
+
+// setBootLocked makes boot settings; those of a settings object wait for the
+// next boot.
+func (x *exchange) setBootLocked(given body) {
+	m := x.Machine
+	if refs := texts(given["BootOrder"]); refs != nil {
+		if x.path == x.kind.settings {
+			m.nextOrder = refs
+		} else {
+			m.order = refs
+		}
+	}
+	for name, to := range map[string]*string{
+		"BootSourceOverrideEnabled": &m.override.enabled, "BootSourceOverrideTarget": &m.override.target, "BootSourceOverrideMode": &m.override.mode,
+	} {
+		if s, ok := given[name].(string); ok {
+			*to = s
+		}
+	}
+	if m.override.enabled == "Disabled" {
+		m.override.target = "None"
+	}
+}
+
+// pendingOrderLocked is the boot order from the next boot on.
+func (m *Machine) pendingOrderLocked() []string {
+	if m.nextOrder != nil {
+		return m.nextOrder
+	}
+	return m.order
+}
+
+// inPOSTLocked says whether the machine's firmware is at work: the first half
+// of a boot.
+func (m *Machine) inPOSTLocked() bool {
+	if m.power == poweringOn {
+		return true
+	}
+	boot := m.fleet.scaled(m.fleet.config.Latency.Boot)
+	return m.power == on && m.running == "system" && time.Until(m.upAt) > boot/2
+}
+
+// texts are the texts of a JSON list, nil when it is none of texts.
+func texts(v any) []string {
+	if s, ok := v.([]string); ok {
+		return s
+	}
+	l, ok := v.([]any)
+	if !ok {
+		return nil
+	}
+	s := make([]string, len(l))
+	for i := range l {
+		if s[i], ok = l[i].(string); !ok {
+			return nil
+		}
+	}
+	return s
+}
+
+// items is a JSON list, nil when it is none.
+func items(v any) []any { l, _ := v.([]any); return l }
+
+// shown is a JSON value as an error names it.
+func shown(v any) string {
+	if s, ok := v.(string); ok {
+		return s
+	}
+	return fmt.Sprintf("%.64s", encode(v))
+}

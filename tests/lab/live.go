@@ -1,0 +1,116 @@
+package lab
+
+import (
+	"path"
+	"strings"
+	"time"
+)
+
+// live lays over a resource what has happened to the machine.
+func (m *Machine) live(at string, b body) {
+	switch kindOf(b) {
+	case "ComputerSystem":
+		if at == m.kind.system {
+			m.liveSystem(b)
+		}
+		if at == m.kind.settings {
+			locked(m, func() any { b["Boot"] = body{"BootOrder": m.pendingOrderLocked()}; return nil })
+		}
+	case "Chassis":
+		if at == m.kind.chassis {
+			b["PowerState"] = m.Power()
+		}
+	case "VirtualMedia":
+		if i := m.slot(at); i >= 0 {
+			m.liveMedia(i, at, b)
+		}
+	case "SessionCollection":
+		m.liveSessions(at, b)
+	}
+}
+
+func (m *Machine) liveSystem(b body) {
+	m.identify(b)
+	s := m.State()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b["PowerState"] = s.Power
+	boot, ok := b["Boot"].(body)
+	if !ok {
+		boot = body{}
+		b["Boot"] = boot
+	}
+	boot["BootSourceOverrideEnabled"], boot["BootSourceOverrideTarget"] = m.override.enabled, m.override.target
+	if m.override.mode != "" {
+		boot["BootSourceOverrideMode"] = m.override.mode
+	}
+	if boot["BootOrder"] != nil {
+		boot["BootOrder"] = m.order
+	}
+	if m.kind.boot.progress {
+		b["BootProgress"] = body{"LastState": or(m.progress, "None")}
+	}
+	if !m.reset.IsZero() {
+		b["LastResetTime"] = m.reset.UTC().Format(time.RFC3339)
+	}
+}
+
+// identify has a system say which machine it is.
+func (m *Machine) identify(b body) {
+	if m.State().Fault.Kind == FaultWrongUUID {
+		b["UUID"], b["SerialNumber"] = "0badcafe-0000-4000-8000-000000000000", "NOT-"+m.config.Identity.Serial
+	}
+}
+
+// slot is the number of the slot at a path, -1 for none.
+func (m *Machine) slot(at string) int {
+	for i, s := range m.kind.media.slots {
+		for _, p := range s.paths {
+			if p == at {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// loaded is what is in a slot.
+type loaded struct {
+	url, user string
+	writable  bool
+}
+
+// liveMedia shows what is in a slot.
+func (m *Machine) liveMedia(i int, at string, b body) {
+	in := locked(m, func() loaded { return m.mediumLocked(i) })
+	b["Inserted"], b["ConnectedVia"], b["Image"] = in.url != "", "NotConnected", m.kind.media.empty
+	if a, ok := b["Actions"].(body); ok && in.url == "" && m.kind.media.hidesEject {
+		delete(a, "#VirtualMedia.EjectMedia")
+	}
+	if in.url == "" {
+		return
+	}
+	b["Image"], b["ConnectedVia"], b["ImageName"] = in.url, "URI", path.Base(strings.SplitN(in.url, "?", 2)[0])
+	b["WriteProtected"] = !in.writable
+	if in.user != "" {
+		b["UserName"], b["Password"] = in.user, nil
+	}
+}
+
+// mediumLocked is what is in a slot.
+func (m *Machine) mediumLocked(i int) loaded {
+	if i < len(m.media) {
+		return m.media[i]
+	}
+	return loaded{}
+}
+
+// insertedLocked is the first medium from which a machine can boot.
+func (m *Machine) insertedLocked() string {
+	for _, in := range m.media {
+		if in.url != "" {
+			return in.url
+		}
+	}
+	return ""
+}

@@ -1,0 +1,174 @@
+package lab
+
+import (
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+)
+
+const second = 1_000_000_000 // a time.Duration of the model
+
+// insertion is what a client says of a medium, by parameter.
+type insertion struct {
+	image, user string
+	writable    bool
+}
+
+// transferTypes are those of VirtualMedia.TransferProtocolType that the lab's
+// BMCs can fetch by.
+var transferTypes = []string{"HTTP", "HTTPS"}
+
+// insertion reads the parameters of a medium; it answers itself when they are
+// wrong.
+func (x *exchange) insertion(b body, wrong func(v any, name string)) (in insertion, ok bool) {
+	for _, name := range slices.Sorted(maps.Keys(b)) {
+		v := b[name]
+		s, isText := v.(string)
+		flag, isFlag := v.(bool)
+		switch name {
+		case "Image":
+			in.image, ok = s, isText && fetchable(s)
+		case "UserName":
+			in.user, ok = s, isText || v == nil
+		case "Password", "TransferMethod", "MediaType":
+			ok = isText || v == nil
+		case "TransferProtocolType":
+			ok = slices.Contains(transferTypes, s) || v == nil
+		case "Inserted":
+			ok = isFlag
+		case "WriteProtected":
+			in.writable, ok = !flag, isFlag
+		default:
+			ok = false
+		}
+		if !ok {
+			wrong(v, name)
+			return in, false
+		}
+	}
+	return in, true
+}
+
+// fetchable says whether an image is where a BMC can fetch it from.
+func fetchable(image string) bool {
+	u, err := url.Parse(image)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+}
+
+// insertMedia is the action VirtualMedia.InsertMedia (DSP0268).
+func (x *exchange) insertMedia(owner string) {
+	const action = "VirtualMedia.InsertMedia"
+	b, ok := x.read()
+	if !ok || !x.current(x.resource(owner)) {
+		return
+	}
+	if b["Image"] == nil {
+		x.fail(http.StatusBadRequest, "ActionParameterMissing", action, "Image")
+		return
+	}
+	in, ok := x.insertion(b, func(v any, name string) { x.wrongParameter(action, v, name) })
+	if !ok {
+		return
+	}
+	if !x.lies() && !locked(x.Machine, func() bool { return x.insertLocked(x.slot(owner), in) }) {
+		x.fail(http.StatusConflict, "ResourceInUse")
+		return
+	}
+	x.done()
+}
+
+func (x *exchange) wrongParameter(action string, v any, name string) {
+	switch {
+	case name == "Image":
+		x.fail(http.StatusBadRequest, "ActionParameterValueFormatError", shown(v), name, action)
+	case name == "TransferProtocolType":
+		x.fail(http.StatusBadRequest, "ActionParameterValueNotInList", shown(v), name, action)
+	case slices.Contains([]string{"UserName", "Password", "TransferMethod", "MediaType", "Inserted", "WriteProtected"}, name):
+		x.fail(http.StatusBadRequest, "ActionParameterValueTypeError", shown(v), name, action)
+	default:
+		x.fail(http.StatusBadRequest, "ActionParameterUnknown", action, name)
+	}
+}
+
+// insertLocked puts a medium into an empty slot.
+func (m *Machine) insertLocked(i int, in insertion) bool {
+	if m.mediumLocked(i).url != "" {
+		return false
+	}
+	for len(m.media) <= i {
+		m.media = append(m.media, loaded{})
+	}
+	m.media[i] = loaded{in.image, in.user, in.writable}
+	return true
+}
+
+// ejectMedia is the action VirtualMedia.EjectMedia.
+func (x *exchange) ejectMedia(owner string) {
+	b, ok := x.read()
+	if !ok || !x.current(x.resource(owner)) {
+		return
+	}
+	for name := range b {
+		x.fail(http.StatusBadRequest, "ActionParameterUnknown", "VirtualMedia.EjectMedia", name)
+		return
+	}
+	if !x.lies() {
+		locked(x.Machine, func() any { x.ejectLocked(x.slot(owner)); return nil })
+	}
+	x.done()
+}
+
+func (m *Machine) ejectLocked(i int) {
+	if i < len(m.media) {
+		m.media[i] = loaded{}
+	}
+}
+
+// patchMedia inserts a medium by its Image, and ejects it by none or by
+// Inserted false.
+func (x *exchange) patchMedia() {
+	b, ok := x.read()
+	if !ok || !x.current(x.resource(x.path)) {
+		return
+	}
+	given := maps.Clone(b)
+	eject := given["Inserted"] == false
+	if v, ok := given["Image"]; ok && (v == nil || v == "") {
+		eject = true
+		delete(given, "Image")
+	}
+	in, ok := x.insertion(given, x.wrongProperty)
+	if !ok {
+		return
+	}
+	if !x.lies() && !locked(x.Machine, func() bool { return x.changeMediumLocked(x.slot(x.path), eject, in) }) {
+		x.fail(http.StatusConflict, "ResourceInUse")
+		return
+	}
+	x.reply(http.StatusOK, x.resource(x.path))
+}
+
+// changeMediumLocked empties a slot or fills it.
+func (m *Machine) changeMediumLocked(i int, eject bool, in insertion) bool {
+	switch {
+	case eject:
+		m.ejectLocked(i)
+	case in.image != "":
+		return m.insertLocked(i, in)
+	}
+	return true
+}
+
+func (x *exchange) wrongProperty(v any, name string) {
+	switch name {
+	case "Image":
+		x.fail(http.StatusBadRequest, "PropertyValueFormatError", shown(v), name)
+	case "TransferProtocolType":
+		x.fail(http.StatusBadRequest, "PropertyValueNotInList", shown(v), name)
+	case "UserName", "Password", "TransferMethod", "Inserted", "WriteProtected":
+		x.fail(http.StatusBadRequest, "PropertyValueTypeError", shown(v), name)
+	default:
+		x.unwritable(name)
+	}
+}

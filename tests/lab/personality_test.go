@@ -1,0 +1,179 @@
+package lab_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/slipway-gitops/slipway/tests/lab"
+)
+
+// kinds runs a test on a machine of each personality.
+func kinds(t *testing.T, l lab.Latency, test func(t *testing.T, f *lab.Fleet, b *bmc), change ...func(*lab.MachineConfig)) {
+	t.Helper()
+	for _, name := range lab.Personalities {
+		t.Run(name, func(t *testing.T) {
+			f := build(t, one(l, append(change, func(c *lab.MachineConfig) { c.Personality = name })...))
+			test(t, f, beside(t, f))
+		})
+	}
+}
+
+// system is the path of n1's system.
+func system(f *lab.Fleet) string {
+	url := f.BMCURL("n1")
+	return url[strings.Index(url, "/redfish/v1"):]
+}
+
+// walk reads all that links lead to, and gives it by path.
+func walk(t *testing.T, b *bmc) map[string]map[string]any {
+	t.Helper()
+	seen := map[string]map[string]any{}
+	var visit func(path string)
+	var follow func(v any)
+	visit = func(path string) {
+		if seen[path] != nil {
+			return
+		}
+		seen[path] = b.want(200, "GET", path, "")
+		follow(seen[path])
+	}
+	follow = func(v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			if id, ok := v["@odata.id"].(string); ok {
+				path, _, _ := strings.Cut(id, "#")
+				visit(path)
+			}
+			for _, x := range v {
+				follow(x)
+			}
+		case []any:
+			for _, x := range v {
+				follow(x)
+			}
+		}
+	}
+	visit("/redfish/v1/")
+	return seen
+}
+
+// Every link of every personality leads to a resource that says where and
+// what it is.
+func TestEveryLinkOfEveryPersonality(t *testing.T) {
+	kinds(t, lab.Latency{}, func(t *testing.T, f *lab.Fleet, b *bmc) {
+		b.want(201, "POST", sessions, account)
+		all := walk(t, b)
+		for path, v := range all {
+			if !strings.EqualFold(v["@odata.id"].(string), path) || v["@odata.type"] == nil || v["Name"] == nil {
+				t.Errorf("%s calls itself %v, a %v", path, v["@odata.id"], v["@odata.type"])
+			}
+			if members, ok := v["Members"].([]any); ok && v["Members@odata.count"] != float64(len(members)) {
+				t.Errorf("%s counts %v members", path, v["Members@odata.count"])
+			}
+		}
+		if all[system(f)] == nil || all[sessions+"/1"] == nil {
+			t.Error("no link leads to the system, or to the session")
+		}
+	}, isOn)
+}
+
+// What a personality lists is what it takes, and nothing else.
+func TestResetsOfPersonalities(t *testing.T) {
+	want := map[string]string{
+		"plain":  "On ForceOff GracefulShutdown GracefulRestart ForceRestart ForceOn PowerCycle",
+		"idrac9": "On ForceOff ForceRestart GracefulRestart GracefulShutdown PushPowerButton Nmi PowerCycle",
+		"ilo5":   "On ForceOff GracefulShutdown ForceRestart Nmi PushPowerButton GracefulRestart",
+		"xcc":    "On Nmi GracefulShutdown GracefulRestart ForceOn ForceOff ForceRestart",
+	}
+	kinds(t, lab.Latency{}, func(t *testing.T, f *lab.Fleet, b *bmc) {
+		sys := system(f)
+		action := b.want(200, "GET", sys, "")["Actions"].(map[string]any)["#ComputerSystem.Reset"].(map[string]any)
+		var listed []string
+		for _, kind := range action["ResetType@Redfish.AllowableValues"].([]any) {
+			listed = append(listed, kind.(string))
+			resp, _ := b.do("POST", action["target"].(string), `{"ResetType": "`+kind.(string)+`"}`)
+			if resp.StatusCode != 204 && resp.StatusCode != 409 && resp.StatusCode != 400 {
+				t.Errorf("%s: %s", kind, resp.Status)
+			}
+		}
+		if got := strings.Join(listed, " "); got != want[f.Machine("n1").State().Personality] {
+			t.Errorf("it lists %s", got)
+		}
+		b.want(400, "POST", action["target"].(string), `{"ResetType": "Suspend"}`)
+	})
+}
+
+// ETags are weak, strong or not there, and a change needs the right one.
+func TestETagsOfPersonalities(t *testing.T) {
+	kinds(t, lab.Latency{}, func(t *testing.T, f *lab.Fleet, b *bmc) {
+		resp, v := b.do("GET", system(f), "")
+		tag := resp.Header.Get("ETag")
+		switch name := f.Machine("n1").State().Personality; {
+		case name == "idrac9" && tag != "", name == "xcc" && !strings.HasPrefix(tag, `"`), (name == "plain" || name == "ilo5") && !strings.HasPrefix(tag, `W/"`):
+			t.Errorf("the ETag is %s", tag)
+		}
+		if in, ok := v["@odata.etag"]; ok && in != tag {
+			t.Errorf("the resource has the ETag %v, the header %s", in, tag)
+		}
+		if tag != "" {
+			b.want(412, "PATCH", system(f), `{"Boot": {"BootSourceOverrideEnabled": "Disabled"}}`, `If-Match: "no"`)
+			b.want(200, "PATCH", system(f), `{"Boot": {"BootSourceOverrideEnabled": "Disabled"}}`, "If-Match: "+tag)
+		}
+	})
+}
+
+// Media are inserted and ejected as the personality has it: by actions at one
+// of its slots, or by PATCH where there are none.
+func TestMediaOfPersonalities(t *testing.T) {
+	slots := map[string]string{
+		"plain": media, "idrac9": "/redfish/v1/Systems/System.Embedded.1/VirtualMedia/1", "ilo5": "/redfish/v1/Managers/1/VirtualMedia/2",
+		"xcc": "/redfish/v1/Systems/1/VirtualMedia/EXT1",
+	}
+	const image = `{"Image": "http://127.0.0.1:1/a.iso"}`
+	kinds(t, lab.Latency{}, func(t *testing.T, f *lab.Fleet, b *bmc) {
+		name := f.Machine("n1").State().Personality
+		at := slots[name]
+		if name == "xcc" {
+			b.want(404, "POST", at+"/Actions/VirtualMedia.InsertMedia", image)
+			b.want(200, "PATCH", at, image)
+			if v := b.want(200, "GET", "/redfish/v1/Managers/1/VirtualMedia/EXT1", ""); v["Inserted"] != true {
+				t.Errorf("the same slot at the manager is %v", v)
+			}
+			b.want(200, "PATCH", at, `{"Image": null}`)
+		} else {
+			b.want(204, "POST", at+"/Actions/VirtualMedia.InsertMedia", image)
+			if v := b.want(200, "GET", at, ""); v["Inserted"] != true || v["Image"] != "http://127.0.0.1:1/a.iso" {
+				t.Errorf("the slot is %v", v)
+			}
+			b.want(405, "PATCH", at, image)
+			b.want(204, "POST", at+"/Actions/VirtualMedia.EjectMedia", "{}")
+		}
+		if v := b.want(200, "GET", at, ""); v["Inserted"] != false || f.Machine("n1").State().Media != "" {
+			t.Errorf("after the eject the slot is %v", v)
+		}
+	})
+}
+
+// A change of the boot order at the settings object waits for the next boot.
+func TestBootOrderOfTheSettingsObject(t *testing.T) {
+	f := build(t, one(lab.Latency{}, func(c *lab.MachineConfig) { c.Personality = "xcc" }))
+	b, m := beside(t, f), f.Machine("n1")
+	const pending = "/redfish/v1/Systems/1/Pending"
+	order := b.want(200, "GET", pending, "")["Boot"].(map[string]any)["BootOrder"].([]any)
+	b.want(200, "PATCH", pending, `{"Boot": {"BootOrder": ["`+order[1].(string)+`", "`+order[0].(string)+`"]}}`)
+	if got := strings.Join(m.BootOrder(), ","); got != "Hdd,Pxe" {
+		t.Errorf("before the boot the order is %s", got)
+	}
+	m.SetPower("on")
+	if got := strings.Join(m.BootOrder(), ","); got != "Pxe,Hdd" {
+		t.Errorf("after the boot the order is %s", got)
+	}
+	b.want(400, "PATCH", "/redfish/v1/Systems/1", `{"Boot": {"BootSourceOverrideEnabled": "Continuous"}}`)
+}
+
+func TestUnknownPersonality(t *testing.T) {
+	_, err := lab.New(one(lab.Latency{}, func(c *lab.MachineConfig) { c.Personality = "toaster" }))
+	if err == nil || !strings.Contains(err.Error(), `there is no personality "toaster"; there are: [plain idrac9 ilo5 xcc]`) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,338 @@
+package lab
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// exchange is one request and its answer.
+type exchange struct {
+	*Machine
+	w     http.ResponseWriter
+	r     *http.Request
+	path  string // without a slash at its end
+	fault Fault  // what the request meets
+}
+
+// handler answers a request.
+type handler func(x *exchange)
+
+// methods are what can be done at one path.
+type methods map[string]handler
+
+// allow lists them as the Allow header does.
+func (v methods) allow() string {
+	m := slices.Sorted(maps.Keys(v))
+	if v[http.MethodGet] != nil {
+		m = append(m, http.MethodHead)
+	}
+	return strings.Join(append(m, http.MethodOptions), ", ")
+}
+
+// serve answers a request: who asks, for what, and whether it may be.
+func (m *Machine) serve(w http.ResponseWriter, r *http.Request, fault Fault) {
+	x := &exchange{Machine: m, w: w, r: r, path: strings.TrimRight(r.URL.Path, "/"), fault: fault}
+	w.Header().Set("OData-Version", "4.0")
+	w.Header().Set("Cache-Control", "no-cache")
+	w.Header().Set("Server", m.kind.server)
+	if r.Method == http.MethodPost {
+		x.path = strings.TrimSuffix(x.path, "/Members") // the same as the collection (DSP0266 7.10)
+	}
+	if v := r.Header.Get("OData-Version"); v != "" && v != "4.0" {
+		x.fail(http.StatusPreconditionFailed, "HeaderInvalid", "OData-Version: "+v)
+		return
+	}
+	if !open(r.Method, x.path, m.kind.sessionsPath()) && !x.authenticate() {
+		return
+	}
+	can := x.methods()
+	h := can[r.Method]
+	switch {
+	case can == nil:
+		x.fail(http.StatusNotFound, "ResourceMissingAtURI", x.path)
+	case r.Method == http.MethodHead && can[http.MethodGet] != nil:
+		can[http.MethodGet](x)
+	case r.Method == http.MethodOptions:
+		w.Header().Set("Allow", can.allow())
+		w.WriteHeader(http.StatusNoContent)
+	case h == nil:
+		w.Header().Set("Allow", can.allow())
+		x.fail(http.StatusMethodNotAllowed, "OperationNotAllowed")
+	default:
+		w.Header().Set("Allow", can.allow())
+		h(x)
+	}
+}
+
+// open says what needs no login (DSP0266 13.2): the version, the service root
+// and its metadata, and logging in.
+func open(method, path, sessions string) bool {
+	switch path {
+	case "/redfish", root, root + "/odata", root + "/$metadata":
+		return true
+	}
+	return method == http.MethodPost && path == sessions
+}
+
+// methods finds what can be done at the path, nil when nothing is there.
+func (x *exchange) methods() methods {
+	switch x.path {
+	case "/redfish":
+		return methods{http.MethodGet: func(x *exchange) { say(x.w, http.StatusOK, body{"v1": root + "/"}) }}
+	case root + "/odata":
+		return methods{http.MethodGet: (*exchange).odata}
+	case root + "/$metadata":
+		return methods{http.MethodGet: (*exchange).metadata}
+	case x.kind.sessionsPath():
+		return methods{http.MethodGet: (*exchange).show, http.MethodPost: (*exchange).login}
+	}
+	if owner, name, ok := strings.Cut(x.path, "/Actions/"); ok {
+		return x.action(owner, name)
+	}
+	b := x.resource(x.path)
+	if b == nil {
+		return nil
+	}
+	can := methods{http.MethodGet: (*exchange).show}
+	x.writable(b, can)
+	return can
+}
+
+// action finds an action of a resource, by what the resource says of itself.
+func (x *exchange) action(owner, name string) methods {
+	h := actions[name]
+	listed, _ := x.resource(owner)["Actions"].(body)
+	a, _ := listed["#"+name].(body)
+	if h == nil || a == nil {
+		return nil
+	}
+	return methods{http.MethodPost: func(x *exchange) { h(x, owner) }}
+}
+
+// actions are what can be done to resources, by name.
+var actions = map[string]func(x *exchange, owner string){
+	"ComputerSystem.Reset":     (*exchange).reset,
+	"Manager.Reset":            (*exchange).resetManager,
+	"VirtualMedia.InsertMedia": (*exchange).insertMedia,
+	"VirtualMedia.EjectMedia":  (*exchange).ejectMedia,
+}
+
+// writable adds what can be done with a resource beside reading it.
+func (x *exchange) writable(b body, can methods) {
+	switch kindOf(b) {
+	case "ComputerSystem":
+		if x.path == x.kind.system || x.path == x.kind.settings {
+			can[http.MethodPatch] = (*exchange).patchSystem
+		}
+	case "VirtualMedia":
+		if x.kind.media.patched && x.slot(x.path) >= 0 {
+			can[http.MethodPatch] = (*exchange).patchMedia
+		}
+	case "Session":
+		can[http.MethodDelete] = (*exchange).logout
+	}
+}
+
+// show answers a GET or HEAD of a resource.
+func (x *exchange) show() { x.reply(http.StatusOK, x.resource(x.path)) }
+
+// resource is the resource at a path as it is now, nil when there is none.
+func (m *Machine) resource(path string) body {
+	if b := m.sessionAt(path); b != nil {
+		return m.finished(b)
+	}
+	b := m.kind.tree.at(m, path)
+	if b == nil {
+		return nil
+	}
+	m.live(path, b)
+	return m.finished(b)
+}
+
+// finished adds what a BMC of the kind has in every resource.
+func (m *Machine) finished(b body) body {
+	if m.kind.contexts {
+		if k := kindOf(b); b["@odata.context"] == nil {
+			b["@odata.context"] = fmt.Sprintf("%s/$metadata#%s.%s", root, k, k)
+		}
+		if tag := m.kind.tag(b); tag != "" {
+			b["@odata.etag"] = tag
+		}
+	}
+	return b
+}
+
+// tag is the ETag of a resource, empty where the BMC has none. The time of day
+// is no part of what it is made from.
+func (p *personality) tag(b body) string {
+	style := p.etags
+	if kindOf(b) == "ManagerAccount" && style == etagsNone {
+		style = etagsStrong // DSP0266 7.5 wants it there
+	}
+	if style == etagsNone {
+		return ""
+	}
+	b = maps.Clone(b)
+	delete(b, "@odata.etag")
+	delete(b, "DateTime")
+	h := fnv.New64a()
+	h.Write(encode(b))
+	if style == etagsStrong {
+		return fmt.Sprintf(`"%x"`, h.Sum64())
+	}
+	return fmt.Sprintf(`W/"%x"`, h.Sum64())
+}
+
+func encode(v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // it is ours, or was JSON before
+	}
+	return text
+}
+
+// reply sends a resource with its ETag.
+func (x *exchange) reply(status int, b body) {
+	tag := x.kind.tag(b)
+	if tag != "" {
+		x.w.Header().Set("ETag", tag)
+	}
+	x.describe(b)
+	read := x.r.Method == http.MethodGet || x.r.Method == http.MethodHead
+	if read && matches(x.r.Header.Get("If-None-Match"), tag) {
+		x.w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	x.send(status, encode(b))
+}
+
+// describe names the schema of a resource (DSP0266 8.2).
+func (x *exchange) describe(b body) {
+	t, _ := b["@odata.type"].(string)
+	t = strings.TrimPrefix(t, "#")
+	if i := strings.LastIndexByte(t, '.'); i > 0 {
+		x.w.Header().Set("Link", fmt.Sprintf("<http://redfish.dmtf.org/schemas/v1/%s.json>; rel=describedby", t[:i]))
+	}
+}
+
+func (x *exchange) send(status int, text []byte) {
+	x.w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	x.w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	x.w.WriteHeader(status)
+	if x.r.Method != http.MethodHead {
+		x.w.Write(text)
+	}
+}
+
+// matches says whether an ETag is among those of a header, compared as
+// If-None-Match is (RFC 9110 13.1.2).
+func matches(header, tag string) bool {
+	for want := range strings.SplitSeq(header, ",") {
+		want = strings.TrimSpace(want)
+		if tag != "" && (want == "*" || strings.TrimPrefix(want, "W/") == strings.TrimPrefix(tag, "W/")) {
+			return true
+		}
+	}
+	return false
+}
+
+// current says whether a request is for the resource as it is (DSP0266 6.5);
+// like most BMCs it takes an ETag without its W/ for the same. It answers
+// itself when the resource is another by now.
+func (x *exchange) current(b body) bool {
+	want, tag := x.r.Header.Get("If-Match"), x.kind.tag(b)
+	if want == "" || want == "*" || matches(want, tag) {
+		return true
+	}
+	x.fail(http.StatusPreconditionFailed, "PreconditionFailed")
+	return false
+}
+
+// fail answers with an error.
+func (x *exchange) fail(status int, id string, args ...string) {
+	x.send(status, encode(x.kind.speech.fault(x.kind.speech.info(id, args...))))
+}
+
+// done answers that it was done, without more to say.
+func (x *exchange) done() { x.w.WriteHeader(http.StatusNoContent) }
+
+// read decodes a request's body; it answers itself when it cannot.
+func (x *exchange) read() (body, bool) {
+	if t, _, err := mime.ParseMediaType(x.r.Header.Get("Content-Type")); err == nil && t != "application/json" {
+		x.fail(http.StatusUnsupportedMediaType, "HeaderInvalid", "Content-Type: "+t)
+		return nil, false
+	}
+	text, err := io.ReadAll(http.MaxBytesReader(x.w, x.r.Body, maxRequest))
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		x.fail(http.StatusRequestEntityTooLarge, "PayloadTooLarge")
+		return nil, false
+	}
+	b := body{}
+	if len(bytes.TrimSpace(text)) > 0 && err == nil {
+		err = json.Unmarshal(text, &b)
+	}
+	if err != nil || b == nil {
+		x.fail(http.StatusBadRequest, "MalformedJSON")
+		return nil, false
+	}
+	return b, true
+}
+
+// odata is the OData service document (DSP0266 8.4.5).
+func (x *exchange) odata() {
+	value := []any{body{"name": "Service", "kind": "Singleton", "url": root + "/"}}
+	b := x.resource(root)
+	for _, name := range slices.Sorted(maps.Keys(b)) {
+		if to, ok := b[name].(body); ok && to["@odata.id"] != nil {
+			value = append(value, body{"name": name, "kind": "Singleton", "url": to["@odata.id"]})
+		}
+	}
+	x.send(http.StatusOK, encode(body{"@odata.context": root + "/$metadata", "value": value}))
+}
+
+// metadata is the OData metadata document (DSP0266 8.4.1): a reference to the
+// schema of each kind of resource.
+func (x *exchange) metadata() {
+	var text strings.Builder
+	text.WriteString(`<?xml version="1.0" encoding="UTF-8"?>` + "\n" + `<edmx:Edmx xmlns:edmx="http://docs.oasis-open.org/odata/ns/edmx" Version="4.0">` + "\n")
+	include := func(file string, namespaces ...string) {
+		fmt.Fprintf(&text, `<edmx:Reference Uri="http://redfish.dmtf.org/schemas/v1/%s_v1.xml">`, file)
+		for _, n := range namespaces {
+			fmt.Fprintf(&text, `<edmx:Include Namespace="%s"/>`, n)
+		}
+		text.WriteString("</edmx:Reference>\n")
+	}
+	for _, k := range slices.Sorted(maps.Keys(schemas)) {
+		include(k, k, k+"."+strings.Split(x.kind.typeOf(k), ".")[1])
+	}
+	for _, k := range collections {
+		include(k+"Collection", k+"Collection")
+	}
+	include("RedfishExtensions", "RedfishExtensions.v1_0_0")
+	fmt.Fprintf(&text, `<edmx:DataServices><Schema xmlns="http://docs.oasis-open.org/odata/ns/edm" Namespace="Service">`+
+		`<EntityContainer Name="Service" Extends="ServiceRoot.%s.ServiceContainer"/></Schema></edmx:DataServices>`+"\n</edmx:Edmx>\n",
+		strings.Split(x.kind.typeOf("ServiceRoot"), ".")[1])
+	x.w.Header().Set("Content-Type", "application/xml; charset=utf-8")
+	x.w.Header().Set("Content-Length", strconv.Itoa(text.Len()))
+	x.w.WriteHeader(http.StatusOK)
+	if x.r.Method != http.MethodHead {
+		io.WriteString(x.w, text.String())
+	}
+}
+
+// collections are the kinds of which there are collections.
+var collections = []string{
+	"BootOption", "Chassis", "ComputerSystem", "Drive", "EthernetInterface", "Fan", "Job", "JsonSchemaFile", "LogEntry", "LogService", "Manager",
+	"ManagerAccount", "Memory", "MessageRegistryFile", "NetworkAdapter", "NetworkDeviceFunction", "PCIeDevice", "PCIeFunction", "Port",
+	"PowerSupply", "Processor", "Role", "Sensor", "Session", "SoftwareInventory", "Storage", "StorageController", "Task", "VirtualMedia", "Volume",
+}
