@@ -27,7 +27,7 @@ func (x *exchange) patchSystem() {
 	if !x.lies() {
 		locked(x.Machine, func() any { x.setBootLocked(given); return nil })
 	}
-	x.reply(http.StatusOK, x.resource(x.path))
+	x.patched()
 }
 
 // only is the one object of a request that can be changed; it answers itself

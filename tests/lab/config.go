@@ -106,6 +106,8 @@ type MachineConfig struct {
 	Blank bool `json:"blank,omitempty"`
 	// Marker is what the installed system says of its installation.
 	Marker *site.Marker `json:"marker,omitempty"`
+	// BIOS are attributes of the firmware over the personality's defaults.
+	BIOS map[string]any `json:"bios,omitempty"`
 	// AuthorizedKeys open the installed system for everybody, Password does
 	// for Username.
 	AuthorizedKeys []string `json:"authorizedKeys,omitempty"`

@@ -15,24 +15,28 @@ type FaultKind string
 
 // The kinds of fault.
 const (
-	FaultNone        FaultKind = ""
-	FaultBusy        FaultKind = "busy"         // 503 with Retry-After in seconds
-	FaultBusyDate    FaultKind = "busy-date"    // 503 with Retry-After as a date
-	FaultHang        FaultKind = "hang"         // accepts and never answers
-	FaultRefuse      FaultKind = "refuse"       // closes every connection
-	FaultWrongUUID   FaultKind = "wrong-uuid"   // another machine's UUID and serial
-	FaultNoEffect    FaultKind = "no-effect"    // writes are accepted and do nothing
-	FaultHTML        FaultKind = "html"         // a login page instead of Redfish
-	FaultExpired     FaultKind = "expired"      // its certificate has expired
-	FaultOtherCert   FaultKind = "other-cert"   // its certificate is from another authority
-	FaultNoShutdown  FaultKind = "no-shutdown"  // its system ignores a graceful shutdown
-	FaultServerError FaultKind = "server-error" // 500 to everything
-	FaultSlow        FaultKind = "slow"         // answers late
+	FaultNone         FaultKind = ""
+	FaultBusy         FaultKind = "busy"          // 503 with Retry-After in seconds
+	FaultBusyDate     FaultKind = "busy-date"     // 503 with Retry-After as a date
+	FaultHang         FaultKind = "hang"          // accepts and never answers
+	FaultRefuse       FaultKind = "refuse"        // closes every connection
+	FaultWrongUUID    FaultKind = "wrong-uuid"    // another machine's UUID and serial
+	FaultNoEffect     FaultKind = "no-effect"     // writes are accepted and do nothing
+	FaultHTML         FaultKind = "html"          // a login page instead of Redfish
+	FaultExpired      FaultKind = "expired"       // its certificate has expired
+	FaultOtherCert    FaultKind = "other-cert"    // its certificate is from another authority
+	FaultNoShutdown   FaultKind = "no-shutdown"   // its system ignores a graceful shutdown
+	FaultServerError  FaultKind = "server-error"  // 500 to everything
+	FaultSlow         FaultKind = "slow"          // answers late
+	FaultPendingShown FaultKind = "pending-shown" // pending settings are shown as current
+	FaultBIOSDropped  FaultKind = "bios-dropped"  // settings are applied without effect
+	FaultBIOSFails    FaultKind = "bios-fails"    // applying settings ends with errors
+	FaultNoLocation   FaultKind = "no-location"   // a task is accepted and not said where it is
 )
 
 // FaultKinds lists the kinds.
 var FaultKinds = []FaultKind{FaultBusy, FaultBusyDate, FaultHang, FaultRefuse, FaultWrongUUID, FaultNoEffect,
-	FaultHTML, FaultExpired, FaultOtherCert, FaultNoShutdown, FaultServerError, FaultSlow}
+	FaultHTML, FaultExpired, FaultOtherCert, FaultNoShutdown, FaultServerError, FaultSlow, FaultPendingShown, FaultBIOSDropped, FaultBIOSFails, FaultNoLocation}
 
 // Fault is something that is wrong with a machine.
 type Fault struct {

@@ -2,6 +2,8 @@ package lab
 
 import (
 	"fmt"
+	"iter"
+	"maps"
 	"path"
 	"strings"
 )
@@ -13,7 +15,16 @@ func (p *personality) grown() *personality {
 	p.growSystem(l)
 	p.growManager(l)
 	p.growChassis(l)
+	p.growBIOS(l)
+	p.growRegistries(l)
+	p.growTasks(l)
 	p.tree = l
+	p.cased = map[string]string{}
+	for _, paths := range []iter.Seq[string]{maps.Keys(l.singles), maps.Keys(l.lists)} {
+		for at := range paths {
+			p.cased[strings.ToLower(at)] = at
+		}
+	}
 	return p
 }
 
@@ -47,8 +58,11 @@ func (p *personality) root(m *Machine) body {
 		"@odata.id": root + "/", "Id": "RootService", "RedfishVersion": p.redfish, "UUID": m.serviceUUID(), "Product": p.product,
 		"Systems": ref(root + "/Systems"), "Managers": ref(root + "/Managers"), "Chassis": ref(root + "/Chassis"),
 		"SessionService": ref(root + "/SessionService"), "Links": body{"Sessions": ref(p.sessionsPath())},
-		"ProtocolFeaturesSupported": p.query.features(),
+		"Registries": ref(root + "/Registries"), "Tasks": ref(root + "/TaskService"), "ProtocolFeaturesSupported": p.query.features(),
 	})
+	if p.bios.jobs != "" {
+		b["JobService"] = ref(root + "/JobService")
+	}
 	if v := m.vendor(); v != "" {
 		b["Vendor"] = v
 	}
@@ -99,7 +113,7 @@ func (p *personality) computerSystem(m *Machine) body {
 		"SystemType": "Physical", "UUID": c.Identity.UUID, "SerialNumber": m.serial(), "Manufacturer": m.manufacturer(), "Model": m.model(),
 		"SKU": m.sku(), "BiosVersion": p.biosVersion, "PowerState": "Off", "Status": body{"State": "Enabled", "Health": "OK", "HealthRollup": "OK"},
 		"ProcessorSummary": body{"Count": c.Processors}, "MemorySummary": body{"TotalSystemMemoryGiB": c.MemoryGiB},
-		"Boot": p.bootBody(), "Links": body{"ManagedBy": []any{ref(p.manager)}, "Chassis": []any{ref(p.chassis)}},
+		"Bios": ref(p.bios.path), "Boot": p.bootBody(), "Links": body{"ManagedBy": []any{ref(p.manager)}, "Chassis": []any{ref(p.chassis)}},
 		"Actions": body{"#ComputerSystem.Reset": p.reset(p.system + "/Actions/ComputerSystem.Reset")},
 	})
 	if p.boot.progress {

@@ -24,6 +24,14 @@ func (m *Machine) live(at string, b body) {
 		if i := m.slot(at); i >= 0 {
 			m.liveMedia(i, at, b)
 		}
+	case "Bios":
+		if at == m.kind.bios.path {
+			m.liveBIOS(b)
+		} else if at == m.kind.bios.settings {
+			m.liveBIOSSettings(b)
+		}
+	case "TaskCollection", "JobCollection", "DellJobCollection":
+		m.liveTasks(at, b)
 	case "SessionCollection":
 		m.liveSessions(at, b)
 	}

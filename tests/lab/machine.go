@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -42,6 +43,8 @@ type Machine struct {
 	override  override
 	media     []loaded // what is inserted, by slot
 	disk      disk
+	bios      biosState
+	tasks     []*task
 	running   string // what runs: "", "installer", "system"
 	progress  string // BootProgress.LastState
 	upAt      time.Time
@@ -71,9 +74,10 @@ type Counts struct {
 	Installs int `json:"installs"` // images written to the disk
 	// Installers is how often a medium was booted, whatever came of it.
 	Installers int `json:"installers"`
-	Sessions   int `json:"sessions"` // sessions that were opened
-	Denied     int `json:"denied"`   // logins that were not accepted
-	Requests   int `json:"requests"` // requests of any kind to the BMC
+	Sessions   int `json:"sessions"`        // sessions that were opened
+	Denied     int `json:"denied"`          // logins that were not accepted
+	Tasks      int `json:"tasks,omitempty"` // tasks and jobs that were begun
+	Requests   int `json:"requests"`        // requests of any kind to the BMC
 	// FirstWrite and LastWrite are when requests that asked for a change came.
 	FirstWrite time.Time `json:"firstWrite,omitzero"`
 	LastWrite  time.Time `json:"lastWrite,omitzero"`
@@ -105,6 +109,7 @@ func newMachine(f *Fleet, c MachineConfig, kind *personality) *Machine {
 	for _, t := range targets {
 		m.order = append(m.order, kind.boot.reference(t))
 	}
+	m.bios.current = maps.Clone(c.BIOS)
 	if !c.Blank {
 		m.disk = disk{digest: "factory", marker: c.Marker}
 	}
@@ -173,6 +178,7 @@ func (m *Machine) variedLocked(d time.Duration) time.Duration {
 // model. Whatever ran is gone.
 func (m *Machine) turnLocked(via string, d time.Duration, to string) {
 	m.breakLocked()
+	m.stopBIOSLocked()
 	m.power = via
 	m.osSide.cut()
 	m.afterLocked(d, func() { m.arriveLocked(to) })
@@ -193,6 +199,7 @@ func (m *Machine) arriveLocked(state string) {
 func (m *Machine) bootLocked(at time.Time) {
 	m.counts.Boots++
 	m.order, m.nextOrder = m.pendingOrderLocked(), nil
+	m.bootBIOSLocked()
 	targets := m.targetsLocked()
 	if m.override.enabled != "Disabled" {
 		targets = append([]string{m.override.target}, targets...)

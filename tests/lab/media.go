@@ -146,7 +146,7 @@ func (x *exchange) patchMedia() {
 		x.fail(http.StatusConflict, "ResourceInUse")
 		return
 	}
-	x.reply(http.StatusOK, x.resource(x.path))
+	x.patched()
 }
 
 // changeMediumLocked empties a slot or fills it.

@@ -14,6 +14,8 @@ type speech struct {
 	code string // of the error as a whole, <base>.GeneralError without one
 	// terse leaves out all but a message's id and arguments.
 	terse bool
+	// talks answers a change with a message instead of the resource.
+	talks bool
 }
 
 // message is an entry of a message registry.
@@ -82,6 +84,7 @@ var messages = map[string]message{
 	"MaxSessionsReached":             {"The maximum number of sessions is open.", "Warning", "Close sessions and retry.", true},
 	"InvalidOperationForSystemState": {"The operation was not successful due to the current power state of the system.", "Warning", "Bring the system into the power state that the operation needs, and retry.", true},
 	"UnableToModifyDuringSystemPOST": {"The change cannot be made while the system is in POST.", "Warning", "Retry when the system has completed its POST.", true},
+	"SystemResetRequired":            {"The change was made and needs a reset of the system to take effect.", "Warning", "Reset the system for the change to take effect.", true},
 	"ResourceBeingFlashed":           {"The resource is being updated.", "Warning", "Retry when the update is complete.", true},
 
 	// Of AMI's BMCs.

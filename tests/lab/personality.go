@@ -24,14 +24,16 @@ type personality struct {
 	system, manager, chassis string // paths
 	settings                 string // path of the system's settings object, empty for none
 	versions                 map[string]string
-	contexts                 bool // each resource has its @odata.context
-	foldCase                 bool // paths are found in any case
+	contexts                 bool              // each resource has its @odata.context
+	foldCase                 bool              // paths are found in any case
+	cased                    map[string]string // the tree's paths, by their lower case
 
 	etags    etagStyle
 	speech   speech
 	power    powerHabits
 	boot     bootHabits
 	media    mediaHabits
+	bios     biosHabits
 	sessions sessionHabits
 	query    queryHabits
 	waits    waitHabits
@@ -201,6 +203,7 @@ func plain() *personality {
 		sessions: sessionHabits{max: 16, idle: 30 * time.Minute, shown: 1800, full: "SessionLimitExceeded"},
 		query:    queryHabits{expand: 3, links: true, all: true, selects: true, pages: true, only: true},
 	}
+	p.bios = plainBIOS(p.system)
 	p.media.slots = []slot{{paths: []string{p.manager + "/VirtualMedia/1"}, types: []string{"CD", "DVD"}}}
 	return p.grown()
 }
@@ -225,6 +228,7 @@ func idrac9() *personality {
 		query:    queryHabits{expand: 1, links: true, all: true, selects: true, pages: true, only: true},
 		waits:    waitHabits{spread: 0.6, logs: 60},
 	}
+	p.bios = dellBIOS(p.system, p.manager)
 	p.media = mediaHabits{slots: []slot{
 		{paths: []string{p.manager + "/VirtualMedia/CD"}, types: []string{"CD", "DVD"}},
 		{paths: []string{p.manager + "/VirtualMedia/RemovableDisk"}, types: []string{"USBStick"}},
@@ -243,7 +247,7 @@ func ilo5() *personality {
 		manufacturer: "HPE", model: "ProLiant DL385 Gen10 Plus v2", bmcModel: "iLO 5", bmcVersion: "iLO 5 v2.72", biosVersion: "A42 v2.60 (08/11/2022)",
 		system: root + "/Systems/1", manager: root + "/Managers/1", chassis: root + "/Chassis/1",
 		contexts: true, foldCase: true, etags: etagsWeak,
-		speech: speech{base: "Base.1.4", own: "iLO.2.19", code: "iLO.0.10.ExtendedInfo", terse: true},
+		speech: speech{base: "Base.1.4", own: "iLO.2.19", code: "iLO.0.10.ExtendedInfo", terse: true, talks: true},
 		power: powerHabits{
 			resets: []string{"On", "ForceOff", "GracefulShutdown", "ForceRestart", "Nmi", "PushPowerButton", "GracefulRestart"},
 			listed: true, already: 400, managerResets: []string{"ForceRestart", "GracefulRestart"},
@@ -254,6 +258,7 @@ func ilo5() *personality {
 		query:    queryHabits{expand: 1, selects: true, only: true},
 		waits:    waitHabits{spread: 0.5, logs: 8},
 	}
+	p.bios = hpeBIOS()
 	p.media = mediaHabits{empty: "", slots: []slot{
 		{paths: []string{p.manager + "/VirtualMedia/1"}, types: []string{"Floppy", "USBStick"}},
 		{paths: []string{p.manager + "/VirtualMedia/2"}, types: []string{"CD", "DVD"}},
@@ -280,6 +285,7 @@ func xcc() *personality {
 		query:    queryHabits{expand: 2, links: true, all: true, selects: true, pages: true, only: true},
 		waits:    waitHabits{spread: 0.7, logs: 20},
 	}
+	p.bios = lenovoBIOS(p.system)
 	p.media = mediaHabits{patched: true}
 	for _, id := range []string{"EXT1", "EXT2", "EXT3", "EXT4", "Remote1", "Remote2", "Remote3", "Remote4", "RDOC1", "RDOC2"} {
 		p.media.slots = append(p.media.slots, slot{

@@ -64,7 +64,7 @@ func TestEveryLinkOfEveryPersonality(t *testing.T) {
 		b.want(201, "POST", sessions, account)
 		all := walk(t, b)
 		for path, v := range all {
-			if !strings.EqualFold(v["@odata.id"].(string), path) || v["@odata.type"] == nil || v["Name"] == nil {
+			if id, _ := v["@odata.id"].(string); !strings.EqualFold(strings.TrimRight(id, "/"), strings.TrimRight(path, "/")) || v["@odata.type"] == nil || v["Name"] == nil {
 				t.Errorf("%s calls itself %v, a %v", path, v["@odata.id"], v["@odata.type"])
 			}
 			if members, ok := v["Members"].([]any); ok && v["Members@odata.count"] != float64(len(members)) {
@@ -92,7 +92,7 @@ func TestResetsOfPersonalities(t *testing.T) {
 		for _, kind := range action["ResetType@Redfish.AllowableValues"].([]any) {
 			listed = append(listed, kind.(string))
 			resp, _ := b.do("POST", action["target"].(string), `{"ResetType": "`+kind.(string)+`"}`)
-			if resp.StatusCode != 204 && resp.StatusCode != 409 && resp.StatusCode != 400 {
+			if resp.StatusCode != 204 && resp.StatusCode != 200 && resp.StatusCode != 409 && resp.StatusCode != 400 {
 				t.Errorf("%s: %s", kind, resp.Status)
 			}
 		}
@@ -129,6 +129,7 @@ func TestMediaOfPersonalities(t *testing.T) {
 		"plain": media, "idrac9": "/redfish/v1/Systems/System.Embedded.1/VirtualMedia/1", "ilo5": "/redfish/v1/Managers/1/VirtualMedia/2",
 		"xcc": "/redfish/v1/Systems/1/VirtualMedia/EXT1",
 	}
+	done := map[string]int{"plain": 204, "idrac9": 204, "ilo5": 200} // an iLO says so
 	const image = `{"Image": "http://127.0.0.1:1/a.iso"}`
 	kinds(t, lab.Latency{}, func(t *testing.T, f *lab.Fleet, b *bmc) {
 		name := f.Machine("n1").State().Personality
@@ -141,12 +142,12 @@ func TestMediaOfPersonalities(t *testing.T) {
 			}
 			b.want(200, "PATCH", at, `{"Image": null}`)
 		} else {
-			b.want(204, "POST", at+"/Actions/VirtualMedia.InsertMedia", image)
+			b.want(done[name], "POST", at+"/Actions/VirtualMedia.InsertMedia", image)
 			if v := b.want(200, "GET", at, ""); v["Inserted"] != true || v["Image"] != "http://127.0.0.1:1/a.iso" {
 				t.Errorf("the slot is %v", v)
 			}
 			b.want(405, "PATCH", at, image)
-			b.want(204, "POST", at+"/Actions/VirtualMedia.EjectMedia", "{}")
+			b.want(done[name], "POST", at+"/Actions/VirtualMedia.EjectMedia", "{}")
 		}
 		if v := b.want(200, "GET", at, ""); v["Inserted"] != false || f.Machine("n1").State().Media != "" {
 			t.Errorf("after the eject the slot is %v", v)

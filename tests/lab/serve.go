@@ -22,6 +22,8 @@ type exchange struct {
 	r     *http.Request
 	path  string // without a slash at its end
 	fault Fault  // what the request meets
+	// wantsApply says that settings are to be applied, and not only kept.
+	wantsApply bool
 }
 
 // handler answers a request.
@@ -41,7 +43,7 @@ func (v methods) allow() string {
 
 // serve answers a request: who asks, for what, and whether it may be.
 func (m *Machine) serve(w http.ResponseWriter, r *http.Request, fault Fault) {
-	x := &exchange{Machine: m, w: w, r: r, path: strings.TrimRight(r.URL.Path, "/"), fault: fault}
+	x := &exchange{Machine: m, w: w, r: r, path: m.kind.canonical(strings.TrimRight(r.URL.Path, "/")), fault: fault}
 	w.Header().Set("OData-Version", "4.0")
 	w.Header().Set("Cache-Control", "no-cache")
 	w.Header().Set("Server", m.kind.server)
@@ -123,6 +125,7 @@ func (x *exchange) action(owner, name string) methods {
 var actions = map[string]func(x *exchange, owner string){
 	"ComputerSystem.Reset":     (*exchange).reset,
 	"Manager.Reset":            (*exchange).resetManager,
+	"Bios.ResetBios":           (*exchange).resetBIOS,
 	"VirtualMedia.InsertMedia": (*exchange).insertMedia,
 	"VirtualMedia.EjectMedia":  (*exchange).ejectMedia,
 }
@@ -138,6 +141,14 @@ func (x *exchange) writable(b body, can methods) {
 		if x.kind.media.patched && x.slot(x.path) >= 0 {
 			can[http.MethodPatch] = (*exchange).patchMedia
 		}
+	case "Bios":
+		if x.path == x.kind.bios.settings {
+			can[http.MethodPatch] = (*exchange).patchBIOS
+		}
+	case "DellJobCollection":
+		can[http.MethodPost] = (*exchange).makeJob
+	case "Task", "Job":
+		can[http.MethodDelete] = (*exchange).dropTask
 	case "Session":
 		can[http.MethodDelete] = (*exchange).logout
 	}
@@ -149,6 +160,9 @@ func (x *exchange) show() { x.reply(http.StatusOK, x.resource(x.path)) }
 // resource is the resource at a path as it is now, nil when there is none.
 func (m *Machine) resource(path string) body {
 	if b := m.sessionAt(path); b != nil {
+		return m.finished(b)
+	}
+	if b := m.taskAt(path); b != nil {
 		return m.finished(b)
 	}
 	b := m.kind.tree.at(m, path)
@@ -263,8 +277,33 @@ func (x *exchange) fail(status int, id string, args ...string) {
 	x.send(status, encode(x.kind.speech.fault(x.kind.speech.info(id, args...))))
 }
 
-// done answers that it was done, without more to say.
-func (x *exchange) done() { x.w.WriteHeader(http.StatusNoContent) }
+// done answers that it was done, without more to say: with nothing, or a
+// message that says just that.
+func (x *exchange) done() {
+	if x.kind.speech.talks {
+		x.say("Success")
+		return
+	}
+	x.w.WriteHeader(http.StatusNoContent)
+}
+
+// say answers a success with a message.
+func (x *exchange) say(id string) {
+	x.send(http.StatusOK, encode(x.kind.speech.fault(x.kind.speech.info(id))))
+}
+
+// patched answers that a resource was changed: with what it is now, or a
+// message.
+func (x *exchange) patched() {
+	switch {
+	case !x.kind.speech.talks:
+		x.reply(http.StatusOK, x.resource(x.path))
+	case x.path == x.kind.bios.settings:
+		x.say("SystemResetRequired")
+	default:
+		x.say("Success")
+	}
+}
 
 // read decodes a request's body; it answers itself when it cannot.
 func (x *exchange) read() (body, bool) {

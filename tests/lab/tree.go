@@ -50,6 +50,21 @@ func (l layout) at(m *Machine, p string) body {
 	return c.member(m, id, p)
 }
 
+// canonical is a path in the case in which the tree has it, where the BMC does
+// not mind the case.
+func (p *personality) canonical(at string) string {
+	if !p.foldCase || p.cased[strings.ToLower(at)] == at {
+		return at
+	}
+	if known := p.cased[strings.ToLower(at)]; known != "" {
+		return known
+	}
+	if dir, id := path.Split(at); len(dir) > len(root) {
+		return p.canonical(strings.TrimSuffix(dir, "/")) + "/" + id
+	}
+	return at
+}
+
 // fixed are the ids of a collection that is the same for all machines.
 func fixed(ids ...string) func(*Machine) []string { return func(*Machine) []string { return ids } }
 
