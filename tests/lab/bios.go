@@ -496,7 +496,7 @@ func (p *personality) attributeRegistry(m *Machine) body {
 	_, version, _ := strings.Cut(h.registry, ".")
 	b := p.thing("AttributeRegistry", h.store, "BIOS Attribute Registry", body{
 		"Id": h.registry, "Language": "en", "OwningEntity": or(p.vendor, "Slipway"), "RegistryVersion": strings.ReplaceAll(strings.TrimPrefix(version, "v"), "_", "."),
-		"SupportedSystems": []any{body{"ProductName": m.model(), "SystemId": m.sku(), "FirmwareVersion": p.biosVersion}},
+		"SupportedSystems": []any{body{"ProductName": m.model(), "SystemId": m.sku(), "FirmwareVersion": m.biosVersion()}},
 		"RegistryEntries":  body{"Attributes": entries, "Menus": []any{}, "Dependencies": dependencies},
 	})
 	if p.bios.textDefaults || p.bios.slashes {

@@ -108,6 +108,8 @@ type MachineConfig struct {
 	Marker *site.Marker `json:"marker,omitempty"`
 	// BIOS are attributes of the firmware over the personality's defaults.
 	BIOS map[string]any `json:"bios,omitempty"`
+	// Parts are what it is made of.
+	Parts Parts `json:"parts,omitzero"`
 	// AuthorizedKeys open the installed system for everybody, Password does
 	// for Username.
 	AuthorizedKeys []string `json:"authorizedKeys,omitempty"`

@@ -18,6 +18,7 @@ func (p *personality) grown() *personality {
 	p.growBIOS(l)
 	p.growRegistries(l)
 	p.growTasks(l)
+	p.growParts(l)
 	p.tree = l
 	p.cased = map[string]string{}
 	for _, paths := range []iter.Seq[string]{maps.Keys(l.singles), maps.Keys(l.lists)} {
@@ -58,7 +59,8 @@ func (p *personality) root(m *Machine) body {
 		"@odata.id": root + "/", "Id": "RootService", "RedfishVersion": p.redfish, "UUID": m.serviceUUID(), "Product": p.product,
 		"Systems": ref(root + "/Systems"), "Managers": ref(root + "/Managers"), "Chassis": ref(root + "/Chassis"),
 		"SessionService": ref(root + "/SessionService"), "Links": body{"Sessions": ref(p.sessionsPath())},
-		"Registries": ref(root + "/Registries"), "Tasks": ref(root + "/TaskService"), "ProtocolFeaturesSupported": p.query.features(),
+		"Registries": ref(root + "/Registries"), "Tasks": ref(root + "/TaskService"), "UpdateService": ref(root + "/UpdateService"),
+		"ProtocolFeaturesSupported": p.query.features(),
 	})
 	if p.bios.jobs != "" {
 		b["JobService"] = ref(root + "/JobService")
@@ -111,8 +113,11 @@ func (p *personality) computerSystem(m *Machine) body {
 	c := m.config
 	b := p.thing("ComputerSystem", p.system, m.systemName(), body{
 		"SystemType": "Physical", "UUID": c.Identity.UUID, "SerialNumber": m.serial(), "Manufacturer": m.manufacturer(), "Model": m.model(),
-		"SKU": m.sku(), "BiosVersion": p.biosVersion, "PowerState": "Off", "Status": body{"State": "Enabled", "Health": "OK", "HealthRollup": "OK"},
-		"ProcessorSummary": body{"Count": c.Processors}, "MemorySummary": body{"TotalSystemMemoryGiB": c.MemoryGiB},
+		"SKU": m.sku(), "BiosVersion": m.biosVersion(), "PowerState": "Off", "Status": body{"State": "Enabled", "Health": m.rollup(), "HealthRollup": m.rollup()},
+		"ProcessorSummary": body{"Count": c.Processors, "Model": p.parts.processorModel, "Status": healthy()},
+		"MemorySummary":    body{"TotalSystemMemoryGiB": c.MemoryGiB, "Status": healthy()},
+		"Processors":       ref(p.system + "/Processors"), "Memory": ref(p.system + "/Memory"), "Storage": ref(p.system + "/Storage"),
+		"EthernetInterfaces": ref(p.system + "/EthernetInterfaces"), "PCIeDevices": []any{ref(p.chassis + "/PCIeDevices/" + p.parts.pcie)},
 		"Bios": ref(p.bios.path), "Boot": p.bootBody(), "Links": body{"ManagedBy": []any{ref(p.manager)}, "Chassis": []any{ref(p.chassis)}},
 		"Actions": body{"#ComputerSystem.Reset": p.reset(p.system + "/Actions/ComputerSystem.Reset")},
 	})
@@ -124,6 +129,9 @@ func (p *personality) computerSystem(m *Machine) body {
 	}
 	if p.mediaAtSystem() {
 		b["VirtualMedia"] = ref(p.system + "/VirtualMedia")
+	}
+	if p.logsAt(p.system) {
+		b["LogServices"] = ref(p.system + "/LogServices")
 	}
 	return b
 }
@@ -162,14 +170,19 @@ func (p *personality) bootOption(o option) body {
 
 func (p *personality) growManager(l layout) {
 	l.one("Manager", p.manager, func(m *Machine) body {
-		return p.thing("Manager", p.manager, "BMC", body{
-			"ManagerType": "BMC", "Model": p.bmcModel, "FirmwareVersion": p.bmcVersion, "Status": healthy(), "PowerState": "On",
+		b := p.thing("Manager", p.manager, "BMC", body{
+			"ManagerType": "BMC", "Model": p.bmcModel, "FirmwareVersion": m.bmcVersion(), "Status": healthy(), "PowerState": "On",
 			"UUID": m.serviceUUID(), "VirtualMedia": ref(p.manager + "/VirtualMedia"),
 			"Links": body{"ManagerForServers": []any{ref(p.system)}, "ManagerForChassis": []any{ref(p.chassis)}, "ManagerInChassis": ref(p.chassis)},
 			"Actions": body{"#Manager.Reset": body{
 				"target": p.manager + "/Actions/Manager.Reset", "ResetType@Redfish.AllowableValues": p.power.managerResets,
 			}},
+			"EthernetInterfaces": ref(p.manager + "/EthernetInterfaces"), "DateTime": now(), "DateTimeLocalOffset": "+00:00",
 		})
+		if p.logsAt(p.manager) {
+			b["LogServices"] = ref(p.manager + "/LogServices")
+		}
+		return b
 	})
 	drives := map[string][]string{}
 	for _, s := range p.media.slots {
@@ -183,6 +196,16 @@ func (p *personality) growManager(l layout) {
 	for dir, ids := range drives {
 		l.some("VirtualMedia", dir, ids...)
 	}
+}
+
+// logsAt says whether a system or manager has logs.
+func (p *personality) logsAt(at string) bool {
+	for _, h := range p.parts.logs {
+		if strings.HasPrefix(h.path, at+"/") {
+			return true
+		}
+	}
+	return false
 }
 
 func (p *personality) mediaAtSystem() bool {
@@ -208,13 +231,29 @@ func (p *personality) virtualMedia(at string, s slot) body {
 }
 
 func (p *personality) growChassis(l layout) {
-	l.one("Chassis", p.chassis, func(m *Machine) body {
-		return p.thing("Chassis", p.chassis, "Chassis", body{
+	l.some("Chassis", path.Dir(p.chassis), p.chassisIDs()...)
+	l.singles[p.chassis] = func(m *Machine) body {
+		b := p.thing("Chassis", p.chassis, "Chassis", body{
 			"ChassisType": "RackMount", "Manufacturer": m.manufacturer(), "Model": m.model(), "SerialNumber": m.serial(),
-			"SKU": m.sku(), "PowerState": "Off", "Status": healthy(),
+			"SKU": m.sku(), "PowerState": "Off", "Status": healthy(), "NetworkAdapters": ref(p.chassis + "/NetworkAdapters"), "PCIeDevices": ref(p.chassis + "/PCIeDevices"),
 			"Links": body{"ComputerSystems": []any{ref(p.system)}, "ManagedBy": []any{ref(p.manager)}},
 		})
-	})
+		if p.parts.subsystems {
+			b["PowerSubsystem"], b["ThermalSubsystem"], b["Sensors"] = ref(p.chassis+"/PowerSubsystem"), ref(p.chassis+"/ThermalSubsystem"), ref(p.chassis+"/Sensors")
+		}
+		if p.parts.legacy {
+			b["Power"], b["Thermal"] = ref(p.chassis+"/Power"), ref(p.chassis+"/Thermal")
+		}
+		return b
+	}
+}
+
+func (p *personality) chassisIDs() []string {
+	ids := []string{path.Base(p.chassis)}
+	if p.parts.backplane != "" {
+		ids = append(ids, p.parts.backplane)
+	}
+	return ids
 }
 
 func (p *personality) sessionsPath() string { return or(p.sessions.path, sessionsPath) }

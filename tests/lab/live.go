@@ -32,6 +32,8 @@ func (m *Machine) live(at string, b body) {
 		}
 	case "TaskCollection", "JobCollection", "DellJobCollection":
 		m.liveTasks(at, b)
+	case "LogEntryCollection":
+		m.liveLog(at, b)
 	case "SessionCollection":
 		m.liveSessions(at, b)
 	}

@@ -44,6 +44,8 @@ type Machine struct {
 	media     []loaded // what is inserted, by slot
 	disk      disk
 	bios      biosState
+	log       []logged
+	health    map[string]string // of parts that are not well, or not there
 	tasks     []*task
 	running   string // what runs: "", "installer", "system"
 	progress  string // BootProgress.LastState
@@ -261,6 +263,7 @@ func (m *Machine) installedLocked(image disk) {
 // acceptLocked begins a power change that was asked for.
 func (m *Machine) acceptLocked(via string, d time.Duration, to string) {
 	m.counts.Resets++
+	m.logLocked("OK", "Power: "+via+" by request.")
 	m.reset = time.Now()
 	m.turnLocked(via, d, to)
 }

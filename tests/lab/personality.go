@@ -34,6 +34,7 @@ type personality struct {
 	boot     bootHabits
 	media    mediaHabits
 	bios     biosHabits
+	parts    partHabits
 	sessions sessionHabits
 	query    queryHabits
 	waits    waitHabits
@@ -203,7 +204,7 @@ func plain() *personality {
 		sessions: sessionHabits{max: 16, idle: 30 * time.Minute, shown: 1800, full: "SessionLimitExceeded"},
 		query:    queryHabits{expand: 3, links: true, all: true, selects: true, pages: true, only: true},
 	}
-	p.bios = plainBIOS(p.system)
+	p.bios, p.parts = plainBIOS(p.system), p.plainParts()
 	p.media.slots = []slot{{paths: []string{p.manager + "/VirtualMedia/1"}, types: []string{"CD", "DVD"}}}
 	return p.grown()
 }
@@ -228,7 +229,7 @@ func idrac9() *personality {
 		query:    queryHabits{expand: 1, links: true, all: true, selects: true, pages: true, only: true},
 		waits:    waitHabits{spread: 0.6, logs: 60},
 	}
-	p.bios = dellBIOS(p.system, p.manager)
+	p.bios, p.parts = dellBIOS(p.system, p.manager), p.dellParts()
 	p.media = mediaHabits{slots: []slot{
 		{paths: []string{p.manager + "/VirtualMedia/CD"}, types: []string{"CD", "DVD"}},
 		{paths: []string{p.manager + "/VirtualMedia/RemovableDisk"}, types: []string{"USBStick"}},
@@ -258,7 +259,7 @@ func ilo5() *personality {
 		query:    queryHabits{expand: 1, selects: true, only: true},
 		waits:    waitHabits{spread: 0.5, logs: 8},
 	}
-	p.bios = hpeBIOS()
+	p.bios, p.parts = hpeBIOS(), p.hpeParts()
 	p.media = mediaHabits{empty: "", slots: []slot{
 		{paths: []string{p.manager + "/VirtualMedia/1"}, types: []string{"Floppy", "USBStick"}},
 		{paths: []string{p.manager + "/VirtualMedia/2"}, types: []string{"CD", "DVD"}},
@@ -285,7 +286,7 @@ func xcc() *personality {
 		query:    queryHabits{expand: 2, links: true, all: true, selects: true, pages: true, only: true},
 		waits:    waitHabits{spread: 0.7, logs: 20},
 	}
-	p.bios = lenovoBIOS(p.system)
+	p.bios, p.parts = lenovoBIOS(p.system), p.lenovoParts()
 	p.media = mediaHabits{patched: true}
 	for _, id := range []string{"EXT1", "EXT2", "EXT3", "EXT4", "Remote1", "Remote2", "Remote3", "Remote4", "RDOC1", "RDOC2"} {
 		p.media.slots = append(p.media.slots, slot{

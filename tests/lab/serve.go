@@ -125,6 +125,7 @@ func (x *exchange) action(owner, name string) methods {
 var actions = map[string]func(x *exchange, owner string){
 	"ComputerSystem.Reset":     (*exchange).reset,
 	"Manager.Reset":            (*exchange).resetManager,
+	"LogService.ClearLog":      (*exchange).clearLog,
 	"Bios.ResetBios":           (*exchange).resetBIOS,
 	"VirtualMedia.InsertMedia": (*exchange).insertMedia,
 	"VirtualMedia.EjectMedia":  (*exchange).ejectMedia,
