@@ -143,7 +143,7 @@ func machineCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&c.Power, "power", "", "on or off, at once")
 	cmd.Flags().StringSliceVar(&c.BootOrder, "boot-order", nil, "boot targets, first tried first")
-	cmd.Flags().StringVar(&fault, "fault", "", fmt.Sprintf("what is wrong with its BMC, or none: %v", lab.FaultKinds))
+	cmd.Flags().StringVar(&fault, "fault", "", "what is wrong with its BMC, with :N for N times, or none (slipway-lab faults lists them)")
 	addClientFlags(cmd, &socket, &asJSON)
 	return cmd
 }

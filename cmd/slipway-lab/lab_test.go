@@ -264,6 +264,12 @@ func TestFlagsGoOverTheFile(t *testing.T) {
 	}
 }
 
+func TestFaultsAreListed(t *testing.T) {
+	if out := must(t, "faults"); strings.Count(out, "\n") != len(lab.FaultKinds) || !strings.Contains(out, "stale-inserted         shows a medium that was ejected\n") {
+		t.Errorf("the faults are\n%s", out)
+	}
+}
+
 func TestKeys(t *testing.T) {
 	if got := must(t, "hostkey", "n1", "--seed", "s"); got != lab.HostKey("s", "n1")+"\n" {
 		t.Errorf("the host key is %s", got)

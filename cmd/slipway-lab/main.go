@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -32,8 +33,22 @@ func command() *cobra.Command {
 			"  slipway-lab machine compute-1 --power off\n  slipway-lab calls --writes",
 		SilenceUsage: true, SilenceErrors: true, CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	cmd.AddCommand(runCommand(), machineCommand(), callsCommand(), caCommand(), hostKeyCommand(), evaluateCommand())
+	cmd.AddCommand(runCommand(), machineCommand(), faultsCommand(), callsCommand(), caCommand(), hostKeyCommand(), evaluateCommand())
 	return cmd
+}
+
+func faultsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "faults", Short: "list what can be wrong with a machine's BMC", Args: cobra.NoArgs,
+		Example: "  slipway-lab faults\n  slipway-lab machine compute-1 --fault busy:3",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			for _, kind := range lab.FaultKinds {
+				fmt.Fprintf(t, "%s\t%s\n", kind, lab.FaultText(kind))
+			}
+			return t.Flush()
+		},
+	}
 }
 
 func caCommand() *cobra.Command {

@@ -38,7 +38,7 @@ func (f *Fleet) serveBMCs() error {
 func (m *Machine) bmcLines() *lines {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.fault.Kind == FaultRefuse {
+	if m.fault.Kind == FaultRefuse || time.Now().Before(m.backAt) {
 		return nil
 	}
 	return &m.bmcSide
@@ -49,6 +49,9 @@ func (f *Fleet) identify(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	m := at(f.bmcs, hello.Conn.LocalAddr())
 	if m == nil {
 		return nil, errors.New("no BMC here")
+	}
+	if fault := m.State().Fault; fault.Kind == FaultSlowTLS && !f.sleep(hello.Context(), time.Duration(fault.Delay)) {
+		return nil, errors.New("the client has left")
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -93,6 +96,9 @@ func (m *Machine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	m.fleet.calls.arrived(n, c)
 	fault := m.fleet.faultOf(m, n)
+	if fault.met() == answering {
+		m.spend(fault)
+	}
 	if m.disturb(fault, rec, r) {
 		return
 	}
@@ -103,7 +109,18 @@ func (m *Machine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !m.fleet.sleep(while, wait) {
 		panic(http.ErrAbortHandler) // an empty answer would be a success
 	}
-	m.serve(rec, r, fault)
+	m.serve(m.hindered(fault, rec, r), r, fault)
+}
+
+// hindered is a writer whose answers a fault spoils on their way.
+func (m *Machine) hindered(f Fault, w http.ResponseWriter, r *http.Request) http.ResponseWriter {
+	switch f.Kind {
+	case FaultTruncated:
+		return halved{w}
+	case FaultDrip:
+		return dripping{w, func() bool { return m.fleet.sleep(r.Context(), time.Duration(f.Delay)/drips) }}
+	}
+	return w
 }
 
 // receive takes in a request that asks for a change. What a BMC has received
@@ -141,6 +158,13 @@ type recorder struct {
 func (w *recorder) WriteHeader(status int) {
 	w.status = status
 	w.ResponseWriter.WriteHeader(status)
+}
+
+// Flush sends what was written so far.
+func (w *recorder) Flush() {
+	if f, ok := w.ResponseWriter.(http.Flusher); ok {
+		f.Flush()
+	}
 }
 
 func (w *recorder) Write(p []byte) (int, error) {

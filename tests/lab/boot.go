@@ -20,14 +20,43 @@ func (x *exchange) patchSystem() {
 	if !ok || !x.bootable(given) {
 		return
 	}
+	if !x.fullBoot(given) {
+		return
+	}
 	if x.kind.boot.postLocks && locked(x.Machine, x.inPOSTLocked) {
 		x.fail(http.StatusBadRequest, "UnableToModifyDuringSystemPOST")
 		return
 	}
-	if !x.lies() {
-		locked(x.Machine, func() any { x.setBootLocked(given); return nil })
+	do := func() { x.setBootLocked(given) }
+	if x.later("Boot settings", do) {
+		return
+	}
+	if !x.lies() && !x.meets(FaultOverrideLost) {
+		locked(x.Machine, func() any { do(); return nil })
 	}
 	x.patched()
+}
+
+// fullBoot says whether a request for an override has what a BMC wants of it;
+// it answers itself when it has not.
+func (x *exchange) fullBoot(given body) bool {
+	names := []string{"BootSourceOverrideEnabled", "BootSourceOverrideTarget", "BootSourceOverrideMode"}
+	boot, _ := x.resource(x.kind.system)["Boot"].(body)
+	some := slices.ContainsFunc(names, func(n string) bool { return given[n] != nil })
+	for _, name := range names {
+		switch {
+		case x.fault.Kind == FaultModeUnknown && name == names[2] && given[name] != nil:
+			x.fail(http.StatusBadRequest, "PropertyUnknown", name)
+			return false
+		case x.fault.Kind == FaultFullBoot && some && given[name] == nil:
+			x.fail(http.StatusBadRequest, "PropertyMissing", name)
+			return false
+		case x.fault.Kind == FaultUnchangedRefused && given[name] != nil && given[name] == boot[name]:
+			x.fail(http.StatusBadRequest, "PropertyValueNotInList", shown(given[name]), name)
+			return false
+		}
+	}
+	return true
 }
 
 // only is the one object of a request that can be changed; it answers itself
@@ -121,7 +150,7 @@ func (x *exchange) orderable(v any) bool {
 func (x *exchange) setBootLocked(given body) {
 	m := x.Machine
 	if refs := texts(given["BootOrder"]); refs != nil {
-		if x.path == x.kind.settings {
+		if x.path == x.kind.settings && x.fault.Kind != FaultFutureState {
 			m.nextOrder = refs
 		} else {
 			m.order = refs

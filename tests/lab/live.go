@@ -34,6 +34,11 @@ func (m *Machine) live(at string, b body) {
 		m.liveTasks(at, b)
 	case "LogEntryCollection":
 		m.liveLog(at, b)
+	case "ComputerSystemCollection":
+		if m.State().Fault.Kind == FaultTwoSystems {
+			members := append([]any{ref(at + "/Baseboard_0")}, items(b["Members"])...)
+			b["Members"], b["Members@odata.count"] = members, len(members)
+		}
 	case "SessionCollection":
 		m.liveSessions(at, b)
 	}
@@ -92,7 +97,7 @@ type loaded struct {
 
 // liveMedia shows what is in a slot.
 func (m *Machine) liveMedia(i int, at string, b body) {
-	in := locked(m, func() loaded { return m.mediumLocked(i) })
+	in := locked(m, func() loaded { return m.shownLocked(i) })
 	b["Inserted"], b["ConnectedVia"], b["Image"] = in.url != "", "NotConnected", m.kind.media.empty
 	if a, ok := b["Actions"].(body); ok && in.url == "" && m.kind.media.hidesEject {
 		delete(a, "#VirtualMedia.EjectMedia")
@@ -105,6 +110,13 @@ func (m *Machine) liveMedia(i int, at string, b body) {
 	if in.user != "" {
 		b["UserName"], b["Password"] = in.user, nil
 	}
+}
+
+// shownLocked is what is shown to be in a slot.
+func (m *Machine) shownLocked(i int) loaded {
+	in := m.mediumLocked(i)
+	in.url = or(in.url, m.ghost)
+	return in
 }
 
 // mediumLocked is what is in a slot.

@@ -32,30 +32,35 @@ type Machine struct {
 	bmcSide lines // connections to the BMC
 	osSide  lines // connections to the system
 
-	mu        sync.Mutex
-	power     string
-	timer     *time.Timer        // what comes next by itself
-	unfetch   context.CancelFunc // ends the fetching of an image
-	epoch     int                // counts power changes, so that what began before one is dropped
-	draws     int                // counts durations drawn
-	order     []string           // boot option references
-	nextOrder []string           // of the next boot, nil for the same
-	override  override
-	media     []loaded // what is inserted, by slot
-	disk      disk
-	bios      biosState
-	log       []logged
-	health    map[string]string // of parts that are not well, or not there
-	tasks     []*task
-	running   string // what runs: "", "installer", "system"
-	progress  string // BootProgress.LastState
-	upAt      time.Time
-	bootID    string
-	reset     time.Time // LastResetTime
-	fault     Fault
-	sessions  map[string]session // by token
-	tls       *tls.Config        // with the certificate; nil until it is asked for
-	counts    Counts
+	mu          sync.Mutex
+	power       string
+	timer       *time.Timer        // what comes next by itself
+	unfetch     context.CancelFunc // ends the fetching of an image
+	epoch       int                // counts power changes, so that what began before one is dropped
+	draws       int                // counts durations drawn
+	order       []string           // boot option references
+	nextOrder   []string           // of the next boot, nil for the same
+	override    override
+	media       []loaded // what is inserted, by slot
+	disk        disk
+	bios        biosState
+	log         []logged
+	health      map[string]string // of parts that are not well, or not there
+	tasks       []*task
+	running     string // what runs: "", "installer", "system"
+	progress    string // BootProgress.LastState
+	upAt        time.Time
+	bootID      string
+	reset       time.Time // LastResetTime
+	fault       Fault
+	bad         int                // logins in a row that were not accepted
+	lockedUntil time.Time          // the account, after too many
+	backAt      time.Time          // when the BMC has restarted
+	offAt       time.Time          // when the power went last
+	ghost       string             // a medium that was ejected and is still shown
+	sessions    map[string]session // by token
+	tls         *tls.Config        // with the certificate; nil until it is asked for
+	counts      Counts
 }
 
 // override is the boot source for once or for all; without a mode it is the
@@ -76,10 +81,11 @@ type Counts struct {
 	Installs int `json:"installs"` // images written to the disk
 	// Installers is how often a medium was booted, whatever came of it.
 	Installers int `json:"installers"`
-	Sessions   int `json:"sessions"`        // sessions that were opened
-	Denied     int `json:"denied"`          // logins that were not accepted
-	Tasks      int `json:"tasks,omitempty"` // tasks and jobs that were begun
-	Requests   int `json:"requests"`        // requests of any kind to the BMC
+	Sessions   int `json:"sessions"`           // sessions that were opened
+	Denied     int `json:"denied"`             // logins that were not accepted
+	Tasks      int `json:"tasks,omitempty"`    // tasks and jobs that were begun
+	Lockouts   int `json:"lockouts,omitempty"` // times that an account was locked
+	Requests   int `json:"requests"`           // requests of any kind to the BMC
 	// FirstWrite and LastWrite are when requests that asked for a change came.
 	FirstWrite time.Time `json:"firstWrite,omitzero"`
 	LastWrite  time.Time `json:"lastWrite,omitzero"`
@@ -189,6 +195,9 @@ func (m *Machine) turnLocked(via string, d time.Duration, to string) {
 // arriveLocked is the moment at which a power state is reached.
 func (m *Machine) arriveLocked(state string) {
 	m.power = state
+	if state == off {
+		m.offAt = time.Now()
+	}
 	m.running, m.progress, m.bootID = "", "", ""
 	m.osSide.cut()
 	if state == on {
@@ -203,14 +212,14 @@ func (m *Machine) bootLocked(at time.Time) {
 	m.order, m.nextOrder = m.pendingOrderLocked(), nil
 	m.bootBIOSLocked()
 	targets := m.targetsLocked()
-	if m.override.enabled != "Disabled" {
+	if m.override.enabled != "Disabled" && !m.suffersLocked(FaultOverrideIgnored) {
 		targets = append([]string{m.override.target}, targets...)
 	}
-	if m.override.enabled == "Once" {
+	if m.override.enabled == "Once" && !m.suffersLocked(FaultOverrideSticks) {
 		m.override.enabled, m.override.target = "Disabled", "None"
 	}
 	for _, t := range targets {
-		if url := m.insertedLocked(); t == "Cd" && url != "" {
+		if url := m.insertedLocked(); (t == "Cd" || t == "UsbCd") && url != "" && !m.suffersLocked(FaultNotMapped) {
 			m.installLocked(url)
 			return
 		}

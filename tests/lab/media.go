@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"path"
 	"slices"
 )
 
@@ -71,11 +72,45 @@ func (x *exchange) insertMedia(owner string) {
 	if !ok {
 		return
 	}
+	if !x.insertable(b, action) {
+		return
+	}
 	if !x.lies() && !locked(x.Machine, func() bool { return x.insertLocked(x.slot(owner), in) }) {
 		x.fail(http.StatusConflict, "ResourceInUse")
 		return
 	}
+	if x.meets(FaultInsertError) {
+		x.fail(http.StatusInternalServerError, "InternalError")
+		return
+	}
 	x.done()
+}
+
+// insertable says whether an insertion has the parameters that a fault wants;
+// it answers itself when it has not.
+func (x *exchange) insertable(b body, action string) bool {
+	switch x.fault.Kind {
+	case FaultSlotWithout:
+		if x.slot(path.Dir(path.Dir(x.path))) == 0 {
+			x.fail(http.StatusMethodNotAllowed, "OperationNotAllowed")
+			return false
+		}
+	case FaultTransferNeeded:
+		for _, name := range []string{"TransferProtocolType", "UserName", "Password"} {
+			if b[name] == nil {
+				x.fail(http.StatusBadRequest, "ActionParameterMissing", action, name)
+				return false
+			}
+		}
+	case FaultFlagsRefused:
+		for _, name := range []string{"Inserted", "WriteProtected"} {
+			if b[name] != nil {
+				x.fail(http.StatusBadRequest, "ActionParameterUnknown", action, name)
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func (x *exchange) wrongParameter(action string, v any, name string) {
@@ -99,6 +134,7 @@ func (m *Machine) insertLocked(i int, in insertion) bool {
 	for len(m.media) <= i {
 		m.media = append(m.media, loaded{})
 	}
+	m.ghost = ""
 	m.media[i] = loaded{in.image, in.user, in.writable}
 	return true
 }
@@ -114,7 +150,14 @@ func (x *exchange) ejectMedia(owner string) {
 		return
 	}
 	if !x.lies() {
-		locked(x.Machine, func() any { x.ejectLocked(x.slot(owner)); return nil })
+		stale := x.meets(FaultStaleInserted)
+		locked(x.Machine, func() any {
+			if x.ghost = ""; stale {
+				x.ghost = x.mediumLocked(x.slot(owner)).url
+			}
+			x.ejectLocked(x.slot(owner))
+			return nil
+		})
 	}
 	x.done()
 }

@@ -3,6 +3,7 @@ package lab
 import (
 	"net/http"
 	"slices"
+	"time"
 )
 
 // reset is the action ComputerSystem.Reset (DSP0268).
@@ -16,7 +17,16 @@ func (x *exchange) reset(owner string) {
 	if !ok {
 		return
 	}
-	if x.lies() {
+	if x.lies() || x.meets(FaultResetIgnored) {
+		x.done()
+		return
+	}
+	do := func() { x.resetLocked(kind) }
+	switch {
+	case x.later("Reset", do):
+		return
+	case x.meets(FaultResetLate):
+		x.after(time.Duration(x.fault.Delay), do)
 		x.done()
 		return
 	}
@@ -73,7 +83,11 @@ func (x *exchange) parameter(b body, action, name string, may []string) (string,
 
 // already answers a reset that would change nothing, as the kind of BMC does.
 func (x *exchange) already() {
-	switch x.kind.power.already {
+	answer := x.kind.power.already
+	if x.meets(FaultAlready) {
+		answer = http.StatusConflict
+	}
+	switch answer {
 	case http.StatusConflict:
 		x.fail(http.StatusConflict, "PSU501", map[bool]string{true: "ON", false: "OFF"}[x.Power() == on])
 	case http.StatusBadRequest:
@@ -83,7 +97,8 @@ func (x *exchange) already() {
 	}
 }
 
-// resetManager restarts the BMC: its sessions are gone.
+// resetManager restarts the BMC: it is away for as long as its machine takes
+// to come on, and its sessions are gone.
 func (x *exchange) resetManager(owner string) {
 	b, ok := x.read()
 	if !ok || !x.current(x.resource(owner)) {
@@ -95,9 +110,12 @@ func (x *exchange) resetManager(owner string) {
 		}
 	}
 	x.done()
-	if !x.lies() {
-		x.ForgetSessions()
+	if x.lies() {
+		return
 	}
+	x.ForgetSessions()
+	away := x.fleet.scaled(2 * x.fleet.config.Latency.PowerOn)
+	x.after(0, func() { x.backAt = time.Now().Add(away); x.bmcSide.cut() })
 }
 
 // resetAnswer is what came of a reset.

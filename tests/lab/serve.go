@@ -54,6 +54,9 @@ func (m *Machine) serve(w http.ResponseWriter, r *http.Request, fault Fault) {
 		x.fail(http.StatusPreconditionFailed, "HeaderInvalid", "OData-Version: "+v)
 		return
 	}
+	if x.misbehaves() {
+		return
+	}
 	if !open(r.Method, x.path, m.kind.sessionsPath()) && !x.authenticate() {
 		return
 	}
@@ -102,6 +105,10 @@ func (x *exchange) methods() methods {
 		return x.action(owner, name)
 	}
 	b := x.resource(x.path)
+	if b == nil && x.fault.Kind == FaultFutureState && x.path == x.kind.futureState() {
+		b = x.kind.thing("ComputerSystem", x.path, "Future state", body{"Boot": x.resource(x.kind.system)["Boot"]})
+		return methods{http.MethodGet: func(x *exchange) { x.reply(http.StatusOK, b) }, http.MethodPatch: (*exchange).patchSystem}
+	}
 	if b == nil {
 		return nil
 	}
@@ -156,7 +163,11 @@ func (x *exchange) writable(b body, can methods) {
 }
 
 // show answers a GET or HEAD of a resource.
-func (x *exchange) show() { x.reply(http.StatusOK, x.resource(x.path)) }
+func (x *exchange) show() {
+	b := x.resource(x.path)
+	x.deform(b)
+	x.reply(http.StatusOK, b)
+}
 
 // resource is the resource at a path as it is now, nil when there is none.
 func (m *Machine) resource(path string) body {
@@ -167,6 +178,11 @@ func (m *Machine) resource(path string) body {
 		return m.finished(b)
 	}
 	b := m.kind.tree.at(m, path)
+	if b == nil && m.State().Fault.Kind == FaultTwoSystems && path == root+"/Systems/Baseboard_0" {
+		b = m.kind.thing("ComputerSystem", path, "Baseboard", body{
+			"SystemType": "Physical", "UUID": "ba5eb0a4-d000-4000-8000-000000000000", "SerialNumber": "BASEBOARD", "Model": "Baseboard", "PowerState": "On", "Status": healthy(),
+		})
+	}
 	if b == nil {
 		return nil
 	}
@@ -275,7 +291,12 @@ func (x *exchange) current(b body) bool {
 
 // fail answers with an error.
 func (x *exchange) fail(status int, id string, args ...string) {
-	x.send(status, encode(x.kind.speech.fault(x.kind.speech.info(id, args...))))
+	b := x.kind.speech.fault(x.kind.speech.info(id, args...))
+	if x.meets(FaultInfoObject) {
+		e := b["error"].(body)
+		e["@Message.ExtendedInfo"] = items(e["@Message.ExtendedInfo"])[0]
+	}
+	x.send(status, encode(b))
 }
 
 // done answers that it was done, without more to say: with nothing, or a

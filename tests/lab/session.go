@@ -39,10 +39,32 @@ func (x *exchange) authenticate() bool {
 // accepts checks an account.
 func (m *Machine) accepts(user, password string) bool {
 	ok := subtle.ConstantTimeCompare([]byte(user+"\x00"+password), []byte(m.config.Username+"\x00"+m.config.Password)) == 1
-	if !ok {
-		locked(m, func() any { m.counts.Denied++; return nil })
+	return locked(m, func() bool {
+		if time.Now().Before(m.lockedUntil) {
+			m.counts.Denied++
+			return false
+		}
+		if ok {
+			m.bad = 0
+			return true
+		}
+		m.denyLocked()
+		return false
+	})
+}
+
+// denyLocked counts a bad login, which may be one too many.
+func (m *Machine) denyLocked() {
+	m.counts.Denied++
+	m.bad++
+	tries, wait := m.kind.sessions.tries, m.kind.sessions.locked
+	if m.fault.Kind == FaultLockout {
+		tries, wait = 3, m.fleet.scaled(time.Duration(m.fault.Delay))
 	}
-	return ok
+	if tries > 0 && m.bad >= tries {
+		m.bad, m.lockedUntil = 0, time.Now().Add(wait)
+		m.counts.Lockouts++
+	}
 }
 
 // touchLocked uses a session, if it is known and not too old.

@@ -70,9 +70,14 @@ const (
 func (m *Machine) task(id string) *task {
 	m.settleBIOSLocked()
 	for _, t := range m.tasks {
-		if t.id == id {
-			return t
+		if t.id != id {
+			continue
 		}
+		switch t.asked++; {
+		case m.fault.Kind == FaultTaskLate && t.asked <= 3, m.fault.Kind == FaultTaskVanishes && !t.open():
+			return nil
+		}
+		return t
 	}
 	return nil
 }
@@ -163,7 +168,7 @@ func (x *exchange) accepted(t *task) {
 	if x.fault.Kind != FaultNoLocation {
 		x.w.Header().Set("Location", at)
 	}
-	x.reply(http.StatusAccepted, x.resource(at))
+	x.reply(http.StatusAccepted, locked(x.Machine, func() body { return x.kind.taskBody(at, t) }))
 }
 
 // commitBIOS makes the job that brings pending settings about.
