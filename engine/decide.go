@@ -384,6 +384,8 @@ func effect(r *site.Recorded, n *site.Node, s site.Step) {
 	}
 	r.InFlight, r.NoEffect = nil, nil
 	switch s.Action {
+	case site.ActionRestart:
+		r.Boots = plan.Booted(n, r.Boots)
 	case site.ActionInstall:
 		r.Installing = &site.Installation{Generation: s.Generation, Image: s.Image.SHA256, Since: time.Now()}
 		if r.Quarantined != nil {

@@ -202,7 +202,7 @@ func (w *worker) begin(ctx context.Context) (job, error) {
 		for _, d := range w.doors {
 			d.denied = nil
 		}
-		err = w.save(ctx, func(r *site.Recorded) { r.NoEffect = nil })
+		err = w.save(ctx, func(r *site.Recorded) { r.NoEffect, r.Boots = nil, nil })
 	}
 	return w.job(), err
 }
@@ -268,7 +268,7 @@ func adopt(r *site.Recorded, n *site.Node, o site.Observed) {
 // move forgets what was true of the machine before. What was installed is
 // expected on the disks, and has to be proven from inside.
 func move(r *site.Recorded) {
-	r.Adopted, r.InFlight, r.Installing, r.NoEffect, r.Reached = nil, nil, nil, nil, nil
+	r.Adopted, r.InFlight, r.Installing, r.NoEffect, r.Reached, r.Boots = nil, nil, nil, nil, nil, nil
 	if i := r.Installed; i != nil {
 		r.Installed = &site.Installation{Generation: i.Generation, Image: i.Image, Since: time.Now()}
 	}
@@ -277,6 +277,9 @@ func move(r *site.Recorded) {
 // noteReached records which facets were seen to be as designed, so that a later
 // difference is known for drift.
 func noteReached(r *site.Recorded, n *site.Node, o site.Observed, serves map[site.Facet]bool) {
+	if plan.StagedAsDesigned(n, o) {
+		r.Boots = nil
+	}
 	for f := range serves {
 		asked := n.Want(f)
 		if asked == nil || !plan.AsDesigned(n, f, o.Facets[f]) {

@@ -16,9 +16,6 @@ type kind struct {
 	undo   string
 }
 
-// staged are the facets that a machine takes over when it is booted.
-var staged = []site.Facet{site.FacetFirmware, site.FacetBIOS}
-
 // kinds is the table of what changing a facet takes. Expected durations are
 // what common servers need; power off allows for a graceful shutdown. What is
 // staged disrupts nothing by itself: the restart after it does. Packages take

@@ -221,7 +221,7 @@ func stepItem(s site.Step, nodes int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "- **%s**: %s, about %s; %s%s\n", escape(string(s.Action)), s.Impact, Brief(s.Expect), escape(s.Reason), serves(s))
 	for _, c := range s.Changes {
-		fmt.Fprintf(&b, "  - %s: %s → %s", literal(c.Field), literal(orNone(c.Have)), literal(orNone(c.Want)))
+		fmt.Fprintf(&b, "  - %s: %s → %s", literal(c.Name()), literal(orNone(c.Have)), literal(orNone(c.Want)))
 		if o := origins(c, s.Node, nodes); o != "" {
 			b.WriteString(", " + escape(o))
 		}

@@ -7,7 +7,6 @@ package plan
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -130,49 +129,6 @@ func inside(r *site.Role) []site.Facet {
 	return facets
 }
 
-// planRestart boots the machine for what is pending, or will be: once for all
-// of it, and not where an installation or the power does so anyhow.
-func planRestart(p *site.NodePlan, n *site.Node, m site.Memory) {
-	var changes []site.Change
-	for _, s := range p.Steps {
-		if s.Action == site.ActionInstall {
-			return
-		}
-	}
-	drift := true
-	for _, f := range staged {
-		more := restartsFor(p, n, f, m)
-		changes = append(changes, more...)
-		drift = drift && (len(more) == 0 || IsDrift(n, f, m.Recorded))
-	}
-	if len(changes) == 0 || m.Observed.Facets[site.FacetPower].Have["state"] == "off" || n.Power == "off" {
-		return
-	}
-	p.Waiting = "" // it waits for this
-	p.Steps = append(p.Steps, site.Step{
-		Node: n.Name, Machine: n.Machine(), Facet: site.FacetPower, Action: restartKind.action, Changes: changes,
-		Impact: restartKind.impact, Expect: restartKind.expect, Reason: "what is pending takes effect at a boot",
-		Undo: "the machine boots once; what ran before is started anew", Drift: drift,
-	})
-}
-
-// restartsFor are the changes of a facet that a boot brings about.
-func restartsFor(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) []site.Change {
-	seen, policy := m.Observed.Facets[f], n.Drift[f]
-	if IsDrift(n, f, m.Recorded) && (policy == "report" || policy == "propose") {
-		return nil
-	}
-	if reaches(seen.Pending, wish(n, f, seen)) {
-		return diff(n, f, seen, wish(n, f, seen))
-	}
-	for _, s := range p.Steps {
-		if s.Facet == f {
-			return s.Changes
-		}
-	}
-	return nil
-}
-
 // finish fills in what follows from all steps together.
 func finish(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, h site.History) {
 	role := s.Roles[n.Role]
@@ -234,17 +190,6 @@ func unnamed(steps []site.Step, seen site.Identity) string {
 	return fmt.Sprintf("only observed, because the design names no UUID or serial (%s); %s", strings.Join(differs, "; "), hint)
 }
 
-// wish is what the design asks for, in the driver's terms where the facet was
-// seen for the same wish. Without such an observation the design's own terms
-// stand.
-func wish(n *site.Node, f site.Facet, seen site.FacetState) site.Values {
-	asked := n.Want(f)
-	if seen.Want != nil && (seen.Asked == nil || maps.Equal(seen.Asked, asked)) {
-		return seen.Want
-	}
-	return asked
-}
-
 // Moves says whether the design moves the name to another machine than the one
 // that it was adopted with.
 func Moves(n *site.Node, r site.Recorded) bool {
@@ -258,8 +203,16 @@ func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 	if installs && site.Serves[f] == site.OS {
 		seen = site.FacetState{} // what is there is erased
 	}
-	want := wish(n, f, seen)
-	changes := diff(n, f, seen, want)
+	if why := held(n, f, seen, m.Recorded); len(why) > 0 {
+		p.Blocked = append(p.Blocked, why...)
+		return
+	}
+	if seen.Busy != "" && n.Want(f) != nil {
+		p.Waiting = string(f) + ": " + seen.Busy
+		return
+	}
+	w := wishFor(n, f, seen)
+	changes := w.diff(n, f, seen)
 	if len(changes) == 0 {
 		return
 	}
@@ -268,7 +221,7 @@ func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 		p.Reported = append(p.Reported, fmt.Sprintf("%s; the design wants it reported only (drift %s)", differs(changes), policy))
 		return
 	}
-	if reaches(seen.Pending, want) {
+	if w.reachedBy(seen) {
 		p.Waiting = string(f) + " is on its way to " + changes[0].Want
 		return
 	}
@@ -291,8 +244,8 @@ func IsDrift(n *site.Node, f site.Facet, r site.Recorded) bool {
 
 // AsDesigned says whether a facet was seen to be what the design asks for.
 func AsDesigned(n *site.Node, f site.Facet, seen site.FacetState) bool {
-	want := wish(n, f, seen)
-	return !seen.Seen.IsZero() && want != nil && len(diff(n, f, seen, want)) == 0
+	w := wishFor(n, f, seen)
+	return !seen.Seen.IsZero() && w.want != nil && seen.Busy == "" && len(unresolved(n, f, seen)) == 0 && len(w.diff(n, f, seen)) == 0
 }
 
 // differs tells of changes as of differences.
@@ -312,34 +265,4 @@ func reason(seen site.FacetState, drifted bool) string {
 		return "was as designed and has changed on the machine"
 	}
 	return "differs from the design"
-}
-
-func reaches(pending, want site.Values) bool {
-	for field, v := range want {
-		if pending[field] != v {
-			return false
-		}
-	}
-	return len(want) > 0
-}
-
-func diff(n *site.Node, f site.Facet, seen site.FacetState, want site.Values) []site.Change {
-	var changes []site.Change
-	for field, w := range want {
-		have := seen.Have[field]
-		if seen.Seen.IsZero() {
-			have = "?"
-		}
-		if have != w {
-			changes = append(changes, site.Change{Field: string(f) + "." + field, Have: have, Want: w, Origin: origin(n, f, field)})
-		}
-	}
-	slices.SortFunc(changes, func(a, b site.Change) int { return strings.Compare(a.Field, b.Field) })
-	return changes
-}
-
-// origin finds where a facet's field was designed: "boot.order", or "power"
-// for a facet that is a single value in the design.
-func origin(n *site.Node, f site.Facet, field string) site.Origin {
-	return cmp.Or(n.Origins.Of(string(f)+"."+field), n.Origins.Of(string(f)))
 }

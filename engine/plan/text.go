@@ -194,7 +194,7 @@ var signs = map[site.Impact]string{site.ImpactNone: "~", site.ImpactOnline: "~",
 func writeStep(w io.Writer, s site.Step, nodes int, paint Paint) {
 	fmt.Fprintf(w, "  %s  %s, about %s; %s%s\n", paint.impact(s.Impact, signs[s.Impact]+" "+string(s.Action)), s.Impact, Brief(s.Expect), clean(s.Reason), serves(s))
 	for _, c := range s.Changes {
-		fmt.Fprintf(w, "      %s: %s → %s", clean(c.Field), clean(orNone(c.Have)), clean(orNone(c.Want)))
+		fmt.Fprintf(w, "      %s: %s → %s", clean(c.Name()), clean(orNone(c.Have)), clean(orNone(c.Want)))
 		if o := origins(c, s.Node, nodes); o != "" {
 			fmt.Fprint(w, paint.with(paint.Dim, "   "+clean(o)))
 		}

@@ -1,5 +1,10 @@
 package site
 
+import (
+	"fmt"
+	"strconv"
+)
+
 // Hardware is what the machine is expected to be; an empty field expects
 // nothing.
 type Hardware struct {
@@ -59,6 +64,48 @@ type BIOS struct {
 	// Attributes are texts, whole numbers (int64 or float64, as they were
 	// read) and truth values.
 	Attributes map[string]any `json:"attributes,omitempty"`
+}
+
+// Intents are what the design asks for by the names of intents: "true" or
+// "false", or the word that stands for a profile.
+func (b BIOS) Intents() Values {
+	asked := Values{}
+	for name, on := range map[string]*bool{
+		"smt": b.SMT, "virtualization": b.Virtualization, "iommu": b.IOMMU, "sriov": b.SRIOV,
+		"turbo": b.Turbo, "secureBoot": b.SecureBoot, "tpm": b.TPM,
+	} {
+		if on != nil {
+			asked[name] = strconv.FormatBool(*on)
+		}
+	}
+	if b.Profile != "" {
+		asked["profile"] = b.Profile
+	}
+	return asked
+}
+
+// AttributeField is the field of the design that asks for an attribute.
+func AttributeField(name string) string { return "attributes." + name }
+
+// values are what the design asks for in its own terms.
+func (b BIOS) values() Values {
+	asked := b.Intents()
+	for name, v := range b.Attributes {
+		asked[AttributeField(name)] = SettingText(v)
+	}
+	return orNil(asked)
+}
+
+// SettingText is the canonical form of a setting: a text as it is, a truth
+// value as "true" or "false", a number without an exponent.
+func SettingText(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	return fmt.Sprint(v)
 }
 
 // Firmware is the wanted version of one component.

@@ -65,6 +65,18 @@ type FacetState struct {
 	// Asked is what the design asked for, in its own terms, when Want was
 	// resolved: Want says nothing about a design that asks for something else.
 	Asked Values `json:"asked,omitempty"`
+	// From is the design's name of a wanted field that has another one there:
+	// the intent "smt" for the attribute "LogicalProc".
+	From Values `json:"from,omitempty"`
+	// Unresolved says of fields of the design, by their names there, why they
+	// mean nothing on this machine. Nothing of the facet is written then.
+	Unresolved Values `json:"unresolved,omitempty"`
+	// Offers are what each intent would come to on this machine, by the intent
+	// and its value ("smt=false"), so that another design can be planned for it.
+	Offers map[string]Values `json:"offers,omitempty"`
+	// Busy says what is under way with the facet on the machine by itself;
+	// nothing is written meanwhile.
+	Busy string `json:"busy,omitempty"`
 	// Seen is when, Driver by which driver's scheme.
 	Seen   time.Time `json:"seen,omitzero"`
 	Driver string    `json:"driver,omitempty"`
@@ -181,9 +193,19 @@ type Recorded struct {
 	// Reached is what each facet was last seen to be as designed, as the
 	// digest of what was asked: a difference from it is drift.
 	Reached map[Facet]string `json:"reached,omitempty"`
+	// Boots is how often the machine was booted for what was staged, since it
+	// was last as designed.
+	Boots *Boots `json:"boots,omitempty"`
 	// Last is the state last shown to people, so that a restart does not
 	// begin every wait anew.
 	Last Shown `json:"last,omitzero"`
+}
+
+// Boots counts the restarts for what a design asks to be staged.
+type Boots struct {
+	// Asked is the digest of what is asked.
+	Asked string `json:"asked"`
+	Count int    `json:"count"`
 }
 
 // Begun says in which rollout, by its beginning, a node was begun, when, and

@@ -73,6 +73,16 @@ type Change struct {
 	Have   string `json:"have"`
 	Want   string `json:"want"`
 	Origin Origin `json:"origin,omitzero"`
+	// Intent is the design's name of the field, where it has another one there.
+	Intent string `json:"intent,omitempty"`
+}
+
+// Name is the field as people read it: with the intent that it comes from.
+func (c Change) Name() string {
+	if c.Intent == "" {
+		return c.Field
+	}
+	return c.Field + " (" + c.Intent + ")"
 }
 
 // Step is one action on one node for one facet.
@@ -126,7 +136,7 @@ func (s Step) Digest() string {
 func (s Step) Summary() string {
 	parts := make([]string, 0, len(s.Changes))
 	for _, c := range s.Changes {
-		parts = append(parts, c.Field+" "+orNone(c.Have)+" → "+orNone(c.Want))
+		parts = append(parts, c.Name()+" "+orNone(c.Have)+" → "+orNone(c.Want))
 	}
 	return string(s.Action) + ": " + strings.Join(parts, ", ")
 }

@@ -25,7 +25,7 @@ func (n *Node) Want(f Facet) Values {
 		}
 		return orNil(want)
 	case FacetBIOS:
-		return designed(n.BIOS, BIOS{})
+		return n.BIOS.values()
 	case FacetBase:
 		return designed([]any{n.System.Users, n.System.Time, n.System.Logs}, []any{map[string]User(nil), Time{}, Logs{}})
 	case FacetNetwork:
