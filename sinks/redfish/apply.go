@@ -39,9 +39,11 @@ func (m *machine) take(ctx context.Context, step site.Step, n *site.Node, s syst
 	case site.ActionPowerOff:
 		return m.switchOff(ctx, step, s)
 	case site.ActionRestart:
-		return m.restart(ctx, step, s)
+		return m.boots(ctx, step, n, s)
 	case site.ActionBootOrder:
 		return m.orderBoot(ctx, n, s)
+	case site.ActionBIOS:
+		return m.setBIOS(ctx, n, s)
 	case site.ActionInstall:
 		return m.install(ctx, step, n, s)
 	case site.ActionFinishInstall:

@@ -71,7 +71,12 @@ func (c *client) post(ctx context.Context, path string, body any) error {
 // the W/, and some none; what is written here is proven by what is read
 // afterwards, so none will do.
 func (c *client) patch(ctx context.Context, path string, was object, body any) error {
-	var err error
+	_, err := c.change(ctx, path, was, body)
+	return err
+}
+
+// change is patch, for those who want the answer.
+func (c *client) change(ctx context.Context, path string, was object, body any) (resp *http.Response, err error) {
 	for i, tag := range etags(at[string](was, etag)) {
 		headers := map[string]string{}
 		if tag != "" {
@@ -80,19 +85,20 @@ func (c *client) patch(ctx context.Context, path string, was object, body any) e
 		if i > 0 {
 			c.habits.met(etagForm)
 		}
-		_, err = c.do(ctx, func(api *gofish.APIClient) (*http.Response, error) { return api.PatchWithHeaders(path, body, headers) })
+		resp, err = c.do(ctx, func(api *gofish.APIClient) (*http.Response, error) { return api.PatchWithHeaders(path, body, headers) })
 		if !hasStatus(err, http.StatusPreconditionFailed, http.StatusPreconditionRequired) {
-			return err
+			return resp, err
 		}
 	}
-	return err
+	return resp, err
 }
 
 // etags are the ways to give an ETag back, the right one first; the last is to
-// give none. Some add "-gzip" to those of compressed answers.
+// give none. Some add "-gzip" to those of compressed answers. A resource that
+// has none yet is written whatever it is, where a condition is called for.
 func etags(tag string) []string {
-	if tag == `""` {
-		return []string{""}
+	if tag == "" || tag == `""` {
+		return []string{"", "*"}
 	}
 	plain := strings.Replace(strings.TrimPrefix(tag, "W/"), `-gzip"`, `"`, 1)
 	return slices.Compact([]string{tag, plain, ""})

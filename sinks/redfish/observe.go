@@ -55,6 +55,8 @@ func (m *machine) facet(ctx context.Context, s system, n *site.Node, f site.Face
 		return site.FacetState{Have: site.Values{"status": h}}, h != "", nil
 	case site.FacetInventory:
 		return site.FacetState{}, true, nil
+	case site.FacetBIOS:
+		return m.biosFacet(ctx, s, n)
 	case site.FacetImage:
 		slot, err := m.media(ctx, s)
 		return site.FacetState{Have: site.Values{"media": slot.image()}}, err == nil, err

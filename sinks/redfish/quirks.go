@@ -90,6 +90,8 @@ var quirkTable = []habit{
 	{vendors: []string{"supermicro", "super micro"}, model: "*x10*", quirks: []quirk{noMode}},
 	{vendors: []string{"supermicro", "super micro"}, model: "*x1[12]*", quirks: []quirk{plainInsert}},
 	{vendors: []string{"supermicro", "super micro"}, model: "*ars-111gl-nhr*", quirks: []quirk{plainCD}},
+	{vendors: []string{"dell"}, quirks: []quirk{biosByJob}},
+	{vendors: []string{"lenovo"}, quirks: []quirk{noApplyTime}},
 	{vendors: []string{"ami", "american megatrends", "asrockrack"}, quirks: []quirk{fullOverride}},
 }
 

@@ -45,6 +45,8 @@ type Options struct {
 type Driver struct {
 	opts  Options
 	pools pools
+	// registries of settings, by kind of machine
+	registries registries
 }
 
 // New makes a driver.
@@ -66,7 +68,7 @@ func orDefault(d, otherwise time.Duration) time.Duration {
 
 // Facets lists what a BMC serves.
 func (d *Driver) Facets() []site.Facet {
-	return []site.Facet{site.FacetPower, site.FacetBoot, site.FacetImage, site.FacetHealth, site.FacetInventory}
+	return []site.Facet{site.FacetPower, site.FacetBoot, site.FacetImage, site.FacetHealth, site.FacetInventory, site.FacetBIOS}
 }
 
 // Open checks the endpoint and connects at the first use. The endpoint's path
@@ -80,7 +82,7 @@ func (d *Driver) Open(_ context.Context, e site.Endpoint, s secret.Value) (drive
 	if err != nil {
 		return nil, err
 	}
-	m := &machine{opts: d.opts}
+	m := &machine{opts: d.opts, registries: &d.registries}
 	m.client = newClient(u, t, s, d.opts, &m.habits)
 	if p := strings.TrimRight(u.EscapedPath(), "/"); p != "" && p != "/redfish" && p != "/redfish/v1" {
 		m.path = p
@@ -120,6 +122,9 @@ type machine struct {
 	// noBootSettings is set when the system's settings object, if it has one,
 	// turned out to hold no boot settings.
 	noBootSettings bool
+	memory         biosMemory
+	// registries are shared with the driver's other machines.
+	registries *registries
 }
 
 // Close ends the session on the BMC.

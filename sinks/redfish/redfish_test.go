@@ -42,6 +42,7 @@ type bmc struct {
 	*httptest.Server
 	mu      sync.Mutex
 	answers map[string]http.HandlerFunc // by "METHOD /path"
+	fold    map[string]http.HandlerFunc // the same, in lower case and in any case
 	asked   []string
 }
 
@@ -81,6 +82,9 @@ func (b *bmc) serve(w http.ResponseWriter, r *http.Request) {
 	key := r.Method + " " + r.URL.Path
 	b.asked = append(b.asked, key)
 	answer := b.answers[key]
+	if answer == nil {
+		answer = b.fold[strings.ToLower(strings.TrimRight(key, "/"))]
+	}
 	b.mu.Unlock()
 	if answer == nil {
 		http.NotFound(w, r)
