@@ -56,7 +56,9 @@ func restartsFor(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) []
 	}
 	for _, s := range p.Steps {
 		if s.Facet == f {
-			return s.Changes
+			return slices.DeleteFunc(slices.Clone(s.Changes), func(c site.Change) bool {
+				return seen.Have[strings.TrimPrefix(c.Field, string(f)+".")] == c.Want // only taken back
+			})
 		}
 	}
 	return nil
@@ -75,8 +77,8 @@ func held(n *site.Node, f site.Facet, seen site.FacetState, r site.Recorded) []s
 	if len(changes) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("the machine was booted %d times for it, and %s; look at its console, then `slipway retry %s` or change the design",
-		r.Boots.Count, differs(changes), n.Name)}
+	return []string{fmt.Sprintf("the machine was booted %d times for its %s, and %s; look at its console, then `slipway retry %s` or change the design",
+		r.Boots.Count, f, differs(changes), n.Name)}
 }
 
 // Booted is the count of boots after another one for what the design stages.

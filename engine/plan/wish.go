@@ -50,7 +50,7 @@ func (w wish) diff(n *site.Node, f site.Facet, seen site.FacetState) []site.Chan
 	var changes []site.Change
 	for field, want := range w.want {
 		have := seen.Have[field]
-		if seen.Seen.IsZero() {
+		if have == "" && !isFor(n.Want(f), seen) || seen.Seen.IsZero() {
 			have = "?"
 		}
 		if leaves := seen.Pending[field]; have == want && leaves != "" && leaves != want && isStaged(f) {
@@ -102,7 +102,7 @@ func unresolved(n *site.Node, f site.Facet, seen site.FacetState) []string {
 		path := string(f) + "." + field
 		place := ""
 		if o := cmp.Or(n.Origins.Of(path), n.Origins.Of(string(f))); !o.IsZero() {
-			place = o.String() + ": "
+			place = o.String() + " (" + o.LayerName() + "): "
 		}
 		found = append(found, fmt.Sprintf("%s%s: %s", place, path, why[field]))
 	}

@@ -29,10 +29,15 @@ func (m *machine) setBIOS(ctx context.Context, n *site.Node, s system) error {
 		return nil
 	}
 	if m.has(biosByJob) {
-		if err := m.clearWaiting(ctx, &f, r); err != nil {
+		if err := m.clearWaiting(ctx, f, r); err != nil {
 			return err
 		}
-		names = f.missing(r)
+		if f, r, err = m.resolveBIOS(ctx, s, n); err != nil {
+			return err
+		}
+		if names = f.missing(r); len(names) == 0 {
+			return nil // what waited was all there was to it
+		}
 	}
 	task, err := m.stage(ctx, f, r, names)
 	if err != nil {
@@ -43,19 +48,16 @@ func (m *machine) setBIOS(ctx context.Context, n *site.Node, s system) error {
 
 // clearWaiting makes room for a job: one that holds other values is taken back,
 // and what others left to be changed by it is not made part of ours.
-func (m *machine) clearWaiting(ctx context.Context, f *firmware, r resolvedDesign) error {
+func (m *machine) clearWaiting(ctx context.Context, f firmware, r resolvedDesign) error {
 	if err := m.dropJobs(ctx, f.jobs); err != nil {
 		return err
 	}
-	if err := m.readWaiting(ctx, f); err != nil {
+	if err := m.readWaiting(ctx, &f); err != nil {
 		return err
 	}
-	f.jobs = nil
 	waiting := attributesOf(f.waiting)
 	foreign := slices.ContainsFunc(slices.Collect(maps.Keys(waiting)), func(name string) bool { return r.want[name] == "" })
 	clear := clearTarget(f.waiting)
-	f.waiting = maps.Clone(f.waiting)
-	delete(f.waiting, "Attributes") // without a job none of it takes effect
 	if !foreign || clear == "" {
 		return nil
 	}

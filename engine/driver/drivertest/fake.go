@@ -332,7 +332,8 @@ func (m *FakeMachine) ask(on, force bool) {
 // stage has values take effect with the next boot.
 func (w *writer) stage(ctx context.Context, want site.Values) error {
 	unlock := w.m.look()
-	staged := maps.Equal(w.m.pending[w.step.Facet], want) || maps.Equal(w.m.inside[w.step.Facet], want)
+	pending, have := w.m.pending[w.step.Facet], w.m.inside[w.step.Facet]
+	staged := maps.Equal(pending, want) || pending == nil && maps.Equal(have, want)
 	unlock()
 	if staged {
 		return nil
@@ -343,7 +344,11 @@ func (w *writer) stage(ctx context.Context, want site.Values) error {
 	if err := sleep(ctx, w.m.settings().StepTime[w.step.Action]); err != nil {
 		return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 	}
-	return w.write(ctx, func(m *FakeMachine) { m.pending[w.step.Facet] = want })
+	return w.write(ctx, func(m *FakeMachine) {
+		if m.pending[w.step.Facet] = want; maps.Equal(m.inside[w.step.Facet], want) {
+			delete(m.pending, w.step.Facet) // what was staged is taken back
+		}
+	})
 }
 
 // restart boots the machine and waits until what was staged is in effect.
