@@ -74,6 +74,15 @@ type Ender interface {
 	End(ctx context.Context, session string) error
 }
 
+// Inspector is a Machine that can tell in full what it is made of.
+type Inspector interface {
+	// Inspect reads the inventory with all its lists and changes nothing. It
+	// may take minutes. A part that cannot be read costs that part only and is
+	// told of in Missing; an error means that nothing could be read at all, or
+	// that the context ended.
+	Inspect(ctx context.Context, n *site.Node) (*site.Inventory, error)
+}
+
 // The classes of error. A driver wraps one of them into what it returns,
 // together with what the machine said; anything else is treated as
 // ErrUnreachable.

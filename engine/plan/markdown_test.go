@@ -61,7 +61,7 @@ func hostile(one, other string) (*site.Plan, plan.View) {
 	p.Forecast = &site.Forecast{Makespan: 1, Warnings: []string{one, other}, Basis: one,
 		Order: []site.Stretch{{Node: "n1", What: one, To: 1}, {Node: "n2", What: other, To: 1}}, Path: []site.Stretch{{Node: "n1", What: other, To: 1}}}
 	known := site.Known{Nodes: map[string]site.Memory{"n1": {Observed: site.Observed{Inventory: &site.Inventory{
-		Drives: []site.Drive{{Name: one, Model: other, Serial: one, Bytes: 1e12}}}}}}}
+		Drives: []site.Drive{{Part: site.Part{Name: one, Model: other, Serial: one}, Bytes: 1e12}}}}}}}
 	return p, plan.View{Site: &site.Site{Nodes: map[string]*site.Node{}}, Known: known, Now: now}
 }
 

@@ -141,26 +141,6 @@ type Marker struct {
 	Image string `json:"image"`
 }
 
-// Inventory is what the machine is made of.
-type Inventory struct {
-	Manufacturer string  `json:"manufacturer,omitempty"`
-	Model        string  `json:"model,omitempty"`
-	SKU          string  `json:"sku,omitempty"`
-	BIOS         string  `json:"bios,omitempty"`
-	Processors   int     `json:"processors,omitempty"`
-	MemoryGiB    float64 `json:"memoryGiB,omitempty"`
-	// Drives are those that the BMC tells of; nil when it was not asked.
-	Drives []Drive `json:"drives,omitempty"`
-}
-
-// Drive is one drive of a machine.
-type Drive struct {
-	Name   string `json:"name"`
-	Model  string `json:"model,omitempty"`
-	Serial string `json:"serial,omitempty"`
-	Bytes  int64  `json:"bytes,omitempty"`
-}
-
 // Recorded is what was done to a node's machine and cannot be seen from
 // outside.
 type Recorded struct {
