@@ -202,8 +202,8 @@ func (d *document) details(g nodeGroup) {
 	for _, x := range g.first.Reported {
 		b.WriteString("- reported: " + escape(x) + "\n")
 	}
-	for _, x := range g.first.Notes {
-		b.WriteString("- note: " + escape(x) + "\n")
+	for _, x := range remarks(g.first) {
+		b.WriteString("- " + escape(x) + "\n")
 	}
 	b.WriteString("\n</details>\n\n")
 	d.add("details of "+shape(g), b.String())

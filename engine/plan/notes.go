@@ -29,27 +29,6 @@ func notes(s *site.Site, n *site.Node, m site.Memory) []string {
 	if !n.Machine().Known() && m.Observed.Identity.Known() {
 		notes = append(notes, "the machine is "+full(m.Observed.Identity)+"; the design names none")
 	}
-	return append(notes, hardwareNotes(n.Hardware, m.Observed.Inventory)...)
-}
-
-func hardwareNotes(want site.Hardware, have *site.Inventory) []string {
-	if have == nil {
-		return nil
-	}
-	var notes []string
-	text := func(what, want, have string) {
-		if want != "" && want != have {
-			notes = append(notes, fmt.Sprintf("its %s is %q, the design expects %q", what, have, want))
-		}
-	}
-	text("manufacturer", want.Manufacturer, have.Manufacturer)
-	text("model", want.Model, have.Model)
-	if least := float64(want.Memory) / (1 << 30); have.MemoryGiB < least {
-		notes = append(notes, fmt.Sprintf("it has %g GiB of memory, the design expects at least %s", have.MemoryGiB, want.Memory))
-	}
-	if have.Processors < want.Sockets {
-		notes = append(notes, fmt.Sprintf("it has %d processors, the design expects at least %d", have.Processors, want.Sockets))
-	}
 	return notes
 }
 

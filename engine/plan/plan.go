@@ -46,6 +46,7 @@ func Node(s *site.Site, n *site.Node, k site.Known) site.NodePlan {
 	m := k.Nodes[n.Name]
 	p := site.NodePlan{Node: n.Name, Seen: m.Observed.Seen()}
 	p.Notes = append(notes(s, n, m), imageNote(s, n, m)...)
+	p.Findings = Hardware(n, m.Observed.Inventory)
 	planNode(&p, s, n, m, k.Serves)
 	finish(&p, s, n, m, k.History)
 	return p

@@ -98,7 +98,7 @@ func group(nodes []site.NodePlan) []nodeGroup {
 	index := map[string]int{}
 	var groups []nodeGroup
 	for _, n := range nodes {
-		if len(n.Steps)+len(n.Blocked)+len(n.Notes)+len(n.Reported) == 0 && n.Waiting == "" {
+		if len(n.Steps)+len(n.Blocked)+len(n.Notes)+len(n.Findings)+len(n.Reported) == 0 && n.Waiting == "" {
 			continue
 		}
 		k := key(n)
@@ -114,6 +114,18 @@ func group(nodes []site.NodePlan) []nodeGroup {
 	return groups
 }
 
+// remarks are what is worth knowing and stops nothing.
+func remarks(n site.NodePlan) []string {
+	var all []string
+	for _, x := range n.Notes {
+		all = append(all, "note: "+x)
+	}
+	for _, f := range n.Findings {
+		all = append(all, "finding: "+f.String())
+	}
+	return all
+}
+
 func worst(n site.NodePlan) site.Impact {
 	i := site.ImpactNone
 	for _, s := range n.Steps {
@@ -123,7 +135,7 @@ func worst(n site.NodePlan) site.Impact {
 }
 
 func key(n site.NodePlan) string {
-	parts := slices.Concat(n.Blocked, n.Notes, n.Reported, []string{n.Waiting})
+	parts := slices.Concat(n.Blocked, remarks(n), n.Reported, []string{n.Waiting})
 	for _, s := range n.Steps {
 		parts = append(parts, s.Digest(), s.Reason, s.Undo, Brief(s.Expect))
 		for _, c := range s.Changes {
@@ -150,8 +162,8 @@ func (g nodeGroup) write(w io.Writer, now time.Time, paint Paint) {
 	for _, r := range g.first.Reported {
 		fmt.Fprintf(w, "  reported: %s\n", clean(r))
 	}
-	for _, n := range g.first.Notes {
-		fmt.Fprintf(w, "  %s\n", paint.with(paint.Dim, "note: "+clean(n)))
+	for _, r := range remarks(g.first) {
+		fmt.Fprintf(w, "  %s\n", paint.with(paint.Dim, clean(r)))
 	}
 	fmt.Fprintln(w)
 }

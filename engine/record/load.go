@@ -27,6 +27,7 @@ func (s *Site) Load(ctx context.Context) (Snapshot, error) {
 		{"nodes/", l.node},
 		{"observed/", l.observation},
 		{"seen/", l.seenTimes},
+		{"inventories/", l.inventory},
 		{"approvals/", l.approval},
 		{"removals/", l.removal},
 		{"paused", l.paused},
@@ -133,6 +134,20 @@ func (l *loader) observation(rest string, value []byte) error {
 	}
 	l.snap.Nodes[name] = m
 	l.seen[name] = look{observed: m.Observed, content: sha256.Sum256(value)}
+	return nil
+}
+
+// inventory is read when it is asked for.
+func (l *loader) inventory(rest string, value []byte) error {
+	name, err := nameOf(rest)
+	if err != nil {
+		return err
+	}
+	if _, recorded := l.snap.Nodes[name]; !recorded && !l.designed(name) {
+		l.stale = append(l.stale, inventoryKey(name)) // its file is in use by nothing
+		return nil
+	}
+	l.use(value)
 	return nil
 }
 

@@ -168,6 +168,9 @@ func (s *Site) DeleteNode(ctx context.Context, node string) error {
 	delete(s.sums, node)
 	delete(s.seen, node)
 	s.mu.Unlock()
+	if err := s.deleteInventory(ctx, node); err != nil {
+		return err
+	}
 	return s.commit(ctx, clientv3.OpDelete(s.prefix+nodeKey(node)), clientv3.OpDelete(s.prefix+observedKey(node)),
 		clientv3.OpDelete(s.prefix+eventsKey(node)), clientv3.OpDelete(s.prefix+sessionsKey(node)))
 }

@@ -11,6 +11,7 @@
 //	/slipway/v1/SITE/accepted            the last good design's revision and file
 //	/slipway/v1/SITE/nodes/NODE          site.Recorded
 //	/slipway/v1/SITE/observed/NODE       site.Observed without times
+//	/slipway/v1/SITE/inventories/NODE    site.Inventory with the node's name, always a file
 //	/slipway/v1/SITE/seen/N              when the facets of 500 nodes were last seen
 //	/slipway/v1/SITE/approvals/DIGEST    Approval
 //	/slipway/v1/SITE/removals/TIME.NODE  Removal

@@ -16,6 +16,14 @@ type Hardware struct {
 	Sockets int  `json:"sockets,omitempty"`
 	// CPUs is how many logical processors there are.
 	CPUs int `json:"cpus,omitempty"`
+	// DIMMs, Drives, NICs, Supplies and GPUs are how many memory modules,
+	// drives, network adapters, power supply units and graphics processors
+	// there are; nil expects nothing.
+	DIMMs    *int `json:"dimms,omitempty"`
+	Drives   *int `json:"drives,omitempty"`
+	NICs     *int `json:"nics,omitempty"`
+	Supplies *int `json:"supplies,omitempty"`
+	GPUs     *int `json:"gpus,omitempty"`
 	// Devices are devices by the design's own names.
 	Devices map[string]Device `json:"devices,omitempty"`
 	// CPUSets are lists of logical processors by name, as the kernel writes

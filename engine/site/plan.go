@@ -166,6 +166,9 @@ type NodePlan struct {
 	Expect Duration `json:"expect,omitempty"`
 	// Notes are worth knowing and stop nothing.
 	Notes []string `json:"notes,omitempty"`
+	// Findings are where the machine is not made of what the design expects,
+	// and its parts that are not well. They stop nothing.
+	Findings []Finding `json:"findings,omitempty"`
 	// Seen is how old the observation is that the plan rests on; zero means
 	// the machine was never seen.
 	Seen time.Time `json:"seen,omitzero"`

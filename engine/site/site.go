@@ -214,6 +214,9 @@ type Node struct {
 	// besides by the family of the image.
 	System   System            `json:"system,omitzero"`
 	Families map[string]System `json:"families,omitempty"`
+	// Inspect is how often the machine is asked for all that it is made of:
+	// "daily", also when empty, or "never".
+	Inspect string `json:"inspect,omitempty"`
 	// Drift is what is done about a difference, by facet: "report",
 	// "propose", "repair" (in the Window) or "enforce".
 	Drift map[Facet]string `json:"drift,omitempty"`

@@ -60,6 +60,12 @@ type NodeStatus struct {
 	Seen  time.Time `json:"seen,omitzero"`
 	// Notes are worth knowing and stop nothing.
 	Notes []string `json:"notes,omitempty"`
+	// Findings are where the machine is not made of what the design expects,
+	// and its parts that are not well. They stop nothing.
+	Findings []Finding `json:"findings,omitempty"`
+	// Stale is when facets were last seen that were due since; not worth a
+	// commit.
+	Stale map[Facet]time.Time `json:"stale,omitempty"`
 	// Paused and Quarantined are a person's holds on the node.
 	Paused      *Hold `json:"paused,omitempty"`
 	Quarantined *Hold `json:"quarantined,omitempty"`

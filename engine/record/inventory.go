@@ -1,0 +1,99 @@
+package record
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/url"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// An inventory is read when somebody asks for it, and changes rarely: it is a
+// file, of which the key holds "@" and the digest. The node's name is in it, so
+// that no two nodes share a file.
+type inventory struct {
+	Node      string          `json:"node"`
+	Inventory *site.Inventory `json:"inventory"`
+}
+
+func inventoryKey(node string) string { return "inventories/" + url.PathEscape(node) }
+
+// PutInventory records what a node's machine is made of. Nothing is written
+// when that is what is recorded.
+func (s *Site) PutInventory(ctx context.Context, node string, inv *site.Inventory) error {
+	value, err := json.Marshal(inventory{node, inv})
+	if err != nil {
+		return err
+	}
+	was, err := s.valueOf(ctx, inventoryKey(node))
+	if err != nil {
+		return err
+	}
+	if old, err := s.read(was); err == nil && bytes.Equal(old, value) {
+		return nil
+	}
+	digest, err := s.writeFile(value)
+	if err != nil {
+		return err
+	}
+	if err := s.putBytes(ctx, inventoryKey(node), []byte("@"+digest)); err != nil {
+		return err
+	}
+	return s.dropValue(was, digest)
+}
+
+// Inventory is what a node's machine was last seen to be made of, nil when it
+// was never inspected.
+func (s *Site) Inventory(ctx context.Context, node string) (*site.Inventory, error) {
+	value, err := s.valueOf(ctx, inventoryKey(node))
+	if err != nil || value == nil {
+		return nil, err
+	}
+	if value, err = s.read(value); err != nil {
+		return nil, err
+	}
+	var i inventory
+	if err := json.Unmarshal(value, &i); err != nil {
+		return nil, damaged(err)
+	}
+	return i.Inventory, nil
+}
+
+// deleteInventory forgets a node's inventory.
+func (s *Site) deleteInventory(ctx context.Context, node string) error {
+	was, err := s.valueOf(ctx, inventoryKey(node))
+	if err != nil || was == nil {
+		return err
+	}
+	if err := s.commit(ctx, clientv3.OpDelete(s.prefix+inventoryKey(node))); err != nil {
+		return err
+	}
+	return s.dropValue(was, "")
+}
+
+// valueOf is what is stored under a key, nil for nothing.
+func (s *Site) valueOf(ctx context.Context, key string) ([]byte, error) {
+	var got *clientv3.GetResponse
+	err := s.store.do(ctx, func(ctx context.Context) (err error) {
+		got, err = s.store.kv.Get(ctx, s.prefix+key)
+		return err
+	})
+	if err != nil || len(got.Kvs) == 0 {
+		return nil, err
+	}
+	return unseal(s.prefix+key, got.Kvs[0].Value)
+}
+
+// dropValue removes the file of a value that is no more, unless it is the one
+// in use.
+func (s *Site) dropValue(value []byte, used string) error {
+	digest, large := strings.CutPrefix(string(value), "@")
+	if !large || digest == used {
+		return nil
+	}
+	return s.dropFile(digest)
+}
