@@ -288,8 +288,10 @@ func (w *worker) apply(ctx context.Context, j job, s site.Step) error {
 		return err // still noted as in flight, and joined
 	}
 	w.last, w.failures = s.Digest(), 0
+	w.anew = true
 	if s.Impact >= site.ImpactReboot {
 		w.inside = time.Time{} // whether its system is back is asked anew
+		w.reinspect = true
 	}
 	return nil
 }

@@ -70,6 +70,8 @@ const (
 type Engine struct {
 	Config
 	looks, steps *semaphore.Weighted
+	inspections  *semaphore.Weighted
+	pace         pace          // of inspections
 	changed      chan struct{} // wakes the reporting loop
 	poke         chan struct{} // wakes the following loop
 	running      sync.WaitGroup
@@ -117,19 +119,21 @@ func New(c Config) *Engine {
 		c.Seed = rand.Uint64()
 	}
 	return &Engine{
-		Config:   c,
-		looks:    semaphore.NewWeighted(maxLooks),
-		steps:    semaphore.NewWeighted(maxSteps),
-		changed:  make(chan struct{}, 1),
-		poke:     make(chan struct{}, 1),
-		ready:    make(chan struct{}),
-		problems: map[string]site.Problem{},
-		rounds:   map[string]time.Time{},
-		workers:  map[string]*worker{},
-		shown:    map[string]site.Losses{},
-		learnt:   map[string]bool{},
-		waiting:  waiting{},
-		serves:   driver.Serves(c.Drivers),
+		Config: c,
+		looks:  semaphore.NewWeighted(maxLooks),
+		steps:  semaphore.NewWeighted(maxSteps),
+
+		inspections: semaphore.NewWeighted(maxInspections),
+		changed:     make(chan struct{}, 1),
+		poke:        make(chan struct{}, 1),
+		ready:       make(chan struct{}),
+		problems:    map[string]site.Problem{},
+		rounds:      map[string]time.Time{},
+		workers:     map[string]*worker{},
+		shown:       map[string]site.Losses{},
+		learnt:      map[string]bool{},
+		waiting:     waiting{},
+		serves:      driver.Serves(c.Drivers),
 	}
 }
 

@@ -38,7 +38,7 @@ type view struct {
 const longestLook = 2 * time.Minute
 
 // lookFacets are the facets that every look reads from the BMC.
-var lookFacets = []site.Facet{site.FacetPower, site.FacetBoot, site.FacetHealth, site.FacetInventory}
+var lookFacets = []site.Facet{site.FacetPower, site.FacetBoot, site.FacetHealth}
 
 // look observes the machine through its endpoints. Its error says why the BMC
 // could not be seen.
@@ -50,10 +50,14 @@ func (w *worker) look(ctx context.Context, j job) (view, error) {
 	w.e.began(LoopTurn, w.due)
 	var v view
 	if _, ok := j.node.Endpoints[site.BMC]; ok {
-		seen, err := w.observe(ctx, j, site.BMC, append(w.designedFacets(j.node, site.BMC), lookFacets...))
+		due := w.facetsDue(j)
+		seen, err := w.observe(ctx, j, site.BMC, due)
 		if err != nil {
 			return v, fmt.Errorf("observe %s: %w", w.name, err)
 		}
+		w.anew = false
+		w.calendar.begun(due, time.Now())
+		w.tell(j, &seen)
 		v.seen = seen
 	}
 	if w.looksInside(j, v.seen) {
@@ -192,5 +196,32 @@ func (w *worker) closeDoor(kind site.EndpointKind) {
 			w.e.Log.Debug("endpoint closed with an error", "node", w.name, "err", err)
 		}
 		delete(w.doors, kind)
+	}
+}
+
+// tell has the history say what is new in the machine's own log since it was
+// last read. What it held before the first time is no news.
+func (w *worker) tell(j job, seen *site.Observed) {
+	last := j.memory.Observed.Facets[site.FacetLog].Have["last"]
+	fresh := seen.Entries
+	seen.Entries = nil
+	if last == "" {
+		return
+	}
+	for i, e := range fresh {
+		if e.ID == last {
+			fresh = fresh[i+1:]
+			break
+		}
+	}
+	for _, e := range fresh {
+		if e.Severity == "" || e.Severity == "OK" {
+			continue
+		}
+		text := strings.ToLower(e.Severity) + ": " + e.Text
+		if !e.When.IsZero() {
+			text += " (" + e.When.UTC().Format(time.DateTime) + "Z)"
+		}
+		w.note(site.EventMachine, "", text)
 	}
 }

@@ -57,13 +57,13 @@ func (e *Engine) retry(w *worker) string {
 	signal(e.poke)
 	if w != nil {
 		e.mu.Lock()
-		w.fresh = true
+		w.fresh, w.thorough = true, true
 		e.mu.Unlock()
 		w.wakeUp()
 		return "trying " + w.name + " again"
 	}
 	e.goOn()
-	e.wakeAll(func(w *worker) { w.fresh = true })
+	e.wakeAll(func(w *worker) { w.fresh, w.thorough = true, true })
 	return "trying every node again"
 }
 

@@ -583,7 +583,7 @@ func TestDriftOfWhatIsStagedOverARestart(t *testing.T) {
 			w.fleet.Machine(name).SetHave(site.FacetFirmware, site.Values{"bmc": "1"})
 		}
 		w.up()
-		w.after(10 * time.Minute)
+		w.after(95 * time.Minute) // firmware is read once an hour
 		w.want("n1", site.Blocked)
 		w.reason("n1", "firmware.bmc is 1 and is designed as 2; the design wants it reported only")
 		w.want("n2", site.InSync)

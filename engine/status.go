@@ -62,7 +62,8 @@ func (w *worker) describeLocked(o outcome) site.NodeStatus {
 		Power:  m.Observed.Facets[site.FacetPower].Have["state"],
 		Health: m.Observed.Facets[site.FacetHealth].Have["status"],
 		OS:     m.Observed.Facets[site.FacetOS].Have["release"],
-		Seen:   m.Observed.Seen(), Notes: w.plan.Notes, Since: time.Now(),
+		Seen:   m.Observed.Seen(), Notes: w.plan.Notes, Findings: w.plan.Findings, Since: time.Now(),
+		Stale: stale(n, m.Observed, observeEvery(w.e.design), time.Now()),
 	}
 	s.Quarantined = m.Recorded.Quarantined
 	if p := m.Recorded.Paused; p.Holds(time.Now()) {
@@ -88,6 +89,7 @@ func (w *worker) describeLocked(o outcome) site.NodeStatus {
 func sameStatus(a, b site.NodeStatus) bool {
 	a.Seen, b.Seen, a.Retry, b.Retry = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 	a.Detail, b.Detail, a.Release, b.Release = "", "", "", ""
+	a.Stale, b.Stale = nil, nil
 	if !slices.Equal(a.Notes, b.Notes) {
 		return false
 	}
@@ -118,7 +120,7 @@ func (e *Engine) Report() site.Report {
 		st.Nodes = append(st.Nodes, w.status)
 		if w.leaving {
 			p.Removes = append(p.Removes, site.Removal{Node: name, Machine: w.memory.Observed.Identity, Held: w.status.Reason})
-		} else if len(w.plan.Steps)+len(w.plan.Blocked)+len(w.plan.Notes) > 0 || w.plan.Waiting != "" {
+		} else if len(w.plan.Steps)+len(w.plan.Blocked)+len(w.plan.Notes)+len(w.plan.Findings) > 0 || w.plan.Waiting != "" {
 			p.Nodes = append(p.Nodes, w.plan)
 		}
 	}

@@ -39,8 +39,18 @@ type worker struct {
 	due       time.Time // when the turn should have begun
 	timing    *timing   // of the step under way
 	awaited   awaited
-	logins    record.Sessions // that are recorded of the machine
-	fenced    bool            // no session of an earlier term is left on its BMC
+	calendar  calendar
+	anew      bool // every facet is read in the next look
+	// reinspect has the machine inspected when it next may be, which is not
+	// before uninspected.
+	reinspect   bool
+	uninspected time.Time
+	// found is what differs from the design of the node that it was compared
+	// with.
+	found    []site.Finding
+	compared *site.Node
+	logins   record.Sessions // that are recorded of the machine
+	fenced   bool            // no session of an earlier term is left on its BMC
 
 	// Guarded by the engine's mu.
 	node     *site.Node
@@ -48,6 +58,7 @@ type worker struct {
 	plan     site.NodePlan
 	status   site.NodeStatus
 	fresh    bool // start over: forget backoff, denials and complaints
+	thorough bool // inspect it too, because a person asked for it
 	recheck  bool // look inside too: something that it needs was disrupted
 	leaving  bool // the design in force does not have the node
 	disrupts bool // a step of ours may have the machine out of service
@@ -79,6 +90,7 @@ func newWorker(e *Engine, n *site.Node, m site.Memory, leaving bool, stop contex
 		doors: map[site.EndpointKind]*door{},
 		node:  n, memory: m, leaving: leaving, due: time.Now(),
 		dice: e.dice("node " + n.Name), wasOut: true, wasBefore: uncertain,
+		calendar: newCalendar(n.Name, m.Observed, time.Now()),
 	}
 	w.disrupts = !m.Recorded.Disrupted.IsZero()
 	w.status = site.NodeStatus{Name: n.Name, Role: n.Role, Rack: n.Rack, State: site.Unknown,
@@ -94,7 +106,11 @@ func (w *worker) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		wait := w.interruptibleTurn(ctx)
 		w.due = time.Now().Add(wait)
-		t := time.NewTimer(wait)
+		if w.inspectMeanwhile(ctx) {
+			w.due = time.Now()
+			continue
+		}
+		t := time.NewTimer(time.Until(w.due))
 		select {
 		case <-ctx.Done():
 			t.Stop()
@@ -162,6 +178,7 @@ func (w *worker) turn(ctx context.Context) time.Duration {
 		err = w.learn(ctx, &j, view)
 	}
 	p := plan.Node(j.site, j.node, w.e.knownOf(w.name, j.memory))
+	p.Findings = w.findings(ctx, j, p.Findings)
 	w.keep(j, &p, view)
 	o := w.decide(ctx, j, p, view, err)
 	if ctx.Err() != nil {
@@ -194,11 +211,15 @@ func (w *worker) begin(ctx context.Context) (job, error) {
 	if w.recheck {
 		w.inside = time.Time{}
 	}
-	w.fresh, w.recheck = false, false
+	if w.thorough {
+		w.reinspect, w.uninspected = true, time.Time{}
+	}
+	w.fresh, w.recheck, w.thorough = false, false, false
 	w.e.mu.Unlock()
 	var err error
 	if fresh {
 		w.failures, w.last, w.inside = 0, "", time.Time{}
+		w.anew = true
 		for _, d := range w.doors {
 			d.denied = nil
 		}
@@ -227,8 +248,9 @@ func (w *worker) learn(ctx context.Context, j *job, v view) error {
 		}
 	case is.Known() && was.Known() && is != was:
 		// What was seen of the machine before says nothing of this one.
-		w.memory.Observed, w.inside = v.seen, time.Time{}
+		w.memory.Observed, w.inside, w.anew = v.seen, time.Time{}, true
 	default:
+		w.reinspect = w.reinspect || !alike(w.memory.Observed.Inventory, v.seen.Inventory)
 		w.memory.Observed = w.memory.Observed.Merge(v.seen)
 	}
 	w.turned = true

@@ -56,6 +56,11 @@ func (a *app) plan(ctx context.Context, path string, f planFlags) error {
 	}
 	now := time.Now()
 	p := plan.Site(r.Site, rev.ID, basis.known)
+	if basis.recorded {
+		daemon := daemonAt(f.state)
+		defer daemon.Close()
+		addDrives(&p, basis.known, func(node string) (site.Closeup, error) { return daemon.Closeup(ctx, r.Site.Name, node) })
+	}
 	p.Forecast = plan.Forecast(r.Site, &p, basis.known, now)
 	if !basis.recorded {
 		plan.Doubt(&p, basis.known)

@@ -255,6 +255,13 @@ func (k keeper) History(ctx context.Context, name, node string) ([]site.Event, e
 	return k.engine.History(ctx, node)
 }
 
+func (k keeper) Closeup(ctx context.Context, name, node string) (site.Closeup, error) {
+	if err := k.mine(name); err != nil {
+		return site.Closeup{}, err
+	}
+	return k.engine.Closeup(ctx, node)
+}
+
 func (k keeper) Do(ctx context.Context, name string, o site.Order) (string, error) {
 	if err := k.mine(name); err != nil {
 		return "", err

@@ -96,6 +96,7 @@ func printStatus(w io.Writer, s *site.Status, all bool) {
 	for _, p := range s.Problems {
 		fmt.Fprintln(w, red("problem    ")+p.What+" (since "+age(p.Since)+" ago)")
 	}
+	printMachines(w, s)
 	printWaiting(w, s)
 	printNodes(w, s, all)
 }
@@ -194,7 +195,7 @@ func printNodes(w io.Writer, s *site.Status, all bool) {
 		if n.State == site.InSync && !all {
 			continue
 		}
-		t.AppendRow(table.Row{n.Name, paint(w, stateColour(n.State))(string(n.State)), age(n.Since), n.Power, reasonOf(n)})
+		t.AppendRow(table.Row{n.Name, paint(w, stateColour(n.State))(string(n.State)) + withFindings(n), age(n.Since), n.Power, reasonOf(n)})
 	}
 	if t.Length() == 0 {
 		return
@@ -216,7 +217,42 @@ func newTable(columns ...any) table.Writer {
 	return t
 }
 
+// withFindings says how many findings a node has, behind its state.
+func withFindings(n site.NodeStatus) string {
+	switch len(n.Findings) {
+	case 0:
+		return ""
+	case 1:
+		return ", 1 finding"
+	}
+	return fmt.Sprintf(", %d findings", len(n.Findings))
+}
+
+// printMachines names the nodes whose machines are not made of what the design
+// expects, or have parts that are not well.
+func printMachines(w io.Writer, s *site.Status) {
+	const most = 8
+	var names []string
+	for _, n := range s.Nodes {
+		if len(n.Findings) > 0 {
+			names = append(names, n.Name)
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	line := strings.Join(names[:min(len(names), most)], ", ")
+	if more := len(names) - most; more > 0 {
+		line += fmt.Sprintf(" and %d more", more)
+	}
+	fmt.Fprintln(w, paint(w, text.FgYellow)("findings   ")+"about the machines of "+line+" (slipway why NODE)")
+}
+
 func reasonOf(n site.NodeStatus) string {
+	if f := facetAges(n.Stale); f != "" {
+		n.Stale = nil
+		return strings.TrimSpace(reasonOf(n) + " (seen: " + f + ")")
+	}
 	if !n.Retry.IsZero() {
 		return n.Reason + " (again at " + n.Retry.Local().Format(time.TimeOnly) + ")"
 	}

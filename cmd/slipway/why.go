@@ -1,8 +1,11 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -30,6 +33,10 @@ type reasons struct {
 	Status  site.NodeStatus `json:"status"`
 	Plan    site.NodePlan   `json:"plan,omitzero"`
 	Release string          `json:"release,omitempty"`
+	// Seen is when each facet was last seen.
+	Seen map[site.Facet]time.Time `json:"seen,omitempty"`
+
+	sensors site.Values // that are not well
 }
 
 func (a *app) why(state, siteName, node string) error {
@@ -42,6 +49,13 @@ func (a *app) why(state, siteName, node string) error {
 	why, ok := reasonsFor(r, node)
 	if !ok {
 		return fmt.Errorf("site %s has no node %q: see slipway status --all", r.Status.Site, node)
+	}
+	if c, err := daemon.Closeup(context.Background(), siteName, node); err == nil {
+		why.Seen = map[site.Facet]time.Time{}
+		for f, state := range c.Observed.Facets {
+			why.Seen[f] = state.Seen
+		}
+		why.sensors = c.Observed.Facets[site.FacetSensors].Have
 	}
 	if a.output == "json" {
 		return printJSON(a.out, why)
@@ -112,11 +126,21 @@ func printReasons(w io.Writer, why reasons) {
 	if s.Generation > 0 {
 		line("installed", fmt.Sprintf("generation %d", s.Generation))
 	}
-	if s.Seen.IsZero() {
+	for _, name := range slices.Sorted(maps.Keys(why.sensors)) {
+		line("sensor", printable(name+" is "+why.sensors[name]))
+	}
+	switch ages := facetAges(why.Seen); {
+	case s.Seen.IsZero():
 		line("seen", "never")
-	} else {
+	case ages != "":
+		line("seen", ages)
+	default:
 		line("seen", age(s.Seen)+" ago")
 	}
+	for _, f := range s.Findings {
+		line("finding", printable(f.String()))
+	}
+	why.Plan.Findings = nil // are above
 	if len(why.Plan.Steps)+len(why.Plan.Blocked)+len(why.Plan.Notes) == 0 {
 		return
 	}

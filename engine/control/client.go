@@ -76,6 +76,13 @@ func (c *Client) History(ctx context.Context, siteName, node string) ([]site.Eve
 	return events, err
 }
 
+// Closeup is all that is known of one node, with its inventory.
+func (c *Client) Closeup(ctx context.Context, siteName, node string) (site.Closeup, error) {
+	var closeup site.Closeup
+	_, err := c.ask(ctx, "node", url.Values{"site": {siteName}, "node": {node}}, "", &closeup)
+	return closeup, err
+}
+
 // Follow calls show with every event with a Seq above after, noticed within a
 // second, until the context ends or the daemon is gone.
 func (c *Client) Follow(ctx context.Context, siteName string, after uint64, show func(site.Event)) error {

@@ -8,6 +8,8 @@
 //	                            what happened since, as a list of site.Event
 //	GET  /v1/history?site=NAME&node=NODE
 //	                            the last events of a node, or of the site
+//	GET  /v1/node?site=NAME&node=NODE
+//	                            all that is known of one node, as site.Closeup
 //	GET  /v1/state              a copy of all records, see Exporter
 //	POST /v1/order?site=NAME    a site.Order; answers {"done": "a sentence"}
 //
@@ -38,6 +40,8 @@ type Daemon interface {
 	// History are the last events of a node, oldest first; without a node
 	// those of the site itself.
 	History(ctx context.Context, siteName, node string) ([]site.Event, error)
+	// Closeup is all that is known of one node, with its inventory.
+	Closeup(ctx context.Context, siteName, node string) (site.Closeup, error)
 	// Do carries out an order and says in a sentence what was done.
 	Do(ctx context.Context, siteName string, o site.Order) (string, error)
 }

@@ -38,6 +38,13 @@ func (f *fake) Report(name string) (site.Report, error) {
 	return site.Report{Status: site.Status{Site: "berlin", Nodes: []site.NodeStatus{{Name: "n1", State: site.InSync, Reason: f.reason}}}}, nil
 }
 
+func (f *fake) Closeup(_ context.Context, siteName, node string) (site.Closeup, error) {
+	if node != "n1" {
+		return site.Closeup{}, fmt.Errorf("%w: no node %q", site.ErrNotFound, node)
+	}
+	return site.Closeup{Inventory: &site.Inventory{Model: "R750", Drives: []site.Drive{{Bytes: 1e12}}}}, nil
+}
+
 func (f *fake) Known(string) (site.Known, error) {
 	return site.Known{Nodes: map[string]site.Memory{"n1": {
 		Recorded: site.Recorded{Adopted: &site.Adoption{Machine: site.Identity{Serial: "S1"}}},

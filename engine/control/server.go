@@ -143,6 +143,10 @@ func handler(d Daemon) http.Handler {
 		events, err := d.History(r.Context(), siteName(r), r.URL.Query().Get("node"))
 		answer(w, r, events, err)
 	})
+	mux.HandleFunc("GET /v1/node", func(w http.ResponseWriter, r *http.Request) {
+		c, err := d.Closeup(r.Context(), siteName(r), r.URL.Query().Get("node"))
+		answer(w, r, c, err)
+	})
 	mux.HandleFunc("POST /v1/order", func(w http.ResponseWriter, r *http.Request) {
 		sentence, err := order(w, r, d)
 		answer(w, r, done{sentence}, err)

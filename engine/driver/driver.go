@@ -28,7 +28,7 @@ type Machine interface {
 	// Observe looks at the asked facets and changes nothing on the machine.
 	// For each facet it fills Have and, from the node, Want, in the same
 	// canonical terms. It always fills what the protocol tells of the
-	// machine's identity. A facet that cannot be seen is left out; an error
+	// machine's identity and, in brief, of its inventory. A facet that cannot be seen is left out; an error
 	// means that nothing could be seen at all.
 	Observe(ctx context.Context, n *site.Node, facets []site.Facet) (site.Observed, error)
 	// Apply takes one step and returns when Observe would show its effect: a

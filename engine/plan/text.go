@@ -311,7 +311,7 @@ func (d Destruction) disks() string {
 	}
 	var disks []string
 	for _, x := range d.Drives {
-		parts := []string{size(x.Bytes), x.Model, "serial " + x.Serial}
+		parts := []string{Size(x.Bytes), x.Model, "serial " + x.Serial}
 		if x.Serial == "" {
 			parts[2] = ""
 		}
@@ -320,8 +320,8 @@ func (d Destruction) disks() string {
 	return fmt.Sprintf("%s: %s", count(len(disks), "disk"), strings.Join(disks, ", "))
 }
 
-// size is a drive's as vendors tell it.
-func size(bytes int64) string {
+// Size is a drive's as vendors tell it.
+func Size(bytes int64) string {
 	switch {
 	case bytes <= 0:
 		return ""

@@ -15,6 +15,8 @@ const (
 	FacetImage     Facet = "image"
 	FacetHealth    Facet = "health"
 	FacetInventory Facet = "inventory"
+	FacetSensors   Facet = "sensors"
+	FacetLog       Facet = "log"
 	FacetOS        Facet = "os"
 	FacetFirmware  Facet = "firmware"
 	FacetBIOS      Facet = "bios"
@@ -33,6 +35,8 @@ var Serves = map[Facet]EndpointKind{
 	FacetImage:     BMC,
 	FacetHealth:    BMC,
 	FacetInventory: BMC,
+	FacetSensors:   BMC,
+	FacetLog:       BMC,
 	FacetFirmware:  BMC,
 	FacetBIOS:      BMC,
 	FacetOS:        OS,
@@ -84,10 +88,33 @@ type FacetState struct {
 
 // Observed is what drivers saw of one machine.
 type Observed struct {
-	Identity  Identity             `json:"identity,omitzero"`
-	Facets    map[Facet]FacetState `json:"facets,omitempty"`
-	Marker    *Marker              `json:"marker,omitempty"`
-	Inventory *Inventory           `json:"inventory,omitempty"`
+	Identity Identity             `json:"identity,omitzero"`
+	Facets   map[Facet]FacetState `json:"facets,omitempty"`
+	Marker   *Marker              `json:"marker,omitempty"`
+	// Inventory is what the machine is made of, in brief.
+	Inventory *Inventory `json:"inventory,omitempty"`
+	// Entries are the newest of the machine's own log, oldest first. They are
+	// told once and not kept.
+	Entries []Entry `json:"-"`
+}
+
+// Entry is one of a machine's own log.
+type Entry struct {
+	// ID tells entries apart: it is as long as the log the same, and no other
+	// entry's.
+	ID   string
+	When time.Time // zero when the BMC does not say
+	// Severity is "OK", "Warning" or "Critical", empty when the BMC does not
+	// say.
+	Severity string
+	Text     string
+}
+
+// Closeup is all that is known of one node.
+type Closeup struct {
+	Memory
+	// Inventory is the whole of it, nil before the first inspection.
+	Inventory *Inventory `json:"inventory,omitempty"`
 }
 
 // Seen is when anything of the machine was last seen; zero means never.

@@ -172,6 +172,7 @@ const (
 	EventFailed  EventKind = "failed"  // a step came to nothing
 	EventOrder   EventKind = "order"   // a person's order, By
 	EventRollout EventKind = "rollout" // a rollout began, halted, ended
+	EventMachine EventKind = "machine" // parts were exchanged, or its log says something
 )
 
 // History is how long steps took, last ones last, by the machine's model and

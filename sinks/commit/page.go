@@ -33,6 +33,7 @@ func page(rep *site.Report) []byte {
 	p.revisions(s)
 	p.counts(s)
 	p.nodes(s)
+	p.hardware(s)
 	p.line("\nWritten by Slipway; changes made here are overwritten. Each node has a file under [nodes](nodes), the counts are in [status.json](status.json).")
 	return p.Bytes()
 }
@@ -169,6 +170,23 @@ func (w *writer) nodes(s *site.Status) {
 		w.line("| [%s](%s) | %s | %s | %s | %s |", text(n.Name), nodeFile(n.Name), text(string(n.State)), text(n.Reason), when(n.Since), text(n.Next))
 	}
 	w.rest(min(shown, mostNodes), all)
+}
+
+// hardware lists what machines are not made of, and parts that are not well.
+func (w *writer) hardware(s *site.Status) {
+	shown, all := 0, 0
+	for _, n := range s.Nodes {
+		for _, f := range n.Findings {
+			if all++; shown == mostFindings {
+				continue
+			}
+			if shown++; shown == 1 {
+				w.line("\n## Machines\n\n| node | finding | place |\n|---|---|---|")
+			}
+			w.line("| [%s](%s) | %s | %s |", text(n.Name), nodeFile(n.Name), text(f.Message), text(f.Place()))
+		}
+	}
+	w.rest(shown, all)
 }
 
 func when(t time.Time) string {

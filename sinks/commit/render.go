@@ -47,7 +47,7 @@ func (r *Reporter) stage(rep *site.Report) error {
 	}
 	for _, n := range rep.Status.Nodes {
 		n.Seen, n.Retry = time.Time{}, time.Time{} // only newer, never news
-		n.Detail, n.Release = "", ""
+		n.Detail, n.Release, n.Stale = "", "", nil
 		if w := r.nodes[n.Name]; w != nil && reflect.DeepEqual(&w.status, &n) {
 			continue
 		}

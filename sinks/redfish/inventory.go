@@ -14,7 +14,7 @@ import (
 
 // Inspect implements driver.Inspector.
 func (m *machine) Inspect(ctx context.Context, _ *site.Node) (*site.Inventory, error) {
-	s, err := m.system(ctx)
+	s, err := m.system(ctx, n.Machine())
 	if err != nil {
 		return nil, err
 	}

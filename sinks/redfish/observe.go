@@ -2,12 +2,10 @@ package redfish
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -19,11 +17,14 @@ func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet
 	if err != nil {
 		return site.Observed{}, err
 	}
-	seen := site.Observed{Identity: m.identity(s, n.Machine()), Facets: map[site.Facet]site.FacetState{}}
+	seen := site.Observed{Identity: m.identity(s, n.Machine()), Inventory: s.inventory(), Facets: map[site.Facet]site.FacetState{}}
 	now := time.Now()
 	for _, f := range facets {
 		state, ok, err := m.facet(ctx, s, n, f)
-		if errors.Is(err, driver.ErrDenied) || ctx.Err() != nil {
+		if f == site.FacetLog {
+			state, seen.Entries, ok, err = m.events(ctx, s)
+		}
+		if over(ctx, err) {
 			return site.Observed{}, err
 		}
 		if !ok || err != nil {
@@ -31,9 +32,6 @@ func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet
 		}
 		state.Seen, state.Driver = now, Scheme
 		seen.Facets[f] = state
-		if f == site.FacetInventory {
-			seen.Inventory = s.inventory()
-		}
 	}
 	return seen, nil
 }
@@ -57,6 +55,8 @@ func (m *machine) facet(ctx context.Context, s system, n *site.Node, f site.Face
 		return site.FacetState{}, true, nil
 	case site.FacetBIOS:
 		return m.biosFacet(ctx, s, n)
+	case site.FacetSensors:
+		return m.sensors(ctx, s)
 	case site.FacetImage:
 		slot, err := m.media(ctx, s)
 		return site.FacetState{Have: site.Values{"media": slot.image()}}, err == nil, err

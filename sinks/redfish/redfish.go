@@ -68,7 +68,7 @@ func orDefault(d, otherwise time.Duration) time.Duration {
 
 // Facets lists what a BMC serves.
 func (d *Driver) Facets() []site.Facet {
-	return []site.Facet{site.FacetPower, site.FacetBoot, site.FacetImage, site.FacetHealth, site.FacetInventory, site.FacetBIOS}
+	return []site.Facet{site.FacetPower, site.FacetBoot, site.FacetImage, site.FacetHealth, site.FacetInventory, site.FacetSensors, site.FacetLog, site.FacetBIOS}
 }
 
 // Open checks the endpoint and connects at the first use. The endpoint's path
@@ -125,6 +125,9 @@ type machine struct {
 	memory         biosMemory
 	// registries are shared with the driver's other machines.
 	registries *registries
+	// Where sensors and the log of the hardware are; nil until it is looked up.
+	sensorPaths []string
+	logPath     *string
 }
 
 // Close ends the session on the BMC.

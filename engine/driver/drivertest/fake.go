@@ -20,7 +20,7 @@ type bmcDriver struct{ fleet *Fleet }
 
 func (bmcDriver) Facets() []site.Facet {
 	return []site.Facet{site.FacetPower, site.FacetBoot, site.FacetImage, site.FacetHealth, site.FacetInventory,
-		site.FacetFirmware, site.FacetBIOS}
+		site.FacetFirmware, site.FacetBIOS, site.FacetLog}
 }
 
 func (d bmcDriver) Open(_ context.Context, e site.Endpoint, s secret.Value) (driver.Machine, error) {
@@ -173,7 +173,7 @@ func (b *bmc) Observe(ctx context.Context, n *site.Node, facets []site.Facet) (s
 		return site.Observed{}, err
 	}
 	defer b.m.look()()
-	seen := site.Observed{Identity: b.m.answered(), Facets: map[site.Facet]site.FacetState{}}
+	seen := site.Observed{Identity: b.m.answered(), Inventory: b.m.inventory(), Facets: map[site.Facet]site.FacetState{}}
 	for _, f := range facets {
 		if !slices.Contains(bmcDriver{}.Facets(), f) {
 			continue
@@ -185,12 +185,35 @@ func (b *bmc) Observe(ctx context.Context, n *site.Node, facets []site.Facet) (s
 		if staged := b.m.pending[f]; staged != nil {
 			s.Pending = maps.Clone(staged)
 		}
-		if f == site.FacetInventory {
-			seen.Inventory = b.m.inventory()
-		}
 		seen.Facets[f] = s
+		if f == site.FacetLog {
+			seen.Entries = slices.Clone(b.m.log)
+		}
 	}
 	return seen, nil
+}
+
+// inspectTime is how long an inspection takes.
+const inspectTime = 20 * time.Second
+
+// Inspect implements driver.Inspector for a machine that was given parts.
+func (b *bmc) Inspect(ctx context.Context, _ *site.Node) (*site.Inventory, error) {
+	unlock := b.m.look()
+	parts := b.m.parts
+	unlock()
+	if parts == nil {
+		return nil, fmt.Errorf("inspect: %w", errors.ErrUnsupported)
+	}
+	if err := b.read(ctx); err != nil {
+		return nil, err
+	}
+	unlock = b.m.look()
+	b.m.counts.Inspections++
+	unlock()
+	if err := sleep(ctx, inspectTime); err != nil {
+		return nil, fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
+	}
+	return parts, nil
 }
 
 func (m *FakeMachine) inventory() *site.Inventory {
@@ -213,6 +236,11 @@ func (m *FakeMachine) have(f site.Facet) site.Values {
 		return site.Values{"order": m.order}
 	case site.FacetHealth:
 		return site.Values{"status": "OK"}
+	case site.FacetLog:
+		if n := len(m.log); n > 0 {
+			return site.Values{"last": m.log[n-1].ID}
+		}
+		return site.Values{"last": "none"}
 	case site.FacetImage:
 		if m.media != nil {
 			return site.Values{"media": m.media.Image}

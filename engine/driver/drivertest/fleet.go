@@ -187,6 +187,8 @@ type Counts struct {
 	// Installs counts the boots of an installer, each of which loses what is
 	// on the disk.
 	Installs int
+	// Inspections counts those that were begun.
+	Inspections int
 }
 
 // FakeMachine is one machine. What happens by itself with time is worked out
@@ -217,6 +219,20 @@ type FakeMachine struct {
 	posting   map[site.Facet]site.Values // taken over by the boot under way
 	runs      map[site.Facet]run         // what goes on inside
 	facts     []Fact
+	parts     *site.Inventory // what an inspection tells; nil for none
+	log       []site.Entry
+}
+
+// Made says what an inspection tells of the machine from now on.
+func (m *FakeMachine) Made(parts *site.Inventory) {
+	defer m.look()()
+	m.parts = parts
+}
+
+// Logs adds an entry to the machine's own log.
+func (m *FakeMachine) Logs(e site.Entry) {
+	defer m.look()()
+	m.log = append(m.log, e)
 }
 
 // run is a step that goes on inside the system, whoever waits for it.

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+func (a *app) inventoryCommand() *cobra.Command {
+	var f orderFlags
+	cmd := &cobra.Command{
+		Use: "inventory NODE", Short: "show what a machine is made of", Args: exactly(1),
+		Long: "Shows what the last inspection of a node's machine found: processors, memory modules,\n" +
+			"drives, network adapters, power supplies and firmware. Machines are inspected once a\n" +
+			"day; `slipway retry NODE` does so now.\n" + exitHelp,
+		Example: "  slipway inventory compute-5\n  slipway inventory compute-5 --output json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			daemon := daemonAt(f.state)
+			defer daemon.Close()
+			c, err := daemon.Closeup(cmd.Context(), f.site, args[0])
+			if err != nil {
+				return err
+			}
+			if c.Inventory == nil {
+				return fmt.Errorf("%s was not inspected yet: its BMC was not reached, cannot be inspected, or has its turn within minutes", args[0])
+			}
+			if a.output == "json" {
+				return printJSON(a.out, inspected{args[0], c.Observed.Facets[site.FacetInventory].Seen, c.Inventory})
+			}
+			printInventory(a.out, args[0], c)
+			return nil
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+// inspected is an inventory as JSON.
+type inspected struct {
+	Node string `json:"node"`
+	// Seen is when it was read.
+	Seen time.Time `json:"seen"`
+	*site.Inventory
+}
+
+// printInventory writes an inventory for people, a line for each part.
+func printInventory(w io.Writer, node string, c site.Closeup) {
+	i := c.Inventory
+	fmt.Fprintf(w, "%s  %s, BIOS %s%s, inspected %s ago\n", node, printable(strings.TrimSpace(i.Manufacturer+" "+i.Model)), printable(cmp.Or(i.BIOS, "unknown")), bmcOf(i), age(c.Observed.Facets[site.FacetInventory].Seen))
+	t := newTable("what", "name", "model", "serial", "", "health")
+	row := func(what string, p site.Part, more ...string) {
+		more = slices.DeleteFunc(more, func(s string) bool { return s == "" })
+		t.AppendRow(table.Row{what, printable(cmp.Or(p.Name, p.ID)), printable(cmp.Or(p.Model, p.PartNumber)), printable(p.Serial), printable(strings.Join(more, ", ")), p.Health})
+	}
+	for _, p := range i.CPUs {
+		row("processor", p.Part, p.Architecture, amount(p.Cores, "cores"), amount(p.Threads, "threads"))
+	}
+	for _, p := range i.GPUs {
+		row("GPU", p.Part)
+	}
+	for _, d := range i.DIMMs {
+		row("memory", d.Part, site.Size(d.Bytes).String(), d.Kind, amount(d.MHz, "MHz"))
+	}
+	for _, d := range i.Drives {
+		row("drive", d.Part, plan.Size(d.Bytes), d.Media, d.Protocol, d.Firmware)
+	}
+	for _, n := range i.NICs {
+		row("adapter", n.Part, amount(len(n.Ports), "ports"), n.Firmware)
+		for _, p := range n.Ports {
+			row("", site.Part{Name: "port " + p.ID}, strings.Join(p.MACs, " "), p.Link, amount(p.Mbps, "Mb/s"))
+		}
+	}
+	for _, s := range i.Supplies {
+		row("supply", s.Part, amount(s.Watts, "W"), s.Firmware)
+	}
+	fmt.Fprintf(w, "\n%s\n", t.Render())
+	if len(i.Firmware) > 0 {
+		t := newTable("firmware", "id", "version")
+		for _, f := range i.Firmware {
+			t.AppendRow(table.Row{printable(f.Name), printable(f.ID), printable(f.Version)})
+		}
+		fmt.Fprintf(w, "\n%s\n", t.Render())
+	}
+	for _, m := range i.Missing {
+		fmt.Fprintf(w, "missing: %s\n", printable(m))
+	}
+}
+
+func bmcOf(i *site.Inventory) string {
+	if i.BMC == nil {
+		return ""
+	}
+	return ", BMC " + printable(strings.TrimSpace(i.BMC.Model+" "+i.BMC.Version))
+}
+
+func amount(n int, of string) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n) + " " + of
+}
+
+// addDrives puts the drives of the machines that a plan wipes into what is
+// known: a daemon tells of them one machine at a time.
+func addDrives(p *site.Plan, known site.Known, ask func(node string) (site.Closeup, error)) {
+	const most = 500 // wiped machines whose drives are told
+	losses := p.Destroys()
+	for _, l := range losses[:min(len(losses), most)] {
+		m := known.Nodes[l.Node]
+		c, err := ask(l.Node)
+		if err != nil || c.Inventory == nil || !c.Observed.Identity.Matches(m.Observed.Identity) {
+			continue
+		}
+		m.Observed.Inventory = c.Inventory
+		known.Nodes[l.Node] = m
+	}
+}
+
+// facetAges says how long ago facets were seen.
+func facetAges(seen map[site.Facet]time.Time) string {
+	var parts []string
+	for _, f := range slices.Sorted(maps.Keys(seen)) {
+		if at := seen[f]; !at.IsZero() {
+			parts = append(parts, fmt.Sprintf("%s %s ago", f, age(at)))
+		}
+	}
+	return strings.Join(parts, ", ")
+}

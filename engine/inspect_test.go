@@ -1,0 +1,195 @@
+package engine_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// made is an inventory with so many drives.
+func made(drives ...string) *site.Inventory {
+	inv := &site.Inventory{Manufacturer: "Fake", Model: "Memory", Drives: []site.Drive{}}
+	for _, serial := range drives {
+		inv.Drives = append(inv.Drives, site.Drive{Part: site.Part{ID: serial, Name: "Bay " + serial, Serial: serial}, Bytes: 1e12})
+	}
+	return inv
+}
+
+func (w *world) inspections(name string) int { return w.fleet.Machine(name).Counts().Inspections }
+
+// A machine is inspected when it is first met, once a day from then on, and at
+// once when a person says so; what is not as designed is a finding with its
+// place, and a part that was exchanged is told.
+func TestInspectionIsDaily(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		m := w.fleet.Machine("n1")
+		m.Made(made("a", "b"))
+		m.SetPower("on")
+		s := w.design("n1")
+		drives := 3
+		s.Nodes["n1"].Hardware.Drives = &drives
+		s.Nodes["n1"].Origins = site.OriginsByPath(map[string]site.Origin{"hardware.drives": site.At("profiles.cue", 4, 9, "profile/base")})
+		w.commit(s)
+		w.up()
+		w.after(time.Minute)
+		w.until("the first inspection", 2*time.Minute, func() bool { return len(w.node("n1").Findings) > 0 })
+		f := w.node("n1").Findings[0]
+		if n := w.node("n1"); n.State != site.InSync || f.Place() != "profiles.cue:4:9" || !strings.Contains(f.Message, "1 missing") {
+			t.Errorf("got %s, %+v", n.State, f)
+		}
+		c, err := w.engine.Closeup(w.t.Context(), "n1")
+		if err != nil || c.Inventory == nil || len(c.Inventory.Drives) != 2 || c.Observed.Inventory.Drives != nil {
+			t.Errorf("got %+v, %v", c, err)
+		}
+
+		w.after(21 * time.Hour)
+		if got := w.inspections("n1"); got != 1 {
+			t.Errorf("got %d inspections in 21 hours", got)
+		}
+		m.Made(made("a", "c", "d"))
+		w.after(6 * time.Hour)
+		if got := w.inspections("n1"); got != 2 || len(w.node("n1").Findings) != 0 {
+			t.Errorf("got %d inspections in 27 hours, findings %v", got, w.node("n1").Findings)
+		}
+		for _, text := range []string{"drive Bay b (serial b) is gone", "drive Bay c (serial c) is new"} {
+			if !w.hasTold(site.EventMachine, text) {
+				t.Errorf("not told: %s", text)
+			}
+		}
+
+		w.do(site.Order{Verb: site.VerbRetry, Node: "n1"})
+		w.after(time.Minute)
+		if got := w.inspections("n1"); got != 3 {
+			t.Errorf("got %d inspections after a retry", got)
+		}
+
+		// What was found is found again after a restart, without asking.
+		w.down()
+		four := 4
+		s.Nodes["n1"].Hardware.Drives = &four
+		w.commit(s)
+		w.up()
+		w.after(time.Minute)
+		w.until("findings after a restart", 2*time.Minute, func() bool { return len(w.node("n1").Findings) == 1 })
+		if got := w.inspections("n1"); got != 3 {
+			t.Errorf("got %d inspections after a restart", got)
+		}
+	}, "n1")
+}
+
+// A node whose BMC takes harm from inspections is never inspected.
+func TestInspectionNever(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.fleet.Machine("n1").Made(made("a"))
+		s := w.design("n1")
+		s.Nodes["n1"].Inspect = "never"
+		w.commit(s)
+		w.up()
+		w.after(30 * time.Hour)
+		if got := w.inspections("n1"); got != 0 {
+			t.Errorf("got %d inspections", got)
+		}
+	}, "n1")
+}
+
+// An inspection gives way to a step at once, and is made up for.
+func TestInspectionGivesWay(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		m := w.fleet.Machine("n1")
+		m.Made(made("a"))
+		m.SetPower("on")
+		s := w.design("n1")
+		w.commit(s)
+		w.up()
+		w.until("an inspection", 2*time.Minute, func() bool { return w.inspections("n1") == 1 })
+		began := time.Now()
+		w.do(site.Order{Verb: site.VerbQuarantine, Node: "n1", Reason: "on fire"})
+		w.until("power off", 5*time.Second, func() bool { return !w.begun("n1", site.ActionPowerOff, began).IsZero() })
+		w.do(site.Order{Verb: site.VerbRelease, Node: "n1"})
+		w.until("another inspection", 20*time.Minute, func() bool { return w.inspections("n1") >= 2 })
+	}, "n1")
+}
+
+// Machines are not inspected all together.
+func TestInspectionsAreBounded(t *testing.T) {
+	var names []string
+	for n := range 100 {
+		names = append(names, "n"+string(rune('a'+n/10))+string(rune('a'+n%10)))
+	}
+	inBubble(t, usual, func(w *world) {
+		for _, name := range names {
+			w.fleet.Machine(name).Made(made("a"))
+			w.fleet.Machine(name).SetPower("on")
+		}
+		w.commit(w.design(names...))
+		w.up()
+		count := func() (sum int) {
+			for _, name := range names {
+				sum += w.inspections(name)
+			}
+			return sum
+		}
+		w.until("the first inspections", time.Minute, func() bool { return count() > 0 })
+		w.after(5 * time.Second)
+		if got := count(); got > 40 {
+			t.Errorf("got %d inspections in 5 seconds", got)
+		}
+		w.until("all inspections", 20*time.Minute, func() bool { return count() == len(names) })
+	}, names...)
+}
+
+// What is new in a machine's own log becomes history; what was there before
+// the daemon does not, nor what is well.
+func TestMachineLogIsTold(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		m := w.fleet.Machine("n1")
+		m.SetPower("on")
+		m.Logs(site.Entry{ID: "1", Severity: "Critical", Text: "old"})
+		w.commit(w.design("n1"))
+		w.up()
+		w.after(2 * time.Hour)
+		m.Logs(site.Entry{ID: "2", Severity: "OK", Text: "fan turns"})
+		m.Logs(site.Entry{ID: "3", Severity: "Critical", Text: "fan 3 stands"})
+		w.after(2 * time.Hour)
+		if !w.hasTold(site.EventMachine, "critical: fan 3 stands") || w.hasTold(site.EventMachine, "old") || w.hasTold(site.EventMachine, "turns") {
+			t.Errorf("got %+v", w.engine.Events(0))
+		}
+	}, "n1")
+}
+
+// A facet that is costly to read is read rarely while all is as designed, and
+// with every look while it is on its way.
+func TestPeriods(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		m := w.fleet.Machine("n1")
+		m.SetPower("on")
+		s := w.design("n1")
+		s.Nodes["n1"].BIOS.Attributes = map[string]any{"a": "b"}
+		w.commit(s)
+		w.up()
+		w.after(time.Minute)
+		w.until("in-sync", time.Hour, func() bool { w.approveIfAsked(); return w.node("n1").State == site.InSync })
+		seen := func() time.Time {
+			c, _ := w.engine.Closeup(w.t.Context(), "n1")
+			return c.Observed.Facets[site.FacetBIOS].Seen
+		}
+		first := seen()
+		w.after(10 * time.Minute)
+		if !seen().Equal(first) {
+			t.Errorf("read again after %s", seen().Sub(first))
+		}
+		w.after(10 * time.Minute)
+		if seen().Equal(first) {
+			t.Error("not read again in 20 minutes")
+		}
+	}, "n1")
+}
+
+// approveIfAsked approves what waits, if something does.
+func (w *world) approveIfAsked() {
+	if n := w.node("n1"); n.State == site.Blocked && strings.Contains(n.Release, "approve") {
+		w.engine.Do(w.t.Context(), site.Order{Verb: site.VerbApprove, Node: "n1", By: "tester"})
+	}
+}

@@ -1,0 +1,140 @@
+package engine
+
+import (
+	"hash/fnv"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// periods are how often a facet is read of a machine on which nothing goes on,
+// each a tenth more or less, the same for one node every time. What is not
+// among them is read with each look. The inventory is read by an inspection.
+var periods = []struct {
+	facet site.Facet
+	every time.Duration
+}{
+	{site.FacetBIOS, 15 * time.Minute},
+	{site.FacetFirmware, time.Hour},
+	{site.FacetSensors, 10 * time.Minute},
+	{site.FacetLog, time.Hour},
+	{site.FacetInventory, 24 * time.Hour},
+}
+
+// calendar is when each of the periods of a node last began, in seconds since
+// 1970; 0 for never.
+type calendar [5]int64
+
+// begun notes that facets were asked for, whether or not they could be seen.
+func (c *calendar) begun(facets []site.Facet, now time.Time) {
+	for _, f := range facets {
+		if i := rank(f); i >= 0 {
+			c[i] = now.Unix()
+		}
+	}
+}
+
+// rank is the place of a facet in the table, -1 for none.
+func rank(f site.Facet) int {
+	for i, p := range periods {
+		if p.facet == f {
+			return i
+		}
+	}
+	return -1
+}
+
+// share is a number between 0 and 1 that is a node's own for a facet.
+func share(node string, f site.Facet) float64 {
+	h := fnv.New64a()
+	h.Write([]byte(node + "\x00" + string(f)))
+	return float64(h.Sum64()%1000) / 1000
+}
+
+// period is a node's own for a facet, 0 for one that is read with each look.
+func period(node string, f site.Facet) time.Duration {
+	i := rank(f)
+	if i < 0 {
+		return 0
+	}
+	return time.Duration(float64(periods[i].every) * (0.9 + 0.2*share(node, f)))
+}
+
+// newCalendar goes on from when facets were last seen. Those that never were
+// are spread over their first period; those that the design speaks of are
+// read at once all the same, see moves.
+func newCalendar(node string, seen site.Observed, now time.Time) calendar {
+	var c calendar
+	for i, p := range periods {
+		if at := seen.Facets[p.facet].Seen; !at.IsZero() {
+			c[i] = at.Unix()
+		} else {
+			c[i] = now.Add(-time.Duration(share(node, p.facet) * float64(p.every))).Unix()
+		}
+	}
+	return c
+}
+
+// over says whether a facet's period is over.
+func (c *calendar) over(node string, f site.Facet, now time.Time) bool {
+	i := rank(f)
+	return i < 0 || now.Sub(time.Unix(c[i], 0)) >= period(node, f)
+}
+
+// facetsDue are the facets to be read from the BMC in this look. While something is
+// under way on the machine, and after it, none is spared.
+func (w *worker) facetsDue(j job) []site.Facet {
+	due := append([]site.Facet{}, lookFacets...)
+	now, r := time.Now(), j.memory.Recorded
+	all := w.anew || r.InFlight != nil || underWay(r)
+	for _, f := range append(w.designedFacets(j.node, site.BMC), watched...) {
+		if w.e.serves[f] && (all || w.calendar.over(w.name, f, now) || moves(j, f)) {
+			due = append(due, f)
+		}
+	}
+	return due
+}
+
+// watched are facets that the design says nothing of and people want to know.
+var watched = []site.Facet{site.FacetSensors, site.FacetLog}
+
+// moves says whether a facet is on its way, or was last seen for another wish
+// of the design.
+func moves(j job, f site.Facet) bool {
+	seen, want := j.memory.Observed.Facets[f], j.node.Want(f)
+	return len(seen.Pending) > 0 || want != nil && !maps.Equal(seen.Asked, want)
+}
+
+// stale are the facets of a node that should have been seen again since they
+// last were, each with when that was; those of a look count from three looks on.
+func stale(n *site.Node, o site.Observed, look time.Duration, now time.Time) map[site.Facet]time.Time {
+	var old map[site.Facet]time.Time
+	for f, state := range o.Facets {
+		every := max(period(n.Name, f), look)
+		if site.Serves[f] == site.OS {
+			every = max(systemEvery, look)
+		}
+		if !asked(n, f) || state.Seen.IsZero() || now.Sub(state.Seen) < 3*every {
+			continue
+		}
+		if old == nil {
+			old = map[site.Facet]time.Time{}
+		}
+		old[f] = state.Seen
+	}
+	return old
+}
+
+// asked says whether a facet is still asked for: what the design spoke of
+// once only gets older.
+func asked(n *site.Node, f site.Facet) bool {
+	switch {
+	case f == site.FacetInventory:
+		return n.Inspect != inspectNever
+	case f == site.FacetOS, slices.Contains(lookFacets, f), slices.Contains(watched, f):
+		return true
+	}
+	return n.Want(f) != nil
+}
