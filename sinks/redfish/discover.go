@@ -6,12 +6,14 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"io"
 	"maps"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,12 +29,13 @@ import (
 // The bounds of a sweep. Most addresses are silent, each in its own way, and
 // have to be cheap; a BMC's slow processor has to have its time.
 const (
-	// sweptAtOnce is half of what the kernel's table of neighbours holds before
+	sweptAtOnce = 1024
+	// dialledAtOnce is half of what the kernel's table of neighbours holds before
 	// it drops those of others (arp(7), gc_thresh3).
-	sweptAtOnce = 512
+	dialledAtOnce = 512
 	// connectIn lets a lost SYN be sent once more (RFC 6298, section 2.1).
 	connectIn = 1500 * time.Millisecond
-	helloIn   = 2 * time.Second
+	helloIn   = 2500 * time.Millisecond
 	answerIn  = 4 * time.Second
 	// maxRoot bounds what one address may send, in bytes.
 	maxRoot = 1 << 20
@@ -45,6 +48,20 @@ const httpsPort = 443
 func (d *Driver) Discover(ctx context.Context, s driver.Sweep) error {
 	dialer := net.Dialer{Timeout: connectIn, KeepAlive: -1}
 	return discover(ctx, s, dialer.DialContext)
+}
+
+// atMost bounds how many connections are being made at a time.
+func (d dial) atMost(n int) dial {
+	slots := make(chan struct{}, n)
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case slots <- struct{}{}:
+		}
+		defer func() { <-slots }()
+		return d(ctx, network, address)
+	}
 }
 
 // dial makes a connection to an address.
@@ -60,6 +77,7 @@ func discover(ctx context.Context, s driver.Sweep, d dial) error {
 		return refused("%d is no port: it is from 1 to 65535", s.Port)
 	}
 	port := uint16(cmp.Or(s.Port, httpsPort))
+	d = d.atMost(dialledAtOnce)
 	var next, done atomic.Int64
 	var telling sync.Mutex
 	var workers sync.WaitGroup
@@ -91,16 +109,18 @@ func probe(ctx context.Context, d dial, at netip.AddrPort) (driver.Found, bool) 
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	conn.SetDeadline(time.Now().Add(helloIn))
-	secure := tls.Client(conn, &tls.Config{
+	secure := tls.Client(&firstWord{Conn: conn}, &tls.Config{
 		// Whose certificate it is does not matter yet: nothing secret is sent, and
 		// what is answered is only a hint of where to log in, which verifies.
 		InsecureSkipVerify: true,
 		MinVersion:         tls.VersionTLS12, NextProtos: []string{"http/1.1"},
+		// With a post-quantum share the hello takes two packets, which old BMCs do
+		// not put together, and a thousand of them take a processor a second.
+		CurvePreferences: []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384},
 	})
 	if secure.HandshakeContext(ctx) != nil {
 		return driver.Found{}, false
 	}
-	conn.SetDeadline(time.Now().Add(answerIn))
 	root, ok := askRoot(secure, at)
 	if !ok {
 		return driver.Found{}, false
@@ -110,6 +130,34 @@ func probe(ctx context.Context, d dial, at netip.AddrPort) (driver.Found, bool) 
 		Vendor: vendorOf(root), Product: words(root, "Product"), UUID: strings.ToLower(words(root, "UUID")),
 		Fingerprint: sum(secure.ConnectionState().PeerCertificates[0]),
 	}, true
+}
+
+// firstWord is a connection on which the other side has to say something soon,
+// and then has its time.
+type firstWord struct {
+	net.Conn
+	heard bool
+}
+
+func (c *firstWord) Read(p []byte) (int, error) {
+	if c.heard {
+		return c.Conn.Read(p)
+	}
+	var n int
+	var err error
+	for range 3 {
+		due := time.Now().Add(helloIn)
+		c.SetDeadline(due)
+		n, err = c.Conn.Read(p)
+		// With a thousand connections it may be this host that is late, and what it
+		// waits for be there.
+		if late := time.Since(due); !errors.Is(err, os.ErrDeadlineExceeded) || late < helloIn/10 {
+			break
+		}
+	}
+	c.heard = true
+	c.SetDeadline(time.Now().Add(answerIn))
+	return n, err
 }
 
 // hostPort is an address as a URL has it, with a port that is not the usual one.

@@ -298,25 +298,43 @@ func TestASweepEndsWithItsContext(t *testing.T) {
 // that accept and say nothing, or drop the connection. It prints its figure as
 // the other benchmarks do.
 func BenchmarkSweep(b *testing.B) {
-	c := lab.Config{Seed: "sweep"}
-	for i := range 33 {
-		c.Machines = append(c.Machines, lab.MachineConfig{Name: fmt.Sprintf("m%d", i), BMCAddr: fmt.Sprintf("127.70.%d.%d", i/9, 1+i%9*28), Username: "a", Password: "b"})
+	c := lab.Config{Seed: "sweep", Latency: lab.Latency{GET: 200 * time.Millisecond}}
+	all, err := driver.Sweep{Ranges: prefixes("127.70.0.0/22")}.Addresses()
+	if err != nil {
+		b.Fatal(err)
 	}
-	f, err := lab.Start(c)
+	machines := map[netip.Addr]string{}
+	for i := range 33 {
+		a := all[1+i*31]
+		machines[a] = "m-" + a.String()
+		c.Machines = append(c.Machines, lab.MachineConfig{Name: machines[a], BMCAddr: a.String(), Username: "a", Password: "b"})
+	}
+	f, err := lab.New(c)
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer f.Close()
-	for i := range 4 {
-		for j := range 256 {
-			if j%28 != 1 || i*9+j/28 >= 33 {
-				defer mute(b, fmt.Sprintf("127.70.%d.%d:%d", i, j, f.BMCPort()), j%2 == 0)()
-			}
+	port := 0
+	for i, a := range all {
+		l, err := net.Listen("tcp4", fmt.Sprintf("%s:%d", a, port))
+		if err != nil {
+			b.Fatal(err)
 		}
+		defer l.Close()
+		port = l.Addr().(*net.TCPAddr).Port
+		if name := machines[a]; name != "" {
+			s := httptest.NewUnstartedServer(f.Machine(name))
+			s.Listener.Close()
+			s.Listener = l
+			s.StartTLS()
+			defer s.Close()
+			continue
+		}
+		go accept(l, i%2 == 0)
 	}
 	for b.Loop() {
 		found := 0
-		err := New(Options{}).Discover(b.Context(), driver.Sweep{Ranges: prefixes("127.70.0.0/22"), Port: f.BMCPort(), Found: func(driver.Found) { found++ }})
+		err := New(Options{}).Discover(b.Context(), driver.Sweep{Ranges: prefixes("127.70.0.0/22"), Port: port, Found: func(driver.Found) { found++ }})
 		if err != nil || found != 33 {
 			b.Fatalf("%d found, %v", found, err)
 		}
@@ -324,24 +342,19 @@ func BenchmarkSweep(b *testing.B) {
 	fmt.Printf("bench: discover/sweep-1024 %.3g s\n", (b.Elapsed() / time.Duration(b.N)).Seconds())
 }
 
-// mute is an address that accepts connections, and says nothing or drops them.
-func mute(b *testing.B, address string, drops bool) (end func() error) {
-	l, err := net.Listen("tcp4", address)
-	if err != nil {
-		b.Fatal(err)
-	}
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			if drops {
-				c.Close()
-			}
+// accept takes connections, and says nothing or drops them.
+func accept(l net.Listener, drops bool) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
 		}
-	}()
-	return l.Close
+		if drops {
+			c.Close()
+		} else {
+			go io.Copy(io.Discard, c) // until the other side hangs up
+		}
+	}
 }
 
 func FuzzRoot(f *testing.F) {
