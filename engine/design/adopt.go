@@ -1,0 +1,479 @@
+package design
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"net/url"
+	"path"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"cuelang.org/go/cue/format"
+	cueliteral "cuelang.org/go/cue/literal"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Adoption is what a site is made of that describes machines as they were met.
+type Adoption struct {
+	// Package is the site's name.
+	Package string
+	// Ranges are those in which the machines were met; they become networks.
+	Ranges []netip.Prefix
+	// Met are the machines, each looked into.
+	Met []site.Met
+	// Silent are facets that the design of a node says nothing of, by node.
+	Silent map[string][]site.Facet
+}
+
+// The names that an adopted site gives.
+const (
+	adoptedRole    = "machine"
+	adoptedRack    = "unplaced"
+	adoptedProfile = "adopted"
+	adoptedNetwork = "bmc"
+)
+
+// CUE writes the networks, profiles and nodes of the site as files of its
+// package, by name. What machines have in common is in a profile of their
+// model, what all of them have in one below.
+func (a Adoption) CUE() map[string][]byte {
+	networks := a.networks()
+	groups := a.groups(networks)
+	return map[string][]byte{
+		"networks.cue": a.file("The networks that the management controllers were met in.", networksCUE(networks)),
+		"profiles.cue": a.file("What machines have in common, by model, as it was seen of them.", profilesCUE(groups)),
+		"machines.cue": a.file("The machines, as they were met. Rename them as you like: a name is bound to its\n// machine by identity.", nodesCUE(groups)),
+	}
+}
+
+// Names are the names of the nodes, in the order of Met.
+func (a Adoption) Names() []string {
+	names, taken := make([]string, len(a.Met)), map[string]bool{}
+	for i, m := range a.Met {
+		names[i] = spare(nodeName(m), taken)
+	}
+	return names
+}
+
+// Declaration is a node's declaration of a machine that was met, for people to
+// complete: all that is known of it, and what it is made of in comments.
+func Declaration(m site.Met) string {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "nodes: %s: {\n", quote(nodeName(m)))
+	for _, line := range inventoryLines(m.Observed.Inventory) {
+		fmt.Fprintf(&b, "// %s\n", line)
+	}
+	fmt.Fprintf(&b, "profiles: [] // and its role and rack, here or in a profile\n")
+	leaves := append(ownLeaves(m), append(seenLeaves(m, nil), leaf{"endpoints.bmc.url", m.Endpoint.URL})...)
+	writeLeaves(&b, leaves)
+	b.WriteString("}\n")
+	return string(inFormat(b.Bytes()))
+}
+
+func (a Adoption) file(about string, body []byte) []byte {
+	return inFormat(fmt.Appendf(nil, "package %s\n\n// %s\n%s", a.Package, about, body))
+}
+
+// inFormat formats a text that was written here.
+func inFormat(text []byte) []byte {
+	text, err := format.Source(text)
+	if err != nil {
+		panic(err) // of quoted texts
+	}
+	return text
+}
+
+func quote(s string) string { return cueliteral.String.Quote(s) }
+
+// leaf is one value of a layer, by its path.
+type leaf struct {
+	path  string
+	value any // string, int or []string
+}
+
+// adoptee is one machine on its way into the site.
+type adoptee struct {
+	name string
+	// own is what nobody shares, seen what others may have as well.
+	own, seen []leaf
+}
+
+// adoptees are machines of one model.
+type adoptees struct {
+	profile string
+	common  []leaf
+	members []adoptee
+}
+
+// groups sorts the machines by model, and takes what they have in common out
+// of them; the first group is the foundation of all, with no members.
+func (a Adoption) groups(networks []adoptedNet) []adoptees {
+	byModel := map[string][]adoptee{}
+	names := a.Names()
+	for i, m := range a.Met {
+		model := modelName(m.Observed.Inventory)
+		byModel[model] = append(byModel[model], adopt(names[i], m, networks, a.Silent[names[i]]))
+	}
+	groups := []adoptees{{profile: adoptedProfile}}
+	for _, model := range slices.Sorted(maps.Keys(byModel)) {
+		g := adoptees{profile: model, members: byModel[model]}
+		g.common = commonLeaves(g.members[0].seen, func(yield func([]leaf)) {
+			for _, m := range g.members[1:] {
+				yield(m.seen)
+			}
+		})
+		for i := range g.members {
+			g.members[i].seen = without(g.members[i].seen, g.common)
+		}
+		groups = append(groups, g)
+	}
+	if len(groups) > 1 {
+		groups[0].common = commonLeaves(groups[1].common, func(yield func([]leaf)) {
+			for _, g := range groups[2:] {
+				yield(g.common)
+			}
+		})
+		for i := range groups[1:] {
+			groups[1+i].common = without(groups[1+i].common, groups[0].common)
+		}
+	}
+	return groups
+}
+
+// commonLeaves are those of the first that all others have too.
+func commonLeaves(first []leaf, others func(func([]leaf))) []leaf {
+	common := slices.Clone(first)
+	others(func(o []leaf) {
+		common = slices.DeleteFunc(common, func(l leaf) bool { return !has(o, l) })
+	})
+	return common
+}
+
+func has(leaves []leaf, l leaf) bool {
+	return slices.ContainsFunc(leaves, func(o leaf) bool { return reflect.DeepEqual(o, l) })
+}
+
+func without(leaves, those []leaf) []leaf {
+	return slices.DeleteFunc(slices.Clone(leaves), func(l leaf) bool { return has(those, l) })
+}
+
+// adopt is what a machine's design says: that it is as it was seen.
+func adopt(name string, m site.Met, networks []adoptedNet, silent []site.Facet) adoptee {
+	x := adoptee{name: name, own: ownLeaves(m), seen: seenLeaves(m, silent)}
+	network := networkOf(networks, m.Address)
+	x.own = append(x.own, leaf{"addresses." + network, m.Address})
+	if u, err := url.Parse(m.Endpoint.URL); err == nil {
+		at := u.Scheme + "://{addresses." + network + "}"
+		if u.Port() != "" {
+			at += ":" + u.Port()
+		}
+		x.seen = append(x.seen, leaf{"endpoints.bmc.url", at + u.EscapedPath()})
+	}
+	if ca := m.Endpoint.Trust.CA; ca != "" {
+		x.seen = append(x.seen, leaf{"endpoints.bmc.trust.ca", ca})
+	}
+	return x
+}
+
+// ownLeaves are what is of this machine alone.
+func ownLeaves(m site.Met) []leaf {
+	id := m.Observed.Identity.Own()
+	leaves := []leaf{{"identity.uuid", id.UUID}, {"identity.serial", id.Serial}, {"endpoints.bmc.trust.fingerprint", m.Endpoint.Trust.Fingerprint}}
+	return slices.DeleteFunc(leaves, func(l leaf) bool { return l.value == "" })
+}
+
+// seenLeaves are what was seen of the machine, without the facets of which the
+// design is to be silent. What cannot be said in a design is left out, and so
+// is the power of a machine that is off: whoever switches it on is right.
+func seenLeaves(m site.Met, silent []site.Facet) []leaf {
+	var leaves []leaf
+	say := func(path string, value any, is bool) {
+		if is {
+			leaves = append(leaves, leaf{path, value})
+		}
+	}
+	if c := m.Endpoint.Credential; c != "bmc" {
+		say("endpoints.bmc.credential", c, c != "")
+	}
+	if i := m.Observed.Inventory; i != nil {
+		say("hardware.manufacturer", i.Manufacturer, i.Manufacturer != "")
+		say("hardware.model", i.Model, i.Model != "")
+		say("hardware.memory", strconv.Itoa(int(i.MemoryGiB))+"GiB", i.MemoryGiB >= 1)
+		say("hardware.sockets", i.Processors, i.Processors > 0)
+		arch := architecture(i)
+		say("hardware.architecture", arch, arch != "")
+	}
+	power := m.Observed.Facets[site.FacetPower]
+	say("power", "on", power.Have["state"] == "on" && power.Pending["state"] == "" && !slices.Contains(silent, site.FacetPower))
+	order := bootTargets(m.Observed.Facets[site.FacetBoot].Have["order"])
+	say("boot.order", order, len(order) > 0 && !slices.Contains(silent, site.FacetBoot))
+	return leaves
+}
+
+func architecture(i *site.Inventory) string {
+	for _, p := range i.CPUs {
+		if p.Architecture == "amd64" || p.Architecture == "arm64" {
+			return p.Architecture
+		}
+	}
+	return ""
+}
+
+// bootTargets are the sources of a boot order, as far as a design can name
+// them: those behind the first that it cannot stay as they are.
+func bootTargets(order string) []string {
+	var targets []string
+	for _, t := range strings.Split(order, ",") {
+		if !slices.Contains([]string{"Hdd", "Pxe", "Cd", "UefiHttp", "Usb"}, t) || slices.Contains(targets, t) {
+			break
+		}
+		targets = append(targets, t)
+	}
+	return targets
+}
+
+// adoptedNet is a network of management controllers.
+type adoptedNet struct {
+	name string
+	cidr netip.Prefix
+}
+
+// networks are the ranges as networks that have the machines' addresses as
+// hosts': a range that begins or ends with one is taken for a part of a larger
+// network.
+func (a Adoption) networks() []adoptedNet {
+	var cidrs []netip.Prefix
+	for _, r := range a.Ranges {
+		cidrs = append(cidrs, a.widened(r.Masked()))
+	}
+	slices.SortFunc(cidrs, func(x, y netip.Prefix) int { return cmp.Or(x.Bits()-y.Bits(), x.Addr().Compare(y.Addr())) })
+	var all []adoptedNet
+	for _, c := range cidrs {
+		covered := slices.ContainsFunc(all, func(n adoptedNet) bool { return n.cidr.Overlaps(c) })
+		empty := !slices.ContainsFunc(a.Met, func(m site.Met) bool { return c.Contains(addressOf(m)) })
+		if covered || empty {
+			continue
+		}
+		n := adoptedNet{adoptedNetwork, c}
+		if len(all) > 0 {
+			n.name += "-" + strconv.Itoa(len(all)+1)
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+func (a Adoption) widened(r netip.Prefix) netip.Prefix {
+	for r.Bits() > 1 && slices.ContainsFunc(a.Met, func(m site.Met) bool { return slices.Contains(unusable(r), addressOf(m)) }) {
+		r = netip.PrefixFrom(r.Addr(), r.Bits()-1).Masked()
+	}
+	return r
+}
+
+func addressOf(m site.Met) netip.Addr {
+	a, err := netip.ParseAddr(m.Address)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return a
+}
+
+func networkOf(networks []adoptedNet, address string) string {
+	a := addressOf(site.Met{Address: address})
+	for _, n := range networks {
+		if n.cidr.Contains(a) {
+			return n.name
+		}
+	}
+	return adoptedNetwork
+}
+
+// nodeName is a name for a machine: the last word of its model and its serial
+// number, or its address.
+func nodeName(m site.Met) string {
+	var parts []string
+	if i := m.Observed.Inventory; i != nil {
+		if words := strings.Fields(i.Model); len(words) > 0 {
+			parts = append(parts, words[len(words)-1])
+		}
+	}
+	if serial := m.Observed.Identity.Own().Serial; serial != "" {
+		parts = append(parts, serial)
+	} else {
+		parts = append(parts, "at", m.Address)
+	}
+	return slug(strings.Join(parts, "-"))
+}
+
+// modelName is a profile's name for machines of one model.
+func modelName(i *site.Inventory) string {
+	if i == nil {
+		return "unknown-model"
+	}
+	maker := strings.Fields(i.Manufacturer)
+	name := slug(strings.Join(append(maker[:min(1, len(maker))], i.Model), "-"))
+	if name == adoptedProfile || i.Model == "" {
+		return "unknown-model"
+	}
+	return name
+}
+
+// slug is a text as a name: lower case letters, digits and hyphens, at most 56
+// of them so that a number fits behind.
+func slug(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(s))
+	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '-' }), "-")
+	return cmp.Or(strings.Trim(s[:min(len(s), 56)], "-"), "machine")
+}
+
+// spare is a name with a number behind it where it is taken.
+func spare(name string, taken map[string]bool) string {
+	with := name
+	for i := 2; taken[with]; i++ {
+		with = name + "-" + strconv.Itoa(i)
+	}
+	taken[with] = true
+	return with
+}
+
+func networksCUE(networks []adoptedNet) []byte {
+	var b bytes.Buffer
+	for _, n := range networks {
+		fmt.Fprintf(&b, "networks: %s: {\ndescription: \"management controllers\"\ncidr: %s\n}\n", quote(n.name), quote(n.cidr.String()))
+	}
+	return b.Bytes()
+}
+
+func profilesCUE(groups []adoptees) []byte {
+	var b bytes.Buffer
+	for i, g := range groups {
+		fmt.Fprintf(&b, "profiles: %s: {\n", quote(g.profile))
+		if i == 0 {
+			fmt.Fprintf(&b, "role: %s\nrack: %s\n", quote(adoptedRole), quote(adoptedRack))
+		} else {
+			fmt.Fprintf(&b, "parents: [%s]\n", quote(adoptedProfile))
+		}
+		writeLeaves(&b, g.common)
+		b.WriteString("}\n\n")
+	}
+	return b.Bytes()
+}
+
+func nodesCUE(groups []adoptees) []byte {
+	var b bytes.Buffer
+	for _, g := range groups {
+		for _, m := range g.members {
+			fmt.Fprintf(&b, "nodes: %s: {\nprofiles: [%s]\n", quote(m.name), quote(g.profile))
+			writeLeaves(&b, append(slices.Clone(m.own), m.seen...))
+			b.WriteString("}\n\n")
+		}
+	}
+	return b.Bytes()
+}
+
+// writeLeaves writes values as fields, those in one thing together.
+func writeLeaves(b *bytes.Buffer, leaves []leaf) {
+	slices.SortStableFunc(leaves, func(x, y leaf) int { return strings.Compare(x.path, y.path) })
+	for len(leaves) > 0 {
+		head, _, deep := strings.Cut(leaves[0].path, ".")
+		n := slices.IndexFunc(leaves, func(l leaf) bool { return l.path != head && !strings.HasPrefix(l.path, head+".") })
+		if n < 0 {
+			n = len(leaves)
+		}
+		fmt.Fprintf(b, "%s: ", label(head))
+		switch inner := inside(leaves[:n], head); {
+		case !deep:
+			b.WriteString(cueValue(leaves[0].value) + "\n")
+		case oneHead(inner):
+			writeLeaves(b, inner) // on the same line
+		default:
+			b.WriteString("{\n")
+			writeLeaves(b, inner)
+			b.WriteString("}\n")
+		}
+		leaves = leaves[n:]
+	}
+}
+
+func inside(leaves []leaf, head string) []leaf {
+	inner := make([]leaf, len(leaves))
+	for i, l := range leaves {
+		inner[i] = leaf{strings.TrimPrefix(l.path, head+"."), l.value}
+	}
+	return inner
+}
+
+func oneHead(leaves []leaf) bool {
+	first, _, _ := strings.Cut(leaves[0].path, ".")
+	last, _, _ := strings.Cut(leaves[len(leaves)-1].path, ".")
+	return first == last
+}
+
+func label(name string) string {
+	if cueIdentifier(name) {
+		return name
+	}
+	return quote(name)
+}
+
+// cueIdentifier says whether a name can be a label without quotes.
+func cueIdentifier(name string) bool {
+	return strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") == "" && name != ""
+}
+
+func cueValue(v any) string {
+	switch x := v.(type) {
+	case int:
+		return strconv.Itoa(x)
+	case []string:
+		quoted := make([]string, len(x))
+		for i, s := range x {
+			quoted[i] = quote(s)
+		}
+		return "[" + strings.Join(quoted, ", ") + "]"
+	case string:
+		if strings.Contains(x, "\n") {
+			return cueliteral.String.WithTabIndent(1).Quote(x)
+		}
+		return quote(x)
+	}
+	panic(fmt.Sprintf("%T in an adopted site", v)) // leaves are ours
+}
+
+// inventoryLines are what a machine is made of, for people.
+func inventoryLines(i *site.Inventory) []string {
+	if i == nil {
+		return nil
+	}
+	lines := []string{fmt.Sprintf("%s %s: %s, %g GiB of memory", cmp.Or(i.Manufacturer, "?"), cmp.Or(i.Model, "?"), count(i.Processors, "processor"), i.MemoryGiB)}
+	for _, d := range i.Drives {
+		lines = append(lines, fmt.Sprintf("drive %s: %s, %d GB", cmp.Or(d.Name, d.ID), path.Join(d.Model, d.Serial), d.Bytes/1e9))
+	}
+	for _, n := range i.NICs {
+		for _, p := range n.Ports {
+			lines = append(lines, fmt.Sprintf("port %s of %s: %s", p.ID, cmp.Or(n.Name, n.ID), strings.Join(p.MACs, ", ")))
+		}
+	}
+	for i, l := range lines {
+		lines[i] = strings.Join(strings.Fields(l), " ") // a comment ends with its line
+	}
+	return lines[:min(len(lines), 40)]
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "s"
+}

@@ -1,0 +1,261 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/design"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Recognize says of each machine that was met what a design makes of it: by
+// its UUID, in either order of bytes, its serial number, or a MAC address of
+// its own. Where the design names no machine for a node, the one that is known
+// of it counts. It is pure.
+func Recognize(s *site.Site, known map[string]site.Memory, met []site.Met) {
+	r := newRegister(s, known)
+	at := map[string][]int{}
+	for i := range met {
+		met[i].Standing = r.standing(met[i])
+		if k := met[i].Standing.Kind; k == site.StandingKnown || k == site.StandingMoved {
+			at[met[i].Standing.Node] = append(at[met[i].Standing.Node], i)
+		}
+	}
+	for node, same := range at {
+		if len(same) > 1 {
+			doubt(met, node, same)
+		}
+	}
+}
+
+// doubt takes back what was said of several machines that would all be one
+// node's.
+func doubt(met []site.Met, node string, same []int) {
+	var where []string
+	for _, i := range same {
+		where = append(where, met[i].Address)
+	}
+	for _, i := range same {
+		met[i].Standing = site.Standing{Kind: site.StandingDoubt, Node: node, By: met[i].Standing.By,
+			Text: fmt.Sprintf("the machines at %s all have what the design knows %s by; correct the identity of %[2]s, or of the machines", strings.Join(where, " and "), node)}
+	}
+}
+
+// register are a design's nodes by what their machines are told by.
+type register struct {
+	site                    *site.Site
+	ids                     map[string]site.Identity // by node
+	uuid, serial, mac, addr map[string]string
+}
+
+func newRegister(s *site.Site, known map[string]site.Memory) *register {
+	r := &register{site: s, ids: map[string]site.Identity{}, uuid: map[string]string{}, serial: map[string]string{}, mac: map[string]string{}, addr: map[string]string{}}
+	for _, name := range s.NodeNames() {
+		n := s.Nodes[name]
+		id := machineOf(n, known[name]).Own()
+		r.ids[name] = id
+		if id.UUID != "" {
+			r.uuid[lesser(id.UUID)] = name
+		}
+		if id.Serial != "" {
+			r.serial[id.Serial] = name
+		}
+		for _, mac := range macsOf(n, known[name]) {
+			r.mac[mac] = name
+		}
+		r.addr[hostOf(n.Endpoints[site.BMC].URL)] = name
+		r.addr[n.Endpoints[site.BMC].URL] = name
+	}
+	return r
+}
+
+// machineOf is the machine that a node's name means: the designed one, or the
+// one that it was bound to.
+func machineOf(n *site.Node, m site.Memory) site.Identity {
+	if n.Machine().Known() {
+		return n.Machine()
+	}
+	if a := m.Recorded.Adopted; a != nil {
+		return a.Machine
+	}
+	return m.Observed.Identity
+}
+
+// macsOf are the addresses of a node's interfaces, as designed and as seen.
+func macsOf(n *site.Node, m site.Memory) []string {
+	macs := inventoryMACs(m.Observed.Inventory)
+	for _, i := range n.Interfaces {
+		if i.MAC != "" {
+			macs = append(macs, strings.ToLower(i.MAC))
+		}
+	}
+	for _, d := range n.Hardware.Devices {
+		if d.MAC != "" {
+			macs = append(macs, strings.ToLower(d.MAC))
+		}
+	}
+	return macs
+}
+
+func inventoryMACs(i *site.Inventory) []string {
+	if i == nil {
+		return nil
+	}
+	var macs []string
+	for _, n := range i.NICs {
+		for _, p := range n.Ports {
+			macs = append(macs, p.MACs...)
+		}
+	}
+	return macs
+}
+
+// lesser is a UUID in the order of bytes that is the lesser text, so that both
+// orders are the same.
+func lesser(uuid string) string { return min(uuid, site.TurnedRound(uuid)) }
+
+// hostOf is the host of an endpoint with its port.
+func hostOf(endpoint string) string {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}
+
+// claim is a node whose machine something says this is.
+type claim struct{ node, by string }
+
+// claims are the nodes that a machine may be, each with what says so first.
+func (r *register) claims(o site.Observed) []claim {
+	var all []claim
+	add := func(node, by string) {
+		if node != "" && !slices.ContainsFunc(all, func(c claim) bool { return c.node == node }) {
+			all = append(all, claim{node, by})
+		}
+	}
+	id := o.Identity.Own()
+	if id.UUID != "" {
+		add(r.uuid[lesser(id.UUID)], "UUID")
+	}
+	if id.Serial != "" {
+		add(r.serial[id.Serial], "serial number")
+	}
+	for _, mac := range inventoryMACs(o.Inventory) {
+		add(r.mac[strings.ToLower(mac)], "MAC address")
+	}
+	return all
+}
+
+func (r *register) standing(m site.Met) site.Standing {
+	here := cmp.Or(r.addr[m.Endpoint.URL], r.addr[hostOf(m.Endpoint.URL)])
+	if m.Why != "" {
+		return site.Standing{Kind: site.StandingUnread, Node: here, By: by(here)}
+	}
+	switch claims := r.claims(m.Observed); {
+	case len(claims) > 1:
+		return contradiction(claims)
+	case len(claims) == 1:
+		return r.recognized(m, claims[0])
+	case here == "":
+		return site.Standing{Kind: site.StandingUnknown, CUE: design.Declaration(m), Text: "no node of the design is this machine; to have it, add these lines, and give it a role and a rack"}
+	case r.ids[here].Known():
+		return site.Standing{Kind: site.StandingOther, Node: here, By: "address", Place: r.site.Nodes[here].Place, CUE: design.Declaration(m),
+			Text: fmt.Sprintf("the design has %s here, which is %s; this is %s", here, full(r.ids[here]), full(m.Observed.Identity))}
+	}
+	return r.unnamed(m, here)
+}
+
+func by(node string) string {
+	if node == "" {
+		return ""
+	}
+	return "address"
+}
+
+func full(i site.Identity) string {
+	if i.UUID != "" && i.Serial != "" {
+		return fmt.Sprintf("UUID %s, serial number %s", i.UUID, i.Serial)
+	}
+	return i.String()
+}
+
+func contradiction(claims []claim) site.Standing {
+	var says []string
+	for _, c := range claims {
+		says = append(says, "its "+c.by+" is that of "+c.node)
+	}
+	return site.Standing{Kind: site.StandingDoubt, Text: strings.Join(says, ", ") + "; a part may have been moved from one to the other: correct the identities in the design"}
+}
+
+// unnamed is a machine at the address of a node for which the design names
+// none.
+func (r *register) unnamed(m site.Met, here string) site.Standing {
+	st := site.Standing{Kind: site.StandingKnown, Node: here, By: "address"}
+	if id := m.Observed.Identity.Own(); id.Known() {
+		st.Place, st.Want = r.site.Nodes[here].Place, identityLine(id)
+		st.Text = fmt.Sprintf("the design names no machine for %s, so it is only observed; this one is %s", here, full(id))
+	}
+	return st
+}
+
+func identityLine(id site.Identity) string {
+	var parts []string
+	for _, p := range []struct{ name, value string }{{"uuid", id.UUID}, {"serial", id.Serial}} {
+		if p.value != "" {
+			parts = append(parts, p.name+": "+strconv.Quote(p.value))
+		}
+	}
+	return "identity: {" + strings.Join(parts, ", ") + "}"
+}
+
+// recognized is a machine that is a node's.
+func (r *register) recognized(m site.Met, c claim) site.Standing {
+	n := r.site.Nodes[c.node]
+	st := site.Standing{Kind: site.StandingKnown, Node: c.node, By: c.by}
+	want, have := r.ids[c.node], m.Observed.Identity
+	switch {
+	case want.UUID != "" && have.UUID != "" && lesser(want.UUID) != lesser(have.UUID),
+		want.Serial != "" && have.Serial != "" && want.Serial != have.Serial:
+		st.Kind, st.Place = site.StandingDoubt, n.Place
+		st.Text = fmt.Sprintf("its %s is that of %s, which the design has as %s; this is %s: where a board was replaced, write %s",
+			c.by, c.node, full(want), full(have), strings.Replace(identityLine(have.Own()), "identity", "moved", 1))
+		return st
+	case c.by == "UUID" && want.UUID != have.UUID:
+		st.Text = "it reports the bytes of its UUID's first three fields in the other order than the design"
+		st.Place, st.Have, st.Want = n.Origins.Of("identity.uuid"), strconv.Quote(want.UUID), strconv.Quote(have.UUID)
+	}
+	if where := hostOf(n.Endpoints[site.BMC].URL); where != hostOf(m.Endpoint.URL) && isAddress(where) {
+		return r.moved(m, n, st)
+	}
+	return st
+}
+
+// isAddress says whether a host is an address: where a name leads is not known
+// without asking for it.
+func isAddress(host string) bool {
+	u := url.URL{Host: host}
+	_, err := netip.ParseAddr(u.Hostname())
+	return err == nil
+}
+
+// moved is a node's machine at another address than the design's, with the
+// line to change: that of the node's address where the endpoint refers to it.
+func (r *register) moved(m site.Met, n *site.Node, st site.Standing) site.Standing {
+	was := n.Endpoints[site.BMC].URL
+	u := url.URL{Host: hostOf(was)}
+	st.Kind = site.StandingMoved
+	st.Text = fmt.Sprintf("the machine of %s has moved from %s to %s", n.Name, u.Hostname(), m.Address)
+	st.Place, st.Have, st.Want = n.Origins.Of("endpoints.bmc.url"), strconv.Quote(was), strconv.Quote(m.Endpoint.URL)
+	for network, a := range n.Addresses {
+		if o := n.Origins.Of("addresses." + network); a == u.Hostname() && !o.IsZero() {
+			st.Place, st.Have, st.Want = o, strconv.Quote(a), strconv.Quote(m.Address)
+		}
+	}
+	return st
+}

@@ -1,0 +1,221 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Survey looks for machines in ranges of addresses, and then at those whose
+// controllers it may log in to. It writes to none.
+type Survey struct {
+	Drivers map[string]driver.Driver
+	Ranges  []netip.Prefix
+	// Port of the controllers, 0 for the protocol's own; AtOnce bounds how many
+	// addresses are asked at a time, 0 for as many as does no harm.
+	Port, AtOnce int
+	// Credential names what to log in with; empty logs in nowhere.
+	Credential string
+	Secrets    Secrets
+	// Trust says how a controller has to prove itself before it is sent the
+	// credential.
+	Trust func(driver.Found) (site.Trust, error)
+	// Skip leaves out controllers that are somebody else's to look at; nil for
+	// none.
+	Skip func(driver.Found) bool
+	// Progress is told how far it is, one call at a time; nil for nobody.
+	Progress func(what string, done, all int)
+}
+
+// What a survey does, as Progress is told.
+const (
+	Sweeping = "asking addresses"
+	Looking  = "looking at machines"
+)
+
+// surveyedAtOnce is how many controllers are logged in to at a time.
+const surveyedAtOnce = 64
+
+// Run sweeps, and gives what was met in the order of addresses, and how many
+// addresses answered.
+func (s Survey) Run(ctx context.Context) (met []site.Met, answered int, err error) {
+	if s.Progress == nil {
+		s.Progress = func(string, int, int) {}
+	}
+	found, err := s.sweep(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	answered = len(found)
+	if s.Skip != nil {
+		found = slices.DeleteFunc(found, s.Skip)
+	}
+	return s.lookAtAll(ctx, found), answered, ctx.Err()
+}
+
+// sweep asks every address by every protocol that can be found so.
+func (s Survey) sweep(ctx context.Context) ([]driver.Found, error) {
+	var all []driver.Found
+	for _, scheme := range slices.Sorted(maps.Keys(s.Drivers)) {
+		d, ok := driver.As[driver.Discoverer](s.Drivers[scheme])
+		if !ok {
+			continue
+		}
+		err := d.Discover(ctx, driver.Sweep{
+			Ranges: s.Ranges, Port: s.Port, AtOnce: s.AtOnce,
+			Found: func(f driver.Found) { all = append(all, f) },
+			Asked: func(done, all int) { s.Progress(Sweeping, done, all) },
+		})
+		if err != nil {
+			return nil, fmt.Errorf("sweep: %w", err)
+		}
+	}
+	slices.SortFunc(all, func(a, b driver.Found) int {
+		return cmp.Or(a.Address.Compare(b.Address), strings.Compare(a.URL, b.URL))
+	})
+	return all, nil
+}
+
+func (s Survey) lookAtAll(ctx context.Context, found []driver.Found) []site.Met {
+	met := make([][]site.Met, len(found))
+	var mu sync.Mutex
+	done := 0
+	var g errgroup.Group
+	g.SetLimit(surveyedAtOnce)
+	for i, f := range found {
+		g.Go(func() error {
+			met[i] = s.look(ctx, f)
+			mu.Lock()
+			defer mu.Unlock()
+			done++
+			s.Progress(Looking, done, len(found))
+			return nil
+		})
+	}
+	g.Wait()
+	return slices.Concat(met...)
+}
+
+// look gives the machines behind a controller, or the controller alone with
+// the reason why it was not looked into.
+func (s Survey) look(ctx context.Context, f driver.Found) []site.Met {
+	m := site.Met{
+		Address: f.Address.String(), Vendor: f.Vendor, Product: f.Product, Controller: f.UUID, Fingerprint: f.Fingerprint,
+		Endpoint: site.Endpoint{URL: f.URL, Credential: s.Credential},
+	}
+	ctx, cancel := context.WithTimeout(ctx, longestSurvey)
+	defer cancel()
+	met, err := s.lookInto(ctx, m, f)
+	if err != nil {
+		m.Why = steady(err)
+		return []site.Met{m}
+	}
+	return met
+}
+
+// longestSurvey bounds the look at what is behind one controller.
+const longestSurvey = 5 * longestLook
+
+var errNoCredential = errors.New("no credential was named to log in with")
+
+func (s Survey) lookInto(ctx context.Context, m site.Met, f driver.Found) ([]site.Met, error) {
+	if s.Credential == "" {
+		return nil, errNoCredential
+	}
+	trust, err := s.Trust(f)
+	if err != nil {
+		return nil, err
+	}
+	m.Endpoint.Trust = trust
+	value, err := s.Secrets.Get(s.Credential, f.Address.String())
+	if err != nil {
+		return nil, err
+	}
+	drv := s.Drivers[schemeOf(f.URL)]
+	h, err := drv.Open(ctx, m.Endpoint, value)
+	if err != nil {
+		return nil, err
+	}
+	defer h.Close()
+	urls, err := behind(ctx, h, f.URL)
+	if err != nil {
+		return nil, err
+	}
+	var met []site.Met
+	for _, u := range urls {
+		one := m
+		one.Endpoint.URL = u
+		if len(urls) == 1 {
+			one.Observed, err = seeAll(ctx, drv, h, one.Endpoint)
+		} else {
+			one.Observed, err = openAndSee(ctx, drv, one.Endpoint, value)
+		}
+		if errors.Is(err, driver.ErrDenied) {
+			return nil, err // not tried once more for the next machine
+		}
+		if err != nil {
+			one.Why = steady(err)
+		}
+		met = append(met, one)
+	}
+	return met, nil
+}
+
+// behind are the endpoints of the machines behind a handle.
+func behind(ctx context.Context, h driver.Machine, url string) ([]string, error) {
+	l, ok := driver.As[driver.Lister](h)
+	if !ok {
+		return []string{url}, nil
+	}
+	urls, err := l.List(ctx)
+	if err == nil && len(urls) == 0 {
+		return nil, errors.New("there is no machine behind it")
+	}
+	return urls, err
+}
+
+func openAndSee(ctx context.Context, drv driver.Driver, e site.Endpoint, value secret.Value) (site.Observed, error) {
+	h, err := drv.Open(ctx, e, value)
+	if err != nil {
+		return site.Observed{}, err
+	}
+	defer h.Close()
+	return seeAll(ctx, drv, h, e)
+}
+
+// seeAll is what a machine shows that no design speaks of yet, with all of its
+// inventory where that can be read.
+func seeAll(ctx context.Context, drv driver.Driver, h driver.Machine, e site.Endpoint) (site.Observed, error) {
+	n := &site.Node{Endpoints: map[site.EndpointKind]site.Endpoint{site.BMC: e}}
+	seen, err := h.Observe(ctx, n, lookFacets)
+	if err != nil {
+		return seen, err
+	}
+	i, ok := driver.As[driver.Inspector](h)
+	if !ok {
+		return seen, nil
+	}
+	inventory, err := i.Inspect(ctx, n)
+	if err == nil {
+		seen.Inventory = inventory
+	}
+	return seen, nil // its parts are not needed to tell whose machine it is
+}
+
+func schemeOf(endpoint string) string {
+	scheme, _, _ := strings.Cut(endpoint, ":")
+	scheme, _, _ = strings.Cut(scheme, "+")
+	return scheme
+}
