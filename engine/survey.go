@@ -39,6 +39,15 @@ type Survey struct {
 	Progress func(what string, done, all int)
 }
 
+// Addresses is how many addresses the survey asks.
+func (s Survey) Addresses() int {
+	all, err := driver.Sweep{Ranges: s.Ranges}.Addresses()
+	if err != nil {
+		return 0 // none are, as Run says
+	}
+	return len(all)
+}
+
 // What a survey does, as Progress is told.
 const (
 	Sweeping = "asking addresses"

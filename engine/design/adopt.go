@@ -123,22 +123,17 @@ func (a Adoption) groups(networks []adoptedNet) []adoptees {
 	groups := []adoptees{{profile: adoptedProfile}}
 	for _, model := range slices.Sorted(maps.Keys(byModel)) {
 		g := adoptees{profile: model, members: byModel[model]}
-		g.common = commonLeaves(g.members[0].seen, func(yield func([]leaf)) {
-			for _, m := range g.members[1:] {
-				yield(m.seen)
-			}
-		})
+		g.common = usualLeaves(g.members)
 		for i := range g.members {
 			g.members[i].seen = without(g.members[i].seen, g.common)
 		}
 		groups = append(groups, g)
 	}
 	if len(groups) > 1 {
-		groups[0].common = commonLeaves(groups[1].common, func(yield func([]leaf)) {
-			for _, g := range groups[2:] {
-				yield(g.common)
-			}
-		})
+		groups[0].common = slices.Clone(groups[1].common)
+		for _, g := range groups[2:] {
+			groups[0].common = slices.DeleteFunc(groups[0].common, func(l leaf) bool { return !has(g.common, l) })
+		}
 		for i := range groups[1:] {
 			groups[1+i].common = without(groups[1+i].common, groups[0].common)
 		}
@@ -146,13 +141,45 @@ func (a Adoption) groups(networks []adoptedNet) []adoptees {
 	return groups
 }
 
-// commonLeaves are those of the first that all others have too.
-func commonLeaves(first []leaf, others func(func([]leaf))) []leaf {
-	common := slices.Clone(first)
-	others(func(o []leaf) {
-		common = slices.DeleteFunc(common, func(l leaf) bool { return !has(o, l) })
-	})
-	return common
+// usualLeaves are what machines have in common: where all have some value in a
+// place, the most frequent one, over which the others have their own.
+func usualLeaves(members []adoptee) []leaf {
+	var usual []leaf
+	for _, l := range members[0].seen {
+		best, most := l, 0
+		for _, m := range members {
+			x, ok := leafAt(m.seen, l.path)
+			if !ok {
+				most = 0
+				break
+			}
+			if n := holders(members, x); n > most {
+				best, most = x, n
+			}
+		}
+		if most > 0 {
+			usual = append(usual, best)
+		}
+	}
+	return usual
+}
+
+func leafAt(leaves []leaf, path string) (leaf, bool) {
+	i := slices.IndexFunc(leaves, func(l leaf) bool { return l.path == path })
+	if i < 0 {
+		return leaf{}, false
+	}
+	return leaves[i], true
+}
+
+// holders is how many machines have a value.
+func holders(members []adoptee, l leaf) (n int) {
+	for _, m := range members {
+		if has(m.seen, l) {
+			n++
+		}
+	}
+	return n
 }
 
 func has(leaves []leaf, l leaf) bool {
@@ -176,7 +203,7 @@ func adopt(name string, m site.Met, networks []adoptedNet, silent []site.Facet) 
 		x.seen = append(x.seen, leaf{"endpoints.bmc.url", at + u.EscapedPath()})
 	}
 	if ca := m.Endpoint.Trust.CA; ca != "" {
-		x.seen = append(x.seen, leaf{"endpoints.bmc.trust.ca", ca})
+		x.seen = append(x.seen, leaf{"endpoints.bmc.trust.ca", strings.TrimSpace(ca)})
 	}
 	return x
 }
@@ -226,7 +253,9 @@ func architecture(i *site.Inventory) string {
 }
 
 // bootTargets are the sources of a boot order, as far as a design can name
-// them: those behind the first that it cannot stay as they are.
+// them: those behind the first that it cannot stay as they are. Of an order
+// that begins with the network nothing is said: whether somebody answers there
+// is not known, and a design that has it so is asked to say who.
 func bootTargets(order string) []string {
 	var targets []string
 	for _, t := range strings.Split(order, ",") {
@@ -234,6 +263,9 @@ func bootTargets(order string) []string {
 			break
 		}
 		targets = append(targets, t)
+	}
+	if len(targets) > 0 && (targets[0] == "Pxe" || targets[0] == "UefiHttp") {
+		return nil
 	}
 	return targets
 }
@@ -350,7 +382,7 @@ func spare(name string, taken map[string]bool) string {
 func networksCUE(networks []adoptedNet) []byte {
 	var b bytes.Buffer
 	for _, n := range networks {
-		fmt.Fprintf(&b, "networks: %s: {\ndescription: \"management controllers\"\ncidr: %s\n}\n", quote(n.name), quote(n.cidr.String()))
+		fmt.Fprintf(&b, "networks: %s: {\ndescription: \"management controllers\"\ncidr: %s\n}\n", label(n.name), quote(n.cidr.String()))
 	}
 	return b.Bytes()
 }
@@ -358,7 +390,7 @@ func networksCUE(networks []adoptedNet) []byte {
 func profilesCUE(groups []adoptees) []byte {
 	var b bytes.Buffer
 	for i, g := range groups {
-		fmt.Fprintf(&b, "profiles: %s: {\n", quote(g.profile))
+		fmt.Fprintf(&b, "profiles: %s: {\n", label(g.profile))
 		if i == 0 {
 			fmt.Fprintf(&b, "role: %s\nrack: %s\n", quote(adoptedRole), quote(adoptedRack))
 		} else {

@@ -1,0 +1,298 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-gitops/slipway/engine/design"
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// What the site that adopt writes says beside what init's says.
+var (
+	//go:embed adopted/site.txt
+	adoptedSite string
+	//go:embed adopted/README.md
+	adoptedReadme string
+)
+
+type adoptFlags struct {
+	surveyFlags
+	out, name string
+}
+
+func (a *app) adoptCommand() *cobra.Command {
+	var f adoptFlags
+	cmd := &cobra.Command{
+		Use: "adopt --range CIDR --credential NAME --out DIR", Short: "write the site that a running fleet is", Args: exactly(0),
+		Long: "Finds the machines in the ranges as discover does, looks at them, and writes a whole\n" +
+			"site that says of them what they are: with their identities, trust pinned, and what\n" +
+			"they have in common in a profile for each model. No machine is written to. Before the\n" +
+			"site is put into DIR it is checked and planned: a plan that is not empty is not left\n" +
+			"behind. DIR must be new or empty.\n" + exitHelp,
+		Example: "  slipway adopt --range 10.9.0.0/24 --credential bmc --credentials /etc/slipway/credentials --ca bmc-ca.pem --out my-site",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.adopt(cmd.Context(), f) },
+	}
+	f.surveyFlags.add(cmd)
+	cmd.Flags().StringVar(&f.out, "out", "", "new or empty `DIR` for the site")
+	cmd.Flags().StringVar(&f.name, "name", "", "the site's name; the folder's without it")
+	return cmd
+}
+
+// adopted is what adopt prints as JSON.
+type adopted struct {
+	Site     string   `json:"site"`
+	Dir      string   `json:"dir"`
+	Files    []string `json:"files"`
+	Machines int      `json:"machines"`
+	// Left are those that were met and are not in the site, with the reasons.
+	Left []site.Met `json:"left,omitempty"`
+	// Notes are what somebody should know of those that are.
+	Notes []string `json:"notes,omitempty"`
+	Next  []string `json:"next"`
+}
+
+func (a *app) adopt(ctx context.Context, f adoptFlags) error {
+	switch {
+	case f.out == "":
+		return usage("--out DIR is needed: the new folder for the site")
+	case f.credential == "":
+		return usage("--credential NAME is needed: machines are adopted as they are seen from inside their controllers")
+	}
+	name, err := newSiteName(f.out, f.name)
+	if err != nil {
+		return err
+	}
+	if err := vacant(f.out); err != nil {
+		return err
+	}
+	secrets, err := f.openSecrets()
+	if err != nil {
+		return err
+	}
+	survey, err := f.survey(secrets)
+	if err != nil {
+		return err
+	}
+	met, _, err := a.runSurvey(ctx, survey)
+	if err != nil {
+		return err
+	}
+	done := adopted{Site: name, Dir: f.out}
+	met, done.Left, done.Notes = adoptable(met)
+	if len(met) == 0 {
+		printMet(a.err, done.Left)
+		return errors.New("no machine was met that can be adopted, and nothing was written")
+	}
+	adoption := design.Adoption{Package: name, Ranges: survey.Ranges, Met: met, Silent: map[string][]site.Facet{}}
+	done.Machines = len(met)
+	if done.Files, err = a.settle(ctx, f, adoption, secrets, &done); err != nil {
+		return err
+	}
+	return a.printAdopted(done, f)
+}
+
+// vacant says what is in the way of a new folder.
+func vacant(dir string) error {
+	there, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("%w: name a new folder", err)
+	case len(there) > 0:
+		return fmt.Errorf("%s holds %s and is left as it is: name a new folder, or an empty one", dir, there[0].Name())
+	}
+	return nil
+}
+
+// adoptable are the machines that were looked into, each once, and those that
+// are left out.
+func adoptable(met []site.Met) (all, left []site.Met, notes []string) {
+	first := map[site.Identity]string{}
+	for _, m := range met {
+		id := m.Observed.Identity.Own()
+		switch other := first[id]; {
+		case m.Why != "":
+			left = append(left, m)
+			continue
+		case id.Known() && other != "":
+			m.Why = "it is the same machine as at " + other
+			left = append(left, m)
+			continue
+		case !id.Known():
+			notes = append(notes, m.Address+" has no identity of its own: it is only observed, and never written to, until the design names one")
+		}
+		first[id] = m.Address
+		all = append(all, m)
+	}
+	return all, left, append(notes, parted(all)...)
+}
+
+// parted takes from machines the parts of an identity that several of them
+// have, and says so: they would name none.
+func parted(all []site.Met) (notes []string) {
+	count := map[string]int{}
+	for _, m := range all {
+		id := m.Observed.Identity.Own()
+		count["UUID "+min(id.UUID, site.TurnedRound(id.UUID))]++
+		count["serial number "+id.Serial]++
+	}
+	for i := range all {
+		id := all[i].Observed.Identity.Own()
+		if key := "UUID " + min(id.UUID, site.TurnedRound(id.UUID)); id.UUID != "" && count[key] > 1 {
+			notes = append(notes, fmt.Sprintf("%s shares its %s with another machine, so that it is not told by that", all[i].Address, key))
+			id.UUID = ""
+		}
+		if key := "serial number " + id.Serial; id.Serial != "" && count[key] > 1 {
+			notes = append(notes, fmt.Sprintf("%s shares its %s with another machine, so that it is not told by that", all[i].Address, key))
+			id.Serial = ""
+		}
+		all[i].Observed.Identity = id
+	}
+	return notes
+}
+
+// rounds bounds how often a site is written anew for what its plan would do.
+const rounds = 3
+
+// settle writes the site beside its place, makes it say less where its plan is
+// not empty, and puts it in its place when it is.
+func (a *app) settle(ctx context.Context, f adoptFlags, x design.Adoption, secrets *secret.Store, done *adopted) ([]string, error) {
+	out, err := filepath.Abs(f.out)
+	if err != nil {
+		return nil, err
+	}
+	draft, err := os.MkdirTemp(filepath.Dir(out), ".slipway-adopt-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(draft)
+	var names []string
+	for range rounds {
+		dir, err := os.MkdirTemp(draft, "")
+		if err != nil {
+			return nil, err
+		}
+		files, err := adoptedFiles(x, f.credential)
+		if err != nil {
+			return nil, err
+		}
+		if err := writeNew(dir, files); err != nil {
+			return nil, err
+		}
+		steps, err := a.stepsOf(ctx, dir, secrets)
+		if err != nil {
+			return nil, err
+		}
+		if len(steps) > 0 {
+			silence(x.Silent, steps, done)
+			continue
+		}
+		for _, file := range files {
+			names = append(names, file.name)
+		}
+		return names, errors.Join(os.Chmod(dir, 0o755), os.Rename(dir, out))
+	}
+	return nil, errors.New("the machines change while they are looked at, so that there is always something to do; nothing was written, try again")
+}
+
+// silence leaves out of the nodes' designs what would be done to them.
+func silence(silent map[string][]site.Facet, steps []site.Step, done *adopted) {
+	for _, s := range steps {
+		if !slices.Contains(silent[s.Node], s.Facet) {
+			silent[s.Node] = append(silent[s.Node], s.Facet)
+			done.Notes = append(done.Notes, fmt.Sprintf("the design says nothing of the %s of %s, which would change: %s", s.Facet, s.Node, s.Summary()))
+		}
+	}
+}
+
+// stepsOf is what would be done to machines by the site in a folder.
+func (a *app) stepsOf(ctx context.Context, dir string, secrets *secret.Store) ([]site.Step, error) {
+	rev, r, err := evaluateDir(ctx, dir, "")
+	if err != nil {
+		return nil, err
+	}
+	if r.Site == nil || site.HasErrors(r.Findings) {
+		return nil, a.refuse(rev.Files, r)
+	}
+	known := neverSeen()
+	known.Nodes, _ = a.lookAtAll(ctx, r.Site, secrets)
+	var steps []site.Step
+	p := plan.Site(r.Site, rev.ID, known)
+	for _, n := range p.Nodes {
+		steps = append(steps, n.Steps...)
+	}
+	return steps, ctx.Err()
+}
+
+// adoptedFiles are the files of the site.
+func adoptedFiles(x design.Adoption, credential string) ([]newFile, error) {
+	begun, err := newSite(x.Package)
+	if err != nil {
+		return nil, err
+	}
+	texts := x.CUE()
+	for _, f := range begun {
+		switch f.name {
+		case "site.cue":
+			bindings, _, _ := strings.Cut(string(f.text), "\nsite: {")
+			texts[f.name] = []byte(bindings + "\n" + strings.ReplaceAll(adoptedSite, "CREDENTIAL", credential))
+		case "README.md":
+			texts[f.name] = []byte(strings.ReplaceAll(adoptedReadme, templateSite, x.Package))
+		case ".gitignore", "cue.mod/module.cue":
+			texts[f.name] = f.text
+		}
+	}
+	var files []newFile
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		text := texts[name]
+		if filepath.Ext(name) == ".cue" {
+			var findings []site.Finding
+			if text, findings = design.FormatHere(name, text); len(findings) > 0 {
+				return nil, errors.New(cmp.Or(findings[0].Message, name))
+			}
+		}
+		files = append(files, newFile{name, text})
+	}
+	return files, nil
+}
+
+func (a *app) printAdopted(done adopted, f adoptFlags) error {
+	dir := shellWord(done.Dir)
+	done.Next = []string{
+		"slipway check " + dir, "slipway plan --observe --credentials " + shellWord(f.credentials) + " " + dir,
+		"cd " + dir, "git init", "git add .", "git commit -m \"the site as it is\"",
+	}
+	if a.output == "json" {
+		return printJSON(a.out, done)
+	}
+	fmt.Fprintf(a.out, "%s: the site %s of %s; its plan is empty, and no machine was written to\n", printable(done.Dir), done.Site, plural(done.Machines, "machine"))
+	for _, name := range done.Files {
+		fmt.Fprintf(a.out, "  %s\n", name)
+	}
+	for _, m := range done.Left {
+		fmt.Fprintf(a.out, "left out  %s: %s\n", m.Address, printable(m.Why))
+	}
+	for _, n := range done.Notes {
+		fmt.Fprintf(a.out, "note      %s\n", printable(n))
+	}
+	fmt.Fprintln(a.out, "\nGo on with these, and with what README.md says:")
+	for _, c := range done.Next {
+		fmt.Fprintf(a.out, "  %s\n", c)
+	}
+	return nil
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-gitops/slipway/engine"
+	"github.com/slipway-gitops/slipway/engine/control"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+type discoverFlags struct {
+	surveyFlags
+	site, state string
+}
+
+func (a *app) discoverCommand() *cobra.Command {
+	var f discoverFlags
+	cmd := &cobra.Command{
+		Use: "discover [DIR] --range CIDR", Short: "find machines by their management controllers", Args: atMost(1),
+		Long: "Asks every address of the ranges whether a management controller answers there,\n" +
+			"without a credential, and connects to no other address. With --credential those that\n" +
+			"answered and proved themselves are logged in to and looked at; none is written to. What\n" +
+			"is met is compared with the design in DIR: a machine that has moved is told with the\n" +
+			"line to change, one that no node is with the lines to add. At most 65,536 addresses.\n\n" +
+			"A controller proves itself by --ca, by --fingerprint, or by an authority of this host.\n" +
+			"With --trust-first-use whoever answers now is sent the password.\n" + exitHelp,
+		Example: "  slipway discover --range 10.9.0.0/24\n" +
+			"  slipway discover --range 10.9.0.0/24 --credential bmc --credentials /etc/slipway/credentials --ca bmc-ca.pem site-example",
+		RunE: func(cmd *cobra.Command, args []string) error { return a.discover(cmd.Context(), args, f) },
+	}
+	f.surveyFlags.add(cmd)
+	cmd.Flags().StringVar(&f.site, "site", "", "the site's name, when the repository has several")
+	addState(cmd, &f.state)
+	return cmd
+}
+
+// discovered is what discover prints as JSON.
+type discovered struct {
+	Addresses int        `json:"addresses"`
+	Answered  int        `json:"answered"`
+	Met       []site.Met `json:"met"`
+}
+
+func (a *app) discover(ctx context.Context, args []string, f discoverFlags) error {
+	secrets, err := f.openSecrets()
+	if err != nil {
+		return err
+	}
+	survey, err := f.survey(secrets)
+	if err != nil {
+		return err
+	}
+	d, known, err := a.designToMatch(ctx, args, f)
+	if err != nil {
+		return err
+	}
+	met, answered, err := a.runSurvey(ctx, survey)
+	if err != nil {
+		return err
+	}
+	engine.Recognize(d, known, met)
+	done := discovered{survey.Addresses(), answered, append([]site.Met{}, met...)}
+	if a.output == "json" {
+		return printJSON(a.out, done)
+	}
+	printDiscovered(a.out, done)
+	return nil
+}
+
+// designToMatch is the design that what is met is compared with, and what a
+// daemon knows of its machines; an empty one where there is none.
+func (a *app) designToMatch(ctx context.Context, args []string, f discoverFlags) (*site.Site, map[string]site.Memory, error) {
+	if len(args) == 0 && !hasDesign(".") {
+		return &site.Site{}, nil, nil
+	}
+	rev, r, err := evaluateDir(ctx, folder(args), f.site)
+	if err != nil {
+		return nil, nil, err
+	}
+	if r.Site == nil {
+		return nil, nil, a.refuse(rev.Files, r)
+	}
+	known, err := daemonAt(f.state).Known(r.Site.Name)
+	if err != nil && !errors.Is(err, control.ErrNoDaemon) && !errors.Is(err, site.ErrNotFound) {
+		return nil, nil, err
+	}
+	return r.Site, known.Nodes, nil
+}
+
+func printDiscovered(w io.Writer, d discovered) {
+	fmt.Fprintf(w, "%d addresses asked, %s\n", d.Addresses, plural(d.Answered, "management controller"))
+	printMet(w, d.Met)
+}
+
+// printMet lists machines, and then what is to be done about them.
+func printMet(w io.Writer, met []site.Met) {
+	if len(met) == 0 {
+		return
+	}
+	t := newTable("address", "vendor", "model", "serial number", "UUID", "is")
+	for _, m := range met {
+		id := m.Observed.Identity
+		t.AppendRow(table.Row{m.Address, orDash(vendorOf(m)), orDash(modelOf(m)), orDash(id.Serial), orDash(id.UUID), standingColour(w, m)(standing(m))})
+	}
+	fmt.Fprintf(w, "\n%s\n", t.Render())
+	for _, m := range met {
+		printProposal(w, m)
+	}
+}
+
+// printProposal says what somebody may do about a machine that was met.
+func printProposal(w io.Writer, m site.Met) {
+	s := m.Standing
+	if s.Text == "" {
+		return
+	}
+	fmt.Fprintf(w, "\n%s  %s\n", paint(w, text.Bold)(m.Address), printable(s.Text))
+	switch {
+	case s.Want != "" && s.Have != "":
+		fmt.Fprintf(w, "  %s  %s → %s\n", s.Place, printable(s.Have), printable(s.Want))
+	case s.Want != "":
+		fmt.Fprintf(w, "  %s  add %s\n", s.Place, printable(s.Want))
+	}
+	for line := range strings.Lines(s.CUE) {
+		fmt.Fprint(w, "  "+line)
+	}
+}
+
+func vendorOf(m site.Met) string {
+	if i := m.Observed.Inventory; i != nil && i.Manufacturer != "" {
+		return i.Manufacturer
+	}
+	return m.Vendor
+}
+
+func modelOf(m site.Met) string {
+	if i := m.Observed.Inventory; i != nil && i.Model != "" {
+		return i.Model
+	}
+	return m.Product
+}
+
+// standing is a machine's standing in a few words.
+func standing(m site.Met) string {
+	switch s := m.Standing; s.Kind {
+	case site.StandingKnown:
+		return "node " + s.Node
+	case site.StandingMoved:
+		return "node " + s.Node + ", moved"
+	case site.StandingOther:
+		return "not node " + s.Node
+	case site.StandingUnread:
+		return "not looked into: " + printable(m.Why)
+	default:
+		return string(s.Kind)
+	}
+}
+
+func standingColour(w io.Writer, m site.Met) func(string) string {
+	switch m.Standing.Kind {
+	case site.StandingKnown:
+		return paint(w, text.FgGreen)
+	case site.StandingDoubt, site.StandingOther:
+		return paint(w, text.FgRed)
+	}
+	return paint(w, text.FgYellow)
+}

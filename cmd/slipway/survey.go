@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-gitops/slipway/engine"
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// surveyFlags say where to look for machines, and as whom.
+type surveyFlags struct {
+	ranges                  []string
+	port                    int
+	credential, credentials string
+	ca                      string
+	fingerprints            []string
+	firstUse                bool
+}
+
+func (f *surveyFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.ranges, "range", nil, "`CIDR` to look through, such as 10.9.0.0/24; may be given several times")
+	flags.IntVar(&f.port, "port", 0, "port of the management controllers, 443 without it")
+	flags.StringVar(&f.credential, "credential", "", "`NAME` of the credential to log in with")
+	flags.StringVar(&f.ca, "ca", "", "`FILE` with the certificate authorities to trust, as PEM")
+	flags.StringSliceVar(&f.fingerprints, "fingerprint", nil, "certificate to trust, \"sha256:\" and 64 hex digits; may be given several times")
+	flags.BoolVar(&f.firstUse, "trust-first-use", false, "trust the certificate that a controller shows now, and pin it")
+	addCredentials(cmd, &f.credentials)
+}
+
+// survey is the survey that the flags ask for.
+func (f surveyFlags) survey(secrets *secret.Store) (engine.Survey, error) {
+	s := engine.Survey{Drivers: drivers(), Port: f.port, Credential: f.credential, Secrets: secrets}
+	if len(f.ranges) == 0 {
+		return s, usage("--range CIDR is needed: the addresses of the management controllers, such as 10.9.0.0/24")
+	}
+	for _, text := range f.ranges {
+		r, err := parseRange(text)
+		if err != nil {
+			return s, usage("--range %q is no range of addresses such as 10.9.0.0/24", text)
+		}
+		s.Ranges = append(s.Ranges, r)
+	}
+	if err := site.CheckRanges(s.Ranges); err != nil {
+		return s, usage("--range: %v", err)
+	}
+	if f.port < 0 || f.port > 65535 {
+		return s, usage("--port %d is no port: it is from 1 to 65535", f.port)
+	}
+	var err error
+	s.Trust, err = f.trust()
+	return s, err
+}
+
+// parseRange reads a range, or an address for one of itself alone.
+func parseRange(text string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(text); err == nil {
+		return a.Prefix(a.BitLen())
+	}
+	return netip.ParsePrefix(text)
+}
+
+// trust is how a controller has to prove itself before it is sent anything
+// secret.
+func (f surveyFlags) trust() (func(driver.Found) (site.Trust, error), error) {
+	ways := 0
+	for _, given := range []bool{f.ca != "", len(f.fingerprints) > 0, f.firstUse} {
+		if given {
+			ways++
+		}
+	}
+	switch {
+	case ways > 1:
+		return nil, usage("--ca, --fingerprint and --trust-first-use are three ways to trust: choose one")
+	case f.ca != "":
+		return f.byCA()
+	case len(f.fingerprints) > 0:
+		return f.byFingerprint()
+	case f.firstUse:
+		return func(found driver.Found) (site.Trust, error) { return site.Trust{Fingerprint: found.Fingerprint}, nil }, nil
+	}
+	return func(driver.Found) (site.Trust, error) { return site.Trust{}, nil }, nil
+}
+
+func (f surveyFlags) byCA() (func(driver.Found) (site.Trust, error), error) {
+	pem, _, err := readBounded(f.ca)
+	if err != nil {
+		return nil, fmt.Errorf("--ca: %w", err)
+	}
+	if !x509.NewCertPool().AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("--ca: %s holds no certificate in PEM form", f.ca)
+	}
+	return func(driver.Found) (site.Trust, error) { return site.Trust{CA: string(pem)}, nil }, nil
+}
+
+func (f surveyFlags) byFingerprint() (func(driver.Found) (site.Trust, error), error) {
+	var known []string
+	for _, text := range f.fingerprints {
+		digits, ok := strings.CutPrefix(strings.ToLower(text), "sha256:")
+		if !ok || len(digits) != 64 || strings.Trim(digits, "0123456789abcdef") != "" {
+			return nil, usage("--fingerprint %q is not \"sha256:\" and 64 hex digits", text)
+		}
+		known = append(known, "sha256:"+digits)
+	}
+	return func(found driver.Found) (site.Trust, error) {
+		if !slices.Contains(known, found.Fingerprint) {
+			return site.Trust{}, fmt.Errorf("its certificate %s is none of --fingerprint", found.Fingerprint)
+		}
+		return site.Trust{Fingerprint: found.Fingerprint}, nil
+	}, nil
+}
+
+// runSurvey looks, and shows how far it is.
+func (a *app) runSurvey(ctx context.Context, s engine.Survey) ([]site.Met, int, error) {
+	if isTerminal(a.err) {
+		s.Progress = func(what string, done, all int) {
+			const width = 30
+			full := done * width / max(all, 1)
+			fmt.Fprintf(a.err, "\r%-20s %s%s %d/%d ", what, strings.Repeat("█", full), strings.Repeat("░", width-full), done, all)
+		}
+		defer func() { fmt.Fprint(a.err, "\r"+text.EraseLine.Sprint()+"\r") }()
+	}
+	return s.Run(ctx)
+}
+
+// openSecrets opens the folder of credentials where one is needed.
+func (f surveyFlags) openSecrets() (*secret.Store, error) {
+	if f.credential != "" && f.credentials == "" {
+		return nil, usage("--credential needs --credentials: the folder with its file")
+	}
+	return secret.Open(f.credentials)
+}
+
+// hasDesign says whether a folder may hold a design.
+func hasDesign(dir string) bool {
+	there, err := os.ReadDir(dir)
+	return err == nil && slices.ContainsFunc(there, func(d os.DirEntry) bool {
+		return strings.HasSuffix(d.Name(), ".cue") || d.Name() == "sites" || d.Name() == "cue.mod"
+	})
+}
