@@ -13,7 +13,7 @@ import (
 )
 
 // Inspect implements driver.Inspector.
-func (m *machine) Inspect(ctx context.Context, _ *site.Node) (*site.Inventory, error) {
+func (m *machine) Inspect(ctx context.Context, n *site.Node) (*site.Inventory, error) {
 	s, err := m.system(ctx, n.Machine())
 	if err != nil {
 		return nil, err
