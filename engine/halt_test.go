@@ -310,7 +310,7 @@ func TestPersonIsToldWhoStandsInAnothersWay(t *testing.T) {
 		w.approve()
 		w.after(5 * time.Minute)
 		w.reason("n1", "the site allows 1 of 3 nodes out of service (maxUnavailable 1): 1 are: n3")
-		w.reason("n3", "it waits for the canaries (n1) to be in-sync for 1m0s: n1 waits for the place of this machine, which is out of service")
+		w.reason("n3", "it waits for the canaries (n1) to be in-sync for 1m: n1 waits for the place of this machine, which is out of service")
 		if n := w.node("n3"); !n.Person || n.Release != "a larger maxUnavailable, or `away` on this node" {
 			t.Errorf("n3 is %+v", n)
 		}
