@@ -94,7 +94,7 @@ func inspect(t *testing.T, r *replay, system string) *site.Inventory {
 		t.Fatal(err)
 	}
 	r.took()
-	inv, err := m.Inspect(t.Context(), nil)
+	inv, err := m.Inspect(t.Context(), &site.Node{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func TestInspectGarbled(t *testing.T) {
 				}
 				return 200, body
 			}
-			inv, err := m.Inspect(t.Context(), nil)
+			inv, err := m.Inspect(t.Context(), &site.Node{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -267,7 +267,7 @@ func TestInspectWithoutEnd(t *testing.T) {
 func TestInspectForbidden(t *testing.T) {
 	r := newReplay(t, captured(t, "forbidden"))
 	m := r.machine(t, "/redfish/v1/Systems/1")
-	if inv, err := m.Inspect(t.Context(), nil); err == nil {
+	if inv, err := m.Inspect(t.Context(), &site.Node{}); err == nil {
 		t.Errorf("got %+v", inv)
 	}
 	if reads := r.took(); len(reads) > 3 {
@@ -284,7 +284,7 @@ func TestInspectDenied(t *testing.T) {
 	}
 	b.answer("GET /redfish/v1/", status(http.StatusUnauthorized, ""))
 	b.answer("POST /redfish/v1/SessionService/Sessions", status(http.StatusUnauthorized, ""))
-	if _, err := m.Inspect(t.Context(), nil); !errors.Is(err, driver.ErrDenied) {
+	if _, err := m.Inspect(t.Context(), &site.Node{}); !errors.Is(err, driver.ErrDenied) {
 		t.Errorf("got %v", err)
 	}
 }
