@@ -14,7 +14,8 @@ import (
 // there after its death, by file: records in etcd and beside it, its copy of
 // the repository, the status branch, the site's name.
 var writers = map[string][]string{
-	"engine/record/migrate.go": {"func (s *Store) version(", "func (s *Store) txn("},
+	"engine/record/migrate.go": {"func (s *Store) version("},
+	"engine/record/site.go":    {"func (s *Store) txn("},
 	"engine/record/term.go":    {"func (t *Term) write("},
 	"engine/record/files.go":   {"func (s *Site) saveFile(", "func (s *Site) dropFile("},
 	"engine/repo/fetch.go":     {"func (s *Store) store("},
