@@ -126,6 +126,9 @@ func (w *worker) observe(ctx context.Context, j job, kind site.EndpointKind, fac
 		if err := w.fence(ctx, kind); err != nil { // asked again before a write
 			w.e.Log.Debug("session not recorded", "node", w.name, "err", err)
 		}
+		if err := w.trust(ctx, kind); err != nil {
+			return site.Observed{}, err
+		}
 	}
 	return seen.For(j.node), w.remember(kind, err)
 }
@@ -133,7 +136,7 @@ func (w *worker) observe(ctx context.Context, j job, kind site.EndpointKind, fac
 // open gives the handle for an endpoint, a new one when the endpoint or its
 // credential has changed.
 func (w *worker) open(ctx context.Context, n *site.Node, kind site.EndpointKind) (driver.Machine, error) {
-	ep := n.Endpoints[kind]
+	ep := w.trusted(n.Endpoints[kind])
 	u, err := url.Parse(ep.URL)
 	if err != nil {
 		return nil, fmt.Errorf("%w: endpoint %s: %w", driver.ErrRefused, kind, err)

@@ -83,6 +83,16 @@ type Inspector interface {
 	Inspect(ctx context.Context, n *site.Node) (*site.Inventory, error)
 }
 
+// Certifier is a Machine that trusts the certificate that the other side shows
+// first, where site.Trust says so. The engine records it, and gives it back as
+// the fingerprint to expect when the machine is opened again.
+type Certifier interface {
+	// Certificate is the fingerprint of the certificate that was trusted at
+	// its first use: "sha256:" and hex digits. It is empty before, and where
+	// the certificate is verified otherwise. It sends nothing.
+	Certificate() string
+}
+
 // The classes of error. A driver wraps one of them into what it returns,
 // together with what the machine said; anything else is treated as
 // ErrUnreachable.

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -22,6 +23,10 @@ func notes(s *site.Site, n *site.Node, m site.Memory) []string {
 	}
 	if a := m.Recorded.Adopted; a != nil && a.BMC != "" && a.BMC != n.Endpoints[site.BMC].URL {
 		notes = append(notes, fmt.Sprintf("its BMC endpoint changes from %s to %s", a.BMC, n.Endpoints[site.BMC].URL))
+	}
+	if c := m.Recorded.Certificate; c != nil && c.Endpoint == n.Endpoints[site.BMC].URL && n.Endpoints[site.BMC].Trust.OnFirstUse() {
+		notes = append(notes, fmt.Sprintf("its BMC is trusted by the certificate that it showed first, on %s: %s; compare it on the BMC and write it as the endpoint's trust.fingerprint",
+			c.Since.UTC().Format(time.DateOnly), c.Fingerprint))
 	}
 	if mk := m.Observed.Marker; mk != nil && mk.Node != n.Name {
 		notes = append(notes, fmt.Sprintf("the installed system says that it is node %q", mk.Node))

@@ -185,6 +185,9 @@ type Recorded struct {
 	// NoEffect is a step that succeeded and was planned again right after.
 	NoEffect *NoEffect `json:"noEffect,omitempty"`
 	Paused   *Hold     `json:"paused,omitempty"`
+	// Certificate is what the BMC showed at the first use of its endpoint,
+	// where the design trusts that.
+	Certificate *Certificate `json:"certificate,omitempty"`
 	// Departed is set when a revision dropped the node from the design and
 	// the removal is held.
 	Departed *Departure `json:"departed,omitempty"`
@@ -213,6 +216,15 @@ type Boots struct {
 	// Asked is the digest of what is asked.
 	Asked string `json:"asked"`
 	Count int    `json:"count"`
+}
+
+// Certificate is a certificate that is trusted because it was the first.
+type Certificate struct {
+	// Endpoint is the URL at which it was shown, Fingerprint is "sha256:" and
+	// the digest of its DER form.
+	Endpoint    string    `json:"endpoint"`
+	Fingerprint string    `json:"fingerprint"`
+	Since       time.Time `json:"since"`
 }
 
 // Begun says in which rollout, by its beginning, a node was begun, when, and

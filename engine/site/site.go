@@ -296,9 +296,17 @@ type Trust struct {
 	// Fingerprint pins one certificate: "sha256:" and the hex digest of its
 	// DER form. It takes the place of every other check but expiry.
 	Fingerprint string `json:"fingerprint,omitempty"`
+	// FirstUse trusts the certificate that the other side shows at the first
+	// use of the endpoint, and no other afterwards. A fingerprint or a CA goes
+	// before it.
+	FirstUse bool `json:"firstUse,omitempty"`
 	// HostKeys are SSH host public keys in authorized_keys form.
 	HostKeys []string `json:"hostKeys,omitempty"`
 }
+
+// OnFirstUse says whether there is nothing yet to prove the other side by, and
+// the design trusts what it shows first.
+func (t Trust) OnFirstUse() bool { return t.FirstUse && t.Fingerprint == "" && t.CA == "" }
 
 // Hold is a person's hands-off: who, why, since when, and until when.
 type Hold struct {

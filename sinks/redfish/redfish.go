@@ -78,11 +78,11 @@ func (d *Driver) Open(_ context.Context, e site.Endpoint, s secret.Value) (drive
 	if err != nil {
 		return nil, err
 	}
-	t, err := d.pools.config(e.Trust, u)
+	m := &machine{opts: d.opts, registries: &d.registries}
+	t, err := d.pools.config(e.Trust, u, &m.shown)
 	if err != nil {
 		return nil, err
 	}
-	m := &machine{opts: d.opts, registries: &d.registries}
 	m.client = newClient(u, t, s, d.opts, &m.habits)
 	if p := strings.TrimRight(u.EscapedPath(), "/"); p != "" && p != "/redfish" && p != "/redfish/v1" {
 		m.path = p
@@ -119,6 +119,7 @@ type machine struct {
 	boot   bootOptions
 	resets []schemas.ResetType // from the ActionInfo, once it was read
 	habits habits
+	shown  firstUse
 	// noBootSettings is set when the system's settings object, if it has one,
 	// turned out to hold no boot settings.
 	noBootSettings bool
@@ -136,6 +137,9 @@ func (m *machine) Close() error { return m.client.close() }
 // Session implements driver.Sessioner: the path of the session (DSP0266
 // section 13.3.4), empty with basic authentication.
 func (m *machine) Session() string { return m.client.session }
+
+// Certificate implements driver.Certifier.
+func (m *machine) Certificate() string { return m.shown.seen() }
 
 // End implements driver.Ender.
 func (m *machine) End(ctx context.Context, session string) error { return m.client.end(ctx, session) }

@@ -531,7 +531,7 @@ func TestTrust(t *testing.T) {
 		"pinned":          {good, site.Trust{Fingerprint: sum(good.Leaf)}, nil},
 		"pinned upper":    {good, site.Trust{Fingerprint: strings.ToUpper(sum(good.Leaf))}, nil},
 		"pinned, expired": {expired, site.Trust{Fingerprint: sum(expired.Leaf)}, []string{"is valid from", sum(expired.Leaf), "give the BMC a new one"}},
-		"pinned, another": {good, site.Trust{Fingerprint: sum(expired.Leaf)}, []string{sum(good.Leaf), "expects " + sum(expired.Leaf), "trust.fingerprint"}},
+		"pinned, another": {good, site.Trust{Fingerprint: sum(expired.Leaf)}, []string{sum(good.Leaf), sum(expired.Leaf) + " is expected", "trust.fingerprint"}},
 		"ca":              {good, site.Trust{CA: ca(good)}, nil},
 		"ca, expired":     {expired, site.Trust{CA: ca(expired)}, []string{sum(expired.Leaf), "expired", "give the BMC a new certificate"}},
 		"ca, another":     {good, site.Trust{CA: ca(expired)}, []string{sum(good.Leaf), "is not trusted", "trust.ca"}},

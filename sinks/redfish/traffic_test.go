@@ -2,6 +2,7 @@ package redfish
 
 import (
 	"compress/gzip"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net/http"
@@ -255,5 +256,45 @@ func TestQuirkLockout(t *testing.T) {
 	look(m, nil)
 	if n := b.count("POST /redfish/v1/SessionService/Sessions"); n != 1 {
 		t.Errorf("with a wrong password: logged in %d times", n)
+	}
+}
+
+// What a BMC shows first is trusted, and nothing else from then on: not by the
+// handle, nor by the next one, which is told of it.
+func TestTrustOnFirstUse(t *testing.T) {
+	b := newBMC(t)
+	e := b.endpoint()
+	e.Trust = site.Trust{FirstUse: true}
+	m := open(t, e)
+	if m.Certificate() != "" {
+		t.Errorf("a certificate before the first use: %s", m.Certificate())
+	}
+	for range 2 {
+		if _, err := look(m, nil); err != nil {
+			t.Fatal(err)
+		}
+		m.client.http.CloseIdleConnections()
+	}
+	first := m.Certificate()
+	if first != sum(b.Certificate()) {
+		t.Errorf("trusts %q, want %q", first, sum(b.Certificate()))
+	}
+	other := certificate(t, time.Now().Add(time.Hour))
+	b.TLS.Certificates = []tls.Certificate{other}
+	next := open(t, site.Endpoint{URL: e.URL, Trust: site.Trust{FirstUse: true, Fingerprint: first}})
+	b.took()
+	if _, err := look(next, nil); !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), sum(other.Leaf)) || !strings.Contains(err.Error(), first) {
+		t.Errorf("with another certificate: got %v", err)
+	}
+	if asked := b.took(); len(asked) > 0 || m.Certificate() != first || next.Certificate() != "" {
+		t.Errorf("after another certificate: sent %v, trusts %q and %q", asked, m.Certificate(), next.Certificate())
+	}
+	if err := m.shown.verify("bmc", other.Leaf); !errors.Is(err, driver.ErrRefused) {
+		t.Errorf("the handle itself takes another certificate: %v", err)
+	}
+	old := certificate(t, time.Now().Add(-time.Hour))
+	b.TLS.Certificates = []tls.Certificate{old}
+	if _, err := look(open(t, e), nil); !errors.Is(err, driver.ErrRefused) {
+		t.Errorf("an expired certificate at first use: got %v", err)
 	}
 }

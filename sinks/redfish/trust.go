@@ -23,8 +23,9 @@ type pools struct {
 }
 
 // config makes the TLS configuration of one BMC, which always verifies: by the
-// designed fingerprint, by the designed CA, or by the host's own roots.
-func (p *pools) config(t site.Trust, u *url.URL) (*tls.Config, error) {
+// designed fingerprint or the one of its first use, by the designed CA, or by
+// the host's own roots.
+func (p *pools) config(t site.Trust, u *url.URL, seen *firstUse) (*tls.Config, error) {
 	c := &tls.Config{ServerName: u.Hostname(), MinVersion: tls.VersionTLS12, ClientSessionCache: &ticket{}}
 	switch {
 	case t.Fingerprint != "":
@@ -35,6 +36,9 @@ func (p *pools) config(t site.Trust, u *url.URL) (*tls.Config, error) {
 		// The chain and the name are not looked at, the certificate itself is.
 		c.InsecureSkipVerify = true
 		c.VerifyConnection = func(s tls.ConnectionState) error { return pinned(u.Host, want, s.PeerCertificates[0]) }
+	case t.OnFirstUse():
+		c.InsecureSkipVerify = true
+		c.VerifyConnection = func(s tls.ConnectionState) error { return seen.verify(u.Host, s.PeerCertificates[0]) }
 	case t.CA != "":
 		pool, ok := p.pool(t.CA)
 		if !ok {
@@ -78,7 +82,7 @@ func sum(c *x509.Certificate) string {
 // pinned checks a certificate against the designed fingerprint.
 func pinned(host, want string, c *x509.Certificate) error {
 	if got := sum(c); got != want {
-		return refused("the BMC at %s shows the certificate %s, the design expects %s; if it was replaced on purpose put the new fingerprint into the endpoint's trust.fingerprint, if not somebody may be in between",
+		return refused("the BMC at %s shows the certificate %s, and %s is expected, from the design or from its first use; if it was replaced on purpose put the new fingerprint into the endpoint's trust.fingerprint, if not somebody may be in between",
 			host, got, want)
 	}
 	now := time.Now()
@@ -87,6 +91,33 @@ func pinned(host, want string, c *x509.Certificate) error {
 			host, want, day(c.NotBefore), day(c.NotAfter))
 	}
 	return nil
+}
+
+// firstUse is the certificate that was shown first, and is the only one that is
+// trusted from then on.
+type firstUse struct {
+	mu  sync.Mutex
+	sum string
+}
+
+func (f *firstUse) verify(host string, c *x509.Certificate) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	want := f.sum
+	if want == "" {
+		want = sum(c)
+	}
+	if err := pinned(host, want, c); err != nil {
+		return err
+	}
+	f.sum = want
+	return nil
+}
+
+func (f *firstUse) seen() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.sum
 }
 
 func day(t time.Time) string { return t.UTC().Format("2006-01-02") }
