@@ -35,7 +35,7 @@ func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, _ sit
 func (m *machine) take(ctx context.Context, step site.Step, n *site.Node, s system) error {
 	switch step.Action {
 	case site.ActionPowerOn:
-		return m.start(ctx, s)
+		return m.start(ctx, n, s)
 	case site.ActionPowerOff:
 		return m.switchOff(ctx, step, s)
 	case site.ActionRestart:

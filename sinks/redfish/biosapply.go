@@ -189,7 +189,7 @@ func (m *machine) boots(ctx context.Context, step site.Step, n *site.Node, s sys
 	if forBIOS {
 		return m.bootForBIOS(ctx, step, n, s)
 	}
-	return m.restart(ctx, step, s)
+	return m.restart(ctx, step, n, s)
 }
 
 // bootForBIOS returns when the settings that wait have taken effect: proven by
@@ -209,7 +209,7 @@ func (m *machine) bootForBIOS(ctx context.Context, step site.Step, n *site.Node,
 			return err
 		}
 	}
-	if err := m.restart(ctx, step, s); err != nil {
+	if err := m.restart(ctx, step, n, s); err != nil {
 		return err
 	}
 	m.memory.sent = nil

@@ -162,8 +162,79 @@ func (m *machine) writeBoot(ctx context.Context, s system, property string, b bo
 	return m.client.patch(ctx, settings, o, b.body())
 }
 
+// lastingBoot is the boot facet of a machine without a boot order: the source
+// of a Continuous override stands for all of it. Where there is no such override
+// either, nothing lasts that could be seen; powerOn then sets it for each boot.
+func (m *machine) lastingBoot(s system, n *site.Node) (site.FacetState, bool, error) {
+	if !m.overridesForGood(s) {
+		return site.FacetState{}, false, nil
+	}
+	state := site.FacetState{Have: site.Values{"order": ""}}
+	if s.overrides(schemas.ContinuousBootSourceOverrideEnabled) {
+		state.Have["order"] = words(s.object, "Boot", overrideTarget)
+	}
+	if order := n.Boot.Order; len(order) > 0 {
+		state.Want = site.Values{"order": order[0]}
+	}
+	return state, true, nil
+}
+
+// overridesForGood says whether a boot override can be Continuous.
+func (m *machine) overridesForGood(s system) bool {
+	states := at[[]schemas.BootSourceOverrideEnabled](s.object, "Boot", "BootSourceOverrideEnabled@Redfish.AllowableValues")
+	return at[object](s.object, "Boot")[overrideTarget] != nil && !m.has(noContinuous) &&
+		(len(states) == 0 || slices.Contains(states, schemas.ContinuousBootSourceOverrideEnabled))
+}
+
+// overrides says whether the boot override is as given.
+func (s system) overrides(enabled schemas.BootSourceOverrideEnabled) bool {
+	return at[schemas.BootSourceOverrideEnabled](s.object, "Boot", "BootSourceOverrideEnabled") == enabled
+}
+
+// bootForGood has a machine without a boot order boot from the first of the
+// designed sources.
+func (m *machine) bootForGood(ctx context.Context, n *site.Node, s system) error {
+	if !m.overridesForGood(s) {
+		return fmt.Errorf("the machine has no boot order, and no override that lasts: %w", errors.ErrUnsupported)
+	}
+	target, ok := s.override(schemas.BootSource(n.Boot.Order[0]))
+	if !ok {
+		return fmt.Errorf("the machine cannot be told to boot from %s; change the design's boot.order: %w", n.Boot.Order[0], errors.ErrUnsupported)
+	}
+	always := boot{Enabled: schemas.ContinuousBootSourceOverrideEnabled, Target: target, Mode: bootModes[n.Boot.Mode]}
+	if err := m.override(ctx, s, always); err != nil {
+		return err
+	}
+	_, err := m.until(ctx, m.opts.Settle, "the boot to be from "+string(target), func(s system) bool {
+		return s.overrides(schemas.ContinuousBootSourceOverrideEnabled) && at[schemas.BootSource](s.object, "Boot", overrideTarget) == target
+	})
+	return err
+}
+
+// bootAgain sets the designed boot source for the next boot of a machine that
+// keeps none for good, as Ironic does where Continuous is refused. A machine
+// that cannot be told the source boots as it does.
+func (m *machine) bootAgain(ctx context.Context, n *site.Node, s system) error {
+	if len(n.Boot.Order) == 0 || len(s.bootOrder()) > 0 || m.overridesForGood(s) || at[object](s.object, "Boot")[overrideTarget] == nil {
+		return nil
+	}
+	target, ok := s.override(schemas.BootSource(n.Boot.Order[0]))
+	if !ok {
+		return nil
+	}
+	m.habits.met(noContinuous)
+	_, err := m.bootOnce(ctx, n, target)
+	return err
+}
+
 // orderBoot puts the designed boot sources first and keeps the others behind.
 func (m *machine) orderBoot(ctx context.Context, n *site.Node, s system) error {
+	if len(n.Boot.Order) == 0 {
+		return nil
+	}
+	if len(s.bootOrder()) == 0 {
+		return m.bootForGood(ctx, n, s)
+	}
 	if err := m.boot.read(ctx, m.client, s); err != nil {
 		return err
 	}

@@ -386,7 +386,7 @@ func TestQuirkOverrideForms(t *testing.T) {
 		"no Mode on X10":            {"Supermicro", "X10DRT-P", nil, func(f string) bool { return f == "Enabled Target" }, []string{"Enabled Target"}},
 		"minimal on DL160":          {"HPE", "ProLiant DL160 Gen10", nil, func(f string) bool { return f == "Enabled Target" }, []string{"Enabled Target"}},
 		"unchanged Enabled refused": {"Acme", "", map[string]any{"BootSourceOverrideEnabled": "Once", "BootSourceOverrideTarget": "Pxe"}, func(f string) bool { return f == "Target" }, []string{"Enabled Target", "Enabled Mode Target", "Target"}},
-		"Enabled always":            {"Supermicro", "X13", map[string]any{"BootSourceOverrideEnabled": "Once", "BootSourceOverrideTarget": "Pxe"}, func(f string) bool { return strings.HasPrefix(f, "Enabled") }, []string{"Enabled Target"}},
+		"Enabled always":            {"Supermicro", "X13", map[string]any{"BootSourceOverrideEnabled": "Once", "BootSourceOverrideTarget": "Pxe"}, func(f string) bool { return strings.HasPrefix(f, "Enabled") }, []string{"Enabled Mode Target"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBay("/vm/1")
@@ -567,5 +567,62 @@ func TestQuirkBootOptionsWithoutAlias(t *testing.T) {
 		if got := bootSource(o); got != want {
 			t.Errorf("%s: got %q, want %q", option, got, want)
 		}
+	}
+}
+
+// Where the override is for one boot at most and there is no boot order, it is
+// set again before each power-on.
+func TestQuirkNoContinuousOverride(t *testing.T) {
+	for name, change := range map[string]func(*rig){
+		"by its values": func(r *rig) {
+			r.system["Boot"].(map[string]any)["BootSourceOverrideEnabled@Redfish.AllowableValues"] = []string{"Once", "Disabled"}
+		},
+		"by its vendor": func(r *rig) { r.system["Manufacturer"] = "Lenovo" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, "Acme")
+			r.system["Boot"] = map[string]any{"BootSourceOverrideEnabled": "Disabled", "BootSourceOverrideTarget": "None"}
+			change(r)
+			n := &site.Node{Boot: site.Boot{Order: []string{"Pxe", "Hdd"}}}
+			m := open(t, r.endpoint())
+			for range 2 {
+				r.power, r.overrides = "Off", nil
+				r.system["Boot"].(map[string]any)["BootSourceOverrideEnabled"] = "Disabled"
+				step := site.Step{Machine: site.Identity{UUID: uuid}, Action: site.ActionPowerOn}
+				if err := m.Apply(t.Context(), step, n, site.Observed{}); err != nil {
+					t.Fatal(err)
+				}
+				if len(r.overrides) != 1 || r.overrides[0]["BootSourceOverrideTarget"] != "Pxe" || r.overrides[0]["BootSourceOverrideEnabled"] != "Once" || r.power != "On" {
+					t.Errorf("the machine is %s after %v", r.power, r.overrides)
+				}
+			}
+			if seen, err := look(m, n); err != nil || seen.Facets[site.FacetBoot].Have != nil {
+				t.Errorf("a boot order is seen: %v, %v", seen.Facets[site.FacetBoot], err)
+			}
+		})
+	}
+}
+
+// A machine without a boot order keeps its override for good.
+func TestQuirkNoBootOrder(t *testing.T) {
+	r := newRig(t, "Acme")
+	r.system["Boot"] = map[string]any{"BootSourceOverrideEnabled": "Disabled", "BootSourceOverrideTarget": "None"}
+	n := &site.Node{Boot: site.Boot{Order: []string{"Pxe", "Hdd"}}}
+	m := open(t, r.endpoint())
+	for _, have := range []string{"", "Pxe"} {
+		seen, err := look(m, n)
+		if b := seen.Facets[site.FacetBoot]; err != nil || b.Have["order"] != have || b.Want["order"] != "Pxe" {
+			t.Errorf("got %v, want %q (%v)", b, have, err)
+		}
+		step := site.Step{Machine: site.Identity{UUID: uuid}, Action: site.ActionBootOrder}
+		if err := m.Apply(t.Context(), step, n, site.Observed{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.Apply(t.Context(), site.Step{Machine: site.Identity{UUID: uuid}, Action: site.ActionPowerOn}, n, site.Observed{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.system["Boot"].(map[string]any); got["BootSourceOverrideEnabled"] != "Continuous" || r.power != "On" {
+		t.Errorf("the machine is %s and boots %v", r.power, got)
 	}
 }

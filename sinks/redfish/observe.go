@@ -64,12 +64,13 @@ func (m *machine) facet(ctx context.Context, s system, n *site.Node, f site.Face
 	return site.FacetState{}, false, nil
 }
 
-// bootFacet shows the persistent order of boot sources. What is wanted is the
+// bootFacet shows the persistent order of boot sources; of a machine that has
+// none, the source that overrides it for good. What is wanted is the
 // designed ones first and the machine's others behind, as they are. What waits
 // for the next boot is the order already: it has an effect then only.
 func (m *machine) bootFacet(ctx context.Context, s system, n *site.Node) (site.FacetState, bool, error) {
 	if len(s.bootOrder()) == 0 {
-		return site.FacetState{}, false, nil
+		return m.lastingBoot(s, n)
 	}
 	if err := m.boot.read(ctx, m.client, s); err != nil {
 		return site.FacetState{}, false, err

@@ -45,8 +45,6 @@ const (
 	staleInserted quirk = "stale-inserted"
 	// firstSlot: only the first virtual media slot can be booted from.
 	firstSlot quirk = "first-slot-only"
-	// taskMonitorEnds: reading a task monitor deletes a finished task.
-	taskMonitorEnds quirk = "task-monitor-deletes-task"
 	// insertParameters: InsertMedia wants other parameters than DSP0268 has as
 	// required.
 	insertParameters quirk = "insert-parameters"
@@ -62,8 +60,6 @@ const (
 	compressedOnly quirk = "compressed-only"
 	// slashes: paths are known with or without a slash at the end only.
 	slashes quirk = "slashes"
-	// lockout: accounts are locked after very few wrong logins.
-	lockout quirk = "quick-lockout"
 )
 
 // habit is one row of the table: the machines and what they are known for. An
@@ -85,8 +81,8 @@ var quirkTable = []habit{
 	{vendors: []string{"dell"}, from: "1.0", before: "2.0", quirks: []quirk{slowPowerOn}}, // iDRAC10 counts anew
 	{vendors: []string{"dell"}, model: "*[rtcxm][0-9]7[0-9]*", quirks: []quirk{slowPowerOn, firstSlot}},
 	{vendors: []string{"hpe", "hewlett"}, model: "*dl160 gen10*", quirks: []quirk{leastOverride}},
-	{vendors: []string{"lenovo"}, quirks: []quirk{noContinuous, patchMedia, taskMonitorEnds}},
-	{vendors: []string{"supermicro", "super micro"}, quirks: []quirk{resendEnabled, usbCD, lockout}},
+	{vendors: []string{"lenovo"}, quirks: []quirk{noContinuous, patchMedia}},
+	{vendors: []string{"supermicro", "super micro"}, quirks: []quirk{resendEnabled, explicitMode, usbCD}},
 	{vendors: []string{"supermicro", "super micro"}, model: "*x10*", quirks: []quirk{noMode}},
 	{vendors: []string{"supermicro", "super micro"}, model: "*x1[12]*", quirks: []quirk{plainInsert}},
 	{vendors: []string{"supermicro", "super micro"}, model: "*ars-111gl-nhr*", quirks: []quirk{plainCD}},
@@ -96,7 +92,7 @@ var quirkTable = []habit{
 }
 
 // careful is what a BMC of a vendor that is not in the table is taken for.
-var careful = []quirk{staleInserted, lockout, taskMonitorEnds}
+var careful = []quirk{staleInserted}
 
 // makers are the names and versions that a BMC was seen to give itself, from
 // answers that are read anyway.

@@ -17,10 +17,13 @@ import (
 // start powers on. What an installation that was broken off has left would
 // boot its installer, and is taken back first; also when the step is taken up
 // again, for a power-on itself leaves nothing.
-func (m *machine) start(ctx context.Context, s system) error {
+func (m *machine) start(ctx context.Context, n *site.Node, s system) error {
 	s, err := m.arrive(ctx, s)
 	if err == nil && s.off() {
 		s, err = m.disarm(ctx, s)
+	}
+	if err == nil && s.off() {
+		err = m.bootAgain(ctx, n, s)
 	}
 	if err != nil {
 		return err
@@ -109,7 +112,7 @@ func (m *machine) forceOff(ctx context.Context) error {
 // may be accepted without a restart (sushy and Ironic found several BMCs that
 // do), and leaves nothing to prove it by; a machine that was seen off and is on
 // has restarted.
-func (m *machine) restart(ctx context.Context, step site.Step, s system) error {
+func (m *machine) restart(ctx context.Context, step site.Step, n *site.Node, s system) error {
 	if err := m.switchOff(ctx, step, s); err != nil {
 		return err
 	}
@@ -117,7 +120,7 @@ func (m *machine) restart(ctx context.Context, step site.Step, s system) error {
 	if err != nil {
 		return err
 	}
-	return m.start(ctx, s)
+	return m.start(ctx, n, s)
 }
 
 // The kinds of reset for each purpose, the best first.
