@@ -211,13 +211,6 @@ type Recorded struct {
 	Last Shown `json:"last,omitzero"`
 }
 
-// Boots counts the restarts for what a design asks to be staged.
-type Boots struct {
-	// Asked is the digest of what is asked.
-	Asked string `json:"asked"`
-	Count int    `json:"count"`
-}
-
 // Certificate is a certificate that is trusted because it was the first.
 type Certificate struct {
 	// Endpoint is the URL at which it was shown, Fingerprint is "sha256:" and
@@ -225,6 +218,13 @@ type Certificate struct {
 	Endpoint    string    `json:"endpoint"`
 	Fingerprint string    `json:"fingerprint"`
 	Since       time.Time `json:"since"`
+}
+
+// Boots counts the restarts for what a design asks to be staged.
+type Boots struct {
+	// Asked is the digest of what is asked.
+	Asked string `json:"asked"`
+	Count int    `json:"count"`
 }
 
 // Begun says in which rollout, by its beginning, a node was begun, when, and

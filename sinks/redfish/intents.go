@@ -54,7 +54,7 @@ func (s spelling) asShown() spelling {
 var autoSMT = map[string][]string{"true": {"Enabled", "Enable", "Auto"}, "false": {"Disabled", "Disable"}}
 
 // intentTable is every vendor's names. They come from captures of machines and
-// from vendors' documents; docs/redfish.md says which. A name that a machine
+// from vendors' documents; docs/bios.md says which. A name that a machine
 // does not have is passed over, so that a row may serve several generations.
 var intentTable = slices.Concat(
 	of("dell",

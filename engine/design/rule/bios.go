@@ -38,11 +38,11 @@ var bioses = []Rule{
 var spellings = map[string][]string{
 	"smt": {"LogicalProc", "ProcSMT", "ProcHyperthreading", "Processors_HyperThreading", "Processors_SMTMode",
 		"Hyper_Threading_*", "HyperThreading*", "ProcessorHyperThreadingDisable", "SMTControl*"},
-	"virtualization": {"ProcVirtualization", "Processors_IntelVirtualizationTechnology", "IntelVirtualizationTechnology*", "SVMMode*"},
-	"iommu":          {"IntelProcVtd", "ProcAmdIoVt", "DevicesandIOPorts_IntelVTforDirectedIO*", "IntelVTforDirectedI_O*", "IommuSupport"},
+	"virtualization": {"ProcVirtualization", "Processors_IntelVirtualizationTechnology", "Processors_SVMMode", "IntelVirtualizationTechnology*", "SVMMode*", "ProcessorVmxEnable"},
+	"iommu":          {"IntelProcVtd", "ProcAmdIoVt", "DevicesandIOPorts_IntelVTforDirectedIO*", "IntelVTforDirectedI_O*", "IommuSupport", "VTdSupport"},
 	"sriov":          {"SriovGlobalEnable", "Sriov", "DevicesandIOPorts_SRIOV", "SR_IOVSupport*", "SriovSupport", "SRIOVEnable"},
-	"turbo":          {"ProcTurboMode", "ProcTurbo", "Processors_TurboMode", "TurboMode*"},
-	"tpm":            {"TpmSecurity", "TpmVisibility", "TpmState"},
+	"turbo":          {"ProcTurboMode", "ProcTurbo", "ProcAMDBoost", "Processors_TurboMode", "TurboMode*"},
+	"tpm":            {"TpmSecurity", "TpmVisibility", "TpmState", "SecurityDeviceSupport*"},
 	"profile":        {"SysProfile", "WorkloadProfile", "PowerRegulator", "OperatingModes_ChooseOperatingMode"},
 }
 
