@@ -34,6 +34,7 @@ type document struct {
 	SchemaVersion string                  `json:"schemaVersion,omitempty"`
 	Schema        string                  `json:"schema,omitempty"`
 	Rollout       string                  `json:"rollout,omitempty"`
+	Discovery     string                  `json:"discovery,omitempty"`
 	Origins       string                  `json:"origins,omitempty"`
 	Extensions    map[string]anyItem      `json:"extensions,omitempty"`
 	Policies      map[string]anyNode      `json:"policies,omitempty"`
@@ -42,8 +43,9 @@ type document struct {
 }
 
 type settings struct {
-	Schema  string       `json:"schema,omitempty"`
-	Rollout site.Rollout `json:"rollout"`
+	Schema    string          `json:"schema,omitempty"`
+	Rollout   site.Rollout    `json:"rollout"`
+	Discovery *site.Discovery `json:"discovery,omitempty"`
 }
 
 // anyItem and anyNode are what a site adds of its own without what it asks
@@ -95,7 +97,7 @@ func Render(s *site.Site, nodes []string, f Format) ([]byte, error) {
 // whole is a site but for its nodes.
 func whole(s *site.Site) document {
 	d := document{
-		Site: s, Settings: &settings{s.Schema, s.Rollout},
+		Site: s, Settings: &settings{s.Schema, s.Rollout, s.Discovery},
 		Extensions: map[string]anyItem{}, Policies: map[string]anyNode{}, Profiles: map[string]struct{}{}, Nodes: map[string]renderedNode{},
 	}
 	for name, x := range s.Extensions {

@@ -47,8 +47,10 @@ type Site struct {
 	Name          string `json:"name"`
 	SchemaVersion string `json:"schemaVersion"`
 	// Schema is the version that the site says it is written for.
-	Schema       string                  `json:"schema,omitempty"`
-	Rollout      Rollout                 `json:"rollout"`
+	Schema  string  `json:"schema,omitempty"`
+	Rollout Rollout `json:"rollout"`
+	// Discovery is what the daemon looks for by itself; nil for nothing.
+	Discovery    *Discovery              `json:"discovery,omitempty"`
 	Networks     map[string]*Network     `json:"networks,omitempty"`
 	RouteDomains map[string]*RouteDomain `json:"routeDomains,omitempty"`
 	Links        map[string]*Link        `json:"links,omitempty"`

@@ -91,8 +91,11 @@ type Status struct {
 	// Waiting is the set of destruction that waits for approval.
 	Waiting Losses `json:"waiting,omitempty"`
 	// Approve is the digest to approve the waiting set by.
-	Approve string       `json:"approve,omitempty"`
-	Nodes   []NodeStatus `json:"nodes"`
+	Approve string `json:"approve,omitempty"`
+	// Swept is what the last sweep of the design's ranges came to; nil before
+	// the first, and where the design has none.
+	Swept *Swept       `json:"swept,omitempty"`
+	Nodes []NodeStatus `json:"nodes"`
 }
 
 // Problem is something that is wrong with a site as a whole.

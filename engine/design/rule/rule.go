@@ -95,6 +95,7 @@ func Areas() []Area {
 		{"selectors", selectorRules},
 		{"windows and drift", windowRules},
 		{"rollout", rollouts},
+		{"discovery", discoveries},
 		{"boot actions", actions},
 		{"labels", labelRules},
 		{"operating system", systems},

@@ -70,7 +70,7 @@ nodes: "n1": image: "debian11"`,
 		wrong: `credentials: ilo: {}`, right: "credentials: ilo: {}\nnodes: \"n1\": endpoints: bmc: credential: \"ilo\"",
 		why:   "Its value is kept on the bootstrap host for nothing, or what should use it uses another.",
 		names: func(s *site.Site) []string { return keys(s.Credentials) },
-		by:    credentialsOf,
+		by:    credentialsOf, besides: discoveryCredential,
 	}.rule("unused-credential"),
 	unused{
 		section: "artifacts", thing: "artifact",
