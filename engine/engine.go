@@ -104,6 +104,7 @@ type Engine struct {
 	workers    map[string]*worker
 	waiting    waiting
 	term       tenure
+	swept      *site.Swept // of the last sweep; replaced, never written to
 }
 
 // New makes an engine; Run starts it.
@@ -147,7 +148,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	close(e.ready)
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){e.follow, e.report, e.flush, e.keepHistory, e.keepTerm} {
+	for _, loop := range []func(context.Context){e.follow, e.report, e.flush, e.keepHistory, e.keepTerm, e.discover} {
 		loops.Go(func() { loop(ctx) })
 	}
 	<-ctx.Done()

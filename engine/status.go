@@ -105,7 +105,7 @@ func (e *Engine) Report() site.Report {
 	st := site.Status{
 		Site: e.Site, Applied: e.applied, Attempted: e.attempted,
 		ObserveOnly: e.whyReadOnlyLocked(), Waiting: waiting, Approve: digest,
-		Rollout: e.rolloutLocked(), Term: e.termNumberLocked(),
+		Rollout: e.rolloutLocked(), Term: e.termNumberLocked(), Swept: e.swept,
 	}
 	if e.paused.Holds(time.Now()) {
 		st.Paused = e.paused

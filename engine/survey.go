@@ -32,6 +32,9 @@ type Survey struct {
 	// Trust says how a controller has to prove itself before it is sent the
 	// credential.
 	Trust func(driver.Found) (site.Trust, error)
+	// Denied remembers by address what was not accepted there, so that it is not
+	// sent again by a later survey; nil for one that is the only one.
+	Denied *sync.Map
 	// Skip leaves out controllers that are somebody else's to look at; nil for
 	// none.
 	Skip func(driver.Found) bool
@@ -152,6 +155,25 @@ func (s Survey) lookInto(ctx context.Context, m site.Met, f driver.Found) ([]sit
 	if err != nil {
 		return nil, err
 	}
+	if s.denied(f, value) {
+		return nil, fmt.Errorf("%w: credential %q was not accepted before, and is not sent again until its file changes", driver.ErrDenied, s.Credential)
+	}
+	met, err := s.logInto(ctx, m, f, value)
+	if errors.Is(err, driver.ErrDenied) && s.Denied != nil {
+		s.Denied.Store(f.Address, value)
+	}
+	return met, err
+}
+
+func (s Survey) denied(f driver.Found, value secret.Value) bool {
+	if s.Denied == nil {
+		return false
+	}
+	before, ok := s.Denied.Load(f.Address)
+	return ok && before == value
+}
+
+func (s Survey) logInto(ctx context.Context, m site.Met, f driver.Found, value secret.Value) ([]site.Met, error) {
 	drv := s.Drivers[schemeOf(f.URL)]
 	h, err := drv.Open(ctx, m.Endpoint, value)
 	if err != nil {

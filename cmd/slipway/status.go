@@ -99,6 +99,17 @@ func printStatus(w io.Writer, s *site.Status, all bool) {
 	printMachines(w, s)
 	printWaiting(w, s)
 	printNodes(w, s, all)
+	printSwept(w, s.Swept)
+}
+
+// printSwept says which machines the last sweep has met where the design does
+// not have them.
+func printSwept(w io.Writer, s *site.Swept) {
+	if s == nil {
+		return
+	}
+	fmt.Fprintf(w, "\nswept      %d addresses %s ago: %s, %d of them where the design has them\n", s.Addresses, age(s.When), plural(s.Answered, "management controller"), s.Known)
+	printMet(w, s.Met)
 }
 
 // pauseLine is who paused a site, for how long, and why.

@@ -14,6 +14,7 @@ const (
 	mostNodes    = 200
 	mostFindings = 50
 	mostWaiting  = 50
+	mostMet      = 50
 )
 
 // page is README.md: what a person who opens the branch wants to know, the
@@ -34,6 +35,7 @@ func page(rep *site.Report) []byte {
 	p.counts(s)
 	p.nodes(s)
 	p.hardware(s)
+	p.swept(s.Swept)
 	p.line("\nWritten by Slipway; changes made here are overwritten. Each node has a file under [nodes](nodes), the counts are in [status.json](status.json).")
 	return p.Bytes()
 }
@@ -187,6 +189,36 @@ func (w *writer) hardware(s *site.Status) {
 		}
 	}
 	w.rest(shown, all)
+}
+
+// swept are the machines that a sweep has met where the design does not have
+// them, with what to change.
+func (w *writer) swept(s *site.Swept) {
+	if s == nil || len(s.Met) == 0 {
+		return
+	}
+	w.line("\n## Met in the networks")
+	shown := s.Met[:min(len(s.Met), mostMet)]
+	for _, m := range shown {
+		w.line("\n**%s** (%s): %s%s%s", text(m.Address), text(string(m.Standing.Kind)), text(m.Observed.Identity.String()), sentence("; ", m.Standing.Text), sentence("; not looked into: ", m.Why))
+		if m.Standing.Want != "" {
+			w.line("%s: %s", text(m.Standing.Place.String()), text(strings.TrimPrefix(m.Standing.Have+" → "+m.Standing.Want, " → ")))
+		}
+		w.code(m.Standing.CUE)
+	}
+	w.rest(len(shown), len(s.Met))
+}
+
+// code is a text as it is: no line of a block that is indented ends it
+// (CommonMark 0.31, section 4.4).
+func (w *writer) code(text string) {
+	if text == "" {
+		return
+	}
+	w.line("")
+	for _, line := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
+		w.line("    %s", strings.ToValidUTF8(line, "?"))
+	}
 }
 
 func when(t time.Time) string {

@@ -135,6 +135,7 @@ type summary struct {
 	Waiting     site.Losses        `json:"waiting,omitempty"`
 	Approve     string             `json:"approve,omitempty"`
 	Rollout     *rollout           `json:"rollout,omitempty"`
+	Swept       *site.Swept        `json:"swept,omitempty"`
 }
 
 // rollout is the rollout under way, or the last one.
@@ -155,7 +156,7 @@ func summaryOf(rep *site.Report) summary {
 		Kind: summaryKind, Site: s.Site, Verdict: verdict(s), Nodes: len(s.Nodes), Counts: s.Counts(),
 		Applied: s.Applied, Attempted: s.Attempted, Problems: s.Problems, Findings: rep.Findings[:min(len(rep.Findings), mostFindings)],
 		ObserveOnly: s.ObserveOnly, Paused: s.Paused, Waiting: s.Waiting[:min(len(s.Waiting), mostWaiting)], Approve: s.Approve,
-		Rollout: rolloutOf(s.Rollout),
+		Rollout: rolloutOf(s.Rollout), Swept: sweptOf(s.Swept),
 	}
 }
 
@@ -165,6 +166,15 @@ func rolloutOf(r *site.RolloutStatus) *rollout {
 		return nil
 	}
 	return &rollout{Revision: r.Revision, Since: r.Since, Nodes: len(r.Nodes), Done: r.Done, Failed: r.Failed, Halted: r.Halted, Ended: r.Ended, Queued: r.Queued}
+}
+
+// sweptOf is a sweep without its time, which is no news, and without more
+// machines than a page bears.
+func sweptOf(s *site.Swept) *site.Swept {
+	if s == nil {
+		return nil
+	}
+	return &site.Swept{Addresses: s.Addresses, Answered: s.Answered, Known: s.Known, Met: s.Met[:min(len(s.Met), mostMet)]}
 }
 
 // isSummaryOf says whether a status.json is ours, for a site.

@@ -1,0 +1,131 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"net/netip"
+	"net/url"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// The daemon's sweeps are slow, so that nobody has to wait for them: a thousand
+// silent addresses take three minutes.
+const (
+	sweptAtOnce = 16
+	// discoverCheck is how often the design is asked whether it is time.
+	discoverCheck = time.Minute
+	// discoverEvery is how often ranges are swept unless the design says.
+	discoverEvery = 24 * time.Hour
+	// mostMet bounds what the status tells of.
+	mostMet = 500
+)
+
+// discover sweeps the ranges that the design names, for as long as it does.
+func (e *Engine) discover(ctx context.Context) {
+	dice := e.dice("discover")
+	var last *site.Discovery
+	var denied sync.Map
+	var next time.Time
+	for sleep(ctx, jitter(dice, discoverCheck)) {
+		s := e.inForce()
+		switch {
+		case s == nil || s.Discovery == nil:
+			last = nil
+			e.setSwept(nil)
+		case !reflect.DeepEqual(last, s.Discovery), time.Now().After(next):
+			last = s.Discovery
+			e.setProblem("discovery", e.sweep(ctx, s, &denied))
+			next = time.Now().Add(jitter(dice, cmp.Or(time.Duration(last.Every), discoverEvery)))
+		}
+	}
+}
+
+// inForce is the design in force, nil for none.
+func (e *Engine) inForce() *site.Site {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.design
+}
+
+// sweep looks for machines, and puts into the status what is not where the
+// design has it. Controllers that nodes have are their workers' to look at.
+func (e *Engine) sweep(ctx context.Context, s *site.Site, denied *sync.Map) error {
+	d := s.Discovery
+	survey := Survey{
+		Drivers: e.Drivers, Port: d.Port, AtOnce: sweptAtOnce, Credential: d.Credential, Secrets: e.Secrets, Denied: denied,
+		Trust: func(driver.Found) (site.Trust, error) { return d.Trust, nil },
+	}
+	for _, text := range d.Ranges {
+		r, err := netip.ParsePrefix(text)
+		if err != nil {
+			return err // a design with it has a finding
+		}
+		survey.Ranges = append(survey.Ranges, r)
+	}
+	theirs := controllers(s)
+	known := 0
+	survey.Skip = func(f driver.Found) bool {
+		if theirs[f.Address] {
+			known++
+		}
+		return theirs[f.Address]
+	}
+	met, answered, err := survey.Run(ctx)
+	if err != nil {
+		return err
+	}
+	Recognize(s, e.Known().Nodes, met)
+	swept := &site.Swept{When: time.Now(), Addresses: survey.Addresses(), Answered: answered, Known: known}
+	for _, m := range met {
+		if m.Standing.Kind == site.StandingKnown && m.Standing.Text == "" {
+			swept.Known++
+		} else if len(swept.Met) < mostMet {
+			swept.Met = append(swept.Met, inBrief(m))
+		}
+	}
+	e.Log.Info("networks swept", "addresses", swept.Addresses, "answered", answered, "unexpected", len(swept.Met))
+	e.setSwept(swept)
+	return nil
+}
+
+// inBrief is a machine that was met without its parts, which are in the lines
+// that are proposed.
+func inBrief(m site.Met) site.Met {
+	if i := m.Observed.Inventory; i != nil {
+		m.Observed.Inventory = &site.Inventory{Manufacturer: i.Manufacturer, Model: i.Model}
+	}
+	m.Observed.Facets = nil
+	return m
+}
+
+// controllers are the addresses at which a design has a controller.
+func controllers(s *site.Site) map[netip.Addr]bool {
+	all := map[netip.Addr]bool{}
+	for _, n := range s.Nodes {
+		u, err := url.Parse(n.Endpoints[site.BMC].URL)
+		if err != nil {
+			continue
+		}
+		if a, err := netip.ParseAddr(u.Hostname()); err == nil {
+			all[a] = true
+		}
+	}
+	return all
+}
+
+func (e *Engine) setSwept(s *site.Swept) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	same := e.swept == nil && s == nil || e.swept != nil && s != nil && e.swept.Answered == s.Answered &&
+		slices.EqualFunc(e.swept.Met, s.Met, func(a, b site.Met) bool { return reflect.DeepEqual(a.Standing, b.Standing) && a.Why == b.Why })
+	e.swept = s
+	if !same {
+		e.touch()
+	}
+}

@@ -1,0 +1,146 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine"
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// sweeper is a driver whose network has a controller at some addresses.
+type sweeper struct {
+	driver.Driver
+	at     []string
+	sweeps []driver.Sweep
+	opened []string
+	denies bool
+}
+
+func (s *sweeper) Discover(_ context.Context, w driver.Sweep) error {
+	s.sweeps = append(s.sweeps, w)
+	all, err := w.Addresses()
+	if err != nil {
+		return err
+	}
+	for i, a := range all {
+		for _, at := range s.at {
+			if a.String() == at {
+				w.Found(driver.Found{Address: a, URL: "redfish+https://" + at})
+			}
+		}
+		w.Asked(i+1, len(all))
+	}
+	return nil
+}
+
+func (s *sweeper) Open(ctx context.Context, e site.Endpoint, v secret.Value) (driver.Machine, error) {
+	s.opened = append(s.opened, e.URL)
+	if s.denies {
+		return nil, driver.ErrDenied
+	}
+	return s.Driver.Open(ctx, e, v)
+}
+
+func (s *sweeper) opens(url string) (n int) {
+	for _, u := range s.opened {
+		if u == url {
+			n++
+		}
+	}
+	return n
+}
+
+// The daemon sweeps the ranges that the design names and proposes what to
+// change; it writes to nothing that it meets, and leaves the nodes' controllers
+// to their workers.
+func TestTheDaemonSweeps(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		net := &sweeper{Driver: w.fleet.Driver(), at: []string{"10.9.0.1", "10.9.0.2", "10.9.0.3"}}
+		w.bmcs = net
+		s := w.design("10.9.0.1", "10.9.0.2")
+		gone := s.Nodes["10.9.0.2"]
+		gone.Endpoints[site.BMC] = site.Endpoint{URL: "redfish+https://10.9.0.77", Credential: "bmc"}
+		s.Discovery = &site.Discovery{Ranges: []string{"10.9.0.0/28"}, Every: site.Duration(time.Hour), Credential: "bmc"}
+		w.commit(s)
+		w.up()
+		swept := func() *site.Swept { return w.engine.Report().Status.Swept }
+		w.until("a sweep", 5*time.Minute, func() bool { return swept() != nil })
+
+		if got := swept(); got.Addresses != 16 || got.Answered != 3 || got.Known != 1 || len(got.Met) != 2 {
+			t.Fatalf("%+v", got)
+		}
+		moved, unknown := swept().Met[0], swept().Met[1]
+		if moved.Standing.Kind != site.StandingMoved || moved.Standing.Node != "10.9.0.2" || !strings.Contains(moved.Standing.Want, "10.9.0.2") {
+			t.Errorf("%+v", moved.Standing)
+		}
+		if unknown.Standing.Kind != site.StandingUnknown || !strings.Contains(unknown.Standing.CUE, w.fleet.Machine("10.9.0.3").Identity().UUID) {
+			t.Errorf("%+v", unknown.Standing)
+		}
+		if net.sweeps[0].AtOnce > 64 || net.opens("redfish+https://10.9.0.1") > 0 {
+			t.Errorf("%d addresses at once, opened %v", net.sweeps[0].AtOnce, net.opened)
+		}
+		for _, c := range w.fleet.Calls() {
+			if c.Machine != "10.9.0.1" {
+				t.Errorf("%s was written to", c.Machine)
+			}
+		}
+
+		w.after(50 * time.Minute)
+		if n := len(net.sweeps); n != 1 {
+			t.Errorf("%d sweeps within an hour", n)
+		}
+		w.until("another sweep", time.Hour, func() bool { return len(net.sweeps) == 2 })
+
+		other := w.design("10.9.0.1")
+		w.commit(other)
+		w.until("no sweep without ranges", 5*time.Minute, func() bool { return swept() == nil })
+	}, "10.9.0.1", "10.9.0.2", "10.9.0.3")
+}
+
+// A credential that was not accepted is not sent again by the next sweep.
+func TestASweepDoesNotTryADeniedCredentialAgain(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		net := &sweeper{Driver: w.fleet.Driver(), at: []string{"10.9.0.3"}, denies: true}
+		w.bmcs = net
+		s := w.design()
+		s.Discovery = &site.Discovery{Ranges: []string{"10.9.0.0/28"}, Every: site.Duration(time.Hour), Credential: "bmc"}
+		w.commit(s)
+		w.up()
+		w.until("three sweeps", 5*time.Hour, func() bool { return len(net.sweeps) == 3 })
+		w.after(time.Minute)
+		if n := net.opens("redfish+https://10.9.0.3"); n != 1 {
+			t.Errorf("it was sent %d times", n)
+		}
+		if m := w.engine.Report().Status.Swept.Met; len(m) != 1 || m[0].Standing.Kind != site.StandingUnread || !strings.Contains(m[0].Why, "is not sent again") {
+			t.Errorf("%+v", m)
+		}
+	}, "10.9.0.3")
+}
+
+// Without a credential, and where the account is for other hosts, nobody is
+// logged in to.
+func TestASurveyThatMayNotLogIn(t *testing.T) {
+	for name, s := range map[string]engine.Survey{
+		"no credential": {},
+		"other hosts":   {Credential: "bmc", Secrets: noSecret{}, Trust: func(driver.Found) (site.Trust, error) { return site.Trust{}, nil }},
+		"not trusted":   {Credential: "bmc", Secrets: anySecret{}, Trust: func(driver.Found) (site.Trust, error) { return site.Trust{}, errors.New("a stranger") }},
+	} {
+		net := &sweeper{at: []string{"10.9.0.3"}}
+		s.Drivers, s.Ranges = map[string]driver.Driver{"redfish": net}, []netip.Prefix{netip.MustParsePrefix("10.9.0.0/28")}
+		met, answered, err := s.Run(t.Context())
+		if err != nil || answered != 1 || len(met) != 1 || met[0].Why == "" || len(net.opened) > 0 {
+			t.Errorf("%s: %+v, %v, opened %v", name, met, err, net.opened)
+		}
+	}
+}
+
+type noSecret struct{}
+
+func (noSecret) Get(string, string) (secret.Value, error) { return secret.Value{}, secret.ErrHost }
