@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/netip"
 	"net/url"
 	"reflect"
@@ -59,7 +60,7 @@ func (e *Engine) sweep(ctx context.Context, s *site.Site, denied *sync.Map) erro
 	d := s.Discovery
 	survey := Survey{
 		Drivers: e.Drivers, Port: d.Port, AtOnce: sweptAtOnce, Credential: d.Credential, Secrets: e.Secrets, Denied: denied,
-		Trust: func(driver.Found) (site.Trust, error) { return d.Trust, nil },
+		Trust: func(driver.Found) (site.Trust, error) { return d.Trust, strangers(d.Trust) },
 	}
 	for _, text := range d.Ranges {
 		r, err := netip.ParsePrefix(text)
@@ -91,6 +92,15 @@ func (e *Engine) sweep(ctx context.Context, s *site.Site, denied *sync.Map) erro
 	}
 	e.Log.Info("networks swept", "addresses", swept.Addresses, "answered", answered, "unexpected", len(swept.Met))
 	e.setSwept(swept)
+	return nil
+}
+
+// strangers says why nobody is logged in to: in a sweep whoever answers would be
+// sent the credential.
+func strangers(t site.Trust) error {
+	if t.OnFirstUse() {
+		return errors.New("site.discovery.trust trusts on first use, which a sweep never does: name the authority of the controllers there")
+	}
 	return nil
 }
 

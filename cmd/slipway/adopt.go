@@ -133,6 +133,10 @@ func adoptable(met []site.Met) (all, left []site.Met, notes []string) {
 			m.Why = "it is the same machine as at " + other
 			left = append(left, m)
 			continue
+		case !id.Known() && behind(met, m.Address) > 1:
+			m.Why = "it is a part of a machine behind the same controller, with no identity of its own"
+			left = append(left, m)
+			continue
 		case !id.Known():
 			notes = append(notes, m.Address+" has no identity of its own: it is only observed, and never written to, until the design names one")
 		}
@@ -140,6 +144,16 @@ func adoptable(met []site.Met) (all, left []site.Met, notes []string) {
 		all = append(all, m)
 	}
 	return all, left, append(notes, parted(all)...)
+}
+
+// behind is how many machines are behind one controller.
+func behind(met []site.Met, address string) (n int) {
+	for _, m := range met {
+		if m.Address == address {
+			n++
+		}
+	}
+	return n
 }
 
 // parted takes from machines the parts of an identity that several of them

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"path"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -118,7 +119,7 @@ func (a Adoption) groups(networks []adoptedNet) []adoptees {
 	names := a.Names()
 	for i, m := range a.Met {
 		model := modelName(m.Observed.Inventory)
-		byModel[model] = append(byModel[model], adopt(names[i], m, networks, a.Silent[names[i]]))
+		byModel[model] = append(byModel[model], a.adopt(names[i], m, networks))
 	}
 	groups := []adoptees{{profile: adoptedProfile}}
 	for _, model := range slices.Sorted(maps.Keys(byModel)) {
@@ -191,8 +192,15 @@ func without(leaves, those []leaf) []leaf {
 }
 
 // adopt is what a machine's design says: that it is as it was seen.
-func adopt(name string, m site.Met, networks []adoptedNet, silent []site.Facet) adoptee {
-	x := adoptee{name: name, own: ownLeaves(m), seen: seenLeaves(m, silent)}
+func (a Adoption) adopt(name string, m site.Met, networks []adoptedNet) adoptee {
+	x := adoptee{name: name, own: ownLeaves(m), seen: seenLeaves(m, a.Silent[name])}
+	if ca := m.Endpoint.Trust.CA; ca != "" {
+		x.seen = append(x.seen, leaf{"endpoints.bmc.trust.ca", strings.TrimSpace(ca)})
+	}
+	if a.behind(m.Address) > 1 { // an address is one node's
+		x.own = append(x.own, leaf{"endpoints.bmc.url", m.Endpoint.URL})
+		return x
+	}
 	network := networkOf(networks, m.Address)
 	x.own = append(x.own, leaf{"addresses." + network, m.Address})
 	if u, err := url.Parse(m.Endpoint.URL); err == nil {
@@ -202,17 +210,41 @@ func adopt(name string, m site.Met, networks []adoptedNet, silent []site.Facet) 
 		}
 		x.seen = append(x.seen, leaf{"endpoints.bmc.url", at + u.EscapedPath()})
 	}
-	if ca := m.Endpoint.Trust.CA; ca != "" {
-		x.seen = append(x.seen, leaf{"endpoints.bmc.trust.ca", strings.TrimSpace(ca)})
-	}
 	return x
+}
+
+// behind is how many machines are behind one controller.
+func (a Adoption) behind(address string) (n int) {
+	for _, m := range a.Met {
+		if m.Address == address {
+			n++
+		}
+	}
+	return n
 }
 
 // ownLeaves are what is of this machine alone.
 func ownLeaves(m site.Met) []leaf {
-	id := m.Observed.Identity.Own()
+	id := sayable(m.Observed.Identity.Own())
 	leaves := []leaf{{"identity.uuid", id.UUID}, {"identity.serial", id.Serial}, {"endpoints.bmc.trust.fingerprint", m.Endpoint.Trust.Fingerprint}}
 	return slices.DeleteFunc(leaves, func(l leaf) bool { return l.value == "" })
+}
+
+// The forms that schema/layer.cue asks of an identity.
+var (
+	uuidForm   = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+	serialForm = regexp.MustCompile(`^[!-~]+$`)
+)
+
+// sayable is the part of an identity that a design can say.
+func sayable(i site.Identity) site.Identity {
+	if !uuidForm.MatchString(i.UUID) {
+		i.UUID = ""
+	}
+	if !serialForm.MatchString(i.Serial) {
+		i.Serial = ""
+	}
+	return i
 }
 
 // seenLeaves are what was seen of the machine, without the facets of which the
