@@ -345,3 +345,17 @@ func TestDesignsThatCannotBeRehearsed(t *testing.T) {
 		}
 	}
 }
+
+func TestCaptureIsServed(t *testing.T) {
+	file := write(t, "capture.json", `{"/redfish/v1": {"@odata.type": "#ServiceRoot.v1_0_0.ServiceRoot", "Systems": {"@odata.id": "/redfish/v1/Systems"}},
+		"/redfish/v1/Systems": {"Members": [{"@odata.id": "/redfish/v1/Systems/A"}]},
+		"/redfish/v1/Systems/A": {"@odata.type": "#ComputerSystem.v1_0_0.ComputerSystem", "UUID": "5E1D0000-0000-4000-8000-000000000001", "PowerState": "Off"}}`)
+	r := start(t, "--capture", file)
+	one := states(t, must(t, "machine", "--json", "--control", r.socket))["capture-1"]
+	if one.Personality != "capture" || one.Power != "On" {
+		t.Errorf("the machine is %+v", one)
+	}
+	if _, err := slipwayLab(t, "run", "--control", r.socket+"2", "--capture", file, "--fleet", file); err == nil || !strings.Contains(err.Error(), "which machines?") {
+		t.Errorf("with a fleet too: %v", err)
+	}
+}

@@ -21,6 +21,7 @@ import (
 type runFlags struct {
 	fleet, site, name, credentials, power, socket string
 	blank                                         []string
+	captures                                      []string
 	// over is what other flags set over the fleet, as far as given says that
 	// they were given.
 	over  lab.Config
@@ -33,12 +34,16 @@ func runCommand() *cobra.Command {
 		Use: "run", Short: "run the machines of a site's design, or of a file", Args: cobra.NoArgs,
 		Long: "Runs one simulated machine for each node of a design, at the loopback addresses\n" +
 			"of its endpoints, with the accounts of the credentials; or the machines of a JSON\n" +
-			"file. Prints one line when they are ready, and ends on an interrupt.",
+			"file, each with the personality that it names: " + strings.Join(lab.Personalities, ", ") + ".\n" +
+			"With --capture a machine shows the resources of a real BMC, and lives: its power,\n" +
+			"boot settings, media and firmware settings change as a client changes them.\n" +
+			"Prints one line when they are ready, and ends on an interrupt.",
 		Example: "  slipway-lab run --site site-example --credentials ./credentials --blank compute-5,compute-6 --speed 10\n" +
-			"  slipway-lab run --fleet fleet.json --bmc-port 8443\n\n" +
+			"  slipway-lab run --fleet fleet.json --bmc-port 8443\n" +
+			"  slipway-lab run --capture r750.json.gz\n\n" +
 			"A fleet:\n" +
 			`  {"machines": [{"name": "n1", "bmcAddr": "127.9.0.1", "username": "admin", "password": "admin",` + "\n" +
-			`    "identity": {"uuid": "5e1d0000-0000-4000-8000-000000000001"}}], "latency": {"powerOn": "30s"}}`,
+			`    "personality": "idrac9", "identity": {"uuid": "5e1d0000-0000-4000-8000-000000000001"}}], "latency": {"powerOn": "30s"}}`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.given = cmd.Flags().Changed
 			return run(cmd.Context(), cmd, f)
@@ -54,6 +59,7 @@ func addRunFlags(cmd *cobra.Command, f *runFlags) {
 	flags.StringVar(&f.name, "name", "", "the site's name, when the folder has several")
 	flags.StringVar(&f.credentials, "credentials", "", "folder with the credentials that the machines accept")
 	flags.StringVar(&f.fleet, "fleet", "", "JSON file with the machines, instead of a design")
+	flags.StringSliceVar(&f.captures, "capture", nil, "file with the resources of a real BMC, for one machine that shows them; instead of a design")
 	flags.StringSliceVar(&f.blank, "blank", nil, "machines with nothing on their disks")
 	flags.StringVar(&f.power, "power", "", "on or off: how all machines start, but blank ones, which are off; as designed without it")
 	flags.StringVar(&f.socket, "control", defaultSocket(), "unix socket for slipway-lab machine and calls")
@@ -86,7 +92,13 @@ func run(ctx context.Context, cmd *cobra.Command, f runFlags) error {
 	if err != nil {
 		return fmt.Errorf("control socket: %w", err)
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "lab: %d machines ready, BMCs on port %d, control at %s\n", len(config.Machines), running.BMCPort(), f.socket)
+	ready := fmt.Sprintf("lab: %d machines ready, BMCs on port %d, control at %s\n", len(config.Machines), running.BMCPort(), f.socket)
+	if len(f.captures) > 0 {
+		for _, name := range running.Names() {
+			ready += fmt.Sprintf("%s: %s, admin, admin\n", name, running.BMCURL(name))
+		}
+	}
+	fmt.Fprint(cmd.OutOrStdout(), ready)
 	return serveControl(ctx, l, running)
 }
 
@@ -96,12 +108,14 @@ func fleet(ctx context.Context, f runFlags) (config lab.Config, err error) {
 	switch {
 	case f.power != "" && f.power != "on" && f.power != "off":
 		err = fmt.Errorf("--power is on or off, not %q", f.power)
-	case f.fleet != "" && f.site == "" && f.credentials == "":
+	case len(f.captures) > 0 && f.fleet == "" && f.site == "" && f.credentials == "":
+		config = ofCaptures(f)
+	case f.fleet != "" && len(f.captures) == 0 && f.site == "" && f.credentials == "":
 		config, err = readFleet(f)
-	case f.fleet == "" && f.site != "" && f.credentials != "":
+	case f.fleet == "" && len(f.captures) == 0 && f.site != "" && f.credentials != "":
 		config, err = rehearse(ctx, f)
 	default:
-		err = errors.New("which machines? give --site with the design and --credentials with the accounts that they accept, or --fleet with a file")
+		err = errors.New("which machines? give --site with the design and --credentials with the accounts that they accept, or --fleet with a file, or --capture with resources of a real BMC")
 	}
 	if err != nil {
 		return config, err
@@ -150,6 +164,18 @@ func readFleet(f runFlags) (lab.Config, error) {
 		return config, fmt.Errorf("%s: %w", f.fleet, err)
 	}
 	return config, nil
+}
+
+// ofCaptures makes a machine of each capture, at 127.9.0.1 and on, for the user
+// admin with the password admin.
+func ofCaptures(f runFlags) lab.Config {
+	c := lab.Config{Seed: f.over.Seed, Latency: lab.Usual}
+	for i, file := range f.captures {
+		c.Machines = append(c.Machines, lab.MachineConfig{
+			Name: fmt.Sprintf("capture-%d", i+1), BMCAddr: fmt.Sprintf("127.9.%d.%d", i/250, i%250+1), Username: "admin", Password: "admin", Capture: file, Power: "on",
+		})
+	}
+	return c
 }
 
 // rehearse makes the machines of a design.

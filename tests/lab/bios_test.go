@@ -19,9 +19,13 @@ func (b *bmc) bios(f *lab.Fleet) (now, settings string, registry map[string]any)
 	v := b.want(200, "GET", now, "")
 	settings = v["@Redfish.Settings"].(map[string]any)["SettingsObject"].(map[string]any)["@odata.id"].(string)
 	for _, m := range b.want(200, "GET", "/redfish/v1/Registries", "")["Members"].([]any) {
-		file := b.want(200, "GET", m.(map[string]any)["@odata.id"].(string), "")
-		where, _ := file["Location"].([]any)[0].(map[string]any)["Uri"].(string)
-		if where == "" {
+		_, file := b.do("GET", m.(map[string]any)["@odata.id"].(string), "")
+		places, _ := file["Location"].([]any)
+		if len(places) == 0 {
+			continue
+		}
+		where, _ := places[0].(map[string]any)["Uri"].(string)
+		if resp, _ := b.do("GET", where, ""); where == "" || resp.StatusCode != 200 {
 			continue
 		}
 		if registry = b.want(200, "GET", where, ""); registry["Id"] == v["AttributeRegistry"] {

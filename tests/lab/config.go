@@ -106,6 +106,10 @@ type MachineConfig struct {
 	Blank bool `json:"blank,omitempty"`
 	// Marker is what the installed system says of its installation.
 	Marker *site.Marker `json:"marker,omitempty"`
+	// Capture is a file with the resources of a real BMC, which the machine then
+	// shows instead of a personality's; what happens to the machine is laid over
+	// them. Its identity is the capture's as far as none is configured.
+	Capture string `json:"capture,omitempty"`
 	// BIOS are attributes of the firmware over the personality's defaults.
 	BIOS map[string]any `json:"bios,omitempty"`
 	// Parts are what it is made of.
@@ -189,6 +193,8 @@ func (c MachineConfig) check(seen map[string]bool) error {
 		return fmt.Errorf("the BMC address %q is not a loopback address, 127.x.y.z, of its own", c.BMCAddr)
 	case c.OSAddr != "" && (!loopback(c.OSAddr) || !take("os "+c.OSAddr)):
 		return fmt.Errorf("the OS address %q is not a loopback address, 127.x.y.z, of its own", c.OSAddr)
+	case c.Capture != "" && c.Personality != "":
+		return errors.New("a machine has a personality or is made from a capture, not both")
 	case c.Power != "" && c.Power != "on" && c.Power != "off":
 		return fmt.Errorf("power is on or off, not %q", c.Power)
 	}

@@ -19,6 +19,7 @@ func (p *personality) grown() *personality {
 	p.growRegistries(l)
 	p.growTasks(l)
 	p.growParts(l)
+	p.growAccounts(l)
 	p.tree = l
 	p.cased = map[string]string{}
 	for _, paths := range []iter.Seq[string]{maps.Keys(l.singles), maps.Keys(l.lists)} {
@@ -59,7 +60,7 @@ func (p *personality) root(m *Machine) body {
 		"@odata.id": root + "/", "Id": "RootService", "RedfishVersion": p.redfish, "UUID": m.serviceUUID(), "Product": p.product,
 		"Systems": ref(root + "/Systems"), "Managers": ref(root + "/Managers"), "Chassis": ref(root + "/Chassis"),
 		"SessionService": ref(root + "/SessionService"), "Links": body{"Sessions": ref(p.sessionsPath())},
-		"Registries": ref(root + "/Registries"), "Tasks": ref(root + "/TaskService"), "UpdateService": ref(root + "/UpdateService"),
+		"Registries": ref(root + "/Registries"), "Tasks": ref(root + "/TaskService"), "UpdateService": ref(root + "/UpdateService"), "AccountService": ref(root + "/AccountService"),
 		"ProtocolFeaturesSupported": p.query.features(),
 	})
 	if p.bios.jobs != "" {

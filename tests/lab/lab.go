@@ -86,11 +86,12 @@ func New(c Config) (*Fleet, error) {
 
 // kind is the personality of a machine, which it shares with others.
 func (f *Fleet) kind(c MachineConfig) (*personality, error) {
-	if p := f.kinds[c.Personality]; p != nil {
+	key := c.Personality + "\x00" + c.Capture
+	if p := f.kinds[key]; p != nil {
 		return p, nil
 	}
 	p, err := kind(c)
-	f.kinds[c.Personality] = p
+	f.kinds[key] = p
 	return p, err
 }
 
@@ -134,7 +135,7 @@ func (f *Fleet) ImagePort() int { return f.ports.image }
 // BMCURL is a machine's bmc endpoint.
 func (f *Fleet) BMCURL(name string) string {
 	m := f.machines[name]
-	return fmt.Sprintf("redfish+https://%s:%d%s", m.config.BMCAddr, f.ports.bmc, m.kind.system)
+	return fmt.Sprintf("redfish+https://%s:%d%s", m.config.BMCAddr, f.ports.bmc, or(m.kind.system, root))
 }
 
 // OSURL is a machine's os endpoint.

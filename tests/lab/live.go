@@ -17,7 +17,7 @@ func (m *Machine) live(at string, b body) {
 			locked(m, func() any { b["Boot"] = body{"BootOrder": m.pendingOrderLocked()}; return nil })
 		}
 	case "Chassis":
-		if at == m.kind.chassis {
+		if at == m.kind.chassis && b["PowerState"] != nil {
 			b["PowerState"] = m.Power()
 		}
 	case "VirtualMedia":
@@ -33,7 +33,9 @@ func (m *Machine) live(at string, b body) {
 	case "TaskCollection", "JobCollection", "DellJobCollection":
 		m.liveTasks(at, b)
 	case "LogEntryCollection":
-		m.liveLog(at, b)
+		if m.config.Capture == "" {
+			m.liveLog(at, b)
+		}
 	case "ComputerSystemCollection":
 		if m.State().Fault.Kind == FaultTwoSystems {
 			members := append([]any{ref(at + "/Baseboard_0")}, items(b["Members"])...)
@@ -72,6 +74,9 @@ func (m *Machine) liveSystem(b body) {
 
 // identify has a system say which machine it is.
 func (m *Machine) identify(b body) {
+	if m.config.Capture != "" {
+		b["UUID"], b["SerialNumber"] = m.config.Identity.UUID, m.config.Identity.Serial
+	}
 	if m.State().Fault.Kind == FaultWrongUUID {
 		b["UUID"], b["SerialNumber"] = "0badcafe-0000-4000-8000-000000000000", "NOT-"+m.config.Identity.Serial
 	}
@@ -104,6 +109,9 @@ func (m *Machine) liveMedia(i int, at string, b body) {
 	}
 	if in.url == "" {
 		return
+	}
+	if a, ok := b["Actions"].(body); ok && m.kind.media.hidesEject && a["#VirtualMedia.InsertMedia"] != nil {
+		a["#VirtualMedia.EjectMedia"] = body{"target": at + "/Actions/VirtualMedia.EjectMedia"}
 	}
 	b["Image"], b["ConnectedVia"], b["ImageName"] = in.url, "URI", path.Base(strings.SplitN(in.url, "?", 2)[0])
 	b["WriteProtected"] = !in.writable

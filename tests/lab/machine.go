@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -55,6 +56,7 @@ type Machine struct {
 	fault       Fault
 	bad         int                // logins in a row that were not accepted
 	lockedUntil time.Time          // the account, after too many
+	accounts    []account          // once somebody has changed them
 	backAt      time.Time          // when the BMC has restarted
 	offAt       time.Time          // when the power went last
 	ghost       string             // a medium that was ejected and is still shown
@@ -108,6 +110,9 @@ type State struct {
 }
 
 func newMachine(f *Fleet, c MachineConfig, kind *personality) *Machine {
+	if c.Capture != "" {
+		c.identify(kind)
+	}
 	c.Identity.UUID = strings.ToLower(c.Identity.UUID)
 	m := &Machine{fleet: f, config: c, kind: kind, power: off, override: override{"Disabled", "None", ""}, sessions: map[string]session{}}
 	targets := c.BootOrder
@@ -115,7 +120,17 @@ func newMachine(f *Fleet, c MachineConfig, kind *personality) *Machine {
 		targets = []string{"Hdd", "Pxe"}
 	}
 	for _, t := range targets {
-		m.order = append(m.order, kind.boot.reference(t))
+		if ref := kind.boot.reference(t); ref != "" {
+			m.order = append(m.order, ref)
+		}
+	}
+	if len(c.BootOrder) == 0 && kind.boot.order != nil {
+		m.order = slices.Clone(kind.boot.order)
+	}
+	for i, s := range kind.media.slots {
+		if s.inserted != "" {
+			m.insertLocked(i, insertion{image: s.inserted})
+		}
 	}
 	m.bios.current = maps.Clone(c.BIOS)
 	if !c.Blank {

@@ -65,6 +65,7 @@ type powerHabits struct {
 // bootHabits is how a BMC has its boot settings.
 type bootHabits struct {
 	options []option
+	order   []string // of a machine that is configured without one; nil for disk, then network
 	states  []string // of the override
 	listed  bool     // states and modes have their AllowableValues
 	targets []string
@@ -88,8 +89,9 @@ type mediaHabits struct {
 
 // slot is a drive for virtual media; the same slot may be at several paths.
 type slot struct {
-	paths []string
-	types []string
+	paths    []string
+	types    []string
+	inserted string // what is in it from the start
 }
 
 // sessionHabits is how many sessions a BMC has, and what it does about bad
@@ -127,6 +129,9 @@ type waitHabits struct {
 
 // kind makes the personality of a machine.
 func kind(c MachineConfig) (*personality, error) {
+	if c.Capture != "" {
+		return readCapture(c.Capture)
+	}
 	switch c.Personality {
 	case "", "plain":
 		return plain(), nil

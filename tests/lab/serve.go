@@ -22,6 +22,7 @@ type exchange struct {
 	r     *http.Request
 	path  string // without a slash at its end
 	fault Fault  // what the request meets
+	user  string // who asks, empty where that does not matter
 	// wantsApply says that settings are to be applied, and not only kept.
 	wantsApply bool
 }
@@ -62,6 +63,9 @@ func (m *Machine) serve(w http.ResponseWriter, r *http.Request, fault Fault) {
 	}
 	can := x.methods()
 	h := can[r.Method]
+	if x.user != "" && h != nil && !x.may() {
+		return
+	}
 	switch {
 	case can == nil:
 		x.fail(http.StatusNotFound, "ResourceMissingAtURI", x.path)
@@ -153,6 +157,12 @@ func (x *exchange) writable(b body, can methods) {
 		if x.path == x.kind.bios.settings {
 			can[http.MethodPatch] = (*exchange).patchBIOS
 		}
+	case "ManagerAccountCollection":
+		if x.kind.sessions.slots == 0 && x.config.Capture == "" {
+			can[http.MethodPost] = (*exchange).addAccount
+		}
+	case "ManagerAccount":
+		x.accountMethods(can)
 	case "DellJobCollection":
 		can[http.MethodPost] = (*exchange).makeJob
 	case "Task", "Job":
@@ -162,11 +172,28 @@ func (x *exchange) writable(b body, can methods) {
 	}
 }
 
+// accountMethods adds what can be done with an account: one in a slot is
+// emptied and not deleted.
+func (x *exchange) accountMethods(can methods) {
+	if x.config.Capture != "" {
+		return
+	}
+	can[http.MethodPatch] = (*exchange).patchAccount
+	if x.kind.sessions.slots == 0 {
+		can[http.MethodDelete] = (*exchange).dropAccount
+	}
+}
+
 // show answers a GET or HEAD of a resource.
 func (x *exchange) show() {
 	b := x.resource(x.path)
-	x.deform(b)
-	x.reply(http.StatusOK, b)
+	if x.capturedError(b) {
+		return
+	}
+	if b, ok := x.query(b); ok {
+		x.deform(b)
+		x.reply(http.StatusOK, b)
+	}
 }
 
 // resource is the resource at a path as it is now, nil when there is none.
@@ -176,6 +203,9 @@ func (m *Machine) resource(path string) body {
 	}
 	if b := m.taskAt(path); b != nil {
 		return m.finished(b)
+	}
+	if strings.HasPrefix(path, m.kind.sessionsPath()+"/") {
+		return nil
 	}
 	b := m.kind.tree.at(m, path)
 	if b == nil && m.State().Fault.Kind == FaultTwoSystems && path == root+"/Systems/Baseboard_0" {
@@ -192,13 +222,11 @@ func (m *Machine) resource(path string) body {
 
 // finished adds what a BMC of the kind has in every resource.
 func (m *Machine) finished(b body) body {
-	if m.kind.contexts {
-		if k := kindOf(b); b["@odata.context"] == nil {
-			b["@odata.context"] = fmt.Sprintf("%s/$metadata#%s.%s", root, k, k)
-		}
-		if tag := m.kind.tag(b); tag != "" {
-			b["@odata.etag"] = tag
-		}
+	if k := kindOf(b); m.kind.contexts && b["@odata.context"] == nil && k != "" {
+		b["@odata.context"] = fmt.Sprintf("%s/$metadata#%s.%s", root, k, k)
+	}
+	if tag := m.kind.tag(b); tag != "" && m.kind.contexts {
+		b["@odata.etag"] = tag
 	}
 	return b
 }
@@ -207,6 +235,9 @@ func (m *Machine) finished(b body) body {
 // is no part of what it is made from.
 func (p *personality) tag(b body) string {
 	style := p.etags
+	if own, ok := b["@odata.etag"]; ok && style == etagsNone {
+		style = etagsOf(own) // as the one that was captured
+	}
 	if kindOf(b) == "ManagerAccount" && style == etagsNone {
 		style = etagsStrong // DSP0266 7.5 wants it there
 	}
@@ -235,6 +266,9 @@ func encode(v any) []byte {
 // reply sends a resource with its ETag.
 func (x *exchange) reply(status int, b body) {
 	tag := x.kind.tag(b)
+	if x.r.URL.RawQuery != "" {
+		tag = "" // it would be of another representation
+	}
 	if tag != "" {
 		x.w.Header().Set("ETag", tag)
 	}

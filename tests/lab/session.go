@@ -3,7 +3,6 @@ package lab
 import (
 	"cmp"
 	"crypto/rand"
-	"crypto/subtle"
 	"fmt"
 	"net/http"
 	"slices"
@@ -25,10 +24,11 @@ type session struct {
 // known.
 func (x *exchange) authenticate() bool {
 	if token := x.r.Header.Get("X-Auth-Token"); token != "" {
-		if locked(x.Machine, func() bool { return x.touchLocked(token) }) {
+		if locked(x.Machine, func() bool { x.user = x.sessions[token].user; return x.touchLocked(token) }) {
 			return true
 		}
 	} else if user, password, ok := x.r.BasicAuth(); ok && x.accepts(user, password) {
+		x.user = user
 		return true
 	}
 	x.w.Header().Set("WWW-Authenticate", `Basic realm="Redfish"`)
@@ -38,13 +38,12 @@ func (x *exchange) authenticate() bool {
 
 // accepts checks an account.
 func (m *Machine) accepts(user, password string) bool {
-	ok := subtle.ConstantTimeCompare([]byte(user+"\x00"+password), []byte(m.config.Username+"\x00"+m.config.Password)) == 1
 	return locked(m, func() bool {
 		if time.Now().Before(m.lockedUntil) {
 			m.counts.Denied++
 			return false
 		}
-		if ok {
+		if _, ok := m.knownLocked(user, password); ok {
 			m.bad = 0
 			return true
 		}

@@ -159,7 +159,8 @@ func (m *Machine) liveTasks(at string, b body) {
 		}
 		return ids
 	})
-	b["Members"], b["Members@odata.count"] = refs(at, ids...), len(ids)
+	members := append(items(b["Members"]), refs(at, ids...)...)
+	b["Members"], b["Members@odata.count"] = members, len(members)
 }
 
 // accepted answers that a task was begun (DSP0266 12.2).
