@@ -102,10 +102,11 @@ func (m machine) step(a site.Action) site.Step {
 func (m machine) power() string { return strings.ToLower(m.Power()) }
 
 func TestConformanceOnTheLab(t *testing.T) {
-	for name, change := range map[string]func(*lab.MachineConfig){
-		"blank":     func(m *lab.MachineConfig) { m.Blank = true },
-		"installed": nil,
-	} {
+	kinds := map[string]func(*lab.MachineConfig){"blank": func(m *lab.MachineConfig) { m.Blank = true }}
+	for _, name := range lab.Personalities {
+		kinds[name] = func(m *lab.MachineConfig) { m.Personality = name }
+	}
+	for name, change := range kinds {
 		t.Run(name, func(t *testing.T) {
 			r := newRack(t, 60, change)
 			drivertest.Run(t, drivertest.Suite{Driver: redfish.New(patience), Fresh: func(t *testing.T) drivertest.Subject {
