@@ -97,6 +97,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	if err != nil {
 		return err
 	}
+	collectBySize()
 	defer evaluator.Close()
 	var e *engine.Engine
 	c := engine.Config{

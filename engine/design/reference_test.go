@@ -123,7 +123,7 @@ func TestEveryReaderExists(t *testing.T) {
 		t.Fatal("docs/model.md lists neither what only has rules nor what is planned")
 	}
 	lists := func(text []byte, name string) bool { return bytes.Contains(text, []byte("`"+name+"`")) }
-	served := []site.Facet{site.FacetPower, site.FacetBoot, site.FacetImage, site.FacetInventory}
+	served := []site.Facet{site.FacetPower, site.FacetBoot, site.FacetImage, site.FacetInventory, site.FacetBIOS}
 	codes := map[string]bool{}
 	for _, r := range rule.All() {
 		codes[r.Code] = true

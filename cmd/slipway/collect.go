@@ -1,0 +1,47 @@
+package main
+
+import (
+	"os"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+)
+
+// garbage is about how much memory the daemon lets go to waste before it
+// collects. A share of what it keeps, as GOGC has it, is either too little for a
+// small site all of whose machines are looked at at once, or too much for a
+// large one.
+const garbage = 80 << 20
+
+// collectBySize has the collector leave about as much garbage whatever the
+// daemon keeps, unless the environment says otherwise.
+func collectBySize() {
+	if os.Getenv("GOGC") != "" {
+		return
+	}
+	debug.SetGCPercent(percentOf(kept()))
+	afterCollection(collectBySize)
+}
+
+// percentOf is the share of what is kept, in per cent, that makes up the
+// garbage.
+func percentOf(kept uint64) int {
+	return int(min(200, max(20, 100*garbage/max(kept, 1))))
+}
+
+// kept is what the last collection found in use, in bytes.
+func kept() uint64 {
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(live)
+	if live[0].Value.Kind() != metrics.KindUint64 {
+		return 0
+	}
+	return live[0].Value.Uint64()
+}
+
+// afterCollection calls f once the next collection is done, which frees what
+// nobody refers to.
+func afterCollection(f func()) {
+	type unused struct{ _ *int } // one that shares its memory with others may live on
+	runtime.AddCleanup(new(unused), func(f func()) { f() }, f)
+}
