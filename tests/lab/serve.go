@@ -70,6 +70,7 @@ func (m *Machine) serve(w http.ResponseWriter, r *http.Request, fault Fault) {
 	case can == nil:
 		x.fail(http.StatusNotFound, "ResourceMissingAtURI", x.path)
 	case r.Method == http.MethodHead && can[http.MethodGet] != nil:
+		w.Header().Set("Allow", can.allow())
 		can[http.MethodGet](x)
 	case r.Method == http.MethodOptions:
 		w.Header().Set("Allow", can.allow())
