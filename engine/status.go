@@ -141,9 +141,11 @@ func (e *Engine) knownOf(node string, m site.Memory) site.Known {
 func (e *Engine) Known() site.Known {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	k := site.Known{Nodes: make(map[string]site.Memory, len(e.workers)), History: e.history, Serves: e.serves, Paused: e.paused, Rollout: e.rolloutLocked()}
+	k := site.Known{Nodes: make(map[string]site.Memory, len(e.workers)), History: e.history, Serves: e.serves, Paused: e.paused, Rollout: e.rolloutLocked(),
+		Reach: make(map[string]site.Reach, len(e.workers))}
 	for name, w := range e.workers {
 		k.Nodes[name] = w.memory
+		k.Reach[name] = site.Reach{BMC: w.node.Endpoints[site.BMC], Machine: w.node.Machine()}
 	}
 	return k
 }

@@ -197,6 +197,15 @@ type Known struct {
 	// for none.
 	Paused  *Hold          `json:"paused,omitempty"`
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
+	// Reach is how the machine of each node is reached out of band.
+	Reach map[string]Reach `json:"reach,omitempty"`
+}
+
+// Reach is how a machine is reached out of band, and which one it has to be,
+// by the design in force.
+type Reach struct {
+	BMC     Endpoint `json:"bmc"`
+	Machine Identity `json:"machine,omitzero"`
 }
 
 // Memory is what a daemon knows of one node: enough to plan without looking.

@@ -13,13 +13,7 @@ import (
 // Apply takes one step. It goes by what it reads itself, not by what was seen
 // before.
 func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, _ site.Observed) error {
-	s, err := m.system(ctx, step.Machine)
-	if err == nil {
-		s, err = m.future(ctx, s)
-	}
-	if err == nil {
-		err = sameMachine(step.Machine, m.identity(s, step.Machine))
-	}
+	s, err := m.meant(ctx, step.Machine)
 	if err == nil && s.heading() == "" {
 		err = refused("the BMC gives %q as PowerState, which tells nothing", printable(string(s.power())))
 	}
@@ -30,6 +24,19 @@ func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, _ sit
 		return fmt.Errorf("%s: %w", step.Action, err)
 	}
 	return nil
+}
+
+// meant is the system, with the boot that is next, once it is known to be the
+// wanted machine's.
+func (m *machine) meant(ctx context.Context, want site.Identity) (system, error) {
+	s, err := m.system(ctx, want)
+	if err == nil {
+		s, err = m.future(ctx, s)
+	}
+	if err == nil {
+		err = sameMachine(want, m.identity(s, want))
+	}
+	return s, err
 }
 
 func (m *machine) take(ctx context.Context, step site.Step, n *site.Node, s system) error {

@@ -1,0 +1,245 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-gitops/slipway/engine/control"
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// bmcFlags say how a management controller is reached, and whom to ask of the
+// node behind it.
+type bmcFlags struct {
+	credential, credentials string
+	ca, fingerprint         string
+	firstUse                bool
+	site, state, dir        string
+	noDaemon                bool
+}
+
+func (f *bmcFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.credential, "credential", "", "`NAME` of the credential to log in with at a URL")
+	flags.StringVar(&f.ca, "ca", "", "`FILE` with the certificate authorities to trust at a URL, as PEM")
+	flags.StringVar(&f.fingerprint, "fingerprint", "", "certificate to trust at a URL, \"sha256:\" and 64 hex digits")
+	flags.BoolVar(&f.firstUse, "trust-first-use", false, "trust the certificate that is shown at a URL now")
+	flags.StringVar(&f.site, "site", "", "the site's name, when there are several")
+	flags.BoolVar(&f.noDaemon, "no-daemon", false, "ask no daemon: a NODE is as the design in --dir says")
+	flags.StringVar(&f.dir, "dir", ".", "folder with the design, for --no-daemon")
+	addState(cmd, &f.state)
+	addCredentials(cmd, &f.credentials)
+}
+
+func (a *app) bmcCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "bmc", Short: "look at one management controller, or switch one machine",
+		Long: "Looks at one management controller by itself, given by its URL or by its node, or\n" +
+			"switches the machine behind it. A machine that a daemon keeps is switched only while\n" +
+			"its node is paused.\n" + exitHelp,
+		Example: "  slipway bmc check compute-3 --credentials /etc/slipway/credentials\n" +
+			"  slipway bmc check https://10.9.0.11 --credential bmc --credentials /etc/slipway/credentials --ca bmc-ca.pem --capture bmc.json.gz\n" +
+			"  slipway bmc power compute-3 restart --credentials /etc/slipway/credentials",
+		Args: knownCommand, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.bmcCheckCommand(), a.bmcGetCommand(), a.bmcPowerCommand(), a.bmcBootCommand())
+	return cmd
+}
+
+func (a *app) bmcGetCommand() *cobra.Command {
+	var f bmcFlags
+	cmd := &cobra.Command{
+		Use: "get URL|NODE PATH", Short: "print one resource of a management controller", Args: exactly(2),
+		Long:    "Prints a resource as the management controller gives it, as JSON.\n" + exitHelp,
+		Example: "  slipway bmc get compute-3 /redfish/v1/Systems/1 --credentials /etc/slipway/credentials",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withBMC(cmd.Context(), f, args[0], func(b *bmc) error { return a.bmcGet(cmd.Context(), b, args[1]) })
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func (a *app) bmcGet(ctx context.Context, b *bmc, path string) error {
+	r, err := able[driver.Reader](b, "show resources")
+	if err != nil {
+		return err
+	}
+	text, err := r.Read(ctx, path)
+	if err != nil {
+		return fmt.Errorf("%s: %w", b.name, err)
+	}
+	var v any
+	if err := json.Unmarshal(text, &v); err != nil {
+		return err
+	}
+	return printJSON(a.out, v)
+}
+
+// bmc is an open management controller.
+type bmc struct {
+	driver.Machine
+	name     string // as it was given
+	endpoint site.Endpoint
+	// node is the node that was named, empty at a URL; machine is what the
+	// design says it is.
+	node    string
+	machine site.Identity
+}
+
+// able is a rarer ability of a controller.
+func able[T any](b *bmc, what string) (T, error) {
+	t, ok := driver.As[T](b.Machine)
+	if !ok {
+		return t, fmt.Errorf("%s: the driver of this endpoint does not %s", b.name, what)
+	}
+	return t, nil
+}
+
+// withBMC does something with a management controller that it opens.
+func (a *app) withBMC(ctx context.Context, f bmcFlags, name string, do func(*bmc) error) error {
+	b, err := a.findBMC(ctx, f, name)
+	if err != nil {
+		return err
+	}
+	u, err := url.Parse(b.endpoint.URL)
+	if err != nil {
+		return err
+	}
+	scheme, _, _ := strings.Cut(u.Scheme, "+")
+	d := drivers()[scheme]
+	if d == nil {
+		return usage("no driver is known for %s", b.endpoint.URL)
+	}
+	if f.firstUse {
+		if err := a.trustNow(ctx, d, b); err != nil {
+			return err
+		}
+	}
+	value, err := f.secret(b.endpoint.Credential, u.Hostname())
+	if err != nil {
+		return err
+	}
+	if b.Machine, err = d.Open(ctx, b.endpoint, value); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return errors.Join(do(b), b.Close())
+}
+
+func (f bmcFlags) secret(name, host string) (secret.Value, error) {
+	if name == "" {
+		return secret.Value{}, nil
+	}
+	secrets, err := secret.Open(f.credentials)
+	if err != nil {
+		return secret.Value{}, err
+	}
+	return secrets.Get(name, host)
+}
+
+// findBMC is how the controller is reached that was named by a URL or a node.
+func (a *app) findBMC(ctx context.Context, f bmcFlags, name string) (*bmc, error) {
+	if strings.Contains(name, "://") {
+		e, err := f.endpoint(name)
+		return &bmc{name: name, endpoint: e}, err
+	}
+	if f.credential != "" || f.ca != "" || f.fingerprint != "" || f.firstUse {
+		return nil, usage("--credential, --ca, --fingerprint and --trust-first-use are for a URL; how %s is reached is in the design", name)
+	}
+	r, err := a.reach(ctx, f, name)
+	return &bmc{name: name, node: name, endpoint: r.BMC, machine: r.Machine}, err
+}
+
+// endpoint is a URL with what the flags say of it. A plain https:// is
+// Redfish's.
+func (f bmcFlags) endpoint(text string) (site.Endpoint, error) {
+	if rest, ok := strings.CutPrefix(text, "https://"); ok {
+		text = "redfish+https://" + rest
+	}
+	e := site.Endpoint{URL: text, Credential: f.credential, Trust: site.Trust{Fingerprint: f.fingerprint}}
+	ways := 0
+	for _, given := range []bool{f.ca != "", f.fingerprint != "", f.firstUse} {
+		if given {
+			ways++
+		}
+	}
+	if ways > 1 {
+		return e, usage("--ca, --fingerprint and --trust-first-use are three ways to trust: choose one")
+	}
+	if f.ca != "" {
+		pem, _, err := readBounded(f.ca)
+		if err != nil {
+			return e, fmt.Errorf("--ca: %w", err)
+		}
+		e.Trust.CA = string(pem)
+	}
+	return e, nil
+}
+
+// trustNow pins the certificate that is shown now, and says so.
+func (a *app) trustNow(ctx context.Context, d driver.Driver, b *bmc) error {
+	f, ok := driver.As[driver.Fingerprinter](d)
+	if !ok {
+		return usage("--trust-first-use does not go with %s", b.endpoint.URL)
+	}
+	sum, err := f.Fingerprint(ctx, b.endpoint.URL)
+	if err != nil {
+		return fmt.Errorf("%s: %w", b.name, err)
+	}
+	b.endpoint.Trust.Fingerprint = sum
+	fmt.Fprintf(a.err, "slipway: trusting %s, which nobody has verified; from now on pass --fingerprint %s\n", sum, sum)
+	return nil
+}
+
+// reach is how a node's machine is reached, by the daemon or by the design in
+// a folder.
+func (a *app) reach(ctx context.Context, f bmcFlags, node string) (site.Reach, error) {
+	if f.noDaemon {
+		return a.designedReach(ctx, f, node)
+	}
+	daemon := daemonAt(f.state)
+	defer daemon.Close()
+	known, err := daemon.Known(f.site)
+	if errors.Is(err, control.ErrNoDaemon) {
+		return site.Reach{}, fmt.Errorf("%w; with --no-daemon the design in --dir says how %s is reached", err, node)
+	}
+	if err != nil {
+		return site.Reach{}, err
+	}
+	r, ok := known.Reach[node]
+	if !ok {
+		return r, fmt.Errorf("the site has no node %q: see slipway status --all, or give the URL of its management controller", node)
+	}
+	return r, checkReach(r, node)
+}
+
+func (a *app) designedReach(ctx context.Context, f bmcFlags, node string) (site.Reach, error) {
+	rev, r, err := evaluateDir(ctx, f.dir, f.site)
+	if err != nil {
+		return site.Reach{}, err
+	}
+	if r.Site == nil {
+		return site.Reach{}, a.refuse(rev.Files, r)
+	}
+	n := r.Site.Nodes[node]
+	if n == nil {
+		return site.Reach{}, fmt.Errorf("site %s has no node %q", r.Site.Name, node)
+	}
+	reach := site.Reach{BMC: n.Endpoints[site.BMC], Machine: n.Machine()}
+	return reach, checkReach(reach, node)
+}
+
+func checkReach(r site.Reach, node string) error {
+	if r.BMC.URL == "" {
+		return fmt.Errorf("node %s has no endpoint bmc in the design", node)
+	}
+	return nil
+}

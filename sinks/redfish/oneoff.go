@@ -1,0 +1,91 @@
+package redfish
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/stmcginnis/gofish/schemas"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Read implements driver.Reader.
+func (m *machine) Read(ctx context.Context, path string) (json.RawMessage, error) {
+	if !strings.HasPrefix(path, "/redfish") {
+		return nil, refused("%q is not a path of Redfish; they begin with /redfish/v1", printable(path))
+	}
+	o, err := m.client.get(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(o)
+}
+
+// BootOnce implements driver.Booter.
+func (m *machine) BootOnce(ctx context.Context, want site.Identity, source string) error {
+	s, err := m.meant(ctx, want)
+	if err != nil {
+		return fmt.Errorf("boot once: %w", err)
+	}
+	target, err := m.bootTarget(s, schemas.BootSource(source))
+	if err == nil {
+		_, err = m.bootOnce(ctx, &site.Node{}, target)
+	}
+	if err != nil {
+		return fmt.Errorf("boot once: %w", err)
+	}
+	return nil
+}
+
+// bootTarget is what the machine calls a source of one boot.
+func (m *machine) bootTarget(s system, source schemas.BootSource) (schemas.BootSource, error) {
+	targets := []schemas.BootSource{source}
+	if source == schemas.CdBootSource {
+		targets = m.cdTargets()
+	}
+	if target, ok := s.override(targets...); ok {
+		return target, nil
+	}
+	return "", refused("the machine cannot boot once from %s, only from %s", printable(string(source)),
+		printable(strings.Join(bootTargets(s), ", ")))
+}
+
+// bootTargets are the sources that one boot may be from, without that of none.
+func bootTargets(s system) []string {
+	all := at[[]string](s.object, "Boot", overrideTarget+"@Redfish.AllowableValues")
+	return slices.DeleteFunc(all, func(t string) bool { return t == string(schemas.NoneBootSource) })
+}
+
+// Fingerprint implements driver.Fingerprinter.
+func (d *Driver) Fingerprint(ctx context.Context, endpoint string) (string, error) {
+	u, err := parse(endpoint)
+	if err != nil {
+		return "", err
+	}
+	dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: dialTimeout}, Config: &tls.Config{
+		// It is asked who answers, and nothing is told.
+		InsecureSkipVerify: true, MinVersion: tls.VersionTLS12, ServerName: u.Hostname(),
+	}}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	conn, err := dialer.DialContext(ctx, "tcp", hostWithPort(u))
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
+	}
+	defer conn.Close()
+	return sum(conn.(*tls.Conn).ConnectionState().PeerCertificates[0]), nil
+}
+
+func hostWithPort(u *url.URL) string {
+	if u.Port() != "" {
+		return u.Host
+	}
+	return net.JoinHostPort(u.Hostname(), "443")
+}
