@@ -526,11 +526,11 @@ func (g *grading) tryETags(ctx context.Context) (driver.Ability, error) {
 	resp, err := g.client.do(ctx, func(api *gofish.APIClient) (*http.Response, error) {
 		return api.GetWithHeaders(g.path, map[string]string{"If-None-Match": tag})
 	})
-	if err != nil && !hasStatus(err, http.StatusNotModified) {
+	switch {
+	case errors.Is(err, schemas.ErrNotModified), hasStatus(err, http.StatusNotModified):
+		return works("%s; what has not changed is not sent again", text), nil
+	case err != nil:
 		return partly("%s; a conditional read is refused: %s", text, printable(err.Error())), nil
 	}
-	if resp != nil && resp.StatusCode != http.StatusNotModified {
-		return partly("%s; a conditional read of the system gets all of it", text), nil
-	}
-	return works("%s; what has not changed is not sent again", text), nil
+	return partly("%s; a conditional read of the system gets all of it", text), resp.Body.Close()
 }

@@ -3,12 +3,14 @@ package redfish_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/sinks/redfish"
 	"github.com/slipway-gitops/slipway/tests/lab"
 )
 
@@ -22,8 +24,6 @@ func TestGradeOfAPlainBMC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, _ := json.MarshalIndent(g, "", " ")
-	t.Logf("%s", text)
 	if g.Identity != m.node.Identity {
 		t.Errorf("got %v", g.Identity)
 	}
@@ -31,7 +31,7 @@ func TestGradeOfAPlainBMC(t *testing.T) {
 	for _, a := range g.Abilities {
 		verdicts[a.Name] = a.Verdict
 	}
-	for _, name := range []string{"login", "identity", "power", "boot once", "boot order", "virtual media", "health"} {
+	for _, name := range []string{"login", "identity", "power", "boot once", "boot order", "virtual media", "health", "ETags"} {
 		if verdicts[name] != driver.Works {
 			t.Errorf("%s: %s", name, verdicts[name])
 		}
@@ -39,13 +39,13 @@ func TestGradeOfAPlainBMC(t *testing.T) {
 	if g.Requests == 0 || g.Bytes == 0 || len(g.Latency) < 3 {
 		t.Errorf("%d requests, %d bytes, %v", g.Requests, g.Bytes, g.Latency)
 	}
-	if w := writes(r); len(w) > 0 {
+	if w := written(r); len(w) > 0 {
 		t.Errorf("a check wrote: %v", w)
 	}
 }
 
-// writes are the requests of a fleet that asked for a change.
-func writes(r *rack) []lab.Call {
+// written are the requests of a fleet that asked for a change.
+func written(r *rack) []lab.Call {
 	return slices.DeleteFunc(r.Calls(), func(c lab.Call) bool { return !c.Write() })
 }
 
@@ -64,17 +64,89 @@ func TestBootOnce(t *testing.T) {
 	m := r.take()
 	h := as[driver.Booter](t, m.open(t))
 	other := site.Identity{UUID: "3d1c0000-0000-4000-8000-999999999999"}
-	if err := h.BootOnce(t.Context(), other, "Pxe"); !errors.Is(err, driver.ErrRefused) || len(writes(r)) > 0 {
-		t.Errorf("another machine is told where to boot from: %v, %v", err, writes(r))
+	if err := h.BootOnce(t.Context(), other, "Pxe"); !errors.Is(err, driver.ErrRefused) || len(written(r)) > 0 {
+		t.Errorf("another machine is told where to boot from: %v, %v", err, written(r))
 	}
 	if err := h.BootOnce(t.Context(), m.node.Identity, "Zip"); err == nil || !strings.Contains(err.Error(), "only from") {
 		t.Errorf("got %v", err)
 	}
-	if err := h.BootOnce(t.Context(), m.node.Identity, "Pxe"); err != nil || len(writes(r)) != 1 {
-		t.Errorf("got %v after %v", err, writes(r))
+	if err := h.BootOnce(t.Context(), m.node.Identity, "Pxe"); err != nil || len(written(r)) != 1 {
+		t.Errorf("got %v after %v", err, written(r))
 	}
 	shown, err := as[driver.Reader](t, m.open(t)).Read(t.Context(), "/redfish/v1/Systems/1")
 	if err != nil || !strings.Contains(string(shown), `"BootSourceOverrideTarget":"Pxe"`) {
 		t.Errorf("got %v, %s", err, shown)
+	}
+}
+
+// What is captured tells nothing of the machine, and nothing was written.
+func TestCapture(t *testing.T) {
+	r := newRack(t, 1, nil)
+	m := r.take()
+	c, err := as[driver.Capturer](t, m.open(t)).Capture(t.Context(), driver.Bounds{}, untold)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(c.Resources)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Resources) < 10 || c.Left > 0 || c.Resources["/redfish/v1/Systems/1"] == nil {
+		t.Errorf("%d resources, %d left: %s", len(c.Resources), c.Left, c.Why)
+	}
+	telling := []string{m.node.Identity.UUID, m.secret.Reveal(), "127.66."}
+	for _, word := range telling {
+		if strings.Contains(strings.ToLower(string(text)), strings.ToLower(word)) {
+			t.Errorf("it tells %q", word)
+		}
+	}
+	if strings.Contains(string(text), fmt.Sprintf(`"SerialNumber":%q`, m.node.Identity.Serial)) {
+		t.Error("it tells the serial number")
+	}
+	if w := written(r); len(w) > 0 {
+		t.Errorf("a capture wrote: %v", w)
+	}
+}
+
+func TestCaptureIsBounded(t *testing.T) {
+	r := newRack(t, 1, nil)
+	c, err := as[driver.Capturer](t, r.take().open(t)).Capture(t.Context(), driver.Bounds{Requests: 8}, untold)
+	if err != nil || len(r.Calls()) > 10 || c.Left == 0 || c.Why == "" {
+		t.Errorf("%d requests, %d left for %q: %v", len(r.Calls()), c.Left, c.Why, err)
+	}
+}
+
+// A person who looks must not lose what an earlier term has begun: nothing but
+// logging in is let through, whatever is asked for.
+func TestNothingIsWrittenWhileGrading(t *testing.T) {
+	r := newRack(t, 1, nil)
+	m := r.take()
+	h := m.open(t)
+	var err error
+	_, gradeErr := as[driver.Grader](t, h).Grade(t.Context(), func(_ string, done, _ int) {
+		if done == 3 {
+			err = h.Apply(t.Context(), m.step(site.ActionPowerOn), m.node, site.Observed{})
+		}
+	})
+	if gradeErr != nil || !errors.Is(err, driver.ErrRefused) || len(written(r)) > 0 {
+		t.Errorf("got %v and %v after %v", gradeErr, err, written(r))
+	}
+}
+
+func TestFingerprint(t *testing.T) {
+	m := newRack(t, 1, nil).take()
+	e := m.node.Endpoints[site.BMC]
+	f, err := redfish.New(patience).Fingerprint(t.Context(), e.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Trust = site.Trust{Fingerprint: f}
+	h, err := redfish.New(patience).Open(t.Context(), e, m.secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	if _, err := h.Observe(t.Context(), m.node, nil); err != nil {
+		t.Error(err)
 	}
 }

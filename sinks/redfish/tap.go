@@ -95,7 +95,7 @@ func (t *tap) latency() []driver.Latency {
 	for kind, took := range t.took {
 		slices.Sort(took)
 		all = append(all, driver.Latency{
-			Kind: kind, Requests: len(took), Median: site.Duration(took[len(took)/2]), Worst: site.Duration(took[len(took)-1]),
+			Kind: kind, Requests: len(took), Median: site.Duration(took[(len(took)-1)/2]), Worst: site.Duration(took[len(took)-1]),
 		})
 	}
 	slices.SortFunc(all, func(a, b driver.Latency) int {
