@@ -174,7 +174,9 @@ func (p *program) until(ts *testscript.TestScript, ready func() bool) {
 
 func siteCmd(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Check(os.CopyFS(ts.MkAbs("site"), os.DirFS(ts.Getenv("EXAMPLE"))))
-	replace(ts, "site/lab.cue", map[string]string{"bmc": freePort(ts), "ssh": freePort(ts), "images": freePort(ts)})
+	port := freePort(ts)
+	ts.Setenv("BMC_PORT", port)
+	replace(ts, "site/lab.cue", map[string]string{"bmc": port, "ssh": freePort(ts), "images": freePort(ts)})
 	replace(ts, "site/site.cue", map[string]string{"pollEvery": `"300ms"`, "observeEvery": `"1s"`, "reportEvery": `"500ms"`})
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	ts.Check(err)
