@@ -11,7 +11,11 @@ import (
 // trusted is an endpoint with the certificate that was recorded at its first
 // use, if the design trusts that: another one is then refused.
 func (w *worker) trusted(ep site.Endpoint) site.Endpoint {
-	seen := w.job().memory.Recorded.Certificate
+	return pinned(ep, w.job().memory.Recorded.Certificate)
+}
+
+// pinned is an endpoint with the certificate of its first use, nil for none.
+func pinned(ep site.Endpoint, seen *site.Certificate) site.Endpoint {
 	if ep.Trust.OnFirstUse() && seen != nil && seen.Endpoint == ep.URL {
 		ep.Trust.Fingerprint = seen.Fingerprint
 	}

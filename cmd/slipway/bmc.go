@@ -119,11 +119,6 @@ func (a *app) withBMC(ctx context.Context, f bmcFlags, name string, do func(*bmc
 	if d == nil {
 		return usage("no driver is known for %s", b.endpoint.URL)
 	}
-	if f.firstUse {
-		if err := a.trustNow(ctx, d, b); err != nil {
-			return err
-		}
-	}
 	value, err := f.secret(b.endpoint.Credential, u.Hostname())
 	if err != nil {
 		return err
@@ -131,7 +126,9 @@ func (a *app) withBMC(ctx context.Context, f bmcFlags, name string, do func(*bmc
 	if b.Machine, err = d.Open(ctx, b.endpoint, value); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	return errors.Join(do(b), b.Close())
+	err = do(b)
+	a.tellTrust(b)
+	return errors.Join(err, b.Close())
 }
 
 func (f bmcFlags) secret(name, host string) (secret.Value, error) {
@@ -164,7 +161,7 @@ func (f bmcFlags) endpoint(text string) (site.Endpoint, error) {
 	if rest, ok := strings.CutPrefix(text, "https://"); ok {
 		text = "redfish+https://" + rest
 	}
-	e := site.Endpoint{URL: text, Credential: f.credential, Trust: site.Trust{Fingerprint: f.fingerprint}}
+	e := site.Endpoint{URL: text, Credential: f.credential, Trust: site.Trust{Fingerprint: f.fingerprint, FirstUse: f.firstUse}}
 	ways := 0
 	for _, given := range []bool{f.ca != "", f.fingerprint != "", f.firstUse} {
 		if given {
@@ -184,19 +181,11 @@ func (f bmcFlags) endpoint(text string) (site.Endpoint, error) {
 	return e, nil
 }
 
-// trustNow pins the certificate that is shown now, and says so.
-func (a *app) trustNow(ctx context.Context, d driver.Driver, b *bmc) error {
-	f, ok := driver.As[driver.Fingerprinter](d)
-	if !ok {
-		return usage("--trust-first-use does not go with %s", b.endpoint.URL)
+// tellTrust says which certificate was trusted for being the first.
+func (a *app) tellTrust(b *bmc) {
+	if c, ok := driver.As[driver.Certifier](b.Machine); ok && c.Certificate() != "" {
+		fmt.Fprintf(a.err, "slipway: trusted %s, which nobody has verified; from now on pass --fingerprint %s, or pin it in the design\n", c.Certificate(), c.Certificate())
 	}
-	sum, err := f.Fingerprint(ctx, b.endpoint.URL)
-	if err != nil {
-		return fmt.Errorf("%s: %w", b.name, err)
-	}
-	b.endpoint.Trust.Fingerprint = sum
-	fmt.Fprintf(a.err, "slipway: trusting %s, which nobody has verified; from now on pass --fingerprint %s\n", sum, sum)
-	return nil
 }
 
 // reach is how a node's machine is reached, by the daemon or by the design in

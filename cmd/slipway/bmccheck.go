@@ -70,7 +70,7 @@ func (a *app) bmcCheck(ctx context.Context, b *bmc, f checkBMCFlags) error {
 		return err
 	}
 	told, done := a.progress()
-	grade, err := g.Grade(ctx, told)
+	grade, err := g.Grade(ctx, b.machine, told)
 	done()
 	if err != nil {
 		return fmt.Errorf("%s: %w", b.name, err)

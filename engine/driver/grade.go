@@ -24,24 +24,16 @@ type Booter interface {
 	BootOnce(ctx context.Context, want site.Identity, source string) error
 }
 
-// Fingerprinter is a Driver that can show by which certificate an endpoint's
-// other side would be known.
-type Fingerprinter interface {
-	// Fingerprint is that of the certificate which is shown now, in the form
-	// of Trust.Fingerprint. Nothing is verified and nothing secret is sent:
-	// whoever trusts it trusts whoever answers now.
-	Fingerprint(ctx context.Context, endpoint string) (string, error)
-}
-
 // Told is told how far a long read is. The total is as far as it is known.
 type Told func(what string, done, total int)
 
 // Grader is a Machine whose controller can be judged.
 type Grader interface {
 	// Grade tries what the controller can do without a write to it. What it
-	// cannot do is in the Grade; an error means that it could not be looked at
-	// at all.
-	Grade(ctx context.Context, told Told) (Grade, error)
+	// cannot do is in the Grade. The wanted machine, which may be unknown, tells
+	// which is meant where a controller has several. An error means that it
+	// could not be looked at at all.
+	Grade(ctx context.Context, want site.Identity, told Told) (Grade, error)
 }
 
 // Grade is what a controller was found to be and to do.

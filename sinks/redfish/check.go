@@ -21,6 +21,7 @@ import (
 type grading struct {
 	*machine
 	tap    *tap
+	want   site.Identity
 	root   object
 	system system
 	// chassis and manager are those of the system, read when they are needed.
@@ -52,15 +53,15 @@ var probes = []struct {
 }
 
 // Grade implements driver.Grader.
-func (m *machine) Grade(ctx context.Context, told driver.Told) (driver.Grade, error) {
-	g := &grading{machine: m}
+func (m *machine) Grade(ctx context.Context, want site.Identity, told driver.Told) (driver.Grade, error) {
+	g := &grading{machine: m, want: want}
 	var off func()
 	g.tap, off = m.tapped()
 	defer off()
 	if err := g.begin(ctx); err != nil {
 		return driver.Grade{}, err
 	}
-	out := driver.Grade{Identity: g.system.identity()}
+	out := driver.Grade{Identity: g.identity(g.system, want)}
 	for i, p := range probes {
 		told(p.name, i, len(probes))
 		a, err := p.try(g, ctx)
@@ -99,7 +100,7 @@ const samples = 5
 
 // begin logs in and reads the service root, and what is looked at most.
 func (g *grading) begin(ctx context.Context) (err error) {
-	if g.system, err = g.machine.system(ctx, site.Identity{}); err != nil {
+	if g.system, err = g.machine.system(ctx, g.want); err != nil {
 		return err
 	}
 	if g.root, err = g.client.get(ctx, schemas.DefaultServiceRoot); err != nil {
@@ -444,37 +445,29 @@ func (g *grading) tryLog(ctx context.Context) (driver.Ability, error) {
 	return a, nil
 }
 
-// inventories are the collections of parts, by where they are.
-var inventories = []struct{ name, property string }{
-	{"memory modules", "Memory"}, {"processors", "Processors"}, {"storage subsystems", "Storage"},
-	{"network interfaces", "EthernetInterfaces"},
-}
-
 func (g *grading) tryInventory(ctx context.Context) (driver.Ability, error) {
-	var a driver.Ability
-	var missing []string
-	for _, of := range inventories {
-		path := link(g.system.object, of.property)
-		o, err := object(nil), error(nil)
-		if path != "" {
-			o, err = g.client.get(ctx, path)
-		}
-		switch {
-		case hopeless(ctx, err):
-			return a, err
-		case path == "" || err != nil:
-			missing = append(missing, of.name)
-		default:
-			a.Values = append(a.Values, fmt.Sprintf("%d %s", memberCount(o), of.name))
+	inv, err := g.Inspect(ctx, &site.Node{Identity: g.want})
+	if err != nil {
+		return driver.Ability{}, err
+	}
+	a := works("part by part")
+	for _, of := range []struct {
+		name  string
+		count int
+	}{
+		{"memory modules", len(inv.DIMMs)}, {"processors", len(inv.CPUs)}, {"GPUs", len(inv.GPUs)}, {"drives", len(inv.Drives)},
+		{"network ports", len(inv.NICs)}, {"power supplies", len(inv.Supplies)}, {"PCIe devices", len(inv.Devices)},
+		{"firmware versions", len(inv.Firmware)},
+	} {
+		if of.count > 0 {
+			a.Values = append(a.Values, fmt.Sprintf("%d %s", of.count, of.name))
 		}
 	}
 	switch {
 	case len(a.Values) == 0:
 		return a, lacks("the system lists none of its parts")
-	case len(missing) > 0:
-		a.Verdict, a.Text = driver.Partly, "no "+strings.Join(missing, ", no ")
-	default:
-		a.Verdict, a.Text = driver.Works, "part by part"
+	case len(inv.Missing) > 0:
+		a.Verdict, a.Text = driver.Partly, "not to be had: "+strings.Join(inv.Missing, "; ")
 	}
 	return a, nil
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/site"
-	"github.com/slipway-gitops/slipway/sinks/redfish"
 	"github.com/slipway-gitops/slipway/tests/lab"
 )
 
@@ -20,7 +19,7 @@ func TestGradeOfAPlainBMC(t *testing.T) {
 	r := newRack(t, 1, nil)
 	m := r.take()
 	h := m.open(t)
-	g, err := as[driver.Grader](t, h).Grade(t.Context(), untold)
+	g, err := as[driver.Grader](t, h).Grade(t.Context(), m.node.Identity, untold)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,30 +122,12 @@ func TestNothingIsWrittenWhileGrading(t *testing.T) {
 	m := r.take()
 	h := m.open(t)
 	var err error
-	_, gradeErr := as[driver.Grader](t, h).Grade(t.Context(), func(_ string, done, _ int) {
+	_, gradeErr := as[driver.Grader](t, h).Grade(t.Context(), m.node.Identity, func(_ string, done, _ int) {
 		if done == 3 {
 			err = h.Apply(t.Context(), m.step(site.ActionPowerOn), m.node, site.Observed{})
 		}
 	})
 	if gradeErr != nil || !errors.Is(err, driver.ErrRefused) || len(written(r)) > 0 {
 		t.Errorf("got %v and %v after %v", gradeErr, err, written(r))
-	}
-}
-
-func TestFingerprint(t *testing.T) {
-	m := newRack(t, 1, nil).take()
-	e := m.node.Endpoints[site.BMC]
-	f, err := redfish.New(patience).Fingerprint(t.Context(), e.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e.Trust = site.Trust{Fingerprint: f}
-	h, err := redfish.New(patience).Open(t.Context(), e, m.secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer h.Close()
-	if _, err := h.Observe(t.Context(), m.node, nil); err != nil {
-		t.Error(err)
 	}
 }

@@ -2,17 +2,13 @@ package redfish
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"fmt"
-	"net"
-	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/stmcginnis/gofish/schemas"
 
-	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -61,31 +57,4 @@ func (m *machine) bootTarget(s system, source schemas.BootSource) (schemas.BootS
 func bootTargets(s system) []string {
 	all := at[[]string](s.object, "Boot", overrideTarget+"@Redfish.AllowableValues")
 	return slices.DeleteFunc(all, func(t string) bool { return t == string(schemas.NoneBootSource) })
-}
-
-// Fingerprint implements driver.Fingerprinter.
-func (d *Driver) Fingerprint(ctx context.Context, endpoint string) (string, error) {
-	u, err := parse(endpoint)
-	if err != nil {
-		return "", err
-	}
-	dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: dialTimeout}, Config: &tls.Config{
-		// It is asked who answers, and nothing is told.
-		InsecureSkipVerify: true, MinVersion: tls.VersionTLS12, ServerName: u.Hostname(),
-	}}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	conn, err := dialer.DialContext(ctx, "tcp", hostWithPort(u))
-	if err != nil {
-		return "", fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
-	}
-	defer conn.Close()
-	return sum(conn.(*tls.Conn).ConnectionState().PeerCertificates[0]), nil
-}
-
-func hostWithPort(u *url.URL) string {
-	if u.Port() != "" {
-		return u.Host
-	}
-	return net.JoinHostPort(u.Hostname(), "443")
 }
