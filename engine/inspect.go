@@ -86,7 +86,7 @@ func (w *worker) inspects(j job, now time.Time) bool {
 	o, r := j.memory.Observed, j.memory.Recorded
 	known := o.Identity.Known() && j.node.Machine().Matches(o.Identity)
 	still := r.InFlight == nil && !underWay(r) && len(o.Facets[site.FacetPower].Pending) == 0
-	return reachable && known && still && w.failures == 0 && !w.isBlind() && !j.leaving && j.node.Inspect != inspectNever &&
+	return reachable && known && still && !w.expected && w.failures == 0 && !w.isBlind() && !j.leaving && j.node.Inspect != inspectNever &&
 		now.After(w.uninspected) && (w.reinspect || o.Facets[site.FacetInventory].Seen.IsZero() || w.calendar.over(w.name, site.FacetInventory, now))
 }
 

@@ -84,13 +84,19 @@ func (c *calendar) over(node string, f site.Facet, now time.Time) bool {
 }
 
 // facetsDue are the facets to be read from the BMC in this look. While something is
-// under way on the machine, and after it, none is spared.
+// under way on the machine, and after it, none that is designed is spared, and
+// nothing else is read.
 func (w *worker) facetsDue(j job) []site.Facet {
 	due := append([]site.Facet{}, lookFacets...)
 	now, r := time.Now(), j.memory.Recorded
-	all := w.anew || r.InFlight != nil || underWay(r)
-	for _, f := range append(w.designedFacets(j.node, site.BMC), watched...) {
-		if w.e.serves[f] && (all || w.calendar.over(w.name, f, now) || moves(j, f)) {
+	busy := r.InFlight != nil || underWay(r)
+	for _, f := range w.designedFacets(j.node, site.BMC) {
+		if w.anew || busy || w.calendar.over(w.name, f, now) || moves(j, f) {
+			due = append(due, f)
+		}
+	}
+	for _, f := range watched {
+		if w.e.serves[f] && !busy && w.calendar.over(w.name, f, now) {
 			due = append(due, f)
 		}
 	}

@@ -57,6 +57,7 @@ type worker struct {
 	memory   site.Memory
 	plan     site.NodePlan
 	status   site.NodeStatus
+	expected bool // the next turn is due at its time
 	fresh    bool // start over: forget backoff, denials and complaints
 	thorough bool // inspect it too, because a person asked for it
 	recheck  bool // look inside too: something that it needs was disrupted
@@ -413,6 +414,7 @@ func (w *worker) finish(ctx context.Context, o outcome) time.Duration {
 	}
 	w.show(ctx, o)
 	w.settle(ctx)
+	w.expected = o.retry || !o.until.IsZero() || o.state == site.Progressing
 	if o.wait == 0 {
 		return 0
 	}
