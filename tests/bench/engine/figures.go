@@ -4,8 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
+
+	"github.com/slipway-gitops/slipway/tests/bench/rig"
 )
 
 // overhead brings machines from off to in-sync, one alone and a thousand at
@@ -25,13 +26,13 @@ func overhead(quick bool) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		progress("overhead: one node %.2f s, %d nodes %.2f s", one.Seconds(), n, many.Seconds())
+		rig.Progress("overhead: one node %.2f s, %d nodes %.2f s", one.Seconds(), n, many.Seconds())
 		alone, all = append(alone, one.Seconds()), append(all, many.Seconds())
 	}
 	return []string{
-		figure("engine/own-path", median(alone), "s"),
-		figure(fmt.Sprintf("engine/wall-%d", n), median(all), "s"),
-		figure("engine/overhead", median(all)/median(alone), "ratio"),
+		rig.Figure("engine/own-path", rig.Median(alone), "s"),
+		rig.Figure(fmt.Sprintf("engine/wall-%d", n), rig.Median(all), "s"),
+		rig.Figure("engine/overhead", rig.Median(all)/rig.Median(alone), "ratio"),
 	}, nil
 }
 
@@ -75,15 +76,15 @@ func idle(quick bool) ([]string, error) {
 	if _, err = b.inSync(ctx); err != nil {
 		return nil, err
 	}
-	progress("idle: %d nodes in-sync after %.0f s; settling for a minute", n, time.Since(b.begun).Seconds())
+	rig.Progress("idle: %d nodes in-sync after %.0f s; settling for a minute", n, time.Since(b.Begun).Seconds())
 	time.Sleep(span / 2) // the first looks were all at once
-	before, _, err := b.usage()
+	before, _, err := b.Usage()
 	if err != nil {
 		return nil, err
 	}
 	calls, begun, peak := b.fleet.CallCount(), time.Now(), int64(0)
 	for time.Since(begun) < span {
-		_, rss, uerr := b.usage()
+		_, rss, uerr := b.Usage()
 		if uerr != nil {
 			err = uerr
 			return nil, err
@@ -91,20 +92,20 @@ func idle(quick bool) ([]string, error) {
 		peak = max(peak, rss)
 		time.Sleep(time.Second)
 	}
-	after, _, err := b.usage()
+	after, _, err := b.Usage()
 	if err != nil {
 		return nil, err
 	}
-	_, own, err := processUsage(os.Getpid())
+	_, own, err := rig.Process(os.Getpid())
 	if err != nil {
 		return nil, err
 	}
 	wall := time.Since(begun).Seconds()
-	progress("idle: %.0f requests a second", float64(b.fleet.CallCount()-calls)/wall)
+	rig.Progress("idle: %.0f requests a second", float64(b.fleet.CallCount()-calls)/wall)
 	return []string{
-		figure(fmt.Sprintf("engine/idle-%d-cpu", n), (after-before).Seconds()/wall, "cores"),
-		figure(fmt.Sprintf("engine/idle-%d-rss", n), float64(peak)/(1<<20), "MiB"),
-		figure(fmt.Sprintf("lab/rss-%d", n), float64(own)/(1<<20), "MiB"),
+		rig.Figure(fmt.Sprintf("engine/idle-%d-cpu", n), (after-before).Seconds()/wall, "cores"),
+		rig.Figure(fmt.Sprintf("engine/idle-%d-rss", n), float64(peak)/(1<<20), "MiB"),
+		rig.Figure(fmt.Sprintf("lab/rss-%d", n), float64(own)/(1<<20), "MiB"),
 	}, nil
 }
 
@@ -121,7 +122,7 @@ func commitToWrite(quick bool) ([]string, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
-	if err = git(b.work(), "remote", "add", "origin", b.repo()); err != nil {
+	if err = rig.Git(rig.Work(b.dir), "remote", "add", "origin", rig.Repo(b.dir)); err != nil {
 		return nil, err
 	}
 	var took []float64
@@ -137,8 +138,8 @@ func commitToWrite(quick bool) ([]string, error) {
 		}
 		took = append(took, d.Seconds())
 	}
-	progress("commit-to-write: %.2f s", took)
-	return []string{figure("engine/commit-to-write", median(took), "s")}, nil
+	rig.Progress("commit-to-write: %.2f s", took)
+	return []string{rig.Figure("engine/commit-to-write", rig.Median(took), "s")}, nil
 }
 
 // changeBoot commits another boot order for one node and waits for the first
@@ -146,19 +147,19 @@ func commitToWrite(quick bool) ([]string, error) {
 func (b *bed) changeBoot(ctx context.Context, i int) (time.Duration, error) {
 	order := []string{`["Pxe", "Hdd"]`, `["Hdd", "Pxe"]`}[i%2]
 	text := fmt.Sprintf("package bench\n\nnodes: %s: boot: order: %s\n", nodeName(b.n-1), order)
-	if err := os.WriteFile(filepath.Join(b.work(), "change.cue"), []byte(text), 0o644); err != nil {
+	if err := rig.Write(rig.Work(b.dir), map[string]string{"change.cue": text}); err != nil {
 		return 0, err
 	}
-	if err := git(b.work(), "add", "-A"); err != nil {
+	if err := rig.Git(rig.Work(b.dir), "add", "-A"); err != nil {
 		return 0, err
 	}
-	if err := git(b.work(), "commit", "-q", "-m", "boot order"); err != nil {
+	if err := rig.Git(rig.Work(b.dir), "commit", "-q", "-m", "boot order"); err != nil {
 		return 0, err
 	}
 	m := b.fleet.Machine(nodeName(b.n - 1))
 	writes := m.Writes()
 	begun := time.Now()
-	if err := git(b.work(), "push", "-q", "origin", "main"); err != nil {
+	if err := rig.Git(rig.Work(b.dir), "push", "-q", "origin", "main"); err != nil {
 		return 0, err
 	}
 	for m.Writes() == writes {

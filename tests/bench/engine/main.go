@@ -8,10 +8,8 @@ import (
 	"flag"
 	"fmt"
 	"log"
-	"os"
-	"path/filepath"
-	"slices"
-	"time"
+
+	"github.com/slipway-gitops/slipway/tests/bench/rig"
 )
 
 func main() {
@@ -20,8 +18,8 @@ func main() {
 	only := flag.String("only", "", "run one of: overhead, idle, commit")
 	quick := flag.Bool("quick", false, "small sizes, to see that it works")
 	flag.Parse()
-	if _, err := os.Stat(binary()); err != nil {
-		log.Fatal("bin/slipway is missing: run make build")
+	if err := rig.Built(); err != nil {
+		log.Fatal(err)
 	}
 	var lines []string
 	for _, b := range []struct {
@@ -41,19 +39,4 @@ func main() {
 	for _, l := range lines {
 		fmt.Println(l)
 	}
-}
-
-func binary() string { return filepath.Join("bin", "slipway") }
-
-func figure(name string, value float64, unit string) string {
-	return fmt.Sprintf("bench: %s %.4g %s", name, value, unit)
-}
-
-func median[T float64 | time.Duration](v []T) T {
-	slices.Sort(v)
-	return v[len(v)/2]
-}
-
-func progress(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
 }

@@ -2,17 +2,18 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/tests/bench/rig"
 	"github.com/slipway-gitops/slipway/tests/lab"
 )
 
 // seed is what the fleet's keys and certificates derive from.
 const seed = "bench"
+
+// password opens every BMC.
+const password = "bench"
 
 // nodesPerFile is how a large site is split.
 const nodesPerFile = 100
@@ -38,17 +39,17 @@ func machines(n int, power string) []lab.MachineConfig {
 			now = "on" // the node of role base, which the others need
 		}
 		all[i] = lab.MachineConfig{
-			Name: nodeName(i), BMCAddr: address(i), Identity: identity(i), Username: "admin", Password: "bench",
+			Name: nodeName(i), BMCAddr: address(i), Identity: identity(i), Username: "admin", Password: password,
 			Manufacturer: "Lab", Model: "Bench", Power: now, BootOrder: []string{"Hdd", "Pxe"}, MemoryGiB: 64, Processors: 2,
 		}
 	}
 	return all
 }
 
-// writeSite writes a site of n nodes for a fleet whose BMCs listen on port. It
-// has all that a step can wait for: the first node is what the others need,
-// there are canaries, bounds and a window. Nothing of it makes a node wait.
-func writeSite(dir string, n, port int, power string, r rollout) error {
+// siteFiles are a site of n nodes for a fleet whose BMCs listen on port. It has
+// all that a step can wait for: the first node is what the others need, there
+// are canaries, bounds and a window. Nothing of it makes a node wait.
+func siteFiles(n, port int, power string, r rollout) map[string]string {
 	files := map[string]string{
 		"cue.mod/module.cue": "module: \"bench.example/site\"\nlanguage: version: \"v0.17.0\"\n",
 		"site.cue":           siteFile(n, port, r),
@@ -56,16 +57,7 @@ func writeSite(dir string, n, port int, power string, r rollout) error {
 	for from := 0; from < n; from += nodesPerFile {
 		files[fmt.Sprintf("nodes-%03d.cue", from/nodesPerFile)] = nodesFile(from, min(from+nodesPerFile, n), power)
 	}
-	for name, text := range files {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
+	return files
 }
 
 func siteFile(n, port int, r rollout) string {
@@ -104,11 +96,7 @@ nodes: [string]: {
 	addresses: _
 	endpoints: bmc: url: "redfish+https://\(addresses.bmc):%d/redfish/v1/Systems/1"
 }
-`, r.poll, r.observe, r.report, indent(string(lab.CAPEM(seed))), port)
-}
-
-func indent(pem string) string {
-	return "\t\t" + strings.ReplaceAll(strings.TrimSpace(pem), "\n", "\n\t\t")
+`, r.poll, r.observe, r.report, rig.Text(string(lab.CAPEM(seed))), port)
 }
 
 func nodesFile(from, to int, power string) string {
@@ -125,13 +113,4 @@ func nodesFile(from, to int, power string) string {
 	}
 	b.WriteString("}\n")
 	return b.String()
-}
-
-// git runs git in a folder.
-func git(dir string, args ...string) error {
-	cmd := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=bench", "-c", "user.email=bench@example.org"}, args...)...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("git %s: %w: %s", strings.Join(args, " "), err, out)
-	}
-	return nil
 }

@@ -1,0 +1,97 @@
+package rig
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/control"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Daemon keeps a site whose machines are on loopback.
+type Daemon struct {
+	Ask   *control.Client
+	Begun time.Time
+	dir   string
+	cmd   *exec.Cmd
+}
+
+// Work is the work tree of the site in a daemon's folder, Repo the repository
+// that the daemon follows.
+func Work(dir string) string { return filepath.Join(dir, "work") }
+
+// Repo is the repository that the daemon of a folder follows.
+func Repo(dir string) string { return filepath.Join(dir, "site.git") }
+
+// Start makes a repository of a site's files in an empty folder and starts a
+// daemon that has never seen it. The user admin with the password opens every
+// BMC.
+func Start(dir string, files map[string]string, password string) (*Daemon, error) {
+	credential := map[string]string{"bmc": "hosts: 127.0.0.0/8\nusername: admin\n\n" + password + "\n"}
+	d := &Daemon{dir: dir, Ask: control.Dial(control.Socket(filepath.Join(dir, "state")))}
+	for _, step := range []func() error{
+		func() error { return Write(Work(dir), files) },
+		func() error { return Git(Work(dir), "init", "-q", "-b", "main") },
+		func() error { return Git(Work(dir), "add", "-A") },
+		func() error { return Git(Work(dir), "commit", "-q", "-m", "site") },
+		func() error { return Git(dir, "clone", "-q", "--bare", Work(dir), Repo(dir)) },
+		func() error { return os.Mkdir(filepath.Join(dir, "credentials"), 0o700) },
+		func() error { return Write(filepath.Join(dir, "credentials"), credential) },
+		d.start,
+	} {
+		if err := step(); err != nil {
+			return d, err
+		}
+	}
+	return d, nil
+}
+
+func (d *Daemon) start() error {
+	out, err := os.Create(filepath.Join(d.dir, "log"))
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	d.cmd = exec.Command(Binary(), "run", "--repo", "file://"+Repo(d.dir), "--branch", "main",
+		"--state", filepath.Join(d.dir, "state"), "--credentials", filepath.Join(d.dir, "credentials"))
+	d.cmd.Stderr, d.cmd.Stdout = out, out
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	d.Begun = time.Now()
+	return d.cmd.Start()
+}
+
+// Close ends the daemon, and shows the log's end after an error.
+func (d *Daemon) Close(failed error) {
+	if d.cmd != nil && d.cmd.Process != nil {
+		d.cmd.Process.Signal(syscall.SIGTERM)
+		d.cmd.Wait()
+	}
+	d.Ask.Close()
+	if failed != nil {
+		text, _ := os.ReadFile(filepath.Join(d.dir, "log"))
+		fmt.Fprintf(os.Stderr, "the daemon's log ends:\n%s\n", text[max(0, len(text)-2000):])
+	}
+}
+
+// InSync waits until all of n nodes are, and gives the status.
+func (d *Daemon) InSync(ctx context.Context, n int) (site.Status, error) {
+	for {
+		r, err := d.Ask.Report("")
+		if err == nil && r.Status.Counts()[site.InSync] == n {
+			return r.Status, nil
+		}
+		select {
+		case <-ctx.Done():
+			return site.Status{}, fmt.Errorf("not in-sync in time: %v %w", r.Status.Counts(), err)
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
+// Usage is the CPU time and resident memory of the daemon and its workers.
+func (d *Daemon) Usage() (cpu time.Duration, rss int64, err error) { return Usage(d.cmd.Process.Pid) }
