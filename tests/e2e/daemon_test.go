@@ -63,7 +63,7 @@ func (w *town) startProgram(program string, env ...string) {
 	check(w.t, err)
 	defer log.Close()
 	d := &daemon{ended: make(chan struct{})}
-	d.cmd = exec.Command(program, "run", "--verbose", "--repo", w.path("site.git"), "--state", w.path("state"), "--credentials", w.path("cred"))
+	d.cmd = exec.Command(program, append([]string{"run", "--verbose", "--repo", w.path("site.git"), "--state", w.path("state"), "--credentials", w.path("cred")}, w.flags...)...)
 	d.cmd.Env = append(os.Environ(), env...)
 	d.cmd.Stdout, d.cmd.Stderr = log, log
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}

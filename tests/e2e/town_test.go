@@ -52,6 +52,7 @@ type town struct {
 	fleet  *lab.Fleet
 	key    string // private, opens the systems
 	daemon *daemon
+	flags  []string // of the daemon, beside the usual
 	ask    *control.Client
 }
 
@@ -80,15 +81,20 @@ func foundTown(t *testing.T, names []string, r rules) *town {
 	w.startFleet()
 	w.write("cred/bmc", "hosts: 127.95.1.0/24\nusername: admin\n\n"+password+"\n")
 	w.write("cred/os", "hosts: 127.95.2.0/24\nusername: admin\n\n"+w.key)
-	w.makeRepository()
+	w.makeRepository(w.design())
+	w.dial()
+	return w
+}
+
+// dial reaches for the daemon, which does not outlive the test.
+func (w *town) dial() {
 	w.ask = control.Dial(control.Socket(w.path("state")))
-	t.Cleanup(w.ask.Close)
-	t.Cleanup(func() {
+	w.t.Cleanup(w.ask.Close)
+	w.t.Cleanup(func() {
 		if w.daemon != nil && !w.daemon.dead() {
 			w.stop() // and what it started, which a kill would leave behind
 		}
 	})
-	return w
 }
 
 func (w *town) startFleet() {
@@ -119,10 +125,10 @@ func identity(i int) site.Identity {
 
 // makeRepository makes the site's repository, site.git, and the clone that it
 // is edited in, site. Nobody can force anything into it.
-func (w *town) makeRepository() {
+func (w *town) makeRepository(design string) {
 	w.t.Helper()
 	w.write("site/cue.mod/module.cue", "module: \"e2e.example/site\"\nlanguage: version: \"v0.17.0\"\n")
-	w.write("site/site.cue", w.design())
+	w.write("site/site.cue", design)
 	w.git("init", "-q", "-b", "main", "site")
 	w.git("-C", "site", "add", "-A")
 	w.git("-C", "site", "commit", "-q", "-m", "the site")
