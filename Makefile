@@ -4,7 +4,7 @@ SHELL := /bin/bash
 export CGO_ENABLED := 0
 GO := go
 
-.PHONY: help build setup demo test race lint prove bench-engine bench-design bench-git clean
+.PHONY: help build setup demo test race lint prove bench-engine bench-design bench-git bench-redfish clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -43,6 +43,10 @@ bench-design: build ## the figures of evaluating designs, beside the cue command
 
 bench-git: setup ## the figures of following a repository
 	@$(GO) test ./sources/git -run '^$$' -bench '^BenchmarkIdlePoll$$' -benchtime 1x | grep '^bench:'
+
+bench-redfish: setup build ## the figures of speaking to BMCs, beside Ironic, which it installs
+	@tests/bench/redfish/setup.sh
+	@$(GO) run ./tests/bench/redfish
 
 clean: ## remove what was built
 	rm -rf bin

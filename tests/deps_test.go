@@ -48,7 +48,7 @@ var only = map[string][]string{
 	"cuelang.org/go":               {"engine/design", "engine/design/rule", "schema"},
 	"github.com/robfig/cron":       {"engine/window"},
 	"github.com/go-git/go-git":     {"engine/repo", "engine/repo/repotest"},
-	"github.com/stmcginnis/gofish": {"sinks/redfish"},
+	"github.com/stmcginnis/gofish": {"sinks/redfish", "tests/bench/redfish"},
 	"github.com/prometheus":        {"sinks/metrics"},
 	"go.etcd.io/etcd":              {"engine/record"},
 	"golang.org/x/crypto/ssh":      {"engine/repo", "engine/repo/repotest", "sinks/ssh", "tests/lab", "cmd/slipway-lab", "cmd/slipway-demo"},
