@@ -35,7 +35,6 @@ type crawl struct {
 	seen        map[string]bool // by key
 	next, late  []string
 	out         map[string]json.RawMessage
-	bytes       int64
 	failed, mum int
 }
 
