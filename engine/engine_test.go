@@ -66,11 +66,7 @@ func TestBlankMachineIsInstalledOnceItIsApproved(t *testing.T) {
 
 func TestApprovalInTheDesignIsTheSame(t *testing.T) {
 	inBubble(t, usual, func(w *world) {
-		d := w.design("a")
-		d.Nodes["a"].Image, d.Nodes["a"].Generation = "debian", 1
-		w.commit(d)
-		w.up()
-		w.after(time.Minute)
+		w.waitsForApproval("a")
 		next := w.design("a")
 		next.Nodes["a"].Image, next.Nodes["a"].Generation = "debian", 1
 		next.Approvals = map[string]site.Approval{w.engine.Report().Status.Approve: {By: "ops"}}
@@ -87,11 +83,7 @@ func TestApprovalInTheDesignIsTheSame(t *testing.T) {
 // and the daemon does not go by that.
 func TestAskedAtItsStartADaemonKnowsWhatWaits(t *testing.T) {
 	inBubble(t, usual, func(w *world) {
-		d := w.design("a")
-		d.Nodes["a"].Image, d.Nodes["a"].Generation = "debian", 1
-		w.commit(d)
-		w.up()
-		w.after(time.Minute)
+		w.waitsForApproval("a")
 		w.down()
 		w.early = true
 		w.up()
@@ -493,11 +485,7 @@ func TestInstallerThatNeverEndsStalls(t *testing.T) {
 	c := usual
 	c.InstallTime = 100 * time.Hour
 	inBubble(t, c, func(w *world) {
-		d := w.design("a")
-		d.Nodes["a"].Image, d.Nodes["a"].Generation = "debian", 1
-		w.commit(d)
-		w.up()
-		w.after(time.Minute)
+		w.waitsForApproval("a")
 		w.approve()
 		w.after(2 * time.Hour)
 		w.want("a", site.Stalled)

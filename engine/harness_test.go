@@ -75,6 +75,18 @@ func (w *world) design(names ...string) *site.Site {
 }
 
 // commit makes a design the newest revision.
+// waitsForApproval brings the daemon to where the first installation of a node
+// waits to be approved.
+func (w *world) waitsForApproval(name string) {
+	w.t.Helper()
+	d := w.design(name)
+	d.Nodes[name].Image, d.Nodes[name].Generation = "debian", 1
+	w.commit(d)
+	w.up()
+	w.after(time.Minute)
+	w.want(name, site.Blocked)
+}
+
 func (w *world) commit(s *site.Site) { w.source.add(s, nil) }
 
 // up starts the daemon.

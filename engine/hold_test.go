@@ -122,11 +122,7 @@ func TestQuarantineCutsAnInstallationOff(t *testing.T) {
 
 func TestQuarantineAfterTheInstallerLosesNothing(t *testing.T) {
 	inBubble(t, usual, func(w *world) {
-		d := w.design("n1")
-		d.Nodes["n1"].Image, d.Nodes["n1"].Generation = "debian", 1
-		w.commit(d)
-		w.up()
-		w.after(time.Minute)
+		w.waitsForApproval("n1")
 		w.approve()
 		ended := func() bool {
 			i := w.engine.Known().Nodes["n1"].Recorded.Installing
@@ -432,11 +428,7 @@ func (w *world) done(node string) (done, learnt []string) {
 
 func TestWhatIsCutOffWasNotDone(t *testing.T) {
 	inBubble(t, patched, func(w *world) {
-		d := w.design("n1")
-		d.Nodes["n1"].Image, d.Nodes["n1"].Generation = "debian", 1
-		w.commit(d)
-		w.up()
-		w.after(time.Minute)
+		w.waitsForApproval("n1")
 		w.approve()
 		w.after(2 * time.Minute) // the installer runs
 		w.do(site.Order{Verb: site.VerbQuarantine, Node: "n1", Reason: "drill"})
