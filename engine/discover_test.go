@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,13 +20,17 @@ import (
 type sweeper struct {
 	driver.Driver
 	at     []string
+	denies bool
+
+	mu     sync.Mutex
 	sweeps []driver.Sweep
 	opened []string
-	denies bool
 }
 
 func (s *sweeper) Discover(_ context.Context, w driver.Sweep) error {
+	s.mu.Lock()
 	s.sweeps = append(s.sweeps, w)
+	s.mu.Unlock()
 	all, err := w.Addresses()
 	if err != nil {
 		return err
@@ -41,14 +47,25 @@ func (s *sweeper) Discover(_ context.Context, w driver.Sweep) error {
 }
 
 func (s *sweeper) Open(ctx context.Context, e site.Endpoint, v secret.Value) (driver.Machine, error) {
+	s.mu.Lock()
 	s.opened = append(s.opened, e.URL)
+	s.mu.Unlock()
 	if s.denies {
 		return nil, driver.ErrDenied
 	}
 	return s.Driver.Open(ctx, e, v)
 }
 
+// made are the sweeps so far.
+func (s *sweeper) made() []driver.Sweep {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.sweeps)
+}
+
 func (s *sweeper) opens(url string) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, u := range s.opened {
 		if u == url {
 			n++
@@ -83,8 +100,8 @@ func TestTheDaemonSweeps(t *testing.T) {
 		if unknown.Standing.Kind != site.StandingUnknown || !strings.Contains(unknown.Standing.CUE, w.fleet.Machine("10.9.0.3").Identity().UUID) {
 			t.Errorf("%+v", unknown.Standing)
 		}
-		if net.sweeps[0].AtOnce > 64 || net.opens("redfish+https://10.9.0.1") > 0 {
-			t.Errorf("%d addresses at once, opened %v", net.sweeps[0].AtOnce, net.opened)
+		if net.made()[0].AtOnce > 64 || net.opens("redfish+https://10.9.0.1") > 0 {
+			t.Errorf("%d addresses at once, opened %d times", net.made()[0].AtOnce, net.opens("redfish+https://10.9.0.1"))
 		}
 		for _, c := range w.fleet.Calls() {
 			if c.Machine != "10.9.0.1" {
@@ -93,10 +110,10 @@ func TestTheDaemonSweeps(t *testing.T) {
 		}
 
 		w.after(50 * time.Minute)
-		if n := len(net.sweeps); n != 1 {
+		if n := len(net.made()); n != 1 {
 			t.Errorf("%d sweeps within an hour", n)
 		}
-		w.until("another sweep", time.Hour, func() bool { return len(net.sweeps) == 2 })
+		w.until("another sweep", time.Hour, func() bool { return len(net.made()) == 2 })
 
 		other := w.design("10.9.0.1")
 		w.commit(other)
@@ -113,7 +130,7 @@ func TestASweepDoesNotTryADeniedCredentialAgain(t *testing.T) {
 		s.Discovery = &site.Discovery{Ranges: []string{"10.9.0.0/28"}, Every: site.Duration(time.Hour), Credential: "bmc"}
 		w.commit(s)
 		w.up()
-		w.until("three sweeps", 5*time.Hour, func() bool { return len(net.sweeps) == 3 })
+		w.until("three sweeps", 5*time.Hour, func() bool { return len(net.made()) == 3 })
 		w.after(time.Minute)
 		if n := net.opens("redfish+https://10.9.0.3"); n != 1 {
 			t.Errorf("it was sent %d times", n)
