@@ -1,6 +1,7 @@
 package redfish
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -28,6 +29,7 @@ type client struct {
 	// sessions is where to log in, once it is known; session is what to
 	// delete in the end, empty without a session.
 	sessions, session string
+	expand            string  // the query for a collection with its members, see walk
 	habits            *habits // of the BMC, filled from what is read anyway
 }
 
@@ -45,6 +47,19 @@ func (c *client) get(ctx context.Context, path string) (object, error) {
 		return nil, err
 	}
 	return decode(path, resp)
+}
+
+// members are the members of a collection, all of them; in one request where
+// the BMC can do so.
+func (c *client) members(ctx context.Context, collection string) ([]object, error) {
+	w := newWalk(c.get)
+	var failed error
+	all, err := w.membersBy(ctx, collection, c.expand, func(ctx context.Context, path string) (object, error) {
+		o, err := w.resource(ctx, path)
+		failed = cmp.Or(failed, err)
+		return o, err
+	})
+	return all, cmp.Or(err, failed)
 }
 
 func decode(path string, resp *http.Response) (object, error) {
@@ -197,6 +212,9 @@ func (c *client) findSessions(ctx context.Context) error {
 		return err
 	}
 	c.habits.learn(rootMakers(root))
+	asks := newWalk(nil)
+	asks.learn(root)
+	c.expand = asks.expand
 	c.sessions = link(root, "Links", "Sessions")
 	if service := link(root, "SessionService"); c.sessions == "" && service != "" {
 		c.sessions = strings.TrimRight(service, "/") + "/Sessions"

@@ -386,3 +386,28 @@ func TestSessionsOfEarlierTermsAreEnded(t *testing.T) {
 		}
 	}
 }
+
+// The boot options come with the collection where the BMC can do so: a first
+// look at a thousand machines at once is as quick as their requests are few.
+func TestBootOptionsAreReadAtOnce(t *testing.T) {
+	for _, kind := range lab.Personalities {
+		r := newRack(t, 1, func(m *lab.MachineConfig) { m.Personality = kind })
+		m := r.take()
+		seen, err := m.open(t).Observe(t.Context(), m.node, []site.Facet{site.FacetBoot})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := seen.Facets[site.FacetBoot].Have["order"]; !strings.HasPrefix(got, "Hdd,Pxe") {
+			t.Errorf("%s: the order is %q", kind, got)
+		}
+		asked := 0
+		for _, c := range r.Calls() {
+			if strings.Contains(strings.ToLower(c.Path), "bootoption") {
+				asked++
+			}
+		}
+		if asked != 1 {
+			t.Errorf("%s: %d requests for boot options, want 1", kind, asked)
+		}
+	}
+}

@@ -98,16 +98,12 @@ func (b *bootOptions) read(ctx context.Context, c *client, s system) error {
 	if b.source != nil && b.refs == key || collection == "" {
 		return nil
 	}
-	o, err := c.get(ctx, collection)
+	options, err := c.members(ctx, collection)
 	if err != nil {
 		return err
 	}
 	source := map[string]string{}
-	for _, path := range links(o, "Members") {
-		option, err := c.get(ctx, path)
-		if err != nil {
-			return err
-		}
+	for _, option := range options {
 		if from := bootSource(option); from != "" {
 			source[at[string](option, "BootOptionReference")] = from
 		}
