@@ -166,7 +166,7 @@ func (w *wire) bound(r *http.Request) (*http.Request, context.CancelFunc) {
 		return r.Clone(ctx), cancel
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), callTimeout)
-	var d departure
+	d := departure{until: r.Context()}
 	stop := context.AfterFunc(r.Context(), func() {
 		if d.stop() {
 			cancel()
@@ -184,7 +184,10 @@ func (w *wire) bound(r *http.Request) (*http.Request, context.CancelFunc) {
 }
 
 // departure decides once whether a write is sent or called off.
-type departure struct{ state atomic.Int32 }
+type departure struct {
+	until context.Context // the caller's; a write leaves only while it lives
+	state atomic.Int32
+}
 
 const (
 	waiting = iota
@@ -194,6 +197,9 @@ const (
 
 func (d *departure) stop() bool { return d.state.CompareAndSwap(waiting, calledOff) }
 func (d *departure) send() bool {
+	if d.until.Err() != nil {
+		d.stop()
+	}
 	return d.state.CompareAndSwap(waiting, sent) || d.state.Load() == sent
 }
 
