@@ -120,6 +120,7 @@ func (e *Engine) remove(ctx context.Context, w *worker) error {
 	e.mu.Lock()
 	if e.workers[w.name] == w {
 		delete(e.workers, w.name)
+		e.leaveRoleLocked(w)
 		e.stopWaitingLocked(w)
 		e.undecided.known = false
 		e.wakeLocked(roleTopic(w.node.Role))

@@ -102,6 +102,7 @@ type Engine struct {
 	history    site.History    // replaced, never written to
 	learnt     map[string]bool // keys of history that are still to be recorded
 	workers    map[string]*worker
+	roles      map[string]map[string]*worker // the same by role
 	waiting    waiting
 	term       tenure
 	swept      *site.Swept // of the last sweep; replaced, never written to
@@ -131,6 +132,7 @@ func New(c Config) *Engine {
 		problems:    map[string]site.Problem{},
 		rounds:      map[string]time.Time{},
 		workers:     map[string]*worker{},
+		roles:       map[string]map[string]*worker{},
 		shown:       map[string]site.Losses{},
 		learnt:      map[string]bool{},
 		waiting:     waiting{},

@@ -193,7 +193,9 @@ const redesigned = "its design has changed"
 func (w *worker) redesignLocked(n *site.Node, imageChanged bool) (changed bool) {
 	changed = w.leaving || imageChanged || !sameDesign(w.node, n)
 	w.fresh = w.fresh || changed || w.status.State == site.Retrying
+	w.e.leaveRoleLocked(w)
 	w.node = n
+	w.e.enterRoleLocked(w)
 	w.leaving = false
 	w.outdated = w.outdated || changed
 	if changed && w.status.State == site.InSync {
@@ -218,5 +220,6 @@ func (e *Engine) startLocked(n *site.Node, m site.Memory, leaving bool) {
 	ctx, stop := context.WithCancel(e.ctx)
 	w := newWorker(e, n, m, leaving, stop)
 	e.workers[n.Name] = w
+	e.enterRoleLocked(w)
 	e.running.Go(func() { w.run(ctx) })
 }

@@ -62,12 +62,23 @@ func needs(r *site.Role, role string) bool {
 	return false
 }
 
+// enterRoleLocked counts the worker to its node's role. A thousand that wait for
+// one node must not each look at all of the site.
+func (e *Engine) enterRoleLocked(w *worker) {
+	if e.roles[w.node.Role] == nil {
+		e.roles[w.node.Role] = map[string]*worker{}
+	}
+	e.roles[w.node.Role][w.name] = w
+}
+
+func (e *Engine) leaveRoleLocked(w *worker) { delete(e.roles[w.node.Role], w.name) }
+
 // throughLocked counts the nodes of a role that have gone through a phase, and
 // names the others in use.
 func (e *Engine) throughLocked(role, phase string) (through int, missing []string) {
-	for name, x := range e.workers {
+	for name, x := range e.roles[role] {
 		switch {
-		case x.node.Role != role || x.leaving || e.design.Unused(x.node) != "":
+		case x.leaving || e.design.Unused(x.node) != "":
 		case e.hasGoneThroughLocked(x, phase):
 			through++
 		default:
@@ -137,8 +148,8 @@ func (e *Engine) leaderOfLocked(name string, r *site.Role) string {
 // firstOfLocked is the first node in use of a role by name.
 func (e *Engine) firstOfLocked(role string) string {
 	first := ""
-	for name, x := range e.workers {
-		if x.node.Role == role && !x.leaving && e.design.Unused(x.node) == "" && (first == "" || name < first) {
+	for name, x := range e.roles[role] {
+		if !x.leaving && e.design.Unused(x.node) == "" && (first == "" || name < first) {
 			first = name
 		}
 	}
