@@ -53,6 +53,19 @@ func (f *Fleet) identify(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	if fault := m.State().Fault; fault.Kind == FaultSlowTLS && !f.sleep(hello.Context(), time.Duration(fault.Delay)) {
 		return nil, errors.New("the client has left")
 	}
+	return m.secure(), nil
+}
+
+// Certify makes the certificates of all BMCs, which otherwise are made at the
+// first connection to each.
+func (f *Fleet) Certify() {
+	for _, m := range f.machines {
+		m.secure()
+	}
+}
+
+// secure is the BMC's side of TLS.
+func (m *Machine) secure() *tls.Config {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.tls == nil {
@@ -60,7 +73,7 @@ func (f *Fleet) identify(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		// certificate changes.
 		m.tls = &tls.Config{Certificates: []tls.Certificate{*m.certificateLocked()}, NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12}
 	}
-	return m.tls, nil
+	return m.tls
 }
 
 func (m *Machine) certificateLocked() *tls.Certificate {

@@ -23,6 +23,7 @@ type exchange struct {
 	path  string // without a slash at its end
 	fault Fault  // what the request meets
 	user  string // who asks, empty where that does not matter
+	found body   // the resource at the path, as the request found it
 	// wantsApply says that settings are to be applied, and not only kept.
 	wantsApply bool
 }
@@ -117,6 +118,7 @@ func (x *exchange) methods() methods {
 	if b == nil {
 		return nil
 	}
+	x.found = b
 	can := methods{http.MethodGet: (*exchange).show}
 	x.writable(b, can)
 	return can
@@ -187,7 +189,10 @@ func (x *exchange) accountMethods(can methods) {
 
 // show answers a GET or HEAD of a resource.
 func (x *exchange) show() {
-	b := x.resource(x.path)
+	b := x.found
+	if b == nil {
+		b = x.resource(x.path)
+	}
 	if x.capturedError(b) {
 		return
 	}
@@ -226,15 +231,18 @@ func (m *Machine) finished(b body) body {
 	if k := kindOf(b); m.kind.contexts && b["@odata.context"] == nil && k != "" {
 		b["@odata.context"] = fmt.Sprintf("%s/$metadata#%s.%s", root, k, k)
 	}
-	if tag := m.kind.tag(b); tag != "" && m.kind.contexts {
+	if !m.kind.contexts {
+		return b
+	}
+	if tag := m.kind.tag(b, encode(b)); tag != "" {
 		b["@odata.etag"] = tag
 	}
 	return b
 }
 
-// tag is the ETag of a resource, empty where the BMC has none. The time of day
-// is no part of what it is made from.
-func (p *personality) tag(b body) string {
+// tag is the ETag of a resource and its text, empty where the BMC has none. The
+// time of day is no part of what it is made from.
+func (p *personality) tag(b body, text []byte) string {
 	style := p.etags
 	if own, ok := b["@odata.etag"]; ok && style == etagsNone {
 		style = etagsOf(own) // as the one that was captured
@@ -245,11 +253,14 @@ func (p *personality) tag(b body) string {
 	if style == etagsNone {
 		return ""
 	}
-	b = maps.Clone(b)
-	delete(b, "@odata.etag")
-	delete(b, "DateTime")
+	if b["@odata.etag"] != nil || b["DateTime"] != nil {
+		b = maps.Clone(b)
+		delete(b, "@odata.etag")
+		delete(b, "DateTime")
+		text = encode(b)
+	}
 	h := fnv.New64a()
-	h.Write(encode(b))
+	h.Write(text)
 	if style == etagsStrong {
 		return fmt.Sprintf(`"%x"`, h.Sum64())
 	}
@@ -266,9 +277,9 @@ func encode(v any) []byte {
 
 // reply sends a resource with its ETag.
 func (x *exchange) reply(status int, b body) {
-	tag := x.kind.tag(b)
-	if x.r.URL.RawQuery != "" {
-		tag = "" // it would be of another representation
+	text, tag := encode(b), ""
+	if x.r.URL.RawQuery == "" { // else it would be of another representation
+		tag = x.kind.tag(b, text)
 	}
 	if tag != "" {
 		x.w.Header().Set("ETag", tag)
@@ -279,7 +290,7 @@ func (x *exchange) reply(status int, b body) {
 		x.w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	x.send(status, encode(b))
+	x.send(status, text)
 }
 
 // describe names the schema of a resource (DSP0266 8.2).
@@ -316,7 +327,7 @@ func matches(header, tag string) bool {
 // like most BMCs it takes an ETag without its W/ for the same. It answers
 // itself when the resource is another by now.
 func (x *exchange) current(b body) bool {
-	want, tag := x.r.Header.Get("If-Match"), x.kind.tag(b)
+	want, tag := x.r.Header.Get("If-Match"), x.kind.tag(b, encode(b))
 	if want == "" || want == "*" || matches(want, tag) {
 		return true
 	}
