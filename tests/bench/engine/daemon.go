@@ -33,6 +33,7 @@ func newBed(n int, get time.Duration, power, wanted string, r rollout) (*bed, er
 	if b.fleet, err = lab.Start(lab.Config{Seed: seed, Latency: latency(get), Machines: machines(n, power)}); err != nil {
 		return b, err
 	}
+	b.fleet.Certify() // real BMCs have theirs
 	b.Daemon, err = rig.Start(dir, siteFiles(n, b.fleet.BMCPort(), wanted, r), password)
 	return b, err
 }

@@ -88,7 +88,7 @@ func (d *Daemon) InSync(ctx context.Context, n int) (site.Status, error) {
 		select {
 		case <-ctx.Done():
 			return site.Status{}, fmt.Errorf("not in-sync in time: %v %w", r.Status.Counts(), err)
-		case <-time.After(500 * time.Millisecond):
+		case <-time.After(2 * time.Second): // asking takes the processors' time too
 		}
 	}
 }
