@@ -81,11 +81,10 @@ func (m *machine) until(ctx context.Context, limit time.Duration, what string, o
 }
 
 // wait looks until it is done, and says so when it is not within the limit.
-// The first look is at once; pauses grow to one and a half polls, and no more
-// than that is wasted at the end.
+// The first look is at once, and no more than a pause is wasted at the end.
 func (m *machine) wait(ctx context.Context, limit time.Duration, what string, look func() (bool, error)) error {
 	end := time.Now().Add(limit)
-	for pause := m.opts.Poll; ; pause = min(pause+m.opts.Poll/4, m.opts.Poll*3/2) {
+	for {
 		done, err := look()
 		if done || err != nil {
 			return err
@@ -93,7 +92,7 @@ func (m *machine) wait(ctx context.Context, limit time.Duration, what string, lo
 		if time.Now().After(end) {
 			return &noEffectError{what: what, waited: limit}
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := sleep(ctx, m.opts.Poll); err != nil {
 			return err
 		}
 	}

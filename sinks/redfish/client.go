@@ -49,17 +49,20 @@ func (c *client) get(ctx context.Context, path string) (object, error) {
 	return decode(path, resp)
 }
 
-// members are the members of a collection, all of them; in one request where
-// the BMC can do so.
-func (c *client) members(ctx context.Context, collection string) ([]object, error) {
+// members takes the members of a collection, at most so many of them, with
+// their paths; in one request where the BMC can do so.
+func (c *client) members(ctx context.Context, collection string, most int, take func(path string, o object)) error {
 	w := newWalk(c.get)
+	w.most = most
 	var failed error
-	all, err := w.membersBy(ctx, collection, c.expand, func(ctx context.Context, path string) (object, error) {
+	_, err := w.membersBy(ctx, collection, c.expand, func(ctx context.Context, path string) (object, error) {
 		o, err := w.resource(ctx, path)
-		failed = cmp.Or(failed, err)
+		if failed = cmp.Or(failed, err); err == nil {
+			take(path, o)
+		}
 		return o, err
 	})
-	return all, cmp.Or(err, failed)
+	return cmp.Or(err, failed)
 }
 
 func decode(path string, resp *http.Response) (object, error) {

@@ -114,9 +114,7 @@ func probe(ctx context.Context, d dial, at netip.AddrPort) (driver.Found, bool) 
 		// what is answered is only a hint of where to log in, which verifies.
 		InsecureSkipVerify: true,
 		MinVersion:         tls.VersionTLS12, NextProtos: []string{"http/1.1"},
-		// With a post-quantum share the hello takes two packets, which old BMCs do
-		// not put together, and a thousand of them take a processor a second.
-		CurvePreferences: []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384},
+		CurvePreferences: exchanges,
 	})
 	if secure.HandshakeContext(ctx) != nil {
 		return driver.Found{}, false

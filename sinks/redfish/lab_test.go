@@ -387,9 +387,10 @@ func TestSessionsOfEarlierTermsAreEnded(t *testing.T) {
 	}
 }
 
-// The boot options come with the collection where the BMC can do so: a first
-// look at a thousand machines at once is as quick as their requests are few.
-func TestBootOptionsAreReadAtOnce(t *testing.T) {
+// Boot options and media slots come with their collection where the BMC can do
+// so: a first step on a thousand machines at once is as quick as their requests
+// are few.
+func TestCollectionsAreReadAtOnce(t *testing.T) {
 	for _, kind := range lab.Personalities {
 		r := newRack(t, 1, func(m *lab.MachineConfig) { m.Personality = kind })
 		m := r.take()

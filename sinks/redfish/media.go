@@ -72,8 +72,10 @@ func (m *machine) media(ctx context.Context, s system) (slot, error) {
 
 func (m *machine) readSlot(ctx context.Context, path string) (slot, error) {
 	o, err := m.client.get(ctx, path)
-	return slot{o, path, m.has(staleInserted)}, err
+	return m.slotOf(o, path), err
 }
+
+func (m *machine) slotOf(o object, path string) slot { return slot{o, path, m.has(staleInserted)} }
 
 // slots are the usable slots, the best first: those of the system, or else of
 // the manager that manages it. A manager is never guessed, since its slots may
@@ -111,22 +113,13 @@ func (m *machine) slotsOf(ctx context.Context, collection string) ([]slot, error
 	if collection == "" {
 		return nil, nil
 	}
-	o, err := m.client.get(ctx, collection)
-	if err != nil {
-		return nil, err
-	}
-	members := links(o, "Members")
 	var all []slot
-	for _, path := range members[:min(len(members), maxSlots)] {
-		s, err := m.readSlot(ctx, path)
-		if err != nil {
-			return nil, err
-		}
-		if s.holdsCDs() {
+	err := m.client.members(ctx, collection, maxSlots, func(path string, o object) {
+		if s := m.slotOf(o, path); s.holdsCDs() {
 			all = append(all, s)
 		}
-	}
-	return all, nil
+	})
+	return all, err
 }
 
 // mediaSources are where collections of slots are found, each read when its

@@ -98,15 +98,14 @@ func (b *bootOptions) read(ctx context.Context, c *client, s system) error {
 	if b.source != nil && b.refs == key || collection == "" {
 		return nil
 	}
-	options, err := c.members(ctx, collection)
-	if err != nil {
-		return err
-	}
 	source := map[string]string{}
-	for _, option := range options {
+	err := c.members(ctx, collection, maxLinks, func(_ string, option object) {
 		if from := bootSource(option); from != "" {
 			source[at[string](option, "BootOptionReference")] = from
 		}
+	})
+	if err != nil {
+		return err
 	}
 	b.refs, b.source = key, source
 	return nil

@@ -33,8 +33,7 @@ type Options struct {
 	// Settle is how long an accepted request may take to show its effect:
 	// 10 min.
 	Settle time.Duration
-	// Poll is the first pause between two looks at a machine that is to
-	// change, 1 s; pauses grow to half as much again.
+	// Poll is the pause between two looks at a machine that is to change, 1 s.
 	Poll time.Duration
 	// Answer is how long a write that was sent is given to be answered when
 	// the context ends meanwhile: 15 s.

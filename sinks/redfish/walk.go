@@ -37,13 +37,14 @@ type walk struct {
 	expand, deeper, single string
 	unexpanded             int // requests with expand that failed
 	requests, bytes        int
+	most                   int // members of one collection
 	silent                 int // requests in a row that nothing answered
 	// missing says what could not be read and why.
 	missing []string
 }
 
 func newWalk(get func(ctx context.Context, path string) (object, error)) *walk {
-	return &walk{get: get, known: map[string]object{}}
+	return &walk{get: get, known: map[string]object{}, most: maxMembers}
 }
 
 // learn takes from the service root which expansions the BMC has (DSP0266
@@ -212,7 +213,7 @@ func (w *walk) membersBy(ctx context.Context, path, query string, read reader) (
 	}
 	var refs []object
 	pages := map[string]bool{}
-	for path != "" && !pages[path] && len(pages) < maxPages && len(refs) < maxMembers {
+	for path != "" && !pages[path] && len(pages) < maxPages && len(refs) < w.most {
 		o := w.known[key(path)]
 		if o == nil || len(pages) > 0 {
 			var err error
@@ -236,7 +237,7 @@ type reader func(ctx context.Context, path string) (object, error)
 func (w *walk) each(ctx context.Context, refs []object, read reader) ([]object, error) {
 	var all []object
 	taken := map[string]bool{}
-	for _, ref := range refs[:min(len(refs), maxMembers)] {
+	for _, ref := range refs[:min(len(refs), w.most)] {
 		path := link(ref)
 		if path == "" || taken[key(path)] || strings.Contains(path, "#") {
 			continue
