@@ -75,6 +75,7 @@ func addRunFlags(cmd *cobra.Command, f *runFlags) {
 	flags.DurationVar(&l.Boot, "boot", l.Boot, "time from power-on to the system answering")
 	flags.DurationVar(&l.Install, "install", l.Install, "time of an installation")
 	flags.Float64Var(&l.Jitter, "jitter", 0, "share by which each of these varies, 0 to 1")
+	flags.BoolVar(&l.Tails, "tails", false, "let each vendor's answers vary as those of its BMCs do")
 	addSeed(cmd, &f.over.Seed)
 }
 
@@ -140,6 +141,7 @@ func (f runFlags) override(c *lab.Config) {
 		"boot":       func() { c.Latency.Boot = f.over.Latency.Boot },
 		"install":    func() { c.Latency.Install = f.over.Latency.Install },
 		"jitter":     func() { c.Latency.Jitter = f.over.Latency.Jitter },
+		"tails":      func() { c.Latency.Tails = f.over.Latency.Tails },
 		"power": func() {
 			for i := range c.Machines {
 				c.Machines[i].Power = f.power

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 const (
@@ -21,6 +22,8 @@ type account struct {
 	id                   int
 	user, password, role string
 	enabled              bool
+	// change says that it is good for nothing but a new password.
+	change bool
 }
 
 // roles are the predefined roles with their privileges (DSP0266 13.3.2).
@@ -37,7 +40,7 @@ func (m *Machine) accountsLocked() []account {
 		return m.accounts
 	}
 	h := m.kind.sessions
-	mine := account{max(1, h.first), m.config.Username, m.config.Password, "Administrator", true}
+	mine := account{id: max(1, h.first), user: m.config.Username, password: m.config.Password, role: "Administrator", enabled: true}
 	if h.slots == 0 {
 		return []account{mine}
 	}
@@ -59,15 +62,20 @@ func (m *Machine) knownLocked(user, password string) (account, bool) {
 	return account{}, false
 }
 
-// roleLocked is the role of a user, empty when there is no such any more.
-func (m *Machine) roleLocked(user string) string {
+// accountOfLocked is a user's account, empty when there is no such any more.
+func (m *Machine) accountOfLocked(user string) account {
 	for _, a := range m.accountsLocked() {
 		if a.user == user && a.enabled {
-			return a.role
+			return a
 		}
 	}
-	return ""
+	return account{}
 }
+
+// roleLocked is the role of a user, empty when there is no such any more.
+func (m *Machine) roleLocked(user string) string { return m.accountOfLocked(user).role }
+
+func (a account) path() string { return accountsPath + "/" + strconv.Itoa(a.id) }
 
 // may says whether the user has the privilege that the request needs (DSP0266
 // 13.3.3); it answers itself when not.
@@ -84,6 +92,17 @@ func (x *exchange) may() bool {
 	return false
 }
 
+// mustChange says whether the user's password has to be changed before
+// anything else, and answers then (DSP0266, Password change required).
+func (x *exchange) mustChange() bool {
+	own := locked(x.Machine, func() account { return x.accountOfLocked(x.user) })
+	if !own.change || x.path == own.path() && (x.r.Method == http.MethodGet || x.r.Method == http.MethodHead || x.r.Method == http.MethodPatch) {
+		return false
+	}
+	x.fail(http.StatusForbidden, "PasswordChangeRequired", own.path())
+	return true
+}
+
 // privilege is what a change needs.
 func (x *exchange) privilege() string {
 	switch {
@@ -91,7 +110,7 @@ func (x *exchange) privilege() string {
 		return "ConfigureSelf"
 	case strings.HasPrefix(x.path, accountsPath):
 		return "ConfigureUsers"
-	case strings.HasPrefix(x.path, x.kind.manager) && !strings.Contains(x.path, "/VirtualMedia"), strings.HasPrefix(x.path, x.kind.sessionsPath()), strings.HasPrefix(x.path, root+"/AccountService"):
+	case strings.HasPrefix(x.path, x.kind.manager) && !strings.Contains(x.path, "/VirtualMedia"), strings.HasPrefix(x.path, x.kind.sessionsPath()), strings.HasPrefix(x.path, root+"/AccountService"), strings.HasPrefix(x.path, root+"/CertificateService"):
 		return "ConfigureManager"
 	}
 	return "ConfigureComponents"
@@ -120,8 +139,8 @@ func (p *personality) growAccounts(l layout) {
 	const at = root + "/AccountService"
 	l.singles[at] = func(*Machine) body {
 		return p.thing("AccountService", at, "Account Service", body{
-			"ServiceEnabled": true, "Status": healthy(), "Accounts": ref(accountsPath), "Roles": ref(rolesPath), "MinPasswordLength": 1, "MaxPasswordLength": 40,
-			"AccountLockoutThreshold": p.sessions.tries, "AccountLockoutDuration": int(p.sessions.locked.Seconds()), "AccountLockoutCounterResetAfter": int(p.sessions.locked.Seconds()),
+			"ServiceEnabled": true, "HTTPBasicAuth": "Enabled", "Status": healthy(), "Accounts": ref(accountsPath), "Roles": ref(rolesPath), "MinPasswordLength": 1, "MaxPasswordLength": p.sessions.longest(),
+			"AccountLockoutThreshold": p.sessions.shownTries(), "AccountLockoutDuration": int(p.sessions.locked.Seconds()), "AccountLockoutCounterResetAfter": int(p.sessions.locked.Seconds()),
 		})
 	}
 	l.lists[accountsPath] = list{"ManagerAccount", func(m *Machine) []string {
@@ -142,7 +161,7 @@ func (p *personality) accountBody(m *Machine, id, at string) body {
 		for _, a := range m.accountsLocked() {
 			if fmt.Sprint(a.id) == id {
 				return p.thing("ManagerAccount", at, "User Account", body{
-					"UserName": a.user, "Password": nil, "RoleId": a.role, "Enabled": a.enabled, "Locked": false, "AccountTypes": []string{"Redfish"},
+					"UserName": a.user, "Password": nil, "RoleId": a.role, "Enabled": a.enabled, "Locked": !p.sessions.blocks && time.Now().Before(m.lockedUntil), "PasswordChangeRequired": a.change, "AccountTypes": []string{"Redfish"},
 					"Links": body{"Role": ref(rolesPath + "/" + a.role)},
 				})
 			}
@@ -151,37 +170,46 @@ func (p *personality) accountBody(m *Machine, id, at string) body {
 	})
 }
 
-// accountChange reads what an account is to be; it answers itself when that
+// accountChange makes of an account what it is to be, and says what of it
 // cannot be.
-func (x *exchange) accountChange(b body, a *account) bool {
+func (x *exchange) accountChange(b body, a *account) (wrong []body) {
 	for _, name := range slices.Sorted(maps.Keys(b)) {
-		s, isText := b[name].(string)
-		on, isFlag := b[name].(bool)
-		switch {
-		case strings.Contains(name, "@"), name == "AccountTypes":
-		case name == "UserName" && isText:
-			a.user = s
-		case name == "Password" && isText && len(s) > 0 && len(s) <= 40:
-			a.password = s
-		case name == "RoleId" && roles[s] != nil:
-			a.role = s
-		case name == "Enabled" && isFlag:
-			a.enabled = on
-		case name == "RoleId" && isText:
-			x.fail(http.StatusBadRequest, "PropertyValueNotInList", s, name)
-			return false
-		case slices.Contains([]string{"UserName", "RoleId", "Enabled"}, name):
-			x.fail(http.StatusBadRequest, "PropertyValueTypeError", shown(b[name]), name)
-			return false
-		case name == "Password":
-			x.fail(http.StatusBadRequest, "PropertyValueFormatError", "******", name)
-			return false
-		default:
-			x.unwritable(name)
-			return false
+		if strings.Contains(name, "@") || name == "AccountTypes" {
+			continue
+		}
+		if m := x.accountProperty(name, b[name], a); m != nil {
+			wrong = append(wrong, m)
 		}
 	}
-	return true
+	return wrong
+}
+
+// accountProperty sets a property of an account; it gives the message about
+// one that cannot be set.
+func (x *exchange) accountProperty(name string, v any, a *account) body {
+	s, isText := v.(string)
+	on, isFlag := v.(bool)
+	switch {
+	case name == "UserName" && isText:
+		a.user = s
+	case name == "Password" && isText && len(s) > 0 && len(s) <= x.kind.sessions.longest():
+		a.password, a.change = s, false
+	case name == "PasswordChangeRequired" && isFlag:
+		a.change = on
+	case name == "RoleId" && roles[s] != nil:
+		a.role = s
+	case name == "Enabled" && isFlag:
+		a.enabled = on
+	case name == "RoleId" && isText:
+		return x.kind.speech.info("PropertyValueNotInList", s, name)
+	case name == "Password":
+		return x.kind.speech.info("PropertyValueFormatError", "******", name)
+	case slices.Contains([]string{"UserName", "RoleId", "Enabled", "PasswordChangeRequired"}, name):
+		return x.kind.speech.info("PropertyValueTypeError", shown(v), name)
+	default:
+		return x.unwritable(name)
+	}
+	return nil
 }
 
 // addAccount makes an account (DSP0266 7.10).
@@ -197,7 +225,8 @@ func (x *exchange) addAccount() {
 			return
 		}
 	}
-	if !x.accountChange(b, &a) {
+	if wrong := x.accountChange(b, &a); len(wrong) > 0 {
+		x.failWith(http.StatusBadRequest, wrong...)
 		return
 	}
 	made := locked(x.Machine, func() bool {
@@ -213,36 +242,54 @@ func (x *exchange) addAccount() {
 		x.fail(http.StatusBadRequest, "ResourceAlreadyExists", "ManagerAccount", "UserName", a.user)
 		return
 	}
-	at := accountsPath + "/" + strconv.Itoa(a.id)
-	x.w.Header().Set("Location", at)
-	x.reply(http.StatusCreated, x.resource(at))
+	x.w.Header().Set("Location", a.path())
+	x.reply(http.StatusCreated, x.resource(a.path()))
 }
 
 // patchAccount changes an account; who may change but their own change only
-// its password.
+// its password. What can be changed is, when the rest cannot, and the answer
+// says what (DSP0266, PATCH).
 func (x *exchange) patchAccount() {
 	b, ok := x.read()
 	if !ok || !x.current(x.resource(x.path)) {
 		return
 	}
-	if len(b) == 0 {
-		x.fail(http.StatusBadRequest, "EmptyJSON")
+	asked := 0
+	for name := range b {
+		if !strings.Contains(name, "@") {
+			asked++
+		}
+	}
+	if asked == 0 {
+		x.fail(http.StatusBadRequest, map[bool]string{true: "EmptyJSON", false: "NoOperation"}[len(b) == 0])
 		return
 	}
-	role := locked(x.Machine, func() string { return x.roleLocked(x.user) })
-	if others := len(b) > 1 || b["Password"] == nil; others && !slices.Contains(roles[role], "ConfigureUsers") {
+	own := locked(x.Machine, func() account { return x.accountOfLocked(x.user) })
+	if others := asked > 1 || b["Password"] == nil; others && (own.change || !slices.Contains(roles[own.role], "ConfigureUsers")) {
 		x.fail(http.StatusForbidden, "InsufficientPrivilege")
 		return
 	}
 	all := locked(x.Machine, func() []account { return slices.Clone(x.accountsLocked()) })
-	i := slices.IndexFunc(all, func(a account) bool { return fmt.Sprint(a.id) == path.Base(x.path) })
-	if i < 0 || !x.accountChange(b, &all[i]) {
+	i := slices.IndexFunc(all, func(a account) bool { return a.path() == x.path })
+	if i < 0 {
+		x.fail(http.StatusNotFound, "ResourceMissingAtURI", x.path)
+		return
+	}
+	wrong := x.accountChange(b, &all[i])
+	if len(wrong) == asked || len(wrong) > 0 && x.kind.speech.talks {
+		x.failWith(http.StatusBadRequest, wrong...)
 		return
 	}
 	if !x.lies() {
 		locked(x.Machine, func() any { x.accounts = all; return nil })
 	}
-	x.patched()
+	if len(wrong) == 0 {
+		x.patched()
+		return
+	}
+	now := x.resource(x.path)
+	now["@Message.ExtendedInfo"] = wrong
+	x.reply(http.StatusOK, now)
 }
 
 // dropAccount deletes an account, and ends its sessions.
@@ -253,11 +300,11 @@ func (x *exchange) dropAccount() {
 	locked(x.Machine, func() any {
 		all := slices.Clone(x.accountsLocked())
 		for _, a := range all {
-			if fmt.Sprint(a.id) == path.Base(x.path) {
+			if a.path() == x.path {
 				maps.DeleteFunc(x.sessions, func(_ string, s session) bool { return s.user == a.user })
 			}
 		}
-		x.accounts = slices.DeleteFunc(all, func(a account) bool { return fmt.Sprint(a.id) == path.Base(x.path) })
+		x.accounts = slices.DeleteFunc(all, func(a account) bool { return a.path() == x.path })
 		return nil
 	})
 	x.done()

@@ -49,6 +49,7 @@ type biosState struct {
 	job     *task          // what carries the pending values, where that needs one
 	at      time.Time      // when the running boot has applied them; zero when it has none to
 	applied time.Time      // when values were last applied
+	passed  bool           // a boot has passed without applying them
 }
 
 // attributes are a machine's settings as they are in force.
@@ -330,6 +331,11 @@ func (m *Machine) bootBIOSLocked() {
 	if len(m.bios.pending) == 0 || m.kind.bios.jobs != "" && !m.bios.job.open() {
 		return
 	}
+	if m.fault.Kind == FaultBIOSTwice && !m.bios.passed {
+		m.bios.passed = true
+		return
+	}
+	m.bios.passed = false
 	m.bios.at = time.Now().Add(m.fleet.scaled(m.fleet.config.Latency.Boot / 2))
 	m.bios.job.run()
 	m.settleBIOSLocked()
@@ -496,7 +502,7 @@ func (p *personality) attributeRegistry(m *Machine) body {
 	_, version, _ := strings.Cut(h.registry, ".")
 	b := p.thing("AttributeRegistry", h.store, "BIOS Attribute Registry", body{
 		"Id": h.registry, "Language": "en", "OwningEntity": or(p.vendor, "Slipway"), "RegistryVersion": strings.ReplaceAll(strings.TrimPrefix(version, "v"), "_", "."),
-		"SupportedSystems": []any{body{"ProductName": m.model(), "SystemId": m.sku(), "FirmwareVersion": m.biosVersion()}},
+		"SupportedSystems": []any{body{"ProductName": m.model(), "SystemId": strings.ReplaceAll(m.sku(), "-", ""), "FirmwareVersion": m.biosVersion()}},
 		"RegistryEntries":  body{"Attributes": entries, "Menus": []any{}, "Dependencies": dependencies},
 	})
 	if p.bios.textDefaults || p.bios.slashes {
@@ -509,11 +515,18 @@ func (p *personality) attributeRegistry(m *Machine) body {
 // ones DMTF publishes.
 func (p *personality) growRegistries(l layout) {
 	const at = root + "/Registries"
+	base := at + "/Base/" + p.speech.base + ".0"
 	l.singles[at+"/Base"] = func(*Machine) body {
+		where := body{"Language": "en", "PublicationUri": fmt.Sprintf("https://redfish.dmtf.org/registries/%s.0.json", p.speech.base)}
+		if p.complete {
+			where["Uri"] = base
+		}
 		return p.thing("MessageRegistryFile", at+"/Base", "Base Message Registry File", body{
-			"Languages": []string{"en"}, "Registry": p.speech.base,
-			"Location": []any{body{"Language": "en", "PublicationUri": fmt.Sprintf("https://redfish.dmtf.org/registries/%s.0.json", p.speech.base)}},
+			"Languages": []string{"en"}, "Registry": p.speech.base, "Location": []any{where},
 		})
+	}
+	if p.complete {
+		l.singles[base] = func(*Machine) body { return p.baseRegistry(base) }
 	}
 	l.singles[at+"/"+p.bios.file] = func(*Machine) body {
 		name, version, _ := strings.Cut(strings.TrimPrefix(p.bios.registry, "."), ".")

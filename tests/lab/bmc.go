@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -30,7 +32,7 @@ func (f *Fleet) serveBMCs() error {
 	})
 	config := &tls.Config{GetConfigForClient: f.identify, NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12}
 	f.closers = append(f.closers, srv.Close)
-	f.work.Go(func() { srv.Serve(tls.NewListener(gate{l, f.bmcs, (*Machine).bmcLines}, config)) })
+	f.work.Go(func() { srv.Serve(tls.NewListener(redirecting{gate{l, f.bmcs, (*Machine).bmcLines}}, config)) })
 	return nil
 }
 
@@ -80,8 +82,13 @@ func (m *Machine) certificateLocked() *tls.Certificate {
 	switch m.fault.Kind {
 	case FaultExpired:
 		return m.fleet.keys.certificate(m.config.BMCAddr, notBefore.Add(24*time.Hour))
+	case FaultSelfSigned:
+		return m.fleet.keys.selfSigned(m.config.BMCAddr)
 	case FaultOtherCert:
 		return newKeys(m.fleet.config.Seed+" other").certificate(m.config.BMCAddr, notAfter)
+	}
+	if m.given != nil {
+		return m.given
 	}
 	return m.fleet.keys.certificate(m.config.BMCAddr, notAfter)
 }
@@ -115,7 +122,7 @@ func (m *Machine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if m.disturb(fault, rec, r) {
 		return
 	}
-	wait = locked(m, func() time.Duration { return m.variedLocked(wait) })
+	wait = locked(m, func() time.Duration { return m.tailedLocked(m.variedLocked(wait), r.URL.Path) })
 	if fault.Kind == FaultSlow {
 		wait += time.Duration(fault.Delay)
 	}
@@ -123,6 +130,21 @@ func (m *Machine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // an empty answer would be a success
 	}
 	m.serve(m.hindered(fault, rec, r), r, fault)
+}
+
+// tailedLocked is how long the vendor's BMC takes for an answer that takes the
+// fleet's BMCs this long: log-normal around it.
+func (m *Machine) tailedLocked(d time.Duration, path string) time.Duration {
+	h := m.kind.waits
+	if !m.fleet.config.Latency.Tails || h.spread == 0 || d == 0 {
+		return d
+	}
+	m.draws++
+	z := math.Sqrt2 * math.Erfinv(2*m.fleet.draw("tail "+m.config.Name, m.draws)-1)
+	if strings.Contains(path, "/LogServices/") && strings.HasSuffix(strings.TrimRight(path, "/"), "/Entries") {
+		d = time.Duration(float64(d) * h.logs)
+	}
+	return time.Duration(float64(d) * math.Exp(h.spread*z))
 }
 
 // hindered is a writer whose answers a fault spoils on their way.

@@ -64,7 +64,7 @@ func (x *exchange) fullBoot(given body) bool {
 func (x *exchange) only(b body, name string) (body, bool) {
 	for k := range b {
 		if k != name && !strings.Contains(k, "@") {
-			x.unwritable(k)
+			x.failWith(http.StatusBadRequest, x.unwritable(k))
 			return nil, false
 		}
 	}
@@ -81,13 +81,13 @@ func (x *exchange) only(b body, name string) (body, bool) {
 	return o, true
 }
 
-// unwritable answers that a property cannot be changed, or is not there.
-func (x *exchange) unwritable(name string) {
+// unwritable says that a property cannot be changed, or is not there.
+func (x *exchange) unwritable(name string) body {
 	id := "PropertyUnknown"
 	if _, there := x.resource(x.path)[name]; there {
 		id = "PropertyNotWritable"
 	}
-	x.fail(http.StatusBadRequest, id, name)
+	return x.kind.speech.info(id, name)
 }
 
 // bootable says whether boot settings can be made; it answers itself when
@@ -98,7 +98,7 @@ func (x *exchange) bootable(given body) bool {
 		s, isText := v.(string)
 		may := map[string][]string{
 			"BootSourceOverrideEnabled": x.kind.boot.states, "BootSourceOverrideMode": x.kind.boot.modes,
-			"BootSourceOverrideTarget": texts(boot["BootSourceOverrideTarget@Redfish.AllowableValues"]),
+			"BootSourceOverrideTarget": x.targets(boot),
 		}[name]
 		switch {
 		case strings.Contains(name, "@"):
@@ -121,6 +121,15 @@ func (x *exchange) bootable(given body) bool {
 		}
 	}
 	return true
+}
+
+// targets are what an override can be of.
+func (x *exchange) targets(boot body) []string {
+	all := slices.Clone(texts(boot["BootSourceOverrideTarget@Redfish.AllowableValues"]))
+	if i := slices.Index(all, "Cd"); i >= 0 && x.fault.Kind == FaultUsbCd {
+		all[i] = "UsbCd"
+	}
+	return all
 }
 
 // orderable says whether a boot order names existing options, each once; it
@@ -163,8 +172,25 @@ func (x *exchange) setBootLocked(given body) {
 			*to = s
 		}
 	}
+	x.twistLocked(given)
 	if m.override.enabled == "Disabled" {
 		m.override.target = "None"
+	}
+}
+
+// twistLocked is what a fault makes of an override.
+func (x *exchange) twistLocked(given body) {
+	o := &x.override
+	target := given["BootSourceOverrideTarget"]
+	switch {
+	case target == nil:
+	case x.fault.Kind == FaultOnceUnlessSent && given["BootSourceOverrideEnabled"] == nil:
+		o.enabled = "Once"
+	case x.fault.Kind == FaultModeFlips && given["BootSourceOverrideMode"] == nil:
+		o.mode = map[string]string{"Legacy": "UEFI"}[o.mode]
+		o.mode = or(o.mode, "Legacy")
+	case x.fault.Kind == FaultPxeRenamed && target == "Pxe":
+		o.target = "UefiBootNext"
 	}
 }
 

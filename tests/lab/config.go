@@ -48,6 +48,9 @@ type Latency struct {
 	// Jitter lets each duration be longer or shorter by up to this share of
 	// it, 0 to 1, as the seed decides.
 	Jitter float64
+	// Tails has the answers of each vendor's BMCs vary as theirs do: most take
+	// about GET and Write, a few many times as long, and pages of logs always.
+	Tails bool
 }
 
 // latencyText is a Latency as JSON has it.
@@ -59,23 +62,24 @@ type latencyText struct {
 	Boot     site.Duration `json:"boot,omitempty"`
 	Install  site.Duration `json:"install,omitempty"`
 	Jitter   float64       `json:"jitter,omitempty"`
+	Tails    bool          `json:"tails,omitempty"`
 }
 
 // MarshalJSON writes the durations as text.
 func (l Latency) MarshalJSON() ([]byte, error) {
 	return json.Marshal(latencyText{site.Duration(l.GET), site.Duration(l.Write), site.Duration(l.PowerOn),
-		site.Duration(l.PowerOff), site.Duration(l.Boot), site.Duration(l.Install), l.Jitter})
+		site.Duration(l.PowerOff), site.Duration(l.Boot), site.Duration(l.Install), l.Jitter, l.Tails})
 }
 
 // UnmarshalJSON reads the durations as text, over those that are set.
 func (l *Latency) UnmarshalJSON(text []byte) error {
 	t := latencyText{site.Duration(l.GET), site.Duration(l.Write), site.Duration(l.PowerOn),
-		site.Duration(l.PowerOff), site.Duration(l.Boot), site.Duration(l.Install), l.Jitter}
+		site.Duration(l.PowerOff), site.Duration(l.Boot), site.Duration(l.Install), l.Jitter, l.Tails}
 	if err := strictly(bytes.NewReader(text), &t); err != nil {
 		return err
 	}
 	*l = Latency{time.Duration(t.GET), time.Duration(t.Write), time.Duration(t.PowerOn),
-		time.Duration(t.PowerOff), time.Duration(t.Boot), time.Duration(t.Install), t.Jitter}
+		time.Duration(t.PowerOff), time.Duration(t.Boot), time.Duration(t.Install), t.Jitter, t.Tails}
 	return nil
 }
 

@@ -33,6 +33,7 @@ const (
 	FaultRefuse      FaultKind = "refuse"
 	FaultExpired     FaultKind = "expired"
 	FaultOtherCert   FaultKind = "other-cert"
+	FaultSelfSigned  FaultKind = "self-signed"
 	FaultSlowTLS     FaultKind = "slow-tls"
 
 	FaultUnauthorized FaultKind = "unauthorized"
@@ -43,7 +44,13 @@ const (
 
 	FaultPrecondition         FaultKind = "precondition"
 	FaultPreconditionRequired FaultKind = "precondition-required"
+	FaultETagWeak             FaultKind = "etag-weak"
+	FaultETagBare             FaultKind = "etag-bare"
+	FaultETagEmpty            FaultKind = "etag-empty"
+	FaultETagGzip             FaultKind = "etag-gzip"
 	FaultNotAcceptable        FaultKind = "not-acceptable"
+	FaultNoExpand             FaultKind = "no-expand"
+	FaultNoBody               FaultKind = "no-body"
 	FaultRedirect             FaultKind = "redirect"
 	FaultSlash                FaultKind = "slash"
 	FaultNoSlash              FaultKind = "no-slash"
@@ -55,11 +62,14 @@ const (
 	FaultTaskFails    FaultKind = "task-fails"
 	FaultTaskVanishes FaultKind = "task-vanishes"
 	FaultTaskLate     FaultKind = "task-late"
+	FaultTaskNew      FaultKind = "task-new"
+	FaultTaskRunning  FaultKind = "task-running"
 	FaultNoLocation   FaultKind = "no-location"
 
 	FaultNoShutdown   FaultKind = "no-shutdown"
 	FaultResetIgnored FaultKind = "reset-ignored"
 	FaultResetLate    FaultKind = "reset-late"
+	FaultResetsHidden FaultKind = "resets-hidden"
 	FaultOnConflict   FaultKind = "on-conflict"
 	FaultAlready      FaultKind = "already"
 	FaultState        FaultKind = "state"
@@ -72,6 +82,11 @@ const (
 	FaultUnchangedRefused FaultKind = "unchanged-refused"
 	FaultFullBoot         FaultKind = "full-boot"
 	FaultFutureState      FaultKind = "future-state"
+	FaultSettingsElse     FaultKind = "settings-else"
+	FaultOnceUnlessSent   FaultKind = "once-unless-sent"
+	FaultModeFlips        FaultKind = "mode-flips"
+	FaultUsbCd            FaultKind = "usb-cd"
+	FaultPxeRenamed       FaultKind = "pxe-renamed"
 
 	FaultInsertError    FaultKind = "insert-error"
 	FaultStaleInserted  FaultKind = "stale-inserted"
@@ -79,11 +94,18 @@ const (
 	FaultEjectHidden    FaultKind = "eject-hidden"
 	FaultTransferNeeded FaultKind = "transfer-needed"
 	FaultFlagsRefused   FaultKind = "flags-refused"
+	FaultFlagsNeeded    FaultKind = "flags-needed"
+	FaultEjectBody      FaultKind = "eject-body"
+	FaultQueryRefused   FaultKind = "query-refused"
+	FaultLicense        FaultKind = "license"
+	FaultClock          FaultKind = "clock"
 	FaultSlotWithout    FaultKind = "slot-without"
 
 	FaultPendingShown FaultKind = "pending-shown"
 	FaultBIOSDropped  FaultKind = "bios-dropped"
 	FaultBIOSFails    FaultKind = "bios-fails"
+	FaultBIOSTwice    FaultKind = "bios-twice"
+	FaultBIOSNowhere  FaultKind = "bios-nowhere"
 	FaultNoRegistry   FaultKind = "no-registry"
 
 	FaultWrongUUID  FaultKind = "wrong-uuid"
@@ -124,6 +146,7 @@ var faults = []struct {
 	{FaultRefuse, connecting, "closes every connection"},
 	{FaultExpired, connecting, "has a certificate that has expired"},
 	{FaultOtherCert, connecting, "has a certificate of another authority"},
+	{FaultSelfSigned, connecting, "has a certificate that it signed itself"},
 	{FaultSlowTLS, connecting, "takes the delay for a TLS handshake"},
 
 	{FaultUnauthorized, asking, "answers 401 although the session is young, and ends it"},
@@ -134,7 +157,13 @@ var faults = []struct {
 
 	{FaultPrecondition, asking, "answers 412 to a write with If-Match"},
 	{FaultPreconditionRequired, asking, "answers 428 to a change without If-Match"},
+	{FaultETagWeak, asking, "has weak ETags, and answers 412 unless they come back without W/"},
+	{FaultETagBare, asking, "has ETags without quotes"},
+	{FaultETagEmpty, asking, "has ETags of nothing, and answers 412 to them"},
+	{FaultETagGzip, asking, "adds -gzip to ETags where compression is accepted, and answers 412 to it"},
 	{FaultNotAcceptable, asking, "answers 406 to an answer wanted without compression"},
+	{FaultNoExpand, asking, "answers 501 to $expand, which it says it has"},
+	{FaultNoBody, asking, "answers 204 to a change"},
 	{FaultRedirect, asking, "redirects to the path with a slash at its end"},
 	{FaultSlash, asking, "knows a path only with a slash at its end"},
 	{FaultNoSlash, asking, "knows a path only without a slash at its end"},
@@ -146,11 +175,14 @@ var faults = []struct {
 	{FaultTaskFails, asking, "answers 202 with a task that ends in an exception"},
 	{FaultTaskVanishes, living, "forgets a task as soon as it has ended"},
 	{FaultTaskLate, living, "answers 404 to the first three looks at a task"},
+	{FaultTaskNew, living, "has a task New and Starting at the first looks at it"},
+	{FaultTaskRunning, living, "shows a task as running that has ended"},
 	{FaultNoLocation, asking, "answers 202 without saying where the task is"},
 
 	{FaultNoShutdown, living, "has a system that ignores a graceful shutdown"},
 	{FaultResetIgnored, asking, "accepts a reset and does nothing"},
 	{FaultResetLate, asking, "begins an accepted reset only after the delay"},
+	{FaultResetsHidden, asking, "lists the resets only in an ActionInfo"},
 	{FaultOnConflict, asking, "answers 409 to On until the delay after it went off"},
 	{FaultAlready, asking, "answers 409 to a reset that would change nothing"},
 	{FaultState, asking, "answers InvalidOperationForSystemState to a reset"},
@@ -163,6 +195,11 @@ var faults = []struct {
 	{FaultUnchangedRefused, asking, "refuses boot settings that are so already"},
 	{FaultFullBoot, asking, "refuses an override without all of enabled, target and mode"},
 	{FaultFutureState, asking, "takes boot settings only at a settings object, with If-Match"},
+	{FaultSettingsElse, asking, "has a settings object that takes no boot settings"},
+	{FaultOnceUnlessSent, asking, "makes an override one for once unless it is enabled again"},
+	{FaultModeFlips, asking, "changes the boot mode with the target"},
+	{FaultUsbCd, asking, "calls its virtual CD UsbCd"},
+	{FaultPxeRenamed, asking, "turns the target Pxe into UefiBootNext"},
 
 	{FaultInsertError, asking, "answers 500 to an insertion that it has carried out"},
 	{FaultStaleInserted, asking, "shows a medium that was ejected"},
@@ -170,11 +207,18 @@ var faults = []struct {
 	{FaultEjectHidden, asking, "has no EjectMedia while a slot is empty"},
 	{FaultTransferNeeded, asking, "wants a TransferProtocolType, and a user with a password"},
 	{FaultFlagsRefused, asking, "does not take Inserted and WriteProtected"},
+	{FaultFlagsNeeded, asking, "wants Inserted and WriteProtected"},
+	{FaultEjectBody, asking, "wants a body to eject, if an empty object"},
+	{FaultQueryRefused, asking, "takes no image whose address has a ? or &"},
+	{FaultLicense, asking, "answers 403 to media: a license is missing"},
+	{FaultClock, living, "has a clock at 1970, so that no certificate of an image server is valid"},
 	{FaultSlotWithout, asking, "has a first slot into which nothing can be inserted"},
 
 	{FaultPendingShown, asking, "shows pending settings as current"},
 	{FaultBIOSDropped, living, "applies settings without effect"},
 	{FaultBIOSFails, living, "ends the applying of settings with errors"},
+	{FaultBIOSTwice, living, "applies settings only with the second boot"},
+	{FaultBIOSNowhere, asking, "does not say where its settings object is, and takes settings at the resource itself"},
 	{FaultNoRegistry, asking, "answers 404 to the attribute registry"},
 
 	{FaultWrongUUID, living, "has another machine's UUID and serial number"},

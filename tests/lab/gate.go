@@ -1,10 +1,15 @@
 package lab
 
 import (
+	"bufio"
+	"bytes"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -52,6 +57,49 @@ func (g gate) Accept() (net.Conn, error) {
 		c.Close()
 	}
 }
+
+// redirecting is a listener for TLS that tells who speaks plain HTTP where
+// HTTPS is: at the same port (DSP0266, HTTP redirect).
+type redirecting struct{ net.Listener }
+
+func (l redirecting) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &greeted{Conn: c}, nil
+}
+
+// greeted is a connection that may turn out to speak plain HTTP.
+type greeted struct {
+	net.Conn
+	begun bool
+}
+
+// Read reads what is TLS; a request over plain HTTP it answers, as the end of
+// the connection.
+func (c *greeted) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.begun || n == 0 || err != nil {
+		return n, err
+	}
+	c.begun = true
+	if p[0] == tlsHandshake {
+		return n, nil
+	}
+	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(p[:n])))
+	if err != nil {
+		return n, nil
+	}
+	fmt.Fprintf(c.Conn, "HTTP/1.1 308 Permanent Redirect\r\nLocation: https://%s%s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+		or(r.Host, c.LocalAddr().String()), r.URL.EscapedPath())
+	c.SetReadDeadline(time.Now().Add(time.Second)) // for a body that is on its way
+	io.Copy(io.Discard, io.LimitReader(c.Conn, maxRequest))
+	return 0, io.EOF
+}
+
+// tlsHandshake is how a TLS connection begins (RFC 8446 5.1).
+const tlsHandshake = 22
 
 // at finds whose address a connection came to.
 func at(machines map[string]*Machine, a net.Addr) *Machine {

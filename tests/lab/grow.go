@@ -20,6 +20,10 @@ func (p *personality) grown() *personality {
 	p.growTasks(l)
 	p.growParts(l)
 	p.growAccounts(l)
+	if p.complete {
+		p.growNetworkProtocol(l)
+		p.growSchemas(l)
+	}
 	p.tree = l
 	p.cased = map[string]string{}
 	for _, paths := range []iter.Seq[string]{maps.Keys(l.singles), maps.Keys(l.lists)} {
@@ -65,6 +69,9 @@ func (p *personality) root(m *Machine) body {
 	})
 	if p.bios.jobs != "" {
 		b["JobService"] = ref(root + "/JobService")
+	}
+	if p.complete {
+		b["CertificateService"], b["JsonSchemas"] = ref(root+"/CertificateService"), ref(root+"/JsonSchemas")
 	}
 	if v := m.vendor(); v != "" {
 		b["Vendor"] = v
@@ -122,6 +129,10 @@ func (p *personality) computerSystem(m *Machine) body {
 		"Bios": ref(p.bios.path), "Boot": p.bootBody(), "Links": body{"ManagedBy": []any{ref(p.manager)}, "Chassis": []any{ref(p.chassis)}},
 		"Actions": body{"#ComputerSystem.Reset": p.reset(p.system + "/Actions/ComputerSystem.Reset")},
 	})
+	if p.complete { // which the schema has deprecated
+		delete(b["ProcessorSummary"].(body), "Status")
+		delete(b["MemorySummary"].(body), "Status")
+	}
 	if p.boot.progress {
 		b["BootProgress"] = body{"LastState": "None"}
 	}
@@ -180,6 +191,9 @@ func (p *personality) growManager(l layout) {
 			}},
 			"EthernetInterfaces": ref(p.manager + "/EthernetInterfaces"), "DateTime": now(), "DateTimeLocalOffset": "+00:00",
 		})
+		if p.complete {
+			b["NetworkProtocol"] = ref(p.manager + "/NetworkProtocol")
+		}
 		if p.logsAt(p.manager) {
 			b["LogServices"] = ref(p.manager + "/LogServices")
 		}

@@ -74,6 +74,18 @@ func (k keys) certificate(addr string, end time.Time) *tls.Certificate {
 	return &tls.Certificate{Certificate: [][]byte{c.Raw}, PrivateKey: key, Leaf: c}
 }
 
+// selfSigned is a certificate of the BMC at an address that nobody vouches
+// for.
+func (k keys) selfSigned(addr string) *tls.Certificate {
+	key := derive(k.seed, "bmc "+addr)
+	t := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: addr}, NotBefore: notBefore, NotAfter: notAfter, IPAddresses: []net.IP{net.ParseIP(addr)},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	c := sign(t, t, key.Public(), key)
+	return &tls.Certificate{Certificate: [][]byte{c.Raw}, PrivateKey: key, Leaf: c}
+}
+
 // CAPEM is the certificate authority of a fleet's BMCs, by its seed.
 func CAPEM(seed string) []byte { return newKeys(seed).caPEM() }
 

@@ -33,6 +33,8 @@ type Machine struct {
 	bmcSide lines // connections to the BMC
 	osSide  lines // connections to the system
 
+	turn chan struct{} // held by the change that has its turn
+
 	mu          sync.Mutex
 	power       string
 	timer       *time.Timer        // what comes next by itself
@@ -62,6 +64,8 @@ type Machine struct {
 	ghost       string             // a medium that was ejected and is still shown
 	sessions    map[string]session // by token
 	tls         *tls.Config        // with the certificate; nil until it is asked for
+	given       *tls.Certificate   // that somebody put in the place of its own
+	ntp         ntp
 	counts      Counts
 }
 
@@ -114,7 +118,7 @@ func newMachine(f *Fleet, c MachineConfig, kind *personality) *Machine {
 		c.identify(kind)
 	}
 	c.Identity.UUID = strings.ToLower(c.Identity.UUID)
-	m := &Machine{fleet: f, config: c, kind: kind, power: off, override: override{"Disabled", "None", ""}, sessions: map[string]session{}}
+	m := &Machine{fleet: f, config: c, kind: kind, power: off, override: override{"Disabled", "None", ""}, sessions: map[string]session{}, turn: make(chan struct{}, 1)}
 	targets := c.BootOrder
 	if len(targets) == 0 {
 		targets = []string{"Hdd", "Pxe"}

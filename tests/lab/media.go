@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"path"
 	"slices"
+	"strings"
 )
 
 const second = 1_000_000_000 // a time.Duration of the model
@@ -29,7 +30,7 @@ func (x *exchange) insertion(b body, wrong func(v any, name string)) (in inserti
 		flag, isFlag := v.(bool)
 		switch name {
 		case "Image":
-			in.image, ok = s, isText && fetchable(s)
+			in.image, ok = s, isText && x.fetchable(s)
 		case "UserName":
 			in.user, ok = s, isText || v == nil
 		case "Password", "TransferMethod", "MediaType":
@@ -51,10 +52,16 @@ func (x *exchange) insertion(b body, wrong func(v any, name string)) (in inserti
 	return in, true
 }
 
-// fetchable says whether an image is where a BMC can fetch it from.
-func fetchable(image string) bool {
+// fetchable says whether an image is where the BMC can fetch it from.
+func (x *exchange) fetchable(image string) bool {
 	u, err := url.Parse(image)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+	switch {
+	case err != nil, u.Host == "", x.fault.Kind == FaultQueryRefused && strings.ContainsAny(image, "?&"):
+		return false
+	case x.fault.Kind == FaultClock && u.Scheme == "https":
+		return false
+	}
+	return u.Scheme == "http" || u.Scheme == "https"
 }
 
 // insertMedia is the action VirtualMedia.InsertMedia (DSP0268).
@@ -97,6 +104,13 @@ func (x *exchange) insertable(b body, action string) bool {
 		}
 	case FaultTransferNeeded:
 		for _, name := range []string{"TransferProtocolType", "UserName", "Password"} {
+			if b[name] == nil {
+				x.fail(http.StatusBadRequest, "ActionParameterMissing", action, name)
+				return false
+			}
+		}
+	case FaultFlagsNeeded:
+		for _, name := range []string{"Inserted", "WriteProtected"} {
 			if b[name] == nil {
 				x.fail(http.StatusBadRequest, "ActionParameterMissing", action, name)
 				return false
@@ -212,6 +226,6 @@ func (x *exchange) wrongProperty(v any, name string) {
 	case "UserName", "Password", "TransferMethod", "Inserted", "WriteProtected":
 		x.fail(http.StatusBadRequest, "PropertyValueTypeError", shown(v), name)
 	default:
-		x.unwritable(name)
+		x.failWith(http.StatusBadRequest, x.unwritable(name))
 	}
 }

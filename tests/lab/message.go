@@ -41,6 +41,7 @@ var messages = map[string]message{
 	"PropertyValueTypeError":          {"The value '%1' for the property %2 is not a type that the property can accept.", "Warning", "Correct the value for the property in the request body and resubmit the request if the operation failed.", false},
 	"PropertyValueFormatError":        {"The value '%1' for the property %2 is not a format that the property can accept.", "Warning", "Correct the value for the property in the request body and resubmit the request if the operation failed.", false},
 	"PropertyValueOutOfRange":         {"The value '%1' for the property %2 is not in the supported range of acceptable values.", "Warning", "Correct the value for the property in the request body and resubmit the request if the operation failed.", false},
+	"PasswordChangeRequired":          {"The password provided for this account must be changed before access is granted.  PATCH the Password property for this account located at the target URI '%1' to complete this process.", "Critical", "Change the password for this account using a PATCH to the Password property at the URI provided.", false},
 	"PropertyMissing":                 {"The property %1 is a required property and must be included in the request.", "Warning", "Ensure that the property is in the request body and has a valid value and resubmit the request if the operation failed.", false},
 	"ActionNotSupported":              {"The action %1 is not supported by the resource.", "Critical", "The action supplied cannot be resubmitted to the implementation. Perhaps the action was invalid, the wrong resource was the target or the implementation documentation may be of assistance.", false},
 	"ActionParameterMissing":          {"The action %1 requires the parameter %2 to be present in the request body.", "Critical", "Supply the action with the required parameter in the request body when the request is resubmitted.", false},
@@ -85,6 +86,7 @@ var messages = map[string]message{
 	"InvalidOperationForSystemState": {"The operation was not successful due to the current power state of the system.", "Warning", "Bring the system into the power state that the operation needs, and retry.", true},
 	"UnableToModifyDuringSystemPOST": {"The change cannot be made while the system is in POST.", "Warning", "Retry when the system has completed its POST.", true},
 	"SystemResetRequired":            {"The change was made and needs a reset of the system to take effect.", "Warning", "Reset the system for the change to take effect.", true},
+	"LicenseKeyRequired":             {"A license key is required to use this operation or feature.", "Warning", "Install a license key to use this feature.", true},
 	"ResourceBeingFlashed":           {"The resource is being updated.", "Warning", "Retry when the update is complete.", true},
 
 	// Of AMI's BMCs.

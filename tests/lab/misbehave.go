@@ -49,6 +49,15 @@ var refusals = map[FaultKind]func(x *exchange) bool{
 	FaultNoSlash: func(x *exchange) bool {
 		return x.refuse(x.path != root && strings.HasSuffix(x.r.URL.Path, "/"), http.StatusNotFound, "ResourceMissingAtURI", x.path)
 	},
+	FaultNoExpand: func(x *exchange) bool {
+		return x.refuse(strings.Contains(x.r.URL.RawQuery, "expand"), http.StatusNotImplemented, "QueryParameterUnsupported", "$expand")
+	},
+	FaultLicense: func(x *exchange) bool {
+		return x.refuse(x.writes() && strings.Contains(x.path, "/VirtualMedia/"), http.StatusForbidden, "LicenseKeyRequired")
+	},
+	FaultEjectBody: func(x *exchange) bool {
+		return x.refuse(path.Base(x.path) == "VirtualMedia.EjectMedia" && x.r.ContentLength == 0, http.StatusBadRequest, "MalformedJSON")
+	},
 	FaultNotReady: func(x *exchange) bool { return x.refuse(x.writes(), http.StatusServiceUnavailable, "SYS518") },
 	FaultPOST: func(x *exchange) bool {
 		return x.refuse(x.changesBoot(), http.StatusBadRequest, "UnableToModifyDuringSystemPOST")
@@ -125,6 +134,58 @@ func (x *exchange) redirect() bool {
 // settings cannot be changed.
 func (p *personality) futureState() string { return or(p.settings, p.system+"/SD") }
 
+// odd is what can be done at a path where only a fault has something.
+func (x *exchange) odd() methods {
+	get := func(b body) methods {
+		return methods{http.MethodGet: func(x *exchange) { x.reply(http.StatusOK, b) }}
+	}
+	switch {
+	case x.fault.Kind == FaultFutureState && x.path == x.kind.futureState():
+		can := get(x.kind.thing("ComputerSystem", x.path, "Future state", body{"Boot": x.resource(x.kind.system)["Boot"]}))
+		can[http.MethodPatch] = (*exchange).patchSystem
+		return can
+	case x.fault.Kind == FaultSettingsElse && x.path == x.kind.futureState():
+		return get(x.kind.thing("ComputerSystem", x.path, "Settings", body{"AssetTag": nil}))
+	case x.fault.Kind == FaultResetsHidden && x.path == x.kind.resetInfo():
+		return get(x.kind.thing("ActionInfo", x.path, "Reset Action Info", body{"Parameters": []any{
+			body{"Name": "ResetType", "Required": true, "DataType": "String", "AllowableValues": x.resets(x.kind.system)},
+		}}))
+	}
+	return nil
+}
+
+// resetInfo is where an ActionInfo is that lists the resets.
+func (p *personality) resetInfo() string { return or(p.power.info, p.system+"/ResetActionInfo") }
+
+// spoiled is what a fault makes of an ETag.
+func (x *exchange) spoiled(tag string) string {
+	switch opaque := strings.TrimPrefix(tag, "W/"); {
+	case tag == "":
+	case x.fault.Kind == FaultETagWeak:
+		return "W/" + opaque
+	case x.fault.Kind == FaultETagBare:
+		return strings.Trim(opaque, `"`)
+	case x.fault.Kind == FaultETagEmpty:
+		return `""`
+	case x.fault.Kind == FaultETagGzip && strings.Contains(x.r.Header.Get("Accept-Encoding"), "gzip"):
+		return strings.TrimSuffix(tag, `"`) + `-gzip"`
+	}
+	return tag
+}
+
+// spurns says whether a fault has an ETag refused that is right.
+func (x *exchange) spurns(tag string) bool {
+	switch x.fault.Kind {
+	case FaultETagWeak:
+		return strings.HasPrefix(tag, "W/")
+	case FaultETagEmpty:
+		return true
+	case FaultETagGzip:
+		return strings.HasSuffix(tag, `-gzip"`)
+	}
+	return false
+}
+
 // deform lays over a resource what a fault makes of it.
 func (x *exchange) deform(b body) {
 	switch x.fault.Kind {
@@ -139,7 +200,27 @@ func (x *exchange) deform(b body) {
 			delete(boot, "BootSourceOverrideMode")
 			delete(boot, "BootSourceOverrideMode@Redfish.AllowableValues")
 		}
-	case FaultFutureState:
+	case FaultETagWeak, FaultETagBare, FaultETagEmpty, FaultETagGzip:
+		if tag, ok := b["@odata.etag"].(string); ok {
+			b["@odata.etag"] = x.spoiled(tag)
+		}
+	case FaultUsbCd:
+		if boot, ok := b["Boot"].(body); ok {
+			boot["BootSourceOverrideTarget@Redfish.AllowableValues"] = x.targets(boot)
+		}
+	case FaultResetsHidden:
+		if a, ok := b["Actions"].(body); ok && x.path == x.kind.system {
+			a["#ComputerSystem.Reset"] = body{"target": x.kind.system + "/Actions/ComputerSystem.Reset", "@Redfish.ActionInfo": x.kind.resetInfo()}
+		}
+	case FaultBIOSNowhere:
+		if kindOf(b) == "Bios" {
+			b["@Redfish.Settings"] = body{"@odata.type": "#Settings.v1_3_0.Settings", "ETag": "Dummyetag"}
+		}
+	case FaultClock:
+		if b["DateTime"] != nil {
+			b["DateTime"] = time.Unix(0, 0).UTC().Format(time.RFC3339)
+		}
+	case FaultFutureState, FaultSettingsElse:
 		if x.path == x.kind.system {
 			b["@Redfish.Settings"] = body{"@odata.type": "#Settings.v1_3_0.Settings", "SettingsObject": ref(x.kind.futureState())}
 		}

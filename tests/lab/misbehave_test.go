@@ -183,7 +183,8 @@ func TestTasksOfFaults(t *testing.T) {
 				time.Sleep(11 * time.Second)
 				state := ""
 				if at := resp.Header.Get("Location"); at != "" {
-					state = fmt.Sprint(b.want(200, "GET", at, "")["TaskState"])
+					state = fmt.Sprint(b.want(200, "GET", v["@odata.id"].(string), "")["TaskState"])
+					b.want(map[string]int{"Completed": 204, "Exception": 500}[state], "GET", at, "")
 				}
 				if got := state + " " + m.Power(); got != want {
 					t.Errorf("it ended %q, want %q", got, want)

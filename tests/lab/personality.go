@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -25,6 +26,7 @@ type personality struct {
 	settings                 string // path of the system's settings object, empty for none
 	versions                 map[string]string
 	contexts                 bool              // each resource has its @odata.context
+	complete                 bool              // it has services that its clients do not need
 	foldCase                 bool              // paths are found in any case
 	cased                    map[string]string // the tree's paths, by their lower case
 
@@ -36,6 +38,7 @@ type personality struct {
 	bios     biosHabits
 	parts    partHabits
 	sessions sessionHabits
+	tasks    taskHabits
 	query    queryHabits
 	waits    waitHabits
 	tree     tree
@@ -103,13 +106,38 @@ type sessionHabits struct {
 	// shown is the SessionTimeout, which is not in seconds everywhere.
 	shown int
 	full  string // message of a login that finds no room
-	// tries is how many bad logins lock an account, 0 for any number.
+	// tries is how many bad logins lock an account, 0 for any number; blocks
+	// has them block their sender, of which the AccountService says nothing.
 	tries  int
 	locked time.Duration
+	blocks bool
+	// delay is how long a login takes that comes after a bad one.
+	delay time.Duration
+	// password is the length of the longest, 40 by default.
+	password int
 	// slots is how many accounts there are, empty ones included; 0 lets
 	// accounts be made by POST.
 	slots int
 	first int // the slot of the configured account
+}
+
+// shownTries is the AccountLockoutThreshold.
+func (h sessionHabits) shownTries() int {
+	if h.blocks {
+		return 0
+	}
+	return h.tries
+}
+
+// longest is the length of the longest password.
+func (h sessionHabits) longest() int { return cmp.Or(h.password, 40) }
+
+// taskHabits is where the monitors of tasks are, empty for BMCs that name the
+// task itself.
+type taskHabits struct {
+	monitors string
+	// forgets has a task gone that has ended, once its monitor was read.
+	forgets bool
 }
 
 // queryHabits is which of the query parameters of DSP0266 7.3 are understood.
@@ -200,13 +228,14 @@ func plain() *personality {
 		name: "plain", product: "Slipway lab", redfish: "1.18.0", server: "slipway-lab",
 		manufacturer: "Lab", model: "Simulated", bmcModel: "Lab BMC", bmcVersion: "1.0.0", biosVersion: "1.0.0",
 		system: root + "/Systems/1", manager: root + "/Managers/1", chassis: root + "/Chassis/1",
-		etags: etagsWeak, speech: speech{base: "Base.1.18"},
+		complete: true, etags: etagsWeak, speech: speech{base: "Base.1.18"},
 		power: powerHabits{
 			resets: []string{"On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "ForceOn", "PowerCycle"},
 			info:   root + "/Systems/1/ResetActionInfo", listed: true, already: 204, managerResets: []string{"GracefulRestart", "ForceRestart"},
 		},
 		boot:     bootHabits{options: usualOptions(1, byRef), states: overrideStates, listed: true, targets: usualTargets, modes: []string{"UEFI"}, progress: true},
 		sessions: sessionHabits{max: 16, idle: 30 * time.Minute, shown: 1800, full: "SessionLimitExceeded"},
+		tasks:    taskHabits{monitors: monitorsPath},
 		query:    queryHabits{expand: 3, links: true, all: true, selects: true, pages: true, only: true},
 	}
 	p.bios, p.parts = plainBIOS(p.system), p.plainParts()
@@ -216,7 +245,8 @@ func plain() *personality {
 
 // idrac9 has the habits of an iDRAC9 with firmware 6: no ETags but on
 // accounts, media at the system and at the manager, a job for every change of
-// the BIOS, accounts in slots.
+// the BIOS, accounts in slots. Three bad logins within a minute block their
+// sender for one, which is IPBlocking.1 of its attributes as they come.
 func idrac9() *personality {
 	p := &personality{
 		name: "idrac9", vendor: "Dell", product: "Integrated Dell Remote Access Controller", redfish: "1.13.1", server: "Appweb/4.5.4",
@@ -230,7 +260,7 @@ func idrac9() *personality {
 		},
 		boot: bootHabits{options: usualOptions(0, byRef), states: overrideStates,
 			targets: []string{"None", "Pxe", "Floppy", "Cd", "Hdd", "BiosSetup", "Utilities", "UefiTarget", "SDCard", "UefiHttp"}, modes: []string{"UEFI", "Legacy"}},
-		sessions: sessionHabits{max: 8, idle: 30 * time.Minute, shown: 1800, full: "RAC0218", slots: 16, first: 2},
+		sessions: sessionHabits{max: 8, idle: 30 * time.Minute, shown: 1800, full: "RAC0218", slots: 16, first: 2, tries: 3, locked: time.Minute, blocks: true},
 		query:    queryHabits{expand: 1, links: true, all: true, selects: true, pages: true, only: true},
 		waits:    waitHabits{spread: 0.6, logs: 60},
 	}
@@ -246,7 +276,8 @@ func idrac9() *personality {
 
 // ilo5 has the habits of an iLO 5 with firmware 2.7: weak ETags in every
 // resource, paths in any case, boot settings that are locked during POST,
-// errors that name a message and say nothing.
+// errors that name a message and say nothing. After a bad login the next takes
+// ten seconds (HPE iLO 5 User Guide, Authentication Failure Delay Time).
 func ilo5() *personality {
 	p := &personality{
 		name: "ilo5", vendor: "HPE", product: "ProLiant DL385 Gen10 Plus v2", redfish: "1.6.0", server: "HPE-iLO-Server/1.30",
@@ -260,7 +291,8 @@ func ilo5() *personality {
 		},
 		boot: bootHabits{options: usualOptions(0x21, byNumber), states: overrideStates, postLocks: true,
 			targets: []string{"None", "Cd", "Hdd", "Usb", "SDCard", "Utilities", "Diags", "BiosSetup", "Pxe", "UefiShell", "UefiHttp", "UefiTarget"}, modes: []string{"UEFI", "Legacy"}},
-		sessions: sessionHabits{max: 13, idle: 30 * time.Minute, shown: 30, full: "MaxSessionsReached", first: 1, slots: 0},
+		sessions: sessionHabits{max: 13, idle: 30 * time.Minute, shown: 30, full: "MaxSessionsReached", first: 1, slots: 0, delay: 10 * time.Second, password: 39},
+		tasks:    taskHabits{monitors: monitorsPath},
 		query:    queryHabits{expand: 1, selects: true, only: true},
 		waits:    waitHabits{spread: 0.5, logs: 8},
 	}
@@ -273,7 +305,8 @@ func ilo5() *personality {
 }
 
 // xcc has the habits of an XClarity Controller with firmware 2.8: strong
-// ETags, no lasting override, ten slots for media that are driven by PATCH.
+// ETags, no lasting override, ten slots for media that are driven by PATCH,
+// tasks that are gone once their monitor was read.
 func xcc() *personality {
 	p := &personality{
 		name: "xcc", vendor: "Lenovo", product: "Lenovo XClarity Controller", redfish: "1.15.0", server: "XCC Web Server",
@@ -287,7 +320,8 @@ func xcc() *personality {
 		},
 		boot: bootHabits{options: usualOptions(2, byRef), states: []string{"Once", "Disabled"}, listed: true,
 			targets: []string{"None", "Pxe", "Cd", "Usb", "Hdd", "BiosSetup", "Diags", "UefiTarget"}, modes: []string{"UEFI", "Legacy"}},
-		sessions: sessionHabits{max: 16, idle: 5 * time.Minute, shown: 300, full: "CreateLimitReachedForResource", slots: 12, first: 1},
+		sessions: sessionHabits{max: 16, idle: 5 * time.Minute, shown: 300, full: "CreateLimitReachedForResource", slots: 12, first: 1, tries: 5, locked: time.Hour, password: 32},
+		tasks:    taskHabits{monitors: monitorsPath, forgets: true},
 		query:    queryHabits{expand: 2, links: true, all: true, selects: true, pages: true, only: true},
 		waits:    waitHabits{spread: 0.7, logs: 20},
 	}

@@ -23,7 +23,7 @@ func (x *exchange) query(b body) (body, bool) {
 		}
 	}
 	if q.Has("only") && h.only {
-		return x.onlyMember(b, len(q) > 1)
+		return x.onlyMember(b, q.Get("only"), len(q) > 1)
 	}
 	b, ok := x.page(b, q.Get("$skip"), q.Get("$top"))
 	if ok && q.Has("$expand") {
@@ -36,8 +36,12 @@ func (x *exchange) query(b body) (body, bool) {
 }
 
 // onlyMember is the member of a collection that has just one.
-func (x *exchange) onlyMember(b body, more bool) (body, bool) {
+func (x *exchange) onlyMember(b body, value string, more bool) (body, bool) {
 	members, isList := b["Members"].([]any)
+	if value != "" {
+		x.fail(http.StatusBadRequest, "QueryParameterValueFormatError", value, "only")
+		return nil, false
+	}
 	if !isList || more {
 		x.fail(http.StatusBadRequest, "QueryNotSupportedOnResource")
 		return nil, false

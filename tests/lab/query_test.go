@@ -13,12 +13,12 @@ func TestQueries(t *testing.T) {
 	const memory, chassis = sys + "/Memory", "/redfish/v1/Chassis/1"
 	for query, status := range map[string]int{
 		sys + "?$select=PowerState": 200, sys + "?ignored=1": 200, sys + "?$filter=x": 501, sys + "?$nothing": 501, sys + "?$top=1": 400,
-		memory + "?$top=x": 400, memory + "?$skip=-1": 400, sys + "?only": 400, sys + "?$expand=x": 400, sys + "?$expand=.($levels=x)": 400, sys + "?$expand=.($levels=2)": 200,
+		memory + "?$top=x": 400, memory + "?$skip=-1": 400, sys + "?only": 400, "/redfish/v1/Systems?only=x": 400, sys + "?$expand=x": 400, sys + "?$expand=.($levels=x)": 400, sys + "?$expand=.($levels=2)": 200,
 		sys + "?$expand=*": 200, sys + "?$expand=~": 200, sys + "?$select=,": 400,
 	} {
 		b.want(status, "GET", query, "")
 	}
-	if v := b.want(200, "GET", sys+"?$select=PowerState,Boot/BootOrder", ""); len(v) != 4 || len(v["Boot"].(map[string]any)) != 1 || v["@odata.id"] == nil {
+	if v := b.want(200, "GET", sys+"?$select=PowerState,Boot/BootOrder", ""); len(v) != 5 || len(v["Boot"].(map[string]any)) != 1 || v["@odata.id"] == nil {
 		t.Errorf("selected is %v", v)
 	}
 	if v := b.want(200, "GET", memory+"?$skip=1&$top=5", ""); len(v["Members"].([]any)) != 1 || v["Members@odata.count"] != 2.0 {

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"mime"
 	"net/http"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,7 +65,7 @@ func (m *Machine) serve(w http.ResponseWriter, r *http.Request, fault Fault) {
 	}
 	can := x.methods()
 	h := can[r.Method]
-	if x.user != "" && h != nil && !x.may() {
+	if x.user != "" && h != nil && (x.mustChange() || !x.may()) {
 		return
 	}
 	switch {
@@ -81,8 +82,18 @@ func (m *Machine) serve(w http.ResponseWriter, r *http.Request, fault Fault) {
 		x.fail(http.StatusMethodNotAllowed, "OperationNotAllowed")
 	default:
 		w.Header().Set("Allow", can.allow())
-		h(x)
+		x.inTurn(h)
 	}
+}
+
+// inTurn does what was asked for. Changes of a resource as it was read take
+// turns, so that of several at once only one finds it so (DSP0266, ETags).
+func (x *exchange) inTurn(h handler) {
+	if x.r.Header.Get("If-Match") != "" {
+		x.turn <- struct{}{}
+		defer func() { <-x.turn }()
+	}
+	h(x)
 }
 
 // open says what needs no login (DSP0266 13.2): the version, the service root
@@ -107,16 +118,15 @@ func (x *exchange) methods() methods {
 	case x.kind.sessionsPath():
 		return methods{http.MethodGet: (*exchange).show, http.MethodPost: (*exchange).login}
 	}
+	if dir, _ := path.Split(x.path); x.kind.tasks.monitors != "" && dir == x.kind.tasks.monitors+"/" {
+		return methods{http.MethodGet: (*exchange).monitor}
+	}
 	if owner, name, ok := strings.Cut(x.path, "/Actions/"); ok {
 		return x.action(owner, name)
 	}
 	b := x.resource(x.path)
-	if b == nil && x.fault.Kind == FaultFutureState && x.path == x.kind.futureState() {
-		b = x.kind.thing("ComputerSystem", x.path, "Future state", body{"Boot": x.resource(x.kind.system)["Boot"]})
-		return methods{http.MethodGet: func(x *exchange) { x.reply(http.StatusOK, b) }, http.MethodPatch: (*exchange).patchSystem}
-	}
 	if b == nil {
-		return nil
+		return x.odd()
 	}
 	x.found = b
 	can := methods{http.MethodGet: (*exchange).show}
@@ -143,6 +153,8 @@ var actions = map[string]func(x *exchange, owner string){
 	"Bios.ResetBios":           (*exchange).resetBIOS,
 	"VirtualMedia.InsertMedia": (*exchange).insertMedia,
 	"VirtualMedia.EjectMedia":  (*exchange).ejectMedia,
+
+	"CertificateService.ReplaceCertificate": (*exchange).replaceCertificate,
 }
 
 // writable adds what can be done with a resource beside reading it.
@@ -157,12 +169,16 @@ func (x *exchange) writable(b body, can methods) {
 			can[http.MethodPatch] = (*exchange).patchMedia
 		}
 	case "Bios":
-		if x.path == x.kind.bios.settings {
+		if x.path == x.kind.bios.settings || x.fault.Kind == FaultBIOSNowhere {
 			can[http.MethodPatch] = (*exchange).patchBIOS
 		}
 	case "ManagerAccountCollection":
 		if x.kind.sessions.slots == 0 && x.config.Capture == "" {
 			can[http.MethodPost] = (*exchange).addAccount
+		}
+	case "ManagerNetworkProtocol":
+		if x.kind.complete {
+			can[http.MethodPatch] = (*exchange).patchNetworkProtocol
 		}
 	case "ManagerAccount":
 		x.accountMethods(can)
@@ -253,10 +269,11 @@ func (p *personality) tag(b body, text []byte) string {
 	if style == etagsNone {
 		return ""
 	}
-	if b["@odata.etag"] != nil || b["DateTime"] != nil {
+	if b["@odata.etag"] != nil || b["DateTime"] != nil || b["@Message.ExtendedInfo"] != nil {
 		b = maps.Clone(b)
 		delete(b, "@odata.etag")
 		delete(b, "DateTime")
+		delete(b, "@Message.ExtendedInfo")
 		text = encode(b)
 	}
 	h := fnv.New64a()
@@ -265,6 +282,15 @@ func (p *personality) tag(b body, text []byte) string {
 		return fmt.Sprintf(`"%x"`, h.Sum64())
 	}
 	return fmt.Sprintf(`W/"%x"`, h.Sum64())
+}
+
+// tagged is the text of a resource with its ETag, where every resource has one
+// that did not get it before.
+func (p *personality) tagged(text []byte, tag string) []byte {
+	if p.contexts || !p.complete {
+		return text
+	}
+	return append(fmt.Appendf(nil, `{"@odata.etag":%s,`, encode(tag)), text[1:]...)
 }
 
 func encode(v any) []byte {
@@ -281,8 +307,9 @@ func (x *exchange) reply(status int, b body) {
 	if x.r.URL.RawQuery == "" { // else it would be of another representation
 		tag = x.kind.tag(b, text)
 	}
-	if tag != "" {
+	if tag = x.spoiled(tag); tag != "" {
 		x.w.Header().Set("ETag", tag)
+		text = x.kind.tagged(text, tag)
 	}
 	x.describe(b)
 	read := x.r.Method == http.MethodGet || x.r.Method == http.MethodHead
@@ -327,8 +354,8 @@ func matches(header, tag string) bool {
 // like most BMCs it takes an ETag without its W/ for the same. It answers
 // itself when the resource is another by now.
 func (x *exchange) current(b body) bool {
-	want, tag := x.r.Header.Get("If-Match"), x.kind.tag(b, encode(b))
-	if want == "" || want == "*" || matches(want, tag) {
+	want, tag := x.r.Header.Get("If-Match"), x.spoiled(x.kind.tag(b, encode(b)))
+	if want == "" || want == "*" || matches(want, tag) && !x.spurns(want) {
 		return true
 	}
 	x.fail(http.StatusPreconditionFailed, "PreconditionFailed")
@@ -337,7 +364,12 @@ func (x *exchange) current(b body) bool {
 
 // fail answers with an error.
 func (x *exchange) fail(status int, id string, args ...string) {
-	b := x.kind.speech.fault(x.kind.speech.info(id, args...))
+	x.failWith(status, x.kind.speech.info(id, args...))
+}
+
+// failWith answers with an error of these messages.
+func (x *exchange) failWith(status int, infos ...body) {
+	b := x.kind.speech.fault(infos...)
 	if x.meets(FaultInfoObject) {
 		e := b["error"].(body)
 		e["@Message.ExtendedInfo"] = items(e["@Message.ExtendedInfo"])[0]
@@ -364,6 +396,8 @@ func (x *exchange) say(id string) {
 // message.
 func (x *exchange) patched() {
 	switch {
+	case x.meets(FaultNoBody):
+		x.w.WriteHeader(http.StatusNoContent)
 	case !x.kind.speech.talks:
 		x.reply(http.StatusOK, x.resource(x.path))
 	case x.path == x.kind.bios.settings:
@@ -439,7 +473,7 @@ func (x *exchange) metadata() {
 
 // collections are the kinds of which there are collections.
 var collections = []string{
-	"BootOption", "Chassis", "ComputerSystem", "Drive", "EthernetInterface", "Fan", "Job", "JsonSchemaFile", "LogEntry", "LogService", "Manager",
+	"BootOption", "Certificate", "Chassis", "ComputerSystem", "Drive", "EthernetInterface", "Fan", "Job", "JsonSchemaFile", "LogEntry", "LogService", "Manager",
 	"ManagerAccount", "Memory", "MessageRegistryFile", "NetworkAdapter", "NetworkDeviceFunction", "PCIeDevice", "PCIeFunction", "Port",
 	"PowerSupply", "Processor", "Role", "Sensor", "Session", "SoftwareInventory", "Storage", "StorageController", "Task", "VirtualMedia", "Volume",
 }

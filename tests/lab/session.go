@@ -37,7 +37,11 @@ func (x *exchange) authenticate() bool {
 }
 
 // accepts checks an account.
-func (m *Machine) accepts(user, password string) bool {
+func (x *exchange) accepts(user, password string) bool {
+	m := x.Machine
+	if x.fleet.config.Latency.Tails && locked(m, func() bool { return m.bad > 0 }) {
+		x.fleet.sleep(x.r.Context(), m.kind.sessions.delay)
+	}
 	return locked(m, func() bool {
 		if time.Now().Before(m.lockedUntil) {
 			m.counts.Denied++
@@ -101,7 +105,11 @@ func (x *exchange) login() {
 	at := fmt.Sprintf("%s/%d", x.kind.sessionsPath(), id)
 	x.w.Header().Set("X-Auth-Token", token)
 	x.w.Header().Set("Location", at)
-	x.reply(http.StatusCreated, x.resource(at))
+	made := x.resource(at)
+	if own := locked(x.Machine, func() account { return x.accountOfLocked(user) }); own.change {
+		made["@Message.ExtendedInfo"] = []any{x.kind.speech.info("PasswordChangeRequired", own.path())}
+	}
+	x.reply(http.StatusCreated, made)
 }
 
 // credentials reads a login; it answers itself when it is none.

@@ -62,8 +62,9 @@ func (p *personality) taskID(n int) string {
 
 // Where tasks and jobs are.
 const (
-	tasksPath = root + "/TaskService/Tasks"
-	jobsPath  = root + "/JobService/Jobs"
+	tasksPath    = root + "/TaskService/Tasks"
+	monitorsPath = root + "/TaskService/TaskMonitors"
+	jobsPath     = root + "/JobService/Jobs"
 )
 
 // task is the task with an id, nil for none.
@@ -99,10 +100,23 @@ func (m *Machine) taskAt(at string) body {
 		case t == nil:
 			return nil
 		case path.Dir(at) == tasksPath:
-			return m.kind.taskBody(at, t)
+			b := m.kind.taskBody(at, t)
+			m.twistTask(b, t)
+			return b
 		}
 		return m.kind.jobBody(at, t)
 	})
+}
+
+// twistTask is what a fault makes of a task.
+func (m *Machine) twistTask(b body, t *task) {
+	switch {
+	case m.fault.Kind == FaultTaskNew && t.asked <= 2:
+		b["TaskState"] = []string{"New", "Starting"}[t.asked-1]
+	case m.fault.Kind == FaultTaskRunning && !t.open():
+		b["TaskState"] = "Running"
+		delete(b, "EndTime")
+	}
 }
 
 func (p *personality) taskBody(at string, t *task) body {
@@ -112,6 +126,9 @@ func (p *personality) taskBody(at string, t *task) body {
 	})
 	if b["TaskState"] == "" {
 		b["TaskState"] = t.state
+	}
+	if p.tasks.monitors != "" {
+		b["TaskMonitor"] = p.tasks.monitors + "/" + t.id
 	}
 	if b["TaskState"] == "Exception" {
 		b["TaskStatus"] = "Critical"
@@ -163,13 +180,41 @@ func (m *Machine) liveTasks(at string, b body) {
 	b["Members"], b["Members@odata.count"] = members, len(members)
 }
 
-// accepted answers that a task was begun (DSP0266 12.2).
+// accepted answers that a task was begun, and where to hear of its end
+// (DSP0266, Asynchronous operations).
 func (x *exchange) accepted(t *task) {
 	at := tasksPath + "/" + t.id
 	if x.fault.Kind != FaultNoLocation {
-		x.w.Header().Set("Location", at)
+		x.w.Header().Set("Location", or(x.kind.tasks.monitors, tasksPath)+"/"+t.id)
 	}
 	x.reply(http.StatusAccepted, locked(x.Machine, func() body { return x.kind.taskBody(at, t) }))
+}
+
+// monitor answers with what has come of a task: 202 as long as that is open,
+// then what the request for it would have been answered with.
+func (x *exchange) monitor() {
+	t := locked(x.Machine, func() *task { return x.task(path.Base(x.path)) })
+	if t == nil {
+		x.fail(http.StatusNotFound, "ResourceMissingAtURI", x.path)
+		return
+	}
+	open, state := locked(x.Machine, t.open), locked(x.Machine, func() string { return t.state })
+	if open {
+		x.accepted(t)
+		return
+	}
+	if x.kind.tasks.forgets {
+		locked(x.Machine, func() any { x.forgetLocked(t); return nil })
+	}
+	if state != "Completed" {
+		x.fail(http.StatusInternalServerError, "OperationFailed")
+		return
+	}
+	x.done()
+}
+
+func (m *Machine) forgetLocked(t *task) {
+	m.tasks = slices.DeleteFunc(m.tasks, func(o *task) bool { return o == t })
 }
 
 // commitBIOS makes the job that brings pending settings about.
@@ -219,7 +264,7 @@ func (x *exchange) dropTask() {
 		if t == x.bios.job {
 			x.bios.job, x.bios.pending = nil, nil
 		}
-		x.tasks = slices.DeleteFunc(x.tasks, func(o *task) bool { return o == t })
+		x.forgetLocked(t)
 		return true
 	})
 	if !ok {

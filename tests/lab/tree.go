@@ -124,12 +124,13 @@ func healthy() body { return body{"State": "Enabled", "Health": "OK"} }
 // schemas are the versions of the schemas that the lab's resources follow.
 var schemas = map[string]string{
 	"AccountService": "v1_15_0", "ActionInfo": "v1_4_0", "AttributeRegistry": "v1_3_8", "Bios": "v1_2_2", "BootOption": "v1_0_6",
+	"Certificate": "v1_9_0", "CertificateLocations": "v1_0_3", "CertificateService": "v1_0_5",
 	"Chassis": "v1_25_0", "ComputerSystem": "v1_22_0", "Drive": "v1_19_0", "EthernetInterface": "v1_12_0", "Fan": "v1_5_0",
 	"Job": "v1_2_3", "JobService": "v1_0_4", "JsonSchemaFile": "v1_1_4", "LogEntry": "v1_16_0", "LogService": "v1_7_0",
-	"Manager": "v1_19_0", "ManagerAccount": "v1_12_0", "ManagerNetworkProtocol": "v1_10_0", "Memory": "v1_19_0", "MessageRegistryFile": "v1_1_4",
+	"Manager": "v1_19_0", "ManagerAccount": "v1_12_0", "ManagerNetworkProtocol": "v1_10_0", "Memory": "v1_19_0", "MessageRegistry": "v1_6_2", "MessageRegistryFile": "v1_1_4",
 	"NetworkAdapter": "v1_11_0", "NetworkDeviceFunction": "v1_9_0", "PCIeDevice": "v1_14_0", "PCIeFunction": "v1_5_0", "Port": "v1_12_0",
 	"Power": "v1_7_2", "PowerSubsystem": "v1_1_1", "PowerSupply": "v1_6_0", "Processor": "v1_20_0", "Role": "v1_3_2", "Sensor": "v1_9_0",
-	"ServiceRoot": "v1_16_0", "Session": "v1_7_0", "SessionService": "v1_1_9", "SoftwareInventory": "v1_10_0", "Storage": "v1_16_0",
+	"ServiceRoot": "v1_17_0", "Session": "v1_7_0", "SessionService": "v1_1_9", "SoftwareInventory": "v1_10_0", "Storage": "v1_16_0",
 	"StorageController": "v1_8_0", "Task": "v1_7_3", "TaskService": "v1_2_1", "Thermal": "v1_7_2", "ThermalMetrics": "v1_3_1",
 	"ThermalSubsystem": "v1_3_1", "UpdateService": "v1_13_0", "VirtualMedia": "v1_6_3", "Volume": "v1_10_0",
 }
