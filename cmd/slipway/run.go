@@ -27,7 +27,7 @@ import (
 
 type runFlags struct {
 	repo, branch, dir, site, state, credentials string
-	knownHosts, repoCredential                  string
+	knownHosts, repoCA, repoCredential          string
 	allowRewrite, observe, verbose              bool
 	seen                                        seenFlags
 }
@@ -48,12 +48,13 @@ func (a *app) runCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.run(cmd.Context(), f) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.repo, "repo", "", "repository: a path, file:// or ssh://")
+	flags.StringVar(&f.repo, "repo", "", "repository: a path, file://, ssh:// or https://")
 	flags.StringVar(&f.branch, "branch", "main", "branch to follow")
 	flags.StringVar(&f.dir, "dir", "", "follow a folder instead of a repository; no status is committed")
 	flags.StringVar(&f.site, "site", "", "the site's name, when the repository has several")
 	flags.StringVar(&f.knownHosts, "known-hosts", "", "OpenSSH known_hosts file with the repository's host")
-	flags.StringVar(&f.repoCredential, "repo-credential", "git", "name of the credential with the repository's SSH key")
+	flags.StringVar(&f.repoCA, "repo-ca", "", "PEM file with the certificate authority of an https:// repository, instead of the system's")
+	flags.StringVar(&f.repoCredential, "repo-credential", "git", "name of the credential with the repository's SSH key or token")
 	flags.BoolVar(&f.allowRewrite, "allow-rewrite", false, "follow the branch also when its history was rewritten")
 	flags.BoolVar(&f.observe, "observe", false, "run without a write to any machine")
 	flags.BoolVar(&f.verbose, "verbose", false, "log more")
@@ -146,14 +147,19 @@ func follow(f runFlags, secrets *secret.Store, log *slog.Logger) (engine.Source,
 
 func openRemote(f runFlags, secrets *secret.Store) (repo.Remote, error) {
 	u, err := url.Parse(f.repo)
-	if err != nil || u.Scheme != "ssh" {
+	if err != nil || u.Scheme != "ssh" && u.Scheme != "https" {
 		return repo.New(f.repo, secret.Value{}, "")
 	}
 	value, err := secrets.Get(f.repoCredential, u.Hostname())
-	if err != nil {
+	switch {
+	case err != nil:
 		return repo.Remote{}, fmt.Errorf("repository: %w", err)
+	case u.Scheme == "ssh":
+		return repo.New(f.repo, value, f.knownHosts)
 	}
-	return repo.New(f.repo, value, f.knownHosts)
+	// A token expires: the next one is a file put in the place of its own.
+	login := func(context.Context) (secret.Value, error) { return secrets.Get(f.repoCredential, u.Hostname()) }
+	return repo.NewHTTPS(f.repo, login, f.repoCA)
 }
 
 // siteName is the site to keep: the named one, or the repository's only one.

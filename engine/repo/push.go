@@ -86,5 +86,5 @@ func (r Remote) whyRefused(ctx context.Context, branch string, head plumbing.Has
 	case err == nil && now != head.String(), errors.Is(err, ErrNoBranch) && !head.IsZero():
 		return fmt.Errorf("%s: %w", r, ErrMoved)
 	}
-	return fmt.Errorf("%s: the server refused the push to %s: %s: the key needs write access, and no rule of the server may protect this branch from it", r, plain(branch), plain(refused.Error()))
+	return fmt.Errorf("%s: the server refused the push to %s: %s: the key or token needs write access, and no rule of the server may protect this branch from it", r, plain(branch), plain(refused.Error()))
 }

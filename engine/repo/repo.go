@@ -2,10 +2,10 @@
 // of objects, read a commit's files straight from them, and push a commit that
 // changes a few paths. There is never a work tree.
 //
-// It speaks Git's own protocol with go-git's codecs over two transports: the
-// git program for a repository on this host, and SSH. go-git's own sessions
-// are not used because they bound neither the time of an SSH handshake nor the
-// size of what a server sends.
+// It speaks Git's own protocol with go-git's codecs over three transports: the
+// git program for a repository on this host, SSH and HTTPS. go-git's own
+// sessions are not used because they bound neither the time of an SSH handshake
+// nor the size of what a server sends.
 package repo
 
 import (
@@ -45,28 +45,30 @@ var (
 	ErrNoBranch = errors.New("the branch does not exist")
 )
 
-// Remote is a Git repository that is reached by path or by SSH. It holds no
-// connection: every method opens one and closes it.
+// Remote is a Git repository that is reached by path, by SSH or by HTTPS. It
+// holds no connection: every method opens one and closes it.
 type Remote struct {
 	path       string // as the remote's host knows it
 	host, port string // empty for a repository on this host
 	credential secret.Value
 	user       string
 	knownHosts string
+	web        *web // nil unless it is reached by HTTPS
 }
 
 // scpLike is git's short form of an SSH address, user@host:path.
 var scpLike = regexp.MustCompile(`^([^/@:]+@)?([^/:@]+):([^/].*|/[^/].*)$`)
 
 // New checks an address and what is needed to reach it, without reaching for
-// it. The address is a path, file:///path or ssh://[user@]host[:port]/path. For
-// SSH the credential holds an unencrypted private key in PEM form and
-// knownHosts is the path of an OpenSSH known_hosts file; both are required.
+// it. The address is a path, file:///path, ssh://[user@]host[:port]/path or
+// https://host[:port]/path. For SSH the credential holds an unencrypted private
+// key in PEM form and knownHosts is the path of an OpenSSH known_hosts file;
+// both are required. For HTTPS the credential holds a token; see NewHTTPS.
 func New(address string, credential secret.Value, knownHosts string) (Remote, error) {
 	u, err := url.Parse(address)
 	switch {
 	case address == "":
-		return Remote{}, errors.New("no repository is given: pass a path, file:///path or ssh://host/path")
+		return Remote{}, errors.New("no repository is given: pass a path, file:///path, ssh://host/path or https://host/path")
 	case strings.HasPrefix(address, "/"), strings.HasPrefix(address, "."):
 		return local(address)
 	case scpLike.MatchString(address) && !strings.Contains(address, "://"):
@@ -74,15 +76,17 @@ func New(address string, credential secret.Value, knownHosts string) (Remote, er
 		return Remote{}, fmt.Errorf("repository %s: the short form of an SSH address is not read, because its path means different things on different servers: write ssh://%s%s/%s",
 			plain(m[2]+":"+m[3]), userPart(m[1]), plain(m[2]), plain(strings.TrimPrefix(m[3], "/")))
 	case err != nil:
-		return Remote{}, errors.New("the repository's address is not a URL: pass a path, file:///path or ssh://host/path")
+		return Remote{}, errors.New("the repository's address is not a URL: pass a path, file:///path, ssh://host/path or https://host/path")
 	case u.Scheme == "":
 		return local(address)
 	case u.Scheme == "file":
 		return file(u)
 	case u.Scheme == "ssh":
 		return overSSH(u, credential, knownHosts)
+	case u.Scheme == "https", u.Scheme == "http":
+		return NewHTTPS(address, fixed(credential), "")
 	}
-	return Remote{}, fmt.Errorf("repository %s: %s is not supported: use ssh://, or a path on this host", sanitised(u), plain(u.Scheme)+"://")
+	return Remote{}, fmt.Errorf("repository %s: %s is not supported: use ssh:// or https://, or a path on this host", sanitised(u), plain(u.Scheme)+"://")
 }
 
 func userPart(user string) string {
@@ -138,6 +142,8 @@ func overSSH(u *url.URL, credential secret.Value, knownHosts string) (Remote, er
 // String is the remote's address without the user.
 func (r Remote) String() string {
 	switch {
+	case r.web != nil:
+		return plain(r.web.base.String())
 	case r.host == "":
 		return r.path
 	case r.port == "22":

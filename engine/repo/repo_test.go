@@ -37,7 +37,9 @@ func TestNewSaysWhatToPass(t *testing.T) {
 		{"nothing", "", secret.Value{}, "", "pass a path"},
 		{"scp form", "git@git.example.org:team/site.git", key, known, "write ssh://git@git.example.org/team/site.git"},
 		{"scp form with a token", token + "@git.example.org:team/site.git", key, known, "write ssh://USER@git.example.org/team/site.git"},
-		{"https with a token", "https://" + token + "@git.example.org/site.git", key, known, "https:// is not supported"},
+		{"https with a token", "https://" + token + "@git.example.org/site.git", key, known, "carries a user or a token"},
+		{"https without a path", "https://git.example.org", key, "", "write https://host[:port]/path"},
+		{"http", "http://git.example.org/site.git", key, "", "use https://"},
 		{"git protocol", "git://git.example.org/site.git", key, known, "git:// is not supported"},
 		{"no key", "ssh://git@git.example.org/site.git", secret.Value{}, known, "no private key is given"},
 		{"no known_hosts", "ssh://git@git.example.org/site.git", key, "", "no known_hosts file is given"},
@@ -120,6 +122,9 @@ var transports = map[string]func(*testing.T, *repotest.Repo) repo.Remote{
 	},
 	"ssh, protocol 2": func(t *testing.T, g *repotest.Repo) repo.Remote {
 		return repotest.ServeSSH(t, true).Remote(t, g)
+	},
+	"https": func(t *testing.T, g *repotest.Repo) repo.Remote {
+		return repotest.ServeHTTPS(t, g).Remote(t)
 	},
 }
 

@@ -3,6 +3,7 @@ package repo
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -64,6 +65,7 @@ func (r Remote) do(ctx context.Context, what service, limit time.Duration, talk 
 func (r Remote) explain(late, err error, stderr string) error {
 	var op *net.OpError
 	var dns *net.DNSError
+	var cert *tls.CertificateVerificationError
 	switch {
 	case errors.Is(err, ErrNoBranch), errors.Is(err, ErrMoved):
 		return fmt.Errorf("%s: %w", r, err)
@@ -73,6 +75,8 @@ func (r Remote) explain(late, err error, stderr string) error {
 		return fmt.Errorf("%s: %w", r, late)
 	case errors.As(err, &dns):
 		return fmt.Errorf("%s cannot be reached: the name %s is not found", r, dns.Name)
+	case errors.As(err, &cert):
+		return fmt.Errorf("%s: its certificate is not trusted, so anyone could be posing as %s: %w: if the authority is your own, name its certificate", r, r.host, cert.Err)
 	case errors.As(err, &op):
 		return fmt.Errorf("%s cannot be reached: %w", r, op.Err)
 	case strings.Contains(stderr, "not appear to be a git repository"):
@@ -84,7 +88,10 @@ func (r Remote) explain(late, err error, stderr string) error {
 }
 
 func (r Remote) start(ctx context.Context, what service) (*session, error) {
-	if r.host == "" {
+	switch {
+	case r.web != nil:
+		return r.web.start(ctx, what)
+	case r.host == "":
 		return startLocal(ctx, what, r.path)
 	}
 	return r.startSSH(ctx, what)

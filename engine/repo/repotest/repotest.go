@@ -1,5 +1,5 @@
 // Package repotest makes Git repositories with the git program, and serves them
-// by OpenSSH's server on a loopback port, for tests.
+// by OpenSSH's server or by HTTPS on a loopback port, for tests.
 package repotest
 
 import (
