@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
+	"github.com/go-git/go-git/v5/plumbing/format/pktline"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
@@ -47,8 +48,45 @@ func (r Remote) Fetch(ctx context.Context, into *Store, branch, base string) (st
 	return head.String(), nil
 }
 
-// request asks for one commit, over what the store has.
-func request(adv *packp.AdvRefs, store *Store, want plumbing.Hash, base string) *packp.UploadPackRequest {
+// FetchWhole brings the commit of a reference, such as "refs/pull/7/head", with
+// all of its history over the commits that the store has, and returns its id.
+// A store that is filled by it alone lacks no part of any history, as Merge
+// needs it. ErrNoBranch is returned when the reference is not there.
+func (r Remote) FetchWhole(ctx context.Context, into *Store, ref string, have ...string) (string, error) {
+	var head plumbing.Hash
+	err := r.do(ctx, fetching, transferTimeout, func(s *session) error {
+		out := bufio.NewReader(s.out)
+		adv, err := advertised(io.LimitReader(out, maxListing))
+		if err != nil {
+			return err
+		}
+		var ok bool
+		if head, ok = adv.References[ref]; !ok {
+			return fmt.Errorf("reference %s: %w", plain(ref), ErrNoBranch)
+		}
+		if into.Has(head.String()) {
+			_, err = s.in.Write(pktline.FlushPkt)
+			return err
+		}
+		req := wanting(adv, head)
+		for _, id := range have {
+			if into.Has(id) {
+				req.Haves = append(req.Haves, plumbing.NewHash(id))
+			}
+		}
+		return into.receive(s.in, out, req)
+	})
+	if err != nil {
+		return "", err
+	}
+	if _, err := into.commit(head); err != nil {
+		return "", fmt.Errorf("%s: the server sent no commit %s: %w", r, head, err)
+	}
+	return head.String(), nil
+}
+
+// wanting asks for a commit.
+func wanting(adv *packp.AdvRefs, want plumbing.Hash) *packp.UploadPackRequest {
 	req := packp.NewUploadPackRequest()
 	req.Wants = []plumbing.Hash{want}
 	for _, c := range []capability.Capability{capability.Sideband64k, capability.OFSDelta, capability.NoProgress} {
@@ -56,6 +94,12 @@ func request(adv *packp.AdvRefs, store *Store, want plumbing.Hash, base string) 
 			_ = req.Capabilities.Set(c) // fails for capabilities with arguments only
 		}
 	}
+	return req
+}
+
+// request asks for one commit, over what the store has.
+func request(adv *packp.AdvRefs, store *Store, want plumbing.Hash, base string) *packp.UploadPackRequest {
+	req := wanting(adv, want)
 	shallow := store.shallow()
 	if base == "" {
 		req.Depth = packp.DepthCommits(1)

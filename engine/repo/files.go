@@ -36,15 +36,19 @@ type files struct {
 	root  plumbing.Hash
 	when  time.Time
 	trees map[plumbing.Hash]*object.Tree // decoded lately; held by store.mu
+	made  map[plumbing.Hash]*object.Tree // those that are not in the store
 }
 
 func newFiles(store *Store, root plumbing.Hash, when time.Time) *files {
-	return &files{store, root, when, map[plumbing.Hash]*object.Tree{}}
+	return &files{store: store, root: root, when: when, trees: map[plumbing.Hash]*object.Tree{}}
 }
 
 // tree reads a folder's listing.
 func (f *files) tree(id plumbing.Hash) (*object.Tree, error) {
 	const most = 256
+	if t, ok := f.made[id]; ok {
+		return t, nil
+	}
 	if t, ok := f.trees[id]; ok {
 		return t, nil
 	}

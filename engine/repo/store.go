@@ -27,6 +27,7 @@ type Store struct {
 	dir     string
 	mu      sync.Mutex // go-git's storage is not safe for concurrent use
 	objects storage.Storer
+	history history // held by mu, as objects are
 }
 
 // OpenStore opens the store in a folder, and makes it when it is not there. An

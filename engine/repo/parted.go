@@ -1,0 +1,139 @@
+package repo
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/object"
+)
+
+// The bounds on the history that is read to find where two commits parted.
+const (
+	maxHistory = 500_000
+	maxParted  = 8
+)
+
+// ErrShallow is returned when the commit where two parted may be one that was
+// not fetched.
+var ErrShallow = errors.New("the history is not all here")
+
+// parted are the last commits that both have in their history: most often one.
+// Neither is in the history of another.
+func (s *Store) parted(one, other plumbing.Hash) ([]plumbing.Hash, error) {
+	behind, err := s.behind(one)
+	if err != nil {
+		return nil, err
+	}
+	common, err := s.meets(other, behind)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(common) == 0:
+		return nil, ErrUnrelated
+	case len(common) > 64:
+		return nil, errTangled
+	}
+	if common, err = s.last(common); len(common) > maxParted {
+		return nil, errTangled
+	}
+	return common, err
+}
+
+var errTangled = errors.New("the two were merged into each other in too many ways to tell what either changed: rebase the proposal")
+
+// behind is a commit and all of its history. The last answer is kept: every
+// proposal asks for that of the same branch.
+func (s *Store) behind(id plumbing.Hash) (map[plumbing.Hash]bool, error) {
+	if s.history.of == id && s.history.all != nil {
+		return s.history.all, nil
+	}
+	all := map[plumbing.Hash]bool{}
+	err := s.back([]plumbing.Hash{id}, all, func(plumbing.Hash) bool { return true })
+	if err != nil {
+		return nil, err
+	}
+	s.history = history{id, all}
+	return all, nil
+}
+
+// history is a commit and all that is behind it.
+type history struct {
+	of  plumbing.Hash
+	all map[plumbing.Hash]bool
+}
+
+// meets are the commits of a set that are met first on the way back from a
+// commit.
+func (s *Store) meets(id plumbing.Hash, set map[plumbing.Hash]bool) (met []plumbing.Hash, err error) {
+	err = s.back([]plumbing.Hash{id}, map[plumbing.Hash]bool{}, func(at plumbing.Hash) bool {
+		if set[at] {
+			met = append(met, at)
+		}
+		return !set[at]
+	})
+	return met, err
+}
+
+// last are those commits that are in the history of no other of them.
+func (s *Store) last(all []plumbing.Hash) ([]plumbing.Hash, error) {
+	if len(all) == 1 {
+		return all, nil
+	}
+	left := map[plumbing.Hash]bool{}
+	for _, id := range all {
+		left[id] = true
+	}
+	for _, id := range all {
+		if !left[id] {
+			continue
+		}
+		err := s.back([]plumbing.Hash{id}, map[plumbing.Hash]bool{}, func(at plumbing.Hash) bool {
+			if at != id {
+				delete(left, at)
+			}
+			return true
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	kept := all[:0]
+	for _, id := range all { // in the order in which they were met
+		if left[id] {
+			kept = append(kept, id)
+		}
+	}
+	return kept, nil
+}
+
+// back visits commits and what is behind them, each once, and goes on behind
+// those where visit says so.
+func (s *Store) back(next []plumbing.Hash, seen map[plumbing.Hash]bool, visit func(plumbing.Hash) bool) error {
+	for _, id := range next {
+		seen[id] = true
+	}
+	for len(next) > 0 {
+		at := next[len(next)-1]
+		next = next[:len(next)-1]
+		if !visit(at) {
+			continue
+		}
+		c, err := object.GetCommit(s.objects, at)
+		switch {
+		case errors.Is(err, plumbing.ErrObjectNotFound):
+			return fmt.Errorf("%w: commit %s is not", ErrShallow, at)
+		case err != nil:
+			return fmt.Errorf("commit %s: %w", at, err)
+		case len(seen) > maxHistory:
+			return fmt.Errorf("more than %d commits would have to be read to find where the two parted", maxHistory)
+		}
+		for _, p := range c.ParentHashes {
+			if !seen[p] {
+				seen[p] = true
+				next = append(next, p)
+			}
+		}
+	}
+	return nil
+}
