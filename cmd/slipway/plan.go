@@ -70,7 +70,7 @@ func (a *app) plan(ctx context.Context, path string, f planFlags) error {
 	case "json":
 		err = printJSON(a.out, planned{p, set(&p), plan.Destroyed(&p, basis.known)})
 	case "markdown":
-		plan.Markdown(a.out, &p, view)
+		plan.Comment(a.out, &site.Review{Site: r.Site.Name, Plan: p, Findings: r.Findings}, view)
 	default:
 		fmt.Fprintf(a.out, "Plan for site %s at %s, %s\n\n", r.Site.Name, path, basis.text)
 		plan.Text(a.out, &p, view)

@@ -1,9 +1,9 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -13,34 +13,76 @@ import (
 // and others more.
 const markdownLimit = 60_000
 
-// Markdown writes a plan as a comment of a pull request: the verdict first,
-// then what is destroyed, a table by shape, how it will run, and the details
-// folded. Whatever others wrote, in the design or on a machine, is only text in
-// it. What does not fit is cut at the end of a part, and the last line says
-// what is missing.
-func Markdown(w io.Writer, p *site.Plan, v View) {
-	d := document{left: markdownLimit - 500} // for that line
-	d.add("", verdict(p)+"\n\n")
-	d.leaving(markdownLimit/2, func() { d.destroyed(p, v) })
-	if f := p.Forecast; f != nil && len(f.Warnings) > 0 {
-		d.add("", "Warnings:\n\n")
-		for _, x := range f.Warnings {
-			d.add("warnings", "- "+escape(x)+"\n")
+// Comment writes a review as a comment of a pull request: the verdict first,
+// then what is taken out of service, what is destroyed, findings, a table by
+// shape, how it will run, the details folded, and what all of it rests on.
+// Whatever others wrote, in the design or on a machine, is only text in it.
+//
+// Where it gets too long it says less of each part (see tiers), and what does
+// not fit even then is cut at the end of a part; the last line says what is
+// missing. It reports whether everything that is destroyed is named, since
+// only that can be approved by whoever reads it.
+func Comment(w io.Writer, r *site.Review, v View) (whole bool) {
+	var c comment
+	for _, t := range tiers {
+		c = comment{document: document{left: markdownLimit - 1000}, tier: t, review: r, view: v} // for the last lines
+		c.write()
+		if len(c.cut) == 0 {
+			break
 		}
-		d.add("", "\n")
 	}
-	groups := group(p.Nodes)
-	d.leaving(markdownLimit/4, func() { d.table(groups) })
-	if p.Forecast != nil {
-		d.forecast(p.Forecast, v.Site)
+	io.WriteString(w, strings.TrimRight(c.text.String(), "\n")+"\n"+c.missing()+c.stands())
+	return !c.unnamed
+}
+
+// tier is how much is said of each part.
+type tier struct {
+	names   int  // of nodes, where many are alike
+	disks   bool // those of machines that are erased
+	details bool // folded, with where each value comes from
+	apart   bool // one line for each machine that is erased
+}
+
+var tiers = []tier{
+	{names: 100, disks: true, details: true, apart: true},
+	{names: 20, apart: true},
+	{names: 5},
+}
+
+// comment is a review being written.
+type comment struct {
+	document
+	tier
+	review  *site.Review
+	view    View
+	unnamed bool // not all that is destroyed is named
+}
+
+func (c *comment) write() {
+	r := c.review
+	c.add("verdicts", verdict(r)+"\n\n")
+	if r.Problem != "" {
+		c.add("problems", "Cannot plan: "+escape(r.Problem)+"\n\n")
 	}
+	c.list("conflicts", "Conflicts, to be solved on the proposal's branch:", r.Conflicts, r.More)
+	groups := group(r.Plan.Nodes)
+	c.leaving(3*markdownLimit/4, func() { c.interrupted(groups) })
+	c.leaving(markdownLimit/4, c.destroyed)
+	c.leaving(markdownLimit/8, c.findings)
+	c.list("rules", "It changes rules that other proposals are held to:", r.Rules, 0)
+	if f := r.Plan.Forecast; f != nil {
+		c.list("warnings", "Warnings:", f.Warnings, 0)
+	}
+	c.leaving(markdownLimit/8, func() { c.table(groups) })
+	if f := r.Plan.Forecast; f != nil {
+		c.forecast(f, c.view.Site)
+	}
+	c.basis()
 	for _, g := range groups {
-		d.details(g)
+		c.nodes(g)
 	}
-	for _, r := range p.Removes {
-		d.add("nodes that leave the design", removed(r))
-	}
-	io.WriteString(w, strings.TrimRight(d.text.String(), "\n")+"\n"+d.missing())
+	c.removes()
+	c.pending()
 }
 
 // document is Markdown that grows part by part up to a limit in bytes.
@@ -70,11 +112,42 @@ func (d *document) add(kind, part string) {
 		d.left -= len(part)
 		return
 	}
-	if kind == "" {
-		d.left = 0 // what follows is nothing without it
+	d.cut = append(d.cut, shortage{kind, 1})
+}
+
+// section adds parts of a kind under a heading, and a line after them. Without
+// room for the first part there is no heading either.
+func (d *document) section(kind, heading string, parts []string, last string) {
+	if len(parts) == 0 {
 		return
 	}
-	d.cut = append(d.cut, shortage{kind, 1})
+	around := len(heading) + len(last) + len("\n\n")
+	if around+len(parts[0]) > d.left {
+		d.cut = append(d.cut, shortage{kind, len(parts)})
+		return
+	}
+	d.left -= around
+	d.text.WriteString(heading)
+	for _, part := range parts {
+		d.add(kind, part)
+	}
+	if !strings.HasSuffix(d.text.String(), "\n") {
+		d.text.WriteString("\n") // it was cut within a line
+	}
+	d.text.WriteString(last + "\n")
+}
+
+// list is a section with an item for each text.
+func (d *document) list(kind, heading string, texts []string, more int) {
+	items := make([]string, 0, len(texts))
+	for _, x := range texts {
+		items = append(items, "- "+escape(x)+"\n")
+	}
+	last := ""
+	if more > 0 {
+		last = fmt.Sprintf("- and %d more\n", more)
+	}
+	d.section(kind, heading+"\n\n", items, last)
 }
 
 // leaving adds parts and leaves some room for others.
@@ -84,26 +157,57 @@ func (d *document) leaving(room int, add func()) {
 	d.left += room
 }
 
-func (d *document) missing() string {
+// missing says what was cut, and where the whole is.
+func (c *comment) missing() string {
 	var parts []string
-	for _, c := range d.cut {
-		parts = append(parts, fmt.Sprintf("%d %s", c.count, c.kind))
+	for _, x := range c.cut {
+		parts = append(parts, fmt.Sprintf("%d %s", x.count, x.kind))
 	}
 	if len(parts) == 0 {
 		return ""
 	}
-	return "\n**Cut at 60,000 characters.** Left out: " + strings.Join(parts, ", ") + ". `slipway plan` shows all.\n"
+	set := ""
+	if all := c.review.Plan.Destroys(); len(all) > 0 {
+		set = ", what is destroyed as set `" + all.Digest() + "`"
+	}
+	return fmt.Sprintf("\n**Cut at 60,000 characters.** Left out: %s. %s shows all%s.\n",
+		strings.Join(parts, ", "), literal(cmp.Or(c.view.Whole, "slipway plan")), set)
 }
 
-// verdict is the plan in one line.
-func verdict(p *site.Plan) string {
-	change, reboot, wiped := p.Counts()
-	parts := []string{"nothing changes"}
-	if change > 0 {
-		parts[0] = fmt.Sprintf("%s: %s, %d wiped", changes(change), count(reboot, "reboot"), wiped)
+// stands says which commits a review is of.
+func (c *comment) stands() string {
+	r := c.review
+	if r.Proposal.Head == "" || r.Base == "" {
+		return ""
+	}
+	return fmt.Sprintf("\n%s merged into %s; planned %s.\n", literal(site.Revision{ID: r.Proposal.Head}.Short()),
+		literal(site.Revision{ID: r.Base}.Short()), r.When.UTC().Format("2006-01-02 15:04 MST"))
+}
+
+// verdict is the review in one line.
+func verdict(r *site.Review) string {
+	p := &r.Plan
+	errors := 0
+	for _, f := range r.Findings {
+		if f.Severity == site.SeverityError {
+			errors++
+		}
+	}
+	var parts []string
+	switch change, reboot, wiped := p.Counts(); {
+	case len(r.Conflicts) > 0:
+		parts = append(parts, "cannot plan: conflicts in "+inFiles(r))
+	case r.Problem != "":
+		parts = append(parts, "no plan")
+	case errors > 0:
+		parts = append(parts, "no plan: "+count(errors, "error")+" in the design")
+	case change > 0:
+		parts = append(parts, fmt.Sprintf("%s: %s, %d wiped", changes(change), count(reboot, "reboot"), wiped))
 		if p.Forecast != nil && len(p.Forecast.Order) > 0 {
 			parts = append(parts, headline(p.Forecast))
 		}
+	default:
+		parts = append(parts, "nothing changes")
 	}
 	if n := len(p.Removes); n > 0 {
 		parts = append(parts, count(n, "node")+" removed from the design")
@@ -111,7 +215,19 @@ func verdict(p *site.Plan) string {
 	if n := blocked(p); n > 0 {
 		parts = append(parts, fmt.Sprintf("%d blocked", n))
 	}
+	if n := len(r.Findings); n > 0 {
+		parts = append(parts, count(n, "finding"))
+	}
 	return strings.Join(parts, "; ")
+}
+
+// inFiles names the first file that conflicts.
+func inFiles(r *site.Review) string {
+	file, _, _ := strings.Cut(r.Conflicts[0], ": ")
+	if more := len(r.Conflicts) - 1 + r.More; more > 0 {
+		return escape(file) + " and " + count(more, "more file")
+	}
+	return escape(file)
 }
 
 func changes(n int) string {
@@ -138,30 +254,107 @@ func blocked(p *site.Plan) int {
 	return blocked
 }
 
-func (d *document) destroyed(p *site.Plan, v View) {
-	all := Destroyed(p, v.Known)
-	if len(all) == 0 {
-		return
-	}
-	d.add("", fmt.Sprintf("**What is destroyed, as set `%s`:**\n\n", p.Destroys().Digest()))
-	for _, x := range all {
-		d.add("entries of what is destroyed", fmt.Sprintf("- **%s** (%s): **%s loses %s**; %s\n",
-			escape(x.Node), escape(x.Machine.String()), escape(x.Action), escape(x.Lost), escape(x.disks())))
-	}
-	d.add("", "\n")
-}
-
-func (d *document) table(groups []nodeGroup) {
-	if !slices.ContainsFunc(groups, func(g nodeGroup) bool { return len(g.first.Steps) > 0 }) {
-		return
-	}
-	d.add("", "| nodes | steps | impact | about |\n|---|---|---|---|\n")
+// interrupted names what is taken out of service and keeps its data.
+func (c *comment) interrupted(groups []nodeGroup) {
+	var lines []string
 	for _, g := range groups {
-		if len(g.first.Steps) > 0 {
-			d.add("rows of the table", fmt.Sprintf("| %s | %s | %s | %s |\n", escape(g.head(5)), escape(actions(g.first.Steps)), worst(g.first), Brief(g.first.Expect)))
+		if worst(g.first) == site.ImpactReboot {
+			lines = append(lines, fmt.Sprintf("- **%s**: %s, about %s each\n", g.named(min(c.names, 20)), escape(actions(g.first.Steps)), Brief(g.first.Expect)))
 		}
 	}
-	d.add("", "\n")
+	c.section("machines taken out of service (by shape)", "Taken out of service:\n\n", lines, "")
+}
+
+// named is head in Markdown.
+func (g nodeGroup) named(some int) string {
+	if len(g.names) <= some+1 {
+		some = len(g.names)
+	}
+	names := make([]string, some)
+	for i := range names {
+		names[i] = escape(g.names[i])
+	}
+	head := strings.Join(names, ", ")
+	if some < len(g.names) {
+		head += ", …"
+	}
+	if len(g.names) > 1 {
+		head += fmt.Sprintf(" (%d nodes)", len(g.names))
+	}
+	return head
+}
+
+// findings tells what is wrong with the design, errors first.
+func (c *comment) findings() {
+	var lines []string
+	for _, s := range []site.Severity{site.SeverityError, site.SeverityWarning, site.SeverityNote} {
+		for _, f := range c.review.Findings {
+			if f.Severity == s {
+				lines = append(lines, c.finding(f))
+			}
+		}
+	}
+	before := ""
+	if n := c.review.Before; n > 0 {
+		before = fmt.Sprintf("- and %s that the branch has too\n", count(n, "finding"))
+	}
+	c.section("findings", "Findings:\n\n", lines, before)
+}
+
+func (c *comment) finding(f site.Finding) string {
+	line := "- " + escape(string(f.Severity)) + " "
+	if place := f.Place(); place != "" {
+		line += linked(place, c.view.Pages, f.File, f.Line) + ": "
+	}
+	line += escape(f.Message)
+	if f.Code != "" {
+		line += " (" + literal(f.Code) + ")"
+	}
+	for _, x := range []string{f.Others(), f.Fix} {
+		if x != "" {
+			line += "; " + escape(x)
+		}
+	}
+	return line + "\n"
+}
+
+func (c *comment) table(groups []nodeGroup) {
+	var rows []string
+	for _, g := range groups {
+		if len(g.first.Steps) > 0 {
+			rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s |\n",
+				escape(g.shape()), escape(actions(g.first.Steps)), worst(g.first), Brief(g.first.Expect)))
+		}
+	}
+	c.section("rows of the table", "| nodes | steps | impact | about |\n|---|---|---|---|\n", rows, "")
+}
+
+// shape is what changes and for whom: "profile compute: 412 nodes, one
+// difference" where all of it comes from one layer that nodes share.
+func (g nodeGroup) shape() string {
+	layer, differences := "", 0
+	for _, s := range g.first.Steps {
+		for _, c := range s.Changes {
+			differences++
+			if l := c.Origin.LayerName(); differences == 1 {
+				layer = l
+			} else if l != layer {
+				layer = ""
+			}
+		}
+	}
+	name, isProfile := strings.CutPrefix(layer, "profile/")
+	head := g.head(5)
+	if isProfile && len(g.names) > 1 {
+		head = fmt.Sprintf("profile %s: %d nodes", name, len(g.names))
+	}
+	switch differences {
+	case 0:
+		return head
+	case 1:
+		return head + ", one difference"
+	}
+	return fmt.Sprintf("%s, %d differences", head, differences)
 }
 
 func (d *document) forecast(f *site.Forecast, s *site.Site) {
@@ -187,11 +380,12 @@ func (d *document) forecast(f *site.Forecast, s *site.Site) {
 	d.add("forecasts", b.String())
 }
 
-func (d *document) details(g nodeGroup) {
+// nodes are the details of nodes that are alike.
+func (c *comment) nodes(g nodeGroup) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "<details><summary>%s</summary>\n\n", escape(g.head(200)))
+	fmt.Fprintf(&b, "<details><summary>%s</summary>\n\n", g.named(c.names))
 	for _, s := range g.first.Steps {
-		b.WriteString(stepItem(s, len(g.names)))
+		b.WriteString(c.step(s, len(g.names)))
 	}
 	for _, x := range g.first.Blocked {
 		b.WriteString("- blocked: " + escape(x) + "\n")
@@ -202,74 +396,48 @@ func (d *document) details(g nodeGroup) {
 	for _, x := range g.first.Reported {
 		b.WriteString("- reported: " + escape(x) + "\n")
 	}
-	for _, x := range remarks(g.first) {
-		b.WriteString("- " + escape(x) + "\n")
+	if c.tier.details {
+		for _, x := range remarks(g.first) {
+			b.WriteString("- " + escape(x) + "\n")
+		}
+		b.WriteString("- seen: " + seen(g.nodes, c.view.Now) + "\n")
 	}
 	b.WriteString("\n</details>\n\n")
-	d.add("details of "+shape(g), b.String())
+	c.add("details of "+kindOf(g), b.String())
 }
 
-// shape says whose details were cut.
-func shape(g nodeGroup) string {
+// kindOf says whose details were cut.
+func kindOf(g nodeGroup) string {
 	if len(g.first.Steps) > 0 {
 		return "nodes that change (by shape)"
 	}
 	return "other nodes (by shape)"
 }
 
-func stepItem(s site.Step, nodes int) string {
+func (c *comment) step(s site.Step, nodes int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "- **%s**: %s, about %s; %s%s\n", escape(string(s.Action)), s.Impact, Brief(s.Expect), escape(s.Reason), serves(s))
-	for _, c := range s.Changes {
-		fmt.Fprintf(&b, "  - %s: %s → %s", literal(c.Name()), literal(orNone(c.Have)), literal(orNone(c.Want)))
-		if o := origins(c, s.Node, nodes); o != "" {
+	for _, x := range s.Changes {
+		fmt.Fprintf(&b, "  - %s: %s → %s", literal(x.Name()), literal(orNone(x.Have)), literal(orNone(x.Want)))
+		if o := origins(x, s.Node, nodes); o != "" && c.tier.details {
 			b.WriteString(", " + escape(o))
 		}
 		b.WriteString("\n")
 	}
-	if s.Undo != "" {
+	if s.Undo != "" && c.tier.details {
 		b.WriteString("  - " + escape(undo(s)) + "\n")
 	}
 	return b.String()
 }
 
-func removed(r site.Removal) string {
-	line := "- **" + escape(r.Node) + "** leaves the design; its machine is left as it is"
-	if r.Held != "" {
-		line += "; held: " + escape(r.Held)
-	}
-	return line + "\n"
-}
-
-// literal is a value as code, in which nobody is mentioned and nothing linked.
-func literal(s string) string { return "<code>" + escape(s) + "</code>" }
-
-// special are what CommonMark, GitHub's and GitLab's Markdown and HTML make
-// something of within a line. As entities they are only text (CommonMark 6.2:
-// an entity never stands for structure). Text of others is never at the
-// beginning of a line. References are what names people, issues and the like;
-// they are found in the text that is shown, and a space without width after
-// them keeps them from it.
-const (
-	special    = "\\`*_[]<>|:"
-	references = "@#!&~$"
-)
-
-// escape is text in a line of Markdown or HTML.
-func escape(s string) string {
-	var b strings.Builder
-	runes := []rune(clean(s))
-	for i, r := range runes {
-		switch {
-		case strings.ContainsRune(references, r):
-			fmt.Fprintf(&b, "&#%d;&#8203;", r)
-		case r == ':' && i+1 < len(runes) && runes[i+1] == ' ':
-			b.WriteRune(r)
-		case strings.ContainsRune(special, r), r == '.' && i >= 3 && strings.EqualFold(string(runes[i-3:i]), "www"):
-			fmt.Fprintf(&b, "&#%d;", r)
-		default:
-			b.WriteRune(r)
+func (c *comment) removes() {
+	var lines []string
+	for _, r := range c.review.Plan.Removes {
+		line := "- **" + escape(r.Node) + "** leaves the design; its machine is left as it is"
+		if r.Held != "" {
+			line += "; held: " + escape(r.Held)
 		}
+		lines = append(lines, line+"\n")
 	}
-	return b.String()
+	c.section("nodes that leave the design", "", lines, "")
 }

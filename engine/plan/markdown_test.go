@@ -12,57 +12,91 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// ours are the lines that Markdown writes, with what others wrote taken out.
-var ours = regexp.MustCompile(`^(\*\*(What is destroyed, as set .[0-9a-f]{16}.:|Cut at 60,000 characters\.)\*\*.*|- .*|  - .*|\|.*\||</?details>.*|Warnings:|Critical path:|Basis: .*|\d+ nodes? changes?: .*|nothing changes.*|)$`)
+// ours are the lines that a comment has, with what others wrote taken out.
+var ours = regexp.MustCompile(`^(\*\*(What is destroyed, as set .[0-9a-f]{16}.(, on|:)|Cut at 60,000 characters\.).*|- .*|  - .*|\|.*\||<code>.* merged into .*|` +
+	`</?details>.*|(Warnings|Critical path|Findings|Taken out of service):|Basis: .*|Rests on what was seen of the machines: .*|Conflicts, to be solved on .*:|It changes rules .*:|` +
+	`To be changed on the branch, .*:|What it destroys is not approved by .*|Cannot plan: .*|\d+ nodes? changes?: .*|nothing changes.*|no plan.*|cannot plan: .*|)$`)
 
-var tags = regexp.MustCompile(`</?(details|summary|code)>`)
+var (
+	issues = regexp.MustCompile(`(?i)gh-[0-9]`)
+	code   = regexp.MustCompile(`<code>[^<]*</code>`)
+)
+
+var tags = regexp.MustCompile(`</?(details|summary|code)>|\[[^\[\]]*\]\(https://git\.example/blob/[A-Za-z0-9/.%-]*(#L\d+)?\)`)
 
 // What others wrote is only text: it opens and closes nothing, begins no line,
-// and mentions nobody.
-func FuzzMarkdown(f *testing.F) {
+// mentions nobody, and is no mark of ours.
+func FuzzComment(f *testing.F) {
 	f.Add("@everyone", "</details>\n\n# heading\n| a | b |")
 	f.Add("`code` <script>alert(1)</script>", "![x](https://evil.example/x.png) www.evil.example")
 	f.Add("\u202e\u2028- [ ] task #1 !2 ~3 &amp; $x$", "\x1b[2J\r\n```\n~~~")
 	f.Add("[^1]: note", "\\| \\` *** ___ ~~x~~ :smile: a@b.example")
+	f.Add("<!-- slipway:test {\"comment\":1} -->", "GH-7 gh-8 org/repo#1 org/repo@0123456789abcdef0123456789abcdef01234567")
+	f.Add("a\u200b\u2060\ufeff\u00ad\u3164\u115fb\U000e0041", strings.Repeat("x|y`", 300))
+	f.Add("](https://evil.example) [", "../../../../) [x](https://evil.example \"t\")")
 	f.Fuzz(func(t *testing.T, one, other string) {
-		var w bytes.Buffer
-		p, v := hostile(one, other)
-		plan.Markdown(&w, p, v)
-		text := w.String()
-		if got, want := strings.Count(text, "<details>"), strings.Count(text, "</details>"); got != 3 || want != 3 {
-			t.Fatalf("%d details opened, %d closed\n%s", got, want, text)
-		}
-		for line := range strings.Lines(text) {
-			line = strings.TrimSuffix(line, "\n")
-			if !ours.MatchString(line) {
-				t.Errorf("a line of others: %q", line)
-			}
-			if strings.HasPrefix(line, "| ") && strings.Count(line, "|") != 5 {
-				t.Errorf("a row with other cells: %q", line)
-			}
-			if bare := tags.ReplaceAllString(line, ""); strings.ContainsAny(bare, "<>@\x1b\u202e\u2028\r~![") {
-				t.Errorf("not only text: %q", line)
-			}
-		}
-		if strings.Contains(text, "://") || strings.Contains(strings.ToLower(text), "www.") {
-			t.Errorf("links to elsewhere:\n%s", text)
-		}
+		r, v := hostile(one, other)
+		text, _ := comment(r, v)
+		checkText(t, text)
+		r.Conflicts = []string{one + ": " + other, other}
+		r.Problem = one
+		text, _ = comment(r, v)
+		checkText(t, text)
 	})
 }
 
-// hostile is a plan in which others have written wherever they can.
-func hostile(one, other string) (*site.Plan, plan.View) {
+func checkText(t *testing.T, text string) {
+	t.Helper()
+	if len(text) > 60_000 {
+		t.Errorf("%d bytes", len(text))
+	}
+	if opened, closed := strings.Count(text, "<details>"), strings.Count(text, "</details>"); opened != closed {
+		t.Errorf("%d details opened, %d closed\n%s", opened, closed, text)
+	}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if !ours.MatchString(line) {
+			t.Errorf("a line of others: %q", line)
+		}
+		if strings.HasPrefix(line, "| ") && strings.Count(line, "|") != 5 {
+			t.Errorf("a row with other cells: %q", line)
+		}
+		if bare := tags.ReplaceAllString(line, ""); strings.ContainsAny(bare, "<>@\x1b\u202e\u2028\u200b\u3164\r~![") {
+			t.Errorf("not only text: %q", line)
+		}
+	}
+	elsewhere := tags.ReplaceAllString(text, "")
+	if strings.Contains(elsewhere, "://") || strings.Contains(strings.ToLower(elsewhere), "www.") {
+		t.Errorf("links to elsewhere:\n%s", text)
+	}
+	if issue := issues.FindString(tags.ReplaceAllString(code.ReplaceAllString(text, ""), "")); issue != "" {
+		t.Errorf("%s is linked", issue)
+	}
+}
+
+func comment(r *site.Review, v plan.View) (string, bool) {
+	var w bytes.Buffer
+	whole := plan.Comment(&w, r, v)
+	return w.String(), whole
+}
+
+// hostile is a review in which others have written wherever they can.
+func hostile(one, other string) (*site.Review, plan.View) {
 	step := site.Step{Node: "n1", Machine: site.Identity{Serial: one}, Action: site.ActionInstall, Impact: site.ImpactDestructive,
 		Reason: one, Undo: other, Loses: other, Changes: []site.Change{{Field: "firmware." + one, Have: one, Want: other}}}
 	p := &site.Plan{Nodes: []site.NodePlan{
 		{Node: "n1", Steps: []site.Step{step}},
 		{Node: "n2", Blocked: []string{one}, Reported: []string{other}, Notes: []string{one, other}, Waiting: other},
-	}, Removes: []site.Removal{{Node: "n3", Held: one}}}
+		{Node: one, Steps: []site.Step{{Node: one, Action: site.Action(other), Impact: site.ImpactReboot, Reason: one}}, Seen: now},
+	}, Removes: []site.Removal{{Node: "n3", Held: one}, {Node: other}}}
 	p.Forecast = &site.Forecast{Makespan: 1, Warnings: []string{one, other}, Basis: one,
 		Order: []site.Stretch{{Node: "n1", What: one, To: 1}, {Node: "n2", What: other, To: 1}}, Path: []site.Stretch{{Node: "n1", What: other, To: 1}}}
 	known := site.Known{Nodes: map[string]site.Memory{"n1": {Observed: site.Observed{Inventory: &site.Inventory{
 		Drives: []site.Drive{{Part: site.Part{Name: one, Model: other, Serial: one}, Bytes: 1e12}}}}}}}
-	return p, plan.View{Site: &site.Site{Nodes: map[string]*site.Node{}}, Known: known, Now: now}
+	r := &site.Review{Site: one, Plan: *p, Pending: site.Plan{Nodes: p.Nodes}, Waiting: site.Losses{{Node: one, Lost: other}}, Spared: []string{one, other},
+		Proposal: site.Proposal{Number: 7, Title: one, Author: other, Head: one}, Base: other, Rules: []string{one, other},
+		Findings: []site.Finding{{Code: one, Severity: "warning", File: other, Line: 3, Message: one, Fix: other, Node: one, More: 1}, {Severity: "note", File: one, Message: other}}}
+	return r, plan.View{Site: &site.Site{Nodes: map[string]*site.Node{}}, Known: known, Now: now, Pages: "https://git.example/blob"}
 }
 
 // A plan of ten thousand nodes that all differ is cut between its parts, and
@@ -99,9 +133,8 @@ func TestMarkdownIsCut(t *testing.T) {
 }
 
 func markdown(p *site.Plan, v plan.View) string {
-	var w bytes.Buffer
-	plan.Markdown(&w, p, v)
-	return w.String()
+	text, _ := comment(&site.Review{Plan: *p}, v)
+	return text
 }
 
 // A thousand nodes take a screen: their steps once, and their order by role.

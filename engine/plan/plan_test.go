@@ -51,7 +51,7 @@ func golden(t *testing.T, file string) {
 	p.Forecast = plan.Forecast(&design, &p, known, now)
 	view := plan.View{Site: &design, Known: known, Now: now}
 	compare(t, a, "plan.txt", func(w io.Writer) { plan.Text(w, &p, view) })
-	compare(t, a, "plan.md", func(w io.Writer) { plan.Markdown(w, &p, view) })
+	compare(t, a, "plan.md", func(w io.Writer) { plan.Comment(w, &site.Review{Plan: p}, view) })
 	view.Width = 80
 	compare(t, a, "terminal.txt", func(w io.Writer) { plan.Text(w, &p, view) })
 	if *update {

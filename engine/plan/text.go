@@ -47,6 +47,10 @@ type View struct {
 	// Width is how wide the picture of the order may be; without one there is
 	// a list in its place.
 	Width int
+	// Pages is the address that shows files of the proposal's commit by their
+	// path, for links; empty for none. Whole is the command that shows all of
+	// what a comment has to cut; empty is `slipway plan`.
+	Pages, Whole string
 }
 
 // Text writes a plan for people: nodes with the same steps together, what is
@@ -91,6 +95,7 @@ func Nodes(w io.Writer, nodes []site.NodePlan, now time.Time, paint Paint) {
 // nodeGroup is nodes whose plans read the same.
 type nodeGroup struct {
 	names []string
+	nodes []site.NodePlan
 	first site.NodePlan
 }
 
@@ -109,6 +114,7 @@ func group(nodes []site.NodePlan) []nodeGroup {
 			groups = append(groups, nodeGroup{first: n})
 		}
 		groups[i].names = append(groups[i].names, n.Node)
+		groups[i].nodes = append(groups[i].nodes, n)
 	}
 	sort.SliceStable(groups, func(i, j int) bool { return worst(groups[i].first) > worst(groups[j].first) })
 	return groups
@@ -187,7 +193,7 @@ func clean(s string) string {
 		switch {
 		case unicode.IsSpace(r):
 			return ' '
-		case unicode.IsControl(r), unicode.Is(unicode.Cf, r):
+		case unicode.IsControl(r), unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point):
 			return -1
 		}
 		return r
@@ -290,9 +296,11 @@ type Destruction struct {
 }
 
 // Destroyed is what a plan destroys.
-func Destroyed(p *site.Plan, k site.Known) []Destruction {
+func Destroyed(p *site.Plan, k site.Known) []Destruction { return withDrives(p.Destroys(), k) }
+
+func withDrives(set site.Losses, k site.Known) []Destruction {
 	var all []Destruction
-	for _, l := range p.Destroys() {
+	for _, l := range set {
 		d := Destruction{Loss: l}
 		if i := k.Nodes[l.Node].Observed.Inventory; i != nil {
 			d.Drives = i.Drives

@@ -1,0 +1,168 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// destroyed names what is destroyed, by node and machine, or says that it is
+// too much to be named.
+func (c *comment) destroyed() {
+	set := c.review.Destroys()
+	if len(set) == 0 {
+		return
+	}
+	entries := c.entries(set)
+	size := 0
+	for _, x := range entries {
+		size += len(x)
+	}
+	c.unnamed = size+len(c.heading(set))+len("\n\n") > c.left
+	c.section("entries of what is destroyed", c.heading(set), entries, "")
+}
+
+// heading says what is needed before anything of a set is destroyed.
+func (c *comment) heading(set site.Losses) string {
+	digest := set.Digest()
+	of := count(len(set), "machine")
+	switch {
+	case c.unnamed:
+		return fmt.Sprintf("**What is destroyed, as set `%s`, on %s:** too many to be named here, so that merging does not approve it: see %s, then `slipway approve %s`.\n\n",
+			digest, of, literal(cmp.Or(c.view.Whole, "slipway plan")), digest)
+	case c.review.Proposal.Number > 0:
+		return fmt.Sprintf("**What is destroyed, as set `%s`, on %s:** merging approves exactly this; what is more by then is held.\n\n", digest, of)
+	}
+	return fmt.Sprintf("**What is destroyed, as set `%s`:**\n\n", digest)
+}
+
+// entries are the lines of a set: one for each machine, or one for all that
+// lose the same.
+func (c *comment) entries(set site.Losses) []string {
+	var lines []string
+	if c.apart {
+		for _, x := range withDrives(set, c.view.Known) {
+			line := fmt.Sprintf("- **%s** (%s): **%s loses %s**", escape(x.Node), escape(x.Machine.String()), escape(x.Action), escape(x.Lost))
+			if c.disks {
+				line += "; " + escape(x.disks())
+			}
+			lines = append(lines, line+"\n")
+		}
+		return lines
+	}
+	for _, alike := range byWhatIsLost(set) {
+		lines = append(lines, "- **"+escape(alike[0].Action)+" loses "+escape(alike[0].Lost)+"**, on each of:")
+		for i, l := range alike {
+			end := ","
+			if i == len(alike)-1 {
+				end = "\n"
+			}
+			lines = append(lines, " **"+escape(l.Node)+"** ("+escape(l.Machine.String())+")"+end)
+		}
+	}
+	return lines
+}
+
+// byWhatIsLost are the losses of a set that are alike but for the machine.
+func byWhatIsLost(set site.Losses) []site.Losses {
+	index := map[[2]string]int{}
+	var all []site.Losses
+	for _, l := range set {
+		k := [2]string{l.Action, l.Lost}
+		i, ok := index[k]
+		if !ok {
+			i = len(all)
+			index[k] = i
+			all = append(all, nil)
+		}
+		all[i] = append(all[i], l)
+	}
+	return all
+}
+
+// basis says what the plan could not see, and how old what it saw is.
+func (c *comment) basis() {
+	var nodes []site.NodePlan
+	for _, n := range c.review.Plan.Nodes {
+		if len(n.Steps)+len(n.Blocked) > 0 || n.Seen.IsZero() {
+			nodes = append(nodes, n)
+		}
+	}
+	if len(nodes) == 0 {
+		return
+	}
+	c.add("notes on what was seen", "Rests on what was seen of the machines: "+seen(nodes, c.view.Now)+"\n\n")
+}
+
+// seen says how many of some nodes were never seen, and how long ago the others
+// were.
+func seen(nodes []site.NodePlan, now time.Time) string {
+	var never []string
+	var met []site.NodePlan
+	for _, n := range nodes {
+		if n.Seen.IsZero() {
+			never = append(never, n.Node)
+		} else {
+			met = append(met, n)
+		}
+	}
+	switch {
+	case len(met) == 0 && len(never) == 1:
+		return "never"
+	case len(met) == 0:
+		return count(len(never), "node") + " never"
+	case len(never) == 0:
+		return ages(met, now)
+	}
+	return fmt.Sprintf("%s; %s never (%s)", ages(met, now), count(len(never), "node"), escape(few(never)))
+}
+
+// ages says how long ago nodes were seen, and which of them before the others.
+func ages(nodes []site.NodePlan, now time.Time) string {
+	bySeen := func(a, b site.NodePlan) int { return a.Seen.Compare(b.Seen) }
+	oldest := slices.MinFunc(nodes, bySeen)
+	newest := slices.MaxFunc(nodes, bySeen)
+	from, to := rough(now.Sub(newest.Seen)), rough(now.Sub(oldest.Seen))
+	switch {
+	case len(nodes) == 1:
+		return to + " ago"
+	case from == to:
+		return count(len(nodes), "node") + " " + to + " ago"
+	}
+	return fmt.Sprintf("%s %s to %s ago (%s first)", count(len(nodes), "node"), from, to, escape(oldest.Node))
+}
+
+// pending tells, folded, what is to be done without the proposal as well, and
+// what it makes needless.
+func (c *comment) pending() {
+	r := c.review
+	c.list("nodes left as they are", "To be changed on the branch, and left as they are by this:", named(r.Spared), 0)
+	change, reboot, wiped := r.Pending.Counts()
+	if change == 0 {
+		return
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "<details><summary>To be done without this too: %s: %s, %d wiped</summary>\n\n", changes(change), count(reboot, "reboot"), wiped)
+	for _, g := range group(r.Pending.Nodes) {
+		if len(g.first.Steps) > 0 {
+			fmt.Fprintf(&b, "- %s: %s; %s\n", escape(g.shape()), escape(actions(g.first.Steps)), worst(g.first))
+		}
+	}
+	if len(r.Waiting) > 0 {
+		fmt.Fprintf(&b, "\nWhat it destroys is not approved by merging this: set `%s`.\n", r.Waiting.Digest())
+	}
+	b.WriteString("\n</details>\n\n")
+	c.add("lists of what is to be done without this too", b.String())
+}
+
+// named is a list of names in one text, or nothing.
+func named(names []string) []string {
+	if len(names) == 0 {
+		return nil
+	}
+	return []string{few(names)}
+}

@@ -1,0 +1,164 @@
+package plan_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// edited is a plan in which one profile changes the BIOS of nodes, as they were
+// seen some time ago.
+func edited(nodes int) (*site.Site, site.Plan) {
+	s := &site.Site{Nodes: map[string]*site.Node{}, Rollout: site.Rollout{MaxUnavailable: "5%"}}
+	var p site.Plan
+	set := site.Change{Field: "bios.LogicalProc", Intent: "smt", Have: "Enabled", Want: "Disabled", Origin: site.At("profiles/compute.cue", 14, 9, "profile/compute")}
+	for i := range nodes {
+		name := fmt.Sprintf("c%05d", i)
+		s.Nodes[name] = &site.Node{Name: name, Role: "compute", Rack: fmt.Sprint("r", i/40)}
+		p.Nodes = append(p.Nodes, site.NodePlan{Node: name, Expect: site.Duration(6 * time.Minute), Seen: now.Add(-time.Duration(i%300) * time.Second),
+			Steps: []site.Step{{Node: name, Action: site.ActionRestart, Facet: site.FacetBIOS, Impact: site.ImpactReboot,
+				Changes: []site.Change{set}, Reason: "differs from the design", Expect: site.Duration(6 * time.Minute)}}})
+	}
+	return s, p
+}
+
+// erased is a plan that installs nodes.
+func erased(nodes int) site.Plan {
+	var p site.Plan
+	for i := range nodes {
+		name := fmt.Sprintf("s%05d", i)
+		p.Nodes = append(p.Nodes, site.NodePlan{Node: name, Seen: now.Add(-time.Minute), Expect: site.Duration(15 * time.Minute), Steps: []site.Step{{
+			Node: name, Machine: site.Identity{UUID: fmt.Sprintf("5e1d0000-0000-4000-8000-%012d", i)}, Action: site.ActionInstall, Generation: 2,
+			Impact: site.ImpactDestructive, Loses: "everything on its disks", Reason: "generation 2 of the design is not installed", Expect: site.Duration(15 * time.Minute),
+			Changes: []site.Change{{Field: "image.generation", Have: "1", Want: "2", Origin: site.At("nodes.cue", i+1, 9, "node/"+name)}},
+		}}})
+	}
+	return p
+}
+
+func proposed(p site.Plan) *site.Review {
+	return &site.Review{Site: "test", Plan: p, When: now, Base: "0a1b2c3d4e5f60718293a4b5c6d7e8f901234567",
+		Proposal: site.Proposal{Number: 7, Head: "89abcdef0123456789abcdef0123456789abcdef"}}
+}
+
+func TestComments(t *testing.T) {
+	s, bios := edited(412)
+	forecast := func(r *site.Review) {
+		for _, n := range r.Plan.Nodes {
+			if s.Nodes[n.Node] == nil {
+				s.Nodes[n.Node] = &site.Node{Name: n.Node, Role: "storage"}
+			}
+		}
+		r.Plan.Forecast = plan.Forecast(s, &r.Plan, site.Known{}, now)
+	}
+	profile := proposed(bios)
+	forecast(profile)
+	wipe := proposed(erased(3))
+	wipe.Plan.Nodes = append(wipe.Plan.Nodes, bios.Nodes[0])
+	wipe.Plan.Nodes[2].Seen = time.Time{}
+	wipe.Waiting = wipe.Plan.Destroys()[2:]
+	wipe.Pending = site.Plan{Nodes: erased(3).Nodes[2:]}
+	wipe.Spared = []string{"c00007"}
+	forecast(wipe)
+	broken := proposed(site.Plan{})
+	broken.Before = 3
+	broken.Findings = []site.Finding{
+		{Code: "image-unused", Severity: site.SeverityWarning, File: "images.cue", Line: 3, Col: 2, Message: "no node has image old", Fix: "remove it"},
+		{Code: "unknown-image", Severity: site.SeverityError, File: "nodes/rack 1.cue", Line: 12, Col: 9, Node: "n1", More: 40, Message: "there is no image debain12", Fix: "write debian12"},
+	}
+	conflict := proposed(site.Plan{})
+	conflict.Conflicts, conflict.More = []string{"nodes.cue: both sides changed it", "old.cue: it was changed on the branch and removed in the proposal"}, 3
+	rules := proposed(site.Plan{})
+	rules.Rules = []string{"rollout: maxUnavailable", "approvals: 1 added"}
+	away := proposed(site.Plan{})
+	away.Problem = "the repository does not answer"
+	for name, r := range map[string]*site.Review{"profile": profile, "wipe": wipe, "broken": broken, "conflict": conflict, "rules": rules, "away": away} {
+		t.Run(name, func(t *testing.T) {
+			got, whole := comment(r, plan.View{Site: s, Now: now, Pages: "https://git.example/blob/89abcdef/"})
+			if !whole {
+				t.Error("not all that is destroyed is named")
+			}
+			checkText(t, got)
+			file := filepath.Join("testdata", "comment", name+".md")
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if diff := cmp.Diff(string(want), got); err != nil || diff != "" {
+				t.Errorf("%v (-want +got)\n%s", err, diff)
+			}
+		})
+	}
+}
+
+// An edit of a profile that ten thousand nodes have is a small comment.
+func TestCommentOnAProfileIsSmall(t *testing.T) {
+	s, p := edited(10_000)
+	p.Forecast = plan.Forecast(s, &p, site.Known{}, now)
+	text, _ := comment(proposed(p), plan.View{Site: s, Now: now})
+	if len(text) > 10_000 || !strings.Contains(text, "| profile compute: 10000 nodes, one difference | restart | reboot | 6m |") {
+		t.Errorf("%d bytes:\n%s", len(text), text[:min(len(text), 2000)])
+	}
+}
+
+// What is destroyed is named machine by machine for as long as that fits; when
+// it does not, the comment says that merging approves nothing.
+func TestCommentNamesAllOfASetOrSaysSo(t *testing.T) {
+	for _, c := range []struct {
+		nodes int
+		whole bool
+	}{{1, true}, {150, true}, {400, true}, {2000, false}, {10_000, false}} {
+		r := proposed(erased(c.nodes))
+		for i := range r.Plan.Nodes {
+			r.Plan.Nodes[i].Steps[0].Reason = fmt.Sprint("reason ", i) // no two alike
+		}
+		text, whole := comment(r, plan.View{Now: now})
+		checkText(t, text)
+		if whole != c.whole {
+			t.Errorf("%d nodes: whole is %t", c.nodes, whole)
+		}
+		if approves := strings.Contains(text, "merging approves exactly this"); approves != whole {
+			t.Errorf("%d nodes: it says that merging approves: %t, and names all: %t", c.nodes, approves, whole)
+		}
+		named := 0
+		for _, l := range r.Plan.Destroys() {
+			if strings.Contains(text, "**"+l.Node+"** (UUID "+l.Machine.UUID+")") {
+				named++
+			}
+		}
+		if (named == c.nodes) != whole {
+			t.Errorf("%d of %d are named, and whole is %t", named, c.nodes, whole)
+		}
+		if cut := strings.Contains(text, "**Cut at 60,000 characters.** Left out: "); cut != (c.nodes >= 400) {
+			t.Errorf("%d nodes: it says that it is cut: %t", c.nodes, cut)
+		}
+	}
+}
+
+// A text that is much too long is shown in part, and pushes nothing else out.
+func TestCommentOfHugeTexts(t *testing.T) {
+	huge := strings.Repeat("long ", 1<<14)
+	r, v := hostile(huge, huge)
+	text, _ := comment(r, v)
+	if len(text) > 60_000 || !strings.Contains(text, "long …") || strings.Contains(text, "Cut at") {
+		t.Errorf("%d bytes:\n%s", len(text), text[max(0, len(text)-500):])
+	}
+}
+
+func BenchmarkComment(b *testing.B) {
+	s, p := edited(10_000)
+	r := proposed(p)
+	for b.Loop() {
+		comment(r, plan.View{Site: s, Now: now})
+	}
+}

@@ -1,0 +1,94 @@
+package plan
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// longestText is how many characters of one text of others are shown in
+// Markdown.
+const longestText = 400
+
+// special are what CommonMark, GitHub's and GitLab's Markdown and HTML make
+// something of within a line. As entities they are only text (CommonMark 6.2:
+// an entity never stands for structure). Text of others is never at the
+// beginning of a line. References are what names people, issues and the like;
+// they are found in the text that is shown, and a space without width after
+// them keeps them from it.
+const (
+	special    = "\\`*_[]<>|:"
+	references = "@#!&~$"
+)
+
+// escape is text in a line of Markdown or HTML.
+func escape(s string) string { return escaped(s, true) }
+
+// literal is a value as code, in which nobody is mentioned and nothing linked.
+func literal(s string) string { return "<code>" + escaped(s, false) + "</code>" }
+
+// escaped also keeps what forges make something of in text that is shown, and
+// not in code, from being found: ":name:" for a picture, "GH-7" for an issue.
+func escaped(s string, shown bool) string {
+	var b strings.Builder
+	runes := []rune(clean(shorten(s)))
+	for i, r := range runes {
+		next := ' '
+		if i+1 < len(runes) {
+			next = runes[i+1]
+		}
+		switch {
+		case strings.ContainsRune(references, r):
+			fmt.Fprintf(&b, "&#%d;&#8203;", r)
+		case r == ':' && next == ' ':
+			b.WriteRune(r)
+		case r == ':' && shown:
+			b.WriteString("&#58;&#8203;")
+		case r == '-' && shown && unicode.IsDigit(next) && i >= 2 && strings.EqualFold(string(runes[i-2:i]), "gh"):
+			b.WriteString("-&#8203;")
+		case strings.ContainsRune(special, r), r == '.' && i >= 3 && strings.EqualFold(string(runes[i-3:i]), "www"):
+			fmt.Fprintf(&b, "&#%d;", r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// shorten cuts a long text.
+func shorten(s string) string {
+	if len(s) <= longestText || utf8.RuneCountInString(s) <= longestText {
+		return s
+	}
+	n := 0
+	for i := range s {
+		if n == longestText {
+			return s[:i] + " …"
+		}
+		n++
+	}
+	return s
+}
+
+// linked is a text as a link to a line of a file, where it is known which pages
+// show files.
+func linked(text, pages, file string, line int) string {
+	if pages == "" || file == "" || len(file) > longestText || strings.HasPrefix(file, "schema/") {
+		return escape(text)
+	}
+	parts := strings.Split(clean(file), "/")
+	for i, part := range parts {
+		parts[i] = strictly.Replace(url.PathEscape(part))
+	}
+	to := strings.TrimSuffix(pages, "/") + "/" + strings.Join(parts, "/")
+	if line > 0 {
+		to += fmt.Sprintf("#L%d", line)
+	}
+	return "[" + escape(text) + "](" + to + ")"
+}
+
+// strictly escapes what a path of a URL may have, and Markdown or a forge may
+// take for something else.
+var strictly = strings.NewReplacer("&", "%26", "@", "%40", "$", "%24", ":", "%3A", "~", "%7E", "_", "%5F", "+", "%2B", "=", "%3D", ";", "%3B", ",", "%2C")

@@ -1,0 +1,75 @@
+package site
+
+import "time"
+
+// Merge is what a branch comes to when a proposal is merged into it.
+type Merge struct {
+	// Base is what the branch is at, and Result what it comes to. Result's ID
+	// is a digest of its files; it has none when there are conflicts.
+	Base   Revision
+	Result Revision
+	// Conflicts are files that both sides changed, each with what they did;
+	// More is how many others there are.
+	Conflicts []string
+	More      int
+}
+
+// Review is what is said of a proposal: the plan of the site as it would be
+// once the proposal is merged, against what was last seen of the machines.
+type Review struct {
+	Site     string   `json:"site"`
+	Proposal Proposal `json:"proposal"`
+	// Base is the commit of the branch that the review stands for, and Result
+	// the digest of the merged files.
+	Base   string    `json:"base,omitempty"`
+	Result string    `json:"result,omitempty"`
+	When   time.Time `json:"when,omitzero"`
+	// Problem says why there is no plan, in a sentence; the error is ours when
+	// Ours is set, and the review is tried again.
+	Problem string `json:"problem,omitempty"`
+	Ours    bool   `json:"ours,omitempty"`
+	// Conflicts are the files that keep it from being merged; More is how many
+	// others there are.
+	Conflicts []string `json:"conflicts,omitempty"`
+	More      int      `json:"more,omitempty"`
+	// Findings are those of the merged design that the branch does not have;
+	// Before is how many it has as well.
+	Findings []Finding `json:"findings,omitempty"`
+	Before   int       `json:"before,omitempty"`
+	// Rules says what the proposal changes of the rules that others are held
+	// to: how rollouts go, policies, suppressed findings, approvals.
+	Rules []string `json:"rules,omitempty"`
+	// Plan is what merging the proposal would bring about, and Pending what is
+	// to be done without it as well.
+	Plan    Plan `json:"plan"`
+	Pending Plan `json:"pending,omitzero"`
+	// Waiting is what the branch destroys without the proposal.
+	Waiting Losses `json:"waiting,omitempty"`
+	// Spared are nodes that something was to be done to, and that the proposal
+	// leaves as they are.
+	Spared []string `json:"spared,omitempty"`
+	// Comment is the review for people, as Markdown. Whole says that all of
+	// what is destroyed is named in it.
+	Comment string `json:"comment,omitempty"`
+	Whole   bool   `json:"whole,omitempty"`
+}
+
+// Destroys is what the proposal destroys that is not destroyed without it.
+func (r *Review) Destroys() Losses {
+	waits := make(map[Loss]bool, len(r.Waiting))
+	for _, l := range r.Waiting {
+		waits[l] = true
+	}
+	var all Losses
+	for _, l := range r.Plan.Destroys() {
+		if !waits[l] {
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+// Planned says whether there is a plan.
+func (r *Review) Planned() bool {
+	return r.Problem == "" && len(r.Conflicts) == 0 && !HasErrors(r.Findings)
+}
