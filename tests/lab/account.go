@@ -26,7 +26,7 @@ type account struct {
 	change bool
 }
 
-// roles are the predefined roles with their privileges (DSP0266 13.3.2).
+// roles are the predefined roles with their privileges (DSP0266, Redfish service privilege model).
 var roles = map[string][]string{
 	"Administrator": {"Login", "ConfigureManager", "ConfigureUsers", "ConfigureComponents", "ConfigureSelf"},
 	"Operator":      {"Login", "ConfigureComponents", "ConfigureSelf"},
@@ -212,7 +212,7 @@ func (x *exchange) accountProperty(name string, v any, a *account) body {
 	return nil
 }
 
-// addAccount makes an account (DSP0266 7.10).
+// addAccount makes an account (DSP0266, POST (create)).
 func (x *exchange) addAccount() {
 	b, ok := x.read()
 	if !ok {

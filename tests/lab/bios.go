@@ -49,7 +49,6 @@ type biosState struct {
 	job     *task          // what carries the pending values, where that needs one
 	at      time.Time      // when the running boot has applied them; zero when it has none to
 	applied time.Time      // when values were last applied
-	passed  bool           // a boot has passed without applying them
 }
 
 // attributes are a machine's settings as they are in force.
@@ -125,7 +124,7 @@ func (x *exchange) patchBIOS() {
 
 const applyTimeAnnotation = "@Redfish.SettingsApplyTime"
 
-// applyTime reads when a change is to be applied (DSP0266 9.11); it answers
+// applyTime reads when a change is to be applied (DSP0266, Settings resource); it answers
 // itself when that cannot be.
 func (x *exchange) applyTime(b body) bool {
 	v, given := b[applyTimeAnnotation]
@@ -331,11 +330,6 @@ func (m *Machine) bootBIOSLocked() {
 	if len(m.bios.pending) == 0 || m.kind.bios.jobs != "" && !m.bios.job.open() {
 		return
 	}
-	if m.fault.Kind == FaultBIOSTwice && !m.bios.passed {
-		m.bios.passed = true
-		return
-	}
-	m.bios.passed = false
 	m.bios.at = time.Now().Add(m.fleet.scaled(m.fleet.config.Latency.Boot / 2))
 	m.bios.job.run()
 	m.settleBIOSLocked()

@@ -38,6 +38,7 @@ func (f *Fleet) serveBMCs() error {
 
 // bmcLines takes connections unless the BMC refuses them.
 func (m *Machine) bmcLines() *lines {
+	m = m.answering()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.fault.Kind == FaultRefuse || time.Now().Before(m.backAt) {
@@ -48,7 +49,7 @@ func (m *Machine) bmcLines() *lines {
 
 // identify presents the certificate of the BMC that was connected to.
 func (f *Fleet) identify(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-	m := at(f.bmcs, hello.Conn.LocalAddr())
+	m := at(f.bmcs, hello.Conn.LocalAddr()).answering()
 	if m == nil {
 		return nil, errors.New("no BMC here")
 	}
@@ -79,24 +80,33 @@ func (m *Machine) secure() *tls.Config {
 }
 
 func (m *Machine) certificateLocked() *tls.Certificate {
+	addr := or(m.moved, m.config.BMCAddr)
 	switch m.fault.Kind {
 	case FaultExpired:
-		return m.fleet.keys.certificate(m.config.BMCAddr, notBefore.Add(24*time.Hour))
+		return m.fleet.keys.certificate(addr, notBefore.Add(24*time.Hour))
 	case FaultSelfSigned:
-		return m.fleet.keys.selfSigned(m.config.BMCAddr)
+		return m.fleet.keys.selfSigned(addr)
 	case FaultOtherCert:
-		return newKeys(m.fleet.config.Seed+" other").certificate(m.config.BMCAddr, notAfter)
+		return newKeys(m.fleet.config.Seed+" other").certificate(addr, notAfter)
 	}
 	if m.given != nil {
 		return m.given
 	}
-	return m.fleet.keys.certificate(m.config.BMCAddr, notAfter)
+	return m.fleet.keys.certificate(addr, notAfter)
+}
+
+// answering is the machine whose BMC answers at a machine's address.
+func (m *Machine) answering() *Machine {
+	if m == nil {
+		return nil
+	}
+	return cmp.Or(m.there.Load(), m)
 }
 
 // request finds the machine that a request is for.
 func (f *Fleet) request(w http.ResponseWriter, r *http.Request) {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	at(f.bmcs, local).ServeHTTP(w, r)
+	at(f.bmcs, local).answering().ServeHTTP(w, r)
 }
 
 // ServeHTTP answers as the machine's BMC: log, fault, latency, then the

@@ -9,7 +9,7 @@ import (
 )
 
 // patchSystem changes the boot settings, at the system or its settings
-// object. DSP0266 7.7.2 lets what can be changed be changed when the rest of a
+// object. DSP0266, PATCH (update), lets what can be changed be changed when the rest of a
 // request cannot; like most BMCs, the lab's change nothing then.
 func (x *exchange) patchSystem() {
 	b, ok := x.read()

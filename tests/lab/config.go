@@ -93,7 +93,9 @@ var Usual = Latency{
 type MachineConfig struct {
 	Name string `json:"name"`
 	// Personality is the kind of its BMC, one of Personalities; plain without.
-	Personality  string        `json:"personality,omitempty"`
+	Personality string `json:"personality,omitempty"`
+	// SystemID is what a plain BMC calls its system, 1 without.
+	SystemID     string        `json:"systemID,omitempty"`
 	BMCAddr      string        `json:"bmcAddr"` // 127.x.y.z
 	OSAddr       string        `json:"osAddr,omitempty"`
 	Identity     site.Identity `json:"identity"`
@@ -199,6 +201,10 @@ func (c MachineConfig) check(seen map[string]bool) error {
 		return fmt.Errorf("the OS address %q is not a loopback address, 127.x.y.z, of its own", c.OSAddr)
 	case c.Capture != "" && c.Personality != "":
 		return errors.New("a machine has a personality or is made from a capture, not both")
+	case c.SystemID != "" && (c.Capture != "" || c.Personality != "" && c.Personality != "plain"):
+		return errors.New("only a plain machine's system has another id")
+	case strings.ContainsAny(c.SystemID, "/?#% "):
+		return fmt.Errorf("the system's id %q has characters that a path cannot have", c.SystemID)
 	case c.Power != "" && c.Power != "on" && c.Power != "off":
 		return fmt.Errorf("power is on or off, not %q", c.Power)
 	}

@@ -104,7 +104,6 @@ const (
 	FaultPendingShown FaultKind = "pending-shown"
 	FaultBIOSDropped  FaultKind = "bios-dropped"
 	FaultBIOSFails    FaultKind = "bios-fails"
-	FaultBIOSTwice    FaultKind = "bios-twice"
 	FaultBIOSNowhere  FaultKind = "bios-nowhere"
 	FaultNoRegistry   FaultKind = "no-registry"
 
@@ -217,7 +216,6 @@ var faults = []struct {
 	{FaultPendingShown, asking, "shows pending settings as current"},
 	{FaultBIOSDropped, living, "applies settings without effect"},
 	{FaultBIOSFails, living, "ends the applying of settings with errors"},
-	{FaultBIOSTwice, living, "applies settings only with the second boot"},
 	{FaultBIOSNowhere, asking, "does not say where its settings object is, and takes settings at the resource itself"},
 	{FaultNoRegistry, asking, "answers 404 to the attribute registry"},
 

@@ -99,7 +99,7 @@ func TestFaultsOfConnections(t *testing.T) {
 	f := start(t, one(lab.Latency{}))
 	m := f.Machine("n1")
 	for kind, says := range map[lab.FaultKind]string{
-		lab.FaultExpired: "expired", lab.FaultOtherCert: "unknown authority", lab.FaultRefuse: "",
+		lab.FaultExpired: "expired", lab.FaultOtherCert: "unknown authority", lab.FaultSelfSigned: "unknown authority", lab.FaultRefuse: "",
 	} {
 		b := dial(t, f)
 		b.want(200, "GET", sys, "")
@@ -115,6 +115,45 @@ func TestFaultsOfConnections(t *testing.T) {
 		}
 		m.ClearFault()
 		b.want(200, "GET", sys, "")
+	}
+}
+
+// BMCs that change places: at an address another machine answers, with a
+// certificate for it.
+func TestSwap(t *testing.T) {
+	c := one(lab.Latency{})
+	other := c.Machines[0]
+	other.Name, other.BMCAddr, other.OSAddr, other.Identity.UUID = "n2", "127.0.99.2", "", "5e1d0000-0000-4000-8000-0000000000ff"
+	c.Machines = append(c.Machines, other)
+	f := start(t, c)
+	b := dial(t, f)
+	was := b.system()["UUID"]
+	for _, want := range []any{other.Identity.UUID, was, other.Identity.UUID} {
+		f.Swap("n1", "n2")
+		if got := b.system()["UUID"]; got != want {
+			t.Errorf("%v answers, want %v", got, want)
+		}
+	}
+	if f.Machine("n1").Counts().Requests != 2 || f.Machine("n2").Counts().Requests != 2 {
+		t.Error("requests are counted at the wrong machine")
+	}
+}
+
+// A plain BMC's system has the id that it is given.
+func TestSystemIDs(t *testing.T) {
+	for _, id := range []string{"system", "5e1d0000-0000-4000-8000-000000000001"} {
+		f := build(t, one(lab.Latency{}, func(c *lab.MachineConfig) { c.SystemID = id }))
+		if v := beside(t, f).want(200, "GET", system(f), ""); v["Id"] != id {
+			t.Errorf("the system is %v, want %s", v["Id"], id)
+		}
+		walk(t, beside(t, f))
+	}
+	for _, wrong := range []func(*lab.MachineConfig){
+		func(c *lab.MachineConfig) { c.SystemID = "a/b" }, func(c *lab.MachineConfig) { c.SystemID, c.Personality = "x", "xcc" },
+	} {
+		if _, err := lab.New(one(lab.Latency{}, wrong)); err == nil {
+			t.Error("a system's id that cannot be is taken")
+		}
 	}
 }
 

@@ -57,7 +57,7 @@ func (p *personality) growServices(l layout) {
 	}
 }
 
-// root is the service root. Its path ends in a slash (DSP0266 6.1), which
+// root is the service root. Its path ends in a slash (DSP0266, Redfish-defined URIs), which
 // some leave out.
 func (p *personality) root(m *Machine) body {
 	b := p.thing("ServiceRoot", root, "Root Service", body{

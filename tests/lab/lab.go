@@ -36,6 +36,7 @@ type Fleet struct {
 	kinds    map[string]*personality // by name
 	calls    callLog
 	chance   atomic.Pointer[chance]
+	moves    sync.Mutex // held while BMCs change places
 
 	ctx     context.Context // ends with the fleet
 	stop    context.CancelFunc
@@ -86,7 +87,7 @@ func New(c Config) (*Fleet, error) {
 
 // kind is the personality of a machine, which it shares with others.
 func (f *Fleet) kind(c MachineConfig) (*personality, error) {
-	key := c.Personality + "\x00" + c.Capture
+	key := c.Personality + "\x00" + c.Capture + "\x00" + c.SystemID
 	if p := f.kinds[key]; p != nil {
 		return p, nil
 	}
@@ -132,7 +133,30 @@ func (f *Fleet) BMCPort() int   { return f.ports.bmc }
 func (f *Fleet) SSHPort() int   { return f.ports.ssh }
 func (f *Fleet) ImagePort() int { return f.ports.image }
 
-// BMCURL is a machine's bmc endpoint.
+// Swap exchanges the addresses of two BMCs, as a new lease does, or somebody
+// who plugs them in the wrong way round. Connections break.
+func (f *Fleet) Swap(a, b string) {
+	f.moves.Lock()
+	defer f.moves.Unlock()
+	one, other := f.machines[a], f.machines[b]
+	at, otherAt := f.bmcs[one.address()], f.bmcs[other.address()]
+	at.there.Store(other)
+	otherAt.there.Store(one)
+	one.move(otherAt.config.BMCAddr)
+	other.move(at.config.BMCAddr)
+}
+
+// address is where a machine's BMC is.
+func (m *Machine) address() string {
+	return locked(m, func() string { return or(m.moved, m.config.BMCAddr) })
+}
+
+func (m *Machine) move(to string) {
+	locked(m, func() any { m.moved, m.tls = to, nil; return nil })
+	m.bmcSide.cut()
+}
+
+// BMCURL is a machine's bmc endpoint, as it was configured.
 func (f *Fleet) BMCURL(name string) string {
 	m := f.machines[name]
 	return fmt.Sprintf("redfish+https://%s:%d%s", m.config.BMCAddr, f.ports.bmc, or(m.kind.system, root))

@@ -68,6 +68,8 @@ type bmc struct {
 	t    *testing.T
 	base string
 	http *http.Client
+
+	fleet *lab.Fleet
 }
 
 // dial talks to n1 over TLS, and verifies its certificate.
@@ -75,7 +77,7 @@ func dial(t *testing.T, f *lab.Fleet) *bmc {
 	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool(f)}}
 	t.Cleanup(tr.CloseIdleConnections)
 	base := strings.TrimSuffix(strings.TrimPrefix(f.BMCURL("n1"), "redfish+"), sys)
-	return &bmc{t, base, &http.Client{Transport: tr, Timeout: 10 * time.Second}}
+	return &bmc{t, base, &http.Client{Transport: tr, Timeout: 10 * time.Second}, f}
 }
 
 func pool(f *lab.Fleet) *x509.CertPool {
@@ -86,7 +88,7 @@ func pool(f *lab.Fleet) *x509.CertPool {
 
 // beside talks to n1 without a connection.
 func beside(t *testing.T, f *lab.Fleet) *bmc {
-	return &bmc{t, "https://n1", &http.Client{Transport: direct{f.Machine("n1")}}}
+	return &bmc{t, "https://n1", &http.Client{Transport: direct{f.Machine("n1")}}, f}
 }
 
 // direct hands requests to a handler.
@@ -281,7 +283,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 	defer shell.Close()
 	b := dial(t, f)
 	for name, m := range map[string]string{"installs": "n2", "shuts down": "n3"} {
-		beside := &bmc{t, "https://" + m, &http.Client{Transport: direct{f.Machine(m)}}}
+		beside := &bmc{t, "https://" + m, &http.Client{Transport: direct{f.Machine(m)}}, f}
 		if name == "shuts down" {
 			beside.reset("GracefulShutdown")
 			continue

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -34,6 +35,8 @@ type Machine struct {
 	osSide  lines // connections to the system
 
 	turn chan struct{} // held by the change that has its turn
+	// there is whose BMC answers at the address, nil for its own.
+	there atomic.Pointer[Machine]
 
 	mu          sync.Mutex
 	power       string
@@ -63,6 +66,7 @@ type Machine struct {
 	offAt       time.Time          // when the power went last
 	ghost       string             // a medium that was ejected and is still shown
 	sessions    map[string]session // by token
+	moved       string             // the BMC's address, where that is not the configured one
 	tls         *tls.Config        // with the certificate; nil until it is asked for
 	given       *tls.Certificate   // that somebody put in the place of its own
 	ntp         ntp

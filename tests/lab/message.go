@@ -26,7 +26,7 @@ type message struct {
 	own        bool // of the vendor's registry
 }
 
-// messages are what the BMCs have to say (DSP0266 9.6; the standard ones are
+// messages are what the BMCs have to say (DSP0266, Error responses; the standard ones are
 // those of DSP8011).
 var messages = map[string]message{
 	"Success":                         {"The request completed successfully.", "OK", "None.", false},
@@ -116,7 +116,7 @@ func (s speech) info(id string, args ...string) body {
 	return b
 }
 
-// fault is an error body with extended information (DSP0266 9.6).
+// fault is an error body with extended information (DSP0266, Error responses).
 func (s speech) fault(infos ...body) body {
 	list := make([]any, len(infos))
 	for i, info := range infos {

@@ -53,6 +53,18 @@ func TestAnswersOfFaults(t *testing.T) {
 			{204, "POST", insertURI, strings.Replace(image, "}", `, "TransferProtocolType": "HTTP", "UserName": "u", "Password": "p"}`, 1), ""}},
 		lab.FaultFlagsRefused: {{400, "POST", insertURI, strings.Replace(image, "}", `, "Inserted": true}`, 1), ""}, {204, "POST", insertURI, image, ""}},
 		lab.FaultSlotWithout:  {{405, "POST", insertURI, image, ""}},
+		lab.FaultNoExpand:     {{501, "GET", sys + "?$expand=.", "", ""}, {200, "GET", sys, "", ""}},
+		lab.FaultNoBody:       {{204, "PATCH", sys, once, ""}},
+		lab.FaultLicense:      {{200, "GET", media, "", ""}, {403, "POST", insertURI, image, ""}},
+		lab.FaultEjectBody:    {{204, "POST", insertURI, image, ""}, {400, "POST", ejectURI, "", ""}, {204, "POST", ejectURI, "{}", ""}},
+		lab.FaultFlagsNeeded:  {{400, "POST", insertURI, image, ""}, {204, "POST", insertURI, strings.Replace(image, "}", `, "Inserted": true, "WriteProtected": true}`, 1), ""}},
+		lab.FaultQueryRefused: {{400, "POST", insertURI, strings.Replace(image, ".iso", ".iso?x=1", 1), ""}, {204, "POST", insertURI, image, ""}},
+		lab.FaultClock:        {{400, "POST", insertURI, strings.Replace(image, "http:", "https:", 1), ""}, {204, "POST", insertURI, image, ""}},
+		lab.FaultUsbCd:        {{400, "PATCH", sys, strings.Replace(once, "Pxe", "Cd", 1), ""}, {200, "PATCH", sys, strings.Replace(once, "Pxe", "UsbCd", 1), ""}},
+		lab.FaultResetsHidden: {{200, "GET", sys + "/ResetActionInfo", "", ""}, {204, "POST", resetURI, `{"ResetType": "On"}`, ""}},
+		lab.FaultSettingsElse: {{200, "GET", sys + "/SD", "", ""}, {405, "PATCH", sys + "/SD", once, ""}, {200, "PATCH", sys, once, ""}},
+		lab.FaultBIOSNowhere:  {{200, "PATCH", sys + "/Bios", `{"Attributes": {"HyperThreading": "Disabled"}}`, ""}},
+		lab.FaultETagEmpty:    {{412, "PATCH", sys, once, `If-Match: ""`}, {200, "PATCH", sys, once, ""}},
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			f := build(t, one(lab.Latency{}))
@@ -221,6 +233,72 @@ func TestFaultsOfBoots(t *testing.T) {
 		eventually(t, "the installer gives up", func() bool { return m.State().Runs != "installer" })
 		if got := fmt.Sprintf("%v %s", b.system()["Boot"].(map[string]any)["BootSourceOverrideEnabled"], m.State().Runs); got != want {
 			t.Errorf("%s: the override is %q, want %q", kind, got, want)
+		}
+	}
+}
+
+// What faults make of an override, from that and its mode: enabled, target and
+// mode.
+func TestFaultsOfOverrides(t *testing.T) {
+	for kind, c := range map[lab.FaultKind]struct{ change, want string }{
+		lab.FaultOnceUnlessSent: {`"BootSourceOverrideTarget": "Hdd"`, "Once Hdd UEFI"},
+		lab.FaultModeFlips:      {`"BootSourceOverrideTarget": "Hdd"`, "Continuous Hdd Legacy"},
+		lab.FaultPxeRenamed:     {`"BootSourceOverrideTarget": "Pxe"`, "Continuous UefiBootNext UEFI"},
+	} {
+		f := build(t, one(lab.Latency{}))
+		b := beside(t, f)
+		b.override("Continuous", "Cd")
+		f.Machine("n1").SetFault(lab.Fault{Kind: kind})
+		b.want(200, "PATCH", sys, `{"Boot": {`+c.change+`}}`)
+		boot := b.system()["Boot"].(map[string]any)
+		if got := fmt.Sprint(boot["BootSourceOverrideEnabled"], " ", boot["BootSourceOverrideTarget"], " ", boot["BootSourceOverrideMode"]); got != c.want {
+			t.Errorf("%s: %s, want %s", kind, got, c.want)
+		}
+	}
+}
+
+// ETags that come back in one way only.
+func TestFaultsOfETags(t *testing.T) {
+	for kind, c := range map[lab.FaultKind]struct {
+		shown      string
+		back, want func(string) string
+	}{
+		lab.FaultETagWeak: {`W/"`, func(s string) string { return s }, func(s string) string { return strings.TrimPrefix(s, "W/") }},
+		lab.FaultETagBare: {"", func(s string) string { return `"` + s + `"` }, func(s string) string { return s }},
+		lab.FaultETagGzip: {`W/"`, func(s string) string { return s }, func(s string) string { return strings.Replace(s, "-gzip", "", 1) }},
+	} {
+		f := build(t, one(lab.Latency{}))
+		b := beside(t, f)
+		f.Machine("n1").SetFault(lab.Fault{Kind: kind})
+		resp, v := b.do("GET", sys, "", "Accept-Encoding: gzip")
+		tag := resp.Header.Get("ETag")
+		if tag == "" || !strings.HasPrefix(tag, c.shown) || v["@odata.etag"] != tag || (kind == lab.FaultETagBare) == strings.Contains(tag, `"`) {
+			t.Errorf("%s: the ETag is %s, and %v in the resource", kind, tag, v["@odata.etag"])
+		}
+		b.want(412, "PATCH", sys, once, "If-Match: "+c.back(tag), "Accept-Encoding: gzip")
+		b.want(200, "PATCH", sys, once, "If-Match: "+c.want(tag))
+	}
+}
+
+// Tasks that do not say how far they are.
+func TestFaultsOfTaskStates(t *testing.T) {
+	for kind, want := range map[lab.FaultKind]string{
+		lab.FaultTaskNew: "New Starting Completed", lab.FaultTaskRunning: "Running Running Running",
+	} {
+		f := build(t, one(lab.Latency{}))
+		b, m := beside(t, f), f.Machine("n1")
+		m.SetFault(lab.Fault{Kind: lab.FaultTask})
+		_, v := b.do("PATCH", sys, once)
+		eventually(t, "the change is made", func() bool {
+			return b.system()["Boot"].(map[string]any)["BootSourceOverrideTarget"] == "Pxe"
+		})
+		m.SetFault(lab.Fault{Kind: kind})
+		var states []string
+		for range 3 {
+			states = append(states, fmt.Sprint(b.want(200, "GET", v["@odata.id"].(string), "")["TaskState"]))
+		}
+		if got := strings.Join(states, " "); got != want {
+			t.Errorf("%s: %s, want %s", kind, got, want)
 		}
 	}
 }

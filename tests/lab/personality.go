@@ -140,7 +140,7 @@ type taskHabits struct {
 	forgets bool
 }
 
-// queryHabits is which of the query parameters of DSP0266 7.3 are understood.
+// queryHabits is which of the query parameters of DSP0266 are understood.
 type queryHabits struct {
 	expand                     int // levels, 0 for none
 	links, all, selects, pages bool
@@ -162,7 +162,7 @@ func kind(c MachineConfig) (*personality, error) {
 	}
 	switch c.Personality {
 	case "", "plain":
-		return plain(), nil
+		return plain(or(c.SystemID, "1")), nil
 	case "idrac9":
 		return idrac9(), nil
 	case "ilo5":
@@ -223,15 +223,16 @@ func (h bootHabits) reference(target string) string {
 
 // plain is a BMC that does what the specification says, and OpenBMC's modest
 // set of resources.
-func plain() *personality {
+func plain(id string) *personality {
+	system := root + "/Systems/" + id
 	p := &personality{
 		name: "plain", product: "Slipway lab", redfish: "1.18.0", server: "slipway-lab",
 		manufacturer: "Lab", model: "Simulated", bmcModel: "Lab BMC", bmcVersion: "1.0.0", biosVersion: "1.0.0",
-		system: root + "/Systems/1", manager: root + "/Managers/1", chassis: root + "/Chassis/1",
+		system: system, manager: root + "/Managers/1", chassis: root + "/Chassis/1",
 		complete: true, etags: etagsWeak, speech: speech{base: "Base.1.18"},
 		power: powerHabits{
 			resets: []string{"On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "ForceOn", "PowerCycle"},
-			info:   root + "/Systems/1/ResetActionInfo", listed: true, already: 204, managerResets: []string{"GracefulRestart", "ForceRestart"},
+			info:   system + "/ResetActionInfo", listed: true, already: 204, managerResets: []string{"GracefulRestart", "ForceRestart"},
 		},
 		boot:     bootHabits{options: usualOptions(1, byRef), states: overrideStates, listed: true, targets: usualTargets, modes: []string{"UEFI"}, progress: true},
 		sessions: sessionHabits{max: 16, idle: 30 * time.Minute, shown: 1800, full: "SessionLimitExceeded"},

@@ -1,8 +1,11 @@
 package lab_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/slipway-gitops/slipway/tests/lab"
 )
@@ -184,6 +187,96 @@ func TestBootOrderOfTheSettingsObject(t *testing.T) {
 		t.Errorf("after the boot the order is %s", got)
 	}
 	b.want(400, "PATCH", "/redfish/v1/Systems/1", `{"Boot": {"BootSourceOverrideEnabled": "Continuous"}}`)
+}
+
+// Bad logins lock an account, or block their sender, after as many and for as
+// long as the vendor's do; an iLO takes its time instead.
+func TestLockoutsOfPersonalities(t *testing.T) {
+	const accounts, bad = "/redfish/v1/AccountService", `{"UserName": "admin", "Password": "wrong"}`
+	for name, c := range map[string]struct {
+		tries, shown int
+		wait         time.Duration
+	}{"plain": {}, "ilo5": {}, "idrac9": {3, 0, time.Minute}, "xcc": {5, 5, time.Hour}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, err := lab.New(one(lab.Latency{Tails: true}, func(c *lab.MachineConfig) { c.Personality = name }))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer f.Close()
+				b := beside(t, f)
+				if v := b.want(200, "GET", accounts, ""); v["AccountLockoutThreshold"] != float64(c.shown) {
+					t.Errorf("the threshold is %v, want %d", v["AccountLockoutThreshold"], c.shown)
+				}
+				began := time.Now()
+				for range 6 {
+					b.want(401, "POST", sessions, bad, "Authorization: ")
+				}
+				if took := time.Since(began); (took == 50*time.Second) != (name == "ilo5") {
+					t.Errorf("six bad logins took %s", took)
+				}
+				if got := f.Machine("n1").Counts().Lockouts > 0; got != (c.tries > 0) {
+					t.Errorf("a lockout: %v", got)
+				}
+				if c.tries == 0 {
+					b.want(201, "POST", sessions, account, "Authorization: ")
+					return
+				}
+				b.want(401, "POST", sessions, account, "Authorization: ")
+				time.Sleep(c.wait + time.Second)
+				b.want(201, "POST", sessions, account, "Authorization: ")
+			})
+		})
+	}
+}
+
+// The answers of a vendor's BMCs vary around the fleet's latency, with some
+// that take many times as long; a page of a log always does.
+func TestTails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, err := lab.New(one(lab.Latency{GET: 100 * time.Millisecond, Tails: true}, func(c *lab.MachineConfig) { c.Personality = "idrac9" }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		b := beside(t, f)
+		const at, log = "/redfish/v1/Systems/System.Embedded.1", "/redfish/v1/Managers/iDRAC.Embedded.1/LogServices/Sel/Entries"
+		took := func(path string) time.Duration {
+			began := time.Now()
+			b.want(200, "GET", path, "")
+			return time.Since(began)
+		}
+		var all []time.Duration
+		for range 400 {
+			all = append(all, took(at))
+		}
+		slices.Sort(all)
+		if median, last := all[200], all[399]; median < 80*time.Millisecond || median > 125*time.Millisecond || last < 3*median {
+			t.Errorf("the median is %s, the longest %s", median, last)
+		}
+		if d := took(log); d < time.Second {
+			t.Errorf("a page of the log takes %s", d)
+		}
+	})
+}
+
+// A task's monitor is where the vendor has it, and what reading it does.
+func TestMonitorsOfPersonalities(t *testing.T) {
+	kinds(t, lab.Latency{}, func(t *testing.T, f *lab.Fleet, b *bmc) {
+		m := f.Machine("n1")
+		m.SetFault(lab.Fault{Kind: lab.FaultTask, Times: 1})
+		resp, v := b.do("PATCH", system(f), once)
+		at, task := resp.Header.Get("Location"), v["@odata.id"].(string)
+		name := m.State().Personality
+		if strings.Contains(at, "/TaskMonitors/") != (name != "idrac9") {
+			t.Errorf("the answer leads to %s", at)
+		}
+		eventually(t, "the task has ended", func() bool { return b.want(200, "GET", task, "")["TaskState"] == "Completed" })
+		b.do("GET", at, "")
+		if resp, _ := b.do("GET", task, ""); (resp.StatusCode == 404) != (name == "xcc") {
+			t.Errorf("after its monitor was read the task is %s", resp.Status)
+		}
+	})
 }
 
 func TestUnknownPersonality(t *testing.T) {

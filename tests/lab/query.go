@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// query does what the query parameters of a read ask for (DSP0266 7.3); it
+// query does what the query parameters of a read ask for (DSP0266, Query parameters); it
 // answers itself when it cannot.
 func (x *exchange) query(b body) (body, bool) {
 	if x.r.URL.RawQuery == "" {

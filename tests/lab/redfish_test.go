@@ -70,7 +70,7 @@ func TestSystemSaysWhatItIs(t *testing.T) {
 }
 
 // Before a login there are the version, the root, and the login itself
-// (DSP0266 13.2).
+// (DSP0266, Authentication).
 func TestWhatNeedsNoLogin(t *testing.T) {
 	b := beside(t, build(t, one(lab.Latency{})))
 	none := "Authorization: "

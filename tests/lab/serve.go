@@ -51,7 +51,7 @@ func (m *Machine) serve(w http.ResponseWriter, r *http.Request, fault Fault) {
 	w.Header().Set("Cache-Control", "no-cache")
 	w.Header().Set("Server", m.kind.server)
 	if r.Method == http.MethodPost {
-		x.path = strings.TrimSuffix(x.path, "/Members") // the same as the collection (DSP0266 7.10)
+		x.path = strings.TrimSuffix(x.path, "/Members") // the same as the collection (DSP0266, POST (create))
 	}
 	if v := r.Header.Get("OData-Version"); v != "" && v != "4.0" {
 		x.fail(http.StatusPreconditionFailed, "HeaderInvalid", "OData-Version: "+v)
@@ -96,7 +96,7 @@ func (x *exchange) inTurn(h handler) {
 	h(x)
 }
 
-// open says what needs no login (DSP0266 13.2): the version, the service root
+// open says what needs no login (DSP0266, Authentication): the version, the service root
 // and its metadata, and logging in.
 func open(method, path, sessions string) bool {
 	switch path {
@@ -264,7 +264,7 @@ func (p *personality) tag(b body, text []byte) string {
 		style = etagsOf(own) // as the one that was captured
 	}
 	if kindOf(b) == "ManagerAccount" && style == etagsNone {
-		style = etagsStrong // DSP0266 7.5 wants it there
+		style = etagsStrong // DSP0266, ETags, wants it there
 	}
 	if style == etagsNone {
 		return ""
@@ -320,7 +320,7 @@ func (x *exchange) reply(status int, b body) {
 	x.send(status, text)
 }
 
-// describe names the schema of a resource (DSP0266 8.2).
+// describe names the schema of a resource (DSP0266, Link header).
 func (x *exchange) describe(b body) {
 	t, _ := b["@odata.type"].(string)
 	t = strings.TrimPrefix(t, "#")
@@ -350,7 +350,7 @@ func matches(header, tag string) bool {
 	return false
 }
 
-// current says whether a request is for the resource as it is (DSP0266 6.5);
+// current says whether a request is for the resource as it is (DSP0266, ETags);
 // like most BMCs it takes an ETag without its W/ for the same. It answers
 // itself when the resource is another by now.
 func (x *exchange) current(b body) bool {
@@ -395,11 +395,12 @@ func (x *exchange) say(id string) {
 // patched answers that a resource was changed: with what it is now, or a
 // message.
 func (x *exchange) patched() {
+	now := x.resource(x.path)
 	switch {
 	case x.meets(FaultNoBody):
 		x.w.WriteHeader(http.StatusNoContent)
-	case !x.kind.speech.talks:
-		x.reply(http.StatusOK, x.resource(x.path))
+	case !x.kind.speech.talks && now != nil:
+		x.reply(http.StatusOK, now)
 	case x.path == x.kind.bios.settings:
 		x.say("SystemResetRequired")
 	default:
@@ -429,7 +430,7 @@ func (x *exchange) read() (body, bool) {
 	return b, true
 }
 
-// odata is the OData service document (DSP0266 8.4.5).
+// odata is the OData service document (DSP0266, OData service document).
 func (x *exchange) odata() {
 	value := []any{body{"name": "Service", "kind": "Singleton", "url": root + "/"}}
 	b := x.resource(root)
@@ -441,7 +442,7 @@ func (x *exchange) odata() {
 	x.send(http.StatusOK, encode(body{"@odata.context": root + "/$metadata", "value": value}))
 }
 
-// metadata is the OData metadata document (DSP0266 8.4.1): a reference to the
+// metadata is the OData metadata document (DSP0266, OData metadata document): a reference to the
 // schema of each kind of resource.
 func (x *exchange) metadata() {
 	var text strings.Builder

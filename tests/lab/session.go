@@ -82,7 +82,7 @@ func (m *Machine) touchLocked(token string) bool {
 	return true
 }
 
-// login opens a session (DSP0266 13.3.4.3).
+// login opens a session (DSP0266, Session login).
 func (x *exchange) login() {
 	b, ok := x.read()
 	if !ok {
