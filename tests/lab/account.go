@@ -95,7 +95,12 @@ func (x *exchange) may() bool {
 // mustChange says whether the user's password has to be changed before
 // anything else, and answers then (DSP0266, Password change required).
 func (x *exchange) mustChange() bool {
-	own := locked(x.Machine, func() account { return x.accountOfLocked(x.user) })
+	own := locked(x.Machine, func() (a account) {
+		if x.accounts != nil { // else there is the one that was configured
+			a = x.accountOfLocked(x.user)
+		}
+		return a
+	})
 	if !own.change || x.path == own.path() && (x.r.Method == http.MethodGet || x.r.Method == http.MethodHead || x.r.Method == http.MethodPatch) {
 		return false
 	}
@@ -110,7 +115,7 @@ func (x *exchange) privilege() string {
 		return "ConfigureSelf"
 	case strings.HasPrefix(x.path, accountsPath):
 		return "ConfigureUsers"
-	case strings.HasPrefix(x.path, x.kind.manager) && !strings.Contains(x.path, "/VirtualMedia"), strings.HasPrefix(x.path, x.kind.sessionsPath()), strings.HasPrefix(x.path, root+"/AccountService"), strings.HasPrefix(x.path, root+"/CertificateService"):
+	case strings.HasPrefix(x.path, x.kind.manager) && !strings.Contains(x.path, "/VirtualMedia"), strings.HasPrefix(x.path, x.kind.sessionsPath()), strings.HasPrefix(x.path, root+"/AccountService"), strings.HasPrefix(x.path, root+"/CertificateService"), strings.HasPrefix(x.path, eventsPath):
 		return "ConfigureManager"
 	}
 	return "ConfigureComponents"

@@ -23,6 +23,7 @@ func (p *personality) grown() *personality {
 	if p.complete {
 		p.growNetworkProtocol(l)
 		p.growSchemas(l)
+		p.growEvents(l)
 	}
 	p.tree = l
 	p.cased = map[string]string{}
@@ -71,7 +72,7 @@ func (p *personality) root(m *Machine) body {
 		b["JobService"] = ref(root + "/JobService")
 	}
 	if p.complete {
-		b["CertificateService"], b["JsonSchemas"] = ref(root+"/CertificateService"), ref(root+"/JsonSchemas")
+		b["CertificateService"], b["JsonSchemas"], b["EventService"] = ref(root+"/CertificateService"), ref(root+"/JsonSchemas"), ref(eventsPath)
 	}
 	if v := m.vendor(); v != "" {
 		b["Vendor"] = v

@@ -30,7 +30,11 @@ func (m *Machine) logLocked(severity, text string) {
 	if len(m.log) > 0 {
 		n = m.log[len(m.log)-1].n + 1
 	}
-	m.log = append(m.log, logged{n, time.Now(), severity, text})
+	e := logged{n, time.Now(), severity, text}
+	m.log = append(m.log, e)
+	if len(m.subscriptions) > 0 {
+		m.tellLocked(m.eventOf(e))
+	}
 	if len(m.log) > maxLog {
 		m.log = append([]logged(nil), m.log[len(m.log)-maxLog:]...)
 	}

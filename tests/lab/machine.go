@@ -70,7 +70,9 @@ type Machine struct {
 	tls         *tls.Config        // with the certificate; nil until it is asked for
 	given       *tls.Certificate   // that somebody put in the place of its own
 	ntp         ntp
-	counts      Counts
+
+	subscriptions []subscription
+	counts        Counts
 }
 
 // override is the boot source for once or for all; without a mode it is the
@@ -96,6 +98,10 @@ type Counts struct {
 	Tasks      int `json:"tasks,omitempty"`    // tasks and jobs that were begun
 	Lockouts   int `json:"lockouts,omitempty"` // times that an account was locked
 	Requests   int `json:"requests"`           // requests of any kind to the BMC
+	// Subscriptions is how many were made to the BMC's events, of which there
+	// were Events.
+	Subscriptions int `json:"subscriptions,omitempty"`
+	Events        int `json:"events,omitempty"`
 	// FirstWrite and LastWrite are when requests that asked for a change came.
 	FirstWrite time.Time `json:"firstWrite,omitzero"`
 	LastWrite  time.Time `json:"lastWrite,omitzero"`

@@ -154,6 +154,7 @@ var actions = map[string]func(x *exchange, owner string){
 	"VirtualMedia.InsertMedia": (*exchange).insertMedia,
 	"VirtualMedia.EjectMedia":  (*exchange).ejectMedia,
 
+	"EventService.SubmitTestEvent":          (*exchange).submitTestEvent,
 	"CertificateService.ReplaceCertificate": (*exchange).replaceCertificate,
 }
 
@@ -175,6 +176,14 @@ func (x *exchange) writable(b body, can methods) {
 	case "ManagerAccountCollection":
 		if x.kind.sessions.slots == 0 && x.config.Capture == "" {
 			can[http.MethodPost] = (*exchange).addAccount
+		}
+	case "EventDestinationCollection":
+		if x.kind.complete {
+			can[http.MethodPost] = (*exchange).subscribe
+		}
+	case "EventDestination":
+		if x.kind.complete {
+			can[http.MethodDelete] = (*exchange).unsubscribe
 		}
 	case "ManagerNetworkProtocol":
 		if x.kind.complete {
@@ -290,7 +299,7 @@ func (p *personality) tagged(text []byte, tag string) []byte {
 	if p.contexts || !p.complete {
 		return text
 	}
-	return append(fmt.Appendf(nil, `{"@odata.etag":%s,`, encode(tag)), text[1:]...)
+	return slices.Concat([]byte(`{"@odata.etag":`), encode(tag), []byte(","), text[1:])
 }
 
 func encode(v any) []byte {
@@ -474,7 +483,7 @@ func (x *exchange) metadata() {
 
 // collections are the kinds of which there are collections.
 var collections = []string{
-	"BootOption", "Certificate", "Chassis", "ComputerSystem", "Drive", "EthernetInterface", "Fan", "Job", "JsonSchemaFile", "LogEntry", "LogService", "Manager",
+	"BootOption", "Certificate", "Chassis", "ComputerSystem", "Drive", "EthernetInterface", "EventDestination", "Fan", "Job", "JsonSchemaFile", "LogEntry", "LogService", "Manager",
 	"ManagerAccount", "Memory", "MessageRegistryFile", "NetworkAdapter", "NetworkDeviceFunction", "PCIeDevice", "PCIeFunction", "Port",
 	"PowerSupply", "Processor", "Role", "Sensor", "Session", "SoftwareInventory", "Storage", "StorageController", "Task", "VirtualMedia", "Volume",
 }

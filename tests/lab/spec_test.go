@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"math/big"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -276,6 +277,36 @@ func TestSpecification(t *testing.T) {
 				t.Errorf("it is %v", v["PasswordChangeRequired"])
 			}
 			b.want(200, "PATCH", sys, once, token)
+		},
+		"Eventing: a subscriber is sent what the log has to say": func(t *testing.T, b *bmc) {
+			const service, subscriptions = "/redfish/v1/EventService", "/redfish/v1/EventService/Subscriptions"
+			events := make(chan map[string]any, 8)
+			listener := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				var v map[string]any
+				if err := json.NewDecoder(r.Body).Decode(&v); err != nil {
+					t.Error(err)
+				}
+				events <- v
+			}))
+			defer listener.Close()
+			for _, wrong := range []string{`{}`, `{"Destination": "` + listener.URL + `", "Protocol": "FTP"}`, `{"Destination": "here", "Protocol": "Redfish"}`,
+				`{"Destination": "` + listener.URL + `", "Protocol": "Redfish", "Bogus": 1}`} {
+				b.want(400, "POST", subscriptions, wrong)
+			}
+			resp, v := b.do("POST", subscriptions, `{"Destination": "`+listener.URL+`", "Protocol": "Redfish", "Context": "mine"}`)
+			at := resp.Header.Get("Location")
+			if resp.StatusCode != 201 || v["@odata.id"] != at || v["Context"] != "mine" {
+				t.Fatalf("%s %v", resp.Status, v)
+			}
+			b.want(204, "POST", service+"/Actions/EventService.SubmitTestEvent", `{"MessageId": "Base.1.18.Success"}`)
+			first := <-events
+			b.fleet.Machine("n1").Log("Warning", "It is warm.")
+			second := <-events
+			if first["Context"] != "mine" || first["Id"] == second["Id"] || !strings.Contains(fmt.Sprint(second["Events"]), "It is warm.") {
+				t.Errorf("the events are %v and %v", first, second)
+			}
+			b.want(204, "DELETE", at, "")
+			b.want(404, "GET", at, "")
 		},
 		"Certificates: the one that is presented can be read and replaced": func(t *testing.T, b *bmc) {
 			const at = "/redfish/v1/Managers/1/NetworkProtocol/HTTPS/Certificates/1"

@@ -125,7 +125,8 @@ func healthy() body { return body{"State": "Enabled", "Health": "OK"} }
 var schemas = map[string]string{
 	"AccountService": "v1_15_0", "ActionInfo": "v1_4_0", "AttributeRegistry": "v1_3_8", "Bios": "v1_2_2", "BootOption": "v1_0_6",
 	"Certificate": "v1_9_0", "CertificateLocations": "v1_0_3", "CertificateService": "v1_0_5",
-	"Chassis": "v1_25_0", "ComputerSystem": "v1_22_0", "Drive": "v1_19_0", "EthernetInterface": "v1_12_0", "Fan": "v1_5_0",
+	"Chassis": "v1_25_0", "ComputerSystem": "v1_22_0", "Drive": "v1_19_0", "EthernetInterface": "v1_12_0",
+	"EventDestination": "v1_14_0", "EventService": "v1_10_0", "Fan": "v1_5_0",
 	"Job": "v1_2_3", "JobService": "v1_0_4", "JsonSchemaFile": "v1_1_4", "LogEntry": "v1_16_0", "LogService": "v1_7_0",
 	"Manager": "v1_19_0", "ManagerAccount": "v1_12_0", "ManagerNetworkProtocol": "v1_10_0", "Memory": "v1_19_0", "MessageRegistry": "v1_6_2", "MessageRegistryFile": "v1_1_4",
 	"NetworkAdapter": "v1_11_0", "NetworkDeviceFunction": "v1_9_0", "PCIeDevice": "v1_14_0", "PCIeFunction": "v1_5_0", "Port": "v1_12_0",
