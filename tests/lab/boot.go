@@ -102,6 +102,10 @@ func (x *exchange) bootable(given body) bool {
 		}[name]
 		switch {
 		case strings.Contains(name, "@"):
+		case name == "HttpBootUri" && x.kind.boot.http:
+			if !x.bootURI(v) {
+				return false
+			}
 		case name == "BootOrder":
 			if !x.orderable(v) {
 				return false
@@ -130,6 +134,21 @@ func (x *exchange) targets(boot body) []string {
 		all[i] = "UsbCd"
 	}
 	return all
+}
+
+// bootURI says whether a URL to boot from can be set, or taken back by null or
+// an empty one; it answers itself when it cannot.
+func (x *exchange) bootURI(v any) bool {
+	s, isText := v.(string)
+	switch {
+	case v == nil || isText && (s == "" || x.fetchable(s)):
+		return true
+	case !isText:
+		x.fail(http.StatusBadRequest, "PropertyValueTypeError", shown(v), "HttpBootUri")
+	default:
+		x.fail(http.StatusBadRequest, "PropertyValueFormatError", s, "HttpBootUri")
+	}
+	return false
 }
 
 // orderable says whether a boot order names existing options, each once; it
@@ -171,6 +190,9 @@ func (x *exchange) setBootLocked(given body) {
 		if s, ok := given[name].(string); ok {
 			*to = s
 		}
+	}
+	if uri, ok := given["HttpBootUri"]; ok {
+		m.httpURI, _ = uri.(string) // none when it is null
 	}
 	x.twistLocked(given)
 	if m.override.enabled == "Disabled" {

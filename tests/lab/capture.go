@@ -197,6 +197,7 @@ func (p *personality) captureBoot(system body) {
 		p.boot.modes = []string{"UEFI", "Legacy"}
 	}
 	p.boot.progress = system["BootProgress"] != nil
+	_, p.boot.http = boot["HttpBootUri"]
 	known := map[string]bool{}
 	add := func(ref, alias, name string) {
 		if ref != "" && !known[ref] {

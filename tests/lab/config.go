@@ -108,6 +108,10 @@ type MachineConfig struct {
 	// Power is "on" or "off"; a machine that starts on has booted long ago.
 	Power     string   `json:"power,omitempty"`
 	BootOrder []string `json:"bootOrder,omitempty"` // Hdd, Pxe by default
+	// HTTPBoot is a BMC that can be given a URL to boot from, as a plain one can
+	// anyway; NoMedia is one without virtual media.
+	HTTPBoot bool `json:"httpBoot,omitempty"`
+	NoMedia  bool `json:"noMedia,omitempty"`
 	// Blank is a machine with nothing on its disk.
 	Blank bool `json:"blank,omitempty"`
 	// Marker is what the installed system says of its installation.

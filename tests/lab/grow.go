@@ -185,7 +185,7 @@ func (p *personality) growManager(l layout) {
 	l.one("Manager", p.manager, func(m *Machine) body {
 		b := p.thing("Manager", p.manager, "BMC", body{
 			"ManagerType": "BMC", "Model": p.bmcModel, "FirmwareVersion": m.bmcVersion(), "Status": healthy(), "PowerState": "On",
-			"UUID": m.serviceUUID(), "VirtualMedia": ref(p.manager + "/VirtualMedia"),
+			"UUID":  m.serviceUUID(),
 			"Links": body{"ManagerForServers": []any{ref(p.system)}, "ManagerForChassis": []any{ref(p.chassis)}, "ManagerInChassis": ref(p.chassis)},
 			"Actions": body{"#Manager.Reset": body{
 				"target": p.manager + "/Actions/Manager.Reset", "ResetType@Redfish.AllowableValues": p.power.managerResets,
@@ -194,6 +194,9 @@ func (p *personality) growManager(l layout) {
 		})
 		if p.complete {
 			b["NetworkProtocol"] = ref(p.manager + "/NetworkProtocol")
+		}
+		if len(p.media.slots) > 0 {
+			b["VirtualMedia"] = ref(p.manager + "/VirtualMedia")
 		}
 		if p.logsAt(p.manager) {
 			b["LogServices"] = ref(p.manager + "/LogServices")

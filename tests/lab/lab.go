@@ -87,7 +87,7 @@ func New(c Config) (*Fleet, error) {
 
 // kind is the personality of a machine, which it shares with others.
 func (f *Fleet) kind(c MachineConfig) (*personality, error) {
-	key := c.Personality + "\x00" + c.Capture + "\x00" + c.SystemID
+	key := fmt.Sprintf("%s\x00%s\x00%s\x00%t%t", c.Personality, c.Capture, c.SystemID, c.HTTPBoot, c.NoMedia)
 	if p := f.kinds[key]; p != nil {
 		return p, nil
 	}

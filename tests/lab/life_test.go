@@ -209,6 +209,46 @@ func TestInstallation(t *testing.T) {
 	})
 }
 
+// A machine boots by HTTP from the URL that it was given, when it is told to
+// boot so, and from nothing else.
+func TestInstallationByHTTP(t *testing.T) {
+	url, digest := images(t)
+	in(t, one(rack, isBlank), func(t *testing.T, m *lab.Machine, b *bmc) {
+		uri := func(to string) string { return `{"Boot": {"HttpBootUri": ` + to + `}}` }
+		for _, wrong := range []string{`7`, `"nfs://x/y"`, `"here"`} {
+			b.want(400, "PATCH", sys, uri(wrong))
+		}
+		b.want(200, "PATCH", sys, uri(`"`+url+`"`))
+		b.reset("On")
+		after(rack.PowerOn + rack.Boot)
+		if s := m.State(); s.Counts.Installers != 0 {
+			t.Errorf("booted without an override: %+v", s)
+		}
+		b.reset("ForceOff")
+		after(rack.PowerOff)
+		b.override("Once", "UefiHttp")
+		b.reset("On")
+		after(rack.PowerOn)
+		fetched()
+		after(rack.Install + rack.PowerOff)
+		if s := m.State(); s.DiskDigest != digest || s.Power != "Off" || s.Counts.Installs != 1 || s.BootURL != url || s.Media != "" {
+			t.Errorf("the machine has %+v", s)
+		}
+		b.reset("On") // the override is used up
+		after(rack.PowerOn + rack.Boot)
+		if s := m.State(); s.Runs != "system" || s.Counts.Installs != 1 {
+			t.Errorf("after the installation: %+v", s)
+		}
+		b.want(200, "PATCH", sys, uri("null"))
+		if s := m.State(); s.BootURL != "" {
+			t.Errorf("the URL is still %q", s.BootURL)
+		}
+	})
+	in(t, one(rack, func(m *lab.MachineConfig) { m.Personality = "ilo5" }), func(t *testing.T, _ *lab.Machine, b *bmc) {
+		b.want(400, "PATCH", sys, `{"Boot": {"HttpBootUri": "http://x/y"}}`)
+	})
+}
+
 // A disk that was only partly written holds nothing that boots.
 func TestPowerLostWhileTheDiskIsWritten(t *testing.T) {
 	url, _ := images(t)

@@ -61,6 +61,12 @@ func (m *Machine) liveSystem(b body) {
 	if m.override.mode != "" {
 		boot["BootSourceOverrideMode"] = m.override.mode
 	}
+	if m.kind.boot.http {
+		boot["HttpBootUri"] = nil
+		if m.httpURI != "" {
+			boot["HttpBootUri"] = m.httpURI
+		}
+	}
 	if boot["BootOrder"] != nil {
 		boot["BootOrder"] = m.order
 	}

@@ -47,6 +47,7 @@ type Machine struct {
 	order       []string           // boot option references
 	nextOrder   []string           // of the next boot, nil for the same
 	override    override
+	httpURI     string   // to boot from, where the override is UefiHttp
 	media       []loaded // what is inserted, by slot
 	disk        disk
 	bios        biosState
@@ -114,6 +115,7 @@ type State struct {
 	Power       string       `json:"power"`
 	BootOrder   []string     `json:"bootOrder"`
 	Media       string       `json:"media,omitempty"`
+	BootURL     string       `json:"bootURL,omitempty"` // that a boot by HTTP is from
 	DiskDigest  string       `json:"diskDigest,omitempty"`
 	Marker      *site.Marker `json:"marker,omitempty"`
 	Runs        string       `json:"runs,omitempty"`
@@ -241,15 +243,21 @@ func (m *Machine) bootLocked(at time.Time) {
 	m.order, m.nextOrder = m.pendingOrderLocked(), nil
 	m.bootBIOSLocked()
 	targets := m.targetsLocked()
-	if m.override.enabled != "Disabled" && !m.suffersLocked(FaultOverrideIgnored) {
+	overridden := m.override.enabled != "Disabled" && !m.suffersLocked(FaultOverrideIgnored)
+	if overridden {
 		targets = append([]string{m.override.target}, targets...)
 	}
 	if m.override.enabled == "Once" && !m.suffersLocked(FaultOverrideSticks) {
 		m.override.enabled, m.override.target = "Disabled", "None"
 	}
-	for _, t := range targets {
+	for i, t := range targets {
+		overridden = overridden && i == 0
 		if url := m.insertedLocked(); (t == "Cd" || t == "UsbCd") && url != "" && !m.suffersLocked(FaultNotMapped) {
 			m.installLocked(url)
+			return
+		}
+		if t == "UefiHttp" && overridden && m.httpURI != "" && m.override.mode != "Legacy" {
+			m.installLocked(m.httpURI)
 			return
 		}
 		if t == "Hdd" && m.disk.digest != "" {
@@ -338,7 +346,7 @@ func locked[T any](m *Machine, f func() T) T {
 func (m *Machine) State() State {
 	return locked(m, func() State {
 		m.systemUpLocked()
-		return State{Name: m.config.Name, Personality: m.kind.name, Power: m.power, BootOrder: m.targetsLocked(), Media: m.insertedLocked(), DiskDigest: m.disk.digest,
+		return State{Name: m.config.Name, Personality: m.kind.name, Power: m.power, BootOrder: m.targetsLocked(), Media: m.insertedLocked(), BootURL: m.httpURI, DiskDigest: m.disk.digest,
 			Marker: m.disk.marker, Runs: m.running, Fault: m.fault, BootID: m.bootID, Sessions: len(m.sessions), Counts: m.counts}
 	})
 }

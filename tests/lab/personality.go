@@ -3,6 +3,7 @@ package lab
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -75,6 +76,8 @@ type bootHabits struct {
 	modes   []string
 	// progress says whether the system has a BootProgress.
 	progress bool
+	// http says whether a URL to boot from can be given.
+	http bool
 	// postLocks has the settings refused while the machine runs its POST.
 	postLocks bool
 }
@@ -160,17 +163,27 @@ func kind(c MachineConfig) (*personality, error) {
 	if c.Capture != "" {
 		return readCapture(c.Capture)
 	}
-	switch c.Personality {
-	case "", "plain":
-		return plain(or(c.SystemID, "1")), nil
-	case "idrac9":
-		return idrac9(), nil
-	case "ilo5":
-		return ilo5(), nil
-	case "xcc":
-		return xcc(), nil
+	standard := func() *personality { return plain(or(c.SystemID, "1")) }
+	of := map[string]func() *personality{"": standard, "plain": standard, "idrac9": idrac9, "ilo5": ilo5, "xcc": xcc}[c.Personality]
+	if of == nil {
+		return nil, fmt.Errorf("there is no personality %q; there are: %v", c.Personality, Personalities)
 	}
-	return nil, fmt.Errorf("there is no personality %q; there are: %v", c.Personality, Personalities)
+	return of().fitted(c), nil
+}
+
+// fitted is a personality with what a machine's configuration changes of it.
+func (p *personality) fitted(c MachineConfig) *personality {
+	if c.HTTPBoot {
+		p.boot.http = true
+		if !slices.Contains(p.boot.targets, "UefiHttp") {
+			p.boot.targets = append(slices.Clone(p.boot.targets), "UefiHttp")
+		}
+	}
+	if c.NoMedia {
+		p.media.slots = nil
+		return p.grown()
+	}
+	return p
 }
 
 // The usual values of overrides.
@@ -234,7 +247,7 @@ func plain(id string) *personality {
 			resets: []string{"On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "ForceOn", "PowerCycle"},
 			info:   system + "/ResetActionInfo", listed: true, already: 204, managerResets: []string{"GracefulRestart", "ForceRestart"},
 		},
-		boot:     bootHabits{options: usualOptions(1, byRef), states: overrideStates, listed: true, targets: usualTargets, modes: []string{"UEFI"}, progress: true},
+		boot:     bootHabits{options: usualOptions(1, byRef), states: overrideStates, listed: true, targets: usualTargets, modes: []string{"UEFI"}, progress: true, http: true},
 		sessions: sessionHabits{max: 16, idle: 30 * time.Minute, shown: 1800, full: "SessionLimitExceeded"},
 		tasks:    taskHabits{monitors: monitorsPath},
 		query:    queryHabits{expand: 3, links: true, all: true, selects: true, pages: true, only: true},
