@@ -22,11 +22,7 @@ type kind struct {
 // the services on a machine away for a while, as a restart does.
 var kinds = map[site.Facet]func([]site.Change) kind{
 	site.FacetBoot: func(c []site.Change) kind {
-		undo := "cannot be undone: the order before was not seen"
-		if have := c[0].Have; have != "" && have != "?" {
-			undo = "set the order back to " + have
-		}
-		return kind{site.ActionBootOrder, site.ImpactOnline, minutes(0.5), undo}
+		return kind{site.ActionBootOrder, site.ImpactOnline, minutes(0.5), setBack(c)}
 	},
 	site.FacetPower: func(c []site.Change) kind {
 		if c[0].Want == "off" {
@@ -40,6 +36,19 @@ var kinds = map[site.Facet]func([]site.Change) kind{
 	site.FacetNetwork:  constant(kind{site.ActionNetwork, site.ImpactOnline, minutes(0.5), earlier}),
 	site.FacetPackages: constant(kind{site.ActionPackages, site.ImpactReboot, minutes(2), earlier}),
 	site.FacetConfig:   constant(kind{site.ActionConfig, site.ImpactOnline, minutes(1.5), earlier}),
+}
+
+// setBack is how changes are undone of which each was something else before.
+func setBack(changes []site.Change) string {
+	var back []string
+	for _, c := range changes {
+		_, field, _ := strings.Cut(c.Field, ".")
+		if c.Have == "" || c.Have == "?" {
+			return "cannot be undone: the " + field + " before was not seen"
+		}
+		back = append(back, "the "+field+" back to "+c.Have)
+	}
+	return "set " + strings.Join(back, " and ")
 }
 
 const earlier = "go back to the earlier design"

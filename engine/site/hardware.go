@@ -152,6 +152,9 @@ type Boot struct {
 	Order []string `json:"order,omitempty"`
 	// Mode is "uefi" or "bios".
 	Mode string `json:"mode,omitempty"`
+	// InstallBy is how an installer comes to the machine: "media", "http" or,
+	// for what the BMC has, empty.
+	InstallBy string `json:"installBy,omitempty"`
 	// Interface is the interface to boot from the network by.
 	Interface string `json:"interface,omitempty"`
 }

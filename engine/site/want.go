@@ -17,7 +17,7 @@ func (n *Node) Want(f Facet) Values {
 	case FacetPower:
 		return single("state", n.Power)
 	case FacetBoot:
-		return single("order", strings.Join(n.Boot.Order, ","))
+		return orNil(n.Boot.values())
 	case FacetFirmware:
 		want := Values{}
 		for component, fw := range n.Firmware {
@@ -42,6 +42,18 @@ func (n *Node) Want(f Facet) Values {
 		return designed([]any{n.System.Files, n.System.Units, n.System.Sysctl, n.Kernel}, []any{map[string]File(nil), map[string]Unit(nil), map[string]any(nil), Kernel{}})
 	}
 	return nil
+}
+
+// values are what the design asks of the boot, field by field.
+func (b Boot) values() Values {
+	v := Values{}
+	if len(b.Order) > 0 {
+		v["order"] = strings.Join(b.Order, ",")
+	}
+	if b.Mode != "" {
+		v["mode"] = b.Mode
+	}
+	return v
 }
 
 func single(field, value string) Values {

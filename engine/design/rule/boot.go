@@ -18,6 +18,14 @@ var booting = []Rule{
 		Node:  bootOrder,
 	},
 	{
+		Code: "install-by", Severity: site.SeverityError,
+		What:  "A node that is installed by HTTP boots by UEFI.",
+		Why:   "Firmware that boots by BIOS knows no HTTP boot; the machine starts what was on its disk before, and the installation never ends.",
+		Wrong: `nodes: "n1": boot: {mode: "bios", installBy: "http"}`,
+		Right: `nodes: "n1": boot: {mode: "uefi", installBy: "http"}`,
+		Node:  installBy,
+	},
+	{
 		Code: "boot-interface", Severity: site.SeverityError,
 		What:  "The interface to boot by is one of the node's, and on a network with DHCP.",
 		Why:   "The firmware gets no address, and the machine does not boot from the network.",
@@ -90,6 +98,14 @@ func bootOrder(s *site.Site, n *site.Node) []site.Finding {
 		return []site.Finding{f}
 	}
 	return nil
+}
+
+func installBy(_ *site.Site, n *site.Node) []site.Finding {
+	if n.Boot.InstallBy != "http" || n.Boot.Mode != "bios" {
+		return nil
+	}
+	return []site.Finding{beside(n, "boot.mode", wrong("boot.installBy", `boot.installBy is "http", and boot.mode is "bios"`,
+		`Write installBy: "media", or mode: "uefi".`))}
 }
 
 // leases says whether a DHCP server gives addresses in a network.

@@ -179,6 +179,9 @@ func (b *bmc) Observe(ctx context.Context, n *site.Node, facets []site.Facet) (s
 			continue
 		}
 		s := site.FacetState{Have: b.m.have(f), Want: n.Want(f), Seen: time.Now(), Driver: "fake"}
+		if f == site.FacetBoot && n.Boot.Mode != "" {
+			s.Have["mode"] = b.m.mode
+		}
 		if f == site.FacetPower && !b.m.changes.IsZero() && !b.m.restart {
 			s.Pending = site.Values{"state": state(!b.m.on)}
 		}
@@ -270,7 +273,7 @@ func (b *bmc) Apply(ctx context.Context, step site.Step, n *site.Node, _ site.Ob
 	case site.ActionPowerOff:
 		return w.power(ctx, false)
 	case site.ActionBootOrder:
-		return w.write(ctx, func(m *FakeMachine) { m.setOrder(n.Want(site.FacetBoot)["order"]) })
+		return w.write(ctx, func(m *FakeMachine) { m.setBoot(n.Boot) })
 	case site.ActionFirmware, site.ActionBIOS:
 		return w.stage(ctx, n.Want(step.Facet))
 	case site.ActionRestart:

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -126,7 +127,7 @@ func (f *Fleet) AddAs(name string, c Config) *FakeMachine {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m := &FakeMachine{
-		fleet: f, name: name, config: c, order: "Hdd,Pxe",
+		fleet: f, name: name, config: c, order: "Hdd,Pxe", mode: "uefi",
 		dice:   dice(c.Seed, name),
 		inside: map[site.Facet]site.Values{}, pending: map[site.Facet]site.Values{}, runs: map[site.Facet]run{},
 		identity: site.Identity{UUID: fmt.Sprintf("00000000-0000-4000-8000-%012d", len(f.machines)+1), Serial: "FAKE-" + name},
@@ -206,6 +207,7 @@ type FakeMachine struct {
 	on        bool
 	changes   time.Time // when a power change takes effect; zero for none
 	order     string
+	mode      string       // "uefi" or "bios"
 	media     *site.Marker // the inserted image, and what it installs
 	once      bool         // the next boot is from the medium
 	installer *site.Marker // the running installer's image
@@ -301,6 +303,16 @@ func (m *FakeMachine) BootOrder() string {
 func (m *FakeMachine) SetBootOrder(order string) {
 	defer m.look()()
 	m.setOrder(order)
+}
+
+// setBoot makes the boot as designed, as far as it is.
+func (m *FakeMachine) setBoot(b site.Boot) {
+	if b.Mode != "" {
+		m.mode = b.Mode
+	}
+	if len(b.Order) > 0 {
+		m.setOrder(strings.Join(b.Order, ","))
+	}
 }
 
 func (m *FakeMachine) setOrder(order string) {
