@@ -31,11 +31,12 @@ type client struct {
 	sessions, session string
 	expand            string  // the query for a collection with its members, see walk
 	habits            *habits // of the BMC, filled from what is read anyway
+	wire              *wire
 }
 
 func newClient(u *url.URL, t *tls.Config, s secret.Value, o Options, h *habits) *client {
 	w := &wire{host: u.Host, next: newTransport(t), answer: o.Answer, habits: h, lanes: newLanes(), breaker: breaker{rest: restPolls * o.Poll}}
-	return &client{host: u.Host, value: s, http: &http.Client{Transport: w}, habits: h}
+	return &client{host: u.Host, value: s, http: &http.Client{Transport: w}, wire: w, habits: h}
 }
 
 // restPolls is how long a BMC that does not answer is left alone, in polls: 2 s.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -99,6 +100,17 @@ func (m machine) step(a site.Action) site.Step {
 	return site.Step{Node: m.node.Name, Machine: m.node.Identity, Facet: site.FacetPower, Action: a, Image: m.image, Generation: 1}
 }
 
+// subject is the machine for the conformance suite.
+func (m machine) subject() drivertest.Subject {
+	return drivertest.Subject{
+		Endpoint: m.node.Endpoints[site.BMC], Secret: m.secret, Node: m.node, Image: m.image, Power: m.power,
+		Counts: func() drivertest.Counts {
+			c := m.Counts()
+			return drivertest.Counts{Writes: c.Writes, Resets: c.Resets, Installs: c.Installs}
+		},
+	}
+}
+
 func (m machine) power() string { return strings.ToLower(m.Power()) }
 
 func TestConformanceOnTheLab(t *testing.T) {
@@ -110,14 +122,7 @@ func TestConformanceOnTheLab(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRack(t, 60, change)
 			drivertest.Run(t, drivertest.Suite{Driver: redfish.New(patience), Fresh: func(t *testing.T) drivertest.Subject {
-				m := r.take()
-				return drivertest.Subject{
-					Endpoint: m.node.Endpoints[site.BMC], Secret: m.secret, Node: m.node, Image: m.image, Power: m.power,
-					Counts: func() drivertest.Counts {
-						c := m.Counts()
-						return drivertest.Counts{Writes: c.Writes, Resets: c.Resets, Installs: c.Installs}
-					},
-				}
+				return r.take().subject()
 			}})
 		})
 	}
@@ -410,5 +415,29 @@ func TestCollectionsAreReadAtOnce(t *testing.T) {
 		if asked != 1 {
 			t.Errorf("%s: %d requests for boot options, want 1", kind, asked)
 		}
+	}
+}
+
+// A machine that is switched behind our back is seen so with the next look,
+// however its BMC tags what it answers; and one that is as it was is not read
+// again where ETags tell.
+func TestLooksOnTheLab(t *testing.T) {
+	for name, spares := range map[string]bool{"plain": false, "idrac9": false, "ilo5": true, "xcc": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newRack(t, 1, func(m *lab.MachineConfig) { m.Personality, m.Power, m.Manufacturer = name, "on", "" })
+			m := r.take()
+			h := m.open(t)
+			for i, state := range []string{"on", "on", "on", "off", "off", "on", "on"} {
+				m.SetPower(state)
+				seen, err := h.Observe(t.Context(), m.node, []site.Facet{site.FacetPower, site.FacetBoot, site.FacetHealth})
+				if is := seen.Facets[site.FacetPower].Have["state"]; err != nil || is != state {
+					t.Fatalf("look %d: the machine is %s, and is seen %q (%v)", i, state, is, err)
+				}
+			}
+			spared := slices.ContainsFunc(r.Calls(), func(c lab.Call) bool { return c.Status == http.StatusNotModified })
+			if spared != spares {
+				t.Errorf("answers were spared: %v, want %v", spared, spares)
+			}
+		})
 	}
 }

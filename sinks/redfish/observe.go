@@ -10,30 +10,55 @@ import (
 )
 
 // Observe reads the ComputerSystem, once: power, boot, health, inventory and
-// identity are all in it. The boot options are read when the list of their
+// identity are all in it, and where nothing else is asked for it need not even
+// be sent, see glance. The boot options are read when the list of their
 // references is new, the virtual media slot when the image facet is asked for.
 func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet) (site.Observed, error) {
-	s, err := m.system(ctx, n.Machine())
+	if err := m.locate(ctx, n.Machine()); err != nil {
+		return site.Observed{}, err
+	}
+	if inSystem(facets) {
+		return m.glance(ctx, n, facets)
+	}
+	s, err := m.read(ctx)
 	if err != nil {
 		return site.Observed{}, err
 	}
-	seen := site.Observed{Identity: m.identity(s, n.Machine()), Inventory: s.inventory(), Facets: map[site.Facet]site.FacetState{}}
-	now := time.Now()
+	seen, _, err := m.shows(ctx, s, n, facets)
+	return seen, err
+}
+
+// shows is what a machine shows of facets. It is whole when everything could be
+// read, and nothing beside the system had to be that may be another next time.
+func (m *machine) shows(ctx context.Context, s system, n *site.Node, facets []site.Facet) (seen site.Observed, whole bool, err error) {
+	seen = site.Observed{Identity: m.identity(s, n.Machine()), Inventory: s.inventory(), Facets: map[site.Facet]site.FacetState{}}
+	now, whole := time.Now(), true
 	for _, f := range facets {
 		state, ok, err := m.facet(ctx, s, n, f)
 		if f == site.FacetLog {
 			state, seen.Entries, ok, err = m.events(ctx, s)
 		}
 		if over(ctx, err) {
-			return site.Observed{}, err
+			return site.Observed{}, false, err
 		}
+		whole = whole && err == nil && (f != site.FacetBoot || !differs(state))
 		if !ok || err != nil {
 			continue // what cannot be seen is left out
 		}
 		state.Seen, state.Driver = now, Scheme
 		seen.Facets[f] = state
 	}
-	return seen, nil
+	return seen, whole, nil
+}
+
+// differs says whether what is wanted is not so.
+func differs(state site.FacetState) bool {
+	for field, want := range state.Want {
+		if state.Have[field] != want {
+			return true
+		}
+	}
+	return false
 }
 
 // facet is one facet as the system shows it; false when it does not.

@@ -56,6 +56,8 @@ const (
 	bootSettings quirk = "boot-in-settings-object"
 	// etagForm: a write with the ETag as it was given is refused.
 	etagForm quirk = "etag-form"
+	// stayingETags: the ETag of a resource stays when the resource does not.
+	stayingETags quirk = "etags-that-stay"
 	// compressedOnly: some resources are served compressed only.
 	compressedOnly quirk = "compressed-only"
 	// slashes: paths are known with or without a slash at the end only.
@@ -88,11 +90,12 @@ var quirkTable = []habit{
 	{vendors: []string{"supermicro", "super micro"}, model: "*ars-111gl-nhr*", quirks: []quirk{plainCD}},
 	{vendors: []string{"dell"}, quirks: []quirk{biosByJob}},
 	{vendors: []string{"lenovo"}, quirks: []quirk{noApplyTime}},
+	{vendors: []string{"giga"}, quirks: []quirk{stayingETags, staleInserted}},
 	{vendors: []string{"ami", "american megatrends", "asrockrack"}, quirks: []quirk{fullOverride}},
 }
 
 // careful is what a BMC of a vendor that is not in the table is taken for.
-var careful = []quirk{staleInserted}
+var careful = []quirk{staleInserted, stayingETags}
 
 // makers are the names and versions that a BMC was seen to give itself, from
 // answers that are read anyway.

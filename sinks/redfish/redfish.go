@@ -122,6 +122,9 @@ type machine struct {
 	// noBootSettings is set when the system's settings object, if it has one,
 	// turned out to hold no boot settings.
 	noBootSettings bool
+	last           glance
+	// tagsStay is set when an ETag stayed as it was and its resource did not.
+	tagsStay bool
 	memory         biosMemory
 	// registries are shared with the driver's other machines.
 	registries *registries
@@ -146,14 +149,22 @@ func (m *machine) End(ctx context.Context, session string) error { return m.clie
 // system reads the ComputerSystem, which is found by what is wanted where the
 // endpoint does not name it.
 func (m *machine) system(ctx context.Context, want site.Identity) (system, error) {
-	if m.path == "" || m.found && m.sought != want {
-		p, err := m.findSystem(ctx, want)
-		if err != nil {
-			return system{}, err
-		}
-		m.path, m.found, m.sought, m.slot = p, true, want, ""
+	if err := m.locate(ctx, want); err != nil {
+		return system{}, err
 	}
 	return m.read(ctx)
+}
+
+// locate finds the path of the ComputerSystem.
+func (m *machine) locate(ctx context.Context, want site.Identity) error {
+	if m.path != "" && (!m.found || m.sought == want) {
+		return nil
+	}
+	p, err := m.findSystem(ctx, want)
+	if err == nil {
+		m.path, m.found, m.sought, m.slot = p, true, want, ""
+	}
+	return err
 }
 
 // read reads the ComputerSystem, once it is found.

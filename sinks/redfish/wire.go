@@ -56,6 +56,9 @@ type wire struct {
 	habits  *habits
 	lanes   lanes
 	breaker breaker
+	// writes counts those to the BMC, when each begins and when it ends: what
+	// was read before or meanwhile may be no more.
+	writes atomic.Int64
 }
 
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -70,6 +73,10 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	defer leave()
 	if err := cmp.Or(r.Context().Err(), w.breaker.allow()); err != nil {
 		return nil, err
+	}
+	if r.Method != http.MethodGet {
+		w.writes.Add(1)
+		defer w.writes.Add(1)
 	}
 	resp, err := w.exchange(r, "identity")
 	if r.Method == http.MethodGet && hasStatus(err, http.StatusNotAcceptable) {
