@@ -48,7 +48,7 @@ func (m *machine) take(ctx context.Context, step site.Step, n *site.Node, s syst
 	case site.ActionRestart:
 		return m.boots(ctx, step, n, s)
 	case site.ActionBootOrder:
-		return m.orderBoot(ctx, n, s)
+		return m.setBoot(ctx, n, s)
 	case site.ActionBIOS:
 		return m.setBIOS(ctx, n, s)
 	case site.ActionInstall:

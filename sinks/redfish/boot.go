@@ -21,7 +21,7 @@ type boot struct {
 	Enabled   schemas.BootSourceOverrideEnabled `json:"BootSourceOverrideEnabled,omitempty"`
 	Target    schemas.BootSource                `json:"BootSourceOverrideTarget,omitempty"`
 	Mode      schemas.BootSourceOverrideMode    `json:"BootSourceOverrideMode,omitempty"`
-	URI       string                            `json:"HttpBootUri,omitempty"`
+	URI       json.RawMessage                   `json:"HttpBootUri,omitempty"`
 }
 
 func (b boot) body() any { return map[string]boot{"Boot": b} }
@@ -46,6 +46,9 @@ func (m *machine) bootOnce(ctx context.Context, n *site.Node, target schemas.Boo
 		return s, err
 	}
 	once := boot{Enabled: schemas.OnceBootSourceOverrideEnabled, Target: target, Mode: bootModes[n.Boot.Mode]}
+	if target == schemas.UefiHTTPBootSource {
+		once.Mode = schemas.UEFIBootSourceOverrideMode
+	}
 	if err := m.override(ctx, s, once); err != nil {
 		return s, err
 	}
@@ -60,16 +63,20 @@ func (m *machine) cancelOverride(ctx context.Context, s system) (system, error) 
 	return m.until(ctx, m.opts.Settle, "the boot override to be disabled", func(s system) bool { return !bootsCD(s) })
 }
 
-var bootModes = map[string]schemas.BootSourceOverrideMode{"uefi": schemas.UEFIBootSourceOverrideMode, "bios": schemas.LegacyBootSourceOverrideMode}
-
 // override writes a boot override in the way that the BMC takes.
 func (m *machine) override(ctx context.Context, s system, b boot) error {
+	return m.tryForms(ctx, s, overrideTarget, m.overrideForms(s, b))
+}
+
+// tryForms writes boot settings to where the BMC takes the property, in the
+// first of the forms that it does not refuse.
+func (m *machine) tryForms(ctx context.Context, s system, property string, forms []boot) error {
 	var err error
-	for i, form := range m.overrideForms(s, b) {
+	for i, form := range forms {
 		if i > 0 {
 			m.habits.met(overrideForm)
 		}
-		if err = m.writeBoot(ctx, s, overrideTarget, form); !hasStatus(err, http.StatusBadRequest) || hasMessage(err, notNow...) {
+		if err = m.writeBoot(ctx, s, property, form); !hasStatus(err, http.StatusBadRequest) || hasMessage(err, notNow...) {
 			return err
 		}
 	}
@@ -119,7 +126,7 @@ func (m *machine) future(ctx context.Context, s system) (system, error) {
 		return s, err
 	}
 	next := at[object](o, "Boot")
-	if next["BootOrder"] == nil && next[overrideTarget] == nil {
+	if next["BootOrder"] == nil && next[overrideTarget] == nil && next[overrideMode] == nil {
 		m.noBootSettings = true
 		return s, nil
 	}
@@ -225,6 +232,16 @@ func (m *machine) bootAgain(ctx context.Context, n *site.Node, s system) error {
 	m.habits.met(noContinuous)
 	_, err := m.bootOnce(ctx, n, target)
 	return err
+}
+
+// setBoot makes the boot as designed: how the firmware boots first, for it may
+// have other boot options then.
+func (m *machine) setBoot(ctx context.Context, n *site.Node, s system) error {
+	s, err := m.setMode(ctx, n, s)
+	if err != nil {
+		return err
+	}
+	return m.orderBoot(ctx, n, s)
 }
 
 // orderBoot puts the designed boot sources first and keeps the others behind.

@@ -26,6 +26,7 @@ type box struct {
 	t     *testing.T
 	lines pipes
 	e     site.Endpoint
+	node  site.Node
 }
 
 func inBox(t *testing.T, test func(t *testing.T, b *box), change ...func(*lab.MachineConfig)) {
@@ -81,7 +82,35 @@ func (b *box) apply(ctx context.Context, a site.Action, resumed bool) error {
 		Machine: site.Identity{UUID: uuid}, Action: a, Resumed: resumed, Generation: 1,
 		Image: &site.Image{URL: "http://127.0.0.1:1/n1.iso"}, // an installer that is booted is counted; it need not be fetched
 	}
-	return b.open().Apply(ctx, step, &site.Node{}, site.Observed{})
+	return b.open().Apply(ctx, step, &b.node, site.Observed{})
+}
+
+// medium is what the machine was given to install from.
+func (b *box) medium() string {
+	s := b.State()
+	if b.node.Boot.InstallBy == installByHTTP {
+		return s.BootURL
+	}
+	return s.Media
+}
+
+// boxes is inBox, of machines that are installed in one way.
+type boxes func(t *testing.T, test func(t *testing.T, b *box), change ...func(*lab.MachineConfig))
+
+// eachWay runs a test of machines that are installed by a virtual CD and by
+// HTTP.
+func eachWay(t *testing.T, test func(t *testing.T, in boxes)) {
+	for _, by := range []string{"media", installByHTTP} {
+		t.Run(by, func(t *testing.T) {
+			test(t, func(t *testing.T, test func(t *testing.T, b *box), change ...func(*lab.MachineConfig)) {
+				t.Helper()
+				inBox(t, func(t *testing.T, b *box) {
+					b.node.Boot.InstallBy = by
+					test(t, b)
+				}, change...)
+			})
+		})
+	}
 }
 
 // must takes steps that may not fail.
@@ -101,12 +130,12 @@ func (b *box) arm() {
 	ctx, cancel := context.WithCancel(b.t.Context())
 	defer cancel()
 	b.fleet.Watch(func(_ int, c lab.Call) {
-		if strings.HasSuffix(c.Path, "InsertMedia") {
+		if c.Write() && b.medium() != "" {
 			cancel()
 		}
 	})
 	defer b.fleet.Watch(nil)
-	if err := b.apply(ctx, site.ActionInstall, false); !errors.Is(err, context.Canceled) || b.State().Media == "" || b.Power() != "Off" {
+	if err := b.apply(ctx, site.ActionInstall, false); !errors.Is(err, context.Canceled) || b.medium() == "" || b.Power() != "Off" {
 		b.t.Fatalf("got %v and %+v", err, b.State())
 	}
 }
@@ -126,7 +155,7 @@ func (b *box) disarmed(what string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	if medium := b.State().Media; medium != "" || bootsCD(s) {
+	if medium := b.State().Media; medium != "" || bootsCD(s) || bootsHTTP(s) {
 		b.t.Errorf("%s: the drive holds %q, the next boot is %s", what, medium, s.object["Boot"])
 	}
 }
@@ -187,47 +216,54 @@ func TestWriteUnderWayIsSeenThrough(t *testing.T) {
 // about by a plain power-on, whether it is the first try or a further one, and
 // whether the override or the boot order would lead to the medium.
 func TestPowerOnTakesBackWhatIsLeft(t *testing.T) {
-	cdFirst := func(c *lab.MachineConfig) { c.BootOrder = []string{"Cd", "Hdd"} }
-	for _, resumed := range []bool{false, true} {
-		inBox(t, func(t *testing.T, b *box) {
-			b.arm()
-			if err := b.apply(t.Context(), site.ActionPowerOn, resumed); err != nil {
-				t.Fatal(err)
-			}
-			b.unharmed("override and medium")
-			b.disarmed("override and medium")
-		})
-		inBox(t, func(t *testing.T, b *box) {
-			b.arm()
-			if err := b.open().client.patch(t.Context(), "/redfish/v1/Systems/1", nil, boot{Enabled: "Disabled"}.body()); err != nil {
-				t.Fatal(err)
-			}
-			if err := b.apply(t.Context(), site.ActionPowerOn, resumed); err != nil {
-				t.Fatal(err)
-			}
-			b.unharmed("medium and boot order")
-			b.disarmed("medium and boot order")
-		}, cdFirst)
-	}
+	first := func(c *lab.MachineConfig) { c.BootOrder = []string{"Cd", "UefiHttp", "Hdd"} }
+	eachWay(t, func(t *testing.T, in boxes) {
+		for _, resumed := range []bool{false, true} {
+			in(t, func(t *testing.T, b *box) {
+				b.arm()
+				if err := b.apply(t.Context(), site.ActionPowerOn, resumed); err != nil {
+					t.Fatal(err)
+				}
+				b.unharmed("override and medium")
+				b.disarmed("override and medium")
+				if left := b.medium(); left != "" {
+					t.Errorf("%q is left", left)
+				}
+			})
+			in(t, func(t *testing.T, b *box) {
+				b.arm()
+				if err := b.open().client.patch(t.Context(), "/redfish/v1/Systems/1", nil, boot{Enabled: "Disabled"}.body()); err != nil {
+					t.Fatal(err)
+				}
+				if err := b.apply(t.Context(), site.ActionPowerOn, resumed); err != nil {
+					t.Fatal(err)
+				}
+				b.unharmed("medium and boot order")
+				b.disarmed("medium and boot order")
+			}, first)
+		}
+	})
 }
 
 // A power-on that is itself broken off anywhere, and taken up, is as safe.
 func TestPowerOnCutAnywhere(t *testing.T) {
-	for k, done := 1, false; !done; k++ {
-		inBox(t, func(t *testing.T, b *box) {
-			b.arm()
-			err := b.cutAt(k, 0, func(ctx context.Context) error { return b.apply(ctx, site.ActionPowerOn, false) })
-			if done = err == nil; err != nil && !errors.Is(err, context.Canceled) {
-				t.Fatal(err)
-			}
-			if err := b.apply(t.Context(), site.ActionPowerOn, true); err != nil {
-				t.Fatal(err)
-			}
-			what := fmt.Sprintf("cut at request %d", k)
-			b.unharmed(what)
-			b.disarmed(what)
-		})
-	}
+	eachWay(t, func(t *testing.T, in boxes) {
+		for k, done := 1, false; !done; k++ {
+			in(t, func(t *testing.T, b *box) {
+				b.arm()
+				err := b.cutAt(k, 0, func(ctx context.Context) error { return b.apply(ctx, site.ActionPowerOn, false) })
+				if done = err == nil; err != nil && !errors.Is(err, context.Canceled) {
+					t.Fatal(err)
+				}
+				if err := b.apply(t.Context(), site.ActionPowerOn, true); err != nil {
+					t.Fatal(err)
+				}
+				what := fmt.Sprintf("cut at request %d", k)
+				b.unharmed(what)
+				b.disarmed(what)
+			})
+		}
+	})
 }
 
 // cutAt does something whose context ends when the BMC receives its kth
@@ -265,9 +301,11 @@ func TestInstallationCutAnywhere(t *testing.T) {
 		"on, long after":                    {"on", answer + 5*time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for k, more := 1, true; more; k++ {
-				inBox(t, func(t *testing.T, b *box) { more = b.installCutAt(k, c.late) }, func(m *lab.MachineConfig) { m.Power = c.power })
-			}
+			eachWay(t, func(t *testing.T, in boxes) {
+				for k, more := 1, true; more; k++ {
+					in(t, func(t *testing.T, b *box) { more = b.installCutAt(k, c.late) }, func(m *lab.MachineConfig) { m.Power = c.power })
+				}
+			})
 		})
 	}
 }
@@ -275,7 +313,7 @@ func TestInstallationCutAnywhere(t *testing.T) {
 // installCutAt says whether there are later requests to break off at.
 func (b *box) installCutAt(k int, late time.Duration) bool {
 	b.t.Helper()
-	booted := func() bool { return b.State().Media != "" && b.Power() != "Off" }
+	booted := func() bool { return b.medium() != "" && b.Power() != "Off" }
 	ordered := b.cutAt(k, late, func(ctx context.Context) error {
 		err := b.apply(ctx, site.ActionInstall, false)
 		if err != nil && !errors.Is(err, context.Canceled) {
@@ -324,25 +362,27 @@ func TestRefusedInstallationLeavesNothing(t *testing.T) {
 		"cannot be taken": {false, "may boot the installer when it is switched on"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBox(t, func(t *testing.T, b *box) {
-				b.fleet.Hold(func(_ int, call lab.Call) {
-					switch {
-					case isReset(call):
-						b.SetFault(lab.Fault{Kind: lab.FaultNoEffect})
-					case c.thenHeals && call.Write():
-						b.ClearFault()
+			eachWay(t, func(t *testing.T, in boxes) {
+				in(t, func(t *testing.T, b *box) {
+					b.fleet.Hold(func(_ int, call lab.Call) {
+						switch {
+						case isReset(call):
+							b.SetFault(lab.Fault{Kind: lab.FaultNoEffect})
+						case c.thenHeals && call.Write():
+							b.ClearFault()
+						}
+					})
+					err := b.apply(t.Context(), site.ActionInstall, false)
+					if !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "waited for the machine to be on") || !strings.Contains(err.Error(), c.says) {
+						t.Fatalf("got %v", err)
 					}
+					if !c.thenHeals {
+						return
+					}
+					b.disarmed("refused")
+					b.SetPower("on")
+					b.unharmed("refused, then switched on")
 				})
-				err := b.apply(t.Context(), site.ActionInstall, false)
-				if !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "waited for the machine to be on") || !strings.Contains(err.Error(), c.says) {
-					t.Fatalf("got %v", err)
-				}
-				if !c.thenHeals {
-					return
-				}
-				b.disarmed("refused")
-				b.SetPower("on")
-				b.unharmed("refused, then switched on")
 			})
 		})
 	}

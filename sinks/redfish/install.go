@@ -13,7 +13,8 @@ import (
 
 // install boots the machine once from the image. The order is off, override,
 // medium, on: whatever interrupts it, what is seen afterwards tells how far it
-// came, and the machine never boots an installer by accident.
+// came, and the machine never boots an installer by accident. By HTTP the image's
+// URL is the medium.
 //
 //	power   medium   override   what is left to do
 //	on      ours     -          nothing: the installer runs
@@ -26,32 +27,34 @@ func (m *machine) install(ctx context.Context, step site.Step, n *site.Node, s s
 	if step.Image == nil || step.Image.URL == "" {
 		return refused("the step names no image")
 	}
-	cd, ok := s.override(m.cdTargets()...)
-	if !ok {
-		return fmt.Errorf("the machine cannot be told to boot from a CD once: %w", errors.ErrUnsupported)
-	}
-	drive, err := m.media(ctx, s)
+	w, err := m.way(ctx, n, s)
 	if err != nil {
 		return err
 	}
-	err = m.bootImage(ctx, step, n, cd, drive, s)
+	if w.target == "" {
+		return fmt.Errorf("the machine cannot be told to boot from a CD once: %w", errors.ErrUnsupported)
+	}
+	err = m.bootImage(ctx, step, n, w, s)
+	if errors.Is(err, errors.ErrUnsupported) && !w.byHTTP() && s.takesHTTP() {
+		err = fmt.Errorf("%w; the machine can boot an installer by HTTP, if the design's boot.installBy is \"http\"", err)
+	}
 	if errors.Is(err, driver.ErrRefused) || errors.Is(err, errors.ErrUnsupported) {
 		return m.withdraw(ctx, err)
 	}
 	return err
 }
 
-func (m *machine) bootImage(ctx context.Context, step site.Step, n *site.Node, cd schemas.BootSource, drive slot, s system) (err error) {
-	if step.Resumed && drive.image() == step.Image.URL {
+func (m *machine) bootImage(ctx context.Context, step site.Step, n *site.Node, w way, s system) (err error) {
+	if step.Resumed && w.image(s) == step.Image.URL {
 		s, err = m.rejoin(ctx, s)
 	} else {
-		s, err = m.load(ctx, step, n, cd, drive, s)
+		s, err = m.load(ctx, step, n, w, s)
 	}
-	if err != nil || s.off() && !s.bootsOnce(cd) {
+	if err != nil || s.off() && !s.bootsOnce(w.target) {
 		return err
 	}
 	// The installer may be so quick that the machine is off again.
-	return m.powerOn(ctx, s, func(s system) bool { return s.on() || s.off() && !s.bootsOnce(cd) })
+	return m.powerOn(ctx, s, func(s system) bool { return s.on() || s.off() && !s.bootsOnce(w.target) })
 }
 
 // rejoin waits for where a machine with our image goes by itself.
@@ -63,18 +66,21 @@ func (m *machine) rejoin(ctx context.Context, s system) (system, error) {
 }
 
 // load makes a machine that is off and whose next boot is from the image.
-func (m *machine) load(ctx context.Context, step site.Step, n *site.Node, cd schemas.BootSource, drive slot, s system) (system, error) {
+func (m *machine) load(ctx context.Context, step site.Step, n *site.Node, w way, s system) (system, error) {
 	if err := m.powerOff(ctx, s); err != nil { // a medium that is taken from a running system harms it
 		return s, err
 	}
-	if err := m.eject(ctx, drive); err != nil {
+	if err := m.eject(ctx, w.drive); err != nil {
 		return s, err
 	}
-	s, err := m.bootOnce(ctx, n, cd)
+	s, err := m.bootOnce(ctx, n, w.target)
 	if err != nil {
 		return s, err
 	}
-	return s, m.insert(ctx, s, drive, step.Image.URL)
+	if w.byHTTP() {
+		return m.giveURI(ctx, s, step.Image.URL)
+	}
+	return s, m.insert(ctx, s, w.drive, step.Image.URL)
 }
 
 // withdraw disarms a machine whose installation was refused: nobody takes it up
@@ -91,15 +97,19 @@ func (m *machine) withdraw(ctx context.Context, refusal error) error {
 }
 
 // disarm takes from a machine that is off whatever would make its next boot
-// that of an installer: the override, and the medium, which may come before
-// the disk in the boot order. A drive that the BMC does not show holds nothing
-// of ours.
+// that of an installer: the override, with the URL that it leads to, and the
+// medium, which may come before the disk in the boot order. A drive that
+// the BMC does not show holds nothing of ours.
 func (m *machine) disarm(ctx context.Context, s system) (system, error) {
-	if bootsCD(s) {
-		var err error
-		if s, err = m.cancelOverride(ctx, s); err != nil {
-			return s, err
-		}
+	var err error
+	switch {
+	case bootsCD(s):
+		s, err = m.cancelOverride(ctx, s)
+	case bootsHTTP(s):
+		s, err = m.cancelHTTP(ctx, s)
+	}
+	if err != nil {
+		return s, err
 	}
 	drive, err := m.media(ctx, s)
 	if errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrBusy) {
@@ -109,21 +119,19 @@ func (m *machine) disarm(ctx context.Context, s system) (system, error) {
 }
 
 // finish takes the installer's medium out and boots the installed system. It
-// goes by the drive: a machine that is on with the medium inserted still runs
-// the installer, or was switched on by somebody.
+// goes by the drive, or the URL: a machine that is on with the medium
+// inserted still runs the installer, or was switched on by somebody.
 func (m *machine) finish(ctx context.Context, n *site.Node, s system) error {
-	drive, err := m.media(ctx, s)
+	w, err := m.way(ctx, n, s)
 	if err != nil {
 		return err
 	}
-	switch {
-	case drive.inserted() && !s.off():
+	if w.loaded(s) && !s.off() {
 		return fmt.Errorf("%w: the machine is %s with the installer's medium inserted: it still installs, or somebody switched it on",
 			driver.ErrBusy, s.power())
-	case drive.inserted():
-		if err := m.eject(ctx, drive); err != nil {
-			return err
-		}
+	}
+	if err := m.unload(ctx, w, s); err != nil {
+		return err
 	}
 	if disk, ok := s.override(schemas.HddBootSource); ok && s.off() {
 		if s, err = m.bootOnce(ctx, n, disk); err != nil {

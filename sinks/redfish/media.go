@@ -119,6 +119,9 @@ func (m *machine) slotsOf(ctx context.Context, collection string) ([]slot, error
 			all = append(all, s)
 		}
 	})
+	if hasStatus(err, http.StatusNotFound) { // named, and not there
+		return all, nil
+	}
 	return all, err
 }
 

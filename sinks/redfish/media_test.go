@@ -345,8 +345,13 @@ func TestQuirkMediaAreEjectedWhileOff(t *testing.T) {
 func TestQuirkLicense(t *testing.T) {
 	b := newBay("/vm/1")
 	b.takes = func(map[string]any) (int, string) { return 403, "iLO.2.14.LicenseKeyRequired" }
-	if err := newRig(t, "HPE", b).install(t); !errors.Is(err, errors.ErrUnsupported) || errors.Is(err, driver.ErrDenied) {
+	r := newRig(t, "HPE", b)
+	if err := r.install(t); !errors.Is(err, errors.ErrUnsupported) || errors.Is(err, driver.ErrDenied) || strings.Contains(err.Error(), "installBy") {
 		t.Errorf("got %v", err)
+	}
+	r.system["Boot"].(map[string]any)["HttpBootUri"] = nil
+	if err := r.install(t); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "boot.installBy") {
+		t.Errorf("with HTTP boot: got %v", err)
 	}
 }
 

@@ -83,28 +83,42 @@ func (m *machine) facet(ctx context.Context, s system, n *site.Node, f site.Face
 	case site.FacetSensors:
 		return m.sensors(ctx, s)
 	case site.FacetImage:
-		slot, err := m.media(ctx, s)
-		return site.FacetState{Have: site.Values{"media": slot.image()}}, err == nil, err
+		w, err := m.way(ctx, n, s)
+		return site.FacetState{Have: site.Values{"media": w.image(s)}}, err == nil, err
 	}
 	return site.FacetState{}, false, nil
 }
 
-// bootFacet shows the persistent order of boot sources; of a machine that has
-// none, the source that overrides it for good. What is wanted is the
-// designed ones first and the machine's others behind, as they are. What waits
-// for the next boot is the order already: it has an effect then only.
+// bootFacet shows the persistent order of boot sources and, where it is
+// designed, how the firmware boots. What waits for the next boot is so already:
+// it has an effect then only.
 func (m *machine) bootFacet(ctx context.Context, s system, n *site.Node) (site.FacetState, bool, error) {
+	state, ok, err := m.bootOf(ctx, s, n)
+	if err != nil || !differs(state) {
+		return state, ok, err
+	}
+	if s, err = m.future(ctx, s); err != nil {
+		return site.FacetState{}, false, err
+	}
+	return m.bootOf(ctx, s, n)
+}
+
+func (m *machine) bootOf(ctx context.Context, s system, n *site.Node) (site.FacetState, bool, error) {
+	state, ok, err := m.orderOf(ctx, s, n)
+	if err != nil || n.Boot.Mode == "" {
+		return state, ok, err
+	}
+	return withMode(state, s.mode(), n.Boot.Mode), true, nil
+}
+
+// orderOf shows the order; of a machine that has none, the source that
+// overrides it for good. What is wanted is the designed ones first and the
+// machine's others behind, as they are.
+func (m *machine) orderOf(ctx context.Context, s system, n *site.Node) (site.FacetState, bool, error) {
 	if len(s.bootOrder()) == 0 {
 		return m.lastingBoot(s, n)
 	}
-	if err := m.boot.read(ctx, m.client, s); err != nil {
-		return site.FacetState{}, false, err
-	}
-	state := m.boot.state(s.bootOrder(), n.Boot.Order)
-	if state.Want == nil || state.Want["order"] == state.Have["order"] {
-		return state, true, nil
-	}
-	s, err := m.future(ctx, s)
+	err := m.boot.read(ctx, m.client, s)
 	return m.boot.state(s.bootOrder(), n.Boot.Order), err == nil, err
 }
 

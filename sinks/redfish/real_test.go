@@ -133,6 +133,10 @@ func TestRealMachines(t *testing.T) {
 			if got, ok := seen.Facets[site.FacetImage]; !ok || got.Have["media"] != "" || m.slot != c.slot {
 				t.Errorf("images go into %q, want %q, which has %v", m.slot, c.slot, got.Have)
 			}
+			uefi := &site.Node{Identity: n.Identity, Boot: site.Boot{Mode: "uefi"}}
+			if seen, err := m.Observe(t.Context(), uefi, []site.Facet{site.FacetBoot}); err != nil || seen.Facets[site.FacetBoot].Have["mode"] != "uefi" {
+				t.Errorf("it boots by %v, %v", seen.Facets[site.FacetBoot].Have, err)
+			}
 			for _, q := range c.known {
 				if !slices.Contains(m.Habits().Known, string(q)) {
 					t.Errorf("it is not known for %s, but for %v", q, m.Habits())
