@@ -69,7 +69,7 @@ func bounded(b driver.Bounds) driver.Bounds {
 // and how to log in to it.
 func (m *machine) own() []string {
 	host, _, _ := strings.Cut(m.client.host, ":")
-	return []string{m.client.host, host, m.client.value.Username(), m.client.value.Reveal(), m.client.session}
+	return []string{m.client.host, host, m.client.value.Username(), m.client.value.Reveal(), m.client.session()}
 }
 
 // all reads until there is nothing more or a bound is met, and says which.

@@ -161,7 +161,7 @@ func partly(format string, args ...any) driver.Ability {
 func lacks(text string) error { return fmt.Errorf("%s: %w", text, errors.ErrUnsupported) }
 
 func (g *grading) tryLogin(ctx context.Context) (driver.Ability, error) {
-	if g.client.session == "" {
+	if g.client.session() == "" {
 		if g.client.value.IsZero() {
 			return partly("no credential was given, and none was asked for"), nil
 		}

@@ -3,7 +3,6 @@ package redfish
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"io"
@@ -11,32 +10,50 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/stmcginnis/gofish"
 	"github.com/stmcginnis/gofish/schemas"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/secret"
 )
 
-// client speaks to one BMC.
+// client speaks to one BMC, for all handles that are open to it in one way.
 type client struct {
 	host  string // with the port, if the endpoint has one
 	value secret.Value
 	http  *http.Client
-	api   *gofish.APIClient // logged in; nil before the first use
-	// sessions is where to log in, once it is known; session is what to
-	// delete in the end, empty without a session.
-	sessions, session string
-	expand            string  // the query for a collection with its members, see walk
-	habits            *habits // of the BMC, filled from what is read anyway
-	wire              *wire
+	wire  *wire
+	shown firstUse
+	// habits are the BMC's, from what is read anyway; the machines behind it
+	// have theirs.
+	habits habits
+	in     atomic.Pointer[login] // nil before the first use
+	gate   *semaphore.Weighted   // lets in one at a time
+	// sessions is where to log in, once it is known.
+	sessions string
+	expand   string       // the query for a collection with its members, see walk
+	handles  atomic.Int32 // that are open to it
+	// refusal is why the last login was denied, and since when.
+	refusal error
+	since   time.Time
 }
 
-func newClient(u *url.URL, t *tls.Config, s secret.Value, o Options, h *habits) *client {
-	w := &wire{host: u.Host, next: newTransport(t), answer: o.Answer, habits: h, lanes: newLanes(), breaker: breaker{rest: restPolls * o.Poll}}
-	return &client{host: u.Host, value: s, http: &http.Client{Transport: w}, wire: w, habits: h}
+// login is a way in.
+type login struct {
+	api *gofish.APIClient
+	// session is what to delete in the end, empty without a session.
+	session string
+}
+
+func newClient(u *url.URL, s secret.Value, o Options, l lanes) *client {
+	c := &client{host: u.Host, value: s, gate: semaphore.NewWeighted(1)}
+	c.wire = &wire{host: u.Host, answer: o.Answer, habits: &c.habits, lanes: l, breaker: breaker{rest: restPolls * o.Poll}}
+	c.http = &http.Client{Transport: c.wire}
+	return c
 }
 
 // restPolls is how long a BMC that does not answer is left alone, in polls: 2 s.
@@ -127,59 +144,87 @@ func etags(tag string) []string {
 // logs in once more; never twice, because accounts are locked after a few
 // attempts.
 func (c *client) do(ctx context.Context, call func(*gofish.APIClient) (*http.Response, error)) (*http.Response, error) {
-	if c.api == nil {
-		if err := c.login(ctx); err != nil {
-			return nil, err
-		}
-		resp, err := call(c.api.WithContext(ctx))
+	in, fresh, err := c.enter(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := call(in.api.WithContext(ctx))
+	if fresh || in.session == "" || !hasStatus(err, http.StatusUnauthorized) {
 		return resp, classify(err)
 	}
-	resp, err := call(c.api.WithContext(ctx))
-	if c.session != "" && hasStatus(err, http.StatusUnauthorized) {
-		if err := c.relogin(ctx); err != nil {
-			return nil, err
-		}
-		resp, err = call(c.api.WithContext(ctx))
+	again, fresh, err := c.enter(ctx, in)
+	if err != nil {
+		return nil, err
 	}
+	if fresh {
+		// A BMC that merely refused the session for a moment still has it, and
+		// has few; what becomes of it is no reason to fail.
+		c.drop(again.api.WithContext(ctx), in.session)
+	}
+	resp, err = call(again.api.WithContext(ctx))
 	return resp, classify(err)
 }
 
-// relogin logs in once more. A BMC that merely refused the session for a moment
-// still has it, and has few; what becomes of it is no reason to fail.
-func (c *client) relogin(ctx context.Context) error {
-	old := c.session
-	if err := c.login(ctx); err != nil {
-		return err
+// enter is the login that there is, or a fresh one where there is none, or only
+// one that is refused by now. Of several who want one, one makes it.
+func (c *client) enter(ctx context.Context, refused *login) (in *login, fresh bool, err error) {
+	if in := c.in.Load(); in != nil && in != refused {
+		return in, false, nil
 	}
-	c.drop(c.api.WithContext(ctx), old)
-	return nil
+	if err := c.gate.Acquire(ctx, 1); err != nil {
+		return nil, false, classify(err)
+	}
+	defer c.gate.Release(1)
+	if in := c.in.Load(); in != nil && in != refused {
+		return in, false, nil
+	}
+	if c.handles.Load() > 1 && c.refusal != nil && time.Since(c.since) < refusalLasts {
+		return nil, false, c.refusal
+	}
+	in, err = c.login(ctx)
+	c.in.Store(in)
+	if c.refusal = nil; errors.Is(err, driver.ErrDenied) {
+		c.refusal, c.since = err, time.Now()
+	}
+	return in, true, err
+}
+
+// refusalLasts is for how long the nodes of an enclosure take the refusal of one
+// for their own: each would try the same password, and accounts are locked after
+// three tries.
+const refusalLasts = time.Minute
+
+// session is the path of the session, empty without one.
+func (c *client) session() string {
+	if in := c.in.Load(); in != nil {
+		return in.session
+	}
+	return ""
 }
 
 // login opens a session (DSP0266 section 13.3.4), or turns to basic
 // authentication when the BMC has no session service at all.
-func (c *client) login(ctx context.Context) error {
-	c.api, c.session = nil, ""
+func (c *client) login(ctx context.Context) (*login, error) {
 	if c.value.IsZero() {
 		return c.connect(gofish.ClientConfig{})
 	}
 	if err := c.findSessions(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	if c.sessions == "" {
 		return c.connect(gofish.ClientConfig{Username: c.value.Username(), Password: c.value.Reveal(), BasicAuth: true})
 	}
 	anonymous, err := c.offline(gofish.ClientConfig{})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	auth, err := schemas.CreateSession(anonymous.WithContext(ctx), c.sessions, c.value.Username(), c.value.Reveal())
 	if err != nil {
-		return c.denied(err)
+		return nil, c.denied(err)
 	}
 	if auth.Token == "" {
-		return refused("POST %s accepted the login and gave no X-Auth-Token", c.sessions)
+		return nil, refused("POST %s accepted the login and gave no X-Auth-Token", c.sessions)
 	}
-	c.session = auth.Session
 	return c.connect(gofish.ClientConfig{Session: &gofish.Session{ID: auth.Session, Token: auth.Token}})
 }
 
@@ -226,10 +271,16 @@ func (c *client) findSessions(ctx context.Context) error {
 	return nil
 }
 
-func (c *client) connect(config gofish.ClientConfig) error {
+func (c *client) connect(config gofish.ClientConfig) (*login, error) {
 	api, err := c.offline(config)
-	c.api = api
-	return err
+	if err != nil {
+		return nil, err
+	}
+	in := &login{api: api}
+	if config.Session != nil {
+		in.session = config.Session.ID
+	}
+	return in, nil
 }
 
 // offline makes a gofish client without a request. By itself gofish reads and
@@ -272,7 +323,7 @@ func (c *client) drop(api *gofish.APIClient, session string) (*http.Response, er
 		return nil, err
 	}
 	o, err := decode(session, resp)
-	if user := at[string](o, "UserName"); err != nil || session == c.session || user != "" && user != c.value.Username() {
+	if user := at[string](o, "UserName"); err != nil || session == c.session() || user != "" && user != c.value.Username() {
 		return resp, err
 	}
 	return api.Delete(session)
@@ -281,12 +332,12 @@ func (c *client) drop(api *gofish.APIClient, session string) (*http.Response, er
 // close deletes the session: BMCs have few, and keep them for long.
 func (c *client) close() error {
 	defer c.http.CloseIdleConnections()
-	if c.session == "" {
+	in := c.in.Swap(nil)
+	if in == nil || in.session == "" {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	_, err := c.api.WithContext(ctx).Delete(c.session)
-	c.api, c.session = nil, ""
+	_, err := in.api.WithContext(ctx).Delete(in.session)
 	return classify(err)
 }

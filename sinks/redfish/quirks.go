@@ -147,6 +147,13 @@ func (h *habits) met(q quirk) {
 	h.fire(q)
 }
 
+// seen is who the BMC said that it is of, and what came up.
+func (h *habits) seen() (makers, []quirk) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.of, slices.Clone(h.fired)
+}
+
 func (h *habits) fire(q quirk) {
 	if !slices.Contains(h.fired, q) {
 		h.fired = append(h.fired, q)
@@ -226,9 +233,13 @@ type Habits struct {
 
 // Habits implements the ability that "slipway bmc check" shows.
 func (m *machine) Habits() Habits {
+	_, atBMC := m.client.habits.seen()
 	h := &m.habits
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	for _, q := range atBMC {
+		h.fire(q)
+	}
 	return Habits{
 		Vendor: h.of.root, Product: h.of.product, Manufacturer: h.of.manufacturer, Model: h.of.model, Firmware: h.of.firmware,
 		Known: texts(h.known), Met: texts(h.fired),
@@ -245,7 +256,8 @@ func texts(all []quirk) []string {
 
 // learn takes in what a ComputerSystem says of its maker.
 func (m *machine) learn(s system) {
-	m.habits.learn(makers{manufacturer: words(s.object, "Manufacturer"), model: words(s.object, "Model")})
+	of, _ := m.client.habits.seen()
+	m.habits.learn(makers{root: of.root, product: of.product, manufacturer: words(s.object, "Manufacturer"), model: words(s.object, "Model")})
 }
 
 // has says whether the machine is known for a quirk.

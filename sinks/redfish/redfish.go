@@ -42,8 +42,9 @@ type Options struct {
 
 // Driver opens BMCs.
 type Driver struct {
-	opts  Options
-	pools pools
+	opts    Options
+	pools   pools
+	clients clients
 	// registries of settings, by kind of machine
 	registries registries
 }
@@ -78,11 +79,15 @@ func (d *Driver) Open(_ context.Context, e site.Endpoint, s secret.Value) (drive
 		return nil, err
 	}
 	m := &machine{opts: d.opts, registries: &d.registries}
-	t, err := d.pools.config(e.Trust, u, &m.shown)
+	m.client, m.leave, err = d.clients.join(u, e.Trust, s, func(l lanes) (*client, error) {
+		c := newClient(u, s, d.opts, l)
+		t, err := d.pools.config(e.Trust, u, &c.shown)
+		c.wire.next = newTransport(t)
+		return c, err
+	})
 	if err != nil {
 		return nil, err
 	}
-	m.client = newClient(u, t, s, d.opts, &m.habits)
 	if p := strings.TrimRight(u.EscapedPath(), "/"); p != "" && p != "/redfish" && p != "/redfish/v1" {
 		m.path = p
 	}
@@ -110,7 +115,8 @@ func parse(endpoint string) (*url.URL, error) {
 // open at once.
 type machine struct {
 	opts   Options
-	client *client
+	client *client // shared with the other machines behind the BMC
+	leave  func() error
 	path   string // of the ComputerSystem; empty until it is looked up
 	found  bool   // the path is not from the endpoint, but was found for sought
 	sought site.Identity
@@ -118,14 +124,13 @@ type machine struct {
 	boot   bootOptions
 	resets []schemas.ResetType // from the ActionInfo, once it was read
 	habits habits
-	shown  firstUse
 	// noBootSettings is set when the system's settings object, if it has one,
 	// turned out to hold no boot settings.
 	noBootSettings bool
 	last           glance
 	// tagsStay is set when an ETag stayed as it was and its resource did not.
 	tagsStay bool
-	memory         biosMemory
+	memory   biosMemory
 	// registries are shared with the driver's other machines.
 	registries *registries
 	// Where sensors and the log of the hardware are; nil until it is looked up.
@@ -133,15 +138,15 @@ type machine struct {
 	logPath     *string
 }
 
-// Close ends the session on the BMC.
-func (m *machine) Close() error { return m.client.close() }
+// Close ends the session on the BMC, once no other handle is open to it.
+func (m *machine) Close() error { return m.leave() }
 
 // Session implements driver.Sessioner: the path of the session (DSP0266
 // section 13.3.4), empty with basic authentication.
-func (m *machine) Session() string { return m.client.session }
+func (m *machine) Session() string { return m.client.session() }
 
 // Certificate implements driver.Certifier.
-func (m *machine) Certificate() string { return m.shown.seen() }
+func (m *machine) Certificate() string { return m.client.shown.seen() }
 
 // End implements driver.Ender.
 func (m *machine) End(ctx context.Context, session string) error { return m.client.end(ctx, session) }

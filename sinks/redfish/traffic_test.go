@@ -289,7 +289,7 @@ func TestTrustOnFirstUse(t *testing.T) {
 	if asked := b.took(); len(asked) > 0 || m.Certificate() != first || next.Certificate() != "" {
 		t.Errorf("after another certificate: sent %v, trusts %q and %q", asked, m.Certificate(), next.Certificate())
 	}
-	if err := m.shown.verify("bmc", other.Leaf); !errors.Is(err, driver.ErrRefused) {
+	if err := m.client.shown.verify("bmc", other.Leaf); !errors.Is(err, driver.ErrRefused) {
 		t.Errorf("the handle itself takes another certificate: %v", err)
 	}
 	old := certificate(t, time.Now().Add(-time.Hour))
