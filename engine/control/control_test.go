@@ -98,8 +98,8 @@ func (f *fake) set(reason string) {
 	f.reason = reason
 }
 
-// serve runs a daemon until the test ends and gives its socket.
-func serve(t *testing.T, d Daemon) (socket string, stop func() error) {
+// serving runs a daemon until the test ends and gives its socket.
+func serving(t *testing.T, d Daemon) (socket string, stop func() error) {
 	t.Helper()
 	socket = Socket(t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
@@ -133,7 +133,7 @@ func dial(t *testing.T, socket string) *Client {
 
 func TestCallsCross(t *testing.T) {
 	f := &fake{reason: "as designed"}
-	socket, stop := serve(t, f)
+	socket, stop := serving(t, f)
 	c := dial(t, socket)
 	var remote Daemon = c
 
@@ -171,7 +171,7 @@ func TestCallsCross(t *testing.T) {
 }
 
 func TestErrorsCrossAsWhatTheyAre(t *testing.T) {
-	socket, _ := serve(t, &fake{})
+	socket, _ := serving(t, &fake{})
 	c := dial(t, socket)
 	_, unknownSite := c.Report("paris")
 	_, unknownNode := c.Do(t.Context(), "", site.Order{Verb: site.VerbPause, Node: "n9"})
@@ -197,7 +197,7 @@ func TestErrorsCrossAsWhatTheyAre(t *testing.T) {
 
 func TestOrderIsTheCallers(t *testing.T) {
 	f := &fake{}
-	socket, _ := serve(t, f)
+	socket, _ := serving(t, f)
 	if _, err := dial(t, socket).Do(t.Context(), "", site.Order{Verb: site.VerbPause}); err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func TestOrderIsTheCallers(t *testing.T) {
 }
 
 func TestOnlyTheOwnerMayConnect(t *testing.T) {
-	socket, _ := serve(t, &fake{})
+	socket, _ := serving(t, &fake{})
 	info, err := os.Stat(socket)
 	if err != nil {
 		t.Fatal(err)
@@ -223,7 +223,7 @@ func TestOnlyTheOwnerMayConnect(t *testing.T) {
 
 func TestWatch(t *testing.T) {
 	f := &fake{reason: "first"}
-	socket, stop := serve(t, f)
+	socket, stop := serving(t, f)
 	ctx, cancel := context.WithCancel(t.Context())
 	var seen []string
 	err := dial(t, socket).Watch(ctx, "berlin", func(r site.Report) {
@@ -281,7 +281,7 @@ func TestStaleSocketIsReplaced(t *testing.T) {
 }
 
 func TestServeRefuses(t *testing.T) {
-	live, _ := serve(t, &fake{})
+	live, _ := serving(t, &fake{})
 	file := filepath.Join(t.TempDir(), "control.sock")
 	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
@@ -307,7 +307,7 @@ func TestServeRefuses(t *testing.T) {
 // TestBadRequests sends what no client of ours would.
 func TestBadRequests(t *testing.T) {
 	f := &fake{}
-	socket, _ := serve(t, f)
+	socket, _ := serving(t, f)
 	for _, c := range []struct{ request, want string }{
 		{post(`{"verb":"pause","node":"n1","force":true}`), "409"},
 		{post(`{"verb":`), "409"},
@@ -349,7 +349,7 @@ func send(t *testing.T, socket, request string) string {
 
 // TestOtherVersion holds that an answer that is none of ours says so.
 func TestOtherVersion(t *testing.T) {
-	socket, _ := serve(t, &fake{})
+	socket, _ := serving(t, &fake{})
 	c := dial(t, socket)
 	_, err := c.get(t.Context(), "news", "", "", nil)
 	if err == nil || !strings.Contains(err.Error(), "another version") {
@@ -360,7 +360,7 @@ func TestOtherVersion(t *testing.T) {
 func TestFollowShowsEveryEventOnce(t *testing.T) {
 	f := &fake{asked: make(chan uint64, 100)}
 	f.happens("long ago")
-	socket, stop := serve(t, f)
+	socket, stop := serving(t, f)
 	defer stop()
 	c := dial(t, socket)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-gitops/slipway/engine/serve"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -30,7 +31,6 @@ const (
 	orderTimeout = 30 * time.Second
 	writeTimeout = time.Minute // from the request's header to the answer's end
 	idleTimeout  = time.Minute
-	closeTimeout = 5 * time.Second
 )
 
 // Serve answers for a daemon on a socket until the context ends. A socket that
@@ -51,25 +51,10 @@ func Serve(ctx context.Context, socket string, d Daemon, log *slog.Logger) error
 		BaseContext:    func(net.Listener) context.Context { return ctx },
 		ConnContext:    withCaller,
 	}
-	closed := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(closed)
-		shutDown(ctx, srv)
-	})
-	if err := srv.Serve(l); stop() {
+	if err := serve.Until(ctx, srv, l); err != nil {
 		return fmt.Errorf("serve control socket: %w", err)
 	}
-	<-closed
 	return nil
-}
-
-// shutDown lets answers under way end, for a while.
-func shutDown(ctx context.Context, srv *http.Server) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-	defer cancel()
-	if srv.Shutdown(ctx) != nil {
-		srv.Close()
-	}
 }
 
 // listen makes the socket, which has its mode from the first moment: Linux

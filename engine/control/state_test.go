@@ -26,7 +26,7 @@ func (x *exporter) Export(_ context.Context, w io.Writer) error {
 }
 
 func TestExportCrosses(t *testing.T) {
-	socket, _ := serve(t, &exporter{size: 5000})
+	socket, _ := serving(t, &exporter{size: 5000})
 	var got bytes.Buffer
 	if err := dial(t, socket).Export(t.Context(), &got); err != nil || got.Len() != 5_000_000 {
 		t.Errorf("got %d bytes, %v", got.Len(), err)
@@ -35,12 +35,12 @@ func TestExportCrosses(t *testing.T) {
 
 func TestExportFails(t *testing.T) {
 	for size, want := range map[int]string{0: "disk on fire", 100: "read the daemon's records: unexpected EOF"} {
-		socket, _ := serve(t, &exporter{size: size, fail: errors.New("disk on fire")})
+		socket, _ := serving(t, &exporter{size: size, fail: errors.New("disk on fire")})
 		if err := dial(t, socket).Export(t.Context(), io.Discard); err == nil || err.Error() != want {
 			t.Errorf("after %d parts: got %v, want %q", size, err, want)
 		}
 	}
-	socket, _ := serve(t, &fake{})
+	socket, _ := serving(t, &fake{})
 	if err := dial(t, socket).Export(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), "another version") {
 		t.Errorf("got %v, want that this daemon exports nothing", err)
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/slipway-gitops/slipway/engine/serve"
 )
 
 // Bounds on what a client may ask.
@@ -21,7 +23,6 @@ const (
 	pageTimeout  = 10 * time.Second
 	writeTimeout = 30 * time.Second
 	idleTimeout  = 2 * time.Minute
-	closeTimeout = 5 * time.Second
 )
 
 // Listen opens an address, host:port. Every address of the host at once (no
@@ -48,25 +49,10 @@ func Serve(ctx context.Context, l net.Listener, pages http.Handler, log *slog.Lo
 		MaxHeaderBytes: maxHeader,
 		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug), // anybody can make it speak
 	}
-	closed := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(closed)
-		shutDown(ctx, srv)
-	})
-	if err := srv.Serve(l); stop() {
+	if err := serve.Until(ctx, srv, l); err != nil {
 		return fmt.Errorf("serve metrics: %w", err)
 	}
-	<-closed
 	return nil
-}
-
-// shutDown lets answers under way end, for a while.
-func shutDown(ctx context.Context, srv *http.Server) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-	defer cancel()
-	if srv.Shutdown(ctx) != nil {
-		srv.Close()
-	}
 }
 
 // Pages are /metrics, /readyz (200 when unready gives no reason, 503 with its
