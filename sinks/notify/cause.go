@@ -37,7 +37,7 @@ const (
 
 // longProblem is how long a problem of the site lasts before anybody is told:
 // repositories are away now and then. A broken design has somebody who has
-// just pushed it, and a record that cannot be written stops the work.
+// just pushed it, and a record or a term that cannot be written stops the work.
 const longProblem = 15 * time.Minute
 
 // cause is one reason why a person is needed, with the nodes that have it.
@@ -69,7 +69,7 @@ func causes(r *site.Report) map[string]cause {
 		case "design": // another broken revision is another cause
 			add(p.About+steady("", p.What), c)
 			continue
-		case "records":
+		case "records", "term":
 		default:
 			c.wait = longProblem
 		}

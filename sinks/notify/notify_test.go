@@ -347,6 +347,16 @@ func TestRepositoryIsToldOfWhenItIsAwayForLong(t *testing.T) {
 	})
 }
 
+// Without records or a term nothing is done at all.
+func TestRecordsAndTermAreToldOfAtOnce(t *testing.T) {
+	for _, about := range []string{"records", "term"} {
+		atDesk(t, func(d *desk) {
+			d.is(site.Status{Problems: []site.Problem{{About: about, What: "no space left on device", Since: time.Now()}}}, time.Minute)
+			d.told("example: the site has a problem: no space left on device")
+		})
+	}
+}
+
 // Whatever the clock was when something was recorded, people are told.
 func TestClockThatWasSet(t *testing.T) {
 	atDesk(t, func(d *desk) {
