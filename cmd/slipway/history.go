@@ -17,8 +17,8 @@ func (a *app) historyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "history [NODE]", Short: "show what happened to a node, or to the site", Args: atMost(1),
 		Long: "Shows the last events of a node, oldest first: its states and why, each step with how\n" +
-			"long it took, and who ordered what. Without a node, those of the site: revisions and\n" +
-			"rollouts. They are kept over restarts, 32 of a node and 256 of the site.\n" + exitHelp,
+			"long it took, and who ordered what. Without a node, those of the site: revisions,\n" +
+			"rollouts, and all orders. They are kept over restarts, 32 of a node and 256 of the site.\n" + exitHelp,
 		Example: "  slipway history compute-5\n  slipway history",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			node := ""
@@ -31,14 +31,14 @@ func (a *app) historyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.printEvents(events, node)
+			return a.printEvents(events)
 		},
 	}
 	f.add(cmd)
 	return cmd
 }
 
-func (a *app) printEvents(events []site.Event, node string) error {
+func (a *app) printEvents(events []site.Event) error {
 	if a.output == "json" {
 		return printJSON(a.out, append([]site.Event{}, events...))
 	}

@@ -65,13 +65,17 @@ func (s *Site) PutTook(ctx context.Context, like string, took []site.Duration) e
 }
 
 // AppendEvents records what happened, to nodes and to the site itself, many
-// nodes in one transaction. Of each only the last events are kept.
+// nodes in one transaction. Of each only the last events are kept. What a person
+// ordered of a node is told of the site too: a node's history goes with it.
 func (s *Site) AppendEvents(ctx context.Context, events []site.Event) error {
 	s.telling.Lock()
 	defer s.telling.Unlock()
 	newer := map[string][]site.Event{}
 	for _, e := range events {
 		newer[e.Node] = append(newer[e.Node], e)
+		if e.Node != "" && e.Kind == site.EventOrder {
+			newer[""] = append(newer[""], e)
+		}
 	}
 	for nodes := range slices.Chunk(slices.Sorted(maps.Keys(newer)), batchOps) {
 		if err := s.appendTo(ctx, nodes, newer); err != nil {

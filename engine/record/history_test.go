@@ -112,6 +112,20 @@ func TestEvents(t *testing.T) {
 
 // TestLongEvents holds that what is kept of events stays small whatever their
 // texts, and that the last one is kept in any case.
+// What was ordered of a node is known when its history is gone with it.
+func TestOrdersAreOfTheSiteToo(t *testing.T) {
+	s := open(t, t.TempDir())
+	b, ctx := s.Site("berlin"), t.Context()
+	order := event("n1", 2)
+	order.Kind, order.By = site.EventOrder, "ann"
+	must(t, b.AppendEvents(ctx, []site.Event{event("", 1), order, event("n1", 3), event("", 4)}))
+	must(t, b.DeleteNode(ctx, "n1"))
+	_, b, _ = reopen(t, s, "berlin")
+	got, err := b.Events(ctx, "")
+	must(t, err)
+	same(t, "events of the site", got, []site.Event{event("", 1), order, event("", 4)})
+}
+
 func TestLongEvents(t *testing.T) {
 	s := open(t, t.TempDir())
 	b, ctx, random := s.Site("berlin"), t.Context(), rand.New(rand.NewPCG(1, 2))
