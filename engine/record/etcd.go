@@ -33,6 +33,7 @@ const (
 	batchOps      = 128     // operations in one transaction
 	freeToDefrag  = 32      // MiB free in the file at start
 	quota         = 2 << 30 // bytes that the database may have: what 100,000 nodes take, four times
+	tick          = 100 * time.Millisecond
 	startTimeout  = time.Minute
 	stopTimeout   = 5 * time.Second
 )
@@ -107,7 +108,8 @@ func config(dir string, opts Options) *embed.Config {
 	c.ListenPeerUrls, c.ListenClientUrls = nil, nil
 	c.AdvertiseClientUrls = nil
 	c.EnableGRPCGateway = false
-	c.TickMs, c.ElectionMs = 100, 500
+	c.TickMs, c.ElectionMs = uint(opts.Tick.Milliseconds()), uint(5*opts.Tick.Milliseconds())
+	c.BackendBatchInterval = opts.Tick
 	c.SnapshotCount, c.SnapshotCatchUpEntries = snapshotEvery, keepEntries
 	c.MaxSnapFiles, c.MaxWalFiles = 2, 2
 	c.MaxTxnOps = batchOps
