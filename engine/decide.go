@@ -24,6 +24,9 @@ func (w *worker) decide(ctx context.Context, j job, p site.NodePlan, v view, err
 	if len(p.Steps) == 0 || p.Steps[0].Digest() != w.last {
 		w.last = "" // the step that was taken has had its effect
 	}
+	if len(p.Steps) == 0 || p.Steps[0].Digest() != w.tried.step {
+		w.tried = tried{}
+	}
 	switch {
 	case len(p.Steps) > 0:
 		return w.take(ctx, j, p, p.Steps[0])
@@ -193,7 +196,7 @@ func (w *worker) take(ctx context.Context, j job, p site.NodePlan, s site.Step) 
 		o.next = next
 		return o
 	}
-	if w.failures == 0 && !w.disobeyed { // a try that follows a failure is no news
+	if w.failures == 0 && !w.isOldNews(s) {
 		w.show(ctx, outcome{state: site.Progressing, reason: next, next: next})
 	}
 	err := w.apply(ctx, j, s)
@@ -275,25 +278,42 @@ func (w *worker) apply(ctx context.Context, j job, s site.Step) error {
 	}
 	log := w.e.Log.With("node", w.name, "facet", s.Facet, "step", s.Action, "revision", j.revision.Short())
 	log.Info("step begun", "impact", s.Impact.String(), "resumed", s.Resumed)
-	if !w.disobeyed { // else it is told as the node's state
+	if !w.isOldNews(s) {
 		w.note(site.EventBegun, j.revision.ID, s.Summary())
 	}
 	if err := w.send(ctx, machine, j, s); err != nil {
 		log.Warn("step failed", "err", err)
-		w.note(site.EventFailed, j.revision.ID, string(s.Action)+": "+steady(err))
+		w.noteFailed(j, s, err)
 		return w.giveUp(ctx, s, w.remember(kind, err))
 	}
 	log.Info("step done")
 	if err := w.save(ctx, func(r *site.Recorded) { effect(r, j.node, s) }); err != nil {
 		return err // still noted as in flight, and joined
 	}
-	w.last, w.failures = s.Digest(), 0
+	w.last, w.failures, w.tried = s.Digest(), 0, tried{}
 	w.anew = true
 	if s.Impact >= site.ImpactReboot {
 		w.inside = time.Time{} // whether its system is back is asked anew
 		w.reinspect = true
 	}
 	return nil
+}
+
+// tried is a step of which a try has failed, and why.
+type tried struct{ step, why string }
+
+// isOldNews says whether it was told that the step is tried, or is told as the
+// node's state.
+func (w *worker) isOldNews(s site.Step) bool { return w.disobeyed || w.tried.step == s.Digest() }
+
+// noteFailed tells that a step has failed; of further tries only what fails
+// otherwise than the one before.
+func (w *worker) noteFailed(j job, s site.Step, err error) {
+	now := tried{step: s.Digest(), why: steady(err)}
+	if now != w.tried {
+		w.note(site.EventFailed, j.revision.ID, string(s.Action)+": "+now.why)
+	}
+	w.tried = now
 }
 
 // shortestLimit is how long a driver has for a step at least. What takes longer

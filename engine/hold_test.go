@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -168,10 +169,11 @@ func TestQuarantineIsTriedAgain(t *testing.T) {
 	}
 }
 
-// refusing is a driver whose machines refuse every step while it is told to.
+// refusing is a driver whose machines refuse every step while it has a reason to.
 type refusing struct {
 	driver.Driver
-	on atomic.Bool
+	why   atomic.Pointer[string]
+	class error // driver.ErrRefused where there is none
 }
 
 func (r *refusing) Open(ctx context.Context, e site.Endpoint, s secret.Value) (driver.Machine, error) {
@@ -185,29 +187,73 @@ type refuser struct {
 }
 
 func (m refuser) Apply(ctx context.Context, s site.Step, n *site.Node, o site.Observed) error {
-	if m.r.on.Load() {
-		return fmt.Errorf("%w: not now", driver.ErrRefused)
+	if why := m.r.why.Load(); why != nil {
+		return fmt.Errorf("%w: %s", cmp.Or(m.r.class, driver.ErrRefused), *why)
 	}
 	return m.Machine.Apply(ctx, s, n, o)
 }
 
+// A quarantine that is refused is tried again and again, and told again only when it
+// is refused for another reason.
 func TestQuarantineThatIsRefusedIsTriedAgain(t *testing.T) {
 	inBubble(t, patched, func(w *world) {
-		r := &refusing{Driver: w.fleet.Driver()}
+		r, notNow, never := &refusing{Driver: w.fleet.Driver()}, "not now", "never"
 		w.bmcs = r
 		w.serving("n1")
-		r.on.Store(true)
+		r.why.Store(&notNow)
 		w.do(site.Order{Verb: site.VerbQuarantine, Node: "n1", Reason: "drill"})
-		w.after(5 * time.Minute)
+		w.after(time.Minute)
+		first := w.eventsOf("n1", site.EventState, site.EventBegun, site.EventFailed)
+		w.after(10 * time.Minute)
 		w.want("n1", site.Stalled)
 		w.reason("n1", "quarantined by tester: drill; power-off of n1: refused: not now")
-		r.on.Store(false)
+		if got := w.eventsOf("n1", site.EventState, site.EventBegun, site.EventFailed); len(got) != len(first) {
+			t.Errorf("told again of the same refusal: %v, then %v", first, got[len(first):])
+		}
+		r.why.Store(&never)
+		w.after(5 * time.Minute)
+		if got := w.eventsOf("n1", site.EventFailed); len(got) != 2 || !strings.Contains(got[1], "refused: never") {
+			t.Errorf("told of two refusals: %v", got)
+		}
+		r.why.Store(nil)
 		w.after(2 * time.Minute)
 		w.want("n1", site.Paused)
 		if got := w.fleet.Machine("n1").Power(); got != "off" {
 			t.Errorf("n1 is %s in quarantine", got)
 		}
 	}, "n1")
+}
+
+// A step that fails again and again for the same reason does not push what
+// happened before out of the history; when it is due anew, it is told anew.
+func TestTriesThatFailAlikeAreToldOnce(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving("n1")
+		r, notNow := &refusing{Driver: w.fleet.Driver(), class: driver.ErrBusy}, "not now"
+		w.down()
+		w.bmcs = r
+		w.up()
+		for round := 1; round <= 2; round++ {
+			r.why.Store(&notNow)
+			w.fleet.Machine("n1").SetPower("off")
+			w.after(30 * time.Minute)
+			r.why.Store(nil)
+			w.until("in-sync", 5*time.Minute, w.is(site.InSync, d.NodeNames()...))
+			if begun, failed := w.eventsOf("n1", site.EventBegun), w.eventsOf("n1", site.EventFailed); len(begun) != round || len(failed) != round {
+				t.Errorf("round %d: begun %v, failed %v", round, begun, failed)
+			}
+		}
+	}, "n1")
+}
+
+// eventsOf are the texts of the node's latest events of some kinds.
+func (w *world) eventsOf(node string, kinds ...site.EventKind) (texts []string) {
+	for _, ev := range w.engine.Events(0) {
+		if ev.Node == node && slices.Contains(kinds, ev.Kind) {
+			texts = append(texts, ev.Text)
+		}
+	}
+	return texts
 }
 
 // Others are not taken out of service in the place of who is kept off.

@@ -33,6 +33,7 @@ type worker struct {
 	failures  int       // in a row
 	last      string    // digest of the step that just succeeded
 	inside    time.Time // when the installed system was last asked
+	tried     tried     // of the step that is tried again
 	disobeyed bool      // was switched off by force and was on again
 	spread    bool      // has taken its own place in the period of looks
 	dice      *rand.Rand
