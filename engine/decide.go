@@ -196,6 +196,9 @@ func (w *worker) take(ctx context.Context, j job, p site.NodePlan, s site.Step) 
 		o.next = next
 		return o
 	}
+	if err := w.e.saveRollout(ctx); err != nil { // the step may be the first of another one
+		return w.fail(j, err)
+	}
 	if w.failures == 0 && !w.isOldNews(s) {
 		w.show(ctx, outcome{state: site.Progressing, reason: next, next: next})
 	}

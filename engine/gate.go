@@ -46,14 +46,14 @@ func (e *Engine) gate(w *worker, j job, p site.NodePlan, s site.Step) *held {
 	sameRole := reflect.DeepEqual(j.site.Roles[j.node.Role], e.design.Roles[w.node.Role])
 	j.site = e.design // the rollout is bounded as it is designed now
 	t := try{job: j, plan: p, step: s, begun: w.continues(s), inHand: e.inHandLocked(w)}
-	e.joinLocked(w, t)
-	gates := []func() *held{
+	h := first(
 		func() *held { return w.supersededLocked(j, sameImage && sameRole) },
 		func() *held { return e.readOnlyGate(s) },
 		func() *held { return e.termGate(w, s) },
-	}
-	if w.memory.Recorded.Quarantined == nil {
-		gates = append(gates,
+	)
+	if h == nil && w.memory.Recorded.Quarantined == nil {
+		e.joinLocked(w, t)
+		h = first(
 			func() *held { return e.pausedLocked(w, j) },
 			func() *held { return e.approvalGate(s) },
 			func() *held { return firstContactGate(w, t) },
@@ -65,13 +65,21 @@ func (e *Engine) gate(w *worker, j job, p site.NodePlan, s site.Step) *held {
 			func() *held { return e.budgetGate(w, t) },
 		)
 	}
+	if h != nil {
+		w.waitsForTime = !h.until.IsZero()
+		return h
+	}
+	w.disrupts = w.disrupts || s.Impact >= site.ImpactReboot
+	return nil
+}
+
+// first is what the first gate that holds says.
+func first(gates ...func() *held) *held {
 	for _, g := range gates {
 		if h := g(); h != nil {
-			w.waitsForTime = !h.until.IsZero()
 			return h
 		}
 	}
-	w.disrupts = w.disrupts || s.Impact >= site.ImpactReboot
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
 	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -130,6 +131,103 @@ func TestNodeThatIsReleasedIntoAHaltedRolloutIsHeld(t *testing.T) {
 			t.Errorf("rollout is %+v", r)
 		}
 	}, names(3)...)
+}
+
+// Nodes that could not be planned while a revision was rolled out, because another
+// machine answered, have it later as carefully as the others had.
+func TestWhoMissesARolloutHasOneOfItsOwn(t *testing.T) {
+	all, late := names(5), []string{"n1", "n2", "n3", "n4"}
+	missed := func(w *world) *site.Site {
+		w.t.Helper()
+		d := w.serving(all...)
+		for _, name := range late {
+			w.fleet.Machine(name).SetFault(drivertest.WrongMachine)
+		}
+		w.after(3 * time.Minute)
+		d = w.patch(d, "2", func(d *site.Site) { canary(d); d.Rollout.Canaries.Soak = site.Duration(5 * time.Minute) })
+		w.after(5 * time.Minute)
+		if r := w.rollout(); r.Ended.IsZero() || !slices.Equal(r.Nodes, []string{"n5"}) {
+			w.t.Fatalf("rollout without them is %+v", r)
+		}
+		return d
+	}
+	t.Run("in order", func(t *testing.T) {
+		inBubble(t, patched, func(w *world) {
+			d := missed(w)
+			for _, name := range late {
+				w.fleet.Machine(name).SetFault(drivertest.Healthy)
+			}
+			w.after(4 * time.Minute)
+			r := w.rollout()
+			if len(r.Canaries) != 1 || len(r.Nodes) != 4 {
+				w.t.Fatalf("rollout of those is %+v", r)
+			}
+			if got := w.carry(d); len(got) != 2 || !slices.Contains(got, r.Canaries[0]) {
+				t.Errorf("%v have the revision before the canary %v has soaked", got, r.Canaries)
+			}
+			w.after(12 * time.Minute)
+			if got := w.carry(d); len(got) != 5 {
+				t.Errorf("%v have the revision in the end", got)
+			}
+			if r := w.rollout(); r.Done != 4 || r.Ended.IsZero() {
+				t.Errorf("rollout in the end is %+v", r)
+			}
+			if got := len(w.eventsOf("", site.EventRollout)); got != 6 {
+				t.Errorf("told of rollouts: %v", w.eventsOf("", site.EventRollout))
+			}
+		}, all...)
+	})
+	t.Run("failing", func(t *testing.T) {
+		inBubble(t, patched, func(w *world) {
+			d := missed(w)
+			for _, name := range late {
+				w.fleet.Machine(name).SetFault(drivertest.Lies)
+			}
+			w.after(20 * time.Minute)
+			r := w.rollout()
+			if r.Halted == "" || len(r.Failed) > 2 {
+				t.Errorf("rollout of those is %+v", r)
+			}
+			for range 2 {
+				held := slices.DeleteFunc(slices.Clone(late), func(name string) bool { return w.rollout().Failed[name] != "" })
+				for _, name := range held {
+					w.reason(name, "is halted: ")
+				}
+				w.down()
+				w.up()
+				w.after(5 * time.Minute)
+			}
+			if got := w.carry(d); !slices.Equal(got, []string{"n5"}) {
+				t.Errorf("%v have the revision", got)
+			}
+		}, all...)
+	})
+}
+
+// What has failed begins no rollout by itself, also after a restart.
+func TestWhatHasFailedBeginsNoRollout(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving("n1", "n2")
+		r, notNow := &refusing{Driver: w.fleet.OSDriver(), class: driver.ErrBusy}, "not now"
+		w.down()
+		w.systems = r
+		w.up()
+		w.after(time.Minute)
+		r.why.Store(&notNow)
+		w.patch(d, "2", func(d *site.Site) { d.Nodes["n2"].System.Packages = nil })
+		w.after(time.Hour)
+		for range 2 {
+			if r := w.rollout(); r.Ended.IsZero() || r.Failed["n1"] == "" || r.Since.Before(time.Now().Add(-3*time.Hour)) {
+				t.Errorf("rollout is %+v", r)
+			}
+			w.down()
+			w.up()
+			w.after(time.Hour)
+		}
+		if got := w.eventsOf("", site.EventRollout); len(got) != 0 {
+			t.Errorf("told of rollouts since the restart: %v", got)
+		}
+	}, "n1", "n2")
 }
 
 func TestRestartKeepsFailuresAndTheirPlaces(t *testing.T) {

@@ -31,6 +31,7 @@ type world struct {
 	fails   bool // the engine is expected to end with an error
 	meter   engine.Meter
 	bmcs    driver.Driver // instead of the fleet's own
+	systems driver.Driver // instead of the fleet's own
 	early   bool          // ask the engine for its status before it runs
 
 	engine *engine.Engine
@@ -74,7 +75,6 @@ func (w *world) design(names ...string) *site.Site {
 	return s
 }
 
-// commit makes a design the newest revision.
 // waitsForApproval brings the daemon to where the first installation of a node
 // waits to be approved.
 func (w *world) waitsForApproval(name string) {
@@ -87,19 +87,20 @@ func (w *world) waitsForApproval(name string) {
 	w.want(name, site.Blocked)
 }
 
+// commit makes a design the newest revision.
 func (w *world) commit(s *site.Site) { w.source.add(s, nil) }
 
 // up starts the daemon.
 func (w *world) up() {
 	w.t.Helper()
-	store, err := record.Open(w.t.Context(), w.dir, record.Options{NoSync: true})
+	store, err := record.Open(w.t.Context(), w.dir, record.Options{NoSync: true, Tick: time.Second})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(w.t.Context())
 	w.store, w.engine = store, engine.New(engine.Config{
 		Site: "test", Source: w.source, Evaluate: w.source.evaluate, Records: store.Site("test"),
-		Drivers: map[string]driver.Driver{"redfish": cmp.Or(w.bmcs, w.fleet.Driver()), "ssh": w.fleet.OSDriver()},
+		Drivers: map[string]driver.Driver{"redfish": cmp.Or(w.bmcs, w.fleet.Driver()), "ssh": cmp.Or(w.systems, w.fleet.OSDriver())},
 		Secrets: anySecret{}, Reporters: []engine.Reporter{w.told}, ObserveOnly: w.observe, Meter: w.meter,
 	})
 	if w.early {

@@ -77,10 +77,17 @@ func (e *Engine) rollOutLocked(released ...*worker) {
 		return
 	}
 	e.rollout = r
-	e.note(site.Event{Kind: site.EventRollout, Revision: e.applied.ID, Text: fmt.Sprintf("rollout of %s begins: %d nodes change", e.applied.Short(), len(r.Nodes))})
+	e.note(site.Event{Kind: site.EventRollout, Revision: e.applied.ID, Text: fmt.Sprintf("rollout of %s begins: %s", e.applied.Short(), change(len(r.Nodes)))})
 	if allowed := maxFailures(e.design, len(r.Nodes)); len(r.Failed) > allowed {
 		e.haltLocked(tooMany(r, allowed))
 	}
+}
+
+func change(nodes int) string {
+	if nodes == 1 {
+		return "1 node changes"
+	}
+	return fmt.Sprintf("%d nodes change", nodes)
 }
 
 // rollOutMissed begins a rollout of what came into force while nodes that are
@@ -169,21 +176,42 @@ func (e *Engine) keepRolloutLocked() {
 }
 
 // joinLocked makes a node a part of the rollout under way that was none when it
-// began: it could not be planned then, or was as designed. What has drifted is
-// no part of it.
+// began: it could not be planned then, or was as designed. When none is under way
+// what the revision changes on it begins another, so that the same bounds hold;
+// what has failed begins none by itself. What has drifted is no part of it.
 func (e *Engine) joinLocked(w *worker, t try) {
 	r := e.rollout
-	if !r.running() || w.standing != aside || t.step.Drift || t.step.Force || t.step.Impact == site.ImpactNone || e.design.Unused(w.node) != "" {
-		return
-	}
-	r.saved = false
-	if !slices.Contains(r.Nodes, w.name) {
+	switch {
+	case t.step.Drift || t.step.Force || t.step.Impact == site.ImpactNone || e.design.Unused(w.node) != "":
+	case !r.running() && w.standing != failed:
+		e.rollOutLocked()
+	case !r.running() || w.standing != aside:
+	case slices.Contains(r.Nodes, w.name):
+		r.saved = false
+		w.standing = pending
+		r.count[pending]++
+	default:
+		r.saved = false
 		r.Nodes = slices.Clip(r.Nodes) // what was shown of them stays as it is
+		e.followCanariesLocked(w)
 		r.enter(w, pending)
+	}
+}
+
+// followCanariesLocked has a node that joins wait for those before it, when these
+// were so few that all were canaries and nobody waited.
+func (e *Engine) followCanariesLocked(w *worker) {
+	r, c := e.rollout, e.design.Rollout.Canaries
+	if c == nil || len(r.Canaries) > 0 || len(r.Nodes) < c.Count && c.Nodes.Selects(w.node) {
 		return
 	}
-	w.standing = pending
-	r.count[pending]++
+	isCanary := func(name string) bool {
+		x := e.workers[name]
+		return x != nil && c.Nodes.Selects(x.node) && x.standing != failed
+	}
+	if len(r.Nodes) <= c.Count && !slices.ContainsFunc(r.Nodes, func(name string) bool { return !isCanary(name) }) {
+		r.Canaries = r.Nodes
+	}
 }
 
 // inHandLocked says whether the node was begun in the rollout under way.
@@ -219,17 +247,16 @@ func (e *Engine) restoreRolloutLocked(s *site.RolloutStatus) {
 		e.rollOutLocked()
 		return
 	}
-	if !s.Ended.IsZero() {
-		return
-	}
 	for _, name := range s.Nodes {
 		w := e.workers[name]
-		if w == nil {
+		_, hasFailed := s.Failed[name]
+		switch {
+		case w == nil:
 			continue
-		}
-		w.standing = pending
-		if _, has := s.Failed[name]; has {
+		case hasFailed:
 			w.standing = failed
+		case s.Ended.IsZero():
+			w.standing = pending
 		}
 		e.rollout.count[w.standing]++
 	}
