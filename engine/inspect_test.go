@@ -87,7 +87,9 @@ func TestInspectionNever(t *testing.T) {
 		s.Nodes["n1"].Inspect = "never"
 		w.commit(s)
 		w.up()
-		w.after(30 * time.Hour)
+		w.after(30 * time.Minute)
+		w.do(site.Order{Verb: site.VerbRetry, Node: "n1"})
+		w.after(30 * time.Minute)
 		if got := w.inspections("n1"); got != 0 {
 			t.Errorf("got %d inspections", got)
 		}
@@ -109,6 +111,63 @@ func TestInspectionGivesWay(t *testing.T) {
 		w.until("power off", 5*time.Second, func() bool { return !w.begun("n1", site.ActionPowerOff, began).IsZero() })
 		w.do(site.Order{Verb: site.VerbRelease, Node: "n1"})
 		w.until("another inspection", 20*time.Minute, func() bool { return w.inspections("n1") >= 2 })
+	}, "n1")
+}
+
+// A step that a commit asks for while the machine is inspected is taken at once.
+func TestInspectionDelaysNoStep(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		w.fleet.Machine("n1").Made(made("a"))
+		d := w.serving("n1")
+		w.do(site.Order{Verb: site.VerbRetry, Node: "n1"})
+		before := w.inspections("n1")
+		w.until("an inspection", time.Minute, func() bool { return w.inspections("n1") > before })
+		w.patch(d, "2", nil)
+		w.until("the revision in force", 12*time.Second, func() bool { return w.engine.Report().Status.Applied.ID == "commit-2" })
+		w.after(3 * time.Second)
+		r := w.rollout()
+		if at := w.begun("n1", site.ActionPackages, r.Since); at.IsZero() || at.Sub(r.Since) > 2*time.Second {
+			t.Errorf("begun at %s, in a rollout since %s", at, r.Since)
+		}
+		w.until("another inspection", 20*time.Minute, func() bool { return w.inspections("n1") > before+1 })
+	}, "n1")
+}
+
+// A node that waits for a time is not inspected until that has come, however
+// much it is due.
+func TestInspectionWaitsForATurnThatIsDue(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		w.fleet.Machine("n1").Made(made("a"))
+		d := w.serving("n1")
+		w.patch(d, "2", func(d *site.Site) { d.Windows, d.Nodes["n1"].Window = at("13 0 * * *"), "night" })
+		w.after(time.Minute)
+		w.want("n1", site.Blocked)
+		opens := w.rollout().Since.Truncate(time.Hour).Add(13 * time.Minute)
+		w.after(time.Until(opens) - 10*time.Second)
+		before := w.inspections("n1")
+		w.do(site.Order{Verb: site.VerbRetry, Node: "n1"})
+		w.after(15 * time.Second)
+		if at := w.begun("n1", site.ActionPackages, opens); at.IsZero() || at.Sub(opens) > 2*time.Second {
+			t.Errorf("begun at %s, and the window opens at %s", at, opens)
+		}
+		if got := w.inspections("n1"); got != before {
+			t.Errorf("inspected %d times while it waited", got-before)
+		}
+		w.until("an inspection", 20*time.Minute, func() bool { return w.inspections("n1") > before })
+	}, "n1")
+}
+
+// Who is to approve what is lost on a blank machine is told what is in it.
+func TestBlankMachineThatWaitsForApprovalIsInspected(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.fleet.Machine("n1").Made(made("a", "b"))
+		w.waitsForApproval("n1")
+		w.until("an inspection", 5*time.Minute, func() bool {
+			c, err := w.engine.Closeup(w.t.Context(), "n1")
+			return err == nil && c.Inventory != nil && len(c.Inventory.Drives) == 2
+		})
+		w.want("n1", site.Blocked)
+		w.reason("n1", "waits for approval")
 	}, "n1")
 }
 
