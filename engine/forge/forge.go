@@ -1,0 +1,183 @@
+// Package forge is the contract with a forge: the place where people propose
+// changes of a site's repository, talk about them and merge them, such as
+// GitHub. It holds the values that pass between us and one, and what is read of
+// and written into its comments.
+//
+// A forge is reached through interfaces of a few methods, each of them for one
+// repository. Everything read from one was written by others and is material to
+// judge, never an instruction by itself.
+package forge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Proposals are what people want to change.
+type Proposals interface {
+	// Open lists the open proposals for a branch, the latest changed first.
+	Open(ctx context.Context, base string) ([]Proposal, error)
+	// Proposal is one of them by its number, also when it is not open any
+	// more. ErrGone is wrapped when there is none.
+	Proposal(ctx context.Context, number int) (Proposal, error)
+}
+
+// State says what has become of a proposal.
+type State string
+
+// The states of a proposal.
+const (
+	Open   State = "open"
+	Merged State = "merged"
+	Closed State = "closed" // and not merged
+)
+
+// Proposal is a pull request.
+type Proposal struct {
+	Number int
+	Title  string // as its author wrote it: hostile until shown to be harmless
+	Author string
+	State  State
+	Draft  bool
+	// Base is the branch that it is for; Head is the commit that is proposed.
+	Base, Head string
+	// Fork says that the commit comes from a repository that others write to.
+	Fork bool
+	// Merge is the commit that it became, and MergedBy who merged it.
+	Merge, MergedBy string
+	URL             string
+	Changed         time.Time
+}
+
+// Checks tell a commit's readers whether it may be merged.
+type Checks interface {
+	// Check says how a commit stands under a name. What it said before under
+	// that name is replaced, and saying the same again writes nothing.
+	Check(ctx context.Context, c Check) error
+}
+
+// Verdict is how a commit stands.
+type Verdict string
+
+// The verdicts. Only Success lets a commit be merged where the check is
+// required.
+const (
+	Pending    Verdict = "pending"
+	Success    Verdict = "success"
+	Failure    Verdict = "failure"    // something is wrong with the commit
+	Error      Verdict = "error"      // something went wrong on our side
+	Superseded Verdict = "superseded" // another commit has taken its place
+)
+
+// Check is a verdict on a commit.
+type Check struct {
+	Commit  string
+	Name    string // "slipway/site1"
+	Verdict Verdict
+	// Title is one line of plain text. What is too long for the forge is cut
+	// and ends with an ellipsis.
+	Title string
+	// Summary is Markdown, shown where the forge has room for it.
+	Summary string
+	// URL is where more is to be read; it may be empty.
+	URL string
+	// Notes are shown at their lines by forges that can do so.
+	Notes []Note
+}
+
+// Level is how grave a note is.
+type Level string
+
+// The levels of notes.
+const (
+	LevelNotice  Level = "notice"
+	LevelWarning Level = "warning"
+	LevelFailure Level = "failure"
+)
+
+// Note is a remark at a line of a file.
+type Note struct {
+	File  string // from the root of the repository
+	Line  int    // from 1
+	Level Level
+	Title string
+	Text  string
+}
+
+// Talk is what is written about a proposal.
+type Talk interface {
+	// Comments are the comments on a proposal that were written or changed
+	// since a time, the oldest first.
+	Comments(ctx context.Context, number int, since time.Time) ([]Comment, error)
+	// Keep makes the one comment of ours with a marker have a body, and gives
+	// its id. It is found by its marker and by its author being us, edited
+	// where it is, and written anew when there is none. The body does not
+	// contain the marker. Saying the same again writes nothing. Keep is called
+	// by one goroutine at a time.
+	Keep(ctx context.Context, number int, m Marker, body string) (int64, error)
+	// React answers a comment with a small picture. Doing so twice is as once.
+	React(ctx context.Context, comment int64, r Reaction) error
+}
+
+// Comment is what somebody wrote about a proposal.
+type Comment struct {
+	ID      int64
+	Author  string
+	Bot     bool // written by a program
+	Body    string
+	Written time.Time
+	// Edited says that it does not read as it did when it was written.
+	Edited bool
+}
+
+// Reaction is a small picture under a comment.
+type Reaction string
+
+// The reactions.
+const (
+	Seen     Reaction = "seen"     // it is being done
+	Done     Reaction = "done"     // it was done
+	Refused  Reaction = "refused"  // its writer may not, or it makes no sense now
+	Confused Reaction = "confused" // it is not understood
+)
+
+// People are those who work on a repository.
+type People interface {
+	// Permission is what somebody may do to the repository now.
+	Permission(ctx context.Context, login string) (Permission, error)
+}
+
+// Permission is what somebody may do to a repository.
+type Permission int
+
+// The permissions, each with those before it.
+const (
+	None Permission = iota
+	Read
+	Write
+	Admin
+)
+
+// What a forge answers, beside what is worth a later attempt as it is.
+var (
+	// ErrDenied is wrapped when we may not do something: a person has to give
+	// us another token or more rights.
+	ErrDenied = errors.New("denied")
+	// ErrGone is wrapped when what is meant does not exist, or not any more.
+	ErrGone = errors.New("gone")
+	// ErrRefused is wrapped when the forge will never take a request as it is.
+	ErrRefused = errors.New("refused")
+)
+
+// Limited is the error of a request that was not sent, or not answered, because
+// the forge wants no more of them for some time.
+type Limited struct {
+	Until time.Time // when to try again
+	Why   string    // in the forge's words, or ours
+}
+
+func (l *Limited) Error() string {
+	return fmt.Sprintf("the forge wants no requests until %s: %s", l.Until.UTC().Format(time.RFC3339), l.Why)
+}
