@@ -1,0 +1,142 @@
+package github
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	gh "github.com/google/go-github/v60/github"
+
+	"github.com/slipway-gitops/slipway/engine/forge"
+	"github.com/slipway-gitops/slipway/engine/secret"
+)
+
+// tokens give what requests are authorized by.
+type tokens interface {
+	token(ctx context.Context) (secret.Value, error)
+	// refused says that a token is not good any more. It tells whether there
+	// may be another.
+	refused(used secret.Value) bool
+}
+
+// static is the content of a credential.
+type static struct {
+	secrets    Secrets
+	name, host string
+}
+
+func (s *static) token(context.Context) (secret.Value, error) { return s.secrets.Get(s.name, s.host) }
+
+// refused looks whether the file was replaced since.
+func (s *static) refused(used secret.Value) bool {
+	now, err := s.secrets.Get(s.name, s.host)
+	return err == nil && now != used
+}
+
+// isKey tells an App's key from a token.
+func isKey(v secret.Value) bool { return strings.HasPrefix(v.Reveal(), "-----BEGIN ") }
+
+// signer makes the tokens by which an App proves that it is itself.
+type signer struct{ *static }
+
+func (s *signer) token(ctx context.Context) (secret.Value, error) {
+	key, err := s.static.token(ctx)
+	if err != nil {
+		return secret.Value{}, err
+	}
+	return sign(key, time.Now())
+}
+
+func (s *signer) refused(secret.Value) bool { return false }
+
+// minKey is the shortest key that is used, in bits; GitHub makes longer ones.
+const minKey = 2048
+
+// sign makes an App's token: a minute old already, for clocks that differ, and
+// good for less than the ten minutes that GitHub allows (docs.github.com,
+// "Generating a JSON Web Token (JWT) for a GitHub App"). Its errors quote
+// nothing of the key.
+func sign(credential secret.Value, now time.Time) (secret.Value, error) {
+	key, err := jwt.ParseRSAPrivateKeyFromPEM([]byte(credential.Reveal()))
+	switch {
+	case credential.Username() == "":
+		return secret.Value{}, errors.New("it holds the key of a GitHub App, but not which App it is: add the line \"username: \" with the App's client ID")
+	case err != nil:
+		return secret.Value{}, errors.New("it is not an RSA private key in PEM form: pass the file that GitHub gave for the App, as it is")
+	case key.N.BitLen() < minKey:
+		return secret.Value{}, fmt.Errorf("its key has %d bits, fewer than %d: have GitHub make a new one", key.N.BitLen(), minKey)
+	}
+	signed, err := jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.RegisteredClaims{
+		Issuer:    credential.Username(),
+		IssuedAt:  jwt.NewNumericDate(now.Add(-time.Minute)),
+		ExpiresAt: jwt.NewNumericDate(now.Add(8 * time.Minute)),
+	}).SignedString(key)
+	return secret.New("", signed), err
+}
+
+// refreshBefore is how long before its end a token is given up.
+const refreshBefore = 5 * time.Minute
+
+// app makes tokens for the App's installation on one repository, which live for
+// an hour and are good for that repository alone.
+type app struct {
+	owner, name string
+	api         *gh.Client // as the App itself
+
+	mu           sync.Mutex // held while a token is made, so that one is
+	installation int64      // 0 until it is known
+	repository   int64      // 0 until it is known
+	current      secret.Value
+	ends         time.Time
+}
+
+func (a *app) token(ctx context.Context) (secret.Value, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.current.IsZero() && time.Until(a.ends) > refreshBefore {
+		return a.current, nil
+	}
+	if err := a.find(ctx); err != nil {
+		return secret.Value{}, err
+	}
+	t, _, err := a.api.Apps.CreateInstallationToken(ctx, a.installation, &gh.InstallationTokenOptions{Repositories: []string{a.name}})
+	if err != nil {
+		a.installation = 0 // the App may have been installed anew
+		return secret.Value{}, fmt.Errorf("a token for the App's installation on %s/%s: %w", a.owner, a.name, explain(err, "an App that is installed on the repository"))
+	}
+	a.current, a.ends = secret.New("", t.GetToken()), t.GetExpiresAt().Time
+	if len(t.Repositories) == 1 {
+		a.repository = t.Repositories[0].GetID()
+	}
+	return a.current, nil
+}
+
+// find looks up the App's installation.
+func (a *app) find(ctx context.Context) error {
+	if a.installation != 0 {
+		return nil
+	}
+	i, _, err := a.api.Apps.FindRepositoryInstallation(ctx, a.owner, a.name)
+	if err != nil {
+		err = explain(err, "the key of an App that exists")
+		if errors.Is(err, forge.ErrGone) {
+			err = fmt.Errorf("%w: the App is not installed on %s/%s: install it there (Settings, GitHub Apps)", forge.ErrDenied, a.owner, a.name)
+		}
+		return err
+	}
+	a.installation = i.GetID()
+	return nil
+}
+
+func (a *app) refused(used secret.Value) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.current == used {
+		a.current = secret.Value{}
+	}
+	return true
+}

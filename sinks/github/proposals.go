@@ -1,0 +1,72 @@
+package github
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+
+	gh "github.com/google/go-github/v60/github"
+
+	"github.com/slipway-gitops/slipway/engine/forge"
+)
+
+// maxProposalPages bounds the listing of open pull requests, of 100 each.
+const maxProposalPages = 50
+
+const needPulls = `"Pull requests: read"`
+
+// Open lists the open pull requests for a branch.
+func (r *Repository) Open(ctx context.Context, base string) ([]forge.Proposal, error) {
+	var all []forge.Proposal
+	met := map[int]bool{} // one that changes meanwhile moves to a page before
+	err := pages(maxProposalPages, func(page gh.ListOptions) (*gh.Response, error) {
+		some, resp, err := r.api.PullRequests.List(ctx, r.owner, r.name, &gh.PullRequestListOptions{
+			State: "open", Base: base, Sort: "updated", Direction: "desc", ListOptions: page,
+		})
+		for _, pr := range some {
+			p, wrong := proposal(pr)
+			if wrong != nil {
+				return resp, wrong
+			}
+			if !met[p.Number] {
+				all = append(all, p)
+			}
+			met[p.Number] = true
+		}
+		return resp, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open pull requests: %w", explain(err, needPulls))
+	}
+	return all, nil
+}
+
+// Proposal is a pull request by its number.
+func (r *Repository) Proposal(ctx context.Context, number int) (forge.Proposal, error) {
+	pr, _, err := r.api.PullRequests.Get(ctx, r.owner, r.name, number)
+	if err != nil {
+		return forge.Proposal{}, fmt.Errorf("pull request #%d: %w", number, explain(err, needPulls))
+	}
+	return proposal(pr)
+}
+
+var commit = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
+
+func proposal(pr *gh.PullRequest) (forge.Proposal, error) {
+	p := forge.Proposal{
+		Number: pr.GetNumber(), Title: pr.GetTitle(), Author: pr.GetUser().GetLogin(), State: forge.Open, Draft: pr.GetDraft(),
+		Base: pr.GetBase().GetRef(), Head: pr.GetHead().GetSHA(), URL: pr.GetHTMLURL(), Changed: pr.GetUpdatedAt().Time,
+		// A fork that was deleted has no repository any more.
+		Fork: pr.GetHead().Repo == nil || pr.GetHead().GetRepo().GetID() != pr.GetBase().GetRepo().GetID(),
+	}
+	if p.Number <= 0 || !commit.MatchString(p.Head) {
+		return p, fmt.Errorf("GitHub says that pull request #%d is at %q, which is no commit", p.Number, cut(p.Head, 80))
+	}
+	switch {
+	case !pr.GetMergedAt().IsZero():
+		p.State, p.Merge, p.MergedBy = forge.Merged, pr.GetMergeCommitSHA(), pr.GetMergedBy().GetLogin()
+	case pr.GetState() != "open":
+		p.State = forge.Closed
+	}
+	return p, nil
+}
