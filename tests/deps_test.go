@@ -40,6 +40,7 @@ var rules = []struct{ importer, may string }{
 	{"sinks/metrics", "engine/site engine/serve engine/secret engine/driver"},
 	{"sinks/notify", "engine/site engine/secret"},
 	{"tests/lab", "engine/site"},
+	{"tests/captures", ""},
 	{"tests/e2e", "*"},
 	{"tests/e2e/crash", ""},
 	{"tests/bench/*", "*"},

@@ -1,16 +1,14 @@
 package redfish
 
 import (
-	"compress/gzip"
 	"encoding/json"
 	"maps"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/tests/captures"
 )
 
 // realSettings is the settings of a captured machine, with their registry, behind
@@ -62,72 +60,65 @@ func (s *settings) folded(request string, h http.HandlerFunc) {
 	s.bmc.fold[strings.ToLower(request)] = h
 }
 
-// resourcesOf is what a BMC answered, by path in lower case without a slash at
-// the end. Where there are no captures the test is left out, and fails in CI.
+// resourcesOf is what a BMC answered, by path in lower case.
 func resourcesOf(t testing.TB, file string) map[string]json.RawMessage {
 	t.Helper()
-	dir := os.Getenv("SLIPWAY_CAPTURES")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "..", "shared", "captures")
-	}
-	f, err := os.Open(filepath.Join(dir, file+".json.gz"))
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatalf("captures have to be there in CI: %v", err)
-		}
-		t.Skipf("no captures of real machines here; SLIPWAY_CAPTURES says where they are: %v", err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all, folded = map[string]json.RawMessage{}, map[string]json.RawMessage{}
-	if err := json.NewDecoder(z).Decode(&all); err != nil {
-		t.Fatal(err)
-	}
-	for path, body := range all {
-		folded[strings.ToLower(strings.TrimRight(path, "/"))] = body
+	folded := map[string]json.RawMessage{}
+	for path, body := range captures.Read(t, file) {
+		folded[strings.ToLower(path)] = body
 	}
 	return folded
 }
 
-// Every intent becomes an attribute and a value of the machine's own registry.
-func TestCapturedIntents(t *testing.T) {
-	for file, c := range map[string]struct {
-		system string
-		offers map[string]string
-	}{
-		"dell-r750-idrac9": {"/redfish/v1/Systems/System.Embedded.1", map[string]string{
-			"smt=true": "LogicalProc Enabled", "smt=false": "LogicalProc Disabled",
-			"virtualization=true": "ProcVirtualization Enabled", "virtualization=false": "ProcVirtualization Disabled",
-			"iommu=true": "ProcVirtualization Enabled", "iommu=false": "ProcVirtualization Disabled",
-			"sriov=true": "SriovGlobalEnable Enabled", "sriov=false": "SriovGlobalEnable Disabled",
-			"turbo=true": "ProcTurboMode Enabled", "turbo=false": "ProcTurboMode Disabled",
-			"secureBoot=true": "SecureBoot Enabled", "secureBoot=false": "SecureBoot Disabled",
+// capturedIntents is what intents come to on captured machines: those that are
+// Enabled and Disabled there, and the others.
+var capturedIntents = map[string]struct {
+	system   string
+	switches map[string]string
+	others   map[string]string
+}{
+	"dell-r750-idrac9": {
+		system: "/redfish/v1/Systems/System.Embedded.1",
+		switches: map[string]string{
+			"smt": "LogicalProc", "virtualization": "ProcVirtualization", "iommu": "ProcVirtualization", "sriov": "SriovGlobalEnable",
+			"turbo": "ProcTurboMode", "secureBoot": "SecureBoot",
+		},
+		others: map[string]string{
 			"tpm=true": "TpmSecurity On", "tpm=false": "TpmSecurity Off",
 			"profile=performance": "SysProfile PerfOptimized", "profile=balanced": "SysProfile PerfPerWattOptimizedDapc",
-		}},
-		"hpe-dl385g10plus-ilo5": {"/redfish/v1/Systems/1", map[string]string{
-			"smt=true": "ProcSMT Enabled", "smt=false": "ProcSMT Disabled",
-			"iommu=true": "ProcAmdIoVt Enabled", "iommu=false": "ProcAmdIoVt Disabled",
-			"sriov=true": "Sriov Enabled", "sriov=false": "Sriov Disabled",
-			"turbo=true": "ProcAMDBoost Enabled", "turbo=false": "ProcAMDBoost Disabled",
+		},
+	},
+	"hpe-dl385g10plus-ilo5": {
+		system:   "/redfish/v1/Systems/1",
+		switches: map[string]string{"smt": "ProcSMT", "iommu": "ProcAmdIoVt", "sriov": "Sriov", "turbo": "ProcAMDBoost"},
+		others: map[string]string{
 			"tpm=true": "TpmVisibility Visible", "tpm=false": "TpmVisibility Hidden",
 			"profile=performance": "WorkloadProfile GeneralThroughputCompute", "profile=balanced": "WorkloadProfile GeneralPowerEfficientCompute",
-		}},
-		"lenovo-sr670v2-xcc": {"/redfish/v1/Systems/1", map[string]string{
-			"smt=true": "Processors_HyperThreading Enabled", "smt=false": "Processors_HyperThreading Disabled",
-			"virtualization=true": "Processors_IntelVirtualizationTechnology Enabled", "virtualization=false": "Processors_IntelVirtualizationTechnology Disabled",
-			"iommu=true": "DevicesandIOPorts_IntelVTforDirectedIOVTd Enabled", "iommu=false": "DevicesandIOPorts_IntelVTforDirectedIOVTd Disabled",
-			"sriov=true": "DevicesandIOPorts_SRIOV Enabled", "sriov=false": "DevicesandIOPorts_SRIOV Disabled",
-			"turbo=true": "Processors_TurboMode Enabled", "turbo=false": "Processors_TurboMode Disabled",
-			"secureBoot=true": "SecureBootConfiguration_SecureBootSetting Enabled", "secureBoot=false": "SecureBootConfiguration_SecureBootSetting Disabled",
-			"profile=performance": "OperatingModes_ChooseOperatingMode MaximumPerformance", "profile=balanced": "OperatingModes_ChooseOperatingMode Efficiency_FavorPerformance",
-			"profile=powersave": "OperatingModes_ChooseOperatingMode MinimalPower",
-		}},
-	} {
+		},
+	},
+	"lenovo-sr670v2-xcc": {
+		system: "/redfish/v1/Systems/1",
+		switches: map[string]string{
+			"smt": "Processors_HyperThreading", "virtualization": "Processors_IntelVirtualizationTechnology",
+			"iommu": "DevicesandIOPorts_IntelVTforDirectedIOVTd", "sriov": "DevicesandIOPorts_SRIOV", "turbo": "Processors_TurboMode",
+			"secureBoot": "SecureBootConfiguration_SecureBootSetting",
+		},
+		others: map[string]string{
+			"profile=performance": "OperatingModes_ChooseOperatingMode MaximumPerformance",
+			"profile=balanced":    "OperatingModes_ChooseOperatingMode Efficiency_FavorPerformance",
+			"profile=powersave":   "OperatingModes_ChooseOperatingMode MinimalPower",
+		},
+	},
+}
+
+// Every intent becomes an attribute and a value of the machine's own registry.
+func TestCapturedIntents(t *testing.T) {
+	for file, c := range capturedIntents {
 		t.Run(file, func(t *testing.T) {
+			want := maps.Clone(c.others)
+			for intent, attribute := range c.switches {
+				want[intent+"=true"], want[intent+"=false"] = attribute+" Enabled", attribute+" Disabled"
+			}
 			s := realSettings(t, file, c.system)
 			m := open(t, s.endpoint())
 			st := s.look(t, m, noSMT)
@@ -140,8 +131,8 @@ func TestCapturedIntents(t *testing.T) {
 					}
 				}
 			}
-			if !maps.Equal(got, c.offers) {
-				t.Errorf("got %v, want %v", got, c.offers)
+			if !maps.Equal(got, want) {
+				t.Errorf("got %v, want %v", got, want)
 			}
 			s.follows(t, m, site.BIOS{SMT: &no, SRIOV: &no})
 			if len(s.sent()) != 2 {

@@ -2,13 +2,9 @@ package redfish
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
-	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,49 +13,6 @@ import (
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
-
-// captureFolder is where the captures of real machines are; they are no part
-// of the project.
-func captureFolder() string {
-	if dir := os.Getenv("SLIPWAY_CAPTURES"); dir != "" {
-		return dir
-	}
-	return filepath.Join("..", "..", "..", "shared", "captures")
-}
-
-// captured is what a BMC answered, by path without a slash at the end. Where
-// there are no captures the test is left out, and fails in CI.
-func captured(t testing.TB, file string) map[string]json.RawMessage {
-	t.Helper()
-	f, err := os.Open(filepath.Join(captureFolder(), file+".json.gz"))
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatalf("captures have to be there in CI: %v", err)
-		}
-		t.Skipf("no captures of real machines here; SLIPWAY_CAPTURES says where they are: %v", err)
-	}
-	defer f.Close()
-	if all, ok := captures.Load(file); ok {
-		return maps.Clone(all.(map[string]json.RawMessage))
-	}
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all map[string]json.RawMessage
-	if err := json.NewDecoder(z).Decode(&all); err != nil {
-		t.Fatal(err)
-	}
-	trimmed := make(map[string]json.RawMessage, len(all))
-	for path, resource := range all {
-		trimmed[strings.TrimRight(path, "/")] = resource
-	}
-	captures.Store(file, trimmed)
-	return maps.Clone(trimmed)
-}
-
-// captures are those that were read, by file.
-var captures sync.Map
 
 // replay is a BMC that answers reads from a capture. It expands as the service
 // root says that the machine does.

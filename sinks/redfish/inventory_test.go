@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/tests/captures"
 )
 
 var _ driver.Inspector = (*machine)(nil)
@@ -48,7 +49,7 @@ var inspected = []struct {
 func TestInspectCaptures(t *testing.T) {
 	for _, c := range inspected {
 		t.Run(c.file, func(t *testing.T) {
-			r := newReplay(t, captured(t, c.file))
+			r := newReplay(t, captures.Read(t, c.file))
 			inv := inspect(t, r, c.system)
 			if got := count(inv); got != c.parts {
 				t.Errorf("got %+v, want %+v", got, c.parts)
@@ -119,7 +120,7 @@ func TestInspectWhereExpandFails(t *testing.T) {
 	for _, c := range inspected {
 		for name, status := range map[string]int{"refused": http.StatusBadRequest, "unable": http.StatusNotImplemented, "overwhelmed": http.StatusServiceUnavailable, "ignored": 0} {
 			t.Run(c.file+"/"+name, func(t *testing.T) {
-				r := newReplay(t, captured(t, c.file))
+				r := newReplay(t, captures.Read(t, c.file))
 				r.refuse = func(q *http.Request) int {
 					if q.URL.RawQuery == "" {
 						return 0
@@ -265,7 +266,7 @@ func TestInspectWithoutEnd(t *testing.T) {
 
 // A BMC that refuses all is not asked again and again.
 func TestInspectForbidden(t *testing.T) {
-	r := newReplay(t, captured(t, "forbidden"))
+	r := newReplay(t, captures.Read(t, "forbidden"))
 	m := r.machine(t, "/redfish/v1/Systems/1")
 	if inv, err := m.Inspect(t.Context(), &site.Node{}); err == nil {
 		t.Errorf("got %+v", inv)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/tests/captures"
 )
 
 // real is a captured machine whose power, boot and media can be changed.
@@ -21,7 +22,7 @@ type real struct {
 }
 
 func newReal(t *testing.T, file, path string) *real {
-	all := captured(t, file)
+	all := captures.Read(t, file)
 	r := &real{plug: newPlug(t, "On"), system: path}
 	for p, body := range all {
 		r.answer("GET "+p, text(string(body)))
@@ -184,7 +185,7 @@ func (r *real) steady(t *testing.T, m *machine, n *site.Node) []string {
 
 func TestRealForbidden(t *testing.T) {
 	b := newBMC(t)
-	b.answer("GET /redfish/v1/", text(string(captured(t, "forbidden")["/redfish/v1"])))
+	b.answer("GET /redfish/v1/", text(string(captures.Read(t, "forbidden")["/redfish/v1"])))
 	b.answer("POST /redfish/v1/SessionService/Sessions", status(403, ""))
 	for range 2 {
 		if _, err := look(open(t, b.endpoint()), nil); !errors.Is(err, driver.ErrDenied) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/tests/captures"
 )
 
 // told looks at sensors and log only, and gives the requests that it took.
@@ -27,7 +28,7 @@ func told(t *testing.T, r *replay, m *machine) (site.Observed, []string) {
 func TestSensorsAndLogOfCaptures(t *testing.T) {
 	for _, c := range inspected {
 		t.Run(c.file, func(t *testing.T) {
-			r := newReplay(t, captured(t, c.file))
+			r := newReplay(t, captures.Read(t, c.file))
 			m := r.machine(t, c.system)
 			seen, _ := told(t, r, m)
 			sensors, ok := seen.Facets[site.FacetSensors]

@@ -7,34 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/slipway-gitops/slipway/tests/captures"
 	"github.com/slipway-gitops/slipway/tests/lab"
 )
-
-// captures are the captures of real BMCs that there are, beside the project or
-// where SLIPWAY_CAPTURES says.
-func captures(t *testing.T) []string {
-	t.Helper()
-	dir := os.Getenv("SLIPWAY_CAPTURES")
-	if dir == "" {
-		dir = "../../../shared/captures"
-	}
-	files, err := filepath.Glob(filepath.Join(dir, "*.json.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(files) == 0 && os.Getenv("CI") != "" {
-		t.Fatalf("there are no captures in %s", dir)
-	}
-	if len(files) == 0 {
-		t.Skipf("there are no captures in %s: set SLIPWAY_CAPTURES", dir)
-	}
-	return files
-}
 
 // A machine that is made from a capture shows it, and lives: its power, boot
 // settings, media and firmware settings change as the capture says they can.
 func TestCaptures(t *testing.T) {
-	for _, file := range captures(t) {
+	for _, file := range captures.Files(t) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			f := build(t, one(lab.Latency{}, func(c *lab.MachineConfig) { c.Capture = file }))
 			b := beside(t, f)

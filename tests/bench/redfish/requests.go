@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/sinks/redfish"
 	"github.com/slipway-gitops/slipway/tests/bench/rig"
+	"github.com/slipway-gitops/slipway/tests/captures"
 	"github.com/slipway-gitops/slipway/tests/lab"
 )
 
@@ -53,7 +54,7 @@ func subjects() []lab.MachineConfig {
 	for _, p := range lab.Personalities {
 		all = append(all, lab.MachineConfig{Name: p, Personality: p, MemoryGiB: 1024, Processors: 2, Parts: lab.Parts{Drives: 8}})
 	}
-	for _, file := range captures() {
+	for _, file := range captured() {
 		vendor, _, _ := strings.Cut(filepath.Base(file), "-")
 		all = append(all, lab.MachineConfig{Name: vendor, Capture: file})
 	}
@@ -66,16 +67,12 @@ func subjects() []lab.MachineConfig {
 	return all
 }
 
-// captures are the files of captured machines; that of a BMC which answers
+// captured are the files of captured machines; that of a BMC which answers
 // nothing is none.
-func captures() []string {
-	dir := os.Getenv("SLIPWAY_CAPTURES")
-	if dir == "" {
-		dir = filepath.Join("..", "shared", "captures")
-	}
-	files, _ := filepath.Glob(filepath.Join(dir, "*-*.json.gz")) // a pattern of ours
+func captured() []string {
+	files := slices.DeleteFunc(captures.Found(), func(f string) bool { return !strings.Contains(filepath.Base(f), "-") })
 	if len(files) == 0 {
-		rig.Progress("requests: no captures of real machines in %s; SLIPWAY_CAPTURES says where they are", dir)
+		rig.Progress("requests: no captures of real machines in %s; SLIPWAY_CAPTURES says where they are", captures.Folder())
 	}
 	return files
 }
