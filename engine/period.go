@@ -12,7 +12,7 @@ import (
 // periods are how often a facet is read of a machine on which nothing goes on,
 // each a tenth more or less, the same for one node every time. What is not
 // among them is read with each look. The inventory is read by an inspection.
-var periods = []struct {
+var periods = [...]struct {
 	facet site.Facet
 	every time.Duration
 }{
@@ -25,7 +25,7 @@ var periods = []struct {
 
 // calendar is when each of the periods of a node last began, in seconds since
 // 1970; 0 for never.
-type calendar [5]int64
+type calendar [len(periods)]int64
 
 // begun notes that facets were asked for, whether or not they could be seen.
 func (c *calendar) begun(facets []site.Facet, now time.Time) {
