@@ -56,7 +56,7 @@ func sshd(t *testing.T) string {
 	if err == nil {
 		return path
 	}
-	if os.Getenv("CI") == "true" {
+	if os.Getenv("CI") != "" {
 		t.Fatalf("openssh-server is not installed: %v", err)
 	}
 	t.Skipf("openssh-server is not installed: %v", err)

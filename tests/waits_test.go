@@ -1,0 +1,127 @@
+package tests
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// leftOut are the functions that leave a test out and do not look at CI for it,
+// with the reason.
+var leftOut = map[string]string{
+	"engine/harness_test.go lastsADay": "what the race detector makes slow runs without it, in the same CI",
+}
+
+// bubbles run what they are given in a bubble of package synctest, where a sleep
+// takes no time.
+var bubbles = []string{"synctest.Test", "inBubble", "inBox", "in"}
+
+// inBubbles are the functions that are called within bubbles only, and sleep.
+var inBubbles = []string{
+	"sinks/redfish/cut_test.go cutAt", "sinks/redfish/cut_test.go installCutAt", "sinks/redfish/cut_test.go powerOn",
+}
+
+// A test that is left out must be missed in CI, and none may wait for time to
+// pass.
+func TestNoneIsLeftOutAndNoneSleeps(t *testing.T) {
+	looked := 0
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
+			return err
+		}
+		looked++
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel("..", path)
+		for _, wrong := range waits(t, filepath.ToSlash(name), string(text)) {
+			t.Error(wrong)
+		}
+		return err
+	})
+	if err != nil || looked < 200 {
+		t.Errorf("%d files: %v", looked, err)
+	}
+	bad := `package x
+func TestSkips(t *testing.T) { if true { t.Skip("x") } }
+func TestSleeps(t *testing.T) { time.Sleep(1); go func() { time.Sleep(2) }() }
+func TestIsFine(t *testing.T) { synctest.Test(t, func(t *testing.T) { time.Sleep(1) }) }
+func tells(t testing.TB) { if os.Getenv("CI") != "" { t.Fatal() }; t.Skipf("x") }
+func waitsToo() { time.Sleep(1); synctest.Wait() }
+`
+	if got := waits(t, "x_test.go", bad); len(got) != 3 {
+		t.Errorf("of three these are found: %v", got)
+	}
+}
+
+// waits are the places of a file in which a test is left out unseen, or sleeps.
+func waits(t *testing.T, name, text string) (wrong []string) {
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, name, text, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range file.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if !ok || f.Body == nil {
+			continue
+		}
+		body, called := text[f.Body.Pos()-1:f.Body.End()-1], name+" "+f.Name.Name
+		for _, c := range calls(f.Body) {
+			at := fset.Position(c.call.Pos())
+			switch skips := []string{"Skip", "Skipf", "SkipNow"}; {
+			case slices.Contains(skips, c.name) && c.of != "fs" && !strings.Contains(body, `os.Getenv("CI")`) && leftOut[called] == "":
+				wrong = append(wrong, fmt.Sprintf("%s: a test is left out, and CI would not notice: look at CI, or say why in leftOut", at))
+			case strings.HasSuffix(name, "_test.go") && c.of+"."+c.name == "time.Sleep" && !c.bubble && !strings.Contains(body, "synctest.Wait()") && !slices.Contains(inBubbles, called):
+				wrong = append(wrong, fmt.Sprintf("%s: a sleep outside of a bubble of package synctest: wait for what is to happen", at))
+			}
+		}
+	}
+	return wrong
+}
+
+// call is a call of a function of something, and whether it is in a bubble.
+type call struct {
+	call     *ast.CallExpr
+	of, name string
+	bubble   bool
+}
+
+// calls are all that are made in a body.
+func calls(body ast.Node) (all []call) {
+	var look func(n ast.Node, bubble bool)
+	look = func(n ast.Node, bubble bool) {
+		ast.Inspect(n, func(n ast.Node) bool {
+			e, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			c := call{call: e, bubble: bubble}
+			switch f := e.Fun.(type) {
+			case *ast.Ident:
+				c.name = f.Name
+			case *ast.SelectorExpr:
+				c.name = f.Sel.Name
+				if x, ok := f.X.(*ast.Ident); ok {
+					c.of = x.Name
+				}
+			}
+			all = append(all, c)
+			look(e.Fun, bubble)
+			for _, arg := range e.Args {
+				look(arg, bubble || slices.Contains(bubbles, strings.TrimPrefix(c.of+"."+c.name, ".")))
+			}
+			return false
+		})
+	}
+	look(body, false)
+	return all
+}
