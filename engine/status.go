@@ -145,7 +145,7 @@ func (e *Engine) Known() site.Known {
 		Reach: make(map[string]site.Reach, len(e.workers))}
 	for name, w := range e.workers {
 		k.Nodes[name] = w.memory
-		k.Reach[name] = site.Reach{BMC: pinned(w.node.Endpoints[site.BMC], w.memory.Recorded.Certificate), Machine: w.node.Machine()}
+		k.Reach[name] = site.Reach{BMC: Pinned(w.node.Endpoints[site.BMC], w.memory.Recorded.Certificate), Machine: w.node.Machine()}
 	}
 	return k
 }

@@ -11,11 +11,13 @@ import (
 // trusted is an endpoint with the certificate that was recorded at its first
 // use, if the design trusts that: another one is then refused.
 func (w *worker) trusted(ep site.Endpoint) site.Endpoint {
-	return pinned(ep, w.job().memory.Recorded.Certificate)
+	return Pinned(ep, w.job().memory.Recorded.Certificate)
 }
 
-// pinned is an endpoint with the certificate of its first use, nil for none.
-func pinned(ep site.Endpoint, seen *site.Certificate) site.Endpoint {
+// Pinned is an endpoint with the certificate that was recorded at its first use,
+// nil for none, if the design trusts that. Whoever logs in without a daemon has
+// to go by it too: another certificate may be somebody's in between.
+func Pinned(ep site.Endpoint, seen *site.Certificate) site.Endpoint {
 	if ep.Trust.OnFirstUse() && seen != nil && seen.Endpoint == ep.URL {
 		ep.Trust.Fingerprint = seen.Fingerprint
 	}

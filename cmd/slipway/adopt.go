@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -79,11 +80,7 @@ func (a *app) adopt(ctx context.Context, f adoptFlags) error {
 	if err := vacant(f.out); err != nil {
 		return err
 	}
-	secrets, err := f.openSecrets()
-	if err != nil {
-		return err
-	}
-	survey, err := f.survey(secrets)
+	survey, secrets, err := f.open()
 	if err != nil {
 		return err
 	}
@@ -94,7 +91,7 @@ func (a *app) adopt(ctx context.Context, f adoptFlags) error {
 	done := adopted{Site: name, Dir: f.out}
 	met, done.Left, done.Notes = adoptable(met)
 	if len(met) == 0 {
-		printMet(a.err, done.Left)
+		printLeft(a.err, done.Left)
 		return errors.New("no machine was met that can be adopted, and nothing was written")
 	}
 	adoption := design.Adoption{Package: name, Ranges: survey.Ranges, Met: met, Silent: map[string][]site.Facet{}}
@@ -244,7 +241,7 @@ func (a *app) stepsOf(ctx context.Context, dir string, secrets *secret.Store) ([
 		return nil, a.refuse(rev.Files, r)
 	}
 	known := neverSeen()
-	known.Nodes, _ = a.lookAtAll(ctx, r.Site, secrets)
+	known.Nodes, _ = a.lookAtAll(ctx, r.Site, nil, secrets)
 	var steps []site.Step
 	p := plan.Site(r.Site, rev.ID, known)
 	for _, n := range p.Nodes {
@@ -285,6 +282,13 @@ func adoptedFiles(x design.Adoption, credential string) ([]newFile, error) {
 	return files, nil
 }
 
+// printLeft says which machines were met and are not in the site, and why.
+func printLeft(w io.Writer, left []site.Met) {
+	for _, m := range left {
+		fmt.Fprintf(w, "left out  %s: %s\n", m.Address, printable(m.Why))
+	}
+}
+
 func (a *app) printAdopted(done adopted, f adoptFlags) error {
 	dir := shellWord(done.Dir)
 	done.Next = []string{
@@ -298,9 +302,7 @@ func (a *app) printAdopted(done adopted, f adoptFlags) error {
 	for _, name := range done.Files {
 		fmt.Fprintf(a.out, "  %s\n", name)
 	}
-	for _, m := range done.Left {
-		fmt.Fprintf(a.out, "left out  %s: %s\n", m.Address, printable(m.Why))
-	}
+	printLeft(a.out, done.Left)
 	for _, n := range done.Notes {
 		fmt.Fprintf(a.out, "note      %s\n", printable(n))
 	}

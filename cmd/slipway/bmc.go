@@ -55,25 +55,29 @@ func (a *app) bmcCommand() *cobra.Command {
 }
 
 func (a *app) bmcGetCommand() *cobra.Command {
-	var f bmcFlags
-	cmd := &cobra.Command{
+	return a.onBMC(&bmcFlags{}, &cobra.Command{
 		Use: "get URL|NODE PATH", Short: "print one resource of a management controller", Args: exactly(2),
 		Long:    "Prints a resource as the management controller gives it, as JSON.\n" + exitHelp,
 		Example: "  slipway bmc get compute-3 /redfish/v1/Systems/1 --credentials /etc/slipway/credentials",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withBMC(cmd.Context(), f, args[0], func(b *bmc) error { return a.bmcGet(cmd.Context(), b, args[1]) })
-		},
+	}, a.bmcGet)
+}
+
+// onBMC makes a command of what is done with the management controller that its
+// first argument names.
+func (a *app) onBMC(f *bmcFlags, cmd *cobra.Command, do func(ctx context.Context, b *bmc, args []string) error) *cobra.Command {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.withBMC(cmd.Context(), *f, args[0], func(b *bmc) error { return do(cmd.Context(), b, args[1:]) })
 	}
 	f.add(cmd)
 	return cmd
 }
 
-func (a *app) bmcGet(ctx context.Context, b *bmc, path string) error {
+func (a *app) bmcGet(ctx context.Context, b *bmc, args []string) error {
 	r, err := able[driver.Reader](b, "show resources")
 	if err != nil {
 		return err
 	}
-	text, err := r.Read(ctx, path)
+	text, err := r.Read(ctx, args[0])
 	if err != nil {
 		return fmt.Errorf("%s: %w", b.name, err)
 	}
@@ -162,14 +166,8 @@ func (f bmcFlags) endpoint(text string) (site.Endpoint, error) {
 		text = "redfish+https://" + rest
 	}
 	e := site.Endpoint{URL: text, Credential: f.credential, Trust: site.Trust{Fingerprint: f.fingerprint, FirstUse: f.firstUse}}
-	ways := 0
-	for _, given := range []bool{f.ca != "", f.fingerprint != "", f.firstUse} {
-		if given {
-			ways++
-		}
-	}
-	if ways > 1 {
-		return e, usage("--ca, --fingerprint and --trust-first-use are three ways to trust: choose one")
+	if err := oneTrust(f.ca != "", f.fingerprint != "", f.firstUse); err != nil {
+		return e, err
 	}
 	if f.ca != "" {
 		pem, _, err := readBounded(f.ca)

@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -36,17 +38,13 @@ func (a *app) bmcCheckCommand() *cobra.Command {
 			"through the file before you give it to somebody.\n" + exitHelp,
 		Example: "  slipway bmc check compute-3 --credentials /etc/slipway/credentials\n" +
 			"  slipway bmc check https://10.9.0.11 --credential bmc --credentials /etc/slipway/credentials --trust-first-use --capture bmc.json.gz",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withBMC(cmd.Context(), f.bmcFlags, args[0], func(b *bmc) error { return a.bmcCheck(cmd.Context(), b, f) })
-		},
 	}
-	f.bmcFlags.add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.capture, "capture", "", "new `FILE` for a redacted copy of what the controller shows")
 	flags.IntVar(&f.bounds.Requests, "capture-requests", 3000, "end the capture after this many requests")
 	flags.Int64Var(&f.mib, "capture-mib", 64, "end the capture after this many MiB")
 	flags.DurationVar(&f.bounds.Time, "capture-time", 30*time.Minute, "end the capture after this time")
-	return cmd
+	return a.onBMC(&f.bmcFlags, cmd, func(ctx context.Context, b *bmc, _ []string) error { return a.bmcCheck(ctx, b, f) })
 }
 
 // checkedBMC is what bmc check prints as JSON.
@@ -69,6 +67,9 @@ func (a *app) bmcCheck(ctx context.Context, b *bmc, f checkBMCFlags) error {
 	if err != nil {
 		return err
 	}
+	if err := newCapture(f.capture); err != nil {
+		return err
+	}
 	told, done := a.progress()
 	grade, err := g.Grade(ctx, b.machine, told)
 	done()
@@ -86,6 +87,21 @@ func (a *app) bmcCheck(ctx context.Context, b *bmc, f checkBMCFlags) error {
 	}
 	printGrade(a.out, grade)
 	printCaptured(a.out, out.Capture)
+	return nil
+}
+
+// newCapture says what keeps a file from being written: before half an hour of
+// reading, and not after it.
+func newCapture(file string) error {
+	if file == "" {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Dir(file)); err != nil {
+		return fmt.Errorf("--capture: %w", err)
+	}
+	if _, err := os.Lstat(file); err == nil {
+		return usage("--capture: %s is there already, and is left as it is: name a new file", file)
+	}
 	return nil
 }
 

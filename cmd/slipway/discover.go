@@ -50,11 +50,7 @@ type discovered struct {
 }
 
 func (a *app) discover(ctx context.Context, args []string, f discoverFlags) error {
-	secrets, err := f.openSecrets()
-	if err != nil {
-		return err
-	}
-	survey, err := f.survey(secrets)
+	survey, _, err := f.open()
 	if err != nil {
 		return err
 	}

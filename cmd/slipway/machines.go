@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/slipway-gitops/slipway/engine"
 	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/secret"
@@ -46,9 +47,10 @@ func daemonAt(state string) *control.Client { return control.Dial(control.Socket
 // looksAtOnce is how many machines plan --observe looks at together.
 const looksAtOnce = 64
 
-// look observes every machine of a design once and writes to none. What could
-// not be seen is said in failures, by node.
-func look(ctx context.Context, s *site.Site, secrets *secret.Store, seen func(done, all int)) (map[string]site.Memory, map[string]error) {
+// look observes every machine of a design once and writes to none. A daemon's
+// memory of them says which certificates they have shown. What could not be seen
+// is said in failures, by node.
+func look(ctx context.Context, s *site.Site, memory map[string]site.Memory, secrets *secret.Store, seen func(done, all int)) (map[string]site.Memory, map[string]error) {
 	known, failures := map[string]site.Memory{}, map[string]error{}
 	var mu sync.Mutex
 	var done atomic.Int64
@@ -57,7 +59,7 @@ func look(ctx context.Context, s *site.Site, secrets *secret.Store, seen func(do
 	g.SetLimit(looksAtOnce)
 	for _, name := range s.NodeNames() {
 		g.Go(func() error {
-			o, err := lookAt(ctx, s.Nodes[name], all, secrets)
+			o, err := lookAt(ctx, s.Nodes[name], memory[name].Recorded.Certificate, all, secrets)
 			mu.Lock()
 			defer mu.Unlock()
 			known[name] = site.Memory{Observed: o}
@@ -74,21 +76,20 @@ func look(ctx context.Context, s *site.Site, secrets *secret.Store, seen func(do
 
 // lookAt observes one machine through its endpoints. Only a BMC that cannot
 // be seen is a failure.
-func lookAt(ctx context.Context, n *site.Node, all map[string]driver.Driver, secrets *secret.Store) (site.Observed, error) {
-	seen, err := through(ctx, n, site.BMC, all, secrets)
+func lookAt(ctx context.Context, n *site.Node, shown *site.Certificate, all map[string]driver.Driver, secrets *secret.Store) (site.Observed, error) {
+	seen, err := through(ctx, n, engine.Pinned(n.Endpoints[site.BMC], shown), all, secrets)
 	if err != nil {
 		return site.Observed{}, err
 	}
-	if _, ok := n.Endpoints[site.OS]; ok && seen.Facets[site.FacetPower].Have["state"] == "on" {
-		if inside, err := through(ctx, n, site.OS, all, secrets); err == nil {
+	if e, ok := n.Endpoints[site.OS]; ok && seen.Facets[site.FacetPower].Have["state"] == "on" {
+		if inside, err := through(ctx, n, e, all, secrets); err == nil {
 			seen = seen.Merge(inside)
 		}
 	}
 	return seen, nil
 }
 
-func through(ctx context.Context, n *site.Node, kind site.EndpointKind, all map[string]driver.Driver, secrets *secret.Store) (site.Observed, error) {
-	e := n.Endpoints[kind]
+func through(ctx context.Context, n *site.Node, e site.Endpoint, all map[string]driver.Driver, secrets *secret.Store) (site.Observed, error) {
 	u, err := url.Parse(e.URL)
 	if err != nil {
 		return site.Observed{}, err

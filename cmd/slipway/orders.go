@@ -82,107 +82,88 @@ func (a *app) showWaiting(f orderFlags) error {
 	return nil
 }
 
-func (a *app) pauseCommand() *cobra.Command {
+// nodeOrder makes a command of an order for one node or for all of them. What
+// more an order says, and what keeps it from being given, is for more to say.
+func (a *app) nodeOrder(v site.Verb, all string, cmd *cobra.Command, more func(*site.Order) error) *cobra.Command {
 	var f orderFlags
-	var all bool
+	var every bool
+	cmd.Args = atMost(1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o, err := target(v, args, every)
+		if err == nil {
+			err = more(&o)
+		}
+		if err != nil {
+			return err
+		}
+		return a.order(cmd.Context(), f, o)
+	}
+	cmd.Flags().BoolVar(&every, "all", false, all)
+	f.add(cmd)
+	return cmd
+}
+
+func nothingMore(*site.Order) error { return nil }
+
+func (a *app) pauseCommand() *cobra.Command {
 	var reason string
 	var span time.Duration
 	cmd := &cobra.Command{
-		Use: "pause (NODE | --all) --reason TEXT", Short: "keep every hand off a node, or the whole site", Args: atMost(1),
+		Use: "pause (NODE | --all) --reason TEXT", Short: "keep every hand off a node, or the whole site",
 		Long:    "A paused node is observed and not written to. What is under way on its machine ends\nbefore the next request, and is joined when the pause ends.\n" + exitHelp,
 		Example: "  slipway pause compute-3 --reason \"disk is being replaced\" --for 2h\n  slipway pause --all --reason \"power works in row A\"",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o, err := target(site.VerbPause, args, all)
-			if err != nil {
-				return err
-			}
-			if reason == "" {
-				return usage("pause needs --reason: those who find the node paused will want to know")
-			}
-			if cmd.Flags().Changed("for") {
-				if span <= 0 {
-					return usage("--for is a time to come, such as 2h, not %s; without it the pause lasts until slipway resume", span)
-				}
-				o.Until = time.Now().Add(span)
-			}
-			o.Reason = reason
-			return a.order(cmd.Context(), f, o)
-		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "the whole site")
 	cmd.Flags().StringVar(&reason, "reason", "", "why")
 	cmd.Flags().DurationVar(&span, "for", 0, "ends by itself after this time, such as 2h")
-	f.add(cmd)
-	return cmd
+	return a.nodeOrder(site.VerbPause, "the whole site", cmd, func(o *site.Order) error {
+		if reason == "" {
+			return usage("pause needs --reason: those who find the node paused will want to know")
+		}
+		if cmd.Flags().Changed("for") {
+			if span <= 0 {
+				return usage("--for is a time to come, such as 2h, not %s; without it the pause lasts until slipway resume", span)
+			}
+			o.Until = time.Now().Add(span)
+		}
+		o.Reason = reason
+		return nil
+	})
 }
 
 func (a *app) resumeCommand() *cobra.Command {
-	var f orderFlags
-	var all bool
-	cmd := &cobra.Command{
-		Use: "resume (NODE | --all)", Short: "end a pause", Args: atMost(1),
+	return a.nodeOrder(site.VerbResume, "the whole site", &cobra.Command{
+		Use: "resume (NODE | --all)", Short: "end a pause",
 		Long:    "Ends a pause that was made with slipway pause; one in the design ends by a commit.\n" + exitHelp,
 		Example: "  slipway resume compute-3",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o, err := target(site.VerbResume, args, all)
-			if err != nil {
-				return err
-			}
-			return a.order(cmd.Context(), f, o)
-		},
-	}
-	cmd.Flags().BoolVar(&all, "all", false, "the whole site")
-	f.add(cmd)
-	return cmd
+	}, nothingMore)
 }
 
 func (a *app) quarantineCommand() *cobra.Command {
-	var f orderFlags
-	var all bool
 	var reason string
 	cmd := &cobra.Command{
-		Use: "quarantine (NODE | --all) --reason TEXT", Short: "switch a machine off at once and keep it off", Args: atMost(1),
+		Use: "quarantine (NODE | --all) --reason TEXT", Short: "switch a machine off at once and keep it off",
 		Long: "Ends what is under way on the machine before its next request, switches it off\n" +
 			"without asking its operating system, and verifies that it is off. No window, bound,\n" +
 			"need or design keeps it from that, nor does a repository that is away. It stays off\n" +
 			"until slipway release.\n" + exitHelp,
 		Example: "  slipway quarantine compute-3 --reason \"found a shell that nobody opened\"",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o, err := target(site.VerbQuarantine, args, all)
-			if err != nil {
-				return err
-			}
-			if reason == "" {
-				return usage("quarantine needs --reason: those who find the machine off will want to know")
-			}
-			o.Reason = reason
-			return a.order(cmd.Context(), f, o)
-		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "every machine of the site")
 	cmd.Flags().StringVar(&reason, "reason", "", "why")
-	f.add(cmd)
-	return cmd
+	return a.nodeOrder(site.VerbQuarantine, "every machine of the site", cmd, func(o *site.Order) error {
+		if reason == "" {
+			return usage("quarantine needs --reason: those who find the machine off will want to know")
+		}
+		o.Reason = reason
+		return nil
+	})
 }
 
 func (a *app) releaseCommand() *cobra.Command {
-	var f orderFlags
-	var all bool
-	cmd := &cobra.Command{
-		Use: "release (NODE | --all)", Short: "end a quarantine", Args: atMost(1),
+	return a.nodeOrder(site.VerbRelease, "every machine of the site", &cobra.Command{
+		Use: "release (NODE | --all)", Short: "end a quarantine",
 		Long:    "From then on the machine is kept as its design says, so it is powered on where that\nwants it on.\n" + exitHelp,
 		Example: "  slipway release compute-3",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o, err := target(site.VerbRelease, args, all)
-			if err != nil {
-				return err
-			}
-			return a.order(cmd.Context(), f, o)
-		},
-	}
-	cmd.Flags().BoolVar(&all, "all", false, "every machine of the site")
-	f.add(cmd)
-	return cmd
+	}, nothingMore)
 }
 
 func (a *app) retryCommand() *cobra.Command {

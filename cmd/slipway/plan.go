@@ -7,7 +7,6 @@ import (
 	"maps"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-gitops/slipway/engine/control"
@@ -155,7 +154,7 @@ func (a *app) observed(ctx context.Context, s *site.Site, f planFlags, known sit
 	if err != nil {
 		return basis{}, err
 	}
-	seen, failures := a.lookAtAll(ctx, s, secrets)
+	seen, failures := a.lookAtAll(ctx, s, known.Nodes, secrets)
 	if err := ctx.Err(); err != nil {
 		return basis{}, err
 	}
@@ -185,16 +184,10 @@ func over(known site.Known, seen map[string]site.Memory) site.Known {
 
 // lookAtAll looks at all machines, shows how far it is, and says which it could
 // not see.
-func (a *app) lookAtAll(ctx context.Context, s *site.Site, secrets *secret.Store) (map[string]site.Memory, map[string]error) {
-	show := isTerminal(a.err)
-	seen, failures := look(ctx, s, secrets, func(done, all int) {
-		if show {
-			fmt.Fprintf(a.err, "\rlooking at machines %d/%d", done, all)
-		}
-	})
-	if show {
-		fmt.Fprint(a.err, "\r"+text.EraseLine.Sprint()+"\r")
-	}
+func (a *app) lookAtAll(ctx context.Context, s *site.Site, memory map[string]site.Memory, secrets *secret.Store) (map[string]site.Memory, map[string]error) {
+	told, ended := a.progress()
+	seen, failures := look(ctx, s, memory, secrets, func(done, all int) { told("looking at machines", done, all) })
+	ended()
 	for _, name := range s.NodeNames() {
 		if err := failures[name]; err != nil {
 			fmt.Fprintf(a.err, "slipway: %s was not seen: %v\n", name, err)

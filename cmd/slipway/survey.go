@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-gitops/slipway/engine"
@@ -39,7 +38,19 @@ func (f *surveyFlags) add(cmd *cobra.Command) {
 	addCredentials(cmd, &f.credentials)
 }
 
-// survey is the survey that the flags ask for.
+// open is the survey that the flags ask for, and the credentials that it may use.
+func (f surveyFlags) open() (engine.Survey, *secret.Store, error) {
+	if f.credential != "" && f.credentials == "" {
+		return engine.Survey{}, nil, usage("--credential needs --credentials: the folder with its file")
+	}
+	secrets, err := secret.Open(f.credentials)
+	if err != nil {
+		return engine.Survey{}, nil, err
+	}
+	s, err := f.survey(secrets)
+	return s, secrets, err
+}
+
 func (f surveyFlags) survey(secrets *secret.Store) (engine.Survey, error) {
 	s := engine.Survey{Drivers: drivers(), Port: f.port, Credential: f.credential, Secrets: secrets}
 	if len(f.ranges) == 0 {
@@ -74,15 +85,10 @@ func parseRange(text string) (netip.Prefix, error) {
 // trust is how a controller has to prove itself before it is sent anything
 // secret.
 func (f surveyFlags) trust() (func(driver.Found) (site.Trust, error), error) {
-	ways := 0
-	for _, given := range []bool{f.ca != "", len(f.fingerprints) > 0, f.firstUse} {
-		if given {
-			ways++
-		}
+	if err := oneTrust(f.ca != "", len(f.fingerprints) > 0, f.firstUse); err != nil {
+		return nil, err
 	}
 	switch {
-	case ways > 1:
-		return nil, usage("--ca, --fingerprint and --trust-first-use are three ways to trust: choose one")
 	case f.ca != "":
 		return f.byCA()
 	case len(f.fingerprints) > 0:
@@ -123,23 +129,20 @@ func (f surveyFlags) byFingerprint() (func(driver.Found) (site.Trust, error), er
 
 // runSurvey looks, and shows how far it is.
 func (a *app) runSurvey(ctx context.Context, s engine.Survey) ([]site.Met, int, error) {
-	if isTerminal(a.err) {
-		s.Progress = func(what string, done, all int) {
-			const width = 30
-			full := done * width / max(all, 1)
-			fmt.Fprintf(a.err, "\r%-20s %s%s %d/%d ", what, strings.Repeat("█", full), strings.Repeat("░", width-full), done, all)
-		}
-		defer func() { fmt.Fprint(a.err, "\r"+text.EraseLine.Sprint()+"\r") }()
-	}
+	told, ended := a.progress()
+	defer ended()
+	s.Progress = told
 	return s.Run(ctx)
 }
 
-// openSecrets opens the folder of credentials where one is needed.
-func (f surveyFlags) openSecrets() (*secret.Store, error) {
-	if f.credential != "" && f.credentials == "" {
-		return nil, usage("--credential needs --credentials: the folder with its file")
+// oneTrust refuses several ways to trust at once, of which one would be passed
+// over without a word.
+func oneTrust(ways ...bool) error {
+	given := slices.DeleteFunc(ways, func(given bool) bool { return !given })
+	if len(given) > 1 {
+		return usage("--ca, --fingerprint and --trust-first-use are three ways to trust: choose one")
 	}
-	return secret.Open(f.credentials)
+	return nil
 }
 
 // hasDesign says whether a folder may hold a design.

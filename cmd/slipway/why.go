@@ -21,7 +21,7 @@ func (a *app) whyCommand() *cobra.Command {
 		Use: "why NODE", Short: "say why a node is as it is", Args: exactly(1),
 		Long:    "Says in which state a node is and since when, what it waits for and what would\nrelease it, what is to be done to its machine and which line of the design asks for it.\n" + exitHelp,
 		Example: "  slipway why compute-5",
-		RunE:    func(_ *cobra.Command, args []string) error { return a.why(state, name, args[0]) },
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.why(cmd.Context(), state, name, args[0]) },
 	}
 	cmd.Flags().StringVar(&name, "site", "", "the site's name, when the daemon keeps several")
 	addState(cmd, &state)
@@ -39,7 +39,7 @@ type reasons struct {
 	sensors site.Values // that are not well
 }
 
-func (a *app) why(state, siteName, node string) error {
+func (a *app) why(ctx context.Context, state, siteName, node string) error {
 	daemon := daemonAt(state)
 	defer daemon.Close()
 	r, err := daemon.Report(siteName)
@@ -50,7 +50,7 @@ func (a *app) why(state, siteName, node string) error {
 	if !ok {
 		return fmt.Errorf("site %s has no node %q: see slipway status --all", r.Status.Site, node)
 	}
-	if c, err := daemon.Closeup(context.Background(), siteName, node); err == nil {
+	if c, err := daemon.Closeup(ctx, siteName, node); err == nil {
 		why.Seen = map[site.Facet]time.Time{}
 		for f, state := range c.Observed.Facets {
 			why.Seen[f] = state.Seen
