@@ -36,12 +36,13 @@ const switchHelp = "A machine that a daemon keeps is switched only while its nod
 
 func (a *app) bmcPowerCommand() *cobra.Command {
 	var f switchFlags
-	var force bool
+	var force, asSet bool
 	cmd := &cobra.Command{
 		Use: "power URL|NODE on|off|restart", Short: "switch a machine", Args: exactly(2),
 		Long: "Switches a machine on or off, or off and on, and returns when it is so. Off lets the\n" +
 			"operating system shut down, and cuts the power when it has not after 180 s; --force\n" +
-			"cuts it at once. " + switchHelp + exitHelp,
+			"cuts it at once. Before a machine is switched on, a boot from a CD that waits is taken\n" +
+			"back and every medium ejected, for they may be an installer's; --as-set leaves them.\n" + switchHelp + exitHelp,
 		Example: "  slipway pause compute-3 --reason \"disk is being replaced\"\n" +
 			"  slipway bmc power compute-3 off --credentials /etc/slipway/credentials",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -49,6 +50,7 @@ func (a *app) bmcPowerCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			step.AsSet = asSet
 			return a.switched(cmd.Context(), f, args[0], change{
 				what: args[1], ask: step.Action != site.ActionPowerOn,
 				do: func(b *bmc, id site.Identity) error {
@@ -60,6 +62,7 @@ func (a *app) bmcPowerCommand() *cobra.Command {
 	}
 	f.add(cmd)
 	cmd.Flags().BoolVar(&force, "force", false, "cut the power without asking the operating system")
+	cmd.Flags().BoolVar(&asSet, "as-set", false, "switch on with the boot override and the media that there are")
 	return cmd
 }
 
@@ -136,8 +139,12 @@ func (a *app) switched(ctx context.Context, f switchFlags, name string, c change
 		if err := a.mayDisturb(f.bmcFlags, b, id); err != nil {
 			return err
 		}
-		if err := a.confirm(f, c, b, seen); err != nil {
+		if asked, err := a.confirm(f, c, b, seen); err != nil {
 			return err
+		} else if asked { // the pause may have ended while a person thought
+			if err := a.mayDisturb(f.bmcFlags, b, id); err != nil {
+				return err
+			}
 		}
 		if err := c.do(b, id); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -242,13 +249,13 @@ func atRest(n site.NodeStatus) error {
 		n.Name, n.Name, n.Name)
 }
 
-// confirm asks a person before a machine is disrupted.
-func (a *app) confirm(f switchFlags, c change, b *bmc, seen site.Observed) error {
+// confirm asks a person before a machine is disrupted, if that is called for.
+func (a *app) confirm(f switchFlags, c change, b *bmc, seen site.Observed) (asked bool, err error) {
 	if !c.ask || f.yes {
-		return nil
+		return false, nil
 	}
 	if !isTerminal(a.err) || !isTerminal(os.Stdin) {
-		return usage("%s disrupts what runs on %s: --yes says that it is meant, as there is no terminal to ask at", c.what, b.name)
+		return false, usage("%s disrupts what runs on %s: --yes says that it is meant, as there is no terminal to ask at", c.what, b.name)
 	}
 	model := ""
 	if i := seen.Inventory; i != nil {
@@ -257,9 +264,9 @@ func (a *app) confirm(f switchFlags, c change, b *bmc, seen site.Observed) error
 	fmt.Fprintf(a.err, "%s: %s%s, power is %s\n%s? Type yes: ", b.name, model, seen.Identity, seen.Facets[site.FacetPower].Have["state"], c.what)
 	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')
 	if strings.TrimSpace(answer) != "yes" {
-		return errors.Join(errors.New("nothing was done"), err)
+		return true, errors.Join(errors.New("nothing was done"), err)
 	}
-	return nil
+	return true, nil
 }
 
 func (a *app) printDone(done string) error {

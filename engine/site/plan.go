@@ -108,6 +108,10 @@ type Step struct {
 	Drift bool `json:"drift,omitempty"`
 	// Force switches the power off without asking the operating system.
 	Force bool `json:"force,omitempty"`
+	// AsSet powers a machine on with the boot override and the media that it has:
+	// a person has set them. Without it whatever would boot an installer is taken
+	// back first.
+	AsSet bool `json:"asSet,omitempty"`
 	// Image and Generation are set for the steps of an installation.
 	Image      *Image `json:"image,omitempty"`
 	Generation int    `json:"generation,omitempty"`

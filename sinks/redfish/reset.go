@@ -17,9 +17,9 @@ import (
 // start powers on. What an installation that was broken off has left would
 // boot its installer, and is taken back first; also when the step is taken up
 // again, for a power-on itself leaves nothing.
-func (m *machine) start(ctx context.Context, n *site.Node, s system) error {
+func (m *machine) start(ctx context.Context, step site.Step, n *site.Node, s system) error {
 	s, err := m.arrive(ctx, s)
-	if err == nil && s.off() {
+	if err == nil && s.off() && !step.AsSet {
 		s, err = m.disarm(ctx, s)
 	}
 	if err == nil && s.off() {
@@ -120,7 +120,7 @@ func (m *machine) restart(ctx context.Context, step site.Step, n *site.Node, s s
 	if err != nil {
 		return err
 	}
-	return m.start(ctx, n, s)
+	return m.start(ctx, step, n, s)
 }
 
 // The kinds of reset for each purpose, the best first.
