@@ -102,6 +102,7 @@ type Engine struct {
 	history    site.History    // replaced, never written to
 	learnt     map[string]bool // keys of history that are still to be recorded
 	workers    map[string]*worker
+	nextStart  time.Time // no worker begins before
 	roles      map[string]map[string]*worker // the same by role
 	waiting    waiting
 	term       tenure
@@ -185,7 +186,7 @@ func (e *Engine) restore(ctx context.Context) error {
 	}
 	e.applied = snap.Accepted.Revision
 	e.design = snap.Accepted.Design
-	for _, name := range e.design.NodeNames() {
+	for _, name := range startOrder(e.design) {
 		e.startLocked(e.design.Nodes[name], snap.Nodes[name], false)
 	}
 	for name, m := range snap.Nodes {

@@ -142,7 +142,7 @@ func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Sit
 	e.applied, e.attempted, e.findings = rev, rev, findings
 	e.design, e.readOnly = design, ""
 	same := old != nil && sameRules(old, design)
-	for _, name := range design.NodeNames() {
+	for _, name := range startOrder(design) {
 		if n, w := design.Nodes[name], e.workers[name]; w != nil {
 			same = !w.redesignLocked(n, !reflect.DeepEqual(old.Images[n.Image], design.Images[n.Image])) && same
 		} else {
@@ -215,10 +215,18 @@ func sameDesign(a, b *site.Node) bool {
 	return reflect.DeepEqual(x, y)
 }
 
+// startEvery is how soon after one another machines are first looked at. All at
+// once they would keep each other, and whom they need, from being done.
+const startEvery = time.Millisecond
+
 // startLocked starts the worker of a node.
 func (e *Engine) startLocked(n *site.Node, m site.Memory, leaving bool) {
 	ctx, stop := context.WithCancel(e.ctx)
 	w := newWorker(e, n, m, leaving, stop)
+	if e.nextStart.After(w.due) {
+		w.due = e.nextStart
+	}
+	e.nextStart = w.due.Add(startEvery)
 	e.workers[n.Name] = w
 	e.enterRoleLocked(w)
 	e.running.Go(func() { w.run(ctx) })

@@ -19,7 +19,7 @@ import (
 // Bounds on inspections.
 const (
 	maxInspections    = 32              // at once in a site
-	inspectAtOnce     = 32              // that begin without a pause between them
+	inspectAtOnce     = 8               // that begin without a pause between them
 	inspectEvery      = time.Second     // between two that begin, later
 	longestInspection = 5 * time.Minute // of one machine
 	inspectAgain      = 5 * time.Minute // after one that had to give way

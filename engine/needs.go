@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -38,6 +39,34 @@ func (e *Engine) needsGate(w *worker, t try) *held {
 		return h
 	}
 	return nil
+}
+
+// startOrder are a design's nodes in the order in which they are first looked
+// at: whom others need comes before them.
+func startOrder(s *site.Site) []string {
+	depths := map[string]int{}
+	names := s.NodeNames()
+	slices.SortStableFunc(names, func(a, b string) int {
+		return cmp.Compare(depth(s, s.Nodes[a].Role, depths), depth(s, s.Nodes[b].Role, depths))
+	})
+	return names
+}
+
+// depth is over how many roles a role needs others.
+func depth(s *site.Site, role string, known map[string]int) int {
+	r := s.Roles[role]
+	if d, ok := known[role]; ok || r == nil {
+		return d
+	}
+	known[role] = 0 // ends a circle, which no design in force has
+	deepest := 0
+	for _, of := range r.Needs {
+		for name := range of {
+			deepest = max(deepest, 1+depth(s, name, known))
+		}
+	}
+	known[role] = deepest
+	return deepest
 }
 
 // checkDependantsLocked has the nodes of roles that need a role looked at again:

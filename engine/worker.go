@@ -105,24 +105,27 @@ func (w *worker) wakeUp() { signal(w.wake) }
 // run takes turns until the context ends.
 func (w *worker) run(ctx context.Context) {
 	defer w.closeDoors()
-	for ctx.Err() == nil {
+	for w.untilDue(ctx) {
 		wait := w.interruptibleTurn(ctx)
 		w.due = time.Now().Add(wait)
 		if w.inspectMeanwhile(ctx) {
 			w.due = time.Now()
-			continue
-		}
-		t := time.NewTimer(time.Until(w.due))
-		select {
-		case <-ctx.Done():
-			t.Stop()
-			return
-		case <-w.wake:
-			t.Stop()
-			w.due = time.Now()
-		case <-t.C:
 		}
 	}
+}
+
+// untilDue waits until a turn is due or something wakes the worker, and says
+// whether the turn is to be taken.
+func (w *worker) untilDue(ctx context.Context) bool {
+	t := time.NewTimer(time.Until(w.due))
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-w.wake:
+		w.due = time.Now()
+	case <-t.C:
+	}
+	return ctx.Err() == nil
 }
 
 // interruptibleTurn is a turn that a person's hold ends before its next
