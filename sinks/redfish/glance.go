@@ -53,6 +53,9 @@ var sumSeed = maphash.MakeSeed()
 
 // glance looks at what the system itself shows.
 func (m *machine) glance(ctx context.Context, n *site.Node, facets []site.Facet) (site.Observed, error) {
+	if _, _, err := m.client.enter(ctx, nil); err != nil { // logging in is a write too
+		return site.Observed{}, err
+	}
 	now := glance{asked: questionOf(n, facets), writes: m.client.wire.writes.Load()}
 	last := m.last
 	if last.asked != now.asked || last.writes != now.writes {

@@ -185,7 +185,7 @@ func TestConditionRefused(t *testing.T) {
 			t.Errorf("the machine is seen %s", is)
 		}
 	}
-	if got := b.asked(); !slices.Equal(got, []string{"", "", "refused", "", ""}) {
+	if got := b.asked(); !slices.Equal(got, []string{"", "refused", "", "", ""}) {
 		t.Errorf("asked with %q", got)
 	}
 }
