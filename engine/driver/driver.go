@@ -74,6 +74,15 @@ type Ender interface {
 	End(ctx context.Context, session string) error
 }
 
+// Heir is a Machine that may find no room for its login, because of the sessions
+// that earlier terms have left on it.
+type Heir interface {
+	// Inherit names sessions, as Session gave them, that nobody uses any more.
+	// When there is no room for the handle's own session they are ended, they
+	// alone, before it logs in once more. It sends nothing by itself.
+	Inherit(sessions []string)
+}
+
 // Inspector is a Machine that can tell in full what it is made of.
 type Inspector interface {
 	// Inspect reads the inventory with all its lists and changes nothing. It

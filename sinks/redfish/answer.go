@@ -56,7 +56,8 @@ func (e *answerError) RetryAfterSeconds() int { return int(e.after / time.Second
 
 // classOf is what an answer means to the engine: what its messages say, as
 // statuses are used freely, or what its status does. 409 and the 5xx are what
-// BMCs answer while they or the machine are in the middle of something.
+// BMCs answer while they or the machine are in the middle of something. An
+// account that may not write was accepted all the same, and goes on to look.
 func classOf(e *answerError) error {
 	for _, id := range e.ids {
 		if class := messageClass[id]; class != nil {
@@ -64,8 +65,10 @@ func classOf(e *answerError) error {
 		}
 	}
 	switch {
-	case e.status == http.StatusUnauthorized, e.status == http.StatusForbidden:
+	case e.status == http.StatusUnauthorized, e.method == http.MethodGet && e.forbidden():
 		return driver.ErrDenied
+	case e.forbidden():
+		return driver.ErrRefused
 	case e.status == http.StatusMethodNotAllowed, e.status == http.StatusNotImplemented,
 		e.status == http.StatusNotFound && e.method != http.MethodGet:
 		return errors.ErrUnsupported
@@ -73,6 +76,10 @@ func classOf(e *answerError) error {
 		return driver.ErrBusy
 	}
 	return driver.ErrRefused
+}
+
+func (e *answerError) forbidden() bool {
+	return e.status == http.StatusForbidden || slices.Contains(e.ids, "InsufficientPrivilege")
 }
 
 // messageClass are the messages that say more than the status they come with.
@@ -84,13 +91,14 @@ var messageClass = map[string]error{
 	"ResourceInStandby":             driver.ErrBusy,
 	"ResourceInUse":                 driver.ErrBusy,
 	"SessionLimitExceeded":          driver.ErrBusy,
+	"CreateLimitReachedForResource": driver.ErrBusy,
 	"ActionNotSupported":            errors.ErrUnsupported,
-	"InsufficientPrivilege":         driver.ErrDenied,
 	"PasswordChangeRequired":        driver.ErrDenied,
 	// HPE iLO, while the machine is in its power-on self-test or between two
-	// power states.
+	// power states; with all its sessions in use.
 	"UnableToModifyDuringSystemPOST": driver.ErrBusy,
 	"InvalidOperationForSystemState": driver.ErrBusy,
+	"MaxSessionsReached":             driver.ErrBusy,
 	// Dell iDRAC: not ready yet; all its sessions are in use.
 	"SYS518":  driver.ErrBusy,
 	"RAC0218": driver.ErrBusy,
@@ -107,6 +115,12 @@ func messageKey(id string) string { return id[strings.LastIndexByte(id, '.')+1:]
 func hasMessage(err error, keys ...string) bool {
 	var e *answerError
 	return errors.As(err, &e) && slices.ContainsFunc(e.ids, func(id string) bool { return slices.Contains(keys, id) })
+}
+
+// lasting says whether a read is refused for good: then it costs what was to be
+// read, and is not asked for in each look again.
+func lasting(err error) bool {
+	return errors.Is(err, driver.ErrRefused) || errors.Is(err, errors.ErrUnsupported) || hasStatus(err, http.StatusForbidden)
 }
 
 func hasStatus(err error, statuses ...int) bool {

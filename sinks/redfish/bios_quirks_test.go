@@ -488,3 +488,24 @@ func TestGarbledRegistryOfAnother(t *testing.T) {
 		t.Errorf("got %+v", st)
 	}
 }
+
+// A queue has up to 256 jobs on several pages, and the one that matters may be on
+// any of them.
+func TestQuirkQueueOfSeveralPages(t *testing.T) {
+	s := dell(t)
+	s.addJob("Scheduled")
+	s.pending["LogicalProc"] = "Disabled"
+	s.current["LogicalProc"] = "Disabled" // as an iDRAC shows it meanwhile
+	s.answer("GET "+queuePath, func(w http.ResponseWriter, r *http.Request) {
+		s.plug.mu.Lock()
+		defer s.plug.mu.Unlock()
+		page := map[string]any{"Members": []any{map[string]any{"Id": "JID_0", "JobType": "FirmwareUpdate", "JobState": "Completed"}}, "Members@odata.nextLink": queuePath + "?$skip=1"}
+		if strings.Contains(r.URL.RawQuery, "skip") {
+			page = map[string]any{"Members": s.queue}
+		}
+		json.NewEncoder(w).Encode(page)
+	})
+	if st := s.look(t, open(t, s.endpoint()), noSMT); st.Have["LogicalProc"] == "Disabled" || st.Pending["LogicalProc"] != "Disabled" {
+		t.Errorf("what waits for its job is shown as %v, pending %v", st.Have, st.Pending)
+	}
+}

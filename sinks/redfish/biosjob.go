@@ -56,14 +56,14 @@ func (m *machine) biosJobs(ctx context.Context, s system) ([]job, error) {
 	return slices.DeleteFunc(all, func(j job) bool { return !j.setsBIOS() || j.ended() }), err
 }
 
-// jobs is the queue, in one request where the BMC puts the jobs into it.
+// jobs is the queue, in one request for each page where the BMC puts the jobs
+// into it.
 func (m *machine) jobs(ctx context.Context, s system) ([]job, error) {
-	o, err := m.jobQueue(ctx, s)
+	members, err := m.jobQueue(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	var all []job
-	members := at[[]object](o, "Members")
 	for i, member := range members {
 		if words(member, "JobState") == "" && i >= len(members)-maxJobs {
 			if member, err = m.client.get(ctx, at[string](member, "@odata.id")); hasStatus(err, http.StatusNotFound) {
@@ -81,10 +81,14 @@ func (m *machine) jobs(ctx context.Context, s system) ([]job, error) {
 
 // jobQueue reads the queue from where this BMC has it: Dell's own tells what a
 // job is for, and older firmware has it in another place.
-func (m *machine) jobQueue(ctx context.Context, s system) (object, error) {
+func (m *machine) jobQueue(ctx context.Context, s system) ([]object, error) {
 	const expand = "?$expand=*($levels=1)"
 	if m.memory.queue != "" {
-		return m.client.get(ctx, m.memory.queue+expand)
+		all, err := m.client.collection(ctx, m.memory.queue+expand)
+		if hasStatus(err, http.StatusNotFound) {
+			m.memory.queue = ""
+		}
+		return all, err
 	}
 	places := []string{"/redfish/v1/JobService/Jobs"}
 	if managers := links(s.object, "Links", "ManagedBy"); len(managers) > 0 {
@@ -93,10 +97,10 @@ func (m *machine) jobQueue(ctx context.Context, s system) (object, error) {
 	}
 	var err error
 	for _, place := range places {
-		var o object
-		if o, err = m.client.get(ctx, place+expand); err == nil {
+		var all []object
+		if all, err = m.client.collection(ctx, place+expand); err == nil {
 			m.memory.queue = place
-			return o, nil
+			return all, nil
 		}
 		if !hasStatus(err, http.StatusNotFound, http.StatusMethodNotAllowed) {
 			return nil, err
@@ -108,6 +112,9 @@ func (m *machine) jobQueue(ctx context.Context, s system) (object, error) {
 // dropJobs takes back the jobs that have not begun: a BMC takes one for a target.
 func (m *machine) dropJobs(ctx context.Context, jobs []job) error {
 	for _, j := range jobs {
+		if j.path() == "" {
+			return refused("the BMC's job %s holds the settings, and where it is to be taken back the BMC does not say; delete it on the BMC", j.id())
+		}
 		if j.running() {
 			return fmt.Errorf("%w: the BMC's job %s is changing settings, and takes no others until it has ended", driver.ErrBusy, j.id())
 		}

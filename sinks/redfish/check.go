@@ -24,8 +24,9 @@ type grading struct {
 	want   site.Identity
 	root   object
 	system system
-	// chassis and manager are those of the system, read when they are needed.
+	// chassis and manager are those of the system.
 	chassis, manager object
+	settings         *firmware // with their registry, once they were read
 }
 
 // probes are what is tried, in the order in which it is shown. Each says what
@@ -305,19 +306,30 @@ func insertWay(s slot) string {
 	return "a write to the slot"
 }
 
-func (g *grading) tryBIOS(ctx context.Context) (driver.Ability, error) {
+// firmware reads the settings, once: their registry is up to megabytes.
+func (g *grading) firmware(ctx context.Context) (firmware, error) {
+	if g.settings != nil {
+		return *g.settings, nil
+	}
 	f, err := g.bios(ctx, g.system)
+	if err == nil && len(f.current) == 0 {
+		err = lacks("the system shows no settings of its firmware")
+	}
+	if err == nil {
+		f.registry, err = g.readRegistry(ctx, f.name)
+	}
+	if err == nil {
+		g.settings = &f
+	}
+	return f, err
+}
+
+func (g *grading) tryBIOS(ctx context.Context) (driver.Ability, error) {
+	f, err := g.firmware(ctx)
 	if err != nil {
 		return driver.Ability{}, err
 	}
-	if f.path == "" || len(f.current) == 0 {
-		return driver.Ability{}, lacks("the system shows no settings of its firmware")
-	}
-	registry, err := g.readRegistry(ctx, f.name)
-	if err != nil {
-		return driver.Ability{}, err
-	}
-	if len(registry.attributes) == 0 {
+	if len(f.registry.attributes) == 0 {
 		return partly("%d attributes, and no registry that tells their types and bounds", len(f.current)), nil
 	}
 	a := works("%d attributes, by the registry %s", len(f.current), printable(f.name))
@@ -326,14 +338,8 @@ func (g *grading) tryBIOS(ctx context.Context) (driver.Ability, error) {
 }
 
 func (g *grading) tryIntents(ctx context.Context) (driver.Ability, error) {
-	f, err := g.bios(ctx, g.system)
-	if err == nil && len(f.current) == 0 {
-		err = lacks("the system shows no settings of its firmware")
-	}
+	f, err := g.firmware(ctx)
 	if err != nil {
-		return driver.Ability{}, err
-	}
-	if f.registry, err = g.readRegistry(ctx, f.name); err != nil {
 		return driver.Ability{}, err
 	}
 	offers := f.offers()
@@ -488,7 +494,7 @@ func (g *grading) tryExpand(ctx context.Context) (driver.Ability, error) {
 	}
 	o, err := g.client.get(ctx, path+"?$expand="+sign)
 	if err != nil {
-		return driver.Ability{Values: nil}, err
+		return driver.Ability{}, err
 	}
 	for _, m := range at[[]object](o, "Members") {
 		if len(m) < 2 {

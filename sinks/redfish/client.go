@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +36,8 @@ type client struct {
 	gate   *semaphore.Weighted   // lets in one at a time
 	// sessions is where to log in, once it is known.
 	sessions string
+	left     leftovers
+	noBasic  bool         // the credential itself was not accepted in a request
 	expand   string       // the query for a collection with its members, see walk
 	handles  atomic.Int32 // that are open to it
 	// refusal is why the last login was denied, and since when.
@@ -45,8 +48,10 @@ type client struct {
 // login is a way in.
 type login struct {
 	api *gofish.APIClient
-	// session is what to delete in the end, empty without a session.
+	// session is what to delete in the end, empty without a session and for one
+	// that has no name.
 	session string
+	token   bool // by a session
 }
 
 func newClient(u *url.URL, s secret.Value, o Options, l lanes) *client {
@@ -68,15 +73,18 @@ func (c *client) get(ctx context.Context, path string) (object, error) {
 }
 
 // members takes the members of a collection, at most so many of them, with
-// their paths; in one request where the BMC can do so.
+// their paths; in one request where the BMC can do so. One that is refused for
+// good is left out.
 func (c *client) members(ctx context.Context, collection string, most int, take func(path string, o object)) error {
 	w := newWalk(c.get)
 	w.most = most
 	var failed error
 	_, err := w.membersBy(ctx, collection, c.expand, func(ctx context.Context, path string) (object, error) {
 		o, err := w.resource(ctx, path)
-		if failed = cmp.Or(failed, err); err == nil {
+		if err == nil {
 			take(path, o)
+		} else if !lasting(err) {
+			failed = cmp.Or(failed, err)
 		}
 		return o, err
 	})
@@ -92,6 +100,35 @@ func decode(path string, resp *http.Response) (object, error) {
 		o[etag] = tag
 	}
 	return o, nil
+}
+
+// collection is what a collection lists, on all of its pages: each names the next
+// (DSP0266, Members@odata.nextLink).
+func (c *client) collection(ctx context.Context, path string) ([]object, error) {
+	var all []object
+	read := map[string]bool{}
+	for path != "" && !read[path] && len(read) < maxPages && len(all) < maxMembers {
+		read[path] = true
+		o, err := c.get(ctx, path)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, items(o, "Members")...)
+		path = at[string](o, "Members@odata.nextLink")
+	}
+	return all, nil
+}
+
+// listed are the paths of what a collection lists.
+func (c *client) listed(ctx context.Context, path string) ([]string, error) {
+	all, err := c.collection(ctx, path)
+	var paths []string
+	for _, ref := range all[:min(len(all), maxLinks)] {
+		if p := link(ref); p != "" {
+			paths = append(paths, p)
+		}
+	}
+	return paths, err
 }
 
 // etag is where a resource has its ETag (DSP0266 section 9.5.5).
@@ -149,14 +186,14 @@ func (c *client) do(ctx context.Context, call func(*gofish.APIClient) (*http.Res
 		return nil, err
 	}
 	resp, err := call(in.api.WithContext(ctx))
-	if fresh || in.session == "" || !hasStatus(err, http.StatusUnauthorized) {
+	if fresh || !in.token || !hasStatus(err, http.StatusUnauthorized) {
 		return resp, classify(err)
 	}
 	again, fresh, err := c.enter(ctx, in)
 	if err != nil {
 		return nil, err
 	}
-	if fresh {
+	if fresh && in.session != "" {
 		// A BMC that merely refused the session for a moment still has it, and
 		// has few; what becomes of it is no reason to fail.
 		c.drop(again.api.WithContext(ctx), in.session)
@@ -203,7 +240,8 @@ func (c *client) session() string {
 }
 
 // login opens a session (DSP0266 section 13.3.4), or turns to basic
-// authentication when the BMC has no session service at all.
+// authentication when the BMC has no session service at all. A BMC without room
+// for a session is given room, once.
 func (c *client) login(ctx context.Context) (*login, error) {
 	if c.value.IsZero() {
 		return c.connect(gofish.ClientConfig{})
@@ -212,20 +250,95 @@ func (c *client) login(ctx context.Context) (*login, error) {
 		return nil, err
 	}
 	if c.sessions == "" {
-		return c.connect(gofish.ClientConfig{Username: c.value.Username(), Password: c.value.Reveal(), BasicAuth: true})
+		return c.connect(c.basic())
 	}
+	s, err := c.openSession(ctx)
+	if errors.Is(err, driver.ErrBusy) && c.makeRoom(ctx) {
+		s, err = c.openSession(ctx)
+	}
+	if hasStatus(err, http.StatusNotFound) {
+		c.sessions = "" // an update of the BMC may have moved it
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.left.take() // the engine ends them in its own time
+	return c.connect(gofish.ClientConfig{Session: s})
+}
+
+func (c *client) basic() gofish.ClientConfig {
+	return gofish.ClientConfig{Username: c.value.Username(), Password: c.value.Reveal(), BasicAuth: true}
+}
+
+// openSession logs in. The session's name is in Location, or, where a BMC leaves
+// that out, in the resource that it answers with; without a name it cannot be
+// ended.
+func (c *client) openSession(ctx context.Context) (*gofish.Session, error) {
 	anonymous, err := c.offline(gofish.ClientConfig{})
 	if err != nil {
 		return nil, err
 	}
-	auth, err := schemas.CreateSession(anonymous.WithContext(ctx), c.sessions, c.value.Username(), c.value.Reveal())
+	resp, err := anonymous.WithContext(ctx).Post(c.sessions, map[string]string{"UserName": c.value.Username(), "Password": c.value.Reveal()})
 	if err != nil {
 		return nil, c.denied(err)
 	}
-	if auth.Token == "" {
+	s := &gofish.Session{Token: resp.Header.Get("X-Auth-Token")}
+	if s.Token == "" {
 		return nil, refused("POST %s accepted the login and gave no X-Auth-Token", c.sessions)
 	}
-	return c.connect(gofish.ClientConfig{Session: &gofish.Session{ID: auth.Session, Token: auth.Token}})
+	var o object
+	_ = json.NewDecoder(resp.Body).Decode(&o) // some answer with nothing
+	s.ID = link(o)
+	if at, err := resp.Location(); err == nil {
+		s.ID = at.EscapedPath()
+	}
+	return s, nil
+}
+
+// leftovers are the sessions that earlier terms have left.
+type leftovers struct {
+	mu       sync.Mutex
+	sessions []string
+}
+
+func (l *leftovers) add(sessions []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range sessions {
+		if !slices.Contains(l.sessions, s) {
+			l.sessions = append(l.sessions, s)
+		}
+	}
+}
+
+// take gives all of them, none of which is kept.
+func (l *leftovers) take() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := l.sessions
+	l.sessions = nil
+	return all
+}
+
+// makeRoom ends the sessions that earlier terms have left, and says whether any
+// was. Without a session that takes the credential in each request; a BMC that
+// does not have it so is not asked again, for accounts are locked after a few
+// attempts. Vendors say in many ways that there is no room; where a BMC was busy
+// with something else nothing is lost.
+func (c *client) makeRoom(ctx context.Context) (ended bool) {
+	api, err := c.offline(c.basic())
+	if err != nil {
+		return false
+	}
+	for _, session := range c.left.take() {
+		if c.noBasic || ctx.Err() != nil {
+			break
+		}
+		gone, err := c.drop(api.WithContext(ctx), session)
+		c.noBasic = hasStatus(err, http.StatusUnauthorized)
+		ended = ended || gone
+	}
+	return ended
 }
 
 // denied is why a login failed. Some BMCs answer 400 to a wrong password, and
@@ -235,15 +348,19 @@ func (c *client) denied(err error) error {
 	if !errors.As(err, &e) {
 		return classify(err)
 	}
-	if e.status == http.StatusBadRequest && e.class == driver.ErrRefused {
+	if e.class == driver.ErrRefused && (e.status == http.StatusBadRequest || e.status == http.StatusForbidden) {
 		e.class = driver.ErrDenied
 	}
 	e.said = strings.ReplaceAll(e.said, c.value.Reveal(), "[redacted]")
 	return e
 }
 
+// defaultSessions is where sessions are made unless a service root says
+// otherwise (DSP0266 section 13.3.4).
+const defaultSessions = "/redfish/v1/SessionService/Sessions"
+
 // findSessions reads from the service root, which needs no login, where
-// sessions are made.
+// sessions are made. Some BMCs want a login even for that.
 func (c *client) findSessions(ctx context.Context) error {
 	if c.sessions != "" {
 		return nil
@@ -253,6 +370,11 @@ func (c *client) findSessions(ctx context.Context) error {
 		return err
 	}
 	resp, err := anonymous.WithContext(ctx).Get(schemas.DefaultServiceRoot)
+	if hasStatus(err, http.StatusUnauthorized) {
+		c.habits.met(hiddenRoot)
+		c.sessions = defaultSessions
+		return nil
+	}
 	if err != nil {
 		return classify(err)
 	}
@@ -278,7 +400,7 @@ func (c *client) connect(config gofish.ClientConfig) (*login, error) {
 	}
 	in := &login{api: api}
 	if config.Session != nil {
-		in.session = config.Session.ID
+		in.session, in.token = config.Session.ID, true
 	}
 	return in, nil
 }
@@ -309,27 +431,33 @@ func (emptyRoot) RoundTrip(r *http.Request) (*http.Response, error) {
 // begin anew when they restart, so one that another user has by now is left
 // alone.
 func (c *client) end(ctx context.Context, session string) error {
-	_, err := c.do(ctx, func(api *gofish.APIClient) (*http.Response, error) { return c.drop(api, session) })
+	_, err := c.do(ctx, func(api *gofish.APIClient) (*http.Response, error) {
+		_, err := c.drop(api, session)
+		return nil, err
+	})
 	if hasStatus(err, http.StatusNotFound) {
 		return nil
 	}
 	return err
 }
 
-// drop deletes a session if it is the user's and not the handle's own.
-func (c *client) drop(api *gofish.APIClient, session string) (*http.Response, error) {
+// drop deletes a session if it is the user's and not the handle's own, and says
+// whether it was.
+func (c *client) drop(api *gofish.APIClient, session string) (dropped bool, err error) {
 	resp, err := api.Get(session)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
 	o, err := decode(session, resp)
 	if user := at[string](o, "UserName"); err != nil || session == c.session() || user != "" && user != c.value.Username() {
-		return resp, err
+		return false, err
 	}
-	return api.Delete(session)
+	_, err = api.Delete(session)
+	return err == nil, err
 }
 
-// close deletes the session: BMCs have few, and keep them for long.
+// close deletes the session: BMCs have few, and keep them for long. One that the
+// BMC has forgotten by itself is over.
 func (c *client) close() error {
 	defer c.http.CloseIdleConnections()
 	in := c.in.Swap(nil)
@@ -339,5 +467,8 @@ func (c *client) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	_, err := in.api.WithContext(ctx).Delete(in.session)
+	if hasStatus(err, http.StatusNotFound, http.StatusUnauthorized) {
+		return nil
+	}
 	return classify(err)
 }

@@ -246,12 +246,12 @@ func (m *machine) List(ctx context.Context) ([]string, error) {
 	if m.path != "" {
 		return []string{Scheme + "+https://" + m.client.host + m.path}, nil
 	}
-	o, err := m.client.get(ctx, "/redfish/v1/Systems")
+	systems, err := m.client.listed(ctx, "/redfish/v1/Systems")
 	if err != nil {
 		return nil, err
 	}
 	var urls []string
-	for _, path := range links(o, "Members") {
+	for _, path := range systems {
 		if path = strings.TrimRight(path, "/"); strings.HasPrefix(path, "/redfish/v1/") {
 			urls = append(urls, Scheme+"+https://"+m.client.host+path)
 		}

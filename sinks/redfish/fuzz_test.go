@@ -45,12 +45,17 @@ func FuzzAnswers(f *testing.F) {
 	f.Add([]byte(linked), []byte(`{"Members":{"@odata.id":7},"Parameters":[{"Name":"ResetType","AllowableValues":"On"}]}`), []byte(`{"error":{"@Message.ExtendedInfo":{"MessageId":"ActionParameterMissing"}}}`), 400)
 	f.Add([]byte(linked), []byte(linked), []byte(`{"error":{"@Message.ExtendedInfo":[{"MessageId":"X.1.0.SYS518"}]}}`), 409)
 	f.Add([]byte(linked), []byte(linked), []byte(linked), 412)
+	const queued = `{"UUID":"4c4c4544-0042-4b10-8051-c4c04f565831","PowerState":"On","Manufacturer":"Dell Inc.","Bios":{"@odata.id":"/b"},"Links":{"ManagedBy":[{"@odata.id":"/m"}],"Chassis":[{"@odata.id":"/c"}]},
+		"LogServices":{"@odata.id":"/logs"},"Attributes":{"LogicalProc":"Enabled"},"@Redfish.Settings":{"SettingsObject":{"@odata.id":"/bs"}},"Thermal":{"@odata.id":"/t"},"Temperatures":[{"Name":7}],"Entries":{"@odata.id":"/e"}}`
+	const jobs = `{"Members":[{"@odata.id":"/j/1","Id":"1","JobType":"BIOSConfiguration","JobState":"Scheduled"},{"@odata.id":"/j/2","JobState":17},{}],"Members@odata.nextLink":"/jj","JobState":"Running","Created":"x"}`
+	f.Add([]byte(queued), []byte(jobs), []byte(jobs), 202)
+	f.Add([]byte(queued), []byte(queued), []byte(jobs), 400)
 	f.Fuzz(func(t *testing.T, a, b, c []byte, status int) {
 		if status < 200 || status > 599 {
 			return
 		}
 		impatient := Options{Grace: time.Microsecond, Settle: time.Microsecond, Poll: time.Microsecond}
-		for _, action := range []site.Action{"", site.ActionPowerOn, site.ActionPowerOff, site.ActionRestart, site.ActionBootOrder, site.ActionInstall, site.ActionFinishInstall} {
+		for _, action := range []site.Action{"", site.ActionPowerOn, site.ActionPowerOff, site.ActionRestart, site.ActionBootOrder, site.ActionInstall, site.ActionFinishInstall, site.ActionBIOS} {
 			h, err := New(impatient).Open(t.Context(), site.Endpoint{URL: "redfish+https://bmc"}, secret.Value{})
 			if err != nil {
 				t.Fatal(err)
@@ -58,9 +63,9 @@ func FuzzAnswers(f *testing.F) {
 			n := &nonsense{bodies: [][]byte{a, b, c}, status: status}
 			m := h.(*machine)
 			m.client.http = &http.Client{Transport: n}
-			node := &site.Node{Identity: site.Identity{UUID: uuid}, Boot: site.Boot{Order: []string{"Hdd"}}}
+			node := &site.Node{Identity: site.Identity{UUID: uuid}, Boot: site.Boot{Order: []string{"Hdd"}}, BIOS: site.BIOS{SMT: &no}}
 			if action == "" {
-				seen, err := m.Observe(t.Context(), node, []site.Facet{site.FacetPower, site.FacetBoot, site.FacetHealth, site.FacetInventory, site.FacetImage})
+				seen, err := m.Observe(t.Context(), node, []site.Facet{site.FacetPower, site.FacetBoot, site.FacetHealth, site.FacetInventory, site.FacetImage, site.FacetBIOS, site.FacetSensors, site.FacetLog})
 				for f, state := range seen.Facets {
 					for field, v := range state.Have {
 						if err == nil && field != "media" && v != printable(v) {

@@ -63,7 +63,7 @@ func (m *machine) glance(ctx context.Context, n *site.Node, facets []site.Facet)
 	}
 	resp, err := m.getUnless(ctx, m.path, last.condition())
 	if err != nil {
-		return site.Observed{}, err
+		return site.Observed{}, m.missed(err)
 	}
 	if resp.StatusCode == http.StatusNotModified {
 		m.last.spared++

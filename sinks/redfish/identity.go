@@ -59,11 +59,10 @@ func known(serial string) string {
 // switch another machine.
 func (m *machine) findSystem(ctx context.Context, want site.Identity) (string, error) {
 	const systems = "/redfish/v1/Systems"
-	o, err := m.client.get(ctx, systems)
+	members, err := m.client.listed(ctx, systems)
 	if err != nil {
 		return "", err
 	}
-	members := links(o, "Members")
 	if len(members) == 1 {
 		return members[0], nil
 	}

@@ -100,8 +100,13 @@ func TestSystemIsLookedUpAgainForAnotherMachine(t *testing.T) {
 	b.answer("GET /s/2", text(`{"UUID":"`+other.UUID+`","PowerState":"Off"}`))
 	m := open(t, e)
 	for _, want := range []site.Identity{{UUID: uuid}, other, {UUID: uuid}} {
+		// What the one before has been sent, and where it has what, is not this one's.
+		m.slot, m.memory.sent = "/vm/1", site.Values{"LogicalProc": "Disabled"}
 		if seen, err := look(m, &site.Node{Identity: want}); err != nil || seen.Identity.UUID != want.UUID {
 			t.Errorf("got %v, want %v (%v)", seen.Identity, want, err)
+		}
+		if m.slot != "" || m.memory.sent != nil {
+			t.Errorf("of the machine before there are %q and %v", m.slot, m.memory.sent)
 		}
 	}
 }

@@ -70,7 +70,7 @@ func (m *machine) load(ctx context.Context, step site.Step, n *site.Node, w way,
 	if err := m.powerOff(ctx, s); err != nil { // a medium that is taken from a running system harms it
 		return s, err
 	}
-	if err := m.eject(ctx, w.drive); err != nil {
+	if err := m.ejectAll(ctx, s); err != nil {
 		return s, err
 	}
 	s, err := m.bootOnce(ctx, n, w.target)
@@ -98,8 +98,8 @@ func (m *machine) withdraw(ctx context.Context, refusal error) error {
 
 // disarm takes from a machine that is off whatever would make its next boot
 // that of an installer: the override, with the URL that it leads to, and the
-// medium, which may come before the disk in the boot order. A drive that
-// the BMC does not show holds nothing of ours.
+// media, which may come before the disk in the boot order. A drive that the BMC
+// does not show holds nothing of ours.
 func (m *machine) disarm(ctx context.Context, s system) (system, error) {
 	var err error
 	switch {
@@ -111,11 +111,7 @@ func (m *machine) disarm(ctx context.Context, s system) (system, error) {
 	if err != nil {
 		return s, err
 	}
-	drive, err := m.media(ctx, s)
-	if errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrBusy) {
-		return s, err
-	}
-	return s, m.eject(ctx, drive)
+	return s, m.ejectAll(ctx, s)
 }
 
 // finish takes the installer's medium out and boots the installed system. It

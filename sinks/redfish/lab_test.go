@@ -441,3 +441,30 @@ func TestLooksOnTheLab(t *testing.T) {
 		})
 	}
 }
+
+// A BMC whose sessions are all in use by daemons that died is logged in to all
+// the same, whatever it says when there is no room.
+func TestQuirkSessionsOfTheDead(t *testing.T) {
+	for _, name := range lab.Personalities {
+		t.Run(name, func(t *testing.T) {
+			m := newRack(t, 1, func(c *lab.MachineConfig) { c.Personality = name }).take()
+			var left []string
+			for err := error(nil); err == nil; {
+				h := m.open(t) // and never closed
+				if _, err = h.Observe(t.Context(), m.node, []site.Facet{site.FacetPower}); err == nil {
+					left = append(left, h.(driver.Sessioner).Session())
+				} else if !errors.Is(err, driver.ErrBusy) {
+					t.Fatal(err)
+				}
+			}
+			h := m.open(t)
+			h.(driver.Heir).Inherit(left[1:])
+			if _, err := h.Observe(t.Context(), m.node, []site.Facet{site.FacetPower}); err != nil {
+				t.Fatal(err)
+			}
+			if s := m.State(); s.Sessions != 2 || s.Counts.Denied > 0 {
+				t.Errorf("%d sessions are open, want the one that is somebody's and the new one; %d logins were denied", s.Sessions, s.Counts.Denied)
+			}
+		})
+	}
+}

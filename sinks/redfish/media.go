@@ -1,7 +1,6 @@
 package redfish
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,8 +10,6 @@ import (
 	"strings"
 
 	"github.com/stmcginnis/gofish/schemas"
-
-	"github.com/slipway-gitops/slipway/engine/driver"
 )
 
 // slot is a VirtualMedia resource (DSP0268 6.152) as it was just read.
@@ -54,7 +51,11 @@ func (s slot) holdsCDs() bool {
 // media reads the slot that images go into.
 func (m *machine) media(ctx context.Context, s system) (slot, error) {
 	if m.slot != "" {
-		return m.readSlot(ctx, m.slot)
+		s, err := m.readSlot(ctx, m.slot)
+		if !hasStatus(err, http.StatusNotFound) {
+			return s, err
+		}
+		m.slot = "" // an update of the BMC may have moved it
 	}
 	all, err := m.slots(ctx, s)
 	if err != nil {
@@ -84,12 +85,16 @@ func (m *machine) slotOf(o object, path string) slot { return slot{o, path, m.ha
 // wants it (bmclib, providers/lenovo).
 func (m *machine) slots(ctx context.Context, s system) ([]slot, error) {
 	var silent []slot
+	var last error
 	for source := range m.mediaSources(s) {
 		collection, err := source(ctx)
-		if err != nil {
-			return nil, err
+		var all []slot
+		if err == nil {
+			all, err = m.slotsOf(ctx, collection)
 		}
-		all, err := m.slotsOf(ctx, collection)
+		if last = err; lasting(err) {
+			continue // the next source may have some
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -102,7 +107,10 @@ func (m *machine) slots(ctx context.Context, s system) ([]slot, error) {
 			return all, nil
 		}
 	}
-	return silent, nil
+	if len(silent) > 0 {
+		last = nil
+	}
+	return silent, last
 }
 
 // maxSlots bounds how many slots of a BMC are looked at.
@@ -136,6 +144,9 @@ func (m *machine) mediaSources(s system) func(yield func(func(context.Context) (
 			if !yield(func(ctx context.Context) (string, error) {
 				o, err := m.client.get(ctx, path)
 				m.habits.learn(managerMakers(o))
+				if err == nil {
+					err = m.unshared(ctx, o)
+				}
 				return link(o, "VirtualMedia"), err
 			}) {
 				return
@@ -144,33 +155,62 @@ func (m *machine) mediaSources(s system) func(yield func(func(context.Context) (
 	}
 }
 
+// unshared refuses the slots of a manager from which other machines boot, too:
+// an installer for this one would be in the drive of those.
+func (m *machine) unshared(ctx context.Context, manager object) error {
+	if link(manager, "VirtualMedia") == "" {
+		return nil
+	}
+	for _, path := range links(manager, "Links", "ManagerForServers") {
+		if key(path) == key(m.path) {
+			continue
+		}
+		o, err := m.client.get(ctx, path)
+		if err != nil && !lasting(err) {
+			return err
+		}
+		targets := bootTargets(system{o})
+		if slices.Contains(targets, string(schemas.CdBootSource)) || slices.Contains(targets, string(usbCd)) {
+			return fmt.Errorf("the BMC's virtual media are those of %s too, which may boot what is put into them; boot the installer in another way: %w",
+				printable(path), errors.ErrUnsupported)
+		}
+	}
+	return nil
+}
+
 // insert puts an image into the drive, or into the next one that takes it, and
 // proves it.
 func (m *machine) insert(ctx context.Context, s system, drive slot, image string) error {
 	err := m.insertInto(ctx, drive, image)
-	if !slotRefuses(err) {
-		return cmp.Or(err, m.provenInserted(ctx, image))
+	if slotRefuses(err) {
+		drive, err = m.insertElsewhere(ctx, s, drive, image, err)
 	}
-	all, readErr := m.slots(ctx, s)
-	if readErr != nil {
-		return readErr
+	if err != nil {
+		return err
+	}
+	return m.untilMedia(ctx, drive, "the image to be inserted", func(d slot) bool { return d.image() == image })
+}
+
+// insertElsewhere tries the other drives after one has refused.
+func (m *machine) insertElsewhere(ctx context.Context, s system, first slot, image string, refusal error) (slot, error) {
+	all, err := m.slots(ctx, s)
+	if err != nil {
+		return first, err
 	}
 	for _, other := range all {
-		if other.path == drive.path {
+		if other.path == first.path {
 			continue
 		}
 		m.habits.met(nextSlot)
 		m.slot = other.path
-		err = cmp.Or(m.eject(ctx, other), m.insertInto(ctx, other, image))
-		if !slotRefuses(err) {
-			return cmp.Or(err, m.provenInserted(ctx, image))
+		if err := m.eject(ctx, other); err != nil {
+			return other, err
+		}
+		if refusal = m.insertInto(ctx, other, image); !slotRefuses(refusal) {
+			return other, refusal
 		}
 	}
-	return err
-}
-
-func (m *machine) provenInserted(ctx context.Context, image string) error {
-	return m.untilMedia(ctx, "the image to be inserted", func(d slot) bool { return d.image() == image })
+	return first, refusal
 }
 
 // slotRefuses says whether another slot may do: some list the action and do
@@ -261,6 +301,21 @@ func (m *machine) writeSlot(ctx context.Context, drive slot, action string, body
 	return m.client.patch(ctx, drive.path, drive.object, body)
 }
 
+// ejectAll empties every drive that the machine could boot an image from: of two
+// media it may boot either. Drives that the BMC does not show cannot be.
+func (m *machine) ejectAll(ctx context.Context, s system) error {
+	all, err := m.slots(ctx, s)
+	if err != nil && !lasting(err) {
+		return err
+	}
+	for _, drive := range all {
+		if err := m.eject(ctx, drive); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // eject empties the drive, and proves it.
 func (m *machine) eject(ctx context.Context, drive slot) error {
 	if !drive.inserted() {
@@ -269,7 +324,7 @@ func (m *machine) eject(ctx context.Context, drive slot) error {
 	if err := m.askEject(ctx, drive); err != nil {
 		return err
 	}
-	return m.untilMedia(ctx, "the drive to be empty", func(d slot) bool { return !d.inserted() })
+	return m.untilMedia(ctx, drive, "the drive to be empty", func(d slot) bool { return !d.inserted() })
 }
 
 // askEject asks for an ejection. EjectMedia has no parameters, and iLO wants an
@@ -293,12 +348,9 @@ func (m *machine) askEject(ctx context.Context, drive slot) error {
 	return err
 }
 
-func (m *machine) untilMedia(ctx context.Context, what string, ok func(slot) bool) error {
+func (m *machine) untilMedia(ctx context.Context, drive slot, what string, ok func(slot) bool) error {
 	return m.wait(ctx, m.opts.Settle, what, func() (bool, error) {
-		if m.slot == "" {
-			return false, fmt.Errorf("%w: no virtual media slot was chosen", driver.ErrRefused)
-		}
-		drive, err := m.readSlot(ctx, m.slot)
-		return err == nil && ok(drive), err
+		now, err := m.readSlot(ctx, drive.path)
+		return err == nil && ok(now), err
 	})
 }

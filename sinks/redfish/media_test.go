@@ -155,6 +155,76 @@ func TestQuirkSlotsWithoutInsertMedia(t *testing.T) {
 	newRig(t, "Cisco Systems Inc.", console, dvd).installs(t, dvd)
 }
 
+// A slot that is shown and cannot be read leaves the others; a collection that
+// is, those of the manager.
+func TestUnreadableSlot(t *testing.T) {
+	of := newBay("/vm/2")
+	managed := newRig(t, "Maker", of)
+	managed.answer("GET /vm", status(404, ""))
+	managed.system["Links"] = map[string]any{"ManagedBy": []any{map[string]any{"@odata.id": "/m"}}}
+	managed.answer("GET /m", text(`{"VirtualMedia":{"@odata.id":"/m/vm"}}`))
+	managed.answer("GET /m/vm", text(members(managed.bays)))
+	managed.installs(t, of)
+	broken, good := newBay("/vm/1"), newBay("/vm/2")
+	r := newRig(t, "Maker", broken, good)
+	r.answer("GET /vm/1", status(404, ""))
+	r.installs(t, good)
+}
+
+// Who says so boots from what is set and inserted.
+func TestPowerOnAsSet(t *testing.T) {
+	drive := newBay("/vm/1")
+	r := newRig(t, "Maker", drive)
+	drive.set(map[string]any{"Image": image}, false)
+	maps.Copy(r.system["Boot"].(map[string]any), map[string]any{"BootSourceOverrideEnabled": "Once", "BootSourceOverrideTarget": "Cd"})
+	if err := r.take(t, site.ActionPowerOn, func(s *site.Step) { s.AsSet = true }); err != nil || r.power != "On" {
+		t.Fatal(err)
+	}
+	if len(drive.got)+len(r.overrides) > 0 {
+		t.Errorf("the drive was asked for %v, the boot for %v", drive.got, r.overrides)
+	}
+}
+
+// What an installation that was broken off has left is taken out of every drive,
+// also where another medium is in one that comes before it.
+func TestEveryDriveIsEmptied(t *testing.T) {
+	for name, action := range map[string]site.Action{"power on": site.ActionPowerOn, "install": site.ActionInstall} {
+		first, second := newBay("/vm/1"), newBay("/vm/2")
+		r := newRig(t, "Maker", first, second)
+		first.set(map[string]any{"Image": "http://192.0.2.9/tools.iso"}, false)
+		second.set(map[string]any{"Image": image}, false)
+		if err := r.take(t, action, func(s *site.Step) { s.Image = &site.Image{URL: image} }); err != nil || r.power != "On" {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if in := second.shows["Inserted"]; in != false {
+			t.Errorf("%s: the second drive holds %v", name, second.shows["Image"])
+		}
+		if in := first.shows["Image"]; (in == image) != (action == site.ActionInstall) || in == "http://192.0.2.9/tools.iso" {
+			t.Errorf("%s: the first drive holds %v", name, in)
+		}
+	}
+}
+
+// What is inserted at a manager of several machines may be booted by each of them.
+func TestQuirkManagersSlotsAreShared(t *testing.T) {
+	for other, refused := range map[string]bool{
+		`{"Boot":{"BootSourceOverrideTarget@Redfish.AllowableValues":["Pxe","UsbCd"]}}`: true,
+		`{"Boot":{"BootSourceOverrideTarget@Redfish.AllowableValues":["Pxe"]}}`:         false,
+		`{"SystemType":"Physical"}`: false, // the baseboard of GPUs
+	} {
+		drive := newBay("/vm/1")
+		r := newRig(t, "Maker", drive)
+		delete(r.system, "VirtualMedia")
+		r.system["Links"] = map[string]any{"ManagedBy": []any{map[string]any{"@odata.id": "/m"}}}
+		r.answer("GET /m", text(`{"VirtualMedia":{"@odata.id":"/vm"},"Links":{"ManagerForServers":[{"@odata.id":"/redfish/v1/Systems/1"},{"@odata.id":"/redfish/v1/Systems/2"}]}}`))
+		r.answer("GET /redfish/v1/Systems/2", text(other))
+		err := r.install(t)
+		if refused != errors.Is(err, errors.ErrUnsupported) || refused && (len(drive.got) > 0 || !strings.Contains(err.Error(), "/redfish/v1/Systems/2")) || !refused && err != nil {
+			t.Errorf("%s: got %v with %v", other, err, drive.got)
+		}
+	}
+}
+
 func TestQuirkMediaTypesNull(t *testing.T) {
 	floppy, any := newBay("/vm/1"), newBay("/vm/2")
 	floppy.shows["MediaTypes"], any.shows["MediaTypes"] = []string{"Floppy", "USBStick"}, nil
@@ -170,8 +240,18 @@ func TestQuirkNextSlot(t *testing.T) {
 	// What another slot cannot mend is told.
 	first, second := newBay("/vm/1"), newBay("/vm/2")
 	first.takes = func(map[string]any) (int, string) { return 403, "Base.1.8.InsufficientPrivilege" }
-	if err := newRig(t, "OpenBMC", first, second).install(t); !errors.Is(err, driver.ErrDenied) || len(second.got) != 0 {
+	if err := newRig(t, "OpenBMC", first, second).install(t); !errors.Is(err, driver.ErrRefused) || len(second.got) != 0 {
 		t.Errorf("got %v", err)
+	}
+	// What was refused is not waited for.
+	drive := newBay("/vm/1")
+	drive.takes = func(map[string]any) (int, string) { return 503, "Base.1.8.ServiceTemporarilyUnavailable" }
+	r := newRig(t, "OpenBMC", drive)
+	if err := r.install(t); !errors.Is(err, driver.ErrBusy) {
+		t.Errorf("got %v", err)
+	}
+	if n := r.count("GET /vm/1"); n > 3 {
+		t.Errorf("the drive was read %d times", n)
 	}
 }
 

@@ -143,7 +143,7 @@ func (b *bootOptions) read(ctx context.Context, c *client, s system) error {
 			source[at[string](option, "BootOptionReference")] = from
 		}
 	})
-	if err != nil {
+	if err != nil && !lasting(err) {
 		return err
 	}
 	b.refs, b.source = key, source

@@ -52,8 +52,11 @@ func part(o object, names ...string) site.Part {
 }
 
 // health is a part's own, empty when the BMC does not say.
-func health(o object) string {
-	for _, field := range []string{"Health", "HealthRollup"} {
+func health(o object) string { return healthBy(o, "Health", "HealthRollup") }
+
+// healthBy is OK, Warning or Critical by the first of some fields that says so.
+func healthBy(o object, fields ...string) string {
+	for _, field := range fields {
 		h := at[schemas.Health](o, "Status", field)
 		if slices.Contains([]schemas.Health{schemas.OKHealth, schemas.WarningHealth, schemas.CriticalHealth}, h) {
 			return string(h)

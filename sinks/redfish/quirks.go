@@ -60,6 +60,8 @@ const (
 	stayingETags quirk = "etags-that-stay"
 	// compressedOnly: some resources are served compressed only.
 	compressedOnly quirk = "compressed-only"
+	// hiddenRoot: the service root is shown to nobody who is not logged in.
+	hiddenRoot quirk = "hidden-service-root"
 	// slashes: paths are known with or without a slash at the end only.
 	slashes quirk = "slashes"
 )

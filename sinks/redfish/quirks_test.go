@@ -1,9 +1,42 @@
 package redfish
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 )
+
+// The pages on quirks and the tests of quirks are of the same.
+func TestQuirksAreDocumentedAndTested(t *testing.T) {
+	read := func(pattern string) (text string) {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v", pattern, err)
+		}
+		for _, name := range files {
+			b, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text += string(b)
+		}
+		return text
+	}
+	tests, pages := read("*_test.go"), read("../../docs/redfish.md")+read("../../docs/bios.md")
+	for _, name := range regexp.MustCompile(`Test[A-Z]\w+`).FindAllString(pages, -1) {
+		if !strings.Contains(tests, "func "+name+"(") {
+			t.Errorf("the pages name %s, which there is not", name)
+		}
+	}
+	for _, f := range regexp.MustCompile(`func (TestQuirk[A-Z]\w+)`).FindAllStringSubmatch(tests, -1) {
+		if !strings.Contains(pages, f[1]) {
+			t.Errorf("no page names %s", f[1])
+		}
+	}
+}
 
 func TestQuirksByVendorModelAndFirmware(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -10,6 +10,7 @@ package redfish
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -119,6 +120,7 @@ type machine struct {
 	leave  func() error
 	path   string // of the ComputerSystem; empty until it is looked up
 	found  bool   // the path is not from the endpoint, but was found for sought
+	lost   bool   // there was nothing at it any more
 	sought site.Identity
 	slot   string // of the virtual media slot; empty until it is looked up
 	boot   bootOptions
@@ -148,6 +150,9 @@ func (m *machine) Session() string { return m.client.session() }
 // Certificate implements driver.Certifier.
 func (m *machine) Certificate() string { return m.client.shown.seen() }
 
+// Inherit implements driver.Heir.
+func (m *machine) Inherit(sessions []string) { m.client.left.add(sessions) }
+
 // End implements driver.Ender.
 func (m *machine) End(ctx context.Context, session string) error { return m.client.end(ctx, session) }
 
@@ -162,25 +167,39 @@ func (m *machine) system(ctx context.Context, want site.Identity) (system, error
 
 // locate finds the path of the ComputerSystem.
 func (m *machine) locate(ctx context.Context, want site.Identity) error {
-	if m.path != "" && (!m.found || m.sought == want) {
+	if m.path != "" && !m.lost && (!m.found || m.sought == want) {
 		return nil
 	}
 	p, err := m.findSystem(ctx, want)
 	if err == nil {
-		m.path, m.found, m.sought, m.slot = p, true, want, ""
+		m.forget()
+		m.path, m.found, m.lost, m.sought = p, true, false, want
 	}
 	return err
+}
+
+// forget drops all that was looked up of a system, before another is looked at.
+func (m *machine) forget() {
+	m.slot, m.boot, m.resets, m.noBootSettings = "", bootOptions{}, nil, false
+	m.last, m.memory, m.sensorPaths, m.logPath = glance{}, biosMemory{}, nil, nil
 }
 
 // read reads the ComputerSystem, once it is found.
 func (m *machine) read(ctx context.Context) (system, error) {
 	o, err := m.client.get(ctx, m.path)
 	if err != nil {
-		return system{}, err
+		return system{}, m.missed(err)
 	}
 	s := system{o}
 	m.learn(s)
 	return s, nil
+}
+
+// missed takes in why a system cannot be read. One that was found and is not
+// there any more is looked for again: an update of the BMC may have renamed it.
+func (m *machine) missed(err error) error {
+	m.lost = m.found && hasStatus(err, http.StatusNotFound)
+	return err
 }
 
 // reread reads the ComputerSystem again, with the boot that is next.

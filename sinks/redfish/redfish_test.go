@@ -180,6 +180,53 @@ func TestObserve(t *testing.T) {
 	}
 }
 
+// A boot option that cannot be read costs its own name, and is not asked for in
+// each look again; one that cannot be read now is.
+func TestUnreadableBootOption(t *testing.T) {
+	n := &site.Node{Boot: site.Boot{Order: []string{"Hdd"}}}
+	for _, code := range []int{403, 404, 501} {
+		b := newBMC(t)
+		b.answer("GET /o/2", status(code, ""))
+		m := open(t, b.endpoint())
+		if seen, err := look(m, n); err != nil || seen.Facets[site.FacetBoot].Have["order"] != "Pxe,Boot0002,Hdd,Boot0004" {
+			t.Errorf("%d: got %v, %v", code, seen.Facets[site.FacetBoot], err)
+		}
+		b.took()
+		if _, err := look(m, n); err != nil || len(b.took()) != 1 {
+			t.Errorf("%d: asked for again: %v", code, err)
+		}
+	}
+	b := newBMC(t)
+	b.answer("GET /o/2", status(503, ""))
+	m := open(t, b.endpoint())
+	if seen, err := look(m, n); err != nil || seen.Facets[site.FacetBoot].Have != nil {
+		t.Errorf("got %v, %v", seen.Facets[site.FacetBoot], err)
+	}
+	b.answer("GET /o/2", text(`{"BootOptionReference":"Boot0002","Alias":"Pxe"}`))
+	if seen, err := look(m, n); err != nil || seen.Facets[site.FacetBoot].Have["order"] != "Pxe,Hdd,Boot0004" {
+		t.Errorf("got %v, %v", seen.Facets[site.FacetBoot], err)
+	}
+}
+
+// A collection is read on all of its pages, and what is garbled in it costs
+// itself only.
+func TestCollections(t *testing.T) {
+	b := newBMC(t)
+	m := open(t, b.endpoint())
+	for name, c := range map[string]struct{ first, second, want string }{
+		"two pages": {`{"Members":[{"@odata.id":"/1"}],"Members@odata.nextLink":"/second"}`, `{"Members":[{"@odata.id":"/2"}]}`, "[/1 /2]"},
+		"a loop":    {`{"Members":[{"@odata.id":"/1"}],"Members@odata.nextLink":"/second"}`, `{"Members":[{"@odata.id":"/2"}],"Members@odata.nextLink":"/first"}`, "[/1 /2]"},
+		"garbled":   {`{"Members":[null,17,"/0",{"@odata.id":3},{"@odata.id":"/1"}]}`, "", "[/1]"},
+		"no list":   {`{"Members":{"@odata.id":"/1"}}`, "", "[/1]"},
+	} {
+		b.answer("GET /first", text(c.first))
+		b.answer("GET /second", text(c.second))
+		if got, err := m.client.listed(t.Context(), "/first"); err != nil || fmt.Sprint(got) != c.want {
+			t.Errorf("%s: got %v, want %s (%v)", name, got, c.want, err)
+		}
+	}
+}
+
 func TestTransitionalPower(t *testing.T) {
 	for power, want := range map[string][2]string{
 		"PoweringOn": {"off", "on"}, "PoweringOff": {"on", "off"}, "Paused": {"on", ""}, "On": {"on", ""}, "Off": {"off", ""},
@@ -390,7 +437,7 @@ func TestDeniedLoginIsTriedOnce(t *testing.T) {
 
 // A BMC that has no room for a session has not denied the password.
 func TestQuirkSessionLimit(t *testing.T) {
-	for _, id := range []string{"Base.1.8.SessionLimitExceeded", "IDRAC.2.4.RAC0218"} {
+	for _, id := range []string{"Base.1.8.SessionLimitExceeded", "IDRAC.2.4.RAC0218", "iLO.2.14.MaxSessionsReached", "Base.1.8.CreateLimitReachedForResource"} {
 		b := newBMC(t)
 		b.answer("POST /redfish/v1/SessionService/Sessions", status(400, `{"error":{"@Message.ExtendedInfo":[{"MessageId":"`+id+`"}]}}`))
 		if _, err := look(open(t, b.endpoint()), nil); !errors.Is(err, driver.ErrBusy) {
@@ -631,7 +678,7 @@ func TestRefusedResets(t *testing.T) {
 		"wrong parameter":   {400, "Off", driver.ErrRefused},
 		"no such action":    {404, "Off", errors.ErrUnsupported},
 		"action not served": {405, "Off", errors.ErrUnsupported},
-		"no privilege":      {403, "Off", driver.ErrDenied},
+		"no privilege":      {403, "Off", driver.ErrRefused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBMC(t)
@@ -714,4 +761,65 @@ func FuzzSystem(f *testing.F) {
 			t.Errorf("%q is not fit to be shown", text)
 		}
 	})
+}
+
+// An update of the BMC may show everything in other places: a handle finds them
+// anew.
+func TestPlacesThatMove(t *testing.T) {
+	b := newBMC(t)
+	e := b.endpoint()
+	e.URL = strings.TrimSuffix(e.URL, "/Systems/1")
+	shows := func(at string) string {
+		return strings.Replace(healthySystem, `{`, `{"VirtualMedia":{"@odata.id":"`+at+`/vm"},"LogServices":{"@odata.id":"`+at+`/logs"},"Links":{"Chassis":[{"@odata.id":"`+at+`/c"}]},`, 1)
+	}
+	move := func(from, to string) {
+		for _, path := range []string{"", "/vm", "/vm/1", "/logs", "/logs/SEL", "/logs/SEL/e", "/c", "/c/t"} {
+			b.answer("GET "+from+path, http.NotFound)
+		}
+		for path, body := range map[string]string{
+			"": shows(to), "/vm": `{"Members":[{"@odata.id":"` + to + `/vm/1"}]}`, "/vm/1": `{"Actions":{"#VirtualMedia.InsertMedia":{"target":"/i"}}}`,
+			"/logs": `{"Members":[{"@odata.id":"` + to + `/logs/SEL"}]}`, "/logs/SEL": `{"Entries":{"@odata.id":"` + to + `/logs/SEL/e"}}`, "/logs/SEL/e": `{"Members":[]}`,
+			"/c": `{"Thermal":{"@odata.id":"` + to + `/c/t"}}`, "/c/t": `{}`,
+		} {
+			b.answer("GET "+to+path, text(body))
+		}
+		b.answer("GET /redfish/v1/Systems", text(`{"Members":[{"@odata.id":"`+to+`"}]}`))
+	}
+	m := open(t, e)
+	all := []site.Facet{site.FacetPower, site.FacetImage, site.FacetLog, site.FacetSensors}
+	move("/nowhere", "/redfish/v1/Systems/A")
+	for range 3 { // the one in which it is noticed shows little
+		if seen, err := m.Observe(t.Context(), &site.Node{}, all); err != nil || len(seen.Facets) != len(all) {
+			t.Fatalf("got %v, %v", seen.Facets, err)
+		}
+		move("/redfish/v1/Systems/A", "/redfish/v1/Systems/B")
+		if _, err := m.Observe(t.Context(), &site.Node{}, all); !errors.Is(err, driver.ErrRefused) {
+			t.Fatalf("got %v", err)
+		}
+		m.Observe(t.Context(), &site.Node{}, all)
+		if seen, err := m.Observe(t.Context(), &site.Node{}, all); err != nil || len(seen.Facets) != len(all) {
+			t.Fatalf("after it has moved: got %v, %v", seen.Facets, err)
+		}
+		move("/redfish/v1/Systems/B", "/redfish/v1/Systems/A")
+		m.Observe(t.Context(), &site.Node{}, all)
+		m.Observe(t.Context(), &site.Node{}, all)
+	}
+	sessions := b.answers["POST /redfish/v1/SessionService/Sessions"]
+	b.answer("POST /redfish/v1/SessionService/Sessions", http.NotFound)
+	b.answer("POST /redfish/v1/Sessions", sessions)
+	b.answer("GET /redfish/v1/", text(`{"Links":{"Sessions":{"@odata.id":"/redfish/v1/Sessions"}}}`))
+	move("/redfish/v1/Systems/A", "/redfish/v1/Systems/B")
+	if _, err := look(m, nil); !errors.Is(err, driver.ErrRefused) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := look(m, nil); err != nil {
+		t.Errorf("after it has moved: %v", err)
+	}
+	m.client.in.Store(nil) // its session is over
+	if _, err := look(m, nil); err == nil {
+		t.Error("a login to where none is made")
+	}
+	if _, err := look(m, nil); err != nil {
+		t.Error(err)
+	}
 }

@@ -33,7 +33,7 @@ type attribute struct {
 	lower, upper      int64
 	step              int64
 	shortest, longest int64
-	pattern           *regexp.Regexp
+	pattern           string // not compiled: thousands of them would fill the memory
 }
 
 // choice is a value of an enumeration: its name in requests, and what people
@@ -93,8 +93,8 @@ func readAttribute(e object) attribute {
 	for _, v := range values[:min(len(values), maxChoices)] {
 		a.choices = append(a.choices, choice{settingText(v["ValueName"]), settingText(v["ValueDisplayName"])})
 	}
-	if p := at[string](e, "ValueExpression"); p != "" && len(p) <= maxText && a.kind == "String" {
-		a.pattern, _ = regexp.Compile(p) // vendors write several dialects; one that is not Go's says nothing
+	if p := at[string](e, "ValueExpression"); len(p) <= maxText && a.kind == "String" {
+		a.pattern = p
 	}
 	return a
 }
@@ -271,10 +271,17 @@ func (a attribute) measure(v string) error {
 	switch {
 	case a.shortest != unbounded && n < a.shortest && n > 0, a.longest > 0 && n > a.longest:
 		return fmt.Errorf("it has %d letters, and may have %d to %d", n, max(a.shortest, 0), a.longest)
-	case a.pattern != nil && !a.pattern.MatchString(v):
-		return fmt.Errorf("it does not match %s", printable(a.pattern.String()))
+	case !matches(a.pattern, v):
+		return fmt.Errorf("it does not match %s", printable(a.pattern))
 	}
 	return nil
+}
+
+// matches says whether a text is as a pattern has it. Vendors write patterns in
+// several dialects; one that is not Go's says nothing.
+func matches(pattern, text string) bool {
+	p, err := regexp.Compile(pattern)
+	return err != nil || p.MatchString(text)
 }
 
 // canonical is a value that the machine shows, by its name even where the
@@ -421,11 +428,11 @@ func (r *registries) oldest() string {
 // error when the machine has none.
 func (c *client) fetchRegistry(ctx context.Context, name string) (*registry, error) {
 	const collection = "/redfish/v1/Registries"
-	all, err := c.get(ctx, collection)
+	files, err := c.listed(ctx, collection)
 	if err != nil {
 		return nil, err
 	}
-	file := registryFile(links(all, "Members"), name)
+	file := registryFile(files, name)
 	if file == "" {
 		return nil, nil
 	}

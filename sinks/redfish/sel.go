@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/http"
 	"path"
 	"slices"
 	"strconv"
@@ -37,6 +38,9 @@ func (m *machine) events(ctx context.Context, s system) (site.FacetState, []site
 	}
 	o, err := m.client.get(ctx, *m.logPath)
 	if err != nil {
+		if hasStatus(err, http.StatusNotFound) {
+			m.logPath = nil
+		}
 		return site.FacetState{}, nil, false, err
 	}
 	entries := entriesOf(o)
@@ -69,13 +73,13 @@ func (m *machine) findLog(ctx context.Context, s system) (string, error) {
 	if services == "" {
 		return "", nil
 	}
-	o, err := m.client.get(ctx, services)
+	all, err := m.client.listed(ctx, services)
 	if err != nil {
 		return "", err
 	}
-	for _, service := range byName(links(o, "Members")) {
+	for _, service := range byName(all) {
 		log, err := m.client.get(ctx, service)
-		if err != nil {
+		if err != nil && !lasting(err) {
 			return "", err
 		}
 		if entries := link(log, "Entries"); entries != "" {
@@ -85,10 +89,18 @@ func (m *machine) findLog(ctx context.Context, s system) (string, error) {
 	return "", nil
 }
 
-// byName are the logs that may be meant, best first.
+// byName are the logs that may be meant, best first: by their names, or the only
+// one that there is.
 func byName(paths []string) []string {
+	if len(paths) == 1 {
+		return paths
+	}
 	rank := func(p string) int {
-		return slices.Index(logNames, strings.ToLower(path.Base(strings.TrimRight(p, "/"))))
+		called := strings.ToLower(path.Base(strings.TrimRight(p, "/")))
+		if at := slices.Index(logNames, called); at >= 0 || !strings.Contains(called, "eventlog") {
+			return at
+		}
+		return len(logNames)
 	}
 	known := slices.DeleteFunc(slices.Clone(paths), func(p string) bool { return rank(p) < 0 })
 	slices.SortStableFunc(known, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })

@@ -2,6 +2,7 @@ package redfish
 
 import (
 	"context"
+	"net/http"
 	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -25,6 +26,9 @@ func (m *machine) sensors(ctx context.Context, s system) (site.FacetState, bool,
 	for _, path := range m.sensorPaths {
 		o, err := m.client.get(ctx, path)
 		if err != nil {
+			if hasStatus(err, http.StatusNotFound) {
+				m.sensorPaths = nil
+			}
 			return site.FacetState{}, false, err
 		}
 		for _, list := range []string{"Temperatures", "Fans", "Voltages", "PowerSupplies", "Members"} {
@@ -61,7 +65,7 @@ func (m *machine) findSensors(ctx context.Context, s system) ([]string, error) {
 	refs := items(s.object, "Links", "Chassis")
 	for _, ref := range refs[:min(len(refs), mostChassis)] {
 		c, err := m.client.get(ctx, link(ref))
-		if err != nil {
+		if err != nil && !lasting(err) {
 			return nil, err
 		}
 		var paths []string

@@ -97,3 +97,20 @@ func TestLogIsReadAtItsEnd(t *testing.T) {
 		t.Errorf("got %d entries: %+v", n, seen.Entries)
 	}
 }
+
+// Of several logs that is read which is known to be the hardware's; one alone is
+// read whatever it is called.
+func TestLogsByName(t *testing.T) {
+	for paths, want := range map[string]string{
+		"/l/Audit /l/Sel/ /l/Event":          "/l/Sel/",
+		"/l/Security /l/SystemEventLog":      "/l/SystemEventLog",
+		"/l/InternalEventLog /l/IML":         "/l/IML",
+		"/l/Whatever":                        "/l/Whatever",
+		"/l/Audit /l/PostCodes /l/Crashdump": "",
+	} {
+		got := byName(strings.Fields(paths))
+		if (len(got) == 0) != (want == "") || want != "" && got[0] != want {
+			t.Errorf("%s: got %v, want %s", paths, got, want)
+		}
+	}
+}

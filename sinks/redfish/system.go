@@ -49,7 +49,7 @@ const maxLinks = 128
 // links are the paths that a list of references leads to.
 func links(o object, path ...string) []string {
 	var paths []string
-	for _, ref := range at[[]object](o, path...) {
+	for _, ref := range items(o, path...) {
 		if p := link(ref); p != "" && len(paths) < maxLinks {
 			paths = append(paths, p)
 		}
@@ -92,15 +92,7 @@ func (s system) heading() string {
 
 // health is OK, Warning or Critical for the machine with all its parts, empty
 // when the BMC does not say.
-func (s system) health() string {
-	for _, field := range []string{"HealthRollup", "Health"} {
-		h := at[schemas.Health](s.object, "Status", field)
-		if slices.Contains([]schemas.Health{schemas.OKHealth, schemas.WarningHealth, schemas.CriticalHealth}, h) {
-			return string(h)
-		}
-	}
-	return ""
-}
+func (s system) health() string { return healthBy(s.object, "HealthRollup", "Health") }
 
 func (s system) inventory() *site.Inventory {
 	return &site.Inventory{

@@ -18,6 +18,7 @@ import (
 // write: not by a mistake in what is asked, and not by one in how it is.
 type tap struct {
 	next     http.RoundTripper
+	client   *client
 	took     map[string][]time.Duration // by what was asked for
 	requests int
 	bytes    int64
@@ -26,13 +27,13 @@ type tap struct {
 
 // tapped puts a tap before a handle's wire, until it is taken off.
 func (m *machine) tapped() (t *tap, off func()) {
-	t = &tap{next: m.client.http.Transport, took: map[string][]time.Duration{}, tags: map[string]int{}}
+	t = &tap{next: m.client.http.Transport, client: m.client, took: map[string][]time.Duration{}, tags: map[string]int{}}
 	m.client.http.Transport = t
 	return t, func() { m.client.http.Transport = t.next }
 }
 
 func (t *tap) RoundTrip(r *http.Request) (*http.Response, error) {
-	login := r.Method == http.MethodPost && strings.HasSuffix(strings.TrimRight(r.URL.Path, "/"), "/Sessions")
+	login := r.Method == http.MethodPost && r.URL.Path == t.client.sessions
 	if r.Method != http.MethodGet && !login {
 		return nil, refused("%s %s: nothing is written while a BMC is looked at", r.Method, r.URL.Path)
 	}
