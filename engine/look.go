@@ -119,6 +119,7 @@ func (w *worker) observe(ctx context.Context, j job, kind site.EndpointKind, fac
 	if err != nil {
 		return site.Observed{}, err
 	}
+	w.bequeath(w.doors[kind], kind)
 	octx, stop := context.WithTimeout(ctx, longestLook)
 	defer stop()
 	seen, err := m.Observe(octx, j.node, facets)

@@ -173,6 +173,7 @@ type logins struct {
 	events []string        // what was done, in order
 	refuse error           // why no session can be ended
 	basic  bool            // there are no sessions
+	room   int             // for so many of them; 0 for any number
 }
 
 func (l *logins) Open(ctx context.Context, e site.Endpoint, s secret.Value) (driver.Machine, error) {
@@ -185,13 +186,24 @@ type login struct {
 	driver.Machine
 	l       *logins
 	session string
+	left    []string
 }
+
+func (m *login) Inherit(sessions []string) { m.left = sessions }
 
 func (m *login) Observe(ctx context.Context, n *site.Node, f []site.Facet) (site.Observed, error) {
 	o, err := m.Machine.Observe(ctx, n, f)
 	m.l.mu.Lock()
 	defer m.l.mu.Unlock()
 	if err == nil && m.session == "" && !m.l.basic {
+		if m.l.room > 0 && len(m.l.open) >= m.l.room {
+			for _, s := range m.left {
+				delete(m.l.open, s)
+			}
+		}
+		if m.l.room > 0 && len(m.l.open) >= m.l.room {
+			return site.Observed{}, fmt.Errorf("%w: all sessions are in use", driver.ErrBusy)
+		}
 		m.l.n++
 		m.session = fmt.Sprintf("session %d", m.l.n)
 		m.l.open[m.session] = true
@@ -243,6 +255,27 @@ func TestSessionsOfEarlierTerms(t *testing.T) {
 		w.after(5 * time.Second)
 		if said := strings.Join(l.events, ", "); said != "end of session 5, install by session 6" {
 			t.Errorf("what was done is %s", said)
+		}
+	}, "a")
+}
+
+// TestSessionsFillTheTable holds that a machine whose sessions were all left by
+// earlier terms is logged in to as soon as the term is held, and not before:
+// until then they may be those of another controller that acts.
+func TestSessionsFillTheTable(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		l := &logins{Driver: w.fleet.Driver(), open: map[string]bool{}, refuse: driver.ErrRefused, room: 1}
+		w.bmcs = l
+		w.commit(w.design("a"))
+		w.up()
+		w.after(time.Minute)
+		w.want("a", site.InSync)
+		w.crash()
+		w.up()
+		w.after(5 * time.Minute)
+		w.want("a", site.InSync)
+		if len(l.open) != 1 || !l.open["session 2"] {
+			t.Errorf("open are %v", l.open)
 		}
 	}, "a")
 }

@@ -201,6 +201,24 @@ func (w *worker) fence(ctx context.Context, kind site.EndpointKind) error {
 	return nil
 }
 
+// bequeath tells a handle that has not logged in yet which sessions earlier
+// terms have left at its endpoint, for when the machine has no room for another.
+// While the term is not held they may be those of the controller that acts.
+func (w *worker) bequeath(d *door, kind site.EndpointKind) {
+	heir, ok := driver.As[driver.Heir](d.machine)
+	t := w.e.heldTerm()
+	if !ok || t == nil || d.session != "" || w.e.ObserveOnly {
+		return
+	}
+	var left []string
+	for _, s := range w.recordedSessions()[kind] {
+		if s.Term != t.Number && s.Endpoint == d.endpoint.URL {
+			left = append(left, s.ID)
+		}
+	}
+	heir.Inherit(left)
+}
+
 // weaker says what is not held on a machine without sessions.
 func (w *worker) weaker() string {
 	if d := w.doors[site.BMC]; d == nil || !d.basic {
