@@ -19,7 +19,7 @@ var booting = []Rule{
 	},
 	{
 		Code: "install-by", Severity: site.SeverityError,
-		What:  "A node that is installed by HTTP boots by UEFI.",
+		What:  "A node that is installed by HTTP boots by UEFI, and so does its image.",
 		Why:   "Firmware that boots by BIOS knows no HTTP boot; the machine starts what was on its disk before, and the installation never ends.",
 		Wrong: `nodes: "n1": boot: {mode: "bios", installBy: "http"}`,
 		Right: `nodes: "n1": boot: {mode: "uefi", installBy: "http"}`,
@@ -100,12 +100,19 @@ func bootOrder(s *site.Site, n *site.Node) []site.Finding {
 	return nil
 }
 
-func installBy(_ *site.Site, n *site.Node) []site.Finding {
-	if n.Boot.InstallBy != "http" || n.Boot.Mode != "bios" {
+func installBy(s *site.Site, n *site.Node) []site.Finding {
+	image := s.Images[n.Image]
+	switch {
+	case n.Boot.InstallBy != "http":
 		return nil
+	case n.Boot.Mode == "bios":
+		return []site.Finding{beside(n, "boot.mode", wrong("boot.installBy", `boot.installBy is "http", and boot.mode is "bios"`,
+			`Write installBy: "media", or mode: "uefi".`))}
+	case image != nil && image.BootMode == "bios":
+		return []site.Finding{beside(n, "image", wrong("boot.installBy", fmt.Sprintf(`boot.installBy is "http", and the image %s boots by bios`, n.Image),
+			`Write installBy: "media", or use an image that boots by uefi.`))}
 	}
-	return []site.Finding{beside(n, "boot.mode", wrong("boot.installBy", `boot.installBy is "http", and boot.mode is "bios"`,
-		`Write installBy: "media", or mode: "uefi".`))}
+	return nil
 }
 
 // leases says whether a DHCP server gives addresses in a network.
