@@ -41,6 +41,7 @@ var probes = []struct {
 	{"power", site.FacetPower, (*grading).tryPower},
 	{"boot once", site.FacetImage, (*grading).tryBootOnce},
 	{"boot order", site.FacetBoot, (*grading).tryBootOrder},
+	{"boot mode", "", (*grading).tryBootMode},
 	{"HTTP boot", "", (*grading).tryHTTPBoot},
 	{"virtual media", site.FacetImage, (*grading).tryMedia},
 	{"BIOS attributes", site.FacetBIOS, (*grading).tryBIOS},
@@ -264,6 +265,22 @@ func (g *grading) tryBootOrder(ctx context.Context) (driver.Ability, error) {
 	a.Values = strings.Split(joined(g.machine.boot.targets(refs)), ",")
 	if unknown > 0 {
 		a.Verdict, a.Text = driver.Partly, fmt.Sprintf("%d boot options, of which %d are of no known source", len(refs), unknown)
+	}
+	return a, nil
+}
+
+func (g *grading) tryBootMode(ctx context.Context) (driver.Ability, error) {
+	s, err := g.future(ctx, g.system)
+	if err != nil {
+		return driver.Ability{}, err
+	}
+	mode := s.mode()
+	if mode == "" {
+		return driver.Ability{}, lacks("the system does not show how its firmware boots")
+	}
+	a := works("boots by %s", mode)
+	for _, other := range at[[]string](s.object, "Boot", overrideMode+"@Redfish.AllowableValues") {
+		a.Values = append(a.Values, printable(other))
 	}
 	return a, nil
 }
