@@ -26,7 +26,8 @@ type account struct {
 	change bool
 }
 
-// roles are the predefined roles with their privileges (DSP0266, Redfish service privilege model).
+// roles are the predefined roles with their privileges (DSP0266, Redfish
+// service privilege model).
 var roles = map[string][]string{
 	"Administrator": {"Login", "ConfigureManager", "ConfigureUsers", "ConfigureComponents", "ConfigureSelf"},
 	"Operator":      {"Login", "ConfigureComponents", "ConfigureSelf"},
@@ -115,10 +116,16 @@ func (x *exchange) privilege() string {
 		return "ConfigureSelf"
 	case strings.HasPrefix(x.path, accountsPath):
 		return "ConfigureUsers"
-	case strings.HasPrefix(x.path, x.kind.manager) && !strings.Contains(x.path, "/VirtualMedia"), strings.HasPrefix(x.path, x.kind.sessionsPath()), strings.HasPrefix(x.path, root+"/AccountService"), strings.HasPrefix(x.path, root+"/CertificateService"), strings.HasPrefix(x.path, eventsPath):
+	case strings.HasPrefix(x.path, x.kind.manager) && !strings.Contains(x.path, "/VirtualMedia"), x.ofService():
 		return "ConfigureManager"
 	}
 	return "ConfigureComponents"
+}
+
+// ofService says whether the path is of what the BMC does for itself.
+func (x *exchange) ofService() bool {
+	services := []string{x.kind.sessionsPath(), root + "/AccountService", root + "/CertificateService", eventsPath}
+	return slices.ContainsFunc(services, func(at string) bool { return strings.HasPrefix(x.path, at) })
 }
 
 // isSelf says whether the path is of the user's own account or session.

@@ -95,16 +95,19 @@ type MachineConfig struct {
 	// Personality is the kind of its BMC, one of Personalities; plain without.
 	Personality string `json:"personality,omitempty"`
 	// SystemID is what a plain BMC calls its system, 1 without.
-	SystemID     string        `json:"systemID,omitempty"`
-	BMCAddr      string        `json:"bmcAddr"` // 127.x.y.z
-	OSAddr       string        `json:"osAddr,omitempty"`
-	Identity     site.Identity `json:"identity"`
-	Username     string        `json:"username"`
-	Password     string        `json:"password"`
-	Manufacturer string        `json:"manufacturer,omitempty"`
-	Model        string        `json:"model,omitempty"`
-	MemoryGiB    int           `json:"memoryGiB,omitempty"`
-	Processors   int           `json:"processors,omitempty"`
+	SystemID string        `json:"systemID,omitempty"`
+	BMCAddr  string        `json:"bmcAddr"` // 127.x.y.z
+	OSAddr   string        `json:"osAddr,omitempty"`
+	Identity site.Identity `json:"identity"`
+	Username string        `json:"username"`
+	Password string        `json:"password"`
+	// MaxSessions is how many sessions its BMC has room for, as many as the
+	// personality's without.
+	MaxSessions  int    `json:"maxSessions,omitempty"`
+	Manufacturer string `json:"manufacturer,omitempty"`
+	Model        string `json:"model,omitempty"`
+	MemoryGiB    int    `json:"memoryGiB,omitempty"`
+	Processors   int    `json:"processors,omitempty"`
 	// Power is "on" or "off"; a machine that starts on has booted long ago.
 	Power     string   `json:"power,omitempty"`
 	BootOrder []string `json:"bootOrder,omitempty"` // Hdd, Pxe by default

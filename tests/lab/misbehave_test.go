@@ -114,6 +114,17 @@ func TestFaultsThatHeal(t *testing.T) {
 	}
 }
 
+// A BMC with room for few sessions.
+func TestFewSessions(t *testing.T) {
+	b := beside(t, build(t, one(lab.Latency{}, func(c *lab.MachineConfig) { c.MaxSessions = 4 })))
+	for range 4 {
+		b.want(201, "POST", sessions, account)
+	}
+	b.want(503, "POST", sessions, account)
+	b.want(204, "DELETE", sessions+"/1", "")
+	b.want(201, "POST", sessions, account)
+}
+
 func TestFaultsOfSessions(t *testing.T) {
 	f := build(t, one(lab.Latency{}))
 	b, m := beside(t, f), f.Machine("n1")

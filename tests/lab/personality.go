@@ -64,6 +64,9 @@ type powerHabits struct {
 	// already is the answer to a reset that would change nothing.
 	already       int
 	managerResets []string
+	// starts has a forced restart and a power cycle switch on what is off, as
+	// OpenBMC does; elsewhere they are refused.
+	starts bool
 }
 
 // bootHabits is how a BMC has its boot settings.
@@ -245,7 +248,7 @@ func plain(id string) *personality {
 		complete: true, etags: etagsWeak, speech: speech{base: "Base.1.18"},
 		power: powerHabits{
 			resets: []string{"On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "ForceOn", "PowerCycle"},
-			info:   system + "/ResetActionInfo", listed: true, already: 204, managerResets: []string{"GracefulRestart", "ForceRestart"},
+			info:   system + "/ResetActionInfo", listed: true, already: 204, managerResets: []string{"GracefulRestart", "ForceRestart"}, starts: true,
 		},
 		boot:     bootHabits{options: usualOptions(1, byRef), states: overrideStates, listed: true, targets: usualTargets, modes: []string{"UEFI"}, progress: true, http: true},
 		sessions: sessionHabits{max: 16, idle: 30 * time.Minute, shown: 1800, full: "SessionLimitExceeded"},

@@ -189,6 +189,19 @@ func TestBootOrderOfTheSettingsObject(t *testing.T) {
 	b.want(400, "PATCH", "/redfish/v1/Systems/1", `{"Boot": {"BootSourceOverrideEnabled": "Continuous"}}`)
 }
 
+// What a forced restart makes of a machine that is off.
+func TestRestartOfWhatIsOff(t *testing.T) {
+	kinds(t, lab.Latency{}, func(t *testing.T, f *lab.Fleet, b *bmc) {
+		m := f.Machine("n1")
+		want, power := 409, "Off"
+		if m.State().Personality == "plain" {
+			want, power = 204, "On"
+		}
+		b.want(want, "POST", system(f)+"/Actions/ComputerSystem.Reset", `{"ResetType": "ForceRestart"}`)
+		eventually(t, "the machine is "+power, func() bool { return m.Power() == power })
+	})
+}
+
 // Bad logins lock an account, or block their sender, after as many and for as
 // long as the vendor's do; an iLO takes its time instead.
 func TestLockoutsOfPersonalities(t *testing.T) {

@@ -176,6 +176,9 @@ func (m *Machine) shutDownLocked() resetAnswer {
 
 // restartLocked carries out a restart, which comes back by itself.
 func (m *Machine) restartLocked(kind string) resetAnswer {
+	if m.power == off && m.kind.power.starts && kind != "GracefulRestart" {
+		return m.switchOnLocked()
+	}
 	if m.power != on {
 		return resetRefused
 	}

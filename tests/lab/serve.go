@@ -469,7 +469,10 @@ func (x *exchange) metadata() {
 	for _, k := range collections {
 		include(k+"Collection", k+"Collection")
 	}
-	include("RedfishExtensions", "RedfishExtensions.v1_0_0")
+	for _, file := range slices.Sorted(maps.Keys(inner)) {
+		include(file, file, inner[file])
+	}
+	text.WriteString(`<edmx:Reference Uri="http://redfish.dmtf.org/schemas/v1/RedfishExtensions_v1.xml"><edmx:Include Namespace="RedfishExtensions.v1_0_0" Alias="Redfish"/></edmx:Reference>` + "\n")
 	fmt.Fprintf(&text, `<edmx:DataServices><Schema xmlns="http://docs.oasis-open.org/odata/ns/edm" Namespace="Service">`+
 		`<EntityContainer Name="Service" Extends="ServiceRoot.%s.ServiceContainer"/></Schema></edmx:DataServices>`+"\n</edmx:Edmx>\n",
 		strings.Split(x.kind.typeOf("ServiceRoot"), ".")[1])
@@ -480,6 +483,9 @@ func (x *exchange) metadata() {
 		io.WriteString(x.w, text.String())
 	}
 }
+
+// inner are the schemas of what is within resources.
+var inner = map[string]string{"Event": "Event.v1_9_0", "Message": "Message.v1_1_1", "Settings": "Settings.v1_3_3"}
 
 // collections are the kinds of which there are collections.
 var collections = []string{

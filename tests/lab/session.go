@@ -144,7 +144,7 @@ func (m *Machine) openLocked(token, user string) int {
 			delete(m.sessions, t)
 		}
 	}
-	if len(m.sessions) >= m.kind.sessions.max {
+	if len(m.sessions) >= cmp.Or(m.config.MaxSessions, m.kind.sessions.max) {
 		return 0
 	}
 	m.counts.Sessions++
