@@ -77,7 +77,11 @@ func (e *Engine) hold(ctx context.Context, w *worker, o site.Order) (string, err
 	case w != nil:
 		what, err = w.name, e.holdThese(ctx, []*worker{w}, o.Verb, h)
 	case o.Verb == site.VerbQuarantine || o.Verb == site.VerbRelease:
-		err = e.holdThese(ctx, e.workersThat(func(*worker) bool { return true }), o.Verb, h)
+		all := e.workersThat(func(*worker) bool { return true })
+		if len(all) == 0 && h != nil {
+			return "", fmt.Errorf("%w: no node of site %s is known yet, so there is none to switch off; `slipway pause --all` keeps every hand off those to come", site.ErrRefused, e.Site)
+		}
+		err = e.holdThese(ctx, all, o.Verb, h)
 	default:
 		err = e.pauseSite(ctx, h)
 	}

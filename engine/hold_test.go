@@ -373,6 +373,43 @@ func TestQuarantineOfANodeThatLeftTheDesign(t *testing.T) {
 	}, names(3)...)
 }
 
+// Nothing would be switched off, and nobody should believe that it was.
+func TestQuarantineOfAllBeforeTheFirstDesignIsRefused(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		w.up()
+		w.after(time.Second)
+		_, err := w.engine.Do(w.t.Context(), site.Order{Verb: site.VerbQuarantine, By: "tester"})
+		if !errors.Is(err, site.ErrRefused) || !strings.Contains(err.Error(), "no node of site test is known yet") {
+			t.Errorf("quarantine of nothing: %v", err)
+		}
+	}, "n1")
+}
+
+// That a quarantine has switched a machine off does not make it one that was
+// begun: it comes up, and what disrupts it waits for its window.
+func TestWindowHoldsWhatIsReleasedFromQuarantine(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving("n1")
+		w.do(site.Order{Verb: site.VerbQuarantine, Node: "n1", Reason: "drill"})
+		w.after(time.Minute)
+		w.patch(d, "2", func(d *site.Site) {
+			d.Windows = map[string]*site.Window{"new year": {Cron: "0 0 1 1 *", Length: site.Duration(time.Hour)}}
+			d.Nodes["n1"].Window = "new year"
+		})
+		w.after(2 * time.Hour)
+		w.do(site.Order{Verb: site.VerbRelease, Node: "n1"})
+		w.after(10 * time.Minute)
+		if got := w.fleet.Machine("n1").Power(); got != "on" {
+			t.Errorf("n1 is %s after its release", got)
+		}
+		w.want("n1", site.Blocked)
+		w.reason("n1", "its window new year opens at")
+		if at := w.begun("n1", site.ActionPackages, time.Time{}); !at.IsZero() {
+			t.Errorf("n1 was patched at %s, outside its window", at)
+		}
+	}, "n1")
+}
+
 func TestHoldOnAnUnreachableNodeIsShown(t *testing.T) {
 	inBubble(t, patched, func(w *world) {
 		w.serving(names(2)...)

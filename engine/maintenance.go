@@ -12,11 +12,13 @@ import (
 // windowGate lets a step pass only in the window that the design names for its
 // impact, and only when what is left to do is expected to fit. A step and an
 // installation that were begun are finished past the window's end, and so is
-// the node unless the window says to stop.
+// the node unless the window says to stop. A machine that only a quarantine has
+// switched off was not begun.
 func windowGate(w *worker, t try, now time.Time) *held {
 	name := plan.WindowOf(t.node, t.step)
 	d := t.site.Windows[name]
-	if d == nil || t.begun || t.inHand && w.disrupts && d.Overrun != "stop" {
+	disrupted := t.inHand && !w.memory.Recorded.Disrupted.IsZero()
+	if d == nil || t.begun || disrupted && d.Overrun != "stop" {
 		return nil
 	}
 	win, err := window.Parse(d)

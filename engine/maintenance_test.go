@@ -26,7 +26,11 @@ func TestOverrun(t *testing.T) {
 	} {
 		s := &site.Site{Windows: map[string]*site.Window{"night": {From: "22:00", To: "04:00", Overrun: c.overrun}}}
 		n := &site.Node{Name: "n1", Window: "night"}
-		h := windowGate(&worker{disrupts: c.disrupts}, try{job: job{site: s, node: n}, step: site.Step{Impact: site.ImpactReboot}, begun: c.begun, inHand: c.disrupts}, noon)
+		w := &worker{}
+		if c.disrupts {
+			w.memory.Recorded.Disrupted = noon.Add(-time.Hour)
+		}
+		h := windowGate(w, try{job: job{site: s, node: n}, step: site.Step{Impact: site.ImpactReboot}, begun: c.begun, inHand: c.disrupts}, noon)
 		if (h != nil) != c.holds {
 			t.Errorf("overrun %q, begun %t, disrupts %t: held %v, want %t", c.overrun, c.begun, c.disrupts, h, c.holds)
 		}
