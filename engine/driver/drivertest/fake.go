@@ -310,7 +310,7 @@ func (w *writer) ask(ctx context.Context, change func()) error {
 
 // power asks for a power state and waits for it; an installer may have powered
 // the machine off again by then. A system that does not shut down in time has
-// its power cut.
+// its power cut. What somebody else takes back is not waited for for ever.
 func (w *writer) power(ctx context.Context, on bool) error {
 	before, now := w.m.state()
 	if now == on {
@@ -318,6 +318,7 @@ func (w *writer) power(ctx context.Context, on bool) error {
 	}
 	forced := on || w.step.Force
 	grace := max(w.m.settings().GraceTime, 2*w.m.settings().PowerTime)
+	longest := grace + max(time.Minute, 4*w.m.settings().PowerTime)
 	if err := w.ask(ctx, func() { w.m.ask(on, w.step.Force) }); err != nil {
 		return err
 	}
@@ -328,6 +329,9 @@ func (w *writer) power(ctx context.Context, on bool) error {
 		}
 		if err := w.wait(ctx); err != nil {
 			return fmt.Errorf("power %s: %w", state(on), err)
+		}
+		if time.Since(began) > longest {
+			return fmt.Errorf("%w: the request was accepted, and the machine is not %s after %s", driver.ErrRefused, state(on), longest)
 		}
 		if !forced && time.Since(began) > grace {
 			forced = true

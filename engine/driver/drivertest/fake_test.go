@@ -196,6 +196,22 @@ func TestPowerOfADeafSystemIsCut(t *testing.T) {
 	}
 }
 
+// The power comes back at no time when somebody holds the button, and the
+// request is given up.
+func TestPowerThatSomebodyTakesBackIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fleet := drivertest.NewFleet(slow, "n1")
+		fake := fleet.Machine("n1")
+		n := fake.Node()
+		time.AfterFunc(slow.PowerTime/2, func() { fake.SetPower("off") })
+		step := site.Step{Node: "n1", Machine: n.Identity, Facet: site.FacetPower, Action: site.ActionPowerOn}
+		err := open(t, fleet.Driver(), n.Endpoints[site.BMC]).Apply(t.Context(), step, n, site.Observed{})
+		if !errors.Is(err, driver.ErrRefused) {
+			t.Errorf("power-on ended with %v, want a refusal", err)
+		}
+	})
+}
+
 func TestConformance(t *testing.T) {
 	config := drivertest.Config{
 		Latency: time.Millisecond, PowerTime: 20 * time.Millisecond, InstallTime: 50 * time.Millisecond,
