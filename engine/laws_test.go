@@ -194,6 +194,9 @@ func (t *trial) inBudget(d *site.Site, c drivertest.Call) string {
 	if t.sometime(c.Machine, c.When.Add(-known), c.When, func(m machine) bool { return !m.inService(n) || !m.hasSystem() }) || !t.halfway[c.Machine].IsZero() {
 		return "" // it was out already
 	}
+	if since, begun := t.begunOn[n.Name]; begun && c.When.Sub(since) > slack {
+		return "" // it has its place since then: nobody knows what came of the step
+	}
 	inRack := func(x *site.Node) bool { return x.Rack == n.Rack }
 	inRole := func(x *site.Node) bool { return x.Role == n.Role }
 	wrong := t.outOf(d, n, c.When, "the site", func(*site.Node) bool { return true }, func(of int) int { return bound(d.Rollout.MaxUnavailable, of+t.leaving) })

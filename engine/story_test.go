@@ -27,7 +27,7 @@ func newTrial(seed uint64, store *record.Store) *trial {
 	t := &trial{
 		seed: seed, name: fmt.Sprintf("trial-%d", seed), dice: rand.New(rand.NewPCG(seed, 77)), store: store,
 		source: &commits{}, began: time.Now(), ills: map[string][]ill{}, holds: map[string][]spell{}, kept: map[string][]spell{},
-		halfway: map[string]time.Time{}, begunAt: map[string]time.Time{}, installing: map[string]bool{}, settled: map[string]site.Identity{}, shown: map[string]string{}, lives: map[string]int{}, replaced: map[string]time.Time{}, tried: map[string]time.Time{},
+		halfway: map[string]time.Time{}, begunAt: map[string]time.Time{}, installing: map[string]bool{}, settled: map[string]site.Identity{}, shown: map[string]string{}, lives: map[string]int{}, replaced: map[string]time.Time{}, tried: map[string]time.Time{}, begunOn: map[string]time.Time{},
 	}
 	config := quick
 	config.Seed = seed

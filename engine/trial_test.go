@@ -49,6 +49,7 @@ type trial struct {
 	lives      map[string]int           // how often a node was removed
 	replaced   map[string]time.Time     // when another machine was put in the place of one
 	tried      map[string]time.Time     // since when a node has been worked on
+	begunOn    map[string]time.Time     // since when a node has a disrupting step begun, whatever came of it
 	heard      uint64                   // the last event
 
 	// As the daemon says.
@@ -168,6 +169,9 @@ func (t *trial) see() *site.Report {
 	return &r
 }
 
+// disrupting are the actions that take a machine out of service.
+var disrupting = []site.Action{site.ActionPackages, site.ActionRestart, site.ActionInstall}
+
 // hear notes since when nodes have steps begun that have not ended in-sync.
 func (t *trial) hear() {
 	for _, ev := range t.engine.Events(t.heard) {
@@ -175,8 +179,12 @@ func (t *trial) hear() {
 		if _, begun := t.tried[ev.Node]; ev.Kind == site.EventBegun && !begun {
 			t.tried[ev.Node] = ev.When
 		}
+		if _, begun := t.begunOn[ev.Node]; ev.Kind == site.EventBegun && !begun && slices.ContainsFunc(disrupting, func(a site.Action) bool { return strings.HasPrefix(ev.Text, string(a)+":") }) {
+			t.begunOn[ev.Node] = ev.When
+		}
 		if ev.Kind == site.EventState && ev.Text == string(site.InSync) {
 			delete(t.tried, ev.Node)
+			delete(t.begunOn, ev.Node)
 		}
 	}
 }
