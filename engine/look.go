@@ -92,7 +92,7 @@ func (w *worker) looksInside(j job, seen site.Observed) bool {
 func (w *worker) designedFacets(n *site.Node, kind site.EndpointKind) []site.Facet {
 	var facets []site.Facet
 	for _, f := range []site.Facet{site.FacetFirmware, site.FacetBIOS, site.FacetBase, site.FacetNetwork, site.FacetPackages, site.FacetConfig} {
-		if site.Serves[f] == kind && w.e.serves[f] && n.Want(f) != nil {
+		if site.Serves[f] == kind && w.e.serves[f] && n.Asks(f) {
 			facets = append(facets, f)
 		}
 	}

@@ -142,5 +142,5 @@ func asked(n *site.Node, f site.Facet) bool {
 	case f == site.FacetOS, slices.Contains(lookFacets, f), slices.Contains(watched, f):
 		return true
 	}
-	return n.Want(f) != nil
+	return n.Asks(f)
 }

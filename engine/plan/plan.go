@@ -208,7 +208,7 @@ func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 		p.Blocked = append(p.Blocked, why...)
 		return
 	}
-	if seen.Busy != "" && n.Want(f) != nil {
+	if seen.Busy != "" && n.Asks(f) {
 		p.Waiting = string(f) + ": " + seen.Busy
 		return
 	}

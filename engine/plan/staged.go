@@ -93,7 +93,7 @@ func Booted(n *site.Node, before *site.Boots) *site.Boots {
 // StagedAsDesigned says whether all that the design stages was seen as asked.
 func StagedAsDesigned(n *site.Node, o site.Observed) bool {
 	for _, f := range staged {
-		if n.Want(f) != nil && !AsDesigned(n, f, o.Facets[f]) {
+		if n.Asks(f) && !AsDesigned(n, f, o.Facets[f]) {
 			return false
 		}
 	}

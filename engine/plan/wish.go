@@ -93,6 +93,9 @@ func (w wish) reachedBy(seen site.FacetState) bool {
 // unresolved are sentences on the fields of the design that mean nothing on the
 // machine, each with its place.
 func unresolved(n *site.Node, f site.Facet, seen site.FacetState) []string {
+	if len(seen.Unresolved) == 0 && seen.Offers == nil {
+		return nil // nothing had to be resolved
+	}
 	why := seen.Unresolved
 	if asked := n.Want(f); !isFor(asked, seen) {
 		why = notOffered(asked, seen)

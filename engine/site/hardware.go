@@ -78,12 +78,15 @@ type BIOS struct {
 // "false", or the word that stands for a profile.
 func (b BIOS) Intents() Values {
 	asked := Values{}
-	for name, on := range map[string]*bool{
-		"smt": b.SMT, "virtualization": b.Virtualization, "iommu": b.IOMMU, "sriov": b.SRIOV,
-		"turbo": b.Turbo, "secureBoot": b.SecureBoot, "tpm": b.TPM,
+	for _, intent := range []struct {
+		name string
+		on   *bool
+	}{
+		{"smt", b.SMT}, {"virtualization", b.Virtualization}, {"iommu", b.IOMMU}, {"sriov", b.SRIOV},
+		{"turbo", b.Turbo}, {"secureBoot", b.SecureBoot}, {"tpm", b.TPM},
 	} {
-		if on != nil {
-			asked[name] = strconv.FormatBool(*on)
+		if intent.on != nil {
+			asked[intent.name] = strconv.FormatBool(*intent.on)
 		}
 	}
 	if b.Profile != "" {

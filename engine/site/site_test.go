@@ -47,6 +47,33 @@ func TestDigestOfASetIsFreeOfOrder(t *testing.T) {
 	}
 }
 
+// A design asks for a facet of many parts as soon as it has one of them, also
+// for none of its kind; what only could hold parts asks for nothing.
+func TestWhatADesignAsksFor(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		node  site.Node
+		facet site.Facet
+		asks  bool
+	}{
+		{"nothing", site.Node{}, site.FacetBase, false},
+		{"no time servers", site.Node{System: site.System{Time: site.Time{Servers: []string{}}}}, site.FacetBase, false},
+		{"a time zone", site.Node{System: site.System{Time: site.Time{Zone: "UTC"}}}, site.FacetBase, true},
+		{"logs", site.Node{System: site.System{Logs: site.Logs{Forward: []string{"tls://logs:6514"}}}}, site.FacetBase, true},
+		{"a user elsewhere", site.Node{System: site.System{Users: map[string]site.User{"u": {}}}}, site.FacetConfig, false},
+		{"no packages", site.Node{System: site.System{Packages: map[string]site.Package{}}}, site.FacetPackages, true},
+		{"a VLAN", site.Node{VLANs: map[string]site.VLAN{"v": {}}}, site.FacetNetwork, true},
+		{"no kernel parameters", site.Node{Kernel: site.Kernel{Parameters: map[string]any{}}}, site.FacetConfig, false},
+		{"a kernel", site.Node{Kernel: site.Kernel{Package: "linux"}}, site.FacetConfig, true},
+		{"power", site.Node{Power: "on"}, site.FacetPower, true},
+		{"no boot order", site.Node{}, site.FacetBoot, false},
+	} {
+		if want := c.node.Want(c.facet); c.node.Asks(c.facet) != c.asks || (want != nil) != c.asks {
+			t.Errorf("%s: asks for %s is %t, with %v; want %t", c.name, c.facet, c.node.Asks(c.facet), want, c.asks)
+		}
+	}
+}
+
 func TestMergeKeepsWhatWasNotLookedAt(t *testing.T) {
 	early, late := time.Unix(1, 0), time.Unix(2, 0)
 	old := site.Observed{

@@ -26,22 +26,46 @@ func (n *Node) Want(f Facet) Values {
 		return orNil(want)
 	case FacetBIOS:
 		return n.BIOS.values()
+	case FacetBase, FacetNetwork, FacetPackages, FacetConfig:
+		if n.Asks(f) {
+			return digested(n.parts(f))
+		}
+	}
+	return nil
+}
+
+// Asks says whether the design asks for anything of a facet: whether Want gives
+// anything, found without a digest.
+func (n *Node) Asks(f Facet) bool {
+	switch s := n.System; f {
 	case FacetBase:
-		return designed([]any{n.System.Users, n.System.Time, n.System.Logs}, []any{map[string]User(nil), Time{}, Logs{}})
+		return s.Users != nil || s.Time.Zone != "" || len(s.Time.Servers)+len(s.Logs.Forward) > 0
 	case FacetNetwork:
-		type network struct {
+		return n.Interfaces != nil || n.Bonds != nil || n.Bridges != nil || n.VLANs != nil
+	case FacetPackages:
+		return s.Packages != nil
+	case FacetConfig:
+		return s.Files != nil || s.Units != nil || s.Sysctl != nil || n.Kernel.Package != "" || len(n.Kernel.Parameters) > 0
+	}
+	return n.Want(f) != nil
+}
+
+// parts are what the design says of a facet of many parts.
+func (n *Node) parts(f Facet) any {
+	switch f {
+	case FacetBase:
+		return []any{n.System.Users, n.System.Time, n.System.Logs}
+	case FacetNetwork:
+		return struct {
 			Interfaces map[string]Interface
 			Bonds      map[string]Bond
 			Bridges    map[string]Bridge
 			VLANs      map[string]VLAN
-		}
-		return designed(network{n.Interfaces, n.Bonds, n.Bridges, n.VLANs}, network{})
+		}{n.Interfaces, n.Bonds, n.Bridges, n.VLANs}
 	case FacetPackages:
-		return designed(n.System.Packages, map[string]Package(nil))
-	case FacetConfig:
-		return designed([]any{n.System.Files, n.System.Units, n.System.Sysctl, n.Kernel}, []any{map[string]File(nil), map[string]Unit(nil), map[string]any(nil), Kernel{}})
+		return n.System.Packages
 	}
-	return nil
+	return []any{n.System.Files, n.System.Units, n.System.Sysctl, n.Kernel}
 }
 
 // values are what the design asks of the boot, field by field.
@@ -70,12 +94,9 @@ func orNil(v Values) Values {
 	return v
 }
 
-// designed is the digest of a part of the design, nil where it is as empty.
-func designed(part, empty any) Values {
-	text, _ := json.Marshal(part)
-	if none, _ := json.Marshal(empty); string(text) == string(none) {
-		return nil
-	}
+// digested is the digest of what a design says.
+func digested(parts any) Values {
+	text, _ := json.Marshal(parts)
 	sum := sha256.Sum256(text)
 	return Values{"design": hex.EncodeToString(sum[:6])}
 }
