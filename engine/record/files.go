@@ -51,7 +51,9 @@ func (s *Site) saveFile(fill func(io.Writer) error) (digest string, err error) {
 	defer os.Remove(f.Name())
 	defer f.Close()
 	h := sha256.New()
-	z := gzip.NewWriter(io.MultiWriter(f, h))
+	z := compressors.Get().(*gzip.Writer)
+	defer compressors.Put(z)
+	z.Reset(io.MultiWriter(f, h))
 	if err := errors.Join(fill(z), z.Close()); err != nil {
 		return "", err
 	}
@@ -177,8 +179,14 @@ func (s *Site) readDesign(digest string) (*site.Site, error) {
 	}
 }
 
-// compressors are kept: each takes most of a megabyte.
-var compressors = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+// Those that compress and decompress are kept: each takes up to a megabyte.
+var (
+	compressors = sync.Pool{New: func() any {
+		z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // a known level: no error
+		return z
+	}}
+	decompressors = sync.Pool{New: func() any { return new(gzip.Reader) }}
+)
 
 // compress makes a value of much repetition small.
 func compress(value []byte) []byte {
@@ -192,8 +200,9 @@ func compress(value []byte) []byte {
 }
 
 func decompress(value []byte) ([]byte, error) {
-	z, err := gzip.NewReader(bytes.NewReader(value))
-	if err != nil {
+	z := decompressors.Get().(*gzip.Reader)
+	defer decompressors.Put(z)
+	if err := z.Reset(bytes.NewReader(value)); err != nil {
 		return nil, err
 	}
 	return io.ReadAll(z)

@@ -70,11 +70,15 @@ func (s *Site) PutTook(ctx context.Context, like string, took []site.Duration) e
 func (s *Site) AppendEvents(ctx context.Context, events []site.Event) error {
 	s.telling.Lock()
 	defer s.telling.Unlock()
-	newer := map[string][]site.Event{}
+	newer := map[string][]json.RawMessage{}
 	for _, e := range events {
-		newer[e.Node] = append(newer[e.Node], e)
+		text, err := json.Marshal(e)
+		if err != nil {
+			return err
+		}
+		newer[e.Node] = append(newer[e.Node], text)
 		if e.Node != "" && e.Kind == site.EventOrder {
-			newer[""] = append(newer[""], e)
+			newer[""] = append(newer[""], text)
 		}
 	}
 	for nodes := range slices.Chunk(slices.Sorted(maps.Keys(newer)), batchOps) {
@@ -85,9 +89,10 @@ func (s *Site) AppendEvents(ctx context.Context, events []site.Event) error {
 	return nil
 }
 
-// appendTo adds the newer events of some nodes to theirs.
-func (s *Site) appendTo(ctx context.Context, nodes []string, newer map[string][]site.Event) error {
-	older, err := s.readEvents(ctx, nodes)
+// appendTo adds the newer events of some nodes to theirs, whose texts stay as
+// they are.
+func (s *Site) appendTo(ctx context.Context, nodes []string, newer map[string][]json.RawMessage) error {
+	older, err := readEvents[json.RawMessage](ctx, s, nodes)
 	if err != nil {
 		return err
 	}
@@ -106,7 +111,7 @@ func (s *Site) appendTo(ctx context.Context, nodes []string, newer map[string][]
 
 // encodeEvents gives the last events of a node as they are written; fewer when
 // their texts are so long that they would not be small.
-func encodeEvents(node string, events []site.Event) ([]byte, error) {
+func encodeEvents(node string, events []json.RawMessage) ([]byte, error) {
 	keep := nodeEvents
 	if node == "" {
 		keep = siteEvents
@@ -128,7 +133,7 @@ func encodeEvents(node string, events []site.Event) ([]byte, error) {
 // Events gives what happened to a node, oldest first; node "" is the site
 // itself. Nothing recorded is none.
 func (s *Site) Events(ctx context.Context, node string) ([]site.Event, error) {
-	all, err := s.readEvents(ctx, []string{node})
+	all, err := readEvents[site.Event](ctx, s, []string{node})
 	if err != nil {
 		return nil, fmt.Errorf("read events: %w", err)
 	}
@@ -136,7 +141,7 @@ func (s *Site) Events(ctx context.Context, node string) ([]site.Event, error) {
 }
 
 // readEvents gives the events of up to batchOps nodes, in their order.
-func (s *Site) readEvents(ctx context.Context, nodes []string) ([][]site.Event, error) {
+func readEvents[Event any](ctx context.Context, s *Site, nodes []string) ([][]Event, error) {
 	ops := make([]clientv3.Op, len(nodes))
 	for i, node := range nodes {
 		ops[i] = clientv3.OpGet(s.prefix + eventsKey(node))
@@ -148,7 +153,7 @@ func (s *Site) readEvents(ctx context.Context, nodes []string) ([][]site.Event, 
 	}); err != nil {
 		return nil, err
 	}
-	all := make([][]site.Event, len(nodes))
+	all := make([][]Event, len(nodes))
 	for i, r := range got.Responses {
 		for _, kv := range r.GetResponseRange().Kvs {
 			value, err := unseal(string(kv.Key), kv.Value)
