@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -90,11 +91,7 @@ func sameStatus(a, b site.NodeStatus) bool {
 	a.Seen, b.Seen, a.Retry, b.Retry = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 	a.Detail, b.Detail, a.Release, b.Release = "", "", "", ""
 	a.Stale, b.Stale = nil, nil
-	if !slices.Equal(a.Notes, b.Notes) {
-		return false
-	}
-	a.Notes, b.Notes = nil, nil
-	return fmt.Sprint(a) == fmt.Sprint(b)
+	return reflect.DeepEqual(a, b)
 }
 
 // Report is the site's status and plan as they are now.
