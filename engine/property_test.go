@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/record"
 )
@@ -48,7 +49,7 @@ func stories(t *testing.T, from uint64, n int) {
 	dir := t.TempDir()
 	defer os.RemoveAll(dir)
 	synctest.Test(t, func(t *testing.T) {
-		store, err := record.Open(t.Context(), dir, record.Options{NoSync: true})
+		store, err := record.Open(t.Context(), dir, record.Options{NoSync: true, Tick: time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
