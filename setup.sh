@@ -1,7 +1,8 @@
 #!/bin/sh
-# Installs the Debian packages that the tests and the demo run: a real git and
-# a real sshd, two Redfish clients, and the C compiler that the race detector
-# needs. Does nothing when they are there.
+# Installs what the tests and the demo run. From Debian: a real git and a real
+# sshd, two Redfish clients, the C compiler that the race detector needs, and
+# npm. From npm: GitHub's description of its API. Does nothing when they are
+# there.
 set -eu
 missing=
 command -v git >/dev/null || missing="$missing git"
@@ -9,12 +10,18 @@ command -v git >/dev/null || missing="$missing git"
 [ -d /usr/lib/python3/dist-packages/sushy ] || missing="$missing python3-sushy"
 [ -x /usr/bin/redfishtool ] || missing="$missing redfishtool"
 command -v gcc >/dev/null || missing="$missing gcc libc6-dev"
-[ -n "$missing" ] || exit 0
-if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-	echo "setup: please install:$missing" >&2
-	exit 1
-fi
-echo "setup: installing$missing"
-export DEBIAN_FRONTEND=noninteractive
-apt-get update -qq
-apt-get install -y -qq --no-install-recommends $missing >/dev/null
+command -v npm >/dev/null || missing="$missing npm"
+
+install() {
+	if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+		echo "setup: please install:$missing" >&2
+		exit 1
+	fi
+	echo "setup: installing$missing"
+	export DEBIAN_FRONTEND=noninteractive
+	apt-get update -qq
+	apt-get install -y -qq --no-install-recommends $missing >/dev/null
+}
+
+[ -z "$missing" ] || install
+"$(dirname "$0")/tests/github/setup.sh"

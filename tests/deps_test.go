@@ -41,6 +41,7 @@ var rules = []struct{ importer, may string }{
 	{"sinks/notify", "engine/site engine/secret"},
 	{"tests/lab", "engine/site"},
 	{"tests/captures", ""},
+	{"tests/github", ""},
 	{"tests/e2e", "*"},
 	{"tests/e2e/crash", ""},
 	{"tests/bench/*", "*"},
@@ -49,15 +50,16 @@ var rules = []struct{ importer, may string }{
 
 // only says which packages alone may import a library.
 var only = map[string][]string{
-	"cuelang.org/go":               {"engine/design", "engine/design/rule", "schema"},
-	"github.com/robfig/cron":       {"engine/window"},
-	"github.com/go-git/go-git":     {"engine/repo", "engine/repo/repotest"},
-	"github.com/google/go-github":  {"sinks/github"},
-	"github.com/golang-jwt/jwt":    {"sinks/github"},
-	"github.com/stmcginnis/gofish": {"sinks/redfish", "tests/bench/redfish"},
-	"github.com/prometheus":        {"sinks/metrics"},
-	"go.etcd.io/etcd":              {"engine/record"},
-	"golang.org/x/crypto/ssh":      {"engine/repo", "engine/repo/repotest", "sinks/ssh", "tests/lab", "cmd/slipway-lab", "cmd/slipway-demo"},
+	"cuelang.org/go":                {"engine/design", "engine/design/rule", "schema"},
+	"github.com/robfig/cron":        {"engine/window"},
+	"github.com/go-git/go-git":      {"engine/repo", "engine/repo/repotest"},
+	"github.com/google/go-github":   {"sinks/github"},
+	"github.com/golang-jwt/jwt":     {"sinks/github", "tests/github"},
+	"github.com/getkin/kin-openapi": {"tests/github"},
+	"github.com/stmcginnis/gofish":  {"sinks/redfish", "tests/bench/redfish"},
+	"github.com/prometheus":         {"sinks/metrics"},
+	"go.etcd.io/etcd":               {"engine/record"},
+	"golang.org/x/crypto/ssh":       {"engine/repo", "engine/repo/repotest", "sinks/ssh", "tests/lab", "cmd/slipway-lab", "cmd/slipway-demo"},
 }
 
 type listed struct {
