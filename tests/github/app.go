@@ -229,8 +229,13 @@ func (c *call) createToken() answer {
 			return *failed(422, "There is at least one repository that does not exist or is not accessible to the parent installation.", "/rest/apps/apps")
 		}
 	}
-	token := c.token("ghs_", who)
-	return created(object{"token": token, "expires_at": stamp(who.expires), "permissions": who.permissions, "repository_selection": i.selection()})
+	v := object{
+		"token": c.token("ghs_", who), "expires_at": stamp(who.expires), "permissions": who.permissions, "repository_selection": i.selection(),
+	}
+	if who.repos != nil {
+		v["repositories"], v["repository_selection"] = views(who.repos, (*Repository).view), "selected"
+	}
+	return created(v)
 }
 
 func (c *call) revokeToken() answer {

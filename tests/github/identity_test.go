@@ -62,6 +62,7 @@ func TestNarrowedTokens(t *testing.T) {
 	c := w.as(assertion(t, a, w.Now().Add(-time.Minute), w.Now().Add(9*time.Minute)))
 	reading := &client.InstallationTokenOptions{Repositories: []string{"site"}, Permissions: &client.InstallationPermissions{PullRequests: client.String("read")}}
 	token := good(c.Apps.CreateInstallationToken(ctx, in.ID(), reading))(t)
+	want(t, "it is for", token.Repositories[0].GetFullName(), "acme/site")
 	bot := w.as(token.GetToken())
 	want(t, "reading", status(failure(bot.PullRequests.Get(ctx, "acme", "site", p.Number()))), 200)
 	err := failure(bot.Issues.CreateComment(ctx, "acme", "site", p.Number(), &client.IssueComment{Body: client.String("x")}))
