@@ -13,42 +13,17 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // Proposals are what people want to change.
 type Proposals interface {
 	// Open lists the open proposals for a branch, the latest changed first.
-	Open(ctx context.Context, base string) ([]Proposal, error)
+	Open(ctx context.Context, base string) ([]site.Proposal, error)
 	// Proposal is one of them by its number, also when it is not open any
 	// more. ErrGone is wrapped when there is none.
-	Proposal(ctx context.Context, number int) (Proposal, error)
-}
-
-// State says what has become of a proposal.
-type State string
-
-// The states of a proposal.
-const (
-	Open   State = "open"
-	Merged State = "merged"
-	Closed State = "closed" // and not merged
-)
-
-// Proposal is a pull request.
-type Proposal struct {
-	Number int
-	Title  string // as its author wrote it: hostile until shown to be harmless
-	Author string
-	State  State
-	Draft  bool
-	// Base is the branch that it is for; Head is the commit that is proposed.
-	Base, Head string
-	// Fork says that the commit comes from a repository that others write to.
-	Fork bool
-	// Merge is the commit that it became, and MergedBy who merged it.
-	Merge, MergedBy string
-	URL             string
-	Changed         time.Time
+	Proposal(ctx context.Context, number int) (site.Proposal, error)
 }
 
 // Checks tell a commit's readers whether it may be merged.

@@ -131,7 +131,8 @@ func (r *Repository) checkRun(ctx context.Context, c forge.Check) error {
 		return explain(err, needChecks)
 	}
 	mark := digest(c)
-	if latest.GetExternalID() == mark {
+	// A run that a person wants again has lost its conclusion.
+	if latest.GetExternalID() == mark && latest.GetConclusion() == conclusionOf[c.Verdict] {
 		return nil
 	}
 	id := int64(0)

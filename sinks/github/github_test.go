@@ -19,6 +19,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/forge"
 	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // pull is a pull request as GitHub gives it.
@@ -82,8 +83,8 @@ func TestOpenProposals(t *testing.T) {
 		if err != nil || len(got) != 299 {
 			t.Fatalf("got %d, %v, want 299", len(got), err)
 		}
-		want := forge.Proposal{
-			Number: 1, Title: "Add <b>n1</b>", Author: "mona", State: forge.Open, Base: "main", Head: sha,
+		want := site.Proposal{
+			Number: 1, Title: "Add <b>n1</b>", Author: "mona", State: site.ProposalOpen, Base: "main", Head: sha,
 			URL: "https://github.com/acme/site/pull/3", Changed: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		}
 		if got[0] != want {
@@ -105,11 +106,11 @@ func TestProposalThatWasMerged(t *testing.T) {
 		h.on("GET ./pulls/3", func(*http.Request) any { return p })
 		r := connect(t, h, withToken())
 		p["state"] = "closed"
-		if got, err := r.Proposal(t.Context(), 3); err != nil || got.State != forge.Closed || got.Merge != "" {
+		if got, err := r.Proposal(t.Context(), 3); err != nil || got.State != site.ProposalClosed || got.Merge != "" {
 			t.Errorf("got %+v, %v, want it closed", got, err)
 		}
 		p["merged_at"], p["merge_commit_sha"], p["merged_by"] = "2026-01-02T03:04:05Z", other, object{"login": "ada"}
-		if got, err := r.Proposal(t.Context(), 3); err != nil || got.State != forge.Merged || got.Merge != other || got.MergedBy != "ada" {
+		if got, err := r.Proposal(t.Context(), 3); err != nil || got.State != site.ProposalMerged || got.Merge != other || got.MergedBy != "ada" {
 			t.Errorf("got %+v, %v, want it merged", got, err)
 		}
 		if _, err := r.Proposal(t.Context(), 4); !errors.Is(err, forge.ErrGone) {
@@ -294,6 +295,12 @@ func TestCheckRuns(t *testing.T) {
 		say(r, forge.Pending, 0)
 		say(r, forge.Success, 0)
 		if len(*all) != 2 || (*all)[0]["conclusion"] != "failure" || (*all)[1]["conclusion"] != "success" {
+			t.Errorf("the runs are %v", *all)
+		}
+		// One that a person wants again is said again, though it is the same.
+		(*all)[1]["status"], (*all)[1]["conclusion"] = "queued", nil
+		say(connect(t, h, withApp()), forge.Success, 0)
+		if len(*all) != 3 || (*all)[2]["conclusion"] != "success" {
 			t.Errorf("the runs are %v", *all)
 		}
 	})

@@ -170,13 +170,15 @@ func (l *limits) heard(resp *http.Response, body []byte) error {
 }
 
 // isLimit tells whether an answer says only that there were too many requests.
-// The secondary limits come as 403, too, and not always with a header.
+// The secondary limits come as 403, too, and not always with a header; older
+// servers call them abuse detection.
 func isLimit(resp *http.Response, used bool, body []byte) bool {
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests:
 		return true
 	case http.StatusForbidden:
-		return used || resp.Header.Get("Retry-After") != "" || strings.Contains(strings.ToLower(string(body)), "secondary rate limit")
+		said := strings.ToLower(string(body))
+		return used || resp.Header.Get("Retry-After") != "" || strings.Contains(said, "secondary rate limit") || strings.Contains(said, "abuse detection")
 	}
 	return false
 }

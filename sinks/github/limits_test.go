@@ -164,6 +164,10 @@ func TestSilence(t *testing.T) {
 			w.WriteHeader(http.StatusForbidden)
 			_, _ = w.Write([]byte(`{"message":"You have exceeded a secondary rate limit."}`))
 		}, time.Minute},
+		"as older servers say it": {func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = w.Write([]byte(`{"message":"You have triggered an abuse detection mechanism."}`))
+		}, time.Minute},
 		"429 without a time": {func(w http.ResponseWriter) { w.WriteHeader(http.StatusTooManyRequests) }, time.Minute},
 		"a time gone by": {func(w http.ResponseWriter) {
 			w.Header().Set("Retry-After", "-5")

@@ -7,7 +7,7 @@ import (
 
 	gh "github.com/google/go-github/v60/github"
 
-	"github.com/slipway-gitops/slipway/engine/forge"
+	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // maxProposalPages bounds the listing of open pull requests, of 100 each.
@@ -16,8 +16,8 @@ const maxProposalPages = 50
 const needPulls = `"Pull requests: read"`
 
 // Open lists the open pull requests for a branch.
-func (r *Repository) Open(ctx context.Context, base string) ([]forge.Proposal, error) {
-	var all []forge.Proposal
+func (r *Repository) Open(ctx context.Context, base string) ([]site.Proposal, error) {
+	var all []site.Proposal
 	met := map[int]bool{} // one that changes meanwhile moves to a page before
 	err := pages(maxProposalPages, func(page gh.ListOptions) (*gh.Response, error) {
 		some, resp, err := r.api.PullRequests.List(ctx, r.owner, r.name, &gh.PullRequestListOptions{
@@ -42,19 +42,19 @@ func (r *Repository) Open(ctx context.Context, base string) ([]forge.Proposal, e
 }
 
 // Proposal is a pull request by its number.
-func (r *Repository) Proposal(ctx context.Context, number int) (forge.Proposal, error) {
+func (r *Repository) Proposal(ctx context.Context, number int) (site.Proposal, error) {
 	pr, _, err := r.api.PullRequests.Get(ctx, r.owner, r.name, number)
 	if err != nil {
-		return forge.Proposal{}, fmt.Errorf("pull request #%d: %w", number, explain(err, needPulls))
+		return site.Proposal{}, fmt.Errorf("pull request #%d: %w", number, explain(err, needPulls))
 	}
 	return proposal(pr)
 }
 
 var commit = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
 
-func proposal(pr *gh.PullRequest) (forge.Proposal, error) {
-	p := forge.Proposal{
-		Number: pr.GetNumber(), Title: pr.GetTitle(), Author: pr.GetUser().GetLogin(), State: forge.Open, Draft: pr.GetDraft(),
+func proposal(pr *gh.PullRequest) (site.Proposal, error) {
+	p := site.Proposal{
+		Number: pr.GetNumber(), Title: pr.GetTitle(), Author: pr.GetUser().GetLogin(), State: site.ProposalOpen, Draft: pr.GetDraft(),
 		Base: pr.GetBase().GetRef(), Head: pr.GetHead().GetSHA(), URL: pr.GetHTMLURL(), Changed: pr.GetUpdatedAt().Time,
 		// A fork that was deleted has no repository any more.
 		Fork: pr.GetHead().Repo == nil || pr.GetHead().GetRepo().GetID() != pr.GetBase().GetRepo().GetID(),
@@ -64,9 +64,9 @@ func proposal(pr *gh.PullRequest) (forge.Proposal, error) {
 	}
 	switch {
 	case !pr.GetMergedAt().IsZero():
-		p.State, p.Merge, p.MergedBy = forge.Merged, pr.GetMergeCommitSHA(), pr.GetMergedBy().GetLogin()
+		p.State, p.Merge, p.MergedBy = site.ProposalMerged, pr.GetMergeCommitSHA(), pr.GetMergedBy().GetLogin()
 	case pr.GetState() != "open":
-		p.State = forge.Closed
+		p.State = site.ProposalClosed
 	}
 	return p, nil
 }

@@ -82,6 +82,7 @@ func (t *transport) once(req *http.Request) (used secret.Value, resp *http.Respo
 	}
 	body = t.cache.answer(out, resp, body)
 	resp.Body = io.NopCloser(bytes.NewReader(body))
+	resp.Request = req // without the token, which nobody further up needs
 	return used, resp, nil
 }
 
