@@ -13,10 +13,11 @@ build: ## build the programs into bin/
 	@mkdir -p bin
 	$(GO) build -trimpath -o bin/ ./cmd/...
 
-setup: ## install what the tests and the demo need from Debian
+setup: ## install what the tests need, from Debian and npm
 	@./setup.sh
 
-demo: setup build ## a whole site in your terminal, in under two minutes (KEEP=1 leaves it running)
+demo: build ## a whole site in your terminal, in under two minutes (KEEP=1 leaves it running)
+	@./setup.sh demo
 	@bin/slipway-demo $(if $(KEEP),--keep)
 
 test: setup ## all tests

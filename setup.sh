@@ -1,16 +1,19 @@
 #!/bin/sh
-# Installs what the tests and the demo run. From Debian: a real git and a real
-# sshd, two Redfish clients, the C compiler that the race detector needs, and
-# npm. From npm: GitHub's description of its API. Does nothing when they are
-# there.
+# Installs what the tests run; with the word "demo" only what the demo does,
+# which is a real git and a real sshd. For the tests, from Debian: two Redfish
+# clients, the C compiler that the race detector needs, and npm. From npm:
+# GitHub's description of its API. Does nothing when they are there.
 set -eu
+what=${1-tests}
 missing=
 command -v git >/dev/null || missing="$missing git"
 [ -x /usr/sbin/sshd ] || missing="$missing openssh-server"
-[ -d /usr/lib/python3/dist-packages/sushy ] || missing="$missing python3-sushy"
-[ -x /usr/bin/redfishtool ] || missing="$missing redfishtool"
-command -v gcc >/dev/null || missing="$missing gcc libc6-dev"
-command -v npm >/dev/null || missing="$missing npm"
+if [ "$what" = tests ]; then
+	[ -d /usr/lib/python3/dist-packages/sushy ] || missing="$missing python3-sushy"
+	[ -x /usr/bin/redfishtool ] || missing="$missing redfishtool"
+	command -v gcc >/dev/null || missing="$missing gcc libc6-dev"
+	command -v npm >/dev/null || missing="$missing npm"
+fi
 
 install() {
 	if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
@@ -24,4 +27,4 @@ install() {
 }
 
 [ -z "$missing" ] || install
-"$(dirname "$0")/tests/github/setup.sh"
+[ "$what" = demo ] || "$(dirname "$0")/tests/github/setup.sh"
