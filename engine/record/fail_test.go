@@ -204,6 +204,9 @@ func holdsWhatItSaid(t *testing.T, cmd *exec.Cmd, dir, after, full string) {
 	if got := snap.Nodes["n1"].Recorded.Generation(); got < last {
 		t.Errorf("generation %d came back, and %d was recorded", got, last)
 	}
+	if late, found := snap.Nodes["late"]; found {
+		t.Errorf("what was refused after the store had stopped came back: %+v", late)
+	}
 }
 
 // fillDisk records until it cannot, and says how far it came and why not
@@ -227,6 +230,9 @@ func fillDisk(dir string) error {
 		if err := b.PutNode(ctx, "n1", r); err != nil {
 			if term, again := b.Acquire(ctx, "a"); again == nil {
 				return fmt.Errorf("term %d began on a full disk", term.Number)
+			}
+			if again := b.PutNode(ctx, "late", recorded(i)); again == nil {
+				return errors.New("the full disk took another record")
 			}
 			fmt.Printf("%d: %v\n", i-1, err)
 			return nil

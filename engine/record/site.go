@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -281,16 +282,26 @@ func (s *Store) write(ctx context.Context, request func(context.Context) error) 
 	return s.full(s.do(ctx, request))
 }
 
-// do runs a request to etcd, and ends it when etcd cannot go on.
+// do runs a request to etcd, and ends it when etcd cannot go on. Once it has
+// stopped nothing is asked of it: its log might take what is refused here.
 func (s *Store) do(ctx context.Context, request func(context.Context) error) error {
+	if err := s.stopped(); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.etcd.ctx, func() { cancel(context.Cause(s.etcd.ctx)) })()
 	err := request(ctx)
+	if err == nil {
+		return nil
+	}
+	return cmp.Or(s.stopped(), err)
+}
+
+// stopped says why etcd cannot go on, and nothing while it can.
+func (s *Store) stopped() error {
 	switch failed := context.Cause(s.etcd.ctx); {
-	case err == nil || failed == nil:
-		return err
-	case errors.Is(failed, errClosed):
+	case failed == nil || errors.Is(failed, errClosed):
 		return failed
 	default:
 		return fmt.Errorf("the record store has stopped: %w: see to the disk of %s, then restart slipway", failed, s.dir)
