@@ -24,7 +24,7 @@ test: setup ## all tests
 	$(GO) test -timeout 15m ./...
 
 race: setup ## the engine's tests with the race detector
-	CGO_ENABLED=1 $(GO) test -race -timeout 15m ./engine ./engine/record ./engine/control ./engine/plan ./engine/window ./engine/driver/... ./engine/secret ./engine/site ./sinks/metrics ./sinks/notify
+	CGO_ENABLED=1 $(GO) test -race -timeout 15m ./engine/... ./sinks/metrics ./sinks/notify
 
 lint: ## formatting, vet, staticcheck
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt -w on the files above"; exit 1; }

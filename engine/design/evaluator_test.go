@@ -88,6 +88,7 @@ func TestWorkerAnswersAsHere(t *testing.T) {
 // What kills a worker is a finding within its bound, and the next evaluation
 // works.
 func TestBombsAreFindings(t *testing.T) {
+	measuresMemory(t)
 	deep := strings.Repeat("a: ", 300_000) + "1"
 	lists := "x: " + strings.Repeat("[", 400_000) + strings.Repeat("]", 400_000)
 	for _, test := range []struct {

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -176,6 +177,17 @@ func holdsAny(path string, explained map[string]site.Origin) bool {
 // goodDesigns are the designs of this package's tests without mistakes, and
 // site-example.
 func goodDesigns(t *testing.T) map[string]pack {
+	t.Helper()
+	good.once.Do(func() { good.all = findGoodDesigns(t) })
+	return good.all
+}
+
+var good struct {
+	once sync.Once
+	all  map[string]pack
+}
+
+func findGoodDesigns(t *testing.T) map[string]pack {
 	t.Helper()
 	all := map[string]pack{}
 	add := func(name string, p pack, findings []site.Finding, err error) {

@@ -161,7 +161,7 @@ func TestLoaderOfCueIsNotLinked(t *testing.T) {
 // FuzzEvaluate looks for designs that break the evaluation.
 func FuzzEvaluate(f *testing.F) {
 	paths, _ := filepath.Glob("testdata/*.txtar")
-	for _, p := range paths {
+	for _, p := range paths[:many(len(paths), len(paths))] {
 		text, err := os.ReadFile(p)
 		if err != nil {
 			f.Fatal(err)

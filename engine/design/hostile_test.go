@@ -312,9 +312,19 @@ func (w *watch) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
+// measuresMemory leaves a test of how much a worker may take out where the race
+// detector takes most of it; it runs without.
+func measuresMemory(t *testing.T) {
+	t.Helper()
+	if racing {
+		t.Skip("runs without the race detector")
+	}
+}
+
 // Layers that multiply are bounded before they do: a profile of many values and
 // many nodes that name it are a few lines, and no worker has to do with them.
 func TestLayersThatMultiplyAreBounded(t *testing.T) {
+	measuresMemory(t)
 	text := "package bomb\nimport \"list\"\nprofiles: p: labels: {for i in list.Range(0, 300, 1) {\"l\\(i)\": \"x\"}}\n" +
 		"nodes: {for i in list.Range(0, 500, 1) {\"n\\(i)\": {profiles: [\"p\"], labels: l1: \"y\"}}}\n"
 	for most, want := range map[int64]bool{100_000: true, 200_000: false} {
@@ -328,6 +338,7 @@ func TestLayersThatMultiplyAreBounded(t *testing.T) {
 
 // So are the entries of a section, which rules hold against each other.
 func TestEntriesAreBounded(t *testing.T) {
+	measuresMemory(t)
 	for n, want := range map[int]bool{maxEntries: false, maxEntries + 1: true} {
 		text := fmt.Sprintf("package bomb\nimport \"list\"\nroles: {for i in list.Range(0, %d, 1) {\"r\\(i)\": {}}}\n", n)
 		r := evaluateIn(t, newEvaluator(t, Limits{}), map[string]string{"site.cue": text})

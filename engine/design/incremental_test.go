@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -229,10 +228,7 @@ func everything(t *testing.T, r Result) string {
 // the whole package anew gives, findings and places included. SLIPWAY_PROVE
 // tries many more sites.
 func TestIncrementalEqualsWhole(t *testing.T) {
-	sites, edits := 6, 12
-	if os.Getenv("SLIPWAY_PROVE") != "" {
-		sites, edits = 150, 20
-	}
+	sites, edits := many(6, 250), 12
 	divided := 0
 	for seed := range sites {
 		s, kept := newEditedSite(uint64(seed)), newMemory()

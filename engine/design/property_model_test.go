@@ -450,11 +450,19 @@ func holdsForAll(t *testing.T, make func(*rand.Rand) *family, broken law) {
 }
 
 // samples is how many families a law is tried on.
-func samples() int {
-	if os.Getenv("SLIPWAY_PROVE") != "" {
-		return 1000
+func samples() int { return many(10, 1000) }
+
+// many is how often something random is tried: so often as a sample, all of it
+// with SLIPWAY_PROVE, and a fifth of the sample where the race detector makes
+// everything slow.
+func many(sample, all int) int {
+	switch {
+	case os.Getenv("SLIPWAY_PROVE") != "":
+		return all
+	case racing:
+		return max(1, sample/5)
 	}
-	return 10
+	return sample
 }
 
 func consistent(r *rand.Rand) *family { return randomFamily(r, true) }
