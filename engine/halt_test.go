@@ -230,6 +230,29 @@ func TestWhatHasFailedBeginsNoRollout(t *testing.T) {
 	}, "n1", "n2")
 }
 
+// Whom a person has paused goes first only where nobody else can, and it is said.
+func TestPausedNodeIsTheLastToBeACanary(t *testing.T) {
+	for _, c := range []struct{ only, want string }{{"", "n2"}, {"n1", "n1"}} {
+		inBubble(t, patched, func(w *world) {
+			d := w.serving(names(3)...)
+			w.do(site.Order{Verb: site.VerbPause, Node: "n1", Reason: "disks"})
+			w.patch(d, "2", func(d *site.Site) {
+				canary(d)
+				if c.only != "" {
+					d.Rollout.Canaries.Nodes = &site.Selector{Match: site.Match{Names: []string{c.only}}}
+				}
+			})
+			w.after(time.Minute)
+			if got := w.rollout().Canaries; !slices.Equal(got, []string{c.want}) {
+				t.Errorf("the canaries of %q are %v, want %s", c.only, got, c.want)
+			}
+			if c.only == "n1" {
+				w.reason("n2", "waits for the canaries (n1) to be in-sync for 10m: n1 is paused")
+			}
+		}, names(3)...)
+	}
+}
+
 func TestRestartKeepsFailuresAndTheirPlaces(t *testing.T) {
 	inBubble(t, patched, func(w *world) {
 		d := w.serving(names(3)...)

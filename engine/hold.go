@@ -88,6 +88,9 @@ func (e *Engine) hold(ctx context.Context, w *worker, o site.Order) (string, err
 	if err != nil {
 		return "", err
 	}
+	if h != nil && !h.Until.IsZero() {
+		what += " until " + h.Until.UTC().Format(time.RFC3339)
+	}
 	if w != nil && o.Verb == site.VerbQuarantine && !w.job().node.Machine().Known() {
 		return past + what + "; the design names no machine by UUID or serial, so its power is left as it is: switch it off by hand", nil
 	}

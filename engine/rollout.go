@@ -122,23 +122,26 @@ func (e *Engine) haltLocked(why string) {
 }
 
 // canariesLocked chooses who goes first: machines that are out of service
-// already, which lose nothing and may be waited for otherwise, then by name.
+// already, which lose nothing and may be waited for otherwise, then by name; whom
+// a person has paused only where there is nobody else.
 func (e *Engine) canariesLocked(r *rollout) []string {
 	c := e.design.Rollout.Canaries
 	if c == nil {
 		return nil
 	}
-	var first, then []string
+	var first, then, last []string
 	for _, name := range r.Nodes {
 		switch w := e.workers[name]; {
 		case !c.Nodes.Selects(w.node) || w.standing == failed:
+		case w.memory.Recorded.Paused.Holds(time.Now()) || w.node.Paused.Holds(time.Now()):
+			last = append(last, name)
 		case w.outLocked():
 			first = append(first, name)
 		default:
 			then = append(then, name)
 		}
 	}
-	chosen := append(first, then...)
+	chosen := slices.Concat(first, then, last)
 	chosen = chosen[:min(len(chosen), c.Count)]
 	if len(chosen) == len(r.Nodes) {
 		return nil // nobody would wait for them
@@ -382,7 +385,7 @@ func (e *Engine) canaryGate(w *worker, t try) *held {
 	}
 	soak := plan.Brief(c.Soak)
 	if r.Proven.IsZero() {
-		return e.inTheWayLocked(w, &held{state: site.Blocked, release: some(r.Canaries) + " coming in-sync, for " + soak,
+		return e.inTheWayLocked(w, &held{state: site.Blocked, detail: e.notInSyncLocked(r.Canaries), release: some(r.Canaries) + " coming in-sync, for " + soak,
 			sentence: fmt.Sprintf("it waits for the canaries (%s) to be in-sync for %s", some(r.Canaries), soak)}, r.Canaries...)
 	}
 	until := r.Proven.Add(time.Duration(c.Soak))
@@ -395,6 +398,17 @@ func (e *Engine) canaryGate(w *worker, t try) *held {
 	}
 	return &held{state: site.Blocked, until: until, release: "the canaries staying in-sync until " + at,
 		sentence: fmt.Sprintf("the canaries (%s) are in-sync and have to stay so until %s", some(r.Canaries), at)}
+}
+
+// notInSyncLocked says how those of some nodes are that are not in-sync.
+func (e *Engine) notInSyncLocked(names []string) string {
+	var those []string
+	for _, name := range names {
+		if x := e.workers[name]; x != nil && x.status.State != site.InSync {
+			those = append(those, fmt.Sprintf("%s is %s", name, x.status.State))
+		}
+	}
+	return some(those)
 }
 
 // inTheWayLocked says that neither of two can go on: a machine that is out of

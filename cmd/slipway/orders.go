@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"time"
@@ -56,7 +57,11 @@ func (a *app) approveCommand() *cobra.Command {
 			} else {
 				o.Node = args[0]
 			}
-			return a.order(cmd.Context(), f, o)
+			err := a.order(cmd.Context(), f, o)
+			if o.Node != "" && errors.Is(err, site.ErrNotFound) {
+				return fmt.Errorf("%w, and a digest has 16 digits; slipway approve alone shows what waits", err)
+			}
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&note, "note", "", "a note for the record")
