@@ -178,9 +178,14 @@ func (b bridge) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Checke
 	return ce
 }
 
+// tooEarly is what etcd logs as an error when a new database is asked for its
+// version before the first of its pages are written. It asks again within
+// seconds, and only a downgrade of etcd needs the answer.
+const tooEarly = "failed to update storage version"
+
 func (b bridge) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	level := slog.LevelDebug
-	if e.Level > zapcore.WarnLevel {
+	if e.Level > zapcore.WarnLevel && e.Message != tooEarly {
 		level = slog.LevelError
 	}
 	b.log.Log(context.Background(), level, "record store", "err", entryError(e, fields))

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -417,6 +418,19 @@ func TestLog(t *testing.T) {
 	must(t, s.Close())
 	if out.Len() > 0 {
 		t.Errorf("nothing happened, and the log says %s", &out)
+	}
+}
+
+// A new database that is slow to be written is no error.
+func TestEarlyVersionIsNotLogged(t *testing.T) {
+	var out bytes.Buffer
+	log := bridge{slog.New(slog.NewTextHandler(&out, nil))}
+	for message, logged := range map[string]bool{tooEarly: false, "failed to write": true} {
+		out.Reset()
+		must(t, log.Write(zapcore.Entry{Level: zapcore.ErrorLevel, Message: message}, nil))
+		if (out.Len() > 0) != logged {
+			t.Errorf("%q: the log says %q", message, &out)
+		}
 	}
 }
 
