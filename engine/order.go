@@ -62,8 +62,8 @@ func (e *Engine) retry(w *worker) string {
 		w.wakeUp()
 		return "trying " + w.name + " again"
 	}
-	e.goOn()
 	e.wakeAll(func(w *worker) { w.fresh, w.thorough = true, true })
+	e.goOn()
 	return "trying every node again"
 }
 

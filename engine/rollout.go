@@ -307,7 +307,7 @@ func (e *Engine) standingLocked(w *worker) standing {
 		return done // a hand kept off changes nothing of it
 	case s.State == site.InSync && !w.outdated:
 		return done
-	case (begun || w.standing == failed) && s.State == site.Stalled:
+	case (begun || w.standing == failed) && s.State == site.Stalled && !w.fresh: // else it is about to be tried afresh
 		return failed
 	case begun && s.State != site.Paused && w.spent > time.Duration(w.memory.Recorded.Begun.Patience):
 		return failed
