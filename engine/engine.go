@@ -102,7 +102,7 @@ type Engine struct {
 	history    site.History    // replaced, never written to
 	learnt     map[string]bool // keys of history that are still to be recorded
 	workers    map[string]*worker
-	nextStart  time.Time // no worker begins before
+	nextStart  time.Time                     // no worker begins before
 	roles      map[string]map[string]*worker // the same by role
 	waiting    waiting
 	term       tenure
