@@ -214,6 +214,35 @@ func TestSilence(t *testing.T) {
 	}
 }
 
+// Whoever waits for the turn while GitHub says that it wants no requests is not
+// sent any more.
+func TestSilenceIsHeardInTheQueue(t *testing.T) {
+	virtually(t, func(t *testing.T) {
+		h := newHub()
+		r := connect(t, h, withToken())
+		h.before = func(w http.ResponseWriter, req *http.Request) bool {
+			if req.Method == http.MethodPost {
+				<-time.After(time.Second) // in which the others come to wait
+				w.WriteHeader(http.StatusTooManyRequests)
+			}
+			return req.Method == http.MethodPost
+		}
+		var all sync.WaitGroup
+		for n := range 3 {
+			all.Go(func() {
+				var limited *forge.Limited
+				if err := r.React(t.Context(), int64(n), forge.Seen); !errors.As(err, &limited) {
+					t.Errorf("got %v, want a limit", err)
+				}
+			})
+		}
+		all.Wait()
+		if n := len(h.writes()); n != 1 {
+			t.Errorf("%d writes arrived, want 1", n)
+		}
+	})
+}
+
 // GitHub that says again and again, without a time, that it wants none is asked
 // ever more rarely, and at once as before when it has answered.
 func TestSilenceGrows(t *testing.T) {
