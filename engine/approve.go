@@ -83,7 +83,7 @@ func (e *Engine) unapprove(ctx context.Context, node string) error {
 			return err
 		}
 	}
-	return nil
+	return e.forgetShown(ctx, node)
 }
 
 // holdsLocked says whether an approval still holds: one by command for some

@@ -81,6 +81,7 @@ type Engine struct {
 	journal      journal
 	writing      sync.Mutex // one write of the history at a time
 	rolling      sync.Mutex // one write of the rollout at a time
+	proposing    sync.Mutex // one change of what is recorded of proposals at a time
 
 	mu        sync.Mutex
 	ctx       context.Context // of Run; workers live in it
@@ -93,7 +94,8 @@ type Engine struct {
 	readOnly  string               // why nothing is written, beside ObserveOnly
 	paused    *site.Hold
 	approved  []approval
-	shown     map[string]site.Losses // sets of destruction, by digest
+	proposals map[int]record.Proposed // by number
+	shown     map[string]site.Losses  // sets of destruction, by digest
 	// shownOrder are their digests, oldest first.
 	shownOrder []string
 	undecided  undecided
@@ -134,6 +136,7 @@ func New(c Config) *Engine {
 		rounds:      map[string]time.Time{},
 		workers:     map[string]*worker{},
 		roles:       map[string]map[string]*worker{},
+		proposals:   map[int]record.Proposed{},
 		shown:       map[string]site.Losses{},
 		learnt:      map[string]bool{},
 		waiting:     waiting{},
@@ -175,6 +178,9 @@ func (e *Engine) restore(ctx context.Context) error {
 	e.removals = snap.Removals
 	for _, a := range snap.Approved {
 		e.approved = append(e.approved, newApproval(a))
+	}
+	for _, p := range snap.Proposed {
+		e.proposals[p.Number] = p
 	}
 	e.history = snap.History
 	if snap.Accepted == nil {

@@ -145,6 +145,24 @@ func TestCommentNamesAllOfASetOrSaysSo(t *testing.T) {
 	}
 }
 
+// What was merged says what that approved, and what grew beside it.
+func TestLanded(t *testing.T) {
+	r := proposed(site.Plan{})
+	r.Proposal.MergedBy, r.Proposal.Merge = "@ann", "0123456789abcdef"
+	p := erased(10_000)
+	all := p.Destroys()
+	r.Approved = all[:3]
+	for held, want := range map[int]string{0: "merged; what is destroyed on 3 machines is approved, nothing is held\n",
+		1: "merged; what is destroyed on 3 machines is approved, on 1 more machine it is held\n", 9_000: "on 9000 more machines it is held\n"} {
+		r.Held = all[3 : 3+held]
+		text := landed(r, plan.View{Now: now})
+		checkText(t, text)
+		if !strings.Contains(text, want) || strings.Contains(text, r.Held.Digest()) != (held > 0) || strings.Contains(text, "Cut at") != (held == 9_000) {
+			t.Errorf("%d held:\n%s", held, text[:min(len(text), 1000)])
+		}
+	}
+}
+
 // A text that is much too long is shown in part, and pushes nothing else out.
 func TestCommentOfHugeTexts(t *testing.T) {
 	huge := strings.Repeat("long ", 1<<14)

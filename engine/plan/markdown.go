@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -170,8 +169,15 @@ func (c *comment) missing() string {
 	if all := c.review.Plan.Destroys(); len(all) > 0 {
 		set = ", what is destroyed as set `" + all.Digest() + "`"
 	}
-	return fmt.Sprintf("\n**Cut at 60,000 characters.** Left out: %s. %s shows all%s.\n",
-		strings.Join(parts, ", "), literal(cmp.Or(c.view.Whole, "slipway plan")), set)
+	return fmt.Sprintf("\n**Cut at 60,000 characters.** Left out: %s. %s shows all%s.\n", strings.Join(parts, ", "), c.whole(), set)
+}
+
+// whole is the command that shows all of a review.
+func (c *comment) whole() string {
+	if c.review.Proposal.Number == 0 || len(c.review.Approved) > 0 {
+		return "`slipway plan`"
+	}
+	return "`slipway plan`, in a copy of the branch with this merged into it,"
 }
 
 // stands says which commits a review is of.

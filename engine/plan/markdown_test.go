@@ -13,9 +13,9 @@ import (
 )
 
 // ours are the lines that a comment has, with what others wrote taken out.
-var ours = regexp.MustCompile(`^(\*\*(What is destroyed, as set .[0-9a-f]{16}.(, on|:)|Cut at 60,000 characters\.).*|- .*|  - .*|\|.*\||<code>.* merged into .*|` +
+var ours = regexp.MustCompile(`^(\*\*(What is (destroyed|held), as set .[0-9a-f]{16}.(, |:)|Cut at 60,000 characters\.).*|- .*|  - .*|\|.*\||<code>.* merged into .*|` +
 	`</?details>.*|(Warnings|Critical path|Findings|Taken out of service):|Basis: .*|Rests on what was seen of the machines: .*|Conflicts, to be solved on .*:|It changes rules .*:|` +
-	`To be changed on the branch, .*:|What it destroys is not approved by .*|Cannot plan: .*|\d+ nodes? changes?: .*|nothing changes.*|no plan.*|cannot plan: .*|)$`)
+	`To be changed on the branch, .*:|merged; .*|Merged by .*|What it destroys is not approved by .*|Cannot plan: .*|\d+ nodes? changes?: .*|nothing changes.*|no plan.*|cannot plan: .*|)$`)
 
 var (
 	issues = regexp.MustCompile(`(?i)gh-[0-9]`)
@@ -42,6 +42,9 @@ func FuzzComment(f *testing.F) {
 		r.Problem = one
 		text, _ = comment(r, v)
 		checkText(t, text)
+		r.Proposal.MergedBy, r.Proposal.Merge = one, other
+		r.Approved, r.Held = site.Losses{{Node: one}}, site.Losses{{Node: other, Lost: one, Action: other, Machine: site.Identity{Serial: one}}}
+		checkText(t, landed(r, v))
 	})
 }
 
@@ -72,6 +75,12 @@ func checkText(t *testing.T, text string) {
 	if issue := issues.FindString(tags.ReplaceAllString(code.ReplaceAllString(text, ""), "")); issue != "" {
 		t.Errorf("%s is linked", issue)
 	}
+}
+
+func landed(r *site.Review, v plan.View) string {
+	var w bytes.Buffer
+	plan.Landed(&w, r, v)
+	return w.String()
 }
 
 func comment(r *site.Review, v plan.View) (string, bool) {

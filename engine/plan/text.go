@@ -48,9 +48,8 @@ type View struct {
 	// a list in its place.
 	Width int
 	// Pages is the address that shows files of the proposal's commit by their
-	// path, for links; empty for none. Whole is the command that shows all of
-	// what a comment has to cut; empty is `slipway plan`.
-	Pages, Whole string
+	// path, for links; empty for none.
+	Pages string
 }
 
 // Text writes a plan for people: nodes with the same steps together, what is

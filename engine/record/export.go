@@ -284,14 +284,20 @@ func fillFrom(ctx context.Context, dir string, r io.Reader, opts Options) (Summa
 }
 
 // distrust makes the records of another time harmless: what was done since is
-// not in them, so approvals by command are gone, and the site is paused until
-// a person has read its plan; a pause that ends by itself is none.
+// not in them, so approvals by command and what was done about proposals are
+// gone, and the site is paused until a person has read its plan; a pause that
+// ends by itself is none.
 func (s *Site) distrust(ctx context.Context, snap Snapshot) error {
 	for _, a := range snap.Approved {
 		if a.Designed {
 			continue
 		}
 		if err := s.Disapprove(ctx, a.Digest); err != nil {
+			return err
+		}
+	}
+	for _, p := range snap.Proposed {
+		if err := s.PutProposed(ctx, Proposed{Number: p.Number}); err != nil {
 			return err
 		}
 	}

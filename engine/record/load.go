@@ -29,6 +29,7 @@ func (s *Site) Load(ctx context.Context) (Snapshot, error) {
 		{"seen/", l.seenTimes},
 		{"inventories/", l.inventory},
 		{"approvals/", l.approval},
+		{"proposals/", l.proposal},
 		{"removals/", l.removal},
 		{"paused", l.paused},
 		{"rollout", l.rollout},

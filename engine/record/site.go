@@ -56,6 +56,7 @@ type Snapshot struct {
 	Accepted *Accepted // nil before the first good design
 	Nodes    map[string]site.Memory
 	Approved []Approval
+	Proposed []Proposed
 	Paused   *site.Hold
 	Removals []Removal // of the last 24 hours
 	// Rollout is the last one, nil before the first.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"sort"
 	"strings"
 
@@ -24,9 +25,13 @@ const (
 	MaxConflicts = 100
 )
 
+// ErrUnmergeable is wrapped by what keeps two commits from being merged for as
+// long as they are what they are.
+var ErrUnmergeable = errors.New("they cannot be merged")
+
 // ErrUnrelated is returned for two commits without a common one in their
 // history.
-var ErrUnrelated = errors.New("they have no commit in common, so there is nothing to merge by")
+var ErrUnrelated = fmt.Errorf("%w: they have no commit in common", ErrUnmergeable)
 
 // Merged is what a merge of two commits comes to.
 type Merged struct {
@@ -35,6 +40,8 @@ type Merged struct {
 	// when there are conflicts.
 	ID    string
 	Files fs.FS
+	// Done says that the base has the head in its history.
+	Done bool
 	// Conflicts are files that both sides changed, in order; no more than
 	// MaxConflicts are named, and More is how many others there are.
 	Conflicts []Conflict
@@ -84,7 +91,7 @@ func (s *Store) Merge(base, head string) (Merged, error) {
 	}
 	f := newFiles(s, root, h.Committer.When)
 	f.made = m.made
-	return Merged{ID: root.String(), Files: f}, nil
+	return Merged{ID: root.String(), Files: f, Done: slices.Equal(parted, []plumbing.Hash{h.Hash})}, nil
 }
 
 // merger merges trees, and keeps those that it made.
@@ -194,7 +201,7 @@ func (m *merger) open(dir string, id plumbing.Hash) (map[string]item, error) {
 		return nil, nil
 	}
 	if m.looked++; m.looked > maxMerged {
-		return nil, fmt.Errorf("more than %d folders are changed: propose it in smaller parts", maxMerged)
+		return nil, fmt.Errorf("%w: more than %d folders are changed: propose it in smaller parts", ErrUnmergeable, maxMerged)
 	}
 	tree := m.made[id]
 	if tree == nil {
@@ -206,7 +213,7 @@ func (m *merger) open(dir string, id plumbing.Hash) (map[string]item, error) {
 	items := make(map[string]item, len(tree.Entries))
 	for _, e := range tree.Entries {
 		if _, twice := items[e.Name]; twice {
-			return nil, fmt.Errorf("folder %s has %s twice, which git does not allow: git fsck tells more", plain(dir), plain(e.Name))
+			return nil, fmt.Errorf("%w: folder %s has %s twice, which git does not allow: git fsck tells more", ErrUnmergeable, plain(dir), plain(e.Name))
 		}
 		items[e.Name] = item{e.Mode, e.Hash}
 	}
@@ -227,7 +234,7 @@ func union(all ...map[string]item) map[string]bool {
 // result's hash: zero for one without files.
 func (m *merger) folders(dir string, old, base, head plumbing.Hash) (plumbing.Hash, error) {
 	if strings.Count(dir, "/") > maxNested {
-		return plumbing.ZeroHash, fmt.Errorf("more than %d folders are in each other", maxNested)
+		return plumbing.ZeroHash, fmt.Errorf("%w: more than %d folders are in each other", ErrUnmergeable, maxNested)
 	}
 	var was, ours, theirs map[string]item
 	var err error

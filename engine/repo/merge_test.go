@@ -268,8 +268,8 @@ func TestMergeOfWhatIsInTheOther(t *testing.T) {
 	g.Git("update-ref", "refs/pull/7/head", first)
 	store := whole(t, open(t, g.Dir))
 	for _, c := range [][2]string{{first, second}, {second, first}, {second, second}} {
-		if m, err := store.Merge(c[0], c[1]); err != nil || m.ID != g.Git("rev-parse", second+"^{tree}") {
-			t.Errorf("%v: got %s %v", c, m.ID, err)
+		if m, err := store.Merge(c[0], c[1]); err != nil || m.ID != g.Git("rev-parse", second+"^{tree}") || m.Done != (c[0] == second) {
+			t.Errorf("%v: got %s %t %v", c, m.ID, m.Done, err)
 		}
 	}
 }

@@ -40,7 +40,7 @@ func (s *Store) parted(one, other plumbing.Hash) ([]plumbing.Hash, error) {
 	return common, err
 }
 
-var errTangled = errors.New("the two were merged into each other in too many ways to tell what either changed: rebase the proposal")
+var errTangled = fmt.Errorf("%w: they were merged into each other in too many ways to tell what either changed: rebase the proposal", ErrUnmergeable)
 
 // behind is a commit and all of its history. The last answer is kept: every
 // proposal asks for that of the same branch.
@@ -126,7 +126,7 @@ func (s *Store) back(next []plumbing.Hash, seen map[plumbing.Hash]bool, visit fu
 		case err != nil:
 			return fmt.Errorf("commit %s: %w", at, err)
 		case len(seen) > maxHistory:
-			return fmt.Errorf("more than %d commits would have to be read to find where the two parted", maxHistory)
+			return fmt.Errorf("%w: more than %d commits would have to be read to find where they parted", ErrUnmergeable, maxHistory)
 		}
 		for _, p := range c.ParentHashes {
 			if !seen[p] {

@@ -3,6 +3,7 @@ package repo
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -170,6 +171,31 @@ func (s *Store) setFollowed(branch string, id plumbing.Hash) error {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
+}
+
+// Tidy packs the store again when it consists of many packs.
+func (s *Store) Tidy() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.repack()
+}
+
+// Size is how many bytes the store takes on disk; 0 for one in memory.
+func (s *Store) Size() (size int64, err error) {
+	if s.dir == "" {
+		return 0, nil
+	}
+	err = filepath.WalkDir(s.dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil {
+			size += info.Size()
+		}
+		return err
+	})
+	return size, err
 }
 
 // repack puts everything into one pack when there are many: a lookup goes

@@ -1,6 +1,9 @@
 package site
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // ProposalState says what has become of a proposal.
 type ProposalState string
@@ -34,3 +37,7 @@ type Proposal struct {
 	URL      string    `json:"url,omitempty"`
 	Changed  time.Time `json:"changed,omitzero"`
 }
+
+// ErrMoved is wrapped where a proposal is at another commit than it was when it
+// was listed.
+var ErrMoved = errors.New("it is at another commit by now")

@@ -4,14 +4,17 @@ import "time"
 
 // Merge is what a branch comes to when a proposal is merged into it.
 type Merge struct {
-	// Base is what the branch is at, and Result what it comes to. Result's ID
-	// is a digest of its files; it has none when there are conflicts.
-	Base   Revision
+	// Result are the files that it comes to. Its ID is a digest of them; it has
+	// none when there are conflicts or a problem.
 	Result Revision
+	// Done says that the branch has the proposal's commit already.
+	Done bool
 	// Conflicts are files that both sides changed, each with what they did;
 	// More is how many others there are.
 	Conflicts []string
 	More      int
+	// Problem says why the two cannot be merged at all, in a sentence.
+	Problem string
 }
 
 // Review is what is said of a proposal: the plan of the site as it would be
@@ -52,6 +55,13 @@ type Review struct {
 	// what is destroyed is named in it.
 	Comment string `json:"comment,omitempty"`
 	Whole   bool   `json:"whole,omitempty"`
+	// Set is the digest of what merging the proposal approves; empty when that
+	// is nothing.
+	Set string `json:"set,omitempty"`
+	// Approved is what merging the proposal has approved, and Held what it
+	// destroys beside that; both are empty before.
+	Approved Losses `json:"approved,omitempty"`
+	Held     Losses `json:"held,omitempty"`
 }
 
 // Destroys is what the proposal destroys that is not destroyed without it.

@@ -61,7 +61,7 @@ func (s *Source) Fetch(ctx context.Context) (site.Revision, error) {
 	if head, err = s.advance(ctx, head); err != nil {
 		return site.Revision{}, err
 	}
-	rev, err := s.revision(head)
+	rev, err := revision(s.store, head)
 	if err != nil {
 		return site.Revision{}, err
 	}
@@ -106,12 +106,12 @@ func (s *Source) rewritten(base, head string) error {
 
 func short(id string) string { return site.Revision{ID: id}.Short() }
 
-func (s *Source) revision(id string) (site.Revision, error) {
-	c, err := s.store.Commit(id)
+func revision(store *repo.Store, id string) (site.Revision, error) {
+	c, err := store.Commit(id)
 	if err != nil {
 		return site.Revision{}, err
 	}
-	files, err := s.store.Files(id)
+	files, err := store.Files(id)
 	return site.Revision{ID: id, Subject: c.Subject, Author: c.Author, When: c.When, Files: files}, err
 }
 

@@ -1,0 +1,175 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// footing is what the reviews of a round rest on: the branch without any
+// proposal, and what is known of the machines.
+type footing struct {
+	reviews *Reviews
+	base    site.Revision
+
+	asked    bool
+	known    site.Known
+	design   *site.Site // of the branch
+	findings []site.Finding
+	plan     site.Plan
+	waiting  site.Losses // what the branch destroys
+
+	merged *site.Site // of the last proposal; nil when it has none
+	shown  site.Known // what its comment is written with
+}
+
+// ask evaluates and plans the branch, once. Where its newest commit is broken
+// the design in force stands for it.
+func (f *footing) ask(ctx context.Context) error {
+	if f.asked {
+		return nil
+	}
+	e := f.reviews.engine
+	f.known = e.Known()
+	design, findings, err := f.reviews.Evaluate(ctx, f.base)
+	if err != nil {
+		return fmt.Errorf("evaluate branch %s: %w", f.reviews.Branch, err)
+	}
+	if site.HasErrors(findings) || design == nil {
+		e.mu.Lock()
+		design = e.design
+		e.mu.Unlock()
+	}
+	f.design, f.findings, f.asked = design, findings, true
+	if design != nil {
+		f.plan = plan.Site(design, f.base.ID, f.known)
+		f.waiting = f.plan.Destroys()
+	}
+	return nil
+}
+
+// plan plans a proposal as if it were merged.
+func (r *Reviews) plan(ctx context.Context, v *site.Review, on *footing) error {
+	on.merged, on.shown = nil, on.known
+	m, err := r.Merger.Merge(ctx, v.Proposal)
+	switch {
+	case err != nil:
+		return err
+	case m.Done:
+		return errDone
+	}
+	v.Result, v.Conflicts, v.More, v.Problem = m.Result.ID, m.Conflicts, m.More, m.Problem
+	if len(m.Conflicts) > 0 || m.Problem != "" {
+		return nil
+	}
+	if err := on.ask(ctx); err != nil {
+		return err
+	}
+	design, findings, err := r.Evaluate(ctx, m.Result)
+	if err != nil {
+		return fmt.Errorf("evaluate: %w", err)
+	}
+	v.Findings, v.Before = newFindings(findings, on.findings)
+	if design == nil || site.HasErrors(findings) {
+		v.Findings, v.Before = findings, 0 // whoever's they are, they keep it from being planned
+		return nil
+	}
+	on.merged = design
+	on.differ(v)
+	return r.drives(ctx, v, on)
+}
+
+// differ puts into a review what its merged design brings about.
+func (f *footing) differ(v *site.Review) {
+	all := plan.Site(f.merged, v.Proposal.Head, f.known)
+	v.Plan, v.Pending, v.Spared = plan.Beyond(&f.plan, &all)
+	v.Waiting = f.waiting
+	v.Rules = changedRules(f.design, f.merged)
+	v.Plan.Forecast = plan.Forecast(f.merged, &v.Plan, f.known, v.When)
+}
+
+// drives adds what is known of the disks that are erased.
+func (r *Reviews) drives(ctx context.Context, v *site.Review, on *footing) error {
+	const most = 500 // more are not told one by one
+	set := v.Destroys()
+	on.shown = on.known
+	on.shown.Nodes = maps.Clone(on.known.Nodes)
+	for _, l := range set[:min(len(set), most)] {
+		inventory, err := r.engine.Records.Inventory(ctx, l.Node)
+		if err != nil {
+			return fmt.Errorf("read inventory of %s: %w", l.Node, err)
+		}
+		if m := on.known.Nodes[l.Node]; inventory != nil && m.Observed.Identity.Matches(l.Machine) {
+			m.Observed.Inventory = inventory
+			on.shown.Nodes[l.Node] = m
+		}
+	}
+	return nil
+}
+
+// newFindings are those that others do not have, wherever their lines have
+// moved to, and how many they have in common.
+func newFindings(all, before []site.Finding) (fresh []site.Finding, common int) {
+	type key struct{ code, file, path, message string }
+	had := map[key]bool{}
+	for _, f := range before {
+		had[key{f.Code, f.File, f.Path, f.Message}] = true
+	}
+	for _, f := range all {
+		if had[key{f.Code, f.File, f.Path, f.Message}] {
+			common++
+		} else {
+			fresh = append(fresh, f)
+		}
+	}
+	return fresh, common
+}
+
+// changedRules says what of the rules that designs and rollouts are held to is
+// not as on the branch.
+func changedRules(branch, merged *site.Site) []string {
+	if branch == nil {
+		return nil
+	}
+	var all []string
+	if !reflect.DeepEqual(branch.Rollout, merged.Rollout) {
+		all = append(all, "rollout")
+	}
+	for _, part := range []struct {
+		name    string
+		changed []string
+	}{
+		{"policies", changedKeys(branch.Policies, merged.Policies)},
+		{"suppressions", changedKeys(branch.Suppressions, merged.Suppressions)},
+		{"approvals", changedKeys(branch.Approvals, merged.Approvals)},
+		{"credentials", changedKeys(branch.Credentials, merged.Credentials)},
+		{"roles", changedKeys(branch.Roles, merged.Roles)},
+		{"racks", changedKeys(branch.Racks, merged.Racks)},
+		{"windows", changedKeys(branch.Windows, merged.Windows)},
+	} {
+		if len(part.changed) > 0 {
+			all = append(all, part.name+": "+strings.Join(part.changed, ", "))
+		}
+	}
+	return all
+}
+
+func changedKeys[V any](a, b map[string]V) (changed []string) {
+	for _, name := range slices.Sorted(maps.Keys(a)) {
+		if v, ok := b[name]; !ok || !reflect.DeepEqual(a[name], v) {
+			changed = append(changed, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(b)) {
+		if _, ok := a[name]; !ok {
+			changed = append(changed, name)
+		}
+	}
+	return changed
+}

@@ -1,0 +1,238 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/record"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// proposed is what was done about a proposal.
+func (e *Engine) proposed(number int) record.Proposed {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p := e.proposals[number]
+	p.Number = number
+	return p
+}
+
+// putProposed records what was done about a proposal in the place of what was
+// recorded before. Where that has become another meanwhile it changes nothing.
+func (e *Engine) putProposed(ctx context.Context, was, is record.Proposed) error {
+	e.proposing.Lock()
+	defer e.proposing.Unlock()
+	if !reflect.DeepEqual(was, e.proposed(was.Number)) {
+		return nil
+	}
+	return e.putProposedLocked(ctx, is)
+}
+
+// putProposedLocked is called with proposing held.
+func (e *Engine) putProposedLocked(ctx context.Context, is record.Proposed) error {
+	if reflect.DeepEqual(is, e.proposed(is.Number)) {
+		return nil
+	}
+	if err := e.Records.PutProposed(ctx, is); err != nil {
+		return fmt.Errorf("record proposal %d: %w", is.Number, err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if is.Empty() {
+		delete(e.proposals, is.Number)
+	} else {
+		e.proposals[is.Number] = is
+	}
+	return nil
+}
+
+// after is what is recorded of a proposal once a comment that names a set takes
+// the place of the last one. What that named is approved by no merge from here
+// on, unless the new one names all of it, for the same commit; so whichever of
+// the two is read until the new one is shown, it names that. What a fork was
+// allowed for another commit is over, too.
+func after(is record.Proposed, p site.Proposal, set site.Losses) record.Proposed {
+	if s := is.Shown; s != nil && (s.Head != p.Head || !containsAll(set, s.Losses)) {
+		is.Shown = nil
+	}
+	if is.Allowed != p.Head {
+		is.Allowed, is.AllowedBy = "", ""
+	}
+	return is
+}
+
+func containsAll(set, part site.Losses) bool {
+	in := setOf(set)
+	return !slices.ContainsFunc(part, func(l site.Loss) bool { return !in[l] })
+}
+
+func setOf(all site.Losses) map[site.Loss]bool {
+	in := make(map[site.Loss]bool, len(all))
+	for _, l := range all {
+		in[l] = true
+	}
+	return in
+}
+
+// settle looks after proposals with a record that are not open any more: what
+// the comment of a merged one named is approved, once, and every other is
+// forgotten.
+func (r *Reviews) settle(ctx context.Context, open []site.Proposal, base string) error {
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	if !r.engine.hasDesign() {
+		return nil // nothing can be approved before there is one
+	}
+	for _, is := range r.engine.recorded() {
+		if is.Landed != nil {
+			if err := r.land(ctx, is, base); err != nil {
+				return err
+			}
+			continue
+		}
+		if slices.ContainsFunc(open, func(p site.Proposal) bool { return p.Number == is.Number && p.Base == r.Branch }) {
+			continue
+		}
+		p, err := r.Proposals.Proposal(ctx, is.Number)
+		if err != nil {
+			return fmt.Errorf("ask what became of proposal %d: %w", is.Number, err)
+		}
+		if p.State == site.ProposalOpen && p.Base == r.Branch {
+			continue // it was opened again since
+		}
+		if err := r.settleOne(ctx, p, is); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *Engine) hasDesign() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.design != nil
+}
+
+func (e *Engine) recorded() []record.Proposed {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var all []record.Proposed
+	for _, p := range e.proposals {
+		all = append(all, p)
+	}
+	slices.SortFunc(all, func(a, b record.Proposed) int { return a.Number - b.Number })
+	return all
+}
+
+// settleOne approves what a merged proposal's comment named. The approval is
+// recorded before the proposal is forgotten: after a death in between it is
+// made once more, and is the same.
+func (r *Reviews) settleOne(ctx context.Context, p site.Proposal, is record.Proposed) error {
+	if why := r.notApproved(p, is); why != "" {
+		if is.Shown != nil {
+			r.engine.note(site.Event{Kind: site.EventOrder, By: p.MergedBy, Text: fmt.Sprintf("proposal %d approves nothing: %s", is.Number, why)})
+		}
+		return r.engine.putProposed(ctx, is, record.Proposed{Number: is.Number})
+	}
+	there, err := r.Merger.Contains(ctx, p.Merge)
+	switch {
+	case err != nil:
+		return fmt.Errorf("look for commit %s of proposal %d: %w", p.Merge, p.Number, err)
+	case !there:
+		return nil // it is, once the repository tells what the forge does, or never
+	}
+	return r.engine.approveMerged(ctx, p, is)
+}
+
+// approveMerged approves what a merged proposal's comment named, unless a node
+// of it was removed meanwhile.
+func (e *Engine) approveMerged(ctx context.Context, p site.Proposal, is record.Proposed) error {
+	e.proposing.Lock()
+	defer e.proposing.Unlock()
+	if !reflect.DeepEqual(is, e.proposed(is.Number)) {
+		return nil
+	}
+	err := e.addApproval(ctx, is.Shown.Losses, record.Approval{By: p.MergedBy,
+		Note: fmt.Sprintf("by merging proposal %d at %s", p.Number, site.Revision{ID: p.Head}.Short())})
+	if err != nil {
+		return err
+	}
+	return e.putProposedLocked(ctx, record.Proposed{Number: is.Number,
+		Landed: &record.Landed{Proposal: p, Approved: is.Shown.Losses, Waiting: is.Shown.Waiting}})
+}
+
+// land tells, once what a proposal was merged into is in force, what it
+// destroys that its comment did not name: that is held.
+func (r *Reviews) land(ctx context.Context, is record.Proposed, base string) error {
+	e := r.engine
+	e.mu.Lock()
+	inForce := e.applied.ID == base
+	waiting, _ := e.waitingLocked()
+	known := site.Known{Nodes: map[string]site.Memory{}}
+	for _, l := range waiting {
+		if w := e.workers[l.Node]; w != nil {
+			known.Nodes[l.Node] = w.memory
+		}
+	}
+	e.mu.Unlock()
+	if !inForce {
+		return nil
+	}
+	v := site.Review{Site: e.Site, Proposal: is.Landed.Proposal, Base: base, When: time.Now(), Approved: is.Landed.Approved}
+	before := setOf(is.Landed.Waiting)
+	for _, l := range waiting {
+		if !before[l] {
+			v.Held = append(v.Held, l)
+		}
+	}
+	var w bytes.Buffer
+	plan.Landed(&w, &v, plan.View{Known: known, Now: v.When})
+	v.Comment = w.String()
+	if err := r.Announce.Announce(ctx, v); err != nil {
+		return fmt.Errorf("tell of proposal %d: %w", is.Number, err)
+	}
+	return e.putProposed(ctx, is, record.Proposed{Number: is.Number})
+}
+
+// notApproved says why a proposal that is not open approves nothing; empty
+// when it approves what its comment named.
+func (r *Reviews) notApproved(p site.Proposal, is record.Proposed) string {
+	switch s := is.Shown; {
+	case p.Number != is.Number:
+		return fmt.Sprintf("the forge tells of proposal %d in its place", p.Number)
+	case s == nil:
+		return "its comment named nothing"
+	case p.State != site.ProposalMerged:
+		return "it was not merged"
+	case p.Base != r.Branch:
+		return "it was merged into another branch"
+	case p.Head != s.Head:
+		return fmt.Sprintf("its comment was about %s, and %s was merged", site.Revision{ID: s.Head}.Short(), site.Revision{ID: p.Head}.Short())
+	case p.Merge == "" || p.MergedBy == "":
+		return "the forge does not say who merged it, and as which commit"
+	case s.Losses.Digest() != s.Digest:
+		return "what is recorded of its comment is not what its digest says"
+	}
+	return ""
+}
+
+// forgetShown drops what comments named where a node that is removed is in it.
+func (e *Engine) forgetShown(ctx context.Context, node string) error {
+	e.proposing.Lock()
+	defer e.proposing.Unlock()
+	for _, p := range e.recorded() {
+		if p.Shown == nil || !slices.ContainsFunc(p.Shown.Losses, func(l site.Loss) bool { return l.Node == node }) {
+			continue
+		}
+		p.Shown = nil
+		if err := e.putProposedLocked(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+package plan
+
+import (
+	"reflect"
+	"slices"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Beyond parts the plan of a proposal, once merged, by that of the branch
+// without it: what the proposal brings about, what is to be done anyway, and
+// the nodes that it leaves as they are though they were to be changed.
+func Beyond(branch, merged *site.Plan) (more, anyway site.Plan, spared []string) {
+	before := make(map[string]*site.NodePlan, len(branch.Nodes))
+	for i := range branch.Nodes {
+		before[branch.Nodes[i].Node] = &branch.Nodes[i]
+	}
+	more, anyway = *merged, *branch
+	more.Nodes, anyway.Nodes, more.Removes, anyway.Removes = nil, nil, nil, nil
+	for _, n := range merged.Nodes {
+		was := before[n.Node]
+		if was == nil {
+			was = &site.NodePlan{}
+		}
+		fresh, old := partNode(*was, n)
+		if says(fresh) {
+			more.Nodes = append(more.Nodes, fresh)
+		}
+		if len(old.Steps) > 0 {
+			anyway.Nodes = append(anyway.Nodes, old)
+		}
+		if len(was.Steps) > 0 && len(n.Steps)+len(n.Blocked) == 0 {
+			spared = append(spared, n.Node)
+		}
+	}
+	for _, r := range merged.Removes {
+		if !slices.Contains(branch.Removes, r) {
+			more.Removes = append(more.Removes, r)
+		}
+	}
+	return more, anyway, spared
+}
+
+// partNode parts what is planned for a node by what was.
+func partNode(was, n site.NodePlan) (fresh, old site.NodePlan) {
+	fresh, old = n, n
+	fresh.Steps, old.Steps = nil, nil
+	fresh.Expect, old.Expect = 0, 0
+	for _, s := range n.Steps {
+		part := &fresh
+		if slices.ContainsFunc(was.Steps, func(x site.Step) bool { return alike(x, s) }) {
+			part = &old
+		}
+		part.Steps = append(part.Steps, s)
+		part.Expect += s.Expect
+	}
+	fresh.Blocked = unsaid(n.Blocked, was.Blocked)
+	fresh.Reported = unsaid(n.Reported, was.Reported)
+	fresh.Notes = unsaid(n.Notes, was.Notes)
+	fresh.Findings = slices.DeleteFunc(slices.Clone(n.Findings), func(f site.Finding) bool {
+		return slices.ContainsFunc(was.Findings, func(x site.Finding) bool { return x.Code == f.Code && x.Message == f.Message })
+	})
+	if n.Waiting == was.Waiting {
+		fresh.Waiting = ""
+	}
+	return fresh, old
+}
+
+func unsaid(all, known []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(known, s) })
+}
+
+// alike says whether two steps do the same to the same machine, wherever in
+// the design that is said.
+func alike(a, b site.Step) bool {
+	return a.Digest() == b.Digest() && a.Machine == b.Machine && a.Impact == b.Impact && a.Loses == b.Loses &&
+		a.Generation == b.Generation && reflect.DeepEqual(a.Image, b.Image)
+}
+
+// says whether a plan has anything for people to read.
+func says(n site.NodePlan) bool {
+	return len(n.Steps)+len(n.Blocked)+len(n.Reported)+len(n.Notes)+len(n.Findings) > 0 || n.Waiting != ""
+}

@@ -1,0 +1,69 @@
+package record
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Proposed is what was done about a proposal and has to outlive a restart.
+type Proposed struct {
+	Number int `json:"number"`
+	// Allowed is the commit of a fork that a person with the right to write
+	// allowed to be planned, AllowedBy who that was.
+	Allowed   string `json:"allowed,omitempty"`
+	AllowedBy string `json:"allowedBy,omitempty"`
+	// Shown is what people read in its comment now; nil when that names no set
+	// of destruction.
+	Shown *Shown `json:"shown,omitempty"`
+	// Landed is set once it was merged and that was approved, until people were
+	// told what came of it.
+	Landed *Landed `json:"landed,omitempty"`
+}
+
+// Empty says whether nothing is to be remembered.
+func (p Proposed) Empty() bool { return p.Allowed == "" && p.Shown == nil && p.Landed == nil }
+
+// Shown is a set of destruction as a proposal's comment names it.
+type Shown struct {
+	// Head is the commit that was planned, Base what it was merged into.
+	Head   string      `json:"head"`
+	Base   string      `json:"base"`
+	Digest string      `json:"digest"`
+	Losses site.Losses `json:"losses"`
+	// Waiting is what the branch destroyed without the proposal.
+	Waiting site.Losses `json:"waiting,omitempty"`
+	When    time.Time   `json:"when"`
+}
+
+// Landed is a proposal that was merged.
+type Landed struct {
+	Proposal site.Proposal `json:"proposal"`
+	Approved site.Losses   `json:"approved"`
+	// Waiting is what the branch destroyed without it.
+	Waiting site.Losses `json:"waiting,omitempty"`
+}
+
+// PutProposed records what was done about a proposal; when that is nothing, the
+// record is removed.
+func (s *Site) PutProposed(ctx context.Context, p Proposed) error {
+	if p.Empty() {
+		return s.commit(ctx, clientv3.OpDelete(s.prefix+proposalKey(p.Number)))
+	}
+	return s.put(ctx, proposalKey(p.Number), p)
+}
+
+func proposalKey(number int) string { return "proposals/" + strconv.Itoa(number) }
+
+func (l *loader) proposal(_ string, value []byte) error {
+	var p Proposed
+	if err := l.decode(value, &p); err != nil {
+		return err
+	}
+	l.snap.Proposed = append(l.snap.Proposed, p)
+	return nil
+}

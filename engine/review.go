@@ -1,0 +1,384 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/record"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Proposals are what people want to change.
+type Proposals interface {
+	// Open lists the open proposals for a branch.
+	Open(ctx context.Context, base string) ([]site.Proposal, error)
+	// Proposal is one of them by its number, also when it is not open any
+	// more.
+	Proposal(ctx context.Context, number int) (site.Proposal, error)
+}
+
+// Branch is the branch that a site follows, for what is to be merged into it.
+// Its methods are called by one goroutine at a time.
+type Branch interface {
+	// Base is what the branch is at, with its files.
+	Base(ctx context.Context) (site.Revision, error)
+	// Merge is what the branch comes to when a proposal is merged into the last
+	// Base. It reads the proposal's Head and nothing else; site.ErrMoved is
+	// wrapped when that is not what is proposed any more.
+	Merge(ctx context.Context, p site.Proposal) (site.Merge, error)
+	// Contains says whether a commit is in the history of the last Base.
+	Contains(ctx context.Context, commit string) (bool, error)
+}
+
+// Announcer tells people of reviews.
+type Announcer interface {
+	// Announce takes a review to be told, and calls no method of Reviews
+	// before it returns. It must not keep the plans.
+	Announce(ctx context.Context, r site.Review) error
+}
+
+// ReviewConfig is what reviews of a site's proposals are made with. None of it
+// comes from a proposal.
+type ReviewConfig struct {
+	// Branch is the name of the branch that Base is of.
+	Branch    string
+	Proposals Proposals
+	Merger    Branch
+	// Evaluate is as the engine's, best another one: it is given what anybody
+	// may propose.
+	Evaluate func(context.Context, site.Revision) (*site.Site, []site.Finding, error)
+	Announce Announcer
+	// Pages gives the address that shows a commit's files; nil for none.
+	Pages func(commit string) string
+}
+
+// Reviews plans what people propose: each open proposal as if it were merged,
+// by the engine's own functions, against what was last seen of the machines.
+// It touches no machine and reads no secret. A proposal is planned again when
+// it or the branch has moved, and when somebody asks.
+type Reviews struct {
+	ReviewConfig
+	engine *Engine
+	poke   chan struct{}
+	turn   sync.Mutex // held where what is recorded of proposals is decided
+
+	mu   sync.Mutex
+	done map[int]reviewed
+}
+
+// reviewed is what a proposal's last review was of, and what it came to.
+type reviewed struct {
+	head, base string
+	allowed    bool
+	set        site.Losses // that the comment names
+	waiting    site.Losses // without the proposal
+	problem    string
+	failures   int
+	again      time.Time // of a review that failed
+}
+
+// Bounds on reviews.
+const (
+	// maxReviewed is how many open proposals are planned.
+	maxReviewed = 1000
+	// reviewsPerRound is how many are planned before it is asked again which
+	// are open, so that a push does not wait for all of them.
+	reviewsPerRound = 16
+	reviewTimeout   = 5 * time.Minute
+)
+
+// Reviews makes the reviews of the engine's site; Run keeps them.
+func (e *Engine) Reviews(c ReviewConfig) *Reviews {
+	return &Reviews{ReviewConfig: c, engine: e, poke: make(chan struct{}, 1), done: map[int]reviewed{}}
+}
+
+// Run reviews until the context ends.
+func (r *Reviews) Run(ctx context.Context) error {
+	select {
+	case <-r.engine.ready:
+	case <-ctx.Done():
+		return nil
+	}
+	dice := r.engine.dice("reviews")
+	for failures := 0; ; {
+		more, err := r.Round(ctx)
+		r.engine.setProblem("proposals", err)
+		wait := jitter(dice, r.engine.pollEvery())
+		switch {
+		case err != nil:
+			failures++
+			wait = max(wait, backoff(failures))
+		case more:
+			failures, wait = 0, 0
+		default:
+			failures = 0
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.poke:
+		case <-time.After(wait):
+		}
+	}
+}
+
+// Look has the open proposals looked at now.
+func (r *Reviews) Look() { signal(r.poke) }
+
+// Again has a proposal planned again, though it and the branch are where they
+// were.
+func (r *Reviews) Again(number int) {
+	r.mu.Lock()
+	delete(r.done, number)
+	r.mu.Unlock()
+	r.Look()
+}
+
+// Round looks once at what is open, plans what is new, and approves what was
+// merged. It says whether there is more to plan.
+func (r *Reviews) Round(ctx context.Context) (more bool, err error) {
+	lctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	open, err := r.Proposals.Open(lctx, r.Branch)
+	if err != nil {
+		return false, fmt.Errorf("list the open proposals: %w", err)
+	}
+	base, err := r.Merger.Base(lctx)
+	if err != nil {
+		return false, fmt.Errorf("fetch branch %s: %w", r.Branch, err)
+	}
+	if err := r.settle(lctx, open, base.ID); err != nil {
+		return false, err
+	}
+	r.forget(open)
+	due := r.due(open, base.ID)
+	if len(due) == 0 {
+		return false, nil
+	}
+	now := min(len(due), reviewsPerRound)
+	against := &footing{reviews: r, base: base}
+	for _, p := range due[:now] {
+		if err := r.review(ctx, p, against); err != nil {
+			return false, err
+		}
+	}
+	return len(due) > now, nil
+}
+
+// due are the proposals to be planned: those never seen at their commit first,
+// then those that the branch has moved under, the latest changed first.
+func (r *Reviews) due(open []site.Proposal, base string) []site.Proposal {
+	var fresh, rest []site.Proposal
+	open = slices.Clone(open)
+	slices.SortStableFunc(open, func(a, b site.Proposal) int { return b.Changed.Compare(a.Changed) })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range open[:min(len(open), maxReviewed)] { // the longest untouched have to wait
+		was, known := r.done[p.Number]
+		switch {
+		case p.Base != r.Branch:
+		case !known || was.head != p.Head || was.allowed != r.mayPlan(p):
+			fresh = append(fresh, p)
+		case was.base != base, !was.again.IsZero() && !time.Now().Before(was.again):
+			rest = append(rest, p)
+		}
+	}
+	return append(fresh, rest...)
+}
+
+// forget drops what is known of proposals that are not open.
+func (r *Reviews) forget(open []site.Proposal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for number := range r.done {
+		if !slices.ContainsFunc(open, func(p site.Proposal) bool { return p.Number == number }) {
+			delete(r.done, number)
+		}
+	}
+}
+
+// mayPlan says whether a proposal's head may be read: a fork's only when
+// somebody who may write has allowed that very commit.
+func (r *Reviews) mayPlan(p site.Proposal) bool {
+	return !p.Fork || p.Head != "" && r.engine.proposed(p.Number).Allowed == p.Head
+}
+
+// review plans one proposal and tells of it.
+func (r *Reviews) review(ctx context.Context, p site.Proposal, on *footing) error {
+	v := site.Review{Site: r.engine.Site, Proposal: p, Base: on.base.ID, When: time.Now()}
+	allowed := r.mayPlan(p)
+	var err error
+	if allowed {
+		err = r.planWithin(ctx, &v, on)
+	} else {
+		v.Problem = "it comes from a fork, and is planned once somebody who may write to the repository has allowed this commit"
+	}
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, site.ErrMoved), errors.Is(err, errDone):
+		r.pass(p, v.Base, allowed) // the next look at what is open tells
+		return nil
+	}
+	is := r.tried(p, v.Base, allowed, err)
+	if err != nil {
+		v.Problem, v.Ours = "it could not be planned: "+steady(err)+"; it is tried again", true
+		r.engine.Log.Warn("proposal not planned", "proposal", p.Number, "revision", p.Head, "err", err)
+	}
+	if is.problem = v.Problem; r.failsAlike(p, is) {
+		return nil // people know
+	}
+	r.write(&v, on)
+	if v.Planned() && v.Whole {
+		is.set, is.waiting = v.Destroys(), v.Waiting
+	}
+	if len(is.set) > 0 {
+		v.Set = is.set.Digest()
+	}
+	return r.tell(ctx, v, is)
+}
+
+// planWithin is plan, for no longer than it may take.
+func (r *Reviews) planWithin(ctx context.Context, v *site.Review, on *footing) error {
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
+	return r.plan(ctx, v, on)
+}
+
+// failsAlike says whether a review of the same commits has failed once more for
+// the same reason, and notes that it did.
+func (r *Reviews) failsAlike(p site.Proposal, is reviewed) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	was := r.done[p.Number]
+	if is.failures < 2 || was.head != is.head || was.base != is.base || was.problem != is.problem {
+		return false
+	}
+	r.done[p.Number] = is
+	return true
+}
+
+// tried is a review of a proposal; after an error it is due again in a while.
+func (r *Reviews) tried(p site.Proposal, base string, allowed bool, err error) reviewed {
+	is := reviewed{head: p.Head, base: base, allowed: allowed}
+	if err != nil {
+		r.mu.Lock()
+		is.failures = r.done[p.Number].failures + 1
+		r.mu.Unlock()
+		is.again = time.Now().Add(backoff(is.failures))
+	}
+	return is
+}
+
+// pass leaves a proposal alone for a while: it is not what it was when what is
+// open was listed.
+func (r *Reviews) pass(p site.Proposal, base string, allowed bool) {
+	is := r.tried(p, base, allowed, site.ErrMoved)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.done[p.Number] = is
+}
+
+// tell announces a review. What the comment named so far is approved by no
+// merge any more, unless this one names all of it, too.
+func (r *Reviews) tell(ctx context.Context, v site.Review, is reviewed) error {
+	open, err := r.replace(ctx, v.Proposal, is)
+	if err != nil || !open {
+		return err
+	}
+	if err := r.Announce.Announce(ctx, v); err != nil {
+		r.mu.Lock()
+		delete(r.done, v.Proposal.Number)
+		r.mu.Unlock()
+		return fmt.Errorf("tell of proposal %d: %w", v.Proposal.Number, err)
+	}
+	return nil
+}
+
+// replace has a review take the place of the last one. It says whether the
+// proposal is still open, where that matters: one that was merged is approved
+// as it was read.
+func (r *Reviews) replace(ctx context.Context, p site.Proposal, is reviewed) (open bool, err error) {
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	was := r.engine.proposed(p.Number)
+	next := after(was, p, is.set)
+	if next.Shown == nil && was.Shown != nil {
+		if open, err := r.stillOpen(ctx, p.Number, ""); err != nil || !open {
+			return false, err
+		}
+	}
+	if err := r.engine.putProposed(ctx, was, next); err != nil {
+		return false, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.done[p.Number] = is
+	return true, nil
+}
+
+// stillOpen asks whether a proposal is open, and at a commit if one is named.
+func (r *Reviews) stillOpen(ctx context.Context, number int, head string) (bool, error) {
+	p, err := r.Proposals.Proposal(ctx, number)
+	if err != nil {
+		return false, fmt.Errorf("ask what became of proposal %d: %w", number, err)
+	}
+	return p.Number == number && p.State == site.ProposalOpen && p.Base == r.Branch && (head == "" || p.Head == head), nil
+}
+
+// write writes the comment.
+func (r *Reviews) write(v *site.Review, on *footing) {
+	view := plan.View{Site: on.merged, Known: on.shown, Now: v.When}
+	if r.Pages != nil {
+		view.Pages = r.Pages(v.Proposal.Head)
+	}
+	var w bytes.Buffer
+	v.Whole = plan.Comment(&w, v, view)
+	v.Comment = w.String()
+}
+
+var errDone = errors.New("the branch has it already")
+
+// Shown is told when people can read a review's comment, which names a set: from
+// now on merging the proposal approves that. It does not count when another
+// review was made since, nor when the proposal is not open any more: who merged
+// it may not have read it.
+func (r *Reviews) Shown(ctx context.Context, number int, head, base, set string) error {
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	r.mu.Lock()
+	is := r.done[number]
+	r.mu.Unlock()
+	if len(is.set) == 0 || is.head != head || is.base != base || is.set.Digest() != set {
+		return nil
+	}
+	if open, err := r.stillOpen(ctx, number, head); err != nil || !open {
+		return err
+	}
+	was := r.engine.proposed(number)
+	next := was
+	next.Shown = &record.Shown{Head: head, Base: base, Digest: set, Losses: is.set, Waiting: is.waiting, When: time.Now()}
+	return r.engine.putProposed(ctx, was, next)
+}
+
+// Allow lets one commit of a fork be planned. Who says so must be a person
+// whose right to write was looked up right before.
+func (r *Reviews) Allow(ctx context.Context, number int, head, by string) error {
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	was := r.engine.proposed(number)
+	next := was
+	next.Allowed, next.AllowedBy = head, by
+	if err := r.engine.putProposed(ctx, was, next); err != nil {
+		return err
+	}
+	r.engine.Log.Info("fork allowed to be planned", "proposal", number, "revision", head, "by", by)
+	r.Again(number)
+	return nil
+}

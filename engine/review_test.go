@@ -1,0 +1,535 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine"
+	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// forge is where proposals are made, and the repository that they are merged
+// in.
+type forge struct {
+	w *world
+
+	mu        sync.Mutex
+	proposals map[int]site.Proposal
+	merges    map[string]site.Merge // by head
+	away      error
+	merged    []string // heads that were asked for
+	told      []site.Review
+	asked     func(number int) // before it is said what became of a proposal
+}
+
+func (w *world) forge() *forge {
+	return &forge{w: w, proposals: map[int]site.Proposal{}, merges: map[string]site.Merge{}}
+}
+
+func (f *forge) reviews() *engine.Reviews {
+	return f.w.engine.Reviews(engine.ReviewConfig{Branch: "main", Proposals: f, Merger: f, Evaluate: f.w.source.evaluate, Announce: f})
+}
+
+// propose opens a proposal, or pushes to it.
+func (f *forge) propose(number int, s *site.Site, findings ...site.Finding) site.Proposal {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.w.source.mu.Lock()
+	defer f.w.source.mu.Unlock()
+	head := fmt.Sprintf("head-%d-%d", number, len(f.w.source.designs))
+	f.w.source.designs["merged-"+head], f.w.source.broken["merged-"+head] = s, findings
+	f.merges[head] = site.Merge{Result: site.Revision{ID: "merged-" + head}}
+	p := f.proposals[number]
+	p.Number, p.State, p.Base, p.Head = number, site.ProposalOpen, "main", head
+	f.proposals[number] = p
+	return p
+}
+
+// change changes a proposal.
+func (f *forge) change(number int, change func(*site.Proposal)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.proposals[number]
+	change(&p)
+	f.proposals[number] = p
+}
+
+// merge merges a proposal whose design is then that of the branch.
+func (f *forge) merge(number int) {
+	f.mu.Lock()
+	head := f.proposals[number].Head
+	f.w.source.mu.Lock()
+	s := f.w.source.designs["merged-"+head]
+	f.w.source.mu.Unlock()
+	f.mu.Unlock()
+	f.w.commit(s)
+	f.change(number, func(p *site.Proposal) {
+		p.State, p.Merge, p.MergedBy = site.ProposalMerged, f.w.source.head(), "ann"
+	})
+}
+
+func (c *commits) head() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.current.ID
+}
+
+func (f *forge) Open(_ context.Context, base string) ([]site.Proposal, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []site.Proposal
+	for _, p := range f.proposals {
+		if p.State == site.ProposalOpen && p.Base == base {
+			all = append(all, p)
+		}
+	}
+	return all, f.away
+}
+
+func (f *forge) Proposal(_ context.Context, number int) (site.Proposal, error) {
+	f.mu.Lock()
+	asked := f.asked
+	f.mu.Unlock()
+	if asked != nil {
+		asked(number)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.proposals[number], f.away
+}
+
+func (f *forge) Base(ctx context.Context) (site.Revision, error) { return f.w.source.Fetch(ctx) }
+
+func (f *forge) Merge(_ context.Context, p site.Proposal) (site.Merge, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.merged = append(f.merged, p.Head)
+	m, ok := f.merges[p.Head]
+	if !ok {
+		return m, fmt.Errorf("proposal %d: %w", p.Number, site.ErrMoved)
+	}
+	return m, nil
+}
+
+func (f *forge) Contains(_ context.Context, commit string) (bool, error) {
+	f.w.source.mu.Lock()
+	defer f.w.source.mu.Unlock()
+	return f.w.source.designs[commit] != nil && strings.HasPrefix(commit, "commit-"), nil
+}
+
+func (f *forge) Announce(_ context.Context, r site.Review) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.told = append(f.told, r)
+	return nil
+}
+
+// last is what was told of a proposal last.
+func (f *forge) last(number int) site.Review {
+	f.w.t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range slices.Backward(f.told) {
+		if r.Proposal.Number == number {
+			return r
+		}
+	}
+	f.w.t.Fatalf("nothing was told of proposal %d", number)
+	return site.Review{}
+}
+
+func (f *forge) tellings() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.told)
+}
+
+// round looks once, all of it.
+func (f *forge) round(r *engine.Reviews) {
+	f.w.t.Helper()
+	for more := true; more; {
+		var err error
+		if more, err = r.Round(f.w.t.Context()); err != nil {
+			f.w.t.Fatal(err)
+		}
+	}
+}
+
+// show says that the last comment on a proposal can be read.
+func (f *forge) show(r *engine.Reviews, number int) {
+	f.w.t.Helper()
+	v := f.last(number)
+	if err := r.Shown(f.w.t.Context(), number, v.Proposal.Head, v.Base, v.Set); err != nil {
+		f.w.t.Fatal(err)
+	}
+}
+
+// wiping is a design in which some nodes are installed.
+func (w *world) wiping(all []string, wiped ...string) *site.Site {
+	s := w.design(all...)
+	s.Rollout.FirstContact = "repair"
+	for _, name := range wiped {
+		s.Nodes[name].Image, s.Nodes[name].Generation = "debian", 1
+	}
+	return s
+}
+
+// inSync brings a daemon to where all is as designed.
+func (w *world) inSync(names ...string) *forge {
+	w.t.Helper()
+	w.commit(w.wiping(names))
+	w.up()
+	w.after(time.Minute)
+	w.until("in-sync", 10*time.Minute, w.is(site.InSync, names...))
+	return w.forge()
+}
+
+func losses(r site.Review) (names []string) {
+	for _, l := range r.Destroys() {
+		names = append(names, l.Node)
+	}
+	return names
+}
+
+// A review is of what the proposal brings about, made without a request to a
+// machine, and made again when it or the branch has moved.
+func TestReview(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		f := w.inSync("n1", "n2", "n3")
+		f.propose(7, w.wiping([]string{"n1", "n2", "n3"}, "n1"))
+		r := f.reviews()
+		calls := len(w.fleet.Calls())
+		f.round(r)
+		v := f.last(7)
+		if len(w.fleet.Calls()) != calls {
+			t.Error("machines were written to")
+		}
+		if got := losses(v); !slices.Equal(got, []string{"n1"}) || v.Set != v.Destroys().Digest() || !strings.HasPrefix(v.Comment, "1 node changes: 0 reboots, 1 wiped; about ") {
+			t.Errorf("it destroys %v as set %q\n%s", got, v.Set, v.Comment)
+		}
+		if v.Base != w.source.head() || len(v.Plan.Nodes) != 1 || v.Plan.Nodes[0].Seen.IsZero() {
+			t.Errorf("base %s, plan %+v", v.Base, v.Plan)
+		}
+
+		f.round(r)
+		if n := f.tellings(); n != 1 {
+			t.Errorf("told %d times of the same", n)
+		}
+		w.commit(w.wiping([]string{"n1", "n2", "n3"}, "n2"))
+		f.merges[v.Proposal.Head] = site.Merge{Result: site.Revision{ID: "merged-both"}}
+		w.source.designs["merged-both"] = w.wiping([]string{"n1", "n2", "n3"}, "n1", "n2")
+		f.round(r)
+		v = f.last(7)
+		if got := losses(v); !slices.Equal(got, []string{"n1"}) || len(v.Waiting) != 1 || v.Waiting[0].Node != "n2" || len(v.Pending.Nodes) != 1 {
+			t.Errorf("after the branch moved it destroys %v, waiting %v\n%s", got, v.Waiting, v.Comment)
+		}
+		f.propose(7, w.wiping([]string{"n1", "n2", "n3"}, "n2"))
+		f.round(r)
+		if v = f.last(7); len(v.Destroys()) != 0 || v.Set != "" || !strings.HasPrefix(v.Comment, "nothing changes") {
+			t.Errorf("after a push it destroys %v\n%s", losses(v), v.Comment)
+		}
+	}, "n1", "n2", "n3")
+}
+
+// What cannot be planned is said, and what is ours is tried again.
+func TestReviewThatCannotBe(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		f := w.inSync("n1")
+		r := f.reviews()
+		p := f.propose(1, w.wiping([]string{"n1"}))
+		f.merges[p.Head] = site.Merge{Conflicts: []string{"nodes.cue: both sides changed it"}}
+		p = f.propose(2, w.wiping([]string{"n1"}))
+		f.merges[p.Head] = site.Merge{Problem: "they have no commit in common"}
+		f.propose(3, nil, site.Finding{Code: "c", Severity: site.SeverityError, Message: "broken"})
+		p = f.propose(4, w.wiping([]string{"n1"}))
+		delete(f.merges, p.Head)
+		f.round(r)
+		for number, want := range map[int]string{1: "cannot plan: conflicts in nodes.cue\n", 2: "no plan\n\nCannot plan: they have no commit in common\n", 3: "no plan: 1 error in the design; 1 finding\n"} {
+			if v := f.last(number); !strings.HasPrefix(v.Comment, want) || v.Ours || v.Planned() {
+				t.Errorf("%d: got %q, want %q", number, v.Comment, want)
+			}
+		}
+		if f.tellings() != 3 {
+			t.Error("a proposal that has moved was told of")
+		}
+		f.merges[p.Head] = site.Merge{Result: site.Revision{ID: "merged-" + p.Head}}
+		w.after(time.Minute)
+		f.round(r)
+		if v := f.last(4); v.Problem != "" {
+			t.Errorf("looked at again, it has a problem: %s", v.Problem)
+		}
+	}, "n1")
+}
+
+// A fork is read only at the commit that somebody allowed.
+func TestReviewOfAFork(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		f := w.inSync("n1")
+		r := f.reviews()
+		p := f.propose(7, w.wiping([]string{"n1"}, "n1"))
+		f.change(7, func(p *site.Proposal) { p.Fork = true })
+		f.round(r)
+		if v := f.last(7); len(f.merged) > 0 || !strings.Contains(v.Comment, "it comes from a fork") || v.Set != "" {
+			t.Errorf("%v were read: %s", f.merged, v.Comment)
+		}
+		if err := r.Allow(w.t.Context(), 7, p.Head, "ann"); err != nil {
+			t.Fatal(err)
+		}
+		f.round(r)
+		if v := f.last(7); !slices.Equal(f.merged, []string{p.Head}) || v.Set == "" {
+			t.Errorf("%v were read: %s", f.merged, v.Comment)
+		}
+		f.propose(7, w.wiping([]string{"n1"}, "n1"))
+		f.round(r)
+		f.change(7, func(x *site.Proposal) { x.Head = p.Head }) // and back
+		f.round(r)
+		if v := f.last(7); !slices.Equal(f.merged, []string{p.Head}) || v.Set != "" {
+			t.Errorf("after a push %v were read: %s", f.merged, v.Comment)
+		}
+	}, "n1")
+}
+
+// Three hundred open proposals are planned a few at a time, and once.
+func TestReviewOfManyProposals(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		f := w.inSync("n1")
+		r := f.reviews()
+		for i := range 300 {
+			f.propose(i+1, w.wiping([]string{"n1"}))
+		}
+		if more, err := r.Round(w.t.Context()); err != nil || !more || f.tellings() > 20 {
+			t.Errorf("one round told %d times, more: %t, %v", f.tellings(), more, err)
+		}
+		f.propose(301, w.wiping([]string{"n1"}, "n1"))
+		f.change(301, func(p *site.Proposal) { p.Changed = time.Now() })
+		if _, err := r.Round(w.t.Context()); err != nil || f.last(301).Set == "" {
+			t.Errorf("a new one had to wait: %v", err)
+		}
+		f.round(r)
+		f.round(r)
+		if f.tellings() != 301 {
+			t.Errorf("told %d times", f.tellings())
+		}
+	}, "n1")
+}
+
+// Merging approves what the comment named, for good and once, and nothing that
+// grew beside it.
+func TestMergeApprovesWhatWasShown(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		f := w.inSync("n1", "n2")
+		r := f.reviews()
+		f.propose(7, w.wiping([]string{"n1", "n2"}, "n1"))
+		f.round(r)
+		f.show(r, 7)
+		shown := f.last(7).Set
+		w.down() // it is remembered
+		w.up()
+		r = f.reviews()
+		w.source.mu.Lock()
+		w.source.designs["merged-"+f.last(7).Proposal.Head] = w.wiping([]string{"n1", "n2"}, "n1", "n2") // it grew
+		w.source.mu.Unlock()
+		f.merge(7)
+		w.after(30 * time.Second)
+		w.want("n1", site.Blocked)
+		f.round(r)
+		w.until("n1 is installed", 30*time.Minute, w.is(site.InSync, "n1"))
+		if w.begun("n1", site.ActionInstall, time.Time{}).IsZero() || !w.hasTold(site.EventOrder, "destruction "+shown+" approved") {
+			t.Error("n1 was not installed as approved")
+		}
+		w.want("n2", site.Blocked)
+		if st := w.engine.Report().Status; len(st.Waiting) != 1 || st.Waiting[0].Node != "n2" {
+			t.Errorf("what waits is %v", st.Waiting)
+		}
+		f.round(r)
+		if v := f.last(7); len(v.Approved) != 1 || len(v.Held) != 1 || v.Held[0].Node != "n2" || v.Set != "" ||
+			!strings.HasPrefix(v.Comment, "merged; what is destroyed on 1 machine is approved, on 1 more machine it is held\n\nMerged by ann as ") {
+			t.Errorf("approved %v, held %v\n%s", v.Approved, v.Held, v.Comment)
+		}
+		events := len(w.engine.Events(0))
+		f.round(r)
+		if now := w.engine.Events(0); len(now) != events {
+			t.Errorf("a second look did something: %v", now[events:])
+		}
+	}, "n1", "n2")
+}
+
+// Nothing but the merge of what was shown approves anything.
+func TestWhatApprovesNothing(t *testing.T) {
+	for name, do := range map[string]func(*testing.T, *forge, *engine.Reviews){
+		"never shown": func(_ *testing.T, f *forge, _ *engine.Reviews) { f.merge(7) },
+		"shown after the merge": func(_ *testing.T, f *forge, r *engine.Reviews) {
+			f.merge(7)
+			f.show(r, 7)
+		},
+		"another set shown": func(t *testing.T, f *forge, r *engine.Reviews) {
+			v := f.last(7)
+			if err := r.Shown(f.w.t.Context(), 7, v.Proposal.Head, v.Base, "0123456789abcdef"); err != nil {
+				t.Error(err)
+			}
+			f.merge(7)
+		},
+		"shown of an older review": func(_ *testing.T, f *forge, r *engine.Reviews) {
+			v := f.last(7)
+			f.propose(7, f.w.wiping([]string{"n1", "n2"}, "n1"))
+			f.round(r)
+			if err := r.Shown(f.w.t.Context(), 7, v.Proposal.Head, v.Base, v.Set); err != nil {
+				t.Error(err)
+			}
+			f.merge(7)
+		},
+		"pushed after it was shown": func(_ *testing.T, f *forge, r *engine.Reviews) {
+			f.show(r, 7)
+			f.propose(7, f.w.wiping([]string{"n1", "n2"}, "n1"))
+			f.merge(7)
+		},
+		"a smaller set is about to be shown": func(_ *testing.T, f *forge, r *engine.Reviews) {
+			f.show(r, 7)
+			f.w.source.mu.Lock()
+			f.w.source.designs["merged-"+f.last(7).Proposal.Head] = f.w.wiping([]string{"n1", "n2"}, "n2")
+			f.w.source.mu.Unlock()
+			r.Again(7)
+			f.round(r)
+			f.w.source.mu.Lock()
+			f.w.source.designs["merged-"+f.last(7).Proposal.Head] = f.w.wiping([]string{"n1", "n2"}, "n1")
+			f.w.source.mu.Unlock()
+			f.merge(7)
+		},
+		"closed": func(_ *testing.T, f *forge, r *engine.Reviews) {
+			f.show(r, 7)
+			f.change(7, func(p *site.Proposal) { p.State = site.ProposalClosed })
+			f.w.commit(f.w.wiping([]string{"n1", "n2"}, "n1"))
+		},
+		"merged into another branch": func(_ *testing.T, f *forge, r *engine.Reviews) {
+			f.show(r, 7)
+			f.merge(7)
+			f.change(7, func(p *site.Proposal) { p.Base = "old" })
+		},
+		"merged as a commit that is not there": func(_ *testing.T, f *forge, r *engine.Reviews) {
+			f.show(r, 7)
+			f.merge(7)
+			f.change(7, func(p *site.Proposal) { p.Merge = "elsewhere" })
+		},
+		"merged by nobody": func(_ *testing.T, f *forge, r *engine.Reviews) {
+			f.show(r, 7)
+			f.merge(7)
+			f.change(7, func(p *site.Proposal) { p.MergedBy = "" })
+		},
+		"an approval in the proposal itself": func(_ *testing.T, f *forge, r *engine.Reviews) {
+			s := f.w.wiping([]string{"n1", "n2"}, "n1")
+			s.Approvals = map[string]site.Approval{"ffffffffffffffff": {By: "the proposal"}}
+			f.propose(7, s)
+			f.round(r)
+			if v := f.last(7); !slices.Contains(v.Rules, "approvals: ffffffffffffffff") {
+				t.Errorf("rules: %q", v.Rules)
+			}
+			f.merge(7)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, usual, func(w *world) {
+				f := w.inSync("n1", "n2")
+				r := f.reviews()
+				f.propose(7, w.wiping([]string{"n1", "n2"}, "n1"))
+				f.round(r)
+				if f.last(7).Set == "" {
+					t.Fatal("it destroys nothing")
+				}
+				do(t, f, r)
+				w.after(time.Minute)
+				if _, err := r.Round(w.t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				w.after(20 * time.Minute)
+				if !w.begun("n1", site.ActionInstall, time.Time{}).IsZero() || w.hasTold(site.EventOrder, "approved") {
+					t.Error("n1 was installed")
+				}
+				w.want("n1", site.Blocked)
+			}, "n1", "n2")
+		})
+	}
+}
+
+// While a set that has grown is being shown, what was shown before still
+// counts: whichever is read names it.
+func TestMergeBeforeTheGrownSetIsShown(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		f := w.inSync("n1", "n2")
+		r := f.reviews()
+		f.propose(7, w.wiping([]string{"n1", "n2"}, "n1"))
+		f.round(r)
+		f.show(r, 7)
+		w.source.mu.Lock()
+		w.source.designs["merged-"+f.last(7).Proposal.Head] = w.wiping([]string{"n1", "n2"}, "n1", "n2")
+		w.source.mu.Unlock()
+		r.Again(7)
+		f.round(r)
+		f.merge(7)
+		w.after(time.Minute)
+		f.round(r)
+		w.until("n1 is installed", 30*time.Minute, w.is(site.InSync, "n1"))
+		w.want("n2", site.Blocked)
+	}, "n1", "n2")
+}
+
+// One that was merged while it was planned again is approved as it was read.
+func TestMergeWhileItIsReviewed(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		f := w.inSync("n1")
+		r := f.reviews()
+		p := f.propose(7, w.wiping([]string{"n1"}, "n1"))
+		f.round(r)
+		f.show(r, 7)
+		f.mu.Lock()
+		f.merges[p.Head] = site.Merge{Result: site.Revision{ID: w.source.head()}} // as after a squash: nothing is left to merge
+		f.asked = func(int) {
+			f.mu.Lock()
+			f.asked = nil
+			f.mu.Unlock()
+			f.merge(7)
+		}
+		f.mu.Unlock()
+		r.Again(7)
+		f.round(r)
+		if f.tellings() != 1 {
+			t.Error("it was told of what was merged")
+		}
+		f.round(r)
+		w.until("n1 is installed", 30*time.Minute, func() bool { return !w.begun("n1", site.ActionInstall, time.Time{}).IsZero() })
+	}, "n1")
+}
+
+// A forge or a repository that is away is a problem of the site, and no more.
+func TestReviewsGoOnWhenTheForgeIsBack(t *testing.T) {
+	inBubble(t, drivertest.Config{}, func(w *world) {
+		f := w.inSync("n1")
+		f.propose(7, w.wiping([]string{"n1"}))
+		f.away = errors.New("the forge does not answer")
+		ctx, cancel := context.WithCancel(w.t.Context())
+		done := make(chan error)
+		go func() { done <- f.reviews().Run(ctx) }()
+		w.after(10 * time.Minute)
+		problems := w.engine.Report().Status.Problems
+		if len(problems) != 1 || problems[0].About != "proposals" || f.tellings() != 0 {
+			t.Errorf("problems %v, told %d times", problems, f.tellings())
+		}
+		f.mu.Lock()
+		f.away = nil
+		f.mu.Unlock()
+		w.until("the proposal is told of", 5*time.Minute, func() bool { return f.tellings() == 1 })
+		if problems := w.engine.Report().Status.Problems; len(problems) > 0 {
+			t.Errorf("problems %v", problems)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}, "n1")
+}

@@ -1,0 +1,112 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/slipway-gitops/slipway/engine/repo"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// ProposalsConfig says whose proposals are merged.
+type ProposalsConfig struct {
+	Remote repo.Remote
+	Branch string
+	// Ref is the reference of a proposal's head, with %d for its number, such
+	// as "refs/pull/%d/head".
+	Ref string
+	// Dir is a folder of ours for the objects of proposals, apart from those of
+	// the branch that is followed, since anybody may propose. It can be removed
+	// at any time. Empty keeps them in memory.
+	Dir string
+}
+
+// Proposals merges proposals into a branch; it is an engine.Branch.
+type Proposals struct {
+	ProposalsConfig
+	store *repo.Store
+	base  string
+}
+
+// NewProposals opens the store; it does not reach for the remote.
+func NewProposals(c ProposalsConfig) (*Proposals, error) {
+	store, err := repo.OpenStore(c.Dir)
+	if err != nil {
+		return nil, err
+	}
+	return &Proposals{ProposalsConfig: c, store: store}, nil
+}
+
+// maxStore is how large the folder may grow, in bytes, before everything in it
+// is fetched anew: what was proposed once and is open no more stays in it.
+const maxStore = 1 << 30
+
+// Base fetches the branch with all of its history, which tells where proposals
+// have left it.
+func (p *Proposals) Base(ctx context.Context) (site.Revision, error) {
+	if err := p.tidy(); err != nil {
+		return site.Revision{}, err
+	}
+	head, err := p.Remote.FetchWhole(ctx, p.store, "refs/heads/"+p.Branch, p.base)
+	if err != nil {
+		return site.Revision{}, err
+	}
+	p.base = head
+	return revision(p.store, head)
+}
+
+// Merge fetches a proposal's commit and merges it into the branch by path.
+func (p *Proposals) Merge(ctx context.Context, x site.Proposal) (site.Merge, error) {
+	head, err := p.Remote.FetchWhole(ctx, p.store, fmt.Sprintf(p.Ref, x.Number), p.base)
+	switch {
+	case errors.Is(err, repo.ErrNoBranch):
+		return site.Merge{}, fmt.Errorf("proposal %d: %w", x.Number, site.ErrMoved)
+	case err != nil:
+		return site.Merge{}, err
+	case head != x.Head:
+		return site.Merge{}, fmt.Errorf("proposal %d is at %s: %w", x.Number, short(head), site.ErrMoved)
+	}
+	m, err := p.store.Merge(p.base, head)
+	if errors.Is(err, repo.ErrUnmergeable) {
+		return site.Merge{Problem: err.Error()}, nil
+	}
+	if err != nil {
+		return site.Merge{}, err
+	}
+	c, err := p.store.Commit(head)
+	if err != nil {
+		return site.Merge{}, err
+	}
+	merge := site.Merge{Done: m.Done, More: m.More}
+	for _, x := range m.Conflicts {
+		merge.Conflicts = append(merge.Conflicts, x.String())
+	}
+	if m.Files != nil {
+		merge.Result = site.Revision{ID: m.ID, Subject: c.Subject, Author: c.Author, When: c.When, Files: m.Files}
+	}
+	return merge, nil
+}
+
+// Contains says whether the branch has a commit in its history.
+func (p *Proposals) Contains(_ context.Context, commit string) (bool, error) {
+	return p.store.Descends(p.base, commit)
+}
+
+// tidy keeps the store small.
+func (p *Proposals) tidy() error {
+	size, err := p.store.Size()
+	if err != nil {
+		return err
+	}
+	if size < maxStore {
+		return p.store.Tidy()
+	}
+	if err := os.RemoveAll(p.Dir); err != nil {
+		return err
+	}
+	p.base = ""
+	p.store, err = repo.OpenStore(p.Dir)
+	return err
+}
