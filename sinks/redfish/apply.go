@@ -42,7 +42,7 @@ func (m *machine) meant(ctx context.Context, want site.Identity) (system, error)
 func (m *machine) take(ctx context.Context, step site.Step, n *site.Node, s system) error {
 	switch step.Action {
 	case site.ActionPowerOn:
-		return m.start(ctx, step, n, s)
+		return m.powerUp(ctx, step, n, s)
 	case site.ActionPowerOff:
 		return m.switchOff(ctx, step, s)
 	case site.ActionRestart:

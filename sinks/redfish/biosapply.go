@@ -192,6 +192,40 @@ func (m *machine) boots(ctx context.Context, step site.Step, n *site.Node, s sys
 	return m.restart(ctx, step, n, s)
 }
 
+// powerUp powers on. That boot takes over the settings that wait, and is waited
+// for, lest another one cuts it off. One that does not is no failure of the
+// power-on; what is left is planned anew.
+func (m *machine) powerUp(ctx context.Context, step site.Step, n *site.Node, s system) error {
+	t, err := m.takesOver(ctx, n, s)
+	if err == nil {
+		err = m.start(ctx, step, n, s)
+	}
+	if err != nil || t == nil {
+		return err
+	}
+	m.memory.sent = nil
+	if err := t.wait(ctx, 3*m.opts.Settle); !isSlow(err) {
+		return err
+	}
+	return nil
+}
+
+// takesOver watches the next boot, nil when no settings wait for it. What cannot
+// be read of them keeps no machine from being switched on.
+func (m *machine) takesOver(ctx context.Context, n *site.Node, s system) (*takeover, error) {
+	if !n.Asks(site.FacetBIOS) {
+		return nil, nil
+	}
+	f, r, err := m.resolveBIOS(ctx, s, n)
+	if over(ctx, err) {
+		return nil, err
+	}
+	if err != nil || !f.waits(r) {
+		return nil, nil
+	}
+	return &takeover{machine: m, system: s, was: f, r: r}, nil
+}
+
 // bootForBIOS returns when the settings that wait have taken effect: proven by
 // their values, for jobs and tasks are purged. A boot that was begun before is
 // waited for first.

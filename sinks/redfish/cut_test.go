@@ -452,3 +452,24 @@ func TestWriteIsCalledOff(t *testing.T) {
 		}
 	})
 }
+
+// A machine that is off takes over what waits when it is switched on: that boot
+// is waited for, and not cut off by another one.
+func TestPowerOnTakesSettingsOver(t *testing.T) {
+	inBox(t, func(t *testing.T, b *box) {
+		node := &site.Node{BIOS: site.BIOS{Attributes: map[string]any{"HyperThreading": "Disabled"}}}
+		for _, a := range []site.Action{site.ActionBIOS, site.ActionPowerOn} {
+			step := site.Step{Machine: site.Identity{UUID: uuid}, Action: a}
+			if err := b.open().Apply(t.Context(), step, node, site.Observed{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		seen, err := b.open().Observe(t.Context(), node, []site.Facet{site.FacetBIOS})
+		if st := seen.Facets[site.FacetBIOS]; err != nil || st.Have["HyperThreading"] != "Disabled" || len(st.Pending) > 0 {
+			t.Errorf("once it is on: %+v, %v", st, err)
+		}
+		if b.Resets() != 1 {
+			t.Errorf("%d resets", b.Resets())
+		}
+	}, func(c *lab.MachineConfig) { c.Power = "off" })
+}
