@@ -13,7 +13,7 @@ type timing struct {
 	step  site.Step
 	since time.Time
 	model string
-	tried bool // a try has failed: it says nothing of other machines
+	tried bool // a try has failed: it says little of other machines
 }
 
 // longestMemory is how many durations are kept of each kind.
@@ -33,16 +33,20 @@ func (w *worker) timed(j job, p site.NodePlan) {
 	}
 	took := site.Duration(time.Since(t.since))
 	w.e.note(site.Event{Node: w.name, Kind: site.EventDone, Text: t.step.Summary(), Took: took})
-	if !t.tried && t.model != "unknown" {
-		w.e.learnTook(site.Like(t.model, t.step.Action), took)
+	if t.model != "unknown" {
+		w.e.learnTook(site.Like(t.model, t.step.Action), took, t.tried)
 	}
 }
 
-// learnTook adds a duration to what is known of like machines.
-func (e *Engine) learnTook(like string, took site.Duration) {
+// learnTook adds a duration to what is known of like machines. That of a step
+// of which a try has failed is better than none.
+func (e *Engine) learnTook(like string, took site.Duration, tried bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	known := e.history[like]
+	if tried && len(known) > 0 {
+		return
+	}
 	if over := len(known) + 1 - longestMemory; over > 0 {
 		known = known[over:]
 	}
