@@ -7,14 +7,17 @@ import (
 	"runtime/metrics"
 )
 
-// garbage is about how much memory the daemon lets go to waste before it
-// collects. A share of what it keeps, as GOGC has it, is either too little for a
-// small site all of whose machines are looked at at once, or too much for a
-// large one.
-const garbage = 80 << 20
+// How much memory the daemon lets go to waste before it collects, in bytes: as
+// much as brings all to the total, within bounds. A share of what it keeps, as
+// GOGC has it, is either too little for a small site all of whose machines are
+// looked at at once, or too much for a large one.
+const (
+	total          = 320 << 20
+	least, largest = 80 << 20, 200 << 20
+)
 
-// collectBySize has the collector leave about as much garbage whatever the
-// daemon keeps, unless the environment says otherwise.
+// collectBySize has the collector leave garbage by how much the daemon keeps,
+// unless the environment says otherwise.
 func collectBySize() {
 	if os.Getenv("GOGC") != "" {
 		return
@@ -26,7 +29,8 @@ func collectBySize() {
 // percentOf is the share of what is kept, in per cent, that makes up the
 // garbage.
 func percentOf(kept uint64) int {
-	return int(min(200, max(20, 100*garbage/max(kept, 1))))
+	garbage := min(largest, max(least, total-int64(kept)))
+	return int(min(400, max(20, 100*garbage/max(int64(kept), 1))))
 }
 
 // kept is what the last collection found in use, in bytes.
