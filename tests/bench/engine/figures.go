@@ -18,7 +18,8 @@ func overhead(quick bool) ([]string, error) {
 		n, runs = 50, 1
 	}
 	// The laboratory has the processors in common with what is measured.
-	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(4 << 30))
 	var alone, all []float64
 	for range runs {
 		one, err := bringUp(1)
