@@ -77,7 +77,7 @@ func (c *client) get(ctx context.Context, path string) (object, error) {
 // good is left out.
 func (c *client) members(ctx context.Context, collection string, most int, take func(path string, o object)) error {
 	w := newWalk(c.get)
-	w.most = most
+	w.most, w.deep = most, 1
 	var failed error
 	_, err := w.membersBy(ctx, collection, c.expand, func(ctx context.Context, path string) (object, error) {
 		o, err := w.resource(ctx, path)

@@ -38,13 +38,14 @@ type walk struct {
 	unexpanded             int // requests with expand that failed
 	requests, bytes        int
 	most                   int // members of one collection
+	deep                   int // how far within an answer resources are looked for
 	silent                 int // requests in a row that nothing answered
 	// missing says what could not be read and why.
 	missing []string
 }
 
 func newWalk(get func(ctx context.Context, path string) (object, error)) *walk {
-	return &walk{get: get, known: map[string]object{}, most: maxMembers}
+	return &walk{get: get, known: map[string]object{}, most: maxMembers, deep: maxDepth}
 }
 
 // learn takes from the service root which expansions the BMC has (DSP0266
@@ -115,7 +116,7 @@ func (w *walk) keep(o object, depth int) {
 	if id := link(o); whole(o, id) && w.known[key(id)] == nil {
 		w.known[key(id)] = o
 	}
-	if depth >= maxDepth {
+	if depth >= w.deep {
 		return
 	}
 	for name, value := range o {
