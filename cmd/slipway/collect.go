@@ -13,7 +13,7 @@ import (
 // looked at at once, or too much for a large one.
 const (
 	total          = 320 << 20
-	least, largest = 80 << 20, 200 << 20
+	least, largest = 48 << 20, 200 << 20
 )
 
 // collectBySize has the collector leave garbage by how much the daemon keeps,
@@ -30,7 +30,7 @@ func collectBySize() {
 // garbage.
 func percentOf(kept uint64) int {
 	garbage := min(largest, max(least, total-int64(kept)))
-	return int(min(400, max(20, 100*garbage/max(int64(kept), 1))))
+	return int(min(400, max(10, 100*garbage/max(int64(kept), 1))))
 }
 
 // kept is what the last collection found in use, in bytes.
