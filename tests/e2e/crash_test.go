@@ -267,7 +267,7 @@ func (w *town) recorded() record.Snapshot {
 // sessions suffice for it.
 func TestProveCrashLoop(t *testing.T) {
 	t.Parallel()
-	const life = 80 // requests; to log in, to end the sessions of the life before and to look at all machines takes up to 60
+	const life = 60 // requests: more than to log in, to end the sessions of the life before and to look at all machines
 	w := newTown(t)
 	deaths := -1
 	for done := false; !done; deaths++ {
