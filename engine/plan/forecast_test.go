@@ -146,8 +146,12 @@ func newModel(s *site.Site, p *site.Plan, known site.Known) *model {
 		}
 		_, off := known.Nodes[n.Name]
 		m.nodes = append(m.nodes, &modelNode{Node: n, steps: np.Steps, out: off, began: -1})
-		if c := s.Rollout.Canaries; c != nil && len(np.Steps) > 0 && len(m.chosen) < c.Count {
-			m.chosen[n.Name] = true
+	}
+	for _, out := range []bool{true, false} { // who is out of service risks nothing
+		for _, n := range m.nodes {
+			if c := s.Rollout.Canaries; c != nil && len(n.steps) > 0 && n.out == out && len(m.chosen) < c.Count {
+				m.chosen[n.Name] = true
+			}
 		}
 	}
 	return m

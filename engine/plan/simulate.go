@@ -325,18 +325,21 @@ func (sim *simulation) bind(g *gate, on *crew, n site.Need) {
 	}
 }
 
-// chooseCanaries takes the first by name of those that change.
+// chooseCanaries takes the first of those that change, as the engine does:
+// machines that are out of service come first, and then they go by name.
 func (sim *simulation) chooseCanaries(c *site.Canaries) {
 	sim.canaries.over = true
 	if c == nil {
 		return
 	}
 	sim.canaries.soak = max(0, time.Duration(c.Soak))
-	for _, m := range sim.members {
-		if sim.canaries.left < c.Count && c.Nodes.Selects(m.node) {
-			m.canary = true
-			sim.canaries.left++
-			sim.canaries.over = false
+	for _, out := range []bool{true, false} {
+		for _, m := range sim.members {
+			if m.out == out && sim.canaries.left < c.Count && c.Nodes.Selects(m.node) {
+				m.canary = true
+				sim.canaries.left++
+				sim.canaries.over = false
+			}
 		}
 	}
 }
