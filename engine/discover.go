@@ -39,6 +39,7 @@ func (e *Engine) discover(ctx context.Context) {
 		case s == nil || s.Discovery == nil:
 			last = nil
 			e.setSwept(nil)
+			e.setProblem("discovery", nil)
 		case !reflect.DeepEqual(last, s.Discovery), time.Now().After(next):
 			last = s.Discovery
 			e.setProblem("discovery", e.sweep(ctx, s, &denied))

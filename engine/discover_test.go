@@ -21,6 +21,7 @@ type sweeper struct {
 	driver.Driver
 	at     []string
 	denies bool
+	broken error // of a sweep
 
 	mu     sync.Mutex
 	sweeps []driver.Sweep
@@ -31,6 +32,9 @@ func (s *sweeper) Discover(_ context.Context, w driver.Sweep) error {
 	s.mu.Lock()
 	s.sweeps = append(s.sweeps, w)
 	s.mu.Unlock()
+	if s.broken != nil {
+		return s.broken
+	}
 	all, err := w.Addresses()
 	if err != nil {
 		return err
@@ -119,6 +123,23 @@ func TestTheDaemonSweeps(t *testing.T) {
 		w.commit(other)
 		w.until("no sweep without ranges", 5*time.Minute, func() bool { return swept() == nil })
 	}, "10.9.0.1", "10.9.0.2", "10.9.0.3")
+}
+
+// What is wrong with a sweep is over when the design asks for none.
+func TestASweepThatFailedIsNoProblemOnceNoneIsDesigned(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.bmcs = &sweeper{Driver: w.fleet.Driver(), broken: errors.New("no route")}
+		s := w.design()
+		s.Discovery = &site.Discovery{Ranges: []string{"10.9.0.0/28"}, Every: site.Duration(time.Hour)}
+		w.commit(s)
+		w.up()
+		isTold := func() bool {
+			return slices.ContainsFunc(w.engine.Report().Status.Problems, func(p site.Problem) bool { return p.About == "discovery" })
+		}
+		w.until("the problem", 5*time.Minute, isTold)
+		w.commit(w.design())
+		w.until("no problem without ranges", 5*time.Minute, func() bool { return !isTold() })
+	})
 }
 
 // A credential that was not accepted is not sent again by the next sweep.
