@@ -16,12 +16,14 @@ type approval struct {
 	covers map[site.Loss]bool
 }
 
-func newApproval(a record.Approval) approval {
-	covers := make(map[site.Loss]bool, len(a.Losses))
-	for _, loss := range a.Losses {
-		covers[loss] = true
+func newApproval(a record.Approval) approval { return approval{a, setOf(a.Losses)} }
+
+func setOf(all site.Losses) map[site.Loss]bool {
+	in := make(map[site.Loss]bool, len(all))
+	for _, l := range all {
+		in[l] = true
 	}
-	return approval{a, covers}
+	return in
 }
 
 // approvalLasts is how long an approval by command holds.

@@ -71,14 +71,6 @@ func containsAll(set, part site.Losses) bool {
 	return !slices.ContainsFunc(part, func(l site.Loss) bool { return !in[l] })
 }
 
-func setOf(all site.Losses) map[site.Loss]bool {
-	in := make(map[site.Loss]bool, len(all))
-	for _, l := range all {
-		in[l] = true
-	}
-	return in
-}
-
 // settle looks after proposals with a record that are not open any more: what
 // the comment of a merged one named is approved, once, and every other is
 // forgotten.
