@@ -26,26 +26,9 @@ import (
 // normal fetch is as small as the change. Only after a rewrite, or when the
 // store has lost the base, is the branch's whole history transferred, once.
 func (r Remote) Fetch(ctx context.Context, into *Store, branch, base string) (string, error) {
-	var head plumbing.Hash
-	err := r.do(ctx, fetching, transferTimeout, func(s *session) error {
-		out := bufio.NewReader(s.out)
-		adv, err := advertised(io.LimitReader(out, maxListing))
-		if err != nil {
-			return err
-		}
-		var ok bool
-		if head, ok = adv.References[heads+branch]; !ok {
-			return fmt.Errorf("branch %s: %w", plain(branch), ErrNoBranch)
-		}
-		return into.receive(s.in, out, request(adv, into, head, base))
+	return r.fetch(ctx, into, heads+branch, "branch "+plain(branch), func(adv *packp.AdvRefs, head plumbing.Hash) *packp.UploadPackRequest {
+		return request(adv, into, head, base)
 	})
-	if err != nil {
-		return "", err
-	}
-	if _, err := into.commit(head); err != nil {
-		return "", fmt.Errorf("%s: the server sent no commit %s: %w", r, head, err)
-	}
-	return head.String(), nil
 }
 
 // FetchWhole brings the commit of a reference, such as "refs/pull/7/head", with
@@ -53,6 +36,23 @@ func (r Remote) Fetch(ctx context.Context, into *Store, branch, base string) (st
 // A store that is filled by it alone lacks no part of any history, as Merge
 // needs it. ErrNoBranch is returned when the reference is not there.
 func (r Remote) FetchWhole(ctx context.Context, into *Store, ref string, have ...string) (string, error) {
+	return r.fetch(ctx, into, ref, "reference "+plain(ref), func(adv *packp.AdvRefs, head plumbing.Hash) *packp.UploadPackRequest {
+		if into.Has(head.String()) {
+			return nil
+		}
+		req := wanting(adv, head)
+		for _, id := range have {
+			if into.Has(id) {
+				req.Haves = append(req.Haves, plumbing.NewHash(id))
+			}
+		}
+		return req
+	})
+}
+
+// fetch brings a reference's commit, which goes by a name in errors, with what
+// ask asks for. It brings nothing where that is nil.
+func (r Remote) fetch(ctx context.Context, into *Store, ref, name string, ask func(adv *packp.AdvRefs, head plumbing.Hash) *packp.UploadPackRequest) (string, error) {
 	var head plumbing.Hash
 	err := r.do(ctx, fetching, transferTimeout, func(s *session) error {
 		out := bufio.NewReader(s.out)
@@ -62,17 +62,12 @@ func (r Remote) FetchWhole(ctx context.Context, into *Store, ref string, have ..
 		}
 		var ok bool
 		if head, ok = adv.References[ref]; !ok {
-			return fmt.Errorf("reference %s: %w", plain(ref), ErrNoBranch)
+			return fmt.Errorf("%s: %w", name, ErrNoBranch)
 		}
-		if into.Has(head.String()) {
+		req := ask(adv, head)
+		if req == nil {
 			_, err = s.in.Write(pktline.FlushPkt)
 			return err
-		}
-		req := wanting(adv, head)
-		for _, id := range have {
-			if into.Has(id) {
-				req.Haves = append(req.Haves, plumbing.NewHash(id))
-			}
 		}
 		return into.receive(s.in, out, req)
 	})
