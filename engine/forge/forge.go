@@ -83,9 +83,6 @@ type Note struct {
 
 // Talk is what is written about a proposal.
 type Talk interface {
-	// Comments are the comments on a proposal that were written or changed
-	// since a time, the oldest first.
-	Comments(ctx context.Context, number int, since time.Time) ([]Comment, error)
 	// Keep makes the one comment of ours with a marker have a body, and gives
 	// its id. It is found by its marker and by its author being us, edited
 	// where it is, and written anew when there is none. The body does not
@@ -96,9 +93,18 @@ type Talk interface {
 	React(ctx context.Context, comment int64, r Reaction) error
 }
 
+// Comments are what people write about proposals.
+type Comments interface {
+	// CommentsSince are the comments that were written or changed since a time,
+	// the oldest first. Where a forge numbers other things in one row with
+	// proposals, those on them may be there too.
+	CommentsSince(ctx context.Context, since time.Time) ([]Comment, error)
+}
+
 // Comment is what somebody wrote about a proposal.
 type Comment struct {
 	ID      int64
+	Number  int // of the proposal
 	Author  string
 	Bot     bool // written by a program
 	Body    string

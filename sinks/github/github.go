@@ -56,9 +56,11 @@ type Config struct {
 }
 
 // Repository is a repository on GitHub. It is a forge.Proposals, forge.Checks,
-// forge.Talk and forge.People. It may be used by many goroutines.
+// forge.Talk, forge.Comments and forge.People. It may be used by many
+// goroutines.
 type Repository struct {
 	owner, name string
+	web         *url.URL // of its pages, and of Git
 	api         *gh.Client
 	app         *app // nil with a token
 	secrets     Secrets
@@ -80,6 +82,7 @@ var (
 	_ forge.Proposals = (*Repository)(nil)
 	_ forge.Checks    = (*Repository)(nil)
 	_ forge.Talk      = (*Repository)(nil)
+	_ forge.Comments  = (*Repository)(nil)
 	_ forge.People    = (*Repository)(nil)
 )
 
@@ -108,7 +111,7 @@ func open(c Config, dial http.RoundTripper) (*Repository, error) {
 		return nil, fmt.Errorf("GitHub repository %s: %w", c.Repository, err)
 	}
 	r := &Repository{
-		owner: name[1], name: name[2], secrets: c.Secrets, credential: c.Credential,
+		owner: name[1], name: name[2], web: webOf(base, name[0]), secrets: c.Secrets, credential: c.Credential,
 		comments: map[place]int64{}, said: map[state]string{},
 	}
 	content := &static{c.Secrets, c.Credential, base.Hostname()}
@@ -143,6 +146,27 @@ func apiURL(address string) (*url.URL, error) {
 	}
 	return u.JoinPath("/"), nil
 }
+
+// webOf is where a repository's pages are, by the address of the API.
+func webOf(api *url.URL, repository string) *url.URL {
+	web := &url.URL{Scheme: api.Scheme, Host: api.Host, Path: "/"}
+	if api.Path == "/" { // github.com, and companies' own parts of it
+		web.Host = strings.TrimPrefix(api.Host, "api.")
+	}
+	return web.JoinPath(repository)
+}
+
+// HeadRef is the reference of a pull request's head, with %d for its number.
+const HeadRef = "refs/pull/%d/head"
+
+// Is tells whether the address of a Git repository is that of this one.
+func (r *Repository) Is(address *url.URL) bool {
+	path := strings.TrimSuffix(strings.TrimSuffix(address.Path, "/"), ".git")
+	return address.Scheme == r.web.Scheme && strings.EqualFold(address.Host, r.web.Host) && strings.EqualFold(path, r.web.Path)
+}
+
+// Pages is the address that shows a commit's files by their path.
+func (r *Repository) Pages(commit string) string { return r.web.JoinPath("blob", commit).String() }
 
 func isLoopback(host string) bool {
 	a, err := netip.ParseAddr(host)

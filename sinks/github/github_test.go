@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,6 +30,38 @@ func pull(n int) object {
 		"base":       object{"ref": "main", "repo": object{"id": 1}},
 		"head":       object{"sha": sha, "repo": object{"id": 1}},
 		"updated_at": "2026-01-02T03:04:05Z", "html_url": "https://github.com/acme/site/pull/3",
+	}
+}
+
+func TestWhereTheRepositoryIs(t *testing.T) {
+	for _, c := range []struct {
+		api, git, page string
+		is             bool
+	}{
+		{PublicAPI, "https://github.com/Acme/site.git", "https://github.com/acme/site/blob/c0ffee", true},
+		{PublicAPI, "https://github.com/acme/site/", "https://github.com/acme/site/blob/c0ffee", true},
+		{PublicAPI, "https://github.com/acme/sites", "https://github.com/acme/site/blob/c0ffee", false},
+		{PublicAPI, "https://git.example.org/acme/site", "https://github.com/acme/site/blob/c0ffee", false},
+		{PublicAPI, "ssh://github.com/acme/site", "https://github.com/acme/site/blob/c0ffee", false},
+		{"https://git.example.org/api/v3", "https://git.example.org/acme/site", "https://git.example.org/acme/site/blob/c0ffee", true},
+		{"https://git.example.org:8443/api/v3/", "https://git.example.org/acme/site", "https://git.example.org:8443/acme/site/blob/c0ffee", false},
+		{"https://api.acme.ghe.com", "https://acme.ghe.com/acme/site", "https://acme.ghe.com/acme/site/blob/c0ffee", true},
+	} {
+		t.Run(c.api+" "+c.git, func(t *testing.T) {
+			s := withToken()
+			s.hosts = append(s.hosts, "git.example.org", "api.acme.ghe.com")
+			r, err := Open(Config{API: c.api, Repository: "acme/site", Credential: "github", Secrets: s})
+			if err != nil {
+				t.Fatal(err)
+			}
+			u, err := url.Parse(c.git)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Is(u) != c.is || r.Pages("c0ffee") != c.page {
+				t.Errorf("it is %s: %t; its pages are %s", c.git, r.Is(u), r.Pages("c0ffee"))
+			}
+		})
 	}
 }
 
@@ -462,12 +495,14 @@ func TestCommentsOfOthers(t *testing.T) {
 		k := conversation(h, "slipway-machine", "User")
 		k.say("mona", "User", "/slipway plan")
 		k.say("robot[bot]", "Bot", "beep")["updated_at"] = "2026-01-02T03:05:05Z"
+		k.all[0]["issue_url"] = "https://api.github.com/repos/acme/issues/issues/3"
+		h.list("issues/comments", plainList, func(*http.Request) []any { return []any{k.all[0], k.all[1]} })
 		since := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-		got, err := connect(t, h, withToken()).Comments(t.Context(), 3, since)
+		got, err := connect(t, h, withToken()).CommentsSince(t.Context(), since)
 		if err != nil || len(got) != 2 {
 			t.Fatalf("got %v, %v", got, err)
 		}
-		want := forge.Comment{ID: 1000, Author: "mona", Body: "/slipway plan", Written: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+		want := forge.Comment{ID: 1000, Number: 3, Author: "mona", Body: "/slipway plan", Written: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 		if got[0] != want || !got[1].Bot || !got[1].Edited {
 			t.Errorf("got %+v", got)
 		}

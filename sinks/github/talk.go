@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -28,31 +30,36 @@ type place struct {
 	marker forge.Marker
 }
 
-// Comments are the comments on a pull request, of everybody.
-func (r *Repository) Comments(ctx context.Context, number int, since time.Time) ([]forge.Comment, error) {
+// CommentsSince are the comments of everybody, on issues too.
+func (r *Repository) CommentsSince(ctx context.Context, since time.Time) ([]forge.Comment, error) {
 	var all []forge.Comment
-	err := r.eachComment(ctx, number, since, func(c *gh.IssueComment) bool {
-		all = append(all, forge.Comment{
-			ID: c.GetID(), Author: c.GetUser().GetLogin(), Bot: c.GetUser().GetType() == "Bot", Body: c.GetBody(),
-			Written: c.GetCreatedAt().Time, Edited: !c.GetUpdatedAt().Equal(c.GetCreatedAt()),
-		})
-		return true
+	err := pages(maxCommentPages, func(page gh.ListOptions) (*gh.Response, error) {
+		o := &gh.IssueListCommentsOptions{Since: &since, ListOptions: page}
+		some, resp, err := r.api.Issues.ListComments(ctx, r.owner, r.name, 0, o) // 0: all of the repository's
+		for _, c := range some {
+			all = append(all, comment(c))
+		}
+		return resp, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("comments on #%d: %w", number, explain(err, needComments))
+		return nil, fmt.Errorf("comments since %s: %w", since.UTC().Format(time.RFC3339), explain(err, needComments))
 	}
 	return all, nil
 }
 
-// eachComment goes through the comments, the oldest first, as long as it is
-// told to go on.
-func (r *Repository) eachComment(ctx context.Context, number int, since time.Time, on func(*gh.IssueComment) bool) error {
-	var after *time.Time
-	if !since.IsZero() {
-		after = &since
+func comment(c *gh.IssueComment) forge.Comment {
+	n, _ := strconv.Atoi(path.Base(c.GetIssueURL())) // 0 is the number of nothing
+	return forge.Comment{
+		ID: c.GetID(), Number: n, Author: c.GetUser().GetLogin(), Bot: c.GetUser().GetType() == "Bot", Body: c.GetBody(),
+		Written: c.GetCreatedAt().Time, Edited: !c.GetUpdatedAt().Equal(c.GetCreatedAt()),
 	}
+}
+
+// eachComment goes through the comments on a pull request, the oldest first, as
+// long as it is told to go on.
+func (r *Repository) eachComment(ctx context.Context, number int, on func(*gh.IssueComment) bool) error {
 	return pages(maxCommentPages, func(page gh.ListOptions) (*gh.Response, error) {
-		some, resp, err := r.api.Issues.ListComments(ctx, r.owner, r.name, number, &gh.IssueListCommentsOptions{Since: after, ListOptions: page})
+		some, resp, err := r.api.Issues.ListComments(ctx, r.owner, r.name, number, &gh.IssueListCommentsOptions{ListOptions: page})
 		for _, c := range some {
 			if !on(c) {
 				resp.NextPage = 0
@@ -124,7 +131,7 @@ func (r *Repository) ours(ctx context.Context, at place) (*gh.IssueComment, erro
 		}
 	}
 	var ours *gh.IssueComment
-	err = r.eachComment(ctx, at.number, time.Time{}, func(c *gh.IssueComment) bool {
+	err = r.eachComment(ctx, at.number, func(c *gh.IssueComment) bool {
 		m, marked := forge.ReadMarker(c.GetBody())
 		if marked && m == at.marker && me.wrote(c) {
 			ours = c
