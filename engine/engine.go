@@ -246,6 +246,10 @@ func (e *Engine) setProblem(key string, err error) {
 	e.touch()
 }
 
+// Problem notes, among the site's own, what is wrong with a part of the daemon
+// that the engine does not see; nil when that is over.
+func (e *Engine) Problem(about string, err error) { e.setProblem(about, err) }
+
 // touch asks the reporting loop to look at the status again.
 func (e *Engine) touch() { signal(e.changed) }
 

@@ -25,7 +25,7 @@ func (e *Engine) follow(ctx context.Context) {
 	for due := time.Now(); ; {
 		e.began(LoopPoll, due)
 		e.poll(ctx)
-		wait := jitter(dice, e.pollEvery())
+		wait := jitter(dice, e.PollEvery())
 		due = time.Now().Add(wait)
 		select {
 		case <-ctx.Done():
@@ -39,7 +39,8 @@ func (e *Engine) follow(ctx context.Context) {
 	}
 }
 
-func (e *Engine) pollEvery() time.Duration {
+// PollEvery is how often the source is asked for news.
+func (e *Engine) PollEvery() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.pollEveryLocked()

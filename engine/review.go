@@ -109,7 +109,7 @@ func (r *Reviews) Run(ctx context.Context) error {
 	for failures := 0; ; {
 		more, err := r.Round(ctx)
 		r.engine.setProblem("proposals", err)
-		wait := jitter(dice, r.engine.pollEvery())
+		wait := jitter(dice, r.engine.PollEvery())
 		switch {
 		case err != nil:
 			failures++
