@@ -36,10 +36,16 @@ type Branch interface {
 	Contains(ctx context.Context, commit string) (bool, error)
 }
 
-// Announcer tells people of reviews.
+// Announcer tells people of reviews. Its methods return once that cannot get
+// lost any more, and call no method of Reviews before.
 type Announcer interface {
-	// Announce takes a review to be told, and calls no method of Reviews
-	// before it returns. It must not keep the plans.
+	// Begin says that a proposal's head is about to be planned as merged into a
+	// commit of the branch, before any other of the same round is. It is called
+	// once for both, and again when somebody asked for another plan.
+	Begin(ctx context.Context, p site.Proposal, base string) error
+	// Announce takes a review to be told. It must not keep the plans. Of a
+	// proposal that was merged it is called whenever there is news of what
+	// came of it.
 	Announce(ctx context.Context, r site.Review) error
 }
 
@@ -68,9 +74,13 @@ type Reviews struct {
 	poke   chan struct{}
 	turn   sync.Mutex // held where what is recorded of proposals is decided
 
-	mu   sync.Mutex
-	done map[int]reviewed
+	mu    sync.Mutex
+	done  map[int]reviewed
+	begun map[int]commits // that people know to be planned
 }
+
+// commits are a proposal's head and what of the branch it is merged into.
+type commits struct{ head, base string }
 
 // reviewed is what a proposal's last review was of, and what it came to.
 type reviewed struct {
@@ -95,7 +105,7 @@ const (
 
 // Reviews makes the reviews of the engine's site; Run keeps them.
 func (e *Engine) Reviews(c ReviewConfig) *Reviews {
-	return &Reviews{ReviewConfig: c, engine: e, poke: make(chan struct{}, 1), done: map[int]reviewed{}}
+	return &Reviews{ReviewConfig: c, engine: e, poke: make(chan struct{}, 1), done: map[int]reviewed{}, begun: map[int]commits{}}
 }
 
 // Run reviews until the context ends.
@@ -136,6 +146,7 @@ func (r *Reviews) Look() { signal(r.poke) }
 func (r *Reviews) Again(number int) {
 	r.mu.Lock()
 	delete(r.done, number)
+	delete(r.begun, number)
 	r.mu.Unlock()
 	r.Look()
 }
@@ -158,8 +169,8 @@ func (r *Reviews) Round(ctx context.Context) (more bool, err error) {
 	}
 	r.forget(open)
 	due := r.due(open, base.ID)
-	if len(due) == 0 {
-		return false, nil
+	if err := r.begin(ctx, due, base.ID); err != nil || len(due) == 0 {
+		return false, err
 	}
 	now := min(len(due), reviewsPerRound)
 	against := &footing{reviews: r, base: base}
@@ -192,6 +203,27 @@ func (r *Reviews) due(open []site.Proposal, base string) []site.Proposal {
 	return append(fresh, rest...)
 }
 
+// begin says which proposals are going to be planned, once for each pair of
+// commits: one that is only tried again has not begun anew.
+func (r *Reviews) begin(ctx context.Context, due []site.Proposal, base string) error {
+	for _, p := range due {
+		at := commits{p.Head, base}
+		r.mu.Lock()
+		known := r.begun[p.Number] == at
+		r.mu.Unlock()
+		if known {
+			continue
+		}
+		if err := r.Announce.Begin(ctx, p, base); err != nil {
+			return fmt.Errorf("tell that proposal %d is planned: %w", p.Number, err)
+		}
+		r.mu.Lock()
+		r.begun[p.Number] = at
+		r.mu.Unlock()
+	}
+	return nil
+}
+
 // forget drops what is known of proposals that are not open.
 func (r *Reviews) forget(open []site.Proposal) {
 	r.mu.Lock()
@@ -199,6 +231,11 @@ func (r *Reviews) forget(open []site.Proposal) {
 	for number := range r.done {
 		if !slices.ContainsFunc(open, func(p site.Proposal) bool { return p.Number == number }) {
 			delete(r.done, number)
+		}
+	}
+	for number := range r.begun {
+		if !slices.ContainsFunc(open, func(p site.Proposal) bool { return p.Number == number }) {
+			delete(r.begun, number)
 		}
 	}
 }

@@ -25,6 +25,7 @@ type forge struct {
 	merges    map[string]site.Merge // by head
 	away      error
 	merged    []string // heads that were asked for
+	begun     []string // proposal, head and base
 	told      []site.Review
 	asked     func(number int) // before it is said what became of a proposal
 }
@@ -122,6 +123,13 @@ func (f *forge) Contains(_ context.Context, commit string) (bool, error) {
 	f.w.source.mu.Lock()
 	defer f.w.source.mu.Unlock()
 	return f.w.source.designs[commit] != nil && strings.HasPrefix(commit, "commit-"), nil
+}
+
+func (f *forge) Begin(_ context.Context, p site.Proposal, base string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.begun = append(f.begun, fmt.Sprintf("%d %s on %s", p.Number, p.Head, base))
+	return nil
 }
 
 func (f *forge) Announce(_ context.Context, r site.Review) error {
@@ -264,6 +272,54 @@ func TestReviewThatCannotBe(t *testing.T) {
 		f.round(r)
 		if v := f.last(4); v.Problem != "" {
 			t.Errorf("looked at again, it has a problem: %s", v.Problem)
+		}
+	}, "n1")
+}
+
+// People know of every proposal that it is going to be planned before the first
+// of them is, and of each only once.
+func TestReviewIsBegun(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		f := w.inSync("n1")
+		r := f.reviews()
+		var want []string
+		for i := range 40 {
+			p := f.propose(i+1, w.wiping([]string{"n1"}))
+			want = append(want, fmt.Sprintf("%d %s on %s", i+1, p.Head, w.source.head()))
+		}
+		if _, err := r.Round(w.t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(f.begun) != 40 || f.tellings() == 40 {
+			t.Errorf("%d have begun and %d were planned", len(f.begun), f.tellings())
+		}
+		f.round(r)
+		slices.Sort(want)
+		if got := slices.Sorted(slices.Values(f.begun)); !slices.Equal(got, want) {
+			t.Errorf("begun are %v", got)
+		}
+		f.begun = nil
+		p := f.propose(3, w.wiping([]string{"n1"}))
+		r.Again(5)
+		f.round(r)
+		if len(f.begun) != 2 || !slices.Contains(f.begun, fmt.Sprintf("3 %s on %s", p.Head, w.source.head())) {
+			t.Errorf("after a push and another plan, begun are %v", f.begun)
+		}
+		f.begun = nil
+		w.commit(w.wiping([]string{"n1"}))
+		f.round(r)
+		if len(f.begun) != 40 {
+			t.Errorf("after the branch moved, %d have begun", len(f.begun))
+		}
+		f.begun = nil
+		delete(f.merges, p.Head) // moved meanwhile
+		r.Again(3)
+		for range 5 {
+			f.round(r)
+			w.after(10 * time.Minute)
+		}
+		if len(f.begun) != 1 {
+			t.Errorf("tried again and again, begun are %v", f.begun)
 		}
 	}, "n1")
 }

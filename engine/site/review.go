@@ -62,6 +62,18 @@ type Review struct {
 	// destroys beside that; both are empty before.
 	Approved Losses `json:"approved,omitempty"`
 	Held     Losses `json:"held,omitempty"`
+	// Call is what a person is needed for; nil for nothing. It stands in every
+	// review for as long as the need does.
+	Call *Call `json:"call,omitempty"`
+}
+
+// Call calls for a person, by a comment of its own beside the one that is kept.
+type Call struct {
+	// Key tells one need from another: people are called once for each. It is
+	// made of a-z, 0-9 and "-".
+	Key string `json:"key"`
+	// Text says in Markdown what is needed, and why.
+	Text string `json:"text"`
 }
 
 // Destroys is what the proposal destroys that is not destroyed without it.
