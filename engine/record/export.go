@@ -284,9 +284,9 @@ func fillFrom(ctx context.Context, dir string, r io.Reader, opts Options) (Summa
 }
 
 // distrust makes the records of another time harmless: what was done since is
-// not in them, so approvals by command and what was done about proposals are
-// gone, and the site is paused until a person has read its plan; a pause that
-// ends by itself is none.
+// not in them, so approvals by command, what was done about proposals and what
+// was to be told are gone, and the site is paused until a person has read its
+// plan; a pause that ends by itself is none.
 func (s *Site) distrust(ctx context.Context, snap Snapshot) error {
 	for _, a := range snap.Approved {
 		if a.Designed {
@@ -298,6 +298,15 @@ func (s *Site) distrust(ctx context.Context, snap Snapshot) error {
 	}
 	for _, p := range snap.Proposed {
 		if err := s.PutProposed(ctx, Proposed{Number: p.Number}); err != nil {
+			return err
+		}
+	}
+	messages, err := s.Messages(ctx)
+	if err != nil {
+		return err
+	}
+	for key := range messages {
+		if err := s.PutMessage(ctx, key, nil); err != nil {
 			return err
 		}
 	}

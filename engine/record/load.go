@@ -30,6 +30,7 @@ func (s *Site) Load(ctx context.Context) (Snapshot, error) {
 		{"inventories/", l.inventory},
 		{"approvals/", l.approval},
 		{"proposals/", l.proposal},
+		{"messages/", l.message},
 		{"removals/", l.removal},
 		{"paused", l.paused},
 		{"rollout", l.rollout},

@@ -14,6 +14,8 @@
 //	/slipway/v1/SITE/inventories/NODE    site.Inventory with the node's name, always a file
 //	/slipway/v1/SITE/seen/N              when the facets of 500 nodes were last seen
 //	/slipway/v1/SITE/approvals/DIGEST    Approval
+//	/slipway/v1/SITE/proposals/NUMBER    Proposed
+//	/slipway/v1/SITE/messages/KEY        what is told elsewhere, as who tells it keeps it
 //	/slipway/v1/SITE/removals/TIME.NODE  Removal
 //	/slipway/v1/SITE/paused              site.Hold
 //	/slipway/v1/SITE/rollout             site.RolloutStatus without its nodes
