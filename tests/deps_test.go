@@ -37,6 +37,7 @@ var rules = []struct{ importer, may string }{
 	{"sinks/ssh", "engine/site engine/secret engine/driver"},
 	{"sinks/commit", "engine/site engine/secret engine/repo"},
 	{"sinks/github", "engine/site engine/secret engine/forge"},
+	{"sinks/pullrequest", "engine/site engine/forge"},
 	{"sinks/metrics", "engine/site engine/serve engine/secret engine/driver"},
 	{"sinks/notify", "engine/site engine/secret"},
 	{"tests/lab", "engine/site"},

@@ -1,0 +1,97 @@
+package pullrequest
+
+import (
+	"html"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/forge"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Bounds on a check, of texts in characters. The title with its commits fits
+// what GitHub takes of a status.
+const (
+	maxVerdict = 105 // characters
+	maxLine    = 4000
+	maxNotes   = 500
+	maxNote    = 1000
+)
+
+// pending is the check of a proposal that is being planned.
+func pending(name string, p site.Proposal, base string) forge.Check {
+	return forge.Check{
+		Commit: p.Head, Name: name, Verdict: forge.Pending, URL: p.URL,
+		Title: "planning " + commits(p.Head, base),
+	}
+}
+
+// superseded is the check of a commit whose place another has taken.
+func superseded(name, commit, by string) forge.Check {
+	return forge.Check{Commit: commit, Name: name, Verdict: forge.Superseded, Title: "superseded by " + short(by)}
+}
+
+// verdictOf is the check of a review. Its title is the first line of the
+// comment, and names the commits that it stands for.
+func verdictOf(name string, v *site.Review) forge.Check {
+	first, _, _ := strings.Cut(strings.TrimSpace(v.Comment), "\n")
+	first = cut(first, maxLine)
+	about := commits(v.Proposal.Head, v.Base)
+	return forge.Check{
+		Commit: v.Proposal.Head, Name: name, Verdict: verdict(v), URL: v.Proposal.URL, Notes: notes(v.Findings),
+		Title:   cut(plain(first), maxVerdict) + " (" + about + ")",
+		Summary: first + "\n\nThis is about " + about + ". The whole review is the comment on the proposal.",
+	}
+}
+
+func verdict(v *site.Review) forge.Verdict {
+	switch {
+	case v.Ours:
+		return forge.Error
+	case v.Planned():
+		return forge.Success
+	}
+	return forge.Failure
+}
+
+// notes are the findings that have a line in the repository.
+func notes(all []site.Finding) []forge.Note {
+	var some []forge.Note
+	for _, f := range all {
+		if f.Line == 0 || strings.HasPrefix(f.File, "schema/") {
+			continue
+		}
+		if len(some) == maxNotes {
+			break
+		}
+		text := f.Message
+		for _, more := range []string{f.Others(), f.Fix} {
+			if more != "" {
+				text += "; " + more
+			}
+		}
+		some = append(some, forge.Note{File: f.File, Line: f.Line, Level: levelOf[f.Severity], Title: f.Code, Text: cut(text, maxNote)})
+	}
+	return some
+}
+
+var levelOf = map[site.Severity]forge.Level{
+	site.SeverityError: forge.LevelFailure, site.SeverityWarning: forge.LevelWarning, site.SeverityNote: forge.LevelNotice,
+}
+
+// plain is a line of Markdown as it is read, where others' text is written in
+// entities and kept from being found by spaces without width.
+func plain(line string) string {
+	return strings.ReplaceAll(html.UnescapeString(line), "\u200b", "")
+}
+
+func commits(head, base string) string { return short(head) + " on " + short(base) }
+
+func short(commit string) string { return site.Revision{ID: commit}.Short() }
+
+// cut is a text of at most so many characters.
+func cut(s string, most int) string {
+	if runes := []rune(s); len(runes) > most {
+		return string(runes[:most-1]) + "…"
+	}
+	return s
+}

@@ -1,0 +1,188 @@
+package pullrequest
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/forge"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Bounds on a wish.
+const (
+	// maxMessage is how large one is in the outbox, in bytes.
+	maxMessage = 63 << 10
+	// maxWish is how large one is by itself, in bytes.
+	maxWish = 4 << 20
+	// maxFormer is how many commits wait to be told that they were superseded,
+	// maxCalled of how many needs it is known that people were called.
+	maxFormer, maxCalled = 64, 100
+)
+
+// wish is what is to be told of a proposal, and what has to be known of what
+// was told. What is behind a pointer is never changed, only replaced.
+type wish struct {
+	Number int `json:"number"`
+	// Head is the commit that the check is of, Base what of the branch it is
+	// about, and Verdict the last one that was asked for.
+	Head    string        `json:"head,omitempty"`
+	Base    string        `json:"base,omitempty"`
+	Verdict forge.Verdict `json:"verdict,omitempty"`
+	// Touched says that something may have been said of Head.
+	Touched bool `json:"touched,omitempty"`
+	// Fresh says that nobody could read a review of Head yet.
+	Fresh  bool `json:"fresh,omitempty"`
+	Merged bool `json:"merged,omitempty"`
+
+	// What is to be told; each is nil once it was.
+	Check   *forge.Check `json:"check,omitempty"`
+	Call    *site.Call   `json:"call,omitempty"`
+	Comment *comment     `json:"comment,omitempty"`
+	Former  []string     `json:"former,omitempty"` // commits whose place Head has taken
+
+	// Called are the needs that people were called for.
+	Called []string `json:"called,omitempty"`
+	// Since is when the first of what is to be told was asked for, Changed when
+	// the last was.
+	Since   time.Time `json:"since,omitzero"`
+	Changed time.Time `json:"changed,omitzero"`
+
+	begun bool // by this process
+}
+
+// comment is the text of the comment that is kept, and what it is about.
+type comment struct {
+	Text string `json:"text"`
+	Head string `json:"head,omitempty"`
+	Base string `json:"base,omitempty"`
+	// Set is the digest of what merging the proposal approves; it may be empty.
+	Set string `json:"set,omitempty"`
+}
+
+// settled says whether nothing is to be told.
+func (w *wish) settled() bool {
+	return w.Check == nil && w.Call == nil && w.Comment == nil && len(w.Former) == 0
+}
+
+// begin has the check say that the head is being planned. After a restart what
+// was said of the same commits stands: the same comes of them.
+func (w *wish) begin(name string, p site.Proposal, base string) {
+	again := !w.begun && w.Verdict != "" && w.Head == p.Head && w.Base == base
+	w.begun, w.Merged = true, false
+	if again {
+		return
+	}
+	w.at(p.Head, base)
+	w.say(pending(name, p, base))
+}
+
+// announce has a review told.
+func (w *wish) announce(name string, v *site.Review) {
+	if w.Merged = v.Proposal.State == site.ProposalMerged; w.Merged {
+		w.land(name)
+	} else {
+		w.at(v.Proposal.Head, v.Base)
+		w.say(verdictOf(name, v))
+	}
+	if v.Comment != "" {
+		w.Comment = &comment{Text: v.Comment, Head: v.Proposal.Head, Base: v.Base, Set: v.Set}
+	}
+	w.Call = nil
+	if v.Call != nil && !slices.Contains(w.Called, v.Call.Key) {
+		c := *v.Call
+		w.Call = &c
+	}
+}
+
+// at has the wish be about commits. What was to be told of another head is not
+// told any more.
+func (w *wish) at(head, base string) {
+	w.Base = base
+	if w.Head == head {
+		return
+	}
+	back := slices.Contains(w.Former, head)
+	former := slices.DeleteFunc(slices.Clone(w.Former), func(c string) bool { return c == head })
+	if w.Touched {
+		former = append(former, w.Head)
+	}
+	w.Former = former[max(0, len(former)-maxFormer):]
+	w.Head, w.Touched, w.Fresh = head, back, true
+	w.Check, w.Comment = nil, nil
+}
+
+func (w *wish) say(c forge.Check) { w.Check, w.Verdict = &c, c.Verdict }
+
+// land leaves the check as it is, unless it promises a plan that never comes.
+func (w *wish) land(name string) {
+	switch {
+	case w.Verdict != forge.Pending:
+	case w.Touched:
+		w.say(forge.Check{Commit: w.Head, Name: name, Verdict: forge.Superseded, Title: "merged before it was planned"})
+	default:
+		w.Check, w.Verdict = nil, ""
+	}
+}
+
+// called notes that people were called.
+func (w *wish) called(key string) {
+	all := append(slices.Clone(w.Called), key)
+	w.Called = all[max(0, len(all)-maxCalled):]
+}
+
+// encode is a wish as it is kept. What does not fit is left out of the notes,
+// which the comment has too.
+func (w *wish) encode() []byte {
+	for kept := *w; ; {
+		value := pack(&kept)
+		if len(value) <= maxMessage || kept.Check == nil || len(kept.Check.Notes) == 0 {
+			return value
+		}
+		c := *kept.Check
+		c.Notes = c.Notes[:len(c.Notes)/2]
+		kept.Check = &c
+	}
+}
+
+// Those that compress are kept: each takes up to a megabyte.
+var compressors = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+
+func pack(w *wish) []byte {
+	var b bytes.Buffer
+	z := compressors.Get().(*gzip.Writer)
+	defer compressors.Put(z)
+	z.Reset(&b)
+	enc := json.NewEncoder(z)
+	enc.SetEscapeHTML(false)
+	_ = errors.Join(enc.Encode(w), z.Close()) // plain values, into memory: cannot fail
+	return b.Bytes()
+}
+
+// decode is the wish that was kept. What had not been told may have been: the
+// daemon may have ended right after.
+func decode(value []byte) (*wish, error) {
+	z, err := gzip.NewReader(bytes.NewReader(value))
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(z, maxWish+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxWish {
+		return nil, fmt.Errorf("it has more than %d bytes", maxWish)
+	}
+	var w wish
+	if err := json.Unmarshal(text, &w); err != nil {
+		return nil, err
+	}
+	w.Touched = w.Touched || w.Check != nil
+	return &w, nil
+}

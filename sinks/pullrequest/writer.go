@@ -1,0 +1,394 @@
+package pullrequest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/forge"
+)
+
+// Times of telling.
+const (
+	// attemptTimeout is how long one thing may take to be told; the forge's
+	// limits are waited for within it.
+	attemptTimeout = 5 * time.Minute
+	// After a failure nothing of its kind is told for a while, which doubles as
+	// long as everything of the kind fails.
+	firstBackoff, maxBackoff = 5 * time.Second, 2 * time.Minute
+	// slowly is how often something is tried that a person has to make
+	// possible.
+	slowly = 15 * time.Minute
+	// goneFor is how long something has to be gone before it is believed: a
+	// forge says the same to who may not see it, and when it is in trouble.
+	goneFor = 24 * time.Hour
+	// People are told of a silence that the forge wants for longer, and of so
+	// many failures in a row.
+	longSilence     = 5 * time.Minute
+	lastingFailures = 3
+)
+
+// part is one of the things to be told of a proposal, in their order.
+type part int
+
+const (
+	partCheck part = iota
+	partCall
+	partComment
+	partFormer
+)
+
+// line is what things are told through, which may fail while others do not: a
+// token may have the right to one and not to another.
+type line struct {
+	failures int       // in a row
+	rest     time.Time // until when nothing is told
+	problem  error     // that lasts
+}
+
+const lineChecks, lineComments, lines = 0, 1, 2
+
+func (p part) line() int {
+	if p == partCheck || p == partFormer {
+		return lineChecks
+	}
+	return lineComments
+}
+
+// task is something to be told of a proposal.
+type task struct {
+	number int
+	part   part
+}
+
+// try is what became of a task so far.
+type try struct {
+	of       any // what was to be told
+	failures int
+	rest     time.Time // until when it is not tried
+	gone     time.Time // since when the forge knows nothing of it
+	problem  error     // that a person has to see to
+}
+
+// Run tells the forge until the context ends. It is the only one that does.
+func (r *Reporter) Run(ctx context.Context) error {
+	r.mu.Lock()
+	err := r.load(ctx)
+	r.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		w, t, wait := r.next(time.Now())
+		if wait == 0 {
+			r.learn(ctx, w, t, r.tell(ctx, w, t))
+			continue
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-r.wake:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+	return nil
+}
+
+// idle is how long there is nothing to do unless there is news.
+const idle = 24 * time.Hour
+
+// next is what to tell now, or how long to wait.
+func (r *Reporter) next(now time.Time) (w *wish, t task, wait time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.prune()
+	var best *choice
+	wait = idle
+	for _, w := range r.wishes {
+		for p := range w.parts() {
+			t := task{w.Number, p}
+			c := choice{wish: w, task: t}
+			rest := r.lines[p.line()].rest
+			if x := r.tries[t]; x != nil {
+				c.failures = x.failures
+				rest = latest(rest, x.rest)
+			}
+			if left := rest.Sub(now); left > 0 {
+				wait = min(wait, left)
+			} else if best == nil || c.before(best) {
+				best = &c
+			}
+		}
+	}
+	if best == nil {
+		return nil, task{}, wait
+	}
+	w = best.wish
+	if best.part == partCheck && !w.Touched {
+		touched := *w
+		touched.Touched = true
+		w = &touched
+		r.wishes[w.Number] = w
+	}
+	return w, best.task, 0
+}
+
+// prune forgets what became of what is not to be told any more.
+func (r *Reporter) prune() {
+	for t, x := range r.tries {
+		if w := r.wishes[t.number]; w == nil || w.content(t.part) != x.of {
+			delete(r.tries, t)
+		}
+	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// parts are what is to be told of a proposal.
+func (w *wish) parts() iter.Seq[part] {
+	return func(yield func(part) bool) {
+		_ = (w.Check == nil || yield(partCheck)) && (w.Call == nil || yield(partCall)) &&
+			(w.Comment == nil || yield(partComment)) && (len(w.Former) == 0 || yield(partFormer))
+	}
+}
+
+// content tells what is to be told now from what comes in its place.
+func (w *wish) content(p part) any {
+	switch {
+	case p == partCheck:
+		return w.Check
+	case p == partCall:
+		return w.Call
+	case p == partComment:
+		return w.Comment
+	case len(w.Former) > 0:
+		return w.Former[0]
+	}
+	return nil
+}
+
+// choice is something that could be told now.
+type choice struct {
+	*wish
+	task
+	failures int
+}
+
+// before orders what could be told: what has failed comes after all else. Then
+// those who wait for a person come first, proposals that were pushed to, what
+// has to be said anew since the branch has moved, what became of merged
+// proposals, and commits that nobody looks at any more. Of pushes the latest
+// comes first, as somebody waits for it, and of the others who waits longest.
+func (c *choice) before(o *choice) bool {
+	order := cmp.Or(cmp.Compare(c.failures, o.failures), cmp.Compare(c.rank(), o.rank()))
+	if order == 0 && c.rank() == rankFresh {
+		order = o.Changed.Compare(c.Changed)
+	} else if order == 0 {
+		order = c.Since.Compare(o.Since)
+	}
+	return cmp.Or(order, cmp.Compare(c.number, o.number), cmp.Compare(c.part, o.part)) < 0
+}
+
+const (
+	rankCall = iota
+	rankFresh
+	rankOpen
+	rankMerged
+	rankFormer
+)
+
+func (c *choice) rank() int {
+	switch {
+	case c.part == partCall:
+		return rankCall
+	case c.part == partFormer:
+		return rankFormer
+	case c.Merged:
+		return rankMerged
+	case c.Fresh:
+		return rankFresh
+	}
+	return rankOpen
+}
+
+// tell tells the forge one thing, and notes that it did.
+func (r *Reporter) tell(ctx context.Context, w *wish, t task) error {
+	sctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	err := r.send(sctx, w, t.part)
+	if errors.Is(err, forge.ErrRefused) || errors.Is(err, forge.ErrGone) && r.longGone(t) {
+		r.Log.Warn("something is not told of a proposal, as the forge does not take it", "proposal", w.Number, "revision", w.Head, "err", err)
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	return r.told(ctx, w.Number, func(is *wish) { is.drop(w, t.part) })
+}
+
+func (r *Reporter) send(ctx context.Context, w *wish, p part) error {
+	switch p {
+	case partCheck:
+		return r.Checks.Check(ctx, *w.Check)
+	case partFormer:
+		if r.isHead(w.Former[0]) {
+			return nil
+		}
+		return r.Checks.Check(ctx, superseded(r.check(), w.Former[0], w.Head))
+	case partCall:
+		return r.keep(ctx, w.Number, "call-"+w.Call.Key, w.Call.Text)
+	}
+	c := w.Comment
+	if err := r.keep(ctx, w.Number, "plan", c.Text); err != nil || c.Set == "" {
+		return err
+	}
+	return r.Shown(ctx, w.Number, c.Head, c.Base, c.Set)
+}
+
+func (r *Reporter) keep(ctx context.Context, number int, kind, text string) error {
+	_, err := r.Talk.Keep(ctx, number, forge.Marker{Site: r.Site, Kind: kind}, text)
+	return err
+}
+
+// isHead says whether a commit is what another proposal is about: its check is
+// then that proposal's.
+func (r *Reporter) isHead(commit string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, w := range r.wishes {
+		if w.Head == commit && !w.Merged {
+			return true
+		}
+	}
+	return false
+}
+
+// drop takes out of a wish what was told, unless something else has come in its
+// place meanwhile.
+func (w *wish) drop(was *wish, p part) {
+	switch p {
+	case partCheck:
+		if w.Check == was.Check {
+			w.Check = nil
+		}
+	case partFormer:
+		w.Former = slices.DeleteFunc(slices.Clone(w.Former), func(c string) bool { return c == was.Former[0] })
+	case partCall:
+		w.called(was.Call.Key)
+		if w.Call != nil && w.Call.Key == was.Call.Key {
+			w.Call = nil
+		}
+	case partComment:
+		if w.Comment == was.Comment {
+			w.Comment = nil
+		}
+		if w.Head == was.Comment.Head {
+			w.Fresh = false
+		}
+	}
+}
+
+// longGone says whether the forge has known nothing of a proposal or a commit
+// for long enough.
+func (r *Reporter) longGone(t task) bool {
+	x := r.tries[t]
+	return x != nil && !x.gone.IsZero() && time.Since(x.gone) >= goneFor
+}
+
+// learn takes in what became of an attempt.
+func (r *Reporter) learn(ctx context.Context, w *wish, t task, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	var limited *forge.Limited
+	switch {
+	case err == nil:
+		r.lines[t.part.line()] = line{}
+		delete(r.tries, t)
+	case errors.As(err, &limited):
+		r.silent(limited)
+	default:
+		r.failed(w, t, err)
+	}
+	r.complain()
+}
+
+// silent has everything rest until the forge wants requests again.
+func (r *Reporter) silent(l *forge.Limited) {
+	until := latest(l.Until, time.Now().Add(time.Second))
+	for i := range r.lines {
+		r.lines[i].rest = latest(r.lines[i].rest, until)
+		if time.Until(until) > longSilence {
+			r.lines[i].problem = l
+		}
+	}
+}
+
+// failed has a line rest, and for longer what a person has to make possible.
+func (r *Reporter) failed(w *wish, t task, err error) {
+	l := &r.lines[t.part.line()]
+	wait := min(firstBackoff<<min(l.failures, 10), maxBackoff)
+	wait = time.Duration(float64(wait) * (0.8 + 0.4*rand.Float64()))
+	l.failures++
+	l.rest = time.Now().Add(wait)
+	if l.failures >= lastingFailures {
+		l.problem = err
+	}
+	x := r.tries[t]
+	if x == nil {
+		x = &try{of: w.content(t.part)}
+		r.tries[t] = x
+	}
+	x.failed(err)
+	r.Log.Warn("not told of a proposal, which is tried again", "proposal", t.number, "revision", w.Head, "err", err)
+}
+
+func (x *try) failed(err error) {
+	now := time.Now()
+	x.failures++
+	gone := errors.Is(err, forge.ErrGone)
+	if gone || errors.Is(err, forge.ErrDenied) {
+		x.rest, x.problem = now.Add(slowly), err
+	}
+	switch {
+	case !gone:
+		x.gone = time.Time{}
+	case x.gone.IsZero():
+		x.gone = now
+	}
+}
+
+// complain says what keeps the forge from being told, when that has changed.
+func (r *Reporter) complain() {
+	err := cmp.Or(r.lines[lineChecks].problem, r.lines[lineComments].problem, r.refused())
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != r.said {
+		r.said = text
+		r.Problem(err)
+	}
+}
+
+// refused is what a person has to make possible, of the first proposal.
+func (r *Reporter) refused() error {
+	var first task
+	var err error
+	for t, x := range r.tries {
+		if x.problem != nil && (err == nil || t.number < first.number || t.number == first.number && t.part < first.part) {
+			first, err = t, x.problem
+		}
+	}
+	return err
+}
