@@ -1,0 +1,349 @@
+package pullrequest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/forge"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// square is where people talk: a forge, the daemon's orders and its memory. It
+// is used by one goroutine at a time.
+type square struct {
+	t         *testing.T
+	proposals map[int]site.Proposal
+	comments  []forge.Comment
+	rights    map[string]forge.Permission
+	away      error // of all requests
+	deaf      error // of reactions
+	refuses   error // of approvals
+	forgets   error // of the memory
+	memory    []byte
+
+	reactions []string
+	orders    []string
+	asked     int
+}
+
+var (
+	_ forge.Proposals = (*square)(nil)
+	_ forge.Comments  = (*square)(nil)
+	_ forge.Talk      = (*square)(nil)
+	_ forge.People    = (*square)(nil)
+)
+
+const forkHead = "0123456789abcdef0123456789abcdef01234567"
+
+func newSquare(t *testing.T) *square {
+	return &square{t: t, proposals: map[int]site.Proposal{
+		1: {Number: 1, State: site.ProposalOpen, Base: "main", Head: strings.Repeat("a", 40)},
+		2: {Number: 2, State: site.ProposalOpen, Base: "main", Head: forkHead, Fork: true},
+		3: {Number: 3, State: site.ProposalMerged, Base: "main", Head: strings.Repeat("c", 40)},
+		4: {Number: 4, State: site.ProposalOpen, Base: "other", Head: strings.Repeat("d", 40)},
+	}, rights: map[string]forge.Permission{"ada": forge.Write, "root": forge.Admin, "ben": forge.Read}}
+}
+
+func (s *square) Open(context.Context, string) ([]site.Proposal, error) {
+	return slices.Collect(maps.Values(s.proposals)), s.away
+}
+
+func (s *square) Proposal(_ context.Context, number int) (site.Proposal, error) {
+	p, ok := s.proposals[number]
+	if !ok {
+		return p, fmt.Errorf("proposal %d: %w", number, forge.ErrGone)
+	}
+	return p, s.away
+}
+
+func (s *square) CommentsSince(_ context.Context, since time.Time) (some []forge.Comment, err error) {
+	s.asked++
+	for _, c := range s.comments {
+		if !c.Written.Before(since) {
+			some = append(some, c)
+		}
+	}
+	return some, s.away
+}
+
+func (s *square) Keep(context.Context, int, forge.Marker, string) (int64, error) {
+	s.t.Error("a listener writes no comment")
+	return 0, nil
+}
+
+func (s *square) React(_ context.Context, comment int64, r forge.Reaction) error {
+	if err := errors.Join(s.away, s.deaf); err != nil {
+		return err
+	}
+	s.reactions = append(s.reactions, fmt.Sprintf("%d %s", comment, r))
+	return nil
+}
+
+func (s *square) Permission(_ context.Context, login string) (forge.Permission, error) {
+	return s.rights[login], s.away
+}
+
+func (s *square) Plan(number int) { s.orders = append(s.orders, fmt.Sprint("plan ", number)) }
+
+func (s *square) Approve(_ context.Context, number int, digest, by string) error {
+	if s.refuses == nil {
+		s.orders = append(s.orders, fmt.Sprintf("approve %s for %s on %d", digest, by, number))
+	}
+	return s.refuses
+}
+
+func (s *square) Allow(_ context.Context, number int, head, by string) error {
+	s.orders = append(s.orders, fmt.Sprintf("allow %s for %s on %d", head, by, number))
+	return nil
+}
+
+func (s *square) PutMessage(_ context.Context, key string, value []byte) error {
+	if s.forgets == nil && key == heardKey {
+		s.memory = value
+	}
+	return s.forgets
+}
+
+func (s *square) Messages(context.Context) (map[string][]byte, error) {
+	return map[string][]byte{heardKey: s.memory, keyPrefix + "1": []byte("a wish")}, nil
+}
+
+// say writes a comment, whose number is 1 for the first.
+func (s *square) say(number int, who, body string) *forge.Comment {
+	s.comments = append(s.comments, forge.Comment{ID: int64(len(s.comments) + 1), Number: number, Author: who, Body: body, Written: time.Now()})
+	return &s.comments[len(s.comments)-1]
+}
+
+func (s *square) listener() *Listener {
+	l := NewListener(ListenerConfig{
+		Base: "main", Proposals: s, Comments: s, Talk: s, People: s, Orders: s, Outbox: s,
+		Every: func() time.Duration { return time.Minute }, Problem: func(error) {}, Log: slog.New(slog.DiscardHandler),
+	})
+	if err := l.recall(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+	return l
+}
+
+// did compares what was ordered and answered since the last time.
+func (s *square) did(orders, reactions string) {
+	s.t.Helper()
+	if got := strings.Join(s.orders, ", "); got != orders {
+		s.t.Errorf("ordered %q, want %q", got, orders)
+	}
+	if got := strings.Join(s.reactions, ", "); got != reactions {
+		s.t.Errorf("answered %q, want %q", got, reactions)
+	}
+	s.orders, s.reactions = nil, nil
+}
+
+func TestCommandsAreCarriedOutAndAnswered(t *testing.T) {
+	for _, c := range []struct {
+		name, who, body   string
+		number            int
+		orders, reactions string
+	}{
+		{"plan", "ada", "/slipway plan\nplease", 1, "plan 1", "1 seen"},
+		{"plan what is merged", "ada", "/slipway plan", 3, "", "1 refused"},
+		{"approve", "root", "/slipway approve 00112233445566ff", 1, "approve 00112233445566ff for root on 1", "1 done"},
+		{"approve what a merge left", "ada", "/slipway approve 00112233445566ff", 3, "approve 00112233445566ff for ada on 3", "1 done"},
+		{"allow a fork", "ada", "/slipway approve 0123456789abcdef", 2, "allow " + forkHead + " for ada on 2", "1 seen"},
+		{"a fork that has moved", "ada", "/slipway approve 0123456789abcdee", 2, "approve 0123456789abcdee for ada on 2", "1 done"},
+		{"who may only read", "ben", "/slipway plan", 1, "", "1 refused"},
+		{"a stranger", "mallory", "/slipway approve 0123456789abcdef", 2, "", "1 refused"},
+		{"a stranger who cannot spell", "mallory", "/slipway aprove", 2, "", "1 refused"},
+		{"what there is not", "ada", "/slipway destroy", 1, "", "1 confused"},
+		{"talk", "ada", "I would not /slipway plan that", 1, "", ""},
+		{"another branch", "ada", "/slipway plan", 4, "", ""},
+		{"an issue", "ada", "/slipway plan", 9, "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSquare(t)
+			l := s.listener()
+			s.say(c.number, c.who, c.body)
+			for range 3 {
+				if err := l.round(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+			s.did(c.orders, c.reactions)
+		})
+	}
+}
+
+func TestCommentsThatAreNoCommands(t *testing.T) {
+	s := newSquare(t)
+	l := s.listener()
+	s.say(1, "ada", "/slipway plan").Edited = true
+	s.say(1, "ada", "/slipway plan").Bot = true
+	s.say(1, "ada", forge.Marker{Site: "s", Kind: "plan"}.Mark("/slipway plan"))
+	s.say(1, "ada", "/slipway plan").Written = time.Now().Add(-time.Hour) // before there was a listener
+	if err := l.round(t.Context()); err != nil {
+		t.Error(err)
+	}
+	s.did("", "")
+}
+
+func TestOrderThatMakesNoSense(t *testing.T) {
+	s := newSquare(t)
+	l := s.listener()
+	s.refuses = fmt.Errorf("%w: nothing waits", site.ErrRefused)
+	s.say(1, "ada", "/slipway approve 00112233445566ff")
+	if err := l.round(t.Context()); err != nil {
+		t.Error(err)
+	}
+	s.did("", "1 refused")
+}
+
+// A command is carried out once and answered, whatever fails in between, and
+// whenever the daemon is started again.
+func TestCommandSurvives(t *testing.T) {
+	broken := errors.New("broken")
+	for name, fail := range map[string]func(*square) *error{
+		"the forge":    func(s *square) *error { return &s.away },
+		"the answer":   func(s *square) *error { return &s.deaf },
+		"the approval": func(s *square) *error { return &s.refuses },
+	} {
+		for _, restarted := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, restarted %t", name, restarted), func(t *testing.T) {
+				s := newSquare(t)
+				l := s.listener()
+				s.say(1, "ada", "/slipway approve 00112233445566ff")
+				*fail(s) = broken
+				for range 2 {
+					if err := l.round(t.Context()); !errors.Is(err, broken) {
+						t.Errorf("got %v", err)
+					}
+				}
+				*fail(s) = nil
+				for range 2 {
+					if restarted {
+						l = s.listener()
+					}
+					if err := l.round(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+				s.did("approve 00112233445566ff for ada on 1", "1 done")
+			})
+		}
+	}
+}
+
+// Where it cannot be remembered that a command was carried out, it is not
+// answered either.
+func TestForgetfulMemory(t *testing.T) {
+	s := newSquare(t)
+	l := s.listener()
+	s.say(1, "ada", "/slipway plan")
+	s.forgets = errors.New("disk full")
+	if err := l.round(t.Context()); !errors.Is(err, s.forgets) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCommentThatIsGone(t *testing.T) {
+	s := newSquare(t)
+	l := s.listener()
+	s.say(1, "ada", "/slipway plan")
+	s.deaf = fmt.Errorf("%w: deleted", forge.ErrGone)
+	if err := l.round(t.Context()); err != nil {
+		t.Error(err)
+	}
+	s.deaf = nil
+	if err := l.round(t.Context()); err != nil {
+		t.Error(err)
+	}
+	s.did("plan 1", "")
+}
+
+// What is remembered stays small, and what was read is not read again.
+func TestListenerForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSquare(t)
+		l := s.listener()
+		for range 500 {
+			s.say(1, "ada", "/slipway plan")
+			if err := l.round(t.Context()); err != nil {
+				t.Error(err)
+			}
+			<-time.After(10 * time.Second)
+		}
+		if len(s.reactions) != 500 || len(l.is.Commands) > 10 || len(s.memory) > 1000 {
+			t.Errorf("%d answers; %d commands are remembered, in %d bytes", len(s.reactions), len(l.is.Commands), len(s.memory))
+		}
+	})
+}
+
+// After a long absence the comments of the last days are read, and not older
+// ones.
+func TestLongAbsence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSquare(t)
+		s.listener()
+		s.say(1, "ada", "/slipway plan")
+		<-time.After(longestHeard - time.Hour)
+		s.say(3, "ada", "/slipway approve 00112233445566ff")
+		<-time.After(2 * time.Hour)
+		if err := s.listener().round(t.Context()); err != nil {
+			t.Error(err)
+		}
+		s.did("approve 00112233445566ff for ada on 3", "2 done")
+	})
+}
+
+// It looks every so often, at once when it is told to, not before the forge
+// wants requests again, and less often while there is a problem, which is told.
+func TestListenerRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSquare(t)
+		l := s.listener()
+		var problem error
+		l.Problem = func(err error) { problem = err }
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- l.Run(ctx) }()
+		after := func(d time.Duration, looks int, what string) {
+			t.Helper()
+			<-time.After(d)
+			synctest.Wait()
+			if s.asked != looks {
+				t.Errorf("%s: looked %d times, want %d", what, s.asked, looks)
+			}
+		}
+		after(time.Minute+time.Second, 2, "every minute")
+		l.Look()
+		after(0, 3, "at once")
+		s.away = &forge.Limited{Until: time.Now().Add(time.Hour), Why: "too many"}
+		l.Look()
+		after(time.Hour-time.Second, 4, "limited")
+		if problem == nil {
+			t.Error("nobody is told of the problem")
+		}
+		s.away = errors.New("away")
+		after(2*time.Second, 5, "no longer limited")
+		<-time.After(time.Hour)
+		synctest.Wait()
+		if n := s.asked - 5; n < 10 || n > 30 {
+			t.Errorf("looked %d times in an hour in which the forge was away", n)
+		}
+		s.away = nil
+		<-time.After(slowest)
+		synctest.Wait()
+		if problem != nil {
+			t.Errorf("the problem is %v still", problem)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
