@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,8 +29,10 @@ import (
 type runFlags struct {
 	repo, branch, dir, site, state, credentials string
 	knownHosts, repoCA, repoCredential          string
+	repoCredentialGiven                         bool
 	allowRewrite, observe, verbose              bool
 	seen                                        seenFlags
+	pulls                                       pullFlags
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -39,13 +42,19 @@ func (a *app) runCommand() *cobra.Command {
 		Long: "Follows a branch, evaluates each new commit, makes the machines as designed and\n" +
 			"writes the status to the branch slipway/status/SITE of the same repository. A broken\n" +
 			"commit, or a repository that is away, leaves the last good design in force.\n\n" +
-			"With --listen it is watched from outside; with --notify-command or --notify-webhook\n" +
-			"it tells people when nothing goes on without them.\n" + exitHelp,
+			"With --github it plans each pull request as if it were merged, says so there, and\n" +
+			"follows what comes of it. With --listen it is watched from outside; with\n" +
+			"--notify-command or --notify-webhook it tells people when nothing goes on without\n" +
+			"them.\n" + exitHelp,
 		Example: "  slipway run --repo ssh://git@git.example.org/site.git --known-hosts /etc/slipway/known_hosts \\\n" +
 			"      --state /var/lib/slipway --credentials /etc/slipway/credentials\n" +
 			"  slipway run --dir ./site --state ./state --credentials ./credentials --observe\n" +
+			"  slipway run --repo https://github.com/acme/site --github acme/site --credentials /etc/slipway/credentials\n" +
 			"  slipway run --repo /srv/site.git --credentials ./credentials --listen 127.0.0.1:9469 --notify-command /usr/local/bin/page",
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.run(cmd.Context(), f) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.repoCredentialGiven = cmd.Flags().Changed("repo-credential")
+			return a.run(cmd.Context(), f)
+		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.repo, "repo", "", "repository: a path, file://, ssh:// or https://")
@@ -59,6 +68,7 @@ func (a *app) runCommand() *cobra.Command {
 	flags.BoolVar(&f.observe, "observe", false, "run without a write to any machine")
 	flags.BoolVar(&f.verbose, "verbose", false, "log more")
 	f.seen.add(flags)
+	f.pulls.add(flags)
 	addState(cmd, &f.state)
 	addCredentials(cmd, &f.credentials)
 	return cmd
@@ -68,7 +78,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	if (f.repo == "") == (f.dir == "") {
 		return usage("run follows either --repo or --dir")
 	}
-	if err := f.seen.check(); err != nil {
+	if err := cmp.Or(f.seen.check(), f.pulls.check(f.repo)); err != nil {
 		return err
 	}
 	log := a.logger(f.verbose)
@@ -81,12 +91,17 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 		return err
 	}
 	defer out.close()
+	pulls, err := f.pulls.open(ctx, secrets, log)
+	if err != nil {
+		return err
+	}
+	defer pulls.close()
 	store, err := record.Open(ctx, filepath.Join(f.state, "records"), record.Options{Log: log})
 	if err != nil {
 		return fmt.Errorf("state directory %s: %w", f.state, err)
 	}
 	defer store.Close()
-	source, remote, err := follow(f, secrets, log)
+	source, remote, err := follow(f, pulls, secrets, log)
 	if err != nil {
 		return err
 	}
@@ -102,7 +117,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	defer evaluator.Close()
 	var e *engine.Engine
 	c := engine.Config{
-		Site: name, Source: timedSource{source, out.metrics}, Drivers: out.metrics.Drivers(drivers()),
+		Site: name, Source: timedSource{pulls.source(source), out.metrics}, Drivers: out.metrics.Drivers(drivers()),
 		Secrets: secrets, Records: store.Site(name), ObserveOnly: f.observe, Log: log,
 		Meter:    out.metrics.Site(name, func() site.Report { return e.Report() }),
 		Evaluate: evaluate(evaluator, name, out.metrics),
@@ -111,11 +126,15 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 		return err
 	}
 	e = engine.New(c)
+	parts, err := pulls.join(f, e, remote, c.Records, out)
+	if err != nil {
+		return err
+	}
 	log.Info("slipway runs", "site", name, "from", f.repo+f.dir, "state", f.state, "observe", f.observe)
-	return serve(ctx, log, e.Run,
+	return runAll(ctx, log, append(parts, e.Run,
 		func(ctx context.Context) error { return control.Serve(ctx, control.Socket(f.state), keeper{e}, log) },
 		func(ctx context.Context) error { return out.answer(ctx, e.Unready, log) },
-		out.tell)
+		out.tell)...)
 }
 
 func (a *app) logger(verbose bool) *slog.Logger {
@@ -131,11 +150,11 @@ func (a *app) logger(verbose bool) *slog.Logger {
 }
 
 // follow makes the source, and the remote that the status goes to.
-func follow(f runFlags, secrets *secret.Store, log *slog.Logger) (engine.Source, *repo.Remote, error) {
+func follow(f runFlags, p *pulls, secrets *secret.Store, log *slog.Logger) (engine.Source, *repo.Remote, error) {
 	if f.dir != "" {
 		return dir.New(f.dir, log), nil, nil
 	}
-	remote, err := openRemote(f, secrets)
+	remote, err := openRemote(f, p, secrets)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -145,10 +164,13 @@ func follow(f runFlags, secrets *secret.Store, log *slog.Logger) (engine.Source,
 	return s, &remote, err
 }
 
-func openRemote(f runFlags, secrets *secret.Store) (repo.Remote, error) {
+func openRemote(f runFlags, p *pulls, secrets *secret.Store) (repo.Remote, error) {
 	u, err := url.Parse(f.repo)
 	if err != nil || u.Scheme != "ssh" && u.Scheme != "https" {
 		return repo.New(f.repo, secret.Value{}, "")
+	}
+	if p.github != nil && p.github.Is(u) && !f.repoCredentialGiven {
+		return repo.NewHTTPS(f.repo, p.github.Login(u.Hostname()), cmp.Or(f.repoCA, f.pulls.ca))
 	}
 	value, err := secrets.Get(f.repoCredential, u.Hostname())
 	switch {
@@ -205,9 +227,9 @@ func remember(memo, last, name string) error {
 	return replaceFile(memo, []byte(name+"\n"), 0o600)
 }
 
-// serve runs what a daemon consists of until the context ends, which is how it
+// runAll runs what a daemon consists of until the context ends, which is how it
 // is meant to end, or until a part of it fails.
-func serve(ctx context.Context, log *slog.Logger, parts ...func(context.Context) error) error {
+func runAll(ctx context.Context, log *slog.Logger, parts ...func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wg sync.WaitGroup

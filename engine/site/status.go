@@ -100,8 +100,8 @@ type Status struct {
 
 // Problem is something that is wrong with a site as a whole.
 type Problem struct {
-	// About is what has it: "source", "evaluation", "design", "records", "term"
-	// or, with a number, "report".
+	// About is what has it: "source", "evaluation", "design", "records", "term",
+	// "proposals", "pull requests", "comments" or, with a number, "report".
 	About string    `json:"about,omitempty"`
 	What  string    `json:"what"`
 	Since time.Time `json:"since"`

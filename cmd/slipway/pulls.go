@@ -1,0 +1,244 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/slipway-gitops/slipway/engine"
+	"github.com/slipway-gitops/slipway/engine/design"
+	"github.com/slipway-gitops/slipway/engine/forge"
+	"github.com/slipway-gitops/slipway/engine/record"
+	"github.com/slipway-gitops/slipway/engine/repo"
+	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/sinks/github"
+	"github.com/slipway-gitops/slipway/sinks/pullrequest"
+	"github.com/slipway-gitops/slipway/sources/git"
+)
+
+// pullFlags say where changes of the site are proposed. As those of seenFlags
+// they are never in the design.
+type pullFlags struct {
+	repository, api, credential, ca string
+	hook                            hookFlags
+}
+
+func (f *pullFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.repository, "github", "", "speak on the pull requests of this repository on GitHub, `OWNER/NAME`")
+	flags.StringVar(&f.api, "github-api", github.PublicAPI, "`URL` of GitHub's API; https://HOST/api/v3 for a GitHub Enterprise Server")
+	flags.StringVar(&f.credential, "github-credential", "github", "`NAME` of the credential with a token, or with the key of a GitHub App")
+	flags.StringVar(&f.ca, "github-ca", "", "PEM `FILE` with the certificate authority of GitHub's server, instead of the system's")
+	f.hook.add(flags)
+}
+
+// check finds what makes no sense together.
+func (f *pullFlags) check(repository string) error {
+	if f.repository == "" {
+		return f.unused()
+	}
+	if repository == "" {
+		return usage("--github speaks on changes that are proposed for a branch of --repo, and there is none")
+	}
+	u, err := url.Parse(repository)
+	if err != nil || u.Scheme != "ssh" && u.Scheme != "https" || sameName(u.Path, f.repository) {
+		return f.hook.check()
+	}
+	return usage("--repo %s is not the repository %s of --github: the plans of its pull requests would be of another site", u.Redacted(), f.repository)
+}
+
+// unused finds flags that say something about --github when there is none.
+func (f *pullFlags) unused() error {
+	for flag, set := range map[string]bool{
+		"--github-api": f.api != github.PublicAPI, "--github-ca": f.ca != "", "--webhook-listen": f.hook.listen != "",
+		"--webhook-cert": f.hook.cert != "", "--webhook-key": f.hook.key != "",
+	} {
+		if set {
+			return usage("%s is about the repository of --github, and there is none", flag)
+		}
+	}
+	return nil
+}
+
+func sameName(path, name string) bool {
+	return strings.EqualFold(strings.TrimSuffix(strings.Trim(path, "/"), ".git"), name)
+}
+
+// pulls is what a daemon has to do with pull requests. Without a repository on
+// GitHub it has nothing.
+type pulls struct {
+	github    *github.Repository // nil for none
+	name      string             // of the repository
+	hook      *webhook           // nil for none
+	news      chan struct{}
+	evaluator *design.Evaluator
+
+	reviews  *engine.Reviews
+	reporter *pullrequest.Reporter
+	listener *pullrequest.Listener
+	log      *slog.Logger
+}
+
+// open checks what it can without reaching for GitHub, and listens for
+// webhooks: what is wrong is found out before anything is begun.
+func (f *pullFlags) open(ctx context.Context, secrets *secret.Store, log *slog.Logger) (*pulls, error) {
+	p := &pulls{name: f.repository, news: make(chan struct{}, 1), log: log}
+	if f.repository == "" {
+		return p, nil
+	}
+	var err error
+	p.github, err = github.Open(github.Config{
+		API: f.api, Repository: f.repository, Credential: f.credential, Secrets: secrets, CA: f.ca, Log: log,
+	})
+	if err == nil && f.hook.listen != "" {
+		p.hook, err = f.hook.open(ctx, f.api, secrets)
+	}
+	return p, err
+}
+
+func (p *pulls) close() {
+	if p.hook != nil {
+		p.hook.listener.Close()
+	}
+	if p.evaluator != nil {
+		p.evaluator.Close()
+	}
+}
+
+// source has a source looked at when there may be news of its branch.
+func (p *pulls) source(s engine.Source) engine.Source {
+	if p.github == nil {
+		return s
+	}
+	return toldSource{s, p.news}
+}
+
+type toldSource struct {
+	engine.Source
+	news <-chan struct{}
+}
+
+func (s toldSource) Changes(context.Context) <-chan struct{} { return s.news }
+
+// join makes the parts that have to do with pull requests, for a site.
+func (p *pulls) join(f runFlags, e *engine.Engine, remote *repo.Remote, records *record.Site, out *outside) ([]func(context.Context) error, error) {
+	if p.github == nil {
+		return nil, nil
+	}
+	merger, err := git.NewProposals(git.ProposalsConfig{
+		Remote: *remote, Branch: f.branch, Ref: github.HeadRef, Dir: filepath.Join(f.state, "proposals"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	// Anybody may propose: what is proposed is evaluated apart from the site.
+	if p.evaluator, err = newEvaluator(p.log); err != nil {
+		return nil, err
+	}
+	p.reporter = pullrequest.New(pullrequest.Config{
+		Site: e.Site, Checks: p.github, Talk: p.github, Outbox: records, Log: p.log,
+		Shown:   p.shown,
+		Problem: func(err error) { e.Problem("pull requests", err) },
+	})
+	p.reviews = e.Reviews(engine.ReviewConfig{
+		Branch: f.branch, Proposals: p.github, Merger: merger, Evaluate: evaluate(p.evaluator, e.Site, out.metrics),
+		Announce: p.reporter, Pages: p.github.Pages,
+	})
+	p.listener = pullrequest.NewListener(pullrequest.ListenerConfig{
+		Base: f.branch, Proposals: p.github, Comments: p.github, Talk: p.github, People: p.github,
+		Orders: orders{e, p.reviews}, Outbox: records,
+		Every:   func() time.Duration { return max(e.PollEvery(), leastEvery) },
+		Problem: func(err error) { e.Problem("comments", err) }, Log: p.log,
+	})
+	parts := []func(context.Context) error{p.reviews.Run, p.reporter.Run, p.listener.Run}
+	if p.hook != nil {
+		p.hook.expect(p.name, records, p.log)
+		parts = append(parts, p.hook.answer, p.hook.sweep(p.github), func(ctx context.Context) error { return p.heed(ctx, f.branch) })
+	}
+	return parts, nil
+}
+
+// shown is told of a comment that people can read.
+func (p *pulls) shown(ctx context.Context, number int, head, base, set string) error {
+	if err := p.reviews.Shown(ctx, number, head, base, set); err != nil {
+		return err
+	}
+	p.log.Debug("merging approves what the comment names", "proposal", number, "revision", head, "digest", set)
+	return nil
+}
+
+// leastEvery is how often GitHub is asked for comments at most, whatever the
+// design says of polling: it has limits.
+const leastEvery = 2 * time.Second
+
+// orders carry out what people ask for in comments.
+type orders struct {
+	engine  *engine.Engine
+	reviews *engine.Reviews
+}
+
+func (o orders) Plan(number int) { o.reviews.Again(number) }
+
+func (o orders) Approve(ctx context.Context, number int, digest, by string) error {
+	_, err := o.engine.Do(ctx, site.Order{Verb: site.VerbApprove, Digest: digest, By: by, Reason: fmt.Sprintf("by a comment on proposal %d", number)})
+	return err
+}
+
+func (o orders) Allow(ctx context.Context, number int, head, by string) error {
+	return o.reviews.Allow(ctx, number, head, by)
+}
+
+// heed looks where hints say, until the context ends.
+func (p *pulls) heed(ctx context.Context, branch string) error {
+	for {
+		h, err := p.hook.hints.Next(ctx)
+		if err != nil {
+			return nil
+		}
+		if h.About == forge.AboutCheck {
+			p.again(ctx, h, branch)
+			continue
+		}
+		p.look(h, branch)
+		time.AfterFunc(lag, func() { p.look(h, branch) })
+	}
+}
+
+// lag is after what time one looks once more: what GitHub tells of may not be
+// there at once wherever it is asked.
+const lag = 5 * time.Second
+
+func (p *pulls) look(h forge.Hint, branch string) {
+	if h.About == forge.AboutAnything || h.About == forge.AboutBranch && h.Branch == branch {
+		select {
+		case p.news <- struct{}{}:
+		default: // it is known
+		}
+	}
+	if h.About == forge.AboutAnything || h.About == forge.AboutComment {
+		p.listener.Look()
+	}
+	if h.About != forge.AboutComment {
+		p.reviews.Look()
+	}
+}
+
+// again plans the proposals anew whose check somebody wants again.
+func (p *pulls) again(ctx context.Context, h forge.Hint, branch string) {
+	open, err := p.github.Open(ctx, branch)
+	if err != nil {
+		p.log.Warn("check not made again", "revision", h.Commit, "err", err)
+		return
+	}
+	for _, x := range open {
+		if x.Head == h.Commit {
+			p.reviews.Again(x.Number)
+		}
+	}
+}
