@@ -1,0 +1,156 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/tests/github"
+)
+
+// hall is where changes of a town are proposed: its repository is at a GitHub
+// of its own.
+type hall struct {
+	*town
+	hub  *github.Server
+	repo *github.Repository
+}
+
+const hookSecret = "canary-hook-77d1e0"
+
+// newHall founds a town whose daemon speaks on pull requests, with a token, or
+// as a GitHub App. It only listens for webhooks when it is told where.
+func newHall(t *testing.T, app bool, flags ...string) *hall {
+	t.Helper()
+	h := &hall{town: newTown(t), hub: github.Start(t)}
+	h.hub.Organization("acme")
+	h.repo = h.hub.Repository("acme/site")
+	h.repo.Grant("ada", github.Write)
+	h.repo.Grant("ben", github.Read)
+	module, err := os.ReadFile(h.path("site/cue.mod/module.cue"))
+	check(t, err)
+	h.repo.Push("ada", "main", "the site", github.Files{"cue.mod/module.cue": string(module), "site.cue": h.design()})
+	h.write("cred/github", "hosts: 127.0.0.1\n"+h.credential(app))
+	h.write("cred/webhook", "hosts: 127.0.0.1\n\n"+hookSecret+"\n")
+	h.write("github.pem", string(h.hub.CA()))
+	h.flags = append([]string{"--repo", h.repo.CloneURL(), "--github", "acme/site",
+		"--github-api", strings.TrimSuffix(h.hub.API(), "/"), "--github-ca", h.path("github.pem")}, flags...)
+	return h
+}
+
+// credential is what docs/github.md says is needed, and nothing else.
+func (h *hall) credential(app bool) string {
+	if app {
+		a := h.hub.App("slipway", github.Permissions{"metadata": "read", "pull_requests": "write", "checks": "write", "contents": "write"})
+		a.Install("acme", h.repo)
+		return "username: " + fmt.Sprint(a.ID()) + "\n\n" + string(a.Key())
+	}
+	h.repo.Grant("slipway-machine", github.Write)
+	may := github.Permissions{"metadata": "read", "pull_requests": "write", "statuses": "write", "contents": "write"}
+	return "\n" + h.hub.FineGrained("slipway-machine", may, h.repo) + "\n"
+}
+
+// hook has the hub send its webhooks to the daemon.
+func (h *hall) hook() *github.Hook {
+	h.t.Helper()
+	var address []string
+	h.eventually("the daemon takes webhooks", func() bool {
+		address = regexp.MustCompile(`msg="slipway takes webhooks" address=(\S+)`).FindStringSubmatch(h.log())
+		return address != nil
+	})
+	return h.repo.Hook("http://"+address[1]+"/", hookSecret, "push", "pull_request", "issue_comment")
+}
+
+// propose opens a pull request.
+func (h *hall) propose(branch, design string) *github.Pull {
+	h.repo.Push("ada", branch, "change the site", github.Files{"site.cue": design})
+	return h.repo.Open(github.Proposal{Author: "ada", Head: branch, Title: "Change the site"})
+}
+
+// comment waits until what the daemon says of a pull request has some words,
+// and holds it to one comment.
+func (h *hall) comment(p *github.Pull, words ...string) (text string) {
+	h.t.Helper()
+	h.eventually("the comment says "+strings.Join(words, ", "), func() bool {
+		text = h.comments(p)
+		return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(text, word) })
+	})
+	return text
+}
+
+// comments is the comment that the daemon keeps, empty for none.
+func (h *hall) comments(p *github.Pull) (text string) {
+	n := 0
+	for _, c := range p.Comments() {
+		if strings.HasPrefix(c.Author(), "slipway") {
+			text = c.Body()
+			n++
+		}
+	}
+	if n > 1 {
+		h.t.Fatalf("there are %d comments", n)
+	}
+	return text
+}
+
+// answered waits until the daemon answers a comment with a reaction, and no
+// other.
+func (h *hall) answered(c *github.Comment, with string) {
+	h.t.Helper()
+	h.eventually("a comment is answered", func() bool { return len(c.Reactions()) > 0 })
+	if got := c.Reactions(); len(got) != 1 || got[0] != "slipway[bot] "+with {
+		h.t.Errorf("%q is answered with %v, want %s", c.Body(), got, with)
+	}
+}
+
+// From a push to machines that are as was proposed: the check is pending and
+// then green, the comment names what is lost, merging it approves that, and the
+// comment says how it ended.
+func TestPullRequestIsPlannedMergedAndFollowed(t *testing.T) {
+	t.Parallel()
+	h := newHall(t, false, "--webhook-listen", "127.0.0.1:0")
+	h.start()
+	h.hook()
+	h.converge()
+	design := h.designWith("old-1", "generation: 1")
+	p := h.propose("reinstall", design)
+	h.comment(p, "<!-- slipway town ", "old-1", "loses everything on its disks")
+	h.eventually("the check is green", func() bool {
+		state, _ := h.repo.Status(p.HeadID(), "slipway/town")
+		return state == "success"
+	})
+	if got := h.repo.States(p.HeadID(), "slipway/town"); !slices.Equal(got, []string{"pending", "success"}) {
+		t.Errorf("the check was %v", got)
+	}
+	if n := h.fleet.Machine("old-1").State().Counts.Installs; n != 0 {
+		t.Errorf("it was installed %d times before it was merged", n)
+	}
+	h.eventually("what is shown is approved by merging", func() bool { return strings.Contains(h.log(), "merging approves what the comment names") })
+	p.Merge("ada")
+	h.eventually("what was merged is on the machine", func() bool {
+		s := h.fleet.Machine("old-1").State()
+		return s.Marker != nil && *s.Marker == site.Marker{Node: "old-1", Generation: 1, Image: h.fleet.ImageSHA256("debian12")}
+	})
+	h.status("all nodes are in-sync", allInSync)
+	h.stop()
+}
+
+// Without webhooks all is found by looking, also what people ask for in
+// comments; and by who asks.
+func TestCommandsInComments(t *testing.T) {
+	t.Parallel()
+	h := newHall(t, true)
+	h.start()
+	h.converge()
+	p := h.propose("reinstall", h.designWith("old-1", "generation: 1"))
+	h.comment(p, "old-1")
+	h.answered(p.Comment("ben", "/slipway plan"), "-1")
+	h.answered(p.Comment("ada", "/slipway plan"), "eyes")
+	h.answered(p.Comment("ada", "/slipway plam"), "confused")
+	h.answered(p.Comment("ada", "/slipway approve 0123456789abcdef\nI hope so"), "-1")
+	h.stop()
+}
