@@ -191,10 +191,11 @@ func (d *desk) suffer(trouble func(what string) error) {
 // away is a forge that does not answer.
 func away(string) error { return errors.New("connection reset by peer") }
 
-// after lets time pass; what the test has looked at before may be written in it.
+// after lets time pass.
 func (d *desk) after(wait time.Duration) {
 	d.mu.Lock()
-	d.mu.Unlock() //lint:ignore SA2001 orders what comes after behind what was read
+	//lint:ignore SA2001 what the test has looked at comes before what is written from here on
+	d.mu.Unlock()
 	time.Sleep(wait) // in virtual time
 	synctest.Wait()
 }

@@ -14,7 +14,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -51,10 +50,13 @@ type Config struct {
 // Reporter is an engine.Announcer.
 type Reporter struct {
 	Config
-	wake  chan struct{}
-	lines [lines]line   // of Run alone
-	tries map[task]*try // likewise
-	said  string        // the last problem; likewise
+	wake chan struct{}
+
+	// Of Run alone.
+	forge line          // rests while it wants no requests
+	lines [lines]line   // rest after failures
+	tries map[task]*try // what has failed
+	said  string        // the last problem
 
 	mu     sync.Mutex
 	loaded bool
@@ -98,11 +100,12 @@ func (r *Reporter) ask(ctx context.Context, number int, how func(*wish)) error {
 		return err
 	}
 	how(&is)
-	if was != nil && reflect.DeepEqual(*was, is) {
+	if was != nil && was.equal(&is) {
+		r.wishes[number] = &is
 		return nil
 	}
 	is.Changed = time.Now()
-	if is.Since.IsZero() {
+	if is.Since.IsZero() && !is.settled() {
 		is.Since = is.Changed
 	}
 	if err := r.put(ctx, &is); err != nil {

@@ -573,6 +573,34 @@ func TestSilence(t *testing.T) {
 	})
 }
 
+// A problem ends with what it kept from being told.
+func TestProblemEnds(t *testing.T) {
+	for name, err := range map[string]error{
+		"silence": &forge.Limited{Until: time.Now().Add(1000 * time.Hour), Why: "used up"},
+		"denied":  fmt.Errorf("%w: needed is comments", forge.ErrDenied),
+		"outage":  errors.New("connection reset by peer"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			atDesk(t, func(d *desk) {
+				d.suffer(func(string) error { return err })
+				v := merged(1, "head1", "")
+				v.Call = &site.Call{Key: "halted", Text: "The rollout has halted."}
+				d.announce(v)
+				d.after(time.Hour)
+				if len(d.problems) == 0 || d.problems[len(d.problems)-1] != err.Error() {
+					t.Errorf("people were told %q", d.problems)
+				}
+				v.Call = nil
+				d.announce(v)
+				d.after(time.Minute)
+				if d.problems[len(d.problems)-1] != "" {
+					t.Errorf("people still hear %q", d.problems)
+				}
+			})
+		})
+	}
+}
+
 func TestRefused(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		d.suffer(func(what string) error {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -69,6 +70,13 @@ type comment struct {
 // settled says whether nothing is to be told.
 func (w *wish) settled() bool {
 	return w.Check == nil && w.Call == nil && w.Comment == nil && len(w.Former) == 0
+}
+
+// equal says whether the same is to be told, and is known.
+func (w *wish) equal(o *wish) bool {
+	same := *o
+	same.begun = w.begun
+	return reflect.DeepEqual(*w, same)
 }
 
 // begin has the check say that the head is being planned. After a restart what

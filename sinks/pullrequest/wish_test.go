@@ -28,8 +28,8 @@ func TestLargestWish(t *testing.T) {
 	v := review(1, "head1", "base1")
 	v.Comment = noise(60_000)
 	v.Call = &site.Call{Key: "halted", Text: noise(1000)}
-	for n := range 2000 {
-		v.Findings = append(v.Findings, site.Finding{File: "n1.cue", Line: n + 1, Severity: site.SeverityWarning, Message: noise(3000)})
+	for n := range 2 * maxNotes {
+		v.Findings = append(v.Findings, site.Finding{File: "n1.cue", Line: n + 1, Severity: site.SeverityWarning, Message: noise(1100)})
 	}
 	var w wish
 	w.announce("slipway/berlin", &v)

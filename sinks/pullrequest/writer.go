@@ -84,6 +84,7 @@ func (r *Reporter) Run(ctx context.Context) error {
 	}
 	for ctx.Err() == nil {
 		w, t, wait := r.next(time.Now())
+		r.complain()
 		if wait == 0 {
 			r.learn(ctx, w, t, r.tell(ctx, w, t))
 			continue
@@ -111,12 +112,10 @@ func (r *Reporter) next(now time.Time) (w *wish, t task, wait time.Duration) {
 	wait = idle
 	for _, w := range r.wishes {
 		for p := range w.parts() {
-			t := task{w.Number, p}
-			c := choice{wish: w, task: t}
-			rest := r.lines[p.line()].rest
-			if x := r.tries[t]; x != nil {
-				c.failures = x.failures
-				rest = latest(rest, x.rest)
+			c := choice{wish: w, task: task{w.Number, p}}
+			rest := latest(r.forge.rest, r.lines[p.line()].rest)
+			if x := r.tries[c.task]; x != nil {
+				c.failures, rest = x.failures, latest(rest, x.rest)
 			}
 			if left := rest.Sub(now); left > 0 {
 				wait = min(wait, left)
@@ -128,14 +127,18 @@ func (r *Reporter) next(now time.Time) (w *wish, t task, wait time.Duration) {
 	if best == nil {
 		return nil, task{}, wait
 	}
-	w = best.wish
-	if best.part == partCheck && !w.Touched {
-		touched := *w
-		touched.Touched = true
-		w = &touched
-		r.wishes[w.Number] = w
+	return r.touch(best.wish, best.part), best.task, 0
+}
+
+// touch notes that something is about to be said of a wish's head.
+func (r *Reporter) touch(w *wish, p part) *wish {
+	if p != partCheck || w.Touched {
+		return w
 	}
-	return w, best.task, 0
+	touched := *w
+	touched.Touched = true
+	r.wishes[w.Number] = &touched
+	return &touched
 }
 
 // prune forgets what became of what is not to be told any more.
@@ -144,6 +147,20 @@ func (r *Reporter) prune() {
 		if w := r.wishes[t.number]; w == nil || w.content(t.part) != x.of {
 			delete(r.tries, t)
 		}
+	}
+	var busy [lines]bool
+	for _, w := range r.wishes {
+		for p := range w.parts() {
+			busy[p.line()] = true
+		}
+	}
+	for i, b := range busy {
+		if !b {
+			r.lines[i] = line{}
+		}
+	}
+	if busy == [lines]bool{} {
+		r.forge.problem = nil
 	}
 }
 
@@ -313,24 +330,20 @@ func (r *Reporter) learn(ctx context.Context, w *wish, t task, err error) {
 	var limited *forge.Limited
 	switch {
 	case err == nil:
-		r.lines[t.part.line()] = line{}
+		r.forge, r.lines[t.part.line()] = line{}, line{}
 		delete(r.tries, t)
 	case errors.As(err, &limited):
 		r.silent(limited)
 	default:
 		r.failed(w, t, err)
 	}
-	r.complain()
 }
 
 // silent has everything rest until the forge wants requests again.
 func (r *Reporter) silent(l *forge.Limited) {
-	until := latest(l.Until, time.Now().Add(time.Second))
-	for i := range r.lines {
-		r.lines[i].rest = latest(r.lines[i].rest, until)
-		if time.Until(until) > longSilence {
-			r.lines[i].problem = l
-		}
+	r.forge.rest = latest(l.Until, time.Now().Add(time.Second))
+	if time.Until(l.Until) > longSilence {
+		r.forge.problem = l
 	}
 }
 
@@ -370,7 +383,7 @@ func (x *try) failed(err error) {
 
 // complain says what keeps the forge from being told, when that has changed.
 func (r *Reporter) complain() {
-	err := cmp.Or(r.lines[lineChecks].problem, r.lines[lineComments].problem, r.refused())
+	err := cmp.Or(r.forge.problem, r.lines[lineChecks].problem, r.lines[lineComments].problem, r.refused())
 	text := ""
 	if err != nil {
 		text = err.Error()
