@@ -3,15 +3,18 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine"
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -160,6 +163,130 @@ func TestASweepDoesNotTryADeniedCredentialAgain(t *testing.T) {
 			t.Errorf("%+v", m)
 		}
 	}, "10.9.0.3")
+}
+
+// A wrong password is not tried at every controller, which would lock the
+// account in a directory that they share; of the others it is told why they were
+// left alone.
+func TestASurveyEndsAfterTwoDenials(t *testing.T) {
+	net := &sweeper{denies: true, at: addresses(100)}
+	met, _, err := surveyOf(net).Run(t.Context())
+	left := slices.DeleteFunc(slices.Clone(met), func(m site.Met) bool {
+		return !strings.Contains(m.Why, `credential "bmc" was not accepted by 10.9.0.`) || !strings.Contains(m.Why, "was sent to no other")
+	})
+	if err != nil || len(net.opened) != 2 || len(met) != 100 || len(left) != 98 {
+		t.Errorf("%v, sent to %v, %d met, %d left", err, net.opened, len(met), len(left))
+	}
+}
+
+// A controller that was left alone for the others' denials is tried by the next
+// sweep.
+func TestASurveyRemembersWhoDenied(t *testing.T) {
+	var denied sync.Map
+	net := &sweeper{denies: true, at: addresses(5)}
+	for range 2 {
+		s := surveyOf(net)
+		s.Denied = &denied
+		if _, _, err := s.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slices.Sort(net.opened)
+	if len(net.opened) != 4 || len(slices.Compact(net.opened)) != 4 {
+		t.Errorf("sent to %v", net.opened)
+	}
+}
+
+// A credential is sent to one controller at a time until one has taken it, and
+// to many from then on, whoever of them denies it. One that is slow keeps the
+// others waiting for a few seconds, and one whose machines are slow to look at
+// does not.
+func TestASurveySendsToOneControllerFirst(t *testing.T) {
+	for name, c := range map[string]struct {
+		login func(nth int) (time.Duration, error)
+		begun []time.Duration // of the first logins; the others are with the last of them
+		left  int             // how many are not looked into
+	}{
+		"taken by the second": {func(nth int) (time.Duration, error) {
+			return time.Second, map[int]error{0: driver.ErrDenied, 2: driver.ErrDenied, 3: driver.ErrDenied}[nth]
+		}, []time.Duration{0, time.Second, 2 * time.Second}, 3},
+		"the first are slow": {func(nth int) (time.Duration, error) {
+			if nth < 2 {
+				return time.Minute, driver.ErrUnreachable
+			}
+			return 0, nil
+		}, []time.Duration{0, 5 * time.Second, 10 * time.Second}, 2},
+		"the first break off": {func(nth int) (time.Duration, error) {
+			if nth < 3 {
+				return time.Second, driver.ErrUnreachable
+			}
+			return 0, nil
+		}, []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second}, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				at := addresses(40)
+				net := &unhurried{sweeper: sweeper{Driver: drivertest.NewFleet(drivertest.Config{}, at...).Driver(), at: at}, login: c.login}
+				began := time.Now()
+				met, _, err := surveyOf(net).Run(t.Context())
+				left := slices.DeleteFunc(slices.Clone(met), func(m site.Met) bool { return m.Why == "" })
+				if err != nil || len(met) != 40 || len(left) != c.left || len(net.begun) != 40 {
+					t.Fatalf("%v, met %d, left %+v, sent %d times", err, len(met), left, len(net.begun))
+				}
+				for i, at := range net.begun {
+					if want := c.begun[min(i, len(c.begun)-1)]; at.Sub(began) != want {
+						t.Errorf("login %d after %s, want %s", i, at.Sub(began), want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A survey that waits for a login ends with its context.
+func TestASurveyEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		net := &unhurried{sweeper: sweeper{at: addresses(3)}, login: func(int) (time.Duration, error) { return 4 * time.Second, driver.ErrUnreachable }}
+		if _, _, err := surveyOf(net).Run(ctx); !errors.Is(err, context.DeadlineExceeded) || len(net.begun) != 1 {
+			t.Errorf("%v, sent %d times", err, len(net.begun))
+		}
+	})
+}
+
+// unhurried is a network whose logins take their time.
+type unhurried struct {
+	sweeper
+	login func(nth int) (time.Duration, error)
+	begun []time.Time
+}
+
+func (l *unhurried) Open(ctx context.Context, e site.Endpoint, v secret.Value) (driver.Machine, error) {
+	l.mu.Lock()
+	takes, err := l.login(len(l.begun))
+	l.begun = append(l.begun, time.Now())
+	l.mu.Unlock()
+	time.Sleep(takes)
+	if err != nil {
+		return nil, err
+	}
+	return l.Driver.Open(ctx, e, v)
+}
+
+// addresses are the first addresses of the network.
+func addresses(n int) (at []string) {
+	for i := range n {
+		at = append(at, fmt.Sprintf("10.9.0.%d", i+1))
+	}
+	return at
+}
+
+func surveyOf(d driver.Driver) engine.Survey {
+	return engine.Survey{
+		Drivers: map[string]driver.Driver{"redfish": d}, Ranges: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/24")},
+		Credential: "bmc", Secrets: anySecret{}, Trust: func(driver.Found) (site.Trust, error) { return site.Trust{}, nil },
+	}
 }
 
 // Without a credential, and where the account is for other hosts, nobody is

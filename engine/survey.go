@@ -40,6 +40,8 @@ type Survey struct {
 	Skip func(driver.Found) bool
 	// Progress is told how far it is, one call at a time; nil for nobody.
 	Progress func(what string, done, all int)
+
+	trial *trial // of the credential, while it runs
 }
 
 // Addresses is how many addresses the survey asks.
@@ -74,6 +76,7 @@ func (s Survey) Run(ctx context.Context) (met []site.Met, answered int, err erro
 	if s.Skip != nil {
 		found = slices.DeleteFunc(found, s.Skip)
 	}
+	s.trial = newTrial(s.Credential)
 	return s.lookAtAll(ctx, found), answered, ctx.Err()
 }
 
@@ -127,8 +130,6 @@ func (s Survey) look(ctx context.Context, f driver.Found) []site.Met {
 		Address: f.Address.String(), Vendor: f.Vendor, Product: f.Product, Controller: f.UUID, Fingerprint: f.Fingerprint,
 		Endpoint: site.Endpoint{URL: f.URL, Credential: s.Credential},
 	}
-	ctx, cancel := context.WithTimeout(ctx, longestSurvey)
-	defer cancel()
 	met, err := s.lookInto(ctx, m, f)
 	if err != nil {
 		m.Why = steady(err)
@@ -136,9 +137,6 @@ func (s Survey) look(ctx context.Context, f driver.Found) []site.Met {
 	}
 	return met
 }
-
-// longestSurvey bounds the look at what is behind one controller.
-const longestSurvey = 5 * longestLook
 
 var errNoCredential = errors.New("no credential was named to log in with")
 
@@ -158,11 +156,13 @@ func (s Survey) lookInto(ctx context.Context, m site.Met, f driver.Found) ([]sit
 	if s.denied(f, value) {
 		return nil, fmt.Errorf("%w: credential %q was not accepted before, and is not sent again until its file changes", driver.ErrDenied, s.Credential)
 	}
-	met, err := s.logInto(ctx, m, f, value)
-	if errors.Is(err, driver.ErrDenied) && s.Denied != nil {
-		s.Denied.Store(f.Address, value)
+	h, urls, err := s.logIn(ctx, m.Endpoint, f, value)
+	if err != nil {
+		return nil, err
 	}
-	return met, err
+	defer h.Close()
+	met, err := s.seeEach(ctx, m, h, urls, value)
+	return met, s.remember(f, value, err)
 }
 
 func (s Survey) denied(f driver.Found, value secret.Value) bool {
@@ -173,21 +173,50 @@ func (s Survey) denied(f driver.Found, value secret.Value) bool {
 	return ok && before == value
 }
 
-func (s Survey) logInto(ctx context.Context, m site.Met, f driver.Found, value secret.Value) ([]site.Met, error) {
-	drv := s.Drivers[schemeOf(f.URL)]
-	h, err := drv.Open(ctx, m.Endpoint, value)
-	if err != nil {
-		return nil, err
+// remember keeps that a credential was not accepted.
+func (s Survey) remember(f driver.Found, value secret.Value, err error) error {
+	if errors.Is(err, driver.ErrDenied) && s.Denied != nil {
+		s.Denied.Store(f.Address, value)
 	}
-	defer h.Close()
-	urls, err := behind(ctx, h, f.URL)
+	return err
+}
+
+// logIn opens a controller, and gives the endpoints of the machines behind it.
+func (s Survey) logIn(ctx context.Context, e site.Endpoint, f driver.Found, value secret.Value) (h driver.Machine, urls []string, err error) {
+	err = s.trial.send(ctx, f.Address.String(), func() error {
+		ctx, cancel := context.WithTimeout(ctx, longestLook)
+		defer cancel()
+		h, urls, err = openAndList(ctx, s.Drivers[schemeOf(f.URL)], e, value)
+		return s.remember(f, value, err)
+	})
+	return h, urls, err
+}
+
+func openAndList(ctx context.Context, drv driver.Driver, e site.Endpoint, value secret.Value) (driver.Machine, []string, error) {
+	h, err := drv.Open(ctx, e, value)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	urls, err := behind(ctx, h, e.URL)
+	if err != nil {
+		h.Close()
+	}
+	return h, urls, err
+}
+
+// longestSurvey bounds the look at the machines behind one controller.
+const longestSurvey = 5 * longestLook
+
+// seeEach looks at the machines behind a controller.
+func (s Survey) seeEach(ctx context.Context, m site.Met, h driver.Machine, urls []string, value secret.Value) ([]site.Met, error) {
+	ctx, cancel := context.WithTimeout(ctx, longestSurvey)
+	defer cancel()
+	drv := s.Drivers[schemeOf(m.Endpoint.URL)]
 	var met []site.Met
 	for _, u := range urls {
 		one := m
 		one.Endpoint.URL = u
+		var err error
 		if len(urls) == 1 {
 			one.Observed, err = seeAll(ctx, drv, h, one.Endpoint)
 		} else {
