@@ -95,3 +95,26 @@ func TestSettingsUnderFaults(t *testing.T) {
 		}
 	}
 }
+
+// Settings that nothing shows while they wait are booted for by a handle that
+// did not send them too, and once; also when that boot may have begun before.
+func TestSettingsThatNothingShows(t *testing.T) {
+	for name, resumed := range map[string]bool{"first": false, "resumed": true} {
+		t.Run(name, func(t *testing.T) {
+			m := newRack(t, 1, func(mc *lab.MachineConfig) { mc.Personality, mc.Power = "plain", "on" }).take()
+			m.SetFault(lab.Fault{Kind: lab.FaultBIOSNowhere})
+			m.node.BIOS = site.BIOS{Attributes: map[string]any{"HyperThreading": "Disabled"}}
+			set, restart := m.step(site.ActionBIOS), m.step(site.ActionRestart)
+			restart.Changes, restart.Resumed = []site.Change{{Field: "bios.any"}}, resumed
+			boots := m.Counts().Boots
+			for _, step := range []site.Step{set, restart, restart} {
+				if err := m.open(t).Apply(t.Context(), step, m.node, site.Observed{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if st := m.settings(t, m.open(t)); !asDesigned(st) || m.Counts().Boots != boots+1 {
+				t.Errorf("after %d boots: %+v", m.Counts().Boots-boots, st)
+			}
+		})
+	}
+}

@@ -234,12 +234,15 @@ func (m *machine) bootForBIOS(ctx context.Context, step site.Step, n *site.Node,
 	if err != nil {
 		return err
 	}
-	if !f.waits(r) {
-		return nil // it was booted already
+	if f.booted(r) {
+		return nil
 	}
 	t := &takeover{machine: m, system: s, was: f, r: r}
 	if step.Resumed && s.on() || f.running() {
-		if err := t.wait(ctx, m.opts.Settle); !isSlow(err) {
+		if err := t.wait(ctx, m.opts.Settle); err != nil && !isSlow(err) {
+			return err
+		}
+		if f, r, err = m.resolveBIOS(ctx, s, n); err != nil || f.booted(r) {
 			return err
 		}
 	}
@@ -257,6 +260,12 @@ func (f firmware) waits(r resolvedDesign) bool {
 		_, next := f.next(name)
 		return next
 	})
+}
+
+// booted says whether no boot has anything to do. What waits at the resource
+// itself is shown by nothing, so that only the values tell.
+func (f firmware) booted(r resolvedDesign) bool {
+	return !f.waits(r) && (f.settings != f.path || f.reached(r))
 }
 
 // running says whether a job is at it.
