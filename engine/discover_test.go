@@ -267,7 +267,7 @@ func (l *unhurried) Open(ctx context.Context, e site.Endpoint, v secret.Value) (
 	takes, err := l.login(len(l.begun))
 	l.begun = append(l.begun, time.Now())
 	l.mu.Unlock()
-	time.Sleep(takes)
+	<-time.After(takes)
 	if err != nil {
 		return nil, err
 	}
