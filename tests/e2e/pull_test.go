@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"regexp"
 	"slices"
@@ -18,15 +19,17 @@ type hall struct {
 	*town
 	hub  *github.Server
 	repo *github.Repository
+	// secrets are what is to be found nowhere but in the credentials.
+	secrets map[string]string
 }
 
 const hookSecret = "canary-hook-77d1e0"
 
 // newHall founds a town whose daemon speaks on pull requests, with a token, or
 // as a GitHub App. It only listens for webhooks when it is told where.
-func newHall(t *testing.T, app bool, flags ...string) *hall {
+func newHall(t *testing.T, r rules, app bool, flags ...string) *hall {
 	t.Helper()
-	h := &hall{town: newTown(t), hub: github.Start(t)}
+	h := &hall{town: foundTown(t, names, r), hub: github.Start(t), secrets: map[string]string{"the webhook's secret": hookSecret}}
 	h.hub.Organization("acme")
 	h.repo = h.hub.Repository("acme/site")
 	h.repo.Grant("ada", github.Write)
@@ -47,11 +50,13 @@ func (h *hall) credential(app bool) string {
 	if app {
 		a := h.hub.App("slipway", github.Permissions{"metadata": "read", "pull_requests": "write", "checks": "write", "contents": "write"})
 		a.Install("acme", h.repo)
+		h.secrets["the App's key"] = string(a.Key())
 		return "username: " + fmt.Sprint(a.ID()) + "\n\n" + string(a.Key())
 	}
 	h.repo.Grant("slipway-machine", github.Write)
 	may := github.Permissions{"metadata": "read", "pull_requests": "write", "statuses": "write", "contents": "write"}
-	return "\n" + h.hub.FineGrained("slipway-machine", may, h.repo) + "\n"
+	h.secrets["the token"] = h.hub.FineGrained("slipway-machine", may, h.repo)
+	return "\n" + h.secrets["the token"] + "\n"
 }
 
 // hook has the hub send its webhooks to the daemon.
@@ -107,12 +112,26 @@ func (h *hall) answered(c *github.Comment, with string) {
 	}
 }
 
+// keepsSecrets holds the daemon to having written its secrets nowhere.
+func (h *hall) keepsSecrets(p *github.Pull) {
+	h.t.Helper()
+	texts := map[string]string{"the log": h.log(), "the comment": h.comments(p)}
+	h.readAll(texts, "state")
+	for _, f := range secretForms(h.secrets) {
+		for where, text := range texts {
+			if strings.Contains(text, f.text) {
+				h.t.Errorf("%s is in %s", f.what, where)
+			}
+		}
+	}
+}
+
 // From a push to machines that are as was proposed: the check is pending and
 // then green, the comment names what is lost, merging it approves that, and the
 // comment says how it ended.
 func TestPullRequestIsPlannedMergedAndFollowed(t *testing.T) {
 	t.Parallel()
-	h := newHall(t, false, "--webhook-listen", "127.0.0.1:0")
+	h := newHall(t, atOnce, false, "--webhook-listen", "127.0.0.1:0")
 	h.start()
 	h.hook()
 	h.converge()
@@ -137,13 +156,14 @@ func TestPullRequestIsPlannedMergedAndFollowed(t *testing.T) {
 	})
 	h.status("all nodes are in-sync", allInSync)
 	h.stop()
+	h.keepsSecrets(p)
 }
 
 // Without webhooks all is found by looking, also what people ask for in
 // comments; and by who asks.
 func TestCommandsInComments(t *testing.T) {
 	t.Parallel()
-	h := newHall(t, true)
+	h := newHall(t, atOnce, true)
 	h.start()
 	h.converge()
 	p := h.propose("reinstall", h.designWith("old-1", "generation: 1"))
@@ -153,4 +173,34 @@ func TestCommandsInComments(t *testing.T) {
 	h.answered(p.Comment("ada", "/slipway plam"), "confused")
 	h.answered(p.Comment("ada", "/slipway approve 0123456789abcdef\nI hope so"), "-1")
 	h.stop()
+	h.keepsSecrets(p)
+}
+
+// seldom is a design that is hardly ever looked for.
+var seldom = rules{cue: strings.Replace(atOnce.cue, `pollEvery: "200ms"`, `pollEvery: "10m"`, 1)}
+
+// A webhook has the daemon look at once: at a pull request, at a comment, at the
+// branch. One that is forged is refused, and one that comes again is nothing new.
+func TestWebhooksAreHints(t *testing.T) {
+	t.Parallel()
+	h := newHall(t, seldom, true, "--webhook-listen", "127.0.0.1:0")
+	h.start()
+	h.converge()
+	hook := h.hook()
+	p := h.propose("boot", h.designWith("old-1", `boot: order: ["Pxe", "Hdd"]`))
+	h.comment(p, "old-1")
+	h.answered(p.Comment("ada", "/slipway plan"), "eyes")
+	p.Merge("ada")
+	h.status("what was merged is in force", func(s site.Status) bool { return s.Applied.ID == h.repo.Head("main") })
+	h.hub.Settle()
+	for _, d := range hook.Deliveries() {
+		if d.Code() != http.StatusAccepted {
+			t.Errorf("%s was answered with %d", d.Event(), d.Code())
+		}
+		if again, forged := d.Send(), d.Send(github.Forge(d, "another secret")); again != http.StatusAccepted || forged != http.StatusUnauthorized {
+			t.Errorf("%s again was answered with %d, forged with %d", d.Event(), again, forged)
+		}
+	}
+	h.stop()
+	h.keepsSecrets(p)
 }
