@@ -34,6 +34,7 @@ type Proposal struct {
 	// Merge is the commit that it became, MergedBy the login of who merged it.
 	Merge    string    `json:"merge,omitempty"`
 	MergedBy string    `json:"mergedBy,omitempty"`
+	MergedAt time.Time `json:"mergedAt,omitzero"`
 	URL      string    `json:"url,omitempty"`
 	Changed  time.Time `json:"changed,omitzero"`
 }

@@ -143,7 +143,8 @@ func TestProposalThatWasMerged(t *testing.T) {
 			t.Errorf("got %+v, %v, want it closed", got, err)
 		}
 		p["merged_at"], p["merge_commit_sha"], p["merged_by"] = "2026-01-02T03:04:05Z", other, object{"login": "ada"}
-		if got, err := r.Proposal(t.Context(), 3); err != nil || got.State != site.ProposalMerged || got.Merge != other || got.MergedBy != "ada" {
+		if got, err := r.Proposal(t.Context(), 3); err != nil || got.State != site.ProposalMerged || got.Merge != other || got.MergedBy != "ada" ||
+			!got.MergedAt.Equal(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)) {
 			t.Errorf("got %+v, %v, want it merged", got, err)
 		}
 		if _, err := r.Proposal(t.Context(), 4); !errors.Is(err, forge.ErrGone) {

@@ -64,7 +64,7 @@ func proposal(pr *gh.PullRequest) (site.Proposal, error) {
 	}
 	switch {
 	case !pr.GetMergedAt().IsZero():
-		p.State, p.Merge, p.MergedBy = site.ProposalMerged, pr.GetMergeCommitSHA(), pr.GetMergedBy().GetLogin()
+		p.State, p.Merge, p.MergedBy, p.MergedAt = site.ProposalMerged, pr.GetMergeCommitSHA(), pr.GetMergedBy().GetLogin(), pr.GetMergedAt().Time
 	case pr.GetState() != "open":
 		p.State = site.ProposalClosed
 	}
