@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -32,7 +33,8 @@ type world struct {
 	meter   engine.Meter
 	bmcs    driver.Driver // instead of the fleet's own
 	systems driver.Driver // instead of the fleet's own
-	early   bool          // ask the engine for its status before it runs
+	log     *slog.Logger
+	early   bool // ask the engine for its status before it runs
 
 	engine *engine.Engine
 	store  *record.Store
@@ -101,7 +103,7 @@ func (w *world) up() {
 	w.store, w.engine = store, engine.New(engine.Config{
 		Site: "test", Source: w.source, Evaluate: w.source.evaluate, Records: store.Site("test"),
 		Drivers: map[string]driver.Driver{"redfish": cmp.Or(w.bmcs, w.fleet.Driver()), "ssh": cmp.Or(w.systems, w.fleet.OSDriver())},
-		Secrets: anySecret{}, Reporters: []engine.Reporter{w.told}, ObserveOnly: w.observe, Meter: w.meter,
+		Secrets: anySecret{}, Reporters: []engine.Reporter{w.told}, ObserveOnly: w.observe, Meter: w.meter, Log: w.log,
 	})
 	if w.early {
 		w.engine.Report()

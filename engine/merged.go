@@ -1,14 +1,11 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"reflect"
 	"slices"
-	"time"
 
-	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -56,10 +53,11 @@ func (e *Engine) putProposedLocked(ctx context.Context, is record.Proposed) erro
 // on, unless the new one names all of it, for the same commit; so whichever of
 // the two is read until the new one is shown, it names that. What a fork was
 // allowed for another commit is over, too.
-func after(is record.Proposed, p site.Proposal, set site.Losses) record.Proposed {
-	if s := is.Shown; s != nil && (s.Head != p.Head || !containsAll(set, s.Losses)) {
+func after(is record.Proposed, p site.Proposal, now reviewed) record.Proposed {
+	if s := is.Shown; s != nil && (s.Head != p.Head || !containsAll(now.set, s.Losses)) {
 		is.Shown = nil
 	}
+	is.Waiting = now.waiting
 	if is.Allowed != p.Head {
 		is.Allowed, is.AllowedBy = "", ""
 	}
@@ -72,32 +70,28 @@ func containsAll(set, part site.Losses) bool {
 }
 
 // settle looks after proposals with a record that are not open any more: what
-// the comment of a merged one named is approved, once, and every other is
-// forgotten.
+// the comment of a merged one named is approved, once, and people are told what
+// comes of it. Every other is forgotten.
 func (r *Reviews) settle(ctx context.Context, open []site.Proposal, base string) error {
 	r.turn.Lock()
 	defer r.turn.Unlock()
 	if !r.engine.hasDesign() {
 		return nil // nothing can be approved before there is one
 	}
+	if r.base != base {
+		r.base, r.lineages = base, map[lineage]bool{}
+	}
 	for _, is := range r.engine.recorded() {
-		if is.Landed != nil {
-			if err := r.land(ctx, is, base); err != nil {
+		if is.Landed == nil {
+			if err := r.settleOne(ctx, is, open, base); err != nil {
 				return err
 			}
+			is = r.engine.proposed(is.Number)
+		}
+		if is.Landed == nil {
 			continue
 		}
-		if slices.ContainsFunc(open, func(p site.Proposal) bool { return p.Number == is.Number && p.Base == r.Branch }) {
-			continue
-		}
-		p, err := r.Proposals.Proposal(ctx, is.Number)
-		if err != nil {
-			return fmt.Errorf("ask what became of proposal %d: %w", is.Number, err)
-		}
-		if p.State == site.ProposalOpen && p.Base == r.Branch {
-			continue // it was opened again since
-		}
-		if err := r.settleOne(ctx, p, is); err != nil {
+		if err := r.follow(ctx, is); err != nil {
 			return err
 		}
 	}
@@ -121,24 +115,59 @@ func (e *Engine) recorded() []record.Proposed {
 	return all
 }
 
-// settleOne approves what a merged proposal's comment named. The approval is
-// recorded before the proposal is forgotten: after a death in between it is
-// made once more, and is the same.
-func (r *Reviews) settleOne(ctx context.Context, p site.Proposal, is record.Proposed) error {
-	if why := r.notApproved(p, is); why != "" {
-		if is.Shown != nil {
-			r.engine.note(site.Event{Kind: site.EventOrder, By: p.MergedBy, Text: fmt.Sprintf("proposal %d approves nothing: %s", is.Number, why)})
-		}
-		return r.engine.putProposed(ctx, is, record.Proposed{Number: is.Number})
+// settleOne asks what became of a proposal that is not among the open ones. The
+// approval of what its comment named is recorded before that it has landed:
+// after a death in between it is made once more, and is the same.
+func (r *Reviews) settleOne(ctx context.Context, is record.Proposed, open []site.Proposal, base string) error {
+	if slices.ContainsFunc(open, func(p site.Proposal) bool { return p.Number == is.Number && p.Base == r.Branch }) {
+		return nil
 	}
-	there, err := r.Merger.Contains(ctx, p.Merge)
+	p, err := r.Proposals.Proposal(ctx, is.Number)
 	switch {
 	case err != nil:
-		return fmt.Errorf("look for commit %s of proposal %d: %w", p.Merge, p.Number, err)
-	case !there:
-		return nil // it is, once the repository tells what the forge does, or never
+		return fmt.Errorf("ask what became of proposal %d: %w", is.Number, err)
+	case p.State == site.ProposalOpen && p.Base == r.Branch && p.Number == is.Number:
+		return nil // it was opened again since
 	}
-	return r.engine.approveMerged(ctx, p, is)
+	why := r.notApproved(p, is)
+	if !r.isMerged(p, is) {
+		r.approvesNothing(p, is, why)
+		return r.engine.putProposed(ctx, is, record.Proposed{Number: is.Number})
+	}
+	there, err := r.contains(ctx, base, p.Merge)
+	switch {
+	case err != nil:
+		return err
+	case !there: // it is, once the repository tells what the forge does, or never
+		return r.tellLanding(ctx, site.Review{Proposal: p, Landing: &site.Landing{Waits: "the branch does not have the commit yet"}})
+	case why == "":
+		return r.engine.approveMerged(ctx, p, is)
+	}
+	r.approvesNothing(p, is, why)
+	return r.engine.putProposed(ctx, is, unapproved(p, is, why))
+}
+
+// isMerged says whether a proposal of which people were told was merged into the
+// branch.
+func (r *Reviews) isMerged(p site.Proposal, is record.Proposed) bool {
+	return p.Number == is.Number && p.State == site.ProposalMerged && p.Base == r.Branch && p.Merge != "" && (is.Told || is.Shown != nil)
+}
+
+// approvesNothing has history tell why a set that a comment named is approved by
+// nobody.
+func (r *Reviews) approvesNothing(p site.Proposal, is record.Proposed, why string) {
+	if is.Shown != nil {
+		r.engine.note(site.Event{Kind: site.EventOrder, By: p.MergedBy, Text: fmt.Sprintf("proposal %d approves nothing: %s", is.Number, why)})
+	}
+}
+
+// unapproved is what is recorded of a merged proposal that approves nothing.
+func unapproved(p site.Proposal, is record.Proposed, why string) record.Proposed {
+	landed := record.Landed{Proposal: p, Waiting: is.Waiting}
+	if is.Shown != nil {
+		landed.Unapproved = why
+	}
+	return record.Proposed{Number: is.Number, Landed: &landed}
 }
 
 // approveMerged approves what a merged proposal's comment named, unless a node
@@ -156,39 +185,6 @@ func (e *Engine) approveMerged(ctx context.Context, p site.Proposal, is record.P
 	}
 	return e.putProposedLocked(ctx, record.Proposed{Number: is.Number,
 		Landed: &record.Landed{Proposal: p, Approved: is.Shown.Losses, Waiting: is.Shown.Waiting}})
-}
-
-// land tells, once what a proposal was merged into is in force, what it
-// destroys that its comment did not name: that is held.
-func (r *Reviews) land(ctx context.Context, is record.Proposed, base string) error {
-	e := r.engine
-	e.mu.Lock()
-	inForce := e.applied.ID == base
-	waiting, _ := e.waitingLocked()
-	known := site.Known{Nodes: map[string]site.Memory{}}
-	for _, l := range waiting {
-		if w := e.workers[l.Node]; w != nil {
-			known.Nodes[l.Node] = w.memory
-		}
-	}
-	e.mu.Unlock()
-	if !inForce {
-		return nil
-	}
-	v := site.Review{Site: e.Site, Proposal: is.Landed.Proposal, Base: base, When: time.Now(), Approved: is.Landed.Approved}
-	before := setOf(is.Landed.Waiting)
-	for _, l := range waiting {
-		if !before[l] {
-			v.Held = append(v.Held, l)
-		}
-	}
-	var w bytes.Buffer
-	plan.Landed(&w, &v, plan.View{Known: known, Now: v.When})
-	v.Comment = w.String()
-	if err := r.Announce.Announce(ctx, v); err != nil {
-		return fmt.Errorf("tell of proposal %d: %w", is.Number, err)
-	}
-	return e.putProposed(ctx, is, record.Proposed{Number: is.Number})
 }
 
 // notApproved says why a proposal that is not open approves nothing; empty

@@ -32,8 +32,9 @@ type Branch interface {
 	// Base. It reads the proposal's Head and nothing else; site.ErrMoved is
 	// wrapped when that is not what is proposed any more.
 	Merge(ctx context.Context, p site.Proposal) (site.Merge, error)
-	// Contains says whether a commit is in the history of the last Base.
-	Contains(ctx context.Context, commit string) (bool, error)
+	// Contains says whether a commit is in the history of a revision that was a
+	// Base, or in the history of one; of what was none it says no.
+	Contains(ctx context.Context, revision, commit string) (bool, error)
 }
 
 // Announcer tells people of reviews. Its methods return once that cannot get
@@ -74,9 +75,13 @@ type Reviews struct {
 	poke   chan struct{}
 	turn   sync.Mutex // held where what is recorded of proposals is decided
 
+	base     string           // that lineages are known at
+	lineages map[lineage]bool // see contains
+
 	mu    sync.Mutex
 	done  map[int]reviewed
 	begun map[int]commits // that people know to be planned
+	told  map[int]news    // of merged proposals
 }
 
 // commits are a proposal's head and what of the branch it is merged into.
@@ -101,11 +106,14 @@ const (
 	// are open, so that a push does not wait for all of them.
 	reviewsPerRound = 16
 	reviewTimeout   = 5 * time.Minute
+	// allowDigits are how many digits of a fork's commit name it to have it
+	// planned: as many as a set of destruction has.
+	allowDigits = 16
 )
 
 // Reviews makes the reviews of the engine's site; Run keeps them.
 func (e *Engine) Reviews(c ReviewConfig) *Reviews {
-	return &Reviews{ReviewConfig: c, engine: e, poke: make(chan struct{}, 1), done: map[int]reviewed{}, begun: map[int]commits{}}
+	return &Reviews{ReviewConfig: c, engine: e, poke: make(chan struct{}, 1), done: map[int]reviewed{}, begun: map[int]commits{}, told: map[int]news{}}
 }
 
 // Run reviews until the context ends.
@@ -214,6 +222,9 @@ func (r *Reviews) begin(ctx context.Context, due []site.Proposal, base string) e
 		if known {
 			continue
 		}
+		if err := r.willFollow(ctx, p.Number); err != nil {
+			return err
+		}
 		if err := r.Announce.Begin(ctx, p, base); err != nil {
 			return fmt.Errorf("tell that proposal %d is planned: %w", p.Number, err)
 		}
@@ -255,6 +266,7 @@ func (r *Reviews) review(ctx context.Context, p site.Proposal, on *footing) erro
 		err = r.planWithin(ctx, &v, on)
 	} else {
 		v.Problem = "it comes from a fork, and is planned once somebody who may write to the repository has allowed this commit"
+		v.Allow = p.Head[:min(len(p.Head), allowDigits)]
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -264,6 +276,7 @@ func (r *Reviews) review(ctx context.Context, p site.Proposal, on *footing) erro
 		return nil
 	}
 	is := r.tried(p, v.Base, allowed, err)
+	is.waiting = on.waiting
 	if err != nil {
 		v.Problem, v.Ours = "it could not be planned: "+steady(err)+"; it is tried again", true
 		r.engine.Log.Warn("proposal not planned", "proposal", p.Number, "revision", p.Head, "err", err)
@@ -273,7 +286,7 @@ func (r *Reviews) review(ctx context.Context, p site.Proposal, on *footing) erro
 	}
 	r.write(&v, on)
 	if v.Planned() && v.Whole {
-		is.set, is.waiting = v.Destroys(), v.Waiting
+		is.set = v.Destroys()
 	}
 	if len(is.set) > 0 {
 		v.Set = is.set.Digest()
@@ -345,7 +358,7 @@ func (r *Reviews) replace(ctx context.Context, p site.Proposal, is reviewed) (op
 	r.turn.Lock()
 	defer r.turn.Unlock()
 	was := r.engine.proposed(p.Number)
-	next := after(was, p, is.set)
+	next := after(was, p, is)
 	if next.Shown == nil && was.Shown != nil {
 		if open, err := r.stillOpen(ctx, p.Number, ""); err != nil || !open {
 			return false, err

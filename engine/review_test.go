@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -28,6 +29,7 @@ type forge struct {
 	begun     []string // proposal, head and base
 	told      []site.Review
 	asked     func(number int) // before it is said what became of a proposal
+	each      func()           // before every answer
 }
 
 func (w *world) forge() *forge {
@@ -36,6 +38,12 @@ func (w *world) forge() *forge {
 
 func (f *forge) reviews() *engine.Reviews {
 	return f.w.engine.Reviews(engine.ReviewConfig{Branch: "main", Proposals: f, Merger: f, Evaluate: f.w.source.evaluate, Announce: f})
+}
+
+func (f *forge) before() {
+	if f.each != nil {
+		f.each()
+	}
 }
 
 // propose opens a proposal, or pushes to it.
@@ -72,7 +80,7 @@ func (f *forge) merge(number int) {
 	f.mu.Unlock()
 	f.w.commit(s)
 	f.change(number, func(p *site.Proposal) {
-		p.State, p.Merge, p.MergedBy = site.ProposalMerged, f.w.source.head(), "ann"
+		p.State, p.Merge, p.MergedBy, p.MergedAt = site.ProposalMerged, f.w.source.head(), "ann", time.Now()
 	})
 }
 
@@ -83,6 +91,7 @@ func (c *commits) head() string {
 }
 
 func (f *forge) Open(_ context.Context, base string) ([]site.Proposal, error) {
+	f.before()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var all []site.Proposal
@@ -95,6 +104,7 @@ func (f *forge) Open(_ context.Context, base string) ([]site.Proposal, error) {
 }
 
 func (f *forge) Proposal(_ context.Context, number int) (site.Proposal, error) {
+	f.before()
 	f.mu.Lock()
 	asked := f.asked
 	f.mu.Unlock()
@@ -106,9 +116,13 @@ func (f *forge) Proposal(_ context.Context, number int) (site.Proposal, error) {
 	return f.proposals[number], f.away
 }
 
-func (f *forge) Base(ctx context.Context) (site.Revision, error) { return f.w.source.Fetch(ctx) }
+func (f *forge) Base(ctx context.Context) (site.Revision, error) {
+	f.before()
+	return f.w.source.Fetch(ctx)
+}
 
 func (f *forge) Merge(_ context.Context, p site.Proposal) (site.Merge, error) {
+	f.before()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.merged = append(f.merged, p.Head)
@@ -119,13 +133,15 @@ func (f *forge) Merge(_ context.Context, p site.Proposal) (site.Merge, error) {
 	return m, nil
 }
 
-func (f *forge) Contains(_ context.Context, commit string) (bool, error) {
-	f.w.source.mu.Lock()
-	defer f.w.source.mu.Unlock()
-	return f.w.source.designs[commit] != nil && strings.HasPrefix(commit, "commit-"), nil
+func (f *forge) Contains(_ context.Context, revision, commit string) (bool, error) {
+	f.before()
+	at, err1 := strconv.Atoi(strings.TrimPrefix(revision, "commit-"))
+	of, err2 := strconv.Atoi(strings.TrimPrefix(commit, "commit-"))
+	return err1 == nil && err2 == nil && at >= of, nil
 }
 
 func (f *forge) Begin(_ context.Context, p site.Proposal, base string) error {
+	f.before()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.begun = append(f.begun, fmt.Sprintf("%d %s on %s", p.Number, p.Head, base))
@@ -133,6 +149,7 @@ func (f *forge) Begin(_ context.Context, p site.Proposal, base string) error {
 }
 
 func (f *forge) Announce(_ context.Context, r site.Review) error {
+	f.before()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.told = append(f.told, r)
@@ -406,7 +423,8 @@ func TestMergeApprovesWhatWasShown(t *testing.T) {
 		}
 		f.round(r)
 		if v := f.last(7); len(v.Approved) != 1 || len(v.Held) != 1 || v.Held[0].Node != "n2" || v.Set != "" ||
-			!strings.HasPrefix(v.Comment, "merged; what is destroyed on 1 machine is approved, on 1 more machine it is held\n\nMerged by ann as ") {
+			!strings.HasPrefix(v.Comment, "merged; in force: 1 of 2 nodes as designed; what is destroyed on 1 more machine is held\n\n- 2000-01-01 ") ||
+			!strings.Contains(v.Comment, "UTC merged by ann as <code>commit-2</code>, which approves set `"+shown+"`, as named here before\n") {
 			t.Errorf("approved %v, held %v\n%s", v.Approved, v.Held, v.Comment)
 		}
 		events := len(w.engine.Events(0))

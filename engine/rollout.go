@@ -115,7 +115,7 @@ func (e *Engine) rollOutMissed(ctx context.Context, released []*worker) error {
 // haltLocked halts the rollout under way, and tells.
 func (e *Engine) haltLocked(why string) {
 	r := e.rollout
-	r.Halted = why
+	r.Halted, r.HaltedSince = why, time.Now()
 	e.Log.Warn("rollout halted", "revision", r.Revision.Short(), "failed", len(r.Failed))
 	e.note(site.Event{Kind: site.EventRollout, Revision: r.Revision.ID, Text: "rollout halted: " + why})
 	e.touch()
@@ -468,7 +468,7 @@ func (e *Engine) goOn() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if r := e.rollout; r.running() && r.Halted != "" {
-		r.Halted, r.Failed, r.saved = "", nil, false
+		r.Halted, r.HaltedSince, r.Failed, r.saved = "", time.Time{}, nil, false
 		for _, w := range e.workers {
 			if w.standing == failed {
 				r.count[failed]--

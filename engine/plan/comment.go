@@ -1,9 +1,7 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -39,40 +37,6 @@ func (c *comment) heading(set site.Losses) string {
 		return fmt.Sprintf("**What is destroyed, as set `%s`, on %s:** merging approves exactly this; what is more by then is held.\n\n", digest, of)
 	}
 	return fmt.Sprintf("**What is destroyed, as set `%s`:**\n\n", digest)
-}
-
-// Landed writes what came of a proposal that was merged after its comment named
-// what is destroyed: what that has approved, and what is held beside it.
-func Landed(w io.Writer, r *site.Review, v View) {
-	var c comment
-	for _, t := range tiers {
-		c = comment{document: document{left: markdownLimit - 1000}, tier: t, review: r, view: v}
-		c.landed()
-		if len(c.cut) == 0 {
-			break
-		}
-	}
-	io.WriteString(w, strings.TrimRight(c.text.String(), "\n")+"\n"+c.missing())
-}
-
-func (c *comment) landed() {
-	r := c.review
-	c.add("verdicts", fmt.Sprintf("merged; what is destroyed on %s is approved, %s\n\n",
-		count(len(r.Approved), "machine"), cmp.Or(beside(len(r.Held)), "nothing is held")))
-	c.add("verdicts", fmt.Sprintf("Merged by %s as %s, which approves set `%s`, as named here before.\n\n", escape(r.Proposal.MergedBy),
-		literal(site.Revision{ID: r.Proposal.Merge}.Short()), r.Approved.Digest()))
-	if len(r.Held) > 0 {
-		digest := r.Held.Digest()
-		c.section("entries of what is held", fmt.Sprintf("**What is held, as set `%s`, since it was not named here before:** see `slipway plan`, then `slipway approve`.\n\n", digest),
-			c.entries(r.Held), "")
-	}
-}
-
-func beside(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return "on " + count(n, "more machine") + " it is held"
 }
 
 // entries are the lines of a set: one for each machine, or one for all that

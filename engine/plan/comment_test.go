@@ -151,11 +151,14 @@ func TestLanded(t *testing.T) {
 	r.Proposal.MergedBy, r.Proposal.Merge = "@ann", "0123456789abcdef"
 	p := erased(10_000)
 	all := p.Destroys()
-	r.Approved = all[:3]
-	for held, want := range map[int]string{0: "merged; what is destroyed on 3 machines is approved, nothing is held\n",
-		1: "merged; what is destroyed on 3 machines is approved, on 1 more machine it is held\n", 9_000: "on 9000 more machines it is held\n"} {
+	r.Approved, r.Landing = all[:3], &site.Landing{InForce: now, Rollout: &site.RolloutStatus{Since: now}}
+	for held, want := range map[int]string{0: "merged; in force: 0 of 0 nodes as designed\n",
+		1: "; what is destroyed on 1 more machine is held\n", 9_000: "; what is destroyed on 9000 more machines is held\n"} {
 		r.Held = all[3 : 3+held]
-		text := landed(r, plan.View{Now: now})
+		text, whole := landed(r, plan.View{Now: now})
+		if offered := strings.Contains(text, "/slipway approve "+r.Held.Digest()); whole != (held < 9_000) || offered != (whole && held > 0) {
+			t.Errorf("%d held: all are named: %t, offered to be approved: %t", held, whole, offered)
+		}
 		checkText(t, text)
 		if !strings.Contains(text, want) || strings.Contains(text, r.Held.Digest()) != (held > 0) || strings.Contains(text, "Cut at") != (held == 9_000) {
 			t.Errorf("%d held:\n%s", held, text[:min(len(text), 1000)])

@@ -63,6 +63,9 @@ func (c *comment) write() {
 	if r.Problem != "" {
 		c.add("problems", "Cannot plan: "+escape(r.Problem)+"\n\n")
 	}
+	if r.Allow != "" {
+		c.add("problems", "To have this commit planned, and no other, somebody who may write to the repository comments:\n\n"+literal("/slipway approve "+r.Allow)+"\n\n")
+	}
 	c.list("conflicts", "Conflicts, to be solved on the proposal's branch:", r.Conflicts, r.More)
 	groups := group(r.Plan.Nodes)
 	c.leaving(3*markdownLimit/4, func() { c.interrupted(groups) })
@@ -174,7 +177,7 @@ func (c *comment) missing() string {
 
 // whole is the command that shows all of a review.
 func (c *comment) whole() string {
-	if c.review.Proposal.Number == 0 || len(c.review.Approved) > 0 {
+	if c.review.Proposal.Number == 0 || c.review.Landing != nil {
 		return "`slipway plan`"
 	}
 	return "`slipway plan`, in a copy of the branch with this merged into it,"

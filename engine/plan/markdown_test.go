@@ -15,7 +15,9 @@ import (
 // ours are the lines that a comment has, with what others wrote taken out.
 var ours = regexp.MustCompile(`^(\*\*(What is (destroyed|held), as set .[0-9a-f]{16}.(, |:)|Cut at 60,000 characters\.).*|- .*|  - .*|\|.*\||<code>.* merged into .*|` +
 	`</?details>.*|(Warnings|Critical path|Findings|Taken out of service):|Basis: .*|Rests on what was seen of the machines: .*|Conflicts, to be solved on .*:|It changes rules .*:|` +
-	`To be changed on the branch, .*:|merged; .*|Merged by .*|What it destroys is not approved by .*|Cannot plan: .*|\d+ nodes? changes?: .*|nothing changes.*|no plan.*|cannot plan: .*|)$`)
+	`To be changed on the branch, .*:|merged; .*|(Failed|Waiting for a person|What was destroyed with approval, or is to be):|To have this commit planned, .*:|<code>/slipway approve .*</code>|` +
+	`\*\*The site .* needs a person:\*\* .*|It is held, and named .*|No further node is begun\..*|.slipway why NODE. says more\.|` +
+	`What it destroys is not approved by .*|Cannot plan: .*|\d+ nodes? changes?: .*|nothing changes.*|no plan.*|cannot plan: .*|)$`)
 
 var (
 	issues = regexp.MustCompile(`(?i)gh-[0-9]`)
@@ -39,12 +41,25 @@ func FuzzComment(f *testing.F) {
 		text, _ := comment(r, v)
 		checkText(t, text)
 		r.Conflicts = []string{one + ": " + other, other}
-		r.Problem = one
+		r.Problem, r.Allow = one, other
 		text, _ = comment(r, v)
 		checkText(t, text)
 		r.Proposal.MergedBy, r.Proposal.Merge = one, other
 		r.Approved, r.Held = site.Losses{{Node: one}}, site.Losses{{Node: other, Lost: one, Action: other, Machine: site.Identity{Serial: one}}}
-		checkText(t, landed(r, v))
+		r.Landing = &site.Landing{Unapproved: one, Waits: other, Refused: true, Stuck: map[string]string{one: other}, ObserveOnly: one, Revision: other}
+		text, _ = landed(r, v)
+		checkText(t, text)
+		checkText(t, plan.Call(r).Text)
+		r.Landing.Refused, r.Landing.InForce, r.Landing.Asked = false, now, r.Held
+		text, _ = landed(r, v)
+		checkText(t, text)
+		checkText(t, plan.Call(r).Text)
+		r.Held, r.Landing.Rollout = nil, &site.RolloutStatus{Revision: site.Revision{ID: one}, Canaries: []string{one, other}, Failed: map[string]string{other: one}}
+		checkText(t, plan.Call(r).Text)
+		r.Landing.Rollout.Halted = other
+		text, _ = landed(r, v)
+		checkText(t, text)
+		checkText(t, plan.Call(r).Text)
 	})
 }
 
@@ -77,10 +92,10 @@ func checkText(t *testing.T, text string) {
 	}
 }
 
-func landed(r *site.Review, v plan.View) string {
+func landed(r *site.Review, v plan.View) (string, bool) {
 	var w bytes.Buffer
-	plan.Landed(&w, r, v)
-	return w.String()
+	whole := plan.Landed(&w, r, v)
+	return w.String(), whole
 }
 
 func comment(r *site.Review, v plan.View) (string, bool) {

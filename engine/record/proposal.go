@@ -20,13 +20,20 @@ type Proposed struct {
 	// Shown is what people read in its comment now; nil when that names no set
 	// of destruction.
 	Shown *Shown `json:"shown,omitempty"`
-	// Landed is set once it was merged and that was approved, until people were
-	// told what came of it.
+	// Told says that people are told of it, so that they are told as well what
+	// comes of it once it is merged.
+	Told bool `json:"told,omitempty"`
+	// Waiting is what the branch destroyed without it when it was last planned.
+	Waiting site.Losses `json:"waiting,omitempty"`
+	// Landed is set once it was merged and what that approves is approved, until
+	// people were told the last of what came of it.
 	Landed *Landed `json:"landed,omitempty"`
 }
 
 // Empty says whether nothing is to be remembered.
-func (p Proposed) Empty() bool { return p.Allowed == "" && p.Shown == nil && p.Landed == nil }
+func (p Proposed) Empty() bool {
+	return p.Allowed == "" && p.Shown == nil && !p.Told && p.Landed == nil
+}
 
 // Shown is a set of destruction as a proposal's comment names it.
 type Shown struct {
@@ -43,9 +50,17 @@ type Shown struct {
 // Landed is a proposal that was merged.
 type Landed struct {
 	Proposal site.Proposal `json:"proposal"`
-	Approved site.Losses   `json:"approved"`
-	// Waiting is what the branch destroyed without it.
+	Approved site.Losses   `json:"approved,omitempty"`
+	// Unapproved says why nothing is approved though its comment named a set.
+	Unapproved string `json:"unapproved,omitempty"`
+	// Waiting is what the branch destroyed without it, as far as that is known.
 	Waiting site.Losses `json:"waiting,omitempty"`
+	// Revision is the first commit in force that was seen to have it, InForce
+	// when that was; zero before.
+	Revision string    `json:"revision,omitempty"`
+	InForce  time.Time `json:"inForce,omitzero"`
+	// Held is what it destroys beside Approved.
+	Held site.Losses `json:"held,omitempty"`
 }
 
 // PutProposed records what was done about a proposal; when that is nothing, the

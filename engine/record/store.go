@@ -17,6 +17,7 @@
 //	/slipway/v1/SITE/proposals/NUMBER    Proposed
 //	/slipway/v1/SITE/messages/KEY        what is told elsewhere, as who tells it keeps it
 //	/slipway/v1/SITE/removals/TIME.NODE  Removal
+//	/slipway/v1/SITE/proposals/NUMBER    Proposed
 //	/slipway/v1/SITE/paused              site.Hold
 //	/slipway/v1/SITE/rollout             site.RolloutStatus without its nodes
 //	/slipway/v1/SITE/rollout/nodes       the nodes of the rollout

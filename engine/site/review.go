@@ -31,6 +31,9 @@ type Review struct {
 	// Ours is set, and the review is tried again.
 	Problem string `json:"problem,omitempty"`
 	Ours    bool   `json:"ours,omitempty"`
+	// Allow is the beginning of the commit of a fork that is not planned before
+	// somebody who may write to the repository has allowed it; empty otherwise.
+	Allow string `json:"allow,omitempty"`
 	// Conflicts are the files that keep it from being merged; More is how many
 	// others there are.
 	Conflicts []string `json:"conflicts,omitempty"`
@@ -62,9 +65,37 @@ type Review struct {
 	// destroys beside that; both are empty before.
 	Approved Losses `json:"approved,omitempty"`
 	Held     Losses `json:"held,omitempty"`
+	// Landing is how a proposal that was merged goes on; nil before.
+	Landing *Landing `json:"landing,omitempty"`
 	// Call is what a person is needed for; nil for nothing. It stands in every
 	// review for as long as the need does.
 	Call *Call `json:"call,omitempty"`
+}
+
+// Landing is how a proposal that was merged comes to the machines.
+type Landing struct {
+	// Unapproved says why merging it has approved nothing of what its comment
+	// named, in a sentence; empty when it has, or when that named nothing.
+	Unapproved string `json:"unapproved,omitempty"`
+	// Waits says what keeps it from being in force, in a sentence; Refused that
+	// this is a mistake in the design which has it.
+	Waits   string `json:"waits,omitempty"`
+	Refused bool   `json:"refused,omitempty"`
+	// Revision is the first commit in force that was seen to have it, InForce
+	// when that was; zero before.
+	Revision string    `json:"revision,omitempty"`
+	InForce  time.Time `json:"inForce,omitzero"`
+	// Asked is all of what is held, also what was approved since.
+	Asked Losses `json:"asked,omitempty"`
+	// Rollout is the one that it is a part of; nil when nothing was to be done.
+	Rollout *RolloutStatus `json:"rollout,omitempty"`
+	// Stuck are nodes of the rollout that wait for a person and neither have
+	// failed nor wait for an approval, each with the reason.
+	Stuck map[string]string `json:"stuck,omitempty"`
+	// ObserveOnly says why nothing is written to any machine.
+	ObserveOnly string `json:"observeOnly,omitempty"`
+	// Done says that there will be no more news.
+	Done bool `json:"done,omitempty"`
 }
 
 // Call calls for a person, by a comment of its own beside the one that is kept.

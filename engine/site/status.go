@@ -141,6 +141,8 @@ type RolloutStatus struct {
 	Failed map[string]string `json:"failed,omitempty"`
 	// Halted says why no further node is begun; empty while it goes on.
 	Halted string `json:"halted,omitempty"`
+	// HaltedSince is when it was halted; it tells one halt from the next.
+	HaltedSince time.Time `json:"haltedSince,omitzero"`
 	// Ended is when the last node was in-sync or had failed.
 	Ended time.Time `json:"ended,omitzero"`
 	// Queued is the newer revision that waits for the end; nil for none.

@@ -89,9 +89,9 @@ func (p *Proposals) Merge(ctx context.Context, x site.Proposal) (site.Merge, err
 	return merge, nil
 }
 
-// Contains says whether the branch has a commit in its history.
-func (p *Proposals) Contains(_ context.Context, commit string) (bool, error) {
-	return p.store.Descends(p.base, commit)
+// Contains says whether a commit of the branch has another one in its history.
+func (p *Proposals) Contains(_ context.Context, revision, commit string) (bool, error) {
+	return p.store.Descends(revision, commit)
 }
 
 // tidy keeps the store small.

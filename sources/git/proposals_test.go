@@ -96,7 +96,7 @@ func TestProposalThatMovedOrIsMerged(t *testing.T) {
 		t.Errorf("merged: %+v, %v", m, err)
 	}
 	for commit, want := range map[string]bool{base.ID: true, now.Head: true, was.Head: false, strings.Repeat("0", 40): false, "": false} {
-		if got, err := p.Contains(t.Context(), commit); err != nil || got != want {
+		if got, err := p.Contains(t.Context(), base.ID, commit); err != nil || got != want {
 			t.Errorf("contains %q: %t, %v", commit, got, err)
 		}
 	}

@@ -1,0 +1,267 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/record"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// countEvery is how long people wait for news of a rollout that are only how far
+// it is, for each merged proposal that has one: so that all of them together do
+// not keep the forge busy.
+const countEvery = time.Minute
+
+// news is what people were last told of a merged proposal.
+type news struct {
+	landing     site.Landing // without how far its rollout is
+	held        site.Losses
+	done, nodes int // of the rollout
+	when        time.Time
+}
+
+// willFollow notes that people are going to be told of a proposal.
+func (r *Reviews) willFollow(ctx context.Context, number int) error {
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	was := r.engine.proposed(number)
+	next := was
+	next.Told = true
+	return r.engine.putProposed(ctx, was, next)
+}
+
+// follow tells what has come of a proposal that has landed, until there is no
+// more to tell. What it remembers is recorded before it is told, and the record
+// goes after the last was told: a death in between has it told again, alike.
+func (r *Reviews) follow(ctx context.Context, is record.Proposed) error {
+	v, next, err := r.landing(ctx, is)
+	if err != nil {
+		return err
+	}
+	if err := r.engine.putProposed(ctx, is, next); err != nil {
+		return err
+	}
+	if err := r.tellLanding(ctx, v); err != nil || !v.Landing.Done {
+		return err
+	}
+	r.forgetTold(is.Number)
+	return r.engine.putProposed(ctx, next, record.Proposed{Number: is.Number})
+}
+
+// landing is how far a proposal that has landed is, and what is recorded of it
+// from here on.
+func (r *Reviews) landing(ctx context.Context, is record.Proposed) (site.Review, record.Proposed, error) {
+	now, landed := r.engine.situation(), *is.Landed
+	there, err := r.contains(ctx, now.applied.ID, landed.Proposal.Merge)
+	if err == nil && there && landed.InForce.IsZero() {
+		landed.Revision, landed.InForce = now.applied.ID, now.when
+	}
+	if landed.Revision == now.applied.ID { // what later ones destroy is not this one's
+		landed.Held = joined(landed.Held, beside(now.waiting, landed.Waiting))
+	}
+	is.Landed = &landed
+	v := site.Review{Proposal: landed.Proposal, Base: landed.Revision, Approved: landed.Approved, Held: common(landed.Held, now.waiting), Landing: &site.Landing{
+		Unapproved: landed.Unapproved, Revision: landed.Revision, InForce: landed.InForce, Asked: landed.Held, ObserveOnly: now.observeOnly}}
+	if err == nil && landed.InForce.IsZero() {
+		err = r.waits(ctx, v.Landing, landed.Proposal.Merge, now)
+	} else if err == nil {
+		err = r.rollsOut(ctx, &v, now)
+	}
+	return v, is, err
+}
+
+// waits says what a proposal that has landed waits for before it is in force.
+func (r *Reviews) waits(ctx context.Context, l *site.Landing, merge string, now situation) (err error) {
+	switch {
+	case now.queued != "":
+		l.Waits = now.queued
+	case now.broken != "":
+		l.Waits = now.broken
+		l.Refused, err = r.contains(ctx, now.attempted.ID, merge)
+	default:
+		l.Waits = "the design with it is about to be looked at"
+	}
+	return err
+}
+
+// rollsOut says how a proposal that is in force comes to the machines. The last
+// rollout has it when its revision does; when that is an older one, nothing was
+// to be done.
+func (r *Reviews) rollsOut(ctx context.Context, v *site.Review, now situation) error {
+	has := false
+	if now.rollout != nil {
+		var err error
+		if has, err = r.contains(ctx, now.rollout.Revision.ID, v.Proposal.Merge); err != nil {
+			return err
+		}
+	}
+	if has {
+		v.Landing.Rollout, v.Landing.Stuck = now.rollout, now.stuck
+	}
+	v.Landing.Done = (!has || !now.rollout.Ended.IsZero()) && len(v.Held) == 0
+	return nil
+}
+
+// contains asks the branch whether a revision has a commit in its history, once
+// for each state of the branch: more of its commits are only known at another.
+// It is called with turn held.
+func (r *Reviews) contains(ctx context.Context, revision, commit string) (bool, error) {
+	if revision == "" || commit == "" {
+		return false, nil
+	}
+	k := lineage{revision, commit}
+	if has, known := r.lineages[k]; known {
+		return has, nil
+	}
+	has, err := r.Merger.Contains(ctx, revision, commit)
+	if err != nil {
+		return false, fmt.Errorf("look for commit %s in %s: %w", commit, revision, err)
+	}
+	r.lineages[k] = has
+	return has, nil
+}
+
+// lineage asks whether a revision has a commit in its history.
+type lineage struct{ revision, commit string }
+
+// tellLanding tells of a merged proposal, if there is news.
+func (r *Reviews) tellLanding(ctx context.Context, v site.Review) error {
+	v.Site, v.When = r.engine.Site, time.Now()
+	is, fresh := r.newsOf(&v)
+	if !fresh {
+		return nil
+	}
+	var w bytes.Buffer
+	v.Whole = plan.Landed(&w, &v, plan.View{Known: r.engine.knownOfThese(v.Held, v.Approved), Now: v.When})
+	v.Comment, v.Call = w.String(), plan.Call(&v)
+	if v.Whole {
+		r.engine.showHeld(v.Held)
+	}
+	if err := r.Announce.Announce(ctx, v); err != nil {
+		return fmt.Errorf("tell of proposal %d: %w", v.Proposal.Number, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.told[v.Proposal.Number] = is
+	return nil
+}
+
+// newsOf is what is told of a merged proposal, and whether that is worth it.
+func (r *Reviews) newsOf(v *site.Review) (is news, fresh bool) {
+	is = news{landing: *v.Landing, held: v.Held, when: v.When}
+	if o := v.Landing.Rollout; o != nil {
+		quiet := *o
+		is.done, is.nodes = o.Done, len(o.Nodes)
+		quiet.Done, quiet.Nodes = 0, nil
+		is.landing.Rollout = &quiet
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	was, known := r.told[v.Proposal.Number]
+	if !known || !reflect.DeepEqual(was.landing, is.landing) || !slices.Equal(was.held, is.held) {
+		return is, true
+	}
+	soon := is.when.Sub(was.when) < time.Duration(len(r.told))*countEvery
+	return is, !soon && (was.done != is.done || was.nodes != is.nodes)
+}
+
+func (r *Reviews) forgetTold(number int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.told, number)
+}
+
+// situation is how a site is, as far as it concerns what has landed.
+type situation struct {
+	when               time.Time
+	applied, attempted site.Revision
+	queued, broken     string // why the newest revision is not in force
+	rollout            *site.RolloutStatus
+	stuck              map[string]string
+	waiting            site.Losses
+	observeOnly        string
+}
+
+func (e *Engine) situation() situation {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	waiting, _ := e.waitingLocked()
+	s := situation{when: time.Now(), applied: e.applied, attempted: e.attempted, rollout: e.rolloutLocked(),
+		waiting: slices.Clone(waiting), observeOnly: e.whyReadOnlyLocked(), stuck: e.stuckLocked(waiting)}
+	if r := e.rollout; r.running() && r.Queued != nil {
+		s.queued = "it waits for the rollout of " + r.Revision.Short() + " to end"
+	}
+	if p, is := e.problems["design"]; is {
+		s.broken = p.What
+	}
+	return s
+}
+
+// stuckLocked are nodes of the rollout under way that wait for a person and not
+// for the approval of a set. In a halted one all of them do.
+func (e *Engine) stuckLocked(waiting site.Losses) map[string]string {
+	r := e.rollout
+	if !r.running() || r.Halted != "" {
+		return nil
+	}
+	asked := map[string]bool{}
+	for _, l := range waiting {
+		asked[l.Node] = true
+	}
+	var stuck map[string]string
+	for _, name := range r.Nodes {
+		if w := e.workers[name]; w != nil && w.status.Person && w.standing == resting && !asked[name] {
+			if stuck == nil {
+				stuck = map[string]string{}
+			}
+			stuck[name] = w.status.Reason
+		}
+	}
+	return stuck
+}
+
+// showHeld has a set that people are told of be approved by its digest.
+func (e *Engine) showHeld(set site.Losses) {
+	if len(set) == 0 {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.shownLocked(set, set.Digest())
+}
+
+// knownOfThese is what is known of the machines of some sets.
+func (e *Engine) knownOfThese(sets ...site.Losses) site.Known {
+	known := site.Known{Nodes: map[string]site.Memory{}}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, l := range slices.Concat(sets...) {
+		if w := e.workers[l.Node]; w != nil {
+			known.Nodes[l.Node] = w.memory
+		}
+	}
+	return known
+}
+
+// beside are the losses of a set that another does not have.
+func beside(set, other site.Losses) site.Losses {
+	in := setOf(other)
+	return slices.DeleteFunc(slices.Clone(set), func(l site.Loss) bool { return in[l] })
+}
+
+// common are the losses that two sets have.
+func common(set, other site.Losses) site.Losses {
+	in := setOf(other)
+	return slices.DeleteFunc(slices.Clone(set), func(l site.Loss) bool { return !in[l] })
+}
+
+// joined are the losses of either of two sets.
+func joined(set, other site.Losses) site.Losses {
+	return append(slices.Clip(set), beside(other, set)...)
+}
