@@ -105,7 +105,7 @@ func (r *Reporter) ask(ctx context.Context, number int, how func(*wish)) error {
 		return nil
 	}
 	is.Changed = time.Now()
-	if is.Since.IsZero() && !is.settled() {
+	if is.Since.IsZero() {
 		is.Since = is.Changed
 	}
 	if err := r.put(ctx, &is); err != nil {
@@ -124,9 +124,6 @@ func (r *Reporter) told(ctx context.Context, number int, how func(*wish)) error 
 	defer r.mu.Unlock()
 	is := *r.wishes[number]
 	how(&is)
-	if is.settled() {
-		is.Since = time.Time{}
-	}
 	return r.put(ctx, &is)
 }
 
@@ -136,6 +133,9 @@ func key(number int) string { return fmt.Sprintf("%s%d", keyPrefix, number) }
 
 // put makes a wish durable, and then the one that counts.
 func (r *Reporter) put(ctx context.Context, w *wish) error {
+	if w.settled() {
+		w.Since = time.Time{}
+	}
 	if err := r.Outbox.PutMessage(ctx, key(w.Number), w.encode()); err != nil {
 		return fmt.Errorf("keep what is to be told of proposal %d: %w", w.Number, err)
 	}

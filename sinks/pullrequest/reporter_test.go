@@ -106,6 +106,30 @@ func TestFormerHeadsAreSuperseded(t *testing.T) {
 		if got := d.verdicts("head1"); got[len(got)-1] != forge.Pending {
 			t.Errorf("the head's check is %q", got)
 		}
+		d.suffer(away)
+		d.begin(1, "head2", "base1")
+		d.after(time.Minute)
+		d.announce(review(1, "head1", "base1"))
+		d.announce(merged(1, "head1", "waits for the branch"))
+		d.suffer(nil)
+		d.after(time.Hour)
+		if got := d.verdicts("head1"); got[len(got)-1] != forge.Success {
+			t.Errorf("what was merged is %q", got)
+		}
+	})
+}
+
+// A comment about a commit that was pushed away while it could not be written
+// is not written later.
+func TestOvertaken(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		d.suffer(away)
+		d.announce(review(1, "head1", "base1"))
+		d.after(time.Minute)
+		d.begin(1, "head2", "base1")
+		d.suffer(nil)
+		d.after(time.Hour)
+		d.did("check head2 pending", "check head1 superseded") // it may have been told something
 	})
 }
 
@@ -153,9 +177,13 @@ func TestPlannedAgain(t *testing.T) {
 		d.announce(review(1, "head1", "base1"))
 		d.after(time.Minute)
 		d.done()
+		kept := string(d.box["wish/1"])
 		d.restart()
 		d.begin(1, "head1", "base1")
 		d.after(time.Minute)
+		if string(d.box["wish/1"]) != kept {
+			t.Error("it is kept anew without news")
+		}
 		d.announce(review(1, "head1", "base1"))
 		d.after(time.Minute)
 		d.did()
@@ -490,12 +518,13 @@ func TestOrder(t *testing.T) {
 		d.done()
 		d.suffer(away)
 		d.after(time.Hour)
-		for n := range 3 {
-			d.begin(n+1, fmt.Sprintf("head%d", n+1), "base2")
+		d.announce(merged(4, "head4", "halted"))
+		for _, n := range []int{3, 2, 1} {
+			d.begin(n, fmt.Sprintf("head%d", n), "base2")
 			d.after(time.Second)
 		}
+		d.begin(2, "head2", "base3") // which waits since the branch moved first
 		d.begin(5, "head5", "base2")
-		d.announce(merged(4, "head4", "halted"))
 		d.after(time.Second)
 		d.begin(6, "head6", "base2")
 		v := merged(4, "head4", "halted")
@@ -506,7 +535,7 @@ func TestOrder(t *testing.T) {
 		d.restart() // nobody remembers what failed
 		d.after(time.Hour)
 		d.did("comment 4 call-halted", "check head3b pending", "check head6 pending", "check head5 pending",
-			"check head1 pending", "check head2 pending", "comment 4 plan", "check head3 superseded")
+			"check head2 pending", "check head1 pending", "comment 4 plan", "check head3 superseded")
 		d.suffer(func(what string) error {
 			if what == "comment 1 plan" {
 				return away(what)
@@ -550,6 +579,17 @@ func TestDenied(t *testing.T) {
 		d.after(20 * time.Minute)
 		if len(d.checks) != 20 || d.problems[len(d.problems)-1] != "" {
 			t.Errorf("%d checks, and people hear %q", len(d.checks), d.problems[len(d.problems)-1])
+		}
+	})
+}
+
+func TestDeniedIsTriedSlowly(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		d.suffer(func(string) error { return forge.ErrDenied })
+		d.announce(merged(1, "head1", "halted"))
+		d.after(24 * time.Hour)
+		if n := d.requests(); n < 90 || n > 97 {
+			t.Errorf("%d requests in a day", n)
 		}
 	})
 }
@@ -640,7 +680,15 @@ func TestGone(t *testing.T) {
 		d.suffer(gone)
 		v.Comment += "more"
 		d.announce(v)
-		d.after(26 * time.Hour)
+		d.after(20 * time.Hour)
+		d.suffer(away)
+		d.after(time.Hour)
+		d.suffer(gone)
+		d.after(20 * time.Hour)
+		if d.requests(); len(d.problems) == 0 || d.problems[len(d.problems)-1] == "" {
+			t.Error("people do not hear of it, or it is given up too early")
+		}
+		d.after(6 * time.Hour)
 		d.requests()
 		d.after(26 * time.Hour)
 		if n := d.requests(); n > 0 || len(d.shown) != 1 {
@@ -676,11 +724,13 @@ func TestForgotten(t *testing.T) {
 			d.announce(review(n, fmt.Sprintf("head%d", n), "base1"))
 		}
 		d.after(time.Hour)
+		d.suffer(away)
+		d.announce(merged(8, "head8", "done"))
 		d.after(remembered - 2*time.Hour)
 		d.announce(review(7, "head7", "base2"))
 		d.after(3 * time.Hour)
 		d.announce(review(50, "head50", "base2"))
-		if len(d.box) != 2 || d.box["wish/7"] == nil || d.box["wish/50"] == nil {
+		if len(d.box) != 3 || d.box["wish/7"] == nil || d.box["wish/8"] == nil || d.box["wish/50"] == nil {
 			t.Errorf("%d are kept", len(d.box))
 		}
 	})

@@ -46,7 +46,9 @@ type wish struct {
 	Check   *forge.Check `json:"check,omitempty"`
 	Call    *site.Call   `json:"call,omitempty"`
 	Comment *comment     `json:"comment,omitempty"`
-	Former  []string     `json:"former,omitempty"` // commits whose place Head has taken
+	// Former are commits whose place Head has taken; and Head where it was
+	// taken back.
+	Former []string `json:"former,omitempty"`
 
 	// Called are the needs that people were called for.
 	Called []string `json:"called,omitempty"`
@@ -116,13 +118,11 @@ func (w *wish) at(head, base string) {
 	if w.Head == head {
 		return
 	}
-	back := slices.Contains(w.Former, head)
-	former := slices.DeleteFunc(slices.Clone(w.Former), func(c string) bool { return c == head })
 	if w.Touched {
-		former = append(former, w.Head)
+		former := append(slices.Clone(w.Former), w.Head)
+		w.Former = former[max(0, len(former)-maxFormer):]
 	}
-	w.Former = former[max(0, len(former)-maxFormer):]
-	w.Head, w.Touched, w.Fresh = head, back, true
+	w.Head, w.Touched, w.Fresh = head, false, true
 	w.Check, w.Comment = nil, nil
 }
 
@@ -133,7 +133,7 @@ func (w *wish) land(name string) {
 	switch {
 	case w.Verdict != forge.Pending:
 	case w.Touched:
-		w.say(forge.Check{Commit: w.Head, Name: name, Verdict: forge.Superseded, Title: "merged before it was planned"})
+		w.say(forge.Check{Commit: w.Head, Name: name, Verdict: forge.Superseded, Title: "merged before it was planned on " + short(w.Base)})
 	default:
 		w.Check, w.Verdict = nil, ""
 	}

@@ -277,13 +277,13 @@ func (r *Reporter) keep(ctx context.Context, number int, kind, text string) erro
 	return err
 }
 
-// isHead says whether a commit is what another proposal is about: its check is
-// then that proposal's.
+// isHead says whether a commit is what a proposal is about: its check is then
+// that proposal's.
 func (r *Reporter) isHead(commit string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, w := range r.wishes {
-		if w.Head == commit && !w.Merged {
+		if w.Head == commit {
 			return true
 		}
 	}
