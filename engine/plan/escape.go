@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -15,7 +16,8 @@ const longestText = 400
 // special are what CommonMark, GitHub's and GitLab's Markdown and HTML make
 // something of within a line. As entities they are only text (CommonMark 6.2:
 // an entity never stands for structure). Text of others is never at the
-// beginning of a line. References are what names people, issues and the like;
+// beginning of a line, but it may be at that of an item in a list, where more
+// would begin something. References are what names people, issues and the like;
 // they are found in the text that is shown, and a space without width after
 // them keeps them from it.
 const (
@@ -23,17 +25,19 @@ const (
 	references = "@#!&~$"
 )
 
-// escape is text in a line of Markdown or HTML.
-func escape(s string) string { return escaped(s, true) }
+// escape is text in a line of Markdown or HTML. It neither begins nor ends with
+// a space, within which nothing could be made bold (CommonMark 6.4).
+func escape(s string) string { return escaped(strings.TrimSpace(clean(shorten(s))), true) }
 
 // literal is a value as code, in which nobody is mentioned and nothing linked.
-func literal(s string) string { return "<code>" + escaped(s, false) + "</code>" }
+func literal(s string) string { return "<code>" + escaped(clean(shorten(s)), false) + "</code>" }
 
-// escaped also keeps what forges make something of in text that is shown, and
-// not in code, from being found: ":name:" for a picture, "GH-7" for an issue.
+// escaped is a clean text. It also keeps what forges make something of in text
+// that is shown, and not in code, from being found: ":name:" for a picture,
+// "GH-7" for an issue.
 func escaped(s string, shown bool) string {
 	var b strings.Builder
-	runes := []rune(clean(shorten(s)))
+	runes := []rune(s)
 	for i, r := range runes {
 		next := ' '
 		if i+1 < len(runes) {
@@ -48,13 +52,28 @@ func escaped(s string, shown bool) string {
 			b.WriteString("&#58;&#8203;")
 		case r == '-' && shown && unicode.IsDigit(next) && i >= 2 && strings.EqualFold(string(runes[i-2:i]), "gh"):
 			b.WriteString("-&#8203;")
-		case strings.ContainsRune(special, r), r == '.' && i >= 3 && strings.EqualFold(string(runes[i-3:i]), "www"):
+		case strings.ContainsRune(special, r), begins(runes[:i+1], next), r == '.' && i >= 3 && strings.EqualFold(string(runes[i-3:i]), "www"):
 			fmt.Fprintf(&b, "&#%d;", r)
 		default:
 			b.WriteRune(r)
 		}
 	}
 	return b.String()
+}
+
+// begins says whether a text, with what comes next, is what begins an item of a
+// list or a line across (CommonMark 4.1 and 5.2).
+func begins(text []rune, next rune) bool {
+	last := len(text) - 1
+	switch text[last] {
+	case '-':
+		return last == 0
+	case '+':
+		return last == 0 && next == ' '
+	case '.', ')':
+		return last > 0 && next == ' ' && !slices.ContainsFunc(text[:last], func(r rune) bool { return r < '0' || r > '9' })
+	}
+	return false
 }
 
 // shorten cuts a long text.

@@ -392,7 +392,11 @@ func (d *document) forecast(f *site.Forecast, s *site.Site) {
 // nodes are the details of nodes that are alike.
 func (c *comment) nodes(g nodeGroup) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "<details><summary>%s</summary>\n\n", g.named(c.names))
+	const headed = 5 // more are within
+	fmt.Fprintf(&b, "<details><summary>%s</summary>\n\n", g.named(headed))
+	if len(g.names) > headed+1 && c.names > headed {
+		b.WriteString("- nodes: " + g.named(c.names) + "\n")
+	}
 	for _, s := range g.first.Steps {
 		b.WriteString(c.step(s, len(g.names)))
 	}
