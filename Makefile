@@ -31,7 +31,8 @@ lint: ## formatting, vet, staticcheck
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
 
-prove: setup build ## what takes long: properties, rollouts in virtual time, soaks and crash points
+prove: build ## what takes long: properties, rollouts in virtual time, soaks and crash points
+	@./setup.sh prove
 	SLIPWAY_PROVE=1 $(GO) test -timeout 240m -run '^TestProve' -v ./engine
 	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run 'Prove' -v ./tests/...
 	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run '^(TestLaw|TestBombsEnd)' ./engine/design

@@ -1,18 +1,22 @@
 #!/bin/sh
 # Installs what the tests run; with the word "demo" only what the demo does,
-# which is a real git and a real sshd. For the tests, from Debian: two Redfish
-# clients, the C compiler that the race detector needs, and npm. From npm:
-# GitHub's description of its API. Does nothing when they are there.
+# which is a real git and a real sshd, and with "prove" also what make prove
+# does, which is Chromium. For the tests, from Debian: two Redfish clients, the C
+# compiler that the race detector needs, and npm. From npm: GitHub's description
+# of its API. Does nothing when they are there.
 set -eu
 what=${1-tests}
 missing=
 command -v git >/dev/null || missing="$missing git"
 [ -x /usr/sbin/sshd ] || missing="$missing openssh-server"
-if [ "$what" = tests ]; then
+if [ "$what" != demo ]; then
 	[ -d /usr/lib/python3/dist-packages/sushy ] || missing="$missing python3-sushy"
 	[ -x /usr/bin/redfishtool ] || missing="$missing redfishtool"
 	command -v gcc >/dev/null || missing="$missing gcc libc6-dev"
 	command -v npm >/dev/null || missing="$missing npm"
+fi
+if [ "$what" = prove ]; then
+	command -v chromium >/dev/null || missing="$missing chromium"
 fi
 
 install() {
