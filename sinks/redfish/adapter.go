@@ -8,22 +8,44 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// adapters reads the network adapters with their ports.
+// adapters reads the network adapters with their ports: those of the chassis,
+// and where those have none, those behind the system's interfaces to them.
 func (i *inspection) adapters(ctx context.Context) error {
 	for _, c := range i.chassis {
 		members, err := i.members(ctx, link(c, "NetworkAdapters"))
-		if over(ctx, err) {
+		if err := i.addAdapters(ctx, members, err); err != nil {
 			return err
 		}
-		i.miss("network adapters", err)
-		for _, o := range members {
-			if absent(o) {
-				continue
-			}
-			nic, err := i.adapter(ctx, o)
-			if i.addNIC(nic); err != nil {
-				return err
-			}
+	}
+	if i.inv.NICs != nil {
+		return nil
+	}
+	behind, err := i.members(ctx, link(i.system.object, "NetworkInterfaces"))
+	if over(ctx, err) {
+		return err
+	}
+	var refs []object
+	for _, o := range behind {
+		refs = append(refs, at[object](o, "Links", "NetworkAdapter"))
+	}
+	members, err := i.each(ctx, refs, i.resource)
+	return i.addAdapters(ctx, members, err)
+}
+
+// addAdapters adds what was read of adapters. The error is one that ends the
+// walk.
+func (i *inspection) addAdapters(ctx context.Context, members []object, err error) error {
+	if over(ctx, err) {
+		return err
+	}
+	i.miss("network adapters", err)
+	for _, o := range members {
+		if absent(o) {
+			continue
+		}
+		nic, err := i.adapter(ctx, o)
+		if i.addNIC(nic); err != nil {
+			return err
 		}
 	}
 	return nil

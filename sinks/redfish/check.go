@@ -109,16 +109,12 @@ func (g *grading) begin(ctx context.Context) (err error) {
 		return err
 	}
 	g.habits.learn(rootMakers(g.root))
-	if path := first(links(g.system.object, "Links", "ManagedBy")); path != "" {
-		if g.manager, err = g.client.get(ctx, path); hopeless(ctx, err) {
-			return err
-		}
-		g.habits.learn(managerMakers(g.manager))
+	if g.manager, err = g.first(ctx, itsManagers); hopeless(ctx, err) {
+		return err
 	}
-	if path := first(links(g.system.object, "Links", "Chassis")); path != "" {
-		if g.chassis, err = g.client.get(ctx, path); hopeless(ctx, err) {
-			return err
-		}
+	g.habits.learn(managerMakers(g.manager))
+	if g.chassis, err = g.first(ctx, itsChassis); hopeless(ctx, err) {
+		return err
 	}
 	for range samples - 1 {
 		if _, err := g.read(ctx); err != nil {
@@ -133,11 +129,13 @@ func hopeless(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, driver.ErrUnreachable)
 }
 
-func first(paths []string) string {
-	if len(paths) == 0 {
-		return ""
+// first is the first of the system's relatives of a kind, nil for none.
+func (g *grading) first(ctx context.Context, k kin) (object, error) {
+	paths, err := g.relatives(ctx, g.system, k)
+	if err != nil || len(paths) == 0 {
+		return nil, err
 	}
-	return paths[0]
+	return g.client.get(ctx, paths[0])
 }
 
 func (g *grading) about() []driver.Fact {

@@ -52,8 +52,8 @@ func (i *inspection) all(ctx context.Context) error {
 		what string
 		read func(context.Context) error
 	}{
-		{"drives", i.drives}, {"memory modules", i.dimms}, {"processors", i.processors},
-		{"chassis", i.findChassis}, {"power supplies", i.supplies}, {"network adapters", i.adapters},
+		{"chassis", i.findChassis}, {"drives", i.drives}, {"memory modules", i.dimms}, {"processors", i.processors},
+		{"power supplies", i.supplies}, {"network adapters", i.adapters},
 		{"network interfaces", i.interfaces}, {"PCIe devices", i.devices}, {"manager", i.controller}, {"firmware", i.firmware},
 	} {
 		err := list.read(ctx)
@@ -132,7 +132,7 @@ func architecture(o object) string {
 }
 
 // drives reads those of every storage subsystem, and where there is no such
-// thing the simple kind.
+// thing the simple kind, or those of the chassis.
 func (i *inspection) drives(ctx context.Context) error {
 	subsystems, err := i.storage(ctx)
 	var all []site.Drive
@@ -152,8 +152,32 @@ func (i *inspection) drives(ctx context.Context) error {
 			err = simpleErr
 		}
 	}
+	if len(all) == 0 && !over(ctx, err) {
+		caged, cageErr := i.caged(ctx)
+		all = drivesOf(caged)
+		if over(ctx, cageErr) || len(all) > 0 {
+			err = cageErr
+		}
+	}
 	i.inv.Drives, err = filled(i, distinct(all), err)
 	return err
+}
+
+// caged are the drives of the chassis: linked, or in a collection (DSP0268,
+// Chassis).
+func (i *inspection) caged(ctx context.Context) ([]object, error) {
+	var all []object
+	for _, c := range i.chassis {
+		drives, err := i.each(ctx, items(c, "Links", "Drives"), i.resource)
+		if path := link(c, "Drives"); len(drives) == 0 && path != "" && err == nil {
+			drives, err = i.members(ctx, path)
+		}
+		if err != nil {
+			return all, err
+		}
+		all = append(all, drives...)
+	}
+	return all, nil
 }
 
 // storage are the storage subsystems. A BMC that gives two levels is asked for
@@ -207,12 +231,18 @@ func (i *inspection) findChassis(ctx context.Context) error {
 	}
 	own := key(link(i.system.object))
 	for _, c := range all {
-		systems := items(c, "Links", "ComputerSystems")
-		if len(systems) == 0 || own == "" || slices.ContainsFunc(systems, func(s object) bool { return key(link(s)) == own }) {
+		systems := items(c, "Links", itsChassis.back)
+		if len(systems) == 0 || own == "" || i.named(systems) {
 			i.chassis = append(i.chassis, c)
 		}
 	}
 	return err
+}
+
+// named says whether the system is among those that references lead to.
+func (i *inspection) named(systems []object) bool {
+	own := key(link(i.system.object))
+	return slices.ContainsFunc(systems, func(s object) bool { return own != "" && key(link(s)) == own })
 }
 
 // supplies reads Power, which has them all, and the newer PowerSubsystem where
@@ -280,8 +310,12 @@ func (i *inspection) devices(ctx context.Context) error {
 
 // controller reads the manager.
 func (i *inspection) controller(ctx context.Context) error {
-	managers, err := i.each(ctx, items(i.system.object, "Links", "ManagedBy"), i.resource)
-	for _, o := range managers[:min(len(managers), 1)] {
+	all, err := i.each(ctx, items(i.system.object, "Links", "ManagedBy"), i.resource)
+	if len(all) == 0 && !over(ctx, err) {
+		all, err = i.members(ctx, link(i.root, "Managers"))
+		all = slices.DeleteFunc(all, func(o object) bool { return !i.named(items(o, "Links", itsManagers.back)) })
+	}
+	for _, o := range all[:min(len(all), 1)] {
 		i.inv.BMC = &site.Controller{Model: name(o, "Model"), Version: name(o, "FirmwareVersion")}
 	}
 	return err

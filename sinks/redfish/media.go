@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"net/url"
 	"slices"
@@ -34,7 +35,10 @@ func (s slot) inserted() bool {
 	if s.stale && at[string](s.object, "ConnectedVia") == "NotConnected" {
 		return false
 	}
-	return at[bool](s.object, "Inserted")
+	if in := at[*bool](s.object, "Inserted"); in != nil { // it is optional (DSP0268 6.152)
+		return *in
+	}
+	return at[string](s.object, "Image") != ""
 }
 
 func (s slot) action(name string) string {
@@ -86,8 +90,7 @@ func (m *machine) slotOf(o object, path string) slot { return slot{o, path, m.ha
 func (m *machine) slots(ctx context.Context, s system) ([]slot, error) {
 	var silent []slot
 	var last error
-	for source := range m.mediaSources(s) {
-		collection, err := source(ctx)
+	for collection, err := range m.mediaSources(ctx, s) {
 		var all []slot
 		if err == nil {
 			all, err = m.slotsOf(ctx, collection)
@@ -133,26 +136,32 @@ func (m *machine) slotsOf(ctx context.Context, collection string) ([]slot, error
 	return all, err
 }
 
-// mediaSources are where collections of slots are found, each read when its
-// turn comes.
-func (m *machine) mediaSources(s system) func(yield func(func(context.Context) (string, error)) bool) {
-	return func(yield func(func(context.Context) (string, error)) bool) {
-		if !yield(func(context.Context) (string, error) { return link(s.object, "VirtualMedia"), nil }) {
+// mediaSources are the collections of slots, each looked up when its turn comes.
+func (m *machine) mediaSources(ctx context.Context, s system) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		if !yield(link(s.object, "VirtualMedia"), nil) {
 			return
 		}
-		for _, path := range links(s.object, "Links", "ManagedBy") {
-			if !yield(func(ctx context.Context) (string, error) {
-				o, err := m.client.get(ctx, path)
-				m.habits.learn(managerMakers(o))
-				if err == nil {
-					err = m.unshared(ctx, o)
-				}
-				return link(o, "VirtualMedia"), err
-			}) {
+		paths, err := m.relatives(ctx, s, itsManagers)
+		if err != nil {
+			yield("", err)
+			return
+		}
+		for _, path := range paths {
+			if !yield(m.managersMedia(ctx, path)) {
 				return
 			}
 		}
 	}
+}
+
+func (m *machine) managersMedia(ctx context.Context, path string) (string, error) {
+	o, err := m.client.get(ctx, path)
+	m.habits.learn(managerMakers(o))
+	if err == nil {
+		err = m.unshared(ctx, o)
+	}
+	return link(o, "VirtualMedia"), err
 }
 
 // unshared refuses the slots of a manager from which other machines boot, too:

@@ -1,6 +1,7 @@
 package redfish
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -140,7 +141,7 @@ func (b *bootOptions) read(ctx context.Context, c *client, s system) error {
 	source := map[string]string{}
 	err := c.members(ctx, collection, maxLinks, func(_ string, option object) {
 		if from := bootSource(option); from != "" {
-			source[at[string](option, "BootOptionReference")] = from
+			source[cmp.Or(at[string](option, "BootOptionReference"), at[string](option, "Id"))] = from
 		}
 	})
 	if err != nil && !lasting(err) {

@@ -52,9 +52,10 @@ func part(o object, names ...string) site.Part {
 }
 
 // health is a part's own, empty when the BMC does not say.
-func health(o object) string { return healthBy(o, "Health", "HealthRollup") }
+func health(o object) string { return healthBy(o, "Health", "HealthRollup", "HealthRollUp") }
 
 // healthBy is OK, Warning or Critical by the first of some fields that says so.
+// Old firmware (iLO 4) spells one of them HealthRollUp.
 func healthBy(o object, fields ...string) string {
 	for _, field := range fields {
 		h := at[schemas.Health](o, "Status", field)

@@ -63,8 +63,12 @@ func (m *machine) events(ctx context.Context, s system) (site.FacetState, []site
 // none: the system's (DSP0268, LogService), or that of its manager.
 func (m *machine) findLog(ctx context.Context, s system) (string, error) {
 	services := link(s.object, "LogServices")
-	if managers := items(s.object, "Links", "ManagedBy"); services == "" && len(managers) > 0 {
-		manager, err := m.client.get(ctx, link(managers[0]))
+	if services == "" {
+		paths, err := m.relatives(ctx, s, itsManagers)
+		if err != nil || len(paths) == 0 {
+			return "", err
+		}
+		manager, err := m.client.get(ctx, paths[0])
 		if err != nil {
 			return "", err
 		}

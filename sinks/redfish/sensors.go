@@ -62,9 +62,12 @@ func addUnwell(unwell site.Values, list []object) {
 // sensors, with its members.
 func (m *machine) findSensors(ctx context.Context, s system) ([]string, error) {
 	const mostChassis = 4
-	refs := items(s.object, "Links", "Chassis")
-	for _, ref := range refs[:min(len(refs), mostChassis)] {
-		c, err := m.client.get(ctx, link(ref))
+	own, err := m.relatives(ctx, s, itsChassis)
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range own[:min(len(own), mostChassis)] {
+		c, err := m.client.get(ctx, path)
 		if err != nil && !lasting(err) {
 			return nil, err
 		}

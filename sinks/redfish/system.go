@@ -92,7 +92,7 @@ func (s system) heading() string {
 
 // health is OK, Warning or Critical for the machine with all its parts, empty
 // when the BMC does not say.
-func (s system) health() string { return healthBy(s.object, "HealthRollup", "Health") }
+func (s system) health() string { return healthBy(s.object, "HealthRollup", "HealthRollUp", "Health") }
 
 func (s system) inventory() *site.Inventory {
 	return &site.Inventory{
@@ -100,8 +100,8 @@ func (s system) inventory() *site.Inventory {
 		Model:        words(s.object, "Model"),
 		SKU:          words(s.object, "SKU"),
 		BIOS:         words(s.object, "BiosVersion"),
-		Processors:   at[int](s.object, "ProcessorSummary", "Count"),
-		MemoryGiB:    at[float64](s.object, "MemorySummary", "TotalSystemMemoryGiB"),
+		Processors:   int(number(s.object, "ProcessorSummary", "Count")),
+		MemoryGiB:    amount(s.object, "MemorySummary", "TotalSystemMemoryGiB"),
 	}
 }
 

@@ -154,7 +154,7 @@ func objectsIn(value json.RawMessage) []object {
 	var all []object
 	for _, item := range list {
 		var o object
-		if json.Unmarshal(item, &o) == nil && o != nil {
+		if json.Unmarshal(item, &o) == nil && len(o) > 0 {
 			all = append(all, o)
 		}
 	}
