@@ -466,6 +466,23 @@ func TestQuirkTaskMonitorDeletesTask(t *testing.T) {
 	}
 }
 
+// What has not ended is no failure, by whatever name, and one that never ends
+// keeps nobody from seeing that the settings are in effect.
+func TestQuirkTaskStates(t *testing.T) {
+	for _, state := range []string{"New", "Starting", "Pending", "Running", "Completed"} {
+		s := acme(t)
+		s.answer("PATCH "+settingsPath, status(http.StatusAccepted, `{"@odata.type":"#Task.v1_5_1.Task","@odata.id":"/redfish/v1/TaskService/Tasks/7"}`))
+		read := 0
+		s.show("GET /redfish/v1/TaskService/Tasks/7", func() any {
+			if read++; read == 3 {
+				s.pending["Mode"] = "Fast"
+			}
+			return map[string]any{"Id": "7", "TaskState": state}
+		})
+		s.follows(t, open(t, s.endpoint()), asked(map[string]any{"Mode": "Fast"}))
+	}
+}
+
 // An accepted write is no effect.
 func TestAcceptedSettingsWithoutEffect(t *testing.T) {
 	s := acme(t)

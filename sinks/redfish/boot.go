@@ -52,7 +52,11 @@ func (m *machine) bootOnce(ctx context.Context, n *site.Node, target schemas.Boo
 	if err := m.override(ctx, s, once); err != nil {
 		return s, err
 	}
-	return m.until(ctx, m.opts.Settle, "the next boot to be from "+string(target), func(s system) bool { return s.bootsOnce(target) })
+	shown := []schemas.BootSource{target}
+	if target == schemas.PxeBootSource && m.has(pxeAsBootNext) {
+		shown = append(shown, schemas.UefiBootNextBootSource)
+	}
+	return m.until(ctx, m.opts.Settle, "the next boot to be from "+string(target), func(s system) bool { return slices.ContainsFunc(shown, s.bootsOnce) })
 }
 
 // cancelOverride takes an override back, and proves it.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/stmcginnis/gofish"
 	"github.com/stmcginnis/gofish/schemas"
@@ -52,6 +53,7 @@ var probes = []struct {
 	{"inventory", site.FacetInventory, (*grading).tryInventory},
 	{"$expand", "", (*grading).tryExpand},
 	{"ETags", "", (*grading).tryETags},
+	{"clock", "", (*grading).tryClock},
 }
 
 // Grade implements driver.Grader.
@@ -547,4 +549,20 @@ func (g *grading) tryETags(ctx context.Context) (driver.Ability, error) {
 		return partly("%s; a conditional read is refused: %s", text, printable(err.Error())), nil
 	}
 	return partly("%s; a conditional read of the system gets all of it", text), resp.Body.Close()
+}
+
+// mostOff is how far a BMC's clock may be from this host's.
+const mostOff = 5 * time.Minute
+
+// tryClock compares clocks: by a wrong one the certificate of the server that
+// has the images is not valid yet, or no longer.
+func (g *grading) tryClock(context.Context) (driver.Ability, error) {
+	shown, err := time.Parse(time.RFC3339, words(g.manager, "DateTime"))
+	if err != nil {
+		return driver.Ability{}, lacks("the BMC does not show its clock")
+	}
+	if time.Until(shown).Abs() <= mostOff {
+		return works("as this host's"), nil
+	}
+	return partly("it is %s there: by that the certificates of image servers may not be valid", shown.Format(time.RFC3339)), nil
 }

@@ -55,6 +55,21 @@ func TestGradeOnTheLab(t *testing.T) {
 	}
 }
 
+// By a wrong clock no certificate of an image server is valid, which a machine
+// that boots nothing does not tell.
+func TestQuirkWrongClock(t *testing.T) {
+	m := newRack(t, 1, nil).take()
+	m.SetFault(lab.Fault{Kind: lab.FaultClock})
+	g, err := as[driver.Grader](t, m.open(t)).Grade(t.Context(), m.node.Identity, untold)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(g.Abilities, func(a driver.Ability) bool { return a.Name == "clock" })
+	if a := g.Abilities[i]; a.Verdict != driver.Partly || !strings.Contains(a.Text, "1970-01-01") {
+		t.Errorf("got %+v", a)
+	}
+}
+
 // written are the requests of a fleet that asked for a change.
 func written(r *rack) []lab.Call {
 	return slices.DeleteFunc(r.Calls(), func(c lab.Call) bool { return !c.Write() })

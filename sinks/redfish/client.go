@@ -166,15 +166,16 @@ func (c *client) change(ctx context.Context, path string, was object, body any) 
 	return resp, err
 }
 
-// etags are the ways to give an ETag back, the right one first; the last is to
-// give none. Some add "-gzip" to those of compressed answers. A resource that
-// has none yet is written whatever it is, where a condition is called for.
+// etags are the ways to give an ETag back, the right one first; then comes to
+// give none, and at last one without its quotes, which some want (gofish found
+// so). Some add "-gzip" to those of compressed answers. A resource that has none
+// yet is written whatever it is, where a condition is called for.
 func etags(tag string) []string {
 	if tag == "" || tag == `""` {
 		return []string{"", "*"}
 	}
 	plain := strings.Replace(strings.TrimPrefix(tag, "W/"), `-gzip"`, `"`, 1)
-	return slices.Compact([]string{tag, plain, ""})
+	return slices.Compact([]string{tag, plain, "", strings.Trim(plain, `"`)})
 }
 
 // do sends one request, logged in. When the BMC has forgotten the session it

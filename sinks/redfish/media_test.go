@@ -501,6 +501,73 @@ func TestQuirkOverrideForms(t *testing.T) {
 	}
 }
 
+// Supermicro shows an override to Pxe as UefiBootNext in UEFI mode, and refuses
+// to be told that.
+func TestQuirkPxeIsBootNext(t *testing.T) {
+	for maker, taken := range map[string]bool{"Supermicro": true, "Acme": false} {
+		r := newRig(t, maker)
+		boot := r.system["Boot"].(map[string]any)
+		r.boots = func(sent map[string]any) (int, string) {
+			if sent["BootSourceOverrideTarget"] == "UefiBootNext" {
+				return 400, "Base.1.8.PropertyValueNotInList"
+			}
+			sent["BootSourceOverrideTarget"] = "UefiBootNext"
+			return 0, ""
+		}
+		err := open(t, r.endpoint()).BootOnce(t.Context(), site.Identity{UUID: uuid}, "Pxe")
+		if (err == nil) != taken || boot["BootSourceOverrideEnabled"] != "Once" {
+			t.Errorf("%s: got %v, boots %v", maker, err, boot)
+		}
+	}
+}
+
+// Some fall back to legacy BIOS when they are given a target without a mode, and
+// some have no mode at all.
+func TestQuirkModeFlipsWithTheTarget(t *testing.T) {
+	for name, mode := range map[string]any{"flips": "UEFI", "has none": nil} {
+		t.Run(name, func(t *testing.T) {
+			b := newBay("/vm/1")
+			r := newRig(t, "Supermicro", b)
+			boot := r.system["Boot"].(map[string]any)
+			if mode != nil {
+				boot["BootSourceOverrideMode"] = mode
+			}
+			r.boots = func(sent map[string]any) (int, string) {
+				_, told := sent["BootSourceOverrideMode"]
+				if mode == nil && told {
+					return 400, "Base.1.8.PropertyUnknown"
+				}
+				if mode != nil && !told {
+					boot["BootSourceOverrideMode"] = "Legacy"
+				}
+				return 0, ""
+			}
+			r.installs(t, b)
+			if boot["BootSourceOverrideMode"] != mode || len(r.overrides) != 1 {
+				t.Errorf("it boots %v after %v", boot, r.overrides)
+			}
+		})
+	}
+}
+
+// An iDRAC10 refuses an action that is sent with a condition.
+func TestQuirkActionsWithoutCondition(t *testing.T) {
+	b := newBay("/vm/1")
+	r := newRig(t, "Dell Inc.", b)
+	r.system["@odata.etag"], b.shows["@odata.etag"] = `"7"`, `"8"`
+	for _, action := range []string{resetRequest, "POST /vm/1/insert"} {
+		take := r.answers[action]
+		r.answer(action, func(w http.ResponseWriter, req *http.Request) {
+			if req.Header.Get("If-Match") != "" {
+				status(http.StatusPreconditionFailed, "")(w, req)
+				return
+			}
+			take(w, req)
+		})
+	}
+	r.installs(t, b)
+}
+
 // A designed mode is sent with the override.
 func TestBootModeOfTheDesign(t *testing.T) {
 	b := newBay("/vm/1")
@@ -605,6 +672,7 @@ func TestQuirkETagForms(t *testing.T) {
 		"without W/":    {`W/"1"`, `"1"`, []string{`W/"1"`, `"1"`}},
 		"none":          {`W/"1"`, "", []string{`W/"1"`, `"1"`, ""}},
 		"strong, stale": {`"1"`, "", []string{`"1"`, ""}},
+		"bare":          {`W/"1"`, "1", []string{`W/"1"`, `"1"`, "", "1"}},
 		"compressed":    {`"1-gzip"`, `"1"`, []string{`"1-gzip"`, `"1"`}},
 		"empty":         {`""`, "", []string{""}},
 		"no ETag":       {"", "", []string{""}},

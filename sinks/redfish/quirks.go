@@ -33,6 +33,9 @@ const (
 	usbCD quirk = "virtual-cd-is-usbcd"
 	// plainCD: the virtual CD is Cd, where the vendor's others want UsbCd.
 	plainCD quirk = "virtual-cd-is-cd"
+	// pxeAsBootNext: an override to Pxe is shown as UefiBootNext, which itself is
+	// refused.
+	pxeAsBootNext quirk = "pxe-is-boot-next"
 	// slowPowerOn: On is answered with a conflict for a minute after power-off.
 	slowPowerOn quirk = "slow-power-on"
 	// resetsInActionInfo: which resets there are is said in an ActionInfo only.
@@ -86,7 +89,7 @@ var quirkTable = []habit{
 	{vendors: []string{"dell"}, model: "*[rtcxm][0-9]7[0-9]*", quirks: []quirk{slowPowerOn, firstSlot}},
 	{vendors: []string{"hpe", "hewlett"}, model: "*dl160 gen10*", quirks: []quirk{leastOverride}},
 	{vendors: []string{"lenovo"}, quirks: []quirk{noContinuous, patchMedia}},
-	{vendors: []string{"supermicro", "super micro"}, quirks: []quirk{resendEnabled, explicitMode, usbCD}},
+	{vendors: []string{"supermicro", "super micro"}, quirks: []quirk{resendEnabled, explicitMode, usbCD, pxeAsBootNext}},
 	{vendors: []string{"supermicro", "super micro"}, model: "*x10*", quirks: []quirk{noMode}},
 	{vendors: []string{"supermicro", "super micro"}, model: "*x1[12]*", quirks: []quirk{plainInsert}},
 	{vendors: []string{"supermicro", "super micro"}, model: "*ars-111gl-nhr*", quirks: []quirk{plainCD}},
