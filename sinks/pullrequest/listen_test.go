@@ -325,10 +325,11 @@ func TestListenerRuns(t *testing.T) {
 		go func() { ended <- l.Run(ctx) }()
 		after := func(d time.Duration, least, most int, what string) {
 			t.Helper()
-			before := s.asked
+			var before, n int
+			locked(func() { before = s.asked })
 			<-time.After(d)
 			synctest.Wait()
-			if n := s.asked - before; n < least || n > most {
+			if locked(func() { n = s.asked - before }); n < least || n > most {
 				t.Errorf("%s: looked %d times, want %d to %d", what, n, least, most)
 			}
 		}

@@ -155,6 +155,7 @@ func TestPullRequestIsPlannedMergedAndFollowed(t *testing.T) {
 		return s.Marker != nil && *s.Marker == site.Marker{Node: "old-1", Generation: 1, Image: h.fleet.ImageSHA256("debian12")}
 	})
 	h.status("all nodes are in-sync", allInSync)
+	h.comment(p, "done")
 	h.stop()
 	h.keepsSecrets(p)
 }
