@@ -80,9 +80,41 @@ func (r *Reviews) plan(ctx context.Context, v *site.Review, on *footing) error {
 		v.Findings, v.Before = findings, 0 // whoever's they are, they keep it from being planned
 		return nil
 	}
+	v.Rules = changedRules(on.design, design)
+	if err := r.judge(ctx, v, m.Result, on, design); err != nil || !v.Planned() {
+		return err
+	}
 	on.merged = design
 	on.differ(v)
 	return r.drives(ctx, v, on)
+}
+
+// judge holds a proposal that changes policies or suppressions against those of
+// the branch, which are in force until it is merged. What the branch is found
+// to have as well is nothing of the proposal's.
+func (r *Reviews) judge(ctx context.Context, v *site.Review, merged site.Revision, on *footing, design *site.Site) error {
+	if !mayJudgeItself(on.design, design) {
+		return nil
+	}
+	found, err := r.Judge(ctx, merged, on.base)
+	if err != nil {
+		return fmt.Errorf("hold it against the rules of the branch: %w", err)
+	}
+	fresh, _ := newFindings(found, slices.Concat(v.Findings, on.findings))
+	for i := range fresh {
+		fresh[i].Message += "; by the rules of the branch, which this changes"
+	}
+	v.Findings = append(v.Findings, fresh...)
+	return nil
+}
+
+// mayJudgeItself says whether a merged design may be held against other policies
+// and suppressions than the branch's.
+func mayJudgeItself(branch, merged *site.Site) bool {
+	if branch == nil || len(branch.Policies)+len(branch.Suppressions)+len(merged.Suppressions) == 0 {
+		return false
+	}
+	return branch.Ruling == "" || branch.Ruling != merged.Ruling
 }
 
 // differ puts into a review what its merged design brings about.
@@ -90,7 +122,6 @@ func (f *footing) differ(v *site.Review) {
 	all := plan.Site(f.merged, v.Proposal.Head, f.known)
 	v.Plan, v.Pending, v.Spared = plan.Beyond(&f.plan, &all)
 	v.Waiting = f.waiting
-	v.Rules = changedRules(f.design, f.merged)
 	v.Plan.Forecast = plan.Forecast(f.merged, &v.Plan, f.known, v.When)
 }
 
@@ -156,6 +187,9 @@ func changedRules(branch, merged *site.Site) []string {
 		if len(part.changed) > 0 {
 			all = append(all, part.name+": "+strings.Join(part.changed, ", "))
 		}
+	}
+	if reworded := len(branch.Policies) > 0 && branch.Ruling != "" && branch.Ruling != merged.Ruling; reworded {
+		all = append(all, "the text of policies or suppressions, or what they refer to")
 	}
 	return all
 }

@@ -60,6 +60,9 @@ type ReviewConfig struct {
 	// Evaluate is as the engine's, best another one: it is given what anybody
 	// may propose.
 	Evaluate func(context.Context, site.Revision) (*site.Site, []site.Finding, error)
+	// Judge says what is wrong with a revision by the policies and suppressions
+	// of another one, in the place of its own.
+	Judge    func(ctx context.Context, revision, by site.Revision) ([]site.Finding, error)
 	Announce Announcer
 	// Pages gives the address that shows a commit's files; nil for none.
 	Pages func(commit string) string

@@ -30,6 +30,8 @@ type forge struct {
 	told      []site.Review
 	asked     func(number int) // before it is said what became of a proposal
 	each      func()           // before every answer
+	judged    []string         // which revision by which
+	judgement []site.Finding
 }
 
 func (w *world) forge() *forge {
@@ -37,7 +39,7 @@ func (w *world) forge() *forge {
 }
 
 func (f *forge) reviews() *engine.Reviews {
-	return f.w.engine.Reviews(engine.ReviewConfig{Branch: "main", Proposals: f, Merger: f, Evaluate: f.w.source.evaluate, Announce: f})
+	return f.w.engine.Reviews(engine.ReviewConfig{Branch: "main", Proposals: f, Merger: f, Evaluate: f.w.source.evaluate, Judge: f.judge, Announce: f})
 }
 
 func (f *forge) before() {
@@ -154,6 +156,11 @@ func (f *forge) Announce(_ context.Context, r site.Review) error {
 	defer f.mu.Unlock()
 	f.told = append(f.told, r)
 	return nil
+}
+
+func (f *forge) judge(_ context.Context, revision, by site.Revision) ([]site.Finding, error) {
+	f.judged = append(f.judged, revision.ID+" by "+by.ID)
+	return f.judgement, f.away
 }
 
 // last is what was told of a proposal last.
@@ -337,6 +344,50 @@ func TestReviewIsBegun(t *testing.T) {
 		}
 		if len(f.begun) != 1 {
 			t.Errorf("tried again and again, begun are %v", f.begun)
+		}
+	}, "n1")
+}
+
+// A proposal that changes policies or suppressions is held against those of the
+// branch: it is not in order by the rules that it brings itself, and merging it
+// approves nothing.
+func TestProposalIsNotItsOwnJudge(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		governed := func(ruling string, wiped ...string) *site.Site {
+			s := w.wiping([]string{"n1"}, wiped...)
+			s.Policies, s.Ruling = map[string]*site.Policy{"floor": {Why: "people go there"}}, ruling
+			return s
+		}
+		w.commit(governed("one"))
+		w.up()
+		w.after(time.Minute)
+		f := w.forge()
+		r := f.reviews()
+		f.propose(7, governed("one", "n1"))
+		f.round(r)
+		if v := f.last(7); len(f.judged) > 0 || v.Set == "" {
+			t.Errorf("judged %v, set %q", f.judged, v.Set)
+		}
+		f.judgement = []site.Finding{{Code: "policy/floor", Severity: site.SeverityError, Node: "n1", Message: "the floor is cellar"}}
+		p := f.propose(7, governed("two", "n1"))
+		f.round(r)
+		v := f.last(7)
+		if !slices.Equal(v.Rules, []string{"the text of policies or suppressions, or what they refer to"}) {
+			t.Errorf("it changes the rules %q", v.Rules)
+		}
+		if want := "merged-" + p.Head + " by " + w.source.head(); !slices.Equal(f.judged, []string{want}) {
+			t.Errorf("judged %v, want %s", f.judged, want)
+		}
+		if v.Planned() || v.Set != "" || !strings.HasPrefix(v.Comment, "no plan: 1 error in the design; 1 finding\n") ||
+			!strings.Contains(v.Comment, "the floor is cellar; by the rules of the branch, which this changes") {
+			t.Errorf("planned with set %q\n%s", v.Set, v.Comment)
+		}
+		w.source.mu.Lock()
+		w.source.broken[w.source.current.ID] = []site.Finding{{Code: "policy/floor", Severity: site.SeverityWarning, Node: "n1", Message: "the floor is cellar"}}
+		w.source.mu.Unlock()
+		f.round(f.reviews())
+		if v := f.last(7); !v.Planned() || v.Set == "" || len(v.Findings) > 0 {
+			t.Errorf("with a finding that the branch has too: %v\n%s", v.Findings, v.Comment)
 		}
 	}, "n1")
 }

@@ -76,7 +76,7 @@ func mainFiles(p pack) ([]string, bool) {
 // entangled. Of the last division, if there is one, it takes what is the same;
 // that one is not to be used any more.
 func divide(p pack, files []string, outlines map[string]*outline, last *division) *division {
-	d := &division{pack: p, nodes: map[string][]declaration{}, touched: names{}, visible: names{}}
+	d := &division{pack: p, nodes: map[string][]declaration{}, touched: names{}}
 	for _, name := range files {
 		o := outlines[name]
 		// Another package may have a file of another directory too.
@@ -139,16 +139,23 @@ func (d *division) redeclare(file int, old *outline) {
 	}
 }
 
-// see finds the top-level fields that nodes may refer to: those that they
-// name, those that these name, and so on.
+// see finds the top-level fields that nodes may refer to.
 func (d *division) see() {
-	uses := map[string][]string{}
+	var named []string
+	for _, f := range d.files {
+		named = append(named, f.outline.Uses...)
+	}
+	d.visible = d.reach(named)
+}
+
+// reach finds the top-level fields of some names, those that these name, and so
+// on.
+func (d *division) reach(found []string) names {
+	uses, reached := map[string][]string{}, names{}
 	for _, s := range sections {
 		uses[s.name] = nil // it is there also when nothing is in it
 	}
-	var found []string
 	for _, f := range d.files {
-		found = append(found, f.outline.Uses...)
 		for _, p := range f.outline.Parts {
 			if p.Kind == topField {
 				uses[p.Name] = append(uses[p.Name], p.Uses...)
@@ -158,11 +165,12 @@ func (d *division) see() {
 	for len(found) > 0 {
 		name := found[len(found)-1]
 		found = found[:len(found)-1]
-		if more, isField := uses[name]; isField && !d.visible[name] {
-			d.visible[name] = true
+		if more, isField := uses[name]; isField && !reached[name] {
+			reached[name] = true
 			found = append(found, more...)
 		}
 	}
+	return reached
 }
 
 // digest is that of the parts that are wanted of those that concern no one

@@ -32,6 +32,8 @@ type evaluation struct {
 	explain string
 	// tolerated are the codes of errors for whose sake the site is not withheld.
 	tolerated []string
+	// by is what the site is held against; nil for its own.
+	by *ruling
 	// undivided has the package evaluated as a whole.
 	undivided bool
 }
@@ -63,14 +65,18 @@ func (e *evaluation) evaluate(ctx context.Context, p pack) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	r, done := Result{}, false
 	if d != nil && !e.undivided {
-		r, done, err := e.inParts(ctx, d)
-		if done || err != nil {
-			return r, err
-		}
+		r, done, err = e.inParts(ctx, d)
 	}
-	p.entangled = d == nil
-	return e.whole(ctx, p)
+	if !done && err == nil {
+		p.entangled = d == nil
+		r, err = e.whole(ctx, p)
+	}
+	if r.Site != nil {
+		r.Site.Ruling = rulingOf(p, d)
+	}
+	return r, err
 }
 
 // divide divides a package; nil when it cannot be.
@@ -333,7 +339,12 @@ func (e *evaluation) renew(ctx context.Context, batch []lazyLayer, p func() pack
 		return err
 	}
 	if e.shared.constrains() {
-		if err := e.judge(ctx, p(), fresh); err != nil {
+		if err := e.judge(ctx, p(), fresh, e.constrained); err != nil {
+			return err
+		}
+	}
+	if e.by != nil {
+		if err := e.judge(ctx, e.by.pack, fresh, ruled); err != nil {
 			return err
 		}
 	}
@@ -411,7 +422,10 @@ func (e *evaluation) collate() Result {
 	if old := outdated(&s, all.list); old != nil {
 		return Result{Findings: old}
 	}
-	kept, silenced := suppress(all.list, &s, e.now, !e.shared.lost && !broken)
+	if e.by != nil {
+		s.Policies, s.Suppressions = e.by.site.Policies, e.by.site.Suppressions
+	}
+	kept, silenced := suppress(all.list, &s, e.now, !e.shared.lost && !broken && e.by == nil)
 	r := Result{Findings: limit(kept), Suppressed: limit(silenced)}
 	if !e.withheld(r.Findings) {
 		r.Site, r.Explanation = &s, e.explanation()

@@ -71,14 +71,26 @@ func (e *Evaluator) Evaluate(ctx context.Context, files fs.FS, siteName string) 
 	return e.answer(ctx, files, siteName, evaluation{})
 }
 
-// answer evaluates a site as an evaluation says.
+// answer evaluates a site as an evaluation says, on what is remembered of it.
 func (e *Evaluator) answer(ctx context.Context, files fs.FS, siteName string, run evaluation) (Result, error) {
-	lim := e.Limits.withDefaults()
-	var m *memory
 	release := func() {}
 	defer func() { release() }()
-	p, findings, err := collectAnew(files, siteName, lim, func(siteName string) map[string]text {
+	return e.answerOn(ctx, files, siteName, run, func(siteName string) (m *memory) {
 		m, release = e.remember(siteName)
+		return m
+	})
+}
+
+// answerAnew is answer for an evaluation of which nothing is remembered.
+func (e *Evaluator) answerAnew(ctx context.Context, files fs.FS, siteName string, run evaluation) (Result, error) {
+	return e.answerOn(ctx, files, siteName, run, func(string) *memory { return newMemory() })
+}
+
+func (e *Evaluator) answerOn(ctx context.Context, files fs.FS, siteName string, run evaluation, on func(siteName string) *memory) (Result, error) {
+	lim := e.Limits.withDefaults()
+	var m *memory
+	p, findings, err := collectAnew(files, siteName, lim, func(siteName string) map[string]text {
+		m = on(siteName)
 		return m.texts
 	})
 	if err != nil {

@@ -13,8 +13,8 @@ func (sh *shared) constrains() bool {
 }
 
 // judge has workers hold nodes against the site's own constraints, which are
-// CUE.
-func (e *evaluation) judge(ctx context.Context, p pack, nodes []*node) error {
+// CUE, in a pack. What they say of a node is taken one after the other.
+func (e *evaluation) judge(ctx context.Context, p pack, nodes []*node, take func(*node, layer)) error {
 	byName := map[string]*node{}
 	var names []string
 	for _, n := range nodes {
@@ -36,12 +36,20 @@ func (e *evaluation) judge(ctx context.Context, p pack, nodes []*node) error {
 		}
 		return func() {
 			for _, l := range r.nodes {
-				n := byName[l.name]
-				n.merged = l.tree
-				n.findings = append(n.findings, l.findings...)
+				take(byName[l.name], l)
 			}
 		}, err
 	})
+}
+
+// constrained takes what a site's own constraints make of a node.
+func (e *evaluation) constrained(n *node, l layer) {
+	n.merged = l.tree
+	for _, f := range l.findings {
+		if e.by == nil || !isPolicy(f.Code) {
+			n.findings = append(n.findings, f)
+		}
+	}
 }
 
 // judgeHere holds nodes against the constraints of a pack. Their findings are

@@ -16,6 +16,8 @@ import (
 // policyCode is the code of a policy's findings.
 func policyCode(name string) string { return "policy/" + name }
 
+func isPolicy(code string) bool { return strings.HasPrefix(code, policyCode("")) }
+
 // policy is a site's own constraint on its effective nodes.
 type policy struct {
 	*site.Policy

@@ -92,7 +92,7 @@ func (q *silence) consider(name string, x *site.Suppression) {
 
 // codesLike says which codes there are of the kind of one.
 func (q *silence) codesLike(code string) string {
-	if !strings.HasPrefix(code, policyCode("")) {
+	if !isPolicy(code) {
 		return "`slipway rules` lists them all."
 	}
 	if len(q.site.Policies) == 0 {

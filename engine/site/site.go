@@ -47,7 +47,10 @@ type Site struct {
 	Name          string `json:"name"`
 	SchemaVersion string `json:"schemaVersion"`
 	// Schema is the version that the site says it is written for.
-	Schema  string  `json:"schema,omitempty"`
+	Schema string `json:"schema,omitempty"`
+	// Ruling tells apart what policies and suppressions are made of, as far as
+	// the text shows; empty where it is not known.
+	Ruling  string  `json:"-"`
 	Rollout Rollout `json:"rollout"`
 	// Discovery is what the daemon looks for by itself; nil for nothing.
 	Discovery    *Discovery              `json:"discovery,omitempty"`

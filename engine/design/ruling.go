@@ -1,0 +1,83 @@
+package design
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// ruling is what a site is held against in the place of its own policies and
+// suppressions: those of another revision.
+type ruling struct {
+	pack pack // that the policies are in
+	site *site.Site
+}
+
+// Judge says what is wrong with a site by the policies and suppressions of
+// another revision of it, in the place of its own, so that nobody loosens a rule
+// for the very change that breaks it. A revision that is broken itself judges
+// nothing. An error is as Evaluate's.
+func (e *Evaluator) Judge(ctx context.Context, files, by fs.FS, siteName string) ([]site.Finding, error) {
+	rules, err := e.Evaluate(ctx, by, siteName)
+	if err != nil || rules.Site == nil {
+		return nil, err
+	}
+	lim := e.Limits.withDefaults()
+	p, _, err := collect(by, siteName, lim)
+	if err != nil {
+		return nil, fmt.Errorf("read design: %w", err)
+	}
+	other := evaluation{memory: newMemory(), atOnce: e.workers(), ask: e.asker(p.site, lim)}
+	d, err := other.divide(ctx, p)
+	switch {
+	case err != nil:
+		return nil, err
+	case d != nil:
+		p = d.sharedPack()
+	default:
+		p.entangled = true
+	}
+	r, err := e.answerAnew(ctx, files, siteName, evaluation{by: &ruling{pack: p, site: rules.Site}})
+	return r.Findings, err
+}
+
+// ruled takes what the policies of a ruling say of a node.
+func ruled(n *node, l layer) {
+	for _, f := range l.findings {
+		if isPolicy(f.Code) {
+			n.findings = append(n.findings, f)
+		}
+	}
+}
+
+// rulingOf is the digest of the text that a site's policies and suppressions are
+// made of, wherever it stands: their declarations, what these refer to, and the
+// files of other packages. Of a package that is not divided it is all of it.
+func rulingOf(p pack, d *division) string {
+	h := sha256.New()
+	own := map[string]bool{}
+	if d != nil {
+		reached := d.reach([]string{policiesSection, "suppressions"})
+		for _, f := range d.files {
+			own[f.name] = true
+			for _, part := range f.outline.common {
+				if part.Kind == clause || part.Kind == topField && reached[part.Name] {
+					writeText(h, f.src[part.Start:part.End])
+				}
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.files)) {
+		if !own[name] {
+			writeText(h, name)
+			writeText(h, p.files[name])
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
