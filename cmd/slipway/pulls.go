@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/sinks/github"
+	"github.com/slipway-gitops/slipway/sinks/metrics"
 	"github.com/slipway-gitops/slipway/sinks/pullrequest"
 	"github.com/slipway-gitops/slipway/sources/git"
 )
@@ -148,7 +149,7 @@ func (p *pulls) join(f runFlags, e *engine.Engine, remote *repo.Remote, records 
 	})
 	p.reviews = e.Reviews(engine.ReviewConfig{
 		Branch: f.branch, Proposals: p.github, Merger: merger, Evaluate: evaluate(p.evaluator, e.Site, out.metrics),
-		Announce: p.reporter, Pages: p.github.Pages,
+		Judge: judge(p.evaluator, e.Site, out.metrics), Announce: p.reporter, Pages: p.github.Pages,
 	})
 	p.listener = pullrequest.NewListener(pullrequest.ListenerConfig{
 		Base: f.branch, Proposals: p.github, Comments: p.github, Talk: p.github, People: p.github,
@@ -162,6 +163,17 @@ func (p *pulls) join(f runFlags, e *engine.Engine, remote *repo.Remote, records 
 		parts = append(parts, p.hook.answer, p.hook.sweep(p.github), func(ctx context.Context) error { return p.heed(ctx, f.branch) })
 	}
 	return parts, nil
+}
+
+// judge is the way to what a design is by the rules of another, measured.
+func judge(e *design.Evaluator, name string, m *metrics.Metrics) func(ctx context.Context, revision, by site.Revision) ([]site.Finding, error) {
+	return func(ctx context.Context, revision, by site.Revision) (found []site.Finding, err error) {
+		err = m.Time("evaluate", func() error {
+			found, err = e.Judge(ctx, revision.Files, by.Files, name)
+			return err
+		})
+		return found, err
+	}
 }
 
 // shown is told of a comment that people can read.
