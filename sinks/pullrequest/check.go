@@ -30,21 +30,28 @@ func superseded(name, commit, by string) forge.Check {
 	return forge.Check{Commit: commit, Name: name, Verdict: forge.Superseded, Title: "superseded by " + short(by)}
 }
 
-// verdictOf is the check of a review. Its title is the first line of the
-// comment, and names the commits that it stands for.
+// verdictOf is the check of a review. Its title is why there is no plan, or the
+// first line of the comment, and names the commits that it stands for.
 func verdictOf(name string, v *site.Review) forge.Check {
 	first, _, _ := strings.Cut(strings.TrimSpace(v.Comment), "\n")
 	first = cut(first, maxLine)
+	title := plain(first)
+	if v.Problem != "" {
+		title = "no plan: " + v.Problem
+	}
 	about := commits(v.Proposal.Head, v.Base)
 	return forge.Check{
 		Commit: v.Proposal.Head, Name: name, Verdict: verdict(v), URL: v.Proposal.URL, Notes: notes(v.Findings),
-		Title:   cut(plain(first), maxVerdict) + " (" + about + ")",
+		Title:   cut(title, maxVerdict) + " (" + about + ")",
 		Summary: first + "\n\nThis is about " + about + ". The whole review is the comment on the proposal.",
 	}
 }
 
+// verdict is pending where a person has to say first that there may be a plan.
 func verdict(v *site.Review) forge.Verdict {
 	switch {
+	case v.Allow != "":
+		return forge.Pending
 	case v.Ours:
 		return forge.Error
 	case v.Planned():

@@ -52,7 +52,8 @@ func TestVerdicts(t *testing.T) {
 		"a warning":      {func(v *site.Review) { v.Findings = []site.Finding{warning} }, forge.Success},
 		"an error":       {func(v *site.Review) { v.Findings = []site.Finding{warning, finding} }, forge.Failure},
 		"conflicts":      {func(v *site.Review) { v.Conflicts = []string{"n1.cue: both"} }, forge.Failure},
-		"a problem":      {func(v *site.Review) { v.Problem = "it comes from a fork" }, forge.Failure},
+		"a problem":      {func(v *site.Review) { v.Problem = "the two have no history in common" }, forge.Failure},
+		"a fork":         {func(v *site.Review) { v.Problem, v.Allow = "it comes from a fork", "0123456789abcdef" }, forge.Pending},
 		"one of our own": {func(v *site.Review) { v.Problem, v.Ours = "evaluate: killed", true }, forge.Error},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -61,6 +62,9 @@ func TestVerdicts(t *testing.T) {
 			got := verdictOf("slipway/berlin", &v)
 			if got.Verdict != c.want || got.Commit != "head1" {
 				t.Errorf("got %+v, want %s", got, c.want)
+			}
+			if v.Problem != "" && got.Title != "no plan: "+v.Problem+" (head1 on base1)" {
+				t.Errorf("it says %q", got.Title)
 			}
 			if name != "an error" {
 				return
