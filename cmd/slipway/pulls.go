@@ -13,7 +13,6 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine"
 	"github.com/slipway-gitops/slipway/engine/design"
-	"github.com/slipway-gitops/slipway/engine/forge"
 	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/repo"
 	"github.com/slipway-gitops/slipway/engine/secret"
@@ -56,15 +55,18 @@ func (f *pullFlags) check(repository string) error {
 
 // unused finds flags that say something about --github when there is none.
 func (f *pullFlags) unused() error {
-	for flag, set := range map[string]bool{
-		"--github-api": f.api != github.PublicAPI, "--github-ca": f.ca != "", "--webhook-listen": f.hook.listen != "",
-		"--webhook-cert": f.hook.cert != "", "--webhook-key": f.hook.key != "",
-	} {
-		if set {
-			return usage("%s is about the repository of --github, and there is none", flag)
-		}
+	flag := ""
+	switch {
+	case f.api != github.PublicAPI:
+		flag = "--github-api"
+	case f.ca != "":
+		flag = "--github-ca"
+	case f.hook != hookFlags{credential: f.hook.credential}:
+		flag = "--webhook-listen"
+	default:
+		return nil
 	}
-	return nil
+	return usage("%s is about the repository of --github, and there is none", flag)
 }
 
 func sameName(path, name string) bool {
@@ -76,8 +78,9 @@ func sameName(path, name string) bool {
 type pulls struct {
 	github    *github.Repository // nil for none
 	name      string             // of the repository
+	branch    string             // that proposals are for
 	hook      *webhook           // nil for none
-	news      chan struct{}
+	news      chan struct{}      // that the branch may be at another commit
 	evaluator *design.Evaluator
 
 	reviews  *engine.Reviews
@@ -88,8 +91,8 @@ type pulls struct {
 
 // open checks what it can without reaching for GitHub, and listens for
 // webhooks: what is wrong is found out before anything is begun.
-func (f *pullFlags) open(ctx context.Context, secrets *secret.Store, log *slog.Logger) (*pulls, error) {
-	p := &pulls{name: f.repository, news: make(chan struct{}, 1), log: log}
+func (f *pullFlags) open(ctx context.Context, branch string, secrets *secret.Store, log *slog.Logger) (*pulls, error) {
+	p := &pulls{name: f.repository, branch: branch, news: make(chan struct{}, 1), log: log}
 	if f.repository == "" {
 		return p, nil
 	}
@@ -128,12 +131,12 @@ type toldSource struct {
 func (s toldSource) Changes(context.Context) <-chan struct{} { return s.news }
 
 // join makes the parts that have to do with pull requests, for a site.
-func (p *pulls) join(f runFlags, e *engine.Engine, remote *repo.Remote, records *record.Site, out *outside) ([]func(context.Context) error, error) {
+func (p *pulls) join(e *engine.Engine, remote *repo.Remote, state string, records *record.Site, out *outside) ([]func(context.Context) error, error) {
 	if p.github == nil {
 		return nil, nil
 	}
 	merger, err := git.NewProposals(git.ProposalsConfig{
-		Remote: *remote, Branch: f.branch, Ref: github.HeadRef, Dir: filepath.Join(f.state, "proposals"),
+		Remote: *remote, Branch: p.branch, Ref: github.HeadRef, Dir: filepath.Join(state, "proposals"),
 	})
 	if err != nil {
 		return nil, err
@@ -148,11 +151,11 @@ func (p *pulls) join(f runFlags, e *engine.Engine, remote *repo.Remote, records 
 		Problem: func(err error) { e.Problem("pull requests", err) },
 	})
 	p.reviews = e.Reviews(engine.ReviewConfig{
-		Branch: f.branch, Proposals: p.github, Merger: merger, Evaluate: evaluate(p.evaluator, e.Site, out.metrics),
+		Branch: p.branch, Proposals: p.github, Merger: merger, Evaluate: evaluate(p.evaluator, e.Site, out.metrics),
 		Judge: judge(p.evaluator, e.Site, out.metrics), Announce: p.reporter, Pages: p.github.Pages,
 	})
 	p.listener = pullrequest.NewListener(pullrequest.ListenerConfig{
-		Base: f.branch, Proposals: p.github, Comments: p.github, Talk: p.github, People: p.github,
+		Base: p.branch, Proposals: p.github, Comments: p.github, Talk: p.github, People: p.github,
 		Orders: orders{e, p.reviews}, Outbox: records,
 		Every:   func() time.Duration { return max(e.PollEvery(), leastEvery) },
 		Problem: func(err error) { e.Problem("comments", err) }, Log: p.log,
@@ -160,7 +163,7 @@ func (p *pulls) join(f runFlags, e *engine.Engine, remote *repo.Remote, records 
 	parts := []func(context.Context) error{p.reviews.Run, p.reporter.Run, p.listener.Run}
 	if p.hook != nil {
 		p.hook.expect(p.name, records, p.log)
-		parts = append(parts, p.hook.answer, p.hook.sweep(p.github), func(ctx context.Context) error { return p.heed(ctx, f.branch) })
+		parts = append(parts, p.hook.answer, p.hook.sweep(p.github), p.heed)
 	}
 	return parts, nil
 }
@@ -204,53 +207,4 @@ func (o orders) Approve(ctx context.Context, number int, digest, by string) erro
 
 func (o orders) Allow(ctx context.Context, number int, head, by string) error {
 	return o.reviews.Allow(ctx, number, head, by)
-}
-
-// heed looks where hints say, until the context ends.
-func (p *pulls) heed(ctx context.Context, branch string) error {
-	for {
-		h, err := p.hook.hints.Next(ctx)
-		if err != nil {
-			return nil
-		}
-		if h.About == forge.AboutCheck {
-			p.again(ctx, h, branch)
-			continue
-		}
-		p.look(h, branch)
-		time.AfterFunc(lag, func() { p.look(h, branch) })
-	}
-}
-
-// lag is after what time one looks once more: what GitHub tells of may not be
-// there at once wherever it is asked.
-const lag = 5 * time.Second
-
-func (p *pulls) look(h forge.Hint, branch string) {
-	if h.About == forge.AboutAnything || h.About == forge.AboutBranch && h.Branch == branch {
-		select {
-		case p.news <- struct{}{}:
-		default: // it is known
-		}
-	}
-	if h.About == forge.AboutAnything || h.About == forge.AboutComment {
-		p.listener.Look()
-	}
-	if h.About != forge.AboutComment {
-		p.reviews.Look()
-	}
-}
-
-// again plans the proposals anew whose check somebody wants again.
-func (p *pulls) again(ctx context.Context, h forge.Hint, branch string) {
-	open, err := p.github.Open(ctx, branch)
-	if err != nil {
-		p.log.Warn("check not made again", "revision", h.Commit, "err", err)
-		return
-	}
-	for _, x := range open {
-		if x.Head == h.Commit {
-			p.reviews.Again(x.Number)
-		}
-	}
 }

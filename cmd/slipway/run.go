@@ -91,7 +91,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 		return err
 	}
 	defer out.close()
-	pulls, err := f.pulls.open(ctx, secrets, log)
+	pulls, err := f.pulls.open(ctx, f.branch, secrets, log)
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 		return err
 	}
 	e = engine.New(c)
-	parts, err := pulls.join(f, e, remote, c.Records, out)
+	parts, err := pulls.join(e, remote, f.state, c.Records, out)
 	if err != nil {
 		return err
 	}

@@ -67,7 +67,7 @@ func (h *hall) hook() *github.Hook {
 		address = regexp.MustCompile(`msg="slipway takes webhooks" address=(\S+)`).FindStringSubmatch(h.log())
 		return address != nil
 	})
-	return h.repo.Hook("http://"+address[1]+"/", hookSecret, "push", "pull_request", "issue_comment")
+	return h.repo.Hook("http://"+address[1]+"/", hookSecret, "push", "pull_request", "issue_comment", "check_run")
 }
 
 // propose opens a pull request.
@@ -112,6 +112,14 @@ func (h *hall) answered(c *github.Comment, with string) {
 	}
 }
 
+// green says whether a pull request may be merged, by its status or its Check
+// Run.
+func (h *hall) green(p *github.Pull) bool {
+	state, _ := h.repo.Status(p.HeadID(), "slipway/town")
+	runs := h.repo.Checks(p.HeadID())
+	return state == "success" || len(runs) > 0 && runs[len(runs)-1].State().Conclusion == "success"
+}
+
 // keepsSecrets holds the daemon to having written its secrets nowhere.
 func (h *hall) keepsSecrets(p *github.Pull) {
 	h.t.Helper()
@@ -138,10 +146,7 @@ func TestPullRequestIsPlannedMergedAndFollowed(t *testing.T) {
 	design := h.designWith("old-1", "generation: 1")
 	p := h.propose("reinstall", design)
 	h.comment(p, "<!-- slipway town ", "old-1", "loses everything on its disks")
-	h.eventually("the check is green", func() bool {
-		state, _ := h.repo.Status(p.HeadID(), "slipway/town")
-		return state == "success"
-	})
+	h.eventually("the check is green", func() bool { return h.green(p) })
 	if got := h.repo.States(p.HeadID(), "slipway/town"); !slices.Equal(got, []string{"pending", "success"}) {
 		t.Errorf("the check was %v", got)
 	}
@@ -191,6 +196,13 @@ func TestWebhooksAreHints(t *testing.T) {
 	p := h.propose("boot", h.designWith("old-1", `boot: order: ["Pxe", "Hdd"]`))
 	h.comment(p, "old-1")
 	h.answered(p.Comment("ada", "/slipway plan"), "eyes")
+	h.eventually("the check is green", func() bool { return h.green(p) })
+	h.hub.Forget()
+	h.repo.Checks(p.HeadID())[0].Rerun("ada")
+	h.eventually("the check is made again", func() bool {
+		made := func(c github.Call) bool { return c.Write() && strings.Contains(c.Path, "/check-runs") }
+		return slices.ContainsFunc(h.hub.Calls(), made) && h.green(p)
+	})
 	p.Merge("ada")
 	h.status("what was merged is in force", func(s site.Status) bool { return s.Applied.ID == h.repo.Head("main") })
 	h.hub.Settle()
