@@ -76,28 +76,28 @@ func (h *hall) propose(branch, design string) *github.Pull {
 	return h.repo.Open(github.Proposal{Author: "ada", Head: branch, Title: "Change the site"})
 }
 
-// comment waits until what the daemon says of a pull request has some words,
-// and holds it to one comment.
+// comment waits until what the daemon says of a pull request has some words.
 func (h *hall) comment(p *github.Pull, words ...string) (text string) {
 	h.t.Helper()
 	h.eventually("the comment says "+strings.Join(words, ", "), func() bool {
-		text = h.comments(p)
+		text = h.said(p, "plan")
 		return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(text, word) })
 	})
 	return text
 }
 
-// comments is the comment that the daemon keeps, empty for none.
-func (h *hall) comments(p *github.Pull) (text string) {
-	n := 0
+// said is the one comment of the daemon's of a kind, or whose kind begins so;
+// empty for none.
+func (h *hall) said(p *github.Pull, kind string) (text string) {
+	h.t.Helper()
 	for _, c := range p.Comments() {
-		if strings.HasPrefix(c.Author(), "slipway") {
-			text = c.Body()
-			n++
+		if !strings.HasPrefix(c.Author(), "slipway") || !strings.HasPrefix(c.Body(), "<!-- slipway town "+kind) {
+			continue
 		}
-	}
-	if n > 1 {
-		h.t.Fatalf("there are %d comments", n)
+		if text != "" {
+			h.t.Fatalf("two comments are about %s:\n%s\n%s", kind, text, c.Body())
+		}
+		text = c.Body()
 	}
 	return text
 }
@@ -123,7 +123,7 @@ func (h *hall) green(p *github.Pull) bool {
 // keepsSecrets holds the daemon to having written its secrets nowhere.
 func (h *hall) keepsSecrets(p *github.Pull) {
 	h.t.Helper()
-	texts := map[string]string{"the log": h.log(), "the comment": h.comments(p)}
+	texts := map[string]string{"the log": h.log(), "the comment": h.said(p, "plan")}
 	h.readAll(texts, "state")
 	for _, f := range secretForms(h.secrets) {
 		for where, text := range texts {
@@ -145,7 +145,7 @@ func TestPullRequestIsPlannedMergedAndFollowed(t *testing.T) {
 	h.converge()
 	design := h.designWith("old-1", "generation: 1")
 	p := h.propose("reinstall", design)
-	h.comment(p, "<!-- slipway town ", "old-1", "loses everything on its disks")
+	h.comment(p, "old-1", "loses everything on its disks")
 	h.eventually("the check is green", func() bool { return h.green(p) })
 	if got := h.repo.States(p.HeadID(), "slipway/town"); !slices.Equal(got, []string{"pending", "success"}) {
 		t.Errorf("the check was %v", got)
@@ -216,4 +216,38 @@ func TestWebhooksAreHints(t *testing.T) {
 	}
 	h.stop()
 	h.keepsSecrets(p)
+}
+
+// What was pushed after the comment was read is not approved by merging it: all
+// of it is held, people are called, and it is approved by a comment on what is
+// merged.
+func TestWhatWasNotReadIsHeld(t *testing.T) {
+	t.Parallel()
+	h := newHall(t, seldom, true, "--webhook-listen", "127.0.0.1:0")
+	h.start()
+	h.converge()
+	hook := h.hook()
+	p := h.propose("reinstall", h.designWith("old-1", "generation: 1"))
+	h.eventually("what is shown is approved by merging", func() bool { return strings.Contains(h.log(), "merging approves what the comment names") })
+	hook.Hold()
+	both := strings.ReplaceAll(h.design(), "boot: order: [\"Hdd\", \"Pxe\"]", "boot: order: [\"Hdd\", \"Pxe\"]\n\tgeneration: 1")
+	h.repo.Push("ada", "reinstall", "and the other one", github.Files{"site.cue": both})
+	p.Merge("ada")
+	hook.Release()
+	for _, d := range hook.Deliveries() {
+		if d.Code() == 0 {
+			d.Send()
+		}
+	}
+	said := h.comment(p, "is held", "/slipway approve ")
+	h.eventually("people are called", func() bool { return h.said(p, "call") != "" })
+	if h.fleet.Machine("old-1").State().Marker != nil {
+		t.Error("it was installed without approval")
+	}
+	digest := regexp.MustCompile("/slipway approve ([0-9a-f]{16})").FindStringSubmatch(said)[1]
+	h.answered(p.Comment("ada", "/slipway approve "+digest+"\nI have read it now."), "+1")
+	h.eventually("both are installed", func() bool {
+		return h.fleet.Machine("old-1").State().Marker != nil && h.fleet.Machine("old-2").State().Marker != nil
+	})
+	h.stop()
 }
