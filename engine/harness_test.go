@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,6 +36,8 @@ type world struct {
 	systems driver.Driver // instead of the fleet's own
 	log     *slog.Logger
 	early   bool // ask the engine for its status before it runs
+
+	secrets countedSecrets
 
 	engine *engine.Engine
 	store  *record.Store
@@ -103,7 +106,7 @@ func (w *world) up() {
 	w.store, w.engine = store, engine.New(engine.Config{
 		Site: "test", Source: w.source, Evaluate: w.source.evaluate, Records: store.Site("test"),
 		Drivers: map[string]driver.Driver{"redfish": cmp.Or(w.bmcs, w.fleet.Driver()), "ssh": cmp.Or(w.systems, w.fleet.OSDriver())},
-		Secrets: anySecret{}, Reporters: []engine.Reporter{w.told}, ObserveOnly: w.observe, Meter: w.meter, Log: w.log,
+		Secrets: &w.secrets, Reporters: []engine.Reporter{w.told}, ObserveOnly: w.observe, Meter: w.meter, Log: w.log,
 	})
 	if w.early {
 		w.engine.Report()
@@ -280,6 +283,17 @@ func (c *commits) evaluations() int {
 type anySecret struct{}
 
 func (anySecret) Get(string, string) (secret.Value, error) { return secret.New("admin", "pw"), nil }
+
+// countedSecrets counts how often a secret is read.
+type countedSecrets struct {
+	anySecret
+	read atomic.Int64
+}
+
+func (c *countedSecrets) Get(name, host string) (secret.Value, error) {
+	c.read.Add(1)
+	return c.anySecret.Get(name, host)
+}
 
 // teller is a reporter that keeps the last report.
 type teller struct {

@@ -270,6 +270,40 @@ func TestReview(t *testing.T) {
 	}, "n1", "n2", "n3")
 }
 
+// No machine is asked anything for a proposal and no secret is read, wherever it
+// says that a machine is, and whatever it says of credentials.
+func TestReviewTouchesNothing(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		f := w.inSync("n1", "n2")
+		r := f.reviews()
+		s := w.wiping([]string{"n1", "n2"}, "n1")
+		for name, n := range s.Nodes {
+			n.Endpoints = map[site.EndpointKind]site.Endpoint{site.BMC: {URL: "redfish+https://evil.example/redfish/v1/Systems/" + name, Credential: "root", Trust: site.Trust{FirstUse: true}}}
+		}
+		s.Credentials = map[string]*site.Credential{"root": {}}
+		f.propose(7, s)
+		p := f.propose(8, s)
+		f.change(8, func(p *site.Proposal) { p.Fork = true })
+		touched := func() (n int64) {
+			for _, name := range []string{"n1", "n2"} {
+				c := w.fleet.Machine(name).Counts()
+				n += int64(c.Reads + c.Writes)
+			}
+			return n + w.secrets.read.Load()
+		}
+		before := touched()
+		f.round(r)
+		f.show(r, 7)
+		if err := r.Allow(w.t.Context(), 8, p.Head, "ann"); err != nil {
+			t.Fatal(err)
+		}
+		f.round(r)
+		if n := touched() - before; n != 0 || before == 0 || f.tellings() != 3 {
+			t.Errorf("%d requests and secrets for %d reviews, %d before", n, f.tellings(), before)
+		}
+	}, "n1", "n2")
+}
+
 // What cannot be planned is said, and what is ours is tried again.
 func TestReviewThatCannotBe(t *testing.T) {
 	inBubble(t, usual, func(w *world) {
@@ -400,7 +434,8 @@ func TestReviewOfAFork(t *testing.T) {
 		p := f.propose(7, w.wiping([]string{"n1"}, "n1"))
 		f.change(7, func(p *site.Proposal) { p.Fork = true })
 		f.round(r)
-		if v := f.last(7); len(f.merged) > 0 || !strings.Contains(v.Comment, "it comes from a fork") || v.Set != "" {
+		if v := f.last(7); len(f.merged) > 0 || !strings.Contains(v.Comment, "it comes from a fork") || v.Set != "" || v.Allow == "" || !strings.HasPrefix(p.Head, v.Allow) ||
+			!strings.Contains(v.Comment, "<code>/slipway approve "+v.Allow+"</code>") {
 			t.Errorf("%v were read: %s", f.merged, v.Comment)
 		}
 		if err := r.Allow(w.t.Context(), 7, p.Head, "ann"); err != nil {
