@@ -22,6 +22,7 @@ var acts = []act{
 	{"plan", "what would be done, and what would be lost?", plan},
 	{"run", "twelve machines that are off, two of them blank", run},
 	{"change", "a commit changes the design", change},
+	{"pull", "a pull request says what it would do, and merging approves it", pull},
 	{"drift", "somebody switches a machine off", drift},
 	{"mistake", "a commit with a broken design", mistake},
 	{"deletion", "a commit drops half the nodes", deletion},
@@ -53,7 +54,7 @@ func run(ctx context.Context, s *stage) error {
 	if err := s.startLab(ctx, "--blank", "compute-5,compute-6", "--power", "off"); err != nil {
 		return err
 	}
-	if err := s.startDaemon(); err != nil {
+	if err := s.startDaemon(s.forge.flags()...); err != nil {
 		return err
 	}
 	var waiting site.Status

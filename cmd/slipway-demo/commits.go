@@ -47,6 +47,13 @@ func (s *stage) commit(ctx context.Context, message string) error {
 	return s.push(ctx)
 }
 
+// git runs git in the clone, and shows how.
+func (s *stage) git(ctx context.Context, args ...string) error {
+	s.show.command("git " + strings.Join(args, " "))
+	_, err := s.run(ctx, "git", append([]string{"-C", "site"}, args...)...)
+	return err
+}
+
 // revert takes the last commit back.
 func (s *stage) revert(ctx context.Context) error {
 	s.show.command("git revert HEAD && git push")

@@ -39,6 +39,9 @@ func play(ctx context.Context, keep bool) int {
 	if err == nil {
 		err = s.playAll(ctx)
 	}
+	if err == nil && keep {
+		err = s.leaveForge()
+	}
 	show.still()
 	switch {
 	case err == nil && keep:
@@ -62,7 +65,7 @@ func play(ctx context.Context, keep bool) int {
 func (s *stage) playAll(ctx context.Context) error {
 	s.show.text("\n  A site of twelve machines, on this computer.\n" +
 		"  Real: slipway, Git, the HTTPS of the BMCs and the SSH of the systems.\n" +
-		"  Simulated: what is inside the machines, " + speed + " times as fast.\n")
+		"  Simulated: what is inside the machines, " + speed + " times as fast, and GitHub.\n")
 	for i, a := range acts {
 		s.show.title(i+1, a.name, a.shows)
 		if err := a.play(ctx, s); err != nil {

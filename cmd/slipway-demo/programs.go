@@ -151,9 +151,9 @@ func (s *stage) startLab(ctx context.Context, flags ...string) error {
 	return fmt.Errorf("the lab is not ready: %s", bytes.TrimSpace(said))
 }
 
-func (s *stage) startDaemon() error {
+func (s *stage) startDaemon(flags ...string) error {
 	var err error
-	s.slipway, err = s.start("slipway", "run", "--repo", "site.git", "--credentials", credentials)
+	s.slipway, err = s.start("slipway", append([]string{"run", "--repo", "site.git", "--credentials", credentials}, flags...)...)
 	s.daemon = control.Dial(control.Socket(stateDir))
 	return err
 }

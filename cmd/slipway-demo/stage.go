@@ -31,7 +31,7 @@ const (
 )
 
 // speed is how much faster than real machines the fleet is.
-const speed = "20"
+const speed = "30"
 
 // stage is a folder with a site's repository, and what runs on it.
 type stage struct {
@@ -42,6 +42,7 @@ type stage struct {
 	lab     *process
 	slipway *process
 	daemon  *control.Client
+	forge   *forge
 
 	head    string      // the newest commit of the design
 	last    site.Status // the status last seen
@@ -75,7 +76,13 @@ func open(show *screen, keep bool) (*stage, error) {
 	if err := os.Chdir(s.dir); err != nil {
 		return s, err
 	}
-	return s, errors.Join(s.quicken(), makeCredentials(), s.makeRepository())
+	if err := errors.Join(s.quicken(), makeCredentials()); err != nil {
+		return s, err
+	}
+	if err := s.openForge(); err != nil {
+		return s, err
+	}
+	return s, s.makeRepository()
 }
 
 // findExample finds the example site from the working directory or from where
@@ -163,12 +170,11 @@ func (s *stage) makeRepository() error {
 		{"init", "-q", "-b", "main", "site"},
 		{"-C", "site", "config", "user.name", "Demo"},
 		{"-C", "site", "config", "user.email", "demo@example.org"},
+		{"-C", "site", "config", "push.autoSetupRemote", "true"},
 		{"-C", "site", "add", "-A"},
 		{"-C", "site", "commit", "-q", "-m", "Three racks"},
-		{"clone", "-q", "--bare", "site", "site.git"},
 		{"-C", "site", "remote", "add", "origin", "../site.git"},
-		{"-C", "site", "fetch", "-q"},
-		{"-C", "site", "branch", "-q", "--set-upstream-to=origin/main"},
+		{"-C", "site", "push", "-q"},
 	} {
 		if _, err := s.run(context.Background(), "git", args...); err != nil {
 			return err
@@ -184,15 +190,27 @@ func (s *stage) close() {
 	}
 	s.slipway.end()
 	s.lab.end()
+	if s.forge != nil {
+		s.forge.Close()
+	}
 	if s.dir != "" {
 		os.RemoveAll(s.dir)
 	}
 }
 
+// leaveForge has the daemon go on without the GitHub, which ends with this
+// program.
+func (s *stage) leaveForge() error {
+	s.daemon.Close()
+	s.slipway.end()
+	s.forge.Close()
+	return s.startDaemon()
+}
+
 // leaveRunning says how to look around, and how to end it.
 func (s *stage) leaveRunning() {
 	s.show.text(fmt.Sprintf(`
-  Everything runs on. To look around:
+  Everything runs on, but for the GitHub. To look around:
 
     cd %[1]s
     export PATH=%[2]s:$PATH

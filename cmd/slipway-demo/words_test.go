@@ -101,3 +101,27 @@ func TestSetFields(t *testing.T) {
 		t.Error("a field that is not there was set")
 	}
 }
+
+func TestReadable(t *testing.T) {
+	const comment = `<!-- slipway example plan -->
+1 node changes: 0 reboots, 1 wiped
+
+**What is destroyed:** all
+
+- **n1** at [rack&#45;1.cue&#58;&#8203;3](https://git.example/rack-1.cue#L3): <code>1</code> → <code>2</code>
+
+<details><summary>How it runs: 6m</summary>
+
+- 0s to 6m: n1
+
+</details>
+
+<details><summary>n1</summary>
+more
+</details>
+`
+	want := []string{"1 node changes: 0 reboots, 1 wiped", "What is destroyed: all", "- n1 at rack-1.cue:3: 1 → 2", "▸ How it runs: 6m", "▸ n1"}
+	if d := cmp.Diff(want, readable(comment)); d != "" {
+		t.Error(d)
+	}
+}
