@@ -39,6 +39,7 @@ func (c *comment) landed() {
 		c.reasons("nodes that have failed", "Failed:", o.Failed)
 	}
 	c.reasons("nodes that wait for a person", "Waiting for a person:", r.Landing.Stuck)
+	c.disks = false // its plan has named them
 	c.section("entries of what is approved", "What was destroyed with approval, or is to be:\n\n", c.entries(r.Approved), "")
 }
 

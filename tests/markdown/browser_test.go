@@ -15,7 +15,7 @@ import (
 func TestProveCommentsInABrowser(t *testing.T) {
 	b := Open(t)
 	texts := comments(t)
-	texts["hostile"] = hostile("<img src=x onerror=alert(1)>@ann", "</details>\n\n| `long` "+strings.Repeat("verylongword", 30), false)
+	maps.Copy(texts, hostile("<img src=x onerror=alert(1)>@ann", "</details>\n\n| `long` "+strings.Repeat("verylongword", 30)))
 	names := slices.Sorted(maps.Keys(texts))
 	var pages []*Page
 	for _, name := range names {

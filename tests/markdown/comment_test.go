@@ -101,30 +101,29 @@ func FuzzHostileNames(f *testing.F) {
 	} {
 		f.Add(names[0], names[1])
 	}
-	plain := map[bool]string{}
-	for _, landed := range []bool{false, true} {
-		plain[landed] = Render(hostile("a", "b", landed)).Outline()
+	plain := map[string]string{}
+	for name, text := range hostile("a", "b") {
+		plain[name] = Render(text).Outline()
 	}
 	f.Fuzz(func(t *testing.T, one, other string) {
 		const most = 60 // how long texts are cut is the matter of package plan
 		one, other = one[:min(len(one), most)], other[:min(len(other), most)]
-		for landed, outline := range plain {
-			text := hostile(one, other, landed)
+		for name, text := range hostile(one, other) {
 			p := Render(text)
 			harmless(t, p)
-			if d := cmp.Diff(outline, p.Outline()); d != "" {
-				t.Errorf("other elements (-want +got)\n%s\n%s", d, text)
+			if d := cmp.Diff(plain[name], p.Outline()); d != "" {
+				t.Errorf("%s: other elements (-want +got)\n%s\n%s", name, d, text)
 			}
 			if m, ok := forge.ReadMarker(text); !ok || m != ours {
-				t.Errorf("the marker is read as %+v %t", m, ok)
+				t.Errorf("%s: the marker is read as %+v %t", name, m, ok)
 			}
 		}
 	})
 }
 
-// hostile is the comment of a review in which others have written wherever they
-// can: of one that is open, or of one that has landed.
-func hostile(one, other string, landed bool) string {
+// hostile are comments on a proposal in which others have written wherever they
+// can: while it is open, and after it was merged, with those that call a person.
+func hostile(one, other string) map[string]string {
 	now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	// Names differ whatever they are, so that as many nodes are alike as with
 	// plain ones; and a file that is called as ours are is not linked.
@@ -149,12 +148,34 @@ func hostile(one, other string, landed bool) string {
 		Rules: []string{"rollout", "policies: " + one}, When: now, Before: 2,
 		Findings: []site.Finding{{Code: "c" + one, Severity: site.SeverityWarning, File: file, Line: 3, Message: "is " + one, Fix: "do " + other, Node: n1, More: 1}}}
 	view := plan.View{Site: &site.Site{Nodes: map[string]*site.Node{}}, Known: known, Now: now, Pages: pages}
+	all := map[string]string{}
 	var b bytes.Buffer
-	if landed {
-		r.Approved, r.Held = site.Losses{loss}, site.Losses{{Node: n2, Machine: loss.Machine, Action: "x" + one, Lost: "y" + other}}
-		plan.Landed(&b, r, view)
-	} else {
-		plan.Comment(&b, r, view)
+	plan.Comment(&b, r, view)
+	all["plan"] = ours.Mark(b.String())
+	r.Approved = site.Losses{loss}
+	rollout := func(is site.RolloutStatus) *site.RolloutStatus {
+		is.Revision, is.Since, is.Nodes, is.Canaries = site.Revision{ID: other}, now, []string{n1, n2}, []string{n1, n3}
+		is.Failed = map[string]string{n1: "is " + one, n2: "is " + other}
+		return &is
 	}
-	return ours.Mark(b.String())
+	held := site.Losses{{Node: n2, Machine: loss.Machine, Action: "x" + one, Lost: "y" + other}}
+	for name, l := range map[string]struct {
+		held    site.Losses
+		landing site.Landing
+	}{
+		"refused": {nil, site.Landing{Refused: true, Waits: one, Unapproved: other}},
+		"held":    {held, site.Landing{InForce: now, Revision: one, Asked: held, ObserveOnly: other}},
+		"halted":  {nil, site.Landing{InForce: now, Rollout: rollout(site.RolloutStatus{Halted: one, HaltedSince: now})}},
+		"stuck":   {nil, site.Landing{InForce: now, Stuck: map[string]string{n3: other}, Rollout: rollout(site.RolloutStatus{Proven: now})}},
+		"ended":   {nil, site.Landing{InForce: now, Done: true, Rollout: rollout(site.RolloutStatus{Ended: now})}},
+	} {
+		r.Held, r.Landing = l.held, &l.landing
+		b.Reset()
+		plan.Landed(&b, r, view)
+		all[name] = ours.Mark(b.String())
+		if c := plan.Call(r); c != nil {
+			all["call: "+name] = ours.Mark(c.Text)
+		}
+	}
+	return all
 }
