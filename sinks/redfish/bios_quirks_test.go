@@ -464,6 +464,15 @@ func TestQuirkTaskMonitorDeletesTask(t *testing.T) {
 			}
 		})
 	}
+	s := acme(t) // one that is beside its task, which nothing else names
+	s.answer("PATCH "+settingsPath, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", "/redfish/v1/TaskService/Tasks/7/Monitor")
+		status(http.StatusAccepted, `{}`)(w, r)
+	})
+	err := s.set(t, open(t, s.endpoint()), asked(map[string]any{"Mode": "Fast"}))
+	if n := s.bmc.count("GET /redfish/v1/TaskService/Tasks/7/Monitor"); n > 0 || !strings.Contains(fmt.Sprint(err), "there is no effect") {
+		t.Errorf("the monitor was read %d times: %v", n, err)
+	}
 }
 
 // What has not ended is no failure, by whatever name, and one that never ends

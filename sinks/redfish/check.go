@@ -475,15 +475,20 @@ func (g *grading) tryInventory(ctx context.Context) (driver.Ability, error) {
 	}
 	a := works("part by part")
 	for _, of := range []struct {
-		name  string
-		count int
+		one, many string
+		count     int
 	}{
-		{"memory modules", len(inv.DIMMs)}, {"processors", len(inv.CPUs)}, {"GPUs", len(inv.GPUs)}, {"drives", len(inv.Drives)},
-		{"network ports", len(inv.NICs)}, {"power supplies", len(inv.Supplies)}, {"PCIe devices", len(inv.Devices)},
-		{"firmware versions", len(inv.Firmware)},
+		{"memory module", "memory modules", len(inv.DIMMs)}, {"processor", "processors", len(inv.CPUs)}, {"GPU", "GPUs", len(inv.GPUs)},
+		{"drive", "drives", len(inv.Drives)}, {"network adapter", "network adapters", len(inv.NICs)},
+		{"power supply", "power supplies", len(inv.Supplies)}, {"PCIe device", "PCIe devices", len(inv.Devices)},
+		{"firmware version", "firmware versions", len(inv.Firmware)},
 	} {
-		if of.count > 0 {
-			a.Values = append(a.Values, fmt.Sprintf("%d %s", of.count, of.name))
+		switch of.count {
+		case 0:
+		case 1:
+			a.Values = append(a.Values, "1 "+of.one)
+		default:
+			a.Values = append(a.Values, fmt.Sprintf("%d %s", of.count, of.many))
 		}
 	}
 	switch {

@@ -383,10 +383,10 @@ func TestQuirkInsertedUnseen(t *testing.T) {
 
 func TestQuirkEjectMediaAppearsWithTheMedium(t *testing.T) {
 	b := newBay("/vm/1").drop("EjectMedia")
-	b.takes = func(map[string]any) (int, string) {
+	appears := func() {
 		b.shows["Actions"].(map[string]any)["#VirtualMedia.EjectMedia"] = map[string]any{"target": "/vm/1/eject"}
-		return 0, ""
 	}
+	b.takes = func(map[string]any) (int, string) { appears(); return 0, "" }
 	r := newRig(t, "Supermicro", b)
 	r.system["Boot"].(map[string]any)["BootSourceOverrideTarget@Redfish.AllowableValues"] = []string{"None", "Pxe", "Cd", "UsbCd", "Hdd"}
 	r.installs(t, b)
@@ -394,6 +394,14 @@ func TestQuirkEjectMediaAppearsWithTheMedium(t *testing.T) {
 	if err := r.take(t, site.ActionFinishInstall); err != nil || b.shows["Inserted"] != false {
 		t.Errorf("got %v with %v", err, b.shows)
 	}
+	// Somebody else puts one in, after the slot was read.
+	b, full := newBay("/vm/1").drop("EjectMedia"), true
+	b.takes = func(map[string]any) (int, string) {
+		appears()
+		return map[bool]int{true: 409}[full], "Base.1.8.ResourceInUse"
+	}
+	b.ejects = func(map[string]any) (int, string) { full = false; return 0, "" }
+	newRig(t, "Supermicro", b).installs(t, b)
 }
 
 func TestQuirkEjectWithEmptyBody(t *testing.T) {

@@ -57,7 +57,6 @@ var otherHabits = map[string]func(c *captured){
 		delete(links, "Chassis")
 		delete(links, "ManagedBy")
 	},
-	"HealthRollUp":       func(c *captured) { c.respell("HealthRollup", "HealthRollUp") },
 	"boot options by id": func(c *captured) { c.respell("BootOptionReference", "Id") },
 	"Inserted left out":  func(c *captured) { c.drop("Inserted") },
 	"drives at the chassis": func(c *captured) {
@@ -88,6 +87,15 @@ var otherHabits = map[string]func(c *captured){
 		c.all[c.system]["NetworkInterfaces"] = map[string]any{"@odata.id": "/interfaces"}
 		c.all["/interfaces"] = map[string]any{"Members": refs}
 	},
+}
+
+// Old firmware (iLO 4) writes HealthRollUp.
+func TestQuirkHealthRollUp(t *testing.T) {
+	s := system{decoded(t, `{"Status":{"HealthRollUp":"Critical","Health":"OK"}}`)}
+	part := decoded(t, `{"Status":{"HealthRollUp":"Warning"}}`)
+	if s.health() != "Critical" || health(part) != "Warning" {
+		t.Errorf("got %q and %q", s.health(), health(part))
+	}
 }
 
 func TestHabitsOfOthers(t *testing.T) {
