@@ -284,8 +284,8 @@ func adoptedFiles(x design.Adoption, credential string) ([]newFile, error) {
 
 // printLeft says which machines were met and are not in the site, and why.
 func printLeft(w io.Writer, left []site.Met) {
-	for _, m := range left {
-		fmt.Fprintf(w, "left out  %s: %s\n", m.Address, printable(m.Why))
+	for _, r := range byReason(left) {
+		fmt.Fprintf(w, "left out  %s: %s\n", r.where, printable(r.why))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -107,9 +108,43 @@ func printMet(w io.Writer, met []site.Met) {
 		t.AppendRow(table.Row{m.Address, orDash(vendorOf(m)), orDash(modelOf(m)), orDash(id.Serial), orDash(id.UUID), standingColour(w, m)(standing(m))})
 	}
 	fmt.Fprintf(w, "\n%s\n", t.Render())
+	printUnread(w, met)
 	for _, m := range met {
 		printProposal(w, m)
 	}
+}
+
+// printUnread says why controllers were not looked into, each reason once.
+func printUnread(w io.Writer, met []site.Met) {
+	unread := slices.DeleteFunc(slices.Clone(met), func(m site.Met) bool { return m.Standing.Kind != site.StandingUnread })
+	for _, r := range byReason(unread) {
+		fmt.Fprintf(w, "\n%s  not looked into: %s\n", paint(w, text.Bold)(r.where), printable(r.why))
+	}
+}
+
+// reason is why something was not done with controllers, and at which addresses.
+type reason struct{ why, where string }
+
+// mostAddresses is how many addresses of one reason are told.
+const mostAddresses = 8
+
+// byReason are the reasons of some controllers, in the order in which they come.
+func byReason(met []site.Met) (all []reason) {
+	at := map[string][]string{}
+	for _, m := range met {
+		if at[m.Why] == nil {
+			all = append(all, reason{why: m.Why})
+		}
+		at[m.Why] = append(at[m.Why], m.Address)
+	}
+	for i, r := range all {
+		where := at[r.why]
+		shown := where[:min(len(where), mostAddresses)]
+		if all[i].where = strings.Join(shown, ", "); len(shown) < len(where) {
+			all[i].where += fmt.Sprintf(" and %d more", len(where)-len(shown))
+		}
+	}
+	return all
 }
 
 // printProposal says what somebody may do about a machine that was met.
@@ -154,7 +189,7 @@ func standing(m site.Met) string {
 	case site.StandingOther:
 		return "not node " + s.Node
 	case site.StandingUnread:
-		return "not looked into: " + printable(m.Why)
+		return "not looked into"
 	default:
 		return string(s.Kind)
 	}

@@ -358,14 +358,12 @@ func networkOf(networks []adoptedNet, address string) string {
 	return adoptedNetwork
 }
 
-// nodeName is a name for a machine: the last word of its model and its serial
-// number, or its address.
+// nodeName is a name for a machine: its model in a word and its serial number,
+// or its address.
 func nodeName(m site.Met) string {
 	var parts []string
 	if i := m.Observed.Inventory; i != nil {
-		if words := strings.Fields(i.Model); len(words) > 0 {
-			parts = append(parts, words[len(words)-1])
-		}
+		parts = append(parts, modelWord(i.Model))
 	}
 	if serial := m.Observed.Identity.Own().Serial; serial != "" {
 		parts = append(parts, serial)
@@ -373,6 +371,18 @@ func nodeName(m site.Met) string {
 		parts = append(parts, "at", m.Address)
 	}
 	return slug(strings.Join(parts, "-"))
+}
+
+// modelWord is the word that tells a model from its maker's others: the first
+// with a digit ("ProLiant DL385 Gen10 Plus v2"), or the last.
+func modelWord(model string) string {
+	words := strings.Fields(model)
+	for _, w := range words {
+		if strings.ContainsAny(w, "0123456789") {
+			return w
+		}
+	}
+	return strings.Join(words[max(0, len(words)-1):], "")
 }
 
 // modelName is a profile's name for machines of one model.
@@ -520,7 +530,7 @@ func inventoryLines(i *site.Inventory) []string {
 	if i == nil {
 		return nil
 	}
-	lines := []string{fmt.Sprintf("%s %s: %s, %g GiB of memory", cmp.Or(i.Manufacturer, "?"), cmp.Or(i.Model, "?"), count(i.Processors, "processor"), i.MemoryGiB)}
+	lines := []string{fmt.Sprintf("%s %s%s", cmp.Or(i.Manufacturer, "?"), cmp.Or(i.Model, "?"), extentOf(i))}
 	for _, d := range i.Drives {
 		lines = append(lines, fmt.Sprintf("drive %s: %s, %d GB", cmp.Or(d.Name, d.ID), path.Join(d.Model, d.Serial), d.Bytes/1e9))
 	}
@@ -533,6 +543,21 @@ func inventoryLines(i *site.Inventory) []string {
 		lines[i] = strings.Join(strings.Fields(l), " ") // a comment ends with its line
 	}
 	return lines[:min(len(lines), 40)]
+}
+
+// extentOf is how large a machine is, as far as its controller tells.
+func extentOf(i *site.Inventory) string {
+	var parts []string
+	if i.Processors > 0 {
+		parts = append(parts, count(i.Processors, "processor"))
+	}
+	if i.MemoryGiB > 0 {
+		parts = append(parts, fmt.Sprintf("%g GiB of memory", i.MemoryGiB))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(parts, ", ")
 }
 
 func count(n int, what string) string {
