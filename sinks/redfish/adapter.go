@@ -24,6 +24,7 @@ func (i *inspection) adapters(ctx context.Context) error {
 	if over(ctx, err) {
 		return err
 	}
+	i.miss("network adapters", err)
 	var refs []object
 	for _, o := range behind {
 		refs = append(refs, at[object](o, "Links", "NetworkAdapter"))
