@@ -38,7 +38,9 @@ func (w *world) teller(github *Repository) *teller {
 }
 
 func (t *teller) up() {
+	t.mu.Lock()
 	t.wrong = nil
+	t.mu.Unlock()
 	t.Reporter = pullrequest.New(pullrequest.Config{
 		Site: "berlin", Checks: t.github, Talk: t.github, Outbox: t, Log: slog.New(slog.DiscardHandler),
 		Shown: func(context.Context, int, string, string, string) error {
@@ -78,6 +80,12 @@ func (t *teller) problem() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.wrong
+}
+
+func (t *teller) timesShown() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.shown
 }
 
 // reviewed is a review of a pull request as it is now.
@@ -155,8 +163,8 @@ func TestReviewIsTold(t *testing.T) {
 				}
 				s.announce(v)
 				<-time.After(time.Minute)
-				if got := s.stands(first); got != "failure" || s.shown != 1 {
-					w.t.Errorf("it is %q and %d times shown", got, s.shown)
+				if got := s.stands(first); got != "failure" || s.timesShown() != 1 {
+					w.t.Errorf("it is %q and %d times shown", got, s.timesShown())
 				}
 				s.reads(pull, "first\n")
 				w.repo.Push("ada", "n1", "more", double.Files{"n1.cue": "x: 2\n"})
