@@ -353,6 +353,9 @@ func (c *client) denied(err error) error {
 		e.class = driver.ErrDenied
 	}
 	e.said = strings.ReplaceAll(e.said, c.value.Reveal(), "[redacted]")
+	if e.class == driver.ErrDenied && e.status == http.StatusUnauthorized {
+		e.said = strings.TrimPrefix(e.said+"; the user name or the password is not the BMC's, or the account is locked", "; ")
+	}
 	return e
 }
 

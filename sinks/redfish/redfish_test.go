@@ -429,6 +429,9 @@ func TestDeniedLoginIsTriedOnce(t *testing.T) {
 		if !errors.Is(err, driver.ErrDenied) || !strings.Contains(err.Error(), "you sent") || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%d: got %v", code, err)
 		}
+		if told := strings.Contains(err.Error(), "or the account is locked"); told != (code == 401) {
+			t.Errorf("%d: got %v", code, err)
+		}
 		if n := b.count("POST /redfish/v1/SessionService/Sessions"); n != 1 {
 			t.Errorf("%d: logged in %d times", code, n)
 		}
