@@ -31,7 +31,7 @@ const (
 func (e *Engine) discover(ctx context.Context) {
 	dice := e.dice("discover")
 	var last *site.Discovery
-	var denied sync.Map
+	var denied *sync.Map // since the design said so
 	var next time.Time
 	for sleep(ctx, jitter(dice, discoverCheck)) {
 		s := e.inForce()
@@ -41,8 +41,10 @@ func (e *Engine) discover(ctx context.Context) {
 			e.setSwept(nil)
 			e.setProblem("discovery", nil)
 		case !reflect.DeepEqual(last, s.Discovery), time.Now().After(next):
-			last = s.Discovery
-			e.setProblem("discovery", e.sweep(ctx, s, &denied))
+			if !reflect.DeepEqual(last, s.Discovery) {
+				last, denied = s.Discovery, &sync.Map{}
+			}
+			e.setProblem("discovery", e.sweep(ctx, s, denied))
 			next = time.Now().Add(jitter(dice, cmp.Or(time.Duration(last.Every), discoverEvery)))
 		}
 	}

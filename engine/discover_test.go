@@ -179,22 +179,28 @@ func TestASurveyEndsAfterTwoDenials(t *testing.T) {
 	}
 }
 
-// A controller that was left alone for the others' denials is tried by the next
-// sweep.
-func TestASurveyRemembersWhoDenied(t *testing.T) {
+// What two controllers have denied is sent to no other by later surveys either,
+// until it is another.
+func TestASurveyRemembersWhatWasDenied(t *testing.T) {
 	var denied sync.Map
 	net := &sweeper{denies: true, at: addresses(5)}
-	for range 2 {
+	for _, password := range []string{"old", "old", "new", "new"} {
 		s := surveyOf(net)
-		s.Denied = &denied
+		s.Denied, s.Secrets = &denied, theSecret(password)
 		if _, _, err := s.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		if want := map[string]int{"old": 2, "new": 4}[password]; len(net.opened) != want {
+			t.Errorf("with the %s one sent to %v, want %d", password, net.opened, want)
+		}
 	}
-	slices.Sort(net.opened)
-	if len(net.opened) != 4 || len(slices.Compact(net.opened)) != 4 {
-		t.Errorf("sent to %v", net.opened)
-	}
+}
+
+// theSecret is the password of every credential.
+type theSecret string
+
+func (s theSecret) Get(string, string) (secret.Value, error) {
+	return secret.New("root", string(s)), nil
 }
 
 // A credential is sent to one controller at a time until one has taken it, and

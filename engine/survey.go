@@ -33,15 +33,14 @@ type Survey struct {
 	// credential.
 	Trust func(driver.Found) (site.Trust, error)
 	// Denied remembers by address what was not accepted there, so that it is not
-	// sent again by a later survey; nil for one that is the only one.
+	// sent again by a later survey, and how the trial of a credential went; nil
+	// for a survey that is the only one.
 	Denied *sync.Map
 	// Skip leaves out controllers that are somebody else's to look at; nil for
 	// none.
 	Skip func(driver.Found) bool
 	// Progress is told how far it is, one call at a time; nil for nobody.
 	Progress func(what string, done, all int)
-
-	trial *trial // of the credential, while it runs
 }
 
 // Addresses is how many addresses the survey asks.
@@ -76,7 +75,9 @@ func (s Survey) Run(ctx context.Context) (met []site.Met, answered int, err erro
 	if s.Skip != nil {
 		found = slices.DeleteFunc(found, s.Skip)
 	}
-	s.trial = newTrial(s.Credential)
+	if s.Denied == nil {
+		s.Denied = &sync.Map{}
+	}
 	return s.lookAtAll(ctx, found), answered, ctx.Err()
 }
 
@@ -166,24 +167,27 @@ func (s Survey) lookInto(ctx context.Context, m site.Met, f driver.Found) ([]sit
 }
 
 func (s Survey) denied(f driver.Found, value secret.Value) bool {
-	if s.Denied == nil {
-		return false
-	}
 	before, ok := s.Denied.Load(f.Address)
 	return ok && before == value
 }
 
 // remember keeps that a credential was not accepted.
 func (s Survey) remember(f driver.Found, value secret.Value, err error) error {
-	if errors.Is(err, driver.ErrDenied) && s.Denied != nil {
+	if errors.Is(err, driver.ErrDenied) {
 		s.Denied.Store(f.Address, value)
 	}
 	return err
 }
 
+// trial is that of the credential as its file has it now.
+func (s Survey) trial(value secret.Value) *trial {
+	t, _ := s.Denied.LoadOrStore(value, newTrial(s.Credential))
+	return t.(*trial)
+}
+
 // logIn opens a controller, and gives the endpoints of the machines behind it.
 func (s Survey) logIn(ctx context.Context, e site.Endpoint, f driver.Found, value secret.Value) (h driver.Machine, urls []string, err error) {
-	err = s.trial.send(ctx, f.Address.String(), func() error {
+	err = s.trial(value).send(ctx, f.Address.String(), func() error {
 		ctx, cancel := context.WithTimeout(ctx, longestLook)
 		defer cancel()
 		h, urls, err = openAndList(ctx, s.Drivers[schemeOf(f.URL)], e, value)
