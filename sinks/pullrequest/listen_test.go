@@ -65,6 +65,12 @@ func (s *square) Proposal(_ context.Context, number int) (site.Proposal, error) 
 	return p, s.away
 }
 
+func (s *square) looks() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked
+}
+
 func (s *square) CommentsSince(_ context.Context, since time.Time) (some []forge.Comment, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -325,11 +331,10 @@ func TestListenerRuns(t *testing.T) {
 		go func() { ended <- l.Run(ctx) }()
 		after := func(d time.Duration, least, most int, what string) {
 			t.Helper()
-			var before, n int
-			locked(func() { before = s.asked })
+			before := s.looks()
 			<-time.After(d)
 			synctest.Wait()
-			if locked(func() { n = s.asked - before }); n < least || n > most {
+			if n := s.looks() - before; n < least || n > most {
 				t.Errorf("%s: looked %d times, want %d to %d", what, n, least, most)
 			}
 		}
@@ -339,17 +344,21 @@ func TestListenerRuns(t *testing.T) {
 		locked(func() { s.away = &forge.Limited{Until: time.Now().Add(time.Hour), Why: "too many"} })
 		l.Look()
 		after(time.Hour-time.Second, 1, 1, "limited")
-		if problem == nil {
-			t.Error("nobody is told of the problem")
-		}
+		locked(func() {
+			if problem == nil {
+				t.Error("nobody is told of the problem")
+			}
+		})
 		locked(func() { s.away = errors.New("away") })
 		after(2*time.Second, 1, 1, "no longer limited")
 		after(time.Hour, 10, 30, "away")
 		locked(func() { s.away = nil })
 		after(slowest, 1, 5, "back")
-		if problem != nil {
-			t.Errorf("the problem is %v still", problem)
-		}
+		locked(func() {
+			if problem != nil {
+				t.Errorf("the problem is %v still", problem)
+			}
+		})
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
