@@ -37,8 +37,9 @@ type ListenerConfig struct {
 // there for us to see, and as it was written: not when it was edited.
 type Listener struct {
 	ListenerConfig
-	poke chan struct{}
-	is   heard
+	poke    chan struct{}
+	is      heard
+	unsaved bool // whether the outbox has it otherwise
 }
 
 // heardKey is the key in the outbox of what was heard.
@@ -129,7 +130,7 @@ func (l *Listener) remember(ctx context.Context) error {
 	if err == nil {
 		err = l.Outbox.PutMessage(ctx, heardKey, value)
 	}
-	if err != nil {
+	if l.unsaved = err != nil; l.unsaved {
 		return fmt.Errorf("remember which comments were answered: %w", err)
 	}
 	return nil
@@ -224,6 +225,11 @@ func (l *Listener) moveOn(ctx context.Context, read []forge.Comment) error {
 // answer gives the answers that are owed. A comment that is gone, or that the
 // forge takes no answer for, is owed none.
 func (l *Listener) answer(ctx context.Context) error {
+	if l.unsaved {
+		if err := l.remember(ctx); err != nil {
+			return err
+		}
+	}
 	for i := range l.is.Commands {
 		c := &l.is.Commands[i]
 		if !c.Owed {

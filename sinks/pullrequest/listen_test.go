@@ -254,9 +254,17 @@ func TestForgetfulMemory(t *testing.T) {
 	l := s.listener()
 	s.say(1, "ada", "/slipway plan")
 	s.forgets = errors.New("disk full")
-	if err := l.round(t.Context()); !errors.Is(err, s.forgets) {
-		t.Errorf("got %v", err)
+	for range 2 {
+		if err := l.round(t.Context()); !errors.Is(err, s.forgets) {
+			t.Errorf("got %v", err)
+		}
 	}
+	s.did("plan 1", "")
+	s.forgets = nil
+	if err := l.round(t.Context()); err != nil {
+		t.Error(err)
+	}
+	s.did("", "1 seen")
 }
 
 func TestCommentThatIsGone(t *testing.T) {
