@@ -4,7 +4,7 @@ SHELL := /bin/bash
 export CGO_ENABLED := 0
 GO := go
 
-.PHONY: help build setup demo test race lint prove bench-engine bench-design bench-git bench-redfish clean
+.PHONY: help build setup demo test race lint prove bench-engine bench-design bench-git bench-redfish bench-pr clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -49,6 +49,9 @@ bench-git: setup ## the figures of following a repository
 bench-redfish: setup build ## the figures of speaking to BMCs, beside Ironic, which it installs
 	@tests/bench/redfish/setup.sh
 	@$(GO) run ./tests/bench/redfish
+
+bench-pr: build ## how soon a push to a pull request is commented on
+	@$(GO) run ./tests/bench/pr
 
 clean: ## remove what was built
 	rm -rf bin

@@ -24,17 +24,17 @@ type bed struct {
 }
 
 // newBed starts n machines and a daemon on a site that wants them as wanted.
-func newBed(n int, get time.Duration, power, wanted string, r rollout) (*bed, error) {
+func newBed(n int, get time.Duration, power, wanted string, p rig.Pace) (*bed, error) {
 	dir, err := os.MkdirTemp("", "slipway-bench-")
 	if err != nil {
 		return nil, err
 	}
 	b := &bed{dir: dir, n: n}
-	if b.fleet, err = lab.Start(lab.Config{Seed: seed, Latency: latency(get), Machines: machines(n, power)}); err != nil {
+	if b.fleet, err = lab.Start(lab.Config{Seed: rig.Seed, Latency: latency(get), Machines: rig.Machines(n, power)}); err != nil {
 		return b, err
 	}
 	b.fleet.Certify() // real BMCs have theirs
-	b.Daemon, err = rig.Start(dir, siteFiles(n, b.fleet.BMCPort(), wanted, r), password)
+	b.Daemon, err = rig.Start(dir, rig.Site(n, b.fleet.BMCPort(), wanted, p), rig.Password)
 	return b, err
 }
 

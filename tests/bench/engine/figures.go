@@ -44,7 +44,7 @@ func overhead(quick bool) ([]string, error) {
 // is the time from the daemon's first request to any machine until the last one
 // is in-sync.
 func bringUp(n int) (wall time.Duration, err error) {
-	b, err := newBed(n+1, 200*time.Millisecond, "off", "on", rollout{"30s", "60s", "30s"})
+	b, err := newBed(n+1, 200*time.Millisecond, "off", "on", rig.Pace{Poll: "30s", Observe: "60s", Report: "30s"})
 	defer func() { b.close(err) }()
 	if err != nil {
 		return 0, err
@@ -70,7 +70,7 @@ func idle(quick bool) ([]string, error) {
 	if quick {
 		n, span = 500, 20*time.Second
 	}
-	b, err := newBed(n, 200*time.Millisecond, "on", "on", rollout{"30s", "60s", "30s"})
+	b, err := newBed(n, 200*time.Millisecond, "on", "on", rig.Pace{Poll: "30s", Observe: "60s", Report: "30s"})
 	defer func() { b.close(err) }()
 	if err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func commitToWrite(quick bool) ([]string, error) {
 	if quick {
 		n, commits = 10, 3
 	}
-	b, err := newBed(n, 50*time.Millisecond, "on", "on", rollout{"1s", "60s", "2s"})
+	b, err := newBed(n, 50*time.Millisecond, "on", "on", rig.Pace{Poll: "1s", Observe: "60s", Report: "2s"})
 	defer func() { b.close(err) }()
 	if err != nil {
 		return nil, err
@@ -150,7 +150,7 @@ func commitToWrite(quick bool) ([]string, error) {
 // write.
 func (b *bed) changeBoot(ctx context.Context, i int) (time.Duration, error) {
 	order := []string{`["Pxe", "Hdd"]`, `["Hdd", "Pxe"]`}[i%2]
-	text := fmt.Sprintf("package bench\n\nnodes: %s: boot: order: %s\n", nodeName(b.n-1), order)
+	text := fmt.Sprintf("package bench\n\nnodes: %s: boot: order: %s\n", rig.NodeName(b.n-1), order)
 	if err := rig.Write(rig.Work(b.dir), map[string]string{"change.cue": text}); err != nil {
 		return 0, err
 	}
@@ -160,7 +160,7 @@ func (b *bed) changeBoot(ctx context.Context, i int) (time.Duration, error) {
 	if err := rig.Git(rig.Work(b.dir), "commit", "-q", "-m", "boot order"); err != nil {
 		return 0, err
 	}
-	m := b.fleet.Machine(nodeName(b.n - 1))
+	m := b.fleet.Machine(rig.NodeName(b.n - 1))
 	writes := m.Writes()
 	begun := time.Now()
 	if err := rig.Git(rig.Work(b.dir), "push", "-q", "origin", "main"); err != nil {

@@ -32,33 +32,47 @@ func Repo(dir string) string { return filepath.Join(dir, "site.git") }
 // daemon that has never seen it. The user admin with the password opens every
 // BMC.
 func Start(dir string, files map[string]string, password string) (*Daemon, error) {
-	credential := map[string]string{"bmc": "hosts: 127.0.0.0/8\nusername: admin\n\n" + password + "\n"}
-	d := &Daemon{dir: dir, Ask: control.Dial(control.Socket(filepath.Join(dir, "state")))}
 	for _, step := range []func() error{
 		func() error { return Write(Work(dir), files) },
 		func() error { return Git(Work(dir), "init", "-q", "-b", "main") },
 		func() error { return Git(Work(dir), "add", "-A") },
 		func() error { return Git(Work(dir), "commit", "-q", "-m", "site") },
 		func() error { return Git(dir, "clone", "-q", "--bare", Work(dir), Repo(dir)) },
-		func() error { return os.Mkdir(filepath.Join(dir, "credentials"), 0o700) },
-		func() error { return Write(filepath.Join(dir, "credentials"), credential) },
-		d.start,
 	} {
 		if err := step(); err != nil {
-			return d, err
+			return nil, err
 		}
 	}
-	return d, nil
+	return Follow(dir, "file://"+Repo(dir), map[string]string{"bmc": Account("127.0.0.0/8", password)})
 }
 
-func (d *Daemon) start() error {
+// Account is a credential of the user admin, for some hosts.
+func Account(hosts, password string) string {
+	return "hosts: " + hosts + "\nusername: admin\n\n" + password + "\n"
+}
+
+// Follow starts a daemon that has never seen a repository, with credentials by
+// name and more flags, in a folder of its own.
+func Follow(dir, repo string, credentials map[string]string, flags ...string) (*Daemon, error) {
+	d := &Daemon{dir: dir, Ask: control.Dial(control.Socket(filepath.Join(dir, "state")))}
+	err := os.Mkdir(filepath.Join(dir, "credentials"), 0o700)
+	if err == nil {
+		err = Write(filepath.Join(dir, "credentials"), credentials)
+	}
+	if err == nil {
+		err = d.start(append([]string{"run", "--repo", repo, "--branch", "main",
+			"--state", filepath.Join(dir, "state"), "--credentials", filepath.Join(dir, "credentials")}, flags...))
+	}
+	return d, err
+}
+
+func (d *Daemon) start(args []string) error {
 	out, err := os.Create(filepath.Join(d.dir, "log"))
 	if err != nil {
 		return err
 	}
 	defer out.Close()
-	d.cmd = exec.Command(Binary(), "run", "--repo", "file://"+Repo(d.dir), "--branch", "main",
-		"--state", filepath.Join(d.dir, "state"), "--credentials", filepath.Join(d.dir, "credentials"))
+	d.cmd = exec.Command(Binary(), args...)
 	d.cmd.Stderr, d.cmd.Stdout = out, out
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	d.Begun = time.Now()

@@ -1,37 +1,37 @@
-package main
+package rig
 
 import (
 	"fmt"
 	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/site"
-	"github.com/slipway-gitops/slipway/tests/bench/rig"
 	"github.com/slipway-gitops/slipway/tests/lab"
 )
 
-// seed is what the fleet's keys and certificates derive from.
-const seed = "bench"
+// Seed is what the fleet's keys and certificates derive from.
+const Seed = "bench"
 
-// password opens every BMC.
-const password = "bench"
+// Password opens every BMC.
+const Password = "bench"
 
 // nodesPerFile is how a large site is split.
 const nodesPerFile = 100
 
-// rollout is the pace of a bench site.
-type rollout struct{ poll, observe, report string }
+// Pace is how often the daemon of a site looks and tells.
+type Pace struct{ Poll, Observe, Report string }
 
 // address is the loopback address of machine i.
 func address(i int) string { return fmt.Sprintf("127.90.%d.%d", i/250, i%250+1) }
 
-func nodeName(i int) string { return fmt.Sprintf("n%05d", i) }
+// NodeName is the name of node i.
+func NodeName(i int) string { return fmt.Sprintf("n%05d", i) }
 
 func identity(i int) site.Identity {
 	return site.Identity{UUID: fmt.Sprintf("5e1d0000-0000-4000-8000-%012d", i), Serial: fmt.Sprintf("BENCH%05d", i)}
 }
 
-// machines is a fleet of n machines.
-func machines(n int, power string) []lab.MachineConfig {
+// Machines is a fleet of n machines.
+func Machines(n int, power string) []lab.MachineConfig {
 	all := make([]lab.MachineConfig, n)
 	for i := range all {
 		now := power
@@ -39,20 +39,20 @@ func machines(n int, power string) []lab.MachineConfig {
 			now = "on" // the node of role base, which the others need
 		}
 		all[i] = lab.MachineConfig{
-			Name: nodeName(i), BMCAddr: address(i), Identity: identity(i), Username: "admin", Password: password,
+			Name: NodeName(i), BMCAddr: address(i), Identity: identity(i), Username: "admin", Password: Password,
 			Manufacturer: "Lab", Model: "Bench", Power: now, BootOrder: []string{"Hdd", "Pxe"}, MemoryGiB: 64, Processors: 2,
 		}
 	}
 	return all
 }
 
-// siteFiles are a site of n nodes for a fleet whose BMCs listen on port. It has
+// Site is a site of n nodes for a fleet whose BMCs listen on port. It has
 // all that a step can wait for: the first node is what the others need, there
 // are canaries, bounds and a window. Nothing of it makes a node wait.
-func siteFiles(n, port int, power string, r rollout) map[string]string {
+func Site(n, port int, power string, p Pace) map[string]string {
 	files := map[string]string{
 		"cue.mod/module.cue": "module: \"bench.example/site\"\nlanguage: version: \"v0.17.0\"\n",
-		"site.cue":           siteFile(n, port, r),
+		"site.cue":           siteFile(n, port, p),
 	}
 	for from := 0; from < n; from += nodesPerFile {
 		files[fmt.Sprintf("nodes-%03d.cue", from/nodesPerFile)] = nodesFile(from, min(from+nodesPerFile, n), power)
@@ -60,7 +60,7 @@ func siteFiles(n, port int, power string, r rollout) map[string]string {
 	return files
 }
 
-func siteFile(n, port int, r rollout) string {
+func siteFile(n, port int, p Pace) string {
 	return fmt.Sprintf(`package bench
 
 import "github.com/slipway-gitops/slipway/schema"
@@ -96,7 +96,7 @@ nodes: [string]: {
 	addresses: _
 	endpoints: bmc: url: "redfish+https://\(addresses.bmc):%d/redfish/v1/Systems/1"
 }
-`, r.poll, r.observe, r.report, rig.Text(string(lab.CAPEM(seed))), port)
+`, p.Poll, p.Observe, p.Report, Text(string(lab.CAPEM(Seed))), port)
 }
 
 func nodesFile(from, to int, power string) string {
@@ -109,7 +109,7 @@ func nodesFile(from, to int, power string) string {
 			profiles = `"worker", "base"`
 		}
 		fmt.Fprintf(&b, "\t%s: {\n\t\tprofiles: [%s]\n\t\tpower: %q\n\t\tidentity: {uuid: %q, serial: %q}\n\t\taddresses: bmc: %q\n\t}\n",
-			nodeName(i), profiles, power, id.UUID, id.Serial, address(i))
+			NodeName(i), profiles, power, id.UUID, id.Serial, address(i))
 	}
 	b.WriteString("}\n")
 	return b.String()
