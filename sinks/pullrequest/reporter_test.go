@@ -123,6 +123,22 @@ func TestFormerHeadsAreSuperseded(t *testing.T) {
 	})
 }
 
+// While a head is being planned, its former commits do not take the turn from
+// what comes of it.
+func TestReviewComesBeforeFormerHeads(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		d.announce(review(1, "head1", "base1"))
+		d.after(time.Minute)
+		d.done()
+		d.begin(1, "head2", "base1")
+		d.after(5 * time.Second)
+		d.did("check head2 pending")
+		d.announce(review(1, "head2", "base1"))
+		d.after(time.Minute)
+		d.did("check head2 success", "comment 1 plan", "check head1 superseded")
+	})
+}
+
 // A comment about a commit that was pushed away while it could not be written
 // is not written later.
 func TestOvertaken(t *testing.T) {

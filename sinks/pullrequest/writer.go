@@ -70,7 +70,7 @@ func (r *Reporter) next(now time.Time) (w *wish, t task, wait time.Duration) {
 	for _, w := range r.wishes {
 		for p := range w.parts() {
 			c := choice{wish: w, task: task{w.Number, p}}
-			rest := latest(r.forge.rest, r.lines[p.line()].rest)
+			rest := latest(w.notBefore(p), latest(r.forge.rest, r.lines[p.line()].rest))
 			if x := r.tries[c.task]; x != nil {
 				c.failures, rest = x.failures, latest(rest, x.rest)
 			}
@@ -85,6 +85,18 @@ func (r *Reporter) next(now time.Time) (w *wish, t task, wait time.Duration) {
 		return nil, task{}, wait
 	}
 	return r.touch(best.wish, best.part), best.task, 0
+}
+
+// soon is how long a review is waited for that is on its way.
+const soon = 10 * time.Second
+
+// notBefore is until when something waits that could be told: while a head is
+// being planned, its former commits leave the turn to what comes of that.
+func (w *wish) notBefore(p part) time.Time {
+	if p == partFormer && w.Verdict == forge.Pending {
+		return w.Changed.Add(soon)
+	}
+	return time.Time{}
 }
 
 // touch notes that something is about to be said of a wish's head.
