@@ -33,7 +33,7 @@ func TestProvePullRequests(t *testing.T) {
 	t.Parallel()
 	h := openHall(t, false)
 	hook := h.hook()
-	order := rand.New(rand.NewPCG(uint64(number("SLIPWAY_SEED", 1)), 3)).Perm(len(scenarios))
+	order := rand.New(rand.NewPCG(uint64(number("SLIPWAY_SEED", 1)), 6)).Perm(len(scenarios))
 	runs := number("SLIPWAY_RUNS", 2)
 	if os.Getenv("SLIPWAY_PROVE") != "" {
 		runs = len(order)
