@@ -260,6 +260,35 @@ func TestGrownSetCallsForAPerson(t *testing.T) {
 	}, "n1", "n2")
 }
 
+// What is held is approved by the digest that the comment names it by, and
+// nothing of what waits beside it is.
+func TestHeldSetIsApprovedByItself(t *testing.T) {
+	all := []string{"n1", "n2", "n3"}
+	inBubble(t, usual, func(w *world) {
+		f := w.inSync(all...)
+		w.commit(w.wiping(all, "n3"))
+		w.after(time.Minute)
+		r := f.reviews()
+		p := f.propose(7, w.wiping(all, "n1", "n3"))
+		f.round(r)
+		f.show(r, 7)
+		w.source.mu.Lock()
+		w.source.designs["merged-"+p.Head] = w.wiping(all, all...)
+		w.source.mu.Unlock()
+		f.merge(7)
+		f.keep(r, "n2 is held", 2*time.Minute, func() bool { return len(f.calls(7)) == 1 })
+		v := f.last(7)
+		if len(v.Held) != 1 || v.Held[0].Node != "n2" || !strings.Contains(v.Call.Text, "/slipway approve "+v.Held.Digest()) {
+			t.Fatalf("held is %v, called %+v", v.Held, v.Call)
+		}
+		w.do(site.Order{Verb: site.VerbApprove, Digest: v.Held.Digest()})
+		w.until("n1 and n2 are installed", 30*time.Minute, w.is(site.InSync, "n1", "n2"))
+		w.after(time.Hour)
+		w.want("n3", site.Blocked)
+		w.installs("n3", 0)
+	}, all...)
+}
+
 // One that is merged before its set could be read approves nothing, and all of
 // the set is held.
 func TestMergeBeforeTheSetWasShown(t *testing.T) {
@@ -366,4 +395,46 @@ func TestDeathBetweenAnyTwoWrites(t *testing.T) {
 	if points < 6 {
 		t.Errorf("it died at %d points", points)
 	}
+}
+
+// atApproval calls a function when an approval was recorded.
+type atApproval struct {
+	slog.Handler
+	do func()
+}
+
+func (a *atApproval) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "destruction approved" {
+		a.do()
+	}
+	return nil
+}
+
+func (a *atApproval) Enabled(context.Context, slog.Level) bool { return true }
+func (a *atApproval) WithAttrs([]slog.Attr) slog.Handler       { return a }
+
+// What a merge approves is recorded before it is noted that it has landed, or a
+// death in between would have it approve nothing.
+func TestMergeIsApprovedBeforeItHasLanded(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		asked := 0
+		w.log = slog.New(&atApproval{Handler: slog.DiscardHandler, do: func() {
+			asked++
+			snap, err := w.store.Site("test").Load(w.t.Context())
+			if err != nil || len(snap.Approved) != 1 || len(snap.Proposed) != 1 || snap.Proposed[0].Shown == nil || snap.Proposed[0].Landed != nil {
+				t.Errorf("recorded are approvals %+v and proposals %+v, %v", snap.Approved, snap.Proposed, err)
+			}
+		}})
+		f := w.inSync("n1")
+		r := f.reviews()
+		f.propose(7, w.wiping([]string{"n1"}, "n1"))
+		f.round(r)
+		f.show(r, 7)
+		f.merge(7)
+		w.after(time.Minute)
+		f.round(r)
+		if asked != 1 {
+			t.Errorf("approved %d times", asked)
+		}
+	}, "n1")
 }

@@ -2,9 +2,11 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -124,6 +126,9 @@ func (r *Reviews) settleOne(ctx context.Context, is record.Proposed, open []site
 	}
 	p, err := r.Proposals.Proposal(ctx, is.Number)
 	switch {
+	case errors.Is(err, site.ErrNotFound): // as after the repository has become another one
+		r.approvesNothing(p, is, "the forge does not have it any more")
+		return r.engine.putProposed(ctx, is, record.Proposed{Number: is.Number})
 	case err != nil:
 		return fmt.Errorf("ask what became of proposal %d: %w", is.Number, err)
 	case p.State == site.ProposalOpen && p.Base == r.Branch && p.Number == is.Number:
@@ -138,6 +143,10 @@ func (r *Reviews) settleOne(ctx context.Context, is record.Proposed, open []site
 	switch {
 	case err != nil:
 		return err
+	case !there && !p.MergedAt.IsZero() && time.Since(p.MergedAt) > approvalLasts:
+		r.approvesNothing(p, is, "the branch does not have its commit")
+		r.forgetTold(is.Number)
+		return r.engine.putProposed(ctx, is, record.Proposed{Number: is.Number})
 	case !there: // it is, once the repository tells what the forge does, or never
 		return r.tellLanding(ctx, site.Review{Proposal: p, Landing: &site.Landing{Waits: "the branch does not have the commit yet"}})
 	case why == "":

@@ -19,7 +19,7 @@ type Proposals interface {
 	// Open lists the open proposals for a branch.
 	Open(ctx context.Context, base string) ([]site.Proposal, error)
 	// Proposal is one of them by its number, also when it is not open any
-	// more.
+	// more. site.ErrNotFound is wrapped when there is none.
 	Proposal(ctx context.Context, number int) (site.Proposal, error)
 }
 

@@ -115,7 +115,11 @@ func (f *forge) Proposal(_ context.Context, number int) (site.Proposal, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.proposals[number], f.away
+	p, ok := f.proposals[number]
+	if !ok && f.away == nil {
+		return p, site.ErrNotFound
+	}
+	return p, f.away
 }
 
 func (f *forge) Base(ctx context.Context) (site.Revision, error) {
@@ -412,7 +416,7 @@ func TestProposalIsNotItsOwnJudge(t *testing.T) {
 		if want := "merged-" + p.Head + " by " + w.source.head(); !slices.Equal(f.judged, []string{want}) {
 			t.Errorf("judged %v, want %s", f.judged, want)
 		}
-		if v.Planned() || v.Set != "" || !strings.HasPrefix(v.Comment, "no plan: 1 error in the design; 1 finding\n") ||
+		if v.Planned() || v.Set != "" || len(v.Plan.Nodes) > 0 || !strings.HasPrefix(v.Comment, "no plan: 1 error in the design; 1 finding\n") ||
 			!strings.Contains(v.Comment, "the floor is cellar; by the rules of the branch, which this changes") {
 			t.Errorf("planned with set %q\n%s", v.Set, v.Comment)
 		}
@@ -576,6 +580,24 @@ func TestWhatApprovesNothing(t *testing.T) {
 			f.show(r, 7)
 			f.merge(7)
 			f.change(7, func(p *site.Proposal) { p.Merge = "elsewhere" })
+		},
+		"gone, and merged after all": func(_ *testing.T, f *forge, r *engine.Reviews) {
+			f.show(r, 7)
+			f.merge(7)
+			f.mu.Lock()
+			merged := f.proposals[7]
+			delete(f.proposals, 7)
+			f.mu.Unlock()
+			f.round(r)
+			f.change(7, func(p *site.Proposal) { *p = merged })
+		},
+		"merged as a commit that comes a week later": func(t *testing.T, f *forge, r *engine.Reviews) {
+			f.show(r, 7)
+			f.change(7, func(p *site.Proposal) {
+				p.State, p.Merge, p.MergedBy, p.MergedAt = site.ProposalMerged, "commit-2", "ann", time.Now().Add(-8*24*time.Hour)
+			})
+			f.round(r)
+			f.w.commit(f.w.wiping([]string{"n1", "n2"}, "n1"))
 		},
 		"merged by nobody": func(_ *testing.T, f *forge, r *engine.Reviews) {
 			f.show(r, 7)

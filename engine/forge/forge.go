@@ -146,11 +146,17 @@ var (
 	// ErrDenied is wrapped when we may not do something: a person has to give
 	// us another token or more rights.
 	ErrDenied = errors.New("denied")
-	// ErrGone is wrapped when what is meant does not exist, or not any more.
-	ErrGone = errors.New("gone")
+	// ErrGone is wrapped when what is meant does not exist, or not any more. It is
+	// a site.ErrNotFound.
+	ErrGone error = gone{}
 	// ErrRefused is wrapped when the forge will never take a request as it is.
 	ErrRefused = errors.New("refused")
 )
+
+type gone struct{}
+
+func (gone) Error() string { return "gone" }
+func (gone) Unwrap() error { return site.ErrNotFound }
 
 // Limited is the error of a request that was not sent, or not answered, because
 // the forge wants no more of them for some time.
