@@ -127,8 +127,7 @@ func (r *Reviews) settleOne(ctx context.Context, is record.Proposed, open []site
 	p, err := r.Proposals.Proposal(ctx, is.Number)
 	switch {
 	case errors.Is(err, site.ErrNotFound): // as after the repository has become another one
-		r.approvesNothing(p, is, "the forge does not have it any more")
-		return r.engine.putProposed(ctx, is, record.Proposed{Number: is.Number})
+		return r.drop(ctx, p, is, "the forge does not have it any more")
 	case err != nil:
 		return fmt.Errorf("ask what became of proposal %d: %w", is.Number, err)
 	case p.State == site.ProposalOpen && p.Base == r.Branch && p.Number == is.Number:
@@ -136,17 +135,14 @@ func (r *Reviews) settleOne(ctx context.Context, is record.Proposed, open []site
 	}
 	why := r.notApproved(p, is)
 	if !r.isMerged(p, is) {
-		r.approvesNothing(p, is, why)
-		return r.engine.putProposed(ctx, is, record.Proposed{Number: is.Number})
+		return r.drop(ctx, p, is, why)
 	}
 	there, err := r.contains(ctx, base, p.Merge)
 	switch {
 	case err != nil:
 		return err
 	case !there && !p.MergedAt.IsZero() && time.Since(p.MergedAt) > approvalLasts:
-		r.approvesNothing(p, is, "the branch does not have its commit")
-		r.forgetTold(is.Number)
-		return r.engine.putProposed(ctx, is, record.Proposed{Number: is.Number})
+		return r.drop(ctx, p, is, "the branch does not have its commit")
 	case !there: // it is, once the repository tells what the forge does, or never
 		return r.tellLanding(ctx, site.Review{Proposal: p, Landing: &site.Landing{Waits: "the branch does not have the commit yet"}})
 	case why == "":
@@ -154,6 +150,14 @@ func (r *Reviews) settleOne(ctx context.Context, is record.Proposed, open []site
 	}
 	r.approvesNothing(p, is, why)
 	return r.engine.putProposed(ctx, is, unapproved(p, is, why))
+}
+
+// drop forgets a proposal that approves nothing and of which there will be no
+// news.
+func (r *Reviews) drop(ctx context.Context, p site.Proposal, is record.Proposed, why string) error {
+	r.approvesNothing(p, is, why)
+	r.forgetTold(is.Number)
+	return r.engine.putProposed(ctx, is, record.Proposed{Number: is.Number})
 }
 
 // isMerged says whether a proposal of which people were told was merged into the
