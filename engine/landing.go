@@ -59,7 +59,10 @@ func (r *Reviews) follow(ctx context.Context, is record.Proposed) error {
 func (r *Reviews) landing(ctx context.Context, is record.Proposed) (site.Review, record.Proposed, error) {
 	now, landed := r.engine.situation(), *is.Landed
 	there, err := r.contains(ctx, now.applied.ID, landed.Proposal.Merge)
-	if err == nil && there && landed.InForce.IsZero() {
+	if err != nil {
+		return site.Review{}, is, err
+	}
+	if there && landed.InForce.IsZero() {
 		landed.Revision, landed.InForce = now.applied.ID, now.when
 	}
 	if landed.Revision == now.applied.ID { // what later ones destroy is not this one's
@@ -68,12 +71,10 @@ func (r *Reviews) landing(ctx context.Context, is record.Proposed) (site.Review,
 	is.Landed = &landed
 	v := site.Review{Proposal: landed.Proposal, Base: landed.Revision, Approved: landed.Approved, Held: common(landed.Held, now.waiting), Landing: &site.Landing{
 		Unapproved: landed.Unapproved, Revision: landed.Revision, InForce: landed.InForce, Asked: landed.Held, ObserveOnly: now.observeOnly}}
-	if err == nil && landed.InForce.IsZero() {
-		err = r.waits(ctx, v.Landing, landed.Proposal.Merge, now)
-	} else if err == nil {
-		err = r.rollsOut(ctx, &v, now)
+	if landed.InForce.IsZero() {
+		return v, is, r.waits(ctx, v.Landing, landed.Proposal.Merge, now)
 	}
-	return v, is, err
+	return v, is, r.rollsOut(ctx, &v, now)
 }
 
 // waits says what a proposal that has landed waits for before it is in force.
