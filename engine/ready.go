@@ -52,3 +52,16 @@ func (e *Engine) Unready() []string {
 	}
 	return why
 }
+
+// hasMetAll says whether every machine was looked at, now or before a restart,
+// or could not be.
+func (e *Engine) hasMetAll() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, w := range e.workers {
+		if !w.turned && len(w.memory.Observed.Facets) == 0 {
+			return false
+		}
+	}
+	return e.design != nil
+}

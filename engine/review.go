@@ -97,6 +97,7 @@ type reviewed struct {
 	set        site.Losses // that the comment names
 	waiting    site.Losses // without the proposal
 	problem    string
+	early      bool // there were machines still to be looked at for the first time
 	failures   int
 	again      time.Time // of a review that failed
 }
@@ -197,6 +198,7 @@ func (r *Reviews) Round(ctx context.Context) (more bool, err error) {
 // then those that the branch has moved under, the latest changed first.
 func (r *Reviews) due(open []site.Proposal, base string) []site.Proposal {
 	var fresh, rest []site.Proposal
+	met := r.engine.hasMetAll()
 	open = slices.Clone(open)
 	slices.SortStableFunc(open, func(a, b site.Proposal) int { return b.Changed.Compare(a.Changed) })
 	r.mu.Lock()
@@ -207,7 +209,7 @@ func (r *Reviews) due(open []site.Proposal, base string) []site.Proposal {
 		case p.Base != r.Branch:
 		case !known || was.head != p.Head || was.allowed != r.mayPlan(p):
 			fresh = append(fresh, p)
-		case was.base != base, !was.again.IsZero() && !time.Now().Before(was.again):
+		case was.base != base, was.early && met, !was.again.IsZero() && !time.Now().Before(was.again):
 			rest = append(rest, p)
 		}
 	}
@@ -263,7 +265,7 @@ func (r *Reviews) mayPlan(p site.Proposal) bool {
 // review plans one proposal and tells of it.
 func (r *Reviews) review(ctx context.Context, p site.Proposal, on *footing) error {
 	v := site.Review{Site: r.engine.Site, Proposal: p, Base: on.base.ID, When: time.Now()}
-	allowed := r.mayPlan(p)
+	allowed, early := r.mayPlan(p), !r.engine.hasMetAll()
 	var err error
 	if allowed {
 		err = r.planWithin(ctx, &v, on)
@@ -279,7 +281,7 @@ func (r *Reviews) review(ctx context.Context, p site.Proposal, on *footing) erro
 		return nil
 	}
 	is := r.tried(p, v.Base, allowed, err)
-	is.waiting = on.waiting
+	is.waiting, is.early = on.waiting, early
 	if err != nil {
 		v.Problem, v.Ours = "it could not be planned: "+steady(err)+"; it is tried again", true
 		r.engine.Log.Warn("proposal not planned", "proposal", p.Number, "revision", p.Head, "err", err)

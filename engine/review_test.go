@@ -340,6 +340,30 @@ func TestReviewThatCannotBe(t *testing.T) {
 
 // People know of every proposal that it is going to be planned before the first
 // of them is, and of each only once.
+// What was planned before the machines were looked at, as when the daemon is
+// started for the first time, is planned again once they were.
+func TestReviewBeforeMachinesAreSeen(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.commit(w.wiping([]string{"n1", "n2"}))
+		f := w.forge()
+		f.propose(7, w.wiping([]string{"n1", "n2"}, "n1"))
+		w.up()
+		r := f.reviews()
+		f.round(r)
+		if !strings.Contains(f.last(7).Comment, "machines: never") {
+			t.Fatalf("the comment says\n%s", f.last(7).Comment)
+		}
+		w.after(time.Minute)
+		w.until("in-sync", 10*time.Minute, w.is(site.InSync, "n1", "n2"))
+		for range 3 {
+			f.round(r)
+		}
+		if n := f.tellings(); n != 2 || strings.Contains(f.last(7).Comment, ": never") {
+			t.Errorf("told %d times; the comment says\n%s", n, f.last(7).Comment)
+		}
+	}, "n1", "n2")
+}
+
 func TestReviewIsBegun(t *testing.T) {
 	inBubble(t, usual, func(w *world) {
 		f := w.inSync("n1")
