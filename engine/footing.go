@@ -147,13 +147,17 @@ func (r *Reviews) drives(ctx context.Context, v *site.Review, on *footing) error
 // newFindings are those that others do not have, wherever their lines have
 // moved to, and how many they have in common.
 func newFindings(all, before []site.Finding) (fresh []site.Finding, common int) {
-	type key struct{ code, file, path, message string }
+	type key struct {
+		code, file, path, node, message string
+		severity                        site.Severity // a warning excuses no error
+	}
+	keyOf := func(f site.Finding) key { return key{f.Code, f.File, f.Path, f.Node, f.Message, f.Severity} }
 	had := map[key]bool{}
 	for _, f := range before {
-		had[key{f.Code, f.File, f.Path, f.Message}] = true
+		had[keyOf(f)] = true
 	}
 	for _, f := range all {
-		if had[key{f.Code, f.File, f.Path, f.Message}] {
+		if had[keyOf(f)] {
 			common++
 		} else {
 			fresh = append(fresh, f)

@@ -204,6 +204,10 @@ func (e *Engine) situation() situation {
 	return s
 }
 
+// stuckFor is how long a node waits before a person is called for it: it may be
+// about to take notice of what it waited for.
+const stuckFor = time.Minute
+
 // stuckLocked are nodes of the rollout under way that wait for a person and not
 // for the approval of a set. In a halted one all of them do.
 func (e *Engine) stuckLocked(waiting site.Losses) map[string]string {
@@ -217,7 +221,7 @@ func (e *Engine) stuckLocked(waiting site.Losses) map[string]string {
 	}
 	var stuck map[string]string
 	for _, name := range r.Nodes {
-		if w := e.workers[name]; w != nil && w.status.Person && w.standing == resting && !asked[name] {
+		if w := e.workers[name]; w != nil && w.status.Person && w.standing == resting && !asked[name] && time.Since(w.status.Since) >= stuckFor {
 			if stuck == nil {
 				stuck = map[string]string{}
 			}

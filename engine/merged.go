@@ -83,21 +83,20 @@ func (r *Reviews) settle(ctx context.Context, open []site.Proposal, base string)
 	if r.base != base {
 		r.base, r.lineages = base, map[lineage]bool{}
 	}
+	var errs []error
 	for _, is := range r.engine.recorded() {
 		if is.Landed == nil {
-			if err := r.settleOne(ctx, is, open, base); err != nil {
-				return err
-			}
+			errs = append(errs, r.settleOne(ctx, is, open, base))
 			is = r.engine.proposed(is.Number)
+			if is.Landed != nil && len(is.Landed.Approved) > 0 {
+				continue // its machines take notice of that meanwhile
+			}
 		}
-		if is.Landed == nil {
-			continue
-		}
-		if err := r.follow(ctx, is); err != nil {
-			return err
+		if is.Landed != nil {
+			errs = append(errs, r.follow(ctx, is))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (e *Engine) hasDesign() bool {
@@ -143,13 +142,33 @@ func (r *Reviews) settleOne(ctx context.Context, is record.Proposed, open []site
 		return err
 	case !there && !p.MergedAt.IsZero() && time.Since(p.MergedAt) > approvalLasts:
 		return r.drop(ctx, p, is, "the branch does not have its commit")
+	case !there && why == "": // it is, soon; until then the comment stands as it was read
+		return nil
 	case !there: // it is, once the repository tells what the forge does, or never
 		return r.tellLanding(ctx, site.Review{Proposal: p, Landing: &site.Landing{Waits: "the branch does not have the commit yet"}})
 	case why == "":
+		if why, err = r.isGone(ctx, is); err != nil {
+			return err
+		}
+	}
+	if why == "" {
 		return r.engine.approveMerged(ctx, p, is)
 	}
 	r.approvesNothing(p, is, why)
 	return r.engine.putProposed(ctx, is, unapproved(p, is, why))
+}
+
+// isGone says why what a comment named is not approved although it was merged:
+// that it is not to be read any more. It is empty when it is.
+func (r *Reviews) isGone(ctx context.Context, is record.Proposed) (string, error) {
+	stands, err := r.Announce.Stands(ctx, is.Number, is.Shown.Digest)
+	if err != nil {
+		return "", fmt.Errorf("look for the comment on proposal %d: %w", is.Number, err)
+	}
+	if !stands {
+		return "its comment was deleted, or edited so that it does not name the set", nil
+	}
+	return "", nil
 }
 
 // drop forgets a proposal that approves nothing and of which there will be no

@@ -48,6 +48,9 @@ type Announcer interface {
 	// proposal that was merged it is called whenever there is news of what
 	// came of it.
 	Announce(ctx context.Context, r site.Review) error
+	// Stands says whether people can read in a proposal's comment that a set is
+	// destroyed: whether it is there, and was not edited away.
+	Stands(ctx context.Context, number int, set string) (bool, error)
 }
 
 // ReviewConfig is what reviews of a site's proposals are made with. None of it
@@ -85,6 +88,9 @@ type Reviews struct {
 	done  map[int]reviewed
 	begun map[int]commits // that people know to be planned
 	told  map[int]news    // of merged proposals
+	// asks is how often somebody has asked for another plan, answered how many
+	// of these were made.
+	asks, answered map[int]int
 }
 
 // commits are a proposal's head and what of the branch it is merged into.
@@ -94,9 +100,11 @@ type commits struct{ head, base string }
 type reviewed struct {
 	head, base string
 	allowed    bool
-	set        site.Losses // that the comment names
+	named      bool        // the comment names all that is destroyed
+	set        site.Losses // that merging approves, once it is shown
 	waiting    site.Losses // without the proposal
 	problem    string
+	asks       int  // for another plan, when it was begun
 	early      bool // there were machines still to be looked at for the first time
 	failures   int
 	again      time.Time // of a review that failed
@@ -110,14 +118,12 @@ const (
 	// are open, so that a push does not wait for all of them.
 	reviewsPerRound = 16
 	reviewTimeout   = 5 * time.Minute
-	// allowDigits are how many digits of a fork's commit name it to have it
-	// planned: as many as a set of destruction has.
-	allowDigits = 16
 )
 
 // Reviews makes the reviews of the engine's site; Run keeps them.
 func (e *Engine) Reviews(c ReviewConfig) *Reviews {
-	return &Reviews{ReviewConfig: c, engine: e, poke: make(chan struct{}, 1), done: map[int]reviewed{}, begun: map[int]commits{}, told: map[int]news{}}
+	return &Reviews{ReviewConfig: c, engine: e, poke: make(chan struct{}, 1), done: map[int]reviewed{}, begun: map[int]commits{}, told: map[int]news{},
+		asks: map[int]int{}, answered: map[int]int{}}
 }
 
 // Run reviews until the context ends.
@@ -159,6 +165,7 @@ func (r *Reviews) Again(number int) {
 	r.mu.Lock()
 	delete(r.done, number)
 	delete(r.begun, number)
+	r.asks[number]++
 	r.mu.Unlock()
 	r.Look()
 }
@@ -252,6 +259,8 @@ func (r *Reviews) forget(open []site.Proposal) {
 	for number := range r.begun {
 		if !slices.ContainsFunc(open, func(p site.Proposal) bool { return p.Number == number }) {
 			delete(r.begun, number)
+			delete(r.asks, number)
+			delete(r.answered, number)
 		}
 	}
 }
@@ -265,13 +274,13 @@ func (r *Reviews) mayPlan(p site.Proposal) bool {
 // review plans one proposal and tells of it.
 func (r *Reviews) review(ctx context.Context, p site.Proposal, on *footing) error {
 	v := site.Review{Site: r.engine.Site, Proposal: p, Base: on.base.ID, When: time.Now()}
-	allowed, early := r.mayPlan(p), !r.engine.hasMetAll()
+	allowed, early, asks := r.mayPlan(p), !r.engine.hasMetAll(), r.asksFor(p.Number)
 	var err error
 	if allowed {
 		err = r.planWithin(ctx, &v, on)
 	} else {
 		v.Problem = "it comes from a fork, and is planned once somebody who may write to the repository has allowed this commit"
-		v.Allow = p.Head[:min(len(p.Head), allowDigits)]
+		v.Allow = p.Head
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -281,7 +290,7 @@ func (r *Reviews) review(ctx context.Context, p site.Proposal, on *footing) erro
 		return nil
 	}
 	is := r.tried(p, v.Base, allowed, err)
-	is.waiting, is.early = on.waiting, early
+	is.waiting, is.early, is.asks = on.waiting, early, asks
 	if err != nil {
 		v.Problem, v.Ours = "it could not be planned: "+steady(err)+"; it is tried again", true
 		r.engine.Log.Warn("proposal not planned", "proposal", p.Number, "revision", p.Head, "err", err)
@@ -289,9 +298,10 @@ func (r *Reviews) review(ctx context.Context, p site.Proposal, on *footing) erro
 	if is.problem = v.Problem; r.failsAlike(p, is) {
 		return nil // people know
 	}
+	v.Grown = r.grown(&v, asks)
 	r.write(&v, on)
-	if v.Planned() && v.Whole {
-		is.set = v.Destroys()
+	if is.named = v.Planned() && v.Whole; is.named {
+		is.set = v.Approves()
 	}
 	if len(is.set) > 0 {
 		v.Set = is.set.Digest()
@@ -364,6 +374,9 @@ func (r *Reviews) replace(ctx context.Context, p site.Proposal, is reviewed) (op
 	defer r.turn.Unlock()
 	was := r.engine.proposed(p.Number)
 	next := after(was, p, is)
+	if is.named && r.namesAnew(was, p, is.asks) {
+		next.Named = &record.Named{Head: p.Head, Losses: is.set}
+	}
 	if next.Shown == nil && was.Shown != nil {
 		if open, err := r.stillOpen(ctx, p.Number, ""); err != nil || !open {
 			return false, err
@@ -374,8 +387,36 @@ func (r *Reviews) replace(ctx context.Context, p site.Proposal, is reviewed) (op
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.done[p.Number] = is
+	if is.named {
+		r.answered[p.Number] = is.asks
+	}
+	if r.asks[p.Number] == is.asks { // nobody has asked meanwhile
+		r.done[p.Number] = is
+	}
 	return true, nil
+}
+
+func (r *Reviews) asksFor(number int) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.asks[number]
+}
+
+// namesAnew says whether a plan is the first of a proposal's commit, or one that
+// somebody asked for: what it names is new to nobody.
+func (r *Reviews) namesAnew(was record.Proposed, p site.Proposal, asks int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return was.Named == nil || was.Named.Head != p.Head || r.answered[p.Number] != asks
+}
+
+// grown is what of a review's destruction its comment did not name at first.
+func (r *Reviews) grown(v *site.Review, asks int) site.Losses {
+	was := r.engine.proposed(v.Proposal.Number)
+	if !v.Planned() || r.namesAnew(was, v.Proposal, asks) {
+		return nil
+	}
+	return beside(v.Destroys(), was.Named.Losses)
 }
 
 // stillOpen asks whether a proposal is open, and at a commit if one is named.

@@ -30,6 +30,7 @@ type forge struct {
 	told      []site.Review
 	asked     func(number int) // before it is said what became of a proposal
 	each      func()           // before every answer
+	deleted   bool             // the comment
 	judged    []string         // which revision by which
 	judgement []site.Finding
 }
@@ -160,6 +161,13 @@ func (f *forge) Announce(_ context.Context, r site.Review) error {
 	defer f.mu.Unlock()
 	f.told = append(f.told, r)
 	return nil
+}
+
+func (f *forge) Stands(_ context.Context, number int, set string) (bool, error) {
+	f.before()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !f.deleted, f.away
 }
 
 func (f *forge) judge(_ context.Context, revision, by site.Revision) ([]site.Finding, error) {
@@ -444,8 +452,16 @@ func TestProposalIsNotItsOwnJudge(t *testing.T) {
 			!strings.Contains(v.Comment, "the floor is cellar; by the rules of the branch, which this changes") {
 			t.Errorf("planned with set %q\n%s", v.Set, v.Comment)
 		}
+		lenient := f.judgement[0]
+		lenient.Severity = site.SeverityWarning
+		f.propose(7, governed("two", "n1"), lenient)
+		f.round(r)
+		if v := f.last(7); v.Planned() || v.Set != "" {
+			t.Errorf("a policy that only warns is taken for the branch's: set %q\n%s", v.Set, v.Comment)
+		}
+		f.propose(7, governed("two", "n1"))
 		w.source.mu.Lock()
-		w.source.broken[w.source.current.ID] = []site.Finding{{Code: "policy/floor", Severity: site.SeverityWarning, Node: "n1", Message: "the floor is cellar"}}
+		w.source.broken[w.source.current.ID], f.judgement = []site.Finding{lenient}, []site.Finding{lenient}
 		w.source.mu.Unlock()
 		f.round(f.reviews())
 		if v := f.last(7); !v.Planned() || v.Set == "" || len(v.Findings) > 0 {
@@ -682,6 +698,122 @@ func TestMergeBeforeTheGrownSetIsShown(t *testing.T) {
 		f.round(r)
 		w.until("n1 is installed", 30*time.Minute, w.is(site.InSync, "n1"))
 		w.want("n2", site.Blocked)
+	}, "n1", "n2")
+}
+
+// grow has a proposal destroy what is on n2 too.
+func (f *forge) grow(number int) {
+	head := f.last(number).Proposal.Head
+	f.w.source.mu.Lock()
+	defer f.w.source.mu.Unlock()
+	f.w.source.designs["merged-"+head] = f.w.wiping([]string{"n1", "n2"}, "n1", "n2")
+}
+
+// What has come to a set since it was read is not approved, though the comment
+// names it by then: an edit notifies nobody. After somebody has asked for
+// another plan it is, as it is of another commit.
+func TestWhatHasComeToASetIsHeld(t *testing.T) {
+	for name, c := range map[string]struct {
+		before func(*forge, *engine.Reviews)
+		held   bool
+	}{
+		"the branch moves": {func(*forge, *engine.Reviews) {}, true},
+		"it moves, and plain in between": {func(f *forge, r *engine.Reviews) {
+			f.show(r, 7)
+			f.w.commit(f.w.wiping([]string{"n1", "n2"}))
+			f.round(r)
+		}, true},
+		"somebody asks for a plan": {func(f *forge, r *engine.Reviews) { r.Again(7); f.round(r) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, usual, func(w *world) {
+				f := w.inSync("n1", "n2")
+				r := f.reviews()
+				f.propose(7, w.wiping([]string{"n1", "n2"}, "n1"))
+				f.round(r)
+				f.show(r, 7)
+				w.commit(w.wiping([]string{"n1", "n2"}))
+				f.grow(7)
+				f.round(r)
+				c.before(f, r)
+				f.show(r, 7)
+				v := f.last(7)
+				if said := strings.Contains(v.Comment, "merging does not approve this"); said != c.held || (len(v.Grown) > 0) != c.held {
+					t.Errorf("grown %v; the comment says\n%s", v.Grown, v.Comment)
+				}
+				f.merge(7)
+				w.after(time.Minute)
+				f.round(r)
+				w.until("n1 is installed", time.Hour, w.is(site.InSync, "n1"))
+				f.round(r)
+				if c.held {
+					w.want("n2", site.Blocked)
+				} else {
+					w.until("n2 is installed", time.Hour, w.is(site.InSync, "n2"))
+				}
+			}, "n1", "n2")
+		})
+	}
+}
+
+// A comment that is not there any more has named nothing to whoever merges.
+func TestMergeWithoutTheComment(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		f := w.inSync("n1")
+		r := f.reviews()
+		f.propose(7, w.wiping([]string{"n1"}, "n1"))
+		f.round(r)
+		f.show(r, 7)
+		f.deleted = true
+		f.merge(7)
+		w.after(time.Minute)
+		f.round(r)
+		w.after(20 * time.Minute)
+		w.want("n1", site.Blocked)
+		if v := f.last(7); len(v.Approved) > 0 || len(v.Held) != 1 || !strings.Contains(v.Comment, "its comment was deleted") {
+			t.Errorf("approved %v, held %v\n%s", v.Approved, v.Held, v.Comment)
+		}
+	}, "n1")
+}
+
+// Who asks for a plan while one is made gets another.
+func TestPlanAskedForMeanwhile(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		f := w.inSync("n1")
+		r := f.reviews()
+		asked := false
+		f.propose(7, w.wiping([]string{"n1"}, "n1"))
+		r.Evaluate = func(ctx context.Context, rev site.Revision) (*site.Site, []site.Finding, error) {
+			if strings.HasPrefix(rev.ID, "merged") && !asked {
+				asked = true
+				r.Again(7)
+			}
+			return w.source.evaluate(ctx, rev)
+		}
+		f.round(r)
+		f.round(r)
+		if n := f.tellings(); n != 2 {
+			t.Errorf("told %d times", n)
+		}
+	}, "n1")
+}
+
+// What waits for the approval that a merge has just given calls for nobody.
+func TestApprovalByMergeCallsForNobody(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		f := w.inSync("n1", "n2")
+		r := f.reviews()
+		f.propose(7, w.wiping([]string{"n1", "n2"}, "n2"))
+		f.round(r)
+		f.show(r, 7)
+		f.merge(7)
+		for range 10 {
+			w.after(20 * time.Second)
+			f.round(r)
+		}
+		if got := f.calls(7); len(got) > 0 {
+			t.Errorf("people are called for %q", got)
+		}
 	}, "n1", "n2")
 }
 

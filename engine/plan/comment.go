@@ -12,8 +12,9 @@ import (
 // destroyed names what is destroyed, by node and machine, or says that it is
 // too much to be named.
 func (c *comment) destroyed() {
-	set := c.review.Destroys()
+	set := c.review.Approves()
 	if len(set) == 0 {
+		c.grown()
 		return
 	}
 	entries := c.entries(set)
@@ -23,6 +24,18 @@ func (c *comment) destroyed() {
 	}
 	c.unnamed = size+len(c.heading(set))+len("\n\n") > c.left
 	c.section("entries of what is destroyed", c.heading(set), entries, "")
+	c.grown()
+}
+
+// grown names what is destroyed as well, and was not when it was first read.
+func (c *comment) grown() {
+	set := c.review.Grown
+	if len(set) == 0 {
+		return
+	}
+	heading := fmt.Sprintf("**What has come to it since it was first planned at this commit, as set `%s`, on %s:** merging does not approve this, so that it is held. "+
+		"After a comment with the first line `/slipway plan`, by somebody who may write to the repository, merging approves all of it.\n\n", set.Digest(), count(len(set), "machine"))
+	c.section("entries of what has come to it", heading, c.entries(set), "")
 }
 
 // heading says what is needed before anything of a set is destroyed.

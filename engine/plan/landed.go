@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/bits"
 	"slices"
 	"strings"
 	"time"
@@ -73,7 +74,7 @@ func heldSince(r *site.Review) string {
 	if r.Landing.Unapproved != "" {
 		return "since the merge has approved nothing"
 	}
-	return "since it was not named here before"
+	return "since merging has not approved it"
 }
 
 // reasons lists nodes, each with a reason.
@@ -208,7 +209,7 @@ func Call(r *site.Review) *site.Call {
 			both = map[string]string{}
 		}
 		maps.Copy(both, l.Stuck)
-		return &site.Call{Key: fmt.Sprintf("stuck-%d", o.Since.Unix()), Text: needs + count(len(both), "node") + " of this rollout cannot go on.\n\n" + somewhat(both) + "\n`slipway why NODE` says more.\n"}
+		return &site.Call{Key: fmt.Sprintf("stuck-%d-%d", o.Since.Unix(), bits.Len(uint(len(both)))), Text: needs + count(len(both), "node") + " of this rollout cannot go on.\n\n" + somewhat(both) + "\n`slipway why NODE` says more.\n"}
 	}
 	return nil
 }

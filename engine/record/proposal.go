@@ -20,6 +20,10 @@ type Proposed struct {
 	// Shown is what people read in its comment now; nil when that names no set
 	// of destruction.
 	Shown *Shown `json:"shown,omitempty"`
+	// Named is what its comment named first for a commit, or since somebody
+	// asked for another plan of it: what comes to it later is approved by no
+	// merge. It is nil until there was a plan.
+	Named *Named `json:"named,omitempty"`
 	// Told says that people are told of it, so that they are told as well what
 	// comes of it once it is merged.
 	Told bool `json:"told,omitempty"`
@@ -32,7 +36,7 @@ type Proposed struct {
 
 // Empty says whether nothing is to be remembered.
 func (p Proposed) Empty() bool {
-	return p.Allowed == "" && p.Shown == nil && !p.Told && p.Landed == nil
+	return p.Allowed == "" && p.Shown == nil && p.Named == nil && !p.Told && p.Landed == nil
 }
 
 // Shown is a set of destruction as a proposal's comment names it.
@@ -45,6 +49,12 @@ type Shown struct {
 	// Waiting is what the branch destroyed without the proposal.
 	Waiting site.Losses `json:"waiting,omitempty"`
 	When    time.Time   `json:"when"`
+}
+
+// Named is what a proposal's comment named for its commit.
+type Named struct {
+	Head   string      `json:"head"`
+	Losses site.Losses `json:"losses,omitempty"`
 }
 
 // Landed is a proposal that was merged.

@@ -1,6 +1,9 @@
 package site
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Merge is what a branch comes to when a proposal is merged into it.
 type Merge struct {
@@ -54,6 +57,10 @@ type Review struct {
 	// Spared are nodes that something was to be done to, and that the proposal
 	// leaves as they are.
 	Spared []string `json:"spared,omitempty"`
+	// Grown is what of the destruction has come to it since its comment first
+	// named what is destroyed at this commit: who has read that one may not have
+	// read this, and merging does not approve it.
+	Grown Losses `json:"grown,omitempty"`
 	// Comment is the review for people, as Markdown. Whole says that all of
 	// what is destroyed is named in it.
 	Comment string `json:"comment,omitempty"`
@@ -120,6 +127,16 @@ func (r *Review) Destroys() Losses {
 		}
 	}
 	return all
+}
+
+// Approves is what of the destruction merging the proposal approves, once people
+// can read it.
+func (r *Review) Approves() Losses {
+	grown := make(map[Loss]bool, len(r.Grown))
+	for _, l := range r.Grown {
+		grown[l] = true
+	}
+	return slices.DeleteFunc(r.Destroys(), func(l Loss) bool { return grown[l] })
 }
 
 // Planned says whether there is a plan.
