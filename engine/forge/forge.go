@@ -89,6 +89,10 @@ type Talk interface {
 	// contain the marker. Saying the same again writes nothing. Keep is called
 	// by one goroutine at a time.
 	Keep(ctx context.Context, number int, m Marker, body string) (int64, error)
+	// Kept is the body that the comment of ours with a marker has now, as the
+	// forge shows it: people may have changed it. ErrGone is wrapped when there
+	// is none, or none with its marker.
+	Kept(ctx context.Context, number int, m Marker) (body string, err error)
 	// React answers a comment with a small picture. Doing so twice is as once.
 	React(ctx context.Context, comment int64, r Reaction) error
 }

@@ -196,6 +196,53 @@ func TestReviewIsTold(t *testing.T) {
 	}
 }
 
+// A set stands while GitHub shows our comment that names it: not after it was
+// deleted, or edited by another, or shown by another.
+func TestSetStandsWhileItIsShown(t *testing.T) {
+	const set = "0123456789abcdef"
+	for name, c := range map[string]struct {
+		spoil func(*double.Pull, *double.Comment)
+		want  bool
+	}{
+		"left":    {func(*double.Pull, *double.Comment) {}, true},
+		"deleted": {func(_ *double.Pull, c *double.Comment) { c.Delete("acme") }, false},
+		"edited away": {func(_ *double.Pull, c *double.Comment) {
+			c.Edit("acme", strings.ReplaceAll(c.Body(), set, "nothing"))
+		}, false},
+		"its marker taken off": {func(_ *double.Pull, c *double.Comment) { c.Edit("acme", "see `"+set+"`") }, false},
+		"another's in its place": {func(p *double.Pull, c *double.Comment) {
+			body := c.Body()
+			c.Delete("acme")
+			p.Comment("ada", body)
+		}, false},
+	} {
+		for _, restarted := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, restarted %t", name, restarted), func(t *testing.T) {
+				inWorld(t, func(w *world) {
+					r := w.withToken()
+					s := w.teller(r)
+					defer func() { s.stop() }()
+					pull := w.propose("n1")
+					s.announce(s.reviewed(pull, "destroys disks, as set `"+set+"`\n"))
+					<-time.After(time.Minute)
+					if ok, err := s.Stands(w.t.Context(), pull.Number(), set); !ok || err != nil {
+						w.t.Fatalf("it does not stand while it is shown: %v", err)
+					}
+					c.spoil(pull, pull.Comments()[0])
+					if restarted {
+						s.stop()
+						s.github = w.withToken()
+						s.up()
+					}
+					if ok, err := s.Stands(w.t.Context(), pull.Number(), set); ok != c.want || err != nil {
+						w.t.Errorf("it stands: %t, %v, want %t", ok, err, c.want)
+					}
+				})
+			})
+		}
+	}
+}
+
 // Six hours of every kind of trouble, with the daemon started anew in the
 // middle, lose nothing and write no comment twice.
 func TestReviewsThroughTrouble(t *testing.T) {

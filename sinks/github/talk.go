@@ -79,6 +79,20 @@ func (r *Repository) Keep(ctx context.Context, number int, m forge.Marker, body 
 	return id, err
 }
 
+// Kept is what the comment with the marker says now: GitHub is asked, also where
+// it is known which one it is.
+func (r *Repository) Kept(ctx context.Context, number int, m forge.Marker) (string, error) {
+	there, err := r.ours(ctx, place{number, m})
+	if err != nil {
+		return "", fmt.Errorf("read the comment on #%d: %w", number, explain(err, needComments))
+	}
+	if is, marked := forge.ReadMarker(there.GetBody()); !marked || is != m {
+		return "", fmt.Errorf("read the comment on #%d: %w: there is none of ours that is marked as %q", number, forge.ErrGone, m.Kind)
+	}
+	_, body, _ := strings.Cut(there.GetBody(), "\n")
+	return body, nil
+}
+
 func (r *Repository) keep(ctx context.Context, at place, text string) (int64, error) {
 	if n := utf8.RuneCountInString(text); n > maxBody {
 		return 0, fmt.Errorf("%w: it has %d characters, and GitHub takes %d", forge.ErrRefused, n, maxBody)

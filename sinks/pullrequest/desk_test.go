@@ -146,6 +146,20 @@ func (d talk) Keep(ctx context.Context, number int, m forge.Marker, body string)
 	})
 }
 
+// Kept is the comment as it reads now.
+func (d talk) Kept(_ context.Context, number int, m forge.Marker) (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.trouble != nil {
+		return "", d.trouble("read")
+	}
+	all := d.comments[fmt.Sprintf("%d %s", number, m.Kind)]
+	if len(all) == 0 {
+		return "", fmt.Errorf("read the comment on %d: %w", number, forge.ErrGone)
+	}
+	return all[len(all)-1], nil
+}
+
 func (d *desk) show(_ context.Context, number int, head, base, set string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -88,6 +88,11 @@ func (s *square) Keep(context.Context, int, forge.Marker, string) (int64, error)
 	return 0, nil
 }
 
+func (s *square) Kept(context.Context, int, forge.Marker) (string, error) {
+	s.t.Error("a listener reads no comment of ours")
+	return "", nil
+}
+
 func (s *square) React(_ context.Context, comment int64, r forge.Reaction) error {
 	if err := errors.Join(s.away, s.deaf); err != nil {
 		return err

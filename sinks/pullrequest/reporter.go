@@ -12,6 +12,7 @@ package pullrequest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -81,6 +82,22 @@ func (r *Reporter) Begin(ctx context.Context, p site.Proposal, base string) erro
 func (r *Reporter) Announce(ctx context.Context, v site.Review) error {
 	return r.ask(ctx, v.Proposal.Number, func(w *wish) { w.announce(r.check(), &v) })
 }
+
+// Stands says whether the comment that is kept on a proposal is there now and
+// names a set of destruction. People may have deleted or changed it since it was
+// shown. It asks the forge.
+func (r *Reporter) Stands(ctx context.Context, number int, set string) (bool, error) {
+	body, err := r.Talk.Kept(ctx, number, r.marker(kindPlan))
+	if errors.Is(err, forge.ErrGone) {
+		return false, nil
+	}
+	return err == nil && set != "" && strings.Contains(body, set), err
+}
+
+// kindPlan is of the comment that is kept.
+const kindPlan = "plan"
+
+func (r *Reporter) marker(kind string) forge.Marker { return forge.Marker{Site: r.Site, Kind: kind} }
 
 // check is the name under which commits are told how they stand.
 func (r *Reporter) check() string { return "slipway/" + r.Site }

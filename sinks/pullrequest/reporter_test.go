@@ -40,6 +40,36 @@ func TestCheckThenCommentThenShown(t *testing.T) {
 	})
 }
 
+// A set stands as long as the comment that names it does.
+func TestStands(t *testing.T) {
+	const set, other = "0123456789abcdef", "fedcba9876543210"
+	atDesk(t, func(d *desk) {
+		stands := func(set string, want bool) {
+			t.Helper()
+			if got, err := d.r.Stands(t.Context(), 1, set); got != want || err != nil {
+				t.Errorf("set %q stands: %t, %v, want %t", set, got, err, want)
+			}
+		}
+		stands(set, false)
+		v := review(1, "head1", "base1")
+		v.Set, v.Comment = set, "**What is destroyed, as set `"+set+"`:** disks of n1"
+		d.announce(v)
+		d.after(time.Minute)
+		stands(set, true)
+		stands(other, false)
+		stands("", false)
+		d.suffer(away)
+		if got, err := d.r.Stands(t.Context(), 1, set); got || err == nil {
+			t.Errorf("with the forge away it stands: %t, %v", got, err)
+		}
+		d.suffer(nil)
+		d.comments["1 plan"] = append(d.comments["1 plan"], "all is well")
+		stands(set, false)
+		delete(d.comments, "1 plan")
+		stands(set, false)
+	})
+}
+
 func TestVerdicts(t *testing.T) {
 	finding := site.Finding{Code: "no-mac", Severity: site.SeverityError, File: "n1.cue", Line: 3, Message: "there is none", Fix: "write one"}
 	warning := finding

@@ -212,14 +212,14 @@ func (r *Reporter) send(ctx context.Context, w *wish, p part) error {
 		return r.keep(ctx, w.Number, "call-"+w.Call.Key, w.Call.Text)
 	}
 	c := w.Comment
-	if err := r.keep(ctx, w.Number, "plan", c.Text); err != nil || c.Set == "" {
+	if err := r.keep(ctx, w.Number, kindPlan, c.Text); err != nil || c.Set == "" {
 		return err
 	}
 	return r.Shown(ctx, w.Number, c.Head, c.Base, c.Set)
 }
 
 func (r *Reporter) keep(ctx context.Context, number int, kind, text string) error {
-	_, err := r.Talk.Keep(ctx, number, forge.Marker{Site: r.Site, Kind: kind}, text)
+	_, err := r.Talk.Keep(ctx, number, r.marker(kind), text)
 	return err
 }
 
