@@ -147,7 +147,7 @@ func TestDiscoverSendsNoPasswordToStrangers(t *testing.T) {
 		"is not trusted":          {"--credential", "fleet"},
 		"none of --fingerprint":   {"--credential", "fleet", "--fingerprint", "sha256:" + strings.Repeat("0", 64)},
 	} {
-		if said := w.slipway(0, append(append([]string{"discover"}, args...), where...)...); strings.Count(said, name) != 3 {
+		if said := w.slipway(0, append(append([]string{"discover"}, args...), where...)...); !strings.Contains(said, name) || strings.Count(said, "not looked into") < 3 {
 			t.Errorf("%s:\n%s", name, said)
 		}
 	}
