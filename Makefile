@@ -20,8 +20,10 @@ demo: build ## a whole site in your terminal, in under two minutes (KEEP=1 leave
 	@./setup.sh demo
 	@bin/slipway-demo $(if $(KEEP),--keep)
 
+# Many tests wait for servers, so that one package more than there are cores runs
+# at a time.
 test: setup ## all tests
-	$(GO) test -timeout 15m ./...
+	$(GO) test -timeout 15m -p $$(($$(nproc) + 1)) ./...
 
 race: setup ## the engine's tests with the race detector
 	CGO_ENABLED=1 $(GO) test -race -timeout 15m ./engine/... ./sinks/metrics ./sinks/notify

@@ -126,6 +126,7 @@ func TestExplainWhatIsNotThere(t *testing.T) {
 // What an explanation says holds is what the design says holds, of every node
 // of every design here.
 func TestExplanationsAgreeWithTheDesign(t *testing.T) {
+	hasOneGoroutine(t)
 	compared := 0
 	for name, p := range goodDesigns(t) {
 		s := evaluateHere(p, "").Site

@@ -20,6 +20,7 @@ func cueCommand(t *testing.T) string {
 
 // Format is what `cue fmt` makes of a file, comments and all.
 func TestFormatIsThatOfCUE(t *testing.T) {
+	hasOneGoroutine(t)
 	texts := map[string]string{
 		"spaces":   "package a\n\nx:   1   // one\nlonger :  2\n",
 		"comments": "// Of the package.\npackage a\n// Of x.\nx: {// beside\n a: 1 // one\n\n\n\n  // Below.\n}\n// At the end.\n",
@@ -59,6 +60,7 @@ func TestFormatIsThatOfCUE(t *testing.T) {
 
 // What cannot be formatted is said with its place, whatever it is.
 func TestFormatRefuses(t *testing.T) {
+	hasOneGoroutine(t)
 	e := newEvaluator(t, Limits{FileBytes: 4 << 20})
 	for _, c := range []struct{ name, text, code, place string }{
 		{"syntax", "package a\nx: {\n", "syntax", "a/b.cue:2:6"},

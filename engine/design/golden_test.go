@@ -166,6 +166,7 @@ func TestFindingsAreComplete(t *testing.T) {
 // The loader gives the values that cue/load gives, wherever cue/load can be
 // asked: with the schema vendored and the binding written out.
 func TestLoaderAgreesWithCueLoad(t *testing.T) {
+	hasOneGoroutine(t)
 	compared := 0
 	for _, g := range goldens(t) {
 		p, findings, err := collect(g.files(t), g.site(), Limits{}.withDefaults())

@@ -321,6 +321,15 @@ func measuresMemory(t *testing.T) {
 	}
 }
 
+// hasOneGoroutine leaves a test that does one thing after the other out where the
+// race detector makes it slow and has nothing to find; it runs without.
+func hasOneGoroutine(t *testing.T) {
+	t.Helper()
+	if racing {
+		t.Skip("runs without the race detector")
+	}
+}
+
 // Layers that multiply are bounded before they do: a profile of many values and
 // many nodes that name it are a few lines, and no worker has to do with them.
 func TestLayersThatMultiplyAreBounded(t *testing.T) {
