@@ -243,6 +243,39 @@ func TestSetStandsWhileItIsShown(t *testing.T) {
 	}
 }
 
+// A branch that moves a thousand times leaves a commit with a check that nobody
+// merges by, before GitHub takes no more; and where GitHub takes no more, people
+// hear of the check that stays.
+func TestThousandStatuses(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s := w.teller(w.withToken())
+		defer func() { s.stop() }()
+		pull := w.propose("n1")
+		for n := range 1100 {
+			v := s.reviewed(pull, "")
+			v.Base, v.Set = fmt.Sprintf("%040x", n+1), ""
+			must(w.t, s.Begin(w.t.Context(), v.Proposal, v.Base))
+			s.announce(v)
+			<-time.After(time.Minute)
+		}
+		state, why := w.repo.Status(pull.HeadID(), "slipway/berlin")
+		if n := len(w.repo.States(pull.HeadID(), "slipway/berlin")); n > 910 || state != "error" || !strings.Contains(why, "push a new commit") {
+			w.t.Errorf("after %d statuses it is %s, %q", n, state, why)
+		}
+		full := w.propose("n2")
+		w.repo.Fill(full.HeadID(), "slipway/berlin", 999)
+		s.announce(s.reviewed(full, "green\n"))
+		<-time.After(time.Minute)
+		v := s.reviewed(full, "red\n")
+		v.Problem = "broken"
+		s.announce(v)
+		<-time.After(time.Hour)
+		if err := s.problem(); err == nil || !strings.Contains(err.Error(), "maximum number of statuses") {
+			w.t.Errorf("people were told %v", err)
+		}
+	})
+}
+
 // Six hours of every kind of trouble, with the daemon started anew in the
 // middle, lose nothing and write no comment twice.
 func TestReviewsThroughTrouble(t *testing.T) {

@@ -30,6 +30,15 @@ func superseded(name, commit, by string) forge.Check {
 	return forge.Check{Commit: commit, Name: name, Verdict: forge.Superseded, Title: "superseded by " + short(by)}
 }
 
+// spent is the check of a commit of which so much was said that the forge may
+// take no more.
+func spent(c forge.Check) forge.Check {
+	return forge.Check{
+		Commit: c.Commit, Name: c.Name, Verdict: forge.Error, URL: c.URL,
+		Title: "no more can be said of this commit, as forges take only so many checks of one: push a new commit",
+	}
+}
+
 // verdictOf is the check of a review. Its title is why there is no plan, or the
 // first line of the comment, and names the commits that it stands for.
 func verdictOf(name string, v *site.Review) forge.Check {

@@ -204,6 +204,55 @@ func TestHeadOfTwoProposals(t *testing.T) {
 	})
 }
 
+// What the branch does costs a commit one check for each verdict, and not more
+// than a forge takes; a new commit has all of them again.
+func TestChecksOfACommitAreCounted(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		for n := range 1200 {
+			if n == 700 {
+				d.restart()
+			}
+			base := fmt.Sprintf("base%d", n)
+			d.begin(1, "head1", base)
+			d.announce(review(1, "head1", base))
+			d.after(time.Minute)
+		}
+		all := d.checks["head1"]
+		if last := all[len(all)-1]; len(all) != maxWritten+1 || last.Verdict != forge.Error || !strings.Contains(last.Title, "push a new commit") {
+			t.Errorf("%d checks, the last is %+v", len(all), last)
+		}
+		if got := d.reads("1 plan"); !strings.Contains(got, "head1 on base1199") {
+			t.Errorf("the comment reads %q", got)
+		}
+		d.begin(2, "head1", "base1") // which has the same checks
+		d.after(time.Minute)
+		if got := d.verdicts("head1"); len(got) != maxWritten+1 {
+			t.Errorf("another proposal has the last checks be %q", got[maxWritten+1:])
+		}
+		d.announce(review(1, "head2", "base1"))
+		d.after(time.Minute)
+		if got := d.verdicts("head2"); len(got) != 1 || got[0] != forge.Success {
+			t.Errorf("the next commit is %q", got)
+		}
+	})
+}
+
+// A verdict that nobody was told when the branch moves is not told any more.
+func TestBaseMovesBeforeTheVerdictIsTold(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		d.begin(1, "head1", "base1")
+		d.after(time.Minute)
+		d.suffer(away)
+		d.announce(review(1, "head1", "base1"))
+		d.begin(1, "head1", "base2")
+		d.suffer(nil)
+		d.after(time.Hour)
+		if got := d.verdicts("head1"); slices.Contains(got, forge.Success) {
+			t.Errorf("it is %q", got)
+		}
+	})
+}
+
 func TestBaseMoves(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		d.announce(review(1, "head1", "base1"))
@@ -212,8 +261,8 @@ func TestBaseMoves(t *testing.T) {
 		d.after(time.Minute)
 		d.announce(review(1, "head1", "base2"))
 		d.after(time.Minute)
-		d.did("check head1 success", "comment 1 plan", "check head1 pending", "check head1 success", "comment 1 plan")
-		if got := d.checks["head1"][2].Title; !strings.HasSuffix(got, "(head1 on base2)") {
+		d.did("check head1 success", "comment 1 plan", "check head1 success", "comment 1 plan")
+		if got := d.checks["head1"][1].Title; !strings.HasSuffix(got, "(head1 on base2)") {
 			t.Errorf("the check says %q", got)
 		}
 	})
@@ -570,10 +619,10 @@ func TestOrder(t *testing.T) {
 		d.after(time.Hour)
 		d.announce(merged(4, "head4", "halted"))
 		for _, n := range []int{3, 2, 1} {
-			d.begin(n, fmt.Sprintf("head%d", n), "base2")
+			d.announce(moved(n, "base2"))
 			d.after(time.Second)
 		}
-		d.begin(2, "head2", "base3") // which waits since the branch moved first
+		d.announce(moved(2, "base3")) // which waits since the branch moved first
 		d.begin(5, "head5", "base2")
 		d.after(time.Second)
 		d.begin(6, "head6", "base2")
@@ -585,7 +634,7 @@ func TestOrder(t *testing.T) {
 		d.restart() // nobody remembers what failed
 		d.after(time.Hour)
 		d.did("comment 4 call-halted", "check head3b pending", "check head6 pending", "check head5 pending",
-			"check head2 pending", "check head1 pending", "comment 4 plan", "check head3 superseded")
+			"check head2 success", "check head1 success", "comment 4 plan", "check head3 superseded")
 		d.suffer(func(what string) error {
 			if what == "comment 1 plan" {
 				return away(what)
@@ -600,6 +649,14 @@ func TestOrder(t *testing.T) {
 			t.Error("one comment that fails keeps others from being written")
 		}
 	})
+}
+
+// moved is a review of a proposal under which the branch has moved, without a
+// comment.
+func moved(number int, base string) site.Review {
+	v := review(number, fmt.Sprintf("head%d", number), base)
+	v.Comment = ""
+	return v
 }
 
 // What we may not do is tried slowly and said to people, and keeps nothing else
@@ -691,19 +748,36 @@ func TestProblemEnds(t *testing.T) {
 	}
 }
 
+// A check that is refused is said to people as long as another stands in its
+// place. All else that is refused is not told.
 func TestRefused(t *testing.T) {
 	atDesk(t, func(d *desk) {
+		d.announce(review(1, "head1", "base1"))
+		d.after(time.Hour)
+		d.done()
+		d.requests()
 		d.suffer(func(what string) error {
-			if what == "check head1 success" {
-				return fmt.Errorf("check: %w: too many", forge.ErrRefused)
+			if what == "comment 2 plan" || strings.HasPrefix(what, "check head1") {
+				return fmt.Errorf("%s: %w: too many", what, forge.ErrRefused)
 			}
 			return nil
 		})
-		d.announce(review(1, "head1", "base1"))
-		d.after(48 * time.Hour)
-		d.did("comment 1 plan")
-		if n := d.requests(); n != 2 || len(d.problems) > 0 {
+		d.announce(review(2, "head2", "base1"))
+		v := review(1, "head1", "base2")
+		v.Problem = "broken"
+		d.announce(v)
+		d.after(12 * time.Hour)
+		d.did("check head2 success", "comment 1 plan")
+		if got := d.problems[len(d.problems)-1]; !strings.HasPrefix(got, "check head1 failure") {
+			t.Errorf("people were told %q", d.problems)
+		}
+		d.after(13 * time.Hour)
+		if n := d.requests(); n > 4*24+10 || d.problems[len(d.problems)-1] != "" {
 			t.Errorf("%d requests, and people were told %q", n, d.problems)
+		}
+		d.after(48 * time.Hour)
+		if n := d.requests(); n > 0 {
+			t.Errorf("%d requests later", n)
 		}
 	})
 }

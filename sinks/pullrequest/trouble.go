@@ -18,8 +18,9 @@ const (
 	// slowly is how often something is tried that a person has to make
 	// possible.
 	slowly = 15 * time.Minute
-	// goneFor is how long something has to be gone before it is believed: a
-	// forge says the same to who may not see it, and when it is in trouble.
+	// goneFor is how long something has to be gone, or a check refused, before
+	// it is believed: a forge says the same to who may not see it, and when it
+	// is in trouble.
 	goneFor = 24 * time.Hour
 	// People are told of a silence that the forge wants for longer, and of so
 	// many failures in a row.
@@ -49,15 +50,22 @@ type try struct {
 	of       any // what was to be told
 	failures int
 	rest     time.Time // until when it is not tried
-	gone     time.Time // since when the forge knows nothing of it
+	gone     time.Time // since when the forge knows nothing of it, or does not take it
 	problem  error     // that a person has to see to
 }
 
-// longGone says whether the forge has known nothing of a proposal or a commit
-// for long enough.
-func (r *Reporter) longGone(t task) bool {
+// isHopeless says whether something is not tried any more: the forge does not
+// take it, or has known nothing of it for long. A check that is not taken leaves
+// the one before in its place, by which a commit may be merged: so that is tried,
+// and people hear of it, for as long.
+func (r *Reporter) isHopeless(t task, err error) bool {
+	refused := errors.Is(err, forge.ErrRefused)
+	if refused && t.part != partCheck {
+		return true
+	}
 	x := r.tries[t]
-	return x != nil && !x.gone.IsZero() && time.Since(x.gone) >= goneFor
+	long := x != nil && !x.gone.IsZero() && time.Since(x.gone) >= goneFor
+	return long && (refused || errors.Is(err, forge.ErrGone))
 }
 
 // learn takes in what became of an attempt.
@@ -107,7 +115,7 @@ func (r *Reporter) failed(w *wish, t task, err error) {
 func (x *try) failed(err error) {
 	now := time.Now()
 	x.failures++
-	gone := errors.Is(err, forge.ErrGone)
+	gone := errors.Is(err, forge.ErrGone) || errors.Is(err, forge.ErrRefused)
 	if gone || errors.Is(err, forge.ErrDenied) {
 		x.rest, x.problem = now.Add(slowly), err
 	}

@@ -36,6 +36,8 @@ type wish struct {
 	Head    string        `json:"head,omitempty"`
 	Base    string        `json:"base,omitempty"`
 	Verdict forge.Verdict `json:"verdict,omitempty"`
+	// Written is how many checks were written of Head.
+	Written int `json:"written,omitempty"`
 	// Touched says that something may have been said of Head.
 	Touched bool `json:"touched,omitempty"`
 	// Fresh says that nobody could read a review of Head yet.
@@ -82,15 +84,25 @@ func (w *wish) equal(o *wish) bool {
 }
 
 // begin has the check say that the head is being planned. After a restart what
-// was said of the same commits stands: the same comes of them.
+// was said of the same commits stands: the same comes of them. And where the
+// branch alone has moved a verdict stands until the next: a forge takes so many
+// checks of a commit and no more.
 func (w *wish) begin(name string, p site.Proposal, base string) {
 	again := !w.begun && w.Verdict != "" && w.Head == p.Head && w.Base == base
+	moved := w.hasVerdict() && w.Head == p.Head && w.Base != base
 	w.begun, w.Merged = true, false
 	if again {
 		return
 	}
 	w.at(p.Head, base)
-	w.say(pending(name, p, base))
+	if !moved {
+		w.say(pending(name, p, base))
+	}
+}
+
+// hasVerdict says whether the forge was told how the head stands.
+func (w *wish) hasVerdict() bool {
+	return w.Check == nil && w.Verdict != "" && w.Verdict != forge.Pending
 }
 
 // announce has a review told.
@@ -122,7 +134,7 @@ func (w *wish) at(head, base string) {
 		former := append(slices.Clone(w.Former), w.Head)
 		w.Former = former[max(0, len(former)-maxFormer):]
 	}
-	w.Head, w.Touched, w.Fresh = head, false, true
+	w.Head, w.Written, w.Touched, w.Fresh = head, 0, false, true
 	w.Check, w.Comment = nil, nil
 }
 

@@ -3,7 +3,6 @@ package pullrequest
 import (
 	"cmp"
 	"context"
-	"errors"
 	"iter"
 	"slices"
 	"time"
@@ -189,7 +188,7 @@ func (r *Reporter) tell(ctx context.Context, w *wish, t task) error {
 	sctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	err := r.send(sctx, w, t.part)
-	if errors.Is(err, forge.ErrRefused) || errors.Is(err, forge.ErrGone) && r.longGone(t) {
+	if r.isHopeless(t, err) {
 		r.Log.Warn("something is not told of a proposal, as the forge does not take it", "proposal", w.Number, "revision", w.Head, "err", err)
 		err = nil
 	}
@@ -202,7 +201,7 @@ func (r *Reporter) tell(ctx context.Context, w *wish, t task) error {
 func (r *Reporter) send(ctx context.Context, w *wish, p part) error {
 	switch p {
 	case partCheck:
-		return r.Checks.Check(ctx, *w.Check)
+		return r.Checks.Check(ctx, r.affordable(*w.Check))
 	case partFormer:
 		if r.isHead(w.Former[0]) {
 			return nil
@@ -223,6 +222,27 @@ func (r *Reporter) keep(ctx context.Context, number int, kind, text string) erro
 	return err
 }
 
+// maxWritten is how many checks are written of a commit: GitHub takes a thousand
+// statuses of one name, and then no more.
+const maxWritten = 900
+
+// affordable is a check, or the last of a commit: one that nobody merges by,
+// when another could be the last that the forge takes.
+func (r *Reporter) affordable(c forge.Check) forge.Check {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	written := 0
+	for _, w := range r.wishes {
+		if w.Head == c.Commit {
+			written += w.Written
+		}
+	}
+	if written < maxWritten {
+		return c
+	}
+	return spent(c)
+}
+
 // isHead says whether a commit is what a proposal is about: its check is then
 // that proposal's.
 func (r *Reporter) isHead(commit string) bool {
@@ -241,6 +261,9 @@ func (r *Reporter) isHead(commit string) bool {
 func (w *wish) drop(was *wish, p part) {
 	switch p {
 	case partCheck:
+		if w.Head == was.Head {
+			w.Written++
+		}
 		if w.Check == was.Check {
 			w.Check = nil
 		}
