@@ -253,6 +253,72 @@ func TestBaseMovesBeforeTheVerdictIsTold(t *testing.T) {
 	})
 }
 
+// Anybody can propose another's commit from a fork: its check stays as it is.
+// When the other goes, it is the fork's, which nobody has planned.
+func TestForkOfTheSameHead(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		stands := func(want ...forge.Verdict) {
+			t.Helper()
+			d.after(time.Minute)
+			if got := d.verdicts("head1"); !slices.Equal(got, want) {
+				t.Errorf("the check is %q, want %q", got, want)
+			}
+		}
+		fork := func(base string) {
+			v := review(2, "head1", base)
+			v.Proposal.Fork, v.Allow, v.Problem = true, "head1", "it comes from a fork"
+			if err := d.r.Begin(t.Context(), v.Proposal, base); err != nil {
+				t.Fatal(err)
+			}
+			d.announce(v)
+		}
+		d.announce(review(1, "head1", "base1"))
+		stands(forge.Success)
+		fork("base1")
+		stands(forge.Success)
+		d.restart()
+		d.begin(1, "head1", "base2")
+		fork("base2")
+		d.announce(review(1, "head1", "base2"))
+		stands(forge.Success, forge.Success)
+		d.begin(1, "head2", "base2")
+		stands(forge.Success, forge.Success, forge.Pending)
+	})
+}
+
+// What one proposal says of a commit is not what stands when it goes and another
+// has the commit, too.
+func TestSharedHeadIsSaidAgain(t *testing.T) {
+	for name, goes := range map[string]func(*desk){
+		"pushed": func(d *desk) { d.announce(review(2, "head2", "base1")) },
+		"merged before it was planned": func(d *desk) {
+			d.begin(2, "head1", "base1")
+			d.after(time.Second)
+			d.announce(merged(2, "head1", "waits"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			atDesk(t, func(d *desk) {
+				d.announce(review(1, "head1", "base1"))
+				d.after(time.Minute)
+				v := review(2, "head1", "base0")
+				v.Problem, v.Ours = "killed", true
+				d.announce(v)
+				d.after(time.Minute)
+				if got := d.verdicts("head1"); got[len(got)-1] != forge.Error {
+					t.Fatalf("the check is %q", got)
+				}
+				d.restart()
+				goes(d)
+				d.after(time.Hour)
+				if got := d.verdicts("head1"); got[len(got)-1] != forge.Success {
+					t.Errorf("the check of the one that is left is %q", got)
+				}
+			})
+		})
+	}
+}
+
 func TestBaseMoves(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		d.announce(review(1, "head1", "base1"))

@@ -44,12 +44,16 @@ type wish struct {
 	Fresh  bool `json:"fresh,omitempty"`
 	Merged bool `json:"merged,omitempty"`
 
+	// Last is the check that was asked for last, without its notes: it is said
+	// again when something else was said of Head.
+	Last *forge.Check `json:"last,omitempty"`
+
 	// What is to be told; each is nil once it was.
 	Check   *forge.Check `json:"check,omitempty"`
 	Call    *site.Call   `json:"call,omitempty"`
 	Comment *comment     `json:"comment,omitempty"`
 	// Former are commits whose place Head has taken; and Head where it was
-	// taken back.
+	// taken back, or merged.
 	Former []string `json:"former,omitempty"`
 
 	// Called are the needs that people were called for.
@@ -85,11 +89,11 @@ func (w *wish) equal(o *wish) bool {
 
 // begin has the check say that the head is being planned. After a restart what
 // was said of the same commits stands: the same comes of them. And where the
-// branch alone has moved a verdict stands until the next: a forge takes so many
-// checks of a commit and no more.
+// branch alone has moved the last check stands until there is a verdict: a forge
+// takes so many checks of a commit and no more.
 func (w *wish) begin(name string, p site.Proposal, base string) {
 	again := !w.begun && w.Verdict != "" && w.Head == p.Head && w.Base == base
-	moved := w.hasVerdict() && w.Head == p.Head && w.Base != base
+	moved := w.Check == nil && w.Verdict != "" && w.Head == p.Head && w.Base != base
 	w.begun, w.Merged = true, false
 	if again {
 		return
@@ -100,16 +104,18 @@ func (w *wish) begin(name string, p site.Proposal, base string) {
 	}
 }
 
-// hasVerdict says whether the forge was told how the head stands.
-func (w *wish) hasVerdict() bool {
-	return w.Check == nil && w.Verdict != "" && w.Verdict != forge.Pending
-}
+// hasVerdict says whether it is known how the head stands.
+func (w *wish) hasVerdict() bool { return w.Verdict != "" && w.Verdict != forge.Pending }
 
 // announce has a review told.
 func (w *wish) announce(name string, v *site.Review) {
-	if w.Merged = v.Proposal.State == site.ProposalMerged; w.Merged {
+	was := w.Merged
+	w.Merged = v.Proposal.State == site.ProposalMerged
+	switch {
+	case w.Merged && was:
+	case w.Merged:
 		w.land(name)
-	} else {
+	default:
 		w.at(v.Proposal.Head, v.Base)
 		w.say(verdictOf(name, v))
 	}
@@ -135,19 +141,27 @@ func (w *wish) at(head, base string) {
 		w.Former = former[max(0, len(former)-maxFormer):]
 	}
 	w.Head, w.Written, w.Touched, w.Fresh = head, 0, false, true
-	w.Check, w.Comment = nil, nil
+	w.Check, w.Last, w.Comment = nil, nil, nil
 }
 
-func (w *wish) say(c forge.Check) { w.Check, w.Verdict = &c, c.Verdict }
+func (w *wish) say(c forge.Check) {
+	last := c
+	last.Notes = nil
+	w.Check, w.Verdict, w.Last = &c, c.Verdict, &last
+}
 
-// land leaves the check as it is, unless it promises a plan that never comes.
+// land leaves the check as it is, unless it promises a plan that never comes, or
+// another proposal has the commit, too.
 func (w *wish) land(name string) {
+	if w.Touched {
+		w.Former = append(slices.Clone(w.Former), w.Head)
+	}
 	switch {
 	case w.Verdict != forge.Pending:
 	case w.Touched:
 		w.say(forge.Check{Commit: w.Head, Name: name, Verdict: forge.Superseded, Title: "merged before it was planned on " + short(w.Base)})
 	default:
-		w.Check, w.Verdict = nil, ""
+		w.Check, w.Verdict, w.Last = nil, "", nil
 	}
 }
 

@@ -201,12 +201,9 @@ func (r *Reporter) tell(ctx context.Context, w *wish, t task) error {
 func (r *Reporter) send(ctx context.Context, w *wish, p part) error {
 	switch p {
 	case partCheck:
-		return r.Checks.Check(ctx, r.affordable(*w.Check))
+		return r.sendCheck(ctx, w, *w.Check)
 	case partFormer:
-		if r.isHead(w.Former[0]) {
-			return nil
-		}
-		return r.Checks.Check(ctx, superseded(r.check(), w.Former[0], w.Head))
+		return r.sendFormer(ctx, w, w.Former[0])
 	case partCall:
 		return r.keep(ctx, w.Number, "call-"+w.Call.Key, w.Call.Text)
 	}
@@ -243,17 +240,58 @@ func (r *Reporter) affordable(c forge.Check) forge.Check {
 	return spent(c)
 }
 
-// isHead says whether a commit is what a proposal is about: its check is then
-// that proposal's.
-func (r *Reporter) isHead(commit string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, w := range r.wishes {
-		if w.Head == commit {
-			return true
+// sendCheck says a check of a proposal, as far as the others agree that are about
+// the same commit: a forge has one check of a commit for all of them. That one
+// is not planned yet, as it comes from a fork, takes no verdict from another on
+// the same base; and where one goes, what the other stands for is said again.
+func (r *Reporter) sendCheck(ctx context.Context, w *wish, c forge.Check) error {
+	other := r.other(w.Number, c.Commit)
+	switch {
+	case other == nil:
+	case c.Verdict == forge.Pending && other.hasVerdict() && other.Base == w.Base && !other.Merged:
+		return nil
+	case c.Verdict == forge.Superseded && other.Last == nil:
+		return nil
+	case c.Verdict == forge.Superseded:
+		c = *other.Last
+	}
+	return r.Checks.Check(ctx, r.affordable(c))
+}
+
+// sendFormer says that a commit was superseded. The head was not: it was taken
+// back, or merged, and after that it is for others to stand for it.
+func (r *Reporter) sendFormer(ctx context.Context, w *wish, commit string) error {
+	if commit == w.Head {
+		if o := r.other(w.Number, commit); !w.Merged || o == nil || o.Merged {
+			return nil
 		}
 	}
-	return false
+	return r.sendCheck(ctx, w, superseded(r.check(), commit, w.Head))
+}
+
+// other is what is to be told of another proposal of a commit, nil for none: of
+// one that is not merged, if there is, and of those of one with a verdict.
+func (r *Reporter) other(number int, commit string) *wish {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var best *wish
+	for _, w := range r.wishes {
+		if w.Number != number && w.Head == commit && (best == nil || w.outranks(best)) {
+			best = w
+		}
+	}
+	return best
+}
+
+// outranks says whose check a commit has that two proposals share.
+func (w *wish) outranks(o *wish) bool {
+	switch {
+	case w.Merged != o.Merged:
+		return o.Merged
+	case w.hasVerdict() != o.hasVerdict():
+		return w.hasVerdict()
+	}
+	return w.Number < o.Number
 }
 
 // drop takes out of a wish what was told, unless something else has come in its
