@@ -9,7 +9,8 @@ import (
 )
 
 func TestCommands(t *testing.T) {
-	approve := Command{VerbApprove, "0123456789abcdef"}
+	approve := Command{Verb: VerbApprove, Digest: "0123456789abcdef"}
+	sha1, sha256 := strings.Repeat("0a", 20), strings.Repeat("0a", 32)
 	for _, c := range []struct {
 		name, body string
 		want       Command
@@ -19,6 +20,10 @@ func TestCommands(t *testing.T) {
 		{"as browsers send it", "/slipway plan\r\n", Command{Verb: VerbPlan}, ""},
 		{"with a reason", "/slipway approve 0123456789abcdef\n\nChassis is empty, asked Mona.", approve, ""},
 		{"after empty lines, spaced", "\r\n\n/slipway   approve\t0123456789abcdef  ", approve, ""},
+		{"a fork's commit", "/slipway approve " + sha1, Command{Verb: VerbApprove, Commit: sha1}, ""},
+		{"a fork's commit of SHA-256", "/slipway approve " + sha256 + "\r\nread it", Command{Verb: VerbApprove, Commit: sha256}, ""},
+		{"the beginning of a commit", "/slipway approve " + sha1[:39], Command{}, "the whole ID"},
+		{"more than a commit", "/slipway approve " + sha1 + "0a", Command{}, "the whole ID"},
 		{"nothing", "", Command{}, ""},
 		{"talk", "I would write /slipway plan", Command{}, ""},
 		{"quoted", "> /slipway plan", Command{}, ""},
@@ -48,7 +53,7 @@ func TestCommands(t *testing.T) {
 }
 
 func FuzzReadCommand(f *testing.F) {
-	for _, s := range []string{"/slipway plan", "/slipway approve 0123456789abcdef\nbecause", "\r\n/slipway\tplan\r", "> /slipway plan", "/slipway\u00a0plan", "/slipway approve"} {
+	for _, s := range []string{"/slipway plan", "/slipway approve 0123456789abcdef\nbecause", "\r\n/slipway\tplan\r", "> /slipway plan", "/slipway\u00a0plan", "/slipway approve", "/slipway approve " + strings.Repeat("0a", 20)} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, body string) {
@@ -60,7 +65,7 @@ func FuzzReadCommand(f *testing.F) {
 		if (c != (Command{}) || err != nil) && !strings.HasPrefix(first, "/slipway") {
 			t.Errorf("%q is a command", body)
 		}
-		want := map[Verb]string{VerbPlan: "/slipway plan", VerbApprove: "/slipway approve " + c.Digest, "": ""}
+		want := map[Verb]string{VerbPlan: "/slipway plan", VerbApprove: "/slipway approve " + c.Digest + c.Commit, "": ""}
 		if got := strings.Join(strings.Fields(first), " "); c.Verb != "" && got != want[c.Verb] {
 			t.Errorf("%q is read as %v", body, c)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/forge"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -55,15 +54,17 @@ func (l *Listener) obey(ctx context.Context, c forge.Comment, asked forge.Comman
 	case err != nil:
 		return "", err
 	}
-	log.Info("command carried out", "command", asked.Verb, "digest", asked.Digest)
+	log.Info("command carried out", "command", asked.Verb, "digest", asked.Digest, "revision", asked.Commit)
 	return answer, nil
 }
 
 // carryOut does what somebody who may asks for.
 func (l *Listener) carryOut(ctx context.Context, p site.Proposal, by string, asked forge.Command) (forge.Reaction, error) {
 	switch open := p.State == site.ProposalOpen; {
-	case asked.Verb == forge.VerbApprove && open && p.Fork && strings.HasPrefix(p.Head, asked.Digest):
+	case asked.Commit != "" && open && p.Fork && p.Head == asked.Commit:
 		return forge.Seen, l.Orders.Allow(ctx, p.Number, p.Head, by) // it is going to be planned
+	case asked.Commit != "":
+		return "", fmt.Errorf("%w: the proposal is not an open one from a fork at commit %s", site.ErrRefused, asked.Commit)
 	case asked.Verb == forge.VerbApprove:
 		return forge.Done, l.Orders.Approve(ctx, p.Number, asked.Digest, by)
 	case !open:

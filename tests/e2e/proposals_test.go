@@ -110,7 +110,7 @@ func fork(h *hall, _ *github.Hook) {
 	eves := h.repo.Fork("eve")
 	eves.Push("eve", "theirs", "from a fork", ordered("old-1"))
 	p := h.repo.Open(github.Proposal{Author: "eve", From: eves, Head: "theirs", Title: "From a fork"})
-	allow := "/slipway approve " + p.HeadID()[:16]
+	allow := "/slipway approve " + p.HeadID()
 	h.says(p, allow)
 	h.answered(p.Comment("ben", allow), "-1")
 	h.answered(p.Comment("eve", allow), "-1")
@@ -121,7 +121,7 @@ func fork(h *hall, _ *github.Hook) {
 	h.says(p, "1 node changes")
 	h.stands(p.HeadID(), "success")
 	eves.ForcePush("eve", "theirs", "main", "another one", ordered("old-2"))
-	h.says(p, "/slipway approve "+p.HeadID()[:16])
+	h.says(p, "/slipway approve "+p.HeadID())
 	if state, _ := h.verdict(p.HeadID()); state == "success" {
 		h.t.Error("the check of a commit that nobody has allowed is good")
 	}
