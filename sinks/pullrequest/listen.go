@@ -1,11 +1,13 @@
 package pullrequest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -39,7 +41,8 @@ type Listener struct {
 	ListenerConfig
 	poke    chan struct{}
 	is      heard
-	unsaved bool // whether the outbox has it otherwise
+	unsaved bool                // whether the outbox has it otherwise
+	failing map[int64]time.Time // since when a comment cannot be obeyed or answered
 }
 
 // heardKey is the key in the outbox of what was heard.
@@ -68,6 +71,10 @@ const (
 	overlap = time.Minute
 	// longestHeard is how old a comment may be that is read at last.
 	longestHeard = 3 * 24 * time.Hour
+	// patience is how long it is tried to obey a comment, and then to answer it.
+	patience = 24 * time.Hour
+	// maxCommands is how many are remembered: all of them fit the outbox.
+	maxCommands = 500
 	// roundTimeout bounds one look.
 	roundTimeout = 5 * time.Minute
 	// slowest is how long it takes at most until a look that failed is tried
@@ -77,7 +84,7 @@ const (
 
 // NewListener makes a listener; Run has it listen.
 func NewListener(c ListenerConfig) *Listener {
-	return &Listener{ListenerConfig: c, poke: make(chan struct{}, 1)}
+	return &Listener{ListenerConfig: c, poke: make(chan struct{}, 1), failing: map[int64]time.Time{}}
 }
 
 // Look has the comments read now.
@@ -179,27 +186,77 @@ func (l *Listener) round(ctx context.Context) error {
 	return errors.Join(err, l.answer(ctx))
 }
 
-// hear does what comments ask for, each once, in their order. An error leaves
-// the rest for the next time.
+// hear does what comments ask for, each once, in their order. What cannot be done
+// now is left for the next time, and keeps no other back.
 func (l *Listener) hear(ctx context.Context, all []forge.Comment) error {
+	var wrong error
+	since, open := l.is.Since, true // whether all before was heard
 	for _, c := range all {
-		if c.Bot || c.Edited || l.knows(c.ID) {
-			continue
-		}
-		asked, wrong := forge.ReadCommand(c.Body)
-		if asked.Verb == "" && wrong == nil {
-			continue
-		}
-		answer, err := l.obey(ctx, c, asked, wrong)
-		if err != nil {
-			return fmt.Errorf("comment %d on proposal %d: %w", c.ID, c.Number, err)
-		}
-		l.is.Commands = append(l.is.Commands, command{c.ID, c.Written, answer, answer != ""})
-		if err := l.remember(ctx); err != nil {
+		err := l.hearOne(ctx, c)
+		if l.unsaved || concernsAll(ctx, err) {
 			return err
 		}
+		wrong = cmp.Or(wrong, err)
+		if open = open && err == nil; open {
+			since = latest(since, c.Written.Add(-overlap))
+		}
 	}
-	return l.moveOn(ctx, all)
+	return cmp.Or(wrong, l.moveOn(ctx, since))
+}
+
+// concernsAll says whether what kept one comment from being obeyed or answered
+// would keep the next from it.
+func concernsAll(ctx context.Context, err error) bool {
+	var limited *forge.Limited
+	return ctx.Err() != nil || errors.As(err, &limited)
+}
+
+// hearOne does what a comment asks for, if it is a command that was not carried
+// out. One that failed for a day is given up.
+func (l *Listener) hearOne(ctx context.Context, c forge.Comment) error {
+	if c.Bot || c.Edited || l.knows(c.ID) {
+		return nil
+	}
+	asked, wrong := forge.ReadCommand(c.Body)
+	if asked.Verb == "" && wrong == nil {
+		return nil
+	}
+	answer, err := l.obey(ctx, c, asked, wrong)
+	if err != nil && !l.givesUp(ctx, c.ID, err) {
+		return fmt.Errorf("comment %d on proposal %d: %w", c.ID, c.Number, err)
+	}
+	delete(l.failing, c.ID)
+	l.is.Commands = append(l.is.Commands, command{c.ID, c.Written, answer, answer != ""})
+	l.bound()
+	return l.remember(ctx)
+}
+
+// givesUp says whether something about a comment has failed for long enough.
+func (l *Listener) givesUp(ctx context.Context, comment int64, err error) bool {
+	if concernsAll(ctx, err) {
+		return false
+	}
+	maps.DeleteFunc(l.failing, func(_ int64, since time.Time) bool { return time.Since(since) > longestHeard }) // was deleted
+	since, known := l.failing[comment]
+	if !known {
+		l.failing[comment] = time.Now()
+	}
+	if !known || time.Since(since) < patience {
+		return false
+	}
+	delete(l.failing, comment)
+	l.Log.Warn("command given up", "comment", comment, "err", err)
+	return true
+}
+
+// bound forgets the oldest commands where there are too many, and that they are
+// owed an answer. What was written up to then is not read again.
+func (l *Listener) bound() {
+	for len(l.is.Commands) > maxCommands {
+		oldest := slices.MinFunc(l.is.Commands, func(a, b command) int { return a.Written.Compare(b.Written) }).Written
+		l.is.Since = latest(l.is.Since, oldest.Add(time.Second)) // forges count in seconds
+		l.is.Commands = slices.DeleteFunc(l.is.Commands, func(c command) bool { return c.Written.Before(l.is.Since) })
+	}
 }
 
 func (l *Listener) knows(comment int64) bool {
@@ -207,14 +264,8 @@ func (l *Listener) knows(comment int64) bool {
 }
 
 // moveOn forgets what need not be read any more.
-func (l *Listener) moveOn(ctx context.Context, read []forge.Comment) error {
-	since := l.is.Since
-	for _, c := range read {
-		if t := c.Written.Add(-overlap); t.After(since) {
-			since = t
-		}
-	}
-	if since.Equal(l.is.Since) {
+func (l *Listener) moveOn(ctx context.Context, since time.Time) error {
+	if !since.After(l.is.Since) {
 		return nil
 	}
 	l.is.Since = since
@@ -222,30 +273,40 @@ func (l *Listener) moveOn(ctx context.Context, read []forge.Comment) error {
 	return l.remember(ctx)
 }
 
-// answer gives the answers that are owed. A comment that is gone, or that the
-// forge takes no answer for, is owed none.
+// answer gives the answers that are owed. One that cannot be given keeps no other
+// back, and is given up after a day.
 func (l *Listener) answer(ctx context.Context) error {
 	if l.unsaved {
 		if err := l.remember(ctx); err != nil {
 			return err
 		}
 	}
+	var wrong error
 	for i := range l.is.Commands {
 		c := &l.is.Commands[i]
 		if !c.Owed {
 			continue
 		}
-		err := l.Talk.React(ctx, c.Comment, c.Answer)
-		switch {
-		case errors.Is(err, forge.ErrGone), errors.Is(err, forge.ErrRefused):
-			l.Log.Warn("command not answered", "comment", c.Comment, "err", err)
-		case err != nil:
+		err := l.answerOne(ctx, c)
+		if l.unsaved || concernsAll(ctx, err) {
 			return err
 		}
-		c.Owed = false
-		if err := l.remember(ctx); err != nil {
-			return err
-		}
+		wrong = cmp.Or(wrong, err)
 	}
-	return nil
+	return wrong
+}
+
+// answerOne answers a command. A comment that is gone, or that the forge takes no
+// answer for, is owed none.
+func (l *Listener) answerOne(ctx context.Context, c *command) error {
+	err := l.Talk.React(ctx, c.Comment, c.Answer)
+	switch {
+	case errors.Is(err, forge.ErrGone), errors.Is(err, forge.ErrRefused):
+		l.Log.Warn("command not answered", "comment", c.Comment, "err", err)
+	case err != nil && !l.givesUp(ctx, c.Comment, err):
+		return err
+	}
+	delete(l.failing, c.Comment)
+	c.Owed = false
+	return l.remember(ctx)
 }

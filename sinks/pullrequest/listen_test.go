@@ -24,10 +24,12 @@ type square struct {
 	proposals map[int]site.Proposal
 	comments  []forge.Comment
 	rights    map[string]forge.Permission
-	away      error // of all requests
-	deaf      error // of reactions
-	refuses   error // of approvals
-	forgets   error // of the memory
+	away      error  // of all requests
+	deaf      error  // of reactions
+	refuses   error  // of approvals
+	forgets   error  // of the memory
+	denied    int64  // the comment that takes no answer
+	broken    string // whose permission nobody knows
 	memory    []byte
 
 	reactions []string
@@ -97,11 +99,17 @@ func (s *square) React(_ context.Context, comment int64, r forge.Reaction) error
 	if err := errors.Join(s.away, s.deaf); err != nil {
 		return err
 	}
+	if comment == s.denied {
+		return fmt.Errorf("answer comment %d: %w", comment, forge.ErrDenied)
+	}
 	s.reactions = append(s.reactions, fmt.Sprintf("%d %s", comment, r))
 	return nil
 }
 
 func (s *square) Permission(_ context.Context, login string) (forge.Permission, error) {
+	if login == s.broken {
+		return forge.None, fmt.Errorf("permission of %s: %w", login, forge.ErrDenied)
+	}
 	return s.rights[login], s.away
 }
 
@@ -287,6 +295,65 @@ func TestCommentThatIsGone(t *testing.T) {
 		t.Error(err)
 	}
 	s.did("plan 1", "")
+}
+
+// One comment that cannot be answered, and one that cannot be obeyed, keep no
+// other back. They are problems for a day, and are then given up.
+func TestOneCommentThatFails(t *testing.T) {
+	for name, spoil := range map[string]func(*square){
+		"the answer":     func(s *square) { s.denied = 1 },
+		"the permission": func(s *square) { s.broken = "root" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSquare(t)
+				l := s.listener()
+				spoil(s)
+				s.say(1, "root", "/slipway approve 00112233445566ff")
+				var orders, reactions []string
+				for n := range 26 {
+					s.say(1, "ada", "/slipway plan")
+					err := l.round(t.Context())
+					if n < 24 && !errors.Is(err, forge.ErrDenied) || n > 24 && err != nil {
+						t.Errorf("hour %d: got %v", n, err)
+					}
+					orders, reactions = append(orders, "plan 1"), append(reactions, fmt.Sprint(n+2, " seen"))
+					<-time.After(time.Hour)
+				}
+				s.denied, s.broken = 0, ""
+				if err := l.round(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if name == "the answer" {
+					orders = append([]string{"approve 00112233445566ff for root on 1"}, orders...)
+				}
+				s.did(strings.Join(orders, ", "), strings.Join(reactions, ", "))
+				if len(l.is.Commands) > 2 || len(l.failing) > 0 {
+					t.Errorf("%d commands are remembered, %d fail", len(l.is.Commands), len(l.failing))
+				}
+			})
+		})
+	}
+}
+
+// However long the forge takes no answers, what is remembered fits the outbox,
+// and nothing is carried out twice.
+func TestManyCommandsInADeafForge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSquare(t)
+		l := s.listener()
+		s.deaf = &forge.Limited{Until: time.Now().Add(time.Hour), Why: "used up"}
+		for range 900 {
+			s.say(1, "ada", "/slipway plan").ID += 1 << 40
+			if err := l.round(t.Context()); err == nil {
+				t.Fatal("it is answered")
+			}
+			<-time.After(2 * time.Second)
+		}
+		if len(s.orders) != 900 || len(s.memory) > maxMessage {
+			t.Errorf("%d orders are carried out, and %d bytes remembered", len(s.orders), len(s.memory))
+		}
+	})
 }
 
 // What is remembered stays small, and what was read is not read again.
