@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/forge"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -41,7 +43,7 @@ func (l *Listener) obey(ctx context.Context, c forge.Comment, asked forge.Comman
 	switch {
 	case may < forge.Write:
 		log.Info("command refused", "err", "who may not write to the repository gives no commands")
-		return forge.Refused, nil
+		return l.refuse(), nil
 	case wrong != nil:
 		log.Info("command not understood", "err", wrong)
 		return forge.Confused, nil
@@ -56,6 +58,20 @@ func (l *Listener) obey(ctx context.Context, c forge.Comment, asked forge.Comman
 	}
 	log.Info("command carried out", "command", asked.Verb, "digest", asked.Digest, "revision", asked.Commit)
 	return answer, nil
+}
+
+// maxRefused is how many of those who may not write are told so in an hour. There
+// may be any number of them, and a forge takes so much of us and no more.
+const maxRefused = 5
+
+// refuse is the answer to somebody who may not write.
+func (l *Listener) refuse() forge.Reaction {
+	l.refused = slices.DeleteFunc(l.refused, func(t time.Time) bool { return time.Since(t) >= time.Hour })
+	if len(l.refused) >= maxRefused {
+		return ""
+	}
+	l.refused = append(l.refused, time.Now())
+	return forge.Refused
 }
 
 // carryOut does what somebody who may asks for.

@@ -43,6 +43,7 @@ type Listener struct {
 	is      heard
 	unsaved bool                // whether the outbox has it otherwise
 	failing map[int64]time.Time // since when a comment cannot be obeyed or answered
+	refused []time.Time         // when somebody was told last that they may not
 }
 
 // heardKey is the key in the outbox of what was heard.

@@ -336,6 +336,38 @@ func TestOneCommentThatFails(t *testing.T) {
 	}
 }
 
+// Strangers do not use up what the forge takes of us: some of them are told that
+// they may not, the others see no answer. Who may is answered as ever.
+func TestStrangersAreNotAllAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSquare(t)
+		l := s.listener()
+		rounds := func() (answered int) {
+			for n := range 59 {
+				s.say(2, fmt.Sprint("stranger-", n), "/slipway approve "+forkHead)
+				if err := l.round(t.Context()); err != nil {
+					t.Error(err)
+				}
+				<-time.After(time.Minute)
+			}
+			answered, s.reactions = len(s.reactions), nil
+			return answered
+		}
+		if n := rounds(); n != maxRefused {
+			t.Errorf("%d strangers are answered in an hour", n)
+		}
+		s.say(1, "ada", "/slipway plan")
+		if err := l.round(t.Context()); err != nil {
+			t.Error(err)
+		}
+		s.did("plan 1", "60 seen")
+		<-time.After(time.Minute)
+		if n := rounds(); n != maxRefused {
+			t.Errorf("%d strangers are answered in the next", n)
+		}
+	})
+}
+
 // However long the forge takes no answers, what is remembered fits the outbox,
 // and nothing is carried out twice.
 func TestManyCommandsInADeafForge(t *testing.T) {
