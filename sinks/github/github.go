@@ -65,11 +65,13 @@ type Repository struct {
 	app         *app // nil with a token
 	secrets     Secrets
 	credential  string
+	log         *slog.Logger
 
 	mu       sync.Mutex
 	me       *identity        // nil until it is known
 	comments map[place]int64  // ours, by where they were found
 	said     map[state]string // what was said last of commits
+	crowded  bool             // whether more is open than is listed, as people know
 }
 
 // identity is who GitHub takes us for.
@@ -111,7 +113,7 @@ func open(c Config, dial http.RoundTripper) (*Repository, error) {
 		return nil, fmt.Errorf("GitHub repository %s: %w", c.Repository, err)
 	}
 	r := &Repository{
-		owner: name[1], name: name[2], web: webOf(base, name[0]), secrets: c.Secrets, credential: c.Credential,
+		owner: name[1], name: name[2], web: webOf(base, name[0]), secrets: c.Secrets, credential: c.Credential, log: c.Log,
 		comments: map[place]int64{}, said: map[state]string{},
 	}
 	content := &static{c.Secrets, c.Credential, base.Hostname()}
@@ -263,8 +265,11 @@ func pages(most int, one func(gh.ListOptions) (*gh.Response, error)) error {
 		}
 		o.Page = resp.NextPage
 	}
-	return fmt.Errorf("there are more than %d pages of 100, which is not read", most)
+	return fmt.Errorf("%w than %d pages of 100, which is not read", errMore, most)
 }
+
+// errMore is wrapped when a listing goes on after what was read of it.
+var errMore = errors.New("there are more")
 
 // cut is a text of at most so many characters: where it was longer, it ends
 // with an ellipsis.

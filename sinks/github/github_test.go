@@ -1,6 +1,7 @@
 package github
 
 import (
+	"bytes"
 	"context"
 	"encoding/pem"
 	"errors"
@@ -128,6 +129,45 @@ func TestOpenProposals(t *testing.T) {
 		}
 		if n := len(h.of("GET /repos/acme/site/pulls")); n != 3 {
 			t.Errorf("%d pages were asked for, want 3", n)
+		}
+	})
+}
+
+// Of more than are listed those are there that were changed last, and it is said
+// once that others are not.
+func TestTooManyOpenProposals(t *testing.T) {
+	virtually(t, func(t *testing.T) {
+		h := newHub()
+		var open []any
+		for n := range 100*maxProposalPages + 1 {
+			open = append(open, pull(n+1))
+		}
+		h.list("pulls", plainList, func(r *http.Request) []any {
+			if q := r.URL.Query(); q.Get("sort") != "updated" || q.Get("direction") != "desc" {
+				t.Errorf("asked for %v", q)
+			}
+			return open
+		})
+		r := connect(t, h, withToken())
+		var log bytes.Buffer
+		r.log = slog.New(slog.NewTextHandler(&log, nil))
+		lists := func(want int) {
+			t.Helper()
+			got, err := r.Open(t.Context(), "main")
+			if err != nil || len(got) != want || got[0].Number != 1 {
+				t.Fatalf("got %d, %v, want %d", len(got), err, want)
+			}
+			<-time.After(time.Hour)
+		}
+		lists(len(open) - 1)
+		lists(len(open) - 1)
+		if strings.Count(log.String(), "left out") != 1 || strings.Contains(log.String(), "again") {
+			t.Errorf("the log says\n%s", &log)
+		}
+		open = open[:len(open)-1]
+		lists(len(open))
+		if !strings.Contains(log.String(), "listed again") {
+			t.Errorf("the log says\n%s", &log)
 		}
 	})
 }

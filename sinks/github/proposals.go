@@ -2,6 +2,7 @@ package github
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 
@@ -15,7 +16,8 @@ const maxProposalPages = 50
 
 const needPulls = `"Pull requests: read"`
 
-// Open lists the open pull requests for a branch.
+// Open lists the open pull requests for a branch. Where there are more than it
+// lists, those that were changed last are there, and the log says so.
 func (r *Repository) Open(ctx context.Context, base string) ([]site.Proposal, error) {
 	var all []site.Proposal
 	met := map[int]bool{} // one that changes meanwhile moves to a page before
@@ -35,10 +37,26 @@ func (r *Repository) Open(ctx context.Context, base string) ([]site.Proposal, er
 		}
 		return resp, err
 	})
-	if err != nil {
+	more := errors.Is(err, errMore)
+	if err != nil && !more {
 		return nil, fmt.Errorf("open pull requests: %w", explain(err, needPulls))
 	}
+	r.crowd(more, len(all))
 	return all, nil
+}
+
+// crowd says that some of what is open is left out, and when that is over.
+func (r *Repository) crowd(is bool, listed int) {
+	r.mu.Lock()
+	was := r.crowded
+	r.crowded = is
+	r.mu.Unlock()
+	switch {
+	case is && !was:
+		r.log.Warn("more pull requests are open than are listed, and those that were not changed for longest are left out", "listed", listed)
+	case was && !is:
+		r.log.Info("all open pull requests are listed again", "listed", listed)
+	}
 }
 
 // Proposal is a pull request by its number.
