@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/forge"
@@ -15,7 +17,7 @@ func (p *pulls) heed(ctx context.Context) error {
 			return nil
 		}
 		if h.About == forge.AboutCheck {
-			p.again(ctx, h)
+			p.again.heed(ctx, h)
 			continue
 		}
 		p.look(h)
@@ -43,16 +45,41 @@ func (p *pulls) look(h forge.Hint) {
 	}
 }
 
-// again plans the proposals anew whose check somebody wants again.
-func (p *pulls) again(ctx context.Context, h forge.Hint) {
-	open, err := p.github.Open(ctx, p.branch)
+// again plans proposals anew whose check somebody wants again.
+type again struct {
+	proposals forge.Proposals
+	branch    string
+	check     string // ours
+	plan      func(number int)
+	hints     *forge.Hints
+	log       *slog.Logger
+}
+
+// heed does what a hint asks for that is about a check. Nobody asks twice: where
+// it is not known which proposals have the commit, it is asked for once more in
+// a while.
+func (a *again) heed(ctx context.Context, h forge.Hint) {
+	if h.Check != "" && h.Check != a.check { // without a name it is all of ours
+		return
+	}
+	open, err := a.proposals.Open(ctx, a.branch)
 	if err != nil {
-		p.log.Warn("check not made again", "revision", h.Commit, "err", err)
+		a.log.Warn("check not made again, which is tried again", "revision", h.Commit, "err", err)
+		time.AfterFunc(lull(err), func() { a.hints.Add(h) })
 		return
 	}
 	for _, x := range open {
 		if x.Head == h.Commit {
-			p.reviews.Again(x.Number)
+			a.plan(x.Number)
 		}
 	}
+}
+
+// lull is how long to leave the forge alone after an error.
+func lull(err error) time.Duration {
+	var limited *forge.Limited
+	if errors.As(err, &limited) {
+		return max(time.Until(limited.Until), time.Minute)
+	}
+	return time.Minute
 }

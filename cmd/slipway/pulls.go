@@ -86,6 +86,7 @@ type pulls struct {
 	reviews  *engine.Reviews
 	reporter *pullrequest.Reporter
 	listener *pullrequest.Listener
+	again    *again // nil without a webhook
 	log      *slog.Logger
 }
 
@@ -163,6 +164,7 @@ func (p *pulls) join(e *engine.Engine, remote *repo.Remote, state string, record
 	parts := []func(context.Context) error{p.reviews.Run, p.reporter.Run, p.listener.Run}
 	if p.hook != nil {
 		p.hook.expect(p.name, records, p.log)
+		p.again = &again{p.github, p.branch, pullrequest.CheckName(e.Site), p.reviews.Again, p.hook.hints, p.log}
 		parts = append(parts, p.hook.answer, p.hook.sweep(p.github), p.heed)
 	}
 	return parts, nil

@@ -99,8 +99,10 @@ const kindPlan = "plan"
 
 func (r *Reporter) marker(kind string) forge.Marker { return forge.Marker{Site: r.Site, Kind: kind} }
 
-// check is the name under which commits are told how they stand.
-func (r *Reporter) check() string { return "slipway/" + r.Site }
+// CheckName is the name under which a site tells commits how they stand.
+func CheckName(site string) string { return "slipway/" + site }
+
+func (r *Reporter) check() string { return CheckName(r.Site) }
 
 // ask changes a wish, for news that has come.
 func (r *Reporter) ask(ctx context.Context, number int, how func(*wish)) error {
