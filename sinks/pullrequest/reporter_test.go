@@ -281,8 +281,18 @@ func TestForkOfTheSameHead(t *testing.T) {
 		fork("base2")
 		d.announce(review(1, "head1", "base2"))
 		stands(forge.Success, forge.Success)
+		for n := range maxWritten { // what is not said is not counted
+			v := review(3+n, "head1", "base2")
+			v.Proposal.Fork, v.Allow, v.Comment = true, "head1", ""
+			d.announce(v)
+		}
+		stands(forge.Success, forge.Success)
+		v := review(1, "head1", "base2")
+		v.Problem = "broken"
+		d.announce(v)
+		stands(forge.Success, forge.Success, forge.Failure)
 		d.begin(1, "head2", "base2")
-		stands(forge.Success, forge.Success, forge.Pending)
+		stands(forge.Success, forge.Success, forge.Failure, forge.Pending)
 	})
 }
 

@@ -187,7 +187,11 @@ func (c *choice) rank() int {
 func (r *Reporter) tell(ctx context.Context, w *wish, t task) error {
 	sctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	err := r.send(sctx, w, t.part)
+	var err error
+	yields := t.part == partCheck && r.yields(w)
+	if !yields {
+		err = r.send(sctx, w, t.part)
+	}
 	if r.isHopeless(t, err) {
 		r.Log.Warn("something is not told of a proposal, as the forge does not take it", "proposal", w.Number, "revision", w.Head, "err", err)
 		err = nil
@@ -195,13 +199,18 @@ func (r *Reporter) tell(ctx context.Context, w *wish, t task) error {
 	if err != nil {
 		return err
 	}
-	return r.told(ctx, w.Number, func(is *wish) { is.drop(w, t.part) })
+	return r.told(ctx, w.Number, func(is *wish) {
+		is.drop(w, t.part)
+		if t.part == partCheck && !yields && is.Head == w.Head {
+			is.Written++
+		}
+	})
 }
 
 func (r *Reporter) send(ctx context.Context, w *wish, p part) error {
 	switch p {
 	case partCheck:
-		return r.sendCheck(ctx, w, *w.Check)
+		return r.sendCheck(ctx, w.Number, *w.Check)
 	case partFormer:
 		return r.sendFormer(ctx, w, w.Former[0])
 	case partCall:
@@ -240,20 +249,22 @@ func (r *Reporter) affordable(c forge.Check) forge.Check {
 	return spent(c)
 }
 
-// sendCheck says a check of a proposal, as far as the others agree that are about
-// the same commit: a forge has one check of a commit for all of them. That one
-// is not planned yet, as it comes from a fork, takes no verdict from another on
-// the same base; and where one goes, what the other stands for is said again.
-func (r *Reporter) sendCheck(ctx context.Context, w *wish, c forge.Check) error {
-	other := r.other(w.Number, c.Commit)
-	switch {
-	case other == nil:
-	case c.Verdict == forge.Pending && other.hasVerdict() && other.Base == w.Base && !other.Merged:
-		return nil
-	case c.Verdict == forge.Superseded && other.Last == nil:
-		return nil
-	case c.Verdict == forge.Superseded:
-		c = *other.Last
+// yields says whether a proposal without a verdict leaves its commit to another
+// that has one, on the same base: a forge has one check of a commit for all that
+// propose it, and anybody can propose another's from a fork.
+func (r *Reporter) yields(w *wish) bool {
+	o := r.other(w.Number, w.Head)
+	return w.Check.Verdict == forge.Pending && o != nil && o.hasVerdict() && o.Base == w.Base && !o.Merged
+}
+
+// sendCheck says a check of a proposal. Where that goes, and another has the
+// commit too, it is what the other stands for that is said, again.
+func (r *Reporter) sendCheck(ctx context.Context, number int, c forge.Check) error {
+	if o := r.other(number, c.Commit); o != nil && c.Verdict == forge.Superseded {
+		if o.Last == nil {
+			return nil
+		}
+		c = *o.Last
 	}
 	return r.Checks.Check(ctx, r.affordable(c))
 }
@@ -266,7 +277,7 @@ func (r *Reporter) sendFormer(ctx context.Context, w *wish, commit string) error
 			return nil
 		}
 	}
-	return r.sendCheck(ctx, w, superseded(r.check(), commit, w.Head))
+	return r.sendCheck(ctx, w.Number, superseded(r.check(), commit, w.Head))
 }
 
 // other is what is to be told of another proposal of a commit, nil for none: of
@@ -299,9 +310,6 @@ func (w *wish) outranks(o *wish) bool {
 func (w *wish) drop(was *wish, p part) {
 	switch p {
 	case partCheck:
-		if w.Head == was.Head {
-			w.Written++
-		}
 		if w.Check == was.Check {
 			w.Check = nil
 		}
