@@ -81,6 +81,7 @@ func (g golden) files(t *testing.T) fs.FS {
 // TestGolden shows what is said of each design in testdata. Run it with
 // -update to rewrite the files, and read the difference.
 func TestGolden(t *testing.T) {
+	hasOneGoroutine(t)
 	for _, g := range goldens(t) {
 		t.Run(g.name(), func(t *testing.T) {
 			r := EvaluateHere(g.files(t), g.site())
@@ -151,6 +152,7 @@ func describe(findings []site.Finding) string {
 // Every finding says what, why and what to do, and every golden case has its
 // place unless the whole repository is meant.
 func TestFindingsAreComplete(t *testing.T) {
+	hasOneGoroutine(t)
 	for _, g := range goldens(t) {
 		for _, f := range EvaluateHere(g.files(t), g.site()).Findings {
 			if f.Code == "" || f.Severity == "" || f.Message == "" || f.Why == "" && f.Code != "more-findings" || f.Fix == "" {

@@ -325,6 +325,7 @@ func withoutUnset(t *tree) *tree {
 // fields. Only what a site's own kinds of item leave open can differ, and that
 // is a finding about the nearer of the two.
 func TestLawKindsNeverChange(t *testing.T) {
+	hasOneGoroutine(t)
 	kinds := []string{`1`, `"a"`, `true`, `["a"]`, `{a: 1}`}
 	form := func(text string) string { return strings.Trim(text[:1], `1"t`) }
 	for _, under := range kinds {

@@ -67,7 +67,10 @@ var unshown = map[string]string{
 
 func TestRules(t *testing.T) {
 	clean := cleanSite(t)
-	for _, r := range rule.All() {
+	for i, r := range rule.All() {
+		if racing && i%5 > 0 {
+			continue // each is evaluated in the same way
+		}
 		t.Run(r.Code, func(t *testing.T) {
 			t.Parallel()
 			if reason, ok := unshown[r.Code]; ok {
