@@ -102,6 +102,28 @@ type Certifier interface {
 	Certificate() string
 }
 
+// Seeder is a Machine whose installation puts the disk of an installed system
+// under it, which sets itself up at its first boot.
+type Seeder interface {
+	// Seed gives what the next installation hands to the first boot. It sends
+	// nothing by itself.
+	Seed(Seed)
+}
+
+// Seed is what a system is told at its first boot, as cloud-init's NoCloud data
+// source has it: three files. They hold the system's own keys, and so are
+// secrets.
+type Seed struct {
+	MetaData, UserData, NetworkConfig secret.Value
+}
+
+// Consoler is a Machine whose serial console is kept.
+type Consoler interface {
+	// Console is the last of what the machine wrote to its serial console since
+	// it was made, at most so many bytes. It is empty before it wrote anything.
+	Console(ctx context.Context, most int) ([]byte, error)
+}
+
 // The classes of error. A driver wraps one of them into what it returns,
 // together with what the machine said; anything else is treated as
 // ErrUnreachable.

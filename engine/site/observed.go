@@ -24,6 +24,10 @@ const (
 	FacetNetwork   Facet = "network"
 	FacetPackages  Facet = "packages"
 	FacetConfig    Facet = "config"
+	// These are of virtual machines alone.
+	FacetDefinition Facet = "definition"
+	FacetDisks      Facet = "disks"
+	FacetSeed       Facet = "seed"
 )
 
 // Serves is the fixed table of which kind of endpoint serves a facet. The
@@ -44,6 +48,10 @@ var Serves = map[Facet]EndpointKind{
 	FacetNetwork:   OS,
 	FacetPackages:  OS,
 	FacetConfig:    OS,
+
+	FacetDefinition: BMC,
+	FacetDisks:      BMC,
+	FacetSeed:       BMC,
 }
 
 // Phase is the fixed table of the phases that facets belong to. A facet that
@@ -274,6 +282,12 @@ type Installation struct {
 	Ended time.Time `json:"ended,omitzero"`
 	// CutOff says what ended the installer before it was done.
 	CutOff string `json:"cutOff,omitempty"`
+	// HostKeys are the SSH host keys, in authorized_keys form, that were made
+	// for the system, and Tokens the SHA-256 digests of the tokens that its
+	// marker may carry, one of each for every try of the installation. Without
+	// them the system has made its own keys.
+	HostKeys []string `json:"hostKeys,omitempty"`
+	Tokens   []string `json:"tokens,omitempty"`
 }
 
 // InFlight is a step that was begun.

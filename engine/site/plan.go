@@ -65,6 +65,17 @@ const (
 	ActionNetwork  Action = "apply-network"
 	ActionPackages Action = "install-packages"
 	ActionConfig   Action = "apply-config"
+	// ActionDefine makes the definition of a virtual machine as designed; what
+	// a running one takes over at a boot alone is pending until then.
+	ActionDefine Action = "define"
+	// ActionDisks adds disks to a virtual machine and lets them grow. It never
+	// takes a disk away, and none becomes smaller.
+	ActionDisks Action = "set-disks"
+	// ActionRemoveSeed takes away what the first boot of a virtual machine was
+	// given, once its system has proven itself.
+	ActionRemoveSeed Action = "remove-seed"
+	// ActionZeroize takes a virtual machine away with all that it has.
+	ActionZeroize Action = "zeroize"
 )
 
 // Change is one field that differs.

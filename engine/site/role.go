@@ -21,6 +21,8 @@ type Role struct {
 	// once, beside the site's bound: a count or a share; empty for no bound of
 	// its own. A role that decides by majority never loses it.
 	MaxUnavailable string `json:"maxUnavailable,omitempty"`
+	// Placement is how those of its nodes that are virtual are placed.
+	Placement Placement `json:"placement,omitzero"`
 }
 
 // Need is what a phase waits for of another role: that Quorum of its nodes have

@@ -63,6 +63,7 @@ type Site struct {
 	Images       map[string]*Image       `json:"images,omitempty"`
 	Artifacts    map[string]*Artifact    `json:"artifacts,omitempty"`
 	Drivers      map[string]*Driver      `json:"drivers,omitempty"`
+	Hypervisors  map[string]*Hypervisor  `json:"hypervisors,omitempty"`
 	BootActions  map[string]*BootAction  `json:"bootActions,omitempty"`
 	Credentials  map[string]*Credential  `json:"credentials,omitempty"`
 	// Allocations are the addresses that `slipway allocate` took from pools,
@@ -135,16 +136,21 @@ type Canaries struct {
 	Soak Duration `json:"soak"`
 }
 
-// Image is an installation medium. The medium installs the operating system
-// without questions and powers the machine off when it is done.
+// Image is what an operating system is installed from: a medium, which installs
+// it without questions and powers the machine off when it is done, or, for
+// virtual machines, the disk of an installed system that sets itself up at its
+// first boot (cloud-init, NoCloud).
 type Image struct {
 	Description string `json:"description,omitempty"`
-	// URL is where the BMC fetches the ISO from.
+	// URL is where the BMC, or for a disk the daemon, fetches it from.
 	URL string `json:"url"`
-	// SHA256 is the digest of the ISO in lower-case hex; it names the image.
+	// SHA256 is its digest in lower-case hex; it names the image.
 	SHA256 string `json:"sha256"`
+	// Format is "iso", also when empty, for a medium, "qcow2" or "raw" for a
+	// disk.
+	Format string `json:"format,omitempty"`
 	// InstallTimeout bounds the time from booting the medium to the machine
-	// powering itself off.
+	// powering itself off, and of a first boot to the marker.
 	InstallTimeout Duration `json:"installTimeout"`
 	// Family and Version are those of the operating system in it.
 	Family       string `json:"family,omitempty"`
@@ -180,14 +186,18 @@ type Approval struct {
 type Node struct {
 	Name string `json:"name"`
 	// Enabled is nil or true for a node in use.
-	Enabled *bool  `json:"enabled,omitempty"`
-	Role    string `json:"role,omitempty"`
-	Rack    string `json:"rack,omitempty"`
+	Enabled *bool `json:"enabled,omitempty"`
+	// Style is "physical", also when empty, or StyleVirtual.
+	Style string `json:"style,omitempty"`
+	Role  string `json:"role,omitempty"`
+	// Rack is that of the hypervisor for a virtual machine.
+	Rack string `json:"rack,omitempty"`
 	// Tags are those that are set to true, and those taken back.
 	Tags     map[string]bool   `json:"tags,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
 	Profiles []string          `json:"profiles,omitempty"` // linearised, weakest first
 	Identity Identity          `json:"identity,omitzero"`
+	Virtual  Virtual           `json:"virtual,omitzero"`
 	Hardware Hardware          `json:"hardware,omitzero"`
 	BIOS     BIOS              `json:"bios,omitzero"`
 	// Firmware is by component, as Redfish names it.
@@ -277,7 +287,7 @@ type EndpointKind string
 
 // The kinds of endpoint.
 const (
-	BMC EndpointKind = "bmc" // the management controller
+	BMC EndpointKind = "bmc" // the management controller, or the hypervisor
 	OS  EndpointKind = "os"  // the installed operating system
 )
 

@@ -208,6 +208,8 @@ type Known struct {
 type Reach struct {
 	BMC     Endpoint `json:"bmc"`
 	Machine Identity `json:"machine,omitzero"`
+	// Hypervisor is where a virtual machine is placed.
+	Hypervisor string `json:"hypervisor,omitempty"`
 }
 
 // Memory is what a daemon knows of one node: enough to plan without looking.

@@ -1,0 +1,178 @@
+package site
+
+import (
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/url"
+)
+
+// StyleVirtual is the style of a node whose machine is a virtual one.
+const StyleVirtual = "virtual"
+
+// IsVirtual says whether the node's machine is a virtual one.
+func (n *Node) IsVirtual() bool { return n.Style == StyleVirtual }
+
+// Virtual is what a virtual machine is made of, and where it runs.
+type Virtual struct {
+	CPUs   int  `json:"cpus,omitempty"`
+	Memory Size `json:"memory,omitempty"`
+	// Machine is "q35", also when empty, or "pc".
+	Machine string `json:"machine,omitempty"`
+	// Firmware is "bios", also when empty, or "uefi".
+	Firmware   string `json:"firmware,omitempty"`
+	SecureBoot bool   `json:"secureBoot,omitempty"`
+	// TPM gives it an emulated TPM 2.0.
+	TPM bool `json:"tpm,omitempty"`
+	// Watchdog is what its watchdog does when nobody feeds it: "reset",
+	// "poweroff", "pause", or empty for no watchdog.
+	Watchdog string                 `json:"watchdog,omitempty"`
+	Disks    map[string]VirtualDisk `json:"disks,omitempty"`
+	// Interfaces are by the names that the kernel shall give them.
+	Interfaces map[string]VirtualInterface `json:"interfaces,omitempty"`
+	// Autostart is nil or true for one that starts with its hypervisor.
+	Autostart *bool `json:"autostart,omitempty"`
+	// Erase says what becomes of its disks when it is zeroized: "delete", also
+	// when empty, or "wipe", which overwrites them first.
+	Erase string `json:"erase,omitempty"`
+	// Hypervisor is the one that the design asks for; empty for any.
+	Hypervisor string `json:"hypervisor,omitempty"`
+	// Host is where it is placed; zero before that.
+	Host Host `json:"host,omitzero"`
+}
+
+// VirtualDisk is a disk of a virtual machine.
+type VirtualDisk struct {
+	Size Size `json:"size"`
+	// Pool is the storage pool of the hypervisor; "default" when empty.
+	Pool string `json:"pool,omitempty"`
+	// Format is "qcow2", also when empty, or "raw".
+	Format string `json:"format,omitempty"`
+	// Bus is "virtio", also when empty, "scsi" or "sata".
+	Bus string `json:"bus,omitempty"`
+	// Image says that the node's image is put on this disk, by an installation:
+	// as an "overlay", over the hypervisor's own copy, or as a "copy"; empty for
+	// a disk of data, which no installation touches.
+	Image string `json:"image,omitempty"`
+}
+
+// VirtualInterface is a network interface of a virtual machine.
+type VirtualInterface struct {
+	// Bridge is the bridge of the hypervisor that it is plugged into.
+	Bridge string `json:"bridge"`
+	// Model is "virtio", also when empty, "e1000e" or "rtl8139".
+	Model string `json:"model,omitempty"`
+	// MAC is its address in lower case.
+	MAC string `json:"mac,omitempty"`
+}
+
+// Host is what a virtual machine has from the hypervisor that it is placed on.
+type Host struct {
+	// Hypervisor is its name in the design.
+	Hypervisor string `json:"hypervisor"`
+	// Accelerator is "kvm" or "emulation".
+	Accelerator string `json:"accelerator"`
+}
+
+// Hypervisor is a host of virtual machines.
+type Hypervisor struct {
+	Description string `json:"description,omitempty"`
+	// URL is how its libvirt is reached, without a domain:
+	// libvirt+unix:///system, libvirt+tls://192.0.2.21/system,
+	// libvirt+ssh://root@192.0.2.21/system.
+	URL        string `json:"url"`
+	Credential string `json:"credential,omitempty"`
+	Trust      Trust  `json:"trust,omitzero"`
+	// Node is the node of the design that it runs on; empty for none.
+	Node string `json:"node,omitempty"`
+	// Rack is where it stands: that of its Node when empty.
+	Rack string `json:"rack,omitempty"`
+	// CPUs, Memory and the Pools are what virtual machines may have of it all
+	// together; 0 for no bound.
+	CPUs   int             `json:"cpus,omitempty"`
+	Memory Size            `json:"memory,omitempty"`
+	Pools  map[string]Size `json:"pools,omitempty"`
+	// Accelerator is "kvm", also when empty, or "emulation", which needs no
+	// support of the processor and is slow.
+	Accelerator string `json:"accelerator,omitempty"`
+	// Drained keeps new machines off it.
+	Drained bool `json:"drained,omitempty"`
+}
+
+// Placement is how the nodes of a role are placed on hypervisors.
+type Placement struct {
+	// Spread is what they are spread over: "hypervisor", also when empty,
+	// "rack", "domain" (of racks) or "none". It is a wish: where it cannot be,
+	// as evenly as can be.
+	Spread string `json:"spread,omitempty"`
+	// Apart are roles no node of which may be on the same hypervisor; its own
+	// name keeps its nodes from each other.
+	Apart []string `json:"apart,omitempty"`
+	// Near are roles of which a node has to be on the same hypervisor.
+	Near []string `json:"near,omitempty"`
+}
+
+// machines is the name space of the UUIDs of virtual machines (RFC 9562,
+// section 5.5: any UUID can be one).
+var machines = [16]byte{0x7c, 0x1f, 0x5a, 0x40, 0x3a, 0x0e, 0x4c, 0x0d, 0x9a, 0x52, 0x61, 0x6c, 0x69, 0x70, 0x77, 0x61}
+
+// MachineUUID is the UUID of a site's virtual machine: of version 5, from the
+// names of the site and of the node, and so the same for ever.
+func MachineUUID(site, node string) string {
+	h := sha1.New()
+	h.Write(machines[:])
+	h.Write([]byte(site + "/" + node))
+	sum := h.Sum(nil)[:16]
+	sum[6] = sum[6]&0x0f | 0x50
+	sum[8] = sum[8]&0x3f | 0x80
+	text := hex.EncodeToString(sum)
+	return fmt.Sprintf("%s-%s-%s-%s-%s", text[:8], text[8:12], text[12:16], text[16:20], text[20:])
+}
+
+// MachineMAC is the address of an interface of a site's virtual machine, from
+// the three names. Its first bytes are those that QEMU's machines have, which
+// say that it is locally administered.
+func MachineMAC(site, node, name string) string {
+	sum := sha256.Sum256([]byte(site + "/" + node + "/" + name))
+	return fmt.Sprintf("52:54:00:%02x:%02x:%02x", sum[0], sum[1], sum[2])
+}
+
+// Derive fills in what follows of a virtual machine from the names of its site
+// and of its node.
+func (n *Node) Derive(site string) {
+	if !n.IsVirtual() {
+		return
+	}
+	n.Identity = Identity{UUID: MachineUUID(site, n.Name)}
+	for name, i := range n.Virtual.Interfaces {
+		if i.MAC == "" {
+			i.MAC = MachineMAC(site, n.Name, name)
+			n.Virtual.Interfaces[name] = i
+		}
+	}
+}
+
+// Endpoint is the way to one of the hypervisor's virtual machines.
+func (h *Hypervisor) Endpoint(site, node string) Endpoint {
+	u, err := url.Parse(h.URL)
+	if err != nil {
+		return Endpoint{URL: h.URL, Credential: h.Credential, Trust: h.Trust}
+	}
+	q := u.Query()
+	q.Set("domain", node)
+	q.Set("site", site)
+	u.RawQuery = q.Encode()
+	return Endpoint{URL: u.String(), Credential: h.Credential, Trust: h.Trust}
+}
+
+// ImageDisk is the name of the disk that the node's image is put on; empty for
+// none.
+func (v *Virtual) ImageDisk() string {
+	for name, d := range v.Disks {
+		if d.Image != "" {
+			return name
+		}
+	}
+	return ""
+}
