@@ -74,6 +74,9 @@ func (w *worker) inSync(ctx context.Context, j job) outcome {
 		o.state, o.reason, o.release = site.Paused, why+"; it is only observed", "a commit"
 	case j.node.Decommission:
 		o.reason = "decommissioned: only observed, and may be removed from the design"
+		if j.node.IsVirtual() {
+			o.reason = "decommissioned: its virtual machine is gone, and it may be removed from the design"
+		}
 	}
 	return o
 }
@@ -279,6 +282,9 @@ func (w *worker) apply(ctx context.Context, j job, s site.Step) error {
 	if err != nil {
 		return err
 	}
+	if err := w.seed(ctx, machine, j, s); err != nil {
+		return err
+	}
 	log := w.e.Log.With("node", w.name, "facet", s.Facet, "step", s.Action, "revision", j.revision.Short())
 	log.Info("step begun", "impact", s.Impact.String(), "resumed", s.Resumed)
 	if !w.isOldNews(s) {
@@ -407,12 +413,16 @@ func effect(r *site.Recorded, n *site.Node, s site.Step) {
 	if s.Force {
 		return
 	}
+	var given site.FirstBoot
+	if r.InFlight != nil {
+		given = r.InFlight.FirstBoot
+	}
 	r.InFlight, r.NoEffect = nil, nil
 	switch s.Action {
 	case site.ActionRestart:
 		r.Boots = plan.Booted(n, r.Boots)
 	case site.ActionInstall:
-		r.Installing = &site.Installation{Generation: s.Generation, Image: s.Image.SHA256, Since: time.Now()}
+		r.Installing = &site.Installation{Generation: s.Generation, Image: s.Image.SHA256, Since: time.Now(), FirstBoot: given}
 		if r.Quarantined != nil {
 			r.Installing.CutOff = cutByQuarantine
 		}
@@ -425,5 +435,8 @@ func effect(r *site.Recorded, n *site.Node, s site.Step) {
 		_, hasOS := n.Endpoints[site.OS]
 		done.Proven = !hasOS
 		r.Installed, r.Installing = &done, nil
+	case site.ActionZeroize:
+		// Nothing is left of it: the name can be another machine's.
+		r.Adopted, r.Installed, r.Installing, r.Reached, r.Boots = nil, nil, nil, nil, nil
 	}
 }

@@ -128,12 +128,12 @@ func cutOff(r *site.Recorded) {
 		r.InFlight = nil // all but the first boot is done
 		return
 	}
-	generation, image := begun(*r)
+	generation, image, given := begun(*r)
 	since := time.Now()
 	if r.Installing != nil {
 		since = r.Installing.Since
 	}
-	r.Installing, r.InFlight = &site.Installation{Generation: generation, Image: image, Since: since, CutOff: cutByQuarantine}, nil
+	r.Installing, r.InFlight = &site.Installation{Generation: generation, Image: image, Since: since, CutOff: cutByQuarantine, FirstBoot: given}, nil
 }
 
 // holdThese holds some nodes. Those that are released first get their rollout.

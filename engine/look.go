@@ -137,17 +137,8 @@ func (w *worker) observe(ctx context.Context, j job, kind site.EndpointKind, fac
 // open gives the handle for an endpoint, a new one when the endpoint or its
 // credential has changed.
 func (w *worker) open(ctx context.Context, n *site.Node, kind site.EndpointKind) (driver.Machine, error) {
-	ep := w.trusted(n.Endpoints[kind])
-	u, err := url.Parse(ep.URL)
-	if err != nil {
-		return nil, fmt.Errorf("%w: endpoint %s: %w", driver.ErrRefused, kind, err)
-	}
-	scheme, _, _ := strings.Cut(u.Scheme, "+")
-	drv := w.e.Drivers[scheme]
-	if drv == nil {
-		return nil, fmt.Errorf("%w: no driver for %s endpoints", driver.ErrRefused, u.Scheme)
-	}
-	value, err := w.credential(ep.Credential, u.Hostname())
+	ep := Trusted(n, kind, w.job().memory.Recorded)
+	drv, value, err := w.e.keyTo(ep)
 	if err != nil {
 		return nil, err
 	}
@@ -166,11 +157,26 @@ func (w *worker) open(ctx context.Context, n *site.Node, kind site.EndpointKind)
 	return m, nil
 }
 
-func (w *worker) credential(name, host string) (secret.Value, error) {
+// keyTo is what opens an endpoint: its driver, and the value of its credential.
+func (e *Engine) keyTo(ep site.Endpoint) (driver.Driver, secret.Value, error) {
+	u, err := url.Parse(ep.URL)
+	if err != nil {
+		return nil, secret.Value{}, fmt.Errorf("%w: endpoint: %w", driver.ErrRefused, err)
+	}
+	scheme, _, _ := strings.Cut(u.Scheme, "+")
+	drv := e.Drivers[scheme]
+	if drv == nil {
+		return nil, secret.Value{}, fmt.Errorf("%w: no driver for %s endpoints", driver.ErrRefused, u.Scheme)
+	}
+	value, err := e.credential(ep.Credential, u.Hostname())
+	return drv, value, err
+}
+
+func (e *Engine) credential(name, host string) (secret.Value, error) {
 	if name == "" {
 		return secret.Value{}, nil
 	}
-	v, err := w.e.Secrets.Get(name, host)
+	v, err := e.Secrets.Get(name, host)
 	if err != nil {
 		return secret.Value{}, fmt.Errorf("%w: %w", driver.ErrDenied, err)
 	}

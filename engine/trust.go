@@ -2,21 +2,27 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// trusted is an endpoint with the certificate that was recorded at its first
-// use, if the design trusts that: another one is then refused.
-func (w *worker) trusted(ep site.Endpoint) site.Endpoint {
-	return Pinned(ep, w.job().memory.Recorded.Certificate)
+// Trusted is an endpoint of a node with what is recorded of the other side:
+// the certificate that was shown at its first use, and the host keys that were
+// made for an installed system. Whoever logs in without a daemon has to go by it
+// too: what shows another may be somebody's in between.
+func Trusted(n *site.Node, kind site.EndpointKind, r site.Recorded) site.Endpoint {
+	ep := Pinned(n.Endpoints[kind], r.Certificate)
+	if keys := r.HostKeys(); kind == site.OS && len(keys) > 0 {
+		ep.Trust.HostKeys = slices.Concat(keys, ep.Trust.HostKeys)
+	}
+	return ep
 }
 
 // Pinned is an endpoint with the certificate that was recorded at its first use,
-// nil for none, if the design trusts that. Whoever logs in without a daemon has
-// to go by it too: another certificate may be somebody's in between.
+// nil for none, if the design trusts that.
 func Pinned(ep site.Endpoint, seen *site.Certificate) site.Endpoint {
 	if ep.Trust.OnFirstUse() && seen != nil && seen.Endpoint == ep.URL {
 		ep.Trust.Fingerprint = seen.Fingerprint

@@ -332,8 +332,9 @@ func believeMarker(r *site.Recorded, n *site.Node, m *site.Marker) {
 		return
 	}
 	if underWay(*r) {
-		if generation, image := begun(*r); m.Generation == generation && m.Image == image {
-			r.Installed = &site.Installation{Generation: generation, Image: image, Since: time.Now(), Proven: true}
+		if generation, image, given := begun(*r); m.Generation == generation && m.Image == image && given.Gave(m.Token) {
+			r.Installed = &site.Installation{Generation: generation, Image: image, Since: time.Now(), Proven: true,
+				FirstBoot: site.FirstBoot{HostKeys: given.HostKeys}}
 			r.Installing, r.InFlight = nil, nil
 		}
 		return
@@ -348,13 +349,14 @@ func believeMarker(r *site.Recorded, n *site.Node, m *site.Marker) {
 	}
 }
 
-// begun is the generation and image of the installation under way.
-func begun(r site.Recorded) (generation int, image string) {
-	if r.Installing != nil {
-		return r.Installing.Generation, r.Installing.Image
+// begun is the generation and image of the installation under way, and what its
+// system was given.
+func begun(r site.Recorded) (generation int, image string, given site.FirstBoot) {
+	if i := r.Installing; i != nil {
+		return i.Generation, i.Image, i.FirstBoot
 	}
 	s := r.InFlight.Step
-	return s.Generation, s.Image.SHA256
+	return s.Generation, s.Image.SHA256, r.InFlight.FirstBoot
 }
 
 func installBegun(r site.Recorded) bool {

@@ -59,7 +59,7 @@ func look(ctx context.Context, s *site.Site, memory map[string]site.Memory, secr
 	g.SetLimit(looksAtOnce)
 	for _, name := range s.NodeNames() {
 		g.Go(func() error {
-			o, err := lookAt(ctx, s.Nodes[name], memory[name].Recorded.Certificate, all, secrets)
+			o, err := lookAt(ctx, s.Nodes[name], memory[name].Recorded, all, secrets)
 			mu.Lock()
 			defer mu.Unlock()
 			known[name] = site.Memory{Observed: o}
@@ -76,13 +76,13 @@ func look(ctx context.Context, s *site.Site, memory map[string]site.Memory, secr
 
 // lookAt observes one machine through its endpoints. Only a BMC that cannot
 // be seen is a failure.
-func lookAt(ctx context.Context, n *site.Node, shown *site.Certificate, all map[string]driver.Driver, secrets *secret.Store) (site.Observed, error) {
-	seen, err := through(ctx, n, engine.Pinned(n.Endpoints[site.BMC], shown), all, secrets)
+func lookAt(ctx context.Context, n *site.Node, r site.Recorded, all map[string]driver.Driver, secrets *secret.Store) (site.Observed, error) {
+	seen, err := through(ctx, n, engine.Trusted(n, site.BMC, r), all, secrets)
 	if err != nil {
 		return site.Observed{}, err
 	}
-	if e, ok := n.Endpoints[site.OS]; ok && seen.Facets[site.FacetPower].Have["state"] == "on" {
-		if inside, err := through(ctx, n, e, all, secrets); err == nil {
+	if _, ok := n.Endpoints[site.OS]; ok && seen.Facets[site.FacetPower].Have["state"] == "on" {
+		if inside, err := through(ctx, n, engine.Trusted(n, site.OS, r), all, secrets); err == nil {
 			seen = seen.Merge(inside)
 		}
 	}

@@ -291,6 +291,13 @@ func (k keeper) Closeup(ctx context.Context, name, node string) (site.Closeup, e
 	return k.engine.Closeup(ctx, node)
 }
 
+func (k keeper) Console(ctx context.Context, name, node string) ([]byte, error) {
+	if err := k.mine(name); err != nil {
+		return nil, err
+	}
+	return k.engine.Console(ctx, node)
+}
+
 func (k keeper) Do(ctx context.Context, name string, o site.Order) (string, error) {
 	if err := k.mine(name); err != nil {
 		return "", err

@@ -83,6 +83,13 @@ func (c *Client) Closeup(ctx context.Context, siteName, node string) (site.Close
 	return closeup, err
 }
 
+// Console is the last of what a node's machine wrote to its serial console.
+func (c *Client) Console(ctx context.Context, siteName, node string) ([]byte, error) {
+	var text []byte
+	_, err := c.ask(ctx, "console", url.Values{"site": {siteName}, "node": {node}}, "", &text)
+	return text, err
+}
+
 // Follow calls show with every event with a Seq above after, noticed within a
 // second, until the context ends or the daemon is gone.
 func (c *Client) Follow(ctx context.Context, siteName string, after uint64, show func(site.Event)) error {

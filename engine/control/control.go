@@ -10,6 +10,9 @@
 //	                            the last events of a node, or of the site
 //	GET  /v1/node?site=NAME&node=NODE
 //	                            all that is known of one node, as site.Closeup
+//	GET  /v1/console?site=NAME&node=NODE
+//	                            the last of what the node's machine wrote to its
+//	                            serial console, as bytes in base64
 //	GET  /v1/state              a copy of all records, see Exporter
 //	POST /v1/order?site=NAME    a site.Order; answers {"done": "a sentence"}
 //
@@ -42,6 +45,8 @@ type Daemon interface {
 	History(ctx context.Context, siteName, node string) ([]site.Event, error)
 	// Closeup is all that is known of one node, with its inventory.
 	Closeup(ctx context.Context, siteName, node string) (site.Closeup, error)
+	// Console is the last of what a node's machine wrote to its serial console.
+	Console(ctx context.Context, siteName, node string) ([]byte, error)
 	// Do carries out an order and says in a sentence what was done.
 	Do(ctx context.Context, siteName string, o site.Order) (string, error)
 }

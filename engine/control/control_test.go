@@ -77,6 +77,13 @@ func (f *fake) History(_ context.Context, _, node string) ([]site.Event, error) 
 	return []site.Event{{Node: node, Kind: site.EventBegun, Text: "power-on"}}, nil
 }
 
+func (f *fake) Console(_ context.Context, name, node string) ([]byte, error) {
+	if name != "berlin" || node != "n1" {
+		return nil, fmt.Errorf("%w: no %s in %s", site.ErrNotFound, node, name)
+	}
+	return []byte("booting\r\n\x1b[0m\xff"), nil
+}
+
 func (f *fake) Do(_ context.Context, _ string, o site.Order) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -379,5 +386,17 @@ func TestFollowShowsEveryEventOnce(t *testing.T) {
 	})
 	if err != nil || strings.Join(shown, " ") != "now then" {
 		t.Errorf("followed %q %v", shown, err)
+	}
+}
+
+func TestConsoleIsBytes(t *testing.T) {
+	socket, _ := serving(t, &fake{})
+	c := dial(t, socket)
+	text, err := c.Console(t.Context(), "berlin", "n1")
+	if err != nil || string(text) != "booting\r\n\x1b[0m\xff" {
+		t.Errorf("got %q, %v", text, err)
+	}
+	if _, err := c.Console(t.Context(), "berlin", "n2"); !errors.Is(err, site.ErrNotFound) {
+		t.Errorf("got %v, want site.ErrNotFound", err)
 	}
 }

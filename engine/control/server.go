@@ -132,6 +132,10 @@ func handler(d Daemon) http.Handler {
 		c, err := d.Closeup(r.Context(), siteName(r), r.URL.Query().Get("node"))
 		answer(w, r, c, err)
 	})
+	mux.HandleFunc("GET /v1/console", func(w http.ResponseWriter, r *http.Request) {
+		text, err := d.Console(r.Context(), siteName(r), r.URL.Query().Get("node"))
+		answer(w, r, text, err)
+	})
 	mux.HandleFunc("POST /v1/order", func(w http.ResponseWriter, r *http.Request) {
 		sentence, err := order(w, r, d)
 		answer(w, r, done{sentence}, err)

@@ -1,7 +1,10 @@
 package site
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -174,6 +177,9 @@ type Marker struct {
 	Generation int    `json:"generation"`
 	// Image is the sha256 of the image that was installed.
 	Image string `json:"image"`
+	// Token is what proves that the marker is of the very installation that it
+	// tells of, where one was given to it.
+	Token string `json:"token,omitempty"`
 }
 
 // Recorded is what was done to a node's machine and cannot be seen from
@@ -250,6 +256,20 @@ type Shown struct {
 	Since  time.Time `json:"since"`
 }
 
+// HostKeys are those that were made for the system on the machine, or for the one
+// that is being installed on it.
+func (r Recorded) HostKeys() []string {
+	switch {
+	case r.InFlight != nil && len(r.InFlight.FirstBoot.HostKeys) > 0:
+		return r.InFlight.FirstBoot.HostKeys
+	case r.Installing != nil:
+		return r.Installing.FirstBoot.HostKeys
+	case r.Installed != nil:
+		return r.Installed.FirstBoot.HostKeys
+	}
+	return nil
+}
+
 // Generation is the generation recorded as installed, 0 for none.
 func (r Recorded) Generation() int {
 	if r.Installed == nil {
@@ -282,12 +302,45 @@ type Installation struct {
 	Ended time.Time `json:"ended,omitzero"`
 	// CutOff says what ended the installer before it was done.
 	CutOff string `json:"cutOff,omitempty"`
-	// HostKeys are the SSH host keys, in authorized_keys form, that were made
-	// for the system, and Tokens the SHA-256 digests of the tokens that its
-	// marker may carry, one of each for every try of the installation. Without
-	// them the system has made its own keys.
+	// FirstBoot is what its system was given; zero for one that was installed
+	// from a medium.
+	FirstBoot FirstBoot `json:"firstBoot,omitzero"`
+}
+
+// FirstBoot is what was given to a system for its first boot: one host key and
+// one token for each try of its installation, of which the machine may have
+// taken any.
+type FirstBoot struct {
+	// HostKeys are the public SSH host keys in authorized_keys form.
 	HostKeys []string `json:"hostKeys,omitempty"`
-	Tokens   []string `json:"tokens,omitempty"`
+	// Tokens are the SHA-256 digests of the tokens of its marker. They are
+	// dropped when it has proven itself.
+	Tokens []string `json:"tokens,omitempty"`
+}
+
+// mostTries is of how many tries of an installation is kept what they gave.
+const mostTries = 8
+
+// With is what was given with one try more.
+func (f FirstBoot) With(hostKey, token string) FirstBoot {
+	return FirstBoot{
+		HostKeys: lastOf(append(slices.Clone(f.HostKeys), hostKey)),
+		Tokens:   lastOf(append(slices.Clone(f.Tokens), token)),
+	}
+}
+
+func lastOf(all []string) []string { return all[max(0, len(all)-mostTries):] }
+
+// Gave says whether a marker's token is one that was given, as it is where none
+// was.
+func (f FirstBoot) Gave(token string) bool {
+	return len(f.Tokens) == 0 || slices.Contains(f.Tokens, TokenDigest(token))
+}
+
+// TokenDigest is what is recorded of a token.
+func TokenDigest(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
 }
 
 // InFlight is a step that was begun.
@@ -297,6 +350,8 @@ type InFlight struct {
 	Revision string    `json:"revision"`
 	// Term is the term of the controller that began it.
 	Term uint64 `json:"term,omitempty"`
+	// FirstBoot is what an installation under way gave to the system.
+	FirstBoot FirstBoot `json:"firstBoot,omitzero"`
 }
 
 // NoEffect is a step that claimed success and changed nothing, or that was

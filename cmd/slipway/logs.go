@@ -1,0 +1,130 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-gitops/slipway/engine/control"
+)
+
+type logFlags struct {
+	orderFlags
+	console, follow, raw bool
+}
+
+func (a *app) logsCommand() *cobra.Command {
+	var f logFlags
+	cmd := &cobra.Command{
+		Use: "logs NODE --console", Short: "show what a machine wrote to its console", Args: exactly(1),
+		Long: "Shows the last of what a virtual machine wrote to its serial console, as its hypervisor\n" +
+			"has kept it: the boot, and why it does not come up. With --follow it shows what is written\n" +
+			"from then on, until interrupted. Control characters are left out, unless --raw asks for\n" +
+			"the bytes as they are.\n" + exitHelp,
+		Example: "  slipway logs web-1 --console\n  slipway logs web-1 --console --follow",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !f.console {
+				return usage("the console is the only log that is kept of a machine: pass --console (`slipway history NODE` has what Slipway did)")
+			}
+			daemon := daemonAt(f.state)
+			defer daemon.Close()
+			return a.console(cmd.Context(), daemon, f, args[0])
+		},
+	}
+	cmd.Flags().BoolVar(&f.console, "console", false, "the serial console")
+	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "go on with what is written, until interrupted")
+	cmd.Flags().BoolVar(&f.raw, "raw", false, "the bytes as they are, control characters too")
+	f.add(cmd)
+	return cmd
+}
+
+// consoleEvery is how often a console that is followed is asked for.
+const consoleEvery = time.Second
+
+// console shows a console, and what comes to it.
+func (a *app) console(ctx context.Context, daemon *control.Client, f logFlags, node string) error {
+	var last []byte
+	for first := true; ; first = false {
+		text, err := daemon.Console(ctx, f.site, node)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		}
+		if more := news(last, text); len(more) > 0 || first {
+			if err := a.printConsole(node, more, f); err != nil {
+				return err
+			}
+		}
+		last = text
+		if !f.follow {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(consoleEvery):
+		}
+	}
+}
+
+// overlap is how much of the end of what was shown is looked for in what is
+// there now, since the beginning of a long console is dropped.
+const overlap = 1 << 10
+
+// news is what a console says after what it said last.
+func news(last, now []byte) []byte {
+	if bytes.HasPrefix(now, last) {
+		return now[len(last):]
+	}
+	end := last[max(0, len(last)-overlap):]
+	if at := bytes.LastIndex(now, end); at >= 0 {
+		return now[at+len(end):]
+	}
+	return now
+}
+
+// written is a part of a console as JSON.
+type written struct {
+	Node string `json:"node"`
+	Text string `json:"text"`
+}
+
+func (a *app) printConsole(node string, text []byte, f logFlags) error {
+	shown := string(text)
+	if !f.raw {
+		shown = plainText(text)
+	}
+	switch {
+	case a.output == "json":
+		return printJSON(a.out, written{node, shown})
+	case shown == "" && !f.follow:
+		_, err := fmt.Fprintf(a.err, "%s has written nothing to its console yet\n", node)
+		return err
+	}
+	_, err := fmt.Fprint(a.out, shown)
+	return err
+}
+
+// escapes are control sequences, strings of commands such as titles, and other
+// escapes.
+var escapes = regexp.MustCompile(`\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(\x07|\x1b\\)?|\x1b[ -/]*[0-~]`)
+
+// plainText is what a terminal would show of a console's lines: without escape
+// sequences (ECMA-48, 5.4) and control characters, which could do anything to
+// the terminal of whoever reads it.
+func plainText(text []byte) string {
+	text = escapes.ReplaceAll(text, nil)
+	kept := bytes.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || r >= ' ' && r != 0x7f && (r < 0x80 || r > 0x9f) {
+			return r
+		}
+		return -1
+	}, text)
+	return string(bytes.ToValidUTF8(kept, []byte("\uFFFD")))
+}

@@ -1,0 +1,38 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/firstboot"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// seed gives a machine what its installation is to hand to the system's first
+// boot. What the system can be known by then is recorded first. A try that is
+// resumed gets a seed of its own, since nobody keeps the keys of the one before;
+// which of them the machine has booted with, it shows.
+func (w *worker) seed(ctx context.Context, m driver.Machine, j job, s site.Step) error {
+	seeder, ok := driver.As[driver.Seeder](m)
+	if s.Action != site.ActionInstall || !ok {
+		return nil
+	}
+	seed, identity, err := firstboot.Make(j.site, j.node, s)
+	if err != nil {
+		return fmt.Errorf("%w: %w", driver.ErrRefused, err)
+	}
+	err = w.save(ctx, func(r *site.Recorded) {
+		if r.InFlight == nil {
+			return
+		}
+		begun := *r.InFlight
+		begun.FirstBoot = begun.FirstBoot.With(identity.HostKey, identity.Token)
+		r.InFlight = &begun
+	})
+	if err != nil {
+		return err
+	}
+	seeder.Seed(seed)
+	return nil
+}
