@@ -30,6 +30,7 @@ var rules = []struct{ importer, may string }{
 	{"engine/forge", "engine/site engine/secret"},
 	{"engine/driver", "engine/site engine/secret"},
 	{"engine/driver/sshclient", "engine/site engine/driver engine/secret"},
+	{"engine/driver/sshclient/sshdtest", ""},
 	{"engine/driver/drivertest", "engine/site engine/driver engine/secret engine/plan"},
 	{"engine/design", "engine/site engine/design/rule schema"},
 	{"engine/design/rule", "engine/site engine/window schema"},

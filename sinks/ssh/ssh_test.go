@@ -164,7 +164,7 @@ func TestErrorClasses(t *testing.T) {
 		says     string
 	}{
 		"wrong password":    {newServer(t, prints(answer)).endpoint(), secret.New("root", "hunter3"), driver.ErrDenied, "does not let root in"},
-		"too much output":   {newServer(t, prints(strings.Repeat("x", 70<<10))).endpoint(), password, driver.ErrRefused, "more than 64 KiB"},
+		"too much output":   {newServer(t, prints(strings.Repeat("x", 600<<10))).endpoint(), password, driver.ErrRefused, "more than 512 KiB"},
 		"no Linux":          {newServer(t, prints("> \x1b[2J")).endpoint(), password, driver.ErrRefused, `it begins with "> \x1b[2J"`},
 		"hangs up":          {site.Endpoint{URL: "ssh://root@" + closed}, password, driver.ErrUnreachable, ""},
 		"speaks SMTP":       {site.Endpoint{URL: "ssh://root@" + banner}, password, driver.ErrUnreachable, ""},

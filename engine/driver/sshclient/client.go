@@ -1,0 +1,183 @@
+// Package sshclient logs in to hosts over SSH, for every driver that does: it
+// checks the host before it sends a credential, and classifies what goes wrong
+// as drivers do. It holds no connection of its own.
+package sshclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	gossh "golang.org/x/crypto/ssh"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// MaxOutput bounds what a command may print, in bytes.
+const MaxOutput = 512 << 10
+
+// The bounds of a login.
+const (
+	connectTimeout = 10 * time.Second
+	dialTimeout    = 30 * time.Second // the connection and the login together
+)
+
+// Client is who logs in where, and how both sides prove themselves. It may be
+// used by several at once.
+type Client struct {
+	address string
+	user    string
+	login   login
+	trust   trust
+}
+
+// Open checks an endpoint and its credential, and sends nothing. Of the URL it
+// reads the host, the port, 22 without one, and the user; the scheme and the
+// path are the driver's. The credential's user name goes before the URL's, and
+// its secret is one of
+//
+//   - a private key in PEM form;
+//   - such a key, and behind it the certificate that OpenSSH's authority made
+//     of it, a line "ssh-ed25519-cert-v01@openssh.com AAAA…";
+//   - a password.
+func Open(e site.Endpoint, s secret.Value) (*Client, error) {
+	u, err := url.Parse(e.URL)
+	if err != nil || u.Hostname() == "" {
+		return nil, refused("the endpoint %q has no host to log in to", e.URL)
+	}
+	if _, has := u.User.Password(); has {
+		return nil, refused("the endpoint of %s holds a password, which does not belong into Git; name a credential instead", u.Host)
+	}
+	c := &Client{address: net.JoinHostPort(u.Hostname(), orDefault(u.Port(), "22"))}
+	c.user = orDefault(s.Username(), u.User.Username())
+	if c.user == "" {
+		return nil, refused("no user to log in to %s as; name a credential that has one, or write %s://USER@%s", u.Host, u.Scheme, u.Host)
+	}
+	if c.login, err = loginBy(s); err != nil {
+		return nil, err
+	}
+	c.trust, err = parseTrust(e.Trust.HostKeys, u.Host)
+	return c, err
+}
+
+func orDefault(s, otherwise string) string {
+	if s != "" {
+		return s
+	}
+	return otherwise
+}
+
+// Address is the host and the port.
+func (c *Client) Address() string { return c.address }
+
+// Dial connects and logs in, within the context and half a minute. The
+// connection is the caller's from then on: the context's end does nothing to
+// it. A wrong host key is driver.ErrRefused, a credential that is not accepted
+// driver.ErrDenied, and what may pass driver.ErrUnreachable.
+func (c *Client) Dial(ctx context.Context) (*gossh.Client, error) {
+	if err := c.login.valid(time.Now()); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	conn, err := (&net.Dialer{Timeout: connectTimeout}).DialContext(ctx, "tcp", c.address)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
+	}
+	keep := context.AfterFunc(ctx, func() { conn.Close() })
+	client, err := c.handshake(conn)
+	if !keep() && !isAnswer(err) {
+		err = fmt.Errorf("%w: %w", driver.ErrUnreachable, errors.Join(err, ctx.Err()))
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return client, nil
+}
+
+// isAnswer says whether an error is the other side's last word.
+func isAnswer(err error) bool {
+	return errors.Is(err, driver.ErrRefused) || errors.Is(err, driver.ErrDenied)
+}
+
+func (c *Client) handshake(conn net.Conn) (*gossh.Client, error) {
+	var untrusted error
+	sc, channels, requests, err := gossh.NewClientConn(conn, c.address, &gossh.ClientConfig{
+		User:              c.user,
+		Auth:              []gossh.AuthMethod{c.login.method},
+		HostKeyAlgorithms: c.trust.algorithms(),
+		HostKeyCallback: func(_ string, _ net.Addr, key gossh.PublicKey) error {
+			untrusted = c.trust.check(c.address, key)
+			return untrusted
+		},
+	})
+	var apart *gossh.AlgorithmNegotiationError
+	switch {
+	case untrusted != nil:
+		return nil, untrusted
+	case errors.As(err, &apart):
+		return nil, refused("%s and we have no algorithm in common, the server is too old or too strict: %.300s", c.address, apart.Error())
+	case err != nil && strings.Contains(err.Error(), "unable to authenticate"): // x/crypto has no type for it
+		return nil, fmt.Errorf("%w: %s does not let %s in with this credential%s", driver.ErrDenied, c.address, c.user, c.login.about())
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
+	}
+	return gossh.NewClient(sc, channels, requests), nil
+}
+
+// Run runs one command on a connection of its own and returns what it printed,
+// at most MaxOutput. Its exit status says nothing: what could be read is in the
+// output. The context's end closes the connection, which ends whatever waits
+// for it.
+func (c *Client) Run(ctx context.Context, command string) ([]byte, error) {
+	client, err := c.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	defer context.AfterFunc(ctx, func() { client.Close() })()
+	output, err := c.execute(client, command)
+	if err == nil || errors.Is(err, driver.ErrRefused) {
+		return output, err
+	}
+	return nil, fmt.Errorf("%w: %w", driver.ErrUnreachable, errors.Join(err, ctx.Err()))
+}
+
+func (c *Client) execute(client *gossh.Client, command string) ([]byte, error) {
+	session, err := client.NewSession()
+	if err != nil {
+		return nil, err
+	}
+	defer session.Close()
+	stdout, err := session.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := session.Start(command); err != nil {
+		return nil, err
+	}
+	output, err := io.ReadAll(io.LimitReader(stdout, MaxOutput+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(output) > MaxOutput {
+		return nil, refused("the system at %s answered with more than %d KiB", c.address, MaxOutput>>10)
+	}
+	var status *gossh.ExitError
+	if err := session.Wait(); err != nil && !errors.As(err, &status) {
+		return nil, err
+	}
+	return output, nil
+}
+
+func refused(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{driver.ErrRefused}, args...)...)
+}

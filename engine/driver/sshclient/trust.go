@@ -1,0 +1,95 @@
+package sshclient
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	gossh "golang.org/x/crypto/ssh"
+)
+
+// authority marks a line of trust.hostKeys, as in a known_hosts file: not the
+// host's key follows, but that of who signs hosts' keys.
+const authority = "@cert-authority "
+
+// trust is what a host may prove itself by.
+type trust struct {
+	pinned      []gossh.PublicKey
+	authorities []gossh.PublicKey
+}
+
+func parseTrust(lines []string, host string) (trust, error) {
+	var t trust
+	for i, line := range lines {
+		text, signs := strings.CutPrefix(line, authority)
+		key, _, options, _, err := gossh.ParseAuthorizedKey([]byte(text))
+		if err != nil || len(options) > 0 {
+			return trust{}, refused("trust.hostKeys[%d] of %s is not a public key like `ssh-ed25519 AAAA…`, nor one behind `@cert-authority`", i, host)
+		}
+		if signs {
+			t.authorities = append(t.authorities, key)
+		} else {
+			t.pinned = append(t.pinned, key)
+		}
+	}
+	return t, nil
+}
+
+// check holds the host key against what is trusted. It runs before the
+// credential is sent.
+func (t trust) check(address string, key gossh.PublicKey) error {
+	if has(t.pinned, key) {
+		return nil
+	}
+	if cert, ok := key.(*gossh.Certificate); ok {
+		err := t.checkCertificate(address, cert)
+		if err == nil || has(t.pinned, cert.Key) {
+			return nil
+		}
+		if len(t.authorities) > 0 {
+			return refused("%s shows a host certificate that proves nothing: %.300s; have its key signed for the name or address in the endpoint, by an authority in trust.hostKeys",
+				address, err)
+		}
+		key = cert.Key
+	}
+	line := strings.TrimSpace(string(gossh.MarshalAuthorizedKey(key)))
+	if len(t.pinned)+len(t.authorities) == 0 {
+		return refused("no host key is pinned for %s; it shows %s; if that is its key, add `%s` to trust.hostKeys of the endpoint",
+			address, gossh.FingerprintSHA256(key), line)
+	}
+	return refused("%s shows the host key %s, which is none of the pinned ones; if the system was installed anew put `%s` into trust.hostKeys of the endpoint, if not somebody may be in between",
+		address, gossh.FingerprintSHA256(key), line)
+}
+
+// checkCertificate wants a certificate that names the host. One without names
+// is good for every host, so that each could pass for any other.
+func (t trust) checkCertificate(address string, cert *gossh.Certificate) error {
+	if len(cert.ValidPrincipals) == 0 {
+		return errors.New("it names no host")
+	}
+	checker := gossh.CertChecker{IsHostAuthority: func(by gossh.PublicKey, _ string) bool { return has(t.authorities, by) }}
+	return checker.CheckHostKey(address, nil, cert)
+}
+
+func has(keys []gossh.PublicKey, key gossh.PublicKey) bool {
+	return slices.ContainsFunc(keys, func(k gossh.PublicKey) bool { return string(k.Marshal()) == string(key.Marshal()) })
+}
+
+// algorithms asks for the kinds of what is trusted before all others, so that
+// a host with several keys shows the one that proves it.
+func (t trust) algorithms() []string {
+	var first []string
+	all := gossh.SupportedAlgorithms().HostKeys
+	if len(t.authorities) > 0 {
+		first = slices.DeleteFunc(slices.Clone(all), func(a string) bool { return !strings.Contains(a, "-cert-v") })
+	}
+	for _, key := range t.pinned {
+		if key.Type() == gossh.KeyAlgoRSA {
+			first = append(first, gossh.KeyAlgoRSASHA512, gossh.KeyAlgoRSASHA256)
+			continue
+		}
+		first = append(first, key.Type())
+	}
+	others := slices.DeleteFunc(all, func(a string) bool { return slices.Contains(first, a) })
+	return append(first, others...)
+}
