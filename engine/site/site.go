@@ -315,7 +315,8 @@ type Trust struct {
 	// use of the endpoint, and no other afterwards. A fingerprint or a CA goes
 	// before it.
 	FirstUse bool `json:"firstUse,omitempty"`
-	// HostKeys are SSH host public keys in authorized_keys form.
+	// HostKeys are SSH host public keys in authorized_keys form, and behind
+	// "@cert-authority" those of who signs hosts' keys.
 	HostKeys []string `json:"hostKeys,omitempty"`
 }
 

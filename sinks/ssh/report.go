@@ -42,7 +42,7 @@ func parseMarker(text string) *site.Marker {
 	if json.Unmarshal([]byte(text), &m) != nil {
 		return nil
 	}
-	m.Node, m.Image = line(m.Node), line(m.Image)
+	m.Node, m.Image, m.Token = line(m.Node), line(m.Image), line(m.Token)
 	if m.Node == "" || m.Generation < 0 {
 		return nil
 	}

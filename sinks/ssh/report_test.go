@@ -59,7 +59,7 @@ func FuzzParse(f *testing.F) {
 		r, _ := parse(output)
 		shown := []string{r.bootID, r.release, r.kernel}
 		if r.marker != nil {
-			shown = append(shown, r.marker.Node, r.marker.Image)
+			shown = append(shown, r.marker.Node, r.marker.Image, r.marker.Token)
 			if r.marker.Node == "" || r.marker.Generation < 0 {
 				t.Errorf("marker %+v makes no sense", *r.marker)
 			}

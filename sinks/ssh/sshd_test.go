@@ -30,7 +30,7 @@ func TestMarkerOnSSHD(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (site.Marker{Node: "n1", Generation: 3, Image: "abcd"}); seen.Marker == nil || *seen.Marker != want {
+	if want := (site.Marker{Node: "n1", Generation: 3, Image: "abcd", Token: "5c41"}); seen.Marker == nil || *seen.Marker != want {
 		t.Errorf("got marker %v, want %v", seen.Marker, want)
 	}
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
@@ -47,7 +47,7 @@ func startSSHD(t *testing.T) drivertest.Subject {
 	hostKey := sshdtest.Key(t, filepath.Join(dir, "host"), "ed25519")
 	userKey := sshdtest.Key(t, filepath.Join(dir, "user"), "ed25519")
 	sshdtest.Write(t, filepath.Join(dir, "authorized"), userKey)
-	sshdtest.Write(t, filepath.Join(dir, "marker.json"), `{"node":"n1","generation":3,"image":"abcd"}`)
+	sshdtest.Write(t, filepath.Join(dir, "marker.json"), `{"node":"n1","generation":3,"image":"abcd","token":"5c41"}`)
 	address := sshdtest.Serve(t, fmt.Sprintf(`
 HostKey %[1]s/host
 AuthorizedKeysFile %[1]s/authorized
