@@ -1,9 +1,10 @@
 #!/bin/sh
 # Installs what the tests run; with the word "demo" only what the demo does,
 # which is a real git and a real sshd, and with "prove" also what make prove
-# does, which is Chromium. For the tests, from Debian: two Redfish clients, the C
-# compiler that the race detector needs, and npm. From npm: GitHub's description
-# of its API. Does nothing when they are there.
+# does, which is Chromium. For the tests, from Debian: two Redfish clients,
+# libvirtd and QEMU with what makes the Debian of their guests, the C compiler that
+# the race detector needs, and npm. From npm: GitHub's description of its API. Does
+# nothing when they are there.
 set -eu
 what=${1-tests}
 missing=
@@ -12,6 +13,11 @@ command -v git >/dev/null || missing="$missing git"
 if [ "$what" != demo ]; then
 	[ -d /usr/lib/python3/dist-packages/sushy ] || missing="$missing python3-sushy"
 	[ -x /usr/bin/redfishtool ] || missing="$missing redfishtool"
+	[ -x /usr/sbin/libvirtd ] || missing="$missing libvirt-daemon libvirt-daemon-driver-qemu"
+	[ -x /usr/bin/qemu-system-x86_64 ] || missing="$missing qemu-system-x86"
+	command -v qemu-img >/dev/null || missing="$missing qemu-utils"
+	command -v mmdebstrap >/dev/null || missing="$missing mmdebstrap"
+	command -v ip >/dev/null || missing="$missing iproute2"
 	command -v gcc >/dev/null || missing="$missing gcc libc6-dev"
 	command -v npm >/dev/null || missing="$missing npm"
 fi
