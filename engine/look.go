@@ -37,8 +37,20 @@ type view struct {
 // longestLook bounds a look through one endpoint.
 const longestLook = 2 * time.Minute
 
-// lookFacets are the facets that every look reads from the BMC.
-var lookFacets = []site.Facet{site.FacetPower, site.FacetBoot, site.FacetHealth}
+// lookFacets are the facets that every look reads from the BMC, virtualFacets
+// those that it reads from a hypervisor.
+var (
+	lookFacets    = []site.Facet{site.FacetPower, site.FacetBoot, site.FacetHealth}
+	virtualFacets = []site.Facet{site.FacetPower, site.FacetBoot, site.FacetDefinition, site.FacetDisks, site.FacetSeed}
+)
+
+// usual are the facets that every look at a node's machine reads.
+func usual(n *site.Node) []site.Facet {
+	if n.IsVirtual() {
+		return virtualFacets
+	}
+	return lookFacets
+}
 
 // look observes the machine through its endpoints. Its error says why the BMC
 // could not be seen.

@@ -87,7 +87,10 @@ func (c *calendar) over(node string, f site.Facet, now time.Time) bool {
 // under way on the machine, and after it, none that is designed is spared, and
 // nothing else is read.
 func (w *worker) facetsDue(j job) []site.Facet {
-	due := append([]site.Facet{}, lookFacets...)
+	due := slices.Clone(usual(j.node))
+	if j.node.IsVirtual() {
+		return due // a hypervisor tells of all its machines at once
+	}
 	now, r := time.Now(), j.memory.Recorded
 	busy := r.InFlight != nil || underWay(r)
 	for _, f := range w.designedFacets(j.node, site.BMC) {
@@ -139,7 +142,7 @@ func asked(n *site.Node, f site.Facet) bool {
 	switch {
 	case f == site.FacetInventory:
 		return n.Inspect != inspectNever
-	case f == site.FacetOS, slices.Contains(lookFacets, f), slices.Contains(watched, f):
+	case f == site.FacetOS, slices.Contains(usual(n), f), slices.Contains(watched, f):
 		return true
 	}
 	return n.Asks(f)

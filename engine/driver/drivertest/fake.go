@@ -463,12 +463,13 @@ func (d osDriver) Open(_ context.Context, e site.Endpoint, s secret.Value) (driv
 	if err != nil {
 		return nil, err
 	}
-	return system{m, s}, nil
+	return system{m, s, e.Trust.HostKeys}, nil
 }
 
 type system struct {
-	m     *FakeMachine
-	value secret.Value
+	m      *FakeMachine
+	value  secret.Value
+	pinned []string
 }
 
 func (s system) Close() error { return nil }
@@ -551,6 +552,9 @@ func (s system) ask(ctx context.Context) error {
 	defer s.m.look()()
 	if !s.m.answers() {
 		return fmt.Errorf("%w: no system answers", driver.ErrUnreachable)
+	}
+	if v := s.m.virtual; v != nil && v.hostKey != "" && !slices.Contains(s.pinned, v.hostKey) {
+		return fmt.Errorf("%w: it shows a host key that is none of the pinned ones", driver.ErrRefused)
 	}
 	return nil
 }

@@ -221,6 +221,7 @@ type FakeMachine struct {
 	posting   map[site.Facet]site.Values // taken over by the boot under way
 	runs      map[site.Facet]run         // what goes on inside
 	facts     []Fact
+	virtual   *domain         // nil for a physical machine
 	parts     *site.Inventory // what an inspection tells; nil for none
 	log       []site.Entry
 }
@@ -381,6 +382,7 @@ func (m *FakeMachine) look() func() {
 		}
 		m.posting = nil
 	}
+	m.firstBoot(now)
 	if m.installer != nil && !now.Before(m.ends) {
 		m.format(m.installer, m.ends)
 		m.switchTo(false, m.ends)

@@ -1,0 +1,292 @@
+package drivertest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// AddVirtual makes the place of a virtual machine, which is not defined yet.
+func (f *Fleet) AddVirtual(site, name string) *FakeMachine {
+	m := f.Add(name)
+	m.virtual = &domain{site: site}
+	m.order = "Hdd"
+	return m
+}
+
+// domain is what a hypervisor knows of a virtual machine.
+type domain struct {
+	site       string
+	defined    bool
+	disks      site.Values
+	generation int  // of what was put on its image disk
+	attached   bool // its seed
+	hostKey    string
+	booting    *site.Marker // what the first boot under way proves itself by
+	broken     bool         // its first boots never end well
+}
+
+// VirtualNode is the machine as a node of a design: with one disk for its image
+// and one for data, and placed.
+func (m *FakeMachine) VirtualNode() *site.Node {
+	n := &site.Node{
+		Name: m.name, Style: site.StyleVirtual,
+		Virtual: site.Virtual{
+			CPUs: 1, Memory: 1 << 30, Host: site.Host{Hypervisor: "hv-1", Accelerator: "kvm"},
+			Disks: map[string]site.VirtualDisk{"root": {Size: 20 << 30, Image: "overlay"}, "data": {Size: 1 << 30}},
+		},
+		Endpoints: map[site.EndpointKind]site.Endpoint{
+			site.BMC: {URL: "libvirt+tls://" + m.name + "/system?" + url.Values{"domain": {m.name}, "site": {m.virtual.site}}.Encode(), Credential: "bmc"},
+			site.OS:  {URL: "ssh://" + m.name, Credential: "os"},
+		},
+	}
+	n.Derive(m.virtual.site)
+	defer m.look()()
+	m.identity = n.Identity
+	return n
+}
+
+// Defined says whether the virtual machine is there.
+func (m *FakeMachine) Defined() bool {
+	defer m.look()()
+	return m.virtual.defined
+}
+
+// Seeded says whether the seed of a first boot is attached.
+func (m *FakeMachine) Seeded() bool {
+	defer m.look()()
+	return m.virtual.attached
+}
+
+// BreakFirstBoots has no first boot end well from now on.
+func (m *FakeMachine) BreakFirstBoots() {
+	defer m.look()()
+	m.virtual.broken = true
+}
+
+// HypervisorDriver speaks to the machines' hypervisors.
+func (f *Fleet) HypervisorDriver() driver.Driver { return hypervisorDriver{f} }
+
+type hypervisorDriver struct{ fleet *Fleet }
+
+func (hypervisorDriver) Facets() []site.Facet {
+	return []site.Facet{site.FacetPower, site.FacetBoot, site.FacetDefinition, site.FacetDisks, site.FacetSeed}
+}
+
+func (d hypervisorDriver) Open(_ context.Context, e site.Endpoint, s secret.Value) (driver.Machine, error) {
+	m, err := d.fleet.find(e)
+	if err != nil {
+		return nil, err
+	}
+	return &virtual{bmc: &bmc{m: m, value: s}}, nil
+}
+
+// virtual is an open handle on a virtual machine.
+type virtual struct {
+	*bmc
+	seed *driver.Seed // for the next installation
+}
+
+// Seed implements driver.Seeder.
+func (v *virtual) Seed(s driver.Seed) { v.seed = &s }
+
+// Console implements driver.Consoler.
+func (v *virtual) Console(ctx context.Context, most int) ([]byte, error) {
+	if err := v.read(ctx); err != nil {
+		return nil, err
+	}
+	boots, _ := v.m.state()
+	text := []byte(strings.Repeat("booting\n", boots))
+	return text[max(0, len(text)-most):], nil
+}
+
+func (v *virtual) Observe(ctx context.Context, n *site.Node, facets []site.Facet) (site.Observed, error) {
+	if err := v.read(ctx); err != nil {
+		return site.Observed{}, err
+	}
+	defer v.m.look()()
+	seen := site.Observed{Facets: map[site.Facet]site.FacetState{}}
+	if v.m.virtual.defined {
+		seen.Identity = v.m.answered()
+	}
+	for _, f := range facets {
+		if !slices.Contains(hypervisorDriver{}.Facets(), f) {
+			continue
+		}
+		s := site.FacetState{Have: maps.Clone(v.m.haveVirtual(f)), Want: n.Want(f), Seen: time.Now(), Driver: "fake"}
+		if root := n.Virtual.ImageDisk(); f == site.FacetDisks && s.Have[root+".size"] == "" {
+			maps.DeleteFunc(s.Want, func(field, _ string) bool { return strings.HasPrefix(field, root+".") })
+		}
+		if f == site.FacetPower && !v.m.changes.IsZero() && !v.m.restart {
+			s.Pending = site.Values{"state": state(!v.m.on)}
+		}
+		if staged := v.m.pending[f]; staged != nil {
+			s.Pending = maps.Clone(staged)
+		}
+		seen.Facets[f] = s
+	}
+	return seen, nil
+}
+
+func (m *FakeMachine) haveVirtual(f site.Facet) site.Values {
+	switch d := m.virtual; f {
+	case site.FacetDefinition:
+		if !d.defined {
+			return site.Values{"state": "absent"}
+		}
+		return m.inside[f]
+	case site.FacetDisks:
+		return d.disks
+	case site.FacetSeed:
+		if d.attached {
+			return site.Values{"state": "attached"}
+		}
+		return site.Values{"state": "none"}
+	}
+	return m.have(f)
+}
+
+func (v *virtual) Apply(ctx context.Context, step site.Step, n *site.Node, _ site.Observed) error {
+	if err := v.read(ctx); err != nil {
+		return err
+	}
+	if !step.Machine.Known() || !step.Machine.Matches(n.Identity) {
+		return fmt.Errorf("%w: the step is for %s", driver.ErrRefused, step.Machine)
+	}
+	w := &writer{bmc: v.bmc, step: step}
+	switch step.Action {
+	case site.ActionDefine:
+		return v.define(ctx, w, n)
+	case site.ActionDisks:
+		return w.write(ctx, func(m *FakeMachine) { m.makeDisks(n, false) })
+	case site.ActionInstall:
+		return v.install(ctx, w, n)
+	case site.ActionRemoveSeed:
+		return w.write(ctx, func(m *FakeMachine) { m.virtual.attached = false })
+	case site.ActionZeroize:
+		return v.zeroize(ctx, w)
+	case site.ActionPowerOn:
+		return w.power(ctx, true)
+	case site.ActionPowerOff:
+		return w.power(ctx, false)
+	case site.ActionRestart:
+		return w.restart(ctx)
+	}
+	return fmt.Errorf("%s: %w", step.Action, errors.ErrUnsupported)
+}
+
+// define takes over at once what a machine that is off is to be, and stages it
+// for one that is on.
+func (v *virtual) define(ctx context.Context, w *writer, n *site.Node) error {
+	if v.m.Power() == "on" {
+		return w.stage(ctx, n.Want(site.FacetDefinition))
+	}
+	return w.write(ctx, func(m *FakeMachine) {
+		m.virtual.defined = true
+		m.set(site.FacetDefinition, n.Want(site.FacetDefinition), time.Now())
+	})
+}
+
+// makeDisks makes the disks of a design, that of the image only by an
+// installation.
+func (m *FakeMachine) makeDisks(n *site.Node, image bool) {
+	if m.virtual.disks == nil {
+		m.virtual.disks = site.Values{}
+	}
+	root := n.Virtual.ImageDisk() + "."
+	for field, value := range n.Want(site.FacetDisks) {
+		if image || !strings.HasPrefix(field, root) {
+			m.virtual.disks[field] = value
+		}
+	}
+}
+
+// errNotOurs is said of a disk that would be lost without a word.
+var errNotOurs = errors.New("there is something on its image disk, and the step says that nothing is lost")
+
+// install puts the image under the machine and boots it.
+func (v *virtual) install(ctx context.Context, w *writer, n *site.Node) error {
+	step := w.step
+	if v.seed == nil {
+		return fmt.Errorf("%w: no seed was given", driver.ErrRefused)
+	}
+	unlock := v.m.look()
+	d := *v.m.virtual
+	unlock()
+	boots, on := v.m.state()
+	switch {
+	case step.Resumed && d.generation == step.Generation && (on || boots > 0):
+		return nil // it has booted with the seed of an earlier try
+	case d.disks[n.Virtual.ImageDisk()+".size"] != "" && step.Impact != site.ImpactDestructive && d.generation != step.Generation:
+		return fmt.Errorf("%w: %w", driver.ErrRefused, errNotOurs)
+	}
+	if err := w.power(ctx, false); err != nil {
+		return err
+	}
+	marker, key, err := readSeed(*v.seed)
+	if err != nil {
+		return err
+	}
+	err = w.write(ctx, func(m *FakeMachine) {
+		m.makeDisks(n, true)
+		m.format(nil, time.Now())
+		m.counts.Installs++
+		m.virtual.generation, m.virtual.attached, m.virtual.hostKey, m.virtual.booting = step.Generation, true, key, &marker
+	})
+	if err != nil {
+		return err
+	}
+	return w.power(ctx, true)
+}
+
+func (v *virtual) zeroize(ctx context.Context, w *writer) error {
+	if err := w.power(ctx, false); err != nil {
+		return err
+	}
+	return w.write(ctx, func(m *FakeMachine) {
+		m.format(nil, time.Now())
+		*m.virtual = domain{site: m.virtual.site, broken: m.virtual.broken}
+		m.set(site.FacetDefinition, nil, time.Now())
+	})
+}
+
+// readSeed is what a system makes of its seed: the marker by which it proves
+// itself, and its public host key.
+func readSeed(s driver.Seed) (site.Marker, string, error) {
+	var user struct {
+		Files []struct{ Content string } `json:"write_files"`
+		Keys  map[string]string          `json:"ssh_keys"`
+	}
+	var m site.Marker
+	err := json.Unmarshal([]byte(strings.TrimPrefix(s.UserData.Reveal(), "#cloud-config\n")), &user)
+	if err == nil && len(user.Files) > 0 {
+		err = json.Unmarshal([]byte(user.Files[0].Content), &m)
+	}
+	return m, user.Keys["ed25519_public"], err
+}
+
+// firstBoot has the first boot end once the system has had its time.
+func (m *FakeMachine) firstBoot(now time.Time) {
+	d := m.virtual
+	if d == nil || d.booting == nil || !m.on {
+		return
+	}
+	if at := m.booted.Add(m.config.PostTime + m.config.OSTime); !now.Before(at) {
+		marker := *d.booting
+		if d.broken {
+			marker = site.Marker{}
+		}
+		d.booting = nil
+		m.format(&marker, at)
+	}
+}
