@@ -30,6 +30,12 @@ func (n *Node) Want(f Facet) Values {
 		if n.Asks(f) {
 			return digested(n.parts(f))
 		}
+	case FacetDefinition:
+		if n.IsVirtual() {
+			return n.definition()
+		}
+	case FacetDisks:
+		return n.disks()
 	}
 	return nil
 }

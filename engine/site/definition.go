@@ -1,0 +1,208 @@
+package site
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// What FacetDefinition and FacetDisks have in their Values, besides the fields
+// that Want gives.
+const (
+	// FieldState is whether the machine is there: one of the states below. Of
+	// one that is not StateDefined nothing else is said.
+	FieldState   = "state"
+	StateDefined = "defined"
+	StateAbsent  = "absent"
+	// StateForeign is for a machine of that name or UUID that is not ours, as
+	// Unresolved then says in a sentence under FieldState.
+	StateForeign = "foreign"
+	// SeedAttached and SeedNone are the states of FacetSeed.
+	SeedAttached = "attached"
+	SeedNone     = "none"
+	// NoneOf stands for no watchdog and for no interfaces.
+	NoneOf = "none"
+)
+
+// definition is what the design asks of the definition of a virtual machine: of
+// each interface its parts as "eth0.bridge". A machine is made with the boot
+// order and the disks of data that are designed.
+func (n *Node) definition() Values {
+	v := &n.Virtual
+	want := Values{
+		FieldState:   StateDefined,
+		"cpus":       strconv.Itoa(v.CPUs),
+		"memory":     v.Memory.String(),
+		"machine":    or(v.Machine, "q35"),
+		"firmware":   or(v.Firmware, "bios"),
+		"secureBoot": strconv.FormatBool(v.SecureBoot),
+		"tpm":        strconv.FormatBool(v.TPM),
+		"watchdog":   or(v.Watchdog, NoneOf),
+		"autostart":  strconv.FormatBool(v.Autostart == nil || *v.Autostart),
+		"interfaces": or(strings.Join(slices.Sorted(maps.Keys(v.Interfaces)), ","), NoneOf),
+	}
+	if v.Host.Accelerator != "" { // it is placed
+		want["accelerator"] = v.Host.Accelerator
+	}
+	for name, i := range v.Interfaces {
+		want[name+".bridge"] = i.Bridge
+		want[name+".model"] = or(i.Model, "virtio")
+		if i.MAC != "" {
+			want[name+".mac"] = i.MAC
+		}
+	}
+	return want
+}
+
+// disks are what the design asks of the disks of a virtual machine, as
+// "root.size". That of the image is made by an installation: while it is not
+// there the plan asks for nothing of it, and a driver leaves it out.
+func (n *Node) disks() Values {
+	want := Values{}
+	for name, d := range n.Virtual.Disks {
+		maps.Copy(want, d.values(name))
+	}
+	return orNil(want)
+}
+
+func (d VirtualDisk) values(name string) Values {
+	return Values{
+		name + ".size":   d.Size.String(),
+		name + ".pool":   or(d.Pool, "default"),
+		name + ".format": or(d.Format, "qcow2"),
+		name + ".bus":    or(d.Bus, "virtio"),
+	}
+}
+
+func or(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}
+
+// Effect is what it takes until a field of a virtual machine is as designed.
+type Effect string
+
+// The effects, least first.
+const (
+	EffectLive    Effect = "live"    // a running machine takes it over
+	EffectRestart Effect = "restart" // it takes it over when it is switched off and on
+	EffectReplace Effect = "replace" // it is made anew, by a new generation
+	EffectNever   Effect = "never"   // not by itself, whatever the design says
+)
+
+// EffectOf is a row of the table of effects.
+type EffectOf struct {
+	Facet Facet
+	// Field is the field, "INTERFACE.mac" or "DISK.size" for one of a part, and
+	// "INTERFACE" or "DISK" for all that there are of a part that is added.
+	Field string
+	// Case tells the rows of a field apart.
+	Case   string
+	Effect Effect
+	// Why is a part of a sentence that begins with "because".
+	Why string
+}
+
+// The cases of a field.
+const (
+	caseAdded       = "added"
+	caseGrows       = "grows"
+	caseShrinks     = "shrinks"
+	caseImage       = "of the image's disk"
+	caseData        = "of a disk of data"
+	caseImageShrink = caseShrinks + ", " + caseImage
+	caseDataShrink  = caseShrinks + ", " + caseData
+)
+
+// Effects is the table of what it takes to change a virtual machine: of every
+// field of its definition and of its disks.
+var Effects = []EffectOf{
+	{FacetDefinition, FieldState, "", EffectLive, "a machine that is not there disturbs nobody when it is made"},
+	{FacetDefinition, "cpus", "", EffectRestart, "not every guest takes up processors while it runs, and none gives them back"},
+	{FacetDefinition, "memory", "", EffectRestart, "not every guest takes up memory while it runs, and none has to give it back"},
+	{FacetDefinition, "machine", "", EffectReplace, "the devices get other addresses, and the installed system need not start from them"},
+	{FacetDefinition, "firmware", "", EffectReplace, "the installed system starts with the firmware that it was installed for"},
+	{FacetDefinition, "secureBoot", "", EffectReplace, "the variables of the firmware are made anew, and what the installed system has put there is lost"},
+	{FacetDefinition, "tpm", "", EffectRestart, "the device is there from the start of a machine or not at all"},
+	{FacetDefinition, "watchdog", "", EffectRestart, "the device is there from the start of a machine or not at all"},
+	{FacetDefinition, "accelerator", "", EffectRestart, "what runs the machine is chosen when it starts"},
+	{FacetDefinition, "autostart", "", EffectLive, "it is a note of the hypervisor"},
+	{FacetDefinition, "interfaces", "", EffectLive, "interfaces are plugged in and out"},
+	{FacetDefinition, "INTERFACE", caseAdded, EffectLive, "interfaces are plugged in"},
+	{FacetDefinition, "INTERFACE.bridge", "", EffectLive, "its cable is plugged in elsewhere"},
+	{FacetDefinition, "INTERFACE.model", "", EffectRestart, "it is another device"},
+	{FacetDefinition, "INTERFACE.mac", "", EffectRestart, "the guest knows the interface by its address"},
+	{FacetDisks, "DISK", caseAdded, EffectLive, "disks are plugged in"},
+	{FacetDisks, "DISK.size", caseGrows, EffectLive, "the guest is told that its disk has grown"},
+	{FacetDisks, "DISK.size", caseImageShrink, EffectReplace, "what is at its end is lost"},
+	{FacetDisks, "DISK.size", caseDataShrink, EffectNever, "what is at its end is lost"},
+	{FacetDisks, "DISK.pool", caseImage, EffectReplace, "an installation makes it in the other pool"},
+	{FacetDisks, "DISK.pool", caseData, EffectNever, "what is on it is not moved"},
+	{FacetDisks, "DISK.format", caseImage, EffectReplace, "an installation makes it in the other format"},
+	{FacetDisks, "DISK.format", caseData, EffectNever, "what is on it is not converted"},
+	{FacetDisks, "DISK.bus", "", EffectRestart, "it is another device"},
+}
+
+// EffectOf finds what it takes to make a field of a facet what is wanted, by
+// the table; not ok for a field that is in none of its rows.
+func (v *Virtual) EffectOf(f Facet, field, have, want string) (EffectOf, bool) {
+	pattern, which := v.row(f, field, have, want)
+	for _, e := range Effects {
+		if e.Facet == f && e.Field == pattern && e.Case == which {
+			return e, true
+		}
+	}
+	return EffectOf{}, false
+}
+
+// row is the field and the case of the table that a change falls under.
+func (v *Virtual) row(f Facet, field, have, want string) (pattern, which string) {
+	name, part, of := cutLast(field, ".")
+	switch {
+	case !of:
+		return field, ""
+	case f == FacetDefinition && have == "":
+		return "INTERFACE", caseAdded
+	case f == FacetDefinition:
+		return "INTERFACE." + part, ""
+	case have == "":
+		return "DISK", caseAdded
+	}
+	which = caseData
+	if v.Disks[name].Image != "" {
+		which = caseImage
+	}
+	switch {
+	case part == "bus":
+		which = ""
+	case part == "size" && sizeOf(have) <= sizeOf(want):
+		which = caseGrows
+	case part == "size":
+		which = caseShrinks + ", " + which
+	}
+	return "DISK." + part, which
+}
+
+// sizeOf is a size of the text that Size.String gives, of any number of bytes.
+func sizeOf(text string) Size {
+	if size, err := ParseSize(text); err == nil {
+		return size
+	}
+	n, _ := strconv.ParseInt(strings.TrimSuffix(text, "B"), 10, 64)
+	return Size(n)
+}
+
+// VirtualPath is where the design has a field of a virtual machine:
+// "virtual.disks.root.size".
+func VirtualPath(f Facet, field string) string {
+	switch _, _, of := cutLast(field, "."); {
+	case f == FacetDisks:
+		return "virtual.disks." + field
+	case of:
+		return "virtual.interfaces." + field
+	}
+	return "virtual." + field
+}
