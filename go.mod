@@ -32,6 +32,7 @@ require (
 	golang.org/x/sys v0.49.0
 	golang.org/x/term v0.47.0
 	golang.org/x/time v0.16.0
+	libvirt.org/go/libvirtxml v1.11006.0
 )
 
 require (

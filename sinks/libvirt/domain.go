@@ -1,0 +1,147 @@
+package libvirt
+
+import (
+	"context"
+	"fmt"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// domain is a machine as libvirt has it.
+type domain struct {
+	ref golibvirt.Domain
+	// next is what it is from its next start on, and live what it is now; nil
+	// when it is off.
+	next, live *libvirtxml.Domain
+	ours       bool // its metadata has an owner
+	owner      owner
+}
+
+func (d *domain) active() bool { return d.live != nil }
+
+// maxXML bounds a definition that is read.
+const maxXML = 1 << 20
+
+// read reads a domain: twice when it is on.
+func read(ctx context.Context, c *connection, ref golibvirt.Domain) (*domain, error) {
+	d := &domain{ref: ref}
+	var err error
+	if d.next, err = describe(ctx, c, ref, golibvirt.DomainXMLInactive); err != nil {
+		return nil, err
+	}
+	if ref.ID >= 0 {
+		if d.live, err = describe(ctx, c, ref, 0); err != nil {
+			return nil, err
+		}
+	}
+	if d.next.Metadata == nil {
+		return d, nil
+	}
+	o, err := ownerIn(d.next.Metadata.XML)
+	if o != nil {
+		d.ours, d.owner = true, *o
+	}
+	return d, err
+}
+
+func describe(ctx context.Context, c *connection, ref golibvirt.Domain, flags golibvirt.DomainXMLFlags) (*libvirtxml.Domain, error) {
+	text, err := ask(ctx, c, func(rpc *golibvirt.Libvirt) (string, error) { return rpc.DomainGetXMLDesc(ref, flags) })
+	if err != nil {
+		return nil, err
+	}
+	return parseDomain(text)
+}
+
+func parseDomain(text string) (*libvirtxml.Domain, error) {
+	if len(text) > maxXML {
+		return nil, refused("the definition has %d bytes; no more than %d are read", len(text), maxXML)
+	}
+	var d libvirtxml.Domain
+	if err := d.Unmarshal(text); err != nil {
+		return nil, refused("the definition makes no sense: %v", err)
+	}
+	return &d, nil
+}
+
+// mine reads the machine's domain right before something is written; nil when
+// there is none. A domain that only looks like it is refused.
+func (m *machine) mine(ctx context.Context, c *connection) (*domain, error) {
+	for _, look := range []func(*golibvirt.Libvirt) (golibvirt.Domain, error){m.byUUID, m.byName} {
+		ref, err := ask(ctx, c, look)
+		if says(err, golibvirt.ErrNoDomain) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		d, err := read(ctx, c, ref)
+		if err != nil {
+			return nil, err
+		}
+		if why := m.foreign(d); why != "" {
+			return nil, refused("%s; nothing was written", why)
+		}
+		return d, nil
+	}
+	return nil, nil
+}
+
+// existing is the machine's domain, which has to be there.
+func (m *machine) existing(ctx context.Context, c *connection) (*domain, error) {
+	d, err := m.mine(ctx, c)
+	if err == nil && d == nil {
+		err = refused("there is no machine %s on %s; it has to be defined first", m.name, m.hypervisor.address)
+	}
+	return d, err
+}
+
+func (m *machine) byUUID(rpc *golibvirt.Libvirt) (golibvirt.Domain, error) {
+	uuid, err := uuidOf(m.identity().UUID)
+	if err != nil {
+		return golibvirt.Domain{}, err
+	}
+	return rpc.DomainLookupByUUID(uuid)
+}
+
+func (m *machine) byName(rpc *golibvirt.Libvirt) (golibvirt.Domain, error) {
+	return rpc.DomainLookupByName(m.name)
+}
+
+// meant refuses to write to another machine than the step is for.
+func (m *machine) meant(step site.Step) error {
+	switch want := step.Machine; {
+	case !want.Known():
+		return refused("the step names no machine by UUID; nothing is written without")
+	case !want.Matches(m.identity()):
+		return refused("another machine is meant: the step is for UUID %q serial %q, and %s of the site %s has UUID %q and no serial; nothing was written",
+			want.UUID, want.Serial, m.name, m.site, m.identity().UUID)
+	}
+	return nil
+}
+
+// state is "on", "off", or "paused" of a machine that is stopped in the middle.
+func state(ctx context.Context, c *connection, ref golibvirt.Domain) (string, error) {
+	s, err := ask(ctx, c, func(rpc *golibvirt.Libvirt) (int32, error) {
+		s, _, err := rpc.DomainGetState(ref, 0)
+		return s, err
+	})
+	if err != nil {
+		return "", err
+	}
+	return stateName(golibvirt.DomainState(s))
+}
+
+func stateName(s golibvirt.DomainState) (string, error) {
+	switch s {
+	case golibvirt.DomainRunning, golibvirt.DomainBlocked, golibvirt.DomainShutdown:
+		return "on", nil
+	case golibvirt.DomainPaused, golibvirt.DomainPmsuspended:
+		return "paused", nil
+	case golibvirt.DomainShutoff, golibvirt.DomainCrashed:
+		return "off", nil
+	}
+	return "", fmt.Errorf("%w", refused("libvirt gives the state %d of the machine, which tells nothing", s))
+}

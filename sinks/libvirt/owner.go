@@ -1,0 +1,202 @@
+package libvirt
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/xml"
+	"fmt"
+	"strings"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// The element of a domain's metadata that is ours, and its prefix there.
+const (
+	namespace = "https://slipway-gitops.github.io/libvirt/1"
+	prefix    = "slipway"
+)
+
+// owner is what a domain's metadata says of whose it is. A volume is ours only
+// if it is listed there, and it is listed before it is made.
+type owner struct {
+	Site string `xml:"site,attr"`
+	Node string `xml:"node,attr"`
+	// Generation is the installation that the machine runs from, and Image the
+	// sha256 of its image; 0 before the first.
+	Generation int    `xml:"generation,attr,omitempty"`
+	Image      string `xml:"image,attr,omitempty"`
+	// Installing and Pulling are those of the installation under way.
+	Installing int         `xml:"installing,attr,omitempty"`
+	Pulling    string      `xml:"pulling,attr,omitempty"`
+	Volumes    []volume    `xml:"volume"`
+	Seed       *volume     `xml:"seed"`
+	Interfaces []ourPort   `xml:"interface"`
+	Console    *consoleLog `xml:"console"`
+}
+
+// volume is a volume that was made for the machine, or is about to be.
+type volume struct {
+	Disk string `xml:"disk,attr,omitempty"` // its name in the design
+	Pool string `xml:"pool,attr"`
+	Name string `xml:"name,attr"`
+}
+
+// ourPort is an interface that the design gave the machine; libvirt knows no
+// names of interfaces.
+type ourPort struct {
+	Name string `xml:"name,attr"`
+	MAC  string `xml:"mac,attr"`
+}
+
+// consoleLog is where libvirt keeps what the machine writes to its console.
+type consoleLog struct {
+	Pool string `xml:"pool,attr"`
+	Name string `xml:"name,attr"` // as of a volume of the pool
+}
+
+// disk is the volume of a disk, by its name in the design.
+func (o owner) disk(name string) (volume, bool) {
+	for _, v := range o.Volumes {
+		if v.Disk == name {
+			return v, true
+		}
+	}
+	return volume{}, false
+}
+
+// lists says whether a volume is one of the machine's disks or its seed.
+func (o owner) lists(pool, name string) bool {
+	for _, v := range o.Volumes {
+		if v.Pool == pool && v.Name == name {
+			return true
+		}
+	}
+	return o.Seed != nil && o.Seed.Pool == pool && o.Seed.Name == name
+}
+
+// with is the owner with a volume listed besides.
+func (o owner) with(v volume) owner {
+	if !o.lists(v.Pool, v.Name) {
+		o.Volumes = append(o.Volumes[:len(o.Volumes):len(o.Volumes)], v)
+	}
+	return o
+}
+
+// element is the owner as metadata has it.
+func (o owner) element() string {
+	text, err := xml.Marshal(struct {
+		XMLName xml.Name `xml:"slipway:machine"`
+		Space   string   `xml:"xmlns:slipway,attr"`
+		owner
+	}{Space: namespace, owner: o})
+	if err != nil { // nothing in it can fail
+		panic(err)
+	}
+	return string(text)
+}
+
+// ownerIn finds the owner in a domain's metadata; nil where there is none.
+func ownerIn(metadata string) (*owner, error) {
+	d := xml.NewDecoder(strings.NewReader(metadata))
+	for {
+		token, err := d.Token()
+		if token == nil || err != nil {
+			return nil, nil // the end, or what is no XML and so not ours
+		}
+		start, ok := token.(xml.StartElement)
+		switch {
+		case !ok:
+			continue
+		case start.Name.Space == namespace && start.Name.Local == "machine":
+			var o owner
+			if err := d.DecodeElement(&o, &start); err != nil {
+				return nil, refused("the metadata of the machine makes no sense: %v", err)
+			}
+			return &o, nil
+		}
+		if d.Skip() != nil {
+			return nil, nil
+		}
+	}
+}
+
+// volumeName is the name of a volume that is made for a machine. It has a part
+// of the UUID, which sites do not share as they may share names of nodes.
+func volumeName(node, uuid, disk, format string) string {
+	return "slipway-" + node + "-" + uuid[:8] + "-" + disk + "." + format
+}
+
+// consoleName is the name of the file that keeps a machine's console.
+func consoleName(node, uuid string) string { return volumeName(node, uuid, "console", "log") }
+
+// setOwner writes the owner into the metadata of a domain, as it is and as it
+// will be.
+func (m *machine) setOwner(ctx context.Context, c *connection, d *domain, o owner) error {
+	impact := golibvirt.DomainAffectConfig
+	if d.active() {
+		impact |= golibvirt.DomainAffectLive
+	}
+	defer m.hypervisor.wrote(d.ref.UUID)
+	err := tell(ctx, c, func(rpc *golibvirt.Libvirt) error {
+		return rpc.DomainSetMetadata(d.ref, int32(golibvirt.DomainMetadataElement), golibvirt.OptString{o.element()},
+			golibvirt.OptString{prefix}, golibvirt.OptString{namespace}, impact)
+	})
+	if err != nil {
+		return fmt.Errorf("note whose the machine is: %w", err)
+	}
+	d.owner = o
+	return nil
+}
+
+// uuidOf reads a UUID in canonical form.
+func uuidOf(text string) (uuid golibvirt.UUID, err error) {
+	b, err := hex.DecodeString(strings.ReplaceAll(text, "-", ""))
+	if err != nil || len(b) != len(uuid) {
+		return uuid, refused("%q is no UUID", text)
+	}
+	copy(uuid[:], b)
+	return uuid, nil
+}
+
+// foreign says why a domain is not this machine's; empty when it is.
+func (m *machine) foreign(d *domain) string {
+	what := fmt.Sprintf("on %s there is a machine named %s with the UUID %s", m.hypervisor.address, printable(d.ref.Name), textOf(d.ref.UUID))
+	const then = "; it is left alone: rename it or take it away, or name the node differently"
+	switch {
+	case !d.ours:
+		return what + " that Slipway did not make" + then
+	case d.owner.Site != m.site:
+		return what + fmt.Sprintf(" that belongs to the site %s", printable(d.owner.Site)) + then
+	case d.owner.Node != m.name:
+		return what + fmt.Sprintf(" that belongs to the node %s of this site", printable(d.owner.Node)) + then
+	case textOf(d.ref.UUID) != m.identity().UUID:
+		return what + fmt.Sprintf(" that says it is this node, and its UUID should be %s", m.identity().UUID) + then
+	}
+	return ""
+}
+
+// identity is the machine's, which follows from the names of its site and node.
+func (m *machine) identity() site.Identity {
+	return site.Identity{UUID: site.MachineUUID(m.site, m.name)}
+}
+
+func textOf(uuid golibvirt.UUID) string {
+	h := hex.EncodeToString(uuid[:])
+	return strings.Join([]string{h[:8], h[8:12], h[12:16], h[16:20], h[20:]}, "-")
+}
+
+// printable is a text of the hypervisor's that people may be shown.
+func printable(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return '?'
+		}
+		return r
+	}, text)
+	if r := []rune(text); len(r) > 80 {
+		return string(r[:80]) + "…"
+	}
+	return text
+}

@@ -1,0 +1,125 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+func (m *machine) powerOn(ctx context.Context, c *connection, _ site.Step, _ *site.Node) error {
+	d, err := m.existing(ctx, c)
+	if err != nil {
+		return err
+	}
+	return m.start(ctx, c, d)
+}
+
+func (m *machine) powerOff(ctx context.Context, c *connection, step site.Step, _ *site.Node) error {
+	d, err := m.existing(ctx, c)
+	if err != nil {
+		return err
+	}
+	return m.stop(ctx, c, d, step.Force, m.opts.Grace)
+}
+
+// restart switches the machine off and on: a reboot would keep what it is.
+func (m *machine) restart(ctx context.Context, c *connection, step site.Step, n *site.Node) error {
+	if err := m.powerOff(ctx, c, step, n); err != nil {
+		return err
+	}
+	return m.powerOn(ctx, c, step, n)
+}
+
+// startTimeout is how long QEMU may take to start, with all that libvirt does
+// before.
+const startTimeout = 3 * time.Minute
+
+// start brings a machine up, and lets one go on that is paused.
+func (m *machine) start(ctx context.Context, c *connection, d *domain) error {
+	defer m.hypervisor.wrote(d.ref.UUID)
+	switch s, err := state(ctx, c, d.ref); {
+	case err != nil || s == "on":
+		return err
+	case s == "paused":
+		return resume(ctx, c, d)
+	}
+	err := tell(ctx, c.within(startTimeout), func(rpc *golibvirt.Libvirt) error { return rpc.DomainCreate(d.ref) })
+	if says(err, golibvirt.ErrOperationInvalid) {
+		err = m.isOn(ctx, c, d, err)
+	}
+	return err
+}
+
+// isOn takes in that libvirt would not start a machine: it may have been
+// started meanwhile.
+func (m *machine) isOn(ctx context.Context, c *connection, d *domain, why error) error {
+	if s, err := state(ctx, c, d.ref); err != nil || s != "on" {
+		return errors.Join(why, err)
+	}
+	return nil
+}
+
+func resume(ctx context.Context, c *connection, d *domain) error {
+	err := tell(ctx, c, func(rpc *golibvirt.Libvirt) error { return rpc.DomainResume(d.ref) })
+	if err == nil {
+		var s string
+		if s, err = state(ctx, c, d.ref); err == nil && s != "on" {
+			err = refused("the machine is paused and does not go on; look whether a pool of its disks is full")
+		}
+	}
+	return err
+}
+
+// stop switches a machine off and returns when it is. The operating system has
+// a time of grace to shut down, unless force is set.
+func (m *machine) stop(ctx context.Context, c *connection, d *domain, force bool, grace time.Duration) error {
+	defer m.hypervisor.wrote(d.ref.UUID)
+	off := func() (bool, error) {
+		s, err := state(ctx, c, d.ref)
+		return s == "off", err
+	}
+	if done, err := off(); done || err != nil {
+		return err
+	}
+	if !force {
+		if done, err := m.shutDown(ctx, c, d, grace, off); done || err != nil {
+			return err
+		}
+	}
+	err := tell(ctx, c, func(rpc *golibvirt.Libvirt) error { return rpc.DomainDestroy(d.ref) })
+	if err != nil && !says(err, golibvirt.ErrOperationInvalid) { // which says that it was off by then
+		return err
+	}
+	done, err := m.until(ctx, settle, off)
+	if err == nil && !done {
+		err = refused("the power was cut, and after %s the machine is not off; look at it on the hypervisor", settle)
+	}
+	return err
+}
+
+// settle is how long a forced stop may take to show.
+const settle = time.Minute
+
+// shutDown asks the operating system to shut down and says whether it did. One
+// that cannot be asked has no grace: a paused machine, or a hypervisor without
+// the means.
+func (m *machine) shutDown(ctx context.Context, c *connection, d *domain, grace time.Duration, off func() (bool, error)) (bool, error) {
+	err := tell(ctx, c, func(rpc *golibvirt.Libvirt) error {
+		return rpc.DomainShutdownFlags(d.ref, golibvirt.DomainShutdownAcpiPowerBtn)
+	})
+	if errors.Is(err, errors.ErrUnsupported) || says(err, golibvirt.ErrInvalidArg) {
+		err = tell(ctx, c, func(rpc *golibvirt.Libvirt) error { return rpc.DomainShutdown(d.ref) })
+	}
+	switch {
+	case says(err, golibvirt.ErrOperationInvalid): // off, or paused
+		return off()
+	case err != nil:
+		return false, fmt.Errorf("ask the operating system to shut down: %w", err)
+	}
+	return m.until(ctx, grace, off)
+}
