@@ -13,14 +13,22 @@ func Doubt(p *site.Plan, k site.Known) {
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
 		seen := k.Nodes[n.Node].Observed
-		if !seen.Facets[site.FacetOS].Seen.IsZero() {
-			continue // it says so itself
+		if !seen.Facets[site.FacetOS].Seen.IsZero() || stateOf(seen) == site.StateAbsent {
+			continue // it says so itself, or nothing can be on it
 		}
 		for j := range n.Steps {
 			if s := &n.Steps[j]; s.Action == site.ActionInstall {
 				s.Reason = fmt.Sprintf("whether generation %d is installed is unknown", s.Generation)
-				n.Notes = append(n.Notes, fmt.Sprintf("it is only wiped if generation %d was not installed before: that is in the records of a daemon, and this plan knows none", s.Generation))
+				n.Notes = append(n.Notes, fmt.Sprintf("it is only "+does(s)+" if generation %d was not installed before: that is in the records of a daemon, and this plan knows none", s.Generation))
 			}
 		}
 	}
+}
+
+// does is what an installation does to its machine.
+func does(s *site.Step) string {
+	if s.Impact == site.ImpactDestructive {
+		return "wiped"
+	}
+	return "installed"
 }

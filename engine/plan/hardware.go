@@ -17,7 +17,7 @@ const mostFindings = 32
 // What was not read, and what the design says nothing of, is not compared. A
 // part that is not well is told of too, without a place in the design.
 func Hardware(n *site.Node, have *site.Inventory) []site.Finding {
-	if have == nil {
+	if have == nil || n.IsVirtual() {
 		return nil
 	}
 	c := comparison{node: n, have: have}

@@ -26,10 +26,20 @@ func planInstallation(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memor
 		planFinish(p, n, m)
 		return true
 	}
-	have := Generation(n, m)
+	return planGeneration(p, s, n, m)
+}
+
+// planGeneration plans the installation of a generation that is higher than the
+// one on the machine. It says true when nothing else may be planned meanwhile,
+// because what was installed has not proven itself.
+func planGeneration(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory) bool {
+	r, have := m.Recorded, Generation(n, m)
 	switch {
 	case wanted(n) == 0:
 		return false
+	case have < n.Generation && n.IsVirtual():
+		p.Waiting = "" // what was staged is taken over by its first boot
+		p.Steps = append(p.Steps, diskInstallStep(s, n, m))
 	case have < n.Generation:
 		p.Steps = append(p.Steps, installStep(s, n, have), finishStep(n, n.Generation))
 	case have > n.Generation:
@@ -88,7 +98,7 @@ func planFinish(p *site.NodePlan, n *site.Node, m site.Memory) {
 		return
 	}
 	if i.CutOff != "" {
-		p.Blocked = append(p.Blocked, fmt.Sprintf("the installation of generation %d was cut off (%s), and what is on its disks may not be whole; raise the generation to install anew", i.Generation, i.CutOff))
+		p.Blocked = append(p.Blocked, cutOff(i))
 		return
 	}
 	power := m.Observed.Facets[site.FacetPower]
@@ -97,6 +107,10 @@ func planFinish(p *site.NodePlan, n *site.Node, m site.Memory) {
 		return
 	}
 	p.Steps = append(p.Steps, finishStep(n, i.Generation))
+}
+
+func cutOff(i *site.Installation) string {
+	return fmt.Sprintf("the installation of generation %d was cut off (%s), and what is on its disks may not be whole; raise the generation to install anew", i.Generation, i.CutOff)
 }
 
 // finishStep follows when the installer has powered the machine off.
@@ -126,10 +140,11 @@ func installStep(s *site.Site, n *site.Node, have int) site.Step {
 
 // Generation is the generation that is on the machine: the higher of what was
 // recorded and what the machine's own marker says, so that neither a lost
-// record nor an old marker can cause an installation.
+// record nor an old marker can cause an installation. A virtual machine that is
+// not there says nothing.
 func Generation(n *site.Node, m site.Memory) int {
 	have := m.Recorded.Generation()
-	if mk := m.Observed.Marker; mk != nil && mk.Node == n.Name {
+	if mk := m.Observed.Marker; mk != nil && mk.Node == n.Name && stateOf(m.Observed) != site.StateAbsent {
 		have = max(have, mk.Generation)
 	}
 	return have

@@ -36,6 +36,33 @@ var kinds = map[site.Facet]func([]site.Change) kind{
 	site.FacetNetwork:  constant(kind{site.ActionNetwork, site.ImpactOnline, minutes(0.5), earlier}),
 	site.FacetPackages: constant(kind{site.ActionPackages, site.ImpactReboot, minutes(2), earlier}),
 	site.FacetConfig:   constant(kind{site.ActionConfig, site.ImpactOnline, minutes(1.5), earlier}),
+	site.FacetDefinition: func(c []site.Change) kind {
+		if c[0].Field == "definition.state" {
+			return kind{site.ActionDefine, site.ImpactOnline, seconds(5), unmade}
+		}
+		return kind{site.ActionDefine, site.ImpactOnline, seconds(5), earlier}
+	},
+	site.FacetDisks: constant(kind{site.ActionDisks, site.ImpactOnline, seconds(10), "cannot be undone: no disk is taken away or made smaller"}),
+}
+
+// unmade is how a virtual machine that was made is undone.
+const unmade = "`decommission: true` takes it away again"
+
+// virtually is how long actions take on virtual machines, where it is not as
+// long as on others.
+var virtually = map[site.Action]site.Duration{
+	site.ActionInstall:  minutes(2),
+	site.ActionRestart:  minutes(1),
+	site.ActionPowerOn:  minutes(0.5),
+	site.ActionPowerOff: minutes(1),
+}
+
+// takes is how long an action takes on a node's machine.
+func takes(n *site.Node, a site.Action, otherwise site.Duration) site.Duration {
+	if d, ok := virtually[a]; ok && n.IsVirtual() {
+		return d
+	}
+	return otherwise
 }
 
 // setBack is how changes are undone of which each was something else before.
@@ -57,9 +84,14 @@ var (
 	installKind = kind{site.ActionInstall, site.ImpactDestructive, minutes(15), "cannot be undone"}
 	finishKind  = kind{site.ActionFinishInstall, site.ImpactOnline, minutes(4), "cannot be undone"}
 	restartKind = kind{action: site.ActionRestart, impact: site.ImpactReboot, expect: minutes(5)}
+	seedKind    = kind{site.ActionRemoveSeed, site.ImpactOnline, seconds(5), "cannot be undone; an installation makes another one"}
+	zeroizeKind = kind{site.ActionZeroize, site.ImpactDestructive, seconds(30), "cannot be undone"}
+	wipeKind    = kind{site.ActionZeroize, site.ImpactDestructive, minutes(5), "cannot be undone"}
 )
 
 func constant(k kind) func([]site.Change) kind { return func([]site.Change) kind { return k } }
+
+func seconds(s float64) site.Duration { return minutes(s / 60) }
 
 func minutes(m float64) site.Duration { return site.Duration(m * float64(time.Minute)) }
 
@@ -84,6 +116,9 @@ func expected(h site.History, model string, s site.Step) site.Duration {
 
 // Model is a machine's manufacturer and model, "unknown" before they are seen.
 func Model(o site.Observed) string {
+	if _, virtual := o.Facets[site.FacetDefinition]; virtual {
+		return "virtual machine"
+	}
 	if o.Inventory == nil || o.Inventory.Model == "" {
 		return "unknown"
 	}

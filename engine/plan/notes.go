@@ -15,6 +15,8 @@ func notes(s *site.Site, n *site.Node, m site.Memory) []string {
 		notes = append(notes, fmt.Sprintf("quarantined by %s: %s", m.Recorded.Quarantined.By, m.Recorded.Quarantined.Reason))
 	case why != "":
 		notes = append(notes, why+"; its machine is left as it is and only observed")
+	case zeroizes(s, n):
+		notes = append(notes, zeroizeNote(n, m))
 	case n.Decommission && underWay(m.Recorded) == 0:
 		notes = append(notes, "decommissioned: it is only observed, and may be removed from the design")
 	}
@@ -22,7 +24,7 @@ func notes(s *site.Site, n *site.Node, m site.Memory) []string {
 		notes = append(notes, moveNote(n, m))
 	}
 	if a := m.Recorded.Adopted; a != nil && a.BMC != "" && a.BMC != n.Endpoints[site.BMC].URL {
-		notes = append(notes, fmt.Sprintf("its BMC endpoint changes from %s to %s", a.BMC, n.Endpoints[site.BMC].URL))
+		notes = append(notes, fmt.Sprintf("its "+manager(n)+" endpoint changes from %s to %s", a.BMC, n.Endpoints[site.BMC].URL))
 	}
 	if c := m.Recorded.Certificate; c != nil && c.Endpoint == n.Endpoints[site.BMC].URL && n.Endpoints[site.BMC].Trust.OnFirstUse() {
 		notes = append(notes, fmt.Sprintf("its BMC is trusted by the certificate that it showed first, on %s: %s; compare it on the BMC and write it as the endpoint's trust.fingerprint",
@@ -35,6 +37,25 @@ func notes(s *site.Site, n *site.Node, m site.Memory) []string {
 		notes = append(notes, "the machine is "+full(m.Observed.Identity)+"; the design names none")
 	}
 	return notes
+}
+
+// zeroizeNote says how far a virtual machine is that is decommissioned.
+func zeroizeNote(n *site.Node, m site.Memory) string {
+	switch stateOf(m.Observed) {
+	case site.StateAbsent:
+		return "decommissioned: its machine is gone" + on(n) + ", and it may be removed from the design"
+	case site.StateForeign:
+		return "decommissioned, and it may be removed from the design; the machine of that name is not ours and stays"
+	}
+	return "decommissioned: its machine is taken away with all that it has"
+}
+
+// manager is what the first endpoint of a node leads to.
+func manager(n *site.Node) string {
+	if n.IsVirtual() {
+		return "hypervisor's"
+	}
+	return "BMC"
 }
 
 // imageNote tells of an image that changed without a new generation.

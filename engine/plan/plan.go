@@ -34,6 +34,9 @@ func removal(name string, m site.Memory) site.Removal {
 	if m.Recorded.Adopted != nil {
 		r.Machine = m.Recorded.Adopted.Machine
 	}
+	if there := StillThere(nil, m.Observed); there != "" {
+		r.Held = there
+	}
 	if m.Recorded.Decommissioned.IsZero() {
 		r.Held = "it was not decommissioned first: set `decommission: true` in one revision and remove the node in a later one"
 	}
@@ -45,7 +48,7 @@ func removal(name string, m site.Memory) site.Removal {
 func Node(s *site.Site, n *site.Node, k site.Known) site.NodePlan {
 	m := k.Nodes[n.Name]
 	p := site.NodePlan{Node: n.Name, Seen: m.Observed.Seen()}
-	p.Notes = append(notes(s, n, m), imageNote(s, n, m)...)
+	p.Notes = slices.Concat(notes(s, n, m), imageNote(s, n, m), diskNotes(n, m))
 	p.Findings = Hardware(n, m.Observed.Inventory)
 	planNode(&p, s, n, m, k.Serves)
 	finish(&p, s, n, m, k.History)
@@ -61,8 +64,12 @@ func planNode(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, serve
 	switch {
 	case m.Recorded.Quarantined != nil:
 		planQuarantine(p, n, m)
+	case zeroizes(s, n):
+		planZeroize(p, n, m)
 	case leftAlone(s, n, m):
 		return
+	case n.IsVirtual():
+		planVirtual(p, s, n, m, serves)
 	case planInstallation(p, s, n, m):
 		return
 	default:
@@ -78,6 +85,9 @@ func planNode(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, serve
 // was begun is brought to its end all the same, but not on a machine that is
 // away.
 func leftAlone(s *site.Site, n *site.Node, m site.Memory) bool {
+	if zeroizes(s, n) {
+		return false
+	}
 	return n.Away != "" || (n.Decommission || s.Unused(n) != "") && underWay(m.Recorded) == 0
 }
 
@@ -104,12 +114,20 @@ func planQuarantine(p *site.NodePlan, n *site.Node, m site.Memory) {
 // booted machine takes over, so that one boot serves them all, then the power,
 // then what is inside.
 func planFacets(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, serves map[site.Facet]bool) {
-	for _, f := range staged {
+	for _, f := range staged(n) {
 		if serves[f] {
 			planFacet(p, n, f, m)
 		}
 	}
-	planFacet(p, n, site.FacetBoot, m)
+	planRest(p, s, n, m, serves)
+}
+
+// planRest makes as designed what comes after what is staged. A machine that is
+// made has the boot order that is designed.
+func planRest(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, serves map[site.Facet]bool) {
+	if !n.IsVirtual() || stateOf(m.Observed) == site.StateDefined {
+		planFacet(p, n, site.FacetBoot, m)
+	}
 	planRestart(p, n, m)
 	planFacet(p, n, site.FacetPower, m)
 	if n.Power == "off" {
@@ -214,12 +232,19 @@ func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 	}
 	w := wishFor(n, f, seen)
 	changes := w.diff(n, f, seen)
+	if f == site.FacetDisks && isDue(n, m) {
+		changes = withoutDisk(n.Virtual.ImageDisk(), changes) // it is made anew
+	}
 	if len(changes) == 0 {
 		return
 	}
 	drifted := IsDrift(n, f, m.Recorded) && !installs
 	if policy := n.Drift[f]; drifted && (policy == "report" || policy == "propose") {
 		p.Reported = append(p.Reported, fmt.Sprintf("%s; the design wants it reported only (drift %s)", differs(changes), policy))
+		return
+	}
+	if why := barred(n, f, changes, seen, m); len(why) > 0 {
+		p.Blocked = append(p.Blocked, why...)
 		return
 	}
 	if w.reachedBy(seen) {
@@ -230,10 +255,15 @@ func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 	if installs && k.action == site.ActionPowerOn {
 		return // an installation ends with the machine on
 	}
-	p.Steps = append(p.Steps, site.Step{
+	step := site.Step{
 		Node: n.Name, Machine: n.Machine(), Facet: f, Action: k.action, Changes: changes,
-		Impact: k.impact, Reason: reason(seen, drifted), Expect: k.expect, Undo: k.undo, Drift: drifted,
-	})
+		Impact: k.impact, Reason: reason(seen, drifted), Expect: takes(n, k.action, k.expect), Undo: k.undo, Drift: drifted,
+	}
+	if anyHas(n, f, changes, seen, site.EffectReplace) && mayLose(n, m) {
+		step.Impact, step.Generation, step.Undo = site.ImpactDestructive, n.Generation, "cannot be undone"
+		step.Loses = "the installed system, which need not start any more"
+	}
+	p.Steps = append(p.Steps, step)
 }
 
 // IsDrift says whether a facet was once as it is designed now, so that a

@@ -8,8 +8,14 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// staged are the facets that a machine takes over when it is booted.
-var staged = []site.Facet{site.FacetFirmware, site.FacetBIOS}
+// staged are the facets of which a machine takes over something when it is
+// booted.
+func staged(n *site.Node) []site.Facet {
+	if n.IsVirtual() {
+		return []site.Facet{site.FacetDefinition, site.FacetDisks}
+	}
+	return []site.Facet{site.FacetFirmware, site.FacetBIOS}
+}
 
 // mostBoots is how often a machine is booted for what one design stages. Some
 // settings appear only after others took effect (Supermicro's HTTP boot of a
@@ -26,7 +32,7 @@ func planRestart(p *site.NodePlan, n *site.Node, m site.Memory) {
 		}
 	}
 	drift := true
-	for _, f := range staged {
+	for _, f := range staged(n) {
 		more := restartsFor(p, n, f, m)
 		changes = append(changes, more...)
 		drift = drift && (len(more) == 0 || IsDrift(n, f, m.Recorded))
@@ -37,7 +43,7 @@ func planRestart(p *site.NodePlan, n *site.Node, m site.Memory) {
 	p.Waiting = "" // it waits for this
 	p.Steps = append(p.Steps, site.Step{
 		Node: n.Name, Machine: n.Machine(), Facet: site.FacetPower, Action: restartKind.action, Changes: changes,
-		Impact: restartKind.impact, Expect: restartKind.expect, Reason: "what is pending takes effect at a boot",
+		Impact: restartKind.impact, Expect: takes(n, restartKind.action, restartKind.expect), Reason: "what is pending takes effect at a boot",
 		Undo: "the machine boots once; what ran before is started anew", Drift: drift,
 	})
 }
@@ -52,11 +58,18 @@ func restartsFor(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) []
 		return nil
 	}
 	if w := wishFor(n, f, seen); w.reachedBy(seen) {
-		return w.diff(n, f, seen)
+		changes := w.diff(n, f, seen)
+		if len(barred(n, f, changes, seen, m)) > 0 {
+			return nil
+		}
+		return changes
 	}
 	for _, s := range p.Steps {
 		if s.Facet == f {
 			return slices.DeleteFunc(slices.Clone(s.Changes), func(c site.Change) bool {
+				if ownTerms(f) && effectOf(n, f, c, seen).Effect == site.EffectLive {
+					return true
+				}
 				return seen.Have[strings.TrimPrefix(c.Field, string(f)+".")] == c.Want // only taken back
 			})
 		}
@@ -92,7 +105,7 @@ func Booted(n *site.Node, before *site.Boots) *site.Boots {
 
 // StagedAsDesigned says whether all that the design stages was seen as asked.
 func StagedAsDesigned(n *site.Node, o site.Observed) bool {
-	for _, f := range staged {
+	for _, f := range staged(n) {
 		if n.Asks(f) && !AsDesigned(n, f, o.Facets[f]) {
 			return false
 		}
@@ -100,12 +113,14 @@ func StagedAsDesigned(n *site.Node, o site.Observed) bool {
 	return true
 }
 
-func isStaged(f site.Facet) bool { return slices.Contains(staged, f) }
+func isStaged(f site.Facet) bool {
+	return f == site.FacetFirmware || f == site.FacetBIOS || ownTerms(f)
+}
 
 // stagedDigest names what the design stages.
 func stagedDigest(n *site.Node) string {
 	var parts []string
-	for _, f := range staged {
+	for _, f := range staged(n) {
 		parts = append(parts, n.Want(f).Digest())
 	}
 	return strings.Join(parts, "-")

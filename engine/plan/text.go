@@ -292,6 +292,8 @@ type Destruction struct {
 	site.Loss
 	// Drives are the machine's, as it tells; nil when nothing is known.
 	Drives []site.Drive `json:"drives,omitempty"`
+	// Volumes are those of a virtual machine, each in words.
+	Volumes []string `json:"volumes,omitempty"`
 }
 
 // Destroyed is what a plan destroys.
@@ -300,7 +302,7 @@ func Destroyed(p *site.Plan, k site.Known) []Destruction { return withDrives(p.D
 func withDrives(set site.Losses, k site.Known) []Destruction {
 	var all []Destruction
 	for _, l := range set {
-		d := Destruction{Loss: l}
+		d := Destruction{Loss: l, Volumes: volumes(k.Nodes[l.Node].Observed)}
 		if i := k.Nodes[l.Node].Observed.Inventory; i != nil {
 			d.Drives = i.Drives
 		}
@@ -311,6 +313,8 @@ func withDrives(set site.Losses, k site.Known) []Destruction {
 
 func (d Destruction) disks() string {
 	switch {
+	case d.Volumes != nil:
+		return "its disks: " + clean(strings.Join(d.Volumes, ", "))
 	case d.Drives == nil:
 		return "nothing is known of its disks"
 	case len(d.Drives) == 0:

@@ -19,6 +19,12 @@ type wish struct{ want, from site.Values }
 // without such an observation the design's own terms stand.
 func wishFor(n *site.Node, f site.Facet, seen site.FacetState) wish {
 	asked := n.Want(f)
+	switch f {
+	case site.FacetDefinition:
+		return wish{want: asked}
+	case site.FacetDisks:
+		return wish{want: withoutImage(n, asked, seen)}
+	}
 	if seen.Want != nil && isFor(asked, seen) {
 		return wish{seen.Want, seen.From}
 	}
@@ -50,7 +56,7 @@ func (w wish) diff(n *site.Node, f site.Facet, seen site.FacetState) []site.Chan
 	var changes []site.Change
 	for field, want := range w.want {
 		have := seen.Have[field]
-		if have == "" && !isFor(n.Want(f), seen) || seen.Seen.IsZero() {
+		if have == "" && !ownTerms(f) && !isFor(n.Want(f), seen) || seen.Seen.IsZero() {
 			have = "?"
 		}
 		if leaves := seen.Pending[field]; have == want && leaves != "" && leaves != want && isStaged(f) {
@@ -61,7 +67,7 @@ func (w wish) diff(n *site.Node, f site.Facet, seen site.FacetState) []site.Chan
 		}
 	}
 	slices.SortFunc(changes, func(a, b site.Change) int { return strings.Compare(a.Field, b.Field) })
-	return changes
+	return inShort(n, f, changes, seen)
 }
 
 // change is one field that is not as asked, with where it was designed:
@@ -72,7 +78,7 @@ func (w wish) change(n *site.Node, f site.Facet, field, have string) site.Change
 	if from != field && from != site.AttributeField(field) {
 		c.Intent = from
 	}
-	c.Origin = cmp.Or(n.Origins.Of(string(f)+"."+from), n.Origins.Of(string(f)))
+	c.Origin = cmp.Or(designedAt(n, f, from), n.Origins.Of(string(f)))
 	return c
 }
 
@@ -97,17 +103,17 @@ func unresolved(n *site.Node, f site.Facet, seen site.FacetState) []string {
 		return nil // nothing had to be resolved
 	}
 	why := seen.Unresolved
-	if asked := n.Want(f); !isFor(asked, seen) {
+	if asked := n.Want(f); !ownTerms(f) && !isFor(asked, seen) {
 		why = notOffered(asked, seen)
 	}
 	var found []string
 	for _, field := range slices.Sorted(maps.Keys(why)) {
-		path := string(f) + "." + field
-		place := ""
-		if o := cmp.Or(n.Origins.Of(path), n.Origins.Of(string(f))); !o.IsZero() {
-			place = o.String() + " (" + o.LayerName() + "): "
+		path := string(f) + "." + field + ": "
+		place := placed(cmp.Or(designedAt(n, f, field), n.Origins.Of(string(f))))
+		if field == site.FieldState && ownTerms(f) {
+			path, place = "", placed(n.Place)
 		}
-		found = append(found, fmt.Sprintf("%s%s: %s", place, path, why[field]))
+		found = append(found, place+path+why[field])
 	}
 	return found
 }

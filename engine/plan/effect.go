@@ -1,0 +1,202 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// ownTerms says whether a facet is seen in the design's own terms, whatever the
+// machine.
+func ownTerms(f site.Facet) bool { return f == site.FacetDefinition || f == site.FacetDisks }
+
+// effectOf is what it takes to bring a change about; that of a part that is
+// added is live.
+func effectOf(n *site.Node, f site.Facet, c site.Change, seen site.FacetState) site.EffectOf {
+	field := strings.TrimPrefix(c.Field, string(f)+".")
+	e, ok := n.Virtual.EffectOf(f, field, seen.Have[field], c.Want)
+	if !ok {
+		return site.EffectOf{Effect: site.EffectLive}
+	}
+	return e
+}
+
+// anyHas says whether it takes so much to bring any of the changes about.
+func anyHas(n *site.Node, f site.Facet, changes []site.Change, seen site.FacetState, effect site.Effect) bool {
+	return slices.ContainsFunc(changes, func(c site.Change) bool { return effectOf(n, f, c, seen).Effect == effect })
+}
+
+// barred says, a sentence each, which changes of a virtual machine are not made:
+// those that take an installation while none is due, and those that never are.
+func barred(n *site.Node, f site.Facet, changes []site.Change, seen site.FacetState, m site.Memory) []string {
+	if !ownTerms(f) {
+		return nil
+	}
+	var why []string
+	for _, c := range changes {
+		e := effectOf(n, f, c, seen)
+		have := orNone(seen.Have[strings.TrimPrefix(c.Field, string(f)+".")])
+		differs := fmt.Sprintf("%s%s is %s and is designed as %s", placed(c.Origin), c.Field, have, c.Want)
+		switch {
+		case e.Effect == site.EffectNever:
+			why = append(why, fmt.Sprintf("%s, which is never done to a disk of data, because %s; set it back to %s, or add another disk and bring the data over", differs, e.Why, have))
+		case e.Effect == site.EffectReplace && !isDue(n, m):
+			next := max(Generation(n, m), n.Generation) + 1
+			why = append(why, fmt.Sprintf("%s, which takes an installation, because %s; raise the generation to %d in the same commit, or set it back to %s", differs, e.Why, next, have))
+		}
+	}
+	return why
+}
+
+// placed is where a value was designed, in front of a sentence about it.
+func placed(o site.Origin) string {
+	if o.IsZero() {
+		return ""
+	}
+	return o.String() + " (" + o.LayerName() + "): "
+}
+
+// designedAt is where the design has a field of a facet, or what it is in.
+func designedAt(n *site.Node, f site.Facet, field string) site.Origin {
+	if !ownTerms(f) {
+		return n.Origins.Of(string(f) + "." + field)
+	}
+	for path := site.VirtualPath(f, field); path != ""; path = path[:max(strings.LastIndex(path, "."), 0)] {
+		if o := n.Origins.Of(path); !o.IsZero() {
+			return o
+		}
+	}
+	return site.Origin{}
+}
+
+// withoutImage is what is asked of disks, without that of the image while it is
+// not there: an installation makes it.
+func withoutImage(n *site.Node, want site.Values, seen site.FacetState) site.Values {
+	disk := n.Virtual.ImageDisk()
+	if disk == "" || has(seen, disk) {
+		return want
+	}
+	want = maps.Clone(want)
+	maps.DeleteFunc(want, func(field, _ string) bool { return isOf(field, disk) })
+	return want
+}
+
+// withoutDisk are the changes that are not of a disk.
+func withoutDisk(disk string, changes []site.Change) []site.Change {
+	return slices.DeleteFunc(changes, func(c site.Change) bool {
+		return isOf(strings.TrimPrefix(c.Field, "disks."), disk)
+	})
+}
+
+// isOf says whether a field is one of a part.
+func isOf(field, part string) bool {
+	i := strings.LastIndex(field, ".")
+	return i >= 0 && field[:i] == part
+}
+
+// inShort tells a machine that is made, and each part that is added, as one
+// change.
+func inShort(n *site.Node, f site.Facet, changes []site.Change, seen site.FacetState) []site.Change {
+	if !ownTerms(f) || len(changes) == 0 {
+		return changes
+	}
+	have := site.StateAbsent
+	if seen.Seen.IsZero() {
+		have = "?"
+	}
+	if f == site.FacetDefinition && seen.Have[site.FieldState] != site.StateDefined {
+		return []site.Change{{Field: "definition.state", Have: have, Want: site.StateDefined + made(n), Origin: n.Place}}
+	}
+	var short []site.Change
+	for _, c := range changes {
+		name, part := split(strings.TrimPrefix(c.Field, string(f)+"."))
+		switch {
+		case part == "" || seen.Have[name+"."+part] != "":
+			short = append(short, c)
+		case part == lead(f):
+			short = append(short, site.Change{Field: string(f) + "." + name, Have: have, Want: added(n, f, name), Origin: c.Origin})
+		case seen.Have[name+"."+lead(f)] != "":
+			short = append(short, c) // of a part that is there
+		}
+	}
+	return short
+}
+
+// lead is the field that every part of a facet has.
+func lead(f site.Facet) string {
+	if f == site.FacetDisks {
+		return "size"
+	}
+	return "bridge"
+}
+
+// split parts a field by the part of the machine that it is of.
+func split(field string) (name, part string) {
+	i := strings.LastIndex(field, ".")
+	if i < 0 {
+		return field, ""
+	}
+	return field[:i], field[i+1:]
+}
+
+// made is what a machine is made of, in words.
+func made(n *site.Node) string {
+	want := n.Want(site.FacetDefinition)
+	text := ": " + want["cpus"] + " CPUs, " + want["memory"] + " of memory, " + want["machine"] + " with " + want["firmware"]
+	if n.Virtual.CPUs == 1 {
+		text = strings.Replace(text, "CPUs", "CPU", 1)
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.Virtual.Interfaces)) {
+		text += ", " + name + " on " + n.Virtual.Interfaces[name].Bridge
+	}
+	if h := n.Virtual.Host; h.Hypervisor != "" {
+		text += "; on " + h.Hypervisor + " with " + h.Accelerator
+	}
+	return text
+}
+
+// added is a part of a machine in words.
+func added(n *site.Node, f site.Facet, name string) string {
+	want := n.Want(f)
+	if f == site.FacetDisks {
+		return want[name+".size"] + ", " + want[name+".format"] + " in the pool " + want[name+".pool"] + ", " + want[name+".bus"]
+	}
+	return strings.TrimSuffix(want[name+".model"]+" on "+want[name+".bridge"]+", "+want[name+".mac"], ", ")
+}
+
+// diskNotes tell of disks of the machine that the design does not have. They
+// are never taken away by themselves.
+func diskNotes(n *site.Node, m site.Memory) []string {
+	seen := m.Observed.Facets[site.FacetDisks]
+	var notes []string
+	for _, field := range slices.Sorted(maps.Keys(seen.Have)) {
+		name, part := split(field)
+		if _, designed := n.Virtual.Disks[name]; part != "size" || designed {
+			continue
+		}
+		fate := "it is kept, until the whole machine is zeroized"
+		if n.Decommission {
+			fate = "it is zeroized with the machine"
+		}
+		notes = append(notes, fmt.Sprintf("its disk %s of %s is not in the design; %s", strconv.Quote(name), seen.Have[field], fate))
+	}
+	return notes
+}
+
+// volumes are the disks of a virtual machine as they were seen, in words; nil
+// for a machine that has none, or that is no virtual one.
+func volumes(o site.Observed) []string {
+	have := o.Facets[site.FacetDisks].Have
+	var all []string
+	for _, field := range slices.Sorted(maps.Keys(have)) {
+		if name, part := split(field); part == "size" {
+			all = append(all, name+" "+have[field]+" in the pool "+cmp.Or(have[name+".pool"], "?"))
+		}
+	}
+	return all
+}

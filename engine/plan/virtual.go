@@ -1,0 +1,207 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// planVirtual plans a virtual machine: what it is made of, then what is
+// installed on it, then the rest.
+func planVirtual(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, serves map[site.Facet]bool) {
+	if why := cmp.Or(foreign(n, m), lost(n, m)); why != "" {
+		p.Blocked = append(p.Blocked, why)
+		return
+	}
+	if planFirstBoot(p, n, m) {
+		return
+	}
+	planSeed(p, n, m)
+	for _, f := range staged(n) {
+		planFacet(p, n, f, m)
+	}
+	if isDue(n, m) && len(p.Blocked) > 0 {
+		return // it would not be the machine that is designed
+	}
+	if planGeneration(p, s, n, m) {
+		return
+	}
+	planRest(p, s, n, m, serves)
+}
+
+// stateOf is whether the machine is there, as it was last seen; empty when that
+// was never looked at.
+func stateOf(o site.Observed) string {
+	return o.Facets[site.FacetDefinition].Have[site.FieldState]
+}
+
+// foreign says that another machine has the name.
+func foreign(n *site.Node, m site.Memory) string {
+	return strings.Join(unresolved(n, site.FacetDefinition, m.Observed.Facets[site.FacetDefinition]), "; ")
+}
+
+// lost says that the machine, or the disk that it was installed on, is not
+// there any more. It is not made anew by itself: it may still be elsewhere, or
+// come back.
+func lost(n *site.Node, m site.Memory) string {
+	r := m.Recorded
+	absent, home := stateOf(m.Observed) == site.StateAbsent, n.Endpoints[site.BMC].URL
+	have := max(r.Generation(), underWay(r))
+	anew := fmt.Sprintf("raise the generation to %d to make it anew", max(have, n.Generation)+1)
+	switch a := r.Adopted; {
+	case absent && a != nil && a.BMC != "" && a.BMC != home:
+		return fmt.Sprintf("the machine was last seen at %s, and is not at %s; a machine is not moved by itself, and is not made a second time: go back to the earlier place, or decommission it there first", a.BMC, home)
+	case have == 0 || isDue(n, m) || installBegun(r):
+		return ""
+	case absent:
+		return fmt.Sprintf("the machine is gone%s, and with it what generation %d had on its disks; bring it back, or %s", on(n), have, anew)
+	case r.Installing == nil && imageDiskGone(n, m):
+		return fmt.Sprintf("its disk %s is gone, and with it what generation %d had on it; bring it back, or %s", n.Virtual.ImageDisk(), have, anew)
+	}
+	return ""
+}
+
+// on names the hypervisor that the machine is placed on.
+func on(n *site.Node) string {
+	if n.Virtual.Host.Hypervisor == "" {
+		return ""
+	}
+	return " from " + n.Virtual.Host.Hypervisor
+}
+
+func imageDiskGone(n *site.Node, m site.Memory) bool {
+	disk, seen := n.Virtual.ImageDisk(), m.Observed.Facets[site.FacetDisks]
+	return stateOf(m.Observed) == site.StateDefined && disk != "" && !seen.Seen.IsZero() && !has(seen, disk)
+}
+
+// has says whether a disk is there.
+func has(seen site.FacetState, disk string) bool { return seen.Have[disk+".size"] != "" }
+
+// mayLose says whether an installation may erase something. A disk that could
+// not be looked at is taken to be there.
+func mayLose(n *site.Node, m site.Memory) bool {
+	return stateOf(m.Observed) == site.StateDefined && !imageDiskGone(n, m)
+}
+
+// isDue says whether the design wants an installation that is neither done nor
+// under way.
+func isDue(n *site.Node, m site.Memory) bool {
+	under := underWay(m.Recorded)
+	if stateOf(m.Observed) == site.StateAbsent && m.Recorded.Installing == nil {
+		under = 0 // what was begun has nothing to go on with
+	}
+	return wanted(n) > max(under, Generation(n, m))
+}
+
+// planFirstBoot goes on with an installation that was begun, and waits for the
+// system to prove itself: its marker is what ends the first boot. It says true
+// when nothing else may be planned meanwhile.
+func planFirstBoot(p *site.NodePlan, n *site.Node, m site.Memory) bool {
+	r := m.Recorded
+	switch i := r.Installing; {
+	case isDue(n, m):
+		return false // a higher generation takes its place
+	case installBegun(r) && stateOf(m.Observed) != site.StateAbsent:
+		p.Steps = append(p.Steps, r.InFlight.Step)
+	case i == nil:
+		return false
+	case i.CutOff != "":
+		p.Blocked = append(p.Blocked, cutOff(i))
+	default:
+		p.Waiting = fmt.Sprintf("the first boot of generation %d is running", i.Generation)
+		if n.Power != "off" { // that is for afterwards
+			planFacet(p, n, site.FacetPower, m)
+		}
+	}
+	return true
+}
+
+// planSeed takes away what the first boot was given, when it is over: there are
+// secrets in it.
+func planSeed(p *site.NodePlan, n *site.Node, m site.Memory) {
+	i := m.Recorded.Installed
+	if i == nil || !i.Proven || isDue(n, m) || m.Observed.Facets[site.FacetSeed].Have[site.FieldState] != site.SeedAttached {
+		return
+	}
+	p.Steps = append(p.Steps, site.Step{
+		Node: n.Name, Machine: n.Machine(), Facet: site.FacetSeed, Action: seedKind.action,
+		Changes: []site.Change{{Field: "seed.state", Have: site.SeedAttached, Want: site.SeedNone}},
+		Impact:  seedKind.impact, Expect: seedKind.expect, Undo: seedKind.undo,
+		Reason: fmt.Sprintf("generation %d has proven itself, and what its first boot was given holds secrets", i.Generation),
+	})
+}
+
+// diskInstallStep is the installation of a virtual machine: a new disk under
+// it, with an image on it, and the others as they are.
+func diskInstallStep(s *site.Site, n *site.Node, m site.Memory) site.Step {
+	step := installStep(s, n, Generation(n, m))
+	step.Expect = takes(n, step.Action, step.Expect)
+	step.Loses = "everything on its disk " + n.Virtual.ImageDisk()
+	if len(n.Virtual.Disks) > 1 {
+		step.Loses += "; its other disks are kept"
+	}
+	if !mayLose(n, m) {
+		step.Impact, step.Loses, step.Undo = site.ImpactOnline, "", unmade
+	}
+	return step
+}
+
+// zeroizes says whether the design wants the virtual machine taken away.
+func zeroizes(s *site.Site, n *site.Node) bool {
+	return n.IsVirtual() && n.Decommission && s.Unused(n) == ""
+}
+
+// planZeroize takes a virtual machine away, with its disks.
+func planZeroize(p *site.NodePlan, n *site.Node, m site.Memory) {
+	state := stateOf(m.Observed)
+	if isGone(state) {
+		return
+	}
+	k := zeroizeKind
+	if n.Virtual.Erase == "wipe" {
+		k = wipeKind
+	}
+	p.Steps = []site.Step{{
+		Node: n.Name, Machine: n.Machine(), Facet: site.FacetDefinition, Action: k.action,
+		Changes: []site.Change{{Field: "definition.state", Have: cmp.Or(state, "?"), Want: site.StateAbsent, Origin: n.Origins.Of("decommission")}},
+		Impact:  k.impact, Expect: k.expect, Undo: k.undo, Reason: "the design decommissions it", Loses: whole(n),
+	}}
+}
+
+// isGone says whether nothing of ours is there.
+func isGone(state string) bool { return state == site.StateAbsent || state == site.StateForeign }
+
+// whole is a virtual machine as the design has it, in words. What is destroyed
+// with it is approved in these words, so that nothing observed is in them.
+func whole(n *site.Node) string {
+	var disks []string
+	for _, name := range slices.Sorted(maps.Keys(n.Virtual.Disks)) {
+		disks = append(disks, name+" "+n.Virtual.Disks[name].Size.String())
+	}
+	text := "the machine and all its disks"
+	if len(disks) > 0 {
+		text += " (" + strings.Join(disks, ", ") + ")"
+	}
+	if n.Virtual.Erase == "wipe" {
+		text += ", which are overwritten"
+	}
+	return text
+}
+
+// StillThere says in a sentence why a node may not be forgotten yet: its
+// virtual machine is still there, or nobody knows. It is empty for one that is
+// gone, and for physical machines, which stay. The node is nil where only what
+// was seen of it is known.
+func StillThere(n *site.Node, o site.Observed) string {
+	switch state := stateOf(o); {
+	case state == site.StateDefined:
+		return "its virtual machine is still there, with its disks: `decommission: true` in the design takes it away, and after that the node may be removed"
+	case n != nil && n.IsVirtual() && !isGone(state):
+		return "nobody has seen yet that its virtual machine is gone"
+	}
+	return ""
+}
