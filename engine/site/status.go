@@ -201,6 +201,9 @@ type Known struct {
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
 	// Reach is how the machine of each node is reached out of band.
 	Reach map[string]Reach `json:"reach,omitempty"`
+	// Placed are the virtual machines that have a place by the design in force,
+	// also those of nodes that it has dropped and that are held.
+	Placed map[string]Placed `json:"placed,omitempty"`
 }
 
 // Reach is how a machine is reached out of band, and which one it has to be,

@@ -75,6 +75,12 @@ type Host struct {
 	Accelerator string `json:"accelerator"`
 }
 
+// Placed is a virtual machine that has a place: where, and what it takes there.
+type Placed struct {
+	Role    string  `json:"role,omitempty"`
+	Virtual Virtual `json:"virtual"`
+}
+
 // Hypervisor is a host of virtual machines.
 type Hypervisor struct {
 	Description string `json:"description,omitempty"`

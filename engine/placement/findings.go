@@ -1,0 +1,199 @@
+package placement
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Why each kind of finding matters.
+const (
+	whyUnplaced = "A machine is only made where there is room for it, and where the placement of its role allows it."
+	whyStays    = "Its disks are on the hypervisor where it was placed, and nothing here moves them to another."
+	whyFull     = "Machines that are promised more than a hypervisor has take it from each other, or do not start."
+	whyRole     = "What is kept apart is to fail alone, and what is kept near needs the other on the same hypervisor."
+)
+
+// giveUp is how a machine gets to another hypervisor.
+const giveUp = "decommission it, which deletes its disks, take it out of the design once it is gone, and add it again"
+
+// findings are what is wrong with the places of all machines.
+func (f *fleet) findings() []site.Finding {
+	var all []site.Finding
+	for _, g := range f.guests {
+		if g.node != nil {
+			all = append(all, f.wrongWith(g)...)
+		}
+	}
+	all = fold(all)
+	for _, h := range f.hosts {
+		all = append(all, f.overfull(h)...)
+	}
+	site.SortFindings(all)
+	return all
+}
+
+// wrongWith is what is wrong with the place of one machine. One that leaves is
+// bound by no rule any more.
+func (f *fleet) wrongWith(g *guest) []site.Finding {
+	switch {
+	case g.lost != "":
+		return []site.Finding{g.wrong("machine-moves", "", whyStays,
+			fmt.Sprintf("it was placed on hypervisor %s, which the design does not have any more", g.lost),
+			fmt.Sprintf("Put hypervisors.%s back, under the same name; to do without it, keep it until its machines are gone: for each of them, %s.", g.lost, giveUp))}
+	case g.at == nil:
+		return []site.Finding{f.unplaced(g)}
+	case g.leaving:
+		return nil
+	case g.pinned != "" && g.pinned != g.at.name:
+		return []site.Finding{g.wrong("machine-moves", "virtual.hypervisor", whyStays,
+			fmt.Sprintf("virtual.hypervisor asks for %s, and the machine was placed on %s", g.pinned, g.at.name),
+			fmt.Sprintf("Write virtual.hypervisor: %q, or leave it out; to have the machine on %s, %s.", g.at.name, g.pinned, giveUp))}
+	}
+	return append(f.tooNear(g), f.tooFar(g)...)
+}
+
+// wrong is a finding about a machine's node, at the place of one of its values
+// or, where the design does not set that, of the node itself.
+func (g *guest) wrong(code, path, why, message, fix string) site.Finding {
+	x := site.Finding{Code: code, Severity: site.SeverityError, Node: g.name, Path: path, Message: message, Why: why, Fix: fix}
+	o := g.node.Origins.Of(path)
+	if o.IsZero() || o.LayerName() == "schema" {
+		o = g.node.Place
+	}
+	return located(x, o)
+}
+
+func located(x site.Finding, o site.Origin) site.Finding {
+	if !o.IsZero() {
+		x.File, x.Line, x.Col = o.File.Value(), o.Line, o.Col
+	}
+	return x
+}
+
+// tooNear says of a machine that was placed that it is beside one that it is to
+// be apart from. Of the two the later by name says it.
+func (f *fleet) tooNear(g *guest) []site.Finding {
+	if g.isNew() || len(f.roles[g.role].apart) == 0 {
+		return nil // a new one was kept apart
+	}
+	for _, other := range f.guests {
+		if other.name >= g.name || other.leaving || other.at != g.at || !slices.Contains(f.roles[g.role].apart, other.role) {
+			continue
+		}
+		return []site.Finding{g.wrong("placed-otherwise", "role", whyRole,
+			fmt.Sprintf("its role %s is to be apart from role %s, and it is placed on %s together with %s", f.roles[g.role].name, f.roles[other.role].name, g.at.name, other.name),
+			"Take the role out of placement.apart; to have one of the two elsewhere, "+giveUp+".")}
+	}
+	return nil
+}
+
+// tooFar says of a machine that one which it has to be near is not there.
+func (f *fleet) tooFar(g *guest) []site.Finding {
+	for _, other := range f.roles[g.role].near {
+		if g.at.staying[other] > 0 {
+			continue
+		}
+		if g.isNew() {
+			return []site.Finding{f.unplaced(g)}
+		}
+		return []site.Finding{g.wrong("placed-otherwise", "role", whyRole,
+			fmt.Sprintf("its role %s has to be near role %s, and there is no node of that on %s, where it is placed", f.roles[g.role].name, f.roles[other].name, g.at.name),
+			fmt.Sprintf("Add a node of role %s with virtual.hypervisor: %q, or take the role out of placement.near; to have this one elsewhere, %s.", f.roles[other].name, g.at.name, giveUp))}
+	}
+	return nil
+}
+
+// overfull says that machines that were placed take more of a hypervisor than
+// the design lets them have.
+func (f *fleet) overfull(h *host) []site.Finding {
+	var all []site.Finding
+	say := func(path, what, takes, has string, of func(room) string) {
+		x := site.Finding{
+			Code: "hypervisor-full", Severity: site.SeverityError, Path: "hypervisors." + h.name + "." + path, Why: whyFull,
+			Message: fmt.Sprintf("the machines on hypervisor %s take %s of %s, and they may have %s: %s", h.name, takes, what, has, f.listed(h, of)),
+			Fix:     fmt.Sprintf("Raise hypervisors.%s.%s, let the machines have less, or decommission one; a machine that is placed is not moved.", h.name, path),
+		}
+		all = append(all, located(x, f.site.Origins.Of(x.Path)))
+	}
+	if over(h.used.cpus, h.bound.cpus) {
+		say("cpus", "CPUs", fmt.Sprint(h.used.cpus), fmt.Sprint(h.bound.cpus), func(r room) string { return number(r.cpus) })
+	}
+	if over(h.used.memory, h.bound.memory) {
+		say("memory", "memory", amount(h.used.memory), amount(h.bound.memory), func(r room) string { return size(r.memory) })
+	}
+	for _, pool := range slices.Sorted(maps.Keys(h.bound.pools)) {
+		if used, bound := h.used.pools[pool], h.bound.pools[pool]; over(used, bound) {
+			say("pools."+pool, "pool "+pool, amount(used), amount(bound), func(r room) string { return size(r.pools[pool]) })
+		}
+	}
+	return all
+}
+
+// listed are the machines on a hypervisor, with what each takes of something.
+func (f *fleet) listed(h *host, of func(room) string) string {
+	const most = 8
+	var all []string
+	for _, g := range f.guests {
+		text := of(g.takes)
+		if g.at != h || text == "" {
+			continue
+		}
+		text = g.name + " " + text
+		if g.node == nil {
+			text += " (dropped from the design and still there)"
+		}
+		all = append(all, text)
+	}
+	if more := len(all) - most; more > 0 {
+		all = append(all[:most], fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(all, ", ")
+}
+
+// fold puts findings of several nodes that say the same together: what is wrong
+// is wrong with the hypervisors, and a hundred nodes have it.
+func fold(all []site.Finding) []site.Finding {
+	type key struct{ code, message string }
+	at := map[key]int{}
+	var folded []site.Finding
+	for _, x := range all {
+		k := key{x.Code, x.Message}
+		if i, known := at[k]; known {
+			folded[i].More++
+			continue
+		}
+		at[k] = len(folded)
+		folded = append(folded, x)
+	}
+	return folded
+}
+
+func number(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
+}
+
+func size(s site.Size) string {
+	if s == 0 {
+		return ""
+	}
+	return amount(s)
+}
+
+// amount is a size as people read it, in whole MiB where it is as much.
+func amount(s site.Size) string {
+	const mib = 1 << 20
+	switch {
+	case s <= 0:
+		return "nothing"
+	case s >= mib && s%1_000_000 != 0:
+		s = s / mib * mib
+	}
+	return s.String()
+}
