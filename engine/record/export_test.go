@@ -46,7 +46,7 @@ func exported(t testing.TB) (s *Store, export []byte) {
 
 func importOf(t testing.TB, dir string, r io.Reader, replace bool) (Summary, error) {
 	t.Helper()
-	return Import(t.Context(), dir, r, replace, Options{NoSync: true})
+	return Import(t.Context(), dir, r, replace, quick)
 }
 
 func TestExportComesBack(t *testing.T) {
@@ -307,7 +307,7 @@ func TestNobodyOpensRecordsWhileTheyAreImported(t *testing.T) {
 		}
 		var opened error
 		in := &interrupted{bytes.NewReader(export), func() {
-			s, err := Open(t.Context(), dir, Options{NoSync: true})
+			s, err := Open(t.Context(), dir, quick)
 			if opened = err; err == nil {
 				s.Close()
 			}

@@ -25,7 +25,7 @@ import (
 // TestQuota holds that history never stops writes: at etcd's quota it is
 // given up, and the write that met it is done.
 func TestQuota(t *testing.T) {
-	s, err := Open(t.Context(), t.TempDir(), Options{NoSync: true, quota: 4 << 20})
+	s, err := Open(t.Context(), t.TempDir(), Options{NoSync: true, Tick: quick.Tick, quota: 4 << 20})
 	must(t, err)
 	defer s.Close()
 	b := s.Site("berlin")
@@ -42,7 +42,7 @@ func TestQuota(t *testing.T) {
 // TestFull holds what is said when the records themselves have reached the
 // quota, and that deleting some is enough to go on, also after a restart.
 func TestFull(t *testing.T) {
-	opts := Options{NoSync: true, quota: 2 << 20}
+	opts := Options{NoSync: true, Tick: quick.Tick, quota: 2 << 20}
 	s, err := Open(t.Context(), t.TempDir(), opts)
 	must(t, err)
 	b, n := s.Site("berlin"), 0
@@ -126,7 +126,7 @@ func spoil(t *testing.T, random *rand.Rand, dir string) string {
 }
 
 func loadAll(ctx context.Context, dir string) (Snapshot, error) {
-	s, err := Open(ctx, dir, Options{NoSync: true, patience: 2 * time.Second})
+	s, err := Open(ctx, dir, Options{NoSync: true, Tick: quick.Tick, patience: time.Second})
 	if err != nil {
 		return Snapshot{}, err
 	}

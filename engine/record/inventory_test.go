@@ -79,7 +79,7 @@ func TestInventory(t *testing.T) {
 	s.Close()
 
 	other := filepath.Join(t.TempDir(), "other")
-	if _, err := Import(ctx, other, &export, false, Options{NoSync: true}); err != nil {
+	if _, err := Import(ctx, other, &export, false, quick); err != nil {
 		t.Fatal(err)
 	}
 	b = open(t, other).Site("berlin")

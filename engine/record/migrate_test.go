@@ -32,7 +32,7 @@ var whisper = migration{"nodes are whispered", func(_ *Store, key string, value 
 
 // openWith opens records with more migrations than there are.
 func openWith(ctx context.Context, dir string, more ...migration) (*Store, error) {
-	return Open(ctx, dir, Options{NoSync: true, migrations: slices.Concat(migrations, more)})
+	return Open(ctx, dir, Options{NoSync: true, Tick: quick.Tick, migrations: slices.Concat(migrations, more)})
 }
 
 func (s *Store) get(t *testing.T, key string) string {
@@ -133,7 +133,7 @@ func TestMigrationMakesRoom(t *testing.T) {
 		}
 		return []clientv3.Op{clientv3.OpPut(key, string(value))}, nil
 	}}
-	opts := Options{NoSync: true, quota: 16 << 20}
+	opts := Options{NoSync: true, Tick: quick.Tick, quota: 16 << 20}
 	s, err := Open(t.Context(), t.TempDir(), opts)
 	must(t, err)
 	for i := range 90 { // 6 MiB

@@ -29,7 +29,7 @@ func contextCanceled(t *testing.T) (context.Context, context.CancelFunc) {
 // refused opens a directory and wants an error that says all of what.
 func refused(t *testing.T, dir string, what ...string) {
 	t.Helper()
-	s, err := Open(t.Context(), dir, Options{NoSync: true})
+	s, err := Open(t.Context(), dir, quick)
 	if err == nil {
 		s.Close()
 		t.Fatalf("%s was opened", dir)
@@ -131,7 +131,7 @@ func TestOpenWithoutTime(t *testing.T) {
 	ctx, cancel := contextCanceled(t)
 	defer cancel()
 	dir := t.TempDir()
-	if _, err := Open(ctx, dir, Options{NoSync: true}); !errors.Is(err, context.Canceled) {
+	if _, err := Open(ctx, dir, quick); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want the context's error", err)
 	}
 }
