@@ -283,7 +283,7 @@ func TestRemovalIsHeldWithoutDecommission(t *testing.T) {
 }
 
 func TestRemovalInTwoStepsWithinTheBudget(t *testing.T) {
-	lastsADay(t)
+	lastsLong(t)
 	inBubble(t, usual, func(w *world) {
 		all := []string{"a", "b", "c"}
 		w.commit(w.design(all...))
@@ -465,7 +465,7 @@ func TestMachineWithoutDesignedIdentityIsOnlyObserved(t *testing.T) {
 }
 
 func TestDeniedCredentialIsNotHammered(t *testing.T) {
-	lastsADay(t)
+	lastsLong(t)
 	inBubble(t, usual, func(w *world) {
 		w.fleet.Machine("a").SetFault(drivertest.Denied)
 		w.commit(w.design("a"))

@@ -315,9 +315,9 @@ func (r *teller) reports() int {
 	return r.n
 }
 
-// lastsADay leaves a test of a day of virtual time out where the race detector
-// makes it slow; it runs without.
-func lastsADay(t *testing.T) {
+// lastsLong leaves a test of a day of virtual time, or of many machines for some
+// hours, out where the race detector makes it slow; it runs without.
+func lastsLong(t *testing.T) {
 	t.Helper()
 	if racing {
 		t.Skip("runs without the race detector")

@@ -23,6 +23,7 @@ func (w *world) inspections(name string) int { return w.fleet.Machine(name).Coun
 // once when a person says so; what is not as designed is a finding with its
 // place, and a part that was exchanged is told.
 func TestInspectionIsDaily(t *testing.T) {
+	lastsLong(t)
 	inBubble(t, usual, func(w *world) {
 		m := w.fleet.Machine("n1")
 		m.Made(made("a", "b"))

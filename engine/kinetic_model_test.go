@@ -151,6 +151,7 @@ func add(all ...time.Duration) time.Duration {
 // The same cluster, with the same durations, is built sooner than Kinetic's
 // orchestration would; with hanging nodes it would not be built at all.
 func TestProveClusterBeatsKinetic(t *testing.T) {
+	lastsLong(t)
 	for seed := range seeds(1, 10) {
 		for kind := range seeds(1, 2) {
 			together(t, func(ctx context.Context, store *record.Store) { race(t, ctx, store, uint64(seed)+1, kind == 1) })

@@ -16,7 +16,7 @@ import (
 // leftOut are the functions that leave a test out and do not look at CI for it,
 // with the reason.
 var leftOut = map[string]string{
-	"engine/harness_test.go lastsADay":              "what the race detector makes slow runs without it, in the same CI",
+	"engine/harness_test.go lastsLong":              "what the race detector makes slow runs without it, in the same CI",
 	"engine/design/hostile_test.go hasOneGoroutine": "what the race detector makes slow and has nothing to find in runs without it, in the same CI",
 	"engine/design/hostile_test.go measuresMemory":  "what the race detector takes memory for runs without it, in the same CI",
 	"tests/markdown/browser.go Open":                "CI reads the same pages without a browser, which takes longer to install than to use; make prove has one",
