@@ -290,6 +290,7 @@ func TestOnceDifferent(t *testing.T) {
 // Five mistakes are five findings, whatever they are and however they stand
 // beside each other: four in fields of one node, and one in another.
 func TestFiveMistakesAreFiveFindings(t *testing.T) {
+	hasOneGoroutine(t)
 	mistakes := map[string][]string{
 		"unknown-field":    {`lables: x: "y"`, `boot: ordr: ["Hdd"]`, `boot: mod: "uefi"`, `endpoints: bcm: url: "redfish+https://10.1.0.3/redfish/v1/Systems/1"`, `hardware: ram: "1GiB"`},
 		"missing-field":    {`paused: by: "ada"`, `paused: reason: "repair"`, `hardware: hugepages: h: size: "1GiB"`, `hardware: hugepages: h: count: 2`, `endpoints: os: credential: "bmc"`},

@@ -351,6 +351,7 @@ nodes: n: extensions: vm: web: ` + deep + `it: ` + over + "\n"}), "")
 // Siblings survive at every place of a real design: over each value of the
 // example's nodes, in turn, another is put, and then nothing; all others stay.
 func TestSiblingsSurviveThroughoutTheExample(t *testing.T) {
+	hasOneGoroutine(t)
 	deepest, tried := 0, 0
 	for name, whole := range exampleTrees(t) {
 		all := leavesOf(whole)

@@ -19,6 +19,7 @@ import (
 // What is rendered of a whole site is, fed back in, the same design; and so
 // are its nodes one by one.
 func TestRenderedIsTheSameDesign(t *testing.T) {
+	hasOneGoroutine(t)
 	for name, p := range goodDesigns(t) {
 		s := evaluateHere(p, "").Site
 		for _, f := range []Format{CUE, YAML, JSON} {
