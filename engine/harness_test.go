@@ -105,7 +105,7 @@ func (w *world) up() {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	w.store, w.engine = store, engine.New(engine.Config{
 		Site: "test", Source: w.source, Evaluate: w.source.evaluate, Records: store.Site("test"),
-		Drivers: map[string]driver.Driver{"redfish": cmp.Or(w.bmcs, w.fleet.Driver()), "ssh": cmp.Or(w.systems, w.fleet.OSDriver())},
+		Drivers: map[string]driver.Driver{"redfish": cmp.Or(w.bmcs, w.fleet.Driver()), "ssh": cmp.Or(w.systems, w.fleet.OSDriver()), "libvirt": w.fleet.HypervisorDriver()},
 		Secrets: &w.secrets, Reporters: []engine.Reporter{w.told}, ObserveOnly: w.observe, Meter: w.meter, Log: w.log,
 	})
 	if w.early {
@@ -234,6 +234,13 @@ func (c *commits) add(s *site.Site, findings []site.Finding) {
 	}
 	c.designs[id], c.broken[id] = s, findings
 	c.current = site.Revision{ID: id, Subject: "change " + id}
+}
+
+// newest is the ID of the newest revision.
+func (c *commits) newest() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.current.ID
 }
 
 // vanish makes the repository unreachable; nil brings it back.

@@ -254,6 +254,9 @@ func (w *worker) learn(ctx context.Context, j *job, v view) error {
 	case is.Known() && was.Known() && is != was:
 		// What was seen of the machine before says nothing of this one.
 		w.memory.Observed, w.inside, w.anew = v.seen, time.Time{}, true
+	case v.seen.Facets[site.FacetDefinition].Have[site.FieldState] == site.StateAbsent:
+		// What was inside a virtual machine is gone with it.
+		w.memory.Observed, w.inside = v.seen, time.Time{}
 	default:
 		w.reinspect = w.reinspect || !alike(w.memory.Observed.Inventory, v.seen.Inventory)
 		w.memory.Observed = w.memory.Observed.Merge(v.seen)

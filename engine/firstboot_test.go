@@ -1,0 +1,215 @@
+package engine_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// hosted is a hypervisor whose requests and guests take real ones' time.
+var hosted = drivertest.Config{Latency: 50 * time.Millisecond, PowerTime: 2 * time.Second, OSTime: 40 * time.Second}
+
+// guests is a site of virtual machines, each to be installed.
+func (w *world) guests(names ...string) *site.Site {
+	for _, name := range names {
+		if w.fleet.Machine(name) == nil {
+			w.fleet.AddVirtual("test", name)
+		}
+	}
+	d := w.design()
+	d.Images["debian"].Format = "qcow2"
+	for _, name := range names {
+		n := w.fleet.Machine(name).VirtualNode()
+		n.Power, n.Image, n.Generation = "on", "debian", 1
+		d.Nodes[name] = n
+	}
+	return d
+}
+
+// settled has a guest in-sync with its first generation.
+func (w *world) settled(name string) *site.Site {
+	w.t.Helper()
+	d := w.guests(name)
+	w.commit(d)
+	w.up()
+	w.inSyncSoon(name)
+	return d
+}
+
+// inSyncSoon waits until a node is in-sync with the newest design.
+func (w *world) inSyncSoon(name string) {
+	w.t.Helper()
+	head := w.source.newest()
+	w.until(name+" is in-sync", 5*time.Minute, func() bool {
+		s := w.engine.Report().Status
+		return s.Applied.ID == head && slices.ContainsFunc(s.Nodes, func(n site.NodeStatus) bool { return n.Name == name && n.State == site.InSync })
+	})
+}
+
+// recorded is what is recorded of a node.
+func (w *world) recorded(name string) site.Recorded { return w.engine.Known().Nodes[name].Recorded }
+
+// A machine that is not there is made, installed and booted without anybody's
+// approval, since nothing can be lost; what its first boot was given is taken
+// away once it has proven itself.
+func TestNewGuest(t *testing.T) {
+	inBubble(t, hosted, func(w *world) {
+		w.settled("vm")
+		m, r := w.fleet.Machine("vm"), w.recorded("vm")
+		if !m.Defined() || m.Power() != "on" || m.Seeded() || m.Counts().Installs != 1 {
+			t.Errorf("defined %t, %s, seed %t, %d installations", m.Defined(), m.Power(), m.Seeded(), m.Counts().Installs)
+		}
+		if i := r.Installed; i == nil || !i.Proven || i.Generation != 1 || len(i.FirstBoot.HostKeys) != 1 || len(i.FirstBoot.Tokens) != 0 {
+			t.Errorf("recorded as installed: %+v", i)
+		}
+	})
+}
+
+// What is on a disk is lost only with an approval, and the new system has keys
+// of its own.
+func TestGuestIsInstalledAnew(t *testing.T) {
+	inBubble(t, hosted, func(w *world) {
+		d := w.settled("vm")
+		key := w.recorded("vm").Installed.FirstBoot.HostKeys
+		d = w.guests("vm")
+		d.Nodes["vm"].Generation = 2
+		w.commit(d)
+		w.after(time.Minute)
+		w.want("vm", site.Blocked)
+		if n := w.fleet.Machine("vm").Counts().Installs; n != 1 {
+			t.Fatalf("%d installations before the approval", n)
+		}
+		w.approve()
+		w.inSyncSoon("vm")
+		if i := w.recorded("vm").Installed; i.Generation != 2 || slices.Equal(i.FirstBoot.HostKeys, key) {
+			t.Errorf("recorded as installed: %+v, the key before was %v", i, key)
+		}
+	})
+}
+
+// A marker with another token is another installation's, whatever it says.
+func TestMarkerOfAnotherInstallation(t *testing.T) {
+	inBubble(t, hosted, func(w *world) {
+		w.fleet.AddVirtual("test", "vm").BreakFirstBoots()
+		w.commit(w.guests("vm"))
+		w.up()
+		w.after(2 * time.Minute)
+		w.fleet.Machine("vm").SetDisk(&site.Marker{Node: "vm", Generation: 1, Image: "d1", Token: "guessed"})
+		w.after(5 * time.Minute)
+		w.want("vm", site.Progressing)
+		if r := w.recorded("vm"); r.Installing == nil || r.Installed != nil {
+			t.Errorf("the marker was believed: %+v", r.Installed)
+		}
+		w.after(30 * time.Minute)
+		w.want("vm", site.Stalled)
+		if n := w.node("vm"); !strings.Contains(n.Reason, "console") {
+			t.Errorf("it is stalled because %s", n.Reason)
+		}
+		if !w.fleet.Machine("vm").Seeded() {
+			t.Error("the seed was taken away although nothing has proven itself")
+		}
+	})
+}
+
+// A daemon that dies over an installation at any moment goes on with it, and
+// whichever of its seeds the machine has booted with proves it.
+func TestDeathOverAnInstallation(t *testing.T) {
+	for died := time.Duration(0); died < 8*time.Second; died += 300 * time.Millisecond {
+		t.Run(died.String(), func(t *testing.T) {
+			inBubble(t, hosted, func(w *world) {
+				w.commit(w.guests("vm"))
+				w.up()
+				w.after(died)
+				w.down()
+				w.up()
+				w.inSyncSoon("vm")
+				if n := w.fleet.Machine("vm").Counts().Installs; n != 1 {
+					t.Errorf("%d installations", n)
+				}
+			})
+		})
+	}
+}
+
+// A machine is taken away with an approval, and only then is its node forgotten.
+func TestGuestLeaves(t *testing.T) {
+	inBubble(t, hosted, func(w *world) {
+		w.settled("vm")
+		d := w.guests("vm")
+		d.Nodes["vm"].Decommission = true
+		w.commit(d)
+		w.after(time.Minute)
+		w.want("vm", site.Blocked)
+		if !w.fleet.Machine("vm").Defined() {
+			t.Fatal("the machine is gone before the approval")
+		}
+		w.approve()
+		w.until("it is gone", time.Minute, func() bool { return !w.fleet.Machine("vm").Defined() })
+		w.after(time.Minute)
+		w.want("vm", site.InSync)
+		if r := w.recorded("vm"); r.Installed != nil || r.Adopted != nil {
+			t.Errorf("still recorded: %+v, %+v", r.Installed, r.Adopted)
+		}
+		w.commit(w.guests())
+		w.until("the node is forgotten", time.Minute, func() bool { return len(w.engine.Report().Status.Nodes) == 0 })
+		w.commit(w.guests("vm")) // another one of the same name
+		w.inSyncSoon("vm")
+		if n := w.fleet.Machine("vm").Counts().Installs; n != 2 {
+			t.Errorf("%d installations of two machines", n)
+		}
+	})
+}
+
+// A node whose machine still runs is not forgotten, though it was announced.
+func TestGuestThatIsStillThereIsNotForgotten(t *testing.T) {
+	inBubble(t, hosted, func(w *world) {
+		w.settled("vm")
+		d := w.guests("vm")
+		d.Nodes["vm"].Decommission = true
+		w.commit(d)
+		w.after(time.Minute)
+		w.commit(w.guests())
+		w.after(time.Minute)
+		w.want("vm", site.Blocked)
+		if n := w.node("vm"); !strings.Contains(n.Reason, "still on hv-1") {
+			t.Errorf("it is held because %s", n.Reason)
+		}
+		w.do(site.Order{Verb: site.VerbApprove, Node: "vm"})
+		w.until("the node is forgotten", time.Minute, func() bool { return len(w.engine.Report().Status.Nodes) == 0 })
+		if !w.fleet.Machine("vm").Defined() {
+			t.Error("the machine was taken away with its node")
+		}
+	})
+}
+
+// More memory is there after a boot, and nothing else is.
+func TestGuestGetsMoreMemory(t *testing.T) {
+	inBubble(t, hosted, func(w *world) {
+		w.settled("vm")
+		d := w.guests("vm")
+		d.Nodes["vm"].Virtual.Memory = 2 << 30
+		w.commit(d)
+		w.inSyncSoon("vm")
+		w.after(time.Minute)
+		m := w.fleet.Machine("vm")
+		if got := m.Have(site.FacetDefinition)["memory"]; got != "2GiB" || m.Counts().Installs != 1 {
+			t.Errorf("it has %s, after %d installations", got, m.Counts().Installs)
+		}
+	})
+}
+
+func TestConsole(t *testing.T) {
+	inBubble(t, hosted, func(w *world) {
+		w.settled("vm")
+		if text, err := w.engine.Console(w.t.Context(), "vm"); err != nil || string(text) != "booting\n" {
+			t.Errorf("got %q, %v", text, err)
+		}
+		if _, err := w.engine.Console(w.t.Context(), "nobody"); err == nil || !strings.Contains(err.Error(), "nobody") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
