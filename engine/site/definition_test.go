@@ -1,7 +1,10 @@
 package site_test
 
 import (
+	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -88,5 +91,27 @@ func TestWantOfDefinition(t *testing.T) {
 	}
 	if physical := (&site.Node{}); physical.Asks(site.FacetDefinition) || physical.Asks(site.FacetDisks) {
 		t.Error("a physical machine is asked for a definition")
+	}
+}
+
+// The page for people has the table, row by row.
+func TestEffectsAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/virtual.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## What a change takes\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	documented := regexp.MustCompile("(?m)^\\| `.*$").FindAllString(section, -1)
+	var want []string
+	for _, e := range site.Effects {
+		what := "`" + string(e.Facet) + "." + e.Field + "`"
+		if e.Case != "" {
+			what += " " + e.Case
+		}
+		want = append(want, "| "+what+" | "+string(e.Effect)+" | "+e.Why+" |")
+	}
+	if !slices.Equal(documented, want) {
+		t.Errorf("docs/virtual.md has\n%s\n\nthe table of effects is\n%s", strings.Join(documented, "\n"), strings.Join(want, "\n"))
 	}
 }
