@@ -13,7 +13,9 @@ import (
 // one is of a tree that one node has alone. It is used by several goroutines:
 // whoever is first decides.
 type common struct {
-	finished atomic.Pointer[tree]
+	// finished is by style: what is missing in a physical machine is not in a
+	// virtual one.
+	finished [styles]atomic.Pointer[tree]
 	decoded  atomic.Pointer[reflect.Value]
 	origins  atomic.Pointer[site.Origins]
 }
@@ -38,7 +40,7 @@ func (c *common) finishedOf(r *reader, finish func() *tree) *tree {
 	if c == nil {
 		return finish()
 	}
-	if done := c.finished.Load(); done != nil {
+	if done := c.finished[r.style].Load(); done != nil {
 		return done
 	}
 	before := len(r.findings.list)
@@ -48,10 +50,10 @@ func (c *common) finishedOf(r *reader, finish func() *tree) *tree {
 	}
 	if done.common == nil {
 		done.common = &common{}
-		done.common.finished.Store(done)
+		done.common.finished[r.style].Store(done)
 	}
-	if !c.finished.CompareAndSwap(nil, done) {
-		return c.finished.Load()
+	if !c.finished[r.style].CompareAndSwap(nil, done) {
+		return c.finished[r.style].Load()
 	}
 	return done
 }

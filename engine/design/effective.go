@@ -142,8 +142,8 @@ func (sh *shared) addProfile(l layer, found *findings) {
 // node is a node while its layers are made one.
 type node struct {
 	layer
-	// merged is what the layers come to, with what #Node says where they are
-	// silent.
+	// merged is what the layers come to, with what the node's style says where
+	// they are silent.
 	merged *tree
 	// allocation is the layer of allocated addresses, nil without any.
 	allocation *tree
@@ -171,9 +171,10 @@ func (sh *shared) merge(own layer) *node {
 	found.add(own.findings...)
 	n.merged, n.complete = sh.layers(&found, own)
 	if n.complete {
-		r := reader{findings: &found, layer: "node/" + own.name, node: own.name, path: "nodes." + own.name}
+		r := reader{findings: &found, layer: "node/" + own.name, node: own.name, path: "nodes." + own.name, style: styleOf(n.merged)}
 		r.layers = func() []*tree { return sh.layersOf(n) }
-		n.merged = r.finish(n.merged, shapes()["#Node"], "", func() site.Origin { return own.place })
+		n.merged = r.finish(n.merged, r.style.shape(), "", func() site.Origin { return own.place })
+		n.merged = merge(n.derived(sh.site.Name), n.merged)
 	}
 	n.allocation = sh.allocation(own.name, n.merged)
 	n.merged = merge(n.merged, n.allocation)

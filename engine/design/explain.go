@@ -138,7 +138,7 @@ func explainValue(path []string, layers []*tree, effective *tree) Value {
 	if len(said) > 0 && !said[0].Unset {
 		v.Overrode = said[1:]
 	}
-	if d := shapes()["#Node"].fallbackAt(path); d != nil && d != holds {
+	if d := styleOf(effective).shape().fallbackAt(path); d != nil && d != holds {
 		v.Overrode = append(v.Overrode, settingOf(d))
 	}
 	return v

@@ -71,7 +71,7 @@ func anyLayer(v cue.Value) cue.Value {
 // effectiveShape is the shape of what policies are held against: a node with
 // its name.
 func effectiveShape() *shape {
-	s := *shapes()["#Node"]
+	s := *shapes()["#Effective"]
 	s.fields = maps.Clone(s.fields)
 	s.fields["name"] = anything
 	return &s

@@ -37,6 +37,8 @@ type reader struct {
 	later []consequence
 	// spelling is what misspelt fields are taken for.
 	spelling *spelling
+	// style is that of the node whose layers are merged.
+	style style
 	// layers are those that were merged to what is read, nearest first; nil for
 	// what is a layer itself.
 	layers func() []*tree

@@ -24,6 +24,7 @@ var sections = []section{
 	{"windows", "#Window", "windows: [string]: %s", true},
 	{"roles", "#Role", "roles: [string]: %s", true},
 	{"racks", "#Rack", "racks: [string]: %s", true},
+	{"hypervisors", "#Hypervisor", "hypervisors: [string]: %s", true},
 	{"images", "#Image", "images: [string]: %s", true},
 	{"artifacts", "#Artifact", "artifacts: [string]: %s", true},
 	{"drivers", "#Driver", "drivers: [string]: %s", true},

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"net/url"
 )
 
@@ -151,6 +152,7 @@ func (n *Node) Derive(site string) {
 		return
 	}
 	n.Identity = Identity{UUID: MachineUUID(site, n.Name)}
+	n.Virtual.Interfaces = maps.Clone(n.Virtual.Interfaces) // nodes may have one together
 	for name, i := range n.Virtual.Interfaces {
 		if i.MAC == "" {
 			i.MAC = MachineMAC(site, n.Name, name)

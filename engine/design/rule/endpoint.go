@@ -71,16 +71,11 @@ networks: mgmt: ranges: dhcp: {from: "10.1.0.100", to: "10.1.0.199", use: "dhcp"
 	},
 	{
 		Code: "host-key-missing", Severity: site.SeverityWarning,
-		What:  "An SSH endpoint pins the host's key.",
+		What:  "An SSH endpoint pins the host's key, but that of a virtual machine with a generation: its keys are made with the installation.",
 		Why:   "An SSH server that proves nothing is refused, so nothing is learned through this endpoint.",
 		Wrong: `nodes: "n1": endpoints: os: {url: "ssh://10.1.0.11", trust: _ @unset()}`,
 		Right: `nodes: "n1": endpoints: os: {url: "ssh://10.1.0.11", trust: hostKeys: ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIExample"]}`,
-		Node: eachEndpoint(func(kind site.EndpointKind, u *url.URL, e site.Endpoint) (string, string) {
-			if kind != site.OS || u.Scheme != schemes[kind] || len(e.Trust.HostKeys) > 0 {
-				return "", ""
-			}
-			return "the endpoint has no trust.hostKeys", "Add the host's public key, as `ssh-keyscan` prints it and you have checked it."
-		}),
+		Node:  hostKeyMissing,
 	},
 	{
 		Code: "duplicate-endpoint", Severity: site.SeverityError, Firm: true,
@@ -114,6 +109,18 @@ func eachEndpoint(object func(site.EndpointKind, *url.URL, site.Endpoint) (messa
 		}
 		return found
 	}
+}
+
+func hostKeyMissing(s *site.Site, n *site.Node) []site.Finding {
+	if n.IsVirtual() && states(n, "generation") {
+		return nil
+	}
+	return eachEndpoint(func(kind site.EndpointKind, u *url.URL, e site.Endpoint) (string, string) {
+		if kind != site.OS || u.Scheme != schemes[kind] || len(e.Trust.HostKeys) > 0 {
+			return "", ""
+		}
+		return "the endpoint has no trust.hostKeys", "Add the host's public key, as `ssh-keyscan` prints it and you have checked it."
+	})(s, n)
 }
 
 // parsed is a URL; one that cannot be parsed has a scheme and nothing else.

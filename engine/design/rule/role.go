@@ -392,7 +392,7 @@ func majorityAway(s *site.Site, x *Index) []site.Finding {
 
 // domainFacts are the failure domains of roles that decide by majority.
 func domainFacts(s *site.Site, n *site.Node) []Fact {
-	if n.Role == "" || n.Rack == "" {
+	if n.Role == "" || rackLost(n) {
 		return []Fact{{}}
 	}
 	r := s.Roles[n.Role]
@@ -401,6 +401,10 @@ func domainFacts(s *site.Site, n *site.Node) []Fact {
 	}
 	return []Fact{{Key: n.Role}, {Key: n.Role + " " + domainOf(s, n.Rack)}}
 }
+
+// rackLost says whether a node's rack is not known: that of a virtual machine is
+// its hypervisor's, which its placement says.
+func rackLost(n *site.Node) bool { return n.Rack == "" && !n.IsVirtual() }
 
 // domainOf is the failure domain of a rack; the rack itself without one.
 func domainOf(s *site.Site, rack string) string {

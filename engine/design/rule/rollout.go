@@ -152,7 +152,7 @@ func boundMajority(s *site.Site, x *Index) []site.Finding {
 // boundFacts counts the nodes that are worked on of each role and rack that has
 // a bound.
 func boundFacts(s *site.Site, n *site.Node) (facts []Fact) {
-	if n.Role == "" || n.Rack == "" {
+	if n.Role == "" || rackLost(n) {
 		return []Fact{{}}
 	}
 	if !working(n) || disabled(s, n.Role) {
@@ -202,7 +202,7 @@ func noBound(x *Index, path, what, most string) []site.Finding {
 // go first.
 func canaryFacts(s *site.Site, n *site.Node) []Fact {
 	switch {
-	case n.Role == "" || n.Rack == "":
+	case n.Role == "" || rackLost(n):
 		return []Fact{{}}
 	case s.Rollout.Canaries == nil || !working(n) || disabled(s, n.Role):
 		return nil

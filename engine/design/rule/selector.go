@@ -73,7 +73,7 @@ func selectableFacts(s *site.Site, n *site.Node) []Fact {
 		return nil
 	}
 	facts := []Fact{{Key: "name " + n.Name}}
-	if lost(n.Origins, "tags", n.Tags) || lost(n.Origins, "labels", n.Labels) || n.Role == "" || n.Rack == "" {
+	if lost(n.Origins, "tags", n.Tags) || lost(n.Origins, "labels", n.Labels) || n.Role == "" || rackLost(n) {
 		facts = append(facts, Fact{})
 	}
 	for tag, has := range n.Tags {

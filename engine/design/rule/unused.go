@@ -29,7 +29,18 @@ var unusing = []Rule{
 		wrong: `racks: r3: {}`, right: "racks: r3: {}\nnodes: \"n3\": rack: \"r3\"",
 		why:   "It may be left over, or its nodes may be missing.",
 		names: func(s *site.Site) []string { return keys(s.Racks) },
-		by:    func(_ *site.Site, n *site.Node) []string { return []string{n.Rack} },
+		by: func(_ *site.Site, n *site.Node) []string {
+			if n.IsVirtual() {
+				return nil
+			}
+			return []string{n.Rack}
+		},
+		besides: func(s *site.Site) (names []string) {
+			for _, h := range s.Hypervisors {
+				names = append(names, h.Rack)
+			}
+			return names
+		},
 	}.rule("unused-rack"),
 	unused{
 		section: "profiles", thing: "profile",
@@ -70,7 +81,7 @@ nodes: "n1": image: "debian11"`,
 		wrong: `credentials: ilo: {}`, right: "credentials: ilo: {}\nnodes: \"n1\": endpoints: bmc: credential: \"ilo\"",
 		why:   "Its value is kept on the bootstrap host for nothing, or what should use it uses another.",
 		names: func(s *site.Site) []string { return keys(s.Credentials) },
-		by:    credentialsOf, besides: discoveryCredential,
+		by:    credentialsOf, besides: siteCredentials,
 	}.rule("unused-credential"),
 	unused{
 		section: "artifacts", thing: "artifact",
@@ -146,8 +157,13 @@ func (u unused) check(s *site.Site, x *Index) []site.Finding {
 }
 
 // isWhole says whether a node has all that its profiles say: then it has a BMC's
-// credential, if only by default.
-func isWhole(n *site.Node) bool { return states(n, "endpoints.bmc.credential") }
+// credential, if only by default, or the UUID that follows from its name.
+func isWhole(n *site.Node) bool {
+	if n.IsVirtual() {
+		return states(n, "identity.uuid")
+	}
+	return states(n, "endpoints.bmc.credential")
+}
 
 // profileAt is the name of a profile; other entries have origins.
 func profileAt(section, name string) string {
@@ -170,6 +186,15 @@ func credentialsOf(_ *site.Site, n *site.Node) []string {
 		}
 		return nil
 	})(nil, n)
+	return names
+}
+
+// siteCredentials are those that are used outside the nodes.
+func siteCredentials(s *site.Site) []string {
+	names := discoveryCredential(s)
+	for _, h := range s.Hypervisors {
+		names = append(names, h.Credential)
+	}
 	return names
 }
 
