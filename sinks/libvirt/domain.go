@@ -25,15 +25,16 @@ func (d *domain) active() bool { return d.live != nil }
 // maxXML bounds a definition that is read.
 const maxXML = 1 << 20
 
-// read reads a domain: twice when it is on.
-func read(ctx context.Context, c *connection, ref golibvirt.Domain) (*domain, error) {
+// read reads a domain: twice when it is on. What is written again is read with
+// its secrets: a person may have set the password of a screen.
+func read(ctx context.Context, c *connection, ref golibvirt.Domain, flags golibvirt.DomainXMLFlags) (*domain, error) {
 	d := &domain{ref: ref}
 	var err error
-	if d.next, err = describe(ctx, c, ref, golibvirt.DomainXMLInactive); err != nil {
+	if d.next, err = describe(ctx, c, ref, flags|golibvirt.DomainXMLInactive); err != nil {
 		return nil, err
 	}
 	if ref.ID >= 0 {
-		if d.live, err = describe(ctx, c, ref, 0); err != nil {
+		if d.live, err = describe(ctx, c, ref, flags); err != nil {
 			return nil, err
 		}
 	}
@@ -77,7 +78,7 @@ func (m *machine) mine(ctx context.Context, c *connection) (*domain, error) {
 		if err != nil {
 			return nil, err
 		}
-		d, err := read(ctx, c, ref)
+		d, err := read(ctx, c, ref, golibvirt.DomainXMLSecure)
 		if err != nil {
 			return nil, err
 		}

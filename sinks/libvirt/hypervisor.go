@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 
+	golibvirt "github.com/digitalocean/go-libvirt"
+
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -73,6 +75,11 @@ type hypervisor struct {
 	mu   sync.Mutex
 	open *connection // nil before the first use
 	over bool        // no handle is left
+	// What is known of its machines.
+	last    *flight
+	writes  uint64 // of ours, so far
+	told    *wire  // the connection that tells of changes; nil for none
+	records map[golibvirt.UUID]*record
 }
 
 // connection is the hypervisor's one connection, made where there is none.
@@ -86,6 +93,9 @@ func (h *hypervisor) connection(ctx context.Context) (*connection, error) {
 	}
 	c, err := h.connect(ctx)
 	if err != nil {
+		return nil, err
+	}
+	if err := h.follow(ctx, c); err != nil {
 		return nil, err
 	}
 	h.mu.Lock()

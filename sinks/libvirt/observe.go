@@ -1,12 +1,190 @@
 package libvirt
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Observe looks at the machine.
+// Observe looks at the machine. Most of it is in a snapshot that all machines
+// of the hypervisor share, or was read before and has not changed since.
 func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet) (site.Observed, error) {
-	return site.Observed{Identity: m.identity()}, nil
+	s, err := m.hypervisor.look(ctx)
+	if err != nil {
+		return site.Observed{}, err
+	}
+	seen := sighting{m: m, n: n, shot: s}
+	uuid, err := uuidOf(m.identity().UUID)
+	if err != nil {
+		return site.Observed{}, err
+	}
+	if ref, ok := s.find(uuid, m.name); ok {
+		if err := seen.read(ctx, ref); err != nil {
+			return site.Observed{}, err
+		}
+	}
+	o := site.Observed{Identity: m.identity(), Facets: map[site.Facet]site.FacetState{}}
+	for _, f := range facets {
+		look := sights[f]
+		if look == nil {
+			continue
+		}
+		state, err := look(&seen, ctx)
+		if err != nil {
+			return site.Observed{}, err
+		}
+		state.Seen, state.Driver = s.at, Scheme
+		o.Facets[f] = state
+	}
+	return o, nil
+}
+
+// sighting is the machine in a snapshot.
+type sighting struct {
+	m    *machine
+	n    *site.Node
+	shot *snapshot
+	// record is nil where there is no machine of ours, and foreign says why
+	// one that is there is not.
+	record  *record
+	foreign string
+}
+
+// sights are how each facet is seen.
+var sights = map[site.Facet]func(*sighting, context.Context) (site.FacetState, error){
+	site.FacetDefinition: (*sighting).definition,
+	site.FacetDisks:      (*sighting).disks,
+	site.FacetSeed:       (*sighting).seed,
+	site.FacetPower:      (*sighting).power,
+	site.FacetBoot:       (*sighting).boot,
+}
+
+func (s *sighting) read(ctx context.Context, ref golibvirt.Domain) error {
+	c, err := s.m.connection(ctx)
+	if err != nil {
+		return err
+	}
+	r, err := s.m.hypervisor.recall(ctx, c, ref)
+	if err != nil {
+		return err
+	}
+	if s.foreign = s.m.foreign(r.domain); s.foreign == "" {
+		s.record = r
+	}
+	return nil
+}
+
+// absent is why there is nothing to see of the machine, as a state.
+func (s *sighting) absent() string {
+	if s.foreign != "" {
+		return site.StateForeign
+	}
+	return site.StateAbsent
+}
+
+func (s *sighting) power(context.Context) (site.FacetState, error) {
+	state := "off"
+	if s.record != nil {
+		state = s.shot.power(s.record.domain.ref)
+	}
+	return site.FacetState{Have: site.Values{"state": state}, Want: s.n.Want(site.FacetPower)}, nil
+}
+
+// boot is what the machine boots from at its next start: an order that is
+// changed takes no notice of what runs.
+func (s *sighting) boot(context.Context) (site.FacetState, error) {
+	state := site.FacetState{Want: s.n.Want(site.FacetBoot)}
+	if s.record != nil {
+		state.Have = site.Values{"order": bootOrder(s.record.domain.next), "mode": firmware(s.record.domain.next)}
+	}
+	return state, nil
+}
+
+func (s *sighting) definition(context.Context) (site.FacetState, error) {
+	state := site.FacetState{Want: s.n.Want(site.FacetDefinition)}
+	if s.record == nil {
+		state.Have = site.Values{site.FieldState: s.absent()}
+		if s.foreign != "" {
+			state.Unresolved = site.Values{site.FieldState: s.foreign}
+		}
+		return state, nil
+	}
+	d := s.record.domain
+	state.Have = described(d.next, s.n)
+	if d.active() {
+		next := state.Have
+		state.Have = described(d.live, s.n)
+		state.Pending = differing(state.Have, next)
+	}
+	state.Have["autostart"] = strconv.FormatBool(s.shot.autostart[d.ref.UUID])
+	return state, nil
+}
+
+// differing are the values of next that are others now.
+func differing(now, next site.Values) site.Values {
+	pending := site.Values{}
+	for field, value := range next {
+		if now[field] != value {
+			pending[field] = value
+		}
+	}
+	if len(pending) == 0 {
+		return nil
+	}
+	return pending
+}
+
+// described are the values of a definition.
+func described(d *libvirtxml.Domain, n *site.Node) site.Values {
+	v := site.Values{
+		site.FieldState: site.StateDefined,
+		"cpus":          strconv.FormatUint(uint64(processors(d)), 10),
+		"memory":        asDesigned(memory(d), n.Virtual.Memory, mebibyte).String(),
+		"machine":       machineOf(d),
+		"firmware":      firmware(d),
+		"secureBoot":    strconv.FormatBool(secureBoot(d)),
+		"tpm":           strconv.FormatBool(len(d.Devices.TPMs) > 0),
+		"watchdog":      cmp.Or(watchdog(d), site.NoneOf),
+		"accelerator":   accelerator(d.Type),
+	}
+	names := map[string]bool{}
+	for _, i := range d.Devices.Interfaces {
+		if name := aliased(aliasInterface, i.Alias); name != "" {
+			names[name] = true
+			v[name+".bridge"], v[name+".model"], v[name+".mac"] = bridge(i), model(i), mac(i)
+		}
+	}
+	v["interfaces"] = cmp.Or(strings.Join(slices.Sorted(maps.Keys(names)), ","), site.NoneOf)
+	return v
+}
+
+// accelerator is the design's word for what runs a machine; the test driver
+// runs nothing.
+func accelerator(domainType string) string {
+	for ours, libvirts := range domainTypes {
+		if domainType == libvirts {
+			return ours
+		}
+	}
+	if domainType == "test" {
+		return "emulation"
+	}
+	return domainType
+}
+
+// asDesigned is a size that was rounded up from the designed one as the design
+// has it.
+func asDesigned(have, want site.Size, to int64) site.Size {
+	if want > 0 && have == roundUp(want, to) {
+		return want
+	}
+	return have
 }

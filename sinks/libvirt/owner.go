@@ -32,7 +32,6 @@ type owner struct {
 	Pulling    string      `xml:"pulling,attr,omitempty"`
 	Volumes    []volume    `xml:"volume"`
 	Seed       *volume     `xml:"seed"`
-	Interfaces []ourPort   `xml:"interface"`
 	Console    *consoleLog `xml:"console"`
 }
 
@@ -41,13 +40,6 @@ type volume struct {
 	Disk string `xml:"disk,attr,omitempty"` // its name in the design
 	Pool string `xml:"pool,attr"`
 	Name string `xml:"name,attr"`
-}
-
-// ourPort is an interface that the design gave the machine; libvirt knows no
-// names of interfaces.
-type ourPort struct {
-	Name string `xml:"name,attr"`
-	MAC  string `xml:"mac,attr"`
 }
 
 // consoleLog is where libvirt keeps what the machine writes to its console.

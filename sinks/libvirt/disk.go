@@ -1,0 +1,345 @@
+package libvirt
+
+import (
+	"context"
+	"encoding/xml"
+	"fmt"
+	"maps"
+	"slices"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// sector is what the size of a disk is rounded up to.
+const sector = 512
+
+// disks are those of the machine by their names in the design. The image's disk
+// is asked for by nothing but an installation while it is not there.
+func (s *sighting) disks(ctx context.Context) (site.FacetState, error) {
+	state := site.FacetState{Want: s.n.Want(site.FacetDisks), Unresolved: site.Values{}, Have: site.Values{}}
+	o := owner{}
+	if s.record != nil {
+		o = s.record.domain.owner
+		s.attached(&state)
+	}
+	for name, d := range s.n.Virtual.Disks {
+		if _, there := state.Have[name+".size"]; d.Image != "" && !there {
+			state.Want = without(state.Want, name)
+		}
+		if _, listed := o.disk(name); listed || s.foreign != "" {
+			continue
+		}
+		why, err := s.strange(ctx, name, d)
+		if err != nil {
+			return state, err
+		}
+		if why != "" {
+			state.Unresolved[name+".size"] = why
+		}
+	}
+	return state, nil
+}
+
+// without are values without those of one part.
+func without(v site.Values, name string) site.Values {
+	v = maps.Clone(v)
+	for _, part := range []string{".size", ".pool", ".format", ".bus"} {
+		delete(v, name+part)
+	}
+	return v
+}
+
+// attached fills in the disks that the machine has.
+func (s *sighting) attached(state *site.FacetState) {
+	d := s.record.domain
+	state.Have = s.values(d.next)
+	if d.active() {
+		next := state.Have
+		state.Have = s.values(d.live)
+		state.Pending = differing(state.Have, next)
+	}
+	for _, v := range d.owner.Volumes {
+		if _, there := state.Have[v.Disk+".size"]; there && s.record.volumes[v] == nil {
+			state.Unresolved[v.Disk+".size"] = fmt.Sprintf("the volume %s of the disk %s is gone from the pool %s; nothing is put in its place by itself: bring it back, or raise the generation after the disk was taken out of the design",
+				v.Name, v.Disk, v.Pool)
+		}
+	}
+}
+
+// values are those of the disks in a definition.
+func (s *sighting) values(d *libvirtxml.Domain) site.Values {
+	v := site.Values{}
+	for _, x := range d.Devices.Disks {
+		vol, ok := s.record.domain.owner.volumeOf(x)
+		if !ok || vol.Disk == "" {
+			continue
+		}
+		size := site.Size(0)
+		if c := s.record.volumes[vol]; c != nil {
+			size = asDesigned(c.size, s.n.Virtual.Disks[vol.Disk].Size, sector)
+		}
+		v[vol.Disk+".size"], v[vol.Disk+".pool"] = size.String(), vol.Pool
+		if x.Driver != nil {
+			v[vol.Disk+".format"] = x.Driver.Type
+		}
+		if x.Target != nil {
+			v[vol.Disk+".bus"] = x.Target.Bus
+		}
+	}
+	return v
+}
+
+// volumeOf is the listed volume that a disk is made of.
+func (o owner) volumeOf(x libvirtxml.DomainDisk) (volume, bool) {
+	if x.Source == nil || x.Source.Volume == nil {
+		return volume{}, false
+	}
+	for _, v := range o.Volumes {
+		if v.Pool == x.Source.Volume.Pool && v.Name == x.Source.Volume.Volume {
+			return v, true
+		}
+	}
+	return volume{}, false
+}
+
+// strange says of a disk that is not there why it cannot be made: there is a
+// volume of its name that the machine does not list.
+func (s *sighting) strange(ctx context.Context, name string, d site.VirtualDisk) (string, error) {
+	c, err := s.m.connection(ctx)
+	if err != nil {
+		return "", err
+	}
+	v := s.m.volume(name, d)
+	found, err := find(ctx, c, v.Pool, v.Name)
+	if err != nil || found == nil {
+		return "", err
+	}
+	return s.m.notOurs(v), nil
+}
+
+// volume is the one that a disk is made of.
+func (m *machine) volume(name string, d site.VirtualDisk) volume {
+	return volume{Disk: name, Pool: poolOf(d), Name: volumeName(m.name, m.identity().UUID, name, formatOf(d))}
+}
+
+func (m *machine) notOurs(v volume) string {
+	return fmt.Sprintf("in the pool %s of %s there is a volume %s that was not made for this machine; it is left alone: rename it or take it away",
+		v.Pool, m.hypervisor.address, v.Name)
+}
+
+// setDisks adds the disks of data that are missing and lets disks grow. It
+// takes none away, and none becomes smaller.
+func (m *machine) setDisks(ctx context.Context, c *connection, _ site.Step, n *site.Node) error {
+	d, err := m.existing(ctx, c)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.Virtual.Disks)) {
+		if err := m.setDisk(ctx, c, d, n, name); err != nil {
+			return fmt.Errorf("disk %s: %w", name, err)
+		}
+		if d, err = m.existing(ctx, c); err != nil { // as it is after what was done to it
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *machine) setDisk(ctx context.Context, c *connection, d *domain, n *site.Node, name string) error {
+	want := n.Virtual.Disks[name]
+	v, listed := d.owner.disk(name)
+	if !listed {
+		if want.Image != "" {
+			return nil // an installation makes it
+		}
+		v = m.volume(name, want)
+	}
+	there, err := find(ctx, c, v.Pool, v.Name)
+	if err != nil {
+		return err
+	}
+	attached := attachedTo(d.next, v) >= 0
+	switch {
+	case there != nil && !listed:
+		return refused("%s", m.notOurs(v))
+	case there == nil && attached:
+		return refused("the volume %s is gone from the pool %s; nothing is put in its place by itself", v.Name, v.Pool)
+	case there == nil && want.Image != "":
+		return nil
+	case there == nil:
+		if err := m.setOwner(ctx, c, d, d.owner.with(v)); err != nil {
+			return err
+		}
+		if err := m.create(ctx, c, v, want); err != nil {
+			return err
+		}
+	case v.Pool != poolOf(want):
+		return refused("it is in the pool %s, and a disk is not moved to another one", v.Pool)
+	case there.size > roundUp(want.Size, sector):
+		return refused("it has %s, and a disk is never made smaller", there.size)
+	case there.size < roundUp(want.Size, sector):
+		if err := m.grow(ctx, c, d, v, there, want.Size); err != nil {
+			return err
+		}
+	}
+	if want.Image != "" && !attached {
+		return nil // an installation attaches it
+	}
+	return m.attach(ctx, c, d, n, v, want)
+}
+
+// attachedTo is the place of a volume among the disks of a definition, -1 for
+// none.
+func attachedTo(d *libvirtxml.Domain, v volume) int {
+	return slices.IndexFunc(d.Devices.Disks, func(x libvirtxml.DomainDisk) bool {
+		return x.Source != nil && x.Source.Volume != nil && x.Source.Volume.Pool == v.Pool && x.Source.Volume.Volume == v.Name
+	})
+}
+
+// create makes an empty volume.
+func (m *machine) create(ctx context.Context, c *connection, v volume, want site.VirtualDisk) error {
+	p, err := m.pool(ctx, c, v.Pool)
+	if err != nil {
+		return err
+	}
+	return tell(ctx, c.within(createTimeout), func(rpc *golibvirt.Libvirt) error {
+		_, err := rpc.StorageVolCreateXML(p, describeVolume(v.Name, want), 0)
+		return err
+	})
+}
+
+// createTimeout is how long a pool may take to make a volume: one that makes
+// room for all of it at once has much to do.
+const createTimeout = 1e9 * 300
+
+// describeVolume is an empty volume as libvirt has it described.
+func describeVolume(name string, want site.VirtualDisk) string {
+	type text struct {
+		Unit  string `xml:"unit,attr"`
+		Value int64  `xml:",chardata"`
+	}
+	type format struct {
+		Type string `xml:"type,attr"`
+	}
+	described, err := xml.Marshal(struct {
+		XMLName    xml.Name `xml:"volume"`
+		Name       string   `xml:"name"`
+		Capacity   text     `xml:"capacity"`
+		Allocation text     `xml:"allocation"`
+		Format     format   `xml:"target>format"`
+	}{Name: name, Capacity: text{"bytes", int64(roundUp(want.Size, sector))}, Allocation: text{"bytes", 0}, Format: format{formatOf(want)}})
+	if err != nil { // nothing in it can fail
+		panic(err)
+	}
+	return string(described)
+}
+
+// grow makes a volume larger, through the machine where that runs.
+func (m *machine) grow(ctx context.Context, c *connection, d *domain, v volume, there *content, size site.Size) error {
+	defer m.hypervisor.wrote(d.ref.UUID)
+	bytes := uint64(roundUp(size, sector))
+	if d.active() {
+		if i := attachedTo(d.live, v); i >= 0 && d.live.Devices.Disks[i].Target != nil {
+			return tell(ctx, c, func(rpc *golibvirt.Libvirt) error {
+				return rpc.DomainBlockResize(d.ref, d.live.Devices.Disks[i].Target.Dev, bytes, golibvirt.DomainBlockResizeBytes)
+			})
+		}
+	}
+	return tell(ctx, c, func(rpc *golibvirt.Libvirt) error { return rpc.StorageVolResize(there.ref, bytes, 0) })
+}
+
+// attach gives the machine a disk, from its next start on and, if it runs, now.
+func (m *machine) attach(ctx context.Context, c *connection, d *domain, n *site.Node, v volume, want site.VirtualDisk) error {
+	i := attachedTo(d.next, v)
+	if i < 0 || d.next.Devices.Disks[i].Target == nil || d.next.Devices.Disks[i].Target.Bus != busOf(want) {
+		shapeDisk(d.next, n, v, want)
+		if err := m.redefine(ctx, c, d); err != nil {
+			return err
+		}
+	}
+	if !d.active() || attachedTo(d.live, v) >= 0 {
+		return nil
+	}
+	x := d.next.Devices.Disks[attachedTo(d.next, v)]
+	x.Address = nil
+	if err := m.device(ctx, c, d, &x, attachDevice); err != nil && !laterThen(err) {
+		return fmt.Errorf("plug it in: %w", err)
+	}
+	return nil
+}
+
+// shapeDisk puts a disk into a definition, in the place of what it was there.
+func shapeDisk(d *libvirtxml.Domain, n *site.Node, v volume, want site.VirtualDisk) {
+	if i := attachedTo(d, v); i >= 0 {
+		d.Devices.Disks = slices.Delete(d.Devices.Disks, i, i+1)
+	}
+	x := libvirtxml.DomainDisk{
+		Device: "disk",
+		Driver: &libvirtxml.DomainDiskDriver{Name: "qemu", Type: formatOf(want), Discard: "unmap"},
+		Source: &libvirtxml.DomainDiskSource{Volume: &libvirtxml.DomainDiskSourceVolume{Pool: v.Pool, Volume: v.Name}},
+		Target: &libvirtxml.DomainDiskTarget{Dev: freeTarget(d, n, v.Disk, busOf(want)), Bus: busOf(want)},
+		Serial: serial(v.Disk),
+		Alias:  &libvirtxml.DomainAlias{Name: alias(aliasDisk, v.Disk)},
+	}
+	if busOf(want) == "scsi" && !slices.ContainsFunc(d.Devices.Controllers, func(c libvirtxml.DomainController) bool { return c.Type == "scsi" }) {
+		d.Devices.Controllers = append(d.Devices.Controllers, libvirtxml.DomainController{Type: "scsi", Model: "virtio-scsi"})
+	}
+	d.Devices.Disks = append(d.Devices.Disks, x)
+	slices.SortStableFunc(d.Devices.Disks, byTarget)
+}
+
+// serial is what the guest finds the disk by: a virtio disk has room for twenty
+// bytes.
+func serial(disk string) string { return disk[:min(len(disk), 20)] }
+
+// freeTarget is the name of a disk in the definition. The first of each bus is
+// kept for the image's disk, which the firmware starts from.
+func freeTarget(d *libvirtxml.Domain, n *site.Node, disk, bus string) string {
+	prefix := "sd"
+	if bus == "virtio" {
+		prefix = "vd"
+	}
+	taken := map[string]bool{}
+	for _, x := range d.Devices.Disks {
+		if x.Target != nil {
+			taken[x.Target.Dev] = true
+		}
+	}
+	image := n.Virtual.ImageDisk()
+	for i := range 26 * 27 {
+		name := prefix + letters(i)
+		if !taken[name] && (i > 0 || image == "" || image == disk) {
+			return name
+		}
+	}
+	return prefix + "a" // taken, as libvirt will say
+}
+
+func letters(i int) string {
+	if i < 26 {
+		return string(rune('a' + i))
+	}
+	return letters(i/26-1) + letters(i%26)
+}
+
+func byTarget(a, b libvirtxml.DomainDisk) int {
+	return compare(target(a), target(b))
+}
+
+func target(x libvirtxml.DomainDisk) string {
+	if x.Target == nil {
+		return ""
+	}
+	return x.Target.Dev
+}
+
+// compare puts vdb before vdaa.
+func compare(a, b string) int {
+	if len(a) != len(b) {
+		return len(a) - len(b)
+	}
+	return slices.Compare([]byte(a), []byte(b))
+}
