@@ -224,17 +224,13 @@ func describeVolume(name string, want site.VirtualDisk) string {
 	type format struct {
 		Type string `xml:"type,attr"`
 	}
-	described, err := xml.Marshal(struct {
+	return marshalXML(struct {
 		XMLName    xml.Name `xml:"volume"`
 		Name       string   `xml:"name"`
 		Capacity   text     `xml:"capacity"`
 		Allocation text     `xml:"allocation"`
 		Format     format   `xml:"target>format"`
 	}{Name: name, Capacity: text{"bytes", int64(roundUp(want.Size, sector))}, Allocation: text{"bytes", 0}, Format: format{formatOf(want)}})
-	if err != nil { // nothing in it can fail
-		panic(err)
-	}
-	return string(described)
 }
 
 // grow makes a volume larger, through the machine where that runs.

@@ -76,14 +76,27 @@ func (o owner) with(v volume) owner {
 	return o
 }
 
-// element is the owner as metadata has it.
+// element is the owner as a definition's metadata has it.
 func (o owner) element() string {
-	text, err := xml.Marshal(struct {
+	return marshalXML(struct {
 		XMLName xml.Name `xml:"slipway:machine"`
 		Space   string   `xml:"xmlns:slipway,attr"`
 		owner
 	}{Space: namespace, owner: o})
-	if err != nil { // nothing in it can fail
+}
+
+// bare is the owner as libvirt takes it by itself: it adds the name space.
+func (o owner) bare() string {
+	return marshalXML(struct {
+		XMLName xml.Name `xml:"machine"`
+		owner
+	}{owner: o})
+}
+
+// marshalXML is for values in which nothing can fail.
+func marshalXML(v any) string {
+	text, err := xml.Marshal(v)
+	if err != nil {
 		panic(err)
 	}
 	return string(text)
@@ -132,7 +145,7 @@ func (m *machine) setOwner(ctx context.Context, c *connection, d *domain, o owne
 	}
 	defer m.hypervisor.wrote(d.ref.UUID)
 	err := tell(ctx, c, func(rpc *golibvirt.Libvirt) error {
-		return rpc.DomainSetMetadata(d.ref, int32(golibvirt.DomainMetadataElement), golibvirt.OptString{o.element()},
+		return rpc.DomainSetMetadata(d.ref, int32(golibvirt.DomainMetadataElement), golibvirt.OptString{o.bare()},
 			golibvirt.OptString{prefix}, golibvirt.OptString{namespace}, impact)
 	})
 	if err != nil {
