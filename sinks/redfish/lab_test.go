@@ -120,6 +120,7 @@ func TestConformanceOnTheLab(t *testing.T) {
 	}
 	for name, change := range kinds {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // they mostly wait
 			r := newRack(t, 60, change)
 			drivertest.Run(t, drivertest.Suite{Driver: redfish.New(patience), Fresh: func(t *testing.T) drivertest.Subject {
 				return r.take().subject()

@@ -18,6 +18,7 @@ import (
 func TestConformanceByHTTP(t *testing.T) {
 	for name, by := range map[string]string{"plain": "", "idrac9": "", "ilo5": "http", "xcc": "http"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // they mostly wait
 			r := newRack(t, 60, func(m *lab.MachineConfig) { m.Personality, m.HTTPBoot, m.NoMedia = name, true, by == "" })
 			drivertest.Run(t, drivertest.Suite{Driver: redfish.New(patience), Fresh: func(t *testing.T) drivertest.Subject {
 				m := r.take()
