@@ -104,6 +104,8 @@ type Observed struct {
 	Marker   *Marker              `json:"marker,omitempty"`
 	// Inventory is what the machine is made of, in brief.
 	Inventory *Inventory `json:"inventory,omitempty"`
+	// Inside is what the installed system tells of itself.
+	Inside *Inside `json:"inside,omitempty"`
 	// Entries are the newest of the machine's own log, oldest first. They are
 	// told once and not kept.
 	Entries []Entry `json:"-"`
@@ -165,6 +167,9 @@ func (o Observed) Merge(newer Observed) Observed {
 	}
 	if newer.Inventory != nil {
 		merged.Inventory = newer.Inventory
+	}
+	if newer.Inside != nil {
+		merged.Inside = newer.Inside
 	}
 	return merged
 }

@@ -3,6 +3,7 @@ package ssh_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -22,7 +23,7 @@ func startLab(t *testing.T, size int) *lab.Fleet {
 		name := fmt.Sprintf("m%d", i)
 		c.Machines = append(c.Machines, lab.MachineConfig{
 			Name: name, BMCAddr: fmt.Sprintf("127.67.0.%d", i+1), OSAddr: fmt.Sprintf("127.67.1.%d", i+1),
-			Username: "root", Password: "correct horse", Power: "on", Marker: &site.Marker{Node: name, Generation: 2, Image: "abcd"},
+			Username: "root", Password: "correct horse", Power: "on", MemoryGiB: 16, FailedUnits: []string{"nginx.service"}, Marker: &site.Marker{Node: name, Generation: 2, Image: "abcd"},
 		})
 	}
 	f, err := lab.Start(c)
@@ -62,6 +63,11 @@ func TestSystemsOfTheLab(t *testing.T) {
 	have := seen.Facets[site.FacetOS].Have
 	if have["release"] != "Debian GNU/Linux 12 (bookworm)" || have["kernel"] != "6.1.0-lab" || len(have["bootID"]) != 36 {
 		t.Errorf("got %v", have)
+	}
+	in := seen.Inside
+	if in == nil || len(in.Links) != 1 || !slices.Equal(in.Links[0].Addresses, []string{"127.67.1.1/16"}) || len(in.Disks) != 2 || len(in.Mounts) != 1 ||
+		!slices.Equal(in.FailedUnits, []string{"nginx.service"}) || in.BootedAt.IsZero() || in.MemoryBytes != 16<<30 {
+		t.Errorf("got %+v", in)
 	}
 	f.Machine("m0").SetPower("off")
 	if _, err := observe(t.Context(), sub.Endpoint, sub.Secret); !errors.Is(err, driver.ErrUnreachable) {

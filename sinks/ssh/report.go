@@ -9,34 +9,75 @@ import (
 )
 
 // command prints all that is looked at, each part behind its own line. Files
-// need not end with a newline, and need not be there.
-const command = "echo --marker; cat /etc/slipway/marker.json 2>/dev/null; " +
+// need not end with a newline, and need not be there; a tool that is missing
+// costs what it tells. What asks more than the kernel's memory has its time, and
+// what may be long its size. It is one word to whatever shell the account has.
+const command = "sh -c '" +
+	"LC_ALL=C; PATH=$PATH:/usr/sbin:/sbin; export LC_ALL PATH; " +
+	"echo --marker; cat /etc/slipway/marker.json 2>/dev/null; " +
 	"echo; echo --boot; cat /proc/sys/kernel/random/boot_id; " +
 	"echo; echo --os; cat /etc/os-release; " +
-	"echo; echo --kernel; uname -r"
+	"echo; echo --kernel; uname -r; " +
+	"echo; echo --booted; grep ^btime /proc/stat; " +
+	"echo; echo --memory; head -c 8192 /proc/meminfo; " +
+	"echo; echo --links; { ip -o link 2>/dev/null || " + linksOfSysfs + "; } | head -c 131072; " +
+	"echo; echo --addresses; ip -o addr 2>/dev/null | head -c 131072; " +
+	"echo; echo --disks; { timeout -s KILL 5 lsblk -b -n -P -e 1,7 -o NAME,TYPE,SIZE,MODEL,SERIAL 2>/dev/null || " + disksOfSysfs + "; } | head -c 65536; " +
+	"echo; echo --mounts; timeout -s KILL 5 df -PkTl 2>/dev/null | head -c 65536; " +
+	"echo; echo --failed; { timeout -s KILL 5 systemctl list-units --state=failed --plain --no-legend --no-pager 2>/dev/null && echo " + allUnits + "; } | head -c 32768; " +
+	"echo'"
+
+// What is printed where the tools are missing, as these would print it.
+const (
+	linksOfSysfs = `for i in /sys/class/net/*; do echo "0: ${i##*/}: mtu $(cat $i/mtu) state $(cat $i/operstate) link/ether $(cat $i/address)"; done 2>/dev/null`
+	disksOfSysfs = `for i in /sys/block/*; do echo "NAME=\"${i##*/}\" TYPE=\"disk\" SIZE=\"$(($(cat $i/size) * 512))\""; done 2>/dev/null`
+)
+
+// allUnits ends the list of units, which is empty in most systems.
+const allUnits = "--all"
+
+// The parts of what the command prints, in their order.
+var parts = []string{"marker", "boot", "os", "kernel", "booted", "memory", "links", "addresses", "disks", "mounts", "failed"}
+
+// neededParts are those that every system has.
+const neededParts = 4
 
 // report is what the command told.
 type report struct {
 	marker                  *site.Marker
 	bootID, release, kernel string
+	inside                  *site.Inside
 }
 
 // parse reads the command's output, behind whatever a login script printed;
 // false when it is no such output. A marker that cannot be read counts as none: the node then stays unproven, which is
 // the truth.
 func parse(output []byte) (report, bool) {
-	_, rest, ok0 := strings.Cut(string(output), "--marker\n")
-	marker, rest, ok1 := strings.Cut(rest, "\n--boot\n")
-	boot, rest, ok2 := strings.Cut(rest, "\n--os\n")
-	release, kernel, ok3 := strings.Cut(rest, "\n--kernel\n")
+	told := divide(string(output))
 	return report{
-		marker:  parseMarker(marker),
-		bootID:  line(boot),
-		release: parseRelease(release),
-		kernel:  line(kernel),
-	}, ok0 && ok1 && ok2 && ok3
+		marker:  parseMarker(told["marker"]),
+		bootID:  line(told["boot"]),
+		release: parseRelease(told["os"]),
+		kernel:  line(told["kernel"]),
+		inside:  parseInside(told),
+	}, len(told) >= neededParts
 }
 
+// divide gives the text of each part, of as many as there are.
+func divide(output string) map[string]string {
+	told := map[string]string{}
+	_, rest, found := strings.Cut(output, "--"+parts[0]+"\n")
+	for i, part := range parts {
+		if !found {
+			break
+		}
+		told[part] = rest
+		if i+1 < len(parts) {
+			told[part], rest, found = strings.Cut(rest, "\n--"+parts[i+1]+"\n")
+		}
+	}
+	return told
+}
 func parseMarker(text string) *site.Marker {
 	var m site.Marker
 	if json.Unmarshal([]byte(text), &m) != nil {

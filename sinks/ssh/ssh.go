@@ -1,6 +1,6 @@
 // Package ssh is the driver for installed operating systems: it looks inside,
 // over SSH, and changes nothing. One connection with one command tells which
-// installation runs, since which boot, and what it is.
+// installation runs, since which boot, what it is and what it has.
 package ssh
 
 import (
@@ -78,6 +78,7 @@ func (m *machine) Observe(ctx context.Context, _ *site.Node, facets []site.Facet
 	return site.Observed{
 		Facets: map[site.Facet]site.FacetState{site.FacetOS: {Have: have, Seen: time.Now(), Driver: Scheme}},
 		Marker: r.marker,
+		Inside: r.inside,
 	}, nil
 }
 

@@ -130,6 +130,8 @@ type MachineConfig struct {
 	// AuthorizedKeys open the installed system for everybody, Password does
 	// for Username.
 	AuthorizedKeys []string `json:"authorizedKeys,omitempty"`
+	// FailedUnits are those of the installed system that have failed.
+	FailedUnits []string `json:"failedUnits,omitempty"`
 }
 
 // ImageConfig is an installation medium that the lab's image server has.

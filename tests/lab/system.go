@@ -112,18 +112,46 @@ func (m *Machine) session(nc ssh.NewChannel) {
 }
 
 // shell runs the little of sh that reading facts needs: commands parted by
-// newlines or semicolons, words in quotes, and 2>/dev/null.
+// newlines or semicolons, or joined by "||" or "&&", words in quotes, and
+// 2>/dev/null. What a pipe leads to is left out: it only cuts what is long.
 func (m *Machine) shell(script string, out, errs *bytes.Buffer) (status int) {
 	for _, words := range commands(script) {
-		said := errs
-		if i := slices.Index(words, "2>/dev/null"); i >= 0 {
-			words, said = slices.Delete(words, i, i+1), new(bytes.Buffer)
+		if len(words) > 0 && (words[0] == "{" || words[0] == "}") {
+			words = words[1:]
 		}
-		if len(words) > 0 {
-			status = m.command(words[0], words[1:], out, said)
-		}
+		status = m.joined(words, out, errs)
 	}
 	return status
+}
+
+// joined runs commands up to the one after which the next is not wanted.
+func (m *Machine) joined(words []string, out, errs *bytes.Buffer) (status int) {
+	for {
+		end := slices.IndexFunc(words, func(w string) bool { return w == "|" || w == "||" || w == "&&" })
+		if end < 0 {
+			return m.one(words, out, errs)
+		}
+		status = m.one(words[:end], out, errs)
+		if words[end] == "|" || (words[end] == "||") == (status == 0) {
+			return status
+		}
+		words = words[end+1:]
+	}
+}
+
+// one runs one command.
+func (m *Machine) one(words []string, out, errs *bytes.Buffer) (status int) {
+	words = slices.Clone(words)
+	if i := slices.Index(words, "2>/dev/null"); i >= 0 {
+		words, errs = slices.Delete(words, i, i+1), new(bytes.Buffer)
+	}
+	if len(words) > 3 && words[0] == "timeout" { // -s SIGNAL SECONDS
+		words = words[min(4, len(words)-1):]
+	}
+	if len(words) == 0 {
+		return 0
+	}
+	return m.command(words[0], words[1:], out, errs)
 }
 
 // commands parts a script into commands and their words.
@@ -173,11 +201,56 @@ func (m *Machine) command(name string, args []string, out, errs *bytes.Buffer) i
 		}
 	case "cat":
 		return m.cat(args, out, errs)
+	case "head": // -c BYTES, which is never less than there is
+		return m.cat(args[min(2, len(args)):], out, errs)
+	case "grep": // a line's beginning
+		return m.grep(args, out)
+	case "sh": // -c
+		return m.shell(strings.Join(args[min(1, len(args)):], " "), out, errs)
+	case "ip", "lsblk", "df", "systemctl":
+		out.WriteString(m.tell(name, args))
 	default:
 		fmt.Fprintf(errs, "sh: 1: %s: not found\n", name)
 		return 127
 	}
 	return 0
+}
+
+func (m *Machine) grep(args []string, out *bytes.Buffer) (status int) {
+	if len(args) < 2 {
+		return 2
+	}
+	var text bytes.Buffer
+	m.cat(args[1:], &text, new(bytes.Buffer))
+	status = 1
+	for l := range strings.Lines(text.String()) {
+		if strings.HasPrefix(l, strings.TrimPrefix(args[0], "^")) {
+			out.WriteString(l)
+			status = 0
+		}
+	}
+	return status
+}
+
+// tell is what the tools of a system say of it: one link with its address, one
+// disk with one file system, and the units that have failed.
+func (m *Machine) tell(tool string, args []string) string {
+	switch {
+	case tool == "ip" && slices.Contains(args, "link"):
+		return "1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536 qdisc noqueue state UNKNOWN mode DEFAULT\\    link/loopback 00:00:00:00:00:00\n" +
+			"2: eth0: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500 qdisc mq state UP mode DEFAULT\\    link/ether 52:54:00:00:00:01\n"
+	case tool == "ip":
+		return "1: lo    inet 127.0.0.1/8 scope host lo\n2: eth0    inet " + m.config.OSAddr + "/16 scope global eth0\n"
+	case tool == "lsblk":
+		return `NAME="sda" TYPE="disk" SIZE="480103981056" MODEL="Lab\x20disk" SERIAL="LAB1"` + "\n" + `NAME="sda1" TYPE="part" SIZE="480102932480" MODEL="" SERIAL=""` + "\n"
+	case tool == "df":
+		return "Filesystem Type 1024-blocks Used Available Capacity Mounted on\n/dev/sda1 ext4 468850520 56262062 412588458 12% /\n"
+	}
+	var units strings.Builder
+	for _, u := range m.config.FailedUnits {
+		fmt.Fprintf(&units, "%s loaded failed failed\n", u)
+	}
+	return units.String()
 }
 
 // printf knows %s and the escapes of lines.
@@ -208,9 +281,15 @@ func (m *Machine) cat(paths []string, out, errs *bytes.Buffer) (status int) {
 // files are the files of the installed system.
 func (m *Machine) files() map[string]string {
 	return locked(m, func() map[string]string {
+		booted := m.reset
+		if booted.IsZero() {
+			booted = notBefore // it was on when the lab began
+		}
 		files := map[string]string{
 			"/proc/sys/kernel/random/boot_id": m.bootID + "\n",
 			"/etc/hostname":                   m.config.Name + "\n",
+			"/proc/meminfo":                   fmt.Sprintf("MemTotal: %d kB\n", m.config.MemoryGiB<<20),
+			"/proc/stat":                      fmt.Sprintf("btime %d\n", booted.Unix()),
 			"/etc/os-release":                 "PRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\nNAME=\"Debian GNU/Linux\"\nVERSION_ID=\"12\"\nID=debian\n",
 		}
 		if m.disk.marker != nil {

@@ -71,7 +71,15 @@ func TestScripts(t *testing.T) {
 		`printf '%s; %s\n' one "two"`:    {"one; two\n", "", 0},
 		"rm -rf /":                       {"", "sh: 1: rm: not found\n", 127},
 		"uname":                          {"Linux\n", "", 0},
-		"":                               {"", "", 0},
+		"sh -c 'echo one; echo two'":     {"one\ntwo\n", "", 0},
+		"{ cat /etc/nothing 2>/dev/null || echo none; } | head -c 10": {"none\n", "", 0},
+		"true && echo yes":                                              {"yes\n", "", 0},
+		"rm 2>/dev/null && echo yes":                                    {"", "", 127},
+		"true || echo no":                                               {"", "", 0},
+		"timeout -s KILL 5 cat /etc/hostname | head -c 100":             {"n1\n", "", 0},
+		"head -c 100 /etc/hostname; grep ^NAME /etc/os-release":         {"n1\nNAME=\"Debian GNU/Linux\"\n", "", 0},
+		"systemctl list-units --state=failed 2>/dev/null && echo --all": {"--all\n", "", 0},
+		"": {"", "", 0},
 	} {
 		if out, errs, status := run(t, c, script); out != want.out || errs != want.errs || status != want.status {
 			t.Errorf("%q: %q, %q, %d; want %+v", script, out, errs, status, want)
