@@ -2,6 +2,8 @@ package plan
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -36,6 +38,32 @@ func notes(s *site.Site, n *site.Node, m site.Memory) []string {
 	if !n.Machine().Known() && m.Observed.Identity.Known() {
 		notes = append(notes, "the machine is "+full(m.Observed.Identity)+"; the design names none")
 	}
+	return append(notes, insideNotes(m.Observed.Inside)...)
+}
+
+// insideNotes tell what is not well in the installed system, as far as it says
+// so itself.
+func insideNotes(in *site.Inside) []string {
+	var notes []string
+	if in == nil {
+		return nil
+	}
+	if names := someOf(in.FailedUnits); len(in.FailedUnits) == 1 {
+		notes = append(notes, "inside, the unit "+names+" has failed; systemctl status on the node says why")
+	} else if names != "" {
+		notes = append(notes, "inside, "+strconv.Itoa(len(in.FailedUnits))+" units have failed: "+names+"; systemctl status on the node says why")
+	}
+	var full []string
+	for _, m := range in.Mounts {
+		if m.NearlyFull() {
+			full = append(full, m.Path)
+		}
+	}
+	if len(full) == 1 {
+		notes = append(notes, "inside, the file system at "+full[0]+" is at least 95 % full")
+	} else if len(full) > 1 {
+		notes = append(notes, fmt.Sprintf("inside, %d file systems are at least 95 %% full: %s", len(full), someOf(full)))
+	}
 	return notes
 }
 
@@ -56,6 +84,15 @@ func manager(n *site.Node) string {
 		return "hypervisor's"
 	}
 	return "BMC"
+}
+
+// someOf names a few, and says how many more there are.
+func someOf(names []string) string {
+	const most = 5
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
 // imageNote tells of an image that changed without a new generation.

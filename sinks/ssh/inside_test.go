@@ -207,6 +207,7 @@ func FuzzInside(f *testing.F) {
 	f.Add([]byte(detailed))
 	f.Add([]byte(strings.Replace(detailed, "--disks", "--disks\n--disks", 1)))
 	f.Add([]byte(strings.NewReplacer("24684084", "-1", "1795362333", "99999999999999", "97%", "970%", "9000", "999999999999999999", "sda", `\x00\xff`).Replace(detailed)))
+	f.Add([]byte(strings.Replace(detailed, "1795362333", "270000000000", 1))) // in the year 10525
 	f.Fuzz(func(t *testing.T, output []byte) {
 		r, _ := parse(output)
 		if r.inside == nil {

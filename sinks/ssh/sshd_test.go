@@ -1,11 +1,14 @@
 package ssh_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
 	"github.com/slipway-gitops/slipway/engine/driver/sshclient/sshdtest"
@@ -37,6 +40,33 @@ func TestMarkerOnSSHD(t *testing.T) {
 	have := seen.Facets[site.FacetOS].Have
 	if have["bootID"] != strings.TrimSpace(string(boot)) || have["kernel"] == "" || have["release"] == "" {
 		t.Errorf("got %v", have)
+	}
+}
+
+// What this system tells of itself is the same at the next look.
+func TestInsideOnSSHD(t *testing.T) {
+	sub := startSSHD(t)
+	m, err := ssh.New().Open(t.Context(), sub.Endpoint, sub.Secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen [2]site.Observed
+	for i := range seen {
+		if seen[i], err = m.Observe(t.Context(), sub.Node, []site.Facet{site.FacetOS}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in := seen[0].Inside
+	if in == nil || in.MemoryBytes == 0 || in.BootedAt.IsZero() || len(in.Mounts) == 0 {
+		t.Fatalf("got %+v", in)
+	}
+	if size, err := json.Marshal(in); err != nil || len(size) > 32<<10 {
+		t.Errorf("it is %d bytes, %v", len(size), err)
+	}
+	// Tests beside this one may make links and mounts.
+	in.Links, in.Mounts = seen[1].Inside.Links, seen[1].Inside.Mounts
+	if diff := cmp.Diff(in, seen[1].Inside); diff != "" {
+		t.Error(diff)
 	}
 }
 
