@@ -1,0 +1,121 @@
+package libvirt
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/diskfs/go-diskfs/backend"
+	"github.com/diskfs/go-diskfs/filesystem/iso9660"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+)
+
+// The medium of a seed, as cloud-init's NoCloud data source looks for it.
+const (
+	seedLabel = "cidata"
+	sector    = 2048
+	// mostSeed is more than a first boot has reason to be told.
+	mostSeed = 1 << 20
+)
+
+// seedISO is the medium with a seed: ISO 9660 with Rock Ridge, which keeps the
+// files' names. The library lays out what is on a disk, and secrets stay off
+// disks: it is given blank files, and what they hold is put into the layout.
+func seedISO(s driver.Seed) ([]byte, error) {
+	files := map[string][]byte{
+		"meta-data":      []byte(s.MetaData.Reveal()),
+		"user-data":      []byte(s.UserData.Reveal()),
+		"network-config": []byte(s.NetworkConfig.Reveal()),
+	}
+	layout, err := layOut(files)
+	if err != nil {
+		return nil, fmt.Errorf("lay out the seed: %w", err)
+	}
+	for name, content := range files {
+		at := bytes.Index(layout, blank(name))
+		if at < 0 || at%sector != 0 || bytes.Count(layout, blank(name)) != 1 {
+			return nil, errors.New("lay out the seed: a file is not where it should be")
+		}
+		space := layout[at : at+max(len(content), len(blank(name)))]
+		for i := copy(space, content); i < len(space); i++ {
+			space[i] = '\n'
+		}
+	}
+	return layout, nil
+}
+
+// blank is what a file begins with in the layout.
+func blank(name string) []byte { return fmt.Appendf(nil, "%-64s", "blank "+name) }
+
+// layOut is a file system of blank files, each as large as what it will hold.
+func layOut(files map[string][]byte) ([]byte, error) {
+	work, err := os.MkdirTemp("", "slipway-seed-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(work)
+	for name, content := range files {
+		if len(content) > mostSeed {
+			return nil, refused("the %s of the seed has %d bytes, the most is %d", name, len(content), mostSeed)
+		}
+		file := filepath.Join(work, name)
+		if err := os.WriteFile(file, blank(name), 0o600); err != nil {
+			return nil, err
+		}
+		if err := os.Truncate(file, int64(max(len(content), len(blank(name))))); err != nil {
+			return nil, err
+		}
+	}
+	var m inMemory
+	disc, err := iso9660.Create(&m, 0, 0, sector, work)
+	if err != nil {
+		return nil, err
+	}
+	err = disc.Finalize(iso9660.FinalizeOptions{RockRidge: true, VolumeIdentifier: seedLabel})
+	return m.content, err
+}
+
+// inMemory is a disk for the library to write to.
+type inMemory struct {
+	content []byte
+	at      int64
+}
+
+func (m *inMemory) WriteAt(p []byte, at int64) (int, error) {
+	if end := at + int64(len(p)); end > int64(len(m.content)) {
+		m.content = append(m.content, make([]byte, end-int64(len(m.content)))...)
+	}
+	return copy(m.content[at:], p), nil
+}
+
+func (m *inMemory) ReadAt(p []byte, at int64) (int, error) {
+	return bytes.NewReader(m.content).ReadAt(p, at)
+}
+
+func (m *inMemory) Read(p []byte) (int, error) {
+	n, err := m.ReadAt(p, m.at)
+	m.at += int64(n)
+	return n, err
+}
+
+func (m *inMemory) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		offset += m.at
+	case io.SeekEnd:
+		offset += int64(len(m.content))
+	}
+	m.at = offset
+	return m.at, nil
+}
+
+func (m *inMemory) Stat() (fs.FileInfo, error)              { return nil, errors.ErrUnsupported }
+func (m *inMemory) Sys() (*os.File, error)                  { return nil, backend.ErrNotSuitable }
+func (m *inMemory) Writable() (backend.WritableFile, error) { return m, nil }
+func (m *inMemory) Path() string                            { return "" }
+func (m *inMemory) Close() error                            { return nil }

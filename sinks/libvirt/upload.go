@@ -1,0 +1,164 @@
+package libvirt
+
+import (
+	"context"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// workTimeout is how long a call may take that works on a whole volume.
+const workTimeout = 30 * time.Minute
+
+// storage is a storage pool of the hypervisor, over one connection.
+type storage struct {
+	c    *connection
+	h    *hypervisor
+	pool golibvirt.StoragePool
+	host string // the hypervisor, for people
+}
+
+// storage finds the pool of a disk.
+func (m *machine) storage(ctx context.Context, c *connection, n *site.Node, pool string) (*storage, error) {
+	s := &storage{c: c, h: m.hypervisor, host: m.hypervisor.address.String()}
+	if n != nil && n.Virtual.Host.Hypervisor != "" {
+		s.host = n.Virtual.Host.Hypervisor
+	}
+	var err error
+	s.pool, err = ask(ctx, c, func(rpc *golibvirt.Libvirt) (golibvirt.StoragePool, error) { return rpc.StoragePoolLookupByName(pool) })
+	if says(err, golibvirt.ErrNoStoragePool) {
+		err = refused("%s has no storage pool %q; make it there (virsh pool-define-as), or name another in the design", s.host, pool)
+	}
+	return s, err
+}
+
+// refresh has libvirt look at what is in the pool. While something is made in
+// it libvirt does not, and what is known serves.
+func (s *storage) refresh(ctx context.Context) error {
+	err := tell(ctx, s.c.within(workTimeout), func(rpc *golibvirt.Libvirt) error { return rpc.StoragePoolRefresh(s.pool, 0) })
+	if says(err, golibvirt.ErrInternalError) { // "has asynchronous jobs running"
+		return nil
+	}
+	return err
+}
+
+// free is the space that is left in the pool.
+func (s *storage) free(ctx context.Context) (int64, error) {
+	return ask(ctx, s.c, func(rpc *golibvirt.Libvirt) (int64, error) {
+		_, _, _, available, err := rpc.StoragePoolGetInfo(s.pool)
+		return int64(available), err
+	})
+}
+
+// find is a volume of the pool by its name, and whether there is one.
+func (s *storage) find(ctx context.Context, name string) (golibvirt.StorageVol, bool, error) {
+	v, err := ask(ctx, s.c, func(rpc *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
+		return rpc.StorageVolLookupByName(s.pool, name)
+	})
+	if says(err, golibvirt.ErrNoStorageVol) {
+		return v, false, nil
+	}
+	return v, err == nil, err
+}
+
+// all are the volumes of the pool.
+func (s *storage) all(ctx context.Context) ([]golibvirt.StorageVol, error) {
+	return ask(ctx, s.c, func(rpc *golibvirt.Libvirt) ([]golibvirt.StorageVol, error) {
+		all, _, err := rpc.StoragePoolListAllVolumes(s.pool, 1, 0)
+		return all, err
+	})
+}
+
+// describe is what libvirt knows of a volume.
+func (s *storage) describe(ctx context.Context, v golibvirt.StorageVol) (*libvirtxml.StorageVolume, error) {
+	text, err := ask(ctx, s.c, func(rpc *golibvirt.Libvirt) (string, error) { return rpc.StorageVolGetXMLDesc(v, 0) })
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxXML {
+		return nil, refused("the description of the volume %s has %d bytes", printable(v.Name), len(text))
+	}
+	var d libvirtxml.StorageVolume
+	if err := d.Unmarshal(text); err != nil {
+		return nil, refused("the description of the volume %s makes no sense: %v", printable(v.Name), err)
+	}
+	return &d, nil
+}
+
+// create makes a volume.
+func (s *storage) create(ctx context.Context, d libvirtxml.StorageVolume) (golibvirt.StorageVol, error) {
+	text, err := xml.Marshal(&d)
+	if err != nil {
+		return golibvirt.StorageVol{}, err
+	}
+	return ask(ctx, s.c.within(workTimeout), func(rpc *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
+		return rpc.StorageVolCreateXML(s.pool, string(text), 0)
+	})
+}
+
+// copy makes a volume with what another one holds.
+func (s *storage) copy(ctx context.Context, d libvirtxml.StorageVolume, from golibvirt.StorageVol) (golibvirt.StorageVol, error) {
+	text, err := xml.Marshal(&d)
+	if err != nil {
+		return golibvirt.StorageVol{}, err
+	}
+	return ask(ctx, s.c.within(workTimeout), func(rpc *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
+		return rpc.StorageVolCreateXMLFrom(s.pool, string(text), from, 0)
+	})
+}
+
+// remove deletes a volume; one that is gone already is as well.
+func (s *storage) remove(ctx context.Context, name string) error {
+	v, there, err := s.find(ctx, name)
+	if err != nil || !there {
+		return err
+	}
+	err = tell(ctx, s.c.within(workTimeout), func(rpc *golibvirt.Libvirt) error { return rpc.StorageVolDelete(v, 0) })
+	if says(err, golibvirt.ErrNoStorageVol) {
+		return nil
+	}
+	if err != nil {
+		err = fmt.Errorf("delete the volume %s: %w", printable(name), err)
+	}
+	return err
+}
+
+// wipe overwrites a volume.
+func (s *storage) wipe(ctx context.Context, v golibvirt.StorageVol) error {
+	return tell(ctx, s.c.within(wipeTimeout), func(rpc *golibvirt.Libvirt) error { return rpc.StorageVolWipe(v, 0) })
+}
+
+// wipeTimeout is how long overwriting a volume may take.
+const wipeTimeout = 12 * time.Hour
+
+// upload writes into a volume, and tells apart what is wrong with the reader
+// and what with the volume.
+func (s *storage) upload(ctx context.Context, v golibvirt.StorageVol, from io.Reader, offset, length int64) (written int64, broken, err error) {
+	t, err := s.h.transfer(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer t.close()
+	written, broken, err = t.upload(v, from, offset, length)
+	return written, broken, classify(err)
+}
+
+// plain is a volume that is a file of bytes, which nobody but QEMU may read.
+// It takes the space that its bytes need.
+func plain(name string, size int64, mode string) libvirtxml.StorageVolume {
+	return libvirtxml.StorageVolume{
+		Name:       name,
+		Capacity:   &libvirtxml.StorageVolumeSize{Unit: "bytes", Value: uint64(size)},
+		Allocation: &libvirtxml.StorageVolumeSize{Unit: "bytes"},
+		Target: &libvirtxml.StorageVolumeTarget{
+			Format:      &libvirtxml.StorageVolumeTargetFormat{Type: "raw"},
+			Permissions: &libvirtxml.StorageVolumeTargetPermissions{Mode: mode},
+		},
+	}
+}
