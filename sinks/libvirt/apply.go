@@ -23,12 +23,15 @@ func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, _ sit
 type acting func(*machine, context.Context, *connection, site.Step, *site.Node) error
 
 var actions = map[site.Action]acting{
-	site.ActionPowerOn:   (*machine).powerOn,
-	site.ActionPowerOff:  (*machine).powerOff,
-	site.ActionRestart:   (*machine).restart,
-	site.ActionBootOrder: (*machine).setBoot,
-	site.ActionDefine:    (*machine).define,
-	site.ActionDisks:     (*machine).setDisks,
+	site.ActionPowerOn:    (*machine).powerOn,
+	site.ActionPowerOff:   (*machine).powerOff,
+	site.ActionRestart:    (*machine).restart,
+	site.ActionBootOrder:  (*machine).setBoot,
+	site.ActionDefine:     (*machine).define,
+	site.ActionDisks:      (*machine).setDisks,
+	site.ActionInstall:    (*machine).install,
+	site.ActionRemoveSeed: (*machine).removeSeed,
+	site.ActionZeroize:    (*machine).zeroize,
 }
 
 func (m *machine) apply(ctx context.Context, step site.Step, n *site.Node) error {

@@ -34,6 +34,8 @@ type Options struct {
 	// Believe is how long a definition that was read is believed without being
 	// told of a change: 10 min.
 	Believe time.Duration
+	// Quiet is how long the server of an image may send nothing: 30 s.
+	Quiet time.Duration
 	// Share is how long looks share one list of the hypervisor's machines: 2 s.
 	Share time.Duration
 }
@@ -42,11 +44,12 @@ type Options struct {
 type Driver struct {
 	opts        Options
 	hypervisors hypervisors
+	fetches     *fetches
 }
 
 // New makes a driver.
 func New(o Options) *Driver {
-	return &Driver{opts: Options{
+	return &Driver{fetches: newFetches(orDefault(o.Quiet, 30*time.Second)), opts: Options{
 		Grace:   orDefault(o.Grace, 120*time.Second),
 		Answer:  orDefault(o.Answer, time.Minute),
 		Poll:    orDefault(o.Poll, 500*time.Millisecond),
@@ -74,7 +77,7 @@ func (d *Driver) Open(_ context.Context, e site.Endpoint, s secret.Value) (drive
 	if err != nil {
 		return nil, err
 	}
-	m := &machine{opts: d.opts, site: a.site, name: a.domain}
+	m := &machine{opts: d.opts, fetches: d.fetches, site: a.site, name: a.domain}
 	m.hypervisor, m.leave, err = d.hypervisors.join(a, e, s, d.opts)
 	if err != nil {
 		return nil, err
@@ -87,8 +90,10 @@ type machine struct {
 	opts       Options
 	hypervisor *hypervisor // shared with its other machines
 	leave      func() error
-	site       string // whose machine it is
-	name       string // of the node, and of the domain
+	fetches    *fetches
+	seed       *driver.Seed // for the next installation; nil for none
+	site       string       // whose machine it is
+	name       string       // of the node, and of the domain
 }
 
 // Close ends the connection to the hypervisor, once no other handle is open to

@@ -67,8 +67,8 @@ func checkQcow2(header []byte) error {
 	return nil
 }
 
-// formatOf is what libvirt takes a volume for.
-func formatOf(d *libvirtxml.StorageVolume) string {
+// takenFor is what libvirt takes a volume for.
+func takenFor(d *libvirtxml.StorageVolume) string {
 	if d.Target == nil || d.Target.Format == nil {
 		return ""
 	}

@@ -260,7 +260,7 @@ func (f *fetch) verify(ctx context.Context, s *storage, v golibvirt.StorageVol, 
 	if err != nil {
 		return err
 	}
-	if is := formatOf(d); is != i.Format || d.BackingStore != nil {
+	if is := takenFor(d); is != i.Format || d.BackingStore != nil {
 		err := refused("libvirt takes the image for one of the format %s, the design says %s; it was deleted", printable(is), i.Format)
 		return errors.Join(err, s.remove(ctx, v.Name))
 	}

@@ -18,7 +18,7 @@ import (
 // The medium of a seed, as cloud-init's NoCloud data source looks for it.
 const (
 	seedLabel = "cidata"
-	sector    = 2048
+	isoSector = 2048
 	// mostSeed is more than a first boot has reason to be told.
 	mostSeed = 1 << 20
 )
@@ -37,11 +37,11 @@ func seedISO(s driver.Seed) ([]byte, error) {
 		return nil, fmt.Errorf("lay out the seed: %w", err)
 	}
 	for name, content := range files {
-		at := bytes.Index(layout, blank(name))
-		if at < 0 || at%sector != 0 || bytes.Count(layout, blank(name)) != 1 {
+		at := bytes.Index(layout, blankFile(name))
+		if at < 0 || at%isoSector != 0 || bytes.Count(layout, blankFile(name)) != 1 {
 			return nil, errors.New("lay out the seed: a file is not where it should be")
 		}
-		space := layout[at : at+max(len(content), len(blank(name)))]
+		space := layout[at : at+max(len(content), len(blankFile(name)))]
 		for i := copy(space, content); i < len(space); i++ {
 			space[i] = '\n'
 		}
@@ -49,8 +49,8 @@ func seedISO(s driver.Seed) ([]byte, error) {
 	return layout, nil
 }
 
-// blank is what a file begins with in the layout.
-func blank(name string) []byte { return fmt.Appendf(nil, "%-64s", "blank "+name) }
+// blankFile is what a file begins with in the layout.
+func blankFile(name string) []byte { return fmt.Appendf(nil, "%-64s", "blank "+name) }
 
 // layOut is a file system of blank files, each as large as what it will hold.
 func layOut(files map[string][]byte) ([]byte, error) {
@@ -64,15 +64,15 @@ func layOut(files map[string][]byte) ([]byte, error) {
 			return nil, refused("the %s of the seed has %d bytes, the most is %d", name, len(content), mostSeed)
 		}
 		file := filepath.Join(work, name)
-		if err := os.WriteFile(file, blank(name), 0o600); err != nil {
+		if err := os.WriteFile(file, blankFile(name), 0o600); err != nil {
 			return nil, err
 		}
-		if err := os.Truncate(file, int64(max(len(content), len(blank(name))))); err != nil {
+		if err := os.Truncate(file, int64(max(len(content), len(blankFile(name))))); err != nil {
 			return nil, err
 		}
 	}
 	var m inMemory
-	disc, err := iso9660.Create(&m, 0, 0, sector, work)
+	disc, err := iso9660.Create(&m, 0, 0, isoSector, work)
 	if err != nil {
 		return nil, err
 	}

@@ -24,18 +24,14 @@ type storage struct {
 	host string // the hypervisor, for people
 }
 
-// storage finds the pool of a disk.
-func (m *machine) storage(ctx context.Context, c *connection, n *site.Node, pool string) (*storage, error) {
-	s := &storage{c: c, h: m.hypervisor, host: m.hypervisor.address.String()}
+// storage finds a pool for a node.
+func (m *machine) storage(ctx context.Context, c *connection, n *site.Node, name string) (*storage, error) {
+	pool, err := m.pool(ctx, c, name)
+	host := m.hypervisor.address.String()
 	if n != nil && n.Virtual.Host.Hypervisor != "" {
-		s.host = n.Virtual.Host.Hypervisor
+		host = n.Virtual.Host.Hypervisor
 	}
-	var err error
-	s.pool, err = ask(ctx, c, func(rpc *golibvirt.Libvirt) (golibvirt.StoragePool, error) { return rpc.StoragePoolLookupByName(pool) })
-	if says(err, golibvirt.ErrNoStoragePool) {
-		err = refused("%s has no storage pool %q; make it there (virsh pool-define-as), or name another in the design", s.host, pool)
-	}
-	return s, err
+	return &storage{c: c, h: m.hypervisor, pool: pool, host: host}, err
 }
 
 // refresh has libvirt look at what is in the pool. While something is made in

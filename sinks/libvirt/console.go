@@ -1,0 +1,55 @@
+package libvirt
+
+import (
+	"context"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+)
+
+// mostConsole bounds what is read of a console, whatever is asked for.
+const mostConsole = 1 << 20
+
+// Console implements driver.Consoler. Libvirt keeps what the machine writes in a
+// file among the disks, and so reading it disturbs neither the machine nor
+// whoever is at its console.
+func (m *machine) Console(ctx context.Context, most int) ([]byte, error) {
+	c, err := m.connection(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d, err := m.existing(ctx, c)
+	if err != nil || d.owner.Console == nil {
+		return nil, err
+	}
+	log := d.owner.Console
+	s, err := m.storage(ctx, c, nil, log.Pool)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.refresh(ctx); err != nil { // which learns how long the file is by now
+		return nil, err
+	}
+	v, there, err := s.find(ctx, log.Name)
+	if err != nil || !there {
+		return nil, err
+	}
+	return s.tail(ctx, v, int64(min(max(most, 0), mostConsole)))
+}
+
+// tail is the end of a volume, at most so many bytes.
+func (s *storage) tail(ctx context.Context, v golibvirt.StorageVol, most int64) ([]byte, error) {
+	size, err := ask(ctx, s.c, func(rpc *golibvirt.Libvirt) (int64, error) {
+		_, capacity, _, err := rpc.StorageVolGetInfo(v)
+		return int64(capacity), err
+	})
+	if most = min(most, size); err != nil || most <= 0 {
+		return nil, err
+	}
+	t, err := s.h.transfer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer t.close()
+	end, err := t.download(v, size-most, most)
+	return end, classify(err)
+}

@@ -1,0 +1,352 @@
+package libvirt
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// farewell is how long a system that is to be replaced may take to shut down.
+const farewell = 20 * time.Second
+
+// install puts the image on the machine's disk and starts it with its seed.
+// Whatever interrupts it, what is noted with the machine and what is seen tell
+// how far it came:
+//
+//	installing   the disk        machine         what is left to do
+//	no           as it was       as it was       everything
+//	this one     detached        off             disk, seed, start
+//	this one     new, attached   off             the same: it is made once more
+//	this one     new, attached   on, with seed   note that it is installed
+//	no           new, attached   on              nothing, if it was begun before
+//
+// What can go wrong without the machine, as an image that cannot be had, goes
+// wrong while it still runs. Disks of data are not touched.
+func (m *machine) install(ctx context.Context, c *connection, step site.Step, n *site.Node) error {
+	i, err := m.installation(step, n)
+	if err != nil {
+		return err
+	}
+	d, err := m.existing(ctx, c)
+	if err != nil {
+		return err
+	}
+	if step.Resumed && joined(d, i) {
+		return m.finish(ctx, c, d, i)
+	}
+	if m.seed == nil {
+		return refused("no seed was given for the first boot, and without one the system could not be reached")
+	}
+	s, err := m.storage(ctx, c, n, i.volume.Pool)
+	if err != nil {
+		return err
+	}
+	if err := s.refresh(ctx); err != nil {
+		return err
+	}
+	if err := m.mayReplace(ctx, s, d, step, i); err != nil {
+		return err
+	}
+	m.fetches.using.RLock()
+	defer m.fetches.using.RUnlock()
+	image, err := m.fetchImage(ctx, c, s, d, i)
+	if err != nil {
+		return err
+	}
+	if d, err = m.existing(ctx, c); err != nil { // it took its time
+		return err
+	}
+	if err := m.clear(ctx, c, d, n, i); err != nil {
+		return err
+	}
+	if err := m.makeDisk(ctx, c, s, d, i, image); err != nil {
+		return err
+	}
+	seed, err := m.makeSeed(ctx, c, s, d)
+	if err != nil {
+		return err
+	}
+	shapeDisk(d.next, n, i.volume, i.disk)
+	insert(d.next, seed)
+	if err := m.redefine(ctx, c, d); err != nil {
+		return err
+	}
+	if err := m.startAfresh(ctx, c, d); err != nil {
+		return err
+	}
+	return m.finish(ctx, c, d, i)
+}
+
+// installation is what is to be installed where.
+type installation struct {
+	image      *site.Image
+	generation int
+	disk       site.VirtualDisk
+	volume     volume
+}
+
+func (m *machine) installation(step site.Step, n *site.Node) (installation, error) {
+	name := n.Virtual.ImageDisk()
+	switch {
+	case step.Image == nil || step.Image.URL == "":
+		return installation{}, refused("the step names no image")
+	case step.Generation < 1:
+		return installation{}, refused("the step names no generation")
+	case name == "":
+		return installation{}, refused("no disk of %s is for the image; give one \"image\" in the design: \"overlay\" or \"copy\"", n.Name)
+	}
+	disk := n.Virtual.Disks[name]
+	if disk.Image == "overlay" && formatOf(disk) != "qcow2" {
+		return installation{}, refused("the disk %s is an overlay, which only the format qcow2 can be, and the design says %s: make it a \"copy\"", name, formatOf(disk))
+	}
+	return installation{step.Image, step.Generation, disk, m.volume(name, disk)}, nil
+}
+
+// joined says whether the machine was started from the new disk already.
+func joined(d *domain, i installation) bool {
+	if !d.active() {
+		return false
+	}
+	if d.owner.Installing == i.generation {
+		return d.owner.Seed != nil && driveWith(d.live, d.owner.Seed.Name) != nil
+	}
+	return d.owner.Installing == 0 && d.owner.Generation == i.generation
+}
+
+// mayReplace refuses to replace a disk that something else than this
+// installation has made, unless the step may destroy it.
+func (m *machine) mayReplace(ctx context.Context, s *storage, d *domain, step site.Step, i installation) error {
+	if step.Impact >= site.ImpactDestructive || d.owner.Installing == i.generation {
+		return nil
+	}
+	old, listed := d.owner.disk(i.volume.Disk)
+	if !listed || d.owner.Installing != 0 && attachedTo(d.next, old) < 0 { // an installation has begun to replace it
+		return nil
+	}
+	there, err := find(ctx, s.c, old.Pool, old.Name)
+	if err != nil || there == nil {
+		return err
+	}
+	return refused("the machine has the disk %s already, with what generation %d has put on it, and the step was not planned to destroy anything; nothing was written",
+		old.Disk, max(d.owner.Generation, d.owner.Installing))
+}
+
+// fetchImage has the image in the pool, and notes before that it is needed.
+func (m *machine) fetchImage(ctx context.Context, c *connection, s *storage, d *domain, i installation) (golibvirt.StorageVol, error) {
+	if d.owner.Pulling != i.image.SHA256 {
+		o := d.owner
+		o.Pulling = i.image.SHA256
+		if err := m.setOwner(ctx, c, d, o); err != nil {
+			return golibvirt.StorageVol{}, err
+		}
+	}
+	v, err := m.fetches.image(ctx, s, i.image)
+	if err != nil {
+		return v, err
+	}
+	about, err := s.describe(ctx, v)
+	if err != nil {
+		return v, err
+	}
+	if size := amount(about.Capacity); size > int64(i.disk.Size) {
+		return v, refused("the disk in the image has %s, the disk %s of the design %s; make that one larger", roughly(size), i.volume.Disk, i.disk.Size)
+	}
+	if i.disk.Image == "copy" {
+		return v, s.room(ctx, "the copy of the image", amount(about.Allocation))
+	}
+	return v, nil
+}
+
+// clear stops the machine, takes an older seed away, and then the disk: from
+// here on it is noted to be this installation's.
+func (m *machine) clear(ctx context.Context, c *connection, d *domain, n *site.Node, i installation) error {
+	if err := m.stop(ctx, c, d, false, min(farewell, m.opts.Grace)); err != nil {
+		return err
+	}
+	d.live = nil
+	if err := m.unseed(ctx, c, d, n); err != nil {
+		return err
+	}
+	d.next.Devices.Disks = slices.DeleteFunc(d.next.Devices.Disks, func(x libvirtxml.DomainDisk) bool {
+		v, ok := d.owner.volumeOf(x)
+		return ok && v.Disk == i.volume.Disk
+	})
+	d.owner.Installing = i.generation
+	return m.redefine(ctx, c, d)
+}
+
+// makeDisk makes the disk anew from the image.
+func (m *machine) makeDisk(ctx context.Context, c *connection, s *storage, d *domain, i installation, image golibvirt.StorageVol) error {
+	if err := m.list(ctx, c, s, d, i.volume, func(o *owner) { *o = o.with(i.volume) }); err != nil {
+		return err
+	}
+	if err := m.dropDisk(ctx, c, s, d, i.volume); err != nil {
+		return err
+	}
+	if err := i.make(ctx, s, image); err != nil {
+		return fmt.Errorf("make the disk %s from the image: %w", i.volume.Disk, err)
+	}
+	return nil
+}
+
+// dropDisk deletes what the disk was so far: another pool or format gave it
+// another volume.
+func (m *machine) dropDisk(ctx context.Context, c *connection, s *storage, d *domain, keep volume) error {
+	o := d.owner
+	for _, v := range o.Volumes {
+		if v.Disk != keep.Disk {
+			continue
+		}
+		at, err := m.storage(ctx, c, nil, v.Pool)
+		if err != nil {
+			return err
+		}
+		if err := at.remove(ctx, v.Name); err != nil {
+			return err
+		}
+	}
+	o.Volumes = slices.DeleteFunc(slices.Clone(o.Volumes), func(v volume) bool { return v.Disk == keep.Disk && v != keep })
+	if len(o.Volumes) == len(d.owner.Volumes) {
+		return nil
+	}
+	return m.setOwner(ctx, c, d, o)
+}
+
+// make makes the volume: over the image, or with a copy of it.
+func (i installation) make(ctx context.Context, s *storage, image golibvirt.StorageVol) error {
+	v := plain(i.volume.Name, int64(i.disk.Size), "0600")
+	v.Target.Format.Type = formatOf(i.disk)
+	if i.disk.Image != "copy" {
+		at, err := s.path(ctx, image)
+		if err != nil {
+			return err
+		}
+		v.BackingStore = &libvirtxml.StorageVolumeBackingStore{
+			Path:   at,
+			Format: &libvirtxml.StorageVolumeTargetFormat{Type: i.image.Format},
+		}
+		_, err = s.create(ctx, v)
+		return err
+	}
+	made, err := s.copy(ctx, v, image)
+	if err != nil {
+		return err
+	}
+	return s.grow(ctx, made, int64(i.disk.Size))
+}
+
+// grow makes a volume as large as it is to be.
+func (s *storage) grow(ctx context.Context, v golibvirt.StorageVol, size int64) error {
+	about, err := s.describe(ctx, v)
+	if err != nil || amount(about.Capacity) >= size {
+		return err
+	}
+	return tell(ctx, s.c.within(workTimeout), func(rpc *golibvirt.Libvirt) error { return rpc.StorageVolResize(v, uint64(size), 0) })
+}
+
+// unused is a name for another disk; the first one is left to the image.
+func unused(d *libvirtxml.Domain, prefix string) string {
+	for c := 'b'; c <= 'z'; c++ {
+		name := prefix + string(c)
+		if !slices.ContainsFunc(d.Devices.Disks, func(x libvirtxml.DomainDisk) bool { return x.Target != nil && x.Target.Dev == name }) {
+			return name
+		}
+	}
+	return prefix + "aa"
+}
+
+// insert puts the seed into the machine's drive, which it is given if it has
+// none.
+func insert(d *libvirtxml.Domain, seed volume) {
+	source := &libvirtxml.DomainDiskSource{Volume: &libvirtxml.DomainDiskSourceVolume{Pool: seed.Pool, Volume: seed.Name}}
+	for i := range d.Devices.Disks {
+		if x := &d.Devices.Disks[i]; x.Alias != nil && x.Alias.Name == seedDrive {
+			x.Source = source
+			return
+		}
+	}
+	bus := "sata"
+	if machineOf(d) == "pc" {
+		bus = "ide"
+	}
+	d.Devices.Disks = append(d.Devices.Disks, libvirtxml.DomainDisk{
+		Device:   "cdrom",
+		Alias:    &libvirtxml.DomainAlias{Name: seedDrive},
+		Driver:   &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "raw"},
+		Source:   source,
+		Target:   &libvirtxml.DomainDiskTarget{Dev: unused(d, prefixes[bus]), Bus: bus},
+		ReadOnly: &libvirtxml.DomainDiskReadOnly{},
+	})
+}
+
+// seedDrive is the alias of the drive for the seed.
+const seedDrive = "ua-seed"
+
+// prefixes are what the names of drives begin with, by their bus.
+var prefixes = map[string]string{"sata": "sd", "ide": "hd"}
+
+// startAfresh starts the machine as one that never ran: what its firmware has
+// stored is from another system.
+func (m *machine) startAfresh(ctx context.Context, c *connection, d *domain) error {
+	if firmware(d.next) != "uefi" {
+		return m.start(ctx, c, d)
+	}
+	defer m.hypervisor.wrote(d.ref.UUID)
+	err := tell(ctx, c.within(startTimeout), func(rpc *golibvirt.Libvirt) error {
+		_, err := rpc.DomainCreateWithFlags(d.ref, uint32(golibvirt.DomainStartResetNvram))
+		return err
+	})
+	if says(err, golibvirt.ErrOperationInvalid) {
+		err = m.isOn(ctx, c, d, err)
+	}
+	return err
+}
+
+// finish notes what the machine runs from, once it runs.
+func (m *machine) finish(ctx context.Context, c *connection, d *domain, i installation) error {
+	s, err := state(ctx, c, d.ref)
+	if err != nil {
+		return err
+	}
+	if s != "on" {
+		return fmt.Errorf("%w: the machine was started from its new disk and is %s by now; its console may say why", driver.ErrBusy, s)
+	}
+	o := d.owner
+	o.Generation, o.Image, o.Installing, o.Pulling = i.generation, i.image.SHA256, 0, ""
+	if o.same(d.owner) {
+		return nil
+	}
+	if d.live == nil { // it runs since we started it
+		again, err := read(ctx, c, d.ref, 0)
+		if err != nil {
+			return err
+		}
+		d = again
+	}
+	m.seed = nil
+	return m.setOwner(ctx, c, d, o)
+}
+
+// same says whether two owners say the same of the installation.
+func (o owner) same(other owner) bool {
+	return o.Generation == other.Generation && o.Image == other.Image && o.Installing == other.Installing && o.Pulling == other.Pulling
+}
+
+func (s *storage) path(ctx context.Context, v golibvirt.StorageVol) (string, error) {
+	return ask(ctx, s.c, func(rpc *golibvirt.Libvirt) (string, error) { return rpc.StorageVolGetPath(v) })
+}
+
+// amount is a size of a volume in bytes.
+func amount(s *libvirtxml.StorageVolumeSize) int64 {
+	if s == nil {
+		return 0
+	}
+	return int64(s.Value) * max(byteUnits[s.Unit], 1)
+}

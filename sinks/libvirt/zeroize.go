@@ -1,0 +1,95 @@
+package libvirt
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// zeroize takes the machine away with all that was made for it. The machine
+// itself goes last: until then it tells what else there is, and so whatever
+// interrupts it can be taken up. What is not listed with it is not touched.
+func (m *machine) zeroize(ctx context.Context, c *connection, _ site.Step, n *site.Node) error {
+	d, err := m.mine(ctx, c)
+	if err != nil || d == nil {
+		return err
+	}
+	if err := m.stop(ctx, c, d, false, min(farewell, m.opts.Grace)); err != nil {
+		return err
+	}
+	d.live = nil
+	if err := m.unseed(ctx, c, d, n); err != nil {
+		return err
+	}
+	for _, v := range slices.Clone(d.owner.Volumes) {
+		if err := m.eraseVolume(ctx, c, n, v); err != nil {
+			return fmt.Errorf("disk %s: %w", v.Disk, err)
+		}
+	}
+	if log := d.owner.Console; log != nil {
+		if err := m.eraseLog(ctx, c, n, *log); err != nil {
+			return fmt.Errorf("the console's log: %w", err)
+		}
+	}
+	return m.undefine(ctx, c, d)
+}
+
+// eraseVolume deletes a volume, overwritten before where the design says so.
+func (m *machine) eraseVolume(ctx context.Context, c *connection, n *site.Node, v volume) error {
+	s, err := m.storage(ctx, c, n, v.Pool)
+	if err != nil {
+		return err
+	}
+	ref, there, err := s.find(ctx, v.Name)
+	if err != nil || !there {
+		return err
+	}
+	if n.Virtual.Erase == "wipe" {
+		if err := s.wipe(ctx, ref); err != nil {
+			return fmt.Errorf("wipe the volume %s: %w", printable(v.Name), err)
+		}
+	}
+	return s.remove(ctx, v.Name)
+}
+
+// rotated are what libvirt makes of a log that has become long.
+var rotated = []string{"", ".0", ".1", ".2"}
+
+func (m *machine) eraseLog(ctx context.Context, c *connection, n *site.Node, log consoleLog) error {
+	s, err := m.storage(ctx, c, n, log.Pool)
+	if err != nil {
+		return err
+	}
+	if err := s.refresh(ctx); err != nil { // libvirt does not know a file that it logs to as a volume
+		return err
+	}
+	for _, end := range rotated {
+		if err := s.remove(ctx, log.Name+end); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// undefine takes the definition away, with what libvirt keeps beside it.
+func (m *machine) undefine(ctx context.Context, c *connection, d *domain) error {
+	const all = golibvirt.DomainUndefineManagedSave | golibvirt.DomainUndefineSnapshotsMetadata |
+		golibvirt.DomainUndefineNvram | golibvirt.DomainUndefineCheckpointsMetadata
+	defer m.hypervisor.wrote(d.ref.UUID)
+	undefine := func(flags golibvirt.DomainUndefineFlagsValues) error {
+		err := tell(ctx, c, func(rpc *golibvirt.Libvirt) error { return rpc.DomainUndefineFlags(d.ref, flags) })
+		if says(err, golibvirt.ErrNoDomain) {
+			return nil
+		}
+		return err
+	}
+	err := undefine(all | golibvirt.DomainUndefineTpm)
+	if says(err, golibvirt.ErrInvalidArg, golibvirt.ErrOperationUnsupported, golibvirt.ErrNoSupport) {
+		err = undefine(all) // by one that deletes the state of a TPM unasked
+	}
+	return err
+}
