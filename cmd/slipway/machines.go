@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/sinks/libvirt"
 	"github.com/slipway-gitops/slipway/sinks/redfish"
 	"github.com/slipway-gitops/slipway/sinks/ssh"
 )
@@ -26,6 +27,7 @@ import (
 func drivers() map[string]driver.Driver {
 	return map[string]driver.Driver{
 		"redfish": redfish.New(redfish.Options{}),
+		"libvirt": libvirt.New(libvirt.Options{}),
 		"ssh":     ssh.New(),
 	}
 }
