@@ -45,9 +45,12 @@ func barred(n *site.Node, f site.Facet, changes []site.Change, seen site.FacetSt
 		switch {
 		case e.Effect == site.EffectNever:
 			why = append(why, fmt.Sprintf("%s, which is never done to a disk of data, because %s; set it back to %s, or add another disk and bring the data over", differs, e.Why, have))
-		case e.Effect == site.EffectReplace && !isDue(n, m):
-			next := max(Generation(n, m), n.Generation) + 1
-			why = append(why, fmt.Sprintf("%s, which takes an installation, because %s; raise the generation to %d in the same commit, or set it back to %s", differs, e.Why, next, have))
+		case e.Effect == site.EffectReplace && mayLose(n, m) && !isDue(n, m):
+			way := "give the node an image and a generation"
+			if n.Image != "" {
+				way = fmt.Sprintf("raise the generation to %d in the same commit", max(Generation(n, m), n.Generation)+1)
+			}
+			why = append(why, fmt.Sprintf("%s, which takes an installation, because %s; %s, or set it back to %s", differs, e.Why, way, have))
 		}
 	}
 	return why

@@ -130,8 +130,8 @@ func planRest(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, serve
 	}
 	planRestart(p, n, m)
 	planFacet(p, n, site.FacetPower, m)
-	if n.Power == "off" {
-		return
+	if n.Power == "off" || stateOf(m.Observed) == site.StateAbsent && !isDue(n, m) {
+		return // there is no system to look into
 	}
 	for _, f := range inside(s.Roles[n.Role]) {
 		if serves[f] {
@@ -238,7 +238,7 @@ func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 	if len(changes) == 0 {
 		return
 	}
-	drifted := IsDrift(n, f, m.Recorded) && !installs
+	drifted := IsDrift(n, f, m.Recorded) && !installs && !(ownTerms(f) && isDue(n, m))
 	if policy := n.Drift[f]; drifted && (policy == "report" || policy == "propose") {
 		p.Reported = append(p.Reported, fmt.Sprintf("%s; the design wants it reported only (drift %s)", differs(changes), policy))
 		return

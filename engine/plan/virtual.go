@@ -24,13 +24,18 @@ func planVirtual(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, se
 	for _, f := range staged(n) {
 		planFacet(p, n, f, m)
 	}
-	if isDue(n, m) && len(p.Blocked) > 0 {
+	if isDue(n, m) && (len(p.Blocked) > 0 || isBusy(n, m)) {
 		return // it would not be the machine that is designed
 	}
 	if planGeneration(p, s, n, m) {
 		return
 	}
 	planRest(p, s, n, m, serves)
+}
+
+// isBusy says whether something goes on by itself with what it is made of.
+func isBusy(n *site.Node, m site.Memory) bool {
+	return slices.ContainsFunc(staged(n), func(f site.Facet) bool { return m.Observed.Facets[f].Busy != "" })
 }
 
 // stateOf is whether the machine is there, as it was last seen; empty when that
