@@ -22,3 +22,22 @@ func TestEmptyEntriesHavePlaces(t *testing.T) {
 		}
 	}
 }
+
+// A repository may refer to every definition of the schema, also to those that
+// no layer is held against.
+func TestRepositoryMayReferToWhatANodeMustBe(t *testing.T) {
+	for _, name := range effectives {
+		files := maps.Clone(cleanSite(t))
+		files["refer.cue"] = &fstest.MapFile{Data: []byte(`package clean
+
+import "github.com/slipway-gitops/slipway/schema"
+
+_whole: schema.` + name + ` & {power: "off"}
+nodes: "n1": power: _whole.power
+`)}
+		r := EvaluateHere(files, "")
+		if r.Site == nil || r.Site.Nodes["n1"].Power != "off" {
+			t.Errorf("a site that refers to %s has\n%s", name, describe(r.Findings))
+		}
+	}
+}

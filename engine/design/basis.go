@@ -15,9 +15,9 @@ type basis struct {
 	schema     *build.Instance
 }
 
-// newBasis makes a basis; bare leaves out the attributes of the schema, which
-// say in words what fits: CUE parses those of a value anew whenever it is asked
-// for one.
+// newBasis makes a basis; bare leaves out what no layer is held against, and the
+// attributes of the schema, which say in words what fits: CUE parses those of a
+// value anew whenever it is asked for one.
 func newBasis(bare bool) *basis {
 	b := &basis{loading: build.NewContext(), evaluating: cuecontext.New()}
 	l := newLoader(pack{})

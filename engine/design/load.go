@@ -92,6 +92,9 @@ func (l *loader) readModule() {
 // top-level fields. It is nil when there are findings.
 func (l *loader) load() *build.Instance {
 	l.before = len(l.findings.list)
+	if l.bare && l.namesEffective() {
+		l.bare, l.ready = false, nil
+	}
 	l.basis, l.ready = l.ready, nil
 	if l.basis == nil {
 		l.basis = newBasis(l.bare)
@@ -134,11 +137,12 @@ func (l *loader) loadSchema(bare bool) *build.Instance {
 	names, _ := fs.Glob(schema.Files, "*.cue")
 	for _, name := range names {
 		src, _ := fs.ReadFile(schema.Files, name)
-		f, err := parser.ParseFile(schemaPrefix+name, src, parser.ParseComments)
+		f, err := parser.ParseFile(schemaPrefix+name, src)
 		if err != nil {
 			panic(err) // embedded, and parsed by the tests
 		}
 		if bare {
+			f.Decls = slices.DeleteFunc(f.Decls, isEffective)
 			stripAttributes(f)
 		}
 		inst.AddSyntax(f)
@@ -148,6 +152,26 @@ func (l *loader) loadSchema(bare bool) *build.Instance {
 		panic(err)
 	}
 	return inst
+}
+
+// effectives are the definitions of what a node must be once its layers are
+// merged. No layer is held against them, so that CUE need not know them; their
+// shapes do.
+var effectives = []string{"#Effective", "#Node", "#VirtualNode"}
+
+func isEffective(d ast.Decl) bool {
+	f, ok := d.(*ast.Field)
+	return ok && slices.ContainsFunc(effectives, func(name string) bool { return labelled(f, name) })
+}
+
+// namesEffective says whether the repository may refer to one of them.
+func (l *loader) namesEffective() bool {
+	for _, text := range l.files {
+		if slices.ContainsFunc(effectives, func(name string) bool { return bytes.Contains(text, []byte(name)) }) {
+			return true
+		}
+	}
+	return false
 }
 
 func stripAttributes(f *ast.File) {

@@ -86,7 +86,7 @@ func TestEveryFieldHasAReader(t *testing.T) {
 	var b strings.Builder
 	for _, d := range Definitions() {
 		for _, f := range d.Fields {
-			if f.Holds && len(f.Readers) == 0 || isEffective(d) { // which says more of fields of #Layer
+			if f.Holds && len(f.Readers) == 0 || slices.Contains(effectives, d.Name) { // which says more of fields of #Layer
 				continue
 			}
 			fmt.Fprintf(&b, "%s.%s: %s\n", d.Name, f.Path, strings.Join(f.Readers, ", "))
@@ -107,12 +107,6 @@ func TestEveryFieldHasAReader(t *testing.T) {
 	if diff := cmp.Diff(string(want), b.String()); diff != "" {
 		t.Errorf("%s is not current (-update makes it so): want (-), got (+):\n%s", file, diff)
 	}
-}
-
-// isEffective says whether a definition is what a node must be once its layers
-// are merged.
-func isEffective(d Definition) bool {
-	return slices.Contains([]string{"#Effective", "#Node", "#VirtualNode"}, d.Name)
 }
 
 // Every reader is there: a rule by its code, a facet that a driver serves or
