@@ -68,6 +68,7 @@ func (e *Engine) poll(ctx context.Context) {
 	if err != nil {
 		return
 	}
+	design, findings = place(design, findings, e.placed())
 	named := rev
 	named.Files = nil
 	if site.HasErrors(findings) {

@@ -24,6 +24,9 @@ type footing struct {
 	findings []site.Finding
 	plan     site.Plan
 	waiting  site.Losses // what the branch destroys
+	// placed are the machines that have a place, by the design in force or by
+	// the branch.
+	placed map[string]site.Placed
 
 	merged *site.Site // of the last proposal; nil when it has none
 	shown  site.Known // what its comment is written with
@@ -41,13 +44,15 @@ func (f *footing) ask(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("evaluate branch %s: %w", f.reviews.Branch, err)
 	}
+	design, findings = place(design, findings, f.known.Placed)
 	if site.HasErrors(findings) || design == nil {
 		e.mu.Lock()
 		design = e.design
 		e.mu.Unlock()
 	}
-	f.design, f.findings, f.asked = design, findings, true
+	f.design, f.findings, f.asked, f.placed = design, findings, true, f.known.Placed
 	if design != nil {
+		f.placed = alsoIn(design, f.known.Placed)
 		f.plan = plan.Site(design, f.base.ID, f.known)
 		f.waiting = f.plan.Destroys()
 	}
@@ -75,6 +80,7 @@ func (r *Reviews) plan(ctx context.Context, v *site.Review, on *footing) error {
 	if err != nil {
 		return fmt.Errorf("evaluate: %w", err)
 	}
+	design, findings = place(design, findings, on.placed)
 	v.Findings, v.Before = newFindings(findings, on.findings)
 	if design == nil || site.HasErrors(findings) {
 		v.Findings, v.Before = findings, 0 // whoever's they are, they keep it from being planned

@@ -57,7 +57,7 @@ func told(o outcome) string {
 func (w *worker) describeLocked(o outcome) site.NodeStatus {
 	n, m := w.node, w.memory
 	s := site.NodeStatus{
-		Name: n.Name, Role: n.Role, Rack: n.Rack, State: o.state, Reason: o.reason, Next: o.next,
+		Name: n.Name, Role: n.Role, Rack: n.Rack, Hypervisor: n.Virtual.Host.Hypervisor, State: o.state, Reason: o.reason, Next: o.next,
 		Detail: o.detail, Release: o.release, Person: o.person || o.state == site.Stalled, Phase: w.plan.Phase, Model: plan.Model(m.Observed),
 		Machine: m.Observed.Identity, Generation: m.Recorded.Generation(),
 		Power:  m.Observed.Facets[site.FacetPower].Have["state"],
@@ -139,10 +139,11 @@ func (e *Engine) Known() site.Known {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	k := site.Known{Nodes: make(map[string]site.Memory, len(e.workers)), History: e.history, Serves: e.serves, Paused: e.paused, Rollout: e.rolloutLocked(),
-		Reach: make(map[string]site.Reach, len(e.workers))}
+		Reach: make(map[string]site.Reach, len(e.workers)), Placed: e.placedLocked()}
 	for name, w := range e.workers {
 		k.Nodes[name] = w.memory
-		k.Reach[name] = site.Reach{BMC: Pinned(w.node.Endpoints[site.BMC], w.memory.Recorded.Certificate), Machine: w.node.Machine()}
+		k.Reach[name] = site.Reach{BMC: Pinned(w.node.Endpoints[site.BMC], w.memory.Recorded.Certificate), Machine: w.node.Machine(),
+			Hypervisor: w.node.Virtual.Host.Hypervisor}
 	}
 	return k
 }

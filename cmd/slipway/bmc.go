@@ -220,8 +220,21 @@ func (a *app) designedReach(ctx context.Context, f bmcFlags, node string) (site.
 	if n == nil {
 		return site.Reach{}, fmt.Errorf("site %s has no node %q", r.Site.Name, node)
 	}
+	if n.IsVirtual() {
+		return designedHost(r.Site, n)
+	}
 	reach := site.Reach{BMC: n.Endpoints[site.BMC], Machine: n.Machine()}
 	return reach, checkReach(reach, node)
+}
+
+// designedHost is how a virtual machine is reached that the design itself has on
+// a hypervisor.
+func designedHost(s *site.Site, n *site.Node) (site.Reach, error) {
+	h := s.Hypervisors[n.Virtual.Hypervisor]
+	if h == nil {
+		return site.Reach{}, fmt.Errorf("node %s is a virtual machine, and the daemon knows on which hypervisor: leave --no-daemon out, or name one as virtual.hypervisor in the design", n.Name)
+	}
+	return site.Reach{BMC: h.Endpoint(s.Name, n.Name), Machine: n.Machine(), Hypervisor: n.Virtual.Hypervisor}, nil
 }
 
 func checkReach(r site.Reach, node string) error {

@@ -17,24 +17,26 @@ import (
 )
 
 func (a *app) checkCommand() *cobra.Command {
-	var name string
+	var name, state string
 	var watch bool
 	cmd := &cobra.Command{
 		Use: "check [DIR]", Short: "say what is wrong with a design", Args: atMost(1),
 		Long: "Evaluates the design in a folder and says what is wrong with it, with the place\n" +
-			"of each mistake. Touches no machine and needs no daemon. --output sarif is for code\n" +
-			"scanning, --output github for workflows of GitHub Actions.\n" + exitHelp,
+			"of each mistake. Touches no machine and needs no daemon; where one runs that keeps the\n" +
+			"site, new virtual machines are placed beside those that it has. --output sarif is for\n" +
+			"code scanning, --output github for workflows of GitHub Actions.\n" + exitHelp,
 		Example:     "  slipway check site-example\n  slipway check --watch .\n  slipway check --output sarif > slipway.sarif",
 		Annotations: map[string]string{outputs: "text json sarif github"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if watch {
-				return a.watchDesign(cmd.Context(), folder(args), name)
+				return a.watchDesign(cmd.Context(), folder(args), name, state)
 			}
-			return a.check(cmd.Context(), folder(args), name)
+			return a.check(cmd.Context(), folder(args), name, state)
 		},
 	}
 	cmd.Flags().StringVar(&name, "site", "", "the site's name, when the repository has several")
 	cmd.Flags().BoolVar(&watch, "watch", false, "check again after every change")
+	addState(cmd, &state)
 	return cmd
 }
 
@@ -47,11 +49,12 @@ type checked struct {
 	Suppressed []site.Finding `json:"suppressed,omitempty"`
 }
 
-func (a *app) check(ctx context.Context, path, name string) error {
+func (a *app) check(ctx context.Context, path, name, state string) error {
 	rev, r, err := evaluateDir(ctx, path, name)
 	if err != nil {
 		return err
 	}
+	place(&r, a.placedBy(state, r.Site))
 	c := checked{Site: name, Findings: r.Findings, Suppressed: r.Suppressed}
 	if c.Findings == nil {
 		c.Findings = []site.Finding{}
@@ -101,13 +104,13 @@ func inRepository(folder string) string {
 }
 
 // watchDesign checks after every change until it is interrupted.
-func (a *app) watchDesign(ctx context.Context, path, name string) error {
+func (a *app) watchDesign(ctx context.Context, path, name, state string) error {
 	if _, err := readDir(ctx, path); err != nil {
 		return err
 	}
 	changes := dir.New(path, slog.New(slog.DiscardHandler)).Changes(ctx)
 	for {
-		if err := a.check(ctx, path, name); err != nil && err != errFindings {
+		if err := a.check(ctx, path, name, state); err != nil && err != errFindings {
 			fmt.Fprintln(a.err, "slipway:", err)
 		}
 		select {

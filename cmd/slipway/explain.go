@@ -14,23 +14,32 @@ import (
 )
 
 func (a *app) explainCommand() *cobra.Command {
-	var path, name string
+	var path, name, state string
 	cmd := &cobra.Command{
 		Use: "explain NODE[.PATH]", Short: "say where the values of a node come from", Args: exactly(1),
 		Long: "Says for each value of a node which line of the design sets it, in which layer, and\n" +
 			"what it overrides there, nearest first; a default of the schema comes last. A path,\n" +
-			"or the beginning of one, picks values. Touches no machine and needs no daemon.\n" + exitHelp,
+			"or the beginning of one, picks values. Of a virtual machine it says on which hypervisor\n" +
+			"it is, or would be. Touches no machine and needs no daemon.\n" + exitHelp,
 		Example: "  slipway explain compute-5.boot\n  slipway explain --dir site-example compute-5",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.explain(cmd.Context(), path, name, args[0])
+			return a.explain(cmd.Context(), path, name, state, args[0])
 		},
 	}
 	cmd.Flags().StringVar(&path, "dir", ".", "the folder with the design")
 	cmd.Flags().StringVar(&name, "site", "", "the site's name, when the repository has several")
+	addState(cmd, &state)
 	return cmd
 }
 
-func (a *app) explain(ctx context.Context, path, siteName, target string) error {
+// explained is what explain prints as JSON.
+type explained struct {
+	design.Explanation
+	// Placed says where a virtual machine is placed; empty for others.
+	Placed string `json:"placed,omitempty"`
+}
+
+func (a *app) explain(ctx context.Context, path, siteName, state, target string) error {
 	rev, err := readDir(ctx, path)
 	if err != nil {
 		return err
@@ -46,17 +55,22 @@ func (a *app) explain(ctx context.Context, path, siteName, target string) error 
 		return fmt.Errorf("explain %s: %w", target, err)
 	case r.Site == nil:
 		return a.refuse(rev.Files, r)
-	case a.output == "json":
-		return printJSON(a.out, x)
 	}
-	printExplanation(a.out, x)
+	all := explained{x, a.placeOf(state, r.Site, x.Node)}
+	if a.output == "json" {
+		return printJSON(a.out, all)
+	}
+	printExplanation(a.out, all)
 	return nil
 }
 
 // printExplanation writes a value a line, and below it what it overrode.
-func printExplanation(w io.Writer, x design.Explanation) {
+func printExplanation(w io.Writer, x explained) {
 	bold, dim := paint(w, text.Bold), paint(w, text.Faint)
 	fmt.Fprintln(w, bold(x.Node))
+	if x.Placed != "" {
+		fmt.Fprintln(w, "  "+x.Placed)
+	}
 	var rows [][3]string
 	for _, v := range x.Values {
 		rows = append(rows, row("  "+v.Path, v.Setting))

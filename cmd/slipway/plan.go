@@ -49,7 +49,11 @@ func (a *app) plan(ctx context.Context, path string, f planFlags) error {
 	if r.Site == nil {
 		return a.refuse(rev.Files, r)
 	}
-	basis, err := a.basis(ctx, r.Site, f)
+	known, noDaemon := daemonAt(f.state).Known(r.Site.Name)
+	if !place(&r, known.Placed) {
+		return a.refuse(rev.Files, r)
+	}
+	basis, err := a.basis(ctx, r.Site, f, known, noDaemon)
 	if err != nil {
 		return err
 	}
@@ -102,16 +106,17 @@ type basis struct {
 	recorded bool
 }
 
-func (a *app) basis(ctx context.Context, s *site.Site, f planFlags) (basis, error) {
-	known, err := daemonAt(f.state).Known(s.Name)
+// basis is made of what a daemon knows, or of nothing where noDaemon says why
+// none tells.
+func (a *app) basis(ctx context.Context, s *site.Site, f planFlags, known site.Known, noDaemon error) (basis, error) {
 	if f.observe {
-		return a.observed(ctx, s, f, known, err)
+		return a.observed(ctx, s, f, known, noDaemon)
 	}
 	switch {
-	case errors.Is(err, control.ErrNoDaemon), errors.Is(err, site.ErrNotFound):
-		return basis{known: neverSeen(), text: fmt.Sprintf("against machines never seen: %s (--observe looks at them)", noRecords(f, err))}, nil
-	case err != nil:
-		return basis{}, err
+	case isNoDaemon(noDaemon):
+		return basis{known: neverSeen(), text: fmt.Sprintf("against machines never seen: %s (--observe looks at them)%s", noRecords(f, noDaemon), placedAnew(s))}, nil
+	case noDaemon != nil:
+		return basis{}, noDaemon
 	}
 	return basis{known, "as last observed by the daemon" + oldest(known.Nodes), true}, nil
 }
@@ -162,7 +167,7 @@ func (a *app) observed(ctx context.Context, s *site.Site, f planFlags, known sit
 	if noDaemon != nil {
 		known = neverSeen()
 		known.Nodes = seen
-		return basis{known: known, text: text + ", without records: " + noRecords(f, noDaemon)}, nil
+		return basis{known: known, text: text + ", without records: " + noRecords(f, noDaemon) + placedAnew(s)}, nil
 	}
 	return basis{over(known, seen), text + ", with the daemon's records", true}, nil
 }

@@ -120,6 +120,7 @@ func printReasons(w io.Writer, why reasons) {
 	line("phase", s.Phase)
 	line("releases", why.Release)
 	line("machine", machine(s.Machine))
+	line("on", s.Hypervisor)
 	line("power", s.Power)
 	line("health", s.Health)
 	line("system", s.OS)

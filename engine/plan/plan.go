@@ -47,7 +47,7 @@ func removal(name string, m site.Memory) site.Removal {
 // looked at again; the others say what would follow.
 func Node(s *site.Site, n *site.Node, k site.Known) site.NodePlan {
 	m := k.Nodes[n.Name]
-	p := site.NodePlan{Node: n.Name, Seen: m.Observed.Seen()}
+	p := site.NodePlan{Node: n.Name, Hypervisor: n.Virtual.Host.Hypervisor, Seen: m.Observed.Seen()}
 	p.Notes = slices.Concat(notes(s, n, m), imageNote(s, n, m), diskNotes(n, m))
 	p.Findings = Hardware(n, m.Observed.Inventory)
 	planNode(&p, s, n, m, k.Serves)

@@ -112,11 +112,19 @@ func group(nodes []site.NodePlan) []nodeGroup {
 			index[k] = i
 			groups = append(groups, nodeGroup{first: n})
 		}
-		groups[i].names = append(groups[i].names, n.Node)
+		groups[i].names = append(groups[i].names, withHost(n))
 		groups[i].nodes = append(groups[i].nodes, n)
 	}
 	sort.SliceStable(groups, func(i, j int) bool { return worst(groups[i].first) > worst(groups[j].first) })
 	return groups
+}
+
+// withHost is a node's name, and the hypervisor that its machine is placed on.
+func withHost(n site.NodePlan) string {
+	if n.Hypervisor == "" {
+		return n.Node
+	}
+	return n.Node + " on " + n.Hypervisor
 }
 
 // remarks are what is worth knowing and stops nothing.

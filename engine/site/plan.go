@@ -165,8 +165,10 @@ func orNone(s string) string {
 
 // NodePlan is what is to be done to one node, in order.
 type NodePlan struct {
-	Node  string `json:"node"`
-	Steps []Step `json:"steps,omitempty"`
+	Node string `json:"node"`
+	// Hypervisor is where a virtual machine is placed.
+	Hypervisor string `json:"hypervisor,omitempty"`
+	Steps      []Step `json:"steps,omitempty"`
 	// Blocked says why nothing can be planned for a part of the node, in
 	// sentences: a wrong identity, a lower generation.
 	Blocked []string `json:"blocked,omitempty"`

@@ -25,10 +25,12 @@ var States = []State{InSync, Progressing, Retrying, Blocked, Stalled, Paused, Un
 
 // NodeStatus is how one node is.
 type NodeStatus struct {
-	Name  string `json:"name"`
-	Role  string `json:"role,omitempty"`
-	Rack  string `json:"rack,omitempty"`
-	State State  `json:"state"`
+	Name string `json:"name"`
+	Role string `json:"role,omitempty"`
+	Rack string `json:"rack,omitempty"`
+	// Hypervisor is where a virtual machine is placed.
+	Hypervisor string `json:"hypervisor,omitempty"`
+	State      State  `json:"state"`
 	// Reason is a sentence without a final stop; it is stable as long as the
 	// situation is the same.
 	Reason string `json:"reason,omitempty"`

@@ -36,7 +36,7 @@ func (f *Fleet) find(e site.Endpoint) (*FakeMachine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", driver.ErrRefused, err)
 	}
-	m := f.Machine(u.Hostname())
+	m := f.Machine(cmp.Or(u.Query().Get("domain"), u.Hostname()))
 	if m == nil {
 		return nil, fmt.Errorf("%w: no machine at %s", driver.ErrUnreachable, e.URL)
 	}
