@@ -69,6 +69,12 @@ func TestEveryCodeIsRegistered(t *testing.T) {
 			t.Errorf("%s: the code %q has no entry in rule/evaluation.go", place, code)
 		}
 	}
+	for code, place := range codesIn(t, "../placement") {
+		if !slices.Contains(known, code) {
+			t.Errorf("%s: the code %q has no entry in rule/placement.go", place, code)
+		}
+		evaluation[code] = place // it comes after it
+	}
 	for code, place := range rules {
 		if !slices.Contains(known, code) {
 			t.Errorf("%s: the code %q is not in rule.All()", place, code)

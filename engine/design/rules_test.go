@@ -51,6 +51,10 @@ and read the lists of findings that it puts below.`
 // unshown are the codes without an example, each with the reason.
 var unshown = map[string]string{
 	"empty-repository":  "needs a repository without any CUE file; testdata/repository-empty.txtar has one",
+	"hypervisor-full":   "is found where machines are placed; engine/placement has one",
+	"machine-moves":     "is found where machines are placed; engine/placement has one",
+	"placed-otherwise":  "is found where machines are placed; engine/placement has one",
+	"unplaced":          "is found where machines are placed; engine/placement has one",
 	"file-too-large":    "needs a file of a megabyte",
 	"more-findings":     "needs a thousand mistakes",
 	"no-module":         "needs a repository without the file; testdata/module-none.txtar has one",

@@ -92,6 +92,7 @@ func Areas() []Area {
 		{"file systems", mounts},
 		{"holds", holds},
 		{"roles", roleRules},
+		{"placement", placements},
 		{"selectors", selectorRules},
 		{"windows and drift", windowRules},
 		{"rollout", rollouts},

@@ -1,0 +1,28 @@
+package rule
+
+import "github.com/slipway-gitops/slipway/engine/site"
+
+// placements: where does each virtual machine run? They are found once a design
+// is evaluated and its machines are placed, beside those that have a place.
+var placements = []Rule{
+	{
+		Code: "unplaced", Severity: site.SeverityError, Firm: true,
+		What: "Every virtual machine finds a hypervisor that has room for it and that the placement of its role allows.",
+		Why:  "A machine is only made where there is room for it, and where the placement of its role allows it.",
+	},
+	{
+		Code: "machine-moves", Severity: site.SeverityError, Firm: true,
+		What: "A virtual machine that is placed stays on its hypervisor, and the hypervisor in the design.",
+		Why:  "Its disks are on the hypervisor where it was placed, and nothing here moves them to another.",
+	},
+	{
+		Code: "hypervisor-full", Severity: site.SeverityError, Firm: true,
+		What: "The virtual machines that are placed on a hypervisor take no more than the design lets them have of it.",
+		Why:  "Machines that are promised more than a hypervisor has take it from each other, or do not start.",
+	},
+	{
+		Code: "placed-otherwise", Severity: site.SeverityError, Firm: true,
+		What: "Roles are kept apart and near as their virtual machines are placed already.",
+		Why:  "What is kept apart is to fail alone, and what is kept near needs the other on the same hypervisor.",
+	},
+}
