@@ -16,6 +16,7 @@ if [ "$what" != demo ]; then
 	[ -x /usr/sbin/libvirtd ] || missing="$missing libvirt-daemon libvirt-daemon-driver-qemu"
 	[ -x /usr/bin/qemu-system-x86_64 ] || missing="$missing qemu-system-x86"
 	command -v qemu-img >/dev/null || missing="$missing qemu-utils"
+	command -v xorriso >/dev/null || missing="$missing xorriso"
 	command -v mmdebstrap >/dev/null || missing="$missing mmdebstrap"
 	command -v ip >/dev/null || missing="$missing iproute2"
 	command -v gcc >/dev/null || missing="$missing gcc libc6-dev"
