@@ -7,7 +7,10 @@ import (
 	"io/fs"
 	"net"
 
+	gossh "golang.org/x/crypto/ssh"
+
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/driver/sshclient"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -26,8 +29,10 @@ func dialer(a address, e site.Endpoint, s secret.Value) (dialFunc, error) {
 			}, nil
 		}
 		return a.dialUnix, nil
+	case "tls":
+		return tlsDialer(a, e.Trust, s)
 	}
-	return nil, fmt.Errorf("%s+%s: %w", Scheme, a.transport, errors.ErrUnsupported)
+	return sshDialer(a, e, s)
 }
 
 // sockets are where libvirt listens: libvirtd or the proxy in its place, and
@@ -55,5 +60,51 @@ func (a address) dialUnix(ctx context.Context) (conn net.Conn, err error) {
 	case errors.Is(err, fs.ErrPermission):
 		return nil, fmt.Errorf("%w: %w: the daemon's user may not use libvirt's socket; add it to the group libvirt", driver.ErrDenied, err)
 	}
-	return nil, fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
+	return nil, unreachable(err)
 }
+
+func unreachable(err error) error { return fmt.Errorf("%w: %w", driver.ErrUnreachable, err) }
+
+// sshDialer reaches the socket through a login on the hypervisor, as virsh does
+// with qemu+ssh.
+func sshDialer(a address, e site.Endpoint, s secret.Value) (dialFunc, error) {
+	client, err := sshclient.Open(e, s)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (net.Conn, error) {
+		login, err := client.Dial(ctx)
+		if err != nil {
+			return nil, err
+		}
+		conn, err := a.through(ctx, login)
+		if err != nil {
+			login.Close()
+			return nil, err
+		}
+		return &tunnel{conn, login}, nil
+	}, nil
+}
+
+// through opens libvirt's socket at the other end of a login.
+func (a address) through(ctx context.Context, login *gossh.Client) (conn net.Conn, err error) {
+	for _, path := range a.paths() {
+		conn, err = login.DialContext(ctx, "unix", path)
+		if err == nil {
+			return conn, nil
+		}
+		var no *gossh.OpenChannelError
+		if errors.As(err, &no) && no.Reason == gossh.Prohibited {
+			return nil, fmt.Errorf("%w: sshd on %s does not let this user reach %s; it needs AllowStreamLocalForwarding, and the user the group libvirt: %w", driver.ErrDenied, a, path, err)
+		}
+	}
+	return nil, fmt.Errorf("%w: libvirt's socket on %s: %w", driver.ErrUnreachable, a, err)
+}
+
+// tunnel is a connection that ends with its login.
+type tunnel struct {
+	net.Conn
+	login *gossh.Client
+}
+
+func (t *tunnel) Close() error { return errors.Join(t.Conn.Close(), t.login.Close()) }

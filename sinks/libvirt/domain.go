@@ -123,23 +123,28 @@ func (m *machine) meant(step site.Step) error {
 	return nil
 }
 
-// state is "on", "off", or "paused" of a machine that is stopped in the middle.
+// state is "on", "off", "starting", or "paused" of a machine that is stopped in
+// the middle.
 func state(ctx context.Context, c *connection, ref golibvirt.Domain) (string, error) {
-	s, err := ask(ctx, c, func(rpc *golibvirt.Libvirt) (int32, error) {
-		s, _, err := rpc.DomainGetState(ref, 0)
-		return s, err
+	var s, why int32
+	err := tell(ctx, c, func(rpc *golibvirt.Libvirt) (err error) {
+		s, why, err = rpc.DomainGetState(ref, 0)
+		return err
 	})
 	if err != nil {
 		return "", err
 	}
-	return stateName(golibvirt.DomainState(s))
+	return stateName(golibvirt.DomainState(s), golibvirt.DomainPausedReason(why))
 }
 
-func stateName(s golibvirt.DomainState) (string, error) {
+func stateName(s golibvirt.DomainState, why golibvirt.DomainPausedReason) (string, error) {
 	switch s {
 	case golibvirt.DomainRunning, golibvirt.DomainBlocked, golibvirt.DomainShutdown:
 		return "on", nil
 	case golibvirt.DomainPaused, golibvirt.DomainPmsuspended:
+		if s == golibvirt.DomainPaused && why == golibvirt.DomainPausedStartingUp {
+			return "starting", nil
+		}
 		return "paused", nil
 	case golibvirt.DomainShutoff, golibvirt.DomainCrashed:
 		return "off", nil

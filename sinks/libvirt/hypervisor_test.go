@@ -208,11 +208,11 @@ func (r *real) power(t *testing.T, name string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, _, err := r.rpc.DomainGetState(d, 0)
+	s, why, err := r.rpc.DomainGetState(d, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := stateName(golibvirt.DomainState(s))
+	p, err := stateName(golibvirt.DomainState(s), golibvirt.DomainPausedReason(why))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package libvirt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
+	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -39,29 +41,29 @@ func (m *machine) restart(ctx context.Context, c *connection, step site.Step, n 
 // before.
 const startTimeout = 3 * time.Minute
 
-// start brings a machine up, and lets one go on that is paused.
+// start brings a machine up, and lets one go on that is paused. A start that is
+// under way already is waited for.
 func (m *machine) start(ctx context.Context, c *connection, d *domain) error {
 	defer m.hypervisor.wrote(d.ref.UUID)
-	switch s, err := state(ctx, c, d.ref); {
-	case err != nil || s == "on":
-		return err
-	case s == "paused":
-		return resume(ctx, c, d)
-	}
-	err := tell(ctx, c.within(startTimeout), func(rpc *golibvirt.Libvirt) error { return rpc.DomainCreate(d.ref) })
-	if says(err, golibvirt.ErrOperationInvalid) {
-		err = m.isOn(ctx, c, d, err)
+	var under error
+	done, err := m.until(ctx, startTimeout, func() (bool, error) {
+		s, err := state(ctx, c, d.ref)
+		switch {
+		case err != nil || s == "on" || s == "starting":
+			return s == "on", err
+		case s == "paused":
+			return true, resume(ctx, c, d)
+		}
+		under = tell(ctx, c.within(startTimeout), func(rpc *golibvirt.Libvirt) error { return rpc.DomainCreate(d.ref) })
+		if says(under, golibvirt.ErrOperationInvalid) { // somebody else starts it
+			return false, nil
+		}
+		return under == nil, under
+	})
+	if err == nil && !done {
+		err = fmt.Errorf("after %s the machine is not on: %w", startTimeout, cmp.Or(under, driver.ErrBusy))
 	}
 	return err
-}
-
-// isOn takes in that libvirt would not start a machine: it may have been
-// started meanwhile.
-func (m *machine) isOn(ctx context.Context, c *connection, d *domain, why error) error {
-	if s, err := state(ctx, c, d.ref); err != nil || s != "on" {
-		return errors.Join(why, err)
-	}
-	return nil
 }
 
 func resume(ctx context.Context, c *connection, d *domain) error {
