@@ -70,7 +70,7 @@ var only = map[string][]string{
 	"go.etcd.io/etcd":               {"engine/record"},
 	"github.com/digitalocean":       {"sinks/libvirt", "tests/libvirt"},
 	"libvirt.org/go":                {"sinks/libvirt", "tests/libvirt"},
-	"golang.org/x/crypto/ssh":       {"engine/repo", "engine/repo/repotest", "engine/driver/sshclient", "engine/firstboot", "sinks/ssh", "tests/libvirt", "tests/lab", "cmd/slipway-lab", "cmd/slipway-demo"},
+	"golang.org/x/crypto/ssh":       {"engine/repo", "engine/repo/repotest", "engine/driver/sshclient", "engine/firstboot", "sinks/ssh", "sinks/libvirt", "tests/libvirt", "tests/lab", "cmd/slipway-lab", "cmd/slipway-demo"},
 }
 
 type listed struct {

@@ -89,16 +89,11 @@ func sshDialer(a address, e site.Endpoint, s secret.Value) (dialFunc, error) {
 // through opens libvirt's socket at the other end of a login.
 func (a address) through(ctx context.Context, login *gossh.Client) (conn net.Conn, err error) {
 	for _, path := range a.paths() {
-		conn, err = login.DialContext(ctx, "unix", path)
-		if err == nil {
+		if conn, err = login.DialContext(ctx, "unix", path); err == nil {
 			return conn, nil
 		}
-		var no *gossh.OpenChannelError
-		if errors.As(err, &no) && no.Reason == gossh.Prohibited {
-			return nil, fmt.Errorf("%w: sshd on %s does not let this user reach %s; it needs AllowStreamLocalForwarding, and the user the group libvirt: %w", driver.ErrDenied, a, path, err)
-		}
 	}
-	return nil, fmt.Errorf("%w: libvirt's socket on %s: %w", driver.ErrUnreachable, a, err)
+	return nil, fmt.Errorf("%w: libvirt's socket on %s: %w; libvirt has to run there, sshd needs AllowStreamLocalForwarding, and the user the group libvirt", driver.ErrUnreachable, a, err)
 }
 
 // tunnel is a connection that ends with its login.

@@ -1,7 +1,6 @@
 package libvirt
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -218,5 +217,3 @@ func (r *real) power(t *testing.T, name string) string {
 	}
 	return p
 }
-
-var _ = context.Background
