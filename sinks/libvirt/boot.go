@@ -29,10 +29,8 @@ func bootDevice(name string) string {
 // design has it. A person may have ordered single devices instead.
 func bootOrder(d *libvirtxml.Domain) string {
 	var order []string
-	if d.OS != nil {
-		for _, b := range d.OS.BootDevices {
-			order = append(order, cmp.Or(bootNames[b.Dev], b.Dev))
-		}
+	for _, b := range d.OS.BootDevices {
+		order = append(order, cmp.Or(bootNames[b.Dev], b.Dev))
 	}
 	if len(order) == 0 {
 		order = byDevice(d.Devices)

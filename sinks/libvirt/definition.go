@@ -93,9 +93,6 @@ func anew(old *libvirtxml.Domain, n *site.Node) *libvirtxml.Domain {
 // machineOf is "q35", "pc", or another kind as libvirt names it: it puts a
 // version into the name (pc-q35-7.2, pc-i440fx-7.2).
 func machineOf(d *libvirtxml.Domain) string {
-	if d.OS == nil || d.OS.Type == nil {
-		return ""
-	}
 	switch m := d.OS.Type.Machine; {
 	case strings.HasPrefix(m, "pc-q35-"):
 		return "q35"
@@ -206,16 +203,13 @@ func yesNo(yes bool) string {
 }
 
 func firmware(d *libvirtxml.Domain) string {
-	if d.OS != nil && (d.OS.Firmware == "efi" || d.OS.Loader != nil && d.OS.Loader.Type == "pflash") {
+	if d.OS.Firmware == "efi" || d.OS.Loader != nil && d.OS.Loader.Type == "pflash" {
 		return "uefi"
 	}
 	return "bios"
 }
 
 func secureBoot(d *libvirtxml.Domain) bool {
-	if d.OS == nil {
-		return false
-	}
 	if d.OS.FirmwareInfo != nil {
 		for _, f := range d.OS.FirmwareInfo.Features {
 			if f.Name == "secure-boot" {

@@ -1,6 +1,7 @@
 package libvirt
 
 import (
+	"cmp"
 	"context"
 	"encoding/xml"
 	"fmt"
@@ -284,7 +285,7 @@ func shapeDisk(d *libvirtxml.Domain, n *site.Node, v volume, want site.VirtualDi
 		d.Devices.Controllers = append(d.Devices.Controllers, libvirtxml.DomainController{Type: "scsi", Model: "virtio-scsi"})
 	}
 	d.Devices.Disks = append(d.Devices.Disks, x)
-	slices.SortStableFunc(d.Devices.Disks, byTarget)
+	slices.SortStableFunc(d.Devices.Disks, before(n.Virtual.ImageDisk()))
 }
 
 // serial is what the guest finds the disk by: a virtio disk has room for twenty
@@ -321,8 +322,18 @@ func letters(i int) string {
 	return letters(i/26-1) + letters(i%26)
 }
 
-func byTarget(a, b libvirtxml.DomainDisk) int {
-	return compare(target(a), target(b))
+// before puts the image's disk first, which the firmware starts from, and the
+// others by their names.
+func before(image string) func(a, b libvirtxml.DomainDisk) int {
+	isImage := func(x libvirtxml.DomainDisk) int {
+		if image != "" && aliased(aliasDisk, x.Alias) == image {
+			return 0
+		}
+		return 1
+	}
+	return func(a, b libvirtxml.DomainDisk) int {
+		return cmp.Or(isImage(a)-isImage(b), compare(target(a), target(b)))
+	}
 }
 
 func target(x libvirtxml.DomainDisk) string {

@@ -64,6 +64,15 @@ func parseDomain(text string) (*libvirtxml.Domain, error) {
 	if err := d.Unmarshal(text); err != nil {
 		return nil, refused("the definition makes no sense: %v", err)
 	}
+	if d.Devices == nil {
+		d.Devices = &libvirtxml.DomainDeviceList{}
+	}
+	if d.OS == nil {
+		d.OS = &libvirtxml.DomainOS{}
+	}
+	if d.OS.Type == nil {
+		d.OS.Type = &libvirtxml.DomainOSType{}
+	}
 	return &d, nil
 }
 
