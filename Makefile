@@ -4,7 +4,7 @@ SHELL := /bin/bash
 export CGO_ENABLED := 0
 GO := go
 
-.PHONY: help build setup demo test race lint prove bench-engine bench-design bench-git bench-redfish bench-pr clean
+.PHONY: help build setup demo test race lint prove bench-engine bench-design bench-git bench-redfish bench-libvirt bench-pr clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -53,6 +53,9 @@ bench-git: setup ## the figures of following a repository
 bench-redfish: setup build ## the figures of speaking to BMCs, beside Ironic, which it installs
 	@tests/bench/redfish/setup.sh
 	@$(GO) run ./tests/bench/redfish
+
+bench-libvirt: setup ## the figures of 200 virtual machines on one hypervisor
+	@$(GO) test ./tests/bench/libvirt -run '^$$' -bench '^Benchmark200$$' -benchtime 1x | grep '^bench:'
 
 bench-pr: build ## how soon a push to a pull request is commented on
 	@$(GO) run ./tests/bench/pr

@@ -2,7 +2,6 @@ package libvirt
 
 import (
 	"cmp"
-	"encoding/xml"
 	"fmt"
 	"maps"
 	"slices"
@@ -380,31 +379,4 @@ func withOwner(d *libvirtxml.Domain, o owner) {
 		others = withoutOwner(d.Metadata.XML)
 	}
 	d.Metadata = &libvirtxml.DomainMetadata{XML: others + o.element()}
-}
-
-// withoutOwner cuts our elements out of metadata.
-func withoutOwner(metadata string) string {
-	dec := xml.NewDecoder(strings.NewReader(metadata))
-	var rest strings.Builder
-	kept := int64(0)
-	for {
-		from := dec.InputOffset()
-		token, err := dec.Token()
-		if err != nil {
-			break
-		}
-		start, ok := token.(xml.StartElement)
-		if !ok {
-			continue
-		}
-		if dec.Skip() != nil {
-			break
-		}
-		if start.Name.Space == namespace {
-			rest.WriteString(metadata[kept:from])
-			kept = dec.InputOffset()
-		}
-	}
-	rest.WriteString(metadata[kept:])
-	return strings.TrimSpace(rest.String())
 }

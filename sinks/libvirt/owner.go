@@ -105,26 +105,56 @@ func marshalXML(v any) string {
 // ownerIn finds the owner in a domain's metadata; nil where there is none.
 func ownerIn(metadata string) (*owner, error) {
 	d := xml.NewDecoder(strings.NewReader(metadata))
-	for {
+	for depth := 0; ; {
 		token, err := d.Token()
-		if token == nil || err != nil {
+		if err != nil {
 			return nil, nil // the end, or what is no XML and so not ours
 		}
 		start, ok := token.(xml.StartElement)
-		switch {
-		case !ok:
-			continue
-		case start.Name.Space == namespace && start.Name.Local == "machine":
+		if ok && depth == 0 && start.Name.Space == namespace && start.Name.Local == "machine" {
 			var o owner
 			if err := d.DecodeElement(&o, &start); err != nil {
 				return nil, refused("the metadata of the machine makes no sense: %v", err)
 			}
 			return &o, nil
 		}
-		if d.Skip() != nil {
-			return nil, nil
+		depth += nesting(token)
+	}
+}
+
+// nesting is what a token adds to how deep what follows is.
+func nesting(t xml.Token) int {
+	switch t.(type) {
+	case xml.StartElement:
+		return 1
+	case xml.EndElement:
+		return -1
+	}
+	return 0
+}
+
+// withoutOwner cuts our elements out of metadata.
+func withoutOwner(metadata string) string {
+	dec := xml.NewDecoder(strings.NewReader(metadata))
+	var rest strings.Builder
+	kept, depth, ours := int64(0), 0, false
+	for {
+		from := dec.InputOffset()
+		token, err := dec.Token()
+		if err != nil {
+			break
+		}
+		start, ok := token.(xml.StartElement)
+		if ok && depth == 0 && start.Name.Space == namespace {
+			rest.WriteString(metadata[kept:from])
+			ours = true
+		}
+		if depth += nesting(token); ours && depth == 0 {
+			kept, ours = dec.InputOffset(), false
 		}
 	}
+	rest.WriteString(metadata[kept:])
+	return strings.TrimSpace(rest.String())
 }
 
 // volumeName is the name of a volume that is made for a machine. It has a part
