@@ -15,6 +15,7 @@ if [ "$what" != demo ]; then
 	[ -x /usr/bin/redfishtool ] || missing="$missing redfishtool"
 	[ -x /usr/sbin/libvirtd ] || missing="$missing libvirt-daemon libvirt-daemon-driver-qemu"
 	[ -x /usr/bin/qemu-system-x86_64 ] || missing="$missing qemu-system-x86"
+	[ -d /usr/share/OVMF ] || missing="$missing ovmf"
 	command -v qemu-img >/dev/null || missing="$missing qemu-utils"
 	command -v xorriso >/dev/null || missing="$missing xorriso"
 	command -v mmdebstrap >/dev/null || missing="$missing mmdebstrap"

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strings"
+	"time"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
@@ -125,9 +127,13 @@ func (m *machine) send(ctx context.Context, c *connection, d *libvirtxml.Domain)
 		return golibvirt.Domain{}, err
 	}
 	defer m.hypervisor.wrote(uuid)
-	return ask(ctx, c, func(rpc *golibvirt.Libvirt) (golibvirt.Domain, error) {
+	ref, err := ask(ctx, c, func(rpc *golibvirt.Libvirt) (golibvirt.Domain, error) {
 		return rpc.DomainDefineXMLFlags(marshalled(d), 0)
 	})
+	if errors.Is(err, errors.ErrUnsupported) && len(d.Devices.TPMs) > 0 && strings.Contains(err.Error(), "TPM") {
+		err = fmt.Errorf("%w; %s needs swtpm for virtual.tpm", err, m.hypervisor.address)
+	}
+	return ref, err
 }
 
 // marshalled is a definition as text.
@@ -192,7 +198,7 @@ func laterThen(err error) bool {
 }
 
 // unplugTimeout is how long a guest may take to let a device go.
-const unplugTimeout = 20 * 1e9
+const unplugTimeout = 20 * time.Second
 
 func (m *machine) unplug(ctx context.Context, c *connection, d *domain, i libvirtxml.DomainInterface) error {
 	name := aliased(aliasInterface, i.Alias)

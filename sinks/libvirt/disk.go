@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
@@ -214,7 +215,7 @@ func (m *machine) create(ctx context.Context, c *connection, v volume, want site
 
 // createTimeout is how long a pool may take to make a volume: one that makes
 // room for all of it at once has much to do.
-const createTimeout = 1e9 * 300
+const createTimeout = 5 * time.Minute
 
 // describeVolume is an empty volume as libvirt has it described.
 func describeVolume(name string, want site.VirtualDisk) string {

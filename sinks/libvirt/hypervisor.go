@@ -129,17 +129,6 @@ func (h *hypervisor) take(ctx context.Context, room chan struct{}) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnreachable, ctx.Err())
 }
 
-// apart runs something over a connection of its own, which ends with it. What
-// streams goes there: it would hold up all others.
-func (h *hypervisor) apart(ctx context.Context, do func(*connection) error) error {
-	c, err := h.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.close()
-	return do(c)
-}
-
 func (h *hypervisor) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -29,12 +29,24 @@ func (m *machine) powerOff(ctx context.Context, c *connection, step site.Step, _
 	return m.stop(ctx, c, d, step.Force, m.opts.Grace)
 }
 
-// restart switches the machine off and on: a reboot would keep what it is.
+// restart switches the machine off and on: a reboot would keep what it is. One
+// that was cut off after it had begun with what is designed is not done again.
 func (m *machine) restart(ctx context.Context, c *connection, step site.Step, n *site.Node) error {
-	if err := m.powerOff(ctx, c, step, n); err != nil {
+	d, err := m.existing(ctx, c)
+	if err != nil {
 		return err
 	}
-	return m.powerOn(ctx, c, step, n)
+	if !(step.Resumed && d.active() && upToDate(d, n)) {
+		if err := m.stop(ctx, c, d, step.Force, m.opts.Grace); err != nil {
+			return err
+		}
+	}
+	return m.start(ctx, c, d)
+}
+
+// upToDate says whether a running machine is what it would be after a restart.
+func upToDate(d *domain, n *site.Node) bool {
+	return len(differing(described(d.live, n), described(d.next, n))) == 0
 }
 
 // startTimeout is how long QEMU may take to start, with all that libvirt does
