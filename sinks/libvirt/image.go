@@ -113,6 +113,9 @@ func (f *fetches) image(ctx context.Context, s *storage, i *site.Image) (golibvi
 	}
 	defer func() { <-one.turn }()
 	if v, there, err := s.image(ctx, i); there || err != nil {
+		if there {
+			f.forget(at)
+		}
 		return v, err
 	}
 	if err := one.refused(waited); err != nil {

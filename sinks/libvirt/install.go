@@ -54,6 +54,7 @@ func (m *machine) install(ctx context.Context, c *connection, step site.Step, n 
 	if err := m.mayReplace(ctx, s, d, step, i); err != nil {
 		return err
 	}
+	defer m.tidy(ctx, s) // once the image is not held any more
 	m.fetches.using.RLock()
 	defer m.fetches.using.RUnlock()
 	image, err := m.fetchImage(ctx, c, s, d, i)

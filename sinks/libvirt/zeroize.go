@@ -35,7 +35,25 @@ func (m *machine) zeroize(ctx context.Context, c *connection, _ site.Step, n *si
 			return fmt.Errorf("the console's log: %w", err)
 		}
 	}
-	return m.undefine(ctx, c, d)
+	if err := m.undefine(ctx, c, d); err != nil {
+		return err
+	}
+	m.tidyAfter(ctx, c, d.owner)
+	return nil
+}
+
+// tidyAfter tidies the pools that a machine had volumes in.
+func (m *machine) tidyAfter(ctx context.Context, c *connection, o owner) {
+	done := map[string]bool{}
+	for _, v := range o.Volumes {
+		if done[v.Pool] {
+			continue
+		}
+		done[v.Pool] = true
+		if s, err := m.storage(ctx, c, nil, v.Pool); err == nil { // a pool that is gone has no images
+			m.tidy(ctx, s)
+		}
+	}
 }
 
 // eraseVolume deletes a volume, overwritten before where the design says so.
