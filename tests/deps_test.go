@@ -69,6 +69,7 @@ var only = map[string][]string{
 	"github.com/prometheus":         {"sinks/metrics"},
 	"go.etcd.io/etcd":               {"engine/record"},
 	"github.com/digitalocean":       {"sinks/libvirt", "tests/libvirt"},
+	"github.com/diskfs":             {"sinks/libvirt"},
 	"libvirt.org/go":                {"sinks/libvirt", "tests/libvirt"},
 	"golang.org/x/crypto/ssh":       {"engine/repo", "engine/repo/repotest", "engine/driver/sshclient", "engine/firstboot", "sinks/ssh", "sinks/libvirt", "tests/libvirt", "tests/lab", "cmd/slipway-lab", "cmd/slipway-demo"},
 }

@@ -299,15 +299,10 @@ func (m *machine) startAfresh(ctx context.Context, c *connection, d *domain) err
 	if firmware(d.next) != "uefi" {
 		return m.start(ctx, c, d)
 	}
-	defer m.hypervisor.wrote(d.ref.UUID)
-	err := tell(ctx, c.within(startTimeout), func(rpc *golibvirt.Libvirt) error {
+	return m.startBy(ctx, c, d, func(rpc *golibvirt.Libvirt) error {
 		_, err := rpc.DomainCreateWithFlags(d.ref, uint32(golibvirt.DomainStartResetNvram))
 		return err
 	})
-	if says(err, golibvirt.ErrOperationInvalid) {
-		err = m.isOn(ctx, c, d, err)
-	}
-	return err
 }
 
 // finish notes what the machine runs from, once it runs.

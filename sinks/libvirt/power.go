@@ -56,6 +56,10 @@ const startTimeout = 3 * time.Minute
 // start brings a machine up, and lets one go on that is paused. A start that is
 // under way already is waited for.
 func (m *machine) start(ctx context.Context, c *connection, d *domain) error {
+	return m.startBy(ctx, c, d, func(rpc *golibvirt.Libvirt) error { return rpc.DomainCreate(d.ref) })
+}
+
+func (m *machine) startBy(ctx context.Context, c *connection, d *domain, create func(*golibvirt.Libvirt) error) error {
 	defer m.hypervisor.wrote(d.ref.UUID)
 	var under error
 	done, err := m.until(ctx, startTimeout, func() (bool, error) {
@@ -66,7 +70,7 @@ func (m *machine) start(ctx context.Context, c *connection, d *domain) error {
 		case s == "paused":
 			return true, resume(ctx, c, d)
 		}
-		under = tell(ctx, c.within(startTimeout), func(rpc *golibvirt.Libvirt) error { return rpc.DomainCreate(d.ref) })
+		under = tell(ctx, c.within(startTimeout), create)
 		if says(under, golibvirt.ErrOperationInvalid) { // somebody else starts it
 			return false, nil
 		}
