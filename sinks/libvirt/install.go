@@ -39,6 +39,9 @@ func (m *machine) install(ctx context.Context, c *connection, step site.Step, n 
 		return err
 	}
 	if step.Resumed && joined(d, i) {
+		if err := m.start(ctx, c, d); err != nil { // it may not be through with that
+			return err
+		}
 		return m.finish(ctx, c, d, i)
 	}
 	if m.seed == nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
@@ -109,8 +110,21 @@ func (s *storage) copy(ctx context.Context, d libvirtxml.StorageVolume, from gol
 	})
 }
 
-// remove deletes a volume; one that is gone already is as well.
+// remove deletes a volume; one that is gone already is as well. One that is
+// being made is waited for: whoever began it may have been cut off.
 func (s *storage) remove(ctx context.Context, name string) error {
+	for {
+		err := s.removeNow(ctx, name)
+		if !beingMade(err) {
+			return err
+		}
+		if err := sleep(ctx, s.h.opts.Poll); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *storage) removeNow(ctx context.Context, name string) error {
 	v, there, err := s.find(ctx, name)
 	if err != nil || !there {
 		return err
@@ -123,6 +137,13 @@ func (s *storage) remove(ctx context.Context, name string) error {
 		err = fmt.Errorf("delete the volume %s: %w", printable(name), err)
 	}
 	return err
+}
+
+// beingMade says whether a volume could not be had since libvirt still makes
+// it, or reads it to make another.
+func beingMade(err error) bool {
+	return says(err, golibvirt.ErrOperationInvalid) &&
+		(strings.Contains(err.Error(), "still being allocated") || strings.Contains(err.Error(), "still in use"))
 }
 
 // wipe overwrites a volume.
