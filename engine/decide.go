@@ -435,8 +435,5 @@ func effect(r *site.Recorded, n *site.Node, s site.Step) {
 		_, hasOS := n.Endpoints[site.OS]
 		done.Proven = !hasOS
 		r.Installed, r.Installing = &done, nil
-	case site.ActionZeroize:
-		// Nothing is left of it: the name can be another machine's.
-		r.Adopted, r.Installed, r.Installing, r.Reached, r.Boots = nil, nil, nil, nil, nil
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -80,7 +81,7 @@ func (e *Engine) mayLeave(w *worker) string {
 	if w.memory.Recorded.Decommissioned.IsZero() {
 		return fmt.Sprintf("revision %s removes the node, which was not decommissioned first; it is held and only observed: put it back with `decommission: true`, or run `slipway approve %s`", rev.Short(), w.name)
 	}
-	if w.node.IsVirtual() && w.memory.Observed.Facets[site.FacetDefinition].Have[site.FieldState] != site.StateAbsent {
+	if plan.StillThere(w.node, w.memory.Observed) != "" {
 		return fmt.Sprintf("revision %s removes the node, and its virtual machine is still on %s; it is held: put the node back with `decommission: true` and approve that the machine goes, or run `slipway approve %s` to leave it there, kept by nobody",
 			rev.Short(), w.node.Virtual.Host.Hypervisor, w.name)
 	}

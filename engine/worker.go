@@ -271,6 +271,9 @@ func (w *worker) learn(ctx context.Context, j *job, v view) error {
 		believeMarker(r, j.node, v.seen.Marker)
 		noteDecommission(r, j.node)
 	})
+	if err == nil {
+		err = w.forgetMachine(ctx, *j, v.seen)
+	}
 	j.memory = w.job().memory
 	return err
 }

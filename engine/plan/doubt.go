@@ -13,7 +13,7 @@ func Doubt(p *site.Plan, k site.Known) {
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
 		seen := k.Nodes[n.Node].Observed
-		if !seen.Facets[site.FacetOS].Seen.IsZero() || stateOf(seen) == site.StateAbsent {
+		if !seen.Facets[site.FacetOS].Seen.IsZero() || Absent(seen) {
 			continue // it says so itself, or nothing can be on it
 		}
 		for j := range n.Steps {

@@ -144,7 +144,7 @@ func installStep(s *site.Site, n *site.Node, have int) site.Step {
 // not there says nothing.
 func Generation(n *site.Node, m site.Memory) int {
 	have := m.Recorded.Generation()
-	if mk := m.Observed.Marker; mk != nil && mk.Node == n.Name && stateOf(m.Observed) != site.StateAbsent {
+	if mk := m.Observed.Marker; mk != nil && mk.Node == n.Name && !Absent(m.Observed) {
 		have = max(have, mk.Generation)
 	}
 	return have

@@ -130,7 +130,7 @@ func planRest(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, serve
 	}
 	planRestart(p, n, m)
 	planFacet(p, n, site.FacetPower, m)
-	if n.Power == "off" || stateOf(m.Observed) == site.StateAbsent && !isDue(n, m) {
+	if n.Power == "off" || Absent(m.Observed) && !isDue(n, m) {
 		return // there is no system to look into
 	}
 	for _, f := range inside(s.Roles[n.Role]) {

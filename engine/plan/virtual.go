@@ -44,6 +44,9 @@ func stateOf(o site.Observed) string {
 	return o.Facets[site.FacetDefinition].Have[site.FieldState]
 }
 
+// Absent says whether a virtual machine was seen not to be there.
+func Absent(o site.Observed) bool { return stateOf(o) == site.StateAbsent }
+
 // foreign says that another machine has the name.
 func foreign(n *site.Node, m site.Memory) string {
 	return strings.Join(unresolved(n, site.FacetDefinition, m.Observed.Facets[site.FacetDefinition]), "; ")
@@ -54,7 +57,7 @@ func foreign(n *site.Node, m site.Memory) string {
 // come back.
 func lost(n *site.Node, m site.Memory) string {
 	r := m.Recorded
-	absent, home := stateOf(m.Observed) == site.StateAbsent, n.Endpoints[site.BMC].URL
+	absent, home := Absent(m.Observed), n.Endpoints[site.BMC].URL
 	have := max(r.Generation(), underWay(r))
 	anew := fmt.Sprintf("raise the generation to %d to make it anew", max(have, n.Generation)+1)
 	switch a := r.Adopted; {
@@ -96,7 +99,7 @@ func mayLose(n *site.Node, m site.Memory) bool {
 // under way.
 func isDue(n *site.Node, m site.Memory) bool {
 	under := underWay(m.Recorded)
-	if stateOf(m.Observed) == site.StateAbsent && m.Recorded.Installing == nil {
+	if Absent(m.Observed) && m.Recorded.Installing == nil {
 		under = 0 // what was begun has nothing to go on with
 	}
 	return wanted(n) > max(under, Generation(n, m))
@@ -110,7 +113,7 @@ func planFirstBoot(p *site.NodePlan, n *site.Node, m site.Memory) bool {
 	switch i := r.Installing; {
 	case isDue(n, m):
 		return false // a higher generation takes its place
-	case installBegun(r) && stateOf(m.Observed) != site.StateAbsent:
+	case installBegun(r) && !Absent(m.Observed):
 		p.Steps = append(p.Steps, r.InFlight.Step)
 	case i == nil:
 		return false

@@ -1,0 +1,24 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// forgetMachine forgets a decommissioned virtual machine once it was seen to be
+// gone, whoever took it away, and what was approved for it: what is made under
+// its name after that is another machine.
+func (w *worker) forgetMachine(ctx context.Context, j job, seen site.Observed) error {
+	r := j.memory.Recorded
+	if !j.node.IsVirtual() || !j.node.Decommission || !plan.Absent(seen) || r.Adopted == nil && r.Installed == nil && r.Installing == nil && r.InFlight == nil {
+		return nil
+	}
+	if err := w.e.unapprove(ctx, w.name); err != nil {
+		return err
+	}
+	return w.save(ctx, func(r *site.Recorded) {
+		r.Adopted, r.Installed, r.Installing, r.InFlight, r.Reached, r.Boots = nil, nil, nil, nil, nil, nil
+	})
+}
