@@ -149,6 +149,8 @@ type Image struct {
 	// Format is "iso", also when empty, for a medium, "qcow2" or "raw" for a
 	// disk.
 	Format string `json:"format,omitempty"`
+	// Size is how large the disk in it is; 0 where the design does not say.
+	Size Size `json:"size,omitempty"`
 	// InstallTimeout bounds the time from booting the medium to the machine
 	// powering itself off, and of a first boot to the marker.
 	InstallTimeout Duration `json:"installTimeout"`

@@ -18,11 +18,14 @@ var bioses = []Rule{
 	},
 	{
 		Code: "secure-boot", Severity: site.SeverityError,
-		What:  "A node with secure boot boots by UEFI.",
+		What:  "A node with secure boot boots by UEFI; a virtual machine with it is a q35, too.",
 		Why:   "Only UEFI checks what it boots (UEFI specification 2.10, chapter 32); the firmware refuses the setting, or boots unchecked code.",
 		Wrong: `nodes: "n1": {bios: secureBoot: true, boot: mode: "bios"}`,
 		Right: `nodes: "n1": {bios: secureBoot: true, boot: mode: "uefi"}`,
 		Node: func(_ *site.Site, n *site.Node) []site.Finding {
+			if n.IsVirtual() {
+				return virtualSecureBoot(n)
+			}
 			if n.BIOS.SecureBoot == nil || !*n.BIOS.SecureBoot || n.Boot.Mode != "bios" {
 				return nil
 			}
@@ -30,6 +33,23 @@ var bioses = []Rule{
 				`there is secure boot, and boot.mode is "bios"`, `Write boot: mode: "uefi", or bios: secureBoot: false.`))}
 		},
 	},
+}
+
+// virtualSecureBoot objects to what a virtual machine cannot have secure boot
+// with: QEMU's pc has no system management mode, which guards the keys.
+func virtualSecureBoot(n *site.Node) []site.Finding {
+	mode, path := bootMode(n)
+	switch {
+	case !n.Virtual.SecureBoot:
+		return nil
+	case mode == "bios":
+		return []site.Finding{beside(n, path, wrong("virtual.secureBoot",
+			`there is secure boot, and virtual.firmware is "bios"`, `Write virtual: firmware: "uefi", or remove secureBoot.`))}
+	case n.Virtual.Machine == "pc":
+		return []site.Finding{beside(n, "virtual.machine", wrong("virtual.secureBoot",
+			`there is secure boot, and virtual.machine is "pc"`, `Write virtual: machine: "q35", or remove secureBoot.`))}
+	}
+	return nil
 }
 
 // spellings are the names that vendors have for an intent in their attribute

@@ -1,8 +1,10 @@
 package rule
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -55,11 +57,12 @@ nodes: "n4": boot: interface: "eno1"`,
 		Wrong: `images: old: {url: "https://images.example.org/old.iso", sha256: "` + someDigest + `", bootMode: "bios"}` + "\n" + `nodes: "n1": {image: "old", boot: mode: "uefi"}`,
 		Right: `images: old: {url: "https://images.example.org/old.iso", sha256: "` + someDigest + `", bootMode: "bios"}` + "\n" + `nodes: "n1": {image: "old", boot: mode: "bios"}`,
 		Node: eachNodeImage(func(n *site.Node, name string, i *site.Image) (message, fix string) {
-			if !differ(i.BootMode, n.Boot.Mode) {
+			mode, path := bootMode(n)
+			if !differ(i.BootMode, mode) {
 				return "", ""
 			}
-			return fmt.Sprintf("the image %s boots by %s, and boot.mode is %q", name, i.BootMode, n.Boot.Mode),
-				fmt.Sprintf("Write boot: mode: %q, or use an image that boots by %s.", i.BootMode, n.Boot.Mode)
+			return fmt.Sprintf("the image %s boots by %s, and %s is %q", name, i.BootMode, path, mode),
+				fmt.Sprintf("Write %s: %q, or use an image that boots by %s.", strings.ReplaceAll(path, ".", ": "), i.BootMode, i.BootMode)
 		}),
 	},
 	{
@@ -78,6 +81,17 @@ nodes: "n4": boot: interface: "eno1"`,
 		Right: `images: quick: {url: "https://images.example.org/quick.iso", sha256: "` + someDigest + `", installTimeout: "45m"}` + "\nnodes: \"n1\": image: \"quick\"",
 		Site:  installTimeout,
 	},
+}
+
+// bootMode is how a node's firmware boots, and the path that says so.
+func bootMode(n *site.Node) (mode, path string) {
+	switch {
+	case !n.IsVirtual():
+		return n.Boot.Mode, "boot.mode"
+	case n.Virtual.Firmware == "" && states(n, "virtual.firmware"):
+		return "", "virtual.firmware"
+	}
+	return cmp.Or(n.Virtual.Firmware, "bios"), "virtual.firmware"
 }
 
 func bootOrder(s *site.Site, n *site.Node) []site.Finding {

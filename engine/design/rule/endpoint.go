@@ -71,11 +71,11 @@ networks: mgmt: ranges: dhcp: {from: "10.1.0.100", to: "10.1.0.199", use: "dhcp"
 	},
 	{
 		Code: "host-key-missing", Severity: site.SeverityWarning,
-		What:  "An SSH endpoint pins the host's key, but that of a virtual machine with a generation: its keys are made with the installation.",
+		What:  "An SSH endpoint or hypervisor pins the host's key, but that of a virtual machine with a generation: its keys are made with the installation.",
 		Why:   "An SSH server that proves nothing is refused, so nothing is learned through this endpoint.",
 		Wrong: `nodes: "n1": endpoints: os: {url: "ssh://10.1.0.11", trust: _ @unset()}`,
 		Right: `nodes: "n1": endpoints: os: {url: "ssh://10.1.0.11", trust: hostKeys: ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIExample"]}`,
-		Node:  hostKeyMissing,
+		Node:  hostKeyMissing, Site: hypervisorKeyMissing,
 	},
 	{
 		Code: "duplicate-endpoint", Severity: site.SeverityError, Firm: true,
@@ -121,6 +121,18 @@ func hostKeyMissing(s *site.Site, n *site.Node) []site.Finding {
 		}
 		return "the endpoint has no trust.hostKeys", "Add the host's public key, as `ssh-keyscan` prints it and you have checked it."
 	})(s, n)
+}
+
+func hypervisorKeyMissing(s *site.Site) []site.Finding {
+	var found []site.Finding
+	for _, name := range keys(s.Hypervisors) {
+		h, path := s.Hypervisors[name], "hypervisors."+name
+		if parsed(h.URL).Scheme == "libvirt+ssh" && len(h.Trust.HostKeys) == 0 && !s.Origins.Has(path+".trust.hostKeys") {
+			found = append(found, wrong(path+".url", fmt.Sprintf("the hypervisor %s has no trust.hostKeys", name),
+				"Add the host's public key, as `ssh-keyscan` prints it and you have checked it."))
+		}
+	}
+	return found
 }
 
 // parsed is a URL; one that cannot be parsed has a scheme and nothing else.

@@ -20,7 +20,7 @@ var images = []Rule{
 	{
 		Code: "image-url", Severity: site.SeverityError,
 		What:  "The URL of an image is an http or https URL with a host and without an account.",
-		Why:   "The BMC itself fetches the image.",
+		Why:   "The BMC itself fetches the image, or the daemon that of a virtual machine.",
 		Wrong: `images: debian12: url: "nfs://images.example.org/debian.iso"`,
 		Right: `images: debian12: url: "http://images.example.org/debian.iso"`,
 		Site:  imageURLs,
@@ -46,7 +46,7 @@ var images = []Rule{
 		Wrong: `nodes: "n1": {generation: 1, identity: _ @unset()}`,
 		Right: `nodes: "n1": {generation: 1, identity: uuid: "4c4c4544-0000-4000-8000-0000000000aa"}`,
 		Node: func(_ *site.Site, n *site.Node) []site.Finding {
-			if !states(n, "generation") || states(n, "identity.uuid") || states(n, "identity.serial") || n.Moved.Known() {
+			if !states(n, "generation") || states(n, "identity.uuid") || states(n, "identity.serial") || n.Moved.Known() || !isWhole(n) && n.IsVirtual() {
 				return nil
 			}
 			return []site.Finding{wrong("generation",

@@ -14,7 +14,7 @@ import (
 var interfaces = []Rule{
 	{
 		Code: "interface-name", Severity: site.SeverityError,
-		What:  "The name of an interface, bond, bridge or VLAN is one that the kernel and systemd take, and no other of the node's has it.",
+		What:  "The name of an interface, bond, bridge or VLAN, or of a hypervisor's bridge, is one that the kernel and systemd take, and no other of the node's has it.",
 		Why:   "A name has at most 15 letters (IFNAMSIZ), and is a directory in /sys and /proc; systemd takes no number for one. The interface would not be made, and the node would not come up on its network.",
 		Wrong: `nodes: "n4": {interfaces: "enp216s0f1np1-data": {link: "uplink"}, bonds: bond0: members: ["eno1", "eno2", "enp216s0f1np1-data"]}`,
 		Right: `nodes: "n4": {interfaces: "enp216s0f1np1": {link: "uplink"}, bonds: bond0: members: ["eno1", "eno2", "enp216s0f1np1"]}`,
@@ -314,18 +314,35 @@ func interfaceNames(_ *site.Site, n *site.Node) []site.Finding {
 	for _, c := range carriers(n) {
 		before, twice := first[c.name]
 		first[c.name] = c
-		switch {
-		case twice:
+		if twice {
 			found = append(found, wrong(c.path(), fmt.Sprintf("%s is in %s and in %s", c.name, before.section, c.section), "Give each a name of its own."))
-		case len(c.name) > longestInterface:
-			found = append(found, wrong(c.path(), fmt.Sprintf("the name %s has %d letters, and the kernel takes %d", c.name, len(c.name), longestInterface), "Shorten it."))
-		case slices.Contains(reserved, c.name):
-			found = append(found, wrong(c.path(), fmt.Sprintf("%q means something else to the kernel", c.name), "Choose another name."))
-		case strings.Trim(c.name, "0123456789") == "":
-			found = append(found, wrong(c.path(), fmt.Sprintf("the name %s is a number, which systemd does not take", c.name), "Begin it with a letter."))
+			continue
 		}
+		found = append(found, refuseName(c.path(), c.name)...)
+	}
+	for _, name := range keys(n.Virtual.Interfaces) {
+		path := "virtual.interfaces." + name
+		if _, twice := first[name]; !twice {
+			found = append(found, refuseName(path, name)...)
+		}
+		found = append(found, refuseName(path+".bridge", n.Virtual.Interfaces[name].Bridge)...)
 	}
 	return found
+}
+
+// refuseName objects to a name that the kernel or systemd does not take for an
+// interface.
+func refuseName(path, name string) []site.Finding {
+	switch {
+	case name == "":
+	case len(name) > longestInterface:
+		return []site.Finding{wrong(path, fmt.Sprintf("the name %s has %d letters, and the kernel takes %d", name, len(name), longestInterface), "Shorten it.")}
+	case slices.Contains(reserved, name):
+		return []site.Finding{wrong(path, fmt.Sprintf("%q means something else to the kernel", name), "Choose another name.")}
+	case strings.Trim(name, "0123456789") == "":
+		return []site.Finding{wrong(path, fmt.Sprintf("the name %s is a number, which systemd does not take", name), "Begin it with a letter.")}
+	}
+	return nil
 }
 
 func unknownMember(_ *site.Site, n *site.Node) []site.Finding {
@@ -558,8 +575,14 @@ func networkWithoutAddress(s *site.Site, n *site.Node) []site.Finding {
 func macFacts(_ *site.Site, n *site.Node) []Fact {
 	var facts []Fact
 	used := map[string]bool{}
+	for _, name := range keys(n.Virtual.Interfaces) {
+		facts = append(facts, fact(n.Virtual.Interfaces[name].MAC, "virtual.interfaces."+name+".mac")...)
+	}
 	for _, name := range keys(n.Interfaces) {
 		i := n.Interfaces[name]
+		if i.MAC == n.Virtual.Interfaces[name].MAC && n.IsVirtual() {
+			continue
+		}
 		used[i.MAC] = true
 		facts = append(facts, fact(i.MAC, "interfaces."+name+".mac")...)
 		if i.MAC == "" && !used[i.Device] {
@@ -587,6 +610,9 @@ func macKind(_ *site.Site, n *site.Node) []site.Finding {
 	}
 	for _, name := range keys(n.Hardware.Devices) {
 		check("hardware.devices."+name+".mac", n.Hardware.Devices[name].MAC)
+	}
+	for _, name := range keys(n.Virtual.Interfaces) {
+		check("virtual.interfaces."+name+".mac", n.Virtual.Interfaces[name].MAC)
 	}
 	return found
 }

@@ -9,20 +9,38 @@ import (
 var references = []Rule{
 	{
 		Code: "unknown-role", Severity: site.SeverityError, Firm: true,
-		What: "The role of a node is an entry in `roles`.", Why: noMeaning,
+		What: "The role of a node is an entry in `roles`, and so are those that a role's placement names.", Why: noMeaning,
 		Wrong: `nodes: "n2": role: "computer"`,
 		Right: `nodes: "n2": role: "compute"`,
 		Node: func(s *site.Site, n *site.Node) []site.Finding {
 			return refer("role", "roles", n.Role, s.Roles)
 		},
+		Site: func(s *site.Site) (found []site.Finding) {
+			for _, role := range keys(s.Roles) {
+				at, p := "roles."+role+".placement.", s.Roles[role].Placement
+				for _, other := range p.Apart {
+					found = append(found, refer(at+"apart", "roles", other, s.Roles)...)
+				}
+				for _, other := range p.Near {
+					found = append(found, refer(at+"near", "roles", other, s.Roles)...)
+				}
+			}
+			return found
+		},
 	},
 	{
 		Code: "unknown-rack", Severity: site.SeverityError, Firm: true,
-		What: "The rack of a node is an entry in `racks`.", Why: noMeaning,
+		What: "The rack of a node or hypervisor is an entry in `racks`.", Why: noMeaning,
 		Wrong: `nodes: "n1": rack: "r9"`,
 		Right: `nodes: "n1": rack: "r2"`,
 		Node: func(s *site.Site, n *site.Node) []site.Finding {
 			return refer("rack", "racks", n.Rack, s.Racks)
+		},
+		Site: func(s *site.Site) (found []site.Finding) {
+			for _, name := range keys(s.Hypervisors) {
+				found = append(found, refer("hypervisors."+name+".rack", "racks", s.Hypervisors[name].Rack, s.Racks)...)
+			}
+			return found
 		},
 	},
 	{
@@ -36,13 +54,19 @@ var references = []Rule{
 	},
 	{
 		Code: "unknown-credential", Severity: site.SeverityError, Firm: true,
-		What: "The credential of an endpoint is an entry in `credentials`.", Why: noMeaning,
+		What: "The credential of an endpoint or hypervisor is an entry in `credentials`.", Why: noMeaning,
 		Wrong: `nodes: "n1": endpoints: bmc: credential: "ilo"`,
 		Right: `nodes: "n1": endpoints: bmc: credential: "os"`,
 		Node: func(s *site.Site, n *site.Node) (found []site.Finding) {
 			for _, kind := range keys(n.Endpoints) {
 				path := "endpoints." + string(kind) + ".credential"
 				found = append(found, refer(path, "credentials", n.Endpoints[kind].Credential, s.Credentials)...)
+			}
+			return found
+		},
+		Site: func(s *site.Site) (found []site.Finding) {
+			for _, name := range keys(s.Hypervisors) {
+				found = append(found, refer("hypervisors."+name+".credential", "credentials", s.Hypervisors[name].Credential, s.Credentials)...)
 			}
 			return found
 		},

@@ -79,6 +79,8 @@ func Areas() []Area {
 		{"allocations", allocations},
 		{"switches", switches},
 		{"endpoints", endpoints},
+		{"virtual machines", virtuals},
+		{"hypervisors", hypervisors},
 		{"images", images},
 		{"hardware", hardwares},
 		{"firmware settings", bioses},

@@ -25,6 +25,14 @@ var trusting = []Rule{{
 		}
 		return found
 	},
+	Site: func(s *site.Site) (found []site.Finding) {
+		for _, name := range keys(s.Hypervisors) {
+			if fault := caFault([]byte(s.Hypervisors[name].Trust.CA)); fault != "" {
+				found = append(found, wrong("hypervisors."+name+".trust.ca", fault, "Copy the certificates as they are in the authority's PEM file."))
+			}
+		}
+		return found
+	},
 }}
 
 // someCertificate is a certificate for examples, as CUE has it in a string.

@@ -1,0 +1,282 @@
+package rule
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// aMachine is a virtual machine for examples, anInstalled one an installation
+// of it.
+const (
+	aHypervisor = `hypervisors: "hv-1": url: "libvirt+unix:///system"
+`
+	aMachine = aHypervisor + `profiles: vm: {style: "virtual", role: "compute", virtual: {cpus: 2, memory: "2GiB", disks: root: {size: "20GiB", image: "overlay"}}}
+`
+	anInstalled = aMachine + `images: cloud: {url: "https://images.example.org/debian12.qcow2", sha256: "` + someDigest + `", format: "qcow2"}
+profiles: vm: {image: "cloud", generation: 1, endpoints: os: url: "ssh://{name}.example.org", system: users: admin: keys: ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFPWpdVTB1pw77PbuCSIbtGfp/5U0O8L3tgZg87e64Sv"]}
+`
+)
+
+// virtuals: is a virtual machine one, and can it be made and installed?
+var virtuals = []Rule{
+	{
+		Code: "unknown-hypervisor", Severity: site.SeverityError, Firm: true,
+		What: "The hypervisor that a virtual machine asks for is an entry in `hypervisors`.", Why: noMeaning,
+		Wrong: aMachine + `nodes: "vm-1": {profiles: ["vm"], virtual: hypervisor: "hv-2"}`,
+		Right: aMachine + `nodes: "vm-1": {profiles: ["vm"], virtual: hypervisor: "hv-1"}`,
+		Node: func(s *site.Site, n *site.Node) []site.Finding {
+			return refer("virtual.hypervisor", "hypervisors", n.Virtual.Hypervisor, s.Hypervisors)
+		},
+	},
+	{
+		Code: "virtual-without-hypervisor", Severity: site.SeverityError, Firm: true,
+		What: "A site with virtual machines has a hypervisor.",
+		Why:  "There is nothing that the machine could run on.",
+		Wrong: `profiles: vm: {style: "virtual", role: "compute", virtual: {cpus: 2, memory: "2GiB", disks: root: size: "20GiB"}}
+nodes: "vm-1": profiles: ["vm"]`,
+		Right: aMachine + `nodes: "vm-1": profiles: ["vm"]`,
+		Node: func(s *site.Site, n *site.Node) []site.Finding {
+			if !n.IsVirtual() || len(s.Hypervisors) > 0 || lost(s.Origins, "hypervisors", s.Hypervisors) {
+				return nil
+			}
+			return []site.Finding{wrong("style", fmt.Sprintf("the node %s is virtual, and the site has no hypervisor", n.Name),
+				`Declare one, such as hypervisors: "hv-1": url: "libvirt+ssh://root@192.0.2.21/system".`)}
+		},
+	},
+	{
+		Code: "physical-fields-on-virtual", Severity: site.SeverityError, Firm: true,
+		What:  "A virtual machine has nothing that only a physical one has: " + and(physicalOnly) + ".",
+		Why:   "Its identity follows from the names of the site and of the node, its rack is that of its hypervisor, and the rest is under `virtual`; what stands elsewhere would silently not happen.",
+		Wrong: aMachine + `nodes: "vm-1": {profiles: ["vm"], rack: "r1"}`,
+		Right: aMachine + `nodes: "vm-1": profiles: ["vm"]`,
+		Node:  physicalFields,
+	},
+	{
+		Code: "virtual-fields-on-physical", Severity: site.SeverityError, Firm: true,
+		What:  "A physical machine has nothing under `virtual`.",
+		Why:   "A machine is what it is made of: nobody can change that, so that what is asked for would silently not happen. Or the style is missing, and the machine would not be made.",
+		Wrong: `nodes: "n1": virtual: cpus: 2`,
+		Right: `nodes: "n1": hardware: cpus: 2`,
+		Node: func(_ *site.Site, n *site.Node) []site.Finding {
+			if _, has := within(n.Origins, "virtual"); !has || n.IsVirtual() || states(n, "style") && n.Style == "" {
+				return nil
+			}
+			return []site.Finding{wrong("virtual", fmt.Sprintf("the node %s is not virtual, and has fields under `virtual`", n.Name),
+				`Write style: "virtual", or remove them.`)}
+		},
+	},
+	{
+		Code: "virtual-incomplete", Severity: site.SeverityError,
+		What: "A virtual machine has a disk.",
+		Why:  "It has nothing to start from, and nothing can be installed.",
+		Wrong: aHypervisor + `profiles: vm: {style: "virtual", role: "compute", virtual: {cpus: 2, memory: "2GiB", disks: {}}}
+nodes: "vm-1": profiles: ["vm"]`,
+		Right: aMachine + `nodes: "vm-1": profiles: ["vm"]`,
+		Node: func(_ *site.Site, n *site.Node) []site.Finding {
+			if !n.IsVirtual() || len(n.Virtual.Disks) > 0 || !states(n, "virtual.disks") {
+				return nil // where it says nothing of disks, the field is missing
+			}
+			return []site.Finding{wrong("virtual.disks", fmt.Sprintf("the virtual machine %s has no disk", n.Name),
+				`Give it one, such as disks: root: {size: "20GiB", image: "overlay"}.`)}
+		},
+	},
+	{
+		Code: "virtual-interface", Severity: site.SeverityError,
+		What:  "An interface of a virtual machine is also under `virtual.interfaces`, where it has its MAC address.",
+		Why:   "The machine is made with those alone; what is configured for another never comes up.",
+		Wrong: aMachine + `nodes: "vm-1": {profiles: ["vm"], virtual: interfaces: eth0: bridge: "br0", interfaces: ens3: {}}`,
+		Right: aMachine + `nodes: "vm-1": {profiles: ["vm"], virtual: interfaces: eth0: bridge: "br0", interfaces: eth0: {}}`,
+		Node:  virtualInterface,
+	},
+	{
+		Code: "image-format", Severity: site.SeverityError, Firm: true,
+		What:  "The image of a virtual machine is a disk (\"qcow2\" or \"raw\"), that of a physical one a medium (\"iso\").",
+		Why:   "The disk of an installed system is no medium that a machine installs itself from, and a medium is no disk of a system; the machine would not start, its disks erased by then.",
+		Wrong: aMachine + `nodes: "vm-1": {profiles: ["vm"], image: "debian12"}`,
+		Right: aMachine + `images: cloud: {url: "https://images.example.org/debian12.qcow2", sha256: "` + someDigest + `", format: "qcow2"}
+nodes: "vm-1": {profiles: ["vm"], image: "cloud"}`,
+		Node: eachNodeImage(imageFormat),
+	},
+	{
+		Code: "image-disk", Severity: site.SeverityError, Firm: true,
+		What:  "A virtual machine with a generation has one disk for its image, and an overlay is of the format qcow2.",
+		Why:   "It has to be known which disk an installation erases; and only qcow2 can lie over another file.",
+		Wrong: anInstalled + `nodes: "vm-1": {profiles: ["vm"], virtual: disks: data: {size: "10GiB", image: "copy"}}`,
+		Right: anInstalled + `nodes: "vm-1": {profiles: ["vm"], virtual: disks: data: size: "10GiB"}`,
+		Node:  imageDisk,
+	},
+	{
+		Code: "image-disk-too-small", Severity: site.SeverityError,
+		What:  "The disk for the image of a virtual machine is as large as the disk in the image, where that has a size.",
+		Why:   "The end of the system would be cut off, so that it does not start; the installation is refused.",
+		Wrong: anInstalled + `images: cloud: size: "30GiB"` + "\n" + `nodes: "vm-1": profiles: ["vm"]`,
+		Right: anInstalled + `images: cloud: size: "3GiB"` + "\n" + `nodes: "vm-1": profiles: ["vm"]`,
+		Node:  imageDiskTooSmall,
+	},
+	{
+		Code: "virtual-without-os-endpoint", Severity: site.SeverityError,
+		What:  "A virtual machine with a generation has endpoints.os.",
+		Why:   "An installation is done when the system itself says so, which is read through this endpoint; without it nothing could prove it, and it would never end.",
+		Wrong: anInstalled + `nodes: "vm-1": {profiles: ["vm"], endpoints: os: _ @unset()}`,
+		Right: anInstalled + `nodes: "vm-1": profiles: ["vm"]`,
+		Node: func(_ *site.Site, n *site.Node) []site.Finding {
+			if _, has := within(n.Origins, "endpoints.os"); has || !isInstalled(n) {
+				return nil
+			}
+			return []site.Finding{wrong("generation", fmt.Sprintf("the virtual machine %s has a generation and no endpoints.os", n.Name),
+				`Write endpoints: os: url: "ssh://{addresses.NETWORK}", with the name of the network.`)}
+		},
+	},
+	{
+		Code: "virtual-without-login", Severity: site.SeverityWarning,
+		What:  "On a virtual machine with a generation somebody can log in with an SSH key.",
+		Why:   "The first boot makes no account then. Unless the image has one, nobody can log in, Slipway among them, and the installation never ends.",
+		Wrong: anInstalled + `nodes: "vm-1": {profiles: ["vm"], system: users: admin: keys: _ @unset()}`,
+		Right: anInstalled + `nodes: "vm-1": profiles: ["vm"]`,
+		Node:  virtualWithoutLogin,
+	},
+}
+
+// isInstalled says whether an installation makes a virtual machine's system,
+// as far as all is known of it.
+func isInstalled(n *site.Node) bool {
+	return n.IsVirtual() && states(n, "generation") && isWhole(n)
+}
+
+// physicalOnly are the paths of what only a physical machine has.
+var physicalOnly = []string{
+	"identity", "moved", "rack", "hardware", "bios", "firmware", "endpoints.bmc", "boot.mode", "boot.installBy", "storage.controllers",
+}
+
+func physicalFields(s *site.Site, n *site.Node) []site.Finding {
+	if !n.IsVirtual() {
+		return nil
+	}
+	var found []site.Finding
+	for _, path := range physicalOnly {
+		if path == "identity" && isDerived(s, n) {
+			continue
+		}
+		if _, has := within(n.Origins, path); has {
+			found = append(found, wrong(path, fmt.Sprintf("the node %s is virtual, and has %s, which only a physical machine has", n.Name, path),
+				fmt.Sprintf("Remove it; where a profile sets it that physical nodes have too, take it away with `%s: _ @unset()`.", strings.ReplaceAll(path, ".", ": "))))
+		}
+	}
+	return found
+}
+
+// isDerived says whether the identity of a virtual machine is the one that it
+// has by its name, whether or not the design repeats it.
+func isDerived(s *site.Site, n *site.Node) bool {
+	return n.Identity == site.Identity{UUID: site.MachineUUID(s.Name, n.Name)} && !states(n, "identity.serial")
+}
+
+func virtualInterface(_ *site.Site, n *site.Node) []site.Finding {
+	if !n.IsVirtual() || lost(n.Origins, "virtual.interfaces", n.Virtual.Interfaces) && len(n.Virtual.Interfaces) == 0 {
+		return nil
+	}
+	var found []site.Finding
+	for _, name := range keys(n.Interfaces) {
+		path := "interfaces." + name
+		v, ok := n.Virtual.Interfaces[name]
+		switch mac := n.Interfaces[name].MAC; {
+		case !ok:
+			found = append(found, absent(path, "interface", "virtual.interfaces", name, n.Virtual.Interfaces)...)
+		case mac != "" && v.MAC != "" && mac != v.MAC:
+			found = append(found, beside(n, "virtual."+path+".mac", wrong(path+".mac",
+				fmt.Sprintf("the MAC address of %s is %s here, and %s under virtual.interfaces", name, mac, v.MAC),
+				"Remove it here; the machine is made with the other.")))
+		}
+	}
+	return found
+}
+
+func imageFormat(n *site.Node, name string, i *site.Image) (message, fix string) {
+	switch format := cmp.Or(i.Format, "iso"); {
+	case n.IsVirtual() && format == "iso":
+		return fmt.Sprintf("the image %s is a medium, and the node %s is virtual", name, n.Name),
+			`Use an image with format: "qcow2" or "raw".`
+	case !n.IsVirtual() && format != "iso":
+		return fmt.Sprintf("the image %s is a disk (%s), and the node %s is a physical machine", name, format, n.Name),
+			`Use an image with format: "iso", or write style: "virtual".`
+	}
+	return "", ""
+}
+
+func imageDisk(_ *site.Site, n *site.Node) []site.Finding {
+	if !n.IsVirtual() {
+		return nil
+	}
+	var disks []string
+	var found []site.Finding
+	for _, name := range keys(n.Virtual.Disks) {
+		d, path := n.Virtual.Disks[name], "virtual.disks."+name
+		if d.Image == "" {
+			continue
+		}
+		disks = append(disks, name)
+		if d.Image == "overlay" && d.Format == "raw" {
+			found = append(found, beside(n, path+".format", wrong(path+".image",
+				fmt.Sprintf("the disk %s is an overlay, and its format is raw", name), `Write image: "copy", or format: "qcow2".`)))
+		}
+	}
+	switch {
+	case len(disks) > 1:
+		found = append(found, beside(n, "virtual.disks."+disks[0]+".image", wrong("virtual.disks."+disks[1]+".image",
+			fmt.Sprintf("the image of %s is put on the disks %s", n.Name, and(disks)), "Keep `image` on one of them; the others are for data.")))
+	case len(disks) == 0 && len(n.Virtual.Disks) > 0 && isInstalled(n) && !saysImageDisk(n):
+		found = append(found, wrong("generation", fmt.Sprintf("the virtual machine %s has a generation and no disk for its image", n.Name),
+			`Write image: "overlay" or image: "copy" at one of its disks.`))
+	}
+	return found
+}
+
+// saysImageDisk says whether a disk has an image, be it known how or not.
+func saysImageDisk(n *site.Node) bool {
+	for path := range n.Origins.Within("virtual.disks") {
+		if strings.HasSuffix(path, ".image") {
+			return true
+		}
+	}
+	return false
+}
+
+func imageDiskTooSmall(s *site.Site, n *site.Node) []site.Finding {
+	i := s.Images[n.Image]
+	if i == nil || i.Size == 0 {
+		return nil
+	}
+	var found []site.Finding
+	for _, name := range keys(n.Virtual.Disks) {
+		d, path := n.Virtual.Disks[name], "virtual.disks."+name+".size"
+		if d.Image == "" || d.Size == 0 || d.Size >= i.Size {
+			continue
+		}
+		found = append(found, also(s, "images."+n.Image+".size", wrong(path,
+			fmt.Sprintf("the disk %s has %s, and the image %s needs %s", name, amount(d.Size), n.Image, amount(i.Size)),
+			fmt.Sprintf("Give it at least %s.", amount(i.Size)))))
+	}
+	return found
+}
+
+func virtualWithoutLogin(s *site.Site, n *site.Node) []site.Finding {
+	if !isInstalled(n) {
+		return nil
+	}
+	systems := []site.System{n.System}
+	if i := s.Images[n.Image]; i != nil {
+		systems = append(systems, n.Families[i.Family])
+	}
+	for _, x := range systems {
+		for _, u := range x.Users {
+			if len(u.Keys) > 0 && u.State != "absent" {
+				return nil
+			}
+		}
+	}
+	return []site.Finding{wrong("generation", fmt.Sprintf("no account of the virtual machine %s has an SSH key", n.Name),
+		"Give one keys under system.users; that of the credential of endpoints.os has to be among them.")}
+}
