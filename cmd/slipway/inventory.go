@@ -22,8 +22,10 @@ func (a *app) inventoryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "inventory NODE", Short: "show what a machine is made of", Args: exactly(1),
 		Long: "Shows what the last inspection of a node's machine found: processors, memory modules,\n" +
-			"drives, network adapters, power supplies and firmware. Machines are inspected once a\n" +
-			"day; `slipway retry NODE` does so now.\n" + exitHelp,
+			"drives, network adapters, power supplies and firmware; and what the installed system\n" +
+			"tells of itself over SSH: links, disks, file systems, memory, and units that have failed.\n" +
+			"Machines are inspected once a day and systems looked into every few minutes;\n" +
+			"`slipway retry NODE` does both now.\n" + exitHelp,
 		Example: "  slipway inventory compute-5\n  slipway inventory compute-5 --output json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			daemon := daemonAt(f.state)
@@ -32,13 +34,21 @@ func (a *app) inventoryCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if c.Inventory == nil {
+			inside := insideOf(c)
+			if c.Inventory == nil && inside == nil {
 				return fmt.Errorf("%s was not inspected yet: its BMC was not reached, cannot be inspected, or has its turn within minutes", args[0])
 			}
 			if a.output == "json" {
-				return printJSON(a.out, inspected{args[0], c.Observed.Facets[site.FacetInventory].Seen, c.Inventory})
+				return printJSON(a.out, inspected{args[0], c.Observed.Facets[site.FacetInventory].Seen, c.Inventory, inside})
 			}
-			printInventory(a.out, args[0], c)
+			if c.Inventory != nil {
+				printInventory(a.out, args[0], c)
+			} else {
+				fmt.Fprintf(a.out, "%s  its machine was not inspected yet\n", args[0])
+			}
+			if inside != nil {
+				printInside(a.out, inside)
+			}
 			return nil
 		},
 	}
@@ -49,9 +59,10 @@ func (a *app) inventoryCommand() *cobra.Command {
 // inspected is an inventory as JSON.
 type inspected struct {
 	Node string `json:"node"`
-	// Seen is when it was read.
-	Seen time.Time `json:"seen"`
+	// Seen is when it was read, zero for never.
+	Seen time.Time `json:"seen,omitzero"`
 	*site.Inventory
+	Inside *looked `json:"inside,omitempty"`
 }
 
 // printInventory writes an inventory for people, a line for each part.

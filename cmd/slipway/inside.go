@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// looked is what an installed system tells of itself, as JSON.
+type looked struct {
+	// Seen is when it was asked.
+	Seen time.Time `json:"seen"`
+	*site.Inside
+}
+
+// insideOf is nil for a node whose system was never looked into.
+func insideOf(c site.Closeup) *looked {
+	if c.Observed.Inside == nil {
+		return nil
+	}
+	return &looked{c.Observed.Facets[site.FacetOS].Seen, c.Observed.Inside}
+}
+
+// printInside writes what a system tells of itself for people.
+func printInside(w io.Writer, l *looked) {
+	about := []string{}
+	if !l.BootedAt.IsZero() {
+		about = append(about, "booted "+age(l.BootedAt)+" ago")
+	}
+	if l.MemoryBytes > 0 {
+		about = append(about, gibibytes(l.MemoryBytes)+" of memory")
+	}
+	if l.SwapBytes > 0 {
+		about = append(about, gibibytes(l.SwapBytes)+" of swap")
+	}
+	fmt.Fprintf(w, "\n%s\n", strings.Join(append(about, "looked inside "+age(l.Seen)+" ago"), ", "))
+	t := newTable("inside", "name", "kind", "")
+	row := func(what, name, kind string, more ...string) {
+		more = slices.DeleteFunc(more, func(s string) bool { return s == "" })
+		t.AppendRow(table.Row{what, printable(name), printable(kind), printable(strings.Join(more, ", "))})
+	}
+	for _, n := range l.Links {
+		row("link", n.Name, n.State, append([]string{n.MAC, mtu(n.MTU)}, n.Addresses...)...)
+	}
+	for _, d := range l.Disks {
+		row("disk", d.Name, d.Kind, plan.Size(d.Bytes), d.Model, d.Serial)
+	}
+	for _, m := range l.Mounts {
+		row("mount", m.Path, m.FileSystem, m.Source, gibibytes(m.Bytes), full(m))
+	}
+	for _, u := range l.FailedUnits {
+		row("unit", u, "failed")
+	}
+	if t.Length() > 0 {
+		fmt.Fprintf(w, "\n%s\n", t.Render())
+	}
+}
+
+func mtu(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("MTU %d", n)
+}
+
+// full is in steps of five.
+func full(m site.Mount) string {
+	if m.Used < 5 {
+		return "nearly empty"
+	}
+	return fmt.Sprintf("%d %% full", m.Used)
+}
+
+// gibibytes is an amount to a tenth.
+func gibibytes(bytes int64) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30)) }
