@@ -119,6 +119,10 @@ func observation(i int, seen time.Time) site.Observed {
 			site.FacetOS:     state(site.Values{"release": "Debian 12", "kernel": "6.1.0-18-amd64", "boot": "7e1"}),
 		},
 		Inventory: &site.Inventory{Manufacturer: "Contoso", Model: "3500RX", Processors: 2, MemoryGiB: 96},
+		Inside: &site.Inside{
+			BootedAt: time.Date(2026, 11, 22, 15, 46, 0, 0, time.UTC), MemoryBytes: 96 << 30, FailedUnits: []string{},
+			Links: []site.NetDevice{{Name: "eth0", Addresses: []string{"10.1.0.11/24"}}}, Mounts: []site.Mount{{Path: "/", Used: 95}},
+		},
 	}
 }
 

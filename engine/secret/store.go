@@ -28,7 +28,7 @@ var (
 //	hosts: 192.0.2.0/24, bmc-1.example.org, *.oob.example.org
 //	username: admin
 //
-//	the password or a PEM private key
+//	the password, or a PEM private key and perhaps its OpenSSH certificate
 //
 // The secret is everything after the first blank line, less one final newline.
 // "hosts" is required, "username" is not. The file must be regular, of at most
