@@ -2,7 +2,11 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 export CGO_ENABLED := 0
+# What was built from the same sources in another folder is not built again. CI
+# runs its tests all the same.
+export GOFLAGS := -trimpath $(GOFLAGS)
 GO := go
+TEST := $(GO) test $(if $(CI),-count=1) -timeout 15m
 
 .PHONY: help build setup demo test race lint prove bench-engine bench-design bench-git bench-redfish bench-libvirt bench-pr clean
 
@@ -11,7 +15,7 @@ help: ## list the targets
 
 build: ## build the programs into bin/
 	@mkdir -p bin
-	$(GO) build -trimpath -o bin/ ./cmd/...
+	$(GO) build -o bin/ ./cmd/...
 
 setup: ## install what the tests need, from Debian and npm
 	@./setup.sh
@@ -23,11 +27,11 @@ demo: build ## a whole site in your terminal, in under two minutes (KEEP=1 leave
 # Many tests wait for servers, so that one package more than there are cores runs
 # at a time.
 test: setup ## all tests
-	$(GO) test -timeout 15m -p $$(($$(nproc) + 1)) ./...
+	$(TEST) -p $$(($$(nproc) + 1)) ./...
 
 # What has no goroutines is left out: site, window, plan and the rules are pure.
 race: setup ## the engine's tests with the race detector
-	CGO_ENABLED=1 $(GO) test -race -timeout 15m $$($(GO) list ./engine/... | grep -vE '/engine/(site|window|plan|design/rule)$$') ./sinks/metrics ./sinks/notify
+	CGO_ENABLED=1 $(TEST) -race $$($(GO) list ./engine/... | grep -vE '/engine/(site|window|plan|design/rule)$$') ./sinks/metrics ./sinks/notify
 
 lint: ## formatting, vet, staticcheck
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt -w on the files above"; exit 1; }
