@@ -63,7 +63,7 @@ func (p point) String() string { return fmt.Sprint(p.when, " ", p.n) }
 
 // sample chooses among all points: one in each part of them, or all.
 func sample(all []point) []point {
-	runs := number("SLIPWAY_RUNS", 12)
+	runs := number("SLIPWAY_RUNS", 8)
 	if os.Getenv("SLIPWAY_PROVE") != "" || runs >= len(all) {
 		return all
 	}
