@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	mathrand "math/rand/v2"
@@ -32,6 +33,15 @@ import (
 
 // patience bounds every wait of a script.
 const patience = 60 * time.Second
+
+func TestMain(m *testing.M) {
+	// The scripts wait more than they work; an argument overrides it.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
 
 // TestScripts runs script/*.txtar on the built programs. Beside testscript's
 // own commands the scripts use:
