@@ -30,8 +30,8 @@ func (w *world) guests(names ...string) *site.Site {
 	return d
 }
 
-// settled has a guest in-sync with its first generation.
-func (w *world) settled(name string) *site.Site {
+// withGuest has a guest in-sync with its first generation.
+func (w *world) withGuest(name string) *site.Site {
 	w.t.Helper()
 	d := w.guests(name)
 	w.commit(d)
@@ -58,7 +58,7 @@ func (w *world) recorded(name string) site.Recorded { return w.engine.Known().No
 // away once it has proven itself.
 func TestNewGuest(t *testing.T) {
 	inBubble(t, hosted, func(w *world) {
-		w.settled("vm")
+		w.withGuest("vm")
 		m, r := w.fleet.Machine("vm"), w.recorded("vm")
 		if !m.Defined() || m.Power() != "on" || m.Seeded() || m.Counts().Installs != 1 {
 			t.Errorf("defined %t, %s, seed %t, %d installations", m.Defined(), m.Power(), m.Seeded(), m.Counts().Installs)
@@ -73,7 +73,7 @@ func TestNewGuest(t *testing.T) {
 // of its own.
 func TestGuestIsInstalledAnew(t *testing.T) {
 	inBubble(t, hosted, func(w *world) {
-		d := w.settled("vm")
+		d := w.withGuest("vm")
 		key := w.recorded("vm").Installed.FirstBoot.HostKeys
 		d = w.guests("vm")
 		d.Nodes["vm"].Generation = 2
@@ -138,7 +138,7 @@ func TestDeathOverAnInstallation(t *testing.T) {
 // A machine is taken away with an approval, and only then is its node forgotten.
 func TestGuestLeaves(t *testing.T) {
 	inBubble(t, hosted, func(w *world) {
-		w.settled("vm")
+		w.withGuest("vm")
 		d := w.guests("vm")
 		d.Nodes["vm"].Decommission = true
 		w.commit(d)
@@ -167,7 +167,7 @@ func TestGuestLeaves(t *testing.T) {
 // A node whose machine still runs is not forgotten, though it was announced.
 func TestGuestThatIsStillThereIsNotForgotten(t *testing.T) {
 	inBubble(t, hosted, func(w *world) {
-		w.settled("vm")
+		w.withGuest("vm")
 		d := w.guests("vm")
 		d.Nodes["vm"].Decommission = true
 		w.commit(d)
@@ -189,7 +189,7 @@ func TestGuestThatIsStillThereIsNotForgotten(t *testing.T) {
 // More memory is there after a boot, and nothing else is.
 func TestGuestGetsMoreMemory(t *testing.T) {
 	inBubble(t, hosted, func(w *world) {
-		w.settled("vm")
+		w.withGuest("vm")
 		d := w.guests("vm")
 		d.Nodes["vm"].Virtual.Memory = 2 << 30
 		w.commit(d)
@@ -204,7 +204,7 @@ func TestGuestGetsMoreMemory(t *testing.T) {
 
 func TestConsole(t *testing.T) {
 	inBubble(t, hosted, func(w *world) {
-		w.settled("vm")
+		w.withGuest("vm")
 		if text, err := w.engine.Console(w.t.Context(), "vm"); err != nil || string(text) != "booting\n" {
 			t.Errorf("got %q, %v", text, err)
 		}

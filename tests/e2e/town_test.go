@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -54,6 +55,7 @@ type town struct {
 	daemon *daemon
 	flags  []string // of the daemon, beside the usual
 	ask    *control.Client
+	waits  time.Duration // for a condition at most; patience if zero
 }
 
 // rules are what a town's design says beside its machines.
@@ -242,7 +244,7 @@ func (w *town) eventually(what string, ok func() bool) {
 	w.t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(patience); !ok(); <-tick.C {
+	for end := time.Now().Add(cmp.Or(w.waits, patience)); !ok(); <-tick.C {
 		if time.Now().After(end) {
 			r, err := w.ask.Report("")
 			w.t.Fatalf("never: %s\n%+v %v\n%s", what, r.Status.Nodes, err, w.logEnd())
