@@ -33,7 +33,7 @@ func (n *Node) definition() Values {
 	want := Values{
 		FieldState:   StateDefined,
 		"cpus":       strconv.Itoa(v.CPUs),
-		"memory":     v.WholeMemory().String(),
+		"memory":     v.Memory.String(),
 		"machine":    or(v.Machine, "q35"),
 		"firmware":   or(v.Firmware, "bios"),
 		"secureBoot": strconv.FormatBool(v.SecureBoot),
@@ -68,20 +68,12 @@ func (n *Node) disks() Values {
 
 func (d VirtualDisk) values(name string) Values {
 	return Values{
-		name + ".size":   d.WholeSize().String(),
+		name + ".size":   d.Size.String(),
 		name + ".pool":   or(d.Pool, "default"),
 		name + ".format": or(d.Format, "qcow2"),
 		name + ".bus":    or(d.Bus, "virtio"),
 	}
 }
-
-// WholeMemory is the memory in whole MiB, which is what a machine has.
-func (v *Virtual) WholeMemory() Size { return roundUp(v.Memory, 1<<20) }
-
-// WholeSize is the size in whole sectors, which is what a disk has.
-func (d VirtualDisk) WholeSize() Size { return roundUp(d.Size, 512) }
-
-func roundUp(s, to Size) Size { return (s + to - 1) / to * to }
 
 func or(text, otherwise string) string {
 	if text == "" {

@@ -89,10 +89,6 @@ func TestWantOfDefinition(t *testing.T) {
 	if got := n.Want(site.FacetDisks)["data.size"]; got != "1GiB" {
 		t.Errorf("data.size = %q", got)
 	}
-	odd := site.Virtual{Memory: 1e9, Disks: map[string]site.VirtualDisk{"d": {Size: 1e6}}}
-	if got, want := odd.WholeMemory().String()+" "+odd.Disks["d"].WholeSize().String(), "954MiB 977KiB"; got != want {
-		t.Errorf("1GB of memory and a disk of 1MB are %s, want %s", got, want)
-	}
 	if physical := (&site.Node{}); physical.Asks(site.FacetDefinition) || physical.Asks(site.FacetDisks) {
 		t.Error("a physical machine is asked for a definition")
 	}
