@@ -1,6 +1,7 @@
 package libvirt
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -173,18 +174,19 @@ func changeLive(t *testing.T, m driver.Machine, n *site.Node) {
 func TestConformance(t *testing.T) {
 	for _, path := range []string{"/test/default", "/system"} {
 		t.Run(path, func(t *testing.T) {
-			d := New(quick)
+			r, d := startReal(t, path), New(quick)
+			made := 0
 			drivertest.Run(t, drivertest.Suite{Driver: d, Fresh: func(t *testing.T) drivertest.Subject {
-				r := startReal(t, path)
-				n := designed("vm-1")
-				m := r.open(t, d, "vm-1")
+				made++
+				n := designed(fmt.Sprintf("vm-%d", made))
+				m := r.open(t, d, n.Name)
 				must(t, m, n, site.FacetDefinition, site.ActionDefine)
 				must(t, m, n, site.FacetDisks, site.ActionDisks)
 				before := len(r.Writes())
 				return drivertest.Subject{
-					Endpoint: r.endpoint("vm-1"), Node: n, Secret: secret.Value{},
+					Endpoint: r.endpoint(n.Name), Node: n,
 					Counts: func() drivertest.Counts { return countsOf(r.Writes()[before:]) },
-					Power:  func() string { return r.power(t, "vm-1") },
+					Power:  func() string { return r.power(t, n.Name) },
 				}
 			}})
 		})
