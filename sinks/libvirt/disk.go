@@ -21,11 +21,21 @@ const sector = 512
 // disks are those of the machine by their names in the design. The image's disk
 // is asked for by nothing but an installation while it is not there.
 func (s *sighting) disks(ctx context.Context) (site.FacetState, error) {
-	state := site.FacetState{Want: s.n.Want(site.FacetDisks), Unresolved: site.Values{}, Have: site.Values{}}
+	state := site.FacetState{Want: s.n.Want(site.FacetDisks), Have: site.Values{}}
+	why, err := s.look(ctx, &state)
+	if len(why) > 0 {
+		state.Unresolved = why
+	}
+	return state, err
+}
+
+// look fills in the disks that there are, and says what is wrong with others.
+func (s *sighting) look(ctx context.Context, state *site.FacetState) (site.Values, error) {
+	wrong := site.Values{}
 	o := owner{}
 	if s.record != nil {
 		o = s.record.domain.owner
-		s.attached(&state)
+		s.attached(state, wrong)
 	}
 	for name, d := range s.n.Virtual.Disks {
 		if _, there := state.Have[name+".size"]; d.Image != "" && !there {
@@ -36,13 +46,13 @@ func (s *sighting) disks(ctx context.Context) (site.FacetState, error) {
 		}
 		why, err := s.strange(ctx, name, d)
 		if err != nil {
-			return state, err
+			return nil, err
 		}
 		if why != "" {
-			state.Unresolved[name+".size"] = why
+			wrong[name+".size"] = why
 		}
 	}
-	return state, nil
+	return wrong, nil
 }
 
 // without are values without those of one part.
@@ -54,8 +64,9 @@ func without(v site.Values, name string) site.Values {
 	return v
 }
 
-// attached fills in the disks that the machine has.
-func (s *sighting) attached(state *site.FacetState) {
+// attached fills in the disks that the machine has, and which have lost their
+// volumes.
+func (s *sighting) attached(state *site.FacetState, wrong site.Values) {
 	d := s.record.domain
 	state.Have = s.values(d.next)
 	if d.active() {
@@ -64,8 +75,9 @@ func (s *sighting) attached(state *site.FacetState) {
 		state.Pending = differing(state.Have, next)
 	}
 	for _, v := range d.owner.Volumes {
-		if _, there := state.Have[v.Disk+".size"]; there && s.record.volumes[v] == nil {
-			state.Unresolved[v.Disk+".size"] = fmt.Sprintf("the volume %s of the disk %s is gone from the pool %s; nothing is put in its place by itself: bring it back, or raise the generation after the disk was taken out of the design",
+		reinstalled := d.owner.Installing > 0 && v.Disk == s.n.Virtual.ImageDisk()
+		if s.record.volumes[v] == nil && attachedTo(d.next, v) >= 0 && !reinstalled {
+			wrong[v.Disk+".size"] = fmt.Sprintf("the volume %s of the disk %s is gone from the pool %s; nothing is put in its place by itself: bring it back",
 				v.Name, v.Disk, v.Pool)
 		}
 	}
@@ -79,11 +91,11 @@ func (s *sighting) values(d *libvirtxml.Domain) site.Values {
 		if !ok || vol.Disk == "" {
 			continue
 		}
-		size := site.Size(0)
-		if c := s.record.volumes[vol]; c != nil {
-			size = asDesigned(c.size, s.n.Virtual.Disks[vol.Disk].Size, sector)
+		c := s.record.volumes[vol]
+		if c == nil {
+			continue
 		}
-		v[vol.Disk+".size"], v[vol.Disk+".pool"] = size.String(), vol.Pool
+		v[vol.Disk+".size"], v[vol.Disk+".pool"] = asDesigned(c.size, s.n.Virtual.Disks[vol.Disk].Size, sector).String(), vol.Pool
 		if x.Driver != nil {
 			v[vol.Disk+".format"] = x.Driver.Type
 		}
