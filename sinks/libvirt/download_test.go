@@ -23,6 +23,7 @@ type server struct {
 	quiet   bool // it goes quiet instead
 	noRange bool
 	status  int
+	claim   int // the length that it claims, if any
 	etag    string
 	asked   []string // the ranges
 }
@@ -47,7 +48,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		rest = s.content[from:]
 		w.Header().Set("Content-Range", "bytes "+strconv.Itoa(from)+"-"+strconv.Itoa(len(s.content)-1)+"/"+strconv.Itoa(len(s.content)))
 	}
-	w.Header().Set("Content-Length", strconv.Itoa(len(rest)))
+	w.Header().Set("Content-Length", strconv.Itoa(max(len(rest), s.claim)))
 	if from > 0 {
 		w.WriteHeader(http.StatusPartialContent)
 	}

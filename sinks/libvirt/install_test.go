@@ -328,3 +328,46 @@ func TestConsole(t *testing.T) {
 		}
 	}
 }
+
+// Many machines that want the same image fetch it once; all are told when it is
+// not the right one.
+func TestImageOnce(t *testing.T) {
+	for _, right := range []bool{true, false} {
+		b := newBench(t, "qcow2")
+		if !right {
+			b.step.Image.SHA256 = strings.Repeat("ab", 32)
+		}
+		m := b.machine()
+		errs := make(chan error)
+		const all = 8
+		for range all {
+			go func() {
+				s, err := m.storage(t.Context(), b.conn(), b.n, "default")
+				if err == nil {
+					_, err = m.fetches.image(t.Context(), s, b.step.Image)
+				}
+				errs <- err
+			}()
+		}
+		for range all {
+			if err := <-errs; right && err != nil || !right && !errors.Is(err, driver.ErrRefused) {
+				t.Errorf("right %t: %v", right, err)
+			}
+		}
+		if n := len(b.server.asked); right && n != 1 || n > all/2 {
+			t.Errorf("right %t: the image was fetched %d times", right, n)
+		}
+	}
+}
+
+func TestImageWithoutRoom(t *testing.T) {
+	b := newBench(t, "qcow2")
+	b.server.claim = 1 << 50
+	err := b.install(t.Context())
+	if !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "pool default of hv-1 has ") || !strings.Contains(err.Error(), "the image needs 1024 TiB") {
+		t.Errorf("got %v", err)
+	}
+	if b.has(imagePrefix) {
+		t.Errorf("left: %v", b.volumes())
+	}
+}

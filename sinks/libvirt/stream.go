@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
@@ -54,6 +55,7 @@ type transfer struct {
 	ctx    context.Context
 	stop   func() bool
 	watch  *time.Timer
+	silent atomic.Bool // the watch has run out
 	serial uint32
 }
 
@@ -71,7 +73,10 @@ func (h *hypervisor) transfer(ctx context.Context) (*transfer, error) {
 	}
 	t := &transfer{conn: conn, in: bufio.NewReader(conn), ctx: ctx}
 	t.stop = context.AfterFunc(ctx, func() { conn.Close() })
-	t.watch = time.AfterFunc(quiet, func() { conn.Close() })
+	t.watch = time.AfterFunc(quiet, func() {
+		t.silent.Store(true)
+		conn.Close()
+	})
 	if err := t.open(h.address.driver); err != nil {
 		t.close()
 		return nil, err
@@ -190,8 +195,7 @@ func (t *transfer) call(procedure uint32, args xdr) ([]byte, error) {
 func (t *transfer) send(p packet) error {
 	head := xdr{}.uint(uint32(rpcHeader + len(p.payload))).uint(rpcProgram).uint(rpcVersion).
 		uint(p.procedure).uint(p.kind).uint(t.serial).uint(p.status)
-	bufs := net.Buffers{head, p.payload}
-	_, err := bufs.WriteTo(t.conn)
+	_, err := t.conn.Write(append(head, p.payload...))
 	t.watch.Reset(quiet)
 	return t.why(err)
 }
@@ -230,7 +234,7 @@ func (t *transfer) why(err error) error {
 		return nil
 	case t.ctx.Err() != nil:
 		return t.ctx.Err()
-	case errors.Is(err, net.ErrClosed):
+	case t.silent.Load():
 		return fmt.Errorf("the hypervisor moved no byte of a volume for %s", quiet)
 	}
 	return fmt.Errorf("the connection to the hypervisor broke off in the middle of a volume: %w", err)
