@@ -180,8 +180,7 @@ func TestReinstall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := os.Stat(b.disk("root.qcow2"))
-	if err != nil {
+	if err := os.Chmod(b.disk("root.qcow2"), 0o640); err != nil { // by which it is known again
 		t.Fatal(err)
 	}
 	b.step.Generation = 2
@@ -193,7 +192,7 @@ func TestReinstall(t *testing.T) {
 	if again, err := os.Stat(b.disk("data.qcow2")); err != nil || !os.SameFile(data, again) {
 		t.Errorf("the disk of data is another: %v", err)
 	}
-	if again, err := os.Stat(b.disk("root.qcow2")); err != nil || os.SameFile(root, again) {
+	if again, err := os.Stat(b.disk("root.qcow2")); err != nil || again.Mode().Perm() != 0o600 {
 		t.Errorf("the disk of the image is the same: %v", err)
 	}
 	if n := len(b.server.asked); n != 1 {
