@@ -253,10 +253,43 @@ func TestInstallFaults(t *testing.T) {
 			if name != "too large" && b.has(b.step.Image.SHA256+verified) {
 				t.Errorf("it counts: %v", b.volumes())
 			}
+			if name == "wrong digest" && b.has(b.step.Image.SHA256) {
+				t.Errorf("the wrong image is kept: %v", b.volumes())
+			}
 			if b.power(t, "vm-1") != "on" || b.boots() != 1 {
 				t.Errorf("the machine is %s after %d starts", b.power(t, "vm-1"), b.boots())
 			}
 		})
+	}
+}
+
+// TestInstallUEFI: what the firmware has stored goes with the system that it is
+// of, and its file with the machine.
+func TestInstallUEFI(t *testing.T) {
+	b := newBench(t, "qcow2")
+	b.n.Virtual.Firmware = "uefi"
+	must(t, b.machine(), b.n, site.FacetDefinition, site.ActionDefine)
+	b.mustInstall()
+	stored, err := filepath.Glob(filepath.Join(b.Folder, "var/lib/libvirt/qemu/nvram/*"))
+	if err != nil || len(stored) != 1 {
+		t.Fatalf("the firmware's variables: %v, %v", stored, err)
+	}
+	fresh, err := os.ReadFile(stored[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := append(slices.Clone(fresh[:len(fresh)-9]), "the past!"...)
+	if err := os.WriteFile(stored[0], old, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.step.Generation, b.step.Impact = 2, site.ImpactDestructive
+	b.mustInstall()
+	if now, err := os.ReadFile(stored[0]); err != nil || strings.HasSuffix(string(now), "the past!") {
+		t.Errorf("the firmware remembers: %v", err)
+	}
+	must(t, b.machine(), b.n, site.FacetDefinition, site.ActionZeroize)
+	if _, err := os.Stat(stored[0]); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the firmware's variables are left: %v", err)
 	}
 }
 
