@@ -22,6 +22,7 @@ func (w *world) guests(names ...string) *site.Site {
 	}
 	d := w.design()
 	d.Images["debian"].Format = "qcow2"
+	d.Hypervisors = map[string]*site.Hypervisor{"hv-1": {URL: "libvirt+tls://hv-1/system", Credential: "bmc"}}
 	for _, name := range names {
 		n := w.fleet.Machine(name).VirtualNode()
 		n.Power, n.Image, n.Generation = "on", "debian", 1

@@ -43,8 +43,8 @@ func (w *world) reached() map[string]string {
 	return where
 }
 
-// settled lets a commit come in force, or not.
-func (w *world) settled(s *site.Site) {
+// comes lets a commit come in force, or not.
+func (w *world) comes(s *site.Site) {
 	w.commit(s)
 	w.after(30 * time.Second)
 }
@@ -78,7 +78,7 @@ func TestPlacesLast(t *testing.T) {
 
 		more := w.hosted("a-first", "vm-1", "vm-2", "vm-3")
 		more.Hypervisors["hv-3"] = &site.Hypervisor{URL: "libvirt+tls://hv-3.example/system", Rack: "r3"}
-		w.settled(more)
+		w.comes(more)
 		is := w.reached()
 		if is["a-first"] != "hv-3" {
 			t.Errorf("the new one is on %q, and hv-3 is empty", is["a-first"])
@@ -109,7 +109,7 @@ func TestImpossiblePlacementIsRefused(t *testing.T) {
 		} {
 			s := w.hosted("vm-1", "vm-2", "vm-3")
 			c.put(s)
-			w.settled(s)
+			w.comes(s)
 			r := w.engine.Report()
 			if diff := cmp.Diff(was, w.reached()); diff != "" || r.Status.Applied.ID == r.Status.Attempted.ID {
 				t.Errorf("%s: it is in force: %s", name, diff)
@@ -118,7 +118,7 @@ func TestImpossiblePlacementIsRefused(t *testing.T) {
 				t.Errorf("%s: it is told as %v, %v", name, r.Findings, r.Status.Problems)
 			}
 		}
-		w.settled(w.hosted("vm-1", "vm-2", "vm-3"))
+		w.comes(w.hosted("vm-1", "vm-2", "vm-3"))
 		if r := w.engine.Report(); len(r.Findings) > 0 || len(w.reached()) != 3 {
 			t.Errorf("a good revision after it is not in force: %v", r.Findings)
 		}
@@ -143,14 +143,14 @@ func TestHeldMachineTakesRoom(t *testing.T) {
 		delete(next.Hypervisors, "hv-2")
 		next.Nodes["vm-2"].Virtual.Memory = 2 << 30
 		for range 2 { // while it is in force, and once it is dropped
-			w.settled(next)
+			w.comes(next)
 			r := w.engine.Report()
 			if !site.HasErrors(r.Findings) || !strings.Contains(r.Findings[0].Message, "it needs 2GiB of memory, and the most that is free is 1GiB") {
 				t.Errorf("the room of one that is held was given away: %v", r.Findings)
 			}
 			empty := w.hosted()
 			delete(empty.Hypervisors, "hv-2")
-			w.settled(empty)
+			w.comes(empty)
 		}
 		if is := w.engine.Known().Placed["vm-1"].Virtual; is.Host.Hypervisor != "hv-1" || is.Memory != 3<<30 {
 			t.Errorf("what is held is told as %+v", is)
