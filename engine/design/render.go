@@ -4,6 +4,7 @@ import (
 	"bytes"
 	stdjson "encoding/json"
 	"fmt"
+	"maps"
 
 	"cuelang.org/go/cue/ast"
 	"cuelang.org/go/cue/cuecontext"
@@ -78,7 +79,7 @@ func Render(s *site.Site, nodes []string, f Format) ([]byte, error) {
 		d, nodes = whole(s), s.NodeNames()
 	}
 	for _, name := range nodes {
-		d.Nodes[name] = renderedNode{Node: s.Nodes[name]}
+		d.Nodes[name] = renderedNode{Node: unplaced(s.Nodes[name])}
 	}
 	text, err := d.json()
 	if err != nil || f == JSON {
@@ -92,6 +93,19 @@ func Render(s *site.Site, nodes []string, f Format) ([]byte, error) {
 		return yaml.Encode(cuecontext.New().BuildExpr(expr))
 	}
 	return asPackage(s.Name, expr.(*ast.StructLit))
+}
+
+// unplaced is a node without what the placement says of it, which is no part of
+// a design.
+func unplaced(n *site.Node) *site.Node {
+	if n == nil || !n.IsVirtual() {
+		return n
+	}
+	u := *n
+	u.Rack, u.Virtual.Host = "", site.Host{}
+	u.Endpoints = maps.Clone(n.Endpoints)
+	delete(u.Endpoints, site.BMC)
+	return &u
 }
 
 // whole is a site but for its nodes.

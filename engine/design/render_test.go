@@ -2,6 +2,7 @@ package design
 
 import (
 	stdjson "encoding/json"
+	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"cuelang.org/go/encoding/json"
 	"cuelang.org/go/encoding/yaml"
 	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -148,4 +150,38 @@ func TestRenderNamesAPackage(t *testing.T) {
 	if err != nil || !strings.HasPrefix(string(text), "package site\n") {
 		t.Errorf("%v: %s", err, text)
 	}
+}
+
+// What the placement says of a virtual machine is no part of a design: without
+// it the rendered design is the same again.
+func TestRenderedVirtualMachinesAreNotPlaced(t *testing.T) {
+	s := EvaluateHere(virtualSite(t), "").Site
+	for _, n := range s.Nodes {
+		if n.IsVirtual() {
+			n.Rack, n.Virtual.Host = "r1", site.Host{Hypervisor: "hv-1", Accelerator: "kvm"}
+			n.Endpoints[site.BMC] = s.Hypervisors["hv-1"].Endpoint(s.Name, n.Name)
+		}
+	}
+	text, err := Render(s, nil, CUE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := EvaluateHere(repository(map[string]string{"site.cue": string(text)}), "")
+	if again.Site == nil || len(again.Findings) > 0 {
+		t.Fatalf("what was rendered has\n%s", describe(again.Findings))
+	}
+	d, err := Compare(EvaluateHere(virtualSite(t), "").Site, again.Site)
+	if err != nil || !d.Empty() {
+		t.Errorf("rendered, the design differs: %+v, %v", d, err)
+	}
+}
+
+// virtualSite is the site of testdata/virtual.txtar.
+func virtualSite(t *testing.T) fs.FS {
+	t.Helper()
+	a, err := txtar.ParseFile("testdata/virtual.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return golden{archive: a}.files(t)
 }

@@ -240,7 +240,9 @@ func (v *virtual) install(ctx context.Context, w *writer, n *site.Node) error {
 	err = w.write(ctx, func(m *FakeMachine) {
 		m.makeDisks(n, true)
 		m.format(nil, time.Now())
-		m.counts.Installs++
+		if m.virtual.generation != step.Generation { // else it is made once more, and nothing was on it
+			m.counts.Installs++
+		}
 		m.virtual.generation, m.virtual.attached, m.virtual.hostKey, m.virtual.booting = step.Generation, true, key, &marker
 	})
 	if err != nil {
