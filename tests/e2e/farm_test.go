@@ -45,7 +45,7 @@ type guest struct {
 
 // bootPatience is how long a guest may take to come up, on a processor that is
 // simulated on a machine that does other things too.
-const bootPatience = 4 * time.Minute
+const bootPatience = 80 * time.Second
 
 // newFarm has a hypervisor, the repository of a site with guests, and no daemon
 // yet.
@@ -54,6 +54,7 @@ func newFarm(t *testing.T, guests ...guest) *farm {
 	f := &farm{town: &town{t: t, dir: t.TempDir(), waits: bootPatience}, hypervisor: libvirt.Start(t), ssh: map[string]string{}, guests: guests}
 	path, sum := libvirt.Image(t)
 	f.sha256 = sum
+	f.hypervisor.Pool("default")
 	images := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.fetched.Add(1)
 		http.ServeFile(w, r, path)
@@ -67,7 +68,19 @@ func newFarm(t *testing.T, guests ...guest) *farm {
 	f.write("cred/os", "hosts: 127.0.0.1\nusername: ops\n\n"+f.key)
 	f.makeRepository(f.design())
 	f.dial()
+	t.Cleanup(f.tellConsoles)
 	return f
+}
+
+// tellConsoles shows how the guests ended, for a failed test.
+func (f *farm) tellConsoles() {
+	if !f.t.Failed() || f.daemon == nil || f.daemon.dead() {
+		return
+	}
+	for _, g := range f.guests {
+		text, err := f.ask.Console(context.Background(), "", g.name)
+		f.t.Logf("console of %s (%v):\n%s", g.name, err, text[max(0, len(text)-3000):])
+	}
 }
 
 func (f *farm) makeKey() {
