@@ -294,11 +294,18 @@ func shapeDisk(d *libvirtxml.Domain, n *site.Node, v volume, want site.VirtualDi
 		Serial: serial(v.Disk),
 		Alias:  &libvirtxml.DomainAlias{Name: alias(aliasDisk, v.Disk)},
 	}
-	if busOf(want) == "scsi" && !slices.ContainsFunc(d.Devices.Controllers, func(c libvirtxml.DomainController) bool { return c.Type == "scsi" }) {
-		d.Devices.Controllers = append(d.Devices.Controllers, libvirtxml.DomainController{Type: "scsi", Model: "virtio-scsi"})
+	if busOf(want) == "scsi" {
+		needSCSI(d)
 	}
 	d.Devices.Disks = append(d.Devices.Disks, x)
 	slices.SortStableFunc(d.Devices.Disks, before(n.Virtual.ImageDisk()))
+}
+
+// needSCSI gives a definition a controller of SCSI, if it has none.
+func needSCSI(d *libvirtxml.Domain) {
+	if !slices.ContainsFunc(d.Devices.Controllers, func(c libvirtxml.DomainController) bool { return c.Type == "scsi" }) {
+		d.Devices.Controllers = append(d.Devices.Controllers, libvirtxml.DomainController{Type: "scsi", Model: "virtio-scsi"})
+	}
 }
 
 // serial is what the guest finds the disk by: a virtio disk has room for twenty

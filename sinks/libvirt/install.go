@@ -267,7 +267,7 @@ func unused(d *libvirtxml.Domain, prefix string) string {
 }
 
 // insert puts the seed into the machine's drive, which it is given if it has
-// none.
+// none: on virtio-scsi, as kernels for clouds know no SATA.
 func insert(d *libvirtxml.Domain, seed volume) {
 	source := &libvirtxml.DomainDiskSource{Volume: &libvirtxml.DomainDiskSourceVolume{Pool: seed.Pool, Volume: seed.Name}}
 	for i := range d.Devices.Disks {
@@ -276,25 +276,19 @@ func insert(d *libvirtxml.Domain, seed volume) {
 			return
 		}
 	}
-	bus := "sata"
-	if machineOf(d) == "pc" {
-		bus = "ide"
-	}
+	needSCSI(d)
 	d.Devices.Disks = append(d.Devices.Disks, libvirtxml.DomainDisk{
 		Device:   "cdrom",
 		Alias:    &libvirtxml.DomainAlias{Name: seedDrive},
 		Driver:   &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "raw"},
 		Source:   source,
-		Target:   &libvirtxml.DomainDiskTarget{Dev: unused(d, prefixes[bus]), Bus: bus},
+		Target:   &libvirtxml.DomainDiskTarget{Dev: unused(d, "sd"), Bus: "scsi"},
 		ReadOnly: &libvirtxml.DomainDiskReadOnly{},
 	})
 }
 
 // seedDrive is the alias of the drive for the seed.
 const seedDrive = "ua-seed"
-
-// prefixes are what the names of drives begin with, by their bus.
-var prefixes = map[string]string{"sata": "sd", "ide": "hd"}
 
 // startAfresh starts the machine as one that never ran: what its firmware has
 // stored is from another system.
