@@ -169,7 +169,7 @@ func (t *transfer) download(v golibvirt.StorageVol, offset, length int64) ([]byt
 		return nil, err
 	}
 	var content []byte
-	for int64(len(content)) <= length {
+	for int64(len(content)) < length { // libvirt does not always say that it is through
 		p, err := t.receive(typeStream)
 		if err != nil {
 			return nil, err
