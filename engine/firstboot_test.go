@@ -74,9 +74,9 @@ func TestNewGuest(t *testing.T) {
 // of its own.
 func TestGuestIsInstalledAnew(t *testing.T) {
 	inBubble(t, hosted, func(w *world) {
-		d := w.withGuest("vm")
+		w.withGuest("vm")
 		key := w.recorded("vm").Installed.FirstBoot.HostKeys
-		d = w.guests("vm")
+		d := w.guests("vm")
 		d.Nodes["vm"].Generation = 2
 		w.commit(d)
 		w.after(time.Minute)

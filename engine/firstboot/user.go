@@ -27,9 +27,20 @@ if ! [ -s "$status" ] || grep '"errors": \[' "$status" | grep -qv '\[\]'; then
   echo 'slipway: the first boot had errors, and the system does not prove itself; /var/log/cloud-init.log has them' | tee /dev/console >&2
   exit 1
 fi
+touch /var/lib/cloud/instance/manual-clean
 mv ` + unprovenFile + ` ` + markerFile + `
 echo 'slipway: the first boot has ended well' > /dev/console
 `
+
+// cacheFile has cloud-init go by what it was told at the first boot, since the
+// seed is taken away after it: without one it would find nothing, or begin as
+// another machine with other host keys (docs.cloud-init.io,
+// "manual_cache_clean").
+const cacheFile = "/etc/cloud/cloud.cfg.d/99-slipway.cfg"
+
+func file(path, content string) map[string]string {
+	return map[string]string{"path": path, "permissions": "0644", "content": content}
+}
 
 // userData is what cloud-init is asked for.
 func userData(s *site.Site, n *site.Node, key hostKey, marker site.Marker) (map[string]any, error) {
@@ -46,7 +57,7 @@ func userData(s *site.Site, n *site.Node, key hostKey, marker site.Marker) (map[
 		"ssh_deletekeys":    true,
 		"ssh_genkeytypes":   []string{},
 		"ssh_keys":          map[string]string{"ed25519_private": key.private, "ed25519_public": key.public},
-		"write_files":       []any{map[string]any{"path": unprovenFile, "permissions": "0644", "content": string(text) + "\n"}},
+		"write_files":       []any{file(unprovenFile, string(text)+"\n"), file(cacheFile, "manual_cache_clean: true\n")},
 		"runcmd":            []any{[]string{"/bin/sh", "-c", prove}},
 	}
 	if domain := domain(s, n); domain != "" {

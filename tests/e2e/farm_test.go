@@ -45,7 +45,7 @@ type guest struct {
 
 // bootPatience is how long a guest may take to come up, on a processor that is
 // simulated on a machine that does other things too.
-const bootPatience = 80 * time.Second
+const bootPatience = 4 * time.Minute
 
 // newFarm has a hypervisor, the repository of a site with guests, and no daemon
 // yet.
@@ -76,6 +76,11 @@ func newFarm(t *testing.T, guests ...guest) *farm {
 func (f *farm) tellConsoles() {
 	if !f.t.Failed() || f.daemon == nil || f.daemon.dead() {
 		return
+	}
+	for line := range strings.Lines(f.log()) {
+		if strings.Contains(line, "msg=\"step ") {
+			f.t.Log(strings.TrimSpace(line))
+		}
 	}
 	for _, g := range f.guests {
 		text, err := f.ask.Console(context.Background(), "", g.name)
