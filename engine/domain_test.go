@@ -14,7 +14,7 @@ func TestLifeOfVirtualMachine(t *testing.T) {
 	inBubble(t, usual, func(w *world) {
 		vm := w.fleet.AddVirtual("test", "web-1")
 		virtual := func(change func(*site.Node)) {
-			d := w.design()
+			d := w.guests()
 			d.Rollout.MaxUnavailable = "100%"
 			n := vm.VirtualNode()
 			n.Power, n.Image, n.Generation = "on", "debian", 1
