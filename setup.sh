@@ -17,7 +17,6 @@ if [ "$what" != demo ]; then
 	[ -x /usr/bin/qemu-system-x86_64 ] || missing="$missing qemu-system-x86"
 	[ -d /usr/share/OVMF ] || missing="$missing ovmf"
 	command -v qemu-img >/dev/null || missing="$missing qemu-utils"
-	command -v xorriso >/dev/null || missing="$missing xorriso"
 	command -v mmdebstrap >/dev/null || missing="$missing mmdebstrap"
 	command -v ip >/dev/null || missing="$missing iproute2"
 	command -v gcc >/dev/null || missing="$missing gcc libc6-dev"

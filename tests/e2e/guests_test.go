@@ -43,6 +43,9 @@ func (f *farm) firstBoots() {
 		if i == nil || !i.Proven || i.Generation != 1 || len(i.FirstBoot.HostKeys) == 0 || marker == nil || marker.Node != g.name || marker.Image != f.sha256 {
 			f.t.Errorf("%s: recorded %+v, marker %+v", g.name, i, marker)
 		}
+		if in := m.Observed.Inside; in == nil || len(in.FailedUnits) > 0 || !grown(in) {
+			f.t.Errorf("%s looks like this from inside: %+v", g.name, in)
+		}
 		if s := m.Observed.Facets[site.FacetSeed].Have["state"]; s != site.SeedNone {
 			f.t.Errorf("%s: the seed is %s after its use", g.name, s)
 		}
@@ -58,6 +61,11 @@ func (f *farm) firstBoots() {
 	if len(order) > 0 && order[0] != "db-1" {
 		f.t.Errorf("in-sync were in this order %v, and web needs db", order)
 	}
+}
+
+// grown says whether the root file system has taken up the disk of 3 GiB.
+func grown(in *site.Inside) bool {
+	return slices.ContainsFunc(in.Mounts, func(m site.Mount) bool { return m.Path == "/" && m.Bytes > 5<<29 })
 }
 
 // restarts gives a guest more memory, which takes a boot of its own and of no

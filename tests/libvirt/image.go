@@ -7,8 +7,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,14 +47,6 @@ func Image(t testing.TB) (path, digest string) {
 		t.Fatal(err)
 	}
 	return path, hex.EncodeToString(h.Sum(nil))
-}
-
-// Serve serves a file on loopback for as long as the test runs.
-func Serve(t testing.TB, path string) (url string) {
-	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, path) }))
-	t.Cleanup(s.Close)
-	return s.URL + "/" + filepath.Base(path)
 }
 
 // makeImage runs the recipe, in mounts of its own.
