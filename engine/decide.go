@@ -278,6 +278,9 @@ func (w *worker) apply(ctx context.Context, j job, s site.Step) error {
 	if err := w.fence(ctx, kind); err != nil {
 		return err
 	}
+	if err := w.elsewhere(ctx, j, s); err != nil {
+		return w.giveUp(ctx, s, err)
+	}
 	s, err = w.noteBegun(ctx, j, s)
 	if err != nil {
 		return err

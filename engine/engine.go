@@ -92,10 +92,13 @@ type Engine struct {
 	problems  map[string]site.Problem
 	rounds    map[string]time.Time // when each loop last began one
 	readOnly  string               // why nothing is written, beside ObserveOnly
-	paused    *site.Hold
-	approved  []approval
-	proposals map[int]record.Proposed // by number
-	shown     map[string]site.Losses  // sets of destruction, by digest
+	// beganEmpty is set for a daemon that had no records; not written to after
+	// the start.
+	beganEmpty bool
+	paused     *site.Hold
+	approved   []approval
+	proposals  map[int]record.Proposed // by number
+	shown      map[string]site.Losses  // sets of destruction, by digest
 	// shownOrder are their digests, oldest first.
 	shownOrder []string
 	undecided  undecided
@@ -184,6 +187,7 @@ func (e *Engine) restore(ctx context.Context) error {
 	}
 	e.history = snap.History
 	if snap.Accepted == nil {
+		e.beganEmpty = true
 		return nil
 	}
 	if v := snap.Accepted.SchemaVersion; v != site.SchemaVersion {

@@ -214,3 +214,50 @@ func TestConsole(t *testing.T) {
 		}
 	})
 }
+
+// A daemon without its records may place a machine where it is not. It is not
+// made a second time, and the design can say where it is.
+func TestGuestThatIsElsewhere(t *testing.T) {
+	inBubble(t, hosted, func(w *world) {
+		on := func(hypervisor string) *site.Site {
+			d := w.guests("vm")
+			d.Hypervisors["hv-2"] = &site.Hypervisor{URL: "libvirt+tls://hv-2/system", Credential: "bmc"}
+			d.Nodes["vm"].Virtual.Hypervisor = hypervisor
+			return d
+		}
+		d := on("hv-1")
+		w.fleet.Machine("vm").MakeOn("hv-2", d.Nodes["vm"])
+		w.commit(d)
+		w.up()
+		w.after(time.Minute)
+		w.want("vm", site.Stalled)
+		if n := w.node("vm"); !strings.Contains(n.Reason, "is on hv-2 already") || w.fleet.Machine("vm").Counts().Writes != 0 {
+			t.Errorf("it is stalled because %s, after %d writes", n.Reason, w.fleet.Machine("vm").Counts().Writes)
+		}
+		w.commit(on("hv-2"))
+		w.after(time.Minute)
+		if s := w.engine.Report().Status; s.Applied.ID != w.source.newest() {
+			t.Fatalf("the design that says where it is, is refused: %+v", w.engine.Report().Findings)
+		}
+	})
+}
+
+// A daemon without its records makes no machine that a hypervisor which does not
+// answer may have.
+func TestGuestThatMayBeElsewhere(t *testing.T) {
+	inBubble(t, hosted, func(w *world) {
+		d := w.guests("vm")
+		d.Hypervisors["hv-2"] = &site.Hypervisor{URL: "nothing+tls://hv-2/system"}
+		d.Nodes["vm"].Virtual.Hypervisor = "hv-1"
+		w.commit(d)
+		w.up()
+		w.after(time.Minute)
+		w.want("vm", site.Retrying)
+		if n := w.node("vm"); !strings.Contains(n.Reason, "hv-2 may have the machine already") || w.fleet.Machine("vm").Defined() {
+			t.Errorf("it is retrying because %s, defined: %t", n.Reason, w.fleet.Machine("vm").Defined())
+		}
+		w.down()
+		w.up() // it has records by now
+		w.inSyncSoon("vm")
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/slipway-gitops/slipway/engine/placement"
+	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -36,9 +37,18 @@ func (e *Engine) placedLocked() map[string]site.Placed {
 		if all == nil {
 			all = map[string]site.Placed{}
 		}
-		all[name] = site.Placed{Role: w.node.Role, Virtual: w.node.Virtual}
+		all[name] = site.Placed{Role: w.node.Role, Virtual: w.node.Virtual, Unmade: w.unmadeLocked()}
 	}
 	return all
+}
+
+// unmadeLocked says whether nothing of the node's virtual machine was ever made,
+// as far as is recorded and seen. Should that be wrong, elsewhere finds it before
+// a second one is made.
+func (w *worker) unmadeLocked() bool {
+	r := w.memory.Recorded
+	return r.Adopted == nil && r.Installed == nil && r.Installing == nil && r.InFlight == nil &&
+		(plan.Absent(w.memory.Observed) || w.memory.Observed.Seen().IsZero())
 }
 
 // alsoIn are machines that have a place, and those that a design adds to them.

@@ -189,7 +189,7 @@ func (f *fleet) addGuests(placed map[string]site.Placed) {
 		}
 		g := &guest{name: name, node: n, role: f.number[n.Role], takes: taken(&n.Virtual), hash: hash(name), leaving: n.Decommission, pinned: n.Virtual.Hypervisor}
 		f.guests = append(f.guests, g)
-		if p, is := placed[name]; is {
+		if p, is := placed[name]; is && !(p.Unmade && f.asksElsewhere(g, p)) {
 			g.was = f.host(p.Virtual.Host.Hypervisor)
 			if g.was == nil {
 				g.lost = p.Virtual.Host.Hypervisor
@@ -205,6 +205,13 @@ func (f *fleet) addGuests(placed map[string]site.Placed) {
 			f.guests = append(f.guests, &guest{name: name, role: f.number[p.Role], takes: taken(&p.Virtual), leaving: true, was: h})
 		}
 	}
+}
+
+// asksElsewhere says whether the design wants a machine on another hypervisor
+// than it was placed on, or has that no more.
+func (f *fleet) asksElsewhere(g *guest, p site.Placed) bool {
+	at := p.Virtual.Host.Hypervisor
+	return g.pinned != "" && g.pinned != at || f.host(at) == nil
 }
 
 // isNew says whether a machine is to be given a place.

@@ -502,3 +502,23 @@ func TestDecommissionedMachineIsLeftAlone(t *testing.T) {
 		t.Errorf("the new one is on %s, where others are still", got)
 	}
 }
+
+// What was never made is nowhere yet, and goes where the design wants it; what
+// was made is not moved.
+func TestUnmadeMachinesMayGoElsewhere(t *testing.T) {
+	for _, unmade := range []bool{true, false} {
+		s := &site.Site{
+			Name: "lab", Roles: map[string]*site.Role{"web": {}},
+			Hypervisors: map[string]*site.Hypervisor{"hv-1": {}, "hv-2": {}},
+			Nodes:       map[string]*site.Node{"web-1": {Name: "web-1", Style: site.StyleVirtual, Role: "web", Virtual: site.Virtual{Hypervisor: "hv-2"}}},
+		}
+		there := map[string]site.Placed{"web-1": {Role: "web", Virtual: site.Virtual{Host: site.Host{Hypervisor: "hv-1"}}, Unmade: unmade}}
+		placed, found := placement.Place(s, there)
+		if unmade && (len(found) > 0 || placed.Nodes["web-1"].Virtual.Host.Hypervisor != "hv-2") {
+			t.Errorf("never made: on %s, found %v", placed.Nodes["web-1"].Virtual.Host.Hypervisor, found)
+		}
+		if !unmade && len(found) != 1 {
+			t.Errorf("made: found %v, want that it does not move", found)
+		}
+	}
+}

@@ -80,6 +80,9 @@ type Host struct {
 type Placed struct {
 	Role    string  `json:"role,omitempty"`
 	Virtual Virtual `json:"virtual"`
+	// Unmade says that nothing of it was made yet: it keeps its place as long as
+	// the design does not ask for another.
+	Unmade bool `json:"unmade,omitempty"`
 }
 
 // Hypervisor is a host of virtual machines.

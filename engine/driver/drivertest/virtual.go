@@ -28,6 +28,7 @@ func (f *Fleet) AddVirtual(site, name string) *FakeMachine {
 type domain struct {
 	site       string
 	defined    bool
+	home       string // the hypervisor that has it
 	disks      site.Values
 	generation int  // of what was put on its image disk
 	attached   bool // its seed
@@ -54,6 +55,13 @@ func (m *FakeMachine) VirtualNode() *site.Node {
 	defer m.look()()
 	m.identity = n.Identity
 	return n
+}
+
+// MakeOn has a hypervisor have the machine already, with nothing on its disks.
+func (m *FakeMachine) MakeOn(hypervisor string, n *site.Node) {
+	defer m.look()()
+	m.virtual.defined, m.virtual.home = true, hypervisor
+	m.set(site.FacetDefinition, n.Want(site.FacetDefinition), time.Now())
 }
 
 // Defined says whether the virtual machine is there.
@@ -88,14 +96,22 @@ func (d hypervisorDriver) Open(_ context.Context, e site.Endpoint, s secret.Valu
 	if err != nil {
 		return nil, err
 	}
-	return &virtual{bmc: &bmc{m: m, value: s}}, nil
+	u, err := url.Parse(e.URL)
+	if err != nil {
+		return nil, err
+	}
+	return &virtual{bmc: &bmc{m: m, value: s}, host: u.Hostname()}, nil
 }
 
 // virtual is an open handle on a virtual machine.
 type virtual struct {
 	*bmc
+	host string       // of the hypervisor
 	seed *driver.Seed // for the next installation
 }
+
+// here says whether the machine is on the hypervisor.
+func (v *virtual) here() bool { return v.m.virtual.defined && v.m.virtual.home == v.host }
 
 // Seed implements driver.Seeder.
 func (v *virtual) Seed(s driver.Seed) { v.seed = &s }
@@ -116,14 +132,14 @@ func (v *virtual) Observe(ctx context.Context, n *site.Node, facets []site.Facet
 	}
 	defer v.m.look()()
 	seen := site.Observed{Facets: map[site.Facet]site.FacetState{}}
-	if v.m.virtual.defined {
+	if v.here() {
 		seen.Identity = v.m.answered()
 	}
 	for _, f := range facets {
 		if !slices.Contains(hypervisorDriver{}.Facets(), f) {
 			continue
 		}
-		s := site.FacetState{Have: maps.Clone(v.m.haveVirtual(f)), Want: n.Want(f), Seen: time.Now(), Driver: "fake"}
+		s := site.FacetState{Have: maps.Clone(v.have(f)), Want: n.Want(f), Seen: time.Now(), Driver: "fake"}
 		if root := n.Virtual.ImageDisk(); f == site.FacetDisks && s.Have[root+".size"] == "" {
 			maps.DeleteFunc(s.Want, func(field, _ string) bool { return strings.HasPrefix(field, root+".") })
 		}
@@ -138,10 +154,11 @@ func (v *virtual) Observe(ctx context.Context, n *site.Node, facets []site.Facet
 	return seen, nil
 }
 
-func (m *FakeMachine) haveVirtual(f site.Facet) site.Values {
+func (v *virtual) have(f site.Facet) site.Values {
+	m := v.m
 	switch d := m.virtual; f {
 	case site.FacetDefinition:
-		if !d.defined {
+		if !v.here() {
 			return site.Values{"state": "absent"}
 		}
 		return m.inside[f]
@@ -192,7 +209,7 @@ func (v *virtual) define(ctx context.Context, w *writer, n *site.Node) error {
 		return w.stage(ctx, n.Want(site.FacetDefinition))
 	}
 	return w.write(ctx, func(m *FakeMachine) {
-		m.virtual.defined = true
+		m.virtual.defined, m.virtual.home = true, v.host
 		m.set(site.FacetDefinition, n.Want(site.FacetDefinition), time.Now())
 	})
 }

@@ -1,0 +1,69 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Bounds on asking hypervisors whether they have a machine.
+const (
+	askAtOnce  = 8
+	askTimeout = 20 * time.Second
+)
+
+// elsewhere refuses to make a virtual machine that another hypervisor of the
+// site has. Where each is, is recorded; a daemon without its records would
+// otherwise make them all a second time. One that does not answer holds up new
+// machines only then.
+func (w *worker) elsewhere(ctx context.Context, j job, s site.Step) error {
+	if s.Action != site.ActionDefine || j.memory.Recorded.Adopted != nil || !plan.Absent(j.memory.Observed) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	var g errgroup.Group
+	g.SetLimit(askAtOnce)
+	for _, name := range slices.Sorted(maps.Keys(j.site.Hypervisors)) {
+		if name != j.node.Virtual.Host.Hypervisor {
+			g.Go(func() error { return w.isOn(ctx, j, name) })
+		}
+	}
+	return g.Wait()
+}
+
+// isOn is an error when a hypervisor has the node's machine, or may have it.
+func (w *worker) isOn(ctx context.Context, j job, hypervisor string) error {
+	seen, err := w.seenOn(ctx, j, hypervisor)
+	switch {
+	case err == nil && seen.Facets[site.FacetDefinition].Have[site.FieldState] == site.StateDefined:
+		return fmt.Errorf("%w: the machine is on %s already, and is not made a second time on %s; name %s in virtual.hypervisor to keep it there, or decommission it there first",
+			driver.ErrRefused, hypervisor, j.node.Virtual.Host.Hypervisor, hypervisor)
+	case err != nil && w.e.beganEmpty:
+		return fmt.Errorf("%w: the daemon began without records, and %s may have the machine already: %v", driver.ErrUnreachable, hypervisor, err)
+	}
+	return nil
+}
+
+// seenOn looks for the node's machine on a hypervisor.
+func (w *worker) seenOn(ctx context.Context, j job, hypervisor string) (site.Observed, error) {
+	ep := j.site.Hypervisors[hypervisor].Endpoint(j.site.Name, j.node.Name)
+	drv, value, err := w.e.keyTo(ep)
+	if err != nil {
+		return site.Observed{}, err
+	}
+	m, err := drv.Open(ctx, ep, value)
+	if err != nil {
+		return site.Observed{}, err
+	}
+	defer m.Close()
+	return m.Observe(ctx, j.node, []site.Facet{site.FacetDefinition})
+}
