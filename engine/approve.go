@@ -259,11 +259,18 @@ func (e *Engine) designedSetLocked(loss site.Loss) (site.Losses, site.Approval) 
 	}
 	e.waitingLocked() // what waits now counts as shown
 	for digest, a := range e.design.Approvals {
-		if set := e.setLocked(digest); set.Contains(loss) {
+		if set := e.setLocked(digest); set.Contains(loss) && !e.spentLocked(digest, loss) {
 			return set, a
 		}
 	}
 	return nil, site.Approval{}
+}
+
+// spentLocked says whether a set was approved for an earlier life of a node, as
+// unapprove leaves it: the same words mean another machine by now, and a line of
+// the design that has them approves that no more.
+func (e *Engine) spentLocked(digest string, loss site.Loss) bool {
+	return slices.ContainsFunc(e.approved, func(a approval) bool { return a.Digest == digest && !a.covers[loss] })
 }
 
 // setLocked is the set of a digest that was shown, or approved once.

@@ -261,3 +261,69 @@ func TestGuestThatMayBeElsewhere(t *testing.T) {
 		w.inSyncSoon("vm")
 	})
 }
+
+// away is the site of a guest whose hypervisor is reached at another address, at
+// which the guest is not.
+func (w *world) away(change func(*site.Node)) *site.Site {
+	d := w.guests("vm")
+	d.Hypervisors["hv-1"].URL = "libvirt+tls://another/system"
+	change(d.Nodes["vm"])
+	return d
+}
+
+// A guest that is not where its hypervisor is said to be by now is neither made
+// a second time nor forgotten.
+func TestGuestOfAnotherAddress(t *testing.T) {
+	for name, change := range map[string]func(*site.Node){
+		"only the address":       func(*site.Node) {},
+		"another generation":     func(n *site.Node) { n.Generation = 2 },
+		"without a generation":   func(n *site.Node) { n.Generation = 0 },
+		"it is to be taken away": func(n *site.Node) { n.Decommission = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, hosted, func(w *world) {
+				w.withGuest("vm")
+				before := w.fleet.Machine("vm").Counts().Writes
+				w.commit(w.away(change))
+				w.after(2 * time.Minute)
+				w.want("vm", site.Stalled)
+				if n := w.node("vm"); !strings.Contains(n.Reason, "last seen at libvirt+tls://hv-1") || w.fleet.Machine("vm").Counts().Writes != before {
+					t.Errorf("it is stalled because %s", n.Reason)
+				}
+				if r := w.recorded("vm"); r.Adopted == nil || r.Installed == nil {
+					t.Errorf("it was forgotten: %+v", r)
+				}
+			})
+		})
+	}
+}
+
+// A line of the design that approved the end of a machine does not approve that
+// of the next one of its name.
+func TestLineApprovesOneLife(t *testing.T) {
+	inBubble(t, hosted, func(w *world) {
+		w.withGuest("vm")
+		d := w.guests("vm")
+		d.Nodes["vm"].Decommission = true
+		w.commit(d)
+		w.after(time.Minute)
+		line := map[string]site.Approval{w.engine.Report().Status.Approve: {By: "ada"}}
+		leaves := w.guests("vm")
+		leaves.Nodes["vm"].Decommission, leaves.Approvals = true, line
+		w.commit(leaves)
+		w.until("it is gone", 5*time.Minute, func() bool { return !w.fleet.Machine("vm").Defined() })
+		w.after(time.Minute)
+		again := w.guests("vm")
+		again.Approvals = line
+		w.commit(again)
+		w.inSyncSoon("vm")
+		w.commit(leaves)
+		w.after(5 * time.Minute)
+		w.want("vm", site.Blocked)
+		if !w.fleet.Machine("vm").Defined() {
+			t.Error("an old line took a new machine away")
+		}
+		w.approve()
+		w.until("it is gone", 5*time.Minute, func() bool { return !w.fleet.Machine("vm").Defined() })
+	})
+}

@@ -12,7 +12,7 @@ import (
 // its name after that is another machine.
 func (w *worker) forgetMachine(ctx context.Context, j job, seen site.Observed) error {
 	r := j.memory.Recorded
-	if !j.node.IsVirtual() || !j.node.Decommission || !plan.Absent(seen) || r.Adopted == nil && r.Installed == nil && r.Installing == nil && r.InFlight == nil {
+	if !j.node.IsVirtual() || !j.node.Decommission || !plan.Absent(seen) || plan.SeenElsewhere(j.node, r) || r.Adopted == nil && r.Installed == nil && r.Installing == nil && r.InFlight == nil {
 		return nil
 	}
 	if err := w.e.unapprove(ctx, w.name); err != nil {

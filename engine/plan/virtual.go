@@ -61,8 +61,10 @@ func lost(n *site.Node, m site.Memory) string {
 	have := max(r.Generation(), underWay(r))
 	anew := fmt.Sprintf("raise the generation to %d to make it anew", max(have, n.Generation)+1)
 	switch a := r.Adopted; {
-	case absent && a != nil && a.BMC != "" && a.BMC != home:
+	case absent && SeenElsewhere(n, r):
 		return fmt.Sprintf("the machine was last seen at %s, and is not at %s; a machine is not moved by itself, and is not made a second time: go back to the earlier place, or decommission it there first", a.BMC, home)
+	case absent && have == 0 && a != nil && !a.Settled.IsZero() && n.Generation == 0:
+		return fmt.Sprintf("the machine is gone%s, and with it what was on its disks; bring it back, or take the node out of the design and add it again to make another", on(n))
 	case have == 0 || isDue(n, m) || installBegun(r):
 		return ""
 	case absent:
@@ -71,6 +73,13 @@ func lost(n *site.Node, m site.Memory) string {
 		return fmt.Sprintf("its disk %s is gone, and with it what generation %d had on it; bring it back, or %s", n.Virtual.ImageDisk(), have, anew)
 	}
 	return ""
+}
+
+// SeenElsewhere says whether the machine was last seen at another place than
+// that of the design: that it is not here says nothing of it.
+func SeenElsewhere(n *site.Node, r site.Recorded) bool {
+	a := r.Adopted
+	return a != nil && a.BMC != "" && a.BMC != n.Endpoints[site.BMC].URL
 }
 
 // on names the hypervisor that the machine is placed on.
@@ -166,6 +175,11 @@ func zeroizes(s *site.Site, n *site.Node) bool {
 // planZeroize takes a virtual machine away, with its disks.
 func planZeroize(p *site.NodePlan, n *site.Node, m site.Memory) {
 	state := stateOf(m.Observed)
+	if isGone(state) && SeenElsewhere(n, m.Recorded) {
+		p.Blocked = append(p.Blocked, fmt.Sprintf("the machine was last seen at %s, and is not at %s: it cannot be taken away from there, and is not forgotten; go back to the earlier place first",
+			m.Recorded.Adopted.BMC, n.Endpoints[site.BMC].URL))
+		return
+	}
 	if isGone(state) {
 		return
 	}
