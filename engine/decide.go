@@ -156,7 +156,7 @@ func (w *worker) await(j job, what string, v view) outcome {
 		since, limit = r.Installed.Since, installTimeout(j)
 	}
 	if time.Since(since) > limit {
-		return outcome{state: site.Stalled, reason: fmt.Sprintf("%s, for longer than %s; look at its console, and raise the generation to install it anew", what, limit), wait: observeEvery(j.site)}
+		return outcome{state: site.Stalled, reason: fmt.Sprintf("%s, for longer than %s; look at %s, and raise the generation to install it anew", what, limit, consoleOf(j.node)), wait: observeEvery(j.site)}
 	}
 	if needsPerson(v.inside) && r.Installing == nil {
 		return outcome{state: site.Stalled, reason: steady(v.inside), wait: observeEvery(j.site)}
@@ -165,6 +165,14 @@ func (w *worker) await(j job, what string, v view) outcome {
 	// than a part of what it waits for.
 	wait := min(max(soonest, time.Since(since)/50), waitEvery, observeEvery(j.site))
 	return outcome{state: site.Progressing, reason: what, wait: wait}
+}
+
+// consoleOf is a node's console, and how it is read if we can read it.
+func consoleOf(n *site.Node) string {
+	if n.IsVirtual() {
+		return fmt.Sprintf("its console (`slipway logs %s --console`)", n.Name)
+	}
+	return "its console"
 }
 
 // installTimeout is the image's, or a default when the design no longer has

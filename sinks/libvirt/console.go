@@ -22,7 +22,7 @@ func (m *machine) Console(ctx context.Context, most int) ([]byte, error) {
 		return nil, err
 	}
 	log := d.owner.Console
-	s, err := m.storage(ctx, c, nil, log.Pool)
+	s, err := m.storage(ctx, c, log.Pool)
 	if err != nil {
 		return nil, err
 	}

@@ -131,7 +131,7 @@ func (m *machine) send(ctx context.Context, c *connection, d *libvirtxml.Domain)
 		return rpc.DomainDefineXMLFlags(marshalled(d), 0)
 	})
 	if errors.Is(err, errors.ErrUnsupported) && len(d.Devices.TPMs) > 0 && strings.Contains(err.Error(), "TPM") {
-		err = fmt.Errorf("%w; %s needs swtpm for virtual.tpm", err, m.hypervisor.address)
+		err = fmt.Errorf("%w; %s needs swtpm for virtual.tpm", err, m.where())
 	}
 	return ref, err
 }

@@ -60,7 +60,7 @@ func (a address) dialUnix(ctx context.Context) (conn net.Conn, err error) {
 	case errors.Is(err, fs.ErrPermission):
 		return nil, fmt.Errorf("%w: %w: the daemon's user may not use libvirt's socket; add it to the group libvirt", driver.ErrDenied, err)
 	}
-	return nil, unreachable(err)
+	return nil, fmt.Errorf("%w: libvirt does not listen on this host: %w; look whether libvirtd, or virtqemud, runs", driver.ErrUnreachable, err)
 }
 
 func unreachable(err error) error { return fmt.Errorf("%w: %w", driver.ErrUnreachable, err) }

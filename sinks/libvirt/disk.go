@@ -141,7 +141,7 @@ func (m *machine) volume(name string, d site.VirtualDisk) volume {
 
 func (m *machine) notOurs(v volume) string {
 	return fmt.Sprintf("in the pool %s of %s there is a volume %s that was not made for this machine; it is left alone: rename it or take it away",
-		v.Pool, m.hypervisor.address, v.Name)
+		v.Pool, m.where(), v.Name)
 }
 
 // setDisks adds the disks of data that are missing and lets disks grow. It

@@ -103,7 +103,7 @@ func (m *machine) mine(ctx context.Context, c *connection) (*domain, error) {
 func (m *machine) existing(ctx context.Context, c *connection) (*domain, error) {
 	d, err := m.mine(ctx, c)
 	if err == nil && d == nil {
-		err = refused("there is no machine %s on %s; it has to be defined first", m.name, m.hypervisor.address)
+		err = refused("there is no machine %s on %s; it has to be defined first", m.name, m.where())
 	}
 	return d, err
 }

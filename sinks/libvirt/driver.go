@@ -8,6 +8,7 @@
 package libvirt
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -94,7 +95,14 @@ type machine struct {
 	seed       *driver.Seed // for the next installation; nil for none
 	site       string       // whose machine it is
 	name       string       // of the node, and of the domain
+	host       string       // the hypervisor's name in the design; empty until a node tells
 }
+
+// called takes the hypervisor's name from the node.
+func (m *machine) called(n *site.Node) { m.host = n.Virtual.Host.Hypervisor }
+
+// where is the hypervisor, for people.
+func (m *machine) where() string { return cmp.Or(m.host, m.hypervisor.address.String()) }
 
 // Close ends the connection to the hypervisor, once no other handle is open to
 // it.

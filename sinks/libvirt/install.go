@@ -47,7 +47,7 @@ func (m *machine) install(ctx context.Context, c *connection, step site.Step, n 
 	if m.seed == nil {
 		return refused("no seed was given for the first boot, and without one the system could not be reached")
 	}
-	s, err := m.storage(ctx, c, n, i.volume.Pool)
+	s, err := m.storage(ctx, c, i.volume.Pool)
 	if err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func (m *machine) dropDisk(ctx context.Context, c *connection, s *storage, d *do
 		if v.Disk != keep.Disk {
 			continue
 		}
-		at, err := m.storage(ctx, c, nil, v.Pool)
+		at, err := m.storage(ctx, c, v.Pool)
 		if err != nil {
 			return err
 		}

@@ -374,7 +374,7 @@ func TestImageOnce(t *testing.T) {
 		const all = 8
 		for range all {
 			go func() {
-				s, err := m.storage(t.Context(), b.conn(), b.n, "default")
+				s, err := m.storage(t.Context(), b.conn(), "default")
 				if err == nil {
 					_, err = m.fetches.image(t.Context(), s, b.step.Image)
 				}

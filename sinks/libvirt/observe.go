@@ -3,6 +3,7 @@ package libvirt
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -17,9 +18,10 @@ import (
 // Observe looks at the machine. Most of it is in a snapshot that all machines
 // of the hypervisor share, or was read before and has not changed since.
 func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet) (site.Observed, error) {
+	m.called(n)
 	s, err := m.hypervisor.look(ctx)
 	if err != nil {
-		return site.Observed{}, err
+		return site.Observed{}, fmt.Errorf("%s: %w", m.where(), err)
 	}
 	seen := sighting{m: m, n: n, shot: s}
 	uuid, err := uuidOf(m.identity().UUID)

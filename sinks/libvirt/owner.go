@@ -197,7 +197,7 @@ func uuidOf(text string) (uuid golibvirt.UUID, err error) {
 
 // foreign says why a domain is not this machine's; empty when it is.
 func (m *machine) foreign(d *domain) string {
-	what := fmt.Sprintf("on %s there is a machine named %s with the UUID %s", m.hypervisor.address, printable(d.ref.Name), textOf(d.ref.UUID))
+	what := fmt.Sprintf("on %s there is a machine named %s with the UUID %s", m.where(), printable(d.ref.Name), textOf(d.ref.UUID))
 	const then = "; it is left alone: rename it or take it away, or name the node differently"
 	switch {
 	case !d.ours:

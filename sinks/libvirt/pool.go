@@ -29,7 +29,7 @@ type content struct {
 func (m *machine) pool(ctx context.Context, c *connection, name string) (golibvirt.StoragePool, error) {
 	p, err := ask(ctx, c, func(rpc *golibvirt.Libvirt) (golibvirt.StoragePool, error) { return rpc.StoragePoolLookupByName(name) })
 	if says(err, golibvirt.ErrNoStoragePool) {
-		err = refused("%s has no storage pool %q for the disks of %s; make it there, or name another one in virtual.disks", m.hypervisor.address, name, m.name)
+		err = refused("%s has no storage pool %q for the disks of %s; make it there, or name another one in virtual.disks", m.where(), name, m.name)
 	}
 	return p, err
 }

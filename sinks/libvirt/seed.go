@@ -35,7 +35,7 @@ func (m *machine) unseed(ctx context.Context, c *connection, d *domain, n *site.
 	if err := m.eject(ctx, c, d, seed.Name); err != nil {
 		return fmt.Errorf("eject the seed: %w", err)
 	}
-	s, err := m.storage(ctx, c, n, seed.Pool)
+	s, err := m.storage(ctx, c, seed.Pool)
 	if err != nil {
 		return err
 	}

@@ -10,8 +10,6 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
-
-	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // workTimeout is how long a call may take that works on a whole volume.
@@ -25,14 +23,10 @@ type storage struct {
 	host string // the hypervisor, for people
 }
 
-// storage finds a pool for a node.
-func (m *machine) storage(ctx context.Context, c *connection, n *site.Node, name string) (*storage, error) {
+// storage finds a pool.
+func (m *machine) storage(ctx context.Context, c *connection, name string) (*storage, error) {
 	pool, err := m.pool(ctx, c, name)
-	host := m.hypervisor.address.String()
-	if n != nil && n.Virtual.Host.Hypervisor != "" {
-		host = n.Virtual.Host.Hypervisor
-	}
-	return &storage{c: c, h: m.hypervisor, pool: pool, host: host}, err
+	return &storage{c: c, h: m.hypervisor, pool: pool, host: m.where()}, err
 }
 
 // refresh has libvirt look at what is in the pool. While something is made in

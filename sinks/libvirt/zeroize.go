@@ -50,7 +50,7 @@ func (m *machine) tidyAfter(ctx context.Context, c *connection, o owner) {
 			continue
 		}
 		done[v.Pool] = true
-		if s, err := m.storage(ctx, c, nil, v.Pool); err == nil { // a pool that is gone has no images
+		if s, err := m.storage(ctx, c, v.Pool); err == nil { // a pool that is gone has no images
 			m.tidy(ctx, s)
 		}
 	}
@@ -58,7 +58,7 @@ func (m *machine) tidyAfter(ctx context.Context, c *connection, o owner) {
 
 // eraseVolume deletes a volume, overwritten before where the design says so.
 func (m *machine) eraseVolume(ctx context.Context, c *connection, n *site.Node, v volume) error {
-	s, err := m.storage(ctx, c, n, v.Pool)
+	s, err := m.storage(ctx, c, v.Pool)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (m *machine) eraseVolume(ctx context.Context, c *connection, n *site.Node, 
 var rotated = []string{"", ".0", ".1", ".2"}
 
 func (m *machine) eraseLog(ctx context.Context, c *connection, n *site.Node, log consoleLog) error {
-	s, err := m.storage(ctx, c, n, log.Pool)
+	s, err := m.storage(ctx, c, log.Pool)
 	if err != nil {
 		return err
 	}
