@@ -116,6 +116,31 @@ func TestMarkerOfAnotherInstallation(t *testing.T) {
 	})
 }
 
+// A system that shows another key than the one it was given is nobody to talk to,
+// and its machine is left as it is until a person has looked.
+func TestHostKeyThatChanges(t *testing.T) {
+	inBubble(t, hosted, func(w *world) {
+		w.withGuest("vm")
+		m := w.fleet.Machine("vm")
+		key, before := m.HostKey(), m.Counts()
+		m.SetHostKey("ssh-ed25519 AAAAanother")
+		w.after(10 * time.Minute) // it is asked every five
+		w.want("vm", site.Stalled)
+		if n := w.node("vm"); !strings.Contains(n.Reason, "look inside vm") || !strings.Contains(n.Reason, "host key") || !n.Person {
+			t.Errorf("it is stalled because %s", n.Reason)
+		}
+		if i := w.recorded("vm").Installed; i == nil || !slices.Equal(i.FirstBoot.HostKeys, []string{key}) {
+			t.Errorf("recorded as installed: %+v", i)
+		}
+		if now := m.Counts(); now.Installs != before.Installs || m.Power() != "on" {
+			t.Errorf("%d installations after %d, and the machine is %s", now.Installs, before.Installs, m.Power())
+		}
+		m.SetHostKey(key)
+		w.do(site.Order{Verb: site.VerbRetry, Node: "vm"})
+		w.inSyncSoon("vm")
+	})
+}
+
 // A daemon that dies over an installation at any moment goes on with it, and
 // whichever of its seeds the machine has booted with proves it.
 func TestDeathOverAnInstallation(t *testing.T) {

@@ -76,6 +76,18 @@ func (m *FakeMachine) Seeded() bool {
 	return m.virtual.attached
 }
 
+// HostKey is the key that the installed system shows.
+func (m *FakeMachine) HostKey() string {
+	defer m.look()()
+	return m.virtual.hostKey
+}
+
+// SetHostKey has the installed system show another key.
+func (m *FakeMachine) SetHostKey(key string) {
+	defer m.look()()
+	m.virtual.hostKey = key
+}
+
 // BreakFirstBoots has no first boot end well from now on.
 func (m *FakeMachine) BreakFirstBoots() {
 	defer m.look()()
