@@ -10,6 +10,7 @@ import (
 	"cuelang.org/go/cue/format"
 
 	"github.com/slipway-gitops/slipway/engine/design"
+	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/tests/lab"
 )
 
@@ -41,6 +42,19 @@ func TestSiteExampleFitsTheLab(t *testing.T) {
 	for name, image := range r.Site.Images {
 		if got, want := image.SHA256, lab.ImageSHA256(exampleSeed, name); got != want {
 			t.Errorf("the image %s has the digest %s, the lab's is %s", name, got, want)
+		}
+	}
+}
+
+// The virtual rack is a site of its own, since the lab has no hypervisor.
+func TestVirtualExample(t *testing.T) {
+	r := design.EvaluateHere(os.DirFS(exampleDir+"/virtual"), "")
+	if r.Site == nil || len(r.Findings) > 0 {
+		t.Fatalf("findings: %v", r.Findings)
+	}
+	for _, name := range []string{"db-1", "web-1", "web-2"} {
+		if n := r.Site.Nodes[name]; n == nil || n.Style != site.StyleVirtual || n.Generation != 1 {
+			t.Errorf("%s is %+v", name, n)
 		}
 	}
 }
