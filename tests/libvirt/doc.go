@@ -1,5 +1,6 @@
-// Package libvirt is a hypervisor for tests: Debian's libvirtd and QEMU, with
-// nothing simulated but the processor, and a small Debian for its guests.
+// Package libvirt is a hypervisor for tests and for a demo: Debian's libvirtd and
+// QEMU, with nothing simulated but the processor, and a small Debian for its
+// guests.
 //
 //	h := libvirt.Start(t)
 //	connection := slipway("libvirt+unix:///system?socket=" + h.Socket)

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"testing"
 	"time"
 )
 
@@ -23,7 +22,7 @@ type Hypervisor struct {
 	Socket string // libvirt's, for qemu:///system and test:///default alike
 	TLS    TLS    // the same over TLS, at 10.77.0.1:16514 of the guests' network
 
-	t      testing.TB
+	t      Test
 	script *exec.Cmd
 	words  io.Writer
 	lines  chan string // what the script answers
@@ -31,7 +30,7 @@ type Hypervisor struct {
 
 // Start has a hypervisor for as long as the test runs. Where CI runs, what it
 // needs must be there.
-func Start(t testing.TB) *Hypervisor {
+func Start(t Test) *Hypervisor {
 	t.Helper()
 	require(t, "libvirtd", "virtlogd", "qemu-system-x86_64", "ip", "bash")
 	folder, err := os.MkdirTemp("", "libvirt-") // not of the test: the path of a socket has no more than 107 bytes
@@ -67,7 +66,7 @@ func (h *Hypervisor) Continue() { h.say("start") }
 func (h *Hypervisor) Reboot() { h.say("reboot") }
 
 // require leaves the test out when it cannot have what it needs.
-func require(t testing.TB, programs ...string) {
+func require(t Test, programs ...string) {
 	t.Helper()
 	var missing []string
 	for _, p := range programs {
@@ -153,7 +152,7 @@ func (h *Hypervisor) hear(word string) {
 }
 
 // cache is a folder for what is kept from one run to the next.
-func cache(t testing.TB, name string) string {
+func cache(t Test, name string) string {
 	t.Helper()
 	user, err := os.UserCacheDir()
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"syscall"
-	"testing"
 )
 
 var (
@@ -28,7 +27,7 @@ var (
 // in to but those of the seed. It starts in 256 MiB.
 //
 // It is made at the first use, which takes a minute, and kept in the user's cache.
-func Image(t testing.TB) (path, digest string) {
+func Image(t Test) (path, digest string) {
 	t.Helper()
 	require(t, "mmdebstrap", "qemu-img", "bash")
 	recipe := sha256.Sum256(append(imageScript, guestScript...))
@@ -50,7 +49,7 @@ func Image(t testing.TB) (path, digest string) {
 }
 
 // makeImage runs the recipe, in mounts of its own.
-func makeImage(t testing.TB, path string) {
+func makeImage(t Test, path string) {
 	t.Helper()
 	work := t.TempDir()
 	script, guest := filepath.Join(work, "image.sh"), filepath.Join(work, "guest.sh")
@@ -70,7 +69,7 @@ func makeImage(t testing.TB, path string) {
 }
 
 // lock keeps other processes from making the same, until it is called back.
-func lock(t testing.TB, path string) (unlock func()) {
+func lock(t Test, path string) (unlock func()) {
 	t.Helper()
 	f, err := os.Create(path)
 	if err != nil {
