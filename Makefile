@@ -8,7 +8,7 @@ export GOFLAGS := -trimpath $(GOFLAGS)
 GO := go
 TEST := $(GO) test $(if $(CI),-count=1) -timeout 15m
 
-.PHONY: help build setup demo test race lint prove bench-engine bench-design bench-git bench-redfish bench-libvirt bench-pr clean
+.PHONY: help build setup demo demo-libvirt test race lint prove bench-engine bench-design bench-git bench-redfish bench-libvirt bench-pr clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -23,6 +23,10 @@ setup: ## install what the tests need, from Debian and npm
 demo: build ## a whole site in your terminal, in under two minutes (KEEP=1 leaves it running)
 	@./setup.sh demo
 	@bin/slipway-demo $(if $(KEEP),--keep)
+
+demo-libvirt: build ## virtual machines on a real libvirt, in about four minutes; as root
+	@./setup.sh demo-libvirt
+	@bin/slipway-demo --libvirt
 
 # Many tests wait for servers, so that one package more than there are cores runs
 # at a time.

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs what the tests run; with the word "demo" only what the demo does,
-# which is a real git and a real sshd, and with "prove" also what make prove
+# which is a real git and a real sshd, with "demo-libvirt" a real git and what has
+# and makes virtual machines, and with "prove" also what make prove
 # does, which is Chromium. For the tests, from Debian: two Redfish clients,
 # libvirtd and QEMU with what makes the Debian of their guests, the C compiler that
 # the race detector needs, and npm. From npm: GitHub's description of its API. Does
@@ -9,16 +10,19 @@ set -eu
 what=${1-tests}
 missing=
 command -v git >/dev/null || missing="$missing git"
-[ -x /usr/sbin/sshd ] || missing="$missing openssh-server"
+[ "$what" = demo-libvirt ] || [ -x /usr/sbin/sshd ] || missing="$missing openssh-server"
 if [ "$what" != demo ]; then
-	[ -d /usr/lib/python3/dist-packages/sushy ] || missing="$missing python3-sushy"
-	[ -x /usr/bin/redfishtool ] || missing="$missing redfishtool"
 	[ -x /usr/sbin/libvirtd ] || missing="$missing libvirt-daemon libvirt-daemon-driver-qemu"
 	[ -x /usr/bin/qemu-system-x86_64 ] || missing="$missing qemu-system-x86"
-	[ -d /usr/share/OVMF ] || missing="$missing ovmf"
 	command -v qemu-img >/dev/null || missing="$missing qemu-utils"
 	command -v mmdebstrap >/dev/null || missing="$missing mmdebstrap"
 	command -v ip >/dev/null || missing="$missing iproute2"
+fi
+if [ "$what" != demo ] && [ "$what" != demo-libvirt ]; then
+	[ -d /usr/lib/python3/dist-packages/sushy ] || missing="$missing python3-sushy"
+	[ -x /usr/bin/redfishtool ] || missing="$missing redfishtool"
+	[ -d /usr/share/OVMF ] || missing="$missing ovmf"
+	command -v xorriso >/dev/null || missing="$missing xorriso"
 	command -v gcc >/dev/null || missing="$missing gcc libc6-dev"
 	command -v npm >/dev/null || missing="$missing npm"
 fi
@@ -38,4 +42,7 @@ install() {
 }
 
 [ -z "$missing" ] || install
-[ "$what" = demo ] || "$(dirname "$0")/tests/github/setup.sh"
+case $what in
+demo | demo-libvirt) ;;
+*) "$(dirname "$0")/tests/github/setup.sh" ;;
+esac

@@ -214,20 +214,20 @@ func status(ctx context.Context, s *stage) error {
 	if err := s.untilInSync(ctx, nil); err != nil {
 		return err
 	}
-	if err := s.untilReported(ctx, "12/12 in-sync"); err != nil {
+	if err := s.untilReported(ctx, fmt.Sprintf("%d/%[1]d in-sync", s.nodes)); err != nil {
 		return err
 	}
 	if err := s.countReports(ctx); err != nil {
 		return err
 	}
-	log, err := s.ask(ctx, "git", "-C", "site.git", "log", "--oneline", "--no-decorate", statusBranch)
+	log, err := s.ask(ctx, "git", "-C", "site.git", "log", "--oneline", "--no-decorate", s.branch)
 	if err != nil {
 		return err
 	}
 	for _, line := range shortened(strings.Split(strings.TrimSpace(log), "\n"), 5) {
 		s.show.quote(line)
 	}
-	page, err := s.ask(ctx, "git", "-C", "site.git", "show", statusBranch+":README.md")
+	page, err := s.ask(ctx, "git", "-C", "site.git", "show", s.branch+":README.md")
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,16 @@ func (s *stage) edit(file, old, new string) error {
 	return os.WriteFile(path, []byte(strings.Replace(string(text), old, new, 1)), 0o644)
 }
 
+// add puts a line at the end of a file of the site.
+func (s *stage) add(file, line string) error {
+	path := filepath.Join("site", file)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, fmt.Appendf(text, "%s\n", line), 0o644)
+}
+
 // cut takes out a file's text from one mark to the next.
 func (s *stage) cut(file, from, to string) error {
 	text, err := os.ReadFile(filepath.Join("site", file))

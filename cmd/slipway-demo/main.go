@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
@@ -24,20 +25,43 @@ func init() { runtime.LockOSThread() }
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	defer stop()
-	keep := len(os.Args) == 2 && os.Args[1] == "--keep"
-	if len(os.Args) > 1 && !keep {
-		fmt.Fprintln(os.Stderr, "usage: slipway-demo [--keep]\n\nPlays a whole site in a terminal, in about a minute. With --keep the site is\nleft running, to look around.")
+	p, keep := &fleet, false
+	switch arguments := os.Args[1:]; {
+	case slices.Equal(arguments, []string{"--keep"}):
+		keep = true
+	case slices.Equal(arguments, []string{"--libvirt"}):
+		p = &virtual
+	case len(arguments) > 0:
+		fmt.Fprintln(os.Stderr, usage)
 		os.Exit(64)
 	}
-	os.Exit(play(ctx, keep))
+	os.Exit(p.run(ctx, keep))
 }
 
-// play runs the acts and gives the exit code.
-func play(ctx context.Context, keep bool) int {
+const usage = `usage: slipway-demo [--keep | --libvirt]
+
+Plays a whole site in a terminal, in about a minute. With --keep the site is
+left running, to look around. With --libvirt it is a site of virtual machines,
+on a libvirt of its own, which takes about four minutes and wants root.`
+
+// play is what is shown: a stage, and the acts on it.
+type play struct {
+	open  func(*screen, bool) (*stage, error)
+	intro string
+	acts  []act
+}
+
+var fleet = play{openFleet, "\n  A site of twelve machines, on this computer.\n" +
+	"  Real: slipway, Git, the HTTPS of the BMCs and the SSH of the systems.\n" +
+	"  Simulated: what is inside the machines, " + speed + " times as fast, and GitHub.\n", acts}
+
+// run runs the acts and gives the exit code.
+func (p *play) run(ctx context.Context, keep bool) int {
 	show := newScreen(os.Stdout)
-	s, err := open(show, keep)
+	show.text(p.intro)
+	s, err := p.open(show, keep)
 	if err == nil {
-		err = s.playAll(ctx)
+		err = s.playAll(ctx, p.acts)
 	}
 	if err == nil && keep {
 		err = s.leaveForge()
@@ -62,10 +86,7 @@ func play(ctx context.Context, keep bool) int {
 	return 0
 }
 
-func (s *stage) playAll(ctx context.Context) error {
-	s.show.text("\n  A site of twelve machines, on this computer.\n" +
-		"  Real: slipway, Git, the HTTPS of the BMCs and the SSH of the systems.\n" +
-		"  Simulated: what is inside the machines, " + speed + " times as fast, and GitHub.\n")
+func (s *stage) playAll(ctx context.Context, acts []act) error {
 	for i, a := range acts {
 		s.show.title(i+1, a.name, a.shows)
 		if err := a.play(ctx, s); err != nil {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 
 	"golang.org/x/crypto/ssh"
 
@@ -24,10 +25,9 @@ import (
 // directory: the commands that are shown are the commands that are run, those
 // of Git without -C in the clone called site.
 const (
-	labSocket    = "lab.sock"
-	stateDir     = "state"
-	credentials  = "credentials"
-	statusBranch = "slipway/status/example"
+	labSocket   = "lab.sock"
+	stateDir    = "state"
+	credentials = "credentials"
 )
 
 // speed is how much faster than real machines the fleet is.
@@ -43,37 +43,21 @@ type stage struct {
 	slipway *process
 	daemon  *control.Client
 	forge   *forge
+	rack    *rack    // of virtual machines, in place of the lab
+	console *console // that is shown beside the progress
+	branch  string   // where the daemon reports to
+	nodes   int      // in the design
 
 	head    string      // the newest commit of the design
 	last    site.Status // the status last seen
 	commits int         // on the status branch, in the end
 }
 
-// open makes the folder: the site in a repository, its bare remote, and the
-// credentials.
-func open(show *screen, keep bool) (*stage, error) {
-	s := &stage{show: show, keep: keep}
-	self, err := os.Executable()
-	if err != nil {
-		return s, err
-	}
-	s.bin = filepath.Dir(self)
-	for _, program := range []string{"slipway", "slipway-lab"} {
-		if _, err := os.Stat(filepath.Join(s.bin, program)); err != nil {
-			return s, fmt.Errorf("%s is not beside this program: run make build: %w", program, err)
-		}
-	}
-	example, err := findExample(s.bin)
-	if err != nil {
-		return s, err
-	}
-	if s.dir, err = os.MkdirTemp("", "slipway-demo-"); err != nil {
-		return s, err
-	}
-	if err := os.CopyFS(filepath.Join(s.dir, "site"), os.DirFS(example)); err != nil {
-		return s, err
-	}
-	if err := os.Chdir(s.dir); err != nil {
+// openFleet is a stage with the example site in a repository, its bare remote,
+// and the credentials.
+func openFleet(show *screen, keep bool) (*stage, error) {
+	s := &stage{show: show, keep: keep, branch: "slipway/status/example", nodes: 12}
+	if err := s.enter(".", "slipway", "slipway-lab"); err != nil {
 		return s, err
 	}
 	if err := errors.Join(s.quicken(), makeCredentials()); err != nil {
@@ -82,7 +66,32 @@ func open(show *screen, keep bool) (*stage, error) {
 	if err := s.openForge(); err != nil {
 		return s, err
 	}
-	return s, s.makeRepository()
+	return s, s.makeRepository("Three racks")
+}
+
+// enter makes the folder with a copy of an example, and works in it from then on.
+func (s *stage) enter(example string, programs ...string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	s.bin = filepath.Dir(self)
+	for _, program := range programs {
+		if _, err := os.Stat(filepath.Join(s.bin, program)); err != nil {
+			return fmt.Errorf("%s is not beside this program: run make build: %w", program, err)
+		}
+	}
+	examples, err := findExample(s.bin)
+	if err != nil {
+		return err
+	}
+	if s.dir, err = os.MkdirTemp("", "slipway-demo-"); err != nil {
+		return err
+	}
+	if err := os.CopyFS(filepath.Join(s.dir, "site"), os.DirFS(filepath.Join(examples, example))); err != nil {
+		return err
+	}
+	return os.Chdir(s.dir)
 }
 
 // findExample finds the example site from the working directory or from where
@@ -102,9 +111,13 @@ func findExample(bin string) (string, error) {
 
 // quicken gives the copied site free ports and a demo's pace.
 func (s *stage) quicken() error {
-	pace := map[string]string{"pollEvery": `"1s"`, "observeEvery": `"3s"`, "reportEvery": `"2s"`}
 	ports, err := freePorts("bmc", "ssh", "images")
-	return errors.Join(err, setFields("site/site.cue", pace), setFields("site/lab.cue", ports))
+	return errors.Join(err, setFields("site/site.cue", pace("3s")), setFields("site/lab.cue", ports))
+}
+
+// pace is how often the daemon of a demo looks and tells.
+func pace(observe string) map[string]string {
+	return map[string]string{"pollEvery": `"1s"`, "observeEvery": strconv.Quote(observe), "reportEvery": `"2s"`}
 }
 
 // freePorts finds a free port for each name.
@@ -150,11 +163,7 @@ func setFields(file string, values map[string]string) error {
 
 // makeCredentials invents the accounts of the machines.
 func makeCredentials() error {
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return err
-	}
-	block, err := ssh.MarshalPrivateKey(key, "")
+	key, _, err := makeKey()
 	if err != nil {
 		return err
 	}
@@ -162,17 +171,34 @@ func makeCredentials() error {
 	return errors.Join(
 		os.Mkdir(credentials, 0o700),
 		os.WriteFile(credentials+"/bmc", fmt.Appendf(nil, head, "127.83.0.0/16", rand.Text()), 0o600),
-		os.WriteFile(credentials+"/os", fmt.Appendf(nil, head, "127.84.0.0/16", pem.EncodeToMemory(block)), 0o600))
+		os.WriteFile(credentials+"/os", fmt.Appendf(nil, head, "127.84.0.0/16", key), 0o600))
 }
 
-func (s *stage) makeRepository() error {
+// makeKey invents a key of SSH: a file's text, and the line for who lets it in.
+func makeKey() (private, public string, err error) {
+	of, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return "", "", err
+	}
+	block, err := ssh.MarshalPrivateKey(key, "")
+	if err != nil {
+		return "", "", err
+	}
+	line, err := ssh.NewPublicKey(of)
+	if err != nil {
+		return "", "", err
+	}
+	return string(pem.EncodeToMemory(block)), strings.TrimSpace(string(ssh.MarshalAuthorizedKey(line))), nil
+}
+
+func (s *stage) makeRepository(message string) error {
 	for _, args := range [][]string{
 		{"init", "-q", "-b", "main", "site"},
 		{"-C", "site", "config", "user.name", "Demo"},
 		{"-C", "site", "config", "user.email", "demo@example.org"},
 		{"-C", "site", "config", "push.autoSetupRemote", "true"},
 		{"-C", "site", "add", "-A"},
-		{"-C", "site", "commit", "-q", "-m", "Three racks"},
+		{"-C", "site", "commit", "-q", "-m", message},
 		{"-C", "site", "remote", "add", "origin", "../site.git"},
 		{"-C", "site", "push", "-q"},
 	} {
@@ -190,6 +216,8 @@ func (s *stage) close() {
 	}
 	s.slipway.end()
 	s.lab.end()
+	s.console.end()
+	s.rack.end()
 	if s.forge != nil {
 		s.forge.Close()
 	}
@@ -238,5 +266,5 @@ func (s *stage) leaveRunning() {
   To end it:
 
     kill %[6]d %[7]d; sleep 2; rm -r %[1]s
-`, s.dir, s.bin, stateDir, labSocket, statusBranch, s.slipway.cmd.Process.Pid, s.lab.cmd.Process.Pid))
+`, s.dir, s.bin, stateDir, labSocket, s.branch, s.slipway.cmd.Process.Pid, s.lab.cmd.Process.Pid))
 }

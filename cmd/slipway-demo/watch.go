@@ -35,6 +35,7 @@ func (s *stage) until(ctx context.Context, what string, limit time.Duration, met
 			continue // it is only starting
 		}
 		s.last = r.Status
+		s.console.show(s.show)
 		s.show.progress(&r.Status)
 		if met(&r) {
 			s.show.still()
@@ -44,29 +45,37 @@ func (s *stage) until(ctx context.Context, what string, limit time.Duration, met
 	return fmt.Errorf("waited %s for %s; the status is: %s", limit, what, describe(&s.last))
 }
 
+// patience is how long all nodes may take to be as designed.
+func (s *stage) patience() time.Duration {
+	if s.rack != nil {
+		return 6 * time.Minute // guests boot on a simulated processor
+	}
+	return time.Minute
+}
+
 // untilInSync waits until the newest design is in force, every node is as
 // designed, and the machines agree.
 func (s *stage) untilInSync(ctx context.Context, agree func() bool) error {
-	return s.until(ctx, "12 nodes in-sync", time.Minute, func(r *site.Report) bool {
-		return r.Status.Applied.ID == s.head && len(r.Status.Nodes) == 12 && r.Status.Counts()[site.InSync] == 12 &&
+	return s.until(ctx, fmt.Sprintf("%d nodes in-sync", s.nodes), s.patience(), func(r *site.Report) bool {
+		return r.Status.Applied.ID == s.head && len(r.Status.Nodes) == s.nodes && r.Status.Counts()[site.InSync] == s.nodes &&
 			(agree == nil || agree())
 	})
 }
 
 // untilReported waits until the status branch says this of the newest design.
 func (s *stage) untilReported(ctx context.Context, verdict string) error {
-	err := s.until(ctx, "the status branch", 20*time.Second, func(*site.Report) bool {
-		message, err := s.run(ctx, "git", "-C", "site.git", "log", "-1", "--format=%B", statusBranch)
+	err := s.until(ctx, "the status branch", time.Minute, func(*site.Report) bool {
+		message, err := s.run(ctx, "git", "-C", "site.git", "log", "-1", "--format=%B", s.branch)
 		return err == nil && strings.HasPrefix(message, "status: "+verdict+"\n") && strings.Contains(message, "Slipway-Attempted: "+s.head)
 	})
 	if err == nil {
-		s.show.proof("told on branch " + statusBranch + ": " + verdict)
+		s.show.proof("told on branch " + s.branch + ": " + verdict)
 	}
 	return err
 }
 
 func (s *stage) countReports(ctx context.Context) error {
-	count, err := s.run(ctx, "git", "-C", "site.git", "rev-list", "--count", statusBranch)
+	count, err := s.run(ctx, "git", "-C", "site.git", "rev-list", "--count", s.branch)
 	if err != nil {
 		return err
 	}

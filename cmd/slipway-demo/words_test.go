@@ -61,6 +61,37 @@ func TestDestroyed(t *testing.T) {
 	}
 }
 
+func TestOfNode(t *testing.T) {
+	const plan = "Plan for site x\n\nweb-1 (UUID 12ab)\n  ~ restart\n      memory: 1 → 2\n\nweb-11\n  ~ install\n\n2 to change\n"
+	if d := cmp.Diff([]string{"web-1 (UUID 12ab)", "  ~ restart", "      memory: 1 → 2"}, ofNode(plan, "web-1")); d != "" {
+		t.Error(d)
+	}
+	if got := ofNode(plan, "web-2"); got != nil {
+		t.Errorf("the plan does not have web-2, got %q", got)
+	}
+}
+
+// What would fail a test ends the demo with an error, and what was begun is ended
+// in reverse.
+func TestRack(t *testing.T) {
+	var ended []string
+	r := &rack{dir: t.TempDir()}
+	err := r.guarded(func() {
+		for _, name := range []string{"first", "second"} {
+			r.Cleanup(func() { ended = append(ended, name) })
+		}
+		r.Fatalf("no %s", "room")
+		r.Cleanup(func() { ended = append(ended, "what was never begun") })
+	})
+	if err == nil || err.Error() != "no room" {
+		t.Errorf("got %v", err)
+	}
+	r.end()
+	if d := cmp.Diff([]string{"second", "first"}, ended); d != "" {
+		t.Error(d)
+	}
+}
+
 func TestShortened(t *testing.T) {
 	lines := strings.Split("abcdefgh", "")
 	if d := cmp.Diff([]string{"a", "b", "… 4 more …", "g", "h"}, shortened(lines, 2)); d != "" {
