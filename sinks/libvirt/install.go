@@ -255,8 +255,8 @@ func (s *storage) grow(ctx context.Context, v golibvirt.StorageVol, size int64) 
 	return tell(ctx, s.c.within(workTimeout), func(rpc *golibvirt.Libvirt) error { return rpc.StorageVolResize(v, uint64(size), 0) })
 }
 
-// unused is a name for another disk; the first one is left to the image.
-func unused(d *libvirtxml.Domain, prefix string) string {
+// freeDrive is a name for another disk; the first one is left to the image.
+func freeDrive(d *libvirtxml.Domain, prefix string) string {
 	for c := 'b'; c <= 'z'; c++ {
 		name := prefix + string(c)
 		if !slices.ContainsFunc(d.Devices.Disks, func(x libvirtxml.DomainDisk) bool { return x.Target != nil && x.Target.Dev == name }) {
@@ -282,7 +282,7 @@ func insert(d *libvirtxml.Domain, seed volume) {
 		Alias:    &libvirtxml.DomainAlias{Name: seedDrive},
 		Driver:   &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "raw"},
 		Source:   source,
-		Target:   &libvirtxml.DomainDiskTarget{Dev: unused(d, "sd"), Bus: "scsi"},
+		Target:   &libvirtxml.DomainDiskTarget{Dev: freeDrive(d, "sd"), Bus: "scsi"},
 		ReadOnly: &libvirtxml.DomainDiskReadOnly{},
 	})
 }
