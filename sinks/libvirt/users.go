@@ -12,7 +12,7 @@ import (
 // needs: another machine, whoever's it is, or a volume that builds on it and is
 // not one of this machine's. A volume that is not there is needed by nobody.
 func (m *machine) unused(ctx context.Context, c *connection, d *domain, v volume) error {
-	s, err := m.storage(ctx, c, nil, v.Pool)
+	s, err := m.storage(ctx, c, v.Pool)
 	if err != nil {
 		return err
 	}
