@@ -136,7 +136,7 @@ func (f *faulty) design() string {
 
 import "github.com/slipway-gitops/slipway/schema"
 
-site: schema.#Site & {rollout: {maxUnavailable: "100%%", pollEvery: "500ms", observeEvery: "1s", reportEvery: "500ms"}}
+site: schema.#Site & {rollout: {maxUnavailable: "100%%", maxFailures: "100%%", pollEvery: "500ms", observeEvery: "1s", reportEvery: "500ms"}}
 racks: r1: {}
 credentials: os: {}
 roles: any: {}
