@@ -44,6 +44,9 @@ func (m *machine) install(ctx context.Context, c *connection, step site.Step, n 
 		}
 		return m.finish(ctx, c, d, i)
 	}
+	if err := m.knows(d, step, i); err != nil {
+		return err
+	}
 	if m.seed == nil {
 		return refused("no seed was given for the first boot, and without one the system could not be reached")
 	}
@@ -122,6 +125,18 @@ func joined(d *domain, i installation) bool {
 		return d.owner.Seed != nil && driveWith(d.live, d.owner.Seed.Name) != nil
 	}
 	return d.owner.Installing == 0 && d.owner.Generation == i.generation
+}
+
+// knows refuses to install over what the machine's own metadata says was
+// installed and the step's records do not know.
+func (m *machine) knows(d *domain, step site.Step, i installation) error {
+	has := d.owner.Generation
+	underWay := d.owner.Installing == i.generation || step.Resumed && has == i.generation
+	if has < i.generation || underWay {
+		return nil
+	}
+	return refused("the machine runs from generation %d by its own metadata, of which the daemon's records do not know, and generation %d was to be installed over it; nothing was written: "+
+		"bring the records back, or raise the generation to %d if it is to be made anew", has, i.generation, has+1)
 }
 
 // mayReplace refuses to replace a disk that something else than this

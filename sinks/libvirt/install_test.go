@@ -403,3 +403,30 @@ func TestImageWithoutRoom(t *testing.T) {
 		t.Errorf("left: %v", b.volumes())
 	}
 }
+
+// A machine whose metadata knows of an installation that the step does not is
+// left as it is: the records were lost.
+func TestInstallKnown(t *testing.T) {
+	b := newBench(t, "qcow2")
+	b.step.Generation = 2
+	b.mustInstall()
+	have := look(t, b.machine(), b.n).Facets[site.FacetDefinition].Have
+	if have["generation"] != "2" || have["image"] != b.step.Image.SHA256 {
+		t.Errorf("seen: %v", have)
+	}
+	b.step.Impact = site.ImpactDestructive
+	for _, generation := range []int{1, 2} {
+		b.step.Generation = generation
+		err := b.install(t.Context())
+		if !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "generation 2 by its own metadata") || b.boots() != 1 {
+			t.Errorf("generation %d: %v after %d starts", generation, err, b.boots())
+		}
+	}
+	b.step.Generation = 3
+	b.mustInstall()
+	b.step.Resumed = true
+	b.mustInstall()
+	if b.boots() != 2 {
+		t.Errorf("the machine was started %d times", b.boots())
+	}
+}

@@ -126,6 +126,9 @@ func (s *sighting) definition(context.Context) (site.FacetState, error) {
 		state.Have = described(d.live, s.n)
 		state.Pending = differing(state.Have, next)
 	}
+	if o := d.owner; o.Generation > 0 {
+		state.Have["generation"], state.Have["image"] = strconv.Itoa(o.Generation), o.Image
+	}
 	state.Have["autostart"] = strconv.FormatBool(s.shot.autostart[d.ref.UUID])
 	return state, nil
 }
