@@ -131,11 +131,14 @@ func TestDefinition(t *testing.T) {
 			r := startReal(t, path)
 			m := r.open(t, New(quick), "vm-1")
 			n := designed("vm-1")
-			if seen := look(t, m, n); seen.Facets[site.FacetDefinition].Have["state"] != site.StateAbsent || seen.Facets[site.FacetPower].Have["state"] != "off" {
+			if seen := look(t, m, n); seen.Facets[site.FacetDefinition].Have["state"] != site.StateAbsent || seen.Facets[site.FacetPower].Have["state"] != "off" || seen.Identity.Known() {
 				t.Errorf("an absent machine is seen as %+v", seen)
 			}
 			must(t, m, n, site.FacetDefinition, site.ActionDefine)
 			settled(t, m, n, site.FacetDefinition)
+			if seen := look(t, m, n); seen.Identity != n.Identity {
+				t.Errorf("the machine is %v, want %v", seen.Identity, n.Identity)
+			}
 			must(t, m, n, site.FacetDisks, site.ActionDisks)
 			settled(t, m, n, site.FacetDefinition, site.FacetDisks)
 			must(t, m, n, site.FacetPower, site.ActionPowerOn)

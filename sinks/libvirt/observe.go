@@ -33,7 +33,10 @@ func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet
 			return site.Observed{}, err
 		}
 	}
-	o := site.Observed{Identity: m.identity(), Facets: map[site.Facet]site.FacetState{}}
+	o := site.Observed{Facets: map[site.Facet]site.FacetState{}}
+	if seen.record != nil {
+		o.Identity = m.identity()
+	}
 	for _, f := range facets {
 		look := sights[f]
 		if look == nil {

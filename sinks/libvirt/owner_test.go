@@ -36,8 +36,11 @@ func TestLookalikesAreLeftAlone(t *testing.T) {
 			n.Virtual.Memory = 1 << 30
 			n.Boot.Order = []string{"Pxe"}
 			before := len(r.Writes())
-			seen := look(t, m, n).Facets
-			if got := seen[site.FacetDefinition]; got.Have["state"] != site.StateForeign || !strings.Contains(got.Unresolved["state"], c.says) {
+			seen := look(t, m, n)
+			if seen.Identity.Known() {
+				t.Errorf("it is taken for the machine %v", seen.Identity)
+			}
+			if got := seen.Facets[site.FacetDefinition]; got.Have["state"] != site.StateForeign || !strings.Contains(got.Unresolved["state"], c.says) {
 				t.Errorf("it is seen as %+v", got)
 			}
 			for a := range actions {
