@@ -2,7 +2,6 @@ package libvirt
 
 import (
 	"context"
-	"fmt"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
@@ -76,10 +75,13 @@ func parseDomain(text string) (*libvirtxml.Domain, error) {
 	return &d, nil
 }
 
+// lookup finds a domain.
+type lookup func(*golibvirt.Libvirt) (golibvirt.Domain, error)
+
 // mine reads the machine's domain right before something is written; nil when
 // there is none. A domain that only looks like it is refused.
 func (m *machine) mine(ctx context.Context, c *connection) (*domain, error) {
-	for _, look := range []func(*golibvirt.Libvirt) (golibvirt.Domain, error){m.byUUID, m.byName} {
+	for _, look := range []lookup{m.byUUID, m.byName} {
 		ref, err := ask(ctx, c, look)
 		if says(err, golibvirt.ErrNoDomain) {
 			continue
@@ -88,6 +90,9 @@ func (m *machine) mine(ctx context.Context, c *connection) (*domain, error) {
 			return nil, err
 		}
 		d, err := read(ctx, c, ref, golibvirt.DomainXMLSecure)
+		if says(err, golibvirt.ErrNoDomain) { // it went in between
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -158,5 +163,5 @@ func stateName(s golibvirt.DomainState, why golibvirt.DomainPausedReason) (strin
 	case golibvirt.DomainShutoff, golibvirt.DomainCrashed:
 		return "off", nil
 	}
-	return "", fmt.Errorf("%w", refused("libvirt gives the state %d of the machine, which tells nothing", s))
+	return "", refused("libvirt gives the state %d of the machine, which tells nothing", s)
 }

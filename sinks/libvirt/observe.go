@@ -3,6 +3,7 @@ package libvirt
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,26 +13,22 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
+	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // Observe looks at the machine. Most of it is in a snapshot that all machines
-// of the hypervisor share, or was read before and has not changed since.
+// of the hypervisor share, or was read before and has not changed since. It has
+// an identity only where the machine is there and ours.
 func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet) (site.Observed, error) {
 	m.called(n)
-	s, err := m.hypervisor.look(ctx)
+	seen, err := m.sight(ctx, n)
+	if errors.Is(err, errElusive) {
+		m.hypervisor.wrote(seen.uuid)
+		seen, err = m.sight(ctx, n)
+	}
 	if err != nil {
 		return site.Observed{}, fmt.Errorf("%s: %w", m.where(), err)
-	}
-	seen := sighting{m: m, n: n, shot: s}
-	uuid, err := uuidOf(m.identity().UUID)
-	if err != nil {
-		return site.Observed{}, err
-	}
-	if ref, ok := s.find(uuid, m.name); ok {
-		if err := seen.read(ctx, ref); err != nil {
-			return site.Observed{}, err
-		}
 	}
 	o := site.Observed{Facets: map[site.Facet]site.FacetState{}}
 	if seen.record != nil {
@@ -42,11 +39,11 @@ func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet
 		if look == nil {
 			continue
 		}
-		state, err := look(&seen, ctx)
+		state, err := look(seen, ctx)
 		if err != nil {
 			return site.Observed{}, err
 		}
-		state.Seen, state.Driver = s.at, Scheme
+		state.Seen, state.Driver = seen.shot.at, Scheme
 		o.Facets[f] = state
 	}
 	return o, nil
@@ -56,11 +53,55 @@ func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet
 type sighting struct {
 	m    *machine
 	n    *site.Node
+	uuid golibvirt.UUID
 	shot *snapshot
 	// record is nil where there is no machine of ours, and foreign says why
 	// one that is there is not.
 	record  *record
 	foreign string
+}
+
+// errElusive is that the list of the machines and what is read of one differ:
+// it came or went in between.
+var errElusive = fmt.Errorf("%w: libvirt's list of its machines and what it says of this one differ", driver.ErrBusy)
+
+// sight finds the machine in a snapshot and reads it.
+func (m *machine) sight(ctx context.Context, n *site.Node) (*sighting, error) {
+	seen := &sighting{m: m, n: n}
+	var err error
+	if seen.uuid, err = uuidOf(m.identity().UUID); err != nil {
+		return seen, err
+	}
+	if seen.shot, err = m.hypervisor.look(ctx); err != nil {
+		return seen, err
+	}
+	ref, there := seen.shot.find(seen.uuid, m.name)
+	if !there {
+		return seen, m.confirmAbsent(ctx)
+	}
+	err = seen.read(ctx, ref)
+	if says(err, golibvirt.ErrNoDomain) {
+		err = errElusive
+	}
+	return seen, err
+}
+
+// confirmAbsent asks for the machine itself: a list has only those that the
+// account may see, and whoever asks for another is told that it may not.
+func (m *machine) confirmAbsent(ctx context.Context) error {
+	c, err := m.connection(ctx)
+	if err != nil {
+		return err
+	}
+	for _, look := range []lookup{m.byUUID, m.byName} {
+		switch _, err := ask(ctx, c, look); {
+		case err == nil:
+			return errElusive
+		case !says(err, golibvirt.ErrNoDomain):
+			return err
+		}
+	}
+	return nil
 }
 
 // sights are how each facet is seen.

@@ -79,3 +79,34 @@ func eventually(t *testing.T, what string, ok func() bool) {
 		}
 	}
 }
+
+// A list that does not show a machine, as a filtered one, is not believed; nor
+// is one that shows a machine that has gone.
+func TestListsAreNotBelievedOverTheMachine(t *testing.T) {
+	r := startReal(t, "/test/default")
+	m, n := r.open(t, New(Options{Share: time.Minute}), "vm-1").(*machine), designed("vm-1")
+	uuid, err := uuidOf(n.Identity.UUID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	definition := func() string { return look(t, m, n).Facets[site.FacetDefinition].Have[site.FieldState] }
+	gone := golibvirt.Domain{Name: "vm-1", UUID: uuid, ID: -1}
+	m.hypervisor.believe(&snapshot{byUUID: map[golibvirt.UUID]golibvirt.Domain{uuid: gone}})
+	if got := definition(); got != site.StateAbsent {
+		t.Errorf("a machine that has gone is %s", got)
+	}
+	must(t, m, n, site.FacetDefinition, site.ActionDefine)
+	m.hypervisor.believe(&snapshot{})
+	if got := definition(); got != site.StateDefined {
+		t.Errorf("a machine that is not listed is %s", got)
+	}
+}
+
+// believe has looks see a list for now.
+func (h *hypervisor) believe(s *snapshot) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.at = time.Now()
+	h.last = &flight{writes: h.writes, done: make(chan struct{}), shot: s}
+	close(h.last.done)
+}
