@@ -19,7 +19,7 @@ import (
 
 // define makes the definition as designed, and of a running machine what it can
 // take over while it runs.
-func (m *machine) define(ctx context.Context, c *connection, _ site.Step, n *site.Node) error {
+func (m *machine) define(ctx context.Context, c *connection, step site.Step, n *site.Node) error {
 	if err := checkNames(n); err != nil {
 		return err
 	}
@@ -27,8 +27,11 @@ func (m *machine) define(ctx context.Context, c *connection, _ site.Step, n *sit
 	if err != nil {
 		return err
 	}
-	if d == nil {
+	switch {
+	case d == nil && makes(step):
 		return m.make(ctx, c, n)
+	case d == nil:
+		return refused("the machine %s is not there any more on %s, and the step was to change it, not to make it; nothing was written: look at it again", m.name, m.hypervisor.address)
 	}
 	before := marshalled(d.next)
 	d.next = shape(d.next, n, m.kind())
@@ -44,6 +47,11 @@ func (m *machine) define(ctx context.Context, c *connection, _ site.Step, n *sit
 		return m.plug(ctx, c, d, n)
 	}
 	return nil
+}
+
+// makes says whether a step was planned for a machine that is not there.
+func makes(step site.Step) bool {
+	return slices.ContainsFunc(step.Changes, func(c site.Change) bool { return c.Field == string(site.FacetDefinition)+"."+site.FieldState })
 }
 
 // checkNames refuses what libvirt would not say clearly enough.

@@ -85,7 +85,11 @@ func designed(name string) *site.Node {
 }
 
 func stepOf(n *site.Node, f site.Facet, a site.Action) site.Step {
-	return site.Step{Node: n.Name, Machine: n.Identity, Facet: f, Action: a}
+	s := site.Step{Node: n.Name, Machine: n.Identity, Facet: f, Action: a}
+	if a == site.ActionDefine {
+		s.Changes = []site.Change{{Field: "definition.state", Have: site.StateAbsent, Want: site.StateDefined}}
+	}
+	return s
 }
 
 // must takes a step.

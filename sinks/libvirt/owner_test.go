@@ -136,6 +136,21 @@ func TestDisksAreNeverReplaced(t *testing.T) {
 	}
 }
 
+// A machine that went after a change of it was planned is not made by that.
+func TestAChangeMakesNoMachine(t *testing.T) {
+	r := startReal(t, "/test/default")
+	m, n := r.open(t, New(quick), "vm-1"), designed("vm-1")
+	s := stepOf(n, site.FacetDefinition, site.ActionDefine)
+	s.Changes = []site.Change{{Field: "definition.memory", Have: "64MiB", Want: "128MiB"}}
+	before := len(r.Writes())
+	if err := m.Apply(t.Context(), s, n, site.Observed{}); !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "not there any more") {
+		t.Errorf("got %v", err)
+	}
+	if writes := r.Writes()[before:]; len(writes) > 0 {
+		t.Errorf("something was written: %v", writes)
+	}
+}
+
 // Metadata of others stays when ours is written, however it is written.
 func TestMetadataOfOthersStays(t *testing.T) {
 	others := `<a:b xmlns:a="https://example.org/a"><machine/></a:b>`

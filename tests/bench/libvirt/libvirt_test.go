@@ -95,7 +95,8 @@ func Benchmark200(b *testing.B) {
 	all := handles(b, d, hypervisor.Socket)
 	began := time.Now()
 	each(b, all, func(h handle) error {
-		step := site.Step{Machine: h.node.Identity, Facet: site.FacetDefinition, Action: site.ActionDefine}
+		step := site.Step{Machine: h.node.Identity, Facet: site.FacetDefinition, Action: site.ActionDefine,
+			Changes: []site.Change{{Field: "definition.state", Have: site.StateAbsent, Want: site.StateDefined}}}
 		return h.Apply(b.Context(), step, h.node, site.Observed{})
 	})
 	took := time.Since(began)
