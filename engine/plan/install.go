@@ -138,14 +138,17 @@ func installStep(s *site.Site, n *site.Node, have int) site.Step {
 	}
 }
 
-// Generation is the generation that is on the machine: the higher of what was
-// recorded and what the machine's own marker says, so that neither a lost
-// record nor an old marker can cause an installation. A virtual machine that is
-// not there says nothing.
+// Generation is the generation that is on the machine: the highest of what was
+// recorded, what the machine's own marker says and what its hypervisor has noted
+// of it, so that neither a lost record nor an old marker can cause an
+// installation. A virtual machine that is not there says nothing.
 func Generation(n *site.Node, m site.Memory) int {
 	have := m.Recorded.Generation()
 	if mk := m.Observed.Marker; mk != nil && mk.Node == n.Name && !Absent(m.Observed) {
 		have = max(have, mk.Generation)
+	}
+	if noted, err := strconv.Atoi(m.Observed.Facets[site.FacetDefinition].Have["generation"]); err == nil {
+		have = max(have, noted)
 	}
 	return have
 }

@@ -275,3 +275,15 @@ func TestStillThere(t *testing.T) {
 		}
 	}
 }
+
+// A daemon without its records does not install over what a hypervisor has noted
+// as installed.
+func TestNotedGenerationIsNotInstalledOver(t *testing.T) {
+	n := &site.Node{Name: "vm", Style: site.StyleVirtual, Image: "debian", Generation: 2, Power: "on"}
+	m := site.Memory{Observed: site.Observed{Facets: map[site.Facet]site.FacetState{
+		site.FacetDefinition: {Have: site.Values{site.FieldState: site.StateDefined, "generation": "2"}},
+	}}}
+	if got := plan.Generation(n, m); got != 2 {
+		t.Errorf("got generation %d, want 2", got)
+	}
+}
