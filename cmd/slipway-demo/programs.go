@@ -141,7 +141,7 @@ func (s *stage) startLab(ctx context.Context, flags ...string) error {
 	if s.lab, err = s.start("slipway-lab", args...); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil && !s.lab.dead(); pause(ctx) {
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil && !s.lab.dead(); pause(ctx, moment) {
 		if ready, _ := os.ReadFile(s.lab.log); bytes.Contains(ready, []byte("machines ready")) {
 			s.show.answer(lastLine(string(ready)))
 			return nil

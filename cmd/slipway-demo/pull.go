@@ -59,6 +59,10 @@ func (f *forge) flags() []string {
 	return []string{"--github", repository, "--github-api", f.API(), "--github-ca", "github.pem", "--webhook-listen", f.listen}
 }
 
+// readingTime is what a person takes at least to read a comment. Merging approves
+// what was there to be read, and nothing that nobody can have read.
+const readingTime = 3 * time.Second
+
 // pull proposes a change that erases a machine, and has a colleague merge it.
 func pull(ctx context.Context, s *stage) error {
 	if err := s.git(ctx, "checkout", "-q", "-b", "fresh"); err != nil {
@@ -82,6 +86,7 @@ func pull(ctx context.Context, s *stage) error {
 	state, _ := s.forge.repo.Status(s.head, checkName)
 	s.show.proof(fmt.Sprintf("check %s: %s; and a comment says:", checkName, state))
 	s.show.comment(text)
+	pause(ctx, readingTime)
 	p.Merge(colleague)
 	s.show.proof(colleague + " has read it, and merges")
 	err = errors.Join(s.git(ctx, "checkout", "-q", "main"), s.git(ctx, "pull", "-q"), s.readHead(ctx))

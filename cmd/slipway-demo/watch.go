@@ -14,17 +14,20 @@ import (
 	"github.com/slipway-gitops/slipway/tests/lab"
 )
 
-// pause waits a moment between two looks.
-func pause(ctx context.Context) {
+// moment is the time between two looks.
+const moment = 200 * time.Millisecond
+
+// pause lets time pass.
+func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
-	case <-time.After(200 * time.Millisecond):
+	case <-time.After(d):
 	}
 }
 
 // until shows the status live until a report meets a condition.
 func (s *stage) until(ctx context.Context, what string, limit time.Duration, met func(*site.Report) bool) error {
-	for deadline := time.Now().Add(limit); time.Now().Before(deadline); pause(ctx) {
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); pause(ctx, moment) {
 		r, err := s.daemon.Report("")
 		switch {
 		case ctx.Err() != nil:
