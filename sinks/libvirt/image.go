@@ -207,8 +207,10 @@ func (f *fetch) prepare(ctx context.Context, s *storage, i *site.Image, from *bu
 	if err := checkImage(i.Format, header); err != nil {
 		return golibvirt.StorageVol{}, err
 	}
-	if err := s.remove(ctx, imageName(i)); err != nil { // what an earlier daemon left of it
-		return golibvirt.StorageVol{}, err
+	for _, name := range []string{companionName(i), imageName(i)} { // what an earlier daemon left of it: it may not count from here on
+		if err := s.remove(ctx, name); err != nil {
+			return golibvirt.StorageVol{}, err
+		}
 	}
 	if err := s.room(ctx, "the image", f.size); err != nil {
 		return golibvirt.StorageVol{}, err
