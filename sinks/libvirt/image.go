@@ -3,6 +3,7 @@ package libvirt
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"encoding/hex"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,17 +22,33 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// An image is a volume named after its digest. It counts once its companion is
-// there, an empty volume that is made when the digest was right.
+// An image is a volume named after its digest and the one fetch that wrote it:
+// two daemons, or one that knows the hypervisor by two names, never write the
+// same. It counts once its companion is there, an empty volume of the same stem
+// that is made when the digest was right.
 const (
 	imagePrefix = "slipway-image-"
 	verified    = ".verified"
 )
 
-var digest = regexp.MustCompile(`^[0-9a-f]{64}$`)
+var (
+	digest     = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	imageParts = regexp.MustCompile(`^(slipway-image-([0-9a-f]{64})-[a-z2-7]{13})(\.qcow2|\.raw|\.verified)$`)
+)
 
-func imageName(i *site.Image) string     { return imagePrefix + i.SHA256 + "." + i.Format }
-func companionName(i *site.Image) string { return imagePrefix + i.SHA256 + verified }
+// newStem is what the volumes of one fetch are named.
+func newStem(sha256 string) string {
+	return imagePrefix + sha256 + "-" + strings.ToLower(rand.Text()[:13])
+}
+
+// imageVolume takes the name of one of our images, or of its companion, apart.
+func imageVolume(name string) (stem, sum, end string, ours bool) {
+	parts := imageParts.FindStringSubmatch(name)
+	if parts == nil {
+		return "", "", "", false
+	}
+	return parts[1], parts[2], parts[3], true
+}
 
 // fetches are the images that are fetched now, or were in part.
 type fetches struct {
@@ -55,6 +73,9 @@ type place struct {
 type fetch struct {
 	turn chan struct{}
 	download
+	stem string // of the volume that it is put into; empty before the first try
+	// wanted is when it was last asked for, under the lock of fetches.
+	wanted time.Time
 	// began counts the tries, and refusal is what the last one ended with, if
 	// another would end the same way.
 	mu      sync.Mutex
@@ -79,6 +100,7 @@ func (f *fetches) of(p place) *fetch {
 		one = &fetch{turn: make(chan struct{}, 1), download: download{client: f.client, quiet: f.quiet}}
 		f.all[p] = one
 	}
+	one.wanted = time.Now()
 	return one
 }
 
@@ -88,12 +110,17 @@ func (f *fetches) forget(p place) {
 	delete(f.all, p)
 }
 
-// underWay are the digests of the images that are there in part.
-func (f *fetches) underWay() map[string]bool {
+// underWay are the digests of the images that are there in part. What nobody has
+// wanted for long is forgotten.
+func (f *fetches) underWay(now time.Time) map[string]bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	under := map[string]bool{}
-	for p := range f.all {
+	for p, one := range f.all {
+		if len(one.turn) == 0 && now.Sub(one.wanted) > keepPartial {
+			delete(f.all, p)
+			continue
+		}
 		under[p.sha256] = true
 	}
 	return under
@@ -156,14 +183,25 @@ func (f *fetch) ended(err error) {
 	}
 }
 
-// image is an image of the pool, and whether it is there in whole.
+// image is an image of the pool that is there in whole, if one is: any that a
+// fetch of this digest has made.
 func (s *storage) image(ctx context.Context, i *site.Image) (golibvirt.StorageVol, bool, error) {
-	v, there, err := s.find(ctx, imageName(i))
-	if err != nil || !there {
-		return v, false, err
+	all, err := s.all(ctx)
+	if err != nil {
+		return golibvirt.StorageVol{}, false, err
 	}
-	_, counts, err := s.find(ctx, companionName(i))
-	return v, counts, err
+	counts := map[string]bool{}
+	for _, v := range all {
+		if stem, _, end, ours := imageVolume(v.Name); ours && end == verified {
+			counts[stem] = true
+		}
+	}
+	for _, v := range all {
+		if stem, sum, end, ours := imageVolume(v.Name); ours && sum == i.SHA256 && end == "."+i.Format && counts[stem] {
+			return v, true, nil
+		}
+	}
+	return golibvirt.StorageVol{}, false, nil
 }
 
 // mostAtOnce is how much of an image goes on one way before it is noted how far
@@ -172,7 +210,7 @@ const mostAtOnce = 64 << 20
 
 // run fetches what is missing of the image.
 func (f *fetch) run(ctx context.Context, s *storage, i *site.Image) (golibvirt.StorageVol, error) {
-	v, there, err := s.find(ctx, imageName(i))
+	v, there, err := s.find(ctx, f.stem+"."+i.Format)
 	if err != nil {
 		return v, err
 	}
@@ -207,15 +245,16 @@ func (f *fetch) prepare(ctx context.Context, s *storage, i *site.Image, from *bu
 	if err := checkImage(i.Format, header); err != nil {
 		return golibvirt.StorageVol{}, err
 	}
-	for _, name := range []string{companionName(i), imageName(i)} { // what an earlier daemon left of it: it may not count from here on
-		if err := s.remove(ctx, name); err != nil {
+	if f.stem != "" { // what an earlier try left of it
+		if err := s.remove(ctx, f.stem+"."+i.Format); err != nil {
 			return golibvirt.StorageVol{}, err
 		}
 	}
 	if err := s.room(ctx, "the image", f.size); err != nil {
 		return golibvirt.StorageVol{}, err
 	}
-	return s.create(ctx, plain(imageName(i), f.size, "0644"))
+	f.stem = newStem(i.SHA256)
+	return s.create(ctx, plain(f.stem+"."+i.Format, f.size, "0644"))
 }
 
 // room refuses what does not fit into the pool.
@@ -269,7 +308,12 @@ func (f *fetch) verify(ctx context.Context, s *storage, v golibvirt.StorageVol, 
 		err := refused("libvirt takes the image for one of the format %s, the design says %s; it was deleted", printable(is), i.Format)
 		return errors.Join(err, s.remove(ctx, v.Name))
 	}
-	_, err = s.create(ctx, plain(companionName(i), 0, "0644"))
+	return s.count(ctx, f.stem)
+}
+
+// count makes an image count.
+func (s *storage) count(ctx context.Context, stem string) error {
+	_, err := s.create(ctx, plain(stem+verified, 0, "0644"))
 	if says(err, golibvirt.ErrStorageVolExist) {
 		return nil
 	}

@@ -2,6 +2,8 @@ package libvirt
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,76 +27,89 @@ func (m *machine) tidy(ctx context.Context, s *storage) {
 		return
 	}
 	defer m.fetches.using.Unlock()
-	_ = s.tidy(ctx, m.fetches.underWay(), time.Now())
+	_ = s.tidy(ctx, m.fetches.underWay(time.Now()), time.Now())
 }
 
 func (s *storage) tidy(ctx context.Context, underWay map[string]bool, now time.Time) error {
-	if err := s.refresh(ctx); err != nil {
-		return err
-	}
-	all, err := s.all(ctx)
+	pools, err := s.pools(ctx)
 	if err != nil {
 		return err
 	}
-	old, err := s.old(ctx, all, now)
-	if err != nil || len(old) == 0 {
-		return err
-	}
-	needed, err := s.needed(ctx, all)
+	old, err := s.old(ctx, now)
 	if err != nil {
 		return err
 	}
-	for sum, names := range old {
-		if underWay[sum] || strings.Contains(needed, sum) {
-			continue
-		}
-		for _, name := range names {
-			if err := s.remove(ctx, name); err != nil {
-				return err
-			}
-		}
+	old = slices.DeleteFunc(old, func(i kept) bool { return underWay[i.sum] })
+	if len(old) == 0 {
+		return nil
 	}
-	return nil
+	needed, err := s.needed(ctx, pools)
+	if err != nil {
+		return err
+	}
+	return s.discard(ctx, slices.DeleteFunc(old, func(i kept) bool { return i.in(needed) }))
 }
 
-// old are the images that are old enough to go, by their digests: the volumes of
-// each, the one that makes it count first.
-func (s *storage) old(ctx context.Context, all []golibvirt.StorageVol, now time.Time) (map[string][]string, error) {
-	companions, images := map[string]bool{}, map[string]golibvirt.StorageVol{}
-	for _, v := range all {
-		sum, end, ours := imageDigest(v.Name)
+// discard deletes images. Another daemon notes that it needs an image before it
+// looks whether it counts: so it counts no more before what is noted is read
+// once more, and what is needed by then counts again.
+func (s *storage) discard(ctx context.Context, images []kept) error {
+	var err error
+	for _, i := range images {
+		err = errors.Join(err, s.remove(ctx, i.stem+verified))
+	}
+	noted, unread := s.noted(ctx)
+	err = errors.Join(err, unread)
+	for _, i := range images {
 		switch {
-		case !ours:
-		case end == verified:
-			companions[sum] = true
-		default:
-			images[sum] = v
+		case err == nil && !i.in(noted):
+			err = s.remove(ctx, i.stem+i.end)
+		case i.counts:
+			err = errors.Join(err, s.count(ctx, i.stem))
 		}
 	}
-	old := map[string][]string{}
-	for sum, v := range images {
+	return err
+}
+
+// kept is an image in a pool.
+type kept struct {
+	stem, sum, end string
+	counts         bool
+}
+
+// in says whether a text of what is needed names the image: one that counts by
+// its digest, too, and another only as the volume that it is.
+func (i kept) in(needed string) bool {
+	return strings.Contains(needed, i.stem) || i.counts && strings.Contains(needed, i.sum)
+}
+
+// old are the images that are old enough to go.
+func (s *storage) old(ctx context.Context, now time.Time) ([]kept, error) {
+	all, err := s.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	counts := map[string]bool{}
+	for _, v := range all {
+		if stem, _, end, ours := imageVolume(v.Name); ours && end == verified {
+			counts[stem] = true
+		}
+	}
+	var old []kept
+	for _, v := range all {
+		stem, sum, end, ours := imageVolume(v.Name)
+		if !ours || end == verified {
+			continue
+		}
 		d, err := s.describe(ctx, v)
 		if err != nil {
 			return nil, err
 		}
-		switch age := now.Sub(changed(d)); {
-		case companions[sum] && age > keepImage:
-			old[sum] = []string{imagePrefix + sum + verified, v.Name}
-		case !companions[sum] && age > keepPartial:
-			old[sum] = []string{v.Name}
+		if age := now.Sub(changed(d)); age > keepPartial || counts[stem] && age > keepImage {
+			old = append(old, kept{stem, sum, end, counts[stem]})
 		}
 	}
 	return old, nil
-}
-
-// imageDigest takes the name of one of our images apart.
-func imageDigest(name string) (sum, end string, ours bool) {
-	rest, ours := strings.CutPrefix(name, imagePrefix)
-	if !ours || len(rest) < 64 {
-		return "", "", false
-	}
-	sum, end = rest[:64], rest[64:]
-	return sum, end, digest.MatchString(sum) && (end == verified || end == ".qcow2" || end == ".raw")
 }
 
 // changed is when a volume was last written to; now for one that does not say.
@@ -110,32 +125,21 @@ func changed(d *libvirtxml.StorageVolume) time.Time {
 	return time.Unix(n, 0)
 }
 
-// needed is the text of everything that may need an image: the definitions of
-// all machines, whoever's they are, with what is noted in them, and of all other
-// volumes, with what they build on.
-func (s *storage) needed(ctx context.Context, all []golibvirt.StorageVol) (string, error) {
+// needed is the text of everything that may need an image: what is noted, and
+// all volumes of the pools with what they build on, but images.
+func (s *storage) needed(ctx context.Context, pools []*storage) (string, error) {
 	var text strings.Builder
-	for _, v := range all {
-		if strings.HasPrefix(v.Name, imagePrefix) {
-			continue
-		}
-		about, err := ask(ctx, s.c, func(rpc *golibvirt.Libvirt) (string, error) { return rpc.StorageVolGetXMLDesc(v, 0) })
-		if says(err, golibvirt.ErrNoStorageVol) {
-			continue
-		}
+	for _, p := range pools {
+		all, err := p.all(ctx)
 		if err != nil {
 			return "", err
 		}
-		text.WriteString(about)
-	}
-	machines, err := list(ctx, s.c, 0)
-	if err != nil {
-		return "", err
-	}
-	for _, d := range machines {
-		for _, flags := range []golibvirt.DomainXMLFlags{0, golibvirt.DomainXMLInactive} {
-			about, err := ask(ctx, s.c, func(rpc *golibvirt.Libvirt) (string, error) { return rpc.DomainGetXMLDesc(d, flags) })
-			if says(err, golibvirt.ErrNoDomain) {
+		for _, v := range all {
+			if strings.HasPrefix(v.Name, imagePrefix) {
+				continue
+			}
+			about, err := ask(ctx, s.c, func(rpc *golibvirt.Libvirt) (string, error) { return rpc.StorageVolGetXMLDesc(v, 0) })
+			if says(err, golibvirt.ErrNoStorageVol) {
 				continue
 			}
 			if err != nil {
@@ -144,5 +148,17 @@ func (s *storage) needed(ctx context.Context, all []golibvirt.StorageVol) (strin
 			text.WriteString(about)
 		}
 	}
-	return text.String(), nil
+	noted, err := s.noted(ctx)
+	return text.String() + noted, err
+}
+
+// noted is the text of the definitions of all machines, whoever's they are, with
+// what is noted in them.
+func (s *storage) noted(ctx context.Context) (string, error) {
+	var text strings.Builder
+	err := definitions(ctx, s.c, func(_ golibvirt.Domain, about string) error {
+		text.WriteString(about)
+		return nil
+	})
+	return text.String(), err
 }
