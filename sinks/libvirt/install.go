@@ -70,6 +70,9 @@ func (m *machine) install(ctx context.Context, c *connection, step site.Step, n 
 	if d, err = m.existing(ctx, c); err != nil { // it took its time
 		return err
 	}
+	if err := m.mayDrop(ctx, c, d, i); err != nil {
+		return err
+	}
 	if err := m.clear(ctx, c, d, n, i); err != nil {
 		return err
 	}
@@ -149,8 +152,14 @@ func (m *machine) mayReplace(ctx context.Context, s *storage, d *domain, step si
 	if !listed || d.owner.Installing != 0 && attachedTo(d.next, old) < 0 { // an installation has begun to replace it
 		return nil
 	}
-	there, err := find(ctx, s.c, old.Pool, old.Name)
-	if err != nil || there == nil {
+	at, err := m.storage(ctx, s.c, old.Pool)
+	if err != nil {
+		return err
+	}
+	if err := at.refresh(ctx); err != nil {
+		return err
+	}
+	if _, there, err := at.find(ctx, old.Name); err != nil || !there {
 		return err
 	}
 	return refused("the machine has the disk %s already, with what generation %d has put on it, and the step was not planned to destroy anything; nothing was written",
@@ -211,6 +220,20 @@ func (m *machine) makeDisk(ctx context.Context, c *connection, s *storage, d *do
 	}
 	if err := i.make(ctx, s, image); err != nil {
 		return fmt.Errorf("make the disk %s from the image: %w", i.volume.Disk, err)
+	}
+	return nil
+}
+
+// mayDrop refuses to replace a disk that something else needs, while the machine
+// still runs from it.
+func (m *machine) mayDrop(ctx context.Context, c *connection, d *domain, i installation) error {
+	for _, v := range d.owner.Volumes {
+		if v.Disk != i.volume.Disk {
+			continue
+		}
+		if err := m.unused(ctx, c, d, v); err != nil {
+			return err
+		}
 	}
 	return nil
 }

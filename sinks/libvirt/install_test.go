@@ -452,3 +452,39 @@ func TestInstallKnown(t *testing.T) {
 		t.Errorf("the machine was started %d times", b.boots())
 	}
 }
+
+// A disk that another machine uses is not replaced, and the machine goes on.
+func TestInstallUsed(t *testing.T) {
+	b := newBench(t, "qcow2")
+	b.mustInstall()
+	b.other("theirs", "file='/var/lib/libvirt/default/"+filepath.Base(b.disk("root.qcow2"))+"'")
+	b.step.Generation, b.step.Impact = 2, site.ImpactDestructive
+	if err := b.install(t.Context()); !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "the machine theirs") {
+		t.Errorf("got %v", err)
+	}
+	if b.power(t, "vm-1") != "on" || b.boots() != 1 || !b.has("root.qcow2") {
+		t.Errorf("the machine is %s after %d starts with %v", b.power(t, "vm-1"), b.boots(), b.volumes())
+	}
+}
+
+// A disk that came back to another pool than the design's by now is seen.
+func TestInstallFromAnotherPool(t *testing.T) {
+	b := newBench(t, "qcow2")
+	b.mustInstall()
+	away := b.disk("root.qcow2") + ".away"
+	if err := os.Rename(b.disk("root.qcow2"), away); err != nil {
+		t.Fatal(err)
+	}
+	b.volumes() // refreshes
+	if err := os.Rename(away, b.disk("root.qcow2")); err != nil {
+		t.Fatal(err)
+	}
+	b.pool(t, "more")
+	root := b.n.Virtual.Disks["root"]
+	root.Pool = "more"
+	b.n.Virtual.Disks["root"] = root
+	b.step.Generation = 2
+	if err := b.install(t.Context()); !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "was not planned to destroy") {
+		t.Errorf("got %v", err)
+	}
+}
