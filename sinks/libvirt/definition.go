@@ -74,7 +74,8 @@ func blank(n *site.Node) *libvirtxml.Domain {
 }
 
 // anew is a machine of another kind with what a definition has besides devices,
-// and with its disks and consoles.
+// and with its disks and consoles. What libvirt would add for disks on SCSI by
+// itself is a controller that kernels for clouds do not know.
 func anew(old *libvirtxml.Domain, n *site.Node) *libvirtxml.Domain {
 	d := blank(n)
 	d.Name, d.Title, d.Description, d.Metadata = old.Name, old.Title, old.Description, old.Metadata
@@ -82,6 +83,9 @@ func anew(old *libvirtxml.Domain, n *site.Node) *libvirtxml.Domain {
 	for _, disk := range old.Devices.Disks {
 		disk.Address = nil
 		d.Devices.Disks = append(d.Devices.Disks, disk)
+		if disk.Target != nil && disk.Target.Bus == "scsi" {
+			needSCSI(d)
+		}
 	}
 	if len(old.Devices.Serials) > 0 {
 		d.Devices.Serials[0].Log = old.Devices.Serials[0].Log

@@ -73,6 +73,24 @@ func TestDefinitionsAsWritten(t *testing.T) {
 	}
 }
 
+// A machine of another kind has its disks on SCSI on virtio still, as the drive
+// of its seed is.
+func TestAnotherKindKeepsVirtioSCSI(t *testing.T) {
+	n := designed("vm-1")
+	d := shape(nil, n, "")
+	insert(d, volume{Pool: "default", Name: "seed.iso"})
+	n.Virtual.Machine = "pc"
+	var models []string
+	for _, c := range shape(d, n, "").Devices.Controllers {
+		if c.Type == "scsi" {
+			models = append(models, c.Model)
+		}
+	}
+	if diff := cmp.Diff([]string{"virtio-scsi"}, models); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // asPersonHasIt is a definition after a person has added to it.
 func asPersonHasIt(t *testing.T, d *libvirtxml.Domain) *libvirtxml.Domain {
 	text := marshalled(d)
