@@ -365,6 +365,45 @@ func TestZeroize(t *testing.T) {
 	}
 }
 
+// A disk that another machine uses, or another volume builds on, keeps the whole
+// machine as it is.
+func TestZeroizeLeavesWhatOthersUse(t *testing.T) {
+	for name, use := range map[string]func(*bench, string){
+		"the machine theirs": func(b *bench, path string) { b.other("theirs", "file='"+path+"'") },
+		"clone.qcow2":        func(b *bench, path string) { b.over("default", "clone.qcow2", path) },
+	} {
+		b := newBench(t, "qcow2")
+		b.n.Virtual.Erase = "wipe"
+		b.mustInstall()
+		use(b, "/var/lib/libvirt/default/"+filepath.Base(b.disk("data.qcow2")))
+		before := b.volumes()
+		err := b.machine().Apply(t.Context(), stepOf(b.n, site.FacetDefinition, site.ActionZeroize), b.n, site.Observed{})
+		if !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), name) {
+			t.Errorf("got %v", err)
+		}
+		if after := b.volumes(); !slices.Equal(after, before) || b.power(t, "vm-1") != "on" {
+			t.Errorf("of %v is left %v, and the machine is %s", before, after, b.power(t, "vm-1"))
+		}
+	}
+}
+
+// A volume that libvirt does not know of by now is deleted as well.
+func TestZeroizeLooksAgain(t *testing.T) {
+	b := newBench(t, "qcow2")
+	file := b.disk("data.qcow2")
+	if err := os.Rename(file, file+"-away"); err != nil {
+		t.Fatal(err)
+	}
+	b.volumes()
+	if err := os.Rename(file+"-away", file); err != nil {
+		t.Fatal(err)
+	}
+	must(t, b.machine(), b.n, site.FacetDefinition, site.ActionZeroize)
+	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the disk is left: %v", err)
+	}
+}
+
 func TestConsole(t *testing.T) {
 	b := newBench(t, "qcow2")
 	m := b.machine()

@@ -12,11 +12,17 @@ import (
 
 // zeroize takes the machine away with all that was made for it. The machine
 // itself goes last: until then it tells what else there is, and so whatever
-// interrupts it can be taken up. What is not listed with it is not touched.
+// interrupts it can be taken up. What is not listed with it is not touched, and
+// nothing is where something else needs one of its disks.
 func (m *machine) zeroize(ctx context.Context, c *connection, _ site.Step, n *site.Node) error {
 	d, err := m.mine(ctx, c)
 	if err != nil || d == nil {
 		return err
+	}
+	for _, v := range d.owner.Volumes {
+		if err := m.unused(ctx, c, d, v); err != nil {
+			return fmt.Errorf("disk %s: %w", v.Disk, err)
+		}
 	}
 	if err := m.stop(ctx, c, d, false, min(farewell, m.opts.Grace)); err != nil {
 		return err
@@ -60,6 +66,9 @@ func (m *machine) tidyAfter(ctx context.Context, c *connection, o owner) {
 func (m *machine) eraseVolume(ctx context.Context, c *connection, n *site.Node, v volume) error {
 	s, err := m.storage(ctx, c, v.Pool)
 	if err != nil {
+		return err
+	}
+	if err := s.refresh(ctx); err != nil { // a person may have put it back beside libvirt
 		return err
 	}
 	ref, there, err := s.find(ctx, v.Name)
