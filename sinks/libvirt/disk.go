@@ -65,7 +65,7 @@ func without(v site.Values, name string) site.Values {
 }
 
 // attached fills in the disks that the machine has, and which have lost their
-// volumes.
+// volumes or run on something else.
 func (s *sighting) attached(state *site.FacetState, wrong site.Values) {
 	d := s.record.domain
 	state.Have = s.values(d.next)
@@ -73,6 +73,9 @@ func (s *sighting) attached(state *site.FacetState, wrong site.Values) {
 		next := state.Have
 		state.Have = s.values(d.live)
 		state.Pending = differing(state.Have, next)
+	}
+	for name, x := range d.displaced() {
+		wrong[name+".size"] = s.m.unmerged(name, x)
 	}
 	for _, v := range d.owner.Volumes {
 		reinstalled := d.owner.Installing > 0 && v.Disk == s.n.Virtual.ImageDisk()
@@ -170,6 +173,9 @@ func (m *machine) setDisk(ctx context.Context, c *connection, d *domain, n *site
 			return nil // an installation makes it
 		}
 		v = m.volume(name, want)
+	}
+	if err := m.merged(d, name); err != nil {
+		return err
 	}
 	there, err := find(ctx, c, v.Pool, v.Name)
 	if err != nil {

@@ -41,10 +41,11 @@ func read(ctx context.Context, c *connection, ref golibvirt.Domain, flags golibv
 		return d, nil
 	}
 	o, err := ownerIn(d.next.Metadata.XML)
-	if o != nil {
-		d.ours, d.owner = true, *o
+	if o == nil || err != nil {
+		return d, err
 	}
-	return d, err
+	d.ours, d.owner = true, *o
+	return d, d.named(ctx, c)
 }
 
 func describe(ctx context.Context, c *connection, ref golibvirt.Domain, flags golibvirt.DomainXMLFlags) (*libvirtxml.Domain, error) {

@@ -19,6 +19,9 @@ func (m *machine) zeroize(ctx context.Context, c *connection, _ site.Step, n *si
 	if err != nil || d == nil {
 		return err
 	}
+	if err := m.allMerged(d); err != nil {
+		return err
+	}
 	for _, v := range d.owner.Volumes {
 		if err := m.unused(ctx, c, d, v); err != nil {
 			return fmt.Errorf("disk %s: %w", v.Disk, err)
