@@ -1,6 +1,7 @@
 package libvirt
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -401,6 +403,48 @@ func TestZeroizeLooksAgain(t *testing.T) {
 	must(t, b.machine(), b.n, site.FacetDefinition, site.ActionZeroize)
 	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the disk is left: %v", err)
+	}
+}
+
+// What is wiped is overwritten on the disk, wherever it was: a file that is made
+// shorter first would leave it there.
+func TestWipe(t *testing.T) {
+	b := newBench(t, "qcow2")
+	b.n.Virtual.Erase = "wipe"
+	b.n.Virtual.Disks["raw"] = site.VirtualDisk{Size: 8 << 20, Format: "raw"}
+	must(t, b.machine(), b.n, site.FacetDisks, site.ActionDisks)
+	b.mustInstall()
+	sizes := map[string]int64{}
+	for _, name := range []string{"data.qcow2", "root.qcow2", "raw.raw"} {
+		f, err := os.OpenFile(b.disk(name), os.O_WRONLY, 0)
+		if err == nil {
+			_, err = f.WriteAt([]byte("secret"), 3<<20)
+		}
+		if err == nil {
+			err = f.Close()
+		}
+		if err == nil {
+			err = os.Link(b.disk(name), b.file("../"+name)) // so that what becomes of it can be seen
+		}
+		i, err2 := os.Stat(b.disk(name))
+		if err := errors.Join(err, err2); err != nil {
+			t.Fatal(err)
+		}
+		sizes[name] = i.Size()
+	}
+	must(t, b.machine(), b.n, site.FacetDefinition, site.ActionZeroize)
+	for name, size := range sizes {
+		file := b.file("../" + name)
+		i, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if blocks := i.Sys().(*syscall.Stat_t).Blocks * 512; i.Size() != size || blocks < size {
+			t.Errorf("%s: of %d bytes, %d were written and %d are there", name, size, blocks, i.Size())
+		}
+		if got, err := os.ReadFile(file); err != nil || len(bytes.Trim(got, "\x00")) > 0 {
+			t.Errorf("%s is not overwritten: %v", name, err)
+		}
 	}
 }
 

@@ -140,14 +140,6 @@ func beingMade(err error) bool {
 		(strings.Contains(err.Error(), "still being allocated") || strings.Contains(err.Error(), "still in use"))
 }
 
-// wipe overwrites a volume.
-func (s *storage) wipe(ctx context.Context, v golibvirt.StorageVol) error {
-	return tell(ctx, s.c.within(wipeTimeout), func(rpc *golibvirt.Libvirt) error { return rpc.StorageVolWipe(v, 0) })
-}
-
-// wipeTimeout is how long overwriting a volume may take.
-const wipeTimeout = 12 * time.Hour
-
 // upload writes into a volume, and tells apart what is wrong with the reader
 // and what with the volume.
 func (s *storage) upload(ctx context.Context, v golibvirt.StorageVol, from io.Reader, offset, length int64) (written int64, broken, err error) {
