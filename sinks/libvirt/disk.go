@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
@@ -177,6 +178,13 @@ func (m *machine) setDisk(ctx context.Context, c *connection, d *domain, n *site
 	if err := m.merged(d, name); err != nil {
 		return err
 	}
+	s, err := m.storage(ctx, c, v.Pool)
+	if err != nil {
+		return err
+	}
+	if err := s.refresh(ctx); err != nil { // a person may have put a file there
+		return err
+	}
 	there, err := find(ctx, c, v.Pool, v.Name)
 	if err != nil {
 		return err
@@ -190,10 +198,7 @@ func (m *machine) setDisk(ctx context.Context, c *connection, d *domain, n *site
 	case there == nil && want.Image != "":
 		return nil
 	case there == nil:
-		if err := m.setOwner(ctx, c, d, d.owner.with(v)); err != nil {
-			return err
-		}
-		if err := m.create(ctx, c, v, want); err != nil {
+		if err := m.makeVolume(ctx, c, d, v, want); err != nil {
 			return err
 		}
 	case v.Pool != poolOf(want):
@@ -217,6 +222,30 @@ func attachedTo(d *libvirtxml.Domain, v volume) int {
 	return slices.IndexFunc(d.Devices.Disks, func(x libvirtxml.DomainDisk) bool {
 		return x.Source != nil && x.Source.Volume != nil && x.Source.Volume.Pool == v.Pool && x.Source.Volume.Volume == v.Name
 	})
+}
+
+// makeVolume lists a volume and makes it. One that somebody else has made
+// meanwhile is not ours, and is not listed any more.
+func (m *machine) makeVolume(ctx context.Context, c *connection, d *domain, v volume, want site.VirtualDisk) error {
+	before := d.owner
+	if err := m.setOwner(ctx, c, d, before.with(v)); err != nil {
+		return err
+	}
+	err := m.create(ctx, c, v, want)
+	if !existsAlready(err) {
+		return err
+	}
+	if err := m.setOwner(ctx, c, d, before.without(v)); err != nil {
+		return err
+	}
+	return refused("%s", m.notOurs(v))
+}
+
+// existsAlready says whether a volume could not be made since there is one, or
+// a file that libvirt has not seen yet.
+func existsAlready(err error) bool {
+	return says(err, golibvirt.ErrStorageVolExist) ||
+		says(err, golibvirt.ErrOperationInvalid) && strings.Contains(err.Error(), "already exists")
 }
 
 // create makes an empty volume.

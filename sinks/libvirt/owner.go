@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/xml"
 	"fmt"
+	"slices"
 	"strings"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
@@ -73,6 +74,12 @@ func (o owner) with(v volume) owner {
 	if !o.lists(v.Pool, v.Name) {
 		o.Volumes = append(o.Volumes[:len(o.Volumes):len(o.Volumes)], v)
 	}
+	return o
+}
+
+// without is the owner without a volume.
+func (o owner) without(v volume) owner {
+	o.Volumes = slices.DeleteFunc(slices.Clone(o.Volumes), func(x volume) bool { return x == v })
 	return o
 }
 

@@ -2,6 +2,7 @@ package libvirt
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
@@ -85,6 +86,45 @@ func TestForeignVolumesAreLeftAlone(t *testing.T) {
 	}
 	if writes := r.Writes()[before:]; len(writes) > 0 {
 		t.Errorf("something was written: %v", writes)
+	}
+}
+
+// A file that libvirt does not know of yet is left alone, too; and one that
+// somebody makes at the same time is not listed as the machine's.
+func TestVolumesOfAnotherAreNotListed(t *testing.T) {
+	b := newBench(t, "qcow2")
+	file := b.disk("more.qcow2")
+	if err := os.WriteFile(file, []byte("dear"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := site.VirtualDisk{Size: 1 << 20}
+	b.n.Virtual.Disks["more"] = want
+	m := b.machine()
+	listed := func() bool {
+		d, err := m.existing(t.Context(), b.conn())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, listed := d.owner.disk("more")
+		return listed
+	}
+	make := func() error {
+		d, err := m.existing(t.Context(), b.conn())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m.makeVolume(t.Context(), b.conn(), d, m.volume("more", want), want)
+	}
+	setDisks := func() error {
+		return m.Apply(t.Context(), stepOf(b.n, site.FacetDisks, site.ActionDisks), b.n, site.Observed{})
+	}
+	for i, try := range []func() error{make, setDisks, make} { // libvirt knows of it from the second on
+		if err := try(); !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "was not made for this machine") || listed() {
+			t.Errorf("%d: got %v, and it is listed: %t", i, err, listed())
+		}
+	}
+	if got, err := os.ReadFile(file); err != nil || string(got) != "dear" {
+		t.Errorf("the file is %q, %v", got, err)
 	}
 }
 
