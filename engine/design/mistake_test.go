@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -72,12 +73,19 @@ func codesAt(found []site.Finding) string {
 	return b.String()
 }
 
+// textsOf are the files of a module, without those of modules within it.
 func textsOf(t *testing.T, from fs.FS) fstest.MapFS {
 	t.Helper()
 	all := fstest.MapFS{}
 	err := fs.WalkDir(from, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+		if err != nil {
 			return err
+		}
+		if _, module := fs.Stat(from, path.Join(name, "cue.mod")); d.IsDir() && name != "." && module == nil {
+			return fs.SkipDir
+		}
+		if d.IsDir() {
+			return nil
 		}
 		src, err := fs.ReadFile(from, name)
 		all[name] = &fstest.MapFile{Data: src}

@@ -47,6 +47,9 @@ func (m *machine) install(ctx context.Context, c *connection, step site.Step, n 
 	if err := m.knows(d, step, i); err != nil {
 		return err
 	}
+	if err := m.merged(d, i.volume.Disk); err != nil {
+		return err
+	}
 	if m.seed == nil {
 		return refused("no seed was given for the first boot, and without one the system could not be reached")
 	}

@@ -32,6 +32,7 @@ type farm struct {
 	public     string       // key that opens the systems
 	ssh        map[string]string
 	guests     []guest
+	patience   string // of an installation; 10 minutes if empty
 }
 
 // guest is one virtual machine of a design.
@@ -125,7 +126,7 @@ networks: guests: {
 	gateway: "10.77.0.1"
 	ranges: nodes: {from: "10.77.0.10", to: "10.77.0.99", use: "static"}
 }
-images: debian: {url: %q, sha256: %q, format: "qcow2", installTimeout: "10m"}
+images: debian: {url: %q, sha256: %q, format: "qcow2", installTimeout: %q}
 profiles: guest: {
 	style: "virtual"
 	power: "on"
@@ -139,7 +140,7 @@ profiles: guest: {
 	interfaces: eth0: networks: ["guests"]
 	system: users: ops: {keys: [%q], sudo: true}
 }
-`, f.hypervisor.Socket, f.image, f.sha256, f.public)
+`, f.hypervisor.Socket, f.image, f.sha256, cmp.Or(f.patience, "10m"), f.public)
 	for _, g := range f.guests {
 		fmt.Fprintf(&b, `nodes: %q: {
 	profiles: ["guest"]
