@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -131,4 +132,29 @@ func (f *farm) endsOne() {
 	f.status("web-2 is gone from the site", func(s site.Status) bool { return stateOf(s, "web-2").Name == "" })
 	delete(before, "web-2")
 	f.onlyBooted("", before)
+}
+
+// A first boot of which a part fails does not prove the system, and what it was
+// given stays for whoever looks for the cause.
+func TestFirstBootThatFails(t *testing.T) {
+	t.Parallel()
+	f := newFarm(t, guest{name: "db-1", role: "db", address: "10.77.0.11", more: "\tsystem: users: twin: uid: 2\n"})
+	f.patience = "1m"
+	f.commit(f.design(), "a minute is enough")
+	f.start()
+	f.eventually("the console says that the first boot had errors", func() bool {
+		text, err := f.ask.Console(context.Background(), "", "db-1")
+		return err == nil && strings.Contains(string(text), "the first boot had errors")
+	})
+	f.status("it is stalled", func(s site.Status) bool {
+		n := stateOf(s, "db-1")
+		return n.State == site.Stalled && strings.Contains(n.Reason, "console")
+	})
+	m := f.known("db-1")
+	if m.Observed.Marker != nil || m.Recorded.Installed != nil {
+		t.Errorf("it has proven itself: %+v, %+v", m.Observed.Marker, m.Recorded.Installed)
+	}
+	if s := m.Observed.Facets[site.FacetSeed].Have["state"]; s != site.SeedAttached {
+		t.Errorf("the seed is %s", s)
+	}
 }
