@@ -1,0 +1,252 @@
+package artifact
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// State is how it stands with a file that is wanted.
+type State struct {
+	// Ready is set when the store has the file.
+	Ready bool `json:"ready,omitempty"`
+	// Fetching is set while it is being fetched. Otherwise it waits for its turn,
+	// or until Retry after a failure.
+	Fetching bool `json:"fetching,omitempty"`
+	// Have and Size are bytes; Size is 0 while nobody knows it.
+	Have int64 `json:"have,omitempty"`
+	Size int64 `json:"size,omitempty"`
+	// From is where it is fetched from, without account and query.
+	From string `json:"from,omitempty"`
+	// Why is why the last try has failed, and Retry when the next one begins.
+	Why   string    `json:"why,omitempty"`
+	Retry time.Time `json:"retry,omitzero"`
+	// Person is set when another try is not likely to end otherwise unless a
+	// person does something.
+	Person bool `json:"person,omitempty"`
+}
+
+// Bounds of fetching what is wanted.
+const (
+	// maxFetches is how many files are fetched at once: a few that fill the line
+	// are done sooner than many that share it.
+	maxFetches = 3
+	// Waits after failures double from the first to the longest.
+	firstWait, longestWait = 5 * time.Second, 5 * time.Minute
+	// Waits after failures that only a person can help with.
+	firstPersonWait, longestPersonWait = 5 * time.Minute, time.Hour
+)
+
+// Fetcher brings the files that are wanted into a store, a few at a time, and
+// tries again what has failed.
+type Fetcher struct {
+	store *Store
+	src   *source
+	log   *slog.Logger
+	// changed is called when a file has come in or failed, by several goroutines at once.
+	changed func()
+	poke    chan struct{}
+
+	mu     sync.Mutex
+	wanted map[string]*wanted
+	order  []string // digests, those first that were asked for first
+	active int
+}
+
+// wanted is one file that is wanted.
+type wanted struct {
+	files    []File // one for each URL at which it is
+	state    State
+	failures int
+	reached  int64              // bytes at the end of the last try
+	cancel   context.CancelFunc // of the try under way; nil for none
+}
+
+func newFetcher(s *Store, src *source, log *slog.Logger, changed func()) *Fetcher {
+	return &Fetcher{store: s, src: src, log: log, changed: changed, poke: make(chan struct{}, 1), wanted: map[string]*wanted{}}
+}
+
+// Want says which files are wanted from now on, in the place of those before. The
+// first are fetched first. What is not wanted any more is not fetched on.
+func (f *Fetcher) Want(files []File) {
+	byDigest := map[string][]File{}
+	var order []string
+	for _, x := range files {
+		if !IsDigest(x.SHA256) {
+			continue
+		}
+		if byDigest[x.SHA256] == nil {
+			order = append(order, x.SHA256)
+		}
+		byDigest[x.SHA256] = append(byDigest[x.SHA256], x)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for digest, w := range f.wanted {
+		if !slices.Equal(w.files, byDigest[digest]) { // another URL is another try
+			w.stop()
+			delete(f.wanted, digest)
+		}
+	}
+	for digest, its := range byDigest {
+		if f.wanted[digest] == nil {
+			f.wanted[digest] = &wanted{files: its}
+		}
+	}
+	f.order = order
+	f.wake()
+}
+
+func (w *wanted) stop() {
+	if w.cancel != nil {
+		w.cancel()
+	}
+}
+
+// Retry tries at once what has failed.
+func (f *Fetcher) Retry() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, w := range f.wanted {
+		w.failures, w.state.Retry = 0, time.Time{}
+	}
+	f.wake()
+}
+
+// State says how it stands with a file.
+func (f *Fetcher) State(digest string) State {
+	if i, ok := f.store.Get(digest); ok {
+		return State{Ready: true, Have: i.Size, Size: i.Size, From: i.Source}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if w := f.wanted[digest]; w != nil {
+		return w.state
+	}
+	return State{}
+}
+
+// States are those of all wanted files.
+func (f *Fetcher) States() map[string]State {
+	f.mu.Lock()
+	digests := slices.Collect(maps.Keys(f.wanted))
+	f.mu.Unlock()
+	all := map[string]State{}
+	for _, d := range digests {
+		all[d] = f.State(d)
+	}
+	return all
+}
+
+func (f *Fetcher) wake() {
+	select {
+	case f.poke <- struct{}{}:
+	default:
+	}
+}
+
+// run fetches what is wanted until the context ends.
+func (f *Fetcher) run(ctx context.Context) {
+	var tries sync.WaitGroup
+	defer tries.Wait()
+	for {
+		next := time.NewTimer(f.startDue(ctx, &tries))
+		select {
+		case <-ctx.Done():
+			next.Stop()
+			return
+		case <-f.poke:
+		case <-next.C:
+		}
+		next.Stop()
+	}
+}
+
+// idleWait is when to look again at the latest when nothing is to be tried.
+const idleWait = time.Hour
+
+// startDue begins the tries that are due, and says when the next one is.
+func (f *Fetcher) startDue(ctx context.Context, tries *sync.WaitGroup) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	wait := idleWait
+	for _, digest := range f.order {
+		w := f.wanted[digest]
+		if _, ready := f.store.Get(digest); ready || w.cancel != nil {
+			continue
+		}
+		if d := time.Until(w.state.Retry); d > 0 {
+			wait = min(wait, d)
+			continue
+		}
+		if f.active >= maxFetches {
+			continue
+		}
+		its := w.files[w.failures%len(w.files)]
+		tctx, cancel := context.WithCancel(ctx)
+		f.active++
+		w.cancel = cancel
+		w.state = State{Fetching: true, From: shownURL(its.URL), Why: w.state.Why, Person: w.state.Person}
+		tries.Go(func() {
+			defer cancel()
+			f.try(tctx, w, its)
+		})
+	}
+	return wait
+}
+
+func (f *Fetcher) try(ctx context.Context, w *wanted, its File) {
+	f.log.Info("artifact is being fetched", "for", its.For, "from", shownURL(its.URL), "sha256", its.SHA256)
+	info, err := f.store.fetch(ctx, f.src, its, func(have, size int64) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		w.state.Have, w.state.Size = have, size
+	})
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		f.log.Warn("artifact not fetched", "for", its.For, "from", shownURL(its.URL), "err", err)
+	default:
+		f.log.Info("artifact is in the store", "for", its.For, "sha256", its.SHA256, "size", info.Size)
+	}
+	f.mu.Lock()
+	f.active--
+	w.cancel = nil
+	if ctx.Err() == nil {
+		w.ended(err)
+	} else {
+		w.state.Fetching = false
+	}
+	f.wake()
+	f.mu.Unlock()
+	f.changed()
+}
+
+// worthwhile is how many more bytes make a try that failed count as progress: a
+// line that is cut now and then brings a file in all the same.
+const worthwhile = 1 << 20
+
+// ended notes how a try has ended.
+func (w *wanted) ended(err error) {
+	from := w.state.From
+	if err == nil {
+		w.state, w.failures = State{}, 0
+		return
+	}
+	person := errors.Is(err, ErrMismatch) || errors.Is(err, ErrRefused) || errors.Is(err, ErrNoRoom)
+	first, longest := firstWait, longestWait
+	if person {
+		first, longest = firstPersonWait, longestPersonWait
+	}
+	if !person && w.state.Have >= w.reached+worthwhile {
+		w.failures = 0
+	}
+	w.reached = w.state.Have
+	wait := min(longest, first<<min(w.failures, 16))
+	w.failures++
+	w.state = State{From: from, Have: w.state.Have, Size: w.state.Size, Why: err.Error(), Retry: time.Now().Add(wait), Person: person}
+}

@@ -1,0 +1,200 @@
+package artifact
+
+import (
+	"cmp"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+)
+
+// Bounds on clients. Installations read for an hour, so that only a reader that
+// does not get on is ended.
+const (
+	maxConnections = 2048
+	maxOfAddress   = 128
+	maxHeader      = 8 << 10 // bytes
+	headerTimeout  = 10 * time.Second
+	idleTimeout    = 2 * time.Minute
+	// writeTimeout is how long a reader may take for chunk bytes.
+	writeTimeout = time.Minute
+	chunk        = 256 << 10
+)
+
+// limits bound what clients may take.
+type limits struct {
+	all, each     int           // connections, in all and of one address
+	header, write time.Duration // for a request's header, and for a chunk of the answer
+}
+
+var usualLimits = limits{all: maxConnections, each: maxOfAddress, header: headerTimeout, write: writeTimeout}
+
+// bounded is a listener that closes at once the connections that are too many.
+type bounded struct {
+	net.Listener
+	limits
+
+	mu   sync.Mutex
+	open map[netip.Addr]int
+	sum  int
+}
+
+func bound(l net.Listener, m limits) *bounded {
+	return &bounded{Listener: l, limits: m, open: map[netip.Addr]int{}}
+}
+
+func (b *bounded) Accept() (net.Conn, error) {
+	for {
+		c, err := b.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		from := addressOf(c)
+		if b.enter(from) {
+			return &progressing{Conn: c, within: b.write, leave: sync.OnceFunc(func() { b.exit(from) })}, nil
+		}
+		if t, ok := c.(*net.TCPConn); ok {
+			t.SetLinger(0)
+		}
+		c.Close()
+	}
+}
+
+func addressOf(c net.Conn) netip.Addr {
+	a, err := netip.ParseAddrPort(c.RemoteAddr().String())
+	if err != nil {
+		return netip.Addr{}
+	}
+	at := a.Addr().Unmap().WithZone("")
+	if at.Is6() { // a host may have a network of these
+		if p, err := at.Prefix(64); err == nil {
+			return p.Addr()
+		}
+	}
+	return at
+}
+
+func (b *bounded) enter(from netip.Addr) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.sum >= b.all || b.open[from] >= b.each {
+		return false
+	}
+	b.sum++
+	b.open[from]++
+	return true
+}
+
+func (b *bounded) exit(from netip.Addr) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sum--
+	if b.open[from]--; b.open[from] == 0 {
+		delete(b.open, from)
+	}
+}
+
+// progressing is a connection whose writes must get on: each chunk has its own
+// deadline.
+type progressing struct {
+	net.Conn
+	within time.Duration
+	leave  func()
+}
+
+func (c *progressing) Close() error {
+	c.leave()
+	return c.Conn.Close()
+}
+
+func (c *progressing) Write(p []byte) (n int, err error) {
+	for n < len(p) || n == 0 {
+		if err := c.SetWriteDeadline(time.Now().Add(c.within)); err != nil {
+			return n, err
+		}
+		m, err := c.Conn.Write(p[n:min(len(p), n+chunk)])
+		n += m
+		if err != nil || n == len(p) {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// ReadFrom leaves it to the kernel to copy a file, a chunk at a time.
+func (c *progressing) ReadFrom(r io.Reader) (n int64, err error) {
+	whole, ok := r.(*io.LimitedReader) // as package net/http gives it
+	if !ok {
+		whole = &io.LimitedReader{R: r, N: math.MaxInt64}
+	}
+	for whole.N > 0 {
+		if err := c.SetWriteDeadline(time.Now().Add(c.within)); err != nil {
+			return n, err
+		}
+		// The kernel copies only from a file that is within one LimitedReader.
+		next := min(chunk, whole.N)
+		m, err := io.Copy(c.Conn, &io.LimitedReader{R: whole.R, N: next})
+		n += m
+		whole.N -= m
+		if err != nil || m < next {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// httpServer answers on bounded connections.
+func httpServer(h http.Handler, m limits) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: m.header, ReadTimeout: m.header, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		// Firmware speaks HTTP/1.1; nothing needs the larger surface of HTTP/2.
+		TLSNextProto:                 map[string]func(*http.Server, *tls.Conn, http.Handler){},
+		DisableGeneralOptionsHandler: true,
+	}
+}
+
+// certificate reads a certificate again when its file has changed, so that it can
+// be renewed under a running daemon.
+type certificate struct {
+	cert, key string
+
+	mu    sync.Mutex
+	stamp time.Time
+	tls   *tls.Certificate
+}
+
+func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	info, err := os.Stat(c.cert)
+	if err == nil && c.tls != nil && info.ModTime().Equal(c.stamp) {
+		return c.tls, nil
+	}
+	loaded, lerr := tls.LoadX509KeyPair(c.cert, c.key)
+	if err = cmp.Or(err, lerr); err != nil {
+		if c.tls != nil {
+			return c.tls, nil // half renewed
+		}
+		return nil, fmt.Errorf("certificate of the artifact server: %w", err)
+	}
+	c.stamp, c.tls = info.ModTime(), &loaded
+	return c.tls, nil
+}
+
+// localTowards is the address of this host from which it reaches another. No
+// packet is sent.
+func localTowards(host string) (netip.Addr, error) {
+	c, err := net.Dial("udp", net.JoinHostPort(host, "9"))
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("find the address towards %s: %w", host, err)
+	}
+	defer c.Close()
+	return c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap(), nil
+}

@@ -1,0 +1,239 @@
+package artifact
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/serve"
+)
+
+// Config is what a daemon's artifacts are kept and served with.
+type Config struct {
+	// Dir is the folder of the store.
+	Dir string
+	// Space is how many bytes the store may have; DefaultSpace without it.
+	Space int64
+	// Files is the folder that file URLs may name files below; empty for none.
+	Files string
+	// Roots are the authorities that https servers are verified by; nil for the
+	// system's.
+	Roots *x509.CertPool
+	// Listen is the address that machines fetch from, host:port; empty when none is
+	// served.
+	Listen string
+	// URL is what machines see of Listen, where that is not its own address.
+	URL string
+	// Cert and Key are PEM files; with them the server speaks TLS.
+	Cert, Key string
+	// Named gives the digests that are needed, see Options.
+	Named func() (map[string]bool, error)
+	// Problem is told what is wrong with the server; nil when that is over.
+	Problem func(error)
+	Log     *slog.Logger
+}
+
+// Service is the artifacts of a daemon: the store, what is fetched into it, and
+// what is served from it.
+type Service struct {
+	*Store
+	*Fetcher
+	*Server
+	config  Config
+	changes chan struct{}
+
+	mu sync.Mutex
+	// at is what the server listens at; the zero value while it does not, and why
+	// is the reason.
+	at  netip.AddrPort
+	why error
+}
+
+// ErrOff is wrapped when no artifact is served.
+var ErrOff = errors.New("the daemon serves no images to machines (--artifact-listen is off)")
+
+// OpenService opens the store of a daemon. Run fetches and serves.
+func OpenService(c Config) (*Service, error) {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Problem == nil {
+		c.Problem = func(error) {}
+	}
+	if c.Cert != "" {
+		if _, err := tls.LoadX509KeyPair(c.Cert, c.Key); err != nil {
+			return nil, fmt.Errorf("certificate of the artifact server: %w", err)
+		}
+	}
+	src, err := newSource(SourceOptions{Roots: c.Roots, Files: c.Files})
+	if err != nil {
+		return nil, err
+	}
+	store, err := Open(c.Dir, Options{Space: c.Space, Named: c.Named, Log: c.Log})
+	if err != nil {
+		return nil, err
+	}
+	s := &Service{Store: store, Server: newServer(store, c.Log), config: c, changes: make(chan struct{}, 1), why: errors.New("the artifact server does not listen yet")}
+	if c.Listen == "" {
+		s.why = ErrOff
+	}
+	s.Fetcher = newFetcher(store, src, c.Log, s.changed)
+	return s, nil
+}
+
+func (s *Service) changed() {
+	select {
+	case s.changes <- struct{}{}:
+	default:
+	}
+}
+
+// Changes gives a value when a file has come in or failed, or when the server
+// began or ceased to listen.
+func (s *Service) Changes() <-chan struct{} { return s.changes }
+
+// Run fetches what is wanted and serves what is granted until the context ends.
+func (s *Service) Run(ctx context.Context) error {
+	var parts sync.WaitGroup
+	parts.Go(func() { s.Fetcher.run(ctx) })
+	parts.Go(func() { s.serve(ctx) })
+	parts.Wait()
+	return nil
+}
+
+// listenEvery is how often an address that cannot be had is tried again.
+const listenEvery = 15 * time.Second
+
+// serve answers machines. Other work goes on while it cannot.
+func (s *Service) serve(ctx context.Context) {
+	if s.config.Listen == "" {
+		return
+	}
+	srv := httpServer(s.Server, usualLimits)
+	srv.ErrorLog = slog.NewLogLogger(s.config.Log.Handler(), slog.LevelDebug) // anybody can make it speak
+	for ctx.Err() == nil {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.config.Listen)
+		if err == nil {
+			s.listens(l.Addr(), nil)
+			s.config.Log.Info("artifacts are served", "address", l.Addr().String())
+			err = serve.Until(ctx, srv, s.secure(bound(l, usualLimits)))
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		s.listens(nil, fmt.Errorf("images cannot be served to machines at %s: %w; free the port, or choose another address with --artifact-listen",
+			s.config.Listen, cmp.Or(err, errors.New("the server has ended"))))
+		select {
+		case <-ctx.Done():
+		case <-time.After(listenEvery):
+		}
+	}
+}
+
+func (s *Service) listens(at net.Addr, why error) {
+	s.mu.Lock()
+	s.at, s.why = netip.AddrPort{}, why
+	if a, ok := at.(*net.TCPAddr); ok {
+		s.at = a.AddrPort()
+	}
+	s.mu.Unlock()
+	s.config.Problem(why)
+	s.changed()
+}
+
+func (s *Service) secure(l net.Listener) net.Listener {
+	if s.config.Cert == "" {
+		return l
+	}
+	c := &certificate{cert: s.config.Cert, key: s.config.Key}
+	return tls.NewListener(l, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get})
+}
+
+func (s *Service) scheme() string {
+	if s.config.Cert != "" {
+		return "https"
+	}
+	return "http"
+}
+
+// Serving is nil while machines are answered, and says why they are not
+// otherwise.
+func (s *Service) Serving() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.why
+}
+
+// URL is a new URL for a file, at which the machine whose controller is at a host
+// finds it once it is granted.
+func (s *Service) URL(host, digest string) (string, error) {
+	if err := s.Serving(); err != nil {
+		return "", err
+	}
+	i, ok := s.Get(digest)
+	if !ok {
+		return "", fmt.Errorf("%w: %s", ErrNotFound, digest)
+	}
+	if s.config.URL != "" {
+		return strings.TrimSuffix(s.config.URL, "/") + "/" + NewPath(i.Name), nil
+	}
+	s.mu.Lock()
+	at := s.at
+	s.mu.Unlock()
+	address := at.Addr().Unmap()
+	if address.IsUnspecified() {
+		var err error
+		if address, err = localTowards(host); err != nil {
+			return "", err
+		}
+	}
+	u := url.URL{Scheme: s.scheme(), Host: net.JoinHostPort(address.WithZone("").String(), strconv.Itoa(int(at.Port())))}
+	return u.String() + "/" + NewPath(i.Name), nil
+}
+
+// Reaches reports whether a URL that was made earlier, perhaps by an earlier
+// process, still leads here.
+func (s *Service) Reaches(of string) bool {
+	if base := s.config.URL; base != "" {
+		return strings.HasPrefix(of, strings.TrimSuffix(base, "/")+"/")
+	}
+	u, err := url.Parse(of)
+	if err != nil || u.Scheme != s.scheme() {
+		return false
+	}
+	to, err := netip.ParseAddrPort(u.Host)
+	s.mu.Lock()
+	at := s.at
+	s.mu.Unlock()
+	if err != nil || to.Port() != at.Port() {
+		return false
+	}
+	if !at.Addr().Unmap().IsUnspecified() {
+		return to.Addr() == at.Addr().Unmap()
+	}
+	return isLocal(to.Addr())
+}
+
+func isLocal(a netip.Addr) bool {
+	all, err := net.InterfaceAddrs()
+	for _, one := range all {
+		if p, perr := netip.ParsePrefix(one.String()); err == nil && perr == nil && (p.Addr().Unmap() == a || a.IsLoopback() && p.Addr().IsLoopback()) {
+			return true
+		}
+	}
+	return false
+}
+
+// Close closes the store.
+func (s *Service) Close() error { return s.Store.Close() }

@@ -1,0 +1,452 @@
+package artifact
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Options of a store. The zero value of each means its default.
+type Options struct {
+	// Space is how many bytes the files may have together.
+	Space int64
+	// Reserve is how many bytes stay free on the disk, for the daemon's records.
+	Reserve int64
+	// Named gives the digests that must not make room for others. With an error
+	// nothing makes room.
+	Named func() (map[string]bool, error)
+	Log   *slog.Logger
+
+	disk disk // another one in tests
+}
+
+// Defaults of Options.
+const (
+	DefaultSpace   = 50e9
+	defaultReserve = 512 << 20
+)
+
+// Store keeps files by digest in a folder, which one process writes:
+//
+//	lock                 held by that process
+//	files/DIGEST         a whole, verified file
+//	files/DIGEST.json    its name, size and source
+//	partial/DIGEST       a file that is being fetched, or was in part
+//	partial/DIGEST.json  what the server says that the part is of
+//	partial/new-…        a file whose digest is not known yet
+type Store struct {
+	dir  string
+	opts Options
+	lock *os.File
+
+	mu      sync.Mutex
+	files   map[string]Info
+	claimed int64 // bytes that writers are still to write
+	// writing has a channel for each digest that is being written; it is closed
+	// when that has ended.
+	writing map[string]chan struct{}
+}
+
+// partials that were not touched for so long are given up.
+const partialsFor = 7 * 24 * time.Hour
+
+// Open opens the store in a folder, which it makes if necessary.
+func Open(dir string, o Options) (*Store, error) {
+	o.Space = cmp.Or(o.Space, int64(DefaultSpace))
+	o.Reserve = cmp.Or(o.Reserve, defaultReserve)
+	o.disk = cmp.Or[disk](o.disk, realDisk{})
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Named == nil {
+		o.Named = func() (map[string]bool, error) { return nil, nil }
+	}
+	s := &Store{dir: dir, opts: o, files: map[string]Info{}, writing: map[string]chan struct{}{}}
+	for _, d := range []string{dir, s.path("files"), s.path("partial")} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			return nil, fmt.Errorf("open artifact store: %w", err)
+		}
+	}
+	var err error
+	if s.lock, err = lockFile(s.path("lock")); err != nil {
+		return nil, fmt.Errorf("open artifact store %s: %w", dir, err)
+	}
+	if err := errors.Join(s.load(), s.tidy()); err != nil {
+		s.lock.Close()
+		return nil, fmt.Errorf("open artifact store %s: %w", dir, err)
+	}
+	return s, nil
+}
+
+// ErrLocked is wrapped when another process has the store open.
+var ErrLocked = errors.New("another process has it open")
+
+func lockFile(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, ErrLocked
+		}
+		return nil, err
+	}
+	return f, nil
+}
+
+// Close lets another process open the store.
+func (s *Store) Close() error { return s.lock.Close() }
+
+func (s *Store) path(parts ...string) string {
+	return filepath.Join(append([]string{s.dir}, parts...)...)
+}
+
+func (s *Store) file(digest string) string { return s.path("files", digest) }
+
+// note is the form of files/DIGEST.json.
+type note struct {
+	Name   string    `json:"name"`
+	Size   int64     `json:"size"`
+	Source string    `json:"source,omitempty"`
+	Added  time.Time `json:"added"`
+}
+
+// load reads what the store has. A file that is not as long as it was when it was
+// verified is given up.
+func (s *Store) load() error {
+	entries, err := os.ReadDir(s.path("files"))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		digest := e.Name()
+		if !IsDigest(digest) {
+			continue
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		var n note
+		text, err := os.ReadFile(s.file(digest) + ".json")
+		if err == nil {
+			err = json.Unmarshal(text, &n)
+		}
+		if err != nil || !info.Mode().IsRegular() || n.Size != info.Size() {
+			s.opts.Log.Warn("artifact given up: it is not as it was stored", "sha256", digest, "size", info.Size(), "stored", n.Size)
+			if err := s.unlink(digest); err != nil {
+				return err
+			}
+			continue
+		}
+		s.files[digest] = Info{SHA256: digest, Size: n.Size, Name: n.Name, Source: n.Source, Added: n.Added, Used: info.ModTime()}
+	}
+	return nil
+}
+
+// tidy removes what earlier processes left half done and nobody takes up again.
+func (s *Store) tidy() error {
+	notes, err := filepath.Glob(s.path("files", "*.json"))
+	if err != nil {
+		return err
+	}
+	for _, n := range notes {
+		if _, ok := s.files[strings.TrimSuffix(filepath.Base(n), ".json")]; !ok {
+			err = errors.Join(err, os.Remove(n))
+		}
+	}
+	parts, rerr := os.ReadDir(s.path("partial"))
+	for _, p := range parts {
+		info, ierr := p.Info()
+		digest := strings.TrimSuffix(p.Name(), ".json")
+		_, whole := s.files[digest]
+		if ierr != nil || !IsDigest(digest) || whole || time.Since(info.ModTime()) > partialsFor {
+			err = errors.Join(err, os.Remove(s.path("partial", p.Name())))
+		}
+	}
+	return errors.Join(err, rerr)
+}
+
+func (s *Store) unlink(digest string) error {
+	err := os.Remove(s.file(digest))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if jerr := os.Remove(s.file(digest) + ".json"); !errors.Is(jerr, fs.ErrNotExist) {
+		err = errors.Join(err, jerr)
+	}
+	return err
+}
+
+// List describes the files in the store, by name.
+func (s *Store) List() []Info {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]Info, 0, len(s.files))
+	for _, i := range s.files {
+		all = append(all, i)
+	}
+	slices.SortFunc(all, func(a, b Info) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.SHA256, b.SHA256)) })
+	return all
+}
+
+// Get describes one file.
+func (s *Store) Get(digest string) (Info, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i, ok := s.files[digest]
+	return i, ok
+}
+
+// Space is how many bytes the store has and may have.
+func (s *Store) Space() (used, most int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.usedLocked(), s.opts.Space
+}
+
+// Reader opens a file for reading.
+func (s *Store) Reader(digest string) (*os.File, Info, error) {
+	i, ok := s.Get(digest)
+	if !ok {
+		return nil, Info{}, fmt.Errorf("%w: %s", ErrNotFound, digest)
+	}
+	f, err := os.Open(s.file(digest))
+	if err != nil {
+		return nil, Info{}, err
+	}
+	return f, i, nil
+}
+
+// Use notes that a file is needed now.
+func (s *Store) Use(digest string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i, ok := s.files[digest]
+	if !ok {
+		return
+	}
+	i.Used = time.Now()
+	s.files[digest] = i
+	if err := os.Chtimes(s.file(digest), time.Time{}, i.Used); err != nil {
+		s.opts.Log.Warn("use of an artifact not noted", "sha256", digest, "err", err)
+	}
+}
+
+// begin makes the caller the only writer of a digest. It waits for another one to
+// end, and reports false when the file is there then.
+func (s *Store) begin(ctx context.Context, digest string) (end func(), needed bool, err error) {
+	for {
+		s.mu.Lock()
+		if _, ok := s.files[digest]; ok {
+			s.mu.Unlock()
+			return nil, false, nil
+		}
+		busy := s.writing[digest]
+		if busy == nil {
+			done := make(chan struct{})
+			s.writing[digest] = done
+			s.mu.Unlock()
+			return func() {
+				s.mu.Lock()
+				delete(s.writing, digest)
+				s.mu.Unlock()
+				close(done)
+			}, true, nil
+		}
+		s.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return nil, false, context.Cause(ctx)
+		case <-busy:
+		}
+	}
+}
+
+// finish makes a whole, verified and synced part visible under its digest.
+func (s *Store) finish(part string, i Info) error {
+	text, err := json.Marshal(note{Name: i.Name, Size: i.Size, Source: i.Source, Added: i.Added})
+	if err != nil {
+		return err
+	}
+	temp := part + ".note"
+	if err := writeSynced(temp, text); err != nil {
+		return err
+	}
+	err = errors.Join(
+		os.Rename(temp, s.file(i.SHA256)+".json"),
+		os.Chmod(part, 0o400),
+		os.Chtimes(part, time.Time{}, i.Used))
+	if err == nil {
+		err = os.Rename(part, s.file(i.SHA256))
+	}
+	if err == nil {
+		err = syncFolder(s.path("files"))
+	}
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.files[i.SHA256] = i
+	return nil
+}
+
+func writeSynced(name string, text []byte) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+func syncFolder(name string) error {
+	d, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// Add puts what a reader gives into the store: size bytes, 0 where that is not
+// known. With a digest it must have that one. progress is called with the bytes so
+// far.
+func (s *Store) Add(ctx context.Context, from io.Reader, size int64, digest, name, source string, progress func(int64)) (Info, error) {
+	if digest != "" {
+		end, needed, err := s.begin(ctx, digest)
+		if err != nil {
+			return Info{}, err
+		}
+		if !needed {
+			i, _ := s.Get(digest)
+			return i, nil
+		}
+		defer end()
+	}
+	p, err := s.newPart("new-" + rand.Text())
+	if err != nil {
+		return Info{}, err
+	}
+	defer p.abandon()
+	if err := p.expect(size); err != nil {
+		return Info{}, err
+	}
+	if err := p.copy(ctx, from, progress); err != nil {
+		return Info{}, err
+	}
+	got := hex.EncodeToString(p.sum.Sum(nil))
+	if digest == "" {
+		end, needed, err := s.begin(ctx, got)
+		if err != nil {
+			return Info{}, err
+		}
+		if !needed {
+			i, _ := s.Get(got)
+			return i, nil
+		}
+		defer end()
+	} else if got != digest {
+		return Info{}, mismatch(digest, got, p.size, cmp.Or(source, name))
+	}
+	return p.complete(got, name, source)
+}
+
+func mismatch(want, got string, size int64, from string) error {
+	return sentence(ErrMismatch, "the file from %s has the SHA-256 %s (%s), and %s is expected: either the file was replaced, "+
+		"or the digest is not the file's; compare with `sha256sum`, then change the digest in the design or put the file back",
+		from, got, Bytes(size), want)
+}
+
+// Checked is what Verify finds of one file.
+type Checked struct {
+	Info
+	// Got is its digest now. A file with another one is damaged; it was removed.
+	Got string `json:"got"`
+	Err string `json:"error,omitempty"`
+}
+
+// Verify reads all files again, and removes those that are not as they were. It
+// calls each with what it has found of a file, and progress with the bytes read
+// so far of all.
+func (s *Store) Verify(ctx context.Context, progress func(have, of int64), each func(Checked)) error {
+	var have, of int64
+	all := s.List()
+	for _, i := range all {
+		of += i.Size
+	}
+	for _, i := range all {
+		c := Checked{Info: i}
+		f, _, err := s.Reader(i.SHA256)
+		if err != nil {
+			if _, still := s.Get(i.SHA256); !still {
+				continue // removed meanwhile
+			}
+			c.Err = err.Error()
+			each(c)
+			continue
+		}
+		sum := sha256.New()
+		_, err = io.Copy(sum, &watched{ctx: ctx, Reader: f, read: func(n int64) {
+			have += n
+			progress(have, of)
+		}})
+		f.Close()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if c.Got = hex.EncodeToString(sum.Sum(nil)); err != nil || c.Got != i.SHA256 {
+			if err != nil {
+				c.Got, c.Err = "", err.Error()
+			}
+			if rerr := s.Remove(i.SHA256); rerr != nil {
+				c.Err = errors.Join(err, rerr).Error()
+			}
+		}
+		each(c)
+	}
+	return nil
+}
+
+// watched is a reader that tells how much was read, and ends with its context.
+type watched struct {
+	io.Reader
+	ctx  context.Context
+	read func(n int64)
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	if w.ctx.Err() != nil {
+		return 0, context.Cause(w.ctx)
+	}
+	n, err := w.Reader.Read(p)
+	if n > 0 && w.read != nil {
+		w.read(int64(n))
+	}
+	return n, err
+}
+
+// Remove removes a file. Whoever reads it goes on to do so.
+func (s *Store) Remove(digest string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.files, digest)
+	return s.unlink(digest)
+}
