@@ -32,6 +32,9 @@ type Finding struct {
 	Node string `json:"node,omitempty"`
 	Path string `json:"path,omitempty"`
 	More int    `json:"more,omitempty"`
+	// Named are the first of these nodes or, of a finding about no node, of the
+	// other paths.
+	Named []string `json:"named,omitempty"`
 	// Message says what is wrong, Why says why it matters, Fix what to do.
 	Message string `json:"message"`
 	Why     string `json:"why,omitempty"`
@@ -48,15 +51,25 @@ func (f Finding) Place() string {
 	return f.File + ":" + strconv.Itoa(f.Line) + ":" + strconv.Itoa(f.Col)
 }
 
-// Others says that further nodes have the finding; it is empty for none.
+// Others says that further nodes, or other parts of the design, have the finding; it
+// is empty for none.
 func (f Finding) Others() string {
-	switch f.More {
-	case 0:
+	if f.More == 0 {
 		return ""
-	case 1:
-		return f.Node + " and 1 more node have it"
 	}
-	return f.Node + " and " + strconv.Itoa(f.More) + " more nodes have it"
+	names, what := append([]string{cmp.Or(f.Node, f.Path)}, f.Named...), ""
+	if f.Node != "" {
+		what = " node"
+	}
+	if rest := f.More - len(f.Named); rest == 1 {
+		names = append(names, "1 more"+what)
+	} else if rest > 1 && what != "" {
+		names = append(names, strconv.Itoa(rest)+" more nodes")
+	} else if rest > 1 {
+		names = append(names, strconv.Itoa(rest)+" more")
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " and " + names[last] + " have it"
 }
 
 // String is the finding in one line.

@@ -2,30 +2,71 @@ package site
 
 import "strings"
 
-// Identity is what binds a name in the design to one physical machine.
+// Identity is what binds a name in the design to one physical machine. It has
+// to tell the machine from every other of the site, and from those behind the
+// same controller; a serial number that the nodes of an enclosure share does so
+// only together with a slot or a MAC address.
 type Identity struct {
 	// UUID is the SMBIOS system UUID in lower case.
 	UUID   string `json:"uuid,omitempty"`
 	Serial string `json:"serial,omitempty"`
+	// Slot is what the controller calls the machine among those behind it: the
+	// Id of its system in Redfish. It is a place and not a machine: another one
+	// that is put there has it too.
+	Slot string `json:"slot,omitempty"`
+	// MAC is the address of one of the machine's own network ports, in lower
+	// case with colons.
+	MAC string `json:"mac,omitempty"`
 }
 
-// Known says whether the identity names a machine at all.
-func (i Identity) Known() bool { return i.UUID != "" || i.Serial != "" }
+// Known says whether the identity names a machine at all. A slot alone does not.
+func (i Identity) Known() bool { return i.UUID != "" || i.Serial != "" || i.MAC != "" }
 
 // Matches says whether an observed identity can be the designed one: every
 // field that the design states must be observed and equal.
 func (i Identity) Matches(seen Identity) bool {
-	return (i.UUID == "" || i.UUID == seen.UUID) && (i.Serial == "" || i.Serial == seen.Serial)
+	return matches(i.UUID, seen.UUID) && matches(i.Serial, seen.Serial) && matches(i.Slot, seen.Slot) && matches(i.MAC, seen.MAC)
 }
 
+func matches(want, have string) bool { return want == "" || want == have }
+
+// Contradicts says whether an observed identity cannot be the designed one: a
+// field that the design states was observed, and is another. What was not
+// observed contradicts nothing.
+func (i Identity) Contradicts(seen Identity) bool {
+	return differ(i.UUID, seen.UUID) || differ(i.Serial, seen.Serial) || differ(i.Slot, seen.Slot) || differ(i.MAC, seen.MAC)
+}
+
+func differ(want, have string) bool { return want != "" && have != "" && want != have }
+
+// String is the field by which people know the machine, with the slot where that
+// field may be shared.
 func (i Identity) String() string {
 	switch {
 	case i.UUID != "":
 		return "UUID " + i.UUID
+	case i.Serial != "" && i.Slot != "":
+		return "serial " + i.Serial + ", slot " + i.Slot
 	case i.Serial != "":
 		return "serial " + i.Serial
+	case i.MAC != "":
+		return "MAC " + i.MAC
 	}
 	return "no identity"
+}
+
+// Full is all that the identity states.
+func (i Identity) Full() string {
+	var all []string
+	for _, f := range []struct{ name, value string }{{"UUID", i.UUID}, {"serial number", i.Serial}, {"slot", i.Slot}, {"MAC address", i.MAC}} {
+		if f.value != "" {
+			all = append(all, f.name+" "+f.value)
+		}
+	}
+	if len(all) == 0 {
+		return "no identity"
+	}
+	return strings.Join(all, ", ")
 }
 
 // Own is the part of the identity that is of one machine only, and not what

@@ -1,5 +1,11 @@
 package site
 
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
 // Inventory is what a machine is made of. A look gives the first fields only,
 // an inspection all of them. A list that is nil was not read; one that is empty
 // was read and has nothing in it.
@@ -26,8 +32,40 @@ type Inventory struct {
 	// Devices are what is on the PCIe bus.
 	Devices  []PCIeDevice `json:"devices,omitzero"`
 	Firmware []Component  `json:"firmware,omitzero"`
+	// DrivesUnread says that the machine may have drives that are not in Drives:
+	// some could not be read.
+	DrivesUnread bool `json:"drivesUnread,omitempty"`
 	// Missing says what could not be read and why, a sentence each.
 	Missing []string `json:"missing,omitempty"`
+	// Lacks is what cannot be done to the machine; nil when nobody looked.
+	Lacks *Lacks `json:"lacks,omitempty"`
+}
+
+// Disks are the drives by which a machine is told from one with others. It is
+// empty where the BMC tells of none.
+func (i *Inventory) Disks() *Disks {
+	d := &Disks{Partly: i.DrivesUnread}
+	for _, drive := range i.Drives {
+		d.Serials = append(d.Serials, drive.DiskName())
+	}
+	slices.Sort(d.Serials)
+	return d
+}
+
+// DiskName is what a drive is called in a list of disks: its serial number, or its
+// place and size.
+func (d Drive) DiskName() string {
+	if name := DiskName(d.Serial); name != "" {
+		return name
+	}
+	return DiskName(fmt.Sprintf("%s without a serial number (%d bytes)", d.ID, d.Bytes))
+}
+
+// DiskName is a serial number as it stands in a list of disks that are separated by
+// a comma and a blank: one that holds these does not read as two.
+func DiskName(serial string) string {
+	words := strings.Fields(strings.ReplaceAll(serial, ",", ", "))
+	return strings.ReplaceAll(strings.Join(words, " "), ", ", ",")
 }
 
 // Part is what every part of a machine may tell of itself. Slots that are empty

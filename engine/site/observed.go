@@ -3,69 +3,11 @@ package site
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"maps"
 	"slices"
 	"time"
 )
-
-// Facet is one side of a machine that can be designed and observed by itself.
-type Facet string
-
-// The facets. The table Serves says which endpoint each is read from.
-const (
-	FacetPower     Facet = "power"
-	FacetBoot      Facet = "boot"
-	FacetImage     Facet = "image"
-	FacetHealth    Facet = "health"
-	FacetInventory Facet = "inventory"
-	FacetSensors   Facet = "sensors"
-	FacetLog       Facet = "log"
-	FacetOS        Facet = "os"
-	FacetFirmware  Facet = "firmware"
-	FacetBIOS      Facet = "bios"
-	FacetBase      Facet = "base"
-	FacetNetwork   Facet = "network"
-	FacetPackages  Facet = "packages"
-	FacetConfig    Facet = "config"
-	// These are of virtual machines alone.
-	FacetDefinition Facet = "definition"
-	FacetDisks      Facet = "disks"
-	FacetSeed       Facet = "seed"
-)
-
-// Serves is the fixed table of which kind of endpoint serves a facet. The
-// image facet is served by the BMC, which installs; that it was installed is
-// proven by the marker that the os endpoint reads.
-var Serves = map[Facet]EndpointKind{
-	FacetPower:     BMC,
-	FacetBoot:      BMC,
-	FacetImage:     BMC,
-	FacetHealth:    BMC,
-	FacetInventory: BMC,
-	FacetSensors:   BMC,
-	FacetLog:       BMC,
-	FacetFirmware:  BMC,
-	FacetBIOS:      BMC,
-	FacetOS:        OS,
-	FacetBase:      OS,
-	FacetNetwork:   OS,
-	FacetPackages:  OS,
-	FacetConfig:    OS,
-
-	FacetDefinition: BMC,
-	FacetDisks:      BMC,
-	FacetSeed:       BMC,
-}
-
-// Phase is the fixed table of the phases that facets belong to. A facet that
-// is not in it, such as the power or the image, and one whose phase a node's
-// role does not have, belong to the first phase of the role.
-var Phase = map[Facet]string{
-	FacetBase:     "base",
-	FacetNetwork:  "network",
-	FacetPackages: "install",
-	FacetConfig:   "configure",
-}
 
 // Values are a facet's fields in canonical form, by field name.
 type Values map[string]string
@@ -102,8 +44,15 @@ type Observed struct {
 	Identity Identity             `json:"identity,omitzero"`
 	Facets   map[Facet]FacetState `json:"facets,omitempty"`
 	Marker   *Marker              `json:"marker,omitempty"`
+	// MarkerUnread says why the marker of the system was not read, where there is
+	// one.
+	MarkerUnread string `json:"markerUnread,omitempty"`
 	// Inventory is what the machine is made of, in brief.
 	Inventory *Inventory `json:"inventory,omitempty"`
+	// Disks are the machine's disks as its BMC last told; nil before it was asked.
+	Disks *Disks `json:"disks,omitempty"`
+	// Lacks is what cannot be done to the machine; nil before somebody looked.
+	Lacks *Lacks `json:"lacks,omitempty"`
 	// Inside is what the installed system tells of itself.
 	Inside *Inside `json:"inside,omitempty"`
 	// Entries are the newest of the machine's own log, oldest first. They are
@@ -162,11 +111,17 @@ func (o Observed) Merge(newer Observed) Observed {
 	if newer.Identity.Known() {
 		merged.Identity = newer.Identity
 	}
-	if newer.Marker != nil {
-		merged.Marker = newer.Marker
+	if _, inside := newer.Facets[FacetOS]; inside || newer.Marker != nil {
+		merged.Marker, merged.MarkerUnread = newer.Marker, newer.MarkerUnread // a system without a marker has none
 	}
 	if newer.Inventory != nil {
 		merged.Inventory = newer.Inventory
+	}
+	if newer.Disks != nil {
+		merged.Disks = newer.Disks
+	}
+	if newer.Lacks != nil {
+		merged.Lacks = newer.Lacks
 	}
 	if newer.Inside != nil {
 		merged.Inside = newer.Inside
@@ -174,18 +129,48 @@ func (o Observed) Merge(newer Observed) Observed {
 	return merged
 }
 
+// Disks tell the disks of a machine apart from others.
+type Disks struct {
+	// Serials are their serial numbers in order; a disk without one is named by
+	// its place and size. It is empty for a machine whose BMC tells of none.
+	Serials []string `json:"serials,omitempty"`
+	// Partly says that there may be more of them, which could not be read.
+	Partly bool `json:"partly,omitempty"`
+}
+
 // Marker is the note that an installed system carries about its own
 // installation, read from inside the machine as the JSON file
-// /etc/slipway/marker.json. It wins over a lost record.
+// /etc/slipway/marker.json. Whoever is root there can write it, so it proves
+// nothing but by its token.
 type Marker struct {
-	Node       string `json:"node"`
-	Generation int    `json:"generation"`
+	// Site and Machine are empty in a marker that an installer of its own made.
+	Site       string   `json:"site,omitempty"`
+	Node       string   `json:"node"`
+	Machine    Identity `json:"machine,omitzero"`
+	Generation int      `json:"generation"`
 	// Image is the sha256 of the image that was installed.
 	Image string `json:"image"`
-	// Token is what proves that the marker is of the very installation that it
-	// tells of, where one was given to it.
+	// Attempt is that of the approval that the installation used, 0 for one that
+	// destroyed nothing; Term that of the controller that installed.
+	Attempt int    `json:"attempt,omitempty"`
+	Term    uint64 `json:"term,omitempty"`
+	// Token is the site key's signature of all the other fields, see package
+	// sitekey. An installer that cannot know it leaves it out.
 	Token string `json:"token,omitempty"`
 }
+
+// Digest names a marker by all that it says; that of no marker is "none".
+func (m *Marker) Digest() string {
+	if m == nil {
+		return "none"
+	}
+	text, _ := json.Marshal(m)
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:16])
+}
+
+// MaxGeneration is the highest generation that a design or a marker may name.
+const MaxGeneration = 1_000_000
 
 // Recorded is what was done to a node's machine and cannot be seen from
 // outside.
@@ -210,6 +195,9 @@ type Recorded struct {
 	// Departed is set when a revision dropped the node from the design and
 	// the removal is held.
 	Departed *Departure `json:"departed,omitempty"`
+	// Had is what its machine has of an earlier design: the node was held when its
+	// design changed. Nil once Slipway acts on it again.
+	Had *Reach `json:"had,omitempty"`
 	// Decommissioned is when the design first asked to decommission the node.
 	Decommissioned time.Time `json:"decommissioned,omitzero"`
 	// Quarantined is set while a person has the machine kept off.
@@ -222,9 +210,11 @@ type Recorded struct {
 	// Reached is what each facet was last seen to be as designed, as the
 	// digest of what was asked: a difference from it is drift.
 	Reached map[Facet]string `json:"reached,omitempty"`
-	// Boots is how often the machine was booted for what was staged, since it
-	// was last as designed.
-	Boots *Boots `json:"boots,omitempty"`
+	// Attempts are the times that the machine was interrupted, by the facet that
+	// was not as designed.
+	Attempts map[Facet]Attempts `json:"attempts,omitempty"`
+	// Credentials is what became of the passwords that were sent, by endpoint.
+	Credentials map[EndpointKind]CredentialUse `json:"credentials,omitempty"`
 	// Last is the state last shown to people, so that a restart does not
 	// begin every wait anew.
 	Last Shown `json:"last,omitzero"`
@@ -237,13 +227,6 @@ type Certificate struct {
 	Endpoint    string    `json:"endpoint"`
 	Fingerprint string    `json:"fingerprint"`
 	Since       time.Time `json:"since"`
-}
-
-// Boots counts the restarts for what a design asks to be staged.
-type Boots struct {
-	// Asked is the digest of what is asked.
-	Asked string `json:"asked"`
-	Count int    `json:"count"`
 }
 
 // Begun says in which rollout, by its beginning, a node was begun, when, and
@@ -275,6 +258,24 @@ func (r Recorded) HostKeys() []string {
 	return nil
 }
 
+// InstallBegun says whether the step in flight is an installation from which
+// there is no way back.
+func (r Recorded) InstallBegun() bool {
+	return r.InFlight != nil && r.InFlight.Step.Action == ActionInstall && r.InFlight.Committed()
+}
+
+// UnderWay is the generation whose installation was begun and is not known to
+// have ended, 0 for none.
+func (r Recorded) UnderWay() int {
+	switch {
+	case r.InstallBegun():
+		return r.InFlight.Step.Generation
+	case r.Installing != nil:
+		return r.Installing.Generation
+	}
+	return 0
+}
+
 // Generation is the generation recorded as installed, 0 for none.
 func (r Recorded) Generation() int {
 	if r.Installed == nil {
@@ -302,11 +303,25 @@ type Installation struct {
 	// Proven is set once the machine itself reported the installation, or
 	// when it has no os endpoint to report through.
 	Proven bool `json:"proven,omitempty"`
+	// Reported is set once its marker was seen to be as it has to be, or a person
+	// has accepted the marker that is there; Signed when that had a valid token.
+	// Without one nobody can tell from the machine alone that it was installed by
+	// us.
+	Reported bool `json:"reported,omitempty"`
+	Signed   bool `json:"signed,omitempty"`
+	// Accepted is the digest of another marker, or of none, that a person has
+	// accepted in the place of the right one; see Marker.Digest.
+	Accepted string `json:"accepted,omitempty"`
+	// Attempt is that of the approval that it used, 0 for none.
+	Attempt int `json:"attempt,omitempty"`
 	// Ended is when the installer was found to have powered the machine off,
 	// which is how it says that it is done; zero until then.
 	Ended time.Time `json:"ended,omitzero"`
 	// CutOff says what ended the installer before it was done.
 	CutOff string `json:"cutOff,omitempty"`
+	// Served is the URL at which the daemon serves the image to the machine while
+	// the installer runs; empty where it had the design's.
+	Served string `json:"served,omitempty"`
 	// FirstBoot is what its system was given; zero for one that was installed
 	// from a medium.
 	FirstBoot FirstBoot `json:"firstBoot,omitzero"`
@@ -321,16 +336,25 @@ type FirstBoot struct {
 	// Tokens are the SHA-256 digests of the tokens of its marker. They are
 	// dropped when it has proven itself.
 	Tokens []string `json:"tokens,omitempty"`
+	// Design has digests of what the design gave, by its path in the node, as
+	// package firstboot makes them. What two tries were given differently is left
+	// out: nobody knows which of them the machine has booted with.
+	Design map[string]string `json:"design,omitempty"`
 }
 
 // mostTries is of how many tries of an installation is kept what they gave.
 const mostTries = 8
 
 // With is what was given with one try more.
-func (f FirstBoot) With(hostKey, token string) FirstBoot {
+func (f FirstBoot) With(hostKey, token string, design map[string]string) FirstBoot {
+	if len(f.HostKeys) > 0 {
+		design = maps.Clone(design)
+		maps.DeleteFunc(design, func(path, digest string) bool { return f.Design[path] != digest })
+	}
 	return FirstBoot{
 		HostKeys: lastOf(append(slices.Clone(f.HostKeys), hostKey)),
 		Tokens:   lastOf(append(slices.Clone(f.Tokens), token)),
+		Design:   design,
 	}
 }
 
@@ -357,7 +381,28 @@ type InFlight struct {
 	Term uint64 `json:"term,omitempty"`
 	// FirstBoot is what an installation under way gave to the system.
 	FirstBoot FirstBoot `json:"firstBoot,omitzero"`
+	// Consumed is set when a destructive step has used its approval. It can
+	// still be left.
+	Consumed bool `json:"consumed,omitempty"`
+	// Sent is set right before the first request of a destructive step after
+	// which data may be lost: from then on there is no way back.
+	Sent bool `json:"sent,omitempty"`
+	// Served is the URL at which the daemon serves the image of an installation.
+	// The machine gets it in the place of the step's, and the driver knows its
+	// medium by it after a restart. It has a token, and is in no status and no log.
+	Served string `json:"served,omitempty"`
 }
+
+// Is reports whether a step is the one in flight: the same change of the same
+// machine on the same hypervisor, with the same image. It is false for a nil InFlight.
+func (f *InFlight) Is(s Step) bool {
+	return f != nil && f.Step.Digest() == s.Digest() && f.Step.Machine == s.Machine && f.Step.Hypervisor == s.Hypervisor &&
+		f.Step.imageDigest() == s.imageDigest()
+}
+
+// Committed says whether the step may have changed what it is about to change
+// for good: it destroys nothing, or may have sent what does.
+func (f *InFlight) Committed() bool { return f.Step.Impact < ImpactDestructive || f.Sent }
 
 // NoEffect is a step that claimed success and changed nothing, or that was
 // refused: it is not taken again by itself.

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -119,6 +120,9 @@ type Step struct {
 	Drift bool `json:"drift,omitempty"`
 	// Force switches the power off without asking the operating system.
 	Force bool `json:"force,omitempty"`
+	// Unseen says of an installation that no system is known to run on the machine:
+	// its power is switched off without waiting for one to shut down.
+	Unseen bool `json:"unseen,omitempty"`
 	// AsSet powers a machine on with the boot override and the media that it has:
 	// a person has set them. Without it whatever would boot an installer is taken
 	// back first.
@@ -126,8 +130,14 @@ type Step struct {
 	// Image and Generation are set for the steps of an installation.
 	Image      *Image `json:"image,omitempty"`
 	Generation int    `json:"generation,omitempty"`
-	// Loses says what is lost on the machine, for a destructive step.
-	Loses string `json:"loses,omitempty"`
+	// Loses says what is lost on the machine, for a destructive step. Hypervisor,
+	// Disks, Attempt and Records are those of its Loss. A hypervisor's driver deletes no
+	// volume that Disks does not name.
+	Loses      string `json:"loses,omitempty"`
+	Hypervisor string `json:"hypervisor,omitempty"`
+	Disks      string `json:"disks,omitempty"`
+	Attempt    int    `json:"attempt,omitempty"`
+	Records    string `json:"records,omitempty"`
 	// Resumed is set by the engine when the step was begun before a restart:
 	// the driver joins what is under way instead of starting over.
 	Resumed bool `json:"resumed,omitempty"`
@@ -172,8 +182,17 @@ type NodePlan struct {
 	// Blocked says why nothing can be planned for a part of the node, in
 	// sentences: a wrong identity, a lower generation.
 	Blocked []string `json:"blocked,omitempty"`
+	// Spent is set when one of these is that Slipway interrupted the machine as
+	// often as it may for one cause.
+	Spent bool `json:"spent,omitempty"`
 	// Waiting says what is under way on the machine and only needs time.
 	Waiting string `json:"waiting,omitempty"`
+	// Foreign says why the system on the machine is not the one that was
+	// installed; nothing but an installation is planned then.
+	Foreign string `json:"foreign,omitempty"`
+	// Unproven says what the machine claims of its installation, where nothing
+	// proves that; a person has to accept it or to install anew.
+	Unproven string `json:"unproven,omitempty"`
 	// Reported are differences that the design wants reported only.
 	Reported []string `json:"reported,omitempty"`
 	// Phase is the phase of its role that the node is in: the first in which
@@ -181,6 +200,9 @@ type NodePlan struct {
 	Phase string `json:"phase,omitempty"`
 	// Expect is how long all steps together are expected to take.
 	Expect Duration `json:"expect,omitempty"`
+	// NotActedOn are the parts of the design, by path, that no driver acts on: the
+	// machine is not as designed there, and nobody looks.
+	NotActedOn []string `json:"notActedOn,omitempty"`
 	// Notes are worth knowing and stop nothing.
 	Notes []string `json:"notes,omitempty"`
 	// Findings are where the machine is not made of what the design expects,
@@ -200,6 +222,9 @@ type Plan struct {
 	// Removes are nodes that the revision drops, and why each is held or
 	// goes.
 	Removes []Removal `json:"removes,omitempty"`
+	// NotActedOn are the parts of the design outside the nodes, by path, that no
+	// driver acts on.
+	NotActedOn []string `json:"notActedOn,omitempty"`
 	// Forecast says how the plan will run; nil where nobody asked.
 	Forecast *Forecast `json:"forecast,omitempty"`
 }
@@ -240,11 +265,6 @@ type Removal struct {
 	Held string `json:"held,omitempty"`
 }
 
-// Empty says whether there is nothing to do.
-func (p *Plan) Empty() bool {
-	return len(p.Removes) == 0 && !slices.ContainsFunc(p.Nodes, func(n NodePlan) bool { return len(n.Steps) > 0 })
-}
-
 // Counts are how many nodes change, and how many of them are taken out of
 // service or lose data at worst.
 func (p *Plan) Counts() (change, reboot, destructive int) {
@@ -266,21 +286,63 @@ func (p *Plan) Counts() (change, reboot, destructive int) {
 	return change, reboot, destructive
 }
 
-// Loss is one thing that a plan destroys.
+// Loss is one thing that a plan destroys. Two losses are the same when all of
+// their fields are: whoever approved one has not approved another.
 type Loss struct {
 	Node    string   `json:"node"`
 	Machine Identity `json:"machine"`
+	// Hypervisor is the name of the one that a virtual machine is on, empty for
+	// other machines. Two virtual machines of one name have the same UUID, and are
+	// told apart by where they are.
+	Hypervisor string `json:"hypervisor,omitempty"`
 	// Action is what destroys: "install generation 2".
 	Action string `json:"action"`
-	// Lost is what is gone afterwards.
+	// Lost is what is gone afterwards, in words.
 	Lost string `json:"lost"`
+	// Generation is the installation's, 0 for other losses; Image the SHA-256
+	// digest of what it installs.
+	Generation int    `json:"generation,omitempty"`
+	Image      string `json:"image,omitempty"`
+	// Disks are the disks of the machine as they were last seen, by serial
+	// number and in order; of a virtual machine the volumes that the step deletes,
+	// as the text of Volumes. DisksUnknown says that nobody can tell; empty that
+	// they were not read yet, and then nobody can approve the loss.
+	Disks string `json:"disks,omitempty"`
+	// Attempt counts what was approved for the node, from 1: when an approval
+	// was used or has ended the next loss has a higher one. It makes every loss
+	// differ from those before. Records names the records that count.
+	Attempt int    `json:"attempt,omitempty"`
+	Records string `json:"records,omitempty"`
 }
 
-// Losses is a set of destruction; its digest is free of revision and
-// observation, so that an approval means the same thing tomorrow.
+// Target is the machine as people approve its loss: "UUID 5e1d… on hv-1".
+func (l Loss) Target() string {
+	if l.Hypervisor == "" {
+		return l.Machine.String()
+	}
+	return l.Machine.String() + " on " + l.Hypervisor
+}
+
+// DisksUnknown stands for the disks of a machine that does not tell of them,
+// DisksUnread for those beside others that could not be read.
+const (
+	DisksUnknown = "unknown"
+	DisksUnread  = "and disks that could not be read"
+)
+
+// Losses is a set of destruction. Its digest is free of the revision that asks
+// for it: two commits that destroy the same have the same set.
 type Losses []Loss
 
-// Digest names the set.
+// DigestDigits is how many hex digits a digest of a set has.
+const DigestDigits = 32
+
+var digest = regexp.MustCompile(fmt.Sprintf("^[0-9a-f]{%d}$", DigestDigits))
+
+// IsDigest says whether a text can be the digest of a set.
+func IsDigest(text string) bool { return digest.MatchString(text) }
+
+// Digest names the set: the first 128 bits of the SHA-256 of its losses, in hex.
 func (l Losses) Digest() string {
 	keys := make([]string, len(l))
 	for i, x := range l {
@@ -291,7 +353,7 @@ func (l Losses) Digest() string {
 	for _, k := range keys {
 		h.Write([]byte(k + "\n"))
 	}
-	return hex.EncodeToString(h.Sum(nil))[:16]
+	return hex.EncodeToString(h.Sum(nil))[:DigestDigits]
 }
 
 // Contains says whether one loss is in the set.
@@ -320,7 +382,18 @@ func (s Step) Destroys() (Loss, bool) {
 	if s.Impact != ImpactDestructive {
 		return Loss{}, false
 	}
-	return Loss{Node: s.Node, Machine: s.Machine, Action: s.action(), Lost: s.Loses}, true
+	loss := Loss{Node: s.Node, Machine: s.Machine, Hypervisor: s.Hypervisor, Action: s.action(), Lost: s.Loses, Generation: s.Generation,
+		Disks: s.Disks, Attempt: s.Attempt, Records: s.Records}
+	loss.Image = s.imageDigest()
+	return loss, true
+}
+
+// imageDigest is the digest of the image that the step installs, empty for none.
+func (s Step) imageDigest() string {
+	if s.Image == nil {
+		return ""
+	}
+	return s.Image.SHA256
 }
 
 func (s Step) action() string {

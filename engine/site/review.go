@@ -61,6 +61,8 @@ type Review struct {
 	// named what is destroyed at this commit: who has read that one may not have
 	// read this, and merging does not approve it.
 	Grown Losses `json:"grown,omitempty"`
+	// Verdict is the review in one line of Markdown. It names no site.
+	Verdict string `json:"verdict,omitempty"`
 	// Comment is the review for people, as Markdown. Whole says that all of
 	// what is destroyed is named in it.
 	Comment string `json:"comment,omitempty"`

@@ -1,6 +1,9 @@
 package site
 
-import "cmp"
+import (
+	"cmp"
+	"slices"
+)
 
 // Role is what a group of nodes does, and what must be there before.
 type Role struct {
@@ -23,6 +26,38 @@ type Role struct {
 	MaxUnavailable string `json:"maxUnavailable,omitempty"`
 	// Placement is how those of its nodes that are virtual are placed.
 	Placement Placement `json:"placement,omitzero"`
+}
+
+// everyPhase is what a node without a role goes through.
+var everyPhase = []string{"base", "network", "install", "configure"}
+
+// AllPhases are the phases of a role in their order; the usual ones for no role,
+// and for one that does not say.
+func (r *Role) AllPhases() []string {
+	if r == nil || len(r.Phases) == 0 {
+		return everyPhase
+	}
+	return r.Phases
+}
+
+// PhaseOf is the phase of a role that a facet belongs to.
+func (r *Role) PhaseOf(f Facet) string {
+	if p := Facets[f].Phase; p != "" && slices.Contains(r.AllPhases(), p) {
+		return p
+	}
+	return r.AllPhases()[0]
+}
+
+// PhasesOf are the phases of a role to which some facets belong, in their order.
+func (r *Role) PhasesOf(facets map[Facet]bool) []string {
+	return slices.DeleteFunc(slices.Clone(r.AllPhases()), func(phase string) bool {
+		for f, is := range facets {
+			if is && r.PhaseOf(f) == phase {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // Need is what a phase waits for of another role: that Quorum of its nodes have

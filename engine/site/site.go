@@ -8,6 +8,8 @@ package site
 import (
 	"io/fs"
 	"sort"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -52,6 +54,9 @@ type Site struct {
 	// the text shows; empty where it is not known.
 	Ruling  string  `json:"-"`
 	Rollout Rollout `json:"rollout"`
+	// Keys are the public halves of the site's root key: one, and a second one
+	// while it is exchanged. Without any the daemon's own counts.
+	Keys []string `json:"keys,omitempty"`
 	// Discovery is what the daemon looks for by itself; nil for nothing.
 	Discovery    *Discovery              `json:"discovery,omitempty"`
 	Networks     map[string]*Network     `json:"networks,omitempty"`
@@ -142,10 +147,14 @@ type Canaries struct {
 // first boot (cloud-init, NoCloud).
 type Image struct {
 	Description string `json:"description,omitempty"`
-	// URL is where the BMC, or for a disk the daemon, fetches it from.
+	// URL is where the daemon fetches it from. {node} and {generation} in it stand
+	// for the node's name and the generation being installed.
 	URL string `json:"url"`
-	// SHA256 is its digest in lower-case hex; it names the image.
-	SHA256 string `json:"sha256"`
+	// SHA256 is the digest of the file at URL in lower-case hex.
+	SHA256 string `json:"sha256,omitempty"`
+	// Digests are the digests of the files of single nodes, by node. They take the
+	// place of SHA256, which cannot fit where URL names a file for each node.
+	Digests map[string]string `json:"digests,omitempty"`
 	// Format is "iso", also when empty, for a medium, "qcow2" or "raw" for a
 	// disk.
 	Format string `json:"format,omitempty"`
@@ -160,6 +169,27 @@ type Image struct {
 	Architecture string `json:"architecture,omitempty"`
 	// BootMode is "uefi", "bios" or, for either, empty.
 	BootMode string `json:"bootMode,omitempty"`
+}
+
+// PerNode reports whether the URL names different files for different nodes or
+// generations, so that each node needs a digest of its own.
+func (i *Image) PerNode() bool {
+	return strings.Contains(i.URL, "{node}") || strings.Contains(i.URL, "{generation}")
+}
+
+// For returns the image that a node installs in a generation: URL is that of its
+// file, and SHA256 the digest of that very file. SHA256 is empty where the design
+// gives none for it; such an image is never installed.
+func (i *Image) For(node string, generation int) *Image {
+	its := *i
+	its.Digests = nil
+	its.URL = strings.NewReplacer("{node}", node, "{generation}", strconv.Itoa(generation)).Replace(i.URL)
+	if digest, ok := i.Digests[node]; ok {
+		its.SHA256 = digest
+	} else if i.PerNode() {
+		its.SHA256 = ""
+	}
+	return &its
 }
 
 // Artifact is a file that the design refers to by name.
@@ -223,8 +253,8 @@ type Node struct {
 	// Image names the image to install; nothing is installed without a
 	// Generation.
 	Image string `json:"image,omitempty"`
-	// Generation counts the wanted installations. A machine is installed when
-	// it is higher than the one recorded.
+	// Generation counts the wanted installations, up to MaxGeneration. A machine
+	// is installed when it is higher than the one recorded.
 	Generation int    `json:"generation,omitempty"`
 	Kernel     Kernel `json:"kernel,omitzero"`
 	// System is what is in the operating system, Families what is in it
@@ -302,7 +332,14 @@ type Endpoint struct {
 	Credential string `json:"credential,omitempty"`
 	// Trust says how the other side proves that it is itself.
 	Trust Trust `json:"trust,omitzero"`
+	// Unbound is what is done on a BMC to which no write can be bound: one
+	// without sessions that closes its connection after each answer. UnboundAccept
+	// takes destructive steps all the same; empty refuses them.
+	Unbound string `json:"unbound,omitempty"`
 }
+
+// UnboundAccept is Endpoint.Unbound that accepts it.
+const UnboundAccept = "accept"
 
 // Trust is public data that proves the other side of an endpoint. With
 // nothing set, TLS endpoints are verified against the host's roots and SSH

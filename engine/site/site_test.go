@@ -47,8 +47,8 @@ func TestDigestOfASetIsFreeOfOrder(t *testing.T) {
 	}
 }
 
-// A design asks for a facet of many parts as soon as it has one of them, also
-// for none of its kind; what only could hold parts asks for nothing.
+// A design asks for a facet of many parts as soon as it has one of them; what only
+// could hold parts asks for nothing.
 func TestWhatADesignAsksFor(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -61,10 +61,11 @@ func TestWhatADesignAsksFor(t *testing.T) {
 		{"a time zone", site.Node{System: site.System{Time: site.Time{Zone: "UTC"}}}, site.FacetBase, true},
 		{"logs", site.Node{System: site.System{Logs: site.Logs{Forward: []string{"tls://logs:6514"}}}}, site.FacetBase, true},
 		{"a user elsewhere", site.Node{System: site.System{Users: map[string]site.User{"u": {}}}}, site.FacetConfig, false},
-		{"no packages", site.Node{System: site.System{Packages: map[string]site.Package{}}}, site.FacetPackages, true},
+		{"no packages", site.Node{System: site.System{Packages: map[string]site.Package{}}}, site.FacetPackages, false},
 		{"a VLAN", site.Node{VLANs: map[string]site.VLAN{"v": {}}}, site.FacetNetwork, true},
 		{"no kernel parameters", site.Node{Kernel: site.Kernel{Parameters: map[string]any{}}}, site.FacetConfig, false},
-		{"a kernel", site.Node{Kernel: site.Kernel{Package: "linux"}}, site.FacetConfig, true},
+		{"a kernel", site.Node{Kernel: site.Kernel{Package: "linux"}}, site.FacetPackages, true},
+		{"kernel parameters", site.Node{Kernel: site.Kernel{Parameters: map[string]any{"quiet": true}}}, site.FacetConfig, true},
 		{"power", site.Node{Power: "on"}, site.FacetPower, true},
 		{"no boot order", site.Node{}, site.FacetBoot, false},
 	} {
@@ -127,4 +128,29 @@ func FuzzOrigin(f *testing.F) {
 			t.Errorf("%q came back as %q, %v", text, back, err)
 		}
 	})
+}
+
+func TestImageOfANode(t *testing.T) {
+	const own, shared = "own", "shared"
+	for _, c := range []struct {
+		name            string
+		image           site.Image
+		wantURL, digest string
+	}{
+		{"one file for all", site.Image{URL: "http://h/x.iso", SHA256: shared}, "http://h/x.iso", shared},
+		{"one file, and another digest for the node", site.Image{URL: "http://h/x.iso", SHA256: shared, Digests: map[string]string{"n1": own}}, "http://h/x.iso", own},
+		{"one file, and a digest for another node", site.Image{URL: "http://h/x.iso", SHA256: shared, Digests: map[string]string{"n2": own}}, "http://h/x.iso", shared},
+		{"a file for each node", site.Image{URL: "http://h/{node}/{generation}.iso", Digests: map[string]string{"n1": own}}, "http://h/n1/2.iso", own},
+		{"a digest that fits no file of a node", site.Image{URL: "http://h/{node}.iso", SHA256: shared}, "http://h/n1.iso", ""},
+		{"a digest that fits no file of a generation", site.Image{URL: "http://h/{generation}.iso", SHA256: shared}, "http://h/2.iso", ""},
+		{"no digest for this node", site.Image{URL: "http://h/{node}.iso", Digests: map[string]string{"n2": own}}, "http://h/n1.iso", ""},
+	} {
+		before := c.image.URL
+		if its := c.image.For("n1", 2); its.URL != c.wantURL || its.SHA256 != c.digest || its.Digests != nil {
+			t.Errorf("%s: got %+v, want %s with digest %q", c.name, its, c.wantURL, c.digest)
+		}
+		if c.image.URL != before {
+			t.Errorf("%s: the image itself has changed", c.name)
+		}
+	}
 }

@@ -2,6 +2,9 @@ package site
 
 import (
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -18,10 +21,13 @@ const (
 	Stalled     State = "stalled"
 	Paused      State = "paused"
 	Unknown     State = "unknown"
+	// Foreign is a machine whose system is not the one that was installed: it
+	// says that it is another's, or nothing. Only a person can tell why.
+	Foreign State = "foreign"
 )
 
 // States lists the states in the order in which they are shown.
-var States = []State{InSync, Progressing, Retrying, Blocked, Stalled, Paused, Unknown}
+var States = []State{InSync, Progressing, Retrying, Blocked, Stalled, Foreign, Paused, Unknown}
 
 // NodeStatus is how one node is.
 type NodeStatus struct {
@@ -37,10 +43,16 @@ type NodeStatus struct {
 	// Detail is what belongs to the reason and is often otherwise; it is not
 	// worth a commit.
 	Detail string `json:"detail,omitempty"`
+	// Cause is the error that the reason comes of, as it came; it is not worth a
+	// commit either.
+	Cause string `json:"cause,omitempty"`
 	// Release says what would let a node that waits go on.
 	Release string `json:"release,omitempty"`
 	// Person says that nothing goes on without a person.
 	Person bool `json:"person,omitempty"`
+	// Approve is what would happen by `slipway approve` of the node; empty where
+	// that would be refused.
+	Approve string `json:"approve,omitempty"`
 	// Phase is the phase of its role that the node is in; empty when it has
 	// gone through all.
 	Phase string `json:"phase,omitempty"`
@@ -56,10 +68,16 @@ type NodeStatus struct {
 	Health     string   `json:"health,omitempty"`
 	OS         string   `json:"os,omitempty"`
 	Generation int      `json:"generation,omitempty"`
+	// Binding is how writes to the machine's controller are bound to the machine
+	// that was looked at.
+	Binding Binding `json:"binding,omitempty"`
 	// Retry is when a retrying node is tried again; Seen is when the machine
 	// was last seen. Neither is worth a commit.
 	Retry time.Time `json:"retry,omitzero"`
 	Seen  time.Time `json:"seen,omitzero"`
+	// NotActedOn are the parts of the design, by path, that no driver acts on; no
+	// state speaks of them.
+	NotActedOn []string `json:"notActedOn,omitempty"`
 	// Notes are worth knowing and stop nothing.
 	Notes []string `json:"notes,omitempty"`
 	// Findings are where the machine is not made of what the design expects,
@@ -68,6 +86,9 @@ type NodeStatus struct {
 	// Stale is when facets were last seen that were due since; not worth a
 	// commit.
 	Stale map[Facet]time.Time `json:"stale,omitempty"`
+	// Sealed is what others must be able to trust after the loss of this host;
+	// nil for nothing.
+	Sealed *Sealed `json:"sealed,omitempty"`
 	// Paused and Quarantined are a person's holds on the node.
 	Paused      *Hold `json:"paused,omitempty"`
 	Quarantined *Hold `json:"quarantined,omitempty"`
@@ -83,6 +104,8 @@ type Status struct {
 	// Problem says what is wrong with the site as a whole, in sentences: the
 	// repository cannot be reached, the newest design is broken.
 	Problems []Problem `json:"problems,omitempty"`
+	// Notes are worth knowing of the site as a whole and stop nothing.
+	Notes []string `json:"notes,omitempty"`
 	// ObserveOnly says why nothing is written to any machine.
 	ObserveOnly string `json:"observeOnly,omitempty"`
 	Paused      *Hold  `json:"paused,omitempty"`
@@ -90,6 +113,9 @@ type Status struct {
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
 	// Term is the term of the controller that acts.
 	Term uint64 `json:"term,omitempty"`
+	// Ledger are the approvals that are open, and the last ones that were used
+	// or have ended, oldest first.
+	Ledger []LedgerEntry `json:"ledger,omitempty"`
 	// Waiting is the set of destruction that waits for approval.
 	Waiting Losses `json:"waiting,omitempty"`
 	// Approve is the digest to approve the waiting set by.
@@ -98,12 +124,16 @@ type Status struct {
 	// the first, and where the design has none.
 	Swept *Swept       `json:"swept,omitempty"`
 	Nodes []NodeStatus `json:"nodes"`
+	// Unacted are the parts of the design outside the nodes, by path, that no
+	// driver acts on.
+	Unacted []string `json:"notActedOn,omitempty"`
 }
 
 // Problem is something that is wrong with a site as a whole.
 type Problem struct {
 	// About is what has it: "source", "evaluation", "design", "records", "term",
-	// "proposals", "pull requests", "comments" or, with a number, "report".
+	// "proposals", "pull requests", "comments", "credentials" or, with a number,
+	// "report".
 	About string    `json:"about,omitempty"`
 	What  string    `json:"what"`
 	Since time.Time `json:"since"`
@@ -116,6 +146,48 @@ func (s *Status) Counts() map[State]int {
 		counts[n.State]++
 	}
 	return counts
+}
+
+// NotActedOn are the parts of the design that no driver acts on: the site's own,
+// and those of nodes with the same together.
+func (s *Status) NotActedOn() []Unacted {
+	all := []Unacted{{Paths: s.Unacted}}
+	for _, n := range s.Nodes {
+		all = append(all, Unacted{n.NotActedOn, []string{n.Name}})
+	}
+	return GroupUnacted(all)
+}
+
+// Verdict is the site in words, a part for each state that counts: "11/12 in-sync",
+// "1 progressing".
+func (s *Status) Verdict() []StateCount {
+	counts := s.Counts()
+	parts := []StateCount{{InSync, fmt.Sprintf("%d/%d %s", counts[InSync], len(s.Nodes), InSync)}}
+	for _, state := range States {
+		if state != InSync && counts[state] > 0 {
+			parts = append(parts, StateCount{state, fmt.Sprintf("%d %s", counts[state], state)})
+		}
+	}
+	return parts
+}
+
+// Caveat is what a verdict on the site ends with: how many nodes have parts in
+// their design that no driver acts on. It is empty for none.
+func (s *Status) Caveat() string {
+	not := 0
+	for _, u := range s.NotActedOn() {
+		not += len(u.Nodes)
+	}
+	if not == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d with parts not acted on", not)
+}
+
+// StateCount is how many nodes are in a state, in words.
+type StateCount struct {
+	State State
+	Text  string
 }
 
 // Report is what reporters tell people.
@@ -141,14 +213,36 @@ type RolloutStatus struct {
 	// Failed are nodes that were begun and cannot be brought to their end,
 	// each with the reason.
 	Failed map[string]string `json:"failed,omitempty"`
+	// Failures is how often a node of it has failed, those also that came in-sync
+	// later.
+	Failures int `json:"failures,omitempty"`
 	// Halted says why no further node is begun; empty while it goes on.
 	Halted string `json:"halted,omitempty"`
 	// HaltedSince is when it was halted; it tells one halt from the next.
 	HaltedSince time.Time `json:"haltedSince,omitzero"`
+	// HaltedBy are the nodes whose failures halted it, each with the digest of
+	// what was designed for it then.
+	HaltedBy map[string]string `json:"haltedBy,omitempty"`
+	// CanaryFailed is set when it was halted because a canary has failed, not
+	// because more nodes than maxFailures have.
+	CanaryFailed bool `json:"canaryFailed,omitempty"`
 	// Ended is when the last node was in-sync or had failed.
 	Ended time.Time `json:"ended,omitzero"`
 	// Queued is the newer revision that waits for the end; nil for none.
 	Queued *Revision `json:"queued,omitempty"`
+}
+
+// Outcome is how far the rollout is: how many nodes are in-sync, how many have
+// failed, and how often one failed that did not stay so.
+func (r *RolloutStatus) Outcome() string {
+	text := fmt.Sprintf("%d of %d nodes in-sync, %d failed", r.Done, len(r.Nodes), len(r.Failed))
+	switch over := r.Failures - len(r.Failed); {
+	case over == 1:
+		text += " (1 failure before it was mended)"
+	case over > 1:
+		text += fmt.Sprintf(" (%d failures before they were mended)", over)
+	}
+	return text
 }
 
 // Event is something that happened, as history tells it.
@@ -194,6 +288,10 @@ func Like(model string, a Action) string { return model + "/" + string(a) }
 type Known struct {
 	Nodes   map[string]Memory `json:"nodes"`
 	History History           `json:"history,omitempty"`
+	// Accounts are what was approved, by node, also of nodes that the design has
+	// no more. Records names the records that it is in.
+	Accounts map[string]Account `json:"accounts,omitempty"`
+	Records  string             `json:"records,omitempty"`
 	// Serves are the facets that a driver acts on, beside power, boot and
 	// image.
 	Serves map[Facet]bool `json:"serves,omitempty"`
@@ -208,6 +306,13 @@ type Known struct {
 	Placed map[string]Placed `json:"placed,omitempty"`
 }
 
+// Account is what was approved for a node.
+func (k Known) Account(node string) Account {
+	a := k.Accounts[node]
+	a.Records = k.Records
+	return a
+}
+
 // Reach is how a machine is reached out of band, and which one it has to be,
 // by the design in force.
 type Reach struct {
@@ -215,12 +320,42 @@ type Reach struct {
 	Machine Identity `json:"machine,omitzero"`
 	// Hypervisor is where a virtual machine is placed.
 	Hypervisor string `json:"hypervisor,omitempty"`
+	// Addresses are those of the node by network, MACs those of its interfaces in
+	// lower case: what nobody else may have while the machine is there.
+	Addresses map[string]string `json:"addresses,omitempty"`
+	MACs      []string          `json:"macs,omitempty"`
+	// Held is set where nothing is done to the node now, so that its machine has
+	// all this whatever is designed next.
+	Held bool `json:"held,omitempty"`
+}
+
+// ReachOf is how a node is reached by its own design.
+func ReachOf(n *Node) Reach {
+	r := Reach{BMC: n.Endpoints[BMC], Machine: n.Machine(), Hypervisor: n.Virtual.Host.Hypervisor, Addresses: n.Addresses}
+	add := func(mac string) {
+		if mac != "" {
+			r.MACs = append(r.MACs, strings.ToLower(mac))
+		}
+	}
+	for _, i := range n.Interfaces {
+		add(i.MAC)
+	}
+	for _, d := range n.Hardware.Devices {
+		add(d.MAC)
+	}
+	for _, i := range n.Virtual.Interfaces {
+		add(i.MAC)
+	}
+	slices.Sort(r.MACs)
+	return r
 }
 
 // Memory is what a daemon knows of one node: enough to plan without looking.
 type Memory struct {
 	Observed Observed `json:"observed"`
 	Recorded Recorded `json:"recorded"`
+	// Account is what was approved for the node; Known.Accounts has it.
+	Account Account `json:"-"`
 }
 
 // Verb is what a person asks of a running daemon.
@@ -229,9 +364,14 @@ type Verb string
 // The verbs.
 const (
 	VerbApprove Verb = "approve" // Digest, or Node for its first contact or removal
-	VerbPause   Verb = "pause"   // Node, or all of the site without one
-	VerbResume  Verb = "resume"  // Node, or all of the site without one
-	VerbRetry   Verb = "retry"   // Node, or every node without one
+	// VerbDisapprove ends what was approved and not used: Digest, or Node.
+	VerbDisapprove Verb = "disapprove"
+	// VerbTakeOver has this daemon go on for the site although another one acted
+	// for it later, as after a restored backup.
+	VerbTakeOver Verb = "take-over"
+	VerbPause    Verb = "pause"  // Node, or all of the site without one
+	VerbResume   Verb = "resume" // Node, or all of the site without one
+	VerbRetry    Verb = "retry"  // Node, or every node without one
 	// VerbQuarantine has Node, or all of the site without one, switched off
 	// and kept off; VerbRelease ends that.
 	VerbQuarantine Verb = "quarantine"
@@ -247,6 +387,8 @@ type Order struct {
 	By     string    `json:"by"`
 	Reason string    `json:"reason,omitempty"`
 	Until  time.Time `json:"until,omitzero"`
+	// Source says how an approval came; nil for one by command.
+	Source *ApprovalSource `json:"source,omitempty"`
 }
 
 // ErrNotFound is wrapped by what is asked of a site or node that does not

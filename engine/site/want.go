@@ -43,15 +43,8 @@ func (n *Node) Want(f Facet) Values {
 // Asks says whether the design asks for anything of a facet: whether Want gives
 // anything, found without a digest.
 func (n *Node) Asks(f Facet) bool {
-	switch s := n.System; f {
-	case FacetBase:
-		return s.Users != nil || s.Time.Zone != "" || len(s.Time.Servers)+len(s.Logs.Forward) > 0
-	case FacetNetwork:
-		return n.Interfaces != nil || n.Bonds != nil || n.Bridges != nil || n.VLANs != nil
-	case FacetPackages:
-		return s.Packages != nil
-	case FacetConfig:
-		return s.Files != nil || s.Units != nil || s.Sysctl != nil || n.Kernel.Package != "" || len(n.Kernel.Parameters) > 0
+	if parts := Facets[f].Parts; len(parts) > 0 {
+		return slices.ContainsFunc(parts, func(p FacetPart) bool { return p.AskedBy(n) })
 	}
 	return n.Want(f) != nil
 }
@@ -69,9 +62,9 @@ func (n *Node) parts(f Facet) any {
 			VLANs      map[string]VLAN
 		}{n.Interfaces, n.Bonds, n.Bridges, n.VLANs}
 	case FacetPackages:
-		return n.System.Packages
+		return []any{n.System.Packages, n.Kernel.Package}
 	}
-	return []any{n.System.Files, n.System.Units, n.System.Sysctl, n.Kernel}
+	return []any{n.System.Files, n.System.Units, n.System.Sysctl, n.Kernel.Parameters}
 }
 
 // values are what the design asks of the boot, field by field.

@@ -1,0 +1,280 @@
+package site
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Facet is one side of a machine that can be designed and observed by itself.
+type Facet string
+
+// The facets. The table Facets says what holds of each.
+const (
+	FacetPower     Facet = "power"
+	FacetBoot      Facet = "boot"
+	FacetImage     Facet = "image"
+	FacetHealth    Facet = "health"
+	FacetInventory Facet = "inventory"
+	FacetSensors   Facet = "sensors"
+	FacetLog       Facet = "log"
+	FacetOS        Facet = "os"
+	FacetFirmware  Facet = "firmware"
+	FacetBIOS      Facet = "bios"
+	FacetStorage   Facet = "storage"
+	FacetBase      Facet = "base"
+	FacetNetwork   Facet = "network"
+	FacetPackages  Facet = "packages"
+	FacetConfig    Facet = "config"
+	// These are of virtual machines alone.
+	FacetDefinition Facet = "definition"
+	FacetDisks      Facet = "disks"
+	FacetSeed       Facet = "seed"
+)
+
+// FacetKind is what holds of a facet on every machine.
+type FacetKind struct {
+	// Endpoint is the kind of endpoint that serves it. The image is served by the
+	// BMC, which installs; that it was installed is proven by the marker that the
+	// os endpoint reads.
+	Endpoint EndpointKind
+	// Phase is the phase that it belongs to. A facet without one, such as the
+	// power, and one whose phase a node's role does not have, belong to the first
+	// phase of the role.
+	Phase string
+	// Every is how often it is read of a machine on which nothing goes on; it is
+	// read with each look where that is 0.
+	Every time.Duration
+	// Staged is set where a machine takes over something of it when it boots.
+	Staged bool
+	// Change is what making it as designed takes, where that is always the same.
+	// Expected durations are what common servers need.
+	Change Work
+	// Parts are what a design can ask of it, where it has more than one.
+	Parts []FacetPart
+}
+
+// Work is what a step amounts to.
+type Work struct {
+	Action Action
+	Impact Impact
+	Expect Duration
+	Undo   string
+}
+
+// Earlier is how what a design sets is undone.
+const Earlier = "go back to the earlier design"
+
+// Facets is the table of what holds of each facet: the one place that knows it.
+// What is staged disrupts nothing by itself: the restart after it does. Packages
+// take the services on a machine away for a while, as a restart does.
+var Facets = map[Facet]FacetKind{
+	FacetPower:     {Endpoint: BMC},
+	FacetBoot:      {Endpoint: BMC},
+	FacetImage:     {Endpoint: BMC},
+	FacetHealth:    {Endpoint: BMC},
+	FacetInventory: {Endpoint: BMC, Every: 24 * time.Hour},
+	FacetSensors:   {Endpoint: BMC, Every: 10 * time.Minute},
+	FacetLog:       {Endpoint: BMC, Every: time.Hour},
+	FacetFirmware: {Endpoint: BMC, Every: time.Hour, Staged: true,
+		Change: Work{ActionFirmware, ImpactOnline, Duration(5 * time.Minute), "only to a version that the BMC accepts"},
+		Parts:  []FacetPart{{"firmware", func(n *Node) any { return n.Firmware }, false}}},
+	FacetBIOS: {Endpoint: BMC, Every: 15 * time.Minute, Staged: true,
+		Change: Work{ActionBIOS, ImpactOnline, Duration(30 * time.Second), "set it back and boot again"}},
+	FacetStorage: {Endpoint: BMC, Parts: []FacetPart{
+		{"storage.disks", func(n *Node) any { return n.Storage.layouts() }, false},
+		{"storage.arrays", func(n *Node) any { return n.Storage.Arrays }, false},
+		{"storage.controllers", func(n *Node) any { return n.Storage.Controllers }, false},
+		{"storage.groups", func(n *Node) any { return n.Storage.Groups }, false},
+		{"storage.bootDisk", func(n *Node) any { return n.Storage.BootDisk }, false},
+	}},
+	FacetOS: {Endpoint: OS},
+	FacetBase: {Endpoint: OS, Phase: "base",
+		Change: Work{ActionBase, ImpactOnline, Duration(time.Minute), Earlier},
+		Parts: []FacetPart{
+			{"system.users", func(n *Node) any { return n.System.Users }, true},
+			{"system.time.zone", func(n *Node) any { return n.System.Time.Zone }, true},
+			{"system.time.servers", func(n *Node) any { return n.System.Time.Servers }, false},
+			{"system.logs", func(n *Node) any { return n.System.Logs.Forward }, false},
+		}},
+	FacetNetwork: {Endpoint: OS, Phase: "network",
+		Change: Work{ActionNetwork, ImpactOnline, Duration(30 * time.Second), Earlier},
+		Parts: []FacetPart{
+			{"interfaces", func(n *Node) any { return n.Interfaces }, true},
+			{"bonds", func(n *Node) any { return n.Bonds }, true},
+			{"bridges", func(n *Node) any { return n.Bridges }, true},
+			{"vlans", func(n *Node) any { return n.VLANs }, true},
+		}},
+	FacetPackages: {Endpoint: OS, Phase: "install",
+		Change: Work{ActionPackages, ImpactReboot, Duration(2 * time.Minute), Earlier},
+		Parts: []FacetPart{
+			{"system.packages", func(n *Node) any { return n.System.Packages }, false},
+			{"kernel.package", func(n *Node) any { return n.Kernel.Package }, false},
+		}},
+	FacetConfig: {Endpoint: OS, Phase: "configure",
+		Change: Work{ActionConfig, ImpactOnline, Duration(90 * time.Second), Earlier},
+		Parts: []FacetPart{
+			{"system.files", func(n *Node) any { return n.System.Files }, false},
+			{"system.units", func(n *Node) any { return n.System.Units }, false},
+			{"system.sysctl", func(n *Node) any { return n.System.Sysctl }, false},
+			{"kernel.parameters", func(n *Node) any { return n.Kernel.Parameters }, false},
+		}},
+
+	FacetDefinition: {Endpoint: BMC, Staged: true},
+	FacetDisks: {Endpoint: BMC, Staged: true,
+		Change: Work{ActionDisks, ImpactOnline, Duration(10 * time.Second), "cannot be undone: no disk is taken away or made smaller"}},
+	FacetSeed: {Endpoint: BMC},
+}
+
+// FacetPart is something that a design can ask of a facet, by its path in a node.
+type FacetPart struct {
+	Path string
+	of   func(*Node) any
+	// FirstBoot is set where the first boot of a virtual machine brings it about.
+	FirstBoot bool
+}
+
+// FacetOf is the facet that a part of a design belongs to, by its path in a node;
+// empty for none.
+func FacetOf(path string) Facet {
+	for f, kind := range Facets {
+		if slices.ContainsFunc(kind.Parts, func(p FacetPart) bool { return p.Path == path }) {
+			return f
+		}
+	}
+	return ""
+}
+
+// AskedBy says whether a node's design asks for it.
+func (p FacetPart) AskedBy(n *Node) bool { return says(p.of(n)) }
+
+// says is whether a part of a design says anything.
+func says(part any) bool {
+	switch v := reflect.ValueOf(part); v.Kind() {
+	case reflect.Map, reflect.Slice:
+		return v.Len() > 0
+	default:
+		return !v.IsZero()
+	}
+}
+
+// siteParts are what a design can ask outside its nodes, by path, and the facets
+// of which one has to be acted on for it to come about; none where no facet does.
+var siteParts = []struct {
+	path   string
+	facets []Facet
+	of     func(*Site) any
+}{
+	{"artifacts", []Facet{FacetFirmware, FacetPackages, FacetConfig}, func(s *Site) any { return s.Artifacts }},
+	{"bootActions", []Facet{FacetConfig}, func(s *Site) any { return s.BootActions }},
+	{"drivers", []Facet{FacetPackages}, func(s *Site) any { return s.Drivers }},
+	{"racks.switches", nil, func(s *Site) any { return s.switches() }},
+}
+
+func (s *Site) switches() (all []string) {
+	for _, r := range s.Racks {
+		all = slices.AppendSeq(all, maps.Keys(r.Switches))
+	}
+	return all
+}
+
+// NotActedOn are the parts of a site's design outside its nodes that no driver acts
+// on, by path and in order, where the drivers act on some facets.
+func (s *Site) NotActedOn(acts map[Facet]bool) []string {
+	var paths []string
+	for _, p := range siteParts {
+		if says(p.of(s)) && !slices.ContainsFunc(p.facets, func(f Facet) bool { return acts[f] }) {
+			paths = append(paths, p.path)
+		}
+	}
+	return paths
+}
+
+// layouts are the disks that are to hold something; the others are only looked
+// for.
+func (s Storage) layouts() map[string]Disk {
+	var all map[string]Disk
+	for name, d := range s.Disks {
+		if len(d.Partitions) > 0 || d.Table != "" || d.Use != (Use{}) {
+			if all == nil {
+				all = map[string]Disk{}
+			}
+			all[name] = d
+		}
+	}
+	return all
+}
+
+// NotActedOn are the parts of a node's design that no driver acts on, by path and
+// in order, where the drivers act on some facets. What the first boot of a virtual
+// machine brings about is not among them. What is to be done about drift is, where
+// nobody looks for it, or where it is to be proposed: nothing does that yet.
+func (n *Node) NotActedOn(acts map[Facet]bool) []string {
+	paths := n.partsBeyond(acts)
+	for f, policy := range n.Drift {
+		if !acts[f] || policy == "propose" {
+			paths = append(paths, "drift."+string(f))
+		}
+	}
+	for family, system := range n.Families {
+		own := Node{Style: n.Style, System: system}
+		for _, path := range own.partsBeyond(acts) {
+			paths = append(paths, "families."+family+strings.TrimPrefix(path, "system"))
+		}
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+func (n *Node) partsBeyond(acts map[Facet]bool) []string {
+	var paths []string
+	for f, kind := range Facets {
+		for _, p := range kind.Parts {
+			if !acts[f] && p.AskedBy(n) && !(p.FirstBoot && n.IsVirtual()) {
+				paths = append(paths, p.Path)
+			}
+		}
+	}
+	return paths
+}
+
+// Unacted are parts of designs that no driver acts on, by path, and whose they
+// are: the site's own where no nodes are named.
+type Unacted struct {
+	Paths []string `json:"paths"`
+	Nodes []string `json:"nodes"`
+}
+
+// GroupUnacted puts nodes together that have the same parts, in the order in which
+// they come.
+func GroupUnacted(all []Unacted) []Unacted {
+	var groups []Unacted
+	for _, u := range all {
+		if len(u.Paths) == 0 {
+			continue
+		}
+		i := slices.IndexFunc(groups, func(g Unacted) bool { return slices.Equal(g.Paths, u.Paths) })
+		if i < 0 {
+			i = len(groups)
+			groups = append(groups, Unacted{Paths: u.Paths})
+		}
+		groups[i].Nodes = append(groups[i].Nodes, u.Nodes...)
+	}
+	return groups
+}
+
+// String names the parts, and a few of the nodes.
+func (u Unacted) String() string {
+	const some = 5
+	names := strings.Join(u.Nodes[:min(len(u.Nodes), some)], ", ")
+	if more := len(u.Nodes) - some; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	if names == "" {
+		names = "the site"
+	}
+	return strings.Join(u.Paths, ", ") + " (" + names + ")"
+}

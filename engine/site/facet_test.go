@@ -1,0 +1,105 @@
+package site_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// What a design asks and no driver acts on is named by its path, until one does.
+// The first boot of a virtual machine brings about a part of it.
+func TestWhatIsNotActedOn(t *testing.T) {
+	content := "hello"
+	node := site.Node{
+		Name:       "n1",
+		Power:      "on",
+		BIOS:       site.BIOS{},
+		Firmware:   map[string]site.Firmware{"BMC": {Version: "1"}},
+		Interfaces: map[string]site.Interface{"eth0": {}},
+		Bonds:      map[string]site.Bond{},
+		Storage:    site.Storage{Disks: map[string]site.Disk{"root": {Match: &site.DiskMatch{Kind: "nvme"}}}},
+		Kernel:     site.Kernel{Package: "linux-image-rt", Parameters: map[string]any{"quiet": true}},
+		System: site.System{
+			Users:    map[string]site.User{"ops": {}},
+			Files:    map[string]site.File{"/etc/motd": {Content: &content}},
+			Packages: map[string]site.Package{"nginx": {}},
+			Time:     site.Time{Zone: "UTC"},
+			Logs:     site.Logs{Forward: []string{"tls://logs.example.org:6514"}},
+		},
+		Families: map[string]site.System{"debian": {Packages: map[string]site.Package{"chrony": {}}}},
+	}
+	virtual := node
+	virtual.Style, virtual.Firmware = site.StyleVirtual, nil
+	partitioned := site.Node{Storage: site.Storage{Disks: map[string]site.Disk{"root": {Table: "gpt"}}, BootDisk: "root"}}
+	for name, c := range map[string]struct {
+		n    site.Node
+		acts []site.Facet
+		want []string
+	}{
+		"no driver": {node, nil, []string{"families.debian.packages", "firmware", "interfaces", "kernel.package", "kernel.parameters",
+			"system.files", "system.logs", "system.packages", "system.time.zone", "system.users"}},
+		"one for packages and configuration": {node, []site.Facet{site.FacetPackages, site.FacetConfig}, []string{"firmware", "interfaces",
+			"system.logs", "system.time.zone", "system.users"}},
+		"a virtual machine": {virtual, nil, []string{"families.debian.packages", "kernel.package", "kernel.parameters",
+			"system.files", "system.logs", "system.packages"}},
+		"how disks are to be parted":  {partitioned, nil, []string{"storage.bootDisk", "storage.disks"}},
+		"a driver for all of storage": {partitioned, []site.Facet{site.FacetStorage}, nil},
+		"drift that nobody looks for": {site.Node{Drift: map[site.Facet]string{site.FacetBIOS: "repair", site.FacetPower: "propose", site.FacetConfig: "report"}},
+			[]site.Facet{site.FacetBIOS, site.FacetPower}, []string{"drift.config", "drift.power"}},
+		"nothing asked": {site.Node{Name: "n1", Power: "on"}, nil, nil},
+	} {
+		acts := map[site.Facet]bool{}
+		for _, f := range c.acts {
+			acts[f] = true
+		}
+		if got := c.n.NotActedOn(acts); !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// So is what it asks outside its nodes, until one of the drivers that could acts on
+// it.
+func TestWhatOfTheSiteIsNotActedOn(t *testing.T) {
+	s := &site.Site{
+		Artifacts:   map[string]*site.Artifact{"fw": {}},
+		BootActions: map[string]*site.BootAction{"tune": {}},
+		Drivers:     map[string]*site.Driver{"ice": {}},
+		Racks:       map[string]*site.Rack{"r1": {Switches: map[string]site.Switch{"tor": {}}}, "r2": {}},
+	}
+	for _, c := range []struct {
+		s    *site.Site
+		acts []site.Facet
+		want []string
+	}{
+		{s, nil, []string{"artifacts", "bootActions", "drivers", "racks.switches"}},
+		{s, []site.Facet{site.FacetConfig}, []string{"drivers", "racks.switches"}},
+		{s, []site.Facet{site.FacetConfig, site.FacetPackages}, []string{"racks.switches"}},
+		{&site.Site{Racks: map[string]*site.Rack{"r2": {}}}, nil, nil},
+	} {
+		acts := map[site.Facet]bool{}
+		for _, f := range c.acts {
+			acts[f] = true
+		}
+		if got := c.s.NotActedOn(acts); !slices.Equal(got, c.want) {
+			t.Errorf("with %v: got %q, want %q", c.acts, got, c.want)
+		}
+	}
+}
+
+// A design asks for a facet of many parts when it asks for one of them.
+func TestFacetIsAskedForByItsParts(t *testing.T) {
+	for f, kind := range site.Facets {
+		if n := (&site.Node{}); n.Asks(f) {
+			t.Errorf("%s: an empty design asks for it", f)
+		}
+		if kind.Endpoint == "" {
+			t.Errorf("%s: no endpoint serves it", f)
+		}
+	}
+	n := &site.Node{Kernel: site.Kernel{Package: "linux-image-rt"}}
+	if !n.Asks(site.FacetPackages) || n.Asks(site.FacetConfig) || n.Want(site.FacetPackages) == nil {
+		t.Errorf("a kernel's package: packages %t, config %t", n.Asks(site.FacetPackages), n.Asks(site.FacetConfig))
+	}
+}
