@@ -17,6 +17,7 @@ func Beyond(branch, merged *site.Plan) (more, anyway site.Plan, spared []string)
 	}
 	more, anyway = *merged, *branch
 	more.Nodes, anyway.Nodes, more.Removes, anyway.Removes = nil, nil, nil, nil
+	more.NotActedOn = unsaid(merged.NotActedOn, branch.NotActedOn)
 	for _, n := range merged.Nodes {
 		was := before[n.Node]
 		if was == nil {
@@ -57,6 +58,7 @@ func partNode(was, n site.NodePlan) (fresh, old site.NodePlan) {
 	fresh.Blocked = unsaid(n.Blocked, was.Blocked)
 	fresh.Reported = unsaid(n.Reported, was.Reported)
 	fresh.Notes = unsaid(n.Notes, was.Notes)
+	fresh.NotActedOn = unsaid(n.NotActedOn, was.NotActedOn)
 	fresh.Findings = slices.DeleteFunc(slices.Clone(n.Findings), func(f site.Finding) bool {
 		return slices.ContainsFunc(was.Findings, func(x site.Finding) bool { return x.Code == f.Code && x.Message == f.Message })
 	})
@@ -73,11 +75,11 @@ func unsaid(all, known []string) []string {
 // alike says whether two steps do the same to the same machine, wherever in
 // the design that is said.
 func alike(a, b site.Step) bool {
-	return a.Digest() == b.Digest() && a.Machine == b.Machine && a.Impact == b.Impact && a.Loses == b.Loses &&
+	return a.Digest() == b.Digest() && a.Machine == b.Machine && a.Hypervisor == b.Hypervisor && a.Impact == b.Impact && a.Loses == b.Loses &&
 		a.Generation == b.Generation && reflect.DeepEqual(a.Image, b.Image)
 }
 
 // says whether a plan has anything for people to read.
 func says(n site.NodePlan) bool {
-	return len(n.Steps)+len(n.Blocked)+len(n.Reported)+len(n.Notes)+len(n.Findings) > 0 || n.Waiting != ""
+	return len(n.Steps)+len(n.Blocked)+len(n.Reported)+len(n.NotActedOn)+len(n.Notes)+len(n.Findings) > 0 || n.Waiting != ""
 }

@@ -31,7 +31,7 @@ func knob(s *site.Site, sim *simulation, within func(rules) bool, try func(rules
 	}
 	if c := r.canaries; c != nil {
 		soak := *c
-		soak.Soak = max(0, c.Soak-site.Duration(sim.makespan())+s.Rollout.Budget) / site.Duration(time.Second) * site.Duration(time.Second)
+		soak.Soak = max(0, c.Soak-(site.Duration(sim.makespan())-s.Rollout.Budget)) / site.Duration(time.Second) * site.Duration(time.Second)
 		shorter, without := r, r
 		shorter.canaries, without.canaries = &soak, nil
 		if soak.Soak > 0 && within(shorter) {

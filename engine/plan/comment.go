@@ -53,16 +53,16 @@ func (c *comment) heading(set site.Losses) string {
 }
 
 // entries are the lines of a set: one for each machine, or one for all that
-// lose the same.
+// lose the same. They name every disk, since that is a part of what is approved.
 func (c *comment) entries(set site.Losses) []string {
 	var lines []string
 	if c.apart {
 		for _, x := range withDrives(set, c.view.Known) {
-			line := fmt.Sprintf("- **%s** (%s): **%s loses %s**", escape(x.Node), escape(x.Machine.String()), escape(x.Action), escape(x.Lost))
+			disks := DisksOf(x.Loss)
 			if c.disks {
-				line += "; " + escape(x.disks())
+				disks = x.disks()
 			}
-			lines = append(lines, line+"\n")
+			lines = append(lines, fmt.Sprintf("- **%s** (%s): **%s loses %s**; %s\n", escape(x.Node), escape(x.Target()), escape(x.Action), escape(x.Lost), escape(disks)))
 		}
 		return lines
 	}
@@ -73,7 +73,7 @@ func (c *comment) entries(set site.Losses) []string {
 			if i == len(alike)-1 {
 				end = "\n"
 			}
-			lines = append(lines, " **"+escape(l.Node)+"** ("+escape(l.Machine.String())+")"+end)
+			lines = append(lines, " **"+escape(l.Node)+"** ("+escape(l.Target())+"; "+escape(DisksOf(l))+")"+end)
 		}
 	}
 	return lines

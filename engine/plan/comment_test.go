@@ -37,7 +37,7 @@ func erased(nodes int) site.Plan {
 		name := fmt.Sprintf("s%05d", i)
 		p.Nodes = append(p.Nodes, site.NodePlan{Node: name, Seen: now.Add(-time.Minute), Expect: site.Duration(15 * time.Minute), Steps: []site.Step{{
 			Node: name, Machine: site.Identity{UUID: fmt.Sprintf("5e1d0000-0000-4000-8000-%012d", i)}, Action: site.ActionInstall, Generation: 2,
-			Impact: site.ImpactDestructive, Loses: "everything on its disks", Reason: "generation 2 of the design is not installed", Expect: site.Duration(15 * time.Minute),
+			Impact: site.ImpactDestructive, Loses: "everything on its disks", Disks: fmt.Sprintf("A%d, B%d", i, i), Reason: "generation 2 of the design is not installed", Expect: site.Duration(15 * time.Minute),
 			Changes: []site.Change{{Field: "image.generation", Have: "1", Want: "2", Origin: site.At("nodes.cue", i+1, 9, "node/"+name)}},
 		}}})
 	}
@@ -132,7 +132,9 @@ func TestCommentNamesAllOfASetOrSaysSo(t *testing.T) {
 		}
 		named := 0
 		for _, l := range r.Plan.Destroys() {
-			if strings.Contains(text, "**"+l.Node+"** (UUID "+l.Machine.UUID+")") {
+			entry, there := strings.CutPrefix(text[max(0, strings.Index(text, "**"+l.Node+"** (UUID ")):], "**"+l.Node+"** (UUID "+l.Machine.UUID)
+			line, _, _ := strings.Cut(entry, "\n")
+			if there && strings.Contains(line, "disks: "+l.Disks) {
 				named++
 			}
 		}
@@ -181,5 +183,49 @@ func BenchmarkComment(b *testing.B) {
 	r := proposed(p)
 	for b.Loop() {
 		comment(r, plan.View{Site: s, Now: now})
+	}
+}
+
+// erasing is a review of which merging erases disks, with the disks in the loss
+// and in the inventory, and as many findings as its author likes.
+func erasing(findings int) (*site.Review, plan.View) {
+	p := erased(1)
+	p.Nodes[0].Steps[0].Disks = "CUSTOMER-1, CUSTOMER-2"
+	r := proposed(p)
+	for i := range findings {
+		r.Findings = append(r.Findings, site.Finding{Code: "image-unused", Severity: site.SeverityWarning, File: "images.cue", Line: i + 1, Col: 2,
+			Message: fmt.Sprintf("no node has image %d, %s", i, strings.Repeat("and so on ", 20)), Fix: "remove it"})
+	}
+	inv := &site.Inventory{Drives: []site.Drive{{Part: site.Part{ID: "1", Serial: "CUSTOMER-1"}}, {Part: site.Part{ID: "2", Serial: "CUSTOMER-2"}}}}
+	known := site.Known{Nodes: map[string]site.Memory{"s00000": {Observed: site.Observed{Inventory: inv}}}}
+	return r, plan.View{Site: &site.Site{Name: "test"}, Now: now, Known: known}
+}
+
+// A comment whose merge approves a loss names the disks of it, however much else
+// the author of the proposal has it say.
+func TestCommentThatMergingApprovesNamesTheDisks(t *testing.T) {
+	for _, findings := range []int{0, 2000} {
+		r, v := erasing(findings)
+		text, whole := comment(r, v)
+		if whole && !strings.Contains(text, "CUSTOMER-2") {
+			t.Errorf("with %d findings merging approves the loss of the disks %q, and the comment of %d bytes does not name them", findings, r.Plan.Nodes[0].Steps[0].Disks, len(text))
+		}
+	}
+}
+
+// The disks that people read are those of the loss that they approve, and not
+// what an inventory had at some other time, or has lost since.
+func TestTextNamesTheDisksOfTheLoss(t *testing.T) {
+	for name, inv := range map[string]*site.Inventory{
+		"no inventory":               nil,
+		"taken while it was off":     {Drives: []site.Drive{}},
+		"of before disks were moved": {Drives: []site.Drive{{Part: site.Part{ID: "1", Serial: "SCRATCH-1"}}}},
+	} {
+		r, v := erasing(0)
+		v.Known.Nodes["s00000"] = site.Memory{Observed: site.Observed{Inventory: inv, Disks: &site.Disks{Serials: []string{"CUSTOMER-1", "CUSTOMER-2"}}}}
+		text, whole := comment(r, v)
+		if i := strings.Index(text, "loses"); whole && !strings.Contains(text, "CUSTOMER-2") {
+			t.Errorf("%s: merging approves the loss of the disks %q; the comment says: %s", name, r.Plan.Nodes[0].Steps[0].Disks, strings.SplitN(text[i:], "\n", 2)[0])
+		}
 	}
 }

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -175,31 +174,19 @@ func added(n *site.Node, f site.Facet, name string) string {
 // diskNotes tell of disks of the machine that the design does not have. They
 // are never taken away by themselves.
 func diskNotes(n *site.Node, m site.Memory) []string {
-	seen := m.Observed.Facets[site.FacetDisks]
 	var notes []string
-	for _, field := range slices.Sorted(maps.Keys(seen.Have)) {
-		name, part := split(field)
-		if _, designed := n.Virtual.Disks[name]; part != "size" || designed {
+	for _, v := range site.VolumesIn(m.Observed.Facets[site.FacetDisks].Have) {
+		if _, designed := n.Virtual.Disks[v.Disk]; designed {
 			continue
 		}
 		fate := "it is kept, until the whole machine is zeroized"
 		if n.Decommission {
 			fate = "it is zeroized with the machine"
 		}
-		notes = append(notes, fmt.Sprintf("its disk %s of %s is not in the design; %s", strconv.Quote(name), seen.Have[field], fate))
+		if v.Unattached {
+			fate = "it is not attached to the machine, and " + fate
+		}
+		notes = append(notes, fmt.Sprintf("its disk %s of %s is not in the design; %s", strconv.Quote(v.Disk), v.Size, fate))
 	}
 	return notes
-}
-
-// volumes are the disks of a virtual machine as they were seen, in words; nil
-// for a machine that has none, or that is no virtual one.
-func volumes(o site.Observed) []string {
-	have := o.Facets[site.FacetDisks].Have
-	var all []string
-	for _, field := range slices.Sorted(maps.Keys(have)) {
-		if name, part := split(field); part == "size" {
-			all = append(all, name+" "+have[field]+" in the pool "+cmp.Or(have[name+".pool"], "?"))
-		}
-	}
-	return all
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // longestText is how many characters of one text of others are shown in
@@ -27,10 +29,12 @@ const (
 
 // escape is text in a line of Markdown or HTML. It neither begins nor ends with
 // a space, within which nothing could be made bold (CommonMark 6.4).
-func escape(s string) string { return escaped(strings.TrimSpace(clean(shorten(s))), true) }
+func escape(s string) string { return escaped(strings.TrimSpace(shorten(site.Printable(s))), true) }
 
 // literal is a value as code, in which nobody is mentioned and nothing linked.
-func literal(s string) string { return "<code>" + escaped(clean(shorten(s)), false) + "</code>" }
+func literal(s string) string {
+	return "<code>" + escaped(shorten(site.Printable(s)), false) + "</code>"
+}
 
 // escaped is a clean text. It also keeps what forges make something of in text
 // that is shown, and not in code, from being found: ":name:" for a picture,
@@ -97,7 +101,7 @@ func linked(text, pages, file string, line int) string {
 	if pages == "" || file == "" || len(file) > longestText || strings.HasPrefix(file, "schema/") {
 		return escape(text)
 	}
-	parts := strings.Split(clean(file), "/")
+	parts := strings.Split(site.Printable(file), "/")
 	for i, part := range parts {
 		parts[i] = strictly.Replace(url.PathEscape(part))
 	}

@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -397,6 +398,16 @@ func TestForecast(t *testing.T) {
 		if got := time.Duration(f.Makespan).String(); got != c.want || strings.Join(f.Warnings, "\n") != c.warns {
 			t.Errorf("%s: makespan %s, want %s; warnings:\n%s\nwant\n%s", c.name, got, c.want, strings.Join(f.Warnings, "\n"), c.warns)
 		}
+	}
+}
+
+// The longest durations that can be written do not turn the clock back.
+func TestForecastOfCenturies(t *testing.T) {
+	s, p := fleet(3)
+	s.Rollout.Canaries = &site.Canaries{Count: 1, Soak: math.MaxInt64}
+	s.Rollout.Budget = math.MaxInt64
+	if f := plan.Forecast(s, p, site.Known{}, now); time.Duration(f.Makespan) < 365*24*time.Hour || len(f.Warnings) > 0 {
+		t.Errorf("makespan %s, warnings %q", time.Duration(f.Makespan), f.Warnings)
 	}
 }
 

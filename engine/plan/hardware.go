@@ -264,5 +264,5 @@ func called(p site.Part) string {
 	if p.Serial != "" {
 		name += " (serial " + p.Serial + ")"
 	}
-	return clean(name)
+	return site.Printable(name)
 }

@@ -61,7 +61,7 @@ func TestHardware(t *testing.T) {
 			[]string{"firmware BIOS is 1.8, the design expects 1.9", `it has no firmware component "BMC", the design expects version 7 of it`, "firmware PSU is 3 and 2, the design expects 3"}},
 		"parts that are not well": {&site.Node{},
 			site.Inventory{DIMMs: []site.DIMM{{Part: site.Part{ID: "A1", Health: "Critical"}}}, Drives: []site.Drive{drive, worn}, Supplies: []site.PowerSupply{{Part: site.Part{Name: "PSU\x1b1", Health: "Warning"}}}},
-			[]string{"memory module A1 is critical", "drive Bay 1 (serial S1) foretells its own failure", "power supply PSU1 is warning"}},
+			[]string{"memory module A1 is critical", "drive Bay 1 (serial S1) foretells its own failure", `power supply PSU\u001b1 is warning`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string

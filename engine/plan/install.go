@@ -3,7 +3,6 @@ package plan
 import (
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -13,11 +12,11 @@ import (
 func planInstallation(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory) bool {
 	r := m.Recorded
 	switch {
-	case wanted(n) > max(underWay(r), r.Generation()) && underWay(r) > 0:
+	case wanted(n) > max(r.UnderWay(), r.Generation()) && r.UnderWay() > 0:
 		// A higher generation takes the place of one that did not end.
-		p.Steps = append(p.Steps, installStep(s, n, Generation(n, m)), finishStep(n, n.Generation))
+		p.Steps = append(p.Steps, installStep(s, n, m), finishStep(n, n.Generation))
 		return true
-	case installBegun(r):
+	case r.InstallBegun():
 		// Begun and not known to have ended: it is brought to its end as it
 		// was begun, whatever the design says by now.
 		p.Steps = append(p.Steps, r.InFlight.Step, finishStep(n, r.InFlight.Step.Generation))
@@ -37,11 +36,15 @@ func planGeneration(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory)
 	switch {
 	case wanted(n) == 0:
 		return false
+	case unproven(n, m) != "":
+		p.Unproven = unproven(n, m)
 	case have < n.Generation && n.IsVirtual():
 		p.Waiting = "" // what was staged is taken over by its first boot
+		planBack(p, s, n, m)
 		p.Steps = append(p.Steps, diskInstallStep(s, n, m))
 	case have < n.Generation:
-		p.Steps = append(p.Steps, installStep(s, n, have), finishStep(n, n.Generation))
+		planBack(p, s, n, m)
+		p.Steps = append(p.Steps, installStep(s, n, m), finishStep(n, n.Generation))
 	case have > n.Generation:
 		p.Blocked = append(p.Blocked, fmt.Sprintf("generation %d in the design is lower than the installed %d; a machine is never set back, raise it to %d to install anew",
 			n.Generation, have, have+1))
@@ -51,6 +54,22 @@ func planGeneration(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory)
 		return true
 	}
 	return false
+}
+
+// planBack switches a machine on again that was switched off for an installation
+// which nobody permits any more: it runs on until somebody does.
+func planBack(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory) {
+	if m.Recorded.Disrupted.IsZero() || m.Recorded.UnderWay() > 0 || m.Recorded.Installed == nil && m.Observed.Facets[site.FacetOS].Seen.IsZero() {
+		return
+	}
+	step := installStep(s, n, m)
+	if n.IsVirtual() {
+		step = diskInstallStep(s, n, m)
+	}
+	complete(&step, n, m)
+	if loss, destroys := step.Destroys(); destroys && m.Account.Open(loss) == nil {
+		planFacet(p, n, site.FacetPower, m)
+	}
 }
 
 // notReported says what is known of a system that was installed and has not
@@ -68,21 +87,6 @@ func wanted(n *site.Node) int {
 		return 0
 	}
 	return n.Generation
-}
-
-// underWay is the generation whose installation was begun and not finished.
-func underWay(r site.Recorded) int {
-	if installBegun(r) {
-		return r.InFlight.Step.Generation
-	}
-	if r.Installing != nil {
-		return r.Installing.Generation
-	}
-	return 0
-}
-
-func installBegun(r site.Recorded) bool {
-	return r.InFlight != nil && r.InFlight.Step.Action == site.ActionInstall
 }
 
 // planFinish waits for the installer to power the machine off, then boots the
@@ -116,38 +120,41 @@ func cutOff(i *site.Installation) string {
 // finishStep follows when the installer has powered the machine off.
 func finishStep(n *site.Node, generation int) site.Step {
 	return site.Step{
-		Node: n.Name, Machine: n.Machine(), Facet: site.FacetImage, Action: finishKind.action,
+		Node: n.Name, Machine: n.Machine(), Facet: site.FacetImage, Action: finishKind.Action,
 		Changes: []site.Change{{Field: "image.medium", Have: "inserted", Want: "ejected"}},
-		Impact:  finishKind.impact, Expect: finishKind.expect, Generation: generation, Undo: finishKind.undo,
+		Impact:  finishKind.Impact, Expect: finishKind.Expect, Generation: generation, Undo: finishKind.Undo,
 		Reason: "the installer powers the machine off when it is done",
 	}
 }
 
-func installStep(s *site.Site, n *site.Node, have int) site.Step {
-	image := *s.Images[n.Image]
-	image.URL = strings.NewReplacer("{node}", n.Name, "{generation}", strconv.Itoa(n.Generation)).Replace(image.URL)
+func installStep(s *site.Site, n *site.Node, m site.Memory) site.Step {
+	have := Generation(n, m)
 	return site.Step{
-		Node: n.Name, Machine: n.Machine(), Facet: site.FacetImage, Action: installKind.action,
+		Node: n.Name, Machine: n.Machine(), Facet: site.FacetImage, Action: installKind.Action,
 		Changes: []site.Change{
 			{Field: "image.generation", Have: strconv.Itoa(have), Want: strconv.Itoa(n.Generation), Origin: n.Origins.Of("generation")},
 			{Field: "image.name", Want: n.Image, Origin: n.Origins.Of("image")},
 		},
-		Impact: installKind.impact, Expect: installKind.expect,
+		Impact: installKind.Impact, Expect: installKind.Expect,
 		Reason: fmt.Sprintf("generation %d of the design is not installed", n.Generation),
-		Image:  &image, Generation: n.Generation, Loses: "everything on its disks", Undo: installKind.undo,
+		Image:  s.Images[n.Image].For(n.Name, n.Generation), Generation: n.Generation,
+		Loses: "everything on its disks" + whatRuns(s, n, m), Undo: installKind.Undo,
+		Unseen: unseen(m),
 	}
 }
 
-// Generation is the generation that is on the machine: the highest of what was
-// recorded, what the machine's own marker says and what its hypervisor has noted
-// of it, so that neither a lost record nor an old marker can cause an
-// installation. A virtual machine that is not there says nothing.
+// Generation is the generation that is on the machine: what was recorded, or
+// what its hypervisor has noted of it. Only where nothing was recorded does the
+// system's own marker count, so that a lost record causes no installation, and
+// nobody on the machine can keep one away. A virtual machine that is not there
+// says nothing.
 func Generation(n *site.Node, m site.Memory) int {
 	have := m.Recorded.Generation()
-	if mk := m.Observed.Marker; mk != nil && mk.Node == n.Name && !Absent(m.Observed) {
-		have = max(have, mk.Generation)
+	if mk := m.Observed.Marker; claims(n, m) && m.Recorded.Installed == nil {
+		have = mk.Generation
 	}
-	if noted, err := strconv.Atoi(m.Observed.Facets[site.FacetDefinition].Have["generation"]); err == nil {
+	noted, err := strconv.Atoi(m.Observed.Facets[site.FacetDefinition].Have["generation"])
+	if err == nil && noted <= site.MaxGeneration {
 		have = max(have, noted)
 	}
 	return have

@@ -8,41 +8,25 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// kind is what a facet's change amounts to.
-type kind struct {
-	action site.Action
-	impact site.Impact
-	expect site.Duration
-	undo   string
+// workOf is what changing a facet takes.
+func workOf(f site.Facet, c []site.Change) site.Work {
+	switch {
+	case f == site.FacetBoot:
+		return work(site.ActionBootOrder, site.ImpactOnline, minutes(0.5), setBack(c))
+	case f == site.FacetPower && c[0].Want == "off": // with time for a graceful shutdown
+		return work(site.ActionPowerOff, site.ImpactReboot, minutes(3), "power it on; what ran is started anew")
+	case f == site.FacetPower:
+		return work(site.ActionPowerOn, site.ImpactOnline, minutes(3), "power it off")
+	case f == site.FacetDefinition && c[0].Field == "definition.state":
+		return work(site.ActionDefine, site.ImpactOnline, seconds(5), unmade)
+	case f == site.FacetDefinition:
+		return work(site.ActionDefine, site.ImpactOnline, seconds(5), site.Earlier)
+	}
+	return site.Facets[f].Change
 }
 
-// kinds is the table of what changing a facet takes. Expected durations are
-// what common servers need; power off allows for a graceful shutdown. What is
-// staged disrupts nothing by itself: the restart after it does. Packages take
-// the services on a machine away for a while, as a restart does.
-var kinds = map[site.Facet]func([]site.Change) kind{
-	site.FacetBoot: func(c []site.Change) kind {
-		return kind{site.ActionBootOrder, site.ImpactOnline, minutes(0.5), setBack(c)}
-	},
-	site.FacetPower: func(c []site.Change) kind {
-		if c[0].Want == "off" {
-			return kind{site.ActionPowerOff, site.ImpactReboot, minutes(3), "power it on; what ran is started anew"}
-		}
-		return kind{site.ActionPowerOn, site.ImpactOnline, minutes(3), "power it off"}
-	},
-	site.FacetFirmware: constant(kind{site.ActionFirmware, site.ImpactOnline, minutes(5), "only to a version that the BMC accepts"}),
-	site.FacetBIOS:     constant(kind{site.ActionBIOS, site.ImpactOnline, minutes(0.5), "set it back and boot again"}),
-	site.FacetBase:     constant(kind{site.ActionBase, site.ImpactOnline, minutes(1), earlier}),
-	site.FacetNetwork:  constant(kind{site.ActionNetwork, site.ImpactOnline, minutes(0.5), earlier}),
-	site.FacetPackages: constant(kind{site.ActionPackages, site.ImpactReboot, minutes(2), earlier}),
-	site.FacetConfig:   constant(kind{site.ActionConfig, site.ImpactOnline, minutes(1.5), earlier}),
-	site.FacetDefinition: func(c []site.Change) kind {
-		if c[0].Field == "definition.state" {
-			return kind{site.ActionDefine, site.ImpactOnline, seconds(5), unmade}
-		}
-		return kind{site.ActionDefine, site.ImpactOnline, seconds(5), earlier}
-	},
-	site.FacetDisks: constant(kind{site.ActionDisks, site.ImpactOnline, seconds(10), "cannot be undone: no disk is taken away or made smaller"}),
+func work(a site.Action, i site.Impact, expect site.Duration, undo string) site.Work {
+	return site.Work{Action: a, Impact: i, Expect: expect, Undo: undo}
 }
 
 // unmade is how a virtual machine that was made is undone.
@@ -78,18 +62,14 @@ func setBack(changes []site.Change) string {
 	return "set " + strings.Join(back, " and ")
 }
 
-const earlier = "go back to the earlier design"
-
 var (
-	installKind = kind{site.ActionInstall, site.ImpactDestructive, minutes(15), "cannot be undone"}
-	finishKind  = kind{site.ActionFinishInstall, site.ImpactOnline, minutes(4), "cannot be undone"}
-	restartKind = kind{action: site.ActionRestart, impact: site.ImpactReboot, expect: minutes(5)}
-	seedKind    = kind{site.ActionRemoveSeed, site.ImpactOnline, seconds(5), "cannot be undone; an installation makes another one"}
-	zeroizeKind = kind{site.ActionZeroize, site.ImpactDestructive, seconds(30), "cannot be undone"}
-	wipeKind    = kind{site.ActionZeroize, site.ImpactDestructive, minutes(5), "cannot be undone"}
+	installKind = work(site.ActionInstall, site.ImpactDestructive, minutes(15), "cannot be undone")
+	finishKind  = work(site.ActionFinishInstall, site.ImpactOnline, minutes(4), "cannot be undone")
+	restartKind = site.Work{Action: site.ActionRestart, Impact: site.ImpactReboot, Expect: minutes(5)}
+	seedKind    = work(site.ActionRemoveSeed, site.ImpactOnline, seconds(5), "cannot be undone; an installation makes another one")
+	zeroizeKind = work(site.ActionZeroize, site.ImpactDestructive, seconds(30), "cannot be undone")
+	wipeKind    = work(site.ActionZeroize, site.ImpactDestructive, minutes(5), "cannot be undone")
 )
-
-func constant(k kind) func([]site.Change) kind { return func([]site.Change) kind { return k } }
 
 func seconds(s float64) site.Duration { return minutes(s / 60) }
 

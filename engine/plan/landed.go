@@ -33,7 +33,7 @@ func Landed(w io.Writer, r *site.Review, v View) (whole bool) {
 
 func (c *comment) landed() {
 	r := c.review
-	c.add("verdicts", landedVerdict(r)+"\n\n")
+	c.add("verdicts", c.title("Slipway, site ")+Verdict(r)+"\n\n")
 	c.timeline()
 	c.leaving(markdownLimit/4, c.held)
 	if o := r.Landing.Rollout; o != nil {
@@ -201,8 +201,12 @@ func Call(r *site.Review) *site.Call {
 		return &site.Call{Key: fmt.Sprintf("halted-%d", o.HaltedSince.Unix()), Text: needs + "the rollout of this is halted, with " + nodesDone(o) + ".\n\n- " + escape(o.Halted) + "\n" +
 			somewhat(o.Failed) + "\nNo further node is begun. A commit that mends the change or takes it back begins a rollout of its own; `slipway retry` lets this one go on.\n"}
 	case len(r.Held) > 0:
-		return &site.Call{Key: "held-" + l.Asked.Digest(), Text: needs + fmt.Sprintf("on %s more is destroyed by this than merging it has approved, %s.\n\nIt is held, and named in the comment that is kept here: %s.\n",
-			count(len(r.Held), "machine"), heldSince(r), approvedBy(r.Held.Digest(), r.Whole))}
+		why := ""
+		if l.Unapproved != "" {
+			why = "- " + escape(l.Unapproved) + "\n\n"
+		}
+		return &site.Call{Key: "held-" + l.Asked.Digest(), Text: needs + fmt.Sprintf("on %s more is destroyed by this than merging it has approved, %s.\n\n%sIt is held, and named in the comment that is kept here: %s.\n",
+			count(len(r.Held), "machine"), heldSince(r), why, approvedBy(r.Held.Digest(), r.Whole))}
 	case o != nil && len(o.Failed)+len(l.Stuck) > 0:
 		both := maps.Clone(o.Failed)
 		if both == nil {

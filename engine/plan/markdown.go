@@ -37,7 +37,7 @@ func Comment(w io.Writer, r *site.Review, v View) (whole bool) {
 // tier is how much is said of each part.
 type tier struct {
 	names   int  // of nodes, where many are alike
-	disks   bool // those of machines that are erased
+	disks   bool // what is known of those that are erased, beside their names
 	details bool // folded, with where each value comes from
 	apart   bool // one line for each machine that is erased
 }
@@ -59,7 +59,7 @@ type comment struct {
 
 func (c *comment) write() {
 	r := c.review
-	c.add("verdicts", verdict(r)+"\n\n")
+	c.add("verdicts", c.title("Slipway plan for site ")+Verdict(r)+"\n\n")
 	if r.Problem != "" {
 		c.add("problems", "Cannot plan: "+escape(r.Problem)+"\n\n")
 	}
@@ -79,12 +79,22 @@ func (c *comment) write() {
 	if f := r.Plan.Forecast; f != nil {
 		c.forecast(f, c.view.Site)
 	}
+	c.notActedOn()
 	c.basis()
 	for _, g := range groups {
 		c.nodes(g)
 	}
 	c.removes()
 	c.pending()
+}
+
+// notActedOn says what the proposal designs that no driver acts on.
+func (c *comment) notActedOn() {
+	var parts []string
+	for _, u := range notActedOn(&c.review.Plan) {
+		parts = append(parts, u.String())
+	}
+	c.list("parts that nothing acts on", "Designed, and not acted on: no driver brings it about, and nobody looks whether it is so:", parts, 0)
 }
 
 // document is Markdown that grows part by part up to a limit in bytes.
@@ -193,8 +203,20 @@ func (c *comment) stands() string {
 		literal(site.Revision{ID: r.Base}.Short()), r.When.UTC().Format("2006-01-02 15:04 MST"))
 }
 
-// verdict is the review in one line.
-func verdict(r *site.Review) string {
+// title begins the heading of a comment on a proposal: a repository may have
+// several sites, each with its own comment.
+func (c *comment) title(what string) string {
+	if c.review.Proposal.Number == 0 {
+		return ""
+	}
+	return "### " + what + literal(c.review.Site) + ": "
+}
+
+// Verdict is a review in one line.
+func Verdict(r *site.Review) string {
+	if r.Landing != nil {
+		return landedVerdict(r)
+	}
 	p := &r.Plan
 	errors := 0
 	for _, f := range r.Findings {

@@ -13,10 +13,10 @@ import (
 )
 
 // ours are the lines that a comment has, with what others wrote taken out.
-var ours = regexp.MustCompile(`^(\*\*(What is (destroyed|held), as set .[0-9a-f]{16}.(, |:)|Cut at 60,000 characters\.).*|- .*|  - .*|\|.*\||<code>.* merged into .*|` +
+var ours = regexp.MustCompile(`^(### Slipway(,| plan for) site <code>.*</code>: .*|\*\*(What is (destroyed|held), as set .[0-9a-f]{32}.(, |:)|Cut at 60,000 characters\.).*|- .*|  - .*|\|.*\||<code>.* merged into .*|` +
 	`</?details>.*|(Warnings|Critical path|Findings|Taken out of service):|Basis: .*|Rests on what was seen of the machines: .*|Conflicts, to be solved on .*:|It changes rules .*:|` +
 	`To be changed on the branch, .*:|merged; .*|(Failed|Waiting for a person|What was destroyed with approval, or is to be):|To have this commit planned, .*:|<code>/slipway approve .*</code>|` +
-	`\*\*The site .* needs a person:\*\* .*|It is held, and named .*|No further node is begun\..*|.slipway why NODE. says more\.|` +
+	`\*\*The site .* needs a person:\*\* .*|\*\*Somebody has changed Slipway's comment .*:\*\*|Slipway writes it anew\. .*|It is held, and named .*|No further node is begun\..*|.slipway why NODE. says more\.|` +
 	`What it destroys is not approved by .*|Cannot plan: .*|\d+ nodes? changes?: .*|nothing changes.*|no plan.*|cannot plan: .*|)$`)
 
 var (
@@ -40,6 +40,7 @@ func FuzzComment(f *testing.F) {
 		r, v := hostile(one, other)
 		text, _ := comment(r, v)
 		checkText(t, text)
+		checkText(t, plan.ChangedCall(r, one, now).Text)
 		r.Conflicts = []string{one + ": " + other, other}
 		r.Problem, r.Allow = one, other
 		text, _ = comment(r, v)

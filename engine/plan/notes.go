@@ -19,7 +19,7 @@ func notes(s *site.Site, n *site.Node, m site.Memory) []string {
 		notes = append(notes, why+"; its machine is left as it is and only observed")
 	case zeroizes(s, n):
 		notes = append(notes, zeroizeNote(n, m))
-	case n.Decommission && underWay(m.Recorded) == 0:
+	case n.Decommission && m.Recorded.UnderWay() == 0:
 		notes = append(notes, "decommissioned: it is only observed, and may be removed from the design")
 	}
 	if Moves(n, m.Recorded) {
@@ -31,9 +31,6 @@ func notes(s *site.Site, n *site.Node, m site.Memory) []string {
 	if c := m.Recorded.Certificate; c != nil && c.Endpoint == n.Endpoints[site.BMC].URL && n.Endpoints[site.BMC].Trust.OnFirstUse() {
 		notes = append(notes, fmt.Sprintf("its BMC is trusted by the certificate that it showed first, on %s: %s; compare it on the BMC and write it as the endpoint's trust.fingerprint",
 			c.Since.UTC().Format(time.DateOnly), c.Fingerprint))
-	}
-	if mk := m.Observed.Marker; mk != nil && mk.Node != n.Name {
-		notes = append(notes, fmt.Sprintf("the installed system says that it is node %q", mk.Node))
 	}
 	if !n.Machine().Known() && m.Observed.Identity.Known() {
 		notes = append(notes, "the machine is "+full(m.Observed.Identity)+"; the design names none")
@@ -98,7 +95,10 @@ func someOf(names []string) string {
 // imageNote tells of an image that changed without a new generation.
 func imageNote(s *site.Site, n *site.Node, m site.Memory) []string {
 	i := m.Recorded.Installed
-	if i == nil || n.Image == "" || n.Generation != i.Generation || s.Images[n.Image] == nil || s.Images[n.Image].SHA256 == i.Image {
+	if i == nil || n.Image == "" || n.Generation != i.Generation || s.Images[n.Image] == nil {
+		return nil
+	}
+	if designed := s.Images[n.Image].For(n.Name, n.Generation).SHA256; designed == "" || designed == i.Image {
 		return nil
 	}
 	return []string{fmt.Sprintf("image %s has changed since generation %d was installed; raise the generation to install it", n.Image, i.Generation)}

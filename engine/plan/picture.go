@@ -39,7 +39,7 @@ func writeForecast(w io.Writer, p *site.Plan, v View) {
 		fmt.Fprintln(w, v.Paint.with(v.Paint.Dim, "  "+f.Basis))
 	}
 	for _, warning := range f.Warnings {
-		fmt.Fprintf(w, "  %s %s\n", v.Paint.with(v.Paint.Reboot, "warning:"), clean(warning))
+		fmt.Fprintf(w, "  %s %s\n", v.Paint.with(v.Paint.Reboot, "warning:"), site.Printable(warning))
 	}
 	if len(f.Order)+len(f.Warnings) > 0 {
 		fmt.Fprintln(w)

@@ -109,7 +109,7 @@ func (sim *simulation) takePlaces(p *site.Plan, known site.Known) {
 }
 
 func isOut(n *site.Node, m site.Memory) bool {
-	if f := m.Recorded.InFlight; underWay(m.Recorded) > 0 || m.Recorded.Quarantined != nil || f != nil && f.Step.Impact >= site.ImpactReboot {
+	if f := m.Recorded.InFlight; m.Recorded.UnderWay() > 0 || m.Recorded.Quarantined != nil || f != nil && f.Step.Impact >= site.ImpactReboot {
 		return true // it was taken out by us
 	}
 	if a := m.Recorded.Adopted; a == nil || a.Settled.IsZero() {

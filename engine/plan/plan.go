@@ -7,6 +7,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -17,8 +18,13 @@ import (
 // that are known and no longer designed.
 func Site(s *site.Site, revision string, k site.Known) site.Plan {
 	p := site.Plan{Version: site.PlanVersion, Site: s.Name, Revision: revision}
+	k.Reach = maps.Clone(k.Reach)
+	maps.DeleteFunc(k.Reach, func(name string, _ site.Reach) bool { return s.Nodes[name] != nil })
 	for _, name := range s.NodeNames() {
 		p.Nodes = append(p.Nodes, Node(s, s.Nodes[name], k))
+	}
+	if len(k.Serves) > 0 {
+		p.NotActedOn = s.NotActedOn(k.Serves)
 	}
 	for name, m := range k.Nodes {
 		if s.Nodes[name] == nil {
@@ -47,16 +53,25 @@ func removal(name string, m site.Memory) site.Removal {
 // looked at again; the others say what would follow.
 func Node(s *site.Site, n *site.Node, k site.Known) site.NodePlan {
 	m := k.Nodes[n.Name]
+	m.Account = k.Account(n.Name)
 	p := site.NodePlan{Node: n.Name, Hypervisor: n.Virtual.Host.Hypervisor, Seen: m.Observed.Seen()}
+	if len(k.Serves) > 0 {
+		p.NotActedOn = append(n.NotActedOn(k.Serves), editedSinceFirstBoot(s, n, m, k.Serves)...)
+	}
 	p.Notes = slices.Concat(notes(s, n, m), imageNote(s, n, m), diskNotes(n, m))
 	p.Findings = Hardware(n, m.Observed.Inventory)
-	planNode(&p, s, n, m, k.Serves)
+	if why := takesFrom(s, n, k.Reach); why != "" && !leftAlone(s, n, m) {
+		p.Blocked = []string{why}
+	} else {
+		planNode(&p, s, n, m, k.Serves)
+	}
 	finish(&p, s, n, m, k.History)
 	return p
 }
 
 // planNode adds the steps, or why there are none.
 func planNode(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, serves map[site.Facet]bool) {
+	n = withoutNext(s, n, m)
 	if why := wrongMachine(n, m); why != "" && (m.Recorded.Quarantined != nil || !leftAlone(s, n, m)) {
 		p.Blocked = []string{why}
 		return
@@ -64,6 +79,8 @@ func planNode(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, serve
 	switch {
 	case m.Recorded.Quarantined != nil:
 		planQuarantine(p, n, m)
+	case otherSystem(s, n, m) != "" && !leftAlone(s, n, m) && !zeroizes(s, n):
+		planForeign(p, s, n, m)
 	case zeroizes(s, n):
 		planZeroize(p, n, m)
 	case leftAlone(s, n, m):
@@ -75,6 +92,7 @@ func planNode(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, serve
 	default:
 		planFacets(p, s, n, m, serves)
 	}
+	withoutImpossible(p, n, m)
 	if !n.Machine().Known() && len(p.Steps) > 0 {
 		p.Blocked = append(p.Blocked, unnamed(p.Steps, m.Observed.Identity))
 		p.Steps = nil
@@ -88,7 +106,18 @@ func leftAlone(s *site.Site, n *site.Node, m site.Memory) bool {
 	if zeroizes(s, n) {
 		return false
 	}
-	return n.Away != "" || (n.Decommission || s.Unused(n) != "") && underWay(m.Recorded) == 0
+	return n.Away != "" || (n.Decommission || s.Unused(n) != "") && m.Recorded.UnderWay() == 0
+}
+
+// withoutNext is a node without the generation that its design asks for where it is
+// only to be brought to the end of the installation that is under way.
+func withoutNext(s *site.Site, n *site.Node, m site.Memory) *site.Node {
+	if under := m.Recorded.UnderWay(); under > 0 && under < n.Generation && (n.Decommission || s.Unused(n) != "") {
+		own := *n
+		own.Generation = under
+		return &own
+	}
+	return n
 }
 
 // planQuarantine switches the machine off, whatever the design says.
@@ -102,9 +131,9 @@ func planQuarantine(p *site.NodePlan, n *site.Node, m site.Memory) {
 		return
 	}
 	q := m.Recorded.Quarantined
-	k := kinds[site.FacetPower]([]site.Change{{Want: "off"}})
+	k := workOf(site.FacetPower, []site.Change{{Want: "off"}})
 	p.Steps = []site.Step{{
-		Node: n.Name, Machine: n.Machine(), Facet: site.FacetPower, Action: k.action, Impact: k.impact, Expect: k.expect, Force: true,
+		Node: n.Name, Machine: n.Machine(), Facet: site.FacetPower, Action: k.Action, Impact: k.Impact, Expect: k.Expect, Force: true,
 		Changes: []site.Change{{Field: "power.state", Have: cmp.Or(power.Have["state"], "?"), Want: "off"}},
 		Reason:  "quarantined by " + q.By + ": " + q.Reason, Undo: "`slipway release " + n.Name + "`",
 	}}
@@ -144,7 +173,7 @@ func planRest(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, serve
 // phases.
 func inside(r *site.Role) []site.Facet {
 	facets := []site.Facet{site.FacetBase, site.FacetNetwork, site.FacetPackages, site.FacetConfig}
-	slices.SortStableFunc(facets, func(a, b site.Facet) int { return PhaseIndex(r, PhaseOf(r, a)) - PhaseIndex(r, PhaseOf(r, b)) })
+	slices.SortStableFunc(facets, func(a, b site.Facet) int { return PhaseIndex(r, r.PhaseOf(a)) - PhaseIndex(r, r.PhaseOf(b)) })
 	return facets
 }
 
@@ -153,7 +182,8 @@ func finish(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, h site.
 	role := s.Roles[n.Role]
 	for i := range p.Steps {
 		step := &p.Steps[i]
-		step.Phase = PhaseOf(role, step.Facet)
+		complete(step, n, m)
+		step.Phase = role.PhaseOf(step.Facet)
 		step.Expect = expected(h, Model(m.Observed), *step)
 		p.Expect += step.Expect
 	}
@@ -162,8 +192,8 @@ func finish(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, h site.
 
 // phase is the first of the role's phases in which something is left to do.
 func phase(p *site.NodePlan, r *site.Role) string {
-	if p.Seen.IsZero() || len(p.Blocked) > 0 || p.Waiting != "" || len(p.Reported) > 0 {
-		return phases(r)[0]
+	if p.Seen.IsZero() || len(p.Blocked) > 0 || p.Waiting != "" || p.Foreign != "" || p.Unproven != "" || len(p.Reported) > 0 {
+		return r.AllPhases()[0]
 	}
 	first := ""
 	for _, s := range p.Steps {
@@ -219,15 +249,11 @@ func Moves(n *site.Node, r site.Recorded) bool {
 func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 	seen := m.Observed.Facets[f]
 	installs := slices.ContainsFunc(p.Steps, func(s site.Step) bool { return s.Action == site.ActionInstall })
-	if installs && site.Serves[f] == site.OS {
+	if installs && site.Facets[f].Endpoint == site.OS {
 		seen = site.FacetState{} // what is there is erased
 	}
-	if why := held(n, f, seen, m.Recorded); len(why) > 0 {
+	if why := unresolved(n, f, seen); len(why) > 0 {
 		p.Blocked = append(p.Blocked, why...)
-		return
-	}
-	if seen.Busy != "" && n.Asks(f) {
-		p.Waiting = string(f) + ": " + seen.Busy
 		return
 	}
 	w := wishFor(n, f, seen)
@@ -235,12 +261,21 @@ func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 	if f == site.FacetDisks && isDue(n, m) {
 		changes = withoutDisk(n.Virtual.ImageDisk(), changes) // it is made anew
 	}
+	drifted := IsDrift(n, f, m.Recorded) && !installs && !(ownTerms(f) && isDue(n, m))
+	reported := drifted && (n.Drift[f] == "report" || n.Drift[f] == "propose")
+	if erased := installs && site.Facets[f].Endpoint == site.OS; len(changes) > 0 && !reported && !erased && isSpent(n, f, m.Recorded) {
+		p.Blocked, p.Spent = append(p.Blocked, spent(n, f, changes, m.Recorded)), true
+		return
+	}
+	if seen.Busy != "" && n.Asks(f) {
+		p.Waiting = string(f) + ": " + seen.Busy
+		return
+	}
 	if len(changes) == 0 {
 		return
 	}
-	drifted := IsDrift(n, f, m.Recorded) && !installs && !(ownTerms(f) && isDue(n, m))
-	if policy := n.Drift[f]; drifted && (policy == "report" || policy == "propose") {
-		p.Reported = append(p.Reported, fmt.Sprintf("%s; the design wants it reported only (drift %s)", differs(changes), policy))
+	if reported {
+		p.Reported = append(p.Reported, fmt.Sprintf("%s; the design wants it reported only (drift %s)", differs(changes), n.Drift[f]))
 		return
 	}
 	if why := barred(n, f, changes, seen, m); len(why) > 0 {
@@ -251,13 +286,13 @@ func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 		p.Waiting = string(f) + " is on its way to " + changes[0].Want
 		return
 	}
-	k := kinds[f](changes)
-	if installs && k.action == site.ActionPowerOn {
+	k := workOf(f, changes)
+	if installs && k.Action == site.ActionPowerOn {
 		return // an installation ends with the machine on
 	}
 	step := site.Step{
-		Node: n.Name, Machine: n.Machine(), Facet: f, Action: k.action, Changes: changes,
-		Impact: k.impact, Reason: reason(seen, drifted), Expect: takes(n, k.action, k.expect), Undo: k.undo, Drift: drifted,
+		Node: n.Name, Machine: n.Machine(), Facet: f, Action: k.Action, Changes: changes,
+		Impact: k.Impact, Reason: reason(seen, drifted), Expect: takes(n, k.Action, k.Expect), Undo: k.Undo, Drift: drifted,
 	}
 	if anyHas(n, f, changes, seen, site.EffectReplace) && mayLose(n, m) {
 		step.Impact, step.Generation, step.Undo = site.ImpactDestructive, n.Generation, "cannot be undone"

@@ -214,7 +214,7 @@ func (sim *simulation) gather(p *site.Plan, known site.Known) {
 	slices.SortFunc(sim.members, func(a, b *member) int { return cmp.Compare(a.node.Name, b.node.Name) })
 	for i, m := range sim.members {
 		m.index = i
-		m.begun = underWay(known.Nodes[m.node.Name].Recorded) > 0
+		m.begun = known.Nodes[m.node.Name].Recorded.UnderWay() > 0
 		m.runs = make([]taken, 0, len(m.steps))
 		m.countPhases()
 		m.role.choose(m, sim.site)
@@ -253,7 +253,7 @@ func (sim *simulation) crew(name string) *crew {
 		if r == nil {
 			r = &site.Role{}
 		}
-		g = &crew{name: name, role: r, gates: map[string]*gate{}, through: make([]milestone, len(phases(r))+1)}
+		g = &crew{name: name, role: r, gates: map[string]*gate{}, through: make([]milestone, len(r.AllPhases())+1)}
 		sim.roles[name] = g
 	}
 	return g
@@ -261,7 +261,7 @@ func (sim *simulation) crew(name string) *crew {
 
 func (m *member) countPhases() {
 	m.remains = make([]int, len(m.steps)+1)
-	m.remains[len(m.steps)] = len(phases(m.role.role)) + 1
+	m.remains[len(m.steps)] = len(m.role.role.AllPhases()) + 1
 	for i := len(m.steps) - 1; i >= 0; i-- {
 		m.remains[i] = min(m.remains[i+1], PhaseIndex(m.role.role, m.steps[i].Phase))
 	}
@@ -325,6 +325,9 @@ func (sim *simulation) bind(g *gate, on *crew, n site.Need) {
 	}
 }
 
+// longestSoak bounds what is added to the simulation's clock.
+const longestSoak = 10 * 365 * 24 * time.Hour
+
 // chooseCanaries takes the first of those that change, as the engine does:
 // machines that are out of service come first, and then they go by name.
 func (sim *simulation) chooseCanaries(c *site.Canaries) {
@@ -332,7 +335,7 @@ func (sim *simulation) chooseCanaries(c *site.Canaries) {
 	if c == nil {
 		return
 	}
-	sim.canaries.soak = max(0, time.Duration(c.Soak))
+	sim.canaries.soak = min(max(0, time.Duration(c.Soak)), longestSoak)
 	for _, out := range []bool{true, false} {
 		for _, m := range sim.members {
 			if m.out == out && sim.canaries.left < c.Count && c.Nodes.Selects(m.node) {

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -16,11 +15,6 @@ func staged(n *site.Node) []site.Facet {
 	}
 	return []site.Facet{site.FacetFirmware, site.FacetBIOS}
 }
-
-// mostBoots is how often a machine is booted for what one design stages. Some
-// settings appear only after others took effect (Supermicro's HTTP boot of a
-// network interface), so that one boot need not do.
-const mostBoots = 3
 
 // planRestart boots the machine for what is pending, or will be: once for all
 // of it, and not where an installation or the power does so anyhow.
@@ -42,8 +36,8 @@ func planRestart(p *site.NodePlan, n *site.Node, m site.Memory) {
 	}
 	p.Waiting = "" // it waits for this
 	p.Steps = append(p.Steps, site.Step{
-		Node: n.Name, Machine: n.Machine(), Facet: site.FacetPower, Action: restartKind.action, Changes: changes,
-		Impact: restartKind.impact, Expect: takes(n, restartKind.action, restartKind.expect), Reason: "what is pending takes effect at a boot",
+		Node: n.Name, Machine: n.Machine(), Facet: site.FacetPower, Action: restartKind.Action, Changes: changes,
+		Impact: restartKind.Impact, Expect: takes(n, restartKind.Action, restartKind.Expect), Reason: "what is pending takes effect at a boot",
 		Undo: "the machine boots once; what ran before is started anew", Drift: drift,
 	})
 }
@@ -54,7 +48,7 @@ func restartsFor(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) []
 	if IsDrift(n, f, m.Recorded) && (policy == "report" || policy == "propose") {
 		return nil
 	}
-	if seen.Busy != "" || len(held(n, f, seen, m.Recorded)) > 0 {
+	if seen.Busy != "" || len(unresolved(n, f, seen)) > 0 || isSpent(n, f, m.Recorded) {
 		return nil
 	}
 	if w := wishFor(n, f, seen); w.reachedBy(seen) {
@@ -75,53 +69,4 @@ func restartsFor(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) []
 		}
 	}
 	return nil
-}
-
-// held says why nothing of a facet is planned: its design means nothing on this
-// machine, or the boots that it was given did not make it so.
-func held(n *site.Node, f site.Facet, seen site.FacetState, r site.Recorded) []string {
-	if why := unresolved(n, f, seen); len(why) > 0 {
-		return why
-	}
-	if r.Boots == nil || r.Boots.Count < mostBoots || r.Boots.Asked != stagedDigest(n) || !isStaged(f) {
-		return nil
-	}
-	changes := wishFor(n, f, seen).diff(n, f, seen)
-	if len(changes) == 0 {
-		return nil
-	}
-	return []string{fmt.Sprintf("the machine was booted %d times for its %s, and %s; look at its console, then `slipway retry %s` or change the design",
-		r.Boots.Count, f, differs(changes), n.Name)}
-}
-
-// Booted is the count of boots after another one for what the design stages.
-func Booted(n *site.Node, before *site.Boots) *site.Boots {
-	now := &site.Boots{Asked: stagedDigest(n), Count: 1}
-	if before != nil && before.Asked == now.Asked {
-		now.Count += before.Count
-	}
-	return now
-}
-
-// StagedAsDesigned says whether all that the design stages was seen as asked.
-func StagedAsDesigned(n *site.Node, o site.Observed) bool {
-	for _, f := range staged(n) {
-		if n.Asks(f) && !AsDesigned(n, f, o.Facets[f]) {
-			return false
-		}
-	}
-	return true
-}
-
-func isStaged(f site.Facet) bool {
-	return f == site.FacetFirmware || f == site.FacetBIOS || ownTerms(f)
-}
-
-// stagedDigest names what the design stages.
-func stagedDigest(n *site.Node) string {
-	var parts []string
-	for _, f := range staged(n) {
-		parts = append(parts, n.Want(f).Digest())
-	}
-	return strings.Join(parts, "-")
 }

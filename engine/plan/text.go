@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -69,6 +68,13 @@ func Text(w io.Writer, p *site.Plan, v View) {
 		}
 		fmt.Fprintln(w)
 	}
+	if not := notActedOn(p); len(not) > 0 {
+		fmt.Fprintln(w, "designed, not acted on:")
+		for _, u := range not {
+			fmt.Fprintf(w, "  %s\n", site.Printable(u.String()))
+		}
+		fmt.Fprintln(w)
+	}
 	writeDestroys(w, p, v)
 	if p.Forecast != nil {
 		writeForecast(w, p, v)
@@ -78,10 +84,20 @@ func Text(w io.Writer, p *site.Plan, v View) {
 	if len(p.Removes) > 0 {
 		line += fmt.Sprintf(", %d to remove", len(p.Removes))
 	}
-	if never > 0 && never < len(p.Nodes) {
+	if never > 0 {
 		line += fmt.Sprintf(" (%d of %d nodes never seen)", never, len(p.Nodes))
 	}
 	fmt.Fprintln(w, v.Paint.with(v.Paint.Bold, line))
+}
+
+// notActedOn are the parts of a design that no driver acts on: the site's own, and
+// those of its nodes.
+func notActedOn(p *site.Plan) []site.Unacted {
+	all := []site.Unacted{{Paths: p.NotActedOn}}
+	for _, n := range p.Nodes {
+		all = append(all, site.Unacted{Paths: n.NotActedOn, Nodes: []string{n.Node}})
+	}
+	return site.GroupUnacted(all)
 }
 
 // Nodes writes what is to be done to nodes, those with the same steps together.
@@ -167,16 +183,16 @@ func (g nodeGroup) write(w io.Writer, now time.Time, paint Paint) {
 		fmt.Fprintf(w, "  about %s in all\n", Brief(g.first.Expect))
 	}
 	for _, b := range g.first.Blocked {
-		fmt.Fprintf(w, "  %s %s\n", paint.with(paint.Reboot, "blocked:"), clean(b))
+		fmt.Fprintf(w, "  %s %s\n", paint.with(paint.Reboot, "blocked:"), site.Printable(b))
 	}
 	if g.first.Waiting != "" {
-		fmt.Fprintf(w, "  waiting: %s\n", clean(g.first.Waiting))
+		fmt.Fprintf(w, "  waiting: %s\n", site.Printable(g.first.Waiting))
 	}
 	for _, r := range g.first.Reported {
-		fmt.Fprintf(w, "  reported: %s\n", clean(r))
+		fmt.Fprintf(w, "  reported: %s\n", site.Printable(r))
 	}
 	for _, r := range remarks(g.first) {
-		fmt.Fprintf(w, "  %s\n", paint.with(paint.Dim, clean(r)))
+		fmt.Fprintf(w, "  %s\n", paint.with(paint.Dim, site.Printable(r)))
 	}
 	fmt.Fprintln(w)
 }
@@ -193,20 +209,6 @@ func (g nodeGroup) head(some int) string {
 	return head
 }
 
-// clean takes out of a text that others wrote what would move on a terminal, or
-// turn the order of what is around it.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsSpace(r):
-			return ' '
-		case unicode.IsControl(r), unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point):
-			return -1
-		}
-		return r
-	}, s)
-}
-
 func seenAgo(g nodeGroup, now time.Time) string {
 	if g.first.Seen.IsZero() || len(g.names) > 1 {
 		return ""
@@ -217,16 +219,16 @@ func seenAgo(g nodeGroup, now time.Time) string {
 var signs = map[site.Impact]string{site.ImpactNone: "~", site.ImpactOnline: "~", site.ImpactReboot: "!", site.ImpactDestructive: "✗"}
 
 func writeStep(w io.Writer, s site.Step, nodes int, paint Paint) {
-	fmt.Fprintf(w, "  %s  %s, about %s; %s%s\n", paint.impact(s.Impact, signs[s.Impact]+" "+string(s.Action)), s.Impact, Brief(s.Expect), clean(s.Reason), serves(s))
+	fmt.Fprintf(w, "  %s  %s, about %s; %s%s\n", paint.impact(s.Impact, signs[s.Impact]+" "+string(s.Action)), s.Impact, Brief(s.Expect), site.Printable(s.Reason), serves(s))
 	for _, c := range s.Changes {
-		fmt.Fprintf(w, "      %s: %s → %s", clean(c.Name()), clean(orNone(c.Have)), clean(orNone(c.Want)))
+		fmt.Fprintf(w, "      %s: %s → %s", site.Printable(c.Name()), site.Printable(orNone(c.Have)), site.Printable(orNone(c.Want)))
 		if o := origins(c, s.Node, nodes); o != "" {
-			fmt.Fprint(w, paint.with(paint.Dim, "   "+clean(o)))
+			fmt.Fprint(w, paint.with(paint.Dim, "   "+site.Printable(o)))
 		}
 		fmt.Fprintln(w)
 	}
 	if s.Undo != "" {
-		fmt.Fprintf(w, "      %s\n", paint.with(paint.Dim, clean(undo(s))))
+		fmt.Fprintf(w, "      %s\n", paint.with(paint.Dim, site.Printable(undo(s))))
 	}
 }
 
@@ -288,11 +290,30 @@ func writeDestroys(w io.Writer, p *site.Plan, v View) {
 	if len(destroyed) == 0 {
 		return
 	}
-	fmt.Fprintln(w, v.Paint.with(v.Paint.Destructive, "What is destroyed, as set "+p.Destroys().Digest()+":"))
+	heading := "What is destroyed:"
+	if waiting := Unapproved(p.Destroys(), v.Known); len(waiting) > 0 {
+		heading = "What is destroyed, as set " + waiting.Digest() + ":"
+	}
+	fmt.Fprintln(w, v.Paint.with(v.Paint.Destructive, heading))
 	for _, d := range destroyed {
-		fmt.Fprintf(w, "  %s (%s): %s loses %s\n      %s\n", d.Node, d.Machine, d.Action, d.Lost, v.Paint.with(v.Paint.Dim, d.disks()))
+		fmt.Fprintf(w, "  %s (%s): %s loses %s\n      %s\n", d.Node, d.Target(), d.Action, d.Lost, v.Paint.with(v.Paint.Dim, d.disks()))
+		if approval := d.approval(); approval != "" {
+			fmt.Fprintln(w, "      "+approval)
+		}
 	}
 	fmt.Fprintln(w)
+}
+
+// approval is what is known of the approval of a loss; empty where it waits for
+// one.
+func (d Destruction) approval() string {
+	switch {
+	case d.Approved != nil:
+		return "approved by " + site.Printable(d.Approved.String())
+	case d.Loss.Disks == "":
+		return "cannot be approved before its disks were read"
+	}
+	return ""
 }
 
 // Destruction is a loss with what is known of what is lost.
@@ -300,8 +321,8 @@ type Destruction struct {
 	site.Loss
 	// Drives are the machine's, as it tells; nil when nothing is known.
 	Drives []site.Drive `json:"drives,omitempty"`
-	// Volumes are those of a virtual machine, each in words.
-	Volumes []string `json:"volumes,omitempty"`
+	// Approved says who has approved the loss; nil for nobody.
+	Approved *site.ApprovalSource `json:"approved,omitempty"`
 }
 
 // Destroyed is what a plan destroys.
@@ -310,7 +331,10 @@ func Destroyed(p *site.Plan, k site.Known) []Destruction { return withDrives(p.D
 func withDrives(set site.Losses, k site.Known) []Destruction {
 	var all []Destruction
 	for _, l := range set {
-		d := Destruction{Loss: l, Volumes: volumes(k.Nodes[l.Node].Observed)}
+		d := Destruction{Loss: l}
+		if e := k.Account(l.Node).Open(l); e != nil {
+			d.Approved = &e.Source
+		}
 		if i := k.Nodes[l.Node].Observed.Inventory; i != nil {
 			d.Drives = i.Drives
 		}
@@ -319,24 +343,41 @@ func withDrives(set site.Losses, k site.Known) []Destruction {
 	return all
 }
 
+// disks names the disks that are lost, and what is known of each.
 func (d Destruction) disks() string {
-	switch {
-	case d.Volumes != nil:
-		return "its disks: " + clean(strings.Join(d.Volumes, ", "))
-	case d.Drives == nil:
-		return "nothing is known of its disks"
-	case len(d.Drives) == 0:
-		return "its BMC tells of no disks"
-	}
-	var disks []string
-	for _, x := range d.Drives {
-		parts := []string{Size(x.Bytes), x.Model, "serial " + x.Serial}
-		if x.Serial == "" {
-			parts[2] = ""
+	return namedDisks(d.Loss, func(name string) string {
+		i := slices.IndexFunc(d.Drives, func(x site.Drive) bool { return name == x.DiskName() })
+		if i < 0 {
+			return name
 		}
-		disks = append(disks, clean(strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), " ")+" ("+x.Name+")"))
+		x := d.Drives[i]
+		parts := []string{Size(x.Bytes), x.Model, "serial " + name, ""}
+		if x.Serial == "" {
+			parts[2] = "without a serial number"
+		}
+		if x.Name != "" {
+			parts[3] = "(" + x.Name + ")"
+		}
+		return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), " ")
+	})
+}
+
+// DisksOf names the disks that a loss is of: they are a part of what is approved.
+func DisksOf(l site.Loss) string { return namedDisks(l, func(name string) string { return name }) }
+
+// namedDisks names the disks of a loss, each as it is told.
+func namedDisks(l site.Loss, tell func(name string) string) string {
+	switch l.Disks {
+	case "":
+		return "its disks were not read yet"
+	case site.DisksUnknown:
+		return "nobody can tell which disks these are"
 	}
-	return fmt.Sprintf("%s: %s", count(len(disks), "disk"), strings.Join(disks, ", "))
+	names := strings.Split(l.Disks, ", ")
+	for i, name := range names {
+		names[i] = site.Printable(tell(name))
+	}
+	return "disks: " + strings.Join(names, ", ")
 }
 
 // Size is a drive's as vendors tell it.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/slipway-gitops/slipway/engine/firstboot"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -58,14 +59,14 @@ func foreign(n *site.Node, m site.Memory) string {
 func lost(n *site.Node, m site.Memory) string {
 	r := m.Recorded
 	absent, home := Absent(m.Observed), n.Endpoints[site.BMC].URL
-	have := max(r.Generation(), underWay(r))
+	have := max(r.Generation(), r.UnderWay())
 	anew := fmt.Sprintf("raise the generation to %d to make it anew", max(have, n.Generation)+1)
 	switch a := r.Adopted; {
 	case absent && SeenElsewhere(n, r):
 		return fmt.Sprintf("the machine was last seen at %s, and is not at %s; a machine is not moved by itself, and is not made a second time: go back to the earlier place, or decommission it there first", a.BMC, home)
 	case absent && have == 0 && a != nil && !a.Settled.IsZero() && n.Generation == 0:
 		return fmt.Sprintf("the machine is gone%s, and with it what was on its disks; bring it back, or take the node out of the design and add it again to make another", on(n))
-	case have == 0 || isDue(n, m) || installBegun(r):
+	case have == 0 || isDue(n, m) || r.InstallBegun():
 		return ""
 	case absent:
 		return fmt.Sprintf("the machine is gone%s, and with it what generation %d had on its disks; bring it back, or %s", on(n), have, anew)
@@ -99,15 +100,18 @@ func imageDiskGone(n *site.Node, m site.Memory) bool {
 func has(seen site.FacetState, disk string) bool { return seen.Have[disk+".size"] != "" }
 
 // mayLose says whether an installation may erase something. A disk that could
-// not be looked at is taken to be there.
+// not be looked at is taken to be there, and one that is not attached to the
+// machine is deleted all the same.
 func mayLose(n *site.Node, m site.Memory) bool {
-	return stateOf(m.Observed) == site.StateDefined && !imageDiskGone(n, m)
+	seen := site.VolumesIn(m.Observed.Facets[site.FacetDisks].Have)
+	there := slices.ContainsFunc(seen, func(v site.Volume) bool { return v.Disk == n.Virtual.ImageDisk() })
+	return stateOf(m.Observed) == site.StateDefined && (there || !imageDiskGone(n, m))
 }
 
 // isDue says whether the design wants an installation that is neither done nor
 // under way.
 func isDue(n *site.Node, m site.Memory) bool {
-	under := underWay(m.Recorded)
+	under := m.Recorded.UnderWay()
 	if Absent(m.Observed) && m.Recorded.Installing == nil {
 		under = 0 // what was begun has nothing to go on with
 	}
@@ -122,7 +126,7 @@ func planFirstBoot(p *site.NodePlan, n *site.Node, m site.Memory) bool {
 	switch i := r.Installing; {
 	case isDue(n, m):
 		return false // a higher generation takes its place
-	case installBegun(r) && !Absent(m.Observed):
+	case r.InstallBegun() && !Absent(m.Observed):
 		p.Steps = append(p.Steps, r.InFlight.Step)
 	case i == nil:
 		return false
@@ -137,6 +141,21 @@ func planFirstBoot(p *site.NodePlan, n *site.Node, m site.Memory) bool {
 	return true
 }
 
+// editedSinceFirstBoot are the parts of the design, by path, that only a first boot
+// brings about, and that are others by now than those that it was given.
+func editedSinceFirstBoot(s *site.Site, n *site.Node, m site.Memory, serves map[site.Facet]bool) []string {
+	i := m.Recorded.Installed
+	if !n.IsVirtual() || i == nil || isDue(n, m) {
+		return nil
+	}
+	paths := firstboot.EditedSince(s, n, i.FirstBoot.Design)
+	paths = slices.DeleteFunc(paths, func(path string) bool { return serves[site.FacetOf(path)] })
+	for x, path := range paths {
+		paths[x] = path + " (edited since the first boot, which alone sets it)"
+	}
+	return paths
+}
+
 // planSeed takes away what the first boot was given, when it is over: there are
 // secrets in it.
 func planSeed(p *site.NodePlan, n *site.Node, m site.Memory) {
@@ -145,9 +164,9 @@ func planSeed(p *site.NodePlan, n *site.Node, m site.Memory) {
 		return
 	}
 	p.Steps = append(p.Steps, site.Step{
-		Node: n.Name, Machine: n.Machine(), Facet: site.FacetSeed, Action: seedKind.action,
+		Node: n.Name, Machine: n.Machine(), Facet: site.FacetSeed, Action: seedKind.Action,
 		Changes: []site.Change{{Field: "seed.state", Have: site.SeedAttached, Want: site.SeedNone}},
-		Impact:  seedKind.impact, Expect: seedKind.expect, Undo: seedKind.undo,
+		Impact:  seedKind.Impact, Expect: seedKind.Expect, Undo: seedKind.Undo,
 		Reason: fmt.Sprintf("generation %d has proven itself, and what its first boot was given holds secrets", i.Generation),
 	})
 }
@@ -155,12 +174,13 @@ func planSeed(p *site.NodePlan, n *site.Node, m site.Memory) {
 // diskInstallStep is the installation of a virtual machine: a new disk under
 // it, with an image on it, and the others as they are.
 func diskInstallStep(s *site.Site, n *site.Node, m site.Memory) site.Step {
-	step := installStep(s, n, Generation(n, m))
+	step := installStep(s, n, m)
 	step.Expect = takes(n, step.Action, step.Expect)
 	step.Loses = "everything on its disk " + n.Virtual.ImageDisk()
 	if len(n.Virtual.Disks) > 1 {
 		step.Loses += "; its other disks are kept"
 	}
+	step.Loses += whatRuns(s, n, m)
 	if !mayLose(n, m) {
 		step.Impact, step.Loses, step.Undo = site.ImpactOnline, "", unmade
 	}
@@ -188,9 +208,9 @@ func planZeroize(p *site.NodePlan, n *site.Node, m site.Memory) {
 		k = wipeKind
 	}
 	p.Steps = []site.Step{{
-		Node: n.Name, Machine: n.Machine(), Facet: site.FacetDefinition, Action: k.action,
+		Node: n.Name, Machine: n.Machine(), Facet: site.FacetDefinition, Action: k.Action,
 		Changes: []site.Change{{Field: "definition.state", Have: cmp.Or(state, "?"), Want: site.StateAbsent, Origin: n.Origins.Of("decommission")}},
-		Impact:  k.impact, Expect: k.expect, Undo: k.undo, Reason: "the design decommissions it", Loses: whole(n),
+		Impact:  k.Impact, Expect: k.Expect, Undo: k.Undo, Reason: "the design decommissions it", Loses: whole(n),
 	}}
 }
 

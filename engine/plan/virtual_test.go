@@ -231,8 +231,8 @@ func edit(n *site.Node, dice *rand.Rand) {
 	}
 }
 
-// What is approved for a virtual machine is in the words of its design, however
-// the machine looks by then.
+// An approval of what a virtual machine loses is about its disks as they were
+// seen; how else the machine looks by then does not matter.
 func TestApprovalOfVirtualMachines(t *testing.T) {
 	n := webNode()
 	s := lab(n)
@@ -250,9 +250,48 @@ func TestApprovalOfVirtualMachines(t *testing.T) {
 	}
 	was := digest(func(*machine) {})
 	if got := digest(func(vm *machine) {
-		vm.power, vm.live["memory"], vm.disks["root.size"], vm.disks["old.size"] = "off", "1GiB", "10GiB", "1GiB"
+		vm.power, vm.live["memory"], vm.disks["old.size"] = "off", "1GiB", "1GiB"
 	}); got != was {
 		t.Errorf("the set is %s, and was %s before the machine changed", got, was)
+	}
+	if got := digest(func(vm *machine) { vm.disks["root.size"] = "10GiB" }); got == was {
+		t.Error("another disk has the same digest")
+	}
+}
+
+// What a step deletes is named also where it is not attached to the machine: by
+// the end of the machine all, by an installation the disk that it replaces.
+func TestLossNamesVolumesThatAreNotAttached(t *testing.T) {
+	const unattached = "old 1GiB in the pool default (not attached), root 10GiB in the pool fast (not attached)"
+	for _, c := range []struct {
+		what string
+		with func(*site.Node, *machine)
+		want string
+	}{
+		{"zeroize", func(n *site.Node, _ *machine) { n.Decommission = true }, "data 4GiB in the pool default, root 20GiB in the pool default, " + unattached},
+		{"install", func(n *site.Node, _ *machine) { n.Generation = 2 }, "root 20GiB in the pool default, root 10GiB in the pool fast (not attached)"},
+		{"install without its disk", func(n *site.Node, vm *machine) {
+			n.Generation = 2
+			delete(vm.disks, "root.size")
+		}, "root 10GiB in the pool fast (not attached)"},
+	} {
+		n, vm := webNode(), newMachine()
+		s := lab(n)
+		vm.settle(t, s, n)
+		vm.disks[site.FieldUnattached] = unattached
+		c.with(n, vm)
+		known := site.Known{Nodes: map[string]site.Memory{n.Name: vm.memory()}}
+		p := plan.Node(s, n, known)
+		set := (&site.Plan{Nodes: []site.NodePlan{p}}).Destroys()
+		if len(set) != 1 || set[0].Disks != c.want {
+			t.Errorf("%s: the losses are %+v, want the disks %q", c.what, set, c.want)
+		}
+		if note := fmt.Sprint(p.Notes); !strings.Contains(note, `its disk "old" of 1GiB is not in the design; it is not attached to the machine, and it is`) {
+			t.Errorf("%s: the notes are %s", c.what, note)
+		}
+		if seen, want := plan.DisksOf(set[0]), "disks: "+c.want; seen != want {
+			t.Errorf("%s: people read %q, want %q", c.what, seen, want)
+		}
 	}
 }
 

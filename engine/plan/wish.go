@@ -59,7 +59,7 @@ func (w wish) diff(n *site.Node, f site.Facet, seen site.FacetState) []site.Chan
 		if have == "" && !ownTerms(f) && !isFor(n.Want(f), seen) || seen.Seen.IsZero() {
 			have = "?"
 		}
-		if leaves := seen.Pending[field]; have == want && leaves != "" && leaves != want && isStaged(f) {
+		if leaves := seen.Pending[field]; have == want && leaves != "" && leaves != want && site.Facets[f].Staged {
 			have += ", " + leaves + " after the next boot"
 		}
 		if have != want {

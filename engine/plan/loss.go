@@ -1,0 +1,127 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// complete completes what a destructive step says of its loss: the hypervisor, the
+// disks as they were last seen, and the attempt. One that has used its approval
+// stays as it was approved, unless the records have begun anew since: then nobody
+// knows how it went on, and it needs another approval.
+func complete(step *site.Step, n *site.Node, m site.Memory) {
+	if step.Impact < site.ImpactDestructive {
+		return
+	}
+	step.Hypervisor = n.Virtual.Host.Hypervisor
+	if f := m.Recorded.InFlight; f != nil && f.Consumed && goesOn(f.Step, *step) && f.Step.Records == m.Account.Records {
+		step.Loses, step.Disks, step.Attempt, step.Records = f.Step.Loses, f.Step.Disks, f.Step.Attempt, f.Step.Records
+		return
+	}
+	loss, _ := step.Destroys()
+	loss.Disks = disksOf(step, n, m.Observed)
+	loss = m.Account.Numbered(loss)
+	step.Disks, step.Attempt, step.Records = loss.Disks, loss.Attempt, loss.Records
+}
+
+// goesOn says whether a step that was begun is planned again, at the same place.
+func goesOn(begun, planned site.Step) bool {
+	return begun.Digest() == planned.Digest() && begun.Generation == planned.Generation && begun.Hypervisor == planned.Hypervisor
+}
+
+// Renumbered is a node's plan with its losses as the ledger numbers them by now.
+func Renumbered(p site.NodePlan, n *site.Node, m site.Memory) site.NodePlan {
+	p.Steps = slices.Clone(p.Steps)
+	for i := range p.Steps {
+		complete(&p.Steps[i], n, m)
+	}
+	return p
+}
+
+// Disks are the disks of a node's machine that a destructive step erases, as they
+// were last seen; empty while nobody has read them.
+func Disks(s site.Step, n *site.Node, o site.Observed) string { return disksOf(&s, n, o) }
+
+// disksOf are the disks of a node's machine as they were last seen: those that
+// its BMC tells of, and those that only its system does. It is empty while nobody
+// has asked the BMC yet.
+func disksOf(step *site.Step, n *site.Node, o site.Observed) string {
+	if n.IsVirtual() {
+		return cmp.Or(lostVolumes(step, n, o).String(), site.DisksUnknown)
+	}
+	if o.Disks == nil && n.Inspect != inspectNever {
+		return ""
+	}
+	var told site.Disks
+	if o.Disks != nil {
+		told = *o.Disks
+	}
+	all := slices.Clone(told.Serials)
+	for _, name := range insideNames(o.Inside) {
+		if !slices.ContainsFunc(all, func(serial string) bool { return sameDisk(serial, name) }) {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	if told.Partly && len(all) > 0 {
+		all = append(all, site.DisksUnread)
+	}
+	return cmp.Or(strings.Join(all, ", "), site.DisksUnknown)
+}
+
+// leastSerial is how many characters the serial number of a drive has at least.
+const leastSerial = 6
+
+// sameDisk says whether a BMC and a system mean one disk by these serial numbers,
+// of which none is empty: systems put the model before it, or blanks around it. One
+// that is too short to be a drive's is no part of another.
+func sameDisk(a, b string) bool {
+	a, b = strings.ToLower(strings.TrimSpace(a)), strings.ToLower(strings.TrimSpace(b))
+	if len(a) > len(b) {
+		a, b = b, a
+	}
+	return a == b || len(a) >= leastSerial && strings.Contains(b, a)
+}
+
+// inspectNever is what a node says whose BMC is never asked for its parts.
+const inspectNever = "never"
+
+// lostVolumes are the volumes of a virtual machine that a step deletes: all that
+// belong to the machine when it is taken away, also those that are not attached to
+// it any more, and otherwise those of the disk that the image is put on. The driver
+// deletes no volume that is not among them.
+func lostVolumes(step *site.Step, n *site.Node, o site.Observed) site.Volumes {
+	all := site.VolumesIn(o.Facets[site.FacetDisks].Have)
+	if step.Action == site.ActionZeroize {
+		return all
+	}
+	return slices.DeleteFunc(all, func(v site.Volume) bool { return v.Disk != n.Virtual.ImageDisk() })
+}
+
+// insideNames are the disks that an installed system sees, by serial number.
+func insideNames(in *site.Inside) []string {
+	if in == nil {
+		return nil
+	}
+	var all []string
+	for _, b := range in.Disks {
+		if name := cmp.Or(site.DiskName(b.Serial), b.Name); b.Kind == "disk" && name != "" {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Unapproved is what of a set nobody has approved yet and somebody could: what
+// waits for a person.
+func Unapproved(set site.Losses, k site.Known) site.Losses {
+	return slices.DeleteFunc(slices.Clone(set), func(l site.Loss) bool {
+		f := k.Nodes[l.Node].Recorded.InFlight
+		used := f != nil && f.Consumed && f.Step.Attempt == l.Attempt && f.Step.Records == l.Records
+		return used || l.Disks == "" || k.Account(l.Node).Open(l) != nil
+	})
+}

@@ -1,0 +1,68 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// takesFrom says that a node would have something that is still another's: one
+// that has left the design is there until a person lets it go, and the machine of
+// one that is held stays as it was designed before. It is empty when the node takes
+// nothing.
+func takesFrom(s *site.Site, n *site.Node, others map[string]site.Reach) string {
+	if len(others) == 0 {
+		return ""
+	}
+	own := site.ReachOf(n)
+	for _, name := range slices.Sorted(maps.Keys(others)) {
+		x, other := s.Nodes[name], others[name]
+		if name == n.Name || x != nil && !other.Held && x.Paused == nil && x.Away == "" {
+			continue
+		}
+		switch what := shared(own, other); {
+		case what == "":
+		case x == nil:
+			return fmt.Sprintf("%s has %s of %s, which has left the design and whose removal is not done: put %[3]s back, or run `slipway approve %[3]s` to let it go",
+				n.Name, what, name)
+		default:
+			return fmt.Sprintf("%s has %s of %s, which is paused, away or quarantined and still has it: %[1]s waits until Slipway acts on %[3]s again", n.Name, what, name)
+		}
+	}
+	return ""
+}
+
+// shared says what two nodes have in common that only one of them can have;
+// empty for nothing.
+func shared(a, b site.Reach) string {
+	switch {
+	case a.Machine.UUID != "" && (a.Machine.UUID == b.Machine.UUID || a.Machine.UUID == site.TurnedRound(b.Machine.UUID)):
+		return "the machine (UUID " + a.Machine.UUID + ")"
+	case a.Machine.Serial != "" && a.Machine.Serial == b.Machine.Serial && !a.Machine.Contradicts(b.Machine):
+		return "the machine (serial " + a.Machine.Serial + ")"
+	case a.BMC.URL != "" && a.BMC.Plain() == b.BMC.Plain():
+		return "the endpoint " + a.BMC.URL
+	}
+	for _, network := range slices.Sorted(maps.Keys(a.Addresses)) {
+		address := a.Addresses[network]
+		if address != site.AddressDHCP && address != site.AddressAllocate && address == b.Addresses[network] {
+			return "the address " + address + " in the network " + network
+		}
+	}
+	for _, mac := range macs(a) {
+		if slices.Contains(macs(b), mac) {
+			return "the MAC address " + mac
+		}
+	}
+	return ""
+}
+
+// macs are the MAC addresses of a node, with the one that its machine is known by.
+func macs(r site.Reach) []string {
+	if r.Machine.MAC == "" {
+		return r.MACs
+	}
+	return append(slices.Clone(r.MACs), r.Machine.MAC)
+}
