@@ -6,6 +6,8 @@ package driver
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -37,11 +39,38 @@ type Machine interface {
 	// Step.Resumed the step may have been begun before and is continued from
 	// what is seen; without it, leftovers of older work are cleared first.
 	// Before the first write it checks that the machine is Step.Machine and
-	// refuses another. When the context ends it returns soon; the machine is
-	// then as if the step had been interrupted by a power cut of the daemon.
-	Apply(ctx context.Context, step site.Step, n *site.Node, seen site.Observed) error
+	// refuses another. While the step runs it compares every answer that
+	// carries the machine's identity, and sends a write only over the session or
+	// connection on which that identity was read: never over a new one on which
+	// it was not, and never a second time because a new login was made. When
+	// the session is gone it returns ErrInterrupted. Right before its first request after which data can be
+	// lost it asks for permission, see Permit. Of a virtual machine it deletes no
+	// disk that Step.Disks does not name, and refuses before it deletes any. When the context ends it returns
+	// soon; the machine is then as if the step had been interrupted by a power
+	// cut of the daemon.
+	Apply(ctx context.Context, step site.Step, n *site.Node, may Permit) error
 	// Close ends sessions on the machine and frees the handle.
 	Close() error
+}
+
+// Permit says whether a step may destroy data now, and records that it does.
+// The engine gives one with each destructive step. A driver asks it right
+// before the first request of a step after which data can be lost, after
+// everything that may still fail without loss: hours may have passed since the
+// step was planned. Its error wraps ErrNotPermitted and ends the step: nothing
+// was lost, and the driver takes back what would lose something later.
+type Permit func(ctx context.Context) error
+
+// Ask asks for permission where the step needs one. A destructive step without
+// a Permit is refused.
+func (p Permit) Ask(ctx context.Context, s site.Step) error {
+	switch {
+	case s.Impact < site.ImpactDestructive:
+		return nil
+	case p == nil:
+		return fmt.Errorf("%w: %s destroys data, and nobody permitted it", ErrNotPermitted, s.Action)
+	}
+	return p(ctx)
 }
 
 // Serves are the facets that some driver acts on or observes.
@@ -63,6 +92,25 @@ type Sessioner interface {
 	// It is empty before the first login and where each request carries the
 	// credential by itself. It sends nothing.
 	Session() string
+}
+
+// Binder is a Machine that knows how its writes are bound.
+type Binder interface {
+	// Binding is how writes are bound, by what was seen so far. It sends
+	// nothing.
+	Binding() site.Binding
+}
+
+// Namer is a Machine whose sessions may carry a text that others can read.
+type Namer interface {
+	// Name says for which site and term the handle acts. Sessions that are
+	// opened from then on carry both, where the machine is known to keep such a
+	// text. It sends nothing.
+	Name(site string, term uint64)
+	// Outranked looks through the sessions on the machine, and returns a
+	// *LaterTermError when one is of the same site and a later term. A machine
+	// whose sessions carry no text is not asked.
+	Outranked(ctx context.Context) error
 }
 
 // Ender is a Machine on which a session can be ended: that of an earlier term,
@@ -90,6 +138,15 @@ type Inspector interface {
 	// told of in Missing; an error means that nothing could be read at all, or
 	// that the context ended.
 	Inspect(ctx context.Context, n *site.Node) (*site.Inventory, error)
+}
+
+// Identifier is a Machine that can tell all that it is known by.
+type Identifier interface {
+	// Identify reads the identity with all that tells the machine from others
+	// behind the same controller: its slot, and where it shows one a MAC address
+	// of its own, the wanted one if it has that. Where it is the only one they
+	// are left out.
+	Identify(ctx context.Context, want site.Identity) (site.Identity, error)
 }
 
 // Certifier is a Machine that trusts the certificate that the other side shows
@@ -124,6 +181,10 @@ type Consoler interface {
 	Console(ctx context.Context, most int) ([]byte, error)
 }
 
+// LongestStep is how long a driver has for a step at least; it ends by itself before,
+// and says what it has waited for. What takes longer is tried again, and joined.
+const LongestStep = 30 * time.Minute
+
 // The classes of error. A driver wraps one of them into what it returns,
 // together with what the machine said; anything else is treated as
 // ErrUnreachable.
@@ -140,8 +201,33 @@ var (
 	// machine's identity, a certificate that is not the pinned one, an answer
 	// that makes no sense. Needs a person.
 	ErrRefused = errors.New("refused")
+	// ErrInterrupted: the session or connection over which the machine's identity
+	// was read is gone in the middle of a step, and nothing was sent since.
+	// Retried: the engine looks at the machine again, which logs in and reads
+	// the identity anew, checks its term and its gates, and resumes the step.
+	ErrInterrupted = errors.New("interrupted")
+	// ErrOutranked: a later term of the same site acts on the machine. The
+	// records of this engine are older than what was done; it must not write.
+	ErrOutranked = errors.New("outranked")
+	// ErrNotPermitted: the engine did not let the step destroy anything. A
+	// driver returns it as it got it; the step is planned again.
+	ErrNotPermitted = errors.New("not permitted")
 	// errors.ErrUnsupported: this machine cannot do it.
 )
+
+// LaterTermError is ErrOutranked with the term.
+type LaterTermError struct {
+	Term uint64 // the latest that a session is named for
+	Host string // whose session it is
+}
+
+func (e *LaterTermError) Error() string {
+	return fmt.Sprintf("a session of term %d of this site is open at %s: a controller with newer records acts on the machine; "+
+		"stop one of the two, and let no copy or older state of the records be used", e.Term, e.Host)
+}
+
+// Is says that it is ErrOutranked.
+func (e *LaterTermError) Is(target error) bool { return target == ErrOutranked }
 
 // RetryAfter is implemented by errors that know when to try again.
 type RetryAfter interface {

@@ -28,7 +28,7 @@ func (d bmcDriver) Open(_ context.Context, e site.Endpoint, s secret.Value) (dri
 	if err != nil {
 		return nil, err
 	}
-	return &bmc{m: m, value: s}, nil
+	return &bmc{m: m, login: &login{m: m, value: s}}, nil
 }
 
 func (f *Fleet) find(e site.Endpoint) (*FakeMachine, error) {
@@ -46,30 +46,64 @@ func (f *Fleet) find(e site.Endpoint) (*FakeMachine, error) {
 // bmc is an open handle.
 type bmc struct {
 	m     *FakeMachine
-	value secret.Value
+	login *login
 }
 
 func (b *bmc) Close() error { return nil }
 
 // read is a question that the BMC answers.
 func (b *bmc) read(ctx context.Context) error {
-	if err := b.m.exchange(ctx, b.value, b.m.latency(readRange)); err != nil {
+	if err := wait(ctx); err != nil {
+		return err
+	}
+	if err := b.login.exchange(ctx, b.m.latency(readRange)); err != nil {
 		return err
 	}
 	if b.m.flake() {
 		return timeout(ctx)
 	}
-	defer b.m.look()()
+	unlock := b.m.look()
 	b.m.counts.Reads++
-	return nil
+	unlock()
+	return wait(ctx)
 }
 
-// exchange is one question and answer, as far as every endpoint has it.
-func (m *FakeMachine) exchange(ctx context.Context, value secret.Value, takes time.Duration) error {
+// login is what a handle is logged in by.
+type login struct {
+	m     *FakeMachine
+	value secret.Value
+	in    bool
+}
+
+// exchange is one question and answer, as far as every endpoint has it. The
+// first one logs in, and so does one to a machine that forgets its sessions.
+func (l *login) exchange(ctx context.Context, takes time.Duration) error {
+	unlock := l.m.look()
+	denies := l.m.fault == Denied
+	unlock()
+	if l.value.IsZero() || l.in && !denies {
+		return l.m.answer(ctx, l.value, takes)
+	}
+	return driver.Login(ctx, func() error {
+		err := l.m.answer(ctx, l.value, takes)
+		l.in = err == nil
+		defer l.m.look()()
+		if l.m.counts.Logins++; errors.Is(err, driver.ErrDenied) {
+			l.m.counts.Denied++
+		}
+		return err
+	})
+}
+
+// answer is what becomes of a request.
+func (m *FakeMachine) answer(ctx context.Context, value secret.Value, takes time.Duration) error {
 	if err := sleep(ctx, takes); err != nil {
 		return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 	}
 	unlock := m.look()
+	if m.requests++; m.replaced > 0 && m.requests >= m.replaced {
+		m.fault = WrongMachine
+	}
 	fault, want := m.fault, m.config.Secret
 	unlock()
 	switch fault {
@@ -91,29 +125,68 @@ func (m *FakeMachine) exchange(ctx context.Context, value secret.Value, takes ti
 	return nil
 }
 
-// write is a request for a change that the machine carries out if it gets it.
-// One that fails may have been carried out.
-func (m *FakeMachine) write(ctx context.Context, value secret.Value, step site.Step, first bool, change func()) error {
-	of := writeRange
-	if site.Serves[step.Facet] == site.OS {
+// interrupting are the actions whose requests interrupt what runs on a machine.
+// A machine takes every other change while it serves.
+var interrupting = []site.Action{
+	site.ActionPowerOff, site.ActionRestart, site.ActionInstall, site.ActionFinishInstall, site.ActionZeroize, site.ActionPackages,
+}
+
+// write is a request for a change that the machine carries out if it gets it, and
+// if it comes over a session of its own; the zero session is one. One that fails
+// may have been carried out.
+func (l *login) write(ctx context.Context, step site.Step, session site.Identity, first bool, change func()) error {
+	send := func() error { return l.send(ctx, step, session, first, change) }
+	if slices.Contains(interrupting, step.Action) {
+		return driver.Interrupt(ctx, send)
+	}
+	return send()
+}
+
+func (l *login) send(ctx context.Context, step site.Step, session site.Identity, first bool, change func()) error {
+	m, of := l.m, writeRange
+	if site.Facets[step.Facet].Endpoint == site.OS {
 		of = insideRange
 	}
-	if err := m.exchange(ctx, value, m.latency(of)); err != nil {
+	if err := wait(ctx); err != nil {
+		return err
+	}
+	carryOut := func() error {
+		unlock := m.look()
+		is, stray := m.answered(), m.fault == WrongMachine
+		if session.Known() && session != is {
+			unlock()
+			return fmt.Errorf("%w: the session is not known here; nothing was written", driver.ErrInterrupted)
+		}
+		if stray {
+			m.counts.Strays++
+		} else {
+			m.counts.Writes++
+		}
+		unlock()
+		m.fleet.called(Call{When: time.Now(), Machine: m.name, Identity: is, Step: step, First: first})
+		if !stray {
+			change()
+		}
+		return nil
+	}
+	sent, takes := time.Now(), m.latency(of)
+	if err := l.exchange(ctx, takes); err != nil {
+		if left := takes - time.Since(sent); left > 0 && wait(ctx) != nil && m.flip() {
+			time.AfterFunc(left, func() { _ = carryOut() }) // it is on its way, though nobody is there for the answer
+		}
 		return err
 	}
 	lost := m.flake()
 	if lost && m.flip() {
 		return fmt.Errorf("%w: 503", driver.ErrBusy)
 	}
-	m.fleet.called(Call{When: time.Now(), Machine: m.name, Identity: m.Identity(), Step: step, First: first})
-	unlock := m.look()
-	m.counts.Writes++
-	unlock()
-	change()
+	if err := carryOut(); err != nil {
+		return err
+	}
 	if lost {
 		return timeout(ctx)
 	}
-	return nil
+	return wait(ctx)
 }
 
 func readRange(c Config) Range   { return c.Reads }
@@ -253,17 +326,20 @@ func (m *FakeMachine) have(f site.Facet) site.Values {
 	return m.inside[f]
 }
 
-func (b *bmc) Apply(ctx context.Context, step site.Step, n *site.Node, _ site.Observed) error {
+func (b *bmc) Apply(ctx context.Context, step site.Step, n *site.Node, may driver.Permit) error {
 	if err := b.read(ctx); err != nil {
 		return err
 	}
-	unlock := b.m.look()
-	seen, lies := b.m.answered(), b.m.fault == Lies
-	unlock()
-	if !step.Machine.Known() || !step.Machine.Matches(seen) {
-		return fmt.Errorf("%w: the step is for %s, this machine is %s", driver.ErrRefused, step.Machine, seen)
+	w := &writer{bmc: b, step: step, may: may}
+	if !step.Machine.Known() {
+		return fmt.Errorf("%w: the step names no machine", driver.ErrRefused)
 	}
-	w := &writer{bmc: b, step: step}
+	if err := w.compare(); err != nil {
+		return err
+	}
+	unlock := b.m.look()
+	lies := b.m.fault == Lies
+	unlock()
 	if lies {
 		return w.write(ctx, func(*FakeMachine) {})
 	}
@@ -290,22 +366,41 @@ func (b *bmc) Apply(ctx context.Context, step site.Step, n *site.Node, _ site.Ob
 type writer struct {
 	*bmc
 	step    site.Step
+	may     driver.Permit
+	session site.Identity // the machine that was read last
 	written bool
 }
 
 func (w *writer) write(ctx context.Context, change func(*FakeMachine)) error {
-	return w.ask(ctx, func() {
-		defer w.m.look()()
-		change(w.m)
-	})
+	return w.ask(ctx, func() { w.m.changed(func() { change(w.m) }) })
+}
+
+// destroy is a write after which data may be lost.
+func (w *writer) destroy(ctx context.Context, change func(*FakeMachine)) error {
+	unlock := w.m.look()
+	w.m.tellOf(cmp.Or(w.step.Machine.UUID, w.m.plate()), Asked, time.Now(), site.Marker{})
+	unlock()
+	return w.write(ctx, change)
 }
 
 func (w *writer) ask(ctx context.Context, change func()) error {
 	first := !w.written
-	return w.m.write(ctx, w.value, w.step, first, func() {
+	return w.login.write(ctx, w.step, w.session, first, func() {
 		w.written = true
 		change()
 	})
+}
+
+// compare refuses to go on when another machine answers, and notes which one
+// does: a machine takes no change over the session of another.
+func (w *writer) compare() error {
+	defer w.m.look()()
+	seen := w.m.answered()
+	if !w.step.Machine.Matches(seen) {
+		return fmt.Errorf("%w: another machine answers: the step is for %s, this machine is %s", driver.ErrRefused, w.step.Machine, seen)
+	}
+	w.session = seen
+	return nil
 }
 
 // power asks for a power state and waits for it; an installer may have powered
@@ -347,7 +442,10 @@ func (w *writer) wait(ctx context.Context) error {
 	if err := sleep(ctx, max(time.Millisecond, w.m.settings().PowerTime/16)); err != nil {
 		return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 	}
-	return w.read(ctx)
+	if err := w.read(ctx); err != nil {
+		return err
+	}
+	return w.compare()
 }
 
 // ask is a request for a power state as the machine takes it.
@@ -404,6 +502,10 @@ func (w *writer) restart(ctx context.Context) error {
 			return fmt.Errorf("restart: %w", err)
 		}
 	}
+	defer w.m.look()()
+	if w.m.fault == Failing {
+		return fmt.Errorf("%w: the job that applies the settings completed with errors", driver.ErrRefused)
+	}
 	return nil
 }
 
@@ -414,14 +516,14 @@ func (w *writer) install(ctx context.Context, n *site.Node) error {
 	image := site.Marker{Node: n.Name, Generation: step.Generation, Image: step.Image.SHA256}
 	unlock := w.m.look()
 	inserted := step.Resumed && w.m.media != nil && *w.m.media == image
-	once, on := w.m.once, w.m.on
+	once, on, holds := w.m.once, w.m.on, w.m.media != nil
 	unlock()
 	switch {
 	case inserted && !once && !on:
 		return nil // the installer has come and gone
 	case inserted:
-		return w.power(ctx, true)
-	case !step.Resumed:
+		return w.start(ctx)
+	case !step.Resumed || holds:
 		if err := w.write(ctx, func(m *FakeMachine) { m.media = nil }); err != nil {
 			return err
 		}
@@ -429,13 +531,29 @@ func (w *writer) install(ctx context.Context, n *site.Node) error {
 	if err := w.power(ctx, false); err != nil {
 		return err
 	}
-	if err := w.write(ctx, func(m *FakeMachine) { m.once = true }); err != nil {
+	if err := w.may.Ask(ctx, step); err != nil {
 		return err
 	}
-	if err := w.write(ctx, func(m *FakeMachine) { m.media = &image }); err != nil {
+	if err := w.destroy(ctx, func(m *FakeMachine) { m.once = true }); err != nil {
+		return err
+	}
+	if err := w.destroy(ctx, func(m *FakeMachine) { m.media = &image }); err != nil {
 		return err
 	}
 	return w.power(ctx, true)
+}
+
+// start boots the installer whose medium is inserted, or takes that out when it
+// may not.
+func (w *writer) start(ctx context.Context) error {
+	err := w.may.Ask(ctx, w.step)
+	if err == nil {
+		return w.power(ctx, true)
+	}
+	if w.m.Power() == "off" {
+		err = errors.Join(err, w.write(ctx, func(m *FakeMachine) { m.media, m.once = nil, false }))
+	}
+	return err
 }
 
 func (w *writer) finish(ctx context.Context) error {
@@ -463,12 +581,12 @@ func (d osDriver) Open(_ context.Context, e site.Endpoint, s secret.Value) (driv
 	if err != nil {
 		return nil, err
 	}
-	return system{m, s, e.Trust.HostKeys}, nil
+	return system{m, &login{m: m, value: s}, e.Trust.HostKeys}, nil
 }
 
 type system struct {
 	m      *FakeMachine
-	value  secret.Value
+	login  *login
 	pinned []string
 }
 
@@ -482,7 +600,7 @@ var insideActions = map[site.Facet]site.Action{
 
 // Apply begins a step that then goes on by itself, joins one that does, and
 // waits for its end. A facet is left in between when the machine is restarted.
-func (s system) Apply(ctx context.Context, step site.Step, n *site.Node, _ site.Observed) error {
+func (s system) Apply(ctx context.Context, step site.Step, n *site.Node, _ driver.Permit) error {
 	if err := s.ask(ctx); err != nil {
 		return err
 	}
@@ -501,9 +619,9 @@ func (s system) Apply(ctx context.Context, step site.Step, n *site.Node, _ site.
 	case runs && !maps.Equal(running.want, want):
 		return fmt.Errorf("%w: something else is being done", driver.ErrBusy)
 	case lies:
-		return s.m.write(ctx, s.value, step, true, func() {})
+		return s.login.write(ctx, step, seen, true, func() {})
 	case !runs:
-		if err := s.m.write(ctx, s.value, step, true, func() { s.m.begin(step, want) }); err != nil {
+		if err := s.login.write(ctx, step, seen, true, func() { s.m.begin(step, want) }); err != nil {
 			return err
 		}
 	}
@@ -543,11 +661,17 @@ const interrupted = "interrupted"
 
 // ask is a question that the system answers.
 func (s system) ask(ctx context.Context) error {
-	if err := s.m.exchange(ctx, s.value, s.m.latency(insideRange)); err != nil {
+	if err := wait(ctx); err != nil {
+		return err
+	}
+	if err := s.login.exchange(ctx, s.m.latency(insideRange)); err != nil {
 		return err
 	}
 	if s.m.flake() {
 		return timeout(ctx)
+	}
+	if err := wait(ctx); err != nil {
+		return err
 	}
 	defer s.m.look()()
 	if !s.m.answers() {
@@ -578,8 +702,7 @@ func (s system) Observe(ctx context.Context, n *site.Node, facets []site.Facet) 
 		}
 		seen.Facets[f] = site.FacetState{Have: maps.Clone(have), Want: n.Want(f), Seen: time.Now(), Driver: "fake"}
 	}
-	if s.m.disk.Node != "" {
-		marker := *s.m.disk
+	if marker := *cmp.Or(s.m.forged, s.m.disk); marker.Node != "" {
 		seen.Marker = &marker
 	}
 	return seen, nil

@@ -40,7 +40,7 @@ func TestFleetInstallsInVirtualTime(t *testing.T) {
 		fake := fleet.Machine("n1")
 		n := fake.Node()
 		m := open(t, fleet.Driver(), n.Endpoints[site.BMC])
-		if err := m.Apply(t.Context(), installStep(n), n, site.Observed{}); err != nil {
+		if err := m.Apply(t.Context(), installStep(n), n, drivertest.Permitted); err != nil {
 			t.Fatal(err)
 		}
 		if fake.Power() != "on" {
@@ -51,7 +51,7 @@ func TestFleetInstallsInVirtualTime(t *testing.T) {
 			t.Fatal("the installer did not power the machine off")
 		}
 		finish := site.Step{Node: "n1", Machine: n.Identity, Facet: site.FacetImage, Action: site.ActionFinishInstall}
-		if err := m.Apply(t.Context(), finish, n, site.Observed{}); err != nil {
+		if err := m.Apply(t.Context(), finish, n, drivertest.Permitted); err != nil {
 			t.Fatal(err)
 		}
 		inside := open(t, fleet.OSDriver(), n.Endpoints[site.OS])
@@ -81,9 +81,9 @@ func TestInstallCutAnywhereInstallsOnce(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), cut)
 			defer cancel()
 			step := installStep(n)
-			if m.Apply(ctx, step, n, site.Observed{}) != nil {
+			if m.Apply(ctx, step, n, drivertest.Permitted) != nil {
 				step.Resumed = true
-				if err := m.Apply(t.Context(), step, n, site.Observed{}); err != nil {
+				if err := m.Apply(t.Context(), step, n, drivertest.Permitted); err != nil {
 					t.Fatal(cut, err)
 				}
 			}
@@ -107,7 +107,7 @@ func TestStagedSettingsNeedABoot(t *testing.T) {
 		m := open(t, fleet.Driver(), n.Endpoints[site.BMC])
 		take := func(f site.Facet, a site.Action) site.FacetState {
 			step := site.Step{Node: "n1", Machine: n.Identity, Facet: f, Action: a}
-			if err := m.Apply(t.Context(), step, n, site.Observed{}); err != nil {
+			if err := m.Apply(t.Context(), step, n, drivertest.Permitted); err != nil {
 				t.Fatal(err)
 			}
 			seen, err := m.Observe(t.Context(), n, []site.Facet{site.FacetFirmware})
@@ -145,14 +145,14 @@ func TestStepInsideIsCutAsByAPowerCut(t *testing.T) {
 		n.System.Packages = map[string]site.Package{"nginx": {}}
 		inside := open(t, fleet.OSDriver(), n.Endpoints[site.OS])
 		step := site.Step{Node: "n1", Machine: n.Identity, Facet: site.FacetPackages, Action: site.ActionPackages}
-		if err := inside.Apply(t.Context(), step, n, site.Observed{}); !errors.Is(err, driver.ErrUnreachable) {
+		if err := inside.Apply(t.Context(), step, n, drivertest.Permitted); !errors.Is(err, driver.ErrUnreachable) {
 			t.Errorf("a system that does not answer: %v", err)
 		}
 		time.Sleep(slow.OSTime)
 		cut := func() (err error) {
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
-			return inside.Apply(ctx, step, n, site.Observed{})
+			return inside.Apply(ctx, step, n, drivertest.Permitted)
 		}
 		if err := cut(); err == nil || fake.Have(site.FacetPackages)["design"] != "interrupted" {
 			t.Errorf("cut: %v, have %v", err, fake.Have(site.FacetPackages))
@@ -163,7 +163,7 @@ func TestStepInsideIsCutAsByAPowerCut(t *testing.T) {
 		if err := cut(); err == nil || fake.Have(site.FacetPackages)["design"] != "interrupted" {
 			t.Errorf("cut again: %v, have %v", err, fake.Have(site.FacetPackages))
 		}
-		if err := inside.Apply(t.Context(), step, n, site.Observed{}); err != nil || !maps.Equal(fake.Have(site.FacetPackages), n.Want(site.FacetPackages)) {
+		if err := inside.Apply(t.Context(), step, n, drivertest.Permitted); err != nil || !maps.Equal(fake.Have(site.FacetPackages), n.Want(site.FacetPackages)) {
 			t.Errorf("joined: %v, have %v", err, fake.Have(site.FacetPackages))
 		}
 		if calls := fleet.Calls(); len(calls) != 2 || !calls[0].First || calls[0].Step.Action != site.ActionPackages {
@@ -186,7 +186,7 @@ func TestPowerOfADeafSystemIsCut(t *testing.T) {
 			n := fake.Node()
 			began := time.Now()
 			step := site.Step{Node: "n1", Machine: n.Identity, Facet: site.FacetPower, Action: site.ActionPowerOff, Force: force}
-			if err := open(t, fleet.Driver(), n.Endpoints[site.BMC]).Apply(t.Context(), step, n, site.Observed{}); err != nil {
+			if err := open(t, fleet.Driver(), n.Endpoints[site.BMC]).Apply(t.Context(), step, n, drivertest.Permitted); err != nil {
 				t.Fatal(err)
 			}
 			if took := time.Since(began); fake.Power() != "off" || force == (took > slow.PowerTime) || took < least {
@@ -205,7 +205,7 @@ func TestPowerThatSomebodyTakesBackIsRefused(t *testing.T) {
 		n := fake.Node()
 		time.AfterFunc(slow.PowerTime/2, func() { fake.SetPower("off") })
 		step := site.Step{Node: "n1", Machine: n.Identity, Facet: site.FacetPower, Action: site.ActionPowerOn}
-		err := open(t, fleet.Driver(), n.Endpoints[site.BMC]).Apply(t.Context(), step, n, site.Observed{})
+		err := open(t, fleet.Driver(), n.Endpoints[site.BMC]).Apply(t.Context(), step, n, drivertest.Permitted)
 		if !errors.Is(err, driver.ErrRefused) {
 			t.Errorf("power-on ended with %v, want a refusal", err)
 		}
@@ -228,6 +228,10 @@ func TestConformance(t *testing.T) {
 		drivertest.Run(t, drivertest.Suite{Driver: fleet.Driver(), Fresh: func(t *testing.T) drivertest.Subject {
 			s, fake := subject(t, site.BMC)
 			s.Power, s.Image = fake.Power, &site.Image{URL: "https://images/x.iso", SHA256: "abcd"}
+			s.Swap = func(n int) func() int {
+				fake.TakenOver(n)
+				return func() int { return fake.Counts().Strays }
+			}
 			return s
 		}})
 	})

@@ -75,6 +75,11 @@ const (
 	Hangs        Fault = "hangs"         // until the context ends
 	Garbled      Fault = "garbled"       // an answer that makes no sense
 	Rebellious   Fault = "rebellious"    // the system does not shut down when asked to
+	// Forgetful machines take changes of their firmware and settings, boot for
+	// them, and are as before.
+	Forgetful Fault = "forgetful"
+	// Failing ones do the same, and then say that it failed.
+	Failing Fault = "failing"
 )
 
 // BusySeconds is the Retry-After of a busy machine.
@@ -88,6 +93,7 @@ type Fleet struct {
 	machines map[string]*FakeMachine
 	calls    []Call
 	watch    func(Call)
+	witness  func(Event)
 }
 
 // Call is one request for a change that a machine accepted.
@@ -127,10 +133,12 @@ func (f *Fleet) AddAs(name string, c Config) *FakeMachine {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m := &FakeMachine{
-		fleet: f, name: name, config: c, order: "Hdd,Pxe", mode: "uefi",
-		dice:   dice(c.Seed, name),
-		inside: map[site.Facet]site.Values{}, pending: map[site.Facet]site.Values{}, runs: map[site.Facet]run{},
-		identity: site.Identity{UUID: fmt.Sprintf("00000000-0000-4000-8000-%012d", len(f.machines)+1), Serial: "FAKE-" + name},
+		fleet: f, name: name, config: c, dice: dice(c.Seed, name),
+		body: body{
+			order: "Hdd,Pxe", mode: "uefi",
+			inside: map[site.Facet]site.Values{}, pending: map[site.Facet]site.Values{}, runs: map[site.Facet]run{},
+			identity: site.Identity{UUID: fmt.Sprintf("00000000-0000-4000-8000-%012d", len(f.machines)+1), Serial: "FAKE-" + name},
+		},
 	}
 	f.machines[name] = m
 	return m
@@ -190,6 +198,12 @@ type Counts struct {
 	Installs int
 	// Inspections counts those that were begun.
 	Inspections int
+	// Strays are the changes that another machine in the place of this one was
+	// asked for, and took.
+	Strays int
+	// Logins counts the logins that reached the machine, and Denied those that
+	// it did not accept.
+	Logins, Denied int
 }
 
 // FakeMachine is one machine. What happens by itself with time is worked out
@@ -198,12 +212,20 @@ type FakeMachine struct {
 	fleet *Fleet
 	name  string
 
-	mu        sync.Mutex
-	config    Config
-	dice      *rand.Rand
+	mu       sync.Mutex
+	config   Config
+	dice     *rand.Rand
+	fault    Fault
+	counts   Counts
+	requests int // of any kind
+	replaced int // the request from which another machine answers; 0 for none
+	facts    []Fact
+	body
+}
+
+// body is the machine itself, which may answer at another address.
+type body struct {
 	identity  site.Identity
-	fault     Fault
-	counts    Counts
 	on        bool
 	changes   time.Time // when a power change takes effect; zero for none
 	order     string
@@ -213,6 +235,7 @@ type FakeMachine struct {
 	installer *site.Marker // the running installer's image
 	ends      time.Time    // when the installer powers the machine off
 	disk      *site.Marker // the installed system; its Node is empty without a marker
+	forged    *site.Marker // what the installed system claims instead; nil for the truth
 	booted    time.Time
 	boots     int
 	restart   bool                       // the power change is off and on again
@@ -220,9 +243,8 @@ type FakeMachine struct {
 	pending   map[site.Facet]site.Values // staged until the next boot
 	posting   map[site.Facet]site.Values // taken over by the boot under way
 	runs      map[site.Facet]run         // what goes on inside
-	facts     []Fact
-	virtual   *domain         // nil for a physical machine
-	parts     *site.Inventory // what an inspection tells; nil for none
+	virtual   *domain                    // nil for a physical machine
+	parts     *site.Inventory            // what an inspection tells; nil for none
 	log       []site.Entry
 }
 
@@ -230,6 +252,7 @@ type FakeMachine struct {
 func (m *FakeMachine) Made(parts *site.Inventory) {
 	defer m.look()()
 	m.parts = parts
+	m.tell(Disks, time.Now(), site.Marker{})
 }
 
 // Logs adds an entry to the machine's own log.
@@ -375,7 +398,9 @@ func (m *FakeMachine) look() func() {
 	}
 	if at := m.booted.Add(m.config.PostTime); m.on && !now.Before(at) {
 		for f, v := range m.posting {
-			m.set(f, v, at)
+			if m.fault != Forgetful && m.fault != Failing {
+				m.set(f, v, at)
+			}
 			if maps.Equal(m.pending[f], v) {
 				delete(m.pending, f)
 			}
@@ -413,9 +438,9 @@ func (m *FakeMachine) set(f site.Facet, v site.Values, at time.Time) {
 // format puts a new system, or none, onto the disk; what was set inside the
 // one before is gone.
 func (m *FakeMachine) format(marker *site.Marker, at time.Time) {
-	m.disk = marker
-	for f, kind := range site.Serves {
-		if kind == site.OS && m.inside[f] != nil {
+	m.disk, m.forged = marker, nil
+	for f, kind := range site.Facets {
+		if kind.Endpoint == site.OS && m.inside[f] != nil {
 			m.set(f, nil, at)
 		}
 	}
@@ -442,6 +467,7 @@ func (m *FakeMachine) switchTo(on bool, at time.Time) {
 	m.boots++
 	if m.once && m.media != nil {
 		m.counts.Installs++
+		m.tell(Installed, at, *m.media)
 		m.format(nil, at)
 		m.installer, m.ends = m.media, at.Add(m.config.PostTime+m.config.InstallTime)
 	}
@@ -491,6 +517,14 @@ func state(on bool) string {
 	return "off"
 }
 
+// TakenOver has another machine, alike and in the same state, answer in the place
+// of this one from the nth request on, the next being 1. What that one is asked
+// for is counted as Strays.
+func (m *FakeMachine) TakenOver(n int) {
+	defer m.look()()
+	m.replaced = m.requests + n
+}
+
 // Replace puts another machine in the place of this one, blank and off.
 func (m *FakeMachine) Replace(i site.Identity) {
 	defer m.look()()
@@ -504,4 +538,71 @@ func (m *FakeMachine) Replace(i site.Identity) {
 	clear(m.pending)
 	m.posting = nil
 	m.setOrder("Hdd,Pxe")
+}
+
+// Forge has the installed system claim to be another installation until it is
+// replaced; nil ends that.
+func (m *FakeMachine) Forge(marker *site.Marker) {
+	defer m.look()()
+	m.forged = marker
+}
+
+// Swap has two machines exchange their addresses. Each keeps the state that it is
+// in, and faults stay with the address.
+func (f *Fleet) Swap(one, other string) {
+	if one == other {
+		return
+	}
+	a, b := f.Machine(min(one, other)), f.Machine(max(one, other))
+	defer a.look()()
+	defer b.look()()
+	a.body, b.body = b.body, a.body
+	for _, m := range []*FakeMachine{a, b} {
+		m.exchanged(time.Now())
+	}
+}
+
+// exchanged notes as facts what another machine at the address is.
+func (m *FakeMachine) exchanged(now time.Time) {
+	for f := range site.Facets {
+		m.facts = append(m.facts, Fact{When: now, Facet: f, Have: m.inside[f]})
+	}
+	image := site.Values{}
+	if m.disk != nil {
+		image["generation"] = fmt.Sprint(m.disk.Generation)
+	}
+	m.facts = append(m.facts,
+		Fact{When: now, Facet: site.FacetPower, Have: site.Values{"state": state(m.on)}},
+		Fact{When: now, Facet: site.FacetBoot, Have: site.Values{"order": m.order}},
+		Fact{When: now, Facet: site.FacetImage, Have: image})
+}
+
+// Step moves everything that has happened or will happen to machines in time, as
+// when the clock that tests read is set.
+func (f *Fleet) Step(by time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range f.calls {
+		f.calls[i].When = f.calls[i].When.Add(by)
+	}
+	for _, m := range f.machines {
+		m.step(by)
+	}
+}
+
+func (m *FakeMachine) step(by time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, at := range []*time.Time{&m.changes, &m.ends, &m.booted} {
+		if !at.IsZero() {
+			*at = at.Add(by)
+		}
+	}
+	for facet, r := range m.runs {
+		r.ends = r.ends.Add(by)
+		m.runs[facet] = r
+	}
+	for i := range m.facts {
+		m.facts[i].When = m.facts[i].When.Add(by)
+	}
 }

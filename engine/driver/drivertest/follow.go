@@ -75,7 +75,7 @@ func (s Suite) follow(t *testing.T, m driver.Machine, n *site.Node, image *site.
 		if len(p.Steps) == 0 {
 			return p.Waiting == ""
 		}
-		if err := m.Apply(t.Context(), p.Steps[0], n, seen); err != nil {
+		if err := m.Apply(t.Context(), p.Steps[0], n, Permitted); err != nil {
 			t.Fatalf("%s: %v", p.Steps[0].Summary(), err)
 		}
 		record(&memory.Recorded, p.Steps[0])

@@ -14,6 +14,9 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
+// Permitted permits whatever a step destroys, as tests of drivers alone want it.
+func Permitted(context.Context) error { return nil }
+
 // Suite is what a driver brings to be tested.
 type Suite struct {
 	Driver driver.Driver
@@ -40,6 +43,11 @@ type Subject struct {
 	// Image can be installed on the machine; nil when the driver does not
 	// install.
 	Image *site.Image
+	// Swap has another machine, alike and in the same state, answer at the
+	// endpoint from the nth request on, the next being 1. It gives how many
+	// changes that one has carried out since. nil where no other can come to
+	// the endpoint.
+	Swap func(n int) (strays func() int)
 }
 
 // Run holds a driver to the contract of package driver.
@@ -52,6 +60,7 @@ func Run(t *testing.T, s Suite) {
 		"unknown facet":           unknownFacet,
 		"unknown action":          unknownAction,
 		"bad credential":          badCredential,
+		"asks before a login":     asksBeforeLogin,
 		"cancelled observe":       cancelledObserve,
 		"close ends":              closeEnds,
 	}
@@ -62,9 +71,15 @@ func Run(t *testing.T, s Suite) {
 		tests["wrong machine"] = wrongMachine
 		tests["wrong machine by serial"] = wrongSerial
 		tests["no machine named"] = noMachineNamed
+		tests["asks before it interrupts"] = asksBeforeInterruption
+	}
+	if s.Fresh(t).Swap != nil {
+		tests["another machine in the middle of a step"] = anotherInTheMiddle
 	}
 	if s.Fresh(t).Image != nil {
 		tests["installs once"] = installsOnce
+		tests["asks before data is lost"] = asksBeforeLoss
+		tests["asks again when resumed"] = asksWhenResumed
 		tests["restart in the middle"] = restartInTheMiddle
 		tests["restart at any moment"] = restartAtAnyMoment
 	}
@@ -108,7 +123,7 @@ func unknownFacet(t *testing.T, s Suite, sub Subject) {
 }
 
 func unknownAction(t *testing.T, s Suite, sub Subject) {
-	err := s.open(t, sub).Apply(t.Context(), step(sub, "no-such-facet", "no-such-action"), sub.Node, site.Observed{})
+	err := s.open(t, sub).Apply(t.Context(), step(sub, "no-such-facet", "no-such-action"), sub.Node, Permitted)
 	if !errors.Is(err, errors.ErrUnsupported) || sub.Counts().Writes != 0 {
 		t.Errorf("got %v and %d writes, want errors.ErrUnsupported and none", err, sub.Counts().Writes)
 	}
@@ -125,8 +140,91 @@ func badCredential(t *testing.T, s Suite, sub Subject) {
 	if strings.Contains(err.Error(), wrong) {
 		t.Errorf("the error tells the password: %v", err)
 	}
-	if err := m.Apply(t.Context(), step(sub, site.FacetPower, site.ActionPowerOn), sub.Node, site.Observed{}); err == nil || sub.Counts().Writes != 0 {
+	if err := m.Apply(t.Context(), step(sub, site.FacetPower, site.ActionPowerOn), sub.Node, Permitted); err == nil || sub.Counts().Writes != 0 {
 		t.Errorf("apply gave %v and wrote %d times", err, sub.Counts().Writes)
+	}
+}
+
+// gatekeeper is a driver.Guard that notes what it was asked, and what came of
+// it.
+type gatekeeper struct {
+	noLogin, noInterruption error // what it refuses them with, nil to allow them
+	logins, interruptions   []error
+}
+
+func (g *gatekeeper) Login(_ context.Context, send func() error) error {
+	err := g.noLogin
+	if err == nil {
+		err = send()
+	}
+	g.logins = append(g.logins, err)
+	return err
+}
+
+func (g *gatekeeper) Interrupt(_ context.Context, send func() error) error {
+	err := g.noInterruption
+	if err == nil {
+		err = send()
+	}
+	g.interruptions = append(g.interruptions, err)
+	return err
+}
+
+// asksBeforeLogin: a password goes out only with the guard's consent, and the
+// guard learns whether it was accepted.
+func asksBeforeLogin(t *testing.T, s Suite, sub Subject) {
+	if sub.Secret.IsZero() || sub.Secret.IsPEM() {
+		return // no password is sent
+	}
+	right, wrong := sub, sub
+	wrong.Secret = secret.New(sub.Secret.Username(), "not-the-passw0rd")
+	for _, c := range []struct {
+		what string
+		sub  Subject
+		g    gatekeeper
+		want error
+	}{
+		{"the right password", right, gatekeeper{}, nil},
+		{"a wrong password", wrong, gatekeeper{}, driver.ErrDenied},
+		{"a login that is not allowed", right, gatekeeper{noLogin: driver.ErrDenied}, driver.ErrDenied},
+		{"a login that has to wait", right, gatekeeper{noLogin: driver.ErrBusy}, driver.ErrBusy},
+	} {
+		m := s.open(t, c.sub)
+		_, err := m.Observe(driver.Guarded(t.Context(), &c.g), sub.Node, s.Driver.Facets())
+		m.Close() // the next one is logged in anew
+		if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+			t.Errorf("%s: got %v, want %v", c.what, err, c.want)
+		}
+		if len(c.g.logins) != 1 || !errors.Is(c.g.logins[0], c.want) {
+			t.Errorf("%s: the guard was asked for logins that ended with %v, want one with %v", c.what, c.g.logins, c.want)
+		}
+		if len(c.g.interruptions) > 0 {
+			t.Errorf("%s: a look interrupted the machine", c.what)
+		}
+	}
+}
+
+// asksBeforeInterruption: a machine is switched off only with the guard's consent.
+func asksBeforeInterruption(t *testing.T, s Suite, sub Subject) {
+	ctx := t.Context()
+	on, off := step(sub, site.FacetPower, site.ActionPowerOn), step(sub, site.FacetPower, site.ActionPowerOff)
+	refuses, allows := &gatekeeper{noInterruption: driver.ErrNotPermitted}, &gatekeeper{}
+	if err := s.open(t, sub).Apply(driver.Guarded(ctx, refuses), on, sub.Node, Permitted); err != nil {
+		t.Fatal("switching on a machine that is off interrupts nothing:", err)
+	}
+	resets := sub.Counts().Resets
+	err := s.open(t, sub).Apply(driver.Guarded(ctx, refuses), off, sub.Node, Permitted)
+	if !errors.Is(err, driver.ErrNotPermitted) || len(refuses.interruptions) != 1 {
+		t.Errorf("the guard was asked %d times and refused, and the step ended with %v", len(refuses.interruptions), err)
+	}
+	if c := sub.Counts(); c.Resets != resets || sub.Power() != "on" {
+		t.Errorf("refused: got %d resets and power %s, want %d and on", c.Resets, sub.Power(), resets)
+	}
+	if err := s.open(t, sub).Apply(driver.Guarded(ctx, allows), off, sub.Node, Permitted); err != nil {
+		t.Fatal(err)
+	}
+	if sub.Power() != "off" || len(allows.interruptions) == 0 {
+		t.Errorf("allowed: the machine is %s, and the guard was asked %d times", sub.Power(), len(allows.interruptions))
 	}
 }
 
@@ -185,7 +283,7 @@ func applyTwice(t *testing.T, s Suite, sub Subject) {
 	for _, a := range []site.Action{site.ActionPowerOn, site.ActionPowerOff} {
 		var after Counts
 		for i := range 2 {
-			if err := m.Apply(t.Context(), step(sub, site.FacetPower, a), sub.Node, site.Observed{}); err != nil {
+			if err := m.Apply(t.Context(), step(sub, site.FacetPower, a), sub.Node, Permitted); err != nil {
 				t.Fatal(err)
 			}
 			if i == 0 {
@@ -207,7 +305,7 @@ func cancelApply(t *testing.T, s Suite, sub Subject) {
 	on := step(sub, site.FacetPower, site.ActionPowerOn)
 	done := make(chan error, 1)
 	m := s.open(t, sub)
-	go func() { done <- m.Apply(ctx, on, sub.Node, site.Observed{}) }()
+	go func() { done <- m.Apply(ctx, on, sub.Node, Permitted) }()
 	s.await(t, "the first write", func() bool { return sub.Counts().Writes > 0 })
 	cancel()
 	select {
@@ -216,7 +314,7 @@ func cancelApply(t *testing.T, s Suite, sub Subject) {
 		t.Fatal("apply goes on after its context has ended")
 	}
 	on.Resumed = true
-	if err := s.open(t, sub).Apply(t.Context(), on, sub.Node, site.Observed{}); err != nil {
+	if err := s.open(t, sub).Apply(t.Context(), on, sub.Node, Permitted); err != nil {
 		t.Fatal(err)
 	}
 	if c := sub.Counts(); sub.Power() != "on" || c.Resets != 1 {
@@ -244,7 +342,7 @@ func refusesFor(t *testing.T, s Suite, sub Subject, other site.Identity) {
 	for _, a := range []site.Action{site.ActionPowerOn, site.ActionPowerOff, site.ActionBootOrder, site.ActionInstall, site.ActionFinishInstall} {
 		st := step(sub, site.FacetPower, a)
 		st.Machine, st.Image, st.Generation = other, sub.Image, 1
-		if err := m.Apply(t.Context(), st, &n, site.Observed{}); !errors.Is(err, driver.ErrRefused) {
+		if err := m.Apply(t.Context(), st, &n, Permitted); !errors.Is(err, driver.ErrRefused) {
 			t.Errorf("%s: got %v, want driver.ErrRefused", a, err)
 		}
 	}
@@ -253,12 +351,135 @@ func refusesFor(t *testing.T, s Suite, sub Subject, other site.Identity) {
 	}
 }
 
+// anotherInTheMiddle has another machine come to the endpoint before each request
+// of each step: it is not changed, and the step does not claim to be done on it.
+func anotherInTheMiddle(t *testing.T, s Suite, _ Subject) {
+	for _, a := range []site.Action{site.ActionPowerOn, site.ActionPowerOff, site.ActionBootOrder, site.ActionInstall, site.ActionFinishInstall} {
+		for n, more := 1, true; more; n++ {
+			sub := s.Fresh(t)
+			if a == site.ActionInstall && sub.Image == nil {
+				break
+			}
+			if more = s.swapAt(t, sub, a, n); n > mostRequests {
+				t.Fatalf("%s: takes more than %d requests", a, mostRequests)
+			}
+		}
+	}
+}
+
+// mostRequests is how many a step of the suite has at most.
+const mostRequests = 500
+
+// swapAt says whether another machine came before the step was done.
+func (s Suite) swapAt(t *testing.T, sub Subject, a site.Action, n int) bool {
+	m := s.open(t, sub)
+	design := *sub.Node
+	design.Boot.Order = []string{"Pxe"}
+	prepare := map[site.Action][]site.Step{
+		site.ActionPowerOff:  {step(sub, site.FacetPower, site.ActionPowerOn)},
+		site.ActionBootOrder: {step(sub, site.FacetPower, site.ActionPowerOn)},
+	}[a]
+	for _, st := range prepare {
+		if err := m.Apply(t.Context(), st, sub.Node, Permitted); err != nil {
+			t.Fatal(err)
+		}
+	}
+	st := step(sub, site.FacetPower, a)
+	st.Image, st.Generation = sub.Image, 1
+	if a == site.ActionInstall {
+		st.Impact = site.ImpactDestructive
+	}
+	strays := sub.Swap(n)
+	err := m.Apply(t.Context(), st, &design, Permitted)
+	if changed := strays(); changed > 0 {
+		t.Errorf("%s: another machine before request %d was changed %d times (%v)", a, n, changed, err)
+		return false
+	}
+	switch want := map[site.Action]string{site.ActionPowerOn: "on", site.ActionPowerOff: "off"}[a]; {
+	case err == nil && want != "" && sub.Power() != want:
+		t.Errorf("%s: another machine before request %d: success is claimed, and the machine is %s", a, n, sub.Power())
+	case err != nil && !errors.Is(err, driver.ErrRefused) && !errors.Is(err, driver.ErrInterrupted) && !errors.Is(err, driver.ErrUnreachable):
+		t.Errorf("%s: another machine before request %d: got %v, want it to be refused, or to be tried again", a, n, err)
+	}
+	return err != nil
+}
+
 func installsOnce(t *testing.T, s Suite, sub Subject) {
 	n := *sub.Node
 	n.Power, n.Image, n.Generation = "on", "image", 1
 	s.follow(t, s.open(t, sub), &n, sub.Image, &site.Memory{})
 	if c := sub.Counts(); c.Installs != 1 || sub.Power() != "on" {
 		t.Errorf("got %d installations and power %s, want 1 and on", c.Installs, sub.Power())
+	}
+}
+
+// asksBeforeLoss has an installation not permitted: nothing is installed, also
+// when the machine is switched on later.
+func asksBeforeLoss(t *testing.T, s Suite, sub Subject) {
+	m := s.open(t, sub)
+	asked := 0
+	for _, resumed := range []bool{false, true} {
+		st := installs(sub)
+		st.Resumed = resumed
+		err := m.Apply(t.Context(), st, sub.Node, func(context.Context) error {
+			asked++
+			return driver.ErrNotPermitted
+		})
+		if !errors.Is(err, driver.ErrNotPermitted) {
+			t.Errorf("resumed %t: got %v, want driver.ErrNotPermitted", resumed, err)
+		}
+	}
+	if asked != 2 {
+		t.Errorf("permission was asked for %d times, want 2", asked)
+	}
+	if err := m.Apply(t.Context(), installs(sub), sub.Node, nil); !errors.Is(err, driver.ErrNotPermitted) {
+		t.Errorf("without a permit: got %v, want driver.ErrNotPermitted", err)
+	}
+	s.boots(t, sub)
+}
+
+// asksWhenResumed cuts an installation after each of its writes and does not
+// permit the rest: what was prepared is taken back.
+func asksWhenResumed(t *testing.T, s Suite, sub Subject) {
+	for cut := 1; ; cut++ {
+		sub := s.Fresh(t)
+		before := sub.Counts()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		m := s.open(t, sub)
+		go func() { done <- m.Apply(ctx, installs(sub), sub.Node, Permitted) }()
+		err := s.cut(t, done, cancel, func() bool { return sub.Counts().Writes >= before.Writes+cut })
+		cancel()
+		if err == nil || sub.Counts().Resets > before.Resets {
+			return // it has booted the installer
+		}
+		st := installs(sub)
+		st.Resumed = true
+		err = s.open(t, sub).Apply(t.Context(), st, sub.Node, func(context.Context) error { return driver.ErrNotPermitted })
+		if !errors.Is(err, driver.ErrNotPermitted) {
+			t.Errorf("cut after %d writes: got %v, want driver.ErrNotPermitted", cut, err)
+		}
+		s.boots(t, sub)
+	}
+}
+
+// installs is a step that installs on the subject and destroys what it has.
+func installs(sub Subject) site.Step {
+	st := step(sub, site.FacetImage, site.ActionInstall)
+	st.Image, st.Generation, st.Impact = sub.Image, 1, site.ImpactDestructive
+	return st
+}
+
+// boots switches the machine on as somebody at its power button would, and
+// fails the test when that installs something.
+func (s Suite) boots(t *testing.T, sub Subject) {
+	on := step(sub, site.FacetPower, site.ActionPowerOn)
+	on.AsSet = true // as it was left
+	if err := s.open(t, sub).Apply(t.Context(), on, sub.Node, nil); err != nil {
+		t.Fatal(err)
+	}
+	if c := sub.Counts(); c.Installs != 0 || sub.Power() != "on" {
+		t.Errorf("got %d installations and power %s, want none and on", c.Installs, sub.Power())
 	}
 }
 
@@ -271,7 +492,7 @@ func restartInTheMiddle(t *testing.T, s Suite, sub Subject) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		m := s.open(t, sub)
-		go func() { done <- m.Apply(ctx, st, sub.Node, site.Observed{}) }()
+		go func() { done <- m.Apply(ctx, st, sub.Node, Permitted) }()
 		err := s.cut(t, done, cancel, func() bool { return sub.Counts().Writes >= cut })
 		cancel()
 		if err == nil {
@@ -305,7 +526,7 @@ func restartAtAnyMoment(t *testing.T, s Suite, sub Subject) {
 // installCutAt installs on a machine that is on, cut off once, and returns how
 // long it took.
 func (s Suite) installCutAt(t *testing.T, sub Subject, after time.Duration) time.Duration {
-	if err := s.open(t, sub).Apply(t.Context(), step(sub, site.FacetPower, site.ActionPowerOn), sub.Node, site.Observed{}); err != nil {
+	if err := s.open(t, sub).Apply(t.Context(), step(sub, site.FacetPower, site.ActionPowerOn), sub.Node, Permitted); err != nil {
 		t.Fatal(err)
 	}
 	st := step(sub, site.FacetImage, site.ActionInstall)
@@ -313,9 +534,9 @@ func (s Suite) installCutAt(t *testing.T, sub Subject, after time.Duration) time
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), after)
 	defer cancel()
-	if err := s.open(t, sub).Apply(ctx, st, sub.Node, site.Observed{}); err != nil {
+	if err := s.open(t, sub).Apply(ctx, st, sub.Node, Permitted); err != nil {
 		st.Resumed = true
-		if err := s.open(t, sub).Apply(t.Context(), st, sub.Node, site.Observed{}); err != nil {
+		if err := s.open(t, sub).Apply(t.Context(), st, sub.Node, Permitted); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -112,7 +112,7 @@ func (d hypervisorDriver) Open(_ context.Context, e site.Endpoint, s secret.Valu
 	if err != nil {
 		return nil, err
 	}
-	return &virtual{bmc: &bmc{m: m, value: s}, host: u.Hostname()}, nil
+	return &virtual{bmc: &bmc{m: m, login: &login{m: m, value: s}}, host: u.Hostname()}, nil
 }
 
 // virtual is an open handle on a virtual machine.
@@ -185,14 +185,14 @@ func (v *virtual) have(f site.Facet) site.Values {
 	return m.have(f)
 }
 
-func (v *virtual) Apply(ctx context.Context, step site.Step, n *site.Node, _ site.Observed) error {
+func (v *virtual) Apply(ctx context.Context, step site.Step, n *site.Node, may driver.Permit) error {
 	if err := v.read(ctx); err != nil {
 		return err
 	}
 	if !step.Machine.Known() || !step.Machine.Matches(n.Identity) {
 		return fmt.Errorf("%w: the step is for %s", driver.ErrRefused, step.Machine)
 	}
-	w := &writer{bmc: v.bmc, step: step}
+	w := &writer{bmc: v.bmc, step: step, may: may}
 	switch step.Action {
 	case site.ActionDefine:
 		return v.define(ctx, w, n)
@@ -240,8 +240,20 @@ func (m *FakeMachine) makeDisks(n *site.Node, image bool) {
 	}
 }
 
-// errNotOurs is said of a disk that would be lost without a word.
-var errNotOurs = errors.New("there is something on its image disk, and the step says that nothing is lost")
+// These are said of disks that would be lost without a word.
+var (
+	errNotOurs  = errors.New("there is something on its image disk, and the step says that nothing is lost")
+	errNotNamed = errors.New("the approval does not name all disks that would be deleted")
+)
+
+// named refuses to delete disks that the step does not name.
+func (d *domain) named(step site.Step, deletes func(disk string) bool) error {
+	lost := slices.DeleteFunc(site.VolumesIn(d.disks), func(v site.Volume) bool { return !deletes(v.Disk) })
+	if unnamed := lost.Unnamed(site.ParseVolumes(step.Disks)); len(unnamed) > 0 {
+		return fmt.Errorf("%w: %w: %s", driver.ErrRefused, errNotNamed, unnamed)
+	}
+	return nil
+}
 
 // install puts the image under the machine and boots it.
 func (v *virtual) install(ctx context.Context, w *writer, n *site.Node) error {
@@ -258,15 +270,25 @@ func (v *virtual) install(ctx context.Context, w *writer, n *site.Node) error {
 		return nil // it has booted with the seed of an earlier try
 	case d.disks[n.Virtual.ImageDisk()+".size"] != "" && step.Impact != site.ImpactDestructive && d.generation != step.Generation:
 		return fmt.Errorf("%w: %w", driver.ErrRefused, errNotOurs)
+	case d.generation != step.Generation: // else it is made once more
+		if err := d.named(step, func(disk string) bool { return disk == n.Virtual.ImageDisk() }); err != nil {
+			return err
+		}
 	}
 	if err := w.power(ctx, false); err != nil {
 		return err
 	}
 	marker, key, err := readSeed(*v.seed)
+	if err == nil {
+		err = w.may.Ask(ctx, step)
+	}
 	if err != nil {
 		return err
 	}
-	err = w.write(ctx, func(m *FakeMachine) {
+	err = w.destroy(ctx, func(m *FakeMachine) {
+		if m.virtual.disks[n.Virtual.ImageDisk()+".size"] != "" && m.virtual.generation != step.Generation {
+			m.tell(Installed, time.Now(), marker)
+		}
 		m.makeDisks(n, true)
 		m.format(nil, time.Now())
 		if m.virtual.generation != step.Generation { // else it is made once more, and nothing was on it
@@ -281,10 +303,20 @@ func (v *virtual) install(ctx context.Context, w *writer, n *site.Node) error {
 }
 
 func (v *virtual) zeroize(ctx context.Context, w *writer) error {
+	unlock := v.m.look()
+	d := *v.m.virtual
+	unlock()
+	if err := d.named(w.step, func(string) bool { return true }); err != nil {
+		return err
+	}
 	if err := w.power(ctx, false); err != nil {
 		return err
 	}
-	return w.write(ctx, func(m *FakeMachine) {
+	if err := w.may.Ask(ctx, w.step); err != nil {
+		return err
+	}
+	return w.destroy(ctx, func(m *FakeMachine) {
+		m.tell(Erased, time.Now(), site.Marker{})
 		m.format(nil, time.Now())
 		*m.virtual = domain{site: m.virtual.site, broken: m.virtual.broken}
 		m.set(site.FacetDefinition, nil, time.Now())

@@ -92,7 +92,7 @@ func (c *Client) Dial(ctx context.Context) (*gossh.Client, error) {
 		return nil, fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 	}
 	keep := context.AfterFunc(ctx, func() { conn.Close() })
-	client, err := c.handshake(conn)
+	client, err := c.enter(ctx, conn)
 	if !keep() && !isAnswer(err) {
 		err = fmt.Errorf("%w: %w", driver.ErrUnreachable, errors.Join(err, ctx.Err()))
 	}
@@ -106,6 +106,16 @@ func (c *Client) Dial(ctx context.Context) (*gossh.Client, error) {
 // isAnswer says whether an error is the other side's last word.
 func isAnswer(err error) bool {
 	return errors.Is(err, driver.ErrRefused) || errors.Is(err, driver.ErrDenied)
+}
+
+// enter logs in. A password is sent with the consent of the context's
+// driver.Guard.
+func (c *Client) enter(ctx context.Context, conn net.Conn) (client *gossh.Client, err error) {
+	if !c.login.password {
+		return c.handshake(conn)
+	}
+	err = driver.Login(ctx, func() (err error) { client, err = c.handshake(conn); return err })
+	return client, err
 }
 
 func (c *Client) handshake(conn net.Conn) (*gossh.Client, error) {

@@ -91,6 +91,7 @@ func TestCredentials(t *testing.T) {
 		"two certificates":                {h.key(t, "mine", certificate+certificate), "is not one certificate"},
 		"a public key behind the private": {h.key(t, "user", h.hostKey), "is not one certificate"},
 		"a note behind the key":           {h.key(t, "user", "my key"), "is not one certificate"},
+		"a key of PuTTY":                  {secret.New(h.account, "PuTTY-User-Key-File-3: ssh-ed25519"), "which is never sent"},
 		"no key":                          {secret.New(h.account, "-----BEGIN OPENSSH PRIVATE KEY-----\nx"), "cannot be read"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,13 +18,19 @@ import (
 type login struct {
 	method      gossh.AuthMethod
 	certificate *gossh.Certificate // nil without one
+	password    bool               // the method sends a password
 }
 
 func loginBy(s secret.Value) (login, error) {
-	if !strings.HasPrefix(strings.TrimSpace(s.Reveal()), "-----BEGIN ") {
-		return login{method: gossh.Password(s.Reveal())}, nil
+	if !s.IsPEM() {
+		password, err := s.Password()
+		if err != nil {
+			return login{}, denied("the credential cannot be logged in with: %w; a private key must be in PEM form as ssh-keygen writes it", err)
+		}
+		return login{method: gossh.Password(password), password: true}, nil
 	}
-	signer, err := gossh.ParsePrivateKey([]byte(s.Reveal()))
+	text, _ := s.PEM()
+	signer, err := gossh.ParsePrivateKey(text)
 	var locked *gossh.PassphraseMissingError
 	switch {
 	case errors.As(err, &locked):
@@ -32,7 +38,7 @@ func loginBy(s secret.Value) (login, error) {
 	case err != nil:
 		return login{}, denied("the private key cannot be read; it must be in PEM form as ssh-keygen writes it")
 	}
-	_, behind := pem.Decode([]byte(s.Reveal()))
+	_, behind := pem.Decode(text)
 	if behind = bytes.TrimSpace(behind); len(behind) == 0 {
 		return login{method: gossh.PublicKeys(signer)}, nil
 	}
