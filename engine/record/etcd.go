@@ -5,16 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"sync"
 	"time"
 
-	"go.etcd.io/bbolt"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
@@ -49,6 +45,7 @@ type member struct {
 	etcd    *embed.Etcd   // nil when it did not start
 	started chan struct{} // closed when it is known whether it did
 	client  *clientv3.Client
+	kv      clientv3.KV
 	// ctx ends, with its cause, when etcd cannot go on.
 	ctx  context.Context
 	fail context.CancelCauseFunc
@@ -56,7 +53,13 @@ type member struct {
 
 // startMember starts etcd on dir and returns when it serves.
 func startMember(ctx context.Context, dir string, opts Options) (*member, error) {
-	if err := checkFiles(dir); err != nil {
+	if opts.KV != nil {
+		m := &member{started: make(chan struct{}), kv: opts.KV}
+		m.ctx, m.fail = context.WithCancelCause(context.Background())
+		close(m.started)
+		return m, nil
+	}
+	if err := guarded(func() error { return checkFiles(dir) }); err != nil {
 		return nil, damaged(err)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, opts.patience, damaged(errors.New("etcd does not become ready")))
@@ -72,6 +75,7 @@ func startMember(ctx context.Context, dir string, opts Options) (*member, error)
 		return nil, err
 	}
 	m.client = v3client.New(m.etcd.Server)
+	m.kv = m.client
 	return m, nil
 }
 
@@ -80,7 +84,10 @@ func (m *member) start(ctx context.Context, cfg *embed.Config) error {
 	var err error
 	go func() {
 		defer close(m.started) // also when it fails, which ends the goroutine
-		m.etcd, err = embed.StartEtcd(cfg)
+		err = guarded(func() (err error) {
+			m.etcd, err = embed.StartEtcd(cfg)
+			return err
+		})
 	}()
 	select {
 	case <-ctx.Done():
@@ -202,48 +209,14 @@ func entryError(e zapcore.Entry, fields []zapcore.Field) error {
 	return errors.New(e.Message)
 }
 
-// checkFiles reads all of etcd's database once, so that damage in it is an
-// error here and not a panic on one of etcd's goroutines. Keys without the log
-// that wrote them are damage too: etcd would begin a new log and take none of
-// its entries for new. No database is a new store.
-func checkFiles(dir string) (err error) {
-	path := filepath.Join(dir, "member", "snap", "db")
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+// guarded makes an error of a panic, and of a fault when a page of a file that
+// is mapped cannot be read, on this goroutine.
+func guarded(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("%s: %v", path, r)
+			err = fmt.Errorf("%v", r)
 		}
 	}()
-	keys, err := readDatabase(path)
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	logs := filepath.Join(dir, "member", "wal")
-	if keys > 0 && !wal.Exist(logs) {
-		return fmt.Errorf("%s: the log is missing", logs)
-	}
-	return nil
-}
-
-// readDatabase goes through etcd's database and counts the keys.
-func readDatabase(path string) (keys int, err error) {
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: stopTimeout})
-	if err != nil {
-		return 0, err
-	}
-	defer db.Close()
-	err = db.View(func(tx *bbolt.Tx) error {
-		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
-			return b.ForEach(func(_, _ []byte) error {
-				if string(name) == "key" {
-					keys++
-				}
-				return nil
-			})
-		})
-	})
-	return keys, err
+	return f()
 }

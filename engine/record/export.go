@@ -84,7 +84,7 @@ type keyValue struct {
 // everything calls f for each record of every site, in order, as they are at
 // one moment.
 func (s *Store) everything(ctx context.Context, f func(keyValue) error) error {
-	return s.stored(ctx, true, func(kv keyValue) (err error) {
+	return s.stored(ctx, keysBelow, clientv3.GetPrefixRangeEnd(keysBelow), true, func(kv keyValue) (err error) {
 		if kv.value, err = unseal(kv.key, kv.value); err != nil {
 			return err
 		}
@@ -92,15 +92,16 @@ func (s *Store) everything(ctx context.Context, f func(keyValue) error) error {
 	})
 }
 
-// stored is everything as it is stored, whatever its version; as it is at one
-// moment, or as it is by the time that it is come to.
-func (s *Store) stored(ctx context.Context, atOnce bool, f func(keyValue) error) error {
+// stored calls f for each key from one to another, in order, with its value as it
+// is stored, whatever its version: as it is at one moment, or as it is when f is
+// called. From "\x00" to "\x00" are all keys.
+func (s *Store) stored(ctx context.Context, from, to string, atOnce bool, f func(keyValue) error) error {
 	const page = 256
-	from, revision := keysBelow, int64(0)
+	revision := int64(0)
 	for {
 		var got *clientv3.GetResponse
 		if err := s.do(ctx, func(ctx context.Context) (err error) {
-			got, err = s.kv.Get(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(keysBelow)), clientv3.WithLimit(page), clientv3.WithRev(revision))
+			got, err = s.kv.Get(ctx, from, clientv3.WithRange(to), clientv3.WithLimit(page), clientv3.WithRev(revision))
 			return err
 		}); err != nil {
 			return err
@@ -284,17 +285,14 @@ func fillFrom(ctx context.Context, dir string, r io.Reader, opts Options) (Summa
 }
 
 // distrust makes the records of another time harmless: what was done since is
-// not in them, so approvals by command, what was done about proposals and what
+// not in them, so approvals, what was done about proposals and what
 // was to be told are gone, and the site is paused until a person has read its
 // plan; a pause that ends by itself is none.
 func (s *Site) distrust(ctx context.Context, snap Snapshot) error {
-	for _, a := range snap.Approved {
-		if a.Designed {
-			continue
-		}
-		if err := s.Disapprove(ctx, a.Digest); err != nil {
-			return err
-		}
+	book := NewBook(true)
+	book.Claims = snap.Book.Claims // a daemon that acted since has another one
+	if err := s.PutBook(ctx, book); err != nil {
+		return err
 	}
 	for _, p := range snap.Proposed {
 		if err := s.PutProposed(ctx, Proposed{Number: p.Number}); err != nil {

@@ -27,7 +27,8 @@ func exported(t testing.TB) (s *Store, export []byte) {
 		large := recorded(2)
 		large.Last.Reason = strings.Repeat("x <&> ü ", maxValue/8)
 		must(t, b.PutNode(ctx, "n00001", large))
-		must(t, b.Approve(ctx, Approval{Digest: "d1", When: day, Designed: true}))
+		must(t, b.PutBook(ctx, Book{Records: "r1", Began: day}))
+		must(t, b.PutAccounts(ctx, map[string]site.Account{"n00001": accountOf("n00001")}))
 		must(t, b.Pause(ctx, &site.Hold{By: "anna", Since: day}))
 		must(t, b.PutRollout(ctx, &site.RolloutStatus{Nodes: []string{"n00001"}, Since: day}))
 		must(t, b.PutTook(ctx, "a/b", []site.Duration{1, 2}))
@@ -62,11 +63,12 @@ func TestExportComesBack(t *testing.T) {
 	if more, err := copied.Export(t.Context(), &again); err != nil || more.Records != sum.Records {
 		t.Errorf("exported again: %+v %v, want %+v", more, err, sum)
 	}
-	if diff := firstDifference(export, again.Bytes()); diff != "" {
+	if diff := firstDifference(withoutBooks(export), withoutBooks(again.Bytes())); diff != "" {
 		t.Error("the copy's export differs:", diff)
 	}
 	for _, name := range []string{"berlin", "paris/süd"} {
 		was, is := load(t, s.Site(name)), load(t, copied.Site(name))
+		was.Book = is.Book
 		same(t, name, is, was)
 		events, err := copied.Site(name).Events(t.Context(), "")
 		if err != nil || len(events) != 1 {
@@ -76,6 +78,18 @@ func TestExportComesBack(t *testing.T) {
 			t.Errorf("term %d, clean %t: want a second one that knows that the first was not released", term.Number, term.Clean)
 		}
 	}
+}
+
+// withoutBooks is an export without the records that an import makes anew, and
+// without its last line, the digest of all.
+func withoutBooks(export []byte) []byte {
+	var kept []byte
+	for line := range bytes.Lines(export) {
+		if !bytes.Contains(line, []byte(`/ledger"`)) && !bytes.Contains(line, []byte(`"digest"`)) {
+			kept = append(kept, line...)
+		}
+	}
+	return kept
 }
 
 // What was done since an export is not in it: an approval by command may have
@@ -94,7 +108,8 @@ func TestImportIsNotTrustedBlindly(t *testing.T) {
 			s := open(t, t.TempDir())
 			b := s.Site("berlin")
 			fill(t, b, 1)
-			must(t, b.Approve(t.Context(), Approval{Digest: "d1", When: day}))
+			must(t, b.PutBook(t.Context(), Book{Records: "r1", Began: day}))
+			must(t, b.PutAccounts(t.Context(), map[string]site.Account{"n1": accountOf("n1")}))
 			must(t, b.Pause(t.Context(), c.paused))
 			var export bytes.Buffer
 			_, err := s.Export(t.Context(), &export)
@@ -103,8 +118,8 @@ func TestImportIsNotTrustedBlindly(t *testing.T) {
 			_, err = importOf(t, dir, &export, false)
 			must(t, err)
 			snap := load(t, open(t, dir).Site("berlin"))
-			if len(snap.Approved) != 0 {
-				t.Errorf("approved %+v", snap.Approved)
+			if snap.Book.Records == "r1" || !snap.Book.Blank {
+				t.Errorf("got %+v: what was approved counts on", snap.Book)
 			}
 			if p := snap.Paused; p == nil || !p.Until.IsZero() || p.By != c.by {
 				t.Errorf("paused %+v, want it without an end, by %s", p, c.by)
@@ -176,7 +191,7 @@ func TestSpoiltExport(t *testing.T) {
 		"two in a row":      {join(lines, lines), "follows its last line"},
 		"a bit is other":    {bytes.Replace(export, []byte(`"generation":1`), []byte(`"generation":0`), 1), "digest"},
 		"newer form":        {bytes.Replace(export, []byte(`"slipwayExport":1`), []byte(`"slipwayExport":2`), 1), "newer slipway"},
-		"newer records":     {bytes.Replace(export, []byte(`"records":2`), []byte(`"records":7`), 1), "newer slipway"},
+		"newer records":     {bytes.Replace(export, []byte(`"records":`+version(0)), []byte(`"records":7`), 1), "newer slipway"},
 		"endless line":      {append(slices.Clone(lines[0]), bytes.Repeat([]byte("a"), maxLine+1<<20)...), "longer than"},
 	} {
 		t.Run(name, func(t *testing.T) {

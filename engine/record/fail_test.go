@@ -228,7 +228,7 @@ func fillDisk(dir string) error {
 		r := recorded(i)
 		r.Last.Reason = strings.Repeat("x", 10_000)
 		if err := b.PutNode(ctx, "n1", r); err != nil {
-			if term, again := b.Acquire(ctx, "a"); again == nil {
+			if term, again := b.Acquire(ctx, "a", 0); again == nil {
 				return fmt.Errorf("term %d began on a full disk", term.Number)
 			}
 			if again := b.PutNode(ctx, "late", recorded(i)); again == nil {

@@ -44,7 +44,7 @@ func TestRollout(t *testing.T) {
 	same(t, "rollout again", snap.Rollout, r)
 }
 
-func TestTookAndDisapprove(t *testing.T) {
+func TestTook(t *testing.T) {
 	s := open(t, t.TempDir())
 	b, ctx := s.Site("berlin"), t.Context()
 	took := site.History{
@@ -55,14 +55,8 @@ func TestTookAndDisapprove(t *testing.T) {
 		must(t, b.PutTook(ctx, like, all[:1]))
 		must(t, b.PutTook(ctx, like, all))
 	}
-	approval := Approval{Digest: "sha256:a/b", By: "anna", When: day}
-	must(t, b.Approve(ctx, approval))
-	must(t, b.Approve(ctx, Approval{Digest: "expired", When: day}))
-	must(t, b.Disapprove(ctx, "expired"))
-	must(t, b.Disapprove(ctx, "never approved"))
 	_, _, snap := reopen(t, s, "berlin")
 	same(t, "history", snap.History, took)
-	same(t, "approved", snap.Approved, []Approval{approval})
 }
 
 func event(node string, i int) site.Event {

@@ -18,7 +18,7 @@ import (
 // and files that no record uses. The maps of observations stay the records'
 // too and must not be changed.
 func (s *Site) Load(ctx context.Context) (Snapshot, error) {
-	l := loader{Site: s, files: map[string]bool{}, snap: Snapshot{Nodes: map[string]site.Memory{}, History: site.History{}, Sessions: map[string]Sessions{}}}
+	l := loader{Site: s, files: map[string]bool{}, snap: Snapshot{Nodes: map[string]site.Memory{}, Accounts: map[string]site.Account{}, History: site.History{}, Sessions: map[string]Sessions{}}}
 	for _, part := range []struct {
 		below string
 		take  func(rest string, value []byte) error
@@ -28,7 +28,7 @@ func (s *Site) Load(ctx context.Context) (Snapshot, error) {
 		{"observed/", l.observation},
 		{"seen/", l.seenTimes},
 		{"inventories/", l.inventory},
-		{"approvals/", l.approval},
+		{bookKey, l.ledger},
 		{"proposals/", l.proposal},
 		{"messages/", l.message},
 		{"removals/", l.removal},
@@ -178,15 +178,6 @@ func (l *loader) seenTimes(_ string, value []byte) error {
 			}
 		}
 	}
-	return nil
-}
-
-func (l *loader) approval(_ string, value []byte) error {
-	var a Approval
-	if err := l.decode(value, &a); err != nil {
-		return err
-	}
-	l.snap.Approved = append(l.snap.Approved, a)
 	return nil
 }
 

@@ -1,10 +1,15 @@
 package record
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
+	"github.com/slipway-gitops/slipway/engine/site"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -18,7 +23,66 @@ type migration struct {
 }
 
 // migrations are those from version 1 to 2, from 2 to 3 and so on.
-var migrations = []migration{sealValues}
+var migrations = []migration{sealValues, beginLedger}
+
+// beginLedger is the migration to a ledger. Approvals of before it name neither
+// disks nor attempts, and so approve nothing any more; nor does what comments of
+// proposals have shown. A destructive step in flight had its approval.
+var beginLedger = migration{"approvals are entries of a ledger", func(_ *Store, key string, value []byte) ([]clientv3.Op, error) {
+	_, rest, _ := strings.Cut(strings.TrimPrefix(key, keysBelow), "/")
+	kind, _, _ := strings.Cut(rest, "/")
+	switch kind {
+	case "approvals":
+		return []clientv3.Op{clientv3.OpDelete(key)}, nil
+	case "nodes", "proposals":
+	default:
+		return nil, nil
+	}
+	value, err := unseal(key, value)
+	if err != nil {
+		return nil, err
+	}
+	if bytes.HasPrefix(value, []byte("@")) {
+		return nil, nil // in a file: a departed node, on which nothing is in flight
+	}
+	if kind == "proposals" {
+		value, err = withoutShown(value)
+	} else {
+		value, err = consumed(value)
+	}
+	if err != nil || value == nil {
+		return nil, err
+	}
+	return []clientv3.Op{opSealed(key, value)}, nil
+}}
+
+// withoutShown is a proposal whose comment approves nothing; nil where it is so
+// already.
+func withoutShown(value []byte) ([]byte, error) {
+	var p Proposed
+	if err := json.Unmarshal(value, &p); err != nil {
+		return nil, damaged(err)
+	}
+	if p.Shown == nil && p.Named == nil {
+		return nil, nil
+	}
+	p.Shown, p.Named, p.Told = nil, nil, true
+	return json.Marshal(p)
+}
+
+// consumed is a node whose destructive step in flight has used its approval; nil
+// where there is none.
+func consumed(value []byte) ([]byte, error) {
+	var r site.Recorded
+	if err := json.Unmarshal(value, &r); err != nil {
+		return nil, damaged(err)
+	}
+	if r.InFlight == nil || r.InFlight.Committed() {
+		return nil, nil
+	}
+	r.InFlight.Consumed, r.InFlight.Sent = true, true
+	return json.Marshal(r)
+}
 
 // steps are the migrations to go by.
 func (o Options) steps() []migration {
@@ -55,6 +119,11 @@ func (s *Store) version(ctx context.Context, newest int) (int, error) {
 		return 0, fmt.Errorf("read the records' version: %w", err)
 	}
 	if len(got.Kvs) == 0 {
+		if any, err := s.kv.Get(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithLimit(1), clientv3.WithKeysOnly()); err != nil {
+			return 0, fmt.Errorf("read the records' version: %w", err)
+		} else if len(any.Kvs) > 0 {
+			return 0, damaged(errors.New("the records' version is missing"))
+		}
 		_, err := s.kv.Put(ctx, versionKey, strconv.Itoa(newest))
 		return newest, err
 	}
@@ -72,7 +141,7 @@ func (s *Store) migrate(ctx context.Context, m migration, to int) error {
 	var ops []clientv3.Op
 	size := 0
 	// Nobody else writes meanwhile, and making room forgets earlier moments.
-	err := s.stored(ctx, false, func(kv keyValue) error {
+	err := s.stored(ctx, keysBelow, clientv3.GetPrefixRangeEnd(keysBelow), false, func(kv keyValue) error {
 		more, err := m.change(s, kv.key, kv.value)
 		if err != nil {
 			return fmt.Errorf("%s: %w", kv.key, err)

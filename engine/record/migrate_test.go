@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/slipway-gitops/slipway/engine/site"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -45,6 +47,9 @@ func (s *Store) get(t *testing.T, key string) string {
 	return string(got.Kvs[0].Value)
 }
 
+// version is that of records after so many migrations of a test.
+func version(more int) string { return strconv.Itoa(Version + more) }
+
 func TestMigrationsRunInOrder(t *testing.T) {
 	if Version != 1+len(migrations) {
 		t.Fatalf("version %d after %d migrations", Version, len(migrations))
@@ -54,23 +59,23 @@ func TestMigrationsRunInOrder(t *testing.T) {
 	must(t, s.Close())
 	s, err := openWith(t.Context(), s.dir, shout)
 	must(t, err)
-	if v, n := s.get(t, versionKey), s.get(t, "/slipway/v1/berlin/loud/n00299"); v != "3" || !strings.Contains(n, `"GENERATION":1`) {
+	if v, n := s.get(t, versionKey), s.get(t, "/slipway/v1/berlin/loud/n00299"); v != version(1) || !strings.Contains(n, `"GENERATION":1`) {
 		t.Errorf("version %s and %s", v, n)
 	}
 	if n := s.count(t, "/slipway/v1/berlin/nodes/"); n != 0 {
 		t.Errorf("%d old records", n)
 	}
 	must(t, s.Close())
-	refused(t, s.dir, "version 3", "reads up to 2")
+	refused(t, s.dir, "version "+version(1), "reads up to "+version(0))
 	s, err = openWith(t.Context(), s.dir, shout, whisper)
 	must(t, err)
-	if v, n := s.get(t, versionKey), s.get(t, "/slipway/v1/berlin/loud/n00000"); v != "4" || !strings.Contains(n, `"generation":1`) {
+	if v, n := s.get(t, versionKey), s.get(t, "/slipway/v1/berlin/loud/n00000"); v != version(2) || !strings.Contains(n, `"generation":1`) {
 		t.Errorf("version %s and %s", v, n)
 	}
 	must(t, s.Close())
 	s, err = openWith(t.Context(), t.TempDir(), shout, whisper)
 	must(t, err)
-	if v := s.get(t, versionKey); v != "4" {
+	if v := s.get(t, versionKey); v != version(2) {
 		t.Errorf("new records have version %s", v)
 	}
 	must(t, s.Close())
@@ -91,14 +96,14 @@ func TestInterruptedMigration(t *testing.T) {
 	}}
 	for left = range 3 {
 		left = 150 + 100*left
-		if s, err := openWith(t.Context(), s.dir, interrupted); !errors.Is(err, power) || !strings.Contains(err.Error(), "from version 2 to 3 (interrupted)") {
+		if s, err := openWith(t.Context(), s.dir, interrupted); !errors.Is(err, power) || !strings.Contains(err.Error(), "from version "+version(0)+" to "+version(1)+" (interrupted)") {
 			t.Fatalf("got %v %v", s, err)
 		}
 	}
 	s, err := openWith(t.Context(), s.dir, shout)
 	must(t, err)
 	defer s.Close()
-	if v, old, now := s.get(t, versionKey), s.count(t, "/slipway/v1/berlin/nodes/"), s.count(t, "/slipway/v1/berlin/loud/"); v != "3" || old != 0 || now != 300 {
+	if v, old, now := s.get(t, versionKey), s.count(t, "/slipway/v1/berlin/nodes/"), s.count(t, "/slipway/v1/berlin/loud/"); v != version(1) || old != 0 || now != 300 {
 		t.Errorf("version %s, %d old and %d new records", v, old, now)
 	}
 }
@@ -120,8 +125,38 @@ func TestRecordsWithoutChecksums(t *testing.T) {
 		s, _, is = reopen(t, s, "berlin")
 		same(t, "records", is, want)
 	}
-	if v, n := s.get(t, versionKey), s.get(t, "/slipway/v1/berlin/nodes/n00007"); v != "2" || !strings.Contains(n, "}#") {
+	if v, n := s.get(t, versionKey), s.get(t, "/slipway/v1/berlin/nodes/n00007"); v != version(0) || !strings.Contains(n, "}#") {
 		t.Errorf("version %s and %s", v, n)
+	}
+}
+
+// TestApprovalsOfBefore holds that what was approved before there was a ledger
+// approves nothing, and that what was in flight goes on.
+func TestApprovalsOfBefore(t *testing.T) {
+	s := open(t, t.TempDir())
+	b, ctx := s.Site("berlin"), t.Context()
+	fill(t, b, 3)
+	began := recorded(1)
+	began.InFlight = &site.InFlight{Step: site.Step{Action: site.ActionInstall, Impact: site.ImpactDestructive}}
+	must(t, b.PutNode(ctx, "n00001", began))
+	restarts := recorded(2)
+	restarts.InFlight = &site.InFlight{Step: site.Step{Action: site.ActionRestart, Impact: site.ImpactReboot}}
+	must(t, b.PutNode(ctx, "n00002", restarts))
+	must(t, b.PutProposed(ctx, Proposed{Number: 7, Shown: &Shown{Digest: "d"}, Named: &Named{Head: "h"}, Told: true}))
+	must(t, b.put(ctx, "approvals/d1", map[string]string{"digest": "d1"}))
+	_, err := s.kv.Put(ctx, versionKey, "2")
+	must(t, err)
+	for range 2 {
+		var snap Snapshot
+		s, _, snap = reopen(t, s, "berlin")
+		if n := s.count(t, "/slipway/v1/berlin/approvals/"); n != 0 {
+			t.Errorf("%d approvals are left", n)
+		}
+		if got := snap.Nodes["n00001"].Recorded; !got.InstallBegun() {
+			t.Errorf("got %+v, want the installation under way", got.InFlight)
+		}
+		same(t, "restart", snap.Nodes["n00002"].Recorded, restarts)
+		same(t, "proposals", snap.Proposed, []Proposed{{Number: 7, Told: true}})
 	}
 }
 

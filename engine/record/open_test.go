@@ -74,10 +74,10 @@ func TestNotADirectory(t *testing.T) {
 
 func TestNewerVersion(t *testing.T) {
 	s := open(t, t.TempDir())
-	_, err := s.kv.Put(t.Context(), versionKey, "3")
+	_, err := s.kv.Put(t.Context(), versionKey, version(1))
 	must(t, err)
 	must(t, s.Close())
-	refused(t, s.dir, "version 3", "reads up to 2", "run the newer slipway")
+	refused(t, s.dir, "version "+version(1), "reads up to "+version(0), "run the newer slipway")
 }
 
 // TestDamage spoils the state directory in ways that disks and people do.
@@ -160,6 +160,13 @@ func TestStoreFails(t *testing.T) {
 
 // TestMain lets the test binary be the daemon that is killed.
 func TestMain(m *testing.M) {
+	if dirs := os.Getenv("RECORD_TEST_EXAMINE"); dirs != "" {
+		examineAll(strings.Split(dirs, "\n"))
+		os.Exit(0)
+	}
+	if dir := os.Getenv("RECORD_TEST_MIXED"); dir != "" {
+		mixedWriter(dir)
+	}
 	if dir := os.Getenv("RECORD_TEST_WRITER"); dir != "" {
 		writer(dir)
 	}

@@ -18,8 +18,12 @@ type Proposed struct {
 	Allowed   string `json:"allowed,omitempty"`
 	AllowedBy string `json:"allowedBy,omitempty"`
 	// Shown is what people read in its comment now; nil when that names no set
-	// of destruction.
+	// of destruction, and from when others have changed it until it is restored.
 	Shown *Shown `json:"shown,omitempty"`
+	// Comment is that comment as our own last write left it, or as it was found
+	// changed; nil before the first. Changed is what others did to it.
+	Comment *site.Reading `json:"comment,omitempty"`
+	Changed *Changed      `json:"changed,omitempty"`
 	// Named is what its comment named first for a commit, or since somebody
 	// asked for another plan of it: what comes to it later is approved by no
 	// merge. It is nil until there was a plan.
@@ -39,6 +43,15 @@ func (p Proposed) Empty() bool {
 	return p.Allowed == "" && p.Shown == nil && p.Named == nil && !p.Told && p.Landed == nil
 }
 
+// ChangedAt is what others did to the comment while it was about a commit; nil for
+// nothing.
+func (p Proposed) ChangedAt(head string) *Changed {
+	if p.Changed == nil || p.Changed.Head != head {
+		return nil
+	}
+	return p.Changed
+}
+
 // Shown is a set of destruction as a proposal's comment names it.
 type Shown struct {
 	// Head is the commit that was planned, Base what it was merged into.
@@ -49,6 +62,18 @@ type Shown struct {
 	// Waiting is what the branch destroyed without the proposal.
 	Waiting site.Losses `json:"waiting,omitempty"`
 	When    time.Time   `json:"when"`
+	// Since is when, by the forge's clock, the comment was written that first
+	// named all of it: it has done so without a break.
+	Since time.Time `json:"since,omitzero"`
+}
+
+// Changed is what others did to a comment of ours.
+type Changed struct {
+	// Head is the commit that the comment was about, What a clause such as "it was
+	// edited at 14:02:03 UTC", When when that was noticed.
+	Head string    `json:"head"`
+	What string    `json:"what"`
+	When time.Time `json:"when"`
 }
 
 // Named is what a proposal's comment named for its commit.
@@ -60,7 +85,11 @@ type Named struct {
 // Landed is a proposal that was merged.
 type Landed struct {
 	Proposal site.Proposal `json:"proposal"`
-	Approved site.Losses   `json:"approved,omitempty"`
+	// Set is the digest of what its comment named, Pending what of that the merge
+	// approves once the merge commit is in force, Approved what it has approved.
+	Set      string      `json:"set,omitempty"`
+	Pending  site.Losses `json:"pending,omitempty"`
+	Approved site.Losses `json:"approved,omitempty"`
 	// Unapproved says why nothing is approved though its comment named a set.
 	Unapproved string `json:"unapproved,omitempty"`
 	// Waiting is what the branch destroyed without it, as far as that is known.
@@ -71,6 +100,9 @@ type Landed struct {
 	InForce  time.Time `json:"inForce,omitzero"`
 	// Held is what it destroys beside Approved.
 	Held site.Losses `json:"held,omitempty"`
+	// Rollout is the one that it is a part of; until that has ended only which one
+	// it is. Nil for none.
+	Rollout *site.RolloutStatus `json:"rollout,omitempty"`
 }
 
 // PutProposed records what was done about a proposal; when that is nothing, the

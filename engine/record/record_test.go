@@ -138,12 +138,12 @@ func TestEverythingComesBack(t *testing.T) {
 	s := open(t, t.TempDir())
 	b := s.Site("berlin")
 	snap := load(t, b)
-	same(t, "empty", snap, Snapshot{Nodes: map[string]site.Memory{}, History: site.History{}, Sessions: map[string]Sessions{}})
+	same(t, "empty", snap, Snapshot{Nodes: map[string]site.Memory{}, Accounts: map[string]site.Account{}, History: site.History{}, Sessions: map[string]Sessions{}})
 
 	ctx, design := t.Context(), designOf(3)
 	rev := site.Revision{ID: "abc", Subject: "power off n1", Author: "Anna", When: day}
 	hold := &site.Hold{By: "anna", Reason: "rack move", Since: day, Until: day.Add(time.Hour)}
-	approval := Approval{Losses: site.Losses{{Node: "n1", Action: "install generation 1", Lost: "all disks"}}, Digest: "d1", By: "anna", Note: "yes", When: day}
+	account, book := accountOf("n1"), Book{Records: "r1", Began: day, Blank: true}
 	removal := Removal{Node: "gone", When: time.Now().UTC().Round(0)}
 	inFlight := recorded(1)
 	inFlight.InFlight = &site.InFlight{Since: day, Revision: "abc", Step: site.Step{
@@ -159,7 +159,8 @@ func TestEverythingComesBack(t *testing.T) {
 	must(t, b.Flush(ctx))
 	must(t, b.DeleteNode(ctx, "gone"))
 	must(t, b.Removed(ctx, removal))
-	must(t, b.Approve(ctx, approval))
+	must(t, b.PutBook(ctx, book))
+	must(t, b.PutAccounts(ctx, map[string]site.Account{"n1": account, "a/b ü": {Closed: 3}}))
 	must(t, b.Pause(ctx, hold))
 
 	s, b, snap = reopen(t, s, "berlin")
@@ -170,7 +171,7 @@ func TestEverythingComesBack(t *testing.T) {
 			"n00001": {Recorded: recorded(1), Observed: observation(1, day)},
 			"a/b ü":  {Recorded: inFlight},
 		},
-		Approved: []Approval{approval}, Paused: hold, Removals: []Removal{removal}, History: site.History{}, Sessions: map[string]Sessions{},
+		Book: book, Accounts: map[string]site.Account{"n1": account, "a/b ü": {Closed: 3}}, Paused: hold, Removals: []Removal{removal}, History: site.History{}, Sessions: map[string]Sessions{},
 	})
 	same(t, "design", accepted.Design, design)
 	same(t, "revision", accepted.Revision, rev)
@@ -183,7 +184,7 @@ func TestEverythingComesBack(t *testing.T) {
 		t.Errorf("resumed, and still paused: %v", snap.Paused)
 	}
 	other := load(t, s.Site("berli"))
-	same(t, "another site", other, Snapshot{Nodes: map[string]site.Memory{}, History: site.History{}, Sessions: map[string]Sessions{}})
+	same(t, "another site", other, Snapshot{Nodes: map[string]site.Memory{}, Accounts: map[string]site.Account{}, History: site.History{}, Sessions: map[string]Sessions{}})
 }
 
 func TestClosed(t *testing.T) {
@@ -369,11 +370,14 @@ func TestLargeValuesAreFiles(t *testing.T) {
 	o.Facets[site.FacetOS] = site.FacetState{Have: site.Values{"release": strings.Repeat("x", maxValue)}, Seen: day}
 	b.Observe("n1", o)
 	must(t, b.Flush(ctx))
-	losses := make(site.Losses, 5000)
-	for i := range losses {
-		losses[i] = site.Loss{Node: fmt.Sprintf("n%d", i), Action: "install generation 1", Lost: "all disks"}
+	many := map[string]site.Account{}
+	for i := range 5000 {
+		many[fmt.Sprintf("n%d", i)] = site.Account{Closed: i}
 	}
-	must(t, b.Approve(ctx, Approval{Losses: losses, Digest: "all", When: day}))
+	wide := accountOf("n1")
+	wide.Entries[0].Note = strings.Repeat("x", maxValue)
+	many["n1"] = wide
+	must(t, b.PutAccounts(ctx, many))
 	got, err := s.kv.Get(ctx, "/slipway/", clientv3.WithPrefix())
 	must(t, err)
 	for _, kv := range got.Kvs {
@@ -393,7 +397,7 @@ func TestLargeValuesAreFiles(t *testing.T) {
 	}
 	n.Origins = nil
 	same(t, "node", snap.Nodes["n1"], site.Memory{Recorded: large, Observed: o})
-	same(t, "approval", snap.Approved[0].Losses, losses)
+	same(t, "accounts", snap.Accounts, many)
 }
 
 // TestTimeInABubble runs the records in a bubble through half a day.

@@ -22,7 +22,7 @@ func (s *Store) makeRoom(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, err := s.kv.Compact(ctx, now.Header.Revision, clientv3.WithCompactPhysical()); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
+		if err := s.compact(ctx, now.Header.Revision); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
 			return err
 		}
 		if err := s.etcd.etcd.Server.Backend().Defrag(); err != nil {
@@ -35,6 +35,22 @@ func (s *Store) makeRoom(ctx context.Context) error {
 		return fmt.Errorf("make room in the records: %w", err)
 	}
 	return nil
+}
+
+// compact gives the history before a revision back, and returns when it is gone
+// or the context ends, for which etcd does not look.
+func (s *Store) compact(ctx context.Context, revision int64) error {
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.kv.Compact(ctx, revision, clientv3.WithCompactPhysical())
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // full says what to do when there is no room even so.

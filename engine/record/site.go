@@ -34,17 +34,6 @@ type Accepted struct {
 	When          time.Time
 }
 
-// Approval is a set of destruction that a person approved.
-type Approval struct {
-	Losses site.Losses `json:"losses"`
-	Digest string      `json:"digest"`
-	By     string      `json:"by"`
-	Note   string      `json:"note,omitempty"`
-	When   time.Time   `json:"when"`
-	// Designed is set for one that is a line in the design.
-	Designed bool `json:"designed,omitempty"`
-}
-
 // Removal is a node that was taken out of the records.
 type Removal struct {
 	Node string    `json:"node"`
@@ -55,7 +44,9 @@ type Removal struct {
 type Snapshot struct {
 	Accepted *Accepted // nil before the first good design
 	Nodes    map[string]site.Memory
-	Approved []Approval
+	// Book is zero before the engine has made it.
+	Book     Book
+	Accounts map[string]site.Account // by node, also of nodes that are gone
 	Proposed []Proposed
 	Paused   *site.Hold
 	Removals []Removal // of the last 24 hours
@@ -177,16 +168,6 @@ func (s *Site) DeleteNode(ctx context.Context, node string) error {
 		clientv3.OpDelete(s.prefix+eventsKey(node)), clientv3.OpDelete(s.prefix+sessionsKey(node)))
 }
 
-// Approve records an approval.
-func (s *Site) Approve(ctx context.Context, a Approval) error {
-	return s.put(ctx, approvalKey(a.Digest), a)
-}
-
-// Disapprove forgets an approval, which no longer counts.
-func (s *Site) Disapprove(ctx context.Context, digest string) error {
-	return s.commit(ctx, clientv3.OpDelete(s.prefix+approvalKey(digest)))
-}
-
 // Pause records a hold on the whole site; nil resumes.
 func (s *Site) Pause(ctx context.Context, h *site.Hold) error {
 	if h == nil {
@@ -204,8 +185,6 @@ func (s *Site) Removed(ctx context.Context, r Removal) error {
 func nodeKey(node string) string     { return "nodes/" + url.PathEscape(node) }
 func observedKey(node string) string { return "observed/" + url.PathEscape(node) }
 func sessionsKey(node string) string { return "sessions/" + url.PathEscape(node) }
-
-func approvalKey(digest string) string { return "approvals/" + url.PathEscape(digest) }
 
 // nameOf is the name in the rest of a key.
 func nameOf(rest string) (string, error) {

@@ -13,7 +13,8 @@
 //	/slipway/v1/SITE/observed/NODE       site.Observed without times
 //	/slipway/v1/SITE/inventories/NODE    site.Inventory with the node's name, always a file
 //	/slipway/v1/SITE/seen/N              when the facets of 500 nodes were last seen
-//	/slipway/v1/SITE/approvals/DIGEST    Approval
+//	/slipway/v1/SITE/ledger              Book
+//	/slipway/v1/SITE/ledger/NODE         site.Account
 //	/slipway/v1/SITE/proposals/NUMBER    Proposed
 //	/slipway/v1/SITE/messages/KEY        what is told elsewhere, as who tells it keeps it
 //	/slipway/v1/SITE/removals/TIME.NODE  Removal
@@ -54,7 +55,7 @@ import (
 )
 
 // Version is the version of the layout of keys and values.
-const Version = 2
+const Version = 3
 
 const versionKey = "/slipway/version"
 
@@ -66,7 +67,10 @@ type Options struct {
 	// Tick is how often etcd looks at its clock and gathers what it writes; 100 ms
 	// where it is zero. Only for tests: hours of virtual time consist of ticks.
 	Tick time.Duration
-	Log  *slog.Logger
+	// KV takes the place of etcd. Only for tests: what it keeps is not in the
+	// state directory.
+	KV  clientv3.KV
+	Log *slog.Logger
 
 	migrations []migration // tests have their own
 	quota      int64       // likewise
@@ -122,8 +126,26 @@ func (s *Store) open(ctx context.Context, opts Options) error {
 	if err != nil {
 		return err
 	}
-	s.etcd, s.kv = m, m.client
-	return s.settleVersion(ctx, opts.steps())
+	s.etcd, s.kv = m, m.kv
+	if err := s.settleVersion(ctx, opts.steps()); err != nil {
+		return err
+	}
+	return s.checkRecords(ctx)
+}
+
+// checkRecords compares the checksums of all records, also of those that no site
+// will ask for: a key that a disk has changed is a record that is lost.
+func (s *Store) checkRecords(ctx context.Context) error {
+	return s.stored(ctx, "\x00", "\x00", false, func(kv keyValue) error {
+		if kv.key == versionKey {
+			return nil
+		}
+		if _, _, err := s.siteOf(kv.key); err != nil {
+			return damaged(err)
+		}
+		_, err := unseal(kv.key, kv.value)
+		return err
+	})
 }
 
 // lockFile is what the process that has the directory holds, and is named in.

@@ -39,6 +39,8 @@ type tenure struct {
 	// Released is set when the holder has ended the term itself: it has
 	// nothing under way any more.
 	Released bool `json:"released,omitempty"`
+	// Time is the latest time that a holder has seen on its clock.
+	Time time.Time `json:"time,omitzero"`
 }
 
 // Term is the right to act for a site. Its methods may be called at the same
@@ -52,6 +54,9 @@ type Term struct {
 	// Clean is set when there was no holder before, or when it had released
 	// its term: then nothing of it is under way, and it has left no sessions.
 	Clean bool
+	// Latest is the latest time that holders before have seen: what had ended by
+	// then has ended, whatever the clock says now.
+	Latest time.Time
 
 	site     *Site
 	renewing sync.Mutex
@@ -69,17 +74,19 @@ type Term struct {
 // Acquire begins a new term, also while the lease of an earlier one lasts: the
 // process that holds the store is the only one, so the earlier holder is
 // gone, and whatever it has sent last may still be under way, see Clean. A
-// holder that is not gone finds its term lost.
-func (s *Site) Acquire(ctx context.Context, holder string) (*Term, error) {
+// holder that is not gone finds its term lost. Its number is higher than above,
+// which is 0 where the last one's decides.
+func (s *Site) Acquire(ctx context.Context, holder string, above uint64) (*Term, error) {
 	for {
 		before, revision, err := s.tenure(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("read the term: %w", err)
 		}
 		t := &Term{
-			Number: before.Term + 1, Holder: holder, Began: time.Now(),
-			Clean: before.Released || before.Term == 0,
-			site:  s, revision: revision, lost: make(chan struct{}),
+			Number: max(before.Term, above) + 1, Holder: holder, Began: time.Now(),
+			Clean:  before.Released || before.Term == 0,
+			Latest: before.Time,
+			site:   s, revision: revision, lost: make(chan struct{}),
 		}
 		switch err := t.write(ctx, tenure{Term: t.Number, Holder: holder}); {
 		case err == nil:
@@ -94,10 +101,11 @@ func (s *Site) Acquire(ctx context.Context, holder string) (*Term, error) {
 // tenure reads what is recorded of the last term, with its revision in etcd.
 func (s *Site) tenure(ctx context.Context) (last tenure, revision int64, err error) {
 	var got *clientv3.GetResponse
-	if err := s.store.do(ctx, func(ctx context.Context) (err error) {
+	err = s.store.do(ctx, func(ctx context.Context) (err error) {
 		got, err = s.store.kv.Get(ctx, s.prefix+"term")
 		return err
-	}); err != nil || len(got.Kvs) == 0 {
+	})
+	if err != nil || len(got.Kvs) == 0 {
 		return tenure{}, 0, err
 	}
 	value, err := unseal(s.prefix+"term", got.Kvs[0].Value)
@@ -112,17 +120,21 @@ func (s *Site) tenure(ctx context.Context) (last tenure, revision int64, err err
 
 // write replaces the record if nobody else has.
 func (t *Term) write(ctx context.Context, now tenure) error {
+	if now.Time = time.Now(); now.Time.Before(t.Latest) {
+		now.Time = t.Latest
+	}
 	value, err := json.Marshal(now)
 	if err != nil {
 		return err
 	}
 	key := t.site.prefix + "term"
 	var got *clientv3.TxnResponse
-	if err := t.site.store.write(ctx, func(ctx context.Context) (err error) {
+	err = t.site.store.write(ctx, func(ctx context.Context) (err error) {
 		got, err = t.site.store.kv.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", t.revision)).
 			Then(opSealed(key, value)).Commit()
 		return err
-	}); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	if !got.Succeeded {
@@ -130,6 +142,14 @@ func (t *Term) write(ctx context.Context, now tenure) error {
 	}
 	t.revision = got.Header.Revision
 	return nil
+}
+
+// SetBack forgets that holders have seen a later time than this: their clock was
+// ahead.
+func (t *Term) SetBack(now time.Time) {
+	t.renewing.Lock()
+	defer t.renewing.Unlock()
+	t.Latest = now
 }
 
 // Renew extends the lease. An error that is not ErrLost may pass; the lease is

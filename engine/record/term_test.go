@@ -2,19 +2,21 @@ package record
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 func acquire(t testing.TB, s *Site, holder string) *Term {
 	t.Helper()
-	term, err := s.Acquire(t.Context(), holder)
+	term, err := s.Acquire(t.Context(), holder, 0)
 	must(t, err)
 	return term
 }
@@ -196,4 +198,174 @@ func TestRenewalWithoutAnAnswer(t *testing.T) {
 		t.Errorf("got %v, want an error that passes", err)
 	}
 	must(t, term.Renew(t.Context()))
+}
+
+// A machine that slept has a monotonic clock that stood still, and one whose time
+// of day was set back has the other: either that is past the deadline ends the
+// lease.
+func TestEachClockEndsTheLease(t *testing.T) {
+	s := open(t, t.TempDir())
+	term := acquire(t, s.Site("berlin"), "a")
+	now := time.Now()
+	slept := shifted(now, 3*time.Hour, 0)
+	if slept.Sub(now) != 0 || slept.Round(0).Sub(now.Round(0)) != 3*time.Hour {
+		t.Fatal("a time has another form than this test knows")
+	}
+	setBack := shifted(now, 0, 3*time.Hour)
+	if setBack.Sub(now) != 3*time.Hour || !setBack.Round(0).Equal(now.Round(0)) {
+		t.Fatal("a time has another form than this test knows")
+	}
+	if term.Holds(slept) {
+		t.Error("the lease holds by the monotonic clock, after a sleep of 3 hours")
+	}
+	if term.Holds(setBack) {
+		t.Error("the lease holds by the time of day, which was set back by 3 hours")
+	}
+	for _, at := range []time.Time{term.Deadline(), shifted(term.Deadline(), 0, -time.Minute), shifted(term.Deadline(), -time.Minute, 0)} {
+		if term.Holds(at) {
+			t.Errorf("the lease holds at its deadline, %s", at)
+		}
+	}
+	if !term.Holds(shifted(term.Deadline(), -time.Nanosecond*1e9, -time.Nanosecond)) {
+		t.Error("the lease does not hold before its deadline")
+	}
+}
+
+// shifted is a time whose two clocks were moved apart, wall by whole seconds: no
+// function of package time makes one.
+func shifted(at time.Time, wall, monotonic time.Duration) time.Time {
+	parts := (*struct {
+		wall uint64 // 1 bit: has both; 33 bits: seconds; 30 bits: nanoseconds
+		ext  int64  // the monotonic clock in nanoseconds
+	})(unsafe.Pointer(&at))
+	parts.wall += uint64(int64(wall/time.Second)) << 30
+	parts.ext += int64(monotonic)
+	return at
+}
+
+// A term that was not written is none, and one that cannot be read is not taken for
+// none.
+func TestTermThatCannotBegin(t *testing.T) {
+	s := open(t, t.TempDir())
+	b, ctx := s.Site("berlin"), t.Context()
+	first := acquire(t, b, "a")
+	if first.Holder != "a" {
+		t.Errorf("it is held by %q", first.Holder)
+	}
+	over, cancel := context.WithCancel(ctx)
+	cancel()
+	if term, err := b.Acquire(over, "b", 0); err == nil || term != nil || !strings.HasPrefix(err.Error(), "read the term: ") {
+		t.Errorf("got %v, %v", term, err)
+	}
+	key := b.prefix + "term"
+	for name, value := range map[string]string{"not sealed": "{}", "no JSON": ""} {
+		if name == "not sealed" {
+			_, err := s.kv.Put(ctx, key, value)
+			must(t, err)
+		} else {
+			_, err := s.kv.Do(ctx, opSealed(key, []byte("{")))
+			must(t, err)
+		}
+		if term, err := b.Acquire(ctx, "b", 0); err == nil || term != nil {
+			t.Errorf("%s: got %+v, %v", name, term, err)
+		}
+		if err := first.Renew(ctx); err == nil || !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "term 1 is over") {
+			t.Errorf("%s: renewed: %v", name, err)
+		}
+		first = &Term{Number: 1, Holder: "a", site: b, lost: make(chan struct{})}
+		first.extend(time.Now())
+	}
+	must(t, s.Close())
+	if _, err := b.Acquire(ctx, "b", 0); !errors.Is(err, errClosed) {
+		t.Errorf("of records that are closed: %v", err)
+	}
+	if err := s.own(); !errors.Is(err, errClosed) {
+		t.Errorf("the folder of records that are closed: %v", err)
+	}
+}
+
+// The latest time that any holder has seen goes on from term to term, and not back.
+func TestLatestTimeIsHandedOn(t *testing.T) {
+	s := open(t, t.TempDir())
+	b := s.Site("berlin")
+	first := acquire(t, b, "a")
+	if !first.Latest.IsZero() {
+		t.Errorf("before anybody: %s", first.Latest)
+	}
+	ahead := time.Now().Add(time.Hour).Round(0)
+	first.Latest = ahead
+	must(t, first.Renew(t.Context()))
+	second := acquire(t, b, "b")
+	if !second.Latest.Equal(ahead) {
+		t.Errorf("got %s, want %s", second.Latest, ahead)
+	}
+	second.Latest = time.Now().Add(-time.Hour)
+	before := time.Now().Round(0)
+	must(t, second.Renew(t.Context()))
+	if third := acquire(t, b, "c"); third.Latest.Before(before) {
+		t.Errorf("got %s, before %s", third.Latest, before)
+	}
+}
+
+// A renewal whose own record is there has happened; another's ends the term. The
+// holder that ended it is named.
+func TestWhoHasTheTerm(t *testing.T) {
+	for name, c := range map[string]struct {
+		now  tenure
+		want string
+		lost bool
+	}{
+		"itself":                {tenure{Term: 1, Holder: "a"}, "written before and not known to be", false},
+		"a later one":           {tenure{Term: 2, Holder: "b"}, "b has begun term 2 and acts for the site", true},
+		"one of its number":     {tenure{Term: 1, Holder: "b"}, "term 1 is over", true},
+		"its name, a later one": {tenure{Term: 2, Holder: "a"}, "a has begun term 2", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, t.TempDir())
+			b := s.Site("berlin")
+			term := acquire(t, b, "a")
+			value, err := json.Marshal(c.now)
+			must(t, err)
+			_, err = s.kv.Do(t.Context(), opSealed(b.prefix+"term", value))
+			must(t, err)
+			err = term.Renew(t.Context())
+			if err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, ErrLost) != c.lost {
+				t.Errorf("got %v", err)
+			}
+			if term.Holds(time.Now()) == c.lost {
+				t.Errorf("it holds: %t", !c.lost)
+			}
+			if !c.lost {
+				must(t, term.Renew(t.Context()))
+			}
+		})
+	}
+}
+
+// What a release writes has its holder, and a release that is not written is told.
+func TestRelease(t *testing.T) {
+	s := open(t, t.TempDir())
+	b := s.Site("berlin")
+	must(t, acquire(t, b, "a").Release(t.Context()))
+	last, _, err := b.tenure(t.Context())
+	if err != nil || last.Holder != "a" || !last.Released || last.Term != 1 {
+		t.Errorf("got %+v, %v", last, err)
+	}
+	term := acquire(t, b, "b")
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := term.Release(over); err == nil || !strings.HasPrefix(err.Error(), "release term 2: ") || term.Holds(time.Now()) {
+		t.Errorf("not written: %v", err)
+	}
+	term = acquire(t, b, "c")
+	if err := term.Renew(over); err == nil || errors.Is(err, ErrLost) || !strings.HasPrefix(err.Error(), "renew term 3: ") || !term.Holds(time.Now()) {
+		t.Errorf("a renewal that is not written: %v", err)
+	}
+	if err := b.PutSessions(t.Context(), "n1", Sessions{}); err != nil {
+		t.Error(err)
+	}
+	must(t, s.Close())
+	if err := b.PutSessions(t.Context(), "n1", Sessions{}); err == nil {
+		t.Error("sessions are written to records that are closed")
+	}
 }
