@@ -12,6 +12,7 @@ import (
 	"cuelang.org/go/cue/ast"
 	"cuelang.org/go/cue/format"
 	"cuelang.org/go/cue/parser"
+	"cuelang.org/go/cue/token"
 )
 
 // The schema and the example are formatted as `cue fmt` does.
@@ -93,4 +94,73 @@ func cueFiles(t *testing.T, dirs ...string) []string {
 		}
 	}
 	return names
+}
+
+// Every whole number has an upper bound, as numbers of the design go into sums and products. What only adds to a field
+// that is bounded elsewhere is in #Effective and the kinds of node.
+func TestNumbersAreBounded(t *testing.T) {
+	bounded := 0
+	for _, name := range cueFiles(t, ".") {
+		f, err := parser.ParseFile(name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range f.Decls {
+			field, ok := d.(*ast.Field)
+			if !ok {
+				continue
+			}
+			label, _, _ := ast.LabelName(field.Label)
+			if slices.Contains([]string{"#Effective", "#Node", "#VirtualNode"}, label) {
+				continue
+			}
+			for _, x := range integers(field) {
+				bounded++
+				if _, below, _ := strings.Cut(x, "<="); below == "" {
+					t.Errorf("%s: %s has a number without an upper bound: %s", name, label, x)
+				}
+			}
+		}
+	}
+	if bounded < 20 {
+		t.Errorf("only %d numbers were met", bounded)
+	}
+}
+
+// integers are the conjunctions of a field in which int stands, as they are written.
+func integers(n ast.Node) (all []string) {
+	written := func(n ast.Node) {
+		text, err := format.Node(n)
+		if err != nil {
+			panic(err)
+		}
+		all = append(all, string(text))
+	}
+	ast.Walk(n, func(n ast.Node) bool {
+		switch x := n.(type) {
+		case *ast.BinaryExpr:
+			if x.Op != token.AND {
+				return true
+			}
+			found := false
+			ast.Walk(x, func(n ast.Node) bool {
+				i, ok := n.(*ast.Ident)
+				found = found || ok && i.Name == "int"
+				return true
+			}, nil)
+			if found {
+				written(x)
+			}
+			return false
+		case *ast.Field: // and not its name
+			all = append(all, integers(x.Value)...)
+			return false
+		case *ast.Ident:
+			if slices.Contains([]string{"int", "number", "float", "uint"}, x.Name) {
+				written(x)
+			}
+		}
+		return true
+	}, nil)
+	return all
 }

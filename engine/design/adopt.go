@@ -226,7 +226,7 @@ func (a Adoption) behind(address string) (n int) {
 // ownLeaves are what is of this machine alone.
 func ownLeaves(m site.Met) []leaf {
 	id := sayable(m.Observed.Identity.Own())
-	leaves := []leaf{{"identity.uuid", id.UUID}, {"identity.serial", id.Serial}, {"endpoints.bmc.trust.fingerprint", m.Endpoint.Trust.Fingerprint}}
+	leaves := []leaf{{"identity.uuid", id.UUID}, {"identity.serial", id.Serial}, {"identity.slot", id.Slot}, {"identity.mac", id.MAC}, {"endpoints.bmc.trust.fingerprint", m.Endpoint.Trust.Fingerprint}}
 	return slices.DeleteFunc(leaves, func(l leaf) bool { return l.value == "" })
 }
 
@@ -243,6 +243,9 @@ func sayable(i site.Identity) site.Identity {
 	}
 	if !serialForm.MatchString(i.Serial) {
 		i.Serial = ""
+	}
+	if !serialForm.MatchString(i.Slot) {
+		i.Slot = ""
 	}
 	return i
 }
@@ -367,6 +370,9 @@ func nodeName(m site.Met) string {
 	}
 	if serial := m.Observed.Identity.Own().Serial; serial != "" {
 		parts = append(parts, serial)
+		if slot := m.Observed.Identity.Slot; slot != "" {
+			parts = append(parts, slot)
+		}
 	} else {
 		parts = append(parts, "at", m.Address)
 	}

@@ -55,6 +55,7 @@ const (
 	isUnset
 	isOpen
 	isBroken
+	isPreset
 )
 
 func (t *tree) bits() (bits uint64) {
@@ -69,6 +70,7 @@ func (t *tree) bits() (bits uint64) {
 	set(isUnset, t.unset)
 	set(isOpen, t.open)
 	set(isBroken, t.broken)
+	set(isPreset, t.preset)
 	return bits
 }
 
@@ -240,7 +242,7 @@ func (d *decoder) tree() *tree {
 		d.fail()
 	}
 	bits := d.uint()
-	t := &tree{unset: bits&isUnset != 0, open: bits&isOpen != 0, broken: bits&isBroken != 0}
+	t := &tree{unset: bits&isUnset != 0, open: bits&isOpen != 0, broken: bits&isBroken != 0, preset: bits&isPreset != 0}
 	if bits&hasOrigin != 0 {
 		t.origin = d.origin()
 	}

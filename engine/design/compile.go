@@ -1,6 +1,9 @@
 package design
 
 import (
+	"bytes"
+	"fmt"
+	"regexp"
 	"slices"
 
 	"cuelang.org/go/cue"
@@ -89,11 +92,7 @@ func (c *compiler) report(err error) bool {
 	fresh := false
 	for _, e := range errors.Errors(err) {
 		p := position(e)
-		c.findings.at(origin(p, "site"), site.Finding{
-			Code: "does-not-compile", Message: message(e),
-			Why: "The expression has no meaning, so neither has the value that it would give.",
-			Fix: "Repair the expression or what it refers to.",
-		})
+		c.findings.at(origin(p, "site"), c.explained(e, p))
 		at := key(p)
 		if ours(p) && !c.cuts[at] {
 			c.cuts[at], c.edited = true, true
@@ -101,6 +100,45 @@ func (c *compiler) report(err error) bool {
 		}
 	}
 	return fresh
+}
+
+// unresolved is how CUE says that a name refers to nothing.
+var unresolved = regexp.MustCompile(`^reference "([^"]+)" not found$`)
+
+// explained is the finding about an error of compilation: a name that refers to
+// nothing is mostly a text without its quotes, or an item of a list of YAML.
+func (c *compiler) explained(e errors.Error, p token.Pos) site.Finding {
+	f := site.Finding{
+		Code: "does-not-compile", Message: message(e),
+		Why: "The expression has no meaning, so neither has the value that it would give.",
+		Fix: "Repair the expression or what it refers to.",
+	}
+	m := unresolved.FindStringSubmatch(f.Message)
+	if m == nil {
+		return f
+	}
+	name, before := m[1], before(c.files[p.Filename()], p)
+	f.Message = fmt.Sprintf("%s is without quotes, and nothing is called so", name)
+	f.Why = "Without quotes CUE takes it for a reference to a field or a `let`."
+	f.Fix = fmt.Sprintf("Write %q if it is a text, or declare %s.", name, name)
+	if yamlItem.MatchString(before) {
+		f.Message = fmt.Sprintf("%q is an item of a list as YAML has it", "- "+name)
+		f.Why = "CUE takes the dash for a minus, and what stands behind it for a reference."
+		f.Fix = fmt.Sprintf("Write the list in brackets, with its texts in quotes: [%q].", name)
+	}
+	return f
+}
+
+// yamlItem is what stands before an item of a list in YAML.
+var yamlItem = regexp.MustCompile(`^\s*-\s+$`)
+
+// before is the part of a line that stands before a place.
+func before(src []byte, p token.Pos) string {
+	if p.Offset() > len(src) {
+		return ""
+	}
+	line := src[:p.Offset()]
+	return string(line[bytes.LastIndexByte(line, '\n')+1:])
 }
 
 func key(p token.Pos) token.Position {

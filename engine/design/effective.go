@@ -28,16 +28,15 @@ type shared struct {
 	pools *tree
 	// given is the digest of all that nodes have of it.
 	given digest
-	// folded are the layers of lists of profiles, folded: many nodes have the
-	// same.
+	// stacks are the profiles of nodes by their names, weakest first.
 	mu     sync.Mutex
-	folded map[string]*tree
+	stacks map[string]stack
 }
 
 // sharedOf makes the effective site, without its nodes, out of an extract.
 // What is broken is left out and reported.
 func sharedOf(name string, x *extract) *shared {
-	sh := &shared{lost: x.lost, folded: map[string]*tree{}, pools: x.sections["allocations"], data: map[string][]layer{}, given: x.given()}
+	sh := &shared{lost: x.lost, stacks: map[string]stack{}, pools: x.sections["allocations"], data: map[string][]layer{}, given: x.given()}
 	for _, l := range x.data {
 		sh.data[l.name] = append(sh.data[l.name], l)
 	}
@@ -237,8 +236,20 @@ func (sh *shared) layers(found *findings, own layer) (*tree, bool) {
 		})
 	}
 	sh.checkKinds(found, own.name, order, layers)
-	merged := sh.fold(order)
+	profiles := sh.stackOf(order)
+	for _, f := range profiles.beaten {
+		f.Node = own.name
+		found.add(f)
+	}
+	merged := profiles.folded
 	for _, l := range layers {
+		for _, f := range beats(l, merged, "") {
+			f.Node = own.name
+			found.add(f)
+		}
+		if l == own.tree {
+			sh.vainUnsets(found, own, merged)
+		}
 		merged = merge(merged, l)
 	}
 	merged = merged.orEmpty()
@@ -255,22 +266,6 @@ func namedProfiles(layers []*tree) *tree {
 		}
 	}
 	return nil
-}
-
-// fold folds profiles, weakest first. It may run for several nodes at once.
-func (sh *shared) fold(order []string) *tree {
-	key := strings.Join(order, "\n")
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	folded, known := sh.folded[key]
-	if !known {
-		for _, p := range order {
-			folded = merge(folded, sh.pedigree.profiles[p].layer)
-		}
-		folded.share()
-		sh.folded[key] = folded
-	}
-	return folded
 }
 
 // finish fills in defaults under s and reports what is missing, at the place

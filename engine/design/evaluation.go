@@ -410,6 +410,9 @@ func (e *evaluation) collate() Result {
 	if !e.shared.lost && len(e.shared.data) > 0 {
 		all.add(e.shared.strangers(s.Nodes, s.NodeNames())...)
 	}
+	if !broken {
+		all.add(e.shared.vainProfiles(s.Nodes)...)
+	}
 	switch {
 	case e.shared.lost:
 		all.add(unchecked)

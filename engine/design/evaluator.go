@@ -204,6 +204,10 @@ func (e *Evaluator) request(ctx, bounded context.Context, siteName string, r req
 		return nil, ctx.Err()
 	}
 	f, ok := epitaph(w, err, bounded.Err() != nil, e.Limits.withDefaults())
+	if !ok && wasKilled(w, err) {
+		return nil, fmt.Errorf("evaluate %s: the worker process was killed while %s (SIGKILL), most likely because memory ran out: a worker may need %d MiB; give the host, or the service by MemoryMax=, more memory",
+			siteName, cmp.Or(at, "being started"), e.Limits.withDefaults().Memory>>20)
+	}
 	if !ok {
 		return nil, fmt.Errorf("evaluate %s: worker ended while %s: %w: %s", siteName, at, errors.Join(err, ended), w.stderr.firstLine())
 	}

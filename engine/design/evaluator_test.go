@@ -3,11 +3,15 @@ package design
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -96,11 +100,11 @@ func TestBombsAreFindings(t *testing.T) {
 		lim        Limits
 		codes      []string
 	}{
-		{"nested fields", deep, Limits{}, []string{"too-deep", "too-large", "too-slow"}},
+		{"nested fields", deep, Limits{}, []string{"too-deep"}},
 		{"nested fields of 4 MB", strings.Repeat("a: ", 1_400_000) + "1", Limits{}, []string{"file-too-large"}},
 		{"nested fields of 4 MB let through", strings.Repeat("a: ", 1_400_000) + "1", Limits{FileBytes: 8 << 20}, []string{"too-deep"}},
-		{"nested lists", lists, Limits{}, []string{"syntax"}},
-		{"nested parentheses", "x: " + strings.Repeat("(", 500_000) + "1" + strings.Repeat(")", 500_000), Limits{}, []string{"syntax"}},
+		{"nested lists", lists, Limits{}, []string{"too-deep"}},
+		{"nested parentheses", "x: " + strings.Repeat("(", 500_000) + "1" + strings.Repeat(")", 500_000), Limits{}, []string{"too-deep"}},
 		{"exponential growth", doubling(40), Limits{Memory: 512 << 20, Timeout: 20 * time.Second}, []string{"too-large", "too-slow"}},
 		{"a long list", "import \"list\"\nroles: {for i in list.Range(0, 100000000, 1) {\"r\\(i)\": {}}}", Limits{Memory: 256 << 20, Timeout: 20 * time.Second}, []string{"too-large", "too-slow"}},
 		{"multiplying disjunctions", disjunctions(30), Limits{Memory: 512 << 20, Timeout: 2 * time.Second}, []string{"too-large", "too-slow"}},
@@ -171,6 +175,48 @@ func TestDeadIdleWorkerIsReplaced(t *testing.T) {
 	if r := evaluateIn(t, e, small); r.Site == nil {
 		t.Errorf("got findings %v, want a site", r.Findings)
 	}
+}
+
+// A worker that the kernel kills is an error and no finding, as the design need
+// not be to blame, and the next evaluation has another one. The kernel takes
+// workers first.
+func TestKilledWorkerIsAnError(t *testing.T) {
+	e := newEvaluator(t, Limits{})
+	evaluateIn(t, e, small) // the one that is killed has answered before
+	pid := e.idle[0].cmd.Process.Pid
+	score, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
+	if err != nil || strings.TrimSpace(string(score)) != "1000" {
+		t.Errorf("the worker's oom_score_adj is %q, %v", score, err)
+	}
+	var killed atomic.Bool
+	var all sync.WaitGroup
+	all.Go(func() {
+		for !killed.Load() && t.Context().Err() == nil {
+			if busy(pid) {
+				killed.Store(syscall.Kill(pid, syscall.SIGKILL) == nil)
+			}
+			runtime.Gosched()
+		}
+	})
+	r, err := e.Evaluate(t.Context(), repository(map[string]string{"site.cue": "package bomb\n" + disjunctions(40)}), "")
+	all.Wait()
+	if err == nil || len(r.Findings) > 0 || !strings.Contains(err.Error(), "was killed while") || !strings.Contains(err.Error(), "MemoryMax") {
+		t.Errorf("got %v and findings %v, want an error", err, r.Findings)
+	}
+	if r := evaluateIn(t, e, small); r.Site == nil {
+		t.Errorf("got findings %v, want a site", r.Findings)
+	}
+}
+
+// busy says whether a process has used half a second of processor time.
+func busy(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	user, _ := strconv.Atoi(fields[11])
+	return user > 50
 }
 
 // Evaluations run side by side, up to the number of workers, and an idle

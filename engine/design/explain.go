@@ -138,7 +138,7 @@ func explainValue(path []string, layers []*tree, effective *tree) Value {
 	if len(said) > 0 && !said[0].Unset {
 		v.Overrode = said[1:]
 	}
-	if d := styleOf(effective).shape().fallbackAt(path); d != nil && d != holds {
+	if d := styleOf(effective).shape().fallbackAt(path); d != nil && holds.origin.LayerName() != "schema" {
 		v.Overrode = append(v.Overrode, settingOf(d))
 	}
 	return v

@@ -264,6 +264,10 @@ func (x *extraction) each(v cue.Value, section string, f func(key string, entry 
 		x.reader("site", "", section, false).invalid(in, &shape{kind: cue.StructKind}, section)
 		return
 	}
+	if slices.ContainsFunc(in.Attributes(cue.ValueAttr), func(a cue.Attribute) bool { return a.Name() == "unset" }) {
+		r := x.reader("site", "", section, false)
+		r.report(place(in), section, unsetOutside(section))
+	}
 	for it.Next() {
 		f(it.Selector().Unquoted(), it.Value())
 	}

@@ -95,6 +95,15 @@ func (p *pack) text(name string) []byte {
 // Sites lists the names of the sites in a repository: the directories under
 // sites/ that hold CUE files or, without any, the package at the root.
 func Sites(files fs.FS) ([]string, error) {
+	names, err := sitesBelow(files)
+	if err != nil || len(names) > 0 {
+		return names, err
+	}
+	return rootSite(files)
+}
+
+// sitesBelow are the directories under sites/ that hold CUE files.
+func sitesBelow(files fs.FS) ([]string, error) {
 	dirs, err := folders(files)
 	if err != nil {
 		return nil, err
@@ -112,10 +121,73 @@ func Sites(files fs.FS) ([]string, error) {
 			names = append(names, d.Name())
 		}
 	}
-	if len(names) > 0 {
-		return names, nil
+	return names, nil
+}
+
+// Unread are the directories under sites/ that hold CUE files and are no sites, as
+// their names begin with "_" or ".".
+func Unread(files fs.FS) ([]string, error) {
+	dirs, err := folders(files)
+	if err != nil {
+		return nil, err
 	}
-	return rootSite(files)
+	var names []string
+	for _, d := range dirs {
+		if !d.IsDir() || !hidden(d.Name()) {
+			continue
+		}
+		in, err := cueFiles(files, path.Join(sitesDir, d.Name()))
+		if err != nil {
+			return nil, err
+		}
+		if len(in) > 0 {
+			names = append(names, path.Join(sitesDir, d.Name()))
+		}
+	}
+	return names, nil
+}
+
+// bindsASite is how a file begins whose package is a site, and not what sites share.
+var bindsASite = regexp.MustCompile(`(?m)^"?(site|nodes)"?[ \t]*:`)
+
+// lostRoot finds a site at the root that is not read, because there are sites under
+// sites/. A package of the same name as one of theirs is a part of it.
+func lostRoot(files fs.FS) ([]site.Finding, error) {
+	names, err := sitesBelow(files)
+	if err != nil || len(names) == 0 {
+		return nil, err
+	}
+	shared := map[string]bool{}
+	for _, name := range names {
+		in, err := cueFiles(files, path.Join(sitesDir, name))
+		if err != nil {
+			return nil, err
+		}
+		pkg, err := packageOf(files, in)
+		if err != nil {
+			return nil, err
+		}
+		shared[pkg] = true
+	}
+	in, err := cueFiles(files, ".")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range in {
+		src, err := readFile(files, file, Limits{}.withDefaults().FileBytes)
+		if err != nil {
+			return nil, err
+		}
+		if pkg := packageName(src); pkg != "" && !shared[pkg] && bindsASite.Match(src) {
+			return []site.Finding{{
+				Code: "root-beside-sites", Severity: site.SeverityError, File: file, Line: 1, Col: 1,
+				Message: fmt.Sprintf("the site %s at the root is not read: the repository has sites under %s/ (%s)", pkg, sitesDir, strings.Join(names, ", ")),
+				Why:     "With sites under sites/, the root only has what they share. A site that is not read would not be changed any more, and nobody would be told.",
+				Fix:     fmt.Sprintf("Move its files to %s/%s/, or take those under %[1]s/ away.", sitesDir, pkg),
+			}}, nil
+		}
+	}
+	return nil, nil
 }
 
 // folders lists what is in sites/, if that is a directory; a link is none, as
@@ -137,16 +209,25 @@ func rootSite(files fs.FS) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range in {
-		src, err := readFile(files, name, Limits{}.withDefaults().FileBytes)
-		if err != nil {
-			return nil, err
-		}
-		if pkg := packageName(src); pkg != "" {
-			return []string{pkg}, nil
-		}
+	if pkg, err := packageOf(files, in); err != nil || pkg != "" {
+		return []string{pkg}, err
 	}
 	return nil, nil
+}
+
+// packageOf is the package that the first of some files with a package clause
+// names; empty for none.
+func packageOf(files fs.FS, names []string) (string, error) {
+	for _, name := range names {
+		src, err := readFile(files, name, Limits{}.withDefaults().FileBytes)
+		if err != nil {
+			return "", err
+		}
+		if pkg := packageName(src); pkg != "" {
+			return pkg, nil
+		}
+	}
+	return "", nil
 }
 
 // cueFiles lists the CUE files of a package directory in order.
@@ -210,6 +291,13 @@ func collectAnew(files fs.FS, siteName string, lim Limits, known func(siteName s
 		p.dir = "."
 	}
 	c := collector{pack: p, files: files, lim: lim, known: known(p.site)}
+	if p.dir != "." {
+		lost, err := lostRoot(files)
+		if err != nil {
+			return pack{}, nil, err
+		}
+		c.findings.list = lost
+	}
 	err = fs.WalkDir(files, ".", c.visit)
 	if err == nil {
 		err = c.takeAll(c.designs, c.pack.files)
@@ -236,6 +324,12 @@ func choose(files fs.FS, names []string, want string) (string, []site.Finding, e
 			Fix:     "Say which one is meant.",
 		}}, nil
 	case !slices.Contains(names, want):
+		if root, err := rootSite(files); err != nil || slices.Contains(root, want) {
+			lost, lostErr := lostRoot(files)
+			if err := errors.Join(err, lostErr); err != nil || len(lost) > 0 {
+				return "", lost, err
+			}
+		}
 		return "", []site.Finding{{
 			Code: "unknown-site", Severity: site.SeverityError,
 			Message: fmt.Sprintf("there is no site %q in the repository%s", want, rule.DidYouMean(want, names)),
@@ -369,6 +463,9 @@ func (c *collector) take(f foundFile, src []byte, into map[string][]byte) bool {
 			"Designs are bounded so that no commit can exhaust the controller.", "Put more nodes into one file.")
 		return false
 	default:
+		if isDesign(path.Base(f.name)) {
+			c.findings.add(inspect(f.name, src)...)
+		}
 		into[f.name] = src
 		c.ids[f.name] = f.contentID()
 	}

@@ -44,6 +44,32 @@ func TestSites(t *testing.T) {
 	}
 }
 
+// A site at the root beside others is told of, whichever of the sites is meant.
+func TestSiteAtTheRootIsNotLost(t *testing.T) {
+	for name, c := range map[string]struct {
+		files map[string]string
+		of    string
+		want  string
+	}{
+		"beside a site":     {map[string]string{"a.cue": "package fra\nnodes: {}", "sites/muc/a.cue": "package muc"}, "", "a.cue: the site fra at the root is not read"},
+		"itself":            {map[string]string{"a.cue": "package fra\nsite: {}", "sites/muc/a.cue": "package muc"}, "fra", "a.cue: the site fra at the root is not read"},
+		"the other":         {map[string]string{"z.cue": "package fra\n\"nodes\": n1: {}", "sites/muc/a.cue": "package muc"}, "muc", "z.cue: the site fra at the root is not read"},
+		"a part of a site":  {map[string]string{"a.cue": "package muc\nnodes: {}", "sites/muc/a.cue": "package muc"}, "", ""},
+		"what sites share":  {map[string]string{"a.cue": "package lib\nx: nodes: {}", "sites/muc/a.cue": "package muc"}, "", ""},
+		"no site beside it": {map[string]string{"a.cue": "package fra\nnodes: {}", "sites/muc/a.txt": ""}, "", ""},
+		"and one not there": {map[string]string{"a.cue": "package lib", "sites/muc/a.cue": "package muc"}, "lib", ": there is no site \"lib\""},
+	} {
+		_, found, err := collect(repository(c.files), c.of, Limits{}.withDefaults())
+		got := ""
+		if len(found) > 0 {
+			got = found[0].File + ": " + found[0].Message
+		}
+		if err != nil || (got == "") != (c.want == "") || !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s: got %q (%v), want %q", name, got, err, c.want)
+		}
+	}
+}
+
 // What is not a plain file, or too much, is a finding; the rest is read.
 func TestCollectBounds(t *testing.T) {
 	repo := repository(map[string]string{"a.cue": "package fra", "big.cue": strings.Repeat(" ", 100), "README.md": strings.Repeat(" ", 1000)})

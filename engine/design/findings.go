@@ -1,10 +1,14 @@
 package design
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"cuelang.org/go/cue"
 
 	"github.com/slipway-gitops/slipway/engine/design/rule"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -59,30 +63,89 @@ func (f *findings) of(node string, o site.Origin, x site.Finding) {
 	f.at(o, x)
 }
 
-// fold puts together what several nodes have from one place, as when a hundred
-// inherit one wrong value: the first stands for all.
+// namedBeside is how many are named beside the first of many.
+const namedBeside = 2
+
+// fold puts together what comes of one line, as when a hundred nodes inherit a wrong
+// value, or a comprehension makes it for each: the first stands for all, and the
+// next are named. What one node has several times is told as often.
 func fold(list []site.Finding) []site.Finding {
+	type group struct {
+		findingKey
+		field string
+		// nth tells what one node, or one path, has several times.
+		nth int
+	}
+	type times struct {
+		findingKey
+		field, of string
+	}
 	var folded []site.Finding
-	at := map[findingKey]int{}
+	at, seen := map[group]int{}, map[times]int{}
 	for _, f := range list {
-		if f.Node == "" {
+		if f.Line == 0 && f.Node == "" {
 			folded = append(folded, f)
 			continue
 		}
-		key := findingKey{code: f.Code, file: f.File, line: f.Line, col: f.Col,
-			message: impersonal(f.Message, f.Node)}
-		if first, ok := at[key]; ok {
-			folded[first].More++
+		key, of := findingKey{code: f.Code, file: f.File, line: f.Line, col: f.Col}, cmp.Or(f.Node, f.Path)
+		field := ""
+		if f.Line == 0 {
+			key.message = impersonal(f.Message, f.Node)
+		} else {
+			field = fieldPath(f)
+		}
+		if of == "" {
+			folded = append(folded, f)
 			continue
 		}
-		at[key] = len(folded)
-		folded = append(folded, f)
+		seen[times{key, field, of}]++
+		g := group{key, field, seen[times{key, field, of}]}
+		first, ok := at[g]
+		if !ok {
+			at[g] = len(folded)
+			folded = append(folded, f)
+			continue
+		}
+		x := &folded[first]
+		if x.More++; len(x.Named) < namedBeside {
+			x.Named = append(x.Named, of)
+		}
 	}
 	return folded
 }
 
+// fieldPath is the path of a finding with "*" in the place of the names that a design
+// gives: "interfaces.*.link".
+func fieldPath(f site.Finding) string {
+	s := shapes()["#Effective"]
+	path := strings.Split(f.Path, ".")
+	var field []string
+	if f.Node == "" {
+		i := slices.IndexFunc(sections, func(s section) bool { return s.name == path[0] })
+		if i < 0 {
+			return f.Path
+		}
+		s, field, path = shapes()[sections[i].definition], []string{path[0]}, path[1:]
+		if sections[i].many {
+			s = &shape{kind: cue.StructKind, entries: []entry{{shape: s}}}
+		}
+	}
+	for _, name := range path {
+		switch sub := s.fields[name]; {
+		case sub != nil:
+			s, field = sub, append(field, name)
+		case len(s.entries) > 0:
+			s, field = s.entries[0].shape, append(field, "*")
+		}
+	}
+	return strings.Join(field, ".")
+}
+
 // impersonal is a message without a node's name, where that stands alone.
 func impersonal(message, node string) string {
+	if node == "" {
+		return message
+	}
 	var b strings.Builder
 	for {
 		before, after, found := strings.Cut(message, node)

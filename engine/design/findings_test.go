@@ -2,6 +2,7 @@ package design
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,8 +24,8 @@ func TestLimitFoldsWhatNodesInherit(t *testing.T) {
 	list = append(list, site.Finding{Code: "c", File: "other.cue", Line: 1, Col: 1, Node: "n0001", Message: "else"})
 	got := limit(list)
 	want := []site.Finding{
-		{Code: "a", File: "base.cue", Line: 3, Col: 1, Node: "n0000", More: 2999, Message: "the rack is wrong"},
-		{Code: "b", File: "base.cue", Line: 4, Col: 1, Node: "n0000", More: 2999, Message: "the node n0000 has no rack"},
+		{Code: "a", File: "base.cue", Line: 3, Col: 1, Node: "n0000", More: 2999, Named: []string{"n0001", "n0002"}, Message: "the rack is wrong"},
+		{Code: "b", File: "base.cue", Line: 4, Col: 1, Node: "n0000", More: 2999, Named: []string{"n0001", "n0002"}, Message: "the node n0000 has no rack"},
 		{Code: "c", File: "other.cue", Line: 1, Col: 1, Node: "n0001", Message: "else"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -32,24 +33,41 @@ func TestLimitFoldsWhatNodesInherit(t *testing.T) {
 	}
 }
 
-// Nodes that say different things of one place are told apart, also where the
-// name of one is part of a word.
-func TestFoldKeepsWhatDiffers(t *testing.T) {
-	at := func(node, message string) site.Finding {
-		return site.Finding{Code: "a", File: "base.cue", Line: 3, Col: 1, Node: node, Message: message}
+// What one line makes of many nodes or entries is one finding, also where the values
+// differ; what one of them has several times is told as often.
+func TestFoldByLine(t *testing.T) {
+	at := func(node, path, message string) site.Finding {
+		return site.Finding{Code: "a", File: "base.cue", Line: 3, Col: 1, Node: node, Path: path, Message: message}
+	}
+	file := func(node, message string) site.Finding {
+		return site.Finding{Code: "a", File: "base.cue", Node: node, Message: message}
 	}
 	for _, c := range []struct {
 		list []site.Finding
-		want int
+		want []string
 	}{
-		{[]site.Finding{at("n1", "no image debian11"), at("n2", "no image debian11")}, 1},
-		{[]site.Finding{at("n1", "nodes.n1.rack is 3"), at("n2", "nodes.n2.rack is 3")}, 1},
-		{[]site.Finding{at("n1", "nodes.n1.rack is 3"), at("n2", "nodes.n2.rack is 4")}, 2},
-		{[]site.Finding{at("n1", "n1-a is like n1"), at("n2", "n2-a is like n2")}, 2},
-		{[]site.Finding{at("", "the site"), at("", "the site")}, 2},
+		{[]site.Finding{at("n1", "rack", "rack is 3"), at("n2", "rack", "rack is 4"), at("n3", "rack", "rack is 5"), at("n4", "rack", "rack is 6")},
+			[]string{"n1, n2, n3 and 1 more node have it"}},
+		{[]site.Finding{at("n1", "interfaces.eno1.link", "no a"), at("n2", "interfaces.eno2.link", "no b")}, []string{"n1 and n2 have it"}},
+		{[]site.Finding{at("n1", "vlans.bond0.20.network", "no a"), at("n2", "vlans.br0.network", "no b")}, []string{"n1 and n2 have it"}},
+		{[]site.Finding{at("n1", "endpoints.bmc.url", "no url"), at("n2", "endpoints.os.url", "no url")}, []string{"", ""}},
+		{[]site.Finding{at("n1", "rack", "no rack"), at("n1", "role", "no role"), at("n2", "role", "no role")}, []string{"", "n1 and n2 have it"}},
+		{[]site.Finding{at("n1", "boot.order", "no A"), at("n1", "boot.order", "no B"), at("n2", "boot.order", "no A"), at("n2", "boot.order", "no B")},
+			[]string{"n1 and n2 have it", "n1 and n2 have it"}},
+		{[]site.Finding{at("", "racks.r1.domain", "a"), at("", "racks.r2.domain", "b"), at("", "racks.r3.domain", "c"), at("", "racks.r4.domain", "d"), at("", "racks.r5.domain", "e")},
+			[]string{"racks.r1.domain, racks.r2.domain, racks.r3.domain and 2 more have it"}},
+		{[]site.Finding{at("", "racks.r1.domain", "a"), at("", "racks.r1.location", "b")}, []string{"", ""}},
+		{[]site.Finding{file("n1", "n1-a is like n1"), file("n2", "n2-a is like n2")}, []string{"", ""}},
+		{[]site.Finding{file("n1", "no image debian11"), file("n2", "no image debian11")}, []string{"n1 and n2 have it"}},
+		{[]site.Finding{at("", "", "the site"), at("", "", "the site")}, []string{"", ""}},
+		{[]site.Finding{file("", "no module"), file("", "no site")}, []string{"", ""}},
 	} {
-		if got := fold(c.list); len(got) != c.want {
-			t.Errorf("fold(%v) = %v, want %d", c.list, got, c.want)
+		var got []string
+		for _, f := range fold(c.list) {
+			got = append(got, f.Others())
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("fold(%v) = %q, want %q", c.list, got, c.want)
 		}
 	}
 }

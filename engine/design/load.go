@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -407,9 +408,31 @@ func (l *loader) noImport(pos token.Pos, ip ast.ImportPath, why string) {
 // syntax adds errors of the parser.
 func (l *loader) syntax(err error, file string) {
 	for _, e := range errors.Errors(err) {
-		l.findings.at(or(origin(position(e), "site"), file), site.Finding{
+		f := site.Finding{
 			Code: "syntax", Message: message(e),
 			Why: "The file cannot be read as CUE.", Fix: "Repair the text; `cue fmt` shows where it breaks.",
-		})
+		}
+		if p := position(e); ours(p) {
+			if m := unquoted.FindStringSubmatch(lineAt(l.files[p.Filename()], p)); m != nil {
+				f.Message = fmt.Sprintf("the name %s is without quotes", m[1])
+				f.Why = "Without quotes CUE takes the dash for a minus."
+				f.Fix = fmt.Sprintf("Write %q:", m[1])
+			}
+		}
+		l.findings.at(or(origin(position(e), "site"), file), f)
 	}
+}
+
+// unquoted is a line that names a field with a dash, and without quotes.
+var unquoted = regexp.MustCompile(`(?:^|[\s{,:])([A-Za-z_][A-Za-z0-9_.]*(?:-[A-Za-z0-9_.]+)+)\s*:`)
+
+// lineAt is the line of a place.
+func lineAt(src []byte, p token.Pos) string {
+	start := before(src, p)
+	from := p.Offset() - len(start)
+	if from < 0 || from > len(src) {
+		return ""
+	}
+	line, _, _ := bytes.Cut(src[from:], []byte("\n"))
+	return string(line)
 }

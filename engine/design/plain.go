@@ -449,7 +449,7 @@ func said(v cue.Value) int {
 
 // like is a layer like a model, with other literals.
 func like(model, literals *tree, of string) *tree {
-	t := &tree{fields: make(map[string]*tree, len(model.fields)), origin: model.origin, unset: model.unset, open: model.open}
+	t := &tree{fields: make(map[string]*tree, len(model.fields)), origin: model.origin, unset: model.unset, open: model.open, preset: model.preset}
 	if o := model.origin; !o.IsZero() && o.LayerName() != "schema" {
 		t.origin = site.At(o.File.Value(), o.Line, o.Col, of)
 	}

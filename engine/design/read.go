@@ -9,6 +9,7 @@ import (
 
 	"cuelang.org/go/cue"
 	"cuelang.org/go/cue/ast"
+	"cuelang.org/go/cue/cuecontext"
 	"cuelang.org/go/cue/errors"
 	"cuelang.org/go/cue/token"
 
@@ -33,6 +34,8 @@ type reader struct {
 	// found counts this reader's own findings, and told are their paths.
 	found int
 	told  map[string]bool
+	// around are the structs that what is read is in, outermost first.
+	around []cue.Value
 	// later are errors of other fields, on which a value that was read rests.
 	later []consequence
 	// spelling is what misspelt fields are taken for.
@@ -59,16 +62,22 @@ type consequence struct {
 
 // read reads v as the shape has it. It is nil when v sets nothing.
 func (r *reader) read(v cue.Value, s *shape, path string) *tree {
-	marks := v.Attributes(cue.FieldAttr)
+	marks := v.Attributes(cue.ValueAttr)
 	if slices.ContainsFunc(marks, func(a cue.Attribute) bool { return a.Name() == brokenAttr }) {
 		return &tree{broken: true, origin: origin(place(v), r.layer)}
 	}
 	unset := slices.ContainsFunc(marks, func(a cue.Attribute) bool { return a.Name() == "unset" })
+	for _, a := range marks {
+		if near := rule.Nearest(a.Name(), []string{"unset"}); near != "" && a.Name() != near && (v.IsConcrete() || s.of(v) == cue.StructKind) {
+			r.report(place(v), path, site.Finding{
+				Code: "incomplete-value", Message: fmt.Sprintf("%s has the attribute @%s(), which nothing reads", path, a.Name()),
+				Why: "It reads as if something were taken away, and nothing is.",
+				Fix: "Write @unset() if it is to be taken away, or remove the attribute.",
+			})
+		}
+	}
 	if unset && !r.merged {
-		r.report(place(v), path, site.Finding{
-			Code: "unset-outside-layer", Message: path + " is taken away with @unset() outside a profile or node",
-			Why: "Only layers are laid over one another; here there is nothing to take away.", Fix: "Remove the field.",
-		})
+		r.report(place(v), path, unsetOutside(path))
 		if d, _ := v.Default(); !d.IsConcrete() {
 			return &tree{broken: true, origin: origin(place(v), r.layer)}
 		}
@@ -86,6 +95,13 @@ func (r *reader) read(v cue.Value, s *shape, path string) *tree {
 	return r.readScalar(v, s, path, unset)
 }
 
+func unsetOutside(path string) site.Finding {
+	return site.Finding{
+		Code: "unset-outside-layer", Message: path + " is taken away with @unset() outside a profile or node",
+		Why: "Only layers are laid over one another; here there is nothing to take away.", Fix: "Remove the field.",
+	}
+}
+
 func (r *reader) readStruct(v cue.Value, s *shape, path string, unset bool) *tree {
 	it, err := v.Fields()
 	if err != nil {
@@ -95,11 +111,19 @@ func (r *reader) readStruct(v cue.Value, s *shape, path string, unset bool) *tre
 	if unset {
 		t.origin = origin(place(v), r.layer)
 	}
+	r.around = append(r.around, v)
+	defer func() { r.around = r.around[:len(r.around)-1] }()
+	var shut []cue.Value
 	for it.Next() {
 		name := it.Selector().Unquoted()
 		sub := s.sub(name)
 		if sub == nil {
 			r.unknown(v, it.Value(), s, name, path)
+			continue
+		}
+		if isShutOut(it.Value()) {
+			shut = append(shut, it.Value())
+			t.fields[name] = &tree{broken: true, origin: origin(place(it.Value()), r.layer)}
 			continue
 		}
 		if sub.required && it.Value().Err() != nil && len(setBy(it.Value())) == 0 {
@@ -108,6 +132,9 @@ func (r *reader) readStruct(v cue.Value, s *shape, path string, unset bool) *tre
 		if f := r.read(it.Value(), sub, join(path, name)); f != nil {
 			t.fields[name] = f
 		}
+	}
+	if len(shut) > 0 {
+		r.closed(shut, path)
 	}
 	if t.isBare() {
 		if p := place(v); ours(p) {
@@ -138,7 +165,7 @@ func (r *reader) readList(v cue.Value, s *shape, path string, unset bool) *tree 
 	if !ok {
 		return r.invalid(v, s, path)
 	}
-	t := &tree{origin: origin(place(v), r.layer)}
+	t := &tree{origin: origin(place(v), r.layer), preset: r.merged && choosesList(v)}
 	defer func(merged bool) { r.merged = merged }(r.merged)
 	r.merged = false
 	values := []any{}
@@ -194,14 +221,42 @@ func (r *reader) readScalar(v cue.Value, s *shape, path string, unset bool) *tre
 	if unset && !v.IsConcrete() {
 		return &tree{unset: true, origin: origin(place(v), r.layer)}
 	}
-	if d, ok := v.Default(); ok {
+	d, preset := v.Default()
+	if preset {
 		v = d
 	}
 	value, err := scalar(v)
 	if err != nil {
 		return r.incomplete(v, path)
 	}
-	return r.unlessUnset(&tree{value: value, origin: origin(place(v), r.layer)}, unset, v, path)
+	t := &tree{value: value, origin: origin(place(v), r.layer), preset: preset && r.merged}
+	if r.merged && t.origin.LayerName() == "schema" {
+		return nil // the default of a definition that the layer names
+	}
+	return r.unlessUnset(t, unset, v, path)
+}
+
+// choosesList says whether a list is the default of several that it may be. An open
+// list is the default of itself, which is no choice.
+func choosesList(v cue.Value) bool {
+	if _, ok := v.Default(); !ok {
+		return false
+	}
+	return slices.ContainsFunc(conjuncts(v), func(c cue.Value) bool {
+		x, ok := c.Syntax().(ast.Expr)
+		return ok && hasMark(x)
+	})
+}
+
+// hasMark says whether one of several expressions is marked as the default.
+func hasMark(x ast.Expr) bool {
+	switch y := x.(type) {
+	case *ast.BinaryExpr:
+		return y.Op == token.OR && (hasMark(y.X) || hasMark(y.Y))
+	case *ast.UnaryExpr:
+		return y.Op == token.MUL
+	}
+	return false
 }
 
 // scalar is a concrete value as encoding/json knows it.
@@ -323,12 +378,43 @@ func (r *reader) invalid(v cue.Value, s *shape, path string) *tree {
 			Related: []string{where(set[0].pos)},
 		})
 	default:
-		r.report(set[0].pos, path, site.Finding{
+		f := site.Finding{
 			Code: "invalid-value", Message: fmt.Sprintf("%s is %s; it must be %s", path, set[0].text, s.fits()),
 			Why: "The schema does not allow it.", Fix: "Write " + s.fits() + ".",
-		})
+		}
+		if as := s.requoted(set[0].text, v); as != "" {
+			f.Fix = "Write " + as + "."
+			if as[0] == '"' {
+				f.Message = fmt.Sprintf("%s is the number %s without quotes; it must be %s", path, set[0].text, s.fits())
+			} else {
+				f.Message = fmt.Sprintf("%s is the text %s; it must be %s, without quotes", path, set[0].text, s.fits())
+			}
+		}
+		r.report(set[0].pos, path, f)
 	}
 	return broken
+}
+
+// requoted is a number that is no text, or a text that is no number, written as the
+// schema has it; empty where that does not fit either.
+func (s *shape) requoted(text string, v cue.Value) string {
+	as := strings.Trim(text, `"`)
+	if as == text {
+		as = strconv.Quote(text)
+	}
+	if as == "" {
+		return "" // an empty text
+	}
+	x := cuecontext.New().CompileString(as)
+	number := as[0] != '"'
+	if x.Err() != nil || number && x.IncompleteKind() != cue.IntKind || !number && cuecontext.New().CompileString(text).IncompleteKind() != cue.IntKind {
+		return ""
+	}
+	value, err := scalar(x)
+	if err != nil || !s.accepts(value) {
+		return ""
+	}
+	return as
 }
 
 // setting is one expression of the repository that takes part in a value.

@@ -36,6 +36,7 @@ type document struct {
 	Schema        string                  `json:"schema,omitempty"`
 	Rollout       string                  `json:"rollout,omitempty"`
 	Discovery     string                  `json:"discovery,omitempty"`
+	Keys          string                  `json:"keys,omitempty"`
 	Origins       string                  `json:"origins,omitempty"`
 	Extensions    map[string]anyItem      `json:"extensions,omitempty"`
 	Policies      map[string]anyNode      `json:"policies,omitempty"`
@@ -47,6 +48,7 @@ type settings struct {
 	Schema    string          `json:"schema,omitempty"`
 	Rollout   site.Rollout    `json:"rollout"`
 	Discovery *site.Discovery `json:"discovery,omitempty"`
+	Keys      []string        `json:"keys,omitempty"`
 }
 
 // anyItem and anyNode are what a site adds of its own without what it asks
@@ -111,7 +113,7 @@ func unplaced(n *site.Node) *site.Node {
 // whole is a site but for its nodes.
 func whole(s *site.Site) document {
 	d := document{
-		Site: s, Settings: &settings{s.Schema, s.Rollout, s.Discovery},
+		Site: s, Settings: &settings{s.Schema, s.Rollout, s.Discovery, s.Keys},
 		Extensions: map[string]anyItem{}, Policies: map[string]anyNode{}, Profiles: map[string]struct{}{}, Nodes: map[string]renderedNode{},
 	}
 	for name, x := range s.Extensions {

@@ -26,6 +26,8 @@ type tree struct {
 	unset bool
 	// open is a leaf that is no value but a constraint.
 	open bool
+	// preset is a leaf that is the default of an expression of the repository.
+	preset bool
 	// broken is a leaf whose value is already the subject of a finding.
 	broken bool
 	// common is there when many nodes have this very tree.

@@ -77,6 +77,7 @@ const maxRequest = 1 << 30
 func Work(in io.Reader, out io.Writer) error {
 	debug.SetMaxStack(maxStack)
 	requests, answers := bufio.NewReaderSize(in, 1<<16), bufio.NewWriterSize(out, 1<<16)
+	killFirst()
 	var ready *basis
 	for {
 		if ready == nil {
@@ -220,6 +221,12 @@ func writeFrame(w *bufio.Writer, kind byte, parts ...[]byte) error {
 	}
 	return err
 }
+
+// killFirst has the kernel end this process before others when memory runs out,
+// in its unit's control group or on the host: a worker is replaced, and its
+// parent is not. Everybody may raise the score of a process of theirs (proc(5),
+// oom_score_adj). Where there is no /proc the kernel decides by size.
+func killFirst() { _ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0) }
 
 // bound limits the memory of this process. RLIMIT_AS would count what Go only
 // reserves.

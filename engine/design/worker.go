@@ -70,6 +70,14 @@ func (w *worker) end() error {
 	return w.cmd.Wait()
 }
 
+// wasKilled says whether a worker was killed by somebody else, so that speaking
+// to it ended with an error.
+func wasKilled(w *worker, err error) bool {
+	s, ok := w.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	gone := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.EPIPE)
+	return gone && ok && s.Signaled() && s.Signal() == syscall.SIGKILL
+}
+
 // head keeps the first bytes written to it.
 type head struct {
 	mu  sync.Mutex

@@ -80,10 +80,9 @@ nodes: "n1": addresses: mgmt: "dhcp"`,
 	},
 	{
 		Code: "primary-network", Severity: site.SeverityError,
-		What: "A node has an address in its primary network; and one that is in several networks with a gateway says which of them is the primary one.",
-		Why:  "The node's way out and its full name come from its primary network; without one it may answer over a way that the packets did not come, and firewalls drop that.",
-		Wrong: `networks: {mgmt: gateway: "10.1.0.1", data: gateway: "10.20.0.1"}
-nodes: "n4": primaryNetwork: _ @unset()`,
+		What:  "A node has an address in its primary network; and one that is in several networks with a gateway says which of them is the primary one.",
+		Why:   "The node's way out and its full name come from its primary network; without one it may answer over a way that the packets did not come, and firewalls drop that.",
+		Wrong: `networks: {mgmt: gateway: "10.1.0.1", data: gateway: "10.20.0.1"}`,
 		Right: `networks: {mgmt: gateway: "10.1.0.1", data: gateway: "10.20.0.1"}
 nodes: "n4": primaryNetwork: "mgmt"`,
 		Node: primaryNetwork,

@@ -2,7 +2,9 @@ package rule
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -15,6 +17,14 @@ var bioses = []Rule{
 		Wrong: `nodes: "n1": bios: {smt: false, attributes: LogicalProc: "Enabled"}`,
 		Right: `nodes: "n1": bios: {smt: false, attributes: MemTest: "Disabled"}`,
 		Node:  biosTwice,
+	},
+	{
+		Code: "bios-erases", Severity: site.SeverityError,
+		What:  "No BIOS attribute is an order to erase: to sanitize memory or disks, to clear the TPM, to set persistent memory back.",
+		Why:   "The next start would erase data or keys, as often as the attribute is set again, and nobody is asked to approve that as a loss.",
+		Wrong: `nodes: "n1": bios: attributes: TpmOperation: "Clear"`,
+		Right: `nodes: "n1": bios: attributes: TpmOperation: "NoAction"`,
+		Node:  biosErases,
 	},
 	{
 		Code: "secure-boot", Severity: site.SeverityError,
@@ -78,6 +88,49 @@ func biosTwice(_ *site.Site, n *site.Node) []site.Finding {
 		}
 	}
 	return found
+}
+
+// erasing are parts of the names that vendors have for attributes which are orders
+// to erase: HPE's PmmSanitizeOperation and TpmOperation, Dell's
+// NvdimmFactoryDefault, Lenovo's and Supermicro's secure erase of disks.
+var erasing = []string{"sanitize", "erase", "factorydefault", "zeroize", "formatdisk", "tpmoperation", "tpm2operation", "tpmcommand"}
+
+// resting are the values, or their ends, with which such an attribute orders
+// nothing.
+var resting = []string{"none", "noaction", "nooperation", "disable", "disabled", "no", "off", "false", "notapplicable", "preserve", "supported", "unsupported"}
+
+func biosErases(_ *site.Site, n *site.Node) []site.Finding {
+	var found []site.Finding
+	for _, attribute := range keys(n.BIOS.Attributes) {
+		if value := n.BIOS.Attributes[attribute]; orders(attribute, fmt.Sprint(value)) {
+			found = append(found, wrong("bios.attributes."+attribute,
+				fmt.Sprintf("the attribute %s with the value %v is an order to erase", attribute, value),
+				"Remove it. To erase the machine, do it by hand while the node is paused, or raise its generation."))
+		}
+	}
+	return found
+}
+
+// orders says whether an attribute with a value has the firmware erase something.
+// To clear is an order wherever it is a value of the TPM's, or of a pending
+// operation.
+func orders(attribute, value string) bool {
+	name, value := letters(attribute), letters(value)
+	rests := value == "" || slices.ContainsFunc(resting, func(end string) bool { return strings.HasSuffix(value, end) })
+	if !rests && slices.ContainsFunc(erasing, func(part string) bool { return strings.Contains(name, part) }) {
+		return true
+	}
+	return strings.Contains(value, "clear") && (strings.Contains(name+value, "tpm") || strings.Contains(name, "trusted") || strings.Contains(name, "pendingoperation"))
+}
+
+// letters are the letters and digits of a text, in lower case.
+func letters(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, s)
 }
 
 func spells(names []string, attribute string) bool {

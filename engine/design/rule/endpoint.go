@@ -196,14 +196,14 @@ func endpointFacts(s *site.Site, n *site.Node) []Fact {
 	var facts []Fact
 	for _, kind := range keys(n.Endpoints) {
 		u := parsed(n.Endpoints[kind].URL)
-		if u.Host == "" || isWish(u.Hostname()) {
+		if u.Host == "" || strings.HasSuffix(u.Host, ":") || isWish(u.Hostname()) {
 			continue
 		}
 		path := "endpoints." + string(kind) + ".url"
 		if network, ok := ownAddress(s, n, u.Hostname()); ok {
 			path = addressesOf + network
 		}
-		facts = append(facts, Fact{strings.TrimSuffix(u.Redacted(), "/"), path})
+		facts = append(facts, Fact{n.Endpoints[kind].Plain(), path})
 	}
 	return facts
 }

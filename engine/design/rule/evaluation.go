@@ -25,7 +25,14 @@ var repositories = []Rule{
 		What:  "Of a repository with several sites, one is named.",
 		Why:   "One site is evaluated at a time.",
 		Wrong: "-- sites/fra/site.cue --\npackage fra\n-- sites/muc/site.cue --\npackage muc",
-		Right: "-- sites/fra/site.cue --\npackage fra",
+		Right: "-- sites/fra/site.cue --\npackage clean",
+	},
+	{
+		Code: "root-beside-sites", Severity: site.SeverityError, Firm: true,
+		What:  "A repository with sites under sites/ has none at its root.",
+		Why:   "With sites under sites/, the root only has what they share. A site that is not read would not be changed any more, and nobody would be told.",
+		Wrong: "-- sites/fra/site.cue --\npackage fra",
+		Right: "-- sites/fra/site.cue --\npackage clean",
 	},
 	{
 		Code: "unknown-site", Severity: site.SeverityError, Firm: true,
@@ -103,6 +110,34 @@ var texts = []Rule{
 		Right: "nodes: \"n1\": {power: \"on\"}",
 	},
 	{
+		Code: "merge-conflict", Severity: site.SeverityError, Firm: true,
+		What:  "No file holds the markers of an unsolved merge conflict.",
+		Why:   "It says two things at once, and Git could not tell which is meant.",
+		Wrong: "<<<<<<< HEAD\nnodes: \"n1\": power: \"on\"\n=======\nnodes: \"n1\": power: \"off\"\n>>>>>>> other",
+		Right: "nodes: \"n1\": power: \"off\"",
+	},
+	{
+		Code: "byte-order-mark", Severity: site.SeverityError, Firm: true,
+		What:  "No file begins with a byte order mark.",
+		Why:   "It is invisible, and the first line of the file is another than it looks like.",
+		Wrong: "-- patch.cue --\n\ufeffpackage clean\n\nracks: r1: location: \"row A\"",
+		Right: "-- patch.cue --\npackage clean\n\nracks: r1: location: \"row A\"",
+	},
+	{
+		Code: "hidden-character", Severity: site.SeverityError, Firm: true,
+		What:  "No file holds a character that is not seen and changes what is: a mark of the direction of writing, a space without a width.",
+		Why:   "It can make a line read as another than it is: who approves it approves something else.",
+		Wrong: "racks: r1: location: \"row\u200b A\"",
+		Right: "racks: r1: location: \"row\\u200b A\"",
+	},
+	{
+		Code: "posing-letter", Severity: site.SeverityError, Firm: true,
+		What:  "No word mixes Latin letters with letters of Cyrillic or Greek that look like them.",
+		Why:   "The word is another than it reads as: who approves it approves something else, and nothing that is called by it is found.",
+		Wrong: "racks: r1: location: \"r\u043ew A\"",
+		Right: "racks: r1: location: \"\u0440\u044f\u0434 A\"",
+	},
+	{
 		Code: "other-package", Severity: site.SeverityError, Firm: true,
 		What:  "All CUE files of a site's directory belong to one package.",
 		Why:   "The fields of the others would silently not be part of the site.",
@@ -154,10 +189,17 @@ var values = []Rule{
 		Right: `nodes: "n1": tags: "gpu-node": true`,
 	},
 	{
+		Code: "closed-definition", Severity: site.SeverityError, Firm: true,
+		What:  "What is laid over a definition of the repository sets no field that the definition does not have, unless that ends with `...`.",
+		Why:   "CUE closes every definition (#Name) and what close() holds: they take no field that they do not have themselves, whoever sets it.",
+		Wrong: "#Off: power: \"off\"\nnodes: \"n1\": #Off",
+		Right: "#Off: {\n\tpower: \"off\"\n\t...\n}\nnodes: \"n1\": #Off",
+	},
+	{
 		Code: "missing-field", Severity: site.SeverityError, Firm: true,
 		What:  "Every required field is set: of a node by itself or one of its profiles, of anything else where it is declared.",
 		Why:   "Nothing can stand in for it.",
-		Wrong: "images: extra: url: \"https://images.example.org/extra.iso\"\nnodes: \"n1\": image: \"extra\"",
+		Wrong: "images: extra: sha256: \"" + someDigest + "\"\nnodes: \"n1\": image: \"extra\"",
 		Right: "images: extra: {url: \"https://images.example.org/extra.iso\", sha256: \"" + someDigest + "\"}\nnodes: \"n1\": image: \"extra\"",
 	},
 	{
@@ -254,6 +296,22 @@ var layers = []Rule{
 		Right: `nodes: "n1": power: _ @unset()`,
 	},
 	{
+		Code: "unset-nothing", Severity: site.SeverityWarning,
+		What:  "What a node or a profile takes away with @unset() is set in a layer below; for a profile, in that of one node that has it.",
+		Why:   "Nothing changes, though it reads as if something did: the field may be another, or be set in a layer above.",
+		Wrong: `nodes: "n1": window: _ @unset()`,
+		Right: `nodes: "n1": power: _ @unset()`,
+	},
+	{
+		Code: "default-over-layer", Severity: site.SeverityWarning,
+		What: "A default (`*`) that a node or a profile writes does not stand over another value of a layer below.",
+		Why:  "CUE resolves a default within its own layer, so that it wins over every layer below, though it reads as if it were weaker.",
+		Wrong: `profiles: base: inspect: "daily"
+nodes: "n1": inspect: *"never" | "daily"`,
+		Right: `profiles: base: inspect: "daily"
+nodes: "n1": inspect: "never"`,
+	},
+	{
 		Code: "kind-changed", Severity: site.SeverityError, Firm: true,
 		What: "What a layer puts over another is of the same kind: a single value, a list, or fields in braces.",
 		Why:  "A layer changes what is there and does not make another thing of it: what is set below would silently go.",
@@ -285,7 +343,7 @@ var bounds = []Rule{
 	},
 	{
 		Code: "too-deep", Severity: site.SeverityError, Firm: true,
-		What: "No text is nested thousands of levels deep, and no definition contains itself.",
+		What: "No file has fields, brackets or parentheses more than 200 deep in one another, and no definition contains itself.",
 		Why:  "Evaluation is bounded so that no commit can exhaust the controller.",
 	},
 	{

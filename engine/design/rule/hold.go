@@ -23,7 +23,7 @@ var holds = []Rule{
 				fmt.Sprintf("the node %s is paused and to be decommissioned", n.Name), "Remove one of the two.")}
 		},
 	},
-	endlessPause,
+	endlessPause, outdatedApproval,
 	{
 		Code: "disabled-decommission", Severity: site.SeverityWarning,
 		What:  "A node to be decommissioned is in use and not away, and its role is in use.",
@@ -59,13 +59,13 @@ var holds = []Rule{
 		What:  "An approval stands under the digest of a set of destruction.",
 		Why:   "It approves nothing, though it reads as if it did.",
 		Wrong: `approvals: "compute-1": by: "mw"`,
-		Right: `approvals: "9f2c81ab44e07d35": by: "mw"`,
+		Right: `approvals: "9f2c81ab44e07d359f2c81ab44e07d35": by: "mw"`,
 		Site: func(s *site.Site) (found []site.Finding) {
 			for _, key := range keys(s.Approvals) {
-				if !digest.MatchString(key) {
+				if !site.IsDigest(key) && !outdated.MatchString(key) {
 					found = append(found, wrong("approvals."+key+".by",
 						fmt.Sprintf("%q is not the digest of a set of destruction", key),
-						"Copy the 16 hex digits that the plan and the status name."))
+						"Copy the 32 hex digits that the plan and the status name."))
 				}
 			}
 			return found
@@ -108,7 +108,26 @@ func LongPauses(nodes map[string]*site.Node, now time.Time) []site.Finding {
 	return found
 }
 
-var digest = regexp.MustCompile(`^[0-9a-f]{16}$`)
+// outdated are the digests of the versions of Slipway before approvals were
+// used up.
+var outdated = regexp.MustCompile(`^[0-9a-f]{16}$`)
+
+var outdatedApproval = Rule{
+	Code: "approval-outdated", Severity: site.SeverityWarning,
+	What:  "An approval has a digest of 32 digits.",
+	Why:   "Digests of 16 digits are of an older version of Slipway and approve nothing.",
+	Wrong: `approvals: "9f2c81ab44e07d35": by: "mw"`,
+	Right: `approvals: {}`,
+	Site: func(s *site.Site) (found []site.Finding) {
+		for _, key := range keys(s.Approvals) {
+			if outdated.MatchString(key) {
+				found = append(found, wrong("approvals."+key+".by", fmt.Sprintf("the approval %s approves nothing any more", key),
+					"Remove the line. What still waits for an approval has a new digest: see slipway status."))
+			}
+		}
+		return found
+	},
+}
 
 // working says whether a node is in use and its machine there.
 func working(n *site.Node) bool { return n.InUse() && n.Away == "" }

@@ -28,6 +28,14 @@ var hypervisors = []Rule{
 		Facts: styleFacts, Fleet: hypervisorNode,
 	},
 	{
+		Code: "hypervisor-address", Severity: site.SeverityError,
+		What:  "The address in the URL of a hypervisor is one of the node that it names.",
+		Why:   "Machines would be made on another host than the one whose rack, room, bridges and maintenance the design counts on.",
+		Wrong: aMachine + `hypervisors: "hv-2": {url: "libvirt+tls://10.1.0.12/system", node: "n1"}` + "\n" + `nodes: "vm-1": profiles: ["vm"]`,
+		Right: aMachine + `hypervisors: "hv-2": {url: "libvirt+tls://10.1.0.11/system", node: "n1"}` + "\n" + `nodes: "vm-1": profiles: ["vm"]`,
+		Facts: hostFacts, Fleet: hypervisorAddress,
+	},
+	{
 		Code: "placement-contradiction", Severity: site.SeverityError, Firm: true,
 		What:  "No role has to be near one that it, or that itself, has to be apart from.",
 		Why:   "No hypervisor could have both, so that none of their machines is placed.",
@@ -132,4 +140,69 @@ func keptApart(s *site.Site, a, b string) string {
 		return b
 	}
 	return ""
+}
+
+// hostFacts say at which addresses and names a node is reached; "open" of one that
+// may have others.
+func hostFacts(s *site.Site, n *site.Node) []Fact {
+	if len(s.Hypervisors) == 0 || n.IsVirtual() {
+		return nil
+	}
+	var all []Fact
+	add := func(host, path string) {
+		if a := addrOf(host); a.IsValid() {
+			host = a.String()
+		}
+		all = append(all, Fact{Key: "of " + n.Name + " " + host}, Fact{Key: "at " + host, Path: path})
+	}
+	open := !isWhole(n) || len(n.Addresses) == 0
+	for _, network := range keys(n.Addresses) {
+		switch a := n.Addresses[network]; {
+		case addrOf(a).IsValid():
+			add(a, "addresses."+network)
+		default:
+			open = true
+		}
+	}
+	if u := parsed(n.Endpoints[site.OS].URL); u.Hostname() != "" {
+		add(u.Hostname(), "endpoints.os.url")
+	}
+	if open {
+		all = append(all, Fact{Key: "open " + n.Name})
+	}
+	if len(all) > 0 {
+		all = append(all, Fact{Key: "known " + n.Name})
+	}
+	return all
+}
+
+func hypervisorAddress(s *site.Site, x *Index) []site.Finding {
+	var found []site.Finding
+	for _, name := range keys(s.Hypervisors) {
+		h := s.Hypervisors[name]
+		host := parsed(h.URL).Hostname()
+		a := addrOf(host)
+		if h.Node == "" || host == "" {
+			continue
+		}
+		if a.IsValid() {
+			host = a.String()
+		}
+		if x.Count("of "+h.Node+" "+host) > 0 {
+			continue
+		}
+		f := wrong("hypervisors."+name+".url", "", fmt.Sprintf("Write an address of %s, or the node that has this one.", h.Node))
+		owners := slices.DeleteFunc(slices.Clone(x.Holders("at "+host)), func(o Holder) bool { return o.Node == h.Node })
+		switch {
+		case len(owners) > 0:
+			f.Message = fmt.Sprintf("the URL of the hypervisor %s leads to %s, which is the node %s, and it is to run on %s", name, host, owners[0].Node, h.Node)
+			f.Related = []string{owners[0].Place.String()}
+		case a.IsValid() && x.Count("open "+h.Node) == 0 && x.Count("known "+h.Node) > 0:
+			f.Message = fmt.Sprintf("the URL of the hypervisor %s leads to %s, which is no address of its node %s", name, host, h.Node)
+		default:
+			continue
+		}
+		found = append(found, also(s, "hypervisors."+name+".node", f))
+	}
+	return found
 }

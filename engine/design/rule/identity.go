@@ -3,6 +3,7 @@ package rule
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -18,18 +19,21 @@ var identities = []Rule{
 	},
 	{
 		Code: "duplicate-serial", Severity: site.SeverityError, Firm: true,
-		What:  "No two nodes name the same machine by its serial number.",
+		What:  "No two nodes name the same machine by its serial number; those of an enclosure that share one each name a slot beside it, or each a MAC address.",
 		Why:   "Two nodes would act on one machine.",
 		Wrong: `nodes: "n2": identity: serial: "SN1"`,
 		Right: `nodes: "n2": identity: serial: "SN99"`,
-		Facts: func(_ *site.Site, n *site.Node) []Fact {
-			serial := n.Machine().Serial
-			if site.IsPlaceholderSerial(serial) {
-				return nil
-			}
-			return fact(serial, machineAt(n)+".serial")
+		Facts: serialFacts, Fleet: duplicateSerial,
+	},
+	{
+		Code: "slot-alone", Severity: site.SeverityError, Firm: true,
+		What:  "A slot stands beside a UUID, a serial number or a MAC address.",
+		Why:   "It is a place behind one BMC, and there is one of that name behind others: it names no machine.",
+		Wrong: `nodes: "n2": identity: {uuid: _ @unset(), serial: _ @unset(), slot: "Node2"}`,
+		Right: `nodes: "n2": identity: {uuid: _ @unset(), serial: "SN2", slot: "Node2"}`,
+		Node: func(_ *site.Site, n *site.Node) []site.Finding {
+			return slices.Concat(refuseSlotAlone("identity", n.Identity), refuseSlotAlone("moved", n.Moved))
 		},
-		Fleet: twice("the serial number"),
 	},
 	{
 		Code: "placeholder-identity", Severity: site.SeverityError, Firm: true,
@@ -46,7 +50,7 @@ var identities = []Rule{
 		Wrong: `nodes: "n1": {identity: _ @unset(), moved: serial: "SN9"}`,
 		Right: `nodes: "n1": moved: serial: "SN9"`,
 		Node: func(_ *site.Site, n *site.Node) []site.Finding {
-			if !n.Moved.Known() || states(n, "identity.uuid") || states(n, "identity.serial") {
+			if !n.Moved.Known() || states(n, "identity.uuid") || states(n, "identity.serial") || states(n, "identity.mac") {
 				return nil
 			}
 			return []site.Finding{wrong("moved",
@@ -124,6 +128,62 @@ func duplicateUUID(_ *site.Site, x *Index) []site.Finding {
 		}
 	}
 	return found
+}
+
+// serialFacts are the serial number, under which all nodes come together that
+// name it, and the same with the slot. Which of both a node has beside it is
+// counted, for whoever compares two.
+func serialFacts(_ *site.Site, n *site.Node) []Fact {
+	id, path := n.Machine(), machineAt(n)
+	if id.Serial == "" || site.IsPlaceholderSerial(id.Serial) {
+		return nil
+	}
+	facts := []Fact{{id.Serial, path + ".serial"}}
+	if id.Slot != "" {
+		facts = append(facts, Fact{id.Serial + slotAfter + id.Slot, path + ".slot"}, Fact{Key: id.Serial + " has slot " + n.Name})
+	}
+	if id.MAC != "" {
+		facts = append(facts, Fact{Key: id.Serial + " has mac " + n.Name})
+	}
+	return facts
+}
+
+// slotAfter stands between a serial number and a slot; neither has spaces.
+const slotAfter = " in slot "
+
+// duplicateSerial says which nodes have a serial number of another, unless both
+// have a slot beside it that is their own, or both a MAC address, of which
+// duplicate-mac says whether it is.
+func duplicateSerial(_ *site.Site, x *Index) []site.Finding {
+	var found []site.Finding
+	for _, key := range x.Several() {
+		serial, _, inSlot := strings.Cut(key, slotAfter)
+		both := func(a, b Holder, what string) bool {
+			return x.Count(serial+" has "+what+" "+a.Node) > 0 && x.Count(serial+" has "+what+" "+b.Node) > 0
+		}
+		apart := func(a, b Holder) bool { return both(a, b, "mac") || !inSlot && both(a, b, "slot") }
+		for i, again := range x.Holders(key) {
+			before := x.Holders(key)[:i]
+			same := slices.IndexFunc(before, func(h Holder) bool { return !apart(h, again) })
+			if same < 0 {
+				continue
+			}
+			found = append(found, again.about(site.Finding{
+				Message: fmt.Sprintf("the serial number %s of %s is also that of %s", key, again.Node, before[same].Node),
+				Fix:     "Correct the one that is wrong. If both are nodes of an enclosure and report it, add to the identity of each its slot, or the mac of one of its ports.",
+				Related: []string{before[same].Place.String()},
+			}))
+		}
+	}
+	return found
+}
+
+func refuseSlotAlone(path string, i site.Identity) []site.Finding {
+	if i.Slot == "" || i.Known() {
+		return nil
+	}
+	return []site.Finding{wrong(path+".slot", fmt.Sprintf("the slot %s alone names no machine", i.Slot),
+		"Add the serial number, UUID or MAC address that the machine reports.")}
 }
 
 func placeholderIdentity(_ *site.Site, n *site.Node) []site.Finding {

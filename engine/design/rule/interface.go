@@ -127,13 +127,13 @@ nodes: "n1": addresses: data: "10.20.0.11"`,
 	},
 	{
 		Code: "duplicate-mac", Severity: site.SeverityError, Firm: true,
-		What: "No two interfaces have the same MAC address.",
+		What: "No two interfaces have the same MAC address, and no machine is known by that of another node's.",
 		Why:  "One of the machines would be taken for the other, and switches send the packets of both to either.",
 		Wrong: `nodes: "n1": hardware: devices: port1: {kind: "nic", mac: "52:54:00:00:00:01"}
 nodes: "n2": hardware: devices: port1: {kind: "nic", mac: "52:54:00:00:00:01"}`,
 		Right: `nodes: "n1": hardware: devices: port1: {kind: "nic", mac: "52:54:00:00:00:01"}
 nodes: "n2": hardware: devices: port1: {kind: "nic", mac: "52:54:00:00:00:02"}`,
-		Facts: macFacts, Fleet: twice("the MAC address"),
+		Facts: macFacts, Fleet: twiceUnless("the MAC address", ofOneMachine),
 	},
 	{
 		Code: "mac-kind", Severity: site.SeverityError,
@@ -595,7 +595,14 @@ func macFacts(_ *site.Site, n *site.Node) []Fact {
 			facts = append(facts, fact(mac, "hardware.devices."+name+".mac")...)
 		}
 	}
-	return facts
+	return append(facts, fact(n.Machine().MAC, machineAt(n)+".mac")...)
+}
+
+// ofOneMachine says whether a node is known by the address of one of its own
+// interfaces.
+func ofOneMachine(first, again Holder) bool {
+	known := func(h Holder) bool { return h.Path == "identity.mac" || h.Path == "moved.mac" }
+	return first.Node == again.Node && known(first) != known(again)
 }
 
 func macKind(_ *site.Site, n *site.Node) []site.Finding {
@@ -614,5 +621,7 @@ func macKind(_ *site.Site, n *site.Node) []site.Finding {
 	for _, name := range keys(n.Virtual.Interfaces) {
 		check("virtual.interfaces."+name+".mac", n.Virtual.Interfaces[name].MAC)
 	}
+	check("identity.mac", n.Identity.MAC)
+	check("moved.mac", n.Moved.MAC)
 	return found
 }

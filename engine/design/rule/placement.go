@@ -21,6 +21,11 @@ var placements = []Rule{
 		Why:  "Machines that are promised more than a hypervisor has take it from each other, or do not start.",
 	},
 	{
+		Code: "bridge-unfit", Severity: site.SeverityError, Firm: true,
+		What: "Where the design of a hypervisor's node has bridges, the machines on it are plugged into one of them, and it carries the networks of the machine.",
+		Why:  "The machine is plugged in where its network is not, so that nobody reaches it there.",
+	},
+	{
 		Code: "placed-otherwise", Severity: site.SeverityError, Firm: true,
 		What: "Roles are kept apart and near as their virtual machines are placed already.",
 		Why:  "What is kept apart is to fail alone, and what is kept near needs the other on the same hypervisor.",

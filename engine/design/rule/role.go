@@ -345,7 +345,7 @@ func some(names []string) string {
 	case len(names) == 0:
 		return ""
 	case len(names) > 5:
-		return ": " + strings.Join(names[:5], ", ") + ", …"
+		return fmt.Sprintf(": %s and %d more", strings.Join(names[:5], ", "), len(names)-5)
 	}
 	return ": " + strings.Join(names, ", ")
 }

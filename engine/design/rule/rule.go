@@ -110,6 +110,7 @@ func Areas() []Area {
 		{"data", datafiles},
 		{"extensions", extensions},
 		{"suppressions", suppressing},
+		{"what is acted on", acting},
 	}
 }
 

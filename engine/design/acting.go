@@ -1,0 +1,91 @@
+package design
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// NotActedOn are notes on the parts of a design that no driver acts on, where the
+// drivers act on some facets: one for each place that sets such a part.
+func NotActedOn(s *site.Site, acts map[site.Facet]bool) []site.Finding {
+	var all findings
+	for _, path := range s.NotActedOn(acts) {
+		all.of("", wherePart(s, path), notActedOn(path))
+	}
+	for _, name := range s.NodeNames() {
+		n := s.Nodes[name]
+		for _, path := range n.NotActedOn(acts) {
+			all.of(name, whereSet(n, path), notActedOn(path))
+		}
+	}
+	site.SortFindings(all.list)
+	return fold(all.list)
+}
+
+func notActedOn(path string) site.Finding {
+	return site.Finding{
+		Code: "not-acted-on", Severity: site.SeverityNote, Path: path,
+		Message: "no driver acts on " + path,
+		Why:     "Nothing brings it about on a machine, and nobody looks whether it is so.",
+		Fix:     "See to it by other means for now, or take it out of the design.",
+	}
+}
+
+// IdleNeeds are errors for needs on phases in which no driver does anything, where
+// the drivers act on some facets: they would hold nothing back.
+func IdleNeeds(s *site.Site, acts map[site.Facet]bool) []site.Finding {
+	var all findings
+	for _, name := range slices.Sorted(maps.Keys(s.Roles)) {
+		r := s.Roles[name]
+		works := r.PhasesOf(acts)
+		for _, phase := range slices.Sorted(maps.Keys(r.Needs)) {
+			if slices.Contains(works, phase) {
+				continue
+			}
+			path := "roles." + name + ".needs." + phase
+			all.of("", wherePart(s, path), site.Finding{
+				Code: "need-gates-nothing", Severity: site.SeverityError, Path: path,
+				Message: fmt.Sprintf("no driver does anything in the phase %s, so that nothing of the role %s waits for what it needs", phase, name),
+				Why:     "Its nodes would be installed and changed before that is there.",
+				Fix:     "Put the need on a phase in which something is done: " + strings.Join(works, ", ") + ".",
+			})
+		}
+	}
+	return all.list
+}
+
+// wherePart is the first place that sets something in a part of the design outside
+// its nodes: at a path, in a section, or in a part of each of its items.
+func wherePart(s *site.Site, path string) site.Origin {
+	for _, o := range s.Origins.Within(path) {
+		if !strings.HasPrefix(o.File.Value(), schemaPrefix[1:]) { // where the schema fills in what the design leaves open
+			return o
+		}
+	}
+	section, part, _ := strings.Cut(path, ".")
+	for at, o := range s.Origins.Within(section) {
+		if part == "" || strings.Contains(at, "."+part+".") {
+			return o
+		}
+	}
+	return site.Origin{}
+}
+
+// whereSet is where a part of a node's design is set: the part itself, the first
+// thing in it, or what it is in.
+func whereSet(n *site.Node, path string) site.Origin {
+	if o := n.Origins.Of(path); !o.IsZero() {
+		return o
+	}
+	for _, o := range n.Origins.Within(path) {
+		return o
+	}
+	if i := strings.LastIndexByte(path, '.'); i > 0 {
+		return whereSet(n, path[:i])
+	}
+	return n.Place
+}

@@ -1,0 +1,117 @@
+package design
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"cuelang.org/go/cue"
+	"cuelang.org/go/cue/errors"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// isShutOut says whether the schema has a field, and a definition of the repository
+// does not: CUE closes definitions, and says so in the place of a value.
+func isShutOut(v cue.Value) bool {
+	if v.IncompleteKind() != cue.BottomKind {
+		return false
+	}
+	errs := errors.Errors(v.Err())
+	if len(errs) == 0 {
+		return false
+	}
+	format, _ := errs[0].Msg()
+	return format == "field not allowed" && causeOf(errs[0]) == dotted(v.Path().Selectors())
+}
+
+// closed reports fields of one struct that a closed definition does not have.
+func (r *reader) closed(shut []cue.Value, path string) {
+	slices.SortFunc(shut, func(a, b cue.Value) int {
+		return strings.Compare(dotted(a.Path().Selectors()), dotted(b.Path().Selectors()))
+	})
+	var names []string
+	for _, v := range shut {
+		labels := v.Path().Selectors()
+		names = append(names, labelsOf(labels[len(labels)-1:])...)
+	}
+	f := site.Finding{
+		Code:    "closed-definition",
+		Message: fmt.Sprintf("%s does not take %s: it is closed with close()", path, and(names)),
+		Why:     "CUE closes every definition (#Name) and what close() holds: they take no field that they do not have themselves, whoever sets it.",
+		Fix:     "Add `...` inside, or set the fields there.",
+	}
+	if name, at := r.closedBy(names[0]); name != "" {
+		f.Message = fmt.Sprintf("%s does not take %s: it is %s, which is closed and does not have %s (%s)", path, and(names), name, themOrIt(names), at)
+		f.Fix = fmt.Sprintf("Write `...` as the last line of %s, or set the fields there. Or make it a profile, which is never closed.", name)
+		f.Related = []string{at}
+	}
+	r.report(place(shut[0]), join(path, names[0]), f)
+}
+
+// closedBy is the definition that does not have a field of the innermost struct that
+// is read, and where it is; empty where there is none by name.
+func (r *reader) closedBy(field string) (name, at string) {
+	below := []cue.Selector{cue.Str(field)}
+	for _, v := range slices.Backward(r.around) {
+		for _, c := range operandsOf(v, 4) {
+			root, path := c.ReferencePath()
+			labels := path.Selectors()
+			if len(labels) == 0 || !slices.ContainsFunc(labels, cue.Selector.IsDefinition) {
+				continue
+			}
+			d := root.LookupPath(path)
+			if p := declared(d, labels[len(labels)-1].String()); ours(p) && !allows(d, below) {
+				return strings.Join(labelsOf(labels), "."), where(p)
+			}
+		}
+		if labels := v.Path().Selectors(); len(labels) > 0 {
+			below = append([]cue.Selector{labels[len(labels)-1]}, below...)
+		}
+	}
+	return "", ""
+}
+
+// operandsOf are the expressions whose unification is v, and those that they are
+// made of.
+func operandsOf(v cue.Value, deep int) []cue.Value {
+	op, args := v.Expr()
+	if op != cue.AndOp || deep == 0 {
+		return []cue.Value{v}
+	}
+	all := []cue.Value{v}
+	for _, c := range args {
+		all = append(all, operandsOf(c, deep-1)...)
+	}
+	return all
+}
+
+// allows says whether a definition takes a field at a path within it.
+func allows(d cue.Value, path []cue.Selector) bool {
+	for i, label := range path {
+		if !d.Allows(label) {
+			return false
+		}
+		if i < len(path)-1 {
+			if d = d.LookupPath(cue.MakePath(label)); !d.Exists() {
+				return true
+			}
+		}
+	}
+	return true
+}
+
+func themOrIt(names []string) string {
+	if len(names) > 1 {
+		return "them"
+	}
+	return "it"
+}
+
+// and joins names as in "a, b and c".
+func and(names []string) string {
+	if last := len(names) - 1; last > 0 {
+		return strings.Join(names[:last], ", ") + " and " + names[last]
+	}
+	return strings.Join(names, "")
+}

@@ -1,0 +1,169 @@
+package design
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// stack is the profiles of a list, folded: many nodes have the same.
+type stack struct {
+	folded *tree
+	// beaten are the findings about defaults of these profiles that stand over what
+	// another profile sets.
+	beaten []site.Finding
+}
+
+// stackOf folds profiles, weakest first. It may run for several nodes at once.
+func (sh *shared) stackOf(order []string) stack {
+	key := strings.Join(order, "\n")
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	s, known := sh.stacks[key]
+	if known {
+		return s
+	}
+	for _, p := range order {
+		l := sh.pedigree.profiles[p].layer
+		if !sh.lost {
+			s.beaten = append(s.beaten, beats(l, s.folded, "")...)
+		}
+		s.folded = merge(s.folded, l)
+	}
+	s.folded.share()
+	sh.stacks[key] = s
+	return s
+}
+
+// beats finds the defaults in a layer that stand over what layers below set. A
+// default reads as if it stood below every layer, and CUE knows of no layers: it
+// resolves the default first, so that it wins like any other value.
+func beats(over, under *tree, path string) []site.Finding {
+	if over == nil || under == nil || over.broken || under.broken {
+		return nil
+	}
+	if over.preset {
+		if o := under.place(nil); o.LayerName() != "schema" && !sameValue(over, under) {
+			return []site.Finding{{
+				Code: "default-over-layer", Severity: site.SeverityWarning, Path: path,
+				File: over.origin.File.Value(), Line: over.origin.Line, Col: over.origin.Col,
+				Message: fmt.Sprintf("the default %s of %s stands over %s at %s (%s)", brief(over), path, brief(under), o, o.LayerName()),
+				Why:     "A default (*) of CUE is resolved within its own layer, so that it wins over every layer below, though it reads as if it were weaker.",
+				Fix:     "Write the value without `*` if it is meant to win; put it into a weaker profile if it is not.",
+				Related: []string{o.String()},
+			}}
+		}
+		return nil
+	}
+	var found []site.Finding
+	for _, key := range over.keys() {
+		found = append(found, beats(over.fields[key], under.fields[key], join(path, key))...)
+	}
+	return found
+}
+
+// sameValue says whether two trees come to one value.
+func sameValue(a, b *tree) bool {
+	x, _ := compact(a.plain())
+	y, _ := compact(b.plain())
+	return string(x) == string(y)
+}
+
+// brief is a value as a sentence quotes it.
+func brief(t *tree) string {
+	text, _ := compact(t.plain())
+	return shorten(string(text))
+}
+
+// vainUnsets are the paths at which a layer takes away what no layer below has, with
+// their places.
+func vainUnsets(over, under *tree, path string) map[string]site.Origin {
+	if over == nil || over.isSettled() {
+		return nil
+	}
+	if over.unset {
+		if under == nil || under.unset {
+			return map[string]site.Origin{path: over.origin}
+		}
+		return nil
+	}
+	all := map[string]site.Origin{}
+	for _, key := range over.keys() {
+		for at, o := range vainUnsets(over.fields[key], under.get(key), join(path, key)) {
+			all[at] = o
+		}
+	}
+	return all
+}
+
+func vainUnset(who, path string, o site.Origin) site.Finding {
+	return site.Finding{
+		Code: "unset-nothing", Severity: site.SeverityWarning, Path: path,
+		File: o.File.Value(), Line: o.Line, Col: o.Col,
+		Message: fmt.Sprintf("%s takes away %s, which no layer below sets", who, path),
+		Why:     "Nothing changes, though it reads as if something did: the field may be another, or be set in a layer above.",
+		Fix:     "Remove the line, or take away the field that is meant.",
+	}
+}
+
+// vainUnsets reports what a node's own layer takes away in vain.
+func (sh *shared) vainUnsets(found *findings, own layer, below *tree) {
+	if sh.lost {
+		return
+	}
+	vain := vainUnsets(own.tree, below, "")
+	for _, path := range sortedKeys(vain) {
+		if path == "" {
+			continue // the whole layer is taken for what it says
+		}
+		f := vainUnset("the node "+own.name, path, vain[path])
+		f.Node = own.name
+		found.add(f)
+	}
+}
+
+// vainProfiles reports what profiles take away in vain: in none of the nodes that
+// have them does a layer below set it.
+func (sh *shared) vainProfiles(nodes map[string]*site.Node) []site.Finding {
+	if sh.lost || !slices.ContainsFunc(sh.pedigree.names, func(p string) bool { return !sh.pedigree.profiles[p].layer.isSettled() }) {
+		return nil
+	}
+	orders := map[string][]string{}
+	for _, n := range nodes {
+		orders[strings.Join(n.Profiles, "\n")] = n.Profiles
+	}
+	// vain are by profile what it takes away in vain in all orders so far.
+	vain := map[string]map[string]site.Origin{}
+	for _, order := range orders {
+		var below *tree
+		for _, name := range order {
+			p := sh.pedigree.profiles[name]
+			if p == nil {
+				break
+			}
+			here := vainUnsets(p.layer, below, "")
+			below = merge(below, p.layer)
+			before, seen := vain[name]
+			if !seen {
+				vain[name] = here
+				continue
+			}
+			for path := range before {
+				if _, still := here[path]; !still {
+					delete(before, path)
+				}
+			}
+		}
+	}
+	var found []site.Finding
+	for _, name := range sortedKeys(vain) {
+		for _, path := range sortedKeys(vain[name]) {
+			if path != "" {
+				found = append(found, vainUnset("the profile "+name, path, vain[name][path]))
+			}
+		}
+	}
+	return found
+}

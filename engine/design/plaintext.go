@@ -1,0 +1,211 @@
+package design
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// maxNesting is how deep braces, brackets and parentheses of a file may be in one
+// another. CUE takes a second for each ten thousand, and memory with them.
+const maxNesting = 200
+
+// inspect finds what makes the text of a file another than it looks like, or than
+// CUE can read: it is told here in one sentence, where CUE has several, or none.
+func inspect(name string, src []byte) []site.Finding {
+	var found []site.Finding
+	at := func(offset int, f site.Finding) {
+		f.Severity, f.File = site.SeverityError, name
+		f.Line = 1 + bytes.Count(src[:offset], []byte("\n"))
+		f.Col = offset - bytes.LastIndexByte(src[:offset], '\n')
+		found = append(found, f)
+	}
+	if bytes.HasPrefix(src, []byte("\ufeff")) {
+		at(0, site.Finding{
+			Code: "byte-order-mark", Message: "the file begins with a byte order mark (U+FEFF)",
+			Why: "It is invisible, and the first line of the file is another than it looks like.",
+			Fix: "Save the file as UTF-8 without a byte order mark: `sed -i '1s/^\\xEF\\xBB\\xBF//' FILE`.",
+		})
+	}
+	if offset := conflictMarker(src); offset >= 0 {
+		at(offset, site.Finding{
+			Code: "merge-conflict", Message: "the file holds an unsolved merge conflict of Git",
+			Why: "It says two things at once, and Git could not tell which is meant.",
+			Fix: "Keep one of the two parts, or both, and remove the lines <<<<<<<, ======= and >>>>>>>.",
+		})
+	}
+	for offset, r := range string(src) {
+		if what := hiddenRunes[r]; what != "" && offset > 0 {
+			at(offset, site.Finding{
+				Code: "hidden-character", Message: fmt.Sprintf("the line holds U+%04X, %s", r, what),
+				Why: "It is invisible and can make the line read as another than it is: who approves it approves something else.",
+				Fix: fmt.Sprintf("Remove it, or write it as \"\\u%04X\" in the quotes if it is meant.", r),
+			})
+			break
+		}
+	}
+	if offset, r := posing(src); offset >= 0 {
+		at(offset, site.Finding{
+			Code: "posing-letter", Message: fmt.Sprintf("a word has %q (U+%04X), which looks like a Latin letter and is none, among Latin letters", r, r),
+			Why: "The word is another than it reads as: who approves it approves something else, and nothing that is called by it is found.",
+			Fix: "Write the word in letters of one script.",
+		})
+	}
+	if offset := tooDeep(src); offset >= 0 {
+		at(offset, site.Finding{
+			Code: "too-deep", Message: fmt.Sprintf("fields, brackets or parentheses are more than %d deep in one another", maxNesting),
+			Why: "Evaluation is bounded so that no commit can exhaust the controller.",
+			Fix: "Write the file flatter, or look for what generates it.",
+		})
+	}
+	return found
+}
+
+// hiddenRunes are the letters that are not seen, and change what is seen of others.
+var hiddenRunes = map[rune]string{
+	'\u00ad': "a soft hyphen",
+	'\u061c': "a mark of the direction of writing",
+	'\u180e': "a separator without a width",
+	'\u200b': "a space without a width",
+	'\u200c': "a mark without a width that keeps letters apart",
+	'\u200d': "a mark without a width that joins letters",
+	'\u200e': "a mark of the direction of writing",
+	'\u200f': "a mark of the direction of writing",
+	'\u202a': "a mark of the direction of writing",
+	'\u202b': "a mark of the direction of writing",
+	'\u202c': "a mark of the direction of writing",
+	'\u202d': "a mark that turns the direction of writing",
+	'\u202e': "a mark that turns the direction of writing",
+	'\u2060': "a mark without a width that joins words",
+	'\u2061': "an invisible operator",
+	'\u2062': "an invisible operator",
+	'\u2063': "an invisible operator",
+	'\u2064': "an invisible operator",
+	'\u2066': "a mark of the direction of writing",
+	'\u2067': "a mark of the direction of writing",
+	'\u2068': "a mark of the direction of writing",
+	'\u2069': "a mark of the direction of writing",
+	'\ufeff': "a byte order mark within the text",
+}
+
+// conflictMarker is where Git's first marker of a conflict is, -1 without one. A
+// line of = alone is no marker: only one between the others is.
+func conflictMarker(src []byte) int {
+	offset, begun := 0, -1
+	for line := range bytes.Lines(src) {
+		switch {
+		case begun < 0 && bytes.HasPrefix(line, []byte("<<<<<<< ")):
+			begun = offset
+		case begun >= 0 && bytes.HasPrefix(line, []byte(">>>>>>> ")):
+			return begun
+		}
+		offset += len(line)
+	}
+	return begun
+}
+
+// tooDeep is where a text is nested deeper than it may be, -1 where it is not.
+// Brackets in quotes and in comments do not count, those of what is computed within
+// quotes do.
+func tooDeep(src []byte) int {
+	// quotes are those around what is looked at, as `"\(x["a"])"` has, with the depth
+	// outside of them.
+	type quote struct {
+		closer, escape string
+		depth          int
+	}
+	var quotes []quote
+	inText := false
+	depth := 0
+	// chain is how many labels follow each other without braces: a: b: c: 1.
+	chain, last := 0, byte('\n')
+	for i := 0; i < len(src); i++ {
+		if inText {
+			q := &quotes[len(quotes)-1]
+			switch {
+			case bytes.HasPrefix(src[i:], []byte(q.escape+"(")):
+				i += len(q.escape)
+				inText, q.depth = false, depth
+				depth++
+			case bytes.HasPrefix(src[i:], []byte(q.escape)):
+				i += len(q.escape)
+			case bytes.HasPrefix(src[i:], []byte(q.closer)), src[i] == '\n' && !strings.Contains(q.closer, q.closer[:1]+q.closer[:1]+q.closer[:1]):
+				i += len(q.closer) - 1
+				quotes = quotes[:len(quotes)-1]
+				inText = false
+			}
+			continue
+		}
+		switch c := src[i]; {
+		case c == ':':
+			if chain++; chain > maxNesting {
+				return i
+			}
+		case c == ',', c == '\n' && last != ':', c == '{', c == '}', c == '[', c == ']':
+			chain = 0
+		}
+		if c := src[i]; c != ' ' && c != '\t' && c != '\r' && !(c == '\n' && last == ':') {
+			last = c
+		}
+		switch src[i] {
+		case '/':
+			if bytes.HasPrefix(src[i:], []byte("//")) {
+				end := bytes.IndexByte(src[i:], '\n')
+				if end < 0 {
+					return -1
+				}
+				i += end
+			}
+		case '"', '\'':
+			hashes := 0
+			for hashes < i && src[i-1-hashes] == '#' {
+				hashes++
+			}
+			mark, raw := string(src[i]), strings.Repeat("#", hashes)
+			if three := strings.Repeat(mark, 3); bytes.HasPrefix(src[i:], []byte(three)) {
+				mark = three
+			}
+			quotes, inText = append(quotes, quote{mark + raw, "\\" + raw, depth}), true
+			i += len(mark) - 1
+		case '{', '[', '(':
+			if depth++; depth > maxNesting {
+				return i
+			}
+		case '}', ']', ')':
+			depth = max(0, depth-1)
+			if n := len(quotes); n > 0 && src[i] == ')' && depth == quotes[n-1].depth {
+				inText = true
+			}
+		}
+	}
+	return -1
+}
+
+// poses are the letters of Cyrillic and Greek that look like those of Latin.
+const poses = "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0423\u0425\u0405\u0406\u0408" +
+	"\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0455\u0456\u0458\u0501\u051b\u051d" +
+	"\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u03bf\u03bd\u03c1\u03b1\u03b9"
+
+// posing is the first letter that looks like the Latin ones beside it in its word,
+// and where it is; -1 without one.
+func posing(src []byte) (int, rune) {
+	latin, at, which := false, -1, rune(0)
+	for offset, r := range string(src) {
+		switch {
+		case !unicode.IsLetter(r):
+			latin, at = false, -1
+			continue
+		case unicode.Is(unicode.Latin, r):
+			latin = true
+		case at < 0 && strings.ContainsRune(poses, r):
+			at, which = offset, r
+		}
+		if latin && at >= 0 {
+			return at, which
+		}
+	}
+	return -1, 0
+}

@@ -1,0 +1,73 @@
+package design
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What makes a text another than it looks like is told where it is, and a text like
+// any other is not.
+func TestInspect(t *testing.T) {
+	deep := strings.Repeat("a: {", maxNesting+1)
+	for text, want := range map[string][]string{
+		"package clean\n":       nil,
+		"\ufeffpackage clean\n": {"1:1 byte-order-mark"},
+		"a: 1\n<<<<<<< HEAD\nb: 1\n=======\nb: 2\n>>>>>>> other\n": {"2:1 merge-conflict"},
+		"a: \"\"\"\n=======\n\"\"\"\n":                             nil,
+		"a: \"ad\u202emin\"\n":                                     {"1:7 hidden-character"},
+		"a: \"x\"\nb: \"y\" // z\u200b\n":                          {"2:12 hidden-character"},
+		"a: \"Köln 東京\"\n":                                         nil,
+		"a: \"n\u0430me\"\n":                                       {"1:6 posing-letter"},
+		"a: \"имя\" // 4 kΩ, µm\n":                                 nil,
+		strings.Repeat("a: ", 300) + "1":                           {"1:602 too-deep"},
+		strings.Repeat("a:\n", 300) + "1":                          {"201:2 too-deep"},
+		strings.Repeat("a: b: 1\n", 300):                           nil,
+		"a: {" + strings.Repeat("b: 1, ", 300) + "}":               nil,
+		deep:                     {fmt.Sprintf("1:%d too-deep", len(deep))},
+		strings.Repeat("[", 300): {"1:201 too-deep"},
+		"a: \"" + strings.Repeat("(", 300) + "\"":                      nil,
+		"// " + strings.Repeat("{", 300) + "\na: 1":                    nil,
+		"// " + strings.Repeat("{", 300):                               nil,
+		"a: '''\n" + strings.Repeat("{", 300) + "\n'''\nb: {}\n":       nil,
+		"a: #\"\\" + strings.Repeat("(", 300) + "\"#\n":                nil,
+		"a: \"\\(b[\"c\"])" + strings.Repeat("(", 300) + "\"\nd: {}\n": nil,
+		"a: \"\\" + strings.Repeat("(", 300):                           {"1:206 too-deep"},
+		"a: \"no end\nb: " + strings.Repeat("(", 201):                  {"2:204 too-deep"},
+	} {
+		var got []string
+		for _, f := range inspect("x.cue", []byte(text)) {
+			got = append(got, fmt.Sprintf("%d:%d %s", f.Line, f.Col, f.Code))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("inspect(%.60q) = %v, want %v", text, got, want)
+		}
+	}
+}
+
+// What is written as in YAML, or with or without quotes where the other is meant, is
+// told in a sentence of its own.
+func TestOtherLanguagesAreNamed(t *testing.T) {
+	for text, want := range map[string]string{
+		`nodes: n1: power: off`:             `patch.cue:3:19 off is without quotes, and nothing is called so`,
+		`nodes: n1: boot: order: [Hdd]`:     `patch.cue:3:26 Hdd is without quotes, and nothing is called so`,
+		"nodes: n1: boot: order:\n  - Hdd":  `patch.cue:4:5 "- Hdd" is an item of a list as YAML has it`,
+		`nodes: n-1: power: "off"`:          `patch.cue:3:11 the name n-1 is without quotes`,
+		`roles: compute: maxUnavailable: 2`: `patch.cue:3:33 roles.compute.maxUnavailable is the number 2 without quotes; it must be a count such as "2" or a share such as "25%", as a string`,
+		`roles: compute: minimum: "1"`:      `patch.cue:3:26 roles.compute.minimum is the text "1"; it must be a whole number from 1 to 999999, without quotes`,
+		`roles: compute: minimum: "one"`:    `patch.cue:3:26 roles.compute.minimum is "one"; it must be a whole number from 1 to 999999`,
+		`roles: compute: minimum: ""`:       `patch.cue:3:26 roles.compute.minimum is ""; it must be a whole number from 1 to 999999`,
+		`roles: compute: minimum: 0`:        `patch.cue:3:26 roles.compute.minimum is 0; it must be a whole number from 1 to 999999`,
+	} {
+		var got []string
+		for _, f := range over(t, text).Findings {
+			if f.Severity == "error" {
+				got = append(got, f.Place()+" "+f.Message)
+			}
+		}
+		if !slices.Equal(got, []string{want}) {
+			t.Errorf("%s\nhas\n\t%s\nwant\n\t%s", text, strings.Join(got, "\n\t"), want)
+		}
+	}
+}
