@@ -40,7 +40,7 @@ func Dial(socket string) *Client {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}
 	return &Client{socket: socket, http: http.Client{
-		Transport: &http.Transport{DialContext: dial},
+		Transport: &http.Transport{DialContext: dial, ExpectContinueTimeout: time.Second},
 		Timeout:   answerTimeout,
 	}}
 }
@@ -131,20 +131,28 @@ func (c *Client) Do(ctx context.Context, siteName string, o site.Order) (string,
 }
 
 // Watch calls show with the report as it is and after each change, which is
-// noticed within a second, until the context ends or the daemon is gone.
-func (c *Client) Watch(ctx context.Context, siteName string, show func(site.Report)) error {
+// noticed within a second, until the context ends. A daemon that goes away after
+// it has answered is waited for, since it may be restarting: away is called once,
+// and show when it answers again.
+func (c *Client) Watch(ctx context.Context, siteName string, show func(site.Report), away func(error)) error {
 	every := time.NewTicker(watchEvery)
 	defer every.Stop()
-	for tag := ""; ; {
+	for tag, seen, gone := "", false, false; ; {
 		var r site.Report
 		now, err := c.get(ctx, "report", siteName, tag, &r)
 		switch {
 		case ctx.Err() != nil:
 			return nil
+		case errors.Is(err, ErrNoDaemon) && seen:
+			if !gone {
+				away(err)
+			}
+			now, gone = "", true
 		case err != nil:
 			return err
 		case now != tag:
 			show(r)
+			seen, gone = true, false
 		}
 		tag = now
 		select {
@@ -178,7 +186,11 @@ func (c *Client) request(ctx context.Context, method, what string, query url.Val
 
 // do sends a request, reads the answer and returns its tag.
 func (c *Client) do(req *http.Request, into any) (tag string, err error) {
-	resp, err := c.http.Do(req)
+	return c.doWith(&c.http, req, into)
+}
+
+func (c *Client) doWith(client *http.Client, req *http.Request, into any) (tag string, err error) {
+	resp, err := client.Do(req)
 	if err != nil {
 		return "", c.explain(err)
 	}

@@ -15,9 +15,16 @@
 //	                            serial console, as bytes in base64
 //	GET  /v1/state              a copy of all records, see Exporter
 //	POST /v1/order?site=NAME    a site.Order; answers {"done": "a sentence"}
+//	GET  /v1/artifacts          the artifact store, as artifact.Listing
+//	PUT  /v1/artifacts?sha256=DIGEST&name=NAME
+//	                            a file for it; answers artifact.Info
+//	POST /v1/artifacts/fetch?url=URL&sha256=DIGEST
+//	POST /v1/artifacts/verify   answer with lines of JSON until they are done
+//	POST /v1/artifacts/collect?unused=DURATION&dry=BOOL
+//	                            answers the files that are removed
 //
 // Without a name the only site is meant. Errors answer {"error": "text",
-// "kind": "not-found" | "refused" | ""} with status 404, 409 and 500.
+// "kind": "not-found" | "refused" | …} with status 404, 409 and 500.
 package control
 
 import (
@@ -26,6 +33,7 @@ import (
 	"net/http"
 	"path/filepath"
 
+	"github.com/slipway-gitops/slipway/engine/artifact"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -65,6 +73,9 @@ var kinds = []struct {
 }{
 	{"not-found", http.StatusNotFound, site.ErrNotFound},
 	{"refused", http.StatusConflict, site.ErrRefused},
+	{"mismatch", http.StatusConflict, artifact.ErrMismatch},
+	{"not-fetched", http.StatusConflict, artifact.ErrRefused},
+	{"no-room", http.StatusConflict, artifact.ErrNoRoom},
 }
 
 // failure is an error as it crosses the socket.

@@ -239,13 +239,27 @@ func TestWatch(t *testing.T) {
 		if len(seen) == 2 {
 			cancel()
 		}
-	})
+	}, func(err error) { t.Error(err) })
 	if want := []string{"first", "second"}; err != nil || !cmp.Equal(seen, want) {
 		t.Errorf("got %v %v, want %v", seen, err, want)
 	}
-	err = dial(t, socket).Watch(t.Context(), "", func(site.Report) { stop() })
-	if !errors.Is(err, ErrNoDaemon) {
-		t.Errorf("got %v, want that the daemon is gone", err)
+
+	// The daemon is restarted.
+	ctx, cancel = context.WithCancel(t.Context())
+	var told []error
+	shown := 0
+	err = dial(t, socket).Watch(ctx, "", func(site.Report) {
+		if shown++; shown == 1 {
+			stop()
+		} else {
+			cancel()
+		}
+	}, func(err error) {
+		told = append(told, err)
+		go Serve(ctx, socket, f, nil)
+	})
+	if err != nil || shown != 2 || len(told) != 1 || !errors.Is(told[0], ErrNoDaemon) {
+		t.Errorf("shown %d times, told %v, %v", shown, told, err)
 	}
 }
 

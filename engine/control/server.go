@@ -141,6 +141,7 @@ func handler(d Daemon) http.Handler {
 		answer(w, r, done{sentence}, err)
 	})
 	serveState(mux, d)
+	serveArtifacts(mux, d)
 	return mux
 }
 
@@ -185,15 +186,21 @@ func answer(w http.ResponseWriter, r *http.Request, value any, err error) {
 }
 
 func fail(w http.ResponseWriter, err error) {
-	f, status := failure{Text: err.Error()}, http.StatusInternalServerError
+	f, status := failureOf(err)
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(f)
+}
+
+// failureOf is an error as it crosses the socket.
+func failureOf(err error) (f failure, status int) {
+	f, status = failure{Text: err.Error()}, http.StatusInternalServerError
 	for _, k := range kinds {
 		if errors.Is(err, k.is) {
 			f.Kind, status = k.name, k.status
 			break
 		}
 	}
-	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(f)
+	return f, status
 }
 
 // callerKey is the context's key for the user id at the other end.

@@ -10,9 +10,9 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// networkConfig is how the system reaches its networks, in version 2 of
+// NetworkConfig is how the system reaches its networks, in version 2 of
 // cloud-init's format, which is netplan's.
-func networkConfig(s *site.Site, n *site.Node) (map[string]any, error) {
+func NetworkConfig(s *site.Site, n *site.Node) (map[string]any, error) {
 	w := wiring{site: s, node: n}
 	config := map[string]any{"version": 2}
 	for kind, those := range map[string]func() map[string]any{

@@ -10,8 +10,11 @@ package forge
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -24,6 +27,9 @@ type Proposals interface {
 	// Proposal is one of them by its number, also when it is not open any
 	// more. ErrGone is wrapped when there is none.
 	Proposal(ctx context.Context, number int) (site.Proposal, error)
+	// Decision is how it came that a proposal was merged. site.ErrNotYet is
+	// wrapped as long as the forge does not tell.
+	Decision(ctx context.Context, number int) (site.Decision, error)
 }
 
 // Checks tell a commit's readers whether it may be merged.
@@ -83,18 +89,41 @@ type Note struct {
 
 // Talk is what is written about a proposal.
 type Talk interface {
-	// Keep makes the one comment of ours with a marker have a body, and gives
-	// its id. It is found by its marker and by its author being us, edited
-	// where it is, and written anew when there is none. The body does not
-	// contain the marker. Saying the same again writes nothing. Keep is called
-	// by one goroutine at a time.
-	Keep(ctx context.Context, number int, m Marker, body string) (int64, error)
-	// Kept is the body that the comment of ours with a marker has now, as the
-	// forge shows it: people may have changed it. ErrGone is wrapped when there
-	// is none, or none with its marker.
-	Kept(ctx context.Context, number int, m Marker) (body string, err error)
+	// Keep makes the one comment of ours with a marker have a body. It tells how
+	// that was found, nil for none, and how it is then. The comment is the one
+	// with the id, or without one that of ours with the marker; it is edited where
+	// it is, and written anew when there is none. The body does not contain the
+	// marker. Saying the same again writes nothing. Keep is called by one
+	// goroutine at a time.
+	Keep(ctx context.Context, number int, id int64, m Marker, body string) (before *Kept, is Kept, err error)
+	// Kept is that comment as it is now: people may have changed it. ErrGone is
+	// wrapped when there is none, and site.ErrNotYet as long as that is in doubt.
+	Kept(ctx context.Context, number int, id int64, m Marker) (Kept, error)
 	// React answers a comment with a small picture. Doing so twice is as once.
 	React(ctx context.Context, comment int64, r Reaction) error
+}
+
+// Kept is a comment of ours as the forge has it.
+type Kept struct {
+	ID int64
+	// Body is what it says, without the marker where that is in its place.
+	Body string
+	// Written is when it was written or edited last, by the forge's clock.
+	Written time.Time
+	// Hidden says why people see it folded; empty when they do not.
+	Hidden string
+}
+
+// Reading is a comment of ours as it is recorded. A forge may keep other line
+// ends, and spaces at the end: the digest is free of these.
+func (k Kept) Reading() site.Reading {
+	sum := sha256.Sum256([]byte(Trimmed(k.Body)))
+	return site.Reading{Comment: k.ID, Text: hex.EncodeToString(sum[:]), Written: k.Written.UTC(), Hidden: k.Hidden}
+}
+
+// Trimmed is a text without what a forge may change of it.
+func Trimmed(body string) string {
+	return strings.TrimSpace(strings.ReplaceAll(body, "\r\n", "\n"))
 }
 
 // Comments are what people write about proposals.
@@ -108,14 +137,19 @@ type Comments interface {
 // Comment is what somebody wrote about a proposal.
 type Comment struct {
 	ID      int64
-	Number  int // of the proposal
-	Author  string
-	Bot     bool // written by a program
+	Number  int    // of the proposal
+	Author  string // empty when the account is gone
+	Bot     bool   // written by a program
+	Via     string // the program that wrote it in the author's name, if one did
 	Body    string
+	URL     string
 	Written time.Time
-	// Edited says that it does not read as it did when it was written.
-	Edited bool
+	// Changed is when it was edited last, or written.
+	Changed time.Time
 }
+
+// Edited says whether it does not read as it did when it was written.
+func (c Comment) Edited() bool { return !c.Changed.IsZero() && !c.Changed.Equal(c.Written) }
 
 // Reaction is a small picture under a comment.
 type Reaction string

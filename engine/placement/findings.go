@@ -14,6 +14,7 @@ const (
 	whyUnplaced = "A machine is only made where there is room for it, and where the placement of its role allows it."
 	whyStays    = "Its disks are on the hypervisor where it was placed, and nothing here moves them to another."
 	whyFull     = "Machines that are promised more than a hypervisor has take it from each other, or do not start."
+	whyBridge   = "The machine is plugged in where its network is not, so that nobody reaches it there."
 	whyRole     = "What is kept apart is to fail alone, and what is kept near needs the other on the same hypervisor."
 )
 
@@ -53,7 +54,7 @@ func (f *fleet) wrongWith(g *guest) []site.Finding {
 			fmt.Sprintf("virtual.hypervisor asks for %s, and the machine was placed on %s", g.pinned, g.at.name),
 			fmt.Sprintf("Write virtual.hypervisor: %q, or leave it out; to have the machine on %s, %s.", g.at.name, g.pinned, giveUp))}
 	}
-	return append(f.tooNear(g), f.tooFar(g)...)
+	return slices.Concat(f.tooNear(g), f.tooFar(g), f.unplugged(g))
 }
 
 // wrong is a finding about a machine's node, at the place of one of its values
@@ -72,6 +73,17 @@ func located(x site.Finding, o site.Origin) site.Finding {
 		x.File, x.Line, x.Col = o.File.Value(), o.Line, o.Col
 	}
 	return x
+}
+
+// unplugged says of a machine that was placed that its hypervisor's bridges do not
+// suit it.
+func (f *fleet) unplugged(g *guest) []site.Finding {
+	x := f.unfit(g, g.at)
+	if g.isNew() || x.message == "" {
+		return nil // a new one found bridges that suit it
+	}
+	return []site.Finding{g.wrong("bridge-unfit", x.path, whyBridge, x.message,
+		"Name a bridge that carries the network, or declare it at the hypervisor's node.")}
 }
 
 // tooNear says of a machine that was placed that it is beside one that it is to
@@ -123,7 +135,11 @@ func (f *fleet) overfull(h *host) []site.Finding {
 		say("cpus", "CPUs", fmt.Sprint(h.used.cpus), fmt.Sprint(h.bound.cpus), func(r room) string { return number(r.cpus) })
 	}
 	if over(h.used.memory, h.bound.memory) {
-		say("memory", "memory", amount(h.used.memory), amount(h.bound.memory), func(r room) string { return size(r.memory) })
+		has := amount(h.bound.memory)
+		if h.ofNode {
+			has += fmt.Sprintf(" (hardware.memory of its node %s)", h.metal.Name)
+		}
+		say("memory", "memory", amount(h.used.memory), has, func(r room) string { return size(r.memory) })
 	}
 	for _, pool := range slices.Sorted(maps.Keys(h.bound.pools)) {
 		if used, bound := h.used.pools[pool], h.bound.pools[pool]; over(used, bound) {

@@ -19,19 +19,24 @@ type fleet struct {
 	// coming are the new machines of each role that are still to be placed, and
 	// owed the hypervisors on which one of the role has to come, see debts.
 	coming, owed []int
+	// plugged are the interfaces of machines by what they ask of a hypervisor.
+	plugged map[string]*plugs
 }
 
 // host is a hypervisor with what is on it.
 type host struct {
 	name        string
 	design      *site.Hypervisor
+	metal       *site.Node // the node that it runs on; nil for none
 	accelerator string
 	rack        string
 	closed      string // why no new machine is put on it
 	hash        uint64
 
 	bound, used room
-	machines    int
+	// ofNode says that the bound of memory is what its node has.
+	ofNode   bool
+	machines int
 	// on are the machines of each role, staying those of them that are not on
 	// their way out, and asking the machines that have to be near the role.
 	on, staying, asking []int
@@ -47,6 +52,7 @@ type guest struct {
 	node    *site.Node // nil when the design has it no more
 	role    int
 	takes   room
+	plugs   *plugs // nil when the design has it no more
 	hash    uint64
 	leaving bool // its node is decommissioned, or gone
 	// was is where it is by the places in force, at where it is put; nil for
@@ -132,6 +138,9 @@ func (f *fleet) addHosts() {
 			bound: room{d.CPUs, d.Memory, d.Pools}, used: room{pools: map[string]site.Size{}},
 			on: make([]int, len(f.roles)), staying: make([]int, len(f.roles)), asking: make([]int, len(f.roles)),
 		}
+		if h.metal = f.site.Nodes[d.Node]; h.metal != nil && d.Memory == 0 && h.metal.Hardware.Memory > 0 {
+			h.bound.memory, h.ofNode = h.metal.Hardware.Memory, true
+		}
 		// What stands alone fails alone.
 		rack := "hypervisor " + name
 		if h.rack != "" {
@@ -187,7 +196,7 @@ func (f *fleet) addGuests(placed map[string]site.Placed) {
 		if !n.IsVirtual() {
 			continue
 		}
-		g := &guest{name: name, node: n, role: f.number[n.Role], takes: taken(&n.Virtual), hash: hash(name), leaving: n.Decommission, pinned: n.Virtual.Hypervisor}
+		g := &guest{name: name, node: n, role: f.number[n.Role], takes: taken(&n.Virtual), hash: hash(name), leaving: n.Decommission, pinned: n.Virtual.Hypervisor, plugs: f.plugsOf(n)}
 		f.guests = append(f.guests, g)
 		if p, is := placed[name]; is && !(p.Unmade && f.asksElsewhere(g, p)) {
 			g.was = f.host(p.Virtual.Host.Hypervisor)

@@ -77,7 +77,7 @@ func (f *fleet) expect(coming []*guest) {
 // fits says whether a new machine may be on a hypervisor but for those that it
 // has to be near.
 func (f *fleet) fits(g *guest, h *host) bool {
-	return h.closed == "" && (g.pinned == "" || g.pinned == h.name) && h.holds(g.takes) && f.clash(g, h) < 0
+	return h.closed == "" && (g.pinned == "" || g.pinned == h.name) && h.holds(g.takes) && f.clash(g, h) < 0 && f.unfit(g, h).message == ""
 }
 
 // mayFit says whether there is as much room as all that come take together.

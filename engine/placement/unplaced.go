@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -36,6 +37,7 @@ type refusals struct {
 	closed []string
 	clash  []string
 	far    []string
+	unfit  []fault
 	cpus   least[int]
 	memory least[site.Size]
 	pools  map[string]*least[site.Size]
@@ -72,6 +74,9 @@ func (r *refusals) ask(h *host) {
 			break
 		}
 	}
+	if x := r.fleet.unfit(r.g, h); x.message != "" {
+		r.unfit = append(r.unfit, x)
+	}
 	if over(h.used.cpus+r.g.takes.cpus, h.bound.cpus) {
 		r.cpus.note(h.bound.cpus-h.used.cpus, h)
 	}
@@ -105,7 +110,11 @@ func (r *refusals) finding() site.Finding {
 		}
 	}
 	if l := r.memory; l.hosts > 0 {
-		short("memory", amount(r.g.takes.memory), amount(l.free), l.on, l.hosts, "virtual.memory")
+		on := l.on
+		if h := r.host(on); h.ofNode {
+			on += fmt.Sprintf(" (its node %s has %s)", h.metal.Name, amount(h.bound.memory))
+		}
+		short("memory", amount(r.g.takes.memory), amount(l.free), on, l.hosts, "virtual.memory")
 	}
 	if l := r.cpus; l.hosts > 0 {
 		short("the CPUs", fmt.Sprint(r.g.takes.cpus), fmt.Sprint(l.free), l.on, l.hosts, "virtual.cpus")
@@ -114,11 +123,17 @@ func (r *refusals) finding() site.Finding {
 		l := r.pools[pool]
 		short("pool "+pool, amount(r.g.takes.pools[pool]), amount(l.free), l.on, l.hosts, "virtual.disks")
 	}
-	because = slices.Concat(because, some(r.clash), some(r.far), some(r.closed))
+	var unfit []string
+	for _, x := range r.unfit {
+		if unfit = append(unfit, x.message); path == "" && len(r.unfit) == r.asked-len(r.closed) {
+			path = x.path
+		}
+	}
+	because = slices.Concat(because, some(unfit), some(r.clash), some(r.far), some(r.closed))
 	message := "no hypervisor takes it: "
 	if r.g.pinned != "" {
 		message = fmt.Sprintf("hypervisor %s, which virtual.hypervisor asks for, does not take it: ", r.g.pinned)
-		path = "virtual.hypervisor"
+		path = cmp.Or(path, "virtual.hypervisor")
 	}
 	if len(because) == 0 { // there is room, if others went elsewhere
 		because = []string{"where there is room for it, another has to be that has no other place"}
@@ -148,6 +163,9 @@ func (r *refusals) fix() string {
 	var ways []string
 	if r.memory.hosts+r.cpus.hosts+len(r.pools) > 0 {
 		ways = append(ways, "let it have less", "let virtual machines have more of a hypervisor")
+	}
+	if len(r.unfit) > 0 {
+		ways = append(ways, "name a bridge that carries the network", "declare it at the hypervisor's node")
 	}
 	if len(r.clash) > 0 {
 		ways = append(ways, "take the role out of placement.apart")

@@ -36,7 +36,7 @@ type files struct {
 	root  plumbing.Hash
 	when  time.Time
 	trees map[plumbing.Hash]*object.Tree // decoded lately; held by store.mu
-	made  map[plumbing.Hash]*object.Tree // those that are not in the store
+	made  made                           // what is not in the store
 }
 
 func newFiles(store *Store, root plumbing.Hash, when time.Time) *files {
@@ -46,7 +46,7 @@ func newFiles(store *Store, root plumbing.Hash, when time.Time) *files {
 // tree reads a folder's listing.
 func (f *files) tree(id plumbing.Hash) (*object.Tree, error) {
 	const most = 256
-	if t, ok := f.made[id]; ok {
+	if t, ok := f.made.trees[id]; ok {
 		return t, nil
 	}
 	if t, ok := f.trees[id]; ok {
@@ -91,20 +91,26 @@ func (f *files) open(name string) (fs.File, error) {
 	case info.size > MaxObject:
 		return nil, tooLarge(uint64(info.size))
 	}
-	blob, err := object.GetBlob(f.store.objects, e.Hash)
-	if err != nil {
-		return nil, err
+	data, made := f.made.blobs[e.Hash]
+	if !made {
+		blob, err := object.GetBlob(f.store.objects, e.Hash)
+		if err != nil {
+			return nil, err
+		}
+		if data, err = content(blob); err != nil {
+			return nil, err
+		}
 	}
+	return &openFile{*bytes.NewReader(data), info}, nil
+}
+
+func content(blob *object.Blob) ([]byte, error) {
 	r, err := blob.Reader()
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	data, err := io.ReadAll(r)
-	if err != nil {
-		return nil, err
-	}
-	return &openFile{*bytes.NewReader(data), info}, nil
+	return io.ReadAll(r)
 }
 
 // find walks down to the entry of a path.
@@ -188,7 +194,9 @@ func mode(m filemode.FileMode) fs.FileMode {
 // it says why.
 func (f *files) info(e object.TreeEntry, name string) fileInfo {
 	i := fileInfo{name: path.Base(name), mode: mode(e.Mode), when: f.when}
-	if i.mode.IsRegular() {
+	if data, made := f.made.blobs[e.Hash]; made {
+		i.size = int64(len(data))
+	} else if i.mode.IsRegular() {
 		i.size, _ = f.store.objects.EncodedObjectSize(e.Hash)
 	}
 	return i

@@ -204,7 +204,11 @@ func (x *exchange) send(req *http.Request, kind string) error {
 		if user == "" {
 			user = defaultUser
 		}
-		req.SetBasicAuth(user, x.who.Reveal())
+		password, err := x.who.Password()
+		if err != nil {
+			return &webError{fmt.Sprintf("the repository's credential: %v; https:// needs a token", err)}
+		}
+		req.SetBasicAuth(user, password)
 	}
 	_ = x.answer.Close()
 	resp, err := x.client.Do(req)

@@ -123,6 +123,10 @@ func TestLoginIsAskedEachTime(t *testing.T) {
 	if got, err := r.Head(t.Context(), "main"); err != nil || got != first {
 		t.Errorf("Head is %q, %v, want %q", got, err, first)
 	}
+	token = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----"
+	if _, err := r.Head(t.Context(), "main"); err == nil || !strings.Contains(err.Error(), "which is never sent") {
+		t.Errorf("got %v for a private key", err)
+	}
 	failed = missing
 	if _, err := r.Head(t.Context(), "main"); !errors.Is(err, missing) {
 		t.Errorf("got %v, want %v", err, missing)

@@ -1,6 +1,7 @@
 package repo
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -57,15 +58,13 @@ type Conflict struct {
 
 func (c Conflict) String() string { return c.Path + ": " + c.Why }
 
-// Merge merges two commits by path: a file that one side left as it was in
-// the commit where both parted is as on the other side, and one that both
-// made the same is so. Any other is a conflict; content is never mixed, and
-// what was renamed is not followed, so that the result is never a guess. All
-// files have the head's time. It is valid as long as the store.
+// Merge merges two commits as Git does without following renames: a file that one
+// side left as it was in the commit where both parted is as on the other side, and
+// of a file that both changed the lines are merged (see merge3). Where both changed
+// the same lines, or one side removed or renamed what the other changed, there is a
+// conflict. All files have the head's time. It is valid as long as the store.
 //
-// Where the sides have parted at several commits (each was merged into the
-// other), a file must come out the same by all of them. ErrShallow means that
-// more history has to be fetched first.
+// ErrShallow means that more history has to be fetched first.
 func (s *Store) Merge(base, head string) (Merged, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,8 +80,8 @@ func (s *Store) Merge(base, head string) (Merged, error) {
 	if err != nil {
 		return Merged{}, fmt.Errorf("merge %s and %s: %w", base, head, err)
 	}
-	m := merger{store: s, made: map[plumbing.Hash]*object.Tree{}}
-	root, err := m.byAll(parted, b.TreeHash, h.TreeHash)
+	m := merger{store: s, made: newMade()}
+	root, err := m.sides(parted, side{b.TreeHash, []plumbing.Hash{b.Hash}}, side{h.TreeHash, []plumbing.Hash{h.Hash}})
 	if err != nil {
 		return Merged{}, fmt.Errorf("merge %s and %s: %w", base, head, err)
 	}
@@ -94,12 +93,25 @@ func (s *Store) Merge(base, head string) (Merged, error) {
 	return Merged{ID: root.String(), Files: f, Done: slices.Equal(parted, []plumbing.Hash{h.Hash})}, nil
 }
 
-// merger merges trees, and keeps those that it made.
+// merger merges trees, and keeps what it made.
 type merger struct {
 	store     *Store
-	made      map[plumbing.Hash]*object.Tree
+	made      made
 	conflicts map[string]string // by path
 	looked    int
+	differ    differ
+	depth     int // of what the merge is based on; 0 for the merge itself
+}
+
+// made are the folders and files of a merge that are in neither side.
+type made struct {
+	trees map[plumbing.Hash]*object.Tree
+	blobs map[plumbing.Hash][]byte
+	size  int // of the blobs, in bytes
+}
+
+func newMade() made {
+	return made{trees: map[plumbing.Hash]*object.Tree{}, blobs: map[plumbing.Hash][]byte{}}
 }
 
 func (m *merger) conflicted() Merged {
@@ -122,54 +134,63 @@ func (m *merger) conflict(name, why string) {
 	m.conflicts[name] = why
 }
 
-// byAll merges by every commit at which the sides parted. Where two of them
-// lead to different files, these are conflicts.
-func (m *merger) byAll(parted []plumbing.Hash, base, head plumbing.Hash) (plumbing.Hash, error) {
-	var first plumbing.Hash
-	for i, id := range parted {
-		c, err := m.store.commit(id)
-		if err != nil {
-			return first, err
-		}
-		root, err := m.folders(".", c.TreeHash, base, head)
-		if err != nil {
-			return first, err
-		}
-		if i == 0 {
-			first = root
-		} else if root != first && len(m.conflicts) == 0 {
-			if err := m.disagree(".", first, root); err != nil {
-				return first, err
-			}
-		}
+// clash is a conflict of the merge itself, and none in what it is based on.
+func (m *merger) clash(name, why string) {
+	if m.depth == 0 {
+		m.conflict(name, why)
 	}
-	return first, nil
 }
 
-// disagree notes the files in which two results differ.
-func (m *merger) disagree(dir string, one, other plumbing.Hash) error {
-	const why = "the sides were merged before, in more than one way, and each leads to another content"
-	a, err := m.open(dir, one)
+// side is a commit to be merged, or what was made of several of them: the files
+// that it has, and by which commits its history goes on.
+type side struct {
+	tree    plumbing.Hash
+	history []plumbing.Hash
+}
+
+func (m *merger) side(id plumbing.Hash) (side, error) {
+	c, err := m.store.commit(id)
 	if err != nil {
-		return err
+		return side{}, err
 	}
-	b, err := m.open(dir, other)
+	return side{c.TreeHash, []plumbing.Hash{id}}, nil
+}
+
+// sides merges two sides whose histories parted at some commits. Where these are
+// several, each side having been merged into the other, they are merged first, in
+// the order of their time, and so are those at which they in turn have parted:
+// what is in conflict among them is in the result between markers.
+func (m *merger) sides(parted []plumbing.Hash, base, head side) (plumbing.Hash, error) {
+	if m.depth > maxParted {
+		return plumbing.ZeroHash, errTangled
+	}
+	parted, err := m.store.oldestFirst(parted)
 	if err != nil {
-		return err
+		return plumbing.ZeroHash, err
 	}
-	for name := range union(a, b) {
-		x, y, at := a[name], b[name], path.Join(dir, name)
-		switch {
-		case x == y:
-		case !x.folder().IsZero() && !y.folder().IsZero():
-			if err := m.disagree(at, x.folder(), y.folder()); err != nil {
-				return err
-			}
-		default:
-			m.conflict(at, why)
+	var from side // nothing
+	for i, id := range parted {
+		next, err := m.side(id)
+		if err != nil {
+			return plumbing.ZeroHash, err
 		}
+		if i == 0 {
+			from = next
+			continue
+		}
+		at, err := m.store.partedOf(from.history, id)
+		if err != nil && !errors.Is(err, ErrUnrelated) {
+			return plumbing.ZeroHash, err
+		}
+		m.depth++
+		tree, err := m.sides(at, from, next)
+		m.depth--
+		if err != nil {
+			return plumbing.ZeroHash, err
+		}
+		from = side{tree, append(slices.Clone(from.history), id)}
 	}
-	return nil
+	return m.folders(".", from.tree, base.tree, head.tree)
 }
 
 // item is what has a name in a folder: its mode and content; the zero item is
@@ -203,7 +224,7 @@ func (m *merger) open(dir string, id plumbing.Hash) (map[string]item, error) {
 	if m.looked++; m.looked > maxMerged {
 		return nil, fmt.Errorf("%w: more than %d folders are changed: propose it in smaller parts", ErrUnmergeable, maxMerged)
 	}
-	tree := m.made[id]
+	tree := m.made.trees[id]
 	if tree == nil {
 		var err error
 		if tree, err = object.GetTree(m.store.objects, id); err != nil {
@@ -214,6 +235,9 @@ func (m *merger) open(dir string, id plumbing.Hash) (map[string]item, error) {
 	for _, e := range tree.Entries {
 		if _, twice := items[e.Name]; twice {
 			return nil, fmt.Errorf("%w: folder %s has %s twice, which git does not allow: git fsck tells more", ErrUnmergeable, plain(dir), plain(e.Name))
+		}
+		if e.Mode == filemode.Deprecated { // as Git has it, too
+			e.Mode = filemode.Regular
 		}
 		items[e.Name] = item{e.Mode, e.Hash}
 	}
@@ -268,14 +292,17 @@ func (m *merger) items(at string, old, base, head item) (item, error) {
 	}
 	file, ok := pick(old.file(), base.file(), head.file())
 	if !ok {
-		m.conflict(at, said(old.file(), base, head))
+		var err error
+		if file, err = m.file(at, old.file(), base.file(), head.file()); err != nil {
+			return item{}, fmt.Errorf("file %s: %w", plain(at), err)
+		}
 	}
 	folder, err := m.folder(at, old.folder(), base.folder(), head.folder())
 	if err != nil || folder.IsZero() {
 		return file, err
 	}
 	if file != (item{}) {
-		m.conflict(at, "it is a file on one side and a folder on the other")
+		m.clash(at, "it is a file on one side and a folder on the other")
 	}
 	return item{filemode.Dir, folder}, nil
 }
@@ -299,19 +326,118 @@ func pick[T comparable](old, base, head T) (result T, ok bool) {
 	return result, false
 }
 
-// said says what each side did to a file.
-func said(old, base, head item) string {
-	switch {
-	case old == item{}:
-		return "both sides added it, and not the same"
-	case base.file() == item{}:
-		return "it was changed in the proposal and removed on the branch"
-	case head.file() == item{}:
-		return "it was changed on the branch and removed in the proposal"
-	case base.hash == head.hash:
-		return "both sides changed what kind of file it is"
+// file merges a file that both sides changed: its kind by itself, and its content
+// by lines. In what a merge is based on, one that cannot be merged is as before.
+func (m *merger) file(at string, old, base, head item) (item, error) {
+	held := func(why string) (item, error) {
+		m.clash(at, why)
+		return old, nil
 	}
-	return "both sides changed it"
+	switch {
+	case base == item{}:
+		return held("it was changed in the proposal and removed or renamed on the branch")
+	case head == item{}:
+		return held("it was changed on the branch and removed or renamed in the proposal")
+	case base.isRegular() != head.isRegular(), !base.isRegular() && base.mode != head.mode:
+		return held("both sides changed it, and what kind of file it is")
+	}
+	mode, ok := pick(old.mode, base.mode, head.mode)
+	if !ok {
+		mode = base.mode
+		m.clash(at, "both sides changed what kind of file it is")
+	}
+	hash, ok := pick(old.hash, base.hash, head.hash)
+	switch {
+	case ok:
+		return item{mode, hash}, nil
+	case !base.isRegular():
+		return held("both sides changed it")
+	case !old.isRegular():
+		old = item{}
+	}
+	hash, err := m.content(at, old.hash, base.hash, head.hash)
+	return item{mode, hash}, err
+}
+
+func (i item) isRegular() bool { return i.mode == filemode.Regular || i.mode == filemode.Executable }
+
+// content merges what is in a file; the zero hash is an empty old one.
+func (m *merger) content(at string, old, base, head plumbing.Hash) (id plumbing.Hash, err error) {
+	both := "both sides changed it"
+	if old.IsZero() {
+		both = "both sides added it, and not the same"
+	}
+	var texts [3][]byte
+	binary := false
+	for i, of := range []plumbing.Hash{old, base, head} {
+		var small bool
+		if texts[i], small, err = m.read(of); err != nil {
+			return id, err
+		}
+		if !small {
+			m.conflict(at, fmt.Sprintf("%s, and it is larger than the %d MiB or %d lines that are merged by lines",
+				both, maxText>>20, maxLines))
+			return id, nil
+		}
+		binary = binary || isBinary(texts[i])
+	}
+	merged := merge3{}
+	if !binary {
+		merged = m.differ.merge(texts[0], texts[1], texts[2])
+	}
+	r, clash := merged.conflict()
+	switch {
+	case m.differ.spent, m.made.size > maxMade:
+		m.conflict(at, both+", and comparing its lines would take too long")
+		return id, nil
+	case binary && m.depth > 0:
+		return m.made.blob(texts[0]), nil
+	case binary:
+		m.conflict(at, both+", and it has no lines: it is binary")
+		return id, nil
+	case !clash:
+		return m.made.blob(merged.text()), nil
+	case m.depth > 0:
+		lines, _ := m.differ.lines(texts[0])
+		const longer = 2 // for each level
+		return m.made.blob(m.differ.marked(merged, lines, m.depth*longer)), nil
+	case !old.IsZero():
+		both += " at the same lines, or next to each other's (on the branch: " + r.where() + ")"
+	}
+	m.conflict(at, both)
+	return id, nil
+}
+
+// blob keeps a file's content, and names it as git does.
+func (m *made) blob(data []byte) plumbing.Hash {
+	id := plumbing.ComputeHash(plumbing.BlobObject, data)
+	m.blobs[id] = data
+	m.size += len(data)
+	return id
+}
+
+// read reads a file to be merged by lines, if it is small enough.
+func (m *merger) read(id plumbing.Hash) (data []byte, small bool, err error) {
+	if id.IsZero() {
+		return nil, true, nil
+	}
+	if data, made := m.made.blobs[id]; made {
+		return data, isSmall(data), nil
+	}
+	size, err := m.store.objects.EncodedObjectSize(id)
+	if err != nil || size > maxText {
+		return nil, false, err
+	}
+	blob, err := object.GetBlob(m.store.objects, id)
+	if err != nil {
+		return nil, false, err
+	}
+	data, err = content(blob)
+	return data, isSmall(data), err
+}
+
+func isSmall(data []byte) bool {
+	return len(data) <= maxText && bytes.Count(data, []byte("\n")) <= maxLines
 }
 
 // keep names a tree that was made by its content, as git does. The top one is
@@ -328,6 +454,6 @@ func (m *merger) keep(dir string, tree *object.Tree) (id plumbing.Hash, err erro
 	if err := tree.Encode(o); err != nil {
 		return id, err
 	}
-	m.made[o.Hash()] = tree
+	m.made.trees[o.Hash()] = tree
 	return o.Hash(), nil
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -68,6 +67,7 @@ func start(g *repotest.Repo) {
 	for _, name := range []string{"a.cue", "b.cue", "c.cue", "deep/er/d.cue", "deep/er/e.cue", "kind"} {
 		g.Write(name, name+"\n")
 	}
+	g.Write("lines", "1\n2\n3\n4\n5\n6\n")
 }
 
 func remove(name string) func(*repotest.Repo) {
@@ -116,6 +116,10 @@ func TestMergeIsGits(t *testing.T) {
 		"folder becomes file":  {write("a.cue", "x\n"), all(remove("deep"), write("deep", "file\n"))},
 		"emptied and replaced": {remove("deep/er/d.cue"), all(remove("deep"), write("deep", "file\n"))},
 		"link and mode":        {link("a.cue", "b.cue"), executable("c.cue")},
+		"content and mode":     {write("kind", "branch\n"), executable("kind")},
+		"lines of one file":    {write("lines", "1\nbranch\n3\n4\n5\n6\n"), write("lines", "1\n2\n3\n4\n5\nproposal\n")},
+		"the same lines":       {write("lines", "1\nsame\n3\n4\n5\n6\n"), write("lines", "1\nsame\n3\n4\n5\nproposal\n")},
+		"an empty file":        {write("new", ""), write("new", "content\n")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, g, base, head := fork(t, start, c.branch, c.proposal)
@@ -155,17 +159,19 @@ func TestConflictsAreNamed(t *testing.T) {
 		branch, proposal func(*repotest.Repo)
 		want             string
 	}{
-		"modify/modify": {write("deep/er/d.cue", "branch\n"), write("deep/er/d.cue", "proposal\n"), "deep/er/d.cue: both sides changed it"},
-		"modify/delete": {write("a.cue", "branch\n"), remove("a.cue"), "a.cue: it was changed on the branch and removed in the proposal"},
-		"delete/modify": {remove("a.cue"), write("a.cue", "proposal\n"), "a.cue: it was changed in the proposal and removed on the branch"},
+		"modify/modify": {write("deep/er/d.cue", "branch\n"), write("deep/er/d.cue", "proposal\n"), "deep/er/d.cue: both sides changed it at the same lines, or next to each other's (on the branch: line 1)"},
+		"modify/delete": {write("a.cue", "branch\n"), remove("a.cue"), "a.cue: it was changed on the branch and removed or renamed in the proposal"},
+		"delete/modify": {remove("a.cue"), write("a.cue", "proposal\n"), "a.cue: it was changed in the proposal and removed or renamed on the branch"},
 		"add/add":       {write("new", "branch\n"), write("new", "proposal\n"), "new: both sides added it, and not the same"},
-		"mode":          {executable("kind"), link("kind", "a.cue"), "kind: both sides changed it"},
-		"content/mode":  {write("kind", "branch\n"), executable("kind"), "kind: both sides changed it"},
+		"mode":          {executable("kind"), link("kind", "a.cue"), "kind: both sides changed it, and what kind of file it is"},
+		"binary":        {write("kind", "\x00a"), write("kind", "\x00b"), "kind: both sides changed it, and it has no lines: it is binary"},
+		"renamed":       {all(remove("a.cue"), write("z.cue", "a.cue\nmore\n")), write("a.cue", "changed\na.cue\n"), "a.cue: it was changed in the proposal and removed or renamed on the branch"},
+		"moved":         {write("a.cue", "changed\na.cue\n"), all(remove("a.cue"), write("z.cue", "a.cue\nmore\n")), "a.cue: it was changed on the branch and removed or renamed in the proposal"},
 		"file/folder":   {write("new", "file\n"), write("new/in", "folder\n"), "new: it is a file on one side and a folder on the other"},
 		"folder kept":   {write("deep/x", "new\n"), all(remove("deep"), write("deep", "file\n")), "deep: it is a file on one side and a folder on the other"},
-		"became folder": {write("kind", "branch\n"), all(remove("kind"), write("kind/of", "folder\n")), "kind: it was changed on the branch and removed in the proposal"},
+		"became folder": {write("kind", "branch\n"), all(remove("kind"), write("kind/of", "folder\n")), "kind: it is a file on one side and a folder on the other"},
 		"link":          {link("kind", "a.cue"), link("kind", "b.cue"), "kind: both sides changed it"},
-		"folder":        {write("deep/er/d.cue", "branch\n"), remove("deep"), "deep/er/d.cue: it was changed on the branch and removed in the proposal"},
+		"folder":        {write("deep/er/d.cue", "branch\n"), remove("deep"), "deep/er/d.cue: it was changed on the branch and removed or renamed in the proposal"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, g, base, head := fork(t, start, c.branch, c.proposal)
@@ -173,52 +179,14 @@ func TestConflictsAreNamed(t *testing.T) {
 			if m.Files != nil || m.ID != "" || len(m.Conflicts) == 0 || m.Conflicts[0].String() != c.want {
 				t.Errorf("got %q %q, want %q", m.ID, m.Conflicts, c.want)
 			}
-			if name == "content/mode" || name == "mode" {
-				return // git takes the mode of the one and the content of the other
+			if name == "renamed" || name == "moved" {
+				return // it is a file that Git follows, on by default
 			}
 			cmd := exec.Command("git", "-C", g.Dir, "-c", "merge.renames=false", "merge-tree", "--write-tree", base, head)
 			if out, err := cmd.CombinedOutput(); err == nil {
 				t.Errorf("git merges it:\n%s", out)
 			}
 		})
-	}
-}
-
-// Whatever two sides do, a merge without conflicts is the one that git makes.
-func TestMergesAtRandomAreGits(t *testing.T) {
-	const seeds = 40
-	clean := 0
-	for seed := range uint64(seeds) {
-		dice := rand.New(rand.NewPCG(seed, 6))
-		r, g, base, head := fork(t, start, edits(dice), edits(dice))
-		m := merged(t, r, base, head)
-		if len(m.Conflicts) > 0 {
-			continue
-		}
-		clean++
-		cmd := exec.Command("git", "-C", g.Dir, "-c", "merge.renames=false", "merge-tree", "--write-tree", base, head)
-		if out, err := cmd.Output(); err != nil || strings.TrimSpace(string(out)) != m.ID {
-			t.Errorf("seed %d: got %s, git has %v\n%s", seed, m.ID, err, out)
-		}
-	}
-	if clean == 0 || clean == seeds {
-		t.Errorf("%d of %d merges are clean, which proves little", clean, seeds)
-	}
-}
-
-// edits changes a few files, some of them always.
-func edits(dice *rand.Rand) func(*repotest.Repo) {
-	return func(g *repotest.Repo) {
-		g.Write(fmt.Sprint("own", dice.Uint32()), "x")
-		names := []string{"a.cue", "b.cue", "c.cue", "deep/er/d.cue", "deep/er/e.cue", "kind", "deep/x", "deep/er/y", "other/z"}
-		for range 1 + dice.IntN(3) {
-			name := names[dice.IntN(len(names))]
-			if _, err := os.Lstat(filepath.Join(g.Dir, name)); err == nil && dice.IntN(3) == 0 {
-				_ = os.Remove(filepath.Join(g.Dir, name))
-				continue
-			}
-			g.Write(name, fmt.Sprintln(dice.IntN(2)))
-		}
 	}
 }
 
@@ -249,13 +217,12 @@ func TestMergeOfSidesThatMet(t *testing.T) {
 		t.Errorf("got %s %v, git has %s", m.ID, m.Conflicts, want)
 	}
 
-	// Each took the other's file back to what it was: by one of the two commits
-	// that is a change of the branch, by the other one of the proposal.
+	// Each took the other's file back to what it was: a change of the branch.
 	g.Write("b.cue", "b.cue\n")
 	base = g.Commit("taken back")
 	m = merged(t, r, base, head)
-	if len(m.Conflicts) != 1 || m.Conflicts[0].Path != "b.cue" {
-		t.Errorf("got %s %v, want a conflict in b.cue", m.ID, m.Conflicts)
+	if want := g.Git("merge-tree", "--write-tree", base, head); m.ID != want {
+		t.Errorf("got %s %v, git has %s", m.ID, m.Conflicts, want)
 	}
 }
 
@@ -318,6 +285,34 @@ func TestManyConflicts(t *testing.T) {
 	m := merged(t, r, base, head)
 	if len(m.Conflicts) != repo.MaxConflicts || m.More != 200 || m.Conflicts[0].Path != "n/000" {
 		t.Errorf("%d conflicts and %d more, the first %v", len(m.Conflicts), m.More, m.Conflicts[0])
+	}
+}
+
+// Files are merged by lines within bounds; beyond them there is a conflict.
+func TestMergeOfLargeFiles(t *testing.T) {
+	many := func(first, last string) func(*repotest.Repo) {
+		return func(g *repotest.Repo) {
+			g.Write("bytes", first+strings.Repeat("0123456789\n", 420_000)+last)
+			g.Write("lines", first+strings.Repeat("\n", 120_000)+last)
+			g.Write("changes", first+strings.Repeat("a\nb\n", 2000)+last)
+		}
+	}
+	alike := func(g *repotest.Repo) {
+		many("", "x\n")(g)
+		g.Write("changes", strings.Repeat("b\na\na\nb\nb\nb\n", 1400))
+	}
+	r, _, base, head := fork(t, many("", ""), many("x\n", ""), alike)
+	var got []string
+	for _, c := range merged(t, r, base, head).Conflicts {
+		got = append(got, c.String())
+	}
+	want := []string{
+		"bytes: both sides changed it, and it is larger than the 4 MiB or 100000 lines that are merged by lines",
+		"changes: both sides changed it, and comparing its lines would take too long",
+		"lines: both sides changed it, and it is larger than the 4 MiB or 100000 lines that are merged by lines",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
 	}
 }
 

@@ -3,6 +3,8 @@ package repo
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
@@ -25,6 +27,37 @@ func (s *Store) parted(one, other plumbing.Hash) ([]plumbing.Hash, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.partedBy(behind, other)
+}
+
+// partedOf is parted for what was made of several commits.
+func (s *Store) partedOf(ones []plumbing.Hash, other plumbing.Hash) ([]plumbing.Hash, error) {
+	behind := map[plumbing.Hash]bool{}
+	if err := s.back(slices.Clone(ones), behind, func(plumbing.Hash) bool { return true }); err != nil {
+		return nil, err
+	}
+	return s.partedBy(behind, other)
+}
+
+// oldestFirst orders commits by their time.
+func (s *Store) oldestFirst(ids []plumbing.Hash) ([]plumbing.Hash, error) {
+	if len(ids) < 2 {
+		return ids, nil
+	}
+	when := map[plumbing.Hash]time.Time{}
+	for _, id := range ids {
+		c, err := s.commit(id)
+		if err != nil {
+			return nil, err
+		}
+		when[id] = c.Committer.When
+	}
+	ids = slices.Clone(ids)
+	slices.SortStableFunc(ids, func(a, b plumbing.Hash) int { return when[a].Compare(when[b]) })
+	return ids, nil
+}
+
+func (s *Store) partedBy(behind map[plumbing.Hash]bool, other plumbing.Hash) ([]plumbing.Hash, error) {
 	common, err := s.meets(other, behind)
 	switch {
 	case err != nil:

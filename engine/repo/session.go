@@ -226,7 +226,8 @@ func (r Remote) clientConfig() (*ssh.ClientConfig, error) {
 
 // signer reads a private key; its errors never quote it.
 func signer(credential secret.Value) (ssh.Signer, error) {
-	key, err := ssh.ParsePrivateKey([]byte(credential.Reveal()))
+	text, _ := credential.PEM() // without any there is none to parse
+	key, err := ssh.ParsePrivateKey(text)
 	var encrypted *ssh.PassphraseMissingError
 	switch {
 	case errors.As(err, &encrypted):

@@ -2,6 +2,7 @@ package secret
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"regexp"
 	"strings"
@@ -42,6 +43,16 @@ func (h *hosts) add(item string) error {
 		h.suffixes = append(h.suffixes, "."+name)
 	default:
 		h.names = append(h.names, name)
+	}
+	return nil
+}
+
+// parse takes a list of hosts.
+func (h *hosts) parse(list string) error {
+	for i, item := range items(list) {
+		if err := h.add(item); err != nil {
+			return fmt.Errorf("item %d of \"hosts\" %w", i+1, err)
+		}
 	}
 	return nil
 }

@@ -15,7 +15,8 @@ import (
 const redacted = "[redacted]"
 
 // Value is a credential's value. However it is printed, logged or marshalled
-// it reads "[redacted]"; Username and Reveal are the only ways to its content.
+// it reads "[redacted]". Password and PEM give its content to who sends it or
+// proves something by it, and refuse a secret of another kind.
 // Values are equal when their content is.
 type Value struct {
 	// Handles, which hold pointers, and not strings: package fmt calls no
@@ -41,8 +42,9 @@ func (v Value) Username() string {
 	return v.username.Value()
 }
 
-// Reveal is the secret itself: a password or a private key. Call it only where
-// it is sent.
+// Reveal is the content, whatever it is: for finding it in texts, and for
+// documents that are kept like secrets. What is sent as a credential comes from
+// Password.
 func (v Value) Reveal() string {
 	if v.IsZero() {
 		return ""

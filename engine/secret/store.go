@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,31 +23,45 @@ var (
 	ErrMissing = errors.New("credential missing")
 	// ErrHost is wrapped when a credential may not be sent to a host.
 	ErrHost = errors.New("credential not for this host")
+	// ErrPort is wrapped when a credential may not be sent to a port.
+	ErrPort = errors.New("credential not for this port")
+	// ErrUse is wrapped when a credential may not be sent by who asks for it.
+	ErrUse = errors.New("credential not for this use")
 )
 
 // Store is a directory with a file per credential, named like it:
 //
 //	hosts: 192.0.2.0/24, bmc-1.example.org, *.oob.example.org
+//	use: redfish
+//	ports: 443, 8443, 9000-9100
 //	username: admin
 //
 //	the password, or a PEM private key and perhaps its OpenSSH certificate
 //
 // The secret is everything after the first blank line, less one final newline.
-// "hosts" is required, "username" is not. The file must be regular, of at most
-// 64 KiB, belong to this process's user or to root, and be open to nobody else.
-// It is read again when it has changed; replace it by renaming another over it.
+// "hosts" is required. A file without "use" may be used by everybody, which
+// Unlimited tells, and will be refused later. Without "ports" the usual ports of
+// the use are allowed, or any port in a file without "use". The file must be
+// regular, of at most 64 KiB, belong to this process's user or to root, and be
+// open to nobody else. It is read again when it has changed; replace it by
+// renaming another over it.
 type Store struct {
 	dir string
 
-	mu    sync.Mutex
-	files map[string]file
+	mu        sync.Mutex
+	files     map[string]*file
+	unlimited map[string]map[Use]bool // names of files without "use", and who asked
+	tell      func(error)             // nil for nobody
 }
 
 // file is a credential file as it was last read.
 type file struct {
+	path  string
 	stamp stamp
 	hosts hosts
-	line  int // of "hosts"
+	uses  []Use
+	ports []portRange
+	lines map[string]int // of the header, by their keys
 	value Value
 }
 
@@ -59,7 +75,7 @@ type stamp struct {
 // Open opens a directory of credentials. With an empty name there is none, and
 // every credential is missing.
 func Open(dir string) (*Store, error) {
-	s := &Store{dir: dir, files: map[string]file{}}
+	s := &Store{dir: dir, files: map[string]*file{}, unlimited: map[string]map[Use]bool{}}
 	if dir == "" {
 		return s, nil
 	}
@@ -73,31 +89,68 @@ func Open(dir string) (*Store, error) {
 	return s, nil
 }
 
-// Get gives a credential's value for use on a host, which is compared as it is
-// written in the endpoint: an address, or a name that is not resolved. Its
-// errors wrap ErrMissing and ErrHost, and never hold anything of the content.
-func (s *Store) Get(name, host string) (Value, error) {
-	f, err := s.load(name)
+// Get gives a credential's value for one use on one host and port. Its errors
+// wrap ErrMissing, ErrHost, ErrUse and ErrPort, and never hold anything of the
+// content.
+func (s *Store) Get(r Request) (Value, error) {
+	f, err := s.load(r.Name)
 	if err != nil {
-		return Value{}, fmt.Errorf("credential %q: %w", name, err)
+		return Value{}, fmt.Errorf("credential %q: %w", r.Name, err)
 	}
-	if !f.hosts.allow(host) {
-		return Value{}, fmt.Errorf("%w: %q may not be sent to %q: if it is meant for that host, add it to \"hosts:\" in %s:%d",
-			ErrHost, name, host, s.path(name), f.line)
+	if err := f.allow(r); err != nil {
+		return Value{}, err
 	}
+	s.note(r, len(f.uses) == 0)
 	return f.value, nil
 }
 
-// Check says what is wrong with the files of credentials, for reporting at
-// start what would otherwise be found at first use.
-func (s *Store) Check(names []string) []error {
-	var wrong []error
-	for _, name := range names {
-		if _, err := s.load(name); err != nil {
-			wrong = append(wrong, fmt.Errorf("credential %q: %w", name, err))
-		}
+// Watch has tell told what Unlimited says, now and whenever it changes. It is
+// told while the store is locked.
+func (s *Store) Watch(tell func(error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tell = tell
+	tell(s.unlimitedLocked())
+}
+
+// Unlimited names the files that were used and do not say by whom they may be,
+// nil without any.
+func (s *Store) Unlimited() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unlimitedLocked()
+}
+
+func (s *Store) unlimitedLocked() error {
+	if len(s.unlimited) == 0 {
+		return nil
 	}
-	return wrong
+	var files []string
+	for _, name := range slices.Sorted(maps.Keys(s.unlimited)) {
+		files = append(files, fmt.Sprintf("\"use: %s\" to %s", joined(slices.Sorted(maps.Keys(s.unlimited[name]))), s.path(name)))
+	}
+	return fmt.Errorf("%d credential files do not say what may send them, so whoever can merge a line can have them sent by another protocol: add the line %s; the next release refuses files without it",
+		len(files), strings.Join(files, ", "))
+}
+
+// note keeps that a file without a use was used, or that it has one now.
+func (s *Store) note(r Request, unlimited bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	uses := s.unlimited[r.Name]
+	switch {
+	case unlimited && uses[r.Use], !unlimited && uses == nil:
+		return
+	case !unlimited:
+		delete(s.unlimited, r.Name)
+	case uses == nil:
+		s.unlimited[r.Name] = map[Use]bool{r.Use: true}
+	default:
+		uses[r.Use] = true
+	}
+	if s.tell != nil {
+		s.tell(s.unlimitedLocked())
+	}
 }
 
 // validName keeps names inside the directory.
@@ -106,17 +159,17 @@ var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,127}$`)
 func (s *Store) path(name string) string { return filepath.Join(s.dir, name) }
 
 // load gives a credential's file, from memory when it is as it was.
-func (s *Store) load(name string) (file, error) {
+func (s *Store) load(name string) (*file, error) {
 	if !validName.MatchString(name) {
-		return file{}, errors.New("the name is not made of lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit")
+		return nil, errors.New("the name is not made of lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit")
 	}
 	if s.dir == "" {
-		return file{}, fmt.Errorf("%w: there is no directory of credentials: start with --credentials DIR, or as a systemd service with LoadCredential=", ErrMissing)
+		return nil, fmt.Errorf("%w: there is no directory of credentials: start with --credentials DIR, or as a systemd service with LoadCredential=", ErrMissing)
 	}
 	path := s.path(name)
 	info, err := os.Stat(path)
 	if err != nil {
-		return file{}, explain(path, err)
+		return nil, explain(path, err)
 	}
 	s.mu.Lock()
 	f, ok := s.files[name]
@@ -125,7 +178,7 @@ func (s *Store) load(name string) (file, error) {
 		return f, nil
 	}
 	if f, err = read(path); err != nil {
-		return file{}, err
+		return nil, err
 	}
 	s.mu.Lock()
 	s.files[name] = f
@@ -139,38 +192,38 @@ func stampOf(info fs.FileInfo) stamp {
 }
 
 // read reads and checks a file. It does not wait for a pipe's other end.
-func read(path string) (file, error) {
+func read(path string) (*file, error) {
 	r, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return file{}, explain(path, err)
+		return nil, explain(path, err)
 	}
 	defer r.Close()
 	info, err := r.Stat()
 	if err != nil {
-		return file{}, err
+		return nil, err
 	}
 	if err := checkAccess(path, info); err != nil {
-		return file{}, err
+		return nil, err
 	}
 	b, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err != nil {
-		return file{}, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if len(b) > maxFile {
-		return file{}, fmt.Errorf("%s: has more than %d bytes, which no password or key needs", path, maxFile)
+		return nil, fmt.Errorf("%s: has more than %d bytes, which no password or key needs", path, maxFile)
 	}
 	f, err := parse(string(b))
 	if err != nil {
-		return file{}, fmt.Errorf("%s:%w", path, err)
+		return nil, fmt.Errorf("%s:%w", path, err)
 	}
-	f.stamp = stampOf(info)
+	f.path, f.stamp = path, stampOf(info)
 	return f, nil
 }
 
 func explain(path string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w: there is no file %s: make one of mode 0600 with the lines \"hosts: 192.0.2.0/24\", \"username: admin\", an empty one, and the secret", ErrMissing, path)
+		return fmt.Errorf("%w: there is no file %s: make one of mode 0600 with the lines \"hosts: 192.0.2.0/24\", \"use: redfish\", \"username: admin\", an empty one, and the secret", ErrMissing, path)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w: user id %d must be able to read it", err, os.Geteuid())
 	}
@@ -198,10 +251,9 @@ func checkAccess(path string, info fs.FileInfo) error {
 
 // parse reads a credential file. Its errors begin with the line's number and
 // hold nothing of the line, which may be a password in the wrong place.
-func parse(text string) (file, error) {
-	var f file
+func parse(text string) (*file, error) {
+	f := &file{lines: map[string]int{}}
 	var username string
-	seen := map[string]bool{}
 	for line := 1; ; line++ {
 		head, rest, more := strings.Cut(text, "\n")
 		text = rest
@@ -209,42 +261,41 @@ func parse(text string) (file, error) {
 		if head == "" && more {
 			break
 		}
-		key, value, ok := strings.Cut(head, ":")
-		switch {
-		case !more:
-			return file{}, fmt.Errorf("%d: there is no empty line between the header and the secret", line)
-		case !ok || key != "hosts" && key != "username":
-			return file{}, fmt.Errorf("%d: is neither \"hosts: …\" nor \"username: …\"; the secret follows after an empty line", line)
-		case seen[key]:
-			return file{}, fmt.Errorf("%d: %q stands there twice", line, key)
-		case key == "username":
-			username = strings.TrimSpace(value)
-		default:
-			f.line = line
-			if err := f.hosts.parse(value); err != nil {
-				return file{}, fmt.Errorf("%d: %w", line, err)
-			}
+		if !more {
+			return nil, fmt.Errorf("%d: there is no empty line between the header and the secret", line)
 		}
-		seen[key] = true
+		key, value, ok := strings.Cut(head, ":")
+		var err error
+		switch {
+		case f.lines[key] != 0:
+			err = fmt.Errorf("%q stands there twice", key)
+		case ok && key == "username":
+			username = strings.TrimSpace(value)
+		case ok && key == "hosts":
+			err = f.hosts.parse(value)
+		case ok && key == "use":
+			f.uses, err = parseUses(value)
+		case ok && key == "ports":
+			f.ports, err = parsePorts(value)
+		default:
+			err = errors.New(`is none of "hosts: …", "use: …", "ports: …" and "username: …"; the secret follows after an empty line`)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%d: %w", line, err)
+		}
+		f.lines[key] = line
 	}
 	text = strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r")
 	switch {
 	case f.hosts.empty():
-		return file{}, errors.New("1: there is no \"hosts: …\" line that says where the secret may be sent")
+		return nil, errors.New("1: there is no \"hosts: …\" line that says where the secret may be sent")
+	case f.lines["use"] != 0 && len(f.uses) == 0:
+		return nil, fmt.Errorf("%d: the \"use:\" line is empty: %s", f.lines["use"], whichUse)
+	case f.lines["ports"] != 0 && len(f.ports) == 0:
+		return nil, fmt.Errorf("%d: the \"ports:\" line is empty: write ports and ranges such as 443, 8000-8100", f.lines["ports"])
 	case text == "":
-		return file{}, errors.New("1: there is no secret after the empty line")
+		return nil, errors.New("1: there is no secret after the empty line")
 	}
 	f.value = New(username, text)
 	return f, nil
-}
-
-// parse takes a list of hosts with commas or spaces between them.
-func (h *hosts) parse(list string) error {
-	items := strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' })
-	for i, item := range items {
-		if err := h.add(item); err != nil {
-			return fmt.Errorf("item %d of \"hosts\" %w", i+1, err)
-		}
-	}
-	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-const good = "hosts: 192.0.2.0/24, bmc-1.example.org\nusername: admin\n\n" + canary + "\n"
+const good = "hosts: 192.0.2.0/24, bmc-1.example.org\nuse: redfish\nusername: admin\n\n" + canary + "\n"
 
 // write puts a credential file into a directory as a rotation would.
 func write(t *testing.T, dir, name, content string) string {
@@ -33,6 +33,9 @@ func open(t *testing.T, dir string) *Store {
 	return s
 }
 
+// ask is what a Redfish driver asks for.
+func ask(name, host string) Request { return Request{name, Redfish, host, 443} }
+
 func TestGet(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "bmc", good)
@@ -44,7 +47,7 @@ func TestGet(t *testing.T) {
 		{"key", "a.example.org", "", "-----BEGIN KEY-----\nx: y\n\nz\n-----END KEY-----\n"},
 		{"dos", "b", "u", "word"},
 	} {
-		v, err := s.Get(c.name, c.host)
+		v, err := s.Get(ask(c.name, c.host))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +60,7 @@ func TestGet(t *testing.T) {
 func TestGetRefusesOtherHosts(t *testing.T) {
 	dir := t.TempDir()
 	path := write(t, dir, "bmc", good)
-	_, err := open(t, dir).Get("bmc", "198.51.100.9")
+	_, err := open(t, dir).Get(ask("bmc", "198.51.100.9"))
 	if !errors.Is(err, ErrHost) {
 		t.Fatalf("got %v, want ErrHost", err)
 	}
@@ -111,12 +114,12 @@ func TestRotation(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "bmc", good)
 	s := open(t, dir)
-	first, err := s.Get("bmc", "192.0.2.7")
+	first, err := s.Get(ask("bmc", "192.0.2.7"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	write(t, dir, "bmc", strings.Replace(good, canary, "other2-canary", 1)) // of the same length
-	second, err := s.Get("bmc", "192.0.2.7")
+	second, err := s.Get(ask("bmc", "192.0.2.7"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +129,7 @@ func TestRotation(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "bmc")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Get("bmc", "192.0.2.7"); !errors.Is(err, ErrMissing) {
+	if _, err := s.Get(ask("bmc", "192.0.2.7")); !errors.Is(err, ErrMissing) {
 		t.Errorf("got %v, want ErrMissing", err)
 	}
 }
@@ -136,17 +139,25 @@ func TestBadFiles(t *testing.T) {
 	dir := t.TempDir()
 	for name, c := range map[string]struct{ content, want string }{
 		"bare":      {canary, "no empty line"},
-		"bareline":  {canary + "\n", "neither \"hosts: …\""},
-		"colon":     {canary + ": x\n\ny\n", "neither \"hosts: …\""},
+		"bareline":  {canary + "\n", "none of \"hosts: …\""},
+		"colon":     {canary + ": x\n\ny\n", "none of \"hosts: …\""},
 		"nohosts":   {"username: admin\n\n" + canary, "no \"hosts: …\" line"},
 		"emptyhost": {"hosts: ,\n\n" + canary, "no \"hosts: …\" line"},
 		"twice":     {"hosts: a\nhosts: b\n\n" + canary, "stands there twice"},
 		"badhost":   {"hosts: a, " + canary + "!\n\nx", "item 2 of \"hosts\""},
+		"baduse":    {"hosts: a\nuse: redfish, " + canary + "\n\nx", "item 2 of \"use\""},
+		"nouse":     {"hosts: a\nuse:\n\n" + canary, "\"use:\" line is empty"},
+		"badport":   {"hosts: a\nports: 443 " + canary + "\n\nx", "item 2 of \"ports\""},
+		"largeport": {"hosts: a\nports: 65536\n\n" + canary, "item 1 of \"ports\""},
+		"zeroport":  {"hosts: a\nports: 0-9\n\n" + canary, "item 1 of \"ports\""},
+		"backwards": {"hosts: a\nports: 9-8\n\n" + canary, "item 1 of \"ports\""},
+		"noport":    {"hosts: a\nports: ,\n\n" + canary, "\"ports:\" line is empty"},
+		"nocolon":   {"hosts: a\nusername\n\n" + canary, "none of \"hosts: …\""},
 		"nosecret":  {"hosts: a\nusername: " + canary + "\n\n\n", "no secret"},
 		"large":     {"hosts: a\n\n" + strings.Repeat(canary, 10_000), "more than 65536 bytes"},
 	} {
 		path := write(t, dir, name, c.content)
-		_, err := open(t, dir).Get(name, "a")
+		_, err := open(t, dir).Get(ask(name, "a"))
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: got %v, want %q and the path", name, err, c.want)
 		} else if strings.Contains(err.Error(), canary) {
@@ -163,7 +174,7 @@ func TestAccess(t *testing.T) {
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Get("bmc", "192.0.2.7"); err == nil || !strings.Contains(err.Error(), "chmod 600 "+path) {
+		if _, err := s.Get(ask("bmc", "192.0.2.7")); err == nil || !strings.Contains(err.Error(), "chmod 600 "+path) {
 			t.Errorf("mode %o: got %v, want the command to run", mode, err)
 		}
 	}
@@ -171,7 +182,7 @@ func TestAccess(t *testing.T) {
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Get("bmc", "192.0.2.7"); err != nil {
+		if _, err := s.Get(ask("bmc", "192.0.2.7")); err != nil {
 			t.Errorf("mode %o: %v", mode, err)
 		}
 	}
@@ -215,7 +226,7 @@ func TestPipeDoesNotHang(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := open(t, dir).Get("pipe", "a"); err == nil || !strings.Contains(err.Error(), "regular file") {
+	if _, err := open(t, dir).Get(ask("pipe", "a")); err == nil || !strings.Contains(err.Error(), "regular file") {
 		t.Errorf("got %v, want that it is not a regular file", err)
 	}
 }
@@ -228,22 +239,21 @@ func TestNames(t *testing.T) {
 	}
 	s := open(t, filepath.Join(dir, "sub"))
 	for _, name := range []string{"", "../bmc", "..", ".hidden", "a/b", "BMC", "a b", strings.Repeat("a", 200)} {
-		if _, err := s.Get(name, "192.0.2.7"); err == nil || !strings.Contains(err.Error(), "lower-case letters") {
+		if _, err := s.Get(ask(name, "192.0.2.7")); err == nil || !strings.Contains(err.Error(), "lower-case letters") {
 			t.Errorf("%q: got %v, want that the name is refused", name, err)
 		}
 	}
 }
 
-func TestCheck(t *testing.T) {
+func TestMissingSaysWhatToDo(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, "bmc", good)
-	wrong := open(t, dir).Check([]string{"bmc", "os"})
-	if len(wrong) != 1 || !errors.Is(wrong[0], ErrMissing) {
-		t.Fatalf("got %v, want one ErrMissing", wrong)
+	_, err := open(t, dir).Get(ask("os", "a"))
+	if !errors.Is(err, ErrMissing) {
+		t.Fatalf("got %v, want ErrMissing", err)
 	}
-	for _, want := range []string{`"os"`, filepath.Join(dir, "os"), "hosts: 192.0.2.0/24", "0600"} {
-		if !strings.Contains(wrong[0].Error(), want) {
-			t.Errorf("%q does not say %s", wrong[0], want)
+	for _, want := range []string{`"os"`, filepath.Join(dir, "os"), "hosts: 192.0.2.0/24", "use: redfish", "0600"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q does not say %s", err, want)
 		}
 	}
 }
@@ -256,7 +266,7 @@ func TestOpenRefuses(t *testing.T) {
 			t.Errorf("%s: got %v, want what to do", bad, err)
 		}
 	}
-	if _, err := open(t, "").Get("bmc", "a"); !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "--credentials DIR") {
+	if _, err := open(t, "").Get(ask("bmc", "a")); !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "--credentials DIR") {
 		t.Errorf("got %v, want ErrMissing and the flag", err)
 	}
 }

@@ -1,0 +1,140 @@
+package secret
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Use names what sends a secret, in the header line "use:" of its file.
+type Use string
+
+// The uses. Those of drivers are the schemes of their endpoints.
+const (
+	Redfish Use = "redfish" // logs in to management controllers
+	SSH     Use = "ssh"     // logs in to installed systems
+	Libvirt Use = "libvirt" // logs in to hypervisors
+	Git     Use = "git"     // reads and writes the repository
+	GitHub  Use = "github"  // uses GitHub's API, and its Git with the same token
+	Webhook Use = "webhook" // verifies the webhooks that GitHub sends
+	Notify  Use = "notify"  // signs notifications
+)
+
+// usual are the ports of each use where a file has no "ports:" line.
+var usual = map[Use][]uint16{
+	Redfish: {443}, SSH: {22}, Libvirt: {22, 16514}, Git: {22, 443}, GitHub: {443}, Webhook: {443}, Notify: {443},
+}
+
+// Request asks for a secret: by what it would be sent, and where to.
+type Request struct {
+	Name string // of the credential
+	Use  Use
+	// Host is compared as it is written: an address, or a name that is not
+	// resolved.
+	Host string
+	Port uint16
+}
+
+// For is the request for the credential of a URL: that of an endpoint, with a
+// scheme such as "redfish+https", of a repository or of a server.
+func For(name string, use Use, u *url.URL) (Request, error) {
+	r := Request{Name: name, Use: use, Host: u.Hostname()}
+	if text := u.Port(); text != "" {
+		port, err := strconv.ParseUint(text, 10, 16)
+		if err != nil || port == 0 {
+			return r, fmt.Errorf("credential %q: %q is no port: write one from 1 to 65535", name, text)
+		}
+		r.Port = uint16(port)
+		return r, nil
+	}
+	r.Port = site.DefaultPort(u.Scheme)
+	return r, nil
+}
+
+// ForEndpoint is the request for the credential of an endpoint, whose scheme up
+// to "+" names the driver that sends it.
+func ForEndpoint(name, endpoint string) (Request, error) {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return Request{}, fmt.Errorf("credential %q: the endpoint is not a URL", name)
+	}
+	scheme, _, _ := strings.Cut(u.Scheme, "+")
+	return For(name, Use(scheme), u)
+}
+
+// portRange are ports, both ends included.
+type portRange struct{ first, last uint16 }
+
+const whichUse = "write what sends the secret: redfish, ssh, libvirt, git, github, webhook or notify"
+
+var (
+	errUse  = errors.New("is not a use: " + whichUse)
+	errPort = errors.New("is neither a port nor a range such as 8000-8100, from 1 to 65535")
+)
+
+func parseUses(list string) (uses []Use, err error) {
+	for i, item := range items(list) {
+		if _, ok := usual[Use(item)]; !ok {
+			return nil, fmt.Errorf("item %d of \"use\" %w", i+1, errUse)
+		}
+		uses = append(uses, Use(item))
+	}
+	return uses, nil
+}
+
+func parsePorts(list string) (ports []portRange, err error) {
+	for i, item := range items(list) {
+		first, last, isRange := strings.Cut(item, "-")
+		if !isRange {
+			last = first
+		}
+		f, ferr := strconv.ParseUint(first, 10, 16)
+		l, lerr := strconv.ParseUint(last, 10, 16)
+		if ferr != nil || lerr != nil || f == 0 || l < f {
+			return nil, fmt.Errorf("item %d of \"ports\" %w", i+1, errPort)
+		}
+		ports = append(ports, portRange{uint16(f), uint16(l)})
+	}
+	return ports, nil
+}
+
+// items are those of a list with commas or spaces between them.
+func items(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' })
+}
+
+// allow says why a file's secret may not be used so, nil if it may. Without a
+// "use:" line any use is allowed, and any port without a "ports:" line.
+func (f *file) allow(r Request) error {
+	at := func(line int) string { return fmt.Sprintf("%s:%d", f.path, line) }
+	if !f.hosts.allow(r.Host) {
+		return fmt.Errorf("%w: %q may not be sent to %q: if it is meant for that host, add it to \"hosts:\" in %s",
+			ErrHost, r.Name, r.Host, at(f.lines["hosts"]))
+	}
+	if len(f.uses) > 0 && !slices.Contains(f.uses, r.Use) {
+		return fmt.Errorf("%w: %q is for %s, and may not be sent by %s: if it is meant for that too, add %s to \"use:\" in %s",
+			ErrUse, r.Name, joined(f.uses), r.Use, r.Use, at(f.lines["use"]))
+	}
+	switch {
+	case len(f.ports) > 0 && !slices.ContainsFunc(f.ports, func(p portRange) bool { return p.first <= r.Port && r.Port <= p.last }):
+		return fmt.Errorf("%w: %q may not be sent to port %d of %q: if it is meant for that port, add it to \"ports:\" in %s",
+			ErrPort, r.Name, r.Port, r.Host, at(f.lines["ports"]))
+	case len(f.ports) == 0 && len(f.uses) > 0 && !slices.Contains(usual[r.Use], r.Port):
+		return fmt.Errorf("%w: %q may not be sent to port %d of %q, which is not the usual one of %s: if it is meant for that port, add the line \"ports: %d\" to %s",
+			ErrPort, r.Name, r.Port, r.Host, r.Use, r.Port, f.path)
+	}
+	return nil
+}
+
+func joined(uses []Use) string {
+	var words []string
+	for _, u := range uses {
+		words = append(words, string(u))
+	}
+	return strings.Join(words, ", ")
+}
