@@ -1,80 +1,111 @@
 package engine_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
-	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// forgetful is a driver of machines whose settings go back to what they were,
-// however often they are booted.
-type forgetful struct {
-	driver.Driver
-	fleet *drivertest.Fleet
+// interrupted counts the steps in which a machine was taken out of service,
+// other than for an installation.
+func (w *world) interrupted(name string) int {
+	n := 0
+	for _, c := range w.fleet.Calls() {
+		took := c.Step.Action == site.ActionRestart || c.Step.Action == site.ActionPowerOff || c.Step.Action == site.ActionPackages
+		if took && c.First && c.Machine == name && !c.Step.Force {
+			n++
+		}
+	}
+	return n
 }
 
-func (f forgetful) Open(ctx context.Context, e site.Endpoint, s secret.Value) (driver.Machine, error) {
-	m, err := f.Driver.Open(ctx, e, s)
-	return forgets{m, f.fleet}, err
+func (w *world) interruptions(name string, want int, when string) {
+	w.t.Helper()
+	if got := w.interrupted(name); got != want {
+		w.t.Errorf("%s: %s was interrupted %d times, want %d", when, name, got, want)
+	}
 }
 
-type forgets struct {
-	driver.Machine
-	fleet *drivertest.Fleet
-}
-
-func (f forgets) Observe(ctx context.Context, n *site.Node, facets []site.Facet) (site.Observed, error) {
-	f.fleet.Machine(n.Name).SetHave(site.FacetBIOS, site.Values{"smt": "true"})
-	return f.Machine.Observe(ctx, n, facets)
-}
-
-// A machine that does not take its settings over is booted a few times and not
-// for ever; neither a restart of the daemon nor time has it booted again, a
-// person does.
-func TestSettingsThatNoBootBrings(t *testing.T) {
-	c := usual
-	inBubble(t, c, func(w *world) {
-		m := w.fleet.Machine("m1")
-		w.bmcs = forgetful{w.fleet.Driver(), w.fleet}
-		d := w.design("m1")
-		d.Rollout.FirstContact = "repair"
+// withoutSMT is a site of machines on which the design wants SMT off.
+func (w *world) withoutSMT(names ...string) *site.Site {
+	d := w.design(names...)
+	d.Rollout.FirstContact = "repair"
+	for _, name := range names {
+		w.fleet.Machine(name).SetPower("on")
+		w.fleet.Machine(name).SetHave(site.FacetBIOS, site.Values{"smt": "true"})
 		no := false
-		d.Nodes["m1"].BIOS.SMT = &no
-		m.SetPower("on")
-		w.commit(d)
-		w.up()
-		w.after(time.Minute)
-		boots := func() int {
-			restarts := 0
-			for _, c := range w.fleet.Calls() {
-				if c.Step.Action == site.ActionRestart && c.First {
-					restarts++
+		d.Nodes[name].BIOS.SMT = &no
+	}
+	return d
+}
+
+// A machine that does not take its settings over, or whose BIOS job fails, is
+// interrupted three times. After that it needs a person without a break, whatever
+// happens meanwhile, until a commit changes what the design wants there or a
+// person has it tried again.
+func TestSettingsThatNoBootBrings(t *testing.T) {
+	for _, fault := range []drivertest.Fault{drivertest.Forgetful, drivertest.Failing} {
+		t.Run(string(fault), func(t *testing.T) {
+			inBubble(t, usual, func(w *world) {
+				m := w.fleet.Machine("m1")
+				d := w.withoutSMT("m1")
+				m.SetFault(fault)
+				w.commit(d)
+				w.up()
+				w.after(time.Minute)
+				spent := func() bool { return strings.Contains(w.node("m1").Reason, "interrupted the machine 3 times") }
+				w.until("it needs a person", 2*time.Hour, spent)
+				w.interruptions("m1", 3, "once its attempts are used up")
+				told := w.node("m1")
+				if told.State != site.Stalled || !strings.Contains(told.Reason, "bios.smt is true and is designed as false") || !strings.Contains(told.Release, "slipway retry m1") {
+					t.Errorf("it says: %s (%s); release: %s", told.State, told.Reason, told.Release)
 				}
-			}
-			return restarts
-		}
-		w.until("it stalls", 2*time.Hour, func() bool {
-			return w.node("m1").State == site.Stalled
+				steady := func(when string) {
+					t.Helper()
+					for range 120 {
+						w.after(time.Minute)
+						if n := w.node("m1"); n.State != site.Stalled || n.Reason != told.Reason || !n.Since.Equal(told.Since) {
+							t.Fatalf("%s: the need for a person is not steady: %s since %s: %s", when, n.State, n.Since, n.Reason)
+						}
+					}
+					w.interruptions("m1", 3, when)
+				}
+				steady("two hours later")
+
+				d = clone(d)
+				d.Nodes["m1"].Labels = map[string]string{"rack": "r2"}
+				w.commit(d)
+				w.after(2 * time.Minute)
+				told = w.node("m1")
+				steady("after a commit that changes something else of the node")
+
+				w.down()
+				w.up()
+				w.after(time.Minute)
+				w.until("it was looked at", time.Hour, spent)
+				told = w.node("m1")
+				steady("after a restart of the daemon")
+
+				w.do(site.Order{Verb: site.VerbRetry, Node: "m1"})
+				w.after(2 * time.Hour)
+				w.want("m1", site.Stalled)
+				w.interruptions("m1", 6, "after a person had it tried again")
+
+				d = clone(d)
+				yes := true
+				d.Nodes["m1"].BIOS.SMT, d.Nodes["m1"].BIOS.Virtualization = nil, &yes
+				m.SetHave(site.FacetBIOS, site.Values{"smt": "true", "virtualization": "false"})
+				w.commit(d)
+				w.after(2 * time.Hour)
+				w.want("m1", site.Stalled)
+				w.interruptions("m1", 9, "after a commit that wants something else")
+				if !strings.Contains(w.node("m1").Reason, "bios.virtualization") {
+					t.Errorf("it says: %s", w.node("m1").Reason)
+				}
+			}, "m1")
 		})
-		if n := w.node("m1"); boots() != 3 || !strings.Contains(n.Reason, "booted 3 times for its bios, and bios.smt is true and is designed as false") {
-			t.Fatalf("%d boots, and it says: %s", boots(), n.Reason)
-		}
-		w.down()
-		w.up()
-		w.after(2 * time.Hour)
-		if w.want("m1", site.Stalled); boots() != 3 {
-			t.Errorf("%d boots after a restart of the daemon", boots())
-		}
-		w.do(site.Order{Verb: site.VerbRetry, Node: "m1"})
-		w.after(2 * time.Hour)
-		if w.want("m1", site.Stalled); boots() != 6 {
-			t.Errorf("%d boots after another try, want 3 more", boots())
-		}
-	}, "m1")
+	}
 }

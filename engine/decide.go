@@ -20,6 +20,9 @@ func (w *worker) decide(ctx context.Context, j job, p site.NodePlan, v view, err
 	case err != nil:
 		return w.fail(j, err)
 	}
+	if err := w.forgetHad(ctx, j); err != nil {
+		return w.fail(j, err)
+	}
 	w.timed(j, p)
 	if len(p.Steps) == 0 || p.Steps[0].Digest() != w.last {
 		w.last = "" // the step that was taken has had its effect
@@ -30,8 +33,16 @@ func (w *worker) decide(ctx context.Context, j job, p site.NodePlan, v view, err
 	switch {
 	case len(p.Steps) > 0:
 		return w.take(ctx, j, p, p.Steps[0])
+	case p.Foreign != "":
+		return w.asksPerson(j, site.Foreign, p.Foreign, "accept this system as it is")
+	case p.Unproven != "":
+		return w.asksPerson(j, site.Blocked, p.Unproven, "believe it")
 	case len(p.Blocked) > 0:
-		return outcome{state: site.Stalled, reason: p.Blocked[0], release: "a commit that changes the node accordingly", wait: observeEvery(j.site)}
+		o := outcome{state: site.Stalled, reason: p.Blocked[0], release: "a commit that changes the node accordingly", wait: observeEvery(j.site)}
+		if p.Spent {
+			o.release = fmt.Sprintf("`slipway retry %s`, or a commit that changes what could not be reached", w.name)
+		}
+		return o
 	case j.memory.Recorded.Quarantined != nil && p.Waiting == "":
 		w.disobeyed = false
 		return quarantined(j)
@@ -43,9 +54,16 @@ func (w *worker) decide(ctx context.Context, j job, p site.NodePlan, v view, err
 	case w.misses(j):
 		return w.await(j, "its system has not answered since it was disrupted", v)
 	case needsPerson(v.inside):
-		return outcome{state: site.Stalled, reason: steady(v.inside), wait: observeEvery(j.site)}
+		return outcome{state: site.Stalled, reason: verdict(v.inside), cause: cause(v.inside), wait: observeEvery(j.site)}
 	}
 	return w.inSync(ctx, j)
+}
+
+// asksPerson is the outcome for a machine whose system is not what was expected:
+// a person accepts it, or has the machine installed anew.
+func (w *worker) asksPerson(j job, state site.State, why, accepts string) outcome {
+	return outcome{state: state, reason: why, person: true, wait: observeEvery(j.site), approve: "Slipway is to " + accepts,
+		release: fmt.Sprintf("`slipway approve %s` to %s, or a higher generation to install it anew", w.name, accepts)}
 }
 
 func isDenied(err error) bool { return errors.Is(err, driver.ErrDenied) }
@@ -91,16 +109,17 @@ func (w *worker) inServiceLocked(j job) {
 }
 
 // misses says whether the machine was disrupted and its system, which was
-// there before, is not back yet.
+// there before, is not back yet. One that is off has none to be back.
 func (w *worker) misses(j job) bool {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
-	return w.disrupts && w.blindInside && !j.memory.Observed.Facets[site.FacetOS].Seen.IsZero()
+	facets := j.memory.Observed.Facets
+	return w.disrupts && w.blindInside && !facets[site.FacetOS].Seen.IsZero() && facets[site.FacetPower].Have["state"] != "off"
 }
 
 // outcome is what a gate says, as the outcome of a turn.
 func (w *worker) outcome(j job, h *held) outcome {
-	return outcome{state: h.state, reason: h.sentence, detail: h.detail, release: h.release, person: h.person, until: h.until, wait: observeEvery(j.site)}
+	return outcome{state: h.state, reason: h.sentence, detail: h.detail, release: h.release, person: h.person, approve: h.approve, until: h.until, wait: observeEvery(j.site)}
 }
 
 func settle(r *site.Recorded) {
@@ -116,7 +135,7 @@ func settle(r *site.Recorded) {
 func (w *worker) clearInFlight(ctx context.Context) error {
 	return w.save(ctx, func(r *site.Recorded) {
 		r.NoEffect, r.Disrupted = nil, time.Time{}
-		if !installBegun(*r) {
+		if !r.InstallBegun() {
 			r.InFlight = nil
 		}
 	})
@@ -124,8 +143,8 @@ func (w *worker) clearInFlight(ctx context.Context) error {
 
 // leave removes a departed node, or holds the removal.
 func (w *worker) leave(ctx context.Context, j job) outcome {
-	if held := w.e.mayLeave(w); held != "" {
-		return outcome{state: site.Blocked, reason: held, wait: observeEvery(j.site)}
+	if held := w.e.mayLeave(w); held != nil {
+		return w.outcome(j, held)
 	}
 	if err := w.e.remove(ctx, w); err != nil {
 		return w.fail(j, err)
@@ -159,7 +178,7 @@ func (w *worker) await(j job, what string, v view) outcome {
 		return outcome{state: site.Stalled, reason: fmt.Sprintf("%s, for longer than %s; look at %s, and raise the generation to install it anew", what, limit, consoleOf(j.node)), wait: observeEvery(j.site)}
 	}
 	if needsPerson(v.inside) && r.Installing == nil {
-		return outcome{state: site.Stalled, reason: steady(v.inside), wait: observeEvery(j.site)}
+		return outcome{state: site.Stalled, reason: verdict(v.inside), cause: cause(v.inside), wait: observeEvery(j.site)}
 	}
 	// What is soon over is looked at more often: a node may not be late by more
 	// than a part of what it waits for.
@@ -194,8 +213,10 @@ func (w *worker) take(ctx context.Context, j job, p site.NodePlan, s site.Step) 
 		}
 		return o
 	}
-	if err := w.e.approveFromDesign(ctx, s); err != nil {
-		return w.fail(j, err)
+	if _, destroys := s.Destroys(); destroys {
+		if err := w.e.approveFromDesign(ctx); err != nil {
+			return w.fail(j, err)
+		}
 	}
 	if err := w.e.steps.Acquire(ctx, 1); err != nil {
 		return w.fail(j, err)
@@ -247,7 +268,7 @@ func (w *worker) stepAside(ctx context.Context, j job) {
 }
 
 // disobeyed is what is said of a machine that does not stay off in quarantine.
-const disobeyed = "it was switched off by force and is on; look at the machine, its power is cut again and again"
+const disobeyed = "the machine keeps turning itself on, and Slipway keeps forcing it off; check the machine"
 
 // lied says why a step is not taken again: it was refused, or was reported
 // done and the machine is as it was.
@@ -261,7 +282,7 @@ func (w *worker) lied(ctx context.Context, j job, s site.Step) string {
 		w.timing = nil
 		if err := w.save(ctx, func(r *site.Recorded) {
 			r.NoEffect = &site.NoEffect{Step: digest, When: time.Now()}
-			if !installBegun(*r) {
+			if !r.InstallBegun() {
 				r.InFlight = nil
 			}
 		}); err != nil {
@@ -278,12 +299,12 @@ func (w *worker) lied(ctx context.Context, j job, s site.Step) string {
 // apply records the step, takes it, and records its effect. The record comes
 // first: without it nothing is written to a machine.
 func (w *worker) apply(ctx context.Context, j job, s site.Step) error {
-	kind := site.Serves[s.Facet]
+	kind := site.Facets[s.Facet].Endpoint
 	machine, err := w.open(ctx, j.node, kind)
 	if err != nil {
 		return err
 	}
-	if err := w.fence(ctx, kind); err != nil {
+	if err := w.fence(w.guarded(ctx, kind), kind); err != nil {
 		return err
 	}
 	if err := w.elsewhere(ctx, j, s); err != nil {
@@ -296,17 +317,13 @@ func (w *worker) apply(ctx context.Context, j job, s site.Step) error {
 	if err := w.seed(ctx, machine, j, s); err != nil {
 		return err
 	}
-	log := w.e.Log.With("node", w.name, "facet", s.Facet, "step", s.Action, "revision", j.revision.Short())
-	log.Info("step begun", "impact", s.Impact.String(), "resumed", s.Resumed)
 	if !w.isOldNews(s) {
 		w.note(site.EventBegun, j.revision.ID, s.Summary())
 	}
 	if err := w.send(ctx, machine, j, s); err != nil {
-		log.Warn("step failed", "err", err)
 		w.noteFailed(j, s, err)
 		return w.giveUp(ctx, s, w.remember(kind, err))
 	}
-	log.Info("step done")
 	if err := w.save(ctx, func(r *site.Recorded) { effect(r, j.node, s) }); err != nil {
 		return err // still noted as in flight, and joined
 	}
@@ -329,30 +346,32 @@ func (w *worker) isOldNews(s site.Step) bool { return w.disobeyed || w.tried.ste
 // noteFailed tells that a step has failed; of further tries only what fails
 // otherwise than the one before.
 func (w *worker) noteFailed(j job, s site.Step, err error) {
-	now := tried{step: s.Digest(), why: steady(err)}
+	now := tried{step: s.Digest(), why: verdict(err)}
 	if now != w.tried {
-		w.note(site.EventFailed, j.revision.ID, string(s.Action)+": "+now.why)
+		w.warn(site.EventFailed, j.revision.ID, string(s.Action)+": "+explained(err))
 	}
 	w.tried = now
 }
-
-// shortestLimit is how long a driver has for a step at least. What takes longer
-// is tried again, and joined.
-const shortestLimit = 10 * time.Minute
 
 // send has the driver take the step, for as long as the term is held.
 func (w *worker) send(ctx context.Context, m driver.Machine, j job, s site.Step) error {
 	ctx, stop := w.e.whileHeld(ctx)
 	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, max(shortestLimit, 3*time.Duration(s.Expect)))
+	ctx, cancel := context.WithTimeout(ctx, max(driver.LongestStep, 3*time.Duration(s.Expect)))
 	defer cancel()
-	return m.Apply(ctx, s, j.node, j.memory.Observed)
+	i, r := &interruption{w: w, job: j, step: s}, w.job().memory.Recorded
+	ctx = driver.Guarded(ctx, guard{w.loginTo(site.Facets[s.Facet].Endpoint), i})
+	err := withoutToken(m.Apply(ctx, withServed(s, r), j.node, w.permit(j, s)), r)
+	if err != nil {
+		err = endpointError{endpointName(j.node, site.Facets[s.Facet].Endpoint), err}
+	}
+	return errors.Join(err, i.settle(context.WithoutCancel(ctx), err))
 }
 
 // noteBegun records that the step's first request is about to be sent, and
 // gives the step as it is to be taken.
 func (w *worker) noteBegun(ctx context.Context, j job, s site.Step) (site.Step, error) {
-	if f := j.memory.Recorded.InFlight; f != nil && f.Step.Digest() == s.Digest() && f.Step.Machine == s.Machine {
+	if j.memory.Recorded.InFlight.Is(s) {
 		s.Resumed = true
 	}
 	if w.timing == nil && !s.Resumed {
@@ -361,9 +380,13 @@ func (w *worker) noteBegun(ctx context.Context, j job, s site.Step) (site.Step, 
 	if s.Force {
 		return s, nil // recorded as the quarantine; what was begun before stays noted
 	}
+	served, err := w.serveURL(j, s)
+	if err != nil {
+		return s, err
+	}
 	term, begun := w.e.termNumber(), w.begun(s)
 	held := false
-	err := w.save(ctx, func(r *site.Recorded) {
+	err = w.save(ctx, func(r *site.Recorded) {
 		if held = r.Quarantined != nil; held {
 			return // since the gates were passed
 		}
@@ -373,8 +396,15 @@ func (w *worker) noteBegun(ctx context.Context, j job, s site.Step) (site.Step, 
 		if s.Impact >= site.ImpactReboot && r.Disrupted.IsZero() {
 			r.Disrupted = time.Now()
 		}
+		if s.Action == site.ActionInstall {
+			giveWay(r, s)
+		}
 		if !s.Resumed {
-			r.InFlight = &site.InFlight{Step: s, Since: time.Now(), Revision: j.revision.ID, Term: term}
+			r.InFlight = &site.InFlight{Step: s, Since: time.Now(), Revision: j.revision.ID, Term: term, Served: served}
+		} else if r.InFlight != nil && r.InFlight.Served != served {
+			again := *r.InFlight
+			again.Served = served
+			r.InFlight = &again
 		}
 		if s.Action == site.ActionFinishInstall {
 			installerEnded(r)
@@ -389,12 +419,34 @@ func (w *worker) noteBegun(ctx context.Context, j job, s site.Step) (site.Step, 
 	return s, err
 }
 
+// giveWay notes that an installation under way gives way to another one: its
+// machine is switched off for that, which does not mean that its installer is
+// done.
+func giveWay(r *site.Recorded, s site.Step) {
+	if r.UnderWay() == 0 || r.UnderWay() == s.Generation {
+		return
+	}
+	left := underWay(*r)
+	if left.CutOff == "" && left.Ended.IsZero() {
+		left.CutOff = fmt.Sprintf("by the installation of generation %d", s.Generation)
+	}
+	r.Installing, r.InFlight = &left, nil
+}
+
 // giveUp notes a step that was refused, so that it is not sent again by
 // itself; one that may still be under way stays noted as in flight and is
 // joined later. The machine may have been taken out of service by then, so it
 // keeps its place in the rollout until it is in-sync.
 func (w *worker) giveUp(ctx context.Context, s site.Step, err error) error {
-	err = fmt.Errorf("%s of %s: %w", s.Action, w.name, err)
+	if errors.Is(err, driver.ErrNotPermitted) {
+		err = fmt.Errorf("%s of %s: %w", s.Action, w.name, err)
+		return errors.Join(err, w.save(ctx, func(r *site.Recorded) {
+			if r.InFlight != nil && !r.InstallBegun() {
+				r.InFlight = nil // nothing was lost, and the driver has taken back what it prepared
+			}
+		}))
+	}
+	err = driver.Say(fmt.Sprintf("%s: %s", s.Action, verdict(err)), fmt.Errorf("%s of %s: %w", s.Action, w.name, err))
 	if !errors.Is(err, driver.ErrRefused) && !errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
@@ -402,7 +454,7 @@ func (w *worker) giveUp(ctx context.Context, s site.Step, err error) error {
 		return err // a quarantine is tried again
 	}
 	w.timing = nil
-	why := fmt.Sprintf("%s; `slipway retry %s` or a change of its design tries again", steady(err), w.name)
+	why := fmt.Sprintf("%s; `slipway retry %s` or a change of its design tries again", verdict(err), w.name)
 	return errors.Join(err, w.save(ctx, func(r *site.Recorded) {
 		r.InFlight = nil
 		r.NoEffect = &site.NoEffect{Step: s.Digest(), When: time.Now(), Why: why}
@@ -425,15 +477,16 @@ func effect(r *site.Recorded, n *site.Node, s site.Step) {
 		return
 	}
 	var given site.FirstBoot
+	served := ""
 	if r.InFlight != nil {
-		given = r.InFlight.FirstBoot
+		given, served = r.InFlight.FirstBoot, r.InFlight.Served
 	}
 	r.InFlight, r.NoEffect = nil, nil
 	switch s.Action {
-	case site.ActionRestart:
-		r.Boots = plan.Booted(n, r.Boots)
 	case site.ActionInstall:
-		r.Installing = &site.Installation{Generation: s.Generation, Image: s.Image.SHA256, Since: time.Now(), FirstBoot: given}
+		plan.ForgetInside(r)
+		r.Installing = &site.Installation{Generation: s.Generation, Image: s.Image.SHA256, Since: time.Now(), Attempt: s.Attempt,
+			FirstBoot: given, Served: served}
 		if r.Quarantined != nil {
 			r.Installing.CutOff = cutByQuarantine
 		}
@@ -442,7 +495,7 @@ func effect(r *site.Recorded, n *site.Node, s site.Step) {
 			return
 		}
 		done := *r.Installing
-		done.Since = time.Now()
+		done.Since, done.Served = time.Now(), ""
 		_, hasOS := n.Endpoints[site.OS]
 		done.Proven = !hasOS
 		r.Installed, r.Installing = &done, nil

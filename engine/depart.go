@@ -56,34 +56,36 @@ func (e *Engine) workersThat(holds func(*worker) bool) []*worker {
 	return those
 }
 
-// mayLeave says in a sentence why a departed node's removal is held. When it
-// is not, the removal counts against the budget from now on.
-func (e *Engine) mayLeave(w *worker) string {
+// mayLeave says why a departed node's removal is held. When it is not, the removal
+// counts against the budget from now on.
+func (e *Engine) mayLeave(w *worker) *held {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !w.leaving {
-		return "back in the design since this look began"
+		return &held{state: site.Blocked, sentence: "back in the design since this look began"}
 	}
 	if h := pausedGate(time.Now(), e.paused, "the site"); h != nil {
-		return "its removal waits: " + h.sentence
+		return waitsToLeave(h.sentence)
 	}
 	if why := e.whyReadOnlyLocked(); why != "" {
-		return "its removal waits: " + why
+		return waitsToLeave(why)
 	}
 	if q := w.memory.Recorded.Quarantined; q != nil {
-		return "its removal waits: quarantined by " + q.By
+		return waitsToLeave("quarantined by " + q.By)
 	}
 	d := w.memory.Recorded.Departed
 	if d == nil || w.memory.Recorded.InFlight != nil || w.memory.Recorded.Installing != nil {
-		return "its removal waits: a step on its machine was begun and not finished"
+		return waitsToLeave("a step on its machine was begun and not finished")
 	}
 	rev := site.Revision{ID: d.Revision}
 	if w.memory.Recorded.Decommissioned.IsZero() {
-		return fmt.Sprintf("revision %s removes the node, which was not decommissioned first; it is held and only observed: put it back with `decommission: true`, or run `slipway approve %s`", rev.Short(), w.name)
+		return w.heldBack(true, "a commit that puts the node back with `decommission: true`",
+			fmt.Sprintf("revision %s removes the node, which was not decommissioned first; it is held and only observed: put it back with `decommission: true`, or run `slipway approve %s`", rev.Short(), w.name))
 	}
 	if plan.StillThere(w.node, w.memory.Observed) != "" {
-		return fmt.Sprintf("revision %s removes the node, and its virtual machine is still on %s; it is held: put the node back with `decommission: true` and approve that the machine goes, or run `slipway approve %s` to leave it there, kept by nobody",
-			rev.Short(), w.node.Virtual.Host.Hypervisor, w.name)
+		return w.heldBack(true, "a commit that puts the node back with `decommission: true`",
+			fmt.Sprintf("revision %s removes the node, and its virtual machine is still on %s; it is held: put the node back with `decommission: true` and approve that the machine goes, or run `slipway approve %s` to leave it there, kept by nobody",
+				rev.Short(), w.node.Virtual.Host.Hypervisor, w.name))
 	}
 	recent := 0
 	for _, x := range e.removals {
@@ -92,10 +94,21 @@ func (e *Engine) mayLeave(w *worker) string {
 		}
 	}
 	if budget := removalBudget(len(e.workers)); recent >= budget {
-		return fmt.Sprintf("revision %s removes the node, and %d of %d removals in 24 h are used; it is held until one is free, or run `slipway approve %s`", rev.Short(), recent, budget, w.name)
+		return w.heldBack(false, "one of these 24 h passing",
+			fmt.Sprintf("revision %s removes the node, and %d of %d removals in 24 h are used; it is held until one is free, or run `slipway approve %s`", rev.Short(), recent, budget, w.name))
 	}
 	e.removals = append(e.removals, record.Removal{Node: w.name, When: time.Now()})
-	return ""
+	return nil
+}
+
+func waitsToLeave(why string) *held {
+	return &held{state: site.Blocked, sentence: "its removal waits: " + why}
+}
+
+// heldBack is a removal that a person can let go on.
+func (w *worker) heldBack(person bool, release, sentence string) *held {
+	return &held{state: site.Blocked, person: person, sentence: sentence, release: fmt.Sprintf("%s, or `slipway approve %s`", release, w.name),
+		approve: "it is removed from the records, and its machine is left as it is"}
 }
 
 // busy says whether a step of ours may be under way on the machine.
@@ -115,7 +128,7 @@ func (e *Engine) remove(ctx context.Context, w *worker) error {
 	if err := e.Records.Removed(ctx, gone); err != nil {
 		return fmt.Errorf("record removal of %s: %w", w.name, err)
 	}
-	if err := e.unapprove(ctx, w.name); err != nil {
+	if err := e.closeAccount(ctx, w.name, "the node was removed"); err != nil {
 		return fmt.Errorf("record removal of %s: %w", w.name, err)
 	}
 	if err := w.forget(ctx); err != nil {
@@ -125,6 +138,14 @@ func (e *Engine) remove(ctx context.Context, w *worker) error {
 	e.mu.Lock()
 	if e.workers[w.name] == w {
 		delete(e.workers, w.name)
+		w.memory.Recorded = site.Recorded{}
+		w.grantLocked()
+		e.countOthersLocked()
+		for _, x := range e.workers {
+			if x.status.State == site.Stalled {
+				x.wakeUp() // what it had may be theirs now
+			}
+		}
 		e.leaveRoleLocked(w)
 		e.stopWaitingLocked(w)
 		e.undecided.known = false

@@ -14,11 +14,11 @@ func TestRemovalWaitsForAQuarantine(t *testing.T) {
 	w := &worker{e: e, name: "n1", node: &site.Node{Name: "n1"}, leaving: true}
 	w.memory.Recorded = site.Recorded{Departed: &site.Departure{Revision: "r2"}, Decommissioned: time.Now(), Quarantined: &site.Hold{By: "ann"}}
 	e.workers["n1"] = w
-	if why := e.mayLeave(w); !strings.Contains(why, "quarantined by ann") {
-		t.Errorf("its removal is held by %q", why)
+	if h := e.mayLeave(w); h == nil || !strings.Contains(h.sentence, "quarantined by ann") || h.approve != "" {
+		t.Errorf("its removal is held by %+v", h)
 	}
 	w.memory.Recorded.Quarantined = nil
-	if why := e.mayLeave(w); why != "" {
-		t.Errorf("after the release its removal is held by %q", why)
+	if h := e.mayLeave(w); h != nil {
+		t.Errorf("after the release its removal is held by %+v", h)
 	}
 }

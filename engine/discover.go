@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -34,7 +35,7 @@ func (e *Engine) discover(ctx context.Context) {
 	var denied *sync.Map // since the design said so
 	var next time.Time
 	for sleep(ctx, jitter(dice, discoverCheck)) {
-		s := e.inForce()
+		s := e.designInForce()
 		switch {
 		case s == nil || s.Discovery == nil:
 			last = nil
@@ -43,6 +44,9 @@ func (e *Engine) discover(ctx context.Context) {
 		case !reflect.DeepEqual(last, s.Discovery), time.Now().After(next):
 			if !reflect.DeepEqual(last, s.Discovery) {
 				last, denied = s.Discovery, &sync.Map{}
+				e.mu.Lock()
+				clear(e.met)
+				e.mu.Unlock()
 			}
 			e.setProblem("discovery", e.sweep(ctx, s, denied))
 			next = time.Now().Add(jitter(dice, cmp.Or(time.Duration(last.Every), discoverEvery)))
@@ -50,8 +54,8 @@ func (e *Engine) discover(ctx context.Context) {
 	}
 }
 
-// inForce is the design in force, nil for none.
-func (e *Engine) inForce() *site.Site {
+// designInForce is the design in force, nil for none.
+func (e *Engine) designInForce() *site.Site {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.design
@@ -63,6 +67,9 @@ func (e *Engine) sweep(ctx context.Context, s *site.Site, denied *sync.Map) erro
 	d := s.Discovery
 	survey := Survey{
 		Drivers: e.Drivers, Port: d.Port, AtOnce: sweptAtOnce, Credential: d.Credential, Secrets: e.Secrets, Denied: denied,
+		Guard: func(address string, v secret.Value) driver.Guard {
+			return guard{login: login{e: e, who: address, url: address, credential: d.Credential, value: v}}
+		},
 		Trust: func(driver.Found) (site.Trust, error) { return d.Trust, strangers(d.Trust) },
 	}
 	for _, text := range d.Ranges {

@@ -199,7 +199,7 @@ func TestASurveyRemembersWhatWasDenied(t *testing.T) {
 // theSecret is the password of every credential.
 type theSecret string
 
-func (s theSecret) Get(string, string) (secret.Value, error) {
+func (s theSecret) Get(secret.Request) (secret.Value, error) {
 	return secret.New("root", string(s)), nil
 }
 
@@ -314,4 +314,4 @@ func TestASurveyThatMayNotLogIn(t *testing.T) {
 
 type noSecret struct{}
 
-func (noSecret) Get(string, string) (secret.Value, error) { return secret.Value{}, secret.ErrHost }
+func (noSecret) Get(secret.Request) (secret.Value, error) { return secret.Value{}, secret.ErrHost }

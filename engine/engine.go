@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -16,6 +17,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/engine/sitekey"
 )
 
 // Config is what an engine works with. Everything about machines comes from
@@ -31,10 +33,22 @@ type Config struct {
 	Drivers map[string]driver.Driver
 	Secrets Secrets
 	Records *record.Site
+	// Artifacts are the files that machines are installed from. Without them no
+	// physical machine is installed.
+	Artifacts Artifacts
 	// Reporters are told of every change of status.
 	Reporters []Reporter
 	// Meter is told how well the engine keeps up; nil for nobody.
 	Meter Meter
+	// Anchor is where the term is published; nil for nowhere.
+	Anchor Anchor
+	// Branch writes the status to where the anchor reads; nil for nobody. It is told
+	// nothing before what is there was compared with the records.
+	Branch Reporter
+	// Key is the site's root key; without one nothing is signed.
+	Key *sitekey.Key
+	// Notes are what else people are told with the status; nil for nothing.
+	Notes func() []string
 	// ObserveOnly runs the whole loop without a write to any machine.
 	ObserveOnly bool
 	// Seed is what all jitter is drawn from; 0 for another one each time.
@@ -42,10 +56,10 @@ type Config struct {
 	Log  *slog.Logger
 }
 
-// Secrets gives the value of a credential for use on one host.
+// Secrets gives the values of credentials.
 type Secrets interface {
-	// Get refuses a host that the credential may not be sent to.
-	Get(name, host string) (secret.Value, error)
+	// Get refuses a use, a host and a port that the credential is not for.
+	Get(secret.Request) (secret.Value, error)
 }
 
 // Bounds on what goes on at once in a site. Each machine has one worker and
@@ -57,11 +71,11 @@ const (
 
 // Times that the design does not set.
 const (
-	firstPoll    = 30 * time.Second // until a design says how often to poll
-	soonest      = 2 * time.Second  // looks at a machine that something is under way on, at first
-	waitEvery    = 5 * time.Second  // and later
-	systemEvery  = 5 * time.Minute  // looks inside an in-sync machine
-	flushEvery   = 3 * time.Minute  // writes of observations to the records
+	firstPoll    = 5 * time.Second // until a design says how often to poll
+	soonest      = 2 * time.Second // looks at a machine that something is under way on, at first
+	waitEvery    = 5 * time.Second // and later
+	systemEvery  = 5 * time.Minute // looks inside an in-sync machine
+	flushEvery   = 3 * time.Minute // writes of observations to the records
 	fetchTimeout = 5 * time.Minute
 	closeTimeout = 20 * time.Second
 )
@@ -74,14 +88,17 @@ type Engine struct {
 	pace         pace          // of inspections
 	changed      chan struct{} // wakes the reporting loop
 	poke         chan struct{} // wakes the following loop
+	wants        chan struct{} // wakes the loop of artifacts
 	running      sync.WaitGroup
 	ready        chan struct{} // closed once the records are loaded
+	inForce      chan struct{} // wakes the reviews when a design comes in force
 	holding      sync.Mutex    // one pause or resume at a time
 	serves       map[site.Facet]bool
 	journal      journal
 	writing      sync.Mutex // one write of the history at a time
 	rolling      sync.Mutex // one write of the rollout at a time
 	proposing    sync.Mutex // one change of what is recorded of proposals at a time
+	booking      sync.Mutex // one change of the ledger at a time
 
 	mu        sync.Mutex
 	ctx       context.Context // of Run; workers live in it
@@ -90,28 +107,42 @@ type Engine struct {
 	attempted site.Revision
 	findings  []site.Finding
 	problems  map[string]site.Problem
+	// underway counts the logins without an answer yet, by the digest of the
+	// password; loginDone is closed when one of them ends. met is what became of
+	// passwords at machines of sweeps, by address.
+	underway  map[string]int
+	loginDone chan struct{}
+	met       map[string]site.CredentialUse
 	rounds    map[string]time.Time // when each loop last began one
 	readOnly  string               // why nothing is written, beside ObserveOnly
-	// beganEmpty is set for a daemon that had no records; not written to after
-	// the start.
-	beganEmpty bool
-	paused     *site.Hold
-	approved   []approval
-	proposals  map[int]record.Proposed // by number
-	shown      map[string]site.Losses  // sets of destruction, by digest
+	paused    *site.Hold
+	// book and accounts are the ledger; changed with booking held.
+	book      record.Book
+	accounts  map[string]site.Account
+	latest    time.Time               // by which approvals end, see ledgerNow
+	reckoned  time.Time               // when latest was reckoned last
+	proposals map[int]record.Proposed // by number
+	shown     map[string]site.Losses  // sets of destruction, by digest
 	// shownOrder are their digests, oldest first.
 	shownOrder []string
 	undecided  undecided
-	rollout    *rollout // nil before the first
+	rollout    *rollout             // nil before the first
+	ended      []site.RolloutStatus // the last rollouts of this process that have ended
 	removals   []record.Removal
 	history    site.History    // replaced, never written to
 	learnt     map[string]bool // keys of history that are still to be recorded
 	workers    map[string]*worker
 	nextStart  time.Time                     // no worker begins before
 	roles      map[string]map[string]*worker // the same by role
+	others     map[string]site.Reach         // what nodes have that the design no longer says; replaced, never written to
 	waiting    waiting
 	term       tenure
-	swept      *site.Swept // of the last sweep; replaced, never written to
+	anchor     anchorage
+	instance   string // of this run, see site.TermClaim
+	// published are the sealed parts of nodes as they were when they were compared
+	// with the records. Their signatures are verified where they are used.
+	published map[string]site.Sealed
+	swept     *site.Swept // of the last sweep; replaced, never written to
 }
 
 // New makes an engine; Run starts it.
@@ -134,18 +165,28 @@ func New(c Config) *Engine {
 		inspections: semaphore.NewWeighted(maxInspections),
 		changed:     make(chan struct{}, 1),
 		poke:        make(chan struct{}, 1),
+		wants:       make(chan struct{}, 1),
 		ready:       make(chan struct{}),
+		inForce:     make(chan struct{}, 1),
 		problems:    map[string]site.Problem{},
-		rounds:      map[string]time.Time{},
-		workers:     map[string]*worker{},
-		roles:       map[string]map[string]*worker{},
-		proposals:   map[int]record.Proposed{},
-		shown:       map[string]site.Losses{},
-		learnt:      map[string]bool{},
-		waiting:     waiting{},
-		serves:      driver.Serves(c.Drivers),
+		underway:    map[string]int{}, loginDone: make(chan struct{}), met: map[string]site.CredentialUse{},
+		rounds:    map[string]time.Time{},
+		workers:   map[string]*worker{},
+		roles:     map[string]map[string]*worker{},
+		proposals: map[int]record.Proposed{},
+		shown:     map[string]site.Losses{},
+		accounts:  map[string]site.Account{},
+		published: map[string]site.Sealed{},
+		instance:  crand.Text()[:12],
+		learnt:    map[string]bool{},
+		waiting:   waiting{},
+		serves:    driver.Serves(c.Drivers),
 	}
 }
+
+// Ready is closed once the records are loaded. From then on the artifacts that
+// installations under way need are granted to their machines.
+func (e *Engine) Ready() <-chan struct{} { return e.ready }
 
 // Run keeps the site until the context ends. What was in force before a
 // restart is in force again at once, also when the repository is away.
@@ -157,7 +198,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	close(e.ready)
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){e.follow, e.report, e.flush, e.keepHistory, e.keepTerm, e.discover} {
+	for _, loop := range []func(context.Context){
+		e.follow, e.report, e.flush, e.keepHistory, e.keepTerm, e.keepAnchor, e.keepLedger, e.discover, e.keepArtifacts,
+	} {
 		loops.Go(func() { loop(ctx) })
 	}
 	<-ctx.Done()
@@ -172,6 +215,9 @@ func (e *Engine) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := e.openBook(ctx, snap); err != nil {
+		return err
+	}
 	e.setProblem("term", e.beginTerm(ctx, snap.Sessions))
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -179,15 +225,11 @@ func (e *Engine) restore(ctx context.Context) error {
 	e.rounds[LoopPoll], e.rounds[LoopTurn] = time.Now(), time.Now()
 	e.paused = snap.Paused
 	e.removals = snap.Removals
-	for _, a := range snap.Approved {
-		e.approved = append(e.approved, newApproval(a))
-	}
 	for _, p := range snap.Proposed {
 		e.proposals[p.Number] = p
 	}
 	e.history = snap.History
 	if snap.Accepted == nil {
-		e.beganEmpty = true
 		return nil
 	}
 	if v := snap.Accepted.SchemaVersion; v != site.SchemaVersion {
@@ -204,6 +246,8 @@ func (e *Engine) restore(ctx context.Context) error {
 			e.startLocked(m.Recorded.Departed.Node, m, true)
 		}
 	}
+	e.compareInstalledLocked()
+	e.countOthersLocked()
 	e.planLocked()
 	e.restoreRolloutLocked(snap.Rollout)
 	return nil
@@ -241,11 +285,14 @@ func (e *Engine) setProblem(key string, err error) {
 		return
 	case err == nil:
 		delete(e.problems, key)
-	case had:
-		e.problems[key] = site.Problem{About: key, What: steady(err), Since: old.Since}
+		e.Log.Info("problem is over", "about", key, "after", time.Since(old.Since).Round(time.Second).String())
 	default:
-		e.problems[key] = site.Problem{About: key, What: steady(err), Since: time.Now()}
-		e.Log.Warn("site has a problem", "problem", key, "err", err)
+		now := site.Problem{About: key, What: steady(err), Since: time.Now()}
+		if had {
+			now.Since = old.Since
+		}
+		e.problems[key] = now
+		e.Log.Warn("site has a problem", "about", key, "what", now.What)
 	}
 	e.touch()
 }

@@ -110,9 +110,9 @@ func TestAdoptedMachineIsNotInstalled(t *testing.T) {
 	}, "a")
 }
 
-func TestMarkerWinsOverALostRecord(t *testing.T) {
+func TestSignedMarkerWinsOverALostRecord(t *testing.T) {
 	inBubble(t, usual, func(w *world) {
-		w.fleet.Machine("a").SetDisk(&site.Marker{Node: "a", Generation: 3, Image: "d1"})
+		w.fleet.Machine("a").SetDisk(w.signed(site.Marker{Node: "a", Generation: 3, Image: "d1"}))
 		w.fleet.Machine("a").SetPower("on")
 		w.after(time.Minute)
 		d := w.design("a")
@@ -640,13 +640,12 @@ func TestMachineThatDoesNotSayWhoItIsIsNotInstalled(t *testing.T) {
 		w.fleet.Machine("n1").Replace(site.Identity{})
 		w.commit(d)
 		w.up()
-		w.after(2 * time.Minute)
-		w.approve()
-		w.after(5 * time.Minute)
+		w.after(7 * time.Minute)
 		w.want("n1", site.Blocked)
 		w.reason("n1", "install generation 1 waits until the machine says that it is "+is.String())
-		w.installs("n1", 0)
 		w.fleet.Machine("n1").Replace(is)
+		w.after(2 * time.Minute)
+		w.approve()
 		w.after(15 * time.Minute)
 		w.installs("n1", 1)
 	}, "n1")
@@ -730,7 +729,9 @@ func TestMarkerEndsAnInstallationThatWasBegun(t *testing.T) {
 		w.up()
 		w.after(time.Minute)
 		w.approve()
-		w.after(300 * time.Millisecond) // recorded as in flight
+		for !w.used("a") {
+			w.after(50 * time.Millisecond)
+		}
 		w.down()
 		w.fleet.Machine("a").SetDisk(&site.Marker{Node: "a", Generation: 1, Image: "d1"})
 		w.fleet.Machine("a").SetPower("on")

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -70,6 +71,51 @@ func TestNewGuest(t *testing.T) {
 	})
 }
 
+// What only a first boot sets up, and was edited since, is not said to be as
+// designed: until the next installation brings it about.
+func TestEditsSinceTheFirstBootAreTold(t *testing.T) {
+	const said = "system.users (edited since the first boot, which alone sets it)"
+	inBubble(t, hosted, func(w *world) {
+		w.systems = proving{w.fleet.OSDriver()}
+		d := w.guests("vm")
+		d.Nodes["vm"].System.Users = map[string]site.User{"ops": {Keys: []string{"ssh-ed25519 AAAA"}}}
+		w.commit(d)
+		w.up()
+		w.inSyncSoon("vm")
+		told := func() []string {
+			for _, n := range w.engine.Report().Status.Nodes {
+				if n.Name == "vm" {
+					return n.NotActedOn
+				}
+			}
+			return nil
+		}
+		if got := told(); len(got) > 0 {
+			t.Errorf("as installed: %q", got)
+		}
+		for i, want := range [][]string{{said}, nil} {
+			generation := i + 1
+			d = w.guests("vm")
+			d.Nodes["vm"].System.Users = map[string]site.User{"ops": {Keys: []string{"ssh-ed25519 BBBB"}}}
+			d.Nodes["vm"].Generation = generation
+			w.commit(d)
+			w.after(time.Minute)
+			if generation == 2 {
+				w.approve()
+			}
+			w.inSyncSoon("vm")
+			if got := told(); !slices.Equal(got, want) {
+				t.Errorf("edited, at generation %d: %q, want %q", generation, got, want)
+			}
+		}
+	})
+}
+
+// proving are systems that prove themselves, and that nothing else is asked of.
+type proving struct{ driver.Driver }
+
+func (proving) Facets() []site.Facet { return []site.Facet{site.FacetOS} }
+
 // What is on a disk is lost only with an approval, and the new system has keys
 // of its own.
 func TestGuestIsInstalledAnew(t *testing.T) {
@@ -126,7 +172,7 @@ func TestHostKeyThatChanges(t *testing.T) {
 		m.SetHostKey("ssh-ed25519 AAAAanother")
 		w.after(10 * time.Minute) // it is asked every five
 		w.want("vm", site.Stalled)
-		if n := w.node("vm"); !strings.Contains(n.Reason, "look inside vm") || !strings.Contains(n.Reason, "host key") || !n.Person {
+		if n := w.node("vm"); !strings.Contains(n.Cause, "look inside vm") || !strings.Contains(n.Reason, "host key") || !n.Person {
 			t.Errorf("it is stalled because %s", n.Reason)
 		}
 		if i := w.recorded("vm").Installed; i == nil || !slices.Equal(i.FirstBoot.HostKeys, []string{key}) {

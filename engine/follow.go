@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -124,14 +125,13 @@ func (e *Engine) refuse(rev site.Revision, findings []site.Finding) {
 		more = fmt.Sprintf(" (and %d more)", n-1)
 	}
 	e.setProblem("design", fmt.Errorf("revision %s is broken: %s%s; %s", rev.Short(), first, more, inForce))
-	e.note(site.Event{Kind: site.EventDesign, Revision: rev.ID, Text: fmt.Sprintf("revision %s is refused: %s%s", rev.Short(), first, more)})
-	e.Log.Warn("design refused", "revision", rev.Short(), "findings", n)
+	e.warn(site.Event{Kind: site.EventDesign, Revision: rev.ID, Text: fmt.Sprintf("revision %s is refused: %s%s", rev.Short(), first, more)})
 }
 
 // accept puts a design in force: durably first, then for every worker. Nodes
 // that it drops are noted before, so that none can get lost in between.
 func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Site, findings []site.Finding) error {
-	if err := e.noteDepartures(ctx, rev, design); err != nil {
+	if err := errors.Join(e.noteDepartures(ctx, rev, design), e.noteHad(ctx, design), e.noteLines(ctx, design)); err != nil {
 		return err
 	}
 	if err := e.Records.Accept(ctx, rev, design); err != nil {
@@ -159,6 +159,7 @@ func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Sit
 			w.wakeUp()
 		}
 	}
+	e.countOthersLocked()
 	e.planLocked()
 	if same {
 		e.keepRolloutLocked()
@@ -167,13 +168,16 @@ func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Sit
 	}
 	e.waitingLocked() // what the design destroys counts as shown from here on
 	e.mu.Unlock()
-	if err := e.saveRollout(ctx); err != nil {
+	signal(e.inForce)
+	if err := errors.Join(e.saveRollout(ctx), e.tendAll(ctx)); err != nil {
+		return err
+	}
+	if err := e.approveFromDesign(ctx); err != nil {
 		return err
 	}
 	if err := e.noteDecommissions(ctx); err != nil {
 		return err
 	}
-	e.Log.Info("design accepted", "revision", rev.Short(), "nodes", len(design.Nodes))
 	e.touch()
 	return e.forgetDepartures(ctx)
 }
@@ -224,6 +228,7 @@ const startEvery = time.Millisecond
 // startLocked starts the worker of a node.
 func (e *Engine) startLocked(n *site.Node, m site.Memory, leaving bool) {
 	ctx, stop := context.WithCancel(e.ctx)
+	m.Account = e.accountLocked(n.Name)
 	w := newWorker(e, n, m, leaving, stop)
 	if e.nextStart.After(w.due) {
 		w.due = e.nextStart
@@ -231,5 +236,6 @@ func (e *Engine) startLocked(n *site.Node, m site.Memory, leaving bool) {
 	e.nextStart = w.due.Add(startEvery)
 	e.workers[n.Name] = w
 	e.enterRoleLocked(w)
+	w.grantLocked()
 	e.running.Go(func() { w.run(ctx) })
 }

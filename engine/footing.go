@@ -83,7 +83,7 @@ func (r *Reviews) plan(ctx context.Context, v *site.Review, on *footing) error {
 	design, findings = place(design, findings, on.placed)
 	v.Findings, v.Before = newFindings(findings, on.findings)
 	if design == nil || site.HasErrors(findings) {
-		v.Findings, v.Before = findings, 0 // whoever's they are, they keep it from being planned
+		v.Findings, v.Before = hindrances(findings, on.findings)
 		return nil
 	}
 	v.Rules = changedRules(on.design, design)
@@ -132,22 +132,43 @@ func (f *footing) differ(v *site.Review) {
 }
 
 // drives adds what is known of the disks that are erased.
-func (r *Reviews) drives(ctx context.Context, v *site.Review, on *footing) error {
+func (r *Reviews) drives(ctx context.Context, v *site.Review, on *footing) (err error) {
+	on.shown, err = r.engine.withDrives(ctx, on.known, v.Destroys())
+	return err
+}
+
+// withDrives adds what is known of the disks of a set to what is known of its
+// machines.
+func (e *Engine) withDrives(ctx context.Context, known site.Known, set site.Losses) (site.Known, error) {
 	const most = 500 // more are not told one by one
-	set := v.Destroys()
-	on.shown = on.known
-	on.shown.Nodes = maps.Clone(on.known.Nodes)
+	shown := known
+	shown.Nodes = maps.Clone(known.Nodes)
 	for _, l := range set[:min(len(set), most)] {
-		inventory, err := r.engine.Records.Inventory(ctx, l.Node)
+		inventory, err := e.Records.Inventory(ctx, l.Node)
 		if err != nil {
-			return fmt.Errorf("read inventory of %s: %w", l.Node, err)
+			return known, fmt.Errorf("read inventory of %s: %w", l.Node, err)
 		}
-		if m := on.known.Nodes[l.Node]; inventory != nil && m.Observed.Identity.Matches(l.Machine) {
+		if m := known.Nodes[l.Node]; inventory != nil && m.Observed.Identity.Matches(l.Machine) {
 			m.Observed.Inventory = inventory
-			on.shown.Nodes[l.Node] = m
+			shown.Nodes[l.Node] = m
 		}
 	}
-	return nil
+	return shown, nil
+}
+
+// hindrances are the findings to be told of a design that cannot be planned: its
+// own, and the errors of the branch, which keep it from being planned as well.
+func hindrances(all, before []site.Finding) (told []site.Finding, common int) {
+	var others []site.Finding
+	for _, f := range all {
+		if f.Severity == site.SeverityError {
+			told = append(told, f)
+		} else {
+			others = append(others, f)
+		}
+	}
+	fresh, common := newFindings(others, before)
+	return append(told, fresh...), common
 }
 
 // newFindings are those that others do not have, wherever their lines have
@@ -189,6 +210,7 @@ func changedRules(branch, merged *site.Site) []string {
 		{"policies", changedKeys(branch.Policies, merged.Policies)},
 		{"suppressions", changedKeys(branch.Suppressions, merged.Suppressions)},
 		{"approvals", changedKeys(branch.Approvals, merged.Approvals)},
+		{"site keys", changedItems(branch.Keys, merged.Keys)},
 		{"credentials", changedKeys(branch.Credentials, merged.Credentials)},
 		{"roles", changedKeys(branch.Roles, merged.Roles)},
 		{"racks", changedKeys(branch.Racks, merged.Racks)},
@@ -202,6 +224,16 @@ func changedRules(branch, merged *site.Site) []string {
 		all = append(all, "the text of policies or suppressions, or what they refer to")
 	}
 	return all
+}
+
+// changedItems are those of two lists that only one of them has.
+func changedItems(a, b []string) (changed []string) {
+	for _, x := range slices.Concat(a, b) {
+		if slices.Contains(a, x) != slices.Contains(b, x) {
+			changed = append(changed, x)
+		}
+	}
+	return changed
 }
 
 func changedKeys[V any](a, b map[string]V) (changed []string) {

@@ -19,8 +19,13 @@ type held struct {
 	release string
 	// person says that nothing goes on without one.
 	person bool
+	// approve says what would happen if a person approved the node; empty where
+	// that would be refused.
+	approve string
 	// until is when to look again at the latest; zero for the usual time.
 	until time.Time
+	// disks says that the disks of the machine are to be read first.
+	disks bool
 }
 
 // try is one step that a worker wants to take, as part of its plan.
@@ -41,13 +46,11 @@ func (e *Engine) gate(w *worker, j job, p site.NodePlan, s site.Step) *held {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.stopWaitingLocked(w)
-	image := e.design.Images[w.node.Image]
-	sameImage := reflect.DeepEqual(j.site.Images[j.node.Image], image)
-	sameRole := reflect.DeepEqual(j.site.Roles[j.node.Role], e.design.Roles[w.node.Role])
+	same := e.sameRulesLocked(w, j)
 	j.site = e.design // the rollout is bounded as it is designed now
 	t := try{job: j, plan: p, step: s, begun: w.continues(s), inHand: e.inHandLocked(w)}
 	h := first(
-		func() *held { return w.supersededLocked(j, sameImage && sameRole) },
+		func() *held { return w.supersededLocked(j, same) },
 		func() *held { return e.readOnlyGate(s) },
 		func() *held { return e.termGate(w, s) },
 	)
@@ -55,22 +58,31 @@ func (e *Engine) gate(w *worker, j job, p site.NodePlan, s site.Step) *held {
 		e.joinLocked(w, t)
 		h = first(
 			func() *held { return e.pausedLocked(w, j) },
-			func() *held { return e.approvalGate(s) },
+			func() *held { return e.approvalGate(w, s) },
+			func() *held { return e.artifactGate(w, s) },
 			func() *held { return firstContactGate(w, t) },
 			func() *held { return e.haltedGate(w, t) },
 			func() *held { return e.needsGate(w, t) },
 			func() *held { return e.leaderGate(w, t) },
 			func() *held { return e.canaryGate(w, t) },
 			func() *held { return windowGate(w, t, time.Now()) },
+			func() *held { return freshDisksGate(w, s) },
 			func() *held { return e.budgetGate(w, t) },
 		)
 	}
 	if h != nil {
-		w.waitsForTime = !h.until.IsZero()
+		w.waitsForTime, w.waitsForDisks = !h.until.IsZero(), h.disks
 		return h
 	}
 	w.disrupts = w.disrupts || s.Impact >= site.ImpactReboot
 	return nil
+}
+
+// sameRulesLocked says whether a step was planned for the image and the role
+// that the node has in the design in force.
+func (e *Engine) sameRulesLocked(w *worker, j job) bool {
+	return reflect.DeepEqual(j.site.Images[j.node.Image], e.design.Images[w.node.Image]) &&
+		reflect.DeepEqual(j.site.Roles[j.node.Role], e.design.Roles[w.node.Role])
 }
 
 // first is what the first gate that holds says.
@@ -87,7 +99,7 @@ func first(gates ...func() *held) *held {
 // brings an installation to its end that was.
 func (w *worker) continues(s site.Step) bool {
 	r := w.memory.Recorded
-	return r.InFlight != nil && r.InFlight.Step.Digest() == s.Digest() || underWay(r) && s.Action != site.ActionInstall
+	return r.InFlight != nil && r.InFlight.Step.Digest() == s.Digest() || r.UnderWay() > 0 && s.Action != site.ActionInstall
 }
 
 // supersededLocked holds a step that was planned for a design of the node that
@@ -123,13 +135,14 @@ func firstContactGate(w *worker, t try) *held {
 	if t.step.Impact != site.ImpactReboot || t.site.Rollout.FirstContact == "repair" || a != nil && !a.Settled.IsZero() {
 		return nil
 	}
-	return &held{state: site.Blocked, person: true, release: "`slipway approve " + w.name + "`",
+	return &held{state: site.Blocked, person: true, release: "`slipway approve " + w.name + "`", approve: fmt.Sprintf("%s may disrupt its machine, for the first time", t.step.Action),
 		sentence: fmt.Sprintf("first contact: the machine was never seen as designed, and %s would disrupt it; if the design is right, run `slipway approve %s`", t.step.Action, w.name)}
 }
 
 func some(names []string) string {
-	if len(names) > 4 {
-		return strings.Join(names[:4], ", ") + ", …"
+	const most = 4
+	if more := len(names) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
 	}
 	return strings.Join(names, ", ")
 }

@@ -15,10 +15,10 @@ func (w *worker) forgetMachine(ctx context.Context, j job, seen site.Observed) e
 	if !j.node.IsVirtual() || !j.node.Decommission || !plan.Absent(seen) || plan.SeenElsewhere(j.node, r) || r.Adopted == nil && r.Installed == nil && r.Installing == nil && r.InFlight == nil {
 		return nil
 	}
-	if err := w.e.unapprove(ctx, w.name); err != nil {
+	if err := w.e.closeAccount(ctx, w.name, "the machine is gone"); err != nil {
 		return err
 	}
 	return w.save(ctx, func(r *site.Recorded) {
-		r.Adopted, r.Installed, r.Installing, r.InFlight, r.Reached, r.Boots = nil, nil, nil, nil, nil, nil
+		r.Adopted, r.Installed, r.Installing, r.InFlight, r.Reached, r.Attempts = nil, nil, nil, nil, nil, nil
 	})
 }

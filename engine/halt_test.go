@@ -491,13 +491,12 @@ func TestApprovalThatIsTakenOutOfTheDesignHoldsNoMore(t *testing.T) {
 	inBubble(t, patched, func(w *world) {
 		d := w.reinstall(func(d *site.Site) { d.Windows, d.Nodes["n1"].Window = at("30 0 * * *"), "night" }, "n1")
 		w.fleet.Machine("n1").SetPower("on")
-		p := planned(d)
-		set := p.Destroys()
-		approved := clone(d)
-		approved.Approvals = map[string]site.Approval{set.Digest(): {By: "ann"}}
-		w.commit(approved)
+		w.commit(d)
 		w.up()
-		w.after(5 * time.Minute)
+		w.after(2 * time.Minute)
+		approved := w.inDesign(d)
+		w.commit(approved)
+		w.after(3 * time.Minute)
 		w.reason("n1", "its window night opens at")
 		w.commit(d)
 		w.after(5 * time.Minute)
@@ -508,6 +507,9 @@ func TestApprovalThatIsTakenOutOfTheDesignHoldsNoMore(t *testing.T) {
 		w.reason("n1", "waits for approval")
 		w.installs("n1", 0)
 		w.commit(approved)
+		w.after(15 * time.Minute)
+		w.installs("n1", 0)
+		w.commit(w.inDesign(d))
 		w.after(15 * time.Minute)
 		w.installs("n1", 1)
 	}, "n1")
@@ -540,7 +542,14 @@ func TestApprovalByCommandEndsAfterAWeek(t *testing.T) {
 	}, "n1")
 }
 
-func TestApprovalThatEndedIsTakenOnInTheDesign(t *testing.T) {
+// inDesign is a design with a line that approves what waits.
+func (w *world) inDesign(d *site.Site) *site.Site {
+	d = clone(d)
+	d.Approvals = map[string]site.Approval{w.engine.Report().Status.Approve: {By: "ann"}}
+	return d
+}
+
+func TestDigestOfAnApprovalThatEndedApprovesNothing(t *testing.T) {
 	inBubble(t, patched, func(w *world) {
 		d := w.reinstall(func(d *site.Site) { d.Windows, d.Nodes["n2"].Window = at("0 2 20 * *"), "night" }, "n1", "n2")
 		w.commit(d)
@@ -555,9 +564,12 @@ func TestApprovalThatEndedIsTakenOnInTheDesign(t *testing.T) {
 		w.up()
 		w.after(2 * time.Minute)
 		w.reason("n2", "waits for approval")
-		d = clone(d)
-		d.Approvals = map[string]site.Approval{digest: {By: "ann"}}
-		w.commit(d)
+		old := clone(d)
+		old.Approvals = map[string]site.Approval{digest: {By: "ann"}}
+		w.commit(old)
+		w.after(2 * time.Minute)
+		w.reason("n2", "waits for approval")
+		w.commit(w.inDesign(d))
 		w.after(2 * time.Minute)
 		w.reason("n2", "its window night opens at")
 	}, "n1", "n2")
@@ -578,7 +590,7 @@ func TestApprovalOfAnOlderSetCoversNothingThatCameAfter(t *testing.T) {
 			t.Fatal(err)
 		}
 		left := w.engine.Report().Status.Approve
-		if older == newer || left == newer || left == older || !strings.Contains(answer, "2 more wait, as set "+left) {
+		if older == newer || left == newer || left == older || !strings.Contains(answer, "2 more wait for approval, as set "+left) {
 			t.Errorf("older %s, newer %s, left %s: %s", older, newer, left, answer)
 		}
 		w.after(12 * time.Minute)
@@ -769,4 +781,118 @@ func TestCanaryThatFallsOutWhileItSoaksSoaksAnew(t *testing.T) {
 			t.Errorf("patched after the soak: %v", got)
 		}
 	}, names(2)...)
+}
+
+// relabel commits a revision that changes only what a node is labelled with.
+func (w *world) relabel(was *site.Site, name, label string) *site.Site {
+	d := clone(was)
+	d.Nodes[name].Labels = map[string]string{"note": label}
+	w.commit(d)
+	return d
+}
+
+// stillHalted says that a rollout is the same one's halt as it was, and that no
+// node but those has what the design wants.
+func (w *world) stillHalted(when string, d *site.Site, was site.RolloutStatus, those ...string) {
+	w.t.Helper()
+	if r := w.rollout(); r.Halted != was.Halted || !r.HaltedSince.Equal(was.HaltedSince) {
+		w.t.Fatalf("%s: the halt (%s since %s) is %q since %s", when, was.Halted, was.HaltedSince, r.Halted, r.HaltedSince)
+	}
+	if got := w.carry(d); !slices.Equal(got, those) {
+		w.t.Fatalf("%s: patched in a halted rollout: %v", when, got)
+	}
+}
+
+// A halt goes on over commits that change nothing of what failed, also when the
+// daemon restarts or a further node joins; a commit that changes the failed node
+// ends it.
+func TestUnrelatedCommitLiftsNoHalt(t *testing.T) {
+	for what, c := range map[string]struct {
+		change func(*site.Site)
+		fails  []string
+	}{
+		"a canary": {canary, []string{"n1"}},
+		"too many": {func(d *site.Site) { d.Rollout.MaxUnavailable, d.Rollout.MaxFailures = "2", "1" }, []string{"n1", "n2"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inBubble(t, patched, func(w *world) {
+				d := w.serving(names(4)...)
+				for _, name := range c.fails {
+					w.fleet.Machine(name).SetFault(drivertest.Lies)
+				}
+				d = w.patch(d, "2", c.change)
+				w.after(20 * time.Minute)
+				was := w.rollout()
+				if was.Halted == "" {
+					t.Fatalf("rollout is %+v", was)
+				}
+				those := w.carry(d)
+
+				d = w.relabel(d, "n4", "a")
+				w.after(30 * time.Minute)
+				w.stillHalted("after a label of another node", d, was, those...)
+				d = w.relabel(d, "n1", "b")
+				w.after(30 * time.Minute)
+				w.stillHalted("after a label of the failed node", d, was, those...)
+				w.down()
+				d = w.relabel(d, "n3", "c")
+				w.up()
+				w.after(30 * time.Minute)
+				w.stillHalted("after a commit while the daemon was down", d, was, those...)
+
+				for _, name := range c.fails {
+					w.fleet.Machine(name).SetFault(drivertest.Healthy)
+				}
+				d = w.patch(d, "3", nil)
+				w.after(3 * time.Hour)
+				if got := w.carry(d); len(got) != 4 {
+					t.Errorf("after a commit that changes what failed, only %v have it: %+v", got, w.rollout())
+				}
+			}, names(4)...)
+		})
+	}
+}
+
+// The fix of one of two failed nodes is enough where one may fail.
+func TestHaltEndsWhenFewEnoughFailedNodesAreUnchanged(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(names(4)...)
+		w.fleet.Machine("n1").SetFault(drivertest.Lies)
+		w.fleet.Machine("n2").SetFault(drivertest.Lies)
+		d = w.patch(d, "2", func(d *site.Site) { d.Rollout.MaxUnavailable, d.Rollout.MaxFailures = "2", "1" })
+		w.after(20 * time.Minute)
+		if w.rollout().Halted == "" {
+			t.Fatalf("rollout is %+v", w.rollout())
+		}
+		w.fleet.Machine("n1").SetFault(drivertest.Healthy)
+		d = clone(d)
+		d.Nodes["n1"].Drift = map[site.Facet]string{site.FacetHealth: "report"}
+		w.commit(d)
+		w.after(time.Hour)
+		if got := w.carry(d); !slices.Equal(got, []string{"n1", "n3", "n4"}) || w.rollout().Halted != "" {
+			t.Errorf("%v have the revision: %+v", got, w.rollout())
+		}
+	}, names(4)...)
+}
+
+// Taking the change back on the nodes that wait, and making it again, does not get
+// around a halt.
+func TestHaltOutlivesItsRolloutWhileWhatFailedIsUnchanged(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		before := w.serving(names(3)...)
+		w.fleet.Machine("n1").SetFault(drivertest.Lies)
+		after := w.patch(before, "2", canary)
+		w.after(20 * time.Minute)
+		was := w.rollout()
+		if was.Halted == "" {
+			t.Fatalf("rollout is %+v", was)
+		}
+		back := clone(after)
+		back.Nodes["n2"], back.Nodes["n3"] = before.Nodes["n2"], before.Nodes["n3"]
+		w.commit(back)
+		w.after(time.Hour)
+		w.commit(after)
+		w.after(time.Hour)
+		w.stillHalted("after the change was made again", after, was)
+	}, names(3)...)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +21,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/engine/sitekey"
 )
 
 // world is a site in virtual time: machines in memory, designs as values, and
@@ -36,8 +38,10 @@ type world struct {
 	systems driver.Driver // instead of the fleet's own
 	log     *slog.Logger
 	early   bool // ask the engine for its status before it runs
+	anchor  engine.Anchor
 
 	secrets countedSecrets
+	files   *shelf
 
 	engine *engine.Engine
 	store  *record.Store
@@ -50,7 +54,7 @@ func inBubble(t *testing.T, c drivertest.Config, f func(*world), names ...string
 	t.Helper()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, fleet: drivertest.NewFleet(c, names...), source: &commits{}, dir: dir, told: &teller{}}
+		w := &world{t: t, fleet: drivertest.NewFleet(c, names...), source: &commits{}, dir: dir, told: &teller{}, files: newShelf()}
 		defer func() {
 			if w.engine != nil {
 				w.down()
@@ -69,7 +73,7 @@ func (w *world) design(names ...string) *site.Site {
 		Name: "test", SchemaVersion: site.SchemaVersion,
 		Rollout: site.Rollout{MaxUnavailable: "1", FirstContact: "hold", ObserveEvery: site.Duration(time.Minute),
 			PollEvery: site.Duration(10 * time.Second), ReportEvery: site.Duration(10 * time.Second)},
-		Images: map[string]*site.Image{"debian": {URL: "http://images.example/{node}/{generation}.iso", SHA256: "d1", InstallTimeout: site.Duration(30 * time.Minute)}},
+		Images: map[string]*site.Image{"debian": {URL: "http://images.example/debian.iso", SHA256: "d1", InstallTimeout: site.Duration(30 * time.Minute)}},
 		Nodes:  map[string]*site.Node{},
 	}
 	for _, name := range names {
@@ -102,11 +106,17 @@ func (w *world) up() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	if w.files == nil {
+		w.files = newShelf()
+	}
 	ctx, cancel := context.WithCancel(w.t.Context())
+	reporters := []engine.Reporter{w.told}
+	branch, _ := w.anchor.(engine.Reporter)
 	w.store, w.engine = store, engine.New(engine.Config{
 		Site: "test", Source: w.source, Evaluate: w.source.evaluate, Records: store.Site("test"),
 		Drivers: map[string]driver.Driver{"redfish": cmp.Or(w.bmcs, w.fleet.Driver()), "ssh": cmp.Or(w.systems, w.fleet.OSDriver()), "libvirt": w.fleet.HypervisorDriver()},
-		Secrets: &w.secrets, Reporters: []engine.Reporter{w.told}, ObserveOnly: w.observe, Meter: w.meter, Log: w.log,
+		Secrets: &w.secrets, Reporters: reporters, Anchor: w.anchor, Branch: branch, ObserveOnly: w.observe, Key: w.key(), Meter: w.meter, Log: w.log,
+		Artifacts: w.files,
 	})
 	if w.early {
 		w.engine.Report()
@@ -206,6 +216,51 @@ func (w *world) do(o site.Order) {
 	}
 }
 
+// used says whether the step in flight on a machine has used its approval.
+func (w *world) used(name string) bool {
+	f := w.engine.Known().Nodes[name].Recorded.InFlight
+	return f != nil && f.Consumed
+}
+
+// signed is a marker that the site's daemon has made for a machine.
+func (w *world) signed(m site.Marker) *site.Marker {
+	w.t.Helper()
+	m.Site, m.Machine = "test", w.fleet.Machine(m.Node).Identity()
+	token, err := w.key().Token(m)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	m.Token = token
+	return &m
+}
+
+// key is the site's, which outlives the records.
+func (w *world) key() *sitekey.Key {
+	w.t.Helper()
+	k, _, err := sitekey.LoadOrCreate(w.dir + ".key")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return k
+}
+
+// removeKey takes the site key away.
+func (w *world) removeKey() {
+	w.t.Helper()
+	if err := os.Remove(w.dir + ".key"); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func readFile(t *testing.T, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
 // approve approves what waits.
 func (w *world) approve() {
 	w.t.Helper()
@@ -289,17 +344,23 @@ func (c *commits) evaluations() int {
 // anySecret gives the same credential to any host.
 type anySecret struct{}
 
-func (anySecret) Get(string, string) (secret.Value, error) { return secret.New("admin", "pw"), nil }
+func (anySecret) Get(secret.Request) (secret.Value, error) { return secret.New("admin", "pw"), nil }
 
 // countedSecrets counts how often a secret is read.
 type countedSecrets struct {
 	anySecret
 	read atomic.Int64
+	// change gives the value of a credential for BMCs; nil leaves it as it is.
+	change atomic.Pointer[func(secret.Value) secret.Value]
 }
 
-func (c *countedSecrets) Get(name, host string) (secret.Value, error) {
+func (c *countedSecrets) Get(r secret.Request) (secret.Value, error) {
 	c.read.Add(1)
-	return c.anySecret.Get(name, host)
+	v, err := c.anySecret.Get(r)
+	if change := c.change.Load(); change != nil && r.Name == "bmc" {
+		v = (*change)(v)
+	}
+	return v, err
 }
 
 // teller is a reporter that keeps the last report.

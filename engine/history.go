@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -93,12 +94,42 @@ func (j *journal) putBack(events []site.Event) {
 	j.pending = makeRoom(append(events, j.pending...), latestEvents)
 }
 
-// note has an event told and recorded.
-func (e *Engine) note(ev site.Event) { e.journal.add(ev) }
+// note has an event told and recorded: what the history has, the log has, and
+// neither has it twice.
+func (e *Engine) note(ev site.Event) { e.happened(slog.LevelInfo, ev) }
+
+// warn is note for what somebody on duty has to know: the log's warnings alone are
+// enough to work from.
+func (e *Engine) warn(ev site.Event) { e.happened(slog.LevelWarn, ev) }
+
+func (e *Engine) happened(level slog.Level, ev site.Event) {
+	e.journal.add(ev)
+	var attrs []any
+	for _, a := range [][2]string{{"node", ev.Node}, {"what", ev.Text}, {"by", ev.By}, {"revision", site.Revision{ID: ev.Revision}.Short()}} {
+		if a[1] != "" {
+			attrs = append(attrs, a[0], a[1])
+		}
+	}
+	if ev.Took > 0 {
+		attrs = append(attrs, "took", time.Duration(ev.Took).Round(time.Second).String())
+	}
+	e.Log.Log(context.Background(), level, inLog[ev.Kind], attrs...)
+}
+
+// inLog is what the log calls each kind of event.
+var inLog = map[site.EventKind]string{
+	site.EventDesign: "design", site.EventState: "node state", site.EventBegun: "step begun", site.EventDone: "step done", site.EventFailed: "step failed",
+	site.EventOrder: "order", site.EventRollout: "rollout", site.EventMachine: "machine",
+}
 
 // note is Engine.note for a node.
 func (w *worker) note(kind site.EventKind, revision, text string) {
 	w.e.note(site.Event{Node: w.name, Kind: kind, Revision: revision, Text: text})
+}
+
+// warn is Engine.warn for a node.
+func (w *worker) warn(kind site.EventKind, revision, text string) {
+	w.e.warn(site.Event{Node: w.name, Kind: kind, Revision: revision, Text: text})
 }
 
 // Events are the latest events with a Seq above after, oldest first.

@@ -121,19 +121,16 @@ const cutByQuarantine = "by a quarantine"
 // cutOff notes that an installation under way will not come to its end: the
 // machine off does not mean that its installer is done.
 func cutOff(r *site.Recorded) {
-	if !underWay(*r) {
+	if r.UnderWay() == 0 {
 		return
 	}
 	if i := r.Installing; i != nil && !i.Ended.IsZero() {
 		r.InFlight = nil // all but the first boot is done
 		return
 	}
-	generation, image, given := begun(*r)
-	since := time.Now()
-	if r.Installing != nil {
-		since = r.Installing.Since
-	}
-	r.Installing, r.InFlight = &site.Installation{Generation: generation, Image: image, Since: since, CutOff: cutByQuarantine, FirstBoot: given}, nil
+	cut := underWay(*r)
+	cut.CutOff = cutByQuarantine
+	r.Installing, r.InFlight = &cut, nil
 }
 
 // holdThese holds some nodes. Those that are released first get their rollout.

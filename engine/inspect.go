@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,12 +20,15 @@ import (
 
 // Bounds on inspections.
 const (
-	maxInspections    = 32              // at once in a site
-	inspectAtOnce     = 8               // that begin without a pause between them
-	inspectEvery      = time.Second     // between two that begin, later
-	longestInspection = 5 * time.Minute // of one machine
-	inspectAgain      = 5 * time.Minute // after one that had to give way
-	inspectRetry      = time.Hour       // after one that failed
+	maxInspections    = 32               // at once in a site
+	inspectAtOnce     = 8                // that begin without a pause between them
+	inspectEvery      = time.Second      // between two that begin, later
+	longestInspection = 5 * time.Minute  // of one machine
+	inspectLater      = 5 * time.Minute  // after one that had to give way
+	inspectSoon       = 15 * time.Second // the same, where an approval waits for it
+	inspectFailed     = time.Hour        // after one that failed
+	inspectNeeded     = time.Minute      // the same, where an approval waits for it
+	freshDisks        = 15 * time.Minute // the age of what an installation goes by
 )
 
 // inspectNever is what a node says whose BMC takes harm from inspections.
@@ -57,7 +62,7 @@ func (w *worker) inspectMeanwhile(ctx context.Context) (woken bool) {
 		return false
 	}
 	defer w.e.inspections.Release(1)
-	if !w.e.pace.begin(time.Now(), inspectAtOnce, inspectEvery) {
+	if !w.awaitsDisks() && !w.e.pace.begin(time.Now(), inspectAtOnce, inspectEvery) {
 		return false
 	}
 	ctx, stop := context.WithTimeout(ctx, longestInspection)
@@ -70,24 +75,39 @@ func (w *worker) inspectMeanwhile(ctx context.Context) (woken bool) {
 		return false
 	case <-w.wake:
 		stop()
-		if err := <-done; err != nil {
-			w.uninspected = time.Now().Add(inspectAgain)
+		if err := <-done; err != nil && ctx.Err() != nil && !errors.Is(err, errors.ErrUnsupported) {
+			w.uninspected = time.Now().Add(w.inspectAgain())
 		} else {
-			w.inspected(nil)
+			w.inspected(err)
 		}
 		return true
 	}
 }
 
+// inspectAgain is when an inspection is made again that had to give way.
+func (w *worker) inspectAgain() time.Duration {
+	if w.awaitsDisks() {
+		return inspectSoon
+	}
+	return inspectLater
+}
+
 // inspects says whether the machine is to be inspected now: it is due, it is
-// the node's own, and nothing is under way on it.
+// the node's own, and nothing is under way on it. Where an approval waits for
+// the disks, a step that cannot go on keeps nobody from reading them.
 func (w *worker) inspects(j job, now time.Time) bool {
 	_, reachable := j.node.Endpoints[site.BMC]
 	o, r := j.memory.Observed, j.memory.Recorded
 	known := o.Identity.Known() && j.node.Machine().Matches(o.Identity)
-	still := r.InFlight == nil && !underWay(r) && len(o.Facets[site.FacetPower].Pending) == 0
-	return reachable && known && still && !w.expected && w.failures == 0 && !w.isBlind() && !j.leaving && j.node.Inspect != inspectNever &&
-		now.After(w.uninspected) && (w.reinspect || o.Facets[site.FacetInventory].Seen.IsZero() || w.calendar.over(w.name, site.FacetInventory, now))
+	still := (r.UnderWay() == 0 || w.awaitsDisks()) && len(o.Facets[site.FacetPower].Pending) == 0 && !w.isBlind()
+	if !reachable || !known || !still || j.leaving || j.node.Inspect == inspectNever || !now.After(w.uninspected) {
+		return false
+	}
+	if w.awaitsDisks() {
+		return true
+	}
+	due := w.reinspect || o.Facets[site.FacetInventory].Seen.IsZero() || w.calendar.over(w.name, site.FacetInventory, now)
+	return due && r.InFlight == nil && !w.expected && w.failures == 0
 }
 
 func (w *worker) isBlind() bool {
@@ -96,8 +116,76 @@ func (w *worker) isBlind() bool {
 	return w.blind
 }
 
-// inspected notes how an inspection has ended.
+// inspectRetry is when an inspection is made again that failed.
+func (w *worker) inspectRetry() time.Duration {
+	if w.awaitsDisks() {
+		return inspectNeeded
+	}
+	return inspectFailed
+}
+
+// awaitsDisks says whether an approval waits for the disks of the machine to be
+// read, or the step that it was given for waits for them to be read once more.
+func (w *worker) awaitsDisks() bool {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	return w.waitsForDisks || slices.ContainsFunc(w.destroysLocked(), func(l site.Loss) bool { return l.Disks == "" })
+}
+
+// freshDisksGate lets a step erase disks only as they were read a short time
+// ago: somebody may have added one since the approval was given.
+func freshDisksGate(w *worker, s site.Step) *held {
+	o := w.memory.Observed
+	if _, destroys := s.Destroys(); !destroys || w.node.IsVirtual() ||
+		o.Disks == nil || len(o.Disks.Serials) == 0 || passedLess(w.disksRead, freshDisks) {
+		return nil
+	}
+	h := &held{state: site.Blocked, disks: true, release: "the BMC telling the disks of the machine",
+		sentence: fmt.Sprintf("%s waits until the disks of the machine are read once more", s.Action)}
+	switch {
+	case w.disksUntold == 0:
+	case o.Facets[site.FacetPower].Have["state"] == "off":
+		h.person, h.release = true, "the machine being switched on, or its BMC telling its disks while it is off"
+		h.sentence += ": the machine is off, and its BMC does not tell of all that it told of before"
+	default:
+		h.person = true
+		h.sentence += ": its BMC does not tell of all that it told of before"
+	}
+	return h
+}
+
+// passedLess says whether less time than that has passed since a time of this
+// process, by both clocks: the monotonic one stands still while the host sleeps, and
+// that of the day may be set back. It is false for the zero time.
+func passedLess(since time.Time, than time.Duration) bool {
+	return !since.IsZero() && lately(since, than) && lately(since.Round(0), than)
+}
+
+// mostUntold is how often a machine is asked again for its disks that tells of some
+// of them only, after it told of all.
+const mostUntold = 3
+
+// disksOf are the disks that a machine has by an inventory, and whether that has
+// told them. Many BMCs show none while the machine is off, and some lack an answer
+// now and then: then those that were seen before count on, which says nothing of
+// what is there now.
+func disksOf(before *site.Disks, inv *site.Inventory, untold int) (disks *site.Disks, told bool) {
+	now := inv.Disks()
+	switch {
+	case before == nil || len(before.Serials) == 0:
+		return now, true
+	case len(now.Serials) == 0, now.Partly && !before.Partly && untold < mostUntold:
+		return before, false
+	}
+	return now, true
+}
+
+// inspected notes how an inspection has ended. A machine that could not be
+// inspected tells nothing of its disks.
 func (w *worker) inspected(err error) {
+	if err != nil {
+		w.noDisks()
+	}
 	w.calendar.begun([]site.Facet{site.FacetInventory}, time.Now())
 	w.reinspect = false
 	switch {
@@ -105,7 +193,22 @@ func (w *worker) inspected(err error) {
 		w.uninspected = time.Now().Add(period(w.name, site.FacetInventory))
 	case err != nil:
 		w.e.Log.Info("machine not inspected", "node", w.name, "err", err)
-		w.uninspected, w.reinspect = time.Now().Add(jitter(w.dice, inspectRetry)), true
+		w.uninspected, w.reinspect = time.Now().Add(jitter(w.dice, w.inspectRetry())), true
+	}
+}
+
+// noDisks notes that the machine was asked for its disks and has not told.
+func (w *worker) noDisks() {
+	w.e.mu.Lock()
+	known := w.memory.Observed.Disks != nil
+	if !known {
+		w.memory.Observed.Disks = &site.Disks{}
+		w.wakeUp()
+	}
+	observed := w.memory.Observed
+	w.e.mu.Unlock()
+	if !known {
+		w.e.Records.Observe(w.name, observed)
 	}
 }
 
@@ -119,13 +222,13 @@ func (w *worker) inspect(ctx context.Context, j job) error {
 	if !ok {
 		return errors.ErrUnsupported
 	}
-	inv, err := able.Inspect(ctx, j.node)
+	inv, err := able.Inspect(w.guarded(ctx, site.BMC), j.node)
 	if err != nil {
 		return w.remember(site.BMC, fmt.Errorf("inspect %s: %w", w.name, err))
 	}
 	if was, err := w.e.Records.Inventory(ctx, w.name); err == nil {
 		for _, text := range plan.Exchanged(was, inv) {
-			w.note(site.EventMachine, "", text)
+			w.warn(site.EventMachine, "", text)
 		}
 	}
 	if err := w.e.Records.PutInventory(ctx, w.name, inv); err != nil {
@@ -138,9 +241,20 @@ func (w *worker) inspect(ctx context.Context, j job) error {
 // madeOf takes in what the machine is made of; all of it is in the records
 // only, of 10,000 machines it would fill the memory.
 func (w *worker) madeOf(j job, inv *site.Inventory) {
-	seen := site.Observed{Facets: map[site.Facet]site.FacetState{site.FacetInventory: {Seen: time.Now()}}}
+	disks, told := disksOf(w.job().memory.Observed.Disks, inv, w.disksUntold)
+	seen := site.Observed{Disks: disks, Lacks: inv.Lacks, Facets: map[site.Facet]site.FacetState{site.FacetInventory: {Seen: time.Now()}}}
 	w.found, w.compared = plan.Hardware(j.node, inv), j.node
 	w.e.mu.Lock()
+	if was := w.memory.Observed; w.waitsForDisks || !reflect.DeepEqual(was.Disks, disks) || !reflect.DeepEqual(was.Lacks, inv.Lacks) {
+		w.wakeUp() // what is destroyed may be another loss, or cannot be done
+	}
+	w.waitsForDisks = false
+	if told {
+		w.disksRead, w.disksUntold = time.Now(), 0
+	} else {
+		w.disksUntold++
+		w.uninspected = time.Now().Add(inspectNeeded)
+	}
 	w.memory.Observed = w.memory.Observed.Merge(seen)
 	w.plan.Findings, w.status.Findings = w.found, w.found
 	observed := w.memory.Observed

@@ -253,3 +253,27 @@ func (w *world) approveIfAsked() {
 		w.engine.Do(w.t.Context(), site.Order{Verb: site.VerbApprove, Node: "n1", By: "tester"})
 	}
 }
+
+// A machine is taken away while its installer runs, and comes back to be installed
+// as another generation. Its disks are read again for that although the
+// installation before has not ended.
+func TestDisksAreReadForTheInstallationAfterAnInterruptedOne(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.fleet.Machine("a").Made(withDisks("S1"))
+		d := w.installed(1)
+		d.Rollout.FirstContact = "repair"
+		w.commit(clone(d))
+		w.up()
+		w.after(3 * time.Minute)
+		w.approve()
+		w.until("the installer runs", time.Hour, func() bool { return w.fleet.Machine("a").Counts().Installs == 1 })
+		d.Nodes["a"].Away = "in repair"
+		w.commit(clone(d))
+		w.after(25 * time.Minute)
+		d.Nodes["a"].Away, d.Nodes["a"].Generation = "", 2
+		w.commit(clone(d))
+		w.after(2 * time.Minute)
+		w.approve()
+		w.until("generation 2 is installed", time.Hour, w.is(site.InSync, "a"))
+	}, "a")
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -40,6 +41,10 @@ func (r *Reviews) willFollow(ctx context.Context, number int) error {
 // more to tell. What it remembers is recorded before it is told, and the record
 // goes after the last was told: a death in between has it told again, alike.
 func (r *Reviews) follow(ctx context.Context, is record.Proposed) error {
+	is, err := r.approve(ctx, is)
+	if err != nil {
+		return err
+	}
 	v, next, err := r.landing(ctx, is)
 	if err != nil {
 		return err
@@ -54,6 +59,24 @@ func (r *Reviews) follow(ctx context.Context, is record.Proposed) error {
 	return r.engine.putProposed(ctx, next, record.Proposed{Number: is.Number})
 }
 
+// approve opens what a merge approves, once the revision in force has the merge
+// commit. Before that the machines are kept by another design, by which nothing
+// of it is planned.
+func (r *Reviews) approve(ctx context.Context, is record.Proposed) (record.Proposed, error) {
+	if len(is.Landed.Pending) == 0 {
+		return is, nil
+	}
+	there, err := r.contains(ctx, r.engine.situation().applied.ID, is.Landed.Proposal.Merge)
+	if err != nil || !there {
+		return is, err
+	}
+	opened, err := r.engine.openMerged(ctx, is)
+	if err != nil {
+		return is, err
+	}
+	return opened, r.engine.putProposed(ctx, is, opened)
+}
+
 // landing is how far a proposal that has landed is, and what is recorded of it
 // from here on.
 func (r *Reviews) landing(ctx context.Context, is record.Proposed) (site.Review, record.Proposed, error) {
@@ -62,19 +85,21 @@ func (r *Reviews) landing(ctx context.Context, is record.Proposed) (site.Review,
 	if err != nil {
 		return site.Review{}, is, err
 	}
-	if there && landed.InForce.IsZero() {
+	first := there && landed.InForce.IsZero()
+	if first {
 		landed.Revision, landed.InForce = now.applied.ID, now.when
 	}
 	if landed.Revision == now.applied.ID { // what later ones destroy is not this one's
 		landed.Held = joined(landed.Held, beside(now.waiting, landed.Waiting))
 	}
 	is.Landed = &landed
-	v := site.Review{Proposal: landed.Proposal, Base: landed.Revision, Approved: landed.Approved, Held: common(landed.Held, now.waiting), Landing: &site.Landing{
+	approved := joined(landed.Approved, landed.Pending)
+	v := site.Review{Proposal: landed.Proposal, Base: landed.Revision, Approved: approved, Held: common(landed.Held, now.waiting), Landing: &site.Landing{
 		Unapproved: landed.Unapproved, Revision: landed.Revision, InForce: landed.InForce, Asked: landed.Held, ObserveOnly: now.observeOnly}}
 	if landed.InForce.IsZero() {
 		return v, is, r.waits(ctx, v.Landing, landed.Proposal.Merge, now)
 	}
-	return v, is, r.rollsOut(ctx, &v, now)
+	return v, is, r.rollsOut(ctx, &v, &landed, first, now)
 }
 
 // waits says what a proposal that has landed waits for before it is in force.
@@ -91,21 +116,34 @@ func (r *Reviews) waits(ctx context.Context, l *site.Landing, merge string, now 
 	return err
 }
 
-// rollsOut says how a proposal that is in force comes to the machines. The last
-// rollout has it when its revision does; when that is an older one, nothing was
-// to be done.
-func (r *Reviews) rollsOut(ctx context.Context, v *site.Review, now situation) error {
-	has := false
-	if now.rollout != nil {
-		var err error
-		if has, err = r.contains(ctx, now.rollout.Revision.ID, v.Proposal.Merge); err != nil {
-			return err
+// rollsOut says how a proposal that is in force comes to the machines: by the first
+// rollout that has it. One that begins later is not its own, unless it took the
+// place of that before all of its nodes were done, or is of the same revision.
+func (r *Reviews) rollsOut(ctx context.Context, v *site.Review, landed *record.Landed, first bool, now situation) error {
+	own := landed.Rollout
+	if own != nil {
+		if i := slices.IndexFunc(now.ended, func(o site.RolloutStatus) bool { return o.Since.Equal(own.Since) }); i >= 0 {
+			own = &now.ended[i]
 		}
 	}
-	if has {
-		v.Landing.Rollout, v.Landing.Stuck = now.rollout, now.stuck
+	last := now.rollout
+	if last != nil {
+		has, err := r.contains(ctx, last.Revision.ID, v.Proposal.Merge)
+		if err != nil {
+			return err
+		}
+		same := own != nil && (own.Since.Equal(last.Since) || own.Ended.IsZero())
+		if has && (first || same || last.Revision.ID == landed.Revision) {
+			own = last
+			v.Landing.Stuck = now.stuck
+		}
 	}
-	v.Landing.Done = (!has || !now.rollout.Ended.IsZero()) && len(v.Held) == 0
+	v.Landing.Rollout = own
+	v.Landing.Done = (own == nil || !own.Ended.IsZero()) && len(v.Held) == 0
+	if own != nil && own.Ended.IsZero() { // how far it is changes all the time
+		own = &site.RolloutStatus{Revision: own.Revision, Since: own.Since}
+	}
+	landed.Rollout = own
 	return nil
 }
 
@@ -138,9 +176,13 @@ func (r *Reviews) tellLanding(ctx context.Context, v site.Review) error {
 	if !fresh {
 		return nil
 	}
+	known, err := r.engine.withDrives(ctx, r.engine.knownOfThese(v.Held, v.Approved), v.Held)
+	if err != nil {
+		return err
+	}
 	var w bytes.Buffer
-	v.Whole = plan.Landed(&w, &v, plan.View{Known: r.engine.knownOfThese(v.Held, v.Approved), Now: v.When})
-	v.Comment, v.Call = w.String(), plan.Call(&v)
+	v.Whole = plan.Landed(&w, &v, plan.View{Known: known, Now: v.When})
+	v.Verdict, v.Comment, v.Call = plan.Verdict(&v), w.String(), plan.Call(&v)
 	if v.Whole {
 		r.engine.showHeld(v.Held)
 	}
@@ -184,6 +226,7 @@ type situation struct {
 	applied, attempted site.Revision
 	queued, broken     string // why the newest revision is not in force
 	rollout            *site.RolloutStatus
+	ended              []site.RolloutStatus // lately
 	stuck              map[string]string
 	waiting            site.Losses
 	observeOnly        string
@@ -194,7 +237,7 @@ func (e *Engine) situation() situation {
 	defer e.mu.Unlock()
 	waiting, _ := e.waitingLocked()
 	s := situation{when: time.Now(), applied: e.applied, attempted: e.attempted, rollout: e.rolloutLocked(),
-		waiting: slices.Clone(waiting), observeOnly: e.whyReadOnlyLocked(), stuck: e.stuckLocked(waiting)}
+		ended: slices.Clone(e.ended), waiting: slices.Clone(waiting), observeOnly: e.whyReadOnlyLocked(), stuck: e.stuckLocked(waiting)}
 	if r := e.rollout; r.running() && r.Queued != nil {
 		s.queued = "it waits for the rollout of " + r.Revision.Short() + " to end"
 	}
@@ -243,15 +286,23 @@ func (e *Engine) showHeld(set site.Losses) {
 
 // knownOfThese is what is known of the machines of some sets.
 func (e *Engine) knownOfThese(sets ...site.Losses) site.Known {
-	known := site.Known{Nodes: map[string]site.Memory{}}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	known := site.Known{Nodes: map[string]site.Memory{}, Accounts: maps.Clone(e.accounts), Records: e.book.Records}
 	for _, l := range slices.Concat(sets...) {
 		if w := e.workers[l.Node]; w != nil {
 			known.Nodes[l.Node] = w.memory
 		}
 	}
 	return known
+}
+
+func setOf(all site.Losses) map[site.Loss]bool {
+	in := make(map[site.Loss]bool, len(all))
+	for _, l := range all {
+		in[l] = true
+	}
+	return in
 }
 
 // beside are the losses of a set that another does not have.

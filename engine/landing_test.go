@@ -19,8 +19,8 @@ func (f *forge) verdicts(number int) (all []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, r := range f.told {
-		if line, _, _ := strings.Cut(r.Comment, "\n"); r.Proposal.Number == number {
-			all = append(all, line)
+		if r.Proposal.Number == number {
+			all = append(all, r.Verdict)
 		}
 	}
 	return all
@@ -151,6 +151,37 @@ func TestProgressIsToldAtAPace(t *testing.T) {
 			t.Errorf("told %d times of 20 proposals in one rollout", n)
 		}
 	}, all...)
+}
+
+// What a later proposal changes is no part of one whose rollout has ended, also
+// when nobody looked at it in between.
+func TestLaterRolloutIsNotItsOwn(t *testing.T) {
+	all := names(4)
+	for _, restarts := range []bool{false, true} {
+		inBubble(t, patched, func(w *world) {
+			w.serving(all...)
+			f := w.forge()
+			r := f.reviews()
+			f.propose(7, w.patching("2", nil, all...))
+			f.propose(8, w.patching("3", nil, all...))
+			f.round(r)
+			f.merge(7)
+			f.keep(r, "it is in force", time.Minute, f.says(7, "merged; in force: 0 of 4 nodes as designed"))
+			w.after(2 * time.Hour)
+			if restarts {
+				f.round(r)
+				w.down()
+				w.up()
+				r = f.reviews()
+			}
+			f.merge(8)
+			w.after(time.Minute)
+			f.keep(r, "the later one is in force", time.Minute, f.says(8, "merged; in force: 0 of 4 nodes as designed"))
+			if !f.says(7, "merged; done: 4 of 4 nodes as designed")() {
+				t.Errorf("told is %q", f.verdicts(7))
+			}
+		}, all...)
+	}
 }
 
 // Nothing is told to be done before the design with it was looked at, nor is
@@ -289,6 +320,22 @@ func TestHeldSetIsApprovedByItself(t *testing.T) {
 	}, all...)
 }
 
+// What is held is named with what is known of its disks.
+func TestHeldDisksAreNamedAsKnown(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.fleet.Machine("n1").Made(withDisks("S1"))
+		f := w.inSync("n1")
+		r := f.reviews()
+		f.propose(7, w.wiping([]string{"n1"}, "n1"))
+		f.round(r)
+		f.merge(7) // before it could be read
+		f.keep(r, "it is held", 2*time.Minute, func() bool { return len(f.last(7).Held) == 1 })
+		if v := f.last(7); !strings.Contains(v.Comment, "disks: serial S1") {
+			t.Errorf("told is\n%s", v.Comment)
+		}
+	}, "n1")
+}
+
 // One that is merged before its set could be read approves nothing, and all of
 // the set is held.
 func TestMergeBeforeTheSetWasShown(t *testing.T) {
@@ -342,7 +389,7 @@ func (d *death) step() {
 }
 
 func (d *death) Handle(_ context.Context, r slog.Record) error {
-	if r.Message == "destruction approved" {
+	if isApproval(r) {
 		d.step()
 	}
 	return nil
@@ -397,6 +444,15 @@ func TestDeathBetweenAnyTwoWrites(t *testing.T) {
 	}
 }
 
+// isApproval says whether a line of the log tells that a set was approved.
+func isApproval(r slog.Record) (is bool) {
+	r.Attrs(func(a slog.Attr) bool {
+		is = is || r.Message == "order" && a.Key == "what" && strings.HasPrefix(a.Value.String(), "set ")
+		return true
+	})
+	return is
+}
+
 // atApproval calls a function when an approval was recorded.
 type atApproval struct {
 	slog.Handler
@@ -404,7 +460,7 @@ type atApproval struct {
 }
 
 func (a *atApproval) Handle(_ context.Context, r slog.Record) error {
-	if r.Message == "destruction approved" {
+	if isApproval(r) {
 		a.do()
 	}
 	return nil
@@ -413,16 +469,16 @@ func (a *atApproval) Handle(_ context.Context, r slog.Record) error {
 func (a *atApproval) Enabled(context.Context, slog.Level) bool { return true }
 func (a *atApproval) WithAttrs([]slog.Attr) slog.Handler       { return a }
 
-// What a merge approves is recorded before it is noted that it has landed, or a
-// death in between would have it approve nothing.
-func TestMergeIsApprovedBeforeItHasLanded(t *testing.T) {
+// What a merge approves is recorded before it is noted that nothing of it is
+// pending, or a death in between would have it approve nothing.
+func TestMergeIsApprovedBeforeNothingIsPending(t *testing.T) {
 	inBubble(t, usual, func(w *world) {
 		asked := 0
 		w.log = slog.New(&atApproval{Handler: slog.DiscardHandler, do: func() {
 			asked++
 			snap, err := w.store.Site("test").Load(w.t.Context())
-			if err != nil || len(snap.Approved) != 1 || len(snap.Proposed) != 1 || snap.Proposed[0].Shown == nil || snap.Proposed[0].Landed != nil {
-				t.Errorf("recorded are approvals %+v and proposals %+v, %v", snap.Approved, snap.Proposed, err)
+			if err != nil || !snap.Accounts["n1"].HasOpen() || len(snap.Proposed) != 1 || snap.Proposed[0].Landed == nil || len(snap.Proposed[0].Landed.Pending) != 1 {
+				t.Errorf("recorded are approvals %+v and proposals %+v, %v", snap.Accounts, snap.Proposed, err)
 			}
 		}})
 		f := w.inSync("n1")

@@ -23,6 +23,7 @@ func (t *trial) called(c drivertest.Call) {
 		switch c.Step.Action {
 		case site.ActionInstall:
 			t.installing[c.Machine] = true
+			delete(t.accepted, c.Step.Node)
 		case site.ActionFinishInstall:
 			delete(t.installing, c.Machine)
 		}
@@ -30,11 +31,11 @@ func (t *trial) called(c drivertest.Call) {
 			t.halfway[c.Machine] = c.When
 		}
 	}()
-	if !c.First {
+	if !c.First || t.isAnew() {
 		return
 	}
 	for _, law := range []func(*site.Site, drivertest.Call) string{
-		t.rightMachine, t.allowed, t.approvedBefore, t.needsHold, t.leaderWent, t.inBudget, t.inWindow, t.inRollout,
+		t.rightMachine, t.allowed, t.needsHold, t.leaderWent, t.inBudget, t.inWindow, t.inRollout,
 	} {
 		t.hold(c, law)
 	}
@@ -79,7 +80,7 @@ func (t *trial) allowed(d *site.Site, c drivertest.Call) string {
 	}
 	for _, who := range []string{"", n.Name} {
 		switch {
-		case c.Step.Action == site.ActionPowerOff && (within(t.kept[who], c.When) || within(t.kept[who], c.When.Add(-slack))):
+		case c.Step.Action == site.ActionPowerOff && (t.keptPerhaps[who] || within(t.kept[who], c.When) || within(t.kept[who], c.When.Add(-slack))):
 			return ""
 		case during(t.kept[who], slack):
 			return "it is quarantined"
@@ -108,21 +109,6 @@ func (t *trial) allowed(d *site.Site, c drivertest.Call) string {
 // goesOn says whether a request brings to its end what was begun before.
 func (t *trial) goesOn(c drivertest.Call) bool {
 	return c.Step.Resumed || c.Step.Action == site.ActionFinishInstall || t.installing[c.Machine]
-}
-
-// approvedBefore: nothing is destroyed that nobody approved, and nothing twice.
-func (t *trial) approvedBefore(_ *site.Site, c drivertest.Call) string {
-	if c.Step.Action != site.ActionInstall {
-		return ""
-	}
-	loss, ok := c.Step.Destroys()
-	if !ok {
-		return "an installation is not said to destroy anything"
-	}
-	if !slices.ContainsFunc(t.approved, func(l site.Losses) bool { return l.Contains(loss) }) {
-		return "nobody approved it"
-	}
-	return ""
 }
 
 // needsHold: what the phase of a step needs was there when it could last be
@@ -157,7 +143,7 @@ func (t *trial) wentThrough(d *site.Site, x *site.Node, phase string, at time.Ti
 }
 
 func (t *trial) isKept(n *site.Node, at time.Time) bool {
-	return within(t.kept[n.Name], at) || within(t.kept[""], at)
+	return within(t.kept[n.Name], at) || within(t.kept[""], at) || t.keptPerhaps[n.Name] || t.keptPerhaps[""]
 }
 
 // leaderWent: a role's leader has gone through all phases before the others
@@ -188,8 +174,8 @@ func (t *trial) leaderWent(d *site.Site, c drivertest.Call) string {
 // inBudget: no more machines are out of service than may be.
 func (t *trial) inBudget(d *site.Site, c drivertest.Call) string {
 	n := d.Nodes[c.Step.Node]
-	if n == nil || c.Step.Impact < site.ImpactReboot || t.isKept(n, c.When) {
-		return ""
+	if n == nil || c.Step.Impact < site.ImpactReboot || c.Step.Force || t.isKept(n, c.When) || t.isKept(n, c.When.Add(-slack)) {
+		return "" // who was quarantined was out of service
 	}
 	if t.sometime(c.Machine, c.When.Add(-known), c.When, func(m machine) bool { return !m.inService(n) || !m.hasSystem() }) || !t.halfway[c.Machine].IsZero() {
 		return "" // it was out already
@@ -246,11 +232,15 @@ func (t *trial) isOut(n *site.Node, at time.Time) bool {
 	if n.Power != "on" || n.Decommission {
 		return false
 	}
-	if was, ever := t.settled[n.Name]; t.halfway[host(n)].IsZero() && (!ever || !n.Machine().Matches(was)) {
+	ours := t.halfway[host(n)]
+	if ours.Before(t.anew) || ours.Before(t.replaced[host(n)]) {
+		ours = time.Time{} // nothing is recorded of that, or it was another machine
+	}
+	if was, ever := t.settled[n.Name]; ours.IsZero() && (!ever || !n.Machine().Matches(was)) {
 		return false // it never served
 	}
 	since := at.Add(-known)
-	if ours := t.halfway[host(n)]; !ours.IsZero() && ours.After(since) {
+	if !ours.IsZero() && ours.After(since) {
 		since = ours
 	}
 	return !t.sometime(host(n), since, at, func(m machine) bool { return m.inService(n) })
@@ -278,8 +268,11 @@ func (t *trial) inRollout(d *site.Site, c drivertest.Call) string {
 		t.goesOn(c) || c.Step.Drift || t.isKept(n, c.When) || t.begunAt[n.Name].After(r.Since) || !t.halfway[c.Machine].IsZero() {
 		return ""
 	}
-	if tried, ok := t.tried[n.Name]; ok && tried.Before(r.Since) {
+	if tried, ok := t.tried[n.Name]; ok && (tried.Before(r.Since) || t.stepped) {
 		return "" // and goes on, though nobody was there
+	}
+	if life := t.daemon.life; life == nil || life.isOver() {
+		return "" // what it sent last may be of a rollout that nobody has seen
 	}
 	if r.Halted != "" && time.Since(t.haltedSince) > slack {
 		return "the rollout is halted: " + r.Halted

@@ -21,7 +21,7 @@ type door struct {
 	machine  driver.Machine
 	denied   error  // why this credential is not tried again here
 	session  string // that is recorded of the machine
-	basic    bool   // it could have a session and has none: each request carries the credential
+	looked   bool   // the machine was seen through it
 }
 
 // view is what a look at a machine gave.
@@ -64,6 +64,7 @@ func (w *worker) look(ctx context.Context, j job) (view, error) {
 	if _, ok := j.node.Endpoints[site.BMC]; ok {
 		due := w.facetsDue(j)
 		seen, err := w.observe(ctx, j, site.BMC, due)
+		w.heard(ctx, j.node, site.BMC, err)
 		if err != nil {
 			return v, fmt.Errorf("observe %s: %w", w.name, err)
 		}
@@ -74,10 +75,12 @@ func (w *worker) look(ctx context.Context, j job) (view, error) {
 	}
 	if w.looksInside(j, v.seen) {
 		seen, err := w.observe(ctx, j, site.OS, append(w.designedFacets(j.node, site.OS), site.FacetOS))
-		if err != nil && underWay(j.memory.Recorded) {
+		if err != nil && j.memory.Recorded.UnderWay() > 0 {
 			v.dark = true
 			return v, nil // an installer need not answer
-		} else if err != nil {
+		}
+		w.heard(ctx, j.node, site.OS, err)
+		if err != nil {
 			v.inside = fmt.Errorf("look inside %s: %w", w.name, err)
 		} else {
 			w.inside = time.Now()
@@ -96,7 +99,7 @@ func (w *worker) looksInside(j job, seen site.Observed) bool {
 	if p, ok := seen.Facets[site.FacetPower]; ok && p.Have["state"] != "on" {
 		return false
 	}
-	return unproven(j.memory.Recorded) || underWay(j.memory.Recorded) || time.Since(w.inside) > systemEvery || w.differsInside(j)
+	return unproven(j.memory.Recorded) || j.memory.Recorded.UnderWay() > 0 || time.Since(w.inside) > systemEvery || w.differsInside(j)
 }
 
 // designedFacets are the facets beside the usual ones that a driver of the
@@ -104,7 +107,7 @@ func (w *worker) looksInside(j job, seen site.Observed) bool {
 func (w *worker) designedFacets(n *site.Node, kind site.EndpointKind) []site.Facet {
 	var facets []site.Facet
 	for _, f := range []site.Facet{site.FacetFirmware, site.FacetBIOS, site.FacetBase, site.FacetNetwork, site.FacetPackages, site.FacetConfig} {
-		if site.Serves[f] == kind && w.e.serves[f] && n.Asks(f) {
+		if site.Facets[f].Endpoint == kind && w.e.serves[f] && n.Asks(f) {
 			facets = append(facets, f)
 		}
 	}
@@ -121,21 +124,22 @@ func (w *worker) differsInside(j job) bool {
 	return false
 }
 
-// underWay says whether an installation was begun whose end is not recorded.
-func underWay(r site.Recorded) bool { return r.Installing != nil || installBegun(r) }
-
 func unproven(r site.Recorded) bool { return r.Installed != nil && !r.Installed.Proven }
 
 func (w *worker) observe(ctx context.Context, j job, kind site.EndpointKind, facets []site.Facet) (site.Observed, error) {
 	m, err := w.open(ctx, j.node, kind)
 	if err != nil {
-		return site.Observed{}, err
+		return site.Observed{}, endpointError{endpointName(j.node, kind), err}
 	}
 	w.bequeath(w.doors[kind], kind)
+	ctx = w.guarded(ctx, kind)
 	octx, stop := context.WithTimeout(ctx, longestLook)
 	defer stop()
 	seen, err := m.Observe(octx, j.node, facets)
-	if err == nil {
+	if err != nil {
+		err = endpointError{endpointName(j.node, kind), err}
+	} else {
+		w.doors[kind].looked = true
 		if err := w.fence(ctx, kind); err != nil { // asked again before a write
 			w.e.Log.Debug("session not recorded", "node", w.name, "err", err)
 		}
@@ -149,7 +153,7 @@ func (w *worker) observe(ctx context.Context, j job, kind site.EndpointKind, fac
 // open gives the handle for an endpoint, a new one when the endpoint or its
 // credential has changed.
 func (w *worker) open(ctx context.Context, n *site.Node, kind site.EndpointKind) (driver.Machine, error) {
-	ep := Trusted(n, kind, w.job().memory.Recorded)
+	ep := w.e.trusted(n, kind, w.job().memory.Recorded)
 	drv, value, err := w.e.keyTo(ep)
 	if err != nil {
 		return nil, err
@@ -180,29 +184,29 @@ func (e *Engine) keyTo(ep site.Endpoint) (driver.Driver, secret.Value, error) {
 	if drv == nil {
 		return nil, secret.Value{}, fmt.Errorf("%w: no driver for %s endpoints", driver.ErrRefused, u.Scheme)
 	}
-	value, err := e.credential(ep.Credential, u.Hostname())
-	return drv, value, err
-}
-
-func (e *Engine) credential(name, host string) (secret.Value, error) {
-	if name == "" {
-		return secret.Value{}, nil
+	if ep.Credential == "" {
+		return drv, secret.Value{}, nil
 	}
-	v, err := e.Secrets.Get(name, host)
+	r, err := secret.For(ep.Credential, secret.Use(scheme), u)
 	if err != nil {
-		return secret.Value{}, fmt.Errorf("%w: %w", driver.ErrDenied, err)
+		return nil, secret.Value{}, fmt.Errorf("%w: %w", driver.ErrRefused, err)
 	}
-	return v, nil
+	value, err := e.Secrets.Get(r)
+	if err != nil {
+		return nil, secret.Value{}, fmt.Errorf("%w: %w", driver.ErrDenied, err)
+	}
+	return drv, value, nil
 }
 
 // remember keeps a credential that was not accepted from being tried again,
 // which would lock the account on many BMCs.
 func (w *worker) remember(kind site.EndpointKind, err error) error {
 	d := w.doors[kind]
-	if d == nil || !isDenied(err) {
+	if d == nil || !wasDenied(err) {
 		return err
 	}
-	d.denied = fmt.Errorf("%w; credential %q is not sent again until its file or the design changes, or by `slipway retry`", err, d.endpoint.Credential)
+	d.denied = driver.Say(fmt.Sprintf("%s (credential %q); it is not sent again until its file or the endpoint in the design changes, or by `slipway retry`",
+		verdict(err), d.endpoint.Credential), err)
 	return d.denied
 }
 
@@ -244,6 +248,6 @@ func (w *worker) tell(j job, seen *site.Observed) {
 		if !e.When.IsZero() {
 			text += " (" + e.When.UTC().Format(time.DateTime) + "Z)"
 		}
-		w.note(site.EventMachine, "", text)
+		w.warn(site.EventMachine, "", text)
 	}
 }

@@ -1,13 +1,16 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/ledger"
 	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -73,30 +76,34 @@ func containsAll(set, part site.Losses) bool {
 
 // settle looks after proposals with a record that are not open any more: what
 // the comment of a merged one named is approved, once, and people are told what
-// comes of it. Every other is forgotten.
-func (r *Reviews) settle(ctx context.Context, open []site.Proposal, base string) error {
+// comes of it. Every other is forgotten. One that cannot be settled is tried again
+// in the next round, keeps no other back, and is a problem of the site when that
+// lasts.
+func (r *Reviews) settle(ctx context.Context, open []site.Proposal, base string) {
 	r.turn.Lock()
 	defer r.turn.Unlock()
 	if !r.engine.hasDesign() {
-		return nil // nothing can be approved before there is one
+		return // nothing can be approved before there is one
 	}
 	if r.base != base {
 		r.base, r.lineages = base, map[lineage]bool{}
 	}
 	var errs []error
 	for _, is := range r.engine.recorded() {
+		number := is.Number
 		if is.Landed == nil {
-			errs = append(errs, r.settleOne(ctx, is, open, base))
-			is = r.engine.proposed(is.Number)
-			if is.Landed != nil && len(is.Landed.Approved) > 0 {
-				continue // its machines take notice of that meanwhile
+			err := r.settleOne(ctx, is, open, base)
+			errs = append(errs, r.lasting(question{number, "settled"}, err))
+			if err == nil {
+				maps.DeleteFunc(r.doubts, func(q question, _ time.Time) bool { return q.number == number })
 			}
+			is = r.engine.proposed(number)
 		}
 		if is.Landed != nil {
-			errs = append(errs, r.follow(ctx, is))
+			errs = append(errs, r.lasting(question{number, "followed"}, r.follow(ctx, is)))
 		}
 	}
-	return errors.Join(errs...)
+	r.engine.setProblem("merges", errors.Join(errs...))
 }
 
 func (e *Engine) hasDesign() bool {
@@ -124,15 +131,25 @@ func (r *Reviews) settleOne(ctx context.Context, is record.Proposed, open []site
 		return nil
 	}
 	p, err := r.Proposals.Proposal(ctx, is.Number)
+	lost := question{is.Number, "found"}
 	switch {
-	case errors.Is(err, site.ErrNotFound): // as after the repository has become another one
+	case errors.Is(err, site.ErrNotFound) && r.isCertain(lost, lostFor): // as after the repository has become another one
 		return r.drop(ctx, p, is, "the forge does not have it any more")
+	case errors.Is(err, site.ErrNotFound):
+		return fmt.Errorf("pull request %d is not found, and what was merged with it waits: it is asked for until %s. "+
+			"To approve it before, pass the digest that `slipway approve` shows: %w",
+			is.Number, r.doubts[lost].Add(lostFor).UTC().Format("2006-01-02 15:04 MST"), err)
 	case err != nil:
 		return fmt.Errorf("ask what became of proposal %d: %w", is.Number, err)
-	case p.State == site.ProposalOpen && p.Base == r.Branch && p.Number == is.Number:
-		return nil // it was opened again since
+	}
+	delete(r.doubts, lost)
+	if p.State == site.ProposalOpen && p.Base == r.Branch && p.Number == is.Number {
+		return nil // it was opened again since, or the list is late
 	}
 	why := r.notApproved(p, is)
+	if p.State == site.ProposalMerged && p.Merge == "" && !r.isCertain(question{is.Number, "commit"}, lateFor) {
+		return fmt.Errorf("as which commit proposal %d was merged: %w", is.Number, site.ErrNotYet)
+	}
 	if !r.isMerged(p, is) {
 		return r.drop(ctx, p, is, why)
 	}
@@ -140,35 +157,24 @@ func (r *Reviews) settleOne(ctx context.Context, is record.Proposed, open []site
 	switch {
 	case err != nil:
 		return err
-	case !there && !p.MergedAt.IsZero() && time.Since(p.MergedAt) > approvalLasts:
+	case !there && !p.MergedAt.IsZero() && time.Since(p.MergedAt) > ledger.Lasts:
 		return r.drop(ctx, p, is, "the branch does not have its commit")
 	case !there && why == "": // it is, soon; until then the comment stands as it was read
 		return nil
 	case !there: // it is, once the repository tells what the forge does, or never
 		return r.tellLanding(ctx, site.Review{Proposal: p, Landing: &site.Landing{Waits: "the branch does not have the commit yet"}})
 	case why == "":
-		if why, err = r.isGone(ctx, is); err != nil {
+		by, no, err := r.decidedBy(ctx, is)
+		if err != nil {
 			return err
 		}
+		p.MergedBy, why = cmp.Or(by, p.MergedBy), no
 	}
 	if why == "" {
 		return r.engine.approveMerged(ctx, p, is)
 	}
 	r.approvesNothing(p, is, why)
 	return r.engine.putProposed(ctx, is, unapproved(p, is, why))
-}
-
-// isGone says why what a comment named is not approved although it was merged:
-// that it is not to be read any more. It is empty when it is.
-func (r *Reviews) isGone(ctx context.Context, is record.Proposed) (string, error) {
-	stands, err := r.Announce.Stands(ctx, is.Number, is.Shown.Digest)
-	if err != nil {
-		return "", fmt.Errorf("look for the comment on proposal %d: %w", is.Number, err)
-	}
-	if !stands {
-		return "its comment was deleted, or edited so that it does not name the set", nil
-	}
-	return "", nil
 }
 
 // drop forgets a proposal that approves nothing and of which there will be no
@@ -188,35 +194,91 @@ func (r *Reviews) isMerged(p site.Proposal, is record.Proposed) bool {
 // approvesNothing has history tell why a set that a comment named is approved by
 // nobody.
 func (r *Reviews) approvesNothing(p site.Proposal, is record.Proposed, why string) {
-	if is.Shown != nil {
-		r.engine.note(site.Event{Kind: site.EventOrder, By: p.MergedBy, Text: fmt.Sprintf("proposal %d approves nothing: %s", is.Number, why)})
+	if is.Shown != nil || is.ChangedAt(p.Head) != nil {
+		r.engine.warn(site.Event{Kind: site.EventOrder, By: p.MergedBy,
+			Text: fmt.Sprintf("merging pull request %d approves nothing: %s", is.Number, why)})
 	}
 }
 
 // unapproved is what is recorded of a merged proposal that approves nothing.
 func unapproved(p site.Proposal, is record.Proposed, why string) record.Proposed {
 	landed := record.Landed{Proposal: p, Waiting: is.Waiting}
-	if is.Shown != nil {
+	if is.Shown != nil || is.ChangedAt(p.Head) != nil {
 		landed.Unapproved = why
 	}
 	return record.Proposed{Number: is.Number, Landed: &landed}
 }
 
-// approveMerged approves what a merged proposal's comment named, unless a node
-// of it was removed meanwhile.
+// approveMerged records that what a merged proposal's comment named is approved
+// once the merge is in force.
 func (e *Engine) approveMerged(ctx context.Context, p site.Proposal, is record.Proposed) error {
 	e.proposing.Lock()
 	defer e.proposing.Unlock()
 	if !reflect.DeepEqual(is, e.proposed(is.Number)) {
 		return nil
 	}
-	err := e.addApproval(ctx, is.Shown.Losses, record.Approval{By: p.MergedBy,
-		Note: fmt.Sprintf("by merging proposal %d at %s", p.Number, site.Revision{ID: p.Head}.Short())})
-	if err != nil {
-		return err
-	}
 	return e.putProposedLocked(ctx, record.Proposed{Number: is.Number,
-		Landed: &record.Landed{Proposal: p, Approved: is.Shown.Losses, Waiting: is.Shown.Waiting}})
+		Landed: &record.Landed{Proposal: p, Set: is.Shown.Digest, Pending: is.Shown.Losses, Waiting: is.Shown.Waiting}})
+}
+
+// openMerged opens the entries for what a merge approves, now that the merge
+// commit is in force: for those of the losses that are planned and that nobody
+// has approved. What has become another loss since it was read waits for a
+// person.
+func (e *Engine) openMerged(ctx context.Context, is record.Proposed) (record.Proposed, error) {
+	e.booking.Lock()
+	defer e.booking.Unlock()
+	landed := *is.Landed
+	p := landed.Proposal
+	e.mu.Lock()
+	waiting, _ := e.waitingLocked()
+	set := common(landed.Pending, waiting)
+	e.mu.Unlock()
+	if len(set) > 0 {
+		source := site.ApprovalSource{Kind: site.ByMerge, By: p.MergedBy, Proposal: p.Number, Commit: p.Merge, When: p.MergedAt}
+		if err := e.openEntries(ctx, set, landed.Set, source, ""); err != nil {
+			return is, err
+		}
+	}
+	e.mu.Lock()
+	for _, l := range landed.Pending {
+		if slices.ContainsFunc(e.accounts[l.Node].Entries, func(x site.LedgerEntry) bool { return x.Loss == l }) {
+			landed.Approved = append(landed.Approved, l)
+		}
+	}
+	e.mu.Unlock()
+	landed.Pending = nil
+	is.Landed = &landed
+	return is, nil
+}
+
+// disapprovePending takes back what merges have approved that are not in force
+// yet, by the digest of the set or for one node. It says whether there was any.
+func (e *Engine) disapprovePending(ctx context.Context, w *worker, o site.Order) (bool, error) {
+	e.proposing.Lock()
+	defer e.proposing.Unlock()
+	any := false
+	for _, is := range e.recorded() {
+		if is.Landed == nil || len(is.Landed.Pending) == 0 {
+			continue
+		}
+		landed := *is.Landed
+		landed.Pending = slices.DeleteFunc(slices.Clone(landed.Pending), func(l site.Loss) bool {
+			return w == nil && landed.Set == o.Digest || w != nil && l.Node == w.name
+		})
+		if len(landed.Pending) == len(is.Landed.Pending) {
+			continue
+		}
+		any = true
+		if len(landed.Pending) == 0 {
+			landed.Unapproved = "it was taken back by " + o.By
+		}
+		is.Landed = &landed
+		if err := e.putProposedLocked(ctx, is); err != nil {
+			return any, err
+		}
+	}
+	return any, nil
 }
 
 // notApproved says why a proposal that is not open approves nothing; empty
@@ -224,7 +286,9 @@ func (e *Engine) approveMerged(ctx context.Context, p site.Proposal, is record.P
 func (r *Reviews) notApproved(p site.Proposal, is record.Proposed) string {
 	switch s := is.Shown; {
 	case p.Number != is.Number:
-		return fmt.Sprintf("the forge tells of proposal %d in its place", p.Number)
+		return fmt.Sprintf("Slipway asked the forge for proposal %d and got %d", is.Number, p.Number)
+	case s == nil && is.ChangedAt(p.Head) != nil:
+		return "others have changed its comment, which was not restored by then: " + is.ChangedAt(p.Head).What
 	case s == nil:
 		return "its comment named nothing"
 	case p.State != site.ProposalMerged:
@@ -233,26 +297,10 @@ func (r *Reviews) notApproved(p site.Proposal, is record.Proposed) string {
 		return "it was merged into another branch"
 	case p.Head != s.Head:
 		return fmt.Sprintf("its comment was about %s, and %s was merged", site.Revision{ID: s.Head}.Short(), site.Revision{ID: p.Head}.Short())
-	case p.Merge == "" || p.MergedBy == "":
-		return "the forge does not say who merged it, and as which commit"
+	case p.Merge == "":
+		return "the forge does not say as which commit it was merged"
 	case s.Losses.Digest() != s.Digest:
 		return "what is recorded of its comment is not what its digest says"
 	}
 	return ""
-}
-
-// forgetShown drops what comments named where a node that is removed is in it.
-func (e *Engine) forgetShown(ctx context.Context, node string) error {
-	e.proposing.Lock()
-	defer e.proposing.Unlock()
-	for _, p := range e.recorded() {
-		if p.Shown == nil || !slices.ContainsFunc(p.Shown.Losses, func(l site.Loss) bool { return l.Node == node }) {
-			continue
-		}
-		p.Shown = nil
-		if err := e.putProposedLocked(ctx, p); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -24,7 +24,7 @@ func (e *Engine) Do(ctx context.Context, o site.Order) (string, error) {
 			return "", fmt.Errorf("%w: site %s has no node %q", site.ErrNotFound, e.Site, o.Node)
 		}
 	}
-	done, err := e.carryOut(ctx, w, o)
+	done, err := e.carryOutIfActing(ctx, w, o)
 	if err == nil && o.Verb != site.VerbApprove || err == nil && w != nil {
 		text := done
 		if o.Reason != "" {
@@ -38,14 +38,41 @@ func (e *Engine) Do(ctx context.Context, o site.Order) (string, error) {
 	return done, err
 }
 
+// carryOutIfActing carries out an order unless it is about approvals and another
+// daemon acts for the site: that one would go on with what is approved there. Any
+// other order is carried out here, and the answer says that it has no effect on
+// the other daemon.
+func (e *Engine) carryOutIfActing(ctx context.Context, w *worker, o site.Order) (string, error) {
+	if o.Verb == site.VerbTakeOver {
+		return e.carryOut(ctx, w, o)
+	}
+	approvals := o.Verb == site.VerbApprove || o.Verb == site.VerbDisapprove
+	if approvals {
+		e.checkAnchor(ctx)
+	}
+	barred := e.whyBarred()
+	if approvals && barred != "" {
+		return "", fmt.Errorf("%w: nothing was changed, because this daemon does not act for the site: %s", site.ErrRefused, barred)
+	}
+	done, err := e.carryOut(ctx, w, o)
+	if err == nil && barred != "" {
+		done += ", but only here: this daemon does not act for the site: " + barred
+	}
+	return done, err
+}
+
 func (e *Engine) carryOut(ctx context.Context, w *worker, o site.Order) (string, error) {
 	switch {
 	case o.Verb == site.VerbApprove && w != nil:
 		return e.approveNode(ctx, w, o)
 	case o.Verb == site.VerbApprove:
 		return e.approveSet(ctx, o)
+	case o.Verb == site.VerbDisapprove:
+		return e.disapprove(ctx, w, o)
 	case o.Verb == site.VerbPause, o.Verb == site.VerbResume, o.Verb == site.VerbQuarantine, o.Verb == site.VerbRelease:
 		return e.hold(ctx, w, o)
+	case o.Verb == site.VerbTakeOver:
+		return e.takeOver(ctx, o)
 	case o.Verb == site.VerbRetry:
 		return e.retry(w), nil
 	}
@@ -55,14 +82,17 @@ func (e *Engine) carryOut(ctx context.Context, w *worker, o site.Order) (string,
 // retry tries a node, or all of them, and the repository at once and afresh.
 func (e *Engine) retry(w *worker) string {
 	signal(e.poke)
+	if e.Artifacts != nil {
+		e.Artifacts.Retry()
+	}
 	if w != nil {
 		e.mu.Lock()
-		w.fresh, w.thorough = true, true
+		w.fresh, w.retried, w.singled, w.thorough = true, true, true, true
 		e.mu.Unlock()
 		w.wakeUp()
 		return "trying " + w.name + " again"
 	}
-	e.wakeAll(func(w *worker) { w.fresh, w.thorough = true, true })
+	e.wakeAll(func(w *worker) { w.fresh, w.retried, w.thorough = true, true, true })
 	e.goOn()
 	return "trying every node again"
 }

@@ -9,23 +9,14 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// periods are how often a facet is read of a machine on which nothing goes on,
-// each a tenth more or less, the same for one node every time. What is not
-// among them is read with each look. The inventory is read by an inspection.
-var periods = [...]struct {
-	facet site.Facet
-	every time.Duration
-}{
-	{site.FacetBIOS, 15 * time.Minute},
-	{site.FacetFirmware, time.Hour},
-	{site.FacetSensors, 10 * time.Minute},
-	{site.FacetLog, time.Hour},
-	{site.FacetInventory, 24 * time.Hour},
-}
+// rare are the facets that are not read with each look, but once in their period,
+// a tenth more or less, the same for one node every time. The inventory is read by
+// an inspection.
+var rare = [...]site.Facet{site.FacetBIOS, site.FacetFirmware, site.FacetSensors, site.FacetLog, site.FacetInventory}
 
 // calendar is when each of the periods of a node last began, in seconds since
 // 1970; 0 for never.
-type calendar [len(periods)]int64
+type calendar [len(rare)]int64
 
 // begun notes that facets were asked for, whether or not they could be seen.
 func (c *calendar) begun(facets []site.Facet, now time.Time) {
@@ -36,15 +27,8 @@ func (c *calendar) begun(facets []site.Facet, now time.Time) {
 	}
 }
 
-// rank is the place of a facet in the table, -1 for none.
-func rank(f site.Facet) int {
-	for i, p := range periods {
-		if p.facet == f {
-			return i
-		}
-	}
-	return -1
-}
+// rank is the place of a facet among the rare ones, -1 for none.
+func rank(f site.Facet) int { return slices.Index(rare[:], f) }
 
 // share is a number between 0 and 1 that is a node's own for a facet.
 func share(node string, f site.Facet) float64 {
@@ -55,11 +39,7 @@ func share(node string, f site.Facet) float64 {
 
 // period is a node's own for a facet, 0 for one that is read with each look.
 func period(node string, f site.Facet) time.Duration {
-	i := rank(f)
-	if i < 0 {
-		return 0
-	}
-	return time.Duration(float64(periods[i].every) * (0.9 + 0.2*share(node, f)))
+	return time.Duration(float64(site.Facets[f].Every) * (0.9 + 0.2*share(node, f)))
 }
 
 // newCalendar goes on from when facets were last seen. Those that never were
@@ -67,11 +47,11 @@ func period(node string, f site.Facet) time.Duration {
 // read at once all the same, see moves.
 func newCalendar(node string, seen site.Observed, now time.Time) calendar {
 	var c calendar
-	for i, p := range periods {
-		if at := seen.Facets[p.facet].Seen; !at.IsZero() {
+	for i, f := range rare {
+		if at := seen.Facets[f].Seen; !at.IsZero() {
 			c[i] = at.Unix()
 		} else {
-			c[i] = now.Add(-time.Duration(share(node, p.facet) * float64(p.every))).Unix()
+			c[i] = now.Add(-time.Duration(share(node, f) * float64(site.Facets[f].Every))).Unix()
 		}
 	}
 	return c
@@ -92,7 +72,7 @@ func (w *worker) facetsDue(j job) []site.Facet {
 		return due // a hypervisor tells of all its machines at once
 	}
 	now, r := time.Now(), j.memory.Recorded
-	busy := r.InFlight != nil || underWay(r)
+	busy := r.InFlight != nil || r.UnderWay() > 0
 	for _, f := range w.designedFacets(j.node, site.BMC) {
 		if w.anew || busy || w.calendar.over(w.name, f, now) || moves(j, f) {
 			due = append(due, f)
@@ -122,7 +102,7 @@ func stale(n *site.Node, o site.Observed, look time.Duration, now time.Time) map
 	var old map[site.Facet]time.Time
 	for f, state := range o.Facets {
 		every := max(period(n.Name, f), look)
-		if site.Serves[f] == site.OS {
+		if site.Facets[f].Endpoint == site.OS {
 			every = max(systemEvery, look)
 		}
 		if !asked(n, f) || state.Seen.IsZero() || now.Sub(state.Seen) < 3*every {

@@ -19,9 +19,10 @@ import (
 // of it counts. It is pure.
 func Recognize(s *site.Site, known map[string]site.Memory, met []site.Met) {
 	r := newRegister(s, known)
+	r.told, _ = Distinct(met)
 	at := map[string][]int{}
 	for i := range met {
-		met[i].Standing = r.standing(met[i])
+		met[i].Standing = r.standing(met[i], r.told[i])
 		if k := met[i].Standing.Kind; k == site.StandingKnown || k == site.StandingMoved {
 			at[met[i].Standing.Node] = append(at[met[i].Standing.Node], i)
 		}
@@ -46,15 +47,64 @@ func doubt(met []site.Met, node string, same []int) {
 	}
 }
 
+// Distinct gives for each machine that was met the least identity that tells it
+// from the others: its UUID and serial number as far as no other has them; else
+// a serial number that several share with one of its MAC addresses, which goes
+// with the machine into another slot, or else with its slot. The notes say what
+// was left out.
+func Distinct(met []site.Met) (ids []site.Identity, notes []string) {
+	count := map[string]int{}
+	for _, m := range met {
+		id := m.Observed.Identity.Own()
+		for _, key := range []string{uuidKey(id), serialKey(id), macKey(id), serialKey(id) + " " + id.Slot} {
+			count[key]++
+		}
+	}
+	shared := func(m site.Met, key, value string) bool {
+		if value == "" || count[key] < 2 {
+			return false
+		}
+		notes = append(notes, fmt.Sprintf("%s shares its %s with another machine, so that alone does not identify it", m.Address, key))
+		return true
+	}
+	for _, m := range met {
+		id := m.Observed.Identity.Own()
+		least := site.Identity{UUID: id.UUID, Serial: id.Serial}
+		if shared(m, uuidKey(id), id.UUID) {
+			least.UUID = ""
+		}
+		sharedSerial := shared(m, serialKey(id), id.Serial)
+		switch {
+		case !sharedSerial && least.Known():
+		case id.MAC != "" && count[macKey(id)] < 2 && least.UUID == "":
+			least.MAC = id.MAC
+		case sharedSerial && id.Slot != "" && count[serialKey(id)+" "+id.Slot] < 2 && least.UUID == "":
+			least.Slot = id.Slot
+		default:
+			least.Serial = ""
+		}
+		ids = append(ids, least)
+	}
+	return ids, notes
+}
+
+func uuidKey(id site.Identity) string   { return "UUID " + lesser(id.UUID) }
+func serialKey(id site.Identity) string { return "serial number " + id.Serial }
+func macKey(id site.Identity) string    { return "MAC address " + id.MAC }
+
 // register are a design's nodes by what their machines are told by.
 type register struct {
-	site                    *site.Site
-	ids                     map[string]site.Identity // by node
-	uuid, serial, mac, addr map[string]string
+	site      *site.Site
+	ids       map[string]site.Identity // by node
+	uuid, mac map[string]string
+	serial    map[string][]string // several where the nodes of an enclosure share one
+	// addr are nodes by endpoint, and by host where one node alone is there.
+	addr map[string]string
+	told []site.Identity
 }
 
 func newRegister(s *site.Site, known map[string]site.Memory) *register {
-	r := &register{site: s, ids: map[string]site.Identity{}, uuid: map[string]string{}, serial: map[string]string{}, mac: map[string]string{}, addr: map[string]string{}}
+	r := &register{site: s, ids: map[string]site.Identity{}, uuid: map[string]string{}, serial: map[string][]string{}, mac: map[string]string{}, addr: map[string]string{}}
 	for _, name := range s.NodeNames() {
 		n := s.Nodes[name]
 		id := machineOf(n, known[name]).Own()
@@ -63,12 +113,20 @@ func newRegister(s *site.Site, known map[string]site.Memory) *register {
 			r.uuid[lesser(id.UUID)] = name
 		}
 		if id.Serial != "" {
-			r.serial[id.Serial] = name
+			r.serial[id.Serial] = append(r.serial[id.Serial], name)
+		}
+		if id.MAC != "" {
+			r.mac[id.MAC] = name
 		}
 		for _, mac := range macsOf(n, known[name]) {
 			r.mac[mac] = name
 		}
-		r.addr[hostOf(n.Endpoints[site.BMC].URL)] = name
+		host := hostOf(n.Endpoints[site.BMC].URL)
+		if _, another := r.addr[host]; another {
+			r.addr[host] = ""
+		} else {
+			r.addr[host] = name
+		}
 		r.addr[n.Endpoints[site.BMC].URL] = name
 	}
 	return r
@@ -144,7 +202,11 @@ func (r *register) claims(o site.Observed) []claim {
 		add(r.uuid[lesser(id.UUID)], "UUID")
 	}
 	if id.Serial != "" {
-		add(r.serial[id.Serial], "serial number")
+		for _, node := range r.serial[id.Serial] {
+			if r.inSlot(node, o) {
+				add(node, "serial number")
+			}
+		}
 	}
 	for _, mac := range inventoryMACs(o.Inventory) {
 		add(r.mac[strings.ToLower(mac)], "MAC address")
@@ -152,7 +214,20 @@ func (r *register) claims(o site.Observed) []claim {
 	return all
 }
 
-func (r *register) standing(m site.Met) site.Standing {
+// inSlot says whether a machine can be that of a node by what the node names
+// beside a serial number.
+func (r *register) inSlot(node string, o site.Observed) bool {
+	want, macs := r.ids[node], inventoryMACs(o.Inventory)
+	if o.Identity.MAC != "" {
+		macs = append(macs, o.Identity.MAC)
+	}
+	slot := want.Slot == "" || o.Identity.Slot == "" || want.Slot == o.Identity.Slot
+	return slot && (want.MAC == "" || len(macs) == 0 || slices.Contains(macs, want.MAC))
+}
+
+// standing is what a machine is to the design; told is the identity that tells
+// it from the others that were met.
+func (r *register) standing(m site.Met, told site.Identity) site.Standing {
 	here := cmp.Or(r.addr[m.Endpoint.URL], r.addr[hostOf(m.Endpoint.URL)])
 	if m.Why != "" {
 		return site.Standing{Kind: site.StandingUnread, Node: here, By: by(here)}
@@ -163,12 +238,18 @@ func (r *register) standing(m site.Met) site.Standing {
 	case len(claims) == 1:
 		return r.recognized(m, claims[0])
 	case here == "":
-		return site.Standing{Kind: site.StandingUnknown, CUE: design.Declaration(m), Text: "no node of the design is this machine; to have it, add these lines, and give it a role and a rack"}
+		return site.Standing{Kind: site.StandingUnknown, CUE: declaration(m, told), Text: "no node of the design is this machine; to have it, add these lines, and give it a role and a rack"}
 	case r.ids[here].Known():
-		return site.Standing{Kind: site.StandingOther, Node: here, By: "address", Place: r.site.Nodes[here].Place, CUE: design.Declaration(m),
+		return site.Standing{Kind: site.StandingOther, Node: here, By: "address", Place: r.site.Nodes[here].Place, CUE: declaration(m, told),
 			Text: fmt.Sprintf("the design has %s here, which is %s; this is %s", here, full(r.ids[here]), full(m.Observed.Identity))}
 	}
-	return r.unnamed(m, here)
+	return r.unnamed(here, told)
+}
+
+// declaration are the lines that would make a node of a machine.
+func declaration(m site.Met, told site.Identity) string {
+	m.Observed.Identity = told
+	return design.Declaration(m)
 }
 
 func by(node string) string {
@@ -179,10 +260,10 @@ func by(node string) string {
 }
 
 func full(i site.Identity) string {
-	if i.UUID != "" && i.Serial != "" {
-		return fmt.Sprintf("UUID %s, serial number %s", i.UUID, i.Serial)
+	if i.UUID != "" && i.Serial == "" || i.UUID == "" && i.Serial != "" && i.Slot == "" && i.MAC == "" {
+		return i.String()
 	}
-	return i.String()
+	return i.Full()
 }
 
 func contradiction(claims []claim) site.Standing {
@@ -195,9 +276,9 @@ func contradiction(claims []claim) site.Standing {
 
 // unnamed is a machine at the address of a node for which the design names
 // none.
-func (r *register) unnamed(m site.Met, here string) site.Standing {
+func (r *register) unnamed(here string, id site.Identity) site.Standing {
 	st := site.Standing{Kind: site.StandingKnown, Node: here, By: "address"}
-	if id := m.Observed.Identity.Own(); id.Known() {
+	if id.Known() {
 		st.Place, st.Want = r.site.Nodes[here].Place, identityLine(id)
 		st.Text = fmt.Sprintf("the design names no machine for %s, so it is only observed; this one is %s", here, full(id))
 	}
@@ -206,7 +287,7 @@ func (r *register) unnamed(m site.Met, here string) site.Standing {
 
 func identityLine(id site.Identity) string {
 	var parts []string
-	for _, p := range []struct{ name, value string }{{"uuid", id.UUID}, {"serial", id.Serial}} {
+	for _, p := range []struct{ name, value string }{{"uuid", id.UUID}, {"serial", id.Serial}, {"slot", id.Slot}, {"mac", id.MAC}} {
 		if p.value != "" {
 			parts = append(parts, p.name+": "+strconv.Quote(p.value))
 		}
@@ -219,12 +300,14 @@ func (r *register) recognized(m site.Met, c claim) site.Standing {
 	n := r.site.Nodes[c.node]
 	st := site.Standing{Kind: site.StandingKnown, Node: c.node, By: c.by}
 	want, have := r.ids[c.node], m.Observed.Identity
+	now := have.Own()
+	now.Slot, now.MAC = "", ""
 	switch {
 	case want.UUID != "" && have.UUID != "" && lesser(want.UUID) != lesser(have.UUID),
 		want.Serial != "" && have.Serial != "" && want.Serial != have.Serial:
 		st.Kind, st.Place = site.StandingDoubt, n.Place
 		st.Text = fmt.Sprintf("its %s is that of %s, which the design has as %s; this is %s: where a board was replaced, write %s",
-			c.by, c.node, full(want), full(have), strings.Replace(identityLine(have.Own()), "identity", "moved", 1))
+			c.by, c.node, full(want), full(have), strings.Replace(identityLine(now), "identity", "moved", 1))
 		return st
 	case c.by == "UUID" && want.UUID != have.UUID:
 		st.Text = "it reports the bytes of its UUID's first three fields in the other order than the design"

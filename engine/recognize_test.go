@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -96,5 +97,91 @@ func TestRecognizeByTheRecord(t *testing.T) {
 	engine.Recognize(registered(), map[string]site.Memory{"n3": {Recorded: site.Recorded{Adopted: &site.Adoption{Machine: site.Identity{UUID: uuid2}}}}}, all)
 	if s := all[0].Standing; s.Kind != site.StandingMoved || s.Node != "n3" {
 		t.Errorf("%+v", s)
+	}
+}
+
+// enclosed is a machine behind a controller that others are behind too.
+func enclosed(slot, mac string) site.Met {
+	m := met("10.9.0.50", site.Identity{Serial: "ENC1", Slot: slot, MAC: mac}, mac)
+	m.Endpoint.URL = "redfish+https://10.9.0.50/redfish/v1/Systems/" + slot
+	return m
+}
+
+// Nodes of an enclosure that share a serial number are known by what stands
+// beside it, and by none of another's.
+func TestRecognizeInAnEnclosure(t *testing.T) {
+	const mac1, mac2, mac3 = "02:00:00:00:00:01", "02:00:00:00:00:02", "02:00:00:00:00:03"
+	s := registered()
+	for name, id := range map[string]site.Identity{"e1": {Serial: "ENC1", Slot: "Node1"}, "e2": {Serial: "ENC1", MAC: mac2}} {
+		s.Nodes[name] = &site.Node{Name: name, Identity: id, Endpoints: map[site.EndpointKind]site.Endpoint{
+			site.BMC: {URL: "redfish+https://10.9.0.50/redfish/v1/Systems/Node" + name[1:]},
+		}}
+	}
+	all := []site.Met{enclosed("Node1", mac1), enclosed("Node2", mac2), enclosed("Node3", mac3), enclosed("Node4", mac1)}
+	engine.Recognize(s, nil, all)
+	for i, want := range []struct {
+		kind site.StandingKind
+		node string
+	}{{site.StandingKnown, "e1"}, {site.StandingKnown, "e2"}, {site.StandingUnknown, ""}, {site.StandingUnknown, ""}} {
+		if got := all[i].Standing; got.Kind != want.kind || got.Node != want.node {
+			t.Errorf("%s is %+v, want %s %s", all[i].Observed.Identity.Full(), got, want.kind, want.node)
+		}
+	}
+	// Whoever adds the third is given what tells it from the others; the fourth
+	// lists a port of the first, so its slot has to do.
+	for i, says := range map[int]string{2: "mac:    \"" + mac3 + `"`, 3: `slot:   "Node4"`} {
+		if cue := all[i].Standing.CUE; !strings.Contains(cue, says) || !strings.Contains(cue, `serial: "ENC1"`) {
+			t.Errorf("the lines are\n%s\nwant %s among them", cue, says)
+		}
+	}
+	moved := []site.Met{enclosed("Node1", mac2)}
+	engine.Recognize(s, nil, moved)
+	if got := moved[0].Standing; got.Kind != site.StandingDoubt || !strings.Contains(got.Text, "its serial number is that of e1") || !strings.Contains(got.Text, "e2") {
+		t.Errorf("a machine in the slot of another is %+v", got)
+	}
+}
+
+// The least identity tells each machine from every other.
+func TestDistinct(t *testing.T) {
+	at := func(ids ...site.Identity) (all []site.Met) {
+		for i, id := range ids {
+			all = append(all, met("10.9.0."+string(rune('1'+i)), id))
+		}
+		return all
+	}
+	for name, c := range map[string]struct{ met, want []site.Identity }{
+		"own numbers": {[]site.Identity{{UUID: uuid1, Serial: "A", Slot: "1", MAC: "m1"}, {UUID: uuid2, Serial: "B", Slot: "1", MAC: "m2"}},
+			[]site.Identity{{UUID: uuid1, Serial: "A"}, {UUID: uuid2, Serial: "B"}}},
+		"one serial, own UUIDs": {[]site.Identity{{UUID: uuid1, Serial: "A", Slot: "1"}, {UUID: uuid2, Serial: "A", Slot: "2"}},
+			[]site.Identity{{UUID: uuid1}, {UUID: uuid2}}},
+		"one serial, ports": {[]site.Identity{{Serial: "A", Slot: "1", MAC: "m1"}, {Serial: "A", Slot: "2", MAC: "m2"}},
+			[]site.Identity{{Serial: "A", MAC: "m1"}, {Serial: "A", MAC: "m2"}}},
+		"one serial, slots": {[]site.Identity{{Serial: "A", Slot: "1"}, {Serial: "A", Slot: "2"}},
+			[]site.Identity{{Serial: "A", Slot: "1"}, {Serial: "A", Slot: "2"}}},
+		"one serial, one slot": {[]site.Identity{{Serial: "A", Slot: "1"}, {Serial: "A", Slot: "1"}}, []site.Identity{{}, {}}},
+		"one serial, one port": {[]site.Identity{{Serial: "A", Slot: "1", MAC: "m"}, {Serial: "A", Slot: "2", MAC: "m"}},
+			[]site.Identity{{Serial: "A", Slot: "1"}, {Serial: "A", Slot: "2"}}},
+		"one UUID, own serials": {[]site.Identity{{UUID: uuid1, Serial: "A"}, {UUID: turned1, Serial: "B"}}, []site.Identity{{Serial: "A"}, {Serial: "B"}}},
+		"one UUID, ports":       {[]site.Identity{{UUID: uuid1, MAC: "m1"}, {UUID: uuid1, MAC: "m2"}}, []site.Identity{{MAC: "m1"}, {MAC: "m2"}}},
+		"nothing but slots":     {[]site.Identity{{Slot: "1"}, {Slot: "2"}}, []site.Identity{{}, {}}},
+		"placeholders":          {[]site.Identity{{Serial: "0123456789", Slot: "1"}, {Serial: "0123456789", Slot: "2"}}, []site.Identity{{}, {}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			met := at(c.met...)
+			got, notes := engine.Distinct(met)
+			if !slices.Equal(got, c.want) {
+				t.Errorf("got %+v, want %+v", got, c.want)
+			}
+			for i, id := range got {
+				for k, other := range met {
+					if i != k && id.Known() && id.Matches(other.Observed.Identity) {
+						t.Errorf("%s is the identity of another, too", id.Full())
+					}
+				}
+			}
+			if shared := strings.Contains(name, "one "); shared != (len(notes) > 0) {
+				t.Errorf("the notes are %q", notes)
+			}
+		})
 	}
 }

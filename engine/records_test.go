@@ -69,8 +69,8 @@ func TestAfterACrashNothingIsDestroyedAtOnce(t *testing.T) {
 	}
 }
 
-// TestRecordsAreLost holds that a machine's own marker stands for the record
-// of its installation.
+// TestRecordsAreLost holds that a machine whose installer could not sign its
+// marker is installed anew by nobody, and waits for a person to accept it.
 func TestRecordsAreLost(t *testing.T) {
 	inBubble(t, usual, func(w *world) {
 		w.commit(w.installed(1))
@@ -85,6 +85,17 @@ func TestRecordsAreLost(t *testing.T) {
 		}
 		w.up()
 		w.after(20 * time.Minute)
+		w.want("a", site.Blocked)
+		w.reason("a", "says that it is generation 1")
+		if set := w.engine.Report().Status.Waiting; len(set) != 0 {
+			t.Errorf("%v waits for approval", set)
+		}
+		w.do(site.Order{Verb: site.VerbApprove, Node: "a"})
+		w.after(5 * time.Minute)
+		w.want("a", site.InSync)
+		w.down()
+		w.up()
+		w.after(5 * time.Minute)
 		w.want("a", site.InSync)
 		if n := w.fleet.Machine("a").Counts().Installs; n != 1 {
 			t.Errorf("%d installations", n)
@@ -135,7 +146,7 @@ func TestClockJumps(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { // its time begins in the year 2000
 			time.Sleep(later)
 			w := &world{t: t, fleet: drivertest.NewFleet(usual, "a"), source: &commits{}, dir: dir, told: &teller{}}
-			w.fleet.Machine("a").SetDisk(&site.Marker{Node: "a", Generation: 1, Image: "d1"})
+			w.fleet.Machine("a").SetDisk(w.signed(site.Marker{Node: "a", Generation: 1, Image: "d1"}))
 			w.fleet.Machine("a").SetPower("on")
 			w.commit(w.installed(1))
 			w.up()
@@ -211,7 +222,7 @@ func (m *login) Observe(ctx context.Context, n *site.Node, f []site.Facet) (site
 	return o, err
 }
 
-func (m *login) Apply(ctx context.Context, s site.Step, n *site.Node, o site.Observed) error {
+func (m *login) Apply(ctx context.Context, s site.Step, n *site.Node, o driver.Permit) error {
 	m.l.mu.Lock()
 	m.l.events = append(m.l.events, fmt.Sprintf("%s by %s", s.Action, m.session))
 	m.l.mu.Unlock()
@@ -250,7 +261,7 @@ func TestSessionsOfEarlierTerms(t *testing.T) {
 		w.commit(w.installed(1))
 		l.events = nil
 		w.up()
-		w.after(5 * time.Second)
+		w.until("it waits for approval", time.Minute, func() bool { return w.engine.Report().Status.Approve != "" })
 		w.approve()
 		w.after(5 * time.Second)
 		if said := strings.Join(l.events, ", "); said != "end of session 5, install by session 6" {

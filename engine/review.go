@@ -21,6 +21,9 @@ type Proposals interface {
 	// Proposal is one of them by its number, also when it is not open any
 	// more. site.ErrNotFound is wrapped when there is none.
 	Proposal(ctx context.Context, number int) (site.Proposal, error)
+	// Decision is how it came that a proposal was merged. site.ErrNotYet is
+	// wrapped as long as the forge does not tell.
+	Decision(ctx context.Context, number int) (site.Decision, error)
 }
 
 // Branch is the branch that a site follows, for what is to be merged into it.
@@ -48,9 +51,11 @@ type Announcer interface {
 	// proposal that was merged it is called whenever there is news of what
 	// came of it.
 	Announce(ctx context.Context, r site.Review) error
-	// Stands says whether people can read in a proposal's comment that a set is
-	// destroyed: whether it is there, and was not edited away.
-	Stands(ctx context.Context, number int, set string) (bool, error)
+	// Reads is the comment that is kept on a proposal as people read it now; it
+	// is the one with the number, where that is not 0. site.ErrNotFound is
+	// wrapped when there is none, and site.ErrNotYet as long as that is in doubt,
+	// or another text is on its way.
+	Reads(ctx context.Context, number int, comment int64) (site.Reading, error)
 }
 
 // ReviewConfig is what reviews of a site's proposals are made with. None of it
@@ -83,10 +88,15 @@ type Reviews struct {
 
 	base     string           // that lineages are known at
 	lineages map[lineage]bool // see contains
+	// doubts are since when something about a proposal is not known, or cannot
+	// be asked. watched is the last proposal whose comment was read.
+	doubts  map[question]time.Time
+	watched int
 
 	mu    sync.Mutex
 	done  map[int]reviewed
 	begun map[int]commits // that people know to be planned
+	open  []int           // numbers of the last listing; nil before the first
 	told  map[int]news    // of merged proposals
 	// asks is how often somebody has asked for another plan, answered how many
 	// of these were made.
@@ -100,9 +110,10 @@ type commits struct{ head, base string }
 type reviewed struct {
 	head, base string
 	allowed    bool
-	named      bool        // the comment names all that is destroyed
-	set        site.Losses // that merging approves, once it is shown
-	waiting    site.Losses // without the proposal
+	named      bool            // the comment names all that is destroyed
+	set        site.Losses     // that merging approves, once it is shown
+	files      map[string]bool // digests of the files that the design names
+	waiting    site.Losses     // without the proposal
 	problem    string
 	asks       int  // for another plan, when it was begun
 	early      bool // there were machines still to be looked at for the first time
@@ -118,12 +129,14 @@ const (
 	// are open, so that a push does not wait for all of them.
 	reviewsPerRound = 16
 	reviewTimeout   = 5 * time.Minute
+	// firstLooks is for how long after a start it is asked more often what is open.
+	firstLooks = 5 * time.Minute
 )
 
 // Reviews makes the reviews of the engine's site; Run keeps them.
 func (e *Engine) Reviews(c ReviewConfig) *Reviews {
 	return &Reviews{ReviewConfig: c, engine: e, poke: make(chan struct{}, 1), done: map[int]reviewed{}, begun: map[int]commits{}, told: map[int]news{},
-		asks: map[int]int{}, answered: map[int]int{}}
+		asks: map[int]int{}, answered: map[int]int{}, doubts: map[question]time.Time{}}
 }
 
 // Run reviews until the context ends.
@@ -134,10 +147,15 @@ func (r *Reviews) Run(ctx context.Context) error {
 		return nil
 	}
 	dice := r.engine.dice("reviews")
+	began := time.Now()
 	for failures := 0; ; {
 		more, err := r.Round(ctx)
 		r.engine.setProblem("proposals", err)
-		wait := jitter(dice, r.engine.PollEvery())
+		every := r.engine.PollEvery()
+		if time.Since(began) < firstLooks { // somebody may be about to try it, and machines are being met
+			every = min(every, firstPoll)
+		}
+		wait := min(jitter(dice, every), every)
 		switch {
 		case err != nil:
 			failures++
@@ -151,6 +169,7 @@ func (r *Reviews) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-r.poke:
+		case <-r.engine.inForce: // what was merged may be approved now
 		case <-time.After(wait):
 		}
 	}
@@ -183,9 +202,8 @@ func (r *Reviews) Round(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("fetch branch %s: %w", r.Branch, err)
 	}
-	if err := r.settle(lctx, open, base.ID); err != nil {
-		return false, err
-	}
+	r.settle(lctx, open, base.ID)
+	r.watch(lctx, open)
 	r.forget(open)
 	due := r.due(open, base.ID)
 	if err := r.begin(ctx, due, base.ID); err != nil || len(due) == 0 {
@@ -251,6 +269,12 @@ func (r *Reviews) begin(ctx context.Context, due []site.Proposal, base string) e
 func (r *Reviews) forget(open []site.Proposal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.open = []int{}
+	for _, p := range open[:min(len(open), maxReviewed)] {
+		if p.Base == r.Branch {
+			r.open = append(r.open, p.Number)
+		}
+	}
 	for number := range r.done {
 		if !slices.ContainsFunc(open, func(p site.Proposal) bool { return p.Number == number }) {
 			delete(r.done, number)
@@ -291,6 +315,9 @@ func (r *Reviews) review(ctx context.Context, p site.Proposal, on *footing) erro
 	}
 	is := r.tried(p, v.Base, allowed, err)
 	is.waiting, is.early, is.asks = on.waiting, early, asks
+	if on.merged != nil {
+		is.files = filesOf(on.merged)
+	}
 	if err != nil {
 		v.Problem, v.Ours = "it could not be planned: "+steady(err)+"; it is tried again", true
 		r.engine.Log.Warn("proposal not planned", "proposal", p.Number, "revision", p.Head, "err", err)
@@ -299,6 +326,9 @@ func (r *Reviews) review(ctx context.Context, p site.Proposal, on *footing) erro
 		return nil // people know
 	}
 	v.Grown = r.grown(&v, asks)
+	if c := r.engine.proposed(p.Number).ChangedAt(p.Head); c != nil {
+		v.Call = plan.ChangedCall(&v, c.What, c.When)
+	}
 	r.write(&v, on)
 	if is.named = v.Planned() && v.Whole; is.named {
 		is.set = v.Approves()
@@ -436,32 +466,10 @@ func (r *Reviews) write(v *site.Review, on *footing) {
 	}
 	var w bytes.Buffer
 	v.Whole = plan.Comment(&w, v, view)
-	v.Comment = w.String()
+	v.Verdict, v.Comment = plan.Verdict(v), w.String()
 }
 
 var errDone = errors.New("the branch has it already")
-
-// Shown is told when people can read a review's comment, which names a set: from
-// now on merging the proposal approves that. It does not count when another
-// review was made since, nor when the proposal is not open any more: who merged
-// it may not have read it.
-func (r *Reviews) Shown(ctx context.Context, number int, head, base, set string) error {
-	r.turn.Lock()
-	defer r.turn.Unlock()
-	r.mu.Lock()
-	is := r.done[number]
-	r.mu.Unlock()
-	if len(is.set) == 0 || is.head != head || is.base != base || is.set.Digest() != set {
-		return nil
-	}
-	if open, err := r.stillOpen(ctx, number, head); err != nil || !open {
-		return err
-	}
-	was := r.engine.proposed(number)
-	next := was
-	next.Shown = &record.Shown{Head: head, Base: base, Digest: set, Losses: is.set, Waiting: is.waiting, When: time.Now()}
-	return r.engine.putProposed(ctx, was, next)
-}
 
 // Allow lets one commit of a fork be planned. Who says so must be a person
 // whose right to write was looked up right before.

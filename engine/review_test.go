@@ -2,6 +2,8 @@ package engine_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -30,13 +32,18 @@ type forge struct {
 	told      []site.Review
 	asked     func(number int) // before it is said what became of a proposal
 	each      func()           // before every answer
-	deleted   bool             // the comment
-	judged    []string         // which revision by which
+	comments  map[int]site.Reading
+	decisions map[int]site.Decision // how it came to merges, where that is not as it looks
+	late      bool                  // whether what is asked about merges is not known yet
+	busy      bool                  // whether a newer comment is being written
+	mute      error                 // of what is asked about merges
+	lost      bool                  // whether the answer to the last writing was lost
+	judged    []string              // which revision by which
 	judgement []site.Finding
 }
 
 func (w *world) forge() *forge {
-	return &forge{w: w, proposals: map[int]site.Proposal{}, merges: map[string]site.Merge{}}
+	return &forge{w: w, proposals: map[int]site.Proposal{}, merges: map[string]site.Merge{}, comments: map[int]site.Reading{}, decisions: map[int]site.Decision{}}
 }
 
 func (f *forge) reviews() *engine.Reviews {
@@ -163,11 +170,49 @@ func (f *forge) Announce(_ context.Context, r site.Review) error {
 	return nil
 }
 
-func (f *forge) Stands(_ context.Context, number int, set string) (bool, error) {
+func (f *forge) Decision(_ context.Context, number int) (site.Decision, error) {
 	f.before()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return !f.deleted, f.away
+	p := f.proposals[number]
+	d, known := f.decisions[number]
+	if !known {
+		d = site.Decision{By: p.MergedBy, When: p.MergedAt}
+	}
+	if f.mute != nil {
+		return d, f.mute
+	}
+	if f.late || p.State != site.ProposalMerged {
+		return d, fmt.Errorf("timeline: %w", site.ErrNotYet)
+	}
+	return d, f.away
+}
+
+func (f *forge) Reads(_ context.Context, number int, comment int64) (site.Reading, error) {
+	f.before()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	is, there := f.comments[number]
+	switch {
+	case f.away != nil:
+		return is, f.away
+	case f.busy:
+		return is, fmt.Errorf("comment: %w", site.ErrNotYet)
+	case !there || comment == 0:
+		return is, fmt.Errorf("comment: %w", site.ErrNotFound)
+	}
+	return is, nil
+}
+
+// edit is what somebody does to a comment.
+func (f *forge) edit(number int, change func(*site.Reading)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	is := f.comments[number]
+	change(&is)
+	if f.comments[number] = is; is.Comment == 0 {
+		delete(f.comments, number)
+	}
 }
 
 func (f *forge) judge(_ context.Context, revision, by site.Revision) ([]site.Finding, error) {
@@ -206,11 +251,32 @@ func (f *forge) round(r *engine.Reviews) {
 	}
 }
 
-// show says that the last comment on a proposal can be read.
+// show writes the last comment on a proposal, and says that it can be read. It is
+// a second old then: a forge counts in seconds.
 func (f *forge) show(r *engine.Reviews, number int) {
 	f.w.t.Helper()
 	v := f.last(number)
-	if err := r.Shown(f.w.t.Context(), number, v.Proposal.Head, v.Base, v.Set); err != nil {
+	f.write(r, v, v.Set)
+}
+
+// write makes the comment on a proposal say what a review does.
+func (f *forge) write(r *engine.Reviews, v site.Review, set string) {
+	f.w.t.Helper()
+	number := v.Proposal.Number
+	told := site.Told{Number: number, Head: v.Proposal.Head, Base: v.Base, Set: set}
+	sum := sha256.Sum256([]byte(v.Comment))
+	f.mu.Lock()
+	is, there := f.comments[number]
+	if was := is; there {
+		told.Before = &was
+	}
+	told.Lost = f.lost
+	if text := hex.EncodeToString(sum[:]); is.Text != text {
+		is = site.Reading{Comment: int64(1000 + number), Text: text, Written: time.Now().Add(-time.Second)}
+	}
+	f.comments[number], told.Is = is, is
+	f.mu.Unlock()
+	if err := r.Told(f.w.t.Context(), told); err != nil {
 		f.w.t.Fatal(err)
 	}
 }
@@ -255,7 +321,7 @@ func TestReview(t *testing.T) {
 		if len(w.fleet.Calls()) != calls {
 			t.Error("machines were written to")
 		}
-		if got := losses(v); !slices.Equal(got, []string{"n1"}) || v.Set != v.Destroys().Digest() || !strings.HasPrefix(v.Comment, "1 node changes: 0 reboots, 1 wiped; about ") {
+		if got := losses(v); !slices.Equal(got, []string{"n1"}) || v.Set != v.Destroys().Digest() || !strings.HasPrefix(v.Verdict, "1 node changes: 0 reboots, 1 wiped; about ") {
 			t.Errorf("it destroys %v as set %q\n%s", got, v.Set, v.Comment)
 		}
 		if v.Base != w.source.head() || len(v.Plan.Nodes) != 1 || v.Plan.Nodes[0].Seen.IsZero() {
@@ -276,7 +342,7 @@ func TestReview(t *testing.T) {
 		}
 		f.propose(7, w.wiping([]string{"n1", "n2", "n3"}, "n2"))
 		f.round(r)
-		if v = f.last(7); len(v.Destroys()) != 0 || v.Set != "" || !strings.HasPrefix(v.Comment, "nothing changes") {
+		if v = f.last(7); len(v.Destroys()) != 0 || v.Set != "" || v.Verdict != "nothing changes" {
 			t.Errorf("after a push it destroys %v\n%s", losses(v), v.Comment)
 		}
 	}, "n1", "n2", "n3")
@@ -330,7 +396,7 @@ func TestReviewThatCannotBe(t *testing.T) {
 		delete(f.merges, p.Head)
 		f.round(r)
 		for number, want := range map[int]string{1: "cannot plan: conflicts in nodes.cue\n", 2: "no plan\n\nCannot plan: they have no commit in common\n", 3: "no plan: 1 error in the design; 1 finding\n"} {
-			if v := f.last(number); !strings.HasPrefix(v.Comment, want) || v.Ours || v.Planned() {
+			if v := f.last(number); !strings.HasPrefix(v.Comment, "### Slipway plan for site <code>test</code>: "+want) || v.Ours || v.Planned() {
 				t.Errorf("%d: got %q, want %q", number, v.Comment, want)
 			}
 		}
@@ -342,6 +408,63 @@ func TestReviewThatCannotBe(t *testing.T) {
 		f.round(r)
 		if v := f.last(4); v.Problem != "" {
 			t.Errorf("looked at again, it has a problem: %s", v.Problem)
+		}
+	}, "n1")
+}
+
+// The first pull request after a start is planned within seconds, and again when
+// the machines are met, however rarely the design has the daemon look; none waits
+// for longer than that.
+func TestFirstProposalAfterAStart(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		d := w.wiping([]string{"n1"})
+		d.Rollout.PollEvery = site.Duration(30 * time.Second)
+		w.commit(d)
+		w.up()
+		f := w.forge()
+		r := f.reviews()
+		ctx, stop := context.WithCancel(context.Background())
+		done := make(chan error)
+		go func() { done <- r.Run(ctx) }()
+		defer func() {
+			stop()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}()
+		w.after(2 * time.Second)
+		for i, most := range []time.Duration{6 * time.Second, 31 * time.Second} {
+			f.propose(7+i, w.wiping([]string{"n1"}, "n1"))
+			w.after(most)
+			if len(f.verdicts(7+i)) == 0 {
+				t.Errorf("pull request %d is not told of within %s", 7+i, most)
+			}
+			w.after(10 * time.Minute)
+		}
+	}, "n1")
+}
+
+// What the branch warns of is nothing of a proposal that is broken; an error of the
+// branch keeps it from being planned as well.
+func TestWarningsOfTheBranchAreNotABrokenProposals(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		f := w.inSync("n1")
+		r := f.reviews()
+		finding := func(s site.Severity, text string) site.Finding {
+			return site.Finding{Code: "c", Severity: s, Message: text}
+		}
+		old, former := finding(site.SeverityWarning, "old"), finding(site.SeverityError, "former")
+		w.source.mu.Lock()
+		w.source.broken[w.source.current.ID] = []site.Finding{old, former}
+		w.source.mu.Unlock()
+		f.propose(7, nil, finding(site.SeverityWarning, "own"), old, former, finding(site.SeverityError, "broken"))
+		f.round(r)
+		var told []string
+		for _, x := range f.last(7).Findings {
+			told = append(told, x.Message)
+		}
+		if v := f.last(7); !slices.Equal(told, []string{"former", "broken", "own"}) || v.Before != 1 {
+			t.Errorf("told of %q, and %d before", told, v.Before)
 		}
 	}, "n1")
 }
@@ -448,7 +571,7 @@ func TestProposalIsNotItsOwnJudge(t *testing.T) {
 		if want := "merged-" + p.Head + " by " + w.source.head(); !slices.Equal(f.judged, []string{want}) {
 			t.Errorf("judged %v, want %s", f.judged, want)
 		}
-		if v.Planned() || v.Set != "" || len(v.Plan.Nodes) > 0 || !strings.HasPrefix(v.Comment, "no plan: 1 error in the design; 1 finding\n") ||
+		if v.Planned() || v.Set != "" || len(v.Plan.Nodes) > 0 || v.Verdict != "no plan: 1 error in the design; 1 finding" ||
 			!strings.Contains(v.Comment, "the floor is cellar; by the rules of the branch, which this changes") {
 			t.Errorf("planned with set %q\n%s", v.Set, v.Comment)
 		}
@@ -544,7 +667,7 @@ func TestMergeApprovesWhatWasShown(t *testing.T) {
 		w.want("n1", site.Blocked)
 		f.round(r)
 		w.until("n1 is installed", 30*time.Minute, w.is(site.InSync, "n1"))
-		if w.begun("n1", site.ActionInstall, time.Time{}).IsZero() || !w.hasTold(site.EventOrder, "destruction "+shown+" approved") {
+		if w.begun("n1", site.ActionInstall, time.Time{}).IsZero() || !w.hasTold(site.EventOrder, "set "+shown+" approved by ") {
 			t.Error("n1 was not installed as approved")
 		}
 		w.want("n2", site.Blocked)
@@ -553,7 +676,7 @@ func TestMergeApprovesWhatWasShown(t *testing.T) {
 		}
 		f.round(r)
 		if v := f.last(7); len(v.Approved) != 1 || len(v.Held) != 1 || v.Held[0].Node != "n2" || v.Set != "" ||
-			!strings.HasPrefix(v.Comment, "merged; in force: 1 of 2 nodes as designed; what is destroyed on 1 more machine is held\n\n- 2000-01-01 ") ||
+			!strings.HasPrefix(v.Comment, "### Slipway, site <code>test</code>: merged; in force: 1 of 2 nodes as designed; what is destroyed on 1 more machine is held\n\n- 2000-01-01 ") ||
 			!strings.Contains(v.Comment, "UTC merged by ann as <code>commit-2</code>, which approves set `"+shown+"`, as named here before\n") {
 			t.Errorf("approved %v, held %v\n%s", v.Approved, v.Held, v.Comment)
 		}
@@ -573,20 +696,15 @@ func TestWhatApprovesNothing(t *testing.T) {
 			f.merge(7)
 			f.show(r, 7)
 		},
-		"another set shown": func(t *testing.T, f *forge, r *engine.Reviews) {
-			v := f.last(7)
-			if err := r.Shown(f.w.t.Context(), 7, v.Proposal.Head, v.Base, "0123456789abcdef"); err != nil {
-				t.Error(err)
-			}
+		"another set shown": func(_ *testing.T, f *forge, r *engine.Reviews) {
+			f.write(r, f.last(7), "0123456789abcdef")
 			f.merge(7)
 		},
 		"shown of an older review": func(_ *testing.T, f *forge, r *engine.Reviews) {
 			v := f.last(7)
 			f.propose(7, f.w.wiping([]string{"n1", "n2"}, "n1"))
 			f.round(r)
-			if err := r.Shown(f.w.t.Context(), 7, v.Proposal.Head, v.Base, v.Set); err != nil {
-				t.Error(err)
-			}
+			f.write(r, v, v.Set)
 			f.merge(7)
 		},
 		"pushed after it was shown": func(_ *testing.T, f *forge, r *engine.Reviews) {
@@ -621,15 +739,15 @@ func TestWhatApprovesNothing(t *testing.T) {
 			f.merge(7)
 			f.change(7, func(p *site.Proposal) { p.Merge = "elsewhere" })
 		},
-		"gone, and merged after all": func(_ *testing.T, f *forge, r *engine.Reviews) {
+		"gone for a day, and merged after all": func(_ *testing.T, f *forge, r *engine.Reviews) {
 			f.show(r, 7)
 			f.merge(7)
-			f.mu.Lock()
-			merged := f.proposals[7]
-			delete(f.proposals, 7)
-			f.mu.Unlock()
-			f.round(r)
-			f.change(7, func(p *site.Proposal) { *p = merged })
+			back := f.vanish(7)
+			for range 25 {
+				f.round(r)
+				f.w.after(time.Hour)
+			}
+			back()
 		},
 		"merged as a commit that comes a week later": func(t *testing.T, f *forge, r *engine.Reviews) {
 			f.show(r, 7)
@@ -764,13 +882,13 @@ func TestMergeWithoutTheComment(t *testing.T) {
 		f.propose(7, w.wiping([]string{"n1"}, "n1"))
 		f.round(r)
 		f.show(r, 7)
-		f.deleted = true
+		f.edit(7, func(is *site.Reading) { is.Comment = 0 })
 		f.merge(7)
 		w.after(time.Minute)
 		f.round(r)
 		w.after(20 * time.Minute)
 		w.want("n1", site.Blocked)
-		if v := f.last(7); len(v.Approved) > 0 || len(v.Held) != 1 || !strings.Contains(v.Comment, "its comment was deleted") {
+		if v := f.last(7); len(v.Approved) > 0 || len(v.Held) != 1 || !strings.Contains(v.Comment, "it was deleted") {
 			t.Errorf("approved %v, held %v\n%s", v.Approved, v.Held, v.Comment)
 		}
 	}, "n1")
@@ -839,8 +957,7 @@ func TestMergeWhileItIsReviewed(t *testing.T) {
 		if f.tellings() != 1 {
 			t.Error("it was told of what was merged")
 		}
-		f.round(r)
-		w.until("n1 is installed", 30*time.Minute, func() bool { return !w.begun("n1", site.ActionInstall, time.Time{}).IsZero() })
+		f.keep(r, "n1 is installed", 30*time.Minute, func() bool { return !w.begun("n1", site.ActionInstall, time.Time{}).IsZero() })
 	}, "n1")
 }
 

@@ -2,7 +2,10 @@ package engine
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -47,16 +50,17 @@ func (e *Engine) planLocked() {
 		}
 	}
 	e.undecided.known = false
+	signal(e.wants)
 }
 
 func (e *Engine) planOfLocked(w *worker, m site.Memory) site.NodePlan {
-	return plan.Node(e.design, w.node, site.Known{Nodes: map[string]site.Memory{w.name: m}, History: e.history, Serves: e.serves})
+	return plan.Node(e.design, w.node, e.knownOfLocked(w.name, m))
 }
 
 // rollOutLocked begins the rollout of the design that has just come into
 // force, when it changes anything. Nodes that failed before, and whose design
-// is the same, still count. Who is kept off is no part of it, but for those that
-// are about to be released.
+// is the same, still count, and a halt that they caused goes on. Nodes under
+// quarantine are excluded, but for those that are about to be released.
 func (e *Engine) rollOutLocked(released ...*worker) {
 	r, was := &rollout{RolloutStatus: site.RolloutStatus{Revision: e.applied, Since: time.Now()}, count: map[standing]int{}}, e.rollout
 	for _, name := range e.namesLocked() {
@@ -78,9 +82,59 @@ func (e *Engine) rollOutLocked(released ...*worker) {
 	}
 	e.rollout = r
 	e.note(site.Event{Kind: site.EventRollout, Revision: e.applied.ID, Text: fmt.Sprintf("rollout of %s begins: %s", e.applied.Short(), change(len(r.Nodes)))})
-	if allowed := maxFailures(e.design, len(r.Nodes)); len(r.Failed) > allowed {
-		e.haltLocked(tooMany(r, allowed))
+	if e.stayHaltedLocked(was); r.Halted != "" {
+		return
 	}
+	if allowed := maxFailures(e.design, len(r.Nodes)); len(r.Failed) > allowed {
+		e.haltLocked(tooMany(r, allowed), slices.Collect(maps.Keys(r.Failed))...)
+	}
+}
+
+// stayHaltedLocked carries the halt of the rollout before over to the one that
+// has just begun, unless the new design changes what is designed for enough of
+// the nodes that caused it. When that rollout has ended, those that came in-sync
+// by themselves do not count either.
+func (e *Engine) stayHaltedLocked(was *rollout) {
+	if was == nil || was.Halted == "" {
+		return
+	}
+	same, allowed := map[string]string{}, maxFailures(e.design, len(was.Nodes))
+	if was.CanaryFailed {
+		allowed = 0
+	}
+	for name, digest := range was.HaltedBy {
+		w := e.workers[name]
+		if w != nil && !was.running() && w.status.State == site.InSync {
+			continue
+		}
+		if w != nil && !w.leaving && wanted(e.design, w.node) == digest {
+			same[name] = digest
+		}
+	}
+	if len(same) <= allowed {
+		return
+	}
+	r := e.rollout
+	r.Halted, r.HaltedSince, r.HaltedBy, r.CanaryFailed = was.Halted, was.HaltedSince, same, was.CanaryFailed
+	e.warn(site.Event{Kind: site.EventRollout, Revision: r.Revision.ID,
+		Text: fmt.Sprintf("rollout stays halted: %s; the new revision does not change what is designed for %s", r.Halted, some(slices.Sorted(maps.Keys(same))))})
+	e.touch()
+}
+
+// wanted is a digest of what is designed for a node's machine. What only sorts
+// nodes, or says when and whether they are worked on, is left out.
+func wanted(s *site.Site, n *site.Node) string {
+	x := *n
+	x.Origins, x.Place, x.Tags, x.Labels, x.Rack, x.Style = nil, site.Origin{}, nil, nil, "", ""
+	x.Window, x.Windows, x.Paused, x.Away = "", site.Windows{}, nil, ""
+	text, err := json.Marshal(struct {
+		Node  *site.Node
+		Image *site.Image
+	}{&x, s.Images[n.Image]})
+	if err != nil {
+		panic(err) // a design comes from JSON
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(text))
 }
 
 func change(nodes int) string {
@@ -112,12 +166,15 @@ func (e *Engine) rollOutMissed(ctx context.Context, released []*worker) error {
 	return e.saveRollout(ctx)
 }
 
-// haltLocked halts the rollout under way, and tells.
-func (e *Engine) haltLocked(why string) {
+// haltLocked halts the rollout under way because of nodes that have failed, and
+// tells.
+func (e *Engine) haltLocked(why string, by ...string) {
 	r := e.rollout
-	r.Halted, r.HaltedSince = why, time.Now()
-	e.Log.Warn("rollout halted", "revision", r.Revision.Short(), "failed", len(r.Failed))
-	e.note(site.Event{Kind: site.EventRollout, Revision: r.Revision.ID, Text: "rollout halted: " + why})
+	r.Halted, r.HaltedSince, r.HaltedBy, r.CanaryFailed = why, time.Now(), map[string]string{}, false
+	for _, name := range by {
+		r.HaltedBy[name] = wanted(e.design, e.workers[name].node)
+	}
+	e.warn(site.Event{Kind: site.EventRollout, Revision: r.Revision.ID, Text: "rollout halted: " + why})
 	e.touch()
 }
 
@@ -166,8 +223,14 @@ func (r *rollout) fail(w *worker, why string) {
 	r.count[w.standing]--
 	r.count[failed]++
 	w.standing = failed
-	r.Failed = without(r.Failed, w.name)
-	r.Failed[w.name] = why
+	r.failed(w.name, why)
+}
+
+// failed notes that a node has failed.
+func (r *rollout) failed(name, why string) {
+	r.Failed = without(r.Failed, name)
+	r.Failed[name] = why
+	r.Failures++
 }
 
 // keepRolloutLocked takes a revision that changes no node for the same rollout
@@ -245,6 +308,9 @@ func (e *Engine) restoreRolloutLocked(s *site.RolloutStatus) {
 	if s != nil {
 		e.rollout = &rollout{RolloutStatus: *s, count: map[standing]int{}, saved: true}
 		e.rollout.Queued = nil
+		if now := time.Now(); s.Proven.After(now) { // the clock was set back
+			e.rollout.Proven, e.rollout.saved = now, false
+		}
 	}
 	if s == nil || s.Revision.ID != e.applied.ID {
 		e.rollOutLocked()
@@ -307,11 +373,11 @@ func (e *Engine) standingLocked(w *worker) standing {
 		return done // a hand kept off changes nothing of it
 	case s.State == site.InSync && !w.outdated:
 		return done
-	case (begun || w.standing == failed) && s.State == site.Stalled && !w.fresh: // else it is about to be tried afresh
+	case (begun || w.standing == failed) && (s.State == site.Stalled || s.State == site.Foreign) && !w.fresh: // else it is about to be tried afresh
 		return failed
 	case begun && s.State != site.Paused && w.spent > time.Duration(w.memory.Recorded.Begun.Patience):
 		return failed
-	case s.State == site.Stalled || s.State == site.Paused || s.State == site.Blocked && s.Person && e.rollout.Halted == "":
+	case s.State == site.Stalled || s.State == site.Foreign || s.State == site.Paused || s.State == site.Blocked && s.Person && e.rollout.Halted == "":
 		return resting
 	}
 	return pending
@@ -328,15 +394,15 @@ func (e *Engine) fellOrRoseLocked(w *worker, now standing) {
 		}
 		return
 	}
-	r.Failed = without(r.Failed, w.name)
-	r.Failed[w.name] = w.status.Reason
+	r.failed(w.name, w.status.Reason)
 	allowed := maxFailures(e.design, len(r.Nodes))
 	switch {
 	case r.Halted != "":
 	case slices.Contains(r.Canaries, w.name):
-		e.haltLocked(fmt.Sprintf("canary %s has failed", w.name))
+		e.haltLocked(fmt.Sprintf("canary %s has failed", w.name), w.name)
+		r.CanaryFailed = true
 	case len(r.Failed) > allowed:
-		e.haltLocked(tooMany(r, allowed))
+		e.haltLocked(tooMany(r, allowed), slices.Collect(maps.Keys(r.Failed))...)
 	}
 }
 
@@ -367,7 +433,7 @@ func (e *Engine) haltedGate(w *worker, t try) *held {
 	if !r.running() || r.Halted == "" || w.standing == aside || t.begun || t.inHand || t.step.Drift || t.step.Impact == site.ImpactNone {
 		return nil
 	}
-	return &held{state: site.Blocked, person: true, release: "a commit that mends or takes back the change, or `slipway retry`",
+	return &held{state: site.Blocked, person: true, release: "a commit that changes what is designed for the failed nodes, or `slipway retry`",
 		sentence: "the rollout of " + r.Revision.Short() + " is halted: " + r.Halted}
 }
 
@@ -449,6 +515,10 @@ func (e *Engine) proveLocked() {
 	e.wakeLocked(canaries)
 }
 
+// maxEnded is of how many rollouts that have ended it is known how: more than can
+// begin and end between two looks at what was merged.
+const maxEnded = 16
+
 // endRolloutLocked ends the rollout under way, if there is one.
 func (e *Engine) endRolloutLocked() {
 	r := e.rollout
@@ -456,9 +526,10 @@ func (e *Engine) endRolloutLocked() {
 		return
 	}
 	r.Done, r.Ended, r.saved = r.count[done], time.Now(), false
+	e.ended = append(e.ended[max(0, len(e.ended)-maxEnded+1):], r.RolloutStatus)
 	e.Meter.Ended(r.RolloutStatus)
 	e.note(site.Event{Kind: site.EventRollout, Revision: r.Revision.ID, Took: site.Duration(r.Ended.Sub(r.Since)),
-		Text: fmt.Sprintf("rollout of %s ended: %d of %d nodes in-sync, %d failed", r.Revision.Short(), r.Done, len(r.Nodes), len(r.Failed))})
+		Text: fmt.Sprintf("rollout of %s ended: %s", r.Revision.Short(), r.Outcome())})
 	signal(e.poke)
 	e.touch()
 }
@@ -468,7 +539,7 @@ func (e *Engine) goOn() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if r := e.rollout; r.running() && r.Halted != "" {
-		r.Halted, r.HaltedSince, r.Failed, r.saved = "", time.Time{}, nil, false
+		r.Halted, r.HaltedSince, r.HaltedBy, r.CanaryFailed, r.Failed, r.saved = "", time.Time{}, nil, false, nil, false
 		for _, w := range e.workers {
 			if w.standing == failed {
 				r.count[failed]--
@@ -510,6 +581,13 @@ func (e *Engine) rolloutLocked() *site.RolloutStatus {
 	s := e.rollout.RolloutStatus
 	if e.rollout.running() {
 		s.Done = e.rollout.count[done]
+		return &s
+	}
+	for name := range s.Failed { // mended since the end
+		if w := e.workers[name]; w != nil && w.status.State == site.InSync {
+			s.Failed = without(s.Failed, name)
+			s.Done++
+		}
 	}
 	return &s
 }
@@ -539,7 +617,7 @@ func (e *Engine) atRestLocked() bool {
 	if r.count[pending] == 0 {
 		return true
 	}
-	if time.Since(r.moved) < atRestAfter || time.Since(r.Since) < atRestAfter {
+	if lately(r.moved, atRestAfter) || lately(r.Since, atRestAfter) {
 		return false
 	}
 	for _, w := range e.workers {
@@ -548,6 +626,13 @@ func (e *Engine) atRestLocked() bool {
 		}
 	}
 	return true
+}
+
+// lately says whether less time than that has passed since. A recorded time that is
+// still to come was long ago: the clock was set back since.
+func lately(at time.Time, than time.Duration) bool {
+	ago := time.Since(at)
+	return ago >= 0 && ago < than
 }
 
 // getsOnLocked says whether something may still happen to a node by itself. A

@@ -188,6 +188,28 @@ func TestCanaryThatFailsHaltsTheRollout(t *testing.T) {
 		if got := w.patchedNow(names(3)...); len(got) != 3 {
 			t.Errorf("patched after the order to go on: %v", got)
 		}
+		if r := w.rollout(); r.Outcome() != "3 of 3 nodes in-sync, 0 failed (1 failure before it was mended)" {
+			t.Errorf("its outcome is %q", r.Outcome())
+		}
+	}, names(3)...)
+}
+
+// What has failed, and is mended when the rollout has ended, is failed no more.
+func TestOutcomeOfARolloutWhoseFailureIsMendedLater(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(names(3)...)
+		w.fleet.Machine("n1").SetFault(drivertest.Lies)
+		w.patch(d, "2", func(d *site.Site) { d.Rollout.MaxUnavailable, d.Rollout.MaxFailures = "3", "1" })
+		w.after(40 * time.Minute)
+		if r := w.rollout(); r.Ended.IsZero() || r.Outcome() != "2 of 3 nodes in-sync, 1 failed" {
+			t.Errorf("with one failed: %+v, %q", r, r.Outcome())
+		}
+		w.fleet.Machine("n1").SetFault(drivertest.Healthy)
+		w.do(site.Order{Verb: site.VerbRetry, Node: "n1"})
+		w.after(20 * time.Minute)
+		if r := w.rollout(); r.Outcome() != "3 of 3 nodes in-sync, 0 failed (1 failure before it was mended)" {
+			t.Errorf("with it mended: %+v, %q", r, r.Outcome())
+		}
 	}, names(3)...)
 }
 
@@ -598,7 +620,7 @@ func TestDriftOfWhatIsStagedOverARestart(t *testing.T) {
 
 func TestMovedMachineTakesTheNameOver(t *testing.T) {
 	inBubble(t, patched, func(w *world) {
-		w.fleet.Machine("n1").SetDisk(&site.Marker{Node: "n1", Generation: 2, Image: "d1"})
+		w.fleet.Machine("n1").SetDisk(w.signed(site.Marker{Node: "n1", Generation: 2, Image: "d1"}))
 		w.fleet.Machine("n1").SetPower("on")
 		d := w.service("n1")
 		d.Nodes["n1"].Image, d.Nodes["n1"].Generation = "debian", 2
@@ -634,13 +656,11 @@ func TestTenBlankMachinesInstallFromOneChange(t *testing.T) {
 		for _, n := range d.Nodes {
 			n.Image, n.Generation = "debian", 1
 		}
-		// The plan that people read before, with nothing seen of any machine.
-		p := planned(d)
-		set := p.Destroys()
-		d.Approvals = map[string]site.Approval{set.Digest(): {By: "ann"}}
 		w.fleet.Machine("n7").SetFault(drivertest.Unreachable)
 		w.commit(d)
 		w.up()
+		w.after(time.Minute)
+		w.approve()
 		w.after(20 * time.Minute)
 		for _, name := range all {
 			if name == "n7" {
@@ -648,12 +668,12 @@ func TestTenBlankMachinesInstallFromOneChange(t *testing.T) {
 			}
 			w.want(name, site.InSync)
 		}
-		w.down() // a part is done, and the rest stays approved for as long as the line stands
-		w.after(8 * 24 * time.Hour)
-		w.up()
 		w.fleet.Machine("n7").SetFault(drivertest.Healthy)
+		w.after(10 * time.Minute)
+		w.reason("n7", "waits for approval") // nobody had seen its disks
+		w.approve()
 		w.after(30 * time.Minute)
-		w.want("n7", site.InSync) // it was in the set that was approved
+		w.want("n7", site.InSync)
 		for _, name := range all {
 			if got := w.fleet.Machine(name).Counts().Installs; got != 1 {
 				t.Errorf("%s was installed %d times", name, got)

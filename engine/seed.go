@@ -6,6 +6,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/firstboot"
+	"github.com/slipway-gitops/slipway/engine/firstboot/seed"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -18,7 +19,7 @@ func (w *worker) seed(ctx context.Context, m driver.Machine, j job, s site.Step)
 	if s.Action != site.ActionInstall || !ok {
 		return nil
 	}
-	seed, identity, err := firstboot.Make(j.site, j.node, s)
+	made, identity, err := seed.Make(j.site, j.node, s, w.e.Key, w.e.termNumber())
 	if err != nil {
 		return fmt.Errorf("%w: %w", driver.ErrRefused, err)
 	}
@@ -27,12 +28,12 @@ func (w *worker) seed(ctx context.Context, m driver.Machine, j job, s site.Step)
 			return
 		}
 		begun := *r.InFlight
-		begun.FirstBoot = begun.FirstBoot.With(identity.HostKey, identity.Token)
+		begun.FirstBoot = begun.FirstBoot.With(identity.HostKey, identity.Token, firstboot.Given(j.site, j.node))
 		r.InFlight = &begun
 	})
 	if err != nil {
 		return err
 	}
-	seeder.Seed(seed)
+	seeder.Seed(made)
 	return nil
 }

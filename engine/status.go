@@ -31,9 +31,13 @@ func (w *worker) show(ctx context.Context, o outcome) {
 	fresh := shown != w.memory.Recorded.Last
 	changed := !sameStatus(s, w.status)
 	w.status = s
+	tell := w.note
+	if s.Person && !w.blind { // what a blind one cannot see is told when it cannot
+		tell = w.warn
+	}
 	e.mu.Unlock()
 	if fresh {
-		w.note(site.EventState, "", told(o))
+		tell(site.EventState, "", told(o))
 	}
 	if fresh && ctx.Err() == nil {
 		if err := w.save(ctx, func(r *site.Recorded) { r.Last = shown }); err != nil {
@@ -41,7 +45,6 @@ func (w *worker) show(ctx context.Context, o outcome) {
 		}
 	}
 	if changed {
-		e.Log.Debug("node state", "node", w.name, "state", string(s.State), "reason", s.Reason)
 		e.touch()
 	}
 }
@@ -58,14 +61,15 @@ func (w *worker) describeLocked(o outcome) site.NodeStatus {
 	n, m := w.node, w.memory
 	s := site.NodeStatus{
 		Name: n.Name, Role: n.Role, Rack: n.Rack, Hypervisor: n.Virtual.Host.Hypervisor, State: o.state, Reason: o.reason, Next: o.next,
-		Detail: o.detail, Release: o.release, Person: o.person || o.state == site.Stalled, Phase: w.plan.Phase, Model: plan.Model(m.Observed),
+		Detail: o.detail, Cause: o.cause, Release: o.release, Person: o.person || o.state == site.Stalled, Approve: o.approve, Phase: w.plan.Phase, Model: plan.Model(m.Observed),
 		Machine: m.Observed.Identity, Generation: m.Recorded.Generation(),
 		Power:  m.Observed.Facets[site.FacetPower].Have["state"],
 		Health: m.Observed.Facets[site.FacetHealth].Have["status"],
-		OS:     m.Observed.Facets[site.FacetOS].Have["release"],
-		Seen:   m.Observed.Seen(), Notes: w.plan.Notes, Findings: w.plan.Findings, Since: time.Now(),
+		OS:     m.Observed.Facets[site.FacetOS].Have["release"], Binding: w.binding,
+		Seen: m.Observed.Seen(), NotActedOn: w.plan.NotActedOn, Notes: w.plan.Notes, Findings: w.plan.Findings, Since: time.Now(),
 		Stale: stale(n, m.Observed, observeEvery(w.e.design), time.Now()),
 	}
+	s.Sealed = w.sealLocked()
 	s.Quarantined = m.Recorded.Quarantined
 	if p := m.Recorded.Paused; p.Holds(time.Now()) {
 		s.Paused = p
@@ -89,7 +93,7 @@ func (w *worker) describeLocked(o outcome) site.NodeStatus {
 // sameStatus compares what is worth telling people.
 func sameStatus(a, b site.NodeStatus) bool {
 	a.Seen, b.Seen, a.Retry, b.Retry = time.Time{}, time.Time{}, time.Time{}, time.Time{}
-	a.Detail, b.Detail, a.Release, b.Release = "", "", "", ""
+	a.Detail, b.Detail, a.Cause, b.Cause, a.Release, b.Release = "", "", "", "", "", ""
 	a.Stale, b.Stale = nil, nil
 	return reflect.DeepEqual(a, b)
 }
@@ -104,20 +108,28 @@ func (e *Engine) Report() site.Report {
 		ObserveOnly: e.whyReadOnlyLocked(), Waiting: waiting, Approve: digest,
 		Rollout: e.rolloutLocked(), Term: e.termNumberLocked(), Swept: e.swept,
 	}
+	if e.design != nil {
+		st.Unacted = e.design.NotActedOn(e.serves)
+	}
+	if e.Config.Notes != nil {
+		st.Notes = e.Config.Notes()
+	}
 	if e.paused.Holds(time.Now()) {
 		st.Paused = e.paused
 	}
+	st.Ledger = e.ledgerLocked()
 	for _, key := range slices.Sorted(maps.Keys(e.problems)) {
 		st.Problems = append(st.Problems, e.problems[key])
 	}
+	st.Problems = append(st.Problems, e.withheldLocked()...)
 	st.Nodes = make([]site.NodeStatus, 0, len(e.workers))
 	p := site.Plan{Version: site.PlanVersion, Site: e.Site, Revision: e.applied.ID}
 	for _, name := range e.namesLocked() {
 		w := e.workers[name]
-		st.Nodes = append(st.Nodes, w.status)
+		st.Nodes = append(st.Nodes, w.refreshLocked())
 		if w.leaving {
 			p.Removes = append(p.Removes, site.Removal{Node: name, Machine: w.memory.Observed.Identity, Held: w.status.Reason})
-		} else if len(w.plan.Steps)+len(w.plan.Blocked)+len(w.plan.Notes)+len(w.plan.Findings) > 0 || w.plan.Waiting != "" {
+		} else if len(w.plan.Steps)+len(w.plan.Blocked)+len(w.plan.NotActedOn)+len(w.plan.Notes)+len(w.plan.Findings) > 0 || w.plan.Waiting != "" {
 			p.Nodes = append(p.Nodes, w.plan)
 		}
 	}
@@ -131,7 +143,12 @@ func (e *Engine) namesLocked() []string { return slices.Sorted(maps.Keys(e.worke
 func (e *Engine) knownOf(node string, m site.Memory) site.Known {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return site.Known{Nodes: map[string]site.Memory{node: m}, History: e.history, Serves: e.serves}
+	return e.knownOfLocked(node, m)
+}
+
+func (e *Engine) knownOfLocked(node string, m site.Memory) site.Known {
+	return site.Known{Nodes: map[string]site.Memory{node: m}, History: e.history, Serves: e.serves,
+		Accounts: map[string]site.Account{node: e.accounts[node]}, Records: e.book.Records, Reach: e.others}
 }
 
 // Known is what is known beside the design.
@@ -139,11 +156,14 @@ func (e *Engine) Known() site.Known {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	k := site.Known{Nodes: make(map[string]site.Memory, len(e.workers)), History: e.history, Serves: e.serves, Paused: e.paused, Rollout: e.rolloutLocked(),
+		Accounts: maps.Clone(e.accounts), Records: e.book.Records,
 		Reach: make(map[string]site.Reach, len(e.workers)), Placed: e.placedLocked()}
 	for name, w := range e.workers {
 		k.Nodes[name] = w.memory
-		k.Reach[name] = site.Reach{BMC: Pinned(w.node.Endpoints[site.BMC], w.memory.Recorded.Certificate), Machine: w.node.Machine(),
-			Hypervisor: w.node.Virtual.Host.Hypervisor}
+		reach, own := e.reachLocked(w), site.ReachOf(w.node)
+		reach.BMC, reach.Machine, reach.Hypervisor = own.BMC, own.Machine, own.Hypervisor // what leads to it now
+		reach.BMC = Pinned(reach.BMC, w.memory.Recorded.Certificate)
+		k.Reach[name] = reach
 	}
 	return k
 }
@@ -172,8 +192,12 @@ func (e *Engine) report(ctx context.Context) {
 	}
 }
 
-// tell runs every reporter once and says whether all of them succeeded.
+// tell runs every reporter once and says whether all of them succeeded. A daemon
+// that does not act for the site leaves telling to the one that does.
 func (e *Engine) tell(ctx context.Context) bool {
+	if e.isBarred() {
+		return true
+	}
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	r, ok := e.Report(), true
@@ -184,7 +208,40 @@ func (e *Engine) tell(ctx context.Context) bool {
 		}
 		e.setProblem(fmt.Sprintf("report %d", i), err)
 	}
-	return ok
+	if e.Branch == nil {
+		return ok
+	}
+	err := e.publishStatus(ctx)
+	if err != nil {
+		err = fmt.Errorf("the status cannot be written: %w", err)
+	}
+	e.setProblem("status branch", err)
+	return ok && err == nil
+}
+
+// publishStatus writes the status to the branch, once what that has was compared
+// with the records: it tells when they are older than what was done, and would be
+// gone.
+func (e *Engine) publishStatus(ctx context.Context) error {
+	if e.Anchor != nil {
+		if err := e.compareWithPublished(ctx); err != nil {
+			return err
+		}
+		if e.isBarred() {
+			return nil
+		}
+	}
+	e.resealAll()
+	return e.Branch.Report(ctx, e.Report())
+}
+
+// resealAll has the sealed part of each node be what it is by now.
+func (e *Engine) resealAll() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, w := range e.workers {
+		w.status.Sealed = w.sealLocked()
+	}
 }
 
 func (e *Engine) reportInterval() time.Duration {

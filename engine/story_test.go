@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
-	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/engine/sitekey"
 )
 
 // quick are machines that take the time of fast ones.
@@ -23,20 +23,39 @@ var quick = drivertest.Config{
 	},
 }
 
-func newTrial(seed uint64, store *record.Store) *trial {
+func newTrial(seed uint64, dir string, key *sitekey.Key) *trial {
 	t := &trial{
-		seed: seed, name: fmt.Sprintf("trial-%d", seed), dice: rand.New(rand.NewPCG(seed, 77)), store: store,
-		source: &commits{}, began: time.Now(), ills: map[string][]ill{}, holds: map[string][]spell{}, kept: map[string][]spell{},
-		halfway: map[string]time.Time{}, begunAt: map[string]time.Time{}, installing: map[string]bool{}, settled: map[string]site.Identity{}, shown: map[string]string{}, lives: map[string]int{}, replaced: map[string]time.Time{}, tried: map[string]time.Time{}, begunOn: map[string]time.Time{},
+		seed: seed, name: "trial", dice: rand.New(rand.NewPCG(seed, 77)), chaos: rand.New(rand.NewPCG(seed, 78)), dir: dir,
+		source: &commits{}, ills: map[string][]ill{}, holds: map[string][]spell{}, kept: map[string][]spell{},
+		halfway: map[string]time.Time{}, begunAt: map[string]time.Time{}, installing: map[string]bool{}, settled: map[string]site.Identity{}, shown: map[string]string{}, replaced: map[string]time.Time{}, tried: map[string]time.Time{}, keptPerhaps: map[string]bool{}, accepted: map[string]bool{}, begunOn: map[string]time.Time{},
 	}
+	t.people = newPeople(t)
+	t.daemon = &daemon{t: t, label: "daemon", state: t.newState()}
 	config := quick
 	config.Seed = seed
 	if t.chance(0.3) {
 		config.Flaky = 0.02
 	}
+	if t.chance(0.7) {
+		t.board, t.key = &board{}, key
+	}
+	if t.chance(0.4) {
+		t.desk = newDesk(t)
+	}
 	t.fleet = drivertest.NewFleet(config)
 	t.fleet.Watch(t.called)
+	t.fleet.Witness(t.witnessed)
 	return t
+}
+
+// someDisks are the parts of a machine with disks that no other has.
+func (t *trial) someDisks() *site.Inventory {
+	var serials []string
+	for range 1 + t.dice.IntN(3) {
+		serials = append(serials, fmt.Sprintf("D%d", t.dice.IntN(1e6)))
+	}
+	slices.Sort(serials)
+	return withDisks(serials...)
 }
 
 func (t *trial) chance(p float64) bool { return t.dice.Float64() < p }
@@ -55,7 +74,7 @@ func (t *trial) firstDesign() *site.Site {
 			OnChange: pick(t, []string{"", "supersede", "queue"}), MaxFailures: pick(t, []string{"", "0", "50%", "100%"}),
 		},
 		Roles: map[string]*site.Role{}, Racks: map[string]*site.Rack{"rack-1": {}, "rack-2": {}}, Windows: map[string]*site.Window{},
-		Images: map[string]*site.Image{"debian": {URL: "http://images.example/{node}/{generation}.iso", SHA256: "d1", InstallTimeout: site.Duration(10 * time.Minute)}},
+		Images: map[string]*site.Image{"debian": {URL: "http://images.example/debian.iso", SHA256: "d1", InstallTimeout: site.Duration(10 * time.Minute)}},
 		Nodes:  map[string]*site.Node{},
 	}
 	if t.chance(0.3) {
@@ -112,6 +131,7 @@ func (t *trial) addRole(s *site.Site, i int) {
 func (t *trial) addNode(s *site.Site, name, role string) {
 	m := t.fleet.Add(name)
 	t.names = append(t.names, name)
+	m.Made(t.someDisks())
 	n := m.Node()
 	n.Role, n.Rack, n.Power = role, pick(t, []string{"", "rack-1", "rack-2"}), "on"
 	s.Nodes[name] = n
@@ -173,7 +193,7 @@ func (t *trial) commit(what string, change func(*site.Site)) {
 	s := t.newest()
 	change(s)
 	t.source.add(s, nil)
-	t.told("commit-%d: %s", t.source.n, what)
+	t.note("commit-%d: %s", t.source.n, what)
 }
 
 // event is one thing that happens in a story.
@@ -186,7 +206,10 @@ var events = []struct {
 }{
 	{8, changes}, {2, pausesInDesign}, {2, goesAway}, {2, isDisabled}, {2, decommissions}, {1, drops}, {2, lowers}, {1, misnames}, {1, breaks},
 	{6, fallsIll}, {6, getsWell}, {3, drifts}, {2, losesPower}, {2, isReplaced}, {3, restarts},
-	{5, approves}, {2, pauses}, {2, resumes}, {2, quarantines}, {2, releases}, {2, retries}, {2, approvesInDesign}, {1, swaps},
+	{10, approves}, {2, pauses}, {2, resumes}, {2, quarantines}, {2, releases}, {2, retries}, {2, approvesInDesign}, {1, swaps},
+	{8, dies}, {2, losesRecords}, {2, keepsCopy}, {2, rollsBack}, {2, isCopied}, {2, oneRemains}, {2, takesOver}, {1, losesBoard},
+	{2, setsClock}, {4, swapsAddresses}, {3, forgesMarker}, {2, exchangesDisks}, {3, reverts}, {2, returns}, {2, takesBack},
+	{2, approvesAgain}, {2, approvesAtOther}, {8, proposes}, {8, merges},
 }
 
 func (t *trial) draw() event {
@@ -270,7 +293,7 @@ func swaps(t *trial, _ context.Context) {
 
 func breaks(t *trial, _ context.Context) {
 	t.source.add(nil, []site.Finding{{Code: "x", Severity: site.SeverityError, File: "nodes.cue", Line: 7, Col: 3, Message: "broken"}})
-	t.told("commit-%d: broken", t.source.n)
+	t.note("commit-%d: broken", t.source.n)
 }
 
 func fallsIll(t *trial, _ context.Context) {
@@ -295,13 +318,13 @@ func drifts(t *trial, _ context.Context) {
 	} else {
 		m.SetBootOrder("Usb")
 	}
-	t.told("%s drifts", name)
+	t.note("%s drifts", name)
 }
 
 func losesPower(t *trial, _ context.Context) {
 	name := pick(t, t.names)
 	t.fleet.Machine(name).SetPower("off")
-	t.told("%s is switched off by hand", name)
+	t.note("%s is switched off by hand", name)
 }
 
 // isReplaced puts another machine in the place of one; the design follows or
@@ -309,7 +332,8 @@ func losesPower(t *trial, _ context.Context) {
 func isReplaced(t *trial, _ context.Context) {
 	name := pick(t, t.names)
 	t.fleet.Machine(name).Replace(site.Identity{UUID: fmt.Sprintf("11111111-0000-4000-8000-%012d", t.dice.IntN(1e9)), Serial: "NEW"})
-	t.told("%s is replaced", name)
+	t.fleet.Machine(name).Made(t.someDisks())
+	t.note("%s is replaced", name)
 	t.mu.Lock()
 	t.replaced[name] = time.Now()
 	t.mu.Unlock()
@@ -321,25 +345,28 @@ func isReplaced(t *trial, _ context.Context) {
 func restarts(t *trial, ctx context.Context) {
 	t.stop()
 	t.wait(ctx, time.Duration(t.dice.IntN(180))*time.Second)
-	t.up(ctx)
+	t.up()
 }
 
+// approves approves what waits, and now and then a set that was shown before.
 func approves(t *trial, ctx context.Context) {
 	t.mu.Lock()
 	r := t.see()
-	waiting := site.Losses(nil)
+	t.mu.Unlock()
 	digest := "0123"
 	if r != nil && len(r.Status.Waiting) > 0 {
-		waiting, digest = r.Status.Waiting, r.Status.Approve
-		t.approved = append(t.approved, waiting)
+		digest = r.Status.Approve
 	}
-	t.mu.Unlock()
-	_ = t.do(ctx, site.Order{Verb: site.VerbApprove, Digest: digest}) // a set that has changed meanwhile is refused
-	if r != nil && len(t.names) > 0 {
-		for _, n := range r.Status.Nodes {
-			if n.State == site.Blocked && t.chance(0.5) {
-				_ = t.do(ctx, site.Order{Verb: site.VerbApprove, Node: n.Name})
-			}
+	t.people.approve(ctx, t.daemon, digest)
+	if r == nil {
+		return
+	}
+	for _, n := range r.Status.Nodes {
+		if (n.State == site.Blocked || n.State == site.Foreign) && t.chance(0.5) {
+			err := t.do(ctx, site.Order{Verb: site.VerbApprove, Node: n.Name})
+			t.mu.Lock()
+			t.accepted[n.Name] = t.accepted[n.Name] || wasHeard(err)
+			t.mu.Unlock()
 		}
 	}
 }
@@ -351,9 +378,6 @@ func approvesInDesign(t *trial, _ context.Context) {
 	if r == nil || len(r.Status.Waiting) == 0 {
 		return
 	}
-	t.mu.Lock()
-	t.approved = append(t.approved, r.Status.Waiting)
-	t.mu.Unlock()
 	t.commit("approves "+r.Status.Approve, func(s *site.Site) {
 		s.Approvals = map[string]site.Approval{r.Status.Approve: {By: "design"}}
 	})
@@ -368,10 +392,14 @@ func (t *trial) someone() string {
 }
 
 func pauses(t *trial, ctx context.Context) {
-	if who := t.someone(); t.do(ctx, site.Order{Verb: site.VerbPause, Node: who}) == nil {
-		t.mu.Lock()
+	who := t.someone()
+	err := t.do(ctx, site.Order{Verb: site.VerbPause, Node: who})
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err == nil {
 		begin(t.holds, who)
-		t.mu.Unlock()
+	} else if wasHeard(err) {
+		t.perhaps = true
 	}
 }
 
@@ -386,7 +414,11 @@ func (t *trial) ends(ctx context.Context, verb site.Verb, of map[string][]spell)
 	}
 	t.mu.Unlock()
 	for _, who := range whose {
-		_ = t.do(ctx, site.Order{Verb: verb, Node: who})
+		if err := t.do(ctx, site.Order{Verb: verb, Node: who}); err != nil && wasHeard(err) {
+			t.mu.Lock()
+			t.perhaps, t.keptPerhaps[who] = true, true
+			t.mu.Unlock()
+		}
 	}
 }
 
@@ -398,9 +430,12 @@ func quarantines(t *trial, ctx context.Context) {
 	t.mu.Lock()
 	begin(t.kept, who)
 	t.mu.Unlock()
-	if t.do(ctx, site.Order{Verb: site.VerbQuarantine, Node: who}) != nil {
+	if err := t.do(ctx, site.Order{Verb: site.VerbQuarantine, Node: who}); err != nil {
 		t.mu.Lock()
 		end(t.kept, who)
+		if wasHeard(err) {
+			t.perhaps, t.keptPerhaps[who] = true, true
+		}
 		t.mu.Unlock()
 	}
 }
@@ -416,6 +451,12 @@ func (t *trial) wait(ctx context.Context, d time.Duration) {
 		case <-ctx.Done():
 			return
 		case <-time.After(min(left, time.Minute)):
+		case <-t.died():
+			t.rises(ctx)
+		case happens := <-t.soon:
+			happens()
+		case <-t.other.died():
+			t.other.kill()
 		}
 		t.mu.Lock()
 		if r := t.see(); r != nil {
@@ -498,7 +539,7 @@ func (t *trial) reinstalls() {
 	var lost []string
 	for _, n := range t.engine.Report().Status.Nodes {
 		m := t.fleet.Machine(n.Name)
-		asked := n.State == site.Stalled && strings.Contains(n.Reason, "raise the generation")
+		asked := n.State == site.Stalled && (strings.Contains(n.Reason, "raise the generation") || strings.Contains(n.Reason, "raise it to"))
 		if asked || m.Disk() == nil && m.Media() == nil && n.State != site.Blocked {
 			lost = append(lost, n.Name)
 		}
@@ -506,9 +547,10 @@ func (t *trial) reinstalls() {
 	if len(lost) == 0 {
 		return
 	}
+	known := t.engine.Known().Nodes
 	t.commit("installs again", func(s *site.Site) {
 		for _, name := range lost {
-			s.Nodes[name].Image, s.Nodes[name].Generation = "debian", s.Nodes[name].Generation+1
+			s.Nodes[name].Image, s.Nodes[name].Generation = "debian", max(s.Nodes[name].Generation, known[name].Recorded.Generation())+1
 		}
 	})
 }
@@ -538,19 +580,36 @@ func (t *trial) healNode(n *site.Node) {
 	}
 }
 
-// tell is a story from its beginning to its end.
-func (t *trial) tell(ctx context.Context) {
-	t.source.add(t.firstDesign(), nil)
-	t.up(ctx)
-	for range 4 + t.dice.IntN(12) {
-		t.wait(ctx, time.Duration(t.dice.IntN(150))*time.Second)
-		t.draw()(t, ctx)
+// rises is what follows when a daemon has died.
+func (t *trial) rises(context.Context) {
+	t.kill()
+	time.Sleep(time.Duration(t.chaos.IntN(120)) * time.Second)
+	t.up()
+}
+
+// tell tells a story up to the end of a chapter, and says whether that was the
+// last one.
+func (t *trial) tell(ctx context.Context) (ended bool) {
+	if t.clock.IsZero() {
+		t.began, t.left = time.Now(), 4+t.dice.IntN(16)
+		t.source.add(t.firstDesign(), nil)
+		t.up()
+	} else {
+		t.nextChapter()
 	}
+	for ; t.left > 0; t.left-- {
+		t.wait(ctx, time.Duration(t.dice.IntN(150))*time.Second)
+		if t.draw()(t, ctx); !t.clock.IsZero() {
+			return false
+		}
+	}
+	t.calm()
 	t.wait(ctx, 16*time.Minute)
 	t.judge()
 	t.heal(ctx)
 	t.recovers(ctx)
 	t.stop()
+	return true
 }
 
 // recovers waits until every node is in-sync again and truly so.
@@ -561,6 +620,8 @@ func (t *trial) recovers(ctx context.Context) {
 			t.reinstalls()
 		}
 		t.quiet = true
+		takesOver(t, ctx)
+		t.looksInside()
 		approves(t, ctx)
 		if i%10 == 0 {
 			_ = t.do(ctx, site.Order{Verb: site.VerbRetry})
@@ -572,7 +633,9 @@ func (t *trial) recovers(ctx context.Context) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	nodes := t.engine.Report().Status.Nodes
+	st := t.engine.Report().Status
+	nodes := st.Nodes
+	t.note("in force %s, attempted %s, problems %v", st.Applied.ID, st.Attempted.ID, st.Problems)
 	for _, n := range nodes {
 		t.note("%s is %s since %s: %s (next %s) %v", n.Name, n.State, time.Since(n.Since).Round(time.Second), n.Reason, n.Next, n.Notes)
 	}
@@ -582,6 +645,16 @@ func (t *trial) recovers(ctx context.Context) {
 		}
 	}
 	t.truth()
+}
+
+// looksInside is a person switching on machines of which the daemon says that
+// something else runs there.
+func (t *trial) looksInside() {
+	for _, n := range t.engine.Report().Status.Nodes {
+		if m := t.fleet.Machine(n.Name); n.State == site.Foreign && m.Power() == "off" {
+			m.SetPower("on")
+		}
+	}
 }
 
 func (t *trial) allInSync() bool {
@@ -595,35 +668,19 @@ func (t *trial) truth() {
 	d := t.reigns[len(t.reigns)-1].site
 	for _, s := range r.Status.Nodes {
 		n := d.Nodes[s.Name]
-		if s.State != site.InSync || n == nil || n.Decommission || d.Unused(n) != "" {
-			continue
+		if s.State != site.InSync || n == nil || n.Decommission || d.Unused(n) != "" || !n.Machine().Known() {
+			continue // a design that names no machine is of whichever answers
 		}
 		m := t.machineAt(host(n), time.Now())
 		switch f := m.differs(n, everyFacet); {
+		case f != "" && !t.anew.IsZero() && time.Since(t.anew) < time.Hour:
+			// other records have what was seen before; each facet is read in its time
 		case f != "" && !t.sometime(host(n), time.Now().Add(-known), time.Now(), func(m machine) bool { return m.differs(n, everyFacet) == "" }):
 			t.complain("%s is said to be in-sync, and its %s differs: %v", s.Name, f, m.have[f])
 		case !t.sometime(host(n), time.Now().Add(-known), time.Now(), machine.seen):
 			t.complain("%s is said to be in-sync, and is %s", s.Name, m.fault)
 		}
 	}
-	for _, name := range t.names {
-		if i := t.fleet.Machine(name).Counts().Installs; i > t.installable(name) {
-			t.complain("%s was installed %d times, for %d generations", name, i, t.installable(name))
-		}
-	}
-}
-
-// installable is how many installations of a machine somebody approved.
-func (t *trial) installable(name string) int {
-	actions := map[site.Loss]bool{}
-	for _, set := range t.approved {
-		for _, l := range set {
-			if l.Node == name {
-				actions[l] = true
-			}
-		}
-	}
-	return len(actions) * (1 + t.lives[name])
 }
 
 // judge holds what people are told against the truth, after a while in which
@@ -650,9 +707,12 @@ func (t *trial) judge() {
 			t.complain("%s is %s for no reason", s.Name, s.State)
 		case s.State == site.Unknown:
 			t.complain("%s is unknown long after the daemon's start", s.Name)
-		case s.State == site.Paused && !during(t.holds[""], 0) && !during(t.holds[s.Name], 0) && n.Paused == nil &&
+		case s.State == site.Paused && !t.perhaps && !during(t.holds[""], 0) && !during(t.holds[s.Name], 0) && n.Paused == nil &&
 			!during(t.kept[""], 0) && !during(t.kept[s.Name], 0) && d.Unused(n) == "":
 			t.complain("%s is said to be paused: %s", s.Name, s.Reason)
+		case s.State == site.Progressing && lasts && m.fault == "" && d.Images[n.Image] == nil && time.Since(s.Since) < 45*time.Minute:
+			// an installer that was begun from an image which the design no longer has
+			// is given the time of those that say none
 		case s.State == site.Progressing && lasts && m.fault == "":
 			t.complain("%s is progressing for %s: %s", s.Name, time.Since(s.Since), s.Reason)
 		case s.State == site.Retrying && lasts && m.fault == "" && t.fleet.Machine(host(n)).Disk() != nil:

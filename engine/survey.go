@@ -36,6 +36,9 @@ type Survey struct {
 	// sent again by a later survey, and how the trial of a credential went; nil
 	// for a survey that is the only one.
 	Denied *sync.Map
+	// Guard decides about logins to an address beyond what the survey knows by
+	// itself; nil for no more than that.
+	Guard func(address string, v secret.Value) driver.Guard
 	// Skip leaves out controllers that are somebody else's to look at; nil for
 	// none.
 	Skip func(driver.Found) bool
@@ -150,7 +153,7 @@ func (s Survey) lookInto(ctx context.Context, m site.Met, f driver.Found) ([]sit
 		return nil, err
 	}
 	m.Endpoint.Trust = trust
-	value, err := s.Secrets.Get(s.Credential, f.Address.String())
+	value, err := s.credential(f)
 	if err != nil {
 		return nil, err
 	}
@@ -166,6 +169,17 @@ func (s Survey) lookInto(ctx context.Context, m site.Met, f driver.Found) ([]sit
 	return met, s.remember(f, value, err)
 }
 
+// credential is the value to log in to a controller with. The address is the
+// one that answered.
+func (s Survey) credential(f driver.Found) (secret.Value, error) {
+	r, err := secret.ForEndpoint(s.Credential, f.URL)
+	if err != nil {
+		return secret.Value{}, err
+	}
+	r.Host = f.Address.String()
+	return s.Secrets.Get(r)
+}
+
 func (s Survey) denied(f driver.Found, value secret.Value) bool {
 	before, ok := s.Denied.Load(f.Address)
 	return ok && before == value
@@ -173,7 +187,7 @@ func (s Survey) denied(f driver.Found, value secret.Value) bool {
 
 // remember keeps that a credential was not accepted.
 func (s Survey) remember(f driver.Found, value secret.Value, err error) error {
-	if errors.Is(err, driver.ErrDenied) {
+	if wasDenied(err) {
 		s.Denied.Store(f.Address, value)
 	}
 	return err
@@ -187,6 +201,9 @@ func (s Survey) trial(value secret.Value) *trial {
 
 // logIn opens a controller, and gives the endpoints of the machines behind it.
 func (s Survey) logIn(ctx context.Context, e site.Endpoint, f driver.Found, value secret.Value) (h driver.Machine, urls []string, err error) {
+	if s.Guard != nil {
+		ctx = driver.Guarded(ctx, s.Guard(f.Address.String(), value))
+	}
 	err = s.trial(value).send(ctx, f.Address.String(), func() error {
 		ctx, cancel := context.WithTimeout(ctx, longestLook)
 		defer cancel()
@@ -224,7 +241,7 @@ func (s Survey) seeEach(ctx context.Context, m site.Met, h driver.Machine, urls 
 		if len(urls) == 1 {
 			one.Observed, err = seeAll(ctx, drv, h, one.Endpoint)
 		} else {
-			one.Observed, err = openAndSee(ctx, drv, one.Endpoint, value)
+			one.Observed, err = openAndTell(ctx, drv, one.Endpoint, value)
 		}
 		if errors.Is(err, driver.ErrDenied) {
 			return nil, err // not tried once more for the next machine
@@ -250,13 +267,19 @@ func behind(ctx context.Context, h driver.Machine, url string) ([]string, error)
 	return urls, err
 }
 
-func openAndSee(ctx context.Context, drv driver.Driver, e site.Endpoint, value secret.Value) (site.Observed, error) {
+// openAndTell looks at one of several machines behind a controller, with all that
+// tells it from the others.
+func openAndTell(ctx context.Context, drv driver.Driver, e site.Endpoint, value secret.Value) (site.Observed, error) {
 	h, err := drv.Open(ctx, e, value)
 	if err != nil {
 		return site.Observed{}, err
 	}
 	defer h.Close()
-	return seeAll(ctx, drv, h, e)
+	seen, err := seeAll(ctx, drv, h, e)
+	if i, ok := driver.As[driver.Identifier](h); ok && err == nil {
+		seen.Identity, err = i.Identify(ctx, site.Identity{})
+	}
+	return seen, err
 }
 
 // seeAll is what a machine shows that no design speaks of yet, with all of its

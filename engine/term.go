@@ -32,7 +32,12 @@ type tenure struct {
 
 // beginTerm acquires the site's term.
 func (e *Engine) beginTerm(ctx context.Context, left map[string]record.Sessions) error {
-	t, err := e.Records.Acquire(ctx, holder())
+	return e.beginTermAbove(ctx, left, 0)
+}
+
+// beginTermAbove acquires the site's term with a number above another one.
+func (e *Engine) beginTermAbove(ctx context.Context, left map[string]record.Sessions, above uint64) error {
+	t, err := e.Records.Acquire(ctx, holder(), above)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.term.trouble = err
@@ -41,6 +46,9 @@ func (e *Engine) beginTerm(ctx context.Context, left map[string]record.Sessions)
 		return err
 	}
 	e.term = tenure{Term: t, settled: t.Began}
+	if t.Latest.After(e.latest) {
+		e.latest, e.reckoned = t.Latest, time.Time{}
+	}
 	if !t.Clean {
 		e.term.before = left
 		e.term.settled = t.Began.Add(record.Lease + longestWrite)
@@ -119,11 +127,18 @@ func (e *Engine) heldTerm() *record.Term {
 	return nil
 }
 
-// mayWriteLocked says why no write may be sent now, or nothing. Destructive is
-// a write that must not meet one of the term before.
-func (e *Engine) mayWriteLocked(now time.Time, destructive bool) string {
+// mayWriteLocked says why no write may be sent now, or nothing. A destructive one
+// must not meet a request of the term before, unless the machine is fenced: no
+// session of an earlier term is left there.
+func (e *Engine) mayWriteLocked(now time.Time, destructive, fenced bool) string {
 	t := e.term
 	switch {
+	case e.anchor.barred != "":
+		return e.anchor.barred
+	case e.anchoredLocked(destructive) != "":
+		return e.anchoredLocked(destructive)
+	case destructive && e.keyTroubleLocked() != "":
+		return e.keyTroubleLocked() + "; nothing is destroyed before"
 	case t.Term == nil && t.trouble == nil:
 		return "the site's term has not begun yet"
 	case t.Term == nil:
@@ -134,7 +149,7 @@ func (e *Engine) mayWriteLocked(now time.Time, destructive bool) string {
 		return "the site's lease has run out and is being renewed"
 	case !t.Holds(now):
 		return fmt.Sprintf("the site's lease has run out and could not be renewed, and without a record nothing is written to machines: %s", steady(t.trouble))
-	case destructive && now.Before(t.settled):
+	case destructive && !fenced && now.Before(t.settled):
 		return fmt.Sprintf("the daemon before this one was not ended in order, and its last requests may take effect until %s; nothing is destroyed before", t.settled.UTC().Format(time.RFC3339))
 	}
 	return ""
@@ -145,8 +160,7 @@ func (e *Engine) mayWriteLocked(now time.Time, destructive bool) string {
 // its session on the machine is known to be over: then nothing of it is
 // accepted any more.
 func (e *Engine) termGate(w *worker, s site.Step) *held {
-	destructive := s.Impact == site.ImpactDestructive && !w.fenced
-	if why := e.mayWriteLocked(time.Now(), destructive); why != "" {
+	if why := e.mayWriteLocked(time.Now(), s.Impact == site.ImpactDestructive, w.fenced); why != "" {
 		return &held{state: site.Blocked, sentence: why, release: "the term of this controller being held"}
 	}
 	return nil
@@ -164,17 +178,30 @@ func (e *Engine) whileHeld(ctx context.Context) (context.Context, context.Cancel
 
 // fence records the session that a handle holds, and ends those that earlier
 // terms have left at the same endpoint. Before it has succeeded nothing may be
-// written. A handle without sessions needs none of it.
+// written. A handle without sessions needs none of it, but one that was not
+// looked through may log in only with its first write: then its session would
+// not be recorded.
+//
+// Its error wraps driver.ErrOutranked when the machine has a session of a later
+// term of the site.
 func (w *worker) fence(ctx context.Context, kind site.EndpointKind) error {
 	d := w.doors[kind]
 	s, ok := driver.As[driver.Sessioner](d.machine)
 	if !ok || w.e.ObserveOnly {
 		return nil
 	}
+	if !d.looked {
+		return fmt.Errorf("%w: the endpoint of %s was opened anew since it was looked at; it is looked at again first", driver.ErrInterrupted, w.name)
+	}
 	id, t := s.Session(), w.e.heldTerm()
-	d.basic = id == "" && !d.value.IsZero()
 	if id == "" || id == d.session || t == nil {
 		return nil
+	}
+	if err := w.outranked(ctx, d.machine, t); err != nil {
+		if later, ok := errors.AsType[*driver.LaterTermError](err); ok {
+			w.e.noteLaterTerm(w.name, later)
+		}
+		return fmt.Errorf("look for later terms on %s: %w", w.name, err)
 	}
 	now := record.Session{Term: t.Number, Endpoint: d.endpoint.URL, ID: id}
 	left := slices.DeleteFunc(slices.Clone(w.recordedSessions()[kind]), func(s record.Session) bool { return s.Term == t.Number })
@@ -194,6 +221,9 @@ func (w *worker) fence(ctx context.Context, kind site.EndpointKind) error {
 			return err
 		}
 	}
+	if s.Session() != id { // it was over, and another was opened
+		return fmt.Errorf("%w: the session on %s is over; the machine is looked at again first", driver.ErrInterrupted, w.name)
+	}
 	d.session = id
 	if kind == site.BMC {
 		w.fenced = over
@@ -201,13 +231,31 @@ func (w *worker) fence(ctx context.Context, kind site.EndpointKind) error {
 	return nil
 }
 
-// bequeath tells a handle that has not logged in yet which sessions earlier
-// terms have left at its endpoint, for when the machine has no room for another.
-// While the term is not held they may be those of the controller that acts.
+// outranked says whether a term of the site that is later than this one acts on a
+// machine.
+func (w *worker) outranked(ctx context.Context, m driver.Machine, t *record.Term) error {
+	namer, ok := driver.As[driver.Namer](m)
+	if !ok {
+		return nil
+	}
+	namer.Name(w.job().site.Name, t.Number)
+	return namer.Outranked(ctx)
+}
+
+// bequeath tells a handle that has not logged in yet in which term it acts, and
+// which sessions earlier terms have left at its endpoint, for when the machine
+// has no room for another. While the term is not held they may be those of the
+// controller that acts.
 func (w *worker) bequeath(d *door, kind site.EndpointKind) {
-	heir, ok := driver.As[driver.Heir](d.machine)
 	t := w.e.heldTerm()
-	if !ok || t == nil || d.session != "" || w.e.ObserveOnly {
+	if t == nil || d.session != "" || w.e.ObserveOnly {
+		return
+	}
+	if namer, ok := driver.As[driver.Namer](d.machine); ok {
+		namer.Name(w.job().site.Name, t.Number)
+	}
+	heir, ok := driver.As[driver.Heir](d.machine)
+	if !ok {
 		return
 	}
 	var left []string
@@ -219,12 +267,42 @@ func (w *worker) bequeath(d *door, kind site.EndpointKind) {
 	heir.Inherit(left)
 }
 
-// weaker says what is not held on a machine without sessions.
-func (w *worker) weaker() string {
-	if d := w.doors[site.BMC]; d == nil || !d.basic {
-		return ""
+// binding is how writes through an endpoint are bound to the machine that was
+// looked at, as far as its driver tells.
+func (d *door) binding() site.Binding {
+	if d == nil {
+		return site.BindingUnknown
 	}
-	return "its BMC has no sessions: a late request of a daemon that was killed cannot be told from one of the next, and after that destructive steps wait"
+	b, ok := driver.As[driver.Binder](d.machine)
+	if !ok {
+		return site.BindingUnknown
+	}
+	return b.Binding()
+}
+
+// sessionless says whether a machine that was looked at with a credential has
+// opened no session.
+func (d *door) sessionless() bool {
+	if d == nil || !d.looked || d.value.IsZero() {
+		return false
+	}
+	s, ok := driver.As[driver.Sessioner](d.machine)
+	return ok && s.Session() == ""
+}
+
+// weaker says what is missing on a machine without sessions.
+func (w *worker) weaker() string {
+	d := w.doors[site.BMC]
+	switch binding := d.binding(); {
+	case binding == site.BindingConnection, binding == site.BindingUnknown && d.sessionless():
+		return "its BMC has no sessions: Slipway cannot tell a late request of a daemon that was killed from one of the next daemon, so destructive steps wait after a kill"
+	case binding == site.BindingNone:
+		if d.endpoint.Unbound == site.UnboundAccept {
+			return "its BMC has no sessions and closes each connection after one answer: if its address goes to another machine at the wrong moment, a request reaches that one; the design accepts this for destructive steps (endpoints.bmc.unbound)"
+		}
+		return "its BMC has no sessions and closes each connection after one answer: if its address goes to another machine at the wrong moment, a request reaches that one; destructive steps are refused until the design accepts this (endpoints.bmc.unbound)"
+	}
+	return ""
 }
 
 // recordedSessions are those that are recorded of the node's machine.
@@ -265,6 +343,14 @@ func (w *worker) endSession(ctx context.Context, d *door, left record.Session) (
 	default:
 		return false, fmt.Errorf("end the session that term %d left on %s: %w", left.Term, w.name, err)
 	}
+}
+
+// raiseTerm ends the term and begins one with a number above another.
+func (e *Engine) raiseTerm(ctx context.Context, above uint64) error {
+	if err := e.releaseTerm(ctx); err != nil {
+		return err
+	}
+	return e.beginTermAbove(ctx, nil, above)
 }
 
 // termNumberLocked is the number of the term, 0 before there is one.

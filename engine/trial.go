@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -13,14 +12,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/driver"
 )
 
-const (
-	// mostDenied is after how many controllers that do not take it a credential
-	// is sent to no more: a few wrong passwords lock an account in the directory
-	// that they all ask.
-	mostDenied = 2
-	// longestTurn is how long one controller keeps the others waiting.
-	longestTurn = 5 * time.Second
-)
+// longestTurn is how long one controller keeps the others waiting.
+const longestTurn = 5 * time.Second
 
 // trial finds out whether a credential is right before it is sent to many
 // controllers: until one has taken it, it is sent to one at a time.
@@ -78,7 +71,7 @@ func (t *trial) note(address string, err error) {
 	switch {
 	case err == nil:
 		t.right = true
-	case errors.Is(err, driver.ErrDenied):
+	case wasDenied(err):
 		t.denied = append(t.denied, address)
 	}
 }

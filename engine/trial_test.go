@@ -11,42 +11,67 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine"
-	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
-	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/engine/sitekey"
 )
 
 // trial is one random site with a random story, and what was seen to be wrong
-// in it. Many trials share one bubble and its records, each as a site of its
-// own.
+// in it.
 type trial struct {
-	seed  uint64
-	name  string
-	dice  *rand.Rand
-	store *record.Store
-	fleet *drivertest.Fleet
-	daemon
-	source *commits
-	names  []string // of all machines
+	seed    uint64
+	name    string
+	dice    *rand.Rand // of what happens next
+	chaos   *rand.Rand // of what nobody decides
+	dir     string     // of the state directories
+	fleet   *drivertest.Fleet
+	key     *sitekey.Key
+	board   *board // the status branch, nil for none
+	desk    *desk  // the forge, nil for none
+	*daemon        // that people speak to
+	other   *daemon
+	source  *commits
+	people  *people
+	names   []string    // of all machines
+	states  int         // directories so far
+	lives   int         // of daemons so far
+	left    int         // events to come
+	soon    chan func() // what is to happen between two looks; nil for nothing
+	clock   time.Time   // when the chapter ended, because the clock is set
+	copies  []*state    // of the records
+	anew    time.Time   // since when a daemon knows less than there was
 
-	mu       sync.Mutex
-	began    time.Time
-	trace    []string
-	quiet    bool // leave orders out of the trace
-	wrong    []string
-	reigns   []reign
-	ills     map[string][]ill
-	approved []site.Losses
-	holds    map[string][]spell   // pauses by node, "" for the site
-	kept     map[string][]spell   // quarantines, likewise
+	living  sync.Mutex
+	engines []*engine.Engine // of the daemons that run
+
+	swaps   sync.Mutex
+	swapped [][2]string // machines that have exchanged their addresses
+
+	tracing sync.Mutex // guards trace and wrong
+	trace   []string
+	wrong   []string
+
+	mu      sync.Mutex
+	began   time.Time
+	quiet   bool // leave orders out of the trace
+	perhaps bool // a pause was asked for, and nobody knows whether it was heard
+	reigns  []reign
+	ills    map[string][]ill
+	holds   map[string][]spell // pauses by node, "" for the site
+	kept    map[string][]spell // quarantines, likewise
+	// keptPerhaps are quarantines that were asked for, and nobody knows whether
+	// they were heard.
+	keptPerhaps map[string]bool
+	// accepted are nodes with a system that a person may have said is the right
+	// one, whatever it is.
+	accepted map[string]bool
+	stepped  bool                 // the clock was set, once or more
 	halfway  map[string]time.Time // machines that a step of ours took out of service
 	// installing are machines with an installation that was not finished yet.
 	installing map[string]bool
 	begunAt    map[string]time.Time     // the last request for a node
 	shown      map[string]string        // the last state of a node in the trace
 	settled    map[string]site.Identity // the machine with which a node was last in-sync
-	lives      map[string]int           // how often a node was removed
 	replaced   map[string]time.Time     // when another machine was put in the place of one
 	tried      map[string]time.Time     // since when a node has been worked on
 	begunOn    map[string]time.Time     // since when a node has a disrupting step begun, whatever came of it
@@ -56,12 +81,6 @@ type trial struct {
 	leaving     int // nodes that the design has no more
 	rollout     *site.RolloutStatus
 	haltedSince time.Time
-}
-
-// daemon is a daemon that can be stopped and started again.
-type daemon struct {
-	engine *engine.Engine
-	stop   func()
 }
 
 // reign is a design that was in force from a time on.
@@ -91,46 +110,18 @@ const (
 )
 
 func (t *trial) note(format string, args ...any) {
+	t.tracing.Lock()
+	defer t.tracing.Unlock()
 	t.trace = append(t.trace, fmt.Sprintf("%9s ", time.Since(t.began).Round(100*time.Millisecond))+fmt.Sprintf(format, args...))
-}
-
-func (t *trial) told(format string, args ...any) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.note(format, args...)
 }
 
 // complain notes a property that does not hold.
 func (t *trial) complain(format string, args ...any) {
 	what := fmt.Sprintf(format, args...)
 	t.note("WRONG: %s", what)
+	t.tracing.Lock()
+	defer t.tracing.Unlock()
 	t.wrong = append(t.wrong, what)
-}
-
-// up starts the daemon.
-func (t *trial) up(ctx context.Context) {
-	ctx, cancel := context.WithCancel(ctx)
-	e := engine.New(engine.Config{
-		Site: t.name, Source: t.source, Evaluate: t.source.evaluate, Records: t.store.Site(t.name),
-		Drivers: map[string]driver.Driver{"redfish": t.fleet.Driver(), "ssh": t.fleet.OSDriver()},
-		Secrets: anySecret{}, Seed: t.seed + 1,
-	})
-	done := make(chan error, 1)
-	go func() { done <- e.Run(ctx) }()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.note("daemon starts")
-	t.heard = 0
-	t.engine, t.stop = e, func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.told("WRONG: daemon: %v", err)
-		}
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.note("daemon stopped")
-		t.engine = nil
-	}
 }
 
 // see notes which design is in force.
@@ -139,13 +130,15 @@ func (t *trial) see() *site.Report {
 		return nil
 	}
 	r := t.engine.Report()
+	t.people.readUses(&r)
 	id := r.Status.Applied.ID
 	if len(t.reigns) == 0 || t.reigns[len(t.reigns)-1].id != id {
 		d := t.source.design(id)
-		t.gone(d)
 		t.reigns = append(t.reigns, reign{time.Now(), id, d})
 		t.note("in force: %s", id)
+		t.inForce(id)
 	}
+	t.people.read(&r)
 	if was := t.rollout; r.Status.Rollout != nil && r.Status.Rollout.Halted != "" && (was == nil || was.Halted == "") {
 		t.haltedSince = time.Now()
 		t.note("halted: %s", r.Status.Rollout.Halted)
@@ -189,19 +182,6 @@ func (t *trial) hear() {
 	}
 }
 
-// gone notes the nodes that a design has no more and that were decommissioned:
-// whoever puts one back installs it as a new one.
-func (t *trial) gone(d *site.Site) {
-	if len(t.reigns) == 0 || d == nil || t.reigns[len(t.reigns)-1].site == nil {
-		return
-	}
-	for name, n := range t.reigns[len(t.reigns)-1].site.Nodes {
-		if n.Decommission && d.Nodes[name] == nil {
-			t.lives[name]++
-		}
-	}
-}
-
 func (c *commits) design(id string) *site.Site {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -216,23 +196,37 @@ func (t *trial) recent() (designs []*site.Site) {
 			designs = append(designs, r.site)
 		}
 	}
+	if life := t.daemon.life; life == nil || life.isOver() { // it may have gone on to the newest, and nobody was told
+		if d := t.source.design(t.source.head()); d != nil {
+			designs = append(designs, d)
+		}
+	}
 	return designs
 }
 
-// do gives an order.
+// do gives an order to the daemon that people speak to.
 func (t *trial) do(ctx context.Context, o site.Order) error {
+	_, err := t.orders(ctx, t.daemon, o)
+	return err
+}
+
+// orders gives an order to a daemon, and gives what that says.
+func (t *trial) orders(ctx context.Context, d *daemon, o site.Order) (said string, err error) {
 	t.mu.Lock()
-	e := t.engine
+	e, life := d.engine, d.life
 	t.mu.Unlock()
 	if e == nil {
-		return fmt.Errorf("no daemon")
+		return "", errNoDaemon
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(life.ctx, cancel)()
 	o.By, o.Reason = "tester", "story"
-	said, err := e.Do(ctx, o)
+	said, err = e.Do(ctx, o)
 	if !t.quiet {
-		t.told("order %s %s%s: %s %v", o.Verb, o.Node, o.Digest, said, err)
+		t.note("order to %s: %s %s%s: %s %v", d.label, o.Verb, o.Node, o.Digest, said, err)
 	}
-	return err
+	return said, err
 }
 
 // fault makes a machine ill, or well again.
@@ -249,8 +243,9 @@ var blinding = []drivertest.Fault{drivertest.Unreachable, drivertest.Busy, drive
 
 // machine is what a machine truly was at a time.
 type machine struct {
-	have  map[site.Facet]site.Values
-	fault drivertest.Fault
+	have     map[site.Facet]site.Values
+	fault    drivertest.Fault
+	accepted bool // what is installed is right, because a person said so
 }
 
 func (t *trial) machineAt(name string, at time.Time) machine {
@@ -265,6 +260,7 @@ func (t *trial) machineAt(name string, at time.Time) machine {
 			m.fault = i.fault
 		}
 	}
+	m.accepted = t.accepted[name]
 	return m
 }
 
@@ -302,7 +298,7 @@ func (m machine) differs(n *site.Node, counts func(site.Facet) bool) site.Facet 
 			}
 		}
 	}
-	if n.Image != "" && n.Generation > 0 && counts(site.FacetImage) && m.have[site.FacetImage]["generation"] != fmt.Sprint(n.Generation) {
+	if n.Image != "" && n.Generation > 0 && !m.accepted && counts(site.FacetImage) && m.have[site.FacetImage]["generation"] != fmt.Sprint(n.Generation) {
 		return site.FacetImage
 	}
 	return ""
@@ -320,7 +316,7 @@ func phasesOf(r *site.Role) []string {
 
 // phaseOf is the phase of a facet in a role.
 func phaseOf(r *site.Role, f site.Facet) string {
-	if p := site.Phase[f]; slices.Contains(phasesOf(r), p) {
+	if p := site.Facets[f].Phase; slices.Contains(phasesOf(r), p) {
 		return p
 	}
 	return phasesOf(r)[0]

@@ -7,6 +7,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/engine/sitekey"
 )
 
 // Trusted is an endpoint of a node with what is recorded of the other side:
@@ -19,6 +20,42 @@ func Trusted(n *site.Node, kind site.EndpointKind, r site.Recorded) site.Endpoin
 		ep.Trust.HostKeys = slices.Concat(keys, ep.Trust.HostKeys)
 	}
 	return ep
+}
+
+// trusted is Trusted, with the host keys that were published of a system whose
+// record is lost.
+func (e *Engine) trusted(n *site.Node, kind site.EndpointKind, r site.Recorded) site.Endpoint {
+	ep := Pinned(n.Endpoints[kind], r.Certificate)
+	if kind == site.OS {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		ep.Trust.HostKeys = slices.Concat(e.hostKeysLocked(n.Name, r), ep.Trust.HostKeys)
+	}
+	return ep
+}
+
+// hostKeysLocked are the host keys of a node's system: those that are recorded, or,
+// where no installation is, those that were published.
+func (e *Engine) hostKeysLocked(node string, r site.Recorded) []string {
+	if keys := r.HostKeys(); len(keys) > 0 || r.Installed != nil || r.UnderWay() > 0 {
+		return keys
+	}
+	return e.publishedKeysLocked(node)
+}
+
+// publishedKeys are the host keys that were published of a node's system.
+func (e *Engine) publishedKeys(node string) []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.publishedKeysLocked(node)
+}
+
+func (e *Engine) publishedKeysLocked(node string) []string {
+	s := e.published[node]
+	if s.Site != e.Site || sitekey.Verify(e.keysLocked(), sitekey.ForStatus, s.Unsigned(), s.Signature) != nil {
+		return nil
+	}
+	return s.HostKeys
 }
 
 // Pinned is an endpoint with the certificate that was recorded at its first use,

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -14,7 +15,6 @@ import (
 	"github.com/slipway-gitops/slipway/engine"
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
-	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -74,7 +74,7 @@ func newPlant(name string) *plant {
 			Name: name, SchemaVersion: site.SchemaVersion, Nodes: map[string]*site.Node{}, Roles: map[string]*site.Role{},
 			Rollout: site.Rollout{MaxUnavailable: "100%", FirstContact: "repair", ObserveEvery: site.Duration(time.Minute),
 				PollEvery: site.Duration(10 * time.Second), ReportEvery: site.Duration(10 * time.Second)},
-			Images: map[string]*site.Image{"debian": {URL: "http://images.example/{node}.iso", SHA256: "d1", InstallTimeout: site.Duration(time.Hour)}},
+			Images: map[string]*site.Image{"debian": {URL: "http://images.example/debian.iso", SHA256: "d1", InstallTimeout: site.Duration(time.Hour)}},
 		},
 	}
 }
@@ -100,12 +100,9 @@ func (p *plant) add(name string, c drivertest.Config) *site.Node {
 	return n
 }
 
-// commit makes the design the newest revision, with its destruction approved.
+// commit makes the design the newest revision.
 func (p *plant) commit() {
-	s := clone(p.design)
-	full := plan.Site(s, "", site.Known{})
-	s.Approvals = map[string]site.Approval{full.Destroys().Digest(): {By: "test"}}
-	p.source.add(s, nil)
+	p.source.add(clone(p.design), nil)
 	p.began, p.done = time.Now(), map[string]time.Time{}
 }
 
@@ -113,8 +110,15 @@ func (p *plant) commit() {
 func (p *plant) daemon(store *record.Store, seed uint64) {
 	p.engine = engine.New(engine.Config{
 		Site: p.name, Source: p.source, Evaluate: p.source.evaluate, Records: store.Site(p.name), Seed: seed,
-		Drivers: map[string]driver.Driver{"redfish": p.fleet.Driver(), "ssh": p.fleet.OSDriver()}, Secrets: anySecret{},
+		Drivers: map[string]driver.Driver{"redfish": p.fleet.Driver(), "ssh": p.fleet.OSDriver()}, Secrets: anySecret{}, Artifacts: newShelf(),
 	})
+}
+
+// approve approves a set at once.
+func (p *plant) approve(digest string) {
+	if _, err := p.engine.Do(context.Background(), site.Order{Verb: site.VerbApprove, Digest: digest, By: "test"}); err != nil && !errors.Is(err, site.ErrRefused) {
+		panic(err)
+	}
 }
 
 // await lets time pass until enough nodes are in-sync with the newest design,
@@ -124,6 +128,9 @@ func (p *plant) await(enough int, limit time.Duration) time.Duration {
 	for time.Since(p.began) < limit && len(p.done) < enough {
 		<-time.After(5 * time.Second)
 		st := p.engine.Report().Status
+		if st.Approve != "" {
+			p.approve(st.Approve)
+		}
 		if st.Applied.ID != fmt.Sprintf("commit-%d", p.source.n) {
 			continue
 		}

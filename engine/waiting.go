@@ -33,7 +33,7 @@ func (e *Engine) stopWaitingLocked(w *worker) {
 	for _, t := range w.waits {
 		delete(e.waiting[t], w)
 	}
-	w.waits, w.waitsForTime = nil, false
+	w.waits, w.waitsForTime, w.waitsForDisks = nil, false, false
 }
 
 // wakeLocked wakes those who wait for a topic.

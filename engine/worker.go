@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/artifact"
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/record"
@@ -30,17 +31,19 @@ type worker struct {
 
 	// Only the worker's own goroutine uses these.
 	doors     map[site.EndpointKind]*door
-	failures  int       // in a row
-	last      string    // digest of the step that just succeeded
-	inside    time.Time // when the installed system was last asked
-	tried     tried     // of the step that is tried again
-	disobeyed bool      // was switched off by force and was on again
-	spread    bool      // has taken its own place in the period of looks
+	silent    map[site.EndpointKind]silence // endpoints that do not answer
+	failures  int                           // in a row
+	last      string                        // digest of the step that just succeeded
+	inside    time.Time                     // when the installed system was last asked
+	tried     tried                         // of the step that is tried again
+	disobeyed bool                          // was switched off by force and was on again
+	spread    bool                          // has taken its own place in the period of looks
 	dice      *rand.Rand
 	due       time.Time // when the turn should have begun
 	timing    *timing   // of the step under way
 	awaited   awaited
 	calendar  calendar
+	oneTry    bool // a password may be sent once more although it was denied
 	anew      bool // every facet is read in the next look
 	// reinspect has the machine inspected when it next may be, which is not
 	// before uninspected.
@@ -54,24 +57,35 @@ type worker struct {
 	fenced   bool            // no session of an earlier term is left on its BMC
 
 	// Guarded by the engine's mu.
-	node     *site.Node
-	memory   site.Memory
-	plan     site.NodePlan
-	status   site.NodeStatus
-	expected bool // the next turn is due at its time
-	fresh    bool // start over: forget backoff, denials and complaints
-	thorough bool // inspect it too, because a person asked for it
-	recheck  bool // look inside too: something that it needs was disrupted
-	leaving  bool // the design in force does not have the node
-	disrupts bool // a step of ours may have the machine out of service
-	turned   bool // has looked at least once
-	blind    bool // the last look failed
-	outdated bool // the plan is not from a look since the design changed
+	disksRead time.Time // when this daemon has read the machine's disks; zero before
+	// disksUntold counts the inspections since then that did not tell of them all.
+	disksUntold int
+	node        *site.Node
+	memory      site.Memory
+	plan        site.NodePlan
+	status      site.NodeStatus
+	binding     site.Binding // of writes to its BMC
+	expected    bool         // the next turn is due at its time
+	fresh       bool         // start over: forget backoff and complaints
+	retried     bool         // a person wants everything tried again
+	singled     bool         // and on this node in particular
+	thorough    bool         // inspect it too, because a person asked for it
+	recheck     bool         // look inside too: something that it needs was disrupted
+	leaving     bool         // the design in force does not have the node
+	disrupts    bool         // a step of ours may have the machine out of service
+	turned      bool         // has looked at least once
+	blind       bool         // the last look failed
+	outdated    bool         // the plan is not from a look since the design changed
 	// waits is what the worker is to be woken by; waitsForTime is set when it
-	// waits for a time too.
-	waits        []topic
-	waitsForTime bool
-	cut          context.CancelCauseFunc // ends the turn under way
+	// waits for a time too, and waitsForDisks when the disks are to be read.
+	waits                       []topic
+	waitsForTime, waitsForDisks bool
+	// awaits is the digest of the file that it waits for, and wants the file that
+	// its plan needs.
+	awaits string
+	wants  artifact.File
+	sealed *site.Sealed            // as it was signed last
+	cut    context.CancelCauseFunc // ends the turn under way
 	// looked and lookedInside are when the machine and its system were last
 	// seen; blindInside is set when the last look inside failed.
 	looked, lookedInside time.Time
@@ -89,8 +103,8 @@ type worker struct {
 func newWorker(e *Engine, n *site.Node, m site.Memory, leaving bool, stop context.CancelFunc) *worker {
 	w := &worker{
 		e: e, name: n.Name, wake: make(chan struct{}, 1), stop: stop,
-		doors: map[site.EndpointKind]*door{},
-		node:  n, memory: m, leaving: leaving, due: time.Now(),
+		doors: map[site.EndpointKind]*door{}, silent: map[site.EndpointKind]silence{},
+		node: n, memory: m, leaving: leaving, due: time.Now(),
 		dice: e.dice("node " + n.Name), wasOut: true, wasBefore: uncertain,
 		calendar: newCalendar(n.Name, m.Observed, time.Now()),
 	}
@@ -157,11 +171,13 @@ type job struct {
 type outcome struct {
 	state  site.State
 	reason string
+	cause  string // the error behind the reason, as it came
 	next   string // the planned step in one line
 	// detail, release and person are those of a gate, see held.
 	detail  string
 	release string
 	person  bool
+	approve string
 	wait    time.Duration
 	until   time.Time // ends the wait at a known time; zero for none
 	retry   bool      // wait is a backoff, shown as such
@@ -182,9 +198,19 @@ func (w *worker) turn(ctx context.Context) time.Duration {
 	if err == nil {
 		err = w.learn(ctx, &j, view)
 	}
+	if err == nil {
+		err = w.letGo(ctx, j)
+		j.memory = w.job().memory
+	}
 	p := plan.Node(j.site, j.node, w.e.knownOf(w.name, j.memory))
+	if lerr := w.letGoOfUnplanned(ctx, j, p); lerr != nil && err == nil {
+		err = lerr
+	}
 	p.Findings = w.findings(ctx, j, p.Findings)
 	w.keep(j, &p, view)
+	if terr := w.e.tend(ctx, w.name); terr != nil && err == nil {
+		err = terr
+	}
 	o := w.decide(ctx, j, p, view, err)
 	if ctx.Err() != nil {
 		return 0
@@ -219,7 +245,9 @@ func (w *worker) begin(ctx context.Context) (job, error) {
 	if w.thorough {
 		w.reinspect, w.uninspected = true, time.Time{}
 	}
-	w.fresh, w.recheck, w.thorough = false, false, false
+	retried := w.retried
+	w.oneTry = w.singled
+	w.fresh, w.retried, w.singled, w.recheck, w.thorough, w.awaits = false, false, false, false, false, ""
 	w.e.mu.Unlock()
 	var err error
 	if fresh {
@@ -228,7 +256,13 @@ func (w *worker) begin(ctx context.Context) (job, error) {
 		for _, d := range w.doors {
 			d.denied = nil
 		}
-		err = w.save(ctx, func(r *site.Recorded) { r.NoEffect, r.Boots = nil, nil })
+		err = w.save(ctx, func(r *site.Recorded) {
+			r.NoEffect = nil
+			if retried {
+				r.Attempts = nil
+				retryLogins(r)
+			}
+		})
 	}
 	return w.job(), err
 }
@@ -250,9 +284,11 @@ func (w *worker) learn(ctx context.Context, j *job, v view) error {
 		w.blind = true
 		if is != was {
 			w.memory.Observed = site.Observed{Identity: is}
+			w.noteOther(is, j.node.Machine())
 		}
 	case is.Known() && was.Known() && is != was:
 		// What was seen of the machine before says nothing of this one.
+		w.noteOther(is, was)
 		w.memory.Observed, w.inside, w.anew = v.seen, time.Time{}, true
 	case v.seen.Facets[site.FacetDefinition].Have[site.FieldState] == site.StateAbsent:
 		// What was inside a virtual machine is gone with it.
@@ -265,16 +301,22 @@ func (w *worker) learn(ctx context.Context, j *job, v view) error {
 	observed := w.memory.Observed
 	w.e.mu.Unlock()
 	w.e.Records.Observe(w.name, observed)
+	published := w.e.publishedKeys(w.name)
+	signed, blank := w.e.proves(observed.Identity, v.seen.Marker), w.e.isBlank()
 	err := w.save(ctx, func(r *site.Recorded) {
 		adopt(r, j.node, observed)
 		noteReached(r, j.node, observed, w.e.serves)
-		believeMarker(r, j.node, v.seen.Marker)
+		plan.EndAttempts(j.node, r, observed, time.Now())
+		believeMarker(r, j.node, v.seen.Marker, signed, blank, published)
 		noteDecommission(r, j.node)
 	})
 	if err == nil {
 		err = w.forgetMachine(ctx, *j, v.seen)
 	}
 	j.memory = w.job().memory
+	if signed {
+		w.e.compareWithMarker(j.memory.Recorded, *v.seen.Marker)
+	}
 	return err
 }
 
@@ -291,7 +333,12 @@ func adopt(r *site.Recorded, n *site.Node, o site.Observed) {
 	if r.Adopted == nil {
 		r.Adopted = &site.Adoption{Machine: o.Identity, When: time.Now()}
 	}
-	if url := n.Endpoints[site.BMC].URL; designed.Matches(r.Adopted.Machine) && r.Adopted.BMC != url {
+	url := n.Endpoints[site.BMC].URL
+	if a := *r.Adopted; a.BMC == url && a.Machine != o.Identity && a.Machine.Known() && a.Machine.Matches(o.Identity) {
+		a.Machine = o.Identity // the design names more of it by now
+		r.Adopted = &a
+	}
+	if designed.Matches(r.Adopted.Machine) && r.Adopted.BMC != url {
 		a := *r.Adopted
 		a.BMC = url
 		r.Adopted = &a
@@ -301,18 +348,15 @@ func adopt(r *site.Recorded, n *site.Node, o site.Observed) {
 // move forgets what was true of the machine before. What was installed is
 // expected on the disks, and has to be proven from inside.
 func move(r *site.Recorded) {
-	r.Adopted, r.InFlight, r.Installing, r.NoEffect, r.Reached, r.Boots = nil, nil, nil, nil, nil, nil
+	r.Adopted, r.InFlight, r.Installing, r.NoEffect, r.Reached, r.Attempts, r.Credentials = nil, nil, nil, nil, nil, nil, nil
 	if i := r.Installed; i != nil {
-		r.Installed = &site.Installation{Generation: i.Generation, Image: i.Image, Since: time.Now()}
+		r.Installed = &site.Installation{Generation: i.Generation, Image: i.Image, Since: time.Now(), Attempt: i.Attempt}
 	}
 }
 
 // noteReached records which facets were seen to be as designed, so that a later
 // difference is known for drift.
 func noteReached(r *site.Recorded, n *site.Node, o site.Observed, serves map[site.Facet]bool) {
-	if plan.StagedAsDesigned(n, o) {
-		r.Boots = nil
-	}
 	for f := range serves {
 		asked := n.Want(f)
 		if asked == nil || !plan.AsDesigned(n, f, o.Facets[f]) {
@@ -331,42 +375,39 @@ func noteReached(r *site.Recorded, n *site.Node, o site.Observed, serves map[sit
 }
 
 // believeMarker takes over what the installed system says of its own
-// installation: as proof of ours, or in place of a record that was lost. The
-// marker of an installation that was begun ends it, however it came about.
-func believeMarker(r *site.Recorded, n *site.Node, m *site.Marker) {
-	if m == nil || m.Node != n.Name {
-		return
-	}
-	if underWay(*r) {
-		if generation, image, given := begun(*r); m.Generation == generation && m.Image == image && given.Gave(m.Token) {
-			r.Installed = &site.Installation{Generation: generation, Image: image, Since: time.Now(), Proven: true,
-				FirstBoot: site.FirstBoot{HostKeys: given.HostKeys}}
-			r.Installing, r.InFlight = nil, nil
-		}
+// installation: that the one under way has come to its end, that the last one is
+// there, or, where nothing or something older is recorded in records that may
+// lack something, what it proves by the site's signature; it has the host keys
+// that were published of it then. Anything else it says is for a person.
+func believeMarker(r *site.Recorded, n *site.Node, m *site.Marker, signed, blank bool, hostKeys []string) {
+	if m == nil || !speaksOf(n, m) {
 		return
 	}
 	switch i := r.Installed; {
-	case m.Generation > r.Generation():
-		r.Installed = &site.Installation{Generation: m.Generation, Image: m.Image, Since: time.Now(), Proven: true}
-	case i != nil && !i.Proven && m.Generation == i.Generation && m.Image == i.Image:
-		proven := *i
-		proven.Proven = true
-		r.Installed = &proven
+	case r.UnderWay() > 0:
+		if is := underWay(*r); m.Generation == is.Generation && m.Image == is.Image && is.FirstBoot.Gave(m.Token) {
+			r.Installed = &site.Installation{Generation: is.Generation, Image: is.Image, Since: time.Now(), Attempt: is.Attempt,
+				Proven: true, Reported: true, Signed: signed, FirstBoot: site.FirstBoot{HostKeys: is.FirstBoot.HostKeys, Design: is.FirstBoot.Design}}
+			r.Installing, r.InFlight = nil, nil
+		}
+	case signed && (i == nil || blank && m.Generation > i.Generation):
+		r.Installed = installedBy(m)
+		r.Installed.FirstBoot.HostKeys = hostKeys
+	case i != nil && m.Generation == i.Generation && m.Image == i.Image && !(i.Proven && i.Reported && i.Signed == signed):
+		reported := *i
+		reported.Proven, reported.Reported, reported.Signed = true, true, signed
+		r.Installed = &reported
 	}
 }
 
-// begun is the generation and image of the installation under way, and what its
-// system was given.
-func begun(r site.Recorded) (generation int, image string, given site.FirstBoot) {
-	if i := r.Installing; i != nil {
-		return i.Generation, i.Image, i.FirstBoot
+// underWay is the installation that was begun and is not known to have ended.
+func underWay(r site.Recorded) site.Installation {
+	if r.Installing != nil && !r.InstallBegun() {
+		return *r.Installing
 	}
-	s := r.InFlight.Step
-	return s.Generation, s.Image.SHA256, r.InFlight.FirstBoot
-}
-
-func installBegun(r site.Recorded) bool {
-	return r.InFlight != nil && r.InFlight.Step.Action == site.ActionInstall
+	f := r.InFlight
+	return site.Installation{Generation: f.Step.Generation, Image: f.Step.Image.SHA256, Since: f.Since, Attempt: f.Step.Attempt,
+		FirstBoot: f.FirstBoot, Served: f.Served}
 }
 
 func noteDecommission(r *site.Recorded, n *site.Node) {
@@ -394,6 +435,7 @@ func (w *worker) save(ctx context.Context, change func(*site.Recorded)) error {
 	}
 	w.e.mu.Lock()
 	w.memory.Recorded = r
+	w.grantLocked()
 	w.e.mu.Unlock()
 	return nil
 }
@@ -403,19 +445,24 @@ func (w *worker) keep(j job, p *site.NodePlan, v view) {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
 	if v.inside != nil {
-		p.Notes = append(p.Notes, steady(v.inside))
+		p.Notes = append(p.Notes, verdict(v.inside))
 	}
 	if note := w.weaker(); note != "" {
 		p.Notes = append(p.Notes, note)
 	}
+	w.binding = w.doors[site.BMC].binding()
 	was := w.destroysLocked()
 	w.plan = *p
+	w.noteWantLocked()
+	if note := w.artifactNoteLocked(); note != "" {
+		w.plan.Notes = append(w.plan.Notes, note)
+	}
 	if !slices.Equal(was, w.destroysLocked()) {
 		w.e.undecided.known = false
 	}
 	w.outdated = w.outdated && w.node != j.node
 	if !w.disrupts {
-		w.disrupts = installBegun(j.memory.Recorded) || j.memory.Recorded.Installing != nil
+		w.disrupts = j.memory.Recorded.InstallBegun() || j.memory.Recorded.Installing != nil
 	}
 }
 
@@ -426,7 +473,7 @@ func (w *worker) finish(ctx context.Context, o outcome) time.Duration {
 	}
 	w.show(ctx, o)
 	w.settle(ctx)
-	w.expected = o.retry || !o.until.IsZero() || o.state == site.Progressing
+	w.expected = o.retry || o.state == site.Progressing || !o.until.IsZero() && time.Until(o.until) < 2*longestInspection
 	if o.wait == 0 {
 		return 0
 	}
@@ -474,8 +521,11 @@ func (w *worker) settle(ctx context.Context) {
 
 // fail classifies an error into an outcome. Retries wait longer each time.
 func (w *worker) fail(j job, err error) outcome {
+	if errors.Is(err, driver.ErrNotPermitted) {
+		return outcome{state: site.Progressing, reason: steady(err)} // the gates say at once what it waits for
+	}
 	if errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrRefused) || errors.Is(err, errors.ErrUnsupported) {
-		return outcome{state: site.Stalled, reason: steady(err), wait: observeEvery(j.site)}
+		return outcome{state: site.Stalled, reason: verdict(err), cause: cause(err), wait: observeEvery(j.site)}
 	}
 	w.failures++
 	wait := backoff(w.failures)
@@ -483,7 +533,7 @@ func (w *worker) fail(j job, err error) outcome {
 	if errors.As(err, &after) {
 		wait = max(wait, min(time.Duration(after.RetryAfterSeconds())*time.Second, maxRetryAfter))
 	}
-	return outcome{state: site.Retrying, reason: steady(err), wait: wait, retry: true}
+	return outcome{state: site.Retrying, reason: verdict(err), cause: cause(err), wait: wait, retry: true}
 }
 
 func observeEvery(s *site.Site) time.Duration {

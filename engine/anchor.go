@@ -1,0 +1,409 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/ledger"
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/engine/sitekey"
+)
+
+// Anchor is a place outside this host where a site's term is published, and what
+// others must be able to trust after the loss of the host: the status branch.
+// Its methods are called from several goroutines.
+type Anchor interface {
+	// Term is the claim that was published last, by whoever; zero for none. It
+	// costs one lookup where nothing has changed.
+	Term(ctx context.Context) (site.TermClaim, error)
+	// Claim publishes a claim in the place of the one before. Where another one
+	// is there, it fails with site.ErrClaimed and changes nothing.
+	Claim(ctx context.Context, c, before site.TermClaim) error
+	// Sealed are the sealed parts of all nodes, as they were published.
+	Sealed(ctx context.Context) ([]site.Sealed, error)
+	// Seal publishes the status of one node, with its sealed part, and returns
+	// once that is published. Nothing waits to be published with it.
+	Seal(ctx context.Context, n site.NodeStatus) error
+}
+
+// Times of the anchor.
+const (
+	anchorEvery   = 30 * time.Second // how often the published term is read
+	anchorTimeout = 20 * time.Second // of one look before something is destroyed
+	mooring       = 2 * time.Minute  // the longest that reading and publishing takes
+)
+
+// anchorage is what is known of the published term. Claims follow one another
+// like links of a chain: each daemon publishes its own only over one that its
+// records have published. So of two daemons on copies of the same records the
+// one that publishes first goes on, and records that are older than what was
+// done since find another's claim, however high the number of their term is.
+type anchorage struct {
+	// tried is set once it was read since the start, or could not be.
+	tried bool
+	// claimed is set once this daemon's claim is published.
+	claimed bool
+	// barred says why this daemon must not write; empty where it may.
+	barred string
+	// compared are the records that were compared with what was published.
+	compared string
+	// other is the claim that bars it, zero where something else does.
+	other site.TermClaim
+	// later are the terms after this daemon's own that sessions on machines were
+	// found named for, by node.
+	later map[string]uint64
+}
+
+// keepAnchor publishes the daemon's term and looks for that of another one, for
+// as long as the engine runs.
+func (e *Engine) keepAnchor(ctx context.Context) {
+	if e.Anchor == nil || e.ObserveOnly {
+		return
+	}
+	e.setProblem("published term", e.moor(ctx))
+	for sleep(ctx, anchorEvery) {
+		e.setProblem("published term", e.moor(ctx))
+	}
+}
+
+// moor reads the published term and, unless another daemon acts for the site,
+// publishes the own one.
+func (e *Engine) moor(ctx context.Context) error {
+	if e.heldTerm() == nil {
+		return nil // there is nothing to publish
+	}
+	ctx, cancel := context.WithTimeout(ctx, mooring)
+	defer cancel()
+	err := e.claim(ctx)
+	if errors.Is(err, site.ErrClaimed) {
+		err = e.claim(ctx) // reads whose claim it is
+	}
+	e.mu.Lock()
+	first, barred := !e.anchor.tried, e.anchor.barred
+	e.anchor.tried = true
+	e.mu.Unlock()
+	if first {
+		e.wakeHeld()
+	}
+	if err == nil && barred != "" {
+		return errors.New(barred)
+	}
+	return err
+}
+
+// claim publishes the daemon's claim where it may and has not yet.
+func (e *Engine) claim(ctx context.Context) error {
+	is, err := e.lookForOthers(ctx)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	claimed := e.anchor.claimed
+	e.mu.Unlock()
+	if claimed && is.Instance == e.instance {
+		return nil
+	}
+	if err := e.compareWithPublished(ctx); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	barred, own := e.anchor.barred, e.claimLocked()
+	e.mu.Unlock()
+	if barred != "" {
+		return nil
+	}
+	if err := e.putClaims(ctx, is.Instance, own.Instance); err != nil {
+		return err
+	}
+	if err := e.publish(ctx, own, is); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	e.anchor.claimed = true
+	e.mu.Unlock()
+	e.wakeHeld()
+	return e.putClaims(ctx, own.Instance)
+}
+
+// putClaims records whose claims count as published from these records.
+func (e *Engine) putClaims(ctx context.Context, claims ...string) error {
+	e.booking.Lock()
+	defer e.booking.Unlock()
+	e.mu.Lock()
+	book := e.book
+	e.mu.Unlock()
+	claims = slices.DeleteFunc(claims, func(c string) bool { return c == "" })
+	if slices.Equal(book.Claims, claims) {
+		return nil
+	}
+	book.Claims = claims
+	if err := e.Records.PutBook(ctx, book); err != nil {
+		return fmt.Errorf("record whose term is published: %w", err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.book = book
+	return nil
+}
+
+// publish signs a claim and publishes it in the place of another one.
+func (e *Engine) publish(ctx context.Context, own, before site.TermClaim) error {
+	if e.Key != nil {
+		signature, err := e.Key.Sign(sitekey.ForStatus, own)
+		if err != nil {
+			return err
+		}
+		own.Signature = signature
+	}
+	if err := e.Anchor.Claim(ctx, own, before); err != nil {
+		return fmt.Errorf("publish that this daemon acts for the site: %w", err)
+	}
+	return nil
+}
+
+// claimLocked is the claim of this daemon.
+func (e *Engine) claimLocked() site.TermClaim {
+	c := site.TermClaim{Site: e.Site, Term: e.termNumberLocked(), Instance: e.instance, Records: e.book.Records}
+	if t := e.term.Term; t != nil {
+		c.Holder, c.Since = t.Holder, t.Began
+	}
+	return c
+}
+
+// lookForOthers reads the published term, and bars this daemon from writing where
+// it is another one's.
+func (e *Engine) lookForOthers(ctx context.Context) (site.TermClaim, error) {
+	is, err := e.Anchor.Term(ctx)
+	if err != nil {
+		return is, fmt.Errorf("read who acts for the site: %w", err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	keys := e.keysLocked()
+	switch {
+	case is.Term == 0 || is.Instance == e.instance || slices.Contains(e.book.Claims, is.Instance):
+		if e.anchor.other.Term > 0 {
+			e.anchor.barred, e.anchor.other = "", site.TermClaim{}
+		}
+	case is.Site != e.Site || len(keys) > 0 && sitekey.Verify(keys, sitekey.ForStatus, is.Unsigned(), is.Signature) != nil:
+		e.barLocked(is, "the status branch says who acts for this site, and its signature is not of a key of this site: somebody else writes to that branch, or the site key was exchanged. "+
+			"Find out who; then run `slipway take-over`")
+	default:
+		e.barLocked(is, fmt.Sprintf("another daemon acts for this site: %q began term %d at %s, and these records know nothing of it (this daemon has term %d): they are a copy, or older than what was done. "+
+			"Stop one of the two; where the other one is gone for good, run `slipway take-over`", is.Holder, is.Term, is.Since.UTC().Format(time.RFC3339), e.termNumberLocked()))
+	}
+	return is, nil
+}
+
+// barLocked keeps this daemon from writing, and ends what it is doing. That its
+// records are older than what was done is never forgotten for another reason.
+func (e *Engine) barLocked(other site.TermClaim, why string) {
+	if older := e.anchor.barred != "" && e.anchor.other.Term == 0; older || e.anchor.barred == why {
+		return
+	}
+	e.anchor.barred, e.anchor.other = why, other
+	e.Log.Warn("this daemon does not act for the site", "why", why)
+	e.note(site.Event{Kind: site.EventState, Text: why})
+	for _, w := range e.workers {
+		if w.cut != nil {
+			w.cut(errHeld)
+		}
+	}
+	e.touch()
+}
+
+// machinesThatBar is on how many machines a session of a later term bars this
+// daemon from writing anywhere. To such a machine nothing is written in any case;
+// but the name of a session has no signature, and one BMC that lies must not stop
+// a site.
+const machinesThatBar = 2
+
+// noteLaterTerm takes in that a session on a node's machine is named for a later
+// term.
+func (e *Engine) noteLaterTerm(node string, later *driver.LaterTermError) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.anchor.later == nil {
+		e.anchor.later = map[string]uint64{}
+	}
+	e.anchor.later[node] = later.Term
+	if len(e.anchor.later) < machinesThatBar {
+		return
+	}
+	nodes := slices.Sorted(maps.Keys(e.anchor.later))
+	e.barLocked(site.TermClaim{}, fmt.Sprintf("another daemon acts for this site: on the machines of %s sessions are open that are named for a later term than this daemon's, which is %d. "+
+		"These records are a copy, or older than what was done. Stop one of the two; where the other one is gone for good, run `slipway take-over`", strings.Join(nodes[:machinesThatBar], " and "), e.termNumberLocked()))
+}
+
+// compareWithPublished compares the records with what was published from them:
+// where that has an approval as used or ended that is not here, the records were
+// set back. What was published is kept for the nodes whose records are lost: without
+// its host keys every system that has such a key would be refused.
+func (e *Engine) compareWithPublished(ctx context.Context) error {
+	e.mu.Lock()
+	done := e.anchor.compared == e.book.Records
+	e.mu.Unlock()
+	if done {
+		return nil
+	}
+	all, err := e.Anchor.Sealed(ctx)
+	if err != nil {
+		return fmt.Errorf("read what was published of the nodes: %w", err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.anchor.compared = e.book.Records
+	keys := e.keysLocked()
+	for _, s := range all {
+		e.published[s.Node] = s
+	}
+	for _, s := range all {
+		if s.Site != e.Site || sitekey.Verify(keys, sitekey.ForStatus, s.Unsigned(), s.Signature) != nil {
+			continue
+		}
+		published := site.Account{Records: s.Records, Closed: s.Closed, Entries: s.Entries}
+		if ledger.IsBehind(e.accountLocked(s.Node), published) {
+			e.barLocked(site.TermClaim{}, fmt.Sprintf("these records are older than what was done: the status branch has approvals of %s as over, up to attempt %d, which the records do not have so. "+
+				"Nothing is written to machines. Put newer records back, or run `slipway take-over`: then everything that was approved is asked for again", s.Node, s.Closed))
+			return nil
+		}
+	}
+	e.compareInstalledLocked()
+	return nil
+}
+
+// compareInstalledLocked compares what is recorded as installed with what was
+// published of the same approvals: records that were set back into an installation
+// would resume it on a machine that has long ended it.
+func (e *Engine) compareInstalledLocked() {
+	keys := e.keysLocked()
+	for name, s := range e.published {
+		w := e.workers[name]
+		if w == nil || s.Site != e.Site || s.Records != e.book.Records || s.Closed != e.accountLocked(name).Closed ||
+			s.Generation <= w.memory.Recorded.Generation() || sitekey.Verify(keys, sitekey.ForStatus, s.Unsigned(), s.Signature) != nil {
+			continue
+		}
+		e.barLocked(site.TermClaim{}, fmt.Sprintf("these records are older than what was done: the status branch has generation %d of %s as installed, and the records know of generation %d. "+
+			"Nothing is written to machines. Put newer records back, or run `slipway take-over`: then everything that was approved is asked for again", s.Generation, name, w.memory.Recorded.Generation()))
+		return
+	}
+}
+
+// anchoredLocked says why nothing may be written before the published term was
+// read, and nothing be destroyed before the own one is published; empty when it
+// was.
+func (e *Engine) anchoredLocked(destructive bool) string {
+	switch {
+	case e.Anchor == nil || e.ObserveOnly:
+		return ""
+	case !e.anchor.tried:
+		return "the status branch was not read yet since the daemon started: another daemon may act for the site"
+	case destructive && !e.anchor.claimed:
+		return "the status branch could not be read and written since the daemon started: another daemon may act for the site; nothing is destroyed before"
+	}
+	return ""
+}
+
+// compareWithMarker compares the records with a marker that has a valid signature:
+// where it tells of a later installation, another daemon of this site acted, or
+// the records were set back.
+func (e *Engine) compareWithMarker(r site.Recorded, m site.Marker) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if known := max(r.Generation(), r.UnderWay()); !e.book.Blank && m.Generation > known {
+		e.barLocked(site.TermClaim{}, fmt.Sprintf("these records are older than what was done: the system on %s proves that this site installed generation %d in term %d, and the records know of generation %d. "+
+			"Another daemon acts for this site, or the records were set back. Put newer records back, or run `slipway take-over`: then everything that was approved is asked for again", m.Node, m.Generation, m.Term, known))
+	}
+}
+
+func (e *Engine) isBarred() bool { return e.whyBarred() != "" }
+
+// whyBarred says why this daemon must not write; empty where it may.
+func (e *Engine) whyBarred() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.anchor.barred
+}
+
+// checkAnchor looks once more whether another daemon acts for the site, right
+// before something is destroyed. Where Git does not answer, what was read last
+// counts.
+func (e *Engine) checkAnchor(ctx context.Context) {
+	if e.Anchor == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, anchorTimeout)
+	defer cancel()
+	if _, err := e.lookForOthers(ctx); err != nil {
+		e.Log.Warn("published term not read", "err", err)
+	}
+}
+
+// takeOver has this daemon go on for the site although another one's claim is
+// published, or the records are older than what was done: a person has said that
+// nobody else acts. What was approved ends, since nobody here knows what of it
+// was used.
+func (e *Engine) takeOver(ctx context.Context, o site.Order) (string, error) {
+	e.mu.Lock()
+	barred, later := e.anchor.barred, slices.Collect(maps.Values(e.anchor.later))
+	e.mu.Unlock()
+	if barred == "" && len(later) == 0 {
+		return "", fmt.Errorf("%w: this daemon acts for site %s already", site.ErrRefused, e.Site)
+	}
+	var other site.TermClaim
+	if e.Anchor != nil {
+		var err error
+		if other, err = e.Anchor.Term(ctx); err != nil {
+			return "", fmt.Errorf("read who acts for the site: %w", err)
+		}
+	}
+	if err := e.beginAnew(ctx, other.Instance); err != nil {
+		return "", err
+	}
+	if err := e.raiseTerm(ctx, slices.Max(append(later, other.Term))); err != nil {
+		return "", err
+	}
+	e.mu.Lock()
+	e.anchor.barred, e.anchor.other, e.anchor.claimed, e.anchor.later = "", site.TermClaim{}, false, nil
+	e.mu.Unlock()
+	if e.Anchor != nil {
+		if err := e.moor(ctx); err != nil {
+			return "", err
+		}
+	}
+	e.Log.Warn("term taken over", "from", other.Holder, "by", o.By)
+	e.wakeAll(func(w *worker) { w.fresh = true })
+	return fmt.Sprintf("this daemon acts for site %s from now on, with term %d; what was approved before is ended", e.Site, e.termNumber()), nil
+}
+
+// sealLocked is the node's sealed part. It is signed again when it has changed.
+// While nothing is recorded to be sealed, it stays as it was published.
+func (w *worker) sealLocked() *site.Sealed {
+	e := w.e
+	s := site.Sealed{Site: e.Site, Node: w.name, Records: e.book.Records, Closed: e.accounts[w.name].Closed, Entries: e.accounts[w.name].Entries,
+		Generation: w.memory.Recorded.Generation(), HostKeys: e.hostKeysLocked(w.name, w.memory.Recorded)}
+	if e.Key == nil || len(s.Entries)+len(s.HostKeys) == 0 {
+		if before, there := e.published[w.name]; there {
+			return &before
+		}
+		return nil
+	}
+	if w.sealed != nil && reflect.DeepEqual(w.sealed.Unsigned(), s) {
+		return w.sealed
+	}
+	signature, err := e.Key.Sign(sitekey.ForStatus, s)
+	if err != nil {
+		e.Log.Warn("status not signed", "node", w.name, "err", err)
+		return nil
+	}
+	s.Signature = signature
+	w.sealed = &s
+	return w.sealed
+}

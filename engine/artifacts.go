@@ -1,0 +1,367 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/artifact"
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Artifacts keep the files that machines are installed from, and serve them. Its
+// methods return at once.
+type Artifacts interface {
+	// Want says which files are fetched from now on, the first of them first.
+	Want(files []artifact.File)
+	// Retry fetches at once what could not be fetched.
+	Retry()
+	// State says how it stands with a file, by its SHA-256.
+	State(sha256 string) artifact.State
+	// Changes gives a value when State or Serving may say something else.
+	Changes() <-chan struct{}
+	// Use notes that a file is needed now.
+	Use(sha256 string)
+	// Serving is nil while machines are served, or says why they are not.
+	Serving() error
+	// URL is a new URL for a file, for a machine whose controller is at a host.
+	URL(host, sha256 string) (string, error)
+	// Reaches reports whether a URL of an earlier start still leads here.
+	Reaches(url string) bool
+	// Grant serves a node its file, and Revoke ends that.
+	Grant(g artifact.Grant)
+	Revoke(node string)
+	// Reads is what a node has read of its file.
+	Reads(node string) (artifact.Reads, bool)
+}
+
+// fetched is the topic that a file has come in or could not be fetched.
+const fetched topic = "files"
+
+// keepArtifacts has the files fetched that the plans need, and wakes who waits
+// for one.
+func (e *Engine) keepArtifacts(ctx context.Context) {
+	if e.Artifacts == nil || e.ObserveOnly {
+		return
+	}
+	revision := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.wants:
+			files, applied := e.wantedFiles()
+			if e.Artifacts.Want(files); applied != revision {
+				revision = applied
+				e.Artifacts.Retry() // the commit may be about what could not be fetched
+			}
+		case <-e.Artifacts.Changes():
+			e.mu.Lock()
+			e.wakeLocked(fetched)
+			e.mu.Unlock()
+			e.touch()
+		}
+	}
+}
+
+// wantedFiles are the files that the plans of all nodes need, by node.
+func (e *Engine) wantedFiles() (files []artifact.File, applied string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, name := range e.namesLocked() {
+		if f, ok := e.workers[name].fileLocked(); ok && !slices.Contains(files, f) {
+			files = append(files, f)
+		}
+	}
+	return files, e.applied.ID
+}
+
+// fileLocked is the file that the node is to be installed from, or is being
+// installed from.
+func (w *worker) fileLocked() (artifact.File, bool) {
+	r := w.memory.Recorded
+	for _, s := range w.plan.Steps {
+		if w.isServedLocked(s) && s.Image.SHA256 != "" {
+			return artifact.File{SHA256: s.Image.SHA256, URL: s.Image.URL, For: imageName(s)}, true
+		}
+	}
+	if i := r.Installing; i != nil && i.Served != "" {
+		if image := w.e.design.Images[w.node.Image]; image != nil {
+			if its := image.For(w.name, i.Generation); its.SHA256 == i.Image {
+				return artifact.File{SHA256: i.Image, URL: its.URL, For: "image " + w.node.Image}, true
+			}
+		}
+	}
+	return artifact.File{}, false
+}
+
+// isServedLocked reports whether the machine gets the image of a step from the
+// daemon. The image of a virtual machine is fetched by its driver. An installation
+// that used its approval with the design's URL ends with that URL.
+func (w *worker) isServedLocked(s site.Step) bool {
+	if s.Action != site.ActionInstall || s.Image == nil || w.node.IsVirtual() {
+		return false
+	}
+	f := w.memory.Recorded.InFlight
+	return !f.Is(s) || !f.Committed() || f.Served != ""
+}
+
+// imageName is what people call the image of a step.
+func imageName(s site.Step) string {
+	for _, c := range s.Changes {
+		if c.Field == "image.name" {
+			return "image " + c.Want
+		}
+	}
+	return "the image"
+}
+
+// noteWantLocked has the files looked at again when what the node needs has
+// changed.
+func (w *worker) noteWantLocked() {
+	if f, _ := w.fileLocked(); f != w.wants {
+		w.wants = f
+		signal(w.e.wants)
+	}
+}
+
+// artifactGate holds an installation until its image is in the store, and can be
+// served to the machine.
+func (e *Engine) artifactGate(w *worker, s site.Step) *held {
+	if !w.isServedLocked(s) {
+		return nil
+	}
+	image, name := s.Image, imageName(s)
+	switch {
+	case e.Artifacts == nil:
+		return &held{state: site.Blocked, sentence: name + " cannot be served: this daemon keeps no artifacts"}
+	case image.SHA256 == "":
+		return &held{state: site.Blocked, person: true, release: "a commit that gives the digest",
+			sentence: fmt.Sprintf("%s has no digest of the file for %s, and a file of unknown content is not installed", name, w.name)}
+	}
+	state := e.Artifacts.State(image.SHA256)
+	if !state.Ready {
+		e.waitLocked(w, fetched)
+		w.awaits = image.SHA256
+		signal(e.wants)
+		h := fetching(name, state)
+		h.detail = progress(state)
+		return h
+	}
+	if err := e.Artifacts.Serving(); err != nil {
+		e.waitLocked(w, fetched)
+		h := &held{state: site.Blocked, sentence: steady(err)}
+		if errors.Is(err, artifact.ErrOff) {
+			h.person, h.release = true, "`slipway run` with --artifact-listen ADDRESS"
+			h.sentence += ", and machines are installed only from images that the daemon has verified; start it with --artifact-listen :9480, or an address that the BMCs reach"
+		}
+		return h
+	}
+	e.Artifacts.Use(image.SHA256)
+	return nil
+}
+
+// fetching says what keeps an image from being in the store.
+func fetching(name string, s artifact.State) *held {
+	if s.Why == "" {
+		return &held{state: site.Progressing, sentence: name + " is being fetched", release: "nothing but time"}
+	}
+	h := &held{state: site.Blocked, sentence: fmt.Sprintf("%s could not be fetched: %s", name, s.Why), person: s.Person}
+	if s.Person {
+		h.release = "a commit or a file that is right; `slipway retry` fetches at once"
+	}
+	return h
+}
+
+// progress says how far a fetch is.
+func progress(s artifact.State) string {
+	switch {
+	case s.Fetching && s.Size > 0:
+		return fmt.Sprintf("%d %%, %s of %s, from %s", s.Have*100/s.Size, artifact.Bytes(s.Have), artifact.Bytes(s.Size), s.From)
+	case s.Fetching:
+		return fmt.Sprintf("%s, from %s", artifact.Bytes(s.Have), s.From)
+	case !s.Retry.IsZero():
+		return "next try at " + s.Retry.Format(time.TimeOnly)
+	}
+	return "others are fetched first"
+}
+
+// refreshLocked is a node's status with how far the fetch of its image is now.
+func (w *worker) refreshLocked() site.NodeStatus {
+	s := w.status
+	if w.awaits != "" && w.e.Artifacts != nil {
+		if state := w.e.Artifacts.State(w.awaits); !state.Ready {
+			s.Detail = progress(state)
+		}
+	}
+	return s
+}
+
+// artifactNoteLocked says what a person should know of the node's image beside
+// its state, empty for nothing.
+func (w *worker) artifactNoteLocked() string {
+	if w.e.Artifacts == nil {
+		return ""
+	}
+	if f, ok := w.fileLocked(); ok {
+		if s := w.e.Artifacts.State(f.SHA256); !s.Ready && s.Why != "" {
+			return fmt.Sprintf("%s could not be fetched: %s", f.For, s.Why)
+		}
+	}
+	i := w.memory.Recorded.Installing
+	if i == nil || i.Served == "" || time.Since(i.Since) < unreadAfter {
+		return ""
+	}
+	if r, ok := w.e.Artifacts.Reads(w.name); ok && r.Requests == 0 {
+		u, err := url.Parse(i.Served)
+		if err != nil {
+			return ""
+		}
+		return fmt.Sprintf("nothing was read of its image since the installer was to boot: check that the BMC reaches %s, "+
+			"or say with --artifact-url what it can reach", u.Host)
+	}
+	return ""
+}
+
+// unreadAfter is when it is remarkable that a machine has read nothing of its
+// image. Firmware takes minutes to come to it.
+const unreadAfter = 10 * time.Minute
+
+// serveURL is the URL at which the machine gets the image of a step: that of an
+// earlier try while it leads here, since a driver knows its medium by the URL.
+// It is empty where the machine gets the design's.
+func (w *worker) serveURL(j job, s site.Step) (string, error) {
+	w.e.mu.Lock()
+	served := w.isServedLocked(s)
+	f := w.memory.Recorded.InFlight
+	w.e.mu.Unlock()
+	switch {
+	case !served:
+		return "", nil
+	case s.Resumed && w.e.Artifacts.Reaches(f.Served):
+		return f.Served, nil
+	}
+	bmc, err := url.Parse(j.node.Endpoints[site.BMC].URL)
+	if err != nil {
+		return "", fmt.Errorf("read the URL of the BMC: %w", err)
+	}
+	return w.e.Artifacts.URL(bmc.Hostname(), s.Image.SHA256)
+}
+
+// withServed is a step as a driver gets it: with the URL that is served in the
+// place of the design's.
+func withServed(s site.Step, r site.Recorded) site.Step {
+	if f := r.InFlight; s.Action == site.ActionInstall && f != nil && f.Served != "" && s.Image != nil {
+		image := *s.Image
+		image.URL = f.Served
+		s.Image = &image
+	}
+	return s
+}
+
+// grantLocked has the machine served its image while it is being installed, and
+// at no other time. All of it follows from the records.
+func (w *worker) grantLocked() {
+	if w.e.Artifacts == nil {
+		return
+	}
+	r := w.memory.Recorded
+	switch i := r.Installing; {
+	case r.InFlight != nil && r.InFlight.Served != "":
+		w.e.Artifacts.Grant(artifact.Grant{Node: w.name, SHA256: r.InFlight.Step.Image.SHA256, URL: r.InFlight.Served})
+	case i != nil && i.Served != "" && i.Ended.IsZero() && i.CutOff == "":
+		w.e.Artifacts.Grant(artifact.Grant{Node: w.name, SHA256: i.Image, URL: i.Served})
+	default:
+		w.e.Artifacts.Revoke(w.name)
+	}
+}
+
+// withoutToken is an error of a driver, whose text may repeat what a BMC says,
+// without the token of the URL that was served.
+func withoutToken(err error, r site.Recorded) error {
+	if err == nil || r.InFlight == nil || r.InFlight.Served == "" {
+		return err
+	}
+	parts := strings.Split(r.InFlight.Served, "/")
+	token := parts[max(0, len(parts)-2)]
+	if !strings.Contains(err.Error(), token) {
+		return err
+	}
+	return &redacted{err, strings.ReplaceAll(err.Error(), token, "…"), strings.ReplaceAll(driver.PlainOf(err), token, "…")}
+}
+
+// redacted is an error that reads otherwise.
+type redacted struct {
+	error
+	text, plain string
+}
+
+func (r *redacted) Error() string { return r.text }
+func (r *redacted) Plain() string { return r.plain }
+func (r *redacted) Unwrap() error { return r.error }
+
+// NamedFiles are the digests of files that the design in force names or that an
+// installation under way needs.
+func (e *Engine) NamedFiles() (map[string]bool, error) {
+	select {
+	case <-e.ready:
+	default:
+		return nil, errors.New("the daemon is still reading its records")
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.design == nil {
+		return nil, errors.New("no design is in force yet")
+	}
+	named := filesOf(e.design)
+	for _, w := range e.workers {
+		r := w.memory.Recorded
+		if r.InFlight != nil && r.InFlight.Step.Image != nil {
+			named[r.InFlight.Step.Image.SHA256] = true
+		}
+		if r.Installing != nil {
+			named[r.Installing.Image] = true
+		}
+	}
+	return named, nil
+}
+
+// filesOf are the digests of the files that a design names.
+func filesOf(s *site.Site) map[string]bool {
+	named := map[string]bool{}
+	for _, i := range s.Images {
+		named[i.SHA256] = true
+		for _, digest := range i.Digests {
+			named[digest] = true
+		}
+	}
+	for _, a := range s.Artifacts {
+		named[a.SHA256] = true
+	}
+	return named
+}
+
+// NamedFiles are the digests of files that open proposals name, as far as they
+// could be evaluated. It is an error while one is still to be.
+func (r *Reviews) NamedFiles() (map[string]bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	named := map[string]bool{}
+	if r.open == nil {
+		return nil, errors.New("the open proposals are not known yet")
+	}
+	for _, number := range r.open {
+		is, ok := r.done[number]
+		if !ok {
+			return nil, fmt.Errorf("proposal %d is not planned yet", number)
+		}
+		maps.Copy(named, is.files)
+	}
+	return named, nil
+}

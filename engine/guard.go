@@ -1,0 +1,92 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// guard decides about the requests of one call of a driver, see driver.Guard.
+type guard struct {
+	login
+	// interruption is nil for a look, which may interrupt nothing.
+	*interruption
+}
+
+// Interrupt implements driver.Guard.
+func (g guard) Interrupt(ctx context.Context, send func() error) error {
+	if g.interruption == nil {
+		return fmt.Errorf("%w: a look may not interrupt the machine", driver.ErrNotPermitted)
+	}
+	return g.interruption.Interrupt(ctx, send)
+}
+
+// interruption decides whether one try of a step may interrupt its machine: it is
+// counted in the node's records before the first request that does, and refused
+// once plan.MostAttempts were made for the same cause. One worker uses it, for
+// one call of a driver.
+type interruption struct {
+	w       *worker
+	job     job
+	step    site.Step
+	counted bool // the attempt is recorded
+	carried bool // the machine may have carried a request out
+}
+
+func (i *interruption) Interrupt(ctx context.Context, send func() error) error {
+	if len(plan.Causes(i.step)) > 0 && !i.counted {
+		if err := i.count(ctx); err != nil {
+			return err
+		}
+	}
+	err := send()
+	i.carried = i.carried || !declined(err)
+	return err
+}
+
+func (i *interruption) count(ctx context.Context) error {
+	why := ""
+	err := i.w.save(ctx, func(r *site.Recorded) {
+		if why = plan.Spent(i.job.node, *r, i.step); why == "" {
+			plan.Attempt(i.job.node, r, i.step, time.Now())
+		}
+	})
+	if why != "" {
+		err = errors.New(why)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", driver.ErrNotPermitted, err)
+	}
+	i.counted = true
+	return nil
+}
+
+// settle records what came of the attempt.
+func (i *interruption) settle(ctx context.Context, err error) error {
+	if !i.counted || i.carried && err == nil {
+		return nil
+	}
+	return i.w.save(ctx, func(r *site.Recorded) {
+		if !i.carried {
+			plan.Declined(i.job.node, r, i.step)
+			return
+		}
+		plan.Failed(i.job.node, r, i.step, verdict(err))
+	})
+}
+
+// declined says whether an error is a machine's answer that it does not carry a
+// request out. Without an answer it may have done so.
+func declined(err error) bool {
+	for _, class := range []error{driver.ErrBusy, driver.ErrRefused, driver.ErrDenied, driver.ErrNotPermitted, driver.ErrInterrupted, errors.ErrUnsupported} {
+		if errors.Is(err, class) {
+			return !errors.Is(err, driver.ErrUnreachable)
+		}
+	}
+	return false
+}

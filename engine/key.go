@@ -1,0 +1,69 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/engine/sitekey"
+)
+
+// proves says whether a marker proves by a signature that the site has
+// installed this very machine.
+func (e *Engine) proves(seen site.Identity, m *site.Marker) bool {
+	if m == nil || m.Token == "" {
+		return false
+	}
+	e.mu.Lock()
+	keys := e.keysLocked()
+	e.mu.Unlock()
+	return sitekey.Proves(keys, e.Site, seen, *m)
+}
+
+// ProvenInstallation is what the system on a node's machine proves of its own
+// installation by a signature of one of the keys of the site; nil where it
+// proves nothing.
+func ProvenInstallation(keys []string, siteName string, n *site.Node, o site.Observed) *site.Installation {
+	m := o.Marker
+	if m == nil || !speaksOf(n, m) || !sitekey.Proves(keys, siteName, o.Identity, *m) {
+		return nil
+	}
+	return installedBy(m)
+}
+
+// speaksOf says whether a marker is one of an installation of the node.
+func speaksOf(n *site.Node, m *site.Marker) bool {
+	return m.Node == n.Name && m.Generation >= 1 && m.Generation <= site.MaxGeneration
+}
+
+// installedBy is the installation that a marker with a valid signature tells of.
+func installedBy(m *site.Marker) *site.Installation {
+	return &site.Installation{Generation: m.Generation, Image: m.Image, Since: time.Now(), Attempt: m.Attempt, Proven: true, Reported: true, Signed: true}
+}
+
+// keyTroubleLocked says why what this daemon signs would not count; empty when it
+// does, or where nothing is signed.
+func (e *Engine) keyTroubleLocked() string {
+	keys := e.keysLocked()
+	switch {
+	case e.design == nil || len(e.design.Keys) == 0:
+		return ""
+	case e.Key == nil:
+		return "the design names site keys, and this daemon has none: put the copy of the key back with `slipway site import-key`"
+	case !slices.Contains(keys, e.Key.Public()):
+		return "the design names other site keys than this daemon's, " + e.Key.Public() + ": correct site.keys, or put the right key in its place"
+	}
+	return ""
+}
+
+// keysLocked are the public halves of the keys that count: those that the design
+// names, or the daemon's own where it names none.
+func (e *Engine) keysLocked() []string {
+	if e.design != nil && len(e.design.Keys) > 0 {
+		return e.design.Keys
+	}
+	if e.Key == nil {
+		return nil
+	}
+	return []string{e.Key.Public()}
+}

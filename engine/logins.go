@@ -1,0 +1,278 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// mostDenied is how many machines may deny a password before it is sent only to
+// those that have accepted it before: a few wrong passwords lock an account in
+// the directory that all machines ask.
+const mostDenied = 2
+
+// login decides whether a password is sent to one endpoint, and records what
+// became of it. The rules, for one password:
+//
+//   - A machine that has accepted it gets it at any time.
+//   - A machine that has denied it does not get it again.
+//   - After mostDenied denials it goes to no machine that has not accepted it
+//     before. Until some machine has accepted it, a login without an answer yet
+//     counts as a denial.
+//   - A person's quarantine, or `slipway retry` of the node, sends it once more.
+//
+// A denial counts until the credential's file or the endpoint in the design
+// changes, or a person retries.
+type login struct {
+	e          *Engine
+	w          *worker // nil for a machine that was met in a sweep
+	kind       site.EndpointKind
+	who        string // the node's name, or the address of a machine without one
+	url        string
+	credential string
+	value      secret.Value
+}
+
+// guarded is a context for calls through an endpoint that is open.
+func (w *worker) guarded(ctx context.Context, kind site.EndpointKind) context.Context {
+	return driver.Guarded(ctx, guard{login: w.loginTo(kind)})
+}
+
+func (w *worker) loginTo(kind site.EndpointKind) login {
+	d := w.doors[kind]
+	return login{e: w.e, w: w, kind: kind, who: w.name, url: d.endpoint.URL, credential: d.endpoint.Credential, value: d.value}
+}
+
+// Login implements driver.Guard.
+func (l login) Login(ctx context.Context, send func() error) error {
+	digest := l.value.Digest(l.e.Site)
+	if err := l.admit(ctx, digest); err != nil {
+		return err
+	}
+	defer l.e.loginEnded(digest)
+	err := send()
+	ctx = context.WithoutCancel(ctx)
+	switch {
+	case err == nil:
+		return l.note(ctx, func(u *site.CredentialUse) {
+			u.Accepted, u.Denied, u.DeniedAt = digest, "", time.Time{}
+		})
+	case isDenied(err):
+		return errors.Join(err, l.note(ctx, func(u *site.CredentialUse) { u.Denied, u.DeniedAt = digest, time.Now() }))
+	}
+	return err
+}
+
+// admit returns when the password may be sent, and counts it as under way until
+// loginEnded.
+func (l login) admit(ctx context.Context, digest string) error {
+	quarantine := l.quarantine()
+	if !quarantine.IsZero() {
+		if err := l.note(ctx, func(u *site.CredentialUse) { u.TriedFor = quarantine }); err != nil {
+			return err
+		}
+	}
+	asked := !quarantine.IsZero() || l.w != nil && l.w.oneTry
+	if l.w != nil {
+		l.w.oneTry = false
+	}
+	for {
+		l.e.mu.Lock()
+		wait, err := l.mayLocked(digest, asked)
+		if wait == nil && err == nil {
+			l.e.underway[digest]++
+		}
+		l.e.mu.Unlock()
+		if wait == nil {
+			return err
+		}
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: waited for another machine's answer to the same password: %w", driver.ErrBusy, ctx.Err())
+		}
+	}
+}
+
+// mayLocked says why the password is not sent, or what to wait for before it is.
+func (l login) mayLocked(digest string, asked bool) (wait <-chan struct{}, why error) {
+	use := l.useLocked()
+	if asked || use.Accepted == digest && use.Denied != digest {
+		return nil, nil
+	}
+	if use.Denied == digest {
+		return nil, withheldf("%s denied credential %q at %s, and it is not sent there again until its file or the endpoint in the design changes. "+
+			"Correct the file or the account on the machine, then run `slipway retry %s`", l.who, l.credential, clock(use.DeniedAt.UTC()), l.who)
+	}
+	denied, accepted := l.e.verdictsLocked(digest)
+	switch {
+	case len(denied) >= mostDenied:
+		return nil, withheldf("%s", deniedBy(l.credential, denied)+fmt.Sprintf(". %s has not accepted it before, so it is not sent there", l.who))
+	case !accepted && len(denied)+l.e.underway[digest] >= mostDenied:
+		return l.e.loginDone, nil
+	}
+	return nil, nil
+}
+
+// deniedBy says that a password is withheld, and what to do.
+func deniedBy(credential string, denied []string) string {
+	return fmt.Sprintf("credential %q was denied by %s, and its account may be locked soon. Correct its file, or the accounts on these machines, then run `slipway retry`",
+		credential, some(denied))
+}
+
+// quarantine is when the node's quarantine began, if no password was sent for it
+// yet that would not be sent otherwise, and zero otherwise.
+func (l login) quarantine() time.Time {
+	if l.w == nil {
+		return time.Time{}
+	}
+	l.e.mu.Lock()
+	defer l.e.mu.Unlock()
+	q := l.w.memory.Recorded.Quarantined
+	if q == nil || l.useLocked().TriedFor.Equal(q.Since) {
+		return time.Time{}
+	}
+	return q.Since
+}
+
+// useLocked is what became of passwords at the endpoint as it is designed now.
+func (l login) useLocked() site.CredentialUse {
+	use := l.e.met[l.who]
+	if l.w != nil {
+		use = l.w.memory.Recorded.Credentials[l.kind]
+	}
+	if use.URL != l.url {
+		use = site.CredentialUse{}
+	}
+	use.URL, use.Credential = l.url, l.credential
+	return use
+}
+
+// note records what became of the password.
+func (l login) note(ctx context.Context, change func(*site.CredentialUse)) error {
+	l.e.mu.Lock()
+	use := l.useLocked()
+	before := use
+	change(&use)
+	if l.w == nil {
+		l.e.met[l.who] = use
+	}
+	l.e.mu.Unlock()
+	if use == before || l.w == nil {
+		return nil
+	}
+	return l.w.save(ctx, func(r *site.Recorded) {
+		all := maps.Clone(r.Credentials)
+		if all == nil {
+			all = map[site.EndpointKind]site.CredentialUse{}
+		}
+		all[l.kind] = use
+		r.Credentials = all
+	})
+}
+
+// verdictsLocked are the machines that deny a password, and whether any has
+// accepted it.
+func (e *Engine) verdictsLocked(digest string) (denied []string, accepted bool) {
+	for _, u := range e.usesLocked() {
+		if u.Denied == digest {
+			denied = append(denied, u.who)
+		}
+		accepted = accepted || u.Accepted == digest && u.Denied != digest
+	}
+	slices.Sort(denied)
+	return slices.Compact(denied), accepted
+}
+
+// usedBy is what became of the password at one endpoint.
+type usedBy struct {
+	who string
+	site.CredentialUse
+}
+
+// usesLocked is what became of passwords at all endpoints that the design has,
+// and at machines that were met in sweeps.
+func (e *Engine) usesLocked() []usedBy {
+	var all []usedBy
+	for name, w := range e.workers {
+		for kind, u := range w.memory.Recorded.Credentials {
+			if w.node.Endpoints[kind].URL == u.URL {
+				all = append(all, usedBy{name, u})
+			}
+		}
+	}
+	for address, u := range e.met {
+		all = append(all, usedBy{address, u})
+	}
+	return all
+}
+
+// withheldLocked are the problems of credentials that are sent only to machines
+// that have accepted them before.
+func (e *Engine) withheldLocked() []site.Problem {
+	denied := map[[2]string][]usedBy{}
+	for _, u := range e.usesLocked() {
+		if key := [2]string{u.Credential, u.Denied}; u.Denied != "" {
+			denied[key] = append(denied[key], u)
+		}
+	}
+	var all []site.Problem
+	for key, those := range denied {
+		slices.SortFunc(those, func(a, b usedBy) int { return a.DeniedAt.Compare(b.DeniedAt) })
+		var who []string
+		for _, u := range those {
+			if !slices.Contains(who, u.who) {
+				who = append(who, u.who)
+			}
+		}
+		if len(who) < mostDenied {
+			continue
+		}
+		slices.Sort(who)
+		all = append(all, site.Problem{About: "credential " + key[0], Since: those[mostDenied-1].DeniedAt,
+			What: deniedBy(key[0], who) + ". Until then it is sent only to machines that have accepted it before"})
+	}
+	slices.SortFunc(all, func(a, b site.Problem) int { return a.Since.Compare(b.Since) })
+	return all
+}
+
+// loginEnded wakes those that wait for the answer to the same password.
+func (e *Engine) loginEnded(digest string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.underway[digest]--; e.underway[digest] == 0 {
+		delete(e.underway, digest)
+	}
+	close(e.loginDone)
+	e.loginDone = make(chan struct{})
+}
+
+// retryLogins forgets that passwords were denied.
+func retryLogins(r *site.Recorded) {
+	all := maps.Clone(r.Credentials)
+	for kind, u := range all {
+		u.Denied, u.DeniedAt = "", time.Time{}
+		all[kind] = u
+	}
+	r.Credentials = all
+}
+
+// withheldError is why a password was not sent. It is an outcome of
+// driver.ErrDenied that passes by itself when the reason does.
+type withheldError struct{ error }
+
+func (e withheldError) Unwrap() error { return e.error }
+
+// wasDenied says whether a machine has denied a credential that it was sent.
+func wasDenied(err error) bool { return isDenied(err) && !errors.As(err, new(withheldError)) }
+
+func withheldf(format string, args ...any) error {
+	return withheldError{fmt.Errorf("%w: "+format, append([]any{driver.ErrDenied}, args...)...)}
+}

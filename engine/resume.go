@@ -1,0 +1,74 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/ledger"
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// A destructive step that has used its approval goes on after whatever broke it
+// off, until its effect is seen: a machine that is erased in part serves nobody.
+// But it goes on only as what was approved, and not for ever.
+
+// letGo lets go of a destructive step in flight that may not go on.
+func (w *worker) letGo(ctx context.Context, j job) error {
+	f := j.memory.Recorded.InFlight
+	why := w.e.overBecause(j)
+	if why == "" {
+		return nil
+	}
+	err := w.save(ctx, func(r *site.Recorded) { leaveOff(r, f.Step, why) })
+	if err == nil {
+		w.warn(site.EventFailed, j.revision.ID, fmt.Sprintf("%s does not go on: %s", f.Step.Action, why))
+	}
+	return err
+}
+
+// overBecause says why the destructive step in flight may not go on; empty when it
+// may, or where there is none.
+func (e *Engine) overBecause(j job) string {
+	f := j.memory.Recorded.InFlight
+	if f == nil || !f.Consumed {
+		return ""
+	}
+	now := e.ledgerNow()
+	switch disks := plan.Disks(f.Step, j.node, j.memory.Observed); {
+	case !f.Sent:
+		return "Slipway was stopped after the approval was used and before anything was sent"
+	case now.Sub(f.Since) >= ledger.Lasts || now.Before(f.Since.Add(-ledger.Lasts)):
+		return fmt.Sprintf("it was begun at %s, and has not come to its end within %d days", clock(f.Since), int(ledger.Lasts/(24*time.Hour)))
+	case !j.node.IsVirtual() && disks != "" && disks != f.Step.Disks:
+		return fmt.Sprintf("the disks of the machine are now %s, and %s were approved", disks, f.Step.Disks)
+	}
+	return ""
+}
+
+// letGoOfUnplanned lets go of a destructive step in flight that the design in force
+// does not plan any more. An installation is brought to its end all the same: it
+// stays in the plan.
+func (w *worker) letGoOfUnplanned(ctx context.Context, j job, p site.NodePlan) error {
+	f := j.memory.Recorded.InFlight
+	if f == nil || !f.Consumed || slices.ContainsFunc(p.Steps, func(s site.Step) bool { return s.Digest() == f.Step.Digest() }) {
+		return nil
+	}
+	return w.save(ctx, func(r *site.Recorded) { leaveOff(r, f.Step, "") })
+}
+
+// leaveOff notes that a step in flight does not go on. An installation that may
+// have erased something is cut off.
+func leaveOff(r *site.Recorded, s site.Step, why string) {
+	if !r.InFlight.Is(s) {
+		return
+	}
+	if r.InstallBegun() {
+		cut := underWay(*r)
+		cut.CutOff = why
+		r.Installing = &cut
+	}
+	r.InFlight = nil
+}
