@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -160,8 +161,13 @@ func messages(body []byte) []object {
 	if one := at[object](o, "error", "@Message.ExtendedInfo"); len(infos) == 0 && one != nil {
 		infos = []object{one}
 	}
-	if e := at[object](o, "error"); len(infos) == 0 && e != nil {
+	e := at[object](o, "error")
+	switch silent := !slices.ContainsFunc(infos, func(info object) bool { return at[string](info, "Message") != "" }); {
+	case len(infos) == 0 && e != nil:
 		infos = []object{{"MessageId": e["code"], "Message": e["message"]}}
+	case silent && e["message"] != nil:
+		infos[0] = maps.Clone(infos[0]) // what it says is said once, for all of them
+		infos[0]["Message"] = e["message"]
 	}
 	return infos[:min(len(infos), 8)]
 }

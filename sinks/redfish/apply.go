@@ -1,6 +1,7 @@
 package redfish
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,34 +13,45 @@ import (
 
 // Apply takes one step. It goes by what it reads itself, not by what was seen
 // before.
-func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, _ site.Observed) error {
-	s, err := m.meant(ctx, step.Machine)
-	if err == nil && s.heading() == "" {
-		err = refused("the BMC gives %q as PowerState, which tells nothing", printable(string(s.power())))
-	}
-	if err == nil {
-		err = m.take(ctx, step, n, s)
-	}
+func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, may driver.Permit) error {
+	err := m.asStep(ctx, step.Machine, step.Impact, func(s system) error {
+		if s.heading() == "" {
+			return refused("the BMC gives %q as PowerState, which tells nothing", printable(string(s.power())))
+		}
+		return m.take(ctx, step, n, s, may)
+	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", step.Action, err)
 	}
 	return nil
 }
 
-// meant is the system, with the boot that is next, once it is known to be the
-// wanted machine's.
-func (m *machine) meant(ctx context.Context, want site.Identity) (system, error) {
-	s, err := m.system(ctx, want)
-	if err == nil {
-		s, err = m.future(ctx, s)
+// asStep does something to the system, with the boot that is next, once it is
+// known to be the wanted machine's. All that is read and written on the way goes
+// over what that was read over.
+func (m *machine) asStep(ctx context.Context, want site.Identity, impact site.Impact, do func(system) error) error {
+	release, err := m.bind(ctx, want, impact)
+	if err != nil {
+		return err
+	}
+	defer release()
+	s, err := m.meant(ctx, want)
+	if err != nil {
+		return err
+	}
+	if m.client.keeps.nothing() && !m.client.in.token {
+		err = m.client.bound.mayUnbound()
 	}
 	if err == nil {
-		err = sameMachine(want, m.identity(s, want))
+		err = do(s)
 	}
-	return s, err
+	if err == nil {
+		err = m.client.bound.identifyLast(ctx)
+	}
+	return cmp.Or(err, m.client.bound.ended)
 }
 
-func (m *machine) take(ctx context.Context, step site.Step, n *site.Node, s system) error {
+func (m *machine) take(ctx context.Context, step site.Step, n *site.Node, s system, may driver.Permit) error {
 	switch step.Action {
 	case site.ActionPowerOn:
 		return m.powerUp(ctx, step, n, s)
@@ -52,23 +64,35 @@ func (m *machine) take(ctx context.Context, step site.Step, n *site.Node, s syst
 	case site.ActionBIOS:
 		return m.setBIOS(ctx, n, s)
 	case site.ActionInstall:
-		return m.install(ctx, step, n, s)
+		return m.install(ctx, step, n, s, may)
 	case site.ActionFinishInstall:
 		return m.finish(ctx, n, s)
 	}
 	return fmt.Errorf("a BMC does not take this step: %w", errors.ErrUnsupported)
 }
 
-// sameMachine refuses to write to another machine than the step is for.
-func sameMachine(want, got site.Identity) error {
+// meant is the system, with the boot that is next, once it is known to be the
+// wanted machine's.
+func (m *machine) meant(ctx context.Context, want site.Identity) (system, error) {
 	if !want.Known() {
-		return refused("the step names no machine by UUID or serial; nothing is written without")
+		return system{}, refused("the step names no machine by UUID, serial number or MAC address; nothing is written without")
+	}
+	s, err := m.system(ctx, want)
+	if err != nil {
+		return s, err
+	}
+	got, err := m.identityWith(ctx, s, want, m.client.get)
+	if err != nil {
+		return s, err
 	}
 	if !want.Matches(got) {
-		return refused("another machine answers: the step is for UUID %q serial %q, this is UUID %q serial %q; nothing was written",
-			want.UUID, want.Serial, printable(got.UUID), printable(got.Serial))
+		return s, refused("another machine answers: the step is for %s, this is %s; nothing was written", printable(want.Full()), printable(got.Full()))
 	}
-	return nil
+	m.client.bound.confirmed(s)
+	if err := m.toldApart(ctx, want); err != nil {
+		return s, err
+	}
+	return m.future(ctx, s)
 }
 
 // until looks at the system until it is as asked.

@@ -38,8 +38,11 @@ func realSettings(t *testing.T, file, system string) *settings {
 		s.withQueue(0)
 	}
 	settings := bios["@Redfish.Settings"].(map[string]any)
-	s.place = settings["SettingsObject"].(map[string]any)["@odata.id"].(string)
-	waiting := read(s.place)["Attributes"].(map[string]any)
+	object := settings["SettingsObject"].(map[string]any)
+	waiting := read(object["@odata.id"].(string))["Attributes"].(map[string]any)
+	// Here the system has the path of the others'.
+	s.place = strings.Replace(object["@odata.id"].(string), system, "/redfish/v1/Systems/1", 1)
+	object["@odata.id"] = s.place
 	s.mirrors = len(waiting) == len(s.current)
 	s.show("GET "+biosPath, func() any {
 		bios["Attributes"] = s.current

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/tests/lab"
 )
@@ -60,10 +61,10 @@ func TestSettingsOnTheLab(t *testing.T) {
 				}
 				set, restart := m.step(site.ActionBIOS), m.step(site.ActionRestart)
 				restart.Changes = []site.Change{{Field: "bios.any"}}
-				if err := m.open(t).Apply(t.Context(), set, m.node, site.Observed{}); err != nil {
+				if err := m.open(t).Apply(t.Context(), set, m.node, drivertest.Permitted); err != nil {
 					t.Fatal(err)
 				}
-				if err := m.open(t).Apply(t.Context(), restart, m.node, site.Observed{}); err != nil {
+				if err := m.open(t).Apply(t.Context(), restart, m.node, drivertest.Permitted); err != nil {
 					t.Fatal(err)
 				}
 				boots++
@@ -86,7 +87,7 @@ func TestSettingsUnderFaults(t *testing.T) {
 			m.node.BIOS = site.BIOS{SMT: &no}
 			m.SetFault(lab.Fault{Kind: kind})
 			h := m.open(t)
-			if err := h.Apply(t.Context(), m.step(site.ActionBIOS), m.node, site.Observed{}); err != nil {
+			if err := h.Apply(t.Context(), m.step(site.ActionBIOS), m.node, drivertest.Permitted); err != nil {
 				t.Fatal(err)
 			}
 			if st := m.settings(t, h); asDesigned(st) || st.Pending["LogicalProc"] != "Disabled" {
@@ -108,7 +109,7 @@ func TestSettingsThatNothingShows(t *testing.T) {
 			restart.Changes, restart.Resumed = []site.Change{{Field: "bios.any"}}, resumed
 			boots := m.Counts().Boots
 			for _, step := range []site.Step{set, restart, restart} {
-				if err := m.open(t).Apply(t.Context(), step, m.node, site.Observed{}); err != nil {
+				if err := m.open(t).Apply(t.Context(), step, m.node, drivertest.Permitted); err != nil {
 					t.Fatal(err)
 				}
 			}

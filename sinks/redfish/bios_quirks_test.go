@@ -291,6 +291,8 @@ func TestQuirkSuffixedAttributes(t *testing.T) {
 func TestQuirkValueNames(t *testing.T) {
 	shown := enum("VTdSupport", "0", "1")
 	shown["Value"] = []map[string]any{{"ValueName": "0", "ValueDisplayName": "Disabled"}, {"ValueName": "1", "ValueDisplayName": "Enabled"}}
+	threads := enum("Hyper_Threading_ALL__F27F", "0", "1")
+	threads["Value"] = []map[string]any{{"ValueName": "0", "ValueDisplayName": "Enable"}, {"ValueName": "1", "ValueDisplayName": "Disable"}}
 	opposite := enum("ProcessorHyperThreadingDisable", "0", "1")
 	opposite["Value"] = []map[string]any{{"ValueName": "0", "ValueDisplayName": "Enabled"}, {"ValueName": "1", "ValueDisplayName": "Disabled"}}
 	for name, c := range map[string]struct {
@@ -303,6 +305,7 @@ func TestQuirkValueNames(t *testing.T) {
 		"Enable":                 {"Supermicro", map[string]any{"SecurityDeviceSupport": "Disable"}, enum("SecurityDeviceSupport", "Disable", "Enable"), site.BIOS{TPM: &yes}, "Enable"},
 		"by number, shown names": {"NVIDIA", map[string]any{"VTdSupport": 0}, shown, site.BIOS{IOMMU: &yes}, 1.0},
 		"named for the opposite": {"Intel Corporation", map[string]any{"ProcessorHyperThreadingDisable": 0}, opposite, noSMT, 1.0},
+		"what people are shown":  {"Supermicro", map[string]any{"Hyper_Threading_ALL__F27F": "Enable"}, threads, noSMT, "Disable"},
 		"a truth value":          {"Supermicro", map[string]any{"SecureBootEnable_0001": false}, attr("SecureBootEnable_0001", "Boolean", nil), site.BIOS{SecureBoot: &yes}, true},
 		"without a registry":     {"Dell Inc.", map[string]any{"LogicalProc": "Enabled"}, enum("Other", "x"), noSMT, "Disabled"},
 	} {

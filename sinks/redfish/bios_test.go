@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -209,7 +210,7 @@ func (s *settings) look(t *testing.T, m *machine, b site.BIOS) site.FacetState {
 func (s *settings) set(t *testing.T, m *machine, b site.BIOS) error {
 	t.Helper()
 	step := site.Step{Machine: site.Identity{UUID: uuid}, Facet: site.FacetBIOS, Action: site.ActionBIOS}
-	return m.Apply(t.Context(), step, &site.Node{BIOS: b}, site.Observed{})
+	return m.Apply(t.Context(), step, &site.Node{BIOS: b}, drivertest.Permitted)
 }
 
 func (s *settings) restart(t *testing.T, m *machine, b site.BIOS, change ...func(*site.Step)) error {
@@ -218,7 +219,7 @@ func (s *settings) restart(t *testing.T, m *machine, b site.BIOS, change ...func
 	for _, c := range change {
 		c(&step)
 	}
-	return m.Apply(t.Context(), step, &site.Node{BIOS: b}, site.Observed{})
+	return m.Apply(t.Context(), step, &site.Node{BIOS: b}, drivertest.Permitted)
 }
 
 var (

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/stmcginnis/gofish"
-
 	"github.com/slipway-gitops/slipway/engine/driver"
 )
 
@@ -118,7 +116,7 @@ func (m *machine) dropJobs(ctx context.Context, jobs []job) error {
 		if j.running() {
 			return fmt.Errorf("%w: the BMC's job %s is changing settings, and takes no others until it has ended", driver.ErrBusy, j.id())
 		}
-		_, err := m.client.do(ctx, func(api *gofish.APIClient) (*http.Response, error) { return api.Delete(j.path()) })
+		err := m.client.delete(ctx, j.path())
 		if hasStatus(err, http.StatusForbidden, http.StatusBadRequest, http.StatusConflict, http.StatusMethodNotAllowed) {
 			return refused("the BMC's job %s holds the settings and cannot be taken back (%s); boot the machine so that it ends, or end the lockdown",
 				j.id(), printable(err.Error()))

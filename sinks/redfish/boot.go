@@ -121,7 +121,7 @@ func (m *machine) overrideForms(s system, b boot) []boot {
 // those of its settings object (DSP0266 section 9.10) over its own. Some BMCs
 // publish a settings object that cannot set the boot (sushy found so).
 func (m *machine) future(ctx context.Context, s system) (system, error) {
-	settings := link(s.object, "@Redfish.Settings", "SettingsObject")
+	settings := settingsOf(s)
 	if settings == "" || m.noBootSettings {
 		return s, nil
 	}
@@ -136,6 +136,10 @@ func (m *machine) future(ctx context.Context, s system) (system, error) {
 	}
 	return s.with(next), nil
 }
+
+// settingsOf is where the system's settings object is (DSP0266 section 9.10),
+// empty where it has none.
+func settingsOf(s system) string { return link(s.object, "@Redfish.Settings", "SettingsObject") }
 
 // with is the system with other boot settings over its own.
 func (s system) with(next object) system {
@@ -158,7 +162,7 @@ const overrideTarget = "BootSourceOverrideTarget"
 // writeBoot writes boot settings to where the BMC takes the property: its
 // settings object if that has it, or the system itself.
 func (m *machine) writeBoot(ctx context.Context, s system, property string, b boot) error {
-	settings := link(s.object, "@Redfish.Settings", "SettingsObject")
+	settings := settingsOf(s)
 	if settings == "" || m.noBootSettings {
 		return m.client.patch(ctx, m.path, s.object, b.body())
 	}
@@ -301,7 +305,7 @@ var bootSigns = []struct {
 	{"/uri(", schemas.UefiHTTPBootSource}, {"http", schemas.UefiHTTPBootSource},
 	{"cdrom(", schemas.CdBootSource}, {"virtual cd", schemas.CdBootSource}, {"cd/dvd", schemas.CdBootSource},
 	{"usb(", schemas.UsbBootSource},
-	{"/mac(", schemas.PxeBootSource}, {"pxe", schemas.PxeBootSource}, {"network", schemas.PxeBootSource},
+	{"mac(", schemas.PxeBootSource}, {"pxe", schemas.PxeBootSource}, {"network", schemas.PxeBootSource},
 	{"hd(", schemas.HddBootSource}, {"nvme(", schemas.HddBootSource}, {"sata(", schemas.HddBootSource}, {"scsi(", schemas.HddBootSource},
 	{"sas(", schemas.HddBootSource}, {"hard disk", schemas.HddBootSource}, {"harddisk", schemas.HddBootSource}, {"hard drive", schemas.HddBootSource},
 	{"usb", schemas.UsbBootSource},

@@ -23,6 +23,7 @@ type grading struct {
 	*machine
 	tap    *tap
 	want   site.Identity
+	id     site.Identity // with all that tells it from others behind the BMC
 	root   object
 	system system
 	// chassis and manager are those of the system.
@@ -39,6 +40,7 @@ var probes = []struct {
 }{
 	{"login", "", (*grading).tryLogin},
 	{"identity", "", (*grading).tryIdentity},
+	{"write binding", site.FacetImage, (*grading).tryBinding},
 	{"power", site.FacetPower, (*grading).tryPower},
 	{"boot once", site.FacetImage, (*grading).tryBootOnce},
 	{"boot order", site.FacetBoot, (*grading).tryBootOrder},
@@ -65,7 +67,7 @@ func (m *machine) Grade(ctx context.Context, want site.Identity, told driver.Tol
 	if err := g.begin(ctx); err != nil {
 		return driver.Grade{}, err
 	}
-	out := driver.Grade{Identity: g.identity(g.system, want)}
+	out := driver.Grade{Identity: g.id}
 	for i, p := range probes {
 		told(p.name, i, len(probes))
 		a, err := p.try(g, ctx)
@@ -123,7 +125,8 @@ func (g *grading) begin(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	return nil
+	g.id, err = g.Identify(ctx, g.want)
+	return err
 }
 
 // hopeless says whether an error ends the look at a BMC, and not only at a part.
@@ -167,7 +170,7 @@ func (g *grading) tryLogin(ctx context.Context) (driver.Ability, error) {
 		if g.client.value.IsZero() {
 			return partly("no credential was given, and none was asked for"), nil
 		}
-		return partly("basic authentication only: the sessions of an earlier daemon cannot be ended"), nil
+		return partly("by basic authentication only: it has no sessions, so that those of an earlier daemon cannot be ended"), nil
 	}
 	service := link(g.root, "SessionService")
 	if service == "" {
@@ -180,15 +183,68 @@ func (g *grading) tryLogin(ctx context.Context) (driver.Ability, error) {
 	return works("by sessions, which end after %d s without a request", at[int](o, "SessionTimeout")), nil
 }
 
-func (g *grading) tryIdentity(context.Context) (driver.Ability, error) {
-	id := g.system.identity()
-	switch {
-	case id.UUID != "" && id.Serial != "":
-		return works("by its UUID and its serial number"), nil
-	case id.Known():
-		return works("by its %s", map[bool]string{true: "UUID", false: "serial number"}[id.UUID != ""]), nil
+// tryIdentity says whether the machine can be told from those behind the same BMC:
+// by what the design names it, or else by what it reports.
+func (g *grading) tryIdentity(ctx context.Context) (driver.Ability, error) {
+	own := g.system.identity()
+	if g.want.Known() {
+		other, err := g.mistakenFor(ctx, g.want)
+		switch {
+		case err != nil:
+			return driver.Ability{}, err
+		case other != "":
+			return driver.Ability{Verdict: driver.Fails, Text: fmt.Sprintf("the design names it by %s, which does not tell it from %s behind the same BMC: nothing is written to it; add %s to its identity",
+				printable(g.want.Full()), printable(other), g.beside())}, nil
+		}
+		return works("by its %s, as the design names it", stated(g.want)), nil
 	}
-	return driver.Ability{}, lacks("neither its UUID nor its serial number is its own: the machine is only observed, and never written to")
+	if !g.id.Known() {
+		return driver.Ability{}, lacks("neither its UUID nor its serial number is its own: the machine is only observed, and never written to")
+	}
+	other, err := g.mistakenFor(ctx, own)
+	switch {
+	case err != nil:
+		return driver.Ability{}, err
+	case other != "":
+		return partly("%s behind the same BMC reports the same %s: it is told from that only with %s beside it in the design's identity", printable(other), stated(own), g.beside()), nil
+	}
+	return works("by its %s", stated(own)), nil
+}
+
+// beside is what an identity can name beside what several machines share.
+func (g *grading) beside() string {
+	text := fmt.Sprintf("slot: %q", printable(g.id.Slot))
+	if g.id.MAC != "" {
+		text = fmt.Sprintf("mac: %q or ", g.id.MAC) + text
+	}
+	return text
+}
+
+// stated are the names of what an identity states.
+func stated(id site.Identity) string {
+	var all []string
+	for _, f := range []struct{ name, value string }{{"UUID", id.UUID}, {"serial number", id.Serial}, {"slot", id.Slot}, {"MAC address", id.MAC}} {
+		if f.value != "" {
+			all = append(all, f.name)
+		}
+	}
+	return strings.Join(all, " and its ")
+}
+
+// tryBinding says what binds a write to the machine whose identity was read. All
+// that was read up to here was read in a row, so that a connection that carried
+// nothing twice was not kept.
+func (g *grading) tryBinding(context.Context) (driver.Ability, error) {
+	switch binding := g.Binding(); {
+	case binding == site.BindingSession:
+		return works("by the session over which the identity is read"), nil
+	case binding == site.BindingConnection:
+		return works("by the connection over which the identity is read; a late request of a daemon that was killed is not told from one of the next"), nil
+	case g.unbound:
+		return partly("by nothing: it has no sessions and closes the connection after each answer; the design accepts that, endpoints.bmc.unbound"), nil
+	}
+	return driver.Ability{}, lacks(fmt.Sprintf("it has no sessions and closes the connection after each answer, so a write may reach another machine that has come to its address; "+
+		"destructive steps are refused unless the design has endpoints.bmc.unbound: %q", site.UnboundAccept))
 }
 
 // wantedResets are those that the driver uses.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/tests/lab"
 )
@@ -151,7 +152,7 @@ func TestNothingIsWrittenWhileGrading(t *testing.T) {
 	var err error
 	_, gradeErr := as[driver.Grader](t, h).Grade(t.Context(), m.node.Identity, func(_ string, done, _ int) {
 		if done == 3 {
-			err = h.Apply(t.Context(), m.step(site.ActionPowerOn), m.node, site.Observed{})
+			err = h.Apply(t.Context(), m.step(site.ActionPowerOn), m.node, drivertest.Permitted)
 		}
 	})
 	if gradeErr != nil || !errors.Is(err, driver.ErrRefused) || len(written(r)) > 0 {

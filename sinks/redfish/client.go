@@ -1,7 +1,6 @@
 package redfish
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,6 +39,11 @@ type client struct {
 	noBasic  bool         // the credential itself was not accepted in a request
 	expand   string       // the query for a collection with its members, see walk
 	handles  atomic.Int32 // that are open to it
+	keeps    keeping
+	named    naming
+	// unwritten is set when the BMC has refused the session at a write, and no
+	// write was accepted since.
+	unwritten atomic.Bool
 	// refusal is why the last login was denied, and since when.
 	refusal error
 	since   time.Time
@@ -52,44 +56,24 @@ type login struct {
 	// that has no name.
 	session string
 	token   bool // by a session
+	config  gofish.ClientConfig
+	// over is set when the BMC has refused the session in the middle of a step.
+	// The next read outside of one logs in anew.
+	over atomic.Bool
 }
 
 func newClient(u *url.URL, s secret.Value, o Options, l lanes) *client {
 	c := &client{host: u.Host, value: s, gate: semaphore.NewWeighted(1)}
-	c.wire = &wire{host: u.Host, answer: o.Answer, habits: &c.habits, lanes: l, breaker: breaker{rest: restPolls * o.Poll}}
+	c.wire = &wire{
+		host: u.Host, answer: o.Answer, habits: &c.habits, lanes: l, note: c.keeps.saw,
+		breaker: &breaker{rest: restPolls * o.Poll}, writes: &atomic.Int64{},
+	}
 	c.http = &http.Client{Transport: c.wire}
 	return c
 }
 
 // restPolls is how long a BMC that does not answer is left alone, in polls: 2 s.
 const restPolls = 2
-
-func (c *client) get(ctx context.Context, path string) (object, error) {
-	resp, err := c.do(ctx, func(api *gofish.APIClient) (*http.Response, error) { return api.Get(path) })
-	if err != nil {
-		return nil, err
-	}
-	return decode(path, resp)
-}
-
-// members takes the members of a collection, at most so many of them, with
-// their paths; in one request where the BMC can do so. One that is refused for
-// good is left out.
-func (c *client) members(ctx context.Context, collection string, most int, take func(path string, o object)) error {
-	w := newWalk(c.get)
-	w.most, w.deep = most, 1
-	var failed error
-	_, err := w.membersBy(ctx, collection, c.expand, func(ctx context.Context, path string) (object, error) {
-		o, err := w.resource(ctx, path)
-		if err == nil {
-			take(path, o)
-		} else if !lasting(err) {
-			failed = cmp.Or(failed, err)
-		}
-		return o, err
-	})
-	return cmp.Or(err, failed)
-}
 
 func decode(path string, resp *http.Response) (object, error) {
 	var o object
@@ -102,69 +86,8 @@ func decode(path string, resp *http.Response) (object, error) {
 	return o, nil
 }
 
-// collection is what a collection lists, on all of its pages: each names the next
-// (DSP0266, Members@odata.nextLink).
-func (c *client) collection(ctx context.Context, path string) ([]object, error) {
-	var all []object
-	read := map[string]bool{}
-	for path != "" && !read[path] && len(read) < maxPages && len(all) < maxMembers {
-		read[path] = true
-		o, err := c.get(ctx, path)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, items(o, "Members")...)
-		path = at[string](o, "Members@odata.nextLink")
-	}
-	return all, nil
-}
-
-// listed are the paths of what a collection lists.
-func (c *client) listed(ctx context.Context, path string) ([]string, error) {
-	all, err := c.collection(ctx, path)
-	var paths []string
-	for _, ref := range all[:min(len(all), maxLinks)] {
-		if p := link(ref); p != "" {
-			paths = append(paths, p)
-		}
-	}
-	return paths, err
-}
-
 // etag is where a resource has its ETag (DSP0266 section 9.5.5).
 const etag = "@odata.etag"
-
-func (c *client) post(ctx context.Context, path string, body any) error {
-	_, err := c.do(ctx, func(api *gofish.APIClient) (*http.Response, error) { return api.Post(path, body) })
-	return err
-}
-
-// patch writes to a resource as it was read. What is current goes by its ETag
-// (DSP0266 section 6.5), of which some BMCs want their weak ones back without
-// the W/, and some none; what is written here is proven by what is read
-// afterwards, so none will do.
-func (c *client) patch(ctx context.Context, path string, was object, body any) error {
-	_, err := c.change(ctx, path, was, body)
-	return err
-}
-
-// change is patch, for those who want the answer.
-func (c *client) change(ctx context.Context, path string, was object, body any) (resp *http.Response, err error) {
-	for i, tag := range etags(at[string](was, etag)) {
-		headers := map[string]string{}
-		if tag != "" {
-			headers["If-Match"] = tag
-		}
-		if i > 0 {
-			c.habits.met(etagForm)
-		}
-		resp, err = c.do(ctx, func(api *gofish.APIClient) (*http.Response, error) { return api.PatchWithHeaders(path, body, headers) })
-		if !hasStatus(err, http.StatusPreconditionFailed, http.StatusPreconditionRequired) {
-			return resp, err
-		}
-	}
-	return resp, err
-}
 
 // etags are the ways to give an ETag back, the right one first; then comes to
 // give none, and at last one without its quotes, which some want (gofish found
@@ -178,51 +101,58 @@ func etags(tag string) []string {
 	return slices.Compact([]string{tag, plain, "", strings.Trim(plain, `"`)})
 }
 
-// do sends one request, logged in. When the BMC has forgotten the session it
-// logs in once more; never twice, because accounts are locked after a few
-// attempts.
-func (c *client) do(ctx context.Context, call func(*gofish.APIClient) (*http.Response, error)) (*http.Response, error) {
+// do sends one read, logged in, and gives the login that it went over. When the
+// BMC has forgotten the session it logs in once more; never twice, because
+// accounts are locked after a few attempts.
+func (c *client) do(ctx context.Context, call request) (*http.Response, *login, error) {
 	in, fresh, err := c.enter(ctx, nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	resp, err := call(in.api.WithContext(ctx))
+	if in.config.BasicAuth && hasStatus(err, http.StatusUnauthorized) {
+		c.in.CompareAndSwap(in, nil) // the next request asks the guard before it sends the password again
+	}
 	if fresh || !in.token || !hasStatus(err, http.StatusUnauthorized) {
-		return resp, classify(err)
+		return resp, in, classify(err)
 	}
-	again, fresh, err := c.enter(ctx, in)
+	again, _, err := c.enter(ctx, in)
 	if err != nil {
-		return nil, err
-	}
-	if fresh && in.session != "" {
-		// A BMC that merely refused the session for a moment still has it, and
-		// has few; what becomes of it is no reason to fail.
-		c.drop(again.api.WithContext(ctx), in.session)
+		return nil, nil, err
 	}
 	resp, err = call(again.api.WithContext(ctx))
-	return resp, classify(err)
+	return resp, again, classify(err)
 }
 
 // enter is the login that there is, or a fresh one where there is none, or only
 // one that is refused by now. Of several who want one, one makes it.
 func (c *client) enter(ctx context.Context, refused *login) (in *login, fresh bool, err error) {
-	if in := c.in.Load(); in != nil && in != refused {
+	usable := func(in *login) bool { return in != nil && in != refused && !in.over.Load() }
+	if in := c.in.Load(); usable(in) {
 		return in, false, nil
 	}
 	if err := c.gate.Acquire(ctx, 1); err != nil {
 		return nil, false, classify(err)
 	}
 	defer c.gate.Release(1)
-	if in := c.in.Load(); in != nil && in != refused {
-		return in, false, nil
+	old := c.in.Load()
+	if usable(old) {
+		return old, false, nil
 	}
 	if c.handles.Load() > 1 && c.refusal != nil && time.Since(c.since) < refusalLasts {
 		return nil, false, c.refusal
 	}
-	in, err = c.login(ctx)
+	if in, err = c.findAndLogin(ctx); err != nil {
+		in = nil
+	}
 	c.in.Store(in)
 	if c.refusal = nil; errors.Is(err, driver.ErrDenied) {
 		c.refusal, c.since = err, time.Now()
+	}
+	if err == nil && old != nil && old.session != "" {
+		// A BMC that merely refused the session for a moment still has it, and
+		// has few; what becomes of it is no reason to fail.
+		c.drop(in.api.WithContext(ctx), old.session)
 	}
 	return in, true, err
 }
@@ -232,8 +162,21 @@ func (c *client) enter(ctx context.Context, refused *login) (in *login, fresh bo
 // three tries.
 const refusalLasts = time.Minute
 
-// session is the path of the session, empty without one.
-func (c *client) session() string {
+// findAndLogin logs in with the consent of the context's driver.Guard. A BMC that
+// does not answer is found out before the guard is asked.
+func (c *client) findAndLogin(ctx context.Context) (in *login, err error) {
+	if c.value.IsZero() {
+		return c.connect(gofish.ClientConfig{})
+	}
+	if err := c.findSessions(ctx); err != nil {
+		return nil, err
+	}
+	err = driver.Login(ctx, func() (err error) { in, err = c.login(ctx); return err })
+	return in, err
+}
+
+// current is the path of the newest session, empty without one.
+func (c *client) current() string {
 	if in := c.in.Load(); in != nil {
 		return in.session
 	}
@@ -244,18 +187,12 @@ func (c *client) session() string {
 // authentication when the BMC has no session service at all. A BMC without room
 // for a session is given room, once.
 func (c *client) login(ctx context.Context) (*login, error) {
-	if c.value.IsZero() {
-		return c.connect(gofish.ClientConfig{})
-	}
-	if err := c.findSessions(ctx); err != nil {
-		return nil, err
-	}
 	if c.sessions == "" {
-		return c.connect(c.basic())
+		return c.loginBasic(ctx)
 	}
-	s, err := c.openSession(ctx)
+	s, err := c.newSession(ctx)
 	if errors.Is(err, driver.ErrBusy) && c.makeRoom(ctx) {
-		s, err = c.openSession(ctx)
+		s, err = c.newSession(ctx)
 	}
 	if hasStatus(err, http.StatusNotFound) {
 		c.sessions = "" // an update of the BMC may have moved it
@@ -268,32 +205,55 @@ func (c *client) login(ctx context.Context) (*login, error) {
 }
 
 func (c *client) basic() gofish.ClientConfig {
-	return gofish.ClientConfig{Username: c.value.Username(), Password: c.value.Reveal(), BasicAuth: true}
+	return gofish.ClientConfig{Username: c.value.Username(), Password: c.password(), BasicAuth: true}
 }
 
-// openSession logs in. The session's name is in Location, or, where a BMC leaves
-// that out, in the resource that it answers with; without a name it cannot be
-// ended.
-func (c *client) openSession(ctx context.Context) (*gofish.Session, error) {
-	anonymous, err := c.offline(gofish.ClientConfig{})
+// password is what is sent; Open refuses a secret that is none.
+func (c *client) password() string {
+	password, _ := c.value.Password()
+	return password
+}
+
+// loginBasic turns to basic authentication, in which every request carries the
+// credential. One read tells whether the BMC accepts it.
+func (c *client) loginBasic(ctx context.Context) (*login, error) {
+	in, err := c.connect(c.basic())
 	if err != nil {
 		return nil, err
 	}
-	resp, err := anonymous.WithContext(ctx).Post(c.sessions, map[string]string{"UserName": c.value.Username(), "Password": c.value.Reveal()})
+	_, err = in.api.WithContext(ctx).Get(systemsPath)
+	if err == nil || hasStatus(err, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed) {
+		return in, nil // it knows the account, whatever that may do
+	}
+	return nil, c.denied(err)
+}
+
+// openSession logs in, with the context for people and other controllers to read
+// if one is given. The session's name is in Location, or, where a BMC leaves that
+// out, in the resource that it answers with; without a name it cannot be ended.
+func (c *client) openSession(ctx context.Context, context string) (s *gofish.Session, made object, err error) {
+	anonymous, err := c.offline(gofish.ClientConfig{})
 	if err != nil {
-		return nil, c.denied(err)
+		return nil, nil, err
 	}
-	s := &gofish.Session{Token: resp.Header.Get("X-Auth-Token")}
+	account := map[string]string{"UserName": c.value.Username(), "Password": c.password()}
+	if context != "" {
+		account[sessionContext] = context
+	}
+	resp, err := anonymous.WithContext(ctx).Post(c.sessions, account)
+	if err != nil {
+		return nil, nil, c.denied(err)
+	}
+	s = &gofish.Session{Token: resp.Header.Get("X-Auth-Token")}
 	if s.Token == "" {
-		return nil, refused("POST %s accepted the login and gave no X-Auth-Token", c.sessions)
+		return nil, nil, refused("POST %s accepted the login and gave no X-Auth-Token", c.sessions)
 	}
-	var o object
-	_ = json.NewDecoder(resp.Body).Decode(&o) // some answer with nothing
-	s.ID = link(o)
+	_ = json.NewDecoder(resp.Body).Decode(&made) // some answer with nothing
+	s.ID = link(made)
 	if at, err := resp.Location(); err == nil {
 		s.ID = at.EscapedPath()
 	}
-	return s, nil
+	return s, made, nil
 }
 
 // leftovers are the sessions that earlier terms have left.
@@ -402,7 +362,7 @@ func (c *client) connect(config gofish.ClientConfig) (*login, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &login{api: api}
+	in := &login{api: api, config: config}
 	if config.Session != nil {
 		in.session, in.token = config.Session.ID, true
 	}
@@ -431,20 +391,6 @@ func (emptyRoot) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("{}")), Request: r}, nil
 }
 
-// end deletes a session that another handle has left. BMCs number sessions and
-// begin anew when they restart, so one that another user has by now is left
-// alone.
-func (c *client) end(ctx context.Context, session string) error {
-	_, err := c.do(ctx, func(api *gofish.APIClient) (*http.Response, error) {
-		_, err := c.drop(api, session)
-		return nil, err
-	})
-	if hasStatus(err, http.StatusNotFound) {
-		return nil
-	}
-	return err
-}
-
 // drop deletes a session if it is the user's and not the handle's own, and says
 // whether it was.
 func (c *client) drop(api *gofish.APIClient, session string) (dropped bool, err error) {
@@ -453,7 +399,7 @@ func (c *client) drop(api *gofish.APIClient, session string) (dropped bool, err 
 		return false, err
 	}
 	o, err := decode(session, resp)
-	if user := at[string](o, "UserName"); err != nil || session == c.session() || user != "" && user != c.value.Username() {
+	if user := at[string](o, "UserName"); err != nil || session == c.current() || user != "" && user != c.value.Username() {
 		return false, err
 	}
 	_, err = api.Delete(session)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/tests/lab"
@@ -42,7 +43,7 @@ func inBox(t *testing.T, test func(t *testing.T, b *box), change ...func(*lab.Ma
 }
 
 func newBox(t *testing.T, c lab.MachineConfig) *box {
-	f, err := lab.New(lab.Config{Seed: "box", Machines: []lab.MachineConfig{c}, Latency: lab.Latency{
+	f, err := lab.New(lab.Config{Seed: "box", LaxMedia: true, Machines: []lab.MachineConfig{c}, Latency: lab.Latency{
 		GET: 100 * time.Millisecond, Write: 2 * time.Second, PowerOn: 30 * time.Second, PowerOff: 20 * time.Second,
 		Boot: time.Minute, Install: 5 * time.Minute,
 	}})
@@ -82,7 +83,7 @@ func (b *box) apply(ctx context.Context, a site.Action, resumed bool) error {
 		Machine: site.Identity{UUID: uuid}, Action: a, Resumed: resumed, Generation: 1,
 		Image: &site.Image{URL: "http://127.0.0.1:1/n1.iso"}, // an installer that is booted is counted; it need not be fetched
 	}
-	return b.open().Apply(ctx, step, &b.node, site.Observed{})
+	return b.open().Apply(ctx, step, &b.node, drivertest.Permitted)
 }
 
 // medium is what the machine was given to install from.
@@ -232,7 +233,9 @@ func TestPowerOnTakesBackWhatIsLeft(t *testing.T) {
 			})
 			in(t, func(t *testing.T, b *box) {
 				b.arm()
-				if err := b.open().client.patch(t.Context(), "/redfish/v1/Systems/1", nil, boot{Enabled: "Disabled"}.body()); err != nil {
+				h := b.open()
+				mayWrite(t, h)
+				if err := h.client.patch(t.Context(), "/redfish/v1/Systems/1", nil, boot{Enabled: "Disabled"}.body()); err != nil {
 					t.Fatal(err)
 				}
 				if err := b.apply(t.Context(), site.ActionPowerOn, resumed); err != nil {
@@ -413,9 +416,11 @@ func TestPowerOnWithoutADrive(t *testing.T) {
 func TestSilenceToAWriteIsBounded(t *testing.T) {
 	inBox(t, func(t *testing.T, b *box) {
 		ended := make(chan time.Time, 1)
-		err := b.cutAt(3, time.Minute, func(ctx context.Context) error { // after the two of logging in
+		h := b.open()
+		mayWrite(t, h)
+		err := b.cutAt(1, time.Minute, func(ctx context.Context) error {
 			context.AfterFunc(ctx, func() { ended <- time.Now() })
-			return b.open().client.post(ctx, "/redfish/v1/Systems/1/Actions/ComputerSystem.Reset", map[string]string{"ResetType": "On"})
+			return h.client.post(ctx, "/redfish/v1/Systems/1/Actions/ComputerSystem.Reset", map[string]string{"ResetType": "On"})
 		})
 		if took := time.Since(<-ended); !errors.Is(err, driver.ErrUnreachable) || !errors.Is(err, context.Canceled) || took != 15*time.Second {
 			t.Errorf("got %v after %s", err, took)
@@ -431,9 +436,7 @@ func TestSilenceToAWriteIsBounded(t *testing.T) {
 func TestWriteIsCalledOff(t *testing.T) {
 	inBox(t, func(t *testing.T, b *box) {
 		h := b.open()
-		if _, err := h.system(t.Context(), site.Identity{}); err != nil {
-			t.Fatal(err)
-		}
+		mayWrite(t, h)
 		h.client.http.CloseIdleConnections()
 		ctx, cancel := context.WithCancel(t.Context())
 		w := h.client.http.Transport.(*wire)
@@ -460,7 +463,7 @@ func TestPowerOnTakesSettingsOver(t *testing.T) {
 		node := &site.Node{BIOS: site.BIOS{Attributes: map[string]any{"HyperThreading": "Disabled"}}}
 		for _, a := range []site.Action{site.ActionBIOS, site.ActionPowerOn} {
 			step := site.Step{Machine: site.Identity{UUID: uuid}, Action: a}
-			if err := b.open().Apply(t.Context(), step, node, site.Observed{}); err != nil {
+			if err := b.open().Apply(t.Context(), step, node, drivertest.Permitted); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -241,17 +241,29 @@ func vendorOf(root object) string {
 	return ""
 }
 
-// List implements driver.Lister by the collection of systems.
+// List implements driver.Lister by the collection of systems, without those that
+// are parts of a machine. One that cannot be read now is listed: what it is, is
+// not known.
 func (m *machine) List(ctx context.Context) ([]string, error) {
 	if m.path != "" {
 		return []string{Scheme + "+https://" + m.client.host + m.path}, nil
 	}
-	systems, err := m.client.listed(ctx, "/redfish/v1/Systems")
+	paths, err := m.client.listed(ctx, systemsPath)
 	if err != nil {
 		return nil, err
 	}
+	if len(paths) > 1 {
+		all, err := m.systems(ctx)
+		if err != nil {
+			return nil, err
+		}
+		paths = slices.DeleteFunc(paths, func(path string) bool {
+			machine := slices.ContainsFunc(all.machines, func(s sibling) bool { return s.path == path })
+			return !machine && all.unread[path] == nil
+		})
+	}
 	var urls []string
-	for _, path := range systems {
+	for _, path := range paths {
 		if path = strings.TrimRight(path, "/"); strings.HasPrefix(path, "/redfish/v1/") {
 			urls = append(urls, Scheme+"+https://"+m.client.host+path)
 		}

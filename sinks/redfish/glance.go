@@ -53,7 +53,7 @@ var sumSeed = maphash.MakeSeed()
 
 // glance looks at what the system itself shows.
 func (m *machine) glance(ctx context.Context, n *site.Node, facets []site.Facet) (site.Observed, error) {
-	if _, _, err := m.client.enter(ctx, nil); err != nil { // logging in is a write too
+	if err := m.client.enter(ctx); err != nil { // logging in is a write too
 		return site.Observed{}, err
 	}
 	now := glance{asked: questionOf(n, facets), writes: m.client.wire.writes.Load()}

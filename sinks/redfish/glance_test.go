@@ -97,8 +97,14 @@ func TestLooksThatAreNotConditional(t *testing.T) {
 	for name, change := range map[string]func(){
 		"the design's power": func() { n = &site.Node{Power: "off", Boot: n.Boot} },
 		"its boot order":     func() { n = &site.Node{Power: n.Power, Boot: site.Boot{Order: []string{"Pxe", "Hdd"}}} },
-		"a write":            func() { m.client.post(t.Context(), "/x", nil) },
+		"a write": func() {
+			mayWrite(t, m)
+			m.client.post(t.Context(), "/x", nil)
+			m.client.bound = nil
+		},
 		"a job taken back": func() {
+			mayWrite(t, m)
+			defer func() { m.client.bound = nil }()
 			m.dropJobs(t.Context(), []job{{object{"@odata.id": []byte(`"/job"`), "JobState": []byte(`"New"`)}}})
 		},
 		"an order that is not as designed": func() {

@@ -11,6 +11,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
+var errNoCDBoot = fmt.Errorf("the machine cannot be told to boot from a CD once: %w", errors.ErrUnsupported)
+
 // install boots the machine once from the image. The order is off, override,
 // medium, on: whatever interrupts it, what is seen afterwards tells how far it
 // came, and the machine never boots an installer by accident. By HTTP the image's
@@ -23,7 +25,7 @@ import (
 //	off     none     once       insert, power on
 //	off     none     disabled   override, insert, power on
 //	on      none     -          everything
-func (m *machine) install(ctx context.Context, step site.Step, n *site.Node, s system) error {
+func (m *machine) install(ctx context.Context, step site.Step, n *site.Node, s system, may driver.Permit) error {
 	if step.Image == nil || step.Image.URL == "" {
 		return refused("the step names no image")
 	}
@@ -32,25 +34,28 @@ func (m *machine) install(ctx context.Context, step site.Step, n *site.Node, s s
 		return err
 	}
 	if w.target == "" {
-		return fmt.Errorf("the machine cannot be told to boot from a CD once: %w", errors.ErrUnsupported)
+		return errNoCDBoot
 	}
-	err = m.bootImage(ctx, step, n, w, s)
+	err = m.bootImage(ctx, step, n, w, s, may)
 	if errors.Is(err, errors.ErrUnsupported) && !w.byHTTP() && s.takesHTTP() {
 		err = fmt.Errorf("%w; the machine can boot an installer by HTTP, if the design's boot.installBy is \"http\"", err)
 	}
-	if errors.Is(err, driver.ErrRefused) || errors.Is(err, errors.ErrUnsupported) {
+	if errors.Is(err, driver.ErrRefused) || errors.Is(err, driver.ErrNotPermitted) || errors.Is(err, errors.ErrUnsupported) {
 		return m.withdraw(ctx, err)
 	}
 	return err
 }
 
-func (m *machine) bootImage(ctx context.Context, step site.Step, n *site.Node, w way, s system) (err error) {
+func (m *machine) bootImage(ctx context.Context, step site.Step, n *site.Node, w way, s system, may driver.Permit) (err error) {
 	if step.Resumed && w.image(s) == step.Image.URL {
 		s, err = m.rejoin(ctx, s)
 	} else {
-		s, err = m.load(ctx, step, n, w, s)
+		s, err = m.load(ctx, step, n, w, s, may)
 	}
 	if err != nil || s.off() && !s.bootsOnce(w.target) {
+		return err
+	}
+	if err := may.Ask(ctx, step); err != nil {
 		return err
 	}
 	// The installer may be so quick that the machine is off again.
@@ -66,11 +71,15 @@ func (m *machine) rejoin(ctx context.Context, s system) (system, error) {
 }
 
 // load makes a machine that is off and whose next boot is from the image.
-func (m *machine) load(ctx context.Context, step site.Step, n *site.Node, w way, s system) (system, error) {
-	if err := m.powerOff(ctx, s); err != nil { // a medium that is taken from a running system harms it
+func (m *machine) load(ctx context.Context, step site.Step, n *site.Node, w way, s system, may driver.Permit) (system, error) {
+	if err := m.switchOff(ctx, step, s); err != nil { // a medium that is taken from a running system harms it
 		return s, err
 	}
 	if err := m.ejectAll(ctx, s); err != nil {
+		return s, err
+	}
+	// From the override on, whoever switches the machine on starts the installer.
+	if err := may.Ask(ctx, step); err != nil {
 		return s, err
 	}
 	s, err := m.bootOnce(ctx, n, w.target)
@@ -86,6 +95,9 @@ func (m *machine) load(ctx context.Context, step site.Step, n *site.Node, w way,
 // withdraw disarms a machine whose installation was refused: nobody takes it up
 // again, and whoever presses the power button later must not start it.
 func (m *machine) withdraw(ctx context.Context, refusal error) error {
+	if m.client.bound.ended != nil {
+		return fmt.Errorf("%w; what was prepared before was not taken back, and the machine of the step may boot the installer when it is switched on", refusal)
+	}
 	s, err := m.reread(ctx)
 	if err == nil && s.off() {
 		_, err = m.disarm(ctx, s)

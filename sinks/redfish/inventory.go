@@ -26,6 +26,9 @@ func (m *machine) Inspect(ctx context.Context, n *site.Node) (*site.Inventory, e
 	}
 	i.miss("the rest", err)
 	i.inv.Missing = i.missing
+	if !errors.Is(err, errEnough) {
+		i.inv.Lacks = m.lacks(ctx, n, s, i.known)
+	}
 	return i.inv, nil
 }
 
@@ -48,6 +51,7 @@ func (i *inspection) all(ctx context.Context) error {
 	}
 	i.root = root
 	i.learn(root)
+	i.inv.DrivesUnread = true // until they were
 	for _, list := range []struct {
 		what string
 		read func(context.Context) error
@@ -56,11 +60,15 @@ func (i *inspection) all(ctx context.Context) error {
 		{"power supplies", i.supplies}, {"network adapters", i.adapters},
 		{"network interfaces", i.interfaces}, {"PCIe devices", i.devices}, {"manager", i.controller}, {"firmware", i.firmware},
 	} {
+		before := i.misses
 		err := list.read(ctx)
 		if over(ctx, err) {
 			return err
 		}
 		i.miss(list.what, err)
+		if list.what == "drives" {
+			i.inv.DrivesUnread = i.misses > before
+		}
 	}
 	return nil
 }
@@ -108,18 +116,27 @@ func (i *inspection) processors(ctx context.Context) error {
 			Architecture: architecture(o), Cores: int(number(o, "TotalCores")), Threads: int(number(o, "TotalThreads")),
 		}
 		switch kind := name(o, "ProcessorType"); {
-		case absent(o):
+		case kind == string(schemas.CoreProcessorType), kind == string(schemas.ThreadProcessorType):
 		case kind == "" || kind == string(schemas.CPUProcessorType):
-			cpus = append(cpus, p)
-		case kind != string(schemas.CoreProcessorType) && kind != string(schemas.ThreadProcessorType):
-			gpus = append(gpus, p)
+			cpus = with(cpus, p, o)
+		default: // an empty place for one tells that there is none
+			gpus = with(gpus, p, o)
 		}
 	}
 	i.inv.CPUs, err = filled(i, cpus, err)
-	if i.inv.CPUs != nil {
-		i.inv.GPUs = append([]site.Processor{}, gpus...)
+	if err == nil && len(cpus) > 0 {
+		i.inv.Processors = len(cpus) // the system's own summary may count accelerators, too
 	}
+	i.inv.GPUs = gpus // none says nothing: most BMCs list them as devices only, or not at all
 	return err
+}
+
+// with adds a processor to a list, unless its place is empty.
+func with(all []site.Processor, p site.Processor, o object) []site.Processor {
+	if absent(o) {
+		return append([]site.Processor{}, all...)
+	}
+	return append(all, p)
 }
 
 // architectures are Redfish's instruction sets (DSP0268, Processor) as the
@@ -194,7 +211,7 @@ func (i *inspection) storage(ctx context.Context) ([]object, error) {
 func drivesOf(objects []object) []site.Drive {
 	var all []site.Drive
 	for _, o := range objects {
-		if absent(o) {
+		if absent(o) || isVirtualMedium(o) {
 			continue
 		}
 		all = append(all, site.Drive{
@@ -204,6 +221,16 @@ func drivesOf(objects []object) []site.Drive {
 		})
 	}
 	return all
+}
+
+// isVirtualMedium says whether a drive is a medium that the BMC itself shows the
+// machine by USB, as AMI's "Virtual HDISK0" and "Virtual CDROM1": no disk of the
+// machine. A controller's virtual disks are none of these.
+func isVirtualMedium(o object) bool {
+	called := strings.ToLower(name(o, "Name") + " " + name(o, "Model") + " " + label(o))
+	maker := strings.ToLower(name(o, "Manufacturer"))
+	byUSB := strings.EqualFold(name(o, "Protocol"), "USB") || maker == "ami" || strings.Contains(maker, "american megatrends")
+	return byUSB && strings.Contains(called, "virtual")
 }
 
 // distinct leaves out a drive that is told of twice: by two controllers that

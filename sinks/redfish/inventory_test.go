@@ -168,6 +168,34 @@ const (
 	drive1 = "/redfish/v1/Systems/1/Storage/RAID 1/Drives/Disk 1"
 )
 
+// Accelerators count as no sockets, and where the BMC lists none it is not known
+// whether there are any; media that the BMC shows the machine by USB are no disks.
+func TestInspectAcceleratorsAndVirtualMedia(t *testing.T) {
+	look := func(more ...string) *site.Inventory {
+		all := small()
+		all["/redfish/v1/Systems/1"] = []byte(`{"@odata.id":"/redfish/v1/Systems/1","PowerState":"On","ProcessorSummary":{"Count":3},"Processors":{"@odata.id":"/p"},"Storage":{"@odata.id":"/redfish/v1/Systems/1/Storage"}}`)
+		all["/p"] = []byte(`{"Members":[{"@odata.id":"/p/1"},{"@odata.id":"/p/2"}]}`)
+		all["/p/1"] = []byte(`{"Id":"1","ProcessorType":"CPU","TotalCores":8,"TotalThreads":16}`)
+		for i := 0; i < len(more); i += 2 {
+			all[more[i]] = []byte(more[i+1])
+		}
+		return inspect(t, newReplay(t, all), "/redfish/v1/Systems/1")
+	}
+	if i := look("/p/2", `{"Id":"2","ProcessorType":"GPU","SerialNumber":"G"}`); i.Processors != 1 || len(i.CPUs) != 1 || len(i.GPUs) != 1 {
+		t.Errorf("with a GPU: %d sockets, %+v, %+v", i.Processors, i.CPUs, i.GPUs)
+	}
+	if i := look("/p/2", `{"Id":"2","ProcessorType":"GPU","Status":{"State":"Absent"}}`); i.GPUs == nil || len(i.GPUs) != 0 {
+		t.Errorf("with an empty place for a GPU: %+v", i.GPUs)
+	}
+	if i := look("/p/2", `{"Id":"2","ProcessorType":"CPU"}`); i.Processors != 2 || i.GPUs != nil {
+		t.Errorf("without a word of GPUs: %d sockets, %+v", i.Processors, i.GPUs)
+	}
+	i := look("/p/2", `{}`, drive0, `{"Id":"Disk 0","Name":"Virtual HDISK0","Manufacturer":"American Megatrends Inc.","Protocol":"USB"}`, drive1, `{"Id":"Disk 1","Name":"Virtual Disk 1","SerialNumber":"S1","Protocol":"SAS"}`)
+	if len(i.Drives) != 1 || i.Drives[0].Serial != "S1" {
+		t.Errorf("with a virtual medium: %+v", i.Drives)
+	}
+}
+
 // Paged collections, other spellings of a path, ids with spaces, empty slots,
 // empty addresses, texts for numbers and interfaces to the BMC itself.
 func TestInspectHabits(t *testing.T) {

@@ -82,7 +82,7 @@ func (r *rack) take() machine {
 			Endpoints: map[site.EndpointKind]site.Endpoint{site.BMC: {URL: r.BMCURL(name), Trust: site.Trust{CA: string(r.CA())}}},
 		},
 		secret: secret.New("admin", "correct horse"),
-		image:  &site.Image{URL: strings.NewReplacer("{node}", name, "{generation}", "1").Replace(r.ImageURL("debian12")), SHA256: r.ImageSHA256("debian12")},
+		image:  &site.Image{URL: strings.NewReplacer("{node}", name, "{generation}", "1").Replace(r.ImageURL("debian12")), SHA256: r.ImageSHA256("debian12", name, 1)},
 	}
 }
 
@@ -129,13 +129,43 @@ func TestConformanceOnTheLab(t *testing.T) {
 	}
 }
 
+// The law of the suite that needs a second machine, whose BMC passes for the
+// first's. TestProveSwappedAddresses has more of it.
+func TestConformanceWhenAddressesSwap(t *testing.T) {
+	slower := patience
+	slower.Poll = 20 * time.Millisecond
+	for name, change := range map[string]func(*lab.MachineConfig){
+		"session": func(*lab.MachineConfig) {}, "basic": func(m *lab.MachineConfig) { m.BasicOnly = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // they mostly wait
+			drivertest.Run(t, drivertest.Suite{Driver: redfish.New(slower), Fresh: func(t *testing.T) drivertest.Subject {
+				r := newRack(t, 2, change)
+				s := r.take().subject()
+				s.Swap = func(n int) func() int {
+					r.SwapBefore(n, "m0", "m1", lab.LinesStay)
+					return func() (strays int) {
+						for _, c := range r.Calls() {
+							if c.Machine == "m1" && c.Write() && c.Status >= 200 && c.Status < 300 {
+								strays++
+							}
+						}
+						return strays
+					}
+				}
+				return s
+			}})
+		})
+	}
+}
+
 // A system that does not shut down when asked loses its power after the grace
 // period, and not before.
 func TestPowerOffIsForcedAfterTheGracePeriod(t *testing.T) {
 	m := newRack(t, 1, func(m *lab.MachineConfig) { m.Power = "on" }).take()
 	m.SetFault(lab.Fault{Kind: lab.FaultNoShutdown})
 	began := time.Now()
-	if err := m.open(t).Apply(t.Context(), m.step(site.ActionPowerOff), m.node, site.Observed{}); err != nil {
+	if err := m.open(t).Apply(t.Context(), m.step(site.ActionPowerOff), m.node, drivertest.Permitted); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(began); m.power() != "off" || took < patience.Grace {
@@ -153,7 +183,7 @@ func TestForcedPowerOffDoesNotAskTheSystem(t *testing.T) {
 	step := m.step(site.ActionPowerOff)
 	step.Force = true
 	began := time.Now()
-	if err := m.open(t).Apply(t.Context(), step, m.node, site.Observed{}); err != nil {
+	if err := m.open(t).Apply(t.Context(), step, m.node, drivertest.Permitted); err != nil {
 		t.Fatal(err)
 	}
 	if took, resets := time.Since(began), writes(r, "ComputerSystem.Reset"); m.power() != "off" || resets != 1 || took >= patience.Grace {
@@ -164,7 +194,7 @@ func TestForcedPowerOffDoesNotAskTheSystem(t *testing.T) {
 func TestPowerOffIsGraceful(t *testing.T) {
 	r := newRack(t, 1, func(m *lab.MachineConfig) { m.Power = "on" })
 	m := r.take()
-	if err := m.open(t).Apply(t.Context(), m.step(site.ActionPowerOff), m.node, site.Observed{}); err != nil {
+	if err := m.open(t).Apply(t.Context(), m.step(site.ActionPowerOff), m.node, drivertest.Permitted); err != nil {
 		t.Fatal(err)
 	}
 	if resets := writes(r, "ComputerSystem.Reset"); m.power() != "off" || resets != 1 {
@@ -182,16 +212,37 @@ func writes(r *rack, path string) int {
 	return n
 }
 
+// Where no system is known to run, none is asked to shut down and waited for.
+func TestInstallationOfABlankMachine(t *testing.T) {
+	for _, unseen := range []bool{false, true} {
+		r := newRack(t, 1, func(m *lab.MachineConfig) { m.Power = "on" })
+		m := r.take()
+		m.SetFault(lab.Fault{Kind: lab.FaultNoShutdown})
+		step := m.step(site.ActionInstall)
+		step.Unseen = unseen
+		if err := m.open(t).Apply(t.Context(), step, m.node, drivertest.Permitted); err != nil {
+			t.Fatal(err)
+		}
+		want := 3 // off, in vain; by force; on
+		if unseen {
+			want = 2
+		}
+		if got := writes(r, "ComputerSystem.Reset"); got != want {
+			t.Errorf("unseen %v: %d resets, want %d", unseen, got, want)
+		}
+	}
+}
+
 // The order of an installation's writes is what lets it be taken up anywhere.
 func TestInstallationInOrder(t *testing.T) {
 	r := newRack(t, 1, func(m *lab.MachineConfig) { m.Power = "on" })
 	m := r.take()
 	h := m.open(t)
-	if err := h.Apply(t.Context(), m.step(site.ActionInstall), m.node, site.Observed{}); err != nil {
+	if err := h.Apply(t.Context(), m.step(site.ActionInstall), m.node, drivertest.Permitted); err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, "the installer to be done", func() bool { return m.power() == "off" })
-	if err := h.Apply(t.Context(), m.step(site.ActionFinishInstall), m.node, site.Observed{}); err != nil {
+	if err := h.Apply(t.Context(), m.step(site.ActionFinishInstall), m.node, drivertest.Permitted); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
@@ -227,13 +278,13 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 func TestFinishWaitsForTheInstaller(t *testing.T) {
 	m := newRack(t, 1, nil).take()
 	h := m.open(t)
-	if err := h.Apply(t.Context(), m.step(site.ActionInstall), m.node, site.Observed{}); err != nil {
+	if err := h.Apply(t.Context(), m.step(site.ActionInstall), m.node, drivertest.Permitted); err != nil {
 		t.Fatal(err)
 	}
 	m.SetPower("off")
 	m.SetPower("on") // somebody switched it on with the medium inserted
 	before := m.Writes()
-	err := h.Apply(t.Context(), m.step(site.ActionFinishInstall), m.node, site.Observed{})
+	err := h.Apply(t.Context(), m.step(site.ActionFinishInstall), m.node, drivertest.Permitted)
 	if !errors.Is(err, driver.ErrBusy) || !strings.Contains(err.Error(), "medium inserted") || m.Writes() != before {
 		t.Errorf("got %v and %d writes", err, m.Writes()-before)
 	}
@@ -251,13 +302,13 @@ func TestPowerOnDoesNotBootALeftoverInstaller(t *testing.T) {
 			cancel() // before its answer, so that the boot was not asked for
 		}
 	})
-	if err := m.open(t).Apply(ctx, m.step(site.ActionInstall), m.node, site.Observed{}); !errors.Is(err, context.Canceled) {
+	if err := m.open(t).Apply(ctx, m.step(site.ActionInstall), m.node, drivertest.Permitted); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 	if m.power() != "off" || m.State().Media == "" {
 		t.Fatalf("the installation was to be broken off between medium and boot: %+v", m.State())
 	}
-	if err := m.open(t).Apply(t.Context(), m.step(site.ActionPowerOn), m.node, site.Observed{}); err != nil {
+	if err := m.open(t).Apply(t.Context(), m.step(site.ActionPowerOn), m.node, drivertest.Permitted); err != nil {
 		t.Fatal(err)
 	}
 	if s := m.State(); s.Runs != "system" || s.DiskDigest != "factory" || s.Media != "" || s.Counts.Installers != 0 {
@@ -274,7 +325,7 @@ func TestFaults(t *testing.T) {
 			m.SetFault(lab.Fault{Kind: kind, RetryAfter: 7})
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
-			err := m.open(t).Apply(ctx, m.step(site.ActionPowerOn), m.node, site.Observed{})
+			err := m.open(t).Apply(ctx, m.step(site.ActionPowerOn), m.node, drivertest.Permitted)
 			if !errors.Is(err, want.class) || !strings.Contains(fmt.Sprint(err), want.says) {
 				t.Errorf("got %v; want %v that says %q", err, want.class, want.says)
 			}
@@ -319,7 +370,7 @@ func TestNoEffectIsRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = h.Apply(t.Context(), m.step(a), &n, site.Observed{})
+		err = h.Apply(t.Context(), m.step(a), &n, drivertest.Permitted)
 		if !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "there is no effect") {
 			t.Errorf("%s: got %v", a, err)
 		}
@@ -332,7 +383,7 @@ func TestBootOrderKeepsTheOthersBehind(t *testing.T) {
 	h := m.open(t)
 	n := *m.node
 	n.Boot.Order = []string{"Usb", "Hdd"}
-	if err := h.Apply(t.Context(), m.step(site.ActionBootOrder), &n, site.Observed{}); err != nil {
+	if err := h.Apply(t.Context(), m.step(site.ActionBootOrder), &n, drivertest.Permitted); err != nil {
 		t.Fatal(err)
 	}
 	if got := m.BootOrder(); !slices.Equal(got, []string{"Usb", "Hdd", "Pxe"}) {
@@ -340,7 +391,7 @@ func TestBootOrderKeepsTheOthersBehind(t *testing.T) {
 	}
 	n.Boot.Order = []string{"UefiHttp"}
 	before := m.Writes()
-	err := h.Apply(t.Context(), m.step(site.ActionBootOrder), &n, site.Observed{})
+	err := h.Apply(t.Context(), m.step(site.ActionBootOrder), &n, drivertest.Permitted)
 	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "no boot option for UefiHttp, only for Usb,Hdd,Pxe") || m.Writes() != before {
 		t.Errorf("got %v and %d writes", err, m.Writes()-before)
 	}

@@ -156,7 +156,10 @@ func (m *machine) mediaSources(ctx context.Context, s system) iter.Seq2[string, 
 }
 
 func (m *machine) managersMedia(ctx context.Context, path string) (string, error) {
-	o, err := m.client.get(ctx, path)
+	o, err := m.known[key(path)], error(nil)
+	if o == nil {
+		o, err = m.client.get(ctx, path)
+	}
 	m.habits.learn(managerMakers(o))
 	if err == nil {
 		err = m.unshared(ctx, o)
@@ -165,13 +168,20 @@ func (m *machine) managersMedia(ctx context.Context, path string) (string, error
 }
 
 // unshared refuses the slots of a manager from which other machines boot, too:
-// an installer for this one would be in the drive of those.
+// an installer for this one would be in the drive of those. A manager that names
+// others only has no slots of this machine, whatever those boot from.
 func (m *machine) unshared(ctx context.Context, manager object) error {
 	if link(manager, "VirtualMedia") == "" {
 		return nil
 	}
-	for _, path := range links(manager, "Links", "ManagerForServers") {
-		if key(path) == key(m.path) {
+	own := func(path string) bool { return key(path) == key(m.path) }
+	served := links(manager, "Links", "ManagerForServers")
+	if len(served) > 0 && !slices.ContainsFunc(served, own) {
+		return fmt.Errorf("the manager that the BMC names for %s serves %s instead, and an image put into its virtual media would be that machine's; boot the installer in another way: %w",
+			printable(m.path), printable(strings.Join(served, ", ")), errors.ErrUnsupported)
+	}
+	for _, path := range served {
+		if own(path) {
 			continue
 		}
 		o, err := m.client.get(ctx, path)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -222,6 +223,20 @@ func TestQuirkManagersSlotsAreShared(t *testing.T) {
 		if refused != errors.Is(err, errors.ErrUnsupported) || refused && (len(drive.got) > 0 || !strings.Contains(err.Error(), "/redfish/v1/Systems/2")) || !refused && err != nil {
 			t.Errorf("%s: got %v with %v", other, err, drive.got)
 		}
+	}
+}
+
+// What is inserted at a manager that serves another machine only is not this
+// machine's, whatever that one boots from.
+func TestManagerOfANeighbour(t *testing.T) {
+	drive := newBay("/vm/1")
+	r := newRig(t, "Maker", drive)
+	delete(r.system, "VirtualMedia")
+	r.system["Links"] = map[string]any{"ManagedBy": []any{map[string]any{"@odata.id": "/redfish/v1/Managers/2"}}}
+	r.answer("GET /redfish/v1/Managers/2", text(`{"VirtualMedia":{"@odata.id":"/vm"},"Links":{"ManagerForServers":[{"@odata.id":"/redfish/v1/Systems/2"}]}}`))
+	err := r.install(t)
+	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "serves /redfish/v1/Systems/2 instead") || len(drive.got) > 0 {
+		t.Errorf("got %v with %v", err, drive.got)
 	}
 }
 
@@ -582,7 +597,7 @@ func TestBootModeOfTheDesign(t *testing.T) {
 	r := newRig(t, "Acme", b)
 	step := site.Step{Machine: site.Identity{UUID: uuid}, Action: site.ActionInstall, Image: &site.Image{URL: image}}
 	n := &site.Node{Boot: site.Boot{Mode: "uefi"}}
-	if err := open(t, r.endpoint()).Apply(t.Context(), step, n, site.Observed{}); err != nil {
+	if err := open(t, r.endpoint()).Apply(t.Context(), step, n, drivertest.Permitted); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.overrides[0]["BootSourceOverrideMode"]; got != "UEFI" {
@@ -657,7 +672,7 @@ func TestQuirkBootOrderIsPending(t *testing.T) {
 	n := &site.Node{Boot: site.Boot{Order: []string{"Hdd", "Pxe"}}}
 	step := site.Step{Machine: site.Identity{UUID: uuid}, Action: site.ActionBootOrder}
 	m := open(t, r.endpoint())
-	if err := m.Apply(t.Context(), step, n, site.Observed{}); err != nil {
+	if err := m.Apply(t.Context(), step, n, drivertest.Permitted); err != nil {
 		t.Fatal(err)
 	}
 	r.took()
@@ -713,6 +728,7 @@ func TestQuirkBootOptionsWithoutAlias(t *testing.T) {
 		`{"Alias":"Pxe"}`: "Pxe",
 		`{"Alias":"None","DisplayName":"Slot 5 Port 1 (HTTP(S) IPv6)","UefiDevicePath":"PciRoot(0x7)/Pci(0x1,0x1)/MAC(02859188B2A6,0x1)/IPv6(0)/Uri()"}`: "UefiHttp",
 		`{"Alias":null,"UefiDevicePath":"PciRoot(0x7)/Pci(0x1,0x1)/MAC(02859188B2A6,0x1)/IPv4(0.0.0.0)"}`:                                                "Pxe",
+		`{"DisplayName":"Ethernet","UefiDevicePath":"MAC(02859188B2A6,0x0)/IPv4(0.0.0.0,0x0,DHCP)"}`:                                                     "Pxe",
 		`{"DisplayName":"HTTP Device 1: NIC in Slot 5","UefiDevicePath":"VenHw(986D1755)"}`:                                                              "UefiHttp",
 		`{"DisplayName":"ubuntu","UefiDevicePath":"HD(1,GPT,6634D938,0x800)/\\EFI\\shimx64.efi"}`:                                                        "Hdd",
 		`{"DisplayName":"disk","UefiDevicePath":"PciRoot(0x0)/Pci(0x3,0x2)/NVMe(0x1,02)"}`:                                                               "Hdd",
@@ -750,7 +766,7 @@ func TestQuirkNoContinuousOverride(t *testing.T) {
 				r.power, r.overrides = "Off", nil
 				r.system["Boot"].(map[string]any)["BootSourceOverrideEnabled"] = "Disabled"
 				step := site.Step{Machine: site.Identity{UUID: uuid}, Action: site.ActionPowerOn}
-				if err := m.Apply(t.Context(), step, n, site.Observed{}); err != nil {
+				if err := m.Apply(t.Context(), step, n, drivertest.Permitted); err != nil {
 					t.Fatal(err)
 				}
 				if len(r.overrides) != 1 || r.overrides[0]["BootSourceOverrideTarget"] != "Pxe" || r.overrides[0]["BootSourceOverrideEnabled"] != "Once" || r.power != "On" {
@@ -776,11 +792,11 @@ func TestQuirkNoBootOrder(t *testing.T) {
 			t.Errorf("got %v, want %q (%v)", b, have, err)
 		}
 		step := site.Step{Machine: site.Identity{UUID: uuid}, Action: site.ActionBootOrder}
-		if err := m.Apply(t.Context(), step, n, site.Observed{}); err != nil {
+		if err := m.Apply(t.Context(), step, n, drivertest.Permitted); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := m.Apply(t.Context(), site.Step{Machine: site.Identity{UUID: uuid}, Action: site.ActionPowerOn}, n, site.Observed{}); err != nil {
+	if err := m.Apply(t.Context(), site.Step{Machine: site.Identity{UUID: uuid}, Action: site.ActionPowerOn}, n, drivertest.Permitted); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.system["Boot"].(map[string]any); got["BootSourceOverrideEnabled"] != "Continuous" || r.power != "On" {

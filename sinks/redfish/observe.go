@@ -32,8 +32,11 @@ func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet
 // shows is what a machine shows of facets. It is whole when everything could be
 // read, and nothing beside the system had to be that may be another next time.
 func (m *machine) shows(ctx context.Context, s system, n *site.Node, facets []site.Facet) (seen site.Observed, whole bool, err error) {
-	seen = site.Observed{Identity: m.identity(s, n.Machine()), Inventory: s.inventory(), Facets: map[site.Facet]site.FacetState{}}
-	now, whole := time.Now(), true
+	seen = site.Observed{Inventory: s.inventory(), Facets: map[site.Facet]site.FacetState{}}
+	if seen.Identity, err = m.identityWith(ctx, s, n.Machine(), m.client.get); over(ctx, err) {
+		return site.Observed{}, false, err
+	}
+	now, whole := time.Now(), n.Machine().MAC == ""
 	for _, f := range facets {
 		state, ok, err := m.facet(ctx, s, n, f)
 		if f == site.FacetLog {
@@ -131,7 +134,7 @@ type bootOptions struct {
 }
 
 // read fetches the options if the machine's list of references is a new one.
-func (b *bootOptions) read(ctx context.Context, c *client, s system) error {
+func (b *bootOptions) read(ctx context.Context, c *line, s system) error {
 	refs := slices.Sorted(slices.Values(s.bootOrder()))
 	key := strings.Join(refs, ",")
 	collection := link(s.object, "Boot", "BootOptions")

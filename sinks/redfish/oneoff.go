@@ -26,14 +26,13 @@ func (m *machine) Read(ctx context.Context, path string) (json.RawMessage, error
 
 // BootOnce implements driver.Booter.
 func (m *machine) BootOnce(ctx context.Context, want site.Identity, source string) error {
-	s, err := m.meant(ctx, want)
-	if err != nil {
-		return fmt.Errorf("boot once: %w", err)
-	}
-	target, err := m.bootTarget(s, schemas.BootSource(source))
-	if err == nil {
-		_, err = m.bootOnce(ctx, &site.Node{}, target)
-	}
+	err := m.asStep(ctx, want, site.ImpactOnline, func(s system) error {
+		target, err := m.bootTarget(s, schemas.BootSource(source))
+		if err == nil {
+			_, err = m.bootOnce(ctx, &site.Node{}, target)
+		}
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("boot once: %w", err)
 	}

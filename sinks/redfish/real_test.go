@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/tests/captures"
 )
@@ -158,7 +159,7 @@ func (r *real) installs(t *testing.T, uuid, slot, target string) {
 	b := r.holds(t, slot)
 	m := open(t, r.endpoint())
 	step := site.Step{Machine: site.Identity{UUID: uuid}, Action: site.ActionInstall, Image: &site.Image{URL: image}}
-	if err := m.Apply(t.Context(), step, &site.Node{}, site.Observed{}); err != nil {
+	if err := m.Apply(t.Context(), step, &site.Node{}, drivertest.Permitted); err != nil {
 		t.Fatal(err)
 	}
 	boot := r.plug.system["Boot"].(map[string]any)
@@ -168,7 +169,7 @@ func (r *real) installs(t *testing.T, uuid, slot, target string) {
 	r.power = "Off" // the installer is done
 	boot["BootSourceOverrideEnabled"] = "Disabled"
 	step.Action = site.ActionFinishInstall
-	if err := m.Apply(t.Context(), step, &site.Node{}, site.Observed{}); err != nil || b.shows["Inserted"] != false || r.power != "On" {
+	if err := m.Apply(t.Context(), step, &site.Node{}, drivertest.Permitted); err != nil || b.shows["Inserted"] != false || r.power != "On" {
 		t.Errorf("got %v; the machine is %s with %v", err, r.power, b.shows)
 	}
 }

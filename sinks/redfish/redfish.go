@@ -3,8 +3,8 @@
 // health and inventory of one ComputerSystem.
 //
 // It is careful by default: certificates are always verified, an accepted
-// request proves nothing until the effect is read back, and before the first
-// write of a step the machine's identity is compared with the designed one.
+// request proves nothing until the effect is read back, and a write goes only
+// over the session or connection on which the machine's identity was read.
 package redfish
 
 import (
@@ -79,8 +79,11 @@ func (d *Driver) Open(_ context.Context, e site.Endpoint, s secret.Value) (drive
 	if err != nil {
 		return nil, err
 	}
-	m := &machine{opts: d.opts, registries: &d.registries}
-	m.client, m.leave, err = d.clients.join(u, e.Trust, s, func(l lanes) (*client, error) {
+	if _, err := s.Password(); err != nil {
+		return nil, fmt.Errorf("%w: the credential for %s: %w", driver.ErrDenied, u.Host, err)
+	}
+	m := &machine{opts: d.opts, registries: &d.registries, client: &line{}, unbound: e.Unbound == site.UnboundAccept}
+	m.client.client, m.leave, err = d.clients.join(u, e.Trust, s, func(l lanes) (*client, error) {
 		c := newClient(u, s, d.opts, l)
 		t, err := d.pools.config(e.Trust, u, &c.shown)
 		c.wire.next = newTransport(t)
@@ -116,16 +119,18 @@ func parse(endpoint string) (*url.URL, error) {
 // open at once.
 type machine struct {
 	opts   Options
-	client *client // shared with the other machines behind the BMC
+	client *line
 	leave  func() error
-	path   string // of the ComputerSystem; empty until it is looked up
-	found  bool   // the path is not from the endpoint, but was found for sought
-	lost   bool   // there was nothing at it any more
-	sought site.Identity
-	slot   string // of the virtual media slot; empty until it is looked up
-	boot   bootOptions
-	resets []schemas.ResetType // from the ActionInfo, once it was read
-	habits habits
+	// unbound says whether the design accepts that nothing binds a write.
+	unbound bool
+	path    string // of the ComputerSystem; empty until it is looked up
+	found   bool   // the path is not from the endpoint, but was found for sought
+	lost    bool   // there was nothing at it any more
+	sought  site.Identity
+	slot    string // of the virtual media slot; empty until it is looked up
+	boot    bootOptions
+	resets  []schemas.ResetType // from the ActionInfo, once it was read
+	habits  habits
 	// noBootSettings is set when the system's settings object, if it has one,
 	// turned out to hold no boot settings.
 	noBootSettings bool
@@ -133,6 +138,10 @@ type machine struct {
 	// tagsStay is set when an ETag stayed as it was and its resource did not.
 	tagsStay bool
 	memory   biosMemory
+	// alone is the login over which the BMC was seen to have no other machine.
+	alone *login
+	// known are resources that an inspection has just read, while it goes on.
+	known map[string]object
 	// registries are shared with the driver's other machines.
 	registries *registries
 	// Where sensors and the log of the hardware are; nil until it is looked up.
@@ -143,8 +152,8 @@ type machine struct {
 // Close ends the session on the BMC, once no other handle is open to it.
 func (m *machine) Close() error { return m.leave() }
 
-// Session implements driver.Sessioner: the path of the session (DSP0266
-// section 13.3.4), empty with basic authentication.
+// Session implements driver.Sessioner: the path of the session over which was
+// read last (DSP0266 section 13.3.4), empty with basic authentication.
 func (m *machine) Session() string { return m.client.session() }
 
 // Certificate implements driver.Certifier.

@@ -310,7 +310,26 @@ func (a attribute) wire(v string, now json.RawMessage) any {
 			return b
 		}
 	}
+	if a.kind == "Enumeration" {
+		return a.inWordsOf(settingText(now), v)
+	}
 	return v
+}
+
+// inWordsOf is a value in the words in which the machine shows the one that it has:
+// the names of values or, as AMI's firmware on Supermicro boards does, what people
+// are shown of them. It takes the same words that it shows.
+func (a attribute) inWordsOf(shown, name string) string {
+	if slices.ContainsFunc(a.choices, func(c choice) bool { return c.name == shown }) ||
+		!slices.ContainsFunc(a.choices, func(c choice) bool { return c.display == shown }) {
+		return name
+	}
+	for _, c := range a.choices {
+		if c.name == name {
+			return orText(c.display, name)
+		}
+	}
+	return name
 }
 
 // kindOf is the type of a value as it stands there; empty for none.
@@ -426,7 +445,7 @@ func (r *registries) oldest() string {
 
 // fetchRegistry reads the registry of a name from a machine: nil without an
 // error when the machine has none.
-func (c *client) fetchRegistry(ctx context.Context, name string) (*registry, error) {
+func (c *line) fetchRegistry(ctx context.Context, name string) (*registry, error) {
 	const collection = "/redfish/v1/Registries"
 	files, err := c.listed(ctx, collection)
 	if err != nil {

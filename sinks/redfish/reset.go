@@ -55,9 +55,10 @@ func (m *machine) powerOn(ctx context.Context, s system, there func(system) bool
 	return err
 }
 
-// switchOff powers off; by force where the step says so and the BMC can.
+// switchOff powers off; by force where the step says so, or no system is known that
+// could shut down, and the BMC can.
 func (m *machine) switchOff(ctx context.Context, step site.Step, s system) error {
-	if _, err := m.takenReset(ctx, s, cutsPower); step.Force && err == nil {
+	if _, err := m.takenReset(ctx, s, cutsPower); (step.Force || step.Unseen) && err == nil {
 		return m.forceOff(ctx)
 	}
 	return m.powerOff(ctx, s)
@@ -138,7 +139,15 @@ func (m *machine) reset(ctx context.Context, s system, towards string, kinds []s
 	if err != nil {
 		return err
 	}
-	err = m.client.post(ctx, s.resets(), map[string]any{"ResetType": kind})
+	send := func() error { return m.sendReset(ctx, s, towards, kind) }
+	if towards == "on" {
+		return send() // it is off, so nothing is interrupted
+	}
+	return driver.Interrupt(ctx, send)
+}
+
+func (m *machine) sendReset(ctx context.Context, s system, towards string, kind schemas.ResetType) error {
+	err := m.client.post(ctx, s.resets(), map[string]any{"ResetType": kind})
 	if !hasStatus(err, http.StatusBadRequest, http.StatusConflict, http.StatusPreconditionFailed, http.StatusInternalServerError, http.StatusServiceUnavailable) {
 		return err
 	}

@@ -8,8 +8,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -72,7 +74,7 @@ func (p *plug) take(t *testing.T, a site.Action, change ...func(*site.Step)) err
 	for _, c := range change {
 		c(&step)
 	}
-	return open(t, p.endpoint()).Apply(t.Context(), step, &site.Node{}, site.Observed{})
+	return open(t, p.endpoint()).Apply(t.Context(), step, &site.Node{}, drivertest.Permitted)
 }
 
 func (p *plug) wants(t *testing.T, power string, asked ...string) {
@@ -221,4 +223,13 @@ func TestShutdownThatIsNotTaken(t *testing.T) {
 		t.Error(err)
 	}
 	p.wants(t, "Off", "GracefulShutdown", "ForceOff")
+}
+
+// A machine that takes a request and does nothing is told as such, before the engine
+// ends the step: off by shutdown and by force, then on.
+func TestTheDriverEndsAStepByItself(t *testing.T) {
+	o := New(Options{}).opts
+	if longest := o.Grace + 2*o.Settle; longest+time.Minute > driver.LongestStep {
+		t.Errorf("a restart may wait for %s, and a step has %s", longest, driver.LongestStep)
+	}
 }

@@ -65,6 +65,28 @@ func TestEndLeavesTheHandlesOwnSession(t *testing.T) {
 	}
 }
 
+// A session is ended over that of the handle and no other: after a new login it
+// might be another BMC that has no such session.
+func TestEndLogsInNowhere(t *testing.T) {
+	const path = "/redfish/v1/SessionService/Sessions/3"
+	b := newBMC(t)
+	m := open(t, b.endpoint())
+	if _, err := look(m, nil); err != nil {
+		t.Fatal(err)
+	}
+	b.took()
+	b.answer("GET "+path, status(http.StatusUnauthorized, ""))
+	if err := m.End(t.Context(), path); !errors.Is(err, driver.ErrInterrupted) {
+		t.Errorf("got %v, want driver.ErrInterrupted", err)
+	}
+	if asked := strings.Join(b.took(), ", "); asked != "GET "+path {
+		t.Errorf("asked %s", asked)
+	}
+	if _, err := look(m, nil); err != nil || b.count(loggingIn) != 1 {
+		t.Errorf("looking again: %v", err)
+	}
+}
+
 // A BMC that does not say where its session is has said so in the answer, or has
 // not at all; the session is used all the same, and made anew when it is over.
 func TestQuirkSessionWithoutLocation(t *testing.T) {

@@ -151,6 +151,7 @@ func TestWriteInAnEnclosureForgetsWhatWasSeen(t *testing.T) {
 		look(all[0], nil)
 	}
 	before := all[0].last
+	mayWrite(t, all[1])
 	all[1].client.post(t.Context(), "/x", nil)
 	if now := all[0].client.wire.writes.Load(); before.seen.Facets == nil || before.writes == now {
 		t.Errorf("kept what was seen before a write: %+v", before.seen.Facets[site.FacetPower])

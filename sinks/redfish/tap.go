@@ -27,7 +27,7 @@ type tap struct {
 
 // tapped puts a tap before a handle's wire, until it is taken off.
 func (m *machine) tapped() (t *tap, off func()) {
-	t = &tap{next: m.client.http.Transport, client: m.client, took: map[string][]time.Duration{}, tags: map[string]int{}}
+	t = &tap{next: m.client.http.Transport, client: m.client.client, took: map[string][]time.Duration{}, tags: map[string]int{}}
 	m.client.http.Transport = t
 	return t, func() { m.client.http.Transport = t.next }
 }

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -84,16 +85,13 @@ func sum(c *x509.Certificate) string {
 	return "sha256:" + hex.EncodeToString(d[:])
 }
 
-// pinned checks a certificate against the designed fingerprint.
+// pinned checks a certificate against the designed fingerprint. When it expires says
+// nothing then: no authority vouches for it, but who pinned it, and BMCs keep the
+// certificate that they were made with for decades.
 func pinned(host, want string, c *x509.Certificate) error {
 	if got := sum(c); got != want {
-		return refused("the BMC at %s shows the certificate %s, and %s is expected, from the design or from its first use; if it was replaced on purpose put the new fingerprint into the endpoint's trust.fingerprint, if not somebody may be in between",
-			host, got, want)
-	}
-	now := time.Now()
-	if now.After(c.NotAfter) || now.Before(c.NotBefore) {
-		return refused("the certificate of the BMC at %s, %s, is valid from %s to %s only; give the BMC a new one and put its fingerprint into the endpoint's trust.fingerprint",
-			host, want, day(c.NotBefore), day(c.NotAfter))
+		return driver.Say(fmt.Sprintf("the BMC's certificate has changed to %s (it was %s, by the design or at its first use): if it was replaced on purpose, put the new one into the endpoint's trust.fingerprint; if not, somebody may be in between", got, want),
+			refused("the BMC at %s shows the certificate %s, and %s is expected", host, got, want))
 	}
 	return nil
 }
@@ -110,6 +108,10 @@ func (f *firstUse) verify(host string, c *x509.Certificate) error {
 	defer f.mu.Unlock()
 	want := f.sum
 	if want == "" {
+		if now := time.Now(); now.After(c.NotAfter) || now.Before(c.NotBefore) {
+			return refused("the certificate of the BMC at %s, %s, is valid from %s to %s only, and is not taken at first use; compare it on the BMC itself and put it into the endpoint's trust.fingerprint, or give the BMC a new one",
+				host, sum(c), day(c.NotBefore), day(c.NotAfter))
+		}
 		want = sum(c)
 	}
 	if err := pinned(host, want, c); err != nil {

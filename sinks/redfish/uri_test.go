@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -30,7 +31,7 @@ func TestQuirkNoURI(t *testing.T) {
 			m := open(t, r.endpoint())
 			n := &site.Node{Boot: site.Boot{InstallBy: installByHTTP}}
 			step := site.Step{Machine: site.Identity{UUID: uuid}, Action: site.ActionInstall, Image: &site.Image{URL: "https://images/a.iso"}}
-			if err := m.Apply(t.Context(), step, n, site.Observed{}); err != nil {
+			if err := m.Apply(t.Context(), step, n, drivertest.Permitted); err != nil {
 				t.Fatal(err)
 			}
 			if got := settings["HttpBootUri"]; got != "https://images/a.iso" {
@@ -38,7 +39,7 @@ func TestQuirkNoURI(t *testing.T) {
 			}
 			r.power, settings["BootSourceOverrideEnabled"] = "Off", "Disabled" // the installer has come and gone
 			step.Action = site.ActionFinishInstall
-			if err := m.Apply(t.Context(), step, n, site.Observed{}); err != nil {
+			if err := m.Apply(t.Context(), step, n, drivertest.Permitted); err != nil {
 				t.Fatal(err)
 			}
 			if got := settings["HttpBootUri"]; got != nil && got != "" {

@@ -42,6 +42,7 @@ type walk struct {
 	silent                 int // requests in a row that nothing answered
 	// missing says what could not be read and why.
 	missing []string
+	misses  int // how often something was missing
 }
 
 func newWalk(get func(ctx context.Context, path string) (object, error)) *walk {
@@ -263,14 +264,17 @@ const maxMissing = 16
 // miss notes what could not be read. What a machine does not have is not
 // missing.
 func (w *walk) miss(what string, err error) {
-	if err == nil || errors.Is(err, errors.ErrUnsupported) || len(w.missing) > maxMissing {
+	if err == nil || errors.Is(err, errors.ErrUnsupported) {
 		return
 	}
 	if what != "" {
 		err = fmt.Errorf("%s: %w", what, err)
 	}
+	w.misses++
 	if len(w.missing) == maxMissing {
 		err = errors.New("and more")
 	}
-	w.missing = append(w.missing, printable(err.Error()))
+	if len(w.missing) <= maxMissing {
+		w.missing = append(w.missing, printable(err.Error()))
+	}
 }

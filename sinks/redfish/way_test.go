@@ -35,13 +35,15 @@ func TestInstallationByHTTP(t *testing.T) {
 	m := newRack(t, 1, func(m *lab.MachineConfig) { m.Power = "on" }).take()
 	m.node.Boot.InstallBy = "http"
 	h := m.open(t)
-	if err := h.Apply(t.Context(), m.step(site.ActionInstall), m.node, site.Observed{}); err != nil {
+	if err := h.Apply(t.Context(), m.step(site.ActionInstall), m.node, drivertest.Permitted); err != nil {
 		t.Fatal(err)
 	}
 	if s := m.State(); s.BootURL != m.image.URL || s.Media != "" {
 		t.Errorf("the machine is to boot from %q, its drive holds %q", s.BootURL, s.Media)
 	}
-	finish := func() error { return h.Apply(t.Context(), m.step(site.ActionFinishInstall), m.node, site.Observed{}) }
+	finish := func() error {
+		return h.Apply(t.Context(), m.step(site.ActionFinishInstall), m.node, drivertest.Permitted)
+	}
 	if err := finish(); m.power() != "off" && !errors.Is(err, driver.ErrBusy) {
 		t.Errorf("finished while the installer runs: %v", err)
 	}
@@ -79,9 +81,19 @@ func TestInstallationByWhatTheMachineLacks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := newRack(t, 1, c.change).take()
 			m.node.Boot.InstallBy = c.by
-			err := m.open(t).Apply(t.Context(), m.step(site.ActionInstall), m.node, site.Observed{})
+			h := m.open(t)
+			err := h.Apply(t.Context(), m.step(site.ActionInstall), m.node, drivertest.Permitted)
 			if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v", err)
+			}
+			// An inspection tells it before anybody tries.
+			i, ok := driver.As[driver.Inspector](h)
+			if !ok {
+				t.Fatal("it cannot be inspected")
+			}
+			inv, err := i.Inspect(t.Context(), m.node)
+			if err != nil || !strings.Contains(inv.Lacks.Why(m.node, site.ActionInstall), c.says) || inv.Lacks.Why(m.node, site.ActionRestart) != "" {
+				t.Errorf("it lacks %+v (%v)", inv.Lacks, err)
 			}
 			if n := m.Writes(); n != 0 {
 				t.Errorf("%d writes", n)
@@ -116,7 +128,7 @@ func TestBootMode(t *testing.T) {
 				if before.Want["mode"] != mode || c.says == "" && before.Have["mode"] == mode {
 					t.Errorf("before: got %+v", before)
 				}
-				err := h.Apply(t.Context(), m.step(site.ActionBootOrder), m.node, site.Observed{})
+				err := h.Apply(t.Context(), m.step(site.ActionBootOrder), m.node, drivertest.Permitted)
 				if c.says != "" {
 					if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), c.says) || m.Writes() != 0 {
 						t.Errorf("got %v after %d writes", err, m.Writes())
@@ -127,7 +139,7 @@ func TestBootMode(t *testing.T) {
 					t.Errorf("after: got %+v, %v", after, err)
 				}
 				writes := m.Writes()
-				if err := h.Apply(t.Context(), m.step(site.ActionBootOrder), m.node, site.Observed{}); err != nil || m.Writes() != writes {
+				if err := h.Apply(t.Context(), m.step(site.ActionBootOrder), m.node, drivertest.Permitted); err != nil || m.Writes() != writes {
 					t.Errorf("again: %v, after %d writes", err, m.Writes()-writes)
 				}
 			}

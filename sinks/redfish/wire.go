@@ -12,6 +12,7 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -55,16 +56,29 @@ type wire struct {
 	answer  time.Duration // for a write whose context ends after it was sent
 	habits  *habits
 	lanes   lanes
-	breaker breaker
+	breaker *breaker
 	// writes counts those to the BMC, when each begins and when it ends: what
 	// was read before or meanwhile may be no more.
-	writes atomic.Int64
+	writes *atomic.Int64
+	// note is told of each answer, and whether its connection had carried one
+	// before.
+	note func(r *http.Response, reused bool)
+}
+
+// over is the wire with other connections.
+func (w *wire) over(next *http.Transport, note func(*http.Response, bool)) *wire {
+	other := *w
+	other.next, other.note = next, note
+	return &other
 }
 
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Host != w.host || r.URL.Scheme != "https" {
 		// A link or redirect of a BMC must not have a session token sent elsewhere.
 		return nil, refused("the BMC at %s leads to %s://%s; requests go to the designed host only, over TLS", w.host, r.URL.Scheme, printable(r.URL.Host))
+	}
+	if err := w.ownOnly(r); err != nil {
+		return nil, err
 	}
 	leave, err := w.lanes.enter(r.Context(), r.Method)
 	if err != nil {
@@ -112,14 +126,21 @@ func (w *wire) exchange(r *http.Request, encoding string) (*http.Response, error
 // call is one request on the network.
 func (w *wire) call(r *http.Request) (resp *http.Response, body []byte, err error) {
 	defer func() {
+		if errors.Is(err, errGone) {
+			return // which says nothing of the BMC
+		}
 		if r.Context().Err() == nil || errors.Is(r.Context().Err(), context.DeadlineExceeded) {
 			w.breaker.note(silence(err))
 		}
 	}()
-	if resp, err = w.next.RoundTrip(r); err != nil {
+	reused := false
+	trace := &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }}
+	if resp, err = w.next.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace))); err != nil {
 		return nil, nil, untrusted(w.host, err)
 	}
-	body, err = readAll(resp)
+	if body, err = readAll(resp); err == nil {
+		w.note(resp, reused)
+	}
 	return resp, body, err
 }
 
@@ -253,8 +274,8 @@ func check(r *http.Response, body []byte) error {
 	case r.StatusCode < 200 || r.StatusCode > 204 || r.StatusCode == http.StatusNonAuthoritativeInfo:
 		return newAnswerError(r, body)
 	case r.Request.Method == http.MethodGet && !looksLikeJSON(body):
-		return refused("GET %s answered %s where Redfish is expected; is %s the BMC's address, and not a proxy's or login page's?",
-			r.Request.URL.Path, kind(r), r.Request.URL.Host)
+		return driver.Say(fmt.Sprintf("what answers at %s is no BMC: it sends %s; look whether the address is a proxy's or a login page's", r.Request.URL.Host, kind(r)),
+			refused("GET %s answered %s where Redfish is expected", r.Request.URL.Path, kind(r)))
 	}
 	return nil
 }
@@ -282,11 +303,14 @@ func classify(err error) error {
 	if err == nil || hasClass(err) {
 		return err
 	}
+	if outer != nil && outer.Op == "parse" {
+		return refused("the BMC links to %s, which is no path on it: %s; a restart or an update of the BMC may mend it", printable(outer.URL), printableError(outer.Err))
+	}
 	return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 }
 
 func hasClass(err error) bool {
-	for _, class := range []error{driver.ErrUnreachable, driver.ErrBusy, driver.ErrDenied, driver.ErrRefused, errors.ErrUnsupported} {
+	for _, class := range []error{driver.ErrUnreachable, driver.ErrBusy, driver.ErrDenied, driver.ErrRefused, driver.ErrInterrupted, driver.ErrOutranked, errors.ErrUnsupported} {
 		if errors.Is(err, class) {
 			return true
 		}
