@@ -12,8 +12,9 @@ import (
 
 // Apply takes one step. It goes by what it reads itself, not by what was seen
 // before.
-func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, _ site.Observed) error {
+func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, may driver.Permit) error {
 	m.called(n)
+	m.may = may
 	if err := m.apply(ctx, step, n); err != nil {
 		return fmt.Errorf("%s: %w", step.Action, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
 	"github.com/slipway-gitops/slipway/engine/driver/sshclient/sshdtest"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -155,7 +156,7 @@ func TestDeadPeers(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if err := m.Apply(ctx, stepOf(designed("vm-1"), site.FacetPower, site.ActionPowerOn), designed("vm-1"), site.Observed{}); !errors.Is(err, context.DeadlineExceeded) {
+	if err := m.Apply(ctx, stepOf(designed("vm-1"), site.FacetPower, site.ActionPowerOn), designed("vm-1"), drivertest.Permitted); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a step whose context has ended: %v", err)
 	}
 	for _, nonsense := range []string{"\x00\x00\x00\x01aaaa", "\xff\xff\xff\xff" + strings.Repeat("a", 100), "HTTP/1.1 400 Bad Request\r\n\r\n"} {

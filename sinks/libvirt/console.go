@@ -2,6 +2,8 @@ package libvirt
 
 import (
 	"context"
+	"errors"
+	"io"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 )
@@ -45,11 +47,24 @@ func (s *storage) tail(ctx context.Context, v golibvirt.StorageVol, most int64) 
 	if most = min(most, size); err != nil || most <= 0 {
 		return nil, err
 	}
+	for range mostDownloads {
+		var end []byte
+		if end, err = s.download(ctx, v, size-most, most); !errors.Is(err, io.ErrUnexpectedEOF) {
+			return end, classify(err)
+		}
+	}
+	return nil, classify(err)
+}
+
+// mostDownloads is how often a volume is read that libvirt sends less of than
+// there is, as it does at times when its host is busy.
+const mostDownloads = 3
+
+func (s *storage) download(ctx context.Context, v golibvirt.StorageVol, offset, length int64) ([]byte, error) {
 	t, err := s.h.transfer(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer t.close()
-	end, err := t.download(v, size-most, most)
-	return end, classify(err)
+	return t.download(v, offset, length)
 }

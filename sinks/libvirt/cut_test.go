@@ -2,11 +2,13 @@ package libvirt
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -22,13 +24,13 @@ func (b *bench) cutAtEach(step site.Step) int {
 		d := New(impatient) // what the daemon knew is lost
 		m := b.open(b.t, d, "vm-1").(*machine)
 		m.Seed(seedOf("#cloud-config\n"))
-		go func() { done <- m.Apply(ctx, step, b.n, site.Observed{}) }()
+		go func() { done <- m.Apply(ctx, step, b.n, drivertest.Permitted) }()
 		err := b.cut(done, cancel, func() bool { return len(b.Writes())-from > cuts })
 		cancel()
 		if err == nil {
 			return cuts
 		}
-		if !strings.Contains(err.Error(), context.Canceled.Error()) {
+		if !errors.Is(err, context.Canceled) && !strings.Contains(err.Error(), context.Canceled.Error()) {
 			b.t.Fatalf("after %d cuts: %v", cuts, err)
 		}
 		step.Resumed = true
@@ -59,7 +61,8 @@ func TestInstallCutAtEachWrite(t *testing.T) {
 			boots := 1
 			if again {
 				b.mustInstall()
-				boots, b.step.Generation, b.step.Impact = 2, 2, site.ImpactDestructive
+				boots, b.step.Generation = 2, 2
+				b.mayErase()
 			}
 			cuts := b.cutAtEach(b.step)
 			if cuts < 3 {
@@ -97,9 +100,9 @@ func TestInstallCutAnywhere(t *testing.T) {
 			began := time.Now()
 			b.mustInstall()
 			took := time.Since(began)
-			b.step.Impact = site.ImpactDestructive
 			for i := range cuts {
 				b.step.Generation, b.step.Resumed = i+2, false
+				b.mayErase()
 				b.cutAt(kill, took*time.Duration(i)/cuts)
 				b.installed()
 			}
@@ -115,7 +118,7 @@ func (b *bench) cutAt(kill string, after time.Duration) {
 	done := make(chan error, 1)
 	m := b.machine()
 	m.Seed(seedOf("#cloud-config\n"))
-	go func() { done <- m.Apply(ctx, b.step, b.n, site.Observed{}) }()
+	go func() { done <- m.Apply(ctx, b.step, b.n, drivertest.Permitted) }()
 	<-time.After(after)
 	if kill == "libvirtd" {
 		b.Kill()
@@ -134,7 +137,7 @@ func (b *bench) cutAt(kill string, after time.Duration) {
 func TestZeroizeCutAtEachWrite(t *testing.T) {
 	b := newBench(t, "qcow2")
 	b.mustInstall()
-	if cuts := b.cutAtEach(stepOf(b.n, site.FacetDefinition, site.ActionZeroize)); cuts < 3 {
+	if cuts := b.cutAtEach(approved(t, b.machine(), b.n, stepOf(b.n, site.FacetDefinition, site.ActionZeroize))); cuts < 3 {
 		t.Errorf("it was cut %d times", cuts)
 	}
 	if b.has("slipway-vm-1") {

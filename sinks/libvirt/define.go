@@ -36,6 +36,9 @@ func (m *machine) define(ctx context.Context, c *connection, step site.Step, n *
 	before := marshalled(d.next)
 	d.next = shape(d.next, n, m.kind())
 	if marshalled(d.next) != before {
+		if err := m.may.Ask(ctx, step); err != nil {
+			return err
+		}
 		if err := m.redefine(ctx, c, d); err != nil {
 			return err
 		}

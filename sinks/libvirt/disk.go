@@ -68,12 +68,16 @@ func without(v site.Values, name string) site.Values {
 // attached fills in the disks that the machine has, and which have lost their
 // volumes or run on something else.
 func (s *sighting) attached(state *site.FacetState, wrong site.Values) {
-	d := s.record.domain
-	state.Have = s.values(d.next)
+	d, now := s.record.domain, s.record.domain.next
+	state.Have = s.values(now)
 	if d.active() {
 		next := state.Have
-		state.Have = s.values(d.live)
+		now = d.live
+		state.Have = s.values(now)
 		state.Pending = differing(state.Have, next)
+	}
+	if rest := s.unattached(now); len(rest) > 0 {
+		state.Have[site.FieldUnattached] = rest.String()
 	}
 	for name, x := range d.displaced() {
 		wrong[name+".size"] = s.m.unmerged(name, x)
@@ -95,11 +99,10 @@ func (s *sighting) values(d *libvirtxml.Domain) site.Values {
 		if !ok || vol.Disk == "" {
 			continue
 		}
-		c := s.record.volumes[vol]
-		if c == nil {
+		if s.record.volumes[vol] == nil {
 			continue
 		}
-		v[vol.Disk+".size"], v[vol.Disk+".pool"] = asDesigned(c.size, s.n.Virtual.Disks[vol.Disk].Size, sector).String(), vol.Pool
+		v[vol.Disk+".size"], v[vol.Disk+".pool"] = s.size(vol), vol.Pool
 		if x.Driver != nil {
 			v[vol.Disk+".format"] = x.Driver.Type
 		}
@@ -108,6 +111,33 @@ func (s *sighting) values(d *libvirtxml.Domain) site.Values {
 		}
 	}
 	return v
+}
+
+// size is that of a volume that is there, as the design has it.
+func (s *sighting) size(v volume) string {
+	return asDesigned(s.record.volumes[v].size, s.n.Virtual.Disks[v.Disk].Size, sector).String()
+}
+
+// unattached are the listed volumes that are there and that no disk of a definition
+// is made of: a person has detached them, or they wait for the next start. They are
+// deleted with the machine, so people have to see them.
+func (s *sighting) unattached(d *libvirtxml.Domain) site.Volumes {
+	o, shown := s.record.domain.owner, map[string]volume{}
+	for _, x := range d.Devices.Disks {
+		if v, ok := o.volumeOf(x); ok && v.Disk != "" {
+			shown[v.Disk] = v
+		}
+	}
+	var rest site.Volumes
+	for _, v := range o.Volumes {
+		if s.record.volumes[v] == nil || shown[v.Disk] == v {
+			continue
+		}
+		named := v.named(s.size(v))
+		named.Unattached = true
+		rest = append(rest, named)
+	}
+	return rest
 }
 
 // volumeOf is the listed volume that a disk is made of.

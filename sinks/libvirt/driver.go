@@ -92,10 +92,11 @@ type machine struct {
 	hypervisor *hypervisor // shared with its other machines
 	leave      func() error
 	fetches    *fetches
-	seed       *driver.Seed // for the next installation; nil for none
-	site       string       // whose machine it is
-	name       string       // of the node, and of the domain
-	host       string       // the hypervisor's name in the design; empty until a node tells
+	seed       *driver.Seed  // for the next installation; nil for none
+	may        driver.Permit // of the step under way
+	site       string        // whose machine it is
+	name       string        // of the node, and of the domain
+	host       string        // the hypervisor's name in the design; empty until a node tells
 }
 
 // called takes the hypervisor's name from the node.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -38,7 +39,7 @@ func TestFirmware(t *testing.T) {
 		}
 		off := stepOf(n, site.FacetPower, site.ActionPowerOff)
 		off.Force = true
-		if err := m.Apply(t.Context(), off, n, site.Observed{}); err != nil {
+		if err := m.Apply(t.Context(), off, n, drivertest.Permitted); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -50,7 +51,7 @@ func TestWhatIsMissing(t *testing.T) {
 	n := designed("vm-1")
 	m := r.open(t, New(quick), "vm-1")
 	n.Virtual.Disks["data"] = site.VirtualDisk{Size: 1 << 20, Pool: "tank"}
-	if err := m.Apply(t.Context(), stepOf(n, site.FacetDefinition, site.ActionDefine), n, site.Observed{}); err == nil || !strings.Contains(err.Error(), `no storage pool "tank"`) {
+	if err := m.Apply(t.Context(), stepOf(n, site.FacetDefinition, site.ActionDefine), n, drivertest.Permitted); err == nil || !strings.Contains(err.Error(), `no storage pool "tank"`) {
 		t.Errorf("without the pool: %v", err)
 	}
 	n = designed("vm-1")
@@ -58,7 +59,7 @@ func TestWhatIsMissing(t *testing.T) {
 	n.Virtual.Interfaces["eth0"] = site.VirtualInterface{Bridge: "br-nowhere"}
 	n.Derive("lab")
 	must(t, m, n, site.FacetDefinition, site.ActionDefine)
-	if err := m.Apply(t.Context(), stepOf(n, site.FacetPower, site.ActionPowerOn), n, site.Observed{}); err == nil || !strings.Contains(err.Error(), "br-nowhere") {
+	if err := m.Apply(t.Context(), stepOf(n, site.FacetPower, site.ActionPowerOn), n, drivertest.Permitted); err == nil || !strings.Contains(err.Error(), "br-nowhere") {
 		t.Errorf("without the bridge: %v", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
+	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/tests/libvirt"
@@ -96,9 +97,21 @@ func stepOf(n *site.Node, f site.Facet, a site.Action) site.Step {
 func must(t *testing.T, m driver.Machine, n *site.Node, f site.Facet, a site.Action) {
 	t.Helper()
 	s := stepOf(n, f, a)
-	if err := m.Apply(t.Context(), s, n, site.Observed{}); err != nil {
+	if a == site.ActionZeroize {
+		s = approved(t, m, n, s)
+	}
+	if err := m.Apply(t.Context(), s, n, drivertest.Permitted); err != nil {
 		t.Fatalf("%v", err)
 	}
+}
+
+// approved is a step that destroys what the machine has now, as a person has
+// approved it after a look.
+func approved(t *testing.T, m driver.Machine, n *site.Node, s site.Step) site.Step {
+	t.Helper()
+	s.Impact = site.ImpactDestructive
+	p := plan.Renumbered(site.NodePlan{Steps: []site.Step{s}}, n, site.Memory{Observed: look(t, m, n)})
+	return p.Steps[0]
 }
 
 func look(t *testing.T, m driver.Machine, n *site.Node) site.Observed {

@@ -60,7 +60,7 @@ func (m *machine) install(ctx context.Context, c *connection, step site.Step, n 
 	if err := s.refresh(ctx); err != nil {
 		return err
 	}
-	if err := m.mayReplace(ctx, s, d, step, i); err != nil {
+	if err := m.mayReplace(ctx, c, d, step, i); err != nil {
 		return err
 	}
 	defer m.tidy(ctx, s) // once the image is not held any more
@@ -73,7 +73,13 @@ func (m *machine) install(ctx context.Context, c *connection, step site.Step, n 
 	if d, err = m.existing(ctx, c); err != nil { // it took its time
 		return err
 	}
+	if err := m.mayReplace(ctx, c, d, step, i); err != nil {
+		return err
+	}
 	if err := m.mayDrop(ctx, c, d, i); err != nil {
+		return err
+	}
+	if err := m.may.Ask(ctx, step); err != nil {
 		return err
 	}
 	if err := m.clear(ctx, c, d, n, i); err != nil {
@@ -145,28 +151,21 @@ func (m *machine) knows(d *domain, step site.Step, i installation) error {
 		"bring the records back, or raise the generation to %d if it is to be made anew", has, i.generation, has+1)
 }
 
-// mayReplace refuses to replace a disk that something else than this
-// installation has made, unless the step may destroy it.
-func (m *machine) mayReplace(ctx context.Context, s *storage, d *domain, step site.Step, i installation) error {
-	if step.Impact >= site.ImpactDestructive || d.owner.Installing == i.generation {
-		return nil
-	}
-	old, listed := d.owner.disk(i.volume.Disk)
-	if !listed || d.owner.Installing != 0 && attachedTo(d.next, old) < 0 { // an installation has begun to replace it
-		return nil
-	}
-	at, err := m.storage(ctx, s.c, old.Pool)
+// mayReplace refuses to replace a disk that something else than this installation
+// has made, unless the step may destroy it and what was approved names it.
+func (m *machine) mayReplace(ctx context.Context, c *connection, d *domain, step site.Step, i installation) error {
+	old, err := m.there(ctx, c, d.owner.volumesOf(i.volume.Disk))
 	if err != nil {
 		return err
 	}
-	if err := at.refresh(ctx); err != nil {
-		return err
+	if step.Resumed && d.owner.Installing == i.generation { // the step has replaced the disk already
+		old = slices.DeleteFunc(old, func(v volume) bool { return v == i.volume })
 	}
-	if _, there, err := at.find(ctx, old.Name); err != nil || !there {
-		return err
+	if len(old) > 0 && step.Impact < site.ImpactDestructive {
+		return refused("the machine has the disk %s already, with what generation %d has put on it, and the step was not planned to destroy anything; nothing was written",
+			i.volume.Disk, max(d.owner.Generation, d.owner.Installing))
 	}
-	return refused("the machine has the disk %s already, with what generation %d has put on it, and the step was not planned to destroy anything; nothing was written",
-		old.Disk, max(d.owner.Generation, d.owner.Installing))
+	return m.approved(d, step, old)
 }
 
 // fetchImage has the image in the pool, and notes before that it is needed.
@@ -230,10 +229,7 @@ func (m *machine) makeDisk(ctx context.Context, c *connection, s *storage, d *do
 // mayDrop refuses to replace a disk that something else needs, while the machine
 // still runs from it.
 func (m *machine) mayDrop(ctx context.Context, c *connection, d *domain, i installation) error {
-	for _, v := range d.owner.Volumes {
-		if v.Disk != i.volume.Disk {
-			continue
-		}
+	for _, v := range d.owner.volumesOf(i.volume.Disk) {
 		if err := m.unused(ctx, c, d, v); err != nil {
 			return err
 		}
@@ -245,10 +241,7 @@ func (m *machine) mayDrop(ctx context.Context, c *connection, d *domain, i insta
 // another volume.
 func (m *machine) dropDisk(ctx context.Context, c *connection, s *storage, d *domain, keep volume) error {
 	o := d.owner
-	for _, v := range o.Volumes {
-		if v.Disk != keep.Disk {
-			continue
-		}
+	for _, v := range o.volumesOf(keep.Disk) {
 		at, err := m.storage(ctx, c, v.Pool)
 		if err != nil {
 			return err

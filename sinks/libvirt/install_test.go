@@ -18,6 +18,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -81,11 +82,17 @@ func (b *bench) machine() *machine {
 	return b.open(b.t, b.d, "vm-1").(*machine)
 }
 
+// mayErase has the step erase what the machine has now.
+func (b *bench) mayErase() {
+	b.t.Helper()
+	b.step = approved(b.t, b.machine(), b.n, b.step)
+}
+
 func (b *bench) install(ctx context.Context) error {
 	b.t.Helper()
 	m := b.machine()
 	m.Seed(seedOf("#cloud-config\n# s3cret\n"))
-	return m.Apply(ctx, b.step, b.n, site.Observed{})
+	return m.Apply(ctx, b.step, b.n, drivertest.Permitted)
 }
 
 func (b *bench) mustInstall() {
@@ -211,7 +218,7 @@ func TestReinstall(t *testing.T) {
 	if err := b.install(t.Context()); !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "root") || b.boots() != 1 {
 		t.Fatalf("an installation that may destroy nothing: %v", err)
 	}
-	b.step.Impact = site.ImpactDestructive
+	b.mayErase()
 	b.mustInstall()
 	if again, err := os.Stat(b.disk("data.qcow2")); err != nil || !os.SameFile(data, again) {
 		t.Errorf("the disk of data is another: %v", err)
@@ -239,7 +246,7 @@ func (b *bench) conn() *connection {
 
 func TestInstallWithoutSeed(t *testing.T) {
 	b := newBench(t, "qcow2")
-	err := b.machine().Apply(t.Context(), b.step, b.n, site.Observed{})
+	err := b.machine().Apply(t.Context(), b.step, b.n, drivertest.Permitted)
 	if !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "no seed") || len(b.server.asked) != 0 {
 		t.Errorf("got %v after %d requests", err, len(b.server.asked))
 	}
@@ -250,7 +257,8 @@ func TestInstallWithoutSeed(t *testing.T) {
 func TestInstallFaults(t *testing.T) {
 	b := newBench(t, "qcow2")
 	b.mustInstall()
-	b.step.Generation, b.step.Impact = 2, site.ImpactDestructive
+	b.step.Generation = 2
+	b.mayErase()
 	good := b.server.content
 	for name, c := range map[string]struct {
 		with  func(*server)
@@ -306,7 +314,8 @@ func TestInstallUEFI(t *testing.T) {
 	if err := os.WriteFile(stored[0], old, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b.step.Generation, b.step.Impact = 2, site.ImpactDestructive
+	b.step.Generation = 2
+	b.mayErase()
 	b.mustInstall()
 	if now, err := os.ReadFile(stored[0]); err != nil || strings.HasSuffix(string(now), "the past!") {
 		t.Errorf("the firmware remembers: %v", err)
@@ -379,7 +388,7 @@ func TestZeroizeLeavesWhatOthersUse(t *testing.T) {
 		b.mustInstall()
 		use(b, "/var/lib/libvirt/default/"+filepath.Base(b.disk("data.qcow2")))
 		before := b.volumes()
-		err := b.machine().Apply(t.Context(), stepOf(b.n, site.FacetDefinition, site.ActionZeroize), b.n, site.Observed{})
+		err := b.machine().Apply(t.Context(), approved(t, b.machine(), b.n, stepOf(b.n, site.FacetDefinition, site.ActionZeroize)), b.n, drivertest.Permitted)
 		if !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), name) {
 			t.Errorf("got %v", err)
 		}
@@ -389,7 +398,8 @@ func TestZeroizeLeavesWhatOthersUse(t *testing.T) {
 	}
 }
 
-// A volume that libvirt does not know of by now is deleted as well.
+// A volume that comes back after the look is not deleted before an approval names
+// it, and then it is.
 func TestZeroizeLooksAgain(t *testing.T) {
 	b := newBench(t, "qcow2")
 	file := b.disk("data.qcow2")
@@ -397,7 +407,16 @@ func TestZeroizeLooksAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.volumes()
+	b.d = New(impatient) // no event tells of volumes
+	before := approved(t, b.machine(), b.n, stepOf(b.n, site.FacetDefinition, site.ActionZeroize))
 	if err := os.Rename(file+"-away", file); err != nil {
+		t.Fatal(err)
+	}
+	err := b.machine().Apply(t.Context(), before, b.n, drivertest.Permitted)
+	if !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "does not name the disk data in the pool default of hv-1") {
+		t.Errorf("an approval of %q: %v", before.Disks, err)
+	}
+	if _, err := os.Stat(file); err != nil {
 		t.Fatal(err)
 	}
 	must(t, b.machine(), b.n, site.FacetDefinition, site.ActionZeroize)
@@ -519,7 +538,7 @@ func TestInstallKnown(t *testing.T) {
 	if have["generation"] != "2" || have["image"] != b.step.Image.SHA256 {
 		t.Errorf("seen: %v", have)
 	}
-	b.step.Impact = site.ImpactDestructive
+	b.mayErase()
 	for _, generation := range []int{1, 2} {
 		b.step.Generation = generation
 		err := b.install(t.Context())
@@ -541,7 +560,8 @@ func TestInstallUsed(t *testing.T) {
 	b := newBench(t, "qcow2")
 	b.mustInstall()
 	b.other("theirs", "file='/var/lib/libvirt/default/"+filepath.Base(b.disk("root.qcow2"))+"'")
-	b.step.Generation, b.step.Impact = 2, site.ImpactDestructive
+	b.step.Generation = 2
+	b.mayErase()
 	if err := b.install(t.Context()); !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "the machine theirs") {
 		t.Errorf("got %v", err)
 	}

@@ -59,6 +59,12 @@ func (o owner) disk(name string) (volume, bool) {
 	return volume{}, false
 }
 
+// volumesOf are all volumes of a disk: an installation that makes it in another pool
+// or format lists the new one before the old one is gone.
+func (o owner) volumesOf(disk string) []volume {
+	return slices.DeleteFunc(slices.Clone(o.Volumes), func(v volume) bool { return v.Disk != disk })
+}
+
 // lists says whether a volume is one of the machine's disks or its seed.
 func (o owner) lists(pool, name string) bool {
 	for _, v := range o.Volumes {

@@ -9,6 +9,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -45,7 +46,7 @@ func TestLookalikesAreLeftAlone(t *testing.T) {
 				t.Errorf("it is seen as %+v", got)
 			}
 			for a := range actions {
-				if err := m.Apply(t.Context(), stepOf(n, site.FacetDefinition, a), n, site.Observed{}); !errors.Is(err, driver.ErrRefused) {
+				if err := m.Apply(t.Context(), stepOf(n, site.FacetDefinition, a), n, drivertest.Permitted); !errors.Is(err, driver.ErrRefused) {
 					t.Errorf("%s: %v", a, err)
 				}
 			}
@@ -81,7 +82,7 @@ func TestForeignVolumesAreLeftAlone(t *testing.T) {
 		t.Errorf("it is seen as %q", got)
 	}
 	before := len(r.Writes())
-	if err := m.Apply(t.Context(), stepOf(n, site.FacetDisks, site.ActionDisks), n, site.Observed{}); !errors.Is(err, driver.ErrRefused) {
+	if err := m.Apply(t.Context(), stepOf(n, site.FacetDisks, site.ActionDisks), n, drivertest.Permitted); !errors.Is(err, driver.ErrRefused) {
 		t.Errorf("got %v", err)
 	}
 	if writes := r.Writes()[before:]; len(writes) > 0 {
@@ -116,7 +117,7 @@ func TestVolumesOfAnotherAreNotListed(t *testing.T) {
 		return m.makeVolume(t.Context(), b.conn(), d, m.volume("more", want), want)
 	}
 	setDisks := func() error {
-		return m.Apply(t.Context(), stepOf(b.n, site.FacetDisks, site.ActionDisks), b.n, site.Observed{})
+		return m.Apply(t.Context(), stepOf(b.n, site.FacetDisks, site.ActionDisks), b.n, drivertest.Permitted)
 	}
 	for i, try := range []func() error{make, setDisks, make} { // libvirt knows of it from the second on
 		if err := try(); !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "was not made for this machine") || listed() {
@@ -156,7 +157,7 @@ func TestDisksAreNeverReplaced(t *testing.T) {
 		t.Errorf("a second time writes %v", writes)
 	}
 	n.Virtual.Disks["data"] = site.VirtualDisk{Size: 8 << 20}
-	if err := m.Apply(t.Context(), stepOf(n, site.FacetDisks, site.ActionDisks), n, site.Observed{}); !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "16MiB") {
+	if err := m.Apply(t.Context(), stepOf(n, site.FacetDisks, site.ActionDisks), n, drivertest.Permitted); !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "16MiB") {
 		t.Errorf("to make it smaller gave %v", err)
 	}
 	vol, err := find(t.Context(), c, v.Pool, v.Name)
@@ -167,7 +168,7 @@ func TestDisksAreNeverReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.Virtual.Disks["data"] = site.VirtualDisk{Size: 16 << 20}
-	if err := m.Apply(t.Context(), stepOf(n, site.FacetDisks, site.ActionDisks), n, site.Observed{}); !errors.Is(err, driver.ErrRefused) {
+	if err := m.Apply(t.Context(), stepOf(n, site.FacetDisks, site.ActionDisks), n, drivertest.Permitted); !errors.Is(err, driver.ErrRefused) {
 		t.Errorf("a disk that is gone: %v", err)
 	}
 	m.(*machine).hypervisor.wrote(d.ref.UUID) // no event tells of volumes
@@ -183,7 +184,7 @@ func TestAChangeMakesNoMachine(t *testing.T) {
 	s := stepOf(n, site.FacetDefinition, site.ActionDefine)
 	s.Changes = []site.Change{{Field: "definition.memory", Have: "64MiB", Want: "128MiB"}}
 	before := len(r.Writes())
-	if err := m.Apply(t.Context(), s, n, site.Observed{}); !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "not there any more") {
+	if err := m.Apply(t.Context(), s, n, drivertest.Permitted); !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "not there any more") {
 		t.Errorf("got %v", err)
 	}
 	if writes := r.Writes()[before:]; len(writes) > 0 {

@@ -109,7 +109,7 @@ func (m *machine) stop(ctx context.Context, c *connection, d *domain, force bool
 			return err
 		}
 	}
-	err := tell(ctx, c, func(rpc *golibvirt.Libvirt) error { return rpc.DomainDestroy(d.ref) })
+	err := interrupt(ctx, c, func(rpc *golibvirt.Libvirt) error { return rpc.DomainDestroy(d.ref) })
 	if err != nil && !says(err, golibvirt.ErrOperationInvalid) { // which says that it was off by then
 		return err
 	}
@@ -120,6 +120,11 @@ func (m *machine) stop(ctx context.Context, c *connection, d *domain, force bool
 	return err
 }
 
+// interrupt tells the hypervisor to switch a machine off, if that is allowed.
+func interrupt(ctx context.Context, c *connection, call func(*golibvirt.Libvirt) error) error {
+	return driver.Interrupt(ctx, func() error { return tell(ctx, c, call) })
+}
+
 // settle is how long a forced stop may take to show.
 const settle = time.Minute
 
@@ -127,11 +132,11 @@ const settle = time.Minute
 // that cannot be asked has no grace: a paused machine, or a hypervisor without
 // the means.
 func (m *machine) shutDown(ctx context.Context, c *connection, d *domain, grace time.Duration, off func() (bool, error)) (bool, error) {
-	err := tell(ctx, c, func(rpc *golibvirt.Libvirt) error {
+	err := interrupt(ctx, c, func(rpc *golibvirt.Libvirt) error {
 		return rpc.DomainShutdownFlags(d.ref, golibvirt.DomainShutdownAcpiPowerBtn)
 	})
 	if errors.Is(err, errors.ErrUnsupported) || says(err, golibvirt.ErrInvalidArg) {
-		err = tell(ctx, c, func(rpc *golibvirt.Libvirt) error { return rpc.DomainShutdown(d.ref) })
+		err = interrupt(ctx, c, func(rpc *golibvirt.Libvirt) error { return rpc.DomainShutdown(d.ref) })
 	}
 	switch {
 	case says(err, golibvirt.ErrOperationInvalid): // off, or paused

@@ -179,7 +179,10 @@ func (t *transfer) download(v golibvirt.StorageVol, offset, length int64) ([]byt
 		}
 		content = append(content, p.payload...)
 	}
-	return content[:min(int64(len(content)), length)], nil
+	if int64(len(content)) < length {
+		return nil, fmt.Errorf("read %s: libvirt sent %d of %d bytes: %w", v.Name, len(content), length, io.ErrUnexpectedEOF)
+	}
+	return content[:length], nil
 }
 
 // call sends a request and waits for its answer.

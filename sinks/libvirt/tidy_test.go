@@ -49,7 +49,8 @@ func TestTidy(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.volumes() // refreshes
-	b.step.Generation, b.step.Impact = 2, site.ImpactDestructive
+	b.step.Generation = 2
+	b.mayErase()
 	b.mustInstall()
 	for what, want := range map[string]bool{
 		used + ".qcow2": true, used + verified: true, name("b"): true, name("c") + ".raw": true, name("d"): true, "of-mine": true,

@@ -13,8 +13,9 @@ import (
 // zeroize takes the machine away with all that was made for it. The machine
 // itself goes last: until then it tells what else there is, and so whatever
 // interrupts it can be taken up. What is not listed with it is not touched, and
-// nothing is where something else needs one of its disks.
-func (m *machine) zeroize(ctx context.Context, c *connection, _ site.Step, n *site.Node) error {
+// nothing is deleted where something else needs one of its disks, or where the
+// approval does not name each of them.
+func (m *machine) zeroize(ctx context.Context, c *connection, step site.Step, n *site.Node) error {
 	d, err := m.mine(ctx, c)
 	if err != nil || d == nil {
 		return err
@@ -27,15 +28,25 @@ func (m *machine) zeroize(ctx context.Context, c *connection, _ site.Step, n *si
 			return fmt.Errorf("disk %s: %w", v.Disk, err)
 		}
 	}
+	there, err := m.there(ctx, c, d.owner.Volumes)
+	if err != nil {
+		return err
+	}
+	if err := m.approved(d, step, there); err != nil {
+		return err
+	}
 	if err := m.stop(ctx, c, d, false, min(farewell, m.opts.Grace)); err != nil {
 		return err
 	}
 	d.live = nil
+	if err := m.may.Ask(ctx, step); err != nil {
+		return err
+	}
 	if err := m.unseed(ctx, c, d, n); err != nil {
 		return err
 	}
 	for _, v := range slices.Clone(d.owner.Volumes) {
-		if err := m.eraseVolume(ctx, c, n, v); err != nil {
+		if err := m.eraseVolume(ctx, c, d, step, n, v); err != nil {
 			return fmt.Errorf("disk %s: %w", v.Disk, err)
 		}
 	}
@@ -66,7 +77,7 @@ func (m *machine) tidyAfter(ctx context.Context, c *connection, o owner) {
 }
 
 // eraseVolume deletes a volume, overwritten before where the design says so.
-func (m *machine) eraseVolume(ctx context.Context, c *connection, n *site.Node, v volume) error {
+func (m *machine) eraseVolume(ctx context.Context, c *connection, d *domain, step site.Step, n *site.Node, v volume) error {
 	s, err := m.storage(ctx, c, v.Pool)
 	if err != nil {
 		return err
@@ -76,6 +87,9 @@ func (m *machine) eraseVolume(ctx context.Context, c *connection, n *site.Node, 
 	}
 	ref, there, err := s.find(ctx, v.Name)
 	if err != nil || !there {
+		return err
+	}
+	if err := m.approved(d, step, []volume{v}); err != nil { // it may have come back since the machine was stopped
 		return err
 	}
 	if n.Virtual.Erase == "wipe" {
