@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/repo"
@@ -37,8 +38,13 @@ type Reporter struct {
 	tree *repo.Tree
 	// nodes are the nodes as they are in the tree, by name.
 	nodes map[string]*written
+	// tidy is set once the files of others were taken out.
+	tidy bool
 	// mentioned is set once foreign files were logged.
 	mentioned bool
+
+	mu    sync.Mutex // one use of the branch at a time
+	known lookup
 }
 
 var siteName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
@@ -57,9 +63,17 @@ func New(remote repo.Remote, name string, log *slog.Logger) (*Reporter, error) {
 // made again on top of the other's commit. After an error nothing is
 // remembered, and the next call reads the branch again.
 func (r *Reporter) Report(ctx context.Context, rep site.Report) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.bring(ctx, message(&rep), func() error { return r.stage(&rep) })
+}
+
+// bring has the branch changed by one commit, made again on top of the other's
+// when it lost a race. Without a change there is none.
+func (r *Reporter) bring(ctx context.Context, message string, stage func() error) error {
 	var err error
 	for range tries {
-		if err = r.bring(ctx, &rep); err == nil {
+		if err = r.commit(ctx, message, stage); err == nil {
 			return nil
 		}
 		r.tree, r.nodes = nil, nil
@@ -70,8 +84,8 @@ func (r *Reporter) Report(ctx context.Context, rep site.Report) error {
 	return fmt.Errorf("status branch %s: %w", r.branch, err)
 }
 
-// bring makes the branch hold a report, besides what foreign files it has.
-func (r *Reporter) bring(ctx context.Context, rep *site.Report) error {
+// commit commits what is staged, besides what foreign files the branch has.
+func (r *Reporter) commit(ctx context.Context, message string, stage func() error) error {
 	if r.tree == nil {
 		tree, err := r.open(ctx)
 		if err != nil {
@@ -79,12 +93,16 @@ func (r *Reporter) bring(ctx context.Context, rep *site.Report) error {
 		}
 		r.tree = tree
 	}
-	if err := r.stage(rep); err != nil || !r.tree.Changed() {
+	if err := stage(); err != nil || !r.tree.Changed() {
 		return err
 	}
-	id, err := r.remote.Push(ctx, r.branch, r.tree, repo.Message{Text: message(rep), When: time.Now(), Author: "slipway", Email: "slipway@localhost"})
+	before := r.tree.Head()
+	id, err := r.remote.Push(ctx, r.branch, r.tree, repo.Message{Text: message, When: time.Now(), Author: "slipway", Email: "slipway@localhost"})
 	if err != nil {
 		return err
+	}
+	if r.known.head == before {
+		r.known.head = id // with the same claim
 	}
 	r.log.Debug("status committed", "site", r.site, "commit", id)
 	return nil
@@ -143,7 +161,7 @@ func (r *Reporter) mention(tree *repo.Tree) error {
 		return err
 	}
 	foreign := slices.DeleteFunc(names, func(name string) bool {
-		return name == pageFile || name == summaryFile || name == nodesFolder+"/"
+		return name == pageFile || name == summaryFile || name == termFile || name == nodesFolder+"/"
 	})
 	if len(foreign) > 0 {
 		r.log.Warn("status branch holds files that are not Slipway's, which are kept", "site", r.site, "branch", r.branch, "files", strings.Join(foreign[:min(len(foreign), 5)], " "), "count", len(foreign))

@@ -3,6 +3,7 @@ package commit
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,8 @@ const (
 	mostFindings = 50
 	mostWaiting  = 50
 	mostMet      = 50
+
+	mostApprovals = 50
 )
 
 // page is README.md: what a person who opens the branch wants to know, the
@@ -31,10 +34,12 @@ func page(rep *site.Report) []byte {
 		p.findings(rep.Findings)
 	}
 	p.waiting(s)
+	p.approvals(s.Ledger)
 	p.revisions(s)
 	p.counts(s)
 	p.nodes(s)
 	p.hardware(s)
+	p.notActedOn(s)
 	p.swept(s.Swept)
 	p.line("\nWritten by Slipway; changes made here are overwritten. Each node has a file under [nodes](nodes), the counts are in [status.json](status.json).")
 	return p.Bytes()
@@ -77,7 +82,7 @@ func (w *writer) rollout(r *site.RolloutStatus) {
 	case r.Halted != "":
 		state = "**halted**: " + text(r.Halted)
 	}
-	w.line("\n**Rollout** of %s since %s, %s: %d of %d nodes in-sync, %d failed.", text(r.Revision.Short()), when(r.Since), state, r.Done, len(r.Nodes), len(r.Failed))
+	w.line("\n**Rollout** of %s since %s, %s: %s.", text(r.Revision.Short()), when(r.Since), state, r.Outcome())
 	if r.Ended.IsZero() && len(r.Canaries) > 0 {
 		w.line("Canaries: %s.", text(strings.Join(r.Canaries[:min(len(r.Canaries), mostWaiting)], ", ")))
 	}
@@ -119,13 +124,37 @@ func (w *writer) waiting(s *site.Status) {
 	if len(s.Waiting) == 0 {
 		return
 	}
-	w.line("\n## Waiting for approval\n\nData on these machines will be lost. To approve exactly this, on the bootstrap host:\n\n    slipway approve %s\n", word(s.Approve))
-	w.line("| node | machine | action | what is lost |\n|---|---|---|---|")
+	w.line("\n## Waiting for approval\n\nData on these machines will be lost.")
+	if len(s.Waiting) > mostWaiting {
+		w.line("This page lists %d of %d losses. `slipway approve` on the bootstrap host lists all of them: read them before you approve.\n", mostWaiting, len(s.Waiting))
+	} else {
+		w.line("To approve exactly this, on the bootstrap host:\n\n    slipway approve %s\n", word(s.Approve))
+	}
+	w.line("| node | machine | action | what is lost | disks |\n|---|---|---|---|---|")
 	shown := s.Waiting[:min(len(s.Waiting), mostWaiting)]
 	for _, l := range shown {
-		w.line("| %s | %s | %s | %s |", text(l.Node), text(l.Machine.String()), text(l.Action), text(l.Lost))
+		w.line("| %s | %s | %s | %s | %s |", text(l.Node), text(l.Target()), text(l.Action), text(l.Lost), text(l.Disks))
 	}
 	w.rest(len(shown), len(s.Waiting))
+}
+
+// approvals lists who approved the loss of which data in the last days, and what
+// became of it, newest first.
+func (w *writer) approvals(ledger []site.LedgerEntry) {
+	if len(ledger) == 0 {
+		return
+	}
+	w.line("\n## Approvals of the last days\n\n| node | action | disks | approved | by | result |\n|---|---|---|---|---|---|")
+	shown := latest(ledger)
+	for _, e := range slices.Backward(shown) {
+		w.line("| %s | %s | %s | %s | %s | %s |", text(e.Loss.Node), text(e.Loss.Action), text(e.Loss.Disks), when(e.Opened), text(e.Source.String()), text(e.Result()))
+	}
+	w.rest(len(shown), len(ledger))
+}
+
+// latest are the approvals that are listed.
+func latest(ledger []site.LedgerEntry) []site.LedgerEntry {
+	return ledger[max(0, len(ledger)-mostApprovals):]
 }
 
 func (w *writer) revisions(s *site.Status) {
@@ -189,6 +218,16 @@ func (w *writer) hardware(s *site.Status) {
 		}
 	}
 	w.rest(shown, all)
+}
+
+// notActedOn lists what is designed and no driver acts on.
+func (w *writer) notActedOn(s *site.Status) {
+	for i, u := range s.NotActedOn() {
+		if i == 0 {
+			w.line("\n## Designed, not acted on\n\nNo driver brings these parts about, and nobody looks whether they are so.\n")
+		}
+		w.line("- %s", text(u.String()))
+	}
 }
 
 // swept are the machines that a sweep has met where the design does not have

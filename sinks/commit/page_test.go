@@ -13,7 +13,15 @@ func TestPageOfABrokenDesign(t *testing.T) {
 	rep.Status.Attempted = site.Revision{ID: "2222222222222222222222222222222222222222", Subject: "oops", Author: "Bob", When: since}
 	rep.Status.Problems = []site.Problem{{What: "revision 222222222222 is broken", Since: since}}
 	rep.Findings = []site.Finding{{Code: "unknown-field", Severity: site.SeverityError, File: "racks/r1.cue", Line: 7, Col: 3, Message: "unknown field pwoer", Fix: "write power"}}
-	rep.Status.Waiting = site.Losses{{Node: "n0001", Machine: site.Identity{Serial: "X1"}, Action: "install generation 2", Lost: "everything on its disks"}}
+	rep.Status.Waiting = site.Losses{{Node: "n0001", Machine: site.Identity{Serial: "X1"}, Action: "install generation 2", Lost: "everything on its disks", Disks: "S1, S2"}}
+	loss := site.Loss{Node: "n0000", Action: "install generation 1", Disks: "S7"}
+	by := site.ApprovalSource{Kind: site.ByMerge, By: "bob", Proposal: 7, Commit: "4f2a1b3c4d5e6f708192a3b4c5d6e7f801020304"}
+	rep.Status.Ledger = []site.LedgerEntry{
+		{Loss: loss, Source: by, Opened: since, Ended: since.Add(time.Hour), Why: "the image changed"},
+		{Loss: loss, Source: by, Opened: since, Consumed: since.Add(2 * time.Hour)},
+		{Loss: loss, Source: site.ApprovalSource{Kind: site.ByCommand, By: "ada"}, Opened: since, Expires: since.Add(3 * time.Hour)},
+		{Loss: loss, Source: site.ApprovalSource{Kind: site.ByComment, By: "eve", Proposal: 8, Comment: 123}, Opened: since, Expires: since},
+	}
 	rep.Status.Approve = "0123456789abcdef"
 	rep.Status.ObserveOnly = "the schema is older"
 	rep.Status.Paused = &site.Hold{By: "ada", Reason: "power work", Since: since, Until: since.Add(2 * time.Hour)}
@@ -25,12 +33,20 @@ func TestPageOfABrokenDesign(t *testing.T) {
 		"- since 2026-03-01 12:00:00Z: revision 222222222222 is broken\n",
 		"- error racks/r1.cue:7:3: unknown field pwoer; write power\n",
 		"\n    slipway approve 0123456789abcdef\n",
-		"| n0001 | serial X1 | install generation 2 | everything on its disks |\n",
+		"| n0001 | serial X1 | install generation 2 | everything on its disks | S1, S2 |\n",
+		" | eve, comment 123 on pull request 8 | not used yet, expires at 2026-03-01 12:00:00Z |\n",
+		"| n0000 | install generation 1 | S7 | 2026-03-01 12:00:00Z | ada, by &#96;slipway approve&#96; | not used yet, expires at 2026-03-01 15:00:00Z |\n" +
+			"| n0000 | install generation 1 | S7 | 2026-03-01 12:00:00Z | bob, pull request 7, merged as 4f2a1b3c4d5e | used at 2026-03-01 14:00:00Z |\n" +
+			"| n0000 | install generation 1 | S7 | 2026-03-01 12:00:00Z | bob, pull request 7, merged as 4f2a1b3c4d5e | ended at 2026-03-01 13:00:00Z without being used: the image changed |\n",
 		"| applied | 1111111111aa |", "| attempted | 222222222222 | oops | Bob |",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page lacks %q:\n%s", want, got)
 		}
+	}
+	summary, err := asJSON(summaryOf(&rep))
+	if err != nil || !strings.Contains(string(summary), `"comment": 123`) {
+		t.Errorf("the summary does not say by which comment, %v:\n%s", err, summary)
 	}
 }
 
@@ -62,7 +78,8 @@ func hostilePage(bad string) string {
 	s.Attempted = site.Revision{ID: bad + "2", Subject: bad, Author: bad}
 	s.Problems = []site.Problem{{What: bad}}
 	s.ObserveOnly, s.Paused = bad, &site.Hold{By: bad, Reason: bad}
-	s.Waiting = site.Losses{{Node: bad, Machine: site.Identity{Serial: bad}, Action: bad, Lost: bad}}
+	s.Waiting = site.Losses{{Node: bad, Machine: site.Identity{Serial: bad}, Hypervisor: bad, Action: bad, Lost: bad, Disks: bad}}
+	s.Ledger = []site.LedgerEntry{{Loss: s.Waiting[0], Source: site.ApprovalSource{Kind: site.ByMerge, By: bad, Commit: bad}, Ended: since, Why: bad}}
 	s.Approve = bad
 	s.Nodes[0] = site.NodeStatus{Name: bad, State: site.Stalled, Reason: bad, Next: bad}
 	rep.Findings = []site.Finding{{Severity: site.SeverityError, File: bad, Line: 1, Message: bad, Why: bad, Fix: bad}}

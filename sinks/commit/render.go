@@ -41,13 +41,11 @@ func (r *Reporter) stage(rep *site.Report) error {
 	if err := r.tree.Set(summaryFile, summary); err != nil {
 		return err
 	}
-	first := r.nodes == nil
-	if first {
-		r.nodes = make(map[string]*written, len(rep.Status.Nodes))
+	if r.nodes == nil {
+		r.nodes, r.tidy = make(map[string]*written, len(rep.Status.Nodes)), false
 	}
 	for _, n := range rep.Status.Nodes {
-		n.Seen, n.Retry = time.Time{}, time.Time{} // only newer, never news
-		n.Detail, n.Release, n.Stale = "", "", nil
+		n = lasting(n)
 		if w := r.nodes[n.Name]; w != nil && reflect.DeepEqual(&w.status, &n) {
 			continue
 		}
@@ -55,22 +53,36 @@ func (r *Reporter) stage(rep *site.Report) error {
 			return fmt.Errorf("status of %s: %w", n.Name, err)
 		}
 	}
-	if first || len(r.nodes) > len(rep.Status.Nodes) {
-		return r.removeOthers(rep.Status.Nodes)
+	if rep.Status.Applied.ID == "" || r.tidy && len(r.nodes) == len(rep.Status.Nodes) {
+		return nil // without a design nobody knows which nodes are none any more
 	}
-	return nil
+	r.tidy = true
+	return r.removeOthers(rep.Status.Nodes)
 }
 
 func (r *Reporter) stageNode(n site.NodeStatus) error {
 	n.Notes = slices.Clone(n.Notes)
 	w := &written{n, nodeFile(n.Name)}
 	r.nodes[n.Name] = w
-	n.Since = n.Since.UTC()
-	data, err := asJSON(n)
+	data, err := nodeJSON(n)
 	if err != nil {
 		return err
 	}
 	return r.tree.Set(w.file, data)
+}
+
+// lasting is a node's status without what is only newer at each look, and never
+// news.
+func lasting(n site.NodeStatus) site.NodeStatus {
+	n.Seen, n.Retry = time.Time{}, time.Time{}
+	n.Detail, n.Cause, n.Release, n.Stale = "", "", "", nil
+	return n
+}
+
+func nodeJSON(n site.NodeStatus) ([]byte, error) {
+	n = lasting(n)
+	n.Since = n.Since.UTC()
+	return asJSON(n)
 }
 
 // removeOthers takes out the files of nodes that are none any more.
@@ -134,8 +146,10 @@ type summary struct {
 	Paused      *site.Hold         `json:"paused,omitempty"`
 	Waiting     site.Losses        `json:"waiting,omitempty"`
 	Approve     string             `json:"approve,omitempty"`
-	Rollout     *rollout           `json:"rollout,omitempty"`
-	Swept       *site.Swept        `json:"swept,omitempty"`
+	// Ledger are the approvals of the last days, oldest first.
+	Ledger  []site.LedgerEntry `json:"ledger,omitempty"`
+	Rollout *rollout           `json:"rollout,omitempty"`
+	Swept   *site.Swept        `json:"swept,omitempty"`
 }
 
 // rollout is the rollout under way, or the last one.
@@ -155,7 +169,7 @@ func summaryOf(rep *site.Report) summary {
 	return summary{
 		Kind: summaryKind, Site: s.Site, Verdict: verdict(s), Nodes: len(s.Nodes), Counts: s.Counts(),
 		Applied: s.Applied, Attempted: s.Attempted, Problems: s.Problems, Findings: rep.Findings[:min(len(rep.Findings), mostFindings)],
-		ObserveOnly: s.ObserveOnly, Paused: s.Paused, Waiting: s.Waiting[:min(len(s.Waiting), mostWaiting)], Approve: s.Approve,
+		ObserveOnly: s.ObserveOnly, Paused: s.Paused, Waiting: s.Waiting[:min(len(s.Waiting), mostWaiting)], Approve: s.Approve, Ledger: latest(s.Ledger),
 		Rollout: rolloutOf(s.Rollout), Swept: sweptOf(s.Swept),
 	}
 }
@@ -185,12 +199,9 @@ func isSummaryOf(data []byte, name string) bool {
 
 // verdict is the site in one line: "11/12 in-sync, 1 progressing".
 func verdict(s *site.Status) string {
-	counts := s.Counts()
-	parts := []string{fmt.Sprintf("%d/%d %s", counts[site.InSync], len(s.Nodes), site.InSync)}
-	for _, state := range site.States {
-		if state != site.InSync && counts[state] > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", counts[state], state))
-		}
+	var parts []string
+	for _, c := range s.Verdict() {
+		parts = append(parts, c.Text)
 	}
 	switch n := len(s.Problems); {
 	case n == 1:
@@ -198,7 +209,7 @@ func verdict(s *site.Status) string {
 	case n > 1:
 		parts = append(parts, fmt.Sprintf("%d problems", n))
 	}
-	return strings.Join(parts, ", ")
+	return strings.Join(parts, ", ") + s.Caveat()
 }
 
 // trailerSite marks a commit as ours.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -25,20 +24,17 @@ type tokens interface {
 
 // static is the content of a credential.
 type static struct {
-	secrets    Secrets
-	name, host string
+	secrets Secrets
+	request secret.Request
 }
 
-func (s *static) token(context.Context) (secret.Value, error) { return s.secrets.Get(s.name, s.host) }
+func (s *static) token(context.Context) (secret.Value, error) { return s.secrets.Get(s.request) }
 
 // refused looks whether the file was replaced since.
 func (s *static) refused(used secret.Value) bool {
-	now, err := s.secrets.Get(s.name, s.host)
+	now, err := s.secrets.Get(s.request)
 	return err == nil && now != used
 }
-
-// isKey tells an App's key from a token.
-func isKey(v secret.Value) bool { return strings.HasPrefix(v.Reveal(), "-----BEGIN ") }
 
 // signer makes the tokens by which an App proves that it is itself.
 type signer struct{ *static }
@@ -61,7 +57,8 @@ const minKey = 2048
 // "Generating a JSON Web Token (JWT) for a GitHub App"). Its errors quote
 // nothing of the key.
 func sign(credential secret.Value, now time.Time) (secret.Value, error) {
-	key, err := jwt.ParseRSAPrivateKeyFromPEM([]byte(credential.Reveal()))
+	text, _ := credential.PEM() // without any there is none to parse
+	key, err := jwt.ParseRSAPrivateKeyFromPEM(text)
 	switch {
 	case credential.Username() == "":
 		return secret.Value{}, errors.New("it holds the key of a GitHub App, but not which App it is: add the line \"username: \" with the App's client ID")

@@ -158,7 +158,7 @@ func sayAll(w *world, r *Repository, pull *double.Pull) {
 		pull.Comment("ben", fmt.Sprint(n))
 	}
 	for _, body := range []string{"one", "two", "two"} {
-		_, err := r.Keep(ctx, pull.Number(), m, body)
+		_, _, err := r.Keep(ctx, pull.Number(), 0, m, body)
 		must(w.t, err)
 	}
 	all := pull.Comments()
@@ -185,10 +185,10 @@ func TestLostAnswer(t *testing.T) {
 		pull := w.propose("n1")
 		w.Suffer(double.Outage{Kind: double.Lost, Times: 1, For: func(r *http.Request) bool { return r.Method == http.MethodPost }})
 		m := forge.Marker{Site: "site1", Kind: "plan"}
-		if _, err := r.Keep(w.t.Context(), pull.Number(), m, "plan"); err == nil {
+		if _, _, err := r.Keep(w.t.Context(), pull.Number(), 0, m, "plan"); err == nil {
 			w.t.Fatal("the answer was not lost")
 		}
-		_, err := r.Keep(w.t.Context(), pull.Number(), m, "plan")
+		_, _, err := r.Keep(w.t.Context(), pull.Number(), 0, m, "plan")
 		if n := len(pull.Comments()); err != nil || n != 1 {
 			w.t.Errorf("%d comments, %v", n, err)
 		}
@@ -221,7 +221,7 @@ func TestTokenTakenBack(t *testing.T) {
 		r, _ := w.withApp()
 		pull := w.propose("n1")
 		for range 2 {
-			_, err := r.Keep(w.t.Context(), pull.Number(), forge.Marker{Site: "s", Kind: "plan"}, fmt.Sprint(time.Now()))
+			_, _, err := r.Keep(w.t.Context(), pull.Number(), 0, forge.Marker{Site: "s", Kind: "plan"}, fmt.Sprint(time.Now()))
 			must(w.t, err)
 			w.Revoke(r.app.current.Reveal())
 			<-time.After(time.Minute)
@@ -248,7 +248,7 @@ func TestManyProposals(t *testing.T) {
 		}
 		for _, p := range all {
 			patient(w.t, func() error {
-				_, err := r.Keep(w.t.Context(), p.Number, forge.Marker{Site: "s", Kind: "plan"}, "plan")
+				_, _, err := r.Keep(w.t.Context(), p.Number, 0, forge.Marker{Site: "s", Kind: "plan"}, "plan")
 				return err
 			})
 			patient(w.t, func() error {
@@ -342,7 +342,7 @@ func TestGitLogsInAsTheApp(t *testing.T) {
 		Secrets: &safe{value: secret.New(fmt.Sprint(app.ID()), string(app.Key())), hosts: []string{"127.0.0.1"}},
 	})
 	must(t, err)
-	remote, err := repo.NewHTTPS(site.CloneURL(), r.Login("127.0.0.1"), ca)
+	remote, err := repo.NewHTTPS(site.CloneURL(), r.Login(mustParse(site.CloneURL())), ca)
 	must(t, err)
 	if got, err := remote.Head(t.Context(), "main"); err != nil || got != head {
 		t.Errorf("main is at %q, %v, want %q", got, err, head)

@@ -34,10 +34,10 @@ import (
 // https://HOST/api/v3.
 const PublicAPI = "https://api.github.com"
 
-// Secrets gives the value of a credential for use on one host.
+// Secrets gives the values of credentials.
 type Secrets interface {
-	// Get refuses a host that the credential may not be sent to.
-	Get(name, host string) (secret.Value, error)
+	// Get refuses a use, a host and a port that the credential is not for.
+	Get(secret.Request) (secret.Value, error)
 }
 
 // Config says which repository it is, and who we are.
@@ -68,10 +68,11 @@ type Repository struct {
 	log         *slog.Logger
 
 	mu       sync.Mutex
-	me       *identity        // nil until it is known
-	comments map[place]int64  // ours, by where they were found
-	said     map[state]string // what was said last of commits
-	crowded  bool             // whether more is open than is listed, as people know
+	me       *identity           // nil until it is known
+	comments map[place]int64     // ours, by where they were found
+	doubted  map[place]time.Time // until when it is doubted that there is none
+	said     map[state]string    // what was said last of commits
+	crowded  bool                // whether more is open than is listed, as people know
 }
 
 // identity is who GitHub takes us for.
@@ -108,20 +109,23 @@ func open(c Config, dial http.RoundTripper) (*Repository, error) {
 	if name == nil || name[2] == "." || name[2] == ".." {
 		return nil, fmt.Errorf("GitHub repository %q: write OWNER/NAME, as in its address", c.Repository)
 	}
-	value, err := c.Secrets.Get(c.Credential, base.Hostname())
+	content := &static{secrets: c.Secrets}
+	if content.request, err = secret.For(c.Credential, secret.GitHub, base); err != nil {
+		return nil, fmt.Errorf("GitHub repository %s: %w", c.Repository, err)
+	}
+	value, err := content.token(context.Background())
 	if err != nil {
 		return nil, fmt.Errorf("GitHub repository %s: %w", c.Repository, err)
 	}
 	r := &Repository{
 		owner: name[1], name: name[2], web: webOf(base, name[0]), secrets: c.Secrets, credential: c.Credential, log: c.Log,
-		comments: map[place]int64{}, said: map[state]string{},
+		comments: map[place]int64{}, doubted: map[place]time.Time{}, said: map[state]string{},
 	}
-	content := &static{c.Secrets, c.Credential, base.Hostname()}
 	limits := newLimits(c.Log)
 	as := func(who tokens) *gh.Client {
 		return client(&transport{base: dial, api: base, who: who, limits: limits, cache: newCache()})
 	}
-	if !isKey(value) {
+	if !value.IsPEM() {
 		r.api = as(content)
 		return r, nil
 	}
@@ -238,11 +242,15 @@ func (r *Repository) whoami(ctx context.Context) (identity, error) {
 	return *me, nil
 }
 
-// Login gives what Git logs in with at a host over HTTPS: the token, or one
-// made for the App. The credential must name that host too.
-func (r *Repository) Login(host string) func(context.Context) (secret.Value, error) {
+// Login gives what Git logs in with at an address over HTTPS: the token, or one
+// made for the App. The credential must allow that address too.
+func (r *Repository) Login(address *url.URL) func(context.Context) (secret.Value, error) {
 	return func(ctx context.Context) (secret.Value, error) {
-		value, err := r.secrets.Get(r.credential, host)
+		ask, err := secret.For(r.credential, secret.GitHub, address)
+		if err != nil {
+			return secret.Value{}, err
+		}
+		value, err := r.secrets.Get(ask)
 		if err != nil || r.app == nil {
 			return value, err
 		}
@@ -250,7 +258,8 @@ func (r *Repository) Login(host string) func(context.Context) (secret.Value, err
 		if err != nil {
 			return secret.Value{}, err
 		}
-		return secret.New("x-access-token", token.Reveal()), nil
+		text, err := token.Password()
+		return secret.New("x-access-token", text), err
 	}
 }
 

@@ -416,7 +416,8 @@ type talk struct{ all []object }
 
 func (k *talk) say(who, kind, body string) object {
 	c := object{"id": 1000 + len(k.all), "body": body, "user": object{"login": who, "type": kind},
-		"created_at": "2026-01-02T03:04:05Z", "updated_at": "2026-01-02T03:04:05Z"}
+		"created_at": "2026-01-02T03:04:05Z", "updated_at": "2026-01-02T03:04:05Z",
+		"issue_url": "https://api.github.com/repos/acme/issues/issues/3"}
 	k.all = append(k.all, c)
 	return c
 }
@@ -477,11 +478,11 @@ func TestOneComment(t *testing.T) {
 				r := connect(t, h, c.secrets())
 				keep := func(r *Repository, body string) int64 {
 					t.Helper()
-					id, err := r.Keep(t.Context(), 3, m, body)
+					_, is, err := r.Keep(t.Context(), 3, 0, m, body)
 					if err != nil {
 						t.Fatal(err)
 					}
-					return id
+					return is.ID
 				}
 				writes := func() int { return len(h.of("POST /repos")) + len(h.of("PATCH ")) }
 				id := keep(r, "first")
@@ -501,8 +502,12 @@ func TestOneComment(t *testing.T) {
 				if k.all[0]["body"] != m.Mark("I am Slipway") {
 					t.Error("another's comment was edited")
 				}
-				// One that a person deleted is written anew.
+				// One that a person deleted is written anew, once that is certain.
 				k.all = k.all[:152]
+				if _, _, err := r.Keep(t.Context(), 3, 0, m, "fourth"); !errors.Is(err, site.ErrNotYet) || len(k.all) != 152 {
+					t.Errorf("at once there are %d comments, %v", len(k.all), err)
+				}
+				<-time.After(doubtMissing)
 				if again := keep(r, "fourth"); len(k.all) != 153 || fmt.Sprint(again) != fmt.Sprint(k.all[152]["id"]) {
 					t.Errorf("got comment %d of %d", again, len(k.all))
 				}
@@ -518,10 +523,10 @@ func TestCommentThatIsTooLong(t *testing.T) {
 		r := connect(t, h, withToken())
 		m := forge.Marker{Site: "s", Kind: "plan"}
 		fits := maxBody - len(m.Mark(""))
-		if _, err := r.Keep(t.Context(), 3, m, strings.Repeat("ü", fits)); err != nil {
+		if _, _, err := r.Keep(t.Context(), 3, 0, m, strings.Repeat("ü", fits)); err != nil {
 			t.Error(err)
 		}
-		if _, err := r.Keep(t.Context(), 3, m, strings.Repeat("ü", fits+1)); !errors.Is(err, forge.ErrRefused) {
+		if _, _, err := r.Keep(t.Context(), 3, 0, m, strings.Repeat("ü", fits+1)); !errors.Is(err, forge.ErrRefused) {
 			t.Errorf("got %v, want it refused", err)
 		}
 		if n := len(h.writes()); n != 1 {
@@ -536,15 +541,15 @@ func TestCommentsOfOthers(t *testing.T) {
 		k := conversation(h, "slipway-machine", "User")
 		k.say("mona", "User", "/slipway plan")
 		k.say("robot[bot]", "Bot", "beep")["updated_at"] = "2026-01-02T03:05:05Z"
-		k.all[0]["issue_url"] = "https://api.github.com/repos/acme/issues/issues/3"
 		h.list("issues/comments", plainList, func(*http.Request) []any { return []any{k.all[0], k.all[1]} })
 		since := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 		got, err := connect(t, h, withToken()).CommentsSince(t.Context(), since)
 		if err != nil || len(got) != 2 {
 			t.Fatalf("got %v, %v", got, err)
 		}
-		want := forge.Comment{ID: 1000, Number: 3, Author: "mona", Body: "/slipway plan", Written: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
-		if got[0] != want || !got[1].Bot || !got[1].Edited {
+		at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+		want := forge.Comment{ID: 1000, Number: 3, Author: "mona", Body: "/slipway plan", Written: at, Changed: at}
+		if got[0] != want || got[0].Edited() || !got[1].Bot || !got[1].Edited() {
 			t.Errorf("got %+v", got)
 		}
 	})
@@ -603,7 +608,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		want string
 	}{
 		http.StatusUnauthorized:        {forge.ErrDenied, "make a new one"},
-		http.StatusForbidden:           {forge.ErrDenied, `needed is "Pull requests: read"`},
+		http.StatusForbidden:           {nil, `GitHub does not say that a right is missing`},
 		http.StatusNotFound:            {forge.ErrGone, "not for this token to see"},
 		http.StatusGone:                {forge.ErrGone, "not there"},
 		http.StatusUnprocessableEntity: {forge.ErrRefused, "GitHub answers 422"},
@@ -628,6 +633,40 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 				}
 				if strings.Contains(err.Error(), "canary") {
 					t.Errorf("the error shows the token: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A 403 is explained as a missing right only where GitHub says so. The messages
+// are GitHub's own.
+func TestForbiddenIsExplained(t *testing.T) {
+	for message, want := range map[string]string{
+		"Resource not accessible by personal access token":                    `needed is "Pull requests: read"`,
+		"Resource not accessible by integration":                              `needed is "Pull requests: read"`,
+		"Must have admin rights to Repository.":                               `needed is "Pull requests: read"`,
+		"Resource protected by organization SAML enforcement. You must grant": "single sign-on",
+		"Although you appear to have the correct authorization credentials, the `acme` organization has an IP allow list enabled": "allow list",
+		"Repository was archived so is read-only.":                       "unarchive it",
+		"Unable to create comment because issue is locked.":              "unlock it",
+		"This installation has been suspended":                           "suspended",
+		"`acme` forbids access via a fine-grained personal access token": "allow this kind of token",
+		"Repository access blocked":                                      "access is blocked",
+		"":                                                               "does not say that a right is missing",
+	} {
+		t.Run(message, func(t *testing.T) {
+			virtually(t, func(t *testing.T) {
+				h := newHub()
+				h.before = func(w http.ResponseWriter, _ *http.Request) bool {
+					w.WriteHeader(http.StatusForbidden)
+					give(w, object{"message": message})
+					return true
+				}
+				_, err := connect(t, h, withToken()).Proposal(t.Context(), 3)
+				if errors.Is(err, forge.ErrDenied) != (message != "") || !strings.Contains(err.Error(), want) ||
+					strings.Contains(err.Error(), "needed is") != strings.HasPrefix(want, "needed is") {
+					t.Errorf("got %v, want %q", err, want)
 				}
 			})
 		})
@@ -710,6 +749,20 @@ func TestTokenIsReplaced(t *testing.T) {
 	})
 }
 
+// A key in the place of a token is for a daemon that begins anew: it is not sent.
+func TestKeyIsNotSentAsToken(t *testing.T) {
+	virtually(t, func(t *testing.T) {
+		h, s := newHub(), withToken()
+		h.on("GET ./pulls/{n}", func(*http.Request) any { return pull(3) })
+		r := connect(t, h, s)
+		s.set(withApp().value)
+		before := len(h.of(""))
+		if _, err := r.Proposal(t.Context(), 3); !errors.Is(err, forge.ErrDenied) || !strings.Contains(err.Error(), "which is never sent") || len(h.of("")) != before {
+			t.Errorf("got %v after %d requests", err, len(h.of(""))-before)
+		}
+	})
+}
+
 func TestApp(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		h := newHub()
@@ -758,11 +811,11 @@ func TestApp(t *testing.T) {
 		if got := ask(); got != "Bearer installation-3" {
 			t.Errorf("after a refusal authorized by %q", got)
 		}
-		login, err := r.Login("github.com")(t.Context())
+		login, err := r.Login(mustParse("https://github.com/acme/site"))(t.Context())
 		if err != nil || login.Username() != "x-access-token" || login.Reveal() != "installation-3" {
 			t.Errorf("Git logs in as %q, %v", login.Username(), err)
 		}
-		if _, err := r.Login("evil.example.org")(t.Context()); !errors.Is(err, secret.ErrHost) {
+		if _, err := r.Login(mustParse("https://evil.example.org/"))(t.Context()); !errors.Is(err, secret.ErrHost) {
 			t.Errorf("got %v for another host", err)
 		}
 	})
@@ -863,7 +916,7 @@ func TestEnterpriseServer(t *testing.T) {
 func TestSilentServer(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		r := connect(t, newHub(), withToken())
-		r.api = client(&transport{base: silent{}, api: r.api.BaseURL, who: &static{withToken(), "github", "api.github.com"},
+		r.api = client(&transport{base: silent{}, api: r.api.BaseURL, who: &static{withToken(), secret.Request{Name: "github", Use: secret.GitHub, Host: "api.github.com", Port: 443}},
 			limits: newLimits(slog.New(slog.DiscardHandler)), cache: newCache()})
 		begun := time.Now()
 		_, err := r.Proposal(t.Context(), 3)

@@ -93,9 +93,9 @@ func (h *Hook) take(w http.ResponseWriter, r *http.Request) (int, error) {
 	if err != nil {
 		return status, err
 	}
-	key, err := h.secret()
+	key, err := h.key()
 	switch {
-	case err != nil || key.Reveal() == "":
+	case err != nil || key == "":
 		h.log.Error("webhook secret missing", "err", err)
 		return http.StatusInternalServerError, errors.New("the webhook's secret is not set here")
 	case !authentic(r.Header.Get("X-Hub-Signature-256"), body, key):
@@ -110,6 +110,15 @@ func (h *Hook) take(w http.ResponseWriter, r *http.Request) (int, error) {
 		h.log.Warn("webhook delivery not remembered", "err", err)
 	}
 	return 0, nil
+}
+
+// key is what GitHub signs deliveries with.
+func (h *Hook) key() (string, error) {
+	v, err := h.secret()
+	if err != nil {
+		return "", err
+	}
+	return v.Password()
 }
 
 // payload reads a delivery's body, within bounds of size and time.
@@ -128,10 +137,10 @@ func payload(w http.ResponseWriter, r *http.Request) ([]byte, int, error) {
 
 // authentic compares a signature "sha256=…" in a time that tells nothing of
 // where it differs. The older X-Hub-Signature, of SHA-1, is not accepted.
-func authentic(signature string, body []byte, key secret.Value) bool {
+func authentic(signature string, body []byte, key string) bool {
 	digits, ok := strings.CutPrefix(signature, "sha256=")
 	got, err := hex.DecodeString(digits)
-	mac := hmac.New(sha256.New, []byte(key.Reveal()))
+	mac := hmac.New(sha256.New, []byte(key))
 	mac.Write(body)
 	return hmac.Equal(got, mac.Sum(nil)) && ok && err == nil
 }

@@ -101,7 +101,7 @@ func (p *post) waiting() []forge.Hint {
 // The example of GitHub's documentation, "Validating webhook deliveries".
 func TestSignature(t *testing.T) {
 	const want = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"
-	key := secret.New("", hookSecret)
+	const key = hookSecret
 	if !authentic(want, []byte("Hello, World!"), key) {
 		t.Error("GitHub's own example is refused")
 	}

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -138,11 +139,11 @@ type safe struct {
 	hosts []string
 }
 
-func (s *safe) Get(name, host string) (secret.Value, error) {
+func (s *safe) Get(r secret.Request) (secret.Value, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !slices.Contains(s.hosts, host) {
-		return secret.Value{}, fmt.Errorf("%w: %q to %q", secret.ErrHost, name, host)
+	if !slices.Contains(s.hosts, r.Host) || r.Use != secret.GitHub || r.Port == 0 {
+		return secret.Value{}, fmt.Errorf("%w: %+v", secret.ErrHost, r)
 	}
 	return s.value, nil
 }
@@ -200,4 +201,12 @@ func virtually(t *testing.T, f func(*testing.T)) {
 	t.Helper()
 	appKey()
 	synctest.Test(t, f)
+}
+
+func mustParse(address string) *url.URL {
+	u, err := url.Parse(address)
+	if err != nil {
+		panic(err)
+	}
+	return u
 }

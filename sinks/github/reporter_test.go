@@ -2,6 +2,7 @@ package github
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -28,6 +29,7 @@ type teller struct {
 	mu    sync.Mutex
 	box   map[string][]byte
 	shown int
+	told  site.Told
 	wrong error
 }
 
@@ -43,10 +45,13 @@ func (t *teller) up() {
 	t.mu.Unlock()
 	t.Reporter = pullrequest.New(pullrequest.Config{
 		Site: "berlin", Checks: t.github, Talk: t.github, Outbox: t, Log: slog.New(slog.DiscardHandler),
-		Shown: func(context.Context, int, string, string, string) error {
+		Told: func(_ context.Context, told site.Told) error {
 			t.mu.Lock()
 			defer t.mu.Unlock()
-			t.shown++
+			t.told = told
+			if told.Set != "" {
+				t.shown++
+			}
 			return nil
 		},
 		Problem: func(err error) {
@@ -179,7 +184,7 @@ func TestReviewIsTold(t *testing.T) {
 				pull.Merge("ada")
 				v.Proposal.State, v.Set = site.ProposalMerged, ""
 				s.announce(v)
-				<-time.After(time.Minute)
+				<-time.After(3 * time.Minute) // that it is gone is believed after one
 				v.Comment, v.Call = "halted\n", &site.Call{Key: "halted-1", Text: "A node has failed.\n"}
 				s.announce(v)
 				<-time.After(time.Minute)
@@ -196,25 +201,43 @@ func TestReviewIsTold(t *testing.T) {
 	}
 }
 
-// A set stands while GitHub shows our comment that names it: not after it was
-// deleted, or edited by another, or shown by another.
-func TestSetStandsWhileItIsShown(t *testing.T) {
+// lastTold is how the comment was that was told of last.
+func (t *teller) lastTold() site.Told {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.told
+}
+
+// Whatever somebody does to our comment, it does not read as we left it: also when
+// it was undone, and after the daemon was started again.
+func TestWhatIsDoneToAComment(t *testing.T) {
 	const set = "0123456789abcdef"
 	for name, c := range map[string]struct {
-		spoil func(*double.Pull, *double.Comment)
-		want  bool
+		spoil func(*world, *double.Pull, *double.Comment)
+		want  string
 	}{
-		"left":    {func(*double.Pull, *double.Comment) {}, true},
-		"deleted": {func(_ *double.Pull, c *double.Comment) { c.Delete("acme") }, false},
-		"edited away": {func(_ *double.Pull, c *double.Comment) {
-			c.Edit("acme", strings.ReplaceAll(c.Body(), set, "nothing"))
-		}, false},
-		"its marker taken off": {func(_ *double.Pull, c *double.Comment) { c.Edit("acme", "see `"+set+"`") }, false},
-		"another's in its place": {func(p *double.Pull, c *double.Comment) {
+		"left":         {func(*world, *double.Pull, *double.Comment) {}, "same"},
+		"reacted to":   {func(_ *world, p *double.Pull, _ *double.Comment) { p.Comment("ada", "fine") }, "same"},
+		"line ends":    {func(w *world, _ *double.Pull, _ *double.Comment) { w.CarriageReturns(true) }, "same"},
+		"deleted":      {func(_ *world, _ *double.Pull, c *double.Comment) { c.Delete("acme") }, "gone"},
+		"hidden":       {func(_ *world, _ *double.Pull, c *double.Comment) { c.Hide("outdated") }, "hidden"},
+		"all but gone": {func(_ *world, _ *double.Pull, c *double.Comment) { c.Edit("acme", ".") }, "text"},
+		"edited, with the set out of sight": {func(_ *world, _ *double.Pull, c *double.Comment) {
+			c.Edit("acme", strings.ReplaceAll(c.Body(), "destroys disks, as set `"+set+"`", "nothing changes <!-- "+set+" -->"))
+		}, "text"},
+		"edited and put back": {func(_ *world, _ *double.Pull, c *double.Comment) {
+			body := c.Body()
+			c.Edit("acme", "nothing changes")
+			c.Edit("acme", body)
+		}, "time"},
+		"its marker taken off": {func(_ *world, _ *double.Pull, c *double.Comment) {
+			c.Edit("acme", "destroys disks, as set `"+set+"`\n")
+		}, "time"},
+		"another's in its place": {func(_ *world, p *double.Pull, c *double.Comment) {
 			body := c.Body()
 			c.Delete("acme")
 			p.Comment("ada", body)
-		}, false},
+		}, "gone"},
 	} {
 		for _, restarted := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, restarted %t", name, restarted), func(t *testing.T) {
@@ -225,21 +248,168 @@ func TestSetStandsWhileItIsShown(t *testing.T) {
 					pull := w.propose("n1")
 					s.announce(s.reviewed(pull, "destroys disks, as set `"+set+"`\n"))
 					<-time.After(time.Minute)
-					if ok, err := s.Stands(w.t.Context(), pull.Number(), set); !ok || err != nil {
-						w.t.Fatalf("it does not stand while it is shown: %v", err)
+					told := s.lastTold()
+					if is, err := s.Reads(w.t.Context(), pull.Number(), told.Is.Comment); is != told.Is || err != nil || told.Before != nil || told.Set != set {
+						w.t.Fatalf("it reads %+v, %v, and %+v was told", is, err, told)
 					}
-					c.spoil(pull, pull.Comments()[0])
+					c.spoil(w, pull, pull.Comments()[0])
 					if restarted {
 						s.stop()
 						s.github = w.withToken()
 						s.up()
 					}
-					if ok, err := s.Stands(w.t.Context(), pull.Number(), set); ok != c.want || err != nil {
-						w.t.Errorf("it stands: %t, %v, want %t", ok, err, c.want)
+					is, err := s.Reads(w.t.Context(), pull.Number(), told.Is.Comment)
+					if c.want == "gone" {
+						if !errors.Is(err, site.ErrNotYet) {
+							w.t.Errorf("at once it reads %v", err)
+						}
+						<-time.After(doubtMissing)
+						_, err = s.Reads(w.t.Context(), pull.Number(), told.Is.Comment)
+					}
+					got := "same"
+					switch {
+					case errors.Is(err, site.ErrNotFound):
+						got = "gone"
+					case err != nil:
+						got = err.Error()
+					case is.Text != told.Is.Text:
+						got = "text"
+					case !is.Written.Equal(told.Is.Written):
+						got = "time"
+					case is.Hidden != "":
+						got = "hidden"
+					}
+					if got != c.want {
+						w.t.Errorf("it reads otherwise by %q, want %q: %+v, and %+v was told", got, c.want, is, told.Is)
 					}
 				})
 			})
 		}
+	}
+}
+
+// A comment that somebody hid is not edited in its hiding place: another one takes
+// its place.
+func TestHiddenCommentIsWrittenAnew(t *testing.T) {
+	for _, text := range []string{"first\n", "second\n"} {
+		inWorld(t, func(w *world) {
+			s := w.teller(w.withToken())
+			defer func() { s.stop() }()
+			pull := w.propose("n1")
+			s.announce(s.reviewed(pull, "first\n"))
+			<-time.After(time.Minute)
+			first := s.lastTold().Is
+			pull.Comments()[0].Hide("resolved")
+			s.announce(s.reviewed(pull, text))
+			<-time.After(time.Minute)
+			s.reads(pull, text)
+			told := s.lastTold()
+			if told.Before == nil || told.Before.Hidden != "resolved" || told.Is.Hidden != "" || told.Is.Comment == first.Comment {
+				w.t.Errorf("told is %+v, before %+v", told, told.Before)
+			}
+		})
+	}
+}
+
+// What was changed is found when a newer text takes its place, also after the
+// daemon was started again.
+func TestForeignEditIsTold(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		inWorld(t, func(w *world) {
+			s := w.teller(w.withToken())
+			defer func() { s.stop() }()
+			pull := w.propose("n1")
+			s.announce(s.reviewed(pull, "first\n"))
+			<-time.After(time.Minute)
+			first := s.lastTold().Is
+			pull.Comments()[0].Edit("acme", "nothing changes")
+			if restarted {
+				s.stop()
+				s.github = w.withToken()
+				s.up()
+			}
+			s.announce(s.reviewed(pull, "second\n"))
+			<-time.After(time.Minute)
+			told := s.lastTold()
+			if told.Before == nil || told.Before.Comment != first.Comment || told.Before.Text == first.Text || !told.Before.Written.After(first.Written) || told.Is.Comment != first.Comment {
+				w.t.Errorf("restarted %t: told is %+v, before %+v", restarted, told, told.Before)
+			}
+			s.reads(pull, "second\n")
+		})
+	}
+}
+
+// No passing answer, no lost one and no late list makes a second comment, or has
+// one that is there be taken for deleted.
+func TestOneCommentAlways(t *testing.T) {
+	comments := func(method string) func(*http.Request) bool {
+		return func(r *http.Request) bool { return r.Method == method && strings.Contains(r.URL.Path, "/comments") }
+	}
+	for name, o := range map[string]double.Outage{
+		"404 to a read":   {Kind: double.Missing, Times: 2, For: comments("GET")},
+		"404 to an edit":  {Kind: double.Missing, Times: 1, For: comments("PATCH")},
+		"404 to a new":    {Kind: double.Missing, Times: 1, For: comments("POST")},
+		"422 to a new":    {Kind: double.Invalid, Times: 1, For: comments("POST")},
+		"422 to an edit":  {Kind: double.Speechless, Times: 1, For: comments("PATCH")},
+		"a lost new":      {Kind: double.Lost, Times: 1, For: comments("POST")},
+		"half a new":      {Kind: double.Half, Times: 1, For: comments("POST")},
+		"a lost edit":     {Kind: double.Lost, Times: 1, For: comments("PATCH")},
+		"a 502 to an new": {Kind: double.Fail, Times: 1, For: comments("POST")},
+		"429":             {Kind: double.TooMany, Times: 1, For: comments("POST")},
+		"abuse":           {Kind: double.Abuse, Times: 1, For: comments("PATCH")},
+	} {
+		for _, lag := range []int{0, 2} {
+			t.Run(fmt.Sprintf("%s, lists %d late", name, lag), func(t *testing.T) {
+				inWorld(t, func(w *world) {
+					w.Lag(lag)
+					s := w.teller(w.withToken())
+					defer func() { s.stop() }()
+					pull := w.propose("n1")
+					end := w.Suffer(o)
+					s.announce(s.reviewed(pull, "first\n"))
+					<-time.After(10 * time.Minute)
+					end()
+					s.reads(pull, "first\n")
+					end = w.Suffer(o)
+					s.announce(s.reviewed(pull, "second\n"))
+					<-time.After(10 * time.Minute)
+					end()
+					s.reads(pull, "second\n")
+					if got := s.stands(pull.HeadID()); got != "success" || s.problem() != nil {
+						w.t.Errorf("the check is %q, and people are told %v", got, s.problem())
+					}
+				})
+			})
+		}
+	}
+}
+
+// Who has a pull request merged as soon as its check is good merges it in that
+// very moment: by then the comment is there.
+func TestAutoMergeComesAfterTheComment(t *testing.T) {
+	for _, kind := range []string{"token", "App"} {
+		t.Run(kind, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				r := w.withToken()
+				if kind == "App" {
+					r, _ = w.withApp()
+				}
+				s := w.teller(r)
+				defer func() { s.stop() }()
+				w.repo.Require("slipway/berlin")
+				pull := w.propose("n1")
+				pull.AutoMerge("ada", double.BySquash)
+				w.Suffer(double.Outage{Kind: double.Fail, Times: 5, For: func(r *http.Request) bool { return r.Method == "POST" && strings.Contains(r.URL.Path, "/comments") }})
+				s.begin(pull)
+				s.announce(s.reviewed(pull, "destroys disks\n"))
+				<-time.After(10 * time.Minute)
+				p, err := r.Proposal(w.t.Context(), pull.Number())
+				must(w.t, err)
+				if told := s.lastTold(); p.State != site.ProposalMerged || told.Is.Comment == 0 || !p.MergedAt.After(told.Is.Written) {
+					w.t.Errorf("%s at %s, and the comment can be read since %s", p.State, p.MergedAt, told.Is.Written)
+				}
+			})
+		})
 	}
 }
 
@@ -279,7 +449,8 @@ func TestThousandStatuses(t *testing.T) {
 // Six hours of every kind of trouble, with the daemon started anew in the
 // middle, lose nothing and write no comment twice.
 func TestReviewsThroughTrouble(t *testing.T) {
-	for name, kind := range map[string]double.Kind{"refused": double.Refuse, "502": double.Fail, "silent": double.Stall, "answers are lost": double.Lost, "half": double.Half} {
+	for name, kind := range map[string]double.Kind{"refused": double.Refuse, "502": double.Fail, "silent": double.Stall, "answers are lost": double.Lost, "half": double.Half,
+		"404": double.Missing, "422": double.Invalid, "422 without a word": double.Speechless, "429": double.TooMany, "abuse": double.Abuse} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				s := w.teller(w.withToken())
@@ -302,7 +473,7 @@ func TestReviewsThroughTrouble(t *testing.T) {
 					w.t.Error("people were not told")
 				}
 				end()
-				<-time.After(10 * time.Minute)
+				<-time.After(20 * time.Minute) // what is refused is tried every 15 minutes at last
 				for _, p := range pulls {
 					s.reads(p, fmt.Sprintf("review 11 of %d\n", p.Number()))
 					if got := s.stands(p.HeadID()); got != "success" {

@@ -1,9 +1,12 @@
 package github
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"path"
 	"regexp"
 	"strconv"
@@ -14,6 +17,7 @@ import (
 	gh "github.com/google/go-github/v60/github"
 
 	"github.com/slipway-gitops/slipway/engine/forge"
+	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 const (
@@ -30,14 +34,21 @@ type place struct {
 	marker forge.Marker
 }
 
+// issueComment is a comment with what the library does not know of one.
+type issueComment struct {
+	gh.IssueComment
+	Via       *gh.App                  `json:"performed_via_github_app"`
+	Minimized *struct{ Reason string } `json:"minimized"`
+}
+
 // CommentsSince are the comments of everybody, on issues too.
 func (r *Repository) CommentsSince(ctx context.Context, since time.Time) ([]forge.Comment, error) {
 	var all []forge.Comment
 	err := pages(maxCommentPages, func(page gh.ListOptions) (*gh.Response, error) {
-		o := &gh.IssueListCommentsOptions{Since: &since, ListOptions: page}
-		some, resp, err := r.api.Issues.ListComments(ctx, r.owner, r.name, 0, o) // 0: all of the repository's
+		query := url.Values{"since": {since.UTC().Format(time.RFC3339)}}
+		some, resp, err := r.listComments(ctx, "issues/comments", query, page)
 		for _, c := range some {
-			all = append(all, comment(c))
+			all = append(all, c.read())
 		}
 		return resp, err
 	})
@@ -47,123 +58,253 @@ func (r *Repository) CommentsSince(ctx context.Context, since time.Time) ([]forg
 	return all, nil
 }
 
-func comment(c *gh.IssueComment) forge.Comment {
+// read is a comment as anybody's. An App may write in the name of a person.
+func (c *issueComment) read() forge.Comment {
 	n, _ := strconv.Atoi(path.Base(c.GetIssueURL())) // 0 is the number of nothing
 	return forge.Comment{
-		ID: c.GetID(), Number: n, Author: c.GetUser().GetLogin(), Bot: c.GetUser().GetType() == "Bot", Body: c.GetBody(),
-		Written: c.GetCreatedAt().Time, Edited: !c.GetUpdatedAt().Equal(c.GetCreatedAt()),
+		ID: c.GetID(), Number: n, Author: c.GetUser().GetLogin(), Bot: isProgram(c.GetUser()), Via: c.Via.GetSlug(),
+		Body: c.GetBody(), URL: c.GetHTMLURL(),
+		Written: c.GetCreatedAt().Time, Changed: c.GetUpdatedAt().Time,
 	}
 }
 
-// eachComment goes through the comments on a pull request, the oldest first, as
-// long as it is told to go on.
-func (r *Repository) eachComment(ctx context.Context, number int, on func(*gh.IssueComment) bool) error {
-	return pages(maxCommentPages, func(page gh.ListOptions) (*gh.Response, error) {
-		some, resp, err := r.api.Issues.ListComments(ctx, r.owner, r.name, number, &gh.IssueListCommentsOptions{ListOptions: page})
-		for _, c := range some {
-			if !on(c) {
-				resp.NextPage = 0
-				break
-			}
-		}
-		return resp, err
-	})
+// kept is a comment as one of ours that has the marker.
+func (c *issueComment) kept(m forge.Marker) forge.Kept {
+	k := forge.Kept{ID: c.GetID(), Body: c.GetBody(), Written: c.GetUpdatedAt().Time}
+	if is, marked := forge.ReadMarker(k.Body); marked && is == m {
+		_, k.Body, _ = strings.Cut(k.Body, "\n")
+	}
+	if c.Minimized != nil {
+		k.Hidden = cmp.Or(said(c.Minimized.Reason), "without a reason")
+	}
+	return k
+}
+
+// listComments is a page of a list of comments, by its path in the repository.
+func (r *Repository) listComments(
+	ctx context.Context, path string, query url.Values, page gh.ListOptions,
+) (some []*issueComment, resp *gh.Response, err error) {
+	query.Set("per_page", strconv.Itoa(page.PerPage))
+	if page.Page > 0 {
+		query.Set("page", strconv.Itoa(page.Page))
+	}
+	resp, err = r.get(ctx, path+"?"+query.Encode(), &some)
+	return some, resp, err
+}
+
+// get reads something of the repository.
+func (r *Repository) get(ctx context.Context, path string, into any) (*gh.Response, error) {
+	return r.send(ctx, http.MethodGet, path, nil, into)
+}
+
+// send asks for something of the repository, by its path there.
+func (r *Repository) send(ctx context.Context, method, path string, what, into any) (*gh.Response, error) {
+	req, err := r.api.NewRequest(method, fmt.Sprintf("repos/%s/%s/%s", r.owner, r.name, path), what)
+	if err != nil {
+		return nil, err
+	}
+	return r.api.Do(ctx, req, into)
 }
 
 // Keep makes the comment with the marker have a body.
-func (r *Repository) Keep(ctx context.Context, number int, m forge.Marker, body string) (int64, error) {
-	id, err := r.keep(ctx, place{number, m}, m.Mark(body))
+func (r *Repository) Keep(
+	ctx context.Context, number int, id int64, m forge.Marker, body string,
+) (before *forge.Kept, is forge.Kept, err error) {
+	found, now, err := r.keep(ctx, place{number, m}, id, m.Mark(body))
 	if err != nil {
-		err = fmt.Errorf("comment on #%d: %w", number, err)
+		return nil, forge.Kept{}, fmt.Errorf("comment on #%d: %w", number, err)
 	}
-	return id, err
+	if found != nil {
+		was := found.kept(m)
+		before = &was
+	}
+	return before, now.kept(m), nil
 }
 
-// Kept is what the comment with the marker says now: GitHub is asked, also where
-// it is known which one it is.
-func (r *Repository) Kept(ctx context.Context, number int, m forge.Marker) (string, error) {
-	there, err := r.ours(ctx, place{number, m})
-	if err != nil {
-		return "", fmt.Errorf("read the comment on #%d: %w", number, explain(err, needComments))
+// Kept is how the comment with the marker is now: GitHub is asked for it, also
+// where it is known which one it is.
+func (r *Repository) Kept(ctx context.Context, number int, id int64, m forge.Marker) (forge.Kept, error) {
+	there, err := r.ours(ctx, place{number, m}, id)
+	switch {
+	case err != nil:
+		return forge.Kept{}, fmt.Errorf("read the comment on #%d: %w", number, explain(err, needComments))
+	case there == nil:
+		return forge.Kept{}, fmt.Errorf("read the comment on #%d: %w: there is none of ours that is marked as %q",
+			number, forge.ErrGone, m.Kind)
 	}
-	if is, marked := forge.ReadMarker(there.GetBody()); !marked || is != m {
-		return "", fmt.Errorf("read the comment on #%d: %w: there is none of ours that is marked as %q", number, forge.ErrGone, m.Kind)
-	}
-	_, body, _ := strings.Cut(there.GetBody(), "\n")
-	return body, nil
+	return there.kept(m), nil
 }
 
-func (r *Repository) keep(ctx context.Context, at place, text string) (int64, error) {
+func (r *Repository) keep(ctx context.Context, at place, id int64, text string) (before, is *issueComment, err error) {
 	if n := utf8.RuneCountInString(text); n > maxBody {
-		return 0, fmt.Errorf("%w: it has %d characters, and GitHub takes %d", forge.ErrRefused, n, maxBody)
+		return nil, nil, fmt.Errorf("%w: it has %d characters, and GitHub takes %d", forge.ErrRefused, n, maxBody)
 	}
-	there, err := r.ours(ctx, at)
+	there, err := r.ours(ctx, at, id)
 	if err != nil {
-		return 0, explain(err, needComments)
+		return nil, nil, explain(err, needComments)
 	}
-	if there != nil && sameText(there.GetBody(), text) {
-		return there.GetID(), nil
-	}
-	if there != nil {
-		err := r.edit(ctx, there.GetID(), text)
-		if !errors.Is(err, forge.ErrGone) { // deleted by somebody since
-			return there.GetID(), err
+	is = &issueComment{}
+	switch {
+	case there == nil:
+	case there.Minimized != nil: // nothing that we may do shows it again
+		if _, err := r.send(ctx, http.MethodDelete, fmt.Sprintf("issues/comments/%d", there.GetID()), nil, nil); err != nil {
+			if err = explain(err, needComments); !errors.Is(err, forge.ErrGone) {
+				return nil, nil, err
+			}
+		}
+	case forge.Trimmed(there.GetBody()) == forge.Trimmed(text):
+		return there, there, nil
+	default:
+		_, err := r.send(ctx, http.MethodPatch, fmt.Sprintf("issues/comments/%d", there.GetID()), body{text}, is)
+		if err = explain(err, needComments); !errors.Is(err, forge.ErrGone) { // deleted by somebody since
+			return there, is, err
+		}
+		if !r.isMissing(at) {
+			return nil, nil, inDoubt(at)
 		}
 	}
-	c, _, err := r.api.Issues.CreateComment(ctx, r.owner, r.name, at.number, &gh.IssueComment{Body: &text})
-	if err != nil {
-		return 0, explain(err, needComments)
+	if _, err := r.send(ctx, http.MethodPost, fmt.Sprintf("issues/%d/comments", at.number), body{text}, is); err != nil {
+		if err = explain(err, needComments); !answered(err) {
+			r.doubt(at)
+		}
+		return nil, nil, err
 	}
-	r.found(at, c.GetID())
-	return c.GetID(), nil
+	r.found(at, is.GetID())
+	return there, is, nil
 }
 
-func (r *Repository) edit(ctx context.Context, id int64, text string) error {
-	_, _, err := r.api.Issues.EditComment(ctx, r.owner, r.name, id, &gh.IssueComment{Body: &text})
-	return explain(err, needComments)
+// answered says whether GitHub has said what became of a request.
+func answered(err error) bool {
+	var limited *forge.Limited
+	return errors.Is(err, forge.ErrDenied) || errors.Is(err, forge.ErrGone) || errors.Is(err, forge.ErrRefused) ||
+		errors.As(err, &limited)
 }
 
-// sameText compares what is shown: a forge may keep other line ends.
-func sameText(a, b string) bool { return trimmed(a) == trimmed(b) }
+// body is what a comment is to say.
+type body struct {
+	Body string `json:"body"`
+}
 
-func trimmed(s string) string { return strings.TrimSpace(strings.ReplaceAll(s, "\r\n", "\n")) }
-
-// ours is the comment of ours at a place, nil when there is none. Where it was
-// found before is looked at first.
-func (r *Repository) ours(ctx context.Context, at place) (*gh.IssueComment, error) {
+// ours is the comment of ours at a place, nil when there is none. It is read by
+// its id, as lists are late: one only says which it may be. Where it is known that
+// there was one, that it is gone is in doubt for a while.
+func (r *Repository) ours(ctx context.Context, at place, id int64) (*issueComment, error) {
 	me, err := r.whoami(ctx)
 	if err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
-	id := r.comments[at]
+	id = cmp.Or(id, r.comments[at])
 	r.mu.Unlock()
+	known := id != 0 || r.isDoubted(at)
 	if id != 0 {
-		c, _, err := r.api.Issues.GetComment(ctx, r.owner, r.name, id)
-		if err = explain(err, needComments); !errors.Is(err, forge.ErrGone) {
+		c, err := r.comment(ctx, at, id, me)
+		if err != nil || c != nil {
 			return c, err
 		}
 	}
-	var ours *gh.IssueComment
-	err = r.eachComment(ctx, at.number, func(c *gh.IssueComment) bool {
-		m, marked := forge.ReadMarker(c.GetBody())
-		if marked && m == at.marker && me.wrote(c) {
-			ours = c
-		}
-		return ours == nil
-	})
-	if err == nil {
-		r.found(at, ours.GetID())
+	other, err := r.search(ctx, at, me)
+	if err != nil {
+		return nil, err
 	}
-	return ours, err
+	if other != 0 && other != id {
+		c, err := r.comment(ctx, at, other, me)
+		if err != nil || c != nil {
+			return c, err
+		}
+		known = true
+	}
+	if known && !r.isMissing(at) {
+		return nil, inDoubt(at)
+	}
+	return nil, nil
+}
+
+// comment is one of ours at a place by its id; nil when there is none.
+func (r *Repository) comment(ctx context.Context, at place, id int64, me identity) (*issueComment, error) {
+	c := &issueComment{}
+	_, err := r.get(ctx, fmt.Sprintf("issues/comments/%d", id), c)
+	if err = explain(err, needComments); err != nil {
+		if errors.Is(err, forge.ErrGone) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	if !me.wrote(c) || c.read().Number != at.number {
+		return nil, nil
+	}
+	r.found(at, id)
+	return c, nil
+}
+
+// search looks for the comment of ours at a place by its marker; 0 for none.
+func (r *Repository) search(ctx context.Context, at place, me identity) (id int64, err error) {
+	err = pages(maxCommentPages, func(page gh.ListOptions) (*gh.Response, error) {
+		some, resp, err := r.listComments(ctx, fmt.Sprintf("issues/%d/comments", at.number), url.Values{}, page)
+		for _, c := range some {
+			if m, marked := forge.ReadMarker(c.GetBody()); marked && m == at.marker && me.wrote(c) {
+				id, resp.NextPage = c.GetID(), 0
+				break
+			}
+		}
+		return resp, err
+	})
+	return id, err
+}
+
+// For how long it is doubted that there is no comment of ours. GitHub says "not
+// found" in passing, too; and one that was being written when something went
+// wrong may be there, which lists do not tell at once.
+const (
+	doubtMissing = time.Minute
+	doubtWritten = 30 * time.Second
+)
+
+// isMissing says whether it is believed that a comment is not there that was, or
+// may be: the first time it is missed it is not.
+func (r *Repository) isMissing(at place) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	until, doubted := r.doubted[at]
+	if !doubted {
+		r.doubted[at] = time.Now().Add(doubtMissing)
+		return false
+	}
+	if time.Now().Before(until) {
+		return false
+	}
+	delete(r.doubted, at)
+	delete(r.comments, at)
+	return true
+}
+
+// isDoubted says whether there may be a comment though none was found.
+func (r *Repository) isDoubted(at place) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, doubted := r.doubted[at]
+	return doubted
+}
+
+// doubt notes that a comment may have been written.
+func (r *Repository) doubt(at place) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.doubted[at] = time.Now().Add(doubtWritten)
+}
+
+func inDoubt(at place) error {
+	return fmt.Errorf("the comment marked as %q does not answer: %w: it is looked for again",
+		at.marker.Kind, site.ErrNotYet)
 }
 
 // wrote tells whether a comment is ours. No person's login has a bracket in it,
 // as those of Apps have.
-func (me identity) wrote(c *gh.IssueComment) bool {
+func (me identity) wrote(c *issueComment) bool {
 	return me.login != "" && strings.EqualFold(c.GetUser().GetLogin(), me.login)
 }
 
+// found notes where a comment of ours is.
 func (r *Repository) found(at place, id int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -171,6 +312,7 @@ func (r *Repository) found(at place, id int64) {
 		clear(r.comments) // at worst they are looked for again
 	}
 	r.comments[at] = id
+	delete(r.doubted, at)
 }
 
 var pictureOf = map[forge.Reaction]string{forge.Seen: "eyes", forge.Done: "+1", forge.Refused: "-1", forge.Confused: "confused"}

@@ -8,12 +8,14 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	gh "github.com/google/go-github/v60/github"
 
 	"github.com/slipway-gitops/slipway/engine/forge"
 	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // Bounds on one request.
@@ -55,6 +57,10 @@ func (t *transport) once(req *http.Request) (used secret.Value, resp *http.Respo
 	if used, err = t.who.token(req.Context()); err != nil {
 		return used, nil, err
 	}
+	token, err := used.Password()
+	if err != nil {
+		return used, nil, fmt.Errorf("%w: the credential for %s was replaced: %w; start the daemon again to log in as a GitHub App", forge.ErrDenied, t.api.Host, err)
+	}
 	leave, err := t.limits.enter(req)
 	if err != nil {
 		return used, nil, err
@@ -68,7 +74,7 @@ func (t *transport) once(req *http.Request) (used secret.Value, resp *http.Respo
 			return used, nil, err
 		}
 	}
-	out.Header.Set("Authorization", "Bearer "+used.Reveal())
+	out.Header.Set("Authorization", "Bearer "+token)
 	t.cache.ask(out)
 	if resp, err = t.base.RoundTrip(out); err != nil {
 		return used, nil, err
@@ -106,7 +112,8 @@ func explain(err error, need string) error {
 	var answer *gh.ErrorResponse
 	var link *url.Error
 	switch {
-	case err == nil, errors.Is(err, forge.ErrDenied), errors.Is(err, forge.ErrGone), errors.Is(err, forge.ErrRefused):
+	case err == nil, errors.Is(err, forge.ErrDenied), errors.Is(err, forge.ErrGone), errors.Is(err, forge.ErrRefused),
+		errors.Is(err, site.ErrNotYet):
 		return err // explained already
 	case errors.As(err, &limited):
 		return limited
@@ -132,13 +139,51 @@ func refusal(e *gh.ErrorResponse, need string) error {
 	case http.StatusUnauthorized:
 		return fmt.Errorf("%w: %s: the token or key is wrong, expired or revoked: make a new one and put it into the credential", forge.ErrDenied, what)
 	case http.StatusForbidden:
-		return fmt.Errorf("%w: %s: needed is %s", forge.ErrDenied, what, need)
+		do, known := whyForbidden(e.Message, need)
+		if !known { // it may pass, as what a proxy or a busy GitHub says does
+			return fmt.Errorf("%s: %s", what, do)
+		}
+		return fmt.Errorf("%w: %s: %s", forge.ErrDenied, what, do)
 	case http.StatusNotFound, http.StatusGone:
 		return fmt.Errorf("%w: %s: it is not there, or not for this token to see; needed is %s", forge.ErrGone, what, need)
 	case http.StatusBadRequest, http.StatusUnprocessableEntity:
 		return fmt.Errorf("%w: %s", forge.ErrRefused, what)
 	}
 	return errors.New(what)
+}
+
+// forbidden are the reasons for a 403 that are none of the token's rights, by what
+// GitHub says of each, in small letters, and what to do.
+var forbidden = []struct{ says, do string }{
+	{"saml", "authorize the token for the organization's single sign-on (Configure SSO, in the settings of the token)"},
+	{"ip allow list", "add this host's address to the organization's IP allow list"},
+	{"archived", "the repository is archived: unarchive it, or take `--github` away"},
+	{"is locked", "the conversation is locked: unlock it, or give Slipway's account the role Write"},
+	{"suspended", "the account or the App's installation is suspended: its owner has to lift that"},
+	{"blocked", "access is blocked: ask the owner of the repository, or GitHub's support"},
+	{"forbids access via a", "an owner of the organization has to allow this kind of token, or approve this one"},
+	{"expired", "make a new token and put it into the credential"},
+}
+
+// rights is how GitHub says that a token or an App lacks a right.
+var rights = []string{"resource not accessible by", "must have", "permission", "not authorized", "write access"}
+
+// whyForbidden says what to do about a 403, and whether GitHub says why it is one.
+// Only where it says so is it a right that is missing.
+func whyForbidden(message, need string) (do string, known bool) {
+	says := strings.ToLower(message)
+	for _, f := range forbidden {
+		if strings.Contains(says, f.says) {
+			return f.do, true
+		}
+	}
+	for _, r := range rights {
+		if strings.Contains(says, r) {
+			return "needed is " + need, true
+		}
+	}
+	return "GitHub does not say that a right is missing; if it stays so, see whether the token has " + need +
+		", and whether something between this host and GitHub refuses the request", false
 }
 
 // said is what GitHub says, as it may be printed: one line, and not long.

@@ -18,6 +18,8 @@ var (
 	personDesc      = desc("nodes_need_person", "Nodes that go on only with a person: stalled ones, and those that wait for somebody's word.")
 	observationDesc = desc("observation_age_seconds", "How long ago the machines were last seen: quantiles over those that were, 1 is the oldest.")
 	unseenDesc      = desc("nodes_unseen", "Nodes whose machine was never seen.")
+	notActedOnDesc  = desc("nodes_not_acted_on", "Nodes with parts in their design that no driver acts on.")
+	bindingDesc     = desc("nodes_by_binding", "Nodes by what binds a write to the machine that was looked at; those of which that is not known are left out.", "binding")
 	planDesc        = desc("plan_nodes", "Nodes with a plan by its worst impact.", "impact")
 	approvalsDesc   = desc("approvals_waiting", "Destructions that are planned and wait for an approval.")
 	problemsDesc    = desc("problems", "What is wrong with the site as a whole; no series when nothing is.", "about")
@@ -33,7 +35,7 @@ var (
 	sinceDesc       = desc("rollout_start_timestamp_seconds", "When the revision of the last rollout was accepted.")
 )
 
-var descs = []*prometheus.Desc{nodesDesc, stateAgeDesc, personDesc, observationDesc, unseenDesc, planDesc, approvalsDesc, problemsDesc, findingsDesc,
+var descs = []*prometheus.Desc{nodesDesc, stateAgeDesc, personDesc, observationDesc, unseenDesc, notActedOnDesc, bindingDesc, planDesc, approvalsDesc, problemsDesc, findingsDesc,
 	revisionDesc, commitDesc, pausedDesc, readOnlyDesc, termDesc, rolloutDesc, runningDesc, haltedDesc, sinceDesc}
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -75,18 +77,27 @@ func (s *scrape) gauge(d *prometheus.Desc, value float64, labels ...string) {
 	s.out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, append([]string{s.site}, labels...)...)
 }
 
+func (s *scrape) counter(d *prometheus.Desc, value float64, labels ...string) {
+	s.out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, value, append([]string{s.site}, labels...)...)
+}
+
 func (s *scrape) age(t time.Time) float64 { return max(0, s.now.Sub(t).Seconds()) }
 
 func (s *scrape) nodes(nodes []site.NodeStatus) {
 	counts, oldest := map[site.State]int{}, map[site.State]float64{}
-	person := 0
+	bound := map[site.Binding]int{}
+	person, not := 0, 0
 	ages := make([]float64, 0, len(nodes))
 	for i := range nodes {
 		n := &nodes[i]
 		counts[n.State]++
+		bound[n.Binding]++
 		oldest[n.State] = max(oldest[n.State], s.age(n.Since))
 		if n.Person || n.State == site.Stalled {
 			person++
+		}
+		if len(n.NotActedOn) > 0 {
+			not++
 		}
 		if !n.Seen.IsZero() {
 			ages = append(ages, s.age(n.Seen))
@@ -98,8 +109,12 @@ func (s *scrape) nodes(nodes []site.NodeStatus) {
 	for state, age := range oldest {
 		s.gauge(stateAgeDesc, age, string(state))
 	}
+	for _, binding := range site.Bindings {
+		s.gauge(bindingDesc, float64(bound[binding]), string(binding))
+	}
 	s.gauge(personDesc, float64(person))
 	s.gauge(unseenDesc, float64(len(nodes)-len(ages)))
+	s.gauge(notActedOnDesc, float64(not))
 	s.observations(ages)
 }
 

@@ -29,26 +29,8 @@ type calls struct{ took prometheus.ObserverVec }
 // short says nothing of the machine.
 func (c *calls) done(ctx context.Context, operation string, begun time.Time, err error) {
 	if err == nil || !errors.Is(ctx.Err(), context.Canceled) {
-		c.took.WithLabelValues(operation, class(err)).Observe(time.Since(begun).Seconds())
+		c.took.WithLabelValues(operation, driver.Class(err)).Observe(time.Since(begun).Seconds())
 	}
-}
-
-// class is the class of a driver's error; what has none is unreachable, as
-// package driver says.
-func class(err error) string {
-	switch {
-	case err == nil:
-		return "ok"
-	case errors.Is(err, driver.ErrDenied):
-		return "denied"
-	case errors.Is(err, driver.ErrRefused):
-		return "refused"
-	case errors.Is(err, errors.ErrUnsupported):
-		return "unsupported"
-	case errors.Is(err, driver.ErrBusy):
-		return "busy"
-	}
-	return "unreachable"
 }
 
 type meteredDriver struct {
@@ -84,9 +66,9 @@ func (m meteredMachine) Observe(ctx context.Context, n *site.Node, facets []site
 	return seen, err
 }
 
-func (m meteredMachine) Apply(ctx context.Context, step site.Step, n *site.Node, seen site.Observed) error {
+func (m meteredMachine) Apply(ctx context.Context, step site.Step, n *site.Node, may driver.Permit) error {
 	begun := time.Now()
-	err := m.Machine.Apply(ctx, step, n, seen)
+	err := m.Machine.Apply(ctx, step, n, may)
 	m.calls.done(ctx, "apply", begun, err)
 	return err
 }

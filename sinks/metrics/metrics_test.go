@@ -34,8 +34,8 @@ func full(now time.Time) site.Report {
 			Rollout: &site.RolloutStatus{Since: time.Unix(1_800_000_100, 0), Nodes: []string{"a", "b", "c", "d"}, Done: 1,
 				Failed: map[string]string{"b": "no effect"}, Halted: "1 of 4 nodes failed"},
 			Nodes: []site.NodeStatus{
-				{Name: "a", State: site.InSync, Since: now.Add(-time.Hour), Seen: now.Add(-10 * time.Second)},
-				{Name: "b", State: site.Stalled, Since: now.Add(-2 * time.Hour), Seen: now.Add(-30 * time.Second)},
+				{Name: "a", State: site.InSync, Since: now.Add(-time.Hour), Seen: now.Add(-10 * time.Second), Binding: site.BindingSession},
+				{Name: "b", State: site.Stalled, Since: now.Add(-2 * time.Hour), Seen: now.Add(-30 * time.Second), Binding: site.BindingNone},
 				{Name: "c", State: site.Stalled, Since: now.Add(-3 * time.Hour), Seen: now.Add(-20 * time.Second)},
 				{Name: "d", State: site.Blocked, Person: true, Since: now.Add(-time.Minute)},
 			},
@@ -103,7 +103,9 @@ func TestExpositionIsAsPrometheusWantsIt(t *testing.T) {
 
 // The table of docs/metrics.md has each metric once, and no other.
 func TestEveryMetricIsDocumented(t *testing.T) {
-	families, err := lived(t).registry.Gather()
+	m := lived(t)
+	m.Artifacts("example", func() ArtifactNumbers { return ArtifactNumbers{} })
+	families, err := m.registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +206,7 @@ func TestRequestsToMachinesAreMeasured(t *testing.T) {
 		}
 		fake.SetFault(drivertest.Healthy)
 		step := site.Step{Node: "a", Machine: fake.Identity(), Facet: site.FacetPower, Action: site.ActionPowerOn}
-		if err := machine.Apply(t.Context(), step, n, site.Observed{}); err != nil {
+		if err := machine.Apply(t.Context(), step, n, drivertest.Permitted); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -220,17 +222,6 @@ func TestRequestsToMachinesAreMeasured(t *testing.T) {
 			t.Errorf("results %q", got)
 		}
 	})
-}
-
-func TestErrorsHaveTheirClass(t *testing.T) {
-	for err, want := range map[error]string{
-		driver.ErrBusy: "busy", driver.ErrDenied: "denied", driver.ErrRefused: "refused", driver.ErrUnreachable: "unreachable",
-		errors.ErrUnsupported: "unsupported", errors.New("?"): "unreachable",
-	} {
-		if got := class(fmt.Errorf("observe a: %w", err)); got != want {
-			t.Errorf("%v is %s, want %s", err, got, want)
-		}
-	}
 }
 
 // able is a driver and its machine with rarer abilities.

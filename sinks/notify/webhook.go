@@ -29,10 +29,10 @@ const (
 // keyed with the credential's secret. The secret itself is never sent.
 const signatureHeader = "Slipway-Signature-256"
 
-// Secrets gives the value of a credential for use on one host.
+// Secrets gives the values of credentials.
 type Secrets interface {
-	// Get refuses a host that the credential may not be sent to.
-	Get(name, host string) (secret.Value, error)
+	// Get refuses a use, a host and a port that the credential is not for.
+	Get(secret.Request) (secret.Value, error)
 }
 
 // Webhook is an address that messages are posted to.
@@ -76,11 +76,24 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && a.IsLoopback()
 }
 
-func (w *Webhook) key() (secret.Value, error) {
+// key is what messages are signed with, empty when they are not.
+func (w *Webhook) key() (string, error) {
 	if w.credential == "" {
-		return secret.Value{}, nil
+		return "", nil
 	}
-	return w.secrets.Get(w.credential, w.url.Hostname())
+	r, err := secret.For(w.credential, secret.Notify, w.url)
+	if err != nil {
+		return "", err
+	}
+	v, err := w.secrets.Get(r)
+	if err != nil {
+		return "", err
+	}
+	text, err := v.Password()
+	if err != nil {
+		return "", fmt.Errorf("credential %q: %w", w.credential, err)
+	}
+	return text, nil
 }
 
 // Send posts the message; only an answer of 2xx says that it was taken.
@@ -96,7 +109,7 @@ func (w *Webhook) Send(ctx context.Context, m Message) error {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "slipway")
-	if !key.IsZero() {
+	if key != "" {
 		req.Header.Set(signatureHeader, sign(key, body))
 	}
 	resp, err := w.client.Do(req)
@@ -120,8 +133,8 @@ func withoutURL(err error) error {
 	return err
 }
 
-func sign(key secret.Value, body []byte) string {
-	mac := hmac.New(sha256.New, []byte(key.Reveal()))
+func sign(key string, body []byte) string {
+	mac := hmac.New(sha256.New, []byte(key))
 	mac.Write(body)
 	return "sha256=" + hex.EncodeToString(mac.Sum(nil))
 }

@@ -20,8 +20,8 @@ const canary = "hunter2-canary"
 // keys gives one credential, for one host.
 type keys struct{ host string }
 
-func (k keys) Get(name, host string) (secret.Value, error) {
-	if name != "pager" || host != k.host {
+func (k keys) Get(r secret.Request) (secret.Value, error) {
+	if r.Name != "pager" || r.Host != k.host || r.Use != secret.Notify || r.Port == 0 {
 		return secret.Value{}, errors.New("credential not for this host")
 	}
 	return secret.New("", canary), nil
@@ -50,7 +50,7 @@ func TestWebhookIsPostedAndSigned(t *testing.T) {
 		if err != nil || json.Unmarshal(body, &m) != nil || m.Site != "example" || r.Method != "POST" || r.Header.Get("Content-Type") != "application/json" {
 			t.Errorf("got %s %s %v", r.Method, body, r.Header)
 		}
-		if got := r.Header.Get(signatureHeader); got != sign(secret.New("", canary), body) || len(got) != len("sha256=")+64 {
+		if got := r.Header.Get(signatureHeader); got != sign(canary, body) || len(got) != len("sha256=")+64 {
 			t.Errorf("signature %q", got)
 		}
 		for name, values := range r.Header {
@@ -70,7 +70,7 @@ func TestWebhookIsPostedAndSigned(t *testing.T) {
 
 // The signature is what others compute too: RFC 4231, test case 2.
 func TestSignatureIsHMACSHA256(t *testing.T) {
-	got := sign(secret.New("", "Jefe"), []byte("what do ya want for nothing?"))
+	got := sign("Jefe", []byte("what do ya want for nothing?"))
 	if want := "sha256=5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

@@ -25,6 +25,23 @@ func pending(name string, p site.Proposal, base string) forge.Check {
 	}
 }
 
+// unread is the check of a proposal whose comment is about to name what merging
+// it destroys.
+func unread(name string, v *site.Review) forge.Check {
+	return forge.Check{
+		Commit: v.Proposal.Head, Name: name, Verdict: forge.Pending, URL: v.Proposal.URL,
+		Title: "writing down what is destroyed by " + commits(v.Proposal.Head, v.Base),
+	}
+}
+
+// unwritten is the check of a proposal whose comment the forge does not take.
+func unwritten(c forge.Check) forge.Check {
+	return forge.Check{
+		Commit: c.Commit, Name: c.Name, Verdict: forge.Error, URL: c.URL,
+		Title: "the comment that says what is destroyed cannot be written; see `slipway status`",
+	}
+}
+
 // superseded is the check of a commit whose place another has taken.
 func superseded(name, commit, by string) forge.Check {
 	return forge.Check{Commit: commit, Name: name, Verdict: forge.Superseded, Title: "superseded by " + short(by)}
@@ -40,10 +57,9 @@ func spent(c forge.Check) forge.Check {
 }
 
 // verdictOf is the check of a review. Its title is why there is no plan, or the
-// first line of the comment, and names the commits that it stands for.
+// verdict in one line, and names the commits that it stands for.
 func verdictOf(name string, v *site.Review) forge.Check {
-	first, _, _ := strings.Cut(strings.TrimSpace(v.Comment), "\n")
-	first = cut(first, maxLine)
+	first := cut(v.Verdict, maxLine)
 	title := plain(first)
 	if v.Problem != "" {
 		title = "no plan: " + v.Problem

@@ -27,10 +27,12 @@ type desk struct {
 	checks   map[string][]forge.Check // by commit, as they were written
 	comments map[string][]string      // "1 plan", as they read one after the other
 	created  map[string]int           // how often each was written anew
+	edited   map[string]time.Time     // when each was written last
 	asked    []time.Time              // every request to the forge
 	written  []string                 // in order: "check HEAD pending", "comment 1 plan"
 	box      map[string][]byte
 	shown    []string
+	tellings []site.Told
 	problems []string // "" when fine
 
 	pace    time.Duration           // of a write
@@ -45,7 +47,7 @@ var errDead = errors.New("the daemon is dead")
 func atDesk(t *testing.T, f func(*desk)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		d := &desk{t: t, checks: map[string][]forge.Check{}, comments: map[string][]string{}, created: map[string]int{}, box: map[string][]byte{}, pace: time.Second}
+		d := &desk{t: t, checks: map[string][]forge.Check{}, comments: map[string][]string{}, created: map[string]int{}, edited: map[string]time.Time{}, box: map[string][]byte{}, pace: time.Second}
 		d.up()
 		defer func() { d.stop() }()
 		f(d)
@@ -56,7 +58,7 @@ func (d *desk) up() {
 	d.mu.Lock()
 	d.dead = false
 	d.mu.Unlock()
-	d.r = New(Config{Site: "berlin", Checks: d, Talk: talk{desk: d}, Outbox: d, Shown: d.show, Problem: d.problem, Log: slog.New(slog.DiscardHandler)})
+	d.r = New(Config{Site: "berlin", Checks: d, Talk: talk{desk: d}, Outbox: d, Told: d.tell, Problem: d.problem, Log: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(d.t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- d.r.Run(ctx) }()
@@ -124,46 +126,75 @@ type talk struct {
 	*desk
 }
 
-func (d talk) Keep(ctx context.Context, number int, m forge.Marker, body string) (int64, error) {
+func (d talk) Keep(ctx context.Context, number int, _ int64, m forge.Marker, body string) (before *forge.Kept, is forge.Kept, err error) {
 	at := fmt.Sprintf("%d %s", number, m.Kind)
 	if err := d.request(ctx, "comment "+at); err != nil {
-		return 0, err
+		return nil, is, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if m.Site != "berlin" {
 		d.t.Errorf("the marker is %v", m)
 	}
-	return 1, d.effect(func() {
+	err = d.effect(func() {
 		was := d.comments[at]
 		if len(was) == 0 {
 			d.created[at]++
-		} else if was[len(was)-1] == body {
-			return
+		} else {
+			before = d.kept(at)
+			if before.Body == body {
+				return
+			}
 		}
-		d.comments[at] = append(was, body)
+		d.comments[at], d.edited[at] = append(was, body), time.Now()
 		d.written = append(d.written, "comment "+at)
 	})
+	if k := d.kept(at); k != nil {
+		is = *k
+	}
+	return before, is, err
 }
 
-// Kept is the comment as it reads now.
-func (d talk) Kept(_ context.Context, number int, m forge.Marker) (string, error) {
+// kept is a comment as it reads now.
+func (d *desk) kept(at string) *forge.Kept {
+	all := d.comments[at]
+	if len(all) == 0 {
+		return nil
+	}
+	return &forge.Kept{ID: 1, Body: all[len(all)-1], Written: d.edited[at]}
+}
+
+func (d talk) Kept(_ context.Context, number int, _ int64, m forge.Marker) (forge.Kept, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.trouble != nil {
-		return "", d.trouble("read")
+		if err := d.trouble("read"); err != nil {
+			return forge.Kept{}, err
+		}
 	}
-	all := d.comments[fmt.Sprintf("%d %s", number, m.Kind)]
-	if len(all) == 0 {
-		return "", fmt.Errorf("read the comment on %d: %w", number, forge.ErrGone)
+	k := d.kept(fmt.Sprintf("%d %s", number, m.Kind))
+	if k == nil {
+		return forge.Kept{}, fmt.Errorf("read the comment on %d: %w", number, forge.ErrGone)
 	}
-	return all[len(all)-1], nil
+	return *k, nil
 }
 
-func (d *desk) show(_ context.Context, number int, head, base, set string) error {
+// edit is somebody's edit of a comment.
+func (d *desk) edit(at, body string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.effect(func() { d.shown = append(d.shown, fmt.Sprint(number, " ", head, " ", base, " ", set)) })
+	d.comments[at], d.edited[at] = append(d.comments[at], body), time.Now()
+}
+
+func (d *desk) tell(_ context.Context, t site.Told) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.effect(func() {
+		d.tellings = append(d.tellings, t)
+		if t.Set != "" {
+			d.shown = append(d.shown, fmt.Sprint(t.Number, " ", t.Head, " ", t.Base, " ", t.Set))
+		}
+	})
 }
 
 func (d *desk) problem(err error) {
@@ -221,6 +252,7 @@ func proposal(number int, head string) site.Proposal {
 // review is one of a proposal on a base, with a comment that names them.
 func review(number int, head, base string) site.Review {
 	return site.Review{Site: "berlin", Proposal: proposal(number, head), Base: base,
+		Verdict: "1 node changes: 1 reboot, 0 wiped",
 		Comment: fmt.Sprintf("1 node changes: 1 reboot, 0 wiped\n\n%s on %s\n", head, base)}
 }
 

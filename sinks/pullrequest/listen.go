@@ -35,15 +35,17 @@ type ListenerConfig struct {
 }
 
 // Listener does what people with the right to write ask for in comments on
-// proposals, and answers each with a reaction. A comment is read once it is
-// there for us to see, and as it was written: not when it was edited.
+// proposals, and answers each with a reaction. What was meant as a command and is
+// none is answered in words. A comment is read once it is there for us to see, and
+// as it was written: one that was edited is no command.
 type Listener struct {
 	ListenerConfig
 	poke    chan struct{}
 	is      heard
 	unsaved bool                // whether the outbox has it otherwise
 	failing map[int64]time.Time // since when a comment cannot be obeyed or answered
-	refused []time.Time         // when somebody was told last that they may not
+	// What was said in the last hour to those who may not, and in words.
+	refused, replied hourly
 }
 
 // heardKey is the key in the outbox of what was heard.
@@ -61,9 +63,12 @@ type heard struct {
 // command is a comment that asked for something, once that was done or refused.
 type command struct {
 	Comment int64          `json:"comment"`
-	Written time.Time      `json:"written"`
+	Written time.Time      `json:"written"`          // or edited last
 	Answer  forge.Reaction `json:"answer,omitempty"` // empty when it is not for us
 	Owed    bool           `json:"owed,omitempty"`   // the forge does not have the answer yet
+	// Number is the proposal on which Reply is written beside the answer.
+	Number int    `json:"number,omitempty"`
+	Reply  string `json:"reply,omitempty"`
 }
 
 const (
@@ -74,8 +79,9 @@ const (
 	longestHeard = 3 * 24 * time.Hour
 	// patience is how long it is tried to obey a comment, and then to answer it.
 	patience = 24 * time.Hour
-	// maxCommands is how many are remembered: all of them fit the outbox.
-	maxCommands = 500
+	// maxCommands is how many are remembered, and maxOwed how many replies: all of
+	// them fit the outbox.
+	maxCommands, maxOwed = 500, 10
 	// roundTimeout bounds one look.
 	roundTimeout = 5 * time.Minute
 	// slowest is how long it takes at most until a look that failed is tried
@@ -215,21 +221,51 @@ func concernsAll(ctx context.Context, err error) bool {
 // hearOne does what a comment asks for, if it is a command that was not carried
 // out. One that failed for a day is given up.
 func (l *Listener) hearOne(ctx context.Context, c forge.Comment) error {
-	if c.Bot || c.Edited || l.knows(c.ID) {
+	if _, ours := forge.ReadMarker(c.Body); ours || c.Bot || l.knows(c.ID) {
 		return nil
 	}
-	asked, wrong := forge.ReadCommand(c.Body)
+	asked, wrong := read(c)
 	if asked.Verb == "" && wrong == nil {
 		return nil
 	}
-	answer, err := l.obey(ctx, c, asked, wrong)
+	says, err := l.obey(ctx, c, asked, wrong)
 	if err != nil && !l.givesUp(ctx, c.ID, err) {
 		return fmt.Errorf("comment %d on proposal %d: %w", c.ID, c.Number, err)
 	}
 	delete(l.failing, c.ID)
-	l.is.Commands = append(l.is.Commands, command{c.ID, c.Written, answer, answer != ""})
+	is := command{Comment: c.ID, Written: latest(c.Written, c.Changed), Answer: says.Reaction, Owed: says.Reaction != ""}
+	if says.reply != "" && l.owesReplies() < maxOwed && l.replied.may(maxReplies) {
+		is.Number, is.Reply = c.Number, says.reply
+	}
+	l.is.Commands = append(l.is.Commands, is)
 	l.bound()
 	return l.remember(ctx)
+}
+
+// read reads a comment as a command. It is none when it does not read as a person
+// wrote it: who edited it may be another.
+func read(c forge.Comment) (forge.Command, *forge.NotACommand) {
+	asked, err := forge.ReadCommand(c.Body)
+	var wrong *forge.NotACommand
+	errors.As(err, &wrong)
+	switch {
+	case asked.Verb == "":
+		return forge.Command{}, wrong
+	case c.Edited():
+		return forge.Command{}, &forge.NotACommand{Why: "it was edited, and only what was written at first is a command"}
+	case c.Via != "":
+		return forge.Command{}, &forge.NotACommand{Why: "it was written by a program in the name of a person"}
+	}
+	return asked, wrong
+}
+
+func (l *Listener) owesReplies() (n int) {
+	for _, c := range l.is.Commands {
+		if c.Owed && c.Reply != "" {
+			n++
+		}
+	}
+	return n
 }
 
 // givesUp says whether something about a comment has failed for long enough.
@@ -301,6 +337,9 @@ func (l *Listener) answer(ctx context.Context) error {
 // answer for, is owed none.
 func (l *Listener) answerOne(ctx context.Context, c *command) error {
 	err := l.Talk.React(ctx, c.Comment, c.Answer)
+	if err == nil && c.Reply != "" {
+		_, _, err = l.Talk.Keep(ctx, c.Number, 0, replyMarker(c.Comment), c.Reply)
+	}
 	switch {
 	case errors.Is(err, forge.ErrGone), errors.Is(err, forge.ErrRefused):
 		l.Log.Warn("command not answered", "comment", c.Comment, "err", err)
@@ -308,6 +347,12 @@ func (l *Listener) answerOne(ctx context.Context, c *command) error {
 		return err
 	}
 	delete(l.failing, c.Comment)
-	c.Owed = false
+	c.Owed, c.Number, c.Reply = false, 0, ""
 	return l.remember(ctx)
+}
+
+// replyMarker is of the reply to a comment. It names no site: where a repository
+// has several, and one account speaks for all, one reply is enough.
+func replyMarker(comment int64) forge.Marker {
+	return forge.Marker{Kind: fmt.Sprintf("reply-%d", comment)}
 }

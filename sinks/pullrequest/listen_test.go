@@ -33,6 +33,7 @@ type square struct {
 	memory    []byte
 
 	reactions []string
+	replies   []string
 	orders    []string
 	asked     int
 }
@@ -43,6 +44,9 @@ var (
 	_ forge.Talk      = (*square)(nil)
 	_ forge.People    = (*square)(nil)
 )
+
+// digest is that of a set.
+var digest = strings.Repeat("00112233445566ff", 4)[:site.DigestDigits]
 
 const forkHead = "0123456789abcdef0123456789abcdef01234567"
 
@@ -67,6 +71,11 @@ func (s *square) Proposal(_ context.Context, number int) (site.Proposal, error) 
 	return p, s.away
 }
 
+func (s *square) Decision(context.Context, int) (site.Decision, error) {
+	s.t.Error("a listener does not ask who has merged")
+	return site.Decision{}, nil
+}
+
 func (s *square) looks() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,21 +87,27 @@ func (s *square) CommentsSince(_ context.Context, since time.Time) (some []forge
 	defer s.mu.Unlock()
 	s.asked++
 	for _, c := range s.comments {
-		if !c.Written.Before(since) {
+		if !latest(c.Written, c.Changed).Before(since) {
 			some = append(some, c)
 		}
 	}
 	return some, s.away
 }
 
-func (s *square) Keep(context.Context, int, forge.Marker, string) (int64, error) {
-	s.t.Error("a listener writes no comment")
-	return 0, nil
+func (s *square) Keep(_ context.Context, number int, id int64, m forge.Marker, body string) (*forge.Kept, forge.Kept, error) {
+	if err := errors.Join(s.away, s.deaf); err != nil {
+		return nil, forge.Kept{}, err
+	}
+	if id != 0 || m.Site != "" || !strings.HasPrefix(m.Kind, "reply-") {
+		s.t.Errorf("a listener writes comment %d, %v", id, m)
+	}
+	s.replies = append(s.replies, fmt.Sprintf("%d %s: %s", number, strings.TrimPrefix(m.Kind, "reply-"), body))
+	return nil, forge.Kept{ID: 1, Body: body}, nil
 }
 
-func (s *square) Kept(context.Context, int, forge.Marker) (string, error) {
+func (s *square) Kept(context.Context, int, int64, forge.Marker) (forge.Kept, error) {
 	s.t.Error("a listener reads no comment of ours")
-	return "", nil
+	return forge.Kept{}, nil
 }
 
 func (s *square) React(_ context.Context, comment int64, r forge.Reaction) error {
@@ -107,7 +122,7 @@ func (s *square) React(_ context.Context, comment int64, r forge.Reaction) error
 }
 
 func (s *square) Permission(_ context.Context, login string) (forge.Permission, error) {
-	if login == s.broken {
+	if s.broken != "" && login == s.broken {
 		return forge.None, fmt.Errorf("permission of %s: %w", login, forge.ErrDenied)
 	}
 	return s.rights[login], s.away
@@ -115,9 +130,17 @@ func (s *square) Permission(_ context.Context, login string) (forge.Permission, 
 
 func (s *square) Plan(number int) { s.orders = append(s.orders, fmt.Sprint("plan ", number)) }
 
-func (s *square) Approve(_ context.Context, number int, digest, by string) error {
+func (s *square) Approve(_ context.Context, digest string, by site.ApprovalSource) error {
+	return s.order("approve", digest, by)
+}
+
+func (s *square) Disapprove(_ context.Context, digest string, by site.ApprovalSource) error {
+	return s.order("disapprove", digest, by)
+}
+
+func (s *square) order(what, digest string, by site.ApprovalSource) error {
 	if s.refuses == nil {
-		s.orders = append(s.orders, fmt.Sprintf("approve %s for %s on %d", digest, by, number))
+		s.orders = append(s.orders, fmt.Sprintf("%s %s for %s", what, digest, by))
 	}
 	return s.refuses
 }
@@ -140,7 +163,8 @@ func (s *square) Messages(context.Context) (map[string][]byte, error) {
 
 // say writes a comment, whose number is 1 for the first.
 func (s *square) say(number int, who, body string) *forge.Comment {
-	s.comments = append(s.comments, forge.Comment{ID: int64(len(s.comments) + 1), Number: number, Author: who, Body: body, Written: time.Now()})
+	id := int64(len(s.comments) + 1)
+	s.comments = append(s.comments, forge.Comment{ID: id, Number: number, Author: who, Body: body, Written: time.Now(), URL: fmt.Sprint("https://forge.example/c/", id)})
 	return &s.comments[len(s.comments)-1]
 }
 
@@ -175,11 +199,15 @@ func TestCommandsAreCarriedOutAndAnswered(t *testing.T) {
 	}{
 		{"plan", "ada", "/slipway plan\nplease", 1, "plan 1", "1 seen"},
 		{"plan what is merged", "ada", "/slipway plan", 3, "", "1 refused"},
-		{"approve", "root", "/slipway approve 00112233445566ff", 1, "approve 00112233445566ff for root on 1", "1 done"},
-		{"approve what a merge left", "ada", "/slipway approve 00112233445566ff", 3, "approve 00112233445566ff for ada on 3", "1 done"},
+		{"approve", "root", "/slipway approve " + digest, 1, "approve " + digest + " for root, comment 1 on pull request 1", "1 done"},
+		{"approve what a merge left", "ada", "/slipway approve " + digest, 3, "approve " + digest + " for ada, comment 1 on pull request 3", "1 done"},
 		{"allow a fork", "ada", "/slipway approve " + forkHead, 2, "allow " + forkHead + " for ada on 2", "1 seen"},
 		{"a fork that has moved", "ada", "/slipway approve " + strings.Repeat("e", 40), 2, "", "1 refused"},
-		{"a fork by the beginning of its commit", "ada", "/slipway approve " + forkHead[:16], 2, "approve " + forkHead[:16] + " for ada on 2", "1 done"},
+		{"a fork by the beginning of its commit", "ada", "/slipway approve " + forkHead[:site.DigestDigits], 2, "approve " + forkHead[:site.DigestDigits] + " for ada, comment 1 on pull request 2", "1 done"},
+		{"take back", "ada", "/slipway disapprove " + digest, 1, "disapprove " + digest + " for ada, comment 1 on pull request 1", "1 done"},
+		{"take back what a merge left", "ada", "/slipway disapprove " + digest, 3, "disapprove " + digest + " for ada, comment 1 on pull request 3", "1 done"},
+		{"take back, who may only read", "ben", "/slipway disapprove " + digest, 1, "", "1 refused"},
+		{"an account that is gone", "", "/slipway approve " + digest, 1, "", "1 refused"},
 		{"a commit of no fork", "ada", "/slipway approve " + strings.Repeat("a", 40), 1, "", "1 refused"},
 		{"who may only read", "ben", "/slipway plan", 1, "", "1 refused"},
 		{"a stranger", "mallory", "/slipway approve " + forkHead, 2, "", "1 refused"},
@@ -206,25 +234,155 @@ func TestCommandsAreCarriedOutAndAnswered(t *testing.T) {
 func TestCommentsThatAreNoCommands(t *testing.T) {
 	s := newSquare(t)
 	l := s.listener()
-	s.say(1, "ada", "/slipway plan").Edited = true
 	s.say(1, "ada", "/slipway plan").Bot = true
 	s.say(1, "ada", forge.Marker{Site: "s", Kind: "plan"}.Mark("/slipway plan"))
+	s.say(1, "ada", forge.Marker{Kind: "reply-1"}.Mark("Nothing was done:\n\n- `/slipway plan`"))
 	s.say(1, "ada", "/slipway plan").Written = time.Now().Add(-time.Hour) // before there was a listener
 	if err := l.round(t.Context()); err != nil {
 		t.Error(err)
 	}
 	s.did("", "")
+	s.replied()
 }
 
+// What was meant as a command and is none is answered: that nothing was done, why,
+// and how to write it. Whoever may not write sees as much as ever.
+func TestNearMissesAreAnswered(t *testing.T) {
+	for _, c := range []struct {
+		name, who, body, reactions, why string
+		change                          func(*forge.Comment)
+	}{
+		{"a space", "ada", " /slipway approve " + digest, "1 confused", "a space before it", nil},
+		{"a capital", "ada", "/Slipway approve " + digest, "1 confused", "small letters", nil},
+		{"a short digest", "ada", "/slipway approve " + digest[1:], "1 confused", "digits and needs", nil},
+		{"the second line", "ada", "Done.\n/slipway approve " + digest, "1 confused", "not in the first line", nil},
+		{"edited", "ada", "/slipway approve " + digest, "1 confused", "it was edited", func(c *forge.Comment) { c.Changed = c.Written.Add(time.Second) }},
+		{"an App in her name", "ada", "/slipway approve " + digest, "1 confused", "by a program", func(c *forge.Comment) { c.Via = "helper" }},
+		{"a reader", "ben", " /slipway approve " + digest, "1 refused", "", nil},
+		{"a stranger who edits", "mallory", "/slipway approve " + digest, "1 refused", "", func(c *forge.Comment) { c.Changed = c.Written.Add(time.Second) }},
+		{"talk that was edited", "ada", "Nice work", "", "", func(c *forge.Comment) { c.Changed = c.Written.Add(time.Second) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSquare(t)
+			l := s.listener()
+			if said := s.say(1, c.who, c.body); c.change != nil {
+				c.change(said)
+			}
+			for range 3 {
+				if err := l.round(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+			s.did("", c.reactions)
+			if c.why == "" {
+				s.replied()
+			} else {
+				s.replied(c.why, "1 1: Nothing was done for [this comment](https://forge.example/c/1): ", "- `/slipway approve DIGEST`")
+			}
+		})
+	}
+}
+
+// replied compares the last reply with the words that it has to have; none for no
+// reply.
+func (s *square) replied(words ...string) {
+	s.t.Helper()
+	if len(s.replies) != min(1, len(words)) {
+		s.t.Fatalf("the replies are %q", s.replies)
+	}
+	for _, word := range words {
+		if !strings.Contains(s.replies[0], word) {
+			s.t.Errorf("the reply is %q, without %q", s.replies[0], word)
+		}
+	}
+}
+
+// Replies are comments, which people are told of and a forge takes only so many
+// of: there are a few in an hour.
+func TestRepliesAreFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSquare(t)
+		l := s.listener()
+		for range 2 {
+			for range 59 {
+				s.say(1, "ada", " /slipway plan")
+				if err := l.round(t.Context()); err != nil {
+					t.Error(err)
+				}
+				<-time.After(time.Minute)
+			}
+			if len(s.replies) != maxReplies || len(s.reactions) != 59 {
+				t.Errorf("%d replies and %d reactions in an hour", len(s.replies), len(s.reactions))
+			}
+			s.replies, s.reactions = nil, nil
+			<-time.After(2 * time.Minute)
+		}
+	})
+}
+
+// A reply that could not be written is written later, once, also by the next life
+// of the daemon.
+func TestReplySurvives(t *testing.T) {
+	s := newSquare(t)
+	l := s.listener()
+	s.say(1, "ada", " /slipway plan")
+	s.deaf = errors.New("broken")
+	for range 2 {
+		if err := l.round(t.Context()); !errors.Is(err, s.deaf) {
+			t.Errorf("got %v", err)
+		}
+	}
+	s.deaf = nil
+	for range 2 {
+		l = s.listener()
+		if err := l.round(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	s.did("", "1 confused")
+	s.replied("a space before it")
+}
+
+// A command that was carried out stays so when its writer edits the comment.
+func TestCommandThatIsEditedLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSquare(t)
+		l := s.listener()
+		round := func() {
+			t.Helper()
+			if err := l.round(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		s.say(1, "ada", "/slipway approve "+digest)
+		round()
+		s.did("approve "+digest+" for ada, comment 1 on pull request 1", "1 done")
+		for range 20 {
+			<-time.After(time.Minute)
+			s.say(2, "ada", "go on")
+			round()
+		}
+		s.comments[0].Changed = time.Now()
+		for range 5 {
+			round()
+			<-time.After(20 * time.Second)
+		}
+		s.did("", "1 confused")
+		s.replied("it was edited")
+	})
+}
+
+// An order that makes no sense here gets no reply: another site may have obeyed.
 func TestOrderThatMakesNoSense(t *testing.T) {
 	s := newSquare(t)
 	l := s.listener()
 	s.refuses = fmt.Errorf("%w: nothing waits", site.ErrRefused)
-	s.say(1, "ada", "/slipway approve 00112233445566ff")
+	s.say(1, "ada", "/slipway approve "+digest)
 	if err := l.round(t.Context()); err != nil {
 		t.Error(err)
 	}
 	s.did("", "1 refused")
+	s.replied()
 }
 
 // A command is carried out once and answered, whatever fails in between, and
@@ -240,7 +398,7 @@ func TestCommandSurvives(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, restarted %t", name, restarted), func(t *testing.T) {
 				s := newSquare(t)
 				l := s.listener()
-				s.say(1, "ada", "/slipway approve 00112233445566ff")
+				s.say(1, "ada", "/slipway approve "+digest)
 				*fail(s) = broken
 				for range 2 {
 					if err := l.round(t.Context()); !errors.Is(err, broken) {
@@ -256,7 +414,7 @@ func TestCommandSurvives(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				s.did("approve 00112233445566ff for ada on 1", "1 done")
+				s.did("approve "+digest+" for ada, comment 1 on pull request 1", "1 done")
 			})
 		}
 	}
@@ -309,7 +467,7 @@ func TestOneCommentThatFails(t *testing.T) {
 				s := newSquare(t)
 				l := s.listener()
 				spoil(s)
-				s.say(1, "root", "/slipway approve 00112233445566ff")
+				s.say(1, "root", "/slipway approve "+digest)
 				var orders, reactions []string
 				for n := range 26 {
 					s.say(1, "ada", "/slipway plan")
@@ -325,7 +483,7 @@ func TestOneCommentThatFails(t *testing.T) {
 					t.Error(err)
 				}
 				if name == "the answer" {
-					orders = append([]string{"approve 00112233445566ff for root on 1"}, orders...)
+					orders = append([]string{"approve " + digest + " for root, comment 1 on pull request 1"}, orders...)
 				}
 				s.did(strings.Join(orders, ", "), strings.Join(reactions, ", "))
 				if len(l.is.Commands) > 2 || len(l.failing) > 0 {
@@ -414,12 +572,12 @@ func TestLongAbsence(t *testing.T) {
 		s.listener()
 		s.say(1, "ada", "/slipway plan")
 		<-time.After(longestHeard - time.Hour)
-		s.say(3, "ada", "/slipway approve 00112233445566ff")
+		s.say(3, "ada", "/slipway approve "+digest)
 		<-time.After(2 * time.Hour)
 		if err := s.listener().round(t.Context()); err != nil {
 			t.Error(err)
 		}
-		s.did("approve 00112233445566ff for ada on 3", "2 done")
+		s.did("approve "+digest+" for ada, comment 2 on pull request 3", "2 done")
 	})
 }
 

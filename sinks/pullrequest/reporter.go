@@ -12,7 +12,6 @@ package pullrequest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -38,10 +37,9 @@ type Config struct {
 	Checks forge.Checks
 	Talk   forge.Talk
 	Outbox Outbox
-	// Shown is told when people can read a comment that names a set of
-	// destruction, and for which commits it does. It is called again after an
-	// error.
-	Shown func(ctx context.Context, number int, head, base, set string) error
+	// Told is told how the comment that is kept on a proposal was found, and how
+	// it is once it says what it has to. It is called again after an error.
+	Told func(ctx context.Context, t site.Told) error
 	// Problem is told what keeps the forge from being told, and nil when that is
 	// over. It returns at once.
 	Problem func(error)
@@ -83,15 +81,27 @@ func (r *Reporter) Announce(ctx context.Context, v site.Review) error {
 	return r.ask(ctx, v.Proposal.Number, func(w *wish) { w.announce(r.check(), &v) })
 }
 
-// Stands says whether the comment that is kept on a proposal is there now and
-// names a set of destruction. People may have deleted or changed it since it was
-// shown. It asks the forge.
-func (r *Reporter) Stands(ctx context.Context, number int, set string) (bool, error) {
-	body, err := r.Talk.Kept(ctx, number, r.marker(kindPlan))
-	if errors.Is(err, forge.ErrGone) {
-		return false, nil
+// Reads is the comment that is kept on a proposal as it is now: people may have
+// changed it. It is the one with the id, if that is known, and it asks the forge.
+// site.ErrNotFound is wrapped when there is none, and site.ErrNotYet while another
+// text is on its way.
+func (r *Reporter) Reads(ctx context.Context, number int, comment int64) (site.Reading, error) {
+	r.mu.Lock()
+	err := r.load(ctx)
+	w := r.wishes[number]
+	r.mu.Unlock()
+	switch {
+	case err != nil:
+		return site.Reading{}, err
+	case w != nil && w.Comment != nil:
+		return site.Reading{}, fmt.Errorf("the comment on proposal %d: %w: a newer text is being written",
+			number, site.ErrNotYet)
 	}
-	return err == nil && set != "" && strings.Contains(body, set), err
+	k, err := r.Talk.Kept(ctx, number, comment, r.marker(kindPlan))
+	if err != nil {
+		return site.Reading{}, err
+	}
+	return k.Reading(), nil
 }
 
 // kindPlan is of the comment that is kept.

@@ -23,11 +23,9 @@ func TestCheckThenCommentThenShown(t *testing.T) {
 		v.Set = "0123456789abcdef"
 		d.announce(v)
 		d.after(1500 * time.Millisecond)
-		if d.did("check head1 success"); len(d.shown) > 0 {
-			t.Errorf("%q is shown before it can be read", d.shown)
-		}
-		d.after(10 * time.Second)
 		d.did("comment 1 plan")
+		d.after(10 * time.Second)
+		d.did("check head1 success")
 		if !slices.Equal(d.shown, []string{"1 head1 base1 0123456789abcdef"}) {
 			t.Errorf("shown is %q", d.shown)
 		}
@@ -40,33 +38,249 @@ func TestCheckThenCommentThenShown(t *testing.T) {
 	})
 }
 
-// A set stands as long as the comment that names it does.
-func TestStands(t *testing.T) {
-	const set, other = "0123456789abcdef", "fedcba9876543210"
+// What is destroyed is read before the check is good: the comment is there, and
+// was read again.
+func TestGreenComesAfterTheComment(t *testing.T) {
+	const set, more = "0123456789abcdef", "fedcba9876543210"
 	atDesk(t, func(d *desk) {
-		stands := func(set string, want bool) {
-			t.Helper()
-			if got, err := d.r.Stands(t.Context(), 1, set); got != want || err != nil {
-				t.Errorf("set %q stands: %t, %v, want %t", set, got, err, want)
-			}
-		}
-		stands(set, false)
-		v := review(1, "head1", "base1")
-		v.Set, v.Comment = set, "**What is destroyed, as set `"+set+"`:** disks of n1"
-		d.announce(v)
+		d.begin(1, "head1", "base1")
 		d.after(time.Minute)
-		stands(set, true)
-		stands(other, false)
-		stands("", false)
-		d.suffer(away)
-		if got, err := d.r.Stands(t.Context(), 1, set); got || err == nil {
-			t.Errorf("with the forge away it stands: %t, %v", got, err)
+		d.suffer(func(what string) error {
+			if strings.HasPrefix(what, "comment") || what == "read" {
+				return away(what)
+			}
+			return nil
+		})
+		v := review(1, "head1", "base1")
+		v.Set = set
+		d.announce(v)
+		d.after(10 * time.Minute)
+		d.did("check head1 pending")
+		d.suffer(func(what string) error {
+			if what == "read" {
+				return away(what)
+			}
+			return nil
+		})
+		d.after(10 * time.Minute)
+		if d.did("comment 1 plan"); len(d.shown) > 0 {
+			t.Errorf("%q is shown before it was read", d.shown)
 		}
 		d.suffer(nil)
-		d.comments["1 plan"] = append(d.comments["1 plan"], "all is well")
-		stands(set, false)
+		d.after(10 * time.Minute)
+		d.did("check head1 success")
+		d.restart() // which has it told again
+		d.begin(1, "head1", "base1")
+		d.announce(v)
+		d.after(time.Minute)
+		d.did()
+
+		v = review(1, "head1", "base2") // the branch has moved, and more is destroyed
+		v.Set = more
+		d.begin(1, "head1", "base2")
+		d.announce(v)
+		d.after(time.Minute)
+		d.did("check head1 pending", "comment 1 plan", "check head1 success")
+		v = review(1, "head1", "base3") // and as much as before
+		v.Set = more
+		d.begin(1, "head1", "base3")
+		d.announce(v)
+		d.after(time.Minute)
+		d.did("check head1 success", "comment 1 plan")
+	})
+}
+
+// A comment that reads otherwise right after it was written is written again before
+// the check is good.
+func TestCommentIsChangedAtOnce(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		changed := false
+		d.suffer(func(what string) error {
+			if what == "read" && !changed {
+				changed = true
+				d.comments["1 plan"], d.edited["1 plan"] = append(d.comments["1 plan"], "nothing changes"), time.Now()
+			}
+			return nil
+		})
+		v := review(1, "head1", "base1")
+		v.Set = "0123456789abcdef"
+		d.announce(v)
+		d.after(time.Minute)
+		d.did("comment 1 plan", "comment 1 plan", "check head1 success")
+		if d.reads("1 plan") != v.Comment || len(d.shown) != 1 {
+			t.Errorf("it reads %q, and shown is %q", d.reads("1 plan"), d.shown)
+		}
+	})
+}
+
+// A commit that another proposal has too does not get good by that one's comment,
+// nor when the other is pushed away before its comment is there.
+func TestGreenOfASharedHead(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		d.suffer(func(what string) error {
+			if strings.HasPrefix(what, "comment 2") {
+				return away(what)
+			}
+			return nil
+		})
+		for n := 1; n <= 2; n++ {
+			v := review(n, "head1", "base1")
+			v.Set = "0123456789abcdef"
+			d.begin(n, "head1", "base1")
+			d.announce(v)
+		}
+		d.after(time.Minute)
+		d.begin(1, "head2", "base1")
+		d.after(10 * time.Minute)
+		if got := d.verdicts("head1"); got[len(got)-1] == forge.Success {
+			t.Errorf("the check of the one that is left is %q, and nobody can read its comment", got)
+		}
+		d.suffer(nil)
+		d.after(10 * time.Minute)
+		if got := d.verdicts("head1"); got[len(got)-1] != forge.Success {
+			t.Errorf("the check of the one that is left is %q", got)
+		}
+	})
+}
+
+// A comment that the forge does not take is tried again, people hear of it, and
+// the check does not get good. One passing answer costs seconds.
+func TestCommentIsRefused(t *testing.T) {
+	for _, answer := range []error{forge.ErrRefused, forge.ErrGone} {
+		atDesk(t, func(d *desk) {
+			times := 1
+			d.suffer(func(what string) error {
+				if strings.HasPrefix(what, "comment") {
+					if times--; times >= 0 {
+						return fmt.Errorf("%s: %w", what, answer)
+					}
+				}
+				return nil
+			})
+			v := review(1, "head1", "base1")
+			v.Set = "0123456789abcdef"
+			d.announce(v)
+			d.after(time.Minute)
+			d.did("comment 1 plan", "check head1 success")
+			if len(d.problems) > 0 {
+				t.Errorf("people are told %q of what has passed", d.problems)
+			}
+			times = 1 << 30
+			v.Comment, v.Set = "another", "fedcba9876543210"
+			d.announce(v)
+			d.after(time.Hour)
+			d.did("check head1 pending")
+			if len(d.problems) == 0 || !strings.Contains(d.problems[len(d.problems)-1], "comment 1 plan") {
+				t.Errorf("people are told %q", d.problems)
+			}
+			d.requests()
+			d.after(22 * time.Hour)
+			if n := d.requests(); n > 22*4+4 {
+				t.Errorf("%d requests in 22 hours", n)
+			}
+			d.did()
+			d.after(3 * time.Hour)
+			d.did("check head1 error")
+			if title := d.checks["head1"][2].Title; !strings.Contains(title, "cannot be written") {
+				t.Errorf("the check says %q", title)
+			}
+		})
+	}
+}
+
+// A text of ours that is there though nobody knew, since the answer to it was lost
+// and a newer one took its place, is told to be ours; after what was told nothing
+// of before counts any more.
+func TestLostTextIsKnown(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		atDesk(t, func(d *desk) {
+			lost := 0
+			d.r.Told = func(ctx context.Context, t site.Told) error {
+				if lost--; lost >= 0 {
+					return errors.New("the records are away")
+				}
+				return d.tell(ctx, t)
+			}
+			last := func() site.Told { return d.tellings[len(d.tellings)-1] }
+			v := review(1, "head1", "base1")
+			d.announce(v)
+			d.after(time.Minute)
+			if first := last(); first.Lost || first.Before != nil {
+				t.Errorf("at first %+v is told", first)
+			}
+			lost = 1
+			v.Comment = "second"
+			d.announce(v)
+			d.after(1500 * time.Millisecond) // it is there, and was not told
+			if restarted {
+				tell := d.r.Told
+				d.stop()
+				v.Comment = "third"
+				d.announce(v)
+				d.up()
+				d.r.Told = tell
+			} else {
+				v.Comment = "third"
+				d.announce(v)
+			}
+			d.after(time.Minute)
+			if third := last(); !third.Lost || third.Before == nil {
+				t.Errorf("restarted %t: then %+v is told", restarted, third)
+			}
+			d.edit("1 plan", "evil")
+			v.Comment = "fourth"
+			d.announce(v)
+			d.after(time.Minute)
+			if fourth := last(); fourth.Lost {
+				t.Errorf("restarted %t: %+v is told of an edit", restarted, fourth)
+			}
+			v.Comment = "second" // which was ours
+			d.edit("1 plan", "second")
+			v.Comment = "fifth"
+			d.announce(v)
+			d.after(time.Minute)
+			if fifth := last(); fifth.Lost {
+				t.Errorf("restarted %t: %+v is told of an old text of ours", restarted, fifth)
+			}
+		})
+	}
+}
+
+// What was found is told with what is there: whoever keeps the records sees that
+// somebody has changed the comment.
+func TestWhatWasFoundIsTold(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		v := review(1, "head1", "base1")
+		v.Set = "0123456789abcdef"
+		d.announce(v)
+		d.after(time.Minute)
+		d.edit("1 plan", "nothing changes <!-- 0123456789abcdef -->")
+		there, err := d.r.Reads(t.Context(), 1, 1)
+		if err != nil || there == d.tellings[0].Is || there.Comment != 1 {
+			t.Errorf("it reads %v, %v", there, err)
+		}
+		d.suffer(away)
+		d.announce(v)
+		if _, err := d.r.Reads(t.Context(), 1, 1); !errors.Is(err, site.ErrNotYet) {
+			t.Errorf("while it is written anew it reads %v", err)
+		}
+		d.suffer(nil)
+		d.after(time.Minute)
+		first, last := d.tellings[0], d.tellings[len(d.tellings)-1]
+		if first.Before != nil || last.Before == nil || *last.Before != there || last.Is.Text != first.Is.Text || !last.Is.Written.After(there.Written) {
+			t.Errorf("told at first %+v, then %+v", first, last)
+		}
+		d.mu.Lock()
 		delete(d.comments, "1 plan")
-		stands(set, false)
+		d.mu.Unlock()
+		if _, err := d.r.Reads(t.Context(), 1, 1); !errors.Is(err, site.ErrNotFound) {
+			t.Errorf("deleted, it reads %v", err)
+		}
+		d.restart()
+		d.suffer(away)
+		if _, err := d.r.Reads(t.Context(), 1, 1); err == nil || errors.Is(err, site.ErrNotFound) {
+			t.Errorf("with the forge away it reads %v", err)
+		}
 	})
 }
 
@@ -111,7 +325,7 @@ func TestVerdicts(t *testing.T) {
 // it is about.
 func TestTitleIsPlain(t *testing.T) {
 	v := review(1, strings.Repeat("a", 40), strings.Repeat("b", 40))
-	v.Comment = "cannot plan: conflicts in a&#95;b &#64;&#8203;ada &lt;" + strings.Repeat("ü", 400) + "\nmore"
+	v.Verdict = "cannot plan: conflicts in a&#95;b &#64;&#8203;ada &lt;" + strings.Repeat("ü", 400)
 	got := verdictOf("slipway/berlin", &v).Title
 	if !strings.HasPrefix(got, "cannot plan: conflicts in a_b @ada <ü") || !strings.HasSuffix(got, "ü… (aaaaaaaaaaaa on bbbbbbbbbbbb)") || len([]rune(got)) > 140 {
 		t.Errorf("the title is %q", got)
@@ -824,8 +1038,8 @@ func TestProblemEnds(t *testing.T) {
 	}
 }
 
-// A check that is refused is said to people as long as another stands in its
-// place. All else that is refused is not told.
+// What is refused is said to people, and tried for a day: a check because another
+// stands in its place, a comment because people read it.
 func TestRefused(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		d.announce(review(1, "head1", "base1"))
@@ -844,11 +1058,11 @@ func TestRefused(t *testing.T) {
 		d.announce(v)
 		d.after(12 * time.Hour)
 		d.did("check head2 success", "comment 1 plan")
-		if got := d.problems[len(d.problems)-1]; !strings.HasPrefix(got, "check head1 failure") {
+		if got := d.problems[len(d.problems)-1]; !strings.HasPrefix(got, "check head1 failure") || !strings.HasPrefix(d.problems[0], "comment 2 plan") {
 			t.Errorf("people were told %q", d.problems)
 		}
 		d.after(13 * time.Hour)
-		if n := d.requests(); n > 4*24+10 || d.problems[len(d.problems)-1] != "" {
+		if n := d.requests(); n > 2*4*24+20 || d.problems[len(d.problems)-1] != "" {
 			t.Errorf("%d requests, and people were told %q", n, d.problems)
 		}
 		d.after(48 * time.Hour)
@@ -856,6 +1070,29 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%d requests later", n)
 		}
 	})
+}
+
+// What was refused in passing is told within a minute of when it is taken.
+func TestRefusedInPassing(t *testing.T) {
+	for name, kind := range map[string]error{"422": forge.ErrRefused, "404": forge.ErrGone} {
+		t.Run(name, func(t *testing.T) {
+			atDesk(t, func(d *desk) {
+				d.suffer(func(what string) error {
+					if strings.HasPrefix(what, "comment") {
+						return fmt.Errorf("%s: %w", what, kind)
+					}
+					return nil
+				})
+				d.announce(review(1, "head1", "base1"))
+				d.after(time.Minute)
+				d.suffer(nil)
+				d.after(time.Minute)
+				if d.reads("1 plan") == "" || d.problems[len(d.problems)-1] != "" {
+					t.Errorf("after a minute of it the comment is %q, and people were told %q", d.reads("1 plan"), d.problems)
+				}
+			})
+		})
+	}
 }
 
 // That something is not there is believed after a day.
@@ -901,11 +1138,11 @@ func TestGone(t *testing.T) {
 func TestShownIsTriedAgain(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		fails := 3
-		d.r.Shown = func(ctx context.Context, number int, head, base, set string) error {
+		d.r.Told = func(ctx context.Context, t site.Told) error {
 			if fails--; fails >= 0 {
 				return errors.New("the records are away")
 			}
-			return d.show(ctx, number, head, base, set)
+			return d.tell(ctx, t)
 		}
 		v := review(1, "head1", "base1")
 		v.Set = "0123456789abcdef"

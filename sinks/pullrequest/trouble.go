@@ -15,12 +15,12 @@ const (
 	// After a failure nothing of its kind is told for a while, which doubles as
 	// long as everything of the kind fails.
 	firstBackoff, maxBackoff = 5 * time.Second, 2 * time.Minute
-	// slowly is how often something is tried that a person has to make
-	// possible.
+	// slowly is how often something is tried at last that the forge does not take,
+	// or that a person has to make possible.
 	slowly = 15 * time.Minute
-	// goneFor is how long something has to be gone, or a check refused, before
-	// it is believed: a forge says the same to who may not see it, and when it
-	// is in trouble.
+	// goneFor is how long something has to be gone, or refused, before it is
+	// believed: a forge says the same to who may not see it, and when it is in
+	// trouble.
 	goneFor = 24 * time.Hour
 	// People are told of a silence that the forge wants for longer, and of so
 	// many failures in a row.
@@ -54,19 +54,16 @@ type try struct {
 	problem  error     // that a person has to see to
 }
 
-// isHopeless says whether something is not tried any more: the forge does not
-// take it, or has known nothing of it for long. A check that is not taken leaves
-// the one before in its place, by which a commit may be merged: so that is tried,
-// and people hear of it, for as long.
+// isHopeless says whether something is not tried any more: for long the forge has
+// not taken it, or known nothing of it. Until then it is tried, and people hear of
+// it: one answer of a forge in trouble proves nothing, and what is not said leaves
+// what was said before in its place.
 func (r *Reporter) isHopeless(t task, err error) bool {
-	refused := errors.Is(err, forge.ErrRefused)
-	if refused && t.part != partCheck {
-		return true
-	}
 	x := r.tries[t]
-	long := x != nil && !x.gone.IsZero() && time.Since(x.gone) >= goneFor
-	return long && (refused || errors.Is(err, forge.ErrGone))
+	return isGone(err) && x != nil && !x.gone.IsZero() && time.Since(x.gone) >= goneFor
 }
+
+func isGone(err error) bool { return errors.Is(err, forge.ErrGone) || errors.Is(err, forge.ErrRefused) }
 
 // learn takes in what became of an attempt.
 func (r *Reporter) learn(ctx context.Context, w *wish, t task, err error) {
@@ -115,9 +112,12 @@ func (r *Reporter) failed(w *wish, t task, err error) {
 func (x *try) failed(err error) {
 	now := time.Now()
 	x.failures++
-	gone := errors.Is(err, forge.ErrGone) || errors.Is(err, forge.ErrRefused)
-	if gone || errors.Is(err, forge.ErrDenied) {
+	gone, denied := isGone(err), errors.Is(err, forge.ErrDenied)
+	if denied || gone && x.failures >= lastingFailures {
 		x.rest, x.problem = now.Add(slowly), err
+	}
+	if gone { // most often that passes within minutes
+		x.rest = now.Add(min(firstBackoff<<min(x.failures, 10), slowly))
 	}
 	switch {
 	case !gone:

@@ -25,6 +25,8 @@ const (
 	// maxFormer is how many commits wait to be told that they were superseded,
 	// maxCalled of how many needs it is known that people were called.
 	maxFormer, maxCalled = 64, 100
+	// maxMaybe is of how many texts it is remembered that they may be there.
+	maxMaybe = 16
 )
 
 // wish is what is to be told of a proposal, and what has to be known of what
@@ -48,14 +50,23 @@ type wish struct {
 	// again when something else was said of Head.
 	Last *forge.Check `json:"last,omitempty"`
 
-	// What is to be told; each is nil once it was.
+	// What is to be told; each is nil once it was. Green is the check that is said
+	// once people can read the comment: what it lets them merge destroys something.
 	Check   *forge.Check `json:"check,omitempty"`
+	Green   *forge.Check `json:"green,omitempty"`
 	Call    *site.Call   `json:"call,omitempty"`
 	Comment *comment     `json:"comment,omitempty"`
 	// Former are commits whose place Head has taken; and Head where it was
 	// taken back, or merged.
 	Former []string `json:"former,omitempty"`
 
+	// Kept is the number of the comment that is kept, 0 before it was written;
+	// Read the Names of what people can read in it about Head.
+	Kept int64  `json:"kept,omitempty"`
+	Read string `json:"read,omitempty"`
+	// Maybe are the digests of texts that another took the place of before it was
+	// known that they were written; they may have been.
+	Maybe []string `json:"maybe,omitempty"`
 	// Called are the needs that people were called for.
 	Called []string `json:"called,omitempty"`
 	// Since is when the first of what is to be told was asked for, Changed when
@@ -73,11 +84,14 @@ type comment struct {
 	Base string `json:"base,omitempty"`
 	// Set is the digest of what merging the proposal approves; it may be empty.
 	Set string `json:"set,omitempty"`
+	// Names is the digest of all that the text names as destroyed, also of what no
+	// merge approves; empty for nothing.
+	Names string `json:"names,omitempty"`
 }
 
 // settled says whether nothing is to be told.
 func (w *wish) settled() bool {
-	return w.Check == nil && w.Call == nil && w.Comment == nil && len(w.Former) == 0
+	return w.Check == nil && w.Green == nil && w.Call == nil && w.Comment == nil && len(w.Former) == 0
 }
 
 // equal says whether the same is to be told, and is known.
@@ -99,6 +113,7 @@ func (w *wish) begin(name string, p site.Proposal, base string) {
 		return
 	}
 	w.at(p.Head, base)
+	w.Green = nil
 	if !moved {
 		w.say(pending(name, p, base))
 	}
@@ -117,16 +132,50 @@ func (w *wish) announce(name string, v *site.Review) {
 		w.land(name)
 	default:
 		w.at(v.Proposal.Head, v.Base)
-		w.say(verdictOf(name, v))
+		w.judge(name, v)
 	}
 	if v.Comment != "" {
-		w.Comment = &comment{Text: v.Comment, Head: v.Proposal.Head, Base: v.Base, Set: v.Set}
+		w.overtake()
+		w.Comment = &comment{Text: v.Comment, Head: v.Proposal.Head, Base: v.Base, Set: v.Set, Names: names(v)}
 	}
 	w.Call = nil
 	if v.Call != nil && !slices.Contains(w.Called, v.Call.Key) {
 		c := *v.Call
 		w.Call = &c
 	}
+}
+
+// overtake notes that the comment that was to be written may have been.
+func (w *wish) overtake() {
+	if w.Comment == nil {
+		return
+	}
+	all := append(slices.Clone(w.Maybe), forge.Kept{Body: w.Comment.Text}.Reading().Text)
+	w.Maybe = all[max(0, len(all)-maxMaybe):]
+}
+
+// names is the digest of all that a review names as destroyed.
+func names(v *site.Review) string {
+	if all := v.Destroys(); len(all) > 0 {
+		return all.Digest()
+	}
+	return v.Set
+}
+
+// judge has the check say how a review came out. Where merging destroys something
+// the check is good only once people can read what: until then one that was good
+// before is pending.
+func (w *wish) judge(name string, v *site.Review) {
+	c, names := verdictOf(name, v), names(v)
+	w.Green = nil
+	switch {
+	case c.Verdict != forge.Success || names == "" || v.Comment == "" || w.Read == names:
+		w.say(c)
+		return
+	case w.Verdict == forge.Success:
+		w.say(unread(name, v))
+	}
+	w.Green = &c
 }
 
 // at has the wish be about commits. What was to be told of another head is not
@@ -141,7 +190,9 @@ func (w *wish) at(head, base string) {
 		w.Former = former[max(0, len(former)-maxFormer):]
 	}
 	w.Head, w.Written, w.Touched, w.Fresh = head, 0, false, true
-	w.Check, w.Last, w.Comment = nil, nil, nil
+	w.overtake()
+	w.Check, w.Last, w.Comment, w.Green = nil, nil, nil, nil
+	w.Verdict, w.Read = "", ""
 }
 
 func (w *wish) say(c forge.Check) {
@@ -153,6 +204,7 @@ func (w *wish) say(c forge.Check) {
 // land leaves the check as it is, unless it promises a plan that never comes, or
 // another proposal has the commit, too.
 func (w *wish) land(name string) {
+	w.Green = nil
 	if w.Touched {
 		w.Former = append(slices.Clone(w.Former), w.Head)
 	}
@@ -176,13 +228,21 @@ func (w *wish) called(key string) {
 func (w *wish) encode() []byte {
 	for kept := *w; ; {
 		value := pack(&kept)
-		if len(value) <= maxMessage || kept.Check == nil || len(kept.Check.Notes) == 0 {
+		if len(value) <= maxMessage || !halve(&kept.Check) && !halve(&kept.Green) {
 			return value
 		}
-		c := *kept.Check
-		c.Notes = c.Notes[:len(c.Notes)/2]
-		kept.Check = &c
 	}
+}
+
+// halve leaves out half of a check's notes, and says whether there were any.
+func halve(of **forge.Check) bool {
+	if *of == nil || len((*of).Notes) == 0 {
+		return false
+	}
+	c := **of
+	c.Notes = c.Notes[:len(c.Notes)/2]
+	*of = &c
+	return true
 }
 
 // Those that compress are kept: each takes up to a megabyte.

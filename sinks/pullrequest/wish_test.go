@@ -47,15 +47,17 @@ func TestLargestWish(t *testing.T) {
 }
 
 func TestWishComesBack(t *testing.T) {
-	w := wish{Number: 3, Former: []string{"a"}, Called: []string{"halted"}, Since: time.Now().UTC(), Changed: time.Now().UTC()}
-	v := review(3, "head1", "base1")
-	v.Comment, v.Set = "<b>&amp; ü", "0123456789abcdef"
-	v.Call = &site.Call{Key: "stalled", Text: "n1"}
-	w.announce("slipway/berlin", &v)
-	got, err := decode(w.encode())
-	w.Touched = true // nobody knows
-	if diff := cmp.Diff(&w, got, cmp.AllowUnexported(wish{}), cmpopts.EquateEmpty()); diff != "" || err != nil {
-		t.Errorf("%v (-want +got):\n%s", err, diff)
+	for _, set := range []string{"", "0123456789abcdef"} {
+		w := wish{Number: 3, Former: []string{"a"}, Called: []string{"halted"}, Since: time.Now().UTC(), Changed: time.Now().UTC(), Kept: 7}
+		v := review(3, "head1", "base1")
+		v.Comment, v.Set = "<b>&amp; ü", set
+		v.Call = &site.Call{Key: "stalled", Text: "n1"}
+		w.announce("slipway/berlin", &v)
+		got, err := decode(w.encode())
+		w.Touched = w.Check != nil // nobody knows
+		if diff := cmp.Diff(&w, got, cmp.AllowUnexported(wish{}), cmpopts.EquateEmpty()); diff != "" || err != nil {
+			t.Errorf("%v (-want +got):\n%s", err, diff)
+		}
 	}
 }
 

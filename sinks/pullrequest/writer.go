@@ -3,11 +3,13 @@ package pullrequest
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"iter"
 	"slices"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/forge"
+	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // attemptTimeout is how long one thing may take to be told; the forge's limits
@@ -192,7 +194,8 @@ func (r *Reporter) tell(ctx context.Context, w *wish, t task) error {
 	if !yields {
 		err = r.send(sctx, w, t.part)
 	}
-	if r.isHopeless(t, err) {
+	hopeless := r.isHopeless(t, err)
+	if hopeless {
 		r.Log.Warn("something is not told of a proposal, as the forge does not take it", "proposal", w.Number, "revision", w.Head, "err", err)
 		err = nil
 	}
@@ -200,6 +203,9 @@ func (r *Reporter) tell(ctx context.Context, w *wish, t task) error {
 		return err
 	}
 	return r.told(ctx, w.Number, func(is *wish) {
+		if t.part == partComment && is.Head == w.Comment.Head {
+			is.reads(w.Comment, hopeless)
+		}
 		is.drop(w, t.part)
 		if t.part == partCheck && !yields && is.Head == w.Head {
 			is.Written++
@@ -214,18 +220,42 @@ func (r *Reporter) send(ctx context.Context, w *wish, p part) error {
 	case partFormer:
 		return r.sendFormer(ctx, w, w.Former[0])
 	case partCall:
-		return r.keep(ctx, w.Number, "call-"+w.Call.Key, w.Call.Text)
-	}
-	c := w.Comment
-	if err := r.keep(ctx, w.Number, kindPlan, c.Text); err != nil || c.Set == "" {
+		_, _, err := r.Talk.Keep(ctx, w.Number, 0, r.marker("call-"+w.Call.Key), w.Call.Text)
 		return err
 	}
-	return r.Shown(ctx, w.Number, c.Head, c.Base, c.Set)
+	return r.sendComment(ctx, w)
 }
 
-func (r *Reporter) keep(ctx context.Context, number int, kind, text string) error {
-	_, err := r.Talk.Keep(ctx, number, r.marker(kind), text)
-	return err
+// sendComment writes the comment that is kept. Where it names something that is
+// destroyed it is read again: that the forge took it does not say that people can
+// read it.
+func (r *Reporter) sendComment(ctx context.Context, w *wish) error {
+	c, m := w.Comment, r.marker(kindPlan)
+	before, is, err := r.Talk.Keep(ctx, w.Number, w.Kept, m, c.Text)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	if now := *r.wishes[w.Number]; now.Kept != is.ID {
+		now.Kept = is.ID // it becomes durable with what was told
+		r.wishes[w.Number] = &now
+	}
+	r.mu.Unlock()
+	t := site.Told{Number: w.Number, Head: c.Head, Base: c.Base, Set: c.Set, Is: is.Reading()}
+	if before != nil {
+		was := before.Reading()
+		t.Before, t.Lost = &was, was.Text == t.Is.Text || slices.Contains(w.Maybe, was.Text)
+	}
+	if c.Names != "" {
+		there, err := r.Talk.Kept(ctx, w.Number, is.ID, m)
+		if err != nil {
+			return err
+		}
+		if there.Reading() != t.Is {
+			return fmt.Errorf("the comment on proposal %d does not read as it was written: it is written again", w.Number)
+		}
+	}
+	return r.Told(ctx, t)
 }
 
 // maxWritten is how many checks are written of a commit: GitHub takes a thousand
@@ -305,6 +335,18 @@ func (w *wish) outranks(o *wish) bool {
 	return w.Number < o.Number
 }
 
+// reads notes what people can read of a comment's head; where the comment could
+// not be written, the check is not going to be good.
+func (w *wish) reads(c *comment, hopeless bool) {
+	switch {
+	case !hopeless:
+		w.Read = c.Names
+	case w.Green != nil:
+		never := unwritten(*w.Green)
+		w.Green = &never
+	}
+}
+
 // drop takes out of a wish what was told, unless something else has come in its
 // place meanwhile.
 func (w *wish) drop(was *wish, p part) {
@@ -312,6 +354,9 @@ func (w *wish) drop(was *wish, p part) {
 	case partCheck:
 		if w.Check == was.Check {
 			w.Check = nil
+		}
+		if was.Check.Verdict == forge.Success && w.Head == was.Head && w.Comment == nil {
+			w.Fresh = false
 		}
 	case partFormer:
 		w.Former = slices.DeleteFunc(slices.Clone(w.Former), func(c string) bool { return c == was.Former[0] })
@@ -322,9 +367,13 @@ func (w *wish) drop(was *wish, p part) {
 		}
 	case partComment:
 		if w.Comment == was.Comment {
-			w.Comment = nil
+			w.Comment, w.Maybe = nil, nil
+			if w.Green != nil {
+				w.say(*w.Green)
+				w.Green = nil
+			}
 		}
-		if w.Head == was.Comment.Head {
+		if w.Head == was.Comment.Head && w.Check == nil {
 			w.Fresh = false
 		}
 	}

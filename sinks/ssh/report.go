@@ -14,7 +14,7 @@ import (
 // what may be long its size. It is one word to whatever shell the account has.
 const command = "sh -c '" +
 	"LC_ALL=C; PATH=$PATH:/usr/sbin:/sbin; export LC_ALL PATH; " +
-	"echo --marker; cat /etc/slipway/marker.json 2>/dev/null; " +
+	"echo --marker; [ ! -e /etc/slipway/marker.json ] || cat /etc/slipway/marker.json 2>/dev/null || echo " + unread + "; " +
 	"echo; echo --boot; cat /proc/sys/kernel/random/boot_id; " +
 	"echo; echo --os; cat /etc/os-release; " +
 	"echo; echo --kernel; uname -r; " +
@@ -33,6 +33,9 @@ const (
 	disksOfSysfs = `for i in /sys/block/*; do echo "NAME=\"${i##*/}\" TYPE=\"disk\" SIZE=\"$(($(cat $i/size) * 512))\""; done 2>/dev/null`
 )
 
+// unread is printed in the place of a marker that is there and cannot be read.
+const unread = "unread"
+
 // allUnits ends the list of units, which is empty in most systems.
 const allUnits = "--all"
 
@@ -45,22 +48,23 @@ const neededParts = 4
 // report is what the command told.
 type report struct {
 	marker                  *site.Marker
+	markerUnread            string // why the marker that is there was not read
 	bootID, release, kernel string
 	inside                  *site.Inside
 }
 
 // parse reads the command's output, behind whatever a login script printed;
-// false when it is no such output. A marker that cannot be read counts as none: the node then stays unproven, which is
-// the truth.
+// false when it is no such output.
 func parse(output []byte) (report, bool) {
 	told := divide(string(output))
-	return report{
-		marker:  parseMarker(told["marker"]),
+	r := report{
 		bootID:  line(told["boot"]),
 		release: parseRelease(told["os"]),
 		kernel:  line(told["kernel"]),
 		inside:  parseInside(told),
-	}, len(told) >= neededParts
+	}
+	r.marker, r.markerUnread = parseMarker(told["marker"])
+	return r, len(told) >= neededParts
 }
 
 // divide gives the text of each part, of as many as there are.
@@ -78,16 +82,26 @@ func divide(output string) map[string]string {
 	}
 	return told
 }
-func parseMarker(text string) *site.Marker {
+
+// parseMarker reads the text of a marker; empty text is that of a system without
+// one. Where there is a marker and it cannot be read, it says why.
+func parseMarker(text string) (_ *site.Marker, whyUnread string) {
+	text = strings.TrimSpace(text)
 	var m site.Marker
-	if json.Unmarshal([]byte(text), &m) != nil {
-		return nil
+	switch {
+	case text == "":
+		return nil, ""
+	case text == unread:
+		return nil, "the account that looks may not read it"
+	case json.Unmarshal([]byte(text), &m) != nil:
+		return nil, "it is no JSON object of a marker"
 	}
-	m.Node, m.Image, m.Token = line(m.Node), line(m.Image), line(m.Token)
+	m.Site, m.Node, m.Image, m.Token = line(m.Site), line(m.Node), line(m.Image), line(m.Token)
+	m.Machine.UUID, m.Machine.Serial = line(m.Machine.UUID), line(m.Machine.Serial)
 	if m.Node == "" || m.Generation < 0 {
-		return nil
+		return nil, "it names no node and generation"
 	}
-	return &m
+	return &m, ""
 }
 
 // parseRelease is the name for people in os-release(5).

@@ -14,22 +14,27 @@ func TestParse(t *testing.T) {
 	for name, c := range map[string]struct {
 		output string
 		marker bool
+		unread string
 		ok     bool
 	}{
-		"healthy":                {healthy, true, true},
-		"behind a greeting":      {"welcome!\n" + healthy, true, true},
-		"no marker":              {strings.Replace(healthy, `{"node":"n1","generation":2,"image":"abcd"}`, "", 1), false, true},
-		"half a marker":          {strings.Replace(healthy, `"image":"abcd"}`, "", 1), false, true},
-		"a marker of another":    {strings.Replace(healthy, `"node":"n1",`, "", 1), false, true},
-		"marker of a wrong kind": {strings.Replace(healthy, `2,`, `"2",`, 1), false, true},
-		"cut off":                {healthy[:len(healthy)-30], true, false},
-		"a login menu":           {"Welcome to the switch. 1) ports 2) quit\n", false, false},
-		"nothing":                {"", false, false},
+		"healthy":                  {healthy, true, "", true},
+		"behind a greeting":        {"welcome!\n" + healthy, true, "", true},
+		"no marker":                {strings.Replace(healthy, `{"node":"n1","generation":2,"image":"abcd"}`, "", 1), false, "", true},
+		"one that may not be read": {strings.Replace(healthy, `{"node":"n1","generation":2,"image":"abcd"}`, unread+"\n", 1), false, "may not read", true},
+		"half a marker":            {strings.Replace(healthy, `"image":"abcd"}`, "", 1), false, "no JSON", true},
+		"a marker of another":      {strings.Replace(healthy, `"node":"n1",`, "", 1), false, "names no node", true},
+		"marker of a wrong kind":   {strings.Replace(healthy, `2,`, `"2",`, 1), false, "no JSON", true},
+		"cut off":                  {healthy[:len(healthy)-30], true, "", false},
+		"a login menu":             {"Welcome to the switch. 1) ports 2) quit\n", false, "", false},
+		"nothing":                  {"", false, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, ok := parse([]byte(c.output))
 			if ok != c.ok || (r.marker != nil) != c.marker {
 				t.Fatalf("got ok %v, marker %v", ok, r.marker)
+			}
+			if (r.markerUnread == "") != (c.unread == "") || !strings.Contains(r.markerUnread, c.unread) {
+				t.Errorf("the marker was not read: %q, want %q", r.markerUnread, c.unread)
 			}
 			if r.marker != nil && *r.marker != marker {
 				t.Errorf("got %+v, want %+v", *r.marker, marker)

@@ -54,7 +54,7 @@ type machine struct{ client *sshclient.Client }
 func (m *machine) Close() error { return nil }
 
 // Apply takes no step: the driver only observes.
-func (m *machine) Apply(_ context.Context, step site.Step, _ *site.Node, _ site.Observed) error {
+func (m *machine) Apply(_ context.Context, step site.Step, _ *site.Node, _ driver.Permit) error {
 	return fmt.Errorf("%s: systems are only observed over SSH: %w", step.Action, errors.ErrUnsupported)
 }
 
@@ -76,9 +76,10 @@ func (m *machine) Observe(ctx context.Context, _ *site.Node, facets []site.Facet
 	}
 	have := site.Values{"bootID": r.bootID, "release": r.release, "kernel": r.kernel}
 	return site.Observed{
-		Facets: map[site.Facet]site.FacetState{site.FacetOS: {Have: have, Seen: time.Now(), Driver: Scheme}},
-		Marker: r.marker,
-		Inside: r.inside,
+		Facets:       map[site.Facet]site.FacetState{site.FacetOS: {Have: have, Seen: time.Now(), Driver: Scheme}},
+		Marker:       r.marker,
+		MarkerUnread: r.markerUnread,
+		Inside:       r.inside,
 	}, nil
 }
 

@@ -70,18 +70,57 @@ func TestInsideOnSSHD(t *testing.T) {
 	}
 }
 
+// A marker that is there and cannot be read is told apart from none.
+func TestUnreadMarkerOnSSHD(t *testing.T) {
+	for name, c := range map[string]struct {
+		make func(t *testing.T, marker string)
+		want string
+	}{
+		"unreadable": {func(t *testing.T, marker string) {
+			if err := os.Mkdir(marker, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}, "may not read"},
+		"cut off": {func(t *testing.T, marker string) { sshdtest.Write(t, marker, `{"node":"n1","gener`) }, "no JSON"},
+		"none":    {func(*testing.T, string) {}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			c.make(t, filepath.Join(dir, "marker.json"))
+			sub := startSSHDIn(t, dir)
+			m, err := ssh.New().Open(t.Context(), sub.Endpoint, sub.Secret)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen, err := m.Observe(t.Context(), sub.Node, []site.Facet{site.FacetOS})
+			if err != nil || seen.Marker != nil {
+				t.Fatalf("got marker %v, %v", seen.Marker, err)
+			}
+			if (seen.MarkerUnread == "") != (c.want == "") || !strings.Contains(seen.MarkerUnread, c.want) {
+				t.Errorf("the marker was not read: %q, want %q", seen.MarkerUnread, c.want)
+			}
+		})
+	}
+}
+
 // startSSHD has a system with a marker.
 func startSSHD(t *testing.T) drivertest.Subject {
 	t.Helper()
 	dir := t.TempDir()
+	sshdtest.Write(t, filepath.Join(dir, "marker.json"), `{"node":"n1","generation":3,"image":"abcd","token":"5c41"}`)
+	return startSSHDIn(t, dir)
+}
+
+// startSSHDIn serves a system whose marker is in the folder.
+func startSSHDIn(t *testing.T, dir string) drivertest.Subject {
+	t.Helper()
 	hostKey := sshdtest.Key(t, filepath.Join(dir, "host"), "ed25519")
 	userKey := sshdtest.Key(t, filepath.Join(dir, "user"), "ed25519")
 	sshdtest.Write(t, filepath.Join(dir, "authorized"), userKey)
-	sshdtest.Write(t, filepath.Join(dir, "marker.json"), `{"node":"n1","generation":3,"image":"abcd","token":"5c41"}`)
 	address := sshdtest.Serve(t, fmt.Sprintf(`
 HostKey %[1]s/host
 AuthorizedKeysFile %[1]s/authorized
-ForceCommand sh -c "$(printf %%s "$SSH_ORIGINAL_COMMAND" | sed s,/etc/slipway/,%[1]s/,)"
+ForceCommand sh -c "$(printf %%s "$SSH_ORIGINAL_COMMAND" | sed s,/etc/slipway/,%[1]s/,g)"
 `, dir))
 	return drivertest.Subject{
 		Endpoint: site.Endpoint{URL: "ssh://" + address, Trust: site.Trust{HostKeys: []string{hostKey}}},

@@ -63,7 +63,7 @@ func TestProposalsAreMergedIntoTheBranch(t *testing.T) {
 			}
 		}
 		m, err = p.Merge(t.Context(), eight)
-		if err != nil || m.Result.ID != "" || len(m.Conflicts) != 1 || m.Conflicts[0] != "b: both sides changed it" {
+		if err != nil || m.Result.ID != "" || len(m.Conflicts) != 1 || m.Conflicts[0] != "b: both sides changed it at the same lines, or next to each other's (on the branch: line 1)" {
 			t.Errorf("got %+v, %v", m, err)
 		}
 	}

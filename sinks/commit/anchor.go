@@ -1,0 +1,165 @@
+package commit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/repo"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// termFile is where the branch says who acts for the site.
+const termFile = "term.json"
+
+// maxFile bounds what is read of the branch, in bytes: others may write to it.
+const maxFile = 1 << 20
+
+// lookup is the claim that a commit of the branch has.
+type lookup struct {
+	head  string
+	claim site.TermClaim
+}
+
+// Term implements engine.Anchor. Where the branch is at the commit that was read
+// last, that costs one listing of its head.
+func (r *Reporter) Term(ctx context.Context) (site.TermClaim, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	is, err := r.published(ctx)
+	if err != nil {
+		return site.TermClaim{}, fmt.Errorf("status branch %s: %w", r.branch, err)
+	}
+	return is.claim, nil
+}
+
+// published looks up the claim at the head of the branch.
+func (r *Reporter) published(ctx context.Context) (lookup, error) {
+	head, err := r.remote.Head(ctx, r.branch)
+	switch {
+	case errors.Is(err, repo.ErrNoBranch):
+		return lookup{}, nil
+	case err != nil:
+		return lookup{}, err
+	case head == r.known.head:
+		return r.known, nil
+	}
+	files, head, err := r.files(ctx)
+	if err != nil {
+		return lookup{}, err
+	}
+	is := lookup{head: head}
+	if err := readJSON(files, termFile, &is.claim); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return lookup{}, err
+	}
+	r.known = is
+	return is, nil
+}
+
+// files are the branch's, at the commit that is its head.
+func (r *Reporter) files(ctx context.Context) (fs.FS, string, error) {
+	store, err := repo.OpenStore("")
+	if err != nil {
+		return nil, "", err
+	}
+	head, err := r.remote.Fetch(ctx, store, r.branch, "")
+	if err != nil {
+		return nil, "", err
+	}
+	files, err := store.Files(head)
+	return files, head, err
+}
+
+func readJSON(files fs.FS, name string, into any) error {
+	info, err := fs.Stat(files, name)
+	if err != nil {
+		return err
+	}
+	if info.Size() > maxFile {
+		return fmt.Errorf("%s has %d bytes, and %d are read", name, info.Size(), maxFile)
+	}
+	data, err := fs.ReadFile(files, name)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// Claim implements engine.Anchor.
+func (r *Reporter) Claim(ctx context.Context, c, before site.TermClaim) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	data, err := asJSON(c)
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("status: term %d begins\n\n%s%s\n", c.Term, trailerSite, r.site)
+	r.tree, r.nodes = nil, nil // the branch is read anew
+	err = r.bring(ctx, text, func() error {
+		is, err := r.published(ctx)
+		switch {
+		case err != nil:
+			return err
+		case is.head != r.tree.Head():
+			return repo.ErrMoved
+		case is.claim.Instance != before.Instance:
+			return site.ErrClaimed
+		}
+		return r.tree.Set(termFile, data)
+	})
+	if err != nil {
+		return err
+	}
+	r.known = lookup{r.tree.Head(), c}
+	return nil
+}
+
+// Seal implements engine.Anchor, by a commit of its own.
+func (r *Reporter) Seal(ctx context.Context, n site.NodeStatus) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	text := fmt.Sprintf("status: %s uses an approval\n\n%s%s\n", n.Name, trailerSite, r.site)
+	return r.bring(ctx, text, func() error {
+		delete(r.nodes, n.Name) // the next report has more of it
+		data, err := nodeJSON(n)
+		if err != nil {
+			return err
+		}
+		return r.tree.Set(nodeFile(n.Name), data)
+	})
+}
+
+// Sealed implements engine.Anchor. A file that cannot be read counts for
+// nothing: it proves nothing.
+func (r *Reporter) Sealed(ctx context.Context) ([]site.Sealed, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	files, _, err := r.files(ctx)
+	switch {
+	case errors.Is(err, repo.ErrNoBranch):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("status branch %s: %w", r.branch, err)
+	}
+	var all []site.Sealed
+	err = fs.WalkDir(files, nodesFolder, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(name, ".json") {
+			return err
+		}
+		var n site.NodeStatus
+		if err := readJSON(files, name, &n); err == nil && n.Sealed != nil {
+			all = append(all, *n.Sealed)
+		}
+		return nil
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return all, err
+}

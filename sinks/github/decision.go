@@ -1,0 +1,107 @@
+package github
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	gh "github.com/google/go-github/v60/github"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// maxTimelinePages bounds what is read of a pull request's timeline, 100 each.
+const maxTimelinePages = 100
+
+// tidying is how long before a merge GitHub may undo by itself what led to it: it
+// takes a pull request out of the merge queue as it merges it.
+const tidying = 10 * time.Second
+
+// Decision reads from a pull request's timeline how it came to its merge. The
+// pull request itself names who merged, but not since when it was to be merged
+// automatically, nor by which program. As long as the timeline does not have the
+// merge, it is late.
+func (r *Repository) Decision(ctx context.Context, number int) (site.Decision, error) {
+	pr, _, err := r.api.PullRequests.Get(ctx, r.owner, r.name, number)
+	if err != nil {
+		return site.Decision{}, fmt.Errorf("pull request #%d: %w", number, explain(err, needPulls))
+	}
+	var events []*gh.Timeline
+	err = pages(maxTimelinePages, func(page gh.ListOptions) (*gh.Response, error) {
+		some, resp, err := r.api.Issues.ListIssueTimeline(ctx, r.owner, r.name, number, &page)
+		events = append(events, some...)
+		return resp, err
+	})
+	if err != nil {
+		return site.Decision{}, fmt.Errorf("timeline of #%d: %w", number, explain(err, needPulls))
+	}
+	d, known := decided(pr, events)
+	if !known {
+		return d, fmt.Errorf("timeline of #%d: %w: it does not have the merge", number, site.ErrNotYet)
+	}
+	return d, nil
+}
+
+// decided is how a pull request came to its merge; it is known once its timeline
+// has that.
+//
+// The names of the events are GitHub's. Its documentation ("Issue event types")
+// does not list those of auto-merge, of which there is one for each way to merge,
+// and of the merge queue.
+func decided(pr *gh.PullRequest, events []*gh.Timeline) (d site.Decision, known bool) {
+	var auto, merged *gh.Timeline
+	queued := false
+	last := pr.GetMergedAt().Add(-tidying)
+	for _, e := range events {
+		early := e.GetCreatedAt().Before(last)
+		switch name := e.GetEvent(); {
+		case name == "merged":
+			merged = e
+		case strings.HasPrefix(name, "auto_") && strings.HasSuffix(name, "_enabled"):
+			auto = e
+		case strings.HasPrefix(name, "auto_") && strings.HasSuffix(name, "_disabled") && early:
+			auto = nil
+		case name == "added_to_merge_queue":
+			queued = true
+		case name == "removed_from_merge_queue" && early:
+			queued = false
+		}
+	}
+	if merged == nil {
+		return d, false
+	}
+	d = site.Decision{By: merged.GetActor().GetLogin(), When: pr.GetMergedAt().Time, Program: programOf(merged)}
+	switch {
+	case auto != nil:
+		d.By, d.When, d.Auto = auto.GetActor().GetLogin(), auto.GetCreatedAt().Time, true
+		if p := programOf(auto); p != "" {
+			d.Program = p
+		}
+	case pr.AutoMerge != nil:
+		d.By, d.When, d.Auto = pr.AutoMerge.GetEnabledBy().GetLogin(), time.Time{}, true
+	}
+	switch by := pr.GetMergedBy(); {
+	case queued:
+		d.Program = "the merge queue"
+	case isProgram(by):
+		d.Program = by.GetLogin()
+	case by == nil:
+		d.By = ""
+	}
+	return d, true
+}
+
+// programOf names the program that did something, by itself or in somebody's
+// name; empty for none.
+func programOf(e *gh.Timeline) string {
+	if isProgram(e.GetActor()) {
+		return e.GetActor().GetLogin()
+	}
+	if via := e.GetPerformedViaGithubApp(); via != nil {
+		return "the App " + via.GetSlug()
+	}
+	return ""
+}
+
+func isProgram(u *gh.User) bool { return u.GetType() == "Bot" }

@@ -1,0 +1,55 @@
+package metrics
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// What is read of the artifact store when somebody asks.
+var (
+	artifactFilesDesc    = desc("artifact_files", "Files in the artifact store.")
+	artifactBytesDesc    = desc("artifact_bytes", "Bytes that the files in the artifact store have together.")
+	artifactSpaceDesc    = desc("artifact_space_bytes", "Bytes that the artifact store may have.")
+	artifactWantedDesc   = desc("artifact_wanted", "Images that installations need and the store does not have yet.", "state")
+	artifactServedDesc   = desc("artifact_served_bytes_total", "Bytes of images that were sent to machines.")
+	artifactRequestsDesc = desc("artifact_requests_total", "Requests to the artifact server.", "result")
+)
+
+// ArtifactNumbers are the numbers of an artifact store at one moment. What was
+// served is counted since the daemon began.
+type ArtifactNumbers struct {
+	Files             int
+	Bytes, Space      int64
+	Fetching, Waiting int // images on their way, and those that wait for their turn
+	Failed            int // images that could not be fetched
+	Served            int64
+	Answered, Refused int64
+}
+
+// Artifacts begins to measure a site's artifact store, which is asked for its
+// numbers at every scrape.
+func (m *Metrics) Artifacts(name string, read func() ArtifactNumbers) {
+	m.registry.MustRegister(&artifactCollector{name, read})
+}
+
+type artifactCollector struct {
+	site string
+	read func() ArtifactNumbers
+}
+
+func (c *artifactCollector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{artifactFilesDesc, artifactBytesDesc, artifactSpaceDesc, artifactWantedDesc, artifactServedDesc, artifactRequestsDesc} {
+		out <- d
+	}
+}
+
+func (c *artifactCollector) Collect(out chan<- prometheus.Metric) {
+	n := c.read()
+	s := scrape{site: c.site, out: out}
+	s.gauge(artifactFilesDesc, float64(n.Files))
+	s.gauge(artifactBytesDesc, float64(n.Bytes))
+	s.gauge(artifactSpaceDesc, float64(n.Space))
+	s.gauge(artifactWantedDesc, float64(n.Fetching), "fetching")
+	s.gauge(artifactWantedDesc, float64(n.Waiting), "waiting")
+	s.gauge(artifactWantedDesc, float64(n.Failed), "failed")
+	s.counter(artifactServedDesc, float64(n.Served))
+	s.counter(artifactRequestsDesc, float64(n.Answered), "answered")
+	s.counter(artifactRequestsDesc, float64(n.Refused), "refused")
+}
