@@ -153,7 +153,7 @@ func (s *stage) startLab(ctx context.Context, flags ...string) error {
 
 func (s *stage) startDaemon(flags ...string) error {
 	var err error
-	s.slipway, err = s.start("slipway", append([]string{"run", "--repo", "site.git", "--credentials", credentials}, flags...)...)
+	s.slipway, err = s.start("slipway", append([]string{"run", "--repo", "site.git", "--credentials", credentials, "--artifact-listen", "127.0.0.1:0"}, flags...)...)
 	s.daemon = control.Dial(control.Socket(stateDir))
 	return err
 }

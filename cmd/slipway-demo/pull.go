@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/tests/github"
+	"github.com/slipway-gitops/slipway/tests/lab"
 )
 
 // The simulated GitHub, and who is there.
@@ -46,12 +47,12 @@ func (s *stage) openForge() error {
 	s.forge.repo.Grant(colleague, github.Write)
 	token, secret := s.forge.Token(bot, "repo"), s.forge.Token(bot)
 	s.forge.repo.Hook("http://"+s.forge.listen+"/", secret, "pull_request")
-	const credential = "hosts: 127.0.0.1\n\n%s\n"
+	const credential = "hosts: 127.0.0.1\nuse: %s\nports: 1024-65535\n\n%s\n"
 	return errors.Join(l.Close(),
 		os.Symlink(s.forge.repo.Dir(), "site.git"),
 		os.WriteFile("github.pem", s.forge.CA(), 0o600),
-		os.WriteFile(credentials+"/github", fmt.Appendf(nil, credential, token), 0o600),
-		os.WriteFile(credentials+"/webhook", fmt.Appendf(nil, credential, secret), 0o600))
+		os.WriteFile(credentials+"/github", fmt.Appendf(nil, credential, "github", token), 0o600),
+		os.WriteFile(credentials+"/webhook", fmt.Appendf(nil, credential, "webhook", secret), 0o600))
 }
 
 // flags are what the daemon needs to speak there.
@@ -70,6 +71,7 @@ func pull(ctx context.Context, s *stage) error {
 	}
 	err := errors.Join(
 		s.edit("rack-3.cue", freshNode, strings.Replace(freshNode, "generation: 1", "generation: 2", 1)),
+		s.edit("lab.cue", imageOf("compute-6", 1), imageOf("compute-6", 2)),
 		s.edit("rack-3.cue", `"storage-3": {`, `"storage-3": {`+"\n\t\t"+networkFirst))
 	if err == nil {
 		err = s.commit(ctx, "a fresh system for compute-6")
@@ -104,6 +106,11 @@ func pull(ctx context.Context, s *stage) error {
 	return s.showInstalled(ctx, "compute-6")
 }
 
+// imageOf is the digest of the image that the lab makes for a node in a generation.
+func imageOf(node string, generation int) string {
+	return lab.ImageSHA256("example", "debian12", node, generation)
+}
+
 // freshNode is the end of compute-6 in its file.
 const freshNode = "addresses: {bmc: \"127.83.3.4\", os: \"127.84.3.4\"}\n\t\tgeneration: 1"
 
@@ -123,7 +130,7 @@ func (s *stage) untilSaid(ctx context.Context, p *github.Pull, words string) (te
 
 var (
 	folded = regexp.MustCompile(`(?s)<details><summary>(.*?)</summary>.*?</details>`)
-	marks  = regexp.MustCompile(`(?s)<!--.*?-->\s*|</?code>|\*\*`)
+	marks  = regexp.MustCompile(`(?s)<!--.*?-->\s*|</?code>|(?m:^### )|\*\*`)
 	links  = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 	blanks = regexp.MustCompile(`\n{2,}`)
 )

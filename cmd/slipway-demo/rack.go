@@ -93,7 +93,7 @@ func openRack(show *screen, keep bool) (*stage, error) {
 	}
 	err = errors.Join(
 		os.Mkdir(credentials, 0o700),
-		os.WriteFile(credentials+"/os", fmt.Appendf(nil, "hosts: 127.0.0.1\nusername: ops\n\n%s", private), 0o600),
+		os.WriteFile(credentials+"/os", fmt.Appendf(nil, "hosts: 127.0.0.1\nuse: ssh\nports: 1024-65535\nusername: ops\n\n%s", private), 0o600),
 		os.WriteFile("site/lab.cue", []byte(design), 0o644),
 		setFields("site/site.cue", pace("2s")))
 	if err != nil {

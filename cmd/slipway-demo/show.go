@@ -149,10 +149,10 @@ func (s *screen) bar(status *site.Status) string {
 }
 
 var glyphs = map[site.State]string{
-	site.InSync: "█", site.Progressing: "▓", site.Retrying: "▒", site.Blocked: "▒", site.Stalled: "×", site.Paused: "▒", site.Unknown: "░",
+	site.InSync: "█", site.Progressing: "▓", site.Retrying: "▒", site.Blocked: "▒", site.Stalled: "×", site.Foreign: "×", site.Paused: "▒", site.Unknown: "░",
 }
 
 var stateColours = map[site.State]text.Color{
 	site.InSync: text.FgGreen, site.Progressing: text.FgCyan, site.Retrying: text.FgYellow, site.Blocked: text.FgYellow,
-	site.Stalled: text.FgRed, site.Paused: text.FgYellow, site.Unknown: text.FgWhite,
+	site.Stalled: text.FgRed, site.Foreign: text.FgRed, site.Paused: text.FgYellow, site.Unknown: text.FgWhite,
 }

@@ -167,11 +167,11 @@ func makeCredentials() error {
 	if err != nil {
 		return err
 	}
-	const head = "hosts: %s\nusername: admin\n\n%s\n"
+	const head = "hosts: %s\nuse: %s\nports: 1024-65535\nusername: admin\n\n%s\n"
 	return errors.Join(
 		os.Mkdir(credentials, 0o700),
-		os.WriteFile(credentials+"/bmc", fmt.Appendf(nil, head, "127.83.0.0/16", rand.Text()), 0o600),
-		os.WriteFile(credentials+"/os", fmt.Appendf(nil, head, "127.84.0.0/16", key), 0o600))
+		os.WriteFile(credentials+"/bmc", fmt.Appendf(nil, head, "127.83.0.0/16", "redfish", rand.Text()), 0o600),
+		os.WriteFile(credentials+"/os", fmt.Appendf(nil, head, "127.84.0.0/16", "ssh", key), 0o600))
 }
 
 // makeKey invents a key of SSH: a file's text, and the line for who lets it in.

@@ -291,8 +291,9 @@ func credentials(t *testing.T) string {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for name, secret := range map[string]string{"bmc": "pw", "os": string(pem.EncodeToMemory(block))} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("hosts: 127.0.0.0/8\nusername: admin\n\n"+secret+"\n"), 0o600); err != nil {
+	const head = "hosts: 127.0.0.0/8\nports: 1024-65535\nusername: admin\nuse: "
+	for name, text := range map[string]string{"bmc": "redfish\n\npw\n", "os": "ssh\n\n" + string(pem.EncodeToMemory(block))} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(head+text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"strings"
 
@@ -224,20 +223,24 @@ func evaluate(ctx context.Context, f runFlags) (*site.Site, error) {
 // account is what a credential opens: its password, or the public half of its
 // private key.
 func account(store *secret.Store, e site.Endpoint) (lab.Account, error) {
-	u, err := url.Parse(e.URL)
+	ask, err := secret.ForEndpoint(e.Credential, e.URL)
 	if err != nil {
 		return lab.Account{}, err
 	}
-	v, err := store.Get(e.Credential, u.Hostname())
+	v, err := store.Get(ask)
 	if err != nil {
 		return lab.Account{}, err
 	}
 	a := lab.Account{Username: v.Username()}
-	if !strings.Contains(v.Reveal(), "PRIVATE KEY") {
-		a.Password = v.Reveal()
-		return a, nil
+	if !v.IsPEM() {
+		a.Password, err = v.Password()
+		return a, err
 	}
-	signer, err := ssh.ParsePrivateKey([]byte(v.Reveal()))
+	text, err := v.PEM()
+	if err != nil {
+		return a, err
+	}
+	signer, err := ssh.ParsePrivateKey(text)
 	if err != nil {
 		return a, fmt.Errorf("credential %s is not a private key that can be read", e.Credential)
 	}

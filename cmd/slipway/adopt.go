@@ -6,7 +6,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/slipway-gitops/slipway/engine"
 	"github.com/slipway-gitops/slipway/engine/design"
 	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/secret"
@@ -80,7 +80,7 @@ func (a *app) adopt(ctx context.Context, f adoptFlags) error {
 	if err := vacant(f.out); err != nil {
 		return err
 	}
-	survey, secrets, err := f.open()
+	survey, secrets, err := a.openSurvey(f.surveyFlags)
 	if err != nil {
 		return err
 	}
@@ -116,8 +116,8 @@ func vacant(dir string) error {
 	return nil
 }
 
-// adoptable are the machines that were looked into, each once, and those that
-// are left out.
+// adoptable are the machines that were looked into, each once and with the least
+// identity that tells it from the others, and those that are left out.
 func adoptable(met []site.Met) (all, left []site.Met, notes []string) {
 	first := map[site.Identity]string{}
 	for _, m := range met {
@@ -130,51 +130,28 @@ func adoptable(met []site.Met) (all, left []site.Met, notes []string) {
 			m.Why = "it is the same machine as at " + other
 			left = append(left, m)
 			continue
-		case !id.Known() && behind(met, m.Address) > 1:
-			m.Why = "it is a part of a machine behind the same controller, with no identity of its own"
-			left = append(left, m)
-			continue
 		case !id.Known():
-			notes = append(notes, m.Address+" has no identity of its own: it is only observed, and never written to, until the design names one")
+			notes = append(notes, where(met, m)+" has no identity of its own: Slipway observes it, and writes nothing to it until the design names one")
 		}
 		first[id] = m.Address
 		all = append(all, m)
 	}
-	return all, left, append(notes, parted(all)...)
-}
-
-// behind is how many machines are behind one controller.
-func behind(met []site.Met, address string) (n int) {
-	for _, m := range met {
-		if m.Address == address {
-			n++
-		}
-	}
-	return n
-}
-
-// parted takes from machines the parts of an identity that several of them
-// have, and says so: they would name none.
-func parted(all []site.Met) (notes []string) {
-	count := map[string]int{}
-	for _, m := range all {
-		id := m.Observed.Identity.Own()
-		count["UUID "+min(id.UUID, site.TurnedRound(id.UUID))]++
-		count["serial number "+id.Serial]++
-	}
+	ids, shared := engine.Distinct(all)
 	for i := range all {
-		id := all[i].Observed.Identity.Own()
-		if key := "UUID " + min(id.UUID, site.TurnedRound(id.UUID)); id.UUID != "" && count[key] > 1 {
-			notes = append(notes, fmt.Sprintf("%s shares its %s with another machine, so that it is not told by that", all[i].Address, key))
-			id.UUID = ""
-		}
-		if key := "serial number " + id.Serial; id.Serial != "" && count[key] > 1 {
-			notes = append(notes, fmt.Sprintf("%s shares its %s with another machine, so that it is not told by that", all[i].Address, key))
-			id.Serial = ""
-		}
-		all[i].Observed.Identity = id
+		all[i].Observed.Identity = ids[i]
 	}
-	return notes
+	return all, left, append(notes, shared...)
+}
+
+// where is the address of a machine, or its endpoint where others are behind the
+// same controller.
+func where(met []site.Met, m site.Met) string {
+	for _, other := range met {
+		if other.Address == m.Address && other.Endpoint.URL != m.Endpoint.URL {
+			return m.Endpoint.URL
+		}
+	}
+	return m.Address
 }
 
 // rounds bounds how often a site is written anew for what its plan would do.
@@ -283,9 +260,9 @@ func adoptedFiles(x design.Adoption, credential string) ([]newFile, error) {
 }
 
 // printLeft says which machines were met and are not in the site, and why.
-func printLeft(w io.Writer, left []site.Met) {
+func printLeft(w *screen, left []site.Met) {
 	for _, r := range byReason(left) {
-		fmt.Fprintf(w, "left out  %s: %s\n", r.where, printable(r.why))
+		w.Printf("left out  %s: %s\n", r.where, r.why)
 	}
 }
 
@@ -296,19 +273,19 @@ func (a *app) printAdopted(done adopted, f adoptFlags) error {
 		"cd " + dir, "git init", "git add .", "git commit -m \"the site as it is\"",
 	}
 	if a.output == "json" {
-		return printJSON(a.out, done)
+		return a.out.JSON(done)
 	}
-	fmt.Fprintf(a.out, "%s: the site %s of %s; its plan is empty, and no machine was written to\n", printable(done.Dir), done.Site, plural(done.Machines, "machine"))
+	a.out.Printf("%s: the site %s of %s; its plan is empty, and no machine was written to\n", done.Dir, done.Site, plural(done.Machines, "machine"))
 	for _, name := range done.Files {
-		fmt.Fprintf(a.out, "  %s\n", name)
+		a.out.Printf("  %s\n", name)
 	}
 	printLeft(a.out, done.Left)
 	for _, n := range done.Notes {
-		fmt.Fprintf(a.out, "note      %s\n", printable(n))
+		a.out.Printf("note      %s\n", n)
 	}
-	fmt.Fprintln(a.out, "\nGo on with these, and with what README.md says:")
+	a.out.Printf("\nGo on with these, and with what README.md says:\n")
 	for _, c := range done.Next {
-		fmt.Fprintf(a.out, "  %s\n", c)
+		a.out.Printf("  %s\n", c)
 	}
 	return nil
 }

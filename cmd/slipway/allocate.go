@@ -53,6 +53,7 @@ type allocated struct {
 }
 
 func (a *app) allocate(ctx context.Context, path, siteName string, check bool) error {
+	path, siteName = located(path, siteName)
 	rev, err := readDir(ctx, path)
 	if err != nil {
 		return err
@@ -121,23 +122,20 @@ func writeAllocations(name string, text []byte) error {
 
 func (a *app) printAllocated(done allocated, check bool) error {
 	if a.output == "json" {
-		return printJSON(a.out, done)
+		return a.out.JSON(done)
 	}
 	if len(done.Changes) == 0 {
-		_, err := fmt.Fprintf(a.out, "every node of site %s that asks for an address has one\n", done.Site)
-		return err
+		return a.out.Printf("every node of site %s that asks for an address has one\n", done.Site)
 	}
 	t := newTable("network", "node", "had", "has")
 	for _, c := range done.Changes {
 		t.AppendRow(table.Row{c.Network, c.Node, orDash(c.Before), orDash(c.After)})
 	}
-	fmt.Fprintln(a.out, t.Render())
+	a.out.Println(t.Render())
 	if check {
-		_, err := fmt.Fprintf(a.out, "\n%s is not written: it would change in %s\n", done.File, plural(len(done.Changes), "line"))
-		return err
+		return a.out.Printf("\n%s is not written: it would change in %s\n", done.File, plural(len(done.Changes), "line"))
 	}
-	_, err := fmt.Fprintf(a.out, "\n%s is written; commit it with the design\n", done.File)
-	return err
+	return a.out.Printf("\n%s is written; commit it with the design\n", done.File)
 }
 
 func orDash(s string) string {

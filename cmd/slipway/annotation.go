@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"path"
 	"strings"
 
@@ -12,7 +11,7 @@ import (
 // printAnnotations writes findings as workflow commands of GitHub Actions, which
 // shows them beside the lines of a pull request:
 // https://docs.github.com/actions/reference/workflow-commands-for-github-actions
-func printAnnotations(w io.Writer, from *sources, below string, findings []site.Finding) {
+func printAnnotations(w *screen, from *sources, below string, findings []site.Finding) {
 	for _, f := range findings {
 		var place strings.Builder
 		if f.File != "" {
@@ -24,7 +23,7 @@ func printAnnotations(w io.Writer, from *sources, below string, findings []site.
 		if start, end := characters(from.line(f.File, f.Line), f.Col); start > 0 {
 			fmt.Fprintf(&place, "col=%d,endColumn=%d,", start, end)
 		}
-		fmt.Fprintf(w, "::%s %stitle=%s::%s\n", annotationLevel(f.Severity), place.String(), property(f.Code), data(story(f)))
+		w.Printf("::%s %stitle=%s::%s\n", annotationLevel(f.Severity), place.String(), property(f.Code), data(story(f)))
 	}
 }
 

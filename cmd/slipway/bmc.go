@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -85,7 +84,7 @@ func (a *app) bmcGet(ctx context.Context, b *bmc, args []string) error {
 	if err := json.Unmarshal(text, &v); err != nil {
 		return err
 	}
-	return printJSON(a.out, v)
+	return a.out.JSON(v)
 }
 
 // bmc is an open management controller.
@@ -114,16 +113,13 @@ func (a *app) withBMC(ctx context.Context, f bmcFlags, name string, do func(*bmc
 	if err != nil {
 		return err
 	}
-	u, err := url.Parse(b.endpoint.URL)
-	if err != nil {
-		return err
-	}
-	scheme, _, _ := strings.Cut(u.Scheme, "+")
+	scheme, _, _ := strings.Cut(b.endpoint.URL, ":")
+	scheme, _, _ = strings.Cut(scheme, "+")
 	d := drivers()[scheme]
 	if d == nil {
 		return usage("no driver is known for %s", b.endpoint.URL)
 	}
-	value, err := f.secret(b.endpoint.Credential, u.Hostname())
+	value, err := a.secret(f.credentials, b.endpoint)
 	if err != nil {
 		return err
 	}
@@ -135,15 +131,20 @@ func (a *app) withBMC(ctx context.Context, f bmcFlags, name string, do func(*bmc
 	return errors.Join(err, b.Close())
 }
 
-func (f bmcFlags) secret(name, host string) (secret.Value, error) {
-	if name == "" {
+// secret is the value of an endpoint's credential.
+func (a *app) secret(dir string, e site.Endpoint) (secret.Value, error) {
+	if e.Credential == "" {
 		return secret.Value{}, nil
 	}
-	secrets, err := secret.Open(f.credentials)
+	secrets, err := a.openCredentials(dir)
 	if err != nil {
 		return secret.Value{}, err
 	}
-	return secrets.Get(name, host)
+	ask, err := secret.ForEndpoint(e.Credential, e.URL)
+	if err != nil {
+		return secret.Value{}, err
+	}
+	return secrets.Get(ask)
 }
 
 // findBMC is how the controller is reached that was named by a URL or a node.
@@ -182,7 +183,7 @@ func (f bmcFlags) endpoint(text string) (site.Endpoint, error) {
 // tellTrust says which certificate was trusted for being the first.
 func (a *app) tellTrust(b *bmc) {
 	if c, ok := driver.As[driver.Certifier](b.Machine); ok && c.Certificate() != "" {
-		fmt.Fprintf(a.err, "slipway: trusted %s, which nobody has verified; from now on pass --fingerprint %s, or pin it in the design\n", c.Certificate(), c.Certificate())
+		a.err.Printf("slipway: trusted %s, which nobody has verified; from now on pass --fingerprint %s, or pin it in the design\n", c.Certificate(), c.Certificate())
 	}
 }
 

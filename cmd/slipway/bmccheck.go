@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -83,7 +82,7 @@ func (a *app) bmcCheck(ctx context.Context, b *bmc, f checkBMCFlags) error {
 		}
 	}
 	if a.output == "json" {
-		return printJSON(a.out, out)
+		return a.out.JSON(out)
 	}
 	printGrade(a.out, grade)
 	printCaptured(a.out, out.Capture)
@@ -119,7 +118,7 @@ func (a *app) bmcCapture(ctx context.Context, b *bmc, f checkBMCFlags) (*capture
 	}
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
-	if err := printJSON(z, got.Resources); err != nil {
+	if err := encodeJSON(z, got.Resources); err != nil {
 		return nil, err
 	}
 	if err := z.Close(); err != nil {
@@ -131,62 +130,63 @@ func (a *app) bmcCapture(ctx context.Context, b *bmc, f checkBMCFlags) (*capture
 
 // progress shows on a terminal how far something is, until it is done.
 func (a *app) progress() (driver.Told, func()) {
-	if !isTerminal(a.err) {
+	if !a.err.Terminal() {
 		return func(string, int, int) {}, func() {}
 	}
 	const width = 30
 	told := func(what string, done, all int) {
 		full := done * width / max(all, 1)
-		fmt.Fprintf(a.err, "\r%s%s%s %d/%d %s", text.EraseLine.Sprint(), strings.Repeat("█", full), strings.Repeat("░", width-full), done, all, what)
+		bar := strings.Repeat("█", full) + strings.Repeat("░", width-full)
+		a.err.Restart(fmt.Sprintf("%s %d/%d %s", bar, done, all, what))
 	}
-	return told, func() { fmt.Fprint(a.err, "\r"+text.EraseLine.Sprint()+"\r") }
+	return told, func() { a.err.Restart("") }
 }
 
 var verdictColours = map[driver.Verdict]text.Color{
 	driver.Works: text.FgGreen, driver.Partly: text.FgYellow, driver.Lacks: text.FgHiBlack, driver.Fails: text.FgRed,
 }
 
-func printGrade(w io.Writer, g driver.Grade) {
+func printGrade(w *screen, g driver.Grade) {
 	bold := paint(w, text.Bold)
 	for _, f := range g.About {
-		fmt.Fprintf(w, "%-13s %s\n", f.Name, f.Value)
+		w.Printf("%-13s %s\n", f.Name, f.Value)
 	}
-	fmt.Fprintf(w, "%-13s %s\n", "identity", identityText(g))
+	w.Printf("%-13s %s\n", "identity", identityText(g))
 	t := newTable("ability", "", "how")
 	for _, ability := range g.Abilities {
 		t.AppendRow(table.Row{ability.Name, paint(w, verdictColours[ability.Verdict])(string(ability.Verdict)), abilityText(ability)})
 	}
-	if width := columns(w); width > 60 {
+	if width := w.Columns(); width > 60 {
 		t.SetColumnConfigs([]table.ColumnConfig{{Number: 3, WidthMax: width - 30, WidthMaxEnforcer: text.WrapSoft}})
 	}
-	fmt.Fprintf(w, "\n%s\n\n", t.Render())
-	fmt.Fprintf(w, "%s %s\n", bold("serves  "), orNothing(served(g)))
-	fmt.Fprintf(w, "%s %s\n", bold("known for"), orNothing(g.Known))
-	fmt.Fprintf(w, "%s %s\n\n", bold("came up "), orNothing(g.Met))
+	w.Printf("\n%s\n\n", t.Render())
+	w.Printf("%s %s\n", bold("serves  "), orNothing(served(g)))
+	w.Printf("%s %s\n", bold("known for"), orNothing(g.Known))
+	w.Printf("%s %s\n\n", bold("came up "), orNothing(g.Met))
 	l := newTable("request", "count", "median", "worst")
 	for _, k := range g.Latency {
 		l.AppendRow(table.Row{k.Kind, k.Requests, short(time.Duration(k.Median)), short(time.Duration(k.Worst))})
 	}
-	fmt.Fprintf(w, "%s\n\n%d requests, %d KiB; nothing was written\n", l.Render(), g.Requests, g.Bytes>>10)
+	w.Printf("%s\n\n%d requests, %d KiB; nothing was written\n", l.Render(), g.Requests, g.Bytes>>10)
 }
 
 func identityText(g driver.Grade) string {
 	if !g.Identity.Known() {
 		return "none"
 	}
-	return strings.TrimSpace(strings.Join([]string{g.Identity.UUID, g.Identity.Serial}, "  "))
+	parts := []string{g.Identity.UUID, g.Identity.Serial, g.Identity.Slot, g.Identity.MAC}
+	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), "  ")
 }
 
-func abilityText(a driver.Ability) string {
-	if len(a.Values) == 0 {
-		return a.Text
+// abilityText gives values that have spaces lines of their own.
+func abilityText(a driver.Ability) laid {
+	switch {
+	case len(a.Values) == 0:
+		return lines(a.Text)
+	case strings.Contains(strings.Join(a.Values, ""), " "):
+		return lines(append([]string{a.Text}, a.Values...)...)
 	}
-	between := ", "
-	if strings.Contains(strings.Join(a.Values, ""), " ") {
-		between = "\n"
-		return a.Text + between + strings.Join(a.Values, between)
-	}
-	return a.Text + ": " + strings.Join(a.Values, between)
+	return lines(a.Text + ": " + strings.Join(a.Values, ", "))
 }
 
 // served are the facets for which everything that they need works, at least
@@ -230,15 +230,15 @@ func short(d time.Duration) string {
 	return d.Round(time.Millisecond).String()
 }
 
-func printCaptured(w io.Writer, c *captured) {
+func printCaptured(w *screen, c *captured) {
 	if c == nil {
 		return
 	}
-	fmt.Fprintf(w, "%s holds %d resources, redacted; look through it before you give it to somebody\n", c.File, c.Resources)
+	w.Printf("%s holds %d resources, redacted; look through it before you give it to somebody\n", c.File, c.Resources)
 	if c.Failed > 0 {
-		fmt.Fprintf(w, "%d could not be read\n", c.Failed)
+		w.Printf("%d could not be read\n", c.Failed)
 	}
 	if c.Left > 0 {
-		fmt.Fprintf(w, "at least %d were left out: %s\n", c.Left, c.Why)
+		w.Printf("at least %d were left out: %s\n", c.Left, c.Why)
 	}
 }

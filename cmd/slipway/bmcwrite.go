@@ -26,7 +26,7 @@ type switchFlags struct {
 
 func (f *switchFlags) add(cmd *cobra.Command) {
 	f.bmcFlags.add(cmd)
-	cmd.Flags().StringVar(&f.machine, "machine", "", "`UUID` or serial number that the machine has to have")
+	cmd.Flags().StringVar(&f.machine, "machine", "", "`IDENTITY` that the machine has to have: a UUID, a serial number, or several of\nuuid=, serial=, slot= and mac=, with commas between")
 	cmd.Flags().BoolVar(&f.yes, "yes", false, "do not ask")
 }
 
@@ -55,7 +55,7 @@ func (a *app) bmcPowerCommand() *cobra.Command {
 				what: args[1], ask: step.Action != site.ActionPowerOn,
 				do: func(b *bmc, id site.Identity) error {
 					step.Node, step.Machine = b.node, id
-					return b.Apply(cmd.Context(), step, &site.Node{Name: b.node, Identity: id}, site.Observed{})
+					return b.Apply(cmd.Context(), step, &site.Node{Name: b.node, Identity: id}, nil)
 				},
 			})
 		},
@@ -94,7 +94,7 @@ func (a *app) bmcBootCommand() *cobra.Command {
 			return a.switched(cmd.Context(), f, args[0], change{what: what, do: func(b *bmc, id site.Identity) error {
 				if !once {
 					step := site.Step{Node: b.node, Machine: id, Facet: site.FacetBoot, Action: site.ActionBootOrder}
-					return b.Apply(cmd.Context(), step, &site.Node{Name: b.node, Identity: id, Boot: site.Boot{Order: []string{source}}}, site.Observed{})
+					return b.Apply(cmd.Context(), step, &site.Node{Name: b.node, Identity: id, Boot: site.Boot{Order: []string{source}}}, nil)
 				}
 				booter, err := able[driver.Booter](b, "boot once")
 				if err != nil {
@@ -124,26 +124,28 @@ func (a *app) switched(ctx context.Context, f switchFlags, name string, c change
 		if err != nil {
 			return err
 		}
-		seen, err := b.Observe(ctx, &site.Node{Name: b.node, Identity: want}, []site.Facet{site.FacetPower, site.FacetInventory})
+		seen, err := b.look(ctx, want)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		id := seen.Identity.Own()
 		switch {
 		case !id.Known():
-			return fmt.Errorf("%s: the machine tells neither a UUID nor a serial number of its own; nothing is written to what cannot be known again", name)
+			return fmt.Errorf("%s: refused: the machine reports no UUID, serial number or MAC address of its own, so Slipway cannot be sure which machine it is; nothing was written", name)
 		case !want.Matches(seen.Identity):
-			return fmt.Errorf("%s: another machine answers: UUID %q serial %q is meant, this is UUID %q serial %q; nothing was written",
-				name, want.UUID, want.Serial, seen.Identity.UUID, seen.Identity.Serial)
+			return fmt.Errorf("%s: another machine answers: %s is meant, this is %s; nothing was written", name, want.Full(), id.Full())
 		}
 		if err := a.mayDisturb(f.bmcFlags, b, id); err != nil {
 			return err
 		}
 		if asked, err := a.confirm(f, c, b, seen); err != nil {
 			return err
-		} else if asked { // the pause may have ended while a person thought
+		} else if asked { // the pause may have ended while a person thought, and the session
 			if err := a.mayDisturb(f.bmcFlags, b, id); err != nil {
 				return err
+			}
+			if _, err := b.look(ctx, want); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
 		if err := c.do(b, id); err != nil {
@@ -153,12 +155,23 @@ func (a *app) switched(ctx context.Context, f switchFlags, name string, c change
 	})
 }
 
+// look looks at the machine that is meant. Where nobody says which it is, the
+// URL does, and its identity is read with all that tells it from others behind
+// the same controller.
+func (b *bmc) look(ctx context.Context, want site.Identity) (site.Observed, error) {
+	seen, err := b.Observe(ctx, &site.Node{Name: b.node, Identity: want}, []site.Facet{site.FacetPower, site.FacetInventory})
+	if i, ok := driver.As[driver.Identifier](b.Machine); ok && err == nil && !want.Known() {
+		seen.Identity, err = i.Identify(ctx, want)
+	}
+	return seen, err
+}
+
 // wanted is the machine that is meant. A node that the design knows by nothing
 // is not switched.
 func (f switchFlags) wanted(b *bmc) (site.Identity, error) {
 	want := b.machine
 	if b.node != "" && !want.Known() && f.machine == "" {
-		return want, fmt.Errorf("the design names no machine for %s by UUID or serial: give --machine", b.node)
+		return want, fmt.Errorf("the design names no machine for %s by UUID, serial number or MAC address: give --machine", b.node)
 	}
 	if f.machine == "" {
 		return want, nil
@@ -167,7 +180,24 @@ func (f switchFlags) wanted(b *bmc) (site.Identity, error) {
 		want.UUID = id
 		return want, nil
 	}
-	want.Serial = f.machine
+	if !strings.Contains(f.machine, "=") {
+		want.Serial = f.machine
+		return want, nil
+	}
+	for part := range strings.SplitSeq(f.machine, ",") {
+		name, value, _ := strings.Cut(part, "=")
+		field := map[string]*string{"uuid": &want.UUID, "serial": &want.Serial, "slot": &want.Slot, "mac": &want.MAC}[name]
+		if field == nil || value == "" {
+			return want, usage("--machine %q: %q is none of uuid=, serial=, slot= and mac= with a value", f.machine, part)
+		}
+		if name == "uuid" || name == "mac" {
+			value = strings.ToLower(value)
+		}
+		*field = value
+	}
+	if !want.Known() {
+		return want, usage("--machine %q names no machine: a slot stands beside a UUID, a serial number or a MAC address", f.machine)
+	}
 	return want, nil
 }
 
@@ -181,7 +211,7 @@ func (a *app) mayDisturb(f bmcFlags, b *bmc, id site.Identity) error {
 	defer daemon.Close()
 	known, err := daemon.Known(f.site)
 	if errors.Is(err, control.ErrNoDaemon) && b.node == "" {
-		fmt.Fprintf(a.err, "slipway: no daemon listens in %s; whether another one keeps this machine is not known\n", f.state)
+		a.err.Printf("slipway: no daemon listens in %s; whether another one keeps this machine is not known\n", f.state)
 		return nil
 	}
 	if err != nil {
@@ -210,9 +240,14 @@ func means(known site.Known, node string, b *bmc, id site.Identity) bool {
 	return sameEndpoint(r.BMC.URL, b.endpoint.URL) || same(r.Machine, id) || same(seen, id)
 }
 
+// same says whether two identities may be one machine's. Machines of an enclosure
+// that share a serial number are told apart by what is known of both beside it.
 func same(a, b site.Identity) bool {
 	a = a.Own()
-	return a.UUID != "" && (a.UUID == b.UUID || site.TurnedRound(a.UUID) == b.UUID) || a.Serial != "" && a.Serial == b.Serial
+	if a.Slot != "" && b.Slot != "" && a.Slot != b.Slot || a.MAC != "" && b.MAC != "" && a.MAC != b.MAC {
+		return false
+	}
+	return a.MAC != "" && a.MAC == b.MAC || a.UUID != "" && (a.UUID == b.UUID || site.TurnedRound(a.UUID) == b.UUID) || a.Serial != "" && a.Serial == b.Serial
 }
 
 // sameEndpoint compares where URLs lead. One without a path may mean any
@@ -254,14 +289,14 @@ func (a *app) confirm(f switchFlags, c change, b *bmc, seen site.Observed) (aske
 	if !c.ask || f.yes {
 		return false, nil
 	}
-	if !isTerminal(a.err) || !isTerminal(os.Stdin) {
+	if !a.err.Terminal() || !isTerminal(os.Stdin) {
 		return false, usage("%s disrupts what runs on %s: --yes says that it is meant, as there is no terminal to ask at", c.what, b.name)
 	}
 	model := ""
 	if i := seen.Inventory; i != nil {
 		model = strings.TrimSpace(i.Manufacturer+" "+i.Model) + ", "
 	}
-	fmt.Fprintf(a.err, "%s: %s%s, power is %s\n%s? Type yes: ", b.name, model, seen.Identity, seen.Facets[site.FacetPower].Have["state"], c.what)
+	a.err.Printf("%s: %s%s, power is %s\n%s? Type yes: ", b.name, model, seen.Identity, seen.Facets[site.FacetPower].Have["state"], c.what)
 	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')
 	if strings.TrimSpace(answer) != "yes" {
 		return true, errors.Join(errors.New("nothing was done"), err)
@@ -271,8 +306,7 @@ func (a *app) confirm(f switchFlags, c change, b *bmc, seen site.Observed) (aske
 
 func (a *app) printDone(done string) error {
 	if a.output == "json" {
-		return printJSON(a.out, map[string]string{"done": done})
+		return a.out.JSON(map[string]string{"done": done})
 	}
-	_, err := fmt.Fprintln(a.out, done)
-	return err
+	return a.out.Println(done)
 }

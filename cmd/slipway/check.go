@@ -7,11 +7,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-gitops/slipway/engine/design"
+	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/sources/dir"
 )
@@ -22,7 +24,8 @@ func (a *app) checkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "check [DIR]", Short: "say what is wrong with a design", Args: atMost(1),
 		Long: "Evaluates the design in a folder and says what is wrong with it, with the place\n" +
-			"of each mistake. Touches no machine and needs no daemon; where one runs that keeps the\n" +
+			"of each mistake: of all sites of the repository, or of one that --site names.\n" +
+			"Touches no machine and needs no daemon; where one runs that keeps the\n" +
 			"site, new virtual machines are placed beside those that it has. --output sarif is for\n" +
 			"code scanning, --output github for workflows of GitHub Actions.\n" + exitHelp,
 		Example:     "  slipway check site-example\n  slipway check --watch .\n  slipway check --output sarif > slipway.sarif",
@@ -34,13 +37,13 @@ func (a *app) checkCommand() *cobra.Command {
 			return a.check(cmd.Context(), folder(args), name, state)
 		},
 	}
-	cmd.Flags().StringVar(&name, "site", "", "the site's name, when the repository has several")
+	cmd.Flags().StringVar(&name, "site", "", "only this site of the repository")
 	cmd.Flags().BoolVar(&watch, "watch", false, "check again after every change")
 	addState(cmd, &state)
 	return cmd
 }
 
-// checked is what check prints as JSON.
+// checked is what check prints of a site as JSON.
 type checked struct {
 	Site     string         `json:"site"`
 	Nodes    int            `json:"nodes"`
@@ -49,40 +52,113 @@ type checked struct {
 	Suppressed []site.Finding `json:"suppressed,omitempty"`
 }
 
+// check checks the named site, or all sites of the repository.
 func (a *app) check(ctx context.Context, path, name, state string) error {
-	rev, r, err := evaluateDir(ctx, path, name)
+	path, name = located(path, name)
+	rev, err := readDir(ctx, path)
 	if err != nil {
 		return err
 	}
-	place(&r, a.placedBy(state, r.Site))
-	c := checked{Site: name, Findings: r.Findings, Suppressed: r.Suppressed}
-	if c.Findings == nil {
-		c.Findings = []site.Finding{}
+	names := []string{name}
+	if name == "" {
+		if names, err = design.Sites(rev.Files); err != nil {
+			return fmt.Errorf("find the sites in %s: %w", path, err)
+		}
 	}
-	if r.Site != nil {
-		c.Site, c.Nodes = r.Site.Name, len(r.Site.Nodes)
+	if len(names) == 0 {
+		names = []string{""} // a finding says why
 	}
-	err = a.printChecked(path, rev.Files, c)
-	if err == nil && site.HasErrors(r.Findings) {
-		err = errFindings
+	e, err := newEvaluator(nil)
+	if err != nil {
+		return err
 	}
-	return err
-}
-
-func (a *app) printChecked(path string, files fs.FS, c checked) error {
-	switch a.output {
-	case "json":
-		return printJSON(a.out, c)
-	case "sarif":
-		return printSARIF(a.out, newSources(files), inRepository(path), c.Findings, c.Suppressed)
-	case "github":
-		printAnnotations(a.out, newSources(files), inRepository(path), c.Findings)
-		fmt.Fprintln(a.out, verdict(c))
-	default:
-		printFindings(a.out, files, c.Findings)
-		printSummary(a.out, c)
+	defer e.Close()
+	var all []checked
+	for _, name := range names {
+		r, err := e.Evaluate(ctx, rev.Files, name)
+		if err != nil {
+			return fmt.Errorf("evaluate %s: %w", path, err)
+		}
+		place(&r, a.placedBy(state, r.Site))
+		c := checked{Site: name, Findings: r.Findings, Suppressed: r.Suppressed}
+		if c.Findings == nil {
+			c.Findings = []site.Finding{}
+		}
+		if r.Site != nil {
+			c.Site, c.Nodes = r.Site.Name, len(r.Site.Nodes)
+			acts := driver.Serves(drivers())
+			c.Findings = slices.Concat(c.Findings, design.IdleNeeds(r.Site, acts), design.NotActedOn(r.Site, acts))
+			site.SortFindings(c.Findings)
+		}
+		all = append(all, c)
+	}
+	if err := a.printChecked(path, rev.Files, all); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(all, func(c checked) bool { return site.HasErrors(c.Findings) }) {
+		return errFindings
 	}
 	return nil
+}
+
+// printChecked prints what was found in one site or several. What is wrong with a
+// file that they share is printed once.
+func (a *app) printChecked(path string, files fs.FS, all []checked) error {
+	switch a.output {
+	case "json":
+		if len(all) > 1 {
+			return a.out.JSON(all)
+		}
+		return a.out.JSON(all[0])
+	case "sarif":
+		var findings, suppressed []site.Finding
+		for _, c := range once(all) {
+			findings, suppressed = append(findings, c.Findings...), append(suppressed, c.Suppressed...)
+		}
+		return printSARIF(a.out, newSources(files), inRepository(path), findings, suppressed)
+	case "github":
+		for i, c := range once(all) {
+			printAnnotations(a.out, newSources(files), inRepository(path), c.Findings)
+			a.out.Println(verdict(all[i]))
+		}
+	default:
+		for i, c := range once(all) {
+			printFindings(a.out, files, c.Findings)
+			if len(all) > 1 && c.Nodes == 0 {
+				a.out.Printf("site %s: ", c.Site)
+			}
+			printSummary(a.out, all[i])
+		}
+		printLeftOut(a.out, files)
+	}
+	return nil
+}
+
+// once leaves out of each site's findings those that a site before it has, too.
+func once(all []checked) []checked {
+	said := map[string]bool{}
+	again := func(f site.Finding) bool {
+		key := fmt.Sprint(f.Code, f.File, f.Line, f.Col, f.Message)
+		known := said[key]
+		said[key] = true
+		return known
+	}
+	left := slices.Clone(all)
+	for i, c := range all {
+		left[i].Findings = slices.DeleteFunc(slices.Clone(c.Findings), again)
+	}
+	return left
+}
+
+// printLeftOut names the folders under sites/ that hold a design nobody reads.
+func printLeftOut(w *screen, files fs.FS) {
+	unread, err := design.Unread(files)
+	if err != nil {
+		w.Println("not read:", err)
+	}
+	for _, name := range unread {
+		w.Printf("not read: %s: a name that begins with _ or . is no site\n", name)
+	}
 }
 
 // inRepository is where a folder is in the Git repository around it; the root
@@ -105,13 +181,14 @@ func inRepository(folder string) string {
 
 // watchDesign checks after every change until it is interrupted.
 func (a *app) watchDesign(ctx context.Context, path, name, state string) error {
+	path, name = located(path, name)
 	if _, err := readDir(ctx, path); err != nil {
 		return err
 	}
 	changes := dir.New(path, slog.New(slog.DiscardHandler)).Changes(ctx)
 	for {
 		if err := a.check(ctx, path, name, state); err != nil && err != errFindings {
-			fmt.Fprintln(a.err, "slipway:", err)
+			a.err.Println("slipway:", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -122,7 +199,7 @@ func (a *app) watchDesign(ctx context.Context, path, name, state string) error {
 			}
 		}
 		if a.output == "text" {
-			fmt.Fprintf(a.out, "── %s ──\n", time.Now().Format("15:04:05"))
+			a.out.Printf("── %s ──\n", time.Now().Format("15:04:05"))
 		}
 	}
 }

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"runtime/debug"
+	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/design"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -48,8 +50,43 @@ func readDir(ctx context.Context, path string) (site.Revision, error) {
 	return dir.New(path, slog.New(slog.DiscardHandler)).Fetch(ctx)
 }
 
+// located is the root of the repository's module that a folder is in, as `cue`
+// finds it, and the site whose folder it is, where none is named. A folder that is
+// in none is its own root.
+func located(path, siteName string) (root, name string) {
+	folder, err := filepath.Abs(path)
+	if err != nil {
+		return path, siteName
+	}
+	for root = folder; ; root = filepath.Dir(root) {
+		if info, err := os.Stat(filepath.Join(root, "cue.mod")); err == nil && info.IsDir() {
+			break
+		}
+		if root == filepath.Dir(root) {
+			return path, siteName
+		}
+	}
+	if root == folder {
+		return path, siteName
+	}
+	below, err := filepath.Rel(root, folder)
+	if err != nil {
+		return path, siteName
+	}
+	if parts := strings.Split(filepath.ToSlash(below), "/"); siteName == "" && len(parts) > 1 && parts[0] == "sites" {
+		siteName = parts[1]
+	}
+	if here, err := os.Getwd(); err == nil {
+		if relative, err := filepath.Rel(here, root); err == nil {
+			root = relative // which is shorter to read
+		}
+	}
+	return root, siteName
+}
+
 // evaluateDir evaluates a working directory.
 func evaluateDir(ctx context.Context, path, siteName string) (site.Revision, design.Result, error) {
+	path, siteName = located(path, siteName)
 	rev, err := readDir(ctx, path)
 	if err != nil {
 		return rev, design.Result{}, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
@@ -54,7 +53,7 @@ func (a *app) diff(ctx context.Context, siteName, from, to string, detailed bool
 		return fmt.Errorf("compare %s with %s: %w", from, to, err)
 	}
 	if a.output == "json" {
-		err = printJSON(a.out, d)
+		err = a.out.JSON(d)
 	} else {
 		printDiff(a.out, d)
 	}
@@ -75,7 +74,7 @@ func (a *app) effective(ctx context.Context, e *design.Evaluator, siteName, of s
 		return nil, fmt.Errorf("evaluate %s: %w", of, err)
 	}
 	if r.Site == nil {
-		fmt.Fprintf(a.err, "The design of %s is broken.\n\n", of)
+		a.err.Printf("The design of %s is broken.\n\n", of)
 		return nil, a.refuse(rev.Files, r)
 	}
 	return r.Site, nil
@@ -97,15 +96,15 @@ func readFolderOrCommit(ctx context.Context, name string) (site.Revision, error)
 // mostAlike is how many differences of one path are shown of a group.
 const mostAlike = 3
 
-func printDiff(w io.Writer, d design.Diff) {
+func printDiff(w *screen, d design.Diff) {
 	if d.Empty() {
-		fmt.Fprintln(w, "nothing differs")
+		w.Println("nothing differs")
 		return
 	}
 	for _, g := range d.Groups {
-		fmt.Fprintln(w, paint(w, text.Bold)(heading(g)))
+		w.Println(paint(w, text.Bold)(heading(g)))
 		printGroup(w, g)
-		fmt.Fprintln(w)
+		w.Println()
 	}
 	changed := map[string]bool{}
 	for _, g := range d.Groups {
@@ -120,7 +119,7 @@ func printDiff(w io.Writer, d design.Diff) {
 	if len(d.Removed) > 0 {
 		said += fmt.Sprintf(", %d removed: %s", len(d.Removed), some(d.Removed))
 	}
-	fmt.Fprintln(w, said)
+	w.Println(said)
 }
 
 // heading says what a group brings about.
@@ -139,20 +138,20 @@ func heading(g design.Group) string {
 	return fmt.Sprintf("the %s changes %s, %s", g.Layer, nodes, differences)
 }
 
-func printGroup(w io.Writer, g design.Group) {
+func printGroup(w *screen, g design.Group) {
 	dim := paint(w, text.Faint)
 	alike := map[string]int{}
 	for i, d := range g.Differences {
 		if alike[d.Path]++; alike[d.Path] <= mostAlike {
 			have, want := sides(d)
-			fmt.Fprintf(w, "  %s: %s → %s  %s\n", expand(d.Path), have, want, dim(places(d)))
+			w.Printf("  %s: %s → %s  %s\n", expand(d.Path), have, want, dim(places(d)))
 			if len(d.Nodes) > 0 && len(d.Nodes) < len(g.Nodes) || g.Layer == "node" {
-				fmt.Fprintf(w, "      %s\n", some(d.Nodes))
+				w.Printf("      %s\n", some(d.Nodes))
 			}
 		}
 		last := i+1 == len(g.Differences) || g.Differences[i+1].Path != d.Path
 		if more := alike[d.Path] - mostAlike; last && more > 0 {
-			fmt.Fprintf(w, "      and %d more of %s\n", more, expand(d.Path))
+			w.Printf("      and %d more of %s\n", more, expand(d.Path))
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -51,7 +50,7 @@ type discovered struct {
 }
 
 func (a *app) discover(ctx context.Context, args []string, f discoverFlags) error {
-	survey, _, err := f.open()
+	survey, _, err := a.openSurvey(f.surveyFlags)
 	if err != nil {
 		return err
 	}
@@ -66,7 +65,7 @@ func (a *app) discover(ctx context.Context, args []string, f discoverFlags) erro
 	engine.Recognize(d, known, met)
 	done := discovered{survey.Addresses(), answered, append([]site.Met{}, met...)}
 	if a.output == "json" {
-		return printJSON(a.out, done)
+		return a.out.JSON(done)
 	}
 	printDiscovered(a.out, done)
 	return nil
@@ -92,22 +91,22 @@ func (a *app) designToMatch(ctx context.Context, args []string, f discoverFlags)
 	return r.Site, known.Nodes, nil
 }
 
-func printDiscovered(w io.Writer, d discovered) {
-	fmt.Fprintf(w, "%d addresses asked, %s\n", d.Addresses, plural(d.Answered, "management controller"))
+func printDiscovered(w *screen, d discovered) {
+	w.Printf("%d addresses asked, %s\n", d.Addresses, plural(d.Answered, "management controller"))
 	printMet(w, d.Met)
 }
 
 // printMet lists machines, and then what is to be done about them.
-func printMet(w io.Writer, met []site.Met) {
+func printMet(w *screen, met []site.Met) {
 	if len(met) == 0 {
 		return
 	}
 	t := newTable("address", "vendor", "model", "serial number", "UUID", "is")
 	for _, m := range met {
 		id := m.Observed.Identity
-		t.AppendRow(table.Row{m.Address, orDash(vendorOf(m)), orDash(modelOf(m)), orDash(id.Serial), orDash(id.UUID), standingColour(w, m)(standing(m))})
+		t.AppendRow(table.Row{m.Address, orDash(vendorOf(m)), orDash(modelOf(m)), orDash(strings.TrimSpace(id.Serial + " " + id.Slot)), orDash(id.UUID), standingColour(w, m)(standing(m))})
 	}
-	fmt.Fprintf(w, "\n%s\n", t.Render())
+	w.Printf("\n%s\n", t.Render())
 	printUnread(w, met)
 	for _, m := range met {
 		printProposal(w, m)
@@ -115,10 +114,10 @@ func printMet(w io.Writer, met []site.Met) {
 }
 
 // printUnread says why controllers were not looked into, each reason once.
-func printUnread(w io.Writer, met []site.Met) {
+func printUnread(w *screen, met []site.Met) {
 	unread := slices.DeleteFunc(slices.Clone(met), func(m site.Met) bool { return m.Standing.Kind != site.StandingUnread })
 	for _, r := range byReason(unread) {
-		fmt.Fprintf(w, "\n%s  not looked into: %s\n", paint(w, text.Bold)(r.where), printable(r.why))
+		w.Printf("\n%s  not looked into: %s\n", paint(w, text.Bold)(r.where), r.why)
 	}
 }
 
@@ -148,20 +147,20 @@ func byReason(met []site.Met) (all []reason) {
 }
 
 // printProposal says what somebody may do about a machine that was met.
-func printProposal(w io.Writer, m site.Met) {
+func printProposal(w *screen, m site.Met) {
 	s := m.Standing
 	if s.Text == "" {
 		return
 	}
-	fmt.Fprintf(w, "\n%s  %s\n", paint(w, text.Bold)(m.Address), printable(s.Text))
+	w.Printf("\n%s  %s\n", paint(w, text.Bold)(m.Address), s.Text)
 	switch {
 	case s.Want != "" && s.Have != "":
-		fmt.Fprintf(w, "  %s  %s → %s\n", s.Place, printable(s.Have), printable(s.Want))
+		w.Printf("  %s  %s → %s\n", s.Place, s.Have, s.Want)
 	case s.Want != "":
-		fmt.Fprintf(w, "  %s  add %s\n", s.Place, printable(s.Want))
+		w.Printf("  %s  add %s\n", s.Place, s.Want)
 	}
 	for line := range strings.Lines(s.CUE) {
-		fmt.Fprint(w, "  "+line)
+		w.Lay("  " + line)
 	}
 }
 
@@ -195,7 +194,7 @@ func standing(m site.Met) string {
 	}
 }
 
-func standingColour(w io.Writer, m site.Met) func(string) string {
+func standingColour(w *screen, m site.Met) func(string) string {
 	switch m.Standing.Kind {
 	case site.StandingKnown:
 		return paint(w, text.FgGreen)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -40,6 +39,7 @@ type explained struct {
 }
 
 func (a *app) explain(ctx context.Context, path, siteName, state, target string) error {
+	path, siteName = located(path, siteName)
 	rev, err := readDir(ctx, path)
 	if err != nil {
 		return err
@@ -58,18 +58,18 @@ func (a *app) explain(ctx context.Context, path, siteName, state, target string)
 	}
 	all := explained{x, a.placeOf(state, r.Site, x.Node)}
 	if a.output == "json" {
-		return printJSON(a.out, all)
+		return a.out.JSON(all)
 	}
 	printExplanation(a.out, all)
 	return nil
 }
 
 // printExplanation writes a value a line, and below it what it overrode.
-func printExplanation(w io.Writer, x explained) {
+func printExplanation(w *screen, x explained) {
 	bold, dim := paint(w, text.Bold), paint(w, text.Faint)
-	fmt.Fprintln(w, bold(x.Node))
+	w.Println(bold(x.Node))
 	if x.Placed != "" {
-		fmt.Fprintln(w, "  "+x.Placed)
+		w.Println("  " + x.Placed)
 	}
 	var rows [][3]string
 	for _, v := range x.Values {
@@ -84,7 +84,7 @@ func printExplanation(w io.Writer, x explained) {
 		if strings.HasPrefix(r[0], "    ") {
 			painted = dim
 		}
-		fmt.Fprintln(w, painted(text.Pad(r[0], what, ' ')+"  "+text.Pad(r[1], value, ' ')+"  "+r[2]))
+		w.Println(painted(text.Pad(r[0], what, ' ') + "  " + text.Pad(r[1], value, ' ') + "  " + r[2]))
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"slices"
@@ -74,14 +73,14 @@ func cutNumber(s string) (before string, n int, ok bool) {
 
 // findingsPrinter writes findings as text.
 type findingsPrinter struct {
-	w         io.Writer
+	w         *screen
 	from      *sources
 	bold, dim func(string) string
 }
 
 // printFindings writes findings as a good compiler does: what is wrong and
 // where, the line, why it matters and what to do.
-func printFindings(w io.Writer, files fs.FS, findings []site.Finding) {
+func printFindings(w *screen, files fs.FS, findings []site.Finding) {
 	p := findingsPrinter{w, newSources(files), paint(w, text.Bold), paint(w, text.Faint)}
 	for _, f := range findings {
 		p.print(f)
@@ -95,15 +94,15 @@ func isSecret(f site.Finding) bool { return f.Code == "clear-secret" || rule.Nam
 func (p findingsPrinter) print(f site.Finding) {
 	place := ""
 	if f.Place() != "" {
-		place = p.bold(printable(f.Place())) + ": "
+		place = p.bold(f.Place()) + ": "
 	}
 	colour := severityColour(p.w, f.Severity)
-	fmt.Fprintf(p.w, "%s%s: %s %s\n", place, colour(string(f.Severity)), printable(f.Message), p.dim("["+printable(f.Code)+"]"))
+	p.w.Printf("%s%s: %s %s\n", place, colour(string(f.Severity)), f.Message, p.dim("["+f.Code+"]"))
 	if !isSecret(f) {
 		p.excerpt(spot{f.File, f.Line, f.Col}, colour)
 	}
 	if f.More > 0 {
-		fmt.Fprintf(p.w, "  %s\n", printable(f.Others()))
+		p.w.Printf("  %s\n", f.Others())
 	}
 	p.note("why", f.Why)
 	p.note("do", f.Fix)
@@ -113,12 +112,12 @@ func (p findingsPrinter) print(f site.Finding) {
 			p.excerpt(spotOf(r), p.dim)
 		}
 	}
-	fmt.Fprintln(p.w)
+	p.w.Println()
 }
 
 func (p findingsPrinter) note(what, said string) {
 	if said != "" {
-		fmt.Fprintf(p.w, "  %s %s\n", p.dim(fmt.Sprintf("%-4s", what+":")), printable(said))
+		p.w.Printf("  %s %s\n", p.dim(fmt.Sprintf("%-4s", what+":")), said)
 	}
 }
 
@@ -130,8 +129,8 @@ func (p findingsPrinter) excerpt(at spot, colour func(string) string) {
 	}
 	shown, before, width := clip(line, at.col)
 	number := strconv.Itoa(at.line)
-	fmt.Fprintf(p.w, "  %s %s\n", p.dim(number+" │"), shown)
-	fmt.Fprintf(p.w, "  %s %s%s\n", p.dim(strings.Repeat(" ", len(number))+" │"),
+	p.w.Printf("  %s %s\n", p.dim(number+" │"), shown)
+	p.w.Printf("  %s %s%s\n", p.dim(strings.Repeat(" ", len(number))+" │"),
 		strings.Repeat(" ", before), colour(strings.Repeat("^", width)))
 }
 
@@ -185,25 +184,11 @@ func quoted(s []rune) int {
 	return 1
 }
 
-// expand makes tabs two spaces and drops what a terminal would obey.
-func expand(line string) string { return printable(strings.ReplaceAll(line, "\t", "  ")) }
-
-// printable is text without what a terminal would obey: names of files and
-// values of a design may hold anything.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t':
-			return ' '
-		case unicode.IsControl(r):
-			return -1
-		}
-		return r
-	}, s)
-}
+// expand is one line of source as it is shown, with two spaces for a tab.
+func expand(line string) string { return site.Printable(strings.ReplaceAll(line, "	", "  ")) }
 
 // severityColour colours what is said about a severity.
-func severityColour(w io.Writer, s site.Severity) func(string) string {
+func severityColour(w *screen, s site.Severity) func(string) string {
 	switch s {
 	case site.SeverityError:
 		return paint(w, text.FgRed, text.Bold)
@@ -218,10 +203,10 @@ const maxCodes = 5
 
 // printSummary says how many findings there are, of which severities, and which
 // codes are seen most.
-func printSummary(w io.Writer, c checked) {
-	fmt.Fprintln(w, verdict(c))
+func printSummary(w *screen, c checked) {
+	w.Println(verdict(c))
 	if most := mostSeen(c.Findings); most != "" {
-		fmt.Fprintln(w, paint(w, text.Faint)(most))
+		w.Println(paint(w, text.Faint)(most))
 	}
 }
 

@@ -39,8 +39,8 @@ var told = []site.Finding{
 
 func TestFindingsAsText(t *testing.T) {
 	var out strings.Builder
-	printFindings(&out, toldOf, told)
-	printSummary(&out, checked{Findings: told})
+	printFindings(&screen{&out}, toldOf, told)
+	printSummary(&screen{&out}, checked{Findings: told})
 	want := `base.cue:4:9: error: the power of n1 is "onn" [invalid-value]
   4 │   power: "onn"
     │          ^^^^^
@@ -52,7 +52,7 @@ func TestFindingsAsText(t *testing.T) {
   3 │ nodes: "größe": rack: "r{9}"
     │                       ^^^^^^
   why: Nothing is known of it.
-  do:  Declare it.[31m
+  do:  Declare it.\u001b[31m
   see: base.cue:3:11
   3 │ profiles: base: {
     │           ^^^^
@@ -103,7 +103,7 @@ func TestClipShowsWhatBeginsAtTheColumn(t *testing.T) {
 		{"世界: true", 9, "世界: true", 6, 4},
 		{"a", 99, "a", 1, 1},
 		{"a", 0, "a", 0, 1},
-		{"\x1b[31mred\u009b", 1, "[31mred", 0, 1},
+		{"\x1b[31mred\u009b", 1, `\u001b[31mred\u009b`, 0, 6},
 		{long, 1, long[:120] + "…", 0, 1},
 		{long, 1501, "…" + long[:119] + "…", 61, 1},
 		{strings.Repeat("x", 500), 1, strings.Repeat("x", 120) + "…", 0, 120},
@@ -131,9 +131,9 @@ func TestSpotOf(t *testing.T) {
 
 func TestAnnotations(t *testing.T) {
 	var out strings.Builder
-	printAnnotations(&out, newSources(toldOf), "sites, all", told)
+	printAnnotations(&screen{&out}, newSources(toldOf), "sites, all", told)
 	want := `::error file=sites%2C all/base.cue,line=4,col=9,endColumn=14,title=invalid-value::the power of n1 is "onn"%0An1 and 99 more nodes have it%0AIt is neither on nor off.%0AWrite "on" or "off".
-::warning file=sites%2C all/ä b.cue,line=3,col=23,endColumn=29,title=unknown-rack::there is no rack "r{9}", 100%25 sure%0ANothing is known of it.%0ADeclare it.[31m
+::warning file=sites%2C all/ä b.cue,line=3,col=23,endColumn=29,title=unknown-rack::there is no rack "r{9}", 100%25 sure%0ANothing is known of it.%0ADeclare it.\u001b[31m
 ::error file=sites%2C all/big.cue,title=file-too-large::big.cue is larger than 1024 KiB%0ABounds.%0ASplit it.
 ::notice title=several-sites::the repository has several sites: fra, muc%0AOne at a time.%0AName one.
 `
@@ -186,7 +186,7 @@ func TestSARIF(t *testing.T) {
 func sarifOf(t *testing.T, files fstest.MapFS, findings, silenced []site.Finding) sarifLog {
 	t.Helper()
 	var out strings.Builder
-	if err := printSARIF(&out, newSources(files), "site", findings, silenced); err != nil {
+	if err := printSARIF(&screen{&out}, newSources(files), "site", findings, silenced); err != nil {
 		t.Fatal(err)
 	}
 	var log sarifLog
@@ -372,7 +372,7 @@ func FuzzClip(f *testing.F) {
 		if n := len([]rune(shown)); n > maxExcerpt+2 {
 			t.Errorf("%d letters are shown of %q", n, line)
 		}
-		if shown != printable(shown) {
+		if shown != site.Printable(shown) {
 			t.Errorf("shown: %q", shown)
 		}
 		if before < 0 || width < 1 || before > wide([]rune(shown)) || before+width > wide([]rune(shown))+1 {

@@ -70,12 +70,12 @@ func (a *app) format(ctx context.Context, paths []string, check bool) error {
 
 func (a *app) printFormatted(done formatted, check bool) error {
 	if a.output == "json" {
-		if err := printJSON(a.out, done); err != nil {
+		if err := a.out.JSON(done); err != nil {
 			return err
 		}
 	} else {
 		for _, name := range done.Files {
-			fmt.Fprintln(a.out, printable(name))
+			a.out.Println(name)
 		}
 		printFindings(a.err, here{}, done.Findings)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -40,10 +39,10 @@ func (a *app) historyCommand() *cobra.Command {
 
 func (a *app) printEvents(events []site.Event) error {
 	if a.output == "json" {
-		return printJSON(a.out, append([]site.Event{}, events...))
+		return a.out.JSON(append([]site.Event{}, events...))
 	}
 	if len(events) == 0 {
-		fmt.Fprintln(a.out, "nothing has happened yet")
+		a.out.Println("nothing has happened yet")
 		return nil
 	}
 	columns := []any{"when", "what", "", "took"}
@@ -51,7 +50,7 @@ func (a *app) printEvents(events []site.Event) error {
 	for _, e := range events {
 		t.AppendRow(table.Row{e.When.Local().Format(time.DateTime), kindOf(a.out, e), sentence(e), took(e)})
 	}
-	fmt.Fprintln(a.out, t.Render())
+	a.out.Println(t.Render())
 	return nil
 }
 
@@ -88,7 +87,7 @@ func (a *app) eventsCommand() *cobra.Command {
 
 func (a *app) printEvent(e site.Event) {
 	if a.output == "json" {
-		printJSON(a.out, e)
+		a.out.JSON(e)
 		return
 	}
 	who := e.Node
@@ -99,7 +98,7 @@ func (a *app) printEvent(e site.Event) {
 	if t := took(e); t != "" {
 		line += " (" + t + ")"
 	}
-	fmt.Fprintln(a.out, line)
+	a.out.Println(line)
 }
 
 var eventColours = map[site.EventKind]text.Color{
@@ -107,7 +106,7 @@ var eventColours = map[site.EventKind]text.Color{
 	site.EventRollout: text.FgCyan, site.EventDesign: text.FgCyan,
 }
 
-func kindOf(w io.Writer, e site.Event) string {
+func kindOf(w *screen, e site.Event) string {
 	padded := fmt.Sprintf("%-7s", e.Kind)
 	if c, ok := eventColours[e.Kind]; ok {
 		return paint(w, c)(padded)
@@ -123,8 +122,11 @@ func sentence(e site.Event) string {
 }
 
 func took(e site.Event) string {
-	if e.Took == 0 {
+	switch {
+	case e.Took == 0:
 		return ""
+	case time.Duration(e.Took) < time.Second:
+		return "<1s"
 	}
 	return time.Duration(e.Took).Round(time.Second).String()
 }

@@ -27,14 +27,16 @@ const templateSite = "mysite"
 
 func (a *app) initCommand() *cobra.Command {
 	var name string
+	var lab bool
 	cmd := &cobra.Command{
 		Use: "init [DIR]", Short: "write a new site that checks clean", Args: atMost(1),
 		Long: "Writes a small site with two nodes to begin with, in a new folder or one that has\n" +
 			"none of its files yet. Comments say what is what. It asks nothing, overwrites nothing\n" +
 			"and says what to do next.\n" + exitHelp,
-		Example: "  slipway init my-site\n  slipway init --name berlin .",
-		RunE:    func(_ *cobra.Command, args []string) error { return a.initSite(folder(args), name) },
+		Example: "  slipway init my-site\n  slipway init --name berlin .\n  slipway init --lab rehearsal",
+		RunE:    func(_ *cobra.Command, args []string) error { return a.initSite(folder(args), name, lab) },
 	}
+	cmd.Flags().BoolVar(&lab, "lab", false, "with addresses of this host, for the simulated machines of slipway-lab")
 	cmd.Flags().StringVar(&name, "name", "", "the site's name; the folder's without it")
 	return cmd
 }
@@ -44,16 +46,22 @@ type begun struct {
 	Site  string   `json:"site"`
 	Dir   string   `json:"dir"`
 	Files []string `json:"files"`
+	// FillIn is what only the person knows, and where it goes.
+	FillIn []string `json:"fillIn,omitempty"`
 	// Next are commands to go on with.
 	Next []string `json:"next"`
 }
 
-func (a *app) initSite(dir, name string) error {
+func (a *app) initSite(dir, name string, lab bool) error {
 	name, err := newSiteName(dir, name)
 	if err != nil {
 		return err
 	}
-	files, err := newSite(name)
+	var changes []string
+	if lab {
+		changes = atLab
+	}
+	files, err := newSite(name, changes...)
 	if err != nil {
 		return err
 	}
@@ -67,16 +75,27 @@ func (a *app) initSite(dir, name string) error {
 	for _, f := range files {
 		done.Files = append(done.Files, f.name)
 	}
+	if lab {
+		done.Next = append(done.Next, "slipway-lab run --site . --credentials FOLDER")
+	} else {
+		done.FillIn = fillIn
+	}
 	if a.output == "json" {
-		return printJSON(a.out, done)
+		return a.out.JSON(done)
 	}
-	fmt.Fprintf(a.out, "%s: %s of the new site %s\n", printable(dir), plural(len(files), "file"), name)
+	a.out.Printf("%s: %s of the new site %s\n", dir, plural(len(files), "file"), name)
 	for _, f := range done.Files {
-		fmt.Fprintf(a.out, "  %s\n", f)
+		a.out.Printf("  %s\n", f)
 	}
-	fmt.Fprintln(a.out, "\nGo on with these, and with what README.md says:")
+	if len(done.FillIn) > 0 {
+		a.out.Printf("\nThe addresses are for examples. Fill in what only you know:\n")
+	}
+	for _, f := range done.FillIn {
+		a.out.Printf("  %s\n", f)
+	}
+	a.out.Printf("\nGo on with these, and with what README.md says:\n")
 	for _, c := range done.Next {
-		fmt.Fprintf(a.out, "  %s\n", c)
+		a.out.Printf("  %s\n", c)
 	}
 	return nil
 }
@@ -128,8 +147,22 @@ type newFile struct {
 	text []byte
 }
 
-// newSite is the site that init writes.
-func newSite(name string) ([]newFile, error) {
+// fillIn is what a new site cannot know.
+var fillIn = []string{
+	"networks.cue  your networks",
+	"profiles.cue  how management controllers are reached, and prove themselves (trust)",
+	"rack-1.cue    your machines: addresses, and identities, without which nothing is written to them",
+}
+
+// atLab are the addresses of a site for the laboratory instead of those for
+// examples (RFC 5737).
+var atLab = []string{"192.0.2.", "127.83.1.", "198.51.100.", "127.83.2.", "{addresses.bmc}/", "{addresses.bmc}:8443/",
+	"use: redfish\n", "use: redfish\n       ports: 8443\n"}
+
+// newSite is the site that init writes, with changes as strings.NewReplacer takes
+// them.
+func newSite(name string, changes ...string) ([]newFile, error) {
+	change := strings.NewReplacer(append([]string{templateSite, name}, changes...)...)
 	var files []newFile
 	err := fs.WalkDir(template, "template", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -138,7 +171,7 @@ func newSite(name string) ([]newFile, error) {
 		text, err := template.ReadFile(path)
 		files = append(files, newFile{
 			name: strings.TrimPrefix(path, "template/"),
-			text: []byte(strings.ReplaceAll(string(text), templateSite, name)),
+			text: []byte(change.Replace(string(text))),
 		})
 		return err
 	})

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -29,7 +28,7 @@ func insideOf(c site.Closeup) *looked {
 }
 
 // printInside writes what a system tells of itself for people.
-func printInside(w io.Writer, l *looked) {
+func printInside(w *screen, l *looked) {
 	about := []string{}
 	if !l.BootedAt.IsZero() {
 		about = append(about, "booted "+age(l.BootedAt)+" ago")
@@ -40,11 +39,11 @@ func printInside(w io.Writer, l *looked) {
 	if l.SwapBytes > 0 {
 		about = append(about, gibibytes(l.SwapBytes)+" of swap")
 	}
-	fmt.Fprintf(w, "\n%s\n", strings.Join(append(about, "looked inside "+age(l.Seen)+" ago"), ", "))
+	w.Printf("\n%s\n", strings.Join(append(about, "looked inside "+age(l.Seen)+" ago"), ", "))
 	t := newTable("inside", "name", "kind", "")
 	row := func(what, name, kind string, more ...string) {
 		more = slices.DeleteFunc(more, func(s string) bool { return s == "" })
-		t.AppendRow(table.Row{what, printable(name), printable(kind), printable(strings.Join(more, ", "))})
+		t.AppendRow(table.Row{what, name, kind, strings.Join(more, ", ")})
 	}
 	for _, n := range l.Links {
 		row("link", n.Name, n.State, append([]string{n.MAC, mtu(n.MTU)}, n.Addresses...)...)
@@ -59,7 +58,7 @@ func printInside(w io.Writer, l *looked) {
 		row("unit", u, "failed")
 	}
 	if t.Length() > 0 {
-		fmt.Fprintf(w, "\n%s\n", t.Render())
+		w.Printf("\n%s\n", t.Render())
 	}
 }
 

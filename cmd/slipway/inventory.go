@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -39,12 +38,12 @@ func (a *app) inventoryCommand() *cobra.Command {
 				return fmt.Errorf("%s was not inspected yet: its BMC was not reached, cannot be inspected, or has its turn within minutes", args[0])
 			}
 			if a.output == "json" {
-				return printJSON(a.out, inspected{args[0], c.Observed.Facets[site.FacetInventory].Seen, c.Inventory, inside})
+				return a.out.JSON(inspected{args[0], c.Observed.Facets[site.FacetInventory].Seen, c.Inventory, inside})
 			}
 			if c.Inventory != nil {
 				printInventory(a.out, args[0], c)
 			} else {
-				fmt.Fprintf(a.out, "%s  its machine was not inspected yet\n", args[0])
+				a.out.Printf("%s  its machine was not inspected yet\n", args[0])
 			}
 			if inside != nil {
 				printInside(a.out, inside)
@@ -66,13 +65,13 @@ type inspected struct {
 }
 
 // printInventory writes an inventory for people, a line for each part.
-func printInventory(w io.Writer, node string, c site.Closeup) {
+func printInventory(w *screen, node string, c site.Closeup) {
 	i := c.Inventory
-	fmt.Fprintf(w, "%s  %s, BIOS %s%s, inspected %s ago\n", node, printable(strings.TrimSpace(i.Manufacturer+" "+i.Model)), printable(cmp.Or(i.BIOS, "unknown")), bmcOf(i), age(c.Observed.Facets[site.FacetInventory].Seen))
+	w.Printf("%s  %s, BIOS %s%s, inspected %s ago\n", node, strings.TrimSpace(i.Manufacturer+" "+i.Model), cmp.Or(i.BIOS, "unknown"), bmcOf(i), age(c.Observed.Facets[site.FacetInventory].Seen))
 	t := newTable("what", "name", "model", "serial", "", "health")
 	row := func(what string, p site.Part, more ...string) {
 		more = slices.DeleteFunc(more, func(s string) bool { return s == "" })
-		t.AppendRow(table.Row{what, printable(cmp.Or(p.Name, p.ID)), printable(cmp.Or(p.Model, p.PartNumber)), printable(p.Serial), printable(strings.Join(more, ", ")), p.Health})
+		t.AppendRow(table.Row{what, cmp.Or(p.Name, p.ID), cmp.Or(p.Model, p.PartNumber), p.Serial, strings.Join(more, ", "), p.Health})
 	}
 	for _, p := range i.CPUs {
 		row("processor", p.Part, p.Architecture, amount(p.Cores, "cores"), amount(p.Threads, "threads"))
@@ -95,16 +94,16 @@ func printInventory(w io.Writer, node string, c site.Closeup) {
 	for _, s := range i.Supplies {
 		row("supply", s.Part, amount(s.Watts, "W"), s.Firmware)
 	}
-	fmt.Fprintf(w, "\n%s\n", t.Render())
+	w.Printf("\n%s\n", t.Render())
 	if len(i.Firmware) > 0 {
 		t := newTable("firmware", "id", "version")
 		for _, f := range i.Firmware {
-			t.AppendRow(table.Row{printable(f.Name), printable(f.ID), printable(f.Version)})
+			t.AppendRow(table.Row{f.Name, f.ID, f.Version})
 		}
-		fmt.Fprintf(w, "\n%s\n", t.Render())
+		w.Printf("\n%s\n", t.Render())
 	}
 	for _, m := range i.Missing {
-		fmt.Fprintf(w, "missing: %s\n", printable(m))
+		w.Printf("missing: %s\n", m)
 	}
 }
 
@@ -112,7 +111,7 @@ func bmcOf(i *site.Inventory) string {
 	if i.BMC == nil {
 		return ""
 	}
-	return ", BMC " + printable(strings.TrimSpace(i.BMC.Model+" "+i.BMC.Version))
+	return ", BMC " + strings.TrimSpace(i.BMC.Model+" "+i.BMC.Version)
 }
 
 func amount(n int, of string) string {

@@ -3,7 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
-	"fmt"
+	"io"
 	"regexp"
 	"time"
 
@@ -23,8 +23,8 @@ func (a *app) logsCommand() *cobra.Command {
 		Use: "logs NODE --console", Short: "show what a machine wrote to its console", Args: exactly(1),
 		Long: "Shows the last of what a virtual machine wrote to its serial console, as its hypervisor\n" +
 			"has kept it: the boot, and why it does not come up. With --follow it shows what is written\n" +
-			"from then on, until interrupted. Control characters are left out, unless --raw asks for\n" +
-			"the bytes as they are.\n" + exitHelp,
+			"from then on, until interrupted. Control characters are left out. --raw keeps them in a\n" +
+			"file or a pipe; a terminal never gets them.\n" + exitHelp,
 		Example: "  slipway logs web-1 --console\n  slipway logs web-1 --console --follow",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !f.console {
@@ -37,7 +37,7 @@ func (a *app) logsCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&f.console, "console", false, "the serial console")
 	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "go on with what is written, until interrupted")
-	cmd.Flags().BoolVar(&f.raw, "raw", false, "the bytes as they are, control characters too")
+	cmd.Flags().BoolVar(&f.raw, "raw", false, "the bytes as they are, in a file or a pipe")
 	f.add(cmd)
 	return cmd
 }
@@ -102,13 +102,15 @@ func (a *app) printConsole(node string, text []byte, f logFlags) error {
 	}
 	switch {
 	case a.output == "json":
-		return printJSON(a.out, written{node, shown})
+		return a.out.JSON(written{node, shown})
 	case shown == "" && !f.follow:
-		_, err := fmt.Fprintf(a.err, "%s has written nothing to its console yet\n", node)
+		return a.err.Printf("%s has written nothing to its console yet\n", node)
+	}
+	if f.raw {
+		_, err := io.WriteString(a.out.Data(), shown)
 		return err
 	}
-	_, err := fmt.Fprint(a.out, shown)
-	return err
+	return a.out.Lay(shown)
 }
 
 // escapes are control sequences, strings of commands such as titles, and other

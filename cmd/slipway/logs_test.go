@@ -1,6 +1,9 @@
 package main
 
-import "testing"
+import (
+	"bytes"
+	"testing"
+)
 
 func TestPlainText(t *testing.T) {
 	for in, want := range map[string]string{
@@ -29,6 +32,16 @@ func TestNews(t *testing.T) {
 	} {
 		if got := news([]byte(c.last), []byte(c.now)); string(got) != c.want {
 			t.Errorf("after %q, %q: got %q, want %q", c.last, c.now, got, c.want)
+		}
+	}
+}
+
+func TestConsoleOnAScreen(t *testing.T) {
+	for raw, want := range map[bool]string{false: "a\\u202eb\n", true: "a\x1b[1m\u202eb\r\n"} {
+		var b bytes.Buffer
+		a := app{out: &screen{&b}, output: "text"}
+		if err := a.printConsole("n1", []byte("a\x1b[1m\u202eb\r\n"), logFlags{raw: raw}); err != nil || b.String() != want {
+			t.Errorf("raw %t: got %q, %v, want %q", raw, b.String(), err, want)
 		}
 	}
 }

@@ -43,6 +43,23 @@ func addCredentials(cmd *cobra.Command, credentials *string) {
 	cmd.Flags().StringVar(credentials, "credentials", os.Getenv("CREDENTIALS_DIRECTORY"), "folder with one file for each credential (CREDENTIALS_DIRECTORY)")
 }
 
+// openCredentials opens a folder of credentials, of which the command warns when it ends.
+func (a *app) openCredentials(dir string) (*secret.Store, error) {
+	secrets, err := secret.Open(dir)
+	a.secrets = secrets
+	return secrets, err
+}
+
+// warnOfCredentials says which of the credentials that a command has used are not limited to a use.
+func (a *app) warnOfCredentials() {
+	if a.secrets == nil {
+		return
+	}
+	if err := a.secrets.Unlimited(); err != nil {
+		a.err.Println("slipway: warning:", err)
+	}
+}
+
 // daemonAt is a client of the daemon with a state directory.
 func daemonAt(state string) *control.Client { return control.Dial(control.Socket(state)) }
 
@@ -101,7 +118,11 @@ func through(ctx context.Context, n *site.Node, e site.Endpoint, all map[string]
 	if d == nil {
 		return site.Observed{}, fmt.Errorf("no driver for %s endpoints", u.Scheme)
 	}
-	value, err := secrets.Get(e.Credential, u.Hostname())
+	ask, err := secret.For(e.Credential, secret.Use(scheme), u)
+	if err != nil {
+		return site.Observed{}, err
+	}
+	value, err := secrets.Get(ask)
 	if err != nil {
 		return site.Observed{}, err
 	}

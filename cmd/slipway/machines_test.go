@@ -25,7 +25,7 @@ func TestLookGoesByTheCertificateOfTheFirstUse(t *testing.T) {
 	bmc.StartTLS()
 	defer bmc.Close()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "bmc"), []byte("hosts: 127.0.0.0/8\nusername: admin\n\nhunter2\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "bmc"), []byte("hosts: 127.0.0.0/8\nuse: redfish\nports: 1024-65535\nusername: admin\n\nhunter2\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	secrets, err := secret.Open(dir)

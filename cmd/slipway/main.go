@@ -16,6 +16,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/engine/design"
+	"github.com/slipway-gitops/slipway/engine/secret"
 )
 
 func main() {
@@ -31,33 +32,36 @@ const (
 	exitChanges     = 2   // plan and diff --detailed-exitcode, allocate, fmt and migrate --check: there is something to do, or different
 	exitFindings    = 3   // the design is broken
 	exitNoDaemon    = 4   // no daemon answers
+	exitUnknown     = 5   // plan --detailed-exitcode: nothing to do on the machines that were seen, and some were not
 	exitUsage       = 64  // the command line makes no sense
 	exitInterrupted = 130 // ended by an interrupt
 )
 
 const exitHelp = `
 Exit codes: 0 done; 1 error; 2 there are changes (plan and diff with
---detailed-exitcode, allocate, fmt and migrate with --check); 3 the design has errors; 4 no daemon answers; 64 wrong usage;
-130 interrupted.`
+--detailed-exitcode, allocate, fmt and migrate with --check); 3 the design has errors; 4 no daemon answers; 5 no
+changes where machines were seen, and some were not (plan with --detailed-exitcode); 64 wrong usage; 130 interrupted.`
 
 // Errors that only choose the exit code: what there is to say has been said.
 var (
 	errChanges  = errors.New("there are changes")
+	errUnknown  = errors.New("some machines were not seen")
 	errFindings = errors.New("the design has errors")
 	errUsage    = errors.New("wrong usage")
 )
 
 // execute runs one command line and gives its exit code.
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	a := &app{out: stdout, err: stderr}
+	a := &app{out: &screen{stdout}, err: &screen{stderr}}
 	cmd := a.command()
 	cmd.SetArgs(args)
-	cmd.SetOut(stdout)
-	cmd.SetErr(stderr)
+	cmd.SetOut(a.out.Lines())
+	cmd.SetErr(a.err.Lines())
 	err := cmd.ExecuteContext(ctx)
 	code := exitCode(ctx, err)
-	if err != nil && !errors.Is(err, errChanges) && !errors.Is(err, errFindings) {
-		fmt.Fprintln(stderr, "slipway:", err)
+	a.warnOfCredentials()
+	if err != nil && !errors.Is(err, errChanges) && !errors.Is(err, errUnknown) && !errors.Is(err, errFindings) {
+		a.err.Fail(err)
 	}
 	return code
 }
@@ -67,6 +71,8 @@ func exitCode(ctx context.Context, err error) int {
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.Is(err, errUnknown):
+		return exitUnknown
 	case errors.Is(err, errChanges):
 		return exitChanges
 	case errors.Is(err, errFindings):
@@ -83,8 +89,9 @@ func exitCode(ctx context.Context, err error) int {
 
 // app is what every command shares.
 type app struct {
-	out, err io.Writer
-	output   string // text or json, or what the command writes
+	out, err *screen
+	output   string        // text or json, or what the command writes
+	secrets  *secret.Store // that a command has opened, nil for none
 }
 
 func (a *app) command() *cobra.Command {
@@ -105,8 +112,8 @@ func (a *app) command() *cobra.Command {
 	}
 	root.PersistentFlags().StringVarP(&a.output, "output", "o", "text", "text or json; check also sarif or github; plan also markdown; render also cue (its text) or yaml")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
-	root.AddCommand(a.adoptCommand(), a.allocateCommand(), a.bmcCommand(), a.checkCommand(), a.diffCommand(), a.discoverCommand(), a.explainCommand(), a.fmtCommand(), a.initCommand(), a.migrateCommand(), a.planCommand(), a.renderCommand(), a.rulesCommand(), a.runCommand(), a.schemaCommand(), a.stateCommand(), a.statusCommand(), a.whyCommand(),
-		a.approveCommand(), a.pauseCommand(), a.resumeCommand(), a.quarantineCommand(), a.releaseCommand(), a.retryCommand(),
+	root.AddCommand(a.adoptCommand(), a.allocateCommand(), a.artifactCommand(), a.bmcCommand(), a.checkCommand(), a.diffCommand(), a.discoverCommand(), a.explainCommand(), a.fmtCommand(), a.initCommand(), a.migrateCommand(), a.planCommand(), a.renderCommand(), a.rulesCommand(), a.runCommand(), a.schemaCommand(), a.siteCommand(), a.stateCommand(), a.statusCommand(), a.whyCommand(),
+		a.approveCommand(), a.disapproveCommand(), a.takeOverCommand(), a.pauseCommand(), a.resumeCommand(), a.quarantineCommand(), a.releaseCommand(), a.retryCommand(),
 		a.historyCommand(), a.eventsCommand(), a.inventoryCommand(), a.logsCommand(), a.versionCommand(), evaluateCommand())
 	return root
 }

@@ -23,6 +23,7 @@ func TestExitCodes(t *testing.T) {
 		{t.Context(), nil, exitOK},
 		{t.Context(), errors.New("x"), exitError},
 		{t.Context(), errChanges, exitChanges},
+		{t.Context(), errUnknown, exitUnknown},
 		{t.Context(), fmt.Errorf("y: %w", errFindings), exitFindings},
 		{t.Context(), fmt.Errorf("y: %w", control.ErrNoDaemon), exitNoDaemon},
 		{t.Context(), usage("z"), exitUsage},

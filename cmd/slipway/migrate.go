@@ -92,32 +92,32 @@ func (a *app) printMigrated(before fs.FS, m design.Migration, check bool) error 
 		for _, f := range m.Files {
 			done.Files = append(done.Files, f.Name)
 		}
-		return printJSON(a.out, done)
+		return a.out.JSON(done)
 	}
 	switch {
 	case len(m.Findings) > 0:
 		printFindings(a.err, before, m.Findings)
-		fmt.Fprintf(a.err, "%s to be done by a person first; nothing was changed\n", plural(len(m.Findings), "thing"))
+		a.err.Printf("%s to be done by a person first; nothing was changed\n", plural(len(m.Findings), "thing"))
 	case len(m.Files) == 0:
-		fmt.Fprintf(a.out, "nothing to do: this is written for the schema %s\n", site.SchemaVersion)
+		a.out.Printf("nothing to do: this is written for the schema %s\n", site.SchemaVersion)
 	case check:
 		return a.printRewriting(before, m.Files)
 	default:
 		for _, c := range m.Changes {
-			fmt.Fprintln(a.out, changeLine(c))
+			a.out.Println(changeLine(c))
 		}
-		fmt.Fprintf(a.out, "\n%s written for the schema %s; slipway check says what else there is\n", plural(len(m.Files), "file"), site.SchemaVersion)
+		a.out.Printf("\n%s written for the schema %s; slipway check says what else there is\n", plural(len(m.Files), "file"), site.SchemaVersion)
 	}
 	return nil
 }
 
 // changeLine says what became of a place.
 func changeLine(c design.Change) string {
-	have := printable(c.Have)
+	have := c.Have
 	if have == "" {
 		have = "(new)"
 	}
-	return fmt.Sprintf("%s:%d: %s → %s", printable(c.File), c.Line, have, printable(c.Want))
+	return fmt.Sprintf("%s:%d: %s → %s", c.File, c.Line, have, c.Want)
 }
 
 // printRewriting shows what files become, as diff -u does.
@@ -128,9 +128,9 @@ func (a *app) printRewriting(before fs.FS, files []design.Rewritten) error {
 			return err
 		}
 		text := diff.Diff(path.Join("a", f.Name), old, path.Join("b", f.Name), f.Text)
-		if isTerminal(a.out) {
+		if a.out.Terminal() {
 			a.paintDiff(string(text))
-		} else if _, err := a.out.Write(text); err != nil { // for patch
+		} else if _, err := a.out.Data().Write(text); err != nil { // for patch
 			return err
 		}
 	}
@@ -142,9 +142,9 @@ func (a *app) paintDiff(text string) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
 		if colour := colours[(line + " ")[0]]; colour != nil {
-			fmt.Fprintln(a.out, colour(expand(line)))
+			a.out.Println(colour(expand(line)))
 		} else {
-			fmt.Fprintln(a.out, expand(line))
+			a.out.Println(expand(line))
 		}
 	}
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
+	"maps"
+	"slices"
 	"time"
 
+	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -29,37 +31,34 @@ func (a *app) order(ctx context.Context, f orderFlags, o site.Order) error {
 		return err
 	}
 	if a.output == "json" {
-		return printJSON(a.out, map[string]string{"done": done})
+		return a.out.JSON(map[string]string{"done": done})
 	}
-	_, err = fmt.Fprintln(a.out, done)
-	return err
+	return a.out.Println(done)
 }
-
-// digest is how a set of destruction is named.
-var digest = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
 func (a *app) approveCommand() *cobra.Command {
 	var f orderFlags
 	var note string
 	cmd := &cobra.Command{
 		Use: "approve [DIGEST | NODE]", Short: "approve what is to be destroyed", Args: atMost(1),
-		Long: "Without an argument, shows what waits for approval. With the digest of a set,\n" +
-			"approves exactly what it names. With a node, lets its first disruption, or its held\n" +
-			"removal from the design, go on.\n" + exitHelp,
-		Example: "  slipway approve\n  slipway approve 6df7f58f529ec1a0 --note \"seen with Ana\"",
+		Long: "Without an argument, shows what waits for approval and what is approved. With the\n" +
+			"digest of a set, approves what of it still waits; each approval is used once. With a\n" +
+			"node, lets its first disruption or its removal from the design go on, or accepts the\n" +
+			"system that answers on its machine.\n" + exitHelp,
+		Example: "  slipway approve\n  slipway approve 37dbd137b9121c1c97fc6229b18c21a2 --note \"seen with Ana\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return a.showWaiting(f)
 			}
 			o := site.Order{Verb: site.VerbApprove, Reason: note}
-			if digest.MatchString(args[0]) {
+			if site.IsDigest(args[0]) {
 				o.Digest = args[0]
 			} else {
 				o.Node = args[0]
 			}
 			err := a.order(cmd.Context(), f, o)
 			if o.Node != "" && errors.Is(err, site.ErrNotFound) {
-				return fmt.Errorf("%w, and a digest has 16 digits; slipway approve alone shows what waits", err)
+				return fmt.Errorf("%w, and a digest has 32 digits; slipway approve alone shows what waits", err)
 			}
 			return err
 		},
@@ -77,14 +76,92 @@ func (a *app) showWaiting(f orderFlags) error {
 		return err
 	}
 	if a.output == "json" {
-		return printJSON(a.out, map[string]any{"digest": r.Status.Approve, "waiting": append(site.Losses{}, r.Status.Waiting...)})
+		return a.out.JSON(map[string]any{"digest": r.Status.Approve, "waiting": append(site.Losses{}, r.Status.Waiting...), "nodes": approvable(&r.Status),
+			"ledger": append([]site.LedgerEntry{}, r.Status.Ledger...)})
 	}
-	if len(r.Status.Waiting) == 0 {
-		fmt.Fprintln(a.out, "nothing waits for approval")
-		return nil
+	each := approvable(&r.Status)
+	if len(r.Status.Waiting) == 0 && len(each) == 0 {
+		a.out.Println("nothing waits for approval")
 	}
 	printWaiting(a.out, &r.Status)
+	if len(each) > 0 {
+		a.out.Println("waits for a yes to one node, by slipway approve NODE:")
+	}
+	for _, name := range slices.Sorted(maps.Keys(each)) {
+		a.out.Printf("  %s: %s\n", name, each[name])
+	}
+	printApproved(a.out, &r.Status)
 	return nil
+}
+
+// approvable is what would happen to each node that a person can approve by its
+// name.
+func approvable(s *site.Status) map[string]string {
+	all := map[string]string{}
+	for _, n := range s.Nodes {
+		if n.Approve != "" {
+			all[n.Name] = n.Approve
+		}
+	}
+	return all
+}
+
+// printApproved shows what is approved and was not used yet.
+func printApproved(w *screen, s *site.Status) {
+	t := newTable("node", "approved", "by", "expires", "set")
+	for _, e := range s.Ledger {
+		if e.IsOpen() {
+			t.AppendRow(table.Row{e.Loss.Node, e.Loss.Action, e.Source.String(), e.Expires.Local().Format(time.DateTime), e.Set})
+		}
+	}
+	if t.Length() > 0 {
+		w.Printf("\napproved and not used yet; slipway disapprove DIGEST or NODE takes it back:\n%s\n", t.Render())
+	}
+}
+
+func (a *app) disapproveCommand() *cobra.Command {
+	var f orderFlags
+	var reason string
+	cmd := &cobra.Command{
+		Use: "disapprove DIGEST | NODE", Short: "take an approval back that was not used yet", Args: exactly(1),
+		Long: "Ends the approval of a set, or all approvals for a node. What has begun to be erased is\n" +
+			"not brought back: slipway pause stops what goes on.\n" + exitHelp,
+		Example: "  slipway disapprove compute-3 --reason \"wrong rack\"\n  slipway disapprove 37dbd137b9121c1c97fc6229b18c21a2",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o := site.Order{Verb: site.VerbDisapprove, Reason: reason}
+			if site.IsDigest(args[0]) {
+				o.Digest = args[0]
+			} else {
+				o.Node = args[0]
+			}
+			return a.order(cmd.Context(), f, o)
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	f.add(cmd)
+	return cmd
+}
+
+func (a *app) takeOverCommand() *cobra.Command {
+	var f orderFlags
+	var reason string
+	cmd := &cobra.Command{
+		Use: "take-over --reason TEXT", Short: "act for a site in the place of another daemon that is gone", Args: exactly(0),
+		Long: "The status branch says which daemon acts for a site. One whose records are a copy, or\n" +
+			"were restored from a backup, stops when it finds that another one acted later. When\n" +
+			"that other one is gone for good, this has the present one go on. What was approved\n" +
+			"before ends.\n" + exitHelp,
+		Example: "  slipway take-over --reason \"the old host is scrapped, records restored from Friday\"",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if reason == "" {
+				return usage("take-over needs --reason: two daemons that act for one site harm its machines")
+			}
+			return a.order(cmd.Context(), f, site.Order{Verb: site.VerbTakeOver, Reason: reason})
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why the other daemon is gone")
+	f.add(cmd)
+	return cmd
 }
 
 // nodeOrder makes a command of an order for one node or for all of them. What

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/slipway-gitops/slipway/engine"
 	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/plan"
@@ -35,13 +37,14 @@ func (a *app) planCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&f.site, "site", "", "the site's name, when the repository has several")
 	cmd.Flags().BoolVar(&f.observe, "observe", false, "look at the machines now")
-	cmd.Flags().BoolVar(&f.detailed, "detailed-exitcode", false, "exit 0 when there is nothing to do, 2 when there is")
+	cmd.Flags().BoolVar(&f.detailed, "detailed-exitcode", false, "exit 0 when there is nothing to do, 2 when there is, 5 when machines were not seen")
 	addState(cmd, &f.state)
 	addCredentials(cmd, &f.credentials)
 	return cmd
 }
 
 func (a *app) plan(ctx context.Context, path string, f planFlags) error {
+	path, f.site = located(path, f.site)
 	rev, r, err := evaluateDir(ctx, path, f.site)
 	if err != nil {
 		return err
@@ -68,32 +71,64 @@ func (a *app) plan(ctx context.Context, path string, f planFlags) error {
 	if !basis.recorded {
 		plan.Doubt(&p, basis.known)
 	}
-	view := plan.View{Site: r.Site, Known: basis.known, Now: now, Paint: planPaint(a.out), Width: columns(a.out)}
+	unseen := unseen(r.Site, &p, basis.failures)
+	view := plan.View{Site: r.Site, Known: basis.known, Now: now, Paint: planPaint(a.out), Width: a.out.Columns()}
 	switch a.output {
 	case "json":
-		err = printJSON(a.out, planned{p, set(&p), plan.Destroyed(&p, basis.known)})
+		err = a.out.JSON(planned{p, set(&p, basis.known), plan.Destroyed(&p, basis.known), unseen})
 	case "markdown":
-		plan.Comment(a.out, &site.Review{Site: r.Site.Name, Plan: p, Findings: r.Findings}, view)
+		plan.Comment(a.out.Lines(), &site.Review{Site: r.Site.Name, Plan: p, Findings: r.Findings}, view)
 	default:
-		fmt.Fprintf(a.out, "Plan for site %s at %s, %s\n\n", r.Site.Name, path, basis.text)
-		plan.Text(a.out, &p, view)
+		if len(unseen) > 0 {
+			a.out.Printf("Unknown: %d of %d machines were not seen (%s). What would be done to them is not known.\n", len(unseen), len(r.Site.Nodes), some(unseen))
+		}
+		a.out.Printf("Plan for site %s at %s, %s\n\n", r.Site.Name, path, basis.text)
+		plan.Text(a.out.Lines(), &p, view)
 	}
-	if err == nil && f.detailed && !p.Empty() {
+	switch {
+	case err != nil || !f.detailed:
+		return err
+	case changesWhatWasSeen(&p, unseen):
 		return errChanges
+	case len(unseen) > 0:
+		return errUnknown
 	}
-	return err
+	return nil
 }
 
-// planned is a plan as JSON, with the set of what it destroys.
+// changesWhatWasSeen says whether there is something to do that does not rest on a
+// guess.
+func changesWhatWasSeen(p *site.Plan, unseen []string) bool {
+	return len(p.Removes) > 0 || slices.ContainsFunc(p.Nodes, func(n site.NodePlan) bool {
+		return len(n.Steps) > 0 && !slices.Contains(unseen, n.Node)
+	})
+}
+
+// unseen are the nodes on whose machines the plan says nothing: they were never
+// seen, or could not be seen now. Those that nothing is done to are left out.
+func unseen(s *site.Site, p *site.Plan, failures map[string]error) []string {
+	var names []string
+	for _, n := range p.Nodes {
+		of := s.Nodes[n.Node]
+		if _, failed := failures[n.Node]; (failed || n.Seen.IsZero()) && s.Unused(of) == "" && of.Away == "" {
+			names = append(names, n.Node)
+		}
+	}
+	return names
+}
+
+// planned is a plan as JSON, with the set of what it destroys, and the nodes whose
+// machines were not seen.
 type planned struct {
 	site.Plan
 	Set      string             `json:"set,omitempty"`
 	Destroys []plan.Destruction `json:"destroys,omitempty"`
+	Unseen   []string           `json:"unseen,omitempty"`
 }
 
-func set(p *site.Plan) string {
-	if all := p.Destroys(); len(all) > 0 {
-		return all.Digest()
+func set(p *site.Plan, k site.Known) string {
+	if waiting := plan.Unapproved(p.Destroys(), k); len(waiting) > 0 {
+		return waiting.Digest()
 	}
 	return ""
 }
@@ -104,6 +139,7 @@ type basis struct {
 	known    site.Known
 	text     string
 	recorded bool
+	failures map[string]error // of machines that were looked at now
 }
 
 // basis is made of what a daemon knows, or of nothing where noDaemon says why
@@ -118,7 +154,7 @@ func (a *app) basis(ctx context.Context, s *site.Site, f planFlags, known site.K
 	case noDaemon != nil:
 		return basis{}, noDaemon
 	}
-	return basis{known, "as last observed by the daemon" + oldest(known.Nodes), true}, nil
+	return basis{known: known, text: "as last observed by the daemon" + oldest(known.Nodes), recorded: true}, nil
 }
 
 // noRecords says why no daemon tells of a site.
@@ -155,7 +191,7 @@ func (a *app) observed(ctx context.Context, s *site.Site, f planFlags, known sit
 	if f.credentials == "" {
 		return basis{}, usage("--observe needs --credentials: the folder with the accounts to look with")
 	}
-	secrets, err := secret.Open(f.credentials)
+	secrets, err := a.openCredentials(f.credentials)
 	if err != nil {
 		return basis{}, err
 	}
@@ -166,10 +202,20 @@ func (a *app) observed(ctx context.Context, s *site.Site, f planFlags, known sit
 	text := fmt.Sprintf("as observed now (%d of %d machines seen)", len(s.Nodes)-len(failures), len(s.Nodes))
 	if noDaemon != nil {
 		known = neverSeen()
-		known.Nodes = seen
-		return basis{known: known, text: text + ", without records: " + noRecords(f, noDaemon) + placedAnew(s)}, nil
+		known.Nodes = withProofs(s, seen)
+		return basis{known: known, text: text + ", without records: " + noRecords(f, noDaemon) + placedAnew(s), failures: failures}, nil
 	}
-	return basis{over(known, seen), text + ", with the daemon's records", true}, nil
+	return basis{known: over(known, seen), text: text + ", with the daemon's records", recorded: true, failures: failures}, nil
+}
+
+// withProofs adds the installations that the systems on the machines prove by
+// the site's signature, as a daemon without records would.
+func withProofs(s *site.Site, seen map[string]site.Memory) map[string]site.Memory {
+	for name, m := range seen {
+		m.Recorded.Installed = engine.ProvenInstallation(s.Keys, s.Name, s.Nodes[name], m.Observed)
+		seen[name] = m
+	}
+	return seen
 }
 
 // over is what is known, with what was seen now put over it.
@@ -195,7 +241,7 @@ func (a *app) lookAtAll(ctx context.Context, s *site.Site, memory map[string]sit
 	ended()
 	for _, name := range s.NodeNames() {
 		if err := failures[name]; err != nil {
-			fmt.Fprintf(a.err, "slipway: %s was not seen: %v\n", name, err)
+			a.err.Printf("slipway: %s was not seen: %v\n", name, err)
 		}
 	}
 	return seen, failures

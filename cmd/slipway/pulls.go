@@ -148,7 +148,7 @@ func (p *pulls) join(e *engine.Engine, remote *repo.Remote, state string, record
 	}
 	p.reporter = pullrequest.New(pullrequest.Config{
 		Site: e.Site, Checks: p.github, Talk: p.github, Outbox: records, Log: p.log,
-		Shown:   p.shown,
+		Told:    p.told,
 		Problem: func(err error) { e.Problem("pull requests", err) },
 	})
 	p.reviews = e.Reviews(engine.ReviewConfig{
@@ -181,12 +181,14 @@ func judge(e *design.Evaluator, name string, m *metrics.Metrics) func(ctx contex
 	}
 }
 
-// shown is told of a comment that people can read.
-func (p *pulls) shown(ctx context.Context, number int, head, base, set string) error {
-	if err := p.reviews.Shown(ctx, number, head, base, set); err != nil {
+// told is told of a comment that people can read.
+func (p *pulls) told(ctx context.Context, t site.Told) error {
+	if err := p.reviews.Told(ctx, t); err != nil {
 		return err
 	}
-	p.log.Debug("merging approves what the comment names", "proposal", number, "revision", head, "digest", set)
+	if t.Set != "" {
+		p.log.Debug("merging approves what the comment names", "proposal", t.Number, "revision", t.Head, "digest", t.Set)
+	}
 	return nil
 }
 
@@ -202,8 +204,14 @@ type orders struct {
 
 func (o orders) Plan(number int) { o.reviews.Again(number) }
 
-func (o orders) Approve(ctx context.Context, number int, digest, by string) error {
-	_, err := o.engine.Do(ctx, site.Order{Verb: site.VerbApprove, Digest: digest, By: by, Reason: fmt.Sprintf("by a comment on proposal %d", number)})
+func (o orders) Approve(ctx context.Context, digest string, by site.ApprovalSource) error {
+	_, err := o.engine.Do(ctx, site.Order{Verb: site.VerbApprove, Digest: digest, By: by.By, Source: &by})
+	return err
+}
+
+func (o orders) Disapprove(ctx context.Context, digest string, by site.ApprovalSource) error {
+	_, err := o.engine.Do(ctx, site.Order{Verb: site.VerbDisapprove, Digest: digest, By: by.By, Source: &by,
+		Reason: fmt.Sprintf("comment %d on pull request %d", by.Comment, by.Proposal)})
 	return err
 }
 

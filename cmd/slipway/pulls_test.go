@@ -76,7 +76,7 @@ func openHook(t *testing.T, f hookFlags, files map[string]string) (*webhook, err
 }
 
 func TestWebhooksAreNotReadAlong(t *testing.T) {
-	known := map[string]string{"webhook": "hosts: api.github.com\n\nshh\n"}
+	known := map[string]string{"webhook": "hosts: api.github.com\nuse: webhook\n\nshh\n"}
 	dir := t.TempDir()
 	certificate(t, dir, "one")
 	cert, key := filepath.Join(dir, "cert"), filepath.Join(dir, "key")
@@ -107,7 +107,7 @@ func TestCertificateIsRenewed(t *testing.T) {
 	dir := t.TempDir()
 	certificate(t, dir, "one")
 	f := hookFlags{listen: "127.0.0.1:0", credential: "webhook", cert: filepath.Join(dir, "cert"), key: filepath.Join(dir, "key")}
-	w, err := openHook(t, f, map[string]string{"webhook": "hosts: api.github.com\n\nshh\n"})
+	w, err := openHook(t, f, map[string]string{"webhook": "hosts: api.github.com\nuse: webhook\n\nshh\n"})
 	if err != nil {
 		t.Fatal(err)
 	}

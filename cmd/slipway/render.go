@@ -44,7 +44,7 @@ func (a *app) render(ctx context.Context, path, siteName string, nodes []string)
 	if err != nil {
 		return err
 	}
-	_, err = a.out.Write(text)
+	_, err = a.out.Data().Write(text)
 	return err
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"path"
 	"slices"
 	"strings"
@@ -56,14 +55,14 @@ func (a *app) listRules() error {
 				all = append(all, entryOf(area.Name, r))
 			}
 		}
-		return printJSON(a.out, all)
+		return a.out.JSON(all)
 	}
 	printRules(a.out)
 	return nil
 }
 
 // printRules writes a table of the rules by area.
-func printRules(w io.Writer) {
+func printRules(w *screen) {
 	bold, dim := paint(w, text.Bold), paint(w, text.Faint)
 	all := rule.All()
 	widest := 0
@@ -71,14 +70,14 @@ func printRules(w io.Writer) {
 		widest = max(widest, len(r.Code))
 	}
 	for _, area := range rule.Areas() {
-		fmt.Fprintln(w, bold(area.Name))
+		w.Println(bold(area.Name))
 		for _, r := range area.Rules {
-			fmt.Fprintf(w, "  %-*s  %s  %s\n", widest, r.Code,
+			w.Printf("  %-*s  %s  %s\n", widest, r.Code,
 				severityColour(w, r.Severity)(fmt.Sprintf("%-7s", r.Severity)), r.What)
 		}
-		fmt.Fprintln(w)
+		w.Println()
 	}
-	fmt.Fprintln(w, dim(plural(len(all), "rule")+"; more about one: slipway rules CODE"))
+	w.Println(dim(plural(len(all), "rule") + "; more about one: slipway rules CODE"))
 }
 
 func (a *app) showRule(code string) error {
@@ -120,11 +119,11 @@ func someOf(names []string) string {
 
 func (a *app) printRule(area string, r rule.Rule) error {
 	if a.output == "json" {
-		return printJSON(a.out, entryOf(area, r))
+		return a.out.JSON(entryOf(area, r))
 	}
-	fmt.Fprintf(a.out, "%s  %s, %s\n\n%s", paint(a.out, text.Bold)(r.Code),
-		severityColour(a.out, r.Severity)(string(r.Severity)), area, rulePage(r))
-	return nil
+	a.out.Printf("%s  %s, %s\n\n", paint(a.out, text.Bold)(r.Code),
+		severityColour(a.out, r.Severity)(string(r.Severity)), area)
+	return a.out.Lay(rulePage(r))
 }
 
 // rulePage is what there is to say of a rule, as text.

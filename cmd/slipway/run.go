@@ -16,12 +16,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-gitops/slipway/engine"
+	"github.com/slipway-gitops/slipway/engine/artifact"
 	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/engine/design"
 	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/repo"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/sinks/commit"
 	"github.com/slipway-gitops/slipway/sources/dir"
 	"github.com/slipway-gitops/slipway/sources/git"
 )
@@ -30,9 +32,11 @@ type runFlags struct {
 	repo, branch, dir, site, state, credentials string
 	knownHosts, repoCA, repoCredential          string
 	repoCredentialGiven                         bool
+	siteKey                                     string
 	allowRewrite, observe, verbose              bool
 	seen                                        seenFlags
 	pulls                                       pullFlags
+	artifacts                                   artifactFlags
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -69,8 +73,10 @@ func (a *app) runCommand() *cobra.Command {
 	flags.BoolVar(&f.verbose, "verbose", false, "log more")
 	f.seen.add(flags)
 	f.pulls.add(flags)
+	f.artifacts.add(flags)
 	addState(cmd, &f.state)
 	addCredentials(cmd, &f.credentials)
+	addSiteKey(cmd, &f.siteKey)
 	return cmd
 }
 
@@ -78,7 +84,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	if (f.repo == "") == (f.dir == "") {
 		return usage("run follows either --repo or --dir")
 	}
-	if err := cmp.Or(f.seen.check(), f.pulls.check(f.repo)); err != nil {
+	if err := cmp.Or(f.seen.check(), f.pulls.check(f.repo), f.artifacts.check()); err != nil {
 		return err
 	}
 	log := a.logger(f.verbose)
@@ -115,24 +121,52 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	}
 	collectBySize()
 	defer evaluator.Close()
+	keyFile := siteKeyAt(f.siteKey, f.credentials)
+	key, noKey := openSiteKey(ctx, keyFile, store.Site(name), f.observe, log)
 	var e *engine.Engine
 	c := engine.Config{
 		Site: name, Source: timedSource{pulls.source(source), out.metrics}, Drivers: out.metrics.Drivers(drivers()),
 		Secrets: secrets, Records: store.Site(name), ObserveOnly: f.observe, Log: log,
+		Key: key, Notes: keyNotes(keyFile, key),
 		Meter:    out.metrics.Site(name, func() site.Report { return e.Report() }),
 		Evaluate: evaluate(evaluator, name, out.metrics),
 	}
-	if c.Reporters, err = out.reporters(f, name, remote, secrets, log); err != nil {
+	var files *artifact.Service // nil while nothing is written to machines
+	if !f.observe {
+		files, err = f.artifacts.open(f.state, func() (map[string]bool, error) { return namedFiles(e, pulls.reviews) },
+			func(err error) { e.Problem("images", err) }, log)
+		if err != nil {
+			return err
+		}
+		defer files.Close()
+		c.Artifacts = files
+	}
+	if c.Reporters, err = out.reporters(f, name, secrets, log); err != nil {
 		return err
 	}
+	if remote != nil {
+		branch, err := commit.New(*remote, name, log)
+		if err != nil {
+			return err
+		}
+		c.Anchor, c.Branch = branch, timedReporter{branch, out.metrics}
+	}
 	e = engine.New(c)
+	e.Problem("site key", noKey)
+	secrets.Watch(func(err error) { e.Problem("credentials", err) })
 	parts, err := pulls.join(e, remote, f.state, c.Records, out)
 	if err != nil {
 		return err
 	}
+	if files != nil {
+		out.metrics.Artifacts(name, artifactNumbers(files))
+		parts = append(parts, serveWhenReady(e, files))
+	}
 	log.Info("slipway runs", "site", name, "from", f.repo+f.dir, "state", f.state, "observe", f.observe)
 	return runAll(ctx, log, append(parts, e.Run,
-		func(ctx context.Context) error { return control.Serve(ctx, control.Socket(f.state), keeper{e}, log) },
+		func(ctx context.Context) error {
+			return control.Serve(ctx, control.Socket(f.state), keeper{e, files}, log)
+		},
 		func(ctx context.Context) error { return out.answer(ctx, e.Unready, log) },
 		out.tell)...)
 }
@@ -144,9 +178,12 @@ func (a *app) logger(verbose bool) *slog.Logger {
 	}
 	options := &slog.HandlerOptions{Level: level}
 	if a.output == "json" {
-		return slog.New(slog.NewJSONHandler(a.err, options))
+		return slog.New(slog.NewJSONHandler(a.err.LinesOfJSON(), options))
 	}
-	return slog.New(slog.NewTextHandler(a.err, options))
+	if a.err.Journal() {
+		return slog.New(newJournal(a.err.Lines(), level))
+	}
+	return slog.New(slog.NewTextHandler(a.err.Lines(), options))
 }
 
 // follow makes the source, and the remote that the status goes to.
@@ -170,9 +207,13 @@ func openRemote(f runFlags, p *pulls, secrets *secret.Store) (repo.Remote, error
 		return repo.New(f.repo, secret.Value{}, "")
 	}
 	if p.github != nil && p.github.Is(u) && !f.repoCredentialGiven {
-		return repo.NewHTTPS(f.repo, p.github.Login(u.Hostname()), cmp.Or(f.repoCA, f.pulls.ca))
+		return repo.NewHTTPS(f.repo, p.github.Login(u), cmp.Or(f.repoCA, f.pulls.ca))
 	}
-	value, err := secrets.Get(f.repoCredential, u.Hostname())
+	ask, err := secret.For(f.repoCredential, secret.Git, u)
+	if err != nil {
+		return repo.Remote{}, fmt.Errorf("repository: %w", err)
+	}
+	value, err := secrets.Get(ask)
 	switch {
 	case err != nil:
 		return repo.Remote{}, fmt.Errorf("repository: %w", err)
@@ -180,7 +221,7 @@ func openRemote(f runFlags, p *pulls, secrets *secret.Store) (repo.Remote, error
 		return repo.New(f.repo, value, f.knownHosts)
 	}
 	// A token expires: the next one is a file put in the place of its own.
-	login := func(context.Context) (secret.Value, error) { return secrets.Get(f.repoCredential, u.Hostname()) }
+	login := func(context.Context) (secret.Value, error) { return secrets.Get(ask) }
 	return repo.NewHTTPS(f.repo, login, f.repoCA)
 }
 
@@ -247,7 +288,10 @@ func runAll(ctx context.Context, log *slog.Logger, parts ...func(context.Context
 }
 
 // keeper answers the control socket for one site.
-type keeper struct{ engine *engine.Engine }
+type keeper struct {
+	engine *engine.Engine
+	files  *artifact.Service // nil for none
+}
 
 func (k keeper) mine(name string) error {
 	if name != "" && name != k.engine.Site {
@@ -303,4 +347,11 @@ func (k keeper) Do(ctx context.Context, name string, o site.Order) (string, erro
 		return "", err
 	}
 	return k.engine.Do(ctx, o)
+}
+
+func (k keeper) Artifacts() artifact.Keeper {
+	if k.files == nil {
+		return nil
+	}
+	return k.files
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"crypto/sha256"
 	"fmt"
-	"io"
 	"net/url"
 	"path"
 	"strings"
@@ -117,7 +116,7 @@ type sarifWriter struct {
 
 // printSARIF writes findings, and those that the site silences, as one SARIF
 // log.
-func printSARIF(w io.Writer, from *sources, below string, findings, silenced []site.Finding) error {
+func printSARIF(w *screen, from *sources, below string, findings, silenced []site.Finding) error {
 	s := sarifWriter{from: from, below: below, index: map[string]int{}, seen: map[string]int{}}
 	run := sarifRun{
 		URIBases:   map[string]sarifBase{sarifRoot: {sarifText{Text: "The root of the repository."}}},
@@ -134,7 +133,7 @@ func printSARIF(w io.Writer, from *sources, below string, findings, silenced []s
 		r.Suppressions = []sarifSuppression{{"external"}}
 		run.Results = append(run.Results, r)
 	}
-	return printJSON(w, sarifLog{sarifSchema, "2.1.0", []sarifRun{run}})
+	return w.JSON(sarifLog{sarifSchema, "2.1.0", []sarifRun{run}})
 }
 
 // rules describes every rule.
@@ -260,7 +259,7 @@ func story(f site.Finding) string {
 	var lines []string
 	for _, line := range []string{f.Message, f.Others(), f.Why, f.Fix} {
 		if line != "" {
-			lines = append(lines, printable(line))
+			lines = append(lines, site.Printable(line))
 		}
 	}
 	return strings.Join(lines, "\n")

@@ -61,19 +61,19 @@ func definition(name string) (design.Definition, error) {
 
 func (a *app) printSchema(all []design.Definition) error {
 	if a.output == "json" {
-		return printJSON(a.out, all)
+		return a.out.JSON(all)
 	}
 	dim := paint(a.out, text.Faint)
 	for i, d := range all {
 		if i > 0 {
-			fmt.Fprintln(a.out)
+			a.out.Println()
 		}
 		for line := range strings.Lines(d.Text) {
 			line = strings.TrimSuffix(line, "\n")
 			if strings.HasPrefix(strings.TrimSpace(line), "//") {
 				line = dim(line)
 			}
-			fmt.Fprintln(a.out, line)
+			a.out.Lay(line + "\n")
 		}
 	}
 	return nil
@@ -108,17 +108,17 @@ func (a *app) vendor(dir string) error {
 		return err
 	}
 	if a.output == "json" {
-		return printJSON(a.out, done)
+		return a.out.JSON(done)
 	}
 	if len(done.Written)+len(done.Removed) == 0 {
-		fmt.Fprintf(a.out, "%s is current\n", printable(done.Dir))
+		a.out.Printf("%s is current\n", done.Dir)
 		return nil
 	}
-	fmt.Fprintf(a.out, "%s: %s written", printable(done.Dir), plural(len(done.Written), "file"))
+	a.out.Printf("%s: %s written", done.Dir, plural(len(done.Written), "file"))
 	if len(done.Removed) > 0 {
-		fmt.Fprintf(a.out, ", %d removed", len(done.Removed))
+		a.out.Printf(", %d removed", len(done.Removed))
 	}
-	fmt.Fprintln(a.out)
+	a.out.Println()
 	return nil
 }
 

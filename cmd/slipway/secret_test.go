@@ -43,8 +43,8 @@ func TestSecretsAreNotShown(t *testing.T) {
 			r := design.EvaluateHere(files, "")
 			for _, format := range []string{"text", "json", "sarif", "github"} {
 				var out bytes.Buffer
-				a := app{out: &out, output: format}
-				if err := a.printChecked(".", files, checked{Findings: r.Findings, Suppressed: r.Suppressed}); err != nil {
+				a := app{out: &screen{&out}, output: format}
+				if err := a.printChecked(".", files, []checked{{Findings: r.Findings, Suppressed: r.Suppressed}}); err != nil {
 					t.Fatal(err)
 				}
 				said := out.String()
@@ -63,7 +63,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 func TestLinesAreShown(t *testing.T) {
 	files := fstest.MapFS{"site.cue": {Data: []byte("token: \"4f9a11c02bde\", tier: \"a\"\n")}}
 	var text bytes.Buffer
-	printFindings(&text, files, []site.Finding{{Code: "label-value", File: "site.cue", Line: 1, Col: 24, Message: "m"}})
+	printFindings(&screen{&text}, files, []site.Finding{{Code: "label-value", File: "site.cue", Line: 1, Col: 24, Message: "m"}})
 	want := "  1 │ token: \"************\", tier: \"a\"\n    │                        ^^^^\n"
 	if !strings.Contains(text.String(), want) {
 		t.Errorf("got:\n%s\nwant in it:\n%s", text.String(), want)

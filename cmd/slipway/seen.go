@@ -9,10 +9,9 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine"
 	"github.com/slipway-gitops/slipway/engine/design"
-	"github.com/slipway-gitops/slipway/engine/repo"
+	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
-	"github.com/slipway-gitops/slipway/sinks/commit"
 	"github.com/slipway-gitops/slipway/sinks/metrics"
 	"github.com/slipway-gitops/slipway/sinks/notify"
 )
@@ -86,9 +85,9 @@ func (o *outside) tell(ctx context.Context) error {
 	return nil
 }
 
-// reporters are all who are told of the site's status. The one that only
-// takes note comes first: the others may take their time.
-func (o *outside) reporters(f runFlags, name string, remote *repo.Remote, secrets *secret.Store, log *slog.Logger) ([]engine.Reporter, error) {
+// reporters are those who are told of the site's status, besides its branch. The
+// one that only takes note comes first: the others may take their time.
+func (o *outside) reporters(f runFlags, name string, secrets *secret.Store, log *slog.Logger) ([]engine.Reporter, error) {
 	var all []engine.Reporter
 	channels, err := f.seen.channels(secrets, o.metrics, log)
 	if err != nil {
@@ -100,11 +99,7 @@ func (o *outside) reporters(f runFlags, name string, remote *repo.Remote, secret
 		}
 		all = append(all, o.notifier)
 	}
-	if remote == nil {
-		return all, nil
-	}
-	branch, err := commit.New(*remote, name, log)
-	return append(all, timedReporter{branch, o.metrics}), err
+	return all, nil
 }
 
 // channels are those by which people are told.
@@ -127,7 +122,8 @@ func (f *seenFlags) channels(secrets *secret.Store, m *metrics.Metrics, log *slo
 	return channels, nil
 }
 
-// evaluate is the engine's way to a site's design, measured.
+// evaluate is the engine's way to a site's design, measured. The drivers' part in
+// what is wrong with it is found here.
 func evaluate(e *design.Evaluator, name string, m *metrics.Metrics) func(context.Context, site.Revision) (*site.Site, []site.Finding, error) {
 	return func(ctx context.Context, r site.Revision) (*site.Site, []site.Finding, error) {
 		var got design.Result
@@ -135,6 +131,9 @@ func evaluate(e *design.Evaluator, name string, m *metrics.Metrics) func(context
 			got, err = e.Evaluate(ctx, r.Files, name)
 			return err
 		})
+		if got.Site != nil {
+			got.Findings = append(got.Findings, design.IdleNeeds(got.Site, driver.Serves(drivers()))...)
+		}
 		return got.Site, got.Findings, err
 	}
 }

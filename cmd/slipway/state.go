@@ -69,7 +69,7 @@ type moved struct {
 
 func (a *app) exportState(ctx context.Context, state, file string) error {
 	if file == "-" {
-		sum, err := copyState(ctx, state, a.out)
+		sum, err := copyState(ctx, state, a.out.Data())
 		if err != nil {
 			return err
 		}
@@ -146,12 +146,11 @@ func (a *app) importState(ctx context.Context, state, file string, replace bool)
 	return a.tellMoved(a.out, "imported", moved{sum, file})
 }
 
-func (a *app) tellMoved(w io.Writer, done string, m moved) error {
+func (a *app) tellMoved(w *screen, done string, m moved) error {
 	if a.output == "json" {
-		return printJSON(w, m)
+		return w.JSON(m)
 	}
-	_, err := fmt.Fprintf(w, "%s %s of %s (version %d)\n", done, plural(m.Records, "record"), nameSites(m.Sites), m.Version)
-	return err
+	return w.Printf("%s %s of %s (version %d)\n", done, plural(m.Records, "record"), nameSites(m.Sites), m.Version)
 }
 
 func nameSites(names []string) string {

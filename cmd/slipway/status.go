@@ -4,15 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
+	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -46,22 +46,25 @@ func (a *app) status(ctx context.Context, f statusFlags) error {
 		}
 		return a.showStatus(r, f)
 	}
-	live := isTerminal(a.out) && a.output == "text"
+	live := a.out.Terminal() && a.output == "text"
 	var shown error
 	last := ""
 	err := daemon.Watch(ctx, f.site, func(r site.Report) {
 		switch {
 		case live:
-			fmt.Fprint(a.out, "\x1b[H\x1b[2J") // home, and clear what is below
+			a.out.Clear()
 			shown = a.showStatus(r, f)
 		case a.output == "json":
-			shown = printJSON(a.out, r.Status)
+			shown = a.out.JSON(r.Status)
 		default:
 			if line := counts(a.out, &r.Status); line != last {
-				fmt.Fprintln(a.out, line)
+				a.out.Println(line)
 				last = line
 			}
 		}
+	}, func(err error) {
+		last = ""
+		a.err.Println(err.Error() + "; waiting for it")
 	})
 	if ctx.Err() != nil {
 		return nil // an interrupt is how watching ends
@@ -71,32 +74,38 @@ func (a *app) status(ctx context.Context, f statusFlags) error {
 
 func (a *app) showStatus(r site.Report, f statusFlags) error {
 	if a.output == "json" {
-		return printJSON(a.out, r.Status)
+		return a.out.JSON(r.Status)
 	}
 	printStatus(a.out, &r.Status, f.all)
 	return nil
 }
 
 // printStatus writes a status for people.
-func printStatus(w io.Writer, s *site.Status, all bool) {
+func printStatus(w *screen, s *site.Status, all bool) {
 	bold, red, yellow := paint(w, text.Bold), paint(w, text.FgRed), paint(w, text.FgYellow)
-	fmt.Fprintf(w, "%s  %s\n", bold("site "+s.Site), counts(w, s))
-	fmt.Fprintln(w, bar(w, s))
-	fmt.Fprintf(w, "in force   %s\n", revisionLine(s.Applied))
+	w.Printf("%s  %s\n", bold("site "+s.Site), counts(w, s))
+	w.Println(bar(w, s))
+	w.Printf("in force   %s\n", revisionLine(s.Applied))
 	if s.Attempted.ID != s.Applied.ID && s.Attempted.ID != "" {
-		fmt.Fprintf(w, "attempted  %s\n", red(revisionLine(s.Attempted)))
+		w.Printf("attempted  %s\n", red(revisionLine(s.Attempted)))
 	}
 	if s.ObserveOnly != "" {
-		fmt.Fprintln(w, yellow("observing  "+s.ObserveOnly))
+		w.Println(yellow("observing  " + s.ObserveOnly))
 	}
 	if s.Paused != nil {
-		fmt.Fprintln(w, yellow("paused     "+pauseLine(*s.Paused)))
+		w.Println(yellow("paused     " + pauseLine(*s.Paused)))
 	}
 	printRollout(w, s.Rollout)
 	for _, p := range s.Problems {
-		fmt.Fprintln(w, red("problem    ")+p.What+" (since "+age(p.Since)+" ago)")
+		w.Println(red("problem    ") + p.What + " (since " + age(p.Since) + " ago)")
+	}
+	for _, n := range s.Notes {
+		w.Println("note       " + n)
 	}
 	printMachines(w, s)
+	for _, u := range s.NotActedOn() {
+		w.Println(yellow("not acted on ") + "although designed: " + u.String())
+	}
 	printWaiting(w, s)
 	printNodes(w, s, all)
 	printSwept(w, s.Swept)
@@ -104,11 +113,11 @@ func printStatus(w io.Writer, s *site.Status, all bool) {
 
 // printSwept says which machines the last sweep has met where the design does
 // not have them.
-func printSwept(w io.Writer, s *site.Swept) {
+func printSwept(w *screen, s *site.Swept) {
 	if s == nil {
 		return
 	}
-	fmt.Fprintf(w, "\nswept      %d addresses %s ago: %s, %d of them where the design has them\n", s.Addresses, age(s.When), plural(s.Answered, "management controller"), s.Known)
+	w.Printf("\nswept      %d addresses %s ago: %s, %d of them where the design has them\n", s.Addresses, age(s.When), plural(s.Answered, "management controller"), s.Known)
 	printMet(w, s.Met)
 }
 
@@ -122,7 +131,7 @@ func pauseLine(h site.Hold) string {
 }
 
 // printRollout says how the rollout goes, or that it was halted.
-func printRollout(w io.Writer, r *site.RolloutStatus) {
+func printRollout(w *screen, r *site.RolloutStatus) {
 	if r == nil || !r.Ended.IsZero() && len(r.Failed) == 0 {
 		return
 	}
@@ -136,19 +145,19 @@ func printRollout(w io.Writer, r *site.RolloutStatus) {
 	if len(r.Failed) > 0 {
 		line += red(fmt.Sprintf(", %d failed", len(r.Failed)))
 	}
-	fmt.Fprintln(w, "rollout    "+line)
+	w.Println("rollout    " + line)
 	if r.Ended.IsZero() && r.Halted != "" {
-		fmt.Fprintln(w, red("halted     "+r.Halted+"; a commit, or slipway retry, goes on"))
+		w.Println(red("halted     " + r.Halted + "; a commit, or slipway retry, goes on"))
 	}
 	if r.Ended.IsZero() && len(r.Canaries) > 0 {
 		proven := ": awaited"
 		if !r.Proven.IsZero() {
 			proven = ": in-sync for " + age(r.Proven)
 		}
-		fmt.Fprintln(w, "canaries   "+strings.Join(r.Canaries, ", ")+proven)
+		w.Println("canaries   " + strings.Join(r.Canaries, ", ") + proven)
 	}
 	if r.Queued != nil {
-		fmt.Fprintln(w, yellow("queued     "+revisionLine(*r.Queued)+", until the rollout has ended or is at rest"))
+		w.Println(yellow("queued     " + revisionLine(*r.Queued) + ", until the rollout has ended or is at rest"))
 	}
 }
 
@@ -160,23 +169,20 @@ func revisionLine(r site.Revision) string {
 }
 
 // counts is the nodes by state in one line.
-func counts(w io.Writer, s *site.Status) string {
-	n := s.Counts()
-	parts := []string{paint(w, stateColour(site.InSync))(fmt.Sprintf("%d/%d in-sync", n[site.InSync], len(s.Nodes)))}
-	for _, state := range site.States[1:] {
-		if n[state] > 0 {
-			parts = append(parts, paint(w, stateColour(state))(fmt.Sprintf("%d %s", n[state], state)))
-		}
+func counts(w *screen, s *site.Status) string {
+	var parts []string
+	for _, c := range s.Verdict() {
+		parts = append(parts, paint(w, stateColour(c.State))(c.Text))
 	}
-	return strings.Join(parts, ", ")
+	return strings.Join(parts, ", ") + s.Caveat()
 }
 
 // bar is the nodes by state as a picture.
-func bar(w io.Writer, s *site.Status) string {
+func bar(w *screen, s *site.Status) string {
 	const width = 60
 	n, all, drawn := s.Counts(), len(s.Nodes), 0
 	var b strings.Builder
-	glyphs := map[site.State]string{site.InSync: "█", site.Progressing: "▓", site.Retrying: "▒", site.Blocked: "▒", site.Stalled: "×", site.Paused: "▒", site.Unknown: "░"}
+	glyphs := map[site.State]string{site.InSync: "█", site.Progressing: "▓", site.Retrying: "▒", site.Blocked: "▒", site.Stalled: "×", site.Foreign: "×", site.Paused: "▒", site.Unknown: "░"}
 	for i, sum := 0, 0; i < len(site.States) && all > 0; i++ {
 		state := site.States[i]
 		sum += n[state]
@@ -188,44 +194,81 @@ func bar(w io.Writer, s *site.Status) string {
 }
 
 // printWaiting says what waits for a person's yes, and how to give it.
-func printWaiting(w io.Writer, s *site.Status) {
+func printWaiting(w *screen, s *site.Status) {
 	if len(s.Waiting) == 0 {
 		return
 	}
 	red := paint(w, text.FgRed, text.Bold)
-	fmt.Fprintln(w, red("waits for approval:"))
+	w.Println(red("waits for approval:"))
 	for _, l := range s.Waiting {
-		fmt.Fprintf(w, "  %s (%s): %s loses %s\n", l.Node, l.Machine, l.Action, l.Lost)
+		w.Printf("  %s (%s): %s loses %s; %s\n", l.Node, l.Target(), l.Action, l.Lost, plan.DisksOf(l))
 	}
-	fmt.Fprintf(w, "  to approve all of it: slipway approve %s\n", s.Approve)
+	w.Printf("  to approve all of it: slipway approve %s\n", s.Approve)
 }
 
-func printNodes(w io.Writer, s *site.Status, all bool) {
+func printNodes(w *screen, s *site.Status, all bool) {
 	t := newTable("node", "state", "since", "power", "reason")
+	var shown []site.NodeStatus
 	for _, n := range s.Nodes {
 		if n.State == site.InSync && !all {
 			continue
 		}
-		t.AppendRow(table.Row{n.Name, paint(w, stateColour(n.State))(string(n.State)) + withFindings(n), age(n.Since), n.Power, reasonOf(n)})
+		shown = append(shown, n)
+	}
+	for _, g := range grouped(shown, all) {
+		n, name, reason := g[0], g[0].Name, reasonOf(g[0])
+		if len(g) > 1 {
+			name, reason = plural(len(g), "node"), commonReason(n)+": "+someOf(namesOf(g))
+		}
+		t.AppendRow(table.Row{name, paint(w, stateColour(n.State))(string(n.State)) + withFindings(n), age(n.Since), n.Power, reason})
 	}
 	if t.Length() == 0 {
 		return
 	}
-	if width := columns(w); width > 60 {
+	if width := w.Columns(); width > 60 {
 		t.SetColumnConfigs([]table.ColumnConfig{{Number: 5, WidthMax: width - 50, WidthMaxEnforcer: text.WrapSoft}})
 	}
-	fmt.Fprintf(w, "\n%s\n", t.Render())
+	w.Printf("\n%s\n", t.Render())
 }
 
-// newTable is a table without lines, with these columns.
-func newTable(columns ...any) table.Writer {
-	t := table.NewWriter()
-	style := table.StyleLight
-	style.Options = table.OptionsNoBordersAndSeparators
-	style.Format.Header = text.FormatUpper
-	t.SetStyle(style)
-	t.AppendHeader(columns)
-	return t
+// grouped are nodes with the same trouble together, the longest in it first, in the
+// order of their names; or each alone.
+func grouped(nodes []site.NodeStatus, alone bool) [][]site.NodeStatus {
+	type trouble struct {
+		state    site.State
+		reason   string
+		power    string
+		findings int
+	}
+	at := map[trouble]int{}
+	var groups [][]site.NodeStatus
+	for _, n := range nodes {
+		key := trouble{n.State, commonReason(n), n.Power, len(n.Findings)}
+		i, known := at[key]
+		if alone || !known || n.Reason == "" {
+			at[key] = len(groups)
+			groups = append(groups, []site.NodeStatus{n})
+			continue
+		}
+		groups[i] = append(groups[i], n)
+	}
+	for _, g := range groups {
+		slices.SortStableFunc(g, func(a, b site.NodeStatus) int { return a.Since.Compare(b.Since) })
+	}
+	return groups
+}
+
+// commonReason is a node's reason as others can have it too: a command in it is of
+// any node.
+func commonReason(n site.NodeStatus) string { return strings.ReplaceAll(n.Reason, n.Name+"`", "NODE`") }
+
+func namesOf(nodes []site.NodeStatus) []string {
+	var names []string
+	for _, n := range nodes {
+		names = append(names, n.Name)
+	}
+	slices.Sort(names)
+	return names
 }
 
 // withFindings says how many findings a node has, behind its state.
@@ -241,8 +284,7 @@ func withFindings(n site.NodeStatus) string {
 
 // printMachines names the nodes whose machines are not made of what the design
 // expects, or have parts that are not well.
-func printMachines(w io.Writer, s *site.Status) {
-	const most = 8
+func printMachines(w *screen, s *site.Status) {
 	var names []string
 	for _, n := range s.Nodes {
 		if len(n.Findings) > 0 {
@@ -252,11 +294,7 @@ func printMachines(w io.Writer, s *site.Status) {
 	if len(names) == 0 {
 		return
 	}
-	line := strings.Join(names[:min(len(names), most)], ", ")
-	if more := len(names) - most; more > 0 {
-		line += fmt.Sprintf(" and %d more", more)
-	}
-	fmt.Fprintln(w, paint(w, text.FgYellow)("findings   ")+"about the machines of "+line+" (slipway why NODE)")
+	w.Println(paint(w, text.FgYellow)("findings   ") + "about the machines of " + someOf(names) + " (slipway why NODE)")
 }
 
 func reasonOf(n site.NodeStatus) string {
@@ -264,24 +302,14 @@ func reasonOf(n site.NodeStatus) string {
 		n.Stale = nil
 		return strings.TrimSpace(reasonOf(n) + " (seen: " + f + ")")
 	}
-	if !n.Retry.IsZero() {
+	if n.Retry.After(time.Now()) {
 		return n.Reason + " (again at " + n.Retry.Local().Format(time.TimeOnly) + ")"
 	}
 	if n.Detail != "" {
 		return n.Reason + ": " + n.Detail
 	}
+	if n.Reason == "" && len(n.NotActedOn) > 0 {
+		return "designed, not acted on: " + strings.Join(n.NotActedOn, ", ")
+	}
 	return n.Reason
-}
-
-// columns is a terminal's width, 0 for anything else.
-func columns(w io.Writer) int {
-	f, ok := w.(interface{ Fd() uintptr })
-	if !ok {
-		return 0
-	}
-	width, _, err := term.GetSize(int(f.Fd()))
-	if err != nil {
-		return 0
-	}
-	return width
 }

@@ -38,12 +38,12 @@ func (f *surveyFlags) add(cmd *cobra.Command) {
 	addCredentials(cmd, &f.credentials)
 }
 
-// open is the survey that the flags ask for, and the credentials that it may use.
-func (f surveyFlags) open() (engine.Survey, *secret.Store, error) {
+// openSurvey is the survey that the flags ask for, and the credentials that it may use.
+func (a *app) openSurvey(f surveyFlags) (engine.Survey, *secret.Store, error) {
 	if f.credential != "" && f.credentials == "" {
 		return engine.Survey{}, nil, usage("--credential needs --credentials: the folder with its file")
 	}
-	secrets, err := secret.Open(f.credentials)
+	secrets, err := a.openCredentials(f.credentials)
 	if err != nil {
 		return engine.Survey{}, nil, err
 	}

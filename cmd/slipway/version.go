@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"runtime"
 	"runtime/debug"
 
@@ -24,9 +23,9 @@ func (a *app) versionCommand() *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			v := thisVersion()
 			if a.output == "json" {
-				return printJSON(a.out, v)
+				return a.out.JSON(v)
 			}
-			fmt.Fprintf(a.out, "slipway %s, schema %s, %s\n", v.Version, v.Schema, v.Go)
+			a.out.Printf("slipway %s, schema %s, %s\n", v.Version, v.Schema, v.Go)
 			return nil
 		},
 	}

@@ -71,9 +71,13 @@ func (f *hookFlags) open(ctx context.Context, api string, secrets *secret.Store)
 	if err != nil {
 		return nil, err
 	}
+	ask, err := secret.For(f.credential, secret.Webhook, u)
+	if err != nil {
+		return nil, err
+	}
 	w := &webhook{
 		hints:  forge.NewHints(),
-		secret: func() (secret.Value, error) { return secrets.Get(f.credential, u.Hostname()) },
+		secret: func() (secret.Value, error) { return secrets.Get(ask) },
 	}
 	if _, err := w.secret(); err != nil {
 		return nil, fmt.Errorf("webhooks: %w", err)

@@ -3,9 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -58,7 +58,7 @@ func (a *app) why(ctx context.Context, state, siteName, node string) error {
 		why.sensors = c.Observed.Facets[site.FacetSensors].Have
 	}
 	if a.output == "json" {
-		return printJSON(a.out, why)
+		return a.out.JSON(why)
 	}
 	printReasons(a.out, why)
 	return nil
@@ -90,6 +90,9 @@ func release(r site.Report, w reasons) string {
 	case site.Progressing:
 		return "nothing: it is under way"
 	case site.Retrying:
+		if w.Status.Retry.Before(time.Now()) {
+			return "the machine answering; it is being tried again"
+		}
 		return fmt.Sprintf("the machine answering; it is tried again at %s, or now with `slipway retry %s`", w.Status.Retry.Local().Format(time.TimeOnly), w.Status.Name)
 	}
 	return fmt.Sprintf("a commit that changes the node, or `slipway retry %s` once the cause is gone", w.Status.Name)
@@ -106,16 +109,17 @@ func machine(i site.Identity) string {
 	return i.String()
 }
 
-func printReasons(w io.Writer, why reasons) {
+func printReasons(w *screen, why reasons) {
 	s := why.Status
 	line := func(what, said string) {
 		if said != "" {
-			fmt.Fprintf(w, "%-9s %s\n", what, said)
+			w.Printf("%-9s %s\n", what, said)
 		}
 	}
-	fmt.Fprintf(w, "%s is %s since %s (%s ago)\n", paint(w, text.Bold)(s.Name), paint(w, stateColour(s.State))(string(s.State)),
+	w.Printf("%s is %s since %s (%s ago)\n", paint(w, text.Bold)(s.Name), paint(w, stateColour(s.State))(string(s.State)),
 		s.Since.Local().Format(time.DateTime), age(s.Since))
 	line("reason", s.Reason)
+	line("cause", s.Cause)
 	line("now", s.Detail)
 	line("phase", s.Phase)
 	line("releases", why.Release)
@@ -128,7 +132,7 @@ func printReasons(w io.Writer, why reasons) {
 		line("installed", fmt.Sprintf("generation %d", s.Generation))
 	}
 	for _, name := range slices.Sorted(maps.Keys(why.sensors)) {
-		line("sensor", printable(name+" is "+why.sensors[name]))
+		line("sensor", name+" is "+why.sensors[name])
 	}
 	switch ages := facetAges(why.Seen); {
 	case s.Seen.IsZero():
@@ -139,12 +143,15 @@ func printReasons(w io.Writer, why reasons) {
 		line("seen", age(s.Seen)+" ago")
 	}
 	for _, f := range s.Findings {
-		line("finding", printable(f.String()))
+		line("finding", f.String())
+	}
+	if len(s.NotActedOn) > 0 {
+		line("designed", "and not acted on: "+strings.Join(s.NotActedOn, ", "))
 	}
 	why.Plan.Findings = nil // are above
 	if len(why.Plan.Steps)+len(why.Plan.Blocked)+len(why.Plan.Notes) == 0 {
 		return
 	}
-	fmt.Fprintln(w)
-	plan.Nodes(w, []site.NodePlan{why.Plan}, time.Now(), planPaint(w))
+	w.Println()
+	plan.Nodes(w.Lines(), []site.NodePlan{why.Plan}, time.Now(), planPaint(w))
 }

@@ -15,14 +15,14 @@ func abroad(t time.Time) time.Time { return t.In(time.FixedZone("there", 13*60*6
 func TestReasonsOfWhatIsHardlyKnown(t *testing.T) {
 	since := time.Now().Add(-time.Minute)
 	var out bytes.Buffer
-	printReasons(&out, reasons{Status: site.NodeStatus{Name: "n1", State: site.Retrying, Since: abroad(since), Machine: site.Identity{Serial: "EX1"}}})
+	printReasons(&screen{&out}, reasons{Status: site.NodeStatus{Name: "n1", State: site.Retrying, Since: abroad(since), Machine: site.Identity{Serial: "EX1"}}})
 	for _, line := range []string{"n1 is retrying since " + since.Format(time.DateTime) + " (1m ago)", "machine   serial EX1", "seen      never"} {
 		if !strings.Contains(out.String(), line+"\n") {
 			t.Errorf("no line %q in\n%s", line, &out)
 		}
 	}
 	out.Reset()
-	printReasons(&out, reasons{Status: site.NodeStatus{Name: "n1", State: site.InSync, Seen: since, Machine: site.Identity{UUID: "5e1d", Serial: "EX1"}}})
+	printReasons(&screen{&out}, reasons{Status: site.NodeStatus{Name: "n1", State: site.InSync, Seen: since, Machine: site.Identity{UUID: "5e1d", Serial: "EX1"}}})
 	for _, line := range []string{"machine   UUID 5e1d, serial EX1", "seen      1m ago"} {
 		if !strings.Contains(out.String(), line+"\n") {
 			t.Errorf("no line %q in\n%s", line, &out)
@@ -51,7 +51,7 @@ func TestStatusSaysUntilWhenASiteIsPaused(t *testing.T) {
 		{abroad(until), "paused     by anna, 0s ago, until " + until.Format(time.DateTime) + ": storm\n"},
 	} {
 		var out bytes.Buffer
-		printStatus(&out, &site.Status{Site: "s", Paused: &site.Hold{By: "anna", Reason: "storm", Since: time.Now(), Until: c.until}}, false)
+		printStatus(&screen{&out}, &site.Status{Site: "s", Paused: &site.Hold{By: "anna", Reason: "storm", Since: time.Now(), Until: c.until}}, false)
 		if !strings.Contains(out.String(), c.want) {
 			t.Errorf("no %q in\n%s", c.want, &out)
 		}
