@@ -39,10 +39,19 @@ func TestSiteExampleFitsTheLab(t *testing.T) {
 	if got, err := os.ReadFile(exampleKeys); err != nil || string(got) != want {
 		t.Errorf("%s has other keys than the lab (%v); run this test with -update", exampleKeys, err)
 	}
-	for name, image := range r.Site.Images {
-		if got, want := image.SHA256, lab.ImageSHA256(exampleSeed, name); got != want {
-			t.Errorf("the image %s has the digest %s, the lab's is %s", name, got, want)
+	installed := 0
+	for _, n := range r.Site.Nodes {
+		if n.Generation == 0 {
+			continue
 		}
+		installed++
+		got, want := r.Site.Images[n.Image].For(n.Name, n.Generation).SHA256, lab.ImageSHA256(exampleSeed, n.Image, n.Name, n.Generation)
+		if got != want {
+			t.Errorf("the image %s has the digest %q for %s, the lab's is %s", n.Image, got, n.Name, want)
+		}
+	}
+	if installed == 0 {
+		t.Error("nothing is installed in the example")
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -48,7 +49,7 @@ func TestMain(m *testing.M) {
 //
 //	site            copies site-example to ./site with free ports and a quick
 //	                pace, makes ./site.git from it, and ./cred with accounts
-//	lab [FLAG…]     starts slipway-lab for ./site
+//	lab [FLAG…]     starts slipway-lab for ./site, or for a fleet with --fleet
 //	daemon [FLAG…]  starts slipway run for ./site.git, its log in ./daemon.log
 //	follow [FLAG…]  starts slipway run with nothing but these flags
 //	down            ends the daemon as systemd would
@@ -77,7 +78,7 @@ func TestScripts(t *testing.T) {
 	}
 	noneSkipped(t)
 	testscript.Run(t, testscript.Params{
-		Dir: "script", RequireExplicitExec: true, RequireUniqueNames: true, Deadline: time.Now().Add(4 * patience),
+		Dir: "script", RequireExplicitExec: true, RequireUniqueNames: true,
 		Setup: func(env *testscript.Env) error {
 			s := &stage{bin: bin}
 			env.Values["stage"] = s
@@ -186,6 +187,7 @@ func siteCmd(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Check(os.CopyFS(ts.MkAbs("site"), os.DirFS(ts.Getenv("EXAMPLE"))))
 	port := freePort(ts)
 	ts.Setenv("BMC_PORT", port)
+	ts.Setenv("OTHER_PORT", freePort(ts)) // for a second lab
 	replace(ts, "site/lab.cue", map[string]string{"bmc": port, "ssh": freePort(ts), "images": freePort(ts)})
 	replace(ts, "site/site.cue", map[string]string{"pollEvery": `"300ms"`, "observeEvery": `"1s"`, "reportEvery": `"500ms"`})
 	_, key, err := ed25519.GenerateKey(rand.Reader)
@@ -193,8 +195,8 @@ func siteCmd(ts *testscript.TestScript, _ bool, _ []string) {
 	block, err := ssh.MarshalPrivateKey(key, "")
 	ts.Check(err)
 	ts.Check(os.Mkdir(ts.MkAbs("cred"), 0o700))
-	ts.Check(os.WriteFile(ts.MkAbs("cred/bmc"), []byte("hosts: 127.83.0.0/16\nusername: admin\n\nscript-password\n"), 0o600))
-	ts.Check(os.WriteFile(ts.MkAbs("cred/os"), fmt.Appendf(nil, "hosts: 127.84.0.0/16\nusername: admin\n\n%s", pem.EncodeToMemory(block)), 0o600))
+	ts.Check(os.WriteFile(ts.MkAbs("cred/bmc"), []byte("hosts: 127.83.0.0/16\nuse: redfish\nports: 1024-65535\nusername: admin\n\nscript-password\n"), 0o600))
+	ts.Check(os.WriteFile(ts.MkAbs("cred/os"), fmt.Appendf(nil, "hosts: 127.84.0.0/16\nuse: ssh\nports: 1024-65535\nusername: admin\n\n%s", pem.EncodeToMemory(block)), 0o600))
 	git(ts, "-C", "site", "init", "-q", "-b", "main")
 	git(ts, "-C", "site", "add", "-A")
 	git(ts, "-C", "site", "commit", "-q", "-m", "the site")
@@ -239,8 +241,11 @@ func replace(ts *testscript.TestScript, file string, values map[string]string) {
 }
 
 func labCmd(ts *testscript.TestScript, _ bool, args []string) {
-	p := start(ts, "lab.log", "slipway-lab", append([]string{"run", "--site", "site", "--credentials", "cred",
-		"--control", "lab.sock", "--speed", "60"}, args...)...)
+	run := []string{"run", "--control", "lab.sock", "--speed", "60"}
+	if !slices.Contains(args, "--fleet") {
+		run = append(run, "--site", "site", "--credentials", "cred")
+	}
+	p := start(ts, "lab.log", "slipway-lab", append(run, args...)...)
 	stageOf(ts).lab = p
 	p.until(ts, func() bool { return strings.Contains(ts.ReadFile(p.log), "machines ready") })
 }
@@ -250,7 +255,7 @@ func daemonCmd(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func followCmd(ts *testscript.TestScript, _ bool, args []string) {
-	p := start(ts, "daemon.log", "slipway", append([]string{"run"}, args...)...)
+	p := start(ts, "daemon.log", "slipway", append([]string{"run", "--artifact-listen", "127.0.0.1:0"}, args...)...)
 	stageOf(ts).daemon = p
 	client := control.Dial(control.Socket(ts.Getenv("SLIPWAY_STATE")))
 	defer client.Close()

@@ -19,6 +19,7 @@ var leftOut = map[string]string{
 	"engine/harness_test.go lastsLong":              "what the race detector makes slow runs without it, in the same CI",
 	"engine/design/hostile_test.go hasOneGoroutine": "what the race detector makes slow and has nothing to find in runs without it, in the same CI",
 	"engine/design/hostile_test.go measuresMemory":  "what the race detector takes memory for runs without it, in the same CI",
+	"engine/teeth_test.go TestProveOracleHasTeeth":  "each protection takes a build and thousands of stories: make prove has the time",
 	"tests/markdown/browser.go Open":                "CI reads the same pages without a browser, which takes longer to install than to use; make prove has one",
 }
 
@@ -29,6 +30,9 @@ var bubbles = []string{"synctest.Test", "inBubble", "inBox", "in"}
 // inBubbles are the functions that are called within bubbles only, and sleep.
 var inBubbles = []string{
 	"sinks/redfish/cut_test.go cutAt", "sinks/redfish/cut_test.go installCutAt", "sinks/redfish/cut_test.go powerOn",
+	"sinks/redfish/swap_test.go follow",
+	"sinks/redfish/swap_test.go prepare",
+	"engine/chaos_test.go setsClock", "engine/chaos_test.go nextChapter", "engine/desk_test.go Announce", "engine/story_test.go rises",
 }
 
 // A test that is left out must be missed in CI, and none may wait for time to

@@ -53,7 +53,7 @@ func running(t *testing.T, shift int) *lab.Fleet {
 func TestAdoptARunningFleet(t *testing.T) {
 	f := running(t, 0)
 	w := &town{t: t, dir: t.TempDir()}
-	w.write("cred/fleet", "hosts: 127.97.0.0/16\nusername: admin\n\n"+password+"\n")
+	w.write("cred/fleet", "hosts: 127.97.0.0/16\nuse: redfish\nports: 1024-65535\nusername: admin\n\n"+password+"\n")
 	w.write("ca.pem", string(f.CA()))
 	where := []string{"--range", "127.97.1.0/24", "--port", fmt.Sprint(f.BMCPort()), "--credential", "fleet", "--credentials", w.path("cred"), "--ca", w.path("ca.pem")}
 
@@ -97,7 +97,7 @@ func TestAdoptARunningFleet(t *testing.T) {
 func TestDiscoverWhatHasMoved(t *testing.T) {
 	f := running(t, 0)
 	w := &town{t: t, dir: t.TempDir()}
-	w.write("cred/fleet", "hosts: 127.97.0.0/16\nusername: admin\n\n"+password+"\n")
+	w.write("cred/fleet", "hosts: 127.97.0.0/16\nuse: redfish\nports: 1024-65535\nusername: admin\n\n"+password+"\n")
 	as := func(f *lab.Fleet, cidr string) []string {
 		return []string{"--range", cidr, "--port", fmt.Sprint(f.BMCPort()), "--credential", "fleet", "--credentials", w.path("cred"), "--trust-first-use"}
 	}
@@ -138,8 +138,8 @@ func TestDiscoverWhatHasMoved(t *testing.T) {
 func TestDiscoverSendsNoPasswordToStrangers(t *testing.T) {
 	f := running(t, 0)
 	w := &town{t: t, dir: t.TempDir()}
-	w.write("cred/fleet", "hosts: 127.97.0.0/16\nusername: admin\n\n"+password+"\n")
-	w.write("cred/other", "hosts: 127.98.0.0/16\nusername: admin\n\n"+password+"\n")
+	w.write("cred/fleet", "hosts: 127.97.0.0/16\nuse: redfish\nports: 1024-65535\nusername: admin\n\n"+password+"\n")
+	w.write("cred/other", "hosts: 127.98.0.0/16\nuse: redfish\nports: 1024-65535\nusername: admin\n\n"+password+"\n")
 	where := []string{"--range", "127.97.1.0/30", "--port", fmt.Sprint(f.BMCPort()), "--credentials", w.path("cred")}
 	for name, args := range map[string][]string{
 		"no credential was named": nil,

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -42,6 +43,14 @@ func buildAndRun(m *testing.M) int {
 	return m.Run()
 }
 
+var addresses atomic.Int32
+
+// ownAddress is a loopback address that no other daemon serves images at.
+func ownAddress() string {
+	n := int(addresses.Add(1))
+	return fmt.Sprintf("127.%d.%d.%d:9480", 100+os.Getpid()%100, n/250, n%250+1)
+}
+
 // daemon is a running slipway.
 type daemon struct {
 	cmd   *exec.Cmd
@@ -62,8 +71,11 @@ func (w *town) startProgram(program string, env ...string) {
 	log, err := os.OpenFile(w.path("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	check(w.t, err)
 	defer log.Close()
+	if w.images == "" {
+		w.images = ownAddress()
+	}
 	d := &daemon{ended: make(chan struct{})}
-	d.cmd = exec.Command(program, append([]string{"run", "--verbose", "--repo", w.path("site.git"), "--state", w.path("state"), "--credentials", w.path("cred")}, w.flags...)...)
+	d.cmd = exec.Command(program, append([]string{"run", "--verbose", "--repo", w.path("site.git"), "--state", w.path("state"), "--credentials", w.path("cred"), "--artifact-listen", w.images}, w.flags...)...)
 	d.cmd.Env = append(os.Environ(), env...)
 	d.cmd.Stdout, d.cmd.Stderr = log, log
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}

@@ -46,7 +46,7 @@ type guest struct {
 
 // bootPatience is how long a guest may take to come up, on a processor that is
 // simulated on a machine that does other things too.
-const bootPatience = 4 * time.Minute
+const bootPatience = 10 * time.Minute
 
 // newFarm has a hypervisor, the repository of a site with guests, and no daemon
 // yet.
@@ -66,7 +66,7 @@ func newFarm(t *testing.T, guests ...guest) *farm {
 		f.ssh[g.name] = f.hypervisor.Forward(g.address + ":22")
 	}
 	f.makeKey()
-	f.write("cred/os", "hosts: 127.0.0.1\nusername: ops\n\n"+f.key)
+	f.write("cred/os", "hosts: 127.0.0.1\nuse: ssh\nports: 1024-65535\nusername: ops\n\n"+f.key)
 	f.makeRepository(f.design())
 	f.dial()
 	t.Cleanup(f.tellConsoles)

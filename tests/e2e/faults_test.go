@@ -92,7 +92,7 @@ func newFaulty(t *testing.T) *faulty {
 	t.Cleanup(f.images.Close)
 	t.Cleanup(f.mend)
 	f.makeKey()
-	f.write("cred/os", "hosts: 127.0.0.0/24\nusername: ops\n\n"+f.key)
+	f.write("cred/os", "hosts: 127.0.0.0/24\nuse: ssh\nports: 1024-65535\nusername: ops\n\n"+f.key)
 	f.makeForeign()
 	f.makeRepository(f.design())
 	f.dial()
@@ -269,7 +269,7 @@ func (f *faulty) loseHypervisor() {
 	f.hypervisor.Stop()
 	f.status("all nodes miss their hypervisor", func(s site.Status) bool {
 		return !slices.ContainsFunc(s.Nodes, func(n site.NodeStatus) bool {
-			return n.State != site.Retrying || !containsAll(n.Reason, []string{"hv-1: unreachable: libvirt does not listen", f.hypervisor.Socket, "look whether libvirtd"})
+			return n.State != site.Retrying || !containsAll(n.Reason, []string{"libvirt does not listen", f.hypervisor.Socket, "look whether libvirtd"})
 		})
 	})
 	f.hypervisor.Continue()

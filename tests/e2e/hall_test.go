@@ -50,15 +50,17 @@ func (h *hall) renew() {
 	h.t.Helper()
 	h.hub.Revoke(h.secrets["the token"])
 	h.secrets["the token"] = h.hub.Token(machine, "repo")
-	h.write("github.new", "hosts: 127.0.0.1\n\n"+h.secrets["the token"]+"\n")
+	h.write("github.new", "hosts: 127.0.0.1\nuse: github\nports: 1024-65535\n\n"+h.secrets["the token"]+"\n")
 	h.rename("github.new", "cred/github")
 }
 
 // readable waits until the daemon knows that people can read what a comment
-// names, from where on merging approves it.
+// names, from where on merging approves it: not in the same second, as GitHub
+// counts in those.
 func (h *hall) readable(what string) {
 	h.t.Helper()
 	h.eventually("merging approves "+what, func() bool { return strings.Contains(h.log(), "merging approves what the comment names") })
+	h.hub.Pass(2 * time.Second)
 }
 
 // problem waits until the daemon's status says what is wrong with the forge.
@@ -74,10 +76,15 @@ func ordered(node string) github.Files {
 }
 
 // reinstalled is the design in which a node is to be installed once more.
-func (h *hall) reinstalled(node string) github.Files {
-	head := fmt.Sprintf("nodes: %q: {\n", node)
-	before, after, _ := strings.Cut(h.design(), head)
-	return github.Files{"site.cue": before + head + strings.Replace(after, "generation: 1", "generation: 2", 1)}
+func (h *hall) reinstalled(nodes ...string) github.Files {
+	design := h.design()
+	for _, node := range nodes {
+		head := fmt.Sprintf("nodes: %q: {\n", node)
+		before, after, _ := strings.Cut(design, head)
+		before = strings.Replace(before, h.digests(1, node), h.digests(2, node), 1)
+		design = before + head + strings.Replace(after, "generation: 1", "generation: 2", 1)
+	}
+	return github.Files{"site.cue": design}
 }
 
 // proposes pushes files to a new branch and opens a pull request for it.

@@ -155,7 +155,7 @@ func TestQuietSiteIsQuiet(t *testing.T) {
 	check(t, err)
 	w.reported("4/4 in-sync")
 	w.looks(3)
-	for _, told := range []string{"revision fetched", "design accepted"} {
+	for _, told := range []string{"revision fetched", "is in force: "} {
 		if n := strings.Count(w.log(), told); n != 1 {
 			t.Errorf("%q %d times, want once\n%s", told, n, w.logEnd())
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/tests/github"
@@ -55,8 +56,8 @@ func TestGrowthIsHeld(t *testing.T) {
 	t.Parallel()
 	h := openHall(t, false)
 	h.hook()
-	h.inForce(h.repo.Push("ada", "main", "a profile", files(h.fresh("new-1"), generation(1))))
-	p := h.proposes("again", generation(2))
+	h.inForce(h.repo.Push("ada", "main", "a profile", files(h.fresh("new-1"), h.generation(1))))
+	p := h.proposes("again", h.generation(2))
 	shown := h.says(p, "merging approves exactly this")
 	if !strings.Contains(shown, "**new-1**") || strings.Contains(shown, "**new-2**") {
 		t.Errorf("it does not name new-1 alone:\n%s", shown)
@@ -92,15 +93,82 @@ func (h *hall) fresh(names ...string) github.Files {
 		node = strings.Replace(node, `["worker"]`, `["worker", "fresh"]`, 1)
 		design = before + head + strings.Replace(node, "\tgeneration: 1\n", "", 1)
 	}
+	for _, name := range everNew {
+		design = strings.Replace(design, h.digests(1, name), "", 1)
+	}
 	return github.Files{"site.cue": design}
 }
 
-func generation(n int) github.Files {
-	return github.Files{"fresh.cue": fmt.Sprintf("package town\n\nprofiles: fresh: generation: %d\n", n)}
+// everNew are the nodes that get their generation from the profile at some time.
+var everNew = []string{"new-1", "new-2"}
+
+// generation is the file with the profile's generation, and the digests of what
+// is installed in it.
+func (h *hall) generation(n int) github.Files {
+	return github.Files{"fresh.cue": fmt.Sprintf("package town\n\nprofiles: fresh: generation: %d\nimages: debian12: digests: {%s}\n",
+		n, h.digests(n, everNew...))}
 }
 
 // inForce waits until a commit's design is.
 func (h *hall) inForce(commit string) {
 	h.t.Helper()
 	h.status("the design of "+commit[:7]+" is in force", func(s site.Status) bool { return s.Applied.ID == commit })
+}
+
+// A merge approves nothing when somebody has edited the comment before, or when a
+// program has merged: both are held, people are called, the comment that was read
+// in the end says what would be lost, and a person approves it by a comment of
+// their own, which history names.
+func TestMergesThatNobodyDecidedOn(t *testing.T) {
+	t.Parallel()
+	h := openHall(t, true)
+	h.hook()
+	p := h.proposes("again", h.reinstalled("new-1"))
+	h.says(p, "merging approves exactly this")
+	h.readable("what is destroyed")
+	one, _ := h.kept(p)
+	one[0].Edit("bob", "nothing changes <!-- "+one[0].Body()+" -->")
+	p.Merge("ada") // who has read that
+	text := h.says(p, "which approves nothing")
+	if !strings.Contains(text, "others have changed its comment") {
+		t.Errorf("it does not say why:\n%s", text)
+	}
+
+	q := h.proposes("more", h.reinstalled("new-1", "new-2"))
+	h.says(q, "**new-2**")
+	h.eventually("its check is good", func() bool { return h.green(q) })
+	h.hub.Pass(2 * time.Second)
+	q.Merge("lander[bot]")
+	text = h.says(q, "which approves nothing")
+	if !strings.Contains(text, "by a program (lander&#91;bot&#93;)") {
+		t.Errorf("it does not say why:\n%s", text)
+	}
+	h.status("both are held", func(s site.Status) bool {
+		return stateOf(s, "new-1").State == site.Blocked && stateOf(s, "new-2").State == site.Blocked && len(s.Waiting) == 2
+	})
+	for _, x := range []*github.Pull{p, q} {
+		h.eventually("a person is called", func() bool { _, calls := h.kept(x); return len(calls) > 0 })
+		_, calls := h.kept(x)
+		for i, c := range calls[1:] {
+			if c.Body() == calls[i].Body() {
+				t.Errorf("people are called twice for one need:\n%s", c.Body())
+			}
+		}
+	}
+	for _, name := range []string{"new-1", "new-2"} {
+		if n := h.fleet.Machine(name).State().Counts.Installs; n != 1 {
+			t.Errorf("%s was installed %d times", name, n)
+		}
+	}
+	digest := ""
+	h.status("a set waits", func(s site.Status) bool { digest = s.Approve; return digest != "" })
+	c := q.Comment("ada", "/slipway approve "+digest+"\n\nI have read it now.")
+	h.answered(c, "+1")
+	h.status("all are in-sync", allInSync)
+	out := h.slipway(0, "history")
+	if want := fmt.Sprintf("approved by ada, comment %d on pull request %d", c.ID(), q.Number()); !strings.Contains(out, want) {
+		t.Errorf("history does not tell %q:\n%s", want, out)
+	}
+	h.orderly(p, q)
+	h.stop()
 }

@@ -37,8 +37,8 @@ func newHall(t *testing.T, r rules, app bool, flags ...string) *hall {
 	module, err := os.ReadFile(h.path("site/cue.mod/module.cue"))
 	check(t, err)
 	h.repo.Push("ada", "main", "the site", github.Files{"cue.mod/module.cue": string(module), "site.cue": h.design()})
-	h.write("cred/github", "hosts: 127.0.0.1\n"+h.credential(app))
-	h.write("cred/webhook", "hosts: 127.0.0.1\n\n"+hookSecret+"\n")
+	h.write("cred/github", "hosts: 127.0.0.1\nuse: github\nports: 1024-65535\n"+h.credential(app))
+	h.write("cred/webhook", "hosts: 127.0.0.1\nuse: webhook\nports: 1024-65535\n\n"+hookSecret+"\n")
 	h.write("github.pem", string(h.hub.CA()))
 	h.flags = append([]string{"--repo", h.repo.CloneURL(), "--github", "acme/site",
 		"--github-api", strings.TrimSuffix(h.hub.API(), "/"), "--github-ca", h.path("github.pem")}, flags...)
@@ -112,6 +112,17 @@ func (h *hall) answered(c *github.Comment, with string) {
 	}
 }
 
+// replied waits until the daemon has said in words why a comment asks for nothing.
+func (h *hall) replied(p *github.Pull, why string, c *github.Comment) {
+	h.t.Helper()
+	h.answered(c, "confused")
+	h.eventually("a comment is replied to", func() bool {
+		return slices.ContainsFunc(p.Comments(), func(r *github.Comment) bool {
+			return ofDaemon(r.Author()) && strings.Contains(r.Body(), fmt.Sprintf("#issuecomment-%d): ", c.ID())) && strings.Contains(r.Body(), why)
+		})
+	})
+}
+
 // green says whether a pull request may be merged, by its status or its Check
 // Run.
 func (h *hall) green(p *github.Pull) bool {
@@ -153,11 +164,11 @@ func TestPullRequestIsPlannedMergedAndFollowed(t *testing.T) {
 	if n := h.fleet.Machine("old-1").State().Counts.Installs; n != 0 {
 		t.Errorf("it was installed %d times before it was merged", n)
 	}
-	h.eventually("what is shown is approved by merging", func() bool { return strings.Contains(h.log(), "merging approves what the comment names") })
+	h.readable("what is destroyed")
 	p.Merge("ada")
 	h.eventually("what was merged is on the machine", func() bool {
 		s := h.fleet.Machine("old-1").State()
-		return s.Marker != nil && *s.Marker == site.Marker{Node: "old-1", Generation: 1, Image: h.fleet.ImageSHA256("debian12")}
+		return s.Marker != nil && *s.Marker == site.Marker{Node: "old-1", Generation: 1, Image: h.fleet.ImageSHA256("debian12", "old-1", 1)}
 	})
 	h.status("all nodes are in-sync", allInSync)
 	h.comment(p, "done")
@@ -177,7 +188,11 @@ func TestCommandsInComments(t *testing.T) {
 	h.answered(p.Comment("ben", "/slipway plan"), "-1")
 	h.answered(p.Comment("ada", "/slipway plan"), "eyes")
 	h.answered(p.Comment("ada", "/slipway plam"), "confused")
-	h.answered(p.Comment("ada", "/slipway approve 0123456789abcdef\nI hope so"), "-1")
+	h.answered(p.Comment("ada", "/slipway approve "+strings.Repeat("0", site.DigestDigits)+"\nI hope so"), "-1")
+	h.comment(p, "old-1")
+	h.replied(p, "the digest has 4 digits", p.Comment("ada", "/slipway approve 0123"))
+	h.replied(p, "in a quote", p.Comment("ada", "> /slipway plan"))
+	h.replied(p, "by a program", p.CommentBy("ada", h.hub.App("helper", github.Permissions{}), "/slipway plan"))
 	h.stop()
 	h.keepsSecrets(p)
 }
@@ -228,7 +243,7 @@ func TestWhatWasNotReadIsHeld(t *testing.T) {
 	h.converge()
 	hook := h.hook()
 	p := h.propose("reinstall", h.designWith("old-1", "generation: 1"))
-	h.eventually("what is shown is approved by merging", func() bool { return strings.Contains(h.log(), "merging approves what the comment names") })
+	h.readable("what is destroyed")
 	hook.Hold()
 	both := strings.ReplaceAll(h.design(), "boot: order: [\"Hdd\", \"Pxe\"]", "boot: order: [\"Hdd\", \"Pxe\"]\n\tgeneration: 1")
 	h.repo.Push("ada", "reinstall", "and the other one", github.Files{"site.cue": both})
@@ -244,7 +259,7 @@ func TestWhatWasNotReadIsHeld(t *testing.T) {
 	if h.fleet.Machine("old-1").State().Marker != nil {
 		t.Error("it was installed without approval")
 	}
-	digest := regexp.MustCompile("/slipway approve ([0-9a-f]{16})").FindStringSubmatch(said)[1]
+	digest := regexp.MustCompile("/slipway approve ([0-9a-f]{32})").FindStringSubmatch(said)[1]
 	h.answered(p.Comment("ada", "/slipway approve "+digest+"\nI have read it now."), "+1")
 	h.eventually("both are installed", func() bool {
 		return h.fleet.Machine("old-1").State().Marker != nil && h.fleet.Machine("old-2").State().Marker != nil

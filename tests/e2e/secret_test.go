@@ -21,7 +21,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 	const outdated = "canary-old-77c1e9b3"
 	t.Parallel()
 	w := newTown(t)
-	w.write("cred/outdated", "hosts: 127.95.1.0/24\nusername: admin\n\n"+outdated+"\n")
+	w.write("cred/outdated", "hosts: 127.95.1.0/24\nuse: redfish\nports: 1024-65535\nusername: admin\n\n"+outdated+"\n")
 	w.start()
 	w.converge()
 	w.commit(w.broken(), "broken")

@@ -99,7 +99,7 @@ func newSoak(t *testing.T, machines, changes int) *soak {
 	s.fleet, err = lab.Start(config)
 	check(t, err)
 	t.Cleanup(func() { check(t, s.fleet.Close()) })
-	s.write("cred/bmc", "hosts: 127.96.1.0/24\nusername: admin\n\n"+password+"\n")
+	s.write("cred/bmc", "hosts: 127.96.1.0/24\nuse: redfish\nports: 1024-65535\nusername: admin\n\n"+password+"\n")
 	s.metrics = freeAddress(t)
 	s.flags = []string{"--listen", s.metrics}
 	s.makeRepository(s.design())

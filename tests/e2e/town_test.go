@@ -54,17 +54,13 @@ type town struct {
 	key    string // private, opens the systems
 	daemon *daemon
 	flags  []string // of the daemon, beside the usual
+	images string   // where the daemon serves images, the same at each start
 	ask    *control.Client
 	waits  time.Duration // for a condition at most; patience if zero
 }
 
 // rules are what a town's design says beside its machines.
-type rules struct {
-	cue string
-	// approves is set when the design approves what is to be destroyed, so that
-	// nobody has to by command.
-	approves bool
-}
+type rules struct{ cue string }
 
 // atOnce has everything done at the same time.
 var atOnce = rules{cue: `
@@ -81,8 +77,8 @@ func foundTown(t *testing.T, names []string, r rules) *town {
 	t.Helper()
 	w := &town{t: t, dir: t.TempDir(), names: names, rules: r}
 	w.startFleet()
-	w.write("cred/bmc", "hosts: 127.95.1.0/24\nusername: admin\n\n"+password+"\n")
-	w.write("cred/os", "hosts: 127.95.2.0/24\nusername: admin\n\n"+w.key)
+	w.write("cred/bmc", "hosts: 127.95.1.0/24\nuse: redfish\nports: 1024-65535\nusername: admin\n\n"+password+"\n")
+	w.write("cred/os", "hosts: 127.95.2.0/24\nuse: ssh\nports: 1024-65535\nusername: admin\n\n"+w.key)
 	w.makeRepository(w.design())
 	w.dial()
 	return w
@@ -149,7 +145,7 @@ import "github.com/slipway-gitops/slipway/schema"
 %s
 racks: r1: {}
 credentials: {bmc: {}, os: {}, outdated: {}}
-images: debian12: {url: %q, sha256: %q}
+images: debian12: {url: %q, digests: {%s}}
 profiles: worker: {
 	role: "worker"
 	rack: "r1"
@@ -160,7 +156,7 @@ profiles: worker: {
 		%s
 		"""
 }
-`, w.rules.cue, w.fleet.ImageURL("debian12"), w.fleet.ImageSHA256("debian12"), strings.ReplaceAll(strings.TrimSpace(string(w.fleet.CA())), "\n", "\n\t\t"))
+`, w.rules.cue, w.fleet.ImageURL("debian12"), w.digests(1, w.names...), strings.ReplaceAll(strings.TrimSpace(string(w.fleet.CA())), "\n", "\n\t\t"))
 	for i, name := range w.names {
 		id := identity(i)
 		fmt.Fprintf(&b, "nodes: %q: {\n\tprofiles: [\"worker\"]\n\tidentity: {uuid: %q, serial: %q}\n\tendpoints: bmc: url: %q\n\tendpoints: os: {url: %q, trust: hostKeys: [%q]}\n",
@@ -171,6 +167,15 @@ profiles: worker: {
 		b.WriteString("}\n")
 	}
 	return b.String()
+}
+
+// digests are fields of CUE with the digests of nodes' images in a generation.
+func (w *town) digests(generation int, names ...string) string {
+	var all []string
+	for _, name := range names {
+		all = append(all, fmt.Sprintf("%q: %q", name, w.fleet.ImageSHA256("debian12", name, generation)))
+	}
+	return strings.Join(all, "\n")
 }
 
 // designWith is the design in which a node has one more line.
@@ -271,11 +276,11 @@ func stateOf(s site.Status, name string) site.NodeStatus {
 	return site.NodeStatus{}
 }
 
-// approve approves the installations once both wait, and the design does not. An error is that of a
-// daemon that is not there at the moment.
+// approve approves the installations that wait. An error is that of a daemon that
+// is not there at the moment.
 func (w *town) approve() (site.Status, error) {
 	r, err := w.ask.Report("")
-	if err != nil || w.rules.approves || len(r.Status.Waiting) != 2 {
+	if err != nil || len(r.Status.Waiting) == 0 {
 		return r.Status, err
 	}
 	_, err = w.ask.Do(context.Background(), "", site.Order{Verb: site.VerbApprove, Digest: r.Status.Approve, By: "e2e"})
@@ -303,7 +308,7 @@ func (w *town) intact(sessions int) {
 		s := w.fleet.Machine(name).State()
 		resets, installs, digest := 1, 0, "factory"
 		if isNew(name) {
-			resets, installs, digest = 2, 1, w.fleet.ImageSHA256("debian12")
+			resets, installs, digest = 2, 1, w.fleet.ImageSHA256("debian12", name, 1)
 		}
 		switch m := s.Marker; {
 		case s.Counts.Resets != resets || s.Counts.Installs != installs:

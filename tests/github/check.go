@@ -57,6 +57,7 @@ func (c *call) createCheck() answer {
 	}
 	r.checks = append(r.checks, k)
 	k.emit("created", k.app.bot, nil)
+	r.judged(k.commit, k.name, k.fields.Conclusion == "success")
 	return created(k.view())
 }
 
@@ -128,6 +129,7 @@ func (c *call) updateCheck() answer {
 	if !completed && k.fields.Status == "completed" {
 		k.emit("completed", k.app.bot, nil)
 	}
+	c.repo.judged(k.commit, k.name, k.fields.Conclusion == "success")
 	return ok(k.view())
 }
 

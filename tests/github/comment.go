@@ -21,6 +21,7 @@ type Comment struct {
 	author           *User
 	app              *App // by way of which it was written
 	body             string
+	hidden           string // why people see it folded; empty when they do not
 	created, updated time.Time
 	reactions        []*reaction
 }
@@ -48,6 +49,21 @@ func (p *Pull) comment(who *User, app *App, body string) *Comment {
 	return c
 }
 
+// CommentBy is a comment by way of an App that acts in somebody's name.
+func (p *Pull) CommentBy(login string, app *App, body string) *Comment {
+	p.repo.s.mu.Lock()
+	defer p.repo.s.mu.Unlock()
+	return p.comment(p.repo.s.user(login), app, body)
+}
+
+// Hide has people see the comment folded, for a reason such as "outdated". As
+// far as GitHub's documentation tells that is no change of the comment.
+func (c *Comment) Hide(reason string) {
+	c.pull.repo.s.mu.Lock()
+	defer c.pull.repo.s.mu.Unlock()
+	c.hidden = reason
+}
+
 // Edit is a person's edit of the comment.
 func (c *Comment) Edit(login, body string) {
 	c.pull.repo.s.mu.Lock()
@@ -70,6 +86,7 @@ func (c *Comment) Delete(login string) {
 
 func (c *Comment) remove(who *User) {
 	c.pull.comments = slices.DeleteFunc(c.pull.comments, func(o *Comment) bool { return o == c })
+	c.pull.happened("comment_deleted", who, nil, "")
 	c.emit("deleted", who, nil)
 }
 
@@ -105,7 +122,9 @@ func (c *Comment) Reactions() (all []string) {
 
 func (c *Comment) emit(action string, who *User, more object) {
 	c.pull.repo.emit("issue_comment", action, who, func() object {
-		v := object{"action": action, "issue": c.pull.issue(), "comment": c.view()}
+		comment := c.view()
+		delete(comment, "minimized") // webhooks do not have it
+		v := object{"action": action, "issue": c.pull.issue(), "comment": comment}
 		for name, value := range more {
 			v[name] = value
 		}
@@ -115,12 +134,17 @@ func (c *Comment) emit(action string, who *User, more object) {
 
 func (c *Comment) view() object {
 	r := c.pull.repo
-	return object{
+	v := object{
 		"id": c.id, "node_id": node("IC", c.id), "url": r.api("/issues/comments/%d", c.id), "issue_url": r.api("/issues/%d", c.pull.number),
-		"html_url": c.pull.html(fmt.Sprintf("#issuecomment-%d", c.id)), "user": c.author.view(), "body": c.body,
+		"html_url": c.pull.html(fmt.Sprintf("#issuecomment-%d", c.id)), "user": c.author.orNull(), "body": c.body,
 		"created_at": stamp(c.created), "updated_at": stamp(c.updated), "author_association": r.association(c.author),
 		"performed_via_github_app": c.app.orNull(), "reactions": rollup(r.api("/issues/comments/%d/reactions", c.id), c.reactions),
+		"minimized": nil,
 	}
+	if c.hidden != "" {
+		v["minimized"] = object{"reason": c.hidden}
+	}
+	return v
 }
 
 var reactionContents = []string{"+1", "-1", "laugh", "confused", "heart", "hooray", "eyes", "rocket"}
@@ -137,8 +161,8 @@ func rollup(url string, all []*reaction) object {
 func (p *Pull) issue() object {
 	api := func(tail string) string { return p.repo.api("/issues/%d%s", p.number, tail) }
 	return object{
-		"id": p.id, "node_id": node("PR", p.id), "number": p.number, "title": p.title, "body": textOr(p.body), "state": p.state(), "locked": false,
-		"user": p.author.view(), "author_association": p.repo.association(p.author), "comments": len(p.comments), "labels": []object{},
+		"id": p.id, "node_id": node("PR", p.id), "number": p.number, "title": p.title, "body": textOr(p.body), "state": p.state(), "locked": p.locked,
+		"user": p.author.orGhost(), "author_association": p.repo.association(p.author), "comments": len(p.comments), "labels": []object{},
 		"assignee": nil, "assignees": []object{}, "milestone": nil, "active_lock_reason": nil, "draft": p.draft, "performed_via_github_app": nil,
 		"created_at": stamp(p.created), "updated_at": stamp(p.updated), "closed_at": stampOr(p.closed), "repository_url": p.repo.api(""),
 		"url": api(""), "comments_url": api("/comments"), "events_url": api("/events"), "labels_url": api("/labels{/name}"), "timeline_url": api("/timeline"),
@@ -173,6 +197,8 @@ func (c *call) said() (string, *answer) {
 		a = invalid("IssueComment", "body", "body cannot be blank")
 	case utf8.RuneCountInString(in.Body) > maxComment:
 		a = invalid("IssueComment", "body", fmt.Sprintf("body is too long (maximum is %d characters)", maxComment))
+	case c.carriage:
+		return strings.ReplaceAll(strings.ReplaceAll(in.Body, "\r\n", "\n"), "\n", "\r\n"), nil
 	default:
 		return in.Body, nil
 	}
@@ -180,7 +206,7 @@ func (c *call) said() (string, *answer) {
 }
 
 func (c *call) listComments() answer {
-	p := c.pullOfIssue()
+	p := c.listedPull(c.id("issue_number"))
 	if p == nil {
 		return notFound
 	}
@@ -201,7 +227,7 @@ func (c *call) since(all []*Comment) []*Comment {
 func (c *call) listAllComments() answer {
 	q := c.r.URL.Query()
 	var all []*Comment
-	for _, p := range c.repo.pulls {
+	for _, p := range c.listed() {
 		all = append(all, p.comments...)
 	}
 	slices.SortStableFunc(all, func(a, b *Comment) int {
@@ -220,6 +246,9 @@ func (c *call) createComment() answer {
 	p := c.pullOfIssue()
 	if p == nil {
 		return notFound
+	}
+	if p.locked && c.repo.role(c.who.user) < Write && c.who.install == nil {
+		return *refused("Unable to create comment because issue is locked.")
 	}
 	body, bad := c.said()
 	if bad != nil {

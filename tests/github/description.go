@@ -63,7 +63,20 @@ func ReadDescription(file string) (*Description, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
+	mayBeNull(doc)
 	return &Description{doc}, nil
+}
+
+// mayBeNull allows what GitHub answers and does not describe: null for accounts
+// that are gone, and for the repository of a fork that was deleted.
+func mayBeNull(doc *openapi3.T) {
+	doc.Components.Schemas["simple-user"].Value.Nullable = true
+	for _, name := range []string{"pull-request", "pull-request-simple"} {
+		head := doc.Components.Schemas[name].Value.Properties["head"].Value
+		repo := *head.Properties["repo"].Value
+		repo.Nullable = true
+		head.Properties["repo"] = &openapi3.SchemaRef{Value: &repo}
+	}
 }
 
 // described is the outer shape of an OpenAPI document.

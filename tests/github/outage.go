@@ -10,16 +10,34 @@ import (
 // Kind is a way to break down.
 type Kind int
 
-// The ways. Those of the first three carry out nothing of what was asked;
-// Lost and Half carry it out.
+// The ways. Those before Slow carry out nothing of what was asked; Lost and Half
+// carry it out.
 const (
-	Refuse Kind = iota // the connection is closed
-	Fail               // 502, with a page of HTML
-	Stall              // nothing is said until the outage ends or the caller goes; then Refuse
-	Slow               // the answer comes after the delay
-	Lost               // it is done, and the connection closed without an answer
-	Half               // it is done, and half of the answer given
+	Refuse     Kind = iota // the connection is closed
+	Fail                   // 502, with a page of HTML
+	Stall                  // nothing is said until the outage ends or the caller goes; then Refuse
+	Missing                // 404, though it is there
+	Invalid                // 422, though nothing is wrong with it
+	Speechless             // 422, without a message
+	TooMany                // 429, without a header that says for how long
+	Abuse                  // 403, a secondary limit as a page of HTML without a header
+	Slow                   // the answer comes after the delay
+	Lost                   // it is done, and the connection closed without an answer
+	Half                   // it is done, and half of the answer given
 )
+
+// canned are the answers of outages that have one.
+var canned = map[Kind]struct {
+	status     int
+	kind, body string
+}{
+	Fail:       {http.StatusBadGateway, "text/html", "<html><body><h1>Whoa there!</h1></body></html>"},
+	Missing:    {http.StatusNotFound, "application/json; charset=utf-8", `{"message":"Not Found","documentation_url":"https://docs.github.com/rest","status":"404"}`},
+	Invalid:    {http.StatusUnprocessableEntity, "application/json; charset=utf-8", `{"message":"Validation Failed","errors":[{"resource":"IssueComment","code":"unprocessable"}],"status":"422"}`},
+	Speechless: {http.StatusUnprocessableEntity, "application/json; charset=utf-8", `{}`},
+	TooMany:    {http.StatusTooManyRequests, "text/html", "<html><body>Too many requests</body></html>"},
+	Abuse:      {http.StatusForbidden, "text/html", "<html><body>You have triggered an abuse detection mechanism.</body></html>"},
+}
 
 // Outage is how the double breaks down, and for what.
 type Outage struct {
@@ -70,13 +88,13 @@ func (o *outage) carriesOut() bool { return o.Kind >= Slow }
 
 // fail is the end of a request that is not.
 func (o *outage) fail(w http.ResponseWriter, r *http.Request) {
-	switch o.Kind {
-	case Fail:
-		w.Header().Set("Content-Type", "text/html")
-		w.WriteHeader(http.StatusBadGateway)
-		_, _ = w.Write([]byte("<html><body><h1>Whoa there!</h1></body></html>"))
+	if a, speaks := canned[o.Kind]; speaks {
+		w.Header().Set("Content-Type", a.kind)
+		w.WriteHeader(a.status)
+		_, _ = w.Write([]byte(a.body))
 		return
-	case Stall:
+	}
+	if o.Kind == Stall {
 		select {
 		case <-o.over:
 		case <-r.Context().Done():

@@ -28,7 +28,10 @@ type Pull struct {
 	closed     time.Time
 	checked    bool   // whether it is known if it can be merged
 	mergeID    string // the test merge, or what merged it; empty for none
+	auto       *autoMerge
+	locked     bool
 	comments   []*Comment
+	events     []event
 }
 
 // Proposal is what a pull request is opened with.
@@ -94,6 +97,7 @@ func (p *Pull) follow(id string, who *User) {
 	case !p.open:
 	case id == "":
 		p.end()
+		p.happened("closed", who, nil, "")
 		p.emit("closed", who, nil)
 	default:
 		before := p.headID
@@ -112,9 +116,10 @@ func (p *Pull) baseMoved(id string, who *User) {
 	p.checked = false
 	if id == "" {
 		p.end()
+		p.happened("closed", who, nil, "")
 		p.emit("closed", who, nil)
 	} else if p.repo.ancestor(p.headID, id) {
-		p.merge(id, who)
+		p.merge(id, who, nil)
 	}
 }
 
@@ -122,6 +127,7 @@ func (p *Pull) baseMoved(id string, who *User) {
 func (p *Pull) Close(login string) {
 	p.change(login, true, func(who *User) {
 		p.end()
+		p.happened("closed", who, nil, "")
 		p.emit("closed", who, nil)
 	})
 }
@@ -141,6 +147,7 @@ func (p *Pull) Reopen(login string) {
 		}
 		p.open, p.closed = true, time.Time{}
 		p.take(head)
+		p.happened("reopened", who, nil, "")
 		p.emit("reopened", who, nil)
 	})
 }
@@ -173,41 +180,88 @@ func (p *Pull) Retitle(login, title string) {
 	p.change(login, true, func(who *User) {
 		from := object{"title": object{"from": p.title}}
 		p.title, p.updated = title, p.repo.s.now()
+		p.happened("renamed", who, nil, "")
 		p.emit("edited", who, object{"changes": from})
 	})
 }
 
 // Merge merges it, and returns the commit that the base branch has then.
 func (p *Pull) Merge(login string) (id string) {
-	p.change(login, true, func(who *User) { id = p.commitMerge(who, "-p", p.headID) })
+	p.change(login, true, func(who *User) { id = p.mergeAs(who, nil, ByMerge) })
+	return id
+}
+
+// MergeBy is Merge by way of an App that acts in somebody's name.
+func (p *Pull) MergeBy(login string, app *App) (id string) {
+	p.change(login, true, func(who *User) { id = p.mergeAs(who, app, ByMerge) })
 	return id
 }
 
 // Squash merges it as one commit, which has none of the pull request's as
 // parent.
 func (p *Pull) Squash(login string) (id string) {
-	p.change(login, true, func(who *User) { id = p.commitMerge(who) })
+	p.change(login, true, func(who *User) { id = p.mergeAs(who, nil, BySquash) })
 	return id
 }
 
-func (p *Pull) commitMerge(who *User, parents ...string) string {
+// Rebase merges it by putting a copy of each of its commits on top of the
+// branch, and returns the last.
+func (p *Pull) Rebase(login string) (id string) {
+	p.change(login, true, func(who *User) { id = p.mergeAs(who, nil, ByRebase) })
+	return id
+}
+
+// mergeAs merges it in a way, by way of an App if there is one.
+func (p *Pull) mergeAs(who *User, app *App, how Method) string {
 	base := p.repo.head(p.base)
 	tree := p.repo.merge(base, p.headID)
 	if tree == "" || p.draft {
 		panic("github double: a draft, or a pull request with conflicts, cannot be merged")
 	}
-	message := fmt.Sprintf("%s (#%d)", p.title, p.number)
-	id := p.repo.must(append([]string{"commit-tree", tree, "-m", message, "-p", base}, parents...)...)
-	p.merge(id, who)
+	title := fmt.Sprintf("%s (#%d)", p.title, p.number)
+	var id string
+	switch how {
+	case ByMerge:
+		id = p.repo.must("commit-tree", tree, "-m", title, "-p", base, "-p", p.headID)
+	case BySquash:
+		id = p.repo.must("commit-tree", tree, "-m", title, "-p", base)
+	case ByRebase:
+		id = p.replay(base)
+	}
+	p.merge(id, who, app)
 	p.repo.must("update-ref", "refs/heads/"+p.base, id)
 	p.repo.sync(who)
 	return id
 }
 
-func (p *Pull) merge(id string, who *User) {
+// replay puts copies of the commits on top of one. Each is merged with what is
+// there as if both came from the commit's parent.
+func (p *Pull) replay(onto string) string {
+	for _, c := range p.proposed() {
+		sibling := p.repo.must("commit-tree", onto+"^{tree}", "-m", "what is there", "-p", c.id+"^")
+		tree := p.repo.merge(sibling, c.id)
+		if tree == "" {
+			panic("github double: a pull request with conflicts cannot be rebased")
+		}
+		onto = p.repo.must("commit-tree", tree, "-m", c.message, "-p", onto)
+	}
+	return onto
+}
+
+func (p *Pull) merge(id string, who *User, app *App) {
 	p.end()
 	p.merged, p.mergedBy, p.mergeID, p.checked = true, who, id, true
+	p.happened("merged", who, app, id)
+	p.happened("closed", who, app, "")
 	p.emit("closed", who, nil)
+}
+
+// Lock keeps those who may not write from commenting.
+func (p *Pull) Lock(login string) {
+	p.repo.s.mu.Lock()
+	defer p.repo.s.mu.Unlock()
+	p.locked = true
+	p.happened("locked", p.repo.s.user(login), nil, "")
 }
 
 // change locks the double for a change of a pull request that is open, or is

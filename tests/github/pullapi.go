@@ -7,7 +7,7 @@ func (c *call) listPulls() answer {
 	q := c.r.URL.Query()
 	state := q.Get("state")
 	var all []*Pull
-	for _, p := range c.repo.pulls {
+	for _, p := range c.listed() {
 		if (state == "all" || p.state() == state || state == "" && p.open) &&
 			(q.Get("base") == "" || q.Get("base") == p.base) &&
 			(q.Get("head") == "" || q.Get("head") == p.headRepo.owner.login+":"+p.headBranch) {

@@ -12,10 +12,10 @@ var pullLinks = []struct{ field, link, format string }{
 // view is the pull request as lists have it.
 func (p *Pull) view() object {
 	v := object{
-		"id": p.id, "node_id": node("PR", p.id), "number": p.number, "state": p.state(), "locked": false, "title": p.title, "user": p.author.view(),
+		"id": p.id, "node_id": node("PR", p.id), "number": p.number, "state": p.state(), "locked": p.locked, "title": p.title, "user": p.author.orGhost(),
 		"body": textOr(p.body), "labels": []object{}, "milestone": nil, "created_at": stamp(p.created), "updated_at": stamp(p.updated),
 		"closed_at": stampOr(p.closed), "merged_at": nil, "merge_commit_sha": textOr(p.mergeID), "assignee": nil, "assignees": []object{},
-		"requested_reviewers": []object{}, "requested_teams": []object{}, "author_association": p.repo.association(p.author), "auto_merge": nil,
+		"requested_reviewers": []object{}, "requested_teams": []object{}, "author_association": p.repo.association(p.author), "auto_merge": p.auto.orNull(),
 		"active_lock_reason": nil, "draft": p.draft, "html_url": p.html(""), "diff_url": p.html(".diff"), "patch_url": p.html(".patch"),
 		"review_comment_url": p.repo.api("/pulls/comments{/number}"), "statuses_url": p.repo.api("/statuses/%s", p.headID),
 		"head": p.side(p.headRepo, p.headBranch, p.headID), "base": p.side(p.repo, p.base, p.baseID),
@@ -36,8 +36,13 @@ func href(to string) object { return object{"href": to} }
 
 func (p *Pull) html(tail string) string { return p.repo.html("/pull/%d%s", p.number, tail) }
 
+// side is one side of a pull request. A fork that was deleted has no repository.
 func (p *Pull) side(r *Repository, branch, id string) object {
-	return object{"label": r.owner.login + ":" + branch, "ref": branch, "sha": id, "user": r.owner.view(), "repo": r.view()}
+	v := object{"label": r.owner.login + ":" + branch, "ref": branch, "sha": id, "user": r.owner.orNull(), "repo": nil}
+	if !r.gone {
+		v["repo"] = r.view()
+	}
+	return v
 }
 
 func (p *Pull) state() string {
@@ -63,7 +68,7 @@ func (p *Pull) full() object {
 		"commits": len(p.proposed()), "additions": added, "deletions": removed, "changed_files": len(changes),
 	})
 	if p.mergedBy != nil {
-		v["merged_by"] = p.mergedBy.view()
+		v["merged_by"] = p.mergedBy.orNull()
 	}
 	return v
 }

@@ -29,6 +29,8 @@ type Repository struct {
 	pulls    []*Pull
 	statuses []*status
 	checks   []*Check
+	required string // the check that auto-merge waits for
+	gone     bool
 }
 
 // Repository makes a private repository, without a commit, whose main branch is
@@ -59,7 +61,7 @@ func (s *Server) newRepository(fullName string) *Repository {
 func (s *Server) repository(fullName string) *Repository {
 	same := func(name string) bool { return strings.EqualFold(name, fullName) }
 	for _, r := range s.repos {
-		if same(r.fullName()) {
+		if same(r.fullName()) && !r.gone {
 			return r
 		}
 	}
@@ -89,6 +91,13 @@ func (r *Repository) Rename(name string) {
 	defer r.s.mu.Unlock()
 	r.former = append(r.former, r.fullName())
 	r.name = name
+}
+
+// Delete deletes the repository, a fork for one. Pull requests from it stay.
+func (r *Repository) Delete() {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	r.gone = true
 }
 
 // Publish makes the repository public.

@@ -101,6 +101,7 @@ var routes = []route{
 
 	{method: "GET", path: repoPath + "/issues/comments", handle: (*call).listAllComments, as: onRepo, needs: comments, role: Read},
 	{method: "GET", path: repoPath + "/issues/{issue_number}/comments", handle: (*call).listComments, as: onRepo, needs: comments, role: Read},
+	{method: "GET", path: repoPath + "/issues/{issue_number}/timeline", handle: (*call).timeline, as: onRepo, needs: comments, role: Read},
 	{method: "POST", path: repoPath + "/issues/{issue_number}/comments", handle: (*call).createComment, as: onRepo, needs: setComment, role: Read},
 	{method: "GET", path: commentPath, handle: (*call).getComment, as: onRepo, needs: comments, role: Read},
 	{method: "PATCH", path: commentPath, handle: (*call).editComment, as: onRepo, needs: setComment, role: Read},

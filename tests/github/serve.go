@@ -99,6 +99,7 @@ func (c *call) logged() answer {
 			panic(http.ErrAbortHandler)
 		}
 	}()
+	c.passes()
 	a := c.answer()
 	l := Call{When: c.now(), Method: c.r.Method, Path: c.path, Query: c.r.URL.RawQuery, Account: c.who.account(), Status: a.status, Body: string(c.body), Limit: a.limit}
 	if c.route != nil {

@@ -39,6 +39,10 @@ type Server struct {
 	spent      map[string]*budget   // by whose requests they are
 	hooks      []*Hook
 	outages    []*outage
+	lag        int    // how many requests lists are late by
+	pasts      []past // what there was before the last requests, the oldest first
+	carriage   bool   // whether lines of comments end with CR LF
+	reticent   bool   // whether timelines leave out how it came to a merge
 	violations []string
 }
 
@@ -132,6 +136,14 @@ func (s *Server) Violations() []string {
 	all := s.violations
 	s.violations = nil
 	return all
+}
+
+// CarriageReturns has the lines of comments end with CR LF, as they do where
+// browsers send them.
+func (s *Server) CarriageReturns(are bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.carriage = are
 }
 
 func (s *Server) now() time.Time { return time.Now().Add(s.ahead) }

@@ -47,6 +47,7 @@ func (c *call) createStatus() answer {
 	}
 	s := &status{c.nextID(), id, in.State, in.Context, in.Target, in.Description, c.who.user, c.now()}
 	r.statuses = append(r.statuses, s)
+	r.judged(id, s.context, s.state == "success")
 	return created(r.statusView(s))
 }
 

@@ -12,6 +12,7 @@ type User struct {
 	id    int64
 	login string
 	kind  string // User, Organization or Bot
+	gone  bool
 }
 
 // User is the account of that name, made when it is not there.
@@ -33,12 +34,41 @@ func (s *Server) Organization(login string) *User {
 // Login is the account's name.
 func (u *User) Login() string { return u.login }
 
+// Delete ends the account. What it wrote and merged stays, and is nobody's.
+func (u *User) Delete() {
+	u.s.mu.Lock()
+	defer u.s.mu.Unlock()
+	u.gone = true
+}
+
+// user is an account by its name. Those with "[bot]" in it are programs.
 func (s *Server) user(login string) *User {
 	key := strings.ToLower(login)
 	if s.users[key] == nil {
-		s.users[key] = &User{s, s.nextID(), login, "User"}
+		kind := "User"
+		if strings.HasSuffix(login, "[bot]") {
+			kind = "Bot"
+		}
+		s.users[key] = &User{s: s, id: s.nextID(), login: login, kind: kind}
 	}
 	return s.users[key]
+}
+
+// orNull is null for an account that is gone.
+func (u *User) orNull() any {
+	if u == nil || u.gone {
+		return nil
+	}
+	return u.view()
+}
+
+// orGhost is the account that stands for those that are gone, where GitHub never
+// says null.
+func (u *User) orGhost() object {
+	if u.gone {
+		return u.s.user("ghost").view()
+	}
+	return u.view()
 }
 
 // userLinks are the addresses below a user's own.

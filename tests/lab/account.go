@@ -81,7 +81,7 @@ func (a account) path() string { return accountsPath + "/" + strconv.Itoa(a.id) 
 // may says whether the user has the privilege that the request needs (DSP0266
 // 13.3.3); it answers itself when not.
 func (x *exchange) may() bool {
-	role := locked(x.Machine, func() string { return x.roleLocked(x.user) })
+	role := locked(x.head, func() string { return x.head.roleLocked(x.user) })
 	if x.r.Method == http.MethodGet || x.r.Method == http.MethodHead || x.r.Method == http.MethodOptions {
 		if path.Dir(x.path) != accountsPath || x.isSelf() || slices.Contains(roles[role], "ConfigureUsers") {
 			return true
@@ -96,9 +96,9 @@ func (x *exchange) may() bool {
 // mustChange says whether the user's password has to be changed before
 // anything else, and answers then (DSP0266, Password change required).
 func (x *exchange) mustChange() bool {
-	own := locked(x.Machine, func() (a account) {
-		if x.accounts != nil { // else there is the one that was configured
-			a = x.accountOfLocked(x.user)
+	own := locked(x.head, func() (a account) {
+		if x.head.accounts != nil { // else there is the one that was configured
+			a = x.head.accountOfLocked(x.user)
 		}
 		return a
 	})

@@ -161,7 +161,7 @@ func (x *exchange) settable(given body) bool {
 		case a["ReadOnly"] == true, registry.maps(name, now):
 			id = "PropertyNotWritable"
 		default:
-			id = wrongValue(a, given[name])
+			id = wrongValue(a, given[name], now[name])
 		}
 		switch id {
 		case "":
@@ -228,11 +228,11 @@ func holds(conditions []any, now body) bool {
 }
 
 // wrongValue is the message about a value that an attribute cannot have, empty
-// for one that it can.
-func wrongValue(a body, v any) string {
+// for one that it can. It is given in the words in which the present one is shown.
+func wrongValue(a body, v, present any) string {
 	switch a["Type"] {
 	case "Enumeration":
-		return wrongChoice(a, v)
+		return wrongChoice(a, v, wordsOf(a, present))
 	case "Integer":
 		return wrongNumber(a, v)
 	case "Boolean":
@@ -245,12 +245,27 @@ func wrongValue(a body, v any) string {
 	return ""
 }
 
-func wrongChoice(a body, v any) string {
+// wordsOf is the property of an enumeration's values that has the words in which
+// the present one is shown: some firmware shows, and takes, the display names.
+func wordsOf(a body, present any) string {
+	words := "ValueName"
+	for _, choice := range items(a["Value"]) {
+		switch c, _ := choice.(body); {
+		case c["ValueName"] == present:
+			return "ValueName"
+		case present != nil && c["ValueDisplayName"] == present:
+			words = "ValueDisplayName"
+		}
+	}
+	return words
+}
+
+func wrongChoice(a body, v any, words string) string {
 	if _, ok := v.(string); !ok {
 		return "PropertyValueTypeError"
 	}
 	for _, choice := range items(a["Value"]) {
-		if c, ok := choice.(body); ok && c["ValueName"] == v {
+		if c, ok := choice.(body); ok && c[words] == v {
 			return ""
 		}
 	}

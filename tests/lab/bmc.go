@@ -25,6 +25,12 @@ func (f *Fleet) serveBMCs() error {
 		return fmt.Errorf("listen for BMCs: %w", err)
 	}
 	f.ports.bmc = port
+	f.answer(l)
+	return nil
+}
+
+// answer has all BMCs answer the connections of a listener.
+func (f *Fleet) answer(l net.Listener) {
 	srv := f.count(&http.Server{
 		Handler:           http.HandlerFunc(f.request),
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 15 * time.Second, MaxHeaderBytes: 16 << 10,
@@ -33,7 +39,6 @@ func (f *Fleet) serveBMCs() error {
 	config := &tls.Config{GetConfigForClient: f.identify, NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12}
 	f.closers = append(f.closers, srv.Close)
 	f.work.Go(func() { srv.Serve(tls.NewListener(redirecting{gate{l, f.bmcs, (*Machine).bmcLines}}, config)) })
-	return nil
 }
 
 // bmcLines takes connections unless the BMC refuses them.
@@ -49,10 +54,11 @@ func (m *Machine) bmcLines() *lines {
 
 // identify presents the certificate of the BMC that was connected to.
 func (f *Fleet) identify(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-	m := at(f.bmcs, hello.Conn.LocalAddr()).answering()
-	if m == nil {
+	l := lineOf(hello.Conn)
+	if l == nil {
 		return nil, errors.New("no BMC here")
 	}
+	m := l.of.machine
 	if fault := m.State().Fault; fault.Kind == FaultSlowTLS && !f.sleep(hello.Context(), time.Duration(fault.Delay)) {
 		return nil, errors.New("the client has left")
 	}
@@ -74,7 +80,10 @@ func (m *Machine) secure() *tls.Config {
 	if m.tls == nil {
 		// Each BMC has tickets of its own, and starts sessions over when its
 		// certificate changes.
-		m.tls = &tls.Config{Certificates: []tls.Certificate{*m.certificateLocked()}, NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12}
+		m.tls = &tls.Config{
+			Certificates: []tls.Certificate{*m.certificateLocked()}, NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12,
+			SessionTicketsDisabled: m.fleet.within, // a ticket is sent while the client sends too, and a pipe holds nothing
+		}
 	}
 	return m.tls
 }
@@ -92,6 +101,9 @@ func (m *Machine) certificateLocked() *tls.Certificate {
 	if m.given != nil {
 		return m.given
 	}
+	if m.fleet.shared != nil {
+		return m.fleet.shared
+	}
 	return m.fleet.keys.certificate(addr, notAfter)
 }
 
@@ -103,15 +115,17 @@ func (m *Machine) answering() *Machine {
 	return cmp.Or(m.there.Load(), m)
 }
 
-// request finds the machine that a request is for.
+// request gives a request to the BMC to which its connection was made.
 func (f *Fleet) request(w http.ResponseWriter, r *http.Request) {
-	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	at(f.bmcs, local).answering().ServeHTTP(w, r)
+	of(r).of.machine.ServeHTTP(w, r)
 }
 
 // ServeHTTP answers as the machine's BMC: log, fault, latency, then the
 // resource.
 func (m *Machine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	m = m.owner(r.URL.Path)
+	w, hangUp := m.head.closing(w)
+	defer hangUp()
 	rec := &recorder{ResponseWriter: w}
 	c := Call{When: time.Now(), Source: r.RemoteAddr, Machine: m.config.Name, Method: r.Method, Path: r.URL.Path}
 	defer func() {
@@ -125,6 +139,7 @@ func (m *Machine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		while, wait = m.fleet.ctx, m.fleet.config.Latency.Write
 	}
 	m.fleet.calls.arrived(n, c)
+	defer m.fleet.swap(rec, r)()
 	fault := m.fleet.faultOf(m, n)
 	if fault.met() == answering {
 		m.spend(fault)

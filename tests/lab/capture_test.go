@@ -174,6 +174,17 @@ func TestCaptureOfAnUnknownVendor(t *testing.T) {
 	if v := beside(t, f).want(200, "GET", "/redfish/v1/Systems/Self", ""); v["UUID"] != "abcd" {
 		t.Errorf("without an identity of its own it is %v", v["UUID"])
 	}
+
+	// One that shows what people are shown of a value takes that, and not the name.
+	text = strings.NewReplacer(`"ValueName": "x"`, `"ValueName": "0", "ValueDisplayName": "x"`, `"ValueName": "y"`, `"ValueName": "1", "ValueDisplayName": "y"`).Replace(text)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := beside(t, build(t, one(lab.Latency{}, func(c *lab.MachineConfig) { c.Capture = file })))
+	b.want(400, "PATCH", "/redfish/v1/Systems/Self/Bios/SD", `{"Attributes": {"A": "1"}}`)
+	if resp, v := b.do("PATCH", "/redfish/v1/Systems/Self/Bios/SD", `{"Attributes": {"A": "y"}}`); resp.StatusCode >= 300 {
+		t.Errorf("got %s: %v", resp.Status, v)
+	}
 }
 
 func TestCapturesThatCannotBeServed(t *testing.T) {

@@ -32,6 +32,9 @@ type Config struct {
 	Speed    float64         `json:"speed,omitempty"`
 	Machines []MachineConfig `json:"machines"`
 	Images   []ImageConfig   `json:"images,omitempty"`
+	// LaxMedia has BMCs take any URL of an image, and find out at boot that it
+	// leads nowhere. Without it they read of the image first, as most real ones do.
+	LaxMedia bool `json:"laxMedia,omitempty"`
 }
 
 // Latency is how long things take at speed 1. Zero takes no time. In JSON
@@ -95,12 +98,27 @@ type MachineConfig struct {
 	// Personality is the kind of its BMC, one of Personalities; plain without.
 	Personality string `json:"personality,omitempty"`
 	// SystemID is what a plain BMC calls its system, 1 without.
-	SystemID string        `json:"systemID,omitempty"`
-	BMCAddr  string        `json:"bmcAddr"` // 127.x.y.z
+	SystemID string `json:"systemID,omitempty"`
+	BMCAddr  string `json:"bmcAddr,omitempty"` // 127.x.y.z
+	// Behind names the machine whose BMC this one is behind too, as a node of
+	// an enclosure with one BMC; it has no BMCAddr then. All machines of an
+	// enclosure are plain, and each has a SystemID.
+	Behind   string        `json:"behind,omitempty"`
 	OSAddr   string        `json:"osAddr,omitempty"`
 	Identity site.Identity `json:"identity"`
 	Username string        `json:"username"`
 	Password string        `json:"password"`
+	// Baseboard has the BMC list the baseboard of accelerators as a system, before
+	// the machine's own.
+	Baseboard bool `json:"baseboard,omitempty"`
+	// BasicOnly is a BMC without sessions.
+	BasicOnly bool `json:"basicOnly,omitempty"`
+	// Closes is how the BMC ends each connection after one answer: one of
+	// Closings; empty for one that keeps it open.
+	Closes string `json:"closes,omitempty"`
+	// SessionContext is a BMC whose sessions keep the Context of their login
+	// (DSP0268, Session 1.5).
+	SessionContext bool `json:"sessionContext,omitempty"`
 	// MaxSessions is how many sessions its BMC has room for, as many as the
 	// personality's without.
 	MaxSessions  int    `json:"maxSessions,omitempty"`
@@ -180,11 +198,37 @@ func (c Config) check() error {
 	}
 	seen := map[string]bool{}
 	for _, m := range c.Machines {
-		if err := m.check(seen); err != nil {
+		if err := errors.Join(m.check(seen), c.checkEnclosure(m)); err != nil {
 			errs = append(errs, fmt.Errorf("machine %q: %w", m.Name, err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// checkEnclosure says what is wrong with a machine behind the BMC of another.
+func (c Config) checkEnclosure(m MachineConfig) error {
+	if m.Behind == "" {
+		return nil
+	}
+	i := slices.IndexFunc(c.Machines, func(other MachineConfig) bool { return other.Name == m.Behind })
+	switch {
+	case i < 0 || c.Machines[i].Behind != "":
+		return fmt.Errorf("there is no machine %q with a BMC of its own", m.Behind)
+	case m.BMCAddr != "":
+		return errors.New("a machine behind another's BMC has no BMC address")
+	}
+	for _, of := range []MachineConfig{m, c.Machines[i]} {
+		if of.SystemID == "" {
+			return fmt.Errorf("machine %q of an enclosure has no system id", of.Name)
+		}
+	}
+	same := func(other MachineConfig) bool {
+		return other.Name != m.Name && other.SystemID == m.SystemID && (other.Name == m.Behind || other.Behind == m.Behind)
+	}
+	if slices.ContainsFunc(c.Machines, same) {
+		return fmt.Errorf("another system behind the BMC has the id %q", m.SystemID)
+	}
+	return nil
 }
 
 // check says what is wrong with a machine; seen are the names and addresses
@@ -204,7 +248,7 @@ func (c MachineConfig) check(seen map[string]bool) error {
 	switch {
 	case c.Name == "" || !take("name "+c.Name):
 		return errors.New("a name is needed, once")
-	case !loopback(c.BMCAddr) || !take("bmc "+c.BMCAddr):
+	case c.Behind == "" && (!loopback(c.BMCAddr) || !take("bmc "+c.BMCAddr)):
 		return fmt.Errorf("the BMC address %q is not a loopback address, 127.x.y.z, of its own", c.BMCAddr)
 	case c.OSAddr != "" && (!loopback(c.OSAddr) || !take("os "+c.OSAddr)):
 		return fmt.Errorf("the OS address %q is not a loopback address, 127.x.y.z, of its own", c.OSAddr)
@@ -214,6 +258,8 @@ func (c MachineConfig) check(seen map[string]bool) error {
 		return errors.New("only a plain machine's system has another id")
 	case strings.ContainsAny(c.SystemID, "/?#% "):
 		return fmt.Errorf("the system's id %q has characters that a path cannot have", c.SystemID)
+	case c.Closes != "" && !slices.Contains(Closings, c.Closes):
+		return fmt.Errorf("a BMC closes its connections in one of the ways %v, not %q", Closings, c.Closes)
 	case c.Power != "" && c.Power != "on" && c.Power != "off":
 		return fmt.Errorf("power is on or off, not %q", c.Power)
 	}

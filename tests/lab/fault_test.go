@@ -227,8 +227,7 @@ func TestImageServer(t *testing.T) {
 		return resp.StatusCode, string(text)
 	}
 	base := strings.TrimSuffix(f.ImageURL("mine"), "mine/{node}/{generation}.iso")
-	marker := `{"node":"n1","generation":2,"image":"` + f.ImageSHA256("mine") + `"}`
-	for path, want := range map[string]string{"mine.iso": "mine", "mine/n1/2.iso": "mine\nslipway-marker " + marker} {
+	for path, want := range map[string]string{"mine.iso": "mine", "mine/n1/2.iso": "mine\nslipway-note " + `{"node":"n1","generation":2}`} {
 		if status, text := get(base + path); status != 200 || text != want {
 			t.Errorf("%s = %d %q, want %q", path, status, text, want)
 		}

@@ -3,10 +3,12 @@ package lab
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -112,9 +114,10 @@ func at(machines map[string]*Machine, a net.Addr) *Machine {
 
 // lines are the open connections to one side of a machine.
 type lines struct {
-	mu    sync.Mutex
-	open  map[*line]struct{}
-	ended bool
+	machine *Machine // whose they are
+	mu      sync.Mutex
+	open    map[*line]struct{}
+	ended   bool
 }
 
 // line is a connection that is forgotten when it is closed.
@@ -150,13 +153,53 @@ func (c *line) Close() error {
 	return c.Conn.Close()
 }
 
-// cut breaks all connections; those that are made later live.
-func (l *lines) cut() {
+// held are the connections that are open now, but some.
+func (l *lines) held(but ...*line) (all []*line) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for c := range l.open {
+		if !slices.Contains(but, c) {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// cut breaks all connections; those that are made later live.
+func (l *lines) cut() {
+	for _, c := range l.held() {
 		c.Conn.Close()
 	}
+}
+
+// lineOf is the line that a connection is made over, nil for none.
+func lineOf(c net.Conn) *line {
+	for {
+		switch of := c.(type) {
+		case *line:
+			return of
+		case *greeted:
+			c = of.Conn
+		case interface{ NetConn() net.Conn }:
+			c = of.NetConn()
+		default:
+			return nil
+		}
+	}
+}
+
+// lineKey is where a request's context has its line.
+type lineKey struct{}
+
+// remember has the requests of a connection know their line.
+func remember(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, lineKey{}, lineOf(c))
+}
+
+// of is the line of a request, nil where it came over none.
+func of(r *http.Request) *line {
+	l, _ := r.Context().Value(lineKey{}).(*line)
+	return l
 }
 
 // end breaks all connections, and takes no more.

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"maps"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -195,7 +196,9 @@ func (p *personality) growManager(l layout) {
 		if p.complete {
 			b["NetworkProtocol"] = ref(p.manager + "/NetworkProtocol")
 		}
-		if len(p.media.slots) > 0 {
+		if slices.ContainsFunc(p.media.slots, func(s slot) bool {
+			return slices.ContainsFunc(s.paths, func(at string) bool { return under(at, p.manager) })
+		}) {
 			b["VirtualMedia"] = ref(p.manager + "/VirtualMedia")
 		}
 		if p.logsAt(p.manager) {

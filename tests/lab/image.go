@@ -5,15 +5,18 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash"
 	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,31 +28,25 @@ const (
 	imageSize  = 256 << 10
 	maxImage   = 64 << 20
 	fetchLimit = time.Minute
-	// trailer begins the marker that a personalised medium ends in.
-	trailer = "\nslipway-marker "
-	// maxTrailer is the longest trailer with its marker.
+	// trailer begins the note that a node's own medium ends in.
+	trailer = "\nslipway-note "
+	// maxTrailer is the longest trailer with its note.
 	maxTrailer = 4 << 10
 )
 
-// image is an installation medium.
-type image struct {
-	content []byte
-	digest  string
-}
-
 // makeImages makes the images' bytes from the seed; without any configured
 // there is one, debian12.
-func makeImages(c Config) map[string]image {
+func makeImages(c Config) map[string][]byte {
 	if len(c.Images) == 0 {
 		c.Images = []ImageConfig{{Name: "debian12"}}
 	}
-	images := map[string]image{}
+	images := map[string][]byte{}
 	for _, i := range c.Images {
 		content := i.Content
 		if content == nil {
 			content = imageBytes(c.Seed, i.Name, cmp.Or(i.Size, imageSize))
 		}
-		images[i.Name] = image{content, hexSum(content)}
+		images[i.Name] = content
 	}
 	return images
 }
@@ -64,11 +61,34 @@ func imageBytes(seed, name string, size int) []byte {
 	return b[:size]
 }
 
-// ImageSHA256 is the digest of an image of the usual size, by seed and name.
-func ImageSHA256(seed, name string) string { return hexSum(imageBytes(seed, name, imageSize)) }
+// ImageSHA256 is the digest of a node's own image in a generation, by the seed
+// and the name of an image of the usual size.
+func ImageSHA256(seed, name, node string, generation int) string {
+	return hexSum(ownImage(imageBytes(seed, name, imageSize), node, generation))
+}
 
-// ImageSHA256 is the digest of one of the fleet's images.
-func (f *Fleet) ImageSHA256(name string) string { return f.images[name].digest }
+// ImageSHA256 is the digest of a node's own image in a generation, for one of the
+// fleet's images.
+func (f *Fleet) ImageSHA256(name, node string, generation int) string {
+	return hexSum(ownImage(f.images[name], node, generation))
+}
+
+// note is what a node's own medium says of the installation that it is for. Its
+// installer completes it with the digest of the medium, which no medium can hold.
+type note struct {
+	Node       string `json:"node"`
+	Generation int    `json:"generation"`
+}
+
+// ownImage is an image with the note of one installation, as a site's image
+// server makes it.
+func ownImage(image []byte, node string, generation int) []byte {
+	text, err := json.Marshal(note{node, generation})
+	if err != nil {
+		panic(err) // a note is ours
+	}
+	return slices.Concat(image, []byte(trailer), text)
+}
 
 // ImageURL is where an image is served, with the placeholders of a design.
 func (f *Fleet) ImageURL(name string) string {
@@ -96,74 +116,182 @@ func (f *Fleet) serveImages() error {
 
 func (f *Fleet) plainImage(w http.ResponseWriter, r *http.Request) {
 	name, _ := strings.CutSuffix(r.PathValue("name"), ".iso")
-	i, ok := f.images[name]
+	content, ok := f.images[name]
 	if !ok {
 		http.NotFound(w, r)
 		return
 	}
-	send(w, i.content)
+	serveImage(w, r, content)
 }
 
-// personalImage is an image that carries the marker of one installation, as
-// a site's image server makes it.
+// personalImage is the image of one installation.
 func (f *Fleet) personalImage(w http.ResponseWriter, r *http.Request) {
 	number, isISO := strings.CutSuffix(r.PathValue("file"), ".iso")
 	generation, err := strconv.Atoi(number)
-	i, ok := f.images[r.PathValue("name")]
+	content, ok := f.images[r.PathValue("name")]
 	if !ok || !isISO || err != nil || len(r.PathValue("node")) > maxTrailer/8 {
 		http.NotFound(w, r)
 		return
 	}
-	marker, err := json.Marshal(site.Marker{Node: r.PathValue("node"), Generation: generation, Image: i.digest})
-	if err != nil {
-		panic(err) // a marker is ours
-	}
-	send(w, i.content, []byte(trailer), marker)
+	serveImage(w, r, ownImage(content, r.PathValue("node"), generation))
 }
 
-func send(w http.ResponseWriter, parts ...[]byte) {
-	size := 0
-	for _, p := range parts {
-		size += len(p)
-	}
+func serveImage(w http.ResponseWriter, r *http.Request, content []byte) {
 	w.Header().Set("Content-Type", "application/x-iso9660-image")
-	w.Header().Set("Content-Length", strconv.Itoa(size))
-	for _, p := range parts {
-		w.Write(p)
-	}
+	w.Header().Set("ETag", strconv.Quote(hexSum(content)))
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 }
 
-// fetch really fetches an inserted image, as the BMC does, and gives the disk
-// that an installer makes of it.
-func (f *Fleet) fetch(ctx context.Context, url string) (disk, error) {
+// probe reads of an image what a BMC reads of it at first, see readable.
+func (f *Fleet) probe(ctx context.Context, url string) error {
+	r := newReader(ctx, url)
+	defer r.close()
+	size, err := r.size()
+	if err == nil {
+		err = r.part(io.Discard, 0, min(size, sectors))
+	}
+	return err
+}
+
+// sectors is how much of a medium a machine reads at a time, a multiple of a CD's
+// sector.
+const sectors = 64 << 10
+
+// fetch really fetches an image, and gives the disk that an installer makes of it.
+// A medium is read in parts, as machines read a virtual CD; firmware that boots by
+// HTTP reads all at once.
+func (f *Fleet) fetch(ctx context.Context, url string, byHTTP bool) (disk, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchLimit)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return disk{}, err
+	r := newReader(ctx, url)
+	defer r.close()
+	again := r.reconnecting
+	if f.config.LaxMedia { // there was no connection yet
+		again = func(read func() error) error { return read() }
 	}
-	t := &http.Transport{DisableKeepAlives: true}
-	resp, err := t.RoundTrip(req)
+	m := newMedium()
+	if byHTTP {
+		size, err := r.size()
+		if err == nil {
+			err = r.whole(m, size)
+		}
+		return m.disk(), err
+	}
+	var size int64
+	err := again(func() (err error) {
+		size, err = r.size()
+		return err
+	})
+	for at := int64(0); at < size && err == nil; at += sectors {
+		err = again(func() error { return r.part(m, at, min(size, at+sectors)) })
+	}
+	return m.disk(), err
+}
+
+// reconnectEvery is how long a BMC waits before it reads again.
+const reconnectEvery = 200 * time.Millisecond
+
+// wrong is an answer that no other try makes better.
+type wrong struct{ error }
+
+func wrongly(format string, args ...any) error { return wrong{fmt.Errorf(format, args...)} }
+
+// reconnecting repeats a read whose connection failed: a BMC keeps a medium that is
+// in use while its server restarts. Firmware that boots by HTTP does not.
+func (r *reader) reconnecting(read func() error) error {
+	for {
+		err := read()
+		if err == nil || errors.As(err, new(wrong)) {
+			return err
+		}
+		select {
+		case <-r.ctx.Done():
+			return err
+		case <-time.After(reconnectEvery):
+		}
+	}
+}
+
+// reader reads an image over one connection.
+type reader struct {
+	ctx       context.Context
+	url       string
+	transport *http.Transport
+}
+
+func newReader(ctx context.Context, url string) *reader {
+	return &reader{ctx, url, &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // as BMCs are delivered
+}
+
+func (r *reader) close() { r.transport.CloseIdleConnections() }
+
+func (r *reader) do(method, ranges string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(r.ctx, method, r.url, nil)
 	if err != nil {
-		return disk{}, err
+		return nil, err
+	}
+	if ranges != "" {
+		req.Header.Set("Range", ranges)
+	}
+	return r.transport.RoundTrip(req)
+}
+
+// size is what the server says of the image's size before it is read.
+func (r *reader) size() (int64, error) {
+	resp, err := r.do(http.MethodHead, "")
+	if err != nil {
+		return 0, err
+	}
+	resp.Body.Close()
+	switch {
+	case resp.StatusCode != http.StatusOK:
+		return 0, wrongly("HEAD of %s: %s", r.url, resp.Status)
+	case resp.ContentLength <= 0 || resp.ContentLength > maxImage:
+		return 0, wrongly("HEAD of %s: it has %d bytes, and 1 to %d are taken", r.url, resp.ContentLength, maxImage)
+	}
+	return resp.ContentLength, nil
+}
+
+// whole reads the image at once.
+func (r *reader) whole(to io.Writer, size int64) error {
+	resp, err := r.do(http.MethodGet, "")
+	if err != nil {
+		return err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return disk{}, fmt.Errorf("fetch %s: %s", url, resp.Status)
+		return fmt.Errorf("GET of %s: %s", r.url, resp.Status)
 	}
-	m := newMedium()
-	n, err := io.Copy(m, io.LimitReader(resp.Body, maxImage+1))
-	switch {
-	case err != nil:
-		return disk{}, err
-	case n > maxImage:
-		return disk{}, fmt.Errorf("fetch %s: it is larger than %d MiB", url, maxImage>>20)
+	n, err := io.Copy(to, io.LimitReader(resp.Body, size+1))
+	if err == nil && n != size {
+		err = fmt.Errorf("GET of %s: %d bytes of %d", r.url, n, size)
 	}
-	return m.disk(), nil
+	return err
 }
 
-// medium reads an image without keeping it: it hashes all but the end, in
-// which the marker may be.
+// part reads a part of the image, which must be what the server says it is.
+func (r *reader) part(to io.Writer, from, end int64) error {
+	resp, err := r.do(http.MethodGet, fmt.Sprintf("bytes=%d-%d", from, end-1))
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if got, want := resp.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-%d/", from, end-1); resp.StatusCode != http.StatusPartialContent || !strings.HasPrefix(got, want) {
+		return wrongly("GET of %s: %s with the range %q, asked for %s…", r.url, resp.Status, got, want)
+	}
+	bytes, err := io.ReadAll(io.LimitReader(resp.Body, end-from))
+	if err != nil {
+		return err
+	}
+	if int64(len(bytes)) != end-from {
+		return wrongly("GET of %s: %d bytes of %d", r.url, len(bytes), end-from)
+	}
+	_, err = to.Write(bytes)
+	return err
+}
+
+// medium reads an image without keeping it: it hashes all of it, and keeps the
+// end, in which the note may be.
 type medium struct {
 	hash hash.Hash
 	tail []byte
@@ -172,25 +300,21 @@ type medium struct {
 func newMedium() *medium { return &medium{hash: sha256.New()} }
 
 func (m *medium) Write(p []byte) (int, error) {
+	m.hash.Write(p)
 	m.tail = append(m.tail, p...)
-	if n := len(m.tail) - maxTrailer; n > 0 {
-		m.hash.Write(m.tail[:n])
-		m.tail = append(m.tail[:0], m.tail[n:]...)
-	}
+	m.tail = m.tail[max(0, len(m.tail)-maxTrailer):]
 	return len(p), nil
 }
 
-// disk parts the image from its marker.
+// disk is what the medium's installer writes: the marker names the medium by the
+// digest of what was read of it.
 func (m *medium) disk() disk {
-	var d disk
-	image := m.tail
+	d := disk{digest: hex.EncodeToString(m.hash.Sum(nil))}
 	if i := bytes.LastIndex(m.tail, []byte(trailer)); i >= 0 {
-		var marker site.Marker
-		if json.Unmarshal(m.tail[i+len(trailer):], &marker) == nil {
-			image, d.marker = m.tail[:i], &marker
+		var n note
+		if json.Unmarshal(m.tail[i+len(trailer):], &n) == nil {
+			d.marker = &site.Marker{Node: n.Node, Generation: n.Generation, Image: d.digest}
 		}
 	}
-	m.hash.Write(image)
-	d.digest = hex.EncodeToString(m.hash.Sum(nil))
 	return d
 }

@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -32,11 +33,14 @@ type Fleet struct {
 	machines map[string]*Machine // by name
 	bmcs     map[string]*Machine // by BMC address
 	systems  map[string]*Machine // by OS address
-	images   map[string]image
+	images   map[string][]byte
 	kinds    map[string]*personality // by name
 	calls    callLog
 	chance   atomic.Pointer[chance]
 	moves    sync.Mutex // held while BMCs change places
+	swaps    swaps
+	shared   *tls.Certificate // that all BMCs show, nil for one each
+	within   bool             // connections are made within the process
 
 	ctx     context.Context // ends with the fleet
 	stop    context.CancelFunc
@@ -76,10 +80,16 @@ func New(c Config) (*Fleet, error) {
 			return nil, fmt.Errorf("machine %q: %w", mc.Name, err)
 		}
 		m := newMachine(f, mc, kind)
-		f.machines[mc.Name], f.bmcs[mc.BMCAddr] = m, m
+		f.machines[mc.Name] = m
+		if mc.BMCAddr != "" {
+			f.bmcs[mc.BMCAddr] = m
+		}
 		if mc.OSAddr != "" {
 			f.systems[mc.OSAddr] = m
 		}
+	}
+	f.enclose()
+	for _, m := range f.machines {
 		m.begin()
 	}
 	return f, nil
@@ -87,11 +97,12 @@ func New(c Config) (*Fleet, error) {
 
 // kind is the personality of a machine, which it shares with others.
 func (f *Fleet) kind(c MachineConfig) (*personality, error) {
-	key := fmt.Sprintf("%s\x00%s\x00%s\x00%t%t", c.Personality, c.Capture, c.SystemID, c.HTTPBoot, c.NoMedia)
+	enclosed := f.config.encloses(c)
+	key := fmt.Sprintf("%s\x00%s\x00%s\x00%t%t%t", c.Personality, c.Capture, c.SystemID, c.HTTPBoot, c.NoMedia, enclosed)
 	if p := f.kinds[key]; p != nil {
 		return p, nil
 	}
-	p, err := kind(c)
+	p, err := kind(c, enclosed)
 	f.kinds[key] = p
 	return p, err
 }
@@ -133,33 +144,10 @@ func (f *Fleet) BMCPort() int   { return f.ports.bmc }
 func (f *Fleet) SSHPort() int   { return f.ports.ssh }
 func (f *Fleet) ImagePort() int { return f.ports.image }
 
-// Swap exchanges the addresses of two BMCs, as a new lease does, or somebody
-// who plugs them in the wrong way round. Connections break.
-func (f *Fleet) Swap(a, b string) {
-	f.moves.Lock()
-	defer f.moves.Unlock()
-	one, other := f.machines[a], f.machines[b]
-	at, otherAt := f.bmcs[one.address()], f.bmcs[other.address()]
-	at.there.Store(other)
-	otherAt.there.Store(one)
-	one.move(otherAt.config.BMCAddr)
-	other.move(at.config.BMCAddr)
-}
-
-// address is where a machine's BMC is.
-func (m *Machine) address() string {
-	return locked(m, func() string { return or(m.moved, m.config.BMCAddr) })
-}
-
-func (m *Machine) move(to string) {
-	locked(m, func() any { m.moved, m.tls = to, nil; return nil })
-	m.bmcSide.cut()
-}
-
 // BMCURL is a machine's bmc endpoint, as it was configured.
 func (f *Fleet) BMCURL(name string) string {
 	m := f.machines[name]
-	return fmt.Sprintf("redfish+https://%s:%d%s", m.config.BMCAddr, f.ports.bmc, or(m.kind.system, root))
+	return fmt.Sprintf("redfish+https://%s:%d%s", m.head.config.BMCAddr, f.ports.bmc, or(m.kind.system, root))
 }
 
 // OSURL is a machine's os endpoint.
@@ -199,6 +187,7 @@ func (f *Fleet) draw(what string, n int) float64 {
 // count lets Close wait for the connections of an HTTP server.
 func (f *Fleet) count(s *http.Server) *http.Server {
 	s.ErrorLog = quiet
+	s.ConnContext = remember
 	s.ConnState = func(_ net.Conn, state http.ConnState) {
 		switch state {
 		case http.StateNew:

@@ -38,7 +38,7 @@ func one(l lab.Latency, change ...func(*lab.MachineConfig)) lab.Config {
 	for _, f := range change {
 		f(&c)
 	}
-	return lab.Config{Seed: "test", Latency: l, Machines: []lab.MachineConfig{c}}
+	return lab.Config{Seed: "test", LaxMedia: true, Latency: l, Machines: []lab.MachineConfig{c}}
 }
 
 func isOn(c *lab.MachineConfig)    { c.Power = "on" }
@@ -255,7 +255,7 @@ func TestKeysFollowTheSeed(t *testing.T) {
 		t.Error("host keys do not follow seed and name")
 	}
 	f := build(t, one(lab.Latency{}))
-	if !bytes.Equal(f.CA(), lab.CAPEM("test")) || f.HostKey("n1") != lab.HostKey("test", "n1") || f.ImageSHA256("debian12") != lab.ImageSHA256("test", "debian12") {
+	if !bytes.Equal(f.CA(), lab.CAPEM("test")) || f.HostKey("n1") != lab.HostKey("test", "n1") || f.ImageSHA256("debian12", "n1", 1) != lab.ImageSHA256("test", "debian12", "n1", 1) {
 		t.Error("a fleet has other keys than its seed")
 	}
 }

@@ -167,7 +167,7 @@ func TestBlankDiskBootsNothing(t *testing.T) {
 // images is an image server outside any bubble.
 func images(t *testing.T) (url, digest string) {
 	f := start(t, lab.Config{Seed: "images"})
-	return strings.NewReplacer("{node}", "n1", "{generation}", "3").Replace(f.ImageURL("debian12")), f.ImageSHA256("debian12")
+	return strings.NewReplacer("{node}", "n1", "{generation}", "3").Replace(f.ImageURL("debian12")), f.ImageSHA256("debian12", "n1", 3)
 }
 
 // install boots n1 from a medium.

@@ -36,14 +36,29 @@ func (m *Machine) live(at string, b body) {
 		if m.config.Capture == "" {
 			m.liveLog(at, b)
 		}
+	case "ServiceRoot":
+		if m.config.BasicOnly {
+			delete(b, "SessionService")
+			delete(b, "Links")
+		}
+	case "Manager":
+		m.liveEnclosure(b, "Links", "ManagerForServers")
+	case "ChassisCollection":
+		m.liveEnclosure(b, "Members")
 	case "ComputerSystemCollection":
-		if m.State().Fault.Kind == FaultTwoSystems {
+		m.liveEnclosure(b, "Members")
+		if m.hasBaseboard() {
 			members := append([]any{ref(at + "/Baseboard_0")}, items(b["Members"])...)
 			b["Members"], b["Members@odata.count"] = members, len(members)
 		}
 	case "SessionCollection":
 		m.liveSessions(at, b)
 	}
+}
+
+// hasBaseboard says whether the BMC lists a baseboard as a system.
+func (m *Machine) hasBaseboard() bool {
+	return m.config.Baseboard || m.State().Fault.Kind == FaultTwoSystems
 }
 
 func (m *Machine) liveSystem(b body) {

@@ -35,6 +35,10 @@ type Machine struct {
 	osSide  lines // connections to the system
 
 	turn chan struct{} // held by the change that has its turn
+	// head is the machine whose BMC this one is behind: mostly itself. That one
+	// has the others as its blades.
+	head   *Machine
+	blades []*Machine
 	// there is whose BMC answers at the address, nil for its own.
 	there atomic.Pointer[Machine]
 
@@ -131,6 +135,7 @@ func newMachine(f *Fleet, c MachineConfig, kind *personality) *Machine {
 	}
 	c.Identity.UUID = strings.ToLower(c.Identity.UUID)
 	m := &Machine{fleet: f, config: c, kind: kind, power: off, override: override{"Disabled", "None", ""}, sessions: map[string]session{}, turn: make(chan struct{}, 1)}
+	m.head, m.bmcSide.machine, m.osSide.machine = m, m, m
 	targets := c.BootOrder
 	if len(targets) == 0 {
 		targets = []string{"Hdd", "Pxe"}
@@ -253,11 +258,11 @@ func (m *Machine) bootLocked(at time.Time) {
 	for i, t := range targets {
 		overridden = overridden && i == 0
 		if url := m.insertedLocked(); (t == "Cd" || t == "UsbCd") && url != "" && !m.suffersLocked(FaultNotMapped) {
-			m.installLocked(url)
+			m.installLocked(url, false)
 			return
 		}
 		if t == "UefiHttp" && overridden && m.httpURI != "" && m.override.mode != "Legacy" {
-			m.installLocked(m.httpURI)
+			m.installLocked(m.httpURI, true)
 			return
 		}
 		if t == "Hdd" && m.disk.digest != "" {
@@ -279,7 +284,7 @@ func bootID(seed, name string, n int) string {
 // powers the machine off. An image that cannot be fetched halts the machine
 // and leaves the disk; power that goes while the disk is written leaves it
 // blank.
-func (m *Machine) installLocked(url string) {
+func (m *Machine) installLocked(url string, byHTTP bool) {
 	m.counts.Installers++
 	m.running, m.progress = "installer", "OSBootStarted"
 	epoch, f := m.epoch, m.fleet
@@ -287,7 +292,7 @@ func (m *Machine) installLocked(url string) {
 	m.unfetch = cancel
 	f.work.Go(func() {
 		defer cancel()
-		image, err := f.fetch(ctx, url)
+		image, err := f.fetch(ctx, url, byHTTP)
 		m.during(epoch, func() {
 			if err != nil {
 				m.running, m.progress = "", "None"

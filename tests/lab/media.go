@@ -64,6 +64,19 @@ func (x *exchange) fetchable(image string) bool {
 	return u.Scheme == "http" || u.Scheme == "https"
 }
 
+// readable reads of an image what a BMC reads before it takes it: its size, and its
+// first sectors. It answers itself when that cannot be.
+func (x *exchange) readable(image string) bool {
+	if x.fleet.config.LaxMedia {
+		return true
+	}
+	if err := x.fleet.probe(x.r.Context(), image); err != nil {
+		x.fail(http.StatusInternalServerError, "CouldNotEstablishConnection", image)
+		return false
+	}
+	return true
+}
+
 // insertMedia is the action VirtualMedia.InsertMedia (DSP0268).
 func (x *exchange) insertMedia(owner string) {
 	const action = "VirtualMedia.InsertMedia"
@@ -79,7 +92,7 @@ func (x *exchange) insertMedia(owner string) {
 	if !ok {
 		return
 	}
-	if !x.insertable(b, action) {
+	if !x.insertable(b, action) || !x.readable(in.image) {
 		return
 	}
 	if !x.lies() && !locked(x.Machine, func() bool { return x.insertLocked(x.slot(owner), in) }) {
@@ -196,7 +209,7 @@ func (x *exchange) patchMedia() {
 		delete(given, "Image")
 	}
 	in, ok := x.insertion(given, x.wrongProperty)
-	if !ok {
+	if !ok || in.image != "" && !x.readable(in.image) {
 		return
 	}
 	if !x.lies() && !locked(x.Machine, func() bool { return x.changeMediumLocked(x.slot(x.path), eject, in) }) {

@@ -114,7 +114,7 @@ func (x *exchange) endSession() bool {
 	if token == "" {
 		return false
 	}
-	locked(x.Machine, func() any { delete(x.sessions, token); return nil })
+	locked(x.head, func() any { delete(x.head.sessions, token); return nil })
 	x.w.Header().Set("WWW-Authenticate", `Basic realm="Redfish"`)
 	x.fail(http.StatusUnauthorized, "NoValidSession")
 	return true

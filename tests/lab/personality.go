@@ -161,12 +161,12 @@ type waitHabits struct {
 	logs float64
 }
 
-// kind makes the personality of a machine.
-func kind(c MachineConfig) (*personality, error) {
+// kind makes the personality of a machine, which may be one of an enclosure.
+func kind(c MachineConfig, enclosed bool) (*personality, error) {
 	if c.Capture != "" {
 		return readCapture(c.Capture)
 	}
-	standard := func() *personality { return plain(or(c.SystemID, "1")) }
+	standard := func() *personality { return plain(or(c.SystemID, "1"), enclosed) }
 	of := map[string]func() *personality{"": standard, "plain": standard, "idrac9": idrac9, "ilo5": ilo5, "xcc": xcc}[c.Personality]
 	if of == nil {
 		return nil, fmt.Errorf("there is no personality %q; there are: %v", c.Personality, Personalities)
@@ -238,8 +238,9 @@ func (h bootHabits) reference(target string) string {
 }
 
 // plain is a BMC that does what the specification says, and OpenBMC's modest
-// set of resources.
-func plain(id string) *personality {
+// set of resources. The machines of an enclosure have a chassis and virtual
+// media each.
+func plain(id string, enclosed bool) *personality {
 	system := root + "/Systems/" + id
 	p := &personality{
 		name: "plain", product: "Slipway lab", redfish: "1.18.0", server: "slipway-lab",
@@ -255,8 +256,11 @@ func plain(id string) *personality {
 		tasks:    taskHabits{monitors: monitorsPath},
 		query:    queryHabits{expand: 3, links: true, all: true, selects: true, pages: true, only: true},
 	}
+	if p.media.slots = []slot{{paths: []string{p.manager + "/VirtualMedia/1"}, types: []string{"CD", "DVD"}}}; enclosed {
+		p.chassis = root + "/Chassis/" + id
+		p.media.slots[0].paths[0] = p.system + "/VirtualMedia/1"
+	}
 	p.bios, p.parts = plainBIOS(p.system), p.plainParts()
-	p.media.slots = []slot{{paths: []string{p.manager + "/VirtualMedia/1"}, types: []string{"CD", "DVD"}}}
 	return p.grown()
 }
 

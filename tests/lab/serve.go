@@ -116,6 +116,9 @@ func (x *exchange) methods() methods {
 	case root + "/$metadata":
 		return methods{http.MethodGet: (*exchange).metadata}
 	case x.kind.sessionsPath():
+		if x.config.BasicOnly {
+			return nil
+		}
 		return methods{http.MethodGet: (*exchange).show, http.MethodPost: (*exchange).login}
 	}
 	if dir, _ := path.Split(x.path); x.kind.tasks.monitors != "" && dir == x.kind.tasks.monitors+"/" {
@@ -229,6 +232,12 @@ func (x *exchange) show() {
 
 // resource is the resource at a path as it is now, nil when there is none.
 func (m *Machine) resource(path string) body {
+	if owner := m.owner(path); owner != m {
+		return owner.resource(path)
+	}
+	if m.config.BasicOnly && strings.HasPrefix(path, root+"/SessionService") {
+		return nil
+	}
 	if b := m.sessionAt(path); b != nil {
 		return m.finished(b)
 	}
@@ -239,7 +248,7 @@ func (m *Machine) resource(path string) body {
 		return nil
 	}
 	b := m.kind.tree.at(m, path)
-	if b == nil && m.State().Fault.Kind == FaultTwoSystems && path == root+"/Systems/Baseboard_0" {
+	if b == nil && m.hasBaseboard() && path == root+"/Systems/Baseboard_0" {
 		b = m.kind.thing("ComputerSystem", path, "Baseboard", body{
 			"SystemType": "Physical", "UUID": "ba5eb0a4-d000-4000-8000-000000000000", "SerialNumber": "BASEBOARD", "Model": "Baseboard", "PowerState": "On", "Status": healthy(),
 		})

@@ -15,16 +15,17 @@ const sessionsPath = root + "/SessionService/Sessions"
 func isSession(path string) bool { return strings.HasPrefix(path, sessionsPath) }
 
 type session struct {
-	id   int
-	user string
-	used time.Time
+	id      int
+	user    string
+	context any // text, or nil where the login had none
+	used    time.Time
 }
 
 // authenticate finds out who asks; it answers itself when that is nobody
 // known.
 func (x *exchange) authenticate() bool {
 	if token := x.r.Header.Get("X-Auth-Token"); token != "" {
-		if locked(x.Machine, func() bool { x.user = x.sessions[token].user; return x.touchLocked(token) }) {
+		if locked(x.head, func() bool { x.user = x.head.sessions[token].user; return x.head.touchLocked(token) }) {
 			return true
 		}
 	} else if user, password, ok := x.r.BasicAuth(); ok && x.accepts(user, password) {
@@ -38,7 +39,7 @@ func (x *exchange) authenticate() bool {
 
 // accepts checks an account.
 func (x *exchange) accepts(user, password string) bool {
-	m := x.Machine
+	m := x.head
 	if x.fleet.config.Latency.Tails && locked(m, func() bool { return m.bad > 0 }) {
 		x.fleet.sleep(x.r.Context(), m.kind.sessions.delay)
 	}
@@ -89,6 +90,7 @@ func (x *exchange) login() {
 		return
 	}
 	user, password, ok := x.credentials(b)
+	context := b["Context"]
 	if !ok {
 		return
 	}
@@ -97,7 +99,7 @@ func (x *exchange) login() {
 		return
 	}
 	token := rand.Text()
-	id := locked(x.Machine, func() int { return x.openLocked(token, user) })
+	id := locked(x.Machine, func() int { return x.openLocked(token, session{user: user, context: context}) })
 	if id == 0 {
 		x.fail(http.StatusServiceUnavailable, x.kind.sessions.full)
 		return
@@ -116,6 +118,9 @@ func (x *exchange) login() {
 func (x *exchange) credentials(b body) (user, password string, ok bool) {
 	for name, v := range b {
 		switch s, isText := v.(string); {
+		case name == "Context" && !x.kind.complete && !x.config.SessionContext: // Session before 1.5 has none
+			x.fail(http.StatusBadRequest, "PropertyUnknown", name)
+			return "", "", false
 		case !slices.Contains([]string{"UserName", "Password", "Context", "Token", "SessionType"}, name) && !strings.Contains(name, "@"):
 			x.fail(http.StatusBadRequest, "PropertyUnknown", name)
 			return "", "", false
@@ -138,7 +143,7 @@ func (x *exchange) credentials(b body) (user, password string, ok bool) {
 }
 
 // openLocked adds a session and gives its number, 0 when there is no room.
-func (m *Machine) openLocked(token, user string) int {
+func (m *Machine) openLocked(token string, s session) int {
 	for t, s := range m.sessions {
 		if time.Since(s.used) > m.kind.sessions.idle {
 			delete(m.sessions, t)
@@ -148,8 +153,9 @@ func (m *Machine) openLocked(token, user string) int {
 		return 0
 	}
 	m.counts.Sessions++
-	m.sessions[token] = session{id: m.counts.Sessions, user: user, used: time.Now()}
-	return m.counts.Sessions
+	s.id, s.used = m.counts.Sessions, time.Now()
+	m.sessions[token] = s
+	return s.id
 }
 
 // sessionAt is the open session at a path, nil for none.
@@ -160,7 +166,11 @@ func (m *Machine) sessionAt(path string) body {
 	}
 	for _, s := range m.openSessions() {
 		if fmt.Sprint(s.id) == id {
-			return m.kind.thing("Session", path, "User Session", body{"UserName": s.user})
+			b := m.kind.thing("Session", path, "User Session", body{"UserName": s.user})
+			if m.config.SessionContext {
+				b["@odata.type"], b["Context"] = "#Session.v1_7_0.Session", s.context
+			}
+			return b
 		}
 	}
 	return nil
@@ -202,4 +212,23 @@ func (x *exchange) logout() {
 		return nil
 	})
 	x.done()
+}
+
+// OpenSession opens a session as another client would, with a context where one
+// is given.
+func (m *Machine) OpenSession(user, context string) {
+	s := session{user: user}
+	if context != "" {
+		s.context = context
+	}
+	locked(m, func() int { return m.openLocked(rand.Text(), s) })
+}
+
+// SessionContexts are the contexts of the open sessions, empty for none.
+func (m *Machine) SessionContexts() (all []string) {
+	for _, s := range m.openSessions() {
+		text, _ := s.context.(string)
+		all = append(all, text)
+	}
+	return all
 }

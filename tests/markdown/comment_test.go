@@ -46,8 +46,9 @@ func TestCommentsOnGitHub(t *testing.T) {
 	for name, text := range comments(t) {
 		p := Render(text)
 		harmless(t, p)
-		first := p.Text("p")[0]
-		if verdict, _, _ := strings.Cut(strings.SplitN(text, "\n", 3)[1], "\n"); first != verdict {
+		first := p.Text("h3")[0]
+		heading := strings.NewReplacer("### ", "", "<code>", "", "</code>", "").Replace(strings.SplitN(text, "\n", 3)[1])
+		if verdict, _, _ := strings.Cut(heading, "\n"); first != verdict {
 			t.Errorf("%s: it begins %q, want %q", name, first, verdict)
 		}
 		if strings.Contains(text, "|---|") != (len(p.Rows()) > 1) {
@@ -128,10 +129,10 @@ func hostile(one, other string) map[string]string {
 	// Names differ whatever they are, so that as many nodes are alike as with
 	// plain ones; and a file that is called as ours are is not linked.
 	n1, n2, n3, n4, file := one+"1", other+"2", one+"3", other+"4", "f"+other
-	loss := site.Loss{Node: n1, Machine: site.Identity{Serial: "1" + one}, Action: "install " + other, Lost: "all of " + one}
+	loss := site.Loss{Node: n1, Machine: site.Identity{Serial: "1" + one}, Hypervisor: "h" + other, Action: "install " + other, Lost: "all of " + one}
 	origin := site.At(file, 7, 1, "profile/"+one)
 	steps := func(node string, action site.Action, impact site.Impact) []site.Step {
-		return []site.Step{{Node: node, Machine: loss.Machine, Action: action, Impact: impact, Reason: "since " + one, Undo: "by " + other,
+		return []site.Step{{Node: node, Machine: loss.Machine, Hypervisor: loss.Hypervisor, Action: action, Impact: impact, Reason: "since " + one, Undo: "by " + other,
 			Loses: loss.Lost, Changes: []site.Change{{Field: "firmware." + one, Have: "is " + one, Want: "is " + other, Origin: origin}}}}
 	}
 	p := site.Plan{Nodes: []site.NodePlan{
@@ -158,7 +159,7 @@ func hostile(one, other string) map[string]string {
 		is.Failed = map[string]string{n1: "is " + one, n2: "is " + other}
 		return &is
 	}
-	held := site.Losses{{Node: n2, Machine: loss.Machine, Action: "x" + one, Lost: "y" + other}}
+	held := site.Losses{{Node: n2, Machine: loss.Machine, Hypervisor: loss.Hypervisor, Action: "x" + one, Lost: "y" + other}}
 	for name, l := range map[string]struct {
 		held    site.Losses
 		landing site.Landing

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 	driverlibvirt "github.com/slipway-gitops/slipway/sinks/libvirt"
@@ -97,7 +98,7 @@ func Benchmark200(b *testing.B) {
 	each(b, all, func(h handle) error {
 		step := site.Step{Machine: h.node.Identity, Facet: site.FacetDefinition, Action: site.ActionDefine,
 			Changes: []site.Change{{Field: "definition.state", Have: site.StateAbsent, Want: site.StateDefined}}}
-		return h.Apply(b.Context(), step, h.node, site.Observed{})
+		return h.Apply(b.Context(), step, h.node, drivertest.Permitted)
 	})
 	took := time.Since(began)
 	each(b, all, func(h handle) error { return h.asDesigned(b, d.Facets()) })

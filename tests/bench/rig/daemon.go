@@ -46,9 +46,9 @@ func Start(dir string, files map[string]string, password string) (*Daemon, error
 	return Follow(dir, "file://"+Repo(dir), map[string]string{"bmc": Account("127.0.0.0/8", password)})
 }
 
-// Account is a credential of the user admin, for some hosts.
+// Account is a credential of the user admin, for the BMCs at some hosts.
 func Account(hosts, password string) string {
-	return "hosts: " + hosts + "\nusername: admin\n\n" + password + "\n"
+	return "hosts: " + hosts + "\nuse: redfish\nports: 1-65535\nusername: admin\n\n" + password + "\n"
 }
 
 // Follow starts a daemon that has never seen a repository, with credentials by
@@ -61,7 +61,7 @@ func Follow(dir, repo string, credentials map[string]string, flags ...string) (*
 	}
 	if err == nil {
 		err = d.start(append([]string{"run", "--repo", repo, "--branch", "main",
-			"--state", filepath.Join(dir, "state"), "--credentials", filepath.Join(dir, "credentials")}, flags...))
+			"--state", filepath.Join(dir, "state"), "--credentials", filepath.Join(dir, "credentials"), "--artifact-listen", "127.0.0.1:0"}, flags...))
 	}
 	return d, err
 }

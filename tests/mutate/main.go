@@ -1,0 +1,284 @@
+// Mutate measures how well the tests hold the code that decides what Slipway
+// destroys. It makes small mistakes in that code, one at a time, and runs the
+// tests that reach each mistake. A mistake that no test notices is a survivor.
+//
+// The survivors are printed, and the last line is the ratio of caught mutants:
+//
+//	bench: mutate/caught 0.97 ratio
+//
+// Mutants that change nothing anybody could notice are listed with the reason in
+// equivalent.txt and are not counted.
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := mutate(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutate:", err)
+		os.Exit(1)
+	}
+}
+
+func mutate(ctx context.Context) error {
+	only := flag.String("only", "", "take only the mutants whose key matches this regular expression")
+	list := flag.Bool("list", false, "list the mutants and stop")
+	survivors := flag.Bool("survivors", false, "try only the mutants that no test has caught so far")
+	update := flag.Bool("update", false, "write hints.txt, which tests catch the mutants of each function, and survivors.txt, those that none does")
+	least := flag.Float64("least", 0, "fail if a smaller ratio is caught")
+	in := flag.String("tests", strings.Join(testedBy, ","), "run only the tests of these packages")
+	run := flag.String("run", "", "run only the tests whose names match this regular expression")
+	budget := flag.Duration("budget", 0, "give up on a mutant, and count it as a survivor, after tests that take as much time; 0 runs all")
+	parallel := flag.Int("p", runtime.NumCPU(), "how many tests run at a time")
+	flag.Parse()
+	root, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	matches, err := regexp.Compile(*only)
+	if err != nil {
+		return fmt.Errorf("-only: %w", err)
+	}
+	if p := *run; p != "" {
+		if wanted, err = regexp.Compile(p); err != nil {
+			return fmt.Errorf("-run: %w", err)
+		}
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return err
+	}
+	cache = filepath.Join(cache, "slipway-mutate")
+	if err := os.MkdirAll(cache, 0o700); err != nil {
+		return err
+	}
+	before, err := readVerdicts(cache)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "mutate-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	equivalent, err := readEquivalents(root)
+	if err != nil {
+		return err
+	}
+	p, err := load(root, dir, files)
+	if err != nil {
+		return err
+	}
+	hints, err := readHints(root)
+	if err != nil {
+		return err
+	}
+	all := p.mutants
+	p.keep(func(m *mutant) bool {
+		return matches.MatchString(m.Key) && equivalent[m.Key] == "" && !(*survivors && before[m.Key].caughtAs(m))
+	})
+	if *list {
+		for _, m := range p.mutants {
+			fmt.Println(m.Key)
+		}
+		return nil
+	}
+	left, err := p.settle(ctx, p.packages())
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "%d mutants to try, %d do not compile, %d are listed as equivalent\n", len(p.mutants), left, len(equivalent))
+	suites, err := p.suites(ctx, cache, strings.Split(*in, ","), *parallel)
+	if err != nil {
+		return err
+	}
+	n := 0
+	found, err := p.tryAll(ctx, suites, hints, *parallel, *budget, func(v verdict) error {
+		before[v.Key] = v
+		if n++; n%20 != 0 {
+			return nil
+		}
+		return writeVerdicts(cache, before) // so that a run that is stopped was not in vain
+	})
+	err = errors.Join(err, writeVerdicts(cache, before))
+	if err != nil {
+		return err
+	}
+	// What was not tried now counts as it was found before.
+	if *survivors {
+		for _, m := range all {
+			if v := before[m.Key]; v.caughtAs(m) && matches.MatchString(m.Key) && equivalent[m.Key] == "" && !slices.ContainsFunc(found, func(f verdict) bool { return f.Key == m.Key }) {
+				found = append(found, v)
+			}
+		}
+	}
+	if *update {
+		if err := errors.Join(writeHints(root, all, before), writeSurvivors(root, all, before, equivalent)); err != nil {
+			return err
+		}
+	}
+	return report(all, found, *least)
+}
+
+// report prints the survivors and the ratio.
+func report(all []*mutant, found []verdict, least float64) error {
+	of := map[string]*mutant{}
+	for _, m := range all {
+		of[m.Key] = m
+	}
+	slices.SortFunc(found, func(a, b verdict) int {
+		x, y := of[a.Key], of[b.Key]
+		return cmp.Or(strings.Compare(x.File, y.File), cmp.Compare(x.Line, y.Line), strings.Compare(a.Key, b.Key))
+	})
+	type tally struct{ caught, all int }
+	files, sum := map[string]*tally{}, tally{}
+	for _, v := range found {
+		m := of[v.Key]
+		if files[m.File] == nil {
+			files[m.File] = &tally{}
+		}
+		files[m.File].all++
+		sum.all++
+		if v.caught() {
+			files[m.File].caught++
+			sum.caught++
+			continue
+		}
+		fmt.Printf("survived %d tests: %s:%d\n\t%s\n%s\n", v.Tests, m.File, m.Line, m.Key, indent(m.diff()))
+	}
+	for _, file := range sortedKeys(files) {
+		fmt.Printf("%5d of %5d caught\t%s\n", files[file].caught, files[file].all, file)
+	}
+	if sum.all == 0 {
+		return errors.New("no mutant was tried")
+	}
+	ratio := float64(sum.caught) / float64(sum.all)
+	fmt.Printf("%5d of %5d caught\n", sum.caught, sum.all)
+	fmt.Printf("bench: mutate/caught %.4f ratio\n", ratio)
+	if ratio < least {
+		return fmt.Errorf("%.4f of the mutants are caught, and %.4f is the least", ratio, least)
+	}
+	return nil
+}
+
+func indent(s string) string { return "\t" + strings.ReplaceAll(s, "\n", "\n\t") }
+
+// suites are the tests of the packages that may catch mutants, measured and
+// compiled.
+func (p *program) suites(ctx context.Context, cache string, packages []string, parallel int) ([]*suite, error) {
+	var all []*suite
+	for _, pkg := range packages {
+		s, err := p.measure(ctx, cache, pkg, parallel)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(p.mutants, func(m *mutant) bool {
+			return slices.ContainsFunc(s.tests, func(t *test) bool { return t.runs(m) })
+		}) {
+			continue
+		}
+		if s.binary, _, err = p.compile(ctx, pkg, nil); err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// tryAll tries the mutants, some at a time, and calls done after each, one at a time.
+func (p *program) tryAll(ctx context.Context, suites []*suite, hints map[string][]string, parallel int, budget time.Duration, done func(verdict) error) ([]verdict, error) {
+	began := time.Now()
+	var mu sync.Mutex
+	var all []verdict
+	caught := 0
+	err := each(ctx, parallel, p.mutants, func(ctx context.Context, m *mutant) error {
+		mu.Lock()
+		these := candidates(m, suites, slices.Concat(hints[m.function()], hints[m.File]))
+		mu.Unlock()
+		v, err := p.try(ctx, m, these, budget)
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, v)
+		if v.caught() {
+			caught++
+			// The test that caught this one is the first to be asked about the next
+			// mutant of the function and of the file.
+			for _, of := range []string{m.function(), m.File} {
+				hints[of] = append([]string{v.By}, slices.DeleteFunc(slices.Clone(hints[of]), func(by string) bool { return by == v.By })...)
+			}
+		}
+		fmt.Fprintf(os.Stderr, "\r\033[K%d of %d tried, %d survive, %s", len(all), len(p.mutants), len(all)-caught, time.Since(began).Round(time.Second))
+		return done(v)
+	})
+	fmt.Fprintln(os.Stderr)
+	return all, err
+}
+
+// each calls f for all items, some at a time, until one fails.
+func each[T any](ctx context.Context, parallel int, items []T, f func(context.Context, T) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	next := make(chan T)
+	var wg sync.WaitGroup
+	for range max(parallel, 1) {
+		wg.Go(func() {
+			for item := range next {
+				if err := f(ctx, item); err != nil {
+					cancel(err)
+					return
+				}
+			}
+		})
+	}
+	for _, item := range items {
+		select {
+		case next <- item:
+			continue
+		case <-ctx.Done():
+		}
+		break
+	}
+	close(next)
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+func readVerdicts(cache string) (map[string]verdict, error) {
+	all := map[string]verdict{}
+	data, err := os.ReadFile(filepath.Join(cache, "verdicts.json"))
+	if errors.Is(err, os.ErrNotExist) {
+		return all, nil
+	} else if err != nil {
+		return nil, err
+	}
+	return all, json.Unmarshal(data, &all)
+}
+
+func writeVerdicts(cache string, all map[string]verdict) error {
+	data, err := json.MarshalIndent(all, "", " ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(cache, "verdicts.json"), data, 0o600)
+}
