@@ -8,7 +8,7 @@ export GOFLAGS := -trimpath $(GOFLAGS)
 GO := go
 TEST := $(GO) test $(if $(CI),-count=1) -timeout 15m
 
-.PHONY: help build setup demo demo-libvirt test race lint prove bench-engine bench-design bench-git bench-redfish bench-libvirt bench-pr clean
+.PHONY: help build setup demo demo-libvirt test race lint prove mutate bench-engine bench-design bench-git bench-redfish bench-libvirt bench-pr clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -31,7 +31,8 @@ demo-libvirt: build ## virtual machines on a real libvirt, in about four minutes
 # Many tests wait for servers, so that one package more than there are cores runs
 # at a time.
 test: setup ## all tests
-	$(TEST) -p $$(($$(nproc) + 1)) ./...
+	@seed=$$(date +%s); $(if $(CI),echo "the stories of ./engine begin with SLIPWAY_FIRST_SEED=$$seed";) \
+		set -x; SLIPWAY_FIRST_SEED=$$seed $(TEST) -p $$(($$(nproc) + 1)) ./...
 
 # What has no goroutines is left out: site, window, plan and the rules are pure.
 race: setup ## the engine's tests with the race detector
@@ -47,7 +48,14 @@ prove: build ## what takes long: properties, rollouts in virtual time, soaks and
 	SLIPWAY_PROVE=1 $(GO) test -timeout 240m -run '^TestProve' -v ./engine
 	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run 'Prove' -v ./tests/...
 	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run '^TestProve' -v ./sinks/commit
+	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run '^TestMergesOfRandomHistoriesAreGits$$' -v ./engine/repo
+	SLIPWAY_PROVE=1 $(GO) test -timeout 240m -run '^TestProve' ./sinks/redfish
+	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run '^(TestDamagedPages|TestKilledRecordsAreNotDamaged)$$' -v ./engine/record
 	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run '^(TestLaw|TestBombsEnd)' ./engine/design
+
+# About two hours on two cores. -survivors tries only what no test has caught yet.
+mutate: ## how many mistakes in what decides about destruction the tests notice
+	@$(GO) run ./tests/mutate -least 0.95 $(MUTATE)
 
 bench-engine: build ## the engine's figures
 	@$(GO) run ./tests/bench/engine

@@ -4,7 +4,7 @@
 # and makes virtual machines, and with "prove" also what make prove
 # does, which is Chromium. For the tests, from Debian: two Redfish clients,
 # libvirtd and QEMU with what makes the Debian of their guests, the C compiler that
-# the race detector needs, and npm. From npm: GitHub's description of its API. Does
+# the race detector needs, systemd, which checks the unit file, and npm. From npm: GitHub's description of its API. Does
 # nothing when they are there.
 set -eu
 what=${1-tests}
@@ -25,6 +25,7 @@ if [ "$what" != demo ] && [ "$what" != demo-libvirt ]; then
 	command -v xorriso >/dev/null || missing="$missing xorriso"
 	command -v gcc >/dev/null || missing="$missing gcc libc6-dev"
 	command -v npm >/dev/null || missing="$missing npm"
+	command -v systemd-analyze >/dev/null || missing="$missing systemd"
 fi
 if [ "$what" = prove ]; then
 	command -v chromium >/dev/null || missing="$missing chromium"
