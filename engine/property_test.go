@@ -21,15 +21,16 @@ import (
 // was. A seed tells the same story only as long as stories are drawn alike, so that
 // each fault has a test of its own, too.
 var foundSeeds = map[uint64]string{
-	20244: "another system was not noticed after a person had accepted the one before it",
-	40484: "an approval was taken back on a daemon that did not act for the site",
-	41165: "likewise",
-	626:   "a request that was on its way when the daemon died was held to the rollout before it",
-	1598:  "the oracle ended with the set of a merge what a command had approved",
-	2690:  "a resumed installation did not eject the medium of another one",
-	84716: "a law gave an installer whose image the design had dropped too little time",
-	41507: "a law held a step on a machine against the one in its place",
-	5084:  "the oracle did not let people approve what a merge had approved that nobody had asked about yet",
+	20244:      "another system was not noticed after a person had accepted the one before it",
+	40484:      "an approval was taken back on a daemon that did not act for the site",
+	41165:      "likewise",
+	626:        "a request that was on its way when the daemon died was held to the rollout before it",
+	1598:       "the oracle ended with the set of a merge what a command had approved",
+	2690:       "a resumed installation did not eject the medium of another one",
+	1795488617: "a restart waited without an end for a machine that somebody had switched off",
+	84716:      "a law gave an installer whose image the design had dropped too little time",
+	41507:      "a law held a step on a machine against the one in its place",
+	5084:       "the oracle did not let people approve what a merge had approved that nobody had asked about yet",
 }
 
 func TestStoriesThatOnceFailed(t *testing.T) {

@@ -269,7 +269,8 @@ func (f *faulty) loseHypervisor() {
 	f.hypervisor.Stop()
 	f.status("all nodes miss their hypervisor", func(s site.Status) bool {
 		return !slices.ContainsFunc(s.Nodes, func(n site.NodeStatus) bool {
-			return n.State != site.Retrying || !containsAll(n.Reason, []string{"libvirt does not listen", f.hypervisor.Socket, "look whether libvirtd"})
+			return n.State != site.Retrying || n.Reason != "the hypervisor hv-1 does not answer" ||
+				!containsAll(n.Cause, []string{"libvirt does not listen", f.hypervisor.Socket, "look whether libvirtd"})
 		})
 	})
 	f.hypervisor.Continue()

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -170,11 +171,15 @@ func TestRaceOnTheStatusBranch(t *testing.T) {
 	w.start()
 	w.converge()
 	before := w.reported("4/4 in-sync")
+	w.status("the status is settled", func(s site.Status) bool { return allInSync(s) && stateOf(s, "new-1").OS != "" })
 	w.git("clone", "-q", "-b", statusBranch, "site.git", "other")
 	w.write("other/notes.txt", "a person's notes\n")
 	w.git("-C", "other", "add", "-A")
 	w.git("-C", "other", "commit", "-q", "-m", "notes")
-	w.git("-C", "other", "push", "-q")
+	w.eventually("a person's commit is on the status branch", func() bool { // the daemon may be faster
+		w.git("-C", "other", "pull", "-q", "--rebase")
+		return exec.Command("git", "-C", w.path("other"), "push", "-q").Run() == nil
+	})
 	notes := w.git("-C", "other", "rev-parse", "HEAD")
 	w.fleet.Machine("old-1").SetFault(lab.Fault{Kind: lab.FaultRefuse})
 	head := w.reported("3/4 in-sync")

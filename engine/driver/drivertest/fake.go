@@ -485,7 +485,8 @@ func (w *writer) stage(ctx context.Context, want site.Values) error {
 }
 
 // restart boots the machine and waits until what was staged is in effect.
-// Nothing staged means that it was booted already.
+// Nothing staged means that it was booted already. It gives up when somebody
+// switches the machine off.
 func (w *writer) restart(ctx context.Context) error {
 	staged := func() bool {
 		defer w.m.look()()
@@ -500,6 +501,9 @@ func (w *writer) restart(ctx context.Context) error {
 	for staged() {
 		if err := w.wait(ctx); err != nil {
 			return fmt.Errorf("restart: %w", err)
+		}
+		if w.m.staysOff() {
+			return fmt.Errorf("%w: restart: the machine went off and stays off", driver.ErrUnreachable)
 		}
 	}
 	defer w.m.look()()

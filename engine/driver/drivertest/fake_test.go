@@ -133,6 +133,29 @@ func TestStagedSettingsNeedABoot(t *testing.T) {
 	})
 }
 
+// Somebody's hand on the switch ends a restart, which does not wait for ever.
+func TestRestartEndsWhenTheMachineIsSwitchedOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := slow
+		config.PostTime = 2 * time.Minute
+		fleet := drivertest.NewFleet(config, "n1")
+		fake := fleet.Machine("n1")
+		fake.SetPower("on")
+		n := fake.Node()
+		n.Firmware = map[string]site.Firmware{"BMC": {Version: "2"}}
+		m := open(t, fleet.Driver(), n.Endpoints[site.BMC])
+		step := site.Step{Node: "n1", Machine: n.Identity, Facet: site.FacetFirmware, Action: site.ActionFirmware}
+		if err := m.Apply(t.Context(), step, n, drivertest.Permitted); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(config.PowerTime+time.Second, func() { fake.SetPower("off") })
+		step.Facet, step.Action = site.FacetPower, site.ActionRestart
+		if err := m.Apply(t.Context(), step, n, drivertest.Permitted); !errors.Is(err, driver.ErrUnreachable) {
+			t.Errorf("got %v, want an end", err)
+		}
+	})
+}
+
 func TestStepInsideIsCutAsByAPowerCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := slow

@@ -499,6 +499,12 @@ func (m *FakeMachine) boot() {
 	m.restart, m.changes = m.on, time.Now().Add(m.config.PowerTime)
 }
 
+// staysOff says whether the machine is off and not about to go on.
+func (m *FakeMachine) staysOff() bool {
+	defer m.look()()
+	return !m.on && m.changes.IsZero()
+}
+
 // state is how often the machine was booted, and whether it is on.
 func (m *FakeMachine) state() (boots int, on bool) {
 	defer m.look()()
