@@ -2,9 +2,12 @@ package libvirt
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,20 +15,18 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// cutAtEach takes a step with a new handle again and again, cut off after one
-// write more each time, as if the daemon had been killed then, until it gets
-// through.
-func (b *bench) cutAtEach(step site.Step) int {
+// cutAtEach takes a step with a new handle again and again, cut off when it has
+// called one more of libvirt's functions each time, as if the daemon had been killed then,
+// until it gets through. It gives how often it was cut.
+func (b *bench) cutAtEach(step site.Step) (cuts int) {
 	b.t.Helper()
-	for cuts := 0; ; cuts++ {
-		from := len(b.Writes())
+	for ; ; cuts++ {
 		ctx, cancel := context.WithCancel(b.t.Context())
-		done := make(chan error, 1)
 		d := New(impatient) // what the daemon knew is lost
 		m := b.open(b.t, d, "vm-1").(*machine)
+		m.hypervisor.dial = tapped(m.hypervisor.dial, &tap{left: cuts + 1, dry: cancel})
 		m.Seed(seedOf("#cloud-config\n"))
-		go func() { done <- m.Apply(ctx, step, b.n, drivertest.Permitted) }()
-		err := b.cut(done, cancel, func() bool { return len(b.Writes())-from > cuts })
+		err := m.Apply(ctx, step, b.n, drivertest.Permitted)
 		cancel()
 		if err == nil {
 			return cuts
@@ -37,24 +38,67 @@ func (b *bench) cutAtEach(step site.Step) int {
 	}
 }
 
-// cut waits for a step, and cancels it when it is time.
-func (b *bench) cut(done <-chan error, cancel func(), now func() bool) error {
-	limit := time.After(time.Minute)
-	for {
-		select {
-		case err := <-done:
-			return err
-		case <-limit:
-			b.t.Fatal("the step does not end")
-		case <-time.After(5 * time.Millisecond):
-			if now() {
-				cancel()
-			}
-		}
+// tap counts the calls that go to libvirt, and says when there were enough.
+type tap struct {
+	mu   sync.Mutex
+	left int
+	dry  func()
+}
+
+func (t *tap) call() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.left--; t.left == 0 {
+		t.dry()
 	}
 }
 
-func TestInstallCutAtEachWrite(t *testing.T) {
+// tapped is a way to libvirt whose calls are counted.
+func tapped(dial dialFunc, t *tap) dialFunc {
+	return func(ctx context.Context) (net.Conn, error) {
+		c, err := dial(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return &tappedConn{Conn: c, tap: t}, nil
+	}
+}
+
+// tappedConn is a connection of which the packets that are sent are told apart:
+// libvirt's protocol has 28 octets before each, of which the first word is the
+// length of all and the fifth the kind, 0 for a call
+// (libvirt, src/rpc/virnetprotocol.x).
+type tappedConn struct {
+	net.Conn
+	tap    *tap
+	header []byte
+	body   int // what is to come of the packet
+}
+
+const packetHeader = 28
+
+func (c *tappedConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	for rest := p[:n]; len(rest) > 0; {
+		if c.body > 0 {
+			skip := min(c.body, len(rest))
+			c.body, rest = c.body-skip, rest[skip:]
+			continue
+		}
+		more := min(packetHeader-len(c.header), len(rest))
+		c.header, rest = append(c.header, rest[:more]...), rest[more:]
+		if len(c.header) == packetHeader {
+			c.body = int(binary.BigEndian.Uint32(c.header)) - packetHeader
+			if binary.BigEndian.Uint32(c.header[16:]) == 0 {
+				c.tap.call()
+			}
+			c.header = c.header[:0]
+		}
+	}
+	return n, err
+}
+
+func TestInstallCutAtEachCall(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		t.Run(fmt.Sprintf("again %t", again), func(t *testing.T) {
 			b := newBench(t, "qcow2")
@@ -65,7 +109,7 @@ func TestInstallCutAtEachWrite(t *testing.T) {
 				b.mayErase()
 			}
 			cuts := b.cutAtEach(b.step)
-			if cuts < 3 {
+			if cuts < 10 {
 				t.Errorf("it was cut %d times", cuts)
 			}
 			b.installed()
@@ -134,10 +178,10 @@ func (b *bench) cutAt(kill string, after time.Duration) {
 	b.mustInstall()
 }
 
-func TestZeroizeCutAtEachWrite(t *testing.T) {
+func TestZeroizeCutAtEachCall(t *testing.T) {
 	b := newBench(t, "qcow2")
 	b.mustInstall()
-	if cuts := b.cutAtEach(approved(t, b.machine(), b.n, stepOf(b.n, site.FacetDefinition, site.ActionZeroize))); cuts < 3 {
+	if cuts := b.cutAtEach(approved(t, b.machine(), b.n, stepOf(b.n, site.FacetDefinition, site.ActionZeroize))); cuts < 10 {
 		t.Errorf("it was cut %d times", cuts)
 	}
 	if b.has("slipway-vm-1") {
