@@ -65,7 +65,7 @@ func (w *worker) describeLocked(o outcome) site.NodeStatus {
 		Machine: m.Observed.Identity, Generation: m.Recorded.Generation(),
 		Power:  m.Observed.Facets[site.FacetPower].Have["state"],
 		Health: m.Observed.Facets[site.FacetHealth].Have["status"],
-		OS:     m.Observed.Facets[site.FacetOS].Have["release"], Binding: w.binding,
+		OS:     m.Observed.Facets[site.FacetOS].Have["release"], Service: w.serviceLocked(), Binding: w.binding,
 		Seen: m.Observed.Seen(), NotActedOn: w.plan.NotActedOn, Notes: w.plan.Notes, Findings: w.plan.Findings, Since: time.Now(),
 		Stale: stale(n, m.Observed, observeEvery(w.e.design), time.Now()),
 	}
@@ -88,6 +88,25 @@ func (w *worker) describeLocked(o outcome) site.NodeStatus {
 		s.Retry = time.Now().Add(o.wait)
 	}
 	return s
+}
+
+// serviceLocked is whether the system answered when it was last asked. An installer
+// need not.
+func (w *worker) serviceLocked() site.Service {
+	_, asked := w.node.Endpoints[site.OS]
+	switch {
+	case !asked:
+		return ""
+	case w.blind, w.memory.Recorded.UnderWay() > 0:
+		return site.ServiceUnknown
+	case w.memory.Observed.Facets[site.FacetPower].Have["state"] == "off":
+		return site.ServiceOff
+	case w.blindInside:
+		return site.ServiceSilent
+	case w.lookedInside.IsZero():
+		return site.ServiceUnknown
+	}
+	return site.ServiceAnswers
 }
 
 // sameStatus compares what is worth telling people.

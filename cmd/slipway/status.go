@@ -25,7 +25,7 @@ func (a *app) statusCommand() *cobra.Command {
 	var f statusFlags
 	cmd := &cobra.Command{
 		Use: "status", Short: "show how a site is", Args: exactly(0),
-		Long:    "Shows what the daemon knows: the revision in force, how many nodes are in which\nstate, and every node that is not in-sync with the reason.\n" + exitHelp,
+		Long:    "Shows what the daemon knows: the revision in force, how many nodes are in which\nstate, and every node that is not in-sync or whose system does not answer, with the\nreason.\n" + exitHelp,
 		Example: "  slipway status\n  slipway status --watch",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.status(cmd.Context(), f) },
 	}
@@ -210,7 +210,7 @@ func printNodes(w *screen, s *site.Status, all bool) {
 	t := newTable("node", "state", "since", "power", "reason")
 	var shown []site.NodeStatus
 	for _, n := range s.Nodes {
-		if n.State == site.InSync && !all {
+		if n.State == site.InSync && n.Service != site.ServiceSilent && !all {
 			continue
 		}
 		shown = append(shown, n)
@@ -307,6 +307,9 @@ func reasonOf(n site.NodeStatus) string {
 	}
 	if n.Detail != "" {
 		return n.Reason + ": " + n.Detail
+	}
+	if n.Reason == "" && n.Service == site.ServiceSilent {
+		return "as designed, and its system does not answer"
 	}
 	if n.Reason == "" && len(n.NotActedOn) > 0 {
 		return "designed, not acted on: " + strings.Join(n.NotActedOn, ", ")

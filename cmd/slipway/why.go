@@ -109,6 +109,17 @@ func machine(i site.Identity) string {
 	return i.String()
 }
 
+// systemOf is which system was seen last, and whether it answers.
+func systemOf(s site.NodeStatus) string {
+	switch s.Service {
+	case site.ServiceSilent:
+		return strings.TrimPrefix(s.OS+"; ", "; ") + "it does not answer although the machine is on: look at its console, and at the endpoint os in the design"
+	case site.ServiceUnknown:
+		return strings.TrimPrefix(s.OS+"; ", "; ") + "whether it answers now is not known"
+	}
+	return s.OS
+}
+
 func printReasons(w *screen, why reasons) {
 	s := why.Status
 	line := func(what, said string) {
@@ -127,7 +138,7 @@ func printReasons(w *screen, why reasons) {
 	line("on", s.Hypervisor)
 	line("power", s.Power)
 	line("health", s.Health)
-	line("system", s.OS)
+	line("system", systemOf(s))
 	if s.Generation > 0 {
 		line("installed", fmt.Sprintf("generation %d", s.Generation))
 	}

@@ -68,6 +68,9 @@ type NodeStatus struct {
 	Health     string   `json:"health,omitempty"`
 	OS         string   `json:"os,omitempty"`
 	Generation int      `json:"generation,omitempty"`
+	// Service is whether its system answered when it was last asked; empty without
+	// a way into it.
+	Service Service `json:"service,omitempty"`
 	// Binding is how writes to the machine's controller are bound to the machine
 	// that was looked at.
 	Binding Binding `json:"binding,omitempty"`
@@ -171,17 +174,37 @@ func (s *Status) Verdict() []StateCount {
 	return parts
 }
 
-// Caveat is what a verdict on the site ends with: how many nodes have parts in
-// their design that no driver acts on. It is empty for none.
-func (s *Status) Caveat() string {
+// Silent are the nodes whose systems did not answer when they were last asked,
+// although their machines are on.
+func (s *Status) Silent() []string {
+	var names []string
+	for _, n := range s.Nodes {
+		if n.Service == ServiceSilent {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
+// Caveat is what a verdict on the site ends with, and no state says: how many
+// systems do not answer, and how many nodes have parts in their design that no
+// driver acts on. It is empty for none.
+func (s *Status) Caveat() (text string) {
+	switch silent := len(s.Silent()); silent {
+	case 0:
+	case 1:
+		text = ", 1 whose system does not answer"
+	default:
+		text = fmt.Sprintf(", %d whose systems do not answer", silent)
+	}
 	not := 0
 	for _, u := range s.NotActedOn() {
 		not += len(u.Nodes)
 	}
-	if not == 0 {
-		return ""
+	if not > 0 {
+		text += fmt.Sprintf(", %d with parts not acted on", not)
 	}
-	return fmt.Sprintf(", %d with parts not acted on", not)
+	return text
 }
 
 // StateCount is how many nodes are in a state, in words.

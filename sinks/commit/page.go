@@ -38,6 +38,7 @@ func page(rep *site.Report) []byte {
 	p.revisions(s)
 	p.counts(s)
 	p.nodes(s)
+	p.silent(s.Silent())
 	p.hardware(s)
 	p.notActedOn(s)
 	p.swept(s.Swept)
@@ -201,6 +202,18 @@ func (w *writer) nodes(s *site.Status) {
 		w.line("| [%s](%s) | %s | %s | %s | %s |", text(n.Name), nodeFile(n.Name), text(string(n.State)), text(n.Reason), when(n.Since), text(n.Next))
 	}
 	w.rest(min(shown, mostNodes), all)
+}
+
+// silent lists the nodes whose systems do not answer.
+func (w *writer) silent(names []string) {
+	shown := names[:min(len(names), mostNodes)]
+	for i, name := range shown {
+		if i == 0 {
+			w.line("\n## Systems that do not answer\n\nTheir machines are on, and are seen through their BMCs alone.\n")
+		}
+		w.line("- [%s](%s)", text(name), nodeFile(name))
+	}
+	w.rest(len(shown), len(names))
 }
 
 // hardware lists what machines are not made of, and parts that are not well.

@@ -18,6 +18,7 @@ var (
 	personDesc      = desc("nodes_need_person", "Nodes that go on only with a person: stalled ones, and those that wait for somebody's word.")
 	observationDesc = desc("observation_age_seconds", "How long ago the machines were last seen: quantiles over those that were, 1 is the oldest.")
 	unseenDesc      = desc("nodes_unseen", "Nodes whose machine was never seen.")
+	silentDesc      = desc("nodes_silent", "Nodes whose machine is on and whose system did not answer when it was last asked.")
 	notActedOnDesc  = desc("nodes_not_acted_on", "Nodes with parts in their design that no driver acts on.")
 	bindingDesc     = desc("nodes_by_binding", "Nodes by what binds a write to the machine that was looked at; those of which that is not known are left out.", "binding")
 	planDesc        = desc("plan_nodes", "Nodes with a plan by its worst impact.", "impact")
@@ -35,7 +36,7 @@ var (
 	sinceDesc       = desc("rollout_start_timestamp_seconds", "When the revision of the last rollout was accepted.")
 )
 
-var descs = []*prometheus.Desc{nodesDesc, stateAgeDesc, personDesc, observationDesc, unseenDesc, notActedOnDesc, bindingDesc, planDesc, approvalsDesc, problemsDesc, findingsDesc,
+var descs = []*prometheus.Desc{nodesDesc, stateAgeDesc, personDesc, observationDesc, unseenDesc, silentDesc, notActedOnDesc, bindingDesc, planDesc, approvalsDesc, problemsDesc, findingsDesc,
 	revisionDesc, commitDesc, pausedDesc, readOnlyDesc, termDesc, rolloutDesc, runningDesc, haltedDesc, sinceDesc}
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -86,7 +87,7 @@ func (s *scrape) age(t time.Time) float64 { return max(0, s.now.Sub(t).Seconds()
 func (s *scrape) nodes(nodes []site.NodeStatus) {
 	counts, oldest := map[site.State]int{}, map[site.State]float64{}
 	bound := map[site.Binding]int{}
-	person, not := 0, 0
+	person, not, silent := 0, 0, 0
 	ages := make([]float64, 0, len(nodes))
 	for i := range nodes {
 		n := &nodes[i]
@@ -98,6 +99,9 @@ func (s *scrape) nodes(nodes []site.NodeStatus) {
 		}
 		if len(n.NotActedOn) > 0 {
 			not++
+		}
+		if n.Service == site.ServiceSilent {
+			silent++
 		}
 		if !n.Seen.IsZero() {
 			ages = append(ages, s.age(n.Seen))
@@ -114,6 +118,7 @@ func (s *scrape) nodes(nodes []site.NodeStatus) {
 	}
 	s.gauge(personDesc, float64(person))
 	s.gauge(unseenDesc, float64(len(nodes)-len(ages)))
+	s.gauge(silentDesc, float64(silent))
 	s.gauge(notActedOnDesc, float64(not))
 	s.observations(ages)
 }
