@@ -41,6 +41,22 @@ func TestTimesAreThoseOfTheReader(t *testing.T) {
 	}
 }
 
+func TestStatusAndWhySayThatASystemDoesNotAnswer(t *testing.T) {
+	n := site.NodeStatus{Name: "n1", State: site.InSync, Service: site.ServiceSilent, OS: "Debian 12"}
+	var out bytes.Buffer
+	printStatus(&screen{&out}, &site.Status{Site: "s", Nodes: []site.NodeStatus{n, {Name: "n2", State: site.InSync, Service: site.ServiceAnswers}}}, false)
+	printReasons(&screen{&out}, reasons{Status: n})
+	for _, want := range []string{"2/2 in-sync, 1 whose system does not answer\n", "as designed, and its system does not answer",
+		"system    Debian 12; it does not answer although the machine is on: "} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &out)
+		}
+	}
+	if strings.Contains(out.String(), "n2") {
+		t.Errorf("n2 is listed:\n%s", &out)
+	}
+}
+
 func TestStatusSaysUntilWhenASiteIsPaused(t *testing.T) {
 	until := time.Now().Add(time.Hour)
 	for _, c := range []struct {

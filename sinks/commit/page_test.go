@@ -50,6 +50,17 @@ func TestPageOfABrokenDesign(t *testing.T) {
 	}
 }
 
+func TestPageSaysWhichSystemsDoNotAnswer(t *testing.T) {
+	rep := healthy(3)
+	rep.Status.Nodes[1].Service = site.ServiceSilent
+	got := string(page(&rep))
+	for _, want := range []string{"# lab: 3/3 in-sync, 1 whose system does not answer\n", "\n## Systems that do not answer\n", "\n- [n0001](" + nodeFile("n0001") + ")\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the page lacks %q:\n%s", want, got)
+		}
+	}
+}
+
 // hostile is text that must not become markup, a row or a command.
 var hostile = []string{
 	"x | y |\n| forged | in-sync | fine |", "</td><script>alert(1)</script>", "[click](https://example.org)", "![](https://example.org/pixel)",
