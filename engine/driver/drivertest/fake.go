@@ -116,13 +116,26 @@ func (m *FakeMachine) answer(ctx context.Context, value secret.Value, takes time
 	case Garbled:
 		return fmt.Errorf("%w: the answer makes no sense", driver.ErrRefused)
 	case Hangs:
-		<-ctx.Done()
-		return fmt.Errorf("%w: %w", driver.ErrUnreachable, ctx.Err())
+		return m.hang(ctx)
 	}
 	if !want.IsZero() && want != value {
 		return fmt.Errorf("%w: wrong user name or password", driver.ErrDenied)
 	}
 	return nil
+}
+
+// hang waits until the context ends, or the machine is well again: then what was
+// asked of it before has come to nothing.
+func (m *FakeMachine) hang(ctx context.Context) error {
+	for hangs := true; hangs; {
+		if err := sleep(ctx, 5*time.Second); err != nil {
+			return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
+		}
+		unlock := m.look()
+		hangs = m.fault == Hangs
+		unlock()
+	}
+	return fmt.Errorf("%w: %s closed the connection", driver.ErrUnreachable, m.name)
 }
 
 // interrupting are the actions whose requests interrupt what runs on a machine.

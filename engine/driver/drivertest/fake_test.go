@@ -267,3 +267,19 @@ func TestConformance(t *testing.T) {
 		}})
 	})
 }
+
+// A request that hangs comes to nothing when the machine is well again.
+func TestHangEndsWithItsFault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fleet := drivertest.NewFleet(slow, "n1")
+		fake := fleet.Machine("n1")
+		fake.SetFault(drivertest.Hangs)
+		n := fake.Node()
+		m := open(t, fleet.Driver(), n.Endpoints[site.BMC])
+		began := time.Now()
+		time.AfterFunc(time.Minute, func() { fake.SetFault(drivertest.Healthy) })
+		if _, err := m.Observe(t.Context(), n, nil); !errors.Is(err, driver.ErrUnreachable) || time.Since(began) > 2*time.Minute {
+			t.Errorf("got %v after %s", err, time.Since(began))
+		}
+	})
+}

@@ -72,7 +72,7 @@ const (
 	Denied       Fault = "denied"        // whatever the credential
 	Lies         Fault = "lies"          // Apply succeeds and does nothing
 	WrongMachine Fault = "wrong machine" // another UUID and serial answer
-	Hangs        Fault = "hangs"         // until the context ends
+	Hangs        Fault = "hangs"         // until the context or the fault ends
 	Garbled      Fault = "garbled"       // an answer that makes no sense
 	Rebellious   Fault = "rebellious"    // the system does not shut down when asked to
 	// Forgetful machines take changes of their firmware and settings, boot for
