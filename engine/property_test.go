@@ -27,6 +27,7 @@ var foundSeeds = map[uint64]string{
 	626:        "a request that was on its way when the daemon died was held to the rollout before it",
 	1598:       "the oracle ended with the set of a merge what a command had approved",
 	2690:       "a resumed installation did not eject the medium of another one",
+	1795494930: "a name was bound to another machine before the design that heals was in force",
 	1795490059: "a request hung on a machine that had been well again for long",
 	1795488617: "a restart waited without an end for a machine that somebody had switched off",
 	84716:      "a law gave an installer whose image the design had dropped too little time",

@@ -557,16 +557,8 @@ func (t *trial) reinstalls() {
 
 func (t *trial) healNode(n *site.Node) {
 	m := t.fleet.Machine(n.Name)
-	endpoints := m.Node().Endpoints
-	bound := m.Identity()
-	if a := t.engine.Known().Nodes[n.Name].Recorded.Adopted; a != nil {
-		bound = a.Machine
-	}
-	n.Paused, n.Away, n.Enabled, n.Decommission, n.Window, n.Endpoints = nil, "", nil, false, "", endpoints
-	n.Identity, n.Moved = bound, site.Identity{}
-	if m.Identity() != bound {
-		n.Moved = m.Identity()
-	}
+	n.Paused, n.Away, n.Enabled, n.Decommission, n.Window, n.Endpoints = nil, "", nil, false, "", m.Node().Endpoints
+	t.bind(n)
 	highest := 0
 	t.source.mu.Lock()
 	for _, d := range t.source.designs {
@@ -577,6 +569,34 @@ func (t *trial) healNode(n *site.Node) {
 	t.source.mu.Unlock()
 	if n.Generation = highest; m.Disk() == nil || t.chance(0.3) {
 		n.Image, n.Generation = "debian", highest+1
+	}
+}
+
+// bind has the design name the machine that the daemon knows by the node's name,
+// and the one that is there in its place.
+func (t *trial) bind(n *site.Node) {
+	is := t.fleet.Machine(n.Name).Identity()
+	n.Identity, n.Moved = is, site.Identity{}
+	if a := t.engine.Known().Nodes[n.Name].Recorded.Adopted; a != nil && a.Machine != is {
+		n.Identity, n.Moved = a.Machine, is
+	}
+}
+
+// rebinds does so for the nodes whose name the daemon came to know another machine
+// by before the last design was in force.
+func (t *trial) rebinds() {
+	var bound []string
+	for _, n := range t.engine.Report().Status.Nodes {
+		if n.State == site.Stalled && strings.Contains(n.Reason, "`moved` lets another one take its place") {
+			bound = append(bound, n.Name)
+		}
+	}
+	if len(bound) > 0 {
+		t.commit("binds", func(s *site.Site) {
+			for _, name := range bound {
+				t.bind(s.Nodes[name])
+			}
+		})
 	}
 }
 
@@ -618,6 +638,7 @@ func (t *trial) recovers(ctx context.Context) {
 		t.wait(ctx, 2*time.Minute)
 		if i%10 == 9 {
 			t.reinstalls()
+			t.rebinds()
 		}
 		t.quiet = true
 		takesOver(t, ctx)
