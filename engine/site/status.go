@@ -135,8 +135,8 @@ type Status struct {
 // Problem is something that is wrong with a site as a whole.
 type Problem struct {
 	// About is what has it: "source", "evaluation", "design", "records", "term",
-	// "proposals", "pull requests", "comments", "credentials" or, with a number,
-	// "report".
+	// "published term", "status branch", "discovery", "proposals", "merges",
+	// "comment", "images", with a name "credential", or with a number "report".
 	About string    `json:"about,omitempty"`
 	What  string    `json:"what"`
 	Since time.Time `json:"since"`

@@ -164,7 +164,10 @@ func worst(steps []site.Step) site.Impact {
 func (s *scrape) state(st *site.Status) {
 	about := map[string]int{}
 	for _, p := range st.Problems {
-		what, _, _ := strings.Cut(p.About, " ") // of several reporters
+		what := p.About
+		if first, _, _ := strings.Cut(what, " "); first == "report" || first == "credential" {
+			what = first // of several
+		}
 		about[what]++
 	}
 	for what, n := range about {

@@ -29,7 +29,7 @@ func full(now time.Time) site.Report {
 			Applied:   site.Revision{ID: "aaaa", When: time.Unix(1_800_000_000, 0)},
 			Attempted: site.Revision{ID: "bbbb"},
 			Problems: []site.Problem{{About: "source", What: "away"}, {About: "report 0", What: "no push"},
-				{About: "report 1", What: "no post"}},
+				{About: "report 1", What: "no post"}, {About: "status branch", What: "protected"}},
 			Waiting: site.Losses{{Node: "a"}, {Node: "b"}},
 			Rollout: &site.RolloutStatus{Since: time.Unix(1_800_000_100, 0), Nodes: []string{"a", "b", "c", "d"}, Done: 1,
 				Failed: map[string]string{"b": "no effect"}, Halted: "1 of 4 nodes failed"},
