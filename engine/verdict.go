@@ -59,9 +59,10 @@ func verdict(err error) string {
 	return steady(err)
 }
 
-// cause is how an error was found: its text, where the verdict leaves it out.
+// cause is how an error was found: its text, where the verdict is not the end of
+// it.
 func cause(err error) string {
-	if text := steady(err); text != verdict(err) {
+	if text := steady(err); !strings.HasSuffix(text, verdict(err)) {
 		return text
 	}
 	return ""

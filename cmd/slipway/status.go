@@ -282,14 +282,23 @@ func withFindings(n site.NodeStatus) string {
 	return fmt.Sprintf(", %d findings", len(n.Findings))
 }
 
-// printMachines names the nodes whose machines are not made of what the design
-// expects, or have parts that are not well.
+// healthy is the health of a machine that is well (Redfish, Status.Health).
+const healthy = "OK"
+
+// printMachines names the nodes whose machines are not well, and those that are not
+// made of what the design expects, or have parts that are not well.
 func printMachines(w *screen, s *site.Status) {
-	var names []string
+	var names, unwell []string
 	for _, n := range s.Nodes {
 		if len(n.Findings) > 0 {
 			names = append(names, n.Name)
 		}
+		if n.Health != "" && n.Health != healthy {
+			unwell = append(unwell, n.Name+" "+n.Health)
+		}
+	}
+	if len(unwell) > 0 {
+		w.Println(paint(w, text.FgYellow)("health     ") + someOf(unwell) + " (slipway why NODE)")
 	}
 	if len(names) == 0 {
 		return

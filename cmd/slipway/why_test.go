@@ -42,12 +42,12 @@ func TestTimesAreThoseOfTheReader(t *testing.T) {
 }
 
 func TestStatusAndWhySayThatASystemDoesNotAnswer(t *testing.T) {
-	n := site.NodeStatus{Name: "n1", State: site.InSync, Service: site.ServiceSilent, OS: "Debian 12"}
+	n := site.NodeStatus{Name: "n1", State: site.InSync, Service: site.ServiceSilent, OS: "Debian 12", Health: "Critical"}
 	var out bytes.Buffer
 	printStatus(&screen{&out}, &site.Status{Site: "s", Nodes: []site.NodeStatus{n, {Name: "n2", State: site.InSync, Service: site.ServiceAnswers}}}, false)
 	printReasons(&screen{&out}, reasons{Status: n})
 	for _, want := range []string{"2/2 in-sync, 1 whose system does not answer\n", "as designed, and its system does not answer",
-		"system    Debian 12; it does not answer although the machine is on: "} {
+		"health     n1 Critical (slipway why NODE)", "system    Debian 12; it does not answer although the machine is on: "} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)
 		}
