@@ -40,7 +40,7 @@ func writePackage(out, format, arch string, r release, tree []entry) error {
 			// HTTPS remotes need certificates; remotes that are a path need git.
 			Recommends: []string{"ca-certificates", "git"}, Contents: contents,
 			Scripts: nfpm.Scripts{PostInstall: "postinstall.sh", PreRemove: "preremove.sh", PostRemove: "postremove.sh"},
-			RPM:     nfpm.RPM{BuildHost: "slipway", Summary: "Keeps servers in the state described in Git", Compression: "gzip:9"},
+			RPM:     nfpm.RPM{BuildHost: "slipway", Summary: "Keeps servers in the state described in Git", Compression: "gzip:6"},
 			Deb:     nfpm.Deb{Compression: "gzip"},
 		},
 	})

@@ -244,9 +244,8 @@ const ofServices = "/run/credentials/"
 func explain(path string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(path, ofServices):
-		return fmt.Errorf("%w: systemd has handed over none of this name: make the file %s of mode 0600 in the folder of the unit's LoadCredential= (/etc/slipway/credentials), "+
-			"with the lines \"hosts: 192.0.2.0/24\", \"use: redfish\", \"username: admin\", an empty one, and the secret; then restart the service, which gets its credentials at its start",
-			ErrMissing, filepath.Base(path))
+		return fmt.Errorf("%w: systemd handed no file %[2]s to this service: put one into the folder of the unit's LoadCredential= (/etc/slipway/credentials/%[2]s), and restart the service",
+			ErrMissing, strings.TrimPrefix(filepath.Base(path), handed))
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w: there is no file %s: make one of mode 0600 with the lines \"hosts: 192.0.2.0/24\", \"use: redfish\", \"username: admin\", an empty one, and the secret", ErrMissing, path)
 	case errors.Is(err, fs.ErrPermission):

@@ -271,7 +271,7 @@ func TestFolderThatSystemdHandsOver(t *testing.T) {
 		t.Errorf("a file of the plain name comes first: %v", err)
 	}
 	err = explain("/run/credentials/slipway.service/os", os.ErrNotExist)
-	for _, want := range []string{"make the file os of mode 0600", "/etc/slipway/credentials", "restart the service"} {
+	for _, want := range []string{"no file os", "/etc/slipway/credentials/os", "restart the service"} {
 		if !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q does not say %s", err, want)
 		}

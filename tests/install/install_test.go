@@ -37,7 +37,7 @@ func TestPackageUnderSystemd(t *testing.T) {
 	// again; that there are no credentials does not matter to systemd.
 	s.does("systemctl start slipway")
 	s.comes("systemctl show -P ExecMainStatus slipway", "64")
-	s.says("systemctl show -P ActiveState -P NRestarts slipway", "failed\n0")
+	s.says("systemctl show -P ActiveState slipway; systemctl show -P NRestarts slipway", "failed\n0")
 	s.does("journalctl -u slipway | grep -q 'run follows either --repo or --dir'")
 
 	// A repository on an SSH server, whose key and credential are files.
@@ -52,11 +52,11 @@ func TestPackageUnderSystemd(t *testing.T) {
 		echo SLIPWAY_REPO=ssh://git@127.0.0.1/home/git/site.git >>/etc/slipway/slipway.env`)
 	s.does("systemctl enable --now slipway")
 	s.comes("slipway status", "site example  0/12 in-sync")
-	s.comes("git -C /home/git/site.git branch --list 'slipway/*'", "slipway/status/example") // it may also write there
+	s.comes("runuser -u git -- git -C /home/git/site.git branch --list 'slipway/*'", "slipway/status/example") // it may also write there
 	s.says("systemctl is-active slipway; stat -c '%U' /proc/$(systemctl show -P MainPID slipway)", "active\nslipway")
 	s.says("stat -c '%n %U:%G %a' /var/lib/slipway /var/lib/slipway/control.sock /var/lib/slipway/records /var/lib/slipway-key/site.key",
 		"/var/lib/slipway slipway:slipway 710\n/var/lib/slipway/control.sock slipway:slipway 660\n"+
-			"/var/lib/slipway/records slipway:slipway 700\n/var/lib/slipway-key/site.key slipway:slipway 600")
+			"/var/lib/slipway/records slipway:slipway 700\n/var/lib/slipway-key/site.key slipway:slipway 400")
 	s.says("find /var/lib/slipway -mindepth 1 -maxdepth 1 ! -type s -perm /077", "")
 
 	// People of the group use the daemon by their own names, and read no file.

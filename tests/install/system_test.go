@@ -136,8 +136,9 @@ func boot(t *testing.T) *system {
 		t.Fatal(err)
 	}
 	var said bytes.Buffer
+	name := fmt.Sprintf("slipway-install-%d", os.Getpid())
 	cmd := exec.Command("systemd-nspawn", "--quiet", "--directory="+s.root, "--boot", "--register=no", "--keep-unit", "--private-network",
-		"--notify-ready=yes", "--console=pipe", fmt.Sprintf("--machine=slipway-install-%d", os.Getpid()))
+		"--notify-ready=yes", "--console=pipe", "--machine="+name)
 	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+socket)
 	cmd.Stdout, cmd.Stderr = &said, &said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
@@ -151,6 +152,9 @@ func boot(t *testing.T) *system {
 			t.Error(err)
 		}
 		_ = cmd.Wait() // its code is that of the signal
+		if err := os.RemoveAll("/run/systemd/nspawn/propagate/" + name); err != nil { // systemd-nspawn does so only in a tmpfs
+			t.Error(err)
+		}
 		if t.Failed() {
 			t.Logf("the system's console:\n%s", said.String())
 		}
