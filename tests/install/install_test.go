@@ -18,8 +18,9 @@ import (
 // The package installs, its daemon follows a repository over SSH, its socket is
 // for a group, an upgrade and a removal keep what was recorded, and a purge does not.
 func TestPackageUnderSystemd(t *testing.T) {
+	t.Parallel()
 	require(t, "systemd-nspawn", "mmdebstrap", "nsenter", "tar", "bash")
-	deb := only(t, packages(t, false), ".deb")
+	deb := only(t, packages(t), ".deb")
 	s := boot(t)
 	if out, err := exec.Command("cp", "-r", deb, "../../site-example", filepath.Join(s.root, "root")).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -107,7 +108,11 @@ func TestPackageUnderSystemd(t *testing.T) {
 
 // Equal sources and times give equal octets, whatever the surroundings.
 func TestPackagesAreReproducible(t *testing.T) {
-	one, two := packages(t, false), packages(t, true)
+	t.Parallel()
+	one, two := packages(t), t.TempDir()
+	if err := build(two, "077", "TZ=Asia/Tokyo", "TMPDIR="+t.TempDir(), "SLIPWAY_STATE=/elsewhere", "LC_ALL=C"); err != nil {
+		t.Fatal(err)
+	}
 	files, err := os.ReadDir(one)
 	if err != nil || len(files) != 5 {
 		t.Fatalf("%d files are built, %v", len(files), err)

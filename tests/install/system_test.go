@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -60,21 +61,45 @@ func require(t *testing.T, programs ...string) {
 	t.Skip(why)
 }
 
-// packages builds what make packages builds, for this host's architecture, into
-// a new folder. With others, the surroundings are other ones.
-func packages(t *testing.T, others bool) (folder string) {
+// built is what make packages builds for this host's architecture, once for all
+// tests.
+var built struct {
+	sync.Once
+	folder string
+	err    error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if err := os.RemoveAll(built.folder); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// packages are what make packages builds, in a folder.
+func packages(t *testing.T) (folder string) {
 	t.Helper()
-	folder = t.TempDir()
-	cmd := exec.CommandContext(t.Context(), "sh", "-c", `umask "$0" && exec go run . --out "$1" --arch "$2"`, "022", folder, runtime.GOARCH)
-	cmd.Dir, cmd.Env = "../../packaging", append(os.Environ(), "SOURCE_DATE_EPOCH=1700000000")
-	if others {
-		cmd.Args[3] = "077"
-		cmd.Env = append(cmd.Env, "TZ=Asia/Tokyo", "TMPDIR="+t.TempDir(), "SLIPWAY_STATE=/elsewhere", "LC_ALL=C")
+	built.Do(func() {
+		if built.folder, built.err = os.MkdirTemp("", "packages-"); built.err == nil {
+			built.err = build(built.folder, "022")
+		}
+	})
+	if built.err != nil {
+		t.Fatal(built.err)
 	}
+	return built.folder
+}
+
+// build builds the packages with a umask and variables of the environment.
+func build(folder, umask string, env ...string) error {
+	cmd := exec.Command("sh", "-c", `umask "$0" && exec go run . --out "$1" --arch "$2"`, umask, folder, runtime.GOARCH)
+	cmd.Dir, cmd.Env = "../../packaging", append(append(os.Environ(), "SOURCE_DATE_EPOCH=1700000000"), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("make packages: %v\n%s", err, out)
+		return fmt.Errorf("make packages: %w\n%s", err, out)
 	}
-	return folder
+	return nil
 }
 
 // only is the one file of a folder with an ending.
@@ -151,7 +176,7 @@ func boot(t *testing.T) *system {
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil { // it powers the system off
 			t.Error(err)
 		}
-		_ = cmd.Wait() // its code is that of the signal
+		_ = cmd.Wait()                                                                // its code is that of the signal
 		if err := os.RemoveAll("/run/systemd/nspawn/propagate/" + name); err != nil { // systemd-nspawn does so only in a tmpfs
 			t.Error(err)
 		}
