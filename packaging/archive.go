@@ -23,7 +23,7 @@ func writeArchive(file string, r release, tree []entry) error {
 	return os.WriteFile(file, packed, 0o644)
 }
 
-// tarOf is a tar of a tree that belongs to root, in the order of its paths.
+// tarOf is a tar of a tree, in the order of its paths.
 func tarOf(below string, when time.Time, tree []entry) ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -35,7 +35,7 @@ func tarOf(below string, when time.Time, tree []entry) ([]byte, error) {
 			return nil, err
 		}
 		h := &tar.Header{Typeflag: tar.TypeReg, Name: strings.TrimPrefix(below+e.path, "/"), Mode: int64(e.mode), Size: int64(len(content)),
-			Uname: "root", Gname: "root", ModTime: when, Format: tar.FormatPAX}
+			Uid: e.owner, Gid: e.owner, ModTime: when, Format: tar.FormatPAX}
 		if e.folder {
 			h.Typeflag, h.Name = tar.TypeDir, h.Name+"/"
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -17,7 +18,7 @@ const (
 )
 
 // imageUser is who the program runs as in the image: nobody that the host has.
-const imageUser = "65532:65532"
+const imageUser = 65532
 
 // descriptor names a blob (image-spec, descriptor.md).
 type descriptor struct {
@@ -55,6 +56,10 @@ func newImage(arch, program string, r release) (image, error) {
 		{path: "/usr/bin", folder: true, mode: 0o755},
 		{path: "/usr/bin/slipway", from: program, mode: 0o755},
 		{path: "/usr/share/doc/slipway/copyright", from: "../LICENSE", mode: 0o644},
+		{path: "/var", folder: true, mode: 0o755},
+		{path: "/var/lib", folder: true, mode: 0o755},
+		{path: "/var/lib/slipway", folder: true, mode: 0o700, owner: imageUser},
+		{path: "/var/lib/slipway-key", folder: true, mode: 0o700, owner: imageUser},
 	})
 	if err != nil {
 		return image{}, err
@@ -90,6 +95,9 @@ func labels(r release) map[string]string {
 	return l
 }
 
+// tag is a version in the letters that the name of an image may have.
+func tag(version string) string { return strings.NewReplacer("~", "-", "+", "-").Replace(version) }
+
 // writeLayout writes images as one, in a tar of the OCI image layout
 // (image-spec, image-layout.md).
 func writeLayout(file string, r release, images []image) error {
@@ -109,7 +117,7 @@ func writeLayout(file string, r release, images []image) error {
 	}
 	top := describe(typeIndex, all)
 	blobs[top.Digest] = all
-	top.Annotations = map[string]string{"org.opencontainers.image.ref.name": r.version}
+	top.Annotations = map[string]string{"org.opencontainers.image.ref.name": tag(r.version)}
 	index, err := json.Marshal(map[string]any{"schemaVersion": 2, "mediaType": typeIndex, "manifests": []descriptor{top}})
 	if err != nil {
 		return err

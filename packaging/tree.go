@@ -20,6 +20,7 @@ type entry struct {
 	text   []byte // its content, or
 	folder bool   // nothing: it is an empty folder
 	mode   fs.FileMode
+	owner  int  // the id of its user and group
 	config bool // it is the administrator's: an upgrade leaves it as it is
 }
 
