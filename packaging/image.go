@@ -70,7 +70,8 @@ func newImage(arch, program string, r release) (image, error) {
 	}
 	config, err := json.Marshal(map[string]any{
 		"created": r.time.Format(time.RFC3339), "architecture": arch, "os": "linux",
-		"config":  map[string]any{"User": imageUser, "Env": []string{"PATH=/usr/bin"}, "Entrypoint": []string{"/usr/bin/slipway"}, "Labels": labels(r)},
+		"config": map[string]any{"User": fmt.Sprintf("%d:%d", imageUser, imageUser), "Env": []string{"PATH=/usr/bin", "SLIPWAY_SITE_KEY=/var/lib/slipway-key/site.key"},
+			"Entrypoint": []string{"/usr/bin/slipway"}, "Labels": labels(r)},
 		"rootfs":  map[string]any{"type": "layers", "diff_ids": []string{describe("", layer).Digest}},
 		"history": []map[string]any{{"created": r.time.Format(time.RFC3339), "created_by": "make packages"}},
 	})

@@ -35,8 +35,8 @@ func writePackage(out, format, arch string, r release, tree []entry) error {
 		Section: "admin", Priority: "optional", Maintainer: "The Slipway authors", Homepage: homePage, License: "Apache-2.0",
 		Description: "keeps servers in the state described in Git\nSlipway follows a Git repository of CUE site designs and makes bare-metal machines and\nvirtual machines so. It erases nothing that a person did not approve.",
 		Overridables: nfpm.Overridables{
-			// systemd 250 hands over whole folders of credentials.
-			Depends: map[string][]string{"deb": {"systemd (>= 250)"}, "rpm": {"systemd >= 250"}}[format],
+			// systemd 251 hands over whole folders of credentials.
+			Depends: map[string][]string{"deb": {"systemd (>= 251)"}, "rpm": {"systemd >= 251"}}[format],
 			// HTTPS remotes need certificates; remotes that are a path need git.
 			Recommends: []string{"ca-certificates", "git"}, Contents: contents,
 			Scripts: nfpm.Scripts{PostInstall: "postinstall.sh", PreRemove: "preremove.sh", PostRemove: "postremove.sh"},

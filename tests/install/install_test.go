@@ -3,6 +3,7 @@ package install
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -182,8 +185,29 @@ func holdImage(t *testing.T, file string) {
 			blob(d)
 			layers++
 		}
-		if of.Config != nil {
-			blob(*of.Config)
+		if of.Config == nil {
+			return
+		}
+		var config struct {
+			Architecture string
+			Config       struct{ User string }
+			RootFS       struct {
+				DiffIDs []string `json:"diff_ids"`
+			}
+		}
+		if err := json.Unmarshal(all[blob(*of.Config)], &config); err != nil {
+			t.Fatal(err)
+		}
+		z, err := gzip.NewReader(bytes.NewReader(all[blob(of.Layers[0])]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := sha256.New()
+		if _, err := io.Copy(sum, z); err != nil {
+			t.Fatal(err)
+		}
+		if config.Architecture != runtime.GOARCH || config.Config.User != "65532:65532" || !slices.Equal(config.RootFS.DiffIDs, []string{fmt.Sprintf("sha256:%x", sum.Sum(nil))}) {
+			t.Errorf("the image's configuration is %+v, and its layer's digest is %x", config, sum.Sum(nil))
 		}
 	}
 	hold("index.json")
