@@ -258,11 +258,3 @@ func (s *system) log() string {
 	out, _ := s.run("journalctl --no-pager -o cat -u slipway -u slipway-backup | tail -n 40") // for a failure that is told already
 	return out
 }
-
-// write writes a file inside.
-func (s *system) write(path, text string, mode fs.FileMode) {
-	s.t.Helper()
-	if err := os.WriteFile(filepath.Join(s.root, path), []byte(text), mode); err != nil {
-		s.t.Fatal(err)
-	}
-}
