@@ -8,7 +8,7 @@ export GOFLAGS := -trimpath $(GOFLAGS)
 GO := go
 TEST := $(GO) test $(if $(CI),-count=1) -timeout 15m
 
-.PHONY: help build setup demo demo-libvirt test race lint prove mutate bench-engine bench-design bench-git bench-redfish bench-libvirt bench-pr clean
+.PHONY: help build packages setup demo demo-libvirt test race lint prove mutate bench-engine bench-design bench-git bench-redfish bench-libvirt bench-pr clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -16,6 +16,10 @@ help: ## list the targets
 build: ## build the programs into bin/
 	@mkdir -p bin
 	$(GO) build -o bin/ ./cmd/...
+
+# Equal sources give equal octets: all times are SOURCE_DATE_EPOCH, or the commit's.
+packages: ## build .deb, .rpm, archives and an OCI image into bin/
+	@$(GO) run -C packaging . --out $(CURDIR)/bin $(if $(ARCH),--arch $(ARCH))
 
 setup: ## install what the tests need, from Debian and npm
 	@./setup.sh
@@ -42,6 +46,7 @@ lint: ## formatting, vet, staticcheck
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt -w on the files above"; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
+	cd packaging && $(GO) vet ./... && $$($(GO) -C .. tool -n staticcheck) ./...
 
 prove: build ## what takes long: properties, rollouts in virtual time, soaks and crash points
 	@./setup.sh prove

@@ -4,7 +4,8 @@
 # and makes virtual machines, and with "prove" also what make prove
 # does, which is Chromium. For the tests, from Debian: two Redfish clients,
 # libvirtd and QEMU with what makes the Debian of their guests, the C compiler that
-# the race detector needs, systemd, which checks the unit file, and npm. From npm: GitHub's description of its API. Does
+# the race detector needs, systemd, which checks the unit files, and its containers,
+# in which the packages are installed, and npm. From npm: GitHub's description of its API. Does
 # nothing when they are there.
 set -eu
 what=${1-tests}
@@ -26,6 +27,7 @@ if [ "$what" != demo ] && [ "$what" != demo-libvirt ]; then
 	command -v gcc >/dev/null || missing="$missing gcc libc6-dev"
 	command -v npm >/dev/null || missing="$missing npm"
 	command -v systemd-analyze >/dev/null || missing="$missing systemd"
+	command -v systemd-nspawn >/dev/null || missing="$missing systemd-container"
 fi
 if [ "$what" = prove ]; then
 	command -v chromium >/dev/null || missing="$missing chromium"

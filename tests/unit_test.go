@@ -11,6 +11,9 @@ import (
 
 const unitFile = "../packaging/slipway.service"
 
+// unitFiles are all that the packages bring.
+var unitFiles = []string{unitFile, "../packaging/slipway-backup.service", "../packaging/slipway-backup.timer"}
+
 // analyze runs systemd-analyze, which setup.sh installs.
 func analyze(t *testing.T, args ...string) string {
 	t.Helper()
@@ -28,26 +31,32 @@ func analyze(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// systemd understands every line of the unit file.
-func TestUnitIsUnderstood(t *testing.T) {
-	text, err := os.ReadFile(unitFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Where no slipway is installed, another program is in its place.
-	there := strings.ReplaceAll(string(text), "/usr/local/bin/slipway", "/bin/true")
-	path := filepath.Join(t.TempDir(), "slipway.service")
-	if err := os.WriteFile(path, []byte(there), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if said := analyze(t, "verify", "--man=no", path); said != "" {
-		t.Errorf("systemd-analyze verify says:\n%s", said)
-	}
-	if err := os.WriteFile(path, []byte(there+"\n[Service]\nOOMPolicies=continue\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if said := analyze(t, "verify", "--man=no", path); !strings.Contains(said, "OOMPolicies") {
-		t.Errorf("a word that systemd does not know goes unnoticed: %q", said)
+// systemd understands every line of the unit files.
+func TestUnitsAreUnderstood(t *testing.T) {
+	folder := t.TempDir()
+	for _, file := range unitFiles {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Where no slipway is installed, another program is in its place.
+		there := strings.ReplaceAll(string(text), "/usr/bin/slipway", "/bin/true")
+		path := filepath.Join(folder, filepath.Base(file))
+		if err := os.WriteFile(path, []byte(there), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if said := analyze(t, "verify", "--man=no", path); said != "" {
+			t.Errorf("systemd-analyze verify says of %s:\n%s", file, said)
+		}
+		if err := os.WriteFile(path, []byte(there+"\n[Unit]\nOOMPolicies=continue\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if said := analyze(t, "verify", "--man=no", path); !strings.Contains(said, "OOMPolicies") {
+			t.Errorf("%s: a word that systemd does not know goes unnoticed: %q", file, said)
+		}
+		if err := os.WriteFile(path, []byte(there), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -66,9 +75,9 @@ func TestUnitSaysWhatItMust(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, line := range []string{
-		"MemoryMax=6G", "MemorySwapMax=0", "OOMPolicy=continue", "UMask=0077", "LimitCORE=0", "NoNewPrivileges=yes", "DynamicUser=yes",
-		"StateDirectoryMode=0700", "Restart=on-failure", "StateDirectory=slipway slipway-key",
-		"Environment=SLIPWAY_ARTIFACT_LISTEN=:9480 SLIPWAY_FLAGS=", "    --artifact-listen ${SLIPWAY_ARTIFACT_LISTEN} $SLIPWAY_FLAGS",
+		"MemoryMax=6G", "MemorySwapMax=0", "OOMPolicy=continue", "UMask=0077", "LimitCORE=0", "NoNewPrivileges=yes", "User=slipway", "Group=slipway",
+		"StateDirectoryMode=0710", "Restart=on-failure", "StateDirectory=slipway", "ReadWritePaths=/var/lib/slipway-key", "LoadCredential=credentials:/etc/slipway/credentials",
+		"Environment=SLIPWAY_BRANCH=main SLIPWAY_KNOWN_HOSTS=/etc/slipway/known_hosts", "Environment=SLIPWAY_ARTIFACT_LISTEN=:9480 SLIPWAY_FLAGS=", "    --state /var/lib/slipway --socket-group slipway --artifact-listen ${SLIPWAY_ARTIFACT_LISTEN} $SLIPWAY_FLAGS",
 	} {
 		if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(line) + `$`).Match(text) {
 			t.Errorf("the unit file has no line %s", line)

@@ -243,7 +243,7 @@ func (s *stage) boots() map[string]string {
 // lookAgain waits until every machine was looked at once more, inside too.
 func (s *stage) lookAgain(ctx context.Context) error {
 	began := time.Now()
-	if _, err := s.daemon.Do(ctx, "", site.Order{Verb: site.VerbRetry, By: "demo"}); err != nil {
+	if _, err := s.daemon.Do(ctx, "", site.Order{Verb: site.VerbRetry}); err != nil {
 		return err
 	}
 	return s.until(ctx, "another look at every machine", s.patience(), func(*site.Report) bool {

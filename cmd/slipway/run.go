@@ -32,7 +32,7 @@ type runFlags struct {
 	repo, branch, dir, site, state, credentials string
 	knownHosts, repoCA, repoCredential          string
 	repoCredentialGiven                         bool
-	siteKey                                     string
+	siteKey, socketGroup                        string
 	allowRewrite, observe, verbose              bool
 	seen                                        seenFlags
 	pulls                                       pullFlags
@@ -68,6 +68,7 @@ func (a *app) runCommand() *cobra.Command {
 	flags.StringVar(&f.knownHosts, "known-hosts", "", "OpenSSH known_hosts file with the repository's host")
 	flags.StringVar(&f.repoCA, "repo-ca", "", "PEM file with the certificate authority of an https:// repository, instead of the system's")
 	flags.StringVar(&f.repoCredential, "repo-credential", "git", "name of the credential with the repository's SSH key or token")
+	flags.StringVar(&f.socketGroup, "socket-group", "", "`GROUP` whose members may use the daemon's socket, for status and for commands such as approve; without it only root and the daemon's user")
 	flags.BoolVar(&f.allowRewrite, "allow-rewrite", false, "follow the branch also when its history was rewritten")
 	flags.BoolVar(&f.observe, "observe", false, "run without a write to any machine")
 	flags.BoolVar(&f.verbose, "verbose", false, "log more")
@@ -165,7 +166,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	log.Info("slipway runs", "site", name, "from", f.repo+f.dir, "state", f.state, "observe", f.observe)
 	return runAll(ctx, log, append(parts, e.Run,
 		func(ctx context.Context) error {
-			return control.Serve(ctx, control.Socket(f.state), keeper{e, files}, log)
+			return control.Serve(ctx, control.Socket(f.state), f.socketGroup, keeper{e, files}, log)
 		},
 		func(ctx context.Context) error { return out.answer(ctx, e.Unready, log) },
 		out.tell)...)

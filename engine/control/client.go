@@ -114,8 +114,8 @@ func (c *Client) Follow(ctx context.Context, siteName string, after uint64, show
 	}
 }
 
-// Do has the daemon carry out an order. An order without By is recorded as
-// the calling process's user's.
+// Do has the daemon carry out an order. It is recorded as the calling process's
+// user's, whatever its By says.
 func (c *Client) Do(ctx context.Context, siteName string, o site.Order) (string, error) {
 	body, err := json.Marshal(o)
 	if err != nil {
@@ -224,7 +224,7 @@ func (c *Client) explain(err error) error {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("%w listens on %s: start one with `slipway run`, or say where its state directory is", ErrNoDaemon, c.socket)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("the daemon's socket %s is not open to you: run this as the daemon's user or as root", c.socket)
+		return fmt.Errorf("the daemon's socket %s is not open to you: run this as root, as the daemon's user or as a member of the group in the daemon's --socket-group", c.socket)
 	}
 	return fmt.Errorf("ask the daemon on %s: %w", c.socket, err)
 }

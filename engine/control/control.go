@@ -1,6 +1,7 @@
 // Package control is the API of a running daemon, on a unix socket in its
-// state directory: what the commands talk to. Only the daemon's user and root
-// can open the socket. It is HTTP with JSON:
+// state directory: what the commands talk to. Only the daemon's user, root and the
+// members of the group that Serve is given can open the socket. It is HTTP with
+// JSON:
 //
 //	GET  /v1/report?site=NAME   site.Report, with an ETag
 //	GET  /v1/known?site=NAME    what is known beside the design, as site.Known

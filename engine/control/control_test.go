@@ -10,8 +10,10 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -111,7 +113,7 @@ func serving(t *testing.T, d Daemon) (socket string, stop func() error) {
 	socket = Socket(t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- Serve(ctx, socket, d, slog.New(slog.DiscardHandler)) }()
+	go func() { ended <- Serve(ctx, socket, "", d, slog.New(slog.DiscardHandler)) }()
 	stop = sync.OnceValue(func() error {
 		cancel()
 		return <-ended
@@ -166,6 +168,11 @@ func TestCallsCross(t *testing.T) {
 	if err != nil || said != "paused n1" {
 		t.Errorf("order: got %q %v", said, err)
 	}
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.By = me.Username // not anna, who the client says it is
 	if want := []site.Order{o}; !cmp.Equal(f.orders, want) {
 		t.Errorf("order: %s", cmp.Diff(want, f.orders))
 	}
@@ -256,7 +263,7 @@ func TestWatch(t *testing.T) {
 		}
 	}, func(err error) {
 		told = append(told, err)
-		go Serve(ctx, socket, f, nil)
+		go Serve(ctx, socket, "", f, nil)
 	})
 	if err != nil || shown != 2 || len(told) != 1 || !errors.Is(told[0], ErrNoDaemon) {
 		t.Errorf("shown %d times, told %v, %v", shown, told, err)
@@ -290,7 +297,7 @@ func TestStaleSocketIsReplaced(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- Serve(ctx, socket, &fake{}, nil) }()
+	go func() { ended <- Serve(ctx, socket, "", &fake{}, nil) }()
 	await(t, socket)
 	if _, err := dial(t, socket).Report(""); err != nil {
 		t.Error(err)
@@ -298,6 +305,36 @@ func TestStaleSocketIsReplaced(t *testing.T) {
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// The members of a group can open the socket, where the daemon is told so.
+func TestSocketOfAGroup(t *testing.T) {
+	g, err := user.LookupGroupId(strconv.Itoa(os.Getgid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := Socket(t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- Serve(ctx, socket, g.Name, &fake{}, nil) }()
+	await(t, socket)
+	if _, err := dial(t, socket).Report(""); err != nil { // what is answered has its mode
+		t.Error(err)
+	}
+	info, err := os.Lstat(socket)
+	cancel()
+	if served := <-ended; served != nil {
+		t.Error(served)
+	}
+	if err != nil || info.Mode() != fs.ModeSocket|0o660 || info.Sys().(*syscall.Stat_t).Gid != uint32(os.Getgid()) {
+		t.Errorf("the socket is %v, %v", info, err)
+	}
+	if err := Serve(t.Context(), socket, "no-such-group", &fake{}, nil); err == nil || !strings.Contains(err.Error(), "--socket-group") {
+		t.Errorf("a group that is not there: %v", err)
+	}
+	if _, err := os.Lstat(socket); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the socket of a daemon that did not start: %v", err)
 	}
 }
 
@@ -313,7 +350,7 @@ func TestServeRefuses(t *testing.T) {
 		"/" + strings.Repeat("a", 108):     "choose a shorter state directory",
 		filepath.Join(t.TempDir(), "a/b/"): "no such file",
 	} {
-		if err := Serve(t.Context(), socket, &fake{}, nil); err == nil || !strings.Contains(err.Error(), want) {
+		if err := Serve(t.Context(), socket, "", &fake{}, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", socket, err, want)
 		}
 	}

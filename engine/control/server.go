@@ -33,13 +33,20 @@ const (
 	idleTimeout  = time.Minute
 )
 
-// Serve answers for a daemon on a socket until the context ends. A socket that
-// a dead daemon left is replaced; one that a daemon answers on is an error.
-func Serve(ctx context.Context, socket string, d Daemon, log *slog.Logger) error {
+// Serve answers for a daemon on a socket until the context ends. The members of
+// a group can open it as the daemon's own user and root can; without a name there
+// is no such group. A socket that a dead daemon left is replaced; one that a
+// daemon answers on is an error.
+func Serve(ctx context.Context, socket, group string, d Daemon, log *slog.Logger) error {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
 	l, err := listen(ctx, socket)
+	if err == nil && group != "" {
+		if err = share(socket, group); err != nil {
+			err = errors.Join(err, l.Close())
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("serve control socket: %w", err)
 	}
@@ -71,6 +78,22 @@ func listen(ctx context.Context, socket string) (net.Listener, error) {
 		return errors.Join(c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) }), err)
 	}}
 	return lc.Listen(ctx, "unix", socket)
+}
+
+// share gives a socket to a group. Until then it is the daemon's alone.
+func share(socket, group string) error {
+	g, err := user.LookupGroup(group)
+	if err != nil {
+		return fmt.Errorf("%w: make the group, or start without --socket-group", err)
+	}
+	id, err := strconv.Atoi(g.Gid)
+	if err != nil {
+		return fmt.Errorf("group %s has the id %q: %w", group, g.Gid, err)
+	}
+	if err := os.Lchown(socket, -1, id); err != nil {
+		return fmt.Errorf("%w: the daemon's user must be a member of group %s", err, group)
+	}
+	return os.Chmod(socket, 0o660)
 }
 
 // maxPath is the longest path of a socket, in bytes (unix(7), sun_path).
@@ -147,7 +170,8 @@ func handler(d Daemon) http.Handler {
 
 func siteName(r *http.Request) string { return r.URL.Query().Get("site") }
 
-// order reads an order, completes whose it is, and has it carried out.
+// order reads an order, notes whose it is as the kernel says, and has it carried
+// out. What a client says of itself is not believed.
 func order(w http.ResponseWriter, r *http.Request, d Daemon) (string, error) {
 	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxOrder))
 	dec.DisallowUnknownFields() // what is not understood is not half done
@@ -155,9 +179,7 @@ func order(w http.ResponseWriter, r *http.Request, d Daemon) (string, error) {
 	if err := dec.Decode(&o); err != nil {
 		return "", &failure{Text: "the daemon cannot read this order: " + err.Error(), Kind: "refused"}
 	}
-	if o.By == "" {
-		o.By = caller(r.Context())
-	}
+	o.By = caller(r.Context())
 	ctx, cancel := context.WithTimeout(r.Context(), orderTimeout)
 	defer cancel()
 	return d.Do(ctx, siteName(r), o)

@@ -45,6 +45,11 @@ var (
 // regular, of at most 64 KiB, belong to this process's user or to root, and be
 // open to nobody else. It is read again when it has changed; replace it by
 // renaming another over it.
+//
+// systemd hands a whole folder to a service as files of one folder, each with the
+// setting's name and "_" before its own (LoadCredential=credentials:FOLDER makes
+// "credentials_bmc" of "bmc"; systemd.exec(5)). Such a file is used where there is
+// none of the plain name.
 type Store struct {
 	dir string
 
@@ -156,7 +161,20 @@ func (s *Store) note(r Request, unlimited bool) {
 // validName keeps names inside the directory.
 var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,127}$`)
 
-func (s *Store) path(name string) string { return filepath.Join(s.dir, name) }
+// handed is before the names of the files that systemd hands over from the folder
+// of LoadCredential=credentials:FOLDER.
+const handed = "credentials_"
+
+// path is the file of a credential, or where there should be one.
+func (s *Store) path(name string) string {
+	plain, other := filepath.Join(s.dir, name), filepath.Join(s.dir, handed+name)
+	if _, err := os.Lstat(plain); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(other); err == nil {
+			return other
+		}
+	}
+	return plain
+}
 
 // load gives a credential's file, from memory when it is as it was.
 func (s *Store) load(name string) (*file, error) {
@@ -220,8 +238,14 @@ func read(path string) (*file, error) {
 	return f, nil
 }
 
+// ofServices is where systemd puts what it hands to services.
+const ofServices = "/run/credentials/"
+
 func explain(path string, err error) error {
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(path, ofServices):
+		return fmt.Errorf("%w: systemd handed no file %[2]s to this service: put one into the folder of the unit's LoadCredential= (/etc/slipway/credentials/%[2]s), and restart the service",
+			ErrMissing, strings.TrimPrefix(filepath.Base(path), handed))
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w: there is no file %s: make one of mode 0600 with the lines \"hosts: 192.0.2.0/24\", \"use: redfish\", \"username: admin\", an empty one, and the secret", ErrMissing, path)
 	case errors.Is(err, fs.ErrPermission):

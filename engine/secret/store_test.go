@@ -258,6 +258,26 @@ func TestMissingSaysWhatToDo(t *testing.T) {
 	}
 }
 
+// A folder that systemd hands over has "credentials_" before each name.
+func TestFolderThatSystemdHandsOver(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "credentials_bmc", good)
+	v, err := open(t, dir).Get(ask("bmc", "192.0.2.7"))
+	if err != nil || v.Reveal() != canary {
+		t.Errorf("a file from the folder: %v", err)
+	}
+	write(t, dir, "bmc", "hosts: 192.0.2.0/24\nuse: redfish\n\nplain\n")
+	if v, err = open(t, dir).Get(ask("bmc", "192.0.2.7")); err != nil || v.Reveal() != "plain" {
+		t.Errorf("a file of the plain name comes first: %v", err)
+	}
+	err = explain("/run/credentials/slipway.service/os", os.ErrNotExist)
+	for _, want := range []string{"no file os", "/etc/slipway/credentials/os", "restart the service"} {
+		if !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q does not say %s", err, want)
+		}
+	}
+}
+
 func TestOpenRefuses(t *testing.T) {
 	dir := t.TempDir()
 	path := write(t, dir, "bmc", good)
