@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/user"
 	"regexp"
 	"slices"
 	"strconv"
@@ -205,7 +206,7 @@ func (x trouble) happens(w *town) {
 		w.fleet.Machine(x.node).SetHealth(x.breaks, "Critical")
 	}
 	if x.order.Verb != "" {
-		x.order.Node, x.order.By = x.node, "ada"
+		x.order.Node = x.node
 		_, err := w.ask.Do(w.t.Context(), "", x.order)
 		check(w.t, err)
 	}
@@ -429,6 +430,9 @@ var passing = []struct {
 
 func (p *troublePage) plain(text string) string {
 	text = strings.ReplaceAll(text, p.w.dir+"/", "/")
+	me, err := user.Current()
+	check(p.w.t, err)
+	text = strings.ReplaceAll(text, " by "+me.Username+": ", " by ada: ")
 	for _, x := range passing {
 		text = x.is.ReplaceAllString(text, x.as)
 	}
