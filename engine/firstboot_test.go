@@ -172,7 +172,7 @@ func TestHostKeyThatChanges(t *testing.T) {
 		m.SetHostKey("ssh-ed25519 AAAAanother")
 		w.after(10 * time.Minute) // it is asked every five
 		w.want("vm", site.Stalled)
-		if n := w.node("vm"); !strings.Contains(n.Cause, "look inside vm") || !strings.Contains(n.Reason, "host key") || !n.Person {
+		if n := w.node("vm"); !strings.Contains(n.Reason, "host key") || !n.Person {
 			t.Errorf("it is stalled because %s", n.Reason)
 		}
 		if i := w.recorded("vm").Installed; i == nil || !slices.Equal(i.FirstBoot.HostKeys, []string{key}) {

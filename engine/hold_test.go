@@ -213,7 +213,7 @@ func TestQuarantineThatIsRefusedIsTriedAgain(t *testing.T) {
 		}
 		r.why.Store(&never)
 		w.after(5 * time.Minute)
-		if got := w.eventsOf("n1", site.EventFailed); len(got) != 2 || !strings.Contains(got[1], "refused: never") {
+		if got := w.eventsOf("n1", site.EventFailed); len(got) != 2 || !strings.Contains(got[1], ": never") {
 			t.Errorf("told of two refusals: %v", got)
 		}
 		r.why.Store(nil)

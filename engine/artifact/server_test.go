@@ -245,7 +245,8 @@ func TestGrants(t *testing.T) {
 	digest := digestOf(c.content)
 	first, second, behind := c.path, "/"+NewPath("x.iso"), "/"+NewPath("y.iso")
 	c.ask(t, "GET", first, "User-Agent", "evil\u202e agent")
-	if got, ok := c.Reads("n1"); !ok || got.Bytes != 1000 || got.Requests != 1 || got.From != "127.0.0.1" || got.Last.IsZero() {
+	c.counted(t, "n1", 1000)
+	if got, ok := c.Reads("n1"); !ok || got.Requests != 1 || got.From != "127.0.0.1" || got.Last.IsZero() {
 		t.Errorf("n1 has read %+v", got)
 	}
 	c.Grant(Grant{Node: "n1", SHA256: digest, URL: "http://" + c.at + first}) // the same
@@ -279,6 +280,23 @@ func TestGrants(t *testing.T) {
 	for _, word := range []string{"node=n1", "bytes=1000", "by=127.0.0.1"} {
 		if !strings.Contains(c.logged.String(), word) {
 			t.Errorf("%q is not logged:\n%s", word, c.logged)
+		}
+	}
+}
+
+// counted waits until a node has read so many bytes: they are counted when they
+// are sent, which the reader may see before.
+func (c *counterpart) counted(t *testing.T, node string, bytes int64) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(time.Minute); ; <-tick.C {
+		got, ok := c.Reads(node)
+		if ok && got.Bytes == bytes {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s has read %+v", node, got)
 		}
 	}
 }
