@@ -3,7 +3,8 @@
 # which is a real git and a real sshd, with "demo-libvirt" a real git and what has
 # and makes virtual machines, and with "prove" also what make prove
 # does, which is Chromium. For the tests, from Debian: two Redfish clients,
-# libvirtd and QEMU with what makes the Debian of their guests, the C compiler that
+# libvirtd and QEMU with what makes the Debian of their guests, Prometheus with its
+# Alertmanager, the C compiler that
 # the race detector needs, systemd, which checks the unit files, and its containers,
 # in which the packages are installed, and npm. From npm: GitHub's description of its API. Does
 # nothing when they are there.
@@ -25,6 +26,8 @@ if [ "$what" != demo ] && [ "$what" != demo-libvirt ]; then
 	[ -d /usr/share/OVMF ] || missing="$missing ovmf"
 	command -v xorriso >/dev/null || missing="$missing xorriso"
 	command -v gcc >/dev/null || missing="$missing gcc libc6-dev"
+	command -v promtool >/dev/null || missing="$missing prometheus"
+	command -v prometheus-alertmanager >/dev/null || missing="$missing prometheus-alertmanager"
 	command -v npm >/dev/null || missing="$missing npm"
 	command -v systemd-analyze >/dev/null || missing="$missing systemd"
 	command -v systemd-nspawn >/dev/null || missing="$missing systemd-container"

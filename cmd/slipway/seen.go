@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -20,9 +21,9 @@ import (
 // the design: whoever may merge a line of it must not be able to run a program
 // on this host, or to have it send what it knows elsewhere.
 type seenFlags struct {
-	listen                       string
-	everywhere                   bool
-	command, webhook, credential string
+	listen                             string
+	everywhere                         bool
+	command, webhook, form, credential string
 }
 
 func (f *seenFlags) add(flags *pflag.FlagSet) {
@@ -30,7 +31,8 @@ func (f *seenFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.everywhere, "listen-everywhere", false, "let --listen be every address of this host")
 	flags.StringVar(&f.command, "notify-command", "", "`PROGRAM` that is run when a person is needed")
 	flags.StringVar(&f.webhook, "notify-webhook", "", "https:// `URL` that is posted to when a person is needed")
-	flags.StringVar(&f.credential, "notify-credential", "", "`NAME` of the credential that signs what is posted")
+	flags.StringVar(&f.form, "notify-form", string(notify.Plain), "`FORM` of what is posted: "+strings.Join(notify.Forms(), ", "))
+	flags.StringVar(&f.credential, "notify-credential", "", "`NAME` of the credential for --notify-webhook: it signs what is posted, or is what the receiver of the form wants")
 }
 
 func (f *seenFlags) check() error {
@@ -38,7 +40,9 @@ func (f *seenFlags) check() error {
 	case f.everywhere && f.listen == "":
 		return usage("--listen-everywhere says what --listen may be, and there is none")
 	case f.credential != "" && f.webhook == "":
-		return usage("--notify-credential signs what is posted to --notify-webhook, and there is none")
+		return usage("--notify-credential is for --notify-webhook, and there is none")
+	case f.form != string(notify.Plain) && f.webhook == "":
+		return usage("--notify-form is that of --notify-webhook, and there is none")
 	}
 	return nil
 }
@@ -113,7 +117,7 @@ func (f *seenFlags) channels(secrets *secret.Store, m *metrics.Metrics, log *slo
 		channels["command"] = timedChannel{c, m}
 	}
 	if f.webhook != "" {
-		w, err := notify.NewWebhook(f.webhook, f.credential, secrets)
+		w, err := notify.NewWebhook(f.webhook, notify.Form(f.form), f.credential, secrets)
 		if err != nil {
 			return nil, err
 		}

@@ -7,12 +7,14 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/secret"
@@ -38,16 +40,23 @@ type Secrets interface {
 // Webhook is an address that messages are posted to.
 type Webhook struct {
 	url        *url.URL
-	credential string // empty: not signed
+	form       Form
+	credential string // empty for none
 	secrets    Secrets
 	client     *http.Client
 }
 
 // NewWebhook refuses an address that others could read along on the way to.
-// The credential is looked up for each message, so that it can be changed.
-func NewWebhook(address, credential string, secrets Secrets) (*Webhook, error) {
+// The credential is looked up for each message, so that it can be changed: it signs
+// the messages of the form Plain, and is what the receiver wants in the others.
+func NewWebhook(address string, form Form, credential string, secrets Secrets) (*Webhook, error) {
 	u, err := url.Parse(address)
+	shape, known := shapes[form]
 	switch {
+	case !known && form != Plain:
+		return nil, fmt.Errorf("notify by a webhook: there is no form %q: use one of %s", string(form), strings.Join(Forms(), ", "))
+	case shape.needed && credential == "":
+		return nil, fmt.Errorf("notify by a webhook: the form %s needs its key: use --notify-credential", form)
 	case err != nil || u.Host == "":
 		return nil, errors.New("notify by a webhook: its address is not a URL such as https://hooks.example.org/slipway")
 	case u.User != nil:
@@ -55,7 +64,7 @@ func NewWebhook(address, credential string, secrets Secrets) (*Webhook, error) {
 	case u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())):
 		return nil, fmt.Errorf("notify by a webhook: %s:// to %s can be read and changed on the way: use https:// (http:// is for this host itself)", u.Scheme, u.Hostname())
 	}
-	w := &Webhook{url: u, credential: credential, secrets: secrets, client: &http.Client{
+	w := &Webhook{url: u, form: form, credential: credential, secrets: secrets, client: &http.Client{
 		Transport: &http.Transport{
 			Proxy:               http.ProxyFromEnvironment,
 			TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
@@ -65,7 +74,7 @@ func NewWebhook(address, credential string, secrets Secrets) (*Webhook, error) {
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
-	if _, err := w.key(); err != nil {
+	if _, _, err := w.key(); err != nil {
 		return nil, fmt.Errorf("notify by a webhook: %w", err)
 	}
 	return w, nil
@@ -76,42 +85,80 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && a.IsLoopback()
 }
 
-// key is what messages are signed with, empty when they are not.
-func (w *Webhook) key() (string, error) {
+// key is the user and the secret of the credential, empty without one.
+func (w *Webhook) key() (user, key string, err error) {
 	if w.credential == "" {
-		return "", nil
+		return "", "", nil
 	}
 	r, err := secret.For(w.credential, secret.Notify, w.url)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	v, err := w.secrets.Get(r)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	text, err := v.Password()
+	key, err = v.Password()
 	if err != nil {
-		return "", fmt.Errorf("credential %q: %w", w.credential, err)
+		return "", "", fmt.Errorf("credential %q: %w", w.credential, err)
 	}
-	return text, nil
+	return v.Username(), key, nil
 }
 
-// Send posts the message; only an answer of 2xx says that it was taken.
+// Send posts the message; only an answer of 2xx says that it was taken. Of a form
+// in which a message is several posts, all are made again after one that was not
+// taken: these receivers know what they have.
 func (w *Webhook) Send(ctx context.Context, m Message) error {
-	key, err := w.key()
+	user, key, err := w.key()
 	if err != nil {
 		return err
 	}
-	body := m.body()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url.String(), bytes.NewReader(body))
+	shape, formed := shapes[w.form]
+	if !formed {
+		return hideKey(key, w.post(ctx, w.url, m.body(), func(r *http.Request, body []byte) {
+			if key != "" {
+				r.Header.Set(signatureHeader, sign(key, body))
+			}
+		}))
+	}
+	to, err := shape.at(w.url, key)
+	if err != nil || to.Host != w.url.Host || to.Scheme != w.url.Scheme {
+		return fmt.Errorf("post to %s: the credential %q does not hold the rest of an address there", w.url.Host, w.credential)
+	}
+	for _, b := range shape.bodies(m, key) {
+		body, err := json.Marshal(b)
+		if err != nil {
+			return err
+		}
+		err = w.post(ctx, to, body, func(r *http.Request, _ []byte) {
+			if shape.authorize != nil {
+				shape.authorize(r, user, key)
+			}
+		})
+		if err != nil {
+			return hideKey(key, err)
+		}
+	}
+	return nil
+}
+
+// hideKey is an error in which a receiver has not repeated the key.
+func hideKey(key string, err error) error {
+	if err != nil && key != "" && strings.Contains(err.Error(), key) {
+		return errors.New(strings.ReplaceAll(err.Error(), key, "[redacted]"))
+	}
+	return err
+}
+
+// post posts one body.
+func (w *Webhook) post(ctx context.Context, to *url.URL, body []byte, complete func(*http.Request, []byte)) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to.String(), bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "slipway")
-	if key != "" {
-		req.Header.Set(signatureHeader, sign(key, body))
-	}
+	complete(req, body)
 	resp, err := w.client.Do(req)
 	if err != nil {
 		return fmt.Errorf("post to %s: %w", w.url.Host, withoutURL(err))
