@@ -4,7 +4,7 @@
 # and makes virtual machines, and with "prove" also what make prove
 # does, which is Chromium. For the tests, from Debian: two Redfish clients,
 # libvirtd and QEMU with what makes the Debian of their guests, the C compiler that
-# the race detector needs, systemd, which checks the unit file, and npm. From npm: GitHub's description of its API. Does
+# the race detector needs, systemd, which checks the unit file, Prometheus and Alertmanager, whose services are kept from starting, and npm. From npm: GitHub's description of its API. Does
 # nothing when they are there.
 set -eu
 what=${1-tests}
@@ -26,6 +26,8 @@ if [ "$what" != demo ] && [ "$what" != demo-libvirt ]; then
 	command -v gcc >/dev/null || missing="$missing gcc libc6-dev"
 	command -v npm >/dev/null || missing="$missing npm"
 	command -v systemd-analyze >/dev/null || missing="$missing systemd"
+	command -v promtool >/dev/null || missing="$missing prometheus"
+	command -v prometheus-alertmanager >/dev/null || missing="$missing prometheus-alertmanager"
 fi
 if [ "$what" = prove ]; then
 	command -v chromium >/dev/null || missing="$missing chromium"
@@ -39,6 +41,13 @@ install() {
 	echo "setup: installing$missing"
 	export DEBIAN_FRONTEND=noninteractive
 	apt-get update -qq
+	# Where services are started when they are installed, those that the tests run
+	# by themselves are not.
+	for service in prometheus prometheus-alertmanager; do
+		case "$missing " in
+		*" $service "*) [ ! -d /run/systemd/system ] || systemctl mask --now -q $service ;;
+		esac
+	done
 	apt-get install -y -qq --no-install-recommends $missing >/dev/null
 }
 

@@ -55,6 +55,7 @@ var rules = []struct{ importer, may string }{
 	{"tests/github", ""},
 	{"tests/markdown", ""},
 	{"tests/libvirt", ""},
+	{"tests/prometheus", ""},
 	{"tests/model", "engine/site engine/ledger"},
 	{"tests/mutate", ""},
 	{"tests/oracle", "engine/site"},
