@@ -3,10 +3,10 @@
 # which is a real git and a real sshd, with "demo-libvirt" a real git and what has
 # and makes virtual machines, and with "prove" also what make prove
 # does, which is Chromium. For the tests, from Debian: two Redfish clients,
-# libvirtd and QEMU with what makes the Debian of their guests, Prometheus with its
-# Alertmanager, the C compiler that
-# the race detector needs, systemd, which checks the unit files, and its containers,
-# in which the packages are installed, and npm. From npm: GitHub's description of its API. Does
+# libvirtd and QEMU with what makes the Debian of their guests, Prometheus and
+# Alertmanager, whose services are kept from starting, the C compiler that the race
+# detector needs, systemd, which checks the unit files, and its containers, in which
+# the packages are installed, and npm. From npm: GitHub's description of its API. Does
 # nothing when they are there.
 set -eu
 what=${1-tests}
@@ -44,6 +44,13 @@ install() {
 	echo "setup: installing$missing"
 	export DEBIAN_FRONTEND=noninteractive
 	apt-get update -qq
+	# Where services are started when they are installed, those that the tests run
+	# by themselves are not.
+	for service in prometheus prometheus-alertmanager; do
+		case "$missing " in
+		*" $service "*) [ ! -d /run/systemd/system ] || systemctl mask --now -q $service ;;
+		esac
+	done
 	apt-get install -y -qq --no-install-recommends $missing >/dev/null
 }
 

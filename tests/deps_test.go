@@ -56,6 +56,7 @@ var rules = []struct{ importer, may string }{
 	{"tests/markdown", ""},
 	{"tests/libvirt", ""},
 	{"tests/install", ""},
+	{"tests/prometheus", ""},
 	{"tests/model", "engine/site engine/ledger"},
 	{"tests/mutate", ""},
 	{"tests/oracle", "engine/site"},

@@ -21,9 +21,10 @@ import (
 // the design: whoever may merge a line of it must not be able to run a program
 // on this host, or to have it send what it knows elsewhere.
 type seenFlags struct {
-	listen                             string
-	everywhere                         bool
-	command, webhook, form, credential string
+	listen           string
+	everywhere       bool
+	command, webhook string
+	credential, form string
 }
 
 func (f *seenFlags) add(flags *pflag.FlagSet) {
@@ -31,8 +32,8 @@ func (f *seenFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.everywhere, "listen-everywhere", false, "let --listen be every address of this host")
 	flags.StringVar(&f.command, "notify-command", "", "`PROGRAM` that is run when a person is needed")
 	flags.StringVar(&f.webhook, "notify-webhook", "", "https:// `URL` that is posted to when a person is needed")
-	flags.StringVar(&f.form, "notify-form", string(notify.Plain), "`FORM` of what is posted: "+strings.Join(notify.Forms(), ", "))
-	flags.StringVar(&f.credential, "notify-credential", "", "`NAME` of the credential for --notify-webhook: it signs what is posted, or is what the receiver of the form wants")
+	flags.StringVar(&f.credential, "notify-credential", "", "`NAME` of the credential that signs what is posted, or that the service of --notify-form asks for")
+	flags.StringVar(&f.form, "notify-form", notify.Own, "`FORM` of what is posted: "+strings.Join(notify.Forms(), ", "))
 }
 
 func (f *seenFlags) check() error {
@@ -40,9 +41,9 @@ func (f *seenFlags) check() error {
 	case f.everywhere && f.listen == "":
 		return usage("--listen-everywhere says what --listen may be, and there is none")
 	case f.credential != "" && f.webhook == "":
-		return usage("--notify-credential is for --notify-webhook, and there is none")
-	case f.form != string(notify.Plain) && f.webhook == "":
-		return usage("--notify-form is that of --notify-webhook, and there is none")
+		return usage("--notify-credential signs what is posted to --notify-webhook, and there is none")
+	case f.form != notify.Own && f.webhook == "":
+		return usage("--notify-form says what is posted to --notify-webhook, and there is none")
 	}
 	return nil
 }
@@ -117,7 +118,7 @@ func (f *seenFlags) channels(secrets *secret.Store, m *metrics.Metrics, log *slo
 		channels["command"] = timedChannel{c, m}
 	}
 	if f.webhook != "" {
-		w, err := notify.NewWebhook(f.webhook, notify.Form(f.form), f.credential, secrets)
+		w, err := notify.NewWebhook(f.webhook, f.credential, f.form, secrets)
 		if err != nil {
 			return nil, err
 		}
@@ -149,6 +150,14 @@ type timedChannel struct {
 
 func (c timedChannel) Send(ctx context.Context, message notify.Message) error {
 	return c.m.Time("notify", func() error { return c.Channel.Send(ctx, message) })
+}
+
+// Pace is that of the channel itself.
+func (c timedChannel) Pace() notify.Pace {
+	if p, ok := c.Channel.(notify.Paced); ok {
+		return p.Pace()
+	}
+	return notify.Pace{}
 }
 
 type timedReporter struct {

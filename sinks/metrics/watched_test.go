@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/slipway-gitops/slipway/tests/prometheus"
 )
 
 // What is shipped for those who watch.
@@ -23,23 +25,10 @@ const (
 	dashboardFile = "../../packaging/grafana/slipway.json"
 )
 
-// program is one of Prometheus's, which CI has.
-func program(t *testing.T, name string) string {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(name + " is not installed: run make setup")
-		}
-		t.Skip(name + " is not installed: run make setup")
-	}
-	return path
-}
-
 func TestAlertRules(t *testing.T) {
-	tool := program(t, "promtool")
+	prometheus.Require(t, "promtool")
 	for _, args := range [][]string{{"check", "rules", rulesFile}, {"test", "rules", rulesTestFile}} {
-		if out, err := exec.Command(tool, args...).CombinedOutput(); err != nil {
+		if out, err := exec.Command("promtool", args...).CombinedOutput(); err != nil {
 			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
 		}
 	}
@@ -47,48 +36,30 @@ func TestAlertRules(t *testing.T) {
 
 // watched is a real Prometheus that scrapes a daemon's metrics.
 type watched struct {
-	t       *testing.T
-	address string
+	t   *testing.T
+	url string
 }
 
 // watch starts one with the rules, which fire at once.
 func watch(t *testing.T, page http.Handler) *watched {
 	t.Helper()
-	path := program(t, "prometheus")
 	daemon := httptest.NewServer(page)
 	t.Cleanup(daemon.Close)
 	rules, err := os.ReadFile(rulesFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	files := map[string]string{
-		"rules.yml": regexp.MustCompile(`(?m)^ +for: .*\n`).ReplaceAllString(string(rules), ""),
-		"prometheus.yml": "global: {scrape_interval: 200ms, evaluation_interval: 200ms}\nrule_files: [rules.yml]\n" +
-			"scrape_configs: [{job_name: slipway, static_configs: [{targets: [\"" + strings.TrimPrefix(daemon.URL, "http://") + "\"]}]}]\n",
-	}
-	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	other := httptest.NewServer(http.NotFoundHandler())
-	w := &watched{t, strings.TrimPrefix(other.URL, "http://")}
-	other.Close()
-	run := exec.Command(path, "--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+w.address)
-	if err := run.Start(); err != nil {
+	file := filepath.Join(t.TempDir(), "rules.yml")
+	if err := os.WriteFile(file, regexp.MustCompile(`(?m)^ +for: .*\n`).ReplaceAll(rules, nil), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		run.Process.Kill()
-		run.Wait()
-	})
-	return w
+	return &watched{t, prometheus.Prometheus(t, "global: {scrape_interval: 200ms, evaluation_interval: 200ms}\nrule_files: ["+file+"]\n"+
+		"scrape_configs: [{job_name: slipway, static_configs: [{targets: [\""+strings.TrimPrefix(daemon.URL, "http://")+"\"]}]}]\n")}
 }
 
 // ask is what an endpoint of Prometheus's API answers as data.
 func (w *watched) ask(path string, into any) error {
-	resp, err := http.Get("http://" + w.address + "/api/v1/" + path)
+	resp, err := http.Get(w.url + "/api/v1/" + path)
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ type entry struct {
 
 // due notes what is there and what has gone. It gives the events to tell now,
 // in a steady order, and for how long there will be none if nothing changes.
-func (a *account) due(now time.Time, present map[string]cause) ([]Event, time.Duration) {
+func (a *account) due(now time.Time, present map[string]cause, p Pace) ([]Event, time.Duration) {
 	if *a == nil {
 		*a = account{}
 	}
@@ -59,7 +59,7 @@ func (a *account) due(now time.Time, present map[string]cause) ([]Event, time.Du
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(present)) {
-		at, e := a.notice(now, k, present[k])
+		at, e := a.notice(now, k, present[k], p)
 		consider(at, e)
 	}
 	for _, k := range slices.Sorted(maps.Keys(*a)) {
@@ -81,7 +81,7 @@ func (a *account) due(now time.Time, present map[string]cause) ([]Event, time.Du
 
 // notice takes in that a cause is there, and gives what is to be told of it
 // next, and when.
-func (a account) notice(now time.Time, k string, c cause) (time.Time, Event) {
+func (a account) notice(now time.Time, k string, c cause, p Pace) (time.Time, Event) {
 	e := a[k]
 	if e == nil {
 		e = &entry{Kind: c.kind, First: now}
@@ -103,9 +103,9 @@ func (a account) notice(now time.Time, k string, c cause) (time.Time, Event) {
 	case more > 0:
 		event := e.event(k, EventMore, c.nodes)
 		event.Added = more
-		return e.Told.Add(digestEvery), event
+		return e.Told.Add(p.More), event
 	}
-	return e.Told.Add(remindEvery), e.event(k, EventReminder, c.nodes)
+	return e.Told.Add(p.Remind), e.event(k, EventReminder, c.nodes)
 }
 
 // firstDue is when a cause is told first: once its nodes are gathered, and it

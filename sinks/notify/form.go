@@ -1,219 +1,150 @@
 package notify
 
 import (
-	"fmt"
+	"encoding/json"
 	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 )
 
-// Form is how a webhook's receiver wants its messages.
-type Form string
+// Own is the form of docs/notifications.md, for receivers written for Slipway.
+const Own = "slipway"
 
-// The forms.
-const (
-	Plain        Form = "slipway"      // the message as it is, signed
-	Slack        Form = "slack"        // an incoming webhook of Slack
-	Teams        Form = "teams"        // a workflow of Microsoft Teams, "when a webhook request is received"
-	PagerDuty    Form = "pagerduty"    // PagerDuty, Events API v2
-	Alertmanager Form = "alertmanager" // Prometheus Alertmanager, API v2
-)
-
-// shape is what is otherwise in a form.
-type shape struct {
-	// bodies are what is posted, one after the other, of a message.
-	bodies func(m Message, secret string) []any
-	// path is where, below an address that has none.
-	path string
-	// address is the part of the address that the credential holds, which is the
-	// secret of these receivers: whoever has it can post.
-	address bool
-	// needed says that nothing can be posted without a credential.
-	needed bool
-	// authorize puts the credential into a request; nil for none.
-	authorize func(r *http.Request, user, secret string)
+// form is how a service wants to be told.
+type form struct {
+	// posts are the requests for a message, in order. An error says what the
+	// credential or the address lacks.
+	posts func(address *url.URL, k credential, m Message) ([]request, error)
+	// malformed says whether an answer refuses this message and would take
+	// others; final whether it refuses the address or the credential.
+	malformed, final func(status int) bool
+	pace             Pace // zero for that of people
 }
 
-var shapes = map[Form]shape{
-	Slack:        {bodies: slackBodies, address: true},
-	Teams:        {bodies: teamsBodies, address: true},
-	PagerDuty:    {bodies: pagerDutyBodies, path: "/v2/enqueue", needed: true},
-	Alertmanager: {bodies: alertmanagerBodies, path: "/api/v2/alerts", authorize: authorize},
+// request is one of them, with the causes of the events in it.
+type request struct {
+	url    *url.URL
+	header http.Header // beside the usual
+	body   []byte
+	causes []string
 }
 
-// Forms are the names of all forms.
-func Forms() []string {
-	names := []string{string(Plain)}
-	for _, f := range slices.Sorted(maps.Keys(shapes)) {
-		names = append(names, string(f))
+var forms = map[string]form{
+	Own:            {posts: ownPosts, malformed: never, final: never},
+	"slack":        {posts: slackPosts, malformed: isMalformed, final: isFinal},
+	"teams":        {posts: teamsPosts, malformed: isMalformed, final: isFinal},
+	"pagerduty":    {posts: pagerdutyPosts, malformed: isMalformed, final: isFinal},
+	"alertmanager": {posts: alertmanagerPosts, malformed: isMalformed, final: isFinal, pace: alertmanagerPace},
+}
+
+// Forms are the names of the forms that a webhook can have.
+func Forms() []string { return slices.Sorted(maps.Keys(forms)) }
+
+func never(int) bool { return false }
+
+func isMalformed(status int) bool {
+	return status == http.StatusBadRequest || status == http.StatusRequestEntityTooLarge || status == http.StatusUnprocessableEntity
+}
+
+func isFinal(status int) bool {
+	return status/100 == 4 && !isMalformed(status) && status != http.StatusRequestTimeout && status != http.StatusTooEarly &&
+		status != http.StatusTooManyRequests
+}
+
+// credential is one as a form uses it.
+type credential struct{ name, user, text string }
+
+// hide takes the secret out of foreign text; of an address that is one, its parts.
+func (k credential) hide(text string) string {
+	secrets := []string{k.text}
+	if u, err := url.Parse(k.text); err == nil && u.Host != "" {
+		secrets = append(secrets, u.RequestURI(), u.RawQuery, u.Path)
+		secrets = append(secrets, strings.Split(u.Path, "/")...)
+		for _, values := range u.Query() {
+			secrets = append(secrets, values...)
+		}
 	}
-	return names
+	for _, s := range secrets {
+		if s == k.text && s != "" || len(s) >= shortestSecret {
+			text = strings.ReplaceAll(text, s, "[redacted]")
+		}
+	}
+	return text
 }
 
-// at is where a message goes: the receiver's own path below an address without
-// one, or with the rest of the address that the credential holds.
-func (s shape) at(u *url.URL, secret string) (*url.URL, error) {
-	if s.address && secret != "" {
-		return u.Parse(strings.TrimRight(u.Path, "/") + "/" + strings.TrimLeft(secret, "/"))
+// shortestSecret is that of a part of an address, in bytes: shorter ones are words.
+const shortestSecret = 8
+
+func ownPosts(address *url.URL, k credential, m Message) ([]request, error) {
+	body := m.body()
+	header := http.Header{"Content-Type": {"application/json"}}
+	if k.text != "" {
+		header.Set(signatureHeader, sign(k.text, body))
 	}
-	if s.path != "" && strings.Trim(u.Path, "/") == "" {
-		return u.Parse(s.path)
-	}
-	return u, nil
+	return []request{{url: address, header: header, body: body, causes: m.causes()}}, nil
 }
 
-// authorize logs in with a user's password, or else with a token.
-func authorize(r *http.Request, user, secret string) {
-	switch {
-	case secret == "":
-	case user != "":
-		r.SetBasicAuth(user, secret)
-	default:
-		r.Header.Set("Authorization", "Bearer "+secret)
-	}
-}
-
-// Bounds of the receivers.
-const (
-	slackText     = 3000           // characters of a section's text (Slack, Block Kit, section)
-	slackBlocks   = 50             // of a message (Slack, Block Kit)
-	teamsSize     = 28 << 10       // bytes of a message (Microsoft, Create Incoming Webhooks)
-	pagerSummary  = 1024           // characters (PagerDuty, PD-CEF)
-	alertText     = 4 << 10        // bytes of an annotation, ours
-	teamsOverhead = 4 << 10        // left for what is around the lines
-	firingLasts   = 25 * time.Hour // reminders come every 24 hours
-)
-
-// slackBodies is a section for each event. The three characters that have a
-// meaning of their own are escaped (Slack, Formatting text for app surfaces), so
-// that no text mentions anybody or makes a link.
-func slackBodies(m Message, _ string) []any {
-	escape := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
-	var blocks []any
+// causes are those of the message's events.
+func (m *Message) causes() []string {
+	var all []string
 	for i := range m.Events {
-		if rest := len(m.Events) - i; len(blocks) == slackBlocks-1 && rest > 1 {
-			blocks = append(blocks, slackSection(fmt.Sprintf("and %d more: `slipway status`", rest)))
-			break
-		}
-		e := &m.Events[i]
-		text := mark[markOf(e)] + " *" + escape.Replace(m.Site) + "*: " + escape.Replace(short(e.line(), slackText/2))
-		if e.Do != "" && e.Event != EventResolved {
-			text += "\n" + escape.Replace(short(e.Do, slackText/4))
-		}
-		blocks = append(blocks, slackSection(text))
-	}
-	return []any{map[string]any{"text": escape.Replace(m.Summary), "blocks": blocks}}
-}
-
-func slackSection(text string) any {
-	return map[string]any{"type": "section", "text": map[string]any{"type": "mrkdwn", "text": text}}
-}
-
-// mark is what people see of an event at a glance.
-var mark = map[string]string{"resolved": ":white_check_mark:", "waits": ":raised_hand:", "wrong": ":red_circle:"}
-
-// markOf is the kind of mark.
-func markOf(e *Event) string {
-	switch {
-	case e.Event == EventResolved:
-		return "resolved"
-	case e.Kind == Approval || e.Kind == Held:
-		return "waits"
-	}
-	return "wrong"
-}
-
-// teamsBodies is an Adaptive Card with a text for each event. A text block of a
-// card takes some Markdown, which is escaped.
-func teamsBodies(m Message, _ string) []any {
-	block := func(text, colour string) any {
-		return map[string]any{"type": "TextBlock", "text": text, "wrap": true, "color": colour}
-	}
-	colours := map[string]string{"resolved": "good", "waits": "warning", "wrong": "attention"}
-	lines, size := []any{map[string]any{"type": "TextBlock", "text": markdown(m.Site), "wrap": true, "weight": "bolder", "size": "medium"}}, 0
-	for i := range m.Events {
-		e := &m.Events[i]
-		text := markdown(e.line())
-		if e.Do != "" && e.Event != EventResolved {
-			text += "\n\n" + markdown(e.Do)
-		}
-		if size += 2*len(text) + 100; size > teamsSize-teamsOverhead {
-			lines = append(lines, block(fmt.Sprintf("and %d more: slipway status", len(m.Events)-i), "default"))
-			break
-		}
-		lines = append(lines, block(text, colours[markOf(e)]))
-	}
-	card := map[string]any{"$schema": "http://adaptivecards.io/schemas/adaptive-card.json", "type": "AdaptiveCard", "version": "1.4", "body": lines}
-	return []any{map[string]any{"type": "message", "attachments": []any{
-		map[string]any{"contentType": "application/vnd.microsoft.card.adaptive", "contentUrl": nil, "content": card}}}}
-}
-
-// markdown is a text as Markdown shows it unchanged.
-func markdown(text string) string {
-	var b strings.Builder
-	for _, r := range text {
-		if strings.ContainsRune("\\`*_{}[]()<>#+-!|~", r) {
-			b.WriteByte('\\')
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}
-
-// pagerDutyBodies is an event for each cause: what is told again is the same
-// incident, by its key, and what is resolved ends it. The secret is the
-// integration's routing key.
-func pagerDutyBodies(m Message, secret string) []any {
-	var all []any
-	for i := range m.Events {
-		e := &m.Events[i]
-		body := map[string]any{"routing_key": secret, "event_action": "trigger", "dedup_key": "slipway/" + m.Site + "/" + e.Cause}
-		if e.Event == EventResolved {
-			body["event_action"] = "resolve"
-		} else {
-			body["client"] = "Slipway"
-			body["payload"] = map[string]any{
-				"summary": short(m.Site+": "+e.line(), pagerSummary), "source": m.Site, "severity": severity(e), "class": e.Kind, "timestamp": m.When,
-				"custom_details": map[string]any{"what": e.What, "do": e.Do, "nodes": e.Nodes, "count": e.Count, "revision": m.Revision},
-			}
-		}
-		all = append(all, body)
+		all = append(all, m.Events[i].Cause)
 	}
 	return all
 }
 
-// severity is how bad a cause is, in words that PagerDuty has too.
-func severity(e *Event) string {
-	if markOf(e) == "waits" {
+// secretAddress is where a service gave an address that is a secret itself: the
+// credential holds all of it. It must lead to the host and port of the address on the
+// command line, for which the credential was asked.
+func secretAddress(address *url.URL, k credential) (*url.URL, error) {
+	if k.text == "" {
+		return address, nil
+	}
+	u, err := url.Parse(k.text)
+	if err != nil || u.User != nil || u.Scheme != address.Scheme || !strings.EqualFold(u.Hostname(), address.Hostname()) || portOf(u) != portOf(address) {
+		return nil, &keyError{k.name, "it must be the address of the webhook as the service shows it, on the host of --notify-webhook"}
+	}
+	return u, nil
+}
+
+func portOf(u *url.URL) string {
+	switch {
+	case u.Port() != "":
+		return u.Port()
+	case u.Scheme == "https":
+		return "443"
+	}
+	return "80"
+}
+
+// keyError is a credential that a form cannot use.
+type keyError struct{ name, what string }
+
+func (e *keyError) Error() string {
+	if e.name == "" {
+		return e.what
+	}
+	return "credential \"" + e.name + "\": " + e.what
+}
+
+// severity is how bad a kind of cause is, in the words of PagerDuty.
+func severity(k Kind) string {
+	switch k {
+	case Problem:
+		return "critical"
+	case Held, Approval:
 		return "warning"
 	}
 	return "error"
 }
 
-// alertmanagerBodies are the alerts of a message. What labels say stays the same as
-// long as the cause lasts, so that it is one alert. One that nobody ends, because
-// this daemon is gone, ends by itself.
-func alertmanagerBodies(m Message, _ string) []any {
-	alerts := make([]any, 0, len(m.Events))
-	for i := range m.Events {
-		e := &m.Events[i]
-		alert := map[string]any{
-			"labels":      map[string]string{"alertname": "SlipwayNeedsAPerson", "site": m.Site, "kind": string(e.Kind), "cause": e.Cause, "severity": severity(e)},
-			"annotations": map[string]string{"summary": short(m.Site+": "+e.line(), alertText), "description": short(e.What, alertText), "do": short(e.Do, alertText), "nodes": strings.Join(e.Nodes, ", ")},
-			"endsAt":      m.When.Add(firingLasts),
-		}
-		if e.Event == EventResolved {
-			alert["endsAt"] = m.When
-		}
-		begins := m.When.Add(-time.Second) // before its end
-		if !e.Since.IsZero() && e.Since.Before(begins) {
-			begins = e.Since
-		}
-		alert["startsAt"] = begins
-		alerts = append(alerts, alert)
+// encode is a value as JSON.
+func encode(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // strings, numbers and times
 	}
-	return []any{alerts}
+	return b
 }

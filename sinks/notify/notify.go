@@ -10,6 +10,7 @@ package notify
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -27,6 +28,27 @@ type Channel interface {
 	// told again later.
 	Send(ctx context.Context, m Message) error
 }
+
+// Paced is a Channel that wants to be told of what lasts more often than people
+// do.
+type Paced interface{ Pace() Pace }
+
+// Pace is how often a channel is told.
+type Pace struct {
+	// More is the time between two messages of more nodes with a cause, and
+	// Remind that between two messages of a cause that lasts.
+	More, Remind time.Duration
+}
+
+// undelivered is an error of a channel that has settled a part of a message.
+type undelivered struct {
+	settled []string // causes that are not to be sent again: taken, or refused for good
+	after   time.Duration
+	err     error
+}
+
+func (e *undelivered) Error() string { return e.err.Error() }
+func (e *undelivered) Unwrap() error { return e.err }
 
 // Times of delivery.
 const (
@@ -66,7 +88,7 @@ func New(c Config) (*Notifier, error) {
 	n := &Notifier{site: c.Site}
 	for _, name := range slices.Sorted(maps.Keys(c.Channels)) {
 		log := c.Log.With("site", c.Site, "channel", name)
-		t := &teller{n: n, channel: c.Channels[name], file: filepath.Join(c.Dir, "told-"+name+".json"), wake: make(chan struct{}, 1), log: log}
+		t := &teller{n: n, channel: c.Channels[name], pace: paceOf(c.Channels[name]), file: filepath.Join(c.Dir, "told-"+name+".json"), wake: make(chan struct{}, 1), log: log}
 		if err := t.load(); err != nil {
 			return nil, fmt.Errorf("notify by %s: %w", name, err)
 		}
@@ -104,6 +126,7 @@ func (n *Notifier) Run(ctx context.Context) {
 type teller struct {
 	n        *Notifier
 	channel  Channel
+	pace     Pace
 	file     string
 	wake     chan struct{}
 	log      *slog.Logger
@@ -134,22 +157,61 @@ func (t *teller) turn(ctx context.Context) time.Duration {
 		return remindEvery
 	}
 	now := time.Now()
-	events, next := t.account.due(now, p.causes)
+	events, next := t.account.due(now, p.causes, t.pace)
 	if len(events) == 0 {
 		return next
 	}
 	if rest := t.rest.Sub(now); rest > 0 {
 		return rest
 	}
-	if err := t.send(ctx, newMessage(t.n.site, p.revision, now, events)); err != nil {
+	err := t.send(ctx, newMessage(t.n.site, p.revision, now, events))
+	settled := events
+	if err != nil {
+		settled = settledOf(err, events)
+	}
+	t.note(now, settled)
+	if err != nil && len(settled) < len(events) {
 		return t.fail(ctx, err)
 	}
+	if err != nil {
+		t.log.Warn("the service refused to tell people, which is not tried again before there is news", "err", err)
+	}
 	t.failures = 0
+	return 0
+}
+
+// note keeps what was told.
+func (t *teller) note(now time.Time, events []Event) {
+	if len(events) == 0 {
+		return
+	}
 	t.account.told(now, events)
 	if err := t.save(); err != nil {
 		t.log.Warn("what was told is not kept: a restart will tell it again", "err", err)
 	}
-	return 0
+}
+
+// settledOf are the events that a failed message need not tell again.
+func settledOf(err error, events []Event) []Event {
+	var u *undelivered
+	if !errors.As(err, &u) {
+		return nil
+	}
+	var settled []Event
+	for _, e := range events {
+		if slices.Contains(u.settled, e.Cause) {
+			settled = append(settled, e)
+		}
+	}
+	return settled
+}
+
+// paceOf is what suits people unless the channel says otherwise.
+func paceOf(c Channel) Pace {
+	if p, ok := c.(Paced); ok && p.Pace() != (Pace{}) {
+		return p.Pace()
+	}
+	return Pace{More: digestEvery, Remind: remindEvery}
 }
 
 func (t *teller) send(ctx context.Context, m Message) error {
@@ -163,7 +225,11 @@ func (t *teller) fail(ctx context.Context, err error) time.Duration {
 	if ctx.Err() != nil {
 		return 0
 	}
-	wait := min(firstBackoff<<min(t.failures, 10), maxBackoff)
+	wait := min(firstBackoff<<min(t.failures, 10), maxBackoff, max(firstBackoff, t.pace.Remind))
+	var u *undelivered
+	if errors.As(err, &u) {
+		wait = max(wait, u.after)
+	}
 	t.failures++
 	t.rest = time.Now().Add(wait)
 	t.log.Warn("nobody was told, which is tried again", "after", wait, "err", err)

@@ -7,13 +7,13 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,9 +22,10 @@ import (
 
 // Bounds on a webhook's answer.
 const (
-	maxAnswer       = 1 << 10 // bytes of the body that are read
+	maxAnswer       = 4 << 10 // bytes of the body that are read
 	maxAnswerHeader = 64 << 10
 	answerTimeout   = 20 * time.Second
+	refusedFor      = time.Hour // without a request after an answer that a retry does not change
 )
 
 // signatureHeader carries "sha256=" and the HMAC-SHA256 of the body in hex,
@@ -40,23 +41,27 @@ type Secrets interface {
 // Webhook is an address that messages are posted to.
 type Webhook struct {
 	url        *url.URL
-	form       Form
 	credential string // empty for none
+	form       form
 	secrets    Secrets
 	client     *http.Client
+
+	// refused is what no request is sent for before again: a service has
+	// refused the address or the credential that has this digest.
+	refused      error
+	refusedWith  [sha256.Size]byte
+	refusedUntil time.Time
 }
 
 // NewWebhook refuses an address that others could read along on the way to.
-// The credential is looked up for each message, so that it can be changed: it signs
-// the messages of the form Plain, and is what the receiver wants in the others.
-func NewWebhook(address string, form Form, credential string, secrets Secrets) (*Webhook, error) {
+// The form is one of Forms. The credential is looked up for each message, so that
+// it can be changed.
+func NewWebhook(address, credential, form string, secrets Secrets) (*Webhook, error) {
+	f, known := forms[form]
 	u, err := url.Parse(address)
-	shape, known := shapes[form]
 	switch {
-	case !known && form != Plain:
-		return nil, fmt.Errorf("notify by a webhook: there is no form %q: use one of %s", string(form), strings.Join(Forms(), ", "))
-	case shape.needed && credential == "":
-		return nil, fmt.Errorf("notify by a webhook: the form %s needs its key: use --notify-credential", form)
+	case !known:
+		return nil, fmt.Errorf("notify by a webhook: there is no form %q: --notify-form takes one of %s", form, strings.Join(Forms(), ", "))
 	case err != nil || u.Host == "":
 		return nil, errors.New("notify by a webhook: its address is not a URL such as https://hooks.example.org/slipway")
 	case u.User != nil:
@@ -64,7 +69,7 @@ func NewWebhook(address string, form Form, credential string, secrets Secrets) (
 	case u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())):
 		return nil, fmt.Errorf("notify by a webhook: %s:// to %s can be read and changed on the way: use https:// (http:// is for this host itself)", u.Scheme, u.Hostname())
 	}
-	w := &Webhook{url: u, form: form, credential: credential, secrets: secrets, client: &http.Client{
+	w := &Webhook{url: u, credential: credential, form: f, secrets: secrets, client: &http.Client{
 		Transport: &http.Transport{
 			Proxy:               http.ProxyFromEnvironment,
 			TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
@@ -74,101 +79,136 @@ func NewWebhook(address string, form Form, credential string, secrets Secrets) (
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
-	if _, _, err := w.key(); err != nil {
+	key, err := w.key()
+	if err == nil {
+		_, err = w.form.posts(w.url, key, newMessage("", "", time.Time{}, nil))
+	}
+	if err != nil {
 		return nil, fmt.Errorf("notify by a webhook: %w", err)
 	}
 	return w, nil
 }
+
+// Pace is how often the service wants to be told of what lasts.
+func (w *Webhook) Pace() Pace { return w.form.pace }
 
 func isLoopback(host string) bool {
 	a, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && a.IsLoopback()
 }
 
-// key is the user and the secret of the credential, empty without one.
-func (w *Webhook) key() (user, key string, err error) {
+// key is the credential, zero when there is none.
+func (w *Webhook) key() (credential, error) {
 	if w.credential == "" {
-		return "", "", nil
+		return credential{}, nil
 	}
 	r, err := secret.For(w.credential, secret.Notify, w.url)
 	if err != nil {
-		return "", "", err
+		return credential{}, err
 	}
 	v, err := w.secrets.Get(r)
 	if err != nil {
-		return "", "", err
+		return credential{}, err
 	}
-	key, err = v.Password()
+	text, err := v.Password()
 	if err != nil {
-		return "", "", fmt.Errorf("credential %q: %w", w.credential, err)
+		return credential{}, fmt.Errorf("credential %q: %w", w.credential, err)
 	}
-	return v.Username(), key, nil
+	return credential{name: w.credential, user: v.Username(), text: text}, nil
 }
 
-// Send posts the message; only an answer of 2xx says that it was taken. Of a form
-// in which a message is several posts, all are made again after one that was not
-// taken: these receivers know what they have.
+// Send posts the message; only an answer of 2xx says that it was taken. A service
+// that has refused the address or the credential is left alone for an hour, or
+// until the credential is another.
 func (w *Webhook) Send(ctx context.Context, m Message) error {
-	user, key, err := w.key()
+	key, err := w.key()
 	if err != nil {
 		return err
 	}
-	shape, formed := shapes[w.form]
-	if !formed {
-		return hideKey(key, w.post(ctx, w.url, m.body(), func(r *http.Request, body []byte) {
-			if key != "" {
-				r.Header.Set(signatureHeader, sign(key, body))
-			}
-		}))
+	digest := sha256.Sum256([]byte(key.user + "\x00" + key.text))
+	if digest == w.refusedWith && time.Now().Before(w.refusedUntil) {
+		return w.refused
 	}
-	to, err := shape.at(w.url, key)
-	if err != nil || to.Host != w.url.Host || to.Scheme != w.url.Scheme {
-		return fmt.Errorf("post to %s: the credential %q does not hold the rest of an address there", w.url.Host, w.credential)
+	posts, err := w.form.posts(w.url, key, m)
+	if err != nil {
+		return err
 	}
-	for _, b := range shape.bodies(m, key) {
-		body, err := json.Marshal(b)
-		if err != nil {
-			return err
-		}
-		err = w.post(ctx, to, body, func(r *http.Request, _ []byte) {
-			if shape.authorize != nil {
-				shape.authorize(r, user, key)
+	var settled []string
+	var problems []error
+	for _, p := range posts {
+		err := w.post(ctx, p, key)
+		var answer *answerError
+		switch {
+		case err == nil:
+		case errors.As(err, &answer) && w.form.malformed(answer.status):
+			problems = append(problems, err)
+		default:
+			after := time.Duration(0)
+			if answer != nil {
+				after = answer.after
+				if w.form.final(answer.status) {
+					w.refused = fmt.Errorf("%w; not sent again before %s unless the credential changes", err, time.Now().Add(refusedFor).UTC().Format(time.TimeOnly))
+					w.refusedWith, w.refusedUntil = digest, time.Now().Add(refusedFor)
+					err = w.refused
+				}
 			}
-		})
-		if err != nil {
-			return hideKey(key, err)
+			return &undelivered{settled: settled, after: after, err: errors.Join(append(problems, err)...)}
 		}
+		settled = append(settled, p.causes...)
+	}
+	if len(problems) > 0 {
+		return &undelivered{settled: settled, err: errors.Join(problems...)}
 	}
 	return nil
 }
 
-// hideKey is an error in which a receiver has not repeated the key.
-func hideKey(key string, err error) error {
-	if err != nil && key != "" && strings.Contains(err.Error(), key) {
-		return errors.New(strings.ReplaceAll(err.Error(), key, "[redacted]"))
-	}
-	return err
-}
-
-// post posts one body.
-func (w *Webhook) post(ctx context.Context, to *url.URL, body []byte, complete func(*http.Request, []byte)) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to.String(), bytes.NewReader(body))
+// post sends one request.
+func (w *Webhook) post(ctx context.Context, p request, key credential) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url.String(), bytes.NewReader(p.body))
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Content-Type", "application/json; charset=utf-8")
 	req.Header.Set("User-Agent", "slipway")
-	complete(req, body)
+	for name, values := range p.header {
+		req.Header[name] = values
+	}
 	resp, err := w.client.Do(req)
 	if err != nil {
 		return fmt.Errorf("post to %s: %w", w.url.Host, withoutURL(err))
 	}
 	defer resp.Body.Close()
 	said, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // only to be shown
+	if len(said) == maxAnswer {
+		said = said[:max(0, maxAnswer-len(key.text))] // the secret may be cut at its end
+	}
 	if resp.StatusCode/100 != 2 {
-		return fmt.Errorf("post to %s: it answers %s: %s", w.url.Host, printable(resp.Status), printable(string(said)))
+		return &answerError{host: w.url.Host, status: resp.StatusCode, after: retryAfter(resp.Header.Get("Retry-After")),
+			text: printable(resp.Status) + ": " + printable(key.hide(string(said)))}
 	}
 	return nil
+}
+
+// answerError is an answer that says that a message was not taken.
+type answerError struct {
+	host   string
+	status int
+	after  time.Duration // that the service asks to wait; 0 for nothing
+	text   string
+}
+
+func (e *answerError) Error() string { return fmt.Sprintf("post to %s: it answers %s", e.host, e.text) }
+
+// retryAfter is the time that a service asks for: seconds, or a date (RFC 9110
+// section 10.2.3). What asks for more than an hour gets an hour.
+func retryAfter(header string) time.Duration {
+	wait := time.Duration(0)
+	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
+		wait = time.Duration(seconds) * time.Second
+	} else if at, err := http.ParseTime(header); err == nil {
+		wait = time.Until(at)
+	}
+	return min(max(wait, 0), time.Hour)
 }
 
 // withoutURL is an error without the address, which may be a secret itself.

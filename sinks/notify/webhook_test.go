@@ -32,7 +32,7 @@ func post(t *testing.T, credential string, h http.HandlerFunc) error {
 	t.Helper()
 	s := httptest.NewServer(h)
 	defer s.Close()
-	w, err := NewWebhook(s.URL+"/hooks/"+canary, Plain, credential, keys{"127.0.0.1"})
+	w, err := NewWebhook(s.URL+"/hooks/"+canary, credential, Own, keys{"127.0.0.1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestWebhookThatDoesNotTakeIt(t *testing.T) {
 func TestWebhookProvesItself(t *testing.T) {
 	s := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer s.Close()
-	w, err := NewWebhook(s.URL, Plain, "", keys{})
+	w, err := NewWebhook(s.URL, "", Own, keys{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestWebhooksThatCannotBe(t *testing.T) {
 		"https://hooks.example.org/x":        "credential not for this host",
 		"https://\x00":                       "is not a URL",
 	} {
-		if _, err := NewWebhook(address, Plain, "pager", keys{"127.0.0.1"}); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), canary) {
+		if _, err := NewWebhook(address, "pager", Own, keys{"127.0.0.1"}); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), canary) {
 			t.Errorf("%s: %v, want %q", address, err, want)
 		}
 	}
