@@ -30,6 +30,7 @@ var removals = map[string]removal{
 		was: "return close(a, l.Attempt), nil", is: "e.Consumed = time.Time{}\n\treturn a, nil",
 		and: []removal{
 			{file: "approve.go", was: "f.Step, f.Consumed = s, true", is: "f.Step, f.Consumed = s, false"},
+			{file: "ledger/ledger.go", was: "case !slices.ContainsFunc(s.Planned, func(p site.Loss) bool {", is: "case false && !slices.ContainsFunc(s.Planned, func(p site.Loss) bool {"},
 			{file: "plan/install.go", was: "\tcase have < n.Generation:\n", is: "\tcase n.Generation > 0:\n"}}}, // what is installed is installed again
 	"nobody can take an approval back": {file: "approve.go", // though people are told that they did
 		was: "\t\t\treturn text\n", is: "\t\t\t_ = text\n\t\t\treturn \"\"\n"},
