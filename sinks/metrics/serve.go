@@ -29,14 +29,17 @@ const (
 // host, 0.0.0.0 or [::]) is refused unless that is meant: the pages ask for
 // no password, and their reader learns what the site is made of.
 func Listen(ctx context.Context, address string, everywhere bool) (net.Listener, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("listen at %s: %w; --listen takes HOST:PORT, an address of this host and a port that nobody else has", address, err)
-	}
-	if a, ok := l.Addr().(*net.TCPAddr); ok && a.IP.IsUnspecified() && !everywhere {
-		l.Close()
+	a, err := net.ResolveTCPAddr("tcp", address)
+	if err == nil && (a.IP == nil || a.IP.IsUnspecified()) && !everywhere {
 		return nil, fmt.Errorf("listen at %s: that is every address of this host, and the pages ask for no password: "+
 			"name one, such as 127.0.0.1:%d or that of the monitoring network, or pass --listen-everywhere if all of them are meant", address, a.Port)
+	}
+	var l net.Listener
+	if err == nil {
+		l, err = (&net.ListenConfig{}).Listen(ctx, "tcp", a.String())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listen at %s: %w; --listen takes HOST:PORT, an address of this host and a port that nobody else has", address, err)
 	}
 	return l, nil
 }

@@ -3,6 +3,7 @@ package metrics
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -92,13 +93,15 @@ func TestListenRefusesWhatIsNotMeant(t *testing.T) {
 	}
 	defer taken.Close()
 	for address, want := range map[string]string{
-		":0":                  "every address of this host",
-		"0.0.0.0:0":           "every address of this host",
-		"[::]:0":              "every address of this host",
-		taken.Addr().String(): "address already in use",
-		"127.0.0.1":           "missing port",
-		"127.0.0.1:nothing":   "HOST:PORT",
-		"192.0.2.1:0":         "HOST:PORT", // not of this host
+		":0":        "every address of this host",
+		"0.0.0.0:0": "every address of this host",
+		"[::]:0":    "every address of this host",
+		// also where the port is somebody's
+		fmt.Sprintf(":%d", taken.Addr().(*net.TCPAddr).Port): "every address of this host",
+		taken.Addr().String():                                "address already in use",
+		"127.0.0.1":                                          "missing port",
+		"127.0.0.1:nothing":                                  "HOST:PORT",
+		"192.0.2.1:0":                                        "HOST:PORT", // not of this host
 	} {
 		l, err := Listen(t.Context(), address, false)
 		if err == nil {

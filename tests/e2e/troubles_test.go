@@ -154,7 +154,7 @@ func TestTroubleshooting(t *testing.T) {
 	w.write("cred/elsewhere", "hosts: 192.0.2.0/24\nuse: redfish\nusername: admin\n\n"+password+"\n")
 	w.write("page", "#!/bin/sh\n/bin/cat >> "+w.path("told")+"\n")
 	check(t, os.Chmod(w.path("page"), 0o755))
-	metrics := strings.Replace(ownAddress(), ":9480", ":9469", 1)
+	metrics := ownAddress()
 	w.flags = []string{"--listen", metrics, "--notify-command", w.path("page")}
 	w.start()
 	w.status("all is well", func(s site.Status) bool {
