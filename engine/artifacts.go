@@ -192,9 +192,13 @@ func progress(s artifact.State) string {
 	return "others are fetched first"
 }
 
-// refreshLocked is a node's status with how far the fetch of its image is now.
+// refreshLocked is a node's status with how far the fetch of its image is now, or
+// what its step waits for.
 func (w *worker) refreshLocked() site.NodeStatus {
 	s := w.status
+	if w.wait != nil {
+		s.Detail = w.wait.At(time.Now())
+	}
 	if w.awaits != "" && w.e.Artifacts != nil {
 		if state := w.e.Artifacts.State(w.awaits); !state.Ready {
 			s.Detail = progress(state)

@@ -361,11 +361,20 @@ func (w *worker) send(ctx context.Context, m driver.Machine, j job, s site.Step)
 	defer cancel()
 	i, r := &interruption{w: w, job: j, step: s}, w.job().memory.Recorded
 	ctx = driver.Guarded(ctx, guard{w.loginTo(site.Facets[s.Facet].Endpoint), i})
+	ctx = driver.ShowWaits(ctx, w.showWait)
 	err := withoutToken(m.Apply(ctx, withServed(s, r), j.node, w.permit(j, s)), r)
 	if err != nil {
 		err = endpointError{endpointName(j.node, site.Facets[s.Facet].Endpoint), err}
 	}
 	return errors.Join(err, i.settle(context.WithoutCancel(ctx), err))
+}
+
+// showWait notes what the step under way waits for; nil is nothing. Whoever asks for
+// the status sees how far that is, and nothing is reported because of it.
+func (w *worker) showWait(wait *driver.Wait) {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	w.wait = wait
 }
 
 // noteBegun records that the step's first request is about to be sent, and

@@ -83,6 +83,7 @@ type worker struct {
 	// awaits is the digest of the file that it waits for, and wants the file that
 	// its plan needs.
 	awaits string
+	wait   *driver.Wait // of the step under way; nil for none
 	wants  artifact.File
 	sealed *site.Sealed            // as it was signed last
 	cut    context.CancelCauseFunc // ends the turn under way

@@ -144,5 +144,6 @@ func (m *machine) shutDown(ctx context.Context, c *connection, d *domain, grace 
 	case err != nil:
 		return false, fmt.Errorf("ask the operating system to shut down: %w", err)
 	}
+	defer driver.Waiting(ctx, "its system to shut down", grace)()
 	return m.until(ctx, grace, off)
 }

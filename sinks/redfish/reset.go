@@ -92,6 +92,7 @@ func (m *machine) shutDown(ctx context.Context, s system) error {
 			return err
 		}
 	}
+	defer driver.Waiting(ctx, "its system to shut down", m.opts.Grace)()
 	_, err := m.until(ctx, m.opts.Grace, "the system to shut down", system.off)
 	return err
 }

@@ -233,3 +233,26 @@ func TestTheDriverEndsAStepByItself(t *testing.T) {
 		t.Errorf("a restart may wait for %s, and a step has %s", longest, driver.LongestStep)
 	}
 }
+
+// A system that is asked to shut down is waited for in the open, one that is
+// switched off by force is not waited for.
+func TestWaitForShutdownIsTold(t *testing.T) {
+	for force, want := range map[bool][]string{false: {"its system to shut down 50ms", "over"}, true: nil} {
+		p := newPlug(t, "On")
+		var told []string
+		ctx := driver.ShowWaits(t.Context(), func(w *driver.Wait) {
+			if w == nil {
+				told = append(told, "over")
+				return
+			}
+			told = append(told, w.For+" "+w.Limit.String())
+		})
+		step := site.Step{Machine: site.Identity{UUID: uuid}, Action: site.ActionPowerOff, Force: force}
+		if err := open(t, p.endpoint()).Apply(ctx, step, &site.Node{}, drivertest.Permitted); err != nil {
+			t.Error(err)
+		}
+		if !slices.Equal(told, want) {
+			t.Errorf("with force %t: told %q, want %q", force, told, want)
+		}
+	}
+}

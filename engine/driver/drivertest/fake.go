@@ -430,6 +430,11 @@ func (w *writer) power(ctx context.Context, on bool) error {
 	if err := w.ask(ctx, func() { w.m.ask(on, w.step.Force) }); err != nil {
 		return err
 	}
+	over := func() {}
+	if !forced {
+		over = driver.Waiting(ctx, "its system to shut down", grace)
+	}
+	defer func() { over() }()
 	for began := time.Now(); ; {
 		boots, now := w.m.state()
 		if now == on || on && boots > before {
@@ -443,6 +448,8 @@ func (w *writer) power(ctx context.Context, on bool) error {
 		}
 		if !forced && time.Since(began) > grace {
 			forced = true
+			over()
+			over = func() {}
 			if err := w.ask(ctx, func() { w.m.ask(on, true) }); err != nil {
 				return err
 			}
