@@ -268,8 +268,12 @@ func (t *trial) inRollout(d *site.Site, c drivertest.Call) string {
 		t.goesOn(c) || c.Step.Drift || t.isKept(n, c.When) || t.begunAt[n.Name].After(r.Since) || !t.halfway[c.Machine].IsZero() {
 		return ""
 	}
-	if tried, ok := t.tried[n.Name]; ok && (tried.Before(r.Since) || t.stepped) {
+	tried, ok := t.tried[n.Name]
+	if ok && (tried.Before(r.Since) || t.stepped) {
 		return "" // and goes on, though nobody was there
+	}
+	if ok && r.Halted != "" && tried.Before(t.haltedSince) {
+		return "" // it was begun and nothing could be sent, which halted the rollout; it goes on when that is over
 	}
 	if life := t.daemon.life; life == nil || life.isOver() {
 		return "" // what it sent last may be of a rollout that nobody has seen
