@@ -252,6 +252,9 @@ func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 	if installs && site.Facets[f].Endpoint == site.OS {
 		seen = site.FacetState{} // what is there is erased
 	}
+	if installs && f == site.FacetBoot && len(seen.Sources) > 0 {
+		seen.Sources = append(slices.Clone(seen.Sources), "Hdd") // which some machines list when there is a system on it
+	}
 	if why := unresolved(n, f, seen); len(why) > 0 {
 		p.Blocked = append(p.Blocked, why...)
 		return

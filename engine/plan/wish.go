@@ -99,11 +99,13 @@ func (w wish) reachedBy(seen site.FacetState) bool {
 // unresolved are sentences on the fields of the design that mean nothing on the
 // machine, each with its place.
 func unresolved(n *site.Node, f site.Facet, seen site.FacetState) []string {
-	if len(seen.Unresolved) == 0 && seen.Offers == nil {
-		return nil // nothing had to be resolved
-	}
 	why := seen.Unresolved
-	if asked := n.Want(f); !ownTerms(f) && !isFor(asked, seen) {
+	switch asked := n.Want(f); {
+	case f == site.FacetBoot:
+		why = noSource(n, seen)
+	case len(seen.Unresolved) == 0 && seen.Offers == nil:
+		return nil // nothing had to be resolved
+	case !ownTerms(f) && !isFor(asked, seen):
 		why = notOffered(asked, seen)
 	}
 	var found []string
@@ -129,4 +131,22 @@ func notOffered(asked site.Values, seen site.FacetState) site.Values {
 		}
 	}
 	return why
+}
+
+// noSource says which sources of the designed boot order the machine lacks, as far
+// as it lists any. Firmware that is to boot in another mode may have others then.
+func noSource(n *site.Node, seen site.FacetState) site.Values {
+	order := n.Boot.Order
+	if len(seen.Sources) == 0 || n.Boot.Mode != "" && seen.Have["mode"] != n.Boot.Mode {
+		return nil
+	}
+	if seen.OneSource {
+		order = order[:min(len(order), 1)]
+	}
+	absent := slices.DeleteFunc(slices.Clone(order), func(s string) bool { return slices.Contains(seen.Sources, s) })
+	if len(absent) == 0 {
+		return nil
+	}
+	return site.Values{"order": fmt.Sprintf("the machine cannot boot from %s, only from %s; change the design's boot.order",
+		strings.Join(absent, ", "), strings.Join(seen.Sources, ", "))}
 }

@@ -3,8 +3,8 @@ package site
 // Lacks is what cannot be done to a machine, as its BMC tells before anything is
 // tried: an installation without a slot for its medium, a power-off without a reset.
 type Lacks struct {
-	// InstallBy is the way of installing that was looked at, Boot.InstallBy.
-	InstallBy string `json:"installBy,omitempty"`
+	// Install says why a machine cannot be installed in a way, Boot.InstallBy.
+	Install map[string]string `json:"install,omitempty"`
 	// Steps says why each step cannot be taken.
 	Steps map[Action]string `json:"steps,omitempty"`
 }
@@ -12,8 +12,11 @@ type Lacks struct {
 // Why says why a node's machine cannot take a step; empty when it can, or when
 // nobody knows.
 func (l *Lacks) Why(n *Node, a Action) string {
-	if l == nil || a == ActionInstall && l.InstallBy != n.Boot.InstallBy {
+	if l == nil {
 		return ""
+	}
+	if why := l.Install[n.Boot.InstallBy]; a == ActionInstall && why != "" {
+		return why
 	}
 	return l.Steps[a]
 }

@@ -31,6 +31,10 @@ type FacetState struct {
 	// Offers are what each intent would come to on this machine, by the intent
 	// and its value ("smt=false"), so that another design can be planned for it.
 	Offers map[string]Values `json:"offers,omitempty"`
+	// Sources are what a machine can be told to boot from, nil where it does not
+	// say; OneSource that it keeps the first of a designed order alone.
+	Sources   []string `json:"sources,omitempty"`
+	OneSource bool     `json:"oneSource,omitempty"`
 	// Busy says what is under way with the facet on the machine by itself;
 	// nothing is written meanwhile.
 	Busy string `json:"busy,omitempty"`

@@ -184,7 +184,7 @@ func (m *machine) lastingBoot(s system, n *site.Node) (site.FacetState, bool, er
 	if !m.overridesForGood(s) {
 		return site.FacetState{}, false, nil
 	}
-	state := site.FacetState{Have: site.Values{"order": ""}}
+	state := site.FacetState{Have: site.Values{"order": ""}, Sources: bootTargets(s), OneSource: true}
 	if s.overrides(schemas.ContinuousBootSourceOverrideEnabled) {
 		state.Have["order"] = words(s.object, "Boot", overrideTarget)
 	}

@@ -27,7 +27,7 @@ func (m *machine) Inspect(ctx context.Context, n *site.Node) (*site.Inventory, e
 	i.miss("the rest", err)
 	i.inv.Missing = i.missing
 	if !errors.Is(err, errEnough) {
-		i.inv.Lacks = m.lacks(ctx, n, s, i.known)
+		i.inv.Lacks = m.lacks(ctx, s, i.known)
 	}
 	return i.inv, nil
 }

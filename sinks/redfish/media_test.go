@@ -803,3 +803,29 @@ func TestQuirkNoBootOrder(t *testing.T) {
 		t.Errorf("the machine is %s and boots %v", r.power, got)
 	}
 }
+
+// A machine that lists no CD among the sources of one boot cannot be installed by
+// virtual media, and one without UefiHttp not by HTTP. It is told before anything
+// is tried.
+func TestLackingSourcesAreTold(t *testing.T) {
+	for allowed, ways := range map[string][]string{
+		"Hdd Pxe":              {"", "media", "http"},
+		"Hdd Cd":               {"http"},
+		"Hdd UefiHttp":         {"media"}, // HTTP takes the place of the CD
+		"Hdd Cd UefiHttp":      nil,
+		"Hdd UsbCd UefiTarget": {"http"},
+	} {
+		r := newRig(t, "Acme", newBay("/vm/1"))
+		r.system["Boot"] = map[string]any{
+			"BootSourceOverrideEnabled": "Disabled", "BootSourceOverrideTarget": "None", "HttpBootUri": "",
+			"BootSourceOverrideTarget@Redfish.AllowableValues": strings.Fields(allowed),
+		}
+		inv, err := open(t, r.endpoint()).Inspect(t.Context(), &site.Node{})
+		if err != nil || inv.Lacks == nil {
+			t.Fatalf("%s: %v, %+v", allowed, err, inv)
+		}
+		if got := slices.Sorted(maps.Keys(inv.Lacks.Install)); !slices.Equal(got, slices.Sorted(slices.Values(ways))) {
+			t.Errorf("with %s it lacks %+v, want %q", allowed, inv.Lacks.Install, ways)
+		}
+	}
+}

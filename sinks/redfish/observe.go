@@ -123,7 +123,9 @@ func (m *machine) orderOf(ctx context.Context, s system, n *site.Node) (site.Fac
 		return m.lastingBoot(s, n)
 	}
 	err := m.boot.read(ctx, m.client, s)
-	return m.boot.state(s.bootOrder(), n.Boot.Order), err == nil, err
+	state := m.boot.state(s.bootOrder(), n.Boot.Order)
+	state.Sources = slices.Compact(slices.Sorted(slices.Values(m.boot.targets(s.bootOrder()))))
+	return state, err == nil, err
 }
 
 // bootOptions are a machine's boot options: which source each reference of the

@@ -193,6 +193,31 @@ func TestObserve(t *testing.T) {
 	}
 }
 
+// A look tells which sources the machine can be told to boot from, where the BMC
+// lists them.
+func TestBootSources(t *testing.T) {
+	const refs, targets = `"BootOrder":["Boot0003","Boot0001"],"BootOptions":{"@odata.id":"/redfish/v1/Systems/1/BootOptions"}`, `"BootSourceOverrideTarget":"None","BootSourceOverrideTarget@Redfish.AllowableValues":["None","Pxe","Hdd"]`
+	for name, c := range map[string]struct {
+		boot    string
+		sources []string
+		one     bool
+	}{
+		"a boot order":               {refs, []string{"Hdd", "Pxe"}, false},
+		"a boot order and overrides": {refs + "," + targets, []string{"Hdd", "Pxe"}, false},
+		"overrides alone":            {targets, []string{"Hdd", "Pxe"}, true},
+		"overrides without a list":   {`"BootSourceOverrideTarget":"None"`, nil, true},
+		"nothing":                    {``, nil, false},
+	} {
+		b := newBMC(t)
+		b.answer("GET /redfish/v1/Systems/1", text(`{"PowerState":"On","Boot":{`+c.boot+`}}`))
+		seen, err := look(open(t, b.endpoint()), nil)
+		got := seen.Facets[site.FacetBoot]
+		if slices.Sort(got.Sources); err != nil || !slices.Equal(got.Sources, c.sources) || got.OneSource != c.one {
+			t.Errorf("%s: got %q, one %v (%v)", name, got.Sources, got.OneSource, err)
+		}
+	}
+}
+
 // A boot option that cannot be read costs its own name, and is not asked for in
 // each look again; one that cannot be read now is.
 func TestUnreadableBootOption(t *testing.T) {

@@ -34,18 +34,27 @@ func (w way) loaded(s system) bool { return w.drive.inserted() || w.byHTTP() && 
 // installByHTTP is Boot.InstallBy for HTTP boot.
 const installByHTTP = "http"
 
-// way is the designed way; without one the CD, and HTTP where the machine has no
-// use for a CD.
+// installWays are all that Boot.InstallBy may be.
+var installWays = []string{"", "media", installByHTTP}
+
+// way is the designed way.
 func (m *machine) way(ctx context.Context, n *site.Node, s system) (way, error) {
 	drive, err := m.media(ctx, s)
+	return m.wayBy(n.Boot.InstallBy, s, drive, err)
+}
+
+// wayBy is the way that is asked for, of a machine with a drive or an error that
+// says why there is none; where none is asked for the CD, and HTTP where the
+// machine has no use for a CD.
+func (m *machine) wayBy(asked string, s system, drive slot, err error) (way, error) {
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return way{}, err
 	}
 	cd, bootable := s.override(m.cdTargets()...)
 	switch {
-	case n.Boot.InstallBy == installByHTTP && !s.takesHTTP():
+	case asked == installByHTTP && !s.takesHTTP():
 		return way{}, fmt.Errorf("the machine cannot be given a URL to boot from (HttpBootUri); leave the design's boot.installBy out: %w", errors.ErrUnsupported)
-	case n.Boot.InstallBy == installByHTTP, n.Boot.InstallBy == "" && (err != nil || !bootable) && s.takesHTTP():
+	case asked == installByHTTP, asked == "" && (err != nil || !bootable) && s.takesHTTP():
 		return way{schemas.UefiHTTPBootSource, drive}, nil
 	}
 	return way{cd, drive}, err

@@ -95,6 +95,13 @@ func TestInstallationByWhatTheMachineLacks(t *testing.T) {
 			if err != nil || !strings.Contains(inv.Lacks.Why(m.node, site.ActionInstall), c.says) || inv.Lacks.Why(m.node, site.ActionRestart) != "" {
 				t.Errorf("it lacks %+v (%v)", inv.Lacks, err)
 			}
+			// It tells it too of a machine whose design asks for another way.
+			other := *m.node
+			other.Boot.InstallBy = map[string]string{"": "http"}[c.by]
+			inv, err = i.Inspect(t.Context(), &other)
+			if err != nil || !strings.Contains(inv.Lacks.Why(m.node, site.ActionInstall), c.says) {
+				t.Errorf("seen for another design it lacks %+v (%v)", inv.Lacks, err)
+			}
 			if n := m.Writes(); n != 0 {
 				t.Errorf("%d writes", n)
 			}

@@ -106,6 +106,9 @@ func (x *exchange) bootable(given body) bool {
 			if !x.bootURI(v) {
 				return false
 			}
+		case name == "BootOrder" && x.fault.Kind == FaultOrderRefused:
+			x.fail(http.StatusBadRequest, "PropertyNotWritable", name)
+			return false
 		case name == "BootOrder":
 			if !x.orderable(v) {
 				return false

@@ -78,6 +78,7 @@ const (
 	FaultOverrideLost     FaultKind = "override-lost"
 	FaultOverrideIgnored  FaultKind = "override-ignored"
 	FaultOverrideSticks   FaultKind = "override-sticks"
+	FaultOrderRefused     FaultKind = "order-refused"
 	FaultModeUnknown      FaultKind = "mode-unknown"
 	FaultUnchangedRefused FaultKind = "unchanged-refused"
 	FaultFullBoot         FaultKind = "full-boot"
@@ -190,6 +191,7 @@ var faults = []struct {
 	{FaultOverrideLost, asking, "accepts boot settings and does not keep them"},
 	{FaultOverrideIgnored, living, "boots as if there were no override"},
 	{FaultOverrideSticks, living, "keeps an override for once after its boot"},
+	{FaultOrderRefused, asking, "shows a boot order and does not have it changed"},
 	{FaultModeUnknown, asking, "does not know BootSourceOverrideMode"},
 	{FaultUnchangedRefused, asking, "refuses boot settings that are so already"},
 	{FaultFullBoot, asking, "refuses an override without all of enabled, target and mode"},
