@@ -115,15 +115,17 @@ func (m *machine) send(ctx context.Context, f firmware, r resolvedDesign, names 
 			m.memory.sent[name] = r.want[name]
 		}
 	}
-	return taskOf(resp), nil
+	return taskOf(resp, m.client.host), nil
 }
 
 // taskOf is the task that an answer speaks of (DSP0266 section 14.6): the one in
 // its body, or the one it leads to. It is not the task's monitor, which some BMCs
-// delete with the task when it is read.
-func taskOf(resp *http.Response) string {
+// delete with the task when it is read. It is looked for on this BMC, by whatever
+// host it is named.
+func taskOf(resp *http.Response, host string) string {
 	var o object
 	if json.NewDecoder(resp.Body).Decode(&o) == nil && strings.HasPrefix(at[string](o, "@odata.type"), "#Task.") {
+		makeRelative(o, host)
 		return at[string](o, "@odata.id")
 	}
 	where, err := resp.Location()

@@ -83,6 +83,9 @@ func decode(path string, resp *http.Response) (object, error) {
 	if tag, err := json.Marshal(resp.Header.Get("ETag")); err == nil && resp.Header.Get("ETag") != "" {
 		o[etag] = tag
 	}
+	if resp.Request != nil {
+		makeRelative(o, resp.Request.URL.Host)
+	}
 	return o, nil
 }
 
@@ -249,11 +252,27 @@ func (c *client) openSession(ctx context.Context, context string) (s *gofish.Ses
 		return nil, nil, refused("POST %s accepted the login and gave no X-Auth-Token", c.sessions)
 	}
 	_ = json.NewDecoder(resp.Body).Decode(&made) // some answer with nothing
-	s.ID = link(made)
-	if at, err := resp.Location(); err == nil {
-		s.ID = at.EscapedPath()
-	}
+	makeRelative(made, c.host)
+	s.ID = c.sessionPath(resp, link(made))
 	return s, made, nil
+}
+
+// sessionPath is where a session is that was just opened: where the answer says so
+// in its Location, or else what it calls the session itself. It is on this BMC even
+// where a BMC names itself otherwise than it was addressed.
+func (c *client) sessionPath(resp *http.Response, named string) string {
+	at, err := resp.Location()
+	if err != nil {
+		return named
+	}
+	path, own := pathOn(c.host, at.String())
+	if !own && strings.HasPrefix(key(at.EscapedPath()), key(c.sessions)+"/") {
+		path, own = at.EscapedPath(), true
+	}
+	if !own {
+		return named
+	}
+	return path
 }
 
 // leftovers are the sessions that earlier terms have left.

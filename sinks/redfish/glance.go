@@ -140,6 +140,9 @@ func (g glance) again() site.Observed {
 // getUnless reads a resource, unless it still has the ETag. A BMC that takes
 // offence at the question is not asked so again.
 func (m *machine) getUnless(ctx context.Context, path, tag string) (*http.Response, error) {
+	if err := m.client.here(path); err != nil {
+		return nil, err
+	}
 	headers := map[string]string{}
 	if tag != "" {
 		headers["If-None-Match"] = tag

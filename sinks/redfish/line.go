@@ -61,6 +61,9 @@ func (l *line) session() string {
 }
 
 func (l *line) get(ctx context.Context, path string) (object, error) {
+	if err := l.here(path); err != nil {
+		return nil, err
+	}
 	resp, err := l.do(ctx, func(api *gofish.APIClient) (*http.Response, error) { return api.Get(path) })
 	if err != nil {
 		return nil, err
@@ -121,11 +124,17 @@ func (l *line) listed(ctx context.Context, path string) ([]string, error) {
 }
 
 func (l *line) post(ctx context.Context, path string, body any) error {
+	if err := l.here(path); err != nil {
+		return err
+	}
 	_, err := l.write(ctx, func(api *gofish.APIClient) (*http.Response, error) { return api.Post(path, body) })
 	return err
 }
 
 func (l *line) delete(ctx context.Context, path string) error {
+	if err := l.here(path); err != nil {
+		return err
+	}
 	_, err := l.write(ctx, func(api *gofish.APIClient) (*http.Response, error) { return api.Delete(path) })
 	return err
 }
@@ -141,6 +150,9 @@ func (l *line) patch(ctx context.Context, path string, was object, body any) err
 
 // change is patch, for those who want the answer.
 func (l *line) change(ctx context.Context, path string, was object, body any) (resp *http.Response, err error) {
+	if err := l.here(path); err != nil {
+		return nil, err
+	}
 	for i, tag := range etags(at[string](was, etag)) {
 		headers := map[string]string{}
 		if tag != "" {

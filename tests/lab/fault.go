@@ -55,6 +55,8 @@ const (
 	FaultSlash                FaultKind = "slash"
 	FaultNoSlash              FaultKind = "no-slash"
 	FaultInfoObject           FaultKind = "info-object"
+	FaultAbsolute             FaultKind = "absolute"
+	FaultElsewhere            FaultKind = "elsewhere"
 	FaultNotReady             FaultKind = "not-ready"
 	FaultNoEffect             FaultKind = "no-effect"
 
@@ -168,6 +170,8 @@ var faults = []struct {
 	{FaultSlash, asking, "knows a path only with a slash at its end"},
 	{FaultNoSlash, asking, "knows a path only without a slash at its end"},
 	{FaultInfoObject, asking, "has an object for the list of extended information"},
+	{FaultAbsolute, asking, "has its links with scheme and host"},
+	{FaultElsewhere, asking, "has its links with a host that is not its own"},
 	{FaultNotReady, asking, "answers SYS518 to a write: not ready"},
 	{FaultNoEffect, asking, "accepts a write and does nothing"},
 

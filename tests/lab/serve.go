@@ -348,6 +348,7 @@ func (x *exchange) describe(b body) {
 }
 
 func (x *exchange) send(status int, text []byte) {
+	text = x.absolute(text)
 	x.w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	x.w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	x.w.WriteHeader(status)
