@@ -39,8 +39,23 @@ func (m *machine) cdTargets() []schemas.BootSource {
 
 func bootsCD(s system) bool { return s.bootsOnce(schemas.CdBootSource) || s.bootsOnce(usbCd) }
 
-// bootOnce sets the override for the next boot, and proves it.
+// bootOnce sets the override for the next boot alone, and proves it.
 func (m *machine) bootOnce(ctx context.Context, n *site.Node, target schemas.BootSource) (system, error) {
+	return m.askOnce(ctx, n, target, system.bootsOnce)
+}
+
+// bootNext sets the override for the next boot, and proves it. Where the BMC keeps
+// it for all boots, whoever asked takes it back.
+func (m *machine) bootNext(ctx context.Context, n *site.Node, target schemas.BootSource) (system, error) {
+	s, err := m.askOnce(ctx, n, target, system.bootsNext)
+	if err == nil && s.bootsAlways(target) {
+		m.habits.met(onceLasts)
+	}
+	return s, err
+}
+
+// askOnce asks for one boot from a target until it shows.
+func (m *machine) askOnce(ctx context.Context, n *site.Node, target schemas.BootSource, shows func(system, schemas.BootSource) bool) (system, error) {
 	s, err := m.reread(ctx)
 	if err != nil || s.bootsOnce(target) {
 		return s, err
@@ -56,7 +71,9 @@ func (m *machine) bootOnce(ctx context.Context, n *site.Node, target schemas.Boo
 	if target == schemas.PxeBootSource && m.has(pxeAsBootNext) {
 		shown = append(shown, schemas.UefiBootNextBootSource)
 	}
-	return m.until(ctx, m.opts.Settle, "the next boot to be from "+string(target), func(s system) bool { return slices.ContainsFunc(shown, s.bootsOnce) })
+	return m.until(ctx, m.opts.Settle, "the next boot to be from "+string(target), func(s system) bool {
+		return slices.ContainsFunc(shown, func(t schemas.BootSource) bool { return shows(s, t) })
+	})
 }
 
 // cancelOverride takes an override back, and proves it.
@@ -65,6 +82,54 @@ func (m *machine) cancelOverride(ctx context.Context, s system) (system, error) 
 		return s, err
 	}
 	return m.until(ctx, m.opts.Settle, "the boot override to be disabled", func(s system) bool { return !bootsCD(s) })
+}
+
+// installerSources are what an installer is booted from.
+var installerSources = []schemas.BootSource{schemas.CdBootSource, usbCd, schemas.UefiHTTPBootSource}
+
+// cancelLasting takes an override back that has every boot be from what an installer
+// comes from, and proves it: by none, or by the disk where a BMC always has one. One
+// that the design has as the first of the boot order stays.
+func (m *machine) cancelLasting(ctx context.Context, n *site.Node, s system) error {
+	i := slices.IndexFunc(installerSources, s.bootsAlways)
+	if i < 0 || lastsByDesign(n, s) {
+		return nil
+	}
+	gone := func(s system) bool { return !s.bootsAlways(installerSources[i]) }
+	err := m.override(ctx, s, boot{Enabled: schemas.DisabledBootSourceOverrideEnabled})
+	if err == nil {
+		_, err = m.until(ctx, m.opts.Settle, "the boot override to be disabled", gone)
+	}
+	disk, ok := s.override(schemas.HddBootSource)
+	var slow *noEffectError
+	var answer *answerError
+	if !ok || !errors.As(err, &slow) && !errors.As(err, &answer) || hasMessage(err, notNow...) {
+		return err
+	}
+	_, err = m.bootNext(ctx, n, disk)
+	return err
+}
+
+// freeFromDisk takes an override back that has every boot be from the disk though it
+// was asked for one, so that the boot order holds again. A BMC that always has an
+// override keeps this one: it leads to the installed system.
+func (m *machine) freeFromDisk(ctx context.Context, n *site.Node) error {
+	s, err := m.reread(ctx)
+	if err != nil || !s.bootsAlways(schemas.HddBootSource) || lastsByDesign(n, s) {
+		return err
+	}
+	err = m.override(ctx, s, boot{Enabled: schemas.DisabledBootSourceOverrideEnabled})
+	var answer *answerError
+	if errors.As(err, &answer) && !hasMessage(err, notNow...) {
+		return nil
+	}
+	return err
+}
+
+// lastsByDesign says whether the override that a machine shows is how the design has
+// it boot always: on a BMC without a boot order, that is its only form.
+func lastsByDesign(n *site.Node, s system) bool {
+	return len(s.bootOrder()) == 0 && len(n.Boot.Order) > 0 && n.Boot.Order[0] == words(s.object, "Boot", overrideTarget)
 }
 
 // override writes a boot override in the way that the BMC takes.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"slices"
 
 	"github.com/stmcginnis/gofish/schemas"
 
@@ -25,6 +27,16 @@ var errNoCDBoot = fmt.Errorf("the machine cannot be told to boot from a CD once:
 //	off     none     once       insert, power on
 //	off     none     disabled   override, insert, power on
 //	on      none     -          everything
+//
+// Some BMCs refuse the override while there is no medium. There the override leads to
+// the disk while the medium goes in, so that neither the boot order nor a person at
+// the power button boots the installer, and it is still seen how far it came:
+//
+//	off     ours     once, disk  everything
+//
+// Others keep the override after its boot. It is taken back when the installer is
+// done. Until then it is not seen whether the installer has come and gone; one that
+// is booted again does what it did, on a machine that has not run what it installed.
 func (m *machine) install(ctx context.Context, step site.Step, n *site.Node, s system, may driver.Permit) error {
 	if step.Image == nil || step.Image.URL == "" {
 		return refused("the step names no image")
@@ -41,25 +53,29 @@ func (m *machine) install(ctx context.Context, step site.Step, n *site.Node, s s
 		err = fmt.Errorf("%w; the machine can boot an installer by HTTP, if the design's boot.installBy is \"http\"", err)
 	}
 	if errors.Is(err, driver.ErrRefused) || errors.Is(err, driver.ErrNotPermitted) || errors.Is(err, errors.ErrUnsupported) {
-		return m.withdraw(ctx, err)
+		return m.withdraw(ctx, n, err)
 	}
 	return err
 }
 
 func (m *machine) bootImage(ctx context.Context, step site.Step, n *site.Node, w way, s system, may driver.Permit) (err error) {
-	if step.Resumed && w.image(s) == step.Image.URL {
-		s, err = m.rejoin(ctx, s)
-	} else {
+	loaded := step.Resumed && w.image(s) == step.Image.URL
+	if loaded {
+		if s, err = m.rejoin(ctx, s); err == nil {
+			loaded, err = m.wasArmed(ctx, n, w, s)
+		}
+	}
+	if err == nil && !loaded {
 		s, err = m.load(ctx, step, n, w, s, may)
 	}
-	if err != nil || s.off() && !s.bootsOnce(w.target) {
+	if err != nil || s.off() && !w.armed(s) {
 		return err
 	}
 	if err := may.Ask(ctx, step); err != nil {
 		return err
 	}
 	// The installer may be so quick that the machine is off again.
-	return m.powerOn(ctx, s, func(s system) bool { return s.on() || s.off() && !s.bootsOnce(w.target) })
+	return m.powerOn(ctx, s, func(s system) bool { return s.on() || s.off() && !w.armed(s) })
 }
 
 // rejoin waits for where a machine with our image goes by itself.
@@ -68,6 +84,31 @@ func (m *machine) rejoin(ctx context.Context, s system) (system, error) {
 		return s, nil
 	}
 	return m.arrive(ctx, s)
+}
+
+// wasArmed says whether a machine with our image has had the override that leads to
+// it. Where the medium goes in first it has one that leads to the disk before that.
+// One that leads there for all boots may be so for another reason: a BMC that is
+// asked for one boot then tells by what it shows.
+func (m *machine) wasArmed(ctx context.Context, n *site.Node, w way, s system) (bool, error) {
+	switch {
+	case w.byHTTP() || !s.off():
+		return true, nil
+	case s.bootsOnce(schemas.HddBootSource):
+		return false, nil
+	case !s.bootsAlways(schemas.HddBootSource):
+		return true, nil
+	}
+	_, err := m.bootNext(ctx, n, schemas.HddBootSource)
+	if err != nil {
+		return true, err
+	}
+	_, err = m.until(ctx, m.opts.Settle/10, "the next boot alone to be from the disk", func(s system) bool { return s.bootsOnce(schemas.HddBootSource) })
+	var lasts *noEffectError
+	if errors.As(err, &lasts) {
+		return false, nil
+	}
+	return true, err
 }
 
 // load makes a machine that is off and whose next boot is from the image.
@@ -82,25 +123,68 @@ func (m *machine) load(ctx context.Context, step site.Step, n *site.Node, w way,
 	if err := may.Ask(ctx, step); err != nil {
 		return s, err
 	}
-	s, err := m.bootOnce(ctx, n, w.target)
+	if w.byHTTP() {
+		s, err := m.bootOnce(ctx, n, w.target)
+		if err != nil {
+			return s, err
+		}
+		return m.giveURI(ctx, s, step.Image.URL)
+	}
+	now, err := m.bootNext(ctx, n, w.target)
+	if wantsMedium(err) {
+		return m.loadFirst(ctx, step, n, w, s, err)
+	}
+	if err != nil {
+		return now, err
+	}
+	return now, m.insert(ctx, now, w.drive, step.Image.URL)
+}
+
+// wantsMedium says whether an override may have been refused because there is no
+// medium yet. sushy-tools answers 500 then.
+func wantsMedium(err error) bool {
+	return hasStatus(err, http.StatusBadRequest, http.StatusConflict, http.StatusInternalServerError, http.StatusNotImplemented) && !hasMessage(err, notNow...)
+}
+
+// loadFirst puts the image in before the override leads to it, on a BMC that has
+// refused the override without. The one to the disk comes before both: where it
+// cannot be had, the refusal stands.
+func (m *machine) loadFirst(ctx context.Context, step site.Step, n *site.Node, w way, s system, refusal error) (system, error) {
+	disk, ok := s.override(schemas.HddBootSource)
+	if !ok {
+		return s, refusal
+	}
+	s, err := m.bootNext(ctx, n, disk)
+	var slow *noEffectError
+	var answer *answerError
+	if errors.As(err, &slow) || errors.As(err, &answer) {
+		return s, refusal
+	}
 	if err != nil {
 		return s, err
 	}
-	if w.byHTTP() {
-		return m.giveURI(ctx, s, step.Image.URL)
+	if err := m.insert(ctx, s, w.drive, step.Image.URL); err != nil {
+		return s, err
 	}
-	return s, m.insert(ctx, s, w.drive, step.Image.URL)
+	if s, err = m.bootNext(ctx, n, w.target); err != nil {
+		if left := m.ejectAll(ctx, s); left != nil {
+			return s, fmt.Errorf("%w; the image could not be ejected: %w", err, left)
+		}
+		return s, err
+	}
+	m.habits.met(mediumFirst)
+	return s, nil
 }
 
 // withdraw disarms a machine whose installation was refused: nobody takes it up
 // again, and whoever presses the power button later must not start it.
-func (m *machine) withdraw(ctx context.Context, refusal error) error {
+func (m *machine) withdraw(ctx context.Context, n *site.Node, refusal error) error {
 	if m.client.bound.ended != nil {
 		return fmt.Errorf("%w; what was prepared before was not taken back, and the machine of the step may boot the installer when it is switched on", refusal)
 	}
 	s, err := m.reread(ctx)
 	if err == nil && s.off() {
-		_, err = m.disarm(ctx, s)
+		_, err = m.disarm(ctx, n, s)
 	}
 	if err != nil {
 		return fmt.Errorf("%w; what was prepared could not be taken back, and the machine may boot the installer when it is switched on: %v", refusal, err)
@@ -111,8 +195,9 @@ func (m *machine) withdraw(ctx context.Context, refusal error) error {
 // disarm takes from a machine that is off whatever would make its next boot
 // that of an installer: the override, with the URL that it leads to, and the
 // media, which may come before the disk in the boot order. A drive that the BMC
-// does not show holds nothing of ours.
-func (m *machine) disarm(ctx context.Context, s system) (system, error) {
+// does not show holds nothing of ours. An override that lasts is taken back after the
+// media: it may go with them.
+func (m *machine) disarm(ctx context.Context, n *site.Node, s system) (system, error) {
 	var err error
 	switch {
 	case bootsCD(s):
@@ -123,7 +208,13 @@ func (m *machine) disarm(ctx context.Context, s system) (system, error) {
 	if err != nil {
 		return s, err
 	}
-	return s, m.ejectAll(ctx, s)
+	if err := m.ejectAll(ctx, s); err != nil || !slices.ContainsFunc(installerSources, s.bootsAlways) {
+		return s, err
+	}
+	if s, err = m.reread(ctx); err == nil {
+		err = m.cancelLasting(ctx, n, s)
+	}
+	return s, err
 }
 
 // finish takes the installer's medium out and boots the installed system. It
@@ -141,10 +232,30 @@ func (m *machine) finish(ctx context.Context, n *site.Node, s system) error {
 	if err := m.unload(ctx, w, s); err != nil {
 		return err
 	}
-	if disk, ok := s.override(schemas.HddBootSource); ok && s.off() {
-		if s, err = m.bootOnce(ctx, n, disk); err != nil {
+	if s.off() {
+		if s, err = m.leadToDisk(ctx, n, s); err != nil {
 			return err
 		}
 	}
-	return m.powerOn(ctx, s, system.on)
+	if err := m.powerOn(ctx, s, system.on); err != nil || !s.bootsAlways(schemas.HddBootSource) {
+		return err
+	}
+	return m.freeFromDisk(ctx, n)
+}
+
+// leadToDisk has the next boot of a machine that is off be from its disk, where the
+// BMC can be told so for one boot. An override that lasts is taken back instead.
+func (m *machine) leadToDisk(ctx context.Context, n *site.Node, s system) (system, error) {
+	if slices.ContainsFunc(installerSources, s.bootsAlways) {
+		now, err := m.reread(ctx) // it may have gone with the medium
+		if err == nil {
+			err = m.cancelLasting(ctx, n, now)
+		}
+		return now, err
+	}
+	disk, ok := s.override(schemas.HddBootSource)
+	if !ok {
+		return s, nil
+	}
+	return m.bootNext(ctx, n, disk)
 }

@@ -520,3 +520,26 @@ func TestQuirkSessionsOfTheDead(t *testing.T) {
 		})
 	}
 }
+
+// A BMC that wants the medium before the override, or keeps an override for one boot,
+// is installed as others are.
+func TestInstalledInOtherOrders(t *testing.T) {
+	for _, kind := range []lab.FaultKind{lab.FaultMediumFirst, lab.FaultOnceLasts, lab.FaultEmulator} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel() // they mostly wait
+			m := newRack(t, 1, func(m *lab.MachineConfig) { m.Power = "on" }).take()
+			m.SetFault(lab.Fault{Kind: kind})
+			h := m.open(t)
+			if err := h.Apply(t.Context(), m.step(site.ActionInstall), m.node, drivertest.Permitted); err != nil {
+				t.Fatal(err)
+			}
+			waitFor(t, "the installer to be done", func() bool { return m.power() == "off" })
+			if err := h.Apply(t.Context(), m.step(site.ActionFinishInstall), m.node, drivertest.Permitted); err != nil {
+				t.Fatal(err)
+			}
+			if s := m.State(); s.DiskDigest != m.image.SHA256 || s.Media != "" || s.Counts.Installs != 1 || s.Counts.Installers != 1 || s.Power != "On" {
+				t.Errorf("the machine is %+v", s)
+			}
+		})
+	}
+}

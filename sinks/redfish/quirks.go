@@ -55,6 +55,10 @@ const (
 	nextSlot quirk = "next-slot"
 	// overrideForm: a boot override is taken in another form than usual.
 	overrideForm quirk = "override-form"
+	// mediumFirst: an override to a CD is refused while no medium is in.
+	mediumFirst quirk = "medium-before-override"
+	// onceLasts: an override for one boot is kept for all of them.
+	onceLasts quirk = "once-lasts"
 	// bootSettings: the boot is set at the system's settings object.
 	bootSettings quirk = "boot-in-settings-object"
 	// etagForm: a write with the ETag as it was given is refused.

@@ -20,7 +20,7 @@ import (
 func (m *machine) start(ctx context.Context, step site.Step, n *site.Node, s system) error {
 	s, err := m.arrive(ctx, s)
 	if err == nil && s.off() && !step.AsSet {
-		s, err = m.disarm(ctx, s)
+		s, err = m.disarm(ctx, n, s)
 	}
 	if err == nil && s.off() {
 		err = m.bootAgain(ctx, n, s)

@@ -121,6 +121,18 @@ func (s system) bootsOnce(target schemas.BootSource) bool {
 		at[schemas.BootSource](s.object, "Boot", "BootSourceOverrideTarget") == target
 }
 
+// bootsAlways says whether every boot is from the target until that is changed.
+func (s system) bootsAlways(target schemas.BootSource) bool {
+	return s.overrides(schemas.ContinuousBootSourceOverrideEnabled) &&
+		at[schemas.BootSource](s.object, "Boot", overrideTarget) == target
+}
+
+// bootsNext says whether the next boot is from the target. Some BMCs keep for all
+// boots what they were asked for one.
+func (s system) bootsNext(target schemas.BootSource) bool {
+	return s.bootsOnce(target) || s.bootsAlways(target)
+}
+
 // override is the first of the targets that a one-time boot may have; a BMC
 // that lists none takes the first.
 func (s system) override(targets ...schemas.BootSource) (schemas.BootSource, bool) {

@@ -29,6 +29,14 @@ func (w way) image(s system) string {
 	return w.drive.image()
 }
 
+// armed says whether the next boot is from what the machine was given.
+func (w way) armed(s system) bool {
+	if w.byHTTP() {
+		return s.bootsOnce(w.target)
+	}
+	return s.bootsNext(w.target)
+}
+
 func (w way) loaded(s system) bool { return w.drive.inserted() || w.byHTTP() && s.httpURI() != "" }
 
 // installByHTTP is Boot.InstallBy for HTTP boot.

@@ -20,7 +20,7 @@ func (x *exchange) patchSystem() {
 	if !ok || !x.bootable(given) {
 		return
 	}
-	if !x.fullBoot(given) {
+	if !x.fullBoot(given) || !x.leadsSomewhere(given) {
 		return
 	}
 	if x.kind.boot.postLocks && locked(x.Machine, x.inPOSTLocked) {
@@ -55,6 +55,26 @@ func (x *exchange) fullBoot(given body) bool {
 			x.fail(http.StatusBadRequest, "PropertyValueNotInList", shown(given[name]), name)
 			return false
 		}
+	}
+	return true
+}
+
+// leadsSomewhere says whether an override is to what is there, for a BMC that looks;
+// it answers itself when it is not.
+func (x *exchange) leadsSomewhere(given body) bool {
+	target, targeted := given["BootSourceOverrideTarget"]
+	toCD := target == "Cd" || target == "UsbCd"
+	empty := locked(x.Machine, x.insertedLocked) == ""
+	switch {
+	case x.fault.Kind == FaultMediumFirst && toCD && empty:
+		x.fail(http.StatusBadRequest, "PropertyValueNotInList", shown(target), "BootSourceOverrideTarget")
+		return false
+	case x.fault.Kind == FaultEmulator && (toCD && empty || target == "None"):
+		x.fail(http.StatusInternalServerError, "InternalError")
+		return false
+	case x.fault.Kind == FaultEmulator && !targeted && given["BootSourceOverrideEnabled"] != nil && given["BootSourceOverrideMode"] == nil:
+		x.fail(http.StatusBadRequest, "PropertyMissing", "BootSourceOverrideTarget")
+		return false
 	}
 	return true
 }
@@ -179,7 +199,7 @@ func (x *exchange) orderable(v any) bool {
 // setBootLocked makes boot settings; those of a settings object wait for the
 // next boot.
 func (x *exchange) setBootLocked(given body) {
-	m := x.Machine
+	m, before := x.Machine, x.override
 	if refs := texts(given["BootOrder"]); refs != nil {
 		if x.path == x.kind.settings && x.fault.Kind != FaultFutureState {
 			m.nextOrder = refs
@@ -197,17 +217,21 @@ func (x *exchange) setBootLocked(given body) {
 	if uri, ok := given["HttpBootUri"]; ok {
 		m.httpURI, _ = uri.(string) // none when it is null
 	}
-	x.twistLocked(given)
+	x.twistLocked(given, before)
 	if m.override.enabled == "Disabled" {
 		m.override.target = "None"
 	}
 }
 
-// twistLocked is what a fault makes of an override.
-func (x *exchange) twistLocked(given body) {
+// twistLocked is what a fault makes of an override, which was another before.
+func (x *exchange) twistLocked(given body, before override) {
 	o := &x.override
 	target := given["BootSourceOverrideTarget"]
 	switch {
+	case x.fault.Kind == FaultEmulator && target == nil:
+		*o = before
+	case x.fault.Kind == FaultEmulator, x.fault.Kind == FaultOnceLasts && o.enabled == "Once":
+		o.enabled = "Continuous"
 	case target == nil:
 	case x.fault.Kind == FaultOnceUnlessSent && given["BootSourceOverrideEnabled"] == nil:
 		o.enabled = "Once"

@@ -90,6 +90,9 @@ const (
 	FaultModeFlips        FaultKind = "mode-flips"
 	FaultUsbCd            FaultKind = "usb-cd"
 	FaultPxeRenamed       FaultKind = "pxe-renamed"
+	FaultMediumFirst      FaultKind = "medium-first"
+	FaultOnceLasts        FaultKind = "once-lasts"
+	FaultEmulator         FaultKind = "emulator"
 
 	FaultInsertError    FaultKind = "insert-error"
 	FaultStaleInserted  FaultKind = "stale-inserted"
@@ -205,6 +208,9 @@ var faults = []struct {
 	{FaultModeFlips, asking, "changes the boot mode with the target"},
 	{FaultUsbCd, asking, "calls its virtual CD UsbCd"},
 	{FaultPxeRenamed, asking, "turns the target Pxe into UefiBootNext"},
+	{FaultMediumFirst, asking, "refuses an override to a CD while no medium is in"},
+	{FaultOnceLasts, asking, "makes an override for once one for all boots"},
+	{FaultEmulator, asking, "has overrides as sushy-tools on libvirt: for all boots, to what is there, and never disabled"},
 
 	{FaultInsertError, asking, "answers 500 to an insertion that it has carried out"},
 	{FaultStaleInserted, asking, "shows a medium that was ejected"},

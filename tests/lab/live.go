@@ -73,6 +73,9 @@ func (m *Machine) liveSystem(b body) {
 		b["Boot"] = boot
 	}
 	boot["BootSourceOverrideEnabled"], boot["BootSourceOverrideTarget"] = m.override.enabled, m.override.target
+	if m.fault.Kind == FaultEmulator && m.override.enabled == "Disabled" {
+		boot["BootSourceOverrideEnabled"], boot["BootSourceOverrideTarget"] = "Continuous", "Hdd"
+	}
 	if m.override.mode != "" {
 		boot["BootSourceOverrideMode"] = m.override.mode
 	}

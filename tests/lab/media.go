@@ -193,6 +193,9 @@ func (m *Machine) ejectLocked(i int) {
 	if i < len(m.media) {
 		m.media[i] = loaded{}
 	}
+	if m.fault.Kind == FaultEmulator && m.override.target == "Cd" && m.insertedLocked() == "" {
+		m.override.target = "Hdd" // the drive is gone with what was in it
+	}
 }
 
 // patchMedia inserts a medium by its Image, and ejects it by none or by
