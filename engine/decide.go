@@ -152,27 +152,34 @@ func (w *worker) leave(ctx context.Context, j job) outcome {
 	return outcome{state: site.Progressing, reason: "removed", wait: observeEvery(j.site)}
 }
 
-// awaited is what a worker waits for on its machine, and since when.
+// awaited is what a worker waits for on its machine, since when it does, and what
+// is recorded of when it began: zero for what nobody has recorded.
 type awaited struct {
-	what  string
-	since time.Time
+	what            string
+	since, recorded time.Time
 }
 
 // longestWait is how long something may be under way on a machine that has no
 // time of its own.
 const longestWait = 30 * time.Minute
 
-// await watches what is under way on the machine, but not for ever.
+// await watches what is under way on the machine, but not for ever. What is recorded
+// counts on over a restart. Where the clock was set back since it may be still to
+// come, and the wait of this process counts.
 func (w *worker) await(j job, what string, v view) outcome {
-	if w.awaited.what != what {
-		w.awaited = awaited{what, time.Now()}
-	}
 	r := j.memory.Recorded
-	since, limit := w.awaited.since, longestWait
+	recorded, limit := time.Time{}, longestWait
 	if i := r.Installing; i != nil {
-		since, limit = i.Since, installTimeout(j)
+		recorded, limit = i.Since, installTimeout(j)
 	} else if unproven(r) {
-		since, limit = r.Installed.Since, installTimeout(j)
+		recorded, limit = r.Installed.Since, installTimeout(j)
+	}
+	if w.awaited.what != what || !w.awaited.recorded.Equal(recorded) {
+		w.awaited = awaited{what, time.Now(), recorded}
+	}
+	since := w.awaited.since
+	if !recorded.IsZero() && recorded.Before(since) {
+		since = recorded
 	}
 	if time.Since(since) > limit {
 		return outcome{state: site.Stalled, reason: fmt.Sprintf("%s, for longer than %s; look at %s, and raise the generation to install it anew", what, limit, consoleOf(j.node)), wait: observeEvery(j.site)}

@@ -32,6 +32,7 @@ var foundSeeds = map[uint64]string{
 	1795488617: "a restart waited without an end for a machine that somebody had switched off",
 	84716:      "a law gave an installer whose image the design had dropped too little time",
 	41507:      "a law held a step on a machine against the one in its place",
+	1795623007: "a machine was waited for by a time that was still to come, since the clock had been set back",
 	1795507487: "a law held a node whose own failure had halted the rollout, before anything could be sent to it",
 	5084:       "the oracle did not let people approve what a merge had approved that nobody had asked about yet",
 }
