@@ -78,6 +78,9 @@ func rollsBack(t *trial, ctx context.Context) {
 	t.daemon.state = t.copyState(pick(t, t.copies))
 	t.note("the records are set back")
 	t.forget()
+	t.people.mu.Lock()
+	t.people.forced = 0 // a daemon on older records may go by an earlier design
+	t.people.mu.Unlock()
 	t.up()
 }
 

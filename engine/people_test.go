@@ -194,6 +194,7 @@ func (p *people) readUses(r *site.Report) {
 
 // approve is a person approving a set that they have read.
 func (p *people) approve(ctx context.Context, d *daemon, digest string) {
+	p.t.seeInForce() // the plan that they read says of which revision it is
 	if said, err := p.t.orders(ctx, d, site.Order{Verb: site.VerbApprove, Digest: digest}); wasHeard(err) {
 		p.ledger.Approve(time.Now(), digest, "a command", p.named(said, err))
 	}

@@ -284,10 +284,16 @@ func (l *Ledger) openMergedLocked(now time.Time) {
 // openLocked opens an entry for each line of a set that the design in force plans
 // and that was never approved before, or by another decision of which nothing came:
 // an engine asks the forge about a merge some time later, and one that died has
-// opened nothing. Until then the same line waits, and people decide on it anew.
+// opened nothing. Until then the same line waits, and people decide on it anew. A line
+// of a design counts for what that design plans, and not for what engines do that go
+// by others.
 func (l *Ledger) openLocked(now time.Time, digest, by string, how means, counts func(node string) bool) {
 	for _, line := range l.shown[digest].Lines {
-		if !l.plannedLocked(line) || !counts(line.Node) {
+		planned := l.plannedLocked(line)
+		if how == byLine {
+			planned = l.design.plans(line) // by the design that has it
+		}
+		if !planned || !counts(line.Node) {
 			continue
 		}
 		opened := &Entry{Line: line, By: by, Set: digest, Opened: now, means: how, expires: now.Add(Lasts)}
