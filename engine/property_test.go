@@ -32,6 +32,8 @@ var foundSeeds = map[uint64]string{
 	1795488617: "a restart waited without an end for a machine that somebody had switched off",
 	84716:      "a law gave an installer whose image the design had dropped too little time",
 	41507:      "a law held a step on a machine against the one in its place",
+	1795643461: "a law took a machine for one that had served, though the name had been on another one since",
+	1795675664: "a law held a pause against a node that had been removed from the records since",
 	1795710701: "the oracle held an approval on older records to a design that their daemon did not have yet",
 	1795672066: "likewise",
 	1795648132: "the oracle had not seen which design came into force beside when somebody approved what that showed",

@@ -137,6 +137,11 @@ func (t *trial) see() *site.Report {
 		t.reigns = append(t.reigns, reign{time.Now(), id, d})
 		t.note("in force: %s", id)
 		t.inForce(id)
+		for name, was := range t.settled { // of another machine nothing is known any more
+			if d != nil && d.Nodes[name] != nil && !d.Nodes[name].Machine().Matches(was) {
+				delete(t.settled, name)
+			}
+		}
 	}
 	t.people.read(&r)
 	if was := t.rollout; r.Status.Rollout != nil && r.Status.Rollout.Halted != "" && (was == nil || was.Halted == "") {
@@ -225,6 +230,12 @@ func (t *trial) orders(ctx context.Context, d *daemon, o site.Order) (said strin
 	said, err = e.Do(ctx, o)
 	if !t.quiet {
 		t.note("order to %s: %s %s%s: %s %v", d.label, o.Verb, o.Node, o.Digest, said, err)
+	}
+	if err == nil && strings.HasPrefix(said, "removed "+o.Node+" from the records") {
+		t.mu.Lock()
+		end(t.holds, o.Node) // what was said of it is forgotten
+		end(t.kept, o.Node)
+		t.mu.Unlock()
 	}
 	return said, err
 }

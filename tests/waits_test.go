@@ -29,7 +29,7 @@ var bubbles = []string{"synctest.Test", "inBubble", "inBox", "in"}
 
 // inBubbles are the functions that are called within bubbles only, and sleep.
 var inBubbles = []string{
-	"sinks/redfish/cut_test.go cutAt", "sinks/redfish/cut_test.go installCutAt", "sinks/redfish/cut_test.go powerOn",
+	"sinks/redfish/cut_test.go cutAt", "sinks/redfish/order_test.go installTakenUpAt", "sinks/redfish/cut_test.go installCutAt", "sinks/redfish/cut_test.go powerOn",
 	"sinks/redfish/swap_test.go follow",
 	"sinks/redfish/swap_test.go prepare",
 	"engine/chaos_test.go setsClock", "engine/chaos_test.go nextChapter", "engine/desk_test.go Announce", "engine/story_test.go rises",
