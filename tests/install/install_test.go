@@ -1,3 +1,5 @@
+// Package install holds that the packages install, run, upgrade and go as
+// docs/install.md says, under a real systemd.
 package install
 
 import (
@@ -16,36 +18,40 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/slipway-gitops/slipway/tests/nspawn"
 )
+
+func TestMain(m *testing.M) { os.Exit(nspawn.Main(m)) }
 
 // The package installs, its daemon follows a repository over SSH, its socket is
 // for a group, an upgrade and a removal keep what was recorded, and a purge does not.
 func TestPackageUnderSystemd(t *testing.T) {
 	t.Parallel()
-	require(t, "systemd-nspawn", "mmdebstrap", "nsenter", "tar", "bash")
-	deb := only(t, packages(t), ".deb")
-	s := boot(t)
-	if out, err := exec.Command("cp", "-r", deb, "../../site-example", filepath.Join(s.root, "root")).CombinedOutput(); err != nil {
+	nspawn.Require(t)
+	deb := nspawn.Only(t, nspawn.Packages(t), ".deb")
+	s := nspawn.Boot(t, nspawn.Loopback)
+	if out, err := exec.Command("cp", "-r", deb, "../../site-example", filepath.Join(s.Root, "root")).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	install := "dpkg -i /root/" + filepath.Base(deb)
 
 	// What the package brings. Nothing starts by itself.
-	s.does(install)
-	s.says("id -nG slipway; systemctl is-active slipway || true; systemctl is-enabled slipway slipway-backup.timer || true", "slipway\ninactive\ndisabled\ndisabled")
-	s.says("stat -c '%n %U:%G %a' /etc/slipway/credentials /etc/slipway/slipway.env /var/lib/slipway /var/lib/slipway-key /var/lib/slipway-backup",
+	s.Does(install)
+	s.Says("id -nG slipway; systemctl is-active slipway || true; systemctl is-enabled slipway slipway-backup.timer || true", "slipway\ninactive\ndisabled\ndisabled")
+	s.Says("stat -c '%n %U:%G %a' /etc/slipway/credentials /etc/slipway/slipway.env /var/lib/slipway /var/lib/slipway-key /var/lib/slipway-backup",
 		"/etc/slipway/credentials root:root 700\n/etc/slipway/slipway.env root:root 644\n/var/lib/slipway slipway:slipway 710\n"+
 			"/var/lib/slipway-key slipway:slipway 700\n/var/lib/slipway-backup slipway:slipway 700")
 
 	// Without a repository the daemon says what is missing and is not started
 	// again; that there are no credentials does not matter to systemd.
-	s.does("systemctl start slipway")
-	s.comes("systemctl show -P ExecMainStatus slipway", "64")
-	s.says("systemctl show -P ActiveState slipway; systemctl show -P NRestarts slipway", "failed\n0")
-	s.does("journalctl -u slipway | grep -q 'run follows either --repo or --dir'")
+	s.Does("systemctl start slipway")
+	s.Comes("systemctl show -P ExecMainStatus slipway", "64")
+	s.Says("systemctl show -P ActiveState slipway; systemctl show -P NRestarts slipway", "failed\n0")
+	s.Does("journalctl -u slipway | grep -q 'run follows either --repo or --dir'")
 
 	// A repository on an SSH server, whose key and credential are files.
-	s.does(`useradd -m -s /usr/bin/git-shell git
+	s.Does(`useradd -m -s /usr/bin/git-shell git
 		git init -q --bare -b main /home/git/site.git
 		cd /root/site-example; git init -q -b main; git add -A
 		git -c user.name=t -c user.email=t@example.org commit -qm 'the site'; git push -q /home/git/site.git main; chown -R git: /home/git
@@ -54,70 +60,70 @@ func TestPackageUnderSystemd(t *testing.T) {
 		echo "127.0.0.1 $(cut -d' ' -f1,2 /etc/ssh/ssh_host_ed25519_key.pub)" >>/etc/slipway/known_hosts
 		(umask 077; printf 'hosts: 127.0.0.1\nuse: git\n\n' | cat - /root/key >/etc/slipway/credentials/git)
 		echo SLIPWAY_REPO=ssh://git@127.0.0.1/home/git/site.git >>/etc/slipway/slipway.env`)
-	s.does("systemctl enable --now slipway")
-	s.comes("slipway status", "site example  0/12 in-sync")
-	s.comes("runuser -u git -- git -C /home/git/site.git branch --list 'slipway/*'", "slipway/status/example") // it may also write there
-	s.says("systemctl is-active slipway; stat -c '%U' /proc/$(systemctl show -P MainPID slipway)", "active\nslipway")
-	s.says("stat -c '%n %U:%G %a' /var/lib/slipway /var/lib/slipway/control.sock /var/lib/slipway/records /var/lib/slipway-key/site.key",
+	s.Does("systemctl enable --now slipway")
+	s.Comes("slipway status", "site example  0/12 in-sync")
+	s.Comes("runuser -u git -- git -C /home/git/site.git branch --list 'slipway/*'", "slipway/status/example") // it may also write there
+	s.Says("systemctl is-active slipway; stat -c '%U' /proc/$(systemctl show -P MainPID slipway)", "active\nslipway")
+	s.Says("stat -c '%n %U:%G %a' /var/lib/slipway /var/lib/slipway/control.sock /var/lib/slipway/records /var/lib/slipway-key/site.key",
 		"/var/lib/slipway slipway:slipway 710\n/var/lib/slipway/control.sock slipway:slipway 660\n"+
 			"/var/lib/slipway/records slipway:slipway 700\n/var/lib/slipway-key/site.key slipway:slipway 400")
-	s.says("find /var/lib/slipway -mindepth 1 -maxdepth 1 ! -type s -perm /077", "")
+	s.Says("find /var/lib/slipway -mindepth 1 -maxdepth 1 ! -type s -perm /077", "")
 
 	// People of the group use the daemon by their own names, and read no file.
-	s.does("useradd -m -G slipway ana; useradd -m bob")
-	s.does("runuser -u ana -- slipway status")
-	s.says("runuser -u ana -- slipway __complete why controller- 2>/dev/null | sed -n 1p | cut -f1", "controller-1")
-	s.does("runuser -u ana -- slipway pause compute-1 --reason 'rack move'")
-	s.does("slipway history compute-1 | grep 'by ana'")
-	s.refuses("runuser -u ana -- ls /var/lib/slipway", "Permission denied")
-	s.refuses("runuser -u ana -- cat /etc/slipway/credentials/git", "Permission denied")
-	s.refuses("runuser -u bob -- slipway status", "is not open to you")
-	s.refuses("runuser -u bob -- slipway pause compute-2 --reason x", "is not open to you")
+	s.Does("useradd -m -G slipway ana; useradd -m bob")
+	s.Does("runuser -u ana -- slipway status")
+	s.Says("runuser -u ana -- slipway __complete why controller- 2>/dev/null | sed -n 1p | cut -f1", "controller-1")
+	s.Does("runuser -u ana -- slipway pause compute-1 --reason 'rack move'")
+	s.Does("slipway history compute-1 | grep 'by ana'")
+	s.Refuses("runuser -u ana -- ls /var/lib/slipway", "Permission denied")
+	s.Refuses("runuser -u ana -- cat /etc/slipway/credentials/git", "Permission denied")
+	s.Refuses("runuser -u bob -- slipway status", "is not open to you")
+	s.Refuses("runuser -u bob -- slipway pause compute-2 --reason x", "is not open to you")
 
 	// A backup while the daemon runs, and one while it does not.
-	s.does("systemctl start slipway-backup")
-	s.says("stat -c '%U:%G %a' /var/lib/slipway-backup/day-$(date +%u).jsonl", "slipway:slipway 600")
-	s.does("grep -q 'rack move' /var/lib/slipway-backup/day-*.jsonl; rm /var/lib/slipway-backup/*")
-	s.does("systemctl stop slipway; systemctl start slipway-backup; grep -q 'rack move' /var/lib/slipway-backup/day-*.jsonl")
+	s.Does("systemctl start slipway-backup")
+	s.Says("stat -c '%U:%G %a' /var/lib/slipway-backup/day-$(date +%u).jsonl", "slipway:slipway 600")
+	s.Does("grep -q 'rack move' /var/lib/slipway-backup/day-*.jsonl; rm /var/lib/slipway-backup/*")
+	s.Does("systemctl stop slipway; systemctl start slipway-backup; grep -q 'rack move' /var/lib/slipway-backup/day-*.jsonl")
 
 	// It is put back as docs/install.md says, and leaves the site paused.
-	s.does("runuser -u slipway -- slipway state import - --replace </var/lib/slipway-backup/day-$(date +%u).jsonl; systemctl start slipway")
-	s.comes("slipway status", "paused")
-	s.does("systemctl enable --now slipway-backup.timer; systemctl is-active slipway-backup.timer")
-	s.comes("slipway status", "in force")
+	s.Does("runuser -u slipway -- slipway state import - --replace </var/lib/slipway-backup/day-$(date +%u).jsonl; systemctl start slipway")
+	s.Comes("slipway status", "paused")
+	s.Does("systemctl enable --now slipway-backup.timer; systemctl is-active slipway-backup.timer")
+	s.Comes("slipway status", "in force")
 
 	// An upgrade: another process, the same settings and records.
-	before := s.does("systemctl show -P MainPID slipway")
-	s.does(install)
-	s.says("systemctl is-active slipway; systemctl is-enabled slipway", "active\nenabled")
-	if after := s.does("systemctl show -P MainPID slipway"); after == before {
+	before := s.Does("systemctl show -P MainPID slipway")
+	s.Does(install)
+	s.Says("systemctl is-active slipway; systemctl is-enabled slipway", "active\nenabled")
+	if after := s.Does("systemctl show -P MainPID slipway"); after == before {
 		t.Error("the daemon of before the upgrade goes on")
 	}
-	s.does("grep -q ^SLIPWAY_REPO=ssh /etc/slipway/slipway.env; test -s /etc/slipway/credentials/git")
-	s.comes("slipway status --all", "rack move")
+	s.Does("grep -q ^SLIPWAY_REPO=ssh /etc/slipway/slipway.env; test -s /etc/slipway/credentials/git")
+	s.Comes("slipway status --all", "rack move")
 
 	// A removal leaves the settings and the records; a purge takes them, and
 	// leaves what nothing can replace.
-	s.does("dpkg -r slipway")
-	s.says("systemctl is-active slipway slipway-backup.timer || true", "inactive\ninactive")
-	s.does("test -d /var/lib/slipway/records; test -s /etc/slipway/slipway.env; test -s /etc/slipway/credentials/git; test ! -e /usr/bin/slipway")
-	s.does(install + "; systemctl start slipway")
-	s.comes("slipway status --all", "rack move")
-	said := s.does("dpkg -P slipway")
-	s.does("test ! -e /etc/slipway; test ! -e /var/lib/slipway; test -s /var/lib/slipway-key/site.key; ls /var/lib/slipway-backup/day-*.jsonl")
+	s.Does("dpkg -r slipway")
+	s.Says("systemctl is-active slipway slipway-backup.timer || true", "inactive\ninactive")
+	s.Does("test -d /var/lib/slipway/records; test -s /etc/slipway/slipway.env; test -s /etc/slipway/credentials/git; test ! -e /usr/bin/slipway")
+	s.Does(install + "; systemctl start slipway")
+	s.Comes("slipway status --all", "rack move")
+	said := s.Does("dpkg -P slipway")
+	s.Does("test ! -e /etc/slipway; test ! -e /var/lib/slipway; test -s /var/lib/slipway-key/site.key; ls /var/lib/slipway-backup/day-*.jsonl")
 	for _, want := range []string{"/var/lib/slipway-key is left", "/var/lib/slipway-backup is left"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("the purge does not say %q:\n%s", want, said)
 		}
 	}
-	s.says("systemctl is-system-running || true", "running")
+	s.Says("systemctl is-system-running || true", "running")
 }
 
 // Equal sources and times give equal octets, whatever the surroundings.
 func TestPackagesAreReproducible(t *testing.T) {
 	t.Parallel()
-	one, two := packages(t), t.TempDir()
-	if err := build(two, "077", "TZ=Asia/Tokyo", "TMPDIR="+t.TempDir(), "SLIPWAY_STATE=/elsewhere", "LC_ALL=C"); err != nil {
+	one, two := nspawn.Packages(t), t.TempDir()
+	if err := nspawn.Build(two, "077", "TZ=Asia/Tokyo", "TMPDIR="+t.TempDir(), "SLIPWAY_STATE=/elsewhere", "LC_ALL=C"); err != nil {
 		t.Fatal(err)
 	}
 	files, err := os.ReadDir(one)
@@ -133,7 +139,7 @@ func TestPackagesAreReproducible(t *testing.T) {
 			t.Errorf("%s differs: %d and %d octets", f.Name(), len(a), len(b))
 		}
 	}
-	holdImage(t, only(t, one, "_oci.tar"))
+	holdImage(t, nspawn.Only(t, one, "_oci.tar"))
 }
 
 // holdImage follows the digests of an image layout down to its layers.

@@ -1,6 +1,6 @@
-// Package install holds that the packages install, run, upgrade and go as
-// docs/install.md says, under a real systemd.
-package install
+// Package nspawn builds the packages and runs a clean Debian with systemd, in
+// which tests install them.
+package nspawn
 
 import (
 	"bytes"
@@ -29,19 +29,19 @@ var recipe []byte
 // bootTime is how long a system may take until it runs.
 const bootTime = time.Minute
 
-// system is a Debian that runs systemd in namespaces of its own, without any
-// network but its loopback.
-type system struct {
-	t      *testing.T
-	root   string // its file system
+// System is a Debian that runs systemd in namespaces of its own.
+type System struct {
+	Root   string // its file system
+	t      testing.TB
 	leader string // the process id of its first process
 }
 
-// require leaves the test out when it cannot have what it needs.
-func require(t *testing.T, programs ...string) {
+// Require skips the test where a program or root's rights are missing. Under CI
+// the test fails instead.
+func Require(t testing.TB, programs ...string) {
 	t.Helper()
 	var missing []string
-	for _, p := range programs {
+	for _, p := range append(programs, "systemd-nspawn", "mmdebstrap", "nsenter", "tar", "bash") {
 		if _, err := exec.LookPath(p); err != nil {
 			missing = append(missing, p)
 		}
@@ -69,21 +69,22 @@ var built struct {
 	err    error
 }
 
-func TestMain(m *testing.M) {
-	code := m.Run()
+// Main runs the tests of a package, and then removes what Packages has built.
+func Main(m *testing.M) (code int) {
+	code = m.Run()
 	if err := os.RemoveAll(built.folder); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		code = 1
+		return 1
 	}
-	os.Exit(code)
+	return code
 }
 
-// packages are what make packages builds, in a folder.
-func packages(t *testing.T) (folder string) {
+// Packages are what make packages builds, in a folder.
+func Packages(t testing.TB) (folder string) {
 	t.Helper()
 	built.Do(func() {
 		if built.folder, built.err = os.MkdirTemp("", "packages-"); built.err == nil {
-			built.err = build(built.folder, "022")
+			built.err = Build(built.folder, "022")
 		}
 	})
 	if built.err != nil {
@@ -92,18 +93,18 @@ func packages(t *testing.T) (folder string) {
 	return built.folder
 }
 
-// build builds the packages with a umask and variables of the environment.
-func build(folder, umask string, env ...string) error {
-	cmd := exec.Command("sh", "-c", `umask "$0" && exec go run . --out "$1" --arch "$2"`, umask, folder, runtime.GOARCH)
-	cmd.Dir, cmd.Env = "../../packaging", append(append(os.Environ(), "SOURCE_DATE_EPOCH=1700000000"), env...)
+// Build builds the packages with a umask and variables of the environment.
+func Build(folder, umask string, env ...string) error {
+	cmd := exec.Command("sh", "-ec", `umask "$0"; cd "$(go list -m -f '{{.Dir}}')/packaging"; exec go run . --out "$1" --arch "$2"`, umask, folder, runtime.GOARCH)
+	cmd.Env = append(append(os.Environ(), "SOURCE_DATE_EPOCH=1700000000"), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("make packages: %w\n%s", err, out)
 	}
 	return nil
 }
 
-// only is the one file of a folder with an ending.
-func only(t *testing.T, folder, ending string) string {
+// Only is the one file of a folder with an ending.
+func Only(t testing.TB, folder, ending string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(folder, "*"+ending))
 	if err != nil || len(found) != 1 {
@@ -114,7 +115,7 @@ func only(t *testing.T, folder, ending string) string {
 
 // debian is a tar of the system, made at its first use and kept in the user's
 // cache.
-func debian(t *testing.T) string {
+func debian(t testing.TB) string {
 	t.Helper()
 	user, err := os.UserCacheDir()
 	if err != nil {
@@ -143,11 +144,20 @@ func debian(t *testing.T) string {
 	return file
 }
 
-// boot starts a system that ends with the test.
-func boot(t *testing.T) *system {
+// Network is what a system reaches.
+type Network string
+
+// The networks.
+const (
+	Loopback Network = "--private-network" // nothing but its own loopback
+	Shared   Network = ""                  // what the test itself reaches
+)
+
+// Boot starts a system that ends with the test.
+func Boot(t testing.TB, network Network) *System {
 	t.Helper()
-	s := &system{t: t, root: t.TempDir()}
-	if out, err := exec.CommandContext(t.Context(), "tar", "-xf", debian(t), "-C", s.root).CombinedOutput(); err != nil {
+	s := &System{t: t, Root: t.TempDir()}
+	if out, err := exec.CommandContext(t.Context(), "tar", "-xf", debian(t), "-C", s.Root).CombinedOutput(); err != nil {
 		t.Fatalf("unpack the Debian: %v\n%s", err, out)
 	}
 	// systemd-nspawn tells here what runs (sd_notify(3)).
@@ -161,9 +171,12 @@ func boot(t *testing.T) *system {
 		t.Fatal(err)
 	}
 	var said bytes.Buffer
-	name := fmt.Sprintf("slipway-install-%d", os.Getpid())
-	cmd := exec.Command("systemd-nspawn", "--quiet", "--directory="+s.root, "--boot", "--register=no", "--keep-unit", "--private-network",
-		"--notify-ready=yes", "--console=pipe", "--machine="+name)
+	name := fmt.Sprintf("slipway-test-%d", os.Getpid())
+	args := []string{"--quiet", "--directory=" + s.Root, "--boot", "--register=no", "--keep-unit", "--notify-ready=yes", "--console=pipe", "--machine=" + name}
+	if network != Shared {
+		args = append(args, string(network))
+	}
+	cmd := exec.Command("systemd-nspawn", args...)
 	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+socket)
 	cmd.Stdout, cmd.Stderr = &said, &said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
@@ -200,61 +213,61 @@ func boot(t *testing.T) *system {
 	}
 }
 
-// run runs a shell's words inside, as root, and gives what it prints.
-func (s *system) run(words string) (out string, err error) {
+// Run runs a shell's words inside, as root, and gives what it prints.
+func (s *System) Run(words string) (out string, err error) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "nsenter", "--target="+s.leader, "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd", "--",
 		"env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "DEBIAN_FRONTEND=noninteractive", "sh", "-ec", words)
 	b, err := cmd.CombinedOutput()
-	return strings.TrimSpace(string(b)), err
+	return strings.TrimRight(string(b), " \n"), err
 }
 
-// does fails the test where a command fails.
-func (s *system) does(words string) string {
+// Does fails the test where a command fails.
+func (s *System) Does(words string) string {
 	s.t.Helper()
-	out, err := s.run(words)
+	out, err := s.Run(words)
 	if err != nil {
-		s.t.Fatalf("%s: %v\n%s\n%s", words, err, out, s.log())
+		s.t.Fatalf("%s: %v\n%s\n%s", words, err, out, s.Log())
 	}
 	return out
 }
 
-// says holds what a command prints.
-func (s *system) says(words, want string) {
+// Says holds what a command prints.
+func (s *System) Says(words, want string) {
 	s.t.Helper()
-	if got := s.does(words); got != want {
+	if got := s.Does(words); got != want {
 		s.t.Errorf("%s says %q, want %q", words, got, want)
 	}
 }
 
-// refuses holds that a command fails, and what it prints.
-func (s *system) refuses(words, want string) {
+// Refuses holds that a command fails, and what it prints.
+func (s *System) Refuses(words, want string) {
 	s.t.Helper()
-	if out, err := s.run(words); err == nil || !strings.Contains(out, want) {
+	if out, err := s.Run(words); err == nil || !strings.Contains(out, want) {
 		s.t.Errorf("%s: %v, %q, want an error with %q", words, err, out, want)
 	}
 }
 
-// comes waits until a command prints what is wanted.
-func (s *system) comes(words, want string) {
+// Comes waits until a command prints what is wanted.
+func (s *System) Comes(words, want string) {
 	s.t.Helper()
-	end := time.After(30 * time.Second)
+	end := time.After(2 * time.Minute) // more than the time between two looks
 	for out := ""; ; {
 		var err error
-		if out, err = s.run(words); strings.Contains(out, want) {
+		if out, err = s.Run(words); strings.Contains(out, want) {
 			return
 		}
 		select {
 		case <-end:
-			s.t.Fatalf("%s: %v, %q, want %q\n%s", words, err, out, want, s.log())
+			s.t.Fatalf("%s: %v, %q, want %q\n%s", words, err, out, want, s.Log())
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }
 
-// log is what the daemon has logged.
-func (s *system) log() string {
-	out, _ := s.run("journalctl --no-pager -o cat -u slipway -u slipway-backup | tail -n 40") // for a failure that is told already
+// Log is what the daemon has logged.
+func (s *System) Log() string {
+	out, _ := s.Run("journalctl --no-pager -o cat -u slipway -u slipway-backup | tail -n 40") // for a failure that is told already
 	return out
 }
