@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -111,6 +112,9 @@ func decodeScalar(value any, v reflect.Value) error {
 			v.SetString(x)
 			return nil
 		}
+		if n, err := strconv.ParseInt(x, 10, 64); err == nil && v.CanInt() {
+			return decodeScalar(n, v) // a count with quotes
+		}
 	case bool:
 		if v.Kind() == reflect.Bool {
 			v.SetBool(x)
@@ -120,6 +124,9 @@ func decodeScalar(value any, v reflect.Value) error {
 		if v.CanInt() && !v.OverflowInt(x) {
 			v.SetInt(x)
 			return nil
+		}
+		if v.Kind() == reflect.String {
+			return decodeValue(strconv.FormatInt(x, 10), v) // a count without quotes
 		}
 	}
 	if v.Kind() == reflect.Interface {

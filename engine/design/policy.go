@@ -167,7 +167,7 @@ func (p policy) check(n *site.Node, effective *tree, plain map[string]any) (foun
 // breached is where a breach can be repaired: at the value, beside what is
 // missing, or at the node.
 func breached(n *site.Node, effective *tree, b breach) site.Origin {
-	if b.lacks && len(b.path) == 1 {
+	if b.lacks && len(b.path) == 1 || slices.Equal(b.path, []string{"name"}) {
 		return n.Place
 	}
 	if o := effective.place(b.path); !o.IsZero() && o.LayerName() != "schema" {

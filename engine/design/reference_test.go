@@ -1,7 +1,6 @@
 package design
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"slices"
@@ -9,9 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/slipway-gitops/slipway/engine/design/rule"
-	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // What documentation says of the schema is all that CUE knows of it: every
@@ -106,44 +102,5 @@ func TestEveryFieldHasAReader(t *testing.T) {
 	}
 	if diff := cmp.Diff(string(want), b.String()); diff != "" {
 		t.Errorf("%s is not current (-update makes it so): want (-), got (+):\n%s", file, diff)
-	}
-}
-
-// Every reader is there: a rule by its code, a facet that a driver serves or
-// that docs/model.md lists as one that only has rules yet, the engine, people;
-// or docs/model.md lists the field as planned.
-func TestEveryReaderExists(t *testing.T) {
-	text, err := os.ReadFile("../../docs/model.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, text, found := bytes.Cut(text, []byte("\n## What only has rules yet\n"))
-	rulesOnly, planned, found2 := bytes.Cut(text, []byte("\n## Planned\n"))
-	if !found || !found2 {
-		t.Fatal("docs/model.md lists neither what only has rules nor what is planned")
-	}
-	lists := func(text []byte, name string) bool { return bytes.Contains(text, []byte("`"+name+"`")) }
-	served := []site.Facet{site.FacetPower, site.FacetBoot, site.FacetImage, site.FacetInventory, site.FacetBIOS, site.FacetDefinition, site.FacetDisks}
-	codes := map[string]bool{}
-	for _, r := range rule.All() {
-		codes[r.Code] = true
-	}
-	missing := map[string][]string{}
-	for _, d := range Definitions() {
-		for _, f := range d.Fields {
-			for _, reader := range f.Readers {
-				kind, name, _ := strings.Cut(reader, " ")
-				switch {
-				case kind == "rule" && codes[name], kind == "facet" && (slices.Contains(served, site.Facet(name)) || lists(rulesOnly, name)):
-				case reader == "engine", reader == "people":
-				case reader == "planned" && lists(planned, f.Path):
-				default:
-					missing[reader] = append(missing[reader], d.Name+"."+f.Path)
-				}
-			}
-		}
-	}
-	for reader, fields := range missing {
-		t.Errorf("there is no %s, which reads %s", reader, strings.Join(fields, ", "))
 	}
 }

@@ -541,7 +541,7 @@ func sriov(_ *site.Site, n *site.Node) []site.Finding {
 	off := map[string]*bool{"sriov": n.BIOS.SRIOV, "iommu": n.BIOS.IOMMU}
 	for _, name := range keys(n.Interfaces) {
 		for _, setting := range keys(off) {
-			if on := off[setting]; n.Interfaces[name].SRIOV == nil || on == nil || *on {
+			if on, virtual := off[setting], n.Interfaces[name].SRIOV; virtual == nil || virtual.Functions == 0 || on == nil || *on {
 				continue
 			}
 			f := wrong("interfaces."+name+".sriov.functions", fmt.Sprintf("%s has virtual functions, and bios.%s is false", name, setting),

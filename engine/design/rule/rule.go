@@ -166,18 +166,19 @@ func nearest(origins *site.Origins, path string) (site.Origin, bool) {
 	return o, !o.IsZero()
 }
 
-// within is the origin of a path, or of the first by name of what is in it, as
-// far as the design sets it and it is no default.
-func within(origins *site.Origins, path string) (site.Origin, bool) {
+// within is the origin of a path, or where what is in it begins, as far as the
+// design sets it and it is no default. Of several files it is that of the first by
+// name of what is in it.
+func within(origins *site.Origins, path string) (first site.Origin, found bool) {
 	if o := origins.Of(path); !o.IsZero() && !isDefault(o) {
 		return o, true
 	}
 	for _, o := range origins.Within(path) {
-		if !isDefault(o) {
-			return o, true
+		if !isDefault(o) && (!found || o.Before(first)) {
+			first, found = o, true
 		}
 	}
-	return site.Origin{}, false
+	return first, found
 }
 
 // paths are those of origins.

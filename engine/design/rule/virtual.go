@@ -85,7 +85,7 @@ nodes: "vm-1": profiles: ["vm"]`,
 	},
 	{
 		Code: "virtual-interface", Severity: site.SeverityError,
-		What:  "An interface of a virtual machine is also under `virtual.interfaces`, where it has its MAC address.",
+		What:  "An interface of a virtual machine is also under `virtual.interfaces`, where alone its adapter and MAC address are.",
 		Why:   "The machine is made with those alone; what is configured for another never comes up.",
 		Wrong: aMachine + `nodes: "vm-1": {profiles: ["vm"], virtual: interfaces: eth0: bridge: "br0", interfaces: ens3: {}}`,
 		Right: aMachine + `nodes: "vm-1": {profiles: ["vm"], virtual: interfaces: eth0: bridge: "br0", interfaces: eth0: {}}`,
@@ -181,14 +181,16 @@ func virtualInterface(_ *site.Site, n *site.Node) []site.Finding {
 	var found []site.Finding
 	for _, name := range keys(n.Interfaces) {
 		path := "interfaces." + name
-		v, ok := n.Virtual.Interfaces[name]
-		switch mac := n.Interfaces[name].MAC; {
-		case !ok:
+		if _, ok := n.Virtual.Interfaces[name]; !ok {
 			found = append(found, absent(path, "interface", "virtual.interfaces", name, n.Virtual.Interfaces)...)
-		case mac != "" && v.MAC != "" && mac != v.MAC:
-			found = append(found, beside(n, "virtual."+path+".mac", wrong(path+".mac",
-				fmt.Sprintf("the MAC address of %s is %s here, and %s under virtual.interfaces", name, mac, v.MAC),
-				"Remove it here; the machine is made with the other.")))
+		}
+		if n.Interfaces[name].MAC != "" {
+			found = append(found, wrong(path+".mac", fmt.Sprintf("the MAC address of %s, which is virtual, is not under virtual.interfaces", name),
+				fmt.Sprintf("Move it to virtual.interfaces.%s.mac, or remove it: then it follows from the names of the site and the node.", name)))
+		}
+		if n.Interfaces[name].Device != "" {
+			found = append(found, wrong(path+".device", fmt.Sprintf("%s is virtual, and has a device of the hardware", name),
+				"Remove it: the interface is the one of its name under virtual.interfaces."))
 		}
 	}
 	return found
