@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"reflect"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -43,7 +42,7 @@ func (e *Engine) noteHad(ctx context.Context, design *site.Site) error {
 	for _, w := range e.workersThat(func(w *worker) bool {
 		n := design.Nodes[w.name]
 		return n != nil && !w.leaving && w.memory.Recorded.Had == nil && (e.isHeldLocked(w, w.node) || e.isHeldLocked(w, n)) &&
-			!reflect.DeepEqual(site.ReachOf(w.node), site.ReachOf(n))
+			!sameMeaning(site.ReachOf(w.node), site.ReachOf(n))
 	}) {
 		had := site.ReachOf(w.job().node)
 		if err := w.save(ctx, func(r *site.Recorded) { r.Had = &had }); err != nil {

@@ -90,8 +90,11 @@ func isCopied(t *trial, _ context.Context) {
 		return
 	}
 	t.board.set(nil)
-	t.other = &daemon{t: t, label: "copy", state: t.copyState(t.daemon.state)}
-	t.other.up()
+	other := &daemon{t: t, label: "copy", state: t.copyState(t.daemon.state)}
+	t.mu.Lock()
+	t.other = other // the machines of the first one are called meanwhile
+	t.mu.Unlock()
+	other.up()
 }
 
 // oneRemains ends one of the two daemons for good.
@@ -105,7 +108,9 @@ func oneRemains(t *trial, _ context.Context) {
 		t.mu.Unlock()
 	}
 	t.other.kill()
+	t.mu.Lock()
 	t.other = nil
+	t.mu.Unlock()
 	t.forget()
 	t.people.mu.Lock()
 	t.people.forced = 0 // the one that remains may go by an earlier design

@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -146,7 +148,7 @@ func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Sit
 	same := old != nil && sameRules(old, design)
 	for _, name := range startOrder(design) {
 		if n, w := design.Nodes[name], e.workers[name]; w != nil {
-			same = !w.redesignLocked(n, !reflect.DeepEqual(old.Images[n.Image], design.Images[n.Image])) && same
+			same = !w.redesignLocked(n, !sameMeaning(old.Images[n.Image], design.Images[n.Image])) && same
 		} else {
 			same = false
 			e.startLocked(design.Nodes[name], site.Memory{}, false)
@@ -184,7 +186,21 @@ func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Sit
 
 // sameRules says whether two designs have nodes worked on by the same rules.
 func sameRules(a, b *site.Site) bool {
-	return reflect.DeepEqual(a.Rollout, b.Rollout) && reflect.DeepEqual(a.Roles, b.Roles) && reflect.DeepEqual(a.Racks, b.Racks) && reflect.DeepEqual(a.Windows, b.Windows)
+	return sameMeaning(a.Rollout, b.Rollout) && sameMeaning(a.Roles, b.Roles) && sameMeaning(a.Racks, b.Racks) && sameMeaning(a.Windows, b.Windows)
+}
+
+// sameMeaning compares two parts of designs, one of which may have been read from the
+// records: these leave out what is empty.
+func sameMeaning[T any](a, b T) bool {
+	if reflect.DeepEqual(a, b) {
+		return true
+	}
+	type part struct {
+		Value T `json:",omitempty"`
+	}
+	x, errX := json.Marshal(part{a})
+	y, errY := json.Marshal(part{b})
+	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
 // redesigned is why a node is not said to be in-sync until it was looked at
@@ -218,7 +234,7 @@ func (w *worker) redesignLocked(n *site.Node, imageChanged bool) (changed bool) 
 func sameDesign(a, b *site.Node) bool {
 	x, y := *a, *b
 	x.Origins, y.Origins, x.Place, y.Place = nil, nil, site.Origin{}, site.Origin{}
-	return reflect.DeepEqual(x, y)
+	return sameMeaning(x, y)
 }
 
 // startEvery is how soon after one another machines are first looked at. All at

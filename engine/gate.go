@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"reflect"
 	"strings"
 	"time"
 
@@ -81,8 +80,8 @@ func (e *Engine) gate(w *worker, j job, p site.NodePlan, s site.Step) *held {
 // sameRulesLocked says whether a step was planned for the image and the role
 // that the node has in the design in force.
 func (e *Engine) sameRulesLocked(w *worker, j job) bool {
-	return reflect.DeepEqual(j.site.Images[j.node.Image], e.design.Images[w.node.Image]) &&
-		reflect.DeepEqual(j.site.Roles[j.node.Role], e.design.Roles[w.node.Role])
+	return sameMeaning(j.site.Images[j.node.Image], e.design.Images[w.node.Image]) &&
+		sameMeaning(j.site.Roles[j.node.Role], e.design.Roles[w.node.Role])
 }
 
 // first is what the first gate that holds says.

@@ -896,3 +896,24 @@ func TestHaltOutlivesItsRolloutWhileWhatFailedIsUnchanged(t *testing.T) {
 		w.stillHalted("after the change was made again", after, was)
 	}, names(3)...)
 }
+
+// Whoever was seen to wait for a node that a commit changed too goes on as soon as
+// that one was looked at, and not when its own next look is due.
+func TestNeedIsMetAsSoonAsItIsSeenAgain(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving("c1", "x1")
+		d = clone(d)
+		d.Rollout.ObserveEvery = site.Duration(time.Hour)
+		d.Roles["ctl"] = &site.Role{Enabled: true, Phases: d.Roles["web"].Phases}
+		d.Roles["web"].Needs = map[string]map[string]site.Need{"install": {"ctl": {Phase: "configure", Quorum: "1"}}}
+		d.Nodes["c1"].Role = "ctl"
+		w.commit(d)
+		w.after(5 * time.Minute)
+		w.fleet.Machine("c1").Configure(func(c *drivertest.Config) { c.Latency = 5 * time.Second })
+		d = clone(d)
+		d.Nodes["c1"].Tags = map[string]bool{"first": true}
+		d.Nodes["x1"].System.Packages = map[string]site.Package{"nginx": {Version: "2"}}
+		w.commit(d)
+		w.until("x1 is patched", 4*time.Minute, func() bool { return w.patchedNow("x1") != nil })
+	}, "c1", "x1")
+}

@@ -147,7 +147,7 @@ func (w *worker) observe(ctx context.Context, j job, kind site.EndpointKind, fac
 			return site.Observed{}, err
 		}
 	}
-	return seen.For(j.node), w.remember(kind, err)
+	return seen, w.remember(kind, err)
 }
 
 // open gives the handle for an endpoint, a new one when the endpoint or its

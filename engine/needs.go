@@ -28,6 +28,9 @@ func (e *Engine) needsGate(w *worker, t try) *held {
 			continue
 		}
 		e.waitLocked(w, roleTopic(name))
+		for _, x := range missing {
+			e.workers[x].wasBefore = e.beforeLocked(e.workers[x])
+		}
 		h := &held{state: site.Blocked, release: fmt.Sprintf("%s going through %s", some(missing), need.Phase),
 			sentence: fmt.Sprintf("its phase %s needs %d of %d nodes of role %s to have gone through %s", t.step.Phase, enough, total, name, need.Phase),
 			detail:   fmt.Sprintf("%d have, not %s", through, some(missing))}
@@ -129,6 +132,18 @@ func (e *Engine) hasGoneThroughLocked(x *worker, phase string) bool {
 	return plan.PhaseIndex(r, x.plan.Phase) > plan.PhaseIndex(r, phase) || x.plan.Phase == ""
 }
 
+// uncertain is a node of which nothing counts.
+const uncertain = "uncertain"
+
+// beforeLocked is the phase that a node is before, as those who wait for its role
+// see it.
+func (e *Engine) beforeLocked(x *worker) string {
+	if !e.certainLocked(x) {
+		return uncertain
+	}
+	return x.plan.Phase
+}
+
 // certainLocked says whether what was last seen of a node counts: it is fresh,
 // whole, and of the design in force.
 func (e *Engine) certainLocked(x *worker) bool {
@@ -157,6 +172,7 @@ func (e *Engine) leaderGate(w *worker, t try) *held {
 	}
 	e.waitLocked(w, roleTopic(t.node.Role))
 	e.waitLocked(w, placeTopic(leader))
+	x.wasBefore = e.beforeLocked(x)
 	h := &held{state: site.Blocked, release: leader + " coming in-sync",
 		sentence: fmt.Sprintf("the leader of role %s goes first: it waits for %s", t.node.Role, leader)}
 	if x.plan.Phase != "" {

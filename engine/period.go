@@ -2,10 +2,10 @@ package engine
 
 import (
 	"hash/fnv"
-	"maps"
 	"slices"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -79,21 +79,22 @@ func (w *worker) facetsDue(j job) []site.Facet {
 		}
 	}
 	for _, f := range watched {
-		if w.e.serves[f] && !busy && w.calendar.over(w.name, f, now) {
+		if w.e.serves[f] && !busy && !slices.Contains(due, f) && w.calendar.over(w.name, f, now) {
 			due = append(due, f)
 		}
 	}
 	return due
 }
 
-// watched are facets that the design says nothing of and people want to know.
-var watched = []site.Facet{site.FacetSensors, site.FacetLog}
+// watched are facets that are looked at whatever the design says: people want to
+// know, and a proposal may speak of them.
+var watched = []site.Facet{site.FacetSensors, site.FacetLog, site.FacetBIOS}
 
-// moves says whether a facet is on its way, or was last seen for another wish
-// of the design.
+// moves says whether a facet is on its way, or the design asks for something of it
+// that was not read.
 func moves(j job, f site.Facet) bool {
-	seen, want := j.memory.Observed.Facets[f], j.node.Want(f)
-	return len(seen.Pending) > 0 || want != nil && !maps.Equal(seen.Asked, want)
+	seen := j.memory.Observed.Facets[f]
+	return len(seen.Pending) > 0 || plan.Unread(j.node, f, seen)
 }
 
 // stale are the facets of a node that should have been seen again since they

@@ -93,7 +93,7 @@ type worker struct {
 	blindInside          bool
 	// What the last turn left, for those who wait for this node.
 	wasOut    bool
-	wasBefore string // phase, or why nothing is certain of it
+	wasBefore string // as those who wait for its role last saw it, see beforeLocked
 	// Its part in the rollout: how it stands, for how long it was worked on,
 	// and until when that is counted.
 	standing standing
@@ -491,10 +491,6 @@ func (w *worker) finish(ctx context.Context, o outcome) time.Duration {
 	return max(time.Millisecond, min(wait, time.Until(o.until))) // what begins at a time is not late for it
 }
 
-// uncertain is a node of which nothing counts, as it stands before it is looked
-// at.
-const uncertain = "uncertain"
-
 // settle tells those who wait for this node how the turn has left it.
 func (w *worker) settle(ctx context.Context) {
 	e := w.e
@@ -505,11 +501,7 @@ func (w *worker) settle(ctx context.Context) {
 			e.freePlacesLocked()
 		}
 	}
-	before := uncertain
-	if e.certainLocked(w) {
-		before = w.plan.Phase
-	}
-	if before != w.wasBefore {
+	if before := e.beforeLocked(w); before != w.wasBefore {
 		w.wasBefore = before
 		e.wakeLocked(roleTopic(w.node.Role))
 	}

@@ -76,18 +76,6 @@ func designedAt(n *site.Node, f site.Facet, field string) site.Origin {
 	return site.Origin{}
 }
 
-// withoutImage is what is asked of disks, without that of the image while it is
-// not there: an installation makes it.
-func withoutImage(n *site.Node, want site.Values, seen site.FacetState) site.Values {
-	disk := n.Virtual.ImageDisk()
-	if disk == "" || has(seen, disk) {
-		return want
-	}
-	want = maps.Clone(want)
-	maps.DeleteFunc(want, func(field, _ string) bool { return isOf(field, disk) })
-	return want
-}
-
 // withoutDisk are the changes that are not of a disk.
 func withoutDisk(disk string, changes []site.Change) []site.Change {
 	return slices.DeleteFunc(changes, func(c site.Change) bool {

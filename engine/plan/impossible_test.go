@@ -59,7 +59,7 @@ func TestBootSourcesThatTheMachineLacks(t *testing.T) {
 		says string // "" plans the step
 	}{
 		"lacking":              {site.Boot{Order: []string{"Pxe", "Hdd"}}, hdd, "boot.order: the machine cannot boot from Pxe, only from Hdd, Usb; change the design's boot.order"},
-		"a proposal":           {site.Boot{Order: []string{"Pxe"}}, of(func(s *site.FacetState) { s.Asked = site.Values{"order": "Hdd"} }), "cannot boot from Pxe"},
+		"a proposal":           {site.Boot{Order: []string{"Pxe"}}, hdd, "cannot boot from Pxe"},
 		"two":                  {site.Boot{Order: []string{"UefiHttp", "Pxe"}}, hdd, "cannot boot from UefiHttp, Pxe, only"},
 		"there":                {site.Boot{Order: []string{"Usb", "Hdd"}}, hdd, ""},
 		"nobody knows":         {site.Boot{Order: []string{"Pxe"}}, of(func(s *site.FacetState) { s.Sources = nil }), ""},

@@ -295,7 +295,7 @@ func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 	}
 	step := site.Step{
 		Node: n.Name, Machine: n.Machine(), Facet: f, Action: k.Action, Changes: changes,
-		Impact: k.Impact, Reason: reason(seen, drifted), Expect: takes(n, k.Action, k.Expect), Undo: k.Undo, Drift: drifted,
+		Impact: k.Impact, Reason: reason(seen, changes, drifted), Expect: takes(n, k.Action, k.Expect), Undo: k.Undo, Drift: drifted,
 	}
 	if anyHas(n, f, changes, seen, site.EffectReplace) && mayLose(n, m) {
 		step.Impact, step.Generation, step.Undo = site.ImpactDestructive, n.Generation, "cannot be undone"
@@ -314,7 +314,7 @@ func IsDrift(n *site.Node, f site.Facet, r site.Recorded) bool {
 // AsDesigned says whether a facet was seen to be what the design asks for.
 func AsDesigned(n *site.Node, f site.Facet, seen site.FacetState) bool {
 	w := wishFor(n, f, seen)
-	return !seen.Seen.IsZero() && w.want != nil && seen.Busy == "" && len(unresolved(n, f, seen)) == 0 && len(w.diff(n, f, seen)) == 0
+	return !seen.Seen.IsZero() && w.Want != nil && seen.Busy == "" && len(unresolved(n, f, seen)) == 0 && len(w.diff(n, f, seen)) == 0
 }
 
 // differs tells of changes as of differences.
@@ -326,10 +326,14 @@ func differs(changes []site.Change) string {
 	return strings.Join(parts, ", ")
 }
 
-func reason(seen site.FacetState, drifted bool) string {
+func reason(seen site.FacetState, changes []site.Change, drifted bool) string {
 	switch {
 	case seen.Seen.IsZero():
 		return "never seen"
+	case !slices.ContainsFunc(changes, func(c site.Change) bool { return c.Have != unknown }):
+		return "unknown until it is read"
+	case slices.ContainsFunc(changes, func(c site.Change) bool { return c.Have == unknown }):
+		return "differs from the design; what shows ? is unknown until it is read"
 	case drifted:
 		return "was as designed and has changed on the machine"
 	}

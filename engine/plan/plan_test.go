@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/slipway-gitops/slipway/engine/bios"
 	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -44,6 +46,13 @@ func golden(t *testing.T, file string) {
 	var known site.Known
 	decode(t, a, "design.json", &design)
 	decode(t, a, "known.json", &known)
+	words := map[string]*bios.Terms{} // by the name that observations give them
+	if slices.ContainsFunc(a.Files, func(f txtar.File) bool { return f.Name == "words.json" }) {
+		decode(t, a, "words.json", &words)
+	}
+	for _, m := range known.Nodes {
+		m.Observed.Attach(words)
+	}
 	for name, n := range design.Nodes {
 		n.Name = name
 	}
@@ -104,7 +113,7 @@ func TestDigestOfDestructionIsFreeOfRevisionAndObservation(t *testing.T) {
 	never := plan.Site(design, "r1", site.Known{})
 	seen := plan.Site(design, "r2", site.Known{Nodes: map[string]site.Memory{"n1": {Observed: site.Observed{
 		Identity: site.Identity{UUID: "u1", Serial: "s1"},
-		Facets:   map[site.Facet]site.FacetState{site.FacetPower: {Have: site.Values{"state": "off"}, Want: site.Values{"state": "on"}, Seen: now}},
+		Facets:   map[site.Facet]site.FacetState{site.FacetPower: {Have: site.Values{"state": "off"}, Seen: now}},
 	}}}})
 	if got, want := seen.Destroys().Digest(), never.Destroys().Digest(); got != want {
 		t.Errorf("digest after observing = %s, before %s", got, want)
@@ -124,9 +133,9 @@ func TestDigestOfDestructionIsFreeOfRevisionAndObservation(t *testing.T) {
 func TestSeenForAnotherDesign(t *testing.T) {
 	was := &site.Node{Name: "n1", Power: "on", Identity: site.Identity{UUID: "5e1d0000-0000-4000-8000-000000000001"}}
 	seen := site.Observed{Facets: map[site.Facet]site.FacetState{
-		site.FacetPower: {Have: site.Values{"state": "on"}, Want: site.Values{"state": "on"}, Seen: now},
+		site.FacetPower: {Have: site.Values{"state": "on"}, Seen: now},
 		site.FacetBoot:  {Have: site.Values{"order": "Hdd,Pxe"}, Seen: now},
-	}}.For(was)
+	}}
 	off, whatever := *was, *was
 	off.Power, off.Boot.Order = "off", []string{"Pxe"}
 	whatever.Power = ""
@@ -168,7 +177,7 @@ func TestDriftOfWhatIsStaged(t *testing.T) {
 		n := &site.Node{Name: "n1", Power: "on", Window: "night", Identity: site.Identity{UUID: "u"},
 			Drift: map[site.Facet]string{site.FacetFirmware: c.policy}, Firmware: map[string]site.Firmware{"bmc": {Version: "2"}}}
 		wish := n.Want(site.FacetFirmware)
-		seen := site.FacetState{Have: site.Values{"bmc": "1"}, Want: wish, Seen: now}
+		seen := site.FacetState{Have: site.Values{"bmc": "1"}, Seen: now}
 		if c.pending {
 			seen.Pending = wish
 		}

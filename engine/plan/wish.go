@@ -10,55 +10,47 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// wish is what the design asks of a facet, in the driver's terms as far as they
-// are known, and the design's own name of each field that has another one.
-type wish struct{ want, from site.Values }
-
-// wishFor is what the design asks for as the driver resolved it. Where the
-// facet was seen for another design it is made of what the driver offers, and
-// without such an observation the design's own terms stand.
-func wishFor(n *site.Node, f site.Facet, seen site.FacetState) wish {
-	asked := n.Want(f)
-	switch f {
-	case site.FacetDefinition:
-		return wish{want: asked}
-	case site.FacetDisks:
-		return wish{want: withoutImage(n, asked, seen)}
-	}
-	if seen.Want != nil && isFor(asked, seen) {
-		return wish{seen.Want, seen.From}
-	}
-	if asked == nil || seen.Offers == nil {
-		return wish{asked, nil}
-	}
-	w := wish{site.Values{}, site.Values{}}
-	for _, field := range slices.Sorted(maps.Keys(asked)) {
-		for name, value := range seen.Offers[field+"="+asked[field]] {
-			w.want[name], w.from[name] = value, field
-		}
-	}
-	for field, value := range asked {
-		name, attribute := strings.CutPrefix(field, site.AttributeField(""))
-		if attribute { // it wins over intents
-			w.want[name], w.from[name] = value, field
-		}
-	}
-	return w
+// wish is what the design asks of a facet, in the machine's words as far as they are
+// known.
+type wish struct {
+	site.Resolved
+	seen site.FacetState
 }
 
-// isFor says whether a facet was seen for a design that asks the same.
-func isFor(asked site.Values, seen site.FacetState) bool {
-	return seen.Asked == nil || maps.Equal(seen.Asked, asked)
+// wishFor is what the design means on a machine of which that was seen.
+func wishFor(n *site.Node, f site.Facet, seen site.FacetState) wish {
+	return wish{seen.Resolve(n, f), seen}
+}
+
+// unknown is what a field is that was not read.
+const unknown = "?"
+
+// has is what a field is.
+func (w wish) has(f site.Facet, field string) string {
+	have, read := w.seen.Have[field]
+	unread := f == site.FacetBoot && !read || f == site.FacetBIOS && w.seen.Words != nil && w.seen.Settings().Unread(field)
+	if unread || w.Unread || w.seen.Seen.IsZero() {
+		return unknown
+	}
+	return have
+}
+
+// Unread says whether the design asks for something of a facet that was not read.
+func Unread(n *site.Node, f site.Facet, seen site.FacetState) bool {
+	w := wishFor(n, f, seen)
+	for field := range w.Want {
+		if w.has(f, field) == unknown {
+			return true
+		}
+	}
+	return false
 }
 
 // diff are the fields that are not as asked, or will not be after the next boot.
 func (w wish) diff(n *site.Node, f site.Facet, seen site.FacetState) []site.Change {
 	var changes []site.Change
-	for field, want := range w.want {
-		have := seen.Have[field]
-		if have == "" && !ownTerms(f) && !isFor(n.Want(f), seen) || seen.Seen.IsZero() {
-			have = "?"
-		}
+	for field, want := range w.Want {
+		have := w.has(f, field)
 		if leaves := seen.Pending[field]; have == want && leaves != "" && leaves != want && site.Facets[f].Staged {
 			have += ", " + leaves + " after the next boot"
 		}
@@ -73,8 +65,8 @@ func (w wish) diff(n *site.Node, f site.Facet, seen site.FacetState) []site.Chan
 // change is one field that is not as asked, with where it was designed:
 // "boot.order", or "power" for a facet that is a single value in the design.
 func (w wish) change(n *site.Node, f site.Facet, field, have string) site.Change {
-	c := site.Change{Field: string(f) + "." + field, Have: have, Want: w.want[field]}
-	from := cmp.Or(w.from[field], field)
+	c := site.Change{Field: string(f) + "." + field, Have: have, Want: w.Want[field]}
+	from := cmp.Or(w.From[field], field)
 	if from != field && from != site.AttributeField(field) {
 		c.Intent = from
 	}
@@ -84,7 +76,7 @@ func (w wish) change(n *site.Node, f site.Facet, field, have string) site.Change
 
 // reachedBy says whether all is as asked once what is pending has taken effect.
 func (w wish) reachedBy(seen site.FacetState) bool {
-	for field, v := range w.want {
+	for field, v := range w.Want {
 		next, pending := seen.Pending[field]
 		if !pending {
 			next = seen.Have[field]
@@ -93,20 +85,15 @@ func (w wish) reachedBy(seen site.FacetState) bool {
 			return false
 		}
 	}
-	return len(w.want) > 0 && len(seen.Pending) > 0
+	return len(w.Want) > 0 && len(seen.Pending) > 0
 }
 
 // unresolved are sentences on the fields of the design that mean nothing on the
 // machine, each with its place.
 func unresolved(n *site.Node, f site.Facet, seen site.FacetState) []string {
-	why := seen.Unresolved
-	switch asked := n.Want(f); {
-	case f == site.FacetBoot:
+	why := wishFor(n, f, seen).Unresolved
+	if f == site.FacetBoot {
 		why = noSource(n, seen)
-	case len(seen.Unresolved) == 0 && seen.Offers == nil:
-		return nil // nothing had to be resolved
-	case !ownTerms(f) && !isFor(asked, seen):
-		why = notOffered(asked, seen)
 	}
 	var found []string
 	for _, field := range slices.Sorted(maps.Keys(why)) {
@@ -118,19 +105,6 @@ func unresolved(n *site.Node, f site.Facet, seen site.FacetState) []string {
 		found = append(found, place+path+why[field])
 	}
 	return found
-}
-
-// notOffered are the intents of a design for which the machine has nothing, as
-// far as an observation for another design tells.
-func notOffered(asked site.Values, seen site.FacetState) site.Values {
-	why := site.Values{}
-	for field, value := range asked {
-		attribute := strings.HasPrefix(field, site.AttributeField(""))
-		if _, ok := seen.Offers[field+"="+value]; !ok && !attribute && seen.Offers != nil {
-			why[field] = fmt.Sprintf("this machine has no setting that stands for %s; name its own attribute in bios.attributes, or leave it out", value)
-		}
-	}
-	return why
 }
 
 // noSource says which sources of the designed boot order the machine lacks, as far

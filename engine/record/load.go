@@ -10,6 +10,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/slipway-gitops/slipway/engine/bios"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -18,7 +19,8 @@ import (
 // and files that no record uses. The maps of observations stay the records'
 // too and must not be changed.
 func (s *Site) Load(ctx context.Context) (Snapshot, error) {
-	l := loader{Site: s, files: map[string]bool{}, snap: Snapshot{Nodes: map[string]site.Memory{}, Accounts: map[string]site.Account{}, History: site.History{}, Sessions: map[string]Sessions{}}}
+	l := loader{Site: s, files: map[string]bool{}, snap: Snapshot{Nodes: map[string]site.Memory{}, Accounts: map[string]site.Account{}, History: site.History{}, Sessions: map[string]Sessions{}},
+		library: bios.Library{Terms: map[string]bios.Entry{}, Registries: map[string]bios.Registry{}}}
 	for _, part := range []struct {
 		below string
 		take  func(rest string, value []byte) error
@@ -26,6 +28,8 @@ func (s *Site) Load(ctx context.Context) (Snapshot, error) {
 		{"accepted", l.accepted},
 		{"nodes/", l.node},
 		{"observed/", l.observation},
+		{termsBelow, l.terms},
+		{registriesBelow, l.registry},
 		{"seen/", l.seenTimes},
 		{"inventories/", l.inventory},
 		{bookKey, l.ledger},
@@ -42,6 +46,7 @@ func (s *Site) Load(ctx context.Context) (Snapshot, error) {
 			return Snapshot{}, fmt.Errorf("read %s of site %s: %w", strings.TrimSuffix(part.below, "/"), s.name, err)
 		}
 	}
+	l.attach()
 	for _, key := range l.stale {
 		if err := s.commit(ctx, clientv3.OpDelete(s.prefix+key)); err != nil {
 			return Snapshot{}, fmt.Errorf("forget what is stale: %w", err)
@@ -56,9 +61,10 @@ func (s *Site) Load(ctx context.Context) (Snapshot, error) {
 // loader gathers a snapshot.
 type loader struct {
 	*Site
-	snap  Snapshot
-	files map[string]bool // digests in use
-	stale []string        // keys that nothing needs
+	snap    Snapshot
+	files   map[string]bool // digests in use
+	stale   []string        // keys that nothing needs
+	library bios.Library
 }
 
 // read gives the value itself and notes its file if it has one.

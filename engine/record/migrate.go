@@ -23,7 +23,7 @@ type migration struct {
 }
 
 // migrations are those from version 1 to 2, from 2 to 3 and so on.
-var migrations = []migration{sealValues, beginLedger}
+var migrations = []migration{sealValues, beginLedger, withoutWish}
 
 // beginLedger is the migration to a ledger. Approvals of before it name neither
 // disks nor attempts, and so approve nothing any more; nor does what comments of

@@ -54,7 +54,13 @@ func (s *Site) Flush(ctx context.Context) error {
 
 func (s *Site) flushContents(ctx context.Context) error {
 	fresh := s.takeFresh()
-	err := s.writeContents(ctx, fresh)
+	err := s.writeWords(ctx, fresh)
+	if err == nil {
+		err = s.writeContents(ctx, fresh)
+	}
+	if err == nil {
+		err = s.dropWords(ctx)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for node, was := range fresh {

@@ -108,7 +108,7 @@ func nodeOfDesign(i int) *site.Node {
 
 func observation(i int, seen time.Time) site.Observed {
 	state := func(v site.Values) site.FacetState {
-		return site.FacetState{Have: v, Want: v, Seen: seen, Driver: "redfish"}
+		return site.FacetState{Have: v, Seen: seen, Driver: "redfish"}
 	}
 	return site.Observed{
 		Identity: site.Identity{UUID: fmt.Sprintf("4c4c4544-0000-0000-0000-%012d", i), Serial: fmt.Sprintf("S%d", i)},

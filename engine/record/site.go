@@ -71,7 +71,8 @@ type Site struct {
 	used string          // the design's file
 
 	flushing sync.Mutex
-	ages     []sum // what the records of ages are known to be
+	ages     []sum           // what the records of ages are known to be
+	words    map[string]bool // keys of terms and registries that are written
 
 	rolling        sync.Mutex
 	nodesOfRollout sum        // what is written of them; zero when that is unknown
@@ -86,7 +87,7 @@ func (s *Store) Site(name string) *Site {
 	esc := url.PathEscape(name)
 	return &Site{
 		store: s, name: esc, prefix: "/slipway/v1/" + esc + "/",
-		sums: map[string]sum{}, seen: map[string]look{},
+		sums: map[string]sum{}, seen: map[string]look{}, words: map[string]bool{},
 	}
 }
 

@@ -55,7 +55,7 @@ import (
 )
 
 // Version is the version of the layout of keys and values.
-const Version = 3
+const Version = 4
 
 const versionKey = "/slipway/version"
 

@@ -1,8 +1,10 @@
 package site
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -248,21 +250,31 @@ type Unacted struct {
 	Nodes []string `json:"nodes"`
 }
 
-// GroupUnacted puts nodes together that have the same parts, in the order in which
-// they come.
+// GroupUnacted puts parts together that the same nodes have: the site's own first,
+// then what most nodes have.
 func GroupUnacted(all []Unacted) []Unacted {
-	var groups []Unacted
+	of := map[string][]string{}
 	for _, u := range all {
-		if len(u.Paths) == 0 {
-			continue
+		for _, path := range u.Paths {
+			of[path] = append(of[path], u.Nodes...)
 		}
-		i := slices.IndexFunc(groups, func(g Unacted) bool { return slices.Equal(g.Paths, u.Paths) })
+	}
+	var groups []Unacted
+	for _, path := range slices.Sorted(maps.Keys(of)) {
+		i := slices.IndexFunc(groups, func(g Unacted) bool { return slices.Equal(g.Nodes, of[path]) })
 		if i < 0 {
 			i = len(groups)
-			groups = append(groups, Unacted{Paths: u.Paths})
+			groups = append(groups, Unacted{Nodes: of[path]})
 		}
-		groups[i].Nodes = append(groups[i].Nodes, u.Nodes...)
+		groups[i].Paths = append(groups[i].Paths, path)
 	}
+	rank := func(u Unacted) int {
+		if len(u.Nodes) == 0 {
+			return math.MinInt
+		}
+		return -len(u.Nodes)
+	}
+	slices.SortStableFunc(groups, func(a, b Unacted) int { return cmp.Compare(rank(a), rank(b)) })
 	return groups
 }
 

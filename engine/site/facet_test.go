@@ -103,3 +103,20 @@ func TestFacetIsAskedForByItsParts(t *testing.T) {
 		t.Errorf("a kernel's package: packages %t, config %t", n.Asks(site.FacetPackages), n.Asks(site.FacetConfig))
 	}
 }
+
+// What most nodes have is said once, and not once for each kind of node.
+func TestPartsOfTheSameNodesAreSaidTogether(t *testing.T) {
+	var got []string
+	for _, u := range site.GroupUnacted([]site.Unacted{
+		{Paths: []string{"bootActions"}},
+		{Paths: []string{"bonds", "kernel.parameters", "vlans"}, Nodes: []string{"c1"}},
+		{Nodes: []string{"c2"}},
+		{Paths: []string{"bonds", "vlans"}, Nodes: []string{"m1"}},
+		{Paths: []string{"bonds", "storage.arrays", "vlans"}, Nodes: []string{"s1"}},
+	}) {
+		got = append(got, u.String())
+	}
+	if want := []string{"bootActions (the site)", "bonds, vlans (c1, m1, s1)", "kernel.parameters (c1)", "storage.arrays (s1)"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

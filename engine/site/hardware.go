@@ -1,7 +1,6 @@
 package site
 
 import (
-	"fmt"
 	"strconv"
 )
 
@@ -61,17 +60,15 @@ type Hugepages struct {
 // BIOS is how the firmware is set: intents by name, and attributes of the
 // machine's own registry. A nil intent leaves the setting as it is.
 type BIOS struct {
-	SMT            *bool  `json:"smt,omitempty"`
-	Virtualization *bool  `json:"virtualization,omitempty"`
-	IOMMU          *bool  `json:"iommu,omitempty"`
-	SRIOV          *bool  `json:"sriov,omitempty"`
-	Turbo          *bool  `json:"turbo,omitempty"`
-	SecureBoot     *bool  `json:"secureBoot,omitempty"`
-	TPM            *bool  `json:"tpm,omitempty"`
-	Profile        string `json:"profile,omitempty"`
-	// Attributes are texts, whole numbers (int64 or float64, as they were
-	// read) and truth values.
-	Attributes map[string]any `json:"attributes,omitempty"`
+	SMT            *bool   `json:"smt,omitempty"`
+	Virtualization *bool   `json:"virtualization,omitempty"`
+	IOMMU          *bool   `json:"iommu,omitempty"`
+	SRIOV          *bool   `json:"sriov,omitempty"`
+	Turbo          *bool   `json:"turbo,omitempty"`
+	SecureBoot     *bool   `json:"secureBoot,omitempty"`
+	TPM            *bool   `json:"tpm,omitempty"`
+	Profile        string  `json:"profile,omitempty"`
+	Attributes     Scalars `json:"attributes,omitempty"`
 }
 
 // Intents are what the design asks for by the names of intents: "true" or
@@ -107,18 +104,6 @@ func (b BIOS) values() Values {
 	return orNil(asked)
 }
 
-// SettingText is the canonical form of a setting: a text as it is, a truth
-// value as "true" or "false", a number without an exponent.
-func SettingText(v any) string {
-	switch v := v.(type) {
-	case string:
-		return v
-	case float64:
-		return strconv.FormatFloat(v, 'f', -1, 64)
-	}
-	return fmt.Sprint(v)
-}
-
 // Firmware is the wanted version of one component.
 type Firmware struct {
 	Version  string `json:"version"`
@@ -145,7 +130,7 @@ type DriverMatch struct {
 
 // KernelModule is a module with its parameters.
 type KernelModule struct {
-	Parameters map[string]any `json:"parameters,omitempty"`
+	Parameters Scalars `json:"parameters,omitempty"`
 }
 
 // Boot is how the machine finds its operating system.

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/slipway-gitops/slipway/engine/bios"
 )
 
 // Values are a facet's fields in canonical form, by field name.
@@ -14,23 +16,17 @@ type Values map[string]string
 
 // FacetState is one facet of one machine as a driver saw it.
 type FacetState struct {
-	// Have is what is, Want what the design asks for in the same canonical
-	// terms, Pending what was accepted and waits for a reboot.
+	// Have is what is, Pending what was accepted and waits for a reboot.
 	Have    Values `json:"have,omitempty"`
-	Want    Values `json:"want,omitempty"`
 	Pending Values `json:"pending,omitempty"`
-	// Asked is what the design asked for, in its own terms, when Want was
-	// resolved: Want says nothing about a design that asks for something else.
-	Asked Values `json:"asked,omitempty"`
-	// From is the design's name of a wanted field that has another one there:
-	// the intent "smt" for the attribute "LogicalProc".
-	From Values `json:"from,omitempty"`
 	// Unresolved says of fields of the design, by their names there, why they
 	// mean nothing on this machine. Nothing of the facet is written then.
 	Unresolved Values `json:"unresolved,omitempty"`
-	// Offers are what each intent would come to on this machine, by the intent
-	// and its value ("smt=false"), so that another design can be planned for it.
-	Offers map[string]Values `json:"offers,omitempty"`
+	// Terms is the digest of what the machine calls its settings, for a facet whose
+	// design has to be put into the machine's words, and Words those terms: nil where
+	// they are not at hand, so that nothing can be said of any design.
+	Terms string      `json:"terms,omitempty"`
+	Words *bios.Terms `json:"-"`
 	// Sources are what a machine can be told to boot from, nil where it does not
 	// say; OneSource that it keeps the first of a designed order alone.
 	Sources   []string `json:"sources,omitempty"`
@@ -92,16 +88,6 @@ func (o Observed) Seen() time.Time {
 		}
 	}
 	return last
-}
-
-// For returns o, which was seen for a node, with what its design asked for.
-func (o Observed) For(n *Node) Observed {
-	o.Facets = maps.Clone(o.Facets)
-	for f, state := range o.Facets {
-		state.Asked = n.Want(f)
-		o.Facets[f] = state
-	}
-	return o
 }
 
 // Merge returns o with everything that a newer observation saw put over it.

@@ -20,6 +20,11 @@ type Origin struct {
 	Layer unique.Handle[string]
 }
 
+// Before says whether an origin is in the same file as another and stands before it.
+func (o Origin) Before(other Origin) bool {
+	return o.File == other.File && (o.Line < other.Line || o.Line == other.Line && o.Col < other.Col)
+}
+
 // At makes an origin.
 func At(file string, line, col int, layer string) Origin {
 	return Origin{File: unique.Make(file), Line: line, Col: col, Layer: unique.Make(layer)}

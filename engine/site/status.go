@@ -1,11 +1,14 @@
 package site
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/slipway-gitops/slipway/engine/bios"
 )
 
 // State is the state of a node.
@@ -152,7 +155,7 @@ func (s *Status) Counts() map[State]int {
 }
 
 // NotActedOn are the parts of the design that no driver acts on: the site's own,
-// and those of nodes with the same together.
+// and those of nodes, as GroupUnacted puts them together.
 func (s *Status) NotActedOn() []Unacted {
 	all := []Unacted{{Paths: s.Unacted}}
 	for _, n := range s.Nodes {
@@ -198,8 +201,10 @@ func (s *Status) Caveat() (text string) {
 		text = fmt.Sprintf(", %d whose systems do not answer", silent)
 	}
 	not := 0
-	for _, u := range s.NotActedOn() {
-		not += len(u.Nodes)
+	for _, n := range s.Nodes {
+		if len(n.NotActedOn) > 0 {
+			not++
+		}
 	}
 	if not > 0 {
 		text += fmt.Sprintf(", %d with parts not acted on", not)
@@ -327,6 +332,39 @@ type Known struct {
 	// Placed are the virtual machines that have a place by the design in force,
 	// also those of nodes that it has dropped and that are held.
 	Placed map[string]Placed `json:"placed,omitempty"`
+}
+
+// MarshalJSON writes the terms that the observations name beside them.
+func (k Known) MarshalJSON() ([]byte, error) {
+	return json.Marshal(sentKnown{plainKnown(k), Words(func(yield func(Observed) bool) {
+		for _, m := range k.Nodes {
+			if !yield(m.Observed) {
+				return
+			}
+		}
+	})})
+}
+
+// UnmarshalJSON gives the terms back to the observations.
+func (k *Known) UnmarshalJSON(text []byte) error {
+	var sent sentKnown
+	if err := json.Unmarshal(text, &sent); err != nil {
+		return err
+	}
+	*k = Known(sent.plainKnown)
+	terms := sent.Words.All()
+	for _, m := range k.Nodes {
+		m.Observed.Attach(terms)
+	}
+	return nil
+}
+
+type plainKnown Known
+
+// sentKnown is how Known is sent: many machines name the same terms.
+type sentKnown struct {
+	plainKnown
+	Words bios.Library `json:"words,omitzero"`
 }
 
 // Account is what was approved for a node.

@@ -7,9 +7,9 @@ type System struct {
 	Units    map[string]Unit    `json:"units,omitempty"`
 	Users    map[string]User    `json:"users,omitempty"`
 	// Sysctl are texts and whole numbers by parameter.
-	Sysctl map[string]any `json:"sysctl,omitempty"`
-	Time   Time           `json:"time,omitzero"`
-	Logs   Logs           `json:"logs,omitzero"`
+	Sysctl Scalars `json:"sysctl,omitempty"`
+	Time   Time    `json:"time,omitzero"`
+	Logs   Logs    `json:"logs,omitzero"`
 }
 
 // Package is one package; State is "present", also when empty, "absent" or
@@ -69,7 +69,7 @@ type Logs struct {
 type Kernel struct {
 	Package string `json:"package,omitempty"`
 	// Parameters are texts, whole numbers and truth values by name.
-	Parameters map[string]any `json:"parameters,omitempty"`
+	Parameters Scalars `json:"parameters,omitempty"`
 }
 
 // BootAction is something done once when a node was installed.

@@ -22,7 +22,7 @@ const sector = 512
 // disks are those of the machine by their names in the design. The image's disk
 // is asked for by nothing but an installation while it is not there.
 func (s *sighting) disks(ctx context.Context) (site.FacetState, error) {
-	state := site.FacetState{Want: s.n.Want(site.FacetDisks), Have: site.Values{}}
+	state := site.FacetState{Have: site.Values{}}
 	why, err := s.look(ctx, &state)
 	if len(why) > 0 {
 		state.Unresolved = why
@@ -39,9 +39,6 @@ func (s *sighting) look(ctx context.Context, state *site.FacetState) (site.Value
 		s.attached(state, wrong)
 	}
 	for name, d := range s.n.Virtual.Disks {
-		if _, there := state.Have[name+".size"]; d.Image != "" && !there {
-			state.Want = without(state.Want, name)
-		}
 		if _, listed := o.disk(name); listed || s.foreign != "" {
 			continue
 		}
@@ -54,15 +51,6 @@ func (s *sighting) look(ctx context.Context, state *site.FacetState) (site.Value
 		}
 	}
 	return wrong, nil
-}
-
-// without are values without those of one part.
-func without(v site.Values, name string) site.Values {
-	v = maps.Clone(v)
-	for _, part := range []string{".size", ".pool", ".format", ".bus"} {
-		delete(v, name+part)
-	}
-	return v
 }
 
 // attached fills in the disks that the machine has, and which have lost their

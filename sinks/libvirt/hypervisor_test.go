@@ -132,7 +132,7 @@ func settled(t *testing.T, m driver.Machine, n *site.Node, facets ...site.Facet)
 		if len(s.Unresolved) > 0 || len(s.Pending) > 0 {
 			t.Errorf("%s: unresolved %v, pending %v", f, s.Unresolved, s.Pending)
 		}
-		for field, want := range s.Want {
+		for field, want := range s.Resolve(n, f).Want {
 			if s.Have[field] != want {
 				t.Errorf("%s: %s is %q, want %q", f, field, s.Have[field], want)
 			}

@@ -141,13 +141,13 @@ func (s *sighting) power(context.Context) (site.FacetState, error) {
 	if s.record != nil {
 		state = s.shot.power(s.record.domain.ref)
 	}
-	return site.FacetState{Have: site.Values{"state": state}, Want: s.n.Want(site.FacetPower)}, nil
+	return site.FacetState{Have: site.Values{"state": state}}, nil
 }
 
 // boot is what the machine boots from at its next start: an order that is
 // changed takes no notice of what runs.
 func (s *sighting) boot(context.Context) (site.FacetState, error) {
-	state := site.FacetState{Want: s.n.Want(site.FacetBoot)}
+	var state site.FacetState
 	if s.record != nil {
 		state.Have = site.Values{"order": bootOrder(s.record.domain.next), "mode": firmware(s.record.domain.next)}
 	}
@@ -155,7 +155,7 @@ func (s *sighting) boot(context.Context) (site.FacetState, error) {
 }
 
 func (s *sighting) definition(context.Context) (site.FacetState, error) {
-	state := site.FacetState{Want: s.n.Want(site.FacetDefinition)}
+	var state site.FacetState
 	if s.record == nil {
 		state.Have = site.Values{site.FieldState: s.absent()}
 		if s.foreign != "" {

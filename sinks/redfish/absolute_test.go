@@ -59,7 +59,6 @@ func whole(t *testing.T, m machine) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen = seen.For(m.node)
 	for f, state := range seen.Facets {
 		state.Seen = time.Time{}
 		seen.Facets[f] = state

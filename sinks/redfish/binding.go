@@ -118,8 +118,13 @@ func (b *binding) write(ctx context.Context, call request) (resp *http.Response,
 	return b.plainly(ctx, counted)
 }
 
-// plainly sends a request over whatever connection there is.
+// plainly sends a request over whatever connection there is. On a BMC that keeps none
+// it is a new one: one that was left may be about to be closed, which would be taken
+// for a BMC that does not answer.
 func (b *binding) plainly(ctx context.Context, call request) (*http.Response, error) {
+	if b.client.keeps.nothing() {
+		b.client.http.CloseIdleConnections()
+	}
 	resp, err := call(b.in.api.WithContext(ctx))
 	if b.in.token && hasStatus(err, http.StatusUnauthorized) {
 		b.in.over.Store(true)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/slipway-gitops/slipway/engine/bios"
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -111,14 +112,14 @@ func attributesOf(o object) map[string]json.RawMessage {
 
 // now is an attribute's value in canonical form, empty for none.
 func (f firmware) now(name string) string {
-	return f.registered(name).canonical(settingText(f.current[name]))
+	return f.registered(name).Canonical(settingText(f.current[name]))
 }
 
 // next is what an attribute becomes with the next boot; ok when that differs
 // from what is, or when what is is not known before.
 func (f firmware) next(name string) (value string, ok bool) {
 	raw, there := attributesOf(f.waiting)[name]
-	value = f.registered(name).canonical(settingText(raw))
+	value = f.registered(name).Canonical(settingText(raw))
 	if v, sent := f.sent[name]; !there && sent {
 		value, there = v, true
 	}
@@ -128,142 +129,11 @@ func (f firmware) next(name string) (value string, ok bool) {
 // shows says whether the machine has an attribute now.
 func (f firmware) shows(name string) bool { _, ok := f.current[name]; return ok }
 
-// registers says whether the registry has it.
-func (f firmware) registers(name string) bool { _, ok := f.registry.attributes[name]; return ok }
+func (f firmware) registered(name string) bios.Attribute { return f.registry.Attributes[name] }
 
-func (f firmware) registered(name string) attribute { return f.registry.attributes[name] }
-
-// names are all attributes that there are.
-func (f firmware) names() []string {
-	all := map[string]bool{}
-	for n := range f.current {
-		all[n] = true
-	}
-	for n := range f.registry.attributes {
-		all[n] = true
-	}
-	return slices.Sorted(maps.Keys(all))
-}
-
-// resolvedDesign is a design in a machine's own terms.
-type resolvedDesign struct {
-	want, from site.Values
-	// unresolved says why parts of the design mean nothing here.
-	unresolved site.Values
-}
-
-// resolved puts a design into the machine's terms. An attribute wins over an
-// intent for the same setting.
-func (f firmware) resolved(b site.BIOS) resolvedDesign {
-	r := resolvedDesign{want: site.Values{}, from: site.Values{}, unresolved: site.Values{}}
-	if f.path == "" {
-		n := site.Node{BIOS: b}
-		for field := range n.Want(site.FacetBIOS) {
-			r.unresolved[field] = "the BMC shows no settings of the machine's firmware"
-		}
-		return r
-	}
-	intents := b.Intents()
-	for _, intent := range slices.Sorted(maps.Keys(intents)) {
-		o, err := f.resolve(intent, intents[intent])
-		if before, twice := r.want[o.attribute]; err == nil && twice && before != o.value {
-			err = fmt.Errorf("it is the machine's %s, which %s sets to %s", o.attribute, r.from[o.attribute], before)
-		}
-		r.add(intent, o, err)
-	}
-	for name, v := range b.Attributes {
-		o, err := f.designed(name, site.SettingText(v))
-		r.add(site.AttributeField(name), o, err)
-	}
-	f.judge(&r)
-	return r
-}
-
-func (r *resolvedDesign) add(field string, o offer, err error) {
-	if err != nil {
-		r.unresolved[field] = err.Error()
-		return
-	}
-	r.want[o.attribute], r.from[o.attribute] = o.value, field
-}
-
-// designed is an attribute of the design as the machine has it.
-func (f firmware) designed(name, value string) (offer, error) {
-	found, err := f.find([]string{name})
-	if found == "" && err == nil {
-		found, err = f.match(name+"*", f.shows)
-	}
-	switch {
-	case err != nil:
-		return offer{}, err
-	case found == "":
-		return offer{}, fmt.Errorf("the machine has no attribute of this name%s", f.near(name))
-	}
-	v, err := f.registered(found).accept(value)
-	return offer{found, v}, err
-}
-
-// near is a hint at a name that may have been meant.
-func (f firmware) near(name string) string {
-	best, like := "", 3
-	for _, n := range f.names() {
-		if strings.EqualFold(n, name) {
-			return "; it has " + n
-		}
-		if l := alike(n, name); l > like {
-			best, like = n, l
-		}
-	}
-	if best == "" {
-		return ""
-	}
-	return "; it has " + printable(best)
-}
-
-// alike is how many letters two names begin with in common.
-func alike(a, b string) int {
-	n := 0
-	for n < min(len(a), len(b)) && strings.EqualFold(a[n:n+1], b[n:n+1]) {
-		n++
-	}
-	return n
-}
-
-// judge takes out what cannot become so: what the registry's rules keep from
-// being set, and what is not there although nothing is left that could bring it.
-func (f firmware) judge(r *resolvedDesign) {
-	later := false
-	var absent []string
-	for _, name := range slices.Sorted(maps.Keys(r.want)) {
-		want := r.want[name]
-		if why := f.registry.lockedBy(name, r.becomes(f)); why != "" && orText(f.registry.follows(name, f.now, r.becomes(f)), f.now(name)) != want {
-			r.unresolved[r.from[name]] = fmt.Sprintf("%s is %s and cannot be set to %s: %s", name, orText(f.now(name), "not shown"), want, why)
-		}
-		if f.now(name) == want {
-			continue
-		}
-		if f.shows(name) {
-			later = true
-		} else {
-			absent = append(absent, name)
-		}
-	}
-	if later || len(f.jobs) > 0 {
-		return // some settings appear when others have taken effect
-	}
-	for _, name := range absent {
-		r.unresolved[r.from[name]] = fmt.Sprintf("the machine does not show %s, which its registry has; another setting may have to be made first", name)
-	}
-}
-
-// becomes gives the values that there will be with all that is wanted.
-func (r resolvedDesign) becomes(f firmware) func(string) string {
-	return func(name string) string {
-		if v, ok := r.want[name]; ok {
-			return v
-		}
-		return f.then(name)
-	}
+// terms are what the machine calls its settings.
+func (f firmware) terms() *bios.Terms {
+	return &bios.Terms{Makers: []string{f.maker.root, f.maker.manufacturer}, Shown: slices.Sorted(maps.Keys(f.current)), Registry: f.registry.Registry}
 }
 
 // then is what an attribute is after the next boot.
@@ -276,29 +146,32 @@ func (f firmware) then(name string) string {
 
 // missing are the attributes that neither are as wanted nor become so with the
 // next boot, and that can be set: not those that follow others.
-func (f firmware) missing(r resolvedDesign) []string {
+func (f firmware) missing(r bios.Resolved) []string {
+	becomes := func(name string) string {
+		if v, ok := r.Want[name]; ok {
+			return v
+		}
+		return f.then(name)
+	}
 	var names []string
-	for _, name := range slices.Sorted(maps.Keys(r.want)) {
-		if f.then(name) != r.want[name] && f.shows(name) && f.registry.lockedBy(name, r.becomes(f)) == "" {
+	for _, name := range slices.Sorted(maps.Keys(r.Want)) {
+		if f.then(name) != r.Want[name] && f.shows(name) && f.registry.LockedBy(name, becomes) == "" {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-// state is what the engine is told. A value that a job is about to change may
-// be shown as if it were changed; then it is not known.
-func (f firmware) state(r resolvedDesign) site.FacetState {
-	st := site.FacetState{Have: site.Values{}, Want: r.want, From: r.from, Unresolved: r.unresolved, Offers: f.offers(), Busy: f.busy()}
-	names := maps.Clone(r.want)
-	for _, o := range st.Offers {
-		maps.Copy(names, o)
-	}
-	for name := range names {
+// state is what the engine is told: the settings that have a say in what the design
+// means. A value that a job is about to change may be shown as if it were changed;
+// then it is not known.
+func (f firmware) state(t *bios.Terms, asked site.Values) site.FacetState {
+	st := site.FacetState{Have: site.Values{}, Terms: t.Digest(), Words: t, Busy: f.busy()}
+	for _, name := range t.Concern(asked) {
 		st.Have[name] = f.now(name)
 		next, ok := f.next(name)
 		if !ok {
-			next = f.registry.follows(name, f.now, f.then)
+			next = f.registry.Follows(name, f.now, f.then)
 		}
 		if next == "" && !ok {
 			continue
@@ -307,7 +180,7 @@ func (f firmware) state(r resolvedDesign) site.FacetState {
 			st.Pending = site.Values{}
 		}
 		if st.Pending[name] = next; next == st.Have[name] {
-			st.Have[name] = "?"
+			st.Have[name] = bios.Unknown
 		}
 	}
 	return st
@@ -328,21 +201,25 @@ func (f firmware) busy() string {
 
 // biosFacet shows the settings that the design speaks of.
 func (m *machine) biosFacet(ctx context.Context, s system, n *site.Node) (site.FacetState, bool, error) {
-	f, r, err := m.resolveBIOS(ctx, s, n)
-	if err != nil {
-		return site.FacetState{}, false, err
-	}
-	return f.state(r), true, nil
+	_, st, _, err := m.resolveBIOS(ctx, s, n)
+	return st, err == nil, err
 }
 
 // resolveBIOS reads the settings and puts the design into their terms. What the
 // registry of the kind does not resolve is tried with the machine's own, once:
 // another BMC's garbled answer, or names with a MAC address in them, must not
 // stop this one.
-func (m *machine) resolveBIOS(ctx context.Context, s system, n *site.Node) (firmware, resolvedDesign, error) {
-	f, err := m.bios(ctx, s)
-	if err != nil || f.path == "" {
-		return f, f.resolved(n.BIOS), err
+func (m *machine) resolveBIOS(ctx context.Context, s system, n *site.Node) (f firmware, st site.FacetState, r bios.Resolved, err error) {
+	if f, err = m.bios(ctx, s); err != nil {
+		return f, st, r, err
+	}
+	resolve := func() {
+		st = f.state(m.registries.same(f.terms()), n.Want(site.FacetBIOS))
+		r = st.Settings().Resolve(n.Want(site.FacetBIOS))
+	}
+	if f.path == "" {
+		resolve()
+		return f, st, r, nil
 	}
 	kind := strings.Join([]string{f.maker.manufacturer, f.maker.model, f.maker.firmware, f.name}, "\x00")
 	if m.memory.checked != kind {
@@ -352,21 +229,20 @@ func (m *machine) resolveBIOS(ctx context.Context, s system, n *site.Node) (firm
 		f.registry, err = m.registries.of(ctx, kind, func() (*registry, error) { return m.readRegistry(ctx, f.name) })
 	}
 	if err != nil {
-		return f, resolvedDesign{}, err
+		return f, st, r, err
 	}
-	r := f.resolved(n.BIOS)
-	if len(r.unresolved) == 0 || m.memory.checked == kind {
-		return f, r, nil
+	if resolve(); len(r.Unresolved) == 0 || m.memory.checked == kind {
+		return f, st, r, nil
 	}
 	own, err := m.readRegistry(ctx, f.name)
 	if err != nil {
-		return f, r, err
+		return f, st, r, err
 	}
-	if m.memory.checked = kind; own.sum == f.registry.sum {
-		return f, r, nil
+	if m.memory.checked = kind; own.Sum != f.registry.Sum {
+		m.memory.own, f.registry = own, own
+		resolve()
 	}
-	m.memory.own, f.registry = own, own
-	return f, f.resolved(n.BIOS), nil
+	return f, st, r, nil
 }
 
 // readRegistry reads the machine's registry; an empty one stands for none, and

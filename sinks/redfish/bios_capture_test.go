@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/slipway-gitops/slipway/engine/bios"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/tests/captures"
 )
@@ -126,12 +127,13 @@ func TestCapturedIntents(t *testing.T) {
 			m := open(t, s.endpoint())
 			st := s.look(t, m, noSMT)
 			got := map[string]string{}
-			for asked, v := range st.Offers {
-				for name, value := range v {
-					got[asked] = name + " " + value
-					if settingTextOf(s.current[name]) != st.Have[name] {
-						t.Errorf("%s is %v, and shown as %q", name, s.current[name], st.Have[name])
-					}
+			for _, intent := range bios.Intents() {
+				name, values := st.Settings().Meets(intent)
+				for _, v := range values {
+					got[intent+"="+v] = name + " " + st.Settings().Resolve(map[string]string{intent: v}).Want[name]
+				}
+				if name != "" && settingTextOf(s.current[name]) != st.Have[name] {
+					t.Errorf("%s is %v, and shown as %q", name, s.current[name], st.Have[name])
 				}
 			}
 			if !maps.Equal(got, want) {

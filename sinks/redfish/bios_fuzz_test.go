@@ -9,30 +9,31 @@ import (
 )
 
 // settle puts a design into the terms of a machine whose BMC sent some bytes.
-func settle(registryText, biosText, waitingText []byte) (site.FacetState, bool) {
-	var o, bios, waiting object
-	if json.Unmarshal(registryText, &o) != nil || json.Unmarshal(biosText, &bios) != nil || json.Unmarshal(waitingText, &waiting) != nil {
-		return site.FacetState{}, false
+func settle(registryText, biosText, waitingText []byte) (sight, bool) {
+	var o, now, waiting object
+	if json.Unmarshal(registryText, &o) != nil || json.Unmarshal(biosText, &now) != nil || json.Unmarshal(waitingText, &waiting) != nil {
+		return sight{}, false
 	}
 	r, err := readRegistry(o)
 	if err != nil {
 		r = &registry{}
 	}
-	f := firmware{maker: makers{manufacturer: "Dell Inc."}, registry: r, path: biosPath, settings: settingsPath, current: attributesOf(bios), waiting: waiting,
+	f := firmware{maker: makers{manufacturer: "Dell Inc."}, registry: r, path: biosPath, settings: settingsPath, current: attributesOf(now), waiting: waiting,
 		jobs: []job{{waiting}}}
-	b := site.BIOS{SMT: &no, Turbo: &yes, Profile: "performance", Attributes: map[string]any{"AssetTag": "x", "Count": 3.0, "Boot": true}}
-	resolved := f.resolved(b)
+	n := &site.Node{BIOS: site.BIOS{SMT: &no, Turbo: &yes, Profile: "performance", Attributes: map[string]any{"AssetTag": "x", "Count": 3.0, "Boot": true}}}
+	st := f.state(f.terms(), n.Want(site.FacetBIOS))
+	resolved := st.Settings().Resolve(n.Want(site.FacetBIOS))
 	for _, name := range f.missing(resolved) {
-		if _, err := json.Marshal(f.registered(name).wire(resolved.want[name], f.current[name])); err != nil {
-			return site.FacetState{}, false
+		if _, err := json.Marshal(inType(f.registered(name), resolved.Want[name], f.current[name])); err != nil {
+			return sight{}, false
 		}
 	}
-	return f.state(resolved), true
+	return sightOf(st, n), true
 }
 
 // whole holds that a state says only what can be recorded and shown: every field
 // of the design is resolved or is not, and nothing is of any length.
-func wholeFacet(t *testing.T, st site.FacetState) {
+func wholeFacet(t *testing.T, st sight) {
 	t.Helper()
 	for name, from := range st.From {
 		if _, ok := st.Want[name]; !ok {

@@ -10,17 +10,25 @@ import (
 )
 
 // settings looks at a machine's settings.
-func (m machine) settings(t *testing.T, h driver.Machine) site.FacetState {
+func (m machine) settings(t *testing.T, h driver.Machine) sight {
 	t.Helper()
 	seen, err := h.Observe(t.Context(), m.node, []site.Facet{site.FacetBIOS})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return seen.Facets[site.FacetBIOS]
+	st := seen.Facets[site.FacetBIOS]
+	r := st.Resolve(m.node, site.FacetBIOS)
+	return sight{st, r.Want, r.Unresolved}
+}
+
+// sight is what was seen of settings, and what the design means by it.
+type sight struct {
+	site.FacetState
+	Want, Unresolved site.Values
 }
 
 // asDesigned says whether all that is wanted is, and nothing else waits.
-func asDesigned(st site.FacetState) bool {
+func asDesigned(st sight) bool {
 	for name, want := range st.Want {
 		if next, waits := st.Pending[name]; st.Have[name] != want || waits && next != want {
 			return false

@@ -193,9 +193,10 @@ func (s *settings) addJob(state string) map[string]any {
 	return j
 }
 
-func (s *settings) look(t *testing.T, m *machine, b site.BIOS) site.FacetState {
+func (s *settings) look(t *testing.T, m *machine, b site.BIOS) sight {
 	t.Helper()
-	seen, err := m.Observe(t.Context(), &site.Node{BIOS: b}, []site.Facet{site.FacetBIOS})
+	n := &site.Node{BIOS: b}
+	seen, err := m.Observe(t.Context(), n, []site.Facet{site.FacetBIOS})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +204,18 @@ func (s *settings) look(t *testing.T, m *machine, b site.BIOS) site.FacetState {
 	if !ok {
 		t.Fatal("the settings were not seen")
 	}
-	return st
+	return sightOf(st, n)
+}
+
+// sight is what was seen of settings, and what a design means by it.
+type sight struct {
+	site.FacetState
+	Want, From, Unresolved site.Values
+}
+
+func sightOf(st site.FacetState, n *site.Node) sight {
+	r := st.Resolve(n, site.FacetBIOS)
+	return sight{st, r.Want, r.From, r.Unresolved}
 }
 
 // set takes the step that has settings wait, restart the one that boots.
@@ -247,7 +259,7 @@ func (s *settings) follows(t *testing.T, m *machine, b site.BIOS) {
 	}
 }
 
-func waits(st site.FacetState) bool {
+func waits(st sight) bool {
 	for name, want := range st.Want {
 		if st.Have[name] != want && st.Pending[name] != want {
 			return false

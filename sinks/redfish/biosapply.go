@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/bios"
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -17,12 +18,12 @@ import (
 // setBIOS has settings wait for the next boot, and returns when the BMC shows
 // that they do.
 func (m *machine) setBIOS(ctx context.Context, n *site.Node, s system) error {
-	f, r, err := m.resolveBIOS(ctx, s, n)
+	f, _, r, err := m.resolveBIOS(ctx, s, n)
 	if err != nil {
 		return err
 	}
-	for _, field := range slices.Sorted(maps.Keys(r.unresolved)) {
-		return refused("bios.%s: %s; nothing was written", field, r.unresolved[field])
+	for _, field := range slices.Sorted(maps.Keys(r.Unresolved)) {
+		return refused("bios.%s: %s; nothing was written", field, printable(r.Unresolved[field]))
 	}
 	names := f.missing(r)
 	if len(names) == 0 {
@@ -32,7 +33,7 @@ func (m *machine) setBIOS(ctx context.Context, n *site.Node, s system) error {
 		if err := m.clearWaiting(ctx, f, r); err != nil {
 			return err
 		}
-		if f, r, err = m.resolveBIOS(ctx, s, n); err != nil {
+		if f, _, r, err = m.resolveBIOS(ctx, s, n); err != nil {
 			return err
 		}
 		if names = f.missing(r); len(names) == 0 {
@@ -48,7 +49,7 @@ func (m *machine) setBIOS(ctx context.Context, n *site.Node, s system) error {
 
 // clearWaiting makes room for a job: one that holds other values is taken back,
 // and what others left to be changed by it is not made part of ours.
-func (m *machine) clearWaiting(ctx context.Context, f firmware, r resolvedDesign) error {
+func (m *machine) clearWaiting(ctx context.Context, f firmware, r bios.Resolved) error {
 	if err := m.dropJobs(ctx, f.jobs); err != nil {
 		return err
 	}
@@ -56,7 +57,7 @@ func (m *machine) clearWaiting(ctx context.Context, f firmware, r resolvedDesign
 		return err
 	}
 	waiting := attributesOf(f.waiting)
-	foreign := slices.ContainsFunc(slices.Collect(maps.Keys(waiting)), func(name string) bool { return r.want[name] == "" })
+	foreign := slices.ContainsFunc(slices.Collect(maps.Keys(waiting)), func(name string) bool { return r.Want[name] == "" })
 	clear := clearTarget(f.waiting)
 	if !foreign || clear == "" {
 		return nil
@@ -76,19 +77,19 @@ func clearTarget(settings object) string {
 
 // stage sends settings. What can be set only together with others is left for
 // after the boot by a BMC that does not take them together.
-func (m *machine) stage(ctx context.Context, f firmware, r resolvedDesign, names []string) (task string, err error) {
+func (m *machine) stage(ctx context.Context, f firmware, r bios.Resolved, names []string) (task string, err error) {
 	task, err = m.send(ctx, f, r, names)
-	first := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return f.registry.lockedBy(name, f.now) != "" })
+	first := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return f.registry.LockedBy(name, f.now) != "" })
 	if hasStatus(err, http.StatusBadRequest) && len(first) > 0 && len(first) < len(names) {
 		return m.send(ctx, f, r, first)
 	}
 	return task, err
 }
 
-func (m *machine) send(ctx context.Context, f firmware, r resolvedDesign, names []string) (task string, err error) {
+func (m *machine) send(ctx context.Context, f firmware, r bios.Resolved, names []string) (task string, err error) {
 	attributes := map[string]any{}
 	for _, name := range names {
-		attributes[name] = f.registered(name).wire(r.want[name], f.current[name])
+		attributes[name] = inType(f.registered(name), r.Want[name], f.current[name])
 	}
 	body := map[string]any{"Attributes": attributes}
 	timed := slices.Contains(f.times, "OnReset") && !m.memory.plain && !m.has(noApplyTime)
@@ -112,7 +113,7 @@ func (m *machine) send(ctx context.Context, f firmware, r resolvedDesign, names 
 	if f.settings == f.path {
 		m.memory.sent = site.Values{}
 		for _, name := range names {
-			m.memory.sent[name] = r.want[name]
+			m.memory.sent[name] = r.Want[name]
 		}
 	}
 	return taskOf(resp, m.client.host), nil
@@ -153,7 +154,7 @@ func (m *machine) taskFailed(ctx context.Context, task string) error {
 
 // showsStaged waits until what was sent waits for a boot, or is in effect. A job
 // that was just made is not found for a few seconds.
-func (m *machine) showsStaged(ctx context.Context, s system, was firmware, r resolvedDesign, names []string, task string) error {
+func (m *machine) showsStaged(ctx context.Context, s system, was firmware, r bios.Resolved, names []string, task string) error {
 	if was.settings == was.path {
 		return nil // it cannot show what waits; the boot proves it
 	}
@@ -172,10 +173,10 @@ func (m *machine) showsStaged(ctx context.Context, s system, was firmware, r res
 
 // shown says whether settings wait for a boot or are in effect. Those that a
 // BMC left for later do not count, as long as others do.
-func shown(f firmware, r resolvedDesign, names []string) bool {
+func shown(f firmware, r bios.Resolved, names []string) bool {
 	left := f.missing(r)
 	return len(left) < len(names) && !slices.ContainsFunc(left, func(name string) bool {
-		return f.registry.lockedBy(name, f.now) == ""
+		return f.registry.LockedBy(name, f.now) == ""
 	})
 }
 
@@ -218,7 +219,7 @@ func (m *machine) takesOver(ctx context.Context, n *site.Node, s system) (*takeo
 	if !n.Asks(site.FacetBIOS) {
 		return nil, nil
 	}
-	f, r, err := m.resolveBIOS(ctx, s, n)
+	f, _, r, err := m.resolveBIOS(ctx, s, n)
 	if over(ctx, err) {
 		return nil, err
 	}
@@ -232,7 +233,7 @@ func (m *machine) takesOver(ctx context.Context, n *site.Node, s system) (*takeo
 // their values, for jobs and tasks are purged. A boot that was begun before is
 // waited for first.
 func (m *machine) bootForBIOS(ctx context.Context, step site.Step, n *site.Node, s system) error {
-	f, r, err := m.resolveBIOS(ctx, s, n)
+	f, _, r, err := m.resolveBIOS(ctx, s, n)
 	if err != nil {
 		return err
 	}
@@ -244,7 +245,7 @@ func (m *machine) bootForBIOS(ctx context.Context, step site.Step, n *site.Node,
 		if err := t.wait(ctx, m.opts.Settle); err != nil && !isSlow(err) {
 			return err
 		}
-		if f, r, err = m.resolveBIOS(ctx, s, n); err != nil || f.booted(r) {
+		if f, _, r, err = m.resolveBIOS(ctx, s, n); err != nil || f.booted(r) {
 			return err
 		}
 	}
@@ -257,8 +258,8 @@ func (m *machine) bootForBIOS(ctx context.Context, step site.Step, n *site.Node,
 }
 
 // waits says whether any of what is wanted waits for a boot.
-func (f firmware) waits(r resolvedDesign) bool {
-	return len(f.jobs) > 0 || slices.ContainsFunc(slices.Collect(maps.Keys(r.want)), func(name string) bool {
+func (f firmware) waits(r bios.Resolved) bool {
+	return len(f.jobs) > 0 || slices.ContainsFunc(slices.Collect(maps.Keys(r.Want)), func(name string) bool {
 		_, next := f.next(name)
 		return next
 	})
@@ -266,7 +267,7 @@ func (f firmware) waits(r resolvedDesign) bool {
 
 // booted says whether no boot has anything to do. What waits at the resource
 // itself is shown by nothing, so that only the values tell.
-func (f firmware) booted(r resolvedDesign) bool {
+func (f firmware) booted(r bios.Resolved) bool {
 	return !f.waits(r) && (f.settings != f.path || f.reached(r))
 }
 
@@ -283,7 +284,7 @@ type takeover struct {
 	*machine
 	system system
 	was    firmware
-	r      resolvedDesign
+	r      bios.Resolved
 	clear  time.Time // since when nothing waits any more
 }
 
@@ -320,8 +321,8 @@ func (t *takeover) done(ctx context.Context) (bool, error) {
 }
 
 // reached says whether all that is wanted is.
-func (f firmware) reached(r resolvedDesign) bool {
-	for name, want := range r.want {
+func (f firmware) reached(r bios.Resolved) bool {
+	for name, want := range r.Want {
 		if f.now(name) != want {
 			return false
 		}

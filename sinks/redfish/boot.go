@@ -245,16 +245,13 @@ func (m *machine) writeBoot(ctx context.Context, s system, property string, b bo
 // lastingBoot is the boot facet of a machine without a boot order: the source
 // of a Continuous override stands for all of it. Where there is no such override
 // either, nothing lasts that could be seen; powerOn then sets it for each boot.
-func (m *machine) lastingBoot(s system, n *site.Node) (site.FacetState, bool, error) {
+func (m *machine) lastingBoot(s system) (site.FacetState, bool, error) {
 	if !m.overridesForGood(s) {
 		return site.FacetState{}, false, nil
 	}
 	state := site.FacetState{Have: site.Values{"order": ""}, Sources: bootTargets(s), OneSource: true}
 	if s.overrides(schemas.ContinuousBootSourceOverrideEnabled) {
 		state.Have["order"] = words(s.object, "Boot", overrideTarget)
-	}
-	if order := n.Boot.Order; len(order) > 0 {
-		state.Want = site.Values{"order": order[0]}
 	}
 	return state, true, nil
 }
@@ -332,7 +329,7 @@ func (m *machine) orderBoot(ctx context.Context, n *site.Node, s system) error {
 	order, absent := m.boot.order(refs, n.Boot.Order)
 	if len(absent) > 0 {
 		return fmt.Errorf("the machine has no boot option for %s, only for %s; change the design's boot.order: %w",
-			strings.Join(absent, ", "), printable(joined(m.boot.targets(refs))), errors.ErrUnsupported)
+			strings.Join(absent, ", "), printable(strings.Join(m.boot.state(refs).Sources, ", ")), errors.ErrUnsupported)
 	}
 	if slices.Equal(refs, order) {
 		return nil

@@ -29,18 +29,6 @@ func (s system) mode() string {
 	return ""
 }
 
-// withMode is the boot facet of a machine whose mode is designed.
-func withMode(state site.FacetState, have, want string) site.FacetState {
-	if state.Have == nil {
-		state.Have = site.Values{}
-	}
-	if state.Want == nil {
-		state.Want = site.Values{}
-	}
-	state.Have["mode"], state.Want["mode"] = have, want
-	return state
-}
-
 // setMode has the firmware boot as designed, and proves it. DSP0268 6.30 has the
 // mode belong to the override; BMCs have it without one too, and that is what
 // there is of it in Redfish outside the firmware's own settings.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/stmcginnis/gofish"
 	"github.com/stmcginnis/gofish/schemas"
 
+	"github.com/slipway-gitops/slipway/engine/bios"
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -402,7 +402,7 @@ func (g *grading) tryBIOS(ctx context.Context) (driver.Ability, error) {
 	if err != nil {
 		return driver.Ability{}, err
 	}
-	if len(f.registry.attributes) == 0 {
+	if len(f.registry.Attributes) == 0 {
 		return partly("%d attributes, and no registry that tells their types and bounds", len(f.current)), nil
 	}
 	a := works("%d attributes, by the registry %s", len(f.current), printable(f.name))
@@ -415,11 +415,11 @@ func (g *grading) tryIntents(ctx context.Context) (driver.Ability, error) {
 	if err != nil {
 		return driver.Ability{}, err
 	}
-	offers := f.offers()
+	settings, intents := f.state(f.terms(), nil).Settings(), bios.Intents()
 	var a driver.Ability
 	resolved := 0
 	for _, intent := range intents {
-		attribute, values := offered(offers, intent)
+		attribute, values := settings.Meets(intent)
 		if attribute == "" {
 			a.Values = append(a.Values, intent+": not on this machine")
 			continue
@@ -436,27 +436,6 @@ func (g *grading) tryIntents(ctx context.Context) (driver.Ability, error) {
 		a.Verdict = driver.Partly
 	}
 	return a, nil
-}
-
-// intents are all that the table knows, in alphabetical order.
-var intents = func() []string {
-	all := map[string]bool{}
-	for _, row := range intentTable {
-		all[row.intent] = true
-	}
-	return slices.Sorted(maps.Keys(all))
-}()
-
-// offered is the attribute for an intent, and which values of the intent it
-// has.
-func offered(offers map[string]site.Values, intent string) (attribute string, values []string) {
-	for _, value := range intentValues(intent) {
-		for name := range offers[intent+"="+value] {
-			attribute = name
-			values = append(values, value)
-		}
-	}
-	return attribute, values
 }
 
 func (g *grading) tryHealth(context.Context) (driver.Ability, error) {

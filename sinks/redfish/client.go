@@ -80,6 +80,7 @@ func decode(path string, resp *http.Response) (object, error) {
 	if err := json.NewDecoder(resp.Body).Decode(&o); err != nil {
 		return nil, refused("GET %s: the answer is not JSON: %w", path, err)
 	}
+	shorten(o)
 	if tag, err := json.Marshal(resp.Header.Get("ETag")); err == nil && resp.Header.Get("ETag") != "" {
 		o[etag] = tag
 	}

@@ -130,7 +130,7 @@ func (g glance) again() site.Observed {
 	}
 	seen.Facets = maps.Clone(seen.Facets)
 	for f, state := range seen.Facets {
-		state.Have, state.Want, state.Pending = maps.Clone(state.Have), maps.Clone(state.Want), maps.Clone(state.Pending)
+		state.Have, state.Pending = maps.Clone(state.Have), maps.Clone(state.Pending)
 		state.Seen = time.Now()
 		seen.Facets[f] = state
 	}

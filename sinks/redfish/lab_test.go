@@ -389,10 +389,10 @@ func TestBootOrderKeepsTheOthersBehind(t *testing.T) {
 	if got := m.BootOrder(); !slices.Equal(got, []string{"Usb", "Hdd", "Pxe"}) {
 		t.Errorf("got %v", got)
 	}
-	n.Boot.Order = []string{"UefiHttp"}
+	n.Boot.Order = []string{"Floppy"}
 	before := m.Writes()
 	err := h.Apply(t.Context(), m.step(site.ActionBootOrder), &n, drivertest.Permitted)
-	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "no boot option for UefiHttp, only for Usb,Hdd,Pxe") || m.Writes() != before {
+	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "no boot option for Floppy, only for Cd, Hdd, Pxe, UefiHttp, Usb") || m.Writes() != before {
 		t.Errorf("got %v and %d writes", err, m.Writes()-before)
 	}
 }

@@ -677,7 +677,7 @@ func TestQuirkBootOrderIsPending(t *testing.T) {
 	}
 	r.took()
 	seen, err := look(m, n)
-	if b := seen.Facets[site.FacetBoot]; err != nil || b.Have["order"] != "Hdd,Pxe,Boot0004" || b.Want["order"] != b.Have["order"] {
+	if b := seen.Facets[site.FacetBoot]; err != nil || b.Have["order"] != "Hdd,Pxe,Boot0004" || b.Resolve(n, site.FacetBoot).Want["order"] != b.Have["order"] {
 		t.Errorf("got %v, %v", b, err)
 	}
 	if asked := r.took(); len(asked) > 2 {
@@ -788,7 +788,7 @@ func TestQuirkNoBootOrder(t *testing.T) {
 	m := open(t, r.endpoint())
 	for _, have := range []string{"", "Pxe"} {
 		seen, err := look(m, n)
-		if b := seen.Facets[site.FacetBoot]; err != nil || b.Have["order"] != have || b.Want["order"] != "Pxe" {
+		if b := seen.Facets[site.FacetBoot]; err != nil || b.Have["order"] != have || b.Resolve(n, site.FacetBoot).Want["order"] != "Pxe" {
 			t.Errorf("got %v, want %q (%v)", b, have, err)
 		}
 		step := site.Step{Machine: site.Identity{UUID: uuid}, Action: site.ActionBootOrder}

@@ -45,7 +45,7 @@ func (m *machine) shows(ctx context.Context, s system, n *site.Node, facets []si
 		if over(ctx, err) {
 			return site.Observed{}, false, err
 		}
-		whole = whole && err == nil && (f != site.FacetBoot || !differs(state))
+		whole = whole && err == nil && (f != site.FacetBoot || !differs(state, n))
 		if !ok || err != nil {
 			continue // what cannot be seen is left out
 		}
@@ -55,9 +55,9 @@ func (m *machine) shows(ctx context.Context, s system, n *site.Node, facets []si
 	return seen, whole, nil
 }
 
-// differs says whether what is wanted is not so.
-func differs(state site.FacetState) bool {
-	for field, want := range state.Want {
+// differs says whether the boot is not as designed.
+func differs(state site.FacetState, n *site.Node) bool {
+	for field, want := range state.Resolve(n, site.FacetBoot).Want {
 		if state.Have[field] != want {
 			return true
 		}
@@ -70,7 +70,7 @@ func (m *machine) facet(ctx context.Context, s system, n *site.Node, f site.Face
 	switch f {
 	case site.FacetPower:
 		p, ok := powerStates[s.power()]
-		state := site.FacetState{Have: site.Values{"state": p.is}, Want: n.Want(f)}
+		state := site.FacetState{Have: site.Values{"state": p.is}}
 		if p.goes != "" {
 			state.Pending = site.Values{"state": p.goes}
 		}
@@ -98,7 +98,7 @@ func (m *machine) facet(ctx context.Context, s system, n *site.Node, f site.Face
 // it has an effect then only.
 func (m *machine) bootFacet(ctx context.Context, s system, n *site.Node) (site.FacetState, bool, error) {
 	state, ok, err := m.bootOf(ctx, s, n)
-	if err != nil || !differs(state) {
+	if err != nil || !differs(state, n) {
 		return state, ok, err
 	}
 	if s, err = m.future(ctx, s); err != nil {
@@ -108,23 +108,24 @@ func (m *machine) bootFacet(ctx context.Context, s system, n *site.Node) (site.F
 }
 
 func (m *machine) bootOf(ctx context.Context, s system, n *site.Node) (site.FacetState, bool, error) {
-	state, ok, err := m.orderOf(ctx, s, n)
-	if err != nil || n.Boot.Mode == "" {
-		return state, ok, err
+	state, ok, err := m.orderOf(ctx, s)
+	if mode := s.mode(); err == nil && (n.Boot.Mode != "" || ok && mode != "") {
+		if state.Have == nil {
+			state.Have = site.Values{}
+		}
+		state.Have["mode"], ok = mode, true
 	}
-	return withMode(state, s.mode(), n.Boot.Mode), true, nil
+	return state, ok, err
 }
 
 // orderOf shows the order; of a machine that has none, the source that
-// overrides it for good. What is wanted is the designed ones first and the
-// machine's others behind, as they are.
-func (m *machine) orderOf(ctx context.Context, s system, n *site.Node) (site.FacetState, bool, error) {
+// overrides it for good.
+func (m *machine) orderOf(ctx context.Context, s system) (site.FacetState, bool, error) {
 	if len(s.bootOrder()) == 0 {
-		return m.lastingBoot(s, n)
+		return m.lastingBoot(s)
 	}
 	err := m.boot.read(ctx, m.client, s)
-	state := m.boot.state(s.bootOrder(), n.Boot.Order)
-	state.Sources = slices.Compact(slices.Sorted(slices.Values(m.boot.targets(s.bootOrder()))))
+	state := m.boot.state(s.bootOrder())
 	return state, err == nil, err
 }
 
@@ -133,6 +134,7 @@ func (m *machine) orderOf(ctx context.Context, s system, n *site.Node) (site.Fac
 type bootOptions struct {
 	refs   string            // the references for which they were read
 	source map[string]string // "Hdd", "Pxe" by reference
+	usable []string          // references of options that are not disabled, in the BMC's order
 }
 
 // read fetches the options if the machine's list of references is a new one.
@@ -143,26 +145,28 @@ func (b *bootOptions) read(ctx context.Context, c *line, s system) error {
 	if b.source != nil && b.refs == key || collection == "" {
 		return nil
 	}
-	source := map[string]string{}
+	source, usable := map[string]string{}, []string(nil)
 	err := c.members(ctx, collection, maxLinks, func(_ string, option object) {
-		if from := bootSource(option); from != "" {
-			source[cmp.Or(at[string](option, "BootOptionReference"), at[string](option, "Id"))] = from
+		from, ref := bootSource(option), cmp.Or(at[string](option, "BootOptionReference"), at[string](option, "Id"))
+		if from == "" {
+			return
+		}
+		source[ref] = from
+		if enabled := at[*bool](option, "BootOptionEnabled"); enabled == nil || *enabled {
+			usable = append(usable, ref)
 		}
 	})
 	if err != nil && !lasting(err) {
 		return err
 	}
-	b.refs, b.source = key, source
+	b.refs, b.source, b.usable = key, source, usable
 	return nil
 }
 
-// state is the boot facet for an order of references and a designed one.
-func (b *bootOptions) state(refs, order []string) site.FacetState {
-	state := site.FacetState{Have: site.Values{"order": joined(b.targets(refs))}}
-	if len(order) > 0 {
-		state.Want = site.Values{"order": joined(slices.Concat(order, b.targets(b.others(refs, order))))}
-	}
-	return state
+// state is the boot facet for an order of references.
+func (b *bootOptions) state(refs []string) site.FacetState {
+	all := slices.Concat(b.targets(refs), b.targets(b.usable))
+	return site.FacetState{Have: site.Values{"order": joined(b.targets(refs))}, Sources: slices.Compact(slices.Sorted(slices.Values(all)))}
 }
 
 // of is the source that a reference stands for, or the reference itself.
@@ -188,20 +192,25 @@ func (b *bootOptions) others(refs, sources []string) []string {
 }
 
 // order is the references with those for the wanted sources first; absent are
-// the sources that the machine has no option for.
+// the sources that the machine has no option for. An option may be there and not
+// in the order (DSP0268 6.14): it is put into it when it is wanted.
 func (b *bootOptions) order(refs, sources []string) (order, absent []string) {
 	for _, s := range sources {
-		before := len(order)
-		for _, ref := range refs {
-			if b.of(ref) == s {
-				order = append(order, ref)
-			}
+		options := b.standing(refs, s)
+		if len(options) == 0 {
+			options = b.standing(b.usable, s)
 		}
-		if len(order) == before {
+		if len(options) == 0 {
 			absent = append(absent, s)
 		}
+		order = append(order, options...)
 	}
 	return append(order, b.others(refs, sources)...), absent
+}
+
+// standing are the references that stand for a source.
+func (b *bootOptions) standing(refs []string, source string) []string {
+	return slices.DeleteFunc(slices.Clone(refs), func(ref string) bool { return b.of(ref) != source })
 }
 
 // joined is the canonical form of a list of sources: several disks in a row

@@ -187,7 +187,7 @@ func TestObserve(t *testing.T) {
 		site.FacetBoot:   {"map[order:Pxe,Hdd,Boot0004]", "map[order:Hdd,Pxe,Boot0004]"},
 		site.FacetHealth: {"map[status:Warning]", "map[]"},
 	} {
-		if got := [2]string{fmt.Sprint(seen.Facets[f].Have), fmt.Sprint(seen.Facets[f].Want)}; got != want {
+		if got := [2]string{fmt.Sprint(seen.Facets[f].Have), fmt.Sprint(seen.Facets[f].Resolve(n, f).Want)}; got != want {
 			t.Errorf("%s: got %v, want %v", f, got, want)
 		}
 	}

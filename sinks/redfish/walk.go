@@ -1,6 +1,7 @@
 package redfish
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -148,18 +149,47 @@ func objectsIn(value json.RawMessage) []object {
 	if json.Unmarshal(value, &one) == nil && one != nil {
 		return []object{one}
 	}
-	var list []json.RawMessage
-	if json.Unmarshal(value, &list) != nil {
-		return nil
-	}
 	var all []object
-	for _, item := range list {
+	for _, item := range firstOf(value) {
 		var o object
 		if json.Unmarshal(item, &o) == nil && len(o) > 0 {
 			all = append(all, o)
 		}
 	}
 	return all
+}
+
+// maxItems bounds a list of a BMC's: what stands behind is not read.
+const maxItems = 2048
+
+// firstOf are the first items of a list, nil for what is none.
+func firstOf(list json.RawMessage) []json.RawMessage {
+	d := json.NewDecoder(bytes.NewReader(list))
+	if t, err := d.Token(); err != nil || t != json.Delim('[') {
+		return nil
+	}
+	var all []json.RawMessage
+	for len(all) < maxItems && d.More() {
+		var item json.RawMessage
+		if d.Decode(&item) != nil {
+			return nil
+		}
+		all = append(all, item)
+	}
+	return all
+}
+
+// shorten takes what is not read from the lists of a resource: looking at each of
+// 180,000 members would cost seconds.
+func shorten(o object) {
+	for name, value := range o {
+		if len(value) < 64<<10 || value[0] != '[' {
+			continue
+		}
+		if short, err := json.Marshal(firstOf(value)); err == nil && len(short) < len(value)/2 {
+			o[name] = short
+		}
+	}
 }
 
 // items are the objects of a list in a resource.

@@ -2,6 +2,7 @@ package redfish_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -132,7 +133,7 @@ func TestBootMode(t *testing.T) {
 			for _, mode := range []string{"bios", "uefi"} {
 				m.node.Boot = site.Boot{Mode: mode, Order: []string{"Hdd", "Pxe"}}
 				before := bootSeen(t, h, m)
-				if before.Want["mode"] != mode || c.says == "" && before.Have["mode"] == mode {
+				if before.Resolve(m.node, site.FacetBoot).Want["mode"] != mode || c.says == "" && before.Have["mode"] == mode {
 					t.Errorf("before: got %+v", before)
 				}
 				err := h.Apply(t.Context(), m.step(site.ActionBootOrder), m.node, drivertest.Permitted)
@@ -161,4 +162,26 @@ func bootSeen(t *testing.T, h driver.Machine, m machine) site.FacetState {
 		t.Fatal(err)
 	}
 	return seen.Facets[site.FacetBoot]
+}
+
+// A boot option that is there and not in the machine's boot order is put into it when
+// the design wants it.
+func TestBootOptionOutsideTheOrder(t *testing.T) {
+	for _, personality := range []string{"plain", "idrac9", "ilo5", "xcc"} {
+		t.Run(personality, func(t *testing.T) {
+			m := newRack(t, 1, func(m *lab.MachineConfig) { m.Personality, m.BootOrder = personality, []string{"Hdd"} }).take()
+			h := m.open(t)
+			m.node.Boot.Order = []string{"Pxe", "Hdd"}
+			before := bootSeen(t, h, m)
+			if before.Have["order"] != "Hdd" || !slices.Contains(before.Sources, "Pxe") {
+				t.Errorf("before: got %+v", before)
+			}
+			if err := h.Apply(t.Context(), m.step(site.ActionBootOrder), m.node, drivertest.Permitted); err != nil {
+				t.Fatal(err)
+			}
+			if after := bootSeen(t, m.open(t), m); after.Have["order"] != "Pxe,Hdd" {
+				t.Errorf("after: got %+v", after)
+			}
+		})
+	}
 }

@@ -264,7 +264,7 @@ func (b *bmc) Observe(ctx context.Context, n *site.Node, facets []site.Facet) (s
 		if !slices.Contains(bmcDriver{}.Facets(), f) {
 			continue
 		}
-		s := site.FacetState{Have: b.m.have(f), Want: n.Want(f), Seen: time.Now(), Driver: "fake"}
+		s := site.FacetState{Have: b.m.have(f), Seen: time.Now(), Driver: "fake"}
 		if f == site.FacetBoot && n.Boot.Mode != "" {
 			s.Have["mode"] = b.m.mode
 		}
@@ -724,7 +724,7 @@ func (s system) Observe(ctx context.Context, n *site.Node, facets []site.Facet) 
 		if f == site.FacetOS {
 			have = site.Values{"bootID": fmt.Sprint(s.m.boots), "release": "fake 1", "kernel": "6.1.0"}
 		}
-		seen.Facets[f] = site.FacetState{Have: maps.Clone(have), Want: n.Want(f), Seen: time.Now(), Driver: "fake"}
+		seen.Facets[f] = site.FacetState{Have: maps.Clone(have), Seen: time.Now(), Driver: "fake"}
 	}
 	if marker := *cmp.Or(s.m.forged, s.m.disk); marker.Node != "" {
 		seen.Marker = &marker

@@ -151,10 +151,7 @@ func (v *virtual) Observe(ctx context.Context, n *site.Node, facets []site.Facet
 		if !slices.Contains(hypervisorDriver{}.Facets(), f) {
 			continue
 		}
-		s := site.FacetState{Have: maps.Clone(v.have(f)), Want: n.Want(f), Seen: time.Now(), Driver: "fake"}
-		if root := n.Virtual.ImageDisk(); f == site.FacetDisks && s.Have[root+".size"] == "" {
-			maps.DeleteFunc(s.Want, func(field, _ string) bool { return strings.HasPrefix(field, root+".") })
-		}
+		s := site.FacetState{Have: maps.Clone(v.have(f)), Seen: time.Now(), Driver: "fake"}
 		if f == site.FacetPower && !v.m.changes.IsZero() && !v.m.restart {
 			s.Pending = site.Values{"state": state(!v.m.on)}
 		}

@@ -1,19 +1,16 @@
-package redfish
+package bios
 
 import (
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // spelling is one row of the table of intents: what machines call an intent.
-// The firmware versions of its habit are those of the BIOS.
 type spelling struct {
-	habit
-	intent string
+	vendors []string // how a name of the vendor begins, in lower case
+	intent  string
 	// attributes are names, of which the first counts that the machine has. A
 	// "*" at the end stands for a suffix that is another one with each build
 	// of a BIOS ("SR_IOVSupport_0047", "Hyper_Threading_ALL__F27F").
@@ -127,59 +124,64 @@ func of(vendor string, rows ...spelling) []spelling {
 	return rows
 }
 
-// intentValues are what can be asked of each intent.
-func intentValues(intent string) []string {
-	if intent == "profile" {
-		return []string{"performance", "balanced", "powersave"}
-	}
-	return []string{"true", "false"}
-}
-
 // spellings are the rows for a machine by intent; known says whether the table
 // has its vendor at all.
-func spellings(of makers) (rows map[string][]spelling, known bool) {
+func spellings(makers []string) (rows map[string][]spelling, known bool) {
 	rows = map[string][]spelling{}
 	for _, row := range intentTable {
-		if !row.vendor(of) {
-			continue
-		}
-		known = true
-		if row.fits(of) {
+		if row.isOf(makers) {
+			known = true
 			rows[row.intent] = append(rows[row.intent], row)
 		}
 	}
 	return rows, known
 }
 
+// isOf says whether the row is of the maker of the machine or of its BMC.
+func (s spelling) isOf(makers []string) bool {
+	return slices.ContainsFunc(makers, func(name string) bool {
+		return slices.ContainsFunc(s.vendors, func(v string) bool { return strings.HasPrefix(strings.ToLower(name), v) })
+	})
+}
+
+// Intents are all that the table knows, in alphabetical order.
+func Intents() []string {
+	all := map[string]bool{}
+	for _, row := range intentTable {
+		all[row.intent] = true
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// Meets is the attribute that an intent comes to on a machine, and which values of
+// the intent it has; empty for none.
+func (s Settings) Meets(intent string) (attribute string, values []string) {
+	can := []string{"true", "false"}
+	if intent == "profile" {
+		can = []string{"performance", "balanced", "powersave"}
+	}
+	for _, value := range can {
+		if o, err := s.intended(intent, value); err == nil {
+			attribute, values = o.attribute, append(values, value)
+		}
+	}
+	return attribute, values
+}
+
 // offer is what an intent comes to on a machine: an attribute and its value.
 type offer struct{ attribute, value string }
 
-// offers are what every value of every intent comes to, where it comes to
-// anything.
-func (f firmware) offers() map[string]site.Values {
-	all := map[string]site.Values{}
-	rows, _ := spellings(f.maker)
-	for intent := range rows {
-		for _, value := range intentValues(intent) {
-			if o, err := f.resolve(intent, value); err == nil {
-				all[intent+"="+value] = site.Values{o.attribute: o.value}
-			}
-		}
-	}
-	return all
-}
-
-// resolve finds the attribute for an intent and the value to give it, or says
+// intended finds the attribute for an intent and the value to give it, or says
 // why there is none.
-func (f firmware) resolve(intent, value string) (offer, error) {
+func (s Settings) intended(intent, value string) (offer, error) {
 	const otherwise = "name the machine's own attribute in bios.attributes, or leave it out"
-	all, known := spellings(f.maker)
+	all, known := spellings(s.Makers)
 	if !known {
-		return offer{}, fmt.Errorf("no names of settings are known for machines of %q; %s", f.maker.manufacturer, otherwise)
+		return offer{}, fmt.Errorf("no names of settings are known for machines of %q; %s", s.maker(), otherwise)
 	}
 	var looked []string
 	for _, row := range all[intent] {
-		name, err := f.find(row.attributes)
+		name, err := s.find(row.attributes)
 		switch {
 		case err != nil:
 			return offer{}, err
@@ -187,23 +189,23 @@ func (f firmware) resolve(intent, value string) (offer, error) {
 			looked = append(looked, row.attributes...)
 			continue
 		}
-		if v := f.value(row, name, value); v != "" {
+		if v := s.value(row, name, value); v != "" {
 			return offer{name, v}, nil
 		}
-		return offer{}, fmt.Errorf("%s has no value that stands for %s, only %s; %s", name, value, f.registered(name).named(), otherwise)
+		return offer{}, fmt.Errorf("%s has no value that stands for %s, only %s; %s", name, value, s.Registry.Attributes[name].listed(), otherwise)
 	}
 	if len(looked) == 0 {
-		return offer{}, fmt.Errorf("no setting of %s machines is known for it; %s", f.maker.manufacturer, otherwise)
+		return offer{}, fmt.Errorf("no setting of %s machines is known for it; %s", s.maker(), otherwise)
 	}
 	return offer{}, fmt.Errorf("the machine has none of the settings that are known for it (%s); %s", strings.Join(looked, ", "), otherwise)
 }
 
 // find is the first of some names that the machine shows, or else that its
 // registry has; empty for none.
-func (f firmware) find(names []string) (string, error) {
-	for _, has := range []func(string) bool{f.shows, f.registers} {
+func (t *Terms) find(names []string) (string, error) {
+	for _, has := range []func(string) bool{t.shows, t.registers} {
 		for _, name := range names {
-			if found, err := f.match(name, has); found != "" || err != nil {
+			if found, err := t.match(name, has); found != "" || err != nil {
 				return found, err
 			}
 		}
@@ -213,7 +215,7 @@ func (f firmware) find(names []string) (string, error) {
 
 // match is the attribute of a name, or the only one that has it up to the
 // suffix of a BIOS build where a "*" asks for it.
-func (f firmware) match(name string, has func(string) bool) (string, error) {
+func (t *Terms) match(name string, has func(string) bool) (string, error) {
 	start, open := strings.CutSuffix(name, "*")
 	if has(start) {
 		return start, nil
@@ -222,7 +224,7 @@ func (f firmware) match(name string, has func(string) bool) (string, error) {
 		return "", nil
 	}
 	var found []string
-	for _, n := range f.names() {
+	for _, n := range t.names() {
 		if rest, ok := strings.CutPrefix(n, start); ok && isBuildSuffix(rest) && has(n) {
 			found = append(found, n)
 		}
@@ -244,34 +246,38 @@ func isBuildSuffix(s string) bool {
 }
 
 // value is the name of the value that an attribute gets for one of an intent;
-// empty for none. One that it has and that means the same stays.
-func (f firmware) value(row spelling, name, asked string) string {
+// empty for none. One that it has, or is about to have, and that means the same
+// stays.
+func (s Settings) value(row spelling, name, asked string) string {
 	words := row.values[asked]
 	if row.values == nil {
 		for _, pair := range onOff {
 			words = append(words, pair[asked])
 		}
 	}
-	a, now := f.registered(name), f.now(name)
-	if len(a.choices) == 0 {
-		return f.unregistered(row, name, asked, words)
+	a := s.Registry.Attributes[name]
+	if len(a.Choices) == 0 {
+		return s.unregistered(row, name, asked, words)
 	}
-	found := ""
+	var mean []string
 	for _, word := range words {
-		c := a.meaning(word, row.shown)
-		if c != "" && c == now {
-			return now
+		if c := a.meaning(word, row.shown); c != "" {
+			mean = append(mean, c)
 		}
-		found = orText(found, c)
 	}
-	return found
+	for _, v := range []string{s.then(name), s.now(name)} {
+		if slices.Contains(mean, v) {
+			return v
+		}
+	}
+	return strings.Join(mean[:min(len(mean), 1)], "")
 }
 
 // meaning is the name of the choice that a word stands for.
-func (a attribute) meaning(word string, shown bool) string {
-	for _, c := range a.choices {
-		if strings.EqualFold(c.display, word) || !shown && strings.EqualFold(c.name, word) {
-			return c.name
+func (a Attribute) meaning(word string, shown bool) string {
+	for _, c := range a.Choices {
+		if strings.EqualFold(c.Display, word) || !shown && strings.EqualFold(c.Name, word) {
+			return c.Name
 		}
 	}
 	return ""
@@ -279,8 +285,8 @@ func (a attribute) meaning(word string, shown bool) string {
 
 // unregistered is a value where the registry lists none: that of the pair that
 // the machine's own value belongs to.
-func (f firmware) unregistered(row spelling, name, asked string, words []string) string {
-	now, a := f.now(name), f.registered(name)
+func (s Settings) unregistered(row spelling, name, asked string, words []string) string {
+	now, a := s.then(name), s.Registry.Attributes[name]
 	switch {
 	case row.shown:
 		return ""
@@ -288,7 +294,7 @@ func (f firmware) unregistered(row spelling, name, asked string, words []string)
 		return now
 	case row.values != nil:
 		return ""
-	case a.kind == "Integer" && (a.lower != 0 || a.upper != 1):
+	case a.Type == "Integer" && (a.Lower == nil || *a.Lower != 0 || a.Upper == nil || *a.Upper != 1):
 		return ""
 	}
 	for _, pair := range onOff {
@@ -299,11 +305,11 @@ func (f firmware) unregistered(row spelling, name, asked string, words []string)
 	return ""
 }
 
-// named are the names of an attribute's values, for people.
-func (a attribute) named() string {
+// listed are the names of an attribute's values, for people.
+func (a Attribute) listed() string {
 	var names []string
-	for _, c := range a.choices[:min(len(a.choices), 12)] {
-		names = append(names, c.name)
+	for _, c := range a.Choices[:min(len(a.Choices), 12)] {
+		names = append(names, c.Name)
 	}
-	return printable(orText(strings.Join(names, ", "), "what is not listed"))
+	return brief(orText(strings.Join(names, ", "), "what is not listed"))
 }

@@ -1,0 +1,121 @@
+package site
+
+import (
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/bios"
+)
+
+// Resolved is what a design asks of a facet, in the words of a machine.
+type Resolved struct {
+	// Want is nil when the design is silent.
+	Want Values
+	// From is the design's name of a field that has another one on the machine: the
+	// intent "smt" for the attribute "LogicalProc".
+	From Values
+	// Unresolved says of fields of the design, by their names there, why they mean
+	// nothing on the machine.
+	Unresolved Values
+	// Unread says that what the machine calls these fields is not known yet.
+	Unread bool
+}
+
+// Resolve puts what the design asks of a facet into the words of the machine that was
+// seen. It looks at nothing else, so that a proposal is planned as it will be run.
+func (s FacetState) Resolve(n *Node, f Facet) Resolved {
+	asked := n.Want(f)
+	r := Resolved{Want: asked, Unresolved: s.Unresolved}
+	switch {
+	case asked == nil:
+	case f == FacetDisks:
+		r.Want = s.disksBesideImage(n, asked)
+	case f == FacetBoot:
+		r.Want = s.bootOrder(asked)
+	case f == FacetBIOS && s.Words != nil:
+		is := s.Settings().Resolve(asked)
+		r = Resolved{Want: is.Want, From: is.From, Unresolved: Values{}}
+		for field, why := range is.Unresolved {
+			r.Unresolved[field] = Printable(why)
+		}
+	case f == FacetBIOS && s.Terms != "":
+		r.Unread = true
+	}
+	return r
+}
+
+// Settings are what was seen of the settings of the machine's firmware.
+func (s FacetState) Settings() bios.Settings {
+	return bios.Settings{Terms: s.Words, Have: s.Have, Next: s.Pending, Busy: s.Busy != ""}
+}
+
+// bootOrder has the designed sources first and the machine's others behind, as they
+// are; the first alone where the machine keeps only one.
+func (s FacetState) bootOrder(asked Values) Values {
+	order := asked["order"]
+	_, ordered := s.Have["order"]
+	if _, hasMode := s.Have["mode"]; hasMode && !ordered && order != "" {
+		return single("mode", asked["mode"]) // nothing lasts that could be seen: it is set for each boot
+	}
+	if order == "" || len(s.Sources) == 0 && !s.OneSource {
+		return asked
+	}
+	sources := strings.Split(order, ",")
+	if s.OneSource {
+		sources = sources[:1]
+	} else if has := s.Have["order"]; has != "" {
+		for _, other := range strings.Split(has, ",") {
+			if !slices.Contains(strings.Split(order, ","), other) {
+				sources = append(sources, other)
+			}
+		}
+	}
+	want := Values{"order": strings.Join(slices.Compact(sources), ",")}
+	if mode := asked["mode"]; mode != "" {
+		want["mode"] = mode
+	}
+	return want
+}
+
+// disksBesideImage is what is asked of disks, without that of the image while it is
+// not there: an installation makes it.
+func (s FacetState) disksBesideImage(n *Node, asked Values) Values {
+	disk := n.Virtual.ImageDisk()
+	if disk == "" || s.Have[disk+".size"] != "" {
+		return asked
+	}
+	want := maps.Clone(asked)
+	maps.DeleteFunc(want, func(field, _ string) bool { return isOf(field, disk) })
+	return want
+}
+
+// isOf says whether a field is one of a part.
+func isOf(field, part string) bool {
+	i := strings.LastIndex(field, ".")
+	return i >= 0 && field[:i] == part
+}
+
+// Words are the terms that observations name, in the form in which they are kept.
+func Words(all iter.Seq[Observed]) bios.Library {
+	var l bios.Library
+	for o := range all {
+		for _, f := range o.Facets {
+			if _, there := l.Terms[f.Terms]; f.Words != nil && !there {
+				l.Add(f.Words)
+			}
+		}
+	}
+	return l
+}
+
+// Attach gives the facets the terms that they name. The map of facets is changed.
+func (o Observed) Attach(terms map[string]*bios.Terms) {
+	for name, f := range o.Facets {
+		if f.Terms != "" {
+			f.Words = terms[f.Terms]
+			o.Facets[name] = f
+		}
+	}
+}
