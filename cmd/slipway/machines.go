@@ -131,6 +131,5 @@ func through(ctx context.Context, n *site.Node, e site.Endpoint, all map[string]
 		return site.Observed{}, err
 	}
 	defer m.Close()
-	seen, err := m.Observe(ctx, n, d.Facets())
-	return seen.For(n), err
+	return m.Observe(ctx, n, d.Facets())
 }

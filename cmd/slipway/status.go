@@ -90,7 +90,7 @@ func printStatus(w *screen, s *site.Status, all bool) {
 		w.Printf("attempted  %s\n", red(revisionLine(s.Attempted)))
 	}
 	if s.ObserveOnly != "" {
-		w.Println(yellow("observing  " + s.ObserveOnly))
+		w.Println(yellow("acting     no: " + s.ObserveOnly))
 	}
 	if s.Paused != nil {
 		w.Println(yellow("paused     " + pauseLine(*s.Paused)))

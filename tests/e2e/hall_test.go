@@ -117,6 +117,11 @@ func ofDaemon(login string) bool { return login == machine || login == "slipway[
 // it.
 func (h *hall) says(p *github.Pull, words string) (text string) {
 	h.t.Helper()
+	defer func() {
+		if h.t.Failed() {
+			h.t.Logf("the comment of %d says\n%s", p.Number(), text)
+		}
+	}()
 	h.eventually(fmt.Sprintf("the comment of %d says %q", p.Number(), words), func() bool {
 		text = ""
 		if one, _ := h.kept(p); len(one) > 0 {

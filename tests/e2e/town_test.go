@@ -252,7 +252,7 @@ func (w *town) eventually(what string, ok func() bool) {
 	for end := time.Now().Add(cmp.Or(w.waits, patience)); !ok(); <-tick.C {
 		if time.Now().After(end) {
 			r, err := w.ask.Report("")
-			w.t.Fatalf("never: %s\n%+v %v\n%s", what, r.Status.Nodes, err, w.logEnd())
+			w.t.Fatalf("never: %s\n%+v %v\nproblems: %+v\n%s", what, r.Status.Nodes, err, r.Status.Problems, w.logEnd())
 		}
 	}
 }
