@@ -18,12 +18,14 @@ func (c *comment) destroyed() {
 		return
 	}
 	entries := c.entries(set)
-	size := 0
+	heading, last := c.around(set)
+	size := len(heading) + len(last) + len("\n\n")
 	for _, x := range entries {
 		size += len(x)
 	}
-	c.unnamed = size+len(c.heading(set))+len("\n\n") > c.left
-	c.section("entries of what is destroyed", c.heading(set), entries, "")
+	c.unnamed = size > c.left
+	heading, last = c.around(set)
+	c.section("entries of what is destroyed", heading, entries, last)
 	c.grown()
 }
 
@@ -35,24 +37,36 @@ func (c *comment) grown() {
 	}
 	heading := fmt.Sprintf("**What has come to it since it was first planned at this commit, as set `%s`, on %s:** merging does not approve this, so that it is held. "+
 		"After a comment with the first line `/slipway plan`, by somebody who may write to the repository, merging approves all of it.\n\n", set.Digest(), count(len(set), "machine"))
-	c.section("entries of what has come to it", heading, c.entries(set), "")
+	c.section("entries of what has come to it", heading+c.columns(), c.entries(set), "")
 }
 
-// heading says what is needed before anything of a set is destroyed.
-func (c *comment) heading(set site.Losses) string {
+// around is what stands before and after the machines of a set: what is lost, and
+// what is needed before anything is.
+func (c *comment) around(set site.Losses) (before, after string) {
 	digest := set.Digest()
 	of := count(len(set), "machine")
 	switch {
 	case c.unnamed:
 		return fmt.Sprintf("**What is destroyed, as set `%s`, on %s:** too many to be named here, so that merging does not approve it: %s shows them; once it is merged, `slipway approve %s`.\n\n",
-			digest, of, c.whole(), digest)
+			digest, of, c.whole(), digest) + c.columns(), ""
 	case c.review.Proposal.Number > 0:
-		return fmt.Sprintf("**What is destroyed, as set `%s`, on %s:** merging approves exactly this; what is more by then is held.\n\n", digest, of)
+		return fmt.Sprintf("> [!CAUTION]\n> **Merging this erases %s.** What is on their disks is lost for good.\n\n", of) + c.columns(),
+			fmt.Sprintf("\n**To approve:** merge. That approves exactly this, as set `%s`, and nothing else; what is more by then is held.\n", digest) +
+				"**To plan again:** comment `/slipway plan`.\n"
 	}
-	return fmt.Sprintf("**What is destroyed, as set `%s`:**\n\n", digest)
+	return fmt.Sprintf("**What is destroyed, as set `%s`:**\n\n", digest) + c.columns(), ""
 }
 
-// entries are the lines of a set: one for each machine, or one for all that
+// columns begins the table of what is lost; where machines that lose the same stand
+// together there is none.
+func (c *comment) columns() string {
+	if !c.apart {
+		return ""
+	}
+	return "| machine | what is lost | its disks | asked for in |\n|---|---|---|---|\n"
+}
+
+// entries are the lines of a set: a row for each machine, or a line for all that
 // lose the same. They name every disk, since that is a part of what is approved.
 func (c *comment) entries(set site.Losses) []string {
 	var lines []string
@@ -62,7 +76,8 @@ func (c *comment) entries(set site.Losses) []string {
 			if c.disks {
 				disks = x.disks()
 			}
-			lines = append(lines, fmt.Sprintf("- **%s** (%s): **%s loses %s**; %s\n", escape(x.Node), escape(x.Target()), escape(x.Action), escape(x.Lost), escape(disks)))
+			lines = append(lines, fmt.Sprintf("| **%s** (%s) | %s loses %s | %s | %s |\n", escape(x.Node), escape(x.Target()),
+				escape(x.Action), escape(x.Lost), escape(strings.TrimPrefix(disks, "disks: ")), c.askedFor(x.Node)))
 		}
 		return lines
 	}
@@ -77,6 +92,33 @@ func (c *comment) entries(set site.Losses) []string {
 		}
 	}
 	return lines
+}
+
+// askedFor links to the line that asks for what a node loses; empty where none
+// does, or where there is no room for it.
+func (c *comment) askedFor(node string) string {
+	if c.asked == nil {
+		c.asked = map[string]site.Origin{}
+		for _, n := range c.review.Plan.Nodes {
+			for _, s := range n.Steps {
+				if s.Impact == site.ImpactDestructive && len(s.Changes) > 0 {
+					c.asked[n.Node] = s.Changes[0].Origin
+				}
+			}
+		}
+	}
+	if !c.details {
+		return ""
+	}
+	return c.place(c.asked[node])
+}
+
+// place links to the line of an origin.
+func (c *comment) place(o site.Origin) string {
+	if o.String() == "" {
+		return ""
+	}
+	return linked(fmt.Sprintf("%s:%d", o.File.Value(), o.Line), c.view.Pages, o.File.Value(), o.Line)
 }
 
 // byWhatIsLost are the losses of a set that are alike but for the machine.
@@ -153,15 +195,14 @@ func ages(nodes []site.NodePlan, now time.Time) string {
 func (c *comment) pending() {
 	r := c.review
 	c.list("nodes left as they are", "To be changed on the branch, and left as they are by this:", named(r.Spared), 0)
-	change, reboot, wiped := r.Pending.Counts()
-	if change == 0 {
+	if change, _, _ := r.Pending.Counts(); change == 0 {
 		return
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "<details><summary>To be done without this too: %s: %s, %d wiped</summary>\n\n", changes(change), count(reboot, "reboot"), wiped)
+	fmt.Fprintf(&b, "<details><summary>Pending with or without this: %s</summary>\n\n", becomes(&r.Pending))
 	for _, g := range group(r.Pending.Nodes) {
 		if len(g.first.Steps) > 0 {
-			fmt.Fprintf(&b, "- %s: %s; %s\n", escape(g.shape()), escape(actions(g.first.Steps)), worst(g.first))
+			fmt.Fprintf(&b, "- %s: %s\n", escape(g.shape()), escape(deeds(g.first.Steps, len(g.names))))
 		}
 	}
 	if len(r.Waiting) > 0 {

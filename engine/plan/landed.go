@@ -34,14 +34,32 @@ func Landed(w io.Writer, r *site.Review, v View) (whole bool) {
 func (c *comment) landed() {
 	r := c.review
 	c.add("verdicts", c.title("Slipway, site ")+Verdict(r)+"\n\n")
-	c.timeline()
+	if o := r.Landing.Rollout; o != nil && o.Ended.IsZero() && len(o.Nodes) > 0 {
+		c.add("bars", progress(o)+"\n\n")
+	}
 	c.leaving(markdownLimit/4, c.held)
 	if o := r.Landing.Rollout; o != nil {
-		c.reasons("nodes that have failed", "Failed:", o.Failed)
+		c.reasons("nodes that have failed", "**Failed:**", o.Failed)
 	}
-	c.reasons("nodes that wait for a person", "Waiting for a person:", r.Landing.Stuck)
+	c.reasons("nodes that wait for a person", "**Waiting for a person:**", r.Landing.Stuck)
+	if o := r.Landing.Rollout; o != nil && o.Ended.IsZero() && o.Halted != "" {
+		c.add("advice", halted)
+	}
+	c.timeline()
 	c.disks = false // its plan has named them
-	c.section("entries of what is approved", "What was destroyed with approval, or is to be:\n\n", c.entries(r.Approved), "")
+	if len(r.Approved) > 0 {
+		c.section("entries of what is approved", "What was destroyed with approval, or is to be:\n\n"+c.columns(), c.entries(r.Approved), "")
+	}
+}
+
+// halted is what to do about a rollout that is.
+const halted = "**What to do, one of:** correct the lines that ask for it, or revert the merge; or see to the machines, and then run `slipway retry`. Until then no other machine is begun.\n\n"
+
+// progress is how far a rollout is, drawn.
+func progress(o *site.RolloutStatus) string {
+	const width = 20
+	done := o.Done * width / len(o.Nodes)
+	return "`" + strings.Repeat("█", done) + strings.Repeat("░", width-done) + "`"
 }
 
 // held names what is held by node and machine, or says that it is too much to be
@@ -54,7 +72,7 @@ func (c *comment) held() {
 		size += len(x)
 	}
 	heading := func(whole bool) string {
-		return "**What is held, as set `" + r.Held.Digest() + "`, " + heldSince(r) + ":** " + approvedBy(r.Held.Digest(), whole) + ".\n\n"
+		return "> [!CAUTION]\n> **What is held, as set `" + r.Held.Digest() + "`, " + heldSince(r) + ":** " + approvedBy(r.Held.Digest(), whole) + ".\n\n" + c.columns()
 	}
 	c.unnamed = size+len(heading(false))+len("\n\n") > c.left
 	c.section("entries of what is held", heading(!c.unnamed), entries, "")
@@ -77,23 +95,54 @@ func heldSince(r *site.Review) string {
 	return "since merging has not approved it"
 }
 
-// reasons lists nodes, each with a reason.
+// reasons lists nodes with their reasons, those with the same together.
 func (c *comment) reasons(kind, heading string, nodes map[string]string) {
 	var lines []string
-	for _, name := range slices.Sorted(maps.Keys(nodes)) {
-		lines = append(lines, fmt.Sprintf("- **%s**: %s\n", escape(name), escape(nodes[name])))
+	for _, x := range byReason(nodes) {
+		lines = append(lines, fmt.Sprintf("- **%s**: %s\n", escape(shown(x.nodes, min(c.names, 20))), escape(x.reason)))
 	}
 	c.section(kind, heading+"\n\n", lines, "")
 }
 
+// sharedReason is why some nodes make no progress.
+type sharedReason struct {
+	reason string
+	nodes  []string
+}
+
+// byReason puts nodes with the same reason together, the most first.
+func byReason(nodes map[string]string) []sharedReason {
+	index := map[string]int{}
+	var all []sharedReason
+	for _, name := range slices.Sorted(maps.Keys(nodes)) {
+		i, ok := index[nodes[name]]
+		if !ok {
+			i = len(all)
+			index[nodes[name]] = i
+			all = append(all, sharedReason{reason: nodes[name]})
+		}
+		all[i].nodes = append(all[i].nodes, name)
+	}
+	slices.SortStableFunc(all, func(a, b sharedReason) int { return len(b.nodes) - len(a.nodes) })
+	return all
+}
+
+// shown names some of many nodes.
+func shown(names []string, some int) string {
+	if len(names) <= some+1 {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s, … (%s)", strings.Join(names[:some], ", "), count(len(names), "machine"))
+}
+
 // landedVerdict is what came of a proposal in one line.
 func landedVerdict(r *site.Review) string {
-	parts := []string{"merged", way(r.Landing)}
+	parts := []string{way(r.Landing)}
 	if n := len(r.Held); n > 0 {
-		parts = append(parts, "what is destroyed on "+count(n, "more machine")+" is held")
+		parts = append(parts, "what is erased on "+count(n, "more machine")+" is held")
 	}
 	if n := len(r.Landing.Stuck); n > 0 {
-		parts = append(parts, count(n, "node")+" for a person")
+		parts = append(parts, count(n, "machine")+" for a person")
 	}
 	return strings.Join(parts, "; ")
 }
@@ -103,25 +152,36 @@ func way(l *site.Landing) string {
 	o := l.Rollout
 	switch {
 	case l.Refused:
-		return "not in force, since the design is broken"
+		return "merged, and not in force, since the design is broken"
 	case l.InForce.IsZero():
-		return "not in force yet"
+		return "merged, not in force yet"
 	case o == nil && l.Done:
-		return "done: in force, and no node was to be changed"
+		return "done, no machine was to be changed"
 	case o == nil:
-		return "in force"
+		return "merged, in force"
 	case o.Ended.IsZero() && o.Halted != "":
-		return "halted: " + nodesDone(o)
+		return fmt.Sprintf("stopped, %d of %s done%s", o.Done, count(len(o.Nodes), "machine"), failures(o))
 	case o.Ended.IsZero():
-		return "in force: " + nodesDone(o)
+		return fmt.Sprintf("%d of %s done%s", o.Done, count(len(o.Nodes), "machine"), failures(o))
 	case len(o.Failed) > 0:
-		return fmt.Sprintf("ended: %s, %d failed", nodesDone(o), len(o.Failed))
+		return "ended, " + nodesDone(o) + failures(o)
 	}
-	return "done: " + nodesDone(o)
+	return "done, " + nodesDone(o)
+}
+
+func failures(o *site.RolloutStatus) string {
+	if len(o.Failed) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d failed", len(o.Failed))
 }
 
 func nodesDone(o *site.RolloutStatus) string {
-	return fmt.Sprintf("%d of %s as designed", o.Done, count(len(o.Nodes), "node"))
+	is := " are"
+	if len(o.Nodes) == 1 {
+		is = " is"
+	}
+	return fmt.Sprintf("%d of %s%s as designed", o.Done, count(len(o.Nodes), "machine"), is)
 }
 
 // timeline says when a merged proposal came how far.
@@ -193,41 +253,61 @@ func sinceMerge(t, merged time.Time) string {
 func Call(r *site.Review) *site.Call {
 	l := r.Landing
 	o := l.Rollout
-	needs := "**The site " + escape(r.Site) + " needs a person:** "
+	title := func(what string) string { return "### Slipway, site " + literal(r.Site) + ": " + what + "\n\n" }
 	switch {
 	case l.Refused:
-		return &site.Call{Key: "refused", Text: needs + "what this was merged into is broken, so nothing of it is in force.\n\n- " + escape(l.Waits) + "\n"}
+		return &site.Call{Key: "refused", Text: title("a person is needed, the branch is broken") + "Nothing of what this was merged into is in force.\n\n- " + escape(l.Waits) + "\n"}
 	case o != nil && o.Ended.IsZero() && o.Halted != "":
-		return &site.Call{Key: fmt.Sprintf("halted-%d", o.HaltedSince.Unix()), Text: needs + "the rollout of this is halted, with " + nodesDone(o) + ".\n\n- " + escape(o.Halted) + "\n" +
-			somewhat(o.Failed) + "\nNo further node is begun. A commit that mends the change or takes it back begins a rollout of its own; `slipway retry` lets this one go on.\n"}
+		return &site.Call{Key: fmt.Sprintf("halted-%d", o.HaltedSince.Unix()), Text: title(way(l)) + "- " + escape(o.Halted) + "\n" + somewhat(o.Failed) + "\n" + strings.TrimRight(halted, "\n") + "\n"}
 	case len(r.Held) > 0:
-		why := ""
-		if l.Unapproved != "" {
-			why = "- " + escape(l.Unapproved) + "\n\n"
-		}
-		return &site.Call{Key: "held-" + l.Asked.Digest(), Text: needs + fmt.Sprintf("on %s more is destroyed by this than merging it has approved, %s.\n\n%sIt is held, and named in the comment that is kept here: %s.\n",
-			count(len(r.Held), "machine"), heldSince(r), why, approvedBy(r.Held.Digest(), r.Whole))}
+		return &site.Call{Key: "held-" + l.Asked.Digest(), Text: title("a decision is needed, "+count(len(r.Held), "machine")+" would be erased") + decision(r)}
 	case o != nil && len(o.Failed)+len(l.Stuck) > 0:
 		both := maps.Clone(o.Failed)
 		if both == nil {
 			both = map[string]string{}
 		}
 		maps.Copy(both, l.Stuck)
-		return &site.Call{Key: fmt.Sprintf("stuck-%d-%d", o.Since.Unix(), bits.Len(uint(len(both)))), Text: needs + count(len(both), "node") + " of this rollout cannot go on.\n\n" + somewhat(both) + "\n`slipway why NODE` says more.\n"}
+		return &site.Call{Key: fmt.Sprintf("stuck-%d-%d", o.Since.Unix(), bits.Len(uint(len(both)))), Text: title(count(len(both), "machine")+" of this rollout cannot go on") + somewhat(both) + "\n`slipway why NODE` says more.\n"}
 	}
 	return nil
 }
 
-// somewhat lists some nodes, each with a reason.
+// decision asks whether what is held is to be destroyed.
+func decision(r *site.Review) string {
+	why := ""
+	if r.Landing.Unapproved != "" {
+		why = ": " + escape(r.Landing.Unapproved)
+	}
+	text := "Merging did **not** approve this" + why + ".\n\n"
+	const most = 20
+	if len(r.Held) <= most {
+		c := comment{tier: tier{apart: true}, review: r}
+		text += c.columns() + strings.Join(c.entries(r.Held), "") + "\n"
+	}
+	text += "Nothing happens to them until somebody answers. They are named in the comment that is kept here.\n\n"
+	if !r.Whole {
+		return text + "**To erase them:** they are too many to be named there; see `slipway plan`, then `slipway approve`.\n"
+	}
+	digest := r.Held.Digest()
+	return text + "**To erase them,** comment with this as the first line: `/slipway approve " + digest + "`, or run `slipway approve " + digest + "`.\n" +
+		"**To keep them,** revert the merge.\n"
+}
+
+// somewhat lists some nodes with their reasons.
 func somewhat(nodes map[string]string) string {
 	const most = 20
 	var b strings.Builder
-	names := slices.Sorted(maps.Keys(nodes))
-	for _, name := range names[:min(len(names), most)] {
-		fmt.Fprintf(&b, "- **%s**: %s\n", escape(name), escape(nodes[name]))
+	all := byReason(nodes)
+	left := 0
+	for i, x := range all {
+		if i < most {
+			fmt.Fprintf(&b, "- **%s**: %s\n", escape(shown(x.nodes, most)), escape(x.reason))
+		} else {
+			left += len(x.nodes)
+		}
 	}
-	if more := len(names) - most; more > 0 {
-		fmt.Fprintf(&b, "- and %d more\n", more)
+	if left > 0 {
+		fmt.Fprintf(&b, "- and %d more\n", left)
 	}
 	return b.String()
 }

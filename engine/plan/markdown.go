@@ -13,8 +13,8 @@ import (
 const markdownLimit = 60_000
 
 // Comment writes a review as a comment of a pull request: the verdict first,
-// then what is taken out of service, what is destroyed, findings, a table by
-// shape, how it will run, the details folded, and what all of it rests on.
+// then what is destroyed, findings, a table of the changes by shape, how it will
+// run, the details folded, and what all of it rests on.
 // Whatever others wrote, in the design or on a machine, is only text in it.
 //
 // Where it gets too long it says less of each part (see tiers), and what does
@@ -54,7 +54,8 @@ type comment struct {
 	tier
 	review  *site.Review
 	view    View
-	unnamed bool // not all that is destroyed is named
+	unnamed bool                   // not all that is destroyed is named
+	asked   map[string]site.Origin // what asks for what a node loses
 }
 
 func (c *comment) write() {
@@ -66,14 +67,16 @@ func (c *comment) write() {
 	if r.Allow != "" {
 		c.add("problems", "To have this commit planned, and no other, somebody who may write to the repository comments:\n\n"+literal("/slipway approve "+r.Allow)+"\n\n")
 	}
-	c.list("conflicts", "Conflicts, to be solved on the proposal's branch:", r.Conflicts, r.More)
+	c.conflicts()
 	groups := group(r.Plan.Nodes)
-	c.leaving(3*markdownLimit/4, func() { c.interrupted(groups) })
 	c.leaving(markdownLimit/4, c.destroyed)
 	c.leaving(markdownLimit/8, c.findings)
 	c.list("rules", "It changes rules that other proposals are held to:", r.Rules, 0)
 	if f := r.Plan.Forecast; f != nil {
 		c.list("warnings", "Warnings:", f.Warnings, 0)
+	}
+	if idle(r) {
+		c.add("verdicts", "Merging this does nothing to any machine.\n\n")
 	}
 	c.leaving(markdownLimit/8, func() { c.table(groups) })
 	if f := r.Plan.Forecast; f != nil {
@@ -86,6 +89,19 @@ func (c *comment) write() {
 	}
 	c.removes()
 	c.pending()
+}
+
+// idle says whether a proposal was planned, and changes nothing.
+func idle(r *site.Review) bool {
+	return r.Proposal.Number > 0 && verdictOfPlan(r) == unchanged && len(r.Plan.Removes) == 0 && blocked(&r.Plan) == 0
+}
+
+// conflicts say what is in the way of a merge, and what to do.
+func (c *comment) conflicts() {
+	c.list("conflicts", "Changed here and on the branch that it is for:", c.review.Conflicts, c.review.More)
+	if len(c.review.Conflicts) > 0 {
+		c.add("conflicts", "**To do:** bring the branch up to date (rebase it, or merge the other into it), and push.\n\n")
+	}
 }
 
 // notActedOn says what the proposal designs that no driver acts on.
@@ -199,7 +215,7 @@ func (c *comment) stands() string {
 	if r.Proposal.Head == "" || r.Base == "" {
 		return ""
 	}
-	return fmt.Sprintf("\n%s merged into %s; planned %s.\n", literal(site.Revision{ID: r.Proposal.Head}.Short()),
+	return fmt.Sprintf("\n<sub>%s merged into %s; planned %s.</sub>\n", literal(site.Revision{ID: r.Proposal.Head}.Short()),
 		literal(site.Revision{ID: r.Base}.Short()), r.When.UTC().Format("2006-01-02 15:04 MST"))
 }
 
@@ -218,38 +234,105 @@ func Verdict(r *site.Review) string {
 		return landedVerdict(r)
 	}
 	p := &r.Plan
+	parts := []string{verdictOfPlan(r)}
+	if change, _, _ := p.Counts(); change > 0 && p.Forecast != nil && len(p.Forecast.Order) > 0 {
+		parts = append(parts, headline(p.Forecast))
+	}
+	if n := len(p.Removes); n > 0 {
+		parts = append(parts, count(n, "machine")+" removed from the design")
+	}
+	if n := blocked(p); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d blocked", n))
+	}
+	if n := len(r.Findings) - errorsOf(r); n > 0 {
+		parts = append(parts, count(n, "finding"))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// unchanged is the verdict on what does nothing.
+const unchanged = "no machine changes"
+
+// verdictOfPlan says why there is no plan, or what becomes of the machines, the
+// worst first.
+func verdictOfPlan(r *site.Review) string {
+	switch {
+	case len(r.Conflicts) > 0:
+		return "no plan, this conflicts with the branch in " + inFiles(r)
+	case r.Problem != "":
+		return "no plan"
+	case errorsOf(r) > 0:
+		return "no plan, the design has " + count(errorsOf(r), "error")
+	}
+	return becomes(&r.Plan)
+}
+
+// becomes is what becomes of the machines, the worst first.
+func becomes(p *site.Plan) string {
+	of := map[site.Impact][]site.NodePlan{}
+	for _, n := range p.Nodes {
+		if len(n.Steps) > 0 {
+			i := max(worst(n), site.ImpactOnline)
+			of[i] = append(of[i], n)
+		}
+	}
+	var parts []string
+	say := func(nodes []site.NodePlan, words [2]string) {
+		text := fmt.Sprintf("%d ", len(nodes))
+		switch {
+		case len(nodes) == 0:
+			return
+		case len(parts) == 0 && len(nodes) == 1:
+			text += "machine "
+		case len(parts) == 0:
+			text += "machines "
+		}
+		parts = append(parts, text+words[min(len(nodes), 2)-1])
+	}
+	erased, away, online := of[site.ImpactDestructive], of[site.ImpactReboot], of[site.ImpactOnline]
+	say(erased, [2]string{"is erased", "are erased"})
+	say(away, together(away, [2]string{"is out of service for a time", "are out of service for a time"}))
+	say(online, together(online, [2]string{"changes", "change"}))
+	switch {
+	case len(parts) == 0:
+		return unchanged
+	case len(erased) == 0 && len(away) == 0:
+		parts = append(parts, "all in service")
+	case len(erased) == 0:
+		parts = append(parts, "nothing is erased")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// together is what happens to machines where it is the same with all, and otherwise
+// something that is true of all.
+func together(nodes []site.NodePlan, otherwise [2]string) [2]string {
+	var same site.Action
+	for _, n := range nodes {
+		for _, s := range n.Steps {
+			if s.Impact < worst(n) {
+				continue
+			}
+			if same != "" && s.Action != same {
+				return otherwise
+			}
+			same = s.Action
+		}
+	}
+	if words, ok := deed[same]; ok {
+		return words
+	}
+	return otherwise
+}
+
+func errorsOf(r *site.Review) int {
 	errors := 0
 	for _, f := range r.Findings {
 		if f.Severity == site.SeverityError {
 			errors++
 		}
 	}
-	var parts []string
-	switch change, reboot, wiped := p.Counts(); {
-	case len(r.Conflicts) > 0:
-		parts = append(parts, "cannot plan: conflicts in "+inFiles(r))
-	case r.Problem != "":
-		parts = append(parts, "no plan")
-	case errors > 0:
-		parts = append(parts, "no plan: "+count(errors, "error")+" in the design")
-	case change > 0:
-		parts = append(parts, fmt.Sprintf("%s: %s, %d wiped", changes(change), count(reboot, "reboot"), wiped))
-		if p.Forecast != nil && len(p.Forecast.Order) > 0 {
-			parts = append(parts, headline(p.Forecast))
-		}
-	default:
-		parts = append(parts, "nothing changes")
-	}
-	if n := len(p.Removes); n > 0 {
-		parts = append(parts, count(n, "node")+" removed from the design")
-	}
-	if n := blocked(p); n > 0 {
-		parts = append(parts, fmt.Sprintf("%d blocked", n))
-	}
-	if n := len(r.Findings); n > 0 {
-		parts = append(parts, count(n, "finding"))
-	}
-	return strings.Join(parts, "; ")
+	return errors
 }
 
 // inFiles names the first file that conflicts.
@@ -259,13 +342,6 @@ func inFiles(r *site.Review) string {
 		return escape(file) + " and " + count(more, "more file")
 	}
 	return escape(file)
-}
-
-func changes(n int) string {
-	if n == 1 {
-		return "1 node changes"
-	}
-	return fmt.Sprintf("%d nodes change", n)
 }
 
 func count(n int, of string) string {
@@ -283,17 +359,6 @@ func blocked(p *site.Plan) int {
 		}
 	}
 	return blocked
-}
-
-// interrupted names what is taken out of service and keeps its data.
-func (c *comment) interrupted(groups []nodeGroup) {
-	var lines []string
-	for _, g := range groups {
-		if worst(g.first) == site.ImpactReboot {
-			lines = append(lines, fmt.Sprintf("- **%s**: %s, about %s each\n", g.named(min(c.names, 20)), escape(actions(g.first.Steps)), Brief(g.first.Expect)))
-		}
-	}
-	c.section("machines taken out of service (by shape)", "Taken out of service:\n\n", lines, "")
 }
 
 // named is head in Markdown.
@@ -321,47 +386,128 @@ func (c *comment) findings() {
 	for _, s := range []site.Severity{site.SeverityError, site.SeverityWarning, site.SeverityNote} {
 		for _, f := range c.review.Findings {
 			if f.Severity == s {
-				lines = append(lines, c.finding(f))
+				lines = append(lines, fmt.Sprintf("%d. ", len(lines)+1)+c.finding(f))
 			}
 		}
 	}
-	before := ""
+	last := ""
 	if n := c.review.Before; n > 0 {
-		before = fmt.Sprintf("- and %s that the branch has too\n", count(n, "finding"))
+		last = fmt.Sprintf("\nBeside %s that the branch has too.\n", count(n, "finding"))
 	}
-	c.section("findings", "Findings:\n\n", lines, before)
+	if errorsOf(c.review) > 0 {
+		last += "\nPush what mends it; Slipway plans again by itself.\n"
+	}
+	c.section("findings", "", lines, last)
 }
 
 func (c *comment) finding(f site.Finding) string {
-	line := "- " + escape(string(f.Severity)) + " "
+	line := ""
+	if f.Severity != site.SeverityError {
+		line = escape(string(f.Severity)) + " "
+	}
 	if place := f.Place(); place != "" {
-		line += linked(place, c.view.Pages, f.File, f.Line) + ": "
+		line += "**" + linked(place, c.view.Pages, f.File, f.Line) + "** "
 	}
 	line += escape(f.Message)
-	if f.Code != "" {
-		line += " (" + literal(f.Code) + ")"
-	}
 	for _, x := range []string{f.Others(), f.Fix} {
 		if x != "" {
 			line += "; " + escape(x)
 		}
 	}
+	if f.Code != "" {
+		line += " " + literal(f.Code)
+	}
 	return line + "\n"
 }
 
+// table is what happens to the machines, by shape, with the changes themselves.
 func (c *comment) table(groups []nodeGroup) {
 	var rows []string
 	for _, g := range groups {
 		if len(g.first.Steps) > 0 {
-			rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s |\n",
-				escape(g.shape()), escape(actions(g.first.Steps)), worst(g.first), Brief(g.first.Expect)))
+			rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s |\n", escape(g.shape()), escape(deeds(g.first.Steps, len(g.names))), c.changed(g), away(g.first)))
 		}
 	}
-	c.section("rows of the table", "| nodes | steps | impact | about |\n|---|---|---|---|\n", rows, "")
+	c.section("rows of the table", "| machines | what happens | changes | out of service |\n|---|---|---|---|\n", rows, "")
 }
 
-// shape is what changes and for whom: "profile compute: 412 nodes, one
-// difference" where all of it comes from one layer that nodes share.
+// deed is what an action does to a machine, and to several, in words.
+var deed = map[site.Action][2]string{
+	site.ActionPowerOn:       {"is switched on", "are switched on"},
+	site.ActionPowerOff:      {"is switched off", "are switched off"},
+	site.ActionBootOrder:     {"gets another boot order", "get another boot order"},
+	site.ActionInstall:       {"is erased and installed", "are erased and installed"},
+	site.ActionFinishInstall: {"gives its installation medium back", "give their installation media back"},
+	site.ActionRestart:       {"restarts", "restart"},
+	site.ActionFirmware:      {"gets other firmware", "get other firmware"},
+	site.ActionBIOS:          {"gets other firmware settings", "get other firmware settings"},
+	site.ActionPackages:      {"gets other packages", "get other packages"},
+	site.ActionNetwork:       {"gets another network", "get another network"},
+	site.ActionDefine:        {"is defined anew", "are defined anew"},
+	site.ActionDisks:         {"gets other disks", "get other disks"},
+	site.ActionRemoveSeed:    {"gives its first boot's seed back", "give their first boots' seeds back"},
+	site.ActionZeroize:       {"is erased and removed", "are erased and removed"},
+}
+
+// deeds are what steps do to so many machines.
+func deeds(steps []site.Step, machines int) string {
+	var words []string
+	for _, s := range steps {
+		w, ok := deed[s.Action]
+		if !ok {
+			w = [2]string{string(s.Action), string(s.Action)}
+		}
+		words = append(words, w[min(machines, 2)-1])
+	}
+	return strings.Join(words, ", ")
+}
+
+// changed are the first changes of machines that are alike, each with its line.
+func (c *comment) changed(g nodeGroup) string {
+	const most = 3
+	var parts []string
+	more := 0
+	for _, s := range g.first.Steps {
+		for _, x := range s.Changes {
+			if len(parts) == most || !c.details {
+				more++
+				continue
+			}
+			part := literal(x.Name()) + " " + literal(orNone(x.Have)) + " → " + literal(orNone(x.Want))
+			switch origins(x, s.Node, len(g.names)) {
+			case "":
+			case "each node":
+				part += " each node"
+			default:
+				part += " " + c.place(x.Origin)
+			}
+			parts = append(parts, part)
+		}
+	}
+	switch {
+	case more > 0 && len(parts) > 0:
+		parts = append(parts, fmt.Sprintf("%d more", more))
+	case more > 0:
+		parts = append(parts, count(more, "change"))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// away says for how long a machine is out of service.
+func away(n site.NodePlan) string {
+	switch last := n.Steps[len(n.Steps)-1]; {
+	case worst(n) < site.ImpactReboot:
+		return "no"
+	case last.Action == site.ActionPowerOff:
+		return "until it is switched on again"
+	case last.Action == site.ActionZeroize:
+		return "for good"
+	}
+	return "about " + Brief(n.Expect)
+}
+
+// shape is for whom something changes: "412 machines of profile compute" where all
+// of it comes from one layer that they share.
 func (g nodeGroup) shape() string {
 	layer, differences := "", 0
 	for _, s := range g.first.Steps {
@@ -374,18 +520,10 @@ func (g nodeGroup) shape() string {
 			}
 		}
 	}
-	name, isProfile := strings.CutPrefix(layer, "profile/")
-	head := g.head(5)
-	if isProfile && len(g.names) > 1 {
-		head = fmt.Sprintf("profile %s: %d nodes", name, len(g.names))
+	if name, isProfile := strings.CutPrefix(layer, "profile/"); isProfile && len(g.names) > 1 {
+		return fmt.Sprintf("%d machines of profile %s", len(g.names), name)
 	}
-	switch differences {
-	case 0:
-		return head
-	case 1:
-		return head + ", one difference"
-	}
-	return fmt.Sprintf("%s, %d differences", head, differences)
+	return g.head(5)
 }
 
 func (d *document) forecast(f *site.Forecast, s *site.Site) {
@@ -393,7 +531,7 @@ func (d *document) forecast(f *site.Forecast, s *site.Site) {
 		return
 	}
 	var b strings.Builder
-	b.WriteString("<details><summary>How it runs: " + escape(headline(f)) + "</summary>\n\n")
+	b.WriteString("In all " + escape(headline(f)) + atOnce(f, s) + ". " + estimate(f) + "\n\n<details><summary>In which order</summary>\n\n")
 	rows := rowsOf(f, s)
 	for _, r := range rows[:min(len(rows), pictureRows)] {
 		fmt.Fprintf(&b, "- %s to %s: %s: %s\n", since(r.from), since(r.to), escape(r.name), escape(r.what))
@@ -407,8 +545,27 @@ func (d *document) forecast(f *site.Forecast, s *site.Site) {
 			b.WriteString("- " + escape(line) + "\n")
 		}
 	}
-	b.WriteString("\nBasis: " + escape(f.Basis) + "\n\n</details>\n\n")
+	b.WriteString("\n</details>\n\n")
 	d.add("forecasts", b.String())
+}
+
+// atOnce says how many machines are out of service at once, where there are more.
+func atOnce(f *site.Forecast, s *site.Site) string {
+	if s == nil || s.Rollout.MaxUnavailable == "" {
+		return ""
+	}
+	if most := max(1, site.Bound(s.Rollout.MaxUnavailable, len(s.Nodes))); most < len(f.Order) {
+		return fmt.Sprintf(", at most %d out of service at once (%s)", most, literal("maxUnavailable "+s.Rollout.MaxUnavailable))
+	}
+	return ""
+}
+
+// estimate says what the times rest on.
+func estimate(f *site.Forecast) string {
+	if f.Basis == "" {
+		return "This is an estimate."
+	}
+	return "This is an estimate: " + escape(f.Basis) + "."
 }
 
 // nodes are the details of nodes that are alike.

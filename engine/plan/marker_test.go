@@ -37,7 +37,7 @@ func TestMarkerThatWasNotRead(t *testing.T) {
 					MarkerUnread: "the account that looks may not read it",
 					Facets: map[site.Facet]site.FacetState{
 						site.FacetOS:    {Have: site.Values{"bootID": "b"}, Seen: now},
-						site.FacetPower: {Have: site.Values{"state": "on"}, Want: site.Values{"state": "on"}, Seen: now},
+						site.FacetPower: {Have: site.Values{"state": "on"}, Seen: now},
 					},
 				},
 			}}}
