@@ -1,0 +1,135 @@
+package item
+
+// The kinds of items, which begin their keys.
+const (
+	// Of the facet base.
+	KindHostname = "hostname" // the key itself; field ""
+	KindHosts    = "hosts"    // the key itself; Body Hosts, field ""
+	KindTime     = "time"     // the key itself; fields "zone" and "servers", Body Time
+	KindLogs     = "logs"     // the key itself; field "forward", Body Logs
+	KindUsers    = "users"    // users.NAME; fields uid, groups, shell, keys, password, sudo, state; Body User
+	// Of the facet packages.
+	KindRepositories = "repositories" // repositories.NAME; field "", Body Repository
+	KindPackages     = "packages"     // packages.NAME; fields version and state
+	KindLanguage     = "language"     // language.NAME: a virtual environment; field "", Body Language
+	// Of the facet config.
+	KindFiles   = "files"   // files.PATH; fields content, mode, owner ("root:root"), state; Body File
+	KindUnits   = "units"   // units.NAME; fields content, enabled, state; Body Unit
+	KindSysctl  = "sysctl"  // sysctl.NAME; field ""
+	KindModules = "modules" // modules.NAME; field "parameters"
+	// Of the facet kernel.
+	KindKernel     = "kernel"     // the key itself; field "package"
+	KindParameters = "parameters" // parameters.NAME; field ""
+	// Of the facet network: NAME is that of the interface.
+	KindLinks = "links" // links.NAME; fields kind, mac, mtu, addresses, routes, dns, members, bond, vlan, dhcp, …; Body Link
+)
+
+// File is the body of a file.
+type File struct {
+	Content []byte `json:"content,omitempty"`
+	Mode    string `json:"mode"` // "0644"
+	Owner   string `json:"owner"`
+	Group   string `json:"group"`
+}
+
+// Unit is the body of a systemd unit.
+type Unit struct {
+	Content *string `json:"content,omitempty"` // nil where a package brings the unit file
+}
+
+// User is the body of an account. What is empty is left as the system makes it.
+type User struct {
+	UID    *int64   `json:"uid,omitempty"`
+	Groups []string `json:"groups,omitempty"`
+	Shell  string   `json:"shell,omitempty"`
+	Keys   []string `json:"keys,omitempty"`
+	// Password is a hash as crypt(5) has it, and a secret: it is in no log and in
+	// no file but shadow(5).
+	Password string `json:"password,omitempty"`
+	Sudo     bool   `json:"sudo,omitempty"`
+}
+
+// Time is the body of the clock.
+type Time struct {
+	Zone    string   `json:"zone,omitempty"`
+	Servers []string `json:"servers,omitempty"`
+}
+
+// Logs is the body of where messages go: URLs such as "tls://logs.example.org:6514".
+type Logs struct {
+	Forward []string `json:"forward,omitempty"`
+}
+
+// Hosts is the body of the part of hosts(5) that is ours: names by address.
+type Hosts map[string][]string
+
+// Repository is the body of a place that packages come from.
+type Repository struct {
+	// Family is "debian" or "rhel".
+	Family string `json:"family"`
+	URL    string `json:"url"`
+	// Suite and Components are those of sources.list(5); they are Debian's alone.
+	Suite      string   `json:"suite,omitempty"`
+	Components []string `json:"components,omitempty"`
+	// Key is the armoured OpenPGP key that signs it.
+	Key string `json:"key,omitempty"`
+	// Pin is a priority of apt_preferences(5), or of dnf's `priority`; 0 for none.
+	Pin int `json:"pin,omitempty"`
+}
+
+// Language is the body of an environment of a language's own packages at pinned
+// versions.
+type Language struct {
+	Kind     string            `json:"kind"` // "python"
+	Path     string            `json:"path"` // of the environment
+	Packages map[string]string `json:"packages"`
+	Index    string            `json:"index,omitempty"`
+}
+
+// Link is the body of one network interface.
+type Link struct {
+	// Kind is "ethernet", "bond", "bridge" or "vlan".
+	Kind string `json:"kind"`
+	// MAC tells which ethernet it is; the name alone does where it is empty.
+	MAC string `json:"mac,omitempty"`
+	MTU int    `json:"mtu,omitempty"`
+	// Addresses are with their prefix lengths: "10.1.0.11/24".
+	Addresses []string `json:"addresses,omitempty"`
+	DHCP4     bool     `json:"dhcp4,omitempty"`
+	DHCP6     bool     `json:"dhcp6,omitempty"`
+	// SLAAC accepts router advertisements.
+	SLAAC   bool     `json:"slaac,omitempty"`
+	Routes  []Route  `json:"routes,omitempty"`
+	Servers []string `json:"servers,omitempty"` // of DNS
+	Search  []string `json:"search,omitempty"`
+	// Members are those of a bond or a bridge.
+	Members []string `json:"members,omitempty"`
+	Bond    *Bond    `json:"bond,omitempty"`
+	STP     bool     `json:"stp,omitempty"`
+	// Parent and VLAN are those of a VLAN.
+	Parent string `json:"parent,omitempty"`
+	VLAN   int    `json:"vlan,omitempty"`
+	// Functions are virtual functions (SR-IOV); Trusted that they may change their
+	// own addresses.
+	Functions int  `json:"functions,omitempty"`
+	Trusted   bool `json:"trusted,omitempty"`
+}
+
+// Route is one route; To is a prefix, "0.0.0.0/0" or "::/0" for the default one.
+type Route struct {
+	To     string `json:"to"`
+	Via    string `json:"via"`
+	Metric int64  `json:"metric,omitempty"`
+}
+
+// Bond is how members are used as one; durations are in milliseconds.
+type Bond struct {
+	Mode       string `json:"mode"`
+	LACPRate   string `json:"lacpRate,omitempty"`
+	HashPolicy string `json:"hashPolicy,omitempty"`
+	Monitor    int    `json:"monitor,omitempty"`
+	UpDelay    int    `json:"upDelay,omitempty"`
+	DownDelay  int    `json:"downDelay,omitempty"`
+	MinLinks   int    `json:"minLinks,omitempty"`
+	Primary    string `json:"primary,omitempty"`
+}

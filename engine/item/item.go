@@ -1,0 +1,92 @@
+// Package item names what Slipway sets inside an installed system, item by item:
+// a file, a unit, a package, an account. The daemon derives items from the
+// design; the program on the machine observes and applies them. Both compare
+// items by the texts that this package writes, so that "the same" means one
+// thing. It is pure and imports the standard library without package net.
+package item
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// Item is one thing that is to be so in an installed system.
+type Item struct {
+	// Key names the item within its facet: "files./etc/motd",
+	// "units.chrony.service", "packages.nginx".
+	Key string `json:"key"`
+	// Fields are what is to be true of it, in canonical texts, by the names that
+	// the design has for them: "mode" is "0644". An item that is a single value
+	// has the field "".
+	Fields map[string]string `json:"fields"`
+	// Body is what it takes to make it so; its form belongs to the kind of item:
+	// a File for files, a Unit for units, and so on. It is nil where the fields
+	// say all.
+	Body json.RawMessage `json:"body,omitempty"`
+}
+
+// Values are the fields of items under flat names: the key, and behind a dot the
+// field.
+func Values(items []Item) map[string]string {
+	values := map[string]string{}
+	for _, i := range items {
+		for field, v := range i.Fields {
+			values[Name(i.Key, field)] = v
+		}
+	}
+	return values
+}
+
+// Name is the flat name of an item's field.
+func Name(key, field string) string {
+	if field == "" {
+		return key
+	}
+	return key + "." + field
+}
+
+// Keys are the keys of items in order.
+func Keys(items []Item) []string {
+	keys := make([]string, 0, len(items))
+	for _, i := range items {
+		keys = append(keys, i.Key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// Kind is the first part of a key: "files" of "files./etc/motd".
+func Kind(key string) string {
+	kind, _, _ := strings.Cut(key, ".")
+	return kind
+}
+
+// ID is a key without its kind: "/etc/motd" of "files./etc/motd".
+func ID(key string) string {
+	_, id, _ := strings.Cut(key, ".")
+	return id
+}
+
+// Digest is the canonical text of a content: "sha256:" and 32 hexadecimal digits,
+// which are half of it and enough to tell contents apart.
+func Digest(content []byte) string {
+	sum := sha256.Sum256(content)
+	return "sha256:" + hex.EncodeToString(sum[:16])
+}
+
+// List is the canonical text of a list whose order says nothing: sorted, without
+// duplicates, with ", " between.
+func List(all []string) string {
+	sorted := slices.Clone(all)
+	slices.Sort(sorted)
+	return strings.Join(slices.Compact(sorted), ", ")
+}
+
+// The values that a field "state" has.
+const (
+	Present = "present"
+	Absent  = "absent"
+)

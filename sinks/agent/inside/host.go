@@ -1,0 +1,153 @@
+// Package inside is what Slipway does within a system: it observes items and
+// makes them as they are asked for. Each package below it serves one facet. All
+// of them work under a root folder, "/" for the system that runs, and another
+// for one that is being installed. Nothing here imports package net or os/user,
+// so that the program stays small.
+package inside
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+)
+
+// Host is the system that is looked at and changed.
+type Host struct {
+	// Root is the folder under which its file system is: "/" or "/target".
+	Root string
+	// Live says that its services run, so that units can be started and kernel
+	// parameters written. It is false while a system is being installed.
+	Live bool
+	// Exec runs a program of the system; tests replace it.
+	Exec func(ctx context.Context, c Command) (Output, error)
+	// Owned is what Slipway made.
+	Owned *Owned
+	// Tell says what is being done, for people.
+	Tell func(text string)
+}
+
+// Facet observes and applies the items of one facet.
+type Facet interface {
+	// Observe tells what the items of some keys are, and changes nothing. The keys
+	// are those that the design asks for and those that Slipway owns.
+	Observe(ctx context.Context, h *Host, keys []string) (Seen, error)
+	// Apply makes items as they are asked for, takes those to be removed away or
+	// puts back what was there before them, and writes nothing that is so already.
+	// Each item is owned before its first write (Owned.Take), so that a cut at any
+	// point can be gone on with by calling it again.
+	Apply(ctx context.Context, h *Host, items []item.Item, remove []string) error
+}
+
+// Seen is what was seen of items; its fields are those of wire.Facet.
+type Seen struct {
+	Have, Pending, Unread, Cannot map[string]string
+	Waits                         string
+}
+
+// Command is a program to run.
+type Command struct {
+	Path  string // looked for in the usual folders when it has no "/"
+	Args  []string
+	Env   []string // beside PATH, LC_ALL=C.UTF-8 and HOME
+	Stdin []byte
+	// Timeout ends it; a minute where it is 0.
+	Timeout time.Duration
+}
+
+// Output is what a program printed, each of the two cut to MaxOutput, and its
+// exit code.
+type Output struct {
+	Out, Err []byte
+	Code     int
+}
+
+// MaxOutput bounds what is kept of a program's output, in bytes; the end is kept.
+const MaxOutput = 1 << 20
+
+// Real is the system under a root folder. Programs run in it: by chroot where it
+// is not "/".
+func Real(root string, live bool) *Host {
+	h := &Host{Root: root, Live: live, Tell: func(string) {}}
+	h.Exec = h.execute
+	return h
+}
+
+// Path is where a path of the system is for us. Symbolic links in it are the
+// system's: code that follows them under another root must use os.Root.
+func (h *Host) Path(path string) string { return filepath.Join(h.Root, path) }
+
+const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// execute runs a program with a small environment, no terminal, and bounds. A
+// code other than 0 is not an error.
+func (h *Host) execute(ctx context.Context, c Command) (Output, error) {
+	if c.Timeout == 0 {
+		c.Timeout = time.Minute
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	path, args := c.Path, c.Args
+	if h.Root != "/" {
+		path, args = "chroot", append([]string{h.Root, c.Path}, c.Args...)
+	}
+	found, err := lookPath(path)
+	if err != nil {
+		return Output{Code: 127}, err
+	}
+	cmd := exec.CommandContext(ctx, found, args...)
+	cmd.Env = append([]string{"PATH=" + searchPath, "LC_ALL=C.UTF-8", "HOME=/root"}, c.Env...)
+	cmd.Dir = "/"
+	cmd.Stdin = bytes.NewReader(c.Stdin)
+	cmd.WaitDelay = 5 * time.Second // children that keep the pipes open
+	group(cmd)
+	var out, errs tail
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err = cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return Output{out.text(), errs.text(), -1}, fmt.Errorf("%s did not end within %s", c.Path, c.Timeout)
+	case errors.As(err, &exit):
+		return Output{out.text(), errs.text(), exit.ExitCode()}, nil
+	case err != nil:
+		return Output{out.text(), errs.text(), -1}, fmt.Errorf("%s: %w", c.Path, err)
+	}
+	return Output{out.text(), errs.text(), 0}, nil
+}
+
+// lookPath finds a program without the caller's PATH.
+func lookPath(name string) (string, error) {
+	if filepath.IsAbs(name) {
+		return name, nil
+	}
+	for _, folder := range filepath.SplitList(searchPath) {
+		path := filepath.Join(folder, name)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s: %w", name, exec.ErrNotFound)
+}
+
+// tail keeps the end of what is written to it.
+type tail struct{ kept []byte }
+
+var _ io.Writer = (*tail)(nil)
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.kept = append(t.kept, b...)
+	if len(t.kept) > 2*MaxOutput {
+		t.kept = append([]byte(nil), t.kept[len(t.kept)-MaxOutput:]...)
+	}
+	return len(b), nil
+}
+
+func (t *tail) text() []byte { return t.kept[max(0, len(t.kept)-MaxOutput):] }

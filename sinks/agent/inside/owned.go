@@ -1,0 +1,143 @@
+package inside
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Folder is where Slipway keeps what it must know on a machine, under the root.
+const Folder = "/var/lib/slipway"
+
+// MaxBefore bounds what is kept of one item as it was before us, in bytes. An item
+// with more is not taken over: Take refuses it.
+const MaxBefore = 1 << 20
+
+// Owned is the list of what Slipway made on a machine, and of what was there
+// before, in owned.json of Folder with the mode 0600. Nothing secret is kept.
+type Owned struct {
+	path string
+	list list
+}
+
+type list struct {
+	Items map[string]Entry `json:"items"` // by facet and key: "config/files./etc/motd"
+}
+
+// Entry is one item that Slipway made.
+type Entry struct {
+	// Before is what was there, in a form that the facet knows; nil where nothing
+	// was.
+	Before json.RawMessage `json:"before,omitempty"`
+	// Made is what we wrote, in a form that the facet knows; nil where it needs none.
+	Made json.RawMessage `json:"made,omitempty"`
+}
+
+// LoadOwned reads the list of the system under a root folder. A list that cannot
+// be read is an error: nothing is known to be ours then.
+func LoadOwned(root string) (*Owned, error) {
+	o := &Owned{path: filepath.Join(root, Folder, "owned.json"), list: list{Items: map[string]Entry{}}}
+	text, err := os.ReadFile(o.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return o, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &o.list)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the list of what Slipway made, %s: %w", o.path, err)
+	}
+	if o.list.Items == nil {
+		o.list.Items = map[string]Entry{}
+	}
+	return o, nil
+}
+
+// Digest names the list; it is empty while nothing is owned.
+func (o *Owned) Digest() string {
+	if len(o.list.Items) == 0 {
+		return ""
+	}
+	text, _ := json.Marshal(o.list)
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:16])
+}
+
+// Keys are the keys that are owned in a facet, in order.
+func (o *Owned) Keys(facet string) []string {
+	var keys []string
+	for _, name := range slices.Sorted(maps.Keys(o.list.Items)) {
+		if rest, ok := cutFacet(name, facet); ok {
+			keys = append(keys, rest)
+		}
+	}
+	return keys
+}
+
+func cutFacet(name, facet string) (string, bool) {
+	if len(name) > len(facet) && name[:len(facet)] == facet && name[len(facet)] == '/' {
+		return name[len(facet)+1:], true
+	}
+	return "", false
+}
+
+// Entry is what is known of an owned item.
+func (o *Owned) Entry(facet, key string) (Entry, bool) {
+	e, ok := o.list.Items[facet+"/"+key]
+	return e, ok
+}
+
+// Take notes that an item is ours from now on, and what was there before; of one
+// that is ours already, what was there before stays. It is on the disk when Take
+// returns.
+func (o *Owned) Take(facet, key string, before json.RawMessage) error {
+	if _, ours := o.list.Items[facet+"/"+key]; ours {
+		return nil
+	}
+	if len(before) > MaxBefore {
+		return fmt.Errorf("%s: what is there has %d bytes; more than %d are not kept, so it is not taken over", key, len(before), MaxBefore)
+	}
+	o.list.Items[facet+"/"+key] = Entry{Before: before}
+	return o.save()
+}
+
+// Note keeps what we have made of an owned item.
+func (o *Owned) Note(facet, key string, made json.RawMessage) error {
+	e, ours := o.list.Items[facet+"/"+key]
+	if !ours {
+		return fmt.Errorf("%s: not owned", key)
+	}
+	if string(e.Made) == string(made) {
+		return nil
+	}
+	e.Made = made
+	o.list.Items[facet+"/"+key] = e
+	return o.save()
+}
+
+// Drop forgets an item, after it was removed or set back.
+func (o *Owned) Drop(facet, key string) error {
+	if _, ours := o.list.Items[facet+"/"+key]; !ours {
+		return nil
+	}
+	delete(o.list.Items, facet+"/"+key)
+	return o.save()
+}
+
+func (o *Owned) save() error {
+	text, err := json.MarshalIndent(o.list, "", "\t")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(o.path), 0o700); err != nil {
+		return err
+	}
+	return WriteFile(o.path, text, 0o600)
+}

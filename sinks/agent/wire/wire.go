@@ -1,0 +1,186 @@
+// Package wire is what the daemon and the programs inside machines say to each
+// other: one request, then frames of progress, then one result. A frame is its
+// length in four octets, the highest first, and JSON of that length.
+package wire
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+)
+
+// Version is that of the protocol. Both ends are built from the same commit and
+// refuse another version.
+const Version = 1
+
+// MaxFrame bounds one frame, in bytes.
+const MaxFrame = 64 << 20
+
+// Op is what a request asks for.
+type Op string
+
+// The requests.
+const (
+	// OpObserve looks and changes nothing.
+	OpObserve Op = "observe"
+	// OpApply makes items of one facet as they are asked for, and returns when
+	// they were seen to be so.
+	OpApply Op = "apply"
+	// OpConfirm ends a change of the network that waits for the proof that the
+	// machine can be reached.
+	OpConfirm Op = "confirm"
+)
+
+// Request is what the program is started for.
+type Request struct {
+	Version int    `json:"version"`
+	Op      Op     `json:"op"`
+	Site    string `json:"site"`
+	Node    string `json:"node"`
+	// Term is that of the daemon. A write with a term below the highest that the
+	// system has seen is refused.
+	Term uint64 `json:"term"`
+	// Observe is for OpObserve: the keys of the items that the design asks for, by
+	// facet. The program tells of them and of all that it owns in these facets.
+	Observe map[string][]string `json:"observe,omitempty"`
+	// Apply is for OpApply.
+	Apply *Apply `json:"apply,omitempty"`
+	// Confirm is for OpConfirm: the name of the change that Result.Unconfirmed gave.
+	Confirm string `json:"confirm,omitempty"`
+}
+
+// Apply makes the items of one facet so.
+type Apply struct {
+	Facet string      `json:"facet"`
+	Items []item.Item `json:"items"`
+	// Remove are keys of items that Slipway made and that left the design. Each is
+	// removed, or what was there before is restored.
+	Remove []string `json:"remove,omitempty"`
+	// Owned is the digest of the list of what Slipway made, as the records have it.
+	// With another list on the machine nothing is removed. It is empty before the
+	// first run.
+	Owned string `json:"owned,omitempty"`
+}
+
+// Frame is one answer: exactly one of its fields is set, and the last frame has
+// the result.
+type Frame struct {
+	Progress *Progress `json:"progress,omitempty"`
+	Result   *Result   `json:"result,omitempty"`
+}
+
+// Progress says what is being done, for people.
+type Progress struct {
+	Text string `json:"text"`
+	Done int    `json:"done,omitempty"`
+	Of   int    `json:"of,omitempty"`
+}
+
+// Result is what came of a request. What was seen is told with an error too.
+type Result struct {
+	// Facets are what was seen, by facet.
+	Facets map[string]Facet `json:"facets,omitempty"`
+	// Owned is the digest of the list of what Slipway made on the machine.
+	Owned string `json:"owned,omitempty"`
+	// Term is the highest term that the system has seen.
+	Term   uint64 `json:"term,omitempty"`
+	System System `json:"system,omitzero"`
+	// Unconfirmed names a change of the network that is reverted unless it is
+	// confirmed; Deadline is for how many seconds it waits.
+	Unconfirmed string `json:"unconfirmed,omitempty"`
+	Deadline    int    `json:"deadline,omitempty"`
+	Error       *Error `json:"error,omitempty"`
+}
+
+// Facet is what was seen of one facet.
+type Facet struct {
+	// Have are the fields of the items under their flat names. What is not there
+	// is left out, and so is what could not be read, which Unread tells of.
+	Have map[string]string `json:"have,omitempty"`
+	// Unread says of keys why they could not be read.
+	Unread map[string]string `json:"unread,omitempty"`
+	// Owned are the keys of the items that Slipway made.
+	Owned []string `json:"owned,omitempty"`
+	// Cannot says of keys why this system cannot have them: no such package, no
+	// such time service.
+	Cannot map[string]string `json:"cannot,omitempty"`
+	// Waits says what must happen before all of it has its effect, such as
+	// "reboot"; empty for nothing.
+	Waits string `json:"waits,omitempty"`
+	// Pending are fields that have their values after the next boot.
+	Pending map[string]string `json:"pending,omitempty"`
+}
+
+// System is what the program found itself in.
+type System struct {
+	Family  string `json:"family"`  // "debian", "rhel", or what os-release(5) says
+	ID      string `json:"id"`      // of os-release(5)
+	Release string `json:"release"` // VERSION_ID of os-release(5)
+	Kernel  string `json:"kernel"`
+	// Network is what manages the network: "networkd", "netplan",
+	// "networkmanager", "ifupdown", or empty.
+	Network string `json:"network,omitempty"`
+	BootID  string `json:"bootID,omitempty"`
+}
+
+// Error is why a request was not done.
+type Error struct {
+	// Class is one of the classes below.
+	Class string `json:"class"`
+	Text  string `json:"text"`
+}
+
+// The classes of errors.
+const (
+	// Refused: a person must decide: an older term, a list that disagrees, a
+	// design that this system cannot have.
+	Refused = "refused"
+	// Busy: something else holds a lock. Tried again later.
+	Busy = "busy"
+	// Failed: it was tried, and the system did not do it. Planned again.
+	Failed = "failed"
+	// Reverted: the network was set back, because the machine could not be reached.
+	Reverted = "reverted"
+)
+
+func (e *Error) Error() string { return e.Text }
+
+// Write writes one frame.
+func Write(w io.Writer, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if len(text) > MaxFrame {
+		return fmt.Errorf("a frame of %d bytes is over the bound of %d", len(text), MaxFrame)
+	}
+	_, err = w.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...))
+	return err
+}
+
+// Read reads one frame.
+func Read(r io.Reader, v any) error {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return err
+	}
+	size := binary.BigEndian.Uint32(head[:])
+	if size > MaxFrame {
+		return fmt.Errorf("a frame of %d bytes is over the bound of %d", size, MaxFrame)
+	}
+	text := make([]byte, 0, min(size, 1<<20))
+	for uint32(len(text)) < size { // memory grows with what really comes
+		part := make([]byte, min(size-uint32(len(text)), 1<<20))
+		if _, err := io.ReadFull(r, part); err != nil {
+			if err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			return err
+		}
+		text = append(text, part...)
+	}
+	return json.Unmarshal(text, v)
+}
