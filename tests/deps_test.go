@@ -18,7 +18,8 @@ const module = "github.com/slipway-gitops/slipway/"
 var rules = []struct{ importer, may string }{
 	{"schema", ""},
 	{"engine/bios", ""},
-	{"engine/site", "engine/bios"},
+	{"engine/item", ""},
+	{"engine/site", "engine/bios engine/item"},
 	{"engine/serve", ""},
 	{"engine/secret", "engine/site"},
 	{"engine/artifact", "engine/site engine/serve"},

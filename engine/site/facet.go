@@ -31,6 +31,7 @@ const (
 	FacetNetwork   Facet = "network"
 	FacetPackages  Facet = "packages"
 	FacetConfig    Facet = "config"
+	FacetKernel    Facet = "kernel"
 	// These are of virtual machines alone.
 	FacetDefinition Facet = "definition"
 	FacetDisks      Facet = "disks"

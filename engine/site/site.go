@@ -283,6 +283,8 @@ type Node struct {
 	// nowhere, needed by nothing, and not written to.
 	Away   string `json:"away,omitempty"`
 	Paused *Hold  `json:"paused,omitempty"`
+	// References are what its names stand for elsewhere in the site.
+	References References `json:"references,omitzero"`
 	// Origins says where each value was set, by path ("boot.order").
 	Origins *Origins `json:"origins,omitempty"`
 	// Place is where the node itself is declared.

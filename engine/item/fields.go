@@ -1,0 +1,87 @@
+package item
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+)
+
+// New is an item with the fields that are asked of it and what it takes to make
+// it so; a nil body is none.
+func New(key string, fields map[string]string, body any) Item {
+	i := Item{Key: key, Fields: fields}
+	if body != nil {
+		i.Body, _ = json.Marshal(body) // bodies are texts, numbers and lists of them
+	}
+	return i
+}
+
+// Fields are what is to be true of an account. Whether it has a password is no
+// field: it is compared where it is.
+func (u User) Fields() map[string]string {
+	fields := map[string]string{"state": Present}
+	if u.UID != nil {
+		fields["uid"] = strconv.FormatInt(*u.UID, 10)
+	}
+	set(fields, "groups", List(u.Groups))
+	set(fields, "shell", u.Shell)
+	set(fields, "keys", Keyring(u.Keys))
+	if u.Sudo {
+		fields["sudo"] = "true"
+	}
+	return fields
+}
+
+// Keyring is the canonical text of SSH public keys: a digest of each, without
+// its comment.
+func Keyring(keys []string) string {
+	var all []string
+	for _, key := range keys {
+		if parts := strings.Fields(key); len(parts) > 1 {
+			all = append(all, Digest([]byte(parts[0]+" "+parts[1])))
+		}
+	}
+	return List(all)
+}
+
+// Fields are what is to be true of the clock.
+func (t Time) Fields() map[string]string {
+	fields := map[string]string{}
+	set(fields, "zone", t.Zone)
+	set(fields, "servers", List(t.Servers))
+	return fields
+}
+
+// Fields are what is to be true of where messages go.
+func (l Logs) Fields() map[string]string {
+	fields := map[string]string{}
+	set(fields, "forward", List(l.Forward))
+	return fields
+}
+
+// Fields are what is to be true of our part of hosts(5): the digest of all of it.
+func (h Hosts) Fields() map[string]string { return whole(h) }
+
+// Fields are what is to be true of a repository: the digest of all of it.
+func (r Repository) Fields() map[string]string { return whole(r) }
+
+// Fields are what is to be true of an environment: the digest of all of it.
+func (l Language) Fields() map[string]string { return whole(l) }
+
+// Fields are what is to be true of a file.
+func (f File) Fields() map[string]string {
+	return map[string]string{"state": Present, "content": Digest(f.Content), "mode": f.Mode, "owner": f.Owner + ":" + f.Group}
+}
+
+// whole is the one field of an item that is a single value: the digest of its
+// body.
+func whole(body any) map[string]string {
+	text, _ := json.Marshal(body) // maps are written in order
+	return map[string]string{"": Digest(text)}
+}
+
+func set(fields map[string]string, name, value string) {
+	if value != "" {
+		fields[name] = value
+	}
+}

@@ -1,0 +1,189 @@
+package site
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+)
+
+// References are what names in a node's design stand for elsewhere in the site.
+// They are filled in when the design is evaluated.
+type References struct {
+	// Family is that of the image: "debian", "rhel".
+	Family string `json:"family,omitempty"`
+	// Links are the node's interfaces with what its networks say of them, by name.
+	Links map[string]item.Link `json:"links,omitempty"`
+}
+
+// Items are what the design asks of a facet inside the installed system, in
+// order of their keys; nil for other facets. What is designed for the family of
+// the node's image is part of it.
+func (n *Node) Items(f Facet) []item.Item { return n.ItemsIn(f, n.References.Family) }
+
+// ItemsIn are the items in a system of that family.
+func (n *Node) ItemsIn(f Facet, family string) []item.Item {
+	system := n.System.with(n.Families[family])
+	var items []item.Item
+	switch f {
+	case FacetBase:
+		items = system.baseItems()
+	case FacetPackages:
+		items = system.packageItems()
+	case FacetConfig:
+		items = system.configItems()
+	case FacetKernel:
+		items = n.Kernel.items(n.Hardware)
+	case FacetNetwork:
+		for name, l := range n.References.Links {
+			items = append(items, item.New(item.KindLinks+"."+name, l.Fields(), l))
+		}
+	}
+	slices.SortFunc(items, func(a, b item.Item) int { return strings.Compare(a.Key, b.Key) })
+	return items
+}
+
+// with is a system with what is designed for its family besides, which goes
+// before what is designed for every family.
+func (s System) with(own System) System {
+	return System{
+		Packages: over(s.Packages, own.Packages), Files: over(s.Files, own.Files), Units: over(s.Units, own.Units),
+		Users: over(s.Users, own.Users), Sysctl: over(s.Sysctl, own.Sysctl),
+		Time: Time{Zone: cmp.Or(own.Time.Zone, s.Time.Zone), Servers: longer(own.Time.Servers, s.Time.Servers)},
+		Logs: Logs{Forward: longer(own.Logs.Forward, s.Logs.Forward)},
+	}
+}
+
+func over[M ~map[string]V, V any](all, own M) M {
+	if len(own) == 0 {
+		return all
+	}
+	both := maps.Clone(all)
+	if both == nil {
+		both = M{}
+	}
+	maps.Copy(both, own)
+	return both
+}
+
+// longer is the first list, or the second where that is empty.
+func longer(own, all []string) []string {
+	if len(own) > 0 {
+		return own
+	}
+	return all
+}
+
+func (s System) baseItems() (items []item.Item) {
+	if fields := (item.Time{Zone: s.Time.Zone, Servers: s.Time.Servers}); len(fields.Fields()) > 0 {
+		items = append(items, item.New(item.KindTime, fields.Fields(), fields))
+	}
+	if len(s.Logs.Forward) > 0 {
+		logs := item.Logs{Forward: s.Logs.Forward}
+		items = append(items, item.New(item.KindLogs, logs.Fields(), logs))
+	}
+	for name, u := range s.Users {
+		items = append(items, u.item(item.KindUsers+"."+name))
+	}
+	return items
+}
+
+func (u User) item(key string) item.Item {
+	if u.State == item.Absent {
+		return absent(key)
+	}
+	body := item.User{UID: u.UID, Groups: u.Groups, Shell: u.Shell, Keys: u.Keys, Sudo: u.Sudo}
+	return item.New(key, body.Fields(), body)
+}
+
+func absent(key string) item.Item {
+	return item.New(key, map[string]string{"state": item.Absent}, nil)
+}
+
+func (s System) packageItems() (items []item.Item) {
+	for name, p := range s.Packages {
+		items = append(items, p.item(item.KindPackages+"."+name))
+	}
+	return items
+}
+
+// item asks for a version where the design names one, and else for the package
+// in whatever version there is.
+func (p Package) item(key string) item.Item {
+	fields := map[string]string{"state": cmp.Or(p.State, item.Present)}
+	if p.Version != "" && p.State != item.Absent {
+		fields["version"] = p.Version
+	}
+	return item.New(key, fields, nil)
+}
+
+func (s System) configItems() (items []item.Item) {
+	for path, f := range s.Files {
+		if f.State == item.Absent || f.Content != nil {
+			items = append(items, f.item(item.KindFiles+"."+path))
+		}
+	}
+	for name, u := range s.Units {
+		items = append(items, u.item(item.KindUnits+"."+name))
+	}
+	for name, v := range s.Sysctl {
+		items = append(items, item.New(item.KindSysctl+"."+name, map[string]string{"": SettingText(v)}, nil))
+	}
+	return items
+}
+
+func (f File) item(key string) item.Item {
+	if f.State == item.Absent {
+		return absent(key)
+	}
+	body := item.File{
+		Content: []byte(*f.Content), Mode: cmp.Or(f.Mode, "0644"), Owner: cmp.Or(f.Owner, "root"), Group: cmp.Or(f.Group, "root"),
+	}
+	return item.New(key, body.Fields(), body)
+}
+
+func (u Unit) item(key string) item.Item {
+	fields := map[string]string{}
+	if u.Content != nil {
+		fields["content"] = item.Digest([]byte(*u.Content))
+	}
+	if u.Enabled != nil {
+		fields["enabled"] = strconv.FormatBool(*u.Enabled)
+	}
+	if u.State != "" {
+		fields["state"] = u.State
+	}
+	return item.New(key, fields, item.Unit{Content: u.Content})
+}
+
+// items ask for parameters of the command line; "true" is the bare name.
+func (k Kernel) items(h Hardware) (items []item.Item) {
+	if k.Package != "" {
+		items = append(items, item.New(item.KindKernel, map[string]string{"package": k.Package}, nil))
+	}
+	for name, v := range k.Parameters {
+		items = append(items, item.New(item.KindParameters+"."+name, map[string]string{"": h.refer(SettingText(v))}, nil))
+	}
+	return items
+}
+
+// refer puts facts of the hardware in the place of their names in a kernel
+// parameter: {hardware.cpuSets.NAME}, {hardware.hugepages.NAME.size} as the
+// kernel writes it, and {hardware.hugepages.NAME.count}.
+func (h Hardware) refer(text string) string {
+	if !strings.Contains(text, "{") {
+		return text
+	}
+	var facts []string
+	for name, set := range h.CPUSets {
+		facts = append(facts, "{hardware.cpuSets."+name+"}", set)
+	}
+	for name, pages := range h.Hugepages {
+		facts = append(facts, "{hardware.hugepages."+name+".size}", strings.TrimSuffix(pages.Size.String(), "iB"),
+			"{hardware.hugepages."+name+".count}", strconv.Itoa(pages.Count))
+	}
+	return strings.NewReplacer(facts...).Replace(text)
+}
