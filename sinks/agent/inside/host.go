@@ -30,6 +30,9 @@ type Host struct {
 	Exec func(ctx context.Context, c Command) (Output, error)
 	// Owned is what Slipway made.
 	Owned *Owned
+	// Login is the account that this session logged in with; empty when there is
+	// none. Nothing that it needs to log in again is taken from it.
+	Login string
 	// Tell says what is being done, for people.
 	Tell func(text string)
 }
