@@ -23,12 +23,12 @@ func (u User) Fields() map[string]string {
 	if u.UID != nil {
 		fields["uid"] = strconv.FormatInt(*u.UID, 10)
 	}
-	set(fields, "groups", List(u.Groups))
+	// No key, no group and no sudo are asked for as much as some are: what leaves
+	// the design is taken away.
+	fields["groups"] = List(u.Groups)
+	fields["keys"] = Keyring(u.Keys)
+	fields["sudo"] = strconv.FormatBool(u.Sudo)
 	set(fields, "shell", u.Shell)
-	set(fields, "keys", Keyring(u.Keys))
-	if u.Sudo {
-		fields["sudo"] = "true"
-	}
 	return fields
 }
 
