@@ -1,0 +1,362 @@
+package base
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+)
+
+// keyTypes begin the public keys of OpenSSH.
+var keyTypes = []string{"ssh-", "ecdsa-", "sk-ssh-", "sk-ecdsa-"}
+
+// parseKey is a line of authorized_keys in a form to compare by: options, type
+// and key, without the comment. It is empty for a line that is no key. A key with
+// options is another than the one without.
+func parseKey(line string) string {
+	line = strings.TrimSpace(line)
+	if line == "" || line[0] == '#' {
+		return ""
+	}
+	options := ""
+	first, rest := cutWord(line)
+	if !isKeyType(first) {
+		options = strings.Join(strings.Fields(first), "_") + ";"
+		first, rest = cutWord(rest)
+	}
+	key, _ := cutWord(rest)
+	if !isKeyType(first) || key == "" || strings.Contains(key, `"`) {
+		return ""
+	}
+	return options + first + " " + key
+}
+
+func isKeyType(word string) bool {
+	return slices.ContainsFunc(keyTypes, func(t string) bool { return strings.HasPrefix(word, t) }) && !strings.ContainsAny(word, `"=,`)
+}
+
+// cutWord cuts a line after its first word; white space within quotes belongs to
+// it.
+func cutWord(line string) (word, rest string) {
+	quoted := false
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; {
+		case c == '\\' && quoted && i+1 < len(line):
+			i++
+		case c == '"':
+			quoted = !quoted
+		case (c == ' ' || c == '\t') && !quoted:
+			return line[:i], strings.TrimLeft(line[i:], " \t")
+		}
+	}
+	return line, ""
+}
+
+// parseKeys are the keys in a text, in their order, each once.
+func parseKeys(text string) (all []string) {
+	for line := range strings.Lines(text) {
+		if k := parseKey(line); k != "" && !slices.Contains(all, k) {
+			all = append(all, k)
+		}
+	}
+	return all
+}
+
+// ring is the file of the keys that may log in to an account.
+type ring struct {
+	text  string
+	there bool
+	// unsafe says why sshd does not read the file.
+	unsafe string
+}
+
+const (
+	sshFolder = ".ssh"
+	keysFile  = "authorized_keys"
+	maxKeys   = 1 << 20
+)
+
+// home opens the home folder of an account. What is below it belongs to somebody
+// who may put links there: os.Root keeps to the folder.
+func (j *job) home(l login) (*os.Root, error) {
+	if l.home == "" || l.home == "/" || !filepath.IsAbs(l.home) {
+		return nil, refused("the account %s has no home folder of its own: its keys have no place", l.name)
+	}
+	at, err := j.place(l.home)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Lstat(at)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, refused("the home folder %s of the account %s is not a folder", l.home, l.name)
+	}
+	root, err := os.OpenRoot(at)
+	if err != nil {
+		return nil, err
+	}
+	if opened, err := root.Stat("."); err != nil || !os.SameFile(info, opened) {
+		root.Close()
+		return nil, failed("the home folder %s was replaced meanwhile", l.home)
+	}
+	return root, nil
+}
+
+// sshHome opens the folder of the keys in a home folder.
+func sshHome(l login, home *os.Root) (*os.Root, error) {
+	info, err := home.Lstat(sshFolder)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, refused("%s/%s is not a folder: remove it", l.home, sshFolder)
+	}
+	return home.OpenRoot(sshFolder)
+}
+
+// keys reads the keys of an account.
+func (j *job) keys(l login) (r ring, err error) {
+	if l.home == "" || l.home == "/" {
+		return r, nil // an account of the system
+	}
+	home, err := j.home(l)
+	if absent(err) {
+		return r, nil
+	}
+	if err != nil {
+		return r, err
+	}
+	defer home.Close()
+	ssh, err := sshHome(l, home)
+	if absent(err) {
+		return r, nil
+	}
+	if err != nil {
+		return r, err
+	}
+	defer ssh.Close()
+	f, err := ssh.OpenFile(keysFile, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if absent(err) {
+		return r, nil
+	}
+	if err != nil {
+		return r, err
+	}
+	defer f.Close()
+	text, err := readRegular(f, maxKeys)
+	if err != nil {
+		return r, err
+	}
+	r.text, r.there = string(text), true
+	for _, part := range []struct {
+		path string
+		stat func() (fs.FileInfo, error)
+	}{
+		{l.home, func() (fs.FileInfo, error) { return home.Stat(".") }},
+		{l.home + "/" + sshFolder, func() (fs.FileInfo, error) { return ssh.Stat(".") }},
+		{l.home + "/" + sshFolder + "/" + keysFile, f.Stat},
+	} {
+		if info, err := part.stat(); err == nil && r.unsafe == "" {
+			r.unsafe = strict(l, part.path, info)
+		}
+	}
+	return r, nil
+}
+
+func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) }
+
+// strict says why sshd refuses to read keys at a place (StrictModes): others than
+// the account and root may write there.
+func strict(l login, path string, info fs.FileInfo) string {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case info.Mode().Perm()&0o022 != 0:
+		return fmt.Sprintf("sshd does not read them: %s may be written by others", printable(path))
+	case ok && stat.Uid != 0 && int(stat.Uid) != l.uid:
+		return fmt.Sprintf("sshd does not read them: %s belongs to the account number %d", printable(path), stat.Uid)
+	}
+	return ""
+}
+
+// writeKeys writes the keys of an account so that sshd reads them. Its home folder
+// is put in order only where Slipway made it.
+func (j *job) writeKeys(l login, text string, ours bool) error {
+	if ours {
+		if err := j.makeHome(l); err != nil {
+			return err
+		}
+	}
+	home, err := j.home(l)
+	if absent(err) {
+		return refused("the account %s has no folder %s: make it, or take its keys out of the design", l.name, l.home)
+	}
+	if err != nil {
+		return err
+	}
+	defer home.Close()
+	if err := j.orderHome(l, home, ours); err != nil {
+		return err
+	}
+	if _, err := home.Lstat(sshFolder); errors.Is(err, fs.ErrNotExist) {
+		j.step("make " + l.home + "/" + sshFolder)
+		if err := home.Mkdir(sshFolder, 0o700); err != nil {
+			return failed("make %s/%s: %v", l.home, sshFolder, err)
+		}
+	}
+	ssh, err := sshHome(l, home)
+	if err != nil {
+		return err
+	}
+	defer ssh.Close()
+	if err := j.order(l, ssh, l.home+"/"+sshFolder, 0o700); err != nil {
+		return err
+	}
+	return j.writeRing(l, ssh, text)
+}
+
+// makeHome makes the home folder that an account lacks when useradd was cut off.
+func (j *job) makeHome(l login) error {
+	at, err := j.place(l.home)
+	if err != nil {
+		return failed("%v", err)
+	}
+	if _, err := os.Lstat(at); !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	j.step("make " + l.home)
+	if err := os.Mkdir(at, 0o700); err != nil {
+		return failed("make %s: %v", l.home, err)
+	}
+	if err := os.Lchown(at, l.uid, l.gid); err != nil {
+		return failed("give %s to %s: %v", l.home, l.name, err)
+	}
+	return nil
+}
+
+func (j *job) orderHome(l login, home *os.Root, ours bool) error {
+	info, err := home.Stat(".")
+	if err != nil {
+		return failed("%v", err)
+	}
+	wrong := strict(l, l.home, info)
+	switch {
+	case wrong == "":
+		return nil
+	case !ours:
+		return refused("the keys of %s: %s. Put this right on the machine", l.name, wrong)
+	}
+	return j.order(l, home, l.home, info.Mode().Perm()&^0o022)
+}
+
+// order gives a folder to an account, if it is not so already.
+func (j *job) order(l login, folder *os.Root, path string, mode fs.FileMode) error {
+	f, err := folder.Open(".")
+	if err != nil {
+		return failed("%v", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return failed("%v", err)
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok && int(stat.Uid) == l.uid && info.Mode().Perm()&0o022 == 0 {
+		return nil
+	}
+	j.step("give " + path + " to " + l.name)
+	if err := f.Chown(l.uid, l.gid); err != nil {
+		return failed("give %s to %s: %v", path, l.name, err)
+	}
+	if err := f.Chmod(mode); err != nil {
+		return failed("set the mode of %s: %v", path, err)
+	}
+	return nil
+}
+
+// writeRing puts the file of keys in place, whole or not at all.
+func (j *job) writeRing(l login, ssh *os.Root, text string) (err error) {
+	const fresh = ".slipway-keys"
+	j.step("write " + l.home + "/" + sshFolder + "/" + keysFile)
+	defer func() {
+		if err != nil {
+			_ = ssh.Remove(fresh)
+			err = failed("write the keys of %s: %v", l.name, err)
+		}
+	}()
+	_ = ssh.Remove(fresh) // left by a cut
+	f, err := ssh.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err = f.WriteString(text); err == nil {
+		err = f.Chown(l.uid, l.gid)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if closing := f.Close(); err == nil {
+		err = closing
+	}
+	if err == nil {
+		err = ssh.Rename(fresh, keysFile)
+	}
+	if err != nil {
+		return err
+	}
+	return j.label(l)
+}
+
+// label has SELinux know the files of keys, where it runs.
+func (j *job) label(l login) error {
+	if !j.h.Live || !j.exists("/sys/fs/selinux/enforce") || j.first("/usr/sbin/restorecon", "/sbin/restorecon") == "" {
+		return nil
+	}
+	return j.check(inside.Command{Path: "restorecon", Args: []string{"-R", "--", l.home + "/" + sshFolder}})
+}
+
+// removeKeys removes the file of keys of an account, and its folder unless
+// something else is in it.
+func (j *job) removeKeys(l login) error {
+	home, err := j.home(l)
+	if absent(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer home.Close()
+	ssh, err := sshHome(l, home)
+	if absent(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer ssh.Close()
+	if _, err := ssh.Lstat(keysFile); err == nil {
+		j.step("remove " + l.home + "/" + sshFolder + "/" + keysFile)
+		if err := ssh.Remove(keysFile); err != nil {
+			return failed("remove the keys of %s: %v", l.name, err)
+		}
+	}
+	f, err := ssh.Open(".")
+	if err != nil {
+		return failed("%v", err)
+	}
+	defer f.Close()
+	if rest, err := f.ReadDir(1); err == nil || len(rest) > 0 {
+		return nil
+	}
+	j.step("remove " + l.home + "/" + sshFolder)
+	if err := home.Remove(sshFolder); err != nil {
+		return failed("remove %s/%s: %v", l.home, sshFolder, err)
+	}
+	return nil
+}

@@ -1,0 +1,610 @@
+package base
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+// wasUser is what was there of an account; New says that there was none.
+type wasUser struct {
+	New   bool   `json:"new,omitempty"`
+	Shell string `json:"shell,omitempty"`
+	Keys  bool   `json:"keys,omitempty"` // there was a file of keys
+}
+
+// madeUser is what we made of an account.
+type madeUser struct {
+	// Created says that the account is ours, and UID what its number is.
+	Created bool `json:"created,omitempty"`
+	UID     *int `json:"uid,omitempty"`
+	// Removed says that we removed it.
+	Removed bool `json:"removed,omitempty"`
+	// Groups and Keys are those of the design, and Joined and Added those of them
+	// that were not there before us. They are kept of an account that is not ours.
+	Groups []string `json:"groups,omitempty"`
+	Joined []string `json:"joined,omitempty"`
+	Keys   []string `json:"keys,omitempty"`
+	Added  []string `json:"added,omitempty"`
+	Shell  bool     `json:"shell,omitempty"` // the shell is ours
+	// Password is the digest of the hash that we set.
+	Password string `json:"password,omitempty"`
+}
+
+func (j *job) seeUser(seen *inside.Seen, key string) {
+	account := item.ID(key)
+	if !validName(account) {
+		seen.Cannot[key] = fmt.Sprintf("%.100q is not a name for an account", account)
+		return
+	}
+	all, err := j.accounts()
+	if err != nil {
+		seen.Unread[key] = err.Error()
+		return
+	}
+	var made madeUser
+	ours := j.entry(key, nil, &made)
+	if missing := j.cannotSudo(); missing != "" {
+		seen.Cannot[key+".sudo"] = missing
+	}
+	l, there := all.login(account)
+	rule, err := j.sudo(account)
+	if err != nil {
+		seen.Unread[key+".sudo"] = err.Error()
+	} else if there || rule != "false" {
+		seen.Have[key+".sudo"] = rule
+	}
+	if !there {
+		seen.Have[key+".state"] = item.Absent
+		return
+	}
+	exact := !ours || made.Created
+	seen.Have[key+".state"] = item.Present
+	seen.Have[key+".uid"] = strconv.Itoa(l.uid)
+	seen.Have[key+".shell"] = printable(l.shell)
+	groups := all.further(l)
+	if !exact {
+		groups = only(groups, made.Groups)
+	}
+	seen.Have[key+".groups"] = printable(item.List(groups))
+	if all.hidden != nil {
+		seen.Unread[key+".password"] = all.hidden.Error()
+	} else {
+		seen.Have[key+".password"] = seenPassword(all.hashes[account], made)
+	}
+	j.seeKeys(seen, key, l, exact, made)
+}
+
+// seenPassword tells of a hash only that it is the one that we set.
+func seenPassword(hash string, made madeUser) string {
+	if made.Password != "" && item.Digest([]byte(hash)) == made.Password {
+		return made.Password
+	}
+	return password(hash)
+}
+
+func (j *job) seeKeys(seen *inside.Seen, key string, l login, exact bool, made madeUser) {
+	r, err := j.keys(l)
+	if err != nil {
+		seen.Unread[key+".keys"] = err.Error()
+		return
+	}
+	keys := parseKeys(r.text)
+	if !exact {
+		keys = only(keys, made.Keys)
+	}
+	if seen.Have[key+".keys"] = item.Keyring(keys); len(keys) > 0 && r.unsafe != "" {
+		seen.Have[key+".keys"] = r.unsafe
+	}
+}
+
+// only are those of a list that are in another.
+func only(all, these []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return !slices.Contains(these, s) })
+}
+
+// without are those of a list that are not in another.
+func without(all, these []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(these, s) })
+}
+
+// present makes an account as it is asked for.
+func (j *job) present(key string, want item.User) error {
+	account := item.ID(key)
+	all, err := j.accounts()
+	if err != nil {
+		return failed("%v", err)
+	}
+	l, there := all.login(account)
+	if err := j.checkUser(account, want, all, l, there); err != nil {
+		return err
+	}
+	var before wasUser
+	var made madeUser
+	if !j.entry(key, &before, &made) {
+		before = wasUser{New: !there, Shell: l.shell}
+		if there {
+			r, err := j.keys(l)
+			if err != nil {
+				return err
+			}
+			before.Keys = r.there
+		}
+		if err := j.take(key, before); err != nil {
+			return err
+		}
+	}
+	if !there {
+		if l, all, err = j.create(key, want, all, &made); err != nil {
+			return err
+		}
+	}
+	if made.Created && made.UID == nil {
+		made.UID = &l.uid
+		if err := j.note(key, made); err != nil {
+			return err
+		}
+	}
+	u := &user{job: j, key: key, login: l, all: all, before: before, made: made}
+	return u.set(want)
+}
+
+// set sets the parts of an account. What the system cannot have yet, such as sudo
+// before its package is there, does not keep the other parts from being set.
+func (u *user) set(want item.User) error {
+	var first error
+	for _, part := range []func(item.User) error{u.setShell, u.setGroups, u.setKeys, u.setPassword, u.setRule} {
+		err := part(want)
+		if told := (*wire.Error)(nil); err != nil && !(errors.As(err, &told) && told.Class == wire.Refused) {
+			return err
+		}
+		first = cmp.Or(first, err)
+	}
+	return first
+}
+
+// checkUser refuses what cannot be, and what would lock this session out, before
+// anything is written.
+func (j *job) checkUser(account string, want item.User, all accounts, l login, there bool) error {
+	switch {
+	case !validName(account):
+		return refused("%.100q is not a name for an account", account)
+	case there && want.UID != nil && int64(l.uid) != *want.UID:
+		return refused("the account %s has the number %d, and the design says %d: Slipway does not renumber accounts, because files belong to numbers. "+
+			"Correct the design, or remove the account first", account, l.uid, *want.UID)
+	}
+	if want.UID != nil && !there {
+		for _, other := range all.logins {
+			if int64(other.uid) == *want.UID {
+				return refused("the number %d belongs to the account %s already", other.uid, printable(other.name))
+			}
+		}
+	}
+	if err := j.checkShell(want.Shell); err != nil {
+		return err
+	}
+	for _, k := range want.Keys {
+		if parseKey(k) == "" || strings.ContainsAny(k, "\r\n") || printable(k) != k {
+			return refused("%.40q is not an SSH public key", k)
+		}
+	}
+	if h := want.Password; h != "" && (h[0] != '$' || strings.ContainsAny(h, ": \t\r\n") || printable(h) != h) {
+		return refused("the password of %s is not a hash of crypt(5): make one with `mkpasswd` or `openssl passwd -6`", account)
+	}
+	return j.keepLogin(account, want, l)
+}
+
+func (j *job) checkShell(shell string) error {
+	if shell == "" {
+		return nil
+	}
+	if shell[0] != '/' || strings.ContainsAny(shell, ":\n") || printable(shell) != shell {
+		return refused("%.100q is not the path of a shell", shell)
+	}
+	if !j.exists(shell) {
+		return refused("there is no shell %s: add the package that brings it", shell)
+	}
+	return nil
+}
+
+// keepLogin refuses to take from an account what this session needs to come
+// back.
+func (j *job) keepLogin(account string, want item.User, l login) error {
+	if account != j.h.Login || account == "" {
+		return nil
+	}
+	switch base := want.Shell[strings.LastIndex(want.Shell, "/")+1:]; {
+	case base == "nologin" || base == "false":
+		return refused("Slipway logs in as %s: the shell %s would lock it out", account, want.Shell)
+	case l.uid != 0 && !want.Sudo && j.exists(sudoFile(account)):
+		return refused("Slipway logs in as %s and needs its sudo: without it Slipway could change nothing more. Log in as another account first", account)
+	}
+	r, err := j.keys(l)
+	if err != nil || len(parseKeys(r.text)) == 0 {
+		return nil // it did not come by a key of this file
+	}
+	var made madeUser
+	j.entry(item.KindUsers+"."+account, nil, &made)
+	left := without(parseKeys(r.text), made.Added)
+	if made.Created {
+		left = nil
+	}
+	if len(left)+len(want.Keys) == 0 {
+		return refused("Slipway logs in as %s: without its last key Slipway could not log in again", account)
+	}
+	return nil
+}
+
+// create makes an account, and what of it a cut left out.
+func (j *job) create(key string, want item.User, all accounts, made *madeUser) (login, accounts, error) {
+	account := item.ID(key)
+	*made = madeUser{Created: true}
+	if err := j.note(key, *made); err != nil {
+		return login{}, all, err
+	}
+	args := []string{"--create-home"}
+	if _, ok := all.group(account); ok {
+		args = append(args, "--gid", account)
+	} else {
+		args = append(args, "--user-group")
+	}
+	if want.UID != nil {
+		args = append(args, "--uid", strconv.FormatInt(*want.UID, 10))
+	}
+	if want.Shell != "" {
+		args = append(args, "--shell", want.Shell)
+	}
+	if err := j.tool("useradd", append(args, "--", account)...); err != nil {
+		return login{}, all, err
+	}
+	all, err := j.accounts()
+	if err != nil {
+		return login{}, all, failed("%v", err)
+	}
+	l, there := all.login(account)
+	if !there {
+		return l, all, failed("useradd made no account %s in /etc/passwd", account)
+	}
+	return l, all, nil
+}
+
+// tool runs a program for accounts. The system's own are used: they know of its
+// locks, of SELinux and of subordinate numbers.
+func (j *job) tool(program string, args ...string) error {
+	err := j.run(inside.Command{Path: program, Args: args})
+	if e := (*exit)(nil); errors.As(err, &e) {
+		return failed("%v", e)
+	}
+	return err
+}
+
+// user is one account that is being changed.
+type user struct {
+	*job
+	key    string
+	login  login
+	all    accounts
+	before wasUser
+	made   madeUser
+}
+
+func (u *user) save() error { return u.note(u.key, u.made) }
+
+func (u *user) setShell(want item.User) error {
+	shell := want.Shell
+	switch {
+	case shell != "" || u.made.Removed:
+	case u.made.Created:
+		shell = u.defaultShell()
+	case u.made.Shell:
+		shell = u.before.Shell
+	}
+	if shell != "" && shell != u.login.shell {
+		if !u.made.Shell {
+			u.made.Shell = true
+			if err := u.save(); err != nil {
+				return err
+			}
+		}
+		if err := u.tool("usermod", "--shell", shell, "--", u.login.name); err != nil {
+			return err
+		}
+	}
+	if u.made.Shell && want.Shell == "" {
+		u.made.Shell = false
+		return u.save()
+	}
+	return nil
+}
+
+// defaultShell is the shell of new accounts.
+func (u *user) defaultShell() string {
+	text, _, _ := u.read("/etc/default/useradd")
+	for line := range strings.Lines(string(text)) {
+		if shell, ok := strings.CutPrefix(strings.TrimSpace(line), "SHELL="); ok && u.exists(shell) {
+			return shell
+		}
+	}
+	return ""
+}
+
+func (u *user) setGroups(want item.User) error {
+	have := u.all.further(u.login)
+	var designed, none []string
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(want.Groups))) {
+		switch g, ok := u.all.group(name); {
+		case !ok:
+			none = append(none, fmt.Sprintf("%.100q", name))
+		case g.gid != u.login.gid: // its own group is no further one
+			designed = append(designed, name)
+		}
+	}
+	if err := u.join(have, designed); err != nil || len(none) == 0 {
+		return err
+	}
+	return refused("there is no group %s: add the package that brings it, or correct the design", strings.Join(none, ", "))
+}
+
+// join puts the account into groups; out of others, where it is ours or where we
+// had put it into them.
+func (u *user) join(have, designed []string) error {
+	next := designed
+	if !u.made.Created {
+		joined := append(only(u.made.Joined, have), without(designed, have)...)
+		next = append(without(have, without(u.made.Joined, designed)), without(designed, have)...)
+		u.made.Groups = designed
+		u.made.Joined = slices.Compact(slices.Sorted(slices.Values(joined)))
+		if err := u.save(); err != nil {
+			return err
+		}
+	}
+	if item.List(next) != item.List(have) {
+		if err := u.tool("usermod", "--groups", strings.Join(next, ","), "--", u.login.name); err != nil {
+			return err
+		}
+	}
+	if u.made.Created {
+		return nil
+	}
+	u.made.Joined = only(u.made.Joined, designed)
+	return u.save()
+}
+
+func (u *user) setKeys(want item.User) error {
+	r, err := u.keys(u.login)
+	if err != nil {
+		return err
+	}
+	if u.made.Created {
+		return u.setOwnKeys(r, want.Keys)
+	}
+	have := parseKeys(r.text)
+	var designed, text []string
+	for _, k := range want.Keys {
+		designed = append(designed, parseKey(k))
+	}
+	for line := range strings.Lines(r.text) {
+		if !slices.Contains(u.made.Added, parseKey(line)) {
+			text = append(text, strings.TrimRight(line, "\r\n")+"\n")
+		}
+	}
+	foreign := without(have, u.made.Added)
+	for i, k := range designed { // ours come last, in the design's order
+		if !slices.Contains(foreign, k) && !slices.Contains(designed[:i], k) {
+			text = append(text, strings.TrimSpace(want.Keys[i])+"\n")
+		}
+	}
+	earlier := u.made.Added
+	u.made.Keys = designed
+	added := append(only(u.made.Added, have), without(designed, have)...)
+	u.made.Added = slices.Compact(slices.Sorted(slices.Values(added)))
+	if err := u.save(); err != nil {
+		return err
+	}
+	fresh := strings.Join(text, "")
+	same := item.List(parseKeys(fresh)) == item.List(have) && (r.unsafe == "" || len(designed) == 0)
+	switch {
+	case fresh == "" && len(earlier) > 0 && !u.before.Keys:
+		err = u.removeKeys(u.login)
+	case same:
+	default:
+		err = u.writeKeys(u.login, fresh, false)
+	}
+	if err != nil {
+		return err
+	}
+	u.made.Added = only(u.made.Added, designed)
+	return u.save()
+}
+
+// setOwnKeys writes the keys of an account that is ours: these and no others.
+func (u *user) setOwnKeys(r ring, keys []string) error {
+	if len(keys) == 0 {
+		return u.removeKeys(u.login)
+	}
+	var text strings.Builder
+	for _, k := range keys {
+		text.WriteString(strings.TrimSpace(k) + "\n")
+	}
+	if r.unsafe == "" && item.List(parseKeys(r.text)) == item.List(parseKeys(text.String())) {
+		return nil
+	}
+	return u.writeKeys(u.login, text.String(), true)
+}
+
+func (u *user) setPassword(want item.User) error {
+	if u.all.hidden != nil {
+		if want.Password == "" && u.made.Password == "" {
+			return nil
+		}
+		return failed("%v", u.all.hidden)
+	}
+	hash := u.all.hashes[u.login.name]
+	digest := ""
+	switch {
+	case want.Password != "":
+		digest = item.Digest([]byte(want.Password))
+	case u.made.Password == "":
+		return nil
+	case seenPassword(hash, u.made) == u.made.Password: // ours, and no longer designed
+		if err := u.chpasswd("!"); err != nil {
+			return err
+		}
+		u.h.Tell("The password of " + u.login.name + " left the design and is locked.")
+	}
+	if u.made.Password != digest && digest != "" {
+		u.made.Password = digest
+		if err := u.save(); err != nil {
+			return err
+		}
+	}
+	if want.Password != "" && hash != want.Password {
+		if err := u.chpasswd(want.Password); err != nil {
+			return err
+		}
+	}
+	u.made.Password = digest
+	return u.save()
+}
+
+func redact(text, hash string) string {
+	if len(hash) < 2 {
+		return text
+	}
+	return strings.ReplaceAll(text, hash, "[redacted]")
+}
+
+// chpasswd sets the hash. It goes to the program's input: everybody on the machine
+// can read arguments.
+func (u *user) chpasswd(hash string) error {
+	err := u.run(inside.Command{Path: "chpasswd", Args: []string{"--encrypted"}, Stdin: []byte(u.login.name + ":" + hash + "\n")})
+	if e := (*exit)(nil); errors.As(err, &e) {
+		return failed("%s", redact(e.Error(), hash))
+	}
+	return err
+}
+
+func (u *user) setRule(want item.User) error {
+	if missing := u.cannotSudo(); want.Sudo && missing != "" {
+		return refused("%s", missing)
+	}
+	return u.setSudo(u.login.name, want.Sudo)
+}
+
+// absent removes an account as the design asks for it.
+func (j *job) absent(key string) error {
+	if err := j.ctx.Err(); err != nil {
+		return err
+	}
+	account := item.ID(key)
+	if !validName(account) {
+		return refused("%.100q is not a name for an account", account)
+	}
+	all, err := j.accounts()
+	if err != nil {
+		return failed("%v", err)
+	}
+	l, there := all.login(account)
+	if !there {
+		if err := j.setSudo(account, false); err != nil || !j.entry(key, nil, nil) {
+			return err
+		}
+		return j.note(key, madeUser{Removed: true})
+	}
+	if l.uid == 0 {
+		return refused("%s is the account of root: Slipway does not remove it", account)
+	}
+	if err := j.stay(account); err != nil {
+		return err
+	}
+	if err := j.take(key, wasUser{Shell: l.shell}); err != nil {
+		return err
+	}
+	var made madeUser
+	j.entry(key, nil, &made)
+	if err := j.delAccount(l, made); err != nil {
+		return err
+	}
+	return j.note(key, madeUser{Removed: true})
+}
+
+// stay refuses to remove the account that this session came by.
+func (j *job) stay(account string) error {
+	if account == j.h.Login {
+		return refused("Slipway logs in as %s: without this account it could not log in again. Log in as another account first", account)
+	}
+	return nil
+}
+
+// delAccount removes an account and leaves its home folder.
+func (j *job) delAccount(l login, made madeUser) error {
+	if err := j.setSudo(l.name, false); err != nil {
+		return err
+	}
+	if made.Created {
+		if err := j.removeKeys(l); err != nil {
+			return err
+		}
+	}
+	err := j.run(inside.Command{Path: "userdel", Args: []string{"--", l.name}})
+	if e := (*exit)(nil); errors.As(err, &e) {
+		if e.code == 8 {
+			return failed("the account %s is in use and cannot be removed yet: %s. End its programs with `loginctl terminate-user %s`", l.name, e.said, l.name)
+		}
+		return failed("%v", e)
+	}
+	if err == nil && j.exists(l.home) {
+		j.h.Tell(fmt.Sprintf("The account %s is removed; its home folder %s is left.", l.name, printable(l.home)))
+	}
+	return err
+}
+
+// removeUser takes away what we made of an account, or the account where it is
+// ours.
+func (j *job) removeUser(key string) error {
+	if err := j.ctx.Err(); err != nil {
+		return err
+	}
+	account := item.ID(key)
+	var before wasUser
+	var made madeUser
+	if !j.entry(key, &before, &made) || !validName(account) {
+		return nil
+	}
+	all, err := j.accounts()
+	if err != nil {
+		return failed("%v", err)
+	}
+	l, there := all.login(account)
+	switch {
+	case !there:
+		err = j.setSudo(account, false)
+	case made.Created && (made.UID == nil || *made.UID == l.uid):
+		if err = j.stay(account); err == nil {
+			err = j.delAccount(l, made)
+		}
+	case made.Created: // somebody made another account of this name
+		err = j.setSudo(account, false)
+	default:
+		if err = j.keepLogin(account, item.User{}, l); err == nil {
+			err = j.leave(key, l, all, before, made)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return j.drop(key)
+}
+
+// leave takes what we added from an account that is not ours.
+func (j *job) leave(key string, l login, all accounts, before wasUser, made madeUser) error {
+	u := &user{job: j, key: key, login: l, all: all, before: before, made: made}
+	return u.set(item.User{})
+}
