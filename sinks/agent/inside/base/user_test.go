@@ -1,0 +1,211 @@
+package base
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+)
+
+// In an account that Slipway made, a key or a group that somebody added is drift,
+// and is taken away.
+func TestForeignKeyInOwnAccount(t *testing.T) {
+	s := newFake(t)
+	items := []item.Item{account("ops", item.User{Keys: []string{keyA}, Groups: []string{"adm"}})}
+	s.applies(items)
+	s.put("/home/ops/.ssh/authorized_keys", keyA+"\n"+keyC+"\n")
+	_, _ = s.usermod("ops", map[string]string{"--groups": "adm,sudo"})
+	seen := s.observe("users.ops")
+	if seen.Have["users.ops.keys"] != item.Keyring([]string{keyA, keyC}) || seen.Have["users.ops.groups"] != "adm, sudo" {
+		t.Errorf("the drift is not seen: %v", seen.Have)
+	}
+	s.applies(items)
+	s.so(items...)
+	if text := s.get("/home/ops/.ssh/authorized_keys"); strings.Contains(text, "carl") {
+		t.Errorf("the foreign key is left: %q", text)
+	}
+}
+
+// An account that was there before keeps its own keys, groups and shell.
+func TestAccountThatWasThere(t *testing.T) {
+	s := newFake(t)
+	s.put("/home/old/.ssh/authorized_keys", "# mine\nno-pty "+keyB+"\n")
+	s.must(os.Lchown(s.at("/home/old/.ssh"), 900, 900))
+	s.must(os.Lchown(s.at("/home/old/.ssh/authorized_keys"), 900, 900))
+	before := s.get("/home/old/.ssh/authorized_keys")
+	first := []item.Item{account("old", item.User{Keys: []string{keyA}, Groups: []string{"video"}, Shell: "/bin/bash"})}
+	s.applies(first)
+	s.so(first...)
+	s.quiet(first)
+	if got := s.get("/home/old/.ssh/authorized_keys"); got != before+keyA+"\n" {
+		t.Errorf("the keys are %q", got)
+	}
+	second := []item.Item{account("old", item.User{Keys: []string{keyC}})}
+	s.applies(second)
+	s.so(second...)
+	if got := s.get("/home/old/.ssh/authorized_keys"); got != before+keyC+"\n" {
+		t.Errorf("the keys are %q", got)
+	}
+	if all, err := (&job{facet: s.facet(), h: s.host()}).accounts(); err != nil || item.List(all.further(login{name: "old", gid: 900})) != "adm" {
+		t.Errorf("the groups are not as before: %+v, %v", all.groups, err)
+	}
+	s.applies(nil, "users.old")
+	if got := s.get("/home/old/.ssh/authorized_keys"); got != before {
+		t.Errorf("the keys are %q, want %q", got, before)
+	}
+	if got := s.get("/etc/passwd"); got != passwdText {
+		t.Errorf("passwd is %q", got)
+	}
+}
+
+func TestPasswords(t *testing.T) {
+	s := newFake(t)
+	with := func(hash string) []item.Item { return []item.Item{account("ops", item.User{Password: hash})} }
+	have := func() string { return s.observe("users.ops").Have["users.ops.password"] }
+	s.applies([]item.Item{account("ops", item.User{})})
+	if have() != "locked" {
+		t.Errorf("a new account is %q", have())
+	}
+	s.applies(with(hashA))
+	for _, run := range s.ran {
+		if strings.Contains(run, "abcdef") {
+			t.Errorf("the hash is an argument that everybody can read: %s", run)
+		}
+	}
+	if have() != item.Digest([]byte(hashA)) {
+		t.Errorf("the designed one is %q", have())
+	}
+	s.quiet(with(hashA))
+	_, _ = s.exec(t.Context(), commandTo("ops:"+hashB))
+	if have() != "set" { // another hash is not told, not even as a digest
+		t.Errorf("another one is %q", have())
+	}
+	s.applies(with(hashA))
+	s.so(with(hashA)...)
+	s.applies(with(hashB))
+	s.so(with(hashB)...)
+	s.applies(with(""))
+	if have() != "locked" || strings.Contains(s.get("/etc/shadow"), hashB) {
+		t.Errorf("one that left the design is %q", have())
+	}
+	// One that the account has already is taken note of, and not written again.
+	_, _ = s.exec(t.Context(), commandTo("ops:"+hashA))
+	s.applies(with(hashA))
+	for _, run := range s.ran {
+		if strings.HasPrefix(run, "chpasswd") {
+			t.Errorf("set again: %s", run)
+		}
+	}
+	s.so(with(hashA)...)
+}
+
+// Keys that sshd would not read are drift.
+func TestKeysThatSSHDoesNotRead(t *testing.T) {
+	for _, path := range []string{"/home/ops", "/home/ops/.ssh", "/home/ops/.ssh/authorized_keys"} {
+		s := newFake(t)
+		items := []item.Item{account("ops", item.User{Keys: []string{keyA}})}
+		s.applies(items)
+		s.must(os.Chmod(s.at(path), 0o777))
+		if have := s.observe("users.ops").Have["users.ops.keys"]; !strings.Contains(have, "sshd does not read them: "+path) {
+			t.Errorf("%s: the keys are %q", path, have)
+		}
+		s.applies(items)
+		s.so(items...)
+	}
+}
+
+// Nothing is written through links that the account can make.
+func TestLinksInHomes(t *testing.T) {
+	s := newFake(t)
+	items := []item.Item{account("ops", item.User{Keys: []string{keyA}})}
+	s.applies(items)
+	s.put("/root/secret", "as it was")
+	for name, prepare := range map[string]func(){
+		"the file is a link": func() {
+			s.must(os.Remove(s.at("/home/ops/.ssh/authorized_keys")))
+			s.must(os.Symlink("../../../root/secret", s.at("/home/ops/.ssh/authorized_keys")))
+		},
+		"the folder is a link": func() {
+			s.must(os.RemoveAll(s.at("/home/ops/.ssh")))
+			s.must(os.Symlink("/root", s.at("/home/ops/.ssh")))
+		},
+		"the file that is written first is a link": func() {
+			s.must(os.RemoveAll(s.at("/home/ops/.ssh")))
+			s.must(os.Mkdir(s.at("/home/ops/.ssh"), 0o700))
+			s.must(os.Lchown(s.at("/home/ops/.ssh"), 1000, 1000))
+			s.must(os.Symlink("/root/secret", s.at("/home/ops/.ssh/.slipway-keys")))
+		},
+	} {
+		prepare()
+		seen := s.observe("users.ops")
+		if seen.Unread["users.ops.keys"] == "" && seen.Have["users.ops.keys"] == item.Keyring([]string{keyA}) {
+			t.Errorf("%s: seen as designed", name)
+		}
+		_, _ = s.apply(items) // whether it can be made good differs
+		if got := s.get("/root/secret"); got != "as it was" || !s.gone("/root/authorized_keys") {
+			t.Errorf("%s: written through it", name)
+		}
+		s.must(os.RemoveAll(s.at("/home/ops/.ssh")))
+	}
+}
+
+// An account that another made in the place of ours is not removed.
+func TestAnotherAccountOfTheName(t *testing.T) {
+	s := newFake(t)
+	s.applies([]item.Item{account("ops", item.User{UID: number(1500), Keys: []string{keyA}})})
+	_, _ = s.userdel("ops")
+	_, _ = s.useradd("ops", map[string]string{"--uid": "1600"})
+	s.applies(nil, "users.ops")
+	if !strings.Contains(s.get("/etc/passwd"), "ops:x:1600") {
+		t.Error("the other account is removed")
+	}
+}
+
+// An account that the design removed stays so when the design no longer speaks of
+// it, and can be made again.
+func TestAbsentAndAgain(t *testing.T) {
+	s := newFake(t)
+	s.applies([]item.Item{noAccount("old")})
+	s.so(noAccount("old"))
+	s.quiet([]item.Item{noAccount("old")})
+	if s.gone("/home/old/.profile") || len(s.told) == 0 || !strings.Contains(s.told[0], "/home/old is left") {
+		t.Errorf("the home folder is gone, or nobody was told: %q", s.told)
+	}
+	s.applies(nil, "users.old")
+	s.so(noAccount("old"))
+	again := []item.Item{account("old", item.User{Keys: []string{keyA}})}
+	s.applies(again)
+	s.so(again...)
+	s.applies(nil, "users.old")
+	s.so(noAccount("old"))
+}
+
+// The number of an account that leaves is free for another in the same run.
+func TestNumberIsFreed(t *testing.T) {
+	s := newFake(t)
+	s.applies([]item.Item{account("ops", item.User{UID: number(1500)})})
+	items := []item.Item{account("admin", item.User{UID: number(1500)})}
+	s.applies(items, "users.ops")
+	s.so(append(items, noAccount("ops"))...)
+}
+
+// What the system cannot have yet does not keep the rest of an account from being
+// made.
+func TestAccountWithoutSudo(t *testing.T) {
+	s := newFake(t)
+	s.must(os.Remove(s.at("/usr/bin/sudo")))
+	items := []item.Item{account("ops", item.User{Keys: []string{keyA}, Groups: []string{"adm", "later"}, Password: hashA, Sudo: true})}
+	if err, _ := s.apply(items); err == nil || !strings.Contains(err.Error(), "later") {
+		t.Errorf("got %v", err)
+	}
+	have := s.observe("users.ops").Have
+	if have["users.ops.keys"] != item.Keyring([]string{keyA}) || have["users.ops.groups"] != "adm" || have["users.ops.sudo"] != "false" ||
+		have["users.ops.password"] != item.Digest([]byte(hashA)) {
+		t.Errorf("made is %v", have)
+	}
+	s.put("/usr/bin/sudo", "")
+	s.add("/etc/group", "later:x:70:")
+	s.applies(items)
+	s.so(items...)
+}
