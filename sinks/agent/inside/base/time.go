@@ -19,8 +19,8 @@ const (
 
 // wasTime is what was there of the time zone.
 type wasTime struct {
-	Link     string  `json:"link,omitempty"`    // where localtime led to
-	Content  []byte  `json:"content,omitempty"` // of localtime, where it is a file
+	Link     string  `json:"link,omitempty"` // where localtime led to
+	Content  []byte  `json:"content"`        // of localtime, where it is a file
 	Timezone *string `json:"timezone,omitempty"`
 }
 
