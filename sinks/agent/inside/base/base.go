@@ -26,6 +26,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/slipway-gitops/slipway/engine/item"
@@ -50,6 +51,7 @@ type facet struct {
 // Observe reads files alone and runs no program.
 func (f *facet) Observe(ctx context.Context, h *inside.Host, keys []string) (inside.Seen, error) {
 	j := &job{facet: f, ctx: ctx, h: h}
+	j.once, j.onceSudo = sync.OnceValues(j.accounts), sync.OnceValue(j.cannotSudo)
 	seen := inside.Seen{Have: map[string]string{}, Unread: map[string]string{}, Cannot: map[string]string{}}
 	for _, key := range keys {
 		if err := ctx.Err(); err != nil {

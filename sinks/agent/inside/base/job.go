@@ -23,6 +23,10 @@ type job struct {
 	*facet
 	ctx context.Context
 	h   *inside.Host
+	// once are the accounts, and onceSudo what cannotSudo says, read at most once:
+	// for looking alone.
+	once     func() (accounts, error)
+	onceSudo func() string
 }
 
 // maxFile bounds the files that are read, in bytes.

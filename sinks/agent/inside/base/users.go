@@ -44,14 +44,14 @@ func (j *job) seeUser(seen *inside.Seen, key string) {
 		seen.Cannot[key] = fmt.Sprintf("%.100q is not a name for an account", account)
 		return
 	}
-	all, err := j.accounts()
+	all, err := j.once()
 	if err != nil {
 		seen.Unread[key] = err.Error()
 		return
 	}
 	var made madeUser
 	ours := j.entry(key, nil, &made)
-	if missing := j.cannotSudo(); missing != "" {
+	if missing := j.onceSudo(); missing != "" {
 		seen.Cannot[key+".sudo"] = missing
 	}
 	l, there := all.login(account)
