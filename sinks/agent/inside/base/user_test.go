@@ -119,7 +119,6 @@ func TestKeysThatSSHDoesNotRead(t *testing.T) {
 func TestLinksInHomes(t *testing.T) {
 	s := newFake(t)
 	items := []item.Item{account("ops", item.User{Keys: []string{keyA}})}
-	s.applies(items)
 	s.put("/root/secret", "as it was")
 	for name, prepare := range map[string]func(){
 		"the file is a link": func() {
@@ -137,6 +136,7 @@ func TestLinksInHomes(t *testing.T) {
 			s.must(os.Symlink("/root/secret", s.at("/home/ops/.ssh/.slipway-keys")))
 		},
 	} {
+		s.applies(items)
 		prepare()
 		seen := s.observe("users.ops")
 		if seen.Unread["users.ops.keys"] == "" && seen.Have["users.ops.keys"] == item.Keyring([]string{keyA}) {
