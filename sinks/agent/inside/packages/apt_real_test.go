@@ -30,6 +30,7 @@ type system struct {
 	home string // of gpg
 	told []string
 	ran  []string
+	run  func(ctx context.Context, c inside.Command) (inside.Output, error) // in place of the host's
 }
 
 func debian(t *testing.T) *system {
@@ -62,6 +63,9 @@ func (s *system) again() {
 	real := s.h.Exec
 	s.h.Exec = func(ctx context.Context, c inside.Command) (inside.Output, error) {
 		s.ran = append(s.ran, c.Path+" "+strings.Join(c.Args, " "))
+		if s.run != nil {
+			return s.run(ctx, c)
+		}
 		return real(ctx, c)
 	}
 }
@@ -162,14 +166,20 @@ func pkg(name, version, state string) item.Item {
 	return i
 }
 
+// does applies items, and holds that they are seen so.
+func (s *system) does(items []item.Item, remove ...string) {
+	s.t.Helper()
+	if err := s.apply(items, remove...); err != nil {
+		s.t.Fatalf("%v\ntold: %s\nran: %s", err, strings.Join(s.told, "\n"), strings.Join(s.ran, "\n"))
+	}
+	s.are(items)
+}
+
 // makes applies items, and holds that they are seen so and that a second pass
 // writes nothing.
 func (s *system) makes(items []item.Item, remove ...string) {
 	s.t.Helper()
-	if err := s.apply(items, remove...); err != nil {
-		s.t.Fatalf("%v\ntold: %s", err, strings.Join(s.told, "\n"))
-	}
-	s.are(items)
+	s.does(items, remove...)
 	before := listing(s.t, s.root)
 	s.ran = nil
 	if err := s.apply(items, remove...); err != nil {

@@ -10,10 +10,11 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// lastLines and lastBytes bound what an error repeats of a program's output.
+// lastLines and lastBytes bound what an error repeats of a program's output, and of
+// its errors.
 const (
-	lastLines = 12
-	lastBytes = 2000
+	lastLines = 8
+	lastBytes = 1500
 )
 
 func refused(form string, args ...any) error { return classed(wire.Refused, form, args...) }
@@ -59,11 +60,16 @@ func containsAny(text string, parts ...string) bool {
 	return false
 }
 
-// last are the last lines of what a program printed: its errors, else its output.
+// last are the last lines of what a program printed, then those of its errors:
+// what package scripts print is in either.
 func last(out inside.Output) string {
-	text := bytes.TrimSpace(out.Err)
-	if !bytes.Contains(text, []byte("\n")) { // one line says less than the output with it
-		text = bytes.TrimSpace(append(append(bytes.Clone(out.Out), '\n'), text...))
+	return strings.Join(append(lastOf(out.Out), lastOf(out.Err)...), "\n")
+}
+
+func lastOf(text []byte) []string {
+	text = bytes.TrimSpace(text)
+	if len(text) == 0 {
+		return nil
 	}
 	text = text[max(0, len(text)-lastBytes):]
 	lines := strings.Split(string(text), "\n")
@@ -71,7 +77,7 @@ func last(out inside.Output) string {
 	for i, line := range lines {
 		lines[i] = printable(line)
 	}
-	return strings.Join(lines, "\n")
+	return lines
 }
 
 // printable is a line without what would steer a terminal.
