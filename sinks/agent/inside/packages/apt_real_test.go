@@ -101,7 +101,7 @@ func (s *system) publish(suite, label string, debs ...deb) {
 			s.t.Fatal(err)
 		}
 		files := map[string]string{
-			"DEBIAN/control": fmt.Sprintf("Package: %s\nVersion: %s\nArchitecture: all\nMaintainer: nobody <n@example.org>\nDescription: for a test\n%s", d.name, d.version, d.fields),
+			"DEBIAN/control":                   fmt.Sprintf("Package: %s\nVersion: %s\nArchitecture: all\nMaintainer: nobody <n@example.org>\nDescription: for a test\n%s", d.name, d.version, d.fields),
 			"usr/share/" + d.name + "/version": d.version + "\n",
 		}
 		if d.postinst != "" {
