@@ -275,10 +275,6 @@ func TestAptTransactions(t *testing.T) {
 		deb{name: "against", version: "1.0", fields: "Conflicts: good\n"},
 		deb{name: "same", version: "2.0", fields: "Depends: good (>= 2.0)\n"},
 		deb{name: "provider", version: "1.0", fields: "Provides: virtual\n"},
-		deb{name: "fails", version: "1.0", postinst: "echo the last words; exit 3"}, deb{name: "fails", version: "2.0"},
-		deb{name: "hangs", version: "1.0", postinst: "sleep 1000"}, deb{name: "hangs", version: "2.0"},
-		deb{name: "asks", version: "1.0", postinst: "read answer || answer=none; echo $answer >/asked"},
-		deb{name: "service", version: "1.0", postinst: "invoke-rc.d --query service start || echo $? >/policy"},
 	)
 	repo := s.repository("stable", 700)
 
@@ -310,6 +306,21 @@ func TestAptTransactions(t *testing.T) {
 	s.makes([]item.Item{pkg("good", "1.0", "present"), pkg("needs-good", "", "present"), pkg("extra", "", "absent")})
 	s.fails([]item.Item{pkg("good", "", "absent")}, wire.Failed, "needs-good")
 	s.makes([]item.Item{pkg("good", "", "absent"), pkg("needs-good", "", "absent"), pkg("against", "", "present")})
+
+}
+
+// Package scripts do what they should not, and then packages leave the design.
+func TestAptScripts(t *testing.T) {
+	t.Parallel()
+	s := debian(t)
+	s.publish("stable", "Site", deb{name: "extra", version: "1.0"}, deb{name: "provider", version: "1.0"},
+		deb{name: "fails", version: "1.0", postinst: "echo the last words; exit 3"}, deb{name: "fails", version: "2.0"},
+		deb{name: "hangs", version: "1.0", postinst: "sleep 1000"}, deb{name: "hangs", version: "2.0"},
+		deb{name: "asks", version: "1.0", postinst: "read answer || answer=none; echo $answer >/asked"},
+		deb{name: "service", version: "1.0", postinst: "invoke-rc.d --query service start || echo $? >/policy"},
+	)
+	repo := s.repository("stable", 0)
+	s.does([]item.Item{repo})
 
 	// Scripts that fail, ask and start services.
 	s.fails([]item.Item{pkg("fails", "1.0", "present"), pkg("extra", "", "present")}, wire.Failed, "the last words", "fails is half-configured")
@@ -350,8 +361,8 @@ func TestAptTransactions(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	s.makes([]item.Item{pkg("provider", "", "held")})
-	s.makes(nil, "packages.provider", "packages.hangs", "packages.against", "packages.never-ours", repo.Key)
-	s.are([]item.Item{pkg("provider", "", "present"), pkg("hangs", "", "absent"), pkg("against", "", "absent")})
+	s.makes(nil, "packages.provider", "packages.hangs", "packages.extra", "packages.never-ours", repo.Key)
+	s.are([]item.Item{pkg("provider", "", "present"), pkg("hangs", "", "absent"), pkg("extra", "", "absent")})
 	s.file("etc/apt/sources.list.d/slipway-site-stable.sources", "")
 	s.file("etc/apt/keyrings/slipway-site-stable.asc", "")
 }
