@@ -76,7 +76,13 @@ func (apt) repair(ctx context.Context, h *inside.Host, inv inventory) error {
 		}
 		h.Tell(wrong.Error())
 	}
-	return nil
+	if err == nil {
+		return nil
+	}
+	// dpkg was ended in the middle, and apt-get works only after its journal is
+	// merged, which every dpkg that may write begins with.
+	out, err = h.Exec(ctx, inside.Command{Path: "dpkg", Args: []string{"--set-selections"}, Env: aptEnv})
+	return outcome("dpkg --set-selections", out, err)
 }
 
 func (a apt) refresh(ctx context.Context, h *inside.Host, names []string, all bool) error {
