@@ -6,7 +6,8 @@
 # libvirtd and QEMU with what makes the Debian of their guests, Prometheus and
 # Alertmanager, whose services are kept from starting, the C compiler that the race
 # detector needs, systemd, which checks the unit files, and its containers, in which
-# the packages are installed, and npm. From npm: GitHub's description of its API. Does
+# the packages are installed, what builds packages of Debian and RPM with their
+# repositories, dnf, Python's environments, and npm. From npm: GitHub's description of its API. Does
 # nothing when they are there.
 set -eu
 what=${1-tests}
@@ -31,6 +32,12 @@ if [ "$what" != demo ] && [ "$what" != demo-libvirt ]; then
 	command -v npm >/dev/null || missing="$missing npm"
 	command -v systemd-analyze >/dev/null || missing="$missing systemd"
 	command -v systemd-nspawn >/dev/null || missing="$missing systemd-container"
+	command -v dpkg-scanpackages >/dev/null || missing="$missing dpkg-dev"
+	command -v gpg >/dev/null || missing="$missing gpg gpg-agent"
+	command -v dnf >/dev/null || missing="$missing dnf"
+	command -v rpmbuild >/dev/null || missing="$missing rpm"
+	command -v createrepo_c >/dev/null || missing="$missing createrepo-c"
+	/usr/bin/python3 -m ensurepip --version >/dev/null 2>&1 || missing="$missing python3-venv"
 fi
 if [ "$what" = prove ]; then
 	command -v chromium >/dev/null || missing="$missing chromium"

@@ -1,0 +1,278 @@
+package packages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+func classOf(err error) string {
+	var e *wire.Error
+	if errors.As(err, &e) {
+		return e.Class
+	}
+	return ""
+}
+
+// errCut is what a run ends with that is cut.
+var errCut = errors.New("cut")
+
+// model is an apt and a dpkg of few lines, under a root folder: they know what of
+// packages the status file has.
+type model struct {
+	t    *testing.T
+	root string
+	have map[string]string // status lines behind "Status: ", and the version
+	ran  []string
+	// cut ends the run at the program of this number, before it has its effect, or
+	// after half of it.
+	cut, at int
+	half    bool
+}
+
+func newModel(t *testing.T) *model {
+	m := &model{t: t, root: t.TempDir(), have: map[string]string{"dpkg": "install ok installed 1"}, cut: -1}
+	for _, folder := range []string{"var/lib/dpkg", "etc/apt/sources.list.d", "usr/sbin"} {
+		if err := os.MkdirAll(filepath.Join(m.root, folder), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.save()
+	return m
+}
+
+func (m *model) save() {
+	var b strings.Builder
+	for name, is := range m.have {
+		f := strings.Fields(is)
+		fmt.Fprintf(&b, "Package: %s\nStatus: %s\nArchitecture: amd64\nVersion: %s\n\n", name, strings.Join(f[:3], " "), f[3])
+	}
+	if err := os.WriteFile(filepath.Join(m.root, dpkgStatus), []byte(b.String()), 0o644); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *model) host() *inside.Host {
+	owned, err := inside.LoadOwned(m.root)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return &inside.Host{Root: m.root, Owned: owned, Exec: m.exec, Tell: func(string) {}}
+}
+
+func (m *model) exec(_ context.Context, c inside.Command) (inside.Output, error) {
+	m.ran = append(m.ran, c.Path+" "+strings.Join(c.Args, " "))
+	m.at++
+	cut := m.cut == m.at
+	if cut && !m.half {
+		return inside.Output{Code: -1}, errCut
+	}
+	defer m.save()
+	var out inside.Output
+	switch {
+	case c.Path == "dpkg" && c.Args[0] == "--configure":
+		for name, is := range m.have {
+			m.have[name] = strings.Replace(is, "half-configured", "installed", 1)
+		}
+	case c.Path == "dpkg": // --set-selections
+		for line := range strings.Lines(string(c.Stdin)) {
+			f := strings.Fields(line)
+			_, rest, _ := strings.Cut(m.have[f[0]], " ")
+			m.have[f[0]] = f[1] + " " + rest
+		}
+	case slices.Contains(c.Args, "install"):
+		for _, arg := range c.Args[slices.Index(c.Args, "--")+1:] {
+			name, version, _ := strings.Cut(arg, "=")
+			bare, gone := strings.CutSuffix(name, "-")
+			if version == "" {
+				version = "1"
+			}
+			switch {
+			case slices.Contains(c.Args, "-s") && gone:
+				out.Out = fmt.Appendf(out.Out, "Remv %s [1]\n", bare)
+			case slices.Contains(c.Args, "-s"):
+				out.Out = fmt.Appendf(out.Out, "Inst %s (%s Site [amd64])\n", name, version)
+			case gone:
+				delete(m.have, bare)
+			case cut:
+				m.have[name] = "install ok half-configured " + version
+			default:
+				m.have[name] = "install ok installed " + version
+			}
+		}
+	}
+	if cut {
+		return inside.Output{Code: -1}, errCut
+	}
+	return out, nil
+}
+
+// Wherever a run is cut, between programs or in the middle of one, the next one
+// gets to the same end, and what Slipway installed goes again.
+func TestEveryCut(t *testing.T) {
+	t.Parallel()
+	repo := repository("site", item.Repository{Family: "debian", URL: "http://example.org/debian", Suite: "stable", Components: []string{"main"}, Key: "KEY", Pin: 900})
+	items := []item.Item{repo, pkg("aa", "2", "present"), pkg("bb", "", "held"), pkg("old", "", "absent"), pkg("kept", "3", "present")}
+	for _, half := range []bool{false, true} {
+		for cut := 1; ; cut++ {
+			m := newModel(t)
+			m.have["old"], m.have["kept"] = "install ok installed 1", "hold ok installed 1"
+			m.save()
+			m.cut, m.half = cut, half
+			err := New().Apply(t.Context(), m.host(), items, nil)
+			whole := m.at < cut
+			if whole != (err == nil) && !half {
+				t.Fatalf("cut %d: %v", cut, err)
+			}
+			m.cut = -1
+			if err := New().Apply(t.Context(), m.host(), items, nil); err != nil {
+				t.Fatalf("after cut %d: %v\n%s", cut, err, strings.Join(m.ran, "\n"))
+			}
+			seen, err := New().Observe(t.Context(), m.host(), item.Keys(items))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, want := range item.Values(items) {
+				if seen.Have[name] != want {
+					t.Errorf("after cut %d: %s is %q, want %q", cut, name, seen.Have[name], want)
+				}
+			}
+			m.ran = nil
+			if err := New().Apply(t.Context(), m.host(), items, nil); err != nil || len(m.ran) > 0 {
+				t.Errorf("a second pass ran %v, %v", m.ran, err)
+			}
+			if err := New().Apply(t.Context(), m.host(), nil, item.Keys(items)); err != nil {
+				t.Fatal(err)
+			}
+			if m.have["aa"] != "" || m.have["bb"] != "" || m.have["kept"] != "hold ok installed 3" || m.have["old"] != "" {
+				t.Errorf("after it left the design there is %v", m.have)
+			}
+			if files, err := filepath.Glob(filepath.Join(m.root, "etc/apt/*/*")); err != nil || len(files) > 0 {
+				t.Errorf("left: %v %v", files, err)
+			}
+			if m.host().Owned.Digest() != "" {
+				t.Error("something is still owned")
+			}
+			if whole {
+				break
+			}
+		}
+	}
+}
+
+func TestRefusedItems(t *testing.T) {
+	t.Parallel()
+	deb := func(r item.Repository) item.Repository {
+		if r.Suite == "" {
+			r.Suite, r.Components = "stable", []string{"main"}
+		}
+		return r
+	}
+	for want, i := range map[string]item.Item{
+		`"-x"`:                    pkg("-x", "", "present"),
+		`"../x"`:                  pkg("../x", "", "present"),
+		"no versions like":        pkg("aa", "1 --force", "present"),
+		"no state":                pkg("aa", "", "latest"),
+		"its name is to have":     repository("../../etc/passwd", deb(item.Repository{URL: "http://x"})),
+		"none of http":            repository("a", deb(item.Repository{URL: "cdrom:x"})),
+		"is no single word":       repository("a", deb(item.Repository{URL: "http://x\nTrusted: yes"})),
+		`of "debian"`:             repository("a", deb(item.Repository{URL: "http://x", Family: "rhel"})),
+		"body cannot be read":     {Key: "language.a", Body: []byte(`{"kind":`)},
+		"of python alone":         {Key: "language.a", Body: []byte(`{"kind":"ruby"}`)},
+		"is not one of a folder":  {Key: "language.a", Body: []byte(`{"kind":"python","path":"/etc/x"}`)},
+		"is no package of Python": {Key: "language.a", Body: []byte(`{"kind":"python","path":"/opt/x","packages":{"--index-url":"1"}}`)},
+		"no level":                {Key: "patch", Fields: map[string]string{"level": "some"}},
+		"neither a time":          {Key: "patch", Fields: map[string]string{"level": "all", "snapshot": "yesterday"}},
+		`no items "files"`:        {Key: "files./etc/motd"},
+	} {
+		m := newModel(t)
+		err := New().Apply(t.Context(), m.host(), []item.Item{i}, nil)
+		if classOf(err) != wire.Refused || !strings.Contains(err.Error(), want) || len(m.ran) > 0 {
+			t.Errorf("%q: %v after %v", want, err, m.ran)
+		}
+	}
+}
+
+// A link inside another root leads nowhere outside it.
+func TestLinksStayInside(t *testing.T) {
+	t.Parallel()
+	m, outside := newModel(t), t.TempDir()
+	folder := filepath.Join(m.root, "etc/apt/sources.list.d")
+	if err := errors.Join(os.Remove(folder), os.Symlink(outside, folder)); err != nil {
+		t.Fatal(err)
+	}
+	repo := repository("site", item.Repository{URL: "http://example.org", Suite: "./"})
+	if err := New().Apply(t.Context(), m.host(), []item.Item{repo}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if entries, err := os.ReadDir(outside); err != nil || len(entries) > 0 {
+		t.Errorf("written outside: %v %v", entries, err)
+	}
+	if _, err := os.Stat(filepath.Join(m.root, outside, "slipway-site.sources")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOutcome(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		out         inside.Output
+		err         error
+		class, text string
+	}{
+		{inside.Output{}, nil, "", ""},
+		{inside.Output{Code: 100, Err: []byte("E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 1")}, nil, wire.Busy, "another program"},
+		{inside.Output{Code: 100, Err: []byte("dpkg: error: write: No space left on device")}, nil, wire.Failed, "the disk is full"},
+		{inside.Output{Code: 1, Out: []byte(strings.Repeat("line \x1b[31m\n", 1000))}, nil, wire.Failed, "failed with code 1"},
+		{inside.Output{Code: -1}, errCut, wire.Failed, "cut"},
+	} {
+		err := outcome("installing", c.out, c.err)
+		if (err == nil) != (c.class == "") || err != nil && (classOf(err) != c.class || !strings.Contains(err.Error(), c.text)) {
+			t.Errorf("%v, want %s %q", err, c.class, c.text)
+		}
+		if err != nil && (len(err.Error()) > 4000 || strings.Contains(err.Error(), "\x1b")) {
+			t.Errorf("%d bytes: %q", len(err.Error()), err)
+		}
+	}
+}
+
+func TestWaits(t *testing.T) {
+	t.Parallel()
+	for name, files := range map[string]map[string]string{
+		"":       {"proc/sys/kernel/osrelease": "6.1.0-21-amd64\n", "boot/vmlinuz-6.1.0-9-amd64": "", "boot/vmlinuz-6.1.0-22-cloud-amd64": ""},
+		"reboot": {"proc/sys/kernel/osrelease": "6.1.0-21-amd64\n", "boot/vmlinuz-6.1.0-22-amd64": ""},
+	} {
+		m := newModel(t)
+		for file, text := range files {
+			file = filepath.Join(m.root, file)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h := m.host()
+		h.Live = true
+		if got := rebootReason(h, inventory{}); got != name {
+			t.Errorf("%q, want %q", got, name)
+		}
+	}
+	m := newModel(t)
+	h := m.host()
+	h.Live = true
+	if err := errors.Join(os.MkdirAll(filepath.Join(m.root, "proc"), 0o755), os.WriteFile(filepath.Join(m.root, "proc/stat"), []byte("cpu 1\nbtime 100\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	for at, want := range map[int64]string{99: "", 101: "reboot"} {
+		if got := rebootReason(h, inventory{byName: map[string]installed{"glibc": {State: "present", Time: at}}}); got != want {
+			t.Errorf("installed at %d: %q, want %q", at, got, want)
+		}
+	}
+}

@@ -1,0 +1,292 @@
+package packages
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+)
+
+// apt is the package manager of Debian and of what is made of it.
+type apt struct{}
+
+const (
+	dpkgStatus = "/var/lib/dpkg/status"
+	aptLists   = "/var/lib/apt/lists"
+)
+
+// aptTime bounds one run of apt-get or dpkg. The request as a whole is bounded by
+// Apply.
+const aptTime = 30 * time.Minute
+
+// repairTime bounds dpkg --configure: the rest of the time is for a transaction
+// that may replace the package whose script hangs.
+const repairTime = 10 * time.Minute
+
+// aptEnv keeps package scripts from asking, and needrestart from restarting
+// services of which the design says nothing.
+var aptEnv = []string{"DEBIAN_FRONTEND=noninteractive", "DEBCONF_NONINTERACTIVE_SEEN=true", "NEEDRESTART_MODE=l",
+	"NEEDRESTART_SUSPEND=1", "APT_LISTCHANGES_FRONTEND=none", "UCF_FORCE_CONFFOLD=1"}
+
+// aptOptions are those of every apt-get that changes something. Without a pty of
+// their own the scripts belong to our process group, and end with it. Changed
+// configuration files stay as they are.
+var aptOptions = []string{"-q", "-y", "-o", "DPkg::Lock::Timeout=120", "-o", "Dpkg::Use-Pty=0",
+	"-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold",
+	"-o", "Acquire::Retries=2", "-o", "Acquire::http::Timeout=60", "-o", "Acquire::https::Timeout=60"}
+
+// noCache keeps apt-get from writing its cache, when nothing may be changed.
+var noCache = []string{"-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="}
+
+func (apt) check(name string) error { return check(debianName, name) }
+
+func (apt) inventory(_ context.Context, h *inside.Host) (inventory, error) {
+	text, err := read(h, dpkgStatus)
+	if err != nil {
+		return inventory{}, err
+	}
+	return parseStatus(text), nil
+}
+
+// repair lets dpkg configure what is only unpacked. A script that fails or hangs
+// again is no error here: what was asked for is looked at in the end, and the transaction
+// may be what helps.
+func (apt) repair(ctx context.Context, h *inside.Host, inv inventory) error {
+	left, err := list(h, "/var/lib/dpkg/updates")
+	if err != nil {
+		return err
+	}
+	if len(inv.broken) == 0 && len(left) == 0 {
+		return nil
+	}
+	h.Tell("dpkg configures what was left half done: " + some(inv.broken))
+	out, err := h.Exec(ctx, inside.Command{Path: "dpkg", Args: []string{"--configure", "-a", "--force-confdef", "--force-confold"}, Env: aptEnv, Timeout: repairTime})
+	what := "dpkg --configure -a, for " + some(inv.broken)
+	if wrong := outcome(what, out, err); wrong != nil {
+		if ctx.Err() != nil || isBusy(wrong) {
+			return wrong
+		}
+		h.Tell(wrong.Error())
+	}
+	if err == nil {
+		return nil
+	}
+	// dpkg was ended in the middle, and apt-get works only after its journal is
+	// merged, which every dpkg that may write begins with.
+	out, err = h.Exec(ctx, inside.Command{Path: "dpkg", Args: []string{"--set-selections"}, Env: aptEnv})
+	return outcome("dpkg --set-selections", out, err)
+}
+
+func (a apt) refresh(ctx context.Context, h *inside.Host, names []string, all bool) error {
+	if all {
+		return a.update(ctx, h, names)
+	}
+	for _, name := range names {
+		only := []string{"-o", "Dir::Etc::sourcelist=" + a.repositoryFiles(h, name).source, "-o", "Dir::Etc::sourceparts=-", "-o", "APT::Get::List-Cleanup=0", "-o", "APT::Update::Error-Mode=any"}
+		if err := a.update(ctx, h, []string{name}, only...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// update fetches lists. A repository of ours whose lists cannot be fetched is an
+// error; of another it is told, and the old lists are used.
+func (a apt) update(ctx context.Context, h *inside.Host, names []string, only ...string) error {
+	h.Tell("apt-get update")
+	args := slices.Concat(aptOptions, only, []string{"update"})
+	out, err := h.Exec(ctx, inside.Command{Path: "apt-get", Args: args, Env: aptEnv, Timeout: 10 * time.Minute})
+	for _, name := range names {
+		r, _ := a.repositoryFiles(h, name).parse(h)
+		if line := complaint(out, r.URL); line != "" && r.URL != "" {
+			return failed("repository %s: its lists cannot be fetched: %s", name, line)
+		}
+	}
+	wrong := outcome("apt-get update", out, err)
+	if wrong != nil && (err != nil || isBusy(wrong) || len(only) > 0) {
+		return wrong
+	}
+	if wrong != nil {
+		h.Tell(wrong.Error())
+	}
+	return nil
+}
+
+// complaint is the first error or warning of apt-get that names a URL.
+func complaint(out inside.Output, url string) string {
+	for line := range strings.Lines(string(out.Err)) {
+		line = strings.TrimSpace(line)
+		if (strings.HasPrefix(line, "E: ") || strings.HasPrefix(line, "W: Failed") || strings.HasPrefix(line, "W: An error") || strings.HasPrefix(line, "W: GPG error")) &&
+			strings.Contains(line, strings.TrimSuffix(url, "/")) {
+			return printable(line[3:])
+		}
+	}
+	return ""
+}
+
+// arguments are those of the transaction: what is installed by name and version,
+// what is removed with a "-" behind it. Packages that are only recommended are
+// not installed: the design names what a node has.
+func (apt) arguments(c change) []string {
+	args := []string{"--no-install-recommends", "--no-remove"}
+	if len(c.remove) > 0 {
+		args = args[:1]
+	}
+	if c.held {
+		args = append(args, "--allow-change-held-packages")
+	}
+	if c.upgrade {
+		args = append(args, "--only-upgrade")
+	}
+	if c.repair {
+		args = append(args, "--fix-broken")
+	}
+	for _, version := range c.install {
+		if version != "" { // it may be an older one; simulate shows for which packages
+			args = append(args, "--allow-downgrades")
+			break
+		}
+	}
+	args = append(args, "install", "--")
+	for _, name := range slices.Sorted(maps.Keys(c.install)) {
+		if version := c.install[name]; version != "" {
+			name += "=" + version
+		}
+		args = append(args, name)
+	}
+	for _, name := range slices.Sorted(slices.Values(c.remove)) {
+		args = append(args, name+"-")
+	}
+	return args
+}
+
+func (a apt) simulate(ctx context.Context, h *inside.Host, c change) ([]effect, error) {
+	args := slices.Concat([]string{"-q", "-s"}, noCache, snapshotOptions(c.snapshot), a.arguments(c))
+	args = slices.DeleteFunc(args, func(arg string) bool { return arg == "--no-remove" }) // what would be removed is to be told
+	out, err := h.Exec(ctx, inside.Command{Path: "apt-get", Args: args, Env: aptEnv, Timeout: 2 * time.Minute})
+	if err := outcome("apt-get says that this cannot be installed: "+some(wanted(c)), out, err); err != nil {
+		return nil, err
+	}
+	return parseSimulation(out.Out), nil
+}
+
+func (a apt) run(ctx context.Context, h *inside.Host, c change) error {
+	args := slices.Concat(aptOptions, snapshotOptions(c.snapshot), a.arguments(c))
+	out, err := h.Exec(ctx, inside.Command{Path: "apt-get", Args: args, Env: aptEnv, Timeout: aptTime})
+	return outcome("apt-get install "+some(wanted(c)), out, err)
+}
+
+// hold changes dpkg's selections.
+func (apt) hold(ctx context.Context, h *inside.Host, names []string, on bool) error {
+	word := "install"
+	if on {
+		word = "hold"
+	}
+	var lines bytes.Buffer
+	for _, name := range names {
+		fmt.Fprintf(&lines, "%s %s\n", name, word)
+	}
+	out, err := h.Exec(ctx, inside.Command{Path: "dpkg", Args: []string{"--set-selections"}, Stdin: lines.Bytes(), Env: aptEnv})
+	return outcome("dpkg --set-selections, for "+some(names), out, err)
+}
+
+func (apt) upgrades(ctx context.Context, h *inside.Host, snapshot string) ([]effect, error) {
+	args := slices.Concat([]string{"-q", "-s"}, noCache, snapshotOptions(snapshot), []string{"--with-new-pkgs", "upgrade"})
+	out, err := h.Exec(ctx, inside.Command{Path: "apt-get", Args: args, Env: aptEnv, Timeout: 2 * time.Minute})
+	if err := outcome("apt-get -s upgrade", out, err); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(parseSimulation(out.Out), func(e effect) bool { return e.from == "" || e.to == "" }), nil
+}
+
+// listsTime is the latest change of the folders in which apt-get update works: the
+// lists themselves have the times of the server.
+func (apt) listsTime(h *inside.Host) (latest time.Time) {
+	for _, name := range []string{aptLists, aptLists + "/partial", "/var/lib/apt/periodic/update-success-stamp"} {
+		if info, err := stat(h, name); err == nil && info.ModTime().After(latest) {
+			latest = info.ModTime()
+		}
+	}
+	return latest
+}
+
+// stamp is of the names, sizes and times of all that apt-get -s upgrade reads.
+func (apt) stamp(h *inside.Host) string {
+	sum := sha256.New()
+	for _, folder := range []string{aptLists, "/etc/apt", "/etc/apt/sources.list.d", "/etc/apt/preferences.d", "/etc/apt/apt.conf.d"} {
+		entries, err := list(h, folder)
+		if err != nil {
+			return ""
+		}
+		for _, e := range entries {
+			info, err := e.Info()
+			if err != nil || info.IsDir() || e.Name() == "lock" {
+				continue
+			}
+			fmt.Fprintln(sum, folder, e.Name(), info.Size(), info.ModTime().UnixNano())
+		}
+	}
+	if info, err := stat(h, dpkgStatus); err == nil {
+		fmt.Fprintln(sum, info.Size(), info.ModTime().UnixNano())
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:16])
+}
+
+// A line of apt-get -s: "Inst libc6 [2.36-9] (2.36-10 Debian-Security:12/stable-security [amd64]) []",
+// "Remv nginx [1.22]". "Conf" follows each "Inst" and says nothing more.
+var (
+	simulated = regexp.MustCompile(`^(Inst|Remv|Purg) ([^ ]+)(?: \[([^\] ]*)\])?(?: \(([^ )]+)([^)]*)\))?`)
+	security  = regexp.MustCompile(`(?i)\b[a-z]+-security:|/[a-z0-9.-]+-security\b`)
+)
+
+// parseSimulation reads what apt-get -s prints.
+func parseSimulation(text []byte) []effect {
+	var effects []effect
+	for line := range strings.Lines(string(text)) {
+		m := simulated.FindStringSubmatch(strings.TrimRight(line, "\r\n"))
+		if m == nil {
+			continue
+		}
+		e := effect{name: m[2], from: m[3]}
+		if m[1] == "Inst" {
+			e.to, e.security = m[4], security.MatchString(m[5])
+			if e.to == "" {
+				continue
+			}
+		}
+		effects = append(effects, e)
+	}
+	return effects
+}
+
+// wanted are the packages of a change as people read them.
+func wanted(c change) []string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(c.install)) {
+		if version := c.install[name]; version != "" {
+			name += " " + version
+		}
+		all = append(all, name)
+	}
+	for _, name := range slices.Sorted(slices.Values(c.remove)) {
+		all = append(all, "without "+name)
+	}
+	return all
+}
+
+// some are the first names of a list, with how many follow.
+func some(names []string) string {
+	const most = 12
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}

@@ -1,0 +1,120 @@
+package packages
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+	"github.com/slipway-gitops/slipway/tests/nspawn"
+)
+
+// spec is that of a package good of rpm, and of more that are built with it, by
+// what they require or run.
+func spec(version string, more [][3]string) string {
+	text := "Name: good\nVersion: " + version + "\nRelease: 1\nSummary: for a test\nLicense: none\nBuildArch: noarch\n%description\nfor a test\n"
+	end := "%install\nmkdir -p %{buildroot}/usr/share/good\necho " + version + " >%{buildroot}/usr/share/good/version\n%files\n/usr/share/good\n"
+	for _, m := range more {
+		text += "%package -n " + m[0] + "\nSummary: for a test\n" + m[1] + "\n%description -n " + m[0] + "\nfor a test\n"
+		if m[2] != "" {
+			end += "%pre -n " + m[0] + " -p <lua>\n" + m[2] + "\n" // the root has no shell
+		}
+		end += "%files -n " + m[0] + "\n"
+	}
+	return text + end
+}
+
+// fedora is a root folder with a database of rpm, in which the host's own dnf and
+// rpm work, and a signed repository beside it.
+func fedora(t *testing.T) *system {
+	t.Helper()
+	nspawn.Require(t, "dnf", "rpm", "rpmbuild", "rpmsign", "createrepo_c", "gpg")
+	s := &system{t: t, root: t.TempDir(), home: filepath.Join(t.TempDir(), "gpg")}
+	s.must("mkdir", "-m", "700", s.home)
+	s.must("gpg", "--homedir", s.home, "--batch", "--quiet", "--passphrase", "", "--quick-generate-key", "site@example.org", "rsa2048", "default", "never")
+	t.Cleanup(func() { _ = exec.Command("gpgconf", "--homedir", s.home, "--kill", "all").Run() })
+	s.key = string(s.must("gpg", "--homedir", s.home, "--armor", "--export"))
+	s.must("mkdir", "-p", filepath.Join(s.root, "var/lib/rpm"), filepath.Join(s.root, "etc/dnf"), filepath.Join(s.root, "etc/yum.repos.d"))
+	s.must("rpm", "--root", s.root, "--initdb")
+	s.again()
+	s.run = s.inRoot
+	return s
+}
+
+// inRoot has the host's programs work on the root.
+func (s *system) inRoot(ctx context.Context, c inside.Command) (inside.Output, error) {
+	switch c.Path {
+	case "rpm":
+		c.Args = append([]string{"--root", s.root}, c.Args...)
+	case "dnf":
+		c.Args = append([]string{"--installroot=" + s.root, "--releasever=9", "--config=" + filepath.Join(s.root, dnfConf), "--setopt=reposdir=" + filepath.Join(s.root, "etc/yum.repos.d"),
+			"--setopt=slipway-site.gpgkey=file://" + filepath.Join(s.root, "etc/pki/rpm-gpg/RPM-GPG-KEY-slipway-site")}, c.Args...)
+	default:
+		return inside.Output{Code: 127}, errors.New("no program " + c.Path)
+	}
+	return inside.Real("/", false).Exec(ctx, c)
+}
+
+// Transactions of dnf and rpm themselves, on a root that they can work on from
+// outside.
+func TestDNFTransactions(t *testing.T) {
+	t.Parallel()
+	s := fedora(t)
+	repo := t.TempDir()
+	const long = "a-package-with-a-name-that-is-longer-than-any-column-of-a-table"
+	for _, text := range []string{
+		spec("1.0", [][3]string{
+			{"needs-good", "Requires: good\nRecommends: extra", ""}, {"extra", "", ""}, {"against", "Conflicts: good", ""}, {"same", "Requires: good >= 2.0", ""},
+			{"fails", "", "error('the last words')"}, {long, "", ""},
+		}),
+		spec("2.0", nil),
+	} {
+		file := filepath.Join(t.TempDir(), "x.spec")
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		s.must("rpmbuild", "-bb", "--quiet", "--define", "_topdir "+t.TempDir(), "--define", "_rpmdir "+repo, file)
+	}
+	files, err := filepath.Glob(repo + "/noarch/*.rpm")
+	if err != nil || len(files) != 8 {
+		t.Fatal(files, err)
+	}
+	s.must("rpmsign", append([]string{"--define", "__gpg /usr/bin/gpg", "--define", "_gpg_path " + s.home, "--define", "_gpg_name site@example.org", "--addsign"}, files...)...)
+	s.must("createrepo_c", "-q", repo)
+	if err := os.WriteFile(filepath.Join(s.root, dnfConf), []byte("[main]\ngpgcheck=1\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+
+	site := repository("site", item.Repository{Family: "rhel", URL: "file://" + repo, Key: s.key, Pin: 50})
+	s.does([]item.Item{site, pkg("good", "1.0-1", "present"), pkg(long, "", "present")})
+	s.file("usr/share/good/version", "1.0")
+	s.does([]item.Item{pkg("good", "2.0-1", "present")})
+	s.does([]item.Item{pkg("good", "1.0-1", "held")})
+	s.file(dnfConf, "[main]\nexcludepkgs=good\ngpgcheck=1")
+
+	s.fails([]item.Item{pkg("good", "3.0-1", "held")}, wire.Failed, "good")
+	s.fails([]item.Item{pkg("nowhere", "", "present"), pkg("extra", "", "present")}, wire.Failed, "nowhere")
+	s.fails([]item.Item{pkg("against", "", "present"), pkg("extra", "", "present")}, wire.Failed, "good")
+	s.fails([]item.Item{pkg("same", "", "present")}, wire.Failed, "good")
+	s.are([]item.Item{pkg("good", "1.0-1", "held"), pkg("extra", "", "absent"), pkg("same", "", "absent")})
+
+	s.does([]item.Item{pkg("good", "1.0-1", "present"), pkg("needs-good", "", "present"), pkg("extra", "", "absent")})
+	s.fails([]item.Item{pkg("same", "", "present")}, wire.Failed, "good") // it would upgrade good
+	s.fails([]item.Item{pkg("good", "", "absent")}, wire.Failed, "needs-good")
+	s.does([]item.Item{pkg("good", "", "absent"), pkg("needs-good", "", "absent"), pkg("against", "", "present")})
+	s.fails([]item.Item{pkg("fails", "", "present")}, wire.Failed, "fails is absent", "the last words")
+
+	s.does(nil, "packages.against", "packages."+long, site.Key)
+	s.are([]item.Item{pkg("against", "", "absent"), pkg(long, "", "absent")})
+	s.file("etc/yum.repos.d/slipway-site.repo", "")
+	if keys := s.h.Owned.Keys(facetName); slices.ContainsFunc(keys, func(k string) bool { return strings.HasPrefix(k, "repositories.") }) {
+		t.Error(keys)
+	}
+}

@@ -1,0 +1,138 @@
+package packages
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+)
+
+// maxFile bounds a file that is read, in bytes; the largest is dpkg's status.
+const maxFile = 256 << 20
+
+// resolve is where a path of the system is for us: its folder with all symbolic
+// links followed as the system would follow them, so that a link to "/etc" under
+// another root stays under that root.
+func resolve(h *inside.Host, name string) (string, error) {
+	if h.Root == "/" {
+		return name, nil
+	}
+	todo := strings.Split(strings.Trim(path.Clean("/"+name), "/"), "/")
+	at := "/"
+	for links := 0; len(todo) > 0; {
+		next := path.Join(at, todo[0])
+		last := len(todo) == 1
+		todo = todo[1:]
+		target, err := os.Readlink(h.Path(next))
+		if err != nil || last && target == "" { // no link, or nothing there
+			at = next
+			continue
+		}
+		if links++; links > 40 {
+			return "", fmt.Errorf("%s: too many symbolic links", name)
+		}
+		if path.IsAbs(target) {
+			at = "/"
+		}
+		// path.Join keeps ".." within "/", as a root does.
+		todo = append(strings.Split(strings.Trim(path.Join(at, target), "/"), "/"), todo...)
+		at = "/"
+	}
+	return h.Path(at), nil
+}
+
+// read reads a file of the system; more than maxFile is an error.
+func read(h *inside.Host, name string) ([]byte, error) {
+	where, err := resolve(h, name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(where)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxFile {
+		return nil, fmt.Errorf("%s: not a file of at most %d bytes", name, maxFile)
+	}
+	text := make([]byte, info.Size())
+	n, err := io.ReadFull(f, text)
+	if err == io.ErrUnexpectedEOF || err == io.EOF { // it shrank meanwhile
+		err = nil
+	}
+	return text[:n], err
+}
+
+// readIfThere is read with nil for a file that is not there.
+func readIfThere(h *inside.Host, name string) ([]byte, error) {
+	text, err := read(h, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return text, err
+}
+
+// write makes a file with a content, for all to read; one that has it already is
+// left alone.
+func write(h *inside.Host, name string, content []byte) error {
+	where, err := resolve(h, name)
+	if err != nil {
+		return err
+	}
+	if have, err := os.ReadFile(where); err == nil && string(have) == string(content) {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(where), 0o755); err != nil {
+		return err
+	}
+	return inside.WriteFile(where, content, 0o644)
+}
+
+// remove removes a file; one that is not there is no error.
+func remove(h *inside.Host, name string) error {
+	where, err := resolve(h, name)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(where); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// exists says whether something is at a path of the system.
+func exists(h *inside.Host, name string) bool {
+	_, err := stat(h, name)
+	return err == nil
+}
+
+func stat(h *inside.Host, name string) (fs.FileInfo, error) {
+	where, err := resolve(h, name)
+	if err != nil {
+		return nil, err
+	}
+	return os.Stat(where)
+}
+
+// list are the entries of a folder of the system; none where it is not there.
+func list(h *inside.Host, name string) ([]fs.DirEntry, error) {
+	where, err := resolve(h, name)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(where)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return entries, err
+}

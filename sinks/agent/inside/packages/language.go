@@ -1,0 +1,269 @@
+package packages
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+)
+
+// environment is what is noted of an environment that we make.
+type environment struct {
+	Path     string   `json:"path"`
+	Packages []string `json:"packages"`       // those that were asked for
+	Drop     []string `json:"drop,omitempty"` // those that are no longer, until they are gone
+}
+
+func noted(h *inside.Host, key string) (environment, bool) {
+	var env environment
+	e, ours := h.Owned.Entry(facetName, key)
+	if !ours || len(e.Made) == 0 || json.Unmarshal(e.Made, &env) != nil || checkPath(env.Path) != nil {
+		return environment{}, false
+	}
+	return env, true
+}
+
+// observeLanguage tells the versions that an environment of ours has of the
+// packages that were asked for. What these depend on is not told: to pin it, the
+// design names it.
+func observeLanguage(h *inside.Host, key string, s inside.Seen) {
+	env, ok := noted(h, key)
+	if !ok {
+		return
+	}
+	have, err := versions(h, env.Path, slices.Concat(env.Packages, env.Drop))
+	switch {
+	case err != nil:
+		s.Unread[key] = err.Error()
+	case len(have) > 0:
+		s.Have[key] = item.Language{Packages: have, Path: env.Path}.Text()
+	}
+}
+
+// versions reads which versions of packages an environment has.
+func versions(h *inside.Host, folder string, names []string) (map[string]string, error) {
+	wanted := map[string]bool{}
+	for _, name := range names {
+		wanted[item.PythonName(name)] = true
+	}
+	have := map[string]string{}
+	libraries, err := list(h, folder+"/lib")
+	if err != nil {
+		return nil, err
+	}
+	for _, library := range libraries {
+		if !strings.HasPrefix(library.Name(), "python") {
+			continue
+		}
+		site := path.Join(folder, "lib", library.Name(), "site-packages")
+		entries, err := list(h, site)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			name, ok := strings.CutSuffix(e.Name(), ".dist-info")
+			if !ok {
+				continue
+			}
+			name, _, _ = strings.Cut(name, "-")
+			if !wanted[item.PythonName(name)] {
+				continue
+			}
+			text, err := read(h, path.Join(site, e.Name(), "METADATA"))
+			if errors.Is(err, fs.ErrNotExist) { // a cut left it
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			if name, version := parseMetadata(text); wanted[name] {
+				have[name] = version
+			}
+		}
+	}
+	return have, nil
+}
+
+// parseMetadata reads the name and the version in METADATA of a dist-info folder.
+func parseMetadata(text []byte) (name, version string) {
+	for line := range strings.Lines(string(text[:min(len(text), 1<<16)])) {
+		line = strings.TrimRight(line, "\r\n")
+		if line == "" {
+			break
+		}
+		if v, ok := strings.CutPrefix(line, "Name:"); ok && name == "" {
+			name = item.PythonName(strings.TrimSpace(v))
+		}
+		if v, ok := strings.CutPrefix(line, "Version:"); ok && version == "" {
+			version = strings.TrimSpace(v)
+		}
+	}
+	return name, version
+}
+
+var forbidden = regexp.MustCompile(`^/(proc|sys|dev|run|etc|boot|bin|sbin|lib[^/]*|usr/(s?bin|lib[^/]*))(/|$)|^/var/lib/(slipway|dpkg|apt|rpm)(/|$)`)
+
+// checkPath says why an environment cannot be at a path.
+func checkPath(name string) error {
+	switch {
+	case !path.IsAbs(name) || path.Clean(name) != name || strings.Count(name, "/") < 2 || forbidden.MatchString(name):
+		return fmt.Errorf("the path %q is not one of a folder like /opt/NAME", printable(name))
+	case strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f }): // scripts begin with it
+		return fmt.Errorf("the path %q has blanks, which the scripts of an environment cannot have", printable(name))
+	}
+	return nil
+}
+
+func (a *apply) languages(ctx context.Context) error {
+	for _, key := range a.remove[item.KindLanguage] {
+		if env, ok := noted(a.h, key); ok {
+			if err := a.removeEnvironment(env.Path); err != nil {
+				return err
+			}
+		}
+		if err := a.h.Owned.Drop(facetName, key); err != nil {
+			return err
+		}
+	}
+	for _, i := range a.items[item.KindLanguage] {
+		if err := a.language(ctx, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *apply) removeEnvironment(folder string) error {
+	where, err := resolve(a.h, folder)
+	if err != nil {
+		return err
+	}
+	a.h.Tell("environment " + folder + " is removed")
+	return os.RemoveAll(where)
+}
+
+func checkLanguage(l item.Language) error {
+	if l.Kind != "python" {
+		return fmt.Errorf("there are environments of python alone, not of %q", printable(l.Kind))
+	}
+	for name, version := range l.Packages {
+		if len(name)+len(version) > maxName || !pythonName.MatchString(name) || !pythonVersion.MatchString(version) {
+			return fmt.Errorf("%q at version %q is no package of Python", printable(name), printable(version))
+		}
+	}
+	if strings.ContainsFunc(l.Index, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+		return fmt.Errorf("its index is no URL")
+	}
+	return checkPath(l.Path)
+}
+
+// language makes one environment.
+func (a *apply) language(ctx context.Context, i item.Item) error {
+	l, err := body[item.Language](i)
+	if err != nil {
+		return err
+	}
+	what := "environment " + printable(item.ID(i.Key))
+	if err := checkLanguage(l); err != nil {
+		return refused("%s: %v", what, err)
+	}
+	old, ours := noted(a.h, i.Key)
+	if !ours || old.Path != l.Path {
+		entries, err := list(a.h, l.Path)
+		if err != nil || len(entries) > 0 {
+			return refused("%s: %s is there and was not made by Slipway. Remove it, or name another path", what, l.Path)
+		}
+	}
+	names := slices.Sorted(maps.Keys(l.Packages))
+	have, err := versions(a.h, l.Path, slices.Concat(names, old.Drop))
+	if err != nil {
+		return err
+	}
+	if ours && old.Path == l.Path && (item.Language{Packages: have, Path: l.Path}).Text() == l.Text() && slices.Equal(names, old.Packages) && len(old.Drop) == 0 {
+		return nil
+	}
+	if ours && old.Path != l.Path {
+		if err := a.removeEnvironment(old.Path); err != nil {
+			return err
+		}
+		old = environment{}
+	}
+	if err := a.h.Owned.Take(facetName, i.Key, nil); err != nil {
+		return err
+	}
+	env := environment{Path: l.Path, Packages: names}
+	for _, name := range slices.Concat(old.Packages, old.Drop) {
+		if !slices.ContainsFunc(names, func(n string) bool { return item.PythonName(n) == item.PythonName(name) }) {
+			env.Drop = append(env.Drop, name)
+		}
+	}
+	if err := a.note(i.Key, env); err != nil {
+		return err
+	}
+	if err := a.install(ctx, what, l, env); err != nil {
+		return err
+	}
+	env.Drop = nil
+	if err := a.note(i.Key, env); err != nil {
+		return err
+	}
+	have, err = versions(a.h, l.Path, names)
+	if err != nil {
+		return err
+	}
+	if got := (item.Language{Packages: have, Path: l.Path}).Text(); got != l.Text() {
+		return failed("%s: pip ended without an error, and there is %s", what, got)
+	}
+	return nil
+}
+
+func (a *apply) note(key string, env environment) error {
+	made, err := json.Marshal(env)
+	if err != nil {
+		return err
+	}
+	return a.h.Owned.Note(facetName, key, made)
+}
+
+// install makes the environment where it is missing or was cut, and lets pip do
+// the rest.
+func (a *apply) install(ctx context.Context, what string, l item.Language, env environment) error {
+	a.h.Tell(what + ": " + l.Text())
+	if !exists(a.h, l.Path+"/bin/pip") {
+		out, err := a.h.Exec(ctx, inside.Command{Path: "python3", Args: []string{"-m", "venv", "--clear", l.Path}, Timeout: 5 * time.Minute})
+		if err := outcome(what+": python3 -m venv (the package python3-venv brings it)", out, err); err != nil {
+			return err
+		}
+	}
+	pipEnv := []string{"PIP_CONFIG_FILE=/dev/null", "PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_NO_CACHE_DIR=1", "PIP_ROOT_USER_ACTION=ignore"}
+	if l.Index != "" {
+		pipEnv = append(pipEnv, "PIP_INDEX_URL="+l.Index) // not an argument, which others could see
+	}
+	python := l.Path + "/bin/python"
+	if len(env.Drop) > 0 {
+		out, err := a.h.Exec(ctx, inside.Command{Path: python, Args: slices.Concat([]string{"-m", "pip", "uninstall", "--no-input", "-q", "-y", "--"}, env.Drop), Env: pipEnv, Timeout: 5 * time.Minute})
+		if err := outcome(what+": pip uninstall "+some(env.Drop), out, err); err != nil {
+			return err
+		}
+	}
+	if len(l.Packages) == 0 {
+		return nil
+	}
+	args := []string{"-m", "pip", "install", "--no-input", "-q", "--"}
+	for _, name := range slices.Sorted(maps.Keys(l.Packages)) {
+		args = append(args, name+"=="+l.Packages[name])
+	}
+	out, err := a.h.Exec(ctx, inside.Command{Path: python, Args: args, Env: pipEnv, Timeout: 20 * time.Minute})
+	return outcome(what+": pip install "+some(args[6:]), out, err)
+}

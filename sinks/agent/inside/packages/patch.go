@@ -1,0 +1,320 @@
+package packages
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+)
+
+// maxListsAge is how old lists may be: with older ones nobody knows whether
+// upgrades are missing.
+const maxListsAge = 7 * 24 * time.Hour
+
+// patched is what is noted of the upgrades that we made.
+type patched struct {
+	item.Patch
+	// Stamp is of what upgrades were looked for in, and Open what was found then;
+	// while the stamp is the same, nobody needs to look again.
+	Stamp string   `json:"stamp,omitempty"`
+	Open  []string `json:"open,omitempty"`
+}
+
+func notedPatch(h *inside.Host) (patched, bool) {
+	var p patched
+	e, ours := h.Owned.Entry(facetName, item.KindPatch)
+	return p, ours && len(e.Made) > 0 && json.Unmarshal(e.Made, &p) == nil
+}
+
+// observePatch tells the level that was asked for last where no upgrade of it is
+// missing, else which are, and gives what the system waits for. Nothing is
+// fetched: the lists on the machine count.
+func observePatch(ctx context.Context, h *inside.Host, m manager, inv inventory, s inside.Seen) (waits string) {
+	const key = item.KindPatch
+	waits = rebootReason(h, inv)
+	p, ours := notedPatch(h)
+	level := item.Name(key, "level")
+	if p.Snapshot != "" {
+		s.Have[item.Name(key, "snapshot")] = p.Snapshot
+	}
+	age := listsAge(h, m)
+	if p.Snapshot == "" {
+		h.Tell("the lists of packages are " + inWords(age))
+	}
+	if p.Stamp != "" && p.Stamp == m.stamp(h) {
+		s.Have[level] = levelText(p.Level, p.Open)
+	} else if found, err := m.upgrades(ctx, h, p.Snapshot); err != nil {
+		s.Unread[key] = err.Error()
+		return waits
+	} else if ours {
+		s.Have[level] = levelText(p.Level, open(found, p.Patch))
+	} else {
+		s.Have[level] = firstText(found)
+	}
+	if ours && p.Snapshot == "" && age > maxListsAge && s.Have[level] == p.Level {
+		s.Have[level] = fmt.Sprintf("unknown: the lists of packages are older than %d days", int(maxListsAge.Hours()/24))
+	}
+	return waits
+}
+
+// levelText is the level where nothing is open, else what is.
+func levelText(level string, open []string) string {
+	switch len(open) {
+	case 0:
+		return level
+	case 1:
+		return "1 upgrade: " + open[0]
+	}
+	return fmt.Sprintf("%d upgrades: %s", len(open), some(open))
+}
+
+// firstText is what there is before the first patch.
+func firstText(found []effect) string {
+	all, urgent := open(found, item.Patch{Level: item.PatchAll}), open(found, item.Patch{Level: item.PatchSecurity})
+	if len(all) == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("none; %s (%d for security)", levelText("", all), len(urgent))
+}
+
+// open are the names of the upgrades that a patch asks for, in order.
+func open(found []effect, p item.Patch) []string {
+	var names []string
+	for _, e := range found {
+		if (p.Level == item.PatchAll || e.security) && !slices.Contains(p.Except, e.name) {
+			names = append(names, e.name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func listsAge(h *inside.Host, m manager) time.Duration {
+	return max(0, time.Since(m.listsTime(h)))
+}
+
+func inWords(age time.Duration) string {
+	switch days := int(age.Hours() / 24); {
+	case days > 10000:
+		return "not there"
+	case days >= 2:
+		return fmt.Sprintf("%d days old", days)
+	}
+	return fmt.Sprintf("%d hours old", int(age.Hours()))
+}
+
+// patch makes the upgrades of a level, and no others.
+func (a *apply) patch(ctx context.Context) error {
+	for _, key := range a.remove[item.KindPatch] { // upgrades are not taken back
+		if err := a.h.Owned.Drop(facetName, key); err != nil {
+			return err
+		}
+	}
+	for _, i := range a.items[item.KindPatch] {
+		p, err := a.wantedPatch(i)
+		if err != nil {
+			return err
+		}
+		if err := a.upgrade(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var timestamp = regexp.MustCompile(`^[0-9]{8}T[0-9]{6}Z$`)
+
+func (a *apply) wantedPatch(i item.Item) (item.Patch, error) {
+	p := item.Patch{Level: i.Fields["level"], Snapshot: i.Fields["snapshot"]}
+	if len(i.Body) > 0 {
+		b, err := body[item.Patch](i)
+		if err != nil {
+			return p, err
+		}
+		p = b
+	}
+	if p.Level != item.PatchAll && p.Level != item.PatchSecurity {
+		return p, refused("patch: there is no level %q", printable(p.Level))
+	}
+	if strings.ContainsFunc(p.Snapshot, func(r rune) bool { return r < ' ' || r == 0x7f }) || len(p.Snapshot) > 2000 ||
+		p.Snapshot != "" && !timestamp.MatchString(p.Snapshot) && !strings.Contains(p.Snapshot, ":/") {
+		return p, refused("patch: the snapshot %q is neither a time such as 20260101T000000Z nor a URL", printable(p.Snapshot))
+	}
+	for _, i := range a.items[item.KindPackages] { // the design gives their versions
+		if i.Fields["version"] != "" || asState(i) == stateHeld {
+			p.Except = append(p.Except, item.ID(i.Key))
+		}
+	}
+	slices.Sort(p.Except)
+	p.Except = slices.Compact(p.Except)
+	return p, nil
+}
+
+// upgrade looks whether a level is reached, and makes the upgrades that are
+// missing after the lists were fetched.
+func (a *apply) upgrade(ctx context.Context, p item.Patch) error {
+	old, ours := notedPatch(a.h)
+	same := ours && old.Level == p.Level && old.Snapshot == p.Snapshot && slices.Equal(old.Except, p.Except)
+	if same && len(old.Open) == 0 && old.Stamp != "" && old.Stamp == a.m.stamp(a.h) && (p.Snapshot != "" || listsAge(a.h, a.m) <= maxListsAge) {
+		return nil
+	}
+	if same && old.Stamp == "" && len(old.Open) == 0 && a.m.stamp(a.h) == "" && listsAge(a.h, a.m) <= maxListsAge { // rpm shows no stamp
+		if found, err := a.m.upgrades(ctx, a.h, p.Snapshot); err == nil && len(open(found, p)) == 0 {
+			return nil
+		}
+	}
+	if err := a.h.Owned.Take(facetName, item.KindPatch, nil); err != nil {
+		return err
+	}
+	if err := a.notePatch(patched{Patch: p}); err != nil {
+		return err
+	}
+	if err := a.fetchFor(ctx, p); err != nil {
+		return err
+	}
+	found, err := a.m.upgrades(ctx, a.h, p.Snapshot)
+	if err != nil {
+		return err
+	}
+	if names := open(found, p); len(names) > 0 {
+		if err := a.upgradeThese(ctx, p, found, names); err != nil {
+			return err
+		}
+		if found, err = a.m.upgrades(ctx, a.h, p.Snapshot); err != nil {
+			return err
+		}
+	}
+	left := open(found, p)
+	if err := a.notePatch(patched{Patch: p, Stamp: a.m.stamp(a.h), Open: left}); err != nil {
+		return err
+	}
+	if len(left) > 0 {
+		return failed("patch: still missing after the upgrade: %s", some(left))
+	}
+	return nil
+}
+
+// restamp looks again for upgrades after a transaction, so that the next look at
+// the system need not.
+func (a *apply) restamp(ctx context.Context) error {
+	p, ours := notedPatch(a.h)
+	if !a.changed || !ours || p.Stamp == "" || p.Stamp == a.m.stamp(a.h) {
+		return nil
+	}
+	found, err := a.m.upgrades(ctx, a.h, p.Snapshot)
+	if err != nil {
+		return err
+	}
+	p.Stamp, p.Open = a.m.stamp(a.h), open(found, p.Patch)
+	return a.notePatch(p)
+}
+
+func (a *apply) notePatch(p patched) error {
+	made, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	return a.h.Owned.Note(facetName, item.KindPatch, made)
+}
+
+// fetchFor fetches the lists that count for a patch.
+func (a *apply) fetchFor(ctx context.Context, p item.Patch) error {
+	deb, ok := a.m.(apt)
+	if p.Snapshot == "" {
+		return a.m.refresh(ctx, a.h, nil, true)
+	}
+	if !ok {
+		if timestamp.MatchString(p.Snapshot) {
+			return refused("patch: this system has no archive of past states by time; name the snapshot's URL")
+		}
+		return nil // dnf fetches what it is pointed at
+	}
+	sources, err := snapshotSources(a.h, p.Snapshot)
+	if err != nil {
+		return err
+	}
+	if err := write(a.h, snapshotFolder+"/sources.list", []byte(sources)); err != nil {
+		return err
+	}
+	where, err := resolve(a.h, snapshotFolder+"/lists/partial")
+	if err != nil {
+		return err
+	}
+	if err := mkdirAll(where); err != nil {
+		return err
+	}
+	return deb.update(ctx, a.h, nil, append(snapshotOptions(p.Snapshot), "-o", "APT::Update::Error-Mode=any")...)
+}
+
+// snapshotFolder is where apt keeps a snapshot's lists, away from the system's own.
+const snapshotFolder = inside.Folder + "/snapshot"
+
+// snapshotOptions point apt at a snapshot.
+func snapshotOptions(snapshot string) []string {
+	if snapshot == "" {
+		return nil
+	}
+	return append([]string{"-o", "Dir::Etc::sourcelist=" + snapshotFolder + "/sources.list", "-o", "Dir::Etc::sourceparts=-",
+		"-o", "Dir::State::lists=" + snapshotFolder + "/lists", "-o", "Acquire::Check-Valid-Until=false"}, noCache...)
+}
+
+var codename = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
+
+// snapshotSources are the lines of sources.list(5) of a snapshot: of a time in the
+// distribution's own archive, or "URL SUITE COMPONENT…".
+func snapshotSources(h *inside.Host, snapshot string) (string, error) {
+	text, err := read(h, "/etc/os-release")
+	if err != nil {
+		return "", err
+	}
+	release := ini(text)
+	suite, id := strings.Trim(release["VERSION_CODENAME"], `"`), strings.Trim(release["ID"], `"`)
+	words := strings.Fields(snapshot)
+	if !timestamp.MatchString(snapshot) {
+		if len(words) == 1 {
+			words = append(words, suite, "main")
+		}
+		return "deb " + strings.Join(words, " ") + "\n", nil
+	}
+	if !codename.MatchString(suite) {
+		return "", refused("patch: /etc/os-release has no VERSION_CODENAME, so the suites of the snapshot are not known; name its URL")
+	}
+	switch id {
+	case "debian":
+		base := "deb https://snapshot.debian.org/archive/"
+		return base + "debian/" + snapshot + " " + suite + " main\n" + base + "debian/" + snapshot + " " + suite + "-updates main\n" +
+			base + "debian-security/" + snapshot + " " + suite + "-security main\n", nil
+	case "ubuntu":
+		base := "deb https://snapshot.ubuntu.com/ubuntu/" + snapshot + " " + suite
+		return base + " main universe\n" + base + "-updates main universe\n" + base + "-security main universe\n", nil
+	}
+	return "", refused("patch: no archive of past states of %q is known; name the snapshot's URL", printable(id))
+}
+
+// upgradeThese makes some of the upgrades that were found, at the versions found.
+func (a *apply) upgradeThese(ctx context.Context, p item.Patch, found []effect, names []string) error {
+	c := change{install: map[string]string{}, upgrade: true, snapshot: p.Snapshot}
+	for _, e := range found {
+		if slices.Contains(names, e.name) {
+			c.install[e.name] = e.to
+		}
+	}
+	inv, err := a.m.inventory(ctx, a.h)
+	if err != nil {
+		return err
+	}
+	if err := a.m.repair(ctx, a.h, inv); err != nil {
+		return err
+	}
+	if err := a.try(ctx, inv, &c); err != nil {
+		return err
+	}
+	a.h.Tell(levelText("", names))
+	return a.quietly(func() error { return a.m.run(ctx, a.h, c) })
+}

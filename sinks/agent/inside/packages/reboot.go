@@ -1,0 +1,138 @@
+package packages
+
+import (
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+)
+
+func mkdirAll(where string) error { return os.MkdirAll(where, 0o755) }
+
+// coreRPMs are the packages after whose upgrade a system of the RHEL family is
+// booted again.
+var coreRPMs = []string{"kernel", "kernel-core", "kernel-rt", "glibc", "linux-firmware", "systemd", "dbus", "dbus-broker", "dbus-daemon",
+	"openssl-libs", "gnutls", "udev", "microcode_ctl"}
+
+// rebootReason is "reboot" where an upgrade has its effect with the next boot: the
+// system says so, the kernel that runs is older than one that is installed, or a
+// package that every program uses is younger than the boot.
+func rebootReason(h *inside.Host, inv inventory) string {
+	if !h.Live {
+		return ""
+	}
+	if exists(h, "/run/reboot-required") || exists(h, "/var/run/reboot-required") || olderKernel(h) {
+		return "reboot"
+	}
+	boot := bootTime(h)
+	for _, name := range coreRPMs {
+		if p, ok := inv.byName[name]; ok && boot > 0 && p.Time > boot {
+			return "reboot"
+		}
+	}
+	return ""
+}
+
+// bootTime is when the system was booted, in seconds; 0 where it cannot be read.
+func bootTime(h *inside.Host) int64 {
+	// Files of proc(5) say that they are empty.
+	where, err := resolve(h, "/proc/stat")
+	if err != nil {
+		return 0
+	}
+	text, err := os.ReadFile(where)
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "btime "); ok {
+			at, _ := strconv.ParseInt(strings.TrimSpace(rest), 10, 64)
+			return at
+		}
+	}
+	return 0
+}
+
+// olderKernel says whether /boot has a younger kernel of the flavour that runs.
+func olderKernel(h *inside.Host) bool {
+	where, err := resolve(h, "/proc/sys/kernel/osrelease")
+	if err != nil {
+		return false
+	}
+	text, err := os.ReadFile(where)
+	if err != nil {
+		return false
+	}
+	running := strings.TrimSpace(string(text))
+	entries, err := list(h, "/boot")
+	if err != nil {
+		return false
+	}
+	for _, e := range entries {
+		kernel, ok := strings.CutPrefix(e.Name(), "vmlinuz-")
+		if ok && flavour(kernel) == flavour(running) && compareVersions(kernel, running) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+var flavoured = regexp.MustCompile(`[-+][a-z].*$`)
+
+// flavour tells kernels apart that are not upgrades of each other: "cloud-amd64"
+// of "6.1.0-21-cloud-amd64".
+func flavour(kernel string) string { return flavoured.FindString(kernel) }
+
+// compareVersions compares runs of digits as numbers and the rest by its letters;
+// "~" is before everything, as dpkg and rpm have it.
+func compareVersions(a, b string) int {
+	for a != "" || b != "" {
+		var x, y string
+		x, a = cutRun(a, false)
+		y, b = cutRun(b, false)
+		if c := compareText(x, y); c != 0 {
+			return c
+		}
+		x, a = cutRun(a, true)
+		y, b = cutRun(b, true)
+		x, y = strings.TrimLeft(x, "0"), strings.TrimLeft(y, "0")
+		if len(x) != len(y) {
+			return len(x) - len(y)
+		}
+		if c := strings.Compare(x, y); c != 0 {
+			return c
+		}
+	}
+	return 0
+}
+
+// cutRun cuts the digits, or what is none, off the front.
+func cutRun(s string, digits bool) (run, rest string) {
+	i := 0
+	for i < len(s) && (s[i] >= '0' && s[i] <= '9') == digits {
+		i++
+	}
+	return s[:i], s[i:]
+}
+
+func compareText(x, y string) int {
+	rank := func(s string, i int) int {
+		switch {
+		case i >= len(s):
+			return 0
+		case s[i] == '~':
+			return -1
+		case s[i] >= 'a' && s[i] <= 'z', s[i] >= 'A' && s[i] <= 'Z':
+			return int(s[i])
+		}
+		return int(s[i]) + 256
+	}
+	for i := 0; i < max(len(x), len(y)); i++ {
+		if c := rank(x, i) - rank(y, i); c != 0 {
+			return c
+		}
+	}
+	return 0
+}
