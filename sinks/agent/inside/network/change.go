@@ -54,6 +54,7 @@ type kept struct {
 	Addresses []string     `json:"addresses,omitempty"`
 	Routes    []item.Route `json:"routes,omitempty"`
 	Up        bool         `json:"up,omitempty"`
+	MTU       int          `json:"mtu,omitempty"`
 }
 
 // The files of a change. The unit is linked into what is started at boot.
@@ -219,7 +220,7 @@ func (f *Facet) newChange(h *inside.Host, p *plan, m *machine) *change {
 		}
 	}
 	for id, r := range m.links {
-		c.Kernel[id] = kept{append(slices.Clone(r.Addresses), r.hosts...), r.Routes, r.up}
+		c.Kernel[id] = kept{append(slices.Clone(r.Addresses), r.hosts...), r.Routes, r.up, r.MTU}
 	}
 	return c
 }

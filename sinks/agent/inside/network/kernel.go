@@ -177,9 +177,7 @@ func exists(path string) bool {
 // what that leaves to the kernel, such as a bond's hash policy, says nothing.
 func (r *real) as(made item.Link) item.Link {
 	l := r.Link
-	if made.MTU == 0 && l.MTU == 1500 {
-		l.MTU = 0
-	}
+	l.MTU = where(made.MTU, l.MTU) // a member has the MTU of its bond, a VLAN that of its parent
 	if made.MAC == "" {
 		l.MAC = ""
 	}
@@ -234,6 +232,9 @@ func where[T comparable](set, value T) T {
 func (r *real) guessed() item.Link {
 	l := r.as(item.Link{Bond: r.Bond})
 	l.MAC, l.Bond = r.MAC, r.Bond
+	if r.MTU != 1500 {
+		l.MTU = r.MTU
+	}
 	for _, p := range r.dynamic {
 		switch {
 		case p.Addr().Is4():

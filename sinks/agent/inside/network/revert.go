@@ -197,6 +197,9 @@ func (f *Facet) restoreKernel(ctx context.Context, h *inside.Host, c *change) er
 		if k.Up {
 			troubles = errors.Join(troubles, f.run(ctx, h, "ip", "link", "set", "dev", id, "up"))
 		}
+		if k.MTU != 0 {
+			troubles = errors.Join(troubles, f.run(ctx, h, "ip", "link", "set", "dev", id, "mtu", fmt.Sprint(k.MTU)))
+		}
 		for _, a := range k.Addresses {
 			troubles = errors.Join(troubles, f.run(ctx, h, "ip", "address", "replace", a, "dev", id))
 		}
@@ -239,7 +242,10 @@ func (m *machine) lost(before map[string]kept) map[string]kept {
 			Routes:    slices.DeleteFunc(slices.Clone(k.Routes), func(route item.Route) bool { return slices.Contains(r.Routes, route) }),
 			Up:        k.Up && !r.up,
 		}
-		if len(l.Addresses) > 0 || len(l.Routes) > 0 || l.Up {
+		if k.MTU != r.MTU {
+			l.MTU = k.MTU
+		}
+		if l.MTU != 0 || len(l.Addresses) > 0 || len(l.Routes) > 0 || l.Up {
 			all[id] = l
 		}
 	}
