@@ -6,7 +6,8 @@
 # libvirtd and QEMU with what makes the Debian of their guests, Prometheus and
 # Alertmanager, whose services are kept from starting, the C compiler that the race
 # detector needs, systemd, which checks the unit files, and its containers, in which
-# the packages are installed, and npm. From npm: GitHub's description of its API. Does
+# the packages are installed, netplan, NetworkManager and ifupdown, which read the
+# configuration that Slipway writes for them, and npm. From npm: GitHub's description of its API. Does
 # nothing when they are there.
 set -eu
 what=${1-tests}
@@ -31,6 +32,9 @@ if [ "$what" != demo ] && [ "$what" != demo-libvirt ]; then
 	command -v npm >/dev/null || missing="$missing npm"
 	command -v systemd-analyze >/dev/null || missing="$missing systemd"
 	command -v systemd-nspawn >/dev/null || missing="$missing systemd-container"
+	command -v netplan >/dev/null || missing="$missing netplan.io"
+	command -v nmcli >/dev/null || missing="$missing network-manager"
+	command -v ifquery >/dev/null || missing="$missing ifupdown"
 fi
 if [ "$what" = prove ]; then
 	command -v chromium >/dev/null || missing="$missing chromium"
@@ -44,6 +48,10 @@ install() {
 	echo "setup: installing$missing"
 	export DEBIAN_FRONTEND=noninteractive
 	apt-get update -qq
+	# What would manage this host's network stays off.
+	case "$missing " in
+	*" network-manager "* | *" ifupdown "*) [ ! -d /run/systemd/system ] || systemctl mask --now -q NetworkManager networking ;;
+	esac
 	# Where services are started when they are installed, those that the tests run
 	# by themselves are not.
 	for service in prometheus prometheus-alertmanager; do

@@ -186,12 +186,32 @@ func (a activation) connections(ctx context.Context, all links) error {
 			return err
 		}
 	}
+	for _, id := range a.gone(all) {
+		_ = a.f.run(ctx, a.h, "nmcli", "--wait", "20", "device", "connect", id) // it may have no profile any more
+	}
 	return nil
+}
+
+// gone are interfaces that left the design and are there still: files of others
+// may set them up again.
+func (a activation) gone(all links) []string {
+	return slices.DeleteFunc(slices.Clone(a.changed), func(id string) bool {
+		_, stays := all[id]
+		return stays || !exists(a.h.Path("/sys/class/net/"+id))
+	})
 }
 
 func (a activation) ifup(ctx context.Context, all links) error {
 	for _, id := range inOrder(all) {
 		if !slices.Contains(a.changed, id) {
+			continue
+		}
+		if err := a.f.run(ctx, a.h, "ifup", "--force", id); err != nil {
+			return err
+		}
+	}
+	for _, id := range a.gone(all) {
+		if !a.f.succeeds(ctx, a.h, "ifquery", id) {
 			continue
 		}
 		if err := a.f.run(ctx, a.h, "ifup", "--force", id); err != nil {
