@@ -7,7 +7,9 @@
 # Alertmanager, whose services are kept from starting, the C compiler that the race
 # detector needs, systemd, which checks the unit files, and its containers, in which
 # the packages are installed, what builds packages of Debian and RPM with their
-# repositories, dnf, Python's environments, and npm. From npm: GitHub's description of its API. Does
+# repositories, dnf, Python's environments, netplan, NetworkManager and ifupdown,
+# which read the configuration that Slipway writes for them, and npm. From npm:
+# GitHub's description of its API. Does
 # nothing when they are there.
 set -eu
 what=${1-tests}
@@ -38,6 +40,9 @@ if [ "$what" != demo ] && [ "$what" != demo-libvirt ]; then
 	command -v rpmbuild >/dev/null || missing="$missing rpm"
 	command -v createrepo_c >/dev/null || missing="$missing createrepo-c"
 	/usr/bin/python3 -m ensurepip --version >/dev/null 2>&1 || missing="$missing python3-venv"
+	command -v netplan >/dev/null || missing="$missing netplan.io"
+	command -v nmcli >/dev/null || missing="$missing network-manager"
+	command -v ifquery >/dev/null || missing="$missing ifupdown"
 fi
 if [ "$what" = prove ]; then
 	command -v chromium >/dev/null || missing="$missing chromium"
@@ -51,6 +56,10 @@ install() {
 	echo "setup: installing$missing"
 	export DEBIAN_FRONTEND=noninteractive
 	apt-get update -qq
+	# What would manage this host's network stays off.
+	case "$missing " in
+	*" network-manager "* | *" ifupdown "*) [ ! -d /run/systemd/system ] || systemctl mask --now -q NetworkManager networking ;;
+	esac
 	# Where services are started when they are installed, those that the tests run
 	# by themselves are not.
 	for service in prometheus prometheus-alertmanager; do

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Makes a tar of a small Debian with apt, systemd, git and sshd: the same Debian as this
+# Makes a tar of a small Debian with apt, systemd, git, sshd, ip and ifupdown: the same Debian as this
 # host's, from where this host has it. Its argument is the file.
 set -euo pipefail
 work=$(mktemp -d)
@@ -10,5 +10,5 @@ apt-config dump | grep '^Acquire::' >"$work/apt.conf" || true
 exclude=()
 for folder in doc info lintian locale man; do exclude+=(--dpkgopt="path-exclude=/usr/share/$folder/*"); done
 mmdebstrap --quiet --mode=root --variant=essential --aptopt="$work/apt.conf" --aptopt='Acquire::Languages "none"' "${exclude[@]}" \
-	--include=apt,systemd-sysv,dbus,git,openssh-server "$VERSION_CODENAME" "$work/system.tar" - <"$work/sources"
+	--include=apt,systemd-sysv,dbus,git,openssh-server,iproute2,ifupdown "$VERSION_CODENAME" "$work/system.tar" - <"$work/sources"
 mv "$work/system.tar" "$1"

@@ -1,0 +1,300 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+)
+
+// activation makes a manager take its files.
+type activation struct {
+	f       *Facet
+	h       *inside.Host
+	manager string
+	changed []string // the interfaces to be set up again
+}
+
+// services are the units of the managers.
+var services = map[string]string{
+	Networkd: "systemd-networkd.service", NetworkManager: "NetworkManager.service", Ifupdown: "networking.service",
+}
+
+// active says whether a manager runs. It does not while the machine boots, and
+// reads its files when it is started.
+func (f *Facet) active(ctx context.Context, h *inside.Host, manager string) bool {
+	if manager == Netplan {
+		return f.active(ctx, h, Networkd) || f.active(ctx, h, NetworkManager)
+	}
+	return f.succeeds(ctx, h, "systemctl", "is-active", "--quiet", services[manager])
+}
+
+// takeDown is for ifupdown, which can take an interface down only while its
+// files still say how it came up.
+func (a activation) takeDown(ctx context.Context, p *plan) error {
+	if a.manager != Ifupdown {
+		return nil
+	}
+	return a.ifdown(ctx, a.changed)
+}
+
+func (a activation) ifdown(ctx context.Context, names []string) error {
+	for _, id := range slices.Backward(names) {
+		if !a.f.succeeds(ctx, a.h, "ifquery", "--state", id) {
+			continue
+		}
+		if err := a.f.run(ctx, a.h, "ifdown", "--force", id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prepare does what managers leave undone: modules, names, interfaces that cannot
+// be changed but only made anew, virtual functions.
+func (a activation) prepare(ctx context.Context, p *plan, m *machine) error {
+	for kind, module := range map[string][]string{"bond": {"bonding", "max_bonds=0"}, "vlan": {"8021q"}} {
+		if len(p.after.names(kind)) > 0 && !exists(a.h.Path("/sys/module/"+module[0])) {
+			_ = a.f.run(ctx, a.h, "modprobe", module...) // where it fails, what needs it says so
+		}
+	}
+	for _, id := range p.after.names("ethernet") {
+		if old := m.byMAC(p.after[id].MAC); old != "" && old != id {
+			if err := a.rename(ctx, old, id); err != nil {
+				return err
+			}
+		}
+	}
+	for _, id := range slices.Backward(inOrder(p.before.made())) {
+		if _, stays := p.after[id]; !stays && p.before[id].Kind != "ethernet" && m.links[id] != nil {
+			if err := a.f.run(ctx, a.h, "ip", "link", "delete", "dev", id); err != nil {
+				return err
+			}
+		}
+	}
+	for _, id := range slices.Backward(inOrder(p.after)) {
+		if r := m.links[id]; r != nil && r.mustBeMadeAnew(p.after[id]) {
+			if err := a.f.run(ctx, a.h, "ip", "link", "delete", "dev", id); err != nil {
+				return err
+			}
+		}
+	}
+	for _, id := range p.before.names("ethernet") { // managers leave an MTU that nobody asks for any more
+		if r := m.links[id]; r != nil && p.before[id].MTU != 0 && p.after[id].MTU == 0 && r.MTU != 1500 {
+			if err := a.f.run(ctx, a.h, "ip", "link", "set", "dev", id, "mtu", "1500"); err != nil {
+				return err
+			}
+		}
+	}
+	for _, id := range p.after.names("ethernet") {
+		if r, l := m.links[id], p.after[id]; r != nil && r.Functions != l.Functions && (l.Functions > 0 || p.before[id].Functions > 0) {
+			if err := a.functions(id, r.Functions, l.Functions); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// mustBeMadeAnew says whether a virtual interface cannot become what is asked by
+// changing it.
+func (r *real) mustBeMadeAnew(l item.Link) bool {
+	switch {
+	case l.Kind == "ethernet":
+		return false
+	case r.Kind != l.Kind:
+		return r.Kind != "ethernet"
+	case l.Kind == "vlan":
+		return r.VLAN != l.VLAN || r.Parent != l.Parent
+	case l.Kind == "bond" && r.Bond != nil && l.Bond != nil:
+		return r.as(l).Bond.Text() != l.Bond.Text()
+	}
+	return false
+}
+
+func (a activation) rename(ctx context.Context, from, to string) error {
+	if err := a.f.run(ctx, a.h, "ip", "link", "set", "dev", from, "down"); err != nil {
+		return err
+	}
+	return a.f.run(ctx, a.h, "ip", "link", "set", "dev", from, "name", to)
+}
+
+// functions makes virtual functions; the kernel wants none before another number.
+func (a activation) functions(id string, from, to int) error {
+	path := "/sys/class/net/" + id + "/device/sriov_numvfs"
+	numbers := []int{to}
+	if from > 0 && to > 0 {
+		numbers = []int{0, to}
+	}
+	for _, n := range numbers {
+		a.f.step(fmt.Sprintf("%s has %d virtual functions", id, n))
+		if err := writeKernel(a.h.Path(path), strconv.Itoa(n)); err != nil {
+			return fmt.Errorf("%s cannot have %d virtual functions: %w", id, n, err)
+		}
+	}
+	return nil
+}
+
+// activate makes the manager take its files for the interfaces that changed.
+func (a activation) activate(ctx context.Context, all links) error {
+	switch a.manager {
+	case Networkd:
+		if !a.f.active(ctx, a.h, Networkd) {
+			return a.f.run(ctx, a.h, "systemctl", "start", services[Networkd])
+		}
+		if err := a.f.run(ctx, a.h, "networkctl", "reload"); err != nil {
+			return err
+		}
+		return a.reconfigure(ctx)
+	case Netplan:
+		return a.f.run(ctx, a.h, "netplan", "apply")
+	case NetworkManager:
+		return a.connections(ctx, all)
+	}
+	return a.ifup(ctx, all)
+}
+
+// reconfigure makes systemd-networkd set up the interfaces again that are there.
+// It makes those that are not there from their files by itself.
+func (a activation) reconfigure(ctx context.Context) error {
+	names := slices.DeleteFunc(slices.Clone(a.changed), func(id string) bool { return !exists(a.h.Path("/sys/class/net/" + id)) })
+	if len(names) == 0 {
+		return nil
+	}
+	return a.f.run(ctx, a.h, "networkctl", append([]string{"reconfigure"}, names...)...)
+}
+
+func (a activation) connections(ctx context.Context, all links) error {
+	if err := a.f.run(ctx, a.h, "nmcli", "connection", "reload"); err != nil {
+		return err
+	}
+	order := inOrder(all)
+	rank := func(id string) int { // a bond is up before its members can be
+		return map[string]int{"bond": 0, "bridge": 0, "ethernet": 1, "vlan": 2}[all[id].Kind]
+	}
+	slices.SortStableFunc(order, func(x, y string) int { return rank(x) - rank(y) })
+	for _, id := range order {
+		if !slices.Contains(a.changed, id) {
+			continue
+		}
+		if err := a.f.run(ctx, a.h, "nmcli", "--wait", "20", "connection", "up", "slipway-"+id); err != nil {
+			return err
+		}
+	}
+	for _, id := range a.gone(all) {
+		_ = a.f.run(ctx, a.h, "nmcli", "--wait", "20", "device", "connect", id) // it may have no profile any more
+	}
+	return nil
+}
+
+// gone are interfaces that left the design and are there still: files of others
+// may set them up again.
+func (a activation) gone(all links) []string {
+	return slices.DeleteFunc(slices.Clone(a.changed), func(id string) bool {
+		_, stays := all[id]
+		return stays || !exists(a.h.Path("/sys/class/net/"+id))
+	})
+}
+
+func (a activation) ifup(ctx context.Context, all links) error {
+	for _, id := range inOrder(all) {
+		if !slices.Contains(a.changed, id) {
+			continue
+		}
+		if err := a.f.run(ctx, a.h, "ifup", "--force", id); err != nil {
+			return err
+		}
+	}
+	for _, id := range a.gone(all) {
+		if !a.f.succeeds(ctx, a.h, "ifquery", id) {
+			continue
+		}
+		if err := a.f.run(ctx, a.h, "ifup", "--force", id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// backTo makes the interfaces what the files say that were put back. It goes on
+// after an error: each part brings some of it back.
+func (a activation) backTo(ctx context.Context, c *change, active bool) error {
+	var troubles []error
+	try := func(path string, args ...string) {
+		troubles = append(troubles, a.f.run(ctx, a.h, path, args...))
+	}
+	if active && a.manager == Ifupdown { // its state file says which are up, its files no longer how
+		for _, id := range c.Names {
+			if exists(a.h.Path("/sys/class/net/" + id)) {
+				_ = a.f.run(ctx, a.h, "ip", "address", "flush", "dev", id, "scope", "global") // what stays is told by the next look
+			}
+		}
+	}
+	for _, id := range slices.Backward(c.Makes) {
+		if exists(a.h.Path("/sys/class/net/" + id)) {
+			try("ip", "link", "delete", "dev", id)
+		}
+	}
+	if m, err := a.f.tables.look(a.h); err == nil {
+		for mac, old := range c.Renames {
+			if is := m.byMAC(mac); is != "" && is != old {
+				troubles = append(troubles, a.rename(ctx, is, old))
+			}
+		}
+	}
+	switch {
+	case !active && a.manager == Netplan:
+		try("netplan", "generate")
+	case !active:
+	case a.manager == Networkd:
+		try("networkctl", "reload")
+		troubles = append(troubles, activation{a.f, a.h, a.manager, present(c)}.reconfigure(ctx))
+	case a.manager == Netplan:
+		try("netplan", "apply")
+	case a.manager == NetworkManager:
+		try("nmcli", "connection", "reload")
+		for _, id := range present(c) {
+			if exists(a.h.Path("/sys/class/net/" + id)) {
+				_ = a.f.run(ctx, a.h, "nmcli", "--wait", "20", "device", "connect", id) // one without a profile is put back by hand
+			}
+		}
+	case a.manager == Ifupdown:
+		for _, id := range present(c) {
+			if a.f.succeeds(ctx, a.h, "ifquery", id) {
+				try("ifup", "--force", id)
+			}
+		}
+	}
+	return errors.Join(troubles...)
+}
+
+// present are the interfaces of a change under their names of before.
+func present(c *change) []string {
+	names := slices.Clone(c.Names)
+	for _, old := range c.Renames {
+		names = append(names, old)
+	}
+	slices.Sort(names)
+	names = slices.DeleteFunc(slices.Compact(names), func(id string) bool { return slices.Contains(c.Makes, id) })
+	return names
+}
+
+// until looks again and again whether something is so, for some time at most.
+func (f *Facet) until(ctx context.Context, most time.Duration, so func() bool) bool {
+	end := time.After(most)
+	for !so() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-end:
+			return false
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	return true
+}

@@ -1,0 +1,475 @@
+package network
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+// change is a change of the network that is not confirmed yet, as it is in the
+// marker. While the marker is there, whatever happens to this program, to its
+// connection and to the machine's power ends in the network as it was before: a
+// timer and a unit at boot set it back. Both are there before the first file of
+// the configuration is touched. Removing the marker is what makes the change good.
+type change struct {
+	Name    string    `json:"name"`
+	Manager string    `json:"manager"`
+	Until   time.Time `json:"until"`
+	// Armed says that both ways back are there; nothing is touched before.
+	Armed bool `json:"armed"`
+	// Applied says that the machine's own checks have passed.
+	Applied bool `json:"applied"`
+	// Paths are the files that are written; their texts of before are in the folder
+	// of the change.
+	Paths []string `json:"paths"`
+	// Names are the interfaces that are set up, before or after.
+	Names []string `json:"names"`
+	// Makes are interfaces that are not there before.
+	Makes []string `json:"makes,omitempty"`
+	// Renames are the names of before by MAC address.
+	Renames map[string]string `json:"renames,omitempty"`
+	// Owned is the list of what Slipway made, as it was before.
+	Owned map[string]inside.Entry `json:"owned"`
+	// Kernel is what interfaces had before, to be put back where no configuration
+	// did it.
+	Kernel map[string]kept `json:"kernel"`
+}
+
+// kept is what an interface had.
+type kept struct {
+	Addresses []string     `json:"addresses,omitempty"`
+	Routes    []item.Route `json:"routes,omitempty"`
+	Up        bool         `json:"up,omitempty"`
+	MTU       int          `json:"mtu,omitempty"`
+}
+
+// The files of a change. The unit is linked into what is started at boot.
+const (
+	markerFile   = inside.Folder + "/network-unconfirmed"
+	revertedFile = inside.Folder + "/reverted"
+	lockFile     = inside.Folder + "/network.lock"
+	bootUnit     = "/etc/systemd/system/slipway-network-revert.service"
+	bootLink     = "/etc/systemd/system/sysinit.target.wants/slipway-network-revert.service"
+)
+
+// lockWait is how long a change waits for another one to end; a revert does not
+// wait longer for the program whose change it reverts.
+const lockWait = 10 * time.Second
+
+func folder(name string) string    { return inside.Folder + "/network-before-" + name }
+func timerUnit(name string) string { return "slipway-revert-" + name }
+
+// settle ends an earlier change that is not confirmed. It says whether that is the
+// change that is asked for now, and waits for its confirmation.
+func (f *Facet) settle(ctx context.Context, h *inside.Host, asked string) (waits bool, err error) {
+	c, err := readMarker(h)
+	switch {
+	case err != nil || c == nil:
+		return false, err
+	case !c.Armed: // nothing was touched
+		return false, f.disarm(ctx, h, c.Name)
+	case !c.Applied: // its program is dead, since we hold the lock
+		return false, f.undo(ctx, h, c, cutShort, true)
+	case !f.succeeds(ctx, h, "systemctl", "is-active", "--quiet", timerUnit(c.Name)+".timer"):
+		return false, f.setBack(ctx, h, c, "nobody confirmed it, and its timer is gone")
+	case c.Name == asked:
+		return true, nil
+	}
+	return false, &wire.Error{Class: wire.Busy, Text: fmt.Sprintf("change %s of the network is not confirmed yet; it is reverted at %s", c.Name, c.Until.Format(time.TimeOnly))}
+}
+
+// guarded makes a plan so on a system that runs, with both ways back armed.
+func (f *Facet) guarded(ctx context.Context, h *inside.Host, p *plan) error {
+	m, err := f.tables.look(h)
+	if err != nil {
+		return &wire.Error{Class: wire.Failed, Text: "the interfaces cannot be read: " + err.Error()}
+	}
+	if p.done(m) {
+		return f.forget(h)
+	}
+	if r, ok := readReverted(h); ok && r.Name == p.name && !r.Again {
+		return &wire.Error{Class: wire.Refused, Text: r.Text() + fmt.Sprintf(". Change the design, or remove %s on the machine to try the same again", revertedFile)}
+	}
+	if err := m.missing(p.after); err != nil {
+		return err
+	}
+
+	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE) // the connection may go, and the change is seen to its end
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.Deadline-f.Deadline/10)
+	defer cancel()
+	c := f.newChange(h, p, m)
+	if err := f.arm(ctx, h, c); err != nil {
+		return err
+	}
+	h.Tell(fmt.Sprintf("changes the network; without a confirmation it is set back at %s", c.Until.Format(time.TimeOnly)))
+	if err := f.carryOut(ctx, h, p, m); err != nil {
+		return f.setBack(ctx, h, c, err.Error())
+	}
+	c.Applied = true
+	f.step("the marker says applied")
+	return writeMarker(h, c)
+}
+
+// done says whether the system is as planned already.
+func (p *plan) done(m *machine) bool {
+	return len(p.writes) == 0 && maps.EqualFunc(p.before, p.after, equal) && len(m.differs(p.after)) == 0
+}
+
+func equal(a, b item.Link) bool {
+	x, _ := json.Marshal(a)
+	y, _ := json.Marshal(b)
+	return string(x) == string(y)
+}
+
+// differs are the interfaces that the kernel does not have as they shall be, each
+// with what is missing.
+func (m *machine) differs(all links) map[string]string {
+	why := map[string]string{}
+	for _, name := range all.names() {
+		l := all[name]
+		r := m.links[name]
+		if r == nil {
+			why[name] = "it is not there"
+			continue
+		}
+		have, want := r.as(l).Fields(), l.Fields()
+		for _, field := range slices.Sorted(maps.Keys(want)) {
+			if have[field] != want[field] {
+				why[name] = fmt.Sprintf("%s: %q instead of %q", field, have[field], want[field])
+			}
+		}
+		for _, field := range slices.Sorted(maps.Keys(have)) {
+			if _, wanted := want[field]; !wanted {
+				why[name] = fmt.Sprintf("%s: %q, which nobody asked for", field, have[field])
+			}
+		}
+		if l.DHCP4 && !slices.ContainsFunc(r.dynamic, isFour) && why[name] == "" && all.master(name) == "" {
+			why[name] = "it has no lease"
+		}
+	}
+	return why
+}
+
+// missing refuses interfaces that this machine does not have and that nothing
+// makes.
+func (m *machine) missing(all links) error {
+	for _, name := range all.names("ethernet") {
+		if m.links[name] != nil || m.byMAC(all[name].MAC) != "" {
+			continue
+		}
+		return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("this machine has no interface %s; it has %s", name, strings.Join(slices.Sorted(maps.Keys(m.links)), ", "))}
+	}
+	for _, name := range all.names() {
+		l := all[name]
+		if _, designed := all[l.Parent]; l.Parent != "" && !designed {
+			return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("%s is a VLAN of %s, which must be in the design too", name, l.Parent)}
+		}
+		for _, part := range l.Members {
+			if _, designed := all[part]; !designed && m.links[part] == nil {
+				return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("%s needs the interface %s, which neither this machine nor its design has", name, part)}
+			}
+		}
+	}
+	return nil
+}
+
+func (m *machine) byMAC(mac string) string {
+	if mac == "" {
+		return ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.links)) {
+		if r := m.links[name]; r.Kind == "ethernet" && strings.EqualFold(r.MAC, mac) {
+			return name
+		}
+	}
+	return ""
+}
+
+// newChange is what a plan changes, and what there is before.
+func (f *Facet) newChange(h *inside.Host, p *plan, m *machine) *change {
+	c := &change{Name: p.name, Manager: p.manager, Until: f.now().Add(f.Deadline), Renames: map[string]string{}, Owned: map[string]inside.Entry{}, Kernel: map[string]kept{}}
+	for _, w := range p.writes {
+		c.Paths = append(c.Paths, w.path)
+	}
+	for _, key := range h.Owned.Keys(name) {
+		c.Owned[key], _ = h.Owned.Entry(name, key)
+	}
+	both := p.before.complete()
+	maps.Copy(both, p.all)
+	c.Names = both.names()
+	for _, id := range c.Names {
+		if l := both[id]; m.links[id] == nil && l.Kind != "ethernet" {
+			c.Makes = append(c.Makes, id)
+		}
+		if old := m.byMAC(both[id].MAC); old != "" && old != id {
+			c.Renames[strings.ToLower(both[id].MAC)] = old
+		}
+	}
+	for id, r := range m.links {
+		c.Kernel[id] = kept{append(slices.Clone(r.Addresses), r.hosts...), r.Routes, r.up, r.MTU}
+	}
+	return c
+}
+
+// arm keeps what was there and arms both ways back. When it fails, nothing of the
+// configuration has been touched.
+func (f *Facet) arm(ctx context.Context, h *inside.Host, c *change) error {
+	program, err := f.executable()
+	if err != nil {
+		return err
+	}
+	if strings.ContainsAny(program, " \t\n\"'\\%$;") {
+		return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("this program is %q; its path must have no spaces and quotes", program)}
+	}
+	err = f.armed(ctx, h, c, program)
+	if err != nil {
+		_ = f.disarm(context.WithoutCancel(ctx), h, c.Name) // the first error counts; nothing was changed
+		return &wire.Error{Class: wire.Failed, Text: "the network was not touched, because the way back could not be prepared: " + err.Error()}
+	}
+	return err
+}
+
+func (f *Facet) armed(ctx context.Context, h *inside.Host, c *change, program string) error {
+	f.step("save the trees")
+	if err := saveTrees(h, folder(c.Name), c.Paths); err != nil {
+		return err
+	}
+	f.step("write the marker")
+	if err := writeMarker(h, c); err != nil {
+		return err
+	}
+	unit := fmt.Sprintf(unitText, markerFile, program, c.Name)
+	if err := f.write(h, write{bootUnit, []byte(unit), 0o644}); err != nil {
+		return err
+	}
+	if err := f.write(h, write{bootLink, []byte(bootUnit), fs.ModeSymlink}); err != nil {
+		return err
+	}
+	err := f.run(ctx, h, "systemd-run", "--quiet", "--collect", "--unit="+timerUnit(c.Name),
+		fmt.Sprintf("--on-active=%dms", max(f.Deadline.Milliseconds(), 1)), "--timer-property=AccuracySec=100ms",
+		"--description=Slipway: set the network back unless its change is confirmed", program, "revert", c.Name)
+	if err != nil {
+		return err
+	}
+	c.Armed = true
+	f.step("the marker says armed")
+	return writeMarker(h, c)
+}
+
+const unitText = `# Written by Slipway while a change of the network is not confirmed.
+[Unit]
+Description=Slipway: set the network back after a change that was not confirmed
+DefaultDependencies=no
+RequiresMountsFor=/var/lib/slipway /etc
+After=local-fs.target systemd-remount-fs.service
+Before=network-pre.target shutdown.target
+Wants=network-pre.target
+Conflicts=shutdown.target
+ConditionPathExists=%s
+
+[Service]
+Type=oneshot
+ExecStart=%s revert %s
+TimeoutStartSec=120
+`
+
+// carryOut makes the plan so and holds that the machine's own checks pass.
+func (f *Facet) carryOut(ctx context.Context, h *inside.Host, p *plan, m *machine) error {
+	before := f.gateways(ctx, h, m, p.after)
+	if err := f.own(h, p); err != nil {
+		return err
+	}
+	a := activation{f: f, h: h, manager: p.manager, changed: m.changed(p)}
+	if err := a.takeDown(ctx, p); err != nil {
+		return err
+	}
+	for _, w := range p.writes {
+		if err := f.write(h, w); err != nil {
+			return err
+		}
+	}
+	if err := a.prepare(ctx, p, m); err != nil {
+		return err
+	}
+	if err := a.activate(ctx, p.all); err != nil {
+		return err
+	}
+	if err := f.note(h, p); err != nil {
+		return err
+	}
+	return f.prove(ctx, h, p, m, before)
+}
+
+// changed are the interfaces that a plan changes.
+func (m *machine) changed(p *plan) []string {
+	differ := m.differs(p.after)
+	var names []string
+	both := p.before.complete()
+	maps.Copy(both, p.all)
+	for _, id := range both.names() {
+		_, kernel := differ[id]
+		was, before := p.before[id]
+		is, after := p.after[id]
+		moved := p.before.master(id) != p.after.master(id)
+		if kernel || before != after || moved || !equal(was, is) || len(p.writes) > 0 && p.manager == Netplan {
+			names = append(names, id)
+		}
+	}
+	return names
+}
+
+// Unconfirmed is the change that waits for Confirm, and for how many seconds more;
+// its name is empty where there is none.
+func (f *Facet) Unconfirmed(h *inside.Host) (name string, seconds int) {
+	c, err := readMarker(h)
+	if err != nil || c == nil || !c.Applied {
+		return "", 0
+	}
+	left := min(c.Until.Sub(f.now()), f.Deadline) // the clock may be set meanwhile
+	return c.Name, max(int(left.Seconds()), 0)
+}
+
+// Confirm makes a change good. Only who came over a new connection may call it.
+func (f *Facet) Confirm(ctx context.Context, h *inside.Host, name string) error {
+	unlock, err := lock(ctx, h, lockWait)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	c, err := readMarker(h)
+	switch {
+	case err != nil:
+		return err
+	case c == nil:
+		if r, ok := readReverted(h); ok && r.Name == name {
+			return &wire.Error{Class: wire.Reverted, Text: r.Text()}
+		}
+		return f.disarm(ctx, h, name) // it was confirmed before, and cut
+	case c.Name != name:
+		return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("the change that waits is %s, not %s", c.Name, printable([]byte(name)))}
+	case !c.Applied:
+		return &wire.Error{Class: wire.Busy, Text: fmt.Sprintf("change %s of the network is not done yet", c.Name)}
+	}
+	if err := f.disarm(ctx, h, name); err != nil {
+		return err
+	}
+	return f.write(h, write{path: revertedFile}) // it tells of an earlier change
+}
+
+// disarm removes the marker first: from then on nothing sets the network back.
+func (f *Facet) disarm(ctx context.Context, h *inside.Host, name string) error {
+	for _, path := range []string{markerFile, bootLink, bootUnit} {
+		if err := f.write(h, write{path: path}); err != nil {
+			return err
+		}
+	}
+	if f.succeeds(ctx, h, "systemctl", "is-active", "--quiet", timerUnit(name)+".timer") {
+		if err := f.run(ctx, h, "systemctl", "stop", timerUnit(name)+".timer"); err != nil {
+			return err
+		}
+	}
+	f.step("remove the saved trees")
+	return removeSaved(h)
+}
+
+// removeSaved removes the saved trees of all changes.
+func removeSaved(h *inside.Host) error {
+	found, err := filepath.Glob(h.Path(folder("*")))
+	if err != nil {
+		return err
+	}
+	for _, at := range found {
+		if err := os.RemoveAll(at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forget removes what is left of a change that came to its end and was cut then.
+func (f *Facet) forget(h *inside.Host) error {
+	for _, path := range []string{bootLink, bootUnit} {
+		if err := f.write(h, write{path: path}); err != nil {
+			return err
+		}
+	}
+	if found, err := filepath.Glob(h.Path(folder("*"))); err == nil && len(found) > 0 {
+		f.step("remove the saved trees")
+		return removeSaved(h)
+	}
+	return nil
+}
+
+func (f *Facet) succeeds(ctx context.Context, h *inside.Host, path string, args ...string) bool {
+	out, err := h.Exec(ctx, inside.Command{Path: path, Args: args, Timeout: 10 * time.Second})
+	return err == nil && out.Code == 0
+}
+
+func readMarker(h *inside.Host) (*change, error) {
+	text, _, err := readFile(h, markerFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	c := &change{}
+	if err == nil {
+		err = json.Unmarshal(text, c)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the unconfirmed change of the network, %s: %w", markerFile, err)
+	}
+	return c, nil
+}
+
+func writeMarker(h *inside.Host, c *change) error {
+	text, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	return writeFile(h, markerFile, text, 0o600)
+}
+
+// lock lets one program at a time change the network. The kernel takes the lock
+// from a program that ends.
+func lock(ctx context.Context, h *inside.Host, wait time.Duration) (unlock func(), err error) {
+	at, err := place(h, lockFile)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(at, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	end := time.After(wait)
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		select {
+		case <-end:
+			f.Close()
+			return nil, &wire.Error{Class: wire.Busy, Text: "another program changes the network of this machine"}
+		case <-ctx.Done():
+			f.Close()
+			return nil, ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}

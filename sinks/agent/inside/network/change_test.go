@@ -1,0 +1,347 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+var wanted = links{
+	"eth0": {Kind: "ethernet", MAC: "52:54:00:aa:00:01", MTU: 9000, Addresses: []string{"10.1.0.11/24"}, Routes: []item.Route{{To: "0.0.0.0/0", Via: "10.1.0.1"}}},
+	"eth1": {Kind: "ethernet", Addresses: []string{"10.2.0.11/24"}},
+}
+
+// A change waits for its confirmation, and another pass then writes nothing.
+func TestConfirmedChange(t *testing.T) {
+	s := newSystem(t)
+	f := s.facet()
+	ctx := t.Context()
+	if err := f.Apply(ctx, s.host(), items(wanted), nil); err != nil {
+		t.Fatal(err)
+	}
+	name, seconds := f.Unconfirmed(s.host())
+	if name == "" || seconds > 2 || !s.armed() {
+		t.Fatalf("unconfirmed %q for %d s, armed %v", name, seconds, s.armed())
+	}
+	if err := f.Apply(ctx, s.host(), items(wanted), nil); err != nil {
+		t.Fatalf("the same again while it waits: %v", err)
+	}
+	other := maps.Clone(wanted)
+	other["eth1"] = item.Link{Kind: "ethernet"}
+	if err := f.Apply(ctx, s.host(), items(other), nil); class(err) != wire.Busy {
+		t.Fatalf("another change while one waits: %v, want busy", err)
+	}
+	if err := f.Confirm(ctx, s.host(), "other"); class(err) != wire.Refused {
+		t.Fatalf("confirmed by another name: %v", err)
+	}
+	if err := f.Confirm(ctx, s.host(), name); err != nil {
+		t.Fatal(err)
+	}
+	if name, _ := f.Unconfirmed(s.host()); name != "" || s.timer != "" || s.has(markerFile) || s.has(bootUnit) || s.has(bootLink) || s.has(folder(name)) {
+		t.Errorf("after its confirmation: %q, timer %q", name, s.timer)
+	}
+	s.same(f, wanted)
+	if !s.has(asideFolder+"/etc/systemd/network/10-eth0.network") || s.has("/etc/systemd/network/10-eth0.network") {
+		t.Error("the file of others is not aside")
+	}
+	before, steps := s.configuration(), s.steps
+	if err := f.Apply(ctx, s.host(), items(wanted), nil); err != nil || s.steps != steps || s.configuration() != before {
+		t.Errorf("a second pass: %v, %d steps", err, s.steps-steps)
+	}
+	if err := f.revert(ctx, s.host(), name); err != nil || s.configuration() != before {
+		t.Errorf("a revert after the confirmation: %v", err)
+	}
+
+	// It leaves the design: what was there before is back.
+	if err := f.Apply(ctx, s.host(), nil, keysOf(wanted)); err != nil {
+		t.Fatal(err)
+	}
+	name, _ = f.Unconfirmed(s.host())
+	if err := f.Confirm(ctx, s.host(), name); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := s.configuration(), newSystem(t).configuration(); got != want {
+		t.Errorf("after its removal\n%s\nwant\n%s", got, want)
+	}
+}
+
+// same holds that what is seen is what is wanted.
+func (s *system) same(f *Facet, all links) {
+	s.t.Helper()
+	seen, err := f.Observe(s.t.Context(), s.host(), keysOf(all))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for key, want := range item.Values(items(all)) {
+		if seen.Have[key] != want {
+			s.t.Errorf("%s is %q, want %q", key, seen.Have[key], want)
+		}
+	}
+}
+
+func class(err error) string {
+	var e *wire.Error
+	if errors.As(err, &e) {
+		return e.Class
+	}
+	return ""
+}
+
+// Without a confirmation the timer sets everything back, the same change is
+// refused from then on, and another one is not.
+func TestUnconfirmedChange(t *testing.T) {
+	s := newSystem(t)
+	f := s.facet()
+	before := s.configuration()
+	if err := f.Apply(t.Context(), s.host(), items(wanted), nil); err != nil {
+		t.Fatal(err)
+	}
+	name, _ := f.Unconfirmed(s.host())
+	if err := f.revert(t.Context(), s.host(), name); err != nil {
+		t.Fatal(err)
+	}
+	s.isBack(before)
+	err := f.Apply(t.Context(), s.host(), items(wanted), nil)
+	if class(err) != wire.Refused || !strings.Contains(err.Error(), "nobody confirmed") || !strings.Contains(err.Error(), "10.1.0.11/24") {
+		t.Errorf("the same again: %v, want refused", err)
+	}
+	if err := f.Confirm(t.Context(), s.host(), name); class(err) != wire.Reverted {
+		t.Errorf("confirmed too late: %v, want reverted", err)
+	}
+	if seen, err := f.Observe(t.Context(), s.host(), nil); err != nil || !strings.Contains(seen.Have["facts.reverted"], "nobody confirmed") {
+		t.Errorf("seen %q, %v", seen.Have["facts.reverted"], err)
+	}
+	other := maps.Clone(wanted)
+	delete(other, "eth1")
+	if err := f.Apply(t.Context(), s.host(), items(other), nil); err != nil {
+		t.Fatal(err)
+	}
+	if name, _ = f.Unconfirmed(s.host()); f.Confirm(t.Context(), s.host(), name) != nil || s.has(revertedFile) {
+		t.Error("another change is not confirmed")
+	}
+	s.same(f, other)
+}
+
+// isBack holds that everything is as it was, and nothing is left of a change.
+func (s *system) isBack(before string) {
+	s.t.Helper()
+	if got := s.configuration(); got != before {
+		s.t.Errorf("not back:\n%s\nwant\n%s", got, before)
+	}
+	if s.has(markerFile) || s.has(bootUnit) || s.has(bootLink) {
+		s.t.Error("something is left of the change")
+	}
+}
+
+// What the machine sees for itself sets the network back at once.
+func TestFailuresSetBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(s *system)
+		want  string
+	}{
+		"the gateway is silent": {func(s *system) { s.deaf = true }, "the default gateway 10.1.0.1 does not answer"},
+		"the manager fails":     {func(s *system) { s.broken = "reconfigure" }, "reconfigure is broken[2J"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSystem(t)
+			before := s.configuration()
+			c.spoil(s)
+			err := s.facet().Apply(t.Context(), s.host(), items(wanted), nil)
+			if class(err) != wire.Reverted || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want reverted and %q", err, c.want)
+			}
+			s.isBack(before)
+			if s.timer != "" {
+				t.Error("the timer still runs")
+			}
+		})
+	}
+}
+
+// Without both ways back nothing is touched.
+func TestWithoutAWayBack(t *testing.T) {
+	s := newSystem(t)
+	before := s.configuration()
+	s.broken = "systemd-run"
+	if err := s.facet().Apply(t.Context(), s.host(), items(wanted), nil); class(err) != wire.Failed || !strings.Contains(err.Error(), "not touched") {
+		t.Errorf("%v, want failed", err)
+	}
+	s.isBack(before)
+}
+
+// What cannot be is refused before anything is touched.
+func TestRefusals(t *testing.T) {
+	for name, c := range map[string]struct {
+		all  links
+		want string
+	}{
+		"an interface that is not there": {links{"eth7": {Kind: "ethernet"}}, "no interface eth7; it has eth0, eth1"},
+		"a member that is not there":     {links{"br0": {Kind: "bridge", Members: []string{"eth7"}}}, "needs the interface eth7"},
+		"a parent that nobody designed":  {links{"v": {Kind: "vlan", VLAN: 5, Parent: "eth0"}}, "must be in the design too"},
+		"a name":                         {links{"../x": {Kind: "ethernet"}}, "no name for an interface"},
+	} {
+		s := newSystem(t)
+		before := s.configuration()
+		if err := s.facet().Apply(t.Context(), s.host(), items(c.all), nil); class(err) != wire.Refused || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+		if s.steps > 0 {
+			t.Errorf("%s: %v", name, s.ran)
+		}
+		s.isBack(before)
+	}
+}
+
+// A program that is killed at any step leaves a machine that comes back: by the
+// timer, by the next boot, or by being asked again. Nothing of the configuration
+// is touched before both ways back are armed.
+func TestKilledAnywhere(t *testing.T) {
+	for way, recover := range map[string]func(t *testing.T, s *system, before string){
+		"the timer":     byTimer,
+		"the next boot": byBoot,
+		"asked again":   byAsking,
+	} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			for cut := 0; ; cut++ {
+				s := newSystem(t)
+				s.cut = cut
+				f := s.facet()
+				before := s.configuration()
+				s.onStep = func(what string) {
+					if s.configuration() != before && !s.armed() {
+						t.Errorf("before %q the configuration is changed and not armed", what)
+					}
+				}
+				err, cutShort := orKilled(func() error { return f.Apply(t.Context(), s.host(), items(wanted), nil) })
+				s.onStep, s.cut = nil, -1
+				if !cutShort {
+					if err != nil || cut < 15 {
+						t.Fatalf("%d steps: %v", cut, err)
+					}
+					return
+				}
+				recover(t, s, before)
+				if t.Failed() {
+					t.Fatalf("killed at step %d", cut)
+				}
+			}
+		})
+	}
+}
+
+func byTimer(t *testing.T, s *system, before string) {
+	if s.timer == "" {
+		s.untouched(before)
+		return
+	}
+	if err := s.facet().revert(t.Context(), s.host(), strings.TrimPrefix(s.timer, "slipway-revert-")); err != nil {
+		t.Error(err)
+	}
+	s.isBack(before)
+}
+
+// untouched holds that the configuration is that of before.
+func (s *system) untouched(before string) {
+	s.t.Helper()
+	if got := s.configuration(); got != before {
+		s.t.Errorf("touched and not armed:\n%s", got)
+	}
+}
+
+func byBoot(t *testing.T, s *system, before string) {
+	s.timer, s.running, s.ran = "", false, nil
+	if !s.has(markerFile) || !s.has(bootLink) {
+		s.untouched(before)
+		return
+	}
+	c, err := readMarker(s.host())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.facet().revert(t.Context(), s.host(), c.Name); err != nil {
+		t.Error(err)
+	}
+	s.reload() // the manager starts
+	s.isBack(before)
+	if slices.ContainsFunc(s.ran, func(r string) bool { return strings.HasPrefix(r, "networkctl") }) {
+		t.Errorf("a manager that does not run yet was spoken to: %q", s.ran)
+	}
+}
+
+func byAsking(t *testing.T, s *system, _ string) {
+	f := s.facet()
+	if err := f.Apply(t.Context(), s.host(), items(wanted), nil); err != nil {
+		t.Error(err)
+		return
+	}
+	name, _ := f.Unconfirmed(s.host())
+	if err := f.Confirm(t.Context(), s.host(), name); err != nil {
+		t.Error(err)
+	}
+	s.same(f, wanted)
+	if s.has(markerFile) || s.has(bootUnit) || s.has(bootLink) || s.timer != "" {
+		t.Error("something is left of the change")
+	}
+}
+
+// A revert that is cut is done again; a confirmation that is cut holds from its
+// first step on.
+func TestRevertAndConfirmKilledAnywhere(t *testing.T) {
+	for cut := 0; ; cut++ {
+		s := newSystem(t)
+		f := s.facet()
+		before := s.configuration()
+		if err := f.Apply(t.Context(), s.host(), items(wanted), nil); err != nil {
+			t.Fatal(err)
+		}
+		name, _ := f.Unconfirmed(s.host())
+		s.cut = s.steps + cut
+		_, cutShort := orKilled(func() error { return f.revert(t.Context(), s.host(), name) })
+		s.cut = -1
+		if err := f.revert(context.Background(), s.host(), name); err != nil {
+			t.Fatalf("cut at %d: %v", cut, err)
+		}
+		if s.isBack(before); t.Failed() {
+			t.Fatalf("cut at %d", cut)
+		}
+		if !cutShort {
+			if cut < 10 {
+				t.Errorf("only %d steps", cut)
+			}
+			break
+		}
+	}
+	for cut := 0; ; cut++ {
+		s := newSystem(t)
+		f := s.facet()
+		before := s.configuration()
+		if err := f.Apply(t.Context(), s.host(), items(wanted), nil); err != nil {
+			t.Fatal(err)
+		}
+		name, _ := f.Unconfirmed(s.host())
+		after := s.configuration()
+		s.cut = s.steps + cut
+		_, cutShort := orKilled(func() error { return f.Confirm(t.Context(), s.host(), name) })
+		s.cut = -1
+		if err := f.revert(t.Context(), s.host(), name); err != nil {
+			t.Fatalf("cut at %d: %v", cut, err)
+		}
+		want := after
+		if cut == 0 {
+			want = before
+		}
+		if s.isBack(want); t.Failed() {
+			t.Fatalf("confirmation cut at %d", cut)
+		}
+		if !cutShort {
+			return
+		}
+	}
+}

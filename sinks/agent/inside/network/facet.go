@@ -1,0 +1,327 @@
+// Package network gives a system the interfaces that its design asks for:
+// addresses, routes, bonds, bridges and VLANs, in the configuration of whatever
+// manages the network there. No change cuts a machine off for good: it is set
+// back unless it is confirmed over a new connection (see change).
+package network
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+// name is that of the facet in the list of what Slipway made.
+const name = "network"
+
+// Facet observes and applies interfaces.
+type Facet struct {
+	// Deadline is how long a change waits for Confirm, from before it is begun.
+	Deadline time.Duration
+
+	tables     tables
+	answers    func(ctx context.Context, h *inside.Host, a netip.Addr) bool
+	executable func() (string, error)
+	now        func() time.Time
+	// step is called before everything that changes the system; tests end it there.
+	step func(what string)
+}
+
+// New is the facet with a deadline of a minute.
+func New() inside.Facet { return standard() }
+
+func standard() *Facet {
+	return &Facet{
+		Deadline:   time.Minute,
+		tables:     tables{readAddresses, readRoutes},
+		answers:    answers,
+		executable: os.Executable,
+		now:        time.Now,
+		step:       func(string) {},
+	}
+}
+
+// Observe tells what interfaces are: what the kernel has of them, and whether the
+// files that we wrote are as we wrote them.
+func (f *Facet) Observe(_ context.Context, h *inside.Host, keys []string) (inside.Seen, error) {
+	seen := inside.Seen{Have: map[string]string{}, Unread: map[string]string{}, Cannot: map[string]string{}}
+	made, err := ownedLinks(h)
+	if err != nil {
+		return seen, err
+	}
+	manager := Manager(h)
+	touched := changedFiles(h, manager, made)
+	var m *machine
+	if h.Live {
+		if m, err = f.tables.look(h); err != nil {
+			m = nil
+		}
+	}
+	for _, key := range keys {
+		id := item.ID(key)
+		if manager == "" {
+			seen.Cannot[key] = "Slipway sets up networks through systemd-networkd, netplan, NetworkManager or ifupdown, and this system has none of them enabled."
+		}
+		switch {
+		case !h.Live:
+			told(&seen, key, made[id].Fields(), touched)
+		case m == nil:
+			seen.Unread[key] = "the interfaces could not be read: " + err.Error()
+		case m.links[id] != nil:
+			told(&seen, key, m.fields(id, made), touched)
+			for field, why := range m.unread {
+				delete(seen.Have, item.Name(key, field))
+				seen.Unread[item.Name(key, field)] = why
+			}
+			facts(h, &seen, id, m.links[id])
+		}
+	}
+	if r, ok := readReverted(h); ok {
+		seen.Have["facts.reverted"] = r.Text()
+	}
+	return seen, nil
+}
+
+// told puts the fields of an item into what was seen. Where somebody changed the
+// files that make it so at the next boot, it is not as it was made.
+func told(seen *inside.Seen, key string, fields map[string]string, touched []string) {
+	for field, text := range fields {
+		if text == "" {
+			continue
+		}
+		if field == "kind" && len(touched) > 0 {
+			text += ", but somebody changed " + strings.Join(touched, ", ")
+		}
+		seen.Have[item.Name(key, field)] = text
+	}
+}
+
+// fields are what the kernel has of an interface.
+func (m *machine) fields(id string, made links) map[string]string {
+	if l, ours := made[id]; ours {
+		return m.links[id].as(l).Fields()
+	}
+	return m.links[id].guessed().Fields()
+}
+
+// facts are what people want to know of an interface beside what the design says.
+func facts(h *inside.Host, seen *inside.Seen, id string, r *real) {
+	fact := func(name, text string) {
+		if text != "" {
+			seen.Have["facts."+id+"."+name] = text
+		}
+	}
+	fact("carrier", map[bool]string{true: "up", false: "down"}[r.carrier])
+	if r.carrier && r.speed != "" {
+		fact("speed", r.speed+" Mbit/s")
+		fact("duplex", r.duplex)
+	}
+	fact("neighbor", neighbor(h, r.index))
+	var dynamic []string
+	for _, p := range r.dynamic {
+		dynamic = append(dynamic, p.String())
+	}
+	fact("leased", item.List(dynamic))
+}
+
+// ownedLinks are the interfaces that Slipway made, as it made them. One whose
+// making was cut is without a kind.
+func ownedLinks(h *inside.Host) (links, error) {
+	all := links{}
+	for _, key := range h.Owned.Keys(name) {
+		if item.Kind(key) != item.KindLinks {
+			continue
+		}
+		e, _ := h.Owned.Entry(name, key)
+		var l item.Link
+		if len(e.Made) > 0 {
+			if err := json.Unmarshal(e.Made, &l); err != nil {
+				return nil, fmt.Errorf("the list of what Slipway made: %s: %w", key, err)
+			}
+		}
+		all[item.ID(key)] = l
+	}
+	return all, nil
+}
+
+// made are those interfaces whose making was not cut.
+func (all links) made() links {
+	whole := maps.Clone(all)
+	maps.DeleteFunc(whole, func(_ string, l item.Link) bool { return l.Kind == "" })
+	return whole
+}
+
+// changedFiles are the files of ours that are not as we wrote them.
+func changedFiles(h *inside.Host, manager string, made links) []string {
+	var touched []string
+	for path, f := range render(manager, made.made()) {
+		text, err := os.ReadFile(h.Path(path))
+		if err != nil || string(text) != f.text {
+			touched = append(touched, path)
+		}
+	}
+	slices.Sort(touched)
+	return touched
+}
+
+// Apply makes interfaces as they are asked for. On a system that runs it returns
+// before the change is confirmed: see Unconfirmed.
+func (f *Facet) Apply(ctx context.Context, h *inside.Host, items []item.Item, remove []string) error {
+	unlock, err := lock(ctx, h, lockWait)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	p, err := f.plan(h, items, remove)
+	if err != nil {
+		return err
+	}
+	if !h.Live {
+		return f.applyFiles(h, p)
+	}
+	if waits, err := f.settle(ctx, h, p.name); err != nil || waits {
+		return err
+	}
+	if p, err = f.plan(h, items, remove); err != nil { // settling may have set files back
+		return err
+	}
+	return f.guarded(ctx, h, p)
+}
+
+// asked are all interfaces as they shall be: what is ours already, what is asked
+// for, without what is to be removed.
+func asked(h *inside.Host, items []item.Item, remove []string) (before, after links, err error) {
+	if before, err = ownedLinks(h); err != nil {
+		return nil, nil, err
+	}
+	after = maps.Clone(before.made())
+	for _, key := range remove {
+		delete(after, item.ID(key))
+	}
+	for _, i := range items {
+		var l item.Link
+		d := json.NewDecoder(bytes.NewReader(i.Body))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&l); err != nil || item.Kind(i.Key) != item.KindLinks {
+			return nil, nil, &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("the item %q is no interface that this program knows: %v", i.Key, err)}
+		}
+		after[item.ID(i.Key)] = l
+	}
+	return before, after, after.validate()
+}
+
+// digest names a state of all interfaces.
+func digest(manager string, all links) string {
+	text, _ := json.Marshal(struct {
+		Manager string
+		Links   links
+	}{manager, all})
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:6])
+}
+
+// applyFiles writes the files of a system that does not run.
+func (f *Facet) applyFiles(h *inside.Host, p *plan) error {
+	if err := f.own(h, p); err != nil {
+		return err
+	}
+	for _, w := range p.writes {
+		if err := f.write(h, w); err != nil {
+			return err
+		}
+	}
+	return f.note(h, p)
+}
+
+// own takes the interfaces of a plan before anything is written.
+func (f *Facet) own(h *inside.Host, p *plan) error {
+	before, _ := json.Marshal(map[string]any{"files": p.aside})
+	for _, id := range p.after.names() {
+		f.step("own " + id)
+		if err := h.Owned.Take(name, item.KindLinks+"."+id, before); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// note keeps what was made of the interfaces, and forgets those that are gone.
+func (f *Facet) note(h *inside.Host, p *plan) error {
+	for _, id := range p.after.names() {
+		f.step("note " + id)
+		text, _ := json.Marshal(p.after[id])
+		if err := h.Owned.Note(name, item.KindLinks+"."+id, text); err != nil {
+			return err
+		}
+	}
+	for id := range p.before {
+		if _, stays := p.after[id]; !stays {
+			f.step("drop " + id)
+			if err := h.Owned.Drop(name, item.KindLinks+"."+id); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// run runs a program that changes something. A code other than 0 is an error with
+// its last lines.
+func (f *Facet) run(ctx context.Context, h *inside.Host, path string, args ...string) error {
+	f.step(path + " " + strings.Join(args, " "))
+	out, err := h.Exec(ctx, inside.Command{Path: path, Args: args, Timeout: 30 * time.Second})
+	if err != nil {
+		return &wire.Error{Class: wire.Failed, Text: err.Error()}
+	}
+	if out.Code != 0 {
+		return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("%s %s ended with code %d: %s", path, strings.Join(args, " "), out.Code, lastLines(out))}
+	}
+	return nil
+}
+
+// lastLines are the last of what a program printed, for people.
+func lastLines(out inside.Output) string {
+	text := strings.TrimSpace(string(append(slices.Clone(out.Out), out.Err...)))
+	text = text[max(0, len(text)-2000):]
+	lines := strings.Split(text, "\n")
+	lines = lines[max(0, len(lines)-5):]
+	for i := range lines {
+		lines[i] = printable([]byte(lines[i]))
+	}
+	return strings.Join(lines, "; ")
+}
+
+// write does one write of a plan; one that is done already is left alone.
+func (f *Facet) write(h *inside.Host, w write) error {
+	now, mode, err := readFile(h, w.path)
+	gone := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !gone {
+		return err
+	}
+	if w.content == nil {
+		if gone {
+			return nil
+		}
+		f.step("remove " + w.path)
+		return removeFile(h, w.path)
+	}
+	if !gone && bytes.Equal(now, w.content) && mode == w.mode {
+		return nil
+	}
+	f.step("write " + w.path)
+	return writeFile(h, w.path, w.content, w.mode)
+}

@@ -1,0 +1,247 @@
+package network
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+)
+
+// system is a machine under a root folder that runs systemd-networkd, as far as
+// its configuration files tell.
+type system struct {
+	t    *testing.T
+	root string
+	// timer is the name of the transient timer that runs; running says that
+	// services do, which they do not while the machine boots.
+	timer   string
+	running bool
+	// addresses and routes are the kernel's, by interface.
+	addresses map[string][]string
+	routes    map[string][]item.Route
+	ran       []string
+	// deaf gateways do not answer; broken programs fail.
+	deaf   bool
+	broken string
+	// steps counts what was done; the program is killed at the step cut.
+	steps, cut int
+	onStep     func(what string)
+}
+
+type killed struct{}
+
+// newSystem is a machine whose one interface has an address by a file of others.
+func newSystem(t *testing.T) *system {
+	s := &system{t: t, root: t.TempDir(), running: true, cut: -1}
+	for path, text := range map[string]string{
+		"/etc/systemd/system/multi-user.target.wants/systemd-networkd.service": "",
+		"/etc/systemd/network/10-eth0.network":                                 "[Match]\nName=eth0\n[Network]\nAddress=10.1.0.10/24\n[Route]\nDestination=0.0.0.0/0\nGateway=10.1.0.1\n",
+		"/etc/systemd/network/99-other.network":                                "[Match]\nName=other\n",
+		"/etc/netplan/50-kept.yaml":                                            "network: {}\n",
+	} {
+		put(t, s.root, path, text, 0o644)
+	}
+	s.link("eth0", "52:54:00:aa:00:01", 2)
+	s.link("eth1", "52:54:00:aa:00:02", 3)
+	s.reload()
+	return s
+}
+
+func (s *system) link(name, mac string, index int) {
+	for file, text := range map[string]string{"ifindex": fmt.Sprint(index), "mtu": "1500", "address": mac, "carrier": "1", "flags": "0x1003", "speed": "25000", "duplex": "full"} {
+		put(s.t, s.root, "/sys/class/net/"+name+"/"+file, text+"\n", 0o644)
+	}
+}
+
+// reload is what systemd-networkd does: the first file that matches counts.
+func (s *system) reload() {
+	s.addresses, s.routes = map[string][]string{}, map[string][]item.Route{}
+	folder := filepath.Join(s.root, networkdFolder)
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	done := map[string]bool{}
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) != ".network" {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(folder, e.Name()))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		v := settings(string(text))
+		name := v["Match.Name"][0]
+		if done[name] {
+			continue
+		}
+		done[name] = true
+		s.addresses[name] = v["Network.Address"]
+		for n, to := range v["Route.Destination"] {
+			s.routes[name] = append(s.routes[name], item.Route{To: to, Via: v["Route.Gateway"][n]})
+		}
+		mtu := "1500"
+		if m := v["Link.MTUBytes"]; len(m) > 0 {
+			mtu = m[0]
+		}
+		if _, err := os.Stat(filepath.Join(s.root, "/sys/class/net", name)); err == nil {
+			put(s.t, s.root, "/sys/class/net/"+name+"/mtu", mtu, 0o644)
+		}
+	}
+}
+
+func (s *system) exec(_ context.Context, c inside.Command) (inside.Output, error) {
+	words := append([]string{c.Path}, c.Args...)
+	text := strings.Join(words, " ")
+	if strings.Contains(text, "is-active") {
+		unit := words[len(words)-1]
+		if unit == s.timer+".timer" && s.timer != "" || unit == "systemd-networkd.service" && s.running {
+			return inside.Output{}, nil
+		}
+		return inside.Output{Code: 3}, nil
+	}
+	s.ran = append(s.ran, text)
+	if s.broken != "" && strings.Contains(text, s.broken) {
+		return inside.Output{Code: 1, Err: []byte("no\n" + s.broken + " is broken\x1b[2J\n")}, nil
+	}
+	switch {
+	case c.Path == "systemd-run":
+		for _, w := range words {
+			if unit, ok := strings.CutPrefix(w, "--unit="); ok {
+				s.timer = unit
+			}
+		}
+	case strings.HasPrefix(text, "systemctl stop"):
+		s.timer = ""
+	case c.Path == "networkctl":
+		s.reload()
+	case strings.HasPrefix(text, "ip address replace"):
+		s.addresses[words[5]] = append(s.addresses[words[5]], words[3])
+	}
+	return inside.Output{}, nil
+}
+
+func (s *system) facet() *Facet {
+	f := standard()
+	f.Deadline = 2 * time.Second
+	f.tables = tables{
+		func() ([]kernelAddress, error) {
+			var all []kernelAddress
+			for name, addresses := range s.addresses {
+				for _, a := range addresses {
+					all = append(all, kernelAddress{s.index(name), netip.MustParsePrefix(a), true})
+				}
+			}
+			return all, nil
+		},
+		func() ([]kernelRoute, error) {
+			var all []kernelRoute
+			for name, routes := range s.routes {
+				for _, r := range routes {
+					all = append(all, kernelRoute{s.index(name), r})
+				}
+			}
+			return all, nil
+		},
+	}
+	f.answers = func(context.Context, *inside.Host, netip.Addr) bool {
+		return !s.deaf || slices.Contains(s.addresses["eth0"], "10.1.0.10/24")
+	}
+	f.executable = func() (string, error) { return "/var/lib/slipway/helper-1234", nil }
+	f.step = func(what string) {
+		if s.onStep != nil {
+			s.onStep(what)
+		}
+		if s.steps == s.cut {
+			panic(killed{})
+		}
+		s.steps++
+	}
+	return f
+}
+
+func (s *system) index(name string) int {
+	text, _ := os.ReadFile(filepath.Join(s.root, "/sys/class/net", name, "ifindex"))
+	n := 0
+	_, _ = fmt.Sscan(string(text), &n) // 0 is no interface
+	return n
+}
+
+func (s *system) host() *inside.Host {
+	owned, err := inside.LoadOwned(s.root)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return &inside.Host{Root: s.root, Live: true, Exec: s.exec, Owned: owned, Tell: func(string) {}}
+}
+
+// orKilled runs something, and says whether it was killed in the middle.
+func orKilled(do func() error) (err error, cut bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			if _, ours := r.(killed); !ours {
+				panic(r)
+			}
+			cut = true
+		}
+	}()
+	return do(), false
+}
+
+// configuration is all that decides how the network is: the managers' files, our
+// list, and the kernel's addresses.
+func (s *system) configuration() string {
+	var b strings.Builder
+	for _, tree := range append(slices.Clone(trees), "/etc/cloud", asideFolder) {
+		err := filepath.WalkDir(filepath.Join(s.root, tree), func(at string, e fs.DirEntry, err error) error {
+			if err != nil || e.IsDir() {
+				return nil
+			}
+			text, err := os.ReadFile(at)
+			fmt.Fprintf(&b, "%s %q %v\n", strings.TrimPrefix(at, s.root), text, err)
+			return nil
+		})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	fmt.Fprintln(&b, "owned", s.host().Owned.Digest())
+	names := []string{"eth0", "eth1"}
+	for _, n := range names {
+		mtu, _ := os.ReadFile(filepath.Join(s.root, "/sys/class/net", n, "mtu"))
+		fmt.Fprintln(&b, n, strings.TrimSpace(string(mtu)), s.addresses[n], s.routes[n])
+	}
+	return b.String()
+}
+
+func (s *system) has(path string) bool { return exists(filepath.Join(s.root, path)) }
+
+// armed says whether both ways back are there.
+func (s *system) armed() bool {
+	c, err := readMarker(s.host())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return c != nil && c.Armed && s.timer == timerUnit(c.Name) && s.has(bootUnit) && s.has(bootLink) && s.has(folder(c.Name)+"/etc/systemd/network/10-eth0.network")
+}
+
+func items(all links) []item.Item {
+	var list []item.Item
+	for _, name := range all.names() {
+		body, _ := json.Marshal(all[name])
+		list = append(list, item.Item{Key: "links." + name, Fields: all[name].Fields(), Body: body})
+	}
+	return list
+}
+
+func keysOf(all links) []string { return item.Keys(items(all)) }

@@ -1,0 +1,249 @@
+package network
+
+import (
+	"bufio"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+)
+
+// real is what the kernel has of one interface.
+type real struct {
+	item.Link
+	index   int
+	carrier bool
+	up      bool
+	speed   string // in Mbit/s
+	duplex  string
+	dynamic []netip.Prefix // addresses of leases and advertisements
+	hosts   []string       // addresses of full length, which may be of something that shares them
+}
+
+// machine is what the kernel has of all interfaces, by name.
+type machine struct {
+	links map[string]*real
+	// unread says why addresses or routes could not be read.
+	unread map[string]string
+}
+
+// tables are what is asked of the kernel; tests replace them.
+type tables struct {
+	addresses func() ([]kernelAddress, error)
+	routes    func() ([]kernelRoute, error)
+}
+
+// look reads all interfaces of the system.
+func (t tables) look(h *inside.Host) (*machine, error) {
+	m := &machine{links: map[string]*real{}, unread: map[string]string{}}
+	entries, err := os.ReadDir(h.Path("/sys/class/net"))
+	if err != nil {
+		return nil, err
+	}
+	vlans := readVLANs(h)
+	byIndex := map[int]*real{}
+	for _, e := range entries {
+		if e.Name() == "lo" || !interfaceName.MatchString(e.Name()) {
+			continue
+		}
+		folder := h.Path("/sys/class/net/" + e.Name())
+		if info, err := os.Stat(folder); err != nil || !info.IsDir() { // bonding_masters is a file
+			continue
+		}
+		r := readLink(folder)
+		if v, ok := vlans[e.Name()]; ok {
+			r.Kind, r.VLAN, r.Parent = "vlan", v.VLAN, v.Parent
+		}
+		m.links[e.Name()], byIndex[r.index] = r, r
+	}
+	m.addresses(t, byIndex)
+	m.routes(t, byIndex)
+	return m, nil
+}
+
+func (m *machine) addresses(t tables, byIndex map[int]*real) {
+	all, err := t.addresses()
+	if err != nil {
+		m.unread["addresses"] = "the kernel does not tell its addresses: " + err.Error()
+	}
+	for _, a := range all {
+		r := byIndex[a.index]
+		switch {
+		case r == nil || a.prefix.Addr().IsLinkLocalUnicast():
+		case !a.permanent:
+			r.dynamic = append(r.dynamic, a.prefix)
+		case a.prefix.IsSingleIP():
+			r.hosts = append(r.hosts, a.prefix.String())
+		default:
+			r.Addresses = append(r.Addresses, a.prefix.String())
+		}
+	}
+}
+
+func (m *machine) routes(t tables, byIndex map[int]*real) {
+	all, err := t.routes()
+	if err != nil {
+		m.unread["routes"] = "the kernel does not tell its routes: " + err.Error()
+	}
+	for _, route := range all {
+		if r := byIndex[route.index]; r != nil {
+			r.Routes = append(r.Routes, route.Route)
+		}
+	}
+}
+
+// readLink reads one folder of /sys/class/net.
+func readLink(folder string) *real {
+	r := &real{}
+	text := func(name string) string { return readText(filepath.Join(folder, name)) }
+	count := func(name string) int { n, _ := strconv.Atoi(text(name)); return n }
+	r.Kind, r.index, r.MTU, r.MAC = "ethernet", count("ifindex"), count("mtu"), text("address")
+	if own := text("bonding_slave/perm_hwaddr"); own != "" { // a member has the address of its bond
+		r.MAC = own
+	}
+	flags, _ := strconv.ParseUint(strings.TrimPrefix(text("flags"), "0x"), 16, 32)
+	r.up, r.carrier = flags&1 != 0, text("carrier") == "1"
+	if speed := text("speed"); speed != "" && !strings.HasPrefix(speed, "-") {
+		r.speed = speed
+	}
+	r.duplex = text("duplex")
+	r.Functions = count("device/sriov_numvfs")
+	switch {
+	case exists(filepath.Join(folder, "bonding")):
+		r.Kind = "bond"
+		r.Members = strings.Fields(text("bonding/slaves"))
+		r.Bond = readBond(text)
+	case exists(filepath.Join(folder, "bridge")):
+		r.Kind = "bridge"
+		r.STP = text("bridge/stp_state") != "0"
+		if members, err := os.ReadDir(filepath.Join(folder, "brif")); err == nil {
+			for _, m := range members {
+				r.Members = append(r.Members, m.Name())
+			}
+		}
+	}
+	return r
+}
+
+// readBond reads the options of a bond; sysfs says "fast 1" for many.
+func readBond(text func(string) string) *item.Bond {
+	first := func(name string) string { v, _, _ := strings.Cut(text("bonding/"+name), " "); return v }
+	count := func(name string) int { n, _ := strconv.Atoi(first(name)); return n }
+	return &item.Bond{
+		Mode: first("mode"), LACPRate: first("lacp_rate"), HashPolicy: first("xmit_hash_policy"), Monitor: count("miimon"),
+		UpDelay: count("updelay"), DownDelay: count("downdelay"), MinLinks: count("min_links"), Primary: first("primary"),
+	}
+}
+
+// readVLANs are the VLANs of /proc/net/vlan/config: "bond0.5 | 5 | bond0".
+func readVLANs(h *inside.Host) map[string]item.Link {
+	vlans := map[string]item.Link{}
+	for text := range strings.Lines(readText(h.Path("/proc/net/vlan/config"))) {
+		parts := strings.Split(text, "|")
+		if len(parts) != 3 {
+			continue
+		}
+		if id, err := strconv.Atoi(strings.TrimSpace(parts[1])); err == nil {
+			vlans[strings.TrimSpace(parts[0])] = item.Link{VLAN: id, Parent: strings.TrimSpace(parts[2])}
+		}
+	}
+	return vlans
+}
+
+// readText is the beginning of a small file, without the space around it; empty
+// where it cannot be read: many files of sysfs cannot while a link is down.
+func readText(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	text := make([]byte, 256<<10)
+	n, _ := bufio.NewReaderSize(f, len(text)).Read(text)
+	return strings.TrimSpace(string(text[:n]))
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// as is what the kernel has of an interface, in the terms of how it was set up:
+// what that leaves to the kernel, such as a bond's hash policy, says nothing.
+func (r *real) as(made item.Link) item.Link {
+	l := r.Link
+	l.MTU = where(made.MTU, l.MTU) // a member has the MTU of its bond, a VLAN that of its parent
+	if made.MAC == "" {
+		l.MAC = ""
+	}
+	l.Routes = asRoutes(l.Routes, made.Routes)
+	l.Addresses = slices.Clone(l.Addresses)
+	for _, a := range r.hosts {
+		if slices.Contains(made.Addresses, a) {
+			l.Addresses = append(l.Addresses, a)
+		}
+	}
+	if l.Bond != nil && made.Bond != nil {
+		l.Bond = asBond(*l.Bond, *made.Bond)
+	}
+	l.Trusted = made.Trusted && l.Functions > 0
+	l.DHCP4, l.DHCP6, l.SLAAC = made.DHCP4, made.DHCP6, made.SLAAC
+	l.Servers, l.Search = made.Servers, made.Search
+	return l
+}
+
+// asRoutes leaves out metrics that the manager or the kernel has chosen.
+func asRoutes(routes, made []item.Route) []item.Route {
+	var all []item.Route
+	for _, r := range routes {
+		plain := item.Route{To: r.To, Via: r.Via}
+		if slices.Contains(made, plain) || strings.Contains(r.To, ":") && r.Metric == 1024 && !slices.Contains(made, r) {
+			r = plain
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+func asBond(b, made item.Bond) *item.Bond {
+	return &item.Bond{
+		Mode: b.Mode, LACPRate: where(made.LACPRate, b.LACPRate), HashPolicy: where(made.HashPolicy, b.HashPolicy),
+		Monitor: where(made.Monitor, b.Monitor), UpDelay: where(made.UpDelay, b.UpDelay), DownDelay: where(made.DownDelay, b.DownDelay),
+		MinLinks: where(made.MinLinks, b.MinLinks), Primary: where(made.Primary, b.Primary),
+	}
+}
+
+// where is a value where another one was set at all.
+func where[T comparable](set, value T) T {
+	var none T
+	if set == none {
+		return none
+	}
+	return value
+}
+
+// guessed is what the kernel has of an interface that we did not set up: a lease
+// shows in an address that is not for good.
+func (r *real) guessed() item.Link {
+	l := r.as(item.Link{Bond: r.Bond})
+	l.MAC, l.Bond = r.MAC, r.Bond
+	if r.MTU != 1500 {
+		l.MTU = r.MTU
+	}
+	for _, p := range r.dynamic {
+		switch {
+		case p.Addr().Is4():
+			l.DHCP4 = true
+		case p.IsSingleIP():
+			l.DHCP6 = true
+		default:
+			l.SLAAC = true
+		}
+	}
+	return l
+}

@@ -1,0 +1,188 @@
+package network
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"syscall"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+)
+
+// What rtnetlink(7) says, in numbers that package syscall lacks.
+const (
+	addressFlags     = 8    // IFA_FLAGS
+	addressPermanent = 0x80 // IFA_F_PERMANENT
+	routeMetric      = 6    // RTA_PRIORITY
+	routeMultipath   = 9    // RTA_MULTIPATH
+	protocolBoot     = 3
+	protocolStatic   = 4
+	neighborMessage  = 28                 // RTM_NEWNEIGH
+	neighborAsk      = 30                 // RTM_GETNEIGH
+	neighborUsable   = 0x02 | 0x80 | 0x40 // NUD_REACHABLE, PERMANENT, NOARP
+)
+
+// kernelAddress is an address that an interface has.
+type kernelAddress struct {
+	index     int
+	prefix    netip.Prefix
+	permanent bool // no lease or advertisement made it
+}
+
+// kernelRoute is a route of the main table that a person or a program set.
+type kernelRoute struct {
+	index int
+	item.Route
+}
+
+// kernelNeighbor is another machine that the kernel knows.
+type kernelNeighbor struct {
+	address netip.Addr
+	usable  bool // it answered a moment ago
+}
+
+// readAddresses asks the kernel for all addresses.
+func readAddresses() ([]kernelAddress, error) {
+	table, err := syscall.NetlinkRIB(syscall.RTM_GETADDR, syscall.AF_UNSPEC)
+	if err != nil {
+		return nil, err
+	}
+	return parseAddresses(table), nil
+}
+
+// readRoutes asks the kernel for all routes.
+func readRoutes() ([]kernelRoute, error) {
+	table, err := syscall.NetlinkRIB(syscall.RTM_GETROUTE, syscall.AF_UNSPEC)
+	if err != nil {
+		return nil, err
+	}
+	return parseRoutes(table), nil
+}
+
+// readNeighbors asks the kernel for the machines that it has spoken to.
+func readNeighbors() ([]kernelNeighbor, error) {
+	table, err := syscall.NetlinkRIB(neighborAsk, syscall.AF_UNSPEC)
+	if err != nil {
+		return nil, err
+	}
+	return parseNeighbors(table), nil
+}
+
+// messages calls a function with each message of a kind. What is cut or makes no
+// sense ends it.
+func messages(table []byte, kind uint16, each func(body []byte)) {
+	for len(table) >= syscall.NLMSG_HDRLEN {
+		size := int(binary.NativeEndian.Uint32(table))
+		if size < syscall.NLMSG_HDRLEN || size > len(table) {
+			return
+		}
+		if binary.NativeEndian.Uint16(table[4:]) == kind {
+			each(table[syscall.NLMSG_HDRLEN:size])
+		}
+		table = table[min(aligned(size), len(table)):]
+	}
+}
+
+// attributes are those of a message behind its head, by type.
+func attributes(body []byte, head int) map[uint16][]byte {
+	all := map[uint16][]byte{}
+	if len(body) < head {
+		return all
+	}
+	for rest := body[head:]; len(rest) >= syscall.SizeofRtAttr; {
+		size := int(binary.NativeEndian.Uint16(rest))
+		if size < syscall.SizeofRtAttr || size > len(rest) {
+			break
+		}
+		all[binary.NativeEndian.Uint16(rest[2:])&0x3fff] = rest[syscall.SizeofRtAttr:size]
+		rest = rest[min(aligned(size), len(rest)):]
+	}
+	return all
+}
+
+func aligned(n int) int { return (n + 3) &^ 3 }
+
+func parseAddresses(table []byte) []kernelAddress {
+	var all []kernelAddress
+	messages(table, syscall.RTM_NEWADDR, func(body []byte) {
+		if len(body) < syscall.SizeofIfAddrmsg {
+			return
+		}
+		a := attributes(body, syscall.SizeofIfAddrmsg)
+		raw, ok := a[syscall.IFA_LOCAL]
+		if !ok {
+			raw = a[syscall.IFA_ADDRESS]
+		}
+		address, ok := netip.AddrFromSlice(raw)
+		prefix := netip.PrefixFrom(address, int(body[1]))
+		if !ok || !prefix.IsValid() {
+			return
+		}
+		flags := uint32(body[2])
+		if wide := a[addressFlags]; len(wide) >= 4 {
+			flags = binary.NativeEndian.Uint32(wide)
+		}
+		all = append(all, kernelAddress{int(binary.NativeEndian.Uint32(body[4:])), prefix, flags&addressPermanent != 0})
+	})
+	return all
+}
+
+// parseRoutes keeps the routes that were set by hand or by what manages the
+// network. Those of leases, advertisements and routing daemons are theirs.
+func parseRoutes(table []byte) []kernelRoute {
+	var all []kernelRoute
+	messages(table, syscall.RTM_NEWROUTE, func(body []byte) {
+		if len(body) < syscall.SizeofRtMsg {
+			return
+		}
+		bits, protocol, kind := int(body[1]), body[5], body[7]
+		if protocol != protocolBoot && protocol != protocolStatic || kind != syscall.RTN_UNICAST {
+			return
+		}
+		a := attributes(body, syscall.SizeofRtMsg)
+		if number32(a[syscall.RTA_TABLE], uint32(body[4])) != syscall.RT_TABLE_MAIN || a[routeMultipath] != nil {
+			return
+		}
+		to := netip.IPv4Unspecified()
+		if body[0] == syscall.AF_INET6 {
+			to = netip.IPv6Unspecified()
+		} else if body[0] != syscall.AF_INET {
+			return
+		}
+		if raw, ok := a[syscall.RTA_DST]; ok {
+			if to, ok = netip.AddrFromSlice(raw); !ok {
+				return
+			}
+		}
+		prefix := netip.PrefixFrom(to, bits)
+		if !prefix.IsValid() {
+			return
+		}
+		r := kernelRoute{int(number32(a[syscall.RTA_OIF], 0)), item.Route{To: prefix.String(), Metric: int64(number32(a[routeMetric], 0))}}
+		if via, ok := netip.AddrFromSlice(a[syscall.RTA_GATEWAY]); ok {
+			r.Via = via.String()
+		}
+		all = append(all, r)
+	})
+	return all
+}
+
+func number32(raw []byte, otherwise uint32) uint32 {
+	if len(raw) < 4 {
+		return otherwise
+	}
+	return binary.NativeEndian.Uint32(raw)
+}
+
+func parseNeighbors(table []byte) []kernelNeighbor {
+	const head = 12 // struct ndmsg
+	var all []kernelNeighbor
+	messages(table, neighborMessage, func(body []byte) {
+		if len(body) < head {
+			return
+		}
+		if address, ok := netip.AddrFromSlice(attributes(body, head)[1]); ok { // NDA_DST
+			all = append(all, kernelNeighbor{address, binary.NativeEndian.Uint16(body[8:])&neighborUsable != 0})
+		}
+	})
+	return all
+}

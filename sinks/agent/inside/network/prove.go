@@ -1,0 +1,134 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+// prove holds what the machine can see for itself: interfaces are as designed,
+// have a carrier where they had one, and default gateways answer. That the machine
+// can be reached is for the daemon to prove.
+func (f *Facet) prove(ctx context.Context, h *inside.Host, p *plan, before *machine, answered map[netip.Addr]bool) error {
+	var why map[string]string
+	var m *machine
+	settled := f.until(ctx, f.Deadline/2, func() bool {
+		var err error
+		if m, err = f.tables.look(h); err != nil {
+			why = map[string]string{"interfaces": err.Error()}
+			return false
+		}
+		why = m.differs(p.after)
+		maps.Copy(why, m.withoutCarrier(p.after, before))
+		return len(why) == 0
+	})
+	if !settled {
+		var parts []string
+		for _, id := range slices.Sorted(maps.Keys(why)) {
+			parts = append(parts, id+": "+why[id])
+		}
+		return &wire.Error{Class: wire.Failed, Text: "the interfaces did not become what was asked: " + strings.Join(parts, "; ")}
+	}
+	for gateway, answers := range f.gateways(ctx, h, m, p.after) {
+		if was, asked := answered[gateway]; !answers && (was || !asked) {
+			return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("the default gateway %s does not answer", gateway)}
+		}
+	}
+	return nil
+}
+
+// withoutCarrier are interfaces that lost their carrier.
+func (m *machine) withoutCarrier(all links, before *machine) map[string]string {
+	why := map[string]string{}
+	for _, id := range all.names() {
+		was := before.links[id]
+		if r := m.links[id]; was != nil && was.carrier && r != nil && !r.carrier && all[id].Kind == "ethernet" {
+			why[id] = "it has lost its carrier"
+		}
+	}
+	return why
+}
+
+// gateways asks the designed default gateways that are on a network of the
+// machine, and says of each whether it answers.
+func (f *Facet) gateways(ctx context.Context, h *inside.Host, m *machine, all links) map[netip.Addr]bool {
+	answered := map[netip.Addr]bool{}
+	for _, id := range all.names() {
+		for _, r := range all[id].Routes {
+			via, err := netip.ParseAddr(r.Via)
+			if err == nil && defaultRoute(r.To) && m.reaches(via) {
+				answered[via] = f.answers(ctx, h, via)
+			}
+		}
+	}
+	return answered
+}
+
+// reaches says whether an address is in a network of the machine.
+func (m *machine) reaches(a netip.Addr) bool {
+	for _, r := range m.links {
+		for _, text := range r.Addresses {
+			if p, err := netip.ParsePrefix(text); err == nil && p.Contains(a) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// answers says whether a machine on the same network answers: the kernel must ask
+// for its address before it can send anything there, and remembers the answer. No
+// gateway can keep silent on that.
+func answers(ctx context.Context, h *inside.Host, a netip.Addr) bool {
+	_, _ = h.Exec(ctx, inside.Command{Path: "ip", Args: []string{"neighbor", "flush", "to", a.String()}, Timeout: 5 * time.Second}) // an old answer proves less
+	end := time.After(5 * time.Second)
+	for {
+		send(a)
+		if all, err := readNeighbors(); err == nil && slices.Contains(all, kernelNeighbor{a, true}) {
+			return true
+		}
+		select {
+		case <-end:
+			return false
+		case <-ctx.Done():
+			return false
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// send sends one octet to the port "discard".
+func send(a netip.Addr) {
+	family, to := syscall.AF_INET, syscall.Sockaddr(&syscall.SockaddrInet4{Port: 9, Addr: [4]byte(a.AsSlice()[:4])})
+	if a.Is6() {
+		family, to = syscall.AF_INET6, &syscall.SockaddrInet6{Port: 9, Addr: a.As16()}
+	}
+	fd, err := syscall.Socket(family, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer syscall.Close(fd)
+	_ = syscall.Sendto(fd, []byte{0}, syscall.MSG_DONTWAIT, to) // what counts is that the kernel asks for the address
+}
+
+// writeKernel writes to a file of sysfs.
+func writeKernel(path, text string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	if closing := f.Close(); err == nil {
+		err = closing
+	}
+	return err
+}

@@ -1,0 +1,273 @@
+package network
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+// reverted is a change that was set back, and what was seen then.
+type reverted struct {
+	Name string    `json:"name"`
+	At   time.Time `json:"at"`
+	Why  string    `json:"why"`
+	Seen string    `json:"seen"`
+	// Again says that the change may be tried again as it is: it was not the
+	// change's fault.
+	Again bool `json:"again,omitempty"`
+}
+
+// Text tells of it to people.
+func (r reverted) Text() string {
+	return fmt.Sprintf("change %s of the network was reverted at %s: %s. The interfaces were then: %s", r.Name, r.At.UTC().Format(time.RFC3339), r.Why, r.Seen)
+}
+
+func readReverted(h *inside.Host) (r reverted, ok bool) {
+	text, _, err := readFile(h, revertedFile)
+	return r, err == nil && json.Unmarshal(text, &r) == nil
+}
+
+// Revert sets back a change of the network that nobody confirmed. The timer and
+// the unit at boot call it as `PROGRAM revert NAME`; where the change was confirmed
+// it only clears up.
+func Revert(ctx context.Context, h *inside.Host, name string) error {
+	return standard().revert(ctx, h, name)
+}
+
+func (f *Facet) revert(ctx context.Context, h *inside.Host, name string) error {
+	unlock, err := lock(ctx, h, lockWait)
+	var busy *wire.Error
+	if errors.As(err, &busy) { // its program hangs, and the machine may be cut off
+		unlock, err = func() {}, nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	c, err := readMarker(h)
+	if err != nil {
+		return err
+	}
+	if c == nil {
+		return f.forget(h)
+	}
+	if c.Name != name {
+		return nil // a later change has its own ways back
+	}
+	if !c.Armed { // nothing was touched yet
+		return f.disarm(ctx, h, name)
+	}
+	if !c.Applied {
+		return f.undo(ctx, h, c, cutShort, true)
+	}
+	return f.undo(ctx, h, c, "nobody confirmed over a new connection that the machine can be reached", false)
+}
+
+// cutShort is the reason of a revert that is not the change's fault.
+const cutShort = "the program that made it was ended in the middle"
+
+// setBack reverts a change at once, since the machine's own checks have failed.
+func (f *Facet) setBack(ctx context.Context, h *inside.Host, c *change, why string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	if err := f.undo(ctx, h, c, why, false); err != nil {
+		return &wire.Error{Class: wire.Reverted, Text: why + "; and setting the network back failed, which is tried again at the deadline: " + err.Error()}
+	}
+	return &wire.Error{Class: wire.Reverted, Text: "the network was set back: " + why}
+}
+
+// undo puts back the files, the list of what Slipway made and the interfaces, and
+// removes the marker last, so that an undoing that is cut is done again.
+func (f *Facet) undo(ctx context.Context, h *inside.Host, c *change, why string, again bool) error {
+	m, err := f.tables.look(h)
+	if err != nil {
+		m = &machine{}
+	}
+	seen := m.summary(c.Names)
+	active := f.active(ctx, h, c.Manager)
+	if active && c.Manager == Ifupdown { // its files must still say how interfaces came up
+		a := activation{f: f, h: h, manager: c.Manager}
+		_ = a.ifdown(ctx, c.Names) // what stays up is flushed below
+	}
+	if err := f.restoreFiles(h, c); err != nil {
+		return err
+	}
+	if h.Owned, err = inside.LoadOwned(h.Root); err != nil {
+		return err
+	}
+	if err := f.restoreOwned(h, c); err != nil {
+		return err
+	}
+	a := activation{f: f, h: h, manager: c.Manager, changed: c.Names}
+	troubles := a.backTo(ctx, c, active)
+	if active {
+		troubles = errors.Join(troubles, f.restoreKernel(ctx, h, c))
+	}
+	if troubles != nil {
+		why += "; while it was set back: " + troubles.Error()
+	}
+	text, _ := json.Marshal(reverted{c.Name, f.now(), why, seen, again})
+	if err := f.write(h, write{revertedFile, text, 0o600}); err != nil {
+		return err
+	}
+	for _, path := range []string{markerFile, bootLink, bootUnit} {
+		if err := f.write(h, write{path: path}); err != nil {
+			return err
+		}
+	}
+	if f.succeeds(ctx, h, "systemctl", "is-active", "--quiet", timerUnit(c.Name)+".timer") {
+		_ = f.run(ctx, h, "systemctl", "stop", timerUnit(c.Name)+".timer") // it would find nothing to do
+	}
+	f.step("remove the saved trees")
+	return removeSaved(h)
+}
+
+// restoreFiles makes the files of a change what they were.
+func (f *Facet) restoreFiles(h *inside.Host, c *change) error {
+	for _, path := range slices.Backward(c.Paths) {
+		text, mode, err := readFile(h, folder(c.Name)+path)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = f.write(h, write{path: path})
+		} else if err == nil {
+			if text == nil {
+				text = []byte{}
+			}
+			err = f.write(h, write{path, text, mode})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restoreOwned makes our entries in the list of what Slipway made what they were.
+func (f *Facet) restoreOwned(h *inside.Host, c *change) error {
+	for _, key := range h.Owned.Keys(name) {
+		if _, was := c.Owned[key]; was {
+			continue
+		}
+		f.step("drop " + key)
+		if err := h.Owned.Drop(name, key); err != nil {
+			return err
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.Owned)) {
+		was := c.Owned[key]
+		if is, ours := h.Owned.Entry(name, key); ours && string(is.Made) == string(was.Made) {
+			continue
+		}
+		f.step("take back " + key)
+		if err := h.Owned.Take(name, key, was.Before); err != nil {
+			return err
+		}
+		if err := h.Owned.Note(name, key, was.Made); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restoreKernel waits for addresses to be back that the configuration brings, and
+// then sets by hand what interfaces had and no file knew of.
+func (f *Facet) restoreKernel(ctx context.Context, h *inside.Host, c *change) error {
+	lost := map[string]kept{}
+	f.until(ctx, 5*time.Second, func() bool {
+		m, err := f.tables.look(h)
+		if err != nil {
+			return true
+		}
+		lost = m.lost(c.Kernel)
+		return len(lost) == 0
+	})
+	var troubles error
+	for _, id := range slices.Sorted(maps.Keys(lost)) {
+		k := lost[id]
+		if k.Up {
+			troubles = errors.Join(troubles, f.run(ctx, h, "ip", "link", "set", "dev", id, "up"))
+		}
+		if k.MTU != 0 {
+			troubles = errors.Join(troubles, f.run(ctx, h, "ip", "link", "set", "dev", id, "mtu", fmt.Sprint(k.MTU)))
+		}
+		for _, a := range k.Addresses {
+			troubles = errors.Join(troubles, f.run(ctx, h, "ip", "address", "replace", a, "dev", id))
+		}
+		for _, r := range k.Routes {
+			troubles = errors.Join(troubles, f.run(ctx, h, "ip", routeArguments(id, r)...))
+		}
+	}
+	return troubles
+}
+
+func routeArguments(id string, r item.Route) []string {
+	args := []string{"route", "replace", r.To}
+	if strings.Contains(r.To, ":") {
+		args = append([]string{"-6"}, args...)
+	}
+	if r.Via != "" {
+		args = append(args, "via", r.Via)
+	}
+	args = append(args, "dev", id)
+	if r.Metric != 0 {
+		args = append(args, "metric", fmt.Sprint(r.Metric))
+	}
+	return append(args, "proto", "static")
+}
+
+// lost is what interfaces had and do not have.
+func (m *machine) lost(before map[string]kept) map[string]kept {
+	all := map[string]kept{}
+	for id, k := range before {
+		r := m.links[id]
+		if r == nil {
+			continue
+		}
+		has := append(slices.Clone(r.Addresses), r.hosts...)
+		for _, p := range r.dynamic {
+			has = append(has, p.String())
+		}
+		l := kept{
+			Addresses: slices.DeleteFunc(slices.Clone(k.Addresses), func(a string) bool { return slices.Contains(has, a) }),
+			Routes:    slices.DeleteFunc(slices.Clone(k.Routes), func(route item.Route) bool { return slices.Contains(r.Routes, route) }),
+			Up:        k.Up && !r.up,
+		}
+		if k.MTU != r.MTU {
+			l.MTU = k.MTU
+		}
+		if l.MTU != 0 || len(l.Addresses) > 0 || len(l.Routes) > 0 || l.Up {
+			all[id] = l
+		}
+	}
+	return all
+}
+
+// summary tells of interfaces in one line.
+func (m *machine) summary(names []string) string {
+	var parts []string
+	for _, id := range names {
+		r := m.links[id]
+		if r == nil {
+			parts = append(parts, id+" not there")
+			continue
+		}
+		text := id + map[bool]string{true: " with carrier", false: " without carrier"}[r.carrier]
+		if l := item.List(append(slices.Clone(r.Addresses), r.hosts...)); l != "" {
+			text += ", " + l
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, "; ")
+}
+
+func isFour(p netip.Prefix) bool { return p.Addr().Is4() }
