@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -290,7 +291,7 @@ func unit(n, content, enabled, state string) item.Item {
 		i.Fields["content"] = item.Digest([]byte(content))
 	}
 	if enabled != "" {
-		i.Fields["enabled"] = enabled
+		i.Fields["enabled"] = strconv.FormatBool(enabled == "enabled")
 	}
 	if state != "" {
 		i.Fields["state"] = state

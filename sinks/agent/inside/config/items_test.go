@@ -172,8 +172,8 @@ func TestUnits(t *testing.T) {
 	f.link("/etc/systemd/system/b.service", "/dev/null")
 	seen := f.observe("units.a.service", "units.b.service", "units.static.service", "units.none.service", "units.-x", "units.a\nb.service")
 	for n, want := range map[string]string{
-		"units.a.service.enabled": "enabled", "units.a.service.state": "running", "units.b.service.state": "masked", "units.b.service.enabled": "masked",
-		"units.static.service.enabled": "static", "units.static.service.state": "stopped", "units.none.service.enabled": "", "units.none.service.state": "",
+		"units.a.service.enabled": "true", "units.a.service.state": "running", "units.b.service.state": "masked", "units.b.service.enabled": "false",
+		"units.static.service.enabled": "false", "units.static.service.state": "stopped", "units.none.service.enabled": "", "units.none.service.state": "",
 	} {
 		if seen.Have[n] != want {
 			t.Errorf("%s is %q, want %q", n, seen.Have[n], want)
@@ -329,7 +329,7 @@ func TestModules(t *testing.T) {
 	if err := f.apply(nil, "modules.no-such"); err != nil {
 		t.Fatal(err)
 	}
-	items := []item.Item{module("ext4", ""), module("dummy", "numdummies=2"), module("bonding", "max_bonds=0")}
+	items := []item.Item{module("ext4", ""), module("dummy", "numdummies=2"), module("bonding", "max_bonds=0, fail_over_mac=1,2")}
 	if err := f.apply(items); err != nil {
 		t.Fatal(err)
 	}
@@ -338,14 +338,14 @@ func TestModules(t *testing.T) {
 	if seen.Have["modules.dummy.parameters"] != "" || seen.Pending["modules.dummy.parameters"] != "numdummies=2" || seen.Waits != "reboot" {
 		t.Errorf("a loaded module with other parameters: %+v", seen)
 	}
-	if seen.Have["modules.bonding.parameters"] != "max_bonds=0" || len(seen.Pending) != 1 {
+	if seen.Have["modules.bonding.parameters"] != "fail_over_mac=1,2, max_bonds=0" || len(seen.Pending) != 1 {
 		t.Errorf("a module that was not loaded: %+v", seen)
 	}
 	f.put("/proc/sys/kernel/random/boot_id", "boot-2\n")
 	if seen = f.observe(keys...); seen.Waits != "" || seen.Have["modules.dummy.parameters"] != "numdummies=2" {
 		t.Errorf("after a boot: %+v", seen)
 	}
-	if got, want := f.read(modulesLoad)+f.read(modprobe), head+"bonding\ndummy\next4\n"+head+"options bonding max_bonds=0\noptions dummy numdummies=2\n"; got != want {
+	if got, want := f.read(modulesLoad)+f.read(modprobe), head+"bonding\ndummy\next4\n"+head+"options bonding fail_over_mac=1,2 max_bonds=0\noptions dummy numdummies=2\n"; got != want {
 		t.Errorf("the files are %q, want %q", got, want)
 	}
 }

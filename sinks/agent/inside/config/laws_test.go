@@ -46,7 +46,7 @@ func design(r *rand.Rand) (items []item.Item) {
 	}
 	for _, n := range []string{"dummy", "bonding"} {
 		if maybe() {
-			items = append(items, module(n, pick("", "a=1", "a=2 b=3")))
+			items = append(items, module(n, pick("", "a=1", "a=2, b=3")))
 		}
 	}
 	return items

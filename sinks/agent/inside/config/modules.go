@@ -41,6 +41,27 @@ func badModule(n string) bool {
 	})
 }
 
+// words are the words of a line of modprobe.d(5); double quotes keep spaces.
+func words(line string) []string {
+	quoted := false
+	return strings.FieldsFunc(line, func(r rune) bool {
+		if r == '"' {
+			quoted = !quoted
+		}
+		return !quoted && (r == ' ' || r == '\t')
+	})
+}
+
+// canonical is the text of a module's parameters that compares: sorted, with ", "
+// between. A space alone may stand between them too.
+func canonical(parameters string) string {
+	all := words(parameters)
+	for i := range all {
+		all[i] = strings.TrimSuffix(all[i], ",")
+	}
+	return item.List(all)
+}
+
 // builtIn are the modules that are part of the running kernel.
 func (w *work) builtIn() map[string]bool {
 	found := map[string]bool{}
@@ -125,10 +146,10 @@ func (w *work) persistedModule(key string) (made moduleMade, named bool, err err
 	var parameters []string
 	err = w.configLines(folders, func(_, line string) {
 		if f := strings.Fields(line); len(f) > 2 && f[0] == "options" && moduleName(f[1]) == n {
-			parameters = append(parameters, f[2:]...)
+			parameters = append(parameters, words(line)[2:]...)
 		}
 	})
-	made.Parameters = strings.Join(parameters, " ")
+	made.Parameters = item.List(parameters)
 	return made, named, err
 }
 
@@ -223,14 +244,14 @@ func (w *work) applyModules(items []item.Item, leaving []string) {
 
 // ownModule notes what a module is to be, and tells whether it is loaded.
 func (w *work) ownModule(i item.Item, builtIn map[string]bool) (ready bool, err error) {
-	n, parameters := item.ID(i.Key), i.Fields["parameters"]
+	n, parameters := item.ID(i.Key), canonical(i.Fields["parameters"])
 	switch {
 	case badModule(n):
 		return false, &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("%q is no name of a kernel module", n)}
 	case strings.ContainsAny(parameters, "\n\\#\x00"):
 		return false, &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("the parameters %q cannot be written in %s: remove line breaks, \"\\\" and \"#\"", parameters, modprobe)}
 	case builtIn[moduleName(n)] && parameters != "":
-		return false, &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("%s is built into this kernel, so its parameters belong on the command line: kernel.parameters %q", n, n+"."+strings.Fields(parameters)[0])}
+		return false, &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("%s is built into this kernel, so its parameters belong on the command line: kernel.parameters %q", n, n+"."+words(parameters)[0])}
 	}
 	folders, err := w.foldersOf(modulesLoad)
 	if err != nil {
@@ -273,7 +294,7 @@ func (w *work) writeModules(leaving []string) error {
 		}
 		fmt.Fprintln(&load, item.ID(key))
 		if made.Parameters != "" {
-			fmt.Fprintf(&options, "options %s %s\n", item.ID(key), made.Parameters)
+			fmt.Fprintf(&options, "options %s %s\n", item.ID(key), strings.ReplaceAll(made.Parameters, ", ", " "))
 		}
 	}
 	if err := w.ourFile(modprobe, options.String(), leaving); err != nil {
@@ -319,7 +340,7 @@ func (w *work) checkModule(i item.Item) {
 	made, _, err := w.persistedModule(i.Key)
 	if err != nil {
 		w.fail(i.Key, err)
-	} else if want := strings.Join(strings.Fields(i.Fields["parameters"]), " "); made.Parameters != want {
+	} else if want := canonical(i.Fields["parameters"]); made.Parameters != want {
 		w.refuse(i.Key, "the files of modprobe.d(5) together give the parameters %q, and the design %q. Remove the other line", made.Parameters, want)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -167,7 +168,7 @@ func (w *work) tellUnit(n string, s seenUnits) error {
 	if u.enabled == "" {
 		w.seen.Unread[key] = "systemctl does not tell whether the unit is enabled"
 	} else {
-		w.seen.Have[item.Name(key, "enabled")] = u.enabled
+		w.seen.Have[item.Name(key, "enabled")] = strconv.FormatBool(u.enabled == enabled)
 	}
 	at := item.Name(key, "state")
 	switch {
@@ -209,7 +210,7 @@ type unitGoal struct {
 	key, name string
 	content   *string // of the file; nil for none of ours
 	mask      bool
-	enabled   string // "enabled", "disabled", or nothing
+	enabled   string // the word enabled or disabled, or nothing
 	state     string // "running", "stopped", or nothing
 	back      bool   // the file comes back as it was
 	unmask    bool   // a link to /dev/null does not
@@ -283,7 +284,7 @@ func (w *work) applyUnits(items []item.Item, leaving []string) {
 }
 
 func goalOf(i item.Item) (*unitGoal, error) {
-	g := &unitGoal{key: i.Key, name: item.ID(i.Key), enabled: i.Fields["enabled"], state: i.Fields["state"]}
+	g := &unitGoal{key: i.Key, name: item.ID(i.Key), state: i.Fields["state"]}
 	refused := func(format string, args ...any) (*unitGoal, error) {
 		return nil, &wire.Error{Class: wire.Refused, Text: fmt.Sprintf(format, args...)}
 	}
@@ -299,9 +300,15 @@ func goalOf(i item.Item) (*unitGoal, error) {
 	g.content = body.Content
 	if g.state == masked {
 		g.mask, g.state = true, "stopped"
-		if g.enabled == masked {
-			g.enabled = ""
-		}
+	}
+	switch want := i.Fields["enabled"]; want {
+	case "":
+	case "true":
+		g.enabled = enabled
+	case "false":
+		g.enabled = disabled
+	default:
+		return refused("`enabled` is %q: use true or false", want)
 	}
 	switch {
 	case g.mask && g.content != nil:
@@ -516,8 +523,6 @@ func (w *work) enableUnit(g *unitGoal) error {
 		return refused("%s cannot be enabled: its unit file has no section [Install]. Leave out `enabled`, or enable the unit that starts it", g.name)
 	case g.enabled == enabled && is == alias:
 		return refused("%s is another name of a unit. Write that unit's own name", g.name)
-	case g.enabled != enabled && g.enabled != disabled:
-		return refused("a unit cannot be made %q: use enabled or disabled", g.enabled)
 	}
 	verb := map[string]string{enabled: "enable", disabled: "disable"}[g.enabled]
 	if err := w.do(verb+" "+g.name, time.Minute, "--no-reload", verb, "--", g.name); err != nil {

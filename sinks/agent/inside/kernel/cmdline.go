@@ -61,14 +61,27 @@ func same(a, b string) bool {
 	return strings.ReplaceAll(a, "-", "_") == strings.ReplaceAll(b, "-", "_")
 }
 
-// find gives the last of a name's values, which is the one that counts.
-func find(all []parameter, name string) (value string, found bool) {
+// bareText is the text of a parameter that is its name alone, as designs have it.
+const bareText = "true"
+
+// want is a parameter by its text.
+func want(name, text string) parameter {
+	if text == bareText {
+		return parameter{name: name, bare: true}
+	}
+	return parameter{name: name, value: text}
+}
+
+// find gives the text of a parameter: the last one with the name counts.
+func find(all []parameter, name string) (text string, found bool) {
 	for _, p := range all {
 		if same(p.name, name) {
-			value, found = p.value, true
+			if text, found = p.value, true; p.bare {
+				text = bareText
+			}
 		}
 	}
-	return value, found
+	return text, found
 }
 
 // without is a command line without a parameter.
@@ -84,7 +97,7 @@ func without(all []parameter, name string) (rest []parameter) {
 // text is a parameter as the command line has it.
 func (p parameter) text() string {
 	switch {
-	case p.bare || p.value == "":
+	case p.bare:
 		return p.name
 	case strings.ContainsAny(p.value, " \t"):
 		return p.name + `="` + p.value + `"`

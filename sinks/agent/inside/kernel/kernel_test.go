@@ -221,7 +221,7 @@ func TestParametersComeAtTheNextBoot(t *testing.T) {
 	for _, l := range loaders {
 		f := newFake(t, l)
 		want := f.listing(false)
-		items := []item.Item{set("hugepages", "16"), set("nosmt", ""), set("dyndbg", "file a +p; file b +p"), set("console", "ttyS0")}
+		items := []item.Item{set("hugepages", "16"), set("nosmt", "true"), set("dyndbg", "file a +p; file b +p"), set("console", "ttyS0")}
 		if err := f.apply(items); err != nil {
 			t.Fatalf("%s: %v", l, err)
 		}
@@ -229,7 +229,7 @@ func TestParametersComeAtTheNextBoot(t *testing.T) {
 		if seen.Waits != "reboot" || seen.Pending["parameters.hugepages"] != "16" || seen.Pending["parameters.dyndbg"] != "file a +p; file b +p" {
 			t.Errorf("%s: %+v", l, seen)
 		}
-		if v, there := seen.Pending["parameters.nosmt"]; !there || v != "" {
+		if v, there := seen.Pending["parameters.nosmt"]; !there || v != "true" {
 			t.Errorf("%s: a bare name is pending as %q, %v", l, v, there)
 		}
 		if len(f.calls) != 1 {
@@ -292,7 +292,7 @@ func TestAValueFromBeforeComesBack(t *testing.T) {
 }
 
 func TestCutOffAfterEachWrite(t *testing.T) {
-	first := []item.Item{set("a", "1"), set("b", "")}
+	first := []item.Item{set("a", "1"), set("b", "true")}
 	second := []item.Item{set("a", "2"), set("c", "x y")}
 	for _, l := range loaders {
 		fresh := newFake(t, l)
@@ -465,6 +465,8 @@ func TestCommandLines(t *testing.T) {
 func FuzzCommandLine(f *testing.F) {
 	f.Add(`a="b c" d`, "n", "v w")
 	f.Add(`"`, "a.b", "x")
+	f.Add("", "a", "true")
+	f.Add("", "a", "")
 	f.Fuzz(func(t *testing.T, line, n, value string) {
 		all := parse(line)
 		if strings.ContainsAny(line, "\"\n") {
@@ -474,9 +476,9 @@ func FuzzCommandLine(f *testing.F) {
 			t.Errorf("%q: %v, and written and read: %v", line, all, again)
 		}
 		if bad(n, value) == "" {
-			text := parameter{name: n, value: value}.text()
-			if p := parse(text); len(p) != 1 || p[0].name != n || p[0].value != value {
-				t.Errorf("%q=%q is written as %q and read as %v", n, value, text, p)
+			text := want(n, value).text()
+			if got, found := find(parse(text), n); !found || got != value {
+				t.Errorf("%q=%q is written as %q and read as %q", n, value, text, got)
 			}
 		}
 	})

@@ -193,7 +193,6 @@ func (w *work) observeParameters(keys []string) {
 // parameterBefore is what was set before a parameter was ours.
 type parameterBefore struct {
 	Value   *string  `json:"value,omitempty"` // at the next boot
-	Bare    bool     `json:"bare,omitempty"`
 	Folders []string `json:"folders,omitempty"`
 	Created bool     `json:"created,omitempty"` // of /etc/kernel/cmdline
 }
@@ -299,7 +298,7 @@ func (w *work) ours(leaving []string) (all []parameter) {
 			continue
 		}
 		if w.load(key, nil, &made); made != nil {
-			all = append(all, parameter{name: item.ID(key), value: made.Value, bare: made.Value == ""})
+			all = append(all, want(item.ID(key), made.Value))
 		}
 	}
 	return all
@@ -310,11 +309,11 @@ const pendingFile = "/var/lib/slipway/boot-loader"
 
 // writeGrub writes the file of /etc/default/grub.d and runs update-grub.
 func (w *work) writeGrub(items []item.Item, leaving []string) error {
-	want := ""
+	text := ""
 	if all := w.ours(leaving); len(all) > 0 {
-		want = "# Slipway writes this file from the site's design.\nGRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX \"'" + join(all) + "'\n"
+		text = "# Slipway writes this file from the site's design.\nGRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX \"'" + join(all) + "'\n"
 	}
-	changed, err := w.putText(grubFile, want, leaving)
+	changed, err := w.putText(grubFile, text, leaving)
 	if err != nil || !changed && !w.tree.Exists(pendingFile) {
 		return err
 	}
@@ -357,9 +356,9 @@ func (w *work) putText(file, want string, leaving []string) (changed bool, err e
 func (w *work) runGrubby(items []item.Item, leaving []string, next []parameter) error {
 	var set, drop []string
 	for _, i := range items {
-		want := parameter{name: item.ID(i.Key), value: i.Fields[""]}
-		if value, is := find(next, want.name); !is || value != want.value {
-			set = append(set, want.text())
+		n, text := item.ID(i.Key), i.Fields[""]
+		if value, is := find(next, n); !is || value != text {
+			set = append(set, want(n, text).text())
 		}
 	}
 	for _, key := range leaving {
@@ -368,7 +367,7 @@ func (w *work) runGrubby(items []item.Item, leaving []string, next []parameter) 
 		value, is := find(next, item.ID(key))
 		switch {
 		case before.Value != nil && (!is || value != *before.Value):
-			set = append(set, parameter{name: item.ID(key), value: *before.Value}.text())
+			set = append(set, want(item.ID(key), *before.Value).text())
 		case before.Value == nil && is:
 			drop = append(drop, item.ID(key))
 		}
@@ -410,7 +409,8 @@ func (w *work) writeCmdline(items []item.Item, leaving []string, next []paramete
 	last := len(w.ours(leaving)) == 0
 	created := false
 	for _, p := range w.ours(leaving) {
-		if value, is := find(all, p.name); !is || value != p.value {
+		text, _ := find([]parameter{p}, p.name)
+		if value, is := find(all, p.name); !is || value != text {
 			all = append(without(all, p.name), p)
 		}
 	}
@@ -420,17 +420,17 @@ func (w *work) writeCmdline(items []item.Item, leaving []string, next []paramete
 		created = created || before.Created
 		all = without(all, item.ID(key))
 		if before.Value != nil {
-			all = append(all, parameter{name: item.ID(key), value: *before.Value})
+			all = append(all, want(item.ID(key), *before.Value))
 		}
 	}
-	want := join(all) + "\n"
+	text := join(all) + "\n"
 	if last && created {
-		want = ""
+		text = ""
 	}
-	if string(base) != want && join(parse(string(base))) == strings.TrimSpace(want) && want != "" {
-		want = string(base) // only the spaces differ
+	if string(base) != text && join(parse(string(base))) == strings.TrimSpace(text) && text != "" {
+		text = string(base) // only the spaces differ
 	}
-	changed, err := w.putText(cmdlineFile, want, leaving)
+	changed, err := w.putText(cmdlineFile, text, leaving)
 	if err != nil || !changed && !w.tree.Exists(pendingFile) {
 		return err
 	}
