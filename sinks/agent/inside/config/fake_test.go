@@ -61,6 +61,11 @@ func newFake(t testing.TB) *fake {
 		f.put(path, content)
 	}
 	f.link("/etc/systemd/system/multi-user.target.wants/a.service", "/usr/lib/systemd/system/a.service")
+	// A unit of the administrator's own, and one that is masked over its links.
+	f.put("/etc/systemd/system/own.service", fmt.Sprintf(packageUnit, "own"))
+	f.put("/usr/lib/systemd/system/masked.service", fmt.Sprintf(packageUnit, "masked"))
+	f.link("/etc/systemd/system/masked.service", "/dev/null")
+	f.link("/etc/systemd/system/multi-user.target.wants/masked.service", "/usr/lib/systemd/system/masked.service")
 	return f
 }
 

@@ -350,7 +350,29 @@ func TestModules(t *testing.T) {
 	}
 }
 
-// A disk that is full leaves each item as it was or as it is to be.
+// A disk that is full leaves each item as it was.
+func TestAFullDisk(t *testing.T) {
+	f := newFake(t)
+	f.put("/srv/old", "old")
+	if err := syscall.Mount("tmpfs", f.host.Path("/srv"), "tmpfs", 0, "size=64k"); err != nil {
+		t.Skip("only root mounts file systems: ", err)
+	}
+	defer func() {
+		if err := syscall.Unmount(f.host.Path("/srv"), 0); err != nil {
+			t.Error(err)
+		}
+	}()
+	f.put("/srv/old", "old")
+	err := f.apply([]item.Item{file("/srv/old", strings.Repeat("x", 1<<20), "0644", "root"), file("/etc/other", "x", "0644", "root")})
+	if class(err) != wire.Failed || !strings.Contains(err.Error(), "no space left") {
+		t.Errorf("%v", err)
+	}
+	names, _ := os.ReadDir(f.host.Path("/srv"))
+	if len(names) != 1 || f.read("/srv/old") != "old" || f.read("/etc/other") != "x" {
+		t.Errorf("%v, %q", names, f.read("/srv/old"))
+	}
+}
+
 func TestAWriteThatFailsLeavesNothingBehind(t *testing.T) {
 	f := newFake(t)
 	f.put("/srv/x", "")

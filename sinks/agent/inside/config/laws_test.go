@@ -29,7 +29,7 @@ func design(r *rand.Rand) (items []item.Item) {
 		items = slices.DeleteFunc(items, func(i item.Item) bool { return strings.HasPrefix(i.Key, "files./srv/a/b/") })
 		items = append(items, file("/srv/a/b", "file", "0644", "root"))
 	}
-	for _, n := range []string{"a.service", "b.service"} {
+	for _, n := range []string{"a.service", "b.service", "own.service", "masked.service"} {
 		if maybe() {
 			items = append(items, unit(n, pick("", "", contentUnit("multi-user.target"), contentUnit("basic.target")), pick("", "enabled", "disabled"), pick("", "running", "stopped")))
 		} else if maybe() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -322,6 +323,41 @@ func TestCutOffAfterEachWrite(t *testing.T) {
 		}
 		if cuts < 4 {
 			t.Errorf("%s: only %d cuts", l, cuts)
+		}
+	}
+}
+
+// A system that had many designs is as one that had the last alone.
+func TestTheLastDesignAloneCounts(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, l := range loaders {
+		f, last := newFake(t, l), []item.Item(nil)
+		for range 70 {
+			var next []item.Item
+			for _, n := range []string{"a", "b-c", "d", "crash"} {
+				if r.IntN(2) == 0 {
+					next = append(next, set(n, []string{"1", "true", "x y"}[r.IntN(3)]))
+				}
+			}
+			left := slices.DeleteFunc(item.Keys(last), func(k string) bool { return slices.Contains(item.Keys(next), k) })
+			fresh := newFake(t, l)
+			if err := errors.Join(f.apply(next, left...), fresh.apply(next)); err != nil {
+				t.Fatalf("%s: %v", l, err)
+			}
+			for _, i := range []string{"a", "b-c", "d", "crash"} {
+				got, _ := (&work{h: f.host, tree: opened(t, f)}).nextBoot(l)
+				want, _ := (&work{h: fresh.host, tree: opened(t, fresh)}).nextBoot(l)
+				a, hasA := find(got, i)
+				b, hasB := find(want, i)
+				if a != b || hasA != hasB {
+					t.Fatalf("%s: after %v and %v: %s is %q, and %q on a fresh system", l, item.Values(last), item.Values(next), i, a, b)
+				}
+			}
+			if got, want := f.listing(false), fresh.listing(false); l == grub && got != want {
+				t.Fatalf("%s: after %v and %v:\n%s\nwant\n%s", l, item.Values(last), item.Values(next), got, want)
+			}
+			f.reload()
+			last = next
 		}
 	}
 }
