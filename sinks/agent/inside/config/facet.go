@@ -220,9 +220,3 @@ func (w *work) load(key string, before, made any) (owned bool) {
 	}
 	return owned
 }
-
-// field is one that the design says.
-func field(i item.Item, name string) (string, bool) {
-	v, ok := i.Fields[name]
-	return v, ok
-}
