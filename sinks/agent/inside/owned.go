@@ -1,6 +1,7 @@
 package inside
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -57,7 +58,20 @@ func LoadOwned(root string) (*Owned, error) {
 	if o.list.Items == nil {
 		o.list.Items = map[string]Entry{}
 	}
+	for name, e := range o.list.Items {
+		o.list.Items[name] = Entry{Before: compact(e.Before), Made: compact(e.Made)}
+	}
 	return o, nil
+}
+
+// compact takes the indentation of the file away, so that Note knows its own texts
+// again.
+func compact(text json.RawMessage) json.RawMessage {
+	var short bytes.Buffer
+	if len(text) == 0 || json.Compact(&short, text) != nil {
+		return text
+	}
+	return short.Bytes()
 }
 
 // Digest names the list; it is empty while nothing is owned.

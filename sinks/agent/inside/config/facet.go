@@ -1,0 +1,222 @@
+// Package config observes and makes files, systemd units, kernel parameters at run
+// time (sysctl) and kernel modules inside a system.
+package config
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/tree"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+// name is that of the facet.
+const name = "config"
+
+// New is the facet config.
+func New() inside.Facet { return facet{} }
+
+// facet is the facet config; before is called before each write, for tests.
+type facet struct{ before func(what string) error }
+
+// work is one call of the facet.
+type work struct {
+	ctx      context.Context
+	h        *inside.Host
+	tree     *tree.Tree
+	seen     inside.Seen
+	accounts *accounts
+	folders  map[string]bool // that owned items made
+	failures []failure
+	// reloadFiles says that systemd must read files again that files items changed.
+	reloadFiles bool
+}
+
+type failure struct {
+	class, text string
+}
+
+func (f facet) begin(ctx context.Context, h *inside.Host) (*work, error) {
+	t, err := tree.Open(h.Root)
+	if err != nil {
+		return nil, err
+	}
+	t.Before = f.before
+	return &work{ctx: ctx, h: h, tree: t, seen: inside.Seen{
+		Have: map[string]string{}, Pending: map[string]string{}, Unread: map[string]string{}, Cannot: map[string]string{},
+	}}, nil
+}
+
+// Observe tells what the items of keys are.
+func (f facet) Observe(ctx context.Context, h *inside.Host, keys []string) (inside.Seen, error) {
+	w, err := f.begin(ctx, h)
+	if err != nil {
+		return inside.Seen{}, err
+	}
+	defer w.tree.Close()
+	kinds := byKind(keys)
+	for _, key := range kinds[item.KindFiles] {
+		w.observeFile(key)
+	}
+	w.observeUnits(kinds[item.KindUnits])
+	modulesReady := w.observeModules(kinds[item.KindModules])
+	w.observeSysctl(kinds[item.KindSysctl], modulesReady)
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		if !slices.Contains([]string{item.KindFiles, item.KindUnits, item.KindSysctl, item.KindModules}, kind) {
+			for _, key := range kinds[kind] {
+				w.seen.Cannot[key] = fmt.Sprintf("the facet config has no items of the kind %q", kind)
+			}
+		}
+	}
+	return w.seen, nil
+}
+
+func byKind(keys []string) map[string][]string {
+	kinds := map[string][]string{}
+	for _, key := range slices.Compact(slices.Sorted(slices.Values(keys))) {
+		kinds[item.Kind(key)] = append(kinds[item.Kind(key)], key)
+	}
+	return kinds
+}
+
+// Apply makes items as they are asked for. Modules come before the kernel
+// parameters that they bring, and files before the units that read them.
+func (f facet) Apply(ctx context.Context, h *inside.Host, items []item.Item, remove []string) error {
+	w, err := f.begin(ctx, h)
+	if err != nil {
+		return err
+	}
+	defer w.tree.Close()
+	w.readFolders()
+	wanted := map[string][]item.Item{}
+	for _, i := range items {
+		wanted[item.Kind(i.Key)] = append(wanted[item.Kind(i.Key)], i)
+	}
+	for kind := range wanted {
+		slices.SortFunc(wanted[kind], func(a, b item.Item) int { return strings.Compare(a.Key, b.Key) })
+	}
+	leaving := byKind(w.ours(remove, items))
+	w.removeFiles(leaving[item.KindFiles])
+	w.applyModules(wanted[item.KindModules], leaving[item.KindModules])
+	w.applySysctl(wanted[item.KindSysctl], leaving[item.KindSysctl])
+	w.applyFiles(wanted[item.KindFiles])
+	w.applyUnits(wanted[item.KindUnits], leaving[item.KindUnits])
+	return w.failed()
+}
+
+// ours are the keys to be removed that Slipway made and that are not asked for.
+func (w *work) ours(remove []string, items []item.Item) []string {
+	return slices.DeleteFunc(slices.Clone(remove), func(key string) bool {
+		_, owned := w.h.Owned.Entry(name, key)
+		return !owned || slices.ContainsFunc(items, func(i item.Item) bool { return i.Key == key })
+	})
+}
+
+// refuse notes that a person must decide about an item.
+func (w *work) refuse(key, format string, args ...any) {
+	w.failures = append(w.failures, failure{wire.Refused, key + ": " + fmt.Sprintf(format, args...)})
+}
+
+// fail notes that an item could not be made.
+func (w *work) fail(key string, err error) {
+	f := failure{wire.Failed, err.Error()}
+	var known *wire.Error
+	if errors.As(err, &known) {
+		f.class = known.Class
+	}
+	if !strings.HasPrefix(f.text, key+": ") {
+		f.text = key + ": " + f.text
+	}
+	w.failures = append(w.failures, f)
+}
+
+// maxTold bounds how many failed items an error tells of.
+const maxTold = 10
+
+// failed is the error of the call. One failed item makes it "failed", which is
+// planned again; it is "refused" where all need a person.
+func (w *work) failed() error {
+	if len(w.failures) == 0 {
+		return nil
+	}
+	class, texts := wire.Refused, []string(nil)
+	for i, f := range w.failures {
+		if f.class != wire.Refused {
+			class = f.class
+		}
+		if i < maxTold {
+			texts = append(texts, inside.Lines(f.text, 20))
+		}
+	}
+	if more := len(w.failures) - maxTold; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
+	}
+	return &wire.Error{Class: class, Text: strings.Join(texts, "; ")}
+}
+
+// take owns an item before its first write.
+func (w *work) take(key string, before any) error {
+	if _, ours := w.h.Owned.Entry(name, key); ours {
+		return nil
+	}
+	if err := w.cut("own " + key); err != nil {
+		return err
+	}
+	text, err := json.Marshal(before)
+	if err != nil {
+		return err
+	}
+	if len(text) > inside.MaxBefore {
+		return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("%s: the file that is there is too large to be kept (%d bytes, the bound is about 750 kB). Move it away, then Slipway puts the designed one there", key, len(text))}
+	}
+	return w.h.Owned.Take(name, key, text)
+}
+
+// note keeps what was made of an owned item.
+func (w *work) note(key string, made any) error {
+	text, err := json.Marshal(made)
+	if err != nil {
+		return err
+	}
+	if e, _ := w.h.Owned.Entry(name, key); string(e.Made) == string(text) {
+		return nil
+	}
+	if err := w.cut("note " + key); err != nil {
+		return err
+	}
+	return w.h.Owned.Note(name, key, text)
+}
+
+// drop forgets an item.
+func (w *work) drop(key string) error {
+	if err := w.cut("drop " + key); err != nil {
+		return err
+	}
+	return w.h.Owned.Drop(name, key)
+}
+
+func (w *work) cut(what string) error {
+	if w.tree.Before == nil {
+		return nil
+	}
+	return w.tree.Before(what)
+}
+
+// load reads what was kept of an owned item.
+func (w *work) load(key string, before, made any) (owned bool) {
+	e, owned := w.h.Owned.Entry(name, key)
+	if len(e.Before) > 0 && before != nil {
+		_ = json.Unmarshal(e.Before, before) // what Slipway wrote is what it reads; else nothing was there
+	}
+	if len(e.Made) > 0 && made != nil {
+		_ = json.Unmarshal(e.Made, made)
+	}
+	return owned
+}

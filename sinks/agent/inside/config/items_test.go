@@ -1,0 +1,442 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+func class(err error) string {
+	var e *wire.Error
+	if errors.As(err, &e) {
+		return e.Class
+	}
+	return ""
+}
+
+// refuses holds that an item is refused with a text, and nothing is written.
+func refuses(t *testing.T, f *fake, i item.Item, want string) {
+	t.Helper()
+	before := f.listing(true)
+	err := f.apply([]item.Item{i})
+	if class(err) != wire.Refused || !strings.Contains(err.Error(), want) {
+		t.Errorf("%s: %v, want a refusal with %q", i.Key, err, want)
+	}
+	if after := f.listing(true); after != before {
+		t.Errorf("%s: refused, and written:\n%s", i.Key, difference(after, before))
+	}
+}
+
+func TestFilesThatAreRefused(t *testing.T) {
+	f := newFake(t)
+	f.put("/srv/folder/x", "")
+	f.link("/etc/kernel", "/proc/sys")
+	if err := syscall.Mkfifo(f.host.Path("/srv/pipe"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		"/proc/x":                     "belong to the kernel",
+		"/sys/module/x":               "belong to the kernel",
+		"/dev/null":                   "belong to the kernel",
+		"/etc/kernel/x":               "belong to the kernel",
+		"/etc/shadow":                 "system.users",
+		"/var/lib/slipway/owned.json": "Slipway keeps",
+		"relative":                    "plain absolute path",
+		"/a/../b":                     "plain absolute path",
+		"/a//b":                       "plain absolute path",
+		"/":                           "plain absolute path",
+		"":                            "plain absolute path",
+		"/a\x00b":                     "plain absolute path",
+		"/srv/folder":                 "is a folder",
+		"/srv/pipe":                   "is a pipe",
+	} {
+		refuses(t, f, file(path, "x", "0644", "root"), want)
+	}
+	refuses(t, f, file("/etc/y", "x", "0644", "nobody-there"), "no account")
+	refuses(t, f, file("/etc/y", "x", "rw", "root"), "no mode")
+}
+
+func TestWhatIsInThePlaceOfAFile(t *testing.T) {
+	f := newFake(t)
+	f.link("/etc/link", "/etc/motd")
+	f.put("/srv/folder/x", "")
+	if err := os.Chmod(f.host.Path("/etc/motd"), 0o640|os.ModeSetuid); err != nil {
+		t.Fatal(err)
+	}
+	seen := f.observe("files./etc/link", "files./srv/folder", "files./etc/motd", "files./etc/none", "files./etc/motd/below", "files./proc/x")
+	for n, want := range map[string]string{
+		"files./etc/link.content": "a link to /etc/motd", "files./srv/folder.content": "a folder",
+		"files./etc/motd.content": item.Digest([]byte("before\n")), "files./etc/motd.mode": "4640", "files./etc/motd.owner": "root:root",
+		"files./etc/motd.state": "present", "files./etc/none.state": "absent", "files./etc/none.content": "", "files./etc/motd/below.state": "absent",
+	} {
+		if seen.Have[n] != want {
+			t.Errorf("%s is %q, want %q", n, seen.Have[n], want)
+		}
+	}
+	if seen.Cannot["files./proc/x"] == "" || len(seen.Unread) > 0 {
+		t.Errorf("cannot %v, unread %v", seen.Cannot, seen.Unread)
+	}
+}
+
+// A link is replaced itself and comes back; what it leads to is not touched.
+func TestALinkIsReplacedAndComesBack(t *testing.T) {
+	f := newFake(t)
+	f.link("/etc/link", "motd")
+	want := f.listing(false)
+	items := []item.Item{file("/etc/link", "ours", "0600", "ops")}
+	if err := f.apply(items); err != nil {
+		t.Fatal(err)
+	}
+	if f.read("/etc/motd") != "before\n" || f.read("/etc/link") != "ours" {
+		t.Errorf("motd %q, link %q", f.read("/etc/motd"), f.read("/etc/link"))
+	}
+	f.reload()
+	if err := f.apply(nil, item.Keys(items)...); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.listing(false); got != want {
+		t.Errorf("not as before:\n%s", difference(got, want))
+	}
+}
+
+// No link leads out of the root: absolute ones are those of the system.
+func TestLinksStayBelowTheRoot(t *testing.T) {
+	f := newFake(t)
+	outside := t.TempDir()
+	f.link("/srv/up", "../../../../../../../../../.."+outside)
+	f.link("/srv/abs", outside)
+	f.link("/srv/loop", "loop")
+	if err := f.apply([]item.Item{file("/srv/up/x", "x", "0644", "root"), file("/srv/abs/y", "y", "0644", "root")}); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := os.ReadDir(outside); err != nil || len(found) > 0 {
+		t.Errorf("written outside: %v, %v", found, err)
+	}
+	if f.read(outside+"/x") != "x" || f.read(outside+"/y") != "y" {
+		t.Error("not written where the system has these folders")
+	}
+	if err := f.apply([]item.Item{file("/srv/loop/x", "x", "0644", "root")}); err == nil {
+		t.Error("a loop of links is no error")
+	}
+	if seen := f.observe("files./srv/loop/x"); seen.Unread["files./srv/loop/x"] == "" {
+		t.Errorf("a loop of links is seen as %v", seen.Have)
+	}
+}
+
+func TestPrivateKeysAreNotKept(t *testing.T) {
+	f := newFake(t)
+	f.put("/etc/key", "-----BEGIN PRIVATE KEY-----\nSECRETSECRET\n")
+	i := file("/etc/key", "new", "0600", "root")
+	if err := f.apply([]item.Item{i}); err != nil {
+		t.Fatal(err)
+	}
+	e, _ := f.host.Owned.Entry(name, i.Key)
+	if !strings.Contains(string(e.Before), `"secret":true`) || strings.Contains(string(e.Before), "content") {
+		t.Errorf("kept: %s", e.Before)
+	}
+	if err := f.apply(nil, i.Key); err != nil {
+		t.Fatal(err)
+	}
+	if len(f.told) != 1 || !strings.Contains(f.told[0], "private keys") {
+		t.Errorf("told %q", f.told)
+	}
+}
+
+// What Slipway did not make is not removed.
+func TestForeignFilesAreNotRemoved(t *testing.T) {
+	f := newFake(t)
+	want := f.listing(true)
+	if err := f.apply(nil, "files./etc/motd", "units.a.service", "sysctl.vm.swappiness", "modules.dummy"); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.listing(true); got != want {
+		t.Errorf("changed:\n%s", difference(got, want))
+	}
+}
+
+func TestAFileTooLargeToKeepIsNotReplaced(t *testing.T) {
+	f := newFake(t)
+	f.put("/etc/large", strings.Repeat("x", 2<<20))
+	refuses(t, f, file("/etc/large", "x", "0644", "root"), "Move it away")
+}
+
+func TestUnits(t *testing.T) {
+	f := newFake(t)
+	f.link("/etc/systemd/system/b.service", "/dev/null")
+	seen := f.observe("units.a.service", "units.b.service", "units.static.service", "units.none.service", "units.-x", "units.a\nb.service")
+	for n, want := range map[string]string{
+		"units.a.service.enabled": "true", "units.a.service.state": "running", "units.b.service.state": "masked", "units.b.service.enabled": "false",
+		"units.static.service.enabled": "false", "units.static.service.state": "stopped", "units.none.service.enabled": "", "units.none.service.state": "",
+	} {
+		if seen.Have[n] != want {
+			t.Errorf("%s is %q, want %q", n, seen.Have[n], want)
+		}
+	}
+	if seen.Cannot["units.-x"] == "" || seen.Cannot["units.a\nb.service"] == "" {
+		t.Errorf("cannot: %v", seen.Cannot)
+	}
+	if len(f.calls) != 1 {
+		t.Errorf("%d programs were run: %v", len(f.calls), f.calls)
+	}
+	refuses(t, f, unit("none.service", "", "enabled", ""), "no unit none.service on this system")
+	refuses(t, f, unit("a.service", "", "", "dancing"), "the states are")
+	refuses(t, f, unit("a.service", "x", "", "masked"), "no content")
+	refuses(t, f, unit("a@.service", "x", "", "running"), "is a template")
+	if err := f.apply([]item.Item{unit("static.service", "", "enabled", "")}); class(err) != wire.Refused || !strings.Contains(err.Error(), "[Install]") {
+		t.Errorf("a static unit is enabled: %v", err)
+	}
+}
+
+// A unit whose content changed is restarted once, after one daemon-reload, and
+// people are told.
+func TestAChangedUnitIsRestarted(t *testing.T) {
+	f := newFake(t)
+	if err := f.apply([]item.Item{unit("n.service", contentUnit("basic.target"), "enabled", "running"), unit("b.service", "", "enabled", "")}); err != nil {
+		t.Fatal(err)
+	}
+	f.calls, f.told = nil, nil
+	next := []item.Item{unit("n.service", contentUnit("basic.target")+"# changed\n", "enabled", "running"), unit("b.service", contentUnit("basic.target"), "enabled", "")}
+	if err := f.apply(next); err != nil {
+		t.Fatal(err)
+	}
+	calls := strings.Join(f.calls, "\n")
+	if strings.Count(calls, "daemon-reload") != 1 || strings.Count(calls, " restart ") != 1 || strings.Count(calls, " start ") != 0 {
+		t.Errorf("calls:\n%s", calls)
+	}
+	if !slices.ContainsFunc(f.told, func(s string) bool { return strings.Contains(s, "restart n.service") }) {
+		t.Errorf("told %q", f.told)
+	}
+}
+
+func TestAUnitThatDoesNotStart(t *testing.T) {
+	f := newFake(t)
+	f.fails["bad.service"] = true
+	items := []item.Item{unit("bad.service", contentUnit("basic.target"), "", "running"), unit("b.service", "", "", "running")}
+	err := f.apply(items)
+	if class(err) != wire.Failed || !strings.Contains(err.Error(), "Active: failed") || strings.Contains(err.Error(), "\x1b") {
+		t.Errorf("%v", err)
+	}
+	if f.active["b.service"] != "active" {
+		t.Error("the other unit was not started")
+	}
+	if have := f.observe("units.bad.service").Have["units.bad.service.state"]; have != "failed" {
+		t.Errorf("it is seen as %q", have)
+	}
+	delete(f.fails, "bad.service")
+	if err := f.apply(items); err != nil || len(f.met(items)) > 0 {
+		t.Errorf("%v, %v", err, f.met(items))
+	}
+}
+
+// While a system is installed nothing is started, and units are enabled offline.
+func TestUnitsWhileInstalling(t *testing.T) {
+	f := newFake(t)
+	f.host.Live = false
+	items := []item.Item{unit("b.service", "", "enabled", "running"), sysctl("vm.swappiness", "10"), sysctl("net.none", "1"), module("bonding", "")}
+	if err := f.apply(items); err != nil {
+		t.Fatal(err)
+	}
+	calls := strings.Join(f.calls, "\n")
+	if calls != "systemctl --no-pager --no-ask-password --root=/ --no-reload enable -- b.service" {
+		t.Errorf("calls:\n%s", calls)
+	}
+	if f.read("/proc/sys/vm/swappiness") != "60\n" {
+		t.Error("a parameter of the kernel that runs was written")
+	}
+	if wrong := f.met(items); len(wrong) > 0 {
+		t.Error(wrong)
+	}
+}
+
+func TestSysctl(t *testing.T) {
+	f := newFake(t)
+	f.put("/usr/lib/sysctl.d/50-default.conf", "# comment\n-vm/swappiness = 60\nnet.ipv4.conf.*.forwarding=0\n-net.ipv4.conf.eth1.forwarding\n")
+	f.put("/usr/lib/sysctl.d/70-hidden.conf", "net.ipv4.ip_forward = 7\n")
+	f.link("/etc/sysctl.d/70-hidden.conf", "/dev/null")
+	f.put("/etc/sysctl.d/10-mine.conf", "net.ipv4.ip_forward = 1\n")
+	seen := f.observe("sysctl.vm.swappiness", "sysctl.net.ipv4.ip_forward", "sysctl.net.ipv4.tcp_rmem", "sysctl.net.ipv4.conf.eth0/1.forwarding",
+		"sysctl.net.ipv4.conf.eth1.forwarding", "sysctl.net.none", "sysctl.../../etc/passwd", "sysctl.-x")
+	for n, want := range map[string]string{
+		"vm.swappiness": "60", "net.ipv4.ip_forward": "0, and 1 at the next boot", "net.ipv4.conf.eth0/1.forwarding": "0",
+		"net.ipv4.tcp_rmem":             "4096 131072 6291456, and the kernel's own value at the next boot",
+		"net.ipv4.conf.eth1.forwarding": "0, and the kernel's own value at the next boot",
+	} {
+		if got := seen.Have["sysctl."+n]; got != want {
+			t.Errorf("%s is %q, want %q", n, got, want)
+		}
+	}
+	for _, n := range []string{"net.none", "../../etc/passwd", "-x"} {
+		if seen.Cannot["sysctl."+n] == "" {
+			t.Errorf("%s: %v", n, seen)
+		}
+	}
+	f.put("/etc/sysctl.d/99-late.conf", "vm.swappiness = 5\n")
+	refuses(t, f, sysctl("vm.swappiness", "10"), "99-late.conf")
+	refuses(t, f, sysctl("net.none", "10"), "no parameter")
+	refuses(t, f, sysctl("net.ipv4.ip_forward", "1\x00"), "characters")
+	items := []item.Item{sysctl("net.ipv4.tcp_rmem", "4096  131072\t6291457"), sysctl("net.ipv4.ip_forward", "2")}
+	if err := f.apply(items); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := f.read(sysctlFile), head+"net.ipv4.ip_forward = 2\nnet.ipv4.tcp_rmem = 4096 131072 6291457\n"; got != want {
+		t.Errorf("the file is %q, want %q", got, want)
+	}
+	f.put("/etc/sysctl.d/10-mine.conf", "")
+	if err := f.apply(nil, item.Keys(items)...); err != nil {
+		t.Fatal(err)
+	}
+	if f.read("/proc/sys/net/ipv4/ip_forward") != "0\n" || f.tree(sysctlFile) {
+		t.Error("not as before")
+	}
+}
+
+func (f *fake) tree(path string) bool {
+	_, err := os.Lstat(f.host.Path(path))
+	return err == nil
+}
+
+// A pattern means what has no name of its own.
+func TestSysctlPatterns(t *testing.T) {
+	f := newFake(t)
+	items := []item.Item{sysctl("net.ipv4.conf.*.forwarding", "1"), sysctl("net.ipv4.conf.eth1.forwarding", "0")}
+	if err := f.apply(items); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := f.read("/proc/sys/net/ipv4/conf/eth0.1/forwarding"), f.read("/proc/sys/net/ipv4/conf/eth1/forwarding"); a != "1\n" || b != "0\n" {
+		t.Errorf("eth0.1 %q, eth1 %q", a, b)
+	}
+	if wrong := f.met(items); len(wrong) > 0 {
+		t.Error(wrong)
+	}
+}
+
+func TestModules(t *testing.T) {
+	f := newFake(t)
+	refuses(t, f, module("ext4", "a=1"), `"ext4.a=1"`)
+	refuses(t, f, module("../x", ""), "no name of a kernel module")
+	refuses(t, f, module("-x", ""), "no name of a kernel module")
+	refuses(t, f, module("bonding", "a=1\ninstall x y"), "cannot be written")
+	if err := f.apply([]item.Item{module("no-such", "")}); class(err) != wire.Refused || !strings.Contains(err.Error(), "not found") {
+		t.Errorf("%v", err)
+	}
+	if err := f.apply(nil, "modules.no-such"); err != nil {
+		t.Fatal(err)
+	}
+	items := []item.Item{module("ext4", ""), module("dummy", "numdummies=2"), module("bonding", "max_bonds=0, fail_over_mac=1,2")}
+	if err := f.apply(items); err != nil {
+		t.Fatal(err)
+	}
+	keys := item.Keys(items)
+	seen := f.observe(keys...)
+	if seen.Have["modules.dummy.parameters"] != "" || seen.Pending["modules.dummy.parameters"] != "numdummies=2" || seen.Waits != "reboot" {
+		t.Errorf("a loaded module with other parameters: %+v", seen)
+	}
+	if seen.Have["modules.bonding.parameters"] != "fail_over_mac=1,2, max_bonds=0" || len(seen.Pending) != 1 {
+		t.Errorf("a module that was not loaded: %+v", seen)
+	}
+	f.put("/proc/sys/kernel/random/boot_id", "boot-2\n")
+	if seen = f.observe(keys...); seen.Waits != "" || seen.Have["modules.dummy.parameters"] != "numdummies=2" {
+		t.Errorf("after a boot: %+v", seen)
+	}
+	if got, want := f.read(modulesLoad)+f.read(modprobe), head+"bonding\ndummy\next4\n"+head+"options bonding fail_over_mac=1,2 max_bonds=0\noptions dummy numdummies=2\n"; got != want {
+		t.Errorf("the files are %q, want %q", got, want)
+	}
+}
+
+// A disk that is full leaves each item as it was.
+func TestAFullDisk(t *testing.T) {
+	f := newFake(t)
+	f.put("/srv/old", "old")
+	if err := syscall.Mount("tmpfs", f.host.Path("/srv"), "tmpfs", 0, "size=64k"); err != nil {
+		t.Skip("only root mounts file systems: ", err)
+	}
+	defer func() {
+		if err := syscall.Unmount(f.host.Path("/srv"), 0); err != nil {
+			t.Error(err)
+		}
+	}()
+	f.put("/srv/old", "old")
+	err := f.apply([]item.Item{file("/srv/old", strings.Repeat("x", 1<<20), "0644", "root"), file("/etc/other", "x", "0644", "root")})
+	if class(err) != wire.Failed || !strings.Contains(err.Error(), "no space left") {
+		t.Errorf("%v", err)
+	}
+	names, _ := os.ReadDir(f.host.Path("/srv"))
+	if len(names) != 1 || f.read("/srv/old") != "old" || f.read("/etc/other") != "x" {
+		t.Errorf("%v, %q", names, f.read("/srv/old"))
+	}
+}
+
+func TestAWriteThatFailsLeavesNothingBehind(t *testing.T) {
+	f := newFake(t)
+	f.put("/srv/x", "")
+	want := f.listing(false)
+	err := f.apply([]item.Item{file("/srv/x/below", "x", "0644", "root")})
+	if err == nil {
+		t.Fatal("a file below a file was made")
+	}
+	if got := f.listing(false); got != want {
+		t.Errorf("left behind:\n%s", difference(got, want))
+	}
+}
+
+// Bodies that are none are errors of their items alone.
+func TestHostileBodies(t *testing.T) {
+	f := newFake(t)
+	bad := file("/etc/bad", "x", "0644", "root")
+	bad.Body = json.RawMessage(`{"content":7}`)
+	unitBad := unit("bad.service", "x", "", "")
+	unitBad.Body = json.RawMessage(`[]`)
+	err := f.apply([]item.Item{bad, unitBad, file("/etc/good", "x", "0644", "root")})
+	if class(err) != wire.Failed || f.read("/etc/good") != "x" || f.tree("/etc/bad") {
+		t.Errorf("%v", err)
+	}
+}
+
+func FuzzSysctlLine(f *testing.F) {
+	for _, line := range []string{"a.b = c", "-a/b=1", "-a.b", "=", "a", "net.ipv4.conf.eth0/1.x = 1 2"} {
+		f.Add(line)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		a, ok := parseSysctl("x", line)
+		if ok && !a.exclude && normal(a.value) != a.value {
+			t.Errorf("%q: the value %q is not normal", line, a.value)
+		}
+		if n := line; badSysctl(n) == "" {
+			at := sysctlPath(n)
+			if strings.HasPrefix(at, "/") || slices.Contains(strings.Split(at, "/"), "..") {
+				t.Errorf("%q leads to %q", n, at)
+			}
+			if b, ok := parseSysctl("x", n+" = v"); !ok || b.path != at || b.value != "v" {
+				t.Errorf("%q is read back as %+v", n, b)
+			}
+		}
+	})
+}
+
+func FuzzUnitFile(f *testing.F) {
+	f.Add("[Install]\nWantedBy=a\n")
+	f.Add("[Unit]\nAlso=\\\n[Install]\n\\\nAlso=x")
+	f.Fuzz(func(t *testing.T, text string) {
+		i := parseInstall(text)
+		if (i.rules || i.also) && !strings.Contains(text, "[Install]") {
+			t.Errorf("%q has rules without a section", text)
+		}
+	})
+}
+
+func FuzzShow(f *testing.F) {
+	f.Add("ActiveState=active\n\nActiveState=failed\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		states, err := parseShow(text, []string{"a", "b"})
+		if err == nil && len(states) != 2 {
+			t.Errorf("%d states", len(states))
+		}
+	})
+}

@@ -1,0 +1,368 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+// sysctlFile holds all kernel parameters of the design.
+const sysctlFile = "/etc/sysctl.d/60-slipway.conf"
+
+// sysctlFolders are those of sysctl.d(5), the strongest first.
+var sysctlFolders = []string{"/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d"}
+
+// maxParameter bounds the value of one kernel parameter, in bytes.
+const maxParameter = 64 << 10
+
+// sysctlBefore are the values from before, by path below /proc/sys.
+type sysctlBefore struct {
+	Values map[string]string `json:"values,omitempty"`
+	groupBefore
+}
+
+type sysctlMade struct {
+	Value string `json:"value"`
+}
+
+// assignment is one line of sysctl.d(5).
+type assignment struct {
+	path, value, file string
+	exclude           bool // the name is left out of patterns
+}
+
+// sysctlPath is the path of a parameter below /proc/sys. Where the first
+// separator is a dot, dots and slashes have changed places.
+func sysctlPath(n string) string {
+	if i := strings.IndexAny(n, "./"); i >= 0 && n[i] == '.' {
+		n = strings.Map(func(r rune) rune {
+			switch r {
+			case '.':
+				return '/'
+			case '/':
+				return '.'
+			}
+			return r
+		}, n)
+	}
+	return n
+}
+
+// badSysctl says why a name is none of a parameter, or nothing.
+func badSysctl(n string) string {
+	at := sysctlPath(n)
+	bad := n == "" || len(n) > 255 || n[0] == '-' || path.IsAbs(at) || path.Clean(at) != at || at == ".." || strings.HasPrefix(at, "../") ||
+		strings.ContainsFunc(n, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("=#;[]\\\"'", r) })
+	if bad {
+		return fmt.Sprintf("%q is no name of a kernel parameter such as \"net.ipv4.ip_forward\"", n)
+	}
+	return ""
+}
+
+// normal is a value with single spaces between its parts.
+func normal(value string) string { return strings.Join(strings.Fields(value), " ") }
+
+// parseSysctl reads one line of sysctl.d(5) that is no comment.
+func parseSysctl(file, line string) (a assignment, ok bool) {
+	rest, ignore := strings.CutPrefix(line, "-")
+	n, value, found := strings.Cut(rest, "=")
+	n = strings.TrimSpace(n)
+	if n == "" || !found && !ignore {
+		return assignment{}, false
+	}
+	return assignment{path: path.Clean(sysctlPath(n)), value: normal(value), file: file, exclude: !found}, true
+}
+
+func isPattern(at string) bool { return strings.ContainsAny(at, "*?[") }
+
+func matches(pattern, at string) bool {
+	ok, err := path.Match(pattern, at)
+	return ok && err == nil
+}
+
+// atBoot is what the files give a parameter: the last line with its name, or else
+// the last pattern that it matches.
+func atBoot(lines []assignment, at string) (last assignment, found bool) {
+	for _, a := range lines {
+		if a.path == at {
+			last, found = a, true
+		}
+	}
+	if found {
+		return last, !last.exclude
+	}
+	for _, a := range lines {
+		if isPattern(a.path) && matches(a.path, at) {
+			last, found = a, true
+		}
+	}
+	return last, found
+}
+
+func (w *work) sysctlLines() (lines []assignment, err error) {
+	err = w.configLines(sysctlFolders, func(file, line string) {
+		if a, ok := parseSysctl(file, line); ok {
+			lines = append(lines, a)
+		}
+	})
+	return lines, err
+}
+
+func (w *work) live(at string) (string, error) {
+	text, err := w.tree.Read("/proc/sys/"+at, maxParameter)
+	return normal(string(text)), err
+}
+
+// expand gives the parameters that a path or pattern stands for. What has a line
+// of its own is not meant by a pattern.
+func (w *work) expand(at string, lines []assignment) (paths []string) {
+	if !isPattern(at) {
+		return []string{at}
+	}
+	level := []string{""}
+	for part := range strings.SplitSeq(at, "/") {
+		var next []string
+		for _, folder := range level {
+			if !isPattern(part) {
+				next = append(next, path.Join(folder, part))
+				continue
+			}
+			names, _ := w.tree.Names("/proc/sys/" + folder) // a folder that cannot be read has no matches
+			for _, n := range names {
+				if matches(part, n) {
+					next = append(next, path.Join(folder, n))
+				}
+			}
+		}
+		level = next
+	}
+	for _, p := range level {
+		named := slices.ContainsFunc(lines, func(a assignment) bool { return a.path == p })
+		if !named && w.tree.Exists("/proc/sys/"+p) {
+			paths = append(paths, p)
+		}
+	}
+	return paths
+}
+
+func (w *work) observeSysctl(keys []string, modulesReady bool) {
+	if len(keys) == 0 {
+		return
+	}
+	lines, err := w.sysctlLines()
+	for _, key := range keys {
+		if why := badSysctl(item.ID(key)); why != "" {
+			w.seen.Cannot[key] = why
+		} else if err != nil {
+			w.seen.Unread[key] = err.Error()
+		} else {
+			w.tellSysctl(key, lines, modulesReady)
+		}
+	}
+}
+
+// tellSysctl tells the value of now, and what comes at the next boot where that
+// differs.
+func (w *work) tellSysctl(key string, lines []assignment, modulesReady bool) {
+	at := sysctlPath(item.ID(key))
+	boot, set := atBoot(lines, at)
+	if !w.h.Live {
+		if set {
+			w.seen.Have[key] = boot.value
+		}
+		return
+	}
+	var now []string
+	for _, p := range w.expand(at, lines) {
+		value, err := w.live(p)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && modulesReady:
+			w.seen.Cannot[key] = fmt.Sprintf("this kernel has no parameter %s (there is no /proc/sys/%s); a module that is not loaded may bring it: system.modules", item.ID(key), p)
+			return
+		case errors.Is(err, fs.ErrNotExist):
+			return // a module that the design loads may bring it
+		case err != nil:
+			w.seen.Unread[key] = err.Error()
+			return
+		}
+		now = append(now, value)
+	}
+	slices.Sort(now)
+	text := strings.Join(slices.Compact(now), " and ")
+	switch {
+	case len(now) == 0 && set:
+		text = boot.value
+	case len(now) == 0:
+		return // a pattern without matches
+	case !set:
+		text += ", and the kernel's own value at the next boot"
+	case boot.value != text:
+		text += ", and " + boot.value + " at the next boot"
+	}
+	w.seen.Have[key] = text
+}
+
+func (w *work) applySysctl(items []item.Item, leaving []string) {
+	if len(items) == 0 && len(leaving) == 0 {
+		return
+	}
+	lines, err := w.sysctlLines()
+	if err != nil {
+		w.fail(item.KindSysctl, err)
+		return
+	}
+	for _, i := range items { // a name of its own is not meant by a pattern, whichever is first
+		lines = append(lines, assignment{path: sysctlPath(item.ID(i.Key)), value: normal(i.Fields[""]), file: sysctlFile})
+	}
+	leaving = slices.DeleteFunc(slices.Clone(leaving), func(key string) bool {
+		err := w.restoreSysctl(key)
+		if err != nil {
+			w.fail(key, err)
+		}
+		return err != nil
+	})
+	for _, i := range items {
+		if err := w.setSysctl(i, lines); err != nil {
+			w.fail(i.Key, err)
+		}
+	}
+	if err := w.writeSysctl(leaving); err != nil {
+		w.fail(item.KindSysctl, err)
+		return
+	}
+	for _, key := range leaving {
+		if err := w.drop(key); err != nil {
+			w.fail(key, err)
+		}
+	}
+}
+
+// overridden tells of a line that is read after Slipway's.
+func overridden(lines []assignment, at, value string) (by assignment, found bool) {
+	for _, a := range lines {
+		if a.path == at && !a.exclude && path.Base(a.file) > path.Base(sysctlFile) {
+			by, found = a, a.value != value
+		}
+	}
+	return by, found
+}
+
+// setSysctl sets a parameter now, and notes it for the file. A value that the
+// kernel refuses does not come into the file.
+func (w *work) setSysctl(i item.Item, lines []assignment) error {
+	n, value := item.ID(i.Key), normal(i.Fields[""])
+	at := sysctlPath(n)
+	if why := badSysctl(n); why != "" {
+		return &wire.Error{Class: wire.Refused, Text: why}
+	}
+	if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("the value %q has characters that a kernel parameter cannot have", value)}
+	}
+	if by, found := overridden(lines, at, value); found {
+		return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("%s sets %s to %q after Slipway's file. Remove that line, or take the file into the design", by.file, n, by.value)}
+	}
+	_, ours := w.h.Owned.Entry(name, i.Key)
+	before, change := sysctlBefore{Values: map[string]string{}}, []string(nil)
+	if w.h.Live {
+		for _, p := range w.expand(at, lines) {
+			now, err := w.live(p)
+			if errors.Is(err, fs.ErrNotExist) {
+				return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("this kernel has no parameter %s (there is no /proc/sys/%s); a module that is not loaded may bring it: system.modules", n, p)}
+			}
+			if err != nil {
+				return err
+			}
+			before.Values[p] = now
+			if now != value {
+				change = append(change, p)
+			}
+		}
+	}
+	var err error
+	if before.Folders, err = w.foldersOf(sysctlFile); err != nil {
+		return err
+	}
+	if err := w.take(i.Key, before); err != nil {
+		return err
+	}
+	for _, p := range change {
+		if err := w.setLive(p, value); err != nil {
+			return w.refusedValue(i.Key, ours, err)
+		}
+	}
+	return w.note(i.Key, sysctlMade{value})
+}
+
+// setLive sets a parameter and reads it back.
+func (w *work) setLive(at, value string) error {
+	err := w.tree.Set("/proc/sys/"+at, value)
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ERANGE) {
+		return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("the kernel does not take %q for /proc/sys/%s: %v", value, at, err)}
+	}
+	if err != nil {
+		return err
+	}
+	if now, err := w.live(at); err != nil || now != value {
+		return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("the kernel made %q of %q in /proc/sys/%s. Write the value as the kernel has it", now, value, at)}
+	}
+	return nil
+}
+
+// refusedValue sets an item back that is new and whose value the kernel does not
+// take.
+func (w *work) refusedValue(key string, ours bool, why error) error {
+	if ours {
+		return why
+	}
+	if err := w.restoreSysctl(key); err != nil {
+		return errors.Join(why, err)
+	}
+	if err := w.drop(key); err != nil {
+		return errors.Join(why, err)
+	}
+	return why
+}
+
+// restoreSysctl writes the values from before back.
+func (w *work) restoreSysctl(key string) error {
+	if !w.h.Live {
+		return nil
+	}
+	var before sysctlBefore
+	w.load(key, &before, nil)
+	for at, value := range before.Values {
+		now, err := w.live(at)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && now == value {
+			continue
+		}
+		if err == nil {
+			err = w.tree.Set("/proc/sys/"+at, value)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeSysctl writes the file from what is owned.
+func (w *work) writeSysctl(leaving []string) error {
+	var lines strings.Builder
+	for _, key := range w.h.Owned.Keys(name) {
+		if item.Kind(key) != item.KindSysctl || slices.Contains(leaving, key) {
+			continue
+		}
+		var made *sysctlMade
+		if w.load(key, nil, &made); made != nil {
+			fmt.Fprintf(&lines, "%s = %s\n", item.ID(key), made.Value)
+		}
+	}
+	return w.ourFile(sysctlFile, lines.String(), leaving)
+}

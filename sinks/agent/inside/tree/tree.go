@@ -1,0 +1,264 @@
+// Package tree reads and changes the files of a system under its root folder. No
+// symbolic link leads out of the root, each file is replaced as a whole, and a
+// call that was cut off is repaired by the same call.
+package tree
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// Tree is the file system under a root folder.
+type Tree struct {
+	root *os.Root
+	// Before is called before each write, if set. An error stops the write; tests
+	// cut calls off with it.
+	Before func(what string) error
+}
+
+// Open opens the file system under a root folder.
+func Open(root string) (*Tree, error) {
+	r, err := os.OpenRoot(root)
+	if err != nil {
+		return nil, err
+	}
+	return &Tree{root: r}, nil
+}
+
+// Close ends the use of the tree.
+func (t *Tree) Close() { t.root.Close() }
+
+// Kind says what is at a path.
+type Kind string
+
+// The kinds.
+const (
+	Nothing Kind = ""
+	File    Kind = "file"
+	Folder  Kind = "folder"
+	Link    Kind = "link"
+	Pipe    Kind = "pipe"
+	Socket  Kind = "socket"
+	Device  Kind = "device"
+)
+
+// Entry is what is at a path. Links are not followed.
+type Entry struct {
+	Kind     Kind
+	Target   string // of a link
+	Mode     uint32 // permissions, setuid, setgid and sticky bit
+	UID, GID int
+	Size     int64
+}
+
+// ModeText is a mode in the form that designs have: "0644".
+func ModeText(mode uint32) string { return fmt.Sprintf("%04o", mode) }
+
+// maxLinks bounds the links of one path, as the kernel does.
+const maxLinks = 40
+
+// errEscape is for paths that cannot be named below the root.
+var errEscape = errors.New("not a path below the root")
+
+// Resolve gives a path without the links in its folders, relative to the root.
+// Absolute targets are those of the system. With last, a link at the end is
+// followed too.
+func (t *Tree) Resolve(name string, last bool) (string, error) {
+	if !path.IsAbs(name) || strings.ContainsRune(name, 0) {
+		return "", fmt.Errorf("%q: %w", name, errEscape)
+	}
+	done, rest, links := ".", strings.Split(name, "/"), 0
+	for len(rest) > 0 {
+		part := rest[0]
+		rest = rest[1:]
+		switch part {
+		case "", ".":
+			continue
+		case "..":
+			done = path.Dir(done) // the root is its own parent
+			continue
+		}
+		next := path.Join(done, part)
+		if !last && !slices.ContainsFunc(rest, func(p string) bool { return p != "" && p != "." }) {
+			return next, nil
+		}
+		info, err := t.root.Lstat(next)
+		if errors.Is(err, fs.ErrNotExist) {
+			return path.Join(append([]string{next}, rest...)...), below(rest)
+		}
+		if err != nil {
+			return "", err
+		}
+		if info.Mode()&fs.ModeSymlink == 0 {
+			done = next
+			continue
+		}
+		if links++; links > maxLinks {
+			return "", &fs.PathError{Op: "resolve", Path: name, Err: syscall.ELOOP}
+		}
+		target, err := t.root.Readlink(next)
+		if err != nil {
+			return "", err
+		}
+		if path.IsAbs(target) {
+			done = "."
+		}
+		rest = append(strings.Split(target, "/"), rest...)
+	}
+	return done, nil
+}
+
+// below refuses to go up from a folder that does not exist.
+func below(parts []string) error {
+	if slices.Contains(parts, "..") {
+		return fs.ErrNotExist
+	}
+	return nil
+}
+
+// Look tells what is at a path.
+func (t *Tree) Look(name string) (Entry, error) {
+	at, err := t.Resolve(name, false)
+	if err != nil {
+		return Entry{}, err
+	}
+	return t.look(at)
+}
+
+func (t *Tree) look(at string) (Entry, error) {
+	info, err := t.root.Lstat(at)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return Entry{}, nil
+	}
+	if err != nil {
+		return Entry{}, err
+	}
+	stat := info.Sys().(*syscall.Stat_t)
+	e := Entry{Kind: kind(info.Mode()), Mode: stat.Mode & 0o7777, UID: int(stat.Uid), GID: int(stat.Gid), Size: info.Size()}
+	if e.Kind == Link {
+		e.Target, err = t.root.Readlink(at)
+	}
+	return e, err
+}
+
+func kind(mode fs.FileMode) Kind {
+	switch mode.Type() {
+	case 0:
+		return File
+	case fs.ModeDir:
+		return Folder
+	case fs.ModeSymlink:
+		return Link
+	case fs.ModeNamedPipe:
+		return Pipe
+	case fs.ModeSocket:
+		return Socket
+	}
+	return Device
+}
+
+// Read reads a regular file and follows links below the root. Of a file with more
+// than max bytes it gives an error.
+func (t *Tree) Read(name string, max int64) ([]byte, error) {
+	f, err := t.open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, max+1))
+	if err == nil && int64(len(text)) > max {
+		err = fmt.Errorf("%s has more than %d bytes", name, max)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return text, nil
+}
+
+// open opens a regular file and never waits for what a pipe or a device gives.
+func (t *Tree) open(name string) (*os.File, error) {
+	at, err := t.Resolve(name, true)
+	if err != nil {
+		return nil, err
+	}
+	f, err := t.root.OpenFile(at, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+	if errors.Is(err, syscall.ENOTDIR) {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		f.Close()
+		return nil, fmt.Errorf("%s is not a file", name)
+	}
+	return f, nil
+}
+
+// Digest is item.Digest of a file's content, whatever its size.
+func (t *Tree) Digest(name string) (string, error) {
+	f, err := t.open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return "", err
+	}
+	return "sha256:" + hex.EncodeToString(sum.Sum(nil)[:16]), nil
+}
+
+// Names are the names in a folder, in order; none where it is missing.
+func (t *Tree) Names(name string) ([]string, error) {
+	at, err := t.Resolve(name, true)
+	if err != nil {
+		return nil, err
+	}
+	f, err := t.root.Open(at)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(-1)
+	if errors.Is(err, syscall.ENOTDIR) {
+		return nil, nil
+	}
+	slices.Sort(names)
+	return names, err
+}
+
+// Exists tells whether something is at a path, with links followed.
+func (t *Tree) Exists(name string) bool {
+	at, err := t.Resolve(name, true)
+	if err != nil {
+		return false
+	}
+	_, err = t.root.Lstat(at)
+	return err == nil
+}
+
+// MissingFolders are the folders above a path that do not exist, the highest first.
+func (t *Tree) MissingFolders(name string) ([]string, error) {
+	var missing []string
+	for folder := path.Dir(name); folder != "/" && folder != "."; folder = path.Dir(folder) {
+		if t.Exists(folder) {
+			break
+		}
+		missing = append(missing, folder)
+	}
+	slices.Reverse(missing)
+	return missing, nil
+}
