@@ -25,7 +25,7 @@ import (
 const Scheme = "ssh"
 
 // lookTimeout bounds one look.
-const lookTimeout = 30 * time.Second
+var lookTimeout = 30 * time.Second
 
 // byHelper are the facets that the helper serves.
 var byHelper = []site.Facet{site.FacetBase, site.FacetNetwork, site.FacetPackages, site.FacetConfig, site.FacetKernel}

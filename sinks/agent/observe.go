@@ -139,11 +139,9 @@ func observeRequest(n *site.Node, facets []site.Facet) wire.Request {
 	return r
 }
 
-// needsHelper says whether no helper, or a damaged one, is there.
-func (a answer) needsHelper() bool {
-	_, absent := a.says(saysAbsent)
-	return absent || a.result == nil && strings.Contains(a.said, "slipway-helper: damaged")
-}
+// needsHelper says whether no helper answered a root who may have one: it is absent,
+// damaged, or stopped by something else.
+func (a answer) needsHelper() bool { return a.begun && !a.denied && a.result == nil }
 
 // bring pushes the helper and asks again, on a connection of its own: the first may be
 // about to end with its time.
@@ -162,19 +160,26 @@ func (m *machine) bring(ctx context.Context, request wire.Request, first answer)
 	return a, err
 }
 
-// push brings the helper for the machine that answered.
+// push brings the helper for the machine that answered. One that is there, whole, and
+// yet gave no answer is not brought again.
 func (m *machine) push(ctx context.Context, conn *connection, first answer) error {
 	arch, absent := first.says(saysAbsent)
-	if !absent { // it is there and damaged
-		report, _, err := conn.run(ctx, exchange{script: "uname -m"})
-		if err != nil {
+	var is answer
+	if !absent {
+		var err error
+		if _, is, err = conn.run(ctx, exchange{script: sumScript(m.helpers.digests())}); err != nil {
 			return err
 		}
-		arch = line(string(report))
+		if arch, _ = is.says(saysMachine); arch == "" {
+			return m.trouble(first)
+		}
 	}
 	content, sum, err := m.helpers.program(arch)
 	if err != nil {
 		return err
+	}
+	if _, whole := is.says(sum); whole {
+		return m.trouble(first)
 	}
 	_, a, err := conn.run(ctx, exchange{script: pushScript(sum, len(content)), input: bytes.NewReader(content)})
 	if err != nil {
@@ -212,7 +217,7 @@ func (m *machine) trouble(a answer) error {
 // noRoot says what an account lacks.
 func (m *machine) noRoot(a answer) error {
 	return refused("the account %s of %s is not root and may not use sudo without a password, so nothing is seen or set inside the system: log in as root, "+
-		"or write the line `%[1]s ALL=(root) NOPASSWD: ALL` into /etc/sudoers.d/slipway there (sudo says: %[3]s)", m.client.User(), m.client.Address(), brief(a.said))
+		"or write the line `%s ALL=(root) NOPASSWD: ALL` into /etc/sudoers.d/slipway there (sudo says: %s)", m.client.User(), m.client.Address(), m.client.User(), brief(a.said))
 }
 
 // brief is text of others in one line of bounded length.

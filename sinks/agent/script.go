@@ -19,6 +19,9 @@ const (
 	saysAbsent = "absent" // and what uname(1) calls the machine
 	saysOwned  = "owned"  // Slipway has made something there
 	saysPushed = "pushed" // the helper is there now
+	// saysMachine is before what uname(1) calls a machine; the digests of the helpers
+	// that are there follow.
+	saysMachine = "machine"
 )
 
 // asRoot runs a script as root, in which there is no single quote and no backslash.
@@ -44,4 +47,10 @@ func pushScript(digest string, size int) string {
 		"S=$(sha256sum < $T); [ \"${S%% *}\" = " + digest + " ] || { echo the digest of what arrived is ${S%% *} >&2; exit 1; }; " +
 		"chmod 0700 $T; sync $T 2>/dev/null || sync; mv -f $T $D/$H; sync $D 2>/dev/null || sync; " +
 		"for O in $D/helper-*; do [ $O = $D/$H ] || rm -f $O; done; echo " + saysPushed)
+}
+
+// sumScript tells which helpers are there whole.
+func sumScript(digests []string) string {
+	return asRoot("D=" + inside.Folder + "; echo " + saysMachine + " $(uname -m); " +
+		"for H in " + strings.Join(digests, " ") + "; do [ ! -e $D/helper-$H ] || sha256sum < $D/helper-$H; done")
 }

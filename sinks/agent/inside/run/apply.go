@@ -117,6 +117,7 @@ func asAsked(items []item.Item, seen wire.Facet) error {
 			name := item.Name(i.Key, field)
 			switch have := seen.Have[name]; {
 			case have == want || seen.Pending[name] == want && want != "":
+			case have == "" && field == "state" && want == item.Absent && seen.Unread[i.Key] == "": // what is not there is left out
 			case seen.Unread[i.Key] != "":
 				differ = append(differ, fmt.Sprintf("%s cannot be read: %s", i.Key, seen.Unread[i.Key]))
 			case seen.Cannot[i.Key] != "":

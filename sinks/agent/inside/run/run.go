@@ -147,14 +147,14 @@ func (p *Program) now() time.Time {
 // file is one of the program's own files.
 func (p *Program) file(name string) string { return filepath.Join(p.Host.Root, inside.Folder, name) }
 
-// place is the first line of a stack that is in Slipway's own code.
+// place is where in Slipway's own code a panic began, of a stack in which each
+// function is in one line and its place in the next.
 func place(stack []byte) string {
-	lines := strings.Split(string(stack), "\n")
-	after := false // the frames before are those of the recovery
-	for _, l := range lines {
-		after = after || strings.HasPrefix(l, "panic(")
-		if trimmed := strings.TrimSpace(l); after && strings.Contains(trimmed, "slipway") && strings.Contains(trimmed, ".go:") {
-			at, _, _ := strings.Cut(trimmed, " +0x")
+	_, after, _ := strings.Cut(string(stack), "\npanic(") // the frames before are those of the recovery
+	lines := strings.Split(after, "\n")
+	for i, l := range lines[:len(lines)-1] {
+		if strings.HasPrefix(l, "github.com/slipway-gitops/") || strings.HasPrefix(l, "main.") {
+			at, _, _ := strings.Cut(strings.TrimSpace(lines[i+1]), " +0x")
 			return at
 		}
 	}
