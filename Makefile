@@ -18,7 +18,7 @@ build: ## build the programs into bin/
 	$(GO) build -o bin/ ./cmd/...
 	@mkdir -p bin/agents
 	@for arch in amd64 arm64; do \
-		GOOS=linux GOARCH=$$arch $(GO) build -ldflags "-s -w" -o bin/agents/slipway-helper-linux-$$arch ./cmd/slipway-helper; \
+		GOOS=linux GOARCH=$$arch $(GO) build -buildvcs=false -ldflags "-s -w" -o bin/agents/slipway-helper-linux-$$arch ./cmd/slipway-helper; \
 	done
 
 # Equal sources give equal octets: all times are SOURCE_DATE_EPOCH, or the commit's.

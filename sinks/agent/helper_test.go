@@ -461,3 +461,38 @@ func endless(text string) func(io.Writer) {
 		}
 	}
 }
+
+// A change of the network is confirmed over a new connection, also where the old one
+// was cut by it; where none comes about it is said when the machine sets it back.
+func TestConfirmsTheNetwork(t *testing.T) {
+	for name, c := range map[string]struct {
+		mtu  int
+		says string
+	}{
+		"reachable":           {1500, ""},
+		"the connection ends": {602, ""},
+		"never confirmed":     {601, "the machine sets it back by itself at "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := startHost(t, helperFolder(t, testHelper))
+			n := &site.Node{Name: "n1", References: site.References{Links: map[string]item.Link{
+				"eth0": {Kind: "ethernet", MTU: c.mtu, Addresses: []string{"127.0.0.1/8", "fe80::1/64"}},
+			}}}
+			m := h.open(t, 1)
+			if s := h.see(t, m, n); s.Seen.IsZero() {
+				t.Fatalf("got %+v", s)
+			}
+			h.commands(t)
+			err := m.Apply(t.Context(), site.Step{Node: "n1", Facet: site.FacetNetwork, Action: site.ActionNetwork}, n, nil)
+			if c.says == "" && err != nil || c.says != "" && (!errors.Is(err, driver.ErrUnreachable) || !strings.Contains(err.Error(), c.says)) {
+				t.Fatalf("got %v, want %q", err, c.says)
+			}
+			if _, connections := h.commands(t); connections < 2 {
+				t.Error("no new connection was made")
+			}
+			if waits := slices.Contains(h.files(t), "/unconfirmed"); waits != (c.says != "") {
+				t.Errorf("the change waits to be confirmed: %v", waits)
+			}
+		})
+	}
+}

@@ -42,7 +42,7 @@ func helperScript(digests []string) string {
 // digest or not at all; older ones are taken away.
 func pushScript(digest string, size int) string {
 	return asRoot("set -e; umask 077; D=" + inside.Folder + "; H=helper-" + digest + "; " +
-		"mkdir -p $D; chmod 0700 $D; T=$D/.$H.$$; trap \"rm -f $T\" EXIT; " +
+		"[ -d $D ] || mkdir -p $D; T=$D/.$H.$$; trap \"rm -f $T\" EXIT; " +
 		"head -c " + strconv.Itoa(size) + " > $T; " +
 		"S=$(sha256sum < $T); [ \"${S%% *}\" = " + digest + " ] || { echo the digest of what arrived is ${S%% *} >&2; exit 1; }; " +
 		"chmod 0700 $T; sync $T 2>/dev/null || sync; mv -f $T $D/$H; sync $D 2>/dev/null || sync; " +

@@ -5,10 +5,13 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
@@ -22,7 +25,7 @@ func main() {
 	flag.Parse()
 	none := empty{}
 	p := run.Program{Host: inside.Real(*root, true), Facets: map[string]inside.Facet{
-		"config": files{}, "base": none, "network": none, "packages": none, "kernel": none,
+		"config": files{}, "base": none, "network": network{}, "packages": none, "kernel": none,
 	}}
 	if p.Answer(context.Background(), os.Stdin, os.Stdout) != nil {
 		os.Exit(1)
@@ -36,6 +39,81 @@ func (empty) Observe(context.Context, *inside.Host, []string) (inside.Seen, erro
 }
 
 func (empty) Apply(context.Context, *inside.Host, []item.Item, []string) error { return nil }
+
+// network waits to be confirmed. The MTU says how it misbehaves.
+type network struct{}
+
+const (
+	neverConfirmed = 601
+	cutsConnection = 602
+	waits          = "/unconfirmed"
+)
+
+func (network) Observe(_ context.Context, h *inside.Host, keys []string) (inside.Seen, error) {
+	text, _ := os.ReadFile(h.Path("/network"))
+	seen := inside.Seen{Have: map[string]string{}}
+	json.Unmarshal(text, &seen.Have)
+	return seen, nil
+}
+
+func (network) Apply(_ context.Context, h *inside.Host, items []item.Item, _ []string) error {
+	text, err := json.Marshal(item.Values(items))
+	if err != nil {
+		return err
+	}
+	name := "change-1"
+	for _, i := range items {
+		if i.Fields["mtu"] == strconv.Itoa(neverConfirmed) {
+			name = "never"
+		}
+	}
+	if err := errors.Join(inside.WriteFile(h.Path("/network"), text, 0o644), inside.WriteFile(h.Path(waits), []byte(name), 0o644)); err != nil {
+		return err
+	}
+	for _, i := range items {
+		if i.Fields["mtu"] == strconv.Itoa(cutsConnection) {
+			return cut()
+		}
+	}
+	return nil
+}
+
+// cut ends the SSH connection that the program was started over.
+func cut() error {
+	for pid := os.Getppid(); pid > 1; {
+		text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		if err != nil {
+			return err
+		}
+		name, rest, _ := strings.Cut(string(text), ") ")
+		if strings.Contains(name, "(sshd") {
+			return syscall.Kill(pid, syscall.SIGKILL)
+		}
+		pid, _ = strconv.Atoi(strings.Fields(rest)[1])
+	}
+	return errors.New("there is no sshd above")
+}
+
+func (network) Unconfirmed(h *inside.Host) (name string, seconds int) {
+	text, err := os.ReadFile(h.Path(waits))
+	if err != nil {
+		return "", 0
+	}
+	if string(text) == "never" {
+		return "never", 3
+	}
+	return string(text), 60
+}
+
+func (network) Confirm(_ context.Context, h *inside.Host, name string) error {
+	if text, err := os.ReadFile(h.Path(waits)); err != nil || string(text) != name {
+		return &wire.Error{Class: wire.Reverted, Text: "the network was set back: no change " + name + " waits"}
+	}
+	if name == "never" {
+		return &wire.Error{Class: wire.Busy, Text: "not now"}
+	}
+	return os.Remove(h.Path(waits))
+}
 
 type files struct{}
 
