@@ -360,7 +360,7 @@ func TestWithoutAHelper(t *testing.T) {
 			}
 			m, n := h.open(t, 1), nodeWith(map[string]string{"/one": "1"})
 			s := h.see(t, m, n)
-			if why := s.Cannot["files./one"]; !strings.Contains(why, c.says) {
+			if why := s.Cannot["files./one"]; !strings.Contains(why, c.says) || !s.Seen.IsZero() {
 				t.Errorf("got %+v, want %q", s, c.says)
 			}
 			if err := m.Apply(t.Context(), configure, n, nil); err == nil || !strings.Contains(err.Error(), c.says) {

@@ -64,7 +64,8 @@ func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet
 // inside is what is seen of the helper's facets, after it was brought to the machine
 // where it is missing.
 func (m *machine) inside(ctx context.Context, n *site.Node, wanted []site.Facet, request wire.Request, a answer, why error) map[site.Facet]site.FacetState {
-	if _, isOwned := a.says(saysOwned); why == nil && a.needsHelper() && (isOwned || asksAny(n, wanted)) {
+	_, isOwned := a.says(saysOwned)
+	if why == nil && a.needsHelper() && (isOwned || asksAny(n, wanted)) {
 		a, why = m.bring(ctx, request, a)
 	}
 	if why == nil {
@@ -73,11 +74,12 @@ func (m *machine) inside(ctx context.Context, n *site.Node, wanted []site.Facet,
 	states := map[site.Facet]site.FacetState{}
 	for _, f := range wanted {
 		s := site.FacetState{Seen: time.Now(), Driver: Scheme}
-		if why == nil {
+		switch {
+		case why == nil:
 			m.learn(a.result)
 			fill(&s, a.result, a.result.Facets[string(f)])
-		} else {
-			s.Cannot = site.Values{}
+		case isOwned || asksAny(n, wanted):
+			s.Seen, s.Cannot = time.Time{}, site.Values{} // not seen, so that nobody takes it for a system where nothing is ours
 			for _, i := range n.Items(f) {
 				s.Cannot[i.Key] = why.Error()
 			}
