@@ -487,7 +487,7 @@ func TestConfirmsTheNetwork(t *testing.T) {
 			if c.says == "" && err != nil || c.says != "" && (!errors.Is(err, driver.ErrUnreachable) || !strings.Contains(err.Error(), c.says)) {
 				t.Fatalf("got %v, want %q", err, c.says)
 			}
-			if _, connections := h.commands(t); connections < 2 {
+			if _, connections := h.commands(t); connections < 2 && c.says == "" {
 				t.Error("no new connection was made")
 			}
 			if waits := slices.Contains(h.files(t), "/unconfirmed"); waits != (c.says != "") {
