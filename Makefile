@@ -16,6 +16,10 @@ help: ## list the targets
 build: ## build the programs into bin/
 	@mkdir -p bin
 	$(GO) build -o bin/ ./cmd/...
+	@mkdir -p bin/agents
+	@for arch in amd64 arm64; do \
+		GOOS=linux GOARCH=$$arch $(GO) build -buildvcs=false -ldflags "-s -w" -o bin/agents/slipway-helper-linux-$$arch ./cmd/slipway-helper; \
+	done
 
 # Equal sources give equal octets: all times are SOURCE_DATE_EPOCH, or the commit's.
 packages: ## build .deb, .rpm, archives and an OCI image into bin/

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 )
@@ -44,10 +45,10 @@ func describe(mediaType string, blob []byte) descriptor {
 	return descriptor{MediaType: mediaType, Digest: fmt.Sprintf("sha256:%x", sha256.Sum256(blob)), Size: len(blob)}
 }
 
-// newImage makes an image from scratch: the program, the folders that it writes
-// to, and nothing else.
-func newImage(arch, program string, r release) (image, error) {
-	layer, err := tarOf("", r.time, []entry{
+// newImage makes an image from scratch: the program, what it brings to
+// machines, the folders that it writes to, and nothing else.
+func newImage(arch, program string, helpers []entry, r release) (image, error) {
+	layer, err := tarOf("", r.time, slices.Concat(helpers, []entry{
 		{path: "/etc", folder: true, mode: 0o755},
 		{path: "/etc/passwd", text: []byte("root:x:0:0:root:/:/nonexistent\nslipway:x:65532:65532:Slipway:/var/lib/slipway:/nonexistent\n"), mode: 0o644},
 		{path: "/etc/group", text: []byte("root:x:0:\nslipway:x:65532:\n"), mode: 0o644},
@@ -55,12 +56,15 @@ func newImage(arch, program string, r release) (image, error) {
 		{path: "/usr", folder: true, mode: 0o755},
 		{path: "/usr/bin", folder: true, mode: 0o755},
 		{path: "/usr/bin/slipway", from: program, mode: 0o755},
+		{path: "/usr/lib", folder: true, mode: 0o755},
+		{path: "/usr/lib/slipway", folder: true, mode: 0o755},
+		{path: "/usr/lib/slipway/agents", folder: true, mode: 0o755},
 		{path: "/usr/share/doc/slipway/copyright", from: "../LICENSE", mode: 0o644},
 		{path: "/var", folder: true, mode: 0o755},
 		{path: "/var/lib", folder: true, mode: 0o755},
 		{path: "/var/lib/slipway", folder: true, mode: 0o700, owner: imageUser},
 		{path: "/var/lib/slipway-key", folder: true, mode: 0o700, owner: imageUser},
-	})
+	}))
 	if err != nil {
 		return image{}, err
 	}

@@ -61,6 +61,11 @@ func build(ctx context.Context, out string, architectures []string) error {
 	if err != nil {
 		return err
 	}
+	helpers, err := compileHelpers(ctx, work)
+	if err != nil {
+		return err
+	}
+	shared = append(shared, helpers...)
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
@@ -89,7 +94,7 @@ func build(ctx context.Context, out string, architectures []string) error {
 		if err := os.WriteFile(filepath.Join(out, fmt.Sprintf("slipway_%s_%s.cdx.json", r.version, arch)), bom, 0o644); err != nil {
 			return err
 		}
-		i, err := newImage(arch, program, r)
+		i, err := newImage(arch, program, helpers, r)
 		if err != nil {
 			return err
 		}
@@ -98,8 +103,25 @@ func build(ctx context.Context, out string, architectures []string) error {
 	return writeLayout(filepath.Join(out, fmt.Sprintf("slipway_%s_oci.tar", r.version)), r, images)
 }
 
-// compile builds the program for an architecture. The path of the sources is in
-// no file that is built.
+// helperArchitectures are those of the machines that Slipway works inside, whatever
+// it runs on itself.
+var helperArchitectures = []string{"amd64", "arm64"}
+
+// compileHelpers builds what the daemon brings to machines.
+func compileHelpers(ctx context.Context, work string) ([]entry, error) {
+	var tree []entry
+	for _, arch := range helperArchitectures {
+		name := "slipway-helper-linux-" + arch
+		path := filepath.Join(work, name)
+		if err := goBuild(ctx, path, "slipway-helper", arch, "-buildvcs=false"); err != nil {
+			return nil, err
+		}
+		tree = append(tree, entry{path: "/usr/lib/slipway/agents/" + name, from: path, mode: 0o755})
+	}
+	return tree, nil
+}
+
+// compile builds the program for an architecture.
 func compile(ctx context.Context, work, arch string) (program string, err error) {
 	program = filepath.Join(work, "slipway-"+arch)
 	if _, err := os.Stat(program); err == nil {
@@ -109,13 +131,18 @@ func compile(ctx context.Context, work, arch string) (program string, err error)
 	if _, err := os.Stat("../.git"); err == nil {
 		vcs = "-buildvcs=true"
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", vcs, "-ldflags=-s -w", "-o", program, "./cmd/slipway")
+	return program, goBuild(ctx, program, "slipway", arch, vcs)
+}
+
+// goBuild builds a command. The path of the sources is in no file that is built.
+func goBuild(ctx context.Context, path, command, arch, vcs string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", vcs, "-ldflags=-s -w", "-o", path, "./cmd/"+command)
 	cmd.Dir, cmd.Stderr = "..", os.Stderr
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOAMD64=v1", "GOARM64=v8.0")
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("build slipway for %s: %w", arch, err)
+		return fmt.Errorf("build %s for %s: %w", command, arch, err)
 	}
-	return program, nil
+	return nil
 }
 
 // sourceDate is the time that all files get.

@@ -45,7 +45,11 @@ var rules = []struct{ importer, may string }{
 	{"engine/control", "engine/site engine/serve engine/secret engine/repo engine/window engine/plan engine/record engine/driver engine/design engine/artifact"},
 	{"sources/*", "engine/site engine/secret engine/repo"},
 	{"sinks/redfish", "engine/site engine/bios engine/secret engine/driver"},
-	{"sinks/ssh", "engine/site engine/secret engine/driver engine/driver/sshclient"},
+	{"sinks/agent", "engine/site engine/item engine/secret engine/driver engine/driver/sshclient sinks/agent/wire sinks/agent/inside"},
+	{"sinks/agent/wire", "engine/item"},
+	{"sinks/agent/inside", "engine/item"},
+	{"sinks/agent/inside/run", "engine/item sinks/agent/wire sinks/agent/inside"},
+	{"sinks/agent/inside/*", "engine/item sinks/agent/wire sinks/agent/inside sinks/agent/inside/tree"},
 	{"sinks/libvirt", "engine/site engine/secret engine/driver engine/driver/sshclient"},
 	{"sinks/commit", "engine/site engine/secret engine/repo"},
 	{"sinks/github", "engine/site engine/secret engine/forge"},
@@ -86,7 +90,7 @@ var only = map[string][]string{
 	"github.com/digitalocean":       {"sinks/libvirt", "tests/libvirt"},
 	"github.com/diskfs":             {"sinks/libvirt"},
 	"libvirt.org/go":                {"sinks/libvirt", "tests/libvirt"},
-	"golang.org/x/crypto/ssh":       {"engine/repo", "engine/repo/repotest", "engine/driver/sshclient", "engine/firstboot/seed", "sinks/ssh", "sinks/libvirt", "tests/libvirt", "tests/lab", "cmd/slipway-lab", "cmd/slipway-demo"},
+	"golang.org/x/crypto/ssh":       {"engine/repo", "engine/repo/repotest", "engine/driver/sshclient", "engine/firstboot/seed", "sinks/agent", "sinks/libvirt", "tests/libvirt", "tests/lab", "cmd/slipway-lab", "cmd/slipway-demo"},
 }
 
 type listed struct {
@@ -118,18 +122,39 @@ func TestImports(t *testing.T) {
 func TestSiteImportsTheStandardLibraryOnly(t *testing.T) {
 	listed := 0
 	for _, p := range list(t) {
-		if p.ImportPath != module+"engine/site" && p.ImportPath != module+"engine/bios" {
+		if !slices.Contains([]string{module + "engine/site", module + "engine/bios", module + "engine/item"}, p.ImportPath) {
 			continue
 		}
 		listed++
 		for _, i := range p.Imports {
-			if strings.Contains(i, ".") && i != module+"engine/bios" {
+			if strings.Contains(i, ".") && i != module+"engine/bios" && i != module+"engine/item" {
 				t.Errorf("%s imports %s", p.ImportPath, i)
 			}
 		}
 	}
-	if listed != 2 {
-		t.Errorf("%d of 2 packages are listed", listed)
+	if listed != 3 {
+		t.Errorf("%d of 3 packages are listed", listed)
+	}
+}
+
+// What runs inside machines is brought to each of them: it imports the standard
+// library, and of that nothing that makes it large.
+func TestInsideImportsLittle(t *testing.T) {
+	listed := 0
+	for _, p := range list(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		if name != "engine/item" && name != "sinks/agent/wire" && !strings.HasPrefix(name, "sinks/agent/inside") {
+			continue
+		}
+		listed++
+		for _, i := range p.Imports {
+			if slices.Contains([]string{"net", "net/http", "net/url", "os/user", "crypto/tls", "crypto/x509", "C"}, i) || strings.Contains(i, ".") && !strings.HasPrefix(i, module) {
+				t.Errorf("%s imports %s", name, i)
+			}
+		}
+	}
+	if listed < 4 {
+		t.Errorf("only %d packages are listed", listed)
 	}
 }
 

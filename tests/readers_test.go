@@ -21,9 +21,9 @@ import (
 	"github.com/slipway-gitops/slipway/engine/design/rule"
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/sinks/agent"
 	"github.com/slipway-gitops/slipway/sinks/libvirt"
 	"github.com/slipway-gitops/slipway/sinks/redfish"
-	"github.com/slipway-gitops/slipway/sinks/ssh"
 )
 
 // Who the schema says reads a field does: the value that the field becomes is read in
@@ -36,7 +36,7 @@ func TestEveryReaderReads(t *testing.T) {
 	for _, r := range rule.All() {
 		codes[r.Code] = true
 	}
-	serves := driver.Serves(map[string]driver.Driver{"redfish": redfish.New(redfish.Options{}), "libvirt": libvirt.New(libvirt.Options{}), "ssh": ssh.New()})
+	serves := driver.Serves(map[string]driver.Driver{"redfish": redfish.New(redfish.Options{}), "libvirt": libvirt.New(libvirt.Options{}), "ssh": agent.New(agent.Options{})})
 	model, err := os.ReadFile("../docs/model.md")
 	if err != nil {
 		t.Fatal(err)

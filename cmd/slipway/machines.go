@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,18 +19,39 @@ import (
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/sinks/agent"
 	"github.com/slipway-gitops/slipway/sinks/libvirt"
 	"github.com/slipway-gitops/slipway/sinks/redfish"
-	"github.com/slipway-gitops/slipway/sinks/ssh"
 )
 
-// drivers is the one list of drivers, by the scheme of endpoints up to "+".
-func drivers() map[string]driver.Driver {
+// drivers is the one list of drivers, by the scheme of endpoints up to "+". The
+// helpers that machines are given are in a folder.
+func drivers(helpers string) map[string]driver.Driver {
 	return map[string]driver.Driver{
-		"redfish": redfish.New(redfish.Options{}),
-		"libvirt": libvirt.New(libvirt.Options{}),
-		"ssh":     ssh.New(),
+		"redfish":    redfish.New(redfish.Options{}),
+		"libvirt":    libvirt.New(libvirt.Options{}),
+		agent.Scheme: agent.New(agent.Options{Folder: helpers}),
 	}
+}
+
+// packagedHelpers is where the packages put the programs that machines are given.
+const packagedHelpers = "/usr/lib/slipway/agents"
+
+// defaultAgents is the folder of these programs unless told otherwise: beside this
+// program, as `make build` and the archives have them, or that of the packages.
+func defaultAgents() string {
+	if dir := os.Getenv("SLIPWAY_AGENTS"); dir != "" {
+		return dir
+	}
+	if me, err := os.Executable(); err == nil {
+		for _, dir := range []string{"agents", "../lib/slipway/agents"} {
+			path := filepath.Join(filepath.Dir(me), dir)
+			if info, err := os.Stat(path); err == nil && info.IsDir() {
+				return path
+			}
+		}
+	}
+	return packagedHelpers
 }
 
 // defaultState is where a daemon keeps its state unless told otherwise.
@@ -73,7 +95,7 @@ func look(ctx context.Context, s *site.Site, memory map[string]site.Memory, secr
 	known, failures := map[string]site.Memory{}, map[string]error{}
 	var mu sync.Mutex
 	var done atomic.Int64
-	all := drivers()
+	all := drivers(defaultAgents())
 	var g errgroup.Group
 	g.SetLimit(looksAtOnce)
 	for _, name := range s.NodeNames() {

@@ -31,6 +31,12 @@ type FacetState struct {
 	// say; OneSource that it keeps the first of a designed order alone.
 	Sources   []string `json:"sources,omitempty"`
 	OneSource bool     `json:"oneSource,omitempty"`
+	// Owned are the keys of the items that Slipway made, for a facet inside the
+	// installed system; OwnedDigest names the list of them on the machine. Cannot says
+	// of keys why the system cannot have them.
+	Owned       []string `json:"owned,omitempty"`
+	OwnedDigest string   `json:"ownedDigest,omitempty"`
+	Cannot      Values   `json:"cannot,omitempty"`
 	// Busy says what is under way with the facet on the machine by itself;
 	// nothing is written meanwhile.
 	Busy string `json:"busy,omitempty"`

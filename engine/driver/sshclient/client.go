@@ -33,6 +33,7 @@ const (
 // used by several at once.
 type Client struct {
 	address string
+	through string // the address that is dialled, where it is another one
 	user    string
 	login   login
 	trust   trust
@@ -77,6 +78,17 @@ func orDefault(s, otherwise string) string {
 // Address is the host and the port.
 func (c *Client) Address() string { return c.address }
 
+// User is who logs in.
+func (c *Client) User() string { return c.user }
+
+// Through is the client of the same host by another address, a host and a port. The
+// host proves itself as by its own address.
+func (c *Client) Through(address string) *Client {
+	other := *c
+	other.through = address
+	return &other
+}
+
 // Dial connects and logs in, within the context and half a minute. The
 // connection is the caller's from then on: the context's end does nothing to
 // it. A wrong host key is driver.ErrRefused, a credential that is not accepted
@@ -87,7 +99,7 @@ func (c *Client) Dial(ctx context.Context) (*gossh.Client, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	conn, err := (&net.Dialer{Timeout: connectTimeout}).DialContext(ctx, "tcp", c.address)
+	conn, err := (&net.Dialer{Timeout: connectTimeout}).DialContext(ctx, "tcp", orDefault(c.through, c.address))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 	}

@@ -84,6 +84,9 @@ func (o *Owned) Digest() string {
 	return hex.EncodeToString(sum[:16])
 }
 
+// Path is where the list is.
+func (o *Owned) Path() string { return o.path }
+
 // Keys are the keys that are owned in a facet, in order.
 func (o *Owned) Keys(facet string) []string {
 	var keys []string

@@ -92,7 +92,9 @@ type Result struct {
 	// confirmed; Deadline is for how many seconds it waits.
 	Unconfirmed string `json:"unconfirmed,omitempty"`
 	Deadline    int    `json:"deadline,omitempty"`
-	Error       *Error `json:"error,omitempty"`
+	// Busy says what works on the system meanwhile; a write would be refused.
+	Busy  string `json:"busy,omitempty"`
+	Error *Error `json:"error,omitempty"`
 }
 
 // Facet is what was seen of one facet.

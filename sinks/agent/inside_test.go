@@ -1,4 +1,4 @@
-package ssh
+package agent
 
 import (
 	"encoding/json"
@@ -169,7 +169,7 @@ func TestCommandWithoutTools(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		output, err := exec.Command(path, "-c", missing.Replace(command)).Output()
+		output, err := exec.Command(path, "-c", missing.Replace(inShell(reportScript))).Output()
 		if err != nil {
 			t.Fatal(err)
 		}

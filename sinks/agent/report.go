@@ -1,4 +1,4 @@
-package ssh
+package agent
 
 import (
 	"encoding/json"
@@ -8,13 +8,20 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// command prints all that is looked at, each part behind its own line. Files
+// inShell is a script as one word to whatever shell an account has. There must be no
+// single quote and no backslash pair in it.
+func inShell(script string) string {
+	return "sh -c 'LC_ALL=C; PATH=$PATH:/usr/sbin:/sbin; export LC_ALL PATH; " + script + "'"
+}
+
+// markerScript prints the marker of the installation.
+const markerScript = "echo --marker; [ ! -e /etc/slipway/marker.json ] || cat /etc/slipway/marker.json 2>/dev/null || echo " + unread + "; "
+
+// reportScript prints all that is looked at, each part behind its own line. Files
 // need not end with a newline, and need not be there; a tool that is missing
 // costs what it tells. What asks more than the kernel's memory has its time, and
-// what may be long its size. It is one word to whatever shell the account has.
-const command = "sh -c '" +
-	"LC_ALL=C; PATH=$PATH:/usr/sbin:/sbin; export LC_ALL PATH; " +
-	"echo --marker; [ ! -e /etc/slipway/marker.json ] || cat /etc/slipway/marker.json 2>/dev/null || echo " + unread + "; " +
+// what may be long its size.
+const reportScript = markerScript +
 	"echo; echo --boot; cat /proc/sys/kernel/random/boot_id; " +
 	"echo; echo --os; cat /etc/os-release; " +
 	"echo; echo --kernel; uname -r; " +
@@ -25,7 +32,7 @@ const command = "sh -c '" +
 	"echo; echo --disks; { timeout -s KILL 5 lsblk -b -n -P -e 1,7 -o NAME,TYPE,SIZE,MODEL,SERIAL 2>/dev/null || " + disksOfSysfs + "; } | head -c 65536; " +
 	"echo; echo --mounts; timeout -s KILL 5 df -PkTl 2>/dev/null | head -c 65536; " +
 	"echo; echo --failed; { timeout -s KILL 5 systemctl list-units --state=failed --plain --no-legend --no-pager 2>/dev/null && echo " + allUnits + "; } | head -c 32768; " +
-	"echo'"
+	"echo; "
 
 // What is printed where the tools are missing, as these would print it.
 const (

@@ -1,4 +1,4 @@
-package ssh_test
+package agent_test
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
-	"github.com/slipway-gitops/slipway/sinks/ssh"
+	"github.com/slipway-gitops/slipway/sinks/agent"
 	"github.com/slipway-gitops/slipway/tests/lab"
 )
 
@@ -48,7 +48,7 @@ func subject(f *lab.Fleet, name string) drivertest.Subject {
 func TestConformanceOnTheLab(t *testing.T) {
 	f := startLab(t, 20)
 	var next atomic.Int32
-	drivertest.Run(t, drivertest.Suite{Driver: ssh.New(), Fresh: func(t *testing.T) drivertest.Subject {
+	drivertest.Run(t, drivertest.Suite{Driver: agent.New(agent.Options{}), Fresh: func(t *testing.T) drivertest.Subject {
 		return subject(f, fmt.Sprintf("m%d", next.Add(1)-1))
 	}})
 }

@@ -1,4 +1,4 @@
-package ssh_test
+package agent_test
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
-	"github.com/slipway-gitops/slipway/sinks/ssh"
+	"github.com/slipway-gitops/slipway/sinks/agent"
 )
 
 // server is an SSH server for what a healthy one does not do.
@@ -101,7 +101,7 @@ func (s *server) endpoint() site.Endpoint {
 }
 
 func observe(ctx context.Context, e site.Endpoint, s secret.Value) (site.Observed, error) {
-	m, err := ssh.New().Open(ctx, e, s)
+	m, err := agent.New(agent.Options{}).Open(ctx, e, s)
 	if err != nil {
 		return site.Observed{}, err
 	}

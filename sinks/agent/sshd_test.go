@@ -1,4 +1,4 @@
-package ssh_test
+package agent_test
 
 import (
 	"encoding/json"
@@ -14,18 +14,18 @@ import (
 	"github.com/slipway-gitops/slipway/engine/driver/sshclient/sshdtest"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
-	"github.com/slipway-gitops/slipway/sinks/ssh"
+	"github.com/slipway-gitops/slipway/sinks/agent"
 )
 
 // TestConformanceOnSSHD holds the driver to its contract on a real OpenSSH
 // server and a real shell.
 func TestConformanceOnSSHD(t *testing.T) {
-	drivertest.Run(t, drivertest.Suite{Driver: ssh.New(), Fresh: func(t *testing.T) drivertest.Subject { return startSSHD(t) }})
+	drivertest.Run(t, drivertest.Suite{Driver: agent.New(agent.Options{}), Fresh: func(t *testing.T) drivertest.Subject { return startSSHD(t) }})
 }
 
 func TestMarkerOnSSHD(t *testing.T) {
 	sub := startSSHD(t)
-	m, err := ssh.New().Open(t.Context(), sub.Endpoint, sub.Secret)
+	m, err := agent.New(agent.Options{}).Open(t.Context(), sub.Endpoint, sub.Secret)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestMarkerOnSSHD(t *testing.T) {
 // What this system tells of itself is the same at the next look.
 func TestInsideOnSSHD(t *testing.T) {
 	sub := startSSHD(t)
-	m, err := ssh.New().Open(t.Context(), sub.Endpoint, sub.Secret)
+	m, err := agent.New(agent.Options{}).Open(t.Context(), sub.Endpoint, sub.Secret)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestUnreadMarkerOnSSHD(t *testing.T) {
 			dir := t.TempDir()
 			c.make(t, filepath.Join(dir, "marker.json"))
 			sub := startSSHDIn(t, dir)
-			m, err := ssh.New().Open(t.Context(), sub.Endpoint, sub.Secret)
+			m, err := agent.New(agent.Options{}).Open(t.Context(), sub.Endpoint, sub.Secret)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,0 +1,66 @@
+// Command slipway-helper works inside an installed system, over SSH: it reads one
+// request on its standard input, answers on its standard output, and exits. The
+// daemon brings it and starts it; nobody else needs to.
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/run"
+)
+
+// facets are those that the program serves, by name.
+var facets = map[string]inside.Facet{}
+
+func main() {
+	digest := flag.String("digest", "", "refuse to run unless this is the program's own sha256")
+	root := flag.String("root", "/", "folder with the file system of the system")
+	offline := flag.Bool("offline", false, "the system's services do not run: write files alone")
+	flag.Parse()
+	if err := serve(*digest, *root, !*offline); err != nil {
+		fmt.Fprintln(os.Stderr, "slipway-helper:", err)
+		os.Exit(1)
+	}
+}
+
+func serve(digest, root string, live bool) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer stop()
+	// Caught and not ignored, since programs inherit what is ignored: a run goes on
+	// when nobody listens any more.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	if err := isWhole(digest); err != nil {
+		return err
+	}
+	p := run.Program{Host: inside.Real(root, live), Facets: facets}
+	return p.Answer(ctx, os.Stdin, os.Stdout)
+}
+
+// isWhole compares the program with the digest that the daemon expects.
+func isWhole(digest string) error {
+	if digest == "" {
+		return nil
+	}
+	f, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return err
+	}
+	if is := hex.EncodeToString(h.Sum(nil)); is != digest {
+		return fmt.Errorf("damaged: its digest is %s and not %s", is, digest)
+	}
+	return nil
+}

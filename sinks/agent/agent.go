@@ -1,0 +1,126 @@
+// Package agent is the driver for installed operating systems, over SSH. One
+// connection with one command tells which installation runs, since which boot, what
+// it is and what it has, and what is set inside it. The last is told by a small
+// program, the helper, that the driver brings to the machine once; it also makes the
+// items of a facet as they are designed.
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/driver/sshclient"
+	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+// Scheme is what endpoint URLs of this driver begin with.
+const Scheme = "ssh"
+
+// lookTimeout bounds one look.
+var lookTimeout = 30 * time.Second
+
+// byHelper are the facets that the helper serves.
+var byHelper = []site.Facet{site.FacetBase, site.FacetNetwork, site.FacetPackages, site.FacetConfig, site.FacetKernel}
+
+// Options say what the driver works with.
+type Options struct {
+	// Folder has the helpers: slipway-helper-linux-amd64 and slipway-helper-linux-arm64.
+	// Without one only the facet os is seen.
+	Folder string
+}
+
+// Driver opens installed systems.
+type Driver struct{ helpers *helpers }
+
+// New makes a driver.
+func New(o Options) *Driver { return &Driver{newHelpers(o.Folder)} }
+
+// Facets lists what the driver sees and, but for the os, acts on.
+func (*Driver) Facets() []site.Facet { return append([]site.Facet{site.FacetOS}, byHelper...) }
+
+// Open checks the endpoint, ssh://[USER@]HOST[:PORT]; every look and every step makes
+// its own connection. What a credential may be is told in sshclient.Open.
+func (d *Driver) Open(_ context.Context, e site.Endpoint, s secret.Value) (driver.Machine, error) {
+	u, err := url.Parse(e.URL)
+	if err != nil || u.Scheme != Scheme || u.Hostname() == "" || strings.Trim(u.Path, "/") != "" {
+		return nil, refused("the endpoint %q is not of the form ssh://[USER@]HOST[:PORT]", e.URL)
+	}
+	client, err := sshclient.Open(e, s)
+	if err != nil {
+		return nil, err
+	}
+	return &machine{client: client, helpers: d.helpers, owned: map[site.Facet][]string{}}, nil
+}
+
+// machine is a handle on one installed system.
+type machine struct {
+	client  *sshclient.Client
+	helpers *helpers
+
+	mu       sync.Mutex
+	site     string
+	term     uint64
+	seenTerm uint64                  // the highest that the system has told of
+	owned    map[site.Facet][]string // what Slipway made, as last seen
+}
+
+// Close has nothing to end: connections end with each look and each step.
+func (m *machine) Close() error { return nil }
+
+// Name implements driver.Namer: the term goes with each write.
+func (m *machine) Name(site string, term uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.site != site {
+		m.seenTerm = 0
+	}
+	m.site, m.term = site, term
+}
+
+// Outranked implements driver.Namer by what the system told at the last look. It
+// refuses an older term by itself too.
+func (m *machine) Outranked(context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.seenTerm > m.term {
+		return &driver.LaterTermError{Term: m.seenTerm, Host: m.client.Address()}
+	}
+	return nil
+}
+
+// named is a request with who asks.
+func (m *machine) named(r wire.Request) wire.Request {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r.Version, r.Site, r.Term = wire.Version, m.site, m.term
+	return r
+}
+
+// learn keeps what a step needs of an answer.
+func (m *machine) learn(r *wire.Result) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.seenTerm = max(m.seenTerm, r.Term)
+	for name, f := range r.Facets {
+		m.owned[site.Facet(name)] = slices.Clone(f.Owned)
+	}
+}
+
+// left are the keys of what Slipway made of a facet that is not designed any more.
+func (m *machine) left(f site.Facet, designed []string) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(m.owned[f]), func(key string) bool { return slices.Contains(designed, key) })
+}
+
+func refused(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{driver.ErrRefused}, args...)...)
+}

@@ -1,0 +1,119 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+// Apply makes the items of one facet as they are designed, and removes what Slipway
+// made of it and is not designed any more. The helper returns when a new look shows
+// it. It does what differs alone, so a step that was cut is taken again as a whole.
+func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, may driver.Permit) error {
+	if action := site.Facets[step.Facet].Change.Action; !slices.Contains(byHelper, step.Facet) || action == "" || action != step.Action {
+		return fmt.Errorf("%s: nothing of the kind is done over SSH: %w", step.Action, errors.ErrUnsupported)
+	}
+	if err := may.Ask(ctx, step); err != nil {
+		return err
+	}
+	items := n.Items(step.Facet)
+	request := wire.Request{Op: wire.OpApply, Node: n.Name, Apply: &wire.Apply{
+		Facet: string(step.Facet), Items: items, Remove: m.left(step.Facet, item.Keys(items)), Owned: step.Owned,
+	}}
+	a, err := m.ask(ctx, n, request)
+	if step.Facet == site.FacetNetwork && (a.result == nil && errors.Is(err, errCut) || a.result != nil && a.result.Error == nil && a.result.Unconfirmed != "") {
+		return m.confirm(ctx, n, a.result)
+	}
+	if err != nil {
+		return err
+	}
+	m.learn(a.result)
+	return m.classify(a.result)
+}
+
+// errCut says that the connection was lost after a request was sent.
+var errCut = errors.New("the connection was lost in the middle of the step")
+
+// ask sends a write to the helper of the right machine, which it brings there first
+// where it is missing.
+func (m *machine) ask(ctx context.Context, n *site.Node, r wire.Request) (a answer, err error) {
+	r = m.named(r)
+	conn, err := connect(ctx, m.client)
+	if err != nil {
+		return a, err
+	}
+	defer conn.Close()
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	go conn.watch(watching)
+	for range 2 {
+		accepted := false
+		_, a, err = conn.run(ctx, exchange{
+			script:  markerScript + helperScript(m.helpers.digests()),
+			request: &r,
+			accept: func(report []byte) error {
+				accepted = true
+				return isNode(n, report, m.client.Address())
+			},
+			tell: showProgress(ctx),
+		})
+		if err != nil && accepted && errors.Is(err, driver.ErrUnreachable) {
+			return a, fmt.Errorf("%w: %w", err, errCut)
+		}
+		if err != nil || !a.needsHelper() {
+			break
+		}
+		if err := m.push(ctx, conn, a); err != nil {
+			return a, err
+		}
+	}
+	if err == nil && a.result == nil {
+		err = m.trouble(a)
+	}
+	return a, err
+}
+
+// isNode compares the marker of the system with the node. A system without one was
+// not installed by Slipway; its host key says who it is.
+func isNode(n *site.Node, report []byte, address string) error {
+	marker, _ := parseMarker(divide(string(report))["marker"])
+	if marker != nil && marker.Node != n.Name {
+		return refused("the system at %s is that of node %s by its marker /etc/slipway/marker.json, and not of %s: nothing is written to it", address, marker.Node, n.Name)
+	}
+	return nil
+}
+
+// showProgress tells whoever asks what the step waits for.
+func showProgress(ctx context.Context) func(wire.Progress) {
+	began := time.Now()
+	return func(p wire.Progress) {
+		driver.Waiting(ctx, "the system: "+brief(p.Text), time.Since(began)+driver.LongestStep)
+	}
+}
+
+// classify is the error of a result as drivers have them.
+func (m *machine) classify(r *wire.Result) error {
+	if r.Error == nil {
+		return nil
+	}
+	text := site.PrintableLines(r.Error.Text)
+	m.mu.Lock()
+	isOlder := r.Term > m.term
+	m.mu.Unlock()
+	switch {
+	case r.Error.Class == wire.Refused && isOlder:
+		return fmt.Errorf("%w: %s", driver.ErrOutranked, text)
+	case r.Error.Class == wire.Refused, r.Error.Class == wire.Reverted:
+		return fmt.Errorf("%w: %s", driver.ErrRefused, text)
+	case r.Error.Class == wire.Busy:
+		return fmt.Errorf("%w: %s", driver.ErrBusy, text)
+	}
+	return errors.New(text)
+}

@@ -1,0 +1,257 @@
+package agent
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	gossh "golang.org/x/crypto/ssh"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/driver/sshclient"
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+// The bounds of one exchange.
+const (
+	maxAnswer = 2 * wire.MaxFrame
+	maxSaid   = 4 << 10 // of what is printed in the place of an answer
+	alive     = 5 * time.Second
+	silent    = 20 * time.Second
+	patience  = 5 * time.Second // with a command that has answered and does not end
+)
+
+// connection is one SSH connection, on which commands are run.
+type connection struct {
+	*gossh.Client
+	address string
+	end     func() bool
+}
+
+// connect logs in. The context's end closes the connection, which ends whatever waits
+// for it; so does a host that does not answer for a while.
+func connect(ctx context.Context, client *sshclient.Client) (*connection, error) {
+	c, err := client.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &connection{c, client.Address(), context.AfterFunc(ctx, func() { c.Close() })}, nil
+}
+
+func (c *connection) Close() {
+	c.end()
+	c.Client.Close()
+}
+
+// watch closes the connection when the host does not answer any more, until the
+// context ends.
+func (c *connection) watch(ctx context.Context) {
+	lost := time.AfterFunc(silent, func() { c.Client.Close() })
+	defer lost.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(alive):
+		}
+		if _, _, err := c.SendRequest("keepalive@openssh.com", true, nil); err != nil {
+			return
+		}
+		lost.Reset(silent)
+	}
+}
+
+// exchange is a command, what it is sent, and who is told of what it prints.
+type exchange struct {
+	script string
+	// input, or a request, is sent at once, or once the report was accepted.
+	input   io.Reader
+	request *wire.Request
+	accept  func(report []byte) error
+	tell    func(wire.Progress)
+}
+
+// answer is what came behind the report.
+type answer struct {
+	begun  bool         // the report is whole
+	denied bool         // the account is not root and may not become it
+	result *wire.Result // nil where no helper answered
+	said   string       // what was printed instead, and its errors
+	lines  []string     // of what was printed instead
+}
+
+// run runs a script and reads its report, then what the helper answers. Its error is
+// of the connection; the report that was read before is returned with it.
+func (c *connection) run(ctx context.Context, x exchange) (report []byte, a answer, err error) {
+	if x.request != nil {
+		var b bytes.Buffer
+		if err := wire.Write(&b, x.request); err != nil {
+			return nil, a, refused("what is asked for is too large to be sent: %v", err)
+		}
+		x.input = &b
+	}
+	session, err := c.NewSession()
+	if err != nil {
+		return nil, a, c.lost(ctx, err)
+	}
+	defer session.Close()
+	var errs clipped
+	session.Stderr = &errs
+	stdin, err := session.StdinPipe()
+	if err != nil {
+		return nil, a, err
+	}
+	stdout, err := session.StdoutPipe()
+	if err != nil {
+		return nil, a, err
+	}
+	if err := session.Start(inShell(x.script)); err != nil {
+		return nil, a, c.lost(ctx, err)
+	}
+	send := func() {
+		if x.input != nil {
+			go io.Copy(stdin, x.input) // it stays open: its end is the hang-up
+		}
+	}
+	if x.accept == nil {
+		send()
+	}
+	out := bufio.NewReaderSize(io.LimitReader(stdout, maxAnswer), 64<<10)
+	report, end, err := readReport(out)
+	switch {
+	case errors.Is(err, errTooMuch):
+		return nil, a, refused("the system at %s answered with more than %d KiB", c.address, sshclient.MaxOutput>>10)
+	case err != nil:
+		return report, a, c.lost(ctx, err)
+	case end != helperLine:
+		stdin.Close()
+		err = c.ended(ctx, session)
+		return report, answer{begun: end != "", denied: end == deniedLine, said: errs.String()}, err
+	}
+	if x.accept != nil {
+		if err := x.accept(report); err != nil {
+			return report, a, err
+		}
+		send()
+	}
+	a, err = readAnswer(out, x.tell)
+	a.begun = true
+	if err != nil {
+		return report, a, c.lost(ctx, err)
+	}
+	stdin.Close()
+	if a.result == nil {
+		err = c.ended(ctx, session)
+		a.said = strings.TrimSpace(a.said + "\n" + errs.String())
+	}
+	return report, a, err
+}
+
+// ended waits for the end of a command, for a while. Its exit status says nothing:
+// what could be read is in the output.
+func (c *connection) ended(ctx context.Context, session *gossh.Session) error {
+	var status *gossh.ExitError
+	late := time.AfterFunc(patience, func() { session.Close() })
+	err := session.Wait()
+	if inTime := late.Stop(); err != nil && inTime && !errors.As(err, &status) {
+		return c.lost(ctx, err)
+	}
+	return nil
+}
+
+func (c *connection) lost(ctx context.Context, err error) error {
+	return fmt.Errorf("%w: %w", driver.ErrUnreachable, errors.Join(err, ctx.Err()))
+}
+
+var errTooMuch = errors.New("too much output")
+
+// readReport reads up to the line behind which the helper answers, or cannot, or to
+// the end, where the line is empty.
+func readReport(r *bufio.Reader) (report []byte, end string, err error) {
+	begins := true
+	for {
+		part, err := r.ReadSlice('\n')
+		if begins && (string(part) == helperLine || string(part) == deniedLine) {
+			return report, string(part), nil
+		}
+		report = append(report, part...)
+		begins = err == nil
+		switch {
+		case len(report) > sshclient.MaxOutput:
+			return nil, "", errTooMuch
+		case err == io.EOF:
+			return report, "", nil
+		case err != nil && err != bufio.ErrBufferFull:
+			return report, "", err
+		}
+	}
+}
+
+// readAnswer reads frames up to the result, or what was printed instead of them.
+func readAnswer(r *bufio.Reader, tell func(wire.Progress)) (a answer, err error) {
+	first, err := r.Peek(1)
+	if err == io.EOF {
+		return a, nil
+	}
+	if err != nil {
+		return a, err
+	}
+	if first[0] > wire.MaxFrame>>24 { // no length begins so
+		text, err := io.ReadAll(io.LimitReader(r, maxSaid))
+		go io.Copy(io.Discard, r) // so that it is not kept from ending
+		a.said = site.PrintableLines(strings.ToValidUTF8(string(text), ""))
+		a.lines = strings.Split(strings.TrimSpace(a.said), "\n")
+		return a, err
+	}
+	for {
+		var f wire.Frame
+		if err := wire.Read(r, &f); err != nil {
+			a.said = "the helper did not answer to the end: " + site.Printable(err.Error())
+			return a, nil
+		}
+		switch {
+		case f.Result != nil:
+			a.result = f.Result
+			return a, nil
+		case f.Progress != nil && tell != nil:
+			tell(*f.Progress)
+		}
+	}
+}
+
+// says is the rest of the first line that begins with a word, and whether there is
+// one.
+func (a answer) says(word string) (rest string, ok bool) {
+	for _, l := range a.lines {
+		if first, rest, _ := strings.Cut(strings.TrimSpace(l), " "); first == word {
+			return rest, true
+		}
+	}
+	return "", false
+}
+
+// clipped keeps the beginning of what is written to it.
+type clipped struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (c *clipped) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.text = append(c.text, b[:min(len(b), maxSaid-len(c.text))]...)
+	return len(b), nil
+}
+
+func (c *clipped) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return site.PrintableLines(strings.ToValidUTF8(string(c.text), ""))
+}

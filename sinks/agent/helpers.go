@@ -1,0 +1,88 @@
+package agent
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// architectures are those that helpers are built for, by what uname(1) calls them.
+var architectures = map[string]string{"x86_64": "amd64", "aarch64": "arm64"}
+
+// helpers are the programs that machines are given, which are read once.
+type helpers struct {
+	folder string
+	load   func() map[string]helper
+}
+
+// helper is the program for one architecture, or why there is none.
+type helper struct {
+	path, digest string
+	err          error
+}
+
+func newHelpers(folder string) *helpers {
+	h := &helpers{folder: folder}
+	h.load = sync.OnceValue(func() map[string]helper {
+		all := map[string]helper{}
+		for _, arch := range architectures {
+			all[arch] = readHelper(folder, arch)
+		}
+		return all
+	})
+	return h
+}
+
+func readHelper(folder, arch string) helper {
+	h := helper{path: filepath.Join(folder, "slipway-helper-linux-"+arch)}
+	if folder == "" {
+		h.err = fmt.Errorf("this command was given no folder of helpers (--agents DIR), so it sees nothing inside the system but what runs")
+		return h
+	}
+	content, err := os.ReadFile(h.path)
+	if err != nil {
+		h.err = fmt.Errorf("there is no helper for %s machines: %w; install the package slipway as a whole, or name the folder of helpers with --agents DIR", arch, err)
+		return h
+	}
+	h.digest = digest(content)
+	return h
+}
+
+func digest(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
+}
+
+// digests are those of the helpers that there are; a machine has one of them once it
+// was brought there.
+func (h *helpers) digests() []string {
+	var all []string
+	for _, arch := range []string{"amd64", "arm64"} {
+		if d := h.load()[arch].digest; d != "" {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// program is the helper for a machine, by what uname(1) calls that.
+func (h *helpers) program(machine string) (content []byte, sum string, err error) {
+	arch, ok := architectures[machine]
+	if !ok {
+		return nil, "", fmt.Errorf("there is no helper for %q machines, only for x86_64 and aarch64", machine)
+	}
+	one := h.load()[arch]
+	if one.err != nil {
+		return nil, "", one.err
+	}
+	if content, err = os.ReadFile(one.path); err != nil {
+		return nil, "", err
+	}
+	if digest(content) != one.digest {
+		return nil, "", fmt.Errorf("%s has changed since the daemon was started: restart the daemon", one.path)
+	}
+	return content, one.digest, nil
+}

@@ -1,0 +1,154 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+// applyLocked makes items so, alone on the host and in a term that is not over.
+func (p *Program) applyLocked(ctx context.Context, r wire.Request, result *wire.Result) error {
+	if r.Apply == nil {
+		return refused("the request to apply says of what")
+	}
+	facet := r.Apply.Facet
+	if _, ok := p.Facets[facet]; !ok {
+		return p.unknown(facet)
+	}
+	unlock, err := p.lock(facet)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := p.fence(r.Site, r.Term); err != nil {
+		return err
+	}
+	err = p.apply(ctx, r, result)
+	result.Term = max(result.Term, r.Term)
+	seen, unseen := p.observe(ctx, facet, item.Keys(r.Apply.Items))
+	if unseen == nil || len(seen.Owned) > 0 {
+		result.Facets = map[string]wire.Facet{facet: seen}
+	}
+	p.unconfirmed(result)
+	if err == nil {
+		err = unseen
+	}
+	if err == nil {
+		err = asAsked(r.Apply.Items, seen)
+	}
+	return err
+}
+
+// apply does what differs, and notes it in the journal first. Where nothing differs
+// nothing is written.
+func (p *Program) apply(ctx context.Context, r wire.Request, result *wire.Result) error {
+	j, err := p.readJournal()
+	if err != nil {
+		return err
+	}
+	remove, disagrees := p.removable(j, r.Apply)
+	if j.Begun != nil {
+		p.Host.Tell(j.Begun.unended())
+	} else if len(remove) == 0 {
+		seen, err := p.observe(ctx, r.Apply.Facet, item.Keys(r.Apply.Items))
+		if err == nil && isAsAsked(r.Apply.Items, seen) {
+			return disagrees
+		}
+	}
+	if err := p.begin(&j, r, remove); err != nil {
+		return err
+	}
+	if err := p.Facets[r.Apply.Facet].Apply(ctx, p.Host, r.Apply.Items, remove); err != nil {
+		return p.giveUp(&j, err)
+	}
+	if err := p.end(&j); err != nil {
+		return err
+	}
+	return disagrees
+}
+
+// removable are the keys that may be removed: all of them where the machine's list of
+// what Slipway made is the one that the records have, or has become what it is by
+// runs of ours since. Otherwise it is none, and an error says so.
+func (p *Program) removable(j journal, a *wire.Apply) ([]string, error) {
+	remove := slices.DeleteFunc(slices.Clone(a.Remove), func(key string) bool {
+		_, ours := p.Host.Owned.Entry(a.Facet, key)
+		return !ours
+	})
+	if len(remove) == 0 {
+		return nil, nil
+	}
+	if digest := p.Host.Owned.Digest(); digest != a.Owned && !j.explains(a.Owned, digest) {
+		return nil, refused("nothing was removed of %s: the machine's list of what Slipway made (%s) is not the one in Slipway's records (%s), "+
+			"so it was changed by something else; check %s on the machine, and let Slipway look at it again", brief(remove), digest, orNone(a.Owned), p.Host.Owned.Path())
+	}
+	return remove, nil
+}
+
+func orNone(digest string) string {
+	if digest == "" {
+		return "none"
+	}
+	return digest
+}
+
+// brief names a few keys.
+func brief(keys []string) string {
+	const some = 5
+	text := strings.Join(keys[:min(len(keys), some)], ", ")
+	if more := len(keys) - some; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+func isAsAsked(items []item.Item, seen wire.Facet) bool { return asAsked(items, seen) == nil }
+
+// asAsked says which items are not as they are asked for, now or after the next
+// boot.
+func asAsked(items []item.Item, seen wire.Facet) error {
+	var differ []string
+	for _, i := range items {
+		for field, want := range i.Fields {
+			name := item.Name(i.Key, field)
+			switch have := seen.Have[name]; {
+			case have == want || seen.Pending[name] == want && want != "":
+			case have == "" && field == "state" && want == item.Absent && seen.Unread[i.Key] == "": // what is not there is left out
+			case seen.Unread[i.Key] != "":
+				differ = append(differ, fmt.Sprintf("%s cannot be read: %s", i.Key, seen.Unread[i.Key]))
+			case seen.Cannot[i.Key] != "":
+				differ = append(differ, fmt.Sprintf("%s: %s", i.Key, seen.Cannot[i.Key]))
+			default:
+				differ = append(differ, fmt.Sprintf("%s is %q and not %q", name, have, want))
+			}
+		}
+	}
+	if len(differ) == 0 {
+		return nil
+	}
+	slices.Sort(differ)
+	return failed("not as designed after it was set: %s", brief(slices.Compact(differ)))
+}
+
+// confirmLocked ends the wait of a change for its proof.
+func (p *Program) confirmLocked(ctx context.Context, r wire.Request, result *wire.Result) error {
+	unlock, err := p.lock("confirm")
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := p.fence(r.Site, r.Term); err != nil {
+		return err
+	}
+	result.Term = max(result.Term, r.Term)
+	for _, f := range p.Facets {
+		if c, ok := f.(Confirmer); ok {
+			return c.Confirm(ctx, p.Host, r.Confirm)
+		}
+	}
+	return refused("no facet of the program on the machine has changes to confirm")
+}

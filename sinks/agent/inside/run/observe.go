@@ -1,0 +1,65 @@
+package run
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+// observeAll looks at facets. One that cannot be observed costs itself alone: its
+// keys are told to be unread.
+func (p *Program) observeAll(ctx context.Context, asked map[string][]string, result *wire.Result) error {
+	result.Busy = p.lockedBy()
+	result.Facets = map[string]wire.Facet{}
+	for _, facet := range slices.Sorted(maps.Keys(asked)) {
+		seen, err := p.observe(ctx, facet, asked[facet])
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			seen.Unread = map[string]string{}
+			for _, key := range p.keys(facet, asked[facet]) {
+				seen.Unread[key] = clip(err.Error())
+			}
+		}
+		result.Facets[facet] = seen
+	}
+	p.unconfirmed(result)
+	return nil
+}
+
+// observe looks at one facet.
+func (p *Program) observe(ctx context.Context, facet string, asked []string) (wire.Facet, error) {
+	told := wire.Facet{Owned: p.Host.Owned.Keys(facet)}
+	f, ok := p.Facets[facet]
+	if !ok {
+		return told, p.unknown(facet)
+	}
+	seen, err := f.Observe(ctx, p.Host, p.keys(facet, asked))
+	told.Have, told.Pending, told.Unread, told.Cannot, told.Waits = seen.Have, seen.Pending, seen.Unread, seen.Cannot, seen.Waits
+	return told, err
+}
+
+// keys are those that the design asks for and those that Slipway owns.
+func (p *Program) keys(facet string, asked []string) []string {
+	keys := slices.Concat(asked, p.Host.Owned.Keys(facet))
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+func (p *Program) unknown(facet string) error {
+	return refused("the program on the machine does not know the facet %q; it knows %v", facet, slices.Sorted(maps.Keys(p.Facets)))
+}
+
+// unconfirmed tells of a change that waits to be confirmed.
+func (p *Program) unconfirmed(result *wire.Result) {
+	for _, f := range p.Facets {
+		if u, ok := f.(Unconfirmer); ok {
+			if name, seconds := u.Unconfirmed(p.Host); name != "" {
+				result.Unconfirmed, result.Deadline = name, seconds
+			}
+		}
+	}
+}

@@ -1,0 +1,200 @@
+// Package run answers one request of the daemon inside a system. Before a write
+// it holds the lock of the host, refuses an older term, and notes in a journal
+// what it is about to do, so that a run that was cut is known of.
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+// Longest bounds one request. It is below the time that the daemon has for a
+// step, so that the daemon is told why.
+const Longest = 25 * time.Minute
+
+// The bounds of what is told on the way.
+const (
+	maxProgress = 1000
+	maxText     = 2000 // characters of a progress or an error
+)
+
+// Program answers requests on one system.
+type Program struct {
+	// Host is the system. Its list of what Slipway made is read for each request.
+	Host *inside.Host
+	// Facets are those that it serves, by name.
+	Facets map[string]inside.Facet
+	// Now is the clock; time.Now where it is nil.
+	Now func() time.Time
+}
+
+// Confirmer is a facet whose changes wait for a proof that the machine can still be
+// reached.
+type Confirmer interface {
+	// Confirm keeps the change of that name, which is not reverted any more.
+	Confirm(ctx context.Context, h *inside.Host, name string) error
+}
+
+// Unconfirmer is a Confirmer that tells which change waits.
+type Unconfirmer interface {
+	// Unconfirmed names the change that waits to be confirmed, empty for none, and
+	// says how many seconds are left before it is reverted.
+	Unconfirmed(h *inside.Host) (name string, seconds int)
+}
+
+// Answer reads one request and writes progress and one result. Its error says that
+// nobody could be told of the result.
+func (p *Program) Answer(ctx context.Context, in io.Reader, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, Longest)
+	defer cancel()
+	told := 0
+	p.Host.Tell = func(text string) {
+		if told++; told <= maxProgress {
+			wire.Write(out, wire.Frame{Progress: &wire.Progress{Text: clip(text)}}) // who does not listen is told the result, or nothing
+		}
+	}
+	var r wire.Request
+	if err := wire.Read(in, &r); err != nil {
+		return wire.Write(out, wire.Frame{Result: &wire.Result{Error: failed("the request cannot be read: %v", err)}})
+	}
+	if r.Op == wire.OpObserve {
+		ctx = untilHangup(ctx, in)
+	}
+	result := p.do(ctx, r)
+	if err := wire.Write(out, wire.Frame{Result: &result}); err == nil {
+		return nil
+	}
+	// What was seen may be over the bounds of a frame.
+	return wire.Write(out, wire.Frame{Result: &wire.Result{Owned: result.Owned, Term: result.Term, Unconfirmed: result.Unconfirmed,
+		Deadline: result.Deadline, Error: failed("what the system tells of itself is over the bounds of an answer")}})
+}
+
+// untilHangup is a context that ends when the other side is gone. A look is of no
+// use then. A write goes on: half a package or half a network is worse than a
+// whole one that nobody waits for.
+func untilHangup(ctx context.Context, in io.Reader) context.Context {
+	f, ok := in.(*os.File)
+	if !ok {
+		return ctx
+	}
+	if info, err := f.Stat(); err != nil || info.Mode()&(os.ModeNamedPipe|os.ModeSocket) == 0 {
+		return ctx
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		io.Copy(io.Discard, f)
+		cancel(errors.New("the daemon has hung up"))
+	}()
+	return ctx
+}
+
+// do answers a request. A panic of a facet is a failure like others.
+func (p *Program) do(ctx context.Context, r wire.Request) (result wire.Result) {
+	defer func() {
+		if v := recover(); v != nil {
+			result.Error = failed("this is a mistake in Slipway, please report it: %v, at %s", v, place(debug.Stack()))
+		}
+		if result.Error != nil {
+			result.Error.Text = clip(result.Error.Text)
+		}
+	}()
+	if r.Version != wire.Version {
+		return wire.Result{Error: refused("the daemon speaks version %d of the protocol, and the program on the machine speaks %d; install both from one release", r.Version, wire.Version)}
+	}
+	var err error
+	result.System = Detect(p.Host.Root)
+	if p.Host.Owned, err = inside.LoadOwned(p.Host.Root); err != nil {
+		result.Error = refused("%v; nothing is written while it is unknown what Slipway made here", err)
+		return result
+	}
+	if result.Term, err = p.highest(r.Site); err != nil {
+		result.Error = asError(err)
+		return result
+	}
+	switch r.Op {
+	case wire.OpObserve:
+		err = p.observeAll(ctx, r.Observe, &result)
+	case wire.OpApply:
+		err = p.applyLocked(ctx, r, &result)
+	case wire.OpConfirm:
+		err = p.confirmLocked(ctx, r, &result)
+	default:
+		err = refused("the request %q is unknown", r.Op)
+	}
+	result.Owned = p.Host.Owned.Digest()
+	result.Error = asError(err)
+	return result
+}
+
+func (p *Program) now() time.Time {
+	if p.Now != nil {
+		return p.Now()
+	}
+	return time.Now()
+}
+
+// file is one of the program's own files.
+func (p *Program) file(name string) string { return filepath.Join(p.Host.Root, inside.Folder, name) }
+
+// place is where in Slipway's own code a panic began, of a stack in which each
+// function is in one line and its place in the next.
+func place(stack []byte) string {
+	_, after, _ := strings.Cut(string(stack), "\npanic(") // the frames before are those of the recovery
+	lines := strings.Split(after, "\n")
+	for i, l := range lines[:len(lines)-1] {
+		if strings.HasPrefix(l, "github.com/slipway-gitops/") || strings.HasPrefix(l, "main.") {
+			at, _, _ := strings.Cut(strings.TrimSpace(lines[i+1]), " +0x")
+			return at
+		}
+	}
+	return "an unknown place"
+}
+
+func refused(format string, args ...any) *wire.Error {
+	return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf(format, args...)}
+}
+
+func busy(format string, args ...any) *wire.Error {
+	return &wire.Error{Class: wire.Busy, Text: fmt.Sprintf(format, args...)}
+}
+
+func failed(format string, args ...any) *wire.Error {
+	return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf(format, args...)}
+}
+
+// asError is an error with its class; without one it is a failure.
+func asError(err error) *wire.Error {
+	if err == nil {
+		return nil
+	}
+	var classed *wire.Error
+	if errors.As(err, &classed) {
+		return &wire.Error{Class: classed.Class, Text: err.Error()}
+	}
+	return failed("%v", err)
+}
+
+// clip makes foreign text printable and bounds it.
+func clip(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r == '\n' || unicode.IsPrint(r) {
+			return r
+		}
+		return -1
+	}, text)
+	if all := []rune(text); len(all) > maxText {
+		return string(all[:maxText]) + "…"
+	}
+	return text
+}

@@ -1,0 +1,235 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+// pushTimeout bounds bringing the helper to a machine.
+const pushTimeout = 2 * time.Minute
+
+// Observe looks inside once: one connection, one command. SSH tells nothing of the
+// machine's own identity, since an installed system can be moved to another machine
+// with its disk. The helper is brought to a machine of which the design asks
+// something, or where Slipway has made something, and to no other.
+func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet) (site.Observed, error) {
+	wanted := slices.DeleteFunc(slices.Clone(facets), func(f site.Facet) bool { return !slices.Contains(byHelper, f) })
+	isOS := slices.Contains(facets, site.FacetOS)
+	if !isOS && len(wanted) == 0 {
+		return site.Observed{}, nil
+	}
+	looking, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	conn, err := connect(ctx, m.client)
+	if err != nil {
+		return site.Observed{}, err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(looking, func() { conn.Close() })()
+	x := exchange{script: reportScript}
+	request := m.named(observeRequest(n, wanted))
+	if len(wanted) > 0 {
+		x.script += helperScript(m.helpers.digests())
+		x.request = &request
+	}
+	report, a, err := conn.run(looking, x)
+	r, ok := parse(report)
+	if err != nil && (!ok || !a.begun || ctx.Err() != nil) {
+		return site.Observed{}, err
+	}
+	if !ok {
+		return site.Observed{}, refused("the system at %s did not answer as a Linux shell does; it begins with %.80q", m.client.Address(), report)
+	}
+	seen := site.Observed{Facets: map[site.Facet]site.FacetState{}, Marker: r.marker, MarkerUnread: r.markerUnread, Inside: r.inside}
+	if isOS {
+		have := site.Values{"bootID": r.bootID, "release": r.release, "kernel": r.kernel}
+		seen.Facets[site.FacetOS] = site.FacetState{Have: have, Seen: time.Now(), Driver: Scheme}
+	}
+	if len(wanted) > 0 {
+		maps.Copy(seen.Facets, m.inside(ctx, n, wanted, request, a, err))
+	}
+	return seen, nil
+}
+
+// inside is what is seen of the helper's facets, after it was brought to the machine
+// where it is missing.
+func (m *machine) inside(ctx context.Context, n *site.Node, wanted []site.Facet, request wire.Request, a answer, why error) map[site.Facet]site.FacetState {
+	_, isOwned := a.says(saysOwned)
+	if why == nil && a.needsHelper() && (isOwned || asksAny(n, wanted)) {
+		a, why = m.bring(ctx, request, a)
+	}
+	if why == nil {
+		why = m.trouble(a)
+	}
+	states := map[site.Facet]site.FacetState{}
+	for _, f := range wanted {
+		s := site.FacetState{Seen: time.Now(), Driver: Scheme}
+		switch {
+		case why == nil:
+			m.learn(a.result)
+			fill(&s, a.result, a.result.Facets[string(f)])
+		case isOwned || asksAny(n, wanted):
+			s.Seen, s.Cannot = time.Time{}, site.Values{} // not seen, so that nobody takes it for a system where nothing is ours
+			for _, i := range n.Items(f) {
+				s.Cannot[i.Key] = why.Error()
+			}
+		}
+		states[f] = s
+	}
+	return states
+}
+
+// asksAny says whether the design asks anything of facets.
+func asksAny(n *site.Node, facets []site.Facet) bool {
+	return slices.ContainsFunc(facets, func(f site.Facet) bool { return len(n.Items(f)) > 0 })
+}
+
+// The bounds of what is kept of a facet.
+const (
+	maxValues = 50_000
+	maxValue  = 16 << 10
+)
+
+// fill puts what the helper told into a facet's state.
+func fill(s *site.FacetState, r *wire.Result, f wire.Facet) {
+	s.Have, s.Pending, s.Cannot = bounded(f.Have), bounded(f.Pending), bounded(f.Cannot)
+	for key, why := range bounded(f.Unread) {
+		if s.Cannot == nil {
+			s.Cannot = site.Values{}
+		}
+		s.Cannot[key] = "cannot be read: " + why
+	}
+	for _, key := range f.Owned[:min(len(f.Owned), maxValues)] {
+		s.Owned = append(s.Owned, site.Printable(key))
+	}
+	s.OwnedDigest = site.Printable(r.Owned)
+	s.Busy = site.Printable(r.Busy)
+	if r.Unconfirmed != "" && s.Busy == "" {
+		s.Busy = fmt.Sprintf("a change of the network is reverted in %d s unless it is confirmed", r.Deadline)
+	}
+}
+
+func bounded(all map[string]string) site.Values {
+	if len(all) == 0 {
+		return nil
+	}
+	values := site.Values{}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if v := all[name]; len(v) <= maxValue && len(name) <= maxValue && len(values) < maxValues {
+			values[site.Printable(name)] = site.Printable(v)
+		}
+	}
+	return values
+}
+
+// observeRequest asks for the items of a node's design.
+func observeRequest(n *site.Node, facets []site.Facet) wire.Request {
+	r := wire.Request{Op: wire.OpObserve, Node: n.Name, Observe: map[string][]string{}}
+	for _, f := range facets {
+		r.Observe[string(f)] = item.Keys(n.Items(f))
+	}
+	return r
+}
+
+// needsHelper says whether no helper answered a root who may have one: it is absent,
+// damaged, or stopped by something else.
+func (a answer) needsHelper() bool { return a.begun && !a.denied && a.result == nil }
+
+// bring pushes the helper and asks again, on a connection of its own: the first may be
+// about to end with its time.
+func (m *machine) bring(ctx context.Context, request wire.Request, first answer) (a answer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, pushTimeout)
+	defer cancel()
+	conn, err := connect(ctx, m.client)
+	if err != nil {
+		return a, err
+	}
+	defer conn.Close()
+	if err := m.push(ctx, conn, first); err != nil {
+		return a, err
+	}
+	_, a, err = conn.run(ctx, exchange{script: helperScript(m.helpers.digests()), request: &request})
+	return a, err
+}
+
+// push brings the helper for the machine that answered. One that is there, whole, and
+// yet gave no answer is not brought again.
+func (m *machine) push(ctx context.Context, conn *connection, first answer) error {
+	arch, absent := first.says(saysAbsent)
+	var is answer
+	if !absent {
+		var err error
+		if _, is, err = conn.run(ctx, exchange{script: sumScript(m.helpers.digests())}); err != nil {
+			return err
+		}
+		if arch, _ = is.says(saysMachine); arch == "" {
+			return m.trouble(first)
+		}
+	}
+	content, sum, err := m.helpers.program(arch)
+	if err != nil {
+		return err
+	}
+	if _, whole := is.says(sum); whole {
+		return m.trouble(first)
+	}
+	_, a, err := conn.run(ctx, exchange{script: pushScript(sum, len(content)), input: bytes.NewReader(content)})
+	if err != nil {
+		return err
+	}
+	if _, ok := a.says(saysPushed); ok {
+		return nil
+	}
+	if a.denied {
+		return m.noRoot(a)
+	}
+	return fmt.Errorf("the helper cannot be brought to %s in %s: %s", m.client.Address(), inside.Folder, brief(a.said))
+}
+
+// trouble says why no result came, or what the helper says.
+func (m *machine) trouble(a answer) error {
+	if a.result != nil {
+		if a.result.Error != nil {
+			return fmt.Errorf("the helper on %s: %s", m.client.Address(), site.PrintableLines(a.result.Error.Text))
+		}
+		return nil
+	}
+	if a.denied {
+		return m.noRoot(a)
+	}
+	if machine, absent := a.says(saysAbsent); absent {
+		if _, _, err := m.helpers.program(machine); err != nil {
+			return err
+		}
+		return fmt.Errorf("the helper is not on %s", m.client.Address())
+	}
+	return fmt.Errorf("the helper on %s did not answer: %s", m.client.Address(), brief(a.said))
+}
+
+// noRoot says what an account lacks.
+func (m *machine) noRoot(a answer) error {
+	return refused("the account %s of %s is not root and may not use sudo without a password, so nothing is seen or set inside the system: log in as root, "+
+		"or write the line `%s ALL=(root) NOPASSWD: ALL` into /etc/sudoers.d/slipway there (sudo says: %s)", m.client.User(), m.client.Address(), m.client.User(), brief(a.said))
+}
+
+// brief is text of others in one line of bounded length.
+func brief(text string) string {
+	text = site.Printable(strings.TrimSpace(text))
+	if r := []rune(text); len(r) > 400 {
+		return string(r[:400]) + "…"
+	}
+	if text == "" {
+		return "nothing"
+	}
+	return text
+}

@@ -1,0 +1,56 @@
+package agent
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+)
+
+// One of these lines is behind the report: before what the helper answers, and where
+// the account is not root and may not become it.
+const (
+	helperLine = "--helper\n"
+	deniedLine = "--denied\n"
+)
+
+// What is printed where no helper answers.
+const (
+	saysAbsent = "absent" // and what uname(1) calls the machine
+	saysOwned  = "owned"  // Slipway has made something there
+	saysPushed = "pushed" // the helper is there now
+	// saysMachine is before what uname(1) calls a machine; the digests of the helpers
+	// that are there follow.
+	saysMachine = "machine"
+)
+
+// asRoot runs a script as root, in which there is no single quote and no backslash.
+func asRoot(script string) string {
+	script = "echo; echo --helper; " + script
+	quoted := strings.NewReplacer(`"`, `\"`, `$`, `\$`, "`", "\\`").Replace(script)
+	return `R="` + quoted + `"; if [ "$(id -u)" = 0 ]; then sh -c "$R"; else sudo -n sh -c "$R" || { echo; echo --denied; }; fi`
+}
+
+// helperScript starts the helper that is there, which reads a request.
+func helperScript(digests []string) string {
+	return asRoot("D=" + inside.Folder + "; " +
+		"for H in " + strings.Join(digests, " ") + "; do [ ! -x $D/helper-$H ] || exec $D/helper-$H --digest $H; done; " +
+		"echo " + saysAbsent + " $(uname -m); [ ! -e $D/owned.json ] || echo " + saysOwned)
+}
+
+// pushScript takes a helper from its input. It is there whole and with the right
+// digest or not at all; older ones are taken away.
+func pushScript(digest string, size int) string {
+	return asRoot("set -e; umask 077; D=" + inside.Folder + "; H=helper-" + digest + "; " +
+		"[ -d $D ] || mkdir -p $D; T=$D/.$H.$$; trap \"rm -f $T\" EXIT; " +
+		"head -c " + strconv.Itoa(size) + " > $T; " +
+		"S=$(sha256sum < $T); [ \"${S%% *}\" = " + digest + " ] || { echo the digest of what arrived is ${S%% *} >&2; exit 1; }; " +
+		"chmod 0700 $T; sync $T 2>/dev/null || sync; mv -f $T $D/$H; sync $D 2>/dev/null || sync; " +
+		"for O in $D/helper-*; do [ $O = $D/$H ] || rm -f $O; done; echo " + saysPushed)
+}
+
+// sumScript tells which helpers are there whole.
+func sumScript(digests []string) string {
+	return asRoot("D=" + inside.Folder + "; echo " + saysMachine + " $(uname -m); " +
+		"for H in " + strings.Join(digests, " ") + "; do [ ! -e $D/helper-$H ] || sha256sum < $D/helper-$H; done")
+}

@@ -1,0 +1,170 @@
+// Command helper is the helper with one facet for tests: "config", of files of one
+// line in the root folder. What a file is asked to hold says how it misbehaves.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/run"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+func main() {
+	flag.String("digest", "", "")
+	root := flag.String("root", "/", "")
+	flag.Parse()
+	none := empty{}
+	p := run.Program{Host: inside.Real(*root, true), Facets: map[string]inside.Facet{
+		"config": files{}, "base": none, "network": network{}, "packages": none, "kernel": none,
+	}}
+	if p.Answer(context.Background(), os.Stdin, os.Stdout) != nil {
+		os.Exit(1)
+	}
+}
+
+type empty struct{}
+
+func (empty) Observe(context.Context, *inside.Host, []string) (inside.Seen, error) {
+	return inside.Seen{}, nil
+}
+
+func (empty) Apply(context.Context, *inside.Host, []item.Item, []string) error { return nil }
+
+// network waits to be confirmed. The MTU says how it misbehaves.
+type network struct{}
+
+const (
+	neverConfirmed = 601
+	cutsConnection = 602
+	waits          = "/unconfirmed"
+)
+
+func (network) Observe(_ context.Context, h *inside.Host, keys []string) (inside.Seen, error) {
+	text, _ := os.ReadFile(h.Path("/network"))
+	seen := inside.Seen{Have: map[string]string{}}
+	json.Unmarshal(text, &seen.Have)
+	return seen, nil
+}
+
+func (network) Apply(_ context.Context, h *inside.Host, items []item.Item, _ []string) error {
+	text, err := json.Marshal(item.Values(items))
+	if err != nil {
+		return err
+	}
+	name := "change-1"
+	for _, i := range items {
+		if i.Fields["mtu"] == strconv.Itoa(neverConfirmed) {
+			name = "never"
+		}
+	}
+	if err := errors.Join(inside.WriteFile(h.Path("/network"), text, 0o644), inside.WriteFile(h.Path(waits), []byte(name), 0o644)); err != nil {
+		return err
+	}
+	for _, i := range items {
+		if i.Fields["mtu"] == strconv.Itoa(cutsConnection) {
+			return cut()
+		}
+	}
+	return nil
+}
+
+// cut ends the SSH connection that the program was started over.
+func cut() error {
+	for pid := os.Getppid(); pid > 1; {
+		text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		if err != nil {
+			return err
+		}
+		name, rest, _ := strings.Cut(string(text), ") ")
+		if strings.Contains(name, "(sshd") {
+			return syscall.Kill(pid, syscall.SIGKILL)
+		}
+		pid, _ = strconv.Atoi(strings.Fields(rest)[1])
+	}
+	return errors.New("there is no sshd above")
+}
+
+func (network) Unconfirmed(h *inside.Host) (name string, seconds int) {
+	text, err := os.ReadFile(h.Path(waits))
+	if err != nil {
+		return "", 0
+	}
+	if string(text) == "never" {
+		return "never", 3
+	}
+	return string(text), 60
+}
+
+func (network) Confirm(_ context.Context, h *inside.Host, name string) error {
+	if text, err := os.ReadFile(h.Path(waits)); err != nil || string(text) != name {
+		return &wire.Error{Class: wire.Reverted, Text: "the network was set back: no change " + name + " waits"}
+	}
+	if name == "never" {
+		return &wire.Error{Class: wire.Busy, Text: "not now"}
+	}
+	return os.Remove(h.Path(waits))
+}
+
+type files struct{}
+
+func path(h *inside.Host, key string) string { return h.Path(filepath.Base(item.ID(key))) }
+
+func (files) Observe(_ context.Context, h *inside.Host, keys []string) (inside.Seen, error) {
+	seen := inside.Seen{Have: map[string]string{}}
+	for _, key := range keys {
+		if content, err := os.ReadFile(path(h, key)); err == nil {
+			for field, v := range (item.File{Content: content, Mode: "0644", Owner: "root", Group: "root"}).Fields() {
+				seen.Have[item.Name(key, field)] = v
+			}
+		}
+	}
+	return seen, nil
+}
+
+func (f files) Apply(ctx context.Context, h *inside.Host, items []item.Item, remove []string) error {
+	for _, i := range items {
+		var file item.File
+		if err := json.Unmarshal(i.Body, &file); err != nil {
+			return err
+		}
+		switch text := string(file.Content); {
+		case strings.HasPrefix(text, "panic"):
+			panic("as asked")
+		case strings.HasPrefix(text, "refuse"):
+			return &wire.Error{Class: wire.Refused, Text: "this system cannot have it\x1b[2J"}
+		case strings.HasPrefix(text, "fail"):
+			return os.ErrPermission
+		case strings.HasPrefix(text, "die"):
+			h.Owned.Take("config", i.Key, nil)
+			os.Exit(9)
+		case strings.HasPrefix(text, "forget"):
+			continue
+		}
+		h.Tell("writing " + i.Key)
+		if err := h.Owned.Take("config", i.Key, nil); err != nil {
+			return err
+		}
+		if err := inside.WriteFile(path(h, i.Key), file.Content, 0o644); err != nil {
+			return err
+		}
+	}
+	for _, key := range remove {
+		if err := os.Remove(path(h, key)); err != nil && !os.IsNotExist(err) {
+			return err
+		}
+		if err := h.Owned.Drop("config", key); err != nil {
+			return err
+		}
+	}
+	return nil
+}

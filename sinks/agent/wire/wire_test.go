@@ -1,0 +1,82 @@
+package wire_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+func TestFrames(t *testing.T) {
+	var b bytes.Buffer
+	asked := wire.Request{Version: wire.Version, Op: wire.OpApply, Site: "s", Node: "n", Term: 7, Apply: &wire.Apply{
+		Facet: "config", Items: []item.Item{item.New("files./etc/a\nb", map[string]string{"": "x\u202e"}, []string{"body"})}, Remove: []string{"files.../x"}, Owned: "0a",
+	}}
+	for range 2 {
+		if err := wire.Write(&b, asked); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		var got wire.Request
+		if err := wire.Read(&b, &got); err != nil || got.Term != 7 || got.Apply.Items[0].Key != asked.Apply.Items[0].Key || got.Apply.Owned != "0a" {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	}
+	if err := wire.Read(&b, &asked); err != io.EOF {
+		t.Errorf("at the end: got %v", err)
+	}
+}
+
+func TestHostileFrames(t *testing.T) {
+	for name, c := range map[string]struct{ octets, says string }{
+		"half a length":         {"\x00\x00", "unexpected EOF"},
+		"a length alone":        {"\x00\x00\x00\x09", "unexpected EOF"},
+		"half a frame":          {"\x00\x00\x00\x09{\"term\"", "unexpected EOF"},
+		"4 GiB":                 {"\xff\xff\xff\xff{}", "over the bound of"},
+		"64 MiB that are short": {"\x04\x00\x00\x00{}", "unexpected EOF"},
+		"one octet too much":    {"\x04\x00\x00\x01{}", "over the bound of"},
+		"nothing":               {"\x00\x00\x00\x00", "unexpected end of JSON"},
+		"no JSON":               {"\x00\x00\x00\x02{]", "invalid character"},
+		"another kind":          {"\x00\x00\x00\x02[]", "cannot unmarshal array"},
+		"a word":                {"GET / HTTP/1.1\r\n\r\n", "over the bound of"},
+	} {
+		var r wire.Request
+		if err := wire.Read(strings.NewReader(c.octets), &r); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: got %v, want %q", name, err, c.says)
+		}
+	}
+	if err := wire.Write(io.Discard, strings.Repeat("x", wire.MaxFrame)); err == nil || !strings.Contains(err.Error(), "over the bound") {
+		t.Errorf("a frame that is too large is written: %v", err)
+	}
+}
+
+// Whatever comes, it is read within the bounds, or is an error; what is read can be
+// written and read again.
+func FuzzRead(f *testing.F) {
+	f.Add([]byte("\x00\x00\x00\x02{}"))
+	f.Add([]byte("\x00\x00\x00\x16{\"op\":\"apply\",\"term\":3}"))
+	f.Add([]byte("\x04\x00\x00\x00{}"))
+	f.Fuzz(func(t *testing.T, octets []byte) {
+		var r wire.Request
+		in := bytes.NewReader(octets)
+		if err := wire.Read(in, &r); err != nil {
+			return
+		}
+		if read := len(octets) - in.Len(); read != 4+int(binary.BigEndian.Uint32(octets)) {
+			t.Errorf("read %d octets of a frame of %d", read, binary.BigEndian.Uint32(octets))
+		}
+		var b bytes.Buffer
+		var again wire.Request
+		if err := wire.Write(&b, r); err != nil {
+			t.Fatal(err)
+		}
+		if err := wire.Read(&b, &again); err != nil || again.Term != r.Term || again.Op != r.Op {
+			t.Errorf("got %+v, %v of %+v", again, err, r)
+		}
+	})
+}
