@@ -6,7 +6,7 @@
 # libvirtd and QEMU with what makes the Debian of their guests, Prometheus and
 # Alertmanager, whose services are kept from starting, the C compiler that the race
 # detector needs, systemd, which checks the unit files, and its containers, in which
-# the packages are installed, and npm. From npm: GitHub's description of its API. Does
+# the packages are installed, rpm and skopeo, which read the other packages, and npm. From npm: GitHub's description of its API. Does
 # nothing when they are there.
 set -eu
 what=${1-tests}
@@ -31,6 +31,8 @@ if [ "$what" != demo ] && [ "$what" != demo-libvirt ]; then
 	command -v npm >/dev/null || missing="$missing npm"
 	command -v systemd-analyze >/dev/null || missing="$missing systemd"
 	command -v systemd-nspawn >/dev/null || missing="$missing systemd-container"
+	command -v rpm >/dev/null || missing="$missing rpm"
+	command -v skopeo >/dev/null || missing="$missing skopeo"
 fi
 if [ "$what" = prove ]; then
 	command -v chromium >/dev/null || missing="$missing chromium"

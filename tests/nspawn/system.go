@@ -153,13 +153,20 @@ const (
 	Shared   Network = ""                  // what the test itself reaches
 )
 
+// Unpack gives the folder of a system that does not run.
+func Unpack(t testing.TB) (root string) {
+	t.Helper()
+	root = t.TempDir()
+	if out, err := exec.CommandContext(t.Context(), "tar", "-xf", debian(t), "-C", root).CombinedOutput(); err != nil {
+		t.Fatalf("unpack the Debian: %v\n%s", err, out)
+	}
+	return root
+}
+
 // Boot starts a system that ends with the test.
 func Boot(t testing.TB, network Network) *System {
 	t.Helper()
-	s := &System{t: t, Root: t.TempDir()}
-	if out, err := exec.CommandContext(t.Context(), "tar", "-xf", debian(t), "-C", s.Root).CombinedOutput(); err != nil {
-		t.Fatalf("unpack the Debian: %v\n%s", err, out)
-	}
+	s := &System{t: t, Root: Unpack(t)}
 	// systemd-nspawn tells here what runs (sd_notify(3)).
 	socket := filepath.Join(t.TempDir(), "notify")
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
