@@ -46,7 +46,7 @@ func erased(nodes int) site.Plan {
 
 func proposed(p site.Plan) *site.Review {
 	return &site.Review{Site: "test", Plan: p, When: now, Base: "0a1b2c3d4e5f60718293a4b5c6d7e8f901234567",
-		Proposal: site.Proposal{Number: 7, Head: "89abcdef0123456789abcdef0123456789abcdef"}}
+		Proposal: site.Proposal{Number: 7, Base: "main", Head: "89abcdef0123456789abcdef0123456789abcdef"}}
 }
 
 func TestComments(t *testing.T) {
@@ -64,8 +64,8 @@ func TestComments(t *testing.T) {
 	wipe := proposed(erased(3))
 	wipe.Plan.Nodes = append(wipe.Plan.Nodes, bios.Nodes[0])
 	wipe.Plan.Nodes[2].Seen = time.Time{}
-	wipe.Waiting = wipe.Plan.Destroys()[2:]
-	wipe.Pending = site.Plan{Nodes: erased(3).Nodes[2:]}
+	wipe.Pending = site.Plan{Nodes: erased(4).Nodes[3:]}
+	wipe.Waiting = wipe.Pending.Destroys()
 	wipe.Spared = []string{"c00007"}
 	forecast(wipe)
 	broken := proposed(site.Plan{})
@@ -106,7 +106,7 @@ func TestCommentOnAProfileIsSmall(t *testing.T) {
 	s, p := edited(10_000)
 	p.Forecast = plan.Forecast(s, &p, site.Known{}, now)
 	text, _ := comment(proposed(p), plan.View{Site: s, Now: now})
-	if len(text) > 10_000 || !strings.Contains(text, "| profile compute: 10000 nodes, one difference | restart | reboot | 6m |") {
+	if len(text) > 10_000 || !strings.Contains(text, "| 10000 machines of profile compute | restart | about 6 min |") {
 		t.Errorf("%d bytes:\n%s", len(text), text[:min(len(text), 2000)])
 	}
 }
@@ -127,14 +127,14 @@ func TestCommentNamesAllOfASetOrSaysSo(t *testing.T) {
 		if whole != c.whole {
 			t.Errorf("%d nodes: whole is %t", c.nodes, whole)
 		}
-		if approves := strings.Contains(text, "merging approves exactly this"); approves != whole {
+		if approves := strings.Contains(text, "Merging approves exactly this"); approves != whole {
 			t.Errorf("%d nodes: it says that merging approves: %t, and names all: %t", c.nodes, approves, whole)
 		}
 		named := 0
 		for _, l := range r.Plan.Destroys() {
 			entry, there := strings.CutPrefix(text[max(0, strings.Index(text, "**"+l.Node+"** (UUID ")):], "**"+l.Node+"** (UUID "+l.Machine.UUID)
-			line, _, _ := strings.Cut(entry, "\n")
-			if there && strings.Contains(line, "disks: "+l.Disks) {
+			line, _, _ := strings.Cut(strings.NewReplacer("<code>", "", "</code>", "").Replace(entry), "\n")
+			if there && strings.Contains(line, "2 disks: "+l.Disks) {
 				named++
 			}
 		}
@@ -154,8 +154,8 @@ func TestLanded(t *testing.T) {
 	p := erased(10_000)
 	all := p.Destroys()
 	r.Approved, r.Landing = all[:3], &site.Landing{InForce: now, Rollout: &site.RolloutStatus{Since: now}}
-	for held, want := range map[int]string{0: "merged; in force: 0 of 0 nodes as designed\n",
-		1: "; what is destroyed on 1 more machine is held\n", 9_000: "; what is destroyed on 9000 more machines is held\n"} {
+	for held, want := range map[int]string{0: ": 0 of 0 machines done\n",
+		1: "; erasing 1 more machine needs a decision\n", 9_000: "; erasing 9000 more machines needs a decision\n"} {
 		r.Held = all[3 : 3+held]
 		text, whole := landed(r, plan.View{Now: now})
 		if offered := strings.Contains(text, "/slipway approve "+r.Held.Digest()); whole != (held < 9_000) || offered != (whole && held > 0) {
@@ -224,7 +224,7 @@ func TestTextNamesTheDisksOfTheLoss(t *testing.T) {
 		r, v := erasing(0)
 		v.Known.Nodes["s00000"] = site.Memory{Observed: site.Observed{Inventory: inv, Disks: &site.Disks{Serials: []string{"CUSTOMER-1", "CUSTOMER-2"}}}}
 		text, whole := comment(r, v)
-		if i := strings.Index(text, "loses"); whole && !strings.Contains(text, "CUSTOMER-2") {
+		if i := strings.Index(text, "what is lost"); whole && !strings.Contains(text, "CUSTOMER-2") {
 			t.Errorf("%s: merging approves the loss of the disks %q; the comment says: %s", name, r.Plan.Nodes[0].Steps[0].Disks, strings.SplitN(text[i:], "\n", 2)[0])
 		}
 	}
