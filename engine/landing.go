@@ -185,6 +185,7 @@ func (r *Reviews) tellLanding(ctx context.Context, v site.Review) error {
 	if v.Landing.Machines != nil {
 		v.Landing.Expected = r.engine.expected(v.When)
 	}
+	v.Landing.Lines = r.engine.linesOf(v.Held, v.Approved)
 	view := plan.View{Known: known, Now: v.When}
 	if r.Pages != nil && v.Landing.Revision != "" {
 		view.Pages = r.Pages(v.Landing.Revision)
@@ -345,6 +346,23 @@ func (e *Engine) expected(now time.Time) time.Time {
 	}
 	last := f.Order[0].From
 	return now.Add(time.Duration(last) + time.Duration(f.Makespan)).Round(time.Minute)
+}
+
+// linesOf are where the design asks for the losses of some sets that are planned.
+func (e *Engine) linesOf(sets ...site.Losses) map[string]site.Origin {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	lines := map[string]site.Origin{}
+	for _, l := range slices.Concat(sets...) {
+		if w := e.workers[l.Node]; w != nil {
+			for _, s := range w.plan.Steps {
+				if s.Impact == site.ImpactDestructive && len(s.Changes) > 0 {
+					lines[l.Node] = s.Changes[0].Origin
+				}
+			}
+		}
+	}
+	return lines
 }
 
 // showHeld has a set that people are told of be approved by its digest.

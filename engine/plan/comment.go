@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -174,6 +175,9 @@ func (d Destruction) drive(name string, known bool) string {
 func (c *comment) askedFor(l site.Loss) string {
 	if c.asked == nil {
 		c.asked = map[string]site.Origin{}
+		if l := c.review.Landing; l != nil {
+			maps.Copy(c.asked, l.Lines)
+		}
 		for _, n := range c.review.Plan.Nodes {
 			for _, s := range n.Steps {
 				if s.Impact == site.ImpactDestructive && len(s.Changes) > 0 {

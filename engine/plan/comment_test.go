@@ -44,6 +44,48 @@ func erased(nodes int) site.Plan {
 	return p
 }
 
+// switched is a plan that switches one node off.
+func switched() site.Plan {
+	off := site.Change{Field: "power.state", Have: "on", Want: "off", Origin: site.At("rack-1.cue", 15, 9, "node/c00007")}
+	return site.Plan{Nodes: []site.NodePlan{{Node: "c00007", Seen: now.Add(-time.Second), Expect: site.Duration(3 * time.Minute), Steps: []site.Step{{
+		Node: "c00007", Action: site.ActionPowerOff, Facet: site.FacetPower, Impact: site.ImpactReboot, Changes: []site.Change{off},
+		Reason: "differs from the design", Expect: site.Duration(3 * time.Minute)}}}}}
+}
+
+// merges are reviews of merged proposals: on the way to the machines, done, stopped,
+// and with more to erase than the merge has approved.
+func merges() map[string]*site.Review {
+	p := erased(3)
+	all := p.Destroys()
+	nodes := []string{"s00000", "s00001", "s00002"}
+	merged := func(l site.Landing, approved, held site.Losses) *site.Review {
+		r := proposed(site.Plan{})
+		r.Proposal.MergedBy, r.Proposal.Merge, r.Proposal.MergedAt = "bob", "0123456789abcdef", now
+		l.InForce, l.Revision, l.Asked = now.Add(30*time.Second), "0123456789abcdef", held
+		l.Lines = map[string]site.Origin{"s00000": site.At("nodes.cue", 1, 9, "node/s00000")}
+		r.Landing, r.Approved, r.Held = &l, approved, held
+		return r
+	}
+	rollout := func(is site.RolloutStatus) *site.RolloutStatus {
+		is.Revision, is.Since, is.Nodes = site.Revision{ID: "0123456789abcdef"}, now.Add(30*time.Second), nodes
+		return &is
+	}
+	const reason = "the design boots from Cd, and this machine offers only Hdd"
+	failed := map[string]string{"s00000": reason, "s00001": reason, "s00002": reason}
+	order := &site.Change{Field: "boot.order", Have: "Hdd", Want: "Cd, Hdd", Origin: site.At("profiles.cue", 66, 3, "profile/compute")}
+	return map[string]*site.Review{
+		"merged": merged(site.Landing{Rollout: rollout(site.RolloutStatus{Done: 1}), Expected: now.Add(38 * time.Minute), Machines: []site.MachineNow{
+			{Node: "s00000", State: site.MachineDone, Since: now.Add(19 * time.Minute)},
+			{Node: "s00001", State: site.MachineRunning, What: "install: generation 1 → 2", Since: now.Add(time.Minute)},
+			{Node: "s00002", State: site.MachineWaiting, What: "2 machines may be out of service at once", Since: now.Add(time.Minute)}}}, all, nil),
+		"done": merged(site.Landing{Done: true, Rollout: rollout(site.RolloutStatus{Done: 3, Ended: now.Add(26 * time.Minute)})}, all, nil),
+		"halted": merged(site.Landing{Rollout: rollout(site.RolloutStatus{Failed: failed, Halted: "3 nodes have failed, more than maxFailures 1", HaltedSince: now.Add(4 * time.Minute)}),
+			Machines: []site.MachineNow{{Node: "s00000", State: site.MachineFailed, Change: order}}}, nil, nil),
+		"held":     merged(site.Landing{Rollout: rollout(site.RolloutStatus{Done: 1}), Unapproved: "a commit was pushed after the plan that you could read"}, nil, all[:2]),
+		"decision": merged(site.Landing{Unapproved: "a commit was pushed after the plan that you could read"}, nil, all[:2]),
+	}
+}
+
 func proposed(p site.Plan) *site.Review {
 	return &site.Review{Site: "test", Plan: p, When: now, Base: "0a1b2c3d4e5f60718293a4b5c6d7e8f901234567",
 		Proposal: site.Proposal{Number: 7, Base: "main", Head: "89abcdef0123456789abcdef0123456789abcdef"}}
@@ -80,11 +122,37 @@ func TestComments(t *testing.T) {
 	rules.Rules = []string{"rollout: maxUnavailable", "approvals: 1 added"}
 	away := proposed(site.Plan{})
 	away.Problem = "the repository does not answer"
-	for name, r := range map[string]*site.Review{"profile": profile, "wipe": wipe, "broken": broken, "conflict": conflict, "rules": rules, "away": away} {
+	fork := proposed(site.Plan{})
+	fork.Problem, fork.Allow = "it comes from a fork", "89abcdef"
+	idle := proposed(site.Plan{})
+	idle.Pending = switched()
+	small := proposed(switched())
+	small.Plan.Forecast = plan.Forecast(s, &small.Plan, site.Known{}, now)
+	known := site.Known{Nodes: map[string]site.Memory{}}
+	for i := range 3 {
+		s.Nodes[fmt.Sprintf("s%05d", i)].Rack = fmt.Sprint("r", 1+i/2)
+		known.Nodes[fmt.Sprintf("s%05d", i)] = site.Memory{Observed: site.Observed{Inventory: &site.Inventory{Drives: []site.Drive{
+			{Part: site.Part{ID: "1", Model: "LAB-NVME-960", Serial: fmt.Sprint("A", i)}, Bytes: 960e9}}}}}
+	}
+	all := map[string]*site.Review{"profile": profile, "wipe": wipe, "broken": broken, "conflict": conflict, "rules": rules, "away": away, "fork": fork, "idle": idle, "small": small}
+	for name, r := range merges() {
+		all[name] = r
+	}
+	for name, r := range all {
 		t.Run(name, func(t *testing.T) {
-			got, whole := comment(r, plan.View{Site: s, Now: now, Pages: "https://git.example/blob/89abcdef/"})
+			view := plan.View{Site: s, Known: known, Now: now, Pages: "https://git.example/blob/89abcdef/"}
+			got, whole := "", true
+			switch {
+			case r.Landing == nil:
+				got, whole = comment(r, view)
+			case name == "decision":
+				r.Whole = true
+				got = plan.Call(r).Text
+			default:
+				got, whole = landed(r, view)
+			}
 			if !whole {
-				t.Error("not all that is destroyed is named")
+				t.Error("not all that is erased is named")
 			}
 			checkText(t, got)
 			file := filepath.Join("testdata", "comment", name+".md")

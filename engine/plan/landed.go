@@ -36,21 +36,28 @@ func (c *comment) landed() {
 	o := r.Landing.Rollout
 	c.add("verdicts", c.title("Slipway, site ")+Verdict(r)+"\n\n")
 	running := o != nil && o.Ended.IsZero() && len(o.Nodes) > 0
-	if running {
+	stopped := running && o.Halted != ""
+	if running && !stopped {
 		c.add("bars", progress(o, r.Landing)+"\n\n")
 	}
 	c.leaving(markdownLimit/4, c.held)
+	if stopped {
+		c.outcome()
+		c.add("advice", "**Stopped:** "+escape(o.Halted)+". Slipway starts no other machine.\n\n")
+	}
 	if o != nil {
 		c.reasons("machines that have failed", "**Failed:**", o.Failed)
 	}
 	c.reasons("machines that need somebody", "**Waiting for somebody:**", r.Landing.Stuck)
-	if running && o.Halted != "" {
+	switch {
+	case stopped:
 		c.add("advice", halted)
-	}
-	if running && o.Halted == "" {
+	case running:
 		c.now()
+		c.outcome()
+	default:
+		c.outcome()
 	}
-	c.outcome()
 	c.disks = false // its plan has named them
 	if len(r.Approved) > 0 {
 		c.section("entries of what is approved", fmt.Sprintf("<details><summary>Approved for erasure by the merge: %s (set <code>%s</code>)</summary>\n\n",
@@ -60,14 +67,14 @@ func (c *comment) landed() {
 }
 
 // halted is what to do about a rollout that is.
-const halted = "Slipway starts no other machine until then. **What to do, one of:**\n\n- correct the lines that ask for it, or revert this pull request\n- fix the machines, then run `slipway retry`\n\n"
+const halted = "**What to do, one of:**\n\n- correct the design, or revert this pull request\n- fix the machines, then run `slipway retry`\n\n"
 
 // progress is how far a rollout is, drawn, and when it is expected to end.
 func progress(o *site.RolloutStatus, l *site.Landing) string {
 	const width = 20
 	done := o.Done * width / len(o.Nodes)
 	bar := "`" + strings.Repeat("█", done) + strings.Repeat("░", width-done) + "`"
-	if o.Halted != "" || l.Expected.IsZero() {
+	if l.Expected.IsZero() {
 		return bar
 	}
 	return bar + " expected to end at about " + clock(l.Expected) + " UTC"
@@ -152,7 +159,7 @@ func (c *comment) outcome() {
 		for _, x := range r.Approved {
 			names = append(names, x.Node)
 		}
-		text = "Erased: " + escape(shown(names, min(c.names, 20))) + ". Approved by " + by + " by merging (set `" + r.Approved.Digest() + "`)."
+		text = erasedAs(r.Approved) + ": " + escape(shown(names, min(c.names, 20))) + ". Approved by " + by + " by merging (set `" + r.Approved.Digest() + "`)."
 	case set != "":
 		text += " The merge approved erasing " + set + "."
 	}
@@ -163,6 +170,14 @@ func (c *comment) outcome() {
 	if l.ObserveOnly != "" {
 		c.add("outcomes", "Slipway writes to no machine: "+escape(l.ObserveOnly)+".\n\n")
 	}
+}
+
+// erasedAs says what was done to the machines of a set.
+func erasedAs(set site.Losses) string {
+	if slices.ContainsFunc(set, func(l site.Loss) bool { return l.Generation == 0 }) {
+		return "Erased"
+	}
+	return "Erased and installed"
 }
 
 // held names what waits for a decision by node and machine, or says that it is too
@@ -207,7 +222,7 @@ func notApproved(r *site.Review) string {
 func (c *comment) reasons(kind, heading string, nodes map[string]string) {
 	var lines []string
 	for _, x := range byReason(nodes) {
-		lines = append(lines, fmt.Sprintf("- **%s**%s: %s\n", escape(shown(x.nodes, min(c.names, 20))), sameReason(x.nodes), escape(x.reason))+c.asks(x.nodes))
+		lines = append(lines, fmt.Sprintf("- **%s%s:** %s\n", escape(shown(x.nodes, min(c.names, 20))), sameReason(x.nodes), escape(x.reason))+c.asks(x.nodes))
 	}
 	c.section(kind, heading+"\n\n", lines, "")
 }
@@ -376,7 +391,7 @@ func Call(r *site.Review) *site.Call {
 	case l.Refused:
 		return &site.Call{Key: "refused", Text: title("action is needed, the design on the branch is broken") + "Nothing that was merged since then is in force.\n\n- " + escape(l.Waits) + "\n"}
 	case o != nil && o.Ended.IsZero() && o.Halted != "":
-		return &site.Call{Key: fmt.Sprintf("halted-%d", o.HaltedSince.Unix()), Text: title(way(l)) + "- " + escape(o.Halted) + "\n" + somewhat(o.Failed) + "\n" + strings.TrimRight(halted, "\n") + "\n"}
+		return &site.Call{Key: fmt.Sprintf("halted-%d", o.HaltedSince.Unix()), Text: title(way(l)) + "**Stopped:** " + escape(o.Halted) + ". Slipway starts no other machine.\n\n" + somewhat(r, o.Failed) + "\n" + strings.TrimRight(halted, "\n") + "\n"}
 	case len(r.Held) > 0:
 		return &site.Call{Key: "held-" + l.Asked.Digest(), Text: title("a decision is needed, "+count(len(r.Held), "machine")+" would be erased") + decision(r)}
 	case o != nil && len(o.Failed)+len(l.Stuck) > 0:
@@ -385,7 +400,7 @@ func Call(r *site.Review) *site.Call {
 			both = map[string]string{}
 		}
 		maps.Copy(both, l.Stuck)
-		return &site.Call{Key: fmt.Sprintf("stuck-%d-%d", o.Since.Unix(), bits.Len(uint(len(both)))), Text: title(count(len(both), "machine")+" of this rollout cannot continue") + somewhat(both) + "\nRun `slipway why NODE` for details.\n"}
+		return &site.Call{Key: fmt.Sprintf("stuck-%d-%d", o.Since.Unix(), bits.Len(uint(len(both)))), Text: title(count(len(both), "machine")+" of this rollout cannot continue") + somewhat(r, both) + "\nRun `slipway why NODE` for details.\n"}
 	}
 	return nil
 }
@@ -404,14 +419,15 @@ func decision(r *site.Review) string {
 }
 
 // somewhat lists some nodes with their reasons.
-func somewhat(nodes map[string]string) string {
+func somewhat(r *site.Review, nodes map[string]string) string {
+	c := comment{tier: tier{details: true}, review: r}
 	const most = 20
 	var b strings.Builder
 	all := byReason(nodes)
 	left := 0
 	for i, x := range all {
 		if i < most {
-			fmt.Fprintf(&b, "- **%s**%s: %s\n", escape(shown(x.nodes, most)), sameReason(x.nodes), escape(x.reason))
+			fmt.Fprintf(&b, "- **%s%s:** %s\n%s", escape(shown(x.nodes, most)), sameReason(x.nodes), escape(x.reason), c.asks(x.nodes))
 		} else {
 			left += len(x.nodes)
 		}

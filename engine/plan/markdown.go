@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -263,7 +264,7 @@ const unchanged = "no machine changes"
 func verdictOfPlan(r *site.Review) string {
 	switch {
 	case len(r.Conflicts) > 0:
-		return "no plan, this conflicts with " + branchOf(r) + " in " + inFiles(r)
+		return "no plan, this conflicts with " + escape(cmp.Or(r.Proposal.Base, "the branch")) + " in " + inFiles(r)
 	case r.Problem != "":
 		return "no plan"
 	case errorsOf(r) > 0:

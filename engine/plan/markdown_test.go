@@ -26,8 +26,8 @@ var ours = regexp.MustCompile(`^(` + strings.Join([]string{
 	`Based on observations .*`, `Slipway has never seen .*`, `Pending on .*, and dropped by this pull request:`, `Changed here and on .*:`,
 	`This changes site-wide rules:`, `In the design, but no driver applies or checks it:`, `Cannot plan: .*`, `Push a fix; Slipway plans again by itself\.`,
 	`[0-9]+ other findings? (is|are) on .* already\.`, `Merging this does not approve what is erased there .*`, `(Critical path|Warnings):`,
-	"`[█░]+`( expected to end at about [0-9:]+ UTC)?", `\*\*(Failed|Waiting for somebody):\*\*`, `Slipway starts no other machine until then\. .*`,
-	`Merged by .*`, `Erased: .*`, `Slipway writes to no machine: .*`, `Not in force: .*`, `And [0-9]+ machines? .*\.`,
+	"`[█░]+`( expected to end at about [0-9:]+ UTC)?", `\*\*(Failed|Waiting for somebody):\*\*`, `\*\*What to do, one of:\*\*`, `\*\*Stopped:\*\* .* Slipway starts no other machine\.`,
+	`Merged by .*`, `Erased( and installed)?: .*`, `Slipway writes to no machine: .*`, `Not in force: .*`, `And [0-9]+ machines? .*\.`,
 	`Nothing happens to them until somebody answers\..*`, `Nothing that was merged since then is in force\.`, `Run .slipway why NODE. for details\.`,
 	`\*\*Cut at 60,000 characters\.\*\* .*`, `\*\*Somebody changed Slipway's comment with the plan of the site .*:\*\*`, `Slipway rewrites the comment\. .*`,
 }, "|") + `|)$`)

@@ -103,6 +103,9 @@ type Landing struct {
 	// can tell.
 	Machines []MachineNow `json:"machines,omitempty"`
 	Expected time.Time    `json:"expected,omitzero"`
+	// Lines are where the design asks for what is erased, by node, as far as it is
+	// still to be done.
+	Lines map[string]Origin `json:"lines,omitempty"`
 	// Stuck are nodes of the rollout that wait for a person and neither have
 	// failed nor wait for an approval, each with the reason.
 	Stuck map[string]string `json:"stuck,omitempty"`
