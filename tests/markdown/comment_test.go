@@ -169,7 +169,8 @@ func hostile(one, other string) map[string]string {
 		"refused": {nil, site.Landing{Refused: true, Waits: one, Unapproved: other}},
 		"held":    {held, site.Landing{InForce: now, Revision: one, Asked: held, ObserveOnly: other}},
 		"halted": {nil, site.Landing{InForce: now, Rollout: rollout(site.RolloutStatus{Halted: one, HaltedSince: now}),
-			Machines: []site.MachineNow{{Node: n1, State: site.MachineFailed, Change: &p.Nodes[0].Steps[0].Changes[0]}}}},
+			Machines: []site.MachineNow{{Node: n1, State: site.MachineFailed, Change: &p.Nodes[0].Steps[0].Changes[0]},
+				{Node: n2, State: site.MachineFailed, Change: &p.Nodes[0].Steps[0].Changes[0]}}}},
 		"running": {nil, site.Landing{InForce: now, Rollout: rollout(site.RolloutStatus{}), Lines: map[string]site.Origin{n1: origin}, Machines: []site.MachineNow{
 			{Node: n1, State: site.MachineRunning, What: "does " + one, Since: now}, {Node: n2, State: site.MachineWaiting, What: "for " + other}}}},
 		"stuck": {nil, site.Landing{InForce: now, Stuck: map[string]string{n3: other}, Rollout: rollout(site.RolloutStatus{Proven: now})}},
