@@ -344,8 +344,8 @@ func (e *Engine) expected(now time.Time) time.Time {
 	if len(f.Order) < len(left.Nodes) {
 		return time.Time{} // some of them wait for something that has no time
 	}
-	last := f.Order[0].From
-	return now.Add(time.Duration(last) + time.Duration(f.Makespan)).Round(time.Minute)
+	begins := time.Duration(f.Order[0].From)
+	return now.Add(begins + time.Duration(f.Makespan)).Round(time.Minute)
 }
 
 // linesOf are where the design asks for the losses of some sets that are planned.
