@@ -6,10 +6,10 @@
 # libvirtd and QEMU with what makes the Debian of their guests, Prometheus and
 # Alertmanager, whose services are kept from starting, the C compiler that the race
 # detector needs, systemd, which checks the unit files, and its containers, in which
-# the packages are installed, what builds packages of Debian and RPM with their
-# repositories, dnf, Python's environments, netplan, NetworkManager and ifupdown,
-# which read the configuration that Slipway writes for them, and npm. From npm:
-# GitHub's description of its API. Does
+# the packages are installed, what builds and reads packages of Debian and RPM and
+# images, dnf, Python's environments, netplan, NetworkManager and ifupdown, which
+# read the configuration that Slipway writes for them, and npm. From npm: GitHub's
+# description of its API. Does
 # nothing when they are there.
 set -eu
 what=${1-tests}
@@ -43,6 +43,7 @@ if [ "$what" != demo ] && [ "$what" != demo-libvirt ]; then
 	command -v netplan >/dev/null || missing="$missing netplan.io"
 	command -v nmcli >/dev/null || missing="$missing network-manager"
 	command -v ifquery >/dev/null || missing="$missing ifupdown"
+	command -v skopeo >/dev/null || missing="$missing skopeo"
 fi
 if [ "$what" = prove ]; then
 	command -v chromium >/dev/null || missing="$missing chromium"

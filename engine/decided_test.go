@@ -43,7 +43,7 @@ func (f *forge) holds(r *engine.Reviews, why string) {
 	}
 	w.want("n1", site.Blocked)
 	v := f.last(7)
-	if len(v.Approved) > 0 || len(v.Held) != 1 || !strings.Contains(v.Comment, "which approves nothing") || !strings.Contains(v.Comment, why) {
+	if len(v.Approved) > 0 || len(v.Held) != 1 || !strings.Contains(v.Comment, "The merge approved nothing") || !strings.Contains(v.Comment, why) {
 		w.t.Errorf("approved %v, held %v, without %q\n%s", v.Approved, v.Held, why, v.Comment)
 	}
 	if v.Call == nil || !strings.Contains(v.Call.Text, why) || !strings.Contains(v.Call.Text, "/slipway approve "+v.Held.Digest()) {

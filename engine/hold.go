@@ -79,7 +79,7 @@ func (e *Engine) hold(ctx context.Context, w *worker, o site.Order) (string, err
 	case o.Verb == site.VerbQuarantine || o.Verb == site.VerbRelease:
 		all := e.workersThat(func(*worker) bool { return true })
 		if len(all) == 0 && h != nil {
-			return "", fmt.Errorf("%w: no node of site %s is known yet, so there is none to switch off; `slipway pause --all` keeps every hand off those to come", site.ErrRefused, e.Site)
+			return "", fmt.Errorf("%w: no node of site %s is known yet, so there is none to switch off; `slipway pause --all` pauses those to come as well", site.ErrRefused, e.Site)
 		}
 		err = e.holdThese(ctx, all, o.Verb, h)
 	default:

@@ -24,6 +24,7 @@ type news struct {
 	landing     site.Landing // without how far its rollout is
 	held        site.Losses
 	done, nodes int // of the rollout
+	begun       int
 	when        time.Time
 }
 
@@ -136,6 +137,7 @@ func (r *Reviews) rollsOut(ctx context.Context, v *site.Review, landed *record.L
 		if has && (first || same || last.Revision.ID == landed.Revision) {
 			own = last
 			v.Landing.Stuck = now.stuck
+			v.Landing.Machines = now.machines
 		}
 	}
 	v.Landing.Rollout = own
@@ -180,8 +182,16 @@ func (r *Reviews) tellLanding(ctx context.Context, v site.Review) error {
 	if err != nil {
 		return err
 	}
+	if v.Landing.Machines != nil {
+		v.Landing.Expected = r.engine.expected(v.When)
+	}
+	v.Landing.Lines = r.engine.linesOf(v.Held, v.Approved)
+	view := plan.View{Known: known, Now: v.When}
+	if r.Pages != nil && v.Landing.Revision != "" {
+		view.Pages = r.Pages(v.Landing.Revision)
+	}
 	var w bytes.Buffer
-	v.Whole = plan.Landed(&w, &v, plan.View{Known: known, Now: v.When})
+	v.Whole = plan.Landed(&w, &v, view)
 	v.Verdict, v.Comment, v.Call = plan.Verdict(&v), w.String(), plan.Call(&v)
 	if v.Whole {
 		r.engine.showHeld(v.Held)
@@ -204,6 +214,12 @@ func (r *Reviews) newsOf(v *site.Review) (is news, fresh bool) {
 		quiet.Done, quiet.Nodes = 0, nil
 		is.landing.Rollout = &quiet
 	}
+	is.landing.Machines = nil
+	for _, m := range v.Landing.Machines {
+		if m.State != site.MachineWaiting {
+			is.begun++
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	was, known := r.told[v.Proposal.Number]
@@ -211,7 +227,7 @@ func (r *Reviews) newsOf(v *site.Review) (is news, fresh bool) {
 		return is, true
 	}
 	soon := is.when.Sub(was.when) < time.Duration(len(r.told))*countEvery
-	return is, !soon && (was.done != is.done || was.nodes != is.nodes)
+	return is, !soon && (was.done != is.done || was.nodes != is.nodes || was.begun != is.begun)
 }
 
 func (r *Reviews) forgetTold(number int) {
@@ -228,6 +244,7 @@ type situation struct {
 	rollout            *site.RolloutStatus
 	ended              []site.RolloutStatus // lately
 	stuck              map[string]string
+	machines           []site.MachineNow // of the rollout under way
 	waiting            site.Losses
 	observeOnly        string
 }
@@ -237,7 +254,7 @@ func (e *Engine) situation() situation {
 	defer e.mu.Unlock()
 	waiting, _ := e.waitingLocked()
 	s := situation{when: time.Now(), applied: e.applied, attempted: e.attempted, rollout: e.rolloutLocked(),
-		ended: slices.Clone(e.ended), waiting: slices.Clone(waiting), observeOnly: e.whyReadOnlyLocked(), stuck: e.stuckLocked(waiting)}
+		ended: slices.Clone(e.ended), waiting: slices.Clone(waiting), observeOnly: e.whyReadOnlyLocked(), stuck: e.stuckLocked(waiting), machines: e.machinesLocked()}
 	if r := e.rollout; r.running() && r.Queued != nil {
 		s.queued = "it waits for the rollout of " + r.Revision.Short() + " to end"
 	}
@@ -272,6 +289,80 @@ func (e *Engine) stuckLocked(waiting site.Losses) map[string]string {
 		}
 	}
 	return stuck
+}
+
+// machinesLocked is what the machines of the rollout under way do now.
+func (e *Engine) machinesLocked() []site.MachineNow {
+	r := e.rollout
+	if !r.running() {
+		return nil
+	}
+	all := make([]site.MachineNow, 0, len(r.Nodes))
+	for _, name := range r.Nodes {
+		w := e.workers[name]
+		if w == nil {
+			continue
+		}
+		m := site.MachineNow{Node: name, State: site.MachineWaiting, What: w.status.Reason, Since: w.status.Since}
+		switch {
+		case w.standing == done:
+			m.State = site.MachineDone
+		case w.standing == failed:
+			m.State = site.MachineFailed
+		case w.status.State == site.Progressing, w.status.State == site.Retrying:
+			m.State = site.MachineRunning
+		case w.status.State == site.InSync || m.What == "": // of the design before
+			m.What, m.Since = "not started yet", time.Time{}
+		}
+		if len(w.plan.Steps) > 0 && len(w.plan.Steps[0].Changes) > 0 {
+			m.Change = &w.plan.Steps[0].Changes[0]
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// expected is when the rollout under way is expected to end; zero where nobody can
+// tell.
+func (e *Engine) expected(now time.Time) time.Time {
+	known := e.Known()
+	e.mu.Lock()
+	design, r, left := e.design, e.rollout, site.Plan{}
+	if r.running() && r.Halted == "" {
+		for _, name := range r.Nodes {
+			if w := e.workers[name]; w != nil && w.standing == pending {
+				left.Nodes = append(left.Nodes, w.plan)
+			}
+		}
+	}
+	e.mu.Unlock()
+	if design == nil || len(left.Nodes) == 0 {
+		return time.Time{}
+	}
+	known.Rollout = nil
+	f := plan.Forecast(design, &left, known, now)
+	if len(f.Order) < len(left.Nodes) {
+		return time.Time{} // some of them wait for something that has no time
+	}
+	begins := time.Duration(f.Order[0].From)
+	return now.Add(begins + time.Duration(f.Makespan)).Round(time.Minute)
+}
+
+// linesOf are where the design asks for the losses of some sets that are planned.
+func (e *Engine) linesOf(sets ...site.Losses) map[string]site.Origin {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	lines := map[string]site.Origin{}
+	for _, l := range slices.Concat(sets...) {
+		if w := e.workers[l.Node]; w != nil {
+			for _, s := range w.plan.Steps {
+				if s.Impact == site.ImpactDestructive && len(s.Changes) > 0 {
+					lines[l.Node] = s.Changes[0].Origin
+				}
+			}
+		}
+	}
+	return lines
 }
 
 // showHeld has a set that people are told of be approved by its digest.

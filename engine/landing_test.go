@@ -84,20 +84,20 @@ func TestMergedProposalIsFollowed(t *testing.T) {
 		})
 		f.round(r)
 		f.round(r)
-		if got := f.verdicts(7)[1:]; !slices.Equal(got, []string{"merged; not in force yet"}) {
+		if got := f.verdicts(7)[1:]; !slices.Equal(got, []string{"merged, not in force yet"}) {
 			t.Errorf("before the branch has it, told is %q", got)
 		}
 		f.merge(7)
-		f.keep(r, "it is in force", time.Minute, f.says(7, "merged; in force: 0 of 4 nodes as designed"))
-		f.keep(r, "one is done", 10*time.Minute, f.says(7, "merged; in force: 1 of 4"))
+		f.keep(r, "it is in force", time.Minute, f.says(7, "0 of 4 machines done"))
+		f.keep(r, "one is done", 10*time.Minute, f.says(7, "1 of 4 machines done"))
 		before := f.tellings()
 		w.down()
 		w.up()
 		r = f.reviews()
-		f.keep(r, "it is done", time.Hour, f.says(7, "merged; done: 4 of 4 nodes as designed"))
+		f.keep(r, "it is done", time.Hour, f.says(7, "done, 4 of 4 machines are as designed"))
 		v := f.last(7)
 		for _, part := range []string{"UTC merged by ann as <code>commit-2</code>\n", "UTC in force with <code>commit-2</code>\n",
-			"UTC rollout of <code>commit-2</code> to 4 nodes\n", "UTC ended after "} {
+			"UTC rollout of <code>commit-2</code> to 4 machines\n", "UTC ended after "} {
 			if !strings.Contains(v.Comment, part) {
 				t.Errorf("the comment lacks %q\n%s", part, v.Comment)
 			}
@@ -141,11 +141,11 @@ func TestProgressIsToldAtAPace(t *testing.T) {
 		for i := range 20 {
 			f.merge(7 + i)
 		}
-		f.keep(r, "it is in force", time.Minute, f.says(7, "merged; in force: "))
+		f.keep(r, "it is in force", time.Minute, f.says(7, "0 of 4 machines done"))
 		w.after(30 * time.Second)
 		f.round(r)
 		before := f.tellings()
-		f.keep(r, "it is done", time.Hour, f.says(7, "merged; done: "))
+		f.keep(r, "it is done", time.Hour, f.says(7, "done, "))
 		f.round(r)
 		if n := f.tellings() - before; n > 2*20+2 {
 			t.Errorf("told %d times of 20 proposals in one rollout", n)
@@ -166,7 +166,7 @@ func TestLaterRolloutIsNotItsOwn(t *testing.T) {
 			f.propose(8, w.patching("3", nil, all...))
 			f.round(r)
 			f.merge(7)
-			f.keep(r, "it is in force", time.Minute, f.says(7, "merged; in force: 0 of 4 nodes as designed"))
+			f.keep(r, "it is in force", time.Minute, f.says(7, "0 of 4 machines done"))
 			w.after(2 * time.Hour)
 			if restarts {
 				f.round(r)
@@ -176,8 +176,8 @@ func TestLaterRolloutIsNotItsOwn(t *testing.T) {
 			}
 			f.merge(8)
 			w.after(time.Minute)
-			f.keep(r, "the later one is in force", time.Minute, f.says(8, "merged; in force: 0 of 4 nodes as designed"))
-			if !f.says(7, "merged; done: 4 of 4 nodes as designed")() {
+			f.keep(r, "the later one is in force", time.Minute, f.says(8, "0 of 4 machines done"))
+			if !f.says(7, "done, 4 of 4 machines are as designed")() {
 				t.Errorf("told is %q", f.verdicts(7))
 			}
 		}, all...)
@@ -194,8 +194,8 @@ func TestMergedProposalThatChangesNothing(t *testing.T) {
 		f.round(r)
 		f.merge(7)
 		f.round(r) // before the daemon has looked
-		f.keep(r, "it is done", 2*time.Minute, f.says(7, "merged; done: in force, and no node was to be changed"))
-		if got := f.verdicts(7)[1]; got != "merged; not in force yet" {
+		f.keep(r, "it is done", 2*time.Minute, f.says(7, "done, no machine had to change"))
+		if got := f.verdicts(7)[1]; got != "merged, not in force yet" {
 			t.Errorf("told is %q", f.verdicts(7))
 		}
 	}, "n1")
@@ -213,9 +213,9 @@ func TestHaltedRolloutCallsForAPerson(t *testing.T) {
 		f.round(r)
 		w.fleet.Machine("n1").SetFault(drivertest.Lies)
 		f.merge(7)
-		f.keep(r, "it is halted", time.Hour, f.says(7, "merged; halted: 0 of 4 nodes as designed"))
+		f.keep(r, "it is halted", time.Hour, f.says(7, "stopped, 1 of 4 machines failed"))
 		v := f.last(7)
-		if v.Call == nil || !strings.Contains(v.Call.Text, "canary n1 has failed") || !strings.Contains(v.Comment, " UTC halted: canary n1 has failed\n") {
+		if v.Call == nil || !strings.Contains(v.Call.Text, "canary n1 has failed") || !strings.Contains(v.Comment, " UTC stopped: canary n1 has failed\n") {
 			t.Errorf("called is %+v\n%s", v.Call, v.Comment)
 		}
 		w.down()
@@ -246,14 +246,14 @@ func TestMergeIntoABrokenBranch(t *testing.T) {
 		w.source.mu.Lock()
 		w.source.broken[w.source.current.ID] = []site.Finding{{Code: "x", Severity: site.SeverityError, Message: "both took the address"}}
 		w.source.mu.Unlock()
-		f.keep(r, "it is refused", time.Minute, f.says(7, "merged; not in force, since the design is broken"))
+		f.keep(r, "it is refused", time.Minute, f.says(7, "merged, not in force, because the design on the branch is broken"))
 		if c := f.last(7).Call; c == nil || c.Key != "refused" || !strings.Contains(c.Text, "both took the address") {
 			t.Errorf("called is %+v", c)
 		}
 		f.merge(8)
 		f.round(r)
 		f.keep(r, "both are in force", time.Minute, func() bool {
-			return f.says(7, "merged; done: ")() && f.says(8, "merged; done: ")()
+			return f.says(7, "done, ")() && f.says(8, "done, ")()
 		})
 		if keys := f.calls(8); keys != nil {
 			t.Errorf("what mends it calls for %v", keys)
@@ -276,15 +276,15 @@ func TestGrownSetCallsForAPerson(t *testing.T) {
 		f.merge(7)
 		f.keep(r, "n2 is held", 2*time.Minute, func() bool { return len(f.calls(7)) == 1 })
 		v := f.last(7)
-		if key := "held-" + v.Held.Digest(); v.Call.Key != key || !strings.Contains(v.Comment, "What is held, as set `"+v.Held.Digest()+"`") {
+		if key := "held-" + v.Held.Digest(); v.Call.Key != key || !strings.Contains(v.Comment, "1 machine would be erased** (set `"+v.Held.Digest()+"`)") {
 			t.Errorf("called is %+v, want %s\n%s", v.Call, key, v.Comment)
 		}
-		f.keep(r, "n1 is installed", 30*time.Minute, f.says(7, "merged; in force: 1 of 2 nodes as designed; what is destroyed on 1 more machine is held"))
+		f.keep(r, "n1 is installed", 30*time.Minute, f.says(7, "1 of 2 machines done; erasing 1 more machine needs a decision"))
 		if keys := f.calls(7); len(keys) != 1 {
 			t.Errorf("called for %v", keys)
 		}
 		w.do(site.Order{Verb: site.VerbApprove, Digest: v.Held.Digest()}) // as the comment says it
-		f.keep(r, "n2 is installed", 30*time.Minute, f.says(7, "merged; done: 2 of 2 nodes as designed"))
+		f.keep(r, "n2 is installed", 30*time.Minute, f.says(7, "done, 2 of 2 machines are as designed"))
 		if v := f.last(7); v.Call != nil || len(v.Held) > 0 {
 			t.Errorf("at the end held is %v, called %+v", v.Held, v.Call)
 		}
@@ -330,7 +330,7 @@ func TestHeldDisksAreNamedAsKnown(t *testing.T) {
 		f.round(r)
 		f.merge(7) // before it could be read
 		f.keep(r, "it is held", 2*time.Minute, func() bool { return len(f.last(7).Held) == 1 })
-		if v := f.last(7); !strings.Contains(v.Comment, "disks: serial S1") {
+		if v := f.last(7); !strings.Contains(v.Comment, "1 disk: <code>S1</code>") {
 			t.Errorf("told is\n%s", v.Comment)
 		}
 	}, "n1")
@@ -345,7 +345,7 @@ func TestMergeBeforeTheSetWasShown(t *testing.T) {
 		f.propose(7, w.wiping([]string{"n1"}, "n1"))
 		f.round(r)
 		f.merge(7)
-		f.keep(r, "it is held", 2*time.Minute, f.says(7, "merged; in force: 0 of 1 node as designed; what is destroyed on 1 more machine is held"))
+		f.keep(r, "it is held", 2*time.Minute, f.says(7, "0 of 1 machine done; erasing 1 more machine needs a decision"))
 		if v := f.last(7); v.Approved != nil || v.Call == nil {
 			t.Errorf("approved is %v, called %+v", v.Approved, v.Call)
 		}
@@ -365,8 +365,8 @@ func TestPushBetweenShownAndMerge(t *testing.T) {
 		f.show(r, 7)
 		f.propose(7, w.wiping([]string{"n1"}, "n1"))
 		f.merge(7)
-		f.keep(r, "it is held", 2*time.Minute, f.says(7, "merged; in force: 0 of 1 node as designed; what is destroyed on 1 more machine is held"))
-		if v := f.last(7); v.Approved != nil || !strings.Contains(v.Comment, ", which approves nothing: its comment was about head-7-") {
+		f.keep(r, "it is held", 2*time.Minute, f.says(7, "0 of 1 machine done; erasing 1 more machine needs a decision"))
+		if v := f.last(7); v.Approved != nil || !strings.Contains(v.Comment, "The merge approved nothing: its comment was about head-7-") {
 			t.Errorf("approved is %v\n%s", v.Approved, v.Comment)
 		}
 		w.after(time.Hour)
@@ -424,7 +424,7 @@ func TestDeathBetweenAnyTwoWrites(t *testing.T) {
 			w.crash()
 			w.up()
 			r = f.reviews()
-			f.keep(r, "n1 is installed", 30*time.Minute, f.says(7, "merged; in force: 1 of 2 nodes as designed; what is destroyed on 1 more machine is held"))
+			f.keep(r, "n1 is installed", 30*time.Minute, f.says(7, "1 of 2 machines done; erasing 1 more machine needs a decision"))
 			w.after(time.Hour)
 			w.want("n2", site.Blocked)
 			if n := w.fleet.Machine("n1").Counts().Installs; n != 1 {

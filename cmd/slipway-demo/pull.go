@@ -81,7 +81,7 @@ func pull(ctx context.Context, s *stage) error {
 	}
 	p := s.forge.repo.Open(github.Proposal{Author: "you", Head: "fresh", Title: "A fresh system for compute-6"})
 	s.show.proof("pull request 1 is open on the (simulated) GitHub")
-	text, err := s.untilSaid(ctx, p, "merging approves exactly this")
+	text, err := s.untilSaid(ctx, p, "Merging approves exactly this")
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (s *stage) untilSaid(ctx context.Context, p *github.Pull, words string) (te
 
 var (
 	folded = regexp.MustCompile(`(?s)<details><summary>(.*?)</summary>.*?</details>`)
-	marks  = regexp.MustCompile(`(?s)<!--.*?-->\s*|</?code>|(?m:^### )|\*\*`)
+	marks  = regexp.MustCompile(`(?s)<!--.*?-->\s*|</?(?:code|sub)>|(?m:^### |^> \[!CAUTION\]\n|^> |^\|[-|]+\|\n)|\*\*|` + "`")
 	links  = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 	blanks = regexp.MustCompile(`\n{2,}`)
 )

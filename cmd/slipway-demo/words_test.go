@@ -135,9 +135,14 @@ func TestSetFields(t *testing.T) {
 
 func TestReadable(t *testing.T) {
 	const comment = `<!-- slipway example plan -->
-1 node changes: 0 reboots, 1 wiped
+### Slipway plan for site <code>example</code>: 1 machine is erased
 
-**What is destroyed:** all
+> [!CAUTION]
+> **Merging this erases 1 machine.** Everything listed here is lost for good.
+
+| machine | what is lost |
+|---|---|
+| **n1** | 1 disk: <code>A0</code> |
 
 - **n1** at [rack&#45;1.cue&#58;&#8203;3](https://git.example/rack-1.cue#L3): <code>1</code> → <code>2</code>
 
@@ -151,7 +156,8 @@ func TestReadable(t *testing.T) {
 more
 </details>
 `
-	want := []string{"1 node changes: 0 reboots, 1 wiped", "What is destroyed: all", "- n1 at rack-1.cue:3: 1 → 2", "▸ How it runs: 6m", "▸ n1"}
+	want := []string{"Slipway plan for site example: 1 machine is erased", "Merging this erases 1 machine. Everything listed here is lost for good.",
+		"| machine | what is lost |", "| n1 | 1 disk: A0 |", "- n1 at rack-1.cue:3: 1 → 2", "▸ How it runs: 6m", "▸ n1"}
 	if d := cmp.Diff(want, readable(comment)); d != "" {
 		t.Error(d)
 	}

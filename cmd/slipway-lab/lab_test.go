@@ -347,6 +347,18 @@ func TestDesignsThatCannotBeRehearsed(t *testing.T) {
 	}
 }
 
+// Each system of a capture is a machine of its own.
+func TestCaptureOfTwoSystemsIsTwoMachines(t *testing.T) {
+	const system = `"/redfish/v1/Systems/%[1]s": {"@odata.type": "#ComputerSystem.v1_0_0.ComputerSystem", "Actions": {"#ComputerSystem.Reset": {"target": "/x"}}}`
+	file := write(t, "capture.json", `{"/redfish/v1": {"@odata.type": "#ServiceRoot.v1_0_0.ServiceRoot", "Systems": {"@odata.id": "/redfish/v1/Systems"}},
+		"/redfish/v1/Systems": {"Members": [{"@odata.id": "/redfish/v1/Systems/a"}, {"@odata.id": "/redfish/v1/Systems/b"}]},
+		`+fmt.Sprintf(system, "a")+`, `+fmt.Sprintf(system, "b")+`}`)
+	all := states(t, must(t, "machine", "--json", "--control", start(t, "--capture", file).socket))
+	if len(all) != 2 || all["capture-1"].Power != "On" || all["capture-1-b"].Power != "On" {
+		t.Errorf("the machines are %+v", all)
+	}
+}
+
 func TestCaptureIsServed(t *testing.T) {
 	file := write(t, "capture.json", `{"/redfish/v1": {"@odata.type": "#ServiceRoot.v1_0_0.ServiceRoot", "Systems": {"@odata.id": "/redfish/v1/Systems"}},
 		"/redfish/v1/Systems": {"Members": [{"@odata.id": "/redfish/v1/Systems/A"}]},

@@ -109,7 +109,7 @@ func fleet(ctx context.Context, f runFlags) (config lab.Config, err error) {
 	case f.power != "" && f.power != "on" && f.power != "off":
 		err = fmt.Errorf("--power is on or off, not %q", f.power)
 	case len(f.captures) > 0 && f.fleet == "" && f.site == "" && f.credentials == "":
-		config = ofCaptures(f)
+		config, err = ofCaptures(f)
 	case f.fleet != "" && len(f.captures) == 0 && f.site == "" && f.credentials == "":
 		config, err = readFleet(f)
 	case f.fleet == "" && len(f.captures) == 0 && f.site != "" && f.credentials != "":
@@ -168,15 +168,28 @@ func readFleet(f runFlags) (lab.Config, error) {
 }
 
 // ofCaptures makes a machine of each capture, at 127.9.0.1 and on, for the user
-// admin with the password admin.
-func ofCaptures(f runFlags) lab.Config {
+// admin with the password admin. Of a capture with several systems each is one.
+func ofCaptures(f runFlags) (lab.Config, error) {
 	c := lab.Config{Seed: f.over.Seed, Latency: lab.Usual}
 	for i, file := range f.captures {
-		c.Machines = append(c.Machines, lab.MachineConfig{
+		m := lab.MachineConfig{
 			Name: fmt.Sprintf("capture-%d", i+1), BMCAddr: fmt.Sprintf("127.9.%d.%d", i/250, i%250+1), Username: "admin", Password: "admin", Capture: file, Power: "on",
-		})
+		}
+		systems, err := lab.CapturedSystems(file)
+		if err != nil {
+			return c, err
+		}
+		if len(systems) > 1 {
+			m.SystemID = systems[0]
+		}
+		c.Machines = append(c.Machines, m)
+		head := m.Name
+		for _, id := range systems[min(1, len(systems)):] {
+			m.Name, m.SystemID, m.Behind, m.BMCAddr = head+"-"+id, id, head, ""
+			c.Machines = append(c.Machines, m)
+		}
 	}
-	return c
+	return c, nil
 }
 
 // rehearse makes the machines of a design.

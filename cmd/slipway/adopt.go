@@ -38,7 +38,7 @@ type adoptFlags struct {
 func (a *app) adoptCommand() *cobra.Command {
 	var f adoptFlags
 	cmd := &cobra.Command{
-		Use: "adopt --range CIDR --credential NAME --out DIR", Short: "write the site that a running fleet is", Args: exactly(0),
+		Use: "adopt --range CIDR --credential NAME --out DIR", Short: "generate a site from running machines", Args: exactly(0),
 		Long: "Finds the machines in the ranges as discover does, looks at them, and writes a whole\n" +
 			"site that says of them what they are: with their identities, trust pinned, and what\n" +
 			"they have in common in a profile for each model. No machine is written to. Before the\n" +

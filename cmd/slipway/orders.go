@@ -40,7 +40,7 @@ func (a *app) approveCommand() *cobra.Command {
 	var f orderFlags
 	var note string
 	cmd := &cobra.Command{
-		Use: "approve [DIGEST | NODE]", Short: "approve what is to be destroyed", Args: atMost(1),
+		Use: "approve [DIGEST | NODE]", Short: "approve destructive steps", Args: atMost(1),
 		Long: "Without an argument, shows what waits for approval and what is approved. With the\n" +
 			"digest of a set, approves what of it still waits; each approval is used once. With a\n" +
 			"node, lets its first disruption or its removal from the design go on, or accepts the\n" +
@@ -85,7 +85,7 @@ func (a *app) showWaiting(f orderFlags) error {
 	}
 	printWaiting(a.out, &r.Status)
 	if len(each) > 0 {
-		a.out.Println("waits for a yes to one node, by slipway approve NODE:")
+		a.out.Println("waits for approval of single nodes, by slipway approve NODE:")
 	}
 	for _, name := range slices.Sorted(maps.Keys(each)) {
 		a.out.Printf("  %s: %s\n", name, each[name])
@@ -146,7 +146,7 @@ func (a *app) takeOverCommand() *cobra.Command {
 	var f orderFlags
 	var reason string
 	cmd := &cobra.Command{
-		Use: "take-over --reason TEXT", Short: "act for a site in the place of another daemon that is gone", Args: exactly(0),
+		Use: "take-over --reason TEXT", Short: "take over a site from a daemon that is gone", Args: exactly(0),
 		Long: "The status branch says which daemon acts for a site. One whose records are a copy, or\n" +
 			"were restored from a backup, stops when it finds that another one acted later. When\n" +
 			"that other one is gone for good, this has the present one go on. What was approved\n" +
@@ -191,7 +191,7 @@ func (a *app) pauseCommand() *cobra.Command {
 	var reason string
 	var span time.Duration
 	cmd := &cobra.Command{
-		Use: "pause (NODE | --all) --reason TEXT", Short: "keep every hand off a node, or the whole site",
+		Use: "pause (NODE | --all) --reason TEXT", Short: "stop changing a node, or the whole site",
 		Long:    "A paused node is observed and not written to. What is under way on its machine ends\nbefore the next request, and is joined when the pause ends.\n" + exitHelp,
 		Example: "  slipway pause compute-3 --reason \"disk is being replaced\" --for 2h\n  slipway pause --all --reason \"power works in row A\"",
 	}

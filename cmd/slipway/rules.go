@@ -16,7 +16,7 @@ import (
 
 func (a *app) rulesCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "rules [CODE]", Short: "say what a design is held to", Args: atMost(1),
+		Use: "rules [CODE]", Short: "list the rules that a design is checked against", Args: atMost(1),
 		Long: "Lists the rules that every design is held to or, with the code that a finding\n" +
 			"shows, says what that rule asks for and why, with an example of what is wrong and of\n" +
 			"what is right. Touches no machine and needs no daemon.\n" + exitHelp,

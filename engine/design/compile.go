@@ -70,11 +70,18 @@ func (c *compiler) compile(progress func(string)) (cue.Value, bool) {
 	return cue.Value{}, false
 }
 
+// isItem says whether an expression is an item of a list as YAML has it, which does
+// not compile and is reported for that.
+func isItem(e ast.Expr) bool {
+	u, ok := e.(*ast.UnaryExpr)
+	return ok && u.Op == token.SUB
+}
+
 // refuseEmbedding reports what is embedded at the top of the site's package.
 func (c *compiler) refuseEmbedding(inst *build.Instance) {
 	for _, f := range inst.Files {
 		for _, d := range f.Decls {
-			if _, ok := d.(*ast.EmbedDecl); ok {
+			if e, ok := d.(*ast.EmbedDecl); ok && !isItem(e.Expr) {
 				c.findings.at(origin(d.Pos(), "site"), site.Finding{
 					Code: "embedding", Message: "a definition is embedded at the top of the site's package",
 					Why: "It would decide over all fields of the site, those that it does not know among them.",

@@ -413,10 +413,15 @@ func (l *loader) syntax(err error, file string) {
 			Why: "The file cannot be read as CUE.", Fix: "Repair the text; `cue fmt` shows where it breaks.",
 		}
 		if p := position(e); ours(p) {
-			if m := unquoted.FindStringSubmatch(lineAt(l.files[p.Filename()], p)); m != nil {
+			line := lineAt(l.files[p.Filename()], p)
+			if m := unquoted.FindStringSubmatch(line); m != nil {
 				f.Message = fmt.Sprintf("the name %s is without quotes", m[1])
 				f.Why = "Without quotes CUE takes the dash for a minus."
 				f.Fix = fmt.Sprintf("Write %q:", m[1])
+			} else if m := bareUnset.FindStringSubmatch(line); m != nil {
+				f.Message = fmt.Sprintf("@unset() stands where the value of %s is missing", m[1])
+				f.Why = "An attribute of CUE stands behind a value."
+				f.Fix = fmt.Sprintf("Write %s: _ @unset()", m[1])
 			}
 		}
 		l.findings.at(or(origin(position(e), "site"), file), f)
@@ -425,6 +430,9 @@ func (l *loader) syntax(err error, file string) {
 
 // unquoted is a line that names a field with a dash, and without quotes.
 var unquoted = regexp.MustCompile(`(?:^|[\s{,:])([A-Za-z_][A-Za-z0-9_.]*(?:-[A-Za-z0-9_.]+)+)\s*:`)
+
+// bareUnset is a line in which @unset() stands for a value.
+var bareUnset = regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_]*|"[^"]*")\s*:\s*@unset\(`)
 
 // lineAt is the line of a place.
 func lineAt(src []byte, p token.Pos) string {

@@ -37,6 +37,13 @@ func inspect(name string, src []byte) []site.Finding {
 			Fix: "Keep one of the two parts, or both, and remove the lines <<<<<<<, ======= and >>>>>>>.",
 		})
 	}
+	if offset := yamlMark(src); offset >= 0 {
+		at(offset, site.Finding{
+			Code: "syntax", Message: "the line \"---\" begins a document of YAML",
+			Why: "The file is read as CUE, which has no such line.",
+			Fix: "Remove the line. Data files may be YAML; they end in .yaml.",
+		})
+	}
 	for offset, r := range string(src) {
 		if what := hiddenRunes[r]; what != "" && offset > 0 {
 			at(offset, site.Finding{
@@ -105,6 +112,22 @@ func conflictMarker(src []byte) int {
 		offset += len(line)
 	}
 	return begun
+}
+
+// yamlMark is where a file begins with the line that begins a document of YAML,
+// -1 where it does not.
+func yamlMark(src []byte) int {
+	offset := 0
+	for line := range bytes.Lines(src) {
+		switch text := bytes.TrimSpace(line); {
+		case bytes.Equal(text, []byte("---")):
+			return offset
+		case len(text) > 0 && !bytes.HasPrefix(text, []byte("//")):
+			return -1
+		}
+		offset += len(line)
+	}
+	return -1
 }
 
 // tooDeep is where a text is nested deeper than it may be, -1 where it is not.

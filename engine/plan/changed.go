@@ -15,9 +15,9 @@ const changedEvery = time.Hour
 // which is an edit that notifies nobody. What was done is a clause such as "it was
 // edited at 14:02:03 UTC".
 func ChangedCall(r *site.Review, what string, when time.Time) *site.Call {
-	text := "**Somebody has changed Slipway's comment with the plan of the site " + escape(r.Site) + ":**\n\n- " + escape(what) + "\n\n" +
-		"Slipway writes it anew. Read it again before you merge: merging approves only what it names from then on, " +
-		"and a merge before that approves nothing. " +
-		"The history of the comment's edits, behind its heading, shows who changed it.\n"
+	text := "**Somebody changed Slipway's comment with the plan of the site " + escape(r.Site) + ":**\n\n- " + escape(what) + "\n\n" +
+		"Slipway rewrites the comment. Read it again before you merge. Merging approves only what the rewritten comment names; " +
+		"a merge before that approves nothing. " +
+		"To see who changed it, open the edit history in the comment's header.\n"
 	return &site.Call{Key: fmt.Sprintf("changed-%d", when.Unix()/int64(changedEvery.Seconds())), Text: text}
 }

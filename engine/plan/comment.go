@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -9,8 +10,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// destroyed names what is destroyed, by node and machine, or says that it is
-// too much to be named.
+// destroyed names what is erased, by node and machine, or says that it is too much
+// to be named.
 func (c *comment) destroyed() {
 	set := c.review.Approves()
 	if len(set) == 0 {
@@ -25,45 +26,50 @@ func (c *comment) destroyed() {
 	}
 	c.unnamed = size > c.left
 	heading, last = c.around(set)
-	c.section("entries of what is destroyed", heading, entries, last)
+	c.section("entries of what is erased", heading, entries, last)
 	c.grown()
 }
 
-// grown names what is destroyed as well, and was not when it was first read.
+// grown names what is erased as well, and was not when people could first read it.
 func (c *comment) grown() {
 	set := c.review.Grown
 	if len(set) == 0 {
 		return
 	}
-	heading := fmt.Sprintf("**What has come to it since it was first planned at this commit, as set `%s`, on %s:** merging does not approve this, so that it is held. "+
-		"After a comment with the first line `/slipway plan`, by somebody who may write to the repository, merging approves all of it.\n\n", set.Digest(), count(len(set), "machine"))
-	c.section("entries of what has come to it", heading+c.columns(), c.entries(set), "")
+	heading := caution(fmt.Sprintf("**Added since this commit was first planned: %s would be erased** (set `%s`).", count(len(set), "more machine"), set.Digest()),
+		"**Merging does not approve this.** To have a merge approve all of it, somebody with write access comments `/slipway plan` before the merge.")
+	c.section("entries of what was added", heading+c.columns("what would be lost"), c.entries(set), "")
+}
+
+// caution is a box that warns, with its lines.
+func caution(lines ...string) string {
+	return "> [!CAUTION]\n> " + strings.Join(lines, "\n> ") + "\n\n"
 }
 
 // around is what stands before and after the machines of a set: what is lost, and
-// what is needed before anything is.
+// what approves it.
 func (c *comment) around(set site.Losses) (before, after string) {
-	digest := set.Digest()
-	of := count(len(set), "machine")
+	digest, of := set.Digest(), count(len(set), "machine")
 	switch {
 	case c.unnamed:
-		return fmt.Sprintf("**What is destroyed, as set `%s`, on %s:** too many to be named here, so that merging does not approve it: %s shows them; once it is merged, `slipway approve %s`.\n\n",
-			digest, of, c.whole(), digest) + c.columns(), ""
+		return caution("**This erases "+of+"** (set `"+digest+"`).",
+			"**Merging does not approve it,** because this comment has no room to name all of them. "+c.whole()+" shows them. After the merge, run `slipway approve "+digest+"`.") +
+			c.columns("what is lost"), ""
 	case c.review.Proposal.Number > 0:
-		return fmt.Sprintf("> [!CAUTION]\n> **Merging this erases %s.** What is on their disks is lost for good.\n\n", of) + c.columns(),
-			fmt.Sprintf("\n**To approve:** merge. That approves exactly this, as set `%s`, and nothing else; what is more by then is held.\n", digest) +
+		return caution("**Merging this erases "+of+".** Everything listed here is lost for good.") + c.columns("what is lost"),
+			"\n**To approve:** merge. Merging approves exactly this (set `" + digest + "`). Anything added later needs its own approval.\n" +
 				"**To plan again:** comment `/slipway plan`.\n"
 	}
-	return fmt.Sprintf("**What is destroyed, as set `%s`:**\n\n", digest) + c.columns(), ""
+	return caution("**This erases "+of+"** (set `"+digest+"`). Everything listed here is lost for good.") + c.columns("what is lost"), ""
 }
 
-// columns begins the table of what is lost; where machines that lose the same stand
-// together there is none.
-func (c *comment) columns() string {
+// columns begins the table of what is lost. Machines that lose the same stand
+// together where there is little room, and then there is no table.
+func (c *comment) columns(lost string) string {
 	if !c.apart {
 		return ""
 	}
-	return "| machine | what is lost | its disks | asked for in |\n|---|---|---|---|\n"
+	return "| machine | " + lost + " | asked for in |\n|---|---|---|\n"
 }
 
 // entries are the lines of a set: a row for each machine, or a line for all that
@@ -72,33 +78,106 @@ func (c *comment) entries(set site.Losses) []string {
 	var lines []string
 	if c.apart {
 		for _, x := range withDrives(set, c.view.Known) {
-			disks := DisksOf(x.Loss)
-			if c.disks {
-				disks = x.disks()
-			}
-			lines = append(lines, fmt.Sprintf("| **%s** (%s) | %s loses %s | %s | %s |\n", escape(x.Node), escape(x.Target()),
-				escape(x.Action), escape(x.Lost), escape(strings.TrimPrefix(disks, "disks: ")), c.askedFor(x.Node)))
+			lines = append(lines, fmt.Sprintf("| **%s** (%s) | %s | %s |\n", escape(x.Node), c.machine(x.Loss), c.lost(x), c.askedFor(x.Loss)))
 		}
 		return lines
 	}
 	for _, alike := range byWhatIsLost(set) {
-		lines = append(lines, "- **"+escape(alike[0].Action)+" loses "+escape(alike[0].Lost)+"**, on each of:")
+		lines = append(lines, "- **"+escape(alike[0].Action)+" erases "+escape(alike[0].Lost)+"**, on each of:")
 		for i, l := range alike {
 			end := ","
 			if i == len(alike)-1 {
 				end = "\n"
 			}
-			lines = append(lines, " **"+escape(l.Node)+"** ("+escape(l.Target())+"; "+escape(DisksOf(l))+")"+end)
+			disks := c.lost(Destruction{Loss: site.Loss{Lost: everything, Disks: l.Disks}})
+			lines = append(lines, " **"+escape(l.Node)+"** ("+c.machine(l)+"; "+disks+")"+end)
 		}
 	}
 	return lines
 }
 
-// askedFor links to the line that asks for what a node loses; empty where none
-// does, or where there is no room for it.
-func (c *comment) askedFor(node string) string {
+// machine says which machine loses something, and where it is: "serial EX103, rack
+// r1".
+func (c *comment) machine(l site.Loss) string {
+	if l.Machine.Serial != "" {
+		l.Machine.UUID = "" // it is long
+	}
+	text := l.Target()
+	if s := c.view.Site; s != nil && s.Nodes[l.Node] != nil && s.Nodes[l.Node].Rack != "" && c.details {
+		text += ", rack " + s.Nodes[l.Node].Rack
+	}
+	return escape(text)
+}
+
+// everything is what the installation of a machine with disks of its own loses.
+const everything = "everything on its disks"
+
+// lost is what a machine loses, with each of its disks: "2 disks: 960 GB LAB-NVME
+// E35E61B84E, CAE85F0D0A".
+func (c *comment) lost(d Destruction) string {
+	disks := ""
+	switch d.Disks {
+	case "":
+		disks = "disks that Slipway has not read yet; nobody can approve this before it has"
+	case site.DisksUnknown:
+		disks = "all disks; this machine does not say which ones it has"
+	default:
+		names := strings.Split(d.Disks, ", ")
+		told := make([]string, len(names))
+		for i, name := range names {
+			if told[i] = escape(name); c.details {
+				told[i] = d.drive(name, c.disks)
+			}
+		}
+		disks = count(len(names), "disk") + ": "
+		if last := len(names) - 1; names[last] == site.DisksUnread {
+			disks = "at least " + count(last, "disk") + ": "
+		}
+		disks += strings.Join(told, ", ")
+	}
+	if rest, is := strings.CutPrefix(d.Lost, everything); is {
+		return disks + spaced(escape(rest))
+	}
+	return escape(d.Lost) + "; " + disks
+}
+
+// spaced puts a space before words, and none before what begins with a comma.
+func spaced(s string) string {
+	if s == "" || strings.HasPrefix(s, ",") {
+		return s
+	}
+	return " " + s
+}
+
+// drive tells of one of the disks that are lost, by its name and what else is known
+// of it.
+func (d Destruction) drive(name string, known bool) string {
+	i := slices.IndexFunc(d.Drives, func(x site.Drive) bool { return name == x.DiskName() })
+	switch {
+	case name == site.DisksUnread:
+		return escape(name)
+	case i < 0 || !known:
+		return literal(name)
+	}
+	x := d.Drives[i]
+	parts := []string{Size(x.Bytes), escape(x.Model), literal(name), ""}
+	if x.Serial == "" {
+		parts[2] = "without a serial number"
+	}
+	if x.Name != "" {
+		parts[3] = "(" + escape(x.Name) + ")"
+	}
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), " ")
+}
+
+// askedFor says what erases a machine, with a link to the line of the design that
+// asks for it.
+func (c *comment) askedFor(l site.Loss) string {
 	if c.asked == nil {
 		c.asked = map[string]site.Origin{}
+		if l := c.review.Landing; l != nil {
+			maps.Copy(c.asked, l.Lines)
+		}
 		for _, n := range c.review.Plan.Nodes {
 			for _, s := range n.Steps {
 				if s.Impact == site.ImpactDestructive && len(s.Changes) > 0 {
@@ -107,10 +186,10 @@ func (c *comment) askedFor(node string) string {
 			}
 		}
 	}
-	if !c.details {
-		return ""
+	if place := c.place(c.asked[l.Node]); place != "" && c.details {
+		return place + " (" + escape(l.Action) + ")"
 	}
-	return c.place(c.asked[node])
+	return escape(l.Action)
 }
 
 // place links to the line of an origin.
@@ -146,15 +225,14 @@ func (c *comment) basis() {
 			nodes = append(nodes, n)
 		}
 	}
-	if len(nodes) == 0 {
-		return
+	if len(nodes) > 0 {
+		c.add("notes on what was observed", observed(nodes, c.view.Now)+"\n\n")
 	}
-	c.add("notes on what was seen", "Rests on what was seen of the machines: "+seen(nodes, c.view.Now)+"\n\n")
 }
 
-// seen says how many of some nodes were never seen, and how long ago the others
-// were.
-func seen(nodes []site.NodePlan, now time.Time) string {
+// observed says when Slipway saw the machines of some nodes, and which it never
+// did.
+func observed(nodes []site.NodePlan, now time.Time) string {
 	var never []string
 	var met []site.NodePlan
 	for _, n := range nodes {
@@ -164,52 +242,86 @@ func seen(nodes []site.NodePlan, now time.Time) string {
 			met = append(met, n)
 		}
 	}
+	unseen := fmt.Sprintf("Slipway has never seen %s (%s).", count(len(never), "node"), escape(few(never)))
 	switch {
-	case len(met) == 0 && len(never) == 1:
-		return "never"
 	case len(met) == 0:
-		return count(len(never), "node") + " never"
+		return unseen
 	case len(never) == 0:
-		return ages(met, now)
+		return "Based on observations " + ages(met, now) + "."
 	}
-	return fmt.Sprintf("%s; %s never (%s)", ages(met, now), count(len(never), "node"), escape(few(never)))
+	return "Based on observations " + ages(met, now) + ". " + unseen
 }
 
-// ages says how long ago nodes were seen, and which of them before the others.
+// ages says when nodes were seen, and how long ago that was.
 func ages(nodes []site.NodePlan, now time.Time) string {
 	bySeen := func(a, b site.NodePlan) int { return a.Seen.Compare(b.Seen) }
 	oldest := slices.MinFunc(nodes, bySeen)
 	newest := slices.MaxFunc(nodes, bySeen)
-	from, to := rough(now.Sub(newest.Seen)), rough(now.Sub(oldest.Seen))
-	switch {
-	case len(nodes) == 1:
-		return to + " ago"
-	case from == to:
-		return count(len(nodes), "node") + " " + to + " ago"
+	from, to := inWords(now.Sub(newest.Seen)), inWords(now.Sub(oldest.Seen))
+	when, old := "from "+clock(oldest.Seen), to+" old"
+	if first, last := clock(oldest.Seen), clock(newest.Seen); first != last {
+		when = "between " + first + " and " + last
 	}
-	return fmt.Sprintf("%s %s to %s ago (%s first)", count(len(nodes), "node"), from, to, escape(oldest.Node))
+	if from != to {
+		old = from + " to " + old + ", oldest " + escape(oldest.Node)
+	}
+	return fmt.Sprintf("%s UTC (%s, %s)", when, count(len(nodes), "node"), old)
 }
 
-// pending tells, folded, what is to be done without the proposal as well, and
-// what it makes needless.
+// clock is a time of the day.
+func clock(t time.Time) string { return t.UTC().Format("15:04") }
+
+// inWords is a duration as people say it: "40 s", "6 min", "2 h 6 min".
+func inWords(d time.Duration) string {
+	switch d = d.Round(time.Second); {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < 10*time.Minute && d%time.Minute != 0:
+		return fmt.Sprintf("%d min %d s", int(d.Minutes()), int(d.Seconds())%60)
+	}
+	d = d.Round(time.Minute)
+	days, hours, minutes := int(d.Hours())/24, int(d.Hours())%24, int(d.Minutes())%60
+	switch {
+	case days > 0:
+		return fmt.Sprintf("%d d %d h", days, hours)
+	case hours > 0 && minutes > 0:
+		return fmt.Sprintf("%d h %d min", hours, minutes)
+	case hours > 0:
+		return fmt.Sprintf("%d h", hours)
+	}
+	return fmt.Sprintf("%d min", minutes)
+}
+
+// pending tells, folded, what the branch asks for without the proposal as well,
+// and what it asks for no more with it.
 func (c *comment) pending() {
 	r := c.review
-	c.list("nodes left as they are", "To be changed on the branch, and left as they are by this:", named(r.Spared), 0)
+	c.list("nodes that stay as they are", "Pending on "+c.branch()+", and dropped by this pull request:", named(r.Spared), 0)
 	if change, _, _ := r.Pending.Counts(); change == 0 {
 		return
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "<details><summary>Pending with or without this: %s</summary>\n\n", becomes(&r.Pending))
+	fmt.Fprintf(&b, "<details><summary>Already pending on %s, with or without this: %s</summary>\n\n", c.branch(), becomes(&r.Pending))
 	for _, g := range group(r.Pending.Nodes) {
 		if len(g.first.Steps) > 0 {
 			fmt.Fprintf(&b, "- %s: %s\n", escape(g.shape()), escape(deeds(g.first.Steps, len(g.names))))
 		}
 	}
 	if len(r.Waiting) > 0 {
-		fmt.Fprintf(&b, "\nWhat it destroys is not approved by merging this: set `%s`.\n", r.Waiting.Digest())
+		fmt.Fprintf(&b, "\nMerging this does not approve what is erased there (set `%s`).\n", r.Waiting.Digest())
 	}
 	b.WriteString("\n</details>\n\n")
-	c.add("lists of what is to be done without this too", b.String())
+	c.add("lists of what is pending already", b.String())
+}
+
+// branch is the branch that a proposal is for.
+func (c *comment) branch() string { return branchOf(c.review) }
+
+func branchOf(r *site.Review) string {
+	if r.Proposal.Base == "" {
+		return "the branch"
+	}
+	return literal(r.Proposal.Base)
 }
 
 // named is a list of names in one text, or nothing.

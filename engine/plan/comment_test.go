@@ -44,9 +44,51 @@ func erased(nodes int) site.Plan {
 	return p
 }
 
+// switched is a plan that switches one node off.
+func switched() site.Plan {
+	off := site.Change{Field: "power.state", Have: "on", Want: "off", Origin: site.At("rack-1.cue", 15, 9, "node/c00007")}
+	return site.Plan{Nodes: []site.NodePlan{{Node: "c00007", Seen: now.Add(-time.Second), Expect: site.Duration(3 * time.Minute), Steps: []site.Step{{
+		Node: "c00007", Action: site.ActionPowerOff, Facet: site.FacetPower, Impact: site.ImpactReboot, Changes: []site.Change{off},
+		Reason: "differs from the design", Expect: site.Duration(3 * time.Minute)}}}}}
+}
+
+// merges are reviews of merged proposals: on the way to the machines, done, stopped,
+// and with more to erase than the merge has approved.
+func merges() map[string]*site.Review {
+	p := erased(3)
+	all := p.Destroys()
+	nodes := []string{"s00000", "s00001", "s00002"}
+	merged := func(l site.Landing, approved, held site.Losses) *site.Review {
+		r := proposed(site.Plan{})
+		r.Proposal.MergedBy, r.Proposal.Merge, r.Proposal.MergedAt = "bob", "0123456789abcdef", now
+		l.InForce, l.Revision, l.Asked = now.Add(30*time.Second), "0123456789abcdef", held
+		l.Lines = map[string]site.Origin{"s00000": site.At("nodes.cue", 1, 9, "node/s00000")}
+		r.Landing, r.Approved, r.Held = &l, approved, held
+		return r
+	}
+	rollout := func(is site.RolloutStatus) *site.RolloutStatus {
+		is.Revision, is.Since, is.Nodes = site.Revision{ID: "0123456789abcdef"}, now.Add(30*time.Second), nodes
+		return &is
+	}
+	const reason = "the design boots from Cd, and this machine offers only Hdd"
+	failed := map[string]string{"s00000": reason, "s00001": reason, "s00002": reason}
+	order := &site.Change{Field: "boot.order", Have: "Hdd", Want: "Cd, Hdd", Origin: site.At("profiles.cue", 66, 3, "profile/compute")}
+	return map[string]*site.Review{
+		"merged": merged(site.Landing{Rollout: rollout(site.RolloutStatus{Done: 1}), Expected: now.Add(38 * time.Minute), Machines: []site.MachineNow{
+			{Node: "s00000", State: site.MachineDone, Since: now.Add(19 * time.Minute)},
+			{Node: "s00001", State: site.MachineRunning, What: "install: generation 1 → 2", Since: now.Add(time.Minute)},
+			{Node: "s00002", State: site.MachineWaiting, What: "2 machines may be out of service at once", Since: now.Add(time.Minute)}}}, all, nil),
+		"done": merged(site.Landing{Done: true, Rollout: rollout(site.RolloutStatus{Done: 3, Ended: now.Add(26 * time.Minute)})}, all, nil),
+		"halted": merged(site.Landing{Rollout: rollout(site.RolloutStatus{Failed: failed, Halted: "3 nodes have failed, more than maxFailures 1", HaltedSince: now.Add(4 * time.Minute)}),
+			Machines: []site.MachineNow{{Node: "s00000", State: site.MachineFailed, Change: order}}}, nil, nil),
+		"held":     merged(site.Landing{Rollout: rollout(site.RolloutStatus{Done: 1}), Unapproved: "a commit was pushed after the plan that you could read"}, nil, all[:2]),
+		"decision": merged(site.Landing{Unapproved: "a commit was pushed after the plan that you could read"}, nil, all[:2]),
+	}
+}
+
 func proposed(p site.Plan) *site.Review {
 	return &site.Review{Site: "test", Plan: p, When: now, Base: "0a1b2c3d4e5f60718293a4b5c6d7e8f901234567",
-		Proposal: site.Proposal{Number: 7, Head: "89abcdef0123456789abcdef0123456789abcdef"}}
+		Proposal: site.Proposal{Number: 7, Base: "main", Head: "89abcdef0123456789abcdef0123456789abcdef"}}
 }
 
 func TestComments(t *testing.T) {
@@ -64,8 +106,8 @@ func TestComments(t *testing.T) {
 	wipe := proposed(erased(3))
 	wipe.Plan.Nodes = append(wipe.Plan.Nodes, bios.Nodes[0])
 	wipe.Plan.Nodes[2].Seen = time.Time{}
-	wipe.Waiting = wipe.Plan.Destroys()[2:]
-	wipe.Pending = site.Plan{Nodes: erased(3).Nodes[2:]}
+	wipe.Pending = site.Plan{Nodes: erased(4).Nodes[3:]}
+	wipe.Waiting = wipe.Pending.Destroys()
 	wipe.Spared = []string{"c00007"}
 	forecast(wipe)
 	broken := proposed(site.Plan{})
@@ -80,11 +122,37 @@ func TestComments(t *testing.T) {
 	rules.Rules = []string{"rollout: maxUnavailable", "approvals: 1 added"}
 	away := proposed(site.Plan{})
 	away.Problem = "the repository does not answer"
-	for name, r := range map[string]*site.Review{"profile": profile, "wipe": wipe, "broken": broken, "conflict": conflict, "rules": rules, "away": away} {
+	fork := proposed(site.Plan{})
+	fork.Problem, fork.Allow = "it comes from a fork", "89abcdef"
+	idle := proposed(site.Plan{})
+	idle.Pending = switched()
+	small := proposed(switched())
+	small.Plan.Forecast = plan.Forecast(s, &small.Plan, site.Known{}, now)
+	known := site.Known{Nodes: map[string]site.Memory{}}
+	for i := range 3 {
+		s.Nodes[fmt.Sprintf("s%05d", i)].Rack = fmt.Sprint("r", 1+i/2)
+		known.Nodes[fmt.Sprintf("s%05d", i)] = site.Memory{Observed: site.Observed{Inventory: &site.Inventory{Drives: []site.Drive{
+			{Part: site.Part{ID: "1", Model: "LAB-NVME-960", Serial: fmt.Sprint("A", i)}, Bytes: 960e9}}}}}
+	}
+	all := map[string]*site.Review{"profile": profile, "wipe": wipe, "broken": broken, "conflict": conflict, "rules": rules, "away": away, "fork": fork, "idle": idle, "small": small}
+	for name, r := range merges() {
+		all[name] = r
+	}
+	for name, r := range all {
 		t.Run(name, func(t *testing.T) {
-			got, whole := comment(r, plan.View{Site: s, Now: now, Pages: "https://git.example/blob/89abcdef/"})
+			view := plan.View{Site: s, Known: known, Now: now, Pages: "https://git.example/blob/89abcdef/"}
+			got, whole := "", true
+			switch {
+			case r.Landing == nil:
+				got, whole = comment(r, view)
+			case name == "decision":
+				r.Whole = true
+				got = plan.Call(r).Text
+			default:
+				got, whole = landed(r, view)
+			}
 			if !whole {
-				t.Error("not all that is destroyed is named")
+				t.Error("not all that is erased is named")
 			}
 			checkText(t, got)
 			file := filepath.Join("testdata", "comment", name+".md")
@@ -106,7 +174,7 @@ func TestCommentOnAProfileIsSmall(t *testing.T) {
 	s, p := edited(10_000)
 	p.Forecast = plan.Forecast(s, &p, site.Known{}, now)
 	text, _ := comment(proposed(p), plan.View{Site: s, Now: now})
-	if len(text) > 10_000 || !strings.Contains(text, "| profile compute: 10000 nodes, one difference | restart | reboot | 6m |") {
+	if len(text) > 10_000 || !strings.Contains(text, "| 10000 machines of profile compute | restart | about 6 min |") {
 		t.Errorf("%d bytes:\n%s", len(text), text[:min(len(text), 2000)])
 	}
 }
@@ -127,14 +195,14 @@ func TestCommentNamesAllOfASetOrSaysSo(t *testing.T) {
 		if whole != c.whole {
 			t.Errorf("%d nodes: whole is %t", c.nodes, whole)
 		}
-		if approves := strings.Contains(text, "merging approves exactly this"); approves != whole {
+		if approves := strings.Contains(text, "Merging approves exactly this"); approves != whole {
 			t.Errorf("%d nodes: it says that merging approves: %t, and names all: %t", c.nodes, approves, whole)
 		}
 		named := 0
 		for _, l := range r.Plan.Destroys() {
 			entry, there := strings.CutPrefix(text[max(0, strings.Index(text, "**"+l.Node+"** (UUID ")):], "**"+l.Node+"** (UUID "+l.Machine.UUID)
-			line, _, _ := strings.Cut(entry, "\n")
-			if there && strings.Contains(line, "disks: "+l.Disks) {
+			line, _, _ := strings.Cut(strings.NewReplacer("<code>", "", "</code>", "").Replace(entry), "\n")
+			if there && strings.Contains(line, "2 disks: "+l.Disks) {
 				named++
 			}
 		}
@@ -154,8 +222,8 @@ func TestLanded(t *testing.T) {
 	p := erased(10_000)
 	all := p.Destroys()
 	r.Approved, r.Landing = all[:3], &site.Landing{InForce: now, Rollout: &site.RolloutStatus{Since: now}}
-	for held, want := range map[int]string{0: "merged; in force: 0 of 0 nodes as designed\n",
-		1: "; what is destroyed on 1 more machine is held\n", 9_000: "; what is destroyed on 9000 more machines is held\n"} {
+	for held, want := range map[int]string{0: ": 0 of 0 machines done\n",
+		1: "; erasing 1 more machine needs a decision\n", 9_000: "; erasing 9000 more machines needs a decision\n"} {
 		r.Held = all[3 : 3+held]
 		text, whole := landed(r, plan.View{Now: now})
 		if offered := strings.Contains(text, "/slipway approve "+r.Held.Digest()); whole != (held < 9_000) || offered != (whole && held > 0) {
@@ -224,7 +292,7 @@ func TestTextNamesTheDisksOfTheLoss(t *testing.T) {
 		r, v := erasing(0)
 		v.Known.Nodes["s00000"] = site.Memory{Observed: site.Observed{Inventory: inv, Disks: &site.Disks{Serials: []string{"CUSTOMER-1", "CUSTOMER-2"}}}}
 		text, whole := comment(r, v)
-		if i := strings.Index(text, "loses"); whole && !strings.Contains(text, "CUSTOMER-2") {
+		if i := strings.Index(text, "what is lost"); whole && !strings.Contains(text, "CUSTOMER-2") {
 			t.Errorf("%s: merging approves the loss of the disks %q; the comment says: %s", name, r.Plan.Nodes[0].Steps[0].Disks, strings.SplitN(text[i:], "\n", 2)[0])
 		}
 	}

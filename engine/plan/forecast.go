@@ -275,13 +275,13 @@ func leftOut(p *site.Plan, paused []string) []string {
 	}
 	var all []string
 	if len(waiting) > 0 {
-		all = append(all, few(waiting)+": under way already, and left out of this forecast")
+		all = append(all, few(waiting)+": already in progress, not part of this forecast")
 	}
 	if len(paused) > 0 {
-		all = append(all, few(paused)+": paused, and left out of this forecast")
+		all = append(all, few(paused)+": paused, not part of this forecast")
 	}
 	if len(blocked) > 0 {
-		all = append(all, few(blocked)+": blocked, and left out of this forecast")
+		all = append(all, few(blocked)+": blocked, not part of this forecast")
 	}
 	return all
 }
@@ -302,11 +302,11 @@ func basis(p *site.Plan, known site.Known) string {
 	case steps == 0:
 		return ""
 	case seen == 0:
-		return "durations are defaults: too few like machines were seen doing it"
+		return "Slipway has not seen enough machines of these models do this yet"
 	case seen == steps:
-		return "durations are those of like machines"
+		return "based on what machines of these models took before"
 	}
-	return fmt.Sprintf("durations of %d of %d steps are those of like machines, the others are defaults", seen, steps)
+	return fmt.Sprintf("%d of %d steps are based on what machines of these models took before, the others on defaults", seen, steps)
 }
 
 // standstill says what keeps the whole site from moving now: a forecast is of

@@ -471,7 +471,7 @@ func TestForecastOfOthersOrders(t *testing.T) {
 		t.Errorf("order %s, want %s", got, want)
 	}
 	if want := []string{"the window night cannot be read, and this forecast takes it for open: the window ends when it begins, at 22:00",
-		"n000: paused, and left out of this forecast"}; !slices.Equal(f.Warnings, want) {
+		"n000: paused, not part of this forecast"}; !slices.Equal(f.Warnings, want) {
 		t.Errorf("warnings %q, want %q", f.Warnings, want)
 	}
 }
@@ -495,7 +495,7 @@ func TestForecastOfWhatIsBlocked(t *testing.T) {
 	want := []string{
 		"n001, n009 would wait without an end for 1 of the role role2 through configure, which its phase base needs",
 		"n008 would wait without an end for n000, the leader of the role role0",
-		"n000, n002: blocked, and left out of this forecast",
+		"n000, n002: blocked, not part of this forecast",
 	}
 	if !slices.Equal(f.Warnings, want) || len(f.Order) != 5 {
 		t.Errorf("%d go on; warnings\n%s\nwant\n%s", len(f.Order), strings.Join(f.Warnings, "\n"), strings.Join(want, "\n"))

@@ -33,37 +33,155 @@ func Landed(w io.Writer, r *site.Review, v View) (whole bool) {
 
 func (c *comment) landed() {
 	r := c.review
+	o := r.Landing.Rollout
 	c.add("verdicts", c.title("Slipway, site ")+Verdict(r)+"\n\n")
-	if o := r.Landing.Rollout; o != nil && o.Ended.IsZero() && len(o.Nodes) > 0 {
-		c.add("bars", progress(o)+"\n\n")
+	running := o != nil && o.Ended.IsZero() && len(o.Nodes) > 0
+	stopped := running && o.Halted != ""
+	if running && !stopped {
+		c.add("bars", progress(o, r.Landing)+"\n\n")
 	}
 	c.leaving(markdownLimit/4, c.held)
-	if o := r.Landing.Rollout; o != nil {
-		c.reasons("nodes that have failed", "**Failed:**", o.Failed)
+	if stopped {
+		c.outcome()
+		c.add("advice", "**Stopped:** "+escape(o.Halted)+". Slipway starts no other machine.\n\n")
 	}
-	c.reasons("nodes that wait for a person", "**Waiting for a person:**", r.Landing.Stuck)
-	if o := r.Landing.Rollout; o != nil && o.Ended.IsZero() && o.Halted != "" {
+	if o != nil {
+		c.reasons("machines that have failed", "**Failed:**", o.Failed)
+	}
+	c.reasons("machines that need somebody", "**Waiting for somebody:**", r.Landing.Stuck)
+	switch {
+	case stopped:
 		c.add("advice", halted)
+	case running:
+		c.now()
+		c.outcome()
+	default:
+		c.outcome()
 	}
-	c.timeline()
 	c.disks = false // its plan has named them
 	if len(r.Approved) > 0 {
-		c.section("entries of what is approved", "What was destroyed with approval, or is to be:\n\n"+c.columns(), c.entries(r.Approved), "")
+		c.section("entries of what is approved", fmt.Sprintf("<details><summary>Approved for erasure by the merge: %s (set <code>%s</code>)</summary>\n\n",
+			count(len(r.Approved), "machine"), r.Approved.Digest())+c.columns("what is lost"), c.entries(r.Approved), "\n</details>\n")
 	}
+	c.timeline()
 }
 
 // halted is what to do about a rollout that is.
-const halted = "**What to do, one of:** correct the lines that ask for it, or revert the merge; or see to the machines, and then run `slipway retry`. Until then no other machine is begun.\n\n"
+const halted = "**What to do, one of:**\n\n- correct the design, or revert this pull request\n- fix the machines, then run `slipway retry`\n\n"
 
-// progress is how far a rollout is, drawn.
-func progress(o *site.RolloutStatus) string {
+// progress is how far a rollout is, drawn, and when it is expected to end.
+func progress(o *site.RolloutStatus, l *site.Landing) string {
 	const width = 20
 	done := o.Done * width / len(o.Nodes)
-	return "`" + strings.Repeat("█", done) + strings.Repeat("░", width-done) + "`"
+	bar := "`" + strings.Repeat("█", done) + strings.Repeat("░", width-done) + "`"
+	if l.Expected.IsZero() {
+		return bar
+	}
+	return bar + " expected to end at about " + clock(l.Expected) + " UTC"
 }
 
-// held names what is held by node and machine, or says that it is too much to be
-// named.
+// now is what each machine of a rollout does, those that do something first.
+func (c *comment) now() {
+	all := slices.Clone(c.review.Landing.Machines)
+	if len(all) == 0 {
+		return
+	}
+	rank := func(m site.MachineNow) int { return slices.Index(nowOrder, m.State) }
+	slices.SortStableFunc(all, func(a, b site.MachineNow) int { return rank(a) - rank(b) })
+	var rows []string
+	most := min(c.names, 25)
+	for _, m := range all[:min(len(all), most)] {
+		rows = append(rows, fmt.Sprintf("| %s | %s |\n", escape(m.Node), nowOf(m)))
+	}
+	rest := ""
+	if left := all[len(rows):]; len(left) > 0 {
+		rest = "\nAnd " + tally(left) + ".\n"
+	}
+	c.section("rows of what machines do now", "| machine | now |\n|---|---|\n", rows, rest)
+}
+
+// nowOrder is the order in which the machines of a rollout are told of.
+var nowOrder = []site.MachineState{site.MachineFailed, site.MachineRunning, site.MachineWaiting, site.MachineDone}
+
+func nowOf(m site.MachineNow) string {
+	since := ""
+	if !m.Since.IsZero() {
+		since = clock(m.Since)
+	}
+	switch {
+	case m.State == site.MachineDone:
+		return strings.TrimSpace("done " + since)
+	case since == "":
+		return escape(string(m.State) + ": " + m.What)
+	case m.State == site.MachineRunning:
+		return escape(m.What) + ", since " + since
+	}
+	return escape(string(m.State)+": "+m.What) + ", since " + since
+}
+
+// tally counts machines by their states.
+func tally(all []site.MachineNow) string {
+	var parts []string
+	for _, s := range nowOrder {
+		n := 0
+		for _, m := range all {
+			if m.State == s {
+				n++
+			}
+		}
+		if n > 0 {
+			parts = append(parts, count(n, "machine")+" "+string(s))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// outcome says who merged a proposal, what that approved, and how long it took.
+func (c *comment) outcome() {
+	r, l := c.review, c.review.Landing
+	by := escape(cmp.Or(r.Proposal.MergedBy, "somebody"))
+	text := "Merged by " + by
+	if !l.InForce.IsZero() {
+		text += ", in force since " + clock(l.InForce) + " UTC"
+	}
+	text += "."
+	set := ""
+	if len(r.Approved) > 0 {
+		set = count(len(r.Approved), "machine") + " (set `" + r.Approved.Digest() + "`)"
+	}
+	o := l.Rollout
+	over := o != nil && !o.Ended.IsZero()
+	switch {
+	case l.Unapproved != "":
+		text += " The merge approved nothing: " + escape(l.Unapproved) + "."
+	case set != "" && over && len(o.Failed) == 0:
+		var names []string
+		for _, x := range r.Approved {
+			names = append(names, x.Node)
+		}
+		text = erasedAs(r.Approved) + ": " + escape(shown(names, min(c.names, 20))) + ". Approved by " + by + " by merging (set `" + r.Approved.Digest() + "`)."
+	case set != "":
+		text += " The merge approved erasing " + set + "."
+	}
+	if over && !r.Proposal.MergedAt.IsZero() && o.Ended.After(r.Proposal.MergedAt) {
+		text += " Took " + inWords(o.Ended.Sub(r.Proposal.MergedAt)) + " from the merge."
+	}
+	c.add("outcomes", text+"\n\n")
+	if l.ObserveOnly != "" {
+		c.add("outcomes", "Slipway writes to no machine: "+escape(l.ObserveOnly)+".\n\n")
+	}
+}
+
+// erasedAs says what was done to the machines of a set.
+func erasedAs(set site.Losses) string {
+	if slices.ContainsFunc(set, func(l site.Loss) bool { return l.Generation == 0 }) {
+		return "Erased"
+	}
+	return "Erased and installed"
+}
+
+// held names what waits for a decision by node and machine, or says that it is too
+// much to be named.
 func (c *comment) held() {
 	r := c.review
 	entries := c.entries(r.Held)
@@ -71,37 +189,64 @@ func (c *comment) held() {
 	for _, x := range entries {
 		size += len(x)
 	}
-	heading := func(whole bool) string {
-		return "> [!CAUTION]\n> **What is held, as set `" + r.Held.Digest() + "`, " + heldSince(r) + ":** " + approvedBy(r.Held.Digest(), whole) + ".\n\n" + c.columns()
+	digest := r.Held.Digest()
+	heading := caution("**A decision is needed: "+count(len(r.Held), "machine")+" would be erased** (set `"+digest+"`).",
+		notApproved(r)+" Nothing happens to them until somebody answers.") + c.columns("what would be lost")
+	last := "\n" + answers(digest, true)
+	c.unnamed = size+len(heading)+len(last)+len("\n\n") > c.left
+	if c.unnamed {
+		last = "\n" + answers(digest, false)
 	}
-	c.unnamed = size+len(heading(false))+len("\n\n") > c.left
-	c.section("entries of what is held", heading(!c.unnamed), entries, "")
+	c.section("entries of what waits for a decision", heading, entries, last)
 }
 
-// approvedBy says how a set that is held is approved: by its digest where all of
+// answers are how people decide on a set: it is approved by its digest where all of
 // it is named.
-func approvedBy(digest string, whole bool) string {
+func answers(digest string, whole bool) string {
+	const keep = "**To keep them,** revert the commit.\n"
 	if !whole {
-		return "too much to be named here; see `slipway plan`, then `slipway approve`"
+		return "**To erase them:** this comment has no room to name all of them. Run `slipway plan` to see them, then `slipway approve`.\n" + keep
 	}
-	return "`slipway approve " + digest + "` or a comment with the first line `/slipway approve " + digest + "` approves it"
+	return "**To erase them,** comment exactly this line, alone: `/slipway approve " + digest + "`\n" + keep
 }
 
-// heldSince says why what is held was not approved by the merge.
-func heldSince(r *site.Review) string {
+// notApproved says why the merge has not approved what waits for a decision.
+func notApproved(r *site.Review) string {
 	if r.Landing.Unapproved != "" {
-		return "since the merge has approved nothing"
+		return "Merging did **not** approve this: " + escape(r.Landing.Unapproved) + "."
 	}
-	return "since merging has not approved it"
+	return "Merging did **not** approve this: it was not in the plan that you could read."
 }
 
 // reasons lists nodes with their reasons, those with the same together.
 func (c *comment) reasons(kind, heading string, nodes map[string]string) {
 	var lines []string
 	for _, x := range byReason(nodes) {
-		lines = append(lines, fmt.Sprintf("- **%s**: %s\n", escape(shown(x.nodes, min(c.names, 20))), escape(x.reason)))
+		lines = append(lines, fmt.Sprintf("- **%s%s:** %s\n", escape(shown(x.nodes, min(c.names, 20))), sameReason(x.nodes), escape(x.reason))+c.asks(x.nodes))
 	}
 	c.section(kind, heading+"\n\n", lines, "")
+}
+
+// sameReason says that machines have one reason in common.
+func sameReason(nodes []string) string {
+	if len(nodes) < 2 {
+		return ""
+	}
+	return ", all for the same reason"
+}
+
+// asks is the first line of the design that asks for what some machines do not do.
+func (c *comment) asks(nodes []string) string {
+	for _, m := range c.review.Landing.Machines {
+		if x := m.Change; x != nil && slices.Contains(nodes, m.Node) {
+			line := "  - asked for: " + literal(x.Name()) + " " + literal(orNone(x.Want))
+			if place := c.place(x.Origin); place != "" {
+				line += " in " + place
+			}
+			return line + "\n"
+		}
+	}
+	return ""
 }
 
 // sharedReason is why some nodes make no progress.
@@ -139,10 +284,10 @@ func shown(names []string, some int) string {
 func landedVerdict(r *site.Review) string {
 	parts := []string{way(r.Landing)}
 	if n := len(r.Held); n > 0 {
-		parts = append(parts, "what is erased on "+count(n, "more machine")+" is held")
+		parts = append(parts, "erasing "+count(n, "more machine")+" needs a decision")
 	}
 	if n := len(r.Landing.Stuck); n > 0 {
-		parts = append(parts, count(n, "machine")+" for a person")
+		parts = append(parts, count(n, "machine")+" waiting for somebody")
 	}
 	return strings.Join(parts, "; ")
 }
@@ -152,21 +297,30 @@ func way(l *site.Landing) string {
 	o := l.Rollout
 	switch {
 	case l.Refused:
-		return "merged, and not in force, since the design is broken"
+		return "merged, not in force, because the design on the branch is broken"
 	case l.InForce.IsZero():
 		return "merged, not in force yet"
 	case o == nil && l.Done:
-		return "done, no machine was to be changed"
+		return "done, no machine had to change"
 	case o == nil:
 		return "merged, in force"
+	case o.Ended.IsZero() && o.Halted != "" && len(o.Failed) > 0:
+		return fmt.Sprintf("stopped, %d of %s failed", len(o.Failed), count(len(o.Nodes), "machine")) + doneOf(o)
 	case o.Ended.IsZero() && o.Halted != "":
-		return fmt.Sprintf("stopped, %d of %s done%s", o.Done, count(len(o.Nodes), "machine"), failures(o))
+		return fmt.Sprintf("stopped, %d of %s done", o.Done, count(len(o.Nodes), "machine"))
 	case o.Ended.IsZero():
 		return fmt.Sprintf("%d of %s done%s", o.Done, count(len(o.Nodes), "machine"), failures(o))
 	case len(o.Failed) > 0:
 		return "ended, " + nodesDone(o) + failures(o)
 	}
 	return "done, " + nodesDone(o)
+}
+
+func doneOf(o *site.RolloutStatus) string {
+	if o.Done == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d done", o.Done)
 }
 
 func failures(o *site.RolloutStatus) string {
@@ -184,30 +338,27 @@ func nodesDone(o *site.RolloutStatus) string {
 	return fmt.Sprintf("%d of %s%s as designed", o.Done, count(len(o.Nodes), "machine"), is)
 }
 
-// timeline says when a merged proposal came how far.
+// timeline says, folded, when a merged proposal came how far.
 func (c *comment) timeline() {
 	r, l := c.review, c.review.Landing
 	at := func(t time.Time, what string) string { return "- " + stamp(t) + what + "\n" }
-	lines := []string{at(r.Proposal.MergedAt, "merged by "+escape(cmp.Or(r.Proposal.MergedBy, "somebody"))+" as "+literal(site.Revision{ID: r.Proposal.Merge}.Short())+approves(r))}
+	lines := []string{at(r.Proposal.MergedAt, "merged by "+escape(cmp.Or(r.Proposal.MergedBy, "somebody"))+" as "+literal(site.Revision{ID: r.Proposal.Merge}.Short()))}
 	if l.InForce.IsZero() {
-		lines = append(lines, "- not in force: "+escape(l.Waits)+"\n")
+		c.add("outcomes", "Not in force: "+escape(l.Waits)+".\n\n")
 	} else {
 		lines = append(lines, at(l.InForce, "in force with "+literal(site.Revision{ID: l.Revision}.Short())))
 	}
-	if l.ObserveOnly != "" {
-		lines = append(lines, "- nothing is written to any machine: "+escape(l.ObserveOnly)+"\n")
-	}
 	if o := l.Rollout; o != nil {
-		lines = append(lines, at(o.Since, "rollout of "+literal(o.Revision.Short())+" to "+count(len(o.Nodes), "node")))
+		lines = append(lines, at(o.Since, "rollout of "+literal(o.Revision.Short())+" to "+count(len(o.Nodes), "machine")))
 		lines = append(lines, canaryLines(o)...)
 		if o.Halted != "" {
-			lines = append(lines, at(o.HaltedSince, "halted: "+escape(o.Halted)))
+			lines = append(lines, at(o.HaltedSince, "stopped: "+escape(o.Halted)))
 		}
 		if !o.Ended.IsZero() {
-			lines = append(lines, at(o.Ended, "ended after "+rough(o.Ended.Sub(o.Since))+sinceMerge(o.Ended, r.Proposal.MergedAt)))
+			lines = append(lines, at(o.Ended, "ended after "+inWords(o.Ended.Sub(o.Since))))
 		}
 	}
-	c.section("lines of the timeline", "", lines, "")
+	c.section("lines of the timeline", "<details><summary>Timeline</summary>\n\n", lines, "\n</details>\n")
 }
 
 // stamp is a time in front of what happened then; nothing for one that is not
@@ -219,17 +370,6 @@ func stamp(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04 MST") + " "
 }
 
-// approves says what a merge has approved.
-func approves(r *site.Review) string {
-	switch {
-	case len(r.Approved) > 0:
-		return ", which approves set `" + r.Approved.Digest() + "`, as named here before"
-	case r.Landing.Unapproved != "":
-		return ", which approves nothing: " + escape(r.Landing.Unapproved)
-	}
-	return ""
-}
-
 func canaryLines(o *site.RolloutStatus) []string {
 	switch {
 	case len(o.Canaries) == 0:
@@ -237,14 +377,7 @@ func canaryLines(o *site.RolloutStatus) []string {
 	case o.Proven.IsZero():
 		return []string{"- canaries go first: " + escape(few(slices.Clone(o.Canaries))) + "\n"}
 	}
-	return []string{"- " + stamp(o.Proven) + "canaries in-sync: " + escape(few(slices.Clone(o.Canaries))) + "\n"}
-}
-
-func sinceMerge(t, merged time.Time) string {
-	if merged.IsZero() || t.Before(merged) {
-		return ""
-	}
-	return ", " + rough(t.Sub(merged)) + " after the merge"
+	return []string{"- " + stamp(o.Proven) + "canaries are in sync: " + escape(few(slices.Clone(o.Canaries))) + "\n"}
 }
 
 // Call says what a person is needed for to have a merged proposal go on; nil
@@ -256,9 +389,9 @@ func Call(r *site.Review) *site.Call {
 	title := func(what string) string { return "### Slipway, site " + literal(r.Site) + ": " + what + "\n\n" }
 	switch {
 	case l.Refused:
-		return &site.Call{Key: "refused", Text: title("a person is needed, the branch is broken") + "Nothing of what this was merged into is in force.\n\n- " + escape(l.Waits) + "\n"}
+		return &site.Call{Key: "refused", Text: title("action is needed, the design on the branch is broken") + "Nothing that was merged since then is in force.\n\n- " + escape(l.Waits) + "\n"}
 	case o != nil && o.Ended.IsZero() && o.Halted != "":
-		return &site.Call{Key: fmt.Sprintf("halted-%d", o.HaltedSince.Unix()), Text: title(way(l)) + "- " + escape(o.Halted) + "\n" + somewhat(o.Failed) + "\n" + strings.TrimRight(halted, "\n") + "\n"}
+		return &site.Call{Key: fmt.Sprintf("halted-%d", o.HaltedSince.Unix()), Text: title(way(l)) + "**Stopped:** " + escape(o.Halted) + ". Slipway starts no other machine.\n\n" + somewhat(r, o.Failed) + "\n" + strings.TrimRight(halted, "\n") + "\n"}
 	case len(r.Held) > 0:
 		return &site.Call{Key: "held-" + l.Asked.Digest(), Text: title("a decision is needed, "+count(len(r.Held), "machine")+" would be erased") + decision(r)}
 	case o != nil && len(o.Failed)+len(l.Stuck) > 0:
@@ -267,41 +400,34 @@ func Call(r *site.Review) *site.Call {
 			both = map[string]string{}
 		}
 		maps.Copy(both, l.Stuck)
-		return &site.Call{Key: fmt.Sprintf("stuck-%d-%d", o.Since.Unix(), bits.Len(uint(len(both)))), Text: title(count(len(both), "machine")+" of this rollout cannot go on") + somewhat(both) + "\n`slipway why NODE` says more.\n"}
+		return &site.Call{Key: fmt.Sprintf("stuck-%d-%d", o.Since.Unix(), bits.Len(uint(len(both)))), Text: title(count(len(both), "machine")+" of this rollout cannot continue") + somewhat(r, both) + "\nRun `slipway why NODE` for details.\n"}
 	}
 	return nil
 }
 
-// decision asks whether what is held is to be destroyed.
+// decision asks whether what is held is to be erased.
 func decision(r *site.Review) string {
-	why := ""
-	if r.Landing.Unapproved != "" {
-		why = ": " + escape(r.Landing.Unapproved)
-	}
-	text := "Merging did **not** approve this" + why + ".\n\n"
+	text := notApproved(r) + "\n\n"
 	const most = 20
 	if len(r.Held) <= most {
-		c := comment{tier: tier{apart: true}, review: r}
-		text += c.columns() + strings.Join(c.entries(r.Held), "") + "\n"
+		c := comment{tier: tier{apart: true, details: true}, review: r}
+		text += c.columns("what would be lost") + strings.Join(c.entries(r.Held), "") + "\nNothing happens to them until somebody answers.\n\n"
+	} else {
+		text += "Nothing happens to them until somebody answers. Slipway's other comment here lists them.\n\n"
 	}
-	text += "Nothing happens to them until somebody answers. They are named in the comment that is kept here.\n\n"
-	if !r.Whole {
-		return text + "**To erase them:** they are too many to be named there; see `slipway plan`, then `slipway approve`.\n"
-	}
-	digest := r.Held.Digest()
-	return text + "**To erase them,** comment with this as the first line: `/slipway approve " + digest + "`, or run `slipway approve " + digest + "`.\n" +
-		"**To keep them,** revert the merge.\n"
+	return text + answers(r.Held.Digest(), r.Whole)
 }
 
 // somewhat lists some nodes with their reasons.
-func somewhat(nodes map[string]string) string {
+func somewhat(r *site.Review, nodes map[string]string) string {
+	c := comment{tier: tier{details: true}, review: r}
 	const most = 20
 	var b strings.Builder
 	all := byReason(nodes)
 	left := 0
 	for i, x := range all {
 		if i < most {
-			fmt.Fprintf(&b, "- **%s**: %s\n", escape(shown(x.nodes, most)), escape(x.reason))
+			fmt.Fprintf(&b, "- **%s%s:** %s\n%s", escape(shown(x.nodes, most)), sameReason(x.nodes), escape(x.reason), c.asks(x.nodes))
 		} else {
 			left += len(x.nodes)
 		}

@@ -1,9 +1,12 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -13,8 +16,8 @@ import (
 const markdownLimit = 60_000
 
 // Comment writes a review as a comment of a pull request: the verdict first,
-// then what is destroyed, findings, a table of the changes by shape, how it will
-// run, the details folded, and what all of it rests on.
+// then what is erased, findings, a table of the changes by shape, how long it
+// takes, the details folded, and the observations that all of it is based on.
 // Whatever others wrote, in the design or on a machine, is only text in it.
 //
 // Where it gets too long it says less of each part (see tiers), and what does
@@ -65,13 +68,13 @@ func (c *comment) write() {
 		c.add("problems", "Cannot plan: "+escape(r.Problem)+"\n\n")
 	}
 	if r.Allow != "" {
-		c.add("problems", "To have this commit planned, and no other, somebody who may write to the repository comments:\n\n"+literal("/slipway approve "+r.Allow)+"\n\n")
+		c.add("problems", "**To plan this commit,** somebody with write access comments exactly this line, alone:\n\n"+literal("/slipway approve "+r.Allow)+"\n\n")
 	}
 	c.conflicts()
 	groups := group(r.Plan.Nodes)
 	c.leaving(markdownLimit/4, c.destroyed)
 	c.leaving(markdownLimit/8, c.findings)
-	c.list("rules", "It changes rules that other proposals are held to:", r.Rules, 0)
+	c.list("rules", "This changes site-wide rules:", r.Rules, 0)
 	if f := r.Plan.Forecast; f != nil {
 		c.list("warnings", "Warnings:", f.Warnings, 0)
 	}
@@ -80,7 +83,8 @@ func (c *comment) write() {
 	}
 	c.leaving(markdownLimit/8, func() { c.table(groups) })
 	if f := r.Plan.Forecast; f != nil {
-		c.forecast(f, c.view.Site)
+		c.outlook(f)
+		c.order(f)
 	}
 	c.notActedOn()
 	c.basis()
@@ -98,10 +102,15 @@ func idle(r *site.Review) bool {
 
 // conflicts say what is in the way of a merge, and what to do.
 func (c *comment) conflicts() {
-	c.list("conflicts", "Changed here and on the branch that it is for:", c.review.Conflicts, c.review.More)
-	if len(c.review.Conflicts) > 0 {
-		c.add("conflicts", "**To do:** bring the branch up to date (rebase it, or merge the other into it), and push.\n\n")
+	if len(c.review.Conflicts) == 0 {
+		return
 	}
+	c.list("conflicts", "Changed here and on "+c.branch()+":", c.review.Conflicts, c.review.More)
+	how := "rebase it, or merge the other branch into it"
+	if base := c.review.Proposal.Base; base != "" {
+		how = literal("git fetch origin && git rebase origin/" + base)
+	}
+	c.add("conflicts", "**To do:** update this branch ("+how+"), resolve the conflicts and push.\n\n")
 }
 
 // notActedOn says what the proposal designs that no driver acts on.
@@ -110,7 +119,7 @@ func (c *comment) notActedOn() {
 	for _, u := range notActedOn(&c.review.Plan) {
 		parts = append(parts, u.String())
 	}
-	c.list("parts that nothing acts on", "Designed, and not acted on: no driver brings it about, and nobody looks whether it is so:", parts, 0)
+	c.list("parts that nothing acts on", "In the design, but no driver applies or checks it:", parts, 0)
 }
 
 // document is Markdown that grows part by part up to a limit in bytes.
@@ -196,9 +205,9 @@ func (c *comment) missing() string {
 	}
 	set := ""
 	if all := c.review.Plan.Destroys(); len(all) > 0 {
-		set = ", what is destroyed as set `" + all.Digest() + "`"
+		set = ", with what is erased (set `" + all.Digest() + "`)"
 	}
-	return fmt.Sprintf("\n**Cut at 60,000 characters.** Left out: %s. %s shows all%s.\n", strings.Join(parts, ", "), c.whole(), set)
+	return fmt.Sprintf("\n**Cut at 60,000 characters.** Left out: %s. %s shows everything%s.\n", strings.Join(parts, ", "), c.whole(), set)
 }
 
 // whole is the command that shows all of a review.
@@ -206,7 +215,7 @@ func (c *comment) whole() string {
 	if c.review.Proposal.Number == 0 || c.review.Landing != nil {
 		return "`slipway plan`"
 	}
-	return "`slipway plan`, in a copy of the branch with this merged into it,"
+	return "`slipway plan` in a checkout with this merged"
 }
 
 // stands says which commits a review is of.
@@ -215,7 +224,7 @@ func (c *comment) stands() string {
 	if r.Proposal.Head == "" || r.Base == "" {
 		return ""
 	}
-	return fmt.Sprintf("\n<sub>%s merged into %s; planned %s.</sub>\n", literal(site.Revision{ID: r.Proposal.Head}.Short()),
+	return fmt.Sprintf("\n<sub>%s merged into %s at %s. Planned %s.</sub>\n", literal(site.Revision{ID: r.Proposal.Head}.Short()), c.branch(),
 		literal(site.Revision{ID: r.Base}.Short()), r.When.UTC().Format("2006-01-02 15:04 MST"))
 }
 
@@ -235,14 +244,11 @@ func Verdict(r *site.Review) string {
 	}
 	p := &r.Plan
 	parts := []string{verdictOfPlan(r)}
-	if change, _, _ := p.Counts(); change > 0 && p.Forecast != nil && len(p.Forecast.Order) > 0 {
-		parts = append(parts, headline(p.Forecast))
-	}
 	if n := len(p.Removes); n > 0 {
 		parts = append(parts, count(n, "machine")+" removed from the design")
 	}
 	if n := blocked(p); n > 0 {
-		parts = append(parts, fmt.Sprintf("%d blocked", n))
+		parts = append(parts, count(n, "machine")+" blocked")
 	}
 	if n := len(r.Findings) - errorsOf(r); n > 0 {
 		parts = append(parts, count(n, "finding"))
@@ -258,7 +264,7 @@ const unchanged = "no machine changes"
 func verdictOfPlan(r *site.Review) string {
 	switch {
 	case len(r.Conflicts) > 0:
-		return "no plan, this conflicts with the branch in " + inFiles(r)
+		return "no plan, this conflicts with " + escape(cmp.Or(r.Proposal.Base, "the branch")) + " in " + inFiles(r)
 	case r.Problem != "":
 		return "no plan"
 	case errorsOf(r) > 0:
@@ -297,8 +303,8 @@ func becomes(p *site.Plan) string {
 	case len(parts) == 0:
 		return unchanged
 	case len(erased) == 0 && len(away) == 0:
-		parts = append(parts, "all in service")
-	case len(erased) == 0:
+		parts = append(parts, "all stay in service")
+	case len(erased) == 0 && len(away)+len(online) > 1:
 		parts = append(parts, "nothing is erased")
 	}
 	return strings.Join(parts, ", ")
@@ -375,7 +381,7 @@ func (g nodeGroup) named(some int) string {
 		head += ", …"
 	}
 	if len(g.names) > 1 {
-		head += fmt.Sprintf(" (%d nodes)", len(g.names))
+		head += fmt.Sprintf(" (%d machines)", len(g.names))
 	}
 	return head
 }
@@ -392,60 +398,143 @@ func (c *comment) findings() {
 	}
 	last := ""
 	if n := c.review.Before; n > 0 {
-		last = fmt.Sprintf("\nBeside %s that the branch has too.\n", count(n, "finding"))
+		last = "\n" + branchHas(c.branch(), n)
 	}
 	if errorsOf(c.review) > 0 {
-		last += "\nPush what mends it; Slipway plans again by itself.\n"
+		last += "\nPush a fix; Slipway plans again by itself.\n"
 	}
 	c.section("findings", "", lines, last)
 }
 
+// branchHas says that a branch has so many findings without the proposal.
+func branchHas(branch string, n int) string {
+	if n == 1 {
+		return "1 other finding is on " + branch + " already.\n"
+	}
+	return fmt.Sprintf("%d other findings are on %s already.\n", n, branch)
+}
+
 func (c *comment) finding(f site.Finding) string {
 	line := ""
-	if f.Severity != site.SeverityError {
-		line = escape(string(f.Severity)) + " "
-	}
 	if place := f.Place(); place != "" {
+		if f.Line > 0 {
+			place = fmt.Sprintf("%s:%d", f.File, f.Line)
+		}
 		line += "**" + linked(place, c.view.Pages, f.File, f.Line) + "** "
 	}
-	line += escape(f.Message)
-	for _, x := range []string{f.Others(), f.Fix} {
+	if f.Severity != site.SeverityError {
+		line += escape(string(f.Severity)) + ": "
+	}
+	for _, x := range []string{f.Message, f.Others(), f.Fix} {
 		if x != "" {
-			line += "; " + escape(x)
+			line += sentence(x) + " "
 		}
 	}
 	if f.Code != "" {
-		line += " " + literal(f.Code)
+		line += literal(f.Code)
 	}
-	return line + "\n"
+	return strings.TrimRight(line, " ") + "\n"
+}
+
+// sentence is a text of others with a capital letter and a full stop. A first word
+// that is a name of the design stays as it is written there.
+func sentence(text string) string {
+	text = strings.TrimSpace(text)
+	word, _, _ := strings.Cut(text, " ")
+	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return r < 'a' || r > 'z' }) {
+		text = strings.ToUpper(word[:1]) + text[1:]
+	}
+	if end := escape(text); strings.HasSuffix(end, ".") || strings.HasSuffix(end, "?") || strings.HasSuffix(end, "!") {
+		return end
+	}
+	return escape(text) + "."
 }
 
 // table is what happens to the machines, by shape, with the changes themselves.
+// Those that are erased have a table of their own.
 func (c *comment) table(groups []nodeGroup) {
-	var rows []string
+	var shown []nodeGroup
+	erased := 0
 	for _, g := range groups {
-		if len(g.first.Steps) > 0 {
-			rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s |\n", escape(g.shape()), escape(deeds(g.first.Steps, len(g.names))), c.changed(g), away(g.first)))
+		switch {
+		case len(g.first.Steps) == 0:
+		case worst(g.first) == site.ImpactDestructive && c.apart && !c.unnamed:
+			erased++
+		default:
+			shown = append(shown, g)
 		}
 	}
-	c.section("rows of the table", "| machines | what happens | changes | out of service |\n|---|---|---|---|\n", rows, "")
+	if len(shown) == 0 && erased > 0 {
+		c.add("verdicts", "No other machine changes.\n\n")
+		return
+	}
+	if len(shown) == 1 && erased == 0 && c.alone(shown[0]) {
+		return
+	}
+	var rows []string
+	for _, g := range shown {
+		changes, places := c.changed(g)
+		what := escape(deeds(g.first.Steps, len(g.names)))
+		if len(changes) > 0 {
+			what += ": " + strings.Join(changes, "; ")
+		}
+		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s |\n", c.who(g), what, strings.Join(places, ", "), away(g.first)))
+	}
+	c.section("rows of the table", "| machines | what happens | asked for in | out of service |\n|---|---|---|---|\n", rows, "")
+}
+
+// who is a group in the table: its shape, and the rack of one machine.
+func (c *comment) who(g nodeGroup) string {
+	text := escape(g.shape())
+	if len(g.names) > 1 {
+		return text
+	}
+	if s := c.view.Site; s != nil && s.Nodes[g.first.Node] != nil && s.Nodes[g.first.Node].Rack != "" {
+		return "**" + text + "** (rack " + escape(s.Nodes[g.first.Node].Rack) + ")"
+	}
+	return "**" + text + "**"
+}
+
+// alone shows many machines that all change alike, and are all that changes: the
+// change itself before the table. It says whether it did.
+func (c *comment) alone(g nodeGroup) bool {
+	const most = 3
+	changes, places := c.changed(g)
+	if len(g.names) < 2 || len(changes) == 0 || len(changes) > most {
+		return false
+	}
+	text := ""
+	for _, x := range changes {
+		text += "**" + x + "**\n"
+	}
+	on := "on all " + escape(g.shape())
+	if len(g.names) == 2 {
+		on = "on " + escape(g.shape())
+	}
+	if len(places) > 0 {
+		on += " (" + strings.Join(places, ", ") + ")"
+	}
+	each := "out of service each"
+	c.section("rows of the table", text+on+"\n\n| machines | what happens | "+each+" |\n|---|---|---|\n",
+		[]string{fmt.Sprintf("| %s | %s | %s |\n", escape(g.shape()), escape(deeds(g.first.Steps, len(g.names))), away(g.first))}, "")
+	return true
 }
 
 // deed is what an action does to a machine, and to several, in words.
 var deed = map[site.Action][2]string{
 	site.ActionPowerOn:       {"is switched on", "are switched on"},
 	site.ActionPowerOff:      {"is switched off", "are switched off"},
-	site.ActionBootOrder:     {"gets another boot order", "get another boot order"},
+	site.ActionBootOrder:     {"changes its boot order", "change their boot order"},
 	site.ActionInstall:       {"is erased and installed", "are erased and installed"},
-	site.ActionFinishInstall: {"gives its installation medium back", "give their installation media back"},
+	site.ActionFinishInstall: {"ejects its installation medium", "eject their installation media"},
 	site.ActionRestart:       {"restarts", "restart"},
-	site.ActionFirmware:      {"gets other firmware", "get other firmware"},
-	site.ActionBIOS:          {"gets other firmware settings", "get other firmware settings"},
-	site.ActionPackages:      {"gets other packages", "get other packages"},
-	site.ActionNetwork:       {"gets another network", "get another network"},
-	site.ActionDefine:        {"is defined anew", "are defined anew"},
-	site.ActionDisks:         {"gets other disks", "get other disks"},
-	site.ActionRemoveSeed:    {"gives its first boot's seed back", "give their first boots' seeds back"},
+	site.ActionFirmware:      {"gets new firmware", "get new firmware"},
+	site.ActionBIOS:          {"gets new BIOS settings", "get new BIOS settings"},
+	site.ActionPackages:      {"gets new packages", "get new packages"},
+	site.ActionNetwork:       {"gets a new network configuration", "get a new network configuration"},
+	site.ActionDefine:        {"gets a new definition", "get a new definition"},
+	site.ActionDisks:         {"gets new or larger disks", "get new or larger disks"},
+	site.ActionRemoveSeed:    {"drops its first-boot seed", "drop their first-boot seeds"},
 	site.ActionZeroize:       {"is erased and removed", "are erased and removed"},
 }
 
@@ -462,35 +551,34 @@ func deeds(steps []site.Step, machines int) string {
 	return strings.Join(words, ", ")
 }
 
-// changed are the first changes of machines that are alike, each with its line.
-func (c *comment) changed(g nodeGroup) string {
+// changed are the first changes of machines that are alike, and the lines that
+// ask for them.
+func (c *comment) changed(g nodeGroup) (changes, places []string) {
 	const most = 3
-	var parts []string
 	more := 0
 	for _, s := range g.first.Steps {
 		for _, x := range s.Changes {
-			if len(parts) == most || !c.details {
+			if len(changes) == most || !c.details {
 				more++
 				continue
 			}
-			part := literal(x.Name()) + " " + literal(orNone(x.Have)) + " → " + literal(orNone(x.Want))
-			switch origins(x, s.Node, len(g.names)) {
-			case "":
-			case "each node":
-				part += " each node"
-			default:
-				part += " " + c.place(x.Origin)
+			changes = append(changes, literal(x.Name())+" "+literal(orNone(x.Have))+" → "+literal(orNone(x.Want)))
+			place := c.place(x.Origin)
+			if origins(x, s.Node, len(g.names)) == "each node" {
+				place = "each node"
 			}
-			parts = append(parts, part)
+			if place != "" && !slices.Contains(places, place) {
+				places = append(places, place)
+			}
 		}
 	}
 	switch {
-	case more > 0 && len(parts) > 0:
-		parts = append(parts, fmt.Sprintf("%d more", more))
+	case more > 0 && len(changes) > 0:
+		changes = append(changes, fmt.Sprintf("%d more", more))
 	case more > 0:
-		parts = append(parts, count(more, "change"))
+		changes = append(changes, count(more, "change"))
 	}
-	return strings.Join(parts, "; ")
+	return changes, places
 }
 
 // away says for how long a machine is out of service.
@@ -499,11 +587,11 @@ func away(n site.NodePlan) string {
 	case worst(n) < site.ImpactReboot:
 		return "no"
 	case last.Action == site.ActionPowerOff:
-		return "until it is switched on again"
+		return "yes, until it is switched on again"
 	case last.Action == site.ActionZeroize:
 		return "for good"
 	}
-	return "about " + Brief(n.Expect)
+	return "about " + inWords(time.Duration(n.Expect))
 }
 
 // shape is for whom something changes: "412 machines of profile compute" where all
@@ -526,27 +614,44 @@ func (g nodeGroup) shape() string {
 	return g.head(5)
 }
 
-func (d *document) forecast(f *site.Forecast, s *site.Site) {
+// outlook says whether anything is erased, and how long all of it takes.
+func (c *comment) outlook(f *site.Forecast) {
 	if len(f.Order) == 0 {
 		return
 	}
+	text := ""
+	if _, _, destructive := c.review.Plan.Counts(); destructive == 0 {
+		text = "Nothing is erased. "
+	}
+	takes := inWords(time.Duration(f.Makespan))
+	if wait := begin(f); wait > 0 {
+		text += "Begins in " + inWords(wait) + " and then takes about **" + takes + "**"
+	} else {
+		text += "Takes about **" + takes + "**"
+	}
+	c.add("forecasts", text+atOnce(f, c.view.Site)+". "+estimate(f)+"\n\n")
+}
+
+// order is how a plan will run, folded.
+func (c *comment) order(f *site.Forecast) {
+	if len(f.Order) < 2 {
+		return // it takes as long as that one
+	}
 	var b strings.Builder
-	b.WriteString("In all " + escape(headline(f)) + atOnce(f, s) + ". " + estimate(f) + "\n\n<details><summary>In which order</summary>\n\n")
-	rows := rowsOf(f, s)
+	b.WriteString("<details><summary>In which order</summary>\n\n")
+	rows := rowsOf(f, c.view.Site)
 	for _, r := range rows[:min(len(rows), pictureRows)] {
 		fmt.Fprintf(&b, "- %s to %s: %s: %s\n", since(r.from), since(r.to), escape(r.name), escape(r.what))
 	}
 	if more := len(rows) - pictureRows; more > 0 {
 		fmt.Fprintf(&b, "- … %d more\n", more)
 	}
-	if len(f.Order) > 1 {
-		b.WriteString("\nCritical path:\n\n")
-		for _, line := range pathLines(f) {
-			b.WriteString("- " + escape(line) + "\n")
-		}
+	b.WriteString("\nCritical path:\n\n")
+	for _, line := range pathLines(f) {
+		b.WriteString("- " + escape(line) + "\n")
 	}
 	b.WriteString("\n</details>\n\n")
-	d.add("forecasts", b.String())
+	c.add("forecasts", b.String())
 }
 
 // atOnce says how many machines are out of service at once, where there are more.
@@ -560,7 +665,7 @@ func atOnce(f *site.Forecast, s *site.Site) string {
 	return ""
 }
 
-// estimate says what the times rest on.
+// estimate says what the times are based on.
 func estimate(f *site.Forecast) string {
 	if f.Basis == "" {
 		return "This is an estimate."
@@ -574,7 +679,7 @@ func (c *comment) nodes(g nodeGroup) {
 	const headed = 5 // more are within
 	fmt.Fprintf(&b, "<details><summary>%s</summary>\n\n", g.named(headed))
 	if len(g.names) > headed+1 && c.names > headed {
-		b.WriteString("- nodes: " + g.named(c.names) + "\n")
+		b.WriteString("- machines: " + g.named(c.names) + "\n")
 	}
 	for _, s := range g.first.Steps {
 		b.WriteString(c.step(s, len(g.names)))
@@ -592,7 +697,7 @@ func (c *comment) nodes(g nodeGroup) {
 		for _, x := range remarks(g.first) {
 			b.WriteString("- " + escape(x) + "\n")
 		}
-		b.WriteString("- seen: " + seen(g.nodes, c.view.Now) + "\n")
+		b.WriteString("- " + observed(g.nodes, c.view.Now) + "\n")
 	}
 	b.WriteString("\n</details>\n\n")
 	c.add("details of "+kindOf(g), b.String())
@@ -608,7 +713,7 @@ func kindOf(g nodeGroup) string {
 
 func (c *comment) step(s site.Step, nodes int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "- **%s**: %s, about %s; %s%s\n", escape(string(s.Action)), s.Impact, Brief(s.Expect), escape(s.Reason), serves(s))
+	fmt.Fprintf(&b, "- **%s** (%s, about %s): %s%s\n", escape(string(s.Action)), s.Impact, inWords(time.Duration(s.Expect)), escape(s.Reason), serves(s))
 	for _, x := range s.Changes {
 		fmt.Fprintf(&b, "  - %s: %s → %s", literal(x.Name()), literal(orNone(x.Have)), literal(orNone(x.Want)))
 		if o := origins(x, s.Node, nodes); o != "" && c.tier.details {
@@ -625,9 +730,9 @@ func (c *comment) step(s site.Step, nodes int) string {
 func (c *comment) removes() {
 	var lines []string
 	for _, r := range c.review.Plan.Removes {
-		line := "- **" + escape(r.Node) + "** leaves the design; its machine is left as it is"
+		line := "- **" + escape(r.Node) + "** leaves the design. Slipway does not touch its machine."
 		if r.Held != "" {
-			line += "; held: " + escape(r.Held)
+			line += " Not removed yet: " + escape(r.Held)
 		}
 		lines = append(lines, line+"\n")
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,18 +14,36 @@ import (
 )
 
 // ours are the lines that a comment has, with what others wrote taken out.
-var ours = regexp.MustCompile(`^(### Slipway(,| plan for) site <code>.*</code>: .*|\*\*(What is (destroyed|held), as set .[0-9a-f]{32}.(, |:)|Cut at 60,000 characters\.).*|- .*|  - .*|\|.*\||<code>.* merged into .*|` +
-	`</?details>.*|(Warnings|Critical path|Findings|Taken out of service):|Basis: .*|Rests on what was seen of the machines: .*|Conflicts, to be solved on .*:|It changes rules .*:|` +
-	`To be changed on the branch, .*:|merged; .*|(Failed|Waiting for a person|What was destroyed with approval, or is to be):|To have this commit planned, .*:|<code>/slipway approve .*</code>|` +
-	`\*\*The site .* needs a person:\*\* .*|\*\*Somebody has changed Slipway's comment .*:\*\*|Slipway writes it anew\. .*|It is held, and named .*|No further node is begun\..*|.slipway why NODE. says more\.|` +
-	`What it destroys is not approved by .*|Cannot plan: .*|\d+ nodes? changes?: .*|nothing changes.*|no plan.*|cannot plan: .*|)$`)
+var ours = regexp.MustCompile(`^(` + strings.Join([]string{
+	`### Slipway(,| plan for) site <code>.*</code>: .*`, `- .*`, `  - .*`, `\|.*\|`, `[0-9]+\. .*`, `</?details>.*`, `<sub><code>.*</code> merged into .* at .*</sub>`,
+	`> \[!CAUTION\]`, `> \*\*Merging this erases [0-9]+ machines?\.\*\* Everything listed here is lost for good\.`,
+	`> \*\*This erases [0-9]+ machines?\*\* \(set .[0-9a-f]{32}.\)\.( Everything listed here is lost for good\.)?`,
+	`> \*\*Merging does not approve (it|this)[,.]\*\* .*`, `> \*\*Added since this commit was first planned: [0-9]+ more machines? would be erased\*\* .*`,
+	`> \*\*A decision is needed: [0-9]+ machines? would be erased\*\* .*`, `(> )?Merging did \*\*not\*\* approve this: .*`,
+	`\*\*To (approve|plan again|do|erase them|keep them|plan this commit)[:,]\*\* .*`, `<code>/slipway approve .*</code>`,
+	`\*\*<code>.*</code> <code>.*</code> → <code>.*</code>\*\*`, `on (all )?[0-9]+ machines of profile .*`, `on (all )?.* \([0-9]+ nodes\).*`,
+	`(Nothing is erased\. )?(Takes about|Begins in) .*`, `No other machine changes\.`, `Merging this does nothing to any machine\.`,
+	`Based on observations .*`, `Slipway has never seen .*`, `Pending on .*, and dropped by this pull request:`, `Changed here and on .*:`,
+	`This changes site-wide rules:`, `In the design, but no driver applies or checks it:`, `Cannot plan: .*`, `Push a fix; Slipway plans again by itself\.`,
+	`[0-9]+ other findings? (is|are) on .* already\.`, `Merging this does not approve what is erased there .*`, `(Critical path|Warnings):`,
+	"`[█░]+`( expected to end at about [0-9:]+ UTC)?", `\*\*(Failed|Waiting for somebody):\*\*`, `\*\*What to do, one of:\*\*`, `\*\*Stopped:\*\* .* Slipway starts no other machine\.`,
+	`Merged by .*`, `Erased( and installed)?: .*`, `Slipway writes to no machine: .*`, `Not in force: .*`, `And [0-9]+ machines? .*\.`,
+	`Nothing happens to them until somebody answers\..*`, `Nothing that was merged since then is in force\.`, `Run .slipway why NODE. for details\.`,
+	`\*\*Cut at 60,000 characters\.\*\* .*`, `\*\*Somebody changed Slipway's comment with the plan of the site .*:\*\*`, `Slipway rewrites the comment\. .*`,
+}, "|") + `|)$`)
 
 var (
 	issues = regexp.MustCompile(`(?i)gh-[0-9]`)
 	code   = regexp.MustCompile(`<code>[^<]*</code>`)
 )
 
-var tags = regexp.MustCompile(`</?(details|summary|code)>|\[[^\[\]]*\]\(https://git\.example/blob/[A-Za-z0-9/.%-]*(#L\d+)?\)`)
+var tags = regexp.MustCompile(`</?(details|summary|code|sub)>|\[[^\[\]]*\]\(https://git\.example/blob/[A-Za-z0-9/.%-]*(#L\d+)?\)`)
+
+// headers are those of the tables that a comment has.
+var headers = []string{
+	"| machine | what is lost | asked for in |", "| machine | what would be lost | asked for in |", "| machines | what happens | asked for in | out of service |",
+	"| machines | what happens | out of service each |", "| machine | now |",
+}
 
 // What others wrote is only text: it opens and closes nothing, begins no line,
 // mentions nobody, and is no mark of ours.
@@ -55,7 +74,11 @@ func FuzzComment(f *testing.F) {
 		text, _ = landed(r, v)
 		checkText(t, text)
 		checkText(t, plan.Call(r).Text)
-		r.Held, r.Landing.Rollout = nil, &site.RolloutStatus{Revision: site.Revision{ID: one}, Canaries: []string{one, other}, Failed: map[string]string{other: one}}
+		r.Held, r.Landing.Rollout = nil, &site.RolloutStatus{Revision: site.Revision{ID: one}, Canaries: []string{one, other}, Failed: map[string]string{other: one}, Nodes: []string{one, other}}
+		r.Landing.Machines = []site.MachineNow{{Node: other, State: site.MachineFailed, What: one, Change: &site.Change{Field: one, Want: other, Origin: site.At(one, 1, 1, other)}},
+			{Node: one, State: site.MachineRunning, What: other, Since: now}, {Node: other, State: site.MachineWaiting, What: one, Since: now}, {Node: other, State: site.MachineRunning, What: one}}
+		text, _ = landed(r, v)
+		checkText(t, text)
 		checkText(t, plan.Call(r).Text)
 		r.Landing.Rollout.Halted = other
 		text, _ = landed(r, v)
@@ -72,14 +95,26 @@ func checkText(t *testing.T, text string) {
 	if opened, closed := strings.Count(text, "<details>"), strings.Count(text, "</details>"); opened != closed {
 		t.Errorf("%d details opened, %d closed\n%s", opened, closed, text)
 	}
+	columns := 0 // of the table that a line is in
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
 		if !ours.MatchString(line) {
 			t.Errorf("a line of others: %q", line)
 		}
-		if strings.HasPrefix(line, "| ") && strings.Count(line, "|") != 5 {
+		switch is := strings.Count(line, "|"); {
+		case !strings.HasPrefix(line, "|"):
+			columns = 0
+		case columns == 0 && !slices.Contains(headers, line):
+			t.Errorf("a table of others: %q", line)
+		case columns == 0:
+			columns = is
+		case is != columns:
 			t.Errorf("a row with other cells: %q", line)
 		}
+		if line == "> [!CAUTION]" {
+			continue
+		}
+		line = strings.TrimPrefix(line, "> ") // ours alone begin so
 		if bare := tags.ReplaceAllString(line, ""); strings.ContainsAny(bare, "<>@\x1b\u202e\u2028\u200b\u3164\r~![") {
 			t.Errorf("not only text: %q", line)
 		}
@@ -152,8 +187,8 @@ func TestMarkdownIsCut(t *testing.T) {
 	} else {
 		t.Log(differ[i:])
 	}
-	if !strings.Contains(alike, "10000 nodes change: 0 reboots, 10000 wiped; about 16h40m\n") {
-		t.Errorf("the verdict is %s", alike[:100])
+	if !strings.Contains(alike, "> **This erases 10000 machines** (set ") {
+		t.Errorf("it begins %s", alike[:100])
 	}
 }
 

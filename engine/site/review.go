@@ -98,6 +98,14 @@ type Landing struct {
 	Asked Losses `json:"asked,omitempty"`
 	// Rollout is the one that it is a part of; nil when nothing was to be done.
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
+	// Machines are what the machines of a rollout under way do now, in its order;
+	// Expected is when the last of them is expected to be done, zero where nobody
+	// can tell.
+	Machines []MachineNow `json:"machines,omitempty"`
+	Expected time.Time    `json:"expected,omitzero"`
+	// Lines are where the design asks for what is erased, by node, as far as it is
+	// still to be done.
+	Lines map[string]Origin `json:"lines,omitempty"`
 	// Stuck are nodes of the rollout that wait for a person and neither have
 	// failed nor wait for an approval, each with the reason.
 	Stuck map[string]string `json:"stuck,omitempty"`
@@ -105,6 +113,28 @@ type Landing struct {
 	ObserveOnly string `json:"observeOnly,omitempty"`
 	// Done says that there will be no more news.
 	Done bool `json:"done,omitempty"`
+}
+
+// MachineState is how far a machine of a rollout is.
+type MachineState string
+
+// The states of machines of a rollout.
+const (
+	MachineFailed  MachineState = "failed"
+	MachineRunning MachineState = "in progress"
+	MachineWaiting MachineState = "waiting"
+	MachineDone    MachineState = "done"
+)
+
+// MachineNow is what one machine of a rollout does.
+type MachineNow struct {
+	Node  string       `json:"node"`
+	State MachineState `json:"state"`
+	// What it does, or waits for, in a clause.
+	What  string    `json:"what,omitempty"`
+	Since time.Time `json:"since,omitzero"`
+	// Change is the first that is left to do; nil for none.
+	Change *Change `json:"change,omitempty"`
 }
 
 // Call calls for a person, by a comment of its own beside the one that is kept.

@@ -33,8 +33,12 @@ func TestEndlessLists(t *testing.T) {
 	if _, err := m.Observe(t.Context(), n, New(fast).Facets()); err != nil {
 		t.Error(err)
 	}
-	if _, err := m.Inspect(t.Context(), n); err != nil {
+	inv, err := m.Inspect(t.Context(), n)
+	if err != nil {
 		t.Error(err)
+	}
+	if got := strings.Join(inv.Missing, "\n"); !strings.Contains(got, "/long/Processors: it lists more members than the 512 that are read") {
+		t.Errorf("that not all members were read is said nowhere:\n%s", got)
 	}
 	asked := r.took()
 	if got, most := (allocated()-before)>>20, uint64(len(asked))*64; got > most {

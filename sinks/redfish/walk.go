@@ -243,6 +243,7 @@ func (w *walk) membersBy(ctx context.Context, path, query string, read reader) (
 	if path == "" {
 		return nil, errors.ErrUnsupported
 	}
+	collection := path
 	var refs []object
 	pages := map[string]bool{}
 	for path != "" && !pages[path] && len(pages) < maxPages && len(refs) < w.most {
@@ -257,6 +258,9 @@ func (w *walk) membersBy(ctx context.Context, path, query string, read reader) (
 		pages[path] = true
 		refs = append(refs, items(o, "Members")...)
 		path = at[string](o, "Members@odata.nextLink")
+	}
+	if len(refs) > w.most || path != "" && !pages[path] {
+		w.miss(collection, fmt.Errorf("it lists more members than the %d that are read", min(len(refs), w.most)))
 	}
 	return w.each(ctx, refs, read)
 }

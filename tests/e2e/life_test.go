@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/slipway-gitops/slipway/engine/record"
+	"github.com/slipway-gitops/slipway/engine/repo/repotest"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/tests/lab"
 )
@@ -52,6 +53,30 @@ func TestRepositoryVanishes(t *testing.T) {
 	w.repaired()
 	w.rename("away.git", "site.git")
 	w.status("the problem is over", func(s site.Status) bool { return len(s.Problems) == 0 && allInSync(s) })
+}
+
+// A daemon follows a repository over HTTPS and reports to it, with a token that may
+// be exchanged while it runs.
+func TestRepositoryOverHTTPS(t *testing.T) {
+	t.Parallel()
+	w := foundTown(t, []string{"old-1"}, atOnce)
+	server := repotest.ServeHTTPS(t, repotest.Of(t, w.path("site.git")))
+	token := "hosts: 127.0.0.1\nuse: git\nports: 1024-65535\nusername: " + server.User + "\n\n"
+	w.write("cred/git", token+server.Token)
+	w.flags = []string{"--repo", server.URL, "--repo-ca", server.CA, "--repo-credential", "git"}
+	w.start()
+	w.converge()
+	w.reported("1/1 in-sync")
+
+	w.write("cred/git", token+"an-old-one")
+	w.problem("refused the token")
+	w.write("cred/git", token+server.Token)
+	w.commit(w.designWith("old-1", `labels: row: "a"`), "a label")
+	head := w.git("-C", "site.git", "rev-parse", "main")
+	w.status("the newest commit is in force", func(s site.Status) bool { return s.Applied.ID == head && len(s.Problems) == 0 && allInSync(s) })
+	if text := w.log(); strings.Contains(text, server.Token) {
+		t.Error("the log has the token")
+	}
 }
 
 // A daemon that is told to end in the middle of an installation does so soon,

@@ -21,8 +21,8 @@ func TestFromProposalToDone(t *testing.T) {
 	h.hook()
 	p := h.proposes("again", files(h.reinstalled("new-1"), ordered("old-1")))
 	why := h.stands(p.HeadID(), "success")
-	text := h.says(p, "merging approves exactly this")
-	if !strings.HasPrefix(why, "2 nodes change") || !strings.Contains(text, "**new-1** (UUID "+identity(2).UUID) {
+	text := h.says(p, "Merging approves exactly this")
+	if !strings.HasPrefix(why, "1 machine is erased, 1 changes its boot order") || !strings.Contains(text, "**new-1** (serial "+identity(2).Serial) {
 		t.Errorf("the check says %q, and the comment\n%s", why, text)
 	}
 	h.shoot(p, "1-planned")
@@ -30,9 +30,9 @@ func TestFromProposalToDone(t *testing.T) {
 	before := h.fleet.Machine("new-1").State().Counts
 
 	merged := p.Merge("bob")
-	h.says(p, "merged; ")
+	h.says(p, "Merged by bob")
 	h.shoot(p, "2-merged")
-	text = h.says(p, "merged; done: 2 of 2 nodes as designed")
+	text = h.says(p, "done, 2 of 2 machines are as designed")
 	h.shoot(p, "3-done")
 	if !strings.Contains(text, merged[:12]) {
 		t.Errorf("it does not say as which commit it was merged:\n%s", text)
@@ -58,7 +58,7 @@ func TestGrowthIsHeld(t *testing.T) {
 	h.hook()
 	h.inForce(h.repo.Push("ada", "main", "a profile", files(h.fresh("new-1"), h.generation(1))))
 	p := h.proposes("again", h.generation(2))
-	shown := h.says(p, "merging approves exactly this")
+	shown := h.says(p, "Merging approves exactly this")
 	if !strings.Contains(shown, "**new-1**") || strings.Contains(shown, "**new-2**") {
 		t.Errorf("it does not name new-1 alone:\n%s", shown)
 	}
@@ -70,7 +70,7 @@ func TestGrowthIsHeld(t *testing.T) {
 	h.status("new-2 is held", func(s site.Status) bool {
 		return stateOf(s, "new-2").State == site.Blocked && len(s.Waiting) == 1 && stateOf(s, "new-1").State == site.InSync
 	})
-	h.says(p, "what is destroyed on 1 more machine is held")
+	h.says(p, "erasing 1 more machine needs a decision")
 	for name, want := range map[string]int{"new-1": 2, "new-2": 1} {
 		if n := h.fleet.Machine(name).State().Counts.Installs; n != want {
 			t.Errorf("%s was installed %d times, want %d", name, n, want)
@@ -78,7 +78,7 @@ func TestGrowthIsHeld(t *testing.T) {
 	}
 	h.eventually("a comment of its own calls a person", func() bool {
 		_, calls := h.kept(p)
-		return len(calls) == 1 && strings.Contains(calls[0].Body(), "needs a person")
+		return len(calls) == 1 && strings.Contains(calls[0].Body(), "a decision is needed")
 	})
 	h.orderly(p)
 	h.stop()
@@ -124,12 +124,12 @@ func TestMergesThatNobodyDecidedOn(t *testing.T) {
 	h := openHall(t, true)
 	h.hook()
 	p := h.proposes("again", h.reinstalled("new-1"))
-	h.says(p, "merging approves exactly this")
+	h.says(p, "Merging approves exactly this")
 	h.readable("what is destroyed")
 	one, _ := h.kept(p)
 	one[0].Edit("bob", "nothing changes <!-- "+one[0].Body()+" -->")
 	p.Merge("ada") // who has read that
-	text := h.says(p, "which approves nothing")
+	text := h.says(p, "The merge approved nothing")
 	if !strings.Contains(text, "others have changed its comment") {
 		t.Errorf("it does not say why:\n%s", text)
 	}
@@ -139,7 +139,7 @@ func TestMergesThatNobodyDecidedOn(t *testing.T) {
 	h.eventually("its check is good", func() bool { return h.green(q) })
 	h.hub.Pass(2 * time.Second)
 	q.Merge("lander[bot]")
-	text = h.says(q, "which approves nothing")
+	text = h.says(q, "The merge approved nothing")
 	if !strings.Contains(text, "by a program (lander&#91;bot&#93;)") {
 		t.Errorf("it does not say why:\n%s", text)
 	}

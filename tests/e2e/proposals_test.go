@@ -56,36 +56,36 @@ func life(h *hall, _ *github.Hook) {
 	p := h.proposes("life", ordered("old-1"))
 	first := p.HeadID()
 	h.stands(first, "success")
-	text := h.says(p, "1 node changes: 0 reboots, 0 wiped")
+	text := h.says(p, "1 machine changes its boot order, all stay in service")
 	if !strings.Contains(text, first[:12]) || !strings.Contains(text, h.repo.Head("main")[:12]) {
 		h.t.Errorf("the comment does not say which commits it stands for:\n%s", text)
 	}
 	second := h.repo.Push("ada", "life", "one more", ordered("old-2"))
 	h.stands(second, "success")
-	h.says(p, "2 nodes change: 0 reboots, 0 wiped")
+	h.says(p, "2 machines change their boot order, all stay in service")
 	if why := h.stands(first, "error"); !strings.Contains(why, "superseded by "+second[:7]) {
 		h.t.Errorf("the check of the first commit does not say what took its place: %q", why)
 	}
 	third := h.repo.ForcePush("ada", "life", "main", "only one", ordered("old-2"))
 	h.stands(third, "success")
-	h.says(p, "1 node changes: 0 reboots, 0 wiped")
+	h.says(p, "1 machine changes its boot order, all stay in service")
 	broken := h.repo.Push("ada", "life", "a mistake", github.Files{"old-1.cue": "package town\n\nnodes: \"old-1\": power: \"onn\"\n"})
 	h.stands(broken, "failure")
 	if states := h.repo.States(broken, checkName); slices.Contains(states, "success") {
 		h.t.Errorf("the check was good before it was bad: %q", states)
 	}
-	if text := h.says(p, "no plan: 1 error in the design"); !strings.Contains(text, "old-1.cue") {
+	if text := h.says(p, "no plan, the design has 1 error"); !strings.Contains(text, "old-1.cue") {
 		h.t.Errorf("the finding has no place:\n%s", text)
 	}
 	p.Close("ada")
 	p.Reopen("ada")
 	mended := h.repo.Push("ada", "life", "mended", github.Files{"old-1.cue": ""})
 	h.stands(mended, "success")
-	h.says(p, "1 node changes: 0 reboots, 0 wiped")
+	h.says(p, "1 machine changes its boot order, all stay in service")
 
 	h.repo.Push("bob", "draft", "a draft", ordered("new-1"))
 	draft := h.repo.Open(github.Proposal{Author: "bob", Head: "draft", Title: "Draft", Draft: true})
-	h.says(draft, "1 node changes")
+	h.says(draft, "1 machine changes")
 	h.stands(draft.HeadID(), "success")
 	h.closes(p, draft)
 }
@@ -95,10 +95,10 @@ func life(h *hall, _ *github.Hook) {
 func branchMoves(h *hall, _ *github.Hook) {
 	clash := h.proposes("clash", github.Files{"NOTES": "one way"})
 	apart := h.proposes("apart", ordered("old-2"))
-	h.says(clash, "nothing changes")
-	h.says(apart, "1 node changes")
+	h.says(clash, "no machine changes")
+	h.says(apart, "1 machine changes")
 	base := h.repo.Push("bob", "main", "another way", github.Files{"NOTES": "another way " + clash.HeadID()})
-	h.says(clash, "cannot plan: conflicts in NOTES")
+	h.says(clash, "no plan, this conflicts with main in NOTES")
 	h.stands(clash.HeadID(), "failure")
 	h.says(apart, base[:12])
 	h.stands(apart.HeadID(), "success")
@@ -115,11 +115,11 @@ func fork(h *hall, _ *github.Hook) {
 	h.says(p, allow)
 	h.answered(p.Comment("ben", allow), "-1")
 	h.answered(p.Comment("eve", allow), "-1")
-	if text := h.says(p, allow); strings.Contains(text, "node changes") {
+	if text := h.says(p, allow); strings.Contains(text, "machine changes") {
 		h.t.Errorf("it was planned before a writer allowed it:\n%s", text)
 	}
 	h.answered(p.Comment("bob", allow), "eyes")
-	h.says(p, "1 node changes")
+	h.says(p, "1 machine changes")
 	h.stands(p.HeadID(), "success")
 	eves.ForcePush("eve", "theirs", "main", "another one", ordered("old-2"))
 	h.says(p, "/slipway approve "+p.HeadID())
@@ -133,7 +133,7 @@ func fork(h *hall, _ *github.Hook) {
 // none; and somebody deletes the comment, which comes again with news.
 func peopleWrite(h *hall, _ *github.Hook) {
 	p := h.proposes("talk", ordered("old-1"))
-	h.says(p, "1 node changes")
+	h.says(p, "1 machine changes")
 	edited, talk := p.Comment("bob", "nice work"), p.Comment("ada", "I would not write /slipway plan here")
 	h.hub.Pass(2e9) // GitHub's times are in seconds
 	edited.Edit("bob", "/slipway plan")
@@ -147,7 +147,7 @@ func peopleWrite(h *hall, _ *github.Hook) {
 	one, _ := h.kept(p)
 	one[0].Delete("bob")
 	h.repo.Push("ada", "talk", "go on", ordered("old-2"))
-	h.says(p, "2 nodes change")
+	h.says(p, "2 machines change")
 	h.closes(p)
 }
 
@@ -176,9 +176,9 @@ func webhooksGoWrong(h *hall, hook *github.Hook) {
 			h.t.Errorf("%.20q: answered %d", body, code)
 		}
 	}
-	h.says(p, "2 nodes change")
+	h.says(p, "2 machines change")
 	h.repo.ForcePush("ada", "hints", "main", "less", ordered("old-1"))
-	h.says(p, "1 node changes") // though nothing was said
+	h.says(p, "1 machine changes") // though nothing was said
 	hook.Release()
 	h.closes(p)
 }
@@ -188,12 +188,12 @@ func webhooksGoWrong(h *hall, hook *github.Hook) {
 // is told, and nothing twice.
 func lostAndFound(h *hall, _ *github.Hook) {
 	p := h.proposes("lost", ordered("old-1"))
-	h.says(p, "1 node changes")
+	h.says(p, "1 machine changes")
 	h.repo.Grant(machine, github.Read)
 	h.repo.Push("ada", "lost", "more", ordered("old-2"))
 	h.problem("Commit statuses: write")
 	h.repo.Grant(machine, github.Write)
-	h.says(p, "2 nodes change")
+	h.says(p, "2 machines change")
 
 	end := h.hub.Suffer(github.Outage{Kind: github.Fail, For: func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/api/") }})
 	h.repo.Push("ada", "lost", "even more", ordered("new-1"))
@@ -202,11 +202,11 @@ func lostAndFound(h *hall, _ *github.Hook) {
 	h.hub.Forget() // a daemon does not know when its last life has written
 	end()
 	h.start()
-	h.says(p, "3 nodes change")
+	h.says(p, "3 machines change")
 
 	h.renew()
 	q := h.proposes("found", ordered("new-2"))
-	h.says(q, "1 node changes")
+	h.says(q, "1 machine changes")
 	h.keepsSecrets(p)
 	h.closes(p, q)
 }

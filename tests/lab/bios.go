@@ -141,6 +141,14 @@ func (x *exchange) applyTime(b body) bool {
 		x.fail(http.StatusBadRequest, "PropertyValueNotInList", shown(o["ApplyTime"]), "ApplyTime")
 		return false
 	}
+	if strings.Contains(when, "MaintenanceWindow") {
+		for _, name := range []string{"MaintenanceWindowStartTime", "MaintenanceWindowDurationInSeconds"} {
+			if o[name] == nil {
+				x.fail(http.StatusBadRequest, "PropertyMissing", name)
+				return false
+			}
+		}
+	}
 	x.wantsApply = true
 	return true
 }
@@ -484,9 +492,15 @@ func (p *personality) growBIOS(l layout) {
 		})
 	}
 	l.singles[h.settings] = func(*Machine) body {
-		return p.thing("Bios", h.settings, "BIOS Configuration Pending Settings", body{
+		b := p.thing("Bios", h.settings, "BIOS Configuration Pending Settings", body{
 			"@odata.id": h.settings + end, "AttributeRegistry": h.registry, "Attributes": body{},
 		})
+		if p.complete { // DSP0266, Settings resource: which apply times a request may name
+			b[applyTimeAnnotation] = body{
+				"@odata.type": "#Settings.v1_3_3.PreferredApplyTime", "ApplyTime": h.applyTimes[0], "ApplyTime@Redfish.AllowableValues": h.applyTimes,
+			}
+		}
+		return b
 	}
 	l.singles[h.store] = func(m *Machine) body { return p.attributeRegistry(m) }
 }

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -40,8 +41,8 @@ func (x *exchange) patchSystem() {
 // fullBoot says whether a request for an override has what a BMC wants of it;
 // it answers itself when it has not.
 func (x *exchange) fullBoot(given body) bool {
-	names := []string{"BootSourceOverrideEnabled", "BootSourceOverrideTarget", "BootSourceOverrideMode"}
-	boot, _ := x.resource(x.kind.system)["Boot"].(body)
+	names := overrideNames
+	boot := x.bootSettings()
 	some := slices.ContainsFunc(names, func(n string) bool { return given[n] != nil })
 	for _, name := range names {
 		switch {
@@ -113,7 +114,7 @@ func (x *exchange) unwritable(name string) body {
 // bootable says whether boot settings can be made; it answers itself when
 // they cannot.
 func (x *exchange) bootable(given body) bool {
-	boot, _ := x.resource(x.kind.system)["Boot"].(body)
+	boot := x.bootSettings()
 	for name, v := range given {
 		s, isText := v.(string)
 		may := map[string][]string{
@@ -133,6 +134,9 @@ func (x *exchange) bootable(given body) bool {
 			if !x.orderable(v) {
 				return false
 			}
+		case x.lacksOverride(name):
+			x.fail(http.StatusBadRequest, "PropertyUnknown", name)
+			return false
 		case may == nil && boot[name] != nil:
 			x.fail(http.StatusBadRequest, "PropertyNotWritable", name)
 			return false
@@ -148,6 +152,25 @@ func (x *exchange) bootable(given body) bool {
 		}
 	}
 	return true
+}
+
+// bootSettings are a system's boot settings, with what only its settings object
+// has of them.
+func (x *exchange) bootSettings() body {
+	all := body{}
+	for _, at := range []string{x.kind.settings, x.kind.system} {
+		boot, _ := x.resource(at)["Boot"].(body)
+		maps.Copy(all, boot)
+	}
+	return all
+}
+
+// lacksOverride says whether a property is one of an override, and the captured
+// resource that is written to does not have it.
+func (x *exchange) lacksOverride(name string) bool {
+	boot, _ := x.resource(x.path)["Boot"].(body)
+	_, has := boot[name]
+	return x.config.Capture != "" && slices.Contains(overrideNames, name) && !has
 }
 
 // targets are what an override can be of.

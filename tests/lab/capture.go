@@ -35,16 +35,38 @@ func (c captured) at(_ *Machine, at string) body {
 // readCapture makes a personality of a capture: a JSON object of resources by
 // their paths, packed with gzip or not. Nothing of it depends on the vendor:
 // where the parts of a BMC are and what they can do is in what they say.
-func readCapture(file string) (*personality, error) {
+// With several systems the machine is the one with the id, or else the first that
+// can be reset and has boot settings.
+func readCapture(file, id string) (*personality, error) {
 	tree, err := readTree(file)
 	if err != nil {
 		return nil, fmt.Errorf("capture %s: %w", file, err)
 	}
-	p := tree.personality()
-	if p == nil {
+	p := tree.personality(id)
+	switch {
+	case p == nil:
 		return nil, fmt.Errorf("capture %s: it has no service root at %s", file, root)
+	case id != "" && path.Base(p.system) != id:
+		return nil, fmt.Errorf("capture %s: it has no system %q", file, id)
 	}
 	return p, nil
+}
+
+// CapturedSystems are the ids of the systems of a capture that are machines: those
+// that can be reset. The first is the one that a machine without a SystemID is.
+func CapturedSystems(file string) ([]string, error) {
+	p, err := readCapture(file, "")
+	if err != nil || p.system == "" {
+		return nil, err
+	}
+	ids := []string{path.Base(p.system)}
+	for _, at := range p.systems() {
+		actions, _ := p.found(at)["Actions"].(body)
+		if id := path.Base(at); actions["#ComputerSystem.Reset"] != nil && id != ids[0] {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
 }
 
 func readTree(file string) (captured, error) {
@@ -97,7 +119,7 @@ func linksOf(v any) (all []string) {
 }
 
 // personality reads off a capture where things are, and what is done how.
-func (c captured) personality() *personality {
+func (c captured) personality(id string) *personality {
 	p := &personality{name: "capture", foldCase: true, cased: map[string]string{}, server: "capture", tree: c, redfish: "1.0.0"}
 	for _, at := range slices.Sorted(maps.Keys(c)) {
 		p.cased[strings.ToLower(at)] = at
@@ -109,7 +131,7 @@ func (c captured) personality() *personality {
 	p.vendor, _ = service["Vendor"].(string)
 	p.contexts = service["@odata.context"] != nil
 	p.speech = speech{base: "Base.1.8"}
-	p.captureSystem(service)
+	p.captureSystem(service, id)
 	p.captureQueries(service)
 	p.captureSessions(service)
 	p.captureMedia(service)
@@ -137,17 +159,21 @@ func (p *personality) found(at string) body {
 	return body{}
 }
 
-// captureSystem finds the machine among the systems: the one that can be
-// reset and has boot settings, before others.
-func (p *personality) captureSystem(service body) {
+// systems are the paths of all systems.
+func (p *personality) systems() []string {
+	return linksOf(p.found(linkOf(p.found(root), "Systems"))["Members"])
+}
+
+// captureSystem finds the machine among the systems: the one with the id, or the
+// one that can be reset and has boot settings, before others.
+func (p *personality) captureSystem(service body, id string) {
 	fitness := func(at string) int {
 		b := p.found(at)
 		actions, _ := b["Actions"].(body)
 		boot, _ := b["Boot"].(body)
-		return map[bool]int{true: 2}[actions["#ComputerSystem.Reset"] != nil] + map[bool]int{true: 1}[len(boot) > 0]
+		return map[bool]int{true: 4}[path.Base(at) == id] + map[bool]int{true: 2}[actions["#ComputerSystem.Reset"] != nil] + map[bool]int{true: 1}[len(boot) > 0]
 	}
-	systems := linksOf(p.found(linkOf(service, "Systems"))["Members"])
-	if len(systems) > 0 {
+	if systems := p.systems(); len(systems) > 0 {
 		p.system = p.canonical(slices.MaxFunc(systems, func(a, b string) int { return cmp.Compare(fitness(a), fitness(b)) }))
 	}
 	b := p.found(p.system)
@@ -164,7 +190,12 @@ func (p *personality) captureSystem(service body) {
 	}
 	p.etags = etagsOf(b["@odata.etag"])
 	p.power = powerHabits{already: http.StatusNoContent, managerResets: p.managerResets()}
-	p.captureBoot(b)
+	boot := body{}
+	for _, at := range []string{p.settings, p.system} {
+		more, _ := p.found(at)["Boot"].(body)
+		maps.Copy(boot, more)
+	}
+	p.captureBoot(b, boot)
 }
 
 // etagsOf is the style of an ETag.
@@ -186,8 +217,7 @@ func (p *personality) managerResets() []string {
 }
 
 // captureBoot reads the boot options, and what the settings may be.
-func (p *personality) captureBoot(system body) {
-	boot, _ := system["Boot"].(body)
+func (p *personality) captureBoot(system, boot body) {
 	p.boot.states = texts(boot["BootSourceOverrideEnabled@Redfish.AllowableValues"])
 	if p.boot.states == nil {
 		p.boot.states = overrideStates
@@ -312,6 +342,12 @@ func (p *personality) captureBIOS() {
 	p.bios = biosHabits{path: p.canonical(at), applyTimes: texts(more["SupportedApplyTimes"]), mirrors: len(waiting) > 0, takesApplyTime: applyTimeIgnored}
 	if settings != "" {
 		p.bios.settings = p.canonical(settings)
+	}
+	if when, _ := pending[applyTimeAnnotation].(body); p.bios.applyTimes == nil && when != nil {
+		p.bios.applyTimes = texts(when["ApplyTime@Redfish.AllowableValues"])
+		if one, ok := when["ApplyTime"].(string); ok && p.bios.applyTimes == nil {
+			p.bios.applyTimes = []string{one}
+		}
 	}
 	if p.bios.applyTimes != nil {
 		p.bios.takesApplyTime = applyTimeTaken

@@ -2,8 +2,10 @@ package lab_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -152,7 +154,7 @@ func TestCaptureOfAnUnknownVendor(t *testing.T) {
 		"/redfish/v1/Systems": {"@odata.id": "/redfish/v1/Systems", "@odata.type": "#ComputerSystemCollection.ComputerSystemCollection", "Members": [{"@odata.id": "/redfish/v1/Systems/Board"}, {"@odata.id": "/redfish/v1/Systems/Self/"}]},
 		"/redfish/v1/Systems/Board": {"@odata.id": "/redfish/v1/Systems/Board", "@odata.type": "#ComputerSystem.v1_0_0.ComputerSystem", "UUID": "0"},
 		"/redfish/v1/Systems/Self": {"@odata.id": "/redfish/v1/Systems/Self", "@odata.type": "#ComputerSystem.v1_0_0.ComputerSystem", "UUID": "ABCD", "SerialNumber": "S", "PowerState": "On", "Links": {"ManagedBy": [{"@odata.id": "/redfish/v1/Managers/Self"}]},
-			"Boot": {"BootOrder": ["Boot0000", "Boot0001"], "BootSourceOverrideTarget@Redfish.AllowableValues": ["None", "Pxe"]}, "Bios": {"@odata.id": "/redfish/v1/Systems/Self/Bios"},
+			"Boot": {"BootOrder": ["Boot0000", "Boot0001"], "BootSourceOverrideEnabled": "Disabled", "BootSourceOverrideTarget": "None", "BootSourceOverrideTarget@Redfish.AllowableValues": ["None", "Pxe"]}, "Bios": {"@odata.id": "/redfish/v1/Systems/Self/Bios"},
 			"Actions": {"#ComputerSystem.Reset": {"target": "/redfish/v1/Systems/Self/Actions/ComputerSystem.Reset", "@Redfish.ActionInfo": "/redfish/v1/Systems/Self/ResetActionInfo"}}},
 		"/redfish/v1/Systems/Self/ResetActionInfo": {"@odata.type": "#ActionInfo.v1_0_0.ActionInfo", "Parameters": [{"Name": "ResetType", "AllowableValues": ["On", "ForceOff"]}]},
 		"/redfish/v1/Systems/Self/Bios": {"@odata.type": "#Bios.v1_0_0.Bios", "AttributeRegistry": "R.1", "Attributes": {"A": "x"}, "@Redfish.Settings": {"SettingsObject": {"@odata.id": "/redfish/v1/Systems/Self/Bios/SD"}}},
@@ -184,6 +186,102 @@ func TestCaptureOfAnUnknownVendor(t *testing.T) {
 	b.want(400, "PATCH", "/redfish/v1/Systems/Self/Bios/SD", `{"Attributes": {"A": "1"}}`)
 	if resp, v := b.do("PATCH", "/redfish/v1/Systems/Self/Bios/SD", `{"Attributes": {"A": "y"}}`); resp.StatusCode >= 300 {
 		t.Errorf("got %s: %v", resp.Status, v)
+	}
+}
+
+// boards is a capture of a BMC with systems of these ids and resources; what is
+// left out of a resource it does not have.
+func boards(t *testing.T, systems map[string]string, more ...string) string {
+	t.Helper()
+	all := []string{`"/redfish/v1": {"@odata.type": "#ServiceRoot.v1_0_0.ServiceRoot", "Systems": {"@odata.id": "/redfish/v1/Systems"}}`}
+	var members []string
+	for _, id := range slices.Sorted(maps.Keys(systems)) {
+		at := "/redfish/v1/Systems/" + id
+		members = append(members, fmt.Sprintf(`{"@odata.id": %q}`, at))
+		all = append(all, fmt.Sprintf(`"%[1]s": {"@odata.id": "%[1]s", "@odata.type": "#ComputerSystem.v1_0_0.ComputerSystem", "UUID": "uuid-%[2]s", "SerialNumber": "S-%[2]s",
+			"Actions": {"#ComputerSystem.Reset": {"target": "%[1]s/Actions/ComputerSystem.Reset", "ResetType@Redfish.AllowableValues": ["On", "ForceOff"]}}%[3]s}`, at, id, systems[id]))
+	}
+	all = append(all, fmt.Sprintf(`"/redfish/v1/Systems": {"@odata.type": "#ComputerSystemCollection.ComputerSystemCollection", "Members": [%s]}`, strings.Join(members, ",")))
+	text := "{" + strings.Join(append(all, more...), ",\n") + "}"
+	file := filepath.Join(t.TempDir(), "capture.json")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// A boot override is where the capture has it: in the settings object of the system,
+// or nowhere.
+func TestCaptureOfOverrides(t *testing.T) {
+	const at, pending = "/redfish/v1/Systems/a", "/redfish/v1/Systems/a/SD"
+	const once = `{"Boot": {"BootSourceOverrideEnabled": "Once", "BootSourceOverrideTarget": "Pxe"}}`
+	boot := func(b *bmc, at string) map[string]any {
+		v, _ := b.want(200, "GET", at, "")["Boot"].(map[string]any)
+		return v
+	}
+	serve := func(system string, more ...string) *bmc {
+		file := boards(t, map[string]string{"a": system}, more...)
+		return beside(t, build(t, one(lab.Latency{}, func(c *lab.MachineConfig) { c.Capture = file })))
+	}
+
+	b := serve(`, "Boot": {"BootOrder": ["Boot0001"]}, "@Redfish.Settings": {"SettingsObject": {"@odata.id": "`+pending+`"}}`,
+		`"`+pending+`": {"@odata.id": "`+pending+`", "@odata.type": "#ComputerSystem.v1_0_0.ComputerSystem", "Boot": {"BootSourceOverrideEnabled": "Disabled",
+			"BootSourceOverrideTarget": "None", "BootSourceOverrideTarget@Redfish.AllowableValues": ["None", "Pxe"]}}`)
+	if got := boot(b, pending); got["BootSourceOverrideEnabled"] != "Disabled" || got["BootSourceOverrideTarget@Redfish.AllowableValues"] == nil || got["BootOrder"] != nil {
+		t.Errorf("the settings object has %v", got)
+	}
+	b.want(400, "PATCH", pending, `{"Boot": {"BootSourceOverrideTarget": "Hdd"}}`)
+	b.want(400, "PATCH", pending, `{"Boot": {"BootSourceOverrideMode": "UEFI"}}`)
+	b.want(400, "PATCH", at, once)
+	ok(t, b, "PATCH", pending, once)
+	if got := boot(b, pending); got["BootSourceOverrideEnabled"] != "Once" || got["BootSourceOverrideTarget"] != "Pxe" {
+		t.Errorf("the override is %v", got)
+	}
+	if got := boot(b, at); len(got) != 1 {
+		t.Errorf("the system has %v", got)
+	}
+
+	b = serve(`, "Boot": {"BootOrder": ["Boot0001"]}`)
+	if got := boot(b, at); len(got) != 1 {
+		t.Errorf("without an override it has %v", got)
+	}
+	b.want(400, "PATCH", at, once)
+	if v := serve("").want(200, "GET", at, ""); v["Boot"] != nil {
+		t.Errorf("without boot settings it has %v", v["Boot"])
+	}
+}
+
+// Each system of a capture is a machine, behind the one BMC.
+func TestCaptureOfSeveralSystems(t *testing.T) {
+	file := boards(t, map[string]string{"a": "", "b": "", "c": ""})
+	if ids, err := lab.CapturedSystems(file); err != nil || fmt.Sprint(ids) != "[a b c]" {
+		t.Errorf("got %v, %v", ids, err)
+	}
+	c := one(lab.Latency{}, func(c *lab.MachineConfig) { c.Capture, c.SystemID, c.Identity.UUID = file, "a", "" })
+	for _, id := range []string{"b", "c"} {
+		m := c.Machines[0]
+		m.Name, m.SystemID, m.Behind, m.BMCAddr, m.OSAddr = id, id, "n1", "", ""
+		c.Machines = append(c.Machines, m)
+	}
+	f := build(t, c)
+	b := beside(t, f)
+	if v := b.want(200, "GET", "/redfish/v1/Systems", ""); len(v["Members"].([]any)) != 3 {
+		t.Errorf("the systems are %v", v["Members"])
+	}
+	ok(t, b, "POST", "/redfish/v1/Systems/b/Actions/ComputerSystem.Reset", `{"ResetType": "On"}`)
+	eventually(t, "b is on", func() bool { return f.Machine("b").Power() == "On" })
+	for id, power := range map[string]string{"a": "Off", "b": "On", "c": "Off"} {
+		if v := b.want(200, "GET", "/redfish/v1/Systems/"+id, ""); v["PowerState"] != power || v["UUID"] != "uuid-"+id {
+			t.Errorf("%s is %v, %v, want %s", id, v["UUID"], v["PowerState"], power)
+		}
+	}
+	c.Machines[2].SystemID = "d"
+	if _, err := lab.New(c); err == nil || !strings.Contains(err.Error(), `no system "d"`) {
+		t.Errorf("got %v", err)
+	}
+	c.Machines[2].Capture = ""
+	if _, err := lab.New(c); err == nil || !strings.Contains(err.Error(), "has another BMC") {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -97,12 +97,13 @@ type MachineConfig struct {
 	Name string `json:"name"`
 	// Personality is the kind of its BMC, one of Personalities; plain without.
 	Personality string `json:"personality,omitempty"`
-	// SystemID is what a plain BMC calls its system, 1 without.
+	// SystemID is what a plain BMC calls its system, 1 without, and which system of
+	// a capture the machine is, the first that can be reset without.
 	SystemID string `json:"systemID,omitempty"`
 	BMCAddr  string `json:"bmcAddr,omitempty"` // 127.x.y.z
 	// Behind names the machine whose BMC this one is behind too, as a node of
 	// an enclosure with one BMC; it has no BMCAddr then. All machines of an
-	// enclosure are plain, and each has a SystemID.
+	// enclosure are plain or of one capture, and each has a SystemID.
 	Behind   string        `json:"behind,omitempty"`
 	OSAddr   string        `json:"osAddr,omitempty"`
 	Identity site.Identity `json:"identity"`
@@ -222,6 +223,9 @@ func (c Config) checkEnclosure(m MachineConfig) error {
 			return fmt.Errorf("machine %q of an enclosure has no system id", of.Name)
 		}
 	}
+	if m.Capture != c.Machines[i].Capture {
+		return fmt.Errorf("machine %q has another BMC than the one that it is behind", m.Name)
+	}
 	same := func(other MachineConfig) bool {
 		return other.Name != m.Name && other.SystemID == m.SystemID && (other.Name == m.Behind || other.Behind == m.Behind)
 	}
@@ -254,7 +258,7 @@ func (c MachineConfig) check(seen map[string]bool) error {
 		return fmt.Errorf("the OS address %q is not a loopback address, 127.x.y.z, of its own", c.OSAddr)
 	case c.Capture != "" && c.Personality != "":
 		return errors.New("a machine has a personality or is made from a capture, not both")
-	case c.SystemID != "" && (c.Capture != "" || c.Personality != "" && c.Personality != "plain"):
+	case c.SystemID != "" && c.Personality != "" && c.Personality != "plain":
 		return errors.New("only a plain machine's system has another id")
 	case strings.ContainsAny(c.SystemID, "/?#% "):
 		return fmt.Errorf("the system's id %q has characters that a path cannot have", c.SystemID)

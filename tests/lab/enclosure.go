@@ -30,11 +30,20 @@ func (m *Machine) owner(at string) *Machine {
 		return m
 	}
 	for _, b := range m.blades {
-		if under(at, b.kind.system) || under(at, b.kind.chassis) {
+		if slices.ContainsFunc(b.kind.own(), func(dir string) bool { return under(at, dir) && !slices.Contains(m.kind.own(), dir) }) {
 			return b
 		}
 	}
 	return m
+}
+
+// own are the paths below which everything is a system's own, unless another system
+// has the same: in a capture their chassis, managers and media may be shared.
+func (p *personality) own() []string {
+	if p.name != "capture" {
+		return []string{p.system, p.chassis}
+	}
+	return p.places()
 }
 
 // under says whether a path is one, or leads on from it.
@@ -50,7 +59,7 @@ func (m *Machine) liveEnclosure(b body, at ...string) {
 	}
 	list := at[len(at)-1]
 	all := items(b[list])
-	if len(m.blades) == 0 || len(all) == 0 {
+	if len(m.blades) == 0 || len(all) == 0 || m.config.Capture != "" { // which has them
 		return
 	}
 	first, _ := all[0].(body)

@@ -135,6 +135,7 @@ func (p *personality) computerSystem(m *Machine) body {
 		delete(b["ProcessorSummary"].(body), "Status")
 		delete(b["MemorySummary"].(body), "Status")
 	}
+	p.locate(b)
 	if p.boot.progress {
 		b["BootProgress"] = body{"LastState": "None"}
 	}
@@ -148,6 +149,19 @@ func (p *personality) computerSystem(m *Machine) body {
 		b["LogServices"] = ref(p.system + "/LogServices")
 	}
 	return b
+}
+
+// locate adds the light by which a machine is found in its rack: what the schema
+// has today, or what it has deprecated for that.
+func (p *personality) locate(b body) {
+	switch {
+	case p.complete:
+		b["LocationIndicatorActive"] = false
+	case p.vendor == "Dell":
+		b["IndicatorLED"] = "Lit"
+	default:
+		b["IndicatorLED"] = "Off"
+	}
 }
 
 func (p *personality) bootBody() body {
@@ -260,6 +274,7 @@ func (p *personality) growChassis(l layout) {
 			"SKU": m.sku(), "PowerState": "Off", "Status": healthy(), "NetworkAdapters": ref(p.chassis + "/NetworkAdapters"), "PCIeDevices": ref(p.chassis + "/PCIeDevices"),
 			"Links": body{"ComputerSystems": []any{ref(p.system)}, "ManagedBy": []any{ref(p.manager)}},
 		})
+		p.locate(b)
 		if p.parts.subsystems {
 			b["PowerSubsystem"], b["ThermalSubsystem"], b["Sensors"] = ref(p.chassis+"/PowerSubsystem"), ref(p.chassis+"/ThermalSubsystem"), ref(p.chassis+"/Sensors")
 		}

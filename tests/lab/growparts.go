@@ -76,6 +76,9 @@ func (p *personality) growStorage(l layout) {
 			"Status": body{"State": "Enabled", "Health": "OK", "HealthRollup": "OK"}, "Links": body{"Enclosures": []any{ref(p.chassis)}},
 			"Drives": refs(at+"/Drives", m.present(m.drives(), p.parts.drive)...), "Drives@odata.count": len(m.present(m.drives(), p.parts.drive)),
 		})
+		if p.parts.volumes != volumesNone {
+			b["Volumes"] = ref(at + "/Volumes")
+		}
 		if p.parts.subsystems {
 			b["Controllers"] = ref(at + "/Controllers")
 		} else {
@@ -86,6 +89,14 @@ func (p *personality) growStorage(l layout) {
 		return b
 	})
 	l.lists[at+"/Drives"] = list{"Drive", func(m *Machine) []string { return m.present(m.drives(), p.parts.drive) }, p.driveBody}
+	if p.parts.volumes != volumesNone {
+		l.lists[at+"/Volumes"] = list{"Volume", func(m *Machine) []string {
+			if p.parts.volumes == volumesEmpty {
+				return nil
+			}
+			return m.present(m.drives(), p.parts.drive)
+		}, p.volumeBody}
+	}
 	if p.parts.subsystems {
 		l.one("StorageController", at+"/Controllers/0", func(*Machine) body {
 			return p.thing("StorageController", at+"/Controllers/0", "NVMe controller", body{"Status": healthy(), "SupportedDeviceProtocols": []string{"NVMe"}})
@@ -93,14 +104,30 @@ func (p *personality) growStorage(l layout) {
 	}
 }
 
+// volumeBody is the volume that is a whole drive.
+func (p *personality) volumeBody(m *Machine, id, at string) body {
+	drives := p.system + "/Storage/" + p.parts.storage + "/Drives"
+	b := p.thing("Volume", at, "Volume "+id, body{
+		"CapacityBytes": driveBytes, "BlockSizeBytes": 512, "RAIDType": "None", "Status": m.status(id), "Links": body{"Drives": refs(drives, id)},
+	})
+	if !p.complete { // of an older schema
+		b["RAIDType"], b["VolumeType"] = nil, "RawDevice"
+	}
+	return b
+}
+
 func (p *personality) driveBody(m *Machine, id, at string) body {
+	links := body{"Chassis": ref(p.chassis)}
+	if p.parts.volumes == volumesDrives {
+		links["Volumes"] = refs(p.system+"/Storage/"+p.parts.storage+"/Volumes", id)
+	}
 	return p.thing("Drive", at, "Drive "+id, body{
 		"CapacityBytes": driveBytes, "BlockSizeBytes": 512, "MediaType": "SSD", "Protocol": "NVMe", "Manufacturer": "Lab Drives", "Model": driveModel,
 		"SerialNumber": m.partSerial(id), "PartNumber": "LD960", "Revision": m.firmwareOf("drive", "1.2.0"), "FailurePredicted": false,
 		"PredictedMediaLifeLeftPercent": 99, "HotspareType": "None", "Status": m.status(id),
 		"Identifiers":      []any{body{"DurableNameFormat": "EUI", "DurableName": m.eui(id)}},
 		"PhysicalLocation": body{"PartLocation": body{"LocationType": "Bay", "ServiceLabel": id}},
-		"Links":            body{"Chassis": ref(p.chassis)},
+		"Links":            links,
 	})
 }
 
@@ -307,7 +334,7 @@ func (p *personality) legacyPower(m *Machine) body {
 	var all []any
 	for i, id := range m.present(supplies, p.parts.psu) {
 		all = append(all, body{
-			"@odata.id": fmt.Sprintf("%s#/PowerSupplies/%d", at, i), "MemberId": id, "Name": "Power supply " + id, "PowerSupplyType": "AC", "PowerCapacityWatts": supplyWatts,
+			"@odata.id": fmt.Sprintf("%s#/PowerSupplies/%d", at, i), "MemberId": fmt.Sprint(i), "Name": "Power supply " + id, "PowerSupplyType": "AC", "PowerCapacityWatts": supplyWatts,
 			"Manufacturer": "Lab Power", "Model": "LP1100", "PartNumber": "LP1100-A", "SerialNumber": m.partSerial(id), "FirmwareVersion": m.firmwareOf("psu", "1.03"),
 			"LineInputVoltage": 230, "LastPowerOutputWatts": 120, "Status": m.status(id),
 		})
@@ -325,13 +352,13 @@ func (p *personality) legacyThermal(m *Machine) body {
 	var turning, warm []any
 	for i, id := range m.present(fans, p.parts.fan) {
 		turning = append(turning, body{
-			"@odata.id": fmt.Sprintf("%s#/Fans/%d", at, i), "MemberId": id, "Name": "Fan " + id, "Reading": 30, "ReadingUnits": "Percent", "Status": m.status(id),
+			"@odata.id": fmt.Sprintf("%s#/Fans/%d", at, i), "MemberId": fmt.Sprint(i), "Name": "Fan " + id, "Reading": 30, "ReadingUnits": "Percent", "Status": m.status(id),
 		})
 	}
 	for _, s := range m.sensorsOf() {
 		if s.kind == "Temperature" {
 			warm = append(warm, body{
-				"@odata.id": fmt.Sprintf("%s#/Temperatures/%d", at, len(warm)), "MemberId": s.id, "Name": s.id, "ReadingCelsius": s.reading,
+				"@odata.id": fmt.Sprintf("%s#/Temperatures/%d", at, len(warm)), "MemberId": fmt.Sprint(len(warm)), "Name": s.id, "ReadingCelsius": s.reading,
 				"UpperThresholdCritical": s.limit, "PhysicalContext": s.context, "Status": m.status(s.id),
 			})
 		}

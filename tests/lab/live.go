@@ -14,7 +14,7 @@ func (m *Machine) live(at string, b body) {
 			m.liveSystem(b)
 		}
 		if at == m.kind.settings {
-			locked(m, func() any { b["Boot"] = body{"BootOrder": m.pendingOrderLocked()}; return nil })
+			locked(m, func() any { m.liveSettingsLocked(b); return nil })
 		}
 	case "Chassis":
 		if at == m.kind.chassis && b["PowerState"] != nil {
@@ -67,19 +67,9 @@ func (m *Machine) liveSystem(b body) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	b["PowerState"] = s.Power
-	boot, ok := b["Boot"].(body)
-	if !ok {
-		boot = body{}
-		b["Boot"] = boot
-	}
-	boot["BootSourceOverrideEnabled"], boot["BootSourceOverrideTarget"] = m.override.enabled, m.override.target
-	if m.fault.Kind == FaultEmulator && m.override.enabled == "Disabled" {
-		boot["BootSourceOverrideEnabled"], boot["BootSourceOverrideTarget"] = "Continuous", "Hdd"
-	}
-	if m.override.mode != "" {
-		boot["BootSourceOverrideMode"] = m.override.mode
-	}
-	if m.kind.boot.http {
+	boot, _ := b["Boot"].(body) // a capture may have none
+	m.liveOverrideLocked(boot)
+	if m.kind.boot.http && boot != nil {
 		boot["HttpBootUri"] = nil
 		if m.httpURI != "" {
 			boot["HttpBootUri"] = m.httpURI
@@ -93,6 +83,33 @@ func (m *Machine) liveSystem(b body) {
 	}
 	if !m.reset.IsZero() {
 		b["LastResetTime"] = m.reset.UTC().Format(time.RFC3339)
+	}
+}
+
+// liveSettingsLocked lays over a system's settings object what the next boot is
+// from.
+func (m *Machine) liveSettingsLocked(b body) {
+	boot, _ := b["Boot"].(body)
+	if boot["BootOrder"] != nil {
+		boot["BootOrder"] = m.pendingOrderLocked()
+	}
+	m.liveOverrideLocked(boot)
+}
+
+// overrideNames are the properties of a boot override.
+var overrideNames = []string{"BootSourceOverrideEnabled", "BootSourceOverrideTarget", "BootSourceOverrideMode"}
+
+// liveOverrideLocked lays the override over boot settings that have the properties
+// of one: a capture may have none of them, or have them in its settings object.
+func (m *Machine) liveOverrideLocked(boot body) {
+	o := m.override
+	if m.fault.Kind == FaultEmulator && o.enabled == "Disabled" {
+		o.enabled, o.target = "Continuous", "Hdd"
+	}
+	for i, is := range []string{o.enabled, o.target, o.mode} {
+		if _, has := boot[overrideNames[i]]; has && is != "" {
+			boot[overrideNames[i]] = is
+		}
 	}
 }
 

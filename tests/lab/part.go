@@ -21,6 +21,15 @@ type Parts struct {
 	Firmware map[string]string `json:"firmware,omitempty"`
 }
 
+// volumeHabit is what a BMC lists as the volumes of drives that are in no array.
+type volumeHabit string
+
+const (
+	volumesNone   volumeHabit = ""       // there is no such collection
+	volumesEmpty  volumeHabit = "empty"  // it has no members
+	volumesDrives volumeHabit = "drives" // each drive is one
+)
+
 // partHabits is what a BMC calls the parts of its machine, and where it has
 // them.
 type partHabits struct {
@@ -48,6 +57,8 @@ type partHabits struct {
 	// subsystems has PowerSubsystem, ThermalSubsystem and Sensors, legacy Power
 	// and Thermal.
 	subsystems, legacy bool
+	// volumes is which volumes the storage has.
+	volumes volumeHabit
 	// ports says whether an adapter has Ports; else it has NetworkPorts, which
 	// came before.
 	ports bool

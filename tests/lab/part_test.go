@@ -53,6 +53,61 @@ func TestPartsOfPersonalities(t *testing.T) {
 	})
 }
 
+// Parts within a resource are numbered as their paths are, storage has its volumes,
+// and machines a light by which they are found.
+func TestDetailsOfPersonalities(t *testing.T) {
+	kinds(t, lab.Latency{}, func(t *testing.T, f *lab.Fleet, b *bmc) {
+		all := walk(t, b)
+		for _, kind := range []string{"Power", "Thermal", "Storage"} {
+			for _, v := range of(all, kind) {
+				for _, list := range v {
+					parts, _ := list.([]any)
+					for _, p := range parts {
+						p, _ := p.(map[string]any)
+						if at, _ := p["@odata.id"].(string); p["MemberId"] != nil && !strings.HasSuffix(at, "/"+p["MemberId"].(string)) {
+							t.Errorf("%s has the MemberId %v", at, p["MemberId"])
+						}
+					}
+				}
+			}
+		}
+		for at, v := range of(all, "ComputerSystem") {
+			if v["Boot"] != nil && v["UUID"] != nil && v["IndicatorLED"] == nil && v["LocationIndicatorActive"] == nil {
+				t.Errorf("%s has no light", at)
+			}
+		}
+		storages, volumes := of(all, "Storage"), of(all, "Volume")
+		for at, v := range storages {
+			if v["Volumes"] == nil && f.Machine("n1").State().Personality != "ilo5" {
+				t.Errorf("%s has no volumes", at)
+			}
+		}
+		if want := map[string]int{"plain": 2, "idrac9": 2}[f.Machine("n1").State().Personality]; len(volumes) != want {
+			t.Errorf("there are %d volumes, want %d", len(volumes), want)
+		}
+	})
+}
+
+// A BMC says which apply times a change of the BIOS may name, and a window that
+// it is to wait for has a beginning and an end.
+func TestApplyTimes(t *testing.T) {
+	f := build(t, one(lab.Latency{}))
+	b := beside(t, f)
+	_, settings, _ := b.bios(f)
+	when, _ := b.want(200, "GET", settings, "")["@Redfish.SettingsApplyTime"].(map[string]any)
+	if fmt.Sprint(when["ApplyTime@Redfish.AllowableValues"]) != "[OnReset]" || when["ApplyTime"] != "OnReset" {
+		t.Errorf("the apply times are %v", when)
+	}
+	f = build(t, one(lab.Latency{}, func(c *lab.MachineConfig) { c.Personality = "idrac9" }))
+	b = beside(t, f)
+	_, settings, _ = b.bios(f)
+	const change = `{"Attributes": {"LogicalProc": "Disabled"}, "@Redfish.SettingsApplyTime": {"ApplyTime": "AtMaintenanceWindowStart"%s}}`
+	if v := b.want(400, "PATCH", settings, fmt.Sprintf(change, "")); !strings.Contains(fmt.Sprint(v), "MaintenanceWindowStartTime") {
+		t.Errorf("without a window the answer is %v", v)
+	}
+	ok(t, b, "PATCH", settings, fmt.Sprintf(change, `, "MaintenanceWindowStartTime": "2031-01-01T00:00:00Z", "MaintenanceWindowDurationInSeconds": 600`))
+}
+
 // What is taken out is not there, or a place that is empty.
 func TestPartsThatAreMissing(t *testing.T) {
 	f := build(t, one(lab.Latency{}, func(c *lab.MachineConfig) { c.Parts.Missing = []string{"drive2"} }))

@@ -10,7 +10,7 @@ func (p *personality) plainParts() partHabits {
 		processorModel: "Lab Processor 32", processorMaker: "Lab Processors", memoryKind: "DDR5", cores: 32,
 		storage: "nvme", drive: numbered("drive%d"), adapter: "nic1", pcie: "slot1", port: numbered("%d"), function: numbered("function%d"),
 		ethernet: numbered("eth%d"), management: "eth0", psu: numbered("psu%d"), fan: numbered("fan%d"),
-		subsystems: true, ports: true,
+		subsystems: true, ports: true, volumes: volumesDrives,
 		firmware: func(_ int, component, _ string) string { return component },
 		logs:     []logHabit{{p.system + "/LogServices/SEL", "SEL"}},
 	}
@@ -23,7 +23,7 @@ func (p *personality) dellParts() partHabits {
 		storage: "CPU.1", drive: func(n int) string { return fmt.Sprintf("Disk.Bay.%d:Enclosure.Internal.0-1", n-1) },
 		adapter: "NIC.Integrated.1", pcie: "49-0", port: numbered("NIC.Integrated.1-%d"), function: numbered("NIC.Integrated.1-%d-1"),
 		ethernet: numbered("NIC.Integrated.1-%d-1"), management: "NIC.1", psu: numbered("PSU.Slot.%d"), fan: numbered("Fan.Embedded.%dA"),
-		backplane: "Enclosure.Internal.0-1", subsystems: true, legacy: true,
+		backplane: "Enclosure.Internal.0-1", subsystems: true, legacy: true, volumes: volumesDrives,
 		firmware: func(n int, component, version string) string {
 			names := map[string]string{"bmc": "25227-%s__iDRAC.Embedded.1-1", "bios": "159-%s__BIOS.Setup.1-1", "nic": "108089-%s__NIC.Integrated.1-1-1", "psu": "108076-%s__PSU.Slot.1"}
 			return "Installed-" + fmt.Sprintf(or(names[component], "107649-%s__Disk.Bay.0:Enclosure.Internal.0-1"), version)
@@ -50,7 +50,7 @@ func (p *personality) lenovoParts() partHabits {
 		processorModel: "Intel(R) Xeon(R) Platinum 8362 CPU @ 2.80GHz", processorMaker: "Intel(R) Corporation", memoryKind: "DDR4", cores: 32,
 		storage: "Direct_Attached_NVMe", drive: func(n int) string { return fmt.Sprintf("Drive.Bay_%d", n-1) }, adapter: "slot-27", pcie: "slot_27", port: numbered("%d"),
 		function: func(n int) string { return fmt.Sprintf("slot_27.%02d", n-1) }, ethernet: numbered("NIC%d"), management: "NIC", psu: numbered("PSU%d"), fan: numbered("Fan_%dA_Tach"),
-		backplane: "3", subsystems: true, legacy: true, ports: true,
+		backplane: "3", subsystems: true, legacy: true, ports: true, volumes: volumesEmpty,
 		firmware: func(n int, component, _ string) string {
 			return map[string]string{"bmc": "BMC-Primary", "bios": "UEFI", "nic": "Slot_27.1", "psu": "PSU1", "drive": "Disk1"}[component]
 		},

@@ -164,7 +164,7 @@ type waitHabits struct {
 // kind makes the personality of a machine, which may be one of an enclosure.
 func kind(c MachineConfig, enclosed bool) (*personality, error) {
 	if c.Capture != "" {
-		return readCapture(c.Capture)
+		return readCapture(c.Capture, c.SystemID)
 	}
 	standard := func() *personality { return plain(or(c.SystemID, "1"), enclosed) }
 	of := map[string]func() *personality{"": standard, "plain": standard, "idrac9": idrac9, "ilo5": ilo5, "xcc": xcc}[c.Personality]

@@ -124,7 +124,7 @@ func (b *Browser) write(width int, unfolded bool, pages []*Page) string {
 	b.t.Helper()
 	var articles []template.HTML
 	for _, p := range pages {
-		text := p.HTML()
+		text := strings.ReplaceAll(p.HTML(), "<blockquote>\n<p>[!CAUTION]", "<blockquote class=\"caution\">\n<p>Caution")
 		if unfolded {
 			text = strings.ReplaceAll(text, "<details>", "<details open>")
 		}
@@ -152,7 +152,12 @@ body { margin: 20px; font: 14px/1.5 sans-serif; color: #1f2328; background: #fff
 article { width: {{.Width}}px; box-sizing: border-box; padding: 16px; margin-bottom: 20px; border: 1px solid #d1d9e0; border-radius: 6px; overflow-wrap: break-word }
 article > * { margin: 0 0 16px }
 article > :last-child { margin-bottom: 0 }
-ul { padding-left: 2em }
+ul, ol { padding-left: 2em }
+h3 { font-size: 1.25em; line-height: 1.25 }
+sub { color: #59636e; font-size: 12px; vertical-align: baseline }
+blockquote { padding: 0 1em; border-left: .25em solid #d1d9e0; color: #59636e }
+blockquote.caution { border-color: #cf222e; color: inherit; padding: 8px 16px }
+blockquote > p { margin: 0 }
 a { color: #0969da }
 code { padding: .2em .4em; font: 85% monospace; background: #818b981f; border-radius: 6px; white-space: break-spaces }
 table { display: block; width: max-content; max-width: 100%; overflow: auto; border-collapse: collapse }

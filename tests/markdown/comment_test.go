@@ -51,8 +51,8 @@ func TestCommentsOnGitHub(t *testing.T) {
 		if verdict, _, _ := strings.Cut(heading, "\n"); first != verdict {
 			t.Errorf("%s: it begins %q, want %q", name, first, verdict)
 		}
-		if strings.Contains(text, "|---|") != (len(p.Rows()) > 1) {
-			t.Errorf("%s: rows %v", name, p.Rows())
+		if want, got := strings.Count(text, "\n|---|"), len(p.Tables()); got != want {
+			t.Errorf("%s: %d tables, want %d: %v", name, got, want, p.Tables())
 		}
 		for _, words := range p.Text("p") {
 			if strings.ContainsAny(words, "*`<>|") || strings.Contains(words, "](") {
@@ -79,9 +79,11 @@ func harmless(t *testing.T, p *Page) {
 			t.Errorf("it leads to %q", to)
 		}
 	}
-	for i, cells := range p.Rows() {
-		if cells != 4 {
-			t.Errorf("row %d of the table has %d cells", i, cells)
+	for _, rows := range p.Tables() {
+		for i, cells := range rows {
+			if cells < 2 || cells > 4 || cells != rows[0] {
+				t.Errorf("row %d of a table has %d cells, its header %d", i, cells, rows[0])
+			}
 		}
 	}
 }
@@ -166,9 +168,13 @@ func hostile(one, other string) map[string]string {
 	}{
 		"refused": {nil, site.Landing{Refused: true, Waits: one, Unapproved: other}},
 		"held":    {held, site.Landing{InForce: now, Revision: one, Asked: held, ObserveOnly: other}},
-		"halted":  {nil, site.Landing{InForce: now, Rollout: rollout(site.RolloutStatus{Halted: one, HaltedSince: now})}},
-		"stuck":   {nil, site.Landing{InForce: now, Stuck: map[string]string{n3: other}, Rollout: rollout(site.RolloutStatus{Proven: now})}},
-		"ended":   {nil, site.Landing{InForce: now, Done: true, Rollout: rollout(site.RolloutStatus{Ended: now})}},
+		"halted": {nil, site.Landing{InForce: now, Rollout: rollout(site.RolloutStatus{Halted: one, HaltedSince: now}),
+			Machines: []site.MachineNow{{Node: n1, State: site.MachineFailed, Change: &p.Nodes[0].Steps[0].Changes[0]},
+				{Node: n2, State: site.MachineFailed, Change: &p.Nodes[0].Steps[0].Changes[0]}}}},
+		"running": {nil, site.Landing{InForce: now, Rollout: rollout(site.RolloutStatus{}), Lines: map[string]site.Origin{n1: origin}, Machines: []site.MachineNow{
+			{Node: n1, State: site.MachineRunning, What: "does " + one, Since: now}, {Node: n2, State: site.MachineWaiting, What: "for " + other}}}},
+		"stuck": {nil, site.Landing{InForce: now, Stuck: map[string]string{n3: other}, Rollout: rollout(site.RolloutStatus{Proven: now})}},
+		"ended": {nil, site.Landing{InForce: now, Done: true, Rollout: rollout(site.RolloutStatus{Ended: now})}},
 	} {
 		r.Held, r.Landing = l.held, &l.landing
 		b.Reset()

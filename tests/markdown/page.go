@@ -143,21 +143,24 @@ func textOf(n *dom.Node) string {
 	return b.String()
 }
 
-// Rows are how many cells each row of a table has.
-func (p *Page) Rows() (cells []int) {
+// Tables are how many cells each row of each table has.
+func (p *Page) Tables() (tables [][]int) {
 	for n := range p.root.Descendants() {
-		if n.Data != "tr" {
-			continue
-		}
-		count := 0
-		for c := range n.ChildNodes() {
-			if c.Type == dom.ElementNode {
-				count++
+		switch n.Data {
+		case "table":
+			tables = append(tables, nil)
+		case "tr":
+			count := 0
+			for c := range n.ChildNodes() {
+				if c.Type == dom.ElementNode {
+					count++
+				}
 			}
+			last := len(tables) - 1
+			tables[last] = append(tables[last], count)
 		}
-		cells = append(cells, count)
 	}
-	return cells
+	return tables
 }
 
 // Found is what GitHub makes something of in the text, which is not in code or

@@ -42,7 +42,7 @@ func TestWhatBecomesOfText(t *testing.T) {
 			t.Errorf("%s (-want +got)\n%s", c.what, d)
 		}
 	}
-	if d := cmp.Diff([]int{2, 2}, Render("|a|b|\n|-|-|\n|c|d|e|").Rows()); d != "" {
+	if d := cmp.Diff([][]int{{2, 2}}, Render("|a|b|\n|-|-|\n|c|d|e|").Tables()); d != "" {
 		t.Error(d)
 	}
 }

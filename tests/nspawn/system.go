@@ -153,7 +153,7 @@ const (
 	Shared   Network = ""                  // what the test itself reaches
 )
 
-// Unpack gives the file system of such a system, which does not run.
+// Unpack gives the folder of a system that does not run.
 func Unpack(t testing.TB) (root string) {
 	t.Helper()
 	root = t.TempDir()

@@ -12,7 +12,7 @@ var holds = []Rule{
 	{
 		Code: "paused-decommission", Severity: site.SeverityWarning,
 		What:  "A node to be decommissioned is not paused.",
-		Why:   "A pause keeps every hand off the machine, so the removal waits for its end.",
+		Why:   "Slipway does not change a paused machine, so the removal waits until the pause ends.",
 		Wrong: `nodes: "n1": {decommission: true, paused: {by: "mw", reason: "disk swap", until: "2026-03-01T18:00:00Z"}}`,
 		Right: `nodes: "n1": decommission: true`,
 		Node: func(_ *site.Site, n *site.Node) []site.Finding {

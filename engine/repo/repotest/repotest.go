@@ -28,6 +28,9 @@ type Repo struct {
 	Dir string
 }
 
+// Of is the repository in a folder.
+func Of(t testing.TB, dir string) *Repo { return &Repo{t, dir} }
+
 // Init makes a repository without a commit, whose branch is main.
 func Init(t testing.TB) *Repo {
 	t.Helper()
