@@ -1,5 +1,10 @@
 package item
 
+import (
+	"strconv"
+	"strings"
+)
+
 // The kinds of items, which begin their keys.
 const (
 	// Of the facet base.
@@ -12,6 +17,7 @@ const (
 	KindRepositories = "repositories" // repositories.NAME; field "", Body Repository
 	KindPackages     = "packages"     // packages.NAME; fields version and state
 	KindLanguage     = "language"     // language.NAME: a virtual environment; field "", Body Language
+	KindPatch        = "patch"        // the key itself; fields level and snapshot, Body Patch
 	// Of the facet config.
 	KindFiles   = "files"   // files.PATH; fields content, mode, owner ("root:root"), state; Body File
 	KindUnits   = "units"   // units.NAME; fields content, enabled, state; Body Unit
@@ -77,6 +83,33 @@ type Repository struct {
 	Pin int `json:"pin,omitempty"`
 }
 
+// Text is the canonical text of a repository: "URL SUITE COMPONENTS key sha256:… pin N",
+// without the parts that it does not have.
+func (r Repository) Text() string {
+	parts := []string{r.URL}
+	if r.Suite != "" {
+		parts = append(parts, r.Suite)
+	}
+	parts = append(parts, r.Components...)
+	if key := r.KeyFile(); key != nil {
+		parts = append(parts, "key", Digest(key))
+	}
+	if r.Pin != 0 {
+		parts = append(parts, "pin", strconv.Itoa(r.Pin))
+	}
+	return strings.Join(parts, " ")
+}
+
+// KeyFile is the key as a file has it: without blanks around, one line break at
+// the end. It is nil without a key.
+func (r Repository) KeyFile() []byte {
+	key := strings.TrimSpace(r.Key)
+	if key == "" {
+		return nil
+	}
+	return []byte(key + "\n")
+}
+
 // Language is the body of an environment of a language's own packages at pinned
 // versions.
 type Language struct {
@@ -85,6 +118,40 @@ type Language struct {
 	Packages map[string]string `json:"packages"`
 	Index    string            `json:"index,omitempty"`
 }
+
+// Text is the canonical text of an environment: "NAME==VERSION, … in PATH", with
+// the names as PythonName has them.
+func (l Language) Text() string {
+	pinned := make([]string, 0, len(l.Packages))
+	for name, version := range l.Packages {
+		pinned = append(pinned, PythonName(name)+"=="+version)
+	}
+	return List(pinned) + " in " + l.Path
+}
+
+// PythonName is the name of a Python package as indexes compare names: in lower
+// case, with one "-" for each run of "-", "_" and ".".
+func PythonName(name string) string {
+	parts := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == '-' || r == '_' || r == '.' })
+	return strings.Join(parts, "-")
+}
+
+// Patch is the body of the upgrades that the system is to have.
+type Patch struct {
+	Level string `json:"level"` // PatchSecurity or PatchAll
+	// Snapshot is the state of the repositories that counts: a URL, or a time such
+	// as "20260101T000000Z". Empty, they count as they are.
+	Snapshot string `json:"snapshot,omitempty"`
+	// Except are the packages whose versions the design gives: upgrades leave them
+	// alone.
+	Except []string `json:"except,omitempty"`
+}
+
+// The levels of a patch.
+const (
+	PatchSecurity = "security"
+	PatchAll      = "all"
+)
 
 // Link is the body of one network interface.
 type Link struct {

@@ -89,4 +89,6 @@ func List(all []string) string {
 const (
 	Present = "present"
 	Absent  = "absent"
+	// Held is a package that is installed and that upgrades leave alone.
+	Held = "held"
 )
