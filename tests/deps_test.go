@@ -32,7 +32,7 @@ var rules = []struct{ importer, may string }{
 	{"engine/record", "engine/site engine/bios"},
 	{"engine/record/recordtest", ""},
 	{"engine/placement", "engine/site"},
-	{"engine/firstboot", "engine/site"},
+	{"engine/firstboot", "engine/site engine/item"},
 	{"engine/firstboot/seed", "engine/site engine/secret engine/driver engine/sitekey engine/firstboot"},
 	{"engine/forge", "engine/site engine/secret"},
 	{"engine/driver", "engine/site engine/secret"},

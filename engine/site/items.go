@@ -17,6 +17,9 @@ type References struct {
 	Family string `json:"family,omitempty"`
 	// Links are the node's interfaces with what its networks say of them, by name.
 	Links map[string]item.Link `json:"links,omitempty"`
+	// Texts are what contents of files come to in which {…} stands for values of
+	// the node, by their path in it: "system.files./etc/motd.content".
+	Texts map[string]string `json:"texts,omitempty"`
 }
 
 // Items are what the design asks of a facet inside the installed system, in
@@ -26,7 +29,7 @@ func (n *Node) Items(f Facet) []item.Item { return n.ItemsIn(f, n.References.Fam
 
 // ItemsIn are the items in a system of that family.
 func (n *Node) ItemsIn(f Facet, family string) []item.Item {
-	system := n.System.with(n.Families[family])
+	system := n.filled("system.", n.System).with(n.filled("families."+family+".", n.Families[family]))
 	var items []item.Item
 	switch f {
 	case FacetBase:
@@ -44,6 +47,21 @@ func (n *Node) ItemsIn(f Facet, family string) []item.Item {
 	}
 	slices.SortFunc(items, func(a, b item.Item) int { return strings.Compare(a.Key, b.Key) })
 	return items
+}
+
+// filled is a part of the design with the contents that its templates come to.
+func (n *Node) filled(path string, s System) System {
+	if len(n.References.Texts) == 0 {
+		return s
+	}
+	s.Files = maps.Clone(s.Files)
+	for name, f := range s.Files {
+		if text, made := n.References.Texts[path+"files."+name+".content"]; made {
+			f.Content = &text
+			s.Files[name] = f
+		}
+	}
+	return s
 }
 
 // with is a system with what is designed for its family besides, which goes

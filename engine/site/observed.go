@@ -31,12 +31,42 @@ type FacetState struct {
 	// say; OneSource that it keeps the first of a designed order alone.
 	Sources   []string `json:"sources,omitempty"`
 	OneSource bool     `json:"oneSource,omitempty"`
+	// Owned are the keys of the items that Slipway made, for a facet inside the
+	// installed system; OwnedDigest names the list of them on the machine. Cannot says
+	// of keys why the system cannot have them.
+	Owned       []string `json:"owned,omitempty"`
+	OwnedDigest string   `json:"ownedDigest,omitempty"`
+	Cannot      Values   `json:"cannot,omitempty"`
 	// Busy says what is under way with the facet on the machine by itself;
 	// nothing is written meanwhile.
 	Busy string `json:"busy,omitempty"`
 	// Seen is when, Driver by which driver's scheme.
 	Seen   time.Time `json:"seen,omitzero"`
 	Driver string    `json:"driver,omitempty"`
+	// Unread says of keys of items why they could not be read: nothing is known of
+	// them then.
+	Unread Values `json:"unread,omitempty"`
+	// Waits says what must happen before all of it has its effect: WaitsReboot, or
+	// empty.
+	Waits string `json:"waits,omitempty"`
+	// System is the installed system that a facet inside it was seen in; nil for
+	// other facets.
+	System *Platform `json:"system,omitempty"`
+}
+
+// WaitsReboot is FacetState.Waits of what takes effect at the next boot.
+const WaitsReboot = "reboot"
+
+// Platform is what an installed system is, as far as its items depend on it.
+type Platform struct {
+	// Family is "debian", "rhel", or what os-release(5) says; ID and Release are
+	// its ID and VERSION_ID.
+	Family  string `json:"family,omitempty"`
+	ID      string `json:"id,omitempty"`
+	Release string `json:"release,omitempty"`
+	Kernel  string `json:"kernel,omitempty"`
+	// Network is what manages the network.
+	Network string `json:"network,omitempty"`
 }
 
 // Observed is what drivers saw of one machine.

@@ -138,6 +138,12 @@ type Step struct {
 	Disks      string `json:"disks,omitempty"`
 	Attempt    int    `json:"attempt,omitempty"`
 	Records    string `json:"records,omitempty"`
+	// Owned is the digest of the list of what Slipway made on the machine, as the
+	// records have it.
+	Owned string `json:"owned,omitempty"`
+	// Remove are the keys of items that Slipway made and that left the design. Each
+	// is removed, or set back to what was there before.
+	Remove []string `json:"remove,omitempty"`
 	// Resumed is set by the engine when the step was begun before a restart:
 	// the driver joins what is under way instead of starting over.
 	Resumed bool `json:"resumed,omitempty"`
