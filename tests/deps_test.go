@@ -26,7 +26,7 @@ var rules = []struct{ importer, may string }{
 	{"engine/repo", "engine/site engine/secret"},
 	{"engine/repo/repotest", "engine/repo engine/secret"},
 	{"engine/window", "engine/site"},
-	{"engine/plan", "engine/site engine/window engine/firstboot"},
+	{"engine/plan", "engine/site engine/item engine/window engine/firstboot"},
 	{"engine/ledger", "engine/site"},
 	{"engine/sitekey", "engine/site"},
 	{"engine/record", "engine/site engine/bios"},

@@ -120,6 +120,17 @@ func (o Observed) Seen() time.Time {
 	return last
 }
 
+// OwnedDigest is the list of what Slipway made inside the system, as it was seen;
+// false where nothing inside was.
+func (o Observed) OwnedDigest() (digest string, seen bool) {
+	for _, f := range InsideFacets {
+		if state := o.Facets[f]; !state.Seen.IsZero() {
+			return state.OwnedDigest, true
+		}
+	}
+	return "", false
+}
+
 // Merge returns o with everything that a newer observation saw put over it.
 func (o Observed) Merge(newer Observed) Observed {
 	merged := o
@@ -235,10 +246,24 @@ type Recorded struct {
 	Attempts map[Facet]Attempts `json:"attempts,omitempty"`
 	// Credentials is what became of the passwords that were sent, by endpoint.
 	Credentials map[EndpointKind]CredentialUse `json:"credentials,omitempty"`
+	// Owned is the list of what Slipway made inside the system, after our last run.
+	Owned Owned `json:"owned,omitzero"`
 	// Last is the state last shown to people, so that a restart does not
 	// begin every wait anew.
 	Last Shown `json:"last,omitzero"`
 }
+
+// Owned is the list of what Slipway made inside a system as the records have it.
+// Nothing is removed from a machine that shows another list.
+type Owned struct {
+	Digest string `json:"digest,omitempty"`
+	// Changing is set while a run of ours may be changing the list: what is seen of
+	// it next is ours.
+	Changing bool `json:"changing,omitempty"`
+}
+
+// Agrees says whether a machine shows the list that is recorded.
+func (o Owned) Agrees(seen FacetState) bool { return o.Digest == seen.OwnedDigest }
 
 // Certificate is a certificate that is trusted because it was the first.
 type Certificate struct {

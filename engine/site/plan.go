@@ -66,6 +66,7 @@ const (
 	ActionNetwork  Action = "apply-network"
 	ActionPackages Action = "install-packages"
 	ActionConfig   Action = "apply-config"
+	ActionKernel   Action = "set-kernel"
 	// ActionDefine makes the definition of a virtual machine as designed; what
 	// a running one takes over at a boot alone is pending until then.
 	ActionDefine Action = "define"
