@@ -38,7 +38,7 @@ var rules = []struct{ importer, may string }{
 	{"engine/driver", "engine/site engine/secret"},
 	{"engine/driver/sshclient", "engine/site engine/driver engine/secret"},
 	{"engine/driver/sshclient/sshdtest", ""},
-	{"engine/driver/drivertest", "engine/site engine/driver engine/secret engine/plan"},
+	{"engine/driver/drivertest", "engine/site engine/driver engine/secret engine/plan engine/item"},
 	{"engine/design", "engine/site engine/design/rule schema"},
 	{"engine/design/rule", "engine/site engine/window schema"},
 	{"engine", "engine/site engine/secret engine/repo engine/window engine/plan engine/record engine/driver engine/design engine/placement engine/firstboot engine/firstboot/seed engine/ledger engine/sitekey engine/artifact"},

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -40,18 +41,31 @@ func (w wish) isThere(key string) bool {
 	return installed
 }
 
+// fieldOf is a field of a facet in a change: "config.files./etc/motd.mode". A kind
+// of item with the name of the facet is named once: "packages.nginx.version".
+func fieldOf(f site.Facet, field string) string {
+	if strings.HasPrefix(field, string(f)+".") && site.IsInside(f) {
+		return field
+	}
+	return string(f) + "." + field
+}
+
 // addedItems tells an item that is not there at all as one change.
 func (w wish) addedItems(f site.Facet, changes []site.Change) []site.Change {
+	byField := map[string]site.Change{}
+	for _, c := range changes {
+		byField[c.Field] = c
+	}
 	var short []site.Change
 	for _, i := range w.Items {
 		var of []site.Change
-		for _, c := range changes {
-			if w.Keys[strings.TrimPrefix(c.Field, string(f)+".")] == i.Key {
+		for _, field := range slices.Sorted(maps.Keys(i.Fields)) {
+			if c, differs := byField[fieldOf(f, item.Name(i.Key, field))]; differs {
 				of = append(of, c)
 			}
 		}
 		if len(of) > 1 && len(of) == len(i.Fields) && !w.isThere(i.Key) {
-			whole := site.Change{Field: string(f) + "." + i.Key, Have: item.Absent, Want: inWords(of), Origin: of[0].Origin}
+			whole := site.Change{Field: fieldOf(f, i.Key), Have: item.Absent, Want: inWords(of), Origin: of[0].Origin}
 			if of[0].Have == unknown {
 				whole.Have = unknown
 			}

@@ -34,7 +34,7 @@ func short(digest string) string { return digest[:min(len(digest), 12)] }
 func removals(f site.Facet, keys []string) []site.Change {
 	var changes []site.Change
 	for _, key := range keys {
-		changes = append(changes, site.Change{Field: string(f) + "." + key, Have: madeBySlipway, Want: setBackTo})
+		changes = append(changes, site.Change{Field: fieldOf(f, key), Have: madeBySlipway, Want: setBackTo})
 	}
 	return changes
 }

@@ -74,7 +74,7 @@ func (w wish) diff(n *site.Node, f site.Facet, seen site.FacetState) []site.Chan
 // change is one field that is not as asked, with where it was designed:
 // "boot.order", or "power" for a facet that is a single value in the design.
 func (w wish) change(n *site.Node, f site.Facet, field, have string) site.Change {
-	c := site.Change{Field: string(f) + "." + field, Have: have, Want: w.Want[field]}
+	c := site.Change{Field: fieldOf(f, field), Have: have, Want: w.Want[field]}
 	from := cmp.Or(w.From[field], field)
 	if from != field && from != site.AttributeField(field) {
 		c.Intent = from
@@ -115,7 +115,7 @@ func unresolved(n *site.Node, f site.Facet, seen site.FacetState) []string {
 	}
 	var found []string
 	for _, field := range slices.Sorted(maps.Keys(why)) {
-		path := string(f) + "." + field + ": "
+		path := fieldOf(f, field) + ": "
 		place := placed(w.designedAt(n, f, field))
 		if field == site.FieldState && ownTerms(f) {
 			path, place = "", placed(n.Place)
