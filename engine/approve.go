@@ -632,6 +632,7 @@ func (e *Engine) closeAccount(ctx context.Context, node, why string) error {
 func (e *Engine) approveNode(ctx context.Context, w *worker, o site.Order) (string, error) {
 	e.mu.Lock()
 	leaving, a, p := w.leaving, w.memory.Recorded.Adopted, w.plan
+	digest, disowned := plan.Disowned(w.memory)
 	e.mu.Unlock()
 	switch {
 	case leaving && w.busy():
@@ -646,6 +647,10 @@ func (e *Engine) approveNode(ctx context.Context, w *worker, o site.Order) (stri
 	case a != nil && a.Settled.IsZero():
 		defer w.wakeUp()
 		return w.name + " may be disrupted to be as designed", w.save(ctx, settle)
+	case disowned:
+		defer w.wakeUp()
+		return "the list on " + w.name + " of what Slipway made is accepted; what left the design is removed",
+			w.save(ctx, func(r *site.Recorded) { r.Owned = site.Owned{Digest: digest} })
 	}
 	return "", fmt.Errorf("%w: nothing to approve for %s. To approve destructive steps, pass the digest that `slipway approve` shows", site.ErrRefused, w.name)
 }

@@ -415,6 +415,7 @@ func (w *worker) noteBegun(ctx context.Context, j job, s site.Step) (site.Step, 
 		if s.Action == site.ActionInstall {
 			giveWay(r, s)
 		}
+		changesOwned(r, s, j.memory.Observed)
 		if !s.Resumed {
 			r.InFlight = &site.InFlight{Step: s, Since: time.Now(), Revision: j.revision.ID, Term: term, Served: served}
 		} else if r.InFlight != nil && r.InFlight.Served != served {

@@ -127,12 +127,18 @@ func (e *Engine) whyReadOnlyLocked() string {
 }
 
 // firstContactGate asks a person before a machine that was never seen as
-// designed is disrupted: the design may be wrong about it. A destructive step
-// has its own approval.
+// designed is disrupted, or a system changed inside that Slipway did not install:
+// the design may be wrong about it. A destructive step has its own approval.
 func firstContactGate(w *worker, t try) *held {
-	a := w.memory.Recorded.Adopted
-	if t.step.Impact != site.ImpactReboot || t.site.Rollout.FirstContact == "repair" || a != nil && !a.Settled.IsZero() {
+	r := w.memory.Recorded
+	met := site.IsInside(t.step.Facet) && r.Installed == nil
+	if t.step.Impact != site.ImpactReboot && !met || t.step.Impact == site.ImpactDestructive ||
+		t.site.Rollout.FirstContact == "repair" || r.Adopted != nil && !r.Adopted.Settled.IsZero() {
 		return nil
+	}
+	if met {
+		return &held{state: site.Blocked, person: true, release: "`slipway approve " + w.name + "`", approve: fmt.Sprintf("%s may change its system, for the first time", t.step.Action),
+			sentence: fmt.Sprintf("first contact: Slipway did not install the system, and %s would change it; if the plan is right, run `slipway approve %s`", t.step.Action, w.name)}
 	}
 	return &held{state: site.Blocked, person: true, release: "`slipway approve " + w.name + "`", approve: fmt.Sprintf("%s may disrupt its machine, for the first time", t.step.Action),
 		sentence: fmt.Sprintf("first contact: the machine was never seen as designed, and %s would disrupt it; if the design is right, run `slipway approve %s`", t.step.Action, w.name)}

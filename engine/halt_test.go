@@ -28,7 +28,14 @@ func at(cron string) map[string]*site.Window {
 func (w *world) carry(d *site.Site) []string {
 	var those []string
 	for _, name := range d.NodeNames() {
-		if w.fleet.Machine(name).Have(site.FacetPackages)["design"] == d.Nodes[name].Want(site.FacetPackages)["design"] {
+		have := w.fleet.Machine(name).Have(site.FacetPackages)
+		missing := 0
+		for field, want := range d.Nodes[name].Want(site.FacetPackages) {
+			if have[field] != want {
+				missing++
+			}
+		}
+		if missing == 0 {
 			those = append(those, name)
 		}
 	}

@@ -74,7 +74,7 @@ func (w *worker) look(ctx context.Context, j job) (view, error) {
 		v.seen = seen
 	}
 	if w.looksInside(j, v.seen) {
-		seen, err := w.observe(ctx, j, site.OS, append(w.designedFacets(j.node, site.OS), site.FacetOS))
+		seen, err := w.observe(ctx, j, site.OS, append(w.insideFacets(j), site.FacetOS))
 		if err != nil && j.memory.Recorded.UnderWay() > 0 {
 			v.dark = true
 			return v, nil // an installer need not answer
@@ -106,8 +106,24 @@ func (w *worker) looksInside(j job, seen site.Observed) bool {
 // endpoint serves and the design speaks of.
 func (w *worker) designedFacets(n *site.Node, kind site.EndpointKind) []site.Facet {
 	var facets []site.Facet
-	for _, f := range []site.Facet{site.FacetFirmware, site.FacetBIOS, site.FacetBase, site.FacetNetwork, site.FacetPackages, site.FacetConfig} {
+	for _, f := range append([]site.Facet{site.FacetFirmware, site.FacetBIOS}, site.InsideFacets...) {
 		if site.Facets[f].Endpoint == kind && w.e.serves[f] && n.Asks(f) {
+			facets = append(facets, f)
+		}
+	}
+	return facets
+}
+
+// insideFacets are those that the installed system is asked for: what the design
+// speaks of, and all that are served where Slipway has made something, which may
+// have left the design.
+func (w *worker) insideFacets(j job) []site.Facet {
+	if j.memory.Recorded.Owned == (site.Owned{}) {
+		return w.designedFacets(j.node, site.OS)
+	}
+	var facets []site.Facet
+	for _, f := range site.InsideFacets {
+		if w.e.serves[f] {
 			facets = append(facets, f)
 		}
 	}
@@ -116,8 +132,9 @@ func (w *worker) designedFacets(n *site.Node, kind site.EndpointKind) []site.Fac
 
 // differsInside says whether something inside was not seen as designed.
 func (w *worker) differsInside(j job) bool {
-	for _, f := range w.designedFacets(j.node, site.OS) {
-		if !plan.AsDesigned(j.node, f, j.memory.Observed.Facets[f]) {
+	for _, f := range w.insideFacets(j) {
+		seen := j.memory.Observed.Facets[f]
+		if j.node.Asks(f) && !plan.AsDesigned(j.node, f, seen) || len(seen.Left(j.node, f)) > 0 {
 			return true
 		}
 	}

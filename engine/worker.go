@@ -307,6 +307,7 @@ func (w *worker) learn(ctx context.Context, j *job, v view) error {
 	err := w.save(ctx, func(r *site.Recorded) {
 		adopt(r, j.node, observed)
 		noteReached(r, j.node, observed, w.e.serves)
+		noteOwned(r, v.seen)
 		plan.EndAttempts(j.node, r, observed, time.Now())
 		believeMarker(r, j.node, v.seen.Marker, signed, blank, published)
 		noteDecommission(r, j.node)
@@ -359,12 +360,8 @@ func move(r *site.Recorded) {
 // difference is known for drift.
 func noteReached(r *site.Recorded, n *site.Node, o site.Observed, serves map[site.Facet]bool) {
 	for f := range serves {
-		asked := n.Want(f)
-		if asked == nil || !plan.AsDesigned(n, f, o.Facets[f]) {
-			continue
-		}
-		is := asked.Digest()
-		if r.Reached[f] == is {
+		is := n.Asked(f)
+		if is == "" || r.Reached[f] == is || !plan.AsDesigned(n, f, o.Facets[f]) {
 			continue
 		}
 		r.Reached = maps.Clone(r.Reached)

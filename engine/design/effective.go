@@ -188,6 +188,7 @@ func (sh *shared) check(n *node) {
 	found := findings{}
 	found.add(n.findings...)
 	n.effective = nodeOf(n.layer, n.merged, &found)
+	n.effective.References = sh.references(n, &found)
 	if !sh.lost && !n.layer.broken {
 		more, facts := rule.OnNode(sh.site, n.effective)
 		found.add(more...)

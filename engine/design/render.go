@@ -70,6 +70,8 @@ type renderedNode struct {
 	Name    string `json:"name,omitempty"`
 	Origins string `json:"origins,omitempty"`
 	Place   string `json:"place,omitempty"`
+	// References follow from the rest of the site.
+	References string `json:"references,omitempty"`
 }
 
 // Render writes the effective design of a whole site, or of the named nodes

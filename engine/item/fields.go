@@ -59,25 +59,28 @@ func (l Logs) Fields() map[string]string {
 	return fields
 }
 
-// Fields are what is to be true of our part of hosts(5): the digest of all of it.
-func (h Hosts) Fields() map[string]string { return whole(h) }
+// Fields are what is to be true of our part of hosts(5): a digest of all of it.
+func (h Hosts) Fields() map[string]string {
+	text, _ := json.Marshal(h) // a map is written in order
+	return map[string]string{"": Digest(text)}
+}
 
-// Fields are what is to be true of a repository: the digest of all of it.
-func (r Repository) Fields() map[string]string { return whole(r) }
+// Fields are what is to be true of a repository.
+func (r Repository) Fields() map[string]string { return map[string]string{"": r.Text()} }
 
-// Fields are what is to be true of an environment: the digest of all of it.
-func (l Language) Fields() map[string]string { return whole(l) }
+// Fields are what is to be true of an environment.
+func (l Language) Fields() map[string]string { return map[string]string{"": l.Text()} }
+
+// Fields are what is to be true of upgrades.
+func (p Patch) Fields() map[string]string {
+	fields := map[string]string{"level": p.Level}
+	set(fields, "snapshot", p.Snapshot)
+	return fields
+}
 
 // Fields are what is to be true of a file.
 func (f File) Fields() map[string]string {
 	return map[string]string{"state": Present, "content": Digest(f.Content), "mode": f.Mode, "owner": f.Owner + ":" + f.Group}
-}
-
-// whole is the one field of an item that is a single value: the digest of its
-// body.
-func whole(body any) map[string]string {
-	text, _ := json.Marshal(body) // maps are written in order
-	return map[string]string{"": Digest(text)}
 }
 
 func set(fields map[string]string, name, value string) {

@@ -157,7 +157,7 @@ func planRest(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, serve
 	if !n.IsVirtual() || stateOf(m.Observed) == site.StateDefined {
 		planFacet(p, n, site.FacetBoot, m)
 	}
-	planRestart(p, n, m)
+	planRestart(p, n, m, staged(n))
 	planFacet(p, n, site.FacetPower, m)
 	if n.Power == "off" || Absent(m.Observed) && !isDue(n, m) {
 		return // there is no system to look into
@@ -167,12 +167,13 @@ func planRest(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, serve
 			planFacet(p, n, f, m)
 		}
 	}
+	planRestart(p, n, m, site.InsideFacets)
 }
 
 // inside are the facets of the installed system in the order of the role's
 // phases.
 func inside(r *site.Role) []site.Facet {
-	facets := []site.Facet{site.FacetBase, site.FacetNetwork, site.FacetPackages, site.FacetConfig}
+	facets := []site.Facet{site.FacetBase, site.FacetNetwork, site.FacetPackages, site.FacetKernel, site.FacetConfig}
 	slices.SortStableFunc(facets, func(a, b site.Facet) int { return PhaseIndex(r, r.PhaseOf(a)) - PhaseIndex(r, r.PhaseOf(b)) })
 	return facets
 }
@@ -260,7 +261,8 @@ func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 		return
 	}
 	w := wishFor(n, f, seen)
-	changes := w.diff(n, f, seen)
+	remove := planRemoval(p, n, f, m, seen)
+	changes := append(w.diff(n, f, seen), removals(f, remove)...)
 	if f == site.FacetDisks && isDue(n, m) {
 		changes = withoutDisk(n.Virtual.ImageDisk(), changes) // it is made anew
 	}
@@ -285,17 +287,23 @@ func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 		p.Blocked = append(p.Blocked, why...)
 		return
 	}
-	if w.reachedBy(seen) {
+	if w.reachedBy(seen) && len(remove) == 0 {
 		p.Waiting = string(f) + " is on its way to " + changes[0].Want
 		return
 	}
 	k := workOf(f, changes)
+	if w.replaces(f) {
+		k.Impact = site.ImpactReboot // services that run from what is replaced are restarted
+	}
 	if installs && k.Action == site.ActionPowerOn {
 		return // an installation ends with the machine on
 	}
 	step := site.Step{
 		Node: n.Name, Machine: n.Machine(), Facet: f, Action: k.Action, Changes: changes,
 		Impact: k.Impact, Reason: reason(seen, changes, drifted), Expect: takes(n, k.Action, k.Expect), Undo: k.Undo, Drift: drifted,
+	}
+	if site.IsInside(f) {
+		step.Owned, step.Remove = m.Recorded.Owned.Digest, remove
 	}
 	if anyHas(n, f, changes, seen, site.EffectReplace) && mayLose(n, m) {
 		step.Impact, step.Generation, step.Undo = site.ImpactDestructive, n.Generation, "cannot be undone"
@@ -307,14 +315,14 @@ func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 // IsDrift says whether a facet was once as it is designed now, so that a
 // difference is the machine's doing.
 func IsDrift(n *site.Node, f site.Facet, r site.Recorded) bool {
-	asked := n.Want(f)
-	return asked != nil && r.Reached[f] == asked.Digest()
+	asked := n.Asked(f)
+	return asked != "" && r.Reached[f] == asked
 }
 
 // AsDesigned says whether a facet was seen to be what the design asks for.
 func AsDesigned(n *site.Node, f site.Facet, seen site.FacetState) bool {
 	w := wishFor(n, f, seen)
-	return !seen.Seen.IsZero() && w.Want != nil && seen.Busy == "" && len(unresolved(n, f, seen)) == 0 && len(w.diff(n, f, seen)) == 0
+	return !seen.Seen.IsZero() && w.Want != nil && seen.Busy == "" && len(unresolved(n, f, seen)) == 0 && len(w.diff(n, f, seen)) == 0 && len(seen.Left(n, f)) == 0
 }
 
 // differs tells of changes as of differences.

@@ -18,15 +18,15 @@ func staged(n *site.Node) []site.Facet {
 
 // planRestart boots the machine for what is pending, or will be: once for all
 // of it, and not where an installation or the power does so anyhow.
-func planRestart(p *site.NodePlan, n *site.Node, m site.Memory) {
+func planRestart(p *site.NodePlan, n *site.Node, m site.Memory, facets []site.Facet) {
 	var changes []site.Change
 	for _, s := range p.Steps {
-		if s.Action == site.ActionInstall {
+		if s.Action == site.ActionInstall || s.Action == site.ActionRestart {
 			return
 		}
 	}
 	drift := true
-	for _, f := range staged(n) {
+	for _, f := range facets {
 		more := restartsFor(p, n, f, m)
 		changes = append(changes, more...)
 		drift = drift && (len(more) == 0 || IsDrift(n, f, m.Recorded))
@@ -51,6 +51,12 @@ func restartsFor(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) []
 	if seen.Busy != "" || len(unresolved(n, f, seen)) > 0 || isSpent(n, f, m.Recorded) {
 		return nil
 	}
+	if site.IsInside(f) && seen.Waits == site.WaitsReboot && !mayReboot(n, f) {
+		return nil
+	}
+	if f != site.FacetKernel && site.IsInside(f) || seen.Waits == site.WaitsReboot && AsDesigned(n, f, seen) {
+		return waitsFor(p, f, seen)
+	}
 	if w := wishFor(n, f, seen); w.reachedBy(seen) {
 		changes := w.diff(n, f, seen)
 		if len(barred(n, f, changes, seen, m)) > 0 {
@@ -69,4 +75,21 @@ func restartsFor(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) []
 		}
 	}
 	return nil
+}
+
+// mayReboot says whether the machine is booted for what a facet inside has
+// changed.
+func mayReboot(n *site.Node, f site.Facet) bool {
+	patch := n.System.Patch
+	return f == site.FacetKernel || f == site.FacetPackages && patch != nil && patch.Reboot != "never"
+}
+
+// waitsFor is the change that a boot brings about where all is as asked but not
+// in effect yet.
+func waitsFor(p *site.NodePlan, f site.Facet, seen site.FacetState) []site.Change {
+	planned := slices.ContainsFunc(p.Steps, func(s site.Step) bool { return s.Facet == f })
+	if seen.Waits != site.WaitsReboot || planned {
+		return nil
+	}
+	return []site.Change{{Field: string(f) + ".effect", Have: "at the next boot", Want: "now"}}
 }

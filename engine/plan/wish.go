@@ -28,6 +28,12 @@ const unknown = "?"
 // has is what a field is.
 func (w wish) has(f site.Facet, field string) string {
 	have, read := w.seen.Have[field]
+	if key := w.Keys[field]; key != "" {
+		have, read = w.hasOf(key, field)
+		if !read {
+			return unknown
+		}
+	}
 	unread := f == site.FacetBoot && !read || f == site.FacetBIOS && w.seen.Words != nil && w.seen.Settings().Unread(field)
 	if unread || w.Unread || w.seen.Seen.IsZero() {
 		return unknown
@@ -59,19 +65,30 @@ func (w wish) diff(n *site.Node, f site.Facet, seen site.FacetState) []site.Chan
 		}
 	}
 	slices.SortFunc(changes, func(a, b site.Change) int { return strings.Compare(a.Field, b.Field) })
+	if site.IsInside(f) {
+		return w.addedItems(f, changes)
+	}
 	return inShort(n, f, changes, seen)
 }
 
 // change is one field that is not as asked, with where it was designed:
 // "boot.order", or "power" for a facet that is a single value in the design.
 func (w wish) change(n *site.Node, f site.Facet, field, have string) site.Change {
-	c := site.Change{Field: string(f) + "." + field, Have: have, Want: w.Want[field]}
+	c := site.Change{Field: fieldOf(f, field), Have: have, Want: w.Want[field]}
 	from := cmp.Or(w.From[field], field)
 	if from != field && from != site.AttributeField(field) {
 		c.Intent = from
 	}
-	c.Origin = cmp.Or(designedAt(n, f, from), n.Origins.Of(string(f)))
+	c.Origin = w.designedAt(n, f, from)
 	return c
+}
+
+// designedAt is where the design has a field of a facet, or what it is in.
+func (w wish) designedAt(n *site.Node, f site.Facet, field string) site.Origin {
+	if site.IsInside(f) {
+		return w.itemAt(n, f, field)
+	}
+	return cmp.Or(designedAt(n, f, field), n.Origins.Of(string(f)))
 }
 
 // reachedBy says whether all is as asked once what is pending has taken effect.
@@ -91,14 +108,15 @@ func (w wish) reachedBy(seen site.FacetState) bool {
 // unresolved are sentences on the fields of the design that mean nothing on the
 // machine, each with its place.
 func unresolved(n *site.Node, f site.Facet, seen site.FacetState) []string {
-	why := wishFor(n, f, seen).Unresolved
+	w := wishFor(n, f, seen)
+	why := w.Unresolved
 	if f == site.FacetBoot {
 		why = noSource(n, seen)
 	}
 	var found []string
 	for _, field := range slices.Sorted(maps.Keys(why)) {
-		path := string(f) + "." + field + ": "
-		place := placed(cmp.Or(designedAt(n, f, field), n.Origins.Of(string(f))))
+		path := fieldOf(f, field) + ": "
+		place := placed(w.designedAt(n, f, field))
 		if field == site.FieldState && ownTerms(f) {
 			path, place = "", placed(n.Place)
 		}

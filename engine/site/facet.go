@@ -72,8 +72,7 @@ type Work struct {
 const Earlier = "go back to the earlier design"
 
 // Facets is the table of what holds of each facet: the one place that knows it.
-// What is staged disrupts nothing by itself: the restart after it does. Packages
-// take the services on a machine away for a while, as a restart does.
+// What is staged disrupts nothing by itself: the restart after it does.
 var Facets = map[Facet]FacetKind{
 	FacetPower:     {Endpoint: BMC},
 	FacetBoot:      {Endpoint: BMC},
@@ -98,13 +97,15 @@ var Facets = map[Facet]FacetKind{
 	FacetBase: {Endpoint: OS, Phase: "base",
 		Change: Work{ActionBase, ImpactOnline, Duration(time.Minute), Earlier},
 		Parts: []FacetPart{
+			{"system.hostname", func(n *Node) any { return n.System.Hostname }, true},
+			{"system.hosts", func(n *Node) any { return n.System.Hosts }, false},
 			{"system.users", func(n *Node) any { return n.System.Users }, true},
 			{"system.time.zone", func(n *Node) any { return n.System.Time.Zone }, true},
 			{"system.time.servers", func(n *Node) any { return n.System.Time.Servers }, false},
 			{"system.logs", func(n *Node) any { return n.System.Logs.Forward }, false},
 		}},
 	FacetNetwork: {Endpoint: OS, Phase: "network",
-		Change: Work{ActionNetwork, ImpactOnline, Duration(30 * time.Second), Earlier},
+		Change: Work{ActionNetwork, ImpactOnline, Duration(30 * time.Second), "the machine sets it back by itself when it cannot be reached; later, " + Earlier},
 		Parts: []FacetPart{
 			{"interfaces", func(n *Node) any { return n.Interfaces }, true},
 			{"bonds", func(n *Node) any { return n.Bonds }, true},
@@ -112,10 +113,12 @@ var Facets = map[Facet]FacetKind{
 			{"vlans", func(n *Node) any { return n.VLANs }, true},
 		}},
 	FacetPackages: {Endpoint: OS, Phase: "install",
-		Change: Work{ActionPackages, ImpactReboot, Duration(2 * time.Minute), Earlier},
+		Change: Work{ActionPackages, ImpactOnline, Duration(2 * time.Minute), Earlier},
 		Parts: []FacetPart{
 			{"system.packages", func(n *Node) any { return n.System.Packages }, false},
-			{"kernel.package", func(n *Node) any { return n.Kernel.Package }, false},
+			{"system.repositories", func(n *Node) any { return n.System.Repositories }, false},
+			{"system.environments", func(n *Node) any { return n.System.Environments }, false},
+			{"system.patch", func(n *Node) any { return n.System.Patch }, false},
 		}},
 	FacetConfig: {Endpoint: OS, Phase: "configure",
 		Change: Work{ActionConfig, ImpactOnline, Duration(90 * time.Second), Earlier},
@@ -123,6 +126,12 @@ var Facets = map[Facet]FacetKind{
 			{"system.files", func(n *Node) any { return n.System.Files }, false},
 			{"system.units", func(n *Node) any { return n.System.Units }, false},
 			{"system.sysctl", func(n *Node) any { return n.System.Sysctl }, false},
+			{"system.modules", func(n *Node) any { return n.System.Modules }, false},
+		}},
+	FacetKernel: {Endpoint: OS, Phase: "install", Staged: true,
+		Change: Work{ActionKernel, ImpactOnline, Duration(2 * time.Minute), "set it back and boot again"},
+		Parts: []FacetPart{
+			{"kernel.package", func(n *Node) any { return n.Kernel.Package }, false},
 			{"kernel.parameters", func(n *Node) any { return n.Kernel.Parameters }, false},
 		}},
 
@@ -131,6 +140,12 @@ var Facets = map[Facet]FacetKind{
 		Change: Work{ActionDisks, ImpactOnline, Duration(10 * time.Second), "cannot be undone: no disk is taken away or made smaller"}},
 	FacetSeed: {Endpoint: BMC},
 }
+
+// InsideFacets are those that are made of items inside the installed system.
+var InsideFacets = []Facet{FacetBase, FacetNetwork, FacetPackages, FacetConfig, FacetKernel}
+
+// IsInside says whether a facet is made of items inside the installed system.
+func IsInside(f Facet) bool { return slices.Contains(InsideFacets, f) }
 
 // FacetPart is something that a design can ask of a facet, by its path in a node.
 type FacetPart struct {
@@ -171,9 +186,9 @@ var siteParts = []struct {
 	facets []Facet
 	of     func(*Site) any
 }{
-	{"artifacts", []Facet{FacetFirmware, FacetPackages, FacetConfig}, func(s *Site) any { return s.Artifacts }},
-	{"bootActions", []Facet{FacetConfig}, func(s *Site) any { return s.BootActions }},
-	{"drivers", []Facet{FacetPackages}, func(s *Site) any { return s.Drivers }},
+	{"artifacts", []Facet{FacetFirmware}, func(s *Site) any { return s.Artifacts }},
+	{"bootActions", nil, func(s *Site) any { return s.BootActions }},
+	{"drivers", nil, func(s *Site) any { return s.Drivers }},
 	{"racks.switches", nil, func(s *Site) any { return s.switches() }},
 }
 
@@ -239,6 +254,22 @@ func (n *Node) partsBeyond(acts map[Facet]bool) []string {
 			if !acts[f] && p.AskedBy(n) && !(p.FirstBoot && n.IsVirtual()) {
 				paths = append(paths, p.Path)
 			}
+		}
+	}
+	return append(paths, n.System.undelivered(acts)...)
+}
+
+// undelivered are the parts of what drivers act on that nobody brings to a
+// machine yet: contents from artifacts, and passwords.
+func (s System) undelivered(acts map[Facet]bool) (paths []string) {
+	for name, f := range s.Files {
+		if acts[FacetConfig] && f.Artifact != "" {
+			paths = append(paths, "system.files."+name+".artifact")
+		}
+	}
+	for name, u := range s.Users {
+		if acts[FacetBase] && u.Password != "" {
+			paths = append(paths, "system.users."+name+".password")
 		}
 	}
 	return paths

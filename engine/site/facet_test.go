@@ -32,6 +32,9 @@ func TestWhatIsNotActedOn(t *testing.T) {
 	virtual := node
 	virtual.Style, virtual.Firmware = site.StyleVirtual, nil
 	partitioned := site.Node{Storage: site.Storage{Disks: map[string]site.Disk{"root": {Table: "gpt"}}, BootDisk: "root"}}
+	undelivered := site.Node{System: site.System{
+		Files: map[string]site.File{"/opt/tool": {Artifact: "tool"}}, Users: map[string]site.User{"ops": {Password: "ops"}},
+	}}
 	for name, c := range map[string]struct {
 		n    site.Node
 		acts []site.Facet
@@ -40,14 +43,15 @@ func TestWhatIsNotActedOn(t *testing.T) {
 		"no driver": {node, nil, []string{"families.debian.packages", "firmware", "interfaces", "kernel.package", "kernel.parameters",
 			"system.files", "system.logs", "system.packages", "system.time.zone", "system.users"}},
 		"one for packages and configuration": {node, []site.Facet{site.FacetPackages, site.FacetConfig}, []string{"firmware", "interfaces",
-			"system.logs", "system.time.zone", "system.users"}},
+			"kernel.package", "kernel.parameters", "system.logs", "system.time.zone", "system.users"}},
 		"a virtual machine": {virtual, nil, []string{"families.debian.packages", "kernel.package", "kernel.parameters",
 			"system.files", "system.logs", "system.packages"}},
 		"how disks are to be parted":  {partitioned, nil, []string{"storage.bootDisk", "storage.disks"}},
 		"a driver for all of storage": {partitioned, []site.Facet{site.FacetStorage}, nil},
 		"drift that nobody looks for": {site.Node{Drift: map[site.Facet]string{site.FacetBIOS: "repair", site.FacetPower: "propose", site.FacetConfig: "report"}},
 			[]site.Facet{site.FacetBIOS, site.FacetPower}, []string{"drift.config", "drift.power"}},
-		"nothing asked": {site.Node{Name: "n1", Power: "on"}, nil, nil},
+		"what drivers cannot bring yet": {undelivered, site.InsideFacets, []string{"system.files./opt/tool.artifact", "system.users.ops.password"}},
+		"nothing asked":                 {site.Node{Name: "n1", Power: "on"}, nil, nil},
 	} {
 		acts := map[site.Facet]bool{}
 		for _, f := range c.acts {
@@ -74,8 +78,8 @@ func TestWhatOfTheSiteIsNotActedOn(t *testing.T) {
 		want []string
 	}{
 		{s, nil, []string{"artifacts", "bootActions", "drivers", "racks.switches"}},
-		{s, []site.Facet{site.FacetConfig}, []string{"drivers", "racks.switches"}},
-		{s, []site.Facet{site.FacetConfig, site.FacetPackages}, []string{"racks.switches"}},
+		{s, []site.Facet{site.FacetConfig, site.FacetPackages}, []string{"artifacts", "bootActions", "drivers", "racks.switches"}},
+		{s, []site.Facet{site.FacetFirmware}, []string{"bootActions", "drivers", "racks.switches"}},
 		{&site.Site{Racks: map[string]*site.Rack{"r2": {}}}, nil, nil},
 	} {
 		acts := map[site.Facet]bool{}
@@ -99,8 +103,8 @@ func TestFacetIsAskedForByItsParts(t *testing.T) {
 		}
 	}
 	n := &site.Node{Kernel: site.Kernel{Package: "linux-image-rt"}}
-	if !n.Asks(site.FacetPackages) || n.Asks(site.FacetConfig) || n.Want(site.FacetPackages) == nil {
-		t.Errorf("a kernel's package: packages %t, config %t", n.Asks(site.FacetPackages), n.Asks(site.FacetConfig))
+	if !n.Asks(site.FacetKernel) || n.Asks(site.FacetConfig) || n.Want(site.FacetKernel) == nil {
+		t.Errorf("a kernel's package: kernel %t, config %t", n.Asks(site.FacetKernel), n.Asks(site.FacetConfig))
 	}
 }
 

@@ -17,6 +17,9 @@ type References struct {
 	Family string `json:"family,omitempty"`
 	// Links are the node's interfaces with what its networks say of them, by name.
 	Links map[string]item.Link `json:"links,omitempty"`
+	// Texts are what contents of files come to in which {…} stands for values of
+	// the node, by their path in it: "system.files./etc/motd.content".
+	Texts map[string]string `json:"texts,omitempty"`
 }
 
 // Items are what the design asks of a facet inside the installed system, in
@@ -26,13 +29,13 @@ func (n *Node) Items(f Facet) []item.Item { return n.ItemsIn(f, n.References.Fam
 
 // ItemsIn are the items in a system of that family.
 func (n *Node) ItemsIn(f Facet, family string) []item.Item {
-	system := n.System.with(n.Families[family])
+	system := n.filled("system.", n.System).with(n.filled("families."+family+".", n.Families[family]))
 	var items []item.Item
 	switch f {
 	case FacetBase:
-		items = system.baseItems()
+		items = system.baseItems(n.Name)
 	case FacetPackages:
-		items = system.packageItems()
+		items = system.packageItems(family)
 	case FacetConfig:
 		items = system.configItems()
 	case FacetKernel:
@@ -46,15 +49,36 @@ func (n *Node) ItemsIn(f Facet, family string) []item.Item {
 	return items
 }
 
+// filled is a part of the design with the contents that its templates come to.
+func (n *Node) filled(path string, s System) System {
+	if len(n.References.Texts) == 0 {
+		return s
+	}
+	s.Files = maps.Clone(s.Files)
+	for name, f := range s.Files {
+		if text, made := n.References.Texts[path+"files."+name+".content"]; made {
+			f.Content = &text
+			s.Files[name] = f
+		}
+	}
+	return s
+}
+
 // with is a system with what is designed for its family besides, which goes
 // before what is designed for every family.
 func (s System) with(own System) System {
-	return System{
+	both := System{
+		Hostname: cmp.Or(own.Hostname, s.Hostname), Hosts: over(s.Hosts, own.Hosts), Repositories: over(s.Repositories, own.Repositories),
+		Environments: over(s.Environments, own.Environments), Modules: over(s.Modules, own.Modules), Patch: s.Patch,
 		Packages: over(s.Packages, own.Packages), Files: over(s.Files, own.Files), Units: over(s.Units, own.Units),
 		Users: over(s.Users, own.Users), Sysctl: over(s.Sysctl, own.Sysctl),
 		Time: Time{Zone: cmp.Or(own.Time.Zone, s.Time.Zone), Servers: longer(own.Time.Servers, s.Time.Servers)},
 		Logs: Logs{Forward: longer(own.Logs.Forward, s.Logs.Forward)},
 	}
+	if own.Patch != nil {
+		both.Patch = own.Patch
+	}
+	return both
 }
 
 func over[M ~map[string]V, V any](all, own M) M {
@@ -77,9 +101,17 @@ func longer(own, all []string) []string {
 	return all
 }
 
-func (s System) baseItems() (items []item.Item) {
-	if fields := (item.Time{Zone: s.Time.Zone, Servers: s.Time.Servers}); len(fields.Fields()) > 0 {
-		items = append(items, item.New(item.KindTime, fields.Fields(), fields))
+func (s System) baseItems(node string) (items []item.Item) {
+	if s.Hostname != "" {
+		name := strings.ReplaceAll(s.Hostname, "{name}", node)
+		items = append(items, item.New(item.KindHostname, map[string]string{"": name}, nil))
+	}
+	if len(s.Hosts) > 0 {
+		hosts := item.Hosts(s.Hosts)
+		items = append(items, item.New(item.KindHosts, hosts.Fields(), hosts))
+	}
+	if clock := (item.Time{Zone: s.Time.Zone, Servers: s.Time.Servers}); len(clock.Fields()) > 0 {
+		items = append(items, item.New(item.KindTime, clock.Fields(), clock))
 	}
 	if len(s.Logs.Forward) > 0 {
 		logs := item.Logs{Forward: s.Logs.Forward}
@@ -103,9 +135,26 @@ func absent(key string) item.Item {
 	return item.New(key, map[string]string{"state": item.Absent}, nil)
 }
 
-func (s System) packageItems() (items []item.Item) {
+func (s System) packageItems(family string) (items []item.Item) {
+	pinned := []string{}
 	for name, p := range s.Packages {
 		items = append(items, p.item(item.KindPackages+"."+name))
+		if p.Version != "" {
+			pinned = append(pinned, name)
+		}
+	}
+	for name, r := range s.Repositories {
+		body := item.Repository{Family: family, URL: r.URL, Suite: r.Suite, Components: r.Components, Key: r.Key, Pin: r.Pin}
+		items = append(items, item.New(item.KindRepositories+"."+name, body.Fields(), body))
+	}
+	for name, e := range s.Environments {
+		body := item.Language{Kind: cmp.Or(e.Language, "python"), Path: e.Path, Packages: e.Packages, Index: e.Index}
+		items = append(items, item.New(item.KindLanguage+"."+name, body.Fields(), body))
+	}
+	if s.Patch != nil {
+		slices.Sort(pinned)
+		body := item.Patch{Level: s.Patch.Level, Snapshot: s.Patch.Snapshot, Except: pinned}
+		items = append(items, item.New(item.KindPatch, body.Fields(), body))
 	}
 	return items
 }
@@ -128,6 +177,13 @@ func (s System) configItems() (items []item.Item) {
 	}
 	for name, u := range s.Units {
 		items = append(items, u.item(item.KindUnits+"."+name))
+	}
+	for name, m := range s.Modules {
+		var parameters []string
+		for parameter, v := range m.Parameters {
+			parameters = append(parameters, parameter+"="+SettingText(v))
+		}
+		items = append(items, item.New(item.KindModules+"."+name, map[string]string{"parameters": item.List(parameters)}, nil))
 	}
 	for name, v := range s.Sysctl {
 		items = append(items, item.New(item.KindSysctl+"."+name, map[string]string{"": SettingText(v)}, nil))
@@ -186,4 +242,44 @@ func (h Hardware) refer(text string) string {
 			"{hardware.hugepages."+name+".count}", strconv.Itoa(pages.Count))
 	}
 	return strings.NewReplacer(facts...).Replace(text)
+}
+
+// placeOf is where in a node's design an item is, below "system" where the family
+// may have its own.
+func placeOf(f Facet, key string) (path string, ofSystem bool) {
+	kind, id := item.Kind(key), item.ID(key)
+	switch {
+	case f == FacetNetwork:
+		return "interfaces." + id, false
+	case f == FacetKernel && kind == item.KindParameters:
+		return "kernel." + key, false
+	case f == FacetKernel:
+		return key, false
+	case kind == item.KindLanguage:
+		return "environments." + id, true
+	}
+	return key, true
+}
+
+// PathsOf are the paths in a node's design at which a field of an item may have
+// been set, those that win first: "families.debian.files./etc/motd.mode",
+// "system.files./etc/motd.mode".
+func (r Resolved) PathsOf(f Facet, field string) []string {
+	key := r.Keys[field]
+	if key == "" {
+		key = field
+	}
+	path, ofSystem := placeOf(f, key)
+	rest := strings.TrimPrefix(field, key)
+	if !ofSystem {
+		if f != FacetNetwork {
+			return []string{path + rest}
+		}
+		var all []string
+		for _, section := range []string{"interfaces", "bonds", "bridges", "vlans"} {
+			all = append(all, section+"."+item.ID(key)+rest)
+		}
+		return all
+	}
+	return []string{"families." + r.Family + "." + path + rest, "system." + path + rest}
 }

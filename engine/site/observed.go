@@ -43,6 +43,30 @@ type FacetState struct {
 	// Seen is when, Driver by which driver's scheme.
 	Seen   time.Time `json:"seen,omitzero"`
 	Driver string    `json:"driver,omitempty"`
+	// Unread says of keys of items why they could not be read: nothing is known of
+	// them then.
+	Unread Values `json:"unread,omitempty"`
+	// Waits says what must happen before all of it has its effect: WaitsReboot, or
+	// empty.
+	Waits string `json:"waits,omitempty"`
+	// System is the installed system that a facet inside it was seen in; nil for
+	// other facets.
+	System *Platform `json:"system,omitempty"`
+}
+
+// WaitsReboot is FacetState.Waits of what takes effect at the next boot.
+const WaitsReboot = "reboot"
+
+// Platform is what an installed system is, as far as its items depend on it.
+type Platform struct {
+	// Family is "debian", "rhel", or what os-release(5) says; ID and Release are
+	// its ID and VERSION_ID.
+	Family  string `json:"family,omitempty"`
+	ID      string `json:"id,omitempty"`
+	Release string `json:"release,omitempty"`
+	Kernel  string `json:"kernel,omitempty"`
+	// Network is what manages the network.
+	Network string `json:"network,omitempty"`
 }
 
 // Observed is what drivers saw of one machine.
@@ -94,6 +118,17 @@ func (o Observed) Seen() time.Time {
 		}
 	}
 	return last
+}
+
+// OwnedDigest is the list of what Slipway made inside the system, as it was seen;
+// false where nothing inside was.
+func (o Observed) OwnedDigest() (digest string, seen bool) {
+	for _, f := range InsideFacets {
+		if state := o.Facets[f]; !state.Seen.IsZero() {
+			return state.OwnedDigest, true
+		}
+	}
+	return "", false
 }
 
 // Merge returns o with everything that a newer observation saw put over it.
@@ -211,10 +246,24 @@ type Recorded struct {
 	Attempts map[Facet]Attempts `json:"attempts,omitempty"`
 	// Credentials is what became of the passwords that were sent, by endpoint.
 	Credentials map[EndpointKind]CredentialUse `json:"credentials,omitempty"`
+	// Owned is the list of what Slipway made inside the system, after our last run.
+	Owned Owned `json:"owned,omitzero"`
 	// Last is the state last shown to people, so that a restart does not
 	// begin every wait anew.
 	Last Shown `json:"last,omitzero"`
 }
+
+// Owned is the list of what Slipway made inside a system as the records have it.
+// Nothing is removed from a machine that shows another list.
+type Owned struct {
+	Digest string `json:"digest,omitempty"`
+	// Changing is set while a run of ours may be changing the list: what is seen of
+	// it next is ours.
+	Changing bool `json:"changing,omitempty"`
+}
+
+// Agrees says whether a machine shows the list that is recorded.
+func (o Owned) Agrees(seen FacetState) bool { return o.Digest == seen.OwnedDigest }
 
 // Certificate is a certificate that is trusted because it was the first.
 type Certificate struct {

@@ -66,6 +66,7 @@ const (
 	ActionNetwork  Action = "apply-network"
 	ActionPackages Action = "install-packages"
 	ActionConfig   Action = "apply-config"
+	ActionKernel   Action = "set-kernel"
 	// ActionDefine makes the definition of a virtual machine as designed; what
 	// a running one takes over at a boot alone is pending until then.
 	ActionDefine Action = "define"
@@ -141,6 +142,9 @@ type Step struct {
 	// Owned is the digest of the list of what Slipway made on the machine, as the
 	// records have it.
 	Owned string `json:"owned,omitempty"`
+	// Remove are the keys of items that Slipway made and that left the design. Each
+	// is removed, or set back to what was there before.
+	Remove []string `json:"remove,omitempty"`
 	// Resumed is set by the engine when the step was begun before a restart:
 	// the driver joins what is under way instead of starting over.
 	Resumed bool `json:"resumed,omitempty"`

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/bios"
+	"github.com/slipway-gitops/slipway/engine/item"
 )
 
 // Resolved is what a design asks of a facet, in the words of a machine.
@@ -21,11 +22,19 @@ type Resolved struct {
 	Unresolved Values
 	// Unread says that what the machine calls these fields is not known yet.
 	Unread bool
+	// Items are what the design asks of a facet inside the installed system, Keys
+	// the item of each field of Want, and Family that of the system.
+	Items  []item.Item
+	Keys   Values
+	Family string
 }
 
 // Resolve puts what the design asks of a facet into the words of the machine that was
 // seen. It looks at nothing else, so that a proposal is planned as it will be run.
 func (s FacetState) Resolve(n *Node, f Facet) Resolved {
+	if IsInside(f) {
+		return s.resolveItems(n, f)
+	}
 	asked := n.Want(f)
 	r := Resolved{Want: asked, Unresolved: s.Unresolved}
 	switch {
@@ -44,6 +53,48 @@ func (s FacetState) Resolve(n *Node, f Facet) Resolved {
 		r.Unread = true
 	}
 	return r
+}
+
+// resolveItems is what the design asks of a facet inside the installed system, by
+// the family that was seen, or else that of the image. What is designed for
+// families alone is not known as long as the system's is not.
+func (s FacetState) resolveItems(n *Node, f Facet) Resolved {
+	r := Resolved{Family: n.References.Family}
+	if s.System != nil && s.System.Family != "" {
+		r.Family = s.System.Family
+	}
+	r.Items, r.Keys, r.Unresolved = n.ItemsIn(f, r.Family), Values{}, maps.Clone(s.Unresolved)
+	for _, i := range r.Items {
+		for field := range i.Fields {
+			r.Keys[item.Name(i.Key, field)] = i.Key
+		}
+		if why := s.Cannot[i.Key]; why != "" {
+			if r.Unresolved == nil {
+				r.Unresolved = Values{}
+			}
+			r.Unresolved[i.Key] = Printable(why)
+		}
+	}
+	r.Want = orNil(item.Values(r.Items))
+	r.Unread = r.Family == "" && n.asksByFamily(f)
+	return r
+}
+
+// Left are the keys of the items of a facet that Slipway made on the machine and
+// that the design does not ask for any more.
+func (s FacetState) Left(n *Node, f Facet) []string {
+	if !IsInside(f) || len(s.Owned) == 0 {
+		return nil
+	}
+	r := s.Resolve(n, f)
+	if r.Unread {
+		return nil // it may be asked for in a system of its family
+	}
+	designed := item.Keys(r.Items)
+	return slices.DeleteFunc(slices.Clone(s.Owned), func(key string) bool {
+		_, asked := slices.BinarySearch(designed, key)
+		return asked
+	})
 }
 
 // Settings are what was seen of the settings of the machine's firmware.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -62,10 +63,10 @@ func TestWhatADesignAsksFor(t *testing.T) {
 		{"logs", site.Node{System: site.System{Logs: site.Logs{Forward: []string{"tls://logs:6514"}}}}, site.FacetBase, true},
 		{"a user elsewhere", site.Node{System: site.System{Users: map[string]site.User{"u": {}}}}, site.FacetConfig, false},
 		{"no packages", site.Node{System: site.System{Packages: map[string]site.Package{}}}, site.FacetPackages, false},
-		{"a VLAN", site.Node{VLANs: map[string]site.VLAN{"v": {}}}, site.FacetNetwork, true},
-		{"no kernel parameters", site.Node{Kernel: site.Kernel{Parameters: map[string]any{}}}, site.FacetConfig, false},
-		{"a kernel", site.Node{Kernel: site.Kernel{Package: "linux"}}, site.FacetPackages, true},
-		{"kernel parameters", site.Node{Kernel: site.Kernel{Parameters: map[string]any{"quiet": true}}}, site.FacetConfig, true},
+		{"a VLAN", site.Node{References: site.References{Links: map[string]item.Link{"v": {Kind: "vlan"}}}}, site.FacetNetwork, true},
+		{"no kernel parameters", site.Node{Kernel: site.Kernel{Parameters: map[string]any{}}}, site.FacetKernel, false},
+		{"a kernel", site.Node{Kernel: site.Kernel{Package: "linux"}}, site.FacetKernel, true},
+		{"kernel parameters", site.Node{Kernel: site.Kernel{Parameters: map[string]any{"quiet": true}}}, site.FacetKernel, true},
 		{"power", site.Node{Power: "on"}, site.FacetPower, true},
 		{"no boot order", site.Node{}, site.FacetBoot, false},
 	} {

@@ -2,10 +2,23 @@ package site
 
 // System is what is in the operating system of a node.
 type System struct {
-	Packages map[string]Package `json:"packages,omitempty"`
-	Files    map[string]File    `json:"files,omitempty"` // by path
-	Units    map[string]Unit    `json:"units,omitempty"`
-	Users    map[string]User    `json:"users,omitempty"`
+	// Hostname is the name that the system has of itself; {name} stands for the
+	// node's. Empty leaves it as it is.
+	Hostname string `json:"hostname,omitempty"`
+	// Hosts are names by address, for hosts(5).
+	Hosts    map[string][]string `json:"hosts,omitempty"`
+	Packages map[string]Package  `json:"packages,omitempty"`
+	// Repositories are where packages come from, Environments a language's own
+	// packages at pinned versions, apart from those of the system.
+	Repositories map[string]Repository  `json:"repositories,omitempty"`
+	Environments map[string]Environment `json:"environments,omitempty"`
+	// Patch is which upgrades the system is to have; nil for none.
+	Patch *Patch `json:"patch,omitempty"`
+	// Modules are modules of the kernel that are loaded at each boot.
+	Modules map[string]Module `json:"modules,omitempty"`
+	Files   map[string]File   `json:"files,omitempty"` // by path
+	Units   map[string]Unit   `json:"units,omitempty"`
+	Users   map[string]User   `json:"users,omitempty"`
 	// Sysctl are texts and whole numbers by parameter.
 	Sysctl Scalars `json:"sysctl,omitempty"`
 	Time   Time    `json:"time,omitzero"`
@@ -17,6 +30,40 @@ type System struct {
 type Package struct {
 	Version string `json:"version,omitempty"`
 	State   string `json:"state,omitempty"`
+}
+
+// Repository is a place that packages come from.
+type Repository struct {
+	URL string `json:"url"`
+	// Suite and Components are Debian's: those of sources.list(5).
+	Suite      string   `json:"suite,omitempty"`
+	Components []string `json:"components,omitempty"`
+	// Key is the armoured OpenPGP key that signs it.
+	Key string `json:"key,omitempty"`
+	// Pin is its priority; 0 leaves the package manager's own.
+	Pin int `json:"pin,omitempty"`
+}
+
+// Environment is an environment of a language's own packages.
+type Environment struct {
+	// Language is "python", also when empty.
+	Language string            `json:"language,omitempty"`
+	Path     string            `json:"path"`
+	Packages map[string]string `json:"packages"` // versions by name
+	Index    string            `json:"index,omitempty"`
+}
+
+// Patch is which upgrades a system is to have.
+type Patch struct {
+	Level    string `json:"level"` // "security" or "all"
+	Snapshot string `json:"snapshot,omitempty"`
+	// Reboot is "ifNeeded", also when empty, or "never".
+	Reboot string `json:"reboot,omitempty"`
+}
+
+// Module is a module of the kernel.
+type Module struct {
+	Parameters Scalars `json:"parameters,omitempty"`
 }
 
 // File is one file, with its content here or in an artifact.

@@ -3,15 +3,15 @@ package site
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/item"
 )
 
 // Want is what the design asks of a facet, in canonical terms; nil when it is
-// silent. A facet of many parts is asked for by the digest of its design; its
-// driver resolves the parts.
+// silent. A facet inside the installed system is asked for item by item.
 func (n *Node) Want(f Facet) Values {
 	switch f {
 	case FacetPower:
@@ -26,10 +26,8 @@ func (n *Node) Want(f Facet) Values {
 		return orNil(want)
 	case FacetBIOS:
 		return n.BIOS.values()
-	case FacetBase, FacetNetwork, FacetPackages, FacetConfig:
-		if n.Asks(f) {
-			return digested(n.parts(f))
-		}
+	case FacetBase, FacetNetwork, FacetPackages, FacetConfig, FacetKernel:
+		return orNil(item.Values(n.Items(f)))
 	case FacetDefinition:
 		if n.IsVirtual() {
 			return n.definition()
@@ -41,30 +39,38 @@ func (n *Node) Want(f Facet) Values {
 }
 
 // Asks says whether the design asks for anything of a facet: whether Want gives
-// anything, found without a digest.
+// anything in some system.
 func (n *Node) Asks(f Facet) bool {
-	if parts := Facets[f].Parts; len(parts) > 0 {
-		return slices.ContainsFunc(parts, func(p FacetPart) bool { return p.AskedBy(n) })
-	}
-	return n.Want(f) != nil
+	return n.Want(f) != nil || n.asksByFamily(f)
 }
 
-// parts are what the design says of a facet of many parts.
-func (n *Node) parts(f Facet) any {
-	switch f {
-	case FacetBase:
-		return []any{n.System.Users, n.System.Time, n.System.Logs}
-	case FacetNetwork:
-		return struct {
-			Interfaces map[string]Interface
-			Bonds      map[string]Bond
-			Bridges    map[string]Bridge
-			VLANs      map[string]VLAN
-		}{n.Interfaces, n.Bonds, n.Bridges, n.VLANs}
-	case FacetPackages:
-		return []any{n.System.Packages, n.Kernel.Package}
+// asksByFamily says whether the design asks for something of a facet in systems
+// of one family alone.
+func (n *Node) asksByFamily(f Facet) bool {
+	for family := range n.Families {
+		if own := (&Node{Families: n.Families}); len(own.ItemsIn(f, family)) > 0 {
+			return true
+		}
 	}
-	return []any{n.System.Files, n.System.Units, n.System.Sysctl, n.Kernel.Parameters}
+	return false
+}
+
+// Asked names what the design asks of a facet, whatever the system turns out to
+// be; empty when it is silent.
+func (n *Node) Asked(f Facet) string {
+	all := Values{}
+	maps.Copy(all, n.Want(f))
+	if IsInside(f) && n.References.Family == "" {
+		for family := range n.Families {
+			for field, v := range item.Values((&Node{Families: n.Families}).ItemsIn(f, family)) {
+				all["families."+family+"."+field] = v
+			}
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return all.Digest()
 }
 
 // values are what the design asks of the boot, field by field.
@@ -91,13 +97,6 @@ func orNil(v Values) Values {
 		return nil
 	}
 	return v
-}
-
-// digested is the digest of what a design says.
-func digested(parts any) Values {
-	text, _ := json.Marshal(parts)
-	sum := sha256.Sum256(text)
-	return Values{"design": hex.EncodeToString(sum[:6])}
 }
 
 // Digest names values, free of order.

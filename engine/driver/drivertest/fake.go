@@ -631,21 +631,26 @@ func (s system) Apply(ctx context.Context, step site.Step, n *site.Node, _ drive
 	unlock := s.m.look()
 	seen, lies, have := s.m.answered(), s.m.fault == Lies, s.m.inside[step.Facet]
 	running, runs := s.m.runs[step.Facet]
+	want, owned, err := s.m.intent(step, n)
 	unlock()
-	want := n.Want(step.Facet)
+	if runs {
+		want = running.want
+	}
 	switch {
 	case insideActions[step.Facet] != step.Action:
 		return fmt.Errorf("%s: %w", step.Action, errors.ErrUnsupported)
 	case !step.Machine.Matches(seen):
 		return fmt.Errorf("%w: the step is for %s, this machine is %s", driver.ErrRefused, step.Machine, seen)
+	case runs && !has(want, n.Want(step.Facet)):
+		return fmt.Errorf("%w: something else is being done", driver.ErrBusy)
+	case err != nil && !runs:
+		return err
 	case maps.Equal(have, want):
 		return nil
-	case runs && !maps.Equal(running.want, want):
-		return fmt.Errorf("%w: something else is being done", driver.ErrBusy)
 	case lies:
 		return s.login.write(ctx, step, seen, true, func() {})
 	case !runs:
-		if err := s.login.write(ctx, step, seen, true, func() { s.m.begin(step, want) }); err != nil {
+		if err := s.login.write(ctx, step, seen, true, func() { s.m.begin(step, want, owned) }); err != nil {
 			return err
 		}
 	}
@@ -653,13 +658,23 @@ func (s system) Apply(ctx context.Context, step site.Step, n *site.Node, _ drive
 }
 
 // begin has a step go on inside the system.
-func (m *FakeMachine) begin(step site.Step, want site.Values) {
+func (m *FakeMachine) begin(step site.Step, want site.Values, owned []string) {
 	defer m.look()()
 	if !m.answers() {
 		return
 	}
 	m.set(step.Facet, site.Values{"design": interrupted}, time.Now())
-	m.runs[step.Facet] = run{want, time.Now().Add(m.config.StepTime[step.Action])}
+	m.runs[step.Facet] = run{want, time.Now().Add(m.config.StepTime[step.Action]), owned}
+}
+
+// has says whether values are among others.
+func has(all, some site.Values) bool {
+	for field, v := range some {
+		if all[field] != v {
+			return false
+		}
+	}
+	return true
 }
 
 // join waits for the end of what goes on.
@@ -724,7 +739,11 @@ func (s system) Observe(ctx context.Context, n *site.Node, facets []site.Facet) 
 		if f == site.FacetOS {
 			have = site.Values{"bootID": fmt.Sprint(s.m.boots), "release": "fake 1", "kernel": "6.1.0"}
 		}
-		seen.Facets[f] = site.FacetState{Have: maps.Clone(have), Seen: time.Now(), Driver: "fake"}
+		state := site.FacetState{Have: maps.Clone(have), Seen: time.Now(), Driver: "fake"}
+		if site.IsInside(f) {
+			state.Owned, state.OwnedDigest = slices.Clone(s.m.owned[f]), s.m.ownedDigest()
+		}
+		seen.Facets[f] = state
 	}
 	if marker := *cmp.Or(s.m.forged, s.m.disk); marker.Node != "" {
 		seen.Marker = &marker

@@ -136,7 +136,7 @@ func (f *Fleet) AddAs(name string, c Config) *FakeMachine {
 		fleet: f, name: name, config: c, dice: dice(c.Seed, name),
 		body: body{
 			order: "Hdd,Pxe", mode: "uefi",
-			inside: map[site.Facet]site.Values{}, pending: map[site.Facet]site.Values{}, runs: map[site.Facet]run{},
+			inside: map[site.Facet]site.Values{}, pending: map[site.Facet]site.Values{}, runs: map[site.Facet]run{}, owned: map[site.Facet][]string{},
 			identity: site.Identity{UUID: fmt.Sprintf("00000000-0000-4000-8000-%012d", len(f.machines)+1), Serial: "FAKE-" + name},
 		},
 	}
@@ -243,6 +243,7 @@ type body struct {
 	pending   map[site.Facet]site.Values // staged until the next boot
 	posting   map[site.Facet]site.Values // taken over by the boot under way
 	runs      map[site.Facet]run         // what goes on inside
+	owned     map[site.Facet][]string    // the items that were made inside, by facet
 	virtual   *domain                    // nil for a physical machine
 	parts     *site.Inventory            // what an inspection tells; nil for none
 	log       []site.Entry
@@ -265,6 +266,8 @@ func (m *FakeMachine) Logs(e site.Entry) {
 type run struct {
 	want site.Values
 	ends time.Time
+	// owned are the items that are ours when it has ended.
+	owned []string
 }
 
 // Node is the machine as a node of a design: named, bound by identity, with a
@@ -424,6 +427,7 @@ func (m *FakeMachine) endRuns(now time.Time) {
 	for f, r := range m.runs {
 		if !now.Before(r.ends) {
 			m.set(f, r.want, r.ends)
+			m.owned[f] = r.owned
 			delete(m.runs, f)
 		}
 	}
@@ -439,6 +443,7 @@ func (m *FakeMachine) set(f site.Facet, v site.Values, at time.Time) {
 // one before is gone.
 func (m *FakeMachine) format(marker *site.Marker, at time.Time) {
 	m.disk, m.forged = marker, nil
+	clear(m.owned)
 	for f, kind := range site.Facets {
 		if kind.Endpoint == site.OS && m.inside[f] != nil {
 			m.set(f, nil, at)

@@ -1,0 +1,22 @@
+package engine
+
+import "github.com/slipway-gitops/slipway/engine/site"
+
+// noteOwned records the list of what Slipway made inside a system as it was seen
+// after a run of ours, and that a new system has none. Any other list that differs
+// from the recorded one is for a person.
+func noteOwned(r *site.Recorded, seen site.Observed) {
+	digest, inside := seen.OwnedDigest()
+	if !inside || digest != "" && !r.Owned.Changing {
+		return
+	}
+	r.Owned = site.Owned{Digest: digest, Changing: r.InFlight != nil && site.IsInside(r.InFlight.Step.Facet)}
+}
+
+// changesOwned notes that a step may change the list from now on. A list that was
+// another one than the recorded before stays so for the records.
+func changesOwned(r *site.Recorded, s site.Step, seen site.Observed) {
+	if digest, inside := seen.OwnedDigest(); site.IsInside(s.Facet) && inside && digest == r.Owned.Digest {
+		r.Owned.Changing = true
+	}
+}

@@ -1,0 +1,143 @@
+package engine_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// configured is a fleet on which a step inside takes two minutes.
+var configured = drivertest.Config{Latency: 200 * time.Millisecond, PowerTime: 30 * time.Second, OSTime: 20 * time.Second,
+	StepTime: map[site.Action]time.Duration{site.ActionConfig: 2 * time.Minute}}
+
+// sysctls commits a design of one node with these kernel parameters.
+func (w *world) sysctls(all site.Scalars, change func(*site.Node)) {
+	d := w.service("n1")
+	d.Nodes["n1"].System.Sysctl = all
+	if change != nil {
+		change(d.Nodes["n1"])
+	}
+	w.commit(d)
+}
+
+func (w *world) isSysctl(name, want string) {
+	w.t.Helper()
+	if got := w.fleet.Machine("n1").Have(site.FacetConfig)["sysctl."+name]; got != want {
+		w.t.Errorf("sysctl %s is %q, want %q", name, got, want)
+	}
+}
+
+// What leaves the design is taken away, and what others made stays, also where
+// all of the facet leaves it.
+func TestItemThatLeavesTheDesignIsRemoved(t *testing.T) {
+	inBubble(t, configured, func(w *world) {
+		w.serving("n1")
+		w.fleet.Machine("n1").SetHave(site.FacetConfig, site.Values{"sysctl.others": "7"})
+		w.sysctls(site.Scalars{"a": int64(1), "b": int64(2)}, nil)
+		w.after(time.Minute)
+		w.until("set", 10*time.Minute, w.is(site.InSync, "n1"))
+		w.isSysctl("b", "2")
+		w.sysctls(site.Scalars{"a": int64(1)}, nil)
+		w.after(time.Minute)
+		w.until("one removed", 10*time.Minute, w.is(site.InSync, "n1"))
+		w.isSysctl("a", "1")
+		w.isSysctl("b", "")
+		w.sysctls(nil, nil)
+		w.after(time.Minute)
+		w.until("all removed", 10*time.Minute, w.is(site.InSync, "n1"))
+		w.isSysctl("a", "")
+		w.isSysctl("others", "7")
+		if owned := w.fleet.Machine("n1").Owned(site.FacetConfig); len(owned) > 0 {
+			t.Errorf("still owned: %q", owned)
+		}
+	}, "n1")
+}
+
+// A list that somebody edited on the machine removes nothing until a person has
+// accepted it.
+func TestEditedListRemovesNothing(t *testing.T) {
+	inBubble(t, configured, func(w *world) {
+		w.serving("n1")
+		w.fleet.Machine("n1").SetHave(site.FacetConfig, site.Values{"sysctl.others": "7"})
+		w.sysctls(site.Scalars{"a": int64(1)}, nil)
+		w.after(time.Minute)
+		w.until("set", 10*time.Minute, w.is(site.InSync, "n1"))
+		w.fleet.Machine("n1").Own(site.FacetConfig, "sysctl.a", "sysctl.others")
+		w.after(20 * time.Minute)
+		w.want("n1", site.Blocked)
+		w.reason("n1", "config sysctl.others left the design and Slipway does not remove it")
+		w.isSysctl("others", "7")
+		w.sysctls(site.Scalars{"a": int64(1), "b": int64(2)}, nil)
+		w.after(20 * time.Minute)
+		w.isSysctl("b", "2")
+		w.isSysctl("others", "7")
+		w.reason("n1", "somebody changed it")
+		w.do(site.Order{Verb: site.VerbApprove, Node: "n1", By: "ann", Reason: "seen"})
+		w.until("removed", 20*time.Minute, w.is(site.InSync, "n1"))
+		w.isSysctl("others", "")
+	}, "n1")
+}
+
+// A run that a kill of the daemon cuts off is joined, and what it made is known to
+// be ours.
+func TestListOutlivesACut(t *testing.T) {
+	inBubble(t, configured, func(w *world) {
+		w.serving("n1")
+		w.sysctls(site.Scalars{"a": int64(1)}, nil)
+		w.after(time.Minute)
+		w.want("n1", site.Progressing)
+		w.down()
+		w.after(5 * time.Minute)
+		w.up()
+		w.after(time.Minute)
+		w.until("set", 10*time.Minute, w.is(site.InSync, "n1"))
+		w.isSysctl("a", "1")
+		w.sysctls(nil, nil)
+		w.after(time.Minute)
+		w.until("removed", 10*time.Minute, w.is(site.InSync, "n1"))
+		w.isSysctl("a", "")
+	}, "n1")
+}
+
+// The policy of a facet says what becomes of an item that was changed on the
+// machine.
+func TestDriftOfAnItem(t *testing.T) {
+	inBubble(t, configured, func(w *world) {
+		w.serving("n1")
+		report := func(n *site.Node) { n.Drift = map[site.Facet]string{site.FacetConfig: "report"} }
+		w.sysctls(site.Scalars{"a": int64(1)}, report)
+		w.after(time.Minute)
+		w.until("set", 10*time.Minute, w.is(site.InSync, "n1"))
+		w.fleet.Machine("n1").SetHave(site.FacetConfig, site.Values{"sysctl.a": "9"})
+		w.after(20 * time.Minute)
+		w.reason("n1", "config.sysctl.a is 9 and is designed as 1")
+		w.isSysctl("a", "9")
+		w.sysctls(site.Scalars{"a": int64(1)}, nil)
+		w.after(time.Minute)
+		w.until("repaired", 20*time.Minute, w.is(site.InSync, "n1"))
+		w.isSysctl("a", "1")
+	}, "n1")
+}
+
+// A system that Slipway did not install is not changed inside before a person has
+// seen the plan.
+func TestFirstContactHoldsStepsInside(t *testing.T) {
+	inBubble(t, configured, func(w *world) {
+		w.fleet.Machine("n1").SetDisk(&site.Marker{})
+		w.fleet.Machine("n1").SetPower("on")
+		w.sysctls(site.Scalars{"a": int64(1)}, nil)
+		w.up()
+		w.after(20 * time.Minute)
+		w.want("n1", site.Blocked)
+		if reason := w.node("n1").Reason; !strings.HasPrefix(reason, "first contact: Slipway did not install the system, and apply-config would change it") {
+			t.Errorf("it waits, because %s", reason)
+		}
+		w.isSysctl("a", "")
+		w.do(site.Order{Verb: site.VerbApprove, Node: "n1", By: "ann", Reason: "seen"})
+		w.until("set", 20*time.Minute, w.is(site.InSync, "n1"))
+		w.isSysctl("a", "1")
+	}, "n1")
+}

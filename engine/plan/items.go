@@ -1,0 +1,133 @@
+package plan
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// hasOf is what a field of an item is, and whether that was read. A state that is
+// not told is that of what is there, or is not.
+func (w wish) hasOf(key, field string) (have string, read bool) {
+	if w.seen.Unread[key] != "" {
+		return "", false
+	}
+	have, told := w.seen.Have[field]
+	if told || field != key+".state" {
+		return have, true
+	}
+	if w.isThere(key) {
+		return item.Present, true
+	}
+	return item.Absent, true
+}
+
+// isThere says whether anything was seen of an item.
+func (w wish) isThere(key string) bool {
+	for _, i := range w.Items {
+		if i.Key != key {
+			continue
+		}
+		for field := range i.Fields {
+			if have, told := w.seen.Have[item.Name(key, field)]; told && have != item.Absent {
+				return true
+			}
+		}
+	}
+	_, installed := w.seen.Have[key+".version"]
+	return installed
+}
+
+// fieldOf is a field of a facet in a change: "config.files./etc/motd.mode". A kind
+// of item with the name of the facet is named once: "packages.nginx.version".
+func fieldOf(f site.Facet, field string) string {
+	if strings.HasPrefix(field, string(f)+".") && site.IsInside(f) {
+		return field
+	}
+	return string(f) + "." + field
+}
+
+// addedItems tells an item that is not there at all as one change.
+func (w wish) addedItems(f site.Facet, changes []site.Change) []site.Change {
+	byField := map[string]site.Change{}
+	for _, c := range changes {
+		byField[c.Field] = c
+	}
+	var short []site.Change
+	for _, i := range w.Items {
+		var of []site.Change
+		for _, field := range slices.Sorted(maps.Keys(i.Fields)) {
+			if c, differs := byField[fieldOf(f, item.Name(i.Key, field))]; differs {
+				of = append(of, c)
+			}
+		}
+		if len(of) > 1 && len(of) == len(i.Fields) && !w.isThere(i.Key) {
+			whole := site.Change{Field: fieldOf(f, i.Key), Have: item.Absent, Want: inWords(of), Origin: of[0].Origin}
+			if of[0].Have == unknown {
+				whole.Have = unknown
+			}
+			of = []site.Change{whole}
+		}
+		short = append(short, of...)
+	}
+	slices.SortFunc(short, func(a, b site.Change) int { return strings.Compare(a.Field, b.Field) })
+	return short
+}
+
+// inWords is what is asked of an item, field by field.
+func inWords(changes []site.Change) string {
+	var parts []string
+	for _, c := range changes {
+		field := c.Field[strings.LastIndexByte(c.Field, '.')+1:]
+		if field != "state" || c.Want != item.Present {
+			parts = append(parts, field+" "+c.Want)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// replaces says whether making the packages as designed replaces some that
+// services may run from: a version is designed, or upgrades are.
+func (w wish) replaces(f site.Facet) bool {
+	if f != site.FacetPackages {
+		return false
+	}
+	for field, want := range w.Want {
+		key := w.Keys[field]
+		if (field == key+".version" || item.Kind(key) == item.KindPatch) && w.has(f, field) != want {
+			return true
+		}
+	}
+	return false
+}
+
+// itemAt is where the design has a field of an item, or else anything of it.
+func (w wish) itemAt(n *site.Node, f site.Facet, field string) site.Origin {
+	key := w.Keys[field]
+	if key == "" {
+		key = field
+	}
+	for _, name := range []string{field, key} {
+		for _, path := range w.PathsOf(f, name) {
+			if o := n.Origins.Of(path); !o.IsZero() {
+				return o
+			}
+		}
+	}
+	for _, path := range w.PathsOf(f, key) {
+		var first string
+		var at site.Origin
+		for name, o := range n.Origins.Within(path) {
+			if first == "" || name < first {
+				first, at = name, o
+			}
+		}
+		if first != "" {
+			return at
+		}
+	}
+	return site.Origin{}
+}

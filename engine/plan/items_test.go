@@ -1,0 +1,97 @@
+package plan_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unique"
+
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// The inside of a system is planned item by item, by what was seen of each.
+func TestItems(t *testing.T) {
+	motd := "hello"
+	at := site.Origin{File: unique.Make("nodes.cue"), Line: 7, Col: 2, Layer: unique.Make("node/n1")}
+	n := &site.Node{
+		Name: "n1", Identity: site.Identity{UUID: "u1"}, Power: "on",
+		System: site.System{
+			Files:  map[string]site.File{"/etc/motd": {Content: &motd}},
+			Sysctl: site.Scalars{"net.core.somaxconn": int64(1024)},
+		},
+		Kernel:  site.Kernel{Parameters: site.Scalars{"quiet": true}},
+		Origins: site.OriginsByPath(map[string]site.Origin{"system.files./etc/motd.mode": at, "system.files./etc/motd.content": at}),
+	}
+	s := &site.Site{Name: "test", Nodes: map[string]*site.Node{"n1": n}}
+	whole := site.Values{"sysctl.net.core.somaxconn": "1024", "files./etc/motd.content": n.Want(site.FacetConfig)["files./etc/motd.content"],
+		"files./etc/motd.mode": "0644", "files./etc/motd.owner": "root:root", "files./etc/motd.state": "present"}
+	but := func(field, value string) site.Values {
+		v := site.Values{}
+		for f, is := range whole {
+			v[f] = is
+		}
+		if v[field] = value; value == "" {
+			delete(v, field)
+		}
+		return v
+	}
+	quiet := site.FacetState{Have: site.Values{"parameters.quiet": "true"}}
+	for name, c := range map[string]struct {
+		config, kernel site.FacetState
+		owned          string
+		want           string
+	}{
+		"as designed":   {site.FacetState{Have: whole}, quiet, "", ""},
+		"a mode":        {site.FacetState{Have: but("files./etc/motd.mode", "0600")}, quiet, "", "apply-config: config.files./etc/motd.mode 0600 → 0644 (nodes.cue:7)"},
+		"a file":        {site.FacetState{Have: site.Values{"sysctl.net.core.somaxconn": "1024"}}, quiet, "", "apply-config: config.files./etc/motd absent → content sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e, mode 0644, owner root:root (nodes.cue:7)"},
+		"unread":        {site.FacetState{Have: but("sysctl.net.core.somaxconn", ""), Unread: site.Values{"sysctl.net.core.somaxconn": "no"}}, quiet, "", "apply-config: config.sysctl.net.core.somaxconn ? → 1024"},
+		"it cannot":     {site.FacetState{Have: whole, Cannot: site.Values{"files./etc/motd": "/etc is read-only"}}, quiet, "", "blocked: nodes.cue:7"},
+		"left":          {site.FacetState{Have: whole, Owned: []string{"files./old"}, OwnedDigest: "d"}, quiet, "d", "apply-config: config.files./old made by Slipway → removed, or as it was before"},
+		"left, edited":  {site.FacetState{Have: whole, Owned: []string{"files./old"}, OwnedDigest: "e"}, quiet, "d", "reported: config files./old left the design"},
+		"a parameter":   {site.FacetState{Have: whole}, site.FacetState{}, "", "set-kernel: kernel.parameters.quiet none → true; restart: kernel.parameters.quiet none → true"},
+		"it is pending": {site.FacetState{Have: whole}, site.FacetState{Pending: site.Values{"parameters.quiet": "true"}, Waits: site.WaitsReboot}, "", "restart: kernel.parameters.quiet none → true"},
+	} {
+		c.config.Seen, c.kernel.Seen = time.Unix(1, 0), time.Unix(1, 0)
+		m := site.Memory{Observed: site.Observed{Identity: n.Identity, Facets: map[site.Facet]site.FacetState{
+			site.FacetPower: {Have: site.Values{"state": "on"}, Seen: time.Unix(1, 0)}, site.FacetConfig: c.config, site.FacetKernel: c.kernel,
+		}}}
+		m.Recorded.Owned.Digest = c.owned
+		serves := map[site.Facet]bool{site.FacetPower: true, site.FacetConfig: true, site.FacetKernel: true}
+		p := plan.Node(s, n, site.Known{Nodes: map[string]site.Memory{"n1": m}, Serves: serves})
+		var said []string
+		for _, step := range p.Steps {
+			text := step.Summary()
+			if o := step.Changes[0].Origin; !o.IsZero() && step.Action == site.ActionConfig {
+				text += " (" + o.File.Value() + ":7)"
+			}
+			said = append(said, text)
+		}
+		for _, b := range p.Blocked {
+			said = append(said, "blocked: "+b)
+		}
+		for _, r := range p.Reported {
+			said = append(said, "reported: "+r)
+		}
+		if got := strings.Join(said, "; "); got != c.want && (c.want == "" || !strings.HasPrefix(got, c.want)) {
+			t.Errorf("%s:\n got %s\nwant %s", name, got, c.want)
+		}
+	}
+}
+
+// What is designed for a family alone is unknown until the family is.
+func TestItemsOfAFamily(t *testing.T) {
+	n := &site.Node{Name: "n1", Families: map[string]site.System{"debian": {Sysctl: site.Scalars{"a": int64(1)}}}}
+	seen := site.FacetState{Seen: time.Unix(1, 0)}
+	if r := seen.Resolve(n, site.FacetConfig); !r.Unread || r.Want != nil || !n.Asks(site.FacetConfig) {
+		t.Errorf("of an unknown family: %+v", r)
+	}
+	seen.System = &site.Platform{Family: "debian"}
+	if r := seen.Resolve(n, site.FacetConfig); r.Unread || r.Want["sysctl.a"] != "1" {
+		t.Errorf("of Debian's: %+v", r)
+	}
+	seen.System.Family = "rhel"
+	if r := seen.Resolve(n, site.FacetConfig); r.Unread || r.Want != nil {
+		t.Errorf("of another: %+v", r)
+	}
+}

@@ -1,0 +1,47 @@
+package plan
+
+import (
+	"fmt"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// madeBySlipway is what an item is that Slipway made and that left the design, and
+// setBack what becomes of it.
+const (
+	madeBySlipway = "made by Slipway"
+	setBackTo     = "removed, or as it was before"
+)
+
+// planRemoval gives the items of a facet that Slipway made and that left the
+// design, where they may be removed: the machine shows the list of them that is
+// recorded. Where it shows another one somebody changed the list, and a person
+// says whether it is right.
+func planRemoval(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory, seen site.FacetState) []string {
+	left := seen.Left(n, f)
+	if len(left) == 0 || m.Recorded.Owned.Agrees(seen) {
+		return left
+	}
+	p.Reported = append(p.Reported, fmt.Sprintf("%s %s left the design and Slipway does not remove it: the list on the machine of what Slipway made (%s) is not the one on record (%s), "+
+		"so somebody changed it. Check /var/lib/slipway/owned.json there, then run `slipway approve %s` to accept the list",
+		f, someOf(left), orNone(short(seen.OwnedDigest)), orNone(short(m.Recorded.Owned.Digest)), n.Name))
+	return nil
+}
+
+func short(digest string) string { return digest[:min(len(digest), 12)] }
+
+// removals are the changes that take items away.
+func removals(f site.Facet, keys []string) []site.Change {
+	var changes []site.Change
+	for _, key := range keys {
+		changes = append(changes, site.Change{Field: fieldOf(f, key), Have: madeBySlipway, Want: setBackTo})
+	}
+	return changes
+}
+
+// Disowned says whether the machine shows another list of what Slipway made than
+// the recorded one.
+func Disowned(m site.Memory) (digest string, is bool) {
+	digest, seen := m.Observed.OwnedDigest()
+	return digest, seen && digest != m.Recorded.Owned.Digest
+}

@@ -1,0 +1,194 @@
+package site
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+)
+
+// ReferencesOf are what the names in a node's design stand for.
+func (s *Site) ReferencesOf(n *Node) References {
+	var r References
+	if image := s.Images[n.Image]; image != nil {
+		r.Family = image.Family
+	}
+	if len(n.Interfaces)+len(n.Bonds)+len(n.Bridges)+len(n.VLANs) > 0 {
+		if links, err := s.Wiring(n); err == nil { // else a rule says what is wrong
+			r.Links = links
+		}
+	}
+	return r
+}
+
+// Wiring are a node's interfaces, bonds, bridges and VLANs by name, with what its
+// networks and links say of them: the one place that knows how a node reaches its
+// networks. The error is the first thing that makes no sense.
+func (s *Site) Wiring(n *Node) (map[string]item.Link, error) {
+	w := wiring{site: s, node: n, links: map[string]item.Link{}}
+	w.ethernets()
+	for name, b := range n.Bonds {
+		l := w.carrier(b.Link, b.Networks, b.MTU)
+		l.Kind, l.Members, l.Bond = "bond", b.Members, w.bonding(b)
+		w.links[name] = l
+	}
+	for name, b := range n.Bridges {
+		l := w.carrier("", b.Networks, b.MTU)
+		l.Kind, l.Members, l.STP = "bridge", b.Members, b.STP
+		w.links[name] = l
+	}
+	for name, v := range n.VLANs {
+		l := w.carrier("", []string{v.Network}, v.MTU)
+		l.Kind, l.Parent = "vlan", v.Parent
+		if net := s.Networks[v.Network]; net != nil {
+			l.VLAN = net.VLAN
+		}
+		w.links[name] = l
+	}
+	return w.links, w.err
+}
+
+// wiring puts together what a node has; err is the first thing that made no
+// sense.
+type wiring struct {
+	site  *Site
+	node  *Node
+	links map[string]item.Link
+	err   error
+}
+
+// ethernets are those that the design names, and all of a virtual machine: one
+// that the design says nothing of is there, and not set up.
+func (w *wiring) ethernets() {
+	for name, i := range w.node.Interfaces {
+		l := w.carrier(i.Link, i.Networks, i.MTU)
+		l.Kind, l.MAC = "ethernet", cmp.Or(i.MAC, w.node.Hardware.Devices[i.Device].MAC)
+		if i.SRIOV != nil {
+			l.Functions, l.Trusted = i.SRIOV.Functions, i.SRIOV.Trusted
+		}
+		w.links[name] = l
+	}
+	for name, v := range w.node.Virtual.Interfaces {
+		l := w.links[name]
+		l.Kind, l.MAC = "ethernet", v.MAC
+		w.links[name] = l
+	}
+	if !w.node.IsVirtual() {
+		return
+	}
+	maps.DeleteFunc(w.links, func(name string, _ item.Link) bool {
+		_, there := w.node.Virtual.Interfaces[name]
+		return !there
+	})
+}
+
+// bonding is how a bond's members are used, from its link.
+func (w *wiring) bonding(b Bond) *item.Bond {
+	its := &item.Bond{Primary: b.Primary}
+	if l := w.site.Links[b.Link]; l != nil && l.Bonding != nil {
+		o := l.Bonding
+		its.Mode, its.LACPRate, its.HashPolicy, its.MinLinks = o.Mode, o.LACPRate, o.HashPolicy, o.MinLinks
+		its.Monitor, its.UpDelay, its.DownDelay = milliseconds(o.Monitor), milliseconds(o.UpDelay), milliseconds(o.DownDelay)
+	}
+	return its
+}
+
+func milliseconds(d Duration) int { return int(time.Duration(d) / time.Millisecond) }
+
+// carrier is what every kind of interface has: its addresses and routes in the
+// networks that it carries.
+func (w *wiring) carrier(link string, networks []string, mtu int) item.Link {
+	var l item.Link
+	for _, name := range networks {
+		net, address := w.site.Networks[name], w.node.Addresses[name]
+		if net == nil || address == "" {
+			continue
+		}
+		if mtu == 0 {
+			mtu = net.MTU
+		}
+		if address == AddressDHCP {
+			l.DHCP4 = true
+			continue
+		}
+		l.Addresses = append(l.Addresses, w.withLength(name, address, net.CIDR))
+		l.Routes = append(l.Routes, w.routes(name, net)...)
+		l.Servers = append(l.Servers, net.DNS.Servers...)
+		if net.DNS.Domain != "" {
+			l.Search = append(l.Search, net.DNS.Domain)
+		}
+	}
+	if sw := w.site.Links[link]; mtu == 0 && sw != nil {
+		mtu = sw.MTU
+	}
+	l.MTU = mtu
+	return l
+}
+
+// withLength is an address with the length of its network's prefix.
+func (w *wiring) withLength(network, address, cidr string) string {
+	prefix, err := netip.ParsePrefix(cidr)
+	if err == nil {
+		_, err = netip.ParseAddr(address)
+	}
+	if err != nil && w.err == nil {
+		w.err = fmt.Errorf("address %q in network %q (%s): %w", address, network, cidr, err)
+	}
+	return fmt.Sprintf("%s/%d", address, prefix.Bits())
+}
+
+// routes are those of a network. The default one is by the gateway of the
+// primary network, or of the only one that has a gateway.
+func (w *wiring) routes(name string, net *Network) []item.Route {
+	var routes []item.Route
+	if net.Gateway != "" && name == w.gatewayNetwork() {
+		to := "0.0.0.0/0"
+		if a, err := netip.ParseAddr(net.Gateway); err == nil && a.Is6() {
+			to = "::/0"
+		}
+		routes = append(routes, item.Route{To: to, Via: net.Gateway})
+	}
+	for _, key := range slices.Sorted(maps.Keys(net.Routes)) {
+		r := net.Routes[key]
+		for _, to := range w.targets(r) {
+			routes = append(routes, item.Route{To: to, Via: r.Gateway, Metric: r.Metric})
+		}
+	}
+	return routes
+}
+
+// targets are the ranges that a route leads to: its own, or the networks of its
+// route domain that the node is not in itself.
+func (w *wiring) targets(r Route) []string {
+	if r.Domain == "" {
+		return []string{r.To}
+	}
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(w.site.Networks)) {
+		if net := w.site.Networks[name]; net.RouteDomain == r.Domain && w.node.Addresses[name] == "" {
+			all = append(all, net.CIDR)
+		}
+	}
+	return all
+}
+
+// gatewayNetwork is the network whose gateway is the node's.
+func (w *wiring) gatewayNetwork() string {
+	if w.node.PrimaryNetwork != "" {
+		return w.node.PrimaryNetwork
+	}
+	var with []string
+	for name := range w.node.Addresses {
+		if net := w.site.Networks[name]; net != nil && net.Gateway != "" {
+			with = append(with, name)
+		}
+	}
+	if len(with) == 1 {
+		return with[0]
+	}
+	return ""
+}
