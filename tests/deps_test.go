@@ -56,7 +56,7 @@ var rules = []struct{ importer, may string }{
 	{"sinks/pullrequest", "engine/site engine/forge"},
 	{"sinks/metrics", "engine/site engine/serve engine/secret engine/driver"},
 	{"sinks/notify", "engine/site engine/secret"},
-	{"tests/lab", "engine/site"},
+	{"tests/lab", "engine/site engine/item sinks/agent/wire"},
 	{"tests/captures", ""},
 	{"tests/github", ""},
 	{"tests/markdown", ""},

@@ -54,6 +54,8 @@ type Machine struct {
 	httpURI     string   // to boot from, where the override is UefiHttp
 	media       []loaded // what is inserted, by slot
 	disk        disk
+	in          inside // what is set in the installed system
+	insideFault InsideFault
 	bios        biosState
 	log         []logged
 	health      map[string]string // of parts that are not well, or not there
@@ -267,6 +269,7 @@ func (m *Machine) bootLocked(at time.Time) {
 		}
 		if t == "Hdd" && m.disk.digest != "" {
 			m.bootID = bootID(m.fleet.config.Seed, m.config.Name, m.counts.Boots)
+			m.in.boot()
 			m.running, m.progress, m.upAt = "system", "OSBootStarted", at.Add(m.fleet.scaled(m.variedLocked(m.fleet.config.Latency.Boot)))
 			return
 		}
@@ -298,7 +301,7 @@ func (m *Machine) installLocked(url string, byHTTP bool) {
 				m.running, m.progress = "", "None"
 				return
 			}
-			m.disk = disk{}
+			m.disk, m.in = disk{}, inside{}
 			m.afterLocked(f.config.Latency.Install, func() { m.installedLocked(image) })
 		})
 	})
@@ -306,7 +309,7 @@ func (m *Machine) installLocked(url string, byHTTP bool) {
 
 // installedLocked is the end of an installer.
 func (m *Machine) installedLocked(image disk) {
-	m.disk = image
+	m.disk, m.in = image, inside{}
 	m.counts.Installs++
 	m.turnLocked(poweringOff, m.fleet.config.Latency.PowerOff, off)
 }

@@ -102,10 +102,13 @@ func (m *Machine) session(nc ssh.NewChannel) {
 			continue
 		}
 		r.Reply(true, nil)
-		var out, errs bytes.Buffer
-		status := m.shell(cmd.Line, &out, &errs)
-		ch.Write(out.Bytes())
-		ch.Stderr().Write(errs.Bytes())
+		status, isInside := m.runInside(cmd.Line, ch, ch)
+		if !isInside {
+			var out, errs bytes.Buffer
+			status = m.shell(cmd.Line, &out, &errs)
+			ch.Write(out.Bytes())
+			ch.Stderr().Write(errs.Bytes())
+		}
 		ch.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{uint32(status)}))
 		return
 	}

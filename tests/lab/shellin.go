@@ -1,0 +1,77 @@
+package lab
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// What the driver's scripts do as root begins so; before it are the commands of its
+// report.
+const asRoot = `R="`
+
+var (
+	started = regexp.MustCompile(`for H in ([0-9a-f ]+); do`)
+	pushed  = regexp.MustCompile(`H=helper-([0-9a-f]{64}); .*head -c ([0-9]+) > `)
+)
+
+// runInside runs a script that begins with commands and ends with the program inside
+// the system, or with taking it from the input. It says whether it is such a script.
+func (m *Machine) runInside(script string, in io.Reader, out io.Writer) (status int, is bool) {
+	report, root, is := strings.Cut(script, asRoot)
+	if !is {
+		return 0, false
+	}
+	var text, errs bytes.Buffer
+	m.shell(report, &text, &errs)
+	text.WriteString("\n--helper\n")
+	if _, err := out.Write(text.Bytes()); err != nil {
+		return 1, true
+	}
+	if p := pushed.FindStringSubmatch(root); p != nil {
+		return m.takeProgram(p[1], p[2], in, out), true
+	}
+	s := started.FindStringSubmatch(root)
+	if s == nil {
+		return 127, true
+	}
+	there, owns := "", false
+	m.mu.Lock()
+	there, owns = m.in.program, m.in.digest() != ""
+	m.mu.Unlock()
+	for _, digest := range strings.Fields(s[1]) {
+		if digest == there {
+			return m.program(in, out), true
+		}
+	}
+	fmt.Fprintln(out, "absent x86_64")
+	if owns {
+		fmt.Fprintln(out, "owned")
+	}
+	return 0, true
+}
+
+// takeProgram takes the program with a digest from the input.
+func (m *Machine) takeProgram(digest, size string, in io.Reader, out io.Writer) (status int) {
+	n, err := strconv.ParseInt(size, 10, 64)
+	if err != nil || n > 64<<20 {
+		return 1
+	}
+	sum := sha256.New()
+	if got, err := io.CopyN(sum, in, n); err != nil || got != n {
+		return 1
+	}
+	if hex.EncodeToString(sum.Sum(nil)) != digest {
+		return 1
+	}
+	m.mu.Lock()
+	m.in.program = digest
+	m.mu.Unlock()
+	fmt.Fprintln(out, "pushed")
+	return 0
+}
