@@ -97,7 +97,7 @@ var Facets = map[Facet]FacetKind{
 	FacetBase: {Endpoint: OS, Phase: "base",
 		Change: Work{ActionBase, ImpactOnline, Duration(time.Minute), Earlier},
 		Parts: []FacetPart{
-			{"system.hostname", func(n *Node) any { return n.System.Hostname }, true},
+			{"system.hostname", func(n *Node) any { return n.System.Hostname }, false},
 			{"system.hosts", func(n *Node) any { return n.System.Hosts }, false},
 			{"system.users", func(n *Node) any { return n.System.Users }, true},
 			{"system.time.zone", func(n *Node) any { return n.System.Time.Zone }, true},
