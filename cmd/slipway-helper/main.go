@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -15,17 +16,35 @@ import (
 	"syscall"
 
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/base"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/config"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/kernel"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/network"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/packages"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/run"
 )
 
 // facets are those that the program serves, by name.
-var facets = map[string]inside.Facet{}
+var facets = map[string]inside.Facet{
+	"base":     base.New(),
+	"network":  network.New(),
+	"packages": packages.New(),
+	"config":   config.New(),
+	"kernel":   kernel.New(),
+}
 
 func main() {
 	digest := flag.String("digest", "", "refuse to run unless this is the program's own sha256")
 	root := flag.String("root", "/", "folder with the file system of the system")
 	offline := flag.Bool("offline", false, "the system's services do not run: write files alone")
 	flag.Parse()
+	if flag.Arg(0) == "revert" {
+		if err := network.Revert(context.Background(), inside.Real(*root, !*offline), flag.Arg(1)); err != nil {
+			fmt.Fprintln(os.Stderr, "slipway-helper:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := serve(*digest, *root, !*offline); err != nil {
 		fmt.Fprintln(os.Stderr, "slipway-helper:", err)
 		os.Exit(1)
@@ -41,7 +60,9 @@ func serve(digest, root string, live bool) error {
 	if err := isWhole(digest); err != nil {
 		return err
 	}
-	p := run.Program{Host: inside.Real(root, live), Facets: facets}
+	host := inside.Real(root, live)
+	host.Login = cmp.Or(os.Getenv("SUDO_USER"), os.Getenv("LOGNAME"), os.Getenv("USER"))
+	p := run.Program{Host: host, Facets: facets}
 	return p.Answer(ctx, os.Stdin, os.Stdout)
 }
 

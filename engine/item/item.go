@@ -58,6 +58,27 @@ func Keys(items []Item) []string {
 	return keys
 }
 
+// Missing are the keys of which values tell nothing, in order.
+func Missing(keys []string, values map[string]string) []string {
+	there := Told(values)
+	all := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return there[key] })
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Told are the keys of which values tell something: a value's name, and its
+// beginning up to the last dot, since no field has one.
+func Told(values map[string]string) map[string]bool {
+	keys := map[string]bool{}
+	for name := range values {
+		keys[name] = true
+		if i := strings.LastIndexByte(name, '.'); i > 0 {
+			keys[name[:i]] = true
+		}
+	}
+	return keys
+}
+
 // Kind is the first part of a key: "files" of "files./etc/motd".
 func Kind(key string) string {
 	kind, _, _ := strings.Cut(key, ".")

@@ -12,7 +12,7 @@ import (
 // hasOf is what a field of an item is, and whether that was read. A state that is
 // not told is that of what is there, or is not.
 func (w wish) hasOf(key, field string) (have string, read bool) {
-	if w.seen.Unread[key] != "" {
+	if w.seen.Unread[key] != "" || !w.wasLookedFor(key) {
 		return "", false
 	}
 	have, told := w.seen.Have[field]
@@ -23,6 +23,20 @@ func (w wish) hasOf(key, field string) (have string, read bool) {
 		return item.Present, true
 	}
 	return item.Absent, true
+}
+
+// wasLookedFor says whether an item was asked for when the system was seen: what a
+// proposal adds was not.
+func (w wish) wasLookedFor(key string) bool { return w.looked[key] }
+
+// lookedFor are the keys of the items that were looked for: those that are there, by
+// every beginning of a field's name that ends before a dot, and those that are not.
+func lookedFor(seen site.FacetState) map[string]bool {
+	keys := item.Told(seen.Have)
+	for _, key := range seen.Absent {
+		keys[key] = true
+	}
+	return keys
 }
 
 // isThere says whether anything was seen of an item.
@@ -65,7 +79,7 @@ func (w wish) addedItems(f site.Facet, changes []site.Change) []site.Change {
 			}
 		}
 		if len(of) > 1 && len(of) == len(i.Fields) && !w.isThere(i.Key) {
-			whole := site.Change{Field: fieldOf(f, i.Key), Have: item.Absent, Want: inWords(of), Origin: of[0].Origin}
+			whole := site.Change{Field: fieldOf(f, i.Key), Have: item.Absent, Want: asked(of), Origin: of[0].Origin}
 			if of[0].Have == unknown {
 				whole.Have = unknown
 			}
@@ -77,8 +91,8 @@ func (w wish) addedItems(f site.Facet, changes []site.Change) []site.Change {
 	return short
 }
 
-// inWords is what is asked of an item, field by field.
-func inWords(changes []site.Change) string {
+// asked is what is asked of an item, field by field.
+func asked(changes []site.Change) string {
 	var parts []string
 	for _, c := range changes {
 		field := c.Field[strings.LastIndexByte(c.Field, '.')+1:]

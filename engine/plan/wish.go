@@ -14,12 +14,17 @@ import (
 // known.
 type wish struct {
 	site.Resolved
-	seen site.FacetState
+	seen   site.FacetState
+	looked map[string]bool // keys of items that were looked for
 }
 
 // wishFor is what the design means on a machine of which that was seen.
 func wishFor(n *site.Node, f site.Facet, seen site.FacetState) wish {
-	return wish{seen.Resolve(n, f), seen}
+	w := wish{Resolved: seen.Resolve(n, f), seen: seen}
+	if len(w.Items) > 0 {
+		w.looked = lookedFor(seen)
+	}
+	return w
 }
 
 // unknown is what a field is that was not read.

@@ -37,6 +37,9 @@ type FacetState struct {
 	Owned       []string `json:"owned,omitempty"`
 	OwnedDigest string   `json:"ownedDigest,omitempty"`
 	Cannot      Values   `json:"cannot,omitempty"`
+	// Absent are the keys of items that were looked for and are not there. Of an item
+	// that is neither here nor in Have nothing is known.
+	Absent []string `json:"absent,omitempty"`
 	// Busy says what is under way with the facet on the machine by itself;
 	// nothing is written meanwhile.
 	Busy string `json:"busy,omitempty"`

@@ -9,13 +9,13 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/driver/sshclient"
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
@@ -57,7 +57,7 @@ func (d *Driver) Open(_ context.Context, e site.Endpoint, s secret.Value) (drive
 	if err != nil {
 		return nil, err
 	}
-	return &machine{client: client, helpers: d.helpers, owned: map[site.Facet][]string{}}, nil
+	return &machine{client: client, helpers: d.helpers}, nil
 }
 
 // machine is a handle on one installed system.
@@ -68,8 +68,8 @@ type machine struct {
 	mu       sync.Mutex
 	site     string
 	term     uint64
-	seenTerm uint64                  // the highest that the system has told of
-	owned    map[site.Facet][]string // what Slipway made, as last seen
+	seenTerm uint64 // the highest that the system has told of
+	family   string // of the system, empty before it was seen
 }
 
 // Close has nothing to end: connections end with each look and each step.
@@ -109,16 +109,18 @@ func (m *machine) learn(r *wire.Result) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.seenTerm = max(m.seenTerm, r.Term)
-	for name, f := range r.Facets {
-		m.owned[site.Facet(name)] = slices.Clone(f.Owned)
-	}
+	m.family = r.System.Family
 }
 
-// left are the keys of what Slipway made of a facet that is not designed any more.
-func (m *machine) left(f site.Facet, designed []string) []string {
+// items are what the design asks of a facet, by the family of the system, or of the
+// image as long as that was not seen.
+func (m *machine) items(n *site.Node, f site.Facet) []item.Item {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(m.owned[f]), func(key string) bool { return slices.Contains(designed, key) })
+	if m.family == "" {
+		return n.Items(f)
+	}
+	return n.ItemsIn(f, m.family)
 }
 
 func refused(format string, args ...any) error {

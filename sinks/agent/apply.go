@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
@@ -23,9 +24,9 @@ func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, may d
 	if err := may.Ask(ctx, step); err != nil {
 		return err
 	}
-	items := n.Items(step.Facet)
+	items := withEmptied(m.items(n, step.Facet), step)
 	request := wire.Request{Op: wire.OpApply, Node: n.Name, Apply: &wire.Apply{
-		Facet: string(step.Facet), Items: items, Remove: m.left(step.Facet, item.Keys(items)), Owned: step.Owned,
+		Facet: string(step.Facet), Items: items, Remove: step.Remove, Owned: step.Owned,
 	}}
 	a, err := m.ask(ctx, n, request)
 	if step.Facet == site.FacetNetwork && (a.result == nil && errors.Is(err, errCut) || a.result != nil && a.result.Error == nil && a.result.Unconfirmed != "") {
@@ -36,6 +37,19 @@ func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, may d
 	}
 	m.learn(a.result)
 	return m.classify(a.result)
+}
+
+// withEmptied asks for the fields of interfaces that the step empties: they are not
+// in the design any more.
+func withEmptied(items []item.Item, step site.Step) []item.Item {
+	for _, c := range step.Changes {
+		for _, i := range items {
+			if field, is := strings.CutPrefix(c.Field, string(step.Facet)+"."+i.Key+"."); is && c.Want == "" && item.Kind(i.Key) == item.KindLinks {
+				i.Fields[field] = ""
+			}
+		}
+	}
+	return items
 }
 
 // errCut says that the connection was lost after a request was sent.

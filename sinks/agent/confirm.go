@@ -96,7 +96,7 @@ func (m *machine) confirmAt(ctx context.Context, n *site.Node, addresses []strin
 
 func (m *machine) confirmOver(ctx context.Context, n *site.Node, conn *connection, request wire.Request) (done bool, _ error) {
 	if request.Confirm == "" {
-		a, err := m.over(ctx, n, conn, observeRequest(n, []site.Facet{site.FacetNetwork}))
+		a, err := m.over(ctx, n, conn, m.observeRequest(n, []site.Facet{site.FacetNetwork}))
 		switch {
 		case err != nil:
 			return false, err

@@ -37,7 +37,7 @@ func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet
 	defer conn.Close()
 	defer context.AfterFunc(looking, func() { conn.Close() })()
 	x := exchange{script: reportScript}
-	request := m.named(observeRequest(n, wanted))
+	request := m.named(m.observeRequest(n, wanted))
 	if len(wanted) > 0 {
 		x.script += helperScript(m.helpers.digests())
 		x.request = &request
@@ -65,7 +65,7 @@ func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet
 // where it is missing.
 func (m *machine) inside(ctx context.Context, n *site.Node, wanted []site.Facet, request wire.Request, a answer, why error) map[site.Facet]site.FacetState {
 	_, isOwned := a.says(saysOwned)
-	if why == nil && a.needsHelper() && (isOwned || asksAny(n, wanted)) {
+	if why == nil && a.needsHelper() && (isOwned || m.asksAny(n, wanted)) {
 		a, why = m.bring(ctx, request, a)
 	}
 	if why == nil {
@@ -77,10 +77,10 @@ func (m *machine) inside(ctx context.Context, n *site.Node, wanted []site.Facet,
 		switch {
 		case why == nil:
 			m.learn(a.result)
-			fill(&s, a.result, a.result.Facets[string(f)])
-		case isOwned || asksAny(n, wanted):
+			fill(&s, a.result, a.result.Facets[string(f)], item.Keys(m.items(n, f)))
+		case isOwned || m.asksAny(n, wanted):
 			s.Seen, s.Cannot = time.Time{}, site.Values{} // not seen, so that nobody takes it for a system where nothing is ours
-			for _, i := range n.Items(f) {
+			for _, i := range m.items(n, f) {
 				s.Cannot[i.Key] = why.Error()
 			}
 		}
@@ -90,8 +90,8 @@ func (m *machine) inside(ctx context.Context, n *site.Node, wanted []site.Facet,
 }
 
 // asksAny says whether the design asks anything of facets.
-func asksAny(n *site.Node, facets []site.Facet) bool {
-	return slices.ContainsFunc(facets, func(f site.Facet) bool { return len(n.Items(f)) > 0 })
+func (m *machine) asksAny(n *site.Node, facets []site.Facet) bool {
+	return slices.ContainsFunc(facets, func(f site.Facet) bool { return len(m.items(n, f)) > 0 })
 }
 
 // The bounds of what is kept of a facet.
@@ -100,14 +100,17 @@ const (
 	maxValue  = 16 << 10
 )
 
-// fill puts what the helper told into a facet's state.
-func fill(s *site.FacetState, r *wire.Result, f wire.Facet) {
-	s.Have, s.Pending, s.Cannot = bounded(f.Have), bounded(f.Pending), bounded(f.Cannot)
-	for key, why := range bounded(f.Unread) {
-		if s.Cannot == nil {
-			s.Cannot = site.Values{}
-		}
-		s.Cannot[key] = "cannot be read: " + why
+// fill puts what the helper told of some keys, and of what is owned, into a facet's
+// state.
+func fill(s *site.FacetState, r *wire.Result, f wire.Facet, asked []string) {
+	s.Have, s.Pending, s.Cannot, s.Unread = bounded(f.Have), bounded(f.Pending), bounded(f.Cannot), bounded(f.Unread)
+	s.Absent = slices.DeleteFunc(item.Missing(append(slices.Clone(asked), f.Owned...), s.Have), func(key string) bool { return s.Unread[key] != "" })
+	if f.Waits == site.WaitsReboot {
+		s.Waits = site.WaitsReboot
+	}
+	s.System = &site.Platform{
+		Family: site.Printable(r.System.Family), ID: site.Printable(r.System.ID), Release: site.Printable(r.System.Release),
+		Kernel: site.Printable(r.System.Kernel), Network: site.Printable(r.System.Network),
 	}
 	for _, key := range f.Owned[:min(len(f.Owned), maxValues)] {
 		s.Owned = append(s.Owned, site.Printable(key))
@@ -133,10 +136,10 @@ func bounded(all map[string]string) site.Values {
 }
 
 // observeRequest asks for the items of a node's design.
-func observeRequest(n *site.Node, facets []site.Facet) wire.Request {
+func (m *machine) observeRequest(n *site.Node, facets []site.Facet) wire.Request {
 	r := wire.Request{Op: wire.OpObserve, Node: n.Name, Observe: map[string][]string{}}
 	for _, f := range facets {
-		r.Observe[string(f)] = item.Keys(n.Items(f))
+		r.Observe[string(f)] = item.Keys(m.items(n, f))
 	}
 	return r
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -742,6 +743,7 @@ func (s system) Observe(ctx context.Context, n *site.Node, facets []site.Facet) 
 		state := site.FacetState{Have: maps.Clone(have), Seen: time.Now(), Driver: "fake"}
 		if site.IsInside(f) {
 			state.Owned, state.OwnedDigest = slices.Clone(s.m.owned[f]), s.m.ownedDigest()
+			state.Absent = item.Missing(item.Keys(n.Items(f)), have)
 		}
 		seen.Facets[f] = state
 	}
