@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
@@ -31,6 +33,8 @@ func (w *worker) decide(ctx context.Context, j job, p site.NodePlan, v view, err
 		w.tried = tried{}
 	}
 	switch {
+	case len(p.Steps) > 0 && w.isUnseenSince(j, p.Steps[0]):
+		return w.await(j, "waiting for the operating system after the restart", v)
 	case len(p.Steps) > 0:
 		return w.take(ctx, j, p, p.Steps[0])
 	case p.Foreign != "":
@@ -256,6 +260,16 @@ func (w *worker) take(ctx context.Context, j job, p site.NodePlan, s site.Step) 
 	return outcome{state: site.Progressing, reason: next, next: next}
 }
 
+// isUnseenSince says whether a step that was just done was done for something inside
+// the system, which was not looked into since: its effect cannot be judged.
+func (w *worker) isUnseenSince(j job, s site.Step) bool {
+	return s.Digest() == w.last && slices.ContainsFunc(s.Changes, func(c site.Change) bool {
+		name, _, _ := strings.Cut(c.Field, ".")
+		f := site.Facet(name)
+		return site.IsInside(f) && j.memory.Observed.Facets[f].Seen.Before(w.lastDone)
+	})
+}
+
 // stepAside gives the place in the rollout of a node back that waits for others
 // while its machine is in service: those may wait for the place.
 func (w *worker) stepAside(ctx context.Context, j job) {
@@ -334,7 +348,7 @@ func (w *worker) apply(ctx context.Context, j job, s site.Step) error {
 	if err := w.save(ctx, func(r *site.Recorded) { effect(r, j.node, s) }); err != nil {
 		return err // still noted as in flight, and joined
 	}
-	w.last, w.failures, w.tried = s.Digest(), 0, tried{}
+	w.last, w.lastDone, w.failures, w.tried = s.Digest(), time.Now(), 0, tried{}
 	w.anew = true
 	if s.Impact >= site.ImpactReboot {
 		w.inside = time.Time{} // whether its system is back is asked anew

@@ -34,6 +34,7 @@ type worker struct {
 	silent    map[site.EndpointKind]silence // endpoints that do not answer
 	failures  int                           // in a row
 	last      string                        // digest of the step that just succeeded
+	lastDone  time.Time                     // when it did
 	inside    time.Time                     // when the installed system was last asked
 	tried     tried                         // of the step that is tried again
 	disobeyed bool                          // was switched off by force and was on again

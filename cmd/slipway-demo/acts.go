@@ -80,8 +80,8 @@ func run(ctx context.Context, s *stage) error {
 
 func change(ctx context.Context, s *stage) error {
 	err := errors.Join(
-		s.edit("rack-2.cue", `"compute-4": {`, `"compute-4": {`+"\n\t\t"+`power: "off"`),
-		s.edit("rack-1.cue", `"storage-1": {`, `"storage-1": {`+"\n\t\t"+networkFirst))
+		s.edit("rack-2.cue", `"compute-4": schema.#Layer & {`, `"compute-4": schema.#Layer & {`+"\n\t\t"+`power: "off"`),
+		s.edit("rack-1.cue", `"storage-1": schema.#Layer & {`, `"storage-1": schema.#Layer & {`+"\n\t\t"+networkFirst))
 	if err == nil {
 		err = s.commit(ctx, "compute-4 rests, storage-1 boots from the network first")
 	}
@@ -126,7 +126,7 @@ func mistake(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	err = s.edit("rack-1.cue", `"compute-2": {`, `"compute-2": {`+"\n\t\t"+`power: "onn"`)
+	err = s.edit("rack-1.cue", `"compute-2": schema.#Layer & {`, `"compute-2": schema.#Layer & {`+"\n\t\t"+`power: "onn"`)
 	if err == nil {
 		err = s.commit(ctx, "compute-2: power")
 	}
@@ -171,8 +171,8 @@ func mistake(ctx context.Context, s *stage) error {
 func deletion(ctx context.Context, s *stage) error {
 	rest := "\n\t\t" + networkFirst
 	err := errors.Join(
-		s.cut("rack-2.cue", "\n\n\t\"storage-2\": {", "\n}"),
-		s.cut("rack-3.cue", "\n\n\t\"storage-3\": {", "\n}"),
+		s.cut("rack-2.cue", "\n\n\t\"storage-2\": schema.#Layer & {", "\n}"),
+		s.cut("rack-3.cue", "\n\n\t\"storage-3\": schema.#Layer & {", "\n}"),
 		s.edit("rack-1.cue", rest, ""))
 	if err == nil {
 		err = s.commit(ctx, "tidy up")

@@ -72,7 +72,7 @@ func pull(ctx context.Context, s *stage) error {
 	err := errors.Join(
 		s.edit("rack-3.cue", freshNode, strings.Replace(freshNode, "generation: 1", "generation: 2", 1)),
 		s.edit("lab.cue", imageOf("compute-6", 1), imageOf("compute-6", 2)),
-		s.edit("rack-3.cue", `"storage-3": {`, `"storage-3": {`+"\n\t\t"+networkFirst))
+		s.edit("rack-3.cue", `"storage-3": schema.#Layer & {`, `"storage-3": schema.#Layer & {`+"\n\t\t"+networkFirst))
 	if err == nil {
 		err = s.commit(ctx, "a fresh system for compute-6")
 	}

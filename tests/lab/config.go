@@ -104,11 +104,14 @@ type MachineConfig struct {
 	// Behind names the machine whose BMC this one is behind too, as a node of
 	// an enclosure with one BMC; it has no BMCAddr then. All machines of an
 	// enclosure are plain or of one capture, and each has a SystemID.
-	Behind   string        `json:"behind,omitempty"`
-	OSAddr   string        `json:"osAddr,omitempty"`
-	Identity site.Identity `json:"identity"`
-	Username string        `json:"username"`
-	Password string        `json:"password"`
+	Behind string `json:"behind,omitempty"`
+	OSAddr string `json:"osAddr,omitempty"`
+	// Inside is what is set in the system that the machine has from the start: the
+	// fields of items by facet and key.
+	Inside   map[string]map[string]map[string]string `json:"inside,omitempty"`
+	Identity site.Identity                           `json:"identity"`
+	Username string                                  `json:"username"`
+	Password string                                  `json:"password"`
 	// Baseboard has the BMC list the baseboard of accelerators as a system, before
 	// the machine's own.
 	Baseboard bool `json:"baseboard,omitempty"`

@@ -28,6 +28,15 @@ type inside struct {
 	program string // the digest of the program that was pushed
 }
 
+// furnished is a system in which something is set, none of it by Slipway.
+func furnished(have map[string]map[string]map[string]string) inside {
+	in := inside{have: map[string]map[string]map[string]string{}}
+	for facet, items := range have {
+		in.have[facet] = maps.Clone(items)
+	}
+	return in
+}
+
 // InsideFault is a way in which the program inside a system misbehaves.
 type InsideFault string
 

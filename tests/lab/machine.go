@@ -158,6 +158,7 @@ func newMachine(f *Fleet, c MachineConfig, kind *personality) *Machine {
 	m.bios.current = maps.Clone(c.BIOS)
 	if !c.Blank {
 		m.disk = disk{digest: "factory", marker: c.Marker}
+		m.in = furnished(c.Inside)
 	}
 	if !c.Blank && c.Marker != nil {
 		m.disk.digest = cmp.Or(c.Marker.Image, "factory")
