@@ -90,7 +90,7 @@ var only = map[string][]string{
 	"github.com/digitalocean":       {"sinks/libvirt", "tests/libvirt"},
 	"github.com/diskfs":             {"sinks/libvirt"},
 	"libvirt.org/go":                {"sinks/libvirt", "tests/libvirt"},
-	"golang.org/x/crypto/ssh":       {"engine/repo", "engine/repo/repotest", "engine/driver/sshclient", "engine/firstboot/seed", "sinks/agent", "sinks/libvirt", "tests/libvirt", "tests/lab", "cmd/slipway-lab", "cmd/slipway-demo"},
+	"golang.org/x/crypto/ssh":       {"engine/repo", "engine/repo/repotest", "engine/driver/sshclient", "engine/firstboot/seed", "sinks/agent", "sinks/libvirt", "tests/libvirt", "tests/lab", "tests/bench/configure", "cmd/slipway-lab", "cmd/slipway-demo"},
 }
 
 type listed struct {

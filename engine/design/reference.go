@@ -43,8 +43,8 @@ type Field struct {
 	Required bool   `json:"required,omitempty"`
 	Default  string `json:"default,omitempty"`
 	// Readers are what makes use of the field: "rule CODE", "facet NAME",
-	// "engine", or "people" where it is for them alone. What has fields of its
-	// own has none.
+	// "engine", "people" where it is for them alone, or "later NAME" where nothing
+	// acts on it yet. What has fields of its own has none.
 	Readers []string `json:"readers,omitempty"`
 	// Holds says that the field has fields of its own: those that follow, or
 	// those of the definition that it is.

@@ -44,13 +44,14 @@ func TestItems(t *testing.T) {
 	}{
 		"as designed":   {site.FacetState{Have: whole}, quiet, "", ""},
 		"a mode":        {site.FacetState{Have: but("files./etc/motd.mode", "0600")}, quiet, "", "apply-config: config.files./etc/motd.mode 0600 → 0644 (nodes.cue:7)"},
-		"a file":        {site.FacetState{Have: site.Values{"sysctl.net.core.somaxconn": "1024"}}, quiet, "", "apply-config: config.files./etc/motd absent → content sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e, mode 0644, owner root:root (nodes.cue:7)"},
+		"a file":        {site.FacetState{Have: site.Values{"sysctl.net.core.somaxconn": "1024"}, Absent: []string{"files./etc/motd"}}, quiet, "", "apply-config: config.files./etc/motd absent → content sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e, mode 0644, owner root:root (nodes.cue:7)"},
 		"unread":        {site.FacetState{Have: but("sysctl.net.core.somaxconn", ""), Unread: site.Values{"sysctl.net.core.somaxconn": "no"}}, quiet, "", "apply-config: config.sysctl.net.core.somaxconn ? → 1024"},
 		"it cannot":     {site.FacetState{Have: whole, Cannot: site.Values{"files./etc/motd": "/etc is read-only"}}, quiet, "", "blocked: nodes.cue:7"},
 		"left":          {site.FacetState{Have: whole, Owned: []string{"files./old"}, OwnedDigest: "d"}, quiet, "d", "apply-config: config.files./old made by Slipway → removed, or as it was before"},
 		"left, edited":  {site.FacetState{Have: whole, Owned: []string{"files./old"}, OwnedDigest: "e"}, quiet, "d", "reported: config files./old left the design"},
-		"a parameter":   {site.FacetState{Have: whole}, site.FacetState{}, "", "set-kernel: kernel.parameters.quiet none → true; restart: kernel.parameters.quiet none → true"},
-		"it is pending": {site.FacetState{Have: whole}, site.FacetState{Pending: site.Values{"parameters.quiet": "true"}, Waits: site.WaitsReboot}, "", "restart: kernel.parameters.quiet none → true"},
+		"not asked for": {site.FacetState{Have: site.Values{"sysctl.net.core.somaxconn": "1024"}}, quiet, "", "apply-config: config.files./etc/motd ? → content sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e, mode 0644, owner root:root (nodes.cue:7)"},
+		"a parameter":   {site.FacetState{Have: whole}, site.FacetState{Absent: []string{"parameters.quiet"}}, "", "set-kernel: kernel.parameters.quiet none → true; restart: kernel.parameters.quiet none → true"},
+		"it is pending": {site.FacetState{Have: whole}, site.FacetState{Absent: []string{"parameters.quiet"}, Pending: site.Values{"parameters.quiet": "true"}, Waits: site.WaitsReboot}, "", "restart: kernel.parameters.quiet none → true"},
 	} {
 		c.config.Seen, c.kernel.Seen = time.Unix(1, 0), time.Unix(1, 0)
 		m := site.Memory{Observed: site.Observed{Identity: n.Identity, Facets: map[site.Facet]site.FacetState{

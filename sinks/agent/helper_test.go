@@ -201,7 +201,7 @@ func TestFollowsADesign(t *testing.T) {
 	fewer := nodeWith(map[string]string{"/one": "1"})
 	h.see(t, m, fewer)
 	step := configure
-	step.Owned = "0a"
+	step.Owned, step.Remove = "0a", []string{"files./two"}
 	if err := m.Apply(t.Context(), step, fewer, nil); !errors.Is(err, driver.ErrRefused) || !strings.Contains(fmt.Sprint(err), "nothing was removed of files./two") {
 		t.Errorf("with the digest of another list: got %v", err)
 	}

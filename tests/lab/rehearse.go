@@ -55,9 +55,11 @@ func rehearseNode(c *Config, n *site.Node, account func(site.Endpoint) (Account,
 	if m.OSAddr, err = place(system.URL, &c.SSHPort); err != nil {
 		return m, err
 	}
-	m.Inside = map[string]map[string]map[string]string{}
 	for _, f := range site.InsideFacets {
 		for _, i := range n.Items(f) {
+			if m.Inside == nil {
+				m.Inside = map[string]map[string]map[string]string{}
+			}
 			if m.Inside[string(f)] == nil {
 				m.Inside[string(f)] = map[string]map[string]string{}
 			}
