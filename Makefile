@@ -8,7 +8,7 @@ export GOFLAGS := -trimpath $(GOFLAGS)
 GO := go
 TEST := $(GO) test $(if $(CI),-count=1) -timeout 15m
 
-.PHONY: help build packages setup demo demo-libvirt test race lint prove mutate bench-engine bench-design bench-git bench-redfish bench-libvirt bench-pr clean
+.PHONY: help build packages setup demo demo-libvirt test race lint prove mutate bench-engine bench-design bench-git bench-redfish bench-libvirt bench-configure bench-pr clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -60,6 +60,7 @@ prove: build ## what takes long: properties, rollouts in virtual time, soaks and
 	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run '^TestMergesOfRandomHistoriesAreGits$$' -v ./engine/repo
 	SLIPWAY_PROVE=1 $(GO) test -timeout 240m -run '^TestProve' ./sinks/redfish
 	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run '^(TestDamagedPages|TestKilledRecordsAreNotDamaged)$$' -v ./engine/record
+	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run '^TestProve' -v ./sinks/agent/inside/...
 	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run '^(TestLaw|TestBombsEnd)' ./engine/design
 
 # About two hours on two cores. -survivors tries only what no test has caught yet.
@@ -81,6 +82,10 @@ bench-redfish: setup build ## the figures of speaking to BMCs, beside Ironic, wh
 
 bench-libvirt: setup ## the figures of 200 virtual machines on one hypervisor
 	@$(GO) test ./tests/bench/libvirt -run '^$$' -bench '^Benchmark200$$' -benchtime 1x | grep '^bench:'
+
+bench-configure: build ## how installed systems are configured, beside Ansible, which it installs; as root
+	@tests/bench/configure/setup.sh
+	@$(GO) run ./tests/bench/configure
 
 bench-pr: build ## how soon a push to a pull request is commented on
 	@$(GO) run ./tests/bench/pr

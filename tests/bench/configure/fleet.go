@@ -65,22 +65,33 @@ func boot(dir string, count int, publicKey string) (*fleet, error) {
 	return f, nil
 }
 
-// unpack makes the common file system, with systemd, sshd and what Ansible needs.
-func unpack(base string) error {
+// debian makes a tar of a system with systemd, sshd and what Ansible needs, once.
+// It needs the network of the host.
+func debian() (tar string, err error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return err
+		return "", err
 	}
-	tar := filepath.Join(cache, "slipway", "bench-configure.tar")
-	if _, err := os.Stat(tar); errors.Is(err, os.ErrNotExist) {
-		rig.Progress("making a Debian, once")
-		script := filepath.Join(filepath.Dir(tar), "system.sh")
-		if err := errors.Join(os.MkdirAll(filepath.Dir(tar), 0o755), os.WriteFile(script, recipe, 0o700)); err != nil {
-			return err
-		}
-		if err := run("bash", script, tar); err != nil {
-			return err
-		}
+	tar = filepath.Join(cache, "slipway", "bench-configure.tar")
+	if _, err := os.Stat(tar); !errors.Is(err, os.ErrNotExist) {
+		return tar, err
+	}
+	rig.Progress("making a Debian, once")
+	script := filepath.Join(filepath.Dir(tar), "system.sh")
+	if err := os.MkdirAll(filepath.Dir(tar), 0o755); err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(script, recipe, 0o700); err != nil {
+		return "", err
+	}
+	return tar, run("bash", script, tar)
+}
+
+// unpack makes the common file system.
+func unpack(base string) error {
+	tar, err := debian()
+	if err != nil {
+		return err
 	}
 	if err := os.MkdirAll(base, 0o755); err != nil {
 		return err
@@ -125,6 +136,7 @@ func (f *fleet) start(i int, base string) error {
 	}
 	h.cmd = exec.Command("systemd-nspawn", "--quiet", "--directory="+h.root, "--boot", "--register=no", "--keep-unit", "--console=pipe",
 		"--machine="+h.name, "--capability=CAP_NET_ADMIN,CAP_NET_RAW", "--network-namespace-path=/run/netns/"+h.name)
+	h.cmd.Env = append(os.Environ(), "SYSTEMD_NSPAWN_API_VFS_WRITABLE=network") // parameters of its own network
 	h.cmd.Stdout, h.cmd.Stderr = &h.said, &h.said
 	h.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	f.hosts = append(f.hosts, h)

@@ -32,6 +32,10 @@ func main() {
 // enter runs the program again in namespaces of its own, so that its bridge and its
 // mounts are nobody else's.
 func enter() int {
+	if _, err := debian(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		return 1
+	}
 	runtime.LockOSThread()
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Env = append(os.Environ(), within+"=1")
