@@ -23,13 +23,9 @@ type was struct {
 type goal struct {
 	change
 	leaving []string // packages that only Slipway wanted, part of remove
-	hold    []string
-	unhold  []string
 	left    map[string]string // what stays of packages that left the design, by key, and why
 	touched []string          // keys of what is changed
 }
-
-func (g goal) nothing() bool { return g.empty() && len(g.hold)+len(g.unhold) == 0 }
 
 // packages makes all packages as they are asked for, in one transaction that was
 // simulated first.
