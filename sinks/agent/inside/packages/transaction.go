@@ -22,7 +22,7 @@ type was struct {
 // goal is all that is to be done to packages.
 type goal struct {
 	change
-	leaving []string // packages that only Slipway wanted, part of remove
+	leaving []string          // packages that only Slipway wanted, part of remove
 	left    map[string]string // what stays of packages that left the design, by key, and why
 	touched []string          // keys of what is changed
 }
