@@ -25,6 +25,7 @@ func TestFromProposalToDone(t *testing.T) {
 	if !strings.HasPrefix(why, "1 machine is erased, 1 changes its boot order") || !strings.Contains(text, "**new-1** (serial "+identity(2).Serial) {
 		t.Errorf("the check says %q, and the comment\n%s", why, text)
 	}
+	h.erases(text, "new-1")
 	h.shoot(p, "1-planned")
 	h.readable("what is destroyed")
 	before := h.fleet.Machine("new-1").State().Counts
@@ -62,6 +63,7 @@ func TestGrowthIsHeld(t *testing.T) {
 	if !strings.Contains(shown, "**new-1**") || strings.Contains(shown, "**new-2**") {
 		t.Errorf("it does not name new-1 alone:\n%s", shown)
 	}
+	h.erases(shown, "new-1")
 	h.readable("new-1 alone")
 	end := h.hub.Suffer(github.Outage{Kind: github.Refuse})
 	h.repo.Push("bob", "main", "new-2 has the profile too", h.fresh("new-1", "new-2"))

@@ -86,6 +86,33 @@ func (h *hall) comment(p *github.Pull, words ...string) (text string) {
 	return text
 }
 
+// erases holds a text to naming every machine that is erased, each in a row with all
+// of its disks, and gives the digest of their set.
+func (h *hall) erases(text string, names ...string) (digest string) {
+	h.t.Helper()
+	known, err := h.ask.Known("")
+	check(h.t, err)
+	for _, name := range names {
+		row := regexp.MustCompile(`(?m)^\| \*\*` + name + `\*\* \(serial .*\|$`).FindString(text)
+		seen := known.Nodes[name].Observed
+		disks := slices.Clone(seen.Disks.Serials)
+		for _, d := range seen.Inside.Disks {
+			disks = append(disks, d.Serial)
+		}
+		if len(disks) == 0 || slices.ContainsFunc(disks, func(disk string) bool { return !strings.Contains(row, disk) }) {
+			h.t.Errorf("no row names %s with its disks %q:\n%s", name, disks, text)
+		}
+	}
+	if n := len(regexp.MustCompile(`(?m)^\| \*\*\S+\*\* \(serial `).FindAllString(text, -1)); n != len(names) {
+		h.t.Errorf("%d machines are named, want %q:\n%s", n, names, text)
+	}
+	all := regexp.MustCompile("\\(set `([0-9a-f]{32})`\\)").FindStringSubmatch(text)
+	if all == nil {
+		h.t.Fatalf("no set is named:\n%s", text)
+	}
+	return all[1]
+}
+
 // said is the one comment of the daemon's of a kind, or whose kind begins so;
 // empty for none.
 func (h *hall) said(p *github.Pull, kind string) (text string) {
@@ -156,7 +183,8 @@ func TestPullRequestIsPlannedMergedAndFollowed(t *testing.T) {
 	h.converge()
 	design := h.designWith("old-1", "generation: 1")
 	p := h.propose("reinstall", design)
-	h.comment(p, "old-1", "loses everything on its disks")
+	said := h.comment(p, "**Merging this erases 1 machine.**", "**To approve:** merge. Merging approves exactly this (set `")
+	digest := h.erases(said, "old-1")
 	h.eventually("the check is green", func() bool { return h.green(p) })
 	if got := h.repo.States(p.HeadID(), "slipway/town"); !slices.Equal(got, []string{"pending", "success"}) {
 		t.Errorf("the check was %v", got)
@@ -165,6 +193,9 @@ func TestPullRequestIsPlannedMergedAndFollowed(t *testing.T) {
 		t.Errorf("it was installed %d times before it was merged", n)
 	}
 	h.readable("what is destroyed")
+	if !strings.Contains(h.log(), "digest="+digest) {
+		t.Errorf("merging approves another set than the comment's:\n%s", said)
+	}
 	p.Merge("ada")
 	h.eventually("what was merged is on the machine", func() bool {
 		s := h.fleet.Machine("old-1").State()
@@ -254,12 +285,17 @@ func TestWhatWasNotReadIsHeld(t *testing.T) {
 			d.Send()
 		}
 	}
-	said := h.comment(p, "is held", "/slipway approve ")
+	said := h.comment(p, "**A decision is needed: 2 machines would be erased**", "Merging did **not** approve this",
+		"**To erase them,** comment exactly this line, alone: `/slipway approve ")
+	set := h.erases(said, "old-1", "old-2")
 	h.eventually("people are called", func() bool { return h.said(p, "call") != "" })
 	if h.fleet.Machine("old-1").State().Marker != nil {
 		t.Error("it was installed without approval")
 	}
-	digest := regexp.MustCompile("/slipway approve ([0-9a-f]{32})").FindStringSubmatch(said)[1]
+	digest := regexp.MustCompile("`/slipway approve ([0-9a-f]{32})`").FindStringSubmatch(said)[1]
+	if digest != set {
+		t.Errorf("what approves it is not its set:\n%s", said)
+	}
 	h.answered(p.Comment("ada", "/slipway approve "+digest+"\nI have read it now."), "+1")
 	h.eventually("both are installed", func() bool {
 		return h.fleet.Machine("old-1").State().Marker != nil && h.fleet.Machine("old-2").State().Marker != nil
