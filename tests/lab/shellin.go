@@ -16,7 +16,7 @@ import (
 const asRoot = `R="`
 
 var (
-	started = regexp.MustCompile(`for H in ([0-9a-f ]+); do`)
+	started = regexp.MustCompile(`for H in ([0-9a-f ]*); do`)
 	pushed  = regexp.MustCompile(`H=helper-([0-9a-f]{64}); .*head -c ([0-9]+) > `)
 )
 
