@@ -36,7 +36,7 @@ func TestEveryReaderReads(t *testing.T) {
 	for _, r := range rule.All() {
 		codes[r.Code] = true
 	}
-	serves := driver.Serves(map[string]driver.Driver{"redfish": redfish.New(redfish.Options{}), "libvirt": libvirt.New(libvirt.Options{}), "ssh": agent.New(agent.Options{})})
+	serves := driver.Serves(map[string]driver.Driver{"redfish": redfish.New(redfish.Options{}), "libvirt": libvirt.New(libvirt.Options{}), "ssh": agent.New(agent.Options{Folder: "agents"})})
 	model, err := os.ReadFile("../docs/model.md")
 	if err != nil {
 		t.Fatal(err)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -34,25 +33,9 @@ func drivers(helpers string) map[string]driver.Driver {
 	}
 }
 
-// packagedHelpers is where the packages put the programs that machines are given.
-const packagedHelpers = "/usr/lib/slipway/agents"
-
-// defaultAgents is the folder of these programs unless told otherwise: beside this
-// program, as `make build` and the archives have them, or that of the packages.
-func defaultAgents() string {
-	if dir := os.Getenv("SLIPWAY_AGENTS"); dir != "" {
-		return dir
-	}
-	if me, err := os.Executable(); err == nil {
-		for _, dir := range []string{"agents", "../lib/slipway/agents"} {
-			path := filepath.Join(filepath.Dir(me), dir)
-			if info, err := os.Stat(path); err == nil && info.IsDir() {
-				return path
-			}
-		}
-	}
-	return packagedHelpers
-}
+// helperFolder is the folder of the helpers unless told otherwise; empty for none,
+// so that nothing inside installed systems is set.
+func helperFolder() string { return os.Getenv("SLIPWAY_AGENTS") }
 
 // defaultState is where a daemon keeps its state unless told otherwise.
 func defaultState() string { return cmp.Or(os.Getenv("SLIPWAY_STATE"), "/var/lib/slipway") }
@@ -95,7 +78,7 @@ func look(ctx context.Context, s *site.Site, memory map[string]site.Memory, secr
 	known, failures := map[string]site.Memory{}, map[string]error{}
 	var mu sync.Mutex
 	var done atomic.Int64
-	all := drivers(defaultAgents())
+	all := drivers(helperFolder())
 	var g errgroup.Group
 	g.SetLimit(looksAtOnce)
 	for _, name := range s.NodeNames() {

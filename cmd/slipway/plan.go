@@ -169,7 +169,7 @@ func noRecords(f planFlags, err error) string {
 }
 
 // neverSeen is what is known without a daemon and without a look.
-func neverSeen() site.Known { return site.Known{Serves: driver.Serves(drivers(defaultAgents()))} }
+func neverSeen() site.Known { return site.Known{Serves: driver.Serves(drivers(helperFolder()))} }
 
 // oldest says how old the oldest of the observations is.
 func oldest(known map[string]site.Memory) string {

@@ -69,7 +69,7 @@ func (a *app) runCommand() *cobra.Command {
 	flags.StringVar(&f.repoCA, "repo-ca", "", "PEM file with the certificate authority of an https:// repository, instead of the system's")
 	flags.StringVar(&f.repoCredential, "repo-credential", "git", "name of the credential with the repository's SSH key or token")
 	flags.StringVar(&f.socketGroup, "socket-group", "", "`GROUP` whose members may use the daemon's socket, for status and for commands such as approve; without it only root and the daemon's user")
-	flags.StringVar(&f.agents, "agents", os.Getenv("SLIPWAY_AGENTS"), "folder with the programs that work inside machines, slipway-helper-linux-ARCH (SLIPWAY_AGENTS); without it those that were installed with this program")
+	flags.StringVar(&f.agents, "agents", helperFolder(), "set what is designed inside installed systems, by the helpers in this folder, such as /usr/lib/slipway/agents (SLIPWAY_AGENTS); without it systems are only observed")
 	flags.BoolVar(&f.allowRewrite, "allow-rewrite", false, "follow the branch also when its history was rewritten")
 	flags.BoolVar(&f.observe, "observe", false, "run without a write to any machine")
 	flags.BoolVar(&f.verbose, "verbose", false, "log more")
@@ -127,7 +127,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	key, noKey := openSiteKey(ctx, keyFile, store.Site(name), f.observe, log)
 	var e *engine.Engine
 	c := engine.Config{
-		Site: name, Source: timedSource{pulls.source(source), out.metrics}, Drivers: out.metrics.Drivers(drivers(cmp.Or(f.agents, defaultAgents()))),
+		Site: name, Source: timedSource{pulls.source(source), out.metrics}, Drivers: out.metrics.Drivers(drivers(f.agents)),
 		Secrets: secrets, Records: store.Site(name), ObserveOnly: f.observe, Log: log,
 		Key: key, Notes: keyNotes(keyFile, key),
 		Meter:    out.metrics.Site(name, func() site.Report { return e.Report() }),

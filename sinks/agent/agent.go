@@ -43,8 +43,14 @@ type Driver struct{ helpers *helpers }
 // New makes a driver.
 func New(o Options) *Driver { return &Driver{newHelpers(o.Folder)} }
 
-// Facets lists what the driver sees and, but for the os, acts on.
-func (*Driver) Facets() []site.Facet { return append([]site.Facet{site.FacetOS}, byHelper...) }
+// Facets lists what the driver sees and, but for the os, acts on. Without helpers it
+// acts on nothing.
+func (d *Driver) Facets() []site.Facet {
+	if d.helpers.folder == "" {
+		return []site.Facet{site.FacetOS}
+	}
+	return append([]site.Facet{site.FacetOS}, byHelper...)
+}
 
 // Open checks the endpoint, ssh://[USER@]HOST[:PORT]; every look and every step makes
 // its own connection. What a credential may be is told in sshclient.Open.
