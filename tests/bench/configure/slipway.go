@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/pem"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,6 +19,12 @@ import (
 	"github.com/slipway-gitops/slipway/tests/bench/rig"
 	"github.com/slipway-gitops/slipway/tests/lab"
 )
+
+// helpers are those that make build makes.
+const helpers = "bin/agents"
+
+// tools are those that are measured: without Ansible there are no ratios to it.
+var tools = flag.String("tools", "ansible,slipway", "which tools to measure")
 
 // configure brings hosts to one state with both tools, and looks at them again.
 func configure(quick bool) ([]string, error) {
@@ -37,7 +44,7 @@ func configure(quick bool) ([]string, error) {
 	var figures []string
 	times := map[string]time.Duration{}
 	// Each tool has hosts of its own, since what one has made is there for the other.
-	for _, tool := range []string{"ansible", "slipway"} {
+	for _, tool := range strings.Split(*tools, ",") {
 		if err := onHosts(filepath.Join(dir, tool), count, public, func(hosts []*host) error {
 			return measure(tool, filepath.Join(dir, tool), hosts, key, public, times)
 		}); err != nil {
@@ -45,6 +52,9 @@ func configure(quick bool) ([]string, error) {
 		}
 	}
 	ratio := func(name string, a, b time.Duration) {
+		if a == 0 || b == 0 {
+			return
+		}
 		figures = append(figures, rig.Figure("configure/"+name, a.Seconds()/b.Seconds(), "ratio"))
 	}
 	for name, t := range times {
@@ -114,6 +124,7 @@ func slipway(dir string, hosts []*host, key, public string, times map[string]tim
 	before := commands(hosts[0])
 	rig.Progress("slipway, with nothing to do")
 	cmd := exec.Command(rig.Binary(), "plan", "--observe", "--credentials", filepath.Join(work, "credentials"), "--state", filepath.Join(work, "state"), rig.Work(work))
+	cmd.Env = append(os.Environ(), "SLIPWAY_AGENTS="+helpers)
 	begun := time.Now()
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -152,7 +163,7 @@ func start(dir string, files map[string]string, key string) (*rig.Daemon, error)
 	return rig.Follow(dir, "file://"+rig.Repo(dir), map[string]string{
 		"bmc": rig.Account("127.0.0.0/8", rig.Password),
 		"os":  "hosts: 10.77.0.0/16\nuse: ssh\nports: 22\nusername: root\n\n" + string(text),
-	})
+	}, "--agents", helpers)
 }
 
 // commands is how many commands sshd has started on a host.
