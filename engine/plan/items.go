@@ -12,7 +12,7 @@ import (
 // hasOf is what a field of an item is, and whether that was read. A state that is
 // not told is that of what is there, or is not.
 func (w wish) hasOf(key, field string) (have string, read bool) {
-	if w.seen.Unread[key] != "" || !w.wasLookedFor(key) {
+	if w.seen.Unread[key] != "" || w.seen.Unread[field] != "" || !w.wasLookedFor(key) {
 		return "", false
 	}
 	have, told := w.seen.Have[field]
@@ -103,15 +103,15 @@ func asked(changes []site.Change) string {
 	return strings.Join(parts, ", ")
 }
 
-// replaces says whether making the packages as designed replaces some that
-// services may run from: a version is designed, or upgrades are.
+// replaces says whether making the packages as designed replaces or removes some that
+// services may run from: a version is designed, or upgrades are, or an absence.
 func (w wish) replaces(f site.Facet) bool {
 	if f != site.FacetPackages {
 		return false
 	}
 	for field, want := range w.Want {
 		key := w.Keys[field]
-		if (field == key+".version" || item.Kind(key) == item.KindPatch) && w.has(f, field) != want {
+		if (field == key+".version" || item.Kind(key) == item.KindPatch || want == item.Absent) && w.has(f, field) != want {
 			return true
 		}
 	}

@@ -167,7 +167,7 @@ func planRest(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, serve
 			planFacet(p, n, f, m)
 		}
 	}
-	planRestart(p, n, m, site.InsideFacets)
+	planRestart(p, n, m, slices.DeleteFunc(slices.Clone(site.InsideFacets), func(f site.Facet) bool { return !serves[f] }))
 }
 
 // inside are the facets of the installed system in the order of the role's
@@ -292,7 +292,7 @@ func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 		return
 	}
 	k := workOf(f, changes)
-	if w.replaces(f) {
+	if w.replaces(f) || f == site.FacetPackages && len(remove) > 0 {
 		k.Impact = site.ImpactReboot // services that run from what is replaced are restarted
 	}
 	if installs && k.Action == site.ActionPowerOn {

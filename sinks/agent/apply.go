@@ -97,7 +97,10 @@ func (m *machine) ask(ctx context.Context, n *site.Node, r wire.Request) (a answ
 // isNode compares the marker of the system with the node. A system without one was
 // not installed by Slipway; its host key says who it is.
 func isNode(n *site.Node, report []byte, address string) error {
-	marker, _ := parseMarker(divide(string(report))["marker"])
+	marker, unread := parseMarker(divide(string(report))["marker"])
+	if unread != "" {
+		return refused("the marker /etc/slipway/marker.json of the system at %s cannot be read (%s), so nobody knows whether it is %s: nothing is written to it", address, unread, n.Name)
+	}
 	if marker != nil && marker.Node != n.Name {
 		return refused("the system at %s is that of node %s by its marker /etc/slipway/marker.json, and not of %s: nothing is written to it", address, marker.Node, n.Name)
 	}

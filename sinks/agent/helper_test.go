@@ -330,6 +330,13 @@ func TestMarkerOfAnother(t *testing.T) {
 	}
 }
 
+// Without a folder of helpers nothing inside systems is looked at or set.
+func TestNoHelpersMeanTheOSAlone(t *testing.T) {
+	if f := agent.New(agent.Options{}).Facets(); !slices.Equal(f, []site.Facet{site.FacetOS}) {
+		t.Errorf("got %v", f)
+	}
+}
+
 // What keeps the helper from a machine costs what it would tell, and is said.
 func TestWithoutAHelper(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -337,8 +344,7 @@ func TestWithoutAHelper(t *testing.T) {
 		make   func(t *testing.T, h *host)
 		says   string
 	}{
-		"no folder": {func(*testing.T) string { return "" }, nil, "--agents DIR"},
-		"no file":   {func(t *testing.T) string { return t.TempDir() }, nil, "there is no helper for " + runtime.GOARCH},
+		"no file": {func(t *testing.T) string { return t.TempDir() }, nil, "there is no helper for " + runtime.GOARCH},
 		"no sudo": {func(t *testing.T) string { return helperFolder(t, testHelper) }, func(t *testing.T, h *host) {
 			program(t, h, "id", "echo 1000")
 			program(t, h, "sudo", "echo sudo: a password is required >&2; exit 1")

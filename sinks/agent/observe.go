@@ -65,6 +65,7 @@ func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet
 // where it is missing.
 func (m *machine) inside(ctx context.Context, n *site.Node, wanted []site.Facet, request wire.Request, a answer, why error) map[site.Facet]site.FacetState {
 	_, isOwned := a.says(saysOwned)
+	_, isAbsent := a.says(saysAbsent)
 	if why == nil && a.needsHelper() && (isOwned || m.asksAny(n, wanted)) {
 		a, why = m.bring(ctx, request, a)
 	}
@@ -77,8 +78,8 @@ func (m *machine) inside(ctx context.Context, n *site.Node, wanted []site.Facet,
 		switch {
 		case why == nil:
 			m.learn(a.result)
-			fill(&s, a.result, a.result.Facets[string(f)], item.Keys(m.items(n, f)))
-		case isOwned || m.asksAny(n, wanted):
+			fill(&s, a.result, a.result.Facets[string(f)], request.Observe[string(f)])
+		case isOwned || !isAbsent || m.asksAny(n, wanted):
 			s.Seen, s.Cannot = time.Time{}, site.Values{} // not seen, so that nobody takes it for a system where nothing is ours
 			for _, i := range m.items(n, f) {
 				s.Cannot[i.Key] = why.Error()

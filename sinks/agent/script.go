@@ -39,14 +39,15 @@ func helperScript(digests []string) string {
 }
 
 // pushScript takes a helper from its input. It is there whole and with the right
-// digest or not at all; older ones are taken away.
+// digest or not at all; older ones are taken away, but not while one of them may have to set
+// the network back.
 func pushScript(digest string, size int) string {
 	return asRoot("set -e; umask 077; D=" + inside.Folder + "; H=helper-" + digest + "; " +
 		"[ -d $D ] || mkdir -p $D; T=$D/.$H.$$; trap \"rm -f $T\" EXIT; " +
 		"head -c " + strconv.Itoa(size) + " > $T; " +
 		"S=$(sha256sum < $T); [ \"${S%% *}\" = " + digest + " ] || { echo the digest of what arrived is ${S%% *} >&2; exit 1; }; " +
 		"chmod 0700 $T; sync $T 2>/dev/null || sync; mv -f $T $D/$H; sync $D 2>/dev/null || sync; " +
-		"for O in $D/helper-*; do [ $O = $D/$H ] || rm -f $O; done; echo " + saysPushed)
+		"[ -e $D/network-unconfirmed ] || for O in $D/helper-*; do [ $O = $D/$H ] || rm -f $O; done; echo " + saysPushed)
 }
 
 // sumScript tells which helpers are there whole.

@@ -151,7 +151,7 @@ func (s live) story(old string) {
 	s.Does(helperPath + " confirm " + name)
 	s.Refuses("systemctl is-active slipway-revert-"+name+".timer", "inactive")
 	s.same(one)
-	s.Does("ping -c1 -W5 10.1.0.1 2>/dev/null || ip neighbor show 10.1.0.1 | grep lladdr")
+	s.Comes("bash -c 'echo >/dev/udp/10.1.0.1/9' || true; ip neighbor show 10.1.0.1", "lladdr")
 
 	// Nothing to do writes nothing.
 	stamp := "find /etc /var/lib/slipway -newer /root/stamp -type f | sort"

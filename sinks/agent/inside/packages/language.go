@@ -9,9 +9,11 @@ import (
 	"maps"
 	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/item"
@@ -150,8 +152,20 @@ func (a *apply) removeEnvironment(folder string) error {
 		return err
 	}
 	a.h.Tell("environment " + folder + " is removed")
-	return os.RemoveAll(where)
+	for _, name := range madeByVenv {
+		if err := os.RemoveAll(filepath.Join(where, name)); err != nil {
+			return err
+		}
+	}
+	if err := os.Remove(where); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.EEXIST) {
+		return err
+	}
+	return nil
 }
+
+// madeByVenv is what venv and pip make in the folder of an environment. What else is
+// there is somebody else's, and stays.
+var madeByVenv = []string{"bin", "lib", "lib64", "include", "share", "pyvenv.cfg"}
 
 func checkLanguage(l item.Language) error {
 	if l.Kind != "python" {
@@ -241,7 +255,7 @@ func (a *apply) note(key string, env environment) error {
 func (a *apply) install(ctx context.Context, what string, l item.Language, env environment) error {
 	a.h.Tell(what + ": " + l.Text())
 	if !exists(a.h, l.Path+"/bin/pip") {
-		out, err := a.h.Exec(ctx, inside.Command{Path: "python3", Args: []string{"-m", "venv", "--clear", l.Path}, Timeout: 5 * time.Minute})
+		out, err := a.h.Exec(ctx, inside.Command{Path: "python3", Args: []string{"-m", "venv", l.Path}, Timeout: 5 * time.Minute})
 		if err := outcome(what+": python3 -m venv (the package python3-venv brings it)", out, err); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -115,11 +116,12 @@ func asAsked(items []item.Item, seen wire.Facet) error {
 	for _, i := range items {
 		for field, want := range i.Fields {
 			name := item.Name(i.Key, field)
+			unread := cmp.Or(seen.Unread[i.Key], seen.Unread[name])
 			switch have := seen.Have[name]; {
+			case unread != "":
+				differ = append(differ, fmt.Sprintf("%s cannot be read: %s", name, unread))
 			case have == want || seen.Pending[name] == want && want != "":
-			case have == "" && field == "state" && want == item.Absent && seen.Unread[i.Key] == "": // what is not there is left out
-			case seen.Unread[i.Key] != "":
-				differ = append(differ, fmt.Sprintf("%s cannot be read: %s", i.Key, seen.Unread[i.Key]))
+			case have == "" && field == "state" && want == item.Absent: // what is not there is left out
 			case seen.Cannot[i.Key] != "":
 				differ = append(differ, fmt.Sprintf("%s: %s", i.Key, seen.Cannot[i.Key]))
 			default:
