@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -30,7 +29,6 @@ func TestVirtualMachines(t *testing.T) {
 	f.installsAnew()
 	f.leavesAlone()
 	f.endsOne()
-	f.losesItsRecords()
 	f.stop()
 }
 
@@ -134,26 +132,6 @@ func (f *farm) endsOne() {
 	f.status("web-2 is gone from the site", func(s site.Status) bool { return stateOf(s, "web-2").Name == "" })
 	delete(before, "web-2")
 	f.onlyBooted("", before)
-}
-
-// losesItsRecords has a daemon without records know the guests again: their host keys
-// are signed on the status branch. Nothing is written to them.
-func (f *farm) losesItsRecords() {
-	f.t.Helper()
-	before, writes := f.boots(), len(f.hypervisor.Writes())
-	f.stop()
-	check(f.t, os.RemoveAll(f.path("state")))
-	f.start()
-	for _, g := range f.guests {
-		f.eventually(g.name+" lets the daemon in again", func() bool {
-			m := f.known(g.name)
-			return m.Observed.Marker != nil && m.Observed.Marker.Node == g.name
-		})
-	}
-	f.onlyBooted("", before)
-	if more := f.hypervisor.Writes()[writes:]; len(more) > 0 {
-		f.t.Errorf("without records these calls changed something: %v", more)
-	}
 }
 
 // A first boot of which a part fails does not prove the system, and what it was
