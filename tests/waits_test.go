@@ -16,11 +16,14 @@ import (
 // leftOut are the functions that leave a test out and do not look at CI for it,
 // with the reason.
 var leftOut = map[string]string{
-	"engine/harness_test.go lastsLong":              "what the race detector makes slow runs without it, in the same CI",
-	"engine/design/hostile_test.go hasOneGoroutine": "what the race detector makes slow and has nothing to find in runs without it, in the same CI",
-	"engine/design/hostile_test.go measuresMemory":  "what the race detector takes memory for runs without it, in the same CI",
-	"engine/teeth_test.go TestProveOracleHasTeeth":  "each protection takes a build and thousands of stories: make prove has the time",
-	"tests/markdown/browser.go Open":                "CI reads the same pages without a browser, which takes longer to install than to use; make prove has one",
+	"engine/harness_test.go lastsLong":                                      "what the race detector makes slow runs without it, in the same CI",
+	"engine/design/hostile_test.go hasOneGoroutine":                         "what the race detector makes slow and has nothing to find in runs without it, in the same CI",
+	"engine/design/hostile_test.go measuresMemory":                          "what the race detector takes memory for runs without it, in the same CI",
+	"engine/teeth_test.go TestProveOracleHasTeeth":                          "each protection takes a build and thousands of stories: make prove has the time",
+	"sinks/agent/inside/network/live_test.go TestProveIfupdownForReal":      "it waits for reverts: make prove has the time, and CI has networkd",
+	"sinks/agent/inside/packages/apt_real_test.go TestProveAptTransactions": "real transactions take minutes: make prove has the time, and CI has package scripts and dnf",
+	"sinks/agent/inside/packages/more_real_test.go TestProveAptPatch":       "real transactions take minutes: make prove has the time, and CI has package scripts and dnf",
+	"tests/markdown/browser.go Open":                                        "CI reads the same pages without a browser, which takes longer to install than to use; make prove has one",
 }
 
 // bubbles run what they are given in a bubble of package synctest, where a sleep

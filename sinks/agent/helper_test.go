@@ -429,7 +429,7 @@ func TestHostileHelper(t *testing.T) {
 		"endless text":    {endless("yes\n"), "did not answer: yes yes"},
 		"endless frames":  {endless(frame(wire.Frame{Progress: &wire.Progress{Text: strings.Repeat("x", 1<<20)}})), ""}, // ended by its size or by the time
 		"another version": {prints(frame(wire.Frame{Result: &wire.Result{Error: &wire.Error{Class: wire.Refused, Text: "the daemon speaks version 1\x1b[2J"}}})), "the daemon speaks version 1"},
-		"silence":         {func(io.Writer) { time.Sleep(12 * time.Second) }, "unreachable"},
+		"silence":         {func(io.Writer) { <-time.After(12 * time.Second) }, "unreachable"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -63,7 +63,7 @@ driftfile /var/lib/chrony/chrony.drift
 // newFake is a small Debian with chrony, sudo and rsyslog.
 func newFake(t testing.TB) *fake {
 	t.Helper()
-	if os.Geteuid() != 0 {
+	if os.Geteuid() != 0 && os.Getenv("CI") == "" {
 		t.Skip("only root may give files to accounts")
 	}
 	s := &fake{t: t, root: folder(t), live: true, name: "machine", exit: map[string]inside.Output{}}

@@ -22,6 +22,9 @@ func TestFullDisk(t *testing.T) {
 	if err := syscall.Mount("tmpfs", s.at("/mnt"), "tmpfs", 0, "size=1m"); errors.Is(err, os.ErrNotExist) {
 		s.must(os.Mkdir(s.at("/mnt"), 0o755))
 		if err := syscall.Mount("tmpfs", s.at("/mnt"), "tmpfs", 0, "size=1m"); err != nil {
+			if os.Getenv("CI") != "" {
+				t.Fatal(err)
+			}
 			t.Skip("no file system may be mounted: ", err)
 		}
 	}

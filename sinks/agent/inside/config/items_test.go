@@ -355,6 +355,9 @@ func TestAFullDisk(t *testing.T) {
 	f := newFake(t)
 	f.put("/srv/old", "old")
 	if err := syscall.Mount("tmpfs", f.host.Path("/srv"), "tmpfs", 0, "size=64k"); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
 		t.Skip("only root mounts file systems: ", err)
 	}
 	defer func() {
