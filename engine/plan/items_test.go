@@ -81,6 +81,22 @@ func TestItems(t *testing.T) {
 	}
 }
 
+// A restart for a facet that no driver looks at any more rests on what was seen long
+// ago, and is not planned.
+func TestNothingRestartsForAFacetThatNobodyServes(t *testing.T) {
+	n := &site.Node{Name: "n1", Identity: site.Identity{UUID: "u1"}, Kernel: site.Kernel{Parameters: site.Scalars{"quiet": true}}}
+	m := site.Memory{Observed: site.Observed{Identity: n.Identity, Facets: map[site.Facet]site.FacetState{
+		site.FacetPower:  {Have: site.Values{"state": "on"}, Seen: time.Unix(1, 0)},
+		site.FacetKernel: {Absent: []string{"parameters.quiet"}, Pending: site.Values{"parameters.quiet": "true"}, Waits: site.WaitsReboot, Seen: time.Unix(1, 0)},
+	}}}
+	for served, want := range map[bool]int{true: 1, false: 0} {
+		known := site.Known{Nodes: map[string]site.Memory{"n1": m}, Serves: map[site.Facet]bool{site.FacetPower: true, site.FacetKernel: served}}
+		if p := plan.Node(&site.Site{Nodes: map[string]*site.Node{"n1": n}}, n, known); len(p.Steps) != want {
+			t.Errorf("served %t: got %v, want %d steps", served, p.Steps, want)
+		}
+	}
+}
+
 // What is designed for a family alone is unknown until the family is.
 func TestItemsOfAFamily(t *testing.T) {
 	n := &site.Node{Name: "n1", Families: map[string]site.System{"debian": {Sysctl: site.Scalars{"a": int64(1)}}}}
