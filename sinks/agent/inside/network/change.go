@@ -33,6 +33,9 @@ type change struct {
 	Armed bool `json:"armed"`
 	// Applied says that the machine's own checks have passed.
 	Applied bool `json:"applied"`
+	// Undone says that setting it back has begun, so that nobody can confirm it any
+	// more.
+	Undone bool `json:"undone,omitempty"`
 	// Paths are the files that are written; their texts of before are in the folder
 	// of the change.
 	Paths []string `json:"paths"`
@@ -84,6 +87,8 @@ func (f *Facet) settle(ctx context.Context, h *inside.Host, asked string) (waits
 		return false, f.disarm(ctx, h, c.Name)
 	case !c.Applied: // its program is dead, since we hold the lock
 		return false, f.undo(ctx, h, c, cutShort, true)
+	case c.Undone:
+		return false, f.undo(ctx, h, c, unconfirmed, false)
 	case !f.succeeds(ctx, h, "systemctl", "is-active", "--quiet", timerUnit(c.Name)+".timer"):
 		return false, f.setBack(ctx, h, c, "nobody confirmed it, and its timer is gone")
 	case c.Name == asked:
@@ -259,15 +264,24 @@ func (f *Facet) armed(ctx context.Context, h *inside.Host, c *change, program st
 	if err := f.write(h, write{bootLink, []byte(bootUnit), fs.ModeSymlink}); err != nil {
 		return err
 	}
-	err := f.run(ctx, h, "systemd-run", "--quiet", "--collect", "--unit="+timerUnit(c.Name),
-		fmt.Sprintf("--on-active=%dms", max(f.Deadline.Milliseconds(), 1)), "--timer-property=AccuracySec=100ms",
-		"--description=Slipway: set the network back unless its change is confirmed", program, "revert", c.Name)
-	if err != nil {
+	if err := f.startTimer(ctx, h, c.Name, program, f.Deadline); err != nil {
 		return err
 	}
 	c.Armed = true
 	f.step("the marker says armed")
 	return writeMarker(h, c)
+}
+
+// againAfter is when a revert that failed is tried again.
+const againAfter = 30 * time.Second
+
+// startTimer starts the timer that sets a change back, again and again until that
+// has been done.
+func (f *Facet) startTimer(ctx context.Context, h *inside.Host, name, program string, after time.Duration) error {
+	return f.run(ctx, h, "systemd-run", "--quiet", "--collect", "--unit="+timerUnit(name),
+		fmt.Sprintf("--on-active=%dms", max(after.Milliseconds(), 1)), "--timer-property=AccuracySec=100ms",
+		fmt.Sprintf("--timer-property=OnUnitInactiveSec=%ds", int(againAfter.Seconds())),
+		"--description=Slipway: set the network back unless its change is confirmed", program, "revert", name)
 }
 
 const unitText = `# Written by Slipway while a change of the network is not confirmed.
@@ -336,7 +350,7 @@ func (m *machine) changed(p *plan) []string {
 // its name is empty where there is none.
 func (f *Facet) Unconfirmed(h *inside.Host) (name string, seconds int) {
 	c, err := readMarker(h)
-	if err != nil || c == nil || !c.Applied {
+	if err != nil || c == nil || !c.Applied || c.Undone {
 		return "", 0
 	}
 	left := min(c.Until.Sub(f.now()), f.Deadline) // the clock may be set meanwhile
@@ -361,6 +375,8 @@ func (f *Facet) Confirm(ctx context.Context, h *inside.Host, name string) error 
 		return f.disarm(ctx, h, name) // it was confirmed before, and cut
 	case c.Name != name:
 		return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("the change that waits is %s, not %s", c.Name, printable([]byte(name)))}
+	case c.Undone:
+		return &wire.Error{Class: wire.Reverted, Text: fmt.Sprintf("change %s of the network is being set back already; nobody confirmed it in time", c.Name)}
 	case !c.Applied:
 		return &wire.Error{Class: wire.Busy, Text: fmt.Sprintf("change %s of the network is not done yet", c.Name)}
 	}

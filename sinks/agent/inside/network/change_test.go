@@ -128,6 +128,49 @@ func TestUnconfirmedChange(t *testing.T) {
 	s.same(f, other)
 }
 
+// A revert that fails is not taken for done: nobody can confirm the change any more,
+// and it is tried again until interfaces are as they were.
+func TestRevertThatFailsIsTriedAgain(t *testing.T) {
+	for name, boots := range map[string]bool{"by the timer": false, "at boot": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newSystem(t)
+			f := s.facet()
+			before := s.configuration()
+			if err := f.Apply(t.Context(), s.host(), items(wanted), nil); err != nil {
+				t.Fatal(err)
+			}
+			change, _ := f.Unconfirmed(s.host())
+			s.stuck = true
+			if boots {
+				s.timer = ""
+			}
+			for range 2 {
+				err := f.revert(t.Context(), s.host(), change)
+				if class(err) != wire.Failed || !strings.Contains(err.Error(), "tried again every 30s and when the machine starts") || !strings.Contains(err.Error(), "timed out") {
+					t.Fatalf("got %v", err)
+				}
+				if !s.armed() || s.has(revertedFile) {
+					t.Fatal("it is taken for done")
+				}
+			}
+			if other, _ := f.Unconfirmed(s.host()); other != "" {
+				t.Errorf("%s waits to be confirmed", other)
+			}
+			if err := f.Confirm(t.Context(), s.host(), change); class(err) != wire.Reverted {
+				t.Errorf("confirmed: %v", err)
+			}
+			s.stuck = false
+			if err := f.revert(t.Context(), s.host(), change); err != nil {
+				t.Fatal(err)
+			}
+			s.isBack(before)
+			if s.timer != "" {
+				t.Error("its timer goes on")
+			}
+		})
+	}
+}
+
 // isBack holds that everything is as it was, and nothing is left of a change.
 func (s *system) isBack(before string) {
 	s.t.Helper()

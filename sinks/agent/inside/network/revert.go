@@ -71,30 +71,44 @@ func (f *Facet) revert(ctx context.Context, h *inside.Host, name string) error {
 	if !c.Applied {
 		return f.undo(ctx, h, c, cutShort, true)
 	}
-	return f.undo(ctx, h, c, "nobody confirmed over a new connection that the machine can be reached", false)
+	return f.undo(ctx, h, c, unconfirmed, false)
 }
 
-// cutShort is the reason of a revert that is not the change's fault.
-const cutShort = "the program that made it was ended in the middle"
+// Why a change is set back: cutShort is not the change's fault.
+const (
+	cutShort    = "the program that made it was ended in the middle"
+	unconfirmed = "nobody confirmed over a new connection that the machine can be reached"
+)
 
 // setBack reverts a change at once, since the machine's own checks have failed.
 func (f *Facet) setBack(ctx context.Context, h *inside.Host, c *change, why string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
-	if err := f.undo(ctx, h, c, why, false); err != nil {
-		return &wire.Error{Class: wire.Reverted, Text: why + "; and setting the network back failed, which is tried again at the deadline: " + err.Error()}
+	var later *wire.Error
+	if err := f.undo(ctx, h, c, why, false); errors.As(err, &later) {
+		return later
+	} else if err != nil {
+		return &wire.Error{Class: wire.Failed, Text: why + "; and setting the network back failed, which is tried again at the deadline: " + err.Error()}
 	}
 	return &wire.Error{Class: wire.Reverted, Text: "the network was set back: " + why}
 }
 
 // undo puts back the files, the list of what Slipway made and the interfaces, and
-// removes the marker last, so that an undoing that is cut is done again.
+// removes the marker last, so that an undoing that is cut is done again. So is one
+// after which interfaces are not as they were: by the timer, and at boot.
 func (f *Facet) undo(ctx context.Context, h *inside.Host, c *change, why string, again bool) error {
 	m, err := f.tables.look(h)
 	if err != nil {
 		m = &machine{}
 	}
 	seen := m.summary(c.Names)
+	if !c.Undone {
+		c.Undone = true
+		f.step("the marker says undone")
+		if err := writeMarker(h, c); err != nil {
+			return err
+		}
+	}
 	active := f.active(ctx, h, c.Manager)
 	if active && c.Manager == Ifupdown { // its files must still say how interfaces came up
 		a := activation{f: f, h: h, manager: c.Manager}
@@ -117,6 +131,9 @@ func (f *Facet) undo(ctx context.Context, h *inside.Host, c *change, why string,
 	if troubles != nil {
 		why += "; while it was set back: " + troubles.Error()
 	}
+	if troubles != nil && !f.isBack(h, c, active) {
+		return f.undoLater(ctx, h, c, why)
+	}
 	text, _ := json.Marshal(reverted{c.Name, f.now(), why, seen, again})
 	if err := f.write(h, write{revertedFile, text, 0o600}); err != nil {
 		return err
@@ -131,6 +148,36 @@ func (f *Facet) undo(ctx context.Context, h *inside.Host, c *change, why string,
 	}
 	f.step("remove the saved trees")
 	return removeSaved(h)
+}
+
+// isBack says whether interfaces have what they had. Where the manager does not run,
+// nothing but its own success tells.
+func (f *Facet) isBack(h *inside.Host, c *change, active bool) bool {
+	m, err := f.tables.look(h)
+	if err != nil || !active || len(m.lost(c.Kernel)) > 0 {
+		return false
+	}
+	for id, k := range c.Kernel {
+		r := m.links[id]
+		if r == nil || slices.ContainsFunc(r.Addresses, func(a string) bool { return !slices.Contains(k.Addresses, a) }) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(c.Makes, func(id string) bool { return m.links[id] != nil })
+}
+
+// undoLater leaves both ways back armed, and is always an error.
+func (f *Facet) undoLater(ctx context.Context, h *inside.Host, c *change, why string) error {
+	if !f.succeeds(ctx, h, "systemctl", "is-active", "--quiet", timerUnit(c.Name)+".timer") {
+		program, err := f.executable()
+		if err == nil {
+			err = f.startTimer(ctx, h, c.Name, program, againAfter)
+		}
+		if err != nil {
+			why += "; its timer could not be started: " + err.Error()
+		}
+	}
+	return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("change %s of the network could not be set back, which is tried again every %s and when the machine starts: %s", c.Name, againAfter, why)}
 }
 
 // restoreFiles makes the files of a change what they were.
