@@ -106,7 +106,7 @@ func (m *machine) Outranked(context.Context) error {
 func (m *machine) named(r wire.Request) wire.Request {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r.Version, r.Site, r.Term = wire.Version, m.site, m.term
+	r.Version, r.Site, r.Term, r.Key = wire.Version, m.site, m.term, m.client.PublicKey()
 	return r
 }
 

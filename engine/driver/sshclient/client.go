@@ -81,6 +81,15 @@ func (c *Client) Address() string { return c.address }
 // User is who logs in.
 func (c *Client) User() string { return c.user }
 
+// PublicKey is the key that logs in, as in authorized_keys(5), empty where a password
+// or a certificate does.
+func (c *Client) PublicKey() string {
+	if c.login.key == nil {
+		return ""
+	}
+	return strings.TrimSpace(string(gossh.MarshalAuthorizedKey(c.login.key)))
+}
+
 // Through is the client of the same host by another address, a host and a port. The
 // host proves itself as by its own address.
 func (c *Client) Through(address string) *Client {

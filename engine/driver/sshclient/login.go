@@ -19,6 +19,7 @@ type login struct {
 	method      gossh.AuthMethod
 	certificate *gossh.Certificate // nil without one
 	password    bool               // the method sends a password
+	key         gossh.PublicKey    // that the method proves; nil without one
 }
 
 func loginBy(s secret.Value) (login, error) {
@@ -40,7 +41,7 @@ func loginBy(s secret.Value) (login, error) {
 	}
 	_, behind := pem.Decode(text)
 	if behind = bytes.TrimSpace(behind); len(behind) == 0 {
-		return login{method: gossh.PublicKeys(signer)}, nil
+		return login{method: gossh.PublicKeys(signer), key: signer.PublicKey()}, nil
 	}
 	return certified(signer, behind)
 }

@@ -33,6 +33,9 @@ type Host struct {
 	// Login is the account that this session logged in with; empty when there is
 	// none. Nothing that it needs to log in again is taken from it.
 	Login string
+	// LoginKey is the public key that it logged in with, as in authorized_keys(5);
+	// empty where it was something else.
+	LoginKey string
 	// Tell says what is being done, for people.
 	Tell func(text string)
 }

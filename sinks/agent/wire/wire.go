@@ -43,6 +43,9 @@ type Request struct {
 	// Term is that of the daemon. A write with a term below the highest that the
 	// system has seen is refused.
 	Term uint64 `json:"term"`
+	// Key is the public key that this session logged in with, as in
+	// authorized_keys(5); empty where it came by a password or a certificate.
+	Key string `json:"key,omitempty"`
 	// Observe is for OpObserve: the keys of the items that the design asks for, by
 	// facet. The program tells of them and of all that it owns in these facets.
 	Observe map[string][]string `json:"observe,omitempty"`

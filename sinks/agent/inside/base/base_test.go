@@ -281,6 +281,16 @@ func TestRefusals(t *testing.T) {
 			s.login = "ops"
 		},
 			[]item.Item{account("ops", item.User{})}, nil},
+		{"the key of this session", wire.Refused, "with the key ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA", func(s *fake) {
+			s.applies([]item.Item{account("ops", item.User{Keys: []string{keyA}})})
+			s.login, s.key = "ops", keyA
+		},
+			[]item.Item{account("ops", item.User{Keys: []string{keyB}})}, nil},
+		{"the own group", wire.Refused, "its groups adm may be what lets it use sudo", func(s *fake) {
+			s.applies([]item.Item{account("ops", item.User{Keys: []string{keyA}, Groups: []string{"adm"}})})
+			s.login, s.key = "ops", keyA
+		},
+			[]item.Item{account("ops", item.User{Keys: []string{keyA}})}, nil},
 		{"the own sudo", wire.Refused, "needs its sudo", func(s *fake) {
 			s.applies([]item.Item{account("ops", item.User{Keys: []string{keyA}, Sudo: true})})
 			s.login = "ops"

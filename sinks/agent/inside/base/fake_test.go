@@ -22,6 +22,7 @@ type fake struct {
 	t       testing.TB
 	root    string
 	login   string
+	key     string
 	live    bool
 	name    string // the running host name
 	steps   []string
@@ -151,7 +152,7 @@ func (s *fake) host() *inside.Host {
 	s.t.Helper()
 	owned, err := inside.LoadOwned(s.root)
 	s.must(err)
-	return &inside.Host{Root: s.root, Live: s.live, Login: s.login, Owned: owned, Exec: s.exec, Tell: func(text string) { s.told = append(s.told, text) }}
+	return &inside.Host{Root: s.root, Live: s.live, Login: s.login, LoginKey: s.key, Owned: owned, Exec: s.exec, Tell: func(text string) { s.told = append(s.told, text) }}
 }
 
 // apply is one run of the program; it says whether it was killed.

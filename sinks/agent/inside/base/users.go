@@ -226,12 +226,19 @@ func (j *job) keepLogin(account string, want item.User, l login) error {
 	case l.uid != 0 && !want.Sudo && j.exists(sudoFile(account)):
 		return refused("Slipway logs in as %s and needs its sudo: without it Slipway could change nothing more. Log in as another account first", account)
 	}
+	var made madeUser
+	j.entry(item.KindUsers+"."+account, nil, &made)
+	leaves := without(made.Joined, want.Groups)
+	if all, err := j.accounts(); err == nil && made.Created {
+		leaves = without(all.further(l), want.Groups)
+	}
+	if l.uid != 0 && !want.Sudo && len(leaves) > 0 {
+		return refused("Slipway logs in as %s, and its groups %s may be what lets it use sudo: give it sudo in the design, or log in as another account first", account, strings.Join(leaves, ", "))
+	}
 	r, err := j.keys(l)
 	if err != nil || len(parseKeys(r.text)) == 0 {
 		return nil // it did not come by a key of this file
 	}
-	var made madeUser
-	j.entry(item.KindUsers+"."+account, nil, &made)
 	left := without(parseKeys(r.text), made.Added)
 	if made.Created {
 		left = nil
@@ -239,7 +246,16 @@ func (j *job) keepLogin(account string, want item.User, l login) error {
 	if len(left)+len(want.Keys) == 0 {
 		return refused("Slipway logs in as %s: without its last key Slipway could not log in again", account)
 	}
+	own := parseKey(j.h.LoginKey)
+	if own != "" && hasKey(parseKeys(r.text), own) && !hasKey(append(left, parseKeys(strings.Join(want.Keys, "\n"))...), own) {
+		return refused("Slipway logs in as %s with the key %s, which would be removed: Slipway could not log in again. Let the design keep this key until the endpoint's credential has another one that is in the design, too", account, own)
+	}
 	return nil
+}
+
+// hasKey says whether a key without options is among keys, of which some have them.
+func hasKey(all []string, key string) bool {
+	return slices.ContainsFunc(all, func(k string) bool { return k == key || strings.HasSuffix(k, ";"+key) })
 }
 
 // create makes an account, and what of it a cut left out.
