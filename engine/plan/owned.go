@@ -23,7 +23,7 @@ func planRemoval(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory, se
 		return left
 	}
 	p.Reported = append(p.Reported, fmt.Sprintf("%s %s left the design and Slipway does not remove it: the list on the machine of what Slipway made (%s) is not the one on record (%s), "+
-		"so somebody changed it. Check /var/lib/slipway/owned.json there, then run `slipway approve %s` to accept the list",
+		"so somebody changed it. Check /var/lib/slipway-inside/owned.json there, then run `slipway approve %s` to accept the list",
 		f, someOf(left), orNone(short(seen.OwnedDigest)), orNone(short(m.Recorded.Owned.Digest)), n.Name))
 	return nil
 }

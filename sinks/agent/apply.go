@@ -74,7 +74,7 @@ func (m *machine) ask(ctx context.Context, n *site.Node, r wire.Request) (a answ
 			request: &r,
 			accept: func(report []byte) error {
 				accepted = true
-				return isNode(n, report, m.client.Address())
+				return m.isNode(n, report)
 			},
 			tell: showProgress(ctx),
 		})
@@ -94,12 +94,18 @@ func (m *machine) ask(ctx context.Context, n *site.Node, r wire.Request) (a answ
 	return a, err
 }
 
-// isNode compares the marker of the system with the node. A system without one was
-// not installed by Slipway; its host key says who it is.
-func isNode(n *site.Node, report []byte, address string) error {
+// isNode compares the marker of the system with the site and the node. A system without
+// one was not installed by Slipway; its host key says who it is.
+func (m *machine) isNode(n *site.Node, report []byte) error {
 	marker, unread := parseMarker(divide(string(report))["marker"])
+	m.mu.Lock()
+	address, own := m.client.Address(), m.site
+	m.mu.Unlock()
 	if unread != "" {
 		return refused("the marker /etc/slipway/marker.json of the system at %s cannot be read (%s), so nobody knows whether it is %s: nothing is written to it", address, unread, n.Name)
+	}
+	if marker != nil && marker.Site != "" && own != "" && marker.Site != own {
+		return refused("the system at %s belongs to site %s by its marker /etc/slipway/marker.json, and not to site %s: nothing is written to it", address, marker.Site, own)
 	}
 	if marker != nil && marker.Node != n.Name {
 		return refused("the system at %s is that of node %s by its marker /etc/slipway/marker.json, and not of %s: nothing is written to it", address, marker.Node, n.Name)

@@ -122,7 +122,7 @@ func (m *machine) over(ctx context.Context, n *site.Node, conn *connection, r wi
 	_, a, err := conn.run(ctx, exchange{
 		script:  markerScript + helperScript(m.helpers.digests()),
 		request: &r,
-		accept:  func(report []byte) error { return isNode(n, report, conn.address) },
+		accept:  func(report []byte) error { return m.isNode(n, report) },
 	})
 	if err == nil && a.result == nil {
 		err = m.trouble(a)

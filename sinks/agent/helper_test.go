@@ -25,6 +25,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/sinks/agent"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
@@ -235,7 +236,7 @@ func TestReplacesHelpers(t *testing.T) {
 	h := startHost(t, helperFolder(t, testHelper))
 	n := nodeWith(map[string]string{"/one": "1"})
 	h.see(t, h.open(t, 1), n)
-	folder := filepath.Join(h.root, "var/lib/slipway")
+	folder := filepath.Join(h.root, inside.Folder)
 	if info, err := os.Stat(folder); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("got %v, %v", info, err)
 	}

@@ -56,6 +56,9 @@ func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet
 		seen.Facets[site.FacetOS] = site.FacetState{Have: have, Seen: time.Now(), Driver: Scheme}
 	}
 	if len(wanted) > 0 {
+		if err == nil && a.needsHelper() {
+			err = m.isNode(n, report) // the helper is brought to no other machine
+		}
 		maps.Copy(seen.Facets, m.inside(ctx, n, wanted, request, a, err))
 	}
 	return seen, nil

@@ -12,10 +12,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// Folder is where Slipway keeps what it must know on a machine, under the root.
-const Folder = "/var/lib/slipway"
+// Folder is where Slipway keeps what it must know on a machine, under the root. It is
+// not the daemon's state folder, since a bootstrap host can be a node of its site.
+const Folder = "/var/lib/slipway-inside"
 
 // MaxBefore bounds what is kept of one item as it was before us, in bytes. An item
 // with more is not taken over: Take refuses it.
@@ -119,7 +122,7 @@ func (o *Owned) Take(facet, key string, before json.RawMessage) error {
 		return nil
 	}
 	if len(before) > MaxBefore {
-		return fmt.Errorf("%s: what is there has %d bytes; more than %d are not kept, so it is not taken over", key, len(before), MaxBefore)
+		return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("%s: what is there is too large to be kept (%d bytes with what JSON adds, of %d). Move it away, then Slipway puts the designed one there", key, len(before), MaxBefore)}
 	}
 	o.list.Items[facet+"/"+key] = Entry{Before: before}
 	return o.save()

@@ -4,7 +4,6 @@ package config
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -32,6 +31,7 @@ type work struct {
 	h        *inside.Host
 	tree     *tree.Tree
 	seen     inside.Seen
+	items    inside.Entries
 	accounts *accounts
 	folders  map[string]bool // that owned items made
 	failures []failure
@@ -49,7 +49,7 @@ func (f facet) begin(ctx context.Context, h *inside.Host) (*work, error) {
 		return nil, err
 	}
 	t.Before = f.before
-	return &work{ctx: ctx, h: h, tree: t, seen: inside.Seen{
+	return &work{ctx: ctx, h: h, tree: t, items: inside.Entries{Owned: h.Owned, Facet: name, Step: f.before}, seen: inside.Seen{
 		Have: map[string]string{}, Pending: map[string]string{}, Unread: map[string]string{}, Cannot: map[string]string{},
 	}}, nil
 }
@@ -161,62 +161,9 @@ func (w *work) failed() error {
 	return &wire.Error{Class: class, Text: strings.Join(texts, "; ")}
 }
 
-// take owns an item before its first write.
-func (w *work) take(key string, before any) error {
-	if _, ours := w.h.Owned.Entry(name, key); ours {
-		return nil
-	}
-	if err := w.cut("own " + key); err != nil {
-		return err
-	}
-	text, err := json.Marshal(before)
-	if err != nil {
-		return err
-	}
-	if len(text) > inside.MaxBefore {
-		return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("%s: the file that is there is too large to be kept (%d bytes, the bound is about 750 kB). Move it away, then Slipway puts the designed one there", key, len(text))}
-	}
-	return w.h.Owned.Take(name, key, text)
-}
-
-// note keeps what was made of an owned item.
-func (w *work) note(key string, made any) error {
-	text, err := json.Marshal(made)
-	if err != nil {
-		return err
-	}
-	if e, _ := w.h.Owned.Entry(name, key); string(e.Made) == string(text) {
-		return nil
-	}
-	if err := w.cut("note " + key); err != nil {
-		return err
-	}
-	return w.h.Owned.Note(name, key, text)
-}
-
-// drop forgets an item.
-func (w *work) drop(key string) error {
-	if err := w.cut("drop " + key); err != nil {
-		return err
-	}
-	return w.h.Owned.Drop(name, key)
-}
-
 func (w *work) cut(what string) error {
 	if w.tree.Before == nil {
 		return nil
 	}
 	return w.tree.Before(what)
-}
-
-// load reads what was kept of an owned item.
-func (w *work) load(key string, before, made any) (owned bool) {
-	e, owned := w.h.Owned.Entry(name, key)
-	if len(e.Before) > 0 && before != nil {
-		_ = json.Unmarshal(e.Before, before) // what Slipway wrote is what it reads; else nothing was there
-	}
-	if len(e.Made) > 0 && made != nil {
-		_ = json.Unmarshal(e.Made, made)
-	}
-	return owned
 }

@@ -115,7 +115,7 @@ func (w *work) readFolders() {
 	w.folders = map[string]bool{}
 	for _, key := range w.h.Owned.Keys(name) {
 		var before fileBefore
-		w.load(key, &before, nil)
+		w.items.Load(key, &before, nil)
 		for _, folder := range before.Folders {
 			w.folders[folder] = true
 		}
@@ -225,7 +225,7 @@ func (w *work) removeFiles(keys []string) {
 
 func (w *work) removeFile(key string) error {
 	var before fileBefore
-	w.load(key, &before, nil)
+	w.items.Load(key, &before, nil)
 	file := item.ID(key)
 	e, err := w.tree.Look(file)
 	if err != nil {
@@ -243,7 +243,7 @@ func (w *work) removeFile(key string) error {
 			return err
 		}
 	}
-	return w.drop(key)
+	return w.items.Drop(key)
 }
 
 // other tells of what is neither replaced nor removed.
@@ -326,7 +326,7 @@ func (w *work) takeFile(key, file string, e tree.Entry) error {
 	if err != nil {
 		return err
 	}
-	return w.take(key, fileBefore{p, folders})
+	return w.items.Take(key, fileBefore{p, folders})
 }
 
 func (w *work) absentFile(key, file string, e tree.Entry) error {
@@ -340,7 +340,7 @@ func (w *work) absentFile(key, file string, e tree.Entry) error {
 		return err
 	}
 	var before fileBefore
-	if !w.load(key, &before, nil) {
+	if !w.items.Load(key, &before, nil) {
 		return nil
 	}
 	return w.tree.RemoveFolders(before.Folders)

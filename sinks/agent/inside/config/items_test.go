@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
@@ -47,7 +48,7 @@ func TestFilesThatAreRefused(t *testing.T) {
 		"/dev/null":                   "belong to the kernel",
 		"/etc/kernel/x":               "belong to the kernel",
 		"/etc/shadow":                 "system.users",
-		"/var/lib/slipway/owned.json": "Slipway keeps",
+		inside.Folder + "/owned.json": "Slipway keeps",
 		"relative":                    "plain absolute path",
 		"/a/../b":                     "plain absolute path",
 		"/a//b":                       "plain absolute path",

@@ -134,7 +134,7 @@ func (w *work) tellModule(key string, made moduleMade, named, loaded bool) {
 
 // persistedModule is what the files say of a module at the next boot.
 func (w *work) persistedModule(key string) (made moduleMade, named bool, err error) {
-	w.load(key, nil, &made)
+	w.items.Load(key, nil, &made)
 	made.Parameters = ""
 	n := moduleName(item.ID(key))
 	folders := []string{"/etc/modules-load.d", "/run/modules-load.d", "/usr/local/lib/modules-load.d", "/usr/lib/modules-load.d"}
@@ -234,7 +234,7 @@ func (w *work) applyModules(items []item.Item, leaving []string) {
 		w.loadModule(i)
 	}
 	for _, key := range leaving {
-		if err := w.drop(key); err != nil {
+		if err := w.items.Drop(key); err != nil {
 			w.fail(key, err)
 		} else if w.h.Live && w.loaded(item.ID(key)) {
 			w.h.Tell(item.ID(key) + " stays loaded until the next boot")
@@ -261,11 +261,11 @@ func (w *work) ownModule(i item.Item, builtIn map[string]bool) (ready bool, err 
 	if err != nil {
 		return false, err
 	}
-	if err := w.take(i.Key, groupBefore{append(folders, more...)}); err != nil {
+	if err := w.items.Take(i.Key, groupBefore{append(folders, more...)}); err != nil {
 		return false, err
 	}
 	var made moduleMade
-	w.load(i.Key, nil, &made)
+	w.items.Load(i.Key, nil, &made)
 	e, _ := w.h.Owned.Entry(name, i.Key)
 	if loaded := w.h.Live && w.loaded(n); loaded && (e.Made == nil && parameters != "" || e.Made != nil && made.Parameters != parameters) {
 		if boot := w.bootID(); made.Boot != boot {
@@ -275,7 +275,7 @@ func (w *work) ownModule(i item.Item, builtIn map[string]bool) (ready bool, err 
 	if made.Parameters = parameters; made.Loaded == parameters {
 		made.Loaded, made.Boot = "", ""
 	}
-	if err := w.note(i.Key, made); err != nil {
+	if err := w.items.Note(i.Key, made); err != nil {
 		return false, err
 	}
 	return !w.h.Live || w.loaded(n) || builtIn[moduleName(n)], nil
@@ -289,7 +289,7 @@ func (w *work) writeModules(leaving []string) error {
 			continue
 		}
 		var made *moduleMade
-		if w.load(key, nil, &made); made == nil {
+		if w.items.Load(key, nil, &made); made == nil {
 			continue
 		}
 		fmt.Fprintln(&load, item.ID(key))
@@ -323,7 +323,7 @@ func (w *work) ourFile(file, lines string, leaving []string) error {
 		if kind := item.Kind(key); kind != item.KindModules && kind != item.KindSysctl {
 			continue
 		}
-		if w.load(key, &before, nil); slices.Contains(before.Folders, path.Dir(file)) {
+		if w.items.Load(key, &before, nil); slices.Contains(before.Folders, path.Dir(file)) {
 			if err := w.tree.RemoveFolders(before.Folders); err != nil {
 				return err
 			}

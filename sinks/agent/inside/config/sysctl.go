@@ -238,7 +238,7 @@ func (w *work) applySysctl(items []item.Item, leaving []string) {
 		return
 	}
 	for _, key := range leaving {
-		if err := w.drop(key); err != nil {
+		if err := w.items.Drop(key); err != nil {
 			w.fail(key, err)
 		}
 	}
@@ -289,7 +289,7 @@ func (w *work) setSysctl(i item.Item, lines []assignment) error {
 	if before.Folders, err = w.foldersOf(sysctlFile); err != nil {
 		return err
 	}
-	if err := w.take(i.Key, before); err != nil {
+	if err := w.items.Take(i.Key, before); err != nil {
 		return err
 	}
 	for _, p := range change {
@@ -297,7 +297,7 @@ func (w *work) setSysctl(i item.Item, lines []assignment) error {
 			return w.refusedValue(i.Key, ours, err)
 		}
 	}
-	return w.note(i.Key, sysctlMade{value})
+	return w.items.Note(i.Key, sysctlMade{value})
 }
 
 // setLive sets a parameter and reads it back.
@@ -324,7 +324,7 @@ func (w *work) refusedValue(key string, ours bool, why error) error {
 	if err := w.restoreSysctl(key); err != nil {
 		return errors.Join(why, err)
 	}
-	if err := w.drop(key); err != nil {
+	if err := w.items.Drop(key); err != nil {
 		return errors.Join(why, err)
 	}
 	return why
@@ -336,7 +336,7 @@ func (w *work) restoreSysctl(key string) error {
 		return nil
 	}
 	var before sysctlBefore
-	w.load(key, &before, nil)
+	w.items.Load(key, &before, nil)
 	for at, value := range before.Values {
 		now, err := w.live(at)
 		if errors.Is(err, fs.ErrNotExist) || err == nil && now == value {
@@ -360,7 +360,7 @@ func (w *work) writeSysctl(leaving []string) error {
 			continue
 		}
 		var made *sysctlMade
-		if w.load(key, nil, &made); made != nil {
+		if w.items.Load(key, nil, &made); made != nil {
 			fmt.Fprintf(&lines, "%s = %s\n", item.ID(key), made.Value)
 		}
 	}

@@ -329,7 +329,7 @@ func (w *work) takeUnit(g *unitGoal, s seenUnits) error {
 	u, at := s.files[g.name], unitFolder+"/"+g.name
 	var before unitBefore
 	var made unitMade
-	owned := w.load(g.key, &before, &made)
+	owned := w.items.Load(g.key, &before, &made)
 	if g.remove {
 		if g.comeBack(before, made); u.path == "" {
 			g.state = "" // a package took the unit away
@@ -351,7 +351,7 @@ func (w *work) takeUnit(g *unitGoal, s seenUnits) error {
 		g.comeBack(before, made)
 	} else if !w.unitIs(g, u, e, s) {
 		if before, err = w.unitNow(g, u, e, s); err == nil {
-			err = w.take(g.key, before)
+			err = w.items.Take(g.key, before)
 		}
 		if err != nil {
 			return err
@@ -359,12 +359,12 @@ func (w *work) takeUnit(g *unitGoal, s seenUnits) error {
 	} else {
 		return nil
 	}
-	w.load(g.key, nil, &made)
+	w.items.Load(g.key, nil, &made)
 	g.unmask = g.content == nil && !g.mask && asked
 	made.File = made.File || g.content != nil || g.mask || e.Target == "/dev/null" && g.unmask
 	made.Enabled = made.Enabled || g.enabled != ""
 	made.State = made.State || g.state != ""
-	return w.note(g.key, made)
+	return w.items.Note(g.key, made)
 }
 
 // comeBack asks for what was there before, where the design says nothing.
@@ -422,7 +422,7 @@ func (w *work) unitNow(g *unitGoal, u unitFile, e tree.Entry, s seenUnits) (unit
 // retireUnit stops a unit whose file is about to go.
 func (w *work) retireUnit(g *unitGoal, s seenUnits) error {
 	var before unitBefore
-	w.load(g.key, &before, nil)
+	w.items.Load(g.key, &before, nil)
 	if g.back && !before.Exists && w.h.Live && s.states[g.name].active == "running" {
 		if err := w.do("stop "+g.name, startTime, "stop", "--", g.name); err != nil {
 			return err
@@ -439,7 +439,7 @@ func (w *work) fileOfUnit(g *unitGoal, s seenUnits) (changed bool, err error) {
 		return false, err
 	}
 	var before unitBefore
-	w.load(g.key, &before, nil)
+	w.items.Load(g.key, &before, nil)
 	isMask := was.Kind == tree.Link && was.Target == "/dev/null"
 	switch {
 	case g.content != nil:
@@ -468,9 +468,9 @@ func (w *work) placeUnit(g *unitGoal, at string, p place, s seenUnits) (changed 
 	}
 	if s.states[g.name].active == "running" && g.state != "stopped" {
 		var made unitMade
-		w.load(g.key, nil, &made)
+		w.items.Load(g.key, nil, &made)
 		made.Restart = true
-		if err := w.note(g.key, made); err != nil {
+		if err := w.items.Note(g.key, made); err != nil {
 			return false, err
 		}
 	}
@@ -497,7 +497,7 @@ func (w *work) differs(at string, p place) bool {
 func (w *work) enableUnit(g *unitGoal) error {
 	if g.links {
 		var before unitBefore
-		w.load(g.key, &before, nil)
+		w.items.Load(g.key, &before, nil)
 		return w.restoreLinks(g.name, before.Links)
 	}
 	if g.enabled == "" {
@@ -600,7 +600,7 @@ const startTime = 3 * time.Minute
 // runUnit starts, stops or restarts a unit.
 func (w *work) runUnit(g *unitGoal, s seenUnits) error {
 	var made unitMade
-	w.load(g.key, nil, &made)
+	w.items.Load(g.key, nil, &made)
 	is := s.states[g.name].active
 	var err error
 	switch {
@@ -625,7 +625,7 @@ func (w *work) runUnit(g *unitGoal, s seenUnits) error {
 		return err
 	}
 	made.Restart = false
-	return w.note(g.key, made)
+	return w.items.Note(g.key, made)
 }
 
 // goneUnit tells whether a unit to be set back has no file any more.
@@ -678,7 +678,7 @@ func (w *work) verifyUnits(goals *[]*unitGoal) {
 // finishUnit forgets a unit that was set back.
 func (w *work) finishUnit(g *unitGoal) error {
 	if g.remove {
-		return w.drop(g.key)
+		return w.items.Drop(g.key)
 	}
 	if u, err := w.unit(g.name, links{}); err != nil || u.path != "" {
 		return err

@@ -4,7 +4,6 @@ package kernel
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,10 +26,11 @@ type facet struct{ before func(what string) error }
 
 // work is one call of the facet.
 type work struct {
-	ctx  context.Context
-	h    *inside.Host
-	tree *tree.Tree
-	seen inside.Seen
+	ctx   context.Context
+	h     *inside.Host
+	tree  *tree.Tree
+	items inside.Entries
+	seen  inside.Seen
 }
 
 func (f facet) begin(ctx context.Context, h *inside.Host) (*work, error) {
@@ -39,7 +39,7 @@ func (f facet) begin(ctx context.Context, h *inside.Host) (*work, error) {
 		return nil, err
 	}
 	t.Before = f.before
-	return &work{ctx: ctx, h: h, tree: t, seen: inside.Seen{
+	return &work{ctx: ctx, h: h, tree: t, items: inside.Entries{Owned: h.Owned, Facet: name, Step: f.before}, seen: inside.Seen{
 		Have: map[string]string{}, Pending: map[string]string{}, Unread: map[string]string{}, Cannot: map[string]string{},
 	}}, nil
 }
@@ -119,55 +119,6 @@ func (w *work) cut(what string) error {
 		return nil
 	}
 	return w.tree.Before(what)
-}
-
-// take owns an item before its first write.
-func (w *work) take(key string, before any) error {
-	if _, ours := w.h.Owned.Entry(name, key); ours {
-		return nil
-	}
-	text, err := json.Marshal(before)
-	if err == nil {
-		err = w.cut("own " + key)
-	}
-	if err != nil {
-		return err
-	}
-	return w.h.Owned.Take(name, key, text)
-}
-
-// note keeps what was made of an owned item.
-func (w *work) note(key string, made any) error {
-	text, err := json.Marshal(made)
-	if err != nil {
-		return err
-	}
-	if e, _ := w.h.Owned.Entry(name, key); string(e.Made) == string(text) {
-		return nil
-	}
-	if err := w.cut("note " + key); err != nil {
-		return err
-	}
-	return w.h.Owned.Note(name, key, text)
-}
-
-func (w *work) drop(key string) error {
-	if err := w.cut("drop " + key); err != nil {
-		return err
-	}
-	return w.h.Owned.Drop(name, key)
-}
-
-// load reads what was kept of an owned item.
-func (w *work) load(key string, before, made any) (owned bool) {
-	e, owned := w.h.Owned.Entry(name, key)
-	if len(e.Before) > 0 && before != nil {
-		_ = json.Unmarshal(e.Before, before) // what Slipway wrote is what it reads; else nothing was there
-	}
-	if len(e.Made) > 0 && made != nil {
-		_ = json.Unmarshal(e.Made, made)
-	}
-	return owned
 }
 
 // run runs a program that changes the system; a code other than 0 is an error.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
 // loader is the boot loader of a system.
@@ -238,7 +239,7 @@ func (w *work) applyParameters(items []item.Item, leaving []string) error {
 		return err
 	}
 	for _, key := range leaving {
-		if err := w.drop(key); err != nil {
+		if err := w.items.Drop(key); err != nil {
 			return err
 		}
 	}
@@ -266,10 +267,10 @@ func (w *work) own(l loader, items []item.Item, next []parameter) error {
 			before.Folders, err = w.folders(cmdlineFile)
 		}
 		if err == nil {
-			err = w.take(i.Key, before)
+			err = w.items.Take(i.Key, before)
 		}
 		if err == nil {
-			err = w.note(i.Key, parameterMade{i.Fields[""]})
+			err = w.items.Note(i.Key, parameterMade{i.Fields[""]})
 		}
 		if err != nil {
 			return err
@@ -283,7 +284,7 @@ func (w *work) folders(file string) ([]string, error) {
 	folders, err := w.tree.MissingFolders(file)
 	for _, key := range w.h.Owned.Keys(name) {
 		var before parameterBefore
-		w.load(key, &before, nil)
+		w.items.Load(key, &before, nil)
 		folders = append(folders, before.Folders...)
 	}
 	slices.Sort(folders)
@@ -297,7 +298,7 @@ func (w *work) ours(leaving []string) (all []parameter) {
 		if item.Kind(key) != item.KindParameters || slices.Contains(leaving, key) {
 			continue
 		}
-		if w.load(key, nil, &made); made != nil {
+		if w.items.Load(key, nil, &made); made != nil {
 			all = append(all, want(item.ID(key), made.Value))
 		}
 	}
@@ -305,7 +306,7 @@ func (w *work) ours(leaving []string) (all []parameter) {
 }
 
 // pendingFile says that the boot loader's program has not run since the last write.
-const pendingFile = "/var/lib/slipway/boot-loader"
+const pendingFile = inside.Folder + "/boot-loader"
 
 // writeGrub writes the file of /etc/default/grub.d and runs update-grub.
 func (w *work) writeGrub(items []item.Item, leaving []string) error {
@@ -344,7 +345,7 @@ func (w *work) putText(file, want string, leaving []string) (changed bool, err e
 	}
 	for _, key := range leaving {
 		var before parameterBefore
-		w.load(key, &before, nil)
+		w.items.Load(key, &before, nil)
 		if err := w.tree.RemoveFolders(before.Folders); err != nil {
 			return true, err
 		}
@@ -363,7 +364,7 @@ func (w *work) runGrubby(items []item.Item, leaving []string, next []parameter) 
 	}
 	for _, key := range leaving {
 		var before parameterBefore
-		w.load(key, &before, nil)
+		w.items.Load(key, &before, nil)
 		value, is := find(next, item.ID(key))
 		switch {
 		case before.Value != nil && (!is || value != *before.Value):
@@ -389,7 +390,7 @@ func (w *work) runGrubby(items []item.Item, leaving []string, next []parameter) 
 func (w *work) cmdlineCreated() bool {
 	for _, key := range w.h.Owned.Keys(name) {
 		var before parameterBefore
-		if w.load(key, &before, nil); before.Created {
+		if w.items.Load(key, &before, nil); before.Created {
 			return true
 		}
 	}
@@ -416,7 +417,7 @@ func (w *work) writeCmdline(items []item.Item, leaving []string, next []paramete
 	}
 	for _, key := range leaving {
 		var before parameterBefore
-		w.load(key, &before, nil)
+		w.items.Load(key, &before, nil)
 		created = created || before.Created
 		all = without(all, item.ID(key))
 		if before.Value != nil {

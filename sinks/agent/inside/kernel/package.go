@@ -152,7 +152,7 @@ func (w *work) observeKernel(key string) {
 		return
 	}
 	var made kernelMade
-	w.load(key, nil, &made)
+	w.items.Load(key, nil, &made)
 	at := item.Name(key, "package")
 	_, there := all.needs[made.Package]
 	if !w.h.Live {
@@ -194,10 +194,10 @@ func (w *work) applyKernel(i item.Item) error {
 		before.Packages = append(before.Packages, p)
 	}
 	slices.Sort(before.Packages)
-	if err := w.take(i.Key, before); err != nil {
+	if err := w.items.Take(i.Key, before); err != nil {
 		return err
 	}
-	if err := w.note(i.Key, kernelMade{n}); err != nil {
+	if err := w.items.Note(i.Key, kernelMade{n}); err != nil {
 		return err
 	}
 	if _, there := all.needs[n]; there {
@@ -226,9 +226,9 @@ func (w *work) applyKernel(i item.Item) error {
 func (w *work) removeKernel(key string) error {
 	var before kernelBefore
 	var made kernelMade
-	w.load(key, &before, &made)
+	w.items.Load(key, &before, &made)
 	if !slices.Contains(before.Packages, made.Package) {
 		w.h.Tell(made.Package + " stays installed. Remove it by hand when another kernel runs")
 	}
-	return w.drop(key)
+	return w.items.Drop(key)
 }

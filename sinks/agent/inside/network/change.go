@@ -288,7 +288,7 @@ const unitText = `# Written by Slipway while a change of the network is not conf
 [Unit]
 Description=Slipway: set the network back after a change that was not confirmed
 DefaultDependencies=no
-RequiresMountsFor=/var/lib/slipway /etc
+RequiresMountsFor=/var/lib/slipway-inside /etc
 After=local-fs.target systemd-remount-fs.service
 Before=network-pre.target shutdown.target
 Wants=network-pre.target

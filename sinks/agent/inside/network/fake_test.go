@@ -162,7 +162,7 @@ func (s *system) facet() *Facet {
 	f.answers = func(context.Context, *inside.Host, netip.Addr) bool {
 		return !s.deaf || slices.Contains(s.addresses["eth0"], "10.1.0.10/24")
 	}
-	f.executable = func() (string, error) { return "/var/lib/slipway/helper-1234", nil }
+	f.executable = func() (string, error) { return inside.Folder + "/helper-1234", nil }
 	f.step = func(what string) {
 		if s.onStep != nil {
 			s.onStep(what)

@@ -81,7 +81,7 @@ func helper(args []string) error {
 	return nil
 }
 
-const helperPath = "/var/lib/slipway/helper-test"
+const helperPath = inside.Folder + "/helper-test"
 
 // live is a real Debian with the helper in it.
 type live struct {
@@ -154,7 +154,7 @@ func (s live) story(old string) {
 	s.Comes("bash -c 'echo >/dev/udp/10.1.0.1/9' || true; ip neighbor show 10.1.0.1", "lladdr")
 
 	// Nothing to do writes nothing.
-	stamp := "find /etc /var/lib/slipway -newer /root/stamp -type f | sort"
+	stamp := "find /etc /var/lib/slipway-inside -newer /root/stamp -type f | sort"
 	s.Does("touch /root/stamp")
 	if out, err := s.apply(request{Items: items(one), Deadline: time.Minute}); err != nil || out != "" {
 		t.Errorf("a second pass: %v, %q", err, out)
@@ -201,7 +201,7 @@ func (s live) story(old string) {
 	}
 	s.Does(helperPath + " confirm " + name)
 	s.Comes(addresses, old)
-	s.Says("ls -d /etc/systemd/system/*slipway* /etc/systemd/network/*slipway* /etc/network/interfaces.d/slipway /var/lib/slipway/network-* 2>/dev/null | grep -v -e lock -e aside || true", "")
+	s.Says("ls -d /etc/systemd/system/*slipway* /etc/systemd/network/*slipway* /etc/network/interfaces.d/slipway /var/lib/slipway-inside/network-* 2>/dev/null | grep -v -e lock -e aside || true", "")
 }
 
 func TestNetworkdForReal(t *testing.T) {
