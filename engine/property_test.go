@@ -72,7 +72,7 @@ func TestProveProperties(t *testing.T) {
 	case os.Getenv("SLIPWAY_PROVE") != "":
 		runs = 100_000
 	case os.Getenv("CI") != "":
-		first, runs, lasting = number("SLIPWAY_FIRST_SEED", int(time.Now().Unix())), 100_000, 3*time.Minute
+		first, runs, lasting = number("SLIPWAY_FIRST_SEED", int(time.Now().Unix())), 100_000, time.Minute
 	}
 	side := runtime.GOMAXPROCS(0) // how many stories are told side by side
 	if lasting > 0 {

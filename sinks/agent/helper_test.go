@@ -241,7 +241,11 @@ func TestReplacesHelpers(t *testing.T) {
 		t.Errorf("got %v, %v", info, err)
 	}
 	helper := filepath.Join(h.root, h.files(t)[0])
-	if err := os.Truncate(helper, 100_000); err != nil {
+	whole := sshdtest.Read(t, helper)
+	if err := os.Remove(helper); err != nil { // it may run still
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(helper, []byte(whole[:100_000]), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	sshdtest.Write(t, filepath.Join(folder, "helper-older"), "x")
@@ -316,18 +320,58 @@ func TestOlderTermIsRefused(t *testing.T) {
 	}
 }
 
-// Another system than that of the node is not written to.
+// Another system than that of the node is not written to, nor is the helper brought
+// there.
 func TestMarkerOfAnother(t *testing.T) {
+	for name, c := range map[string]struct{ marker, says string }{
+		"another node":          {`{"site":"s1","node":"n2","generation":1}`, "that of node n2"},
+		"another site":          {`{"site":"s2","node":"n1","generation":1}`, "belongs to site s2"},
+		"it cannot be read":     {`{"node":`, "nobody knows whether it is n1"},
+		"it names nothing":      {`{}`, "nobody knows whether it is n1"},
+		"a node without a site": {`{"node":"n2"}`, "that of node n2"},
+		"escapes in its names":  {`{"node":"n2\u001b[2J"}`, "that of node n2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := startHost(t, helperFolder(t, testHelper))
+			n := nodeWith(map[string]string{"/one": "1"})
+			sshdtest.Write(t, filepath.Join(h.dir, "marker.json"), c.marker)
+			m := h.open(t, 1)
+			refused := func(err string) {
+				t.Helper()
+				if !strings.Contains(err, c.says) || strings.Contains(err, "\x1b") {
+					t.Errorf("got %q, want %q", err, c.says)
+				}
+			}
+			refused(h.see(t, m, n).Cannot["files./one"])
+			if files := h.files(t); len(files) > 0 {
+				t.Errorf("a look brought %v", files)
+			}
+			err := m.Apply(t.Context(), configure, n, nil)
+			if !errors.Is(err, driver.ErrRefused) {
+				t.Errorf("got %v", err)
+			}
+			refused(fmt.Sprint(err))
+			if files := h.files(t); len(files) > 0 {
+				t.Errorf("a step brought %v", files)
+			}
+		})
+	}
+}
+
+// The helper that may have to set the network back stays as long as that is so.
+func TestHelperThatSetsTheNetworkBackStays(t *testing.T) {
 	h := startHost(t, helperFolder(t, testHelper))
+	older := filepath.Join(h.root, inside.Folder, "helper-older")
+	if err := os.MkdirAll(filepath.Dir(older), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	sshdtest.Write(t, older, "x")
+	unconfirmed := filepath.Join(h.root, inside.Folder, "network-unconfirmed")
+	sshdtest.Write(t, unconfirmed, "{}")
 	n := nodeWith(map[string]string{"/one": "1"})
 	h.see(t, h.open(t, 1), n)
-	before := h.files(t)
-	sshdtest.Write(t, filepath.Join(h.dir, "marker.json"), `{"node":"n2","generation":1}`)
-	if err := h.open(t, 1).Apply(t.Context(), configure, n, nil); !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "that of node n2") {
-		t.Errorf("got %v", err)
-	}
-	if after := h.files(t); !slices.Equal(before, after) {
-		t.Errorf("got %v, had %v", after, before)
+	if files := h.files(t); len(files) != 3 {
+		t.Errorf("got %v, want the new helper beside the old one", files)
 	}
 }
 

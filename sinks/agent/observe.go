@@ -48,7 +48,7 @@ func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet
 		return site.Observed{}, err
 	}
 	if !ok {
-		return site.Observed{}, refused("the system at %s did not answer as a Linux shell does; it begins with %.80q", m.client.Address(), report)
+		return site.Observed{}, refused("the system at %s did not answer as a Linux shell does; it begins with %.80q, and its errors say %s", m.client.Address(), report, brief(a.said))
 	}
 	seen := site.Observed{Facets: map[site.Facet]site.FacetState{}, Marker: r.marker, MarkerUnread: r.markerUnread, Inside: r.inside}
 	if isOS {

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -29,6 +30,7 @@ func TestVirtualMachines(t *testing.T) {
 	f.installsAnew()
 	f.leavesAlone()
 	f.endsOne()
+	f.losesItsRecords()
 	f.stop()
 }
 
@@ -132,6 +134,27 @@ func (f *farm) endsOne() {
 	f.status("web-2 is gone from the site", func(s site.Status) bool { return stateOf(s, "web-2").Name == "" })
 	delete(before, "web-2")
 	f.onlyBooted("", before)
+}
+
+// losesItsRecords has a daemon without records know the guests again, by the host keys
+// that are signed on the status branch and their markers, and touch none of them.
+func (f *farm) losesItsRecords() {
+	f.t.Helper()
+	before, writes := f.boots(), len(f.hypervisor.Writes())
+	f.stop()
+	check(f.t, os.RemoveAll(f.path("state")))
+	f.start()
+	for name := range before {
+		f.eventually(name+" is known again by its marker", func() bool {
+			k, err := f.ask.Known("") // not before the daemon has evaluated the design
+			return err == nil && k.Nodes[name].Observed.Marker != nil && k.Nodes[name].Observed.Marker.Node == name
+		})
+	}
+	f.settled()
+	f.onlyBooted("", before)
+	if more := f.hypervisor.Writes()[writes:]; len(more) > 0 {
+		f.t.Errorf("a daemon without records made these calls, which change something: %v", more)
+	}
 }
 
 // A first boot of which a part fails does not prove the system, and what it was
