@@ -45,7 +45,7 @@ GUESTS := ^(TestVirtualMachines|TestVirtualMachinesInTrouble|TestFirstBootThatFa
 test: setup ## all tests
 	@seed=$$(date +%s); $(if $(CI),echo "the stories of ./engine begin with SLIPWAY_FIRST_SEED=$$seed";) \
 		set -x; SLIPWAY_FIRST_SEED=$$seed $(TEST) -p $$(($$(nproc) + 1)) -skip '$(GUESTS)' ./...
-	$(TEST) -run '$(GUESTS)' ./tests/e2e
+	$(TEST) -parallel 2 -run '$(GUESTS)' ./tests/e2e
 
 # What has no goroutines is left out: site, window, plan and the rules are pure.
 race: setup ## the engine's tests with the race detector
