@@ -59,7 +59,7 @@ func lastLine(out string) string {
 
 // destroyed is the part of a plan that says what is lost.
 func destroyed(plan string) []string {
-	i := strings.Index(plan, "What is destroyed")
+	i := strings.Index(plan, "This plan destroys")
 	if i < 0 {
 		return nil
 	}

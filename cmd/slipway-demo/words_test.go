@@ -52,8 +52,8 @@ new file mode 100644
 }
 
 func TestDestroyed(t *testing.T) {
-	const plan = "n1\n  ~ power-on\n\nWhat is destroyed, as set 12ab:\n  n1: everything\n\n1 to change\n"
-	if d := cmp.Diff([]string{"What is destroyed, as set 12ab:", "  n1: everything"}, destroyed(plan)); d != "" {
+	const plan = "n1\n  ~ power-on\n\nThis plan destroys (set 12ab):\n  n1: everything\n\n1 to change\n"
+	if d := cmp.Diff([]string{"This plan destroys (set 12ab):", "  n1: everything"}, destroyed(plan)); d != "" {
 		t.Error(d)
 	}
 	if got := destroyed("0 to change\n"); got != nil {

@@ -59,7 +59,7 @@ func (f surveyFlags) survey(secrets *secret.Store) (engine.Survey, error) {
 	for _, text := range f.ranges {
 		r, err := parseRange(text)
 		if err != nil {
-			return s, usage("--range %q is no range of addresses such as 10.9.0.0/24", text)
+			return s, usage("--range %q is not a range of addresses such as 10.9.0.0/24", text)
 		}
 		s.Ranges = append(s.Ranges, r)
 	}

@@ -290,9 +290,9 @@ func writeDestroys(w io.Writer, p *site.Plan, v View) {
 	if len(destroyed) == 0 {
 		return
 	}
-	heading := "What is destroyed:"
+	heading := "This plan destroys:"
 	if waiting := Unapproved(p.Destroys(), v.Known); len(waiting) > 0 {
-		heading = "What is destroyed, as set " + waiting.Digest() + ":"
+		heading = "This plan destroys (set " + waiting.Digest() + "):"
 	}
 	fmt.Fprintln(w, v.Paint.with(v.Paint.Destructive, heading))
 	for _, d := range destroyed {

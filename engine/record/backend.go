@@ -184,7 +184,7 @@ func parseWrite(text []byte) (w written, err error) {
 	return w, nil
 }
 
-var errNoWrite = errors.New("it is no write of a key")
+var errNoWrite = errors.New("it is not a write of a key")
 
 // transaction is what a transaction wrote. Its memory is used again.
 type transaction struct {

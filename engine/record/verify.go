@@ -195,7 +195,7 @@ func (d *database) free(id uint64) error {
 		count, ids = order.Uint64(ids), ids[8:]
 	}
 	if order.Uint16(p[8:]) != freelistFlag || count > uint64(len(ids)/8) {
-		return fmt.Errorf("page %d is no list of free pages", id)
+		return fmt.Errorf("page %d is not a list of free pages", id)
 	}
 	for i := range count {
 		if err := d.take(order.Uint64(ids[8*i:]), 0); err != nil {

@@ -101,7 +101,7 @@ func parseMarker(text string) (_ *site.Marker, whyUnread string) {
 	case text == unread:
 		return nil, "the account that looks may not read it"
 	case json.Unmarshal([]byte(text), &m) != nil:
-		return nil, "it is no JSON object of a marker"
+		return nil, "it is not the JSON object of a marker"
 	}
 	m.Site, m.Node, m.Image, m.Token = line(m.Site), line(m.Node), line(m.Image), line(m.Token)
 	m.Machine.UUID, m.Machine.Serial = line(m.Machine.UUID), line(m.Machine.Serial)

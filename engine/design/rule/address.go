@@ -90,7 +90,7 @@ nodes: "n4": primaryNetwork: "mgmt"`,
 	{
 		Code: "fqdn-length", Severity: site.SeverityError,
 		What: "The full name of a node has at most 253 letters.",
-		Why:  "A longer one is no name (RFC 1035, section 2.3.4): it cannot be looked up, and no certificate can have it.",
+		Why:  "A longer one is not a valid name (RFC 1035, section 2.3.4): it cannot be looked up, and no certificate can have it.",
 		Wrong: `import "strings"
 
 networks: mgmt: dns: domain: strings.Repeat("a23456789.", 25) + "a"

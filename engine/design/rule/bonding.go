@@ -152,7 +152,7 @@ func objectToDelay(delay, monitor time.Duration) (message, fix string) {
 	case monitor == 0:
 		return fmt.Sprintf("there is a delay of %s, and no monitor that it would count from", delay), "Set monitor: 100ms is usual."
 	case delay%monitor != 0:
-		return fmt.Sprintf("%s is no multiple of the monitor's %s", delay, monitor),
+		return fmt.Sprintf("%s is not a multiple of the monitor's %s", delay, monitor),
 			fmt.Sprintf("Write %s.", (delay/monitor+1)*monitor)
 	}
 	return "", ""

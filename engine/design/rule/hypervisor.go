@@ -198,7 +198,7 @@ func hypervisorAddress(s *site.Site, x *Index) []site.Finding {
 			f.Message = fmt.Sprintf("the URL of the hypervisor %s leads to %s, which is the node %s, and it is to run on %s", name, host, owners[0].Node, h.Node)
 			f.Related = []string{owners[0].Place.String()}
 		case a.IsValid() && x.Count("open "+h.Node) == 0 && x.Count("known "+h.Node) > 0:
-			f.Message = fmt.Sprintf("the URL of the hypervisor %s leads to %s, which is no address of its node %s", name, host, h.Node)
+			f.Message = fmt.Sprintf("the URL of the hypervisor %s leads to %s, which is not an address of its node %s", name, host, h.Node)
 		default:
 			continue
 		}

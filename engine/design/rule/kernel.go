@@ -117,7 +117,7 @@ func kernelHugepages(_ *site.Site, n *site.Node) []site.Finding {
 		text, ok := n.Kernel.Parameters[name].(string)
 		if ok && !strings.Contains(text, "{") && !isPageSize(n, text) {
 			found = append(found, wrong("kernel.parameters."+name,
-				fmt.Sprintf("the kernel parameter %s is %q, which is no size of a page%s", name, text, on(n.Hardware.Architecture)), "Write "+kernelSizes(n)+"."))
+				fmt.Sprintf("the kernel parameter %s is %q, which is not a page size%s", name, text, on(n.Hardware.Architecture)), "Write "+kernelSizes(n)+"."))
 		}
 	}
 	return found

@@ -207,7 +207,7 @@ func dhcpRelay(s *site.Site) []site.Finding {
 		path := "networks." + key + ".dhcpRelay"
 		if a := addrOf(n.DHCPRelay.Address); a.IsValid() && p.IsValid() && (!p.Contains(a) || unusable(p, a) != "") {
 			found = append(found, wrong(path+".address",
-				fmt.Sprintf("%s is no address of a host in %s", a, p), "Write the relay's own address in the network."))
+				fmt.Sprintf("%s is not an address of a host in %s", a, p), "Write the relay's own address in the network."))
 		}
 		for _, server := range n.DHCPRelay.Servers {
 			if p.Contains(addrOf(server)) {

@@ -326,7 +326,7 @@ func unknownLeader(s *site.Site, x *Index) []site.Finding {
 			members = x.pairs()
 		}
 		found = append(found, wrong(path,
-			fmt.Sprintf("%s is to lead the role %s, and is no node of it in use", leader, role),
+			fmt.Sprintf("%s is to lead the role %s, and is not one of its nodes in use", leader, role),
 			"Name one of its nodes in use"+some(members[role])+"."))
 	}
 	return found

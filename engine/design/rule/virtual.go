@@ -94,7 +94,7 @@ nodes: "vm-1": profiles: ["vm"]`,
 	{
 		Code: "image-format", Severity: site.SeverityError, Firm: true,
 		What:  "The image of a virtual machine is a disk (\"qcow2\" or \"raw\"), that of a physical one a medium (\"iso\").",
-		Why:   "The disk of an installed system is no medium that a machine installs itself from, and a medium is no disk of a system; the machine would not start, its disks erased by then.",
+		Why:   "The disk of an installed system is not a medium that a machine installs itself from, and a medium is not a disk of a system; the machine would not start, its disks erased by then.",
 		Wrong: aMachine + `nodes: "vm-1": {profiles: ["vm"], image: "debian12"}`,
 		Right: aMachine + `images: cloud: {url: "https://images.example.org/debian12.qcow2", sha256: "` + someDigest + `", format: "qcow2"}
 nodes: "vm-1": {profiles: ["vm"], image: "cloud"}`,

@@ -94,7 +94,7 @@ func (w *work) observeModules(keys []string) (ready bool) {
 	for _, key := range keys {
 		n := item.ID(key)
 		if badModule(n) {
-			w.seen.Cannot[key] = fmt.Sprintf("%q is no name of a kernel module", n)
+			w.seen.Cannot[key] = fmt.Sprintf("%q is not a name of a kernel module", n)
 			continue
 		}
 		made, named, err := w.persistedModule(key)
@@ -247,7 +247,7 @@ func (w *work) ownModule(i item.Item, builtIn map[string]bool) (ready bool, err 
 	n, parameters := item.ID(i.Key), canonical(i.Fields["parameters"])
 	switch {
 	case badModule(n):
-		return false, &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("%q is no name of a kernel module", n)}
+		return false, &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("%q is not a name of a kernel module", n)}
 	case strings.ContainsAny(parameters, "\n\\#\x00"):
 		return false, &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("the parameters %q cannot be written in %s: remove line breaks, \"\\\" and \"#\"", parameters, modprobe)}
 	case builtIn[moduleName(n)] && parameters != "":

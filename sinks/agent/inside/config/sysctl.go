@@ -61,7 +61,7 @@ func badSysctl(n string) string {
 	bad := n == "" || len(n) > 255 || n[0] == '-' || path.IsAbs(at) || path.Clean(at) != at || at == ".." || strings.HasPrefix(at, "../") ||
 		strings.ContainsFunc(n, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("=#;[]\\\"'", r) })
 	if bad {
-		return fmt.Sprintf("%q is no name of a kernel parameter such as \"net.ipv4.ip_forward\"", n)
+		return fmt.Sprintf("%q is not a name of a kernel parameter such as \"net.ipv4.ip_forward\"", n)
 	}
 	return ""
 }

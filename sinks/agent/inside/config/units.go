@@ -132,7 +132,7 @@ func (w *work) observeUnits(keys []string) {
 	var names []string
 	for _, key := range keys {
 		if badUnit(item.ID(key)) {
-			w.seen.Cannot[key] = fmt.Sprintf("%q is no name of a systemd unit such as \"chrony.service\"", item.ID(key))
+			w.seen.Cannot[key] = fmt.Sprintf("%q is not a name of a systemd unit such as \"chrony.service\"", item.ID(key))
 			continue
 		}
 		names = append(names, item.ID(key))
@@ -289,7 +289,7 @@ func goalOf(i item.Item) (*unitGoal, error) {
 		return nil, &wire.Error{Class: wire.Refused, Text: fmt.Sprintf(format, args...)}
 	}
 	if badUnit(g.name) {
-		return refused("%q is no name of a systemd unit such as \"chrony.service\"", g.name)
+		return refused("%q is not a name of a systemd unit such as \"chrony.service\"", g.name)
 	}
 	var body item.Unit
 	if len(i.Body) > 0 {

@@ -120,7 +120,7 @@ func bad(name, value string) string {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_.-", r))
 	}) || strings.HasPrefix(name, "-")
 	if wrong {
-		return fmt.Sprintf("%q is no name of a kernel parameter", name)
+		return fmt.Sprintf("%q is not a name of a kernel parameter", name)
 	}
 	if len(value) > 1024 || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' || strings.ContainsRune("\"'`$\\", r) }) ||
 		!strings.ContainsAny(value, " ") && strings.ContainsAny(value, ";&|<>{}") || strings.Trim(value, " ") != value {

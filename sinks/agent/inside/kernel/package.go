@@ -180,7 +180,7 @@ func badPackage(n string) bool {
 func (w *work) applyKernel(i item.Item) error {
 	n := i.Fields["package"]
 	if badPackage(n) {
-		return refused("%s: %q is no name of a package", i.Key, n)
+		return refused("%s: %q is not a name of a package", i.Key, n)
 	}
 	if w.container() {
 		return refused("%s: %s", i.Key, noKernel)

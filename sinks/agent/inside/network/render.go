@@ -174,7 +174,7 @@ func (all links) validate() error {
 
 func (all links) wrong(name string, l item.Link) string {
 	if !interfaceName.MatchString(name) || name == "lo" || name == "all" || name == "default" {
-		return "this is no name for an interface: up to 15 letters, digits, _, . and -"
+		return "this is not a name for an interface: up to 15 letters, digits, _, . and -"
 	}
 	if l.MAC != "" && !macAddress.MatchString(l.MAC) {
 		return fmt.Sprintf("%q is no MAC address", l.MAC)
@@ -206,7 +206,7 @@ func (all links) wrong(name string, l item.Link) string {
 		if b := l.Bond; b != nil {
 			for _, value := range []string{b.Mode, b.LACPRate, b.HashPolicy, b.Primary} {
 				if value != "" && !word.MatchString(value) {
-					return fmt.Sprintf("%q is no value of a bond", value)
+					return fmt.Sprintf("%q is not a value for a bond", value)
 				}
 			}
 		}
@@ -224,7 +224,7 @@ func wrongAddresses(l item.Link) string {
 	}
 	for _, r := range l.Routes {
 		if p, err := netip.ParsePrefix(r.To); err != nil || p.Masked().String() != r.To {
-			return fmt.Sprintf("%q is no destination of a route", r.To)
+			return fmt.Sprintf("%q is not a destination for a route", r.To)
 		}
 		if via, err := netip.ParseAddr(r.Via); r.Via != "" && (err != nil || via.Zone() != "") {
 			return fmt.Sprintf("%q is no gateway", r.Via)
@@ -235,7 +235,7 @@ func wrongAddresses(l item.Link) string {
 	}
 	for _, s := range l.Servers {
 		if a, err := netip.ParseAddr(s); err != nil || a.Zone() != "" {
-			return fmt.Sprintf("%q is no address of a name server", s)
+			return fmt.Sprintf("%q is not an address of a name server", s)
 		}
 	}
 	for _, s := range l.Search {

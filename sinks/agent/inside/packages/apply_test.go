@@ -189,7 +189,7 @@ func TestRefusedItems(t *testing.T) {
 		"body cannot be read":     {Key: "language.a", Body: []byte(`{"kind":`)},
 		"of python alone":         {Key: "language.a", Body: []byte(`{"kind":"ruby"}`)},
 		"is not one of a folder":  {Key: "language.a", Body: []byte(`{"kind":"python","path":"/etc/x"}`)},
-		"is no package of Python": {Key: "language.a", Body: []byte(`{"kind":"python","path":"/opt/x","packages":{"--index-url":"1"}}`)},
+		"is not a Python package": {Key: "language.a", Body: []byte(`{"kind":"python","path":"/opt/x","packages":{"--index-url":"1"}}`)},
 		"no level":                {Key: "patch", Fields: map[string]string{"level": "some"}},
 		"neither a time":          {Key: "patch", Fields: map[string]string{"level": "all", "snapshot": "yesterday"}},
 		`no items "files"`:        {Key: "files./etc/motd"},

@@ -173,7 +173,7 @@ func checkLanguage(l item.Language) error {
 	}
 	for name, version := range l.Packages {
 		if len(name)+len(version) > maxName || !pythonName.MatchString(name) || !pythonVersion.MatchString(version) {
-			return fmt.Errorf("%q at version %q is no package of Python", printable(name), printable(version))
+			return fmt.Errorf("%q at version %q is not a Python package", printable(name), printable(version))
 		}
 	}
 	if strings.ContainsFunc(l.Index, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
