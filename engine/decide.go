@@ -59,8 +59,34 @@ func (w *worker) decide(ctx context.Context, j job, p site.NodePlan, v view, err
 		return w.await(j, "its system has not answered since it was disrupted", v)
 	case needsPerson(v.inside):
 		return outcome{state: site.Stalled, reason: verdict(v.inside), cause: cause(v.inside), wait: observeEvery(j.site)}
+	case w.isUnseenInside(j):
+		return w.unseenInside(j, v)
 	}
 	return w.inSync(ctx, j)
+}
+
+// isUnseenInside says whether the design asks for something inside the system, which
+// did not answer when it was last asked: nobody knows whether it is so still. The
+// system of a machine that is off is not asked.
+func (w *worker) isUnseenInside(j job) bool {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	return w.blindInside && j.site.Unused(j.node) == "" && j.memory.Observed.Facets[site.FacetPower].Have["state"] != "off" &&
+		slices.ContainsFunc(site.InsideFacets, func(f site.Facet) bool { return w.e.serves[f] && j.node.Asks(f) })
+}
+
+// unseenInside is the outcome for a node whose system does not answer, while what is
+// designed inside it was as designed when it was last seen.
+func (w *worker) unseenInside(j job, v view) outcome {
+	o := outcome{state: site.Retrying, reason: "its system does not answer, so nobody knows whether what is designed inside it is still so",
+		release: "an answer of the system; look at " + consoleOf(j.node), wait: observeEvery(j.site)}
+	if v.inside != nil {
+		o.cause = cause(v.inside)
+	}
+	if seen := j.memory.Observed.Facets[site.FacetOS].Seen; !seen.IsZero() {
+		o.reason = fmt.Sprintf("its system does not answer; what is designed inside it was as designed at %s", seen.UTC().Format("2006-01-02 15:04:05Z"))
+	}
+	return o
 }
 
 // asksPerson is the outcome for a machine whose system is not what was expected:
@@ -405,7 +431,7 @@ func (w *worker) noteBegun(ctx context.Context, j job, s site.Step) (site.Step, 
 		s.Resumed = true
 	}
 	if w.timing == nil && !s.Resumed {
-		w.timing = &timing{step: s, since: time.Now(), model: plan.Model(j.memory.Observed)}
+		w.timing = &timing{step: s, since: time.Now(), model: plan.Model(j.memory.Observed), wanted: askedInside(j.node, s)}
 	}
 	if s.Force {
 		return s, nil // recorded as the quarantine; what was begun before stays noted

@@ -118,7 +118,7 @@ func (e *Engine) happened(level slog.Level, ev site.Event) {
 
 // inLog is what the log calls each kind of event.
 var inLog = map[site.EventKind]string{
-	site.EventDesign: "design", site.EventState: "node state", site.EventBegun: "step begun", site.EventDone: "step done", site.EventFailed: "step failed",
+	site.EventDesign: "design", site.EventState: "node state", site.EventBegun: "step begun", site.EventDone: "step done", site.EventFailed: "step failed", site.EventDropped: "step dropped",
 	site.EventOrder: "order", site.EventRollout: "rollout", site.EventMachine: "machine",
 }
 

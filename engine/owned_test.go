@@ -141,3 +141,46 @@ func TestFirstContactHoldsStepsInside(t *testing.T) {
 		w.isSysctl("a", "1")
 	}, "n1")
 }
+
+// What is designed inside a system is not said to be so while the system does not
+// answer, and a step is not said to be done that the design does not ask for any more.
+func TestSystemThatDoesNotAnswerIsNotInSync(t *testing.T) {
+	inBubble(t, configured, func(w *world) {
+		w.serving("n1")
+		m := w.fleet.Machine("n1")
+		w.sysctls(site.Scalars{"a": int64(1)}, nil)
+		w.after(time.Minute)
+		w.until("set", 10*time.Minute, w.is(site.InSync, "n1"))
+		done := w.events(site.EventDone)
+		disk := m.Disk()
+		m.SetDisk(nil)
+		w.after(20 * time.Minute)
+		w.want("n1", site.Retrying)
+		w.reason("n1", "its system does not answer; what is designed inside it was as designed at 2")
+
+		w.sysctls(site.Scalars{"a": int64(1), "b": int64(2)}, nil)
+		w.after(20 * time.Minute)
+		w.want("n1", site.Retrying)
+		w.sysctls(site.Scalars{"a": int64(1)}, nil)
+		w.after(20 * time.Minute)
+		if more := w.events(site.EventDone); more != done {
+			t.Errorf("%d steps are said to be done beside %d", more-done, done)
+		}
+		if w.events(site.EventDropped) != 1 {
+			t.Error("the step is not said to be dropped")
+		}
+		m.SetDisk(disk)
+		w.until("it answers", 20*time.Minute, w.is(site.InSync, "n1"))
+	}, "n1")
+}
+
+// events counts those of a kind.
+func (w *world) events(kind site.EventKind) (n int) {
+	w.t.Helper()
+	for _, e := range w.engine.Events(0) {
+		if e.Kind == kind {
+			n++
+		}
+	}
+	return n
+}

@@ -1,8 +1,11 @@
 package engine
 
 import (
+	"encoding/json"
+	"slices"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -10,10 +13,33 @@ import (
 // machine: until its effect was seen and something else may follow. An
 // installation takes until the installer is done.
 type timing struct {
-	step  site.Step
-	since time.Time
-	model string
-	tried bool // a try has failed: it says little of other machines
+	step   site.Step
+	since  time.Time
+	model  string
+	tried  bool   // a try has failed: it says little of other machines
+	wanted string // what the design asked of the step's facet then, see askedInside
+}
+
+// askedInside is what a node's design asks of the facet of a step inside the system; it is
+// empty for other steps.
+func askedInside(n *site.Node, s site.Step) string {
+	if !site.IsInside(s.Facet) {
+		return ""
+	}
+	text, _ := json.Marshal(item.Values(n.Items(s.Facet)))
+	return string(text)
+}
+
+// goesOn says whether the step that is next is what is left of this one: more may be
+// known of the machine by now, and a part of it may be done.
+func (t *timing) goesOn(next site.Step) bool {
+	if next.Digest() == t.step.Digest() {
+		return true
+	}
+	return site.IsInside(t.step.Facet) && next.Facet == t.step.Facet && next.Action == t.step.Action &&
+		!slices.ContainsFunc(next.Changes, func(c site.Change) bool {
+			return !slices.ContainsFunc(t.step.Changes, func(of site.Change) bool { return of.Field == c.Field && of.Want == c.Want })
+		})
 }
 
 // longestMemory is how many durations are kept of each kind.
@@ -21,13 +47,17 @@ const longestMemory = 16
 
 // timed notes that the step under way has had its effect, when the plan no
 // longer holds it and nothing is waited for. What a quarantine has cut off has
-// had none.
+// had none, and of what the design does not ask for any more nobody has seen any.
 func (w *worker) timed(j job, p site.NodePlan) {
 	t := w.timing
-	if t == nil || p.Waiting != "" || len(p.Steps) > 0 && p.Steps[0].Digest() == t.step.Digest() {
+	if t == nil || p.Waiting != "" || len(p.Steps) > 0 && t.goesOn(p.Steps[0]) {
 		return
 	}
 	w.timing = nil
+	if askedInside(j.node, t.step) != t.wanted {
+		w.note(site.EventDropped, j.revision.ID, t.step.Summary())
+		return
+	}
 	if j.memory.Recorded.Quarantined != nil && !t.step.Force {
 		return
 	}

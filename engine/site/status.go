@@ -299,6 +299,7 @@ const (
 	EventBegun   EventKind = "begun"   // a step's first request is about to be sent
 	EventDone    EventKind = "done"    // a step's effect was seen, in Took
 	EventFailed  EventKind = "failed"  // a step came to nothing
+	EventDropped EventKind = "dropped" // the design does not ask for a step any more, whose effect was not seen
 	EventOrder   EventKind = "order"   // a person's order, By
 	EventRollout EventKind = "rollout" // a rollout began, halted, ended
 	EventMachine EventKind = "machine" // parts were exchanged, or its log says something
