@@ -115,7 +115,7 @@ func (a *app) withBMC(ctx context.Context, f bmcFlags, name string, do func(*bmc
 	}
 	scheme, _, _ := strings.Cut(b.endpoint.URL, ":")
 	scheme, _, _ = strings.Cut(scheme, "+")
-	d := drivers(helperFolder())[scheme]
+	d := drivers(helpers())[scheme]
 	if d == nil {
 		return usage("no driver is known for %s", b.endpoint.URL)
 	}

@@ -54,6 +54,9 @@ type checked struct {
 
 // check checks the named site, or all sites of the repository.
 func (a *app) check(ctx context.Context, path, name, state string) error {
+	if err := checkHelpers(helperFolder()); err != nil {
+		return err
+	}
 	path, name = located(path, name)
 	rev, err := readDir(ctx, path)
 	if err != nil {
@@ -86,7 +89,7 @@ func (a *app) check(ctx context.Context, path, name, state string) error {
 		}
 		if r.Site != nil {
 			c.Site, c.Nodes = r.Site.Name, len(r.Site.Nodes)
-			acts := driver.Serves(drivers(helperFolder()))
+			acts := driver.Serves(drivers(helpers()))
 			c.Findings = slices.Concat(c.Findings, design.IdleNeeds(r.Site, acts), design.NotActedOn(r.Site, acts))
 			site.SortFindings(c.Findings)
 		}

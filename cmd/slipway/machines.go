@@ -23,19 +23,29 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/redfish"
 )
 
-// drivers is the one list of drivers, by the scheme of endpoints up to "+". The
-// helpers that machines are given are in a folder.
-func drivers(helpers string) map[string]driver.Driver {
+// drivers is the one list of drivers, by the scheme of endpoints up to "+".
+func drivers(inside agent.Options) map[string]driver.Driver {
 	return map[string]driver.Driver{
 		"redfish":    redfish.New(redfish.Options{}),
 		"libvirt":    libvirt.New(libvirt.Options{}),
-		agent.Scheme: agent.New(agent.Options{Folder: helpers}),
+		agent.Scheme: agent.New(inside),
 	}
 }
 
 // helperFolder is the folder of the helpers unless told otherwise; empty for none,
 // so that nothing inside installed systems is set.
 func helperFolder() string { return os.Getenv("SLIPWAY_AGENTS") }
+
+// helpers are those of the folder that is used unless told otherwise.
+func helpers() agent.Options { return agent.Options{Folder: helperFolder()} }
+
+// checkHelpers refuses a folder that has no helpers.
+func checkHelpers(folder string) error {
+	if err := agent.CheckFolder(folder); err != nil {
+		return usage("%v", err)
+	}
+	return nil
+}
 
 // defaultState is where a daemon keeps its state unless told otherwise.
 func defaultState() string { return cmp.Or(os.Getenv("SLIPWAY_STATE"), "/var/lib/slipway") }
@@ -78,7 +88,7 @@ func look(ctx context.Context, s *site.Site, memory map[string]site.Memory, secr
 	known, failures := map[string]site.Memory{}, map[string]error{}
 	var mu sync.Mutex
 	var done atomic.Int64
-	all := drivers(helperFolder())
+	all := drivers(agent.Options{Folder: helperFolder(), ObserveOnly: true})
 	var g errgroup.Group
 	g.SetLimit(looksAtOnce)
 	for _, name := range s.NodeNames() {

@@ -44,6 +44,9 @@ func (a *app) planCommand() *cobra.Command {
 }
 
 func (a *app) plan(ctx context.Context, path string, f planFlags) error {
+	if err := checkHelpers(helperFolder()); err != nil {
+		return err
+	}
 	path, f.site = located(path, f.site)
 	rev, r, err := evaluateDir(ctx, path, f.site)
 	if err != nil {
@@ -169,7 +172,7 @@ func noRecords(f planFlags, err error) string {
 }
 
 // neverSeen is what is known without a daemon and without a look.
-func neverSeen() site.Known { return site.Known{Serves: driver.Serves(drivers(helperFolder()))} }
+func neverSeen() site.Known { return site.Known{Serves: driver.Serves(drivers(helpers()))} }
 
 // oldest says how old the oldest of the observations is.
 func oldest(known map[string]site.Memory) string {

@@ -23,6 +23,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/repo"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/sinks/agent"
 	"github.com/slipway-gitops/slipway/sinks/commit"
 	"github.com/slipway-gitops/slipway/sources/dir"
 	"github.com/slipway-gitops/slipway/sources/git"
@@ -86,7 +87,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	if (f.repo == "") == (f.dir == "") {
 		return usage("run follows either --repo or --dir")
 	}
-	if err := cmp.Or(f.seen.check(), f.pulls.check(f.repo), f.artifacts.check()); err != nil {
+	if err := cmp.Or(f.seen.check(), f.pulls.check(f.repo), f.artifacts.check(), checkHelpers(f.agents)); err != nil {
 		return err
 	}
 	log := a.logger(f.verbose)
@@ -127,7 +128,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	key, noKey := openSiteKey(ctx, keyFile, store.Site(name), f.observe, log)
 	var e *engine.Engine
 	c := engine.Config{
-		Site: name, Source: timedSource{pulls.source(source), out.metrics}, Drivers: out.metrics.Drivers(drivers(f.agents)),
+		Site: name, Source: timedSource{pulls.source(source), out.metrics}, Drivers: out.metrics.Drivers(drivers(agent.Options{Folder: f.agents, ObserveOnly: f.observe})),
 		Secrets: secrets, Records: store.Site(name), ObserveOnly: f.observe, Log: log,
 		Key: key, Notes: keyNotes(keyFile, key),
 		Meter:    out.metrics.Site(name, func() site.Report { return e.Report() }),

@@ -137,7 +137,7 @@ func evaluate(e *design.Evaluator, name string, m *metrics.Metrics) func(context
 			return err
 		})
 		if got.Site != nil {
-			got.Findings = append(got.Findings, design.IdleNeeds(got.Site, driver.Serves(drivers(helperFolder())))...)
+			got.Findings = append(got.Findings, design.IdleNeeds(got.Site, driver.Serves(drivers(helpers())))...)
 		}
 		return got.Site, got.Findings, err
 	}

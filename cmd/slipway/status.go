@@ -95,7 +95,7 @@ func printStatus(w *screen, s *site.Status, all bool) {
 	if s.Paused != nil {
 		w.Println(yellow("paused     " + pauseLine(*s.Paused)))
 	}
-	printRollout(w, s.Rollout)
+	printRollout(w, s.Rollout, s.Nodes)
 	for _, p := range s.Problems {
 		w.Println(red("problem    ") + p.What + " (since " + age(p.Since) + " ago)")
 	}
@@ -131,7 +131,7 @@ func pauseLine(h site.Hold) string {
 }
 
 // printRollout says how the rollout goes, or that it was halted.
-func printRollout(w *screen, r *site.RolloutStatus) {
+func printRollout(w *screen, r *site.RolloutStatus, nodes []site.NodeStatus) {
 	if r == nil || !r.Ended.IsZero() && len(r.Failed) == 0 {
 		return
 	}
@@ -153,12 +153,26 @@ func printRollout(w *screen, r *site.RolloutStatus) {
 		proven := ": awaited"
 		if !r.Proven.IsZero() {
 			proven = ": in-sync for " + age(r.Proven)
+			if now := otherwise(r.Canaries, nodes); now != "" {
+				proven = ": were in-sync " + age(r.Proven) + " ago; " + now
+			}
 		}
 		w.Println("canaries   " + strings.Join(r.Canaries, ", ") + proven)
 	}
 	if r.Queued != nil {
 		w.Println(yellow("queued     " + revisionLine(*r.Queued) + ", until the rollout has ended or is at rest"))
 	}
+}
+
+// otherwise tells of nodes that are not in-sync now.
+func otherwise(names []string, nodes []site.NodeStatus) string {
+	var not []string
+	for _, n := range nodes {
+		if slices.Contains(names, n.Name) && n.State != site.InSync {
+			not = append(not, n.Name+" is "+string(n.State)+" now")
+		}
+	}
+	return strings.Join(not, ", ")
 }
 
 func revisionLine(r site.Revision) string {

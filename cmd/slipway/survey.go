@@ -52,7 +52,7 @@ func (a *app) openSurvey(f surveyFlags) (engine.Survey, *secret.Store, error) {
 }
 
 func (f surveyFlags) survey(secrets *secret.Store) (engine.Survey, error) {
-	s := engine.Survey{Drivers: drivers(helperFolder()), Port: f.port, Credential: f.credential, Secrets: secrets}
+	s := engine.Survey{Drivers: drivers(helpers()), Port: f.port, Credential: f.credential, Secrets: secrets}
 	if len(f.ranges) == 0 {
 		return s, usage("--range CIDR is needed: the addresses of the management controllers, such as 10.9.0.0/24")
 	}

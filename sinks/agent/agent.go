@@ -35,13 +35,19 @@ type Options struct {
 	// Folder has the helpers: slipway-helper-linux-amd64 and slipway-helper-linux-arm64.
 	// Without one only the facet os is seen.
 	Folder string
+	// ObserveOnly brings the helper to no machine for a look: inside a system where it
+	// is not yet, nothing is seen.
+	ObserveOnly bool
 }
 
 // Driver opens installed systems.
-type Driver struct{ helpers *helpers }
+type Driver struct {
+	helpers     *helpers
+	observeOnly bool
+}
 
 // New makes a driver.
-func New(o Options) *Driver { return &Driver{newHelpers(o.Folder)} }
+func New(o Options) *Driver { return &Driver{newHelpers(o.Folder), o.ObserveOnly} }
 
 // Facets lists what the driver sees and, but for the os, acts on. Without helpers it
 // acts on nothing.
@@ -63,13 +69,14 @@ func (d *Driver) Open(_ context.Context, e site.Endpoint, s secret.Value) (drive
 	if err != nil {
 		return nil, err
 	}
-	return &machine{client: client, helpers: d.helpers}, nil
+	return &machine{client: client, helpers: d.helpers, observeOnly: d.observeOnly}, nil
 }
 
 // machine is a handle on one installed system.
 type machine struct {
-	client  *sshclient.Client
-	helpers *helpers
+	client      *sshclient.Client
+	helpers     *helpers
+	observeOnly bool
 
 	mu       sync.Mutex
 	site     string

@@ -231,6 +231,29 @@ func TestBringsNothingThatIsNotNeeded(t *testing.T) {
 	}
 }
 
+// A daemon that only observes brings the helper to no machine, and sees nothing inside
+// until another one has brought it there.
+func TestObserveOnlyBringsNothing(t *testing.T) {
+	folder := helperFolder(t, testHelper)
+	h := startHost(t, folder)
+	n := nodeWith(map[string]string{"/one": "1"})
+	acts := h.driver
+	h.driver = agent.New(agent.Options{Folder: folder, ObserveOnly: true})
+	if s := h.see(t, h.open(t, 1), n); !strings.Contains(s.Cannot["files./one"], "with --observe nothing is written to a machine") || !s.Seen.IsZero() {
+		t.Errorf("got %+v", s)
+	}
+	if files := h.files(t); len(files) > 0 {
+		t.Fatalf("a look brought %v", files)
+	}
+	observes := h.driver
+	h.driver = acts
+	h.see(t, h.open(t, 1), n)
+	h.driver = observes
+	if s := h.see(t, h.open(t, 1), n); len(s.Cannot) > 0 || s.Seen.IsZero() {
+		t.Errorf("with the helper there: got %+v", s)
+	}
+}
+
 // A helper that is damaged or older is replaced.
 func TestReplacesHelpers(t *testing.T) {
 	h := startHost(t, helperFolder(t, testHelper))

@@ -36,6 +36,24 @@ func newHelpers(folder string) *helpers {
 	return h
 }
 
+// CheckFolder says what is wrong with a folder of helpers, before a machine needs one.
+// No folder is right: then nothing is set inside systems.
+func CheckFolder(folder string) error {
+	if folder == "" {
+		return nil
+	}
+	var errs []error
+	for _, arch := range []string{"amd64", "arm64"} {
+		_, err := os.Stat(filepath.Join(folder, "slipway-helper-linux-"+arch))
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return fmt.Errorf("the folder of helpers %s has no helper (%w): name the folder that has slipway-helper-linux-amd64 or slipway-helper-linux-arm64 "+
+		"with --agents or SLIPWAY_AGENTS, or an empty one to only observe systems", folder, errs[0])
+}
+
 func readHelper(folder, arch string) helper {
 	h := helper{path: filepath.Join(folder, "slipway-helper-linux-"+arch)}
 	if folder == "" {

@@ -70,7 +70,11 @@ func (m *machine) inside(ctx context.Context, n *site.Node, wanted []site.Facet,
 	_, isOwned := a.says(saysOwned)
 	_, isAbsent := a.says(saysAbsent)
 	if why == nil && a.needsHelper() && (isOwned || m.asksAny(n, wanted)) {
-		a, why = m.bring(ctx, request, a)
+		if _, isAbsent := a.says(saysAbsent); m.observeOnly && isAbsent {
+			why = fmt.Errorf("the helper is not on %s yet, and with --observe nothing is written to a machine", m.client.Address())
+		} else {
+			a, why = m.bring(ctx, request, a)
+		}
 	}
 	if why == nil {
 		why = m.trouble(a)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
@@ -24,6 +25,8 @@ func (e *answerError) Plain() string {
 	switch {
 	case errors.Is(e.class, driver.ErrDenied) && e.status == http.StatusForbidden:
 		return "the BMC lets the account read nothing (" + status + "): give it the right to log in and to read"
+	case errors.Is(e.class, driver.ErrDenied) && slices.Contains(e.ids, "NoValidSession"):
+		return "the BMC took the login and then refused its own session (" + status + "): reset the BMC if that goes on"
 	case errors.Is(e.class, driver.ErrDenied):
 		return "wrong BMC password or locked account"
 	case e.status >= 500 && e.status != http.StatusServiceUnavailable:

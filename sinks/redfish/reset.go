@@ -106,6 +106,7 @@ func (m *machine) forceOff(ctx context.Context) error {
 	if err := m.reset(ctx, s, "off", cutsPower); err != nil {
 		return err
 	}
+	defer driver.Waiting(ctx, "the machine to be off", m.opts.Settle)()
 	_, err = m.until(ctx, m.opts.Settle, "the machine to be off", system.off)
 	return err
 }

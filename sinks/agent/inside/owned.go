@@ -12,8 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-
-	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
 // Folder is where Slipway keeps what it must know on a machine, under the root. It is
@@ -23,6 +21,9 @@ const Folder = "/var/lib/slipway-inside"
 // MaxBefore bounds what is kept of one item as it was before us, in bytes. An item
 // with more is not taken over: Take refuses it.
 const MaxBefore = 1 << 20
+
+// ErrTooLarge is an item of which too much was there before: a person must decide.
+var ErrTooLarge = errors.New("what is there is too large to be kept")
 
 // Owned is the list of what Slipway made on a machine, and of what was there
 // before, in owned.json of Folder with the mode 0600. Nothing secret is kept.
@@ -122,7 +123,7 @@ func (o *Owned) Take(facet, key string, before json.RawMessage) error {
 		return nil
 	}
 	if len(before) > MaxBefore {
-		return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("%s: what is there is too large to be kept (%d bytes with what JSON adds, of %d). Move it away, then Slipway puts the designed one there", key, len(before), MaxBefore)}
+		return fmt.Errorf("%s: %w (%d bytes with what JSON adds, of %d). Move it away, then Slipway puts the designed one there", key, ErrTooLarge, len(before), MaxBefore)
 	}
 	o.list.Items[facet+"/"+key] = Entry{Before: before}
 	return o.save()

@@ -131,6 +131,9 @@ func (w *work) fail(key string, err error) {
 	if errors.As(err, &known) {
 		f.class = known.Class
 	}
+	if errors.Is(err, inside.ErrTooLarge) {
+		f.class = wire.Refused
+	}
 	if !strings.HasPrefix(f.text, key+": ") {
 		f.text = key + ": " + f.text
 	}
