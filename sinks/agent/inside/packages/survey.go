@@ -1,0 +1,298 @@
+package packages
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/md5"
+	"encoding/hex"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+)
+
+// installerStatus is dpkg's status at the end of the installation, which the installers
+// of Debian and Ubuntu leave.
+const installerStatus = "/var/log/installer/initial-status.gz"
+
+// basePriorities are those of packages that every installation has.
+var basePriorities = []string{"required", "important", "standard"}
+
+// versionedKernel is the name of a package of one kernel version.
+var versionedKernel = regexp.MustCompile(`^(linux-(image|headers|modules|modules-extra)-[0-9]|kernel(-core|-modules|-modules-core|-modules-extra)?$)`)
+
+// Survey lists the packages that a person asked for, and those on hold. What the
+// installation brought is left out, as far as the system still knows it.
+func (facet) Survey(ctx context.Context, h *inside.Host) (found item.Found, err error) {
+	m, err := family(h)
+	if err != nil {
+		return found, err
+	}
+	inv, err := m.inventory(ctx, h)
+	if err != nil {
+		return found, err
+	}
+	wanted, err := m.byHand(ctx, h)
+	if err != nil {
+		return found, err
+	}
+	for name, p := range inv.byName {
+		if p.State == stateHeld && !slices.Contains(wanted, name) {
+			wanted = append(wanted, name)
+		}
+	}
+	slices.Sort(wanted)
+	for _, name := range slices.Compact(wanted) {
+		key, p := item.KindPackages+"."+name, inv.find(name)
+		switch {
+		case !p.there():
+		case m.check(name) != nil:
+			found.Leave(key, "%v", m.check(name))
+		case !whole(p):
+			found.Leave(key, "it is %s", printable(p.State))
+		case versionedKernel.MatchString(name):
+			found.Leave(key, "it is one kernel version, which upgrades replace")
+		default:
+			found.Items = append(found.Items, item.New(key, map[string]string{"state": p.State, "version": p.Version}, nil))
+		}
+	}
+	m.surveySources(ctx, h, &found)
+	return found, nil
+}
+
+// byHand are the packages that are marked as asked for, without those of the base.
+func (apt) byHand(ctx context.Context, h *inside.Host) ([]string, error) {
+	out, err := h.Exec(ctx, inside.Command{Path: "apt-mark", Args: append(slices.Clone(noCache), "showmanual")})
+	if err := outcome("apt-mark showmanual", out, err); err != nil {
+		return nil, err
+	}
+	status, err := read(h, dpkgStatus)
+	if err != nil {
+		return nil, err
+	}
+	base := basePackages(status)
+	first, err := atInstallation(h)
+	if err != nil {
+		return nil, err
+	}
+	for name := range parseStatus(first).byName {
+		base[name] = true
+	}
+	return slices.DeleteFunc(strings.Fields(string(out.Out)), func(name string) bool { return base[name] }), nil
+}
+
+// atInstallation is the status that the installer left; empty without one.
+func atInstallation(h *inside.Host) ([]byte, error) {
+	packed, err := readIfThere(h, installerStatus)
+	if err != nil || packed == nil {
+		return nil, err
+	}
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, nil // nobody can tell
+	}
+	text, err := io.ReadAll(io.LimitReader(z, maxFile))
+	if err != nil {
+		return nil, nil
+	}
+	return text, nil
+}
+
+// basePackages are those that every installation has, by dpkg's status.
+func basePackages(status []byte) map[string]bool {
+	base := map[string]bool{}
+	for block := range bytes.SplitSeq(status, []byte("\n\n")) {
+		var name, priority string
+		essential := false
+		for line := range bytes.Lines(block) {
+			switch key, value, _ := strings.Cut(strings.TrimSpace(string(line)), ": "); key {
+			case "Package":
+				name = value
+			case "Priority":
+				priority = value
+			case "Essential", "Protected":
+				essential = essential || value == "yes"
+			}
+		}
+		if essential || slices.Contains(basePriorities, priority) {
+			base[name] = true
+		}
+	}
+	return base
+}
+
+// byHand are the packages that dnf has noted as asked for.
+func (dnf) byHand(ctx context.Context, h *inside.Host) ([]string, error) {
+	args := []string{"-q", "-C", "repoquery", "--userinstalled", "--qf", "%{name}\n"}
+	out, err := h.Exec(ctx, inside.Command{Path: "dnf", Args: args})
+	if err := outcome("dnf repoquery --userinstalled", out, err); err != nil {
+		return nil, err
+	}
+	return strings.Fields(string(out.Out)), nil
+}
+
+// maxSources bounds how many files of sources are read.
+const maxSources = 200
+
+// surveySources tells of sources that are neither the distribution's nor Slipway's.
+// Slipway writes each repository to a file of its own, so that designing one would add
+// it a second time.
+func (apt) surveySources(_ context.Context, h *inside.Host, found *item.Found) {
+	files := append([]string{"/etc/apt/sources.list"}, names(h, "/etc/apt/sources.list.d", ".list", ".sources")...)
+	for _, file := range files[:min(len(files), maxSources)] {
+		text, err := readIfThere(h, file)
+		if err != nil || strings.Contains(file, "/"+repositoryID("")) {
+			continue
+		}
+		for _, source := range aptSources(file, string(text)) {
+			if !ofDistribution(h, source) {
+				found.Leave("repositories", "%s of %s is not Slipway's file; to design it, write it to system.repositories and remove it there", withoutLogin(source.URL), file)
+			}
+		}
+	}
+	for _, file := range names(h, "/etc/apt/preferences.d", "") {
+		if !strings.Contains(file, "/"+repositoryID("")) {
+			found.Leave(file, "priorities of others stay as they are")
+		}
+	}
+}
+
+// names are the files of a folder with one of some endings.
+func names(h *inside.Host, folder string, endings ...string) (files []string) {
+	entries, err := list(h, folder)
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		if slices.ContainsFunc(endings, func(ending string) bool { return strings.HasSuffix(e.Name(), ending) }) {
+			files = append(files, folder+"/"+e.Name())
+		}
+	}
+	return files
+}
+
+// options are those of a line of sources.list(5), in brackets.
+var options = regexp.MustCompile(`\[[^]]*\]`)
+
+// aptSources are the repositories of a file of sources: one for each URL and suite.
+func aptSources(file, text string) (all []item.Repository) {
+	add := func(types, urls, suites string) {
+		for _, url := range strings.Fields(urls) {
+			for _, suite := range strings.Fields(suites) {
+				if slices.Contains(strings.Fields(types), "deb") {
+					all = append(all, item.Repository{URL: url, Suite: suite})
+				}
+			}
+		}
+	}
+	if strings.HasSuffix(file, ".sources") {
+		for block := range strings.SplitSeq(text, "\n\n") {
+			if f := paragraph([]byte(strings.TrimLeft(withoutComments(block), "\n"))); f["Enabled"] != "no" {
+				add(f["Types"], f["URIs"], f["Suites"])
+			}
+		}
+		return all
+	}
+	for line := range strings.Lines(withoutComments(text)) {
+		if f := strings.Fields(options.ReplaceAllString(line, " ")); len(f) > 2 {
+			add(f[0], f[1], f[2])
+		}
+	}
+	return all
+}
+
+func withoutComments(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(strings.TrimSpace(line), "#") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+// ofDistribution says whether a repository is the distribution's, by what its lists
+// say of their origin.
+func ofDistribution(h *inside.Host, r item.Repository) bool {
+	release := pinned(h, r)
+	text, err := readIfThere(h, "/etc/os-release")
+	if err != nil {
+		return false
+	}
+	id := strings.Trim(ini(text)["ID"], `"'`)
+	return id != "" && strings.HasPrefix(strings.ToLower(release), "release o="+strings.ToLower(id)+",")
+}
+
+// withoutLogin is a URL without an account and its password.
+func withoutLogin(url string) string {
+	scheme, rest, ok := strings.Cut(url, "://")
+	if !ok {
+		return printable(url)
+	}
+	authority, path, _ := strings.Cut(rest, "/")
+	_, behind, login := strings.Cut(authority, "@")
+	if login {
+		authority = behind
+	}
+	path, _, _ = strings.Cut(path, "?")
+	return printable(scheme + "://" + authority + "/" + path)
+}
+
+func (dnf) surveySources(ctx context.Context, h *inside.Host, found *item.Found) {
+	for _, file := range names(h, "/etc/yum.repos.d", ".repo") {
+		if strings.Contains(file, "/"+repositoryID("")) {
+			continue
+		}
+		out, err := h.Exec(ctx, inside.Command{Path: "rpm", Args: []string{"-qf", "--", file}})
+		if err == nil && out.Code != 0 {
+			found.Leave("repositories", "%s is of no package and not Slipway's file; to design it, write it to system.repositories and remove it there", printable(file))
+		}
+	}
+}
+
+// Brought says whether a file is a package's own, as the package brought it. Where
+// nobody can tell it is not.
+func Brought(ctx context.Context, h *inside.Host, file string) bool {
+	status, err := readIfThere(h, dpkgStatus)
+	if err == nil && status != nil {
+		return isConffile(h, status, file)
+	}
+	if !exists(h, "/usr/lib/sysimage/rpm") && !exists(h, "/var/lib/rpm") {
+		return false
+	}
+	out, err := h.Exec(ctx, inside.Command{Path: "rpm", Args: []string{"-qf", "--", file}})
+	if err != nil || out.Code != 0 {
+		return false
+	}
+	// rpm -V prints a line such as "S.5....T.  c /etc/x" for a file that was changed.
+	out, err = h.Exec(ctx, inside.Command{Path: "rpm", Args: []string{"-Vf", "--", file}})
+	return err == nil && !slices.ContainsFunc(strings.Split(string(out.Out), "\n"), func(line string) bool {
+		return strings.HasSuffix(line, " "+file) && len(line) > 2 && line[2] == '5'
+	})
+}
+
+// isConffile says whether dpkg's status has a file with the digest that it has.
+func isConffile(h *inside.Host, status []byte, file string) bool {
+	_, after, found := bytes.Cut(status, []byte("\n "+file+" "))
+	if !found {
+		return false
+	}
+	digest, _, _ := bytes.Cut(after, []byte("\n"))
+	digest, _, _ = bytes.Cut(digest, []byte(" "))
+	at, err := resolve(h, file)
+	if err != nil {
+		return false
+	}
+	info, err := os.Lstat(at)
+	if err != nil || !info.Mode().IsRegular() {
+		return false
+	}
+	text, err := read(h, file)
+	sum := md5.Sum(text) // dpkg's own digest of it
+	return err == nil && hex.EncodeToString(sum[:]) == string(digest)
+}
