@@ -66,8 +66,9 @@ type line struct {
 type branch map[string]any
 
 // CUE writes the takeover. An item that all nodes of a profile have alike is in that
-// profile, of several in the one with the most nodes; one that not all have is in its
-// nodes. A profile with a node that was not looked into has none.
+// profile, of several in the one with the most nodes; so is the usual one of single
+// values that differ. One that not all have is in its nodes. A profile with a node that
+// was not looked into has none.
 func (t Takeover) CUE() Draft {
 	d := Draft{Taken: map[string]int{}}
 	lines, shared := map[string][]line{}, newNetwork(t)
@@ -373,11 +374,13 @@ func (t Takeover) layers(lines map[string][]line) (all []takenLayer) {
 		}
 		l := takenLayer{name: p}
 		for _, candidate := range slices.Clone(lines[of[0]]) {
-			if !slices.ContainsFunc(of, func(n string) bool { return !hasLine(lines[n], candidate) }) {
-				l.lines = append(l.lines, candidate)
-				for _, n := range of {
-					lines[n] = slices.DeleteFunc(lines[n], func(o line) bool { return sameLine(o, candidate) })
-				}
+			usual, ok := usualLine(lines, of, candidate)
+			if !ok {
+				continue
+			}
+			l.lines = append(l.lines, usual)
+			for _, n := range of {
+				lines[n] = slices.DeleteFunc(lines[n], func(o line) bool { return sameLine(o, usual) })
 			}
 		}
 		if len(l.lines) > 0 {
@@ -387,8 +390,23 @@ func (t Takeover) layers(lines map[string][]line) (all []takenLayer) {
 	return all
 }
 
-func hasLine(lines []line, l line) bool {
-	return slices.ContainsFunc(lines, func(o line) bool { return sameLine(o, l) })
+// usualLine is what nodes have at a place: all of them the same, or each some single
+// value, of which most have this one. The others then have theirs over it.
+func usualLine(lines map[string][]line, of []string, at line) (usual line, ok bool) {
+	count, most := map[string]int{}, 0
+	for _, n := range of {
+		i := slices.IndexFunc(lines[n], func(o line) bool { return slices.Equal(o.path, at.path) })
+		if i < 0 {
+			return line{}, false
+		}
+		l := lines[n][i]
+		if value := inJSON(l.value); count[value]+1 > most {
+			usual, most = l, count[value]+1
+		}
+		count[inJSON(l.value)]++
+	}
+	_, isBranch := at.value.(branch)
+	return usual, most == len(of) || most > 1 && !isBranch
 }
 
 func sameLine(a, b line) bool {
@@ -432,6 +450,10 @@ func writeFields(b *bytes.Buffer, f branch, top bool) {
 		fmt.Fprintf(b, "%s: ", label(name))
 		switch v := f[name].(type) {
 		case branch:
+			if len(v) == 1 {
+				writeFields(b, v, false) // on the same line
+				break
+			}
 			b.WriteString("{\n")
 			writeFields(b, v, false)
 			b.WriteString("}\n")
@@ -443,7 +465,7 @@ func writeFields(b *bytes.Buffer, f branch, top bool) {
 			b.WriteString(cueValue(v) + "\n")
 		}
 		if top {
-			b.WriteString("\n")
+			b.WriteString("\n") // a line between sections
 		}
 	}
 }

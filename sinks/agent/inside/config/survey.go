@@ -138,12 +138,15 @@ func (w *work) surveyModules(found *item.Found) error {
 	}
 	w.observeModules(keys)
 	for _, key := range keys {
-		have, told := w.seen.Have[key+".parameters"]
+		have := w.seen.Have[key+".parameters"]
+		made, named, err := w.persistedModule(key)
 		switch {
 		case w.seen.Cannot[key] != "":
 			found.Leave(key, "%s", w.seen.Cannot[key])
-		case !told || w.seen.Pending[key+".parameters"] != "":
-			found.Leave(key, "it is to be loaded at boot, and is not loaded now")
+		case err != nil || w.seen.Unread[key] != "":
+			found.Leave(key, "its settings could not be read")
+		case !named || have != made.Parameters || w.seen.Pending[key+".parameters"] != "":
+			found.Leave(key, "it is to be loaded at boot, and is not loaded now, or with other parameters")
 		default:
 			found.Items = append(found.Items, item.New(key, map[string]string{"parameters": have}, nil))
 		}

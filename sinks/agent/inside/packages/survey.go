@@ -81,6 +81,7 @@ func (apt) byHand(ctx context.Context, h *inside.Host) ([]string, error) {
 		return nil, err
 	}
 	for name := range parseStatus(first).byName {
+		name, _, _ = strings.Cut(name, ":")
 		base[name] = true
 	}
 	return slices.DeleteFunc(strings.Fields(string(out.Out)), func(name string) bool { return base[name] }), nil
