@@ -428,6 +428,9 @@ func (m *wired) linkOf(id string, l item.Link) string {
 	if link.Networks == nil {
 		value["networks"], link.Networks = []string{}, []string{}
 	}
+	if l.MTU != 0 {
+		value["mtu"] = int64(l.MTU)
+	}
 	if link.Trunk {
 		value["trunk"] = true
 		if len(m.carried[id]) > 0 {

@@ -225,7 +225,7 @@ func (w *work) changedUnits(found *item.Found) (changed []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	noted := w.tree.Exists(dshFolder)
+	noted := w.noted()
 	for line := range strings.Lines(string(o.Out)) {
 		f := strings.Fields(line)
 		if len(f) < 2 || badUnit(f[0]) || isTemplate(f[0]) {
@@ -235,9 +235,9 @@ func (w *work) changedUnits(found *item.Found) (changed []string, err error) {
 		if len(f) > 2 {
 			first = f[2] // the preset
 		}
-		if noted {
+		if w.tree.Exists(dshFolder + "/" + f[0] + ".dsh-also") { // a package has decided
 			first = disabled
-			if w.tree.Exists(dshFolder + "/" + f[0] + ".dsh-also") {
+			if noted[f[0]] {
 				first = enabled
 			}
 		}
@@ -246,6 +246,21 @@ func (w *work) changedUnits(found *item.Found) (changed []string, err error) {
 		}
 	}
 	return append(changed, w.instances()...), nil
+}
+
+// noted are the units that packages of Debian have enabled.
+func (w *work) noted() map[string]bool {
+	units := map[string]bool{}
+	folders, _ := w.tree.Names(dshFolder) // what cannot be read has noted nothing
+	for _, folder := range folders {
+		if ext := path.Ext(folder); ext == ".wants" || ext == ".requires" {
+			names, _ := w.tree.Names(dshFolder + "/" + folder)
+			for _, n := range names {
+				units[n] = true
+			}
+		}
+	}
+	return units
 }
 
 // instances are the units of templates that are enabled, but for the instance that a

@@ -68,6 +68,8 @@ func TestSurvey(t *testing.T) {
 func TestSurveyOfDebiansUnits(t *testing.T) {
 	f := newSettled(t)
 	f.put(dshFolder+"/a.service.dsh-also", "")
+	f.put(dshFolder+"/multi-user.target.wants/a.service", "")
+	f.put(dshFolder+"/b.service.dsh-also", "")
 	if keys := item.Keys(f.survey().Items); slices.Contains(keys, "units.a.service") || slices.Contains(keys, "units.b.service") {
 		t.Errorf("got %q", keys)
 	}

@@ -104,25 +104,47 @@ func atInstallation(h *inside.Host) ([]byte, error) {
 	return text, nil
 }
 
-// basePackages are those that every installation has, by dpkg's status.
+// basePackages are those that every installation has, with all that they depend on, and
+// libraries that other packages depend on: installers without a list of their own mark
+// these as asked for too.
 func basePackages(status []byte) map[string]bool {
-	base := map[string]bool{}
+	base, needs, needed, library := map[string]bool{}, map[string][]string{}, map[string]bool{}, map[string]bool{}
 	for block := range bytes.SplitSeq(status, []byte("\n\n")) {
-		var name, priority string
-		essential := false
+		f := map[string]string{}
 		for line := range bytes.Lines(block) {
-			switch key, value, _ := strings.Cut(strings.TrimSpace(string(line)), ": "); key {
-			case "Package":
-				name = value
-			case "Priority":
-				priority = value
-			case "Essential", "Protected":
-				essential = essential || value == "yes"
+			key, value, _ := strings.Cut(strings.TrimRight(string(line), "\n"), ": ")
+			f[key] = value
+		}
+		name := f["Package"]
+		if !strings.HasSuffix(f["Status"], " installed") {
+			continue
+		}
+		base[name] = f["Essential"] == "yes" || f["Protected"] == "yes" || slices.Contains(basePriorities, f["Priority"])
+		section := f["Section"][strings.LastIndexByte(f["Section"], '/')+1:]
+		library[name] = slices.Contains([]string{"libs", "oldlibs", "perl"}, section) || strings.HasPrefix(name, "lib") || strings.HasSuffix(name, "-base")
+		for _, dependency := range strings.FieldsFunc(f["Depends"]+","+f["Pre-Depends"], func(r rune) bool { return r == ',' || r == '|' }) {
+			word, _, _ := strings.Cut(strings.TrimSpace(dependency), " ")
+			word, _, _ = strings.Cut(word, ":")
+			needs[name] = append(needs[name], word)
+			needed[word] = true
+		}
+	}
+	var follow func(name string)
+	follow = func(name string) {
+		for _, n := range needs[name] {
+			if is, installed := base[n]; installed && !is {
+				base[n] = true
+				follow(n)
 			}
 		}
-		if essential || slices.Contains(basePriorities, priority) {
-			base[name] = true
+	}
+	for name, is := range base {
+		if is {
+			follow(name)
 		}
+	}
+	for name := range library {
+		base[name] = base[name] || library[name] && needed[name]
 	}
 	return base
 }
@@ -145,14 +167,16 @@ const maxSources = 200
 // it a second time.
 func (apt) surveySources(_ context.Context, h *inside.Host, found *item.Found) {
 	files := append([]string{"/etc/apt/sources.list"}, names(h, "/etc/apt/sources.list.d", ".list", ".sources")...)
+	told := map[string]bool{}
 	for _, file := range files[:min(len(files), maxSources)] {
 		text, err := readIfThere(h, file)
 		if err != nil || strings.Contains(file, "/"+repositoryID("")) {
 			continue
 		}
 		for _, source := range aptSources(file, string(text)) {
-			if !ofDistribution(h, source) {
-				found.Leave("repositories", "%s of %s is not Slipway's file; to design it, write it to system.repositories and remove it there", withoutLogin(source.URL), file)
+			if url := withoutLogin(source.URL); !ofDistribution(h, source) && !told[url] {
+				told[url] = true
+				found.Leave("repositories", "%s of %s is not Slipway's file; to design it, write it to system.repositories and remove it there", url, file)
 			}
 		}
 	}
@@ -226,6 +250,10 @@ func ofDistribution(h *inside.Host, r item.Repository) bool {
 		return false
 	}
 	id := strings.Trim(ini(text)["ID"], `"'`)
+	if strings.HasPrefix(release, "origin ") { // its lists are not there: the host tells
+		host := strings.Trim(strings.TrimPrefix(release, "origin "), `"`)
+		return id != "" && (strings.HasSuffix(host, "."+id+".org") || strings.HasSuffix(host, "."+id+".com"))
+	}
 	return id != "" && strings.HasPrefix(strings.ToLower(release), "release o="+strings.ToLower(id)+",")
 }
 
