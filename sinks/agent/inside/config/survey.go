@@ -235,11 +235,14 @@ func (w *work) changedUnits(found *item.Found) (changed []string, err error) {
 		if len(f) > 2 {
 			first = f[2] // the preset
 		}
-		if w.tree.Exists(dshFolder + "/" + f[0] + ".dsh-also") { // a package has decided
+		switch {
+		case w.tree.Exists(dshFolder + "/" + f[0] + ".dsh-also"): // a package has decided
 			first = disabled
 			if noted[f[0]] {
 				first = enabled
 			}
+		case w.tree.Exists(dshFolder) && f[1] == disabled:
+			continue // Debian's presets enable everything, and its own units are not for everybody
 		}
 		if (first == enabled || first == disabled) && f[1] != first {
 			changed = append(changed, f[0])
