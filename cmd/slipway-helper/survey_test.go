@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -73,13 +74,17 @@ func TestProveSurveyOfADebian(t *testing.T) {
 // ask runs the helper on a system that does not run.
 func ask(t *testing.T, program, root string, r wire.Request) *wire.Result {
 	t.Helper()
-	var in, out bytes.Buffer
-	if err := wire.Write(&in, r); err != nil {
-		t.Fatal(err)
-	}
+	var out bytes.Buffer
 	cmd := exec.Command(program, "--root", root, "--offline")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = &in, &out, os.Stderr
-	if err := cmd.Run(); err != nil {
+	cmd.Stdout, cmd.Stderr = &out, os.Stderr
+	in, err := cmd.StdinPipe() // it stays open: its end is the hang-up
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err == nil {
+		err = errors.Join(wire.Write(in, r), cmd.Wait())
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	for {

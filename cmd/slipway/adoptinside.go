@@ -103,7 +103,7 @@ func (a *app) adoptInside(ctx context.Context, path string, f adoptFlags) error 
 		return err
 	}
 	known, _ := daemonAt(f.state).Known(r.Site.Name) // without a daemon nobody knows more than the design
-	l := insideLook{drivers: drivers(f.agents), secrets: secrets, known: known.Nodes, app: a}
+	l := insideLook{drivers: drivers(f.agents), secrets: secrets, known: known.Nodes, site: r.Site.Name, app: a}
 	found, failed := l.survey(ctx, r.Site, nodes)
 	if err := ctx.Err(); err != nil {
 		return err
@@ -181,6 +181,7 @@ type insideLook struct {
 	drivers map[string]driver.Driver
 	secrets *secret.Store
 	known   map[string]site.Memory
+	site    string
 }
 
 // survey lists what is set in the systems of nodes. One that cannot be looked into keeps
@@ -254,7 +255,11 @@ func (l insideLook) open(n *site.Node) (driver.Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.Open(context.Background(), e, value)
+	m, err := d.Open(context.Background(), e, value)
+	if named, ok := m.(driver.Namer); ok && err == nil {
+		named.Name(l.site, 0) // so that the system of another site is known by its marker
+	}
+	return m, err
 }
 
 // insideRounds bounds how often a takeover is written anew for what its evaluation or

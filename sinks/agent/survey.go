@@ -24,7 +24,7 @@ func (m *machine) Survey(ctx context.Context, n *site.Node) (map[site.Facet]item
 	defer conn.Close()
 	x := exchange{
 		script: markerScript + helperScript(m.helpers.digests()), request: &request,
-		accept: func(report []byte) error { return isNode(n, report, m.client.Address()) },
+		accept: func(report []byte) error { return m.isNode(n, report) },
 	}
 	_, a, err := conn.run(looking, x)
 	if err == nil && a.needsHelper() {
