@@ -108,7 +108,7 @@ func (a *app) adoptInside(ctx context.Context, path string, f adoptFlags) error 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	done := takenOver{Site: r.Site.Name, Failed: map[string]string{}}
+	done := takenOver{Site: r.Site.Name, Nodes: map[string]int{}, Failed: map[string]string{}}
 	for node, err := range failed {
 		done.Failed[node] = err.Error()
 	}

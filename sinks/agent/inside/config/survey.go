@@ -11,7 +11,6 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
-	"github.com/slipway-gitops/slipway/sinks/agent/inside/packages"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/tree"
 )
 
@@ -43,7 +42,7 @@ func (f facet) Survey(ctx context.Context, h *inside.Host) (found item.Found, er
 // byHand says whether a file of settings is a person's: below /etc, and not as a
 // package brought it.
 func (w *work) byHand(file, ours string) bool {
-	return strings.HasPrefix(file, "/etc/") && file != ours && !packages.Brought(w.ctx, w.h, file)
+	return strings.HasPrefix(file, "/etc/") && file != ours && !w.brought(file)
 }
 
 // designSysctl is the name of a kernel parameter as a design has it.
@@ -126,7 +125,7 @@ func (w *work) surveyModules(found *item.Found) error {
 	err := w.configLines([]string{"/etc/modules-load.d"}, func(file, line string) {
 		key := item.KindModules + "." + line
 		switch {
-		case strings.Contains(path.Base(file), "slipway") || packages.Brought(w.ctx, w.h, file) || slices.Contains(keys, key):
+		case strings.Contains(path.Base(file), "slipway") || w.brought(file) || slices.Contains(keys, key):
 		case !designModule.MatchString(line):
 			found.Leave(file, "it names %q, which is no module of a design", line)
 		default:

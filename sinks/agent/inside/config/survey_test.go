@@ -116,3 +116,14 @@ func TestSecretsInUnits(t *testing.T) {
 		}
 	}
 }
+
+// Settings that a package brought are nobody's; those that somebody changed are told.
+func TestSurveyOfPackagesSettings(t *testing.T) {
+	f := newFake(t)
+	f.put(dpkgStatus, "Package: procps\nStatus: install ok installed\nConffiles:\n /etc/sysctl.d/10-a.conf a52b02fdad6272645fa77fd506bf1f1e\n /etc/sysctl.d/10-b.conf 00000000000000000000000000000000 obsolete\n")
+	f.put("/etc/sysctl.d/10-a.conf", "net.ipv4.ip_forward=0\n")
+	f.put("/etc/sysctl.d/10-b.conf", "vm.swappiness=60\n")
+	if keys := item.Keys(f.survey().Items); slices.Contains(keys, "sysctl.net.ipv4.ip_forward") || !slices.Contains(keys, "sysctl.vm.swappiness") {
+		t.Errorf("got %q", keys)
+	}
+}

@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"crypto/md5"
-	"encoding/hex"
 	"io"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -282,46 +279,4 @@ func (dnf) surveySources(ctx context.Context, h *inside.Host, found *item.Found)
 			found.Leave("repositories", "%s is of no package and not Slipway's file; to design it, write it to system.repositories and remove it there", printable(file))
 		}
 	}
-}
-
-// Brought says whether a file is a package's own, as the package brought it. Where
-// nobody can tell it is not.
-func Brought(ctx context.Context, h *inside.Host, file string) bool {
-	status, err := readIfThere(h, dpkgStatus)
-	if err == nil && status != nil {
-		return isConffile(h, status, file)
-	}
-	if !exists(h, "/usr/lib/sysimage/rpm") && !exists(h, "/var/lib/rpm") {
-		return false
-	}
-	out, err := h.Exec(ctx, inside.Command{Path: "rpm", Args: []string{"-qf", "--", file}})
-	if err != nil || out.Code != 0 {
-		return false
-	}
-	// rpm -V prints a line such as "S.5....T.  c /etc/x" for a file that was changed.
-	out, err = h.Exec(ctx, inside.Command{Path: "rpm", Args: []string{"-Vf", "--", file}})
-	return err == nil && !slices.ContainsFunc(strings.Split(string(out.Out), "\n"), func(line string) bool {
-		return strings.HasSuffix(line, " "+file) && len(line) > 2 && line[2] == '5'
-	})
-}
-
-// isConffile says whether dpkg's status has a file with the digest that it has.
-func isConffile(h *inside.Host, status []byte, file string) bool {
-	_, after, found := bytes.Cut(status, []byte("\n "+file+" "))
-	if !found {
-		return false
-	}
-	digest, _, _ := bytes.Cut(after, []byte("\n"))
-	digest, _, _ = bytes.Cut(digest, []byte(" "))
-	at, err := resolve(h, file)
-	if err != nil {
-		return false
-	}
-	info, err := os.Lstat(at)
-	if err != nil || !info.Mode().IsRegular() {
-		return false
-	}
-	text, err := read(h, file)
-	sum := md5.Sum(text) // dpkg's own digest of it
-	return err == nil && hex.EncodeToString(sum[:]) == string(digest)
 }

@@ -144,18 +144,3 @@ func TestTakenOverPackagesStay(t *testing.T) {
 		t.Errorf("left is %v", m.have)
 	}
 }
-
-// Of a file of settings it is told whether it is as its package brought it.
-func TestBrought(t *testing.T) {
-	root := t.TempDir()
-	putFile(t, root, dpkgStatus, "Package: procps\nStatus: install ok installed\nConffiles:\n /etc/sysctl.d/10-a.conf 5d41402abc4b2a76b9719d911017c592\n /etc/sysctl.d/10-b.conf 00000000000000000000000000000000 obsolete\n")
-	putFile(t, root, "/etc/sysctl.d/10-a.conf", "hello")
-	putFile(t, root, "/etc/sysctl.d/10-b.conf", "changed")
-	putFile(t, root, "/etc/sysctl.d/99-mine.conf", "mine")
-	h := &inside.Host{Root: root}
-	for file, want := range map[string]bool{"/etc/sysctl.d/10-a.conf": true, "/etc/sysctl.d/10-b.conf": false, "/etc/sysctl.d/99-mine.conf": false} {
-		if got := Brought(t.Context(), h, file); got != want {
-			t.Errorf("%s: got %v", file, got)
-		}
-	}
-}
