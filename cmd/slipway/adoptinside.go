@@ -131,17 +131,17 @@ func (a *app) adoptInside(ctx context.Context, path string, f adoptFlags) error 
 
 // chosen are the nodes with an installed system that one of the selections names.
 func chosen(s *site.Site, choose []string) (nodes []string, err error) {
-	any := site.Selector{}
+	meant := site.Selector{}
 	for _, text := range choose {
 		one, err := selection(text)
 		if err != nil {
 			return nil, err
 		}
-		any.Any = append(any.Any, one)
+		meant.Any = append(meant.Any, one)
 	}
 	for _, name := range s.NodeNames() {
 		n := s.Nodes[name]
-		if _, ok := n.Endpoints[site.OS]; ok && n.InUse() && n.Away == "" && any.Selects(n) {
+		if _, ok := n.Endpoints[site.OS]; ok && n.InUse() && n.Away == "" && meant.Selects(n) {
 			nodes = append(nodes, name)
 		}
 	}
@@ -151,7 +151,7 @@ func chosen(s *site.Site, choose []string) (nodes []string, err error) {
 	return nodes, nil
 }
 
-// selection reads "compute-*", "role=NAME", "rack=NAME", "tag=NAME" or "label=NAME:VALUE".
+// selection reads "compute-*", "role=NAME", "rack=NAME" or "tag=NAME".
 func selection(text string) (s site.Selector, err error) {
 	kind, value, ok := strings.Cut(text, "=")
 	if !ok {
@@ -296,7 +296,7 @@ func (l insideLook) settle(ctx context.Context, t design.Takeover, files fs.FS, 
 			}
 			continue
 		}
-		if again, err = l.leaveChanges(ctx, t, draft, r.Site, rev.ID); err != nil {
+		if again, err = l.leaveChanges(ctx, t, draft, r.Site); err != nil {
 			return draft, err
 		}
 		if !again {
@@ -307,7 +307,7 @@ func (l insideLook) settle(ctx context.Context, t design.Takeover, files fs.FS, 
 }
 
 // leaveErrors leaves out what findings are about, and says whether that is anything.
-func leaveErrors(t design.Takeover, draft design.Draft, findings []site.Finding) (any bool) {
+func leaveErrors(t design.Takeover, draft design.Draft, findings []site.Finding) (some bool) {
 	for _, f := range findings {
 		if f.Severity != site.SeverityError {
 			continue
@@ -323,14 +323,14 @@ func leaveErrors(t design.Takeover, draft design.Draft, findings []site.Finding)
 		}
 		for _, ref := range draft.Refer(node, path) {
 			t.Leave(ref, "the design refuses it: "+f.Message)
-			any = true
+			some = true
 		}
 	}
-	return any
+	return some
 }
 
 // leaveChanges looks at the systems again, and leaves out what the plan would change.
-func (l insideLook) leaveChanges(ctx context.Context, t design.Takeover, draft design.Draft, s *site.Site, revision string) (any bool, err error) {
+func (l insideLook) leaveChanges(ctx context.Context, t design.Takeover, draft design.Draft, s *site.Site) (some bool, err error) {
 	known := site.Known{Serves: driver.Serves(l.drivers), Nodes: map[string]site.Memory{}}
 	var mu sync.Mutex
 	l.each(s, slices.Sorted(maps.Keys(t.Found)), "comparing", func(n *site.Node, open func() (driver.Machine, error)) {
@@ -358,12 +358,12 @@ func (l insideLook) leaveChanges(ctx context.Context, t design.Takeover, draft d
 				}
 				if draft.Has(ref) {
 					t.Leave(ref, why)
-					any = true
+					some = true
 				}
 			}
 		}
 	}
-	return any, nil
+	return some, nil
 }
 
 func (a *app) printTakenOver(done takenOver) error {
