@@ -208,7 +208,7 @@ func surveyed(ctx context.Context, n *site.Node, open func() (driver.Machine, er
 		return nil, err
 	}
 	defer m.Close()
-	lists, ok := m.(driver.Surveyor)
+	lists, ok := driver.As[driver.Surveyor](m)
 	if !ok {
 		return nil, fmt.Errorf("what is set behind %s cannot be listed", n.Endpoints[site.OS].URL)
 	}
@@ -256,7 +256,7 @@ func (l insideLook) open(n *site.Node) (driver.Machine, error) {
 		return nil, err
 	}
 	m, err := d.Open(context.Background(), e, value)
-	if named, ok := m.(driver.Namer); ok && err == nil {
+	if named, ok := driver.As[driver.Namer](m); ok && err == nil {
 		named.Name(l.site, 0) // so that the system of another site is known by its marker
 	}
 	return m, err
