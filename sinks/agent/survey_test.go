@@ -12,6 +12,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/driver/sshclient/sshdtest"
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
 // A survey lists what is there, brings the helper and writes nothing else, and asks only
@@ -38,7 +39,7 @@ func TestSurvey(t *testing.T) {
 		t.Errorf("of base it found %q, and left %+v", keys, found[site.FacetBase].Left)
 	}
 	added := slices.DeleteFunc(h.files(t), func(path string) bool { return slices.Contains(before, path) })
-	if len(added) != 1 || !strings.HasPrefix(added[0], "/var/lib/slipway/helper-") {
+	if len(added) != 1 || !strings.HasPrefix(added[0], inside.Folder+"/helper-") {
 		t.Errorf("it has written %q", added)
 	}
 	sshdtest.Write(t, filepath.Join(h.dir, "marker.json"), `{"node":"n2","generation":1}`)
