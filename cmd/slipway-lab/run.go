@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 
@@ -18,9 +20,9 @@ import (
 
 // runFlags say which fleet to run.
 type runFlags struct {
-	fleet, site, name, credentials, power, socket string
-	blank                                         []string
-	captures                                      []string
+	fleet, site, name, credentials, power, socket, inside string
+	blank                                                 []string
+	captures                                              []string
 	// over is what other flags set over the fleet, as far as given says that
 	// they were given.
 	over  lab.Config
@@ -60,6 +62,7 @@ func addRunFlags(cmd *cobra.Command, f *runFlags) {
 	flags.StringVar(&f.fleet, "fleet", "", "JSON file with the machines, instead of a design")
 	flags.StringSliceVar(&f.captures, "capture", nil, "file with the resources of a real BMC, for one machine that shows them; instead of a design")
 	flags.StringSliceVar(&f.blank, "blank", nil, "machines with nothing on their disks")
+	flags.StringVar(&f.inside, "inside", "", "JSON file with what is set in systems that are there: fields by machine, facet and item; \"*\" is every machine")
 	flags.StringVar(&f.power, "power", "", "on or off: how all machines start, but blank ones, which are off; as designed without it")
 	flags.StringVar(&f.socket, "control", defaultSocket(), "unix socket for slipway-lab machine and calls")
 	flags.IntVar(&f.over.BMCPort, "bmc-port", 0, "port of all BMCs")
@@ -121,7 +124,39 @@ func fleet(ctx context.Context, f runFlags) (config lab.Config, err error) {
 		return config, err
 	}
 	f.override(&config)
+	if f.inside != "" {
+		if err := furnish(config.Machines, f.inside); err != nil {
+			return config, err
+		}
+	}
 	return config, config.Empty(f.blank...)
+}
+
+// furnish sets in systems what a file says.
+func furnish(machines []lab.MachineConfig, file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var set map[string]map[string]map[string]map[string]string // by machine, facet, item and field
+	if err := json.Unmarshal(text, &set); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	for i := range machines {
+		m := &machines[i]
+		if m.Inside == nil {
+			m.Inside = map[string]map[string]map[string]string{}
+		}
+		for _, of := range []string{"*", m.Name} {
+			for facet, items := range set[of] {
+				if m.Inside[facet] == nil {
+					m.Inside[facet] = map[string]map[string]string{}
+				}
+				maps.Copy(m.Inside[facet], items)
+			}
+		}
+	}
+	return nil
 }
 
 // override sets what the flags say. A blank machine is off whatever they say

@@ -32,24 +32,40 @@ var (
 
 type adoptFlags struct {
 	surveyFlags
+	insideFlags
 	out, name string
 }
 
 func (a *app) adoptCommand() *cobra.Command {
 	var f adoptFlags
 	cmd := &cobra.Command{
-		Use: "adopt --range CIDR --credential NAME --out DIR", Short: "generate a site from running machines", Args: exactly(0),
+		Use: "adopt --range CIDR --credential NAME --out DIR | adopt --inside [DIR]", Short: "generate a site from running machines", Args: atMost(1),
 		Long: "Finds the machines in the ranges as discover does, looks at them, and writes a whole\n" +
 			"site that says of them what they are: with their identities, trust pinned, and what\n" +
 			"they have in common in a profile for each model. No machine is written to. Before the\n" +
 			"site is put into DIR it is checked and planned: a plan that is not empty is not left\n" +
-			"behind. DIR must be new or empty.\n" + exitHelp,
-		Example: "  slipway adopt --range 10.9.0.0/24 --credential bmc --credentials /etc/slipway/credentials --ca bmc-ca.pem --out my-site",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.adopt(cmd.Context(), f) },
+			"behind. DIR must be new or empty.\n\n" +
+			"With --inside it looks into the systems of the nodes of the design in DIR that have\n" +
+			"endpoints.os, and writes accounts, packages that were asked for by hand, units, kernel\n" +
+			"settings and the network to " + insideFile + " there: in the profile whose nodes all have them\n" +
+			"alike, or else in the node. The plan changes none of it. What is not taken over is told\n" +
+			"with the reason. Exits 5 when a system was not looked into.\n" + exitHelp,
+		Example: "  slipway adopt --range 10.9.0.0/24 --credential bmc --credentials /etc/slipway/credentials --ca bmc-ca.pem --out my-site\n" +
+			"  slipway adopt --inside --agents /usr/lib/slipway/agents --credentials /etc/slipway/credentials my-site",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case f.inside:
+				return a.adoptInside(cmd.Context(), folder(args), f)
+			case len(args) > 0:
+				return usage("adopt takes a folder only with --inside; without it the new site goes to --out DIR")
+			}
+			return a.adopt(cmd.Context(), f)
+		},
 	}
 	f.surveyFlags.add(cmd)
 	cmd.Flags().StringVar(&f.out, "out", "", "new or empty `DIR` for the site")
 	cmd.Flags().StringVar(&f.name, "name", "", "the site's name; the folder's without it")
+	f.insideFlags.add(cmd)
 	return cmd
 }
 

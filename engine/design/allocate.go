@@ -47,16 +47,24 @@ func (e *Evaluator) Allocate(ctx context.Context, files fs.FS, siteName string) 
 	if a.After, err = Allocate(r.Site); err != nil {
 		return a, r, err
 	}
-	p, _, err := collect(files, r.Site.Name, e.Limits.withDefaults())
+	dir, name, err := e.Package(files, r.Site.Name)
 	if err != nil {
 		return a, r, err
 	}
-	a.File = path.Join(p.dir, AllocationsFile)
+	a.File = path.Join(dir, AllocationsFile)
 	if len(a.After) > 0 {
-		l := newLoader(p)
-		a.Text = a.After.CUE(l.mainPackage())
+		a.Text = a.After.CUE(name)
 	}
 	return a, r, nil
+}
+
+// Package is the folder of a site's package, "." for the root, and its name.
+func (e *Evaluator) Package(files fs.FS, siteName string) (dir, name string, err error) {
+	p, _, err := collect(files, siteName, e.Limits.withDefaults())
+	if err != nil {
+		return "", "", err
+	}
+	return p.dir, newLoader(p).mainPackage(), nil
 }
 
 // Allocations are addresses taken from pools, by network and node.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -129,6 +130,14 @@ type Heir interface {
 	// When there is no room for the handle's own session they are ended, they
 	// alone, before it logs in once more. It sends nothing by itself.
 	Inherit(sessions []string)
+}
+
+// Surveyor is a Machine that can list what is set in its installed system.
+type Surveyor interface {
+	// Survey lists what a design could ask for inside the system, whoever set it, and
+	// what no design can say, by facet. It changes nothing of the system, and tells no
+	// secret. An error means that nothing could be seen at all.
+	Survey(ctx context.Context, n *site.Node) (map[site.Facet]item.Found, error)
 }
 
 // Inspector is a Machine that can tell in full what it is made of.

@@ -27,6 +27,9 @@ const Scheme = "ssh"
 // lookTimeout bounds one look.
 var lookTimeout = 30 * time.Second
 
+// surveyTimeout bounds listing what is set in a system, with bringing the helper.
+const surveyTimeout = 3 * time.Minute
+
 // byHelper are the facets that the helper serves.
 var byHelper = []site.Facet{site.FacetBase, site.FacetNetwork, site.FacetPackages, site.FacetConfig, site.FacetKernel}
 

@@ -73,6 +73,8 @@ func (m *Machine) program(in io.Reader, out io.Writer) (status int) {
 	switch {
 	case r.Version != wire.Version:
 		result.Error = &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("protocol %d is spoken here, not %d", wire.Version, r.Version)}
+	case r.Op == wire.OpSurvey:
+		result.Found = m.in.survey(r.Survey)
 	case r.Op != wire.OpObserve && r.Term < m.in.term:
 		result.Error = &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("term %d is over: term %d has written here", r.Term, m.in.term)}
 	case r.Op == wire.OpApply && fault == InsideRefuses:
@@ -115,6 +117,21 @@ func (in *inside) observe(facet string, keys []string) wire.Facet {
 		}
 	}
 	return seen
+}
+
+// survey lists what is set and Slipway did not make: items whose fields say all of them.
+func (in *inside) survey(facets []string) map[string]item.Found {
+	all := map[string]item.Found{}
+	for _, facet := range facets {
+		var found item.Found
+		for _, key := range slices.Sorted(maps.Keys(in.have[facet])) {
+			if _, ours := in.owned[facet][key]; !ours {
+				found.Items = append(found.Items, item.New(key, maps.Clone(in.have[facet][key]), nil))
+			}
+		}
+		all[facet] = found
+	}
+	return all
 }
 
 // removable are the keys that may be taken away: none where the lists disagree.

@@ -52,6 +52,14 @@ type Facet interface {
 	Apply(ctx context.Context, h *Host, items []item.Item, remove []string) error
 }
 
+// Surveyor is a Facet that lists what is there.
+type Surveyor interface {
+	// Survey lists what a person has set, as items that Observe tells the same of, and
+	// changes nothing. What the system brought by itself is left out, and what no
+	// item can say is told. No secret is in either.
+	Survey(ctx context.Context, h *Host) (item.Found, error)
+}
+
 // Seen is what was seen of items; its fields are those of wire.Facet.
 type Seen struct {
 	Have, Pending, Unread, Cannot map[string]string

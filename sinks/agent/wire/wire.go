@@ -29,6 +29,9 @@ const (
 	// OpApply makes items of one facet as they are asked for, and returns when
 	// they were seen to be so.
 	OpApply Op = "apply"
+	// OpSurvey lists what is there that a design could ask for, whoever made it, and
+	// changes nothing.
+	OpSurvey Op = "survey"
 	// OpConfirm ends a change of the network that waits for the proof that the
 	// machine can be reached.
 	OpConfirm Op = "confirm"
@@ -49,6 +52,8 @@ type Request struct {
 	// Observe is for OpObserve: the keys of the items that the design asks for, by
 	// facet. The program tells of them and of all that it owns in these facets.
 	Observe map[string][]string `json:"observe,omitempty"`
+	// Survey is for OpSurvey: the facets to list.
+	Survey []string `json:"survey,omitempty"`
 	// Apply is for OpApply.
 	Apply *Apply `json:"apply,omitempty"`
 	// Confirm is for OpConfirm: the name of the change that Result.Unconfirmed gave.
@@ -86,6 +91,8 @@ type Progress struct {
 type Result struct {
 	// Facets are what was seen, by facet.
 	Facets map[string]Facet `json:"facets,omitempty"`
+	// Found is what a survey found, by facet. What Slipway made is not part of it.
+	Found map[string]item.Found `json:"found,omitempty"`
 	// Owned is the digest of the list of what Slipway made on the machine.
 	Owned string `json:"owned,omitempty"`
 	// Term is the highest term that the system has seen.

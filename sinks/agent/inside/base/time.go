@@ -226,7 +226,7 @@ func (j *job) checkZone(zone string) error {
 // makeServers sets the time servers, or gives the system its own back where the
 // design has none.
 func (j *job) makeServers(s clock, want []string, made *madeTime) error {
-	if len(want) == 0 && !made.Servers {
+	if !made.Servers && (len(want) == 0 || uses(j, s, want)) {
 		return nil
 	}
 	// Another time service may have taken the place of the one that was set before.
@@ -261,6 +261,15 @@ func (j *job) makeServers(s clock, want []string, made *madeTime) error {
 	made.Servers = len(want) > 0
 	made.Folder = made.Folder && made.Servers
 	return j.note(item.KindTime, *made)
+}
+
+// uses says whether a time service uses these servers already, by its own settings.
+func uses(j *job, s clock, want []string) bool {
+	if s == nil {
+		return false
+	}
+	have, err := s.servers(j)
+	return err == nil && item.List(have) == item.List(want)
 }
 
 func (j *job) removeTime() error {

@@ -35,6 +35,7 @@ type work struct {
 	accounts *accounts
 	folders  map[string]bool // that owned items made
 	failures []failure
+	status   []byte // of dpkg, once it was read
 	// reloadFiles says that systemd must read files again that files items changed.
 	reloadFiles bool
 }

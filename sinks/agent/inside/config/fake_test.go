@@ -28,7 +28,8 @@ type fake struct {
 	told   []string
 	fails  map[string]bool // units that do not start
 	writes int
-	limit  int // writes after which everything fails; 0 for none
+	limit  int    // writes after which everything fails; 0 for none
+	units  string // what systemctl list-unit-files prints
 }
 
 var errCut = errors.New("cut off")
@@ -161,6 +162,9 @@ func (f *fake) systemctl(verb string, units []string) (inside.Output, error) {
 		return inside.Output{Code: 1, Err: []byte(text)}, nil
 	}
 	var out strings.Builder
+	if verb == "list-unit-files" {
+		out.WriteString(f.units)
+	}
 	for _, u := range units {
 		unit := f.unit(u)
 		switch verb {

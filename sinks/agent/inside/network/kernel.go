@@ -23,6 +23,8 @@ type real struct {
 	duplex  string
 	dynamic []netip.Prefix // addresses of leases and advertisements
 	hosts   []string       // addresses of full length, which may be of something that shares them
+	servers []string       // of DNS, as the system was told by others
+	search  []string
 }
 
 // machine is what the kernel has of all interfaces, by name.
@@ -63,6 +65,10 @@ func (t tables) look(h *inside.Host) (*machine, error) {
 	}
 	m.addresses(t, byIndex)
 	m.routes(t, byIndex)
+	manager := Manager(h)
+	for name, r := range m.links {
+		r.servers, r.search = nameService(h, manager, name, r)
+	}
 	return m, nil
 }
 
@@ -227,13 +233,32 @@ func where[T comparable](set, value T) T {
 	return value
 }
 
+// meant are the options of a bond that mean something in its mode: the kernel has values
+// of the others too.
+func meant(b *item.Bond) *item.Bond {
+	if b == nil {
+		return nil
+	}
+	m := *b
+	if m.Mode != "802.3ad" {
+		m.LACPRate, m.MinLinks = "", 0
+	}
+	if !slices.Contains([]string{"balance-xor", "802.3ad", "balance-tlb"}, m.Mode) {
+		m.HashPolicy = ""
+	}
+	return &m
+}
+
 // guessed is what the kernel has of an interface that we did not set up: a lease
 // shows in an address that is not for good.
 func (r *real) guessed() item.Link {
 	l := r.as(item.Link{Bond: r.Bond})
-	l.MAC, l.Bond = r.MAC, r.Bond
+	l.MAC, l.Bond = r.MAC, meant(r.Bond)
 	if r.MTU != 1500 {
 		l.MTU = r.MTU
+	}
+	if len(r.dynamic) == 0 { // else a lease may have told them
+		l.Servers, l.Search = r.servers, r.search
 	}
 	for _, p := range r.dynamic {
 		switch {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
@@ -32,6 +33,10 @@ type manager interface {
 	// stamp changes when upgrades could tell something else; empty where nothing
 	// that is quick to read shows that.
 	stamp(h *inside.Host) string
+	// byHand are the packages that a person asked for, as far as the system knows it.
+	byHand(ctx context.Context, h *inside.Host) ([]string, error)
+	// surveySources tells of repositories that are not the distribution's own.
+	surveySources(ctx context.Context, h *inside.Host, found *item.Found)
 	// repositoryFiles are the files of a repository, by path.
 	repositoryFiles(h *inside.Host, name string) repositoryFiles
 }

@@ -68,7 +68,7 @@ func (p *Program) Answer(ctx context.Context, in io.Reader, out io.Writer) error
 	if err := wire.Read(in, &r); err != nil {
 		return wire.Write(out, wire.Frame{Result: &wire.Result{Error: failed("the request cannot be read: %v", err)}})
 	}
-	if r.Op == wire.OpObserve {
+	if r.Op == wire.OpObserve || r.Op == wire.OpSurvey {
 		ctx = untilHangup(ctx, in)
 	}
 	result := p.do(ctx, r)
@@ -126,6 +126,8 @@ func (p *Program) do(ctx context.Context, r wire.Request) (result wire.Result) {
 	switch r.Op {
 	case wire.OpObserve:
 		err = p.observeAll(ctx, r.Observe, &result)
+	case wire.OpSurvey:
+		err = p.survey(ctx, r.Survey, &result)
 	case wire.OpApply:
 		err = p.applyLocked(ctx, r, &result)
 	case wire.OpConfirm:

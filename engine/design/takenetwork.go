@@ -1,0 +1,468 @@
+package design
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// NetworkKey stands for all interfaces of a node: they are taken over together or not
+// at all.
+const NetworkKey = "network"
+
+// network is what the nodes of a takeover have together: networks, and links of bonds
+// and trunks. What is new of them is written once.
+type network struct {
+	site     *site.Site
+	networks map[string]*site.Network // of the design, and new ones
+	links    map[string]*site.Link
+	said     map[string]branch // what is written of networks and links, by path
+	fixed    map[string]bool   // networks in which a designed interface has an address
+}
+
+func newNetwork(t Takeover) *network {
+	w := &network{site: t.Site, networks: map[string]*site.Network{}, links: maps.Clone(t.Site.Links), said: map[string]branch{}, fixed: map[string]bool{}}
+	for name, n := range t.Site.Networks {
+		own := *n
+		own.Routes = maps.Clone(n.Routes)
+		w.networks[name] = &own
+	}
+	if w.links == nil {
+		w.links = map[string]*site.Link{}
+	}
+	for _, n := range t.Site.Nodes {
+		if len(n.References.Links) > 0 {
+			for name := range n.Addresses {
+				w.fixed[name] = true
+			}
+		}
+	}
+	return w
+}
+
+// fields are the networks and links that are new, or of which something new is said.
+func (w *network) fields() branch {
+	top := branch{}
+	for path, value := range w.said {
+		put(top, strings.SplitN(path, "/", 2), value)
+	}
+	return top
+}
+
+// add gives the interfaces of a node as lines of its design. What cannot be said is told,
+// and then nothing is said of any.
+func (w *network) add(n *site.Node, items []item.Item, dropped string) (lines []line, why string) {
+	switch {
+	case len(items) == 0:
+		return nil, ""
+	case dropped != "":
+		return nil, dropped
+	case len(n.Interfaces)+len(n.Bonds)+len(n.Bridges)+len(n.VLANs) > 0 || n.IsVirtual():
+		return nil, "" // the design speaks of it
+	}
+	// Nothing of a node that cannot be said stays in what nodes have together.
+	before := network{w.site, map[string]*site.Network{}, maps.Clone(w.links), maps.Clone(w.said), w.fixed}
+	for name, net := range w.networks {
+		own := *net
+		own.Routes = maps.Clone(net.Routes)
+		before.networks[name] = &own
+	}
+	for path, value := range before.said {
+		before.said[path] = maps.Clone(value)
+	}
+	m := &wired{network: w, node: n, links: map[string]item.Link{}, addresses: map[string]string{}, carried: map[string][]string{}}
+	for _, i := range items {
+		var l item.Link
+		if why := bodyOf(i, &l); why != "" {
+			m.fail(i.Key, "%s", why)
+			break
+		}
+		m.links[item.ID(i.Key)] = l
+		m.leases = append(m.leases, lease{item.ID(i.Key), i.Fields["leased"]})
+	}
+	lines = m.lines()
+	for _, l := range lines {
+		if hides(l.value) {
+			m.fail(strings.Join(l.path, "."), "it has characters that nobody sees or that a terminal obeys")
+		}
+	}
+	if m.why != "" {
+		*w = before
+		return nil, m.why
+	}
+	return lines, ""
+}
+
+// wired is one node whose interfaces are put into words.
+type wired struct {
+	*network
+	node      *site.Node
+	links     map[string]item.Link
+	leases    []lease
+	addresses map[string]string   // by network
+	carried   map[string][]string // networks by interface
+	primary   string              // the network of the default route
+	why       string              // the first thing that cannot be said
+}
+
+type lease struct{ link, prefixes string }
+
+func (m *wired) fail(what, format string, args ...any) {
+	if m.why == "" {
+		m.why = what + ": " + fmt.Sprintf(format, args...)
+	}
+}
+
+// lines are the node's interfaces, and its addresses.
+func (m *wired) lines() (lines []line) {
+	names := slices.Sorted(maps.Keys(m.links))
+	for _, name := range names {
+		m.place(name, m.links[name])
+	}
+	for _, l := range m.leases {
+		m.lease(l)
+	}
+	add := func(value any, path ...string) {
+		lines = append(lines, line{site.FacetNetwork, NetworkKey, path, value})
+	}
+	for _, name := range names {
+		section, value := m.inDesign(name, m.links[name])
+		add(value, section, name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.addresses)) {
+		if m.node.Addresses[name] == "" {
+			add(m.addresses[name], "addresses", name)
+		}
+	}
+	if m.primary != "" && m.node.PrimaryNetwork == "" && m.gateways() > 1 {
+		add(m.primary, "primaryNetwork")
+	}
+	return lines
+}
+
+// gateways is how many networks with a gateway the node is in.
+func (m *wired) gateways() (n int) {
+	all := maps.Clone(m.addresses)
+	maps.Copy(all, m.node.Addresses)
+	for name := range all {
+		if net := m.networks[name]; net != nil && net.Gateway != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// place finds the networks of an interface's addresses, and what they say of routes and
+// name service.
+func (m *wired) place(id string, l item.Link) {
+	if l.SLAAC || l.DHCP6 {
+		m.fail(id, "it has addresses from router advertisements or DHCPv6, which a design cannot say")
+	}
+	for _, a := range l.Addresses {
+		prefix, err := netip.ParsePrefix(a)
+		if err != nil {
+			m.fail(id, "%q is no address", a)
+			return
+		}
+		m.join(id, m.networkOf(prefix.Masked(), l.VLAN), prefix.Addr().String())
+	}
+	if l.Kind == "vlan" && len(l.Addresses) != 1 {
+		m.fail(id, "a VLAN of a design has one address, and this one has %d", len(l.Addresses))
+	}
+	for _, r := range l.Routes {
+		m.route(id, r)
+	}
+	if len(l.Servers)+len(l.Search) > 0 {
+		m.names(id, l)
+	}
+}
+
+// join puts an interface into a network.
+func (m *wired) join(id, name, address string) {
+	if name == "" || m.why != "" {
+		return
+	}
+	if has := m.node.Addresses[name]; has != "" && has != address {
+		m.fail(id, "it has %s in the network %s, and the design gives the node %s there", address, name, has)
+		return
+	}
+	if has, twice := m.addresses[name]; twice {
+		m.fail(id, "the node has two addresses in the network %s, %s and %s, and a design gives one", name, has, address)
+		return
+	}
+	m.addresses[name] = address
+	m.carried[id] = append(m.carried[id], name)
+}
+
+// networkOf is the network of a range, which is made where there is none.
+func (m *wired) networkOf(cidr netip.Prefix, vlan int) string {
+	for _, name := range slices.Sorted(maps.Keys(m.networks)) {
+		has, err := netip.ParsePrefix(m.networks[name].CIDR)
+		switch {
+		case err != nil || !has.Overlaps(cidr):
+			continue
+		case has.Masked() != cidr:
+			m.fail(cidr.String(), "the design has the network %s (%s) over the same addresses", name, has)
+			return ""
+		}
+		net := m.networks[name]
+		switch {
+		case vlan == 0 || net.VLAN == vlan:
+		case net.VLAN != 0 || m.fixed[name]:
+			m.fail(name, "a node is in it by VLAN %d, and the design has %d", vlan, net.VLAN)
+		default:
+			net.VLAN = vlan
+			m.say("networks/"+name, "vlan", int64(vlan))
+		}
+		return name
+	}
+	name := spare(slug("net-"+cidr.String()), m.taken())
+	m.networks[name] = &site.Network{CIDR: cidr.String(), VLAN: vlan}
+	m.say("networks/"+name, "cidr", cidr.String())
+	if vlan != 0 {
+		m.say("networks/"+name, "vlan", int64(vlan))
+	}
+	return name
+}
+
+func (m *wired) taken() map[string]bool {
+	taken := map[string]bool{}
+	for name := range m.networks {
+		taken[name] = true
+	}
+	return taken
+}
+
+func (w *network) say(path, field string, value any) {
+	if w.said[path] == nil {
+		w.said[path] = branch{}
+	}
+	w.said[path][field] = value
+}
+
+// route is one of the routes of a network: the way out is its gateway.
+func (m *wired) route(id string, r item.Route) {
+	via, err := netip.ParseAddr(r.Via)
+	name := m.around(id, via)
+	if err != nil || name == "" {
+		m.fail(id, "its route to %s goes by %q, which is in no network of this interface", r.To, r.Via)
+		return
+	}
+	net, isDefault := m.networks[name], r.To == "0.0.0.0/0" || r.To == "::/0"
+	if isDefault && r.Metric == 0 {
+		m.primary = name
+		switch {
+		case net.Gateway == r.Via:
+		case net.Gateway != "" || m.fixed[name]:
+			m.fail(id, "its gateway is %s, and the network %s of the design has %q", r.Via, name, net.Gateway)
+		default:
+			net.Gateway = r.Via
+			m.say("networks/"+name, "gateway", r.Via)
+		}
+		return
+	}
+	for _, has := range net.Routes {
+		if has.To == r.To && has.Gateway == r.Via && has.Metric == r.Metric {
+			return
+		}
+	}
+	if m.fixed[name] {
+		m.fail(id, "its route to %s by %s is not in the network %s of the design", r.To, r.Via, name)
+		return
+	}
+	key := slug("to-" + r.To)
+	if isDefault {
+		key = "default"
+	}
+	if _, other := net.Routes[key]; other {
+		m.fail(id, "the routes of the network %s to %s differ", name, r.To)
+		return
+	}
+	if net.Routes == nil {
+		net.Routes = map[string]site.Route{}
+	}
+	net.Routes[key] = site.Route{To: r.To, Gateway: r.Via, Metric: r.Metric}
+	routes := branch{}
+	for key, r := range net.Routes {
+		route := branch{"to": r.To, "gateway": r.Gateway}
+		if r.Metric != 0 {
+			route["metric"] = r.Metric
+		}
+		if m.site.Networks[name] == nil || m.site.Networks[name].Routes[key] != r {
+			routes[key] = route
+		}
+	}
+	m.say("networks/"+name, "routes", routes)
+}
+
+// around is the network of an interface that an address is in.
+func (m *wired) around(id string, a netip.Addr) string {
+	for _, name := range m.carried[id] {
+		if cidr, err := netip.ParsePrefix(m.networks[name].CIDR); err == nil && cidr.Contains(a) {
+			return name
+		}
+	}
+	return ""
+}
+
+// names is the name service of an interface, which its first network says.
+func (m *wired) names(id string, l item.Link) {
+	if len(m.carried[id]) == 0 || len(l.Search) > 1 {
+		m.fail(id, "a design has name servers of an interface with an address, and one domain of them")
+		return
+	}
+	name := m.carried[id][0]
+	net := m.networks[name]
+	dns := site.DNS{Servers: l.Servers}
+	if len(l.Search) > 0 {
+		dns.Domain = l.Search[0]
+	}
+	isSaid := len(net.DNS.Servers) > 0 || net.DNS.Domain != ""
+	switch {
+	case dns.Domain == net.DNS.Domain && slices.Equal(dns.Servers, net.DNS.Servers):
+	case isSaid || m.fixed[name]:
+		m.fail(id, "its name servers are %s, and the network %s of the design has others", item.DNSText(l.Servers, l.Search), name)
+	default:
+		net.DNS = dns
+		value := branch{}
+		value.list("servers", dns.Servers)
+		value.set("domain", dns.Domain)
+		m.say("networks/"+name, "dns", value)
+	}
+}
+
+// lease puts an interface into the network that its leased address is of.
+func (m *wired) lease(l lease) {
+	for _, text := range strings.Split(l.prefixes, ", ") {
+		prefix, err := netip.ParsePrefix(text)
+		if l.prefixes == "" || err != nil || !prefix.Addr().Is4() {
+			continue
+		}
+		name := ""
+		for _, candidate := range slices.Sorted(maps.Keys(m.networks)) {
+			if cidr, err := netip.ParsePrefix(m.networks[candidate].CIDR); err == nil && cidr == prefix.Masked() {
+				name = candidate
+			}
+		}
+		if name == "" {
+			m.fail(l.link, "it has %s by DHCP; write a network %s with a range of the use \"dhcp\", and take it over again", prefix.Addr(), prefix.Masked())
+			return
+		}
+		m.join(l.link, name, site.AddressDHCP)
+	}
+}
+
+// inDesign is an interface in words of the design.
+func (m *wired) inDesign(id string, l item.Link) (section string, value branch) {
+	value = branch{}
+	if l.MTU != 0 {
+		value["mtu"] = int64(l.MTU)
+	}
+	value.list("networks", m.carried[id])
+	switch l.Kind {
+	case "bond":
+		value.list("members", l.Members)
+		if l.Bond != nil {
+			value.set("primary", l.Bond.Primary)
+		}
+		value["link"] = m.linkOf(id, l)
+		return "bonds", value
+	case "bridge":
+		value.list("members", l.Members)
+		if l.STP {
+			value["stp"] = true
+		}
+		return "bridges", value
+	case "vlan":
+		delete(value, "networks")
+		value.set("parent", l.Parent)
+		if len(m.carried[id]) == 1 {
+			value["network"] = m.carried[id][0]
+		}
+		return "vlans", value
+	}
+	value.set("mac", strings.ToLower(l.MAC))
+	if l.Functions > 0 {
+		value["sriov"] = branch{"functions": int64(l.Functions)}
+	}
+	if bond := m.bondOf(id); bond != "" {
+		value["link"] = m.linkOf(bond, m.links[bond])
+	} else if len(m.tagged(id)) > 0 {
+		value["link"] = m.linkOf(id, l)
+	}
+	return "interfaces", value
+}
+
+// bondOf is the bond that an interface is a member of.
+func (m *wired) bondOf(id string) string {
+	for name, l := range m.links {
+		if l.Kind == "bond" && slices.Contains(l.Members, id) {
+			return name
+		}
+	}
+	return ""
+}
+
+// tagged are the networks of the VLANs on an interface.
+func (m *wired) tagged(id string) (all []string) {
+	for _, name := range slices.Sorted(maps.Keys(m.links)) {
+		if l := m.links[name]; l.Kind == "vlan" && l.Parent == id {
+			all = append(all, m.carried[name]...)
+		}
+	}
+	return all
+}
+
+// linkOf is the link of an interface or bond, which is made where no node had such a
+// one.
+func (m *wired) linkOf(id string, l item.Link) string {
+	tagged := m.tagged(id)
+	link := site.Link{Networks: slices.Concat(m.carried[id], tagged), Trunk: len(tagged) > 0}
+	value := branch{"networks": link.Networks}
+	if link.Networks == nil {
+		value["networks"], link.Networks = []string{}, []string{}
+	}
+	if l.MTU != 0 {
+		value["mtu"] = int64(l.MTU)
+	}
+	if link.Trunk {
+		value["trunk"] = true
+		if len(m.carried[id]) > 0 {
+			link.Native = m.carried[id][0]
+			value["native"] = link.Native
+		}
+	}
+	if b := l.Bond; b != nil {
+		bonding := branch{"mode": b.Mode}
+		bonding.set("lacpRate", b.LACPRate)
+		bonding.set("hashPolicy", b.HashPolicy)
+		for name, ms := range map[string]int{"monitor": b.Monitor, "upDelay": b.UpDelay, "downDelay": b.DownDelay} {
+			if ms != 0 {
+				bonding[name] = (time.Duration(ms) * time.Millisecond).String()
+			}
+		}
+		if b.MinLinks > 0 {
+			bonding["minLinks"] = int64(b.MinLinks)
+		}
+		value["bonding"] = bonding
+	}
+	for name := range m.network.links {
+		if said, ours := m.said["links/"+name]; ours && inJSON(said) == inJSON(value) {
+			return name
+		}
+	}
+	taken := map[string]bool{}
+	for name := range m.network.links {
+		taken[name] = true
+	}
+	name := spare(slug(id), taken)
+	m.network.links[name] = &link
+	m.said["links/"+name] = value
+	return name
+}

@@ -1,0 +1,471 @@
+package design
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Takeover is what was found inside the systems of a site's nodes, to be written into
+// its design as it is. What the design speaks of already is not touched.
+type Takeover struct {
+	// Package is the one of the design's files.
+	Package string
+	// Site is the design before.
+	Site *site.Site
+	// Found is what was found, by node and facet. A node that was not looked into is
+	// not in it.
+	Found map[string]map[site.Facet]item.Found
+	// Pin writes the versions of packages too.
+	Pin bool
+	// Drop says of items why they are not written, by node, facet and key. The network
+	// of a node is written as a whole, under the key "network".
+	Drop map[string]map[site.Facet]map[string]string
+}
+
+// NotTaken is one thing that is there and not in the design, and why.
+type NotTaken struct {
+	Node string `json:"node"`
+	item.Left
+}
+
+// Draft is a takeover as a file of the design.
+type Draft struct {
+	Text []byte
+	// Taken is how many items were written, by node.
+	Taken map[string]int
+	Left  []NotTaken
+	lines []draftLine
+}
+
+// draftLine is one item where it was written.
+type draftLine struct {
+	node  string
+	facet site.Facet
+	key   string
+	path  string // in the node's design
+}
+
+// line is what one item becomes in a layer of a node.
+type line struct {
+	facet site.Facet
+	key   string
+	path  []string
+	value any // string, int64, bool, []string, or a branch
+}
+
+// branch is a struct.
+type branch map[string]any
+
+// CUE writes the takeover. An item that all nodes of a profile have alike is in that
+// profile, of several in the one with the most nodes; so is the usual one of single
+// values that differ. One that not all have is in its nodes. A profile with a node that
+// was not looked into has none.
+func (t Takeover) CUE() Draft {
+	d := Draft{Taken: map[string]int{}}
+	lines, shared := map[string][]line{}, newNetwork(t)
+	for _, name := range slices.Sorted(maps.Keys(t.Found)) {
+		lines[name] = t.linesOf(name, shared, &d)
+		for _, l := range lines[name] {
+			d.lines = append(d.lines, draftLine{name, l.facet, l.key, strings.Join(l.path, ".")})
+		}
+	}
+	top := shared.fields()
+	for _, p := range t.layers(lines) {
+		for _, l := range p.lines {
+			put(top, append([]string{"profiles", p.name}, l.path...), l.value)
+		}
+	}
+	for name, own := range lines {
+		for _, l := range own {
+			put(top, append([]string{"nodes", name}, l.path...), l.value)
+		}
+	}
+	if len(d.lines) > 0 {
+		d.Text = t.file(top, d.Left)
+	}
+	return d
+}
+
+// file is the text of the design's file.
+func (t Takeover) file(top branch, left []NotTaken) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "// What people had set inside the systems when the design took them over. Move the\n// lines to where they belong.\n")
+	if len(left) > 0 {
+		b.WriteString("//\n// Not taken over:\n")
+	}
+	for _, l := range left {
+		fmt.Fprintf(&b, "//\t%s: %s: %s\n", l.Node, site.Printable(l.What), site.Printable(l.Why))
+	}
+	fmt.Fprintf(&b, "package %s\n\n", t.Package)
+	writeFields(&b, top, true)
+	return inFormat(b.Bytes())
+}
+
+// Refer gives the items that a place in a node's design belongs to; without a node, in
+// the design of any.
+func (d Draft) Refer(node, path string) (all []Ref) {
+	for _, l := range d.lines {
+		within := path == l.path || strings.HasPrefix(path, l.path+".") || strings.HasPrefix(l.path, path+".")
+		if path != "" && within && (node == "" || node == l.node) {
+			all = append(all, Ref{l.node, l.facet, l.key})
+		}
+	}
+	return all
+}
+
+// Has says whether the draft has written an item of a node.
+func (d Draft) Has(r Ref) bool {
+	return slices.ContainsFunc(d.lines, func(l draftLine) bool { return r == Ref{l.node, l.facet, l.key} })
+}
+
+// Ref names an item of a node.
+type Ref struct {
+	Node  string
+	Facet site.Facet
+	Key   string
+}
+
+// Leave leaves an item out from now on.
+func (t Takeover) Leave(r Ref, why string) {
+	if t.Drop[r.Node] == nil {
+		t.Drop[r.Node] = map[site.Facet]map[string]string{}
+	}
+	if t.Drop[r.Node][r.Facet] == nil {
+		t.Drop[r.Node][r.Facet] = map[string]string{}
+	}
+	if _, known := t.Drop[r.Node][r.Facet][r.Key]; !known {
+		t.Drop[r.Node][r.Facet][r.Key] = why
+	}
+}
+
+// linesOf are the items of a node as lines of its design.
+func (t Takeover) linesOf(name string, shared *network, d *Draft) (lines []line) {
+	n := t.Site.Nodes[name]
+	leave := func(what, why string) { d.Left = append(d.Left, NotTaken{name, item.Left{What: what, Why: why}}) }
+	for _, f := range site.InsideFacets {
+		for _, l := range t.Found[name][f].Left {
+			leave(l.What, l.Why)
+		}
+		if f == site.FacetNetwork {
+			own, why := shared.add(n, t.Found[name][f].Items, t.Drop[name][f][NetworkKey])
+			lines = append(lines, own...)
+			if why != "" {
+				leave(NetworkKey, why)
+			}
+			continue
+		}
+		designed := designedKeys(n, f)
+		for _, i := range t.Found[name][f].Items {
+			if designed[i.Key] {
+				continue
+			}
+			if why := t.Drop[name][f][i.Key]; why != "" {
+				leave(i.Key, why)
+				continue
+			}
+			path, value, why := t.lineOf(name, i)
+			if why == "" && hides(value) {
+				why = "it has characters that nobody sees or that a terminal obeys"
+			}
+			if why != "" {
+				leave(i.Key, why)
+				continue
+			}
+			lines = append(lines, line{f, i.Key, path, value})
+		}
+	}
+	d.Taken[name] = len(lines)
+	slices.SortStableFunc(d.Left, func(a, b NotTaken) int { return strings.Compare(a.Node, b.Node) })
+	return lines
+}
+
+var designHost = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]*$`)
+
+// hides says whether a text in a value has runes that are not seen.
+func hides(value any) bool {
+	switch v := value.(type) {
+	case string:
+		return site.PrintableLines(v) != v
+	case []string:
+		return slices.ContainsFunc(v, func(s string) bool { return hides(s) })
+	case branch:
+		for name, inner := range v {
+			if hides(name) || hides(inner) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// designedKeys are the items that the design of a node asks for, in a system of any
+// family.
+func designedKeys(n *site.Node, f site.Facet) map[string]bool {
+	keys := map[string]bool{}
+	for _, family := range append(slices.Collect(maps.Keys(n.Families)), n.References.Family) {
+		for _, i := range n.ItemsIn(f, family) {
+			keys[i.Key] = true
+		}
+	}
+	return keys
+}
+
+// lineOf is an item as a place and a value of a node's design, or why it is none.
+func (t Takeover) lineOf(node string, i item.Item) (path []string, value any, why string) {
+	id := item.ID(i.Key)
+	switch kind := item.Kind(i.Key); kind {
+	case item.KindHostname:
+		name := i.Fields[""]
+		if !designHost.MatchString(name) {
+			return nil, nil, fmt.Sprintf("%q is not a host name of lower-case letters, digits, dots and hyphens", name)
+		}
+		if rest, ok := strings.CutPrefix(name, node); ok && (rest == "" || rest[0] == '.') {
+			name = "{name}" + rest
+		}
+		return []string{"system", "hostname"}, name, ""
+	case item.KindTime:
+		var b item.Time
+		if why := bodyOf(i, &b); why != "" {
+			b = item.Time{Zone: i.Fields["zone"]}
+		}
+		value := branch{}
+		value.set("zone", b.Zone)
+		value.list("servers", b.Servers)
+		return []string{"system", "time"}, value, ""
+	case item.KindUsers:
+		var u item.User
+		if why := bodyOf(i, &u); why != "" {
+			return nil, nil, why
+		}
+		value := branch{}
+		if u.UID != nil {
+			value["uid"] = *u.UID
+		}
+		value.list("groups", u.Groups)
+		value.set("shell", u.Shell)
+		value.list("keys", u.Keys)
+		if u.Sudo {
+			value["sudo"] = true
+		}
+		return []string{"system", "users", id}, value, ""
+	case item.KindPackages:
+		value := branch{}
+		isHeld := i.Fields["state"] == item.Held
+		if t.Pin || isHeld { // a hold is for a version
+			value.set("version", i.Fields["version"])
+		}
+		if isHeld {
+			value["state"] = item.Held
+		}
+		return []string{"system", "packages", id}, value, ""
+	case item.KindSysctl:
+		return []string{"system", "sysctl", id}, plainValue(i.Fields[""]), ""
+	case item.KindModules:
+		value, parameters := branch{}, branch{}
+		for _, p := range strings.Split(i.Fields["parameters"], ", ") {
+			name, v, ok := strings.Cut(p, "=")
+			if p != "" && !ok {
+				return nil, nil, fmt.Sprintf("its parameter %q has no value", p)
+			}
+			if p != "" {
+				parameters[name] = v
+			}
+		}
+		if len(parameters) > 0 {
+			value["parameters"] = parameters
+		}
+		return []string{"system", "modules", id}, value, ""
+	case item.KindUnits:
+		return unitLine(id, i)
+	case item.KindParameters:
+		return []string{"kernel", "parameters", id}, plainValue(i.Fields[""]), ""
+	default:
+		return nil, nil, fmt.Sprintf("Slipway takes over nothing of the kind %q", kind)
+	}
+}
+
+func unitLine(id string, i item.Item) (path []string, value any, why string) {
+	var u item.Unit
+	if len(i.Body) > 0 {
+		if why := bodyOf(i, &u); why != "" {
+			return nil, nil, why
+		}
+	}
+	unit := branch{}
+	if u.Content != nil {
+		unit["content"] = *u.Content
+	}
+	switch i.Fields["enabled"] {
+	case "true", "false":
+		unit["enabled"] = i.Fields["enabled"] == "true"
+	}
+	unit.set("state", i.Fields["state"])
+	if len(unit) == 0 {
+		return nil, nil, "there is nothing to say of it"
+	}
+	return []string{"system", "units", id}, unit, ""
+}
+
+// bodyOf reads what it takes to make an item; the text says why it cannot be read.
+func bodyOf(i item.Item, into any) (why string) {
+	if len(i.Body) == 0 {
+		return "the machine did not tell all of it"
+	}
+	if err := json.Unmarshal(i.Body, into); err != nil {
+		return "what the machine told of it cannot be read"
+	}
+	return ""
+}
+
+// plainValue is a setting as a design has it: a number or a truth value where that comes
+// to the same text.
+func plainValue(text string) any {
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil && strconv.FormatInt(n, 10) == text {
+		return n
+	}
+	return text
+}
+
+func (f branch) set(name, value string) {
+	if value != "" {
+		f[name] = value
+	}
+}
+
+func (f branch) list(name string, value []string) {
+	if len(value) > 0 {
+		f[name] = value
+	}
+}
+
+// takenLayer is a profile with the lines that all its nodes have.
+type takenLayer struct {
+	name  string
+	lines []line
+}
+
+// layers takes what all nodes of a profile have alike out of the nodes' lines.
+func (t Takeover) layers(lines map[string][]line) (all []takenLayer) {
+	members := map[string][]string{}
+	for name, n := range t.Site.Nodes {
+		for _, p := range n.Profiles {
+			members[p] = append(members[p], name)
+		}
+	}
+	profiles := slices.SortedFunc(maps.Keys(members), func(a, b string) int {
+		if d := len(members[b]) - len(members[a]); d != 0 {
+			return d
+		}
+		return strings.Compare(a, b)
+	})
+	for _, p := range profiles {
+		of := members[p]
+		if len(of) < 2 || slices.ContainsFunc(of, func(n string) bool { _, looked := t.Found[n]; return !looked }) {
+			continue
+		}
+		l := takenLayer{name: p}
+		for _, candidate := range slices.Clone(lines[of[0]]) {
+			usual, ok := usualLine(lines, of, candidate)
+			if !ok {
+				continue
+			}
+			l.lines = append(l.lines, usual)
+			for _, n := range of {
+				lines[n] = slices.DeleteFunc(lines[n], func(o line) bool { return sameLine(o, usual) })
+			}
+		}
+		if len(l.lines) > 0 {
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+// usualLine is what nodes have at a place: all of them the same, or each some single
+// value, of which most have this one. The others then have theirs over it.
+func usualLine(lines map[string][]line, of []string, at line) (usual line, ok bool) {
+	count, most := map[string]int{}, 0
+	for _, n := range of {
+		i := slices.IndexFunc(lines[n], func(o line) bool { return slices.Equal(o.path, at.path) })
+		if i < 0 {
+			return line{}, false
+		}
+		l := lines[n][i]
+		if value := inJSON(l.value); count[value]+1 > most {
+			usual, most = l, count[value]+1
+		}
+		count[inJSON(l.value)]++
+	}
+	_, isBranch := at.value.(branch)
+	return usual, most == len(of) || most > 1 && !isBranch
+}
+
+func sameLine(a, b line) bool {
+	return slices.Equal(a.path, b.path) && inJSON(a.value) == inJSON(b.value)
+}
+
+// inJSON tells values apart.
+func inJSON(value any) string {
+	b, _ := json.Marshal(value) // fields are texts, numbers and lists of them
+	return string(b)
+}
+
+// put puts a value at a place, over which nothing is yet; fields at one place are put
+// together.
+func put(top branch, path []string, value any) {
+	for _, name := range path[:len(path)-1] {
+		inner, ok := top[name].(branch)
+		if !ok {
+			inner = branch{}
+			top[name] = inner
+		}
+		top = inner
+	}
+	last := path[len(path)-1]
+	if more, ok := value.(branch); ok {
+		inner, there := top[last].(branch)
+		if !there {
+			inner = branch{}
+			top[last] = inner
+		}
+		maps.Copy(inner, more)
+		return
+	}
+	top[last] = value
+}
+
+// writeFields writes fields in the order of their names. Names that a person gave are
+// quoted.
+func writeFields(b *bytes.Buffer, f branch, top bool) {
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		fmt.Fprintf(b, "%s: ", label(name))
+		switch v := f[name].(type) {
+		case branch:
+			if len(v) == 1 {
+				writeFields(b, v, false) // on the same line
+				break
+			}
+			b.WriteString("{\n")
+			writeFields(b, v, false)
+			b.WriteString("}\n")
+		case bool:
+			fmt.Fprintf(b, "%t\n", v)
+		case int64:
+			fmt.Fprintf(b, "%d\n", v)
+		default:
+			b.WriteString(cueValue(v) + "\n")
+		}
+		if top {
+			b.WriteString("\n") // a line between sections
+		}
+	}
+}

@@ -1,0 +1,33 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Differs says of the items of a facet inside the installed system, by key, what a plan
+// would change of them, or why it could not.
+func Differs(n *site.Node, f site.Facet, seen site.FacetState) map[string]string {
+	w := wishFor(n, f, seen)
+	why := map[string]string{}
+	for _, field := range slices.Sorted(maps.Keys(w.Want)) {
+		key, have := w.Keys[field], w.has(f, field)
+		switch leaves := seen.Pending[field]; {
+		case why[key] != "":
+		case w.Unresolved[key] != "":
+			why[key] = w.Unresolved[key]
+		case w.Unresolved[field] != "" && have != w.Want[field]:
+			why[key] = w.Unresolved[field]
+		case have == unknown:
+			why[key] = fmt.Sprintf("%s could not be read again", field)
+		case have != w.Want[field]:
+			why[key] = fmt.Sprintf("the plan would change %s from %q to %q", field, have, w.Want[field])
+		case leaves != "" && leaves != have:
+			why[key] = fmt.Sprintf("%s is %q, and %q after the next boot", field, have, leaves)
+		}
+	}
+	return why
+}

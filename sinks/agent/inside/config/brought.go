@@ -1,0 +1,57 @@
+package config
+
+import (
+	"bytes"
+	"crypto/md5"
+	"encoding/hex"
+	"slices"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/tree"
+)
+
+const dpkgStatus = "/var/lib/dpkg/status"
+
+// maxStatus bounds dpkg's status, in bytes.
+const maxStatus = 256 << 20
+
+// brought says whether a file of settings is as a package brought it. Where nobody can
+// tell it is not.
+func (w *work) brought(file string) bool {
+	if w.tree.Exists(dpkgStatus) {
+		return w.isConffile(file)
+	}
+	if !w.tree.Exists("/usr/lib/sysimage/rpm") && !w.tree.Exists("/var/lib/rpm") {
+		return false
+	}
+	out, err := w.h.Exec(w.ctx, inside.Command{Path: "rpm", Args: []string{"-qf", "--", file}})
+	if err != nil || out.Code != 0 {
+		return false
+	}
+	// rpm -V prints a line such as "S.5....T.  c /etc/x" for a file that was changed.
+	out, err = w.h.Exec(w.ctx, inside.Command{Path: "rpm", Args: []string{"-Vf", "--", file}})
+	return err == nil && !slices.ContainsFunc(strings.Split(string(out.Out), "\n"), func(line string) bool {
+		return strings.HasSuffix(line, " "+file) && len(line) > 2 && line[2] == '5'
+	})
+}
+
+// isConffile says whether dpkg's status has a file with the digest that it has.
+func (w *work) isConffile(file string) bool {
+	if w.status == nil {
+		status, err := w.tree.Read(dpkgStatus, maxStatus)
+		if err != nil {
+			return false
+		}
+		w.status = status
+	}
+	_, after, found := bytes.Cut(w.status, []byte("\n "+file+" "))
+	if e, err := w.tree.Look(file); !found || err != nil || e.Kind != tree.File {
+		return false
+	}
+	digest, _, _ := bytes.Cut(after, []byte("\n"))
+	digest, _, _ = bytes.Cut(digest, []byte(" "))
+	text, err := w.tree.Read(file, maxConfig)
+	sum := md5.Sum(text) // dpkg's own digest of it
+	return err == nil && hex.EncodeToString(sum[:]) == string(digest)
+}

@@ -1,0 +1,282 @@
+package packages
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+)
+
+// installerStatus is dpkg's status at the end of the installation, which the installers
+// of Debian and Ubuntu leave.
+const installerStatus = "/var/log/installer/initial-status.gz"
+
+// basePriorities are those of packages that every installation has.
+var basePriorities = []string{"required", "important", "standard"}
+
+// versionedKernel is the name of a package of one kernel version.
+var versionedKernel = regexp.MustCompile(`^(linux-(image|headers|modules|modules-extra)-[0-9]|kernel(-core|-modules|-modules-core|-modules-extra)?$)`)
+
+// Survey lists the packages that a person asked for, and those on hold. What the
+// installation brought is left out, as far as the system still knows it.
+func (facet) Survey(ctx context.Context, h *inside.Host) (found item.Found, err error) {
+	m, err := family(h)
+	if err != nil {
+		return found, err
+	}
+	inv, err := m.inventory(ctx, h)
+	if err != nil {
+		return found, err
+	}
+	wanted, err := m.byHand(ctx, h)
+	if err != nil {
+		return found, err
+	}
+	for name, p := range inv.byName {
+		if p.State == stateHeld && !slices.Contains(wanted, name) {
+			wanted = append(wanted, name)
+		}
+	}
+	slices.Sort(wanted)
+	for _, name := range slices.Compact(wanted) {
+		key, p := item.KindPackages+"."+name, inv.find(name)
+		switch {
+		case !p.there():
+		case m.check(name) != nil:
+			found.Leave(key, "%v", m.check(name))
+		case !whole(p):
+			found.Leave(key, "it is %s", printable(p.State))
+		case versionedKernel.MatchString(name):
+			found.Leave(key, "it is one kernel version, which upgrades replace")
+		default:
+			found.Items = append(found.Items, item.New(key, map[string]string{"state": p.State, "version": p.Version}, nil))
+		}
+	}
+	m.surveySources(ctx, h, &found)
+	return found, nil
+}
+
+// byHand are the packages that are marked as asked for, without those of the base.
+func (apt) byHand(ctx context.Context, h *inside.Host) ([]string, error) {
+	out, err := h.Exec(ctx, inside.Command{Path: "apt-mark", Args: append(slices.Clone(noCache), "showmanual")})
+	if err := outcome("apt-mark showmanual", out, err); err != nil {
+		return nil, err
+	}
+	status, err := read(h, dpkgStatus)
+	if err != nil {
+		return nil, err
+	}
+	base := basePackages(status)
+	first, err := atInstallation(h)
+	if err != nil {
+		return nil, err
+	}
+	for name := range parseStatus(first).byName {
+		name, _, _ = strings.Cut(name, ":")
+		base[name] = true
+	}
+	return slices.DeleteFunc(strings.Fields(string(out.Out)), func(name string) bool { return base[name] }), nil
+}
+
+// atInstallation is the status that the installer left; empty without one.
+func atInstallation(h *inside.Host) ([]byte, error) {
+	packed, err := readIfThere(h, installerStatus)
+	if err != nil || packed == nil {
+		return nil, err
+	}
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, nil // nobody can tell
+	}
+	text, err := io.ReadAll(io.LimitReader(z, maxFile))
+	if err != nil {
+		return nil, nil
+	}
+	return text, nil
+}
+
+// basePackages are those that every installation has, with all that they depend on, and
+// libraries that other packages depend on: installers without a list of their own mark
+// these as asked for too.
+func basePackages(status []byte) map[string]bool {
+	base, needs, needed, library := map[string]bool{}, map[string][]string{}, map[string]bool{}, map[string]bool{}
+	for block := range bytes.SplitSeq(status, []byte("\n\n")) {
+		f := map[string]string{}
+		for line := range bytes.Lines(block) {
+			key, value, _ := strings.Cut(strings.TrimRight(string(line), "\n"), ": ")
+			f[key] = value
+		}
+		name := f["Package"]
+		if !strings.HasSuffix(f["Status"], " installed") {
+			continue
+		}
+		base[name] = f["Essential"] == "yes" || f["Protected"] == "yes" || slices.Contains(basePriorities, f["Priority"])
+		section := f["Section"][strings.LastIndexByte(f["Section"], '/')+1:]
+		library[name] = slices.Contains([]string{"libs", "oldlibs", "perl"}, section) || strings.HasPrefix(name, "lib") || strings.HasSuffix(name, "-base")
+		for _, dependency := range strings.FieldsFunc(f["Depends"]+","+f["Pre-Depends"], func(r rune) bool { return r == ',' || r == '|' }) {
+			word, _, _ := strings.Cut(strings.TrimSpace(dependency), " ")
+			word, _, _ = strings.Cut(word, ":")
+			needs[name] = append(needs[name], word)
+			needed[word] = true
+		}
+	}
+	var follow func(name string)
+	follow = func(name string) {
+		for _, n := range needs[name] {
+			if is, installed := base[n]; installed && !is {
+				base[n] = true
+				follow(n)
+			}
+		}
+	}
+	for name, is := range base {
+		if is {
+			follow(name)
+		}
+	}
+	for name := range library {
+		base[name] = base[name] || library[name] && needed[name]
+	}
+	return base
+}
+
+// byHand are the packages that dnf has noted as asked for.
+func (dnf) byHand(ctx context.Context, h *inside.Host) ([]string, error) {
+	args := []string{"-q", "-C", "repoquery", "--userinstalled", "--qf", "%{name}\n"}
+	out, err := h.Exec(ctx, inside.Command{Path: "dnf", Args: args})
+	if err := outcome("dnf repoquery --userinstalled", out, err); err != nil {
+		return nil, err
+	}
+	return strings.Fields(string(out.Out)), nil
+}
+
+// maxSources bounds how many files of sources are read.
+const maxSources = 200
+
+// surveySources tells of sources that are neither the distribution's nor Slipway's.
+// Slipway writes each repository to a file of its own, so that designing one would add
+// it a second time.
+func (apt) surveySources(_ context.Context, h *inside.Host, found *item.Found) {
+	files := append([]string{"/etc/apt/sources.list"}, names(h, "/etc/apt/sources.list.d", ".list", ".sources")...)
+	told := map[string]bool{}
+	for _, file := range files[:min(len(files), maxSources)] {
+		text, err := readIfThere(h, file)
+		if err != nil || strings.Contains(file, "/"+repositoryID("")) {
+			continue
+		}
+		for _, source := range aptSources(file, string(text)) {
+			if url := withoutLogin(source.URL); !ofDistribution(h, source) && !told[url] {
+				told[url] = true
+				found.Leave("repositories", "%s of %s is not Slipway's file; to design it, write it to system.repositories and remove it there", url, file)
+			}
+		}
+	}
+	for _, file := range names(h, "/etc/apt/preferences.d", "") {
+		if !strings.Contains(file, "/"+repositoryID("")) {
+			found.Leave(file, "priorities of others stay as they are")
+		}
+	}
+}
+
+// names are the files of a folder with one of some endings.
+func names(h *inside.Host, folder string, endings ...string) (files []string) {
+	entries, err := list(h, folder)
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		if slices.ContainsFunc(endings, func(ending string) bool { return strings.HasSuffix(e.Name(), ending) }) {
+			files = append(files, folder+"/"+e.Name())
+		}
+	}
+	return files
+}
+
+// options are those of a line of sources.list(5), in brackets.
+var options = regexp.MustCompile(`\[[^]]*\]`)
+
+// aptSources are the repositories of a file of sources: one for each URL and suite.
+func aptSources(file, text string) (all []item.Repository) {
+	add := func(types, urls, suites string) {
+		for _, url := range strings.Fields(urls) {
+			for _, suite := range strings.Fields(suites) {
+				if slices.Contains(strings.Fields(types), "deb") {
+					all = append(all, item.Repository{URL: url, Suite: suite})
+				}
+			}
+		}
+	}
+	if strings.HasSuffix(file, ".sources") {
+		for block := range strings.SplitSeq(text, "\n\n") {
+			if f := paragraph([]byte(strings.TrimLeft(withoutComments(block), "\n"))); f["Enabled"] != "no" {
+				add(f["Types"], f["URIs"], f["Suites"])
+			}
+		}
+		return all
+	}
+	for line := range strings.Lines(withoutComments(text)) {
+		if f := strings.Fields(options.ReplaceAllString(line, " ")); len(f) > 2 {
+			add(f[0], f[1], f[2])
+		}
+	}
+	return all
+}
+
+func withoutComments(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(strings.TrimSpace(line), "#") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+// ofDistribution says whether a repository is the distribution's, by what its lists
+// say of their origin.
+func ofDistribution(h *inside.Host, r item.Repository) bool {
+	release := pinned(h, r)
+	text, err := readIfThere(h, "/etc/os-release")
+	if err != nil {
+		return false
+	}
+	id := strings.Trim(ini(text)["ID"], `"'`)
+	if strings.HasPrefix(release, "origin ") { // its lists are not there: the host tells
+		host := strings.Trim(strings.TrimPrefix(release, "origin "), `"`)
+		return id != "" && (strings.HasSuffix(host, "."+id+".org") || strings.HasSuffix(host, "."+id+".com"))
+	}
+	return id != "" && strings.HasPrefix(strings.ToLower(release), "release o="+strings.ToLower(id)+",")
+}
+
+// withoutLogin is a URL without an account and its password.
+func withoutLogin(url string) string {
+	scheme, rest, ok := strings.Cut(url, "://")
+	if !ok {
+		return printable(url)
+	}
+	authority, path, _ := strings.Cut(rest, "/")
+	_, behind, login := strings.Cut(authority, "@")
+	if login {
+		authority = behind
+	}
+	path, _, _ = strings.Cut(path, "?")
+	return printable(scheme + "://" + authority + "/" + path)
+}
+
+func (dnf) surveySources(ctx context.Context, h *inside.Host, found *item.Found) {
+	for _, file := range names(h, "/etc/yum.repos.d", ".repo") {
+		if strings.Contains(file, "/"+repositoryID("")) {
+			continue
+		}
+		out, err := h.Exec(ctx, inside.Command{Path: "rpm", Args: []string{"-qf", "--", file}})
+		if err == nil && out.Code != 0 {
+			found.Leave("repositories", "%s is of no package and not Slipway's file; to design it, write it to system.repositories and remove it there", printable(file))
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package agent
+
+import (
+	"context"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+// Survey implements driver.Surveyor. It brings the helper to the machine where it is
+// missing, and changes nothing else there.
+func (m *machine) Survey(ctx context.Context, n *site.Node) (map[site.Facet]item.Found, error) {
+	looking, cancel := context.WithTimeout(ctx, surveyTimeout)
+	defer cancel()
+	request := m.named(wire.Request{Op: wire.OpSurvey, Node: n.Name})
+	for _, f := range byHelper {
+		request.Survey = append(request.Survey, string(f))
+	}
+	conn, err := connect(looking, m.client)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	x := exchange{
+		script: markerScript + helperScript(m.helpers.digests()), request: &request,
+		accept: func(report []byte) error { return m.isNode(n, report) },
+	}
+	_, a, err := conn.run(looking, x)
+	if err == nil && a.needsHelper() {
+		if err = m.push(looking, conn, a); err == nil {
+			x.script = markerScript + helperScript(m.helpers.digests())
+			_, a, err = conn.run(looking, x)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := m.trouble(a); err != nil {
+		return nil, err
+	}
+	m.learn(a.result)
+	told := map[site.Facet]item.Found{}
+	for _, f := range byHelper {
+		told[f] = printable(a.result.Found[string(f)])
+	}
+	return told, nil
+}
+
+// printable is what a system told, without what a terminal or a reader would take for
+// something else. An item with such a text in its fields is left out.
+func printable(found item.Found) (told item.Found) {
+	for _, i := range found.Items {
+		isPlain := site.Printable(i.Key) == i.Key
+		for name, v := range i.Fields {
+			isPlain = isPlain && site.Printable(name) == name && site.Printable(v) == v
+		}
+		if isPlain {
+			told.Items = append(told.Items, i)
+		} else {
+			told.Leave(site.Printable(i.Key), "it has characters that cannot be printed")
+		}
+	}
+	for _, l := range found.Left {
+		told.Leave(site.Printable(l.What), "%s", site.Printable(l.Why))
+	}
+	return told
+}
