@@ -36,6 +36,9 @@ type Host struct {
 	// LoginKey is the public key that it logged in with, as in authorized_keys(5);
 	// empty where it was something else.
 	LoginKey string
+	// Show are the digests that files are designed with, by their keys, of which the
+	// content is to be told where they have another one.
+	Show map[string]string
 	// Tell says what is being done, for people.
 	Tell func(text string)
 }
@@ -56,6 +59,7 @@ type Facet interface {
 type Seen struct {
 	Have, Pending, Unread, Cannot map[string]string
 	Waits                         string
+	Contents                      map[string]item.Content
 }
 
 // Command is a program to run.

@@ -49,6 +49,10 @@ type Request struct {
 	// Observe is for OpObserve: the keys of the items that the design asks for, by
 	// facet. The program tells of them and of all that it owns in these facets.
 	Observe map[string][]string `json:"observe,omitempty"`
+	// Show is for OpObserve: the digests that files are designed with, by their keys.
+	// The program tells the content of those that have another one, as far as
+	// item.Show shows it.
+	Show map[string]string `json:"show,omitempty"`
 	// Apply is for OpApply.
 	Apply *Apply `json:"apply,omitempty"`
 	// Confirm is for OpConfirm: the name of the change that Result.Unconfirmed gave.
@@ -117,6 +121,8 @@ type Facet struct {
 	Waits string `json:"waits,omitempty"`
 	// Pending are fields that have their values after the next boot.
 	Pending map[string]string `json:"pending,omitempty"`
+	// Contents are those of the files that the request asked to show, by key.
+	Contents map[string]item.Content `json:"contents,omitempty"`
 }
 
 // System is what the program found itself in.

@@ -3,7 +3,9 @@ package config
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"slices"
 	"strconv"
@@ -89,6 +91,9 @@ func (w *work) observeFile(key string) {
 		w.seen.Unread[key] = err.Error()
 		return
 	}
+	if designed, asked := w.h.Show[key]; asked && e.Kind == tree.File && w.seen.Have[item.Name(key, "content")] != designed {
+		w.show(key, file)
+	}
 	switch e.Kind {
 	case tree.Nothing:
 		w.seen.Have[item.Name(key, "state")] = item.Absent
@@ -101,6 +106,34 @@ func (w *work) observeFile(key string) {
 	}
 	w.seen.Have[item.Name(key, "state")] = item.Present
 }
+
+// show tells the content of a file that differs from the design, as far as it may be
+// shown and as there is room for it.
+func (w *work) show(key, file string) {
+	text, size, err := w.tree.ReadPublic(file, item.MaxShown)
+	c := item.Content{Bytes: size}
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		c.Withheld = item.NotPublic
+	case err != nil:
+		c.Withheld = "it cannot be read: " + err.Error()
+	case size > item.MaxShown:
+		c.Withheld = item.TooLarge(size)
+	case item.Digest(text) != w.seen.Have[item.Name(key, "content")]:
+		c.Withheld = "it was changed while it was read"
+	case bytes.Contains(text, privateKey):
+		c.Withheld = "it holds a private key"
+	case w.shown+len(text) > item.MaxShownAll:
+		c.Withheld = fmt.Sprintf("the files that differ have more than the %d bytes that are shown", item.MaxShownAll)
+	default:
+		c = item.Show("0644", text)
+		w.shown += len(c.Text)
+	}
+	w.seen.Contents[key] = c
+}
+
+// privateKey is in every private key in PEM form.
+var privateKey = []byte("PRIVATE KEY-----")
 
 // kindText tells what is in the place of a file.
 func kindText(e tree.Entry) string {
@@ -151,7 +184,7 @@ func (w *work) kept(file string, e tree.Entry) (place, error) {
 	if err != nil {
 		return p, &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("%v, which is too much to keep. Move it away, then Slipway puts the designed file there", err)}
 	}
-	if p.Secret = bytes.Contains(content, []byte("PRIVATE KEY-----")); !p.Secret {
+	if p.Secret = bytes.Contains(content, privateKey); !p.Secret {
 		p.Content = content
 	}
 	return p, nil

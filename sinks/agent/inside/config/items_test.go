@@ -3,6 +3,8 @@ package config
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -443,4 +445,63 @@ func FuzzShow(f *testing.F) {
 			t.Errorf("%d states", len(states))
 		}
 	})
+}
+
+// The content of a file is told where it differs and everybody may read it, and of
+// what is not told it is said why.
+func TestShowsFilesThatDiffer(t *testing.T) {
+	f := newFake(t)
+	large := strings.Repeat("x\n", item.MaxShown)
+	for path, content := range map[string]string{
+		"/etc/same": "same\n", "/etc/other": "other\n", "/etc/secret": "s3cret\n", "/root/own": "s3cret\n", "/etc/large": large,
+		"/etc/binary": "a\x00b", "/etc/key": "-----BEGIN PRIVATE KEY-----\nMIIB\n",
+	} {
+		f.put(path, content)
+	}
+	if err := errors.Join(os.Chmod(f.host.Path("/etc/secret"), 0o640), os.Chmod(f.host.Path("/root"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	f.link("/etc/link", "/etc/other")
+	f.host.Show = map[string]string{"files./etc/same": item.Digest([]byte("same\n"))}
+	var keys []string
+	for _, path := range []string{"/etc/other", "/etc/secret", "/root/own", "/etc/large", "/etc/binary", "/etc/key", "/etc/link", "/etc/none", "/etc/same"} {
+		keys = append(keys, "files."+path)
+		if path != "/etc/same" {
+			f.host.Show["files."+path] = item.Digest([]byte("designed\n"))
+		}
+	}
+	got := f.observe(append(keys, "files./etc/motd")...).Contents
+	want := map[string]item.Content{
+		"files./etc/other":  {Text: "other\n", Bytes: 6},
+		"files./etc/secret": {Bytes: 7, Withheld: item.NotPublic},
+		"files./root/own":   {Withheld: item.NotPublic},
+		"files./etc/large":  {Bytes: int64(len(large)), Withheld: item.TooLarge(int64(len(large)))},
+		"files./etc/binary": {Bytes: 3, Withheld: "it is no text"},
+		"files./etc/key":    {Bytes: 33, Withheld: "it holds a private key"},
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+// All files together have a bound.
+func TestShowsAFewFiles(t *testing.T) {
+	f := newFake(t)
+	f.host.Show = map[string]string{}
+	var keys []string
+	for i := range 20 {
+		key := fmt.Sprintf("files./etc/f%02d", i)
+		f.put(item.ID(key), strings.Repeat("y", item.MaxShown))
+		keys = append(keys, key)
+		f.host.Show[key] = "other"
+	}
+	all := 0
+	for _, c := range f.observe(keys...).Contents {
+		if all += len(c.Text); c.Text == "" && !strings.Contains(c.Withheld, "more than the 262144 bytes") {
+			t.Errorf("got %+v", c)
+		}
+	}
+	if all != item.MaxShownAll {
+		t.Errorf("%d bytes are told", all)
+	}
 }

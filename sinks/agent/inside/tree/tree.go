@@ -184,6 +184,47 @@ func (t *Tree) Read(name string, max int64) ([]byte, error) {
 	return text, nil
 }
 
+// ReadPublic reads a regular file that everybody on the system may read: by its own
+// permissions and by those of the folders that it is in. Otherwise it gives
+// fs.ErrPermission. Of a file with more than max bytes it gives its size alone.
+func (t *Tree) ReadPublic(name string, max int64) (text []byte, size int64, err error) {
+	at, err := t.Resolve(name, true)
+	if err != nil {
+		return nil, 0, err
+	}
+	for folder := path.Dir(at); ; folder = path.Dir(folder) {
+		info, err := t.root.Lstat(folder)
+		if err != nil {
+			return nil, 0, err
+		}
+		if info.Mode().Perm()&0o001 == 0 {
+			return nil, 0, fs.ErrPermission
+		}
+		if folder == "." {
+			break
+		}
+	}
+	f, err := t.open(name)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case info.Mode().Perm()&0o004 == 0:
+		return nil, info.Size(), fs.ErrPermission
+	case info.Size() > max:
+		return nil, info.Size(), nil
+	}
+	text, err = io.ReadAll(io.LimitReader(f, max+1))
+	if err == nil && int64(len(text)) > max { // it grows
+		return nil, int64(len(text)), nil
+	}
+	return text, int64(len(text)), err
+}
+
 // open opens a regular file and never waits for what a pipe or a device gives.
 func (t *Tree) open(name string) (*os.File, error) {
 	at, err := t.Resolve(name, true)
