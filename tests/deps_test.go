@@ -84,7 +84,7 @@ var only = map[string][]string{
 	"github.com/google/go-github":          {"sinks/github"},
 	"github.com/golang-jwt/jwt":            {"sinks/github", "tests/github"},
 	"github.com/getkin/kin-openapi":        {"tests/github"},
-	"github.com/rogpeppe/go-internal/diff": {"engine/plan"},
+	"github.com/rogpeppe/go-internal/diff": {"engine/plan", "cmd/slipway"},
 	"github.com/yuin/goldmark":             {"tests/markdown"},
 	"github.com/stmcginnis/gofish":         {"sinks/redfish", "tests/bench/redfish"},
 	"github.com/prometheus":                {"sinks/metrics"},

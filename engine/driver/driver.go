@@ -159,6 +159,14 @@ type Certifier interface {
 	Certificate() string
 }
 
+// Keyholder is a Machine that sets passwords inside the system, which a design names as
+// credentials.
+type Keyholder interface {
+	// Credentials gives what the values come from. It is asked whenever one is
+	// needed, refuses a credential that is not for the machine, and sends nothing.
+	Credentials(get func(name string) (secret.Value, error))
+}
+
 // Seeder is a Machine whose installation puts the disk of an installed system
 // under it, which sets itself up at its first boot.
 type Seeder interface {

@@ -260,16 +260,11 @@ func (n *Node) partsBeyond(acts map[Facet]bool) []string {
 }
 
 // undelivered are the parts of what drivers act on that nobody brings to a
-// machine yet: contents from artifacts, and passwords.
+// machine yet: contents from artifacts.
 func (s System) undelivered(acts map[Facet]bool) (paths []string) {
 	for name, f := range s.Files {
 		if acts[FacetConfig] && f.Artifact != "" {
 			paths = append(paths, "system.files."+name+".artifact")
-		}
-	}
-	for name, u := range s.Users {
-		if acts[FacetBase] && u.Password != "" {
-			paths = append(paths, "system.users."+name+".password")
 		}
 	}
 	return paths

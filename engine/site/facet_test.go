@@ -50,7 +50,7 @@ func TestWhatIsNotActedOn(t *testing.T) {
 		"a driver for all of storage": {partitioned, []site.Facet{site.FacetStorage}, nil},
 		"drift that nobody looks for": {site.Node{Drift: map[site.Facet]string{site.FacetBIOS: "repair", site.FacetPower: "propose", site.FacetConfig: "report"}},
 			[]site.Facet{site.FacetBIOS, site.FacetPower}, []string{"drift.config", "drift.power"}},
-		"what drivers cannot bring yet": {undelivered, site.InsideFacets, []string{"system.files./opt/tool.artifact", "system.users.ops.password"}},
+		"what drivers cannot bring yet": {undelivered, site.InsideFacets, []string{"system.files./opt/tool.artifact"}},
 		"nothing asked":                 {site.Node{Name: "n1", Power: "on"}, nil, nil},
 	} {
 		acts := map[site.Facet]bool{}

@@ -128,7 +128,11 @@ func (u User) item(key string) item.Item {
 		return absent(key)
 	}
 	body := item.User{UID: u.UID, Groups: u.Groups, Shell: u.Shell, Keys: u.Keys, Sudo: u.Sudo}
-	return item.New(key, body.Fields(), body)
+	fields := body.Fields()
+	if u.Password != "" {
+		fields["password"] = item.PasswordOf(u.Password)
+	}
+	return item.New(key, fields, body)
 }
 
 func absent(key string) item.Item {

@@ -76,6 +76,10 @@ type machine struct {
 	term     uint64
 	seenTerm uint64 // the highest that the system has told of
 	family   string // of the system, empty before it was seen
+	// credentials gives the values of credentials; hashes are the last hash of the
+	// password of each account, by key.
+	credentials func(name string) (secret.Value, error)
+	hashes      map[string]hashed
 }
 
 // Close has nothing to end: connections end with each look and each step.

@@ -25,6 +25,9 @@ func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, may d
 		return err
 	}
 	items := withEmptied(m.items(n, step.Facet), step)
+	if err := m.givePasswords(items); err != nil {
+		return err
+	}
 	request := wire.Request{Op: wire.OpApply, Node: n.Name, Apply: &wire.Apply{
 		Facet: string(step.Facet), Items: items, Remove: step.Remove, Owned: step.Owned,
 	}}

@@ -82,6 +82,9 @@ func (m *machine) inside(ctx context.Context, n *site.Node, wanted []site.Facet,
 		case why == nil:
 			m.learn(a.result)
 			fill(&s, a.result, a.result.Facets[string(f)], request.Observe[string(f)])
+			if f == site.FacetBase {
+				m.comparePasswords(&s, m.items(n, f), a.result.Facets[string(f)].Hashes)
+			}
 		case isOwned || !isAbsent || m.asksAny(n, wanted):
 			s.Seen, s.Cannot = time.Time{}, site.Values{} // not seen, so that nobody takes it for a system where nothing is ours
 			for _, i := range m.items(n, f) {
@@ -162,6 +165,9 @@ func (m *machine) observeRequest(n *site.Node, facets []site.Facet) wire.Request
 		r.Observe[string(f)] = item.Keys(items)
 		if f == site.FacetConfig {
 			r.Show = shown(items)
+		}
+		if f == site.FacetBase {
+			r.Hashes = withPassword(items)
 		}
 	}
 	return r

@@ -39,6 +39,9 @@ type Host struct {
 	// Show are the digests that files are designed with, by their keys, of which the
 	// content is to be told where they have another one.
 	Show map[string]string
+	// Hashes are the keys of the accounts of which the hash of the password is to be
+	// told, as Hash is.
+	Hashes []string
 	// Tell says what is being done, for people.
 	Tell func(text string)
 }
@@ -60,6 +63,7 @@ type Seen struct {
 	Have, Pending, Unread, Cannot map[string]string
 	Waits                         string
 	Contents                      map[string]item.Content
+	Hashes                        map[string]item.Hash
 }
 
 // Command is a program to run.

@@ -53,6 +53,8 @@ type Request struct {
 	// The program tells the content of those that have another one, as far as
 	// item.Show shows it.
 	Show map[string]string `json:"show,omitempty"`
+	// Hashes is for OpObserve: the keys of accounts of which Facet.Hashes tells.
+	Hashes []string `json:"hashes,omitempty"`
 	// Apply is for OpApply.
 	Apply *Apply `json:"apply,omitempty"`
 	// Confirm is for OpConfirm: the name of the change that Result.Unconfirmed gave.
@@ -123,6 +125,9 @@ type Facet struct {
 	Pending map[string]string `json:"pending,omitempty"`
 	// Contents are those of the files that the request asked to show, by key.
 	Contents map[string]item.Content `json:"contents,omitempty"`
+	// Hashes tell the passwords of accounts that the request asked for, by key, as far
+	// as they are set. The daemon compares them and keeps none.
+	Hashes map[string]item.Hash `json:"hashes,omitempty"`
 }
 
 // System is what the program found itself in.

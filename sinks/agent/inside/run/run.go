@@ -123,7 +123,7 @@ func (p *Program) do(ctx context.Context, r wire.Request) (result wire.Result) {
 		result.Error = asError(err)
 		return result
 	}
-	p.Host.Show = r.Show
+	p.Host.Show, p.Host.Hashes = r.Show, r.Hashes
 	switch r.Op {
 	case wire.OpObserve:
 		err = p.observeAll(ctx, r.Observe, &result)
