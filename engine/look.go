@@ -187,6 +187,9 @@ func (w *worker) open(ctx context.Context, n *site.Node, kind site.EndpointKind)
 		return nil, err
 	}
 	Lend(m, ep, w.e.Secrets)
+	if s, ok := driver.As[driver.Supplied](m); ok && w.e.Artifacts != nil {
+		s.Supply(w.e.Artifacts.Content)
+	}
 	w.doors[kind] = &door{endpoint: ep, value: value, machine: m}
 	return m, nil
 }

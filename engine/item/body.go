@@ -33,9 +33,12 @@ const (
 // File is the body of a file.
 type File struct {
 	Content []byte `json:"content,omitempty"`
-	Mode    string `json:"mode"` // "0644"
-	Owner   string `json:"owner"`
-	Group   string `json:"group"`
+	// Artifact is the SHA-256, in lower-case hex, of a content that is not in the body:
+	// the daemon sends it when the machine asks for it.
+	Artifact string `json:"artifact,omitempty"`
+	Mode     string `json:"mode"` // "0644"
+	Owner    string `json:"owner"`
+	Group    string `json:"group"`
 }
 
 // Unit is the body of a systemd unit.

@@ -51,8 +51,24 @@ func (i Item) Content() (Content, bool) {
 	if json.Unmarshal(i.Body, &f) != nil {
 		return Content{}, false
 	}
+	if f.Artifact != "" {
+		return Content{Withheld: "its content is an artifact"}, true
+	}
 	return Show(i.Fields["mode"], f.Content), true
 }
+
+// Artifact is the SHA-256 of the artifact that is the content of a file, empty for
+// other items.
+func (i Item) Artifact() string {
+	var f File
+	if Kind(i.Key) != KindFiles || json.Unmarshal(i.Body, &f) != nil {
+		return ""
+	}
+	return f.Artifact
+}
+
+// MaxArtifact bounds the artifact that is the content of a file, in bytes.
+const MaxArtifact = 1 << 30
 
 // NotPublic is why a file is not shown that not everybody on the machine may read.
 const NotPublic = "not everybody on the machine may read it"

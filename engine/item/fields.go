@@ -80,7 +80,11 @@ func (p Patch) Fields() map[string]string {
 
 // Fields are what is to be true of a file.
 func (f File) Fields() map[string]string {
-	return map[string]string{"state": Present, "content": Digest(f.Content), "mode": f.Mode, "owner": f.Owner + ":" + f.Group}
+	content := Digest(f.Content)
+	if f.Artifact != "" {
+		content = DigestOf(f.Artifact)
+	}
+	return map[string]string{"state": Present, "content": content, "mode": f.Mode, "owner": f.Owner + ":" + f.Group}
 }
 
 func set(fields map[string]string, name, value string) {

@@ -214,6 +214,9 @@ func WriteDiff(w io.Writer, text, indent string, paint Paint) {
 
 // sizes says how much is in the file, where the difference is not shown.
 func (d Difference) sizes() string {
+	if d.WantBytes == 0 {
+		return d.Have + " → " + d.Want
+	}
 	if d.HaveBytes == 0 || d.HaveBytes == d.WantBytes {
 		return fmt.Sprintf("%d bytes as designed", d.WantBytes)
 	}

@@ -8,6 +8,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/url"
 	"strings"
 	"sync"
@@ -80,6 +81,8 @@ type machine struct {
 	// password of each account, by key.
 	credentials func(name string) (secret.Value, error)
 	hashes      map[string]hashed
+	// supply opens artifacts; nil where there are none.
+	supply func(sha256 string) (io.ReadCloser, int64, error)
 }
 
 // Close has nothing to end: connections end with each look and each step.

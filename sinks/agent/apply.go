@@ -79,7 +79,8 @@ func (m *machine) ask(ctx context.Context, n *site.Node, r wire.Request) (a answ
 				accepted = true
 				return m.isNode(n, report)
 			},
-			tell: showProgress(ctx),
+			tell:   showProgress(ctx),
+			supply: m.blobs(r.Apply.Items),
 		})
 		if err != nil && accepted && errors.Is(err, driver.ErrUnreachable) {
 			return a, fmt.Errorf("%w: %w", err, errCut)

@@ -42,6 +42,9 @@ type Host struct {
 	// Hashes are the keys of the accounts of which the hash of the password is to be
 	// told, as Hash is.
 	Hashes []string
+	// Fetch gives the bytes of an artifact, and how many they are, for a file and where
+	// so many fit. They are not verified yet. Close reads what was left of them.
+	Fetch func(sha256, file string, room int64) (io.ReadCloser, int64, error)
 	// Tell says what is being done, for people.
 	Tell func(text string)
 }

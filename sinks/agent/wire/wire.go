@@ -77,8 +77,26 @@ type Apply struct {
 // Frame is one answer: exactly one of its fields is set, and the last frame has
 // the result.
 type Frame struct {
+	Want     *Want     `json:"want,omitempty"`
 	Progress *Progress `json:"progress,omitempty"`
 	Result   *Result   `json:"result,omitempty"`
+}
+
+// Want asks the daemon for an artifact. The daemon writes a Blob, and behind it the
+// bytes.
+type Want struct {
+	SHA256 string `json:"sha256"`
+	// Room is how many bytes there is room for.
+	Room int64 `json:"room"`
+	// For is the file that it is for.
+	For string `json:"for"`
+}
+
+// Blob is before the bytes of an artifact.
+type Blob struct {
+	Size int64 `json:"size"`
+	// Refused says why no bytes follow; empty where they do.
+	Refused string `json:"refused,omitempty"`
 }
 
 // Progress says what is being done, for people.

@@ -1,15 +1,20 @@
 package config
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/iotest"
 
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
@@ -481,6 +486,65 @@ func TestShowsFilesThatDiffer(t *testing.T) {
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+// A file whose content is an artifact is fetched once, verified before it takes the
+// place of what is there, and fetched again after somebody changed it.
+func TestArtifacts(t *testing.T) {
+	f := newFake(t)
+	content := strings.Repeat("artifact ", 1000)
+	sum := sha256.Sum256([]byte(content))
+	digest := hex.EncodeToString(sum[:])
+	body := item.File{Artifact: digest, Mode: "0755", Owner: "ops", Group: "root"}
+	items := []item.Item{item.New("files./opt/tool", body.Fields(), body)}
+	var asked []string
+	var comes io.Reader
+	size := int64(len(content))
+	f.host.Fetch = func(sha256, file string, room int64) (io.ReadCloser, int64, error) {
+		if asked = append(asked, sha256+" "+file); room <= 0 {
+			t.Errorf("there is room for %d bytes", room)
+		}
+		return io.NopCloser(comes), size, nil
+	}
+	comes = strings.NewReader(content)
+	for range 2 {
+		if err := f.apply(items); err != nil {
+			t.Fatal(err)
+		}
+		f.reload()
+	}
+	if want := []string{digest + " /opt/tool"}; !slices.Equal(asked, want) || f.read("/opt/tool") != content {
+		t.Errorf("asked %v", asked)
+	}
+
+	f.put("/opt/tool", "changed")
+	if have := f.observe("files./opt/tool").Have["files./opt/tool.content"]; have != item.Digest([]byte("changed")) {
+		t.Errorf("after a change it is %s", have)
+	}
+	for says, c := range map[string]struct {
+		comes io.Reader
+		class string
+	}{
+		"has the digest":     {strings.NewReader(strings.Repeat("Artifact ", 1000)), wire.Failed},
+		"of the 9000 bytes":  {strings.NewReader("arti"), wire.Failed},
+		"is full: it has no": {io.MultiReader(strings.NewReader("arti"), iotest.ErrReader(syscall.ENOSPC)), wire.Refused},
+	} {
+		comes = c.comes
+		if err := f.apply(items); class(err) != c.class || !strings.Contains(fmt.Sprint(err), says) || f.read("/opt/tool") != "changed" {
+			t.Errorf("%s: %v, it has %q", says, err, f.read("/opt/tool"))
+		}
+		if left, _ := filepath.Glob(f.host.Path("/opt/.slipway-*")); len(left) > 0 {
+			t.Errorf("%s: %v is left", says, left)
+		}
+	}
+	comes = strings.NewReader(content)
+	if err := f.apply(items); err != nil || f.read("/opt/tool") != content {
+		t.Errorf("at last: %v", err)
+	}
+	before := f.writes
+	if err := f.apply(items); err != nil || f.writes != before {
+		t.Errorf("again: %v, %d writes", err, f.writes-before)
 	}
 }
 

@@ -58,6 +58,8 @@ type Entry struct {
 	Mode     uint32 // permissions, setuid, setgid and sticky bit
 	UID, GID int
 	Size     int64
+	// Stamp is another one after each change of a file's content or attributes.
+	Stamp string
 }
 
 // ModeText is a mode in the form that designs have: "0644".
@@ -143,7 +145,8 @@ func (t *Tree) look(at string) (Entry, error) {
 		return Entry{}, err
 	}
 	stat := info.Sys().(*syscall.Stat_t)
-	e := Entry{Kind: kind(info.Mode()), Mode: stat.Mode & 0o7777, UID: int(stat.Uid), GID: int(stat.Gid), Size: info.Size()}
+	e := Entry{Kind: kind(info.Mode()), Mode: stat.Mode & 0o7777, UID: int(stat.Uid), GID: int(stat.Gid), Size: info.Size(),
+		Stamp: fmt.Sprintf("%d:%d:%d:%d:%d", stat.Dev, stat.Ino, stat.Size, syscall.TimespecToNsec(stat.Mtim), syscall.TimespecToNsec(stat.Ctim))}
 	if e.Kind == Link {
 		e.Target, err = t.root.Readlink(at)
 	}
