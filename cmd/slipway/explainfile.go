@@ -32,19 +32,20 @@ type explainedFile struct {
 }
 
 // pathOfFile is the path of the file that a path in a node is of, or of a field of
-// it: "/etc/motd" of "system.files./etc/motd.mode".
-func pathOfFile(n *site.Node, path string) string {
+// it: "/etc/motd" of "system.files./etc/motd.mode". The longest that fits is meant:
+// there may be a file /etc/motd.d, too.
+func pathOfFile(n *site.Node, path string) (file string) {
 	for _, i := range n.Items(site.FacetConfig) {
 		if item.Kind(i.Key) != item.KindFiles {
 			continue
 		}
 		for _, of := range []string{"system." + i.Key, "families." + n.References.Family + "." + i.Key} {
-			if path == of || strings.HasPrefix(path, of+".") {
-				return item.ID(i.Key)
+			if id := item.ID(i.Key); len(id) > len(file) && (path == of || strings.HasPrefix(path, of+".")) {
+				file = id
 			}
 		}
 	}
-	return ""
+	return file
 }
 
 // explainFile says what a file of a node is designed to be, and what a daemon has
