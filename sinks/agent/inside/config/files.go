@@ -118,7 +118,7 @@ type madeFile struct {
 // digest is item.Digest of a file's content.
 func (w *work) digest(key, file string, e tree.Entry) (string, error) {
 	var made madeFile
-	if w.load(key, nil, &made); made.Stamp == e.Stamp && made.Content != "" {
+	if w.items.Load(key, nil, &made); made.Stamp == e.Stamp && made.Content != "" {
 		return made.Content, nil
 	}
 	return w.tree.Digest(file)
@@ -157,7 +157,7 @@ func (w *work) putArtifact(key, file string, e tree.Entry, body item.File, mode 
 	if err != nil {
 		return err
 	}
-	return w.note(key, madeFile{want, e.Stamp})
+	return w.items.Note(key, madeFile{want, e.Stamp})
 }
 
 // fetch puts the bytes of an artifact in the place of a file.
