@@ -48,7 +48,7 @@ var rules = []struct{ importer, may string }{
 	{"sinks/redfish", "engine/site engine/bios engine/secret engine/driver"},
 	{"sinks/agent", "engine/site engine/item engine/secret engine/driver engine/driver/sshclient sinks/agent/wire sinks/agent/inside"},
 	{"sinks/agent/wire", "engine/item"},
-	{"sinks/agent/inside", "engine/item"},
+	{"sinks/agent/inside", "engine/item sinks/agent/wire"},
 	{"sinks/agent/inside/run", "engine/item sinks/agent/wire sinks/agent/inside"},
 	{"sinks/agent/inside/*", "engine/item sinks/agent/wire sinks/agent/inside sinks/agent/inside/tree"},
 	{"sinks/libvirt", "engine/site engine/secret engine/driver engine/driver/sshclient"},
