@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/url"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/artifact"
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -28,6 +30,8 @@ type Artifacts interface {
 	Changes() <-chan struct{}
 	// Use notes that a file is needed now.
 	Use(sha256 string)
+	// Content gives the bytes of a file that is there, and how many they are.
+	Content(sha256 string) (io.ReadCloser, int64, error)
 	// Serving is nil while machines are served, or says why they are not.
 	Serving() error
 	// URL is a new URL for a file, for a machine whose controller is at a host.
@@ -75,14 +79,77 @@ func (e *Engine) wantedFiles() (files []artifact.File, applied string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, name := range e.namesLocked() {
-		if f, ok := e.workers[name].fileLocked(); ok && !slices.Contains(files, f) {
-			files = append(files, f)
+		for _, f := range e.workers[name].filesLocked() {
+			if !slices.Contains(files, f) {
+				files = append(files, f)
+			}
 		}
 	}
 	return files, e.applied.ID
 }
 
-// fileLocked is the file that the node is to be installed from, or is being
+// filesLocked are the files that the plan of the node needs: its image first.
+func (w *worker) filesLocked() (files []artifact.File) {
+	if f, ok := w.fileLocked(); ok {
+		files = append(files, f)
+	}
+	for _, s := range w.plan.Steps {
+		files = append(files, w.contentsLocked(s)...)
+	}
+	return files
+}
+
+// contentsLocked are the artifacts that a step puts into files of the system.
+func (w *worker) contentsLocked(s site.Step) (files []artifact.File) {
+	if s.Action != site.ActionConfig || len(w.node.References.Artifacts) == 0 {
+		return nil
+	}
+	for _, i := range w.memory.Observed.Facets[s.Facet].Resolve(w.node, s.Facet).Items {
+		digest := i.Artifact()
+		changes := func(c site.Change) bool {
+			field := strings.TrimPrefix(c.Field, string(s.Facet)+".")
+			return field == i.Key || field == item.Name(i.Key, "content")
+		}
+		if digest == "" || !slices.ContainsFunc(s.Changes, changes) {
+			continue
+		}
+		for name, a := range w.node.References.Artifacts {
+			f := artifact.File{SHA256: digest, URL: a.URL, For: "artifact " + name}
+			if a.SHA256 == digest && !slices.ContainsFunc(files, func(f artifact.File) bool { return f.SHA256 == digest }) {
+				files = append(files, f)
+			}
+		}
+	}
+	slices.SortFunc(files, func(a, b artifact.File) int { return strings.Compare(a.For, b.For) })
+	return files
+}
+
+// contentGate holds a step until the artifacts that it puts into files are in the
+// store.
+func (e *Engine) contentGate(w *worker, s site.Step) *held {
+	for _, f := range w.contentsLocked(s) {
+		if e.Artifacts == nil {
+			return &held{state: site.Blocked, sentence: f.For + " cannot be sent to the machine: this daemon keeps no artifacts"}
+		}
+		if state := e.Artifacts.State(f.SHA256); !state.Ready {
+			return e.awaitFile(w, f.SHA256, f.For, state)
+		}
+		e.Artifacts.Use(f.SHA256)
+	}
+	return nil
+}
+
+// awaitFile holds a step until a file is in the store.
+func (e *Engine) awaitFile(w *worker, digest, name string, state artifact.State) *held {
+	e.waitLocked(w, fetched)
+	w.awaits = digest
+	signal(e.wants)
+	h := fetching(name, state)
+	h.detail = progress(state)
+	return h
+}
+
+// fileLocked is the image that the node is to be installed from, or is being
 // installed from.
 func (w *worker) fileLocked() (artifact.File, bool) {
 	r := w.memory.Recorded
@@ -125,17 +192,17 @@ func imageName(s site.Step) string {
 // noteWantLocked has the files looked at again when what the node needs has
 // changed.
 func (w *worker) noteWantLocked() {
-	if f, _ := w.fileLocked(); f != w.wants {
-		w.wants = f
+	if files := w.filesLocked(); !slices.Equal(files, w.wants) {
+		w.wants = files
 		signal(w.e.wants)
 	}
 }
 
 // artifactGate holds an installation until its image is in the store, and can be
-// served to the machine.
+// served to the machine, and another step until the contents of its files are there.
 func (e *Engine) artifactGate(w *worker, s site.Step) *held {
 	if !w.isServedLocked(s) {
-		return nil
+		return e.contentGate(w, s)
 	}
 	image, name := s.Image, imageName(s)
 	switch {
@@ -147,12 +214,7 @@ func (e *Engine) artifactGate(w *worker, s site.Step) *held {
 	}
 	state := e.Artifacts.State(image.SHA256)
 	if !state.Ready {
-		e.waitLocked(w, fetched)
-		w.awaits = image.SHA256
-		signal(e.wants)
-		h := fetching(name, state)
-		h.detail = progress(state)
-		return h
+		return e.awaitFile(w, image.SHA256, name, state)
 	}
 	if err := e.Artifacts.Serving(); err != nil {
 		e.waitLocked(w, fetched)
@@ -213,7 +275,7 @@ func (w *worker) artifactNoteLocked() string {
 	if w.e.Artifacts == nil {
 		return ""
 	}
-	if f, ok := w.fileLocked(); ok {
+	for _, f := range w.filesLocked() {
 		if s := w.e.Artifacts.State(f.SHA256); !s.Ready && s.Why != "" {
 			return fmt.Sprintf("%s could not be fetched: %s", f.For, s.Why)
 		}

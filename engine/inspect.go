@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -285,6 +286,18 @@ func (w *worker) findings(ctx context.Context, j job, brief []site.Finding) []si
 func alike(a, b *site.Inventory) bool {
 	return a == nil || b == nil || a.Manufacturer == b.Manufacturer && a.Model == b.Model && a.SKU == b.SKU && a.BIOS == b.BIOS &&
 		a.Processors == b.Processors && a.MemoryGiB == b.MemoryGiB
+}
+
+// File is what is in a file of a node's system, by its key ("files./etc/motd"), as it
+// was last seen and as far as it may be shown.
+func (e *Engine) File(node, key string) (item.Content, error) {
+	e.mu.Lock()
+	w, inForce := e.workers[node], e.design
+	e.mu.Unlock()
+	if w == nil {
+		return item.Content{}, fmt.Errorf("%w: site %s has no node %q", site.ErrNotFound, e.Site, node)
+	}
+	return plan.Present(inForce, node, w.job().memory.Observed.Facets[site.FacetConfig], key), nil
 }
 
 // Closeup is all that is known of one node.

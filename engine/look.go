@@ -186,8 +186,32 @@ func (w *worker) open(ctx context.Context, n *site.Node, kind site.EndpointKind)
 	if err != nil {
 		return nil, err
 	}
+	Lend(m, ep, w.e.Secrets)
+	if s, ok := driver.As[driver.Supplied](m); ok && w.e.Artifacts != nil {
+		s.Supply(w.e.Artifacts.Content)
+	}
 	w.doors[kind] = &door{endpoint: ep, value: value, machine: m}
 	return m, nil
+}
+
+// Lend gives a machine that sets passwords inside its system the credentials that are
+// for it: by their hosts and ports those of its endpoint, and by their use for accounts.
+func Lend(m driver.Machine, ep site.Endpoint, secrets Secrets) {
+	k, ok := driver.As[driver.Keyholder](m)
+	if !ok {
+		return
+	}
+	k.Credentials(func(name string) (secret.Value, error) {
+		u, err := url.Parse(ep.URL)
+		if err != nil {
+			return secret.Value{}, err
+		}
+		r, err := secret.For(name, secret.Account, u)
+		if err != nil {
+			return secret.Value{}, err
+		}
+		return secrets.Get(r)
+	})
 }
 
 // keyTo is what opens an endpoint: its driver, and the value of its credential.

@@ -460,7 +460,10 @@ func (r *Reviews) stillOpen(ctx context.Context, number int, head string) (bool,
 
 // write writes the comment.
 func (r *Reviews) write(v *site.Review, on *footing) {
-	view := plan.View{Site: on.merged, Known: on.shown, Now: v.When}
+	r.engine.mu.Lock()
+	inForce := r.engine.design
+	r.engine.mu.Unlock()
+	view := plan.View{Site: on.merged, Before: inForce, Known: on.shown, Now: v.When}
 	if r.Pages != nil {
 		view.Pages = r.Pages(v.Proposal.Head)
 	}

@@ -81,11 +81,11 @@ type worker struct {
 	// waits for a time too, and waitsForDisks when the disks are to be read.
 	waits                       []topic
 	waitsForTime, waitsForDisks bool
-	// awaits is the digest of the file that it waits for, and wants the file that
-	// its plan needs.
+	// awaits is the digest of the file that it waits for, and wants the files
+	// that its plan needs.
 	awaits string
 	wait   *driver.Wait // of the step under way; nil for none
-	wants  artifact.File
+	wants  []artifact.File
 	sealed *site.Sealed            // as it was signed last
 	cut    context.CancelCauseFunc // ends the turn under way
 	// looked and lookedInside are when the machine and its system were last

@@ -24,6 +24,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/sinks/agent"
 )
 
 // insideFile is the file of a design that `adopt --inside` writes.
@@ -103,7 +104,7 @@ func (a *app) adoptInside(ctx context.Context, path string, f adoptFlags) error 
 		return err
 	}
 	known, _ := daemonAt(f.state).Known(r.Site.Name) // without a daemon nobody knows more than the design
-	l := insideLook{drivers: drivers(f.agents), secrets: secrets, known: known.Nodes, site: r.Site.Name, app: a}
+	l := insideLook{drivers: drivers(agent.Options{Folder: f.agents}), secrets: secrets, known: known.Nodes, site: r.Site.Name, app: a}
 	found, failed := l.survey(ctx, r.Site, nodes)
 	if err := ctx.Err(); err != nil {
 		return err

@@ -12,17 +12,25 @@ import (
 	"github.com/slipway-gitops/slipway/engine/design"
 )
 
+func oneOrTwo(cmd *cobra.Command, args []string) error {
+	if len(args) == 2 {
+		return nil
+	}
+	return exactly(1)(cmd, args)
+}
+
 func (a *app) explainCommand() *cobra.Command {
 	var path, name, state string
 	cmd := &cobra.Command{
-		Use: "explain NODE[.PATH]", Short: "say where the values of a node come from", Args: exactly(1),
+		Use: "explain NODE [PATH]", Short: "say where the values of a node come from", Args: oneOrTwo,
 		Long: "Says for each value of a node which line of the design sets it, in which layer, and\n" +
 			"what it overrides there, nearest first; a default of the schema comes last. A path,\n" +
 			"or the beginning of one, picks values. Of a virtual machine it says on which hypervisor\n" +
-			"it is, or would be. Touches no machine and needs no daemon.\n" + exitHelp,
-		Example: "  slipway explain compute-5.boot\n  slipway explain --dir site-example compute-5",
+			"it is, or would be. Of a file it shows the content too, and how what the daemon last saw\n" +
+			"there differs. Touches no machine, and needs a daemon for what is there alone.\n" + exitHelp,
+		Example: "  slipway explain compute-5.boot\n  slipway explain --dir site-example compute-5\n  slipway explain compute-5 system.files./etc/motd",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.explain(cmd.Context(), path, name, state, args[0])
+			return a.explain(cmd.Context(), path, name, state, strings.Join(args, "."))
 		},
 	}
 	cmd.Flags().StringVar(&path, "dir", ".", "the folder with the design")
@@ -36,6 +44,8 @@ type explained struct {
 	design.Explanation
 	// Placed says where a virtual machine is placed; empty for others.
 	Placed string `json:"placed,omitempty"`
+	// File is the file that was asked for; nil for other values.
+	File *explainedFile `json:"file,omitempty"`
 }
 
 func (a *app) explain(ctx context.Context, path, siteName, state, target string) error {
@@ -56,7 +66,8 @@ func (a *app) explain(ctx context.Context, path, siteName, state, target string)
 	case r.Site == nil:
 		return a.refuse(rev.Files, r)
 	}
-	all := explained{x, a.placeOf(state, r.Site, x.Node)}
+	_, at, _ := strings.Cut(target, ".")
+	all := explained{x, a.placeOf(state, r.Site, x.Node), explainFile(ctx, state, r.Site, x.Node, at)}
 	if a.output == "json" {
 		return a.out.JSON(all)
 	}
@@ -85,6 +96,9 @@ func printExplanation(w *screen, x explained) {
 			painted = dim
 		}
 		w.Println(painted(text.Pad(r[0], what, ' ') + "  " + text.Pad(r[1], value, ' ') + "  " + r[2]))
+	}
+	if x.File != nil {
+		x.File.print(w)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"github.com/slipway-gitops/slipway/engine/cleartext"
 	"github.com/slipway-gitops/slipway/engine/design/rule"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -34,7 +35,7 @@ func (s *sources) line(file string, n int) []byte {
 	lines, ok := s.lines[file]
 	if !ok {
 		content, _ := fs.ReadFile(s.files, file) // without it there is no excerpt
-		lines = bytes.Split(rule.Masked(content), []byte("\n"))
+		lines = bytes.Split(cleartext.Masked(content), []byte("\n"))
 		s.lines[file] = lines
 	}
 	if n > len(lines) {
@@ -89,7 +90,7 @@ func printFindings(w *screen, files fs.FS, findings []site.Finding) {
 
 // isSecret says whether a finding is about what nobody should read, however its
 // line looks.
-func isSecret(f site.Finding) bool { return f.Code == "clear-secret" || rule.NamesSecret(f.Path) }
+func isSecret(f site.Finding) bool { return f.Code == "clear-secret" || cleartext.NamesSecret(f.Path) }
 
 func (p findingsPrinter) print(f site.Finding) {
 	place := ""

@@ -146,5 +146,6 @@ func through(ctx context.Context, n *site.Node, e site.Endpoint, all map[string]
 		return site.Observed{}, err
 	}
 	defer m.Close()
+	engine.Lend(m, e, secrets)
 	return m.Observe(ctx, n, d.Facets())
 }

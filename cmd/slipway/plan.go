@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine"
 	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -68,6 +69,7 @@ func (a *app) plan(ctx context.Context, path string, f planFlags) error {
 	if basis.recorded {
 		daemon := daemonAt(f.state)
 		defer daemon.Close()
+		addContents(&p, r.Site, basis.known, func(node, key string) (item.Content, error) { return daemon.File(ctx, r.Site.Name, node, key) })
 		addDrives(&p, basis.known, func(node string) (site.Closeup, error) { return daemon.Closeup(ctx, r.Site.Name, node) })
 	}
 	p.Forecast = plan.Forecast(r.Site, &p, basis.known, now)
@@ -78,7 +80,7 @@ func (a *app) plan(ctx context.Context, path string, f planFlags) error {
 	view := plan.View{Site: r.Site, Known: basis.known, Now: now, Paint: planPaint(a.out), Width: a.out.Columns()}
 	switch a.output {
 	case "json":
-		err = a.out.JSON(planned{p, set(&p, basis.known), plan.Destroyed(&p, basis.known), unseen})
+		err = a.out.JSON(planned{p, set(&p, basis.known), plan.Destroyed(&p, basis.known), plan.Differences(&p, view), unseen})
 	case "markdown":
 		plan.Comment(a.out.Lines(), &site.Review{Site: r.Site.Name, Plan: p, Findings: r.Findings}, view)
 	default:
@@ -126,7 +128,32 @@ type planned struct {
 	site.Plan
 	Set      string             `json:"set,omitempty"`
 	Destroys []plan.Destruction `json:"destroys,omitempty"`
-	Unseen   []string           `json:"unseen,omitempty"`
+	// Differences are those of files.
+	Differences []plan.Difference `json:"differences,omitempty"`
+	Unseen      []string          `json:"unseen,omitempty"`
+}
+
+// addContents puts what is in the files that a plan changes into what is known: a
+// daemon tells of them one at a time. Of nodes that change alike it is asked of one.
+func addContents(p *site.Plan, s *site.Site, known site.Known, ask func(node, key string) (item.Content, error)) {
+	for _, d := range plan.Differences(p, plan.View{Site: s, Known: known}) {
+		node, key := d.Nodes[0], item.KindFiles+"."+d.Path
+		m := known.Nodes[node]
+		seen, ok := m.Observed.Facets[site.FacetConfig]
+		if _, told := seen.Contents[key]; !ok || told || d.Text != "" {
+			continue
+		}
+		c, err := ask(node, key)
+		if err != nil {
+			continue // the plan says that it was not read
+		}
+		seen.Contents = maps.Clone(seen.Contents)
+		if seen.Contents == nil {
+			seen.Contents = map[string]item.Content{}
+		}
+		seen.Contents[key] = c
+		m.Observed.Facets[site.FacetConfig] = seen
+	}
 }
 
 func set(p *site.Plan, k site.Known) string {

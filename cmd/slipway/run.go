@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/artifact"
 	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/engine/design"
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/repo"
 	"github.com/slipway-gitops/slipway/engine/secret"
@@ -336,6 +337,13 @@ func (k keeper) Closeup(ctx context.Context, name, node string) (site.Closeup, e
 		return site.Closeup{}, err
 	}
 	return k.engine.Closeup(ctx, node)
+}
+
+func (k keeper) File(_ context.Context, name, node, key string) (item.Content, error) {
+	if err := k.mine(name); err != nil {
+		return item.Content{}, err
+	}
+	return k.engine.File(node, key)
 }
 
 func (k keeper) Console(ctx context.Context, name, node string) ([]byte, error) {

@@ -217,6 +217,7 @@ func planPaint(s *screen) plan.Paint {
 	return plan.Paint{
 		Bold: paint(s, text.Bold), Dim: paint(s, text.Faint), Online: paint(s, text.FgGreen),
 		Reboot: paint(s, text.FgYellow), Destructive: paint(s, text.FgRed, text.Bold),
+		Added: paint(s, text.FgGreen), Removed: paint(s, text.FgRed),
 	}
 }
 

@@ -235,6 +235,16 @@ func (s *Store) Reader(digest string) (*os.File, Info, error) {
 	return f, i, nil
 }
 
+// Content gives the bytes of a file, and how many they are. Its error wraps ErrNotFound
+// when the store does not have it.
+func (s *Store) Content(digest string) (io.ReadCloser, int64, error) {
+	f, i, err := s.Reader(digest)
+	if err != nil {
+		return nil, 0, err
+	}
+	return f, i.Size, nil
+}
+
 // Use notes that a file is needed now.
 func (s *Store) Use(digest string) {
 	s.mu.Lock()

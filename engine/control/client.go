@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -81,6 +82,14 @@ func (c *Client) Closeup(ctx context.Context, siteName, node string) (site.Close
 	var closeup site.Closeup
 	_, err := c.ask(ctx, "node", url.Values{"site": {siteName}, "node": {node}}, "", &closeup)
 	return closeup, err
+}
+
+// File is what is in a file of a node's system, by its key ("files./etc/motd"), as far
+// as it may be shown.
+func (c *Client) File(ctx context.Context, siteName, node, key string) (item.Content, error) {
+	var content item.Content
+	_, err := c.ask(ctx, "file", url.Values{"site": {siteName}, "node": {node}, "key": {key}}, "", &content)
+	return content, err
 }
 
 // Console is the last of what a node's machine wrote to its serial console.

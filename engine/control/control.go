@@ -11,6 +11,8 @@
 //	                            the last events of a node, or of the site
 //	GET  /v1/node?site=NAME&node=NODE
 //	                            all that is known of one node, as site.Closeup
+//	GET  /v1/file?site=NAME&node=NODE&key=KEY
+//	                            what is in a file of the node's system, as item.Content
 //	GET  /v1/console?site=NAME&node=NODE
 //	                            the last of what the node's machine wrote to its
 //	                            serial console, as bytes in base64
@@ -35,6 +37,7 @@ import (
 	"path/filepath"
 
 	"github.com/slipway-gitops/slipway/engine/artifact"
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -52,6 +55,9 @@ type Daemon interface {
 	// History are the last events of a node, oldest first; without a node
 	// those of the site itself.
 	History(ctx context.Context, siteName, node string) ([]site.Event, error)
+	// File is what is in a file of a node's system, by its key, as far as it may be
+	// shown.
+	File(ctx context.Context, siteName, node, key string) (item.Content, error)
 	// Closeup is all that is known of one node, with its inventory.
 	Closeup(ctx context.Context, siteName, node string) (site.Closeup, error)
 	// Console is the last of what a node's machine wrote to its serial console.

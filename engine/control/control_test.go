@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -45,6 +46,13 @@ func (f *fake) Closeup(_ context.Context, siteName, node string) (site.Closeup, 
 		return site.Closeup{}, fmt.Errorf("%w: no node %q", site.ErrNotFound, node)
 	}
 	return site.Closeup{Inventory: &site.Inventory{Model: "R750", Drives: []site.Drive{{Bytes: 1e12}}}}, nil
+}
+
+func (f *fake) File(_ context.Context, _, node, key string) (item.Content, error) {
+	if node != "n1" {
+		return item.Content{}, fmt.Errorf("%w: no node %q", site.ErrNotFound, node)
+	}
+	return item.Content{Text: "of " + key + "\n", Bytes: 9}, nil
 }
 
 func (f *fake) Known(string) (site.Known, error) {
@@ -154,6 +162,10 @@ func TestCallsCross(t *testing.T) {
 	known, err := remote.Known("berlin")
 	if here, _ := f.Known("berlin"); err != nil || !cmp.Equal(known, here) {
 		t.Errorf("known: %v %s", err, cmp.Diff(here, known))
+	}
+	file, err := remote.File(t.Context(), "berlin", "n1", "files./etc/a b&c")
+	if here, _ := f.File(t.Context(), "berlin", "n1", "files./etc/a b&c"); err != nil || file != here {
+		t.Errorf("file: %v %+v", err, file)
 	}
 	f.happens("first")
 	f.happens("second")

@@ -155,6 +155,10 @@ func handler(d Daemon) http.Handler {
 		c, err := d.Closeup(r.Context(), siteName(r), r.URL.Query().Get("node"))
 		answer(w, r, c, err)
 	})
+	mux.HandleFunc("GET /v1/file", func(w http.ResponseWriter, r *http.Request) {
+		content, err := d.File(r.Context(), siteName(r), r.URL.Query().Get("node"), r.URL.Query().Get("key"))
+		answer(w, r, content, err)
+	})
 	mux.HandleFunc("GET /v1/console", func(w http.ResponseWriter, r *http.Request) {
 		text, err := d.Console(r.Context(), siteName(r), r.URL.Query().Get("node"))
 		answer(w, r, text, err)

@@ -24,6 +24,8 @@ type Explanation struct {
 type Value struct {
 	// Path is the value's place in the node, as in "boot.order".
 	Path string `json:"path"`
+	// at are the names that Path is of, which may have dots of their own.
+	at []string
 	Setting
 	// Overrode is what other layers say of the same value, nearest first, the
 	// schema's default last.
@@ -59,7 +61,7 @@ func (e *Evaluator) Explain(ctx context.Context, files fs.FS, siteName, target s
 func (x *Explanation) under(path string) (Explanation, error) {
 	part := Explanation{Node: x.Node}
 	for _, v := range x.Values {
-		if within(v.Path, path) {
+		if v.within(path) {
 			part.Values = append(part.Values, v)
 		}
 	}
@@ -69,21 +71,32 @@ func (x *Explanation) under(path string) (Explanation, error) {
 	return part, nil
 }
 
-// within says whether a path is another or below it; an empty one holds all.
-func within(path, other string) bool {
-	return other == "" || path == other || strings.HasPrefix(path, other+".")
+// within says whether a value is at a path or below it; an empty one holds all. The
+// file /etc/motd.d is not within /etc/motd.
+func (v Value) within(path string) bool {
+	size := len(path)
+	if path == "" || v.Path == path {
+		return true
+	}
+	if !strings.HasPrefix(v.Path, path+".") {
+		return false
+	}
+	for _, name := range v.at {
+		if size -= len(name); size == 0 {
+			return true
+		}
+		size-- // the dot
+	}
+	return false
 }
 
 // paths lists the paths of all values, and what leads to them.
 func (x *Explanation) paths() []string {
 	all := map[string]bool{}
 	for _, v := range x.Values {
-		for i, c := range v.Path {
-			if c == '.' {
-				all[v.Path[:i]] = true
-			}
+		for i := range v.at {
+			all[strings.Join(v.at[:i+1], ".")] = true
 		}
-		all[v.Path] = true
 	}
 	return slices.Sorted(maps.Keys(all))
 }
@@ -128,7 +141,7 @@ func explainValue(path []string, layers []*tree, effective *tree) Value {
 			said = append(said, s)
 		}
 	}
-	v := Value{Path: strings.Join(path, "."), Overrode: said}
+	v := Value{Path: strings.Join(path, "."), at: path, Overrode: said}
 	holds := effective.get(path...)
 	if holds == nil { // the nearest layer took it away
 		v.Setting, v.Overrode = said[0], said[1:]

@@ -102,6 +102,39 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// Paths of files have slashes and dots of their own, and one is within another only if
+// the design has it so.
+func TestExplainFiles(t *testing.T) {
+	files := repository(map[string]string{"site.cue": layered + `
+nodes: n1: system: files: {
+	"/etc/motd": {content: "a", mode: "0600"}
+	"/etc/motd.d": content: "b"
+	"/etc/motd.e/x.conf": content: "c"
+}
+`})
+	e := newEvaluator(t, Limits{})
+	for target, want := range map[string]string{
+		"n1.system.files./etc/motd":          "system.files./etc/motd.content, system.files./etc/motd.mode",
+		"n1.system.files./etc/motd.mode":     "system.files./etc/motd.mode",
+		"n1.system.files./etc/motd.d":        "system.files./etc/motd.d.content",
+		"n1.system.files./etc/motd.e/x.conf": "system.files./etc/motd.e/x.conf.content",
+		"n1.system.files./etc/motd.e/x":      "",
+		"n1.system.files./etc":               "",
+	} {
+		x, r, err := e.Explain(t.Context(), files, "", target)
+		if (err == nil) != (want != "") || r.Site == nil {
+			t.Fatalf("%s: %v\n%s", target, err, describe(r.Findings))
+		}
+		var paths []string
+		for _, v := range x.Values {
+			paths = append(paths, v.Path)
+		}
+		if got := strings.Join(paths, ", "); got != want {
+			t.Errorf("%s: got %s, want %s", target, got, want)
+		}
+	}
+}
+
 func TestExplainWhatIsNotThere(t *testing.T) {
 	e := newEvaluator(t, Limits{})
 	files := repository(map[string]string{"site.cue": layered})

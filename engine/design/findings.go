@@ -10,7 +10,7 @@ import (
 
 	"cuelang.org/go/cue"
 
-	"github.com/slipway-gitops/slipway/engine/design/rule"
+	"github.com/slipway-gitops/slipway/engine/cleartext"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -36,7 +36,7 @@ func (f *findings) add(found ...site.Finding) {
 		f.seen = map[findingKey]bool{}
 	}
 	for _, x := range found {
-		x = rule.Discreet(x)
+		x = cleartext.Discreet(x)
 		key := findingKey{x.Code, x.File, x.Message, x.Node, x.Line, x.Col}
 		if f.seen[key] {
 			continue

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/item"
@@ -166,6 +167,21 @@ type Certifier interface {
 	// its first use: "sha256:" and hex digits. It is empty before, and where
 	// the certificate is verified otherwise. It sends nothing.
 	Certificate() string
+}
+
+// Keyholder is a Machine that sets passwords inside the system, which a design names as
+// credentials.
+type Keyholder interface {
+	// Credentials gives what the values come from. It is asked whenever one is
+	// needed, refuses a credential that is not for the machine, and sends nothing.
+	Credentials(get func(name string) (secret.Value, error))
+}
+
+// Supplied is a Machine that puts artifacts into files of the system.
+type Supplied interface {
+	// Supply gives where the bytes of an artifact come from, by its SHA-256, and how
+	// many they are. It sends nothing.
+	Supply(open func(sha256 string) (io.ReadCloser, int64, error))
 }
 
 // Seeder is a Machine whose installation puts the disk of an installed system

@@ -33,9 +33,12 @@ const (
 // File is the body of a file.
 type File struct {
 	Content []byte `json:"content,omitempty"`
-	Mode    string `json:"mode"` // "0644"
-	Owner   string `json:"owner"`
-	Group   string `json:"group"`
+	// Artifact is the SHA-256, in lower-case hex, of a content that is not in the body:
+	// the daemon sends it when the machine asks for it.
+	Artifact string `json:"artifact,omitempty"`
+	Mode     string `json:"mode"` // "0644"
+	Owner    string `json:"owner"`
+	Group    string `json:"group"`
 }
 
 // Unit is the body of a systemd unit.
@@ -50,10 +53,34 @@ type User struct {
 	Shell  string   `json:"shell,omitempty"`
 	Keys   []string `json:"keys,omitempty"`
 	// Password is a hash as crypt(5) has it, and a secret: it is in no log and in
-	// no file but shadow(5).
+	// no file but shadow(5). The daemon computes it right before it is set.
 	Password string `json:"password,omitempty"`
 	Sudo     bool   `json:"sudo,omitempty"`
 }
+
+// Hash tells whether a password has a hash in shadow(5), without the hash: the setting
+// that it was computed with, "$6$SALT", and Digest of the whole.
+type Hash struct {
+	Setting string `json:"setting"`
+	Digest  string `json:"digest"`
+}
+
+// HashOf is that of a hash as crypt(5) has it; false for what is none, such as a
+// locked password.
+func HashOf(hash string) (Hash, bool) {
+	end := strings.LastIndexByte(hash, '$')
+	if end <= 0 || hash[0] != '$' {
+		return Hash{}, false
+	}
+	return Hash{Setting: hash[:end], Digest: Digest([]byte(hash))}, true
+}
+
+// The values that the field "password" of an account has where a credential is
+// designed, beside "none" and "locked". No digest of a password is among them.
+const OtherPassword = "another one"
+
+// PasswordOf is that of an account whose password is the value of a credential.
+func PasswordOf(credential string) string { return "that of credential " + credential }
 
 // Time is the body of the clock.
 type Time struct {

@@ -16,8 +16,8 @@ func New(key string, fields map[string]string, body any) Item {
 	return i
 }
 
-// Fields are what is to be true of an account. Whether it has a password is no
-// field: it is compared where it is.
+// Fields are what is to be true of an account. Its password is
+// none of them: a design adds that as PasswordOf, and a request the digest of the hash.
 func (u User) Fields() map[string]string {
 	fields := map[string]string{"state": Present}
 	if u.UID != nil {
@@ -80,7 +80,11 @@ func (p Patch) Fields() map[string]string {
 
 // Fields are what is to be true of a file.
 func (f File) Fields() map[string]string {
-	return map[string]string{"state": Present, "content": Digest(f.Content), "mode": f.Mode, "owner": f.Owner + ":" + f.Group}
+	content := Digest(f.Content)
+	if f.Artifact != "" {
+		content = DigestOf(f.Artifact)
+	}
+	return map[string]string{"state": Present, "content": content, "mode": f.Mode, "owner": f.Owner + ":" + f.Group}
 }
 
 func set(fields map[string]string, name, value string) {

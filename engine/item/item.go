@@ -98,6 +98,9 @@ func Digest(content []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:16])
 }
 
+// DigestOf is Digest of a content whose SHA-256 is known, in lower-case hex.
+func DigestOf(sha256 string) string { return "sha256:" + sha256[:min(len(sha256), 32)] }
+
 // List is the canonical text of a list whose order says nothing: sorted, without
 // duplicates, with ", " between.
 func List(all []string) string {

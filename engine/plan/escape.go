@@ -80,6 +80,26 @@ func begins(text []rune, next rune) bool {
 	return false
 }
 
+// fenced is a block of printable lines as code. Nothing in it ends the block: its
+// fence is longer than any run of backticks there (CommonMark 4.5). A last line
+// stands for what is beyond mostLines.
+func fenced(language, text string) string {
+	const mostLines = 200
+	run, longest := 0, 2
+	for _, r := range text {
+		if run++; r != '`' {
+			run = 0
+		}
+		longest = max(longest, run)
+	}
+	lines := strings.SplitAfter(strings.TrimSuffix(text, "\n")+"\n", "\n")
+	if more := len(lines) - 1 - mostLines; more > 0 {
+		lines = append(lines[:mostLines], fmt.Sprintf("… %d more lines\n", more))
+	}
+	fence := strings.Repeat("`", longest+1)
+	return fence + language + "\n" + strings.Join(lines, "") + fence + "\n"
+}
+
 // shorten cuts a long text.
 func shorten(s string) string {
 	if len(s) <= longestText || utf8.RuneCountInString(s) <= longestText {

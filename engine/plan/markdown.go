@@ -33,6 +33,7 @@ func Comment(w io.Writer, r *site.Review, v View) (whole bool) {
 			break
 		}
 	}
+	c.differences()
 	io.WriteString(w, strings.TrimRight(c.text.String(), "\n")+"\n"+c.missing()+c.stands())
 	return !c.unnamed
 }
@@ -728,6 +729,27 @@ func (c *comment) step(s site.Step, nodes int) string {
 		b.WriteString("  - " + escape(undo(s)) + "\n")
 	}
 	return b.String()
+}
+
+// differences are those of files, folded, as far as there is room for them beside all
+// else.
+func (c *comment) differences() {
+	if !c.tier.details {
+		return
+	}
+	for _, d := range Differences(&c.review.Plan, c.view) {
+		on := escape(d.Nodes[0])
+		if n := len(d.Nodes); n > 1 {
+			on = count(n, "machine")
+		}
+		part := fmt.Sprintf("<details><summary>Difference of %s on %s</summary>\n\n", literal(d.Path), on)
+		if d.Text == "" {
+			part += "Not shown (" + d.sizes() + "): " + escape(d.Why) + ".\n"
+		} else {
+			part += fenced("diff", d.Text)
+		}
+		c.add("differences of files", part+"\n</details>\n\n")
+	}
 }
 
 func (c *comment) removes() {

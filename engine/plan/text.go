@@ -16,6 +16,7 @@ import (
 // Paint colours text by what it stands for; the zero Paint leaves it plain.
 type Paint struct {
 	Bold, Dim, Online, Reboot, Destructive func(string) string
+	Added, Removed                         func(string) string // lines of a file
 }
 
 func (c Paint) with(f func(string) string, s string) string {
@@ -43,6 +44,9 @@ type View struct {
 	Known site.Known
 	Now   time.Time
 	Paint Paint
+	// Before is the design in force, whose files are those of the machines that are
+	// as designed; nil where it is not known.
+	Before *site.Site
 	// Width is how wide the picture of the order may be; without one there is
 	// a list in its place.
 	Width int
@@ -60,7 +64,10 @@ func Text(w io.Writer, p *site.Plan, v View) {
 			never++
 		}
 	}
-	Nodes(w, p.Nodes, v.Now, v.Paint)
+	f := newFiles(v)
+	for _, g := range group(p.Nodes) {
+		g.write(w, f)
+	}
 	for _, r := range p.Removes {
 		fmt.Fprintf(w, "%s\n  - leaves the design; its machine is left as it is\n", v.Paint.with(v.Paint.Bold, r.Node))
 		if r.Held != "" {
@@ -100,10 +107,12 @@ func notActedOn(p *site.Plan) []site.Unacted {
 	return site.GroupUnacted(all)
 }
 
-// Nodes writes what is to be done to nodes, those with the same steps together.
+// Nodes writes what is to be done to nodes, those with the same steps together, and
+// without the differences of files.
 func Nodes(w io.Writer, nodes []site.NodePlan, now time.Time, paint Paint) {
+	f := newFiles(View{Now: now, Paint: paint})
 	for _, g := range group(nodes) {
-		g.write(w, now, paint)
+		g.write(w, f)
 	}
 }
 
@@ -174,10 +183,11 @@ func key(n site.NodePlan) string {
 	return strings.Join(parts, "\x00")
 }
 
-func (g nodeGroup) write(w io.Writer, now time.Time, paint Paint) {
-	fmt.Fprintln(w, paint.with(paint.Bold, g.head(5))+paint.with(paint.Dim, seenAgo(g, now)))
+func (g nodeGroup) write(w io.Writer, f *files) {
+	paint := f.Paint
+	fmt.Fprintln(w, paint.with(paint.Bold, g.head(5))+paint.with(paint.Dim, seenAgo(g, f.Now)))
 	for _, s := range g.first.Steps {
-		writeStep(w, s, len(g.names), paint)
+		writeStep(w, s, g.nodes, f)
 	}
 	if len(g.first.Steps) > 1 {
 		fmt.Fprintf(w, "  about %s in all\n", Brief(g.first.Expect))
@@ -218,14 +228,18 @@ func seenAgo(g nodeGroup, now time.Time) string {
 
 var signs = map[site.Impact]string{site.ImpactNone: "~", site.ImpactOnline: "~", site.ImpactReboot: "!", site.ImpactDestructive: "✗"}
 
-func writeStep(w io.Writer, s site.Step, nodes int, paint Paint) {
+func writeStep(w io.Writer, s site.Step, nodes []site.NodePlan, f *files) {
+	paint := f.Paint
 	fmt.Fprintf(w, "  %s  %s, about %s; %s%s\n", paint.impact(s.Impact, signs[s.Impact]+" "+string(s.Action)), s.Impact, Brief(s.Expect), site.Printable(s.Reason), serves(s))
 	for _, c := range s.Changes {
 		fmt.Fprintf(w, "      %s: %s → %s", site.Printable(c.Name()), site.Printable(orNone(c.Have)), site.Printable(orNone(c.Want)))
-		if o := origins(c, s.Node, nodes); o != "" {
+		if o := origins(c, s.Node, len(nodes)); o != "" {
 			fmt.Fprint(w, paint.with(paint.Dim, "   "+site.Printable(o)))
 		}
 		fmt.Fprintln(w)
+		if d, ok := f.difference(nodes, c); ok {
+			d.write(w, "          ", paint)
+		}
 	}
 	if s.Undo != "" {
 		fmt.Fprintf(w, "      %s\n", paint.with(paint.Dim, site.Printable(undo(s))))

@@ -23,11 +23,12 @@ const (
 	GitHub  Use = "github"  // uses GitHub's API, and its Git with the same token
 	Webhook Use = "webhook" // verifies the webhooks that GitHub sends
 	Notify  Use = "notify"  // signs notifications
+	Account Use = "account" // sets it as the password of accounts of installed systems
 )
 
 // usual are the ports of each use where a file has no "ports:" line.
 var usual = map[Use][]uint16{
-	Redfish: {443}, SSH: {22}, Libvirt: {22, 16514}, Git: {22, 443}, GitHub: {443}, Webhook: {443}, Notify: {443},
+	Redfish: {443}, SSH: {22}, Libvirt: {22, 16514}, Git: {22, 443}, GitHub: {443}, Webhook: {443}, Notify: {443}, Account: {22},
 }
 
 // Request asks for a secret: by what it would be sent, and where to.
@@ -70,7 +71,7 @@ func ForEndpoint(name, endpoint string) (Request, error) {
 // portRange are ports, both ends included.
 type portRange struct{ first, last uint16 }
 
-const whichUse = "write what sends the secret: redfish, ssh, libvirt, git, github, webhook or notify"
+const whichUse = "write what sends the secret: redfish, ssh, libvirt, git, github, webhook, notify or account"
 
 var (
 	errUse  = errors.New("is not a use: " + whichUse)

@@ -186,10 +186,22 @@ var siteParts = []struct {
 	facets []Facet
 	of     func(*Site) any
 }{
-	{"artifacts", []Facet{FacetFirmware}, func(s *Site) any { return s.Artifacts }},
+	{"artifacts", []Facet{FacetFirmware}, func(s *Site) any { return s.artifactsBesideFiles() }},
 	{"bootActions", nil, func(s *Site) any { return s.BootActions }},
 	{"drivers", nil, func(s *Site) any { return s.Drivers }},
 	{"racks.switches", nil, func(s *Site) any { return s.switches() }},
+}
+
+// artifactsBesideFiles are those that are no content of a file, which is the file's part
+// of the design.
+func (s *Site) artifactsBesideFiles() map[string]*Artifact {
+	all := maps.Clone(s.Artifacts)
+	for _, n := range s.Nodes {
+		for name := range n.References.Artifacts {
+			delete(all, name)
+		}
+	}
+	return all
 }
 
 func (s *Site) switches() (all []string) {
@@ -254,22 +266,6 @@ func (n *Node) partsBeyond(acts map[Facet]bool) []string {
 			if !acts[f] && p.AskedBy(n) && !(p.FirstBoot && n.IsVirtual()) {
 				paths = append(paths, p.Path)
 			}
-		}
-	}
-	return append(paths, n.System.undelivered(acts)...)
-}
-
-// undelivered are the parts of what drivers act on that nobody brings to a
-// machine yet: contents from artifacts, and passwords.
-func (s System) undelivered(acts map[Facet]bool) (paths []string) {
-	for name, f := range s.Files {
-		if acts[FacetConfig] && f.Artifact != "" {
-			paths = append(paths, "system.files."+name+".artifact")
-		}
-	}
-	for name, u := range s.Users {
-		if acts[FacetBase] && u.Password != "" {
-			paths = append(paths, "system.users."+name+".password")
 		}
 	}
 	return paths

@@ -32,7 +32,7 @@ func TestWhatIsNotActedOn(t *testing.T) {
 	virtual := node
 	virtual.Style, virtual.Firmware = site.StyleVirtual, nil
 	partitioned := site.Node{Storage: site.Storage{Disks: map[string]site.Disk{"root": {Table: "gpt"}}, BootDisk: "root"}}
-	undelivered := site.Node{System: site.System{
+	delivered := site.Node{System: site.System{
 		Files: map[string]site.File{"/opt/tool": {Artifact: "tool"}}, Users: map[string]site.User{"ops": {Password: "ops"}},
 	}}
 	for name, c := range map[string]struct {
@@ -50,8 +50,8 @@ func TestWhatIsNotActedOn(t *testing.T) {
 		"a driver for all of storage": {partitioned, []site.Facet{site.FacetStorage}, nil},
 		"drift that nobody looks for": {site.Node{Drift: map[site.Facet]string{site.FacetBIOS: "repair", site.FacetPower: "propose", site.FacetConfig: "report"}},
 			[]site.Facet{site.FacetBIOS, site.FacetPower}, []string{"drift.config", "drift.power"}},
-		"what drivers cannot bring yet": {undelivered, site.InsideFacets, []string{"system.files./opt/tool.artifact", "system.users.ops.password"}},
-		"nothing asked":                 {site.Node{Name: "n1", Power: "on"}, nil, nil},
+		"what takes more than the design": {delivered, site.InsideFacets, nil},
+		"nothing asked":                   {site.Node{Name: "n1", Power: "on"}, nil, nil},
 	} {
 		acts := map[site.Facet]bool{}
 		for _, f := range c.acts {
@@ -81,6 +81,8 @@ func TestWhatOfTheSiteIsNotActedOn(t *testing.T) {
 		{s, []site.Facet{site.FacetConfig, site.FacetPackages}, []string{"artifacts", "bootActions", "drivers", "racks.switches"}},
 		{s, []site.Facet{site.FacetFirmware}, []string{"bootActions", "drivers", "racks.switches"}},
 		{&site.Site{Racks: map[string]*site.Rack{"r2": {}}}, nil, nil},
+		{&site.Site{Artifacts: map[string]*site.Artifact{"tool": {}}, Nodes: map[string]*site.Node{
+			"n1": {References: site.References{Artifacts: map[string]site.Artifact{"tool": {}}}}}}, nil, nil},
 	} {
 		acts := map[site.Facet]bool{}
 		for _, f := range c.acts {

@@ -20,6 +20,8 @@ type References struct {
 	// Texts are what contents of files come to in which {…} stands for values of
 	// the node, by their path in it: "system.files./etc/motd.content".
 	Texts map[string]string `json:"texts,omitempty"`
+	// Artifacts are those that are contents of its files, by name.
+	Artifacts map[string]Artifact `json:"artifacts,omitempty"`
 }
 
 // Items are what the design asks of a facet inside the installed system, in
@@ -37,7 +39,7 @@ func (n *Node) ItemsIn(f Facet, family string) []item.Item {
 	case FacetPackages:
 		items = system.packageItems(family)
 	case FacetConfig:
-		items = system.configItems()
+		items = system.configItems(n.References.Artifacts)
 	case FacetKernel:
 		items = n.Kernel.items(n.Hardware)
 	case FacetNetwork:
@@ -128,7 +130,11 @@ func (u User) item(key string) item.Item {
 		return absent(key)
 	}
 	body := item.User{UID: u.UID, Groups: u.Groups, Shell: u.Shell, Keys: u.Keys, Sudo: u.Sudo}
-	return item.New(key, body.Fields(), body)
+	fields := body.Fields()
+	if u.Password != "" {
+		fields["password"] = item.PasswordOf(u.Password)
+	}
+	return item.New(key, fields, body)
 }
 
 func absent(key string) item.Item {
@@ -169,10 +175,11 @@ func (p Package) item(key string) item.Item {
 	return item.New(key, fields, nil)
 }
 
-func (s System) configItems() (items []item.Item) {
+func (s System) configItems(artifacts map[string]Artifact) (items []item.Item) {
 	for path, f := range s.Files {
-		if f.State == item.Absent || f.Content != nil {
-			items = append(items, f.item(item.KindFiles+"."+path))
+		sha256 := artifacts[f.Artifact].SHA256
+		if f.State == item.Absent || f.Content != nil || sha256 != "" {
+			items = append(items, f.item(item.KindFiles+"."+path, sha256))
 		}
 	}
 	for name, u := range s.Units {
@@ -191,12 +198,16 @@ func (s System) configItems() (items []item.Item) {
 	return items
 }
 
-func (f File) item(key string) item.Item {
+// item asks for a file; the SHA-256 is that of its artifact, empty without one.
+func (f File) item(key, sha256 string) item.Item {
 	if f.State == item.Absent {
 		return absent(key)
 	}
 	body := item.File{
-		Content: []byte(*f.Content), Mode: cmp.Or(f.Mode, "0644"), Owner: cmp.Or(f.Owner, "root"), Group: cmp.Or(f.Group, "root"),
+		Artifact: sha256, Mode: cmp.Or(f.Mode, "0644"), Owner: cmp.Or(f.Owner, "root"), Group: cmp.Or(f.Group, "root"),
+	}
+	if f.Content != nil {
+		body.Content = []byte(*f.Content)
 	}
 	return item.New(key, body.Fields(), body)
 }

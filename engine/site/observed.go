@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/bios"
+	"github.com/slipway-gitops/slipway/engine/item"
 )
 
 // Values are a facet's fields in canonical form, by field name.
@@ -52,6 +53,9 @@ type FacetState struct {
 	// Waits says what must happen before all of it has its effect: WaitsReboot, or
 	// empty.
 	Waits string `json:"waits,omitempty"`
+	// Contents are those of public files that differ from the design, by key. They are
+	// for people who look at the difference now, and so in no record and no status.
+	Contents map[string]item.Content `json:"-"`
 	// System is the installed system that a facet inside it was seen in; nil for
 	// other facets.
 	System *Platform `json:"system,omitempty"`

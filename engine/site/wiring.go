@@ -22,6 +22,19 @@ func (s *Site) ReferencesOf(n *Node) References {
 			r.Links = links
 		}
 	}
+	systems := slices.AppendSeq([]System{n.System}, maps.Values(n.Families))
+	for _, system := range systems {
+		for _, f := range system.Files {
+			a := s.Artifacts[f.Artifact]
+			if a == nil {
+				continue // a rule finds a name that stands for nothing
+			}
+			if r.Artifacts == nil {
+				r.Artifacts = map[string]Artifact{}
+			}
+			r.Artifacts[f.Artifact] = *a
+		}
+	}
 	return r
 }
 

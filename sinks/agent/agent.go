@@ -8,6 +8,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/url"
 	"strings"
 	"sync"
@@ -86,6 +87,12 @@ type machine struct {
 	term     uint64
 	seenTerm uint64 // the highest that the system has told of
 	family   string // of the system, empty before it was seen
+	// credentials gives the values of credentials; hashes are the last hash of the
+	// password of each account, by key.
+	credentials func(name string) (secret.Value, error)
+	hashes      map[string]hashed
+	// supply opens artifacts; nil where there are none.
+	supply func(sha256 string) (io.ReadCloser, int64, error)
 }
 
 // Close has nothing to end: connections end with each look and each step.

@@ -25,6 +25,9 @@ func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, may d
 		return err
 	}
 	items := withEmptied(m.items(n, step.Facet), step)
+	if err := m.givePasswords(items); err != nil {
+		return err
+	}
 	request := wire.Request{Op: wire.OpApply, Node: n.Name, Apply: &wire.Apply{
 		Facet: string(step.Facet), Items: items, Remove: step.Remove, Owned: step.Owned,
 	}}
@@ -76,7 +79,8 @@ func (m *machine) ask(ctx context.Context, n *site.Node, r wire.Request) (a answ
 				accepted = true
 				return m.isNode(n, report)
 			},
-			tell: showProgress(ctx),
+			tell:   showProgress(ctx),
+			supply: m.blobs(r.Apply.Items),
 		})
 		if err != nil && accepted && errors.Is(err, driver.ErrUnreachable) {
 			return a, fmt.Errorf("%w: %w", err, errCut)

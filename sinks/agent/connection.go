@@ -76,6 +76,8 @@ type exchange struct {
 	request *wire.Request
 	accept  func(report []byte) error
 	tell    func(wire.Progress)
+	// supply opens an artifact that the helper wants; nil where it gets none.
+	supply func(wire.Want) (io.ReadCloser, wire.Blob)
 }
 
 // answer is what came behind the report.
@@ -141,7 +143,7 @@ func (c *connection) run(ctx context.Context, x exchange) (report []byte, a answ
 		}
 		send()
 	}
-	a, err = readAnswer(out, x.tell)
+	a, err = readAnswer(out, x, stdin)
 	a.begun = true
 	if err != nil {
 		return report, a, c.lost(ctx, err)
@@ -195,7 +197,7 @@ func readReport(r *bufio.Reader) (report []byte, end string, err error) {
 }
 
 // readAnswer reads frames up to the result, or what was printed instead of them.
-func readAnswer(r *bufio.Reader, tell func(wire.Progress)) (a answer, err error) {
+func readAnswer(r *bufio.Reader, x exchange, in io.Writer) (a answer, err error) {
 	first, err := r.Peek(1)
 	if err == io.EOF {
 		return a, nil
@@ -220,8 +222,12 @@ func readAnswer(r *bufio.Reader, tell func(wire.Progress)) (a answer, err error)
 		case f.Result != nil:
 			a.result = f.Result
 			return a, nil
-		case f.Progress != nil && tell != nil:
-			tell(*f.Progress)
+		case f.Want != nil:
+			if err := x.send(in, *f.Want); err != nil {
+				return a, err
+			}
+		case f.Progress != nil && x.tell != nil:
+			x.tell(*f.Progress)
 		}
 	}
 }

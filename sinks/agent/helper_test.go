@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -568,5 +569,35 @@ func TestConfirmsTheNetwork(t *testing.T) {
 				t.Errorf("the change waits to be confirmed: %v", waits)
 			}
 		})
+	}
+}
+
+// The content of a public file that differs is told with the look, and of another only
+// why not.
+func TestTellsContents(t *testing.T) {
+	h := startHost(t, helperFolder(t, realHelper))
+	m := h.open(t, 1)
+	for name, mode := range map[string]os.FileMode{"public": 0o644, "private": 0o600} {
+		if err := os.WriteFile(filepath.Join(h.root, name), []byte("there\n"), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(h.root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	n := nodeWith(map[string]string{"/public": "designed\n", "/private": "designed\n", "/designed-private": "x"})
+	f := n.System.Files["/designed-private"]
+	f.Mode = "0600"
+	n.System.Files["/designed-private"] = f
+	want := map[string]item.Content{"files./public": {Text: "there\n", Bytes: 6}, "files./private": {Bytes: 6, Withheld: item.NotPublic}}
+	if got := h.see(t, m, n).Contents; !maps.Equal(got, want) {
+		t.Errorf("got %v", got)
+	}
+	for _, path := range []string{"/public", "/private"} {
+		content := "there\n"
+		n.System.Files[path] = site.File{Content: &content}
+	}
+	if got := h.see(t, m, n).Contents; len(got) > 0 {
+		t.Errorf("of files that are as designed: got %v", got)
 	}
 }

@@ -86,6 +86,9 @@ func (m *machine) inside(ctx context.Context, n *site.Node, wanted []site.Facet,
 		case why == nil:
 			m.learn(a.result)
 			fill(&s, a.result, a.result.Facets[string(f)], request.Observe[string(f)])
+			if f == site.FacetBase {
+				m.comparePasswords(&s, m.items(n, f), a.result.Facets[string(f)].Hashes)
+			}
 		case isOwned || !isAbsent || m.asksAny(n, wanted):
 			s.Seen, s.Cannot = time.Time{}, site.Values{} // not seen, so that nobody takes it for a system where nothing is ours
 			for _, i := range m.items(n, f) {
@@ -124,10 +127,25 @@ func fill(s *site.FacetState, r *wire.Result, f wire.Facet, asked []string) {
 		s.Owned = append(s.Owned, site.Printable(key))
 	}
 	s.OwnedDigest = site.Printable(r.Owned)
+	s.Contents = contents(f.Contents, asked)
 	s.Busy = site.Printable(r.Busy)
 	if r.Unconfirmed != "" && s.Busy == "" {
 		s.Busy = fmt.Sprintf("a change of the network is reverted in %d s unless it is confirmed", r.Deadline)
 	}
+}
+
+// contents are those that were asked for, within their bounds.
+func contents(told map[string]item.Content, asked []string) map[string]item.Content {
+	all, size := map[string]item.Content{}, 0
+	for _, key := range asked {
+		c, ok := told[key]
+		if size += len(c.Text); !ok || size > item.MaxShownAll || len(c.Text) > item.MaxShown || !item.IsText([]byte(c.Text)) {
+			continue
+		}
+		c.Withheld = site.Printable(c.Withheld[:min(len(c.Withheld), maxValue)])
+		all[key] = c
+	}
+	return all
 }
 
 func bounded(all map[string]string) site.Values {
@@ -147,9 +165,27 @@ func bounded(all map[string]string) site.Values {
 func (m *machine) observeRequest(n *site.Node, facets []site.Facet) wire.Request {
 	r := wire.Request{Op: wire.OpObserve, Node: n.Name, Observe: map[string][]string{}}
 	for _, f := range facets {
-		r.Observe[string(f)] = item.Keys(m.items(n, f))
+		items := m.items(n, f)
+		r.Observe[string(f)] = item.Keys(items)
+		if f == site.FacetConfig {
+			r.Show = shown(items)
+		}
+		if f == site.FacetBase {
+			r.Hashes = withPassword(items)
+		}
 	}
 	return r
+}
+
+// shown are the digests of the files whose difference may be shown to people.
+func shown(items []item.Item) map[string]string {
+	all := map[string]string{}
+	for _, i := range items {
+		if c, isFile := i.Content(); isFile && c.Withheld == "" {
+			all[i.Key] = i.Fields["content"]
+		}
+	}
+	return all
 }
 
 // needsHelper says whether no helper answered a root who may have one: it is absent,

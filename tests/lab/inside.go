@@ -24,6 +24,8 @@ type inside struct {
 	owned map[string]map[string]map[string]string
 	// pending are the fields of items that the next boot takes over.
 	pending map[string]map[string]map[string]string
+	// bodies are those of the items that were applied last, by key.
+	bodies  map[string]json.RawMessage
 	term    uint64
 	program string // the digest of the program that was pushed
 }
@@ -97,7 +99,9 @@ func (m *Machine) program(in io.Reader, out io.Writer) (status int) {
 		if result.Facets == nil {
 			result.Facets = map[string]wire.Facet{}
 		}
-		result.Facets[facet] = m.in.observe(facet, keys)
+		seen := m.in.observe(facet, keys)
+		m.in.detail(&seen, facet, r)
+		result.Facets[facet] = seen
 	}
 	if wire.Write(out, wire.Frame{Result: &result}) != nil {
 		return 1
@@ -134,6 +138,34 @@ func (in *inside) survey(facets []string) map[string]item.Found {
 	return all
 }
 
+// detail tells what a request asks for beside the fields: of files that differ their
+// contents, and of accounts how their passwords are hashed.
+func (in *inside) detail(seen *wire.Facet, facet string, r wire.Request) {
+	for key, designed := range r.Show {
+		var f item.File
+		have := in.have[facet][key]
+		if json.Unmarshal(in.bodies[key], &f) != nil || have["content"] == designed || have["content"] != item.Digest(f.Content) {
+			continue
+		}
+		if seen.Contents == nil {
+			seen.Contents = map[string]item.Content{}
+		}
+		seen.Contents[key] = item.Show(have["mode"], f.Content)
+	}
+	for _, key := range r.Hashes {
+		var u item.User
+		if json.Unmarshal(in.bodies[key], &u) != nil || in.have[facet][key] == nil {
+			continue
+		}
+		if h, is := item.HashOf(u.Password); is {
+			if seen.Hashes == nil {
+				seen.Hashes = map[string]item.Hash{}
+			}
+			seen.Hashes[key] = h
+		}
+	}
+}
+
 // removable are the keys that may be taken away: none where the lists disagree.
 func (in *inside) removable(a *wire.Apply) []string {
 	if a.Owned != in.digest() {
@@ -151,7 +183,11 @@ func (in *inside) apply(facet string, items []item.Item, remove []string) {
 			(*m)[facet] = map[string]map[string]string{}
 		}
 	}
+	if in.bodies == nil {
+		in.bodies = map[string]json.RawMessage{}
+	}
 	for _, i := range items {
+		in.bodies[i.Key] = i.Body
 		if maps.Equal(in.have[facet][i.Key], i.Fields) {
 			continue
 		}

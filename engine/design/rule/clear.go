@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/slipway-gitops/slipway/engine/cleartext"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -66,7 +67,7 @@ func (x *search) look(at *step, v reflect.Value) {
 	case reflect.String:
 		x.text(at, v.String())
 	case reflect.Int64, reflect.Float64:
-		if at.own && NamesSecret(at.name) {
+		if at.own && cleartext.NamesSecret(at.name) {
 			x.text(at, fmt.Sprint(v.Interface()))
 		}
 	case reflect.Pointer, reflect.Interface:
@@ -92,12 +93,12 @@ func (x *search) look(at *step, v reflect.Value) {
 func (x *search) text(at *step, text string) {
 	what := ""
 	switch {
-	case at.own && NamesSecret(at.name) && isValue(at.name, text):
+	case at.own && cleartext.NamesSecret(at.name) && cleartext.IsValue(at.name, text):
 		what = fmt.Sprintf("a password or token (%s)", at.name)
 	case !at.own && (at.name == "url" || at.name == "forward"): // their own rules refuse accounts
-		what = secretIn(inURL.ReplaceAllString(text, "://"))
+		what = cleartext.In(cleartext.InURL.ReplaceAllString(text, "://"))
 	default:
-		what = secretIn(text)
+		what = cleartext.In(text)
 	}
 	if what == "" {
 		return

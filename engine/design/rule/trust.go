@@ -6,6 +6,7 @@ import (
 	"encoding/pem"
 	"fmt"
 
+	"github.com/slipway-gitops/slipway/engine/cleartext"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -48,7 +49,7 @@ func caFault(rest []byte) string {
 			return fmt.Sprintf("part %d of trust.ca cannot be read", i)
 		case block == nil:
 			return ""
-		case secretIn(string(rest)) != "":
+		case cleartext.In(string(rest)) != "":
 		case block.Type != "CERTIFICATE":
 			return fmt.Sprintf("part %d of trust.ca is no certificate", i)
 		default:

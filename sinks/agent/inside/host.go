@@ -36,6 +36,15 @@ type Host struct {
 	// LoginKey is the public key that it logged in with, as in authorized_keys(5);
 	// empty where it was something else.
 	LoginKey string
+	// Show are the digests that files are designed with, by their keys, of which the
+	// content is to be told where they have another one.
+	Show map[string]string
+	// Hashes are the keys of the accounts of which the hash of the password is to be
+	// told, as Hash is.
+	Hashes []string
+	// Fetch gives the bytes of an artifact, and how many they are, for a file and where
+	// so many fit. They are not verified yet. Close reads what was left of them.
+	Fetch func(sha256, file string, room int64) (io.ReadCloser, int64, error)
 	// Tell says what is being done, for people.
 	Tell func(text string)
 }
@@ -64,6 +73,8 @@ type Surveyor interface {
 type Seen struct {
 	Have, Pending, Unread, Cannot map[string]string
 	Waits                         string
+	Contents                      map[string]item.Content
+	Hashes                        map[string]item.Hash
 }
 
 // Command is a program to run.

@@ -54,6 +54,12 @@ type Request struct {
 	Observe map[string][]string `json:"observe,omitempty"`
 	// Survey is for OpSurvey: the facets to list.
 	Survey []string `json:"survey,omitempty"`
+	// Show is for OpObserve: the digests that files are designed with, by their keys.
+	// The program tells the content of those that have another one, as far as
+	// item.Show shows it.
+	Show map[string]string `json:"show,omitempty"`
+	// Hashes is for OpObserve: the keys of accounts of which Facet.Hashes tells.
+	Hashes []string `json:"hashes,omitempty"`
 	// Apply is for OpApply.
 	Apply *Apply `json:"apply,omitempty"`
 	// Confirm is for OpConfirm: the name of the change that Result.Unconfirmed gave.
@@ -76,8 +82,26 @@ type Apply struct {
 // Frame is one answer: exactly one of its fields is set, and the last frame has
 // the result.
 type Frame struct {
+	Want     *Want     `json:"want,omitempty"`
 	Progress *Progress `json:"progress,omitempty"`
 	Result   *Result   `json:"result,omitempty"`
+}
+
+// Want asks the daemon for an artifact. The daemon writes a Blob, and behind it the
+// bytes.
+type Want struct {
+	SHA256 string `json:"sha256"`
+	// Room is how many bytes there is room for.
+	Room int64 `json:"room"`
+	// For is the file that it is for.
+	For string `json:"for"`
+}
+
+// Blob is before the bytes of an artifact.
+type Blob struct {
+	Size int64 `json:"size"`
+	// Refused says why no bytes follow; empty where they do.
+	Refused string `json:"refused,omitempty"`
 }
 
 // Progress says what is being done, for people.
@@ -124,6 +148,11 @@ type Facet struct {
 	Waits string `json:"waits,omitempty"`
 	// Pending are fields that have their values after the next boot.
 	Pending map[string]string `json:"pending,omitempty"`
+	// Contents are those of the files that the request asked to show, by key.
+	Contents map[string]item.Content `json:"contents,omitempty"`
+	// Hashes tell the passwords of accounts that the request asked for, by key, as far
+	// as they are set. The daemon compares them and keeps none.
+	Hashes map[string]item.Hash `json:"hashes,omitempty"`
 }
 
 // System is what the program found itself in.

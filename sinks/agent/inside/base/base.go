@@ -52,7 +52,7 @@ type facet struct {
 func (f *facet) Observe(ctx context.Context, h *inside.Host, keys []string) (inside.Seen, error) {
 	j := &job{facet: f, ctx: ctx, h: h}
 	j.once, j.onceSudo = sync.OnceValues(j.accounts), sync.OnceValue(j.cannotSudo)
-	seen := inside.Seen{Have: map[string]string{}, Unread: map[string]string{}, Cannot: map[string]string{}}
+	seen := inside.Seen{Have: map[string]string{}, Unread: map[string]string{}, Cannot: map[string]string{}, Hashes: map[string]item.Hash{}}
 	for _, key := range keys {
 		if err := ctx.Err(); err != nil {
 			return seen, err

@@ -78,6 +78,9 @@ func (j *job) seeUser(seen *inside.Seen, key string) {
 		seen.Unread[key+".password"] = all.hidden.Error()
 	} else {
 		seen.Have[key+".password"] = seenPassword(all.hashes[account], made)
+		if h, is := item.HashOf(all.hashes[account]); is && slices.Contains(j.h.Hashes, key) {
+			seen.Hashes[key] = h
+		}
 	}
 	j.seeKeys(seen, key, l, exact, made)
 }

@@ -36,6 +36,7 @@ type work struct {
 	folders  map[string]bool // that owned items made
 	failures []failure
 	status   []byte // of dpkg, once it was read
+	shown    int    // bytes of contents that are told
 	// reloadFiles says that systemd must read files again that files items changed.
 	reloadFiles bool
 }
@@ -52,6 +53,7 @@ func (f facet) begin(ctx context.Context, h *inside.Host) (*work, error) {
 	t.Before = f.before
 	return &work{ctx: ctx, h: h, tree: t, items: inside.Entries{Owned: h.Owned, Facet: name, Step: f.before}, seen: inside.Seen{
 		Have: map[string]string{}, Pending: map[string]string{}, Unread: map[string]string{}, Cannot: map[string]string{},
+		Contents: map[string]item.Content{},
 	}}, nil
 }
 

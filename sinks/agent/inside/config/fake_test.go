@@ -78,6 +78,9 @@ func memory(t testing.TB) string {
 		return t.TempDir()
 	}
 	t.Cleanup(func() { os.RemoveAll(root) })
+	if err := os.Chmod(root, 0o755); err != nil { // as a system's is
+		t.Fatal(err)
+	}
 	return root
 }
 

@@ -3,11 +3,14 @@ package config
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
@@ -78,7 +81,7 @@ func (w *work) observeFile(key string) {
 		e, err = w.tree.Look(file)
 	}
 	if err == nil && e.Kind == tree.File {
-		w.seen.Have[item.Name(key, "content")], err = w.tree.Digest(file)
+		w.seen.Have[item.Name(key, "content")], err = w.digest(key, file, e)
 	}
 	var a *accounts
 	if err == nil {
@@ -88,6 +91,9 @@ func (w *work) observeFile(key string) {
 		delete(w.seen.Have, item.Name(key, "content"))
 		w.seen.Unread[key] = err.Error()
 		return
+	}
+	if designed, asked := w.h.Show[key]; asked && e.Kind == tree.File && w.seen.Have[item.Name(key, "content")] != designed {
+		w.show(key, file)
 	}
 	switch e.Kind {
 	case tree.Nothing:
@@ -101,6 +107,107 @@ func (w *work) observeFile(key string) {
 	}
 	w.seen.Have[item.Name(key, "state")] = item.Present
 }
+
+// madeFile is what is kept of a file whose content was an artifact: the digest that was
+// seen when it had that stamp. So what may be large is read once.
+type madeFile struct {
+	Content string `json:"content"`
+	Stamp   string `json:"stamp"`
+}
+
+// digest is item.Digest of a file's content.
+func (w *work) digest(key, file string, e tree.Entry) (string, error) {
+	var made madeFile
+	if w.items.Load(key, nil, &made); made.Stamp == e.Stamp && made.Content != "" {
+		return made.Content, nil
+	}
+	return w.tree.Digest(file)
+}
+
+// putArtifact makes a file whose content the daemon sends where it is not there yet.
+func (w *work) putArtifact(key, file string, e tree.Entry, body item.File, mode uint32, uid, gid int) error {
+	is := ""
+	if e.Kind == tree.File {
+		var err error
+		if is, err = w.digest(key, file, e); err != nil {
+			return err
+		}
+	}
+	want := item.DigestOf(body.Artifact)
+	if is != want || e.Mode != mode || e.UID != uid || e.GID != gid {
+		if err := w.takeFile(key, file, e); err != nil {
+			return err
+		}
+		w.reloadFor(file)
+	}
+	if is != want {
+		if err := w.fetch(file, body.Artifact, mode, uid, gid); err != nil {
+			return err
+		}
+	} else if err := w.setAttributes(file, e, mode, uid, gid); err != nil {
+		return err
+	}
+	if err := w.tree.Sweep(file); err != nil {
+		return err
+	}
+	if _, ours := w.h.Owned.Entry(name, key); !ours {
+		return nil // it was so before Slipway
+	}
+	e, err := w.tree.Look(file)
+	if err != nil {
+		return err
+	}
+	return w.items.Note(key, madeFile{want, e.Stamp})
+}
+
+// fetch puts the bytes of an artifact in the place of a file.
+func (w *work) fetch(file, sha256 string, mode uint32, uid, gid int) error {
+	room, err := w.tree.Room(file)
+	if err != nil {
+		return err
+	}
+	if w.h.Fetch == nil {
+		return &wire.Error{Class: wire.Refused, Text: "nobody sends contents of files here"}
+	}
+	content, size, err := w.h.Fetch(sha256, file, room)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	err = w.tree.PutFrom(file, content, size, sha256, mode, uid, gid)
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("the file system of %s is full: it has no room for %d bytes. Make room; the file is as it was", file, size)}
+	}
+	return err
+}
+
+// show tells the content of a file that differs from the design, as far as it may be
+// shown and as there is room for it.
+func (w *work) show(key, file string) {
+	text, size, err := w.tree.ReadPublic(file, item.MaxShown)
+	c := item.Content{Bytes: size}
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		c.Withheld = item.NotPublic
+	case err != nil:
+		c.Withheld = "it cannot be read: " + err.Error()
+	case size > item.MaxShown:
+		c.Withheld = item.TooLarge(size)
+	case item.Digest(text) != w.seen.Have[item.Name(key, "content")]:
+		c.Withheld = "it was changed while it was read"
+	case bytes.Contains(text, privateKey):
+		c.Withheld = "it holds a private key"
+	case w.shown+len(text) > item.MaxShownAll:
+		c.Withheld = fmt.Sprintf("the files that differ have more than the %d bytes that are shown", item.MaxShownAll)
+	default:
+		c = item.Show("0644", text)
+		w.shown += len(c.Text)
+	}
+	w.seen.Contents[key] = c
+}
+
+// privateKey is in every private key in PEM form.
+var privateKey = []byte("PRIVATE KEY-----")
 
 // kindText tells what is in the place of a file.
 func kindText(e tree.Entry) string {
@@ -151,7 +258,7 @@ func (w *work) kept(file string, e tree.Entry) (place, error) {
 	if err != nil {
 		return p, &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("%v, which is too much to keep. Move it away, then Slipway puts the designed file there", err)}
 	}
-	if p.Secret = bytes.Contains(content, []byte("PRIVATE KEY-----")); !p.Secret {
+	if p.Secret = bytes.Contains(content, privateKey); !p.Secret {
 		p.Content = content
 	}
 	return p, nil
@@ -191,6 +298,11 @@ func (w *work) putFile(file string, content []byte, mode uint32, uid, gid int) e
 	if !same {
 		return w.tree.Put(file, content, mode, uid, gid)
 	}
+	return w.setAttributes(file, e, mode, uid, gid)
+}
+
+// setAttributes sets owner and mode of a file where they are others.
+func (w *work) setAttributes(file string, e tree.Entry, mode uint32, uid, gid int) (err error) {
 	if e.UID != uid || e.GID != gid {
 		if err := w.tree.SetOwner(file, uid, gid); err != nil {
 			return err
@@ -289,6 +401,9 @@ func (w *work) applyFile(i item.Item, absent bool) error {
 	mode, uid, gid, err := w.attributes(body)
 	if err != nil {
 		return err
+	}
+	if body.Artifact != "" {
+		return w.putArtifact(i.Key, file, e, body, mode, uid, gid)
 	}
 	if so, err := w.isFile(file, e, body.Content, mode, uid, gid); err != nil || so {
 		return err

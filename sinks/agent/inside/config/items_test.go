@@ -1,13 +1,20 @@
 package config
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
+	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/iotest"
 
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
@@ -443,4 +450,122 @@ func FuzzShow(f *testing.F) {
 			t.Errorf("%d states", len(states))
 		}
 	})
+}
+
+// The content of a file is told where it differs and everybody may read it, and of
+// what is not told it is said why.
+func TestShowsFilesThatDiffer(t *testing.T) {
+	f := newFake(t)
+	large := strings.Repeat("x\n", item.MaxShown)
+	for path, content := range map[string]string{
+		"/etc/same": "same\n", "/etc/other": "other\n", "/etc/secret": "s3cret\n", "/root/own": "s3cret\n", "/etc/large": large,
+		"/etc/binary": "a\x00b", "/etc/key": "-----BEGIN PRIVATE KEY-----\nMIIB\n",
+	} {
+		f.put(path, content)
+	}
+	if err := errors.Join(os.Chmod(f.host.Path("/etc/secret"), 0o640), os.Chmod(f.host.Path("/root"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	f.link("/etc/link", "/etc/other")
+	f.host.Show = map[string]string{"files./etc/same": item.Digest([]byte("same\n"))}
+	var keys []string
+	for _, path := range []string{"/etc/other", "/etc/secret", "/root/own", "/etc/large", "/etc/binary", "/etc/key", "/etc/link", "/etc/none", "/etc/same"} {
+		keys = append(keys, "files."+path)
+		if path != "/etc/same" {
+			f.host.Show["files."+path] = item.Digest([]byte("designed\n"))
+		}
+	}
+	got := f.observe(append(keys, "files./etc/motd")...).Contents
+	want := map[string]item.Content{
+		"files./etc/other":  {Text: "other\n", Bytes: 6},
+		"files./etc/secret": {Bytes: 7, Withheld: item.NotPublic},
+		"files./root/own":   {Withheld: item.NotPublic},
+		"files./etc/large":  {Bytes: int64(len(large)), Withheld: item.TooLarge(int64(len(large)))},
+		"files./etc/binary": {Bytes: 3, Withheld: "it is no text"},
+		"files./etc/key":    {Bytes: 33, Withheld: "it holds a private key"},
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+// A file whose content is an artifact is fetched once, verified before it takes the
+// place of what is there, and fetched again after somebody changed it.
+func TestArtifacts(t *testing.T) {
+	f := newFake(t)
+	content := strings.Repeat("artifact ", 1000)
+	sum := sha256.Sum256([]byte(content))
+	digest := hex.EncodeToString(sum[:])
+	body := item.File{Artifact: digest, Mode: "0755", Owner: "ops", Group: "root"}
+	items := []item.Item{item.New("files./opt/tool", body.Fields(), body)}
+	var asked []string
+	var comes io.Reader
+	size := int64(len(content))
+	f.host.Fetch = func(sha256, file string, room int64) (io.ReadCloser, int64, error) {
+		if asked = append(asked, sha256+" "+file); room <= 0 {
+			t.Errorf("there is room for %d bytes", room)
+		}
+		return io.NopCloser(comes), size, nil
+	}
+	comes = strings.NewReader(content)
+	for range 2 {
+		if err := f.apply(items); err != nil {
+			t.Fatal(err)
+		}
+		f.reload()
+	}
+	if want := []string{digest + " /opt/tool"}; !slices.Equal(asked, want) || f.read("/opt/tool") != content {
+		t.Errorf("asked %v", asked)
+	}
+
+	f.put("/opt/tool", "changed")
+	if have := f.observe("files./opt/tool").Have["files./opt/tool.content"]; have != item.Digest([]byte("changed")) {
+		t.Errorf("after a change it is %s", have)
+	}
+	for says, c := range map[string]struct {
+		comes io.Reader
+		class string
+	}{
+		"has the digest":     {strings.NewReader(strings.Repeat("Artifact ", 1000)), wire.Failed},
+		"of the 9000 bytes":  {strings.NewReader("arti"), wire.Failed},
+		"is full: it has no": {io.MultiReader(strings.NewReader("arti"), iotest.ErrReader(syscall.ENOSPC)), wire.Refused},
+	} {
+		comes = c.comes
+		if err := f.apply(items); class(err) != c.class || !strings.Contains(fmt.Sprint(err), says) || f.read("/opt/tool") != "changed" {
+			t.Errorf("%s: %v, it has %q", says, err, f.read("/opt/tool"))
+		}
+		if left, _ := filepath.Glob(f.host.Path("/opt/.slipway-*")); len(left) > 0 {
+			t.Errorf("%s: %v is left", says, left)
+		}
+	}
+	comes = strings.NewReader(content)
+	if err := f.apply(items); err != nil || f.read("/opt/tool") != content {
+		t.Errorf("at last: %v", err)
+	}
+	before := f.writes
+	if err := f.apply(items); err != nil || f.writes != before {
+		t.Errorf("again: %v, %d writes", err, f.writes-before)
+	}
+}
+
+// All files together have a bound.
+func TestShowsAFewFiles(t *testing.T) {
+	f := newFake(t)
+	f.host.Show = map[string]string{}
+	var keys []string
+	for i := range 20 {
+		key := fmt.Sprintf("files./etc/f%02d", i)
+		f.put(item.ID(key), strings.Repeat("y", item.MaxShown))
+		keys = append(keys, key)
+		f.host.Show[key] = "other"
+	}
+	all := 0
+	for _, c := range f.observe(keys...).Contents {
+		if all += len(c.Text); c.Text == "" && !strings.Contains(c.Withheld, "more than the 262144 bytes") {
+			t.Errorf("got %+v", c)
+		}
+	}
+	if all != item.MaxShownAll {
+		t.Errorf("%d bytes are told", all)
+	}
 }

@@ -124,6 +124,8 @@ func asAsked(items []item.Item, seen wire.Facet) error {
 			case have == "" && field == "state" && want == item.Absent: // what is not there is left out
 			case seen.Cannot[i.Key] != "":
 				differ = append(differ, fmt.Sprintf("%s: %s", i.Key, seen.Cannot[i.Key]))
+			case field == "password":
+				differ = append(differ, name+" is not the one that was to be set")
 			default:
 				differ = append(differ, fmt.Sprintf("%s is %q and not %q", name, have, want))
 			}

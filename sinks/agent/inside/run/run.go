@@ -71,6 +71,7 @@ func (p *Program) Answer(ctx context.Context, in io.Reader, out io.Writer) error
 	if r.Op == wire.OpObserve || r.Op == wire.OpSurvey {
 		ctx = untilHangup(ctx, in)
 	}
+	p.Host.Fetch = fetcher(in, out)
 	result := p.do(ctx, r)
 	if err := wire.Write(out, wire.Frame{Result: &result}); err == nil {
 		return nil
@@ -78,6 +79,32 @@ func (p *Program) Answer(ctx context.Context, in io.Reader, out io.Writer) error
 	// What was seen may be over the bounds of a frame.
 	return wire.Write(out, wire.Frame{Result: &wire.Result{Owned: result.Owned, Term: result.Term, Unconfirmed: result.Unconfirmed,
 		Deadline: result.Deadline, Error: failed("what the system tells of itself is over the bounds of an answer")}})
+}
+
+// fetcher asks the daemon for artifacts, one at a time.
+func fetcher(in io.Reader, out io.Writer) func(sha256, file string, room int64) (io.ReadCloser, int64, error) {
+	return func(sha256, file string, room int64) (io.ReadCloser, int64, error) {
+		if err := wire.Write(out, wire.Frame{Want: &wire.Want{SHA256: sha256, Room: room, For: file}}); err != nil {
+			return nil, 0, fmt.Errorf("ask for the content of %s: %w", file, err)
+		}
+		var b wire.Blob
+		if err := wire.Read(in, &b); err != nil {
+			return nil, 0, fmt.Errorf("the content of %s did not come: %w", file, err)
+		}
+		if b.Refused != "" {
+			return nil, 0, refused("%s", b.Refused)
+		}
+		return &blob{io.LimitedReader{R: in, N: b.Size}}, b.Size, nil
+	}
+}
+
+// blob are the bytes of an artifact. What nobody wanted of them is read at the end:
+// something else may follow.
+type blob struct{ io.LimitedReader }
+
+func (b *blob) Close() error {
+	_, err := io.Copy(io.Discard, &b.LimitedReader)
+	return err
 }
 
 // untilHangup is a context that ends when the other side is gone. A look is of no
@@ -123,6 +150,7 @@ func (p *Program) do(ctx context.Context, r wire.Request) (result wire.Result) {
 		result.Error = asError(err)
 		return result
 	}
+	p.Host.Show, p.Host.Hashes = r.Show, r.Hashes
 	switch r.Op {
 	case wire.OpObserve:
 		err = p.observeAll(ctx, r.Observe, &result)

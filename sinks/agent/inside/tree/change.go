@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -30,6 +32,49 @@ func temporary(at string) string {
 // folders above it.
 func (t *Tree) Put(name string, content []byte, mode uint32, uid, gid int) error {
 	return t.replace(name, func(at string) error { return t.write(at, content, mode, uid, gid) })
+}
+
+// PutFrom puts a file with a content that is read, and that must have a SHA-256, in the
+// place of a file or a link. The file is as it was where it has another one.
+func (t *Tree) PutFrom(name string, content io.Reader, size int64, digest string, mode uint32, uid, gid int) error {
+	return t.replace(name, func(at string) error {
+		return t.writeFrom(at, mode, uid, gid, func(w io.Writer) error {
+			sum := sha256.New()
+			got, err := io.Copy(io.MultiWriter(w, sum), content)
+			switch is := hex.EncodeToString(sum.Sum(nil)); {
+			case err != nil:
+				return err
+			case got != size:
+				return fmt.Errorf("%d of the %d bytes of %s came: %w", got, size, name, io.ErrUnexpectedEOF)
+			case is != digest:
+				return fmt.Errorf("what came for %s has the digest %s and not %s", name, is, digest)
+			}
+			return nil
+		})
+	})
+}
+
+// Room is how many bytes fit on the file system on which a path is, or will be.
+func (t *Tree) Room(name string) (int64, error) {
+	for folder := path.Dir(name); ; folder = path.Dir(folder) {
+		at, err := t.Resolve(folder, true)
+		if err != nil {
+			return 0, err
+		}
+		f, err := t.root.Open(at)
+		if errors.Is(err, fs.ErrNotExist) && folder != "/" {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		defer f.Close()
+		var s syscall.Statfs_t
+		if err := syscall.Fstatfs(int(f.Fd()), &s); err != nil {
+			return 0, err
+		}
+		return int64(s.Bavail) * int64(s.Bsize), nil
+	}
 }
 
 // PutLink puts a symbolic link at a path, in the place of a file or a link.
@@ -75,11 +120,18 @@ func (t *Tree) replace(name string, make func(at string) error) (err error) {
 }
 
 func (t *Tree) write(at string, content []byte, mode uint32, uid, gid int) error {
+	return t.writeFrom(at, mode, uid, gid, func(w io.Writer) error {
+		_, err := w.Write(content)
+		return err
+	})
+}
+
+func (t *Tree) writeFrom(at string, mode uint32, uid, gid int, fill func(io.Writer) error) error {
 	f, err := t.root.OpenFile(at, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(content)
+	err = fill(f)
 	if err == nil {
 		err = f.Chown(uid, gid)
 	}

@@ -58,6 +58,8 @@ type Entry struct {
 	Mode     uint32 // permissions, setuid, setgid and sticky bit
 	UID, GID int
 	Size     int64
+	// Stamp is another one after each change of a file's content or attributes.
+	Stamp string
 }
 
 // ModeText is a mode in the form that designs have: "0644".
@@ -143,7 +145,8 @@ func (t *Tree) look(at string) (Entry, error) {
 		return Entry{}, err
 	}
 	stat := info.Sys().(*syscall.Stat_t)
-	e := Entry{Kind: kind(info.Mode()), Mode: stat.Mode & 0o7777, UID: int(stat.Uid), GID: int(stat.Gid), Size: info.Size()}
+	e := Entry{Kind: kind(info.Mode()), Mode: stat.Mode & 0o7777, UID: int(stat.Uid), GID: int(stat.Gid), Size: info.Size(),
+		Stamp: fmt.Sprintf("%d:%d:%d:%d:%d", stat.Dev, stat.Ino, stat.Size, syscall.TimespecToNsec(stat.Mtim), syscall.TimespecToNsec(stat.Ctim))}
 	if e.Kind == Link {
 		e.Target, err = t.root.Readlink(at)
 	}
@@ -182,6 +185,47 @@ func (t *Tree) Read(name string, max int64) ([]byte, error) {
 		return nil, err
 	}
 	return text, nil
+}
+
+// ReadPublic reads a regular file that everybody on the system may read: by its own
+// permissions and by those of the folders that it is in. Otherwise it gives
+// fs.ErrPermission. Of a file with more than max bytes it gives its size alone.
+func (t *Tree) ReadPublic(name string, max int64) (text []byte, size int64, err error) {
+	at, err := t.Resolve(name, true)
+	if err != nil {
+		return nil, 0, err
+	}
+	for folder := path.Dir(at); ; folder = path.Dir(folder) {
+		info, err := t.root.Lstat(folder)
+		if err != nil {
+			return nil, 0, err
+		}
+		if info.Mode().Perm()&0o001 == 0 {
+			return nil, 0, fs.ErrPermission
+		}
+		if folder == "." {
+			break
+		}
+	}
+	f, err := t.open(name)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case info.Mode().Perm()&0o004 == 0:
+		return nil, info.Size(), fs.ErrPermission
+	case info.Size() > max:
+		return nil, info.Size(), nil
+	}
+	text, err = io.ReadAll(io.LimitReader(f, max+1))
+	if err == nil && int64(len(text)) > max { // it grows
+		return nil, int64(len(text)), nil
+	}
+	return text, int64(len(text)), err
 }
 
 // open opens a regular file and never waits for what a pipe or a device gives.

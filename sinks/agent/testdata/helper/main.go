@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -25,9 +27,13 @@ func main() {
 	flag.Parse()
 	none := empty{}
 	p := run.Program{Host: inside.Real(*root, true), Facets: map[string]inside.Facet{
-		"config": files{}, "base": none, "network": network{}, "packages": none, "kernel": none,
+		"config": files{}, "base": users{}, "network": network{}, "packages": none, "kernel": none,
 	}}
-	if p.Answer(context.Background(), os.Stdin, os.Stdout) != nil {
+	var in io.Reader = os.Stdin
+	if record, err := os.OpenFile(filepath.Join(*root, "record"), os.O_WRONLY|os.O_APPEND, 0); err == nil {
+		in = io.TeeReader(in, record) // all that it is asked
+	}
+	if p.Answer(context.Background(), in, os.Stdout) != nil {
 		os.Exit(1)
 	}
 }
@@ -39,6 +45,54 @@ func (empty) Observe(context.Context, *inside.Host, []string) (inside.Seen, erro
 }
 
 func (empty) Apply(context.Context, *inside.Host, []item.Item, []string) error { return nil }
+
+// users keeps hashes of passwords as shadow(5) does.
+type users struct{}
+
+func (users) shadow(h *inside.Host) map[string]string {
+	all := map[string]string{}
+	text, _ := os.ReadFile(h.Path("/shadow"))
+	json.Unmarshal(text, &all)
+	return all
+}
+
+func (u users) Observe(_ context.Context, h *inside.Host, keys []string) (inside.Seen, error) {
+	seen := inside.Seen{Have: map[string]string{}, Hashes: map[string]item.Hash{}}
+	all := u.shadow(h)
+	for _, key := range keys {
+		hash, there := all[key]
+		if !there {
+			continue
+		}
+		for field, v := range (item.User{}).Fields() {
+			seen.Have[item.Name(key, field)] = v
+		}
+		seen.Have[key+".password"] = "locked"
+		if is, set := item.HashOf(hash); set {
+			seen.Have[key+".password"] = is.Digest
+			if slices.Contains(h.Hashes, key) {
+				seen.Hashes[key] = is
+			}
+		}
+	}
+	return seen, nil
+}
+
+func (u users) Apply(_ context.Context, h *inside.Host, items []item.Item, _ []string) error {
+	all := u.shadow(h)
+	for _, i := range items {
+		var body item.User
+		if err := json.Unmarshal(i.Body, &body); err != nil {
+			return err
+		}
+		all[i.Key] = body.Password
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	return inside.WriteFile(h.Path("/shadow"), text, 0o600)
+}
 
 // network waits to be confirmed. The MTU says how it misbehaves.
 type network struct{}

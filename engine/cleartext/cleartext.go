@@ -1,4 +1,6 @@
-package rule
+// Package cleartext knows passwords, tokens and private keys that stand in a text
+// for everybody to read, by what they look like.
+package cleartext
 
 import (
 	"bytes"
@@ -20,7 +22,8 @@ type recogniser struct {
 	form *regexp.Regexp
 }
 
-var inURL = regexp.MustCompile(`\b[a-z][a-z0-9+.-]*://[^\s/:@$<{]+:([^\s/@$<{*]+)@`)
+// InURL finds the password of a URL, as its group.
+var InURL = regexp.MustCompile(`\b[a-z][a-z0-9+.-]*://[^\s/:@$<{]+:([^\s/@$<{*]+)@`)
 
 // recognisers are those of what is a secret by itself.
 var recognisers = []recogniser{
@@ -38,7 +41,7 @@ var recognisers = []recogniser{
 	// formats; "GitLab token overview", token prefixes).
 	{"a token", []string{"gh", "glpat-"}, regexp.MustCompile(
 		`\b(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{22,}|glpat-[A-Za-z0-9_-]{20,})`)},
-	{"a URL with a password", []string{"://"}, inURL},
+	{"a URL with a password", []string{"://"}, InURL},
 }
 
 // shortest is less than any recogniser or assignment takes, in bytes.
@@ -51,8 +54,8 @@ func (r recogniser) find(text string) [][]int {
 	return r.form.FindAllStringSubmatchIndex(text, -1)
 }
 
-// secretIn says what kind of secret a text holds; nothing where it holds none.
-func secretIn(text string) string {
+// In says what kind of secret a text holds; nothing where it holds none.
+func In(text string) string {
 	if len(text) < shortest {
 		return ""
 	}
@@ -111,7 +114,7 @@ func assignments(text string) []assigned {
 		}
 		value, bare := text[a.from:a.to], m[12] >= 0
 		a.loose = bare && text[m[4]:m[5]] == ":" && m[7] > m[6] && !strings.ContainsAny(value, "0123456789")
-		if NamesSecret(a.name) && isValue(a.name, value) {
+		if NamesSecret(a.name) && IsValue(a.name, value) {
 			all = append(all, a)
 		}
 	}
@@ -124,10 +127,10 @@ func namesAny(text string) bool {
 	return slices.ContainsFunc([]string{"pass", "secret", "token", "key"}, func(s string) bool { return strings.Contains(text, s) })
 }
 
-// isValue says whether what is assigned can be a secret itself. A password may
+// IsValue says whether what is assigned can be a secret itself. A password may
 // be any word; other names are common enough for words that are none, so that
 // their values must have a digit and some length.
-func isValue(name, value string) bool {
+func IsValue(name, value string) bool {
 	word := strings.ToLower(value)
 	switch {
 	case value == "" || strings.ContainsAny(value[:1], "$<{%/@*-!") || strings.Contains(value, "://"):
@@ -170,7 +173,7 @@ var quotedValue = regexp.MustCompile(`"((?:[^"\\]|\\.)*)"?|'([^'\s]+)'|(?:^|[ \[
 // unquoted is a message about what is at a path, without the values of it.
 func unquoted(path, message string) string {
 	return without(message, quotedValue.FindAllStringSubmatchIndex(message, -1), func(value string) bool {
-		return !strings.HasSuffix(path, value) && isValue(path, value)
+		return !strings.HasSuffix(path, value) && IsValue(path, value)
 	})
 }
 

@@ -1,0 +1,90 @@
+package item
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Content is what is in a file, as far as it may be shown to people.
+type Content struct {
+	Text string `json:"text,omitempty"`
+	// Bytes is how much is in the file, whether or not it is shown.
+	Bytes int64 `json:"bytes,omitempty"`
+	// Withheld says why the text is not shown; empty where Text is all of it.
+	Withheld string `json:"withheld,omitempty"`
+}
+
+// The bounds of what is shown, in bytes: of one file, and of all files that differ
+// in one look at a machine.
+const (
+	MaxShown    = 16 << 10
+	MaxShownAll = 256 << 10
+)
+
+// Show is a content as it may be shown, of a file with such permissions ("0644").
+// What not everybody on the machine may read is shown to nobody.
+func Show(mode string, content []byte) Content {
+	c := Content{Bytes: int64(len(content))}
+	switch {
+	case !IsPublic(mode):
+		c.Withheld = NotPublic
+	case len(content) > MaxShown:
+		c.Withheld = TooLarge(c.Bytes)
+	case !IsText(content):
+		c.Withheld = "it is no text"
+	default:
+		c.Text = string(content)
+	}
+	return c
+}
+
+// Content is what a file is designed to have, as it may be shown; false for what is
+// no file with a content.
+func (i Item) Content() (Content, bool) {
+	if Kind(i.Key) != KindFiles || i.Fields["content"] == "" {
+		return Content{}, false
+	}
+	var f File
+	if json.Unmarshal(i.Body, &f) != nil {
+		return Content{}, false
+	}
+	if f.Artifact != "" {
+		return Content{Withheld: "its content is an artifact"}, true
+	}
+	return Show(i.Fields["mode"], f.Content), true
+}
+
+// Artifact is the SHA-256 of the artifact that is the content of a file, empty for
+// other items.
+func (i Item) Artifact() string {
+	var f File
+	if Kind(i.Key) != KindFiles || json.Unmarshal(i.Body, &f) != nil {
+		return ""
+	}
+	return f.Artifact
+}
+
+// MaxArtifact bounds the artifact that is the content of a file, in bytes.
+const MaxArtifact = 1 << 30
+
+// NotPublic is why a file is not shown that not everybody on the machine may read.
+const NotPublic = "not everybody on the machine may read it"
+
+// TooLarge is why a large file is not shown.
+func TooLarge(size int64) string {
+	return fmt.Sprintf("it has %d bytes, more than the %d that are shown", size, MaxShown)
+}
+
+// IsPublic says whether everybody on the machine may read a file with such
+// permissions.
+func IsPublic(mode string) bool {
+	return mode != "" && strings.ContainsAny(mode[len(mode)-1:], "4567")
+}
+
+// IsText says whether a content is text that can be compared line by line.
+func IsText(content []byte) bool {
+	return utf8.Valid(content) && bytes.IndexByte(content, 0) < 0
+}

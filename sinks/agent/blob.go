@@ -1,0 +1,101 @@
+package agent
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+// Supply implements driver.Supplied.
+func (m *machine) Supply(open func(sha256 string) (io.ReadCloser, int64, error)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.supply = open
+}
+
+// blobs opens artifacts that the helper wants for items, or says why it gets none. What
+// the items do not ask for is nothing that the machine should see.
+func (m *machine) blobs(items []item.Item) func(w wire.Want) (io.ReadCloser, wire.Blob) {
+	return func(w wire.Want) (io.ReadCloser, wire.Blob) {
+		if w.SHA256 == "" || !slices.ContainsFunc(items, func(i item.Item) bool { return i.Artifact() == w.SHA256 }) {
+			return nil, wire.Blob{Refused: site.Printable(w.For) + ": no file of the design has this content"}
+		}
+		return m.blob(w)
+	}
+}
+
+func (m *machine) blob(w wire.Want) (io.ReadCloser, wire.Blob) {
+	m.mu.Lock()
+	open := m.supply
+	m.mu.Unlock()
+	file := site.Printable(w.For)
+	refuse := func(format string, args ...any) (io.ReadCloser, wire.Blob) {
+		return nil, wire.Blob{Refused: file + ": " + fmt.Sprintf(format, args...)}
+	}
+	if open == nil {
+		return refuse("its content is an artifact, and this daemon keeps none")
+	}
+	content, size, err := open(w.SHA256)
+	if err != nil {
+		return refuse("its content is an artifact: %v", err)
+	}
+	switch {
+	case size > item.MaxArtifact:
+		content.Close()
+		return refuse("its content is an artifact of %d bytes, and a file gets at most %d. Put more into a package or into the image", size, int64(item.MaxArtifact))
+	case size > w.Room:
+		content.Close()
+		return refuse("its content has %d bytes, and there is room for %d on its file system. Make room there; the file is as it was", size, w.Room)
+	}
+	return content, wire.Blob{Size: size}
+}
+
+// The steps of what is told while an artifact is sent.
+const tellBlobEvery = 2 * time.Second
+
+// send answers a want. Its error says that the machine waits for bytes that do not come:
+// the connection has to end.
+func (x exchange) send(to io.Writer, w wire.Want) error {
+	var content io.ReadCloser
+	b := wire.Blob{Refused: "no content of a file is sent here"}
+	if x.supply != nil {
+		content, b = x.supply(w)
+	}
+	if wire.Write(to, b) != nil || content == nil {
+		return nil // nobody listens, which the next read tells
+	}
+	defer content.Close()
+	sent := &counted{to: to, told: time.Now(), tell: func(n int64) {
+		if x.tell != nil {
+			x.tell(wire.Progress{Text: fmt.Sprintf("sending the content of %s: %d of %d MB", site.Printable(w.For), n/1e6, b.Size/1e6)})
+		}
+	}}
+	if _, err := io.CopyN(sent, content, b.Size); err != nil && sent.err == nil {
+		return fmt.Errorf("read the content of %s: %w", site.Printable(w.For), err)
+	}
+	return nil // where nobody listens any more, what the helper said is read
+}
+
+// counted tells now and then how much was written.
+type counted struct {
+	to   io.Writer
+	n    int64
+	err  error // of writing
+	told time.Time
+	tell func(n int64)
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	n, err := c.to.Write(p)
+	c.n, c.err = c.n+int64(n), err
+	if time.Since(c.told) > tellBlobEvery {
+		c.told = time.Now()
+		c.tell(c.n)
+	}
+	return n, err
+}

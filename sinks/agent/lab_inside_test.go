@@ -1,0 +1,59 @@
+package agent_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/sinks/agent"
+)
+
+// The laboratory's systems tell contents and hashes as the helper does.
+func TestDetailsOnTheLab(t *testing.T) {
+	folder := t.TempDir()
+	for _, arch := range []string{"amd64", "arm64"} {
+		if err := os.WriteFile(filepath.Join(folder, "slipway-helper-linux-"+arch), []byte(arch), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sub := subject(startLab(t, 1), "m0")
+	d := agent.New(agent.Options{Folder: folder})
+	m, err := d.Open(t.Context(), sub.Endpoint, sub.Secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	m.(driver.Keyholder).Credentials(func(string) (secret.Value, error) { return secret.New("", "correct horse"), nil })
+	see := func(n *site.Node) site.Observed {
+		seen, err := m.Observe(t.Context(), n, d.Facets())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return seen
+	}
+	first, second := "first\n", "second\n"
+	n := &site.Node{Name: "m0", System: site.System{
+		Files: map[string]site.File{"/etc/motd": {Content: &first}}, Users: map[string]site.User{"ops": {Password: "console"}},
+	}}
+	see(n)
+	for f, action := range map[site.Facet]site.Action{site.FacetConfig: site.ActionConfig, site.FacetBase: site.ActionBase} {
+		if err := m.Apply(t.Context(), site.Step{Node: "m0", Facet: f, Action: action}, n, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := see(n)
+	for _, f := range []site.Facet{site.FacetConfig, site.FacetBase} {
+		if !plan.AsDesigned(n, f, seen.Facets[f]) || len(seen.Facets[f].Contents) > 0 {
+			t.Errorf("%s: got %+v", f, seen.Facets[f])
+		}
+	}
+	n.System.Files["/etc/motd"] = site.File{Content: &second}
+	if got := see(n).Facets[site.FacetConfig].Contents["files./etc/motd"]; got != (item.Content{Text: first, Bytes: 6}) {
+		t.Errorf("got %+v", got)
+	}
+}
