@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -137,7 +138,8 @@ func evaluate(e *design.Evaluator, name string, m *metrics.Metrics) func(context
 			return err
 		})
 		if got.Site != nil {
-			got.Findings = append(got.Findings, design.IdleNeeds(got.Site, driver.Serves(drivers(helperFolder())))...)
+			serves := driver.Serves(drivers(helperFolder()))
+			got.Findings = slices.Concat(got.Findings, design.IdleNeeds(got.Site, serves), design.UnseenHealth(got.Site, serves))
 		}
 		return got.Site, got.Findings, err
 	}

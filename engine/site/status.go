@@ -74,6 +74,9 @@ type NodeStatus struct {
 	// Service is whether its system answered when it was last asked; empty without
 	// a way into it.
 	Service Service `json:"service,omitempty"`
+	// SystemHealth is how the system is by the probes of its role; zero without any.
+	// Health above is that of the hardware.
+	SystemHealth SystemHealth `json:"systemHealth,omitzero"`
 	// Binding is how writes to the machine's controller are bound to the machine
 	// that was looked at.
 	Binding Binding `json:"binding,omitempty"`

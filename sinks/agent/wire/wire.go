@@ -49,6 +49,9 @@ type Request struct {
 	// Observe is for OpObserve: the keys of the items that the design asks for, by
 	// facet. The program tells of them and of all that it owns in these facets.
 	Observe map[string][]string `json:"observe,omitempty"`
+	// Health is for OpObserve: what is to be found out of the system's health; nil for
+	// nothing.
+	Health *item.Probes `json:"health,omitempty"`
 	// Apply is for OpApply.
 	Apply *Apply `json:"apply,omitempty"`
 	// Confirm is for OpConfirm: the name of the change that Result.Unconfirmed gave.
@@ -86,6 +89,9 @@ type Progress struct {
 type Result struct {
 	// Facets are what was seen, by facet.
 	Facets map[string]Facet `json:"facets,omitempty"`
+	// Health is what was found out of the health that was asked for: in Have each key
+	// that was looked at, in Unread the others.
+	Health *Facet `json:"health,omitempty"`
 	// Owned is the digest of the list of what Slipway made on the machine.
 	Owned string `json:"owned,omitempty"`
 	// Term is the highest term that the system has seen.
