@@ -70,10 +70,15 @@ func (h *Health) Wait() time.Duration { return cmp.Or(time.Duration(h.Timeout), 
 // Health is what the node's system must be to count as in service; nil for nothing,
 // as where the machine is to be off or to leave.
 func (n *Node) Health() *Health {
-	if h := n.References.Health; n.Power != "off" && !n.Decommission && len(h.Probes()) > 0 {
+	if h := n.References.Health; n.Power != "off" && !n.Decommission && h.Asks() {
 		return h
 	}
 	return nil
+}
+
+// Asks says whether it asks for anything; nil does not.
+func (h *Health) Asks() bool {
+	return h != nil && len(h.Units)+len(h.Ports)+len(h.HTTP)+len(h.Command) > 0
 }
 
 // Probes are what is asked of the node's system to know its health; false for

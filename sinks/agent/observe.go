@@ -68,6 +68,9 @@ func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet
 		}
 		maps.Copy(seen.Facets, m.inside(ctx, n, wanted, request, a, err))
 	}
+	if _, told := seen.Facets[site.FacetProbes]; !told && slices.Contains(facets, site.FacetProbes) {
+		seen.Facets[site.FacetProbes] = site.FacetState{Seen: time.Now(), Driver: Scheme} // nothing was asked of it
+	}
 	return seen, nil
 }
 

@@ -46,7 +46,7 @@ var healthRules = []Rule{
 		Wrong: `roles: storage: health: ports: [443, 443]`,
 		Right: `roles: storage: health: ports: [443, 80]`,
 		Site: eachHealth(func(at string, h *site.Health) (found []site.Finding) {
-			if len(h.Probes()) == 0 {
+			if !h.Asks() {
 				return []site.Finding{wrong(at, "the health asks for nothing", "Name units, ports, requests or a command, or take the health out.")}
 			}
 			for _, l := range []struct {
