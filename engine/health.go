@@ -57,16 +57,10 @@ func (w *worker) hasLostHealthLocked() bool {
 	return !r.Healthy.IsZero() && r.HasLost(w.healthLocked())
 }
 
-// looksAtHealth says whether the node's health is due: it is unknown or bad, the node
-// changes, or a rollout is under way, in which others wait for it. At other times the
-// usual period is enough.
+// looksAtHealth says whether every look at the node asks for its health: others begin
+// because of what is known of it, at any time.
 func (w *worker) looksAtHealth(j job) bool {
-	if j.node.Health() == nil || !w.e.serves[site.FacetProbes] {
-		return false
-	}
-	w.e.mu.Lock()
-	defer w.e.mu.Unlock()
-	return w.disrupts || w.e.rollout.running() && w.e.rollout.Halted == "" || !w.healthLocked().IsFit()
+	return j.node.Health() != nil && w.e.serves[site.FacetProbes]
 }
 
 // noteHealth records that the system was seen healthy.

@@ -235,7 +235,7 @@ func (d blindDriver) Facets() []site.Facet {
 func TestHealthThatNobodyLooksAt(t *testing.T) {
 	inBubble(t, patched, func(w *world) {
 		w.systems = blindDriver{w.fleet.OSDriver()}
-		d := w.serving(names(2)...)
+		d := w.serving(names(1)...)
 		healthy(nginx, "web")(d)
 		w.commit(d)
 		w.after(10 * time.Minute)
@@ -248,5 +248,5 @@ func TestHealthThatNobodyLooksAt(t *testing.T) {
 		w.reason("n1", "not known to be healthy: nobody looks at it, since the daemon runs without helpers (--agents)")
 		w.after(10 * time.Minute)
 		w.want("n1", site.Stalled)
-	}, names(2)...)
+	}, names(1)...)
 }

@@ -75,7 +75,7 @@ func (w *worker) look(ctx context.Context, j job) (view, error) {
 	}
 	if w.looksInside(j, v.seen) {
 		facets := append(w.insideFacets(j), site.FacetOS)
-		if j.node.Health() != nil && w.e.serves[site.FacetProbes] {
+		if w.looksAtHealth(j) {
 			facets = append(facets, site.FacetProbes)
 		}
 		seen, err := w.observe(ctx, j, site.OS, facets)

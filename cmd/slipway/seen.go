@@ -11,7 +11,6 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine"
 	"github.com/slipway-gitops/slipway/engine/design"
-	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/sinks/metrics"
@@ -130,7 +129,7 @@ func (f *seenFlags) channels(secrets *secret.Store, m *metrics.Metrics, log *slo
 
 // evaluate is the engine's way to a site's design, measured. The drivers' part in
 // what is wrong with it is found here.
-func evaluate(e *design.Evaluator, name string, m *metrics.Metrics) func(context.Context, site.Revision) (*site.Site, []site.Finding, error) {
+func evaluate(e *design.Evaluator, name string, serves map[site.Facet]bool, m *metrics.Metrics) func(context.Context, site.Revision) (*site.Site, []site.Finding, error) {
 	return func(ctx context.Context, r site.Revision) (*site.Site, []site.Finding, error) {
 		var got design.Result
 		err := m.Time("evaluate", func() (err error) {
@@ -138,7 +137,6 @@ func evaluate(e *design.Evaluator, name string, m *metrics.Metrics) func(context
 			return err
 		})
 		if got.Site != nil {
-			serves := driver.Serves(drivers(helperFolder()))
 			got.Findings = slices.Concat(got.Findings, design.IdleNeeds(got.Site, serves), design.UnseenHealth(got.Site, serves))
 		}
 		return got.Site, got.Findings, err

@@ -107,6 +107,9 @@ const (
 	HealthUnknown HealthState = "unknown"
 )
 
+// HealthStates are all of them.
+var HealthStates = []HealthState{Healthy, Unhealthy, HealthUnknown}
+
 // SystemHealth is how the system of a node is, by the probes of its role. It is zero
 // where the design asks for none.
 type SystemHealth struct {
