@@ -196,6 +196,12 @@ func (m *Machine) command(name string, args []string, out, errs *bytes.Buffer) i
 	case "printf":
 		out.WriteString(printf(args))
 	case "true":
+	case "[": // ! -e PATH ]
+		if len(args) > 2 {
+			if _, there := m.files()[args[2]]; there {
+				return 1
+			}
+		}
 	case "uname":
 		if slices.Contains(args, "-r") {
 			fmt.Fprintln(out, "6.1.0-lab")
