@@ -9,19 +9,25 @@ import (
 
 // budgetGate bounds how many machines are out of service at once: of the site,
 // of the rack, of the role. A machine that is out already costs nothing to
-// work on.
+// work on. One whose system has lost its health has its place already, and yet takes
+// its turn among those that are worked on: a health that is designed wrong must not
+// let all machines be restarted at once.
 func (e *Engine) budgetGate(w *worker, t try) *held {
 	if t.step.Impact < site.ImpactReboot || w.outLocked() {
 		return nil
 	}
 	for _, b := range bounds(t.site, t.node) {
 		out, of := e.outOfLocked(w, b)
-		if limit := b.limit(of); len(out) >= limit {
+		limit := b.limit(of)
+		if w.hasLostHealthLocked() {
+			out = slices.DeleteFunc(out, func(name string) bool { x := e.workers[name]; return x.node.Away == "" && !x.outLocked() })
+		}
+		if len(out) >= limit {
 			e.waitLocked(w, places)
 			e.wakeLocked(placeTopic(w.name)) // see inTheWayLocked
 			return &held{state: site.Blocked, release: "one of " + some(out) + " coming back into service",
 				sentence: fmt.Sprintf("%s allows %d of %d nodes out of service (%s)", b.what, limit, of, b.rule),
-				detail:   fmt.Sprintf("%d are: %s", len(out), some(out))}
+				detail:   fmt.Sprintf("%d are: %s", len(out), some(e.withHealthLocked(out)))}
 		}
 	}
 	return nil
@@ -75,7 +81,7 @@ func (e *Engine) outOfLocked(w *worker, b bound) (out []string, of int) {
 			continue
 		}
 		of++
-		if x != w && (gone || x.outLocked()) {
+		if x != w && (gone || x.isLackingLocked()) {
 			out = append(out, name)
 		}
 	}

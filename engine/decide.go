@@ -100,21 +100,32 @@ func isDenied(err error) bool { return errors.Is(err, driver.ErrDenied) }
 
 func needsPerson(err error) bool { return isDenied(err) || errors.Is(err, driver.ErrRefused) }
 
-// inSync ends first contact and gives the node's place in the rollout back.
+// inSync ends first contact. It gives the node's place in the rollout back once its
+// system is healthy. What was changed has to be seen healthy; of another node it is
+// enough that nothing bad is known.
 func (w *worker) inSync(ctx context.Context, j job) outcome {
 	if a := j.memory.Recorded.Adopted; a != nil && a.Settled.IsZero() && !j.node.Decommission {
 		if err := w.save(ctx, settle); err != nil {
 			return w.fail(j, err)
 		}
 	}
-	if err := w.clearInFlight(ctx); err != nil {
+	w.e.mu.Lock()
+	health, inHand := w.healthLocked(), w.disrupts || w.e.inHandLocked(w)
+	fit := health.IsFit() || j.site.Unused(j.node) != ""
+	w.e.mu.Unlock()
+	if err := w.clearInFlight(ctx, fit); err != nil {
 		return w.fail(j, err)
 	}
-	w.e.mu.Lock()
-	w.inServiceLocked(j)
-	w.e.mu.Unlock()
+	if fit {
+		w.e.mu.Lock()
+		w.inServiceLocked(j)
+		w.e.mu.Unlock()
+	}
 	if h := w.e.pausedNow(w, j); h != nil {
 		return w.outcome(j, h)
+	}
+	if !fit && (health.State == site.Unhealthy || inHand) {
+		return w.awaitHealth(ctx, j, health)
 	}
 	o := outcome{state: site.InSync, wait: observeEvery(j.site)}
 	switch why := j.site.Unused(j.node); {
@@ -161,10 +172,14 @@ func settle(r *site.Recorded) {
 }
 
 // clearInFlight drops the note of a step whose effect is there. That of an
-// installation stays until its own effect is recorded.
-func (w *worker) clearInFlight(ctx context.Context) error {
+// installation stays until its own effect is recorded, and that of a disruption until
+// the machine is fit to be in service.
+func (w *worker) clearInFlight(ctx context.Context, fit bool) error {
 	return w.save(ctx, func(r *site.Recorded) {
-		r.NoEffect, r.Disrupted = nil, time.Time{}
+		r.NoEffect = nil
+		if fit {
+			r.Disrupted = time.Time{}
+		}
 		if !r.InstallBegun() {
 			r.InFlight = nil
 		}
@@ -204,6 +219,25 @@ func (w *worker) await(j job, what string, v view) outcome {
 	} else if unproven(r) {
 		recorded, limit = r.Installed.Since, installTimeout(j)
 	}
+	waited := w.waitedFor(what, recorded)
+	if waited > limit {
+		return outcome{state: site.Stalled, reason: fmt.Sprintf("%s, for longer than %s; look at %s, and raise the generation to install it anew", what, limit, consoleOf(j.node)), wait: observeEvery(j.site)}
+	}
+	if needsPerson(v.inside) && r.Installing == nil {
+		return outcome{state: site.Stalled, reason: verdict(v.inside), cause: cause(v.inside), wait: observeEvery(j.site)}
+	}
+	return outcome{state: site.Progressing, reason: what, wait: soonEnough(j, waited)}
+}
+
+// soonEnough is when to look again at what was waited for so long. What is soon over is
+// looked at more often: a node may not be late by more than a part of what it waits
+// for.
+func soonEnough(j job, waited time.Duration) time.Duration {
+	return min(max(soonest, waited/50), waitEvery, observeEvery(j.site))
+}
+
+// waitedFor is for how long something is waited for.
+func (w *worker) waitedFor(what string, recorded time.Time) time.Duration {
 	if w.awaited.what != what || !w.awaited.recorded.Equal(recorded) {
 		w.awaited = awaited{what, time.Now(), recorded}
 	}
@@ -211,16 +245,7 @@ func (w *worker) await(j job, what string, v view) outcome {
 	if !recorded.IsZero() && recorded.Before(since) {
 		since = recorded
 	}
-	if time.Since(since) > limit {
-		return outcome{state: site.Stalled, reason: fmt.Sprintf("%s, for longer than %s; look at %s, and raise the generation to install it anew", what, limit, consoleOf(j.node)), wait: observeEvery(j.site)}
-	}
-	if needsPerson(v.inside) && r.Installing == nil {
-		return outcome{state: site.Stalled, reason: verdict(v.inside), cause: cause(v.inside), wait: observeEvery(j.site)}
-	}
-	// What is soon over is looked at more often: a node may not be late by more
-	// than a part of what it waits for.
-	wait := min(max(soonest, time.Since(since)/50), waitEvery, observeEvery(j.site))
-	return outcome{state: site.Progressing, reason: what, wait: wait}
+	return time.Since(since)
 }
 
 // consoleOf is a node's console, and how it is read if we can read it.
@@ -538,7 +563,7 @@ func effect(r *site.Recorded, n *site.Node, s site.Step) {
 	if r.InFlight != nil {
 		given, served = r.InFlight.FirstBoot, r.InFlight.Served
 	}
-	r.InFlight, r.NoEffect = nil, nil
+	r.InFlight, r.NoEffect, r.Unhealthy = nil, nil, time.Time{}
 	switch s.Action {
 	case site.ActionInstall:
 		plan.ForgetInside(r)

@@ -74,7 +74,11 @@ func (w *worker) look(ctx context.Context, j job) (view, error) {
 		v.seen = seen
 	}
 	if w.looksInside(j, v.seen) {
-		seen, err := w.observe(ctx, j, site.OS, append(w.insideFacets(j), site.FacetOS))
+		facets := append(w.insideFacets(j), site.FacetOS)
+		if w.looksAtHealth(j) {
+			facets = append(facets, site.FacetProbes)
+		}
+		seen, err := w.observe(ctx, j, site.OS, facets)
 		if err != nil && j.memory.Recorded.UnderWay() > 0 {
 			v.dark = true
 			return v, nil // an installer need not answer
@@ -99,7 +103,7 @@ func (w *worker) looksInside(j job, seen site.Observed) bool {
 	if p, ok := seen.Facets[site.FacetPower]; ok && p.Have["state"] != "on" {
 		return false
 	}
-	return unproven(j.memory.Recorded) || j.memory.Recorded.UnderWay() > 0 || time.Since(w.inside) > systemEvery || w.differsInside(j)
+	return unproven(j.memory.Recorded) || j.memory.Recorded.UnderWay() > 0 || time.Since(w.inside) > systemEvery || w.differsInside(j) || w.looksAtHealth(j)
 }
 
 // designedFacets are the facets beside the usual ones that a driver of the

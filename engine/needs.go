@@ -31,9 +31,12 @@ func (e *Engine) needsGate(w *worker, t try) *held {
 		for _, x := range missing {
 			e.workers[x].wasBefore = e.beforeLocked(e.workers[x])
 		}
-		h := &held{state: site.Blocked, release: fmt.Sprintf("%s going through %s", some(missing), need.Phase),
-			sentence: fmt.Sprintf("its phase %s needs %d of %d nodes of role %s to have gone through %s", t.step.Phase, enough, total, name, need.Phase),
-			detail:   fmt.Sprintf("%d have, not %s", through, some(missing))}
+		what, going := "to have gone through "+need.Phase, "going through "+need.Phase
+		if r := t.site.Roles[name]; r != nil && r.Health.Asks() {
+			what, going = what+" and to be healthy", going+" and being healthy"
+		}
+		h := &held{state: site.Blocked, release: some(missing) + " " + going, detail: fmt.Sprintf("%d have, not %s", through, some(e.withHealthLocked(missing))),
+			sentence: fmt.Sprintf("its phase %s needs %d of %d nodes of role %s %s", t.step.Phase, enough, total, name, what)}
 		if total < enough {
 			h.person, h.release = true, "a commit that brings nodes of the role into use, or needs fewer"
 			h.detail = ""
@@ -125,21 +128,24 @@ func (e *Engine) throughLocked(role, phase string) (through int, missing []strin
 // phase of its role. What is unknown, out of reach, stale, held by a person or
 // off has not.
 func (e *Engine) hasGoneThroughLocked(x *worker, phase string) bool {
-	if !e.certainLocked(x) {
-		return false
-	}
-	r := e.design.Roles[x.node.Role]
-	return plan.PhaseIndex(r, x.plan.Phase) > plan.PhaseIndex(r, phase) || x.plan.Phase == ""
+	return e.certainLocked(x) && plan.HasGoneThrough(e.design.Roles[x.node.Role], x.plan.Phase, phase, x.healthLocked())
 }
 
-// uncertain is a node of which nothing counts.
-const uncertain = "uncertain"
+// uncertain is a node of which nothing counts, unfit one that has nothing left to do
+// and whose system is not known to be healthy.
+const (
+	uncertain = "uncertain"
+	unfit     = "unfit"
+)
 
 // beforeLocked is the phase that a node is before, as those who wait for its role
 // see it.
 func (e *Engine) beforeLocked(x *worker) string {
 	if !e.certainLocked(x) {
 		return uncertain
+	}
+	if x.plan.Phase == "" && !x.healthLocked().IsFit() {
+		return unfit
 	}
 	return x.plan.Phase
 }
@@ -167,7 +173,7 @@ func (e *Engine) leaderGate(w *worker, t try) *held {
 	}
 	leader := e.leaderOfLocked(t.node.Role, role)
 	x := e.workers[leader]
-	if leader == w.name || x == nil || e.certainLocked(x) && x.plan.Phase == "" {
+	if leader == w.name || x == nil || e.certainLocked(x) && x.plan.Phase == "" && x.healthLocked().IsFit() {
 		return nil
 	}
 	e.waitLocked(w, roleTopic(t.node.Role))
@@ -177,6 +183,8 @@ func (e *Engine) leaderGate(w *worker, t try) *held {
 		sentence: fmt.Sprintf("the leader of role %s goes first: it waits for %s", t.node.Role, leader)}
 	if x.plan.Phase != "" {
 		h.detail = leader + " is in " + x.plan.Phase
+	} else if health := x.healthLocked(); !health.IsFit() {
+		h.detail, h.release = leader+" is "+health.String(), leader+" being healthy"
 	}
 	return e.inTheWayLocked(w, h, leader)
 }

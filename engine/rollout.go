@@ -298,7 +298,11 @@ func (w *worker) begun(s site.Step) *site.Begun {
 	}
 	now := time.Now()
 	w.spent, w.counted = 0, now
-	return &site.Begun{Rollout: e.rollout.Since, Since: now, Patience: max(site.Duration(longestTry), 3*w.plan.Expect)}
+	patience := max(site.Duration(longestTry), 3*w.plan.Expect)
+	if h := w.node.Health(); h != nil {
+		patience += site.Duration(h.Wait()) // which has an end of its own, see awaitHealth
+	}
+	return &site.Begun{Rollout: e.rollout.Since, Since: now, Patience: patience}
 }
 
 // restoreRolloutLocked goes on with the rollout that was recorded. When it is
@@ -471,7 +475,7 @@ func (e *Engine) notInSyncLocked(names []string) string {
 	var those []string
 	for _, name := range names {
 		if x := e.workers[name]; x != nil && x.status.State != site.InSync {
-			those = append(those, fmt.Sprintf("%s is %s", name, x.status.State))
+			those = append(those, fmt.Sprintf("%s is %s", x.withHealthLocked(), x.status.State))
 		}
 	}
 	return some(those)

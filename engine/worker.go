@@ -92,6 +92,7 @@ type worker struct {
 	// seen; blindInside is set when the last look inside failed.
 	looked, lookedInside time.Time
 	blindInside          bool
+	probed               probed
 	// What the last turn left, for those who wait for this node.
 	wasOut    bool
 	wasBefore string // as those who wait for its role last saw it, see beforeLocked
@@ -259,7 +260,7 @@ func (w *worker) begin(ctx context.Context) (job, error) {
 			d.denied = nil
 		}
 		err = w.save(ctx, func(r *site.Recorded) {
-			r.NoEffect = nil
+			r.NoEffect, r.Unhealthy = nil, time.Time{}
 			if retried {
 				r.Attempts = nil
 				retryLogins(r)
@@ -300,7 +301,7 @@ func (w *worker) learn(ctx context.Context, j *job, v view) error {
 		w.memory.Observed = w.memory.Observed.Merge(v.seen)
 	}
 	w.turned = true
-	observed := w.memory.Observed
+	observed, health := w.memory.Observed, w.healthLocked()
 	w.e.mu.Unlock()
 	w.e.Records.Observe(w.name, observed)
 	published := w.e.publishedKeys(w.name)
@@ -309,6 +310,7 @@ func (w *worker) learn(ctx context.Context, j *job, v view) error {
 		adopt(r, j.node, observed)
 		noteReached(r, j.node, observed, w.e.serves)
 		noteOwned(r, v.seen)
+		noteHealth(r, health)
 		plan.EndAttempts(j.node, r, observed, time.Now())
 		believeMarker(r, j.node, v.seen.Marker, signed, blank, published)
 		noteDecommission(r, j.node)
@@ -352,6 +354,7 @@ func adopt(r *site.Recorded, n *site.Node, o site.Observed) {
 // expected on the disks, and has to be proven from inside.
 func move(r *site.Recorded) {
 	r.Adopted, r.InFlight, r.Installing, r.NoEffect, r.Reached, r.Attempts, r.Credentials = nil, nil, nil, nil, nil, nil, nil
+	r.Healthy, r.Unhealthy = time.Time{}, time.Time{}
 	if i := r.Installed; i != nil {
 		r.Installed = &site.Installation{Generation: i.Generation, Image: i.Image, Since: time.Now(), Attempt: i.Attempt}
 	}
@@ -493,7 +496,7 @@ func (w *worker) finish(ctx context.Context, o outcome) time.Duration {
 func (w *worker) settle(ctx context.Context) {
 	e := w.e
 	e.mu.Lock()
-	if out := w.outLocked(); out != w.wasOut {
+	if out := w.isLackingLocked(); out != w.wasOut {
 		w.wasOut = out
 		if !out {
 			e.freePlacesLocked()

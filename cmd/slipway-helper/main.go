@@ -21,6 +21,7 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/kernel"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/network"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/packages"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/probe"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/run"
 )
 
@@ -62,7 +63,7 @@ func serve(digest, root string, live bool) error {
 	}
 	host := inside.Real(root, live)
 	host.Login = cmp.Or(os.Getenv("SUDO_USER"), os.Getenv("LOGNAME"), os.Getenv("USER"))
-	p := run.Program{Host: host, Facets: facets}
+	p := run.Program{Host: host, Facets: facets, Probe: probe.Look}
 	return p.Answer(ctx, os.Stdin, os.Stdout)
 }
 

@@ -30,6 +30,8 @@ type change struct {
 	Power     string   `json:"power,omitempty"`
 	BootOrder []string `json:"bootOrder,omitempty"`
 	Fault     *string  `json:"fault,omitempty"`
+	// Health is what a probe of the system's health says; empty where all pass.
+	Health *string `json:"health,omitempty"`
 }
 
 // listen makes the control socket, which only its owner can open from the
@@ -116,13 +118,16 @@ func (c change) apply(m *lab.Machine) error {
 	if c.Fault != nil {
 		m.SetFault(fault)
 	}
+	if c.Health != nil {
+		m.SetSystemHealth(*c.Health)
+	}
 	m.SetPower(c.Power)
 	return nil
 }
 
 func machineCommand() *cobra.Command {
 	var c change
-	var fault, socket string
+	var fault, health, socket string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "machine [NAME]", Short: "show machines, or change one behind the daemon's back", Args: cobra.MaximumNArgs(1),
@@ -131,7 +136,10 @@ func machineCommand() *cobra.Command {
 			if cmd.Flags().Changed("fault") {
 				c.Fault = &fault
 			}
-			if len(args) == 0 && (c.Power != "" || len(c.BootOrder) > 0 || c.Fault != nil) {
+			if cmd.Flags().Changed("health") {
+				c.Health = &health
+			}
+			if len(args) == 0 && (c.Power != "" || len(c.BootOrder) > 0 || c.Fault != nil || c.Health != nil) {
 				return errors.New("which machine? name the one to change")
 			}
 			states, err := machines(cmd.Context(), socket, args, c)
@@ -144,6 +152,7 @@ func machineCommand() *cobra.Command {
 	cmd.Flags().StringVar(&c.Power, "power", "", "on or off, at once")
 	cmd.Flags().StringSliceVar(&c.BootOrder, "boot-order", nil, "boot targets, first tried first")
 	cmd.Flags().StringVar(&fault, "fault", "", "what is wrong with its BMC, with :N for N times, or none (slipway-lab faults lists them)")
+	cmd.Flags().StringVar(&health, "health", "", "what the first probe of its system's health says is wrong; empty where all pass")
 	addClientFlags(cmd, &socket, &asJSON)
 	return cmd
 }

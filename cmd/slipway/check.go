@@ -90,7 +90,7 @@ func (a *app) check(ctx context.Context, path, name, state string) error {
 		if r.Site != nil {
 			c.Site, c.Nodes = r.Site.Name, len(r.Site.Nodes)
 			acts := driver.Serves(drivers(helpers()))
-			c.Findings = slices.Concat(c.Findings, design.IdleNeeds(r.Site, acts), design.NotActedOn(r.Site, acts))
+			c.Findings = slices.Concat(c.Findings, design.IdleNeeds(r.Site, acts), design.NotActedOn(r.Site, acts), design.UnseenHealth(r.Site, acts))
 			site.SortFindings(c.Findings)
 		}
 		all = append(all, c)

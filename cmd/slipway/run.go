@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/artifact"
 	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/engine/design"
+	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/repo"
@@ -133,7 +134,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 		Secrets: secrets, Records: store.Site(name), ObserveOnly: f.observe, Log: log,
 		Key: key, Notes: keyNotes(keyFile, key),
 		Meter:    out.metrics.Site(name, func() site.Report { return e.Report() }),
-		Evaluate: evaluate(evaluator, name, out.metrics),
+		Evaluate: evaluate(evaluator, name, driver.Serves(drivers(agent.Options{Folder: f.agents})), out.metrics),
 	}
 	var files *artifact.Service // nil while nothing is written to machines
 	if !f.observe {

@@ -4,13 +4,13 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
 
 	"github.com/slipway-gitops/slipway/engine"
 	"github.com/slipway-gitops/slipway/engine/design"
-	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/sinks/metrics"
@@ -129,7 +129,7 @@ func (f *seenFlags) channels(secrets *secret.Store, m *metrics.Metrics, log *slo
 
 // evaluate is the engine's way to a site's design, measured. The drivers' part in
 // what is wrong with it is found here.
-func evaluate(e *design.Evaluator, name string, m *metrics.Metrics) func(context.Context, site.Revision) (*site.Site, []site.Finding, error) {
+func evaluate(e *design.Evaluator, name string, serves map[site.Facet]bool, m *metrics.Metrics) func(context.Context, site.Revision) (*site.Site, []site.Finding, error) {
 	return func(ctx context.Context, r site.Revision) (*site.Site, []site.Finding, error) {
 		var got design.Result
 		err := m.Time("evaluate", func() (err error) {
@@ -137,7 +137,7 @@ func evaluate(e *design.Evaluator, name string, m *metrics.Metrics) func(context
 			return err
 		})
 		if got.Site != nil {
-			got.Findings = append(got.Findings, design.IdleNeeds(got.Site, driver.Serves(drivers(helpers())))...)
+			got.Findings = slices.Concat(got.Findings, design.IdleNeeds(got.Site, serves), design.UnseenHealth(got.Site, serves))
 		}
 		return got.Site, got.Findings, err
 	}

@@ -224,7 +224,7 @@ func printNodes(w *screen, s *site.Status, all bool) {
 	t := newTable("node", "state", "since", "power", "reason")
 	var shown []site.NodeStatus
 	for _, n := range s.Nodes {
-		if n.State == site.InSync && n.Service != site.ServiceSilent && !all {
+		if n.State == site.InSync && n.Service != site.ServiceSilent && n.SystemHealth.IsFit() && !all {
 			continue
 		}
 		shown = append(shown, n)
@@ -314,6 +314,17 @@ func printMachines(w *screen, s *site.Status) {
 	if len(unwell) > 0 {
 		w.Println(paint(w, text.FgYellow)("health     ") + someOf(unwell) + " (slipway why NODE)")
 	}
+	for _, state := range []site.HealthState{site.Unhealthy, site.HealthUnknown} {
+		var those []string
+		for _, n := range s.Unfit() {
+			if n.SystemHealth.State == state {
+				those = append(those, n.Name)
+			}
+		}
+		if len(those) > 0 {
+			w.Println(paint(w, text.FgYellow)("service    ") + string(state) + ": " + someOf(those) + " (slipway why NODE)")
+		}
+	}
 	if len(names) == 0 {
 		return
 	}
@@ -333,6 +344,9 @@ func reasonOf(n site.NodeStatus) string {
 	}
 	if n.Reason == "" && n.Service == site.ServiceSilent {
 		return "as designed, and its system does not answer"
+	}
+	if n.Reason == "" && !n.SystemHealth.IsFit() {
+		return fmt.Sprintf("as designed, and its health is %s", n.SystemHealth)
 	}
 	if n.Reason == "" && len(n.NotActedOn) > 0 {
 		return "designed, not acted on: " + strings.Join(n.NotActedOn, ", ")

@@ -139,6 +139,9 @@ func printReasons(w *screen, why reasons) {
 	line("power", s.Power)
 	line("health", s.Health)
 	line("system", systemOf(s))
+	if s.SystemHealth.State != "" {
+		line("service", s.SystemHealth.String())
+	}
 	if s.Generation > 0 {
 		line("installed", fmt.Sprintf("generation %d", s.Generation))
 	}

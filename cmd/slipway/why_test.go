@@ -57,6 +57,26 @@ func TestStatusAndWhySayThatASystemDoesNotAnswer(t *testing.T) {
 	}
 }
 
+// The health of a system is told apart from that of the hardware, and unknown is
+// neither healthy nor not.
+func TestStatusAndWhyTellTheHealthOfSystems(t *testing.T) {
+	n := site.NodeStatus{Name: "n1", State: site.Progressing, Health: "OK", SystemHealth: site.SystemHealth{State: site.Unhealthy, Why: "nginx.service is failed"}}
+	m := site.NodeStatus{Name: "n2", State: site.InSync, SystemHealth: site.SystemHealth{State: site.HealthUnknown, Why: "its system did not answer"}}
+	ok := site.NodeStatus{Name: "n3", State: site.InSync, SystemHealth: site.SystemHealth{State: site.Healthy}}
+	var out bytes.Buffer
+	printStatus(&screen{&out}, &site.Status{Site: "s", Nodes: []site.NodeStatus{n, m, ok}}, false)
+	printReasons(&screen{&out}, reasons{Status: n})
+	for _, want := range []string{"service    unhealthy: n1 (slipway why NODE)", "service    unknown: n2 (slipway why NODE)", ", 1 of unknown health",
+		"as designed, and its health is unknown: its system did not answer", "health    OK\n", "service   unhealthy: nginx.service is failed\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &out)
+		}
+	}
+	if strings.Contains(out.String(), "n3") {
+		t.Errorf("n3 is listed:\n%s", &out)
+	}
+}
+
 func TestStatusSaysUntilWhenASiteIsPaused(t *testing.T) {
 	until := time.Now().Add(time.Hour)
 	for _, c := range []struct {

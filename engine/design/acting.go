@@ -58,6 +58,35 @@ func IdleNeeds(s *site.Site, acts map[site.Facet]bool) []site.Finding {
 	return all.list
 }
 
+// UnseenHealth are warnings for nodes whose role has a health at which nobody can look,
+// where the drivers serve some facets: what waits for them would wait without an end.
+func UnseenHealth(s *site.Site, serves map[site.Facet]bool) []site.Finding {
+	var all findings
+	unseen := func(node string, at site.Origin, path, message, fix string) {
+		all.of(node, at, site.Finding{
+			Code: "health-unseen", Severity: site.SeverityWarning, Path: path, Message: message,
+			Why: "What nobody looks at is not known to be healthy: what needs the node, and what its changes have to prove, waits without an end.",
+			Fix: fix,
+		})
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Roles)) {
+		if path := "roles." + name + ".health"; s.Roles[name].Health != nil && s.Roles[name].Enabled && !serves[site.FacetProbes] {
+			unseen("", wherePart(s, path), path, "nobody looks at the health of the role "+name+", since the daemon has no helpers",
+				"Start the daemon with --agents (SLIPWAY_AGENTS for this command), or take the health out.")
+		}
+	}
+	for _, name := range s.NodeNames() {
+		n := s.Nodes[name]
+		if _, reachable := n.Endpoints[site.OS]; n.Health() == nil || reachable || s.Unused(n) != "" {
+			continue
+		}
+		unseen(name, n.Place, "endpoints.os", "nobody can look at the health that the role "+n.Role+" asks for, since the node has no endpoint os",
+			"Give the node an endpoint os, another role, or take the health out of the role.")
+	}
+	site.SortFindings(all.list)
+	return fold(all.list)
+}
+
 // wherePart is the first place that sets something in a part of the design outside
 // its nodes: at a path, in a section, or in a part of each of its items.
 func wherePart(s *site.Site, path string) site.Origin {

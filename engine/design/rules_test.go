@@ -60,6 +60,7 @@ var unshown = map[string]string{
 	"more-findings":      "needs a thousand mistakes",
 	"need-gates-nothing": "is found by whoever knows the drivers; tests/script/acting.txtar has one",
 	"not-acted-on":       "is found by whoever knows the drivers; tests/script/acting.txtar has one",
+	"health-unseen":      "is found by whoever knows the drivers; tests/script/health.txtar has one",
 	"no-module":          "needs a repository without the file; testdata/module-none.txtar has one",
 	"not-regular-file":   "needs a symbolic link",
 	"panic":              "would be a fault of this program",

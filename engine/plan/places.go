@@ -3,6 +3,7 @@ package plan
 import (
 	"container/heap"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -88,6 +89,7 @@ func (sim *simulation) takePlaces(p *site.Plan, known site.Known) {
 	for _, m := range sim.members {
 		changes[m.node.Name] = m
 	}
+	unfit := sim.unfit(known)
 	for _, np := range p.Nodes {
 		n, m := sim.site.Nodes[np.Node], changes[np.Node]
 		waits := m == nil && np.Waiting != ""
@@ -98,6 +100,7 @@ func (sim *simulation) takePlaces(p *site.Plan, known site.Known) {
 		for _, b := range places {
 			b.used++
 		}
+		delete(unfit, np.Node)
 		if m != nil && known.Nodes[np.Node].Recorded.Quarantined == nil {
 			m.out, m.places = true, places
 			continue
@@ -106,6 +109,31 @@ func (sim *simulation) takePlaces(p *site.Plan, known site.Known) {
 			b.out = append(b.out, n.Name)
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(unfit)) {
+		places := sim.of(unfit[name])
+		for _, b := range places {
+			b.used++
+		}
+		if m := changes[name]; m != nil {
+			m.places = places // it comes back when its changes are done
+			continue
+		}
+		for _, b := range places {
+			b.out = append(b.out, name)
+		}
+	}
+}
+
+// unfit are the nodes that were healthy and are not known to be so now.
+func (sim *simulation) unfit(known site.Known) map[string]*site.Node {
+	all := map[string]*site.Node{}
+	for name, n := range sim.site.Nodes {
+		m := known.Nodes[name]
+		if n.Health() != nil && sim.site.Unused(n) == "" && m.Recorded.HasLost(Health(n, m.Observed, known.Serves)) {
+			all[name] = n
+		}
+	}
+	return all
 }
 
 func isOut(n *site.Node, m site.Memory) bool {

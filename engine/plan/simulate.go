@@ -219,12 +219,13 @@ func (sim *simulation) gather(p *site.Plan, known site.Known) {
 		m.countPhases()
 		m.role.choose(m, sim.site)
 	}
-	sim.findAbsent(p)
+	sim.findAbsent(p, known)
 }
 
 // findAbsent finds who does not go through any phase: those that are paused,
-// and those that are blocked and have no step.
-func (sim *simulation) findAbsent(p *site.Plan) {
+// those that are blocked and have no step, and those with nothing to do whose systems
+// are not known to be healthy.
+func (sim *simulation) findAbsent(p *site.Plan, known site.Known) {
 	absent := func(name string) {
 		g := sim.crew(sim.site.Nodes[name].Role)
 		g.missing++
@@ -232,12 +233,28 @@ func (sim *simulation) findAbsent(p *site.Plan) {
 			g.absent = name
 		}
 	}
+	idle := map[string]*site.Node{}
+	for name, n := range sim.site.Nodes {
+		if n.Health() != nil {
+			idle[name] = n
+		}
+	}
 	for _, name := range sim.paused {
 		absent(name)
+		delete(idle, name)
 	}
 	for _, n := range p.Nodes {
 		if d := sim.site.Nodes[n.Node]; d != nil && sim.site.Unused(d) == "" && len(n.Blocked) > 0 && len(n.Steps) == 0 {
 			absent(n.Node)
+			delete(idle, n.Node)
+		}
+		if len(n.Steps) > 0 {
+			delete(idle, n.Node)
+		}
+	}
+	for name, n := range idle {
+		if sim.site.Unused(n) == "" && !Health(n, known.Nodes[name].Observed, known.Serves).IsFit() {
+			absent(name)
 		}
 	}
 }

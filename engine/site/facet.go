@@ -24,6 +24,7 @@ const (
 	FacetSensors   Facet = "sensors"
 	FacetLog       Facet = "log"
 	FacetOS        Facet = "os"
+	FacetProbes    Facet = "probes"
 	FacetFirmware  Facet = "firmware"
 	FacetBIOS      Facet = "bios"
 	FacetStorage   Facet = "storage"
@@ -94,6 +95,8 @@ var Facets = map[Facet]FacetKind{
 		{"storage.bootDisk", func(n *Node) any { return n.Storage.BootDisk }, false},
 	}},
 	FacetOS: {Endpoint: OS},
+	// What a role's health asks of the system that runs, see Health. Nothing is set.
+	FacetProbes: {Endpoint: OS},
 	FacetBase: {Endpoint: OS, Phase: "base",
 		Change: Work{ActionBase, ImpactOnline, Duration(time.Minute), Earlier},
 		Parts: []FacetPart{

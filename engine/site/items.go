@@ -17,6 +17,8 @@ type References struct {
 	Family string `json:"family,omitempty"`
 	// Links are the node's interfaces with what its networks say of them, by name.
 	Links map[string]item.Link `json:"links,omitempty"`
+	// Health is that of the node's role.
+	Health *Health `json:"health,omitempty"`
 	// Texts are what contents of files come to in which {…} stands for values of
 	// the node, by their path in it: "system.files./etc/motd.content".
 	Texts map[string]string `json:"texts,omitempty"`

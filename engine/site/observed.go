@@ -245,6 +245,10 @@ type Recorded struct {
 	// Disrupted is when a step of ours took the machine out of service; zero
 	// once it was seen in service again.
 	Disrupted time.Time `json:"disrupted,omitzero"`
+	// Healthy is when the system was first seen healthy since it was installed, zero
+	// before; Unhealthy since when all else is as designed and it is not.
+	Healthy   time.Time `json:"healthy,omitzero"`
+	Unhealthy time.Time `json:"unhealthy,omitzero"`
 	// Reached is what each facet was last seen to be as designed, as the
 	// digest of what was asked: a difference from it is drift.
 	Reached map[Facet]string `json:"reached,omitempty"`

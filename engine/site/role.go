@@ -24,6 +24,9 @@ type Role struct {
 	// once, beside the site's bound: a count or a share; empty for no bound of
 	// its own. A role that decides by majority never loses it.
 	MaxUnavailable string `json:"maxUnavailable,omitempty"`
+	// Health is what the systems of its nodes must be to count as in service; nil for
+	// nothing.
+	Health *Health `json:"health,omitempty"`
 	// Placement is how those of its nodes that are virtual are placed.
 	Placement Placement `json:"placement,omitzero"`
 }

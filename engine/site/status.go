@@ -74,6 +74,9 @@ type NodeStatus struct {
 	// Service is whether its system answered when it was last asked; empty without
 	// a way into it.
 	Service Service `json:"service,omitempty"`
+	// SystemHealth is how the system is by the probes of its role; zero without any.
+	// Health above is that of the hardware.
+	SystemHealth SystemHealth `json:"systemHealth,omitzero"`
 	// Binding is how writes to the machine's controller are bound to the machine
 	// that was looked at.
 	Binding Binding `json:"binding,omitempty"`
@@ -189,9 +192,14 @@ func (s *Status) Silent() []string {
 	return names
 }
 
+// Unfit are the nodes whose systems are not healthy, or not known to be.
+func (s *Status) Unfit() []NodeStatus {
+	return slices.DeleteFunc(slices.Clone(s.Nodes), func(n NodeStatus) bool { return n.SystemHealth.IsFit() })
+}
+
 // Caveat is what a verdict on the site ends with, and no state says: how many
-// systems do not answer, and how many nodes have parts in their design that no
-// driver acts on. It is empty for none.
+// systems do not answer, of how many the health is unknown, and how many nodes have
+// parts in their design that no driver acts on. It is empty for none.
 func (s *Status) Caveat() (text string) {
 	switch silent := len(s.Silent()); silent {
 	case 0:
@@ -200,11 +208,17 @@ func (s *Status) Caveat() (text string) {
 	default:
 		text = fmt.Sprintf(", %d whose systems do not answer", silent)
 	}
-	not := 0
+	not, unknown := 0, 0
 	for _, n := range s.Nodes {
 		if len(n.NotActedOn) > 0 {
 			not++
 		}
+		if n.SystemHealth.State == HealthUnknown {
+			unknown++
+		}
+	}
+	if unknown > 0 {
+		text += fmt.Sprintf(", %d of unknown health", unknown)
 	}
 	if not > 0 {
 		text += fmt.Sprintf(", %d with parts not acted on", not)

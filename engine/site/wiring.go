@@ -17,6 +17,9 @@ func (s *Site) ReferencesOf(n *Node) References {
 	if image := s.Images[n.Image]; image != nil {
 		r.Family = image.Family
 	}
+	if role := s.Roles[n.Role]; role != nil {
+		r.Health = role.Health
+	}
 	if len(n.Interfaces)+len(n.Bonds)+len(n.Bridges)+len(n.VLANs) > 0 {
 		if links, err := s.Wiring(n); err == nil { // else a rule says what is wrong
 			r.Links = links

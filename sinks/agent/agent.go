@@ -59,7 +59,7 @@ func (d *Driver) Facets() []site.Facet {
 	if d.helpers.folder == "" {
 		return []site.Facet{site.FacetOS}
 	}
-	return append([]site.Facet{site.FacetOS}, byHelper...)
+	return append([]site.Facet{site.FacetOS, site.FacetProbes}, byHelper...)
 }
 
 // Open checks the endpoint, ssh://[USER@]HOST[:PORT]; every look and every step makes

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -21,11 +22,14 @@ const pushTimeout = 2 * time.Minute
 // Observe looks inside once: one connection, one command. SSH tells nothing of the
 // machine's own identity, since an installed system can be moved to another machine
 // with its disk. The helper is brought to a machine of which the design asks
-// something, or where Slipway has made something, and to no other.
+// something, its health among it, or where Slipway has made something, and to no
+// other.
 func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet) (site.Observed, error) {
 	wanted := slices.DeleteFunc(slices.Clone(facets), func(f site.Facet) bool { return !slices.Contains(byHelper, f) })
 	isOS := slices.Contains(facets, site.FacetOS)
-	if !isOS && len(wanted) == 0 {
+	probes, probed := n.Probes()
+	probed = probed && slices.Contains(facets, site.FacetProbes)
+	if !isOS && len(wanted) == 0 && !probed {
 		return site.Observed{}, nil
 	}
 	looking, cancel := context.WithTimeout(ctx, lookTimeout)
@@ -38,7 +42,10 @@ func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet
 	defer context.AfterFunc(looking, func() { conn.Close() })()
 	x := exchange{script: reportScript}
 	request := m.named(m.observeRequest(n, wanted))
-	if len(wanted) > 0 {
+	if probed {
+		request.Health = &probes
+	}
+	if len(wanted) > 0 || probed {
 		x.script += helperScript(m.helpers.digests())
 		x.request = &request
 	}
@@ -55,11 +62,14 @@ func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet
 		have := site.Values{"bootID": r.bootID, "release": r.release, "kernel": r.kernel}
 		seen.Facets[site.FacetOS] = site.FacetState{Have: have, Seen: time.Now(), Driver: Scheme}
 	}
-	if len(wanted) > 0 {
+	if len(wanted) > 0 || probed {
 		if err == nil && a.needsHelper() {
 			err = m.isNode(n, report) // the helper is brought to no other machine
 		}
 		maps.Copy(seen.Facets, m.inside(ctx, n, wanted, request, a, err))
+	}
+	if _, told := seen.Facets[site.FacetProbes]; !told && slices.Contains(facets, site.FacetProbes) {
+		seen.Facets[site.FacetProbes] = site.FacetState{Seen: time.Now(), Driver: Scheme} // nothing was asked of it
 	}
 	return seen, nil
 }
@@ -69,8 +79,8 @@ func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet
 func (m *machine) inside(ctx context.Context, n *site.Node, wanted []site.Facet, request wire.Request, a answer, why error) map[site.Facet]site.FacetState {
 	_, isOwned := a.says(saysOwned)
 	_, isAbsent := a.says(saysAbsent)
-	if why == nil && a.needsHelper() && (isOwned || m.asksAny(n, wanted)) {
-		if _, isAbsent := a.says(saysAbsent); m.observeOnly && isAbsent {
+	if why == nil && a.needsHelper() && (isOwned || m.asksAny(n, wanted) || request.Health != nil) {
+		if m.observeOnly && isAbsent {
 			why = fmt.Errorf("the helper is not on %s yet, and with --observe nothing is written to a machine", m.client.Address())
 		} else {
 			a, why = m.bring(ctx, request, a)
@@ -80,6 +90,9 @@ func (m *machine) inside(ctx context.Context, n *site.Node, wanted []site.Facet,
 		why = m.trouble(a)
 	}
 	states := map[site.Facet]site.FacetState{}
+	if request.Health != nil {
+		states[site.FacetProbes] = probed(request.Health.Probes, a.result, why)
+	}
 	for _, f := range wanted {
 		s := site.FacetState{Seen: time.Now(), Driver: Scheme}
 		switch {
@@ -98,6 +111,28 @@ func (m *machine) inside(ctx context.Context, n *site.Node, wanted []site.Facet,
 		states[f] = s
 	}
 	return states
+}
+
+// probed is what was found out of a system's health; why nothing was is said of each
+// probe.
+func probed(asked []item.Probe, r *wire.Result, why error) site.FacetState {
+	s := site.FacetState{Seen: time.Now(), Driver: Scheme, Have: site.Values{}, Unread: site.Values{}}
+	var health wire.Facet
+	if why == nil && r != nil && r.Health != nil {
+		health = *r.Health
+	}
+	for _, p := range asked {
+		said, told := health.Have[p.Key]
+		switch {
+		case told:
+			s.Have[p.Key] = brief(said)
+		case why != nil:
+			s.Unread[p.Key] = brief(why.Error())
+		default:
+			s.Unread[p.Key] = brief(cmp.Or(health.Unread[p.Key], "the helper does not tell of "+p.Key))
+		}
+	}
+	return s
 }
 
 // asksAny says whether the design asks anything of facets.

@@ -39,6 +39,7 @@ func page(rep *site.Report) []byte {
 	p.counts(s)
 	p.nodes(s)
 	p.silent(s.Silent())
+	p.unfit(s.Unfit())
 	p.hardware(s)
 	p.notActedOn(s)
 	p.swept(s.Swept)
@@ -214,6 +215,18 @@ func (w *writer) silent(names []string) {
 		w.line("- [%s](%s)", text(name), nodeFile(name))
 	}
 	w.rest(len(shown), len(names))
+}
+
+// unfit lists the nodes whose systems are not healthy, or not known to be.
+func (w *writer) unfit(nodes []site.NodeStatus) {
+	shown := nodes[:min(len(nodes), mostNodes)]
+	for i, n := range shown {
+		if i == 0 {
+			w.line("\n## Systems that are not healthy\n\n| node | health | why |\n|---|---|---|")
+		}
+		w.line("| [%s](%s) | %s | %s |", text(n.Name), nodeFile(n.Name), text(string(n.SystemHealth.State)), text(n.SystemHealth.Why))
+	}
+	w.rest(len(shown), len(nodes))
 }
 
 // hardware lists what machines are not made of, and parts that are not well.

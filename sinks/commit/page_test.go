@@ -61,6 +61,18 @@ func TestPageSaysWhichSystemsDoNotAnswer(t *testing.T) {
 	}
 }
 
+func TestPageSaysWhichSystemsAreNotHealthy(t *testing.T) {
+	rep := healthy(3)
+	rep.Status.Nodes[0].SystemHealth = site.SystemHealth{State: site.Healthy}
+	rep.Status.Nodes[1].SystemHealth = site.SystemHealth{State: site.HealthUnknown, Why: "its system | did not answer"}
+	got := string(page(&rep))
+	for _, want := range []string{"# lab: 3/3 in-sync, 1 of unknown health\n", "\n## Systems that are not healthy\n", "| [n0001](" + nodeFile("n0001") + ") | unknown | its system &#124; did not answer |\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the page lacks %q:\n%s", want, got)
+		}
+	}
+}
+
 // hostile is text that must not become markup, a row or a command.
 var hostile = []string{
 	"x | y |\n| forged | in-sync | fine |", "</td><script>alert(1)</script>", "[click](https://example.org)", "![](https://example.org/pixel)",

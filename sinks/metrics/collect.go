@@ -19,6 +19,7 @@ var (
 	observationDesc = desc("observation_age_seconds", "How long ago the machines were last seen: quantiles over those that were, 1 is the oldest.")
 	unseenDesc      = desc("nodes_unseen", "Nodes whose machine was never seen.")
 	silentDesc      = desc("nodes_silent", "Nodes whose machine is on and whose system did not answer when it was last asked.")
+	healthDesc      = desc("nodes_by_health", "Nodes by the health of their systems, as their role asks for it; those of which nothing is asked are left out.", "health")
 	notActedOnDesc  = desc("nodes_not_acted_on", "Nodes with parts in their design that no driver acts on.")
 	bindingDesc     = desc("nodes_by_binding", "Nodes by what binds a write to the machine that was looked at; those of which that is not known are left out.", "binding")
 	planDesc        = desc("plan_nodes", "Nodes with a plan by its worst impact.", "impact")
@@ -36,7 +37,7 @@ var (
 	sinceDesc       = desc("rollout_start_timestamp_seconds", "When the revision of the last rollout was accepted.")
 )
 
-var descs = []*prometheus.Desc{nodesDesc, stateAgeDesc, personDesc, observationDesc, unseenDesc, silentDesc, notActedOnDesc, bindingDesc, planDesc, approvalsDesc, problemsDesc, findingsDesc,
+var descs = []*prometheus.Desc{nodesDesc, stateAgeDesc, personDesc, observationDesc, unseenDesc, silentDesc, healthDesc, notActedOnDesc, bindingDesc, planDesc, approvalsDesc, problemsDesc, findingsDesc,
 	revisionDesc, commitDesc, pausedDesc, readOnlyDesc, termDesc, rolloutDesc, runningDesc, haltedDesc, sinceDesc}
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -88,6 +89,7 @@ func (s *scrape) nodes(nodes []site.NodeStatus) {
 	counts, oldest := map[site.State]int{}, map[site.State]float64{}
 	bound := map[site.Binding]int{}
 	person, not, silent := 0, 0, 0
+	health := map[site.HealthState]int{}
 	ages := make([]float64, 0, len(nodes))
 	for i := range nodes {
 		n := &nodes[i]
@@ -103,6 +105,7 @@ func (s *scrape) nodes(nodes []site.NodeStatus) {
 		if n.Service == site.ServiceSilent {
 			silent++
 		}
+		health[n.SystemHealth.State]++
 		if !n.Seen.IsZero() {
 			ages = append(ages, s.age(n.Seen))
 		}
@@ -115,6 +118,9 @@ func (s *scrape) nodes(nodes []site.NodeStatus) {
 	}
 	for _, binding := range site.Bindings {
 		s.gauge(bindingDesc, float64(bound[binding]), string(binding))
+	}
+	for _, state := range site.HealthStates {
+		s.gauge(healthDesc, float64(health[state]), string(state))
 	}
 	s.gauge(personDesc, float64(person))
 	s.gauge(unseenDesc, float64(len(nodes)-len(ages)))

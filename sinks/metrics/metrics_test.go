@@ -37,7 +37,7 @@ func full(now time.Time) site.Report {
 				{Name: "a", State: site.InSync, Since: now.Add(-time.Hour), Seen: now.Add(-10 * time.Second), Binding: site.BindingSession},
 				{Name: "b", State: site.Stalled, Since: now.Add(-2 * time.Hour), Seen: now.Add(-30 * time.Second), Binding: site.BindingNone},
 				{Name: "c", State: site.Stalled, Since: now.Add(-3 * time.Hour), Seen: now.Add(-20 * time.Second)},
-				{Name: "d", State: site.Blocked, Person: true, Since: now.Add(-time.Minute)},
+				{Name: "d", State: site.Blocked, Person: true, Since: now.Add(-time.Minute), SystemHealth: site.SystemHealth{State: site.HealthUnknown}},
 			},
 		},
 		Plan: site.Plan{Nodes: []site.NodePlan{

@@ -103,10 +103,27 @@ func (m *Machine) program(in io.Reader, out io.Writer) (status int) {
 		m.in.detail(&seen, facet, r)
 		result.Facets[facet] = seen
 	}
+	if r.Health != nil {
+		result.Health = &wire.Facet{Have: map[string]string{}}
+		for i, p := range r.Health.Probes {
+			result.Health.Have[p.Key] = item.Passed
+			if i == 0 && m.unwell != "" {
+				result.Health.Have[p.Key] = m.unwell
+			}
+		}
+	}
 	if wire.Write(out, wire.Frame{Result: &result}) != nil {
 		return 1
 	}
 	return 0
+}
+
+// SetSystemHealth has the first probe of the system's health say what is wrong; empty
+// is that all pass.
+func (m *Machine) SetSystemHealth(said string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unwell = said
 }
 
 func (in *inside) observe(facet string, keys []string) wire.Facet {

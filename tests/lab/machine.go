@@ -56,6 +56,7 @@ type Machine struct {
 	disk        disk
 	in          inside // what is set in the installed system
 	insideFault InsideFault
+	unwell      string // what the first probe of the system's health says; empty where all pass
 	bios        biosState
 	log         []logged
 	health      map[string]string // of parts that are not well, or not there

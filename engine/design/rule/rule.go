@@ -94,6 +94,7 @@ func Areas() []Area {
 		{"file systems", mounts},
 		{"holds", holds},
 		{"roles", roleRules},
+		{"health", healthRules},
 		{"placement", placements},
 		{"selectors", selectorRules},
 		{"windows and drift", windowRules},

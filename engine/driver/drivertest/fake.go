@@ -598,7 +598,7 @@ func (w *writer) finish(ctx context.Context) error {
 type osDriver struct{ fleet *Fleet }
 
 func (osDriver) Facets() []site.Facet {
-	return []site.Facet{site.FacetOS, site.FacetBase, site.FacetNetwork, site.FacetPackages, site.FacetConfig}
+	return []site.Facet{site.FacetOS, site.FacetProbes, site.FacetBase, site.FacetNetwork, site.FacetPackages, site.FacetConfig}
 }
 
 func (d osDriver) Open(_ context.Context, e site.Endpoint, s secret.Value) (driver.Machine, error) {
@@ -723,6 +723,22 @@ func (s system) ask(ctx context.Context) error {
 	return nil
 }
 
+// probe answers what is asked of the system's health.
+func (m *FakeMachine) probe(state *site.FacetState, n *site.Node) {
+	asked, _ := n.Probes()
+	state.Have, state.Unread = site.Values{}, site.Values{}
+	for i, p := range asked.Probes {
+		switch {
+		case m.unread != "":
+			state.Unread[p.Key] = m.unread
+		case i == 0 && m.unwell != "":
+			state.Have[p.Key] = m.unwell
+		default:
+			state.Have[p.Key] = item.Passed
+		}
+	}
+}
+
 func (s system) Observe(ctx context.Context, n *site.Node, facets []site.Facet) (site.Observed, error) {
 	if err := s.ask(ctx); err != nil {
 		return site.Observed{}, err
@@ -744,6 +760,9 @@ func (s system) Observe(ctx context.Context, n *site.Node, facets []site.Facet) 
 		if site.IsInside(f) {
 			state.Owned, state.OwnedDigest = slices.Clone(s.m.owned[f]), s.m.ownedDigest()
 			state.Absent = item.Missing(item.Keys(n.Items(f)), have)
+		}
+		if f == site.FacetProbes {
+			s.m.probe(&state, n)
 		}
 		seen.Facets[f] = state
 	}

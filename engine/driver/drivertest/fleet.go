@@ -188,6 +188,13 @@ func (f *Fleet) called(c Call) {
 	}
 }
 
+// SetHealth has the first probe of the system's health say what is wrong, or none be
+// looked at for a reason; empty texts are that all pass.
+func (m *FakeMachine) SetHealth(unwell, unread string) {
+	defer m.look()()
+	m.unwell, m.unread = unwell, unread
+}
+
 // Counts is what was asked of a machine.
 type Counts struct {
 	Reads  int
@@ -247,6 +254,8 @@ type body struct {
 	virtual   *domain                    // nil for a physical machine
 	parts     *site.Inventory            // what an inspection tells; nil for none
 	log       []site.Entry
+	unwell    string // what the first probe of the system's health says is wrong
+	unread    string // why its health cannot be looked at
 }
 
 // Made says what an inspection tells of the machine from now on.

@@ -85,6 +85,9 @@ type Command struct {
 	Stdin []byte
 	// Timeout ends it; a minute where it is 0.
 	Timeout time.Duration
+	// Nobody has it run as the user nobody, without any right, and ends what it leaves
+	// behind in its process group.
+	Nobody bool
 }
 
 // Output is what a program printed, each of the two cut to MaxOutput, and its
@@ -133,9 +136,15 @@ func (h *Host) execute(ctx context.Context, c Command) (Output, error) {
 	cmd.Stdin = bytes.NewReader(c.Stdin)
 	cmd.WaitDelay = 5 * time.Second // children that keep the pipes open
 	group(cmd)
+	if c.Nobody {
+		asNobody(cmd)
+	}
 	var out, errs tail
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err = cmd.Run()
+	if c.Nobody {
+		endGroup(cmd)
+	}
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:

@@ -60,6 +60,9 @@ type Request struct {
 	Show map[string]string `json:"show,omitempty"`
 	// Hashes is for OpObserve: the keys of accounts of which Facet.Hashes tells.
 	Hashes []string `json:"hashes,omitempty"`
+	// Health is for OpObserve: what is to be found out of the system's health; nil for
+	// nothing.
+	Health *item.Probes `json:"health,omitempty"`
 	// Apply is for OpApply.
 	Apply *Apply `json:"apply,omitempty"`
 	// Confirm is for OpConfirm: the name of the change that Result.Unconfirmed gave.
@@ -117,6 +120,9 @@ type Result struct {
 	Facets map[string]Facet `json:"facets,omitempty"`
 	// Found is what a survey found, by facet. What Slipway made is not part of it.
 	Found map[string]item.Found `json:"found,omitempty"`
+	// Health is what was found out of the health that was asked for: in Have each key
+	// that was looked at, in Unread the others.
+	Health *Facet `json:"health,omitempty"`
 	// Owned is the digest of the list of what Slipway made on the machine.
 	Owned string `json:"owned,omitempty"`
 	// Term is the highest term that the system has seen.

@@ -5,12 +5,15 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
 // observeAll looks at facets. One that cannot be observed costs itself alone: its
 // keys are told to be unread.
-func (p *Program) observeAll(ctx context.Context, asked map[string][]string, result *wire.Result) error {
+func (p *Program) observeAll(ctx context.Context, asked map[string][]string, health *item.Probes, result *wire.Result) error {
+	defer p.probe(ctx, health, result)()
 	result.Busy = p.lockedBy()
 	result.Facets = map[string]wire.Facet{}
 	for _, facet := range slices.Sorted(maps.Keys(asked)) {
@@ -28,6 +31,20 @@ func (p *Program) observeAll(ctx context.Context, asked map[string][]string, res
 	}
 	p.unconfirmed(result)
 	return nil
+}
+
+// probe begins to look at the system's health, beside all else, and gives what waits
+// for the result.
+func (p *Program) probe(ctx context.Context, asked *item.Probes, result *wire.Result) (wait func()) {
+	if asked == nil || p.Probe == nil {
+		return func() {}
+	}
+	seen := make(chan inside.Seen, 1)
+	go func() { seen <- p.Probe(ctx, p.Host, *asked) }()
+	return func() {
+		s := <-seen
+		result.Health = &wire.Facet{Have: s.Have, Unread: s.Unread}
+	}
 }
 
 // observe looks at one facet.

@@ -15,6 +15,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
@@ -35,6 +36,9 @@ type Program struct {
 	Host *inside.Host
 	// Facets are those that it serves, by name.
 	Facets map[string]inside.Facet
+	// Probe looks at the system's health; nil where that is never asked for. It ends in
+	// time by itself, and may run beside the facets.
+	Probe func(ctx context.Context, h *inside.Host, asked item.Probes) inside.Seen
 	// Now is the clock; time.Now where it is nil.
 	Now func() time.Time
 }
@@ -153,7 +157,7 @@ func (p *Program) do(ctx context.Context, r wire.Request) (result wire.Result) {
 	p.Host.Show, p.Host.Hashes = r.Show, r.Hashes
 	switch r.Op {
 	case wire.OpObserve:
-		err = p.observeAll(ctx, r.Observe, &result)
+		err = p.observeAll(ctx, r.Observe, r.Health, &result)
 	case wire.OpSurvey:
 		err = p.survey(ctx, r.Survey, &result)
 	case wire.OpApply:

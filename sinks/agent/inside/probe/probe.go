@@ -1,0 +1,185 @@
+// Package probe looks at how healthy a system is: units, ports, requests and a
+// command of the site's. It changes nothing, and ends in time whatever it meets.
+package probe
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+)
+
+// The bounds in time of one probe, and of all, which are tried at once.
+const (
+	connecting = 3 * time.Second
+	answering  = 5 * time.Second
+	unitsTime  = 5 * time.Second
+	longest    = 18 * time.Second
+)
+
+// running is how long the site's command may run; tests have less.
+var running = 10 * time.Second
+
+// maxSaid bounds what a probe says, in characters.
+const maxSaid = 300
+
+// answers collects what probes say, until the look is over.
+type answers struct {
+	mu   sync.Mutex
+	seen inside.Seen
+	over bool
+}
+
+// say notes what a probe came to: item.Passed or what is wrong, or why it could not
+// be tried.
+func (a *answers) say(key, said, unread string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.over:
+	case unread != "":
+		a.seen.Unread[key] = brief(unread)
+	default:
+		a.seen.Have[key] = brief(said)
+	}
+}
+
+// Look tries all probes at once. What is in Seen.Have passed or says what is wrong;
+// what could not be found out is in Seen.Unread.
+func Look(ctx context.Context, h *inside.Host, asked item.Probes) inside.Seen {
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	a := &answers{seen: inside.Seen{Have: map[string]string{}, Unread: map[string]string{}}}
+	var units []item.Probe
+	var all sync.WaitGroup
+	try := func(keys []item.Probe, f func()) {
+		all.Go(func() {
+			defer func() {
+				if v := recover(); v != nil {
+					for _, p := range keys {
+						a.say(p.Key, "", fmt.Sprintf("%s: this is a mistake in Slipway, please report it: %v", p.Key, v))
+					}
+				}
+			}()
+			f()
+		})
+	}
+	for _, p := range asked.Probes {
+		switch {
+		case !h.Live || h.Root != "/":
+			a.say(p.Key, "", p.Key+": the system does not run")
+		case p.Unit != "":
+			units = append(units, p)
+		case p.Path != "":
+			try([]item.Probe{p}, func() { a.say(p.Key, request(ctx, p, asked.Addresses), "") })
+		case p.Port != 0:
+			try([]item.Probe{p}, func() { a.say(p.Key, port(ctx, p.Port, asked.Addresses), "") })
+		case len(p.Command) > 0:
+			try([]item.Probe{p}, func() { a.command(ctx, h, p) })
+		default:
+			a.say(p.Key, "", p.Key+": the program on the machine does not know how to look at this")
+		}
+	}
+	if len(units) > 0 {
+		try(units, func() { a.units(ctx, h, units) })
+	}
+	ended := make(chan struct{})
+	go func() { all.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.over = true
+	for _, p := range asked.Probes {
+		_, told := a.seen.Have[p.Key]
+		if _, unread := a.seen.Unread[p.Key]; !told && !unread {
+			a.seen.Unread[p.Key] = p.Key + " was not looked at to the end in time"
+		}
+	}
+	return a.seen
+}
+
+// units asks systemd for all units at once. It answers block by block, in the order
+// in which they were asked for.
+func (a *answers) units(ctx context.Context, h *inside.Host, units []item.Probe) {
+	args := []string{"show", "--no-pager", "--property=LoadState,ActiveState,SubState", "--"}
+	for _, p := range units {
+		args = append(args, p.Unit)
+	}
+	out, err := h.Exec(ctx, inside.Command{Path: "systemctl", Args: args, Timeout: unitsTime})
+	why := ""
+	blocks := strings.Split(strings.TrimSpace(string(out.Out)), "\n\n")
+	switch {
+	case err != nil:
+		why = err.Error()
+	case out.Code != 0:
+		why = fmt.Sprintf("systemctl ended with %d: %s", out.Code, out.LastLines(1))
+	case len(blocks) != len(units):
+		why = fmt.Sprintf("systemctl told of %d units and not of %d", len(blocks), len(units))
+	}
+	for i, p := range units {
+		if why != "" {
+			a.say(p.Key, "", p.Unit+": "+why)
+			continue
+		}
+		told := map[string]string{}
+		for line := range strings.Lines(blocks[i]) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+			told[name] = value
+		}
+		a.say(p.Key, unit(p.Unit, told["LoadState"], told["ActiveState"], told["SubState"]), "")
+	}
+}
+
+// unit says how a unit is, by the states of systemd.unit(5).
+func unit(name, load, active, sub string) string {
+	switch {
+	case active == "active" || active == "reloading" || active == "refreshing":
+		return item.Passed
+	case load == "not-found":
+		return name + " does not exist"
+	case load == "masked":
+		return name + " is masked"
+	case active == "activating" && sub != "":
+		return fmt.Sprintf("%s is activating (%s)", name, sub)
+	case active == "":
+		return name + " has no state that systemd tells of"
+	}
+	return name + " is " + active
+}
+
+// command runs the site's program as nobody, with an empty input. What it leaves
+// behind in its group ends with it.
+func (a *answers) command(ctx context.Context, h *inside.Host, p item.Probe) {
+	name := "`" + strings.TrimPrefix(p.Key, "command ") + "`"
+	out, err := h.Exec(ctx, inside.Command{Path: p.Command[0], Args: p.Command[1:], Timeout: running, Nobody: true})
+	said := out.LastLines(1)
+	if said != "" {
+		said = ": " + said
+	}
+	switch {
+	case err != nil && out.Code != -1: // it was not begun
+		a.say(p.Key, fmt.Sprintf("%s cannot be run: %v", name, err), "")
+	case err != nil:
+		a.say(p.Key, fmt.Sprintf("%s: %v%s", name, err, said), "")
+	case out.Code != 0:
+		a.say(p.Key, fmt.Sprintf("%s ended with %d%s", name, out.Code, said), "")
+	default:
+		a.say(p.Key, item.Passed, "")
+	}
+}
+
+// brief is one printable line of bounded length.
+func brief(text string) string {
+	text = strings.Join(strings.Fields(inside.Lines(strings.ReplaceAll(text, "\n", " "), 1)), " ")
+	if r := []rune(text); len(r) > maxSaid {
+		return string(r[:maxSaid]) + "…"
+	}
+	return text
+}
