@@ -81,7 +81,7 @@ func TestUnreadMarkerOnSSHD(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, "may not read"},
-		"cut off": {func(t *testing.T, marker string) { sshdtest.Write(t, marker, `{"node":"n1","gener`) }, "no JSON"},
+		"cut off": {func(t *testing.T, marker string) { sshdtest.Write(t, marker, `{"node":"n1","gener`) }, "JSON object"},
 		"none":    {func(*testing.T, string) {}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

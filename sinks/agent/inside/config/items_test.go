@@ -328,8 +328,8 @@ func TestSysctlPatterns(t *testing.T) {
 func TestModules(t *testing.T) {
 	f := newFake(t)
 	refuses(t, f, module("ext4", "a=1"), `"ext4.a=1"`)
-	refuses(t, f, module("../x", ""), "no name of a kernel module")
-	refuses(t, f, module("-x", ""), "no name of a kernel module")
+	refuses(t, f, module("../x", ""), "not a name of a kernel module")
+	refuses(t, f, module("-x", ""), "not a name of a kernel module")
 	refuses(t, f, module("bonding", "a=1\ninstall x y"), "cannot be written")
 	if err := f.apply([]item.Item{module("no-such", "")}); class(err) != wire.Refused || !strings.Contains(err.Error(), "not found") {
 		t.Errorf("%v", err)
