@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +43,7 @@ func (w *worker) decide(ctx context.Context, j job, p site.NodePlan, v view, err
 	case p.Unproven != "":
 		return w.asksPerson(j, site.Blocked, p.Unproven, "believe it")
 	case len(p.Blocked) > 0:
-		o := outcome{state: site.Stalled, reason: p.Blocked[0], release: "a commit that changes the node accordingly", wait: observeEvery(j.site)}
+		o := outcome{state: site.Stalled, reason: p.Blocked[0], release: cmp.Or(p.Release, "a commit that changes what the reason names"), wait: observeEvery(j.site)}
 		if p.Spent {
 			o.release = fmt.Sprintf("`slipway retry %s`, or a commit that changes what could not be reached", w.name)
 		}

@@ -74,7 +74,7 @@ func TestCanariesHaveToBeHealthy(t *testing.T) {
 			t.Errorf("the rollout is %+v", r)
 		}
 		// The health that was designed wrongly is the remedy.
-		d = w.patch(d, "2", func(d *site.Site) {
+		w.patch(d, "2", func(d *site.Site) {
 			healthy(&site.Health{Ports: []int{80}}, "web")(d)
 			d.Rollout.MaxUnavailable = "3"
 		})
@@ -138,12 +138,12 @@ func TestBoundsCountWhatIsNotHealthy(t *testing.T) {
 // be restarted at once than any other.
 func TestWrongHealthRestartsNoMoreAtOnce(t *testing.T) {
 	inBubble(t, patched, func(w *world) {
-		d := w.servingHealthy(names(4)...)
+		w.servingHealthy(names(4)...)
 		for _, name := range names(4) {
 			w.fleet.Machine(name).SetHealth(failed, "")
 		}
 		w.after(7 * time.Minute)
-		d = w.service(names(4)...)
+		d := w.service(names(4)...)
 		healthy(nginx, "web")(d)
 		smt := false
 		for _, n := range d.Nodes {

@@ -19,7 +19,11 @@ func NotActedOn(s *site.Site, acts map[site.Facet]bool) []site.Finding {
 	for _, name := range s.NodeNames() {
 		n := s.Nodes[name]
 		for _, path := range n.NotActedOn(acts) {
-			all.of(name, whereSet(n, path), notActedOn(path))
+			f := notActedOn(path)
+			if facet, isDrift := strings.CutPrefix(path, "drift."); isDrift && acts[site.Facet(facet)] {
+				f = onlyReported(path)
+			}
+			all.of(name, whereSet(n, path), f)
 		}
 	}
 	site.SortFindings(all.list)
@@ -32,6 +36,16 @@ func notActedOn(path string) site.Finding {
 		Message: "no driver acts on " + path,
 		Why:     "Nothing brings it about on a machine, and nobody looks whether it is so.",
 		Fix:     "See to it by other means for now, or take it out of the design.",
+	}
+}
+
+// onlyReported is for drift that is to be proposed.
+func onlyReported(path string) site.Finding {
+	return site.Finding{
+		Code: "not-acted-on", Severity: site.SeverityNote, Path: path,
+		Message: path + ": \"propose\" works like \"report\" for now",
+		Why:     "Slipway reports the drift and sets nothing back; it does not open pull requests with the changes yet.",
+		Fix:     "Write \"report\", or \"repair\" to have the change set back in a window.",
 	}
 }
 

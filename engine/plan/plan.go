@@ -74,6 +74,7 @@ func planNode(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, serve
 	n = withoutNext(s, n, m)
 	if why := wrongMachine(n, m); why != "" && (m.Recorded.Quarantined != nil || !leftAlone(s, n, m)) {
 		p.Blocked = []string{why}
+		p.Release = "check cabling and DHCP; for a machine that was replaced add `moved`, for one with a new address correct its endpoint"
 		return
 	}
 	switch {
@@ -257,6 +258,9 @@ func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 		seen.Sources = append(slices.Clone(seen.Sources), "Hdd") // which some machines list when there is a system on it
 	}
 	if why := unresolved(n, f, seen); len(why) > 0 {
+		if site.IsInside(f) && len(p.Blocked) == 0 {
+			p.Release = "the system being able to have it, or a commit that changes it"
+		}
 		p.Blocked = append(p.Blocked, why...)
 		return
 	}

@@ -119,6 +119,9 @@ func unresolved(n *site.Node, f site.Facet, seen site.FacetState) []string {
 		why = noSource(n, seen)
 	}
 	var found []string
+	if cause := oneCause(why); site.IsInside(f) && cause != "" {
+		return []string{fmt.Sprintf("%s: %s (%d items)", f, cause, len(why))}
+	}
 	for _, field := range slices.Sorted(maps.Keys(why)) {
 		path := fieldOf(f, field) + ": "
 		place := placed(w.designedAt(n, f, field))
@@ -128,6 +131,18 @@ func unresolved(n *site.Node, f site.Facet, seen site.FacetState) []string {
 		found = append(found, place+path+why[field])
 	}
 	return found
+}
+
+// oneCause is the one cause of several items, such as a helper that is not there; empty
+// where there is one item or more than one cause.
+func oneCause(why site.Values) (cause string) {
+	for _, w := range why {
+		if len(why) < 2 || cause != "" && w != cause {
+			return ""
+		}
+		cause = w
+	}
+	return cause
 }
 
 // noSource says which sources of the designed boot order the machine lacks, as far

@@ -189,6 +189,9 @@ type NodePlan struct {
 	// Blocked says why nothing can be planned for a part of the node, in
 	// sentences: a wrong identity, a lower generation.
 	Blocked []string `json:"blocked,omitempty"`
+	// Release says what ends the first of these, where it is not a commit that changes
+	// what that names.
+	Release string `json:"release,omitempty"`
 	// Spent is set when one of these is that Slipway interrupted the machine as
 	// often as it may for one cause.
 	Spent bool `json:"spent,omitempty"`

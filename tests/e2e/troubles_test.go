@@ -407,7 +407,7 @@ func (p *troublePage) site(x siteTrouble, metrics string) {
 	p.w.eventually("the metrics count the problem", func() bool { return strings.Contains(p.w.page(metrics), counted) })
 	told := x.told
 	if told == "" {
-		p.w.eventually("people are told of "+x.title, func() bool { told = p.w.toldOf()["problem"]; return told != "" })
+		p.w.eventually("people are told of "+x.title, func() bool { told = p.w.toldOf()["problem"]; return strings.Contains(told, x.says) })
 	}
 	p.section(func() string {
 		return p.written(x.title, x.what, x.do, [][2]string{
