@@ -57,7 +57,7 @@ func (w *worker) decide(ctx context.Context, j job, p site.NodePlan, v view, err
 		return outcome{state: site.Blocked, reason: p.Reported[0], person: true, release: "a commit, or the machine as it was",
 			wait: observeEvery(j.site)}
 	case w.misses(j):
-		return w.await(j, "its system has not answered since it was disrupted", v)
+		return w.await(j, "its system has not answered since the last step", v)
 	case needsPerson(v.inside):
 		return outcome{state: site.Stalled, reason: verdict(v.inside), cause: cause(v.inside), wait: observeEvery(j.site)}
 	case w.isUnseenInside(j):

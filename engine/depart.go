@@ -84,7 +84,7 @@ func (e *Engine) mayLeave(w *worker) *held {
 	}
 	if plan.StillThere(w.node, w.memory.Observed) != "" {
 		return w.heldBack(true, "a commit that puts the node back with `decommission: true`",
-			fmt.Sprintf("revision %s removes the node, and its virtual machine is still on %s; it is held: put the node back with `decommission: true` and approve that the machine goes, or run `slipway approve %s` to leave it there, kept by nobody",
+			fmt.Sprintf("revision %s removes the node, and its virtual machine is still on %s; it is held: put the node back with `decommission: true` and approve that the machine goes, or run `slipway approve %s` to leave it there, where Slipway no longer manages it",
 				rev.Short(), w.node.Virtual.Host.Hypervisor, w.name))
 	}
 	recent := 0

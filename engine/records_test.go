@@ -55,7 +55,7 @@ func TestAfterACrashNothingIsDestroyedAtOnce(t *testing.T) {
 				w.approve()
 				w.after(20 * time.Second)
 				n := w.node("a")
-				waits := strings.Contains(n.Reason, "was not ended in order")
+				waits := strings.Contains(n.Reason, "did not shut down cleanly")
 				if crashed := name == "crash"; waits != crashed || crashed && n.State != site.Blocked {
 					t.Errorf("a is %s (%s)", n.State, n.Reason)
 				}
@@ -311,7 +311,7 @@ func TestSessionThatCannotBeEnded(t *testing.T) {
 		w.after(5 * time.Second)
 		w.approve()
 		w.after(10 * time.Second)
-		if n := w.node("a"); n.State != site.Blocked || !strings.Contains(n.Reason, "was not ended in order") {
+		if n := w.node("a"); n.State != site.Blocked || !strings.Contains(n.Reason, "did not shut down cleanly") {
 			t.Errorf("a is %s (%s)", n.State, n.Reason)
 		}
 		l.refuse = driver.ErrUnreachable // not now: then nothing is written

@@ -150,7 +150,7 @@ func (e *Engine) mayWriteLocked(now time.Time, destructive, fenced bool) string 
 	case !t.Holds(now):
 		return fmt.Sprintf("the site's lease has run out and could not be renewed, and without a record nothing is written to machines: %s", steady(t.trouble))
 	case destructive && !fenced && now.Before(t.settled):
-		return fmt.Sprintf("the daemon before this one was not ended in order, and its last requests may take effect until %s; nothing is destroyed before", t.settled.UTC().Format(time.RFC3339))
+		return fmt.Sprintf("the previous daemon did not shut down cleanly, and its last requests may take effect until %s; nothing is destroyed before", t.settled.UTC().Format(time.RFC3339))
 	}
 	return ""
 }

@@ -64,7 +64,7 @@ func (a *app) adoptCommand() *cobra.Command {
 	}
 	f.surveyFlags.add(cmd)
 	cmd.Flags().StringVar(&f.out, "out", "", "new or empty `DIR` for the site")
-	cmd.Flags().StringVar(&f.name, "name", "", "the site's name; the folder's without it")
+	cmd.Flags().StringVar(&f.name, "name", "", "the site's name; the default is the folder's name")
 	f.insideFlags.add(cmd)
 	return cmd
 }

@@ -37,7 +37,7 @@ func (a *app) initCommand() *cobra.Command {
 		RunE:    func(_ *cobra.Command, args []string) error { return a.initSite(folder(args), name, lab) },
 	}
 	cmd.Flags().BoolVar(&lab, "lab", false, "with addresses of this host, for the simulated machines of slipway-lab")
-	cmd.Flags().StringVar(&name, "name", "", "the site's name; the folder's without it")
+	cmd.Flags().StringVar(&name, "name", "", "the site's name; the default is the folder's name")
 	return cmd
 }
 

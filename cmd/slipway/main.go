@@ -1,4 +1,4 @@
-// Command slipway keeps bare-metal sites as their designs in Git say.
+// Command slipway manage bare-metal sites from Git.
 package main
 
 import (
@@ -97,10 +97,10 @@ type app struct {
 func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "slipway",
-		Short: "keeps bare-metal sites as their designs in Git say",
+		Short: "manage bare-metal sites from Git",
 		Long: "Slipway follows a Git repository of CUE site designs, compares them with what it\n" +
-			"sees of the machines, and makes the machines so. Nothing is wiped that a person\n" +
-			"did not approve.\n" + exitHelp,
+			"sees of the machines, and brings the machines to their design. It wipes nothing\n" +
+			"that a person did not approve.\n" + exitHelp,
 		Example: "  slipway check site-example\n" +
 			"  slipway plan site-example\n" +
 			"  slipway run --repo /srv/site.git --branch main --state /var/lib/slipway --credentials /etc/slipway/credentials",

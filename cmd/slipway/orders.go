@@ -252,7 +252,7 @@ func (a *app) retryCommand() *cobra.Command {
 	var f orderFlags
 	cmd := &cobra.Command{
 		Use: "retry [NODE]", Short: "try a node, or all of them, again now", Args: atMost(1),
-		Long:    "Ends every wait between tries, tries a refused credential once more, and looks at\nthe repository. Without a node it lets a halted rollout go on.\n" + exitHelp,
+		Long:    "Retries at once instead of waiting, tries a refused credential once more, and\nlooks at the repository. Without a node it lets a halted rollout go on.\n" + exitHelp,
 		Example: "  slipway retry compute-3",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := target(site.VerbRetry, args, len(args) == 0)

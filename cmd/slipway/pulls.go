@@ -32,7 +32,7 @@ type pullFlags struct {
 }
 
 func (f *pullFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.repository, "github", "", "speak on the pull requests of this repository on GitHub, `OWNER/NAME`")
+	flags.StringVar(&f.repository, "github", "", "comment on the pull requests of this repository on GitHub, `OWNER/NAME`")
 	flags.StringVar(&f.api, "github-api", github.PublicAPI, "`URL` of GitHub's API; https://HOST/api/v3 for a GitHub Enterprise Server")
 	flags.StringVar(&f.credential, "github-credential", "github", "`NAME` of the credential with a token, or with the key of a GitHub App")
 	flags.StringVar(&f.ca, "github-ca", "", "PEM `FILE` with the certificate authority of GitHub's server, instead of the system's")

@@ -45,7 +45,7 @@ type runFlags struct {
 func (a *app) runCommand() *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
-		Use: "run", Short: "keep a site as its repository says", Args: exactly(0),
+		Use: "run", Short: "manage a site from its repository", Args: exactly(0),
 		Long: "Follows a branch, evaluates each new commit, makes the machines as designed and\n" +
 			"writes the status to the branch slipway/status/SITE of the same repository. A broken\n" +
 			"commit, or a repository that is away, leaves the last good design in force.\n\n" +

@@ -30,7 +30,7 @@ type surveyFlags struct {
 func (f *surveyFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.ranges, "range", nil, "`CIDR` to look through, such as 10.9.0.0/24; may be given several times")
-	flags.IntVar(&f.port, "port", 0, "port of the management controllers, 443 without it")
+	flags.IntVar(&f.port, "port", 0, "port of the management controllers; the default is 443")
 	flags.StringVar(&f.credential, "credential", "", "`NAME` of the credential to log in with")
 	flags.StringVar(&f.ca, "ca", "", "`FILE` with the certificate authorities to trust, as PEM")
 	flags.StringSliceVar(&f.fingerprints, "fingerprint", nil, "certificate to trust, \"sha256:\" and 64 hex digits; may be given several times")

@@ -31,12 +31,21 @@ func NotActedOn(s *site.Site, acts map[site.Facet]bool) []site.Finding {
 }
 
 func notActedOn(path string) site.Finding {
-	return site.Finding{
+	f := site.Finding{
 		Code: "not-acted-on", Severity: site.SeverityNote, Path: path,
 		Message: "no driver acts on " + path,
 		Why:     "Nothing brings it about on a machine, and nobody looks whether it is so.",
 		Fix:     "See to it by other means for now, or take it out of the design.",
 	}
+	part := path
+	if rest, ofFamily := strings.CutPrefix(path, "families."); ofFamily {
+		_, part, _ = strings.Cut(rest, ".")
+		part = "system." + part
+	}
+	if site.IsInside(site.FacetOf(part)) {
+		f.Fix = "Run Slipway with the helpers that act inside systems: --agents or SLIPWAY_AGENTS names their folder. Or take it out of the design."
+	}
+	return f
 }
 
 // onlyReported is for drift that is to be proposed.

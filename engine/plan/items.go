@@ -96,7 +96,7 @@ func asked(changes []site.Change) string {
 	var parts []string
 	for _, c := range changes {
 		field := c.Field[strings.LastIndexByte(c.Field, '.')+1:]
-		if field != "state" || c.Want != item.Present {
+		if c.Want != "" && (field != "state" || c.Want != item.Present) {
 			parts = append(parts, field+" "+c.Want)
 		}
 	}
