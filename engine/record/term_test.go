@@ -68,6 +68,7 @@ func TestLeaseIsRenewed(t *testing.T) {
 			}
 		}
 		must(t, term.Release(t.Context()))
+		synctest.Wait() // the end of a context is told by a goroutine of its own
 		select {
 		case <-term.Lost():
 		default:
