@@ -309,6 +309,9 @@ func TestWhatTheHelperSays(t *testing.T) {
 		})
 	}
 	// Whatever was left half done, the next run does it.
+	if err := h.open(t, 1).Apply(t.Context(), configure, nodeWith(map[string]string{"/one": "die"}), nil); err == nil {
+		t.Error("a helper that died had done it")
+	}
 	n := nodeWith(map[string]string{"/one": "at last"})
 	var told []string
 	ctx := driver.ShowWaits(t.Context(), func(w *driver.Wait) {

@@ -227,7 +227,7 @@ func TestRefusals(t *testing.T) {
 		"an interface that is not there": {links{"eth7": {Kind: "ethernet"}}, "no interface eth7; it has eth0, eth1"},
 		"a member that is not there":     {links{"br0": {Kind: "bridge", Members: []string{"eth7"}}}, "needs the interface eth7"},
 		"a parent that nobody designed":  {links{"v": {Kind: "vlan", VLAN: 5, Parent: "eth0"}}, "must be in the design too"},
-		"a name":                         {links{"../x": {Kind: "ethernet"}}, "no name for an interface"},
+		"a name":                         {links{"../x": {Kind: "ethernet"}}, "not a name for an interface"},
 	} {
 		s := newSystem(t)
 		before := s.configuration()
