@@ -11,7 +11,8 @@ import (
 // of the rack, of the role. A machine that is out already costs nothing to
 // work on. One whose system has lost its health has its place already, and yet takes
 // its turn among those that are worked on: a health that is designed wrong must not
-// let all machines be restarted at once.
+// let all machines be restarted at once. A role that decides by majority makes no such
+// allowance, nor is one made for a system whose health is unknown: it may serve.
 func (e *Engine) budgetGate(w *worker, t try) *held {
 	if t.step.Impact < site.ImpactReboot || w.outLocked() {
 		return nil
@@ -19,7 +20,7 @@ func (e *Engine) budgetGate(w *worker, t try) *held {
 	for _, b := range bounds(t.site, t.node) {
 		out, of := e.outOfLocked(w, b)
 		limit := b.limit(of)
-		if w.hasLostHealthLocked() {
+		if !b.away && w.hasLostHealthLocked() && w.healthLocked().State == site.Unhealthy {
 			out = slices.DeleteFunc(out, func(name string) bool { x := e.workers[name]; return x.node.Away == "" && !x.outLocked() })
 		}
 		if len(out) >= limit {

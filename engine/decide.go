@@ -112,7 +112,7 @@ func (w *worker) inSync(ctx context.Context, j job) outcome {
 	}
 	w.e.mu.Lock()
 	health, inHand := w.healthLocked(), w.disrupts || w.e.inHandLocked(w)
-	fit := health.IsFit() || j.site.Unused(j.node) != ""
+	fit := j.node.Health() == nil || health.IsFit() || j.site.Unused(j.node) != ""
 	w.e.mu.Unlock()
 	if err := w.clearInFlight(ctx, fit); err != nil {
 		return w.fail(j, err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -40,7 +41,11 @@ func TestProveSurveyOfADebian(t *testing.T) {
 	facets := []string{"base", "network", "packages", "config", "kernel"}
 	told := ask(t, program, root, wire.Request{Version: wire.Version, Op: wire.OpSurvey, Survey: facets})
 	keys, want := map[string][]string{}, map[string]string{}
-	for facet, found := range told.Found {
+	var all map[string]item.Found
+	if err := json.Unmarshal(told.Found, &all); err != nil {
+		t.Fatal(err)
+	}
+	for facet, found := range all {
 		keys[facet] = item.Keys(found.Items)
 		for name, v := range item.Values(found.Items) {
 			want[facet+" "+name] = v

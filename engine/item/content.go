@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 )
@@ -35,6 +36,8 @@ func Show(mode string, content []byte) Content {
 		c.Withheld = TooLarge(c.Bytes)
 	case !IsText(content):
 		c.Withheld = "it is no text"
+	case HoldsSecret(content):
+		c.Withheld = LooksSecret
 	default:
 		c.Text = string(content)
 	}
@@ -69,6 +72,16 @@ func (i Item) Artifact() string {
 
 // MaxArtifact bounds the artifact that is the content of a file, in bytes.
 const MaxArtifact = 1 << 30
+
+// secret is what a line looks like that gives a password, a key or a token: rather too
+// much than too little, since what is shown is read by all who read pull requests.
+var secret = regexp.MustCompile(`(?i)(pass(word|wd|phrase)?|secret|token|\bpsk|private.?key|api.?key|requirepass|credential)s?["']?\s*[:= ]\s*["']?[^\s"']|://[^/\s:@]+:[^/\s@]+@|PRIVATE KEY-----`)
+
+// HoldsSecret says whether a text holds what looks like a secret.
+func HoldsSecret(text []byte) bool { return secret.Match(text) }
+
+// LooksSecret is why a text is not shown that holds what looks like one.
+const LooksSecret = "[redacted]: it holds what looks like a secret"
 
 // NotPublic is why a file is not shown that not everybody on the machine may read.
 const NotPublic = "not everybody on the machine may read it"

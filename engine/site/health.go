@@ -65,7 +65,12 @@ func (h *Health) Probes() []item.Probe {
 }
 
 // Wait is how long a node may take to become healthy after a change.
-func (h *Health) Wait() time.Duration { return cmp.Or(time.Duration(h.Timeout), DefaultHealthTimeout) }
+func (h *Health) Wait() time.Duration {
+	if h == nil {
+		return DefaultHealthTimeout
+	}
+	return cmp.Or(time.Duration(h.Timeout), DefaultHealthTimeout)
+}
 
 // Health is what the node's system must be to count as in service; nil for nothing,
 // as where the machine is to be off or to leave.

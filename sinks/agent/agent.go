@@ -123,7 +123,7 @@ func (m *machine) Outranked(context.Context) error {
 func (m *machine) named(r wire.Request) wire.Request {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r.Version, r.Site, r.Term, r.Key = wire.Version, m.site, m.term, m.client.PublicKey()
+	r.Version, r.Site, r.Term, r.Key, r.Password = wire.Version, m.site, m.term, m.client.PublicKey(), m.client.ByPassword()
 	return r
 }
 

@@ -80,8 +80,8 @@ func (m *machine) inside(ctx context.Context, n *site.Node, wanted []site.Facet,
 	_, isOwned := a.says(saysOwned)
 	_, isAbsent := a.says(saysAbsent)
 	if why == nil && a.needsHelper() && (isOwned || m.asksAny(n, wanted) || request.Health != nil) {
-		if m.observeOnly && isAbsent {
-			why = fmt.Errorf("the helper is not on %s yet, and with --observe nothing is written to a machine", m.client.Address())
+		if m.observeOnly {
+			why = fmt.Errorf("the helper is not on %s yet, or is damaged, and with --observe nothing is written to a machine", m.client.Address())
 		} else {
 			a, why = m.bring(ctx, request, a)
 		}
@@ -125,6 +125,9 @@ func probed(asked []item.Probe, r *wire.Result, why error) site.FacetState {
 		said, told := health.Have[p.Key]
 		switch {
 		case told:
+			if what, output, _ := strings.Cut(said, ": "); item.HoldsSecret([]byte(output)) {
+				said = what + ": [redacted]" // it is told in the status
+			}
 			s.Have[p.Key] = brief(said)
 		case why != nil:
 			s.Unread[p.Key] = brief(why.Error())

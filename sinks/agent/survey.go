@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -40,9 +42,13 @@ func (m *machine) Survey(ctx context.Context, n *site.Node) (map[site.Facet]item
 		return nil, err
 	}
 	m.learn(a.result)
+	var found map[string]item.Found
+	if err := json.Unmarshal(a.result.Found, &found); err != nil {
+		return nil, fmt.Errorf("the helper on %s lists what is no survey: %w", m.client.Address(), err)
+	}
 	told := map[site.Facet]item.Found{}
 	for _, f := range byHelper {
-		told[f] = printable(a.result.Found[string(f)])
+		told[f] = printable(found[string(f)])
 	}
 	return told, nil
 }

@@ -234,10 +234,9 @@ func TestTheDriverEndsAStepByItself(t *testing.T) {
 	}
 }
 
-// A system that is asked to shut down is waited for in the open, one that is
-// switched off by force is not waited for.
+// Whoever looks is told that a system shuts down, and that a machine is to be off.
 func TestWaitForShutdownIsTold(t *testing.T) {
-	for force, want := range map[bool][]string{false: {"its system to shut down 50ms", "over"}, true: nil} {
+	for force, want := range map[bool][]string{false: {"its system to shut down 50ms", "over"}, true: {"the machine to be off 200ms", "over"}} {
 		p := newPlug(t, "On")
 		var told []string
 		ctx := driver.ShowWaits(t.Context(), func(w *driver.Wait) {

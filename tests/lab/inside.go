@@ -76,7 +76,7 @@ func (m *Machine) program(in io.Reader, out io.Writer) (status int) {
 	case r.Version != wire.Version:
 		result.Error = &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("protocol %d is spoken here, not %d", wire.Version, r.Version)}
 	case r.Op == wire.OpSurvey:
-		result.Found = m.in.survey(r.Survey)
+		result.Found, _ = json.Marshal(m.in.survey(r.Survey))
 	case r.Op != wire.OpObserve && r.Term < m.in.term:
 		result.Error = &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("term %d is over: term %d has written here", r.Term, m.in.term)}
 	case r.Op == wire.OpApply && fault == InsideRefuses:

@@ -36,6 +36,8 @@ type Host struct {
 	// LoginKey is the public key that it logged in with, as in authorized_keys(5);
 	// empty where it was something else.
 	LoginKey string
+	// LoginPassword says that it logged in with the account's password.
+	LoginPassword bool
 	// Show are the digests that files are designed with, by their keys, of which the
 	// content is to be told where they have another one.
 	Show map[string]string

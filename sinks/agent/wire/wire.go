@@ -49,6 +49,8 @@ type Request struct {
 	// Key is the public key that this session logged in with, as in
 	// authorized_keys(5); empty where it came by a password or a certificate.
 	Key string `json:"key,omitempty"`
+	// Password says that this session logged in with the account's password.
+	Password bool `json:"password,omitempty"`
 	// Observe is for OpObserve: the keys of the items that the design asks for, by
 	// facet. The program tells of them and of all that it owns in these facets.
 	Observe map[string][]string `json:"observe,omitempty"`
@@ -118,8 +120,9 @@ type Progress struct {
 type Result struct {
 	// Facets are what was seen, by facet.
 	Facets map[string]Facet `json:"facets,omitempty"`
-	// Found is what a survey found, by facet. What Slipway made is not part of it.
-	Found map[string]item.Found `json:"found,omitempty"`
+	// Found is what a survey found: item.Found by facet. What Slipway made is not part of
+	// it. Only who has asked for a survey decodes it.
+	Found json.RawMessage `json:"found,omitempty"`
 	// Health is what was found out of the health that was asked for: in Have each key
 	// that was looked at, in Unread the others.
 	Health *Facet `json:"health,omitempty"`

@@ -286,6 +286,10 @@ func TestRefusals(t *testing.T) {
 			s.login, s.key = "ops", keyA
 		},
 			[]item.Item{account("ops", item.User{Keys: []string{keyB}})}, nil},
+		{"the password of this session", wire.Refused, "with this account's password", func(s *fake) {
+			s.login, s.byPassword = "old", true
+		},
+			[]item.Item{account("old", item.User{Password: hashA})}, nil},
 		{"the own group", wire.Refused, "its groups adm may be what lets it use sudo", func(s *fake) {
 			s.applies([]item.Item{account("ops", item.User{Keys: []string{keyA}, Groups: []string{"adm"}})})
 			s.login, s.key = "ops", keyA

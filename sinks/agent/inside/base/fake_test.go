@@ -19,19 +19,21 @@ import (
 
 // fake is a system in a folder, whose programs edit its files as real ones do.
 type fake struct {
-	t       testing.TB
-	root    string
-	login   string
-	key     string
-	live    bool
-	name    string // the running host name
-	steps   []string
-	kill    int // the step before which the program ends; 0 for none
-	ran     []string
-	restart []string
-	busy    string // an account that is in use
-	exit    map[string]inside.Output
-	told    []string
+	t     testing.TB
+	root  string
+	login string
+	key   string
+	// byPassword says that the session came by the account's password.
+	byPassword bool
+	live       bool
+	name       string // the running host name
+	steps      []string
+	kill       int // the step before which the program ends; 0 for none
+	ran        []string
+	restart    []string
+	busy       string // an account that is in use
+	exit       map[string]inside.Output
+	told       []string
 }
 
 const passwdText = `root:x:0:0:root:/root:/bin/bash
@@ -152,7 +154,7 @@ func (s *fake) host() *inside.Host {
 	s.t.Helper()
 	owned, err := inside.LoadOwned(s.root)
 	s.must(err)
-	return &inside.Host{Root: s.root, Live: s.live, Login: s.login, LoginKey: s.key, Owned: owned, Exec: s.exec, Tell: func(text string) { s.told = append(s.told, text) }}
+	return &inside.Host{Root: s.root, Live: s.live, Login: s.login, LoginKey: s.key, LoginPassword: s.byPassword, Owned: owned, Exec: s.exec, Tell: func(text string) { s.told = append(s.told, text) }}
 }
 
 // apply is one run of the program; it says whether it was killed.

@@ -238,6 +238,9 @@ func (j *job) keepLogin(account string, want item.User, l login) error {
 	if l.uid != 0 && !want.Sudo && len(leaves) > 0 {
 		return refused("Slipway logs in as %s, and its groups %s may be what lets it use sudo: give it sudo in the design, or log in as another account first", account, strings.Join(leaves, ", "))
 	}
+	if all, err := j.accounts(); err == nil && j.h.LoginPassword && (want.Password != "" && all.hashes[account] != want.Password || want.Password == "" && made.Password != "") {
+		return refused("Slipway logs in as %s with this account's password: with another one, or none, it could not log in again. Give the endpoint a credential with a key first", account)
+	}
 	r, err := j.keys(l)
 	if err != nil || len(parseKeys(r.text)) == 0 {
 		return nil // it did not come by a key of this file

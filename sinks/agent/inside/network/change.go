@@ -34,11 +34,17 @@ type change struct {
 	// Applied says that the machine's own checks have passed.
 	Applied bool `json:"applied"`
 	// Undone says that setting it back has begun, so that nobody can confirm it any
-	// more.
-	Undone bool `json:"undone,omitempty"`
+	// more; Why and Again are those of the record that is to be left, and Undos how
+	// often it was tried.
+	Undone bool   `json:"undone,omitempty"`
+	Why    string `json:"why,omitempty"`
+	Again  bool   `json:"again,omitempty"`
+	Undos  int    `json:"undos,omitempty"`
 	// Paths are the files that are written; their texts of before are in the folder
 	// of the change.
 	Paths []string `json:"paths"`
+	// Absent are those of them that were not there before.
+	Absent []string `json:"absent,omitempty"`
 	// Names are the interfaces that are set up, before or after.
 	Names []string `json:"names"`
 	// Makes are interfaces that are not there before.
@@ -85,10 +91,10 @@ func (f *Facet) settle(ctx context.Context, h *inside.Host, asked string) (waits
 		return false, err
 	case !c.Armed: // nothing was touched
 		return false, f.disarm(ctx, h, c.Name)
+	case c.Undone:
+		return false, f.undo(ctx, h, c, c.Why, c.Again)
 	case !c.Applied: // its program is dead, since we hold the lock
 		return false, f.undo(ctx, h, c, cutShort, true)
-	case c.Undone:
-		return false, f.undo(ctx, h, c, unconfirmed, false)
 	case !f.succeeds(ctx, h, "systemctl", "is-active", "--quiet", timerUnit(c.Name)+".timer"):
 		return false, f.setBack(ctx, h, c, "nobody confirmed it, and its timer is gone")
 	case c.Name == asked:
@@ -225,6 +231,9 @@ func (f *Facet) newChange(h *inside.Host, p *plan, m *machine) *change {
 		}
 	}
 	for id, r := range m.links {
+		if !slices.Contains(c.Names, id) && !slices.Contains(slices.Collect(maps.Values(c.Renames)), id) {
+			continue // it is others', such as of a container, and may come and go
+		}
 		c.Kernel[id] = kept{append(slices.Clone(r.Addresses), r.hosts...), r.Routes, r.up, r.MTU}
 	}
 	return c
@@ -252,6 +261,11 @@ func (f *Facet) armed(ctx context.Context, h *inside.Host, c *change, program st
 	f.step("save the trees")
 	if err := saveTrees(h, folder(c.Name), c.Paths); err != nil {
 		return err
+	}
+	for _, path := range c.Paths {
+		if _, _, err := readFile(h, folder(c.Name)+path); errors.Is(err, fs.ErrNotExist) {
+			c.Absent = append(c.Absent, path)
+		}
 	}
 	f.step("write the marker")
 	if err := writeMarker(h, c); err != nil {

@@ -48,7 +48,8 @@ func Revert(ctx context.Context, h *inside.Host, name string) error {
 func (f *Facet) revert(ctx context.Context, h *inside.Host, name string) error {
 	unlock, err := lock(ctx, h, lockWait)
 	var busy *wire.Error
-	if errors.As(err, &busy) { // its program hangs, and the machine may be cut off
+	isBusy := errors.As(err, &busy)
+	if isBusy { // its program hangs, and the machine may be cut off
 		unlock, err = func() {}, nil
 	}
 	if err != nil {
@@ -56,14 +57,17 @@ func (f *Facet) revert(ctx context.Context, h *inside.Host, name string) error {
 	}
 	defer unlock()
 	c, err := readMarker(h)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if c == nil {
-		return f.forget(h)
-	}
-	if c.Name != name {
-		return nil // a later change has its own ways back
+	case isBusy && c != nil && c.Undone:
+		return busy // it is being set back already; the timer comes again
+	case c == nil && isBusy, c != nil && c.Name != name:
+		return f.stopTimer(ctx, h, name) // a later change has its own ways back
+	case c == nil:
+		return errors.Join(f.forget(h), f.stopTimer(ctx, h, name))
+	case c.Undone:
+		return f.undo(ctx, h, c, c.Why, c.Again)
 	}
 	if !c.Armed { // nothing was touched yet
 		return f.disarm(ctx, h, name)
@@ -102,12 +106,22 @@ func (f *Facet) undo(ctx context.Context, h *inside.Host, c *change, why string,
 		m = &machine{}
 	}
 	seen := m.summary(c.Names)
+	is, err := readMarker(h)
+	switch {
+	case err != nil:
+		return err
+	case is == nil || is.Name != c.Name:
+		return nil // it was set back meanwhile
+	case is.Undone && !c.Undone:
+		return &wire.Error{Class: wire.Busy, Text: fmt.Sprintf("change %s of the network is being set back already", c.Name)}
+	}
 	if !c.Undone {
-		c.Undone = true
-		f.step("the marker says undone")
-		if err := writeMarker(h, c); err != nil {
-			return err
-		}
+		c.Undone, c.Why, c.Again = true, why, again
+	}
+	c.Undos++
+	f.step("the marker says undone")
+	if err := writeMarker(h, c); err != nil {
+		return err
 	}
 	active := f.active(ctx, h, c.Manager)
 	if active && c.Manager == Ifupdown { // its files must still say how interfaces came up
@@ -131,7 +145,7 @@ func (f *Facet) undo(ctx context.Context, h *inside.Host, c *change, why string,
 	if troubles != nil {
 		why += "; while it was set back: " + troubles.Error()
 	}
-	if troubles != nil && !f.isBack(h, c, active) {
+	if troubles != nil && c.Undos < mostUndos && !f.isBack(h, c, active) {
 		return f.undoLater(ctx, h, c, why)
 	}
 	text, _ := json.Marshal(reverted{c.Name, f.now(), why, seen, again})
@@ -143,11 +157,22 @@ func (f *Facet) undo(ctx context.Context, h *inside.Host, c *change, why string,
 			return err
 		}
 	}
-	if f.succeeds(ctx, h, "systemctl", "is-active", "--quiet", timerUnit(c.Name)+".timer") {
-		_ = f.run(ctx, h, "systemctl", "stop", timerUnit(c.Name)+".timer") // it would find nothing to do
-	}
+	_ = f.stopTimer(ctx, h, c.Name) // it would find nothing to do, and stops then
 	f.step("remove the saved trees")
 	return removeSaved(h)
+}
+
+// mostUndos is how often the interfaces are set back that do not become what they
+// were. Then the files are those of before, the record tells of the troubles, and
+// another change is let through.
+const mostUndos = 10
+
+// stopTimer stops the timer of a change, if it runs.
+func (f *Facet) stopTimer(ctx context.Context, h *inside.Host, name string) error {
+	if !f.succeeds(ctx, h, "systemctl", "is-active", "--quiet", timerUnit(name)+".timer") {
+		return nil
+	}
+	return f.run(ctx, h, "systemctl", "stop", timerUnit(name)+".timer")
 }
 
 // isBack says whether interfaces have what they had. Where the manager does not run,
@@ -184,7 +209,7 @@ func (f *Facet) undoLater(ctx context.Context, h *inside.Host, c *change, why st
 func (f *Facet) restoreFiles(h *inside.Host, c *change) error {
 	for _, path := range slices.Backward(c.Paths) {
 		text, mode, err := readFile(h, folder(c.Name)+path)
-		if errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, fs.ErrNotExist) && slices.Contains(c.Absent, path) {
 			err = f.write(h, write{path: path})
 		} else if err == nil {
 			if text == nil {

@@ -144,7 +144,7 @@ func (p *Program) do(ctx context.Context, r wire.Request) (result wire.Result) {
 		return wire.Result{Error: refused("the daemon speaks version %d of the protocol, and the program on the machine speaks %d; install both from one release", r.Version, wire.Version)}
 	}
 	var err error
-	p.Host.LoginKey = r.Key
+	p.Host.LoginKey, p.Host.LoginPassword = r.Key, r.Password
 	result.System = Detect(p.Host.Root)
 	if p.Host.Owned, err = inside.LoadOwned(p.Host.Root); err != nil {
 		result.Error = refused("%v; nothing is written while it is unknown what Slipway made here", err)

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -20,7 +21,7 @@ const (
 // survey lists what is there in some facets. One that cannot be listed costs itself
 // alone.
 func (p *Program) survey(ctx context.Context, facets []string, result *wire.Result) error {
-	result.Found = map[string]item.Found{}
+	all := map[string]item.Found{}
 	for _, name := range facets {
 		f, served := p.Facets[name]
 		if !served {
@@ -38,9 +39,11 @@ func (p *Program) survey(ctx context.Context, facets []string, result *wire.Resu
 			found.Items = nil
 			found.Leave("the facet "+name, "it could not be listed: %v", err)
 		}
-		result.Found[name] = p.foreign(name, found)
+		all[name] = p.foreign(name, found)
 	}
-	return nil
+	text, err := json.Marshal(all)
+	result.Found = text
+	return err
 }
 
 // foreign is what was found and Slipway did not make, within bounds.
