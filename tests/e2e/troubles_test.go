@@ -128,7 +128,7 @@ var siteTroubles = []siteTrouble{
 			was, err := os.ReadFile(w.path("was"))
 			check(w.t, err)
 			w.git("-C", "site.git", "update-ref", "refs/heads/main", strings.TrimSpace(string(was)))
-		}, says: "rewritten"},
+		}, says: "rewritten", told: "when it lasts for 15 minutes"},
 	{about: "source", title: "The repository is away", what: "The repository cannot be read.", do: "Look at its server, the network and the credential. The last design stays in force, and its machines are kept.",
 		begin: func(w *town) { w.rename("site.git", "away.git") }, end: func(w *town) { w.rename("away.git", "site.git") }, says: "repository", told: "when it lasts for 15 minutes"},
 	{about: "status branch", title: "The status cannot be written", what: "The repository takes no commits on the status branch.", do: "Look at the branch's protection and the credential's rights.",
