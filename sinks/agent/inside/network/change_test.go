@@ -171,6 +171,57 @@ func TestRevertThatFailsIsTriedAgain(t *testing.T) {
 	}
 }
 
+// A change that failed by its own fault stays refused, also where setting it back
+// took more than one try.
+func TestFaultOfAChangeIsKept(t *testing.T) {
+	s := newSystem(t)
+	f := s.facet()
+	before := s.configuration()
+	s.deaf = true
+	s.onStep = func(what string) { s.stuck = s.stuck || what == "the marker says undone" }
+	if err := f.Apply(t.Context(), s.host(), items(wanted), nil); class(err) != wire.Failed || !strings.Contains(err.Error(), "could not be set back") {
+		t.Fatalf("got %v", err)
+	}
+	c, err := readMarker(s.host())
+	if err != nil || c == nil || !c.Undone || c.Again {
+		t.Fatalf("got %+v, %v", c, err)
+	}
+	s.onStep, s.stuck = nil, false
+	if err := f.revert(t.Context(), s.host(), c.Name); err != nil {
+		t.Fatal(err)
+	}
+	s.isBack(before)
+	if err := f.Apply(t.Context(), s.host(), items(wanted), nil); class(err) != wire.Refused || !strings.Contains(err.Error(), "does not answer") {
+		t.Errorf("the same again: %v, want refused", err)
+	}
+}
+
+// A saved file that is gone stops the undoing: nobody knows what was there.
+func TestLostCopyDeletesNothing(t *testing.T) {
+	s := newSystem(t)
+	f := s.facet()
+	if err := f.Apply(t.Context(), s.host(), items(wanted), nil); err != nil {
+		t.Fatal(err)
+	}
+	name, _ := f.Unconfirmed(s.host())
+	c, err := readMarker(s.host())
+	if err != nil || c == nil || len(c.Absent) == len(c.Paths) {
+		t.Fatalf("got %+v, %v", c, err)
+	}
+	if err := removeSaved(s.host()); err != nil {
+		t.Fatal(err)
+	}
+	after := s.configuration()
+	if err := f.revert(t.Context(), s.host(), name); err == nil {
+		t.Error("it is taken for done")
+	}
+	for _, path := range c.Paths {
+		if !slices.Contains(c.Absent, path) && strings.Contains(after, path) && !strings.Contains(s.configuration(), path) {
+			t.Errorf("%s was removed", path)
+		}
+	}
+}
+
 // isBack holds that everything is as it was, and nothing is left of a change.
 func (s *system) isBack(before string) {
 	s.t.Helper()
