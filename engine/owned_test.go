@@ -171,6 +171,16 @@ func TestSystemThatDoesNotAnswerIsNotInSync(t *testing.T) {
 		}
 		m.SetDisk(disk)
 		w.until("it answers", 20*time.Minute, w.is(site.InSync, "n1"))
+
+		// More that is designed meanwhile takes nothing from a step.
+		done = w.events(site.EventDone)
+		w.sysctls(site.Scalars{"a": int64(1), "b": int64(2)}, nil)
+		w.after(time.Minute)
+		w.sysctls(site.Scalars{"a": int64(1), "b": int64(2), "c": int64(3)}, nil)
+		w.until("more", 20*time.Minute, func() bool { return w.is(site.InSync, "n1")() && m.Have(site.FacetConfig)["sysctl.c"] == "3" })
+		if dropped, more := w.events(site.EventDropped), w.events(site.EventDone)-done; dropped != 1 || more != 2 {
+			t.Errorf("%d steps are said to be dropped, and %d to be done", dropped, more)
+		}
 	}, "n1")
 }
 

@@ -3,6 +3,7 @@ package engine
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/item"
@@ -17,28 +18,32 @@ type timing struct {
 	since  time.Time
 	model  string
 	tried  bool   // a try has failed: it says little of other machines
-	wanted string // what the design asked of the step's facet then, see askedInside
+	wanted string // what the design asked of the step's items then, see askedInside
 }
 
-// askedInside is what a node's design asks of the facet of a step inside the system; it is
-// empty for other steps.
+// askedInside is what a node's design asks of the items that a step inside the system
+// changes; it is empty for other steps.
 func askedInside(n *site.Node, s site.Step) string {
 	if !site.IsInside(s.Facet) {
 		return ""
 	}
-	text, _ := json.Marshal(item.Values(n.Items(s.Facet)))
+	items := slices.DeleteFunc(n.Items(s.Facet), func(i item.Item) bool {
+		field := string(s.Facet) + "." + i.Key
+		return !slices.ContainsFunc(s.Changes, func(c site.Change) bool { return c.Field == field || strings.HasPrefix(c.Field, field+".") })
+	})
+	text, _ := json.Marshal(item.Values(items))
 	return string(text)
 }
 
-// goesOn says whether the step that is next is what is left of this one: more may be
-// known of the machine by now, and a part of it may be done.
+// goesOn says whether the step that is next has something of this one left to do: more
+// may be known of the machine by now, and more may be designed.
 func (t *timing) goesOn(next site.Step) bool {
 	if next.Digest() == t.step.Digest() {
 		return true
 	}
 	return site.IsInside(t.step.Facet) && next.Facet == t.step.Facet && next.Action == t.step.Action &&
-		!slices.ContainsFunc(next.Changes, func(c site.Change) bool {
-			return !slices.ContainsFunc(t.step.Changes, func(of site.Change) bool { return of.Field == c.Field && of.Want == c.Want })
+		slices.ContainsFunc(next.Changes, func(c site.Change) bool {
+			return slices.ContainsFunc(t.step.Changes, func(of site.Change) bool { return of.Field == c.Field && of.Want == c.Want })
 		})
 }
 
