@@ -87,7 +87,7 @@ var healthRules = []Rule{
 			at += ".command"
 			switch program := h.Command[0]; {
 			case strings.ContainsAny(program, " \t\n|&;<>()$`\"'*?"):
-				found = append(found, wrong(at, fmt.Sprintf("%q is a line for a shell, and there is none", program), "Write the program and each of its arguments as a text of its own, or put the line into a script on the node."))
+				found = append(found, wrong(at, fmt.Sprintf("%q is a shell command line, and no shell runs it", program), "Write the program and each of its arguments as a text of its own, or put the line into a script on the node."))
 			case !strings.HasPrefix(program, "/") || path.Clean(program) != program || program == "/":
 				found = append(found, wrong(at, fmt.Sprintf("%q is not the whole path of a program", program), "Write the path from / on, such as \"/usr/local/bin/check\"."))
 			case isShell(program) && len(h.Command) > 1 && strings.HasPrefix(h.Command[1], "-") && strings.Contains(h.Command[1], "c"):
