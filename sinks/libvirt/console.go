@@ -47,21 +47,26 @@ func (s *storage) tail(ctx context.Context, v golibvirt.StorageVol, most int64) 
 	if most = min(most, size); err != nil || most <= 0 {
 		return nil, err
 	}
-	for range mostDownloads {
-		var end []byte
-		if end, err = s.download(ctx, v, size-most, most); !errors.Is(err, io.ErrUnexpectedEOF) {
-			return end, classify(err)
-		}
-	}
-	return nil, classify(err)
+	return s.download(ctx, v, size-most, most)
 }
 
 // mostDownloads is how often a volume is read that libvirt sends less of than
-// there is, as it does at times when its host is busy.
+// there is, or nothing at all, as it does at times when its host is busy.
 const mostDownloads = 3
 
-func (s *storage) download(ctx context.Context, v golibvirt.StorageVol, offset, length int64) ([]byte, error) {
-	t, err := s.h.transfer(ctx)
+// download reads a volume's bytes from an offset on.
+func (s *storage) download(ctx context.Context, v golibvirt.StorageVol, offset, length int64) (content []byte, err error) {
+	for range mostDownloads {
+		content, err = s.downloadOnce(ctx, v, offset, length)
+		if !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, errSilent) {
+			break
+		}
+	}
+	return content, classify(err)
+}
+
+func (s *storage) downloadOnce(ctx context.Context, v golibvirt.StorageVol, offset, length int64) ([]byte, error) {
+	t, err := s.h.transfer(ctx, quietRead)
 	if err != nil {
 		return nil, err
 	}

@@ -43,8 +43,15 @@ const (
 	mostPiece = 262120
 )
 
-// quiet is how long the other side of a transfer may take to move a byte.
-const quiet = 30 * time.Second
+// How long the other side of a transfer may take to move a byte. A short read
+// that libvirt forgot is better asked for again soon.
+const (
+	quiet     = 30 * time.Second
+	quietRead = 10 * time.Second
+)
+
+// errSilent says that the other side moved no byte for too long.
+var errSilent = errors.New("the hypervisor moved no byte of a volume")
 
 // transfer moves the content of one volume, over a connection of its own: one
 // that goes wrong is closed, and disturbs no other call. go-libvirt's own
@@ -54,6 +61,7 @@ type transfer struct {
 	in     *bufio.Reader
 	ctx    context.Context
 	stop   func() bool
+	quiet  time.Duration
 	watch  *time.Timer
 	silent atomic.Bool // the watch has run out
 	serial uint32
@@ -65,13 +73,13 @@ type packet struct {
 	payload                 []byte
 }
 
-// transfer connects for one transfer.
-func (h *hypervisor) transfer(ctx context.Context) (*transfer, error) {
+// transfer connects for one transfer, which ends once no byte moved for quiet.
+func (h *hypervisor) transfer(ctx context.Context, quiet time.Duration) (*transfer, error) {
 	conn, err := h.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	t := &transfer{conn: conn, in: bufio.NewReader(conn), ctx: ctx}
+	t := &transfer{conn: conn, in: bufio.NewReader(conn), ctx: ctx, quiet: quiet}
 	t.stop = context.AfterFunc(ctx, func() { conn.Close() })
 	t.watch = time.AfterFunc(quiet, func() {
 		t.silent.Store(true)
@@ -123,7 +131,7 @@ func (t *transfer) upload(v golibvirt.StorageVol, from io.Reader, offset, length
 		var n int
 		t.watch.Stop() // the reader has a watch of its own
 		n, broken = io.ReadFull(from, buf)
-		t.watch.Reset(quiet)
+		t.watch.Reset(t.quiet)
 		select {
 		case err := <-answer:
 			return written, nil, orEnded(err)
@@ -142,7 +150,7 @@ func (t *transfer) upload(v golibvirt.StorageVol, from io.Reader, offset, length
 	if err := t.send(packet{procUpload, typeStream, statusOK, nil}); err != nil {
 		return written, broken, t.told(answer, err)
 	}
-	t.watch.Reset(2 * quiet) // what was sent is written before it is confirmed
+	t.watch.Reset(2 * t.quiet) // what was sent is written before it is confirmed
 	return written, broken, <-answer
 }
 
@@ -199,7 +207,7 @@ func (t *transfer) send(p packet) error {
 	head := xdr{}.uint(uint32(rpcHeader + len(p.payload))).uint(rpcProgram).uint(rpcVersion).
 		uint(p.procedure).uint(p.kind).uint(t.serial).uint(p.status)
 	_, err := t.conn.Write(append(head, p.payload...))
-	t.watch.Reset(quiet)
+	t.watch.Reset(t.quiet)
 	return t.why(err)
 }
 
@@ -219,7 +227,7 @@ func (t *transfer) receive(kind uint32) (packet, error) {
 		if _, err := io.ReadFull(t.in, p.payload); err != nil {
 			return packet{}, t.why(err)
 		}
-		t.watch.Reset(quiet)
+		t.watch.Reset(t.quiet)
 		switch {
 		case h[1] != rpcProgram || h[5] != t.serial:
 		case p.status == statusError:
@@ -238,7 +246,7 @@ func (t *transfer) why(err error) error {
 	case t.ctx.Err() != nil:
 		return t.ctx.Err()
 	case t.silent.Load():
-		return fmt.Errorf("the hypervisor moved no byte of a volume for %s", quiet)
+		return fmt.Errorf("%w for %s", errSilent, t.quiet)
 	}
 	return fmt.Errorf("the connection to the hypervisor broke off in the middle of a volume: %w", err)
 }

@@ -46,11 +46,18 @@ func serveTransfer(conn net.Conn, answer func(p packet) *packet) {
 		if reply == nil {
 			continue
 		}
-		whole := xdr{}.uint(uint32(rpcHeader + len(reply.payload))).uint(rpcProgram).uint(rpcVersion).uint(reply.procedure).uint(reply.kind).uint(h[5]).uint(reply.status)
-		if _, err := conn.Write(append(whole, reply.payload...)); err != nil {
+		if !say(conn, h[5], *reply) {
 			return
 		}
 	}
+}
+
+// say sends a packet that answers the call of this serial; it tells whether there
+// is still someone to read it.
+func say(conn net.Conn, serial uint32, p packet) bool {
+	head := xdr{}.uint(uint32(rpcHeader + len(p.payload))).uint(rpcProgram).uint(rpcVersion).uint(p.procedure).uint(p.kind).uint(serial).uint(p.status)
+	_, err := conn.Write(append(head, p.payload...))
+	return err == nil
 }
 
 // saying is an error of libvirt's.
@@ -156,4 +163,73 @@ func FuzzRemoteError(f *testing.F) {
 			t.Errorf("read %d numbers", n)
 		}
 	})
+}
+
+// A daemon that forgot a read, or sent a part of it, is asked again; one that is
+// always silent is left in the end.
+func TestDownloadAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		asked   int // how many reads go wrong
+		reads   int
+		wrong   []byte // what is sent then; nil for nothing at all
+		refused string
+	}{
+		"at once":           {reads: 1},
+		"forgotten":         {asked: 1, reads: 2},
+		"a part":            {asked: 2, reads: 3, wrong: digits[:10]},
+		"always silent":     {asked: 9, reads: mostDownloads, refused: "moved no byte of a volume for 10s"},
+		"always too little": {asked: 9, reads: mostDownloads, wrong: digits[:10], refused: "sent 10 of 1000 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				reads := 0
+				h := &hypervisor{opts: New(Options{}).opts, address: address{driver: "qemu:///system"}, dial: func(context.Context) (net.Conn, error) {
+					ours, theirs := net.Pipe()
+					t.Cleanup(func() { ours.Close(); theirs.Close() })
+					reads++
+					content := digits[:1000]
+					if reads <= c.asked {
+						content = c.wrong
+					}
+					go serveDownload(theirs, content)
+					return ours, nil
+				}}
+				s := &storage{h: h}
+				got, err := s.download(t.Context(), golibvirt.StorageVol{Pool: "default", Name: "v", Key: "/v"}, 0, 1000)
+				if reads != c.reads {
+					t.Errorf("it was read %d times, want %d", reads, c.reads)
+				}
+				if c.refused == "" && (err != nil || !bytes.Equal(got, digits[:1000])) {
+					t.Errorf("got %d bytes, %v", len(got), err)
+				}
+				if c.refused != "" && (!errors.Is(err, driver.ErrUnreachable) || !strings.Contains(err.Error(), c.refused)) {
+					t.Errorf("got %v", err)
+				}
+			})
+		})
+	}
+}
+
+// serveDownload answers every call, and sends the content once a volume is read;
+// nil is a daemon that forgets to.
+func serveDownload(conn net.Conn, content []byte) {
+	for {
+		var head [rpcHeader]byte
+		if _, err := io.ReadFull(conn, head[:]); err != nil {
+			return
+		}
+		h := uints(head[:])
+		if _, err := io.CopyN(io.Discard, conn, int64(h[0]-rpcHeader)); err != nil {
+			return
+		}
+		answers := []packet{{h[3], typeReply, statusOK, xdr{}.uint(0)}}
+		if h[3] == procDownload && content != nil {
+			answers = append(answers, packet{h[3], typeStream, statusContinue, content}, packet{h[3], typeStream, statusOK, nil})
+		}
+		for _, a := range answers {
+			if !say(conn, h[5], a) {
+				return
+			}
+		}
+	}
 }

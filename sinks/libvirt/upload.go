@@ -143,7 +143,7 @@ func beingMade(err error) bool {
 // upload writes into a volume, and tells apart what is wrong with the reader
 // and what with the volume.
 func (s *storage) upload(ctx context.Context, v golibvirt.StorageVol, from io.Reader, offset, length int64) (written int64, broken, err error) {
-	t, err := s.h.transfer(ctx)
+	t, err := s.h.transfer(ctx, quiet)
 	if err != nil {
 		return 0, nil, err
 	}
