@@ -633,6 +633,7 @@ func (e *Engine) approveNode(ctx context.Context, w *worker, o site.Order) (stri
 	e.mu.Lock()
 	leaving, a, p := w.leaving, w.memory.Recorded.Adopted, w.plan
 	digest, disowned := plan.Disowned(w.memory)
+	met := w.memory.Recorded.Installed == nil
 	e.mu.Unlock()
 	switch {
 	case leaving && w.busy():
@@ -646,7 +647,10 @@ func (e *Engine) approveNode(ctx context.Context, w *worker, o site.Order) (stri
 		return w.acceptSystem(ctx, o)
 	case a != nil && a.Settled.IsZero():
 		defer w.wakeUp()
-		return w.name + " may be disrupted to be as designed", w.save(ctx, settle)
+		return w.name + " may be disrupted to be as designed", w.save(ctx, settled(true))
+	case a != nil && a.Inside.IsZero() && met && slices.ContainsFunc(p.Steps, func(s site.Step) bool { return site.IsInside(s.Facet) }):
+		defer w.wakeUp()
+		return "the system of " + w.name + " may be changed to be as designed", w.save(ctx, settled(true))
 	case disowned:
 		defer w.wakeUp()
 		return "the list on " + w.name + " of what Slipway made is accepted; what left the design is removed",

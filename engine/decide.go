@@ -105,8 +105,9 @@ func needsPerson(err error) bool { return isDenied(err) || errors.Is(err, driver
 // system is healthy. What was changed has to be seen healthy; of another node it is
 // enough that nothing bad is known.
 func (w *worker) inSync(ctx context.Context, j job) outcome {
-	if a := j.memory.Recorded.Adopted; a != nil && a.Settled.IsZero() && !j.node.Decommission {
-		if err := w.save(ctx, settle); err != nil {
+	_, inside := j.memory.Observed.OwnedDigest()
+	if a := j.memory.Recorded.Adopted; a != nil && (a.Settled.IsZero() || inside && a.Inside.IsZero()) && !j.node.Decommission {
+		if err := w.save(ctx, settled(inside)); err != nil {
 			return w.fail(j, err)
 		}
 	}
@@ -164,10 +165,19 @@ func (w *worker) outcome(j job, h *held) outcome {
 	return outcome{state: h.state, reason: h.sentence, detail: h.detail, release: h.release, person: h.person, approve: h.approve, until: h.until, wait: observeEvery(j.site)}
 }
 
-func settle(r *site.Recorded) {
-	if r.Adopted != nil && r.Adopted.Settled.IsZero() {
+// settled ends first contact, also with what is inside the system if that is so.
+func settled(inside bool) func(*site.Recorded) {
+	return func(r *site.Recorded) {
+		if r.Adopted == nil {
+			return
+		}
 		a := *r.Adopted
-		a.Settled = time.Now()
+		if a.Settled.IsZero() {
+			a.Settled = time.Now()
+		}
+		if inside && a.Inside.IsZero() {
+			a.Inside = time.Now()
+		}
 		r.Adopted = &a
 	}
 }
@@ -493,7 +503,7 @@ func (w *worker) noteBegun(ctx context.Context, j job, s site.Step) (site.Step, 
 			installerEnded(r)
 		}
 		if s.Impact >= site.ImpactReboot {
-			settle(r) // it passed the gates, so a person knows the machine
+			settled(false)(r) // it passed the gates, so a person knows the machine
 		}
 	})
 	if err == nil && held {

@@ -131,14 +131,18 @@ func (e *Engine) whyReadOnlyLocked() string {
 // the design may be wrong about it. A destructive step has its own approval.
 func firstContactGate(w *worker, t try) *held {
 	r := w.memory.Recorded
-	met := site.IsInside(t.step.Facet) && r.Installed == nil
-	if t.step.Impact != site.ImpactReboot && !met || t.step.Impact == site.ImpactDestructive ||
-		t.site.Rollout.FirstContact == "repair" || r.Adopted != nil && !r.Adopted.Settled.IsZero() {
+	if t.site.Rollout.FirstContact == "repair" {
 		return nil
 	}
-	if met {
+	switch met := site.IsInside(t.step.Facet) && r.Installed == nil; {
+	case met && r.Adopted != nil && !r.Adopted.Inside.IsZero():
+		return nil
+	case met:
 		return &held{state: site.Blocked, person: true, release: "`slipway approve " + w.name + "`", approve: fmt.Sprintf("%s may change its system, for the first time", t.step.Action),
 			sentence: fmt.Sprintf("first contact: Slipway did not install the system, and %s would change it; if the plan is right, run `slipway approve %s`", t.step.Action, w.name)}
+	}
+	if t.step.Impact != site.ImpactReboot || r.Adopted != nil && !r.Adopted.Settled.IsZero() {
+		return nil
 	}
 	return &held{state: site.Blocked, person: true, release: "`slipway approve " + w.name + "`", approve: fmt.Sprintf("%s may disrupt its machine, for the first time", t.step.Action),
 		sentence: fmt.Sprintf("first contact: the machine was never seen as designed, and %s would disrupt it; if the design is right, run `slipway approve %s`", t.step.Action, w.name)}

@@ -251,6 +251,8 @@ func TestFirstContactNeedsAPerson(t *testing.T) {
 	settled := &site.Adoption{Settled: time.Now()}
 	destroys := powerOn
 	destroys.Impact = site.ImpactDestructive
+	inside := site.Step{Facet: site.FacetConfig, Action: site.ActionConfig, Impact: site.ImpactOnline}
+	restart := site.Step{Facet: site.FacetKernel, Action: site.ActionKernel, Impact: site.ImpactReboot}
 	for name, c := range map[string]struct {
 		adopted *site.Adoption
 		step    site.Step
@@ -263,12 +265,38 @@ func TestFirstContactNeedsAPerson(t *testing.T) {
 		"repair":                 {nil, powerOn, "repair", false},
 		"it disrupts nothing":    {nil, site.Step{Action: site.ActionPowerOn}, "hold", false},
 		"it has its own":         {nil, destroys, "hold", false},
+		"inside, in service":     {settled, inside, "hold", true},
+		"inside, seen before":    {&site.Adoption{Settled: time.Now(), Inside: time.Now()}, inside, "hold", false},
+		"inside, with a restart": {settled, restart, "hold", true},
+		"inside, repair":         {settled, inside, "repair", false},
 	} {
 		e, w := gated(t)
 		e.design.Rollout.FirstContact = c.policy
 		w.memory.Recorded.Adopted = c.adopted
 		if h := firstContactGate(w, try{job: jobOf(e, w), step: c.step}); (h != nil) != c.holds || h != nil && !h.person {
 			t.Errorf("%s: got %+v", name, h)
+		}
+	}
+}
+
+// First contact with what is inside a system ends once that was seen as designed, not
+// once the machine was: helpers may come long after it.
+func TestFirstContactInsideEndsByALook(t *testing.T) {
+	file := "x"
+	for name, c := range map[string]struct {
+		seen site.FacetState
+		ends bool
+	}{
+		"as designed":   {site.FacetState{Seen: time.Now(), Have: site.Values{"files./etc/motd": "x"}}, true},
+		"nobody looked": {site.FacetState{}, false},
+	} {
+		e, w := gated(t)
+		w.memory.Recorded.Adopted = &site.Adoption{Settled: time.Now()}
+		w.node.System.Files = map[string]site.File{"/etc/motd": {Content: &file}}
+		w.memory.Observed.Facets = map[site.Facet]site.FacetState{site.FacetConfig: c.seen}
+		w.inSync(t.Context(), jobOf(e, w))
+		if got := !w.memory.Recorded.Adopted.Inside.IsZero(); got != c.ends {
+			t.Errorf("%s: it ended: %t", name, got)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,9 +33,24 @@ func drivers(inside agent.Options) map[string]driver.Driver {
 	}
 }
 
-// helperFolder is the folder of the helpers unless told otherwise; empty for none,
-// so that nothing inside installed systems is set.
-func helperFolder() string { return os.Getenv("SLIPWAY_AGENTS") }
+// helperFolder is the folder of the helpers unless a flag names another: that of the
+// environment, or else the one beside the program, or the packages'. It is empty for
+// none, so that nothing inside installed systems is set.
+func helperFolder() string {
+	if folder, told := os.LookupEnv("SLIPWAY_AGENTS"); told {
+		return folder
+	}
+	folders := []string{"/usr/lib/slipway/agents"}
+	if program, err := os.Executable(); err == nil {
+		folders = []string{filepath.Join(filepath.Dir(program), "agents"), folders[0]}
+	}
+	for _, folder := range folders {
+		if agent.CheckFolder(folder) == nil {
+			return folder
+		}
+	}
+	return ""
+}
 
 // helpers are those of the folder that is used unless told otherwise.
 func helpers() agent.Options { return agent.Options{Folder: helperFolder()} }

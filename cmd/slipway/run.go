@@ -72,7 +72,7 @@ func (a *app) runCommand() *cobra.Command {
 	flags.StringVar(&f.repoCA, "repo-ca", "", "PEM file with the certificate authority of an https:// repository, instead of the system's")
 	flags.StringVar(&f.repoCredential, "repo-credential", "git", "name of the credential with the repository's SSH key or token")
 	flags.StringVar(&f.socketGroup, "socket-group", "", "`GROUP` whose members may use the daemon's socket, for status and for commands such as approve; without it only root and the daemon's user")
-	flags.StringVar(&f.agents, "agents", helperFolder(), "set what is designed inside installed systems, by the helpers in this folder, such as /usr/lib/slipway/agents (SLIPWAY_AGENTS); without it systems are only observed")
+	flags.StringVar(&f.agents, "agents", helperFolder(), "`FOLDER` of the helpers that set what is designed inside installed systems (SLIPWAY_AGENTS); with an empty one systems are only observed")
 	flags.BoolVar(&f.allowRewrite, "allow-rewrite", false, "follow the branch also when its history was rewritten")
 	flags.BoolVar(&f.observe, "observe", false, "run without a write to any machine")
 	flags.BoolVar(&f.verbose, "verbose", false, "log more")

@@ -43,7 +43,7 @@ func notActedOn(path string) site.Finding {
 		part = "system." + part
 	}
 	if site.IsInside(site.FacetOf(part)) {
-		f.Fix = "Run Slipway with the helpers that act inside systems: --agents or SLIPWAY_AGENTS names their folder. Or take it out of the design."
+		f.Fix = "Run Slipway with the helpers that act inside systems: they are in its packages, and --agents or SLIPWAY_AGENTS names another folder. Or take it out of the design."
 	}
 	return f
 }
@@ -95,7 +95,7 @@ func UnseenHealth(s *site.Site, serves map[site.Facet]bool) []site.Finding {
 	for _, name := range slices.Sorted(maps.Keys(s.Roles)) {
 		if path := "roles." + name + ".health"; s.Roles[name].Health != nil && s.Roles[name].Enabled && !serves[site.FacetProbes] {
 			unseen("", wherePart(s, path), path, "nobody looks at the health of the role "+name+", since the daemon has no helpers",
-				"Start the daemon with --agents (SLIPWAY_AGENTS for this command), or take the health out.")
+				"Start the daemon with its helpers (--agents, and SLIPWAY_AGENTS for this command), or take the health out.")
 		}
 	}
 	for _, name := range s.NodeNames() {

@@ -349,6 +349,9 @@ type Adoption struct {
 	// Settled is when the node was first in-sync, or when a person approved
 	// the first disruption; zero while first contact lasts.
 	Settled time.Time `json:"settled,omitzero"`
+	// Inside is the same for what is designed inside a system that Slipway met: when
+	// that was first seen as designed, or approved.
+	Inside time.Time `json:"inside,omitzero"`
 }
 
 // Installation is one installation of an image.

@@ -43,6 +43,7 @@ func boot(dir string, count int, publicKey string) (*fleet, error) {
 	for _, step := range []func() error{
 		func() error { return unpack(base) },
 		func() error { return admit(base, publicKey) },
+		ownNetworkNames,
 		func() error { return run("ip", "link", "set", "lo", "up") },
 		func() error { return run("ip", "link", "add", "br0", "type", "bridge") },
 		func() error { return run("ip", "addr", "add", "10.77.0.1/16", "dev", "br0") },
@@ -63,6 +64,15 @@ func boot(dir string, count int, publicKey string) (*fleet, error) {
 		}
 	}
 	return f, nil
+}
+
+// ownNetworkNames gives the bench a folder of its own for the names of network
+// namespaces: those that an earlier run left do not matter then.
+func ownNetworkNames() error {
+	if err := os.MkdirAll("/run/netns", 0o755); err != nil {
+		return err
+	}
+	return syscall.Mount("tmpfs", "/run/netns", "tmpfs", 0, "mode=755")
 }
 
 // debian makes a tar of a system with systemd, sshd and what Ansible needs, once.
