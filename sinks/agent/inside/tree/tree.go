@@ -195,27 +195,26 @@ func (t *Tree) ReadPublic(name string, max int64) (text []byte, size int64, err 
 	if err != nil {
 		return nil, 0, err
 	}
-	for folder := path.Dir(at); ; folder = path.Dir(folder) {
-		info, err := t.root.Lstat(folder)
-		if err != nil {
-			return nil, 0, err
-		}
-		if info.Mode().Perm()&0o001 == 0 {
-			return nil, 0, fs.ErrPermission
-		}
-		if folder == "." {
-			break
-		}
+	folder, err := t.openPublic(path.Dir(at))
+	if err != nil {
+		return nil, 0, err
 	}
-	f, err := t.open(name)
+	defer folder.Close()
+	f, err := openFile(folder, path.Base(at), name)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
+	if err != nil {
+		return nil, 0, err
+	}
+	named, err := folder.Lstat(path.Base(at))
 	switch {
 	case err != nil:
 		return nil, 0, err
+	case !os.SameFile(info, named): // a link was put in its place
+		return nil, 0, fs.ErrPermission
 	case info.Mode().Perm()&0o004 == 0:
 		return nil, info.Size(), fs.ErrPermission
 	case info.Size() > max:
@@ -228,13 +227,59 @@ func (t *Tree) ReadPublic(name string, max int64) (text []byte, size int64, err 
 	return text, int64(len(text)), err
 }
 
+// openPublic opens a folder, by a path without links, that everybody may reach. Each
+// folder on the way is opened before it is judged, so that whoever may rename one of
+// them cannot put another in its place meanwhile.
+func (t *Tree) openPublic(at string) (*os.Root, error) {
+	folder, err := t.root.OpenRoot(".")
+	if err != nil {
+		return nil, err
+	}
+	for part := range strings.SplitSeq("./"+at, "/") {
+		below, err := folder.OpenRoot(part)
+		if err == nil {
+			err = isPublic(folder, part, below)
+		}
+		folder.Close()
+		if err != nil {
+			if below != nil {
+				below.Close()
+			}
+			return nil, err
+		}
+		folder = below
+	}
+	return folder, nil
+}
+
+// isPublic says whether everybody may go into an open folder, which has to be the one
+// that has the name, and no link to another.
+func isPublic(above *os.Root, name string, folder *os.Root) error {
+	is, err := folder.Stat(".")
+	if err != nil {
+		return err
+	}
+	named, err := above.Lstat(name)
+	if err != nil {
+		return err
+	}
+	if is.Mode().Perm()&0o001 == 0 || !os.SameFile(is, named) {
+		return fs.ErrPermission
+	}
+	return nil
+}
+
 // open opens a regular file and never waits for what a pipe or a device gives.
 func (t *Tree) open(name string) (*os.File, error) {
 	at, err := t.Resolve(name, true)
 	if err != nil {
 		return nil, err
 	}
-	f, err := t.root.OpenFile(at, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+	return openFile(t.root, at, name)
+}
+
+func openFile(root *os.Root, at, name string) (*os.File, error) {
+	f, err := root.OpenFile(at, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	if errors.Is(err, syscall.ENOTDIR) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}
