@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -16,8 +17,9 @@ import (
 // stopLimit is how long a daemon may take to end when it is asked to.
 const stopLimit = 25 * time.Second
 
-// program is the built daemon.
-var program string
+// program is slipway, helperFolder the folder with what it brings to systems. That is
+// not beside the program: who wants it says so.
+var program, helperFolder string
 
 func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
 
@@ -33,14 +35,23 @@ func buildAndRun(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	program = filepath.Join(dir, "slipway")
-	build := exec.Command("go", append(buildFlags, "-o", program, "../../cmd/slipway")...)
-	build.Env = append(os.Environ(), buildEnv)
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
+	program, helperFolder = filepath.Join(dir, "slipway"), filepath.Join(dir, "helpers")
+	helper := filepath.Join(helperFolder, "slipway-helper-linux-"+runtime.GOARCH)
+	if !built(buildEnv, append(buildFlags, "-o", program, "../../cmd/slipway")) || !built("CGO_ENABLED=0", []string{"build", "-o", helper, "../../cmd/slipway-helper"}) {
 		return 1
 	}
 	return m.Run()
+}
+
+// built builds a program. It says on stderr why that did not work.
+func built(env string, args []string) bool {
+	build := exec.Command("go", args...)
+	build.Env = append(os.Environ(), env)
+	out, err := build.CombinedOutput()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "go %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return err == nil
 }
 
 var addresses atomic.Int32

@@ -65,6 +65,7 @@ func newFarm(t *testing.T, guests ...guest) *farm {
 	for _, g := range guests {
 		f.ssh[g.name] = f.hypervisor.Forward(g.address + ":22")
 	}
+	f.flags = []string{"--agents", helperFolder}
 	f.makeKey()
 	f.write("cred/os", "hosts: 127.0.0.1\nuse: ssh\nports: 1024-65535\nusername: ops\n\n"+f.key)
 	f.makeRepository(f.design())

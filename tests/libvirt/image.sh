@@ -15,7 +15,7 @@ exclude=()
 for folder in doc info lintian locale man; do exclude+=(--dpkgopt="path-exclude=/usr/share/$folder/*"); done
 chmod +x "$guest"
 mmdebstrap --quiet --mode=root --variant=essential --aptopt="$work/apt.conf" --aptopt='Acquire::Languages "none"' "${exclude[@]}" \
-	--include=systemd-sysv,udev,openssh-server,iproute2,cloud-init,cloud-guest-utils,e2fsprogs,kmod,busybox-static,extlinux,syslinux-common,netbase,tzdata \
+	--include=systemd-sysv,udev,openssh-server,sudo,iproute2,cloud-init,cloud-guest-utils,e2fsprogs,kmod,busybox-static,extlinux,syslinux-common,netbase,tzdata \
 	--customize-hook="$guest" "$VERSION_CODENAME" "$work/root" - <"$work/sources"
 
 # Sectors of 512 bytes: the boot partition of 24 MiB at 1 MiB, and the root.

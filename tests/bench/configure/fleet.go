@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -22,8 +23,9 @@ var recipe []byte
 // fleet is hosts with systemd and sshd, each in namespaces of its own and with its
 // own file system over a common one, on one bridge.
 type fleet struct {
-	dir   string
-	hosts []*host
+	dir     string
+	hosts   []*host
+	watches []byte // the host's bound on inotify as it was
 }
 
 type host struct {
@@ -52,6 +54,9 @@ func boot(dir string, count int, publicKey string) (*fleet, error) {
 		if err := step(); err != nil {
 			return f, err
 		}
+	}
+	if err := f.allowWatches(count); err != nil {
+		return f, err
 	}
 	for i := range count {
 		if err := f.start(i, base); err != nil {
@@ -173,8 +178,23 @@ func (h *host) answers(until time.Time) error {
 	}
 }
 
+// inotifyInstances is the kernel's bound for one user. All hosts' root is ours, and
+// systemd and its services have a dozen in each; Linux allows 128.
+const inotifyInstances = "/proc/sys/fs/inotify/max_user_instances"
+
+// allowWatches raises that bound while the hosts run.
+func (f *fleet) allowWatches(hosts int) (err error) {
+	if f.watches, err = os.ReadFile(inotifyInstances); err != nil {
+		return err
+	}
+	return os.WriteFile(inotifyInstances, []byte(strconv.Itoa(128+24*hosts)), 0)
+}
+
 // close ends the hosts.
 func (f *fleet) close() {
+	if f.watches != nil {
+		defer os.WriteFile(inotifyInstances, f.watches, 0)
+	}
 	for _, h := range f.hosts {
 		if h.cmd.Process != nil {
 			h.cmd.Process.Kill()
