@@ -80,6 +80,7 @@ func (w *worker) look(ctx context.Context, j job) (view, error) {
 		}
 		seen, err := w.observe(ctx, j, site.OS, facets)
 		if err != nil && j.memory.Recorded.UnderWay() > 0 {
+			w.e.Log.Debug("the system does not answer while it is installed", "node", w.name, "err", err)
 			v.dark = true
 			return v, nil // an installer need not answer
 		}

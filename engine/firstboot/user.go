@@ -7,16 +7,19 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // UserData is what the design has the first boot set up beside the networks, in
 // the form of cloud-init's user data.
 func UserData(s *site.Site, n *site.Node) map[string]any {
+	all := everybody(s, n)
 	user := map[string]any{
 		"hostname":          n.Name,
 		"preserve_hostname": false,
-		"users":             users(everybody(s, n)),
+		"users":             users(all),
+		"write_files":       sudoers(all),
 		"ssh_pwauth":        false,
 		"disable_root":      false, // who may log in is said below "users", root or not
 	}
@@ -73,8 +76,17 @@ func account(name string, u site.User) map[string]any {
 	if len(u.Keys) > 0 {
 		a["ssh_authorized_keys"] = u.Keys
 	}
-	if u.Sudo {
-		a["sudo"] = "ALL=(ALL) NOPASSWD:ALL"
-	}
 	return a
+}
+
+// sudoers are the rules of those who may become root. The helper sets the same ones
+// later, and takes them away by the same names.
+func sudoers(all map[string]site.User) []any {
+	var files []any
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if u := all[name]; u.Sudo && u.State != "absent" {
+			files = append(files, map[string]string{"path": item.SudoFile(name), "permissions": "0440", "content": item.SudoRule(name)})
+		}
+	}
+	return files
 }

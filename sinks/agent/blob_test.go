@@ -23,6 +23,7 @@ import (
 // A file whose content is an artifact gets it over the connection of the step, once,
 // and stays as it is where that cannot be.
 func TestContentsFromArtifacts(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, helperFolder(t, realHelper))
 	for name, text := range map[string]string{"passwd": "root:x:0:0::/root:/bin/sh\n", "group": "root:x:0:\n"} {
 		if err := os.MkdirAll(filepath.Join(h.root, "etc"), 0o755); err != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -59,6 +60,10 @@ func built(pkg string) (string, error) {
 }
 
 func TestMain(m *testing.M) {
+	// The tests wait more than they work; an argument overrides it.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
 	code := m.Run()
 	folders.Range(func(_, once any) bool {
 		if folder, err := once.(func() (string, error))(); err == nil {
@@ -166,6 +171,7 @@ func nodeWith(contents map[string]string) *site.Node {
 var configure = site.Step{Node: "n1", Facet: site.FacetConfig, Action: site.ActionConfig}
 
 func TestConformanceWithAHelper(t *testing.T) {
+	t.Parallel()
 	for _, helper := range []string{testHelper, realHelper} {
 		t.Run(filepath.Base(helper), func(t *testing.T) {
 			folder := helperFolder(t, helper)
@@ -179,6 +185,7 @@ func TestConformanceWithAHelper(t *testing.T) {
 // What is designed is set and seen, and what leaves the design is removed. A look at
 // what has not changed is one command.
 func TestFollowsADesign(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, helperFolder(t, testHelper))
 	m := h.open(t, 1)
 	n := nodeWith(map[string]string{"/one": "1", "/two": "2"})
@@ -221,6 +228,7 @@ func TestFollowsADesign(t *testing.T) {
 
 // A system of which nothing is asked gets no helper, and is not written to.
 func TestBringsNothingThatIsNotNeeded(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, helperFolder(t, testHelper))
 	m := h.open(t, 1)
 	s := h.see(t, m, h.sub.Node)
@@ -235,6 +243,7 @@ func TestBringsNothingThatIsNotNeeded(t *testing.T) {
 // A daemon that only observes brings the helper to no machine, and sees nothing inside
 // until another one has brought it there.
 func TestObserveOnlyBringsNothing(t *testing.T) {
+	t.Parallel()
 	folder := helperFolder(t, testHelper)
 	h := startHost(t, folder)
 	n := nodeWith(map[string]string{"/one": "1"})
@@ -257,6 +266,7 @@ func TestObserveOnlyBringsNothing(t *testing.T) {
 
 // A helper that is damaged or older is replaced.
 func TestReplacesHelpers(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, helperFolder(t, testHelper))
 	n := nodeWith(map[string]string{"/one": "1"})
 	h.see(t, h.open(t, 1), n)
@@ -282,6 +292,7 @@ func TestReplacesHelpers(t *testing.T) {
 }
 
 func TestWhatTheHelperSays(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, helperFolder(t, testHelper))
 	for content, c := range map[string]struct {
 		class error
@@ -328,6 +339,7 @@ func TestWhatTheHelperSays(t *testing.T) {
 }
 
 func TestOlderTermIsRefused(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, helperFolder(t, testHelper))
 	n := nodeWith(map[string]string{"/one": "1"})
 	if err := h.open(t, 7).Apply(t.Context(), configure, n, nil); err != nil {
@@ -350,6 +362,7 @@ func TestOlderTermIsRefused(t *testing.T) {
 // Another system than that of the node is not written to, nor is the helper brought
 // there.
 func TestMarkerOfAnother(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ marker, says string }{
 		"another node":          {`{"site":"s1","node":"n2","generation":1}`, "that of node n2"},
 		"another site":          {`{"site":"s2","node":"n1","generation":1}`, "belongs to site s2"},
@@ -387,6 +400,7 @@ func TestMarkerOfAnother(t *testing.T) {
 
 // The helper that may have to set the network back stays as long as that is so.
 func TestHelperThatSetsTheNetworkBackStays(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, helperFolder(t, testHelper))
 	older := filepath.Join(h.root, inside.Folder, "helper-older")
 	if err := os.MkdirAll(filepath.Dir(older), 0o700); err != nil {
@@ -411,6 +425,7 @@ func TestNoHelpersMeanTheOSAlone(t *testing.T) {
 
 // What keeps the helper from a machine costs what it would tell, and is said.
 func TestWithoutAHelper(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		folder func(t *testing.T) string
 		make   func(t *testing.T, h *host)
@@ -466,6 +481,7 @@ func program(t *testing.T, h *host, name, script string) {
 
 // An account with sudo is as good as root.
 func TestSudo(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, helperFolder(t, testHelper))
 	program(t, h, "id", "echo 1000")
 	program(t, h, "sudo", `[ "$1" = -n ] && shift && exec "$@"`)
@@ -543,6 +559,7 @@ func endless(text string) func(io.Writer) {
 // A change of the network is confirmed over a new connection, also where the old one
 // was cut by it; where none comes about it is said when the machine sets it back.
 func TestConfirmsTheNetwork(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		mtu  int
 		says string
@@ -552,6 +569,7 @@ func TestConfirmsTheNetwork(t *testing.T) {
 		"never confirmed":     {601, "the machine sets it back by itself at "},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			h := startHost(t, helperFolder(t, testHelper))
 			n := &site.Node{Name: "n1", References: site.References{Links: map[string]item.Link{
 				"eth0": {Kind: "ethernet", MTU: c.mtu, Addresses: []string{"127.0.0.1/8", "fe80::1/64"}},
@@ -578,6 +596,7 @@ func TestConfirmsTheNetwork(t *testing.T) {
 // The content of a public file that differs is told with the look, and of another only
 // why not.
 func TestTellsContents(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, helperFolder(t, realHelper))
 	m := h.open(t, 1)
 	for name, mode := range map[string]os.FileMode{"public": 0o644, "private": 0o600} {

@@ -15,6 +15,7 @@ import (
 
 // The laboratory's systems tell contents and hashes as the helper does.
 func TestDetailsOnTheLab(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	for _, arch := range []string{"amd64", "arm64"} {
 		if err := os.WriteFile(filepath.Join(folder, "slipway-helper-linux-"+arch), []byte(arch), 0o600); err != nil {

@@ -46,6 +46,7 @@ func subject(f *lab.Fleet, name string) drivertest.Subject {
 }
 
 func TestConformanceOnTheLab(t *testing.T) {
+	t.Parallel()
 	f := startLab(t, 20)
 	var next atomic.Int32
 	drivertest.Run(t, drivertest.Suite{Driver: agent.New(agent.Options{}), Fresh: func(t *testing.T) drivertest.Subject {
@@ -54,6 +55,7 @@ func TestConformanceOnTheLab(t *testing.T) {
 }
 
 func TestSystemsOfTheLab(t *testing.T) {
+	t.Parallel()
 	f := startLab(t, 1)
 	sub := subject(f, "m0")
 	seen, err := observe(t.Context(), sub.Endpoint, sub.Secret)

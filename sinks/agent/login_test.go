@@ -116,6 +116,7 @@ func prints(s string) func(io.Writer) { return func(w io.Writer) { io.WriteStrin
 const answer = "--marker\n\n--boot\nb1\n\n--os\nID=x\n\n--kernel\n6.1\n"
 
 func TestObserve(t *testing.T) {
+	t.Parallel()
 	seen, err := observe(t.Context(), newServer(t, prints(answer)).endpoint(), password)
 	if err != nil || fmt.Sprint(seen.Facets[site.FacetOS].Have) != "map[bootID:b1 kernel:6.1 release:]" || seen.Marker != nil {
 		t.Errorf("got %+v, %v", seen, err)
@@ -123,6 +124,7 @@ func TestObserve(t *testing.T) {
 }
 
 func TestHostKeys(t *testing.T) {
+	t.Parallel()
 	s := newServer(t, prints(answer))
 	other := newServer(t, prints(answer))
 	for name, c := range map[string]struct {
@@ -155,6 +157,7 @@ func TestHostKeys(t *testing.T) {
 }
 
 func TestErrorClasses(t *testing.T) {
+	t.Parallel()
 	closed := listen(t, func(net.Conn) {})
 	banner := listen(t, greet)
 	for name, c := range map[string]struct {
@@ -204,6 +207,7 @@ func lockedKey(t *testing.T) string {
 // A system that accepts the login and then says nothing is given up when the
 // context ends, at once.
 func TestSilenceEndsWithTheContext(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	s := newServer(t, func(io.Writer) {
 		cancel()

@@ -19,6 +19,7 @@ import (
 // and set again after somebody changed it or its file. The machine gets salted hashes
 // alone, and nothing of them is kept of a look.
 func TestPasswordsOfAccounts(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, helperFolder(t, testHelper))
 	sshdtest.Write(t, filepath.Join(h.root, "record"), "")
 	value, refusal := secret.New("", "correct horse 1"), error(nil)

@@ -20,10 +20,12 @@ import (
 // TestConformanceOnSSHD holds the driver to its contract on a real OpenSSH
 // server and a real shell.
 func TestConformanceOnSSHD(t *testing.T) {
+	t.Parallel()
 	drivertest.Run(t, drivertest.Suite{Driver: agent.New(agent.Options{}), Fresh: func(t *testing.T) drivertest.Subject { return startSSHD(t) }})
 }
 
 func TestMarkerOnSSHD(t *testing.T) {
+	t.Parallel()
 	sub := startSSHD(t)
 	m, err := agent.New(agent.Options{}).Open(t.Context(), sub.Endpoint, sub.Secret)
 	if err != nil {
@@ -45,6 +47,7 @@ func TestMarkerOnSSHD(t *testing.T) {
 
 // What this system tells of itself is the same at the next look.
 func TestInsideOnSSHD(t *testing.T) {
+	t.Parallel()
 	sub := startSSHD(t)
 	m, err := agent.New(agent.Options{}).Open(t.Context(), sub.Endpoint, sub.Secret)
 	if err != nil {
@@ -72,6 +75,7 @@ func TestInsideOnSSHD(t *testing.T) {
 
 // A marker that is there and cannot be read is told apart from none.
 func TestUnreadMarkerOnSSHD(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		make func(t *testing.T, marker string)
 		want string

@@ -18,6 +18,7 @@ import (
 // A survey lists what is there, brings the helper and writes nothing else, and asks only
 // the system of its node.
 func TestSurvey(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, helperFolder(t, realHelper))
 	for path, text := range map[string]string{
 		"etc/passwd": "root:x:0:0::/root:/bin/bash\nana:x:1000:1000::/home/ana:/bin/bash\n", "etc/group": "root:x:0:\nana:x:1000:\n", "etc/shadow": "ana:$6$salt$hash:1::::::\n",

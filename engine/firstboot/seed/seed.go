@@ -131,11 +131,12 @@ func userData(s *site.Site, n *site.Node, key hostKey, marker site.Marker) (map[
 		return nil, err
 	}
 	user := firstboot.UserData(s, n)
+	files, _ := user["write_files"].([]any)
 	maps.Copy(user, map[string]any{
 		"ssh_deletekeys":  true,
 		"ssh_genkeytypes": []string{},
 		"ssh_keys":        map[string]string{"ed25519_private": key.private, "ed25519_public": key.public},
-		"write_files":     []any{file(unprovenFile, string(text)+"\n"), file(cacheFile, "manual_cache_clean: true\n")},
+		"write_files":     append([]any{file(unprovenFile, string(text)+"\n"), file(cacheFile, "manual_cache_clean: true\n")}, files...),
 		"runcmd":          []any{[]string{"/bin/sh", "-c", prove}},
 	})
 	return user, nil

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/engine/sitekey"
 )
@@ -170,8 +171,12 @@ func TestAccounts(t *testing.T) {
 		t.Errorf("got accounts %s", got)
 	}
 	ops := f.User.Users[1]
-	if ops["groups"] != "adm,systemd-journal" || ops["sudo"] != "ALL=(ALL) NOPASSWD:ALL" || fmt.Sprint(ops["ssh_authorized_keys"]) != "[ssh-ed25519 AAAA ops]" {
+	if ops["groups"] != "adm,systemd-journal" || ops["sudo"] != nil || fmt.Sprint(ops["ssh_authorized_keys"]) != "[ssh-ed25519 AAAA ops]" {
 		t.Errorf("got %v", ops)
+	}
+	// Its rule is the one that is set later, so that it can be taken away.
+	if w := f.User.WriteFiles; len(w) != 3 || w[2]["path"] != item.SudoFile("ops") || w[2]["permissions"] != "0440" || w[2]["content"] != item.SudoRule("ops") {
+		t.Errorf("got files %v", w)
 	}
 }
 

@@ -1,21 +1,13 @@
 package base
 
 import (
-	"fmt"
 	"strings"
 
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
 const noSudo = "there is no sudo: add the package sudo"
-
-// sudoFile is that of an account's rule. sudo reads no file with a dot in its
-// name; names of accounts have none.
-func sudoFile(account string) string { return "/etc/sudoers.d/slipway-" + account }
-
-func sudoText(account string) string {
-	return fmt.Sprintf("# Slipway's, from the design.\n%s ALL=(ALL:ALL) NOPASSWD: ALL\n", account)
-}
 
 // cannotSudo says why a rule would have no effect; empty when it has one.
 func (j *job) cannotSudo() string {
@@ -43,13 +35,13 @@ func includesRules(text string) bool {
 
 // sudo says whether an account has our rule: "true", "false", or what is wrong.
 func (j *job) sudo(account string) (string, error) {
-	text, there, err := j.read(sudoFile(account))
+	text, there, err := j.read(item.SudoFile(account))
 	switch {
 	case err != nil:
 		return "", err
 	case !there:
 		return "false", nil
-	case string(text) != sudoText(account):
+	case string(text) != item.SudoRule(account):
 		return "changed by hand", nil
 	}
 	return "true", nil
@@ -57,20 +49,20 @@ func (j *job) sudo(account string) (string, error) {
 
 func (j *job) setSudo(account string, want bool) error {
 	if !want {
-		return j.delete(sudoFile(account))
+		return j.delete(item.SudoFile(account))
 	}
-	text, _, err := j.read(sudoFile(account))
+	text, _, err := j.read(item.SudoFile(account))
 	if err != nil {
 		return failed("%v", err)
 	}
-	if string(text) == sudoText(account) {
-		return j.put(sudoFile(account), []byte(sudoText(account)), 0o440)
+	if string(text) == item.SudoRule(account) {
+		return j.put(item.SudoFile(account), []byte(item.SudoRule(account)), 0o440)
 	}
 	// A rule that sudo cannot read may keep everybody from using sudo.
 	if j.first("/usr/sbin/visudo", "/sbin/visudo") != "" {
-		if err := j.check(inside.Command{Path: "visudo", Args: []string{"-c", "-f", "-"}, Stdin: []byte(sudoText(account))}); err != nil {
+		if err := j.check(inside.Command{Path: "visudo", Args: []string{"-c", "-f", "-"}, Stdin: []byte(item.SudoRule(account))}); err != nil {
 			return failed("visudo does not accept the rule for %s: %v", account, err)
 		}
 	}
-	return j.put(sudoFile(account), []byte(sudoText(account)), 0o440)
+	return j.put(item.SudoFile(account), []byte(item.SudoRule(account)), 0o440)
 }

@@ -123,7 +123,7 @@ func (j *job) surveyUser(found *item.Found, seen inside.Seen, l login, all accou
 	case l.uid == 0 && len(keys) == 0:
 		return
 	case seen.Have[key+".sudo"] != "true" && seen.Have[key+".sudo"] != "false":
-		found.Leave(key, "Slipway's rule for sudo in %s was changed by hand", sudoFile(l.name))
+		found.Leave(key, "Slipway's rule for sudo in %s was changed by hand", item.SudoFile(l.name))
 		return
 	}
 	uid := int64(l.uid)
@@ -207,7 +207,7 @@ func (j *job) surveyRules(found *item.Found, people []login) {
 		for line := range strings.Lines(string(text)) {
 			word, _, _ := strings.Cut(strings.TrimSpace(line), " ")
 			named := slices.ContainsFunc(people, func(l login) bool { return l.uid != 0 && l.name == word })
-			if named && file != sudoFile(word) {
+			if named && file != item.SudoFile(word) {
 				found.Leave("users."+word+".sudo", "its rule in %s stays as it is; `sudo: true` would add Slipway's own rule", printable(file))
 			}
 		}

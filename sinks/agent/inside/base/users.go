@@ -226,7 +226,7 @@ func (j *job) keepLogin(account string, want item.User, l login) error {
 	switch base := want.Shell[strings.LastIndex(want.Shell, "/")+1:]; {
 	case base == "nologin" || base == "false":
 		return refused("Slipway logs in as %s: the shell %s would lock it out", account, want.Shell)
-	case l.uid != 0 && !want.Sudo && j.exists(sudoFile(account)):
+	case l.uid != 0 && !want.Sudo && j.exists(item.SudoFile(account)):
 		return refused("Slipway logs in as %s and needs its sudo: without it Slipway could change nothing more. Log in as another account first", account)
 	}
 	var made madeUser
