@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"maps"
 	"slices"
@@ -80,11 +81,7 @@ func (m *machine) inside(ctx context.Context, n *site.Node, wanted []site.Facet,
 	_, isOwned := a.says(saysOwned)
 	_, isAbsent := a.says(saysAbsent)
 	if why == nil && a.needsHelper() && (isOwned || m.asksAny(n, wanted) || request.Health != nil) {
-		if m.observeOnly {
-			why = fmt.Errorf("the helper is not on %s yet, or is damaged, and with --observe nothing is written to a machine", m.client.Address())
-		} else {
-			a, why = m.bring(ctx, request, a)
-		}
+		a, why = m.bring(ctx, request, a)
 	}
 	if why == nil {
 		why = m.trouble(a)
@@ -240,11 +237,32 @@ func (m *machine) bring(ctx context.Context, request wire.Request, first answer)
 		return a, err
 	}
 	defer conn.Close()
-	if err := m.push(ctx, conn, first); err != nil {
+	use := helperScript(m.helpers.digests())
+	if m.observeOnly {
+		use, err = m.lend(ctx, conn, first)
+	} else {
+		err = m.push(ctx, conn, first)
+	}
+	if err != nil {
 		return a, err
 	}
-	_, a, err = conn.run(ctx, exchange{script: helperScript(m.helpers.digests()), request: &request})
+	_, a, err = conn.run(ctx, exchange{script: use, request: &request})
 	return a, err
+}
+
+// lend has a machine on which nothing may be written hold the helper in memory, for one
+// look. It gives the script that uses it.
+func (m *machine) lend(ctx context.Context, conn *connection, first answer) (use string, err error) {
+	arch, absent := first.says(saysAbsent)
+	if !absent {
+		return "", m.trouble(first)
+	}
+	content, sum, err := m.helpers.program(arch)
+	if err != nil {
+		return "", err
+	}
+	folder := "/dev/shm/slipway-" + rand.Text()
+	return lentScript(folder, sum), m.send(ctx, conn, folder, lendScript(folder, sum, len(content)), content)
 }
 
 // push brings the helper for the machine that answered. One that is there, whole, and
@@ -268,7 +286,12 @@ func (m *machine) push(ctx context.Context, conn *connection, first answer) erro
 	if _, whole := is.says(sum); whole {
 		return m.trouble(first)
 	}
-	_, a, err := conn.run(ctx, exchange{script: pushScript(sum, len(content)), input: bytes.NewReader(content)})
+	return m.send(ctx, conn, inside.Folder, pushScript(sum, len(content)), content)
+}
+
+// send has a script take the helper into a folder.
+func (m *machine) send(ctx context.Context, conn *connection, folder, script string, content []byte) error {
+	_, a, err := conn.run(ctx, exchange{script: script, input: bytes.NewReader(content)})
 	if err != nil {
 		return err
 	}
@@ -278,7 +301,7 @@ func (m *machine) push(ctx context.Context, conn *connection, first answer) erro
 	if a.denied {
 		return m.noRoot(a)
 	}
-	return fmt.Errorf("the helper cannot be brought to %s in %s: %s", m.client.Address(), inside.Folder, brief(a.said))
+	return fmt.Errorf("the helper cannot be brought to %s in %s: %s", m.client.Address(), folder, brief(a.said))
 }
 
 // trouble says why no result came, or what the helper says.

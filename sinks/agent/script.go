@@ -50,6 +50,21 @@ func pushScript(digest string, size int) string {
 		"[ -e $D/network-unconfirmed ] || for O in $D/helper-*; do [ $O = $D/$H ] || rm -f $O; done; echo " + saysPushed)
 }
 
+// lendScript takes a helper from its input into a new folder in memory, where only root
+// can reach it: whoever may make files beside it cannot guess its name before.
+func lendScript(folder, digest string, size int) string {
+	return asRoot("set -e; umask 077; D=" + folder + "; H=helper-" + digest + "; mkdir $D; trap \"rm -rf $D\" EXIT; T=$D/$H; " +
+		"head -c " + strconv.Itoa(size) + " > $T; " +
+		"S=$(sha256sum < $T); [ \"${S%% *}\" = " + digest + " ] || { echo the digest of what arrived is ${S%% *} >&2; exit 1; }; " +
+		"chmod 0700 $T; trap - EXIT; echo " + saysPushed)
+}
+
+// lentScript starts the helper that is lent, which reads a request. Its folder is gone
+// before.
+func lentScript(folder, digest string) string {
+	return asRoot("exec 9< " + folder + "/helper-" + digest + "; rm -rf " + folder + "; exec /proc/self/fd/9 --digest " + digest)
+}
+
 // sumScript tells which helpers are there whole.
 func sumScript(digests []string) string {
 	return asRoot("D=" + inside.Folder + "; echo " + saysMachine + " $(uname -m); " +

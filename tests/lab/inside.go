@@ -28,6 +28,7 @@ type inside struct {
 	bodies  map[string]json.RawMessage
 	term    uint64
 	program string // the digest of the program that was pushed
+	lent    string // that of one which goes after its use
 }
 
 // furnished is a system in which something is set, none of it by Slipway.

@@ -17,6 +17,7 @@ const asRoot = `R="`
 
 var (
 	started = regexp.MustCompile(`for H in ([0-9a-f ]*); do`)
+	lent    = regexp.MustCompile(`exec /proc/self/fd/9 --digest ([0-9a-f]{64})`)
 	pushed  = regexp.MustCompile(`H=helper-([0-9a-f]{64}); .*head -c ([0-9]+) > `)
 )
 
@@ -34,7 +35,17 @@ func (m *Machine) runInside(script string, in io.Reader, out io.Writer) (status 
 		return 1, true
 	}
 	if p := pushed.FindStringSubmatch(root); p != nil {
-		return m.takeProgram(p[1], p[2], in, out), true
+		return m.takeProgram(p[1], p[2], strings.Contains(root, "D=/dev/shm/"), in, out), true
+	}
+	if l := lent.FindStringSubmatch(root); l != nil {
+		m.mu.Lock()
+		there := m.in.lent
+		m.in.lent = ""
+		m.mu.Unlock()
+		if there != l[1] {
+			return 127, true
+		}
+		return m.program(in, out), true
 	}
 	s := started.FindStringSubmatch(root)
 	if s == nil {
@@ -56,8 +67,8 @@ func (m *Machine) runInside(script string, in io.Reader, out io.Writer) (status 
 	return 0, true
 }
 
-// takeProgram takes the program with a digest from the input.
-func (m *Machine) takeProgram(digest, size string, in io.Reader, out io.Writer) (status int) {
+// takeProgram takes the program with a digest from the input, to keep it or for once.
+func (m *Machine) takeProgram(digest, size string, once bool, in io.Reader, out io.Writer) (status int) {
 	n, err := strconv.ParseInt(size, 10, 64)
 	if err != nil || n > 64<<20 {
 		return 1
@@ -70,7 +81,11 @@ func (m *Machine) takeProgram(digest, size string, in io.Reader, out io.Writer) 
 		return 1
 	}
 	m.mu.Lock()
-	m.in.program = digest
+	if once {
+		m.in.lent = digest
+	} else {
+		m.in.program = digest
+	}
 	m.mu.Unlock()
 	fmt.Fprintln(out, "pushed")
 	return 0
