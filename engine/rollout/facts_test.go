@@ -728,3 +728,34 @@ func TestForecastOfManyThatAreNotHealthy(t *testing.T) {
 		t.Errorf("a machine that cannot be seen: %+v", f)
 	}
 }
+
+// A leader that has to be healthy while none of its peers serves is told of: its health
+// may need them.
+func TestForecastOfALeaderThatHasToBeHealthyAlone(t *testing.T) {
+	health := &site.Health{Ports: []int{2379}}
+	s := &site.Site{Rollout: site.Rollout{MaxUnavailable: "3"}, Roles: map[string]*site.Role{"store": {Enabled: true, LeaderFirst: true, Health: health}}, Nodes: map[string]*site.Node{}}
+	known := site.Known{Serves: map[site.Facet]bool{site.FacetProbes: true}, Nodes: map[string]site.Memory{}}
+	p := &site.Plan{}
+	for _, name := range []string{"n1", "n2", "n3"} {
+		n := &site.Node{Name: name, Role: "store", Power: "on", Endpoints: map[site.EndpointKind]site.Endpoint{site.OS: {URL: "ssh://a"}}}
+		n.References.Health = health
+		s.Nodes[name], known.Nodes[name] = n, seen("on")
+		p.Nodes = append(p.Nodes, site.NodePlan{Node: name, Steps: []site.Step{{Node: name, Action: site.ActionBase, Impact: site.ImpactOnline, Expect: site.Duration(time.Minute), Phase: "base"}}})
+	}
+	want := "n1, the leader of the role store, has to be healthy before n2, n3, and none of the others is healthy yet; " +
+		"if its health needs the others, they wait without an end, so the health has to pass on one node alone"
+	if f := rollout.Forecast(s, p, known, now); len(f.Order) != 3 || !slices.Equal(f.Warnings, []string{want}) {
+		t.Errorf("of a role that starts: %+v", f)
+	}
+	m := seen("on")
+	m.Observed.Facets[site.FacetProbes] = site.FacetState{Have: site.Values{"port 2379": item.Passed}, Seen: now}
+	known.Nodes["n3"] = m
+	if f := rollout.Forecast(s, p, known, now); len(f.Order) != 3 || len(f.Warnings) != 0 {
+		t.Errorf("of one that serves: %+v", f)
+	}
+	delete(known.Nodes, "n3")
+	s.Roles["store"].LeaderFirst = false
+	if f := rollout.Forecast(s, p, known, now); len(f.Order) != 3 || len(f.Warnings) != 0 {
+		t.Errorf("without a leader: %+v", f)
+	}
+}

@@ -23,7 +23,7 @@ func Forecast(s *site.Site, p *site.Plan, known site.Known, now time.Time) *site
 		Budget:   s.Rollout.Budget,
 		Basis:    basis(p, known),
 	}
-	f.Warnings = slices.Concat(standstill(known, now), sim.broken, sim.misfitWarnings(), sim.stuckWarnings(), leftOut(p, sim.paused))
+	f.Warnings = slices.Concat(standstill(known, now), sim.broken, sim.misfitWarnings(), sim.stuckWarnings(), sim.leaderWarnings(), leftOut(p, sim.paused))
 	if over := sim.makespan() - time.Duration(f.Budget); f.Budget > 0 && over > 0 {
 		f.Warnings = append(f.Warnings, budgetWarning(s, p, known, now, sim))
 	}
@@ -246,6 +246,39 @@ func (sim *simulation) stuckWarnings() []string {
 	var all []string
 	for _, why := range order {
 		all = append(all, fmt.Sprintf("%s would wait without an end for %s", plan.Few(nodes[why]), why))
+	}
+	return all
+}
+
+// rolesThatStart are the roles whose leader has to be healthy before the others
+// begin, while none of the others is.
+func (sim *simulation) rolesThatStart() (names []string) {
+	for name, r := range sim.facts.Site.Roles {
+		if !r.LeaderFirst || !r.Health.Asks() {
+			continue
+		}
+		leader, serves := sim.facts.leaderOf(name), false
+		for n := range sim.facts.Nodes.InRole(name) {
+			serves = serves || n.Name() != leader && sim.facts.inUse(n) && sim.facts.Health(n).State == site.Healthy
+		}
+		if !serves {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// leaderWarnings tell of leaders that have to be healthy alone: nobody can know
+// whether their health needs the others.
+func (sim *simulation) leaderWarnings() (all []string) {
+	for _, name := range sim.alone {
+		leader := sim.facts.Nodes.Node(sim.facts.leaderOf(name))
+		if leader == nil || len(sim.led[name]) == 0 || !sim.facts.IsThrough(leader) {
+			continue // nobody waits, or it is said that they wait without an end
+		}
+		all = append(all, fmt.Sprintf("%s, the leader of the role %s, has to be healthy before %s, and none of the others is healthy yet; if its health needs the others, they wait without an end, so the health has to pass on one node alone",
+			leader.Name(), name, plan.Few(sim.led[name])))
 	}
 	return all
 }

@@ -32,6 +32,8 @@ type simulation struct {
 	paused   []string
 	broken   []string // windows, in sentences
 	outNames map[*Bound]string
+	alone    []string            // roles of which no node was healthy at first
+	led      map[string][]string // who has to wait for the leader of which role
 }
 
 // member is one node that changes.
@@ -111,9 +113,10 @@ func (e *events) Pop() any {
 // under way; nil where the plan begins one.
 func simulate(s *site.Site, p *site.Plan, known site.Known, now time.Time, under *site.RolloutStatus) *simulation {
 	sim := &simulation{began: now, gates: map[gateKey]*gate{}, windows: map[string]*outlook{}, queues: map[queueKey]*queue{},
-		places: map[*Bound]*place{}, outNames: map[*Bound]string{}}
+		places: map[*Bound]*place{}, outNames: map[*Bound]string{}, led: map[string][]string{}}
 	sim.facts = &Facts{Site: withoutEternity(s), Now: now, Every: time.Minute, EveryInside: time.Minute}
 	sim.gather(p, known, under)
+	sim.alone = sim.rolesThatStart()
 	for _, m := range sim.members {
 		sim.proceed(m, &cause{})
 	}
@@ -241,6 +244,7 @@ func (sim *simulation) proceed(m *member, why *cause) {
 	case *Need:
 		sim.wait(m, gateKey{m.node.Design.Role, t.Step.Phase}, r.Role, r)
 	case *Leader:
+		sim.led[r.Role] = append(sim.led[r.Role], m.node.Name())
 		sim.wait(m, gateKey{role: r.Role}, r.Role, nil)
 	case *Canaries:
 		sim.behind = append(sim.behind, m)
