@@ -337,7 +337,8 @@ func (w *worker) isUnseenSince(j job, s site.Step) bool {
 func (w *worker) stepAside(ctx context.Context, j job) {
 	r := j.memory.Recorded
 	w.e.mu.Lock()
-	aside := r.InFlight == nil && r.Installing == nil && w.e.certainLocked(w)
+	f := w.e.factsLocked()
+	aside := f.MayStepAside(w.factsLocked(f.Now))
 	if aside {
 		w.inServiceLocked(j)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/record"
+	"github.com/slipway-gitops/slipway/engine/rollout"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -149,7 +150,7 @@ func (e *Engine) remove(ctx context.Context, w *worker) error {
 		e.leaveRoleLocked(w)
 		e.stopWaitingLocked(w)
 		e.undecided.known = false
-		e.wakeLocked(roleTopic(w.node.Role))
+		e.wakeLocked(rollout.RoleTopic(w.node.Role))
 		e.freePlacesLocked()
 		if n := e.design.Nodes[w.name]; n != nil {
 			e.startLocked(n, site.Memory{}, false) // put back while it was removed

@@ -126,7 +126,7 @@ type Engine struct {
 	// shownOrder are their digests, oldest first.
 	shownOrder []string
 	undecided  undecided
-	rollout    *rollout             // nil before the first
+	rollout    *rolling             // nil before the first
 	ended      []site.RolloutStatus // the last rollouts of this process that have ended
 	removals   []record.Removal
 	history    site.History    // replaced, never written to

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/rollout"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -128,7 +129,7 @@ func (f *footing) differ(v *site.Review) {
 	all := plan.Site(f.merged, v.Proposal.Head, f.known)
 	v.Plan, v.Pending, v.Spared = plan.Beyond(&f.plan, &all)
 	v.Waiting = f.waiting
-	v.Plan.Forecast = plan.Forecast(f.merged, &v.Plan, f.known, v.When)
+	v.Plan.Forecast = rollout.Forecast(f.merged, &v.Plan, f.known, v.When)
 }
 
 // drives adds what is known of the disks that are erased.

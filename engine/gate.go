@@ -2,9 +2,9 @@ package engine
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/rollout"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -27,18 +27,6 @@ type held struct {
 	disks bool
 }
 
-// try is one step that a worker wants to take, as part of its plan.
-type try struct {
-	job
-	plan site.NodePlan
-	step site.Step
-	// begun is set for what brings to its end what was begun: no order of
-	// nodes holds it back any more.
-	begun bool
-	// inHand is set when the node was begun in the rollout under way.
-	inHand bool
-}
-
 // gate answers whether a step may run now. The gates stand in order; the
 // first that holds speaks. The last one takes a place in the rollout.
 func (e *Engine) gate(w *worker, j job, p site.NodePlan, s site.Step) *held {
@@ -47,26 +35,30 @@ func (e *Engine) gate(w *worker, j job, p site.NodePlan, s site.Step) *held {
 	e.stopWaitingLocked(w)
 	same := e.sameRulesLocked(w, j)
 	j.site = e.design // the rollout is bounded as it is designed now
-	t := try{job: j, plan: p, step: s, begun: w.continues(s), inHand: e.inHandLocked(w)}
 	h := first(
 		func() *held { return w.supersededLocked(j, same) },
 		func() *held { return e.readOnlyGate(s) },
 		func() *held { return e.termGate(w, s) },
 	)
 	if h == nil && w.memory.Recorded.Quarantined == nil {
-		e.joinLocked(w, t)
+		e.joinLocked(w, s)
+		f := e.factsLocked()
+		t := rollout.Try{Node: w.factsLocked(f.Now), Step: s, Steps: p.Steps, Begun: w.continues(s)}
+		rule := func(ask func(rollout.Try) rollout.Reason) *held {
+			if r := ask(t); r != nil {
+				return e.holdLocked(w, f, r)
+			}
+			return nil
+		}
 		h = first(
 			func() *held { return e.pausedLocked(w, j) },
 			func() *held { return e.approvalGate(w, s) },
 			func() *held { return e.artifactGate(w, s) },
-			func() *held { return firstContactGate(w, t) },
-			func() *held { return e.haltedGate(w, t) },
-			func() *held { return e.needsGate(w, t) },
-			func() *held { return e.leaderGate(w, t) },
-			func() *held { return e.canaryGate(w, t) },
-			func() *held { return windowGate(w, t, time.Now()) },
+			func() *held { return firstContactGate(w, j.site, s) },
+			func() *held { return rule(f.Order) }, // halted, needs, leader, canaries
+			func() *held { return rule(f.Window) },
 			func() *held { return freshDisksGate(w, s) },
-			func() *held { return e.budgetGate(w, t) },
+			func() *held { return rule(f.Room) },
 		)
 	}
 	if h != nil {
@@ -97,8 +89,7 @@ func first(gates ...func() *held) *held {
 // continues says whether the step was begun and is not known to have ended, or
 // brings an installation to its end that was.
 func (w *worker) continues(s site.Step) bool {
-	r := w.memory.Recorded
-	return r.InFlight != nil && r.InFlight.Step.Digest() == s.Digest() || r.UnderWay() > 0 && s.Action != site.ActionInstall
+	return rollout.Continues(w.memory.Recorded, s)
 }
 
 // supersededLocked holds a step that was planned for a design of the node that
@@ -129,29 +120,23 @@ func (e *Engine) whyReadOnlyLocked() string {
 // firstContactGate asks a person before a machine that was never seen as
 // designed is disrupted, or a system changed inside that Slipway did not install:
 // the design may be wrong about it. A destructive step has its own approval.
-func firstContactGate(w *worker, t try) *held {
+func firstContactGate(w *worker, in *site.Site, s site.Step) *held {
 	r := w.memory.Recorded
-	if t.site.Rollout.FirstContact == "repair" {
+	if in.Rollout.FirstContact == "repair" {
 		return nil
 	}
-	switch met := site.IsInside(t.step.Facet) && r.Installed == nil; {
+	switch met := site.IsInside(s.Facet) && r.Installed == nil; {
 	case met && r.Adopted != nil && !r.Adopted.Inside.IsZero():
 		return nil
 	case met:
-		return &held{state: site.Blocked, person: true, release: "`slipway approve " + w.name + "`", approve: fmt.Sprintf("%s may change its system, for the first time", t.step.Action),
-			sentence: fmt.Sprintf("first contact: Slipway did not install the system, and %s would change it; if the plan is right, run `slipway approve %s`", t.step.Action, w.name)}
+		return &held{state: site.Blocked, person: true, release: "`slipway approve " + w.name + "`", approve: fmt.Sprintf("%s may change its system, for the first time", s.Action),
+			sentence: fmt.Sprintf("first contact: Slipway did not install the system, and %s would change it; if the plan is right, run `slipway approve %s`", s.Action, w.name)}
 	}
-	if t.step.Impact != site.ImpactReboot || r.Adopted != nil && !r.Adopted.Settled.IsZero() {
+	if s.Impact != site.ImpactReboot || r.Adopted != nil && !r.Adopted.Settled.IsZero() {
 		return nil
 	}
-	return &held{state: site.Blocked, person: true, release: "`slipway approve " + w.name + "`", approve: fmt.Sprintf("%s may disrupt its machine, for the first time", t.step.Action),
-		sentence: fmt.Sprintf("first contact: the machine was never seen as designed, and %s would disrupt it; if the design is right, run `slipway approve %s`", t.step.Action, w.name)}
+	return &held{state: site.Blocked, person: true, release: "`slipway approve " + w.name + "`", approve: fmt.Sprintf("%s may disrupt its machine, for the first time", s.Action),
+		sentence: fmt.Sprintf("first contact: the machine was never seen as designed, and %s would disrupt it; if the design is right, run `slipway approve %s`", s.Action, w.name)}
 }
 
-func some(names []string) string {
-	const most = 4
-	if more := len(names) - most; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
-	}
-	return strings.Join(names, ", ")
-}
+func some(names []string) string { return rollout.Some(names) }

@@ -273,7 +273,7 @@ func TestFirstContactNeedsAPerson(t *testing.T) {
 		e, w := gated(t)
 		e.design.Rollout.FirstContact = c.policy
 		w.memory.Recorded.Adopted = c.adopted
-		if h := firstContactGate(w, try{job: jobOf(e, w), step: c.step}); (h != nil) != c.holds || h != nil && !h.person {
+		if h := firstContactGate(w, e.design, c.step); (h != nil) != c.holds || h != nil && !h.person {
 			t.Errorf("%s: got %+v", name, h)
 		}
 	}
@@ -404,7 +404,7 @@ func TestHowANodeIsHeld(t *testing.T) {
 		t.Errorf("observing: %+v", h)
 	}
 	e.ObserveOnly = false
-	if h := firstContactGate(w, try{job: jobOf(e, w), step: powerOn}); h == nil || h.state != site.Blocked || !h.person {
+	if h := firstContactGate(w, e.design, powerOn); h == nil || h.state != site.Blocked || !h.person {
 		t.Errorf("first contact: %+v", h)
 	}
 	w.memory.Recorded.Adopted.Settled = time.Now()

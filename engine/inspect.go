@@ -162,6 +162,13 @@ func passedLess(since time.Time, than time.Duration) bool {
 	return !since.IsZero() && lately(since, than) && lately(since.Round(0), than)
 }
 
+// lately says whether less time than that has passed since. A time that is still to
+// come was long ago: the clock was set back since.
+func lately(at time.Time, than time.Duration) bool {
+	ago := time.Since(at)
+	return ago >= 0 && ago < than
+}
+
 // mostUntold is how often a machine is asked again for its disks that tells of some
 // of them only, after it told of all.
 const mostUntold = 3

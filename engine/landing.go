@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/record"
+	"github.com/slipway-gitops/slipway/engine/rollout"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -327,8 +328,9 @@ func (e *Engine) machinesLocked() []site.MachineNow {
 func (e *Engine) expected(now time.Time) time.Time {
 	known := e.Known()
 	e.mu.Lock()
-	design, r, left := e.design, e.rollout, site.Plan{}
+	design, r, left, under := e.design, e.rollout, site.Plan{}, site.RolloutStatus{}
 	if r.running() && r.Halted == "" {
+		under = r.RolloutStatus
 		for _, name := range r.Nodes {
 			if w := e.workers[name]; w != nil && w.standing == pending {
 				left.Nodes = append(left.Nodes, w.plan)
@@ -339,13 +341,11 @@ func (e *Engine) expected(now time.Time) time.Time {
 	if design == nil || len(left.Nodes) == 0 {
 		return time.Time{}
 	}
-	known.Rollout = nil
-	f := plan.Forecast(design, &left, known, now)
-	if len(f.Order) < len(left.Nodes) {
-		return time.Time{} // some of them wait for something that has no time
+	ends := rollout.Ends(design, &left, known, now, &under)
+	if ends.IsZero() {
+		return time.Time{}
 	}
-	begins := time.Duration(f.Order[0].From)
-	return now.Add(begins + time.Duration(f.Makespan)).Round(time.Minute)
+	return ends.Round(time.Minute)
 }
 
 // linesOf are where the design asks for the losses of some sets that are planned.

@@ -176,9 +176,12 @@ func (e *Engine) Known() site.Known {
 	defer e.mu.Unlock()
 	k := site.Known{Nodes: make(map[string]site.Memory, len(e.workers)), History: e.history, Serves: e.serves, Paused: e.paused, Rollout: e.rolloutLocked(),
 		Accounts: maps.Clone(e.accounts), Records: e.book.Records,
-		Reach: make(map[string]site.Reach, len(e.workers)), Placed: e.placedLocked()}
+		Reach: make(map[string]site.Reach, len(e.workers)), Placed: e.placedLocked(), Unseen: map[string]bool{}}
 	for name, w := range e.workers {
 		k.Nodes[name] = w.memory
+		if w.turned && w.blind {
+			k.Unseen[name] = true
+		}
 		reach, own := e.reachLocked(w), site.ReachOf(w.node)
 		reach.BMC, reach.Machine, reach.Hypervisor = own.BMC, own.Machine, own.Hypervisor // what leads to it now
 		reach.BMC = Pinned(reach.BMC, w.memory.Recorded.Certificate)

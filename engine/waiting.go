@@ -1,19 +1,9 @@
 package engine
 
+import "github.com/slipway-gitops/slipway/engine/rollout"
+
 // topic is what a held worker waits for.
-type topic string
-
-// The topics, beside one for each role: its nodes getting on, and one for each
-// node that goes before others.
-const (
-	places   topic = "places"   // others coming back into service
-	canaries topic = "canaries" // the canaries being proven
-)
-
-// placeTopic is that a node which others wait for waits for a place.
-func placeTopic(node string) topic { return topic("place of " + node) }
-
-func roleTopic(role string) topic { return topic("role " + role) }
+type topic = rollout.Topic
 
 // waiting is who waits for what, so that whoever brings something about wakes
 // those whom it concerns and does not look for them among ten thousand.

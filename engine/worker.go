@@ -15,6 +15,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/record"
+	"github.com/slipway-gitops/slipway/engine/rollout"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -93,9 +94,10 @@ type worker struct {
 	looked, lookedInside time.Time
 	blindInside          bool
 	probed               probed
+	facts                rollout.Node // see factsLocked
 	// What the last turn left, for those who wait for this node.
 	wasOut    bool
-	wasBefore string // as those who wait for its role last saw it, see beforeLocked
+	wasBefore string // as those who wait for its role last saw it, see rollout.Facts.Before
 	// Its part in the rollout: how it stands, for how long it was worked on,
 	// and until when that is counted.
 	standing standing
@@ -108,7 +110,7 @@ func newWorker(e *Engine, n *site.Node, m site.Memory, leaving bool, stop contex
 		e: e, name: n.Name, wake: make(chan struct{}, 1), stop: stop,
 		doors: map[site.EndpointKind]*door{}, silent: map[site.EndpointKind]silence{},
 		node: n, memory: m, leaving: leaving, due: time.Now(),
-		dice: e.dice("node " + n.Name), wasOut: true, wasBefore: uncertain,
+		dice: e.dice("node " + n.Name), wasOut: true, wasBefore: rollout.Uncertain,
 		calendar: newCalendar(n.Name, m.Observed, time.Now()),
 	}
 	w.disrupts = !m.Recorded.Disrupted.IsZero()
@@ -354,7 +356,7 @@ func adopt(r *site.Recorded, n *site.Node, o site.Observed) {
 // expected on the disks, and has to be proven from inside.
 func move(r *site.Recorded) {
 	r.Adopted, r.InFlight, r.Installing, r.NoEffect, r.Reached, r.Attempts, r.Credentials = nil, nil, nil, nil, nil, nil, nil
-	r.Healthy, r.Unhealthy = time.Time{}, time.Time{}
+	r.Healthy, r.Unhealthy, r.EverHealthy = time.Time{}, time.Time{}, time.Time{}
 	if i := r.Installed; i != nil {
 		r.Installed = &site.Installation{Generation: i.Generation, Image: i.Image, Since: time.Now(), Attempt: i.Attempt}
 	}
@@ -496,15 +498,16 @@ func (w *worker) finish(ctx context.Context, o outcome) time.Duration {
 func (w *worker) settle(ctx context.Context) {
 	e := w.e
 	e.mu.Lock()
-	if out := w.isLackingLocked(); out != w.wasOut {
+	f := e.factsLocked()
+	if out := f.IsLacking(w.factsLocked(f.Now)); out != w.wasOut {
 		w.wasOut = out
 		if !out {
 			e.freePlacesLocked()
 		}
 	}
-	if before := e.beforeLocked(w); before != w.wasBefore {
+	if before := f.Before(w.factsLocked(f.Now)); before != w.wasBefore {
 		w.wasBefore = before
-		e.wakeLocked(roleTopic(w.node.Role))
+		e.wakeLocked(rollout.RoleTopic(w.node.Role))
 	}
 	e.standLocked(w)
 	e.mu.Unlock()

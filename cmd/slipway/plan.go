@@ -15,6 +15,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/rollout"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -72,7 +73,7 @@ func (a *app) plan(ctx context.Context, path string, f planFlags) error {
 		addContents(&p, r.Site, basis.known, func(node, key string) (item.Content, error) { return daemon.File(ctx, r.Site.Name, node, key) })
 		addDrives(&p, basis.known, func(node string) (site.Closeup, error) { return daemon.Closeup(ctx, r.Site.Name, node) })
 	}
-	p.Forecast = plan.Forecast(r.Site, &p, basis.known, now)
+	p.Forecast = rollout.Forecast(r.Site, &p, basis.known, now)
 	if !basis.recorded {
 		plan.Doubt(&p, basis.known)
 	}

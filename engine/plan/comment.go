@@ -242,7 +242,7 @@ func observed(nodes []site.NodePlan, now time.Time) string {
 			met = append(met, n)
 		}
 	}
-	unseen := fmt.Sprintf("Slipway has never seen %s (%s).", count(len(never), "node"), escape(few(never)))
+	unseen := fmt.Sprintf("Slipway has never seen %s (%s).", count(len(never), "node"), escape(Few(never)))
 	switch {
 	case len(met) == 0:
 		return unseen
@@ -329,5 +329,5 @@ func named(names []string) []string {
 	if len(names) == 0 {
 		return nil
 	}
-	return []string{few(names)}
+	return []string{Few(names)}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/rollout"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -99,7 +100,7 @@ func TestComments(t *testing.T) {
 				s.Nodes[n.Node] = &site.Node{Name: n.Node, Role: "storage"}
 			}
 		}
-		r.Plan.Forecast = plan.Forecast(s, &r.Plan, site.Known{}, now)
+		r.Plan.Forecast = rollout.Forecast(s, &r.Plan, site.Known{}, now)
 	}
 	profile := proposed(bios)
 	forecast(profile)
@@ -127,7 +128,7 @@ func TestComments(t *testing.T) {
 	idle := proposed(site.Plan{})
 	idle.Pending = switched()
 	small := proposed(switched())
-	small.Plan.Forecast = plan.Forecast(s, &small.Plan, site.Known{}, now)
+	small.Plan.Forecast = rollout.Forecast(s, &small.Plan, site.Known{}, now)
 	known := site.Known{Nodes: map[string]site.Memory{}}
 	for i := range 3 {
 		s.Nodes[fmt.Sprintf("s%05d", i)].Rack = fmt.Sprint("r", 1+i/2)
@@ -172,7 +173,7 @@ func TestComments(t *testing.T) {
 // An edit of a profile that ten thousand nodes have is a small comment.
 func TestCommentOnAProfileIsSmall(t *testing.T) {
 	s, p := edited(10_000)
-	p.Forecast = plan.Forecast(s, &p, site.Known{}, now)
+	p.Forecast = rollout.Forecast(s, &p, site.Known{}, now)
 	text, _ := comment(proposed(p), plan.View{Site: s, Now: now})
 	if len(text) > 10_000 || !strings.Contains(text, "| 10000 machines of profile compute | restart | about 6 min |") {
 		t.Errorf("%d bytes:\n%s", len(text), text[:min(len(text), 2000)])

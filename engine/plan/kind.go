@@ -75,15 +75,15 @@ func seconds(s float64) site.Duration { return minutes(s / 60) }
 
 func minutes(m float64) site.Duration { return site.Duration(m * float64(time.Minute)) }
 
-// likeMachines is how many steps of like machines it takes to believe them
+// LikeMachines is how many steps of like machines it takes to believe them
 // rather than the table.
-const likeMachines = 3
+const LikeMachines = 3
 
 // expected is how long a step takes: the median of like machines' latest, to
 // the second, or what the table says.
 func expected(h site.History, model string, s site.Step) site.Duration {
 	took := h[site.Like(model, s.Action)]
-	if len(took) < likeMachines {
+	if len(took) < LikeMachines {
 		return s.Expect
 	}
 	sorted := slices.Sorted(slices.Values(took))

@@ -375,9 +375,9 @@ func canaryLines(o *site.RolloutStatus) []string {
 	case len(o.Canaries) == 0:
 		return nil
 	case o.Proven.IsZero():
-		return []string{"- canaries go first: " + escape(few(slices.Clone(o.Canaries))) + "\n"}
+		return []string{"- canaries go first: " + escape(Few(slices.Clone(o.Canaries))) + "\n"}
 	}
-	return []string{"- " + stamp(o.Proven) + "canaries are in sync: " + escape(few(slices.Clone(o.Canaries))) + "\n"}
+	return []string{"- " + stamp(o.Proven) + "canaries are in sync: " + escape(Few(slices.Clone(o.Canaries))) + "\n"}
 }
 
 // Call says what a person is needed for to have a merged proposal go on; nil

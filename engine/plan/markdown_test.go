@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/rollout"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -167,7 +168,7 @@ func TestMarkdownIsCut(t *testing.T) {
 	for i := range p.Nodes {
 		p.Nodes[i].Steps[0].Loses = "everything on its disks"
 	}
-	p.Forecast = plan.Forecast(s, p, site.Known{}, now)
+	p.Forecast = rollout.Forecast(s, p, site.Known{}, now)
 	alike := markdown(p, plan.View{Site: s, Now: now})
 	for i := range p.Nodes {
 		p.Nodes[i].Steps[0].Reason = fmt.Sprintf("reason %d", i)
@@ -205,7 +206,7 @@ func TestTextIsCalm(t *testing.T) {
 		p.Nodes[i].Steps = p.Nodes[i].Steps[1:]
 		p.Nodes[i].Steps[0].Impact = site.ImpactReboot
 	}
-	p.Forecast = plan.Forecast(s, p, site.Known{}, now)
+	p.Forecast = rollout.Forecast(s, p, site.Known{}, now)
 	var w bytes.Buffer
 	plan.Text(&w, p, plan.View{Site: s, Now: now, Width: 100})
 	if lines := strings.Count(w.String(), "\n"); lines > 40 || !strings.Contains(w.String(), "role3") {
@@ -214,4 +215,19 @@ func TestTextIsCalm(t *testing.T) {
 	if got := time.Duration(p.Forecast.Makespan); got != 20*time.Minute {
 		t.Errorf("it takes %s", got)
 	}
+}
+
+// fleet is so many nodes in racks of 40, each installed in ten minutes.
+func fleet(size int) (*site.Site, *site.Plan) {
+	s := &site.Site{Nodes: map[string]*site.Node{}, Racks: map[string]*site.Rack{}, Roles: map[string]*site.Role{}}
+	p := &site.Plan{}
+	for i := range size {
+		n := &site.Node{Name: fmt.Sprintf("n%03d", i), Rack: fmt.Sprintf("r%d", i/40), Role: fmt.Sprintf("role%d", i%8)}
+		s.Nodes[n.Name] = n
+		p.Nodes = append(p.Nodes, site.NodePlan{Node: n.Name, Steps: []site.Step{
+			{Node: n.Name, Action: site.ActionInstall, Impact: site.ImpactDestructive, Expect: site.Duration(9 * time.Minute)},
+			{Node: n.Name, Action: site.ActionFinishInstall, Impact: site.ImpactOnline, Expect: site.Duration(time.Minute)},
+		}})
+	}
+	return s, p
 }

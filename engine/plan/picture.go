@@ -50,9 +50,9 @@ func writeForecast(w io.Writer, p *site.Plan, v View) {
 func headline(f *site.Forecast) string {
 	begins := begin(f)
 	if begins > 0 {
-		return fmt.Sprintf("begins in %s, then takes about %s", rough(begins), rough(time.Duration(f.Makespan)))
+		return fmt.Sprintf("begins in %s, then takes about %s", Rough(begins), Rough(time.Duration(f.Makespan)))
 	}
-	return "about " + rough(time.Duration(f.Makespan))
+	return "about " + Rough(time.Duration(f.Makespan))
 }
 
 func begin(f *site.Forecast) time.Duration {
@@ -134,7 +134,7 @@ func writePicture(w io.Writer, rows []row, f *site.Forecast, v View) {
 }
 
 // since is a time since the beginning.
-func since(d site.Duration) string { return rough(time.Duration(d)) }
+func since(d site.Duration) string { return Rough(time.Duration(d)) }
 
 var shades = []string{" ", "░", "▒", "▓", "█"}
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/bios"
 	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/rollout"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -57,7 +58,7 @@ func golden(t *testing.T, file string) {
 		n.Name = name
 	}
 	p := plan.Site(&design, "r1", known)
-	p.Forecast = plan.Forecast(&design, &p, known, now)
+	p.Forecast = rollout.Forecast(&design, &p, known, now)
 	view := plan.View{Site: &design, Known: known, Now: now}
 	compare(t, a, "plan.txt", func(w io.Writer) { plan.Text(w, &p, view) })
 	compare(t, a, "plan.md", func(w io.Writer) { plan.Comment(w, &site.Review{Plan: p}, view) })
@@ -153,53 +154,6 @@ func TestSeenForAnotherDesign(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("power %q: %q, want %q", c.node.Power, got, c.want)
-		}
-	}
-}
-
-// What is staged and has drifted goes by its policy, the restart that it needs
-// too.
-func TestDriftOfWhatIsStaged(t *testing.T) {
-	serves := map[site.Facet]bool{site.FacetFirmware: true}
-	for _, c := range []struct {
-		policy  string
-		pending bool
-		want    string // steps with their windows, or what is reported
-	}{
-		{"report", false, "reported"},
-		{"report", true, "reported"},
-		{"propose", true, "reported"},
-		{"", true, "restart in night"},
-		{"repair", false, "update-firmware in night, restart in night"},
-		{"enforce", false, "update-firmware at once, restart at once"},
-		{"enforce", true, "restart at once"},
-	} {
-		n := &site.Node{Name: "n1", Power: "on", Window: "night", Identity: site.Identity{UUID: "u"},
-			Drift: map[site.Facet]string{site.FacetFirmware: c.policy}, Firmware: map[string]site.Firmware{"bmc": {Version: "2"}}}
-		wish := n.Want(site.FacetFirmware)
-		seen := site.FacetState{Have: site.Values{"bmc": "1"}, Seen: now}
-		if c.pending {
-			seen.Pending = wish
-		}
-		m := site.Memory{Observed: site.Observed{Facets: map[site.Facet]site.FacetState{
-			site.FacetPower: {Have: site.Values{"state": "on"}, Seen: now}, site.FacetFirmware: seen,
-		}}, Recorded: site.Recorded{Reached: map[site.Facet]string{site.FacetFirmware: wish.Digest()}}}
-		p := plan.Node(&site.Site{}, n, site.Known{Nodes: map[string]site.Memory{"n1": m}, Serves: serves})
-		var got []string
-		for _, s := range p.Steps {
-			when := "at once"
-			if w := plan.WindowOf(n, s); w != "" {
-				when = "in " + w
-			}
-			if got = append(got, string(s.Action)+" "+when); !s.Drift {
-				t.Errorf("drift %q: %s is no drift", c.policy, s.Action)
-			}
-		}
-		if len(p.Reported) > 0 {
-			got = append(got, "reported")
-		}
-		if is := strings.Join(got, ", "); is != c.want {
-			t.Errorf("drift %q, pending %t: %s, want %s", c.policy, c.pending, is, c.want)
 		}
 	}
 }

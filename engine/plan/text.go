@@ -404,3 +404,20 @@ func Size(bytes int64) string {
 	}
 	return strconv.FormatFloat(math.Round(float64(bytes)/1e10)/100, 'f', -1, 64) + " TB"
 }
+
+// Few names some of many nodes.
+func Few(names []string) string {
+	slices.Sort(names)
+	if len(names) > 4 {
+		return fmt.Sprintf("%s, … (%d nodes)", strings.Join(names[:3], ", "), len(names))
+	}
+	return strings.Join(names, ", ")
+}
+
+// Rough is a duration to the second, or to the minute where it is long.
+func Rough(d time.Duration) string {
+	if d > time.Hour {
+		return Brief(site.Duration(d.Round(time.Minute)))
+	}
+	return Brief(site.Duration(d.Round(time.Second)))
+}

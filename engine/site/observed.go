@@ -249,6 +249,9 @@ type Recorded struct {
 	// before; Unhealthy since when all else is as designed and it is not.
 	Healthy   time.Time `json:"healthy,omitzero"`
 	Unhealthy time.Time `json:"unhealthy,omitzero"`
+	// EverHealthy is when any system of this machine was first seen healthy, zero before:
+	// others may rely on it since.
+	EverHealthy time.Time `json:"everHealthy,omitzero"`
 	// Reached is what each facet was last seen to be as designed, as the
 	// digest of what was asked: a difference from it is drift.
 	Reached map[Facet]string `json:"reached,omitempty"`

@@ -342,6 +342,8 @@ type Known struct {
 	// for none.
 	Paused  *Hold          `json:"paused,omitempty"`
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
+	// Unseen are the nodes whose machine could not be looked at when it was tried last.
+	Unseen map[string]bool `json:"unseen,omitempty"`
 	// Reach is how the machine of each node is reached out of band.
 	Reach map[string]Reach `json:"reach,omitempty"`
 	// Placed are the virtual machines that have a place by the design in force,

@@ -1,4 +1,4 @@
-package plan_test
+package rollout_test
 
 import (
 	"fmt"
@@ -11,10 +11,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/rollout"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/engine/window"
 )
+
+var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // A slow model, which asks everyone whenever anything happens, agrees with the
 // forecast on random small sites.
@@ -22,7 +24,7 @@ func TestForecastAgreesWithTheModel(t *testing.T) {
 	for seed := range uint64(250) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		s, p, known := randomSite(r)
-		f := plan.Forecast(s, p, known, now)
+		f := rollout.Forecast(s, p, known, now)
 		want := newModel(s, p, known).run()
 		got := map[string][2]time.Duration{}
 		for _, o := range f.Order {
@@ -32,7 +34,7 @@ func TestForecastAgreesWithTheModel(t *testing.T) {
 			t.Fatalf("seed %d: (-forecast +model)\n%s\n%v", seed, diff, f)
 		}
 		checkPath(t, seed, f)
-		if again := plan.Forecast(s, p, known, now); !cmp.Equal(f, again) {
+		if again := rollout.Forecast(s, p, known, now); !cmp.Equal(f, again) {
 			t.Fatalf("seed %d: another forecast of the same: %s", seed, cmp.Diff(f, again))
 		}
 	}
@@ -95,13 +97,19 @@ func randomSite(r *rand.Rand) (*site.Site, *site.Plan, site.Known) {
 		}
 		n.Window, n.Windows.Online = pick(r, "", "", "w"), pick(r, "", "", "", "c")
 		s.Nodes[n.Name] = n
+		known.Nodes[n.Name] = seen("on")
 		if r.IntN(6) == 0 {
-			known.Nodes[n.Name] = site.Memory{Recorded: site.Recorded{Adopted: &site.Adoption{Settled: now}},
-				Observed: site.Observed{Facets: map[site.Facet]site.FacetState{site.FacetPower: {Have: site.Values{"state": "off"}, Seen: now}}}}
+			known.Nodes[n.Name] = seen("off")
 		}
 		p.Nodes = append(p.Nodes, site.NodePlan{Node: n.Name, Steps: randomSteps(r, n.Name, s.Roles[n.Role].Phases)})
 	}
 	return s, p, known
+}
+
+// seen is a machine that was in service once and was seen on or off.
+func seen(power string) site.Memory {
+	return site.Memory{Recorded: site.Recorded{Adopted: &site.Adoption{Settled: now}},
+		Observed: site.Observed{Facets: map[site.Facet]site.FacetState{site.FacetPower: {Have: site.Values{"state": power}, Seen: now}}}}
 }
 
 func randomSteps(r *rand.Rand, node string, phases []string) []site.Step {
@@ -130,10 +138,12 @@ type modelNode struct {
 	*site.Node
 	steps        []site.Step
 	next         int
-	busy, out    bool
+	busy, off    bool
 	began, until time.Duration
 	disrupts     bool
 }
+
+func (n *modelNode) out() bool { return n.off || n.disrupts }
 
 func newModel(s *site.Site, p *site.Plan, known site.Known) *model {
 	m := &model{site: s, chosen: map[string]bool{}, windows: map[string]window.Window{}, soaked: -1}
@@ -145,12 +155,12 @@ func newModel(s *site.Site, p *site.Plan, known site.Known) *model {
 		if s.Unused(n) != "" {
 			continue
 		}
-		_, off := known.Nodes[n.Name]
-		m.nodes = append(m.nodes, &modelNode{Node: n, steps: np.Steps, out: off, began: -1})
+		off := known.Nodes[n.Name].Observed.Facets[site.FacetPower].Have["state"] == "off"
+		m.nodes = append(m.nodes, &modelNode{Node: n, steps: np.Steps, off: off, began: -1})
 	}
 	for _, out := range []bool{true, false} { // who is out of service risks nothing
 		for _, n := range m.nodes {
-			if c := s.Rollout.Canaries; c != nil && len(n.steps) > 0 && n.out == out && len(m.chosen) < c.Count {
+			if c := s.Rollout.Canaries; c != nil && len(n.steps) > 0 && n.out() == out && len(m.chosen) < c.Count {
 				m.chosen[n.Name] = true
 			}
 		}
@@ -165,18 +175,32 @@ func (m *model) run() *model {
 		for _, n := range m.nodes {
 			if n.busy && n.until == t {
 				n.busy = false
+				n.off = n.off && n.steps[n.next].Impact < site.ImpactReboot
 				n.next++
-				n.out = n.out && !n.done()
+				n.off, n.disrupts = n.off && !n.done(), n.disrupts && !n.done()
 			}
 		}
 		m.soak(t)
-		for _, n := range m.nodes {
-			if !n.busy && !n.done() && m.may(n, t) {
-				m.begin(n, t)
-			}
+		for m.moves(t) {
 		}
 	}
 	return m
+}
+
+// moves has the first node that can begin do so, or step aside when it is held.
+func (m *model) moves(t time.Duration) bool {
+	for _, n := range m.nodes {
+		switch {
+		case n.busy || n.done():
+		case m.may(n, t):
+			m.begin(n, t)
+			return true
+		case n.disrupts && !n.off:
+			n.disrupts = false
+			return true
+		}
+	}
+	return false
 }
 
 func (m *model) soak(t time.Duration) {
@@ -201,7 +225,7 @@ func (m *model) begin(n *modelNode, t time.Duration) {
 		n.began = t
 	}
 	if step.Impact >= site.ImpactReboot {
-		n.out, n.disrupts = true, true
+		n.disrupts = true
 	}
 	n.busy, n.until = true, t+time.Duration(step.Expect)
 }
@@ -246,7 +270,7 @@ func (m *model) leaderLets(n *modelNode) bool {
 	}
 	for _, x := range m.nodes { // the first of the role, by name
 		if x.Role == n.Role {
-			return x == n || x.done()
+			return x == n || x.done() && !x.off
 		}
 	}
 	return true
@@ -269,7 +293,7 @@ func (m *model) needsLet(n *modelNode) bool {
 			for _, s := range x.steps[x.next:] {
 				left = left || slices.Index(phases, s.Phase) <= slices.Index(phases, need.Phase)
 			}
-			if !left {
+			if !left && !x.off {
 				through++
 			}
 		}
@@ -324,14 +348,14 @@ func (m *model) longestOf(name string) (longest time.Duration) {
 }
 
 func (m *model) boundsLet(n *modelNode) bool {
-	if n.steps[n.next].Impact < site.ImpactReboot || n.out {
+	if n.steps[n.next].Impact < site.ImpactReboot || n.out() {
 		return true
 	}
 	count := func(of func(*modelNode) bool) (all, out int) {
 		for _, x := range m.nodes {
 			if of(x) {
 				all++
-				if x.out {
+				if x.out() {
 					out++
 				}
 			}
@@ -394,7 +418,7 @@ func TestForecast(t *testing.T) {
 			"it takes about 45m, which is 36m more than the budget of 9m; no rule of the rollout would help: the longest path, to the end of n000, takes about 10m; install of n000 alone takes 9m"},
 	} {
 		c.change()
-		f := plan.Forecast(s, p, site.Known{}, now)
+		f := rollout.Forecast(s, p, site.Known{}, now)
 		if got := time.Duration(f.Makespan).String(); got != c.want || strings.Join(f.Warnings, "\n") != c.warns {
 			t.Errorf("%s: makespan %s, want %s; warnings:\n%s\nwant\n%s", c.name, got, c.want, strings.Join(f.Warnings, "\n"), c.warns)
 		}
@@ -406,7 +430,7 @@ func TestForecastOfCenturies(t *testing.T) {
 	s, p := fleet(3)
 	s.Rollout.Canaries = &site.Canaries{Count: 1, Soak: math.MaxInt64}
 	s.Rollout.Budget = math.MaxInt64
-	if f := plan.Forecast(s, p, site.Known{}, now); time.Duration(f.Makespan) < 365*24*time.Hour || len(f.Warnings) > 0 {
+	if f := rollout.Forecast(s, p, site.Known{}, now); time.Duration(f.Makespan) < 365*24*time.Hour || len(f.Warnings) > 0 {
 		t.Errorf("makespan %s, warnings %q", time.Duration(f.Makespan), f.Warnings)
 	}
 }
@@ -417,16 +441,16 @@ func TestKnobsKeepTheBudget(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 11))
 		s, p, known := randomSite(r)
-		s.Rollout.Budget = plan.Forecast(s, p, known, now).Makespan * site.Duration(30+r.IntN(70)) / 100
+		s.Rollout.Budget = rollout.Forecast(s, p, known, now).Makespan * site.Duration(30+r.IntN(70)) / 100
 		turned := false
-		for _, w := range plan.Forecast(s, p, known, now).Warnings {
+		for _, w := range rollout.Forecast(s, p, known, now).Warnings {
 			turned = turned || turn(s, w)
 		}
 		if !turned {
 			continue
 		}
 		kept++
-		if f := plan.Forecast(s, p, known, now); f.Makespan > f.Budget {
+		if f := rollout.Forecast(s, p, known, now); f.Makespan > f.Budget {
 			t.Errorf("seed %d: it takes %s of %s", seed, time.Duration(f.Makespan), time.Duration(f.Budget))
 		}
 	}
@@ -462,7 +486,7 @@ func TestForecastOfOthersOrders(t *testing.T) {
 	s.Windows = map[string]*site.Window{"night": {From: "22:00", To: "22:00"}}
 	s.Nodes["n001"].Window = "night"
 	known := site.Known{Nodes: map[string]site.Memory{"n003": {Recorded: site.Recorded{Installing: &site.Installation{Generation: 1}}}}}
-	f := plan.Forecast(s, p, known, now)
+	f := rollout.Forecast(s, p, known, now)
 	got := ""
 	for _, o := range f.Order {
 		got += fmt.Sprintf("%s %s to %s; ", o.Node, time.Duration(o.From), time.Duration(o.To))
@@ -491,7 +515,7 @@ func TestForecastOfWhatIsBlocked(t *testing.T) {
 	for _, i := range []int{0, 2} { // the leader of role0, and the only node of role2
 		p.Nodes[i].Steps, p.Nodes[i].Blocked = nil, []string{"another machine answers"}
 	}
-	f := plan.Forecast(s, p, site.Known{}, now)
+	f := rollout.Forecast(s, p, site.Known{}, now)
 	want := []string{
 		"n001, n009 would wait without an end for 1 of the role role2 through configure, which its phase base needs",
 		"n008 would wait without an end for n000, the leader of the role role0",
@@ -503,7 +527,7 @@ func TestForecastOfWhatIsBlocked(t *testing.T) {
 	for j := range p.Nodes[8].Steps {
 		p.Nodes[8].Steps[j].Drift = true
 	}
-	if f := plan.Forecast(s, p, site.Known{}, now); len(f.Order) != 6 {
+	if f := rollout.Forecast(s, p, site.Known{}, now); len(f.Order) != 6 {
 		t.Errorf("with drift %d go on, want 6", len(f.Order))
 	}
 }
@@ -543,7 +567,7 @@ func BenchmarkForecast(b *testing.B) {
 			s.Rollout.MaxUnavailable = "25"
 			c.change(s)
 			for b.Loop() {
-				plan.Forecast(s, p, site.Known{}, now)
+				rollout.Forecast(s, p, site.Known{}, now)
 			}
 		})
 	}
@@ -578,7 +602,7 @@ func TestForecastSaysWhatKeepsTheSiteFromMoving(t *testing.T) {
 		"halted, paused":  {site.Known{Paused: hold(time.Time{}), Rollout: &halted}, []string{paused, "the rollout of r1 is halted: canary n1 has failed"}},
 		"rollout is over": {site.Known{Rollout: &ended}, nil},
 	} {
-		if got := plan.Forecast(&site.Site{}, &site.Plan{}, c.known, now).Warnings; !slices.Equal(got, c.want) {
+		if got := rollout.Forecast(&site.Site{}, &site.Plan{}, c.known, now).Warnings; !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}

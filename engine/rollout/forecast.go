@@ -1,4 +1,4 @@
-package plan
+package rollout
 
 import (
 	"cmp"
@@ -7,27 +7,47 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // Forecast says how a plan will run when everything takes as long as expected,
-// nothing fails and every approval is there: it goes through the rollout as the
-// engine would, from now on.
+// nothing fails and every approval is there: it goes through the rollout by the rules
+// that the engine's gates ask, from now on.
 func Forecast(s *site.Site, p *site.Plan, known site.Known, now time.Time) *site.Forecast {
-	sim := simulate(s, p, known, now, rulesOf(s))
+	sim := simulate(s, p, known, now, nil)
 	f := &site.Forecast{
 		Makespan: site.Duration(sim.makespan()),
 		Path:     sim.path(),
-		Order:    sim.order(),
+		Order:    sim.starts(),
 		Budget:   s.Rollout.Budget,
 		Basis:    basis(p, known),
 	}
-	f.Warnings = slices.Concat(standstill(known, now), sim.broken, sim.misfitWarnings(), sim.stuckWarnings(), leftOut(p, sim.paused))
+	f.Warnings = slices.Concat(standstill(known, now), sim.broken, sim.misfitWarnings(), sim.stuckWarnings(), sim.leaderWarnings(), leftOut(p, sim.paused))
 	if over := sim.makespan() - time.Duration(f.Budget); f.Budget > 0 && over > 0 {
 		f.Warnings = append(f.Warnings, budgetWarning(s, p, known, now, sim))
 	}
 	return f
 }
+
+// Ends is when a rollout under way will end, of which some plans are left; zero where
+// some of them wait for something that has no time.
+func Ends(s *site.Site, left *site.Plan, known site.Known, now time.Time, under *site.RolloutStatus) time.Time {
+	sim := simulate(s, left, known, now, under)
+	for _, m := range sim.members {
+		if len(m.runs) == 0 {
+			return time.Time{}
+		}
+	}
+	if len(sim.members) < len(left.Nodes) {
+		return time.Time{}
+	}
+	_, to := sim.span()
+	return now.Add(to)
+}
+
+// never is a time that does not come.
+const never = time.Duration(1<<63 - 1)
 
 // span is when the first step begins and the last one ends.
 func (sim *simulation) span() (from, to time.Duration) {
@@ -45,12 +65,12 @@ func (sim *simulation) makespan() time.Duration {
 	return to - from
 }
 
-// order are the members that begin, as they do.
-func (sim *simulation) order() []site.Stretch {
+// starts are the members that begin, as they do.
+func (sim *simulation) starts() []site.Stretch {
 	var all []site.Stretch
 	for _, m := range sim.members {
 		if len(m.runs) > 0 {
-			all = append(all, site.Stretch{Node: m.node.Name, What: actions(m.steps),
+			all = append(all, site.Stretch{Node: m.node.Name(), What: actions(m.steps),
 				From: site.Duration(m.runs[0].from), To: site.Duration(m.runs[len(m.runs)-1].to)})
 		}
 	}
@@ -105,7 +125,7 @@ func (sim *simulation) path() []site.Stretch {
 		}
 		path = append(path, l.waits()...)
 		what = action
-		path = append(path, site.Stretch{Node: l.member.node.Name, What: what + l.because(),
+		path = append(path, site.Stretch{Node: l.member.node.Name(), What: what + l.because(sim),
 			From: site.Duration(l.from), To: site.Duration(l.to)})
 	}
 	return path
@@ -115,7 +135,7 @@ func (sim *simulation) path() []site.Stretch {
 func (l link) waits() []site.Stretch {
 	var waits []site.Stretch
 	for c := l.cause; c.waited; c = c.before {
-		waits = append(waits, site.Stretch{Node: l.member.node.Name, What: c.wait(), From: site.Duration(c.before.at), To: site.Duration(c.at)})
+		waits = append(waits, site.Stretch{Node: l.member.node.Name(), What: c.wait(), From: site.Duration(c.before.at), To: site.Duration(c.at)})
 	}
 	slices.Reverse(waits)
 	return waits
@@ -141,26 +161,35 @@ func (sim *simulation) last() *member {
 }
 
 // because says what it had to wait for of another node.
-func (l link) because() string {
+func (l link) because(sim *simulation) string {
 	switch c := l.cause.origin(); {
 	case c.by == nil || c.by == l.member || l.cause.soaked():
 		return ""
 	case c.bound != nil:
-		return fmt.Sprintf(", after %s (%s: %s)", c.by.node.Name, c.bound.what, c.bound.text)
-	case c.gate != nil:
-		return fmt.Sprintf(", after %s (needs %s)", c.by.node.Name, c.gate.last)
-	case c.leader != nil:
-		return fmt.Sprintf(", after %s (leader of the role %s)", c.by.node.Name, c.leader.name)
+		return fmt.Sprintf(", after %s (%s)", c.by.node.Name(), sim.bounded(c.bound, "%s: %s"))
+	case c.need != nil:
+		return fmt.Sprintf(", after %s (needs %s)", c.by.node.Name(), c.need)
+	case c.led != "":
+		return fmt.Sprintf(", after %s (leader of the role %s)", c.by.node.Name(), c.led)
 	default:
-		return ", after " + c.by.node.Name
+		return ", after " + c.by.node.Name()
 	}
 }
 
-func (n *need) String() string {
-	if n.phase == "" {
-		return fmt.Sprintf("%d of the role %s", n.quorum, n.on.name)
+// bounded is what a bound bounds, and how.
+func (sim *simulation) bounded(b *Bound, format string) string {
+	if b == sim.whole {
+		_, of := sim.facts.room(b, plain)
+		return fmt.Sprintf(format, b.What, fmt.Sprintf("maxUnavailable %d", b.Limit(of)))
 	}
-	return fmt.Sprintf("%d of the role %s through %s", n.quorum, n.on.name, n.phase)
+	return fmt.Sprintf(format, "the "+b.What, b.Rule)
+}
+
+func (r *Need) String() string {
+	if r.Of == "" {
+		return fmt.Sprintf("%d of the role %s", r.Enough, r.Role)
+	}
+	return fmt.Sprintf("%d of the role %s through %s", r.Enough, r.Role, r.Of)
 }
 
 // soaked says whether it is the end of the canaries' time.
@@ -175,7 +204,7 @@ func (c *cause) wait() string {
 
 // misfit is a step that is longer than any opening of its window.
 type misfit struct {
-	window *opening
+	window *outlook
 	takes  time.Duration
 	what   string
 	node   string
@@ -195,18 +224,9 @@ func (sim *simulation) misfitWarnings() []string {
 	var all []string
 	for _, m := range order {
 		all = append(all, fmt.Sprintf("%s: its work (%s) takes about %s and never fits into the window %s, which is open for %s at most; it waits for a longer window, and this forecast has it begin with the next one",
-			few(nodes[m]), m.what, Brief(site.Duration(m.takes)), m.window.name, Brief(site.Duration(m.window.longest()))))
+			plan.Few(nodes[m]), m.what, plan.Brief(site.Duration(m.takes)), m.window.name, plan.Brief(site.Duration(m.window.longest(sim)))))
 	}
 	return all
-}
-
-// few names some of many nodes.
-func few(names []string) string {
-	slices.Sort(names)
-	if len(names) > 4 {
-		return fmt.Sprintf("%s, … (%d nodes)", strings.Join(names[:3], ", "), len(names))
-	}
-	return strings.Join(names, ", ")
 }
 
 // stuckWarnings tell of members that wait for what does not come.
@@ -221,44 +241,92 @@ func (sim *simulation) stuckWarnings() []string {
 		if nodes[why] == nil {
 			order = append(order, why)
 		}
-		nodes[why] = append(nodes[why], m.node.Name)
+		nodes[why] = append(nodes[why], m.node.Name())
 	}
 	var all []string
 	for _, why := range order {
-		all = append(all, fmt.Sprintf("%s would wait without an end for %s", few(nodes[why]), why))
+		all = append(all, fmt.Sprintf("%s would wait without an end for %s", plan.Few(nodes[why]), why))
+	}
+	return all
+}
+
+// rolesThatStart are the roles whose leader has to be healthy before the others
+// begin, while none of the others is.
+func (sim *simulation) rolesThatStart() (names []string) {
+	for name, r := range sim.facts.Site.Roles {
+		if !r.LeaderFirst || !r.Health.Asks() {
+			continue
+		}
+		leader, serves := sim.facts.leaderOf(name), false
+		for n := range sim.facts.Nodes.InRole(name) {
+			serves = serves || n.Name() != leader && sim.facts.inUse(n) && sim.facts.Health(n).State == site.Healthy
+		}
+		if !serves {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// leaderWarnings tell of leaders that have to be healthy alone: nobody can know
+// whether their health needs the others.
+func (sim *simulation) leaderWarnings() (all []string) {
+	for _, name := range sim.alone {
+		leader := sim.facts.Nodes.Node(sim.facts.leaderOf(name))
+		if leader == nil || len(sim.led[name]) == 0 || !sim.facts.IsThrough(leader) {
+			continue // nobody waits, or it is said that they wait without an end
+		}
+		all = append(all, fmt.Sprintf("%s, the leader of the role %s, has to be healthy before %s, and none of the others is healthy yet; if its health needs the others, they wait without an end, so the health has to pass on one node alone",
+			leader.Name(), name, plan.Few(sim.led[name])))
 	}
 	return all
 }
 
 // holds is what a member still waits for at the end.
 func (sim *simulation) holds(m *member) string {
-	step := m.steps[m.next]
-	switch g := m.role.gates[step.Phase]; {
-	case g != nil && g.unmet > 0:
-		return fmt.Sprintf("%s, which its phase %s needs", g.last, step.Phase)
-	case m.role.absent != "":
-		return fmt.Sprintf("%s, the leader of the role %s", m.role.absent, m.role.name)
-	case m.role.waitsFor(m):
-		return fmt.Sprintf("%s, the leader of the role %s", m.role.leader.node.Name, m.role.name)
-	case !sim.canaries.over && !m.canary:
+	t := m.try()
+	switch r := sim.facts.Order(t).(type) {
+	case *Need:
+		return fmt.Sprintf("%s, which its phase %s needs", r, r.Phase)
+	case *Leader:
+		return fmt.Sprintf("%s, the leader of the role %s", r.Name, r.Role)
+	case *Canaries:
 		return "the canaries"
-	case step.Impact >= site.ImpactReboot && m.places == nil:
-		for _, b := range sim.of(m.node) {
-			if b.full() {
-				return b.taken()
-			}
-		}
 	}
-	return "the window " + WindowOf(m.node, step) + ", which opens no more"
+	if full, is := sim.facts.Room(t).(*Full); is {
+		return sim.taken(full.Bound)
+	}
+	return "the window " + WindowOf(m.node.Design, t.Step) + ", which opens no more"
 }
 
 // taken says why no place of a bound becomes free.
-func (b *bound) taken() string {
-	why := fmt.Sprintf("a place in %s (%s)", b.what, b.text)
-	if len(b.out) > 0 {
-		why += ", as this plan does not bring these back into service: " + few(b.out)
+func (sim *simulation) taken(b *Bound) string {
+	why := sim.bounded(b, "a place in %s (%s)")
+	names, known := sim.outNames[b]
+	if !known {
+		names = plan.Few(sim.notBroughtBack(b))
+		sim.outNames[b] = names
+	}
+	if names != "" {
+		why += ", as this plan does not bring these back into service: " + names
 	}
 	return why
+}
+
+// notBroughtBack are the nodes that have a place of a bound and that the plan does not
+// change, or that a person keeps off.
+func (sim *simulation) notBroughtBack(b *Bound) (names []string) {
+	changes := map[*Node]bool{}
+	for _, m := range sim.members {
+		changes[m.node] = true
+	}
+	for n := range sim.facts.Nodes.All() {
+		if s := sim.facts.shareOf(n); b.group.has(n.Design) && (s == out || s == unfit) && (!changes[n] || n.Quarantined) {
+			names = append(names, n.Name())
+		}
+	}
+	return names
 }
 
 // leftOut tells of nodes of which nobody can say how long they take.
@@ -275,13 +343,13 @@ func leftOut(p *site.Plan, paused []string) []string {
 	}
 	var all []string
 	if len(waiting) > 0 {
-		all = append(all, few(waiting)+": already in progress, not part of this forecast")
+		all = append(all, plan.Few(waiting)+": already in progress, not part of this forecast")
 	}
 	if len(paused) > 0 {
-		all = append(all, few(paused)+": paused, not part of this forecast")
+		all = append(all, plan.Few(paused)+": paused, not part of this forecast")
 	}
 	if len(blocked) > 0 {
-		all = append(all, few(blocked)+": blocked, not part of this forecast")
+		all = append(all, plan.Few(blocked)+": blocked, not part of this forecast")
 	}
 	return all
 }
@@ -290,10 +358,10 @@ func leftOut(p *site.Plan, paused []string) []string {
 func basis(p *site.Plan, known site.Known) string {
 	steps, seen := 0, 0
 	for _, n := range p.Nodes {
-		model := Model(known.Nodes[n.Node].Observed)
+		model := plan.Model(known.Nodes[n.Node].Observed)
 		for _, s := range n.Steps {
 			steps++
-			if len(known.History[site.Like(model, s.Action)]) >= likeMachines {
+			if len(known.History[site.Like(model, s.Action)]) >= plan.LikeMachines {
 				seen++
 			}
 		}

@@ -1,4 +1,4 @@
-package plan_test
+package rollout_test
 
 import (
 	"slices"
@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/item"
-	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/rollout"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -23,7 +23,7 @@ func TestHasGoneThrough(t *testing.T) {
 		{"", "configure", "", true}, {"", "configure", site.Healthy, true}, {"", "configure", site.Unhealthy, false},
 		{"", "base", site.HealthUnknown, false}, {"configure", "install", site.Unhealthy, true}, {"configure", "configure", site.Healthy, false},
 	} {
-		if got := plan.HasGoneThrough(r, c.before, c.phase, site.SystemHealth{State: c.state}); got != c.want {
+		if got := rollout.HasGoneThrough(r, c.before, c.phase, site.SystemHealth{State: c.state}); got != c.want {
 			t.Errorf("%+v: got %v", c, got)
 		}
 	}
@@ -50,7 +50,7 @@ func TestForecastOfHealth(t *testing.T) {
 		known := site.Known{Serves: map[site.Facet]bool{site.FacetProbes: true}, Nodes: map[string]site.Memory{"s1": {
 			Observed: site.Observed{Facets: map[site.Facet]site.FacetState{site.FacetProbes: seen, site.FacetPower: {Have: site.Values{"state": "on"}, Seen: now}}},
 			Recorded: site.Recorded{Healthy: now.Add(-time.Hour)}}}}
-		return plan.Forecast(s, p, known, now)
+		return rollout.Forecast(s, p, known, now)
 	}
 	for _, impact := range []site.Impact{site.ImpactOnline, site.ImpactReboot} {
 		if f := forecast(impact, site.FacetState{Have: site.Values{"port 80": item.Passed}}); len(f.Order) != 1 || len(f.Warnings) > 0 {

@@ -1,10 +1,11 @@
-package plan
+package rollout
 
 import (
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -12,15 +13,49 @@ import (
 // and what would help: all of it was tried.
 func budgetWarning(s *site.Site, p *site.Plan, known site.Known, now time.Time, sim *simulation) string {
 	budget := time.Duration(s.Rollout.Budget)
-	try := func(r rules) *simulation { return simulate(s, p, known, now, r) }
-	within := func(r rules) bool { return try(r).makespan() <= budget }
+	try := func(r knobs) *simulation { return simulate(r.turn(s), p, known, now, nil) }
+	within := func(r knobs) bool { return try(r).makespan() <= budget }
 	return fmt.Sprintf("it takes about %s, which is %s more than the budget of %s; %s",
-		rough(sim.makespan()), rough(sim.makespan()-budget), Brief(s.Rollout.Budget), knob(s, sim, within, try))
+		plan.Rough(sim.makespan()), plan.Rough(sim.makespan()-budget), plan.Brief(s.Rollout.Budget), knob(s, sim, within, try))
+}
+
+// knobs are what of a rollout can be tried otherwise.
+type knobs struct {
+	maxUnavailable int  // of the site
+	unbounded      bool // no bound but that a majority stays
+	canaries       *site.Canaries
+}
+
+// turn is a site with other rules of its rollout.
+func (k knobs) turn(s *site.Site) *site.Site {
+	own := *s
+	own.Rollout.MaxUnavailable, own.Rollout.Canaries = fmt.Sprint(k.maxUnavailable), k.canaries
+	if !k.unbounded {
+		return &own
+	}
+	own.Rollout.MaxUnavailable, own.Racks = fmt.Sprint(len(s.Nodes)+1), nil
+	own.Roles = map[string]*site.Role{}
+	for name, r := range s.Roles {
+		role := *r
+		role.MaxUnavailable = ""
+		own.Roles[name] = &role
+	}
+	return &own
+}
+
+func inUse(s *site.Site) int {
+	count := 0
+	for _, n := range s.Nodes {
+		if s.Unused(n) == "" {
+			count++
+		}
+	}
+	return count
 }
 
 // knob is the first change of the rollout's rules that keeps the budget.
-func knob(s *site.Site, sim *simulation, within func(rules) bool, try func(rules) *simulation) string {
-	r := rulesOf(s)
+func knob(s *site.Site, sim *simulation, within func(knobs) bool, try func(knobs) *simulation) string {
+	r := knobs{maxUnavailable: max(1, site.Bound(s.Rollout.MaxUnavailable, inUse(s))), canaries: s.Rollout.Canaries}
 	free := r
 	free.unbounded, free.canaries = true, nil
 	if !within(free) {
@@ -35,7 +70,7 @@ func knob(s *site.Site, sim *simulation, within func(rules) bool, try func(rules
 		shorter, without := r, r
 		shorter.canaries, without.canaries = &soak, nil
 		if soak.Soak > 0 && within(shorter) {
-			return fmt.Sprintf("canaries that soak for %s would keep it", Brief(soak.Soak))
+			return fmt.Sprintf("canaries that soak for %s would keep it", plan.Brief(soak.Soak))
 		}
 		if within(without) {
 			return "no canaries would keep it"
@@ -50,7 +85,7 @@ func knob(s *site.Site, sim *simulation, within func(rules) bool, try func(rules
 // leastAtOnce is the least bound of the site under which the budget is kept.
 // Less than the work divided by the budget cannot be enough, and seldom much
 // more is needed.
-func leastAtOnce(s *site.Site, sim *simulation, r rules, within func(rules) bool) (int, bool) {
+func leastAtOnce(s *site.Site, sim *simulation, r knobs, within func(knobs) bool) (int, bool) {
 	keeps := func(n int) bool {
 		r.maxUnavailable = n
 		return within(r)
@@ -79,7 +114,7 @@ func (sim *simulation) work() time.Duration {
 	var all time.Duration
 	for _, m := range sim.members {
 		first := slices.IndexFunc(m.steps, func(s site.Step) bool { return s.Impact >= site.ImpactReboot })
-		for i := max(0, first); first >= 0 && !m.out && i < len(m.steps); i++ {
+		for i := max(0, first); first >= 0 && !m.wasOut && i < len(m.steps); i++ {
 			all += max(0, time.Duration(m.steps[i].Expect))
 		}
 	}
@@ -92,24 +127,16 @@ func longest(sim *simulation) string {
 	what, took := "", time.Duration(-1)
 	longer := func(text string, d time.Duration) {
 		if d > took {
-			what, took = text+" "+rough(d), d
+			what, took = text+" "+plan.Rough(d), d
 		}
 	}
 	chain := sim.chain()
 	for _, l := range chain {
-		longer(fmt.Sprintf("%s of %s alone takes", l.member.steps[l.step].Action, l.member.node.Name), l.to-l.from)
+		longer(fmt.Sprintf("%s of %s alone takes", l.member.steps[l.step].Action, l.member.node.Name()), l.to-l.from)
 		for _, x := range l.waits() {
 			longer(fmt.Sprintf("%s %s for", x.Node, x.What), time.Duration(x.To-x.From))
 		}
 	}
 	return fmt.Sprintf("the longest path, to the end of %s, takes about %s; %s",
-		chain[len(chain)-1].member.node.Name, rough(sim.makespan()), what)
-}
-
-// rough is a duration to the second, or to the minute where it is long.
-func rough(d time.Duration) string {
-	if d > time.Hour {
-		return Brief(site.Duration(d.Round(time.Minute)))
-	}
-	return Brief(site.Duration(d.Round(time.Second)))
+		chain[len(chain)-1].member.node.Name(), plan.Rough(sim.makespan()), what)
 }

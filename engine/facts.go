@@ -1,0 +1,115 @@
+package engine
+
+import (
+	"iter"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/rollout"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// factsLocked are what the rules of a rollout go by. Nodes are looked up only where a
+// rule asks for them; what it counts of them holds as long as the lock is held.
+func (e *Engine) factsLocked() *rollout.Facts {
+	f := &rollout.Facts{Site: e.design, Now: time.Now(), Every: observeEvery(e.design), EveryInside: systemEvery}
+	f.Nodes = &nodes{e, f.Now}
+	if e.rollout != nil {
+		f.Rollout = &e.rollout.RolloutStatus
+	}
+	return f
+}
+
+// nodes are the engine's nodes as the rules see them at one moment.
+type nodes struct {
+	e   *Engine
+	now time.Time
+}
+
+// Node implements rollout.Nodes.
+func (n *nodes) Node(name string) *rollout.Node {
+	if w := n.e.workers[name]; w != nil {
+		return w.factsLocked(n.now)
+	}
+	return nil
+}
+
+// All implements rollout.Nodes.
+func (n *nodes) All() iter.Seq[*rollout.Node] { return n.each(n.e.workers) }
+
+// InRole implements rollout.Nodes.
+func (n *nodes) InRole(role string) iter.Seq[*rollout.Node] { return n.each(n.e.roles[role]) }
+
+func (n *nodes) each(workers map[string]*worker) iter.Seq[*rollout.Node] {
+	return func(yield func(*rollout.Node) bool) {
+		for _, w := range workers {
+			if !yield(w.factsLocked(n.now)) {
+				return
+			}
+		}
+	}
+}
+
+// factsLocked are what the rules of a rollout go by of this node. It is one value,
+// written anew each time, since a gate may ask for ten thousand of them.
+func (w *worker) factsLocked(now time.Time) *rollout.Node {
+	r, n := &w.memory.Recorded, &w.facts
+	n.Design, n.Leaving = w.node, w.leaving
+	n.Quarantined = r.Quarantined != nil
+	n.Settled = r.Adopted != nil && !r.Adopted.Settled.IsZero()
+	n.WasHealthy, n.EverHealthy, n.Disrupted = !r.Healthy.IsZero(), !r.EverHealthy.IsZero(), !r.Disrupted.IsZero()
+	n.InHand = w.e.inHandLocked(w)
+	n.Paused = r.Paused.Holds(now) || w.node.Paused.Holds(now)
+	n.Disrupts, n.Busy = w.disrupts, r.InFlight != nil || r.Installing != nil
+	n.Seen, n.Blind, n.BlindInside, n.Outdated = w.turned, w.blind, w.blindInside, w.outdated
+	n.Age, n.AgeInside = now.Sub(w.looked), now.Sub(w.lookedInside)
+	n.Power = w.memory.Observed.Facets[site.FacetPower].Have["state"]
+	n.Probes = w.probesLocked()
+	n.Phase = w.plan.Phase
+	n.State, n.Since, n.Person, n.Fresh = w.status.State, w.status.Since, w.status.Person, w.fresh
+	n.WaitsForTime, n.WaitsForPlace = w.waitsForTime, w.e.waiting[rollout.Places][w]
+	n.Part, n.Spent, n.Patience = w.standing, w.spent, 0
+	if r.Begun != nil {
+		n.Patience = time.Duration(r.Begun.Patience)
+	}
+	return n
+}
+
+// probesLocked is what the probes of the node's role said last. Many ask for it, so it
+// is kept until something else is seen or designed.
+func (w *worker) probesLocked() site.SystemHealth {
+	if w.node.Health() == nil {
+		return site.SystemHealth{}
+	}
+	seen := w.memory.Observed.Facets[site.FacetProbes]
+	if w.probed.node != w.node || !w.probed.at.Equal(seen.Seen) {
+		w.probed = probed{w.node, seen.Seen, plan.Health(w.node, w.memory.Observed, w.e.serves)}
+	}
+	return w.probed.health
+}
+
+// healthLocked is how the node's system is, as far as that is known now.
+func (w *worker) healthLocked() site.SystemHealth {
+	if w.node.Health() == nil {
+		return site.SystemHealth{}
+	}
+	f := w.e.factsLocked()
+	return f.Health(w.factsLocked(f.Now))
+}
+
+// holdLocked is a reason of the rules as what the gates say. Who waits is woken when
+// what it waits for may have changed.
+func (e *Engine) holdLocked(w *worker, f *rollout.Facts, r rollout.Reason) *held {
+	v := r.Verdict(f)
+	for _, t := range v.Waits {
+		e.waitLocked(w, t)
+	}
+	for _, name := range v.Watched {
+		x := e.workers[name]
+		x.wasBefore = f.Before(x.factsLocked(f.Now))
+	}
+	if _, full := r.(*rollout.Full); full {
+		e.wakeLocked(rollout.PlaceTopic(w.name)) // those who wait for it see that neither can go on
+	}
+	return &held{state: site.Blocked, sentence: v.Sentence, detail: v.Detail, release: v.Release, person: v.Person, until: v.Until}
+}

@@ -1,0 +1,113 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// ChooseCanaries chooses who of some nodes goes first: machines that are out of
+// service already, which lose nothing and may be waited for otherwise, then by name;
+// whom a person has paused only where there is nobody else. There are none where
+// nobody would wait for them.
+func (f *Facts) ChooseCanaries(nodes []string) []string {
+	c := f.Site.Rollout.Canaries
+	if c == nil {
+		return nil
+	}
+	var first, then, last []string
+	for _, name := range nodes {
+		switch n := f.Nodes.Node(name); {
+		case n == nil || !c.Nodes.Selects(n.Design) || n.Part == Failed:
+		case n.Paused:
+			last = append(last, name)
+		case n.IsOut():
+			first = append(first, name)
+		default:
+			then = append(then, name)
+		}
+	}
+	chosen := slices.Concat(first, then, last)
+	chosen = chosen[:min(len(chosen), c.Count)]
+	if len(chosen) == len(nodes) {
+		return nil
+	}
+	slices.Sort(chosen)
+	return chosen
+}
+
+// CanariesAreProven says whether all canaries are in-sync. Nobody waits for one that
+// is not in use any more.
+func (f *Facts) CanariesAreProven() bool {
+	return !slices.ContainsFunc(f.Rollout.Canaries, func(name string) bool {
+		n := f.Nodes.Node(name)
+		return n != nil && f.inUse(n) && (n.State != site.InSync || !n.Seen || n.Outdated)
+	})
+}
+
+// HaveSoaked says whether the canaries were in-sync for as long as they have to be.
+func (f *Facts) HaveSoaked() bool {
+	c := f.Site.Rollout.Canaries
+	return !f.Rollout.Proven.IsZero() && f.Now.Sub(f.Rollout.Proven) >= time.Duration(c.Soak)
+}
+
+// Canaries is that those which go first in the rollout have not done so, or not for
+// long enough.
+type Canaries struct {
+	Names []string
+	Soak  site.Duration
+	// Until is when they will have; zero while they are not in-sync.
+	Until time.Time
+	node  *Node // that waits
+}
+
+// canariesFor holds the other nodes of a rollout until its canaries have been in-sync
+// for long enough.
+func (f *Facts) canariesFor(t Try) *Canaries {
+	r, c, n := f.Rollout, f.Site.Rollout.Canaries, t.Node
+	if !f.IsUnderWay() || c == nil || len(r.Canaries) == 0 || n.Part == Aside || n.InHand || t.Step.Drift ||
+		!t.isOrdered() || slices.Contains(r.Canaries, n.Name()) || f.HaveSoaked() {
+		return nil
+	}
+	h := &Canaries{Names: r.Canaries, Soak: c.Soak, node: n}
+	if !r.Proven.IsZero() {
+		h.Until = r.Proven.Add(time.Duration(c.Soak))
+	}
+	return h
+}
+
+// Verdict implements Reason.
+func (r *Canaries) Verdict(f *Facts) Verdict {
+	v := Verdict{Until: r.Until, Waits: []Topic{CanariesProven}}
+	for _, name := range r.Names {
+		v.Waits = append(v.Waits, PlaceTopic(name))
+	}
+	if r.Until.IsZero() {
+		soak := plan.Brief(r.Soak)
+		v.Sentence = fmt.Sprintf("it waits for the canaries (%s) to be in-sync for %s", Some(r.Names), soak)
+		v.Detail = f.notInSync(r.Names)
+		v.Release = Some(r.Names) + " coming in-sync, for " + soak
+		return f.inTheWay(v, r.node, r.Names...)
+	}
+	at := Clock(r.Until.UTC())
+	if time.Duration(r.Soak) < time.Hour {
+		at = r.Until.UTC().Format("15:04:05 MST")
+	}
+	v.Sentence = fmt.Sprintf("the canaries (%s) are in-sync and have to stay so until %s", Some(r.Names), at)
+	v.Release = "the canaries staying in-sync until " + at
+	return v
+}
+
+// notInSync says how those of some nodes are that are not in-sync.
+func (f *Facts) notInSync(names []string) string {
+	var those []string
+	for _, name := range names {
+		if n := f.Nodes.Node(name); n != nil && n.State != site.InSync {
+			those = append(those, fmt.Sprintf("%s is %s", f.withHealth(name), n.State))
+		}
+	}
+	return Some(those)
+}

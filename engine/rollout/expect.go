@@ -1,0 +1,110 @@
+package rollout
+
+import (
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// expected are the nodes of a simulation.
+type expected struct {
+	named   ByName
+	inOrder []*Node // by name
+	roles   map[string][]*Node
+}
+
+func (all *expected) add(n *Node) {
+	all.named[n.Name()] = n
+	all.inOrder = append(all.inOrder, n)
+	all.roles[n.Design.Role] = append(all.roles[n.Design.Role], n)
+}
+
+// Node implements Nodes.
+func (all *expected) Node(name string) *Node { return all.named[name] }
+
+// All implements Nodes.
+func (all *expected) All() iter.Seq[*Node] { return slices.Values(all.inOrder) }
+
+// InRole implements Nodes.
+func (all *expected) InRole(role string) iter.Seq[*Node] { return slices.Values(all.roles[role]) }
+
+// expect is what is known of a node when a forecast begins. It takes three things for
+// granted: a machine for which something is planned answers by the time its turn
+// comes; what is under way where nothing else is planned ends by itself; and machines
+// go on being looked at. A node of which nothing is known at all is taken to be in
+// service.
+func expect(n *site.Node, np *site.NodePlan, known site.Known, now time.Time) *Node {
+	m, isKnown := known.Nodes[n.Name]
+	r, o := &m.Recorded, &m.Observed
+	changes, waits := len(np.Steps) > 0, len(np.Steps) == 0 && np.Waiting != ""
+	x := &Node{
+		Design:      n,
+		Quarantined: r.Quarantined != nil,
+		Settled:     r.Adopted != nil && !r.Adopted.Settled.IsZero(),
+		WasHealthy:  !r.Healthy.IsZero(), EverHealthy: !r.EverHealthy.IsZero(),
+		Paused:    n.Paused.Holds(now) || r.Paused.Holds(now),
+		Disrupted: !r.Disrupted.IsZero(), Disrupts: !r.Disrupted.IsZero() || r.UnderWay() > 0,
+		Seen:   true,
+		Blind:  !changes && !waits && (known.Unseen[n.Name] || isKnown && o.Seen().IsZero()),
+		Power:  o.Facets[site.FacetPower].Have["state"],
+		Probes: plan.Health(n, *o, known.Serves),
+		State:  site.Unknown,
+	}
+	switch {
+	case changes:
+	case waits:
+		x.Disrupted, x.Disrupts = false, false
+		inSync(x)
+	case len(np.Blocked)+len(np.Reported) > 0 || np.Foreign != "" || np.Unproven != "":
+		x.Phase = np.Phase
+		if x.Phase == "" {
+			x.Phase = (*site.Role)(nil).AllPhases()[0]
+		}
+	default:
+		x.State = site.InSync
+	}
+	if x.Paused {
+		x.State = site.Paused
+	}
+	return x
+}
+
+// begun is what is known of a node once a step of it has begun.
+func begun(n *Node, s site.Step) {
+	if s.Impact >= site.ImpactReboot {
+		n.Disrupts, n.Settled = true, true
+		n.Disrupted = n.Disrupted || !s.Force
+	}
+	if !s.Force && !s.Drift && s.Impact != site.ImpactNone && n.Part != Aside {
+		n.InHand = true
+	}
+	if s.Action == site.ActionInstall && n.Design.Health() != nil {
+		n.WasHealthy, n.Probes = false, site.SystemHealth{State: site.HealthUnknown}
+	}
+}
+
+// ended is what is known of a node once a step of it has had its effect.
+func ended(n *Node, s site.Step) {
+	switch {
+	case s.Action == site.ActionPowerOff:
+		n.Power = "off"
+	case s.Action == site.ActionPowerOn, s.Impact >= site.ImpactReboot:
+		n.Power = "on"
+	}
+}
+
+// inSync is what is known of a node that has become as designed.
+func inSync(n *Node) {
+	n.State, n.Phase, n.Settled = site.InSync, "", true
+	n.Disrupts, n.Disrupted = false, false
+	n.Power = "on"
+	if n.Design.Power == "off" {
+		n.Power = "off"
+	}
+	if n.Design.Health() != nil {
+		n.Probes, n.WasHealthy, n.EverHealthy = site.SystemHealth{State: site.Healthy}, true, true
+	}
+}

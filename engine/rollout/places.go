@@ -1,0 +1,287 @@
+package rollout
+
+import (
+	"container/heap"
+	"fmt"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// place is a bound in a simulation.
+type place struct {
+	// freed is who gave back the last place that was missing.
+	freed  *cause
+	parked [unhealthy + 1]queues // those that wait for a place here
+}
+
+func (sim *simulation) place(b *Bound) *place {
+	p := sim.places[b]
+	if p == nil {
+		p = &place{}
+		sim.places[b] = p
+	}
+	return p
+}
+
+func (sim *simulation) hasRoom(b *Bound, c class) bool {
+	left, _ := sim.facts.room(b, c)
+	return left > 0
+}
+
+// change changes what is known of a node, and has those tried again who may have a
+// place now.
+func (sim *simulation) change(n *Node, why cause, change func()) {
+	bounds := sim.facts.Bounds(n.Design)
+	sim.facts.count(bounds)
+	var had [4]bool
+	for i, b := range bounds {
+		had[i] = sim.hasRoom(b, plain)
+	}
+	sim.facts.Change(n, change)
+	for i, b := range bounds {
+		if !had[i] && sim.hasRoom(b, plain) {
+			why := why
+			why.bound = b
+			sim.place(b).freed = &why
+		}
+		sim.offer(b)
+	}
+}
+
+// offer has the next queues that wait for a bound tried again, if there is a place.
+func (sim *simulation) offer(b *Bound) {
+	p := sim.place(b)
+	for c := range p.parked {
+		if len(p.parked[c]) > 0 && sim.hasRoom(b, class(c)) {
+			q := heap.Pop(&p.parked[c]).(*queue)
+			q.parked = nil
+			heap.Push(&sim.open[c], q)
+		}
+	}
+}
+
+// queue is the members that wait for places under the same bounds, for a step
+// that takes equally long in the same window: one of them can go on if any can.
+type queue struct {
+	bounds  []*Bound
+	class   class
+	window  *outlook
+	expect  site.Duration
+	waiting []*member // a heap by name
+	at      int       // in the heap of queues that it is in
+	parked  *Bound    // whose heap that is; nil for those that are open
+	dormant bool      // it is in no heap, because nobody waits
+	shut    *cause    // the wait for its window, while it lasts
+	opened  *cause    // the last such wait
+}
+
+type queueKey struct {
+	rack, role string
+	class      class
+	window     *outlook
+	expect     site.Duration
+}
+
+// queues is a heap by the first member of each.
+type queues []*queue
+
+func (q queues) Len() int           { return len(q) }
+func (q queues) Less(i, j int) bool { return q[i].waiting[0].index < q[j].waiting[0].index }
+func (q queues) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].at, q[j].at = i, j
+}
+func (q *queues) Push(x any) {
+	x.(*queue).at = len(*q)
+	*q = append(*q, x.(*queue))
+}
+func (q *queues) Pop() any {
+	last := (*q)[len(*q)-1]
+	*q = (*q)[:len(*q)-1]
+	return last
+}
+
+type byName []*member
+
+func (b byName) Len() int           { return len(b) }
+func (b byName) Less(i, j int) bool { return b[i].index < b[j].index }
+func (b byName) Swap(i, j int)      { b[i], b[j] = b[j], b[i] }
+func (b *byName) Push(x any)        { *b = append(*b, x.(*member)) }
+func (b *byName) Pop() any {
+	last := (*b)[len(*b)-1]
+	*b = (*b)[:len(*b)-1]
+	return last
+}
+
+// enqueue has a member wait for its places.
+func (sim *simulation) enqueue(m *member) {
+	t := m.try()
+	key := queueKey{m.node.Design.Rack, m.node.Design.Role, sim.facts.classOf(m.node), sim.windowFor(t), Together(m.node.Design, t.Steps)}
+	q := sim.queues[key]
+	if q == nil {
+		q = &queue{bounds: sim.facts.Bounds(m.node.Design), class: key.class, window: key.window, expect: key.expect, dormant: true}
+		sim.facts.count(q.bounds)
+		sim.queues[key] = q
+	}
+	heap.Push((*byName)(&q.waiting), m)
+	switch {
+	case q.shut != nil:
+	case q.dormant:
+		q.dormant = false
+		heap.Push(&sim.open[q.class], q)
+	case q.parked == nil:
+		heap.Fix(&sim.open[q.class], q.at)
+	case !sim.hasRoom(q.parked, q.class):
+		heap.Fix(&sim.place(q.parked).parked[q.class], q.at)
+	default: // it may go before one that was offered the place
+		heap.Remove(&sim.place(q.parked).parked[q.class], q.at)
+		q.parked = nil
+		heap.Push(&sim.open[q.class], q)
+	}
+}
+
+// dispatch takes everyone to work for whom there is a place now.
+func (sim *simulation) dispatch() {
+	for q := sim.nextOpen(); q != nil; q = sim.nextOpen() {
+		sim.ask(q)
+		for _, b := range q.bounds[1:] {
+			sim.offer(b)
+		}
+	}
+}
+
+// nextOpen takes the queue out whose turn it is, if the site has a place for it.
+func (sim *simulation) nextOpen() *queue {
+	best := -1
+	for c := range sim.open {
+		if len(sim.open[c]) > 0 && sim.hasRoom(sim.whole, class(c)) &&
+			(best < 0 || sim.open[c][0].waiting[0].index < sim.open[best][0].waiting[0].index) {
+			best = c
+		}
+	}
+	if best < 0 {
+		return nil
+	}
+	return heap.Pop(&sim.open[best]).(*queue)
+}
+
+// ask begins the step of the first of a queue, if the rules let it.
+func (sim *simulation) ask(q *queue) {
+	m := q.waiting[0]
+	if r, full := sim.facts.Room(m.try()).(*Full); full {
+		q.parked = r.Bound
+		heap.Push(&sim.place(r.Bound).parked[q.class], q)
+		return
+	}
+	at, ok := q.window.fit(sim, q.expect)
+	if !ok {
+		q.shut = &cause{}
+		return
+	}
+	if at > sim.now {
+		q.shut = &cause{at: at, waited: true, window: q.window, before: sim.whyNow(q, m)}
+		sim.schedule(event{at: at, order: -1, queue: q, cause: q.shut})
+		return
+	}
+	heap.Pop((*byName)(&q.waiting))
+	if len(q.waiting) > 0 {
+		heap.Push(&sim.open[q.class], q)
+	} else {
+		q.dormant = true
+	}
+	sim.begin(m, q.window, sim.whyNow(q, m))
+}
+
+// reopen tries a queue again whose window has opened.
+func (sim *simulation) reopen(q *queue, opened *cause) {
+	q.opened, q.shut = opened, nil
+	heap.Push(&sim.open[q.class], q)
+}
+
+// whyNow is what a member waited for last that can go on now.
+func (sim *simulation) whyNow(q *queue, m *member) *cause {
+	if m.arrived.at == sim.now {
+		return m.arrived
+	}
+	for _, b := range q.bounds {
+		if p := sim.place(b); p.freed != nil && p.freed.at == sim.now {
+			return p.freed
+		}
+	}
+	if q.opened != nil && q.opened.at == sim.now {
+		if m.arrived.at > q.opened.before.at {
+			return &cause{at: sim.now, waited: true, window: q.window, before: m.arrived}
+		}
+		return q.opened
+	}
+	return m.arrived
+}
+
+// outlook is a window in a simulation. A nil one is open at any time.
+type outlook struct {
+	*opening
+	known bool
+	most  time.Duration // it is open at most
+}
+
+// openings bounds how many openings are looked at for one that is long enough.
+// It has to reach over a year of nights, of which one is an hour longer.
+const openings = 400
+
+// windowFor is the window that a step has to wait for. One that cannot be read is
+// taken for open.
+func (sim *simulation) windowFor(t Try) *outlook {
+	name := sim.facts.waitsFor(t)
+	if name == "" {
+		return nil
+	}
+	w, known := sim.windows[name]
+	if !known {
+		if o, err := sim.facts.opening(name); err != nil {
+			sim.broken = append(sim.broken, fmt.Sprintf("the window %s cannot be read, and this forecast takes it for open: %v", name, err))
+		} else {
+			w = &outlook{opening: o}
+		}
+		sim.windows[name] = w
+	}
+	return w
+}
+
+// fit is when, from now on, something can begin that takes so long; not ok when the
+// window opens no more. What fits into no opening begins with one.
+func (w *outlook) fit(sim *simulation, takes site.Duration) (at time.Duration, ok bool) {
+	if w == nil {
+		return sim.now, true
+	}
+	misfit, from := time.Duration(takes) > w.longest(sim), sim.facts.Now
+	for range openings {
+		open, _, next := w.at(from)
+		switch {
+		case w.fits(from, takes), open && misfit:
+			return from.Sub(sim.began), true
+		case next.IsZero():
+			return 0, false
+		}
+		from = next
+	}
+	return 0, false
+}
+
+// longest is the length of the longest opening to come.
+func (w *outlook) longest(sim *simulation) time.Duration {
+	if w.known {
+		return w.most
+	}
+	w.known = true
+	open, until, next := w.at(sim.began)
+	if open {
+		w.most = until.Sub(sim.began)
+	}
+	for i := 0; i < openings && !next.IsZero(); i++ {
+		from := next
+		_, until, next = w.at(from)
+		w.most = max(w.most, until.Sub(from))
+	}
+	return w.most
+}

@@ -1,0 +1,414 @@
+package rollout
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// simulation goes through a rollout event by event: it asks the rules for each step,
+// and changes the facts when the step begins and ends. All times are counted from its
+// beginning. Where several nodes can go on, the first by name does.
+type simulation struct {
+	facts   *Facts
+	began   time.Time
+	now     time.Duration
+	members []*member // those that change, by name
+	events  events
+
+	gates    map[gateKey]*gate
+	order    []*gate   // as they were made
+	behind   []*member // the canaries
+	windows  map[string]*outlook
+	queues   map[queueKey]*queue
+	places   map[*Bound]*place
+	whole    *Bound
+	open     [unhealthy + 1]queues // those whose racks and roles have a place, as far as is known
+	misfits  []misfit
+	paused   []string
+	broken   []string // windows, in sentences
+	outNames map[*Bound]string
+	alone    []string            // roles of which no node was healthy at first
+	led      map[string][]string // who has to wait for the leader of which role
+}
+
+// member is one node that changes.
+type member struct {
+	index int
+	node  *Node
+	steps []site.Step
+	// begun is set while the first step is one that was begun before, underWay while an
+	// installation is.
+	begun, underWay bool
+	wasOut          bool // when the simulation began
+	next            int
+	// arrived is when and why it came to its next step.
+	arrived *cause
+	runs    []taken
+}
+
+// taken is a step that was taken.
+type taken struct {
+	from, to time.Duration
+	cause    *cause
+}
+
+// cause is what let a step begin when it did: the end of a step, or the end of
+// a wait that had a cause itself.
+type cause struct {
+	at time.Duration
+	// by and step are whose end of which step it was; nil for the beginning.
+	by   *member
+	step int
+	// Of the following, one is set where it was not the member's own step.
+	bound *Bound
+	need  *Need
+	led   string // the role whose leader went first
+	// A wait since a time, for a window or, without one, for the canaries.
+	waited bool
+	window *outlook
+	before *cause
+}
+
+// gate is what members wait for together: a need of a phase of their role, or its
+// leader.
+type gate struct {
+	on      string // the role whose nodes have to get on
+	need    *Need  // nil for a leader
+	waiting []*member
+}
+
+type gateKey struct{ role, phase string } // no phase for a leader
+
+// event is what happens at a time: a step of a member ends, a member or a queue
+// finds its window open, the canaries have soaked.
+type event struct {
+	at     time.Duration
+	order  int // of events at the same time
+	member *member
+	ends   bool
+	queue  *queue
+	cause  *cause
+}
+
+type events []event
+
+func (e events) Len() int { return len(e) }
+func (e events) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(e[i].at, e[j].at), cmp.Compare(e[i].order, e[j].order)) < 0
+}
+func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
+func (e *events) Pop() any {
+	last := (*e)[len(*e)-1]
+	*e = (*e)[:len(*e)-1]
+	return last
+}
+
+// simulate runs a plan and returns the simulation at its end. The rollout is the one
+// under way; nil where the plan begins one.
+func simulate(s *site.Site, p *site.Plan, known site.Known, now time.Time, under *site.RolloutStatus) *simulation {
+	sim := &simulation{began: now, gates: map[gateKey]*gate{}, windows: map[string]*outlook{}, queues: map[queueKey]*queue{},
+		places: map[*Bound]*place{}, outNames: map[*Bound]string{}, led: map[string][]string{}}
+	sim.facts = &Facts{Site: withoutEternity(s), Now: now, Every: time.Minute, EveryInside: time.Minute}
+	sim.gather(p, known, under)
+	sim.alone = sim.rolesThatStart()
+	for _, m := range sim.members {
+		sim.proceed(m, &cause{})
+	}
+	sim.prove(&cause{})
+	sim.dispatch()
+	for len(sim.events) > 0 {
+		sim.now = sim.events[0].at
+		sim.facts.Now = now.Add(sim.now)
+		for len(sim.events) > 0 && sim.events[0].at == sim.now {
+			sim.happen()
+		}
+		sim.dispatch()
+	}
+	return sim
+}
+
+// longestSoak bounds what is added to the simulation's clock.
+const longestSoak = 10 * 365 * 24 * time.Hour
+
+func withoutEternity(s *site.Site) *site.Site {
+	if s.Rollout.Canaries == nil {
+		return s
+	}
+	own, c := *s, *s.Rollout.Canaries
+	c.Soak = min(max(0, c.Soak), site.Duration(longestSoak))
+	own.Rollout.Canaries = &c
+	return &own
+}
+
+// gather finds the nodes, those that change, and their rollout.
+func (sim *simulation) gather(p *site.Plan, known site.Known, under *site.RolloutStatus) {
+	planned := make(map[string]*site.NodePlan, len(p.Nodes))
+	for i := range p.Nodes {
+		planned[p.Nodes[i].Node] = &p.Nodes[i]
+	}
+	all := &expected{named: make(ByName, len(sim.facts.Site.Nodes)), roles: map[string][]*Node{}}
+	for _, name := range sim.facts.Site.NodeNames() {
+		n, np := sim.facts.Site.Nodes[name], planned[name]
+		if np == nil {
+			np = &site.NodePlan{Node: name}
+		}
+		x := expect(n, np, known, sim.began)
+		all.add(x)
+		switch {
+		case len(np.Steps) == 0 || sim.facts.Site.Unused(n) != "":
+			continue
+		case x.Paused:
+			sim.paused = append(sim.paused, name)
+			continue
+		}
+		recorded := known.Nodes[name].Recorded
+		m := &member{index: len(sim.members), node: x, steps: np.Steps, runs: make([]taken, 0, len(np.Steps)),
+			begun: Continues(recorded, np.Steps[0]), underWay: recorded.UnderWay() > 0, wasOut: x.IsOut()}
+		x.Phase = m.phase(sim.facts.role(x))
+		x.Busy = m.underWay
+		sim.members = append(sim.members, m)
+	}
+	sim.facts.Nodes = all
+	sim.roll(all, planned, under)
+	if len(sim.members) > 0 {
+		bounds := sim.facts.Bounds(sim.members[0].node.Design)
+		sim.facts.count(bounds)
+		sim.whole = bounds[0]
+	}
+}
+
+// roll begins the rollout as the engine does: with all nodes of which something is
+// left to do, also those that are paused.
+func (sim *simulation) roll(all *expected, planned map[string]*site.NodePlan, under *site.RolloutStatus) {
+	r := &site.RolloutStatus{Since: sim.began}
+	if under != nil {
+		own := *under
+		r = &own
+	} else {
+		for _, x := range all.inOrder {
+			np := planned[x.Name()]
+			if np != nil && (len(np.Steps) > 0 || np.Waiting != "") && !x.Quarantined && sim.facts.Site.Unused(x.Design) == "" {
+				r.Nodes = append(r.Nodes, x.Name())
+			}
+		}
+	}
+	for _, name := range r.Nodes {
+		if x := all.named[name]; x != nil {
+			x.Part = Pending
+		}
+	}
+	sim.facts.Rollout = r
+	if under == nil {
+		r.Canaries = sim.facts.ChooseCanaries(r.Nodes)
+	} else if c := sim.facts.Site.Rollout.Canaries; c != nil && !r.Proven.IsZero() {
+		at := max(0, r.Proven.Add(time.Duration(c.Soak)).Sub(sim.began))
+		sim.schedule(event{at: at, order: -1, cause: &cause{at: at, waited: true, before: &cause{}}})
+	}
+}
+
+// phase is the first of a role's phases in which something is left to do.
+func (m *member) phase(r *site.Role) string {
+	if m.next == len(m.steps) {
+		return ""
+	}
+	first := m.steps[m.next].Phase
+	for _, s := range m.steps[m.next+1:] {
+		if plan.PhaseIndex(r, s.Phase) < plan.PhaseIndex(r, first) {
+			first = s.Phase
+		}
+	}
+	return cmp.Or(first, r.AllPhases()[0])
+}
+
+// try is the member's next step.
+func (m *member) try() Try {
+	s := m.steps[m.next]
+	return Try{Node: m.node, Step: s, Steps: m.steps[m.next:], Begun: m.begun || m.underWay && s.Action != site.ActionInstall}
+}
+
+// proceed takes a member to its next step, as far as the rules let it.
+func (sim *simulation) proceed(m *member, why *cause) {
+	m.arrived = why
+	t := m.try()
+	if t.Step.Force { // a quarantine waits for nothing
+		sim.begin(m, nil, why)
+		return
+	}
+	switch r := sim.facts.Order(t).(type) {
+	case *Need:
+		sim.wait(m, gateKey{m.node.Design.Role, t.Step.Phase}, r.Role, r)
+	case *Leader:
+		sim.led[r.Role] = append(sim.led[r.Role], m.node.Name())
+		sim.wait(m, gateKey{role: r.Role}, r.Role, nil)
+	case *Canaries:
+		sim.behind = append(sim.behind, m)
+		sim.stepAside(m)
+	default:
+		if t.Step.Impact >= site.ImpactReboot && !m.node.IsOut() {
+			sim.enqueue(m)
+		} else {
+			sim.awaitWindow(m)
+		}
+	}
+}
+
+// wait has a member wait with others for nodes of a role.
+func (sim *simulation) wait(m *member, key gateKey, on string, need *Need) {
+	g := sim.gates[key]
+	if g == nil {
+		g = &gate{}
+		sim.gates[key] = g
+		sim.order = append(sim.order, g)
+	}
+	g.on, g.need = on, need
+	g.waiting = append(g.waiting, m)
+	sim.stepAside(m)
+}
+
+// meet lets those go on for whom enough nodes of a role have got on.
+func (sim *simulation) meet(role string, why cause) {
+	for _, g := range sim.order {
+		if g.on != role || len(g.waiting) == 0 {
+			continue
+		}
+		t, why := g.waiting[0].try(), why
+		if g.need == nil {
+			if sim.facts.leaderFor(t) != nil {
+				continue
+			}
+			why.led = role
+		} else {
+			if n := sim.facts.needFor(t); n != nil && n.Role == role {
+				continue
+			}
+			why.need = g.need
+		}
+		sim.release(&g.waiting, &why)
+	}
+}
+
+func (sim *simulation) release(waiting *[]*member, why *cause) {
+	all := *waiting
+	*waiting = nil
+	for _, m := range all {
+		sim.proceed(m, why)
+	}
+}
+
+// stepAside gives the place of a member that is held to others.
+func (sim *simulation) stepAside(m *member) {
+	if m.node.Disrupts && sim.facts.MayStepAside(m.node) {
+		sim.change(m.node, *m.arrived, func() { m.node.Disrupts, m.node.Disrupted = false, false })
+	}
+}
+
+// awaitWindow begins the member's next step as soon as its window lets it.
+func (sim *simulation) awaitWindow(m *member) {
+	t := m.try()
+	w := sim.windowFor(t)
+	at, ok := w.fit(sim, Together(m.node.Design, t.Steps))
+	switch {
+	case ok && at == sim.now:
+		sim.begin(m, w, m.arrived)
+		return
+	case ok:
+		sim.schedule(event{at: at, member: m, cause: &cause{at: at, waited: true, window: w, before: m.arrived}})
+	}
+	sim.stepAside(m)
+}
+
+func (m *member) takes() time.Duration { return max(0, time.Duration(m.steps[m.next].Expect)) }
+
+func (sim *simulation) begin(m *member, w *outlook, why *cause) {
+	s, n := m.steps[m.next], m.node
+	if takes := time.Duration(Together(n.Design, m.steps[m.next:])); w != nil && takes > w.longest(sim) {
+		sim.misfits = append(sim.misfits, misfit{w, takes, actions(m.steps[m.next:]), n.Name()})
+	}
+	sim.change(n, *why, func() { begun(n, s) })
+	m.runs = append(m.runs, taken{sim.now, sim.now + m.takes(), why})
+	sim.schedule(event{at: sim.now + m.takes(), member: m, ends: true})
+}
+
+func (sim *simulation) schedule(e event) {
+	if e.member != nil {
+		e.order = e.member.index
+	}
+	heap.Push(&sim.events, e)
+}
+
+// happen takes the events of this moment. What has ended is known before anybody asks
+// whether to go on.
+func (sim *simulation) happen() {
+	var ends []cause
+	var others []event
+	for len(sim.events) > 0 && sim.events[0].at == sim.now {
+		if e := heap.Pop(&sim.events).(event); e.ends {
+			ends = append(ends, sim.end(e.member))
+		} else {
+			others = append(others, e)
+		}
+	}
+	for i := range ends {
+		if m := ends[i].by; m.next == len(m.steps) {
+			sim.prove(&ends[i])
+		}
+	}
+	for i := len(ends) - 1; i >= 0; i-- { // the last one was missing
+		sim.meet(ends[i].by.node.Design.Role, ends[i])
+	}
+	for i := range ends {
+		if m := ends[i].by; m.next < len(m.steps) {
+			sim.proceed(m, &ends[i])
+		}
+	}
+	for _, e := range others {
+		switch {
+		case e.queue != nil:
+			sim.reopen(e.queue, e.cause)
+		case e.member != nil:
+			sim.proceed(e.member, e.cause)
+		default:
+			sim.release(&sim.behind, e.cause)
+		}
+	}
+}
+
+// end takes what the member's step has done for seen.
+func (sim *simulation) end(m *member) cause {
+	s, n := m.steps[m.next], m.node
+	own := cause{at: sim.now, by: m, step: m.next}
+	m.next++
+	m.begun = false
+	switch s.Action {
+	case site.ActionInstall:
+		m.underWay = slices.ContainsFunc(m.steps[m.next:], func(s site.Step) bool { return s.Action == site.ActionFinishInstall })
+	case site.ActionFinishInstall:
+		m.underWay = false
+	}
+	sim.change(n, own, func() {
+		n.Phase, n.Busy = m.phase(sim.facts.role(n)), m.underWay
+		ended(n, s)
+		if m.next == len(m.steps) {
+			inSync(n)
+		}
+	})
+	return own
+}
+
+// prove notes when the last of the canaries has come in-sync, and lets the others go
+// on once they have soaked.
+func (sim *simulation) prove(why *cause) {
+	r, c := sim.facts.Rollout, sim.facts.Site.Rollout.Canaries
+	if c == nil || len(r.Canaries) == 0 || !r.Proven.IsZero() || !sim.facts.CanariesAreProven() {
+		return
+	}
+	r.Proven = sim.facts.Now
+	at := sim.now + time.Duration(c.Soak)
+	sim.schedule(event{at: at, order: -1, cause: &cause{at: at, waited: true, before: why}})
+}

@@ -1,0 +1,174 @@
+package rollout
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/engine/window"
+)
+
+// WindowOf names the window of a step; empty for any time. The drift policy of
+// a facet speaks before its impact.
+func WindowOf(n *site.Node, s site.Step) string {
+	switch policy := policyOf(n, s); {
+	case s.Impact == site.ImpactNone || s.Drift && policy == "enforce":
+		return ""
+	case s.Drift && policy == "repair":
+		return cmp.Or(n.WindowFor(s.Impact), n.Window)
+	}
+	return n.WindowFor(s.Impact)
+}
+
+// policyOf is the drift policy of a step: of its facet, or for a restart of
+// those that it serves, where each has the same.
+func policyOf(n *site.Node, s site.Step) string {
+	if s.Action != site.ActionRestart {
+		return n.Drift[s.Facet]
+	}
+	policy := ""
+	for i, c := range s.Changes {
+		facet, _, _ := strings.Cut(c.Field, ".")
+		of := n.Drift[site.Facet(facet)]
+		if i > 0 && of != policy {
+			return ""
+		}
+		policy = of
+	}
+	return policy
+}
+
+// Together is how long the first of some steps and those after it take that
+// have to be done in the same opening of its window: up to the first that has
+// another one.
+func Together(n *site.Node, steps []site.Step) site.Duration {
+	var all site.Duration
+	name := ""
+	for i, s := range steps {
+		if w := WindowOf(n, s); i == 0 {
+			name = w
+		} else if w != "" && w != name {
+			break
+		}
+		all += s.Expect
+	}
+	return all
+}
+
+// opening is a window as it is asked for again and again: what was asked last is
+// kept.
+type opening struct {
+	name        string
+	window      window.Window
+	asked       time.Time
+	open        bool
+	until, next time.Time
+}
+
+func (o *opening) at(t time.Time) (open bool, until, next time.Time) {
+	if o.asked.IsZero() || !o.asked.Equal(t) {
+		o.asked = t
+		o.open, o.until, o.next = o.window.At(t)
+	}
+	return o.open, o.until, o.next
+}
+
+// fits says whether the window is open, and for as long as something takes.
+func (o *opening) fits(t time.Time, takes site.Duration) bool {
+	open, until, _ := o.at(t)
+	return open && until.Sub(t) >= time.Duration(takes)
+}
+
+// neverFits says that not even the whole of the opening to come is long enough.
+func (o *opening) neverFits(opens time.Time, takes site.Duration) bool {
+	_, until, _ := o.window.At(opens)
+	return until.Sub(opens) < time.Duration(takes)
+}
+
+// opening is a window of the design, as the rules ask for it.
+func (f *Facts) opening(name string) (*opening, error) {
+	if o := f.windows[name]; o != nil {
+		return o, nil
+	}
+	w, err := window.Parse(f.Site.Windows[name])
+	if err != nil {
+		return nil, err
+	}
+	if f.windows == nil {
+		f.windows = map[string]*opening{}
+	}
+	f.windows[name] = &opening{name: name, window: w}
+	return f.windows[name], nil
+}
+
+// waitsFor names the window that a step has to wait for; empty for none. A step and an
+// installation that were begun are finished past the window's end, and so is a node
+// that was taken out of service in this rollout, unless the window says to stop. A
+// machine that only a quarantine has switched off was not begun.
+func (f *Facts) waitsFor(t Try) string {
+	name := WindowOf(t.Node.Design, t.Step)
+	d := f.Site.Windows[name]
+	disrupted := t.Node.InHand && t.Node.Disrupted
+	if d == nil || t.Begun || disrupted && d.Overrun != "stop" {
+		return ""
+	}
+	return name
+}
+
+// Shut is that the window of a step is not open, or not for as long as what is left to
+// do takes.
+type Shut struct {
+	Name  string
+	Takes site.Duration
+	// Err is why the window cannot be read; nil when it can.
+	Err error
+	// Open says that it is open, until a time, and Next when it opens next; zero for
+	// never.
+	Open        bool
+	Until, Next time.Time
+	// NeverFits says that what is left to do is longer than the next opening.
+	NeverFits bool
+}
+
+// windowFor lets a step pass only in the window that the design names for its impact,
+// and only when what is left to do is expected to fit.
+func (f *Facts) windowFor(t Try) *Shut {
+	name := f.waitsFor(t)
+	if name == "" {
+		return nil
+	}
+	o, err := f.opening(name)
+	if err != nil {
+		return &Shut{Name: name, Err: err}
+	}
+	takes := Together(t.Node.Design, t.Steps)
+	if o.fits(f.Now, takes) {
+		return nil
+	}
+	s := &Shut{Name: name, Takes: takes}
+	s.Open, s.Until, s.Next = o.at(f.Now)
+	s.NeverFits = !s.Next.IsZero() && o.neverFits(s.Next, takes)
+	return s
+}
+
+// Verdict implements Reason.
+func (r *Shut) Verdict(*Facts) Verdict {
+	switch {
+	case r.Err != nil:
+		return Verdict{Person: true, Release: "a commit that mends the window", Sentence: fmt.Sprintf("its window %s makes no sense: %s", r.Name, r.Err)}
+	case r.Next.IsZero():
+		return Verdict{Person: true, Release: "a commit that changes the window", Sentence: fmt.Sprintf("its window %s opens no more", r.Name)}
+	case r.NeverFits:
+		return Verdict{Person: true, Release: "a longer window, or fewer changes at once",
+			Sentence: fmt.Sprintf("about %s of work do not fit into its window %s", plan.Brief(r.Takes), r.Name)}
+	case r.Open:
+		return Verdict{Until: r.Next, Release: "the window opening again at " + Clock(r.Next),
+			Sentence: fmt.Sprintf("about %s of work do not fit before its window %s ends at %s; it opens again at %s",
+				plan.Brief(r.Takes), r.Name, Clock(r.Until), Clock(r.Next))}
+	}
+	return Verdict{Until: r.Next, Release: "the window opening at " + Clock(r.Next),
+		Sentence: fmt.Sprintf("its window %s opens at %s", r.Name, Clock(r.Next))}
+}
