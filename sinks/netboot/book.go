@@ -39,6 +39,7 @@ type entry struct {
 	mac, node string // empty for an address that nobody got here
 	until     time.Time
 	leased    bool // not only offered
+	recorded  bool // there is a record of the address, maybe of who had it before
 }
 
 func newBook() *book {
@@ -53,7 +54,7 @@ func (b *book) restore(l site.Lease) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.byAddr[a] = &entry{mac: l.MAC, node: l.Node, until: l.Expires, leased: true}
+	b.byAddr[a] = &entry{mac: l.MAC, node: l.Node, until: l.Expires, leased: true, recorded: true}
 	if l.MAC == "" {
 		return
 	}
@@ -143,11 +144,23 @@ func (b *book) hold(a netip.Addr, e entry, now time.Time) bool {
 	} else if had != nil && had.leased && !e.leased {
 		return true // an offer of what the client has
 	}
+	b.putLocked(a, e)
+	return true
+}
+
+// putLocked puts an entry in the place of the last one of an address.
+func (b *book) putLocked(a netip.Addr, e entry) {
+	e.recorded = e.leased
+	if old := b.byAddr[a]; old != nil {
+		e.recorded = e.recorded || old.recorded
+		if b.byMAC[old.mac] == a {
+			delete(b.byMAC, old.mac)
+		}
+	}
 	b.byAddr[a] = &e
 	if e.mac != "" {
 		b.byMAC[e.mac] = a
 	}
-	return true
 }
 
 // is reports whether an entry is of a client: its MAC address, or another one of
@@ -170,7 +183,7 @@ func (b *book) release(a netip.Addr, now time.Time) {
 func (b *book) taken(a netip.Addr, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.byAddr[a] = &entry{until: now.Add(declinedFor), leased: true}
+	b.putLocked(a, entry{until: now.Add(declinedFor), leased: true})
 }
 
 // forget removes what ran out long ago, and gives it.
@@ -185,7 +198,7 @@ func (b *book) forget(now time.Time) (gone []netip.Addr) {
 		if now.Before(e.until.Add(keep)) {
 			continue
 		}
-		if e.leased {
+		if e.recorded {
 			gone = append(gone, a)
 		}
 		delete(b.byAddr, a)

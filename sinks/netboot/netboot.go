@@ -67,6 +67,8 @@ type Config struct {
 	Ready  <-chan struct{}
 	// Problem is told what is wrong with a network, nil when that is over.
 	Problem func(about string, err error)
+	// Changed is told that Status says something else in words.
+	Changed func()
 	Log     *slog.Logger
 	// ProbeEvery is how often other servers are looked for; a minute when zero.
 	ProbeEvery time.Duration
@@ -128,6 +130,9 @@ func New(c Config) *Service {
 	if c.Problem == nil {
 		c.Problem = func(string, error) {}
 	}
+	if c.Changed == nil {
+		c.Changed = func() {}
+	}
 	if c.ProbeEvery == 0 {
 		c.ProbeEvery = probeEvery
 	}
@@ -159,8 +164,12 @@ func (s *Service) Disarm(node string) {
 	s.config.Log.Info("not armed for network boot any more", "node", node)
 }
 
-// Status says how each network is served, in the order of --netboot.
+// Status says how each network is served, in the order of --netboot; nothing of a
+// nil Service.
 func (s *Service) Status() []site.Served {
+	if s == nil {
+		return nil
+	}
 	now := time.Now()
 	var all []site.Served
 	for _, l := range s.config.Listen {
@@ -253,6 +262,7 @@ func (f *face) run(ctx context.Context) {
 	var before state
 	var failed error
 	var tried time.Time
+	said := ""
 	for {
 		now := f.look()
 		changed := !now.same(before)
@@ -269,8 +279,14 @@ func (f *face) run(ctx context.Context) {
 			}
 			f.take(all, failed)
 		}
+		says := ""
 		for _, one := range f.served {
 			f.config.Problem("dhcp "+one.name, one.problem(time.Now()))
+			says += one.status(f.arms, time.Now()).Line() + "\n"
+		}
+		if says != said {
+			said = says
+			f.config.Changed()
 		}
 		select {
 		case <-ctx.Done():

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -20,7 +21,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -45,11 +45,6 @@ func TestMain(m *testing.M) {
 func serveForTest(dir string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	store, err := record.Open(ctx, filepath.Join(dir, "records"), record.Options{})
-	if err != nil {
-		return err
-	}
-	defer store.Close()
 	listen, err := ParseListen(os.Getenv("LISTEN"))
 	if err != nil {
 		return err
@@ -69,7 +64,7 @@ func serveForTest(dir string) error {
 	}
 	ready := make(chan struct{})
 	close(ready)
-	s := New(Config{Listen: listen, Design: func() (*site.Site, error) { return design.Load(), nil }, Leases: store.Site("lab"), Ready: ready,
+	s := New(Config{Listen: listen, Design: func() (*site.Site, error) { return design.Load(), nil }, Leases: inFile(filepath.Join(dir, "leases")), Ready: ready,
 		ProbeEvery: 2 * time.Second, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	ended := make(chan error)
 	go func() { ended <- s.Run(ctx) }()
@@ -105,6 +100,37 @@ func serveForTest(dir string) error {
 	cancel()
 	return <-ended
 }
+
+// inFile are leases in a file, a line for each that was given. (The daemon has them
+// in its records, and tests of those kill it too.)
+type inFile string
+
+func (f inFile) Leases(context.Context) ([]site.Lease, error) {
+	text, err := os.ReadFile(string(f))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	last := map[string]site.Lease{}
+	for line := range bytes.Lines(text) {
+		var l site.Lease
+		if err := json.Unmarshal(line, &l); err != nil {
+			return nil, err
+		}
+		last[l.Address] = l
+	}
+	return slices.Collect(maps.Values(last)), nil
+}
+
+func (f inFile) PutLease(_ context.Context, l site.Lease) error {
+	file, err := os.OpenFile(string(f), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return json.NewEncoder(file).Encode(l)
+}
+
+func (inFile) DropLease(context.Context, site.Lease) error { return nil }
 
 // needs has a test fail in CI where a program is missing, and leaves it out
 // elsewhere.
@@ -365,7 +391,9 @@ func mgmt(change func(*site.Network)) *site.Site {
 }
 
 func leases(from, to string) func(*site.Network) {
-	return func(n *site.Network) { n.Ranges = map[string]site.Range{"leases": {From: from, To: to, Use: site.RangeDHCP}} }
+	return func(n *site.Network) {
+		n.Ranges = map[string]site.Range{"leases": {From: from, To: to, Use: site.RangeDHCP}}
+	}
 }
 
 // Designed nodes get what the design says, and others nothing, where there is no
@@ -466,7 +494,9 @@ func TestRealForeignServer(t *testing.T) {
 	}
 	dnsmasq := []string{"dnsmasq", "--keep-in-foreground", "--port=0", "--bind-interfaces", "--interface=eth0", "--conf-file=/dev/null", "--no-ping", "--pid-file=",
 		"--dhcp-range=10.71.0.200,10.71.0.210,1h", "--dhcp-leasefile=" + filepath.Join(g.dir, "dnsmasq.leases"), "--user=root", "--dhcp-authoritative"}
-	stops := func(s []site.Served) bool { return strings.Contains(s[0].Why, "another DHCP server answers in the network: 10.71.0.3") }
+	stops := func(s []site.Served) bool {
+		return strings.Contains(s[0].Why, "another DHCP server answers in the network: 10.71.0.3")
+	}
 	g.begin("other", dnsmasq...)
 	d.until("the other server is noticed", stops)
 	if got := g.udhcpc("n1"); got["serverid"] != "10.71.0.3" {

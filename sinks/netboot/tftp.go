@@ -51,10 +51,10 @@ type ask struct {
 	timeout time.Duration
 	// options are those that the answer names, in the order of the request; a size
 	// among them is filled in.
-	options []option
+	options []setting
 }
 
-type option struct{ name, value string }
+type setting struct{ name, value string }
 
 var errAsk = errors.New("not a request that can be answered")
 
@@ -79,15 +79,15 @@ func askOf(b []byte) (ask, error) {
 		switch {
 		case name == "blksize" && n >= leastBlock:
 			a.block = min(n, maxBlock)
-			a.options = append(a.options, option{name, strconv.Itoa(a.block)})
+			a.options = append(a.options, setting{name, strconv.Itoa(a.block)})
 		case name == "windowsize" && n >= 1:
 			a.window = min(n, maxWindow)
-			a.options = append(a.options, option{name, strconv.Itoa(a.window)})
+			a.options = append(a.options, setting{name, strconv.Itoa(a.window)})
 		case name == "timeout" && n >= 1 && n <= longestTimeout:
 			a.timeout = time.Duration(n) * time.Second
-			a.options = append(a.options, option{name, strconv.Itoa(n)})
+			a.options = append(a.options, setting{name, strconv.Itoa(n)})
 		case name == "tsize":
-			a.options = append(a.options, option{name, ""})
+			a.options = append(a.options, setting{name, ""})
 		}
 		if len(a.options) > 8 {
 			return a, errAsk
