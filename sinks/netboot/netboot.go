@@ -331,6 +331,9 @@ func (f *face) networks(s state) networks {
 			continue
 		}
 		n, err := networkOf(s.design, one.name, s.addresses)
+		if d := s.design.Networks[one.name]; d != nil && d.Boot.DHCP != "" && s.index == 0 {
+			err = fmt.Errorf("there is no interface %s on this host: correct --netboot, or bring it up", f.name)
+		}
 		switch {
 		case err != nil:
 			n = nil
