@@ -65,7 +65,6 @@ prove: build ## what takes long: properties, rollouts in virtual time, soaks and
 	SLIPWAY_PROVE=1 $(GO) test -timeout 240m -run '^TestProve' -v ./engine
 	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run 'Prove' -v ./tests/...
 	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run '^TestProve' -v ./sinks/commit
-	SLIPWAY_PROVE=1 $(GO) test -timeout 30m -run '^TestProve' -v ./sinks/netboot
 	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run '^TestMergesOfRandomHistoriesAreGits$$' -v ./engine/repo
 	SLIPWAY_PROVE=1 $(GO) test -timeout 240m -run '^TestProve' ./sinks/redfish
 	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run '^(TestDamagedPages|TestKilledRecordsAreNotDamaged)$$' -v ./engine/record

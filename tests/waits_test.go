@@ -24,7 +24,6 @@ var leftOut = map[string]string{
 	"sinks/agent/inside/network/live_test.go TestProveIfupdownForReal":      "it waits for reverts: make prove has the time, and CI has networkd",
 	"sinks/agent/inside/packages/apt_real_test.go TestProveAptTransactions": "real transactions take minutes: make prove has the time, and CI has package scripts and dnf",
 	"sinks/agent/inside/packages/more_real_test.go TestProveAptPatch":       "real transactions take minutes: make prove has the time, and CI has package scripts and dnf",
-	"sinks/netboot/firmware_test.go TestProveFirmware":                      "firmware in software emulation takes minutes: make prove has the time, and CI has real clients",
 	"tests/markdown/browser.go Open":                                        "CI reads the same pages without a browser, which takes longer to install than to use; make prove has one",
 }
 
