@@ -49,6 +49,9 @@ type Config struct {
 	Key *sitekey.Key
 	// Notes are what else people are told with the status; nil for nothing.
 	Notes func() []string
+	// Served says where the daemon serves DHCP; nil for nowhere. It must not call the
+	// engine.
+	Served func() []site.Served
 	// ObserveOnly runs the whole loop without a write to any machine.
 	ObserveOnly bool
 	// Seed is what all jitter is drawn from; 0 for another one each time.

@@ -133,6 +133,9 @@ func (e *Engine) Report() site.Report {
 	if e.Config.Notes != nil {
 		st.Notes = e.Config.Notes()
 	}
+	if e.Served != nil {
+		st.Served = e.Served()
+	}
 	if e.paused.Holds(time.Now()) {
 		st.Paused = e.paused
 	}

@@ -58,6 +58,7 @@ var rules = []struct{ importer, may string }{
 	{"sinks/pullrequest", "engine/site engine/forge"},
 	{"sinks/metrics", "engine/site engine/serve engine/secret engine/driver"},
 	{"sinks/notify", "engine/site engine/secret"},
+	{"sinks/netboot", "engine/site"},
 	{"tests/lab", "engine/site engine/item sinks/agent/wire"},
 	{"tests/captures", ""},
 	{"tests/github", ""},
@@ -93,6 +94,7 @@ var only = map[string][]string{
 	"github.com/digitalocean":              {"sinks/libvirt", "tests/libvirt"},
 	"github.com/diskfs":                    {"sinks/libvirt"},
 	"libvirt.org/go":                       {"sinks/libvirt", "tests/libvirt"},
+	"github.com/insomniacslk/dhcp":         {"sinks/netboot"},
 	"golang.org/x/crypto/ssh":              {"engine/repo", "engine/repo/repotest", "engine/driver/sshclient", "engine/firstboot/seed", "sinks/agent", "sinks/libvirt", "tests/libvirt", "tests/lab", "tests/bench/configure", "cmd/slipway-lab", "cmd/slipway-demo"},
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/sinks/agent"
 	"github.com/slipway-gitops/slipway/sinks/commit"
+	"github.com/slipway-gitops/slipway/sinks/netboot"
 	"github.com/slipway-gitops/slipway/sources/dir"
 	"github.com/slipway-gitops/slipway/sources/git"
 )
@@ -40,6 +41,7 @@ type runFlags struct {
 	seen                                        seenFlags
 	pulls                                       pullFlags
 	artifacts                                   artifactFlags
+	netboot                                     netbootFlags
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -52,7 +54,7 @@ func (a *app) runCommand() *cobra.Command {
 			"With --github it plans each pull request as if it were merged, says so there, and\n" +
 			"follows what comes of it. With --listen it is watched from outside; with\n" +
 			"--notify-command or --notify-webhook it tells people when nothing goes on without\n" +
-			"them.\n" + exitHelp,
+			"them. With --netboot it serves DHCP and network boot in networks of the design.\n" + exitHelp,
 		Example: "  slipway run --repo ssh://git@git.example.org/site.git --known-hosts /etc/slipway/known_hosts \\\n" +
 			"      --state /var/lib/slipway --credentials /etc/slipway/credentials\n" +
 			"  slipway run --dir ./site --state ./state --credentials ./credentials --observe\n" +
@@ -79,6 +81,7 @@ func (a *app) runCommand() *cobra.Command {
 	f.seen.add(flags)
 	f.pulls.add(flags)
 	f.artifacts.add(flags)
+	f.netboot.add(flags)
 	addState(cmd, &f.state)
 	addCredentials(cmd, &f.credentials)
 	addSiteKey(cmd, &f.siteKey)
@@ -89,10 +92,11 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	if (f.repo == "") == (f.dir == "") {
 		return usage("run follows either --repo or --dir")
 	}
-	if err := cmp.Or(f.seen.check(), f.pulls.check(f.repo), f.artifacts.check(), checkHelpers(f.agents)); err != nil {
+	if err := cmp.Or(f.seen.check(), f.pulls.check(f.repo), f.artifacts.check(), f.netboot.check(f.observe), checkHelpers(f.agents)); err != nil {
 		return err
 	}
 	log := a.logger(f.verbose)
+	dropAmbient(log)
 	secrets, err := secret.Open(f.credentials)
 	if err != nil {
 		return err
@@ -129,10 +133,12 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	keyFile := siteKeyAt(f.siteKey, f.credentials)
 	key, noKey := openSiteKey(ctx, keyFile, store.Site(name), f.observe, log)
 	var e *engine.Engine
+	var boots *netboot.Service // nil without --netboot
 	c := engine.Config{
 		Site: name, Source: timedSource{pulls.source(source), out.metrics}, Drivers: out.metrics.Drivers(drivers(agent.Options{Folder: f.agents, ObserveOnly: f.observe})),
 		Secrets: secrets, Records: store.Site(name), ObserveOnly: f.observe, Log: log,
 		Key: key, Notes: keyNotes(keyFile, key),
+		Served:   func() []site.Served { return boots.Status() },
 		Meter:    out.metrics.Site(name, func() site.Report { return e.Report() }),
 		Evaluate: evaluate(evaluator, name, driver.Serves(drivers(agent.Options{Folder: f.agents})), out.metrics),
 	}
@@ -157,6 +163,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 		c.Anchor, c.Branch = branch, timedReporter{branch, out.metrics}
 	}
 	e = engine.New(c)
+	boots = f.netboot.open(e, c.Records, log)
 	e.Problem("site key", noKey)
 	secrets.Watch(func(err error) { e.Problem("credentials", err) })
 	parts, err := pulls.join(e, remote, f.state, c.Records, out)
@@ -166,6 +173,9 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	if files != nil {
 		out.metrics.Artifacts(name, artifactNumbers(files))
 		parts = append(parts, serveWhenReady(e, files))
+	}
+	if boots != nil {
+		parts = append(parts, boots.Run)
 	}
 	log.Info("slipway runs", "site", name, "from", f.repo+f.dir, "state", f.state, "observe", f.observe)
 	return runAll(ctx, log, append(parts, e.Run,

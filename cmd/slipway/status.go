@@ -102,6 +102,12 @@ func printStatus(w *screen, s *site.Status, all bool) {
 	for _, n := range s.Notes {
 		w.Println("note       " + n)
 	}
+	for _, d := range s.Served {
+		w.Println("dhcp       " + d.Detail())
+		if len(d.Armed) > 0 {
+			w.Println("           boots over the network next: " + strings.Join(d.Armed, ", "))
+		}
+	}
 	printMachines(w, s)
 	for _, u := range s.NotActedOn() {
 		w.Println(yellow("not acted on ") + "although designed: " + u.String())

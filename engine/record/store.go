@@ -27,6 +27,7 @@
 //	/slipway/v1/SITE/events/NODE         the last 32 events of a node
 //	/slipway/v1/SITE/term                who acts for the site, see Term
 //	/slipway/v1/SITE/sessions/NODE       Sessions
+//	/slipway/v1/SITE/leases/NETWORK/ADDRESS  site.Lease
 //	/slipway/v1/SITE/deliveries/GUID     when a webhook's delivery was taken
 //
 // Values are JSON, what repeats itself compressed with gzip. One of more than

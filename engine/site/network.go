@@ -13,6 +13,13 @@ type Network struct {
 	Routes      map[string]Route `json:"routes,omitempty"`
 	DNS         DNS              `json:"dns,omitzero"`
 	DHCPRelay   *DHCPRelay       `json:"dhcpRelay,omitempty"`
+	Boot        NetworkBoot      `json:"boot,omitzero"`
+}
+
+// NetworkBoot is what the daemon does for machines that start in a network.
+type NetworkBoot struct {
+	// DHCP is empty where the daemon never answers DHCP.
+	DHCP DHCPMode `json:"dhcp,omitempty"`
 }
 
 // Range is a part of a network, from its first to its last address.

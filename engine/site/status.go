@@ -131,8 +131,10 @@ type Status struct {
 	Approve string `json:"approve,omitempty"`
 	// Swept is what the last sweep of the design's ranges came to; nil before
 	// the first, and where the design has none.
-	Swept *Swept       `json:"swept,omitempty"`
-	Nodes []NodeStatus `json:"nodes"`
+	Swept *Swept `json:"swept,omitempty"`
+	// Served is where the daemon serves DHCP, or should and does not.
+	Served []Served     `json:"served,omitempty"`
+	Nodes  []NodeStatus `json:"nodes"`
 	// Unacted are the parts of the design outside the nodes, by path, that no
 	// driver acts on.
 	Unacted []string `json:"notActedOn,omitempty"`
@@ -142,7 +144,8 @@ type Status struct {
 type Problem struct {
 	// About is what has it: "source", "evaluation", "design", "records", "term",
 	// "published term", "status branch", "discovery", "proposals", "merges",
-	// "comment", "images", with a name "credential", or with a number "report".
+	// "comment", "images", with a name "credential" or "dhcp", or with a number
+	// "report".
 	About string    `json:"about,omitempty"`
 	What  string    `json:"what"`
 	Since time.Time `json:"since"`

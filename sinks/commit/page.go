@@ -42,6 +42,7 @@ func page(rep *site.Report) []byte {
 	p.unfit(s.Unfit())
 	p.hardware(s)
 	p.notActedOn(s)
+	p.served(s.Served)
 	p.swept(s.Swept)
 	p.line("\nWritten by Slipway; changes made here are overwritten. Each node has a file under [nodes](nodes), the counts are in [status.json](status.json).")
 	return p.Bytes()
@@ -258,6 +259,18 @@ func (w *writer) notActedOn(s *site.Status) {
 
 // swept are the machines that a sweep has met where the design does not have
 // them, with what to change.
+// served says where DHCP is served. The number of leases is left out: it changes
+// with each client.
+func (w *writer) served(all []site.Served) {
+	if len(all) == 0 {
+		return
+	}
+	w.line("\n## DHCP\n")
+	for _, s := range all {
+		w.line("- %s", text(s.Line()))
+	}
+}
+
 func (w *writer) swept(s *site.Swept) {
 	if s == nil || len(s.Met) == 0 {
 		return

@@ -61,6 +61,38 @@ func TestPageSaysWhichSystemsDoNotAnswer(t *testing.T) {
 	}
 }
 
+// The page says where DHCP is served and why it is not, and stays the same when one
+// client more has a lease.
+func TestPageSaysWhereDHCPIsServed(t *testing.T) {
+	rep := healthy(1)
+	rep.Status.Served = []site.Served{
+		{Network: "mgmt", Interface: "eth1", Mode: site.DHCPServe, Range: 51, Free: 40, Leases: 14},
+		{Network: "lab", Interface: "eth2", Why: "another DHCP server answers in the network: 10.7.0.9"},
+		{Network: "old", Interface: "eth3", Mode: site.DHCPProxy},
+	}
+	first := string(page(&rep))
+	for _, want := range []string{
+		"\n## DHCP\n", "\n- mgmt on eth1: addresses for designed nodes, and 51 dynamic addresses\n",
+		"\n- not on lab on eth2: another DHCP server answers in the network: 10.7.0.9\n", "\n- old on eth3: boot files beside another DHCP server\n",
+	} {
+		if !strings.Contains(first, want) {
+			t.Errorf("the page lacks %q:\n%s", want, first)
+		}
+	}
+	rep.Status.Served[0].Free, rep.Status.Served[0].Leases = 39, 15
+	if string(page(&rep)) != first {
+		t.Error("the page is another one for one lease more")
+	}
+	rep.Status.Served[0].Free = 0
+	if again := string(page(&rep)); !strings.Contains(again, "all 51 dynamic addresses are in use") {
+		t.Errorf("the page does not say that the range is empty:\n%s", again)
+	}
+	rep.Status.Served = nil
+	if strings.Contains(string(page(&rep)), "DHCP") {
+		t.Error("the page speaks of DHCP where none is served")
+	}
+}
+
 func TestPageSaysWhichSystemsAreNotHealthy(t *testing.T) {
 	rep := healthy(3)
 	rep.Status.Nodes[0].SystemHealth = site.SystemHealth{State: site.Healthy}

@@ -140,7 +140,7 @@ func leases(s *site.Site, network string) bool {
 			return true
 		}
 	}
-	return n.DHCPRelay != nil
+	return n.DHCPRelay != nil || n.Boot.DHCP != ""
 }
 
 func bootInterface(s *site.Site, n *site.Node) []site.Finding {

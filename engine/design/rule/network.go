@@ -77,6 +77,16 @@ nodes: "n1": addresses: lab: "10.1.1.211"`,
 		Site: dhcpRelay,
 	},
 	{
+		Code: "boot-dhcp", Severity: site.SeverityError,
+		What: "DHCP is served in a network of IPv4 that has room for hosts, and there is an address to give.",
+		Why:  "The daemon's DHCP server speaks DHCPv4. Without an address to give it never answers, and machines wait for it at every start.",
+		Wrong: `networks: lab: {cidr: "fd00:5::/64", boot: dhcp: "serve"}
+nodes: "n1": addresses: lab: "fd00:5::11"`,
+		Right: `networks: lab: {cidr: "10.5.0.0/24", boot: dhcp: "serve"}
+nodes: "n1": addresses: lab: "10.5.0.11"`,
+		Facts: networkFacts, Fleet: bootDHCP,
+	},
+	{
 		Code: "unused-network", Severity: site.SeverityNote,
 		What:  "Every network is used by a node.",
 		Why:   "It may be left over, or nodes may be missing in it.",
@@ -219,9 +229,30 @@ func dhcpRelay(s *site.Site) []site.Finding {
 		if n.DHCPRelay.Servers != nil && len(n.DHCPRelay.Servers) == 0 {
 			found = append(found, wrong(path+".servers", "the relay has no server to pass requests to", "List the DHCP servers, or remove dhcpRelay."))
 		}
-		if broken := s.Origins.Has("networks." + key + ".ranges"); !broken && !hasRange(n, site.RangeDHCP) {
+		if broken := s.Origins.Has("networks." + key + ".ranges"); !broken && !hasRange(n, site.RangeDHCP) && n.Boot.DHCP != site.DHCPServe {
 			found = append(found, wrong(path, fmt.Sprintf("the network %s has a DHCP relay and no range for DHCP", key),
 				`Add a range with use: "dhcp", or remove dhcpRelay.`))
+		}
+	}
+	return found
+}
+
+func bootDHCP(s *site.Site, x *Index) []site.Finding {
+	var found []site.Finding
+	for _, key := range keys(s.Networks) {
+		n, p, path := s.Networks[key], prefixOf(s, key), "networks."+key+".boot.dhcp"
+		switch {
+		case n.Boot.DHCP == "" || !p.IsValid():
+		case p.Addr().Is6():
+			found = append(found, wrong(path, fmt.Sprintf("the network %s, %s, is of IPv6, and the daemon serves DHCP for IPv4 only", key, p),
+				"Remove boot.dhcp, or write it for the network of IPv4 on the same VLAN."))
+		case p.Bits() > 30:
+			found = append(found, wrong(path, fmt.Sprintf("the network %s, %s, has no room for a DHCP server and a client", key, p), "Remove boot.dhcp, or correct the network's cidr."))
+		case n.Boot.DHCP == site.DHCPServe && x.Count(key) == 0 && !hasRange(n, site.RangeDHCP) && !s.Origins.Has("networks."+key+".ranges"):
+			f := wrong(path, fmt.Sprintf("no node is in the network %s, and it has no range for DHCP: the daemon has no address to give", key),
+				`Give nodes an address in the network, add a range with use: "dhcp", or remove boot.dhcp.`)
+			f.Severity = site.SeverityWarning
+			found = append(found, f)
 		}
 	}
 	return found

@@ -1,0 +1,38 @@
+package record
+
+import (
+	"context"
+	"encoding/json"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+const leasesKey = "leases/"
+
+func leaseKey(l site.Lease) string { return leasesKey + l.Network + "/" + l.Address }
+
+// PutLease records an address that the DHCP server gives.
+func (s *Site) PutLease(ctx context.Context, l site.Lease) error {
+	return s.put(ctx, leaseKey(l), l)
+}
+
+// DropLease forgets the lease of an address.
+func (s *Site) DropLease(ctx context.Context, l site.Lease) error {
+	return s.commit(ctx, clientv3.OpDelete(s.prefix+leaseKey(l)))
+}
+
+// Leases are the recorded leases, in order of network and address as texts.
+func (s *Site) Leases(ctx context.Context) ([]site.Lease, error) {
+	var all []site.Lease
+	err := s.each(ctx, leasesKey, func(_ string, value []byte) error {
+		var l site.Lease
+		if err := json.Unmarshal(value, &l); err != nil {
+			return damaged(err)
+		}
+		all = append(all, l)
+		return nil
+	})
+	return all, err
+}

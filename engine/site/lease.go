@@ -1,0 +1,73 @@
+package site
+
+import (
+	"fmt"
+	"time"
+)
+
+// Lease is an address that the daemon's DHCP server has given to a client.
+type Lease struct {
+	Network string `json:"network"`
+	// Address is the IPv4 address.
+	Address string `json:"address"`
+	// MAC is the client's; empty for an address that a client found in use.
+	MAC string `json:"mac,omitempty"`
+	// Node is the designed node that the client is; empty for others.
+	Node string `json:"node,omitempty"`
+	// Expires is when the address may be given to another client.
+	Expires time.Time `json:"expires"`
+}
+
+// DHCPMode is what the daemon does about DHCP in a network.
+type DHCPMode string
+
+// The modes, and what NetworkBoot.DHCP may be.
+const (
+	// DHCPServe gives addresses, and tells machines that are to boot over the
+	// network what to boot.
+	DHCPServe DHCPMode = "serve"
+	// DHCPProxy leaves addresses to another server, and adds what to boot
+	// (Intel's PXE specification 2.1, section 2.2.3).
+	DHCPProxy DHCPMode = "proxy"
+)
+
+// Served is DHCP in a network, as the daemon does it.
+type Served struct {
+	Network   string   `json:"network"`
+	Interface string   `json:"interface"`
+	Mode      DHCPMode `json:"mode,omitempty"`
+	// Why says why nothing is sent; empty while clients are answered.
+	Why string `json:"why,omitempty"`
+	// Leases are the addresses that clients have; Free of Range dynamic ones can
+	// be given.
+	Leases int `json:"leases"`
+	Free   int `json:"free"`
+	Range  int `json:"range"`
+	// Armed are the nodes that boot over this network when they start next.
+	Armed []string `json:"armed,omitempty"`
+}
+
+// Line says how DHCP is served in a network, without numbers that change with each
+// client.
+func (s Served) Line() string {
+	at := fmt.Sprintf("%s on %s", s.Network, s.Interface)
+	switch {
+	case s.Why != "":
+		return fmt.Sprintf("not on %s: %s", at, s.Why)
+	case s.Mode == DHCPProxy:
+		return at + ": boot files beside another DHCP server"
+	case s.Range == 0:
+		return at + ": addresses for designed nodes"
+	case s.Free == 0:
+		return fmt.Sprintf("%s: addresses for designed nodes; all %d dynamic addresses are in use", at, s.Range)
+	}
+	return fmt.Sprintf("%s: addresses for designed nodes, and %d dynamic addresses", at, s.Range)
+}
+
+// Detail is Line with how many leases there are.
+func (s Served) Detail() string {
+	if s.Why != "" || s.Mode != DHCPServe {
+		return s.Line()
+	}
+	return fmt.Sprintf("%s (leases: %d, free: %d)", s.Line(), s.Leases, s.Free)
+}

@@ -1,0 +1,563 @@
+package netboot
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Ports of DHCP (RFC 2131, section 4.1) and of the PXE boot server (PXE 2.1, section
+// 2.2.3).
+const (
+	serverPort = 67
+	clientPort = 68
+	pxePort    = 4011
+)
+
+// to is where an answer goes.
+type to struct {
+	// addr is a relay or a client with an address; invalid for a client without one,
+	// which is reached by its MAC address and given, or by a broadcast.
+	addr      netip.AddrPort
+	mac       net.HardwareAddr
+	given     netip.Addr
+	broadcast bool
+}
+
+// answer is what a request comes to.
+type answer struct {
+	msg *dhcpv4.DHCPv4
+	to  to
+	// from is the address of this host that the answer comes from.
+	from netip.Addr
+}
+
+// responder answers what comes in on one interface. It has no sockets.
+type responder struct {
+	networks []*served
+	arms     *arms
+	records  Leases
+	// inUse asks whether a host of a network has an address already.
+	inUse func(ctx context.Context, n *network, a netip.Addr) bool
+	log   *slog.Logger
+}
+
+// requestOf reads a request; the error says what is wrong with it. Nothing of the
+// packet is kept that is not one.
+func requestOf(packet []byte) (*dhcpv4.DHCPv4, error) {
+	if len(packet) > maxPacket {
+		return nil, fmt.Errorf("%d bytes are too many", len(packet))
+	}
+	req, err := dhcpv4.FromBytes(packet)
+	switch {
+	case err != nil:
+		return nil, err
+	case req.OpCode != dhcpv4.OpcodeBootRequest:
+		return nil, fmt.Errorf("it is no request")
+	case len(req.Options[uint8(dhcpv4.OptionDHCPMessageType)]) != 1:
+		return nil, fmt.Errorf("it is BOOTP, without a DHCP message type")
+	case len(req.ClientHWAddr) != 6 || req.ClientHWAddr[0]&1 != 0 || string(req.ClientHWAddr) == "\x00\x00\x00\x00\x00\x00":
+		return nil, fmt.Errorf("it has no MAC address of a host")
+	}
+	return req, nil
+}
+
+// maxPacket is the largest request, in bytes: those of an Ethernet frame.
+const maxPacket = 1500
+
+// inquiry is a request and what was found out about it.
+type inquiry struct {
+	*dhcpv4.DHCPv4
+	at   *served
+	n    *network
+	mac  string
+	host host
+	// designed says that the design has the client in the network.
+	designed bool
+	client   firmware
+	now      time.Time
+}
+
+// pick finds the network that a request is about: the relay's (RFC 2131, section
+// 4.3.1), that of the address which the client has, or the interface's own.
+func (r *responder) pick(req *dhcpv4.DHCPv4, from netip.Addr) *served {
+	relay, has := ip4(req.GatewayIPAddr), ip4(req.ClientIPAddr)
+	var local *served
+	for _, s := range r.networks {
+		n := s.network()
+		if n == nil {
+			continue
+		}
+		if relay.IsValid() {
+			if n.relay == relay && inLink(req, n) {
+				return s
+			}
+			continue
+		}
+		if has.IsValid() && n.prefix.Contains(has) && (!from.IsValid() || n.prefix.Contains(from)) {
+			return s
+		}
+		if !n.relay.IsValid() {
+			local = s
+		}
+	}
+	if relay.IsValid() || local == nil {
+		return nil
+	}
+	// A request that was not relayed and comes from elsewhere is nobody's here.
+	if n := local.network(); n == nil || from.IsValid() && !n.prefix.Contains(from) {
+		return nil
+	}
+	return local
+}
+
+// inLink reports whether a relayed request is about a network: a relay may name
+// another one than its own (RFC 3527).
+func inLink(req *dhcpv4.DHCPv4, n *network) bool {
+	info := req.RelayAgentInfo()
+	if info == nil {
+		return true
+	}
+	link := info.Get(dhcpv4.LinkSelectionSubOption)
+	if link == nil {
+		return true
+	}
+	a, ok := netip.AddrFromSlice(link)
+	return ok && n.prefix.Contains(a)
+}
+
+// ip4 is an address of a packet; invalid for 0.0.0.0.
+func ip4(ip net.IP) netip.Addr {
+	a, ok := netip.AddrFromSlice(ip.To4())
+	if !ok || a.IsUnspecified() {
+		return netip.Addr{}
+	}
+	return a
+}
+
+// answer is what a request is answered, nil for nothing. It returns when what it
+// promises is recorded.
+func (r *responder) answer(ctx context.Context, req *dhcpv4.DHCPv4, from netip.AddrPort, port int, now time.Time) *answer {
+	source := from.Addr().Unmap()
+	if source.IsUnspecified() {
+		source = netip.Addr{}
+	}
+	at := r.pick(req, source)
+	if at == nil {
+		return nil
+	}
+	n := at.network()
+	if n == nil || at.whyNot(now) != "" {
+		return nil
+	}
+	q := &inquiry{DHCPv4: req, at: at, n: n, mac: req.ClientHWAddr.String(), now: now, client: firmwareOf(req)}
+	q.host, q.designed = n.hosts[q.mac]
+	var msg *dhcpv4.DHCPv4
+	switch {
+	case n.mode == site.DHCPProxy:
+		msg = r.proxy(q, port)
+	case port != serverPort:
+		return nil
+	default:
+		msg = r.serve(ctx, q)
+	}
+	if msg == nil {
+		return nil
+	}
+	return &answer{msg, destination(q, msg, from, port), n.server}
+}
+
+// destination is where an answer goes (RFC 2131, section 4.1).
+func destination(q *inquiry, msg *dhcpv4.DHCPv4, from netip.AddrPort, port int) to {
+	relay, has := ip4(q.GatewayIPAddr), ip4(q.ClientIPAddr)
+	nak := msg.MessageType() == dhcpv4.MessageTypeNak
+	switch {
+	case port == pxePort:
+		return to{addr: netip.AddrPortFrom(from.Addr().Unmap(), from.Port())}
+	case relay.IsValid():
+		if nak {
+			msg.SetBroadcast() // section 4.3.2
+		}
+		return to{addr: netip.AddrPortFrom(relay, serverPort)}
+	case nak:
+		return to{broadcast: true}
+	case has.IsValid() && q.n.prefix.Contains(has):
+		return to{addr: netip.AddrPortFrom(has, clientPort)}
+	case q.IsBroadcast() || !ip4(msg.YourIPAddr).IsValid():
+		return to{broadcast: true}
+	}
+	return to{mac: q.ClientHWAddr, given: ip4(msg.YourIPAddr)}
+}
+
+// serve answers as the DHCP server of a network.
+func (r *responder) serve(ctx context.Context, q *inquiry) *dhcpv4.DHCPv4 {
+	switch q.MessageType() {
+	case dhcpv4.MessageTypeDiscover:
+		return r.discover(ctx, q)
+	case dhcpv4.MessageTypeRequest:
+		return r.request(ctx, q)
+	case dhcpv4.MessageTypeDecline:
+		r.decline(ctx, q)
+	case dhcpv4.MessageTypeRelease:
+		r.release(ctx, q)
+	case dhcpv4.MessageTypeInform:
+		if has := ip4(q.ClientIPAddr); q.knows() && q.n.prefix.Contains(has) {
+			return q.reply(dhcpv4.MessageTypeAck, netip.Addr{}, r.arms)
+		}
+	}
+	return nil
+}
+
+// knows says whether the server has anything to say to a client: a network without
+// a dynamic range is for designed nodes alone.
+func (q *inquiry) knows() bool { return q.designed || len(q.n.pool) > 0 }
+
+// discover offers an address.
+func (r *responder) discover(ctx context.Context, q *inquiry) *dhcpv4.DHCPv4 {
+	if !q.knows() {
+		return nil
+	}
+	b := q.at.book
+	if q.host.addr.IsValid() {
+		if !b.hold(q.host.addr, entry{mac: q.mac, node: q.host.node, until: q.now.Add(offerFor)}, q.now) {
+			q.at.trouble("conflict", fmt.Sprintf("%s is not given its address %s: another client has it until its lease ends", q.host.node, q.host.addr), q.now)
+			return nil
+		}
+		return q.reply(dhcpv4.MessageTypeOffer, q.host.addr, r.arms)
+	}
+	if len(q.n.pool) == 0 {
+		q.at.trouble("no range", fmt.Sprintf(`%s is designed with "dhcp" and gets no address: the network has no range with use: "dhcp"`, q.host.node), q.now)
+		return nil
+	}
+	for range 4 {
+		a, known, err := b.choose(q.n, q.mac, ip4(q.RequestedIPAddress()), q.now)
+		if err != nil {
+			q.at.trouble("exhausted", fmt.Sprintf("all %d dynamic addresses are in use: widen the range, or wait for leases of %s to end", q.n.pool.size(), leaseFor), q.now)
+			return nil
+		}
+		if !b.hold(a, entry{mac: q.mac, node: q.host.node, until: q.now.Add(offerFor)}, q.now) {
+			continue // another client was faster
+		}
+		if !known && !q.designed && !q.at.newcomers.AllowN(q.now, 1) {
+			q.at.book.release(a, q.now)
+			return nil // somebody invents clients
+		}
+		if !known && r.inUse(ctx, q.n, a) {
+			r.setAside(ctx, q, a, "somebody answers there who did not get it here")
+			continue
+		}
+		q.at.over("exhausted")
+		return q.reply(dhcpv4.MessageTypeOffer, a, r.arms)
+	}
+	return nil
+}
+
+// request confirms or refuses an address (RFC 2131, section 4.3.2).
+func (r *responder) request(ctx context.Context, q *inquiry) *dhcpv4.DHCPv4 {
+	server, asked, has := ip4(q.ServerIdentifier()), ip4(q.RequestedIPAddress()), ip4(q.ClientIPAddr)
+	if server.IsValid() && !slices.Contains(q.n.own, server) {
+		if q.at.foreign(server, q.now) {
+			r.log.Warn("a dhcp client has taken another server's offer", "network", q.n.name, "server", server.String(), "mac", q.mac)
+		}
+		if a, ok := q.at.book.last(q.mac); ok {
+			if e := q.at.book.holder(a, q.now); e != nil && !e.leased {
+				q.at.book.release(a, q.now)
+			}
+		}
+		return nil
+	}
+	want := asked
+	if !want.IsValid() {
+		want = has
+	}
+	if !want.IsValid() || !q.knows() {
+		return nil
+	}
+	switch right, certain := q.right(want); {
+	case right:
+		return r.lease(ctx, q, want)
+	case certain:
+		return q.refuse()
+	}
+	return nil // another server's client, maybe
+}
+
+// right says whether a client may have an address. Where the server knows nothing of
+// the client and cannot be certain it stays silent (RFC 2131, section 4.3.2).
+func (q *inquiry) right(want netip.Addr) (right, certain bool) {
+	b := q.at.book
+	if q.host.addr.IsValid() {
+		e := b.holder(want, q.now)
+		return want == q.host.addr && (e == nil || e.is(q.mac, q.host.node)), true
+	}
+	if !q.n.prefix.Contains(want) || q.n.closed[want] || q.n.owner[want] != "" {
+		return false, true
+	}
+	if e := b.holder(want, q.now); e != nil {
+		return e.is(q.mac, q.host.node), true
+	}
+	if last, ok := b.last(q.mac); ok {
+		return last == want && q.n.pool.has(want), true
+	}
+	// The records were lost, or another server gave it: nobody has it here.
+	return q.n.pool.has(want) && ip4(q.ServerIdentifier()) == netip.Addr{}, false
+}
+
+// lease records an address as the client's before it is confirmed.
+func (r *responder) lease(ctx context.Context, q *inquiry, a netip.Addr) *dhcpv4.DHCPv4 {
+	e := entry{mac: q.mac, node: q.host.node, until: q.now.Add(leaseFor), leased: true}
+	if !q.at.book.hold(a, e, q.now) {
+		return q.refuse()
+	}
+	err := r.records.PutLease(ctx, site.Lease{Network: q.n.name, Address: a.String(), MAC: q.mac, Node: q.host.node, Expires: e.until.UTC().Truncate(time.Second)})
+	if err != nil {
+		q.at.trouble("records", fmt.Sprintf("leases cannot be recorded, so none are given: %v", err), q.now)
+		return nil
+	}
+	q.at.over("records")
+	r.log.Debug("dhcp lease", "network", q.n.name, "address", a.String(), "mac", q.mac, "node", q.host.node)
+	return q.reply(dhcpv4.MessageTypeAck, a, r.arms)
+}
+
+// decline takes the word of a client that the address which it got is somebody
+// else's (RFC 2131, section 4.3.3).
+func (r *responder) decline(ctx context.Context, q *inquiry) {
+	a := ip4(q.RequestedIPAddress())
+	e := q.at.book.holder(a, q.now)
+	if ip4(q.ServerIdentifier()) != q.n.server || e == nil || !e.is(q.mac, q.host.node) {
+		return
+	}
+	if q.host.addr == a {
+		q.at.trouble("declined", fmt.Sprintf("%s declined its designed address %s: another machine answers there; find it, and give it another address", q.host.node, a), q.now)
+		q.at.book.release(a, q.now)
+		return
+	}
+	if !q.at.declines.AllowN(q.now, 1) {
+		return // a client may not empty the range this way
+	}
+	r.setAside(ctx, q, a, "a client found it in use")
+}
+
+// setAside has an address left alone for a while.
+func (r *responder) setAside(ctx context.Context, q *inquiry, a netip.Addr, why string) {
+	q.at.book.taken(a, q.now)
+	r.log.Warn("dhcp address is in use by a host that did not get it here", "network", q.n.name, "address", a.String(), "why", why)
+	err := r.records.PutLease(ctx, site.Lease{Network: q.n.name, Address: a.String(), Expires: q.now.Add(declinedFor).UTC().Truncate(time.Second)})
+	if err != nil {
+		r.log.Warn("dhcp address set aside is not recorded", "network", q.n.name, "address", a.String(), "err", err)
+	}
+}
+
+// release ends the lease of a client (RFC 2131, section 4.3.4).
+func (r *responder) release(ctx context.Context, q *inquiry) {
+	a := ip4(q.ClientIPAddr)
+	e := q.at.book.holder(a, q.now)
+	if ip4(q.ServerIdentifier()) != q.n.server || e == nil || !e.leased || !e.is(q.mac, q.host.node) {
+		return
+	}
+	q.at.book.release(a, q.now)
+	err := r.records.PutLease(ctx, site.Lease{Network: q.n.name, Address: a.String(), MAC: q.mac, Node: q.host.node, Expires: q.now.UTC().Truncate(time.Second)})
+	if err != nil {
+		r.log.Warn("dhcp release is not recorded", "network", q.n.name, "address", a.String(), "err", err)
+	}
+}
+
+// refuse tells a client that it may not have an address.
+func (q *inquiry) refuse() *dhcpv4.DHCPv4 {
+	msg, err := dhcpv4.NewReplyFromRequest(q.DHCPv4, dhcpv4.WithMessageType(dhcpv4.MessageTypeNak),
+		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(q.n.server.AsSlice())))
+	if err != nil {
+		return nil
+	}
+	return msg
+}
+
+// reply is an offer or a confirmation, with what the design says of the network; of
+// an invalid address it says nothing.
+func (q *inquiry) reply(kind dhcpv4.MessageType, a netip.Addr, all *arms) *dhcpv4.DHCPv4 {
+	msg, err := dhcpv4.NewReplyFromRequest(q.DHCPv4, dhcpv4.WithMessageType(kind))
+	if err != nil {
+		return nil
+	}
+	n := q.n
+	put := func(o dhcpv4.Option) { msg.UpdateOption(o) }
+	if a.IsValid() {
+		msg.YourIPAddr = a.AsSlice()
+		put(dhcpv4.OptIPAddressLeaseTime(leaseFor))
+		put(dhcpv4.OptRenewTimeValue(leaseFor / 2))
+		put(dhcpv4.OptRebindingTimeValue(leaseFor * 7 / 8))
+	} else {
+		msg.ClientIPAddr = q.ClientIPAddr
+	}
+	put(dhcpv4.OptServerIdentifier(n.server.AsSlice()))
+	put(dhcpv4.OptSubnetMask(net.CIDRMask(n.prefix.Bits(), 32)))
+	// The firmware of a machine needs the way out whatever network its system uses.
+	router := n.gateway.IsValid() && (!q.designed || q.host.routed || q.client.boots())
+	if router {
+		put(dhcpv4.OptRouter(n.gateway.AsSlice()))
+	}
+	if len(n.dns) > 0 {
+		var servers []net.IP
+		for _, a := range n.dns {
+			servers = append(servers, a.AsSlice())
+		}
+		put(dhcpv4.OptDNS(servers...))
+	}
+	if n.domain != "" {
+		put(dhcpv4.OptDomainName(n.domain))
+	}
+	if q.designed {
+		put(dhcpv4.OptHostName(q.host.node))
+	}
+	if n.mtu >= 68 && q.IsOptionRequested(dhcpv4.OptionInterfaceMTU) {
+		put(dhcpv4.OptGeneric(dhcpv4.OptionInterfaceMTU, []byte{byte(n.mtu >> 8), byte(n.mtu)}))
+	}
+	q.putRoutes(msg, router)
+	if it := all.of(q.mac, q.client.uuid, q.now); it != nil {
+		q.putBoot(msg, it)
+	}
+	return msg
+}
+
+// putRoutes adds the designed routes for clients that ask for them. Such a client
+// ignores the router (RFC 3442), so that is among them.
+func (q *inquiry) putRoutes(msg *dhcpv4.DHCPv4, router bool) {
+	if len(q.n.routes) == 0 || !q.IsOptionRequested(dhcpv4.OptionClasslessStaticRoute) {
+		return
+	}
+	var all []*dhcpv4.Route
+	add := func(to netip.Prefix, via netip.Addr) {
+		all = append(all, &dhcpv4.Route{Dest: &net.IPNet{IP: to.Addr().AsSlice(), Mask: net.CIDRMask(to.Bits(), 32)}, Router: via.AsSlice()})
+	}
+	for _, r := range q.n.routes {
+		add(r.to, r.via)
+	}
+	if router {
+		add(netip.PrefixFrom(netip.IPv4Unspecified(), 0), q.n.gateway)
+	}
+	if len(all) <= maxRoutes {
+		msg.UpdateOption(dhcpv4.OptClasslessStaticRoute(all...))
+	}
+}
+
+// maxRoutes bounds the routes of an answer, which is one packet.
+const maxRoutes = 28
+
+// firmware is what a request tells of the firmware that sends it.
+type firmware struct {
+	pxe, http bool
+	kind      Firmware
+	uuid      string // of SMBIOS in lower case; empty when it is not told
+}
+
+func (f firmware) boots() bool { return f.pxe || f.http }
+
+// firmwareOf reads options 60, 77, 93 and 97 of a request (RFC 4578).
+func firmwareOf(req *dhcpv4.DHCPv4) firmware {
+	var f firmware
+	class := string(req.Options[uint8(dhcpv4.OptionClassIdentifier)])
+	f.pxe, f.http = strings.HasPrefix(class, "PXEClient"), strings.HasPrefix(class, "HTTPClient")
+	if !f.boots() {
+		return f
+	}
+	f.kind = BIOS // what says nothing is old
+	if arch := req.Options[uint8(dhcpv4.OptionClientSystemArchitectureType)]; len(arch) >= 2 {
+		f.kind = kindOf(uint16(arch[0])<<8 | uint16(arch[1]))
+	}
+	if string(req.Options[uint8(dhcpv4.OptionUserClassInformation)]) == "iPXE" {
+		f.kind = IPXE
+	}
+	if id := req.Options[uint8(dhcpv4.OptionClientMachineIdentifier)]; len(id) == 17 && id[0] == 0 {
+		f.uuid = uuidOf([16]byte(id[1:]))
+	}
+	return f
+}
+
+// uuidOf is a UUID of SMBIOS, whose first three fields are little-endian (SMBIOS
+// 2.6, section 3.3.2.1). A machine without one sends zeros.
+func uuidOf(b [16]byte) string {
+	if b == [16]byte{} {
+		return ""
+	}
+	return fmt.Sprintf("%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+		b[3], b[2], b[1], b[0], b[5], b[4], b[7], b[6], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15])
+}
+
+// putBoot adds what an armed machine boots, in the terms of its firmware. It adds
+// nothing for firmware that the machine has no file for.
+func (q *inquiry) putBoot(msg *dhcpv4.DHCPv4, it *armed) bool {
+	f, put := q.client, func(o dhcpv4.Option) { msg.UpdateOption(o) }
+	kind := f.kind
+	if kind == IPXE && it.Files[IPXE] == "" {
+		return false // it would load itself again and again
+	}
+	path := it.path(kind)
+	switch {
+	case f.http && (it.URL != "" || path != ""):
+		// The class must be echoed, or the offer is not one of HTTP boot (UEFI 2.10,
+		// section 24.7.3.3).
+		put(dhcpv4.OptClassIdentifier("HTTPClient"))
+		put(dhcpv4.OptBootFileName(it.url(q.n.server, path)))
+	case f.pxe && path != "":
+		// With the class alone UEFI looks for a boot server and never asks for the
+		// file; 43 tells it that the file is here: PXE_DISCOVERY_CONTROL, bit 3.
+		put(dhcpv4.OptClassIdentifier("PXEClient"))
+		put(dhcpv4.OptGeneric(dhcpv4.OptionVendorSpecificInformation, []byte{6, 1, 8, 255}))
+		msg.ServerIPAddr = q.n.server.AsSlice()
+		msg.ServerHostName = q.n.server.String()
+		msg.BootFileName = path
+		put(dhcpv4.OptTFTPServerName(q.n.server.String()))
+		put(dhcpv4.OptBootFileName(path))
+	default:
+		return false
+	}
+	if id := q.Options[uint8(dhcpv4.OptionClientMachineIdentifier)]; len(id) == 17 {
+		put(dhcpv4.OptGeneric(dhcpv4.OptionClientMachineIdentifier, id))
+	}
+	return true
+}
+
+// url is what HTTP boot reads.
+func (b *armed) url(server netip.Addr, path string) string {
+	if b.URL != "" {
+		return b.URL
+	}
+	return fmt.Sprintf("http://%s/%s", netip.AddrPortFrom(server, HTTPPort), path)
+}
+
+// proxy adds what to boot to the offers of another server (PXE 2.1, section 2.2.3).
+// It never offers an address, and is silent to a machine that is not armed: the
+// other server's answer then has no boot file, and the machine starts from its disk.
+func (r *responder) proxy(q *inquiry, port int) *dhcpv4.DHCPv4 {
+	kind := dhcpv4.MessageTypeOffer
+	switch t := q.MessageType(); {
+	case t == dhcpv4.MessageTypeDiscover && port == serverPort:
+	case t == dhcpv4.MessageTypeRequest && port == pxePort:
+		kind = dhcpv4.MessageTypeAck
+	case t == dhcpv4.MessageTypeInform && port == pxePort:
+		kind = dhcpv4.MessageTypeAck
+	default:
+		return nil
+	}
+	it := r.arms.of(q.mac, q.client.uuid, q.now)
+	if it == nil {
+		return nil
+	}
+	msg, err := dhcpv4.NewReplyFromRequest(q.DHCPv4, dhcpv4.WithMessageType(kind), dhcpv4.WithOption(dhcpv4.OptServerIdentifier(q.n.server.AsSlice())))
+	if err != nil || !q.putBoot(msg, it) {
+		return nil
+	}
+	if port == pxePort {
+		msg.ClientIPAddr = q.ClientIPAddr
+	}
+	return msg
+}

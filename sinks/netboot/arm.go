@@ -1,0 +1,263 @@
+package netboot
+
+import (
+	"cmp"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"net/url"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Firmware is a kind of firmware, as far as what it can start depends on it.
+type Firmware string
+
+// The kinds of firmware.
+const (
+	BIOS      Firmware = "bios"       // a network boot program
+	IPXE      Firmware = "ipxe"       // what iPXE starts, also from a BIOS
+	UEFIAMD64 Firmware = "uefi-amd64" // an EFI application
+	UEFIARM64 Firmware = "uefi-arm64"
+)
+
+// Boot is what a machine starts over the network, once.
+type Boot struct {
+	Node string
+	// MACs are the addresses that its firmware may ask by.
+	MACs []string
+	// UUID is the machine's SMBIOS UUID in lower case; firmware that names another
+	// one is not answered. Empty for one that is not known.
+	UUID string
+	// Files are the files to start, as paths on this host.
+	Files map[Firmware]string
+	// URL is what HTTP boot starts in the place of a file; empty for none.
+	URL string
+	// Until is when it is too late; zero for never.
+	Until time.Time
+}
+
+// Arming says which machines boot over the network. Service implements it.
+type Arming interface {
+	// Arm has a node boot what is given when it starts over the network next. It
+	// replaces what the node was armed with before.
+	Arm(Boot) error
+	// Disarm ends that; machines then start from their disks.
+	Disarm(node string)
+}
+
+// rereadFor is how long a file is given again to the machine that has read all of
+// it: firmware sometimes starts a transfer anew.
+const rereadFor = 2 * time.Minute
+
+// arms are the machines that boot over the network.
+type arms struct {
+	mu      sync.Mutex
+	byNode  map[string]*armed
+	byMAC   map[string]*armed
+	byToken map[string]*armed
+}
+
+// armed is a machine and what it boots.
+type armed struct {
+	Boot
+	token string
+	mu    sync.Mutex
+	// read is when a client had read a whole file; zero before.
+	read time.Time
+	by   netip.Addr
+	// sent is how many bytes each client of HTTP was sent of each file.
+	sent map[sending]int64
+}
+
+type sending struct {
+	client netip.Addr
+	file   string
+}
+
+func newArms() *arms {
+	return &arms{byNode: map[string]*armed{}, byMAC: map[string]*armed{}, byToken: map[string]*armed{}}
+}
+
+var macAddress = regexp.MustCompile(`^[0-9a-f]{2}(:[0-9a-f]{2}){5}$`)
+
+// arm checks a boot and puts it in the place of the node's last one.
+func (a *arms) arm(b Boot) error {
+	if b.Node == "" || len(b.MACs) == 0 {
+		return errors.New("arm a node for network boot: it needs a name and a MAC address")
+	}
+	if len(b.Files) == 0 && b.URL == "" {
+		return fmt.Errorf("arm %s for network boot: there is neither a file nor a URL", b.Node)
+	}
+	if u, err := url.Parse(b.URL); b.URL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || len(b.URL) > 255) {
+		return fmt.Errorf("arm %s for network boot: %q is not an http or https URL of at most 255 letters", b.Node, b.URL)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(b.Files)) {
+		if info, err := os.Stat(b.Files[kind]); err != nil {
+			return fmt.Errorf("arm %s for network boot: %w", b.Node, err)
+		} else if !info.Mode().IsRegular() {
+			return fmt.Errorf("arm %s for network boot: %s is not a file", b.Node, b.Files[kind])
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, mac := range b.MACs {
+		if !macAddress.MatchString(mac) {
+			return fmt.Errorf("arm %s for network boot: %q is not a MAC address in lower case", b.Node, mac)
+		}
+		if other := a.byMAC[mac]; other != nil && other.Node != b.Node {
+			return fmt.Errorf("arm %s for network boot: %s is armed by the same MAC address %s", b.Node, other.Node, mac)
+		}
+	}
+	a.disarmLocked(b.Node)
+	it := &armed{Boot: b, token: strings.ToLower(rand.Text()), sent: map[sending]int64{}}
+	a.byNode[b.Node], a.byToken[it.token] = it, it
+	for _, mac := range b.MACs {
+		a.byMAC[mac] = it
+	}
+	return nil
+}
+
+func (a *arms) disarm(node string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.disarmLocked(node)
+}
+
+func (a *arms) disarmLocked(node string) {
+	it := a.byNode[node]
+	if it == nil {
+		return
+	}
+	delete(a.byNode, node)
+	delete(a.byToken, it.token)
+	for _, mac := range it.MACs {
+		delete(a.byMAC, mac)
+	}
+}
+
+// of is what a client boots; nil for a machine that starts from its disk: one that
+// is not armed, is another machine, or has read its file.
+func (a *arms) of(mac, uuid string, now time.Time) *armed {
+	a.mu.Lock()
+	it := a.byMAC[mac]
+	a.mu.Unlock()
+	if it == nil || it.late(now) || it.UUID != "" && uuid != "" && it.UUID != uuid {
+		return nil
+	}
+	it.mu.Lock()
+	defer it.mu.Unlock()
+	if !it.read.IsZero() {
+		return nil
+	}
+	return it
+}
+
+func (b *armed) late(now time.Time) bool { return !b.Until.IsZero() && now.After(b.Until) }
+
+// nodes are those that are armed by one of some MAC addresses, or all.
+func (a *arms) nodes(now time.Time) map[string][]string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := map[string][]string{}
+	for name, it := range a.byNode {
+		it.mu.Lock()
+		if it.read.IsZero() && !it.late(now) {
+			all[name] = it.MACs
+		}
+		it.mu.Unlock()
+	}
+	return all
+}
+
+// names are what files are called in URLs and paths of TFTP.
+var names = map[Firmware]string{BIOS: "boot.0", IPXE: "boot.ipxe", UEFIAMD64: "bootx64.efi", UEFIARM64: "bootaa64.efi"}
+
+// path is where a file is for TFTP and, after a slash, for HTTP; empty where the
+// machine has none of the kind.
+func (b *armed) path(kind Firmware) string {
+	if b.Files[kind] == "" {
+		return ""
+	}
+	return b.token + "/" + names[kind]
+}
+
+// errNoFile is what a client is told of all that it is not to read.
+var errNoFile = errors.New("no such file")
+
+// open finds the file of a path that a client asks for. Firmware is careless about
+// slashes.
+func (a *arms) open(asked string, client netip.Addr, now time.Time) (*armed, *os.File, error) {
+	token, name, _ := strings.Cut(strings.TrimPrefix(path.Clean("/"+asked), "/"), "/")
+	a.mu.Lock()
+	it := a.byToken[token]
+	a.mu.Unlock()
+	if it == nil || it.late(now) {
+		return nil, nil, errNoFile
+	}
+	it.mu.Lock()
+	over := !it.read.IsZero() && (it.by != client || now.Sub(it.read) > rereadFor)
+	it.mu.Unlock()
+	if over {
+		return nil, nil, errNoFile
+	}
+	for kind, file := range it.Files {
+		if names[kind] == name {
+			f, err := os.Open(file)
+			return it, f, err
+		}
+	}
+	return nil, nil, errNoFile
+}
+
+// done notes that a client has read a whole file.
+func (b *armed) done(client netip.Addr, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.read.IsZero() {
+		b.read, b.by = now, client
+	}
+}
+
+// sentTo notes what a client was sent of a file of some bytes in one answer. All of
+// it, in one answer or in ranges, is a whole file.
+func (b *armed) sentTo(client netip.Addr, file string, n, size int64, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key := sending{client, file}
+	if _, known := b.sent[key]; !known && len(b.sent) >= 64 {
+		return
+	}
+	if b.sent[key] += n; b.sent[key] >= size && b.read.IsZero() {
+		b.read, b.by = now, client
+	}
+}
+
+// kindOf is what kind of firmware a number of option 93 is (RFC 4578, section 2.1,
+// and IANA's registry of processor architectures); empty for others.
+func kindOf(arch uint16) Firmware {
+	switch arch {
+	case 0, 20:
+		return BIOS
+	case 7, 9, 16, 17:
+		return UEFIAMD64
+	case 11, 19:
+		return UEFIARM64
+	}
+	return ""
+}
+
+// described is what a boot is called in logs.
+func (b *armed) described(kind Firmware, http bool) string {
+	if http && b.URL != "" {
+		return b.URL
+	}
+	return cmp.Or(b.Files[kind], "nothing")
+}

@@ -1,0 +1,239 @@
+package netboot
+
+import (
+	"errors"
+	"hash/fnv"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// How long addresses are kept for clients.
+const (
+	leaseFor = time.Hour
+	offerFor = time.Minute
+	// declinedFor is how long an address is left alone that somebody was found to
+	// have who did not get it here.
+	declinedFor = 10 * time.Minute
+	// keptFor is how long a lease that has run out is remembered, so that its client
+	// gets the same address again.
+	keptFor = 7 * 24 * time.Hour
+)
+
+var errExhausted = errors.New("all dynamic addresses are in use")
+
+// book is who has which address of a network. It decides nothing about what the
+// design gives to nodes.
+type book struct {
+	mu     sync.Mutex
+	byAddr map[netip.Addr]*entry
+	byMAC  map[string]netip.Addr // where each client was last
+	// fullUntil is before when a search for a free address is known to fail.
+	fullUntil time.Time
+}
+
+// entry is an address that is or was somebody's.
+type entry struct {
+	mac, node string // empty for an address that nobody got here
+	until     time.Time
+	leased    bool // not only offered
+	recorded  bool // there is a record of the address, maybe of who had it before
+}
+
+func newBook() *book {
+	return &book{byAddr: map[netip.Addr]*entry{}, byMAC: map[string]netip.Addr{}}
+}
+
+// restore takes up what was recorded.
+func (b *book) restore(l site.Lease) {
+	a, err := netip.ParseAddr(l.Address)
+	if err != nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.byAddr[a] = &entry{mac: l.MAC, node: l.Node, until: l.Expires, leased: true, recorded: true}
+	if l.MAC == "" {
+		return
+	}
+	if before, ok := b.byMAC[l.MAC]; !ok || b.byAddr[before].until.Before(l.Expires) {
+		b.byMAC[l.MAC] = a
+	}
+}
+
+// holder is who has an address; nil for nobody.
+func (b *book) holder(a netip.Addr, now time.Time) *entry {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.holderLocked(a, now)
+}
+
+func (b *book) holderLocked(a netip.Addr, now time.Time) *entry {
+	if e := b.byAddr[a]; e != nil && now.Before(e.until) {
+		held := *e
+		return &held
+	}
+	return nil
+}
+
+// last is the address that a client had last, also one whose lease has run out, as
+// long as nobody else got it.
+func (b *book) last(mac string) (netip.Addr, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lastLocked(mac)
+}
+
+func (b *book) lastLocked(mac string) (netip.Addr, bool) {
+	a, ok := b.byMAC[mac]
+	return a, ok && b.byAddr[a] != nil && b.byAddr[a].mac == mac
+}
+
+// choose finds a dynamic address for a client: the one that it had, the one that it
+// asks for, one that nobody ever had, or the one that was free for longest. Of
+// addresses that it had it says so.
+func (b *book) choose(n *network, mac string, want netip.Addr, now time.Time) (a netip.Addr, known bool, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	usable := func(a netip.Addr) bool {
+		return n.pool.has(a) && !n.closed[a] && n.owner[a] == "" && (b.byAddr[a] == nil || b.byAddr[a].mac == mac || !now.Before(b.byAddr[a].until))
+	}
+	if a, ok := b.lastLocked(mac); ok && usable(a) {
+		return a, b.byAddr[a].leased, nil
+	}
+	if usable(want) {
+		return want, false, nil
+	}
+	if now.Before(b.fullUntil) {
+		return netip.Addr{}, false, errExhausted
+	}
+	h := fnv.New32a()
+	h.Write([]byte(mac))
+	size := n.pool.size()
+	var oldest netip.Addr
+	var soonest time.Time // when the next address becomes free
+	for i := range size {
+		a := n.pool.at(int((uint64(h.Sum32()) + uint64(i)) % uint64(size)))
+		e := b.byAddr[a]
+		switch {
+		case !usable(a):
+			if e != nil && (soonest.IsZero() || e.until.Before(soonest)) {
+				soonest = e.until
+			}
+		case e == nil:
+			return a, false, nil
+		case !oldest.IsValid() || e.until.Before(b.byAddr[oldest].until):
+			oldest = a
+		}
+	}
+	if !oldest.IsValid() {
+		b.fullUntil = soonest
+		return netip.Addr{}, false, errExhausted
+	}
+	return oldest, false, nil
+}
+
+// hold gives an address to a client, unless somebody else has it.
+func (b *book) hold(a netip.Addr, e entry, now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if had := b.holderLocked(a, now); had != nil && !had.is(e.mac, e.node) {
+		return false
+	} else if had != nil && had.leased && !e.leased {
+		return true // an offer of what the client has
+	}
+	b.putLocked(a, e)
+	return true
+}
+
+// putLocked puts an entry in the place of the last one of an address.
+func (b *book) putLocked(a netip.Addr, e entry) {
+	e.recorded = e.leased
+	if old := b.byAddr[a]; old != nil {
+		e.recorded = e.recorded || old.recorded
+		if b.byMAC[old.mac] == a {
+			delete(b.byMAC, old.mac)
+		}
+	}
+	b.byAddr[a] = &e
+	if e.mac != "" {
+		b.byMAC[e.mac] = a
+	}
+}
+
+// is reports whether an entry is of a client: its MAC address, or another one of
+// its node.
+func (e *entry) is(mac, node string) bool {
+	return e.mac == mac && mac != "" || e.node == node && node != ""
+}
+
+// release ends what a client has.
+func (b *book) release(a netip.Addr, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e := b.byAddr[a]; e != nil {
+		e.until = now
+	}
+	b.fullUntil = time.Time{}
+}
+
+// taken sets an address aside that somebody has who did not get it here.
+func (b *book) taken(a netip.Addr, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.putLocked(a, entry{until: now.Add(declinedFor), leased: true})
+}
+
+// forget removes what ran out long ago, and gives it.
+func (b *book) forget(now time.Time) (gone []netip.Addr) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for a, e := range b.byAddr {
+		keep := keptFor
+		if e.mac == "" || !e.leased {
+			keep = 0
+		}
+		if now.Before(e.until.Add(keep)) {
+			continue
+		}
+		if e.recorded {
+			gone = append(gone, a)
+		}
+		delete(b.byAddr, a)
+		if b.byMAC[e.mac] == a {
+			delete(b.byMAC, e.mac)
+		}
+	}
+	return gone
+}
+
+// count is how many clients have an address, and how many dynamic ones are free.
+func (b *book) count(n *network, now time.Time) (leases, free int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	free = n.pool.size()
+	for a := range n.closed {
+		if n.pool.has(a) {
+			free--
+		}
+	}
+	for a := range n.owner {
+		if n.pool.has(a) && !n.closed[a] {
+			free--
+		}
+	}
+	for a, e := range b.byAddr {
+		if !now.Before(e.until) || !n.prefix.Contains(a) {
+			continue
+		}
+		if e.leased && e.mac != "" {
+			leases++
+		}
+		if n.pool.has(a) && !n.closed[a] && n.owner[a] == "" {
+			free--
+		}
+	}
+	return leases, max(free, 0)
+}

@@ -1,0 +1,122 @@
+package netboot
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Whatever comes in, an answer is for the client that asked, gives nothing that the
+// design does not, and goes nowhere but to the network or its relay.
+func FuzzDHCP(f *testing.F) {
+	s := mgmt(leases("10.71.0.100", "10.71.0.103"))
+	pool := netip.MustParsePrefix("10.71.0.0/24")
+	f.Add([]byte{})
+	f.Add(make([]byte, 240))
+	for _, m := range []*dhcpv4.DHCPv4{
+		seed(dhcpv4.MessageTypeDiscover), seed(dhcpv4.MessageTypeRequest, ipOption(50, "10.71.0.11"), ipOption(54, "10.71.0.2")), seed(dhcpv4.MessageTypeInform),
+		seed(dhcpv4.MessageTypeDiscover, option(60, []byte("PXEClient:Arch:00007")...), option(93, 0, 7), option(97, make([]byte, 17)...), option(82, 1, 2, 'x', 'y', 5, 4, 10, 71, 0, 0)),
+		seed(dhcpv4.MessageTypeDecline, ipOption(50, "10.71.0.11"), ipOption(54, "10.71.0.2")), seed(dhcpv4.MessageTypeRelease, ipOption(54, "10.71.0.2")),
+	} {
+		f.Add(m.ToBytes())
+	}
+	file := filepath.Join(f.TempDir(), "boot")
+	if err := os.WriteFile(file, []byte("MZ"), 0o600); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, packet []byte) {
+		serverOf(frame(broadcast, broadcast, netip.MustParseAddrPort("10.71.0.9:67"), netip.MustParseAddrPort("255.255.255.255:68"), packet))
+		serverOf(packet)
+		arpSender(packet)
+		req, err := requestOf(packet)
+		if err != nil {
+			return
+		}
+		for _, mode := range []site.DHCPMode{site.DHCPServe, site.DHCPProxy} {
+			for _, port := range []int{serverPort, pxePort} {
+				s.Networks["mgmt"].Boot.DHCP = mode
+				d := newDesk(t, s)
+				if err := d.r.arms.arm(Boot{Node: "n1", MACs: []string{macN1}, Files: map[Firmware]string{UEFIAMD64: file}}); err != nil {
+					t.Fatal(err)
+				}
+				a := d.r.answer(context.Background(), req, netip.MustParseAddrPort("0.0.0.0:68"), port, time.Now())
+				if a == nil {
+					continue
+				}
+				out := a.msg.ToBytes()
+				if _, err := dhcpv4.FromBytes(out); err != nil || len(out) > 2*maxPacket {
+					t.Errorf("the answer has %d bytes, %v", len(out), err)
+				}
+				mac, given := req.ClientHWAddr.String(), ip4(a.msg.YourIPAddr)
+				if a.msg.ClientHWAddr.String() != mac || a.msg.TransactionID != req.TransactionID {
+					t.Error("the answer is for another client")
+				}
+				owner := map[string]string{macN1: "10.71.0.11", macN2: "10.71.0.12"}[mac]
+				if given.IsValid() && (mode == site.DHCPProxy || owner != "" && owner != given.String() || owner == "" && !d.s.network().pool.has(given)) {
+					t.Errorf("%s is given %s", mac, given)
+				}
+				if a.to.addr.IsValid() && port == serverPort && !pool.Contains(a.to.addr.Addr()) {
+					t.Errorf("the answer goes to %s", a.to.addr)
+				}
+				if mac != macN1 && a.msg.BootFileName != "" {
+					t.Errorf("%s is told to boot %q", mac, a.msg.BootFileName)
+				}
+			}
+		}
+	})
+}
+
+func seed(kind dhcpv4.MessageType, change ...dhcpv4.Modifier) *dhcpv4.DHCPv4 {
+	m, err := dhcpv4.New(append([]dhcpv4.Modifier{dhcpv4.WithHwAddr([]byte{0x52, 0x54, 0, 0x71, 0, 1}), dhcpv4.WithMessageType(kind)}, change...)...)
+	if err != nil {
+		panic(err)
+	}
+	m.OpCode = dhcpv4.OpcodeBootRequest
+	return m
+}
+
+// A request of TFTP is read within its bounds, and no path leads to a file but those
+// that are armed.
+func FuzzTFTP(f *testing.F) {
+	for _, words := range []string{"x\x00octet", "../../etc/passwd\x00octet\x00blksize\x001428\x00tsize\x000", "/a\x00OCTET\x00windowsize\x0065535\x00timeout\x00255\x00blksize\x007",
+		"a\x00netascii", "a\x00octet\x00blksize", "\x00\x00", "a\x00octet\x00tsize\x00-1\x00tsize\x0099999999999999999999"} {
+		f.Add([]byte("\x00\x01" + words + "\x00"))
+	}
+	f.Add([]byte{0, 2, 'a', 0})
+	file := filepath.Join(f.TempDir(), "boot")
+	if err := os.WriteFile(file, []byte("MZ"), 0o600); err != nil {
+		f.Fatal(err)
+	}
+	all := newArms()
+	if err := all.arm(Boot{Node: "n1", MACs: []string{macN1}, Files: map[Firmware]string{UEFIAMD64: file}}); err != nil {
+		f.Fatal(err)
+	}
+	right := all.byNode["n1"].path(UEFIAMD64)
+	f.Fuzz(func(t *testing.T, packet []byte) {
+		a, err := askOf(packet)
+		if err != nil {
+			return
+		}
+		if a.block < leastBlock || a.block > maxBlock || a.window < 1 || a.window > maxWindow || a.timeout < time.Second || a.timeout > longestTimeout*time.Second || a.file == "" {
+			t.Errorf("%+v of %q", a, packet)
+		}
+		if n := len(a.acceptance(1 << 40)); n > 2*maxAsk {
+			t.Errorf("the answer to %q has %d bytes", packet, n)
+		}
+		_, opened, err := all.open(a.file, netip.MustParseAddr("10.71.0.11"), time.Now())
+		if err == nil {
+			opened.Close()
+			if !strings.Contains(a.file, strings.Split(right, "/")[0]) {
+				t.Errorf("%q leads to a file", a.file)
+			}
+		}
+	})
+}

@@ -1,0 +1,195 @@
+package netboot
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// served is a network on an interface, and how serving it goes.
+type served struct {
+	iface, name string
+	book        *book
+	declines    *rate.Limiter
+	newcomers   *rate.Limiter
+
+	mu  sync.Mutex
+	net *network // nil while the design or the interface does not let it be served
+	// why says why nothing is sent; empty while clients are answered.
+	why string
+	// checked says that no other server answered to the last probes.
+	checked bool
+	// others are the other DHCP servers that were heard of, and when last.
+	others map[netip.Addr]time.Time
+	// troubles are what people should know, by what it is about.
+	troubles map[string]trouble
+}
+
+type trouble struct {
+	text string
+	last time.Time
+}
+
+const (
+	// troubledFor is how long a trouble is told of that was not seen again.
+	troubledFor = 10 * time.Minute
+	// foreignFor is how long a network is left to another server after it was last
+	// heard of.
+	foreignFor = 5 * time.Minute
+)
+
+func newServed(l Listen) *served {
+	return &served{iface: l.Interface, name: l.Network, book: newBook(), why: "starting",
+		declines: rate.NewLimiter(rate.Every(10*time.Second), 6), newcomers: rate.NewLimiter(50, 200),
+		others: map[netip.Addr]time.Time{}, troubles: map[string]trouble{}}
+}
+
+func (s *served) network() *network {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.net
+}
+
+// set takes over what the design says now, or why the network is not served.
+func (s *served) set(n *network, why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.net == nil || n == nil || s.net.mode != n.mode || s.net.server != n.server {
+		s.checked, s.others = false, map[netip.Addr]time.Time{}
+	}
+	s.net, s.why = n, ""
+	if why != nil {
+		s.net, s.why = nil, why.Error()
+	}
+}
+
+// probes reports whether other servers are looked for by asking: where this host is
+// in the network itself, and is to be its only server.
+func (n *network) probes() bool { return n.mode == site.DHCPServe && !n.relay.IsValid() }
+
+// whyNot says why nothing is sent; empty while clients are answered.
+func (s *served) whyNot(now time.Time) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.net == nil || s.why != "" {
+		return cmp.Or(s.why, "starting")
+	}
+	if s.net.mode == site.DHCPProxy {
+		return ""
+	}
+	var heard []string
+	for _, a := range slices.SortedFunc(maps.Keys(s.others), netip.Addr.Compare) {
+		if now.Sub(s.others[a]) < foreignFor {
+			heard = append(heard, a.String())
+		}
+	}
+	switch {
+	case len(heard) > 0:
+		return fmt.Sprintf("another DHCP server answers in the network: %s. Two servers give one address to two machines. Stop the other server, or write boot: dhcp: \"proxy\" (slipway tries again %s after it was last heard)",
+			strings.Join(heard, ", "), foreignFor)
+	case s.net.probes() && !s.checked:
+		return "looking for another DHCP server first"
+	}
+	return ""
+}
+
+// foreign notes that another DHCP server was heard of. A network of mode proxy has
+// one.
+func (s *served) foreign(server netip.Addr, now time.Time) (first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.net == nil || s.net.mode != site.DHCPServe || slices.Contains(s.net.own, server) {
+		return false
+	}
+	last, known := s.others[server]
+	for a, at := range s.others {
+		if now.Sub(at) >= foreignFor {
+			delete(s.others, a)
+		}
+	}
+	if len(s.others) < 16 || known {
+		s.others[server] = now
+	}
+	return !known || now.Sub(last) >= foreignFor
+}
+
+// probed notes that probes were sent for some networks, and that the time to answer
+// them is over.
+func (s *served) probed(asked []*network) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.net != nil && slices.ContainsFunc(asked, func(n *network) bool { return n.name == s.name && n.mode == s.net.mode && n.server == s.net.server }) {
+		s.checked = true
+	}
+}
+
+// unchecked reports whether probes are to be sent before the network is served.
+func (s *served) unchecked() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.net != nil && s.net.probes() && !s.checked
+}
+
+// trouble notes what people should know, until it is over or was not seen for a
+// while.
+func (s *served) trouble(about, text string, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.troubles[about] = trouble{text, now}
+}
+
+func (s *served) over(about string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.troubles, about)
+}
+
+// problem is what is wrong with serving the network; nil for nothing.
+func (s *served) problem(now time.Time) error {
+	why := s.whyNot(now)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []string
+	if why != "" && !(s.net != nil && s.why == "" && !s.checked && len(s.others) == 0) {
+		all = append(all, "DHCP is not served: "+why)
+	}
+	for _, about := range slices.Sorted(maps.Keys(s.troubles)) {
+		if now.Sub(s.troubles[about].last) < troubledFor {
+			all = append(all, s.troubles[about].text)
+		} else {
+			delete(s.troubles, about)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return errors.New(site.Printable(fmt.Sprintf("network %s on %s: %s", s.name, s.iface, strings.Join(all, "; "))))
+}
+
+// status is how the network is served.
+func (s *served) status(a *arms, now time.Time) site.Served {
+	st := site.Served{Network: s.name, Interface: s.iface, Why: site.Printable(s.whyNot(now))}
+	n := s.network()
+	if n == nil {
+		return st
+	}
+	st.Mode, st.Range = n.mode, n.pool.size()
+	st.Leases, st.Free = s.book.count(n, now)
+	for node, macs := range a.nodes(now) {
+		if slices.ContainsFunc(macs, func(mac string) bool { return n.hosts[mac].node == node }) {
+			st.Armed = append(st.Armed, node)
+		}
+	}
+	slices.Sort(st.Armed)
+	return st
+}

@@ -1,0 +1,236 @@
+package netboot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/net/icmp"
+	"golang.org/x/net/ipv4"
+	"golang.org/x/sys/unix"
+)
+
+// port is a way to send and hear what an interface carries.
+type port struct {
+	iface *net.Interface
+	// raw sends to clients that have no address yet, and hears the answers of other
+	// servers and of hosts whose address is asked for.
+	raw  *os.File
+	dhcp *net.UDPConn
+	pxe  *net.UDPConn
+	out  *ipv4.PacketConn // of dhcp
+
+	neighbours neighbours
+}
+
+// openPort opens what DHCP needs on an interface.
+func openPort(name string) (_ *port, err error) {
+	iface, err := net.InterfaceByName(name)
+	if err != nil {
+		return nil, fmt.Errorf("there is no interface %s on this host: correct --netboot, or bring it up", name)
+	}
+	if len(iface.HardwareAddr) != 6 {
+		return nil, fmt.Errorf("%s is no Ethernet interface", name)
+	}
+	p := &port{iface: iface}
+	defer func() {
+		if err != nil {
+			p.Close()
+		}
+	}()
+	if p.raw, err = openRaw(iface.Index); err != nil {
+		return nil, missing("a raw socket on "+name, err)
+	}
+	if p.dhcp, err = openUDP(name, netip.IPv4Unspecified(), serverPort); err != nil {
+		return nil, missing(fmt.Sprintf("UDP port %d on %s", serverPort, name), err)
+	}
+	p.out = ipv4.NewPacketConn(p.dhcp)
+	if p.pxe, err = openUDP(name, netip.IPv4Unspecified(), pxePort); err != nil {
+		return nil, missing(fmt.Sprintf("UDP port %d on %s", pxePort, name), err)
+	}
+	return p, nil
+}
+
+// missing says what to do about a socket that cannot be had.
+func missing(what string, err error) error {
+	switch {
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+		return fmt.Errorf("slipway may not open %s: give the daemon CAP_NET_BIND_SERVICE and CAP_NET_RAW, as the systemd unit of the packages does", what)
+	case errors.Is(err, unix.EAFNOSUPPORT):
+		return fmt.Errorf("slipway may not open %s: allow AF_PACKET in RestrictAddressFamilies of the systemd unit", what)
+	case errors.Is(err, unix.EADDRINUSE):
+		return fmt.Errorf("%s is in use by another program on this host, such as dnsmasq or dhcpd: stop it (`ss -lunp` shows which one it is)", what)
+	}
+	return fmt.Errorf("open %s: %w", what, err)
+}
+
+func (p *port) Close() {
+	for _, c := range []*net.UDPConn{p.dhcp, p.pxe} {
+		if c != nil {
+			c.Close()
+		}
+	}
+	if p.raw != nil {
+		p.raw.Close()
+	}
+}
+
+// openUDP is a UDP socket that an interface alone reaches.
+func openUDP(iface string, at netip.Addr, number int) (*net.UDPConn, error) {
+	l := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var failed error
+		err := c.Control(func(fd uintptr) {
+			if failed = unix.SetsockoptString(int(fd), unix.SOL_SOCKET, unix.SO_BINDTODEVICE, iface); failed == nil {
+				failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_BROADCAST, 1)
+			}
+			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4<<20) // as much as the system lets it have
+		})
+		return errors.Join(err, failed)
+	}}
+	c, err := l.ListenPacket(context.Background(), "udp4", netip.AddrPortFrom(at, uint16(number)).String())
+	if err != nil {
+		return nil, err
+	}
+	return c.(*net.UDPConn), nil
+}
+
+// openRaw is a socket for the frames of an interface. It hears answers to DHCP
+// clients and of ARP, and nothing that this host sends.
+func openRaw(index int) (*os.File, error) {
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "packets")
+	program, err := bpf.Assemble(interesting)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	filters := make([]unix.SockFilter, len(program))
+	for i, in := range program {
+		filters[i] = unix.SockFilter{Code: in.Op, Jt: in.Jt, Jf: in.Jf, K: in.K}
+	}
+	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filters)), Filter: &filters[0]}); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("filter frames: %w", err)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8, Ifindex: index}); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// interesting are the frames that a raw socket hears: ARP replies, and whole UDP
+// packets to the port of DHCP clients, none that this host sent.
+var interesting = []bpf.Instruction{
+	bpf.LoadExtension{Num: bpf.ExtType},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PACKET_OUTGOING, SkipTrue: 14},
+	bpf.LoadAbsolute{Off: 12, Size: 2},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0x0806, SkipFalse: 3},
+	bpf.LoadAbsolute{Off: 20, Size: 2},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: 2, SkipFalse: 10},
+	bpf.RetConstant{Val: 1 << 16},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0x0800, SkipFalse: 8},
+	bpf.LoadAbsolute{Off: 23, Size: 1},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: 17, SkipFalse: 6},
+	bpf.LoadAbsolute{Off: 20, Size: 2},
+	bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 0x1fff, SkipTrue: 4},
+	bpf.LoadMemShift{Off: 14},
+	bpf.LoadIndirect{Off: 16, Size: 2},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: clientPort, SkipFalse: 1},
+	bpf.RetConstant{Val: 1 << 16},
+	bpf.RetConstant{Val: 0},
+}
+
+// listen tells of the other servers that are heard until the port is closed.
+func (p *port) listen(foreign func(netip.Addr)) {
+	buf := make([]byte, 1<<16)
+	for {
+		n, err := p.raw.Read(buf)
+		if err != nil {
+			if errors.Is(err, unix.ENETDOWN) {
+				continue // the interface is down for a while
+			}
+			return
+		}
+		if a := arpSender(buf[:n]); a.IsValid() {
+			p.neighbours.heard(a)
+		} else if server := serverOf(buf[:n]); server.IsValid() {
+			foreign(server)
+		}
+	}
+}
+
+// discover asks the network for other DHCP servers.
+func (p *port) discover() error {
+	b, err := discovery(p.iface.HardwareAddr)
+	if err != nil {
+		return err
+	}
+	_, err = p.raw.Write(b)
+	return err
+}
+
+// send sends an answer.
+func (p *port) send(a *answer) error {
+	payload := a.msg.ToBytes()
+	if a.to.addr.IsValid() {
+		if a.to.addr.Port() != serverPort && a.to.addr.Port() != clientPort {
+			_, err := p.pxe.WriteToUDPAddrPort(payload, a.to.addr)
+			return err
+		}
+		_, err := p.out.WriteTo(payload, &ipv4.ControlMessage{Src: a.from.AsSlice(), IfIndex: p.iface.Index}, net.UDPAddrFromAddrPort(a.to.addr))
+		return err
+	}
+	mac, dst := a.to.mac, a.to.given
+	if a.to.broadcast {
+		mac, dst = broadcast, broadcastAddr
+	}
+	_, err := p.raw.Write(frame(mac, p.iface.HardwareAddr, netip.AddrPortFrom(a.from, serverPort), netip.AddrPortFrom(dst, clientPort), payload))
+	return err
+}
+
+// inUse asks whether a host has an address: by ARP in the interface's own network,
+// by an echo where a relay is between.
+func (p *port) inUse(ctx context.Context, n *network, a netip.Addr, within time.Duration) bool {
+	if !n.relay.IsValid() {
+		return p.neighbours.wait(ctx, a, within, func() error {
+			_, err := p.raw.Write(arpQuestion(p.iface.HardwareAddr, a))
+			return err
+		})
+	}
+	c, err := icmp.ListenPacket("ip4:icmp", "0.0.0.0")
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	id := os.Getpid() & 0xffff
+	b, err := (&icmp.Message{Type: ipv4.ICMPTypeEcho, Body: &icmp.Echo{ID: id, Seq: int(number(a) & 0xffff)}}).Marshal(nil)
+	if err != nil {
+		return false
+	}
+	if _, err := c.WriteTo(b, &net.IPAddr{IP: a.AsSlice()}); err != nil {
+		return false
+	}
+	c.SetReadDeadline(time.Now().Add(within))
+	buf := make([]byte, 1500)
+	for {
+		size, from, err := c.ReadFrom(buf)
+		if err != nil {
+			return false
+		}
+		m, err := icmp.ParseMessage(1, buf[:size]) // 1 is ICMP's number
+		ip, ok := from.(*net.IPAddr)
+		if err == nil && ok && m.Type == ipv4.ICMPTypeEchoReply && ip.IP.Equal(net.IP(a.AsSlice())) {
+			return true
+		}
+	}
+}

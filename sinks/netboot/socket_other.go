@@ -1,0 +1,31 @@
+//go:build !linux
+
+package netboot
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"time"
+)
+
+var errSystem = errors.New("network boot is served on Linux only")
+
+type port struct {
+	iface     *net.Interface
+	dhcp, pxe *net.UDPConn
+}
+
+func openPort(string) (*port, error) { return nil, errSystem }
+
+func openUDP(string, netip.Addr, int) (*net.UDPConn, error) { return nil, errSystem }
+
+func missing(_ string, err error) error { return err }
+
+func (p *port) Close()                  {}
+func (p *port) listen(func(netip.Addr)) {}
+func (p *port) discover() error         { return errSystem }
+func (p *port) send(*answer) error      { return errSystem }
+
+func (p *port) inUse(context.Context, *network, netip.Addr, time.Duration) bool { return false }
