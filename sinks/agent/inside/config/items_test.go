@@ -569,3 +569,19 @@ func TestShowsAFewFiles(t *testing.T) {
 		t.Errorf("%d bytes are told", all)
 	}
 }
+
+// A unit that the design had started is stopped when it leaves the design, also where its
+// package was removed before and did not stop it.
+func TestAUnitWhosePackageIsGoneIsStopped(t *testing.T) {
+	f, items := newFake(t), []item.Item{unit("b.service", "", "enabled", "running")}
+	if err := f.apply(items); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(f.host.Path("/usr/lib/systemd/system/b.service")); err != nil {
+		t.Fatal(err)
+	}
+	f.reload()
+	if err := f.apply(nil, item.Keys(items)...); err != nil || f.active["b.service"] != "" {
+		t.Errorf("it is %q, %v", f.active["b.service"], err)
+	}
+}
