@@ -65,6 +65,7 @@ var rules = []struct{ importer, may string }{
 	{"tests/editor", ""},
 	{"tests/nspawn", ""},
 	{"tests/install", "tests/nspawn"},
+	{"tests/inside", "*"},
 	{"tests/prometheus", ""},
 	{"tests/model", "engine/site engine/ledger"},
 	{"tests/mutate", ""},
