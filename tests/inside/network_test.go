@@ -144,7 +144,7 @@ func (n *networked) reached(t *testing.T, d *site.Node, until time.Time, address
 	t.Helper()
 	for {
 		for _, a := range addresses {
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			m := n.machine(t, a)
 			seen, err := look(ctx, n.node, m, d)
 			cancel()
