@@ -65,7 +65,7 @@ func pair(seed uint64, f site.Facet) (from, to *site.Node) {
 // The helper is killed after each of the writes of a step, by itself and with all that
 // it has started.
 func TestKilledAfterAWrite(t *testing.T) {
-	killed(t, site.FacetConfig, 3, 20)
+	killed(t, site.FacetConfig, 3, 40)
 }
 
 func TestProveKilledAfterEachWrite(t *testing.T) {
