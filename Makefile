@@ -63,7 +63,7 @@ lint: ## formatting, vet, staticcheck
 prove: build ## what takes long: properties, rollouts in virtual time, soaks and crash points
 	@./setup.sh prove
 	SLIPWAY_PROVE=1 $(GO) test -timeout 240m -run '^TestProve' -v ./engine
-	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run 'Prove' -v ./tests/...
+	SLIPWAY_PROVE=1 $(GO) test -timeout 240m -run 'Prove' -v ./tests/...
 	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run '^TestProve' -v ./sinks/commit
 	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run '^TestMergesOfRandomHistoriesAreGits$$' -v ./engine/repo
 	SLIPWAY_PROVE=1 $(GO) test -timeout 240m -run '^TestProve' ./sinks/redfish

@@ -67,6 +67,7 @@ var rules = []struct{ importer, may string }{
 	{"tests/editor", ""},
 	{"tests/nspawn", ""},
 	{"tests/install", "tests/nspawn"},
+	{"tests/inside", "*"},
 	{"tests/prometheus", ""},
 	{"tests/model", "engine/site engine/ledger"},
 	{"tests/mutate", ""},

@@ -24,6 +24,13 @@ var leftOut = map[string]string{
 	"sinks/agent/inside/network/live_test.go TestProveIfupdownForReal":      "it waits for reverts: make prove has the time, and CI has networkd",
 	"sinks/agent/inside/packages/apt_real_test.go TestProveAptTransactions": "real transactions take minutes: make prove has the time, and CI has package scripts and dnf",
 	"sinks/agent/inside/packages/more_real_test.go TestProveAptPatch":       "real transactions take minutes: make prove has the time, and CI has package scripts and dnf",
+	"tests/inside/ownership_test.go TestProveTheLastDesignAloneCounts":      "hundreds of steps on real systems: make prove has the time, and CI has two designs",
+	"tests/inside/crash_test.go TestProveKilledAfterEachWrite":              "hundreds of steps on real systems: make prove has the time, and CI has a few points",
+	"tests/inside/crash_test.go TestProveConnectionCut":                     "hundreds of steps on real systems: make prove has the time, and CI has a few cuts",
+	"tests/inside/idempotence_test.go TestProveASecondPassWritesNothing":    "many designs on a real system: make prove has the time, and CI has one",
+	"tests/inside/network_test.go TestProveNetworkChanges":                  "it waits for reverts: make prove has the time, and CI has those of one interface",
+	"tests/inside/hostile_test.go TestProveHostileNames":                    "many designs on a real system: make prove has the time, and CI has two",
+	"tests/inside/hostile_test.go TestProveHostileNode":                     "it waits for a package of a minute: make prove has the time, and CI has the parts on small systems",
 	"tests/markdown/browser.go Open":                                        "CI reads the same pages without a browser, which takes longer to install than to use; make prove has one",
 }
 

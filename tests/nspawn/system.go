@@ -16,8 +16,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -26,15 +28,25 @@ import (
 //go:embed system.sh
 var recipe []byte
 
+// lastPackage is the last one that the recipe installs: further ones follow it.
+const lastPackage = ",ifupdown"
+
 // bootTime is how long a system may take until it runs.
-const bootTime = time.Minute
+const bootTime = 3 * time.Minute
 
 // System is a Debian that runs systemd in namespaces of its own.
 type System struct {
-	Root   string // its file system
-	t      testing.TB
-	leader string // the process id of its first process
+	Root    string // its file system
+	t       testing.TB
+	network Network
+	name    string
+	leader  string // the process id of its first process
+	cmd     *exec.Cmd
+	said    bytes.Buffer
 }
+
+// systems counts those of this program, whose names must differ.
+var systems atomic.Int64
 
 // Require skips the test where a program or root's rights are missing. Under CI
 // the test fails instead.
@@ -113,15 +125,19 @@ func Only(t testing.TB, folder, ending string) string {
 	return found[0]
 }
 
-// debian is a tar of the system, made at its first use and kept in the user's
-// cache.
-func debian(t testing.TB) string {
+// debian is a tar of the system with further packages, made at its first use and kept
+// in the user's cache.
+func debian(t testing.TB, packages ...string) string {
 	t.Helper()
 	user, err := os.UserCacheDir()
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum := sha256.Sum256(recipe)
+	script := recipe
+	if len(packages) > 0 {
+		script = bytes.Replace(recipe, []byte(lastPackage), []byte(lastPackage+","+strings.Join(packages, ",")), 1)
+	}
+	sum := sha256.Sum256(script)
 	file := filepath.Join(user, "slipway", "install", hex.EncodeToString(sum[:8])+".tar")
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		t.Fatal(err)
@@ -129,11 +145,11 @@ func debian(t testing.TB) string {
 	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
 		return file
 	}
-	script := filepath.Join(t.TempDir(), "system.sh")
-	if err := os.WriteFile(script, recipe, 0o700); err != nil {
+	program := filepath.Join(t.TempDir(), "system.sh")
+	if err := os.WriteFile(program, script, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "bash", script, file+".new")
+	cmd := exec.CommandContext(t.Context(), "bash", program, file+".new")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("make a Debian: %v\n%s", err, out)
@@ -144,7 +160,7 @@ func debian(t testing.TB) string {
 	return file
 }
 
-// Network is what a system reaches.
+// Network is what a system reaches: arguments of systemd-nspawn.
 type Network string
 
 // The networks.
@@ -157,16 +173,100 @@ const (
 func Unpack(t testing.TB) (root string) {
 	t.Helper()
 	root = t.TempDir()
-	if out, err := exec.CommandContext(t.Context(), "tar", "-xf", debian(t), "-C", root).CombinedOutput(); err != nil {
+	UnpackTo(t, root)
+	return root
+}
+
+// UnpackTo puts a system that does not run into a folder, with further packages of
+// Debian.
+func UnpackTo(t testing.TB, root string, packages ...string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), "tar", "-xf", debian(t, packages...), "-C", root).CombinedOutput(); err != nil {
 		t.Fatalf("unpack the Debian: %v\n%s", err, out)
 	}
+}
+
+// Layer gives a file system over that of a system that does not run: what is written to
+// it is in memory, and away after the test.
+func Layer(t testing.TB, base string) (root string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("layer", dir, "tmpfs", 0, "mode=0755"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unmount(t, dir) })
+	root = filepath.Join(dir, "root")
+	for _, name := range []string{"upper", "work", "root"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Mount("layer", root, "overlay", 0, fmt.Sprintf("lowerdir=%[1]s,upperdir=%[2]s/upper,workdir=%[2]s/work", base, dir)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unmount(t, root) })
 	return root
+}
+
+func unmount(t testing.TB, at string) {
+	if err := syscall.Unmount(at, syscall.MNT_DETACH); err != nil {
+		t.Errorf("unmount %s: %v", at, err)
+	}
 }
 
 // Boot starts a system that ends with the test.
 func Boot(t testing.TB, network Network) *System {
 	t.Helper()
-	s := &System{t: t, Root: Unpack(t)}
+	return Start(t, Unpack(t), network)
+}
+
+// Start starts the system in a folder. It ends with the test.
+func Start(t testing.TB, root string, network Network) *System {
+	t.Helper()
+	s := &System{t: t, Root: root, network: network, name: fmt.Sprintf("slipway-test-%d-%d", os.Getpid(), systems.Add(1))}
+	t.Cleanup(func() {
+		if s.cmd != nil {
+			if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil { // it powers the system off
+				t.Error(err)
+			}
+			s.ended()
+		}
+		if t.Failed() {
+			t.Logf("the system's console:\n%s", s.said.String())
+		}
+	})
+	s.Start()
+	return s
+}
+
+// Cut ends a system as a power cut does.
+func (s *System) Cut() {
+	s.t.Helper()
+	pid, err := strconv.Atoi(s.leader)
+	if err == nil {
+		err = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.ended()
+}
+
+func (s *System) ended() {
+	_ = s.cmd.Wait() // its code is that of the signal
+	s.cmd, s.leader = nil, ""
+	if err := os.RemoveAll("/run/systemd/nspawn/propagate/" + s.name); err != nil { // systemd-nspawn does so only in a tmpfs
+		s.t.Error(err)
+	}
+}
+
+// Leader is the process id of the system's first process.
+func (s *System) Leader() string { return s.leader }
+
+// Start starts a system again that was cut.
+func (s *System) Start() {
+	t := s.t
+	t.Helper()
 	// systemd-nspawn tells here what runs (sd_notify(3)).
 	socket := filepath.Join(t.TempDir(), "notify")
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
@@ -177,33 +277,23 @@ func Boot(t testing.TB, network Network) *System {
 	if err := l.SetReadDeadline(time.Now().Add(bootTime)); err != nil {
 		t.Fatal(err)
 	}
-	var said bytes.Buffer
-	name := fmt.Sprintf("slipway-test-%d", os.Getpid())
-	args := []string{"--quiet", "--directory=" + s.Root, "--boot", "--register=no", "--keep-unit", "--notify-ready=yes", "--console=pipe", "--machine=" + name}
-	if network != Shared {
-		args = append(args, string(network))
+	args := []string{"--quiet", "--directory=" + s.Root, "--boot", "--register=no", "--keep-unit", "--notify-ready=yes", "--console=pipe", "--machine=" + s.name}
+	if s.network != Shared {
+		args = append(args, strings.Fields(string(s.network))...)
 	}
 	cmd := exec.Command("systemd-nspawn", args...)
 	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+socket)
-	cmd.Stdout, cmd.Stderr = &said, &said
+	if strings.Contains(string(s.network), "--network-namespace-path=") {
+		cmd.Env = append(cmd.Env, "SYSTEMD_NSPAWN_API_VFS_WRITABLE=network") // parameters of that network
+	}
+	cmd.Stdout, cmd.Stderr = &s.said, &s.said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	runtime.LockOSThread() // the signal comes when the thread ends
+	t.Cleanup(runtime.UnlockOSThread)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		defer runtime.UnlockOSThread()
-		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil { // it powers the system off
-			t.Error(err)
-		}
-		_ = cmd.Wait()                                                                // its code is that of the signal
-		if err := os.RemoveAll("/run/systemd/nspawn/propagate/" + name); err != nil { // systemd-nspawn does so only in a tmpfs
-			t.Error(err)
-		}
-		if t.Failed() {
-			t.Logf("the system's console:\n%s", said.String())
-		}
-	})
+	s.cmd = cmd
 	for message := make([]byte, 4096); ; {
 		n, err := l.Read(message)
 		if err != nil {
@@ -214,7 +304,7 @@ func Boot(t testing.TB, network Network) *System {
 				s.leader = pid
 			}
 			if strings.TrimSpace(line) == "READY=1" && s.leader != "" {
-				return s
+				return
 			}
 		}
 	}

@@ -109,9 +109,25 @@ func (f facet) Apply(ctx context.Context, h *inside.Host, items []item.Item, rem
 	w.removeFiles(leaving[item.KindFiles])
 	w.applyModules(wanted[item.KindModules], leaving[item.KindModules])
 	w.applySysctl(wanted[item.KindSysctl], leaving[item.KindSysctl])
+	first, units := unitsUnderFiles(leaving[item.KindUnits], wanted[item.KindFiles])
+	w.applyUnits(nil, first)
 	w.applyFiles(wanted[item.KindFiles])
-	w.applyUnits(wanted[item.KindUnits], leaving[item.KindUnits])
+	w.applyUnits(wanted[item.KindUnits], units)
 	return w.failed()
+}
+
+// unitsUnderFiles divides units that leave the design by whether a designed file takes
+// the place of their unit file. Those leave first, so that what is kept as of before the
+// file is not the unit file that Slipway made.
+func unitsUnderFiles(leaving []string, files []item.Item) (under, rest []string) {
+	for _, key := range leaving {
+		if slices.ContainsFunc(files, func(f item.Item) bool { return item.ID(f.Key) == unitFolder+"/"+item.ID(key) }) {
+			under = append(under, key)
+		} else {
+			rest = append(rest, key)
+		}
+	}
+	return under, rest
 }
 
 // ours are the keys to be removed that Slipway made and that are not asked for.

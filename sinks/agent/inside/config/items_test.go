@@ -569,3 +569,43 @@ func TestShowsAFewFiles(t *testing.T) {
 		t.Errorf("%d bytes are told", all)
 	}
 }
+
+// A unit that the design had started is stopped when it leaves the design, also where its
+// package was removed before and did not stop it.
+func TestAUnitWhosePackageIsGoneIsStopped(t *testing.T) {
+	f, items := newFake(t), []item.Item{unit("b.service", "", "enabled", "running")}
+	if err := f.apply(items); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(f.host.Path("/usr/lib/systemd/system/b.service")); err != nil {
+		t.Fatal(err)
+	}
+	f.reload()
+	if err := f.apply(nil, item.Keys(items)...); err != nil || f.active["b.service"] != "" {
+		t.Errorf("it is %q, %v", f.active["b.service"], err)
+	}
+}
+
+// A file that takes the place of a unit that Slipway made leaves nothing of that unit
+// when it leaves the design.
+func TestAFileInThePlaceOfAUnit(t *testing.T) {
+	f := newFake(t)
+	before := f.listing(false)
+	first := []item.Item{unit("new.service", contentUnit("multi-user.target"), "enabled", "running")}
+	second := []item.Item{file("/etc/systemd/system/new.service", contentUnit("basic.target"), "0644", "root")}
+	for _, c := range []struct {
+		items  []item.Item
+		remove []string
+	}{{first, nil}, {second, item.Keys(first)}, {nil, item.Keys(second)}} {
+		if err := f.apply(c.items, c.remove...); err != nil {
+			t.Fatal(err)
+		}
+		if wrong := f.met(c.items); len(wrong) > 0 {
+			t.Errorf("%v", wrong)
+		}
+		f.reload()
+	}
+	if after := f.listing(false); after != before {
+		t.Errorf("it is not as before:\n%s", difference(after, before))
+	}
+}

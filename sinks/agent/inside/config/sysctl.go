@@ -302,7 +302,7 @@ func (w *work) setSysctl(i item.Item, lines []assignment) error {
 
 // setLive sets a parameter and reads it back.
 func (w *work) setLive(at, value string) error {
-	err := w.tree.Set("/proc/sys/"+at, value)
+	err := w.setAlone(at, value)
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ERANGE) {
 		return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("the kernel does not take %q for /proc/sys/%s: %v", value, at, err)}
 	}
@@ -313,6 +313,25 @@ func (w *work) setLive(at, value string) error {
 		return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("the kernel made %q of %q in /proc/sys/%s. Write the value as the kernel has it", now, value, at)}
 	}
 	return nil
+}
+
+// acceptRedirects is set anew by the kernel whenever forwarding is switched (ip-sysctl in
+// the kernel's documentation), also where people have set it.
+const acceptRedirects = "net/ipv4/conf/all/accept_redirects"
+
+// setAlone sets a parameter, and no other with it.
+func (w *work) setAlone(at, value string) error {
+	if at != "net/ipv4/ip_forward" && at != "net/ipv4/conf/all/forwarding" {
+		return w.tree.Set("/proc/sys/"+at, value)
+	}
+	was, unread := w.live(acceptRedirects)
+	if err := w.tree.Set("/proc/sys/"+at, value); err != nil || unread != nil {
+		return err
+	}
+	if now, err := w.live(acceptRedirects); err != nil || now == was {
+		return nil
+	}
+	return w.tree.Set("/proc/sys/"+acceptRedirects, was)
 }
 
 // refusedValue sets an item back that is new and whose value the kernel does not
@@ -343,7 +362,7 @@ func (w *work) restoreSysctl(key string) error {
 			continue
 		}
 		if err == nil {
-			err = w.tree.Set("/proc/sys/"+at, value)
+			err = w.setAlone(at, value)
 		}
 		if err != nil {
 			return err

@@ -121,7 +121,8 @@ func TestRealSystem(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(s.Root, "root/program"), text, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	listing := "find /etc /srv -xdev -printf '%p %y %m %u:%g %l\\n' | sort; find /etc /srv -xdev -type f -print0 | sort -z | xargs -0 sha256sum; systemctl list-units --no-legend --plain --state=running --type=service,timer"
+	listing := "find /etc /srv -xdev -printf '%p %y %m %u:%g %l\\n' | sort; find /etc /srv -xdev -type f -print0 | sort -z | xargs -0 sha256sum; systemctl list-units --no-legend --plain --state=running --type=service,timer; cat /proc/sys/net/ipv4/conf/all/accept_redirects"
+	s.Does("echo 0 >/proc/sys/net/ipv4/conf/all/accept_redirects") // the kernel sets it anew with ip_forward
 	before := s.Does(listing)
 
 	// What is-enabled says of every unit is what the files say.

@@ -331,8 +331,8 @@ func (w *work) takeUnit(g *unitGoal, s seenUnits) error {
 	var made unitMade
 	owned := w.items.Load(g.key, &before, &made)
 	if g.remove {
-		if g.comeBack(before, made); u.path == "" {
-			g.state = "" // a package took the unit away
+		if g.comeBack(before, made); u.path == "" && g.state != "stopped" {
+			g.state = "" // a package took the unit away, and cannot have it started
 		}
 		return nil
 	}

@@ -1,0 +1,209 @@
+package inside_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/sinks/agent"
+)
+
+// onlyFacet is a design without what other facets do.
+func onlyFacet(d *site.Node, f site.Facet) *site.Node {
+	only := &site.Node{Name: d.Name, References: site.References{Family: "debian"}}
+	switch s := d.System; f {
+	case site.FacetBase:
+		only.System = site.System{Hostname: s.Hostname, Hosts: s.Hosts, Users: s.Users, Time: s.Time, Logs: s.Logs}
+	case site.FacetPackages:
+		only.System = site.System{Packages: s.Packages, Repositories: s.Repositories}
+	case site.FacetConfig:
+		only.System = site.System{Files: map[string]site.File{}, Units: s.Units, Sysctl: s.Sysctl}
+		for path, file := range s.Files {
+			if u := s.Users[file.Owner]; u.UID != nil {
+				file.Owner = "" // that account is not there
+			}
+			if path != "/etc/configured.conf" {
+				only.System.Files[path] = file
+			}
+		}
+		delete(only.System.Units, "serving.service")
+	case site.FacetKernel:
+		only.Kernel = d.Kernel
+	case site.FacetNetwork:
+		only.References.Links = d.References.Links
+	}
+	return only
+}
+
+// pair are two designs of a facet that differ much.
+func pair(seed uint64, f site.Facet) (from, to *site.Node) {
+	g := newGenerator(seed)
+	switch f {
+	case site.FacetPackages:
+		repositories := map[string]site.Repository{"site": {URL: "file:///srv/repo", Suite: "stable", Components: []string{"main"}, Key: made.signs}}
+		from = &site.Node{Name: "n1", References: site.References{Family: "debian"}, System: site.System{
+			Repositories: repositories, Packages: map[string]site.Package{"one": {Version: "1.0"}, "two": {}},
+		}}
+		to = &site.Node{Name: "n1", References: site.References{Family: "debian"}, System: site.System{
+			Repositories: repositories, Packages: map[string]site.Package{"one": {Version: "2.0", State: item.Held}, "configured": {}, "serving": {}},
+		}}
+		return from, to
+	case site.FacetKernel:
+		from, to = g.design(), g.design()
+		from.Kernel.Parameters, to.Kernel.Parameters = site.Scalars{"nosmt": "off", "isolcpus": "2-3"}, site.Scalars{"isolcpus": "4", "iommu": "off"}
+	default:
+		from, to = g.design(), g.design()
+	}
+	return onlyFacet(from, f), onlyFacet(to, f)
+}
+
+// The helper is killed after each of the writes of a step, by itself and with all that
+// it has started.
+func TestKilledAfterAWrite(t *testing.T) {
+	killed(t, site.FacetConfig, 3, 40)
+}
+
+func TestProveKilledAfterEachWrite(t *testing.T) {
+	if !proves() {
+		t.Skip("takes an hour: set SLIPWAY_PROVE")
+	}
+	for f, every := range map[site.Facet]int{site.FacetBase: 1, site.FacetConfig: 1, site.FacetKernel: 1, site.FacetPackages: 12} {
+		t.Run(string(f), func(t *testing.T) { killed(t, f, 5, every) })
+	}
+}
+
+// killed goes from one design to another and back, killed after one write in every few.
+func killed(t *testing.T, f site.Facet, seed uint64, every int) {
+	base(t)
+	from, to := pair(seed, f)
+	n, began := start(t), time.Now()
+	n.converges(from)
+	wantFrom := n.listing()
+	n.converges(to)
+	want := n.listing()
+	n.converges(from)
+	if got := n.listing(); got != wantFrom {
+		t.Fatalf("there and back is not the same:\n%s", difference(got, wantFrom))
+	}
+	points := 0
+	for after := 1; ; after += every {
+		what := []string{"helper", "all"}[points%2]
+		n.arm(after, what)
+		n.converges(to)
+		if n.disarm() {
+			t.Logf("%s: killed after %d of %d writes, in %s", f, points, after-1, time.Since(began).Round(time.Second))
+			break
+		}
+		points++
+		at := n.Does("grep -v ^exec " + writesFile + " | sed -n " + strconv.Itoa(after) + "p")
+		if got := n.listing(); got != want {
+			t.Errorf("%s (%s) killed after write %s: it is not as designed:\n%s\nfrom %s\nto %s", f, what, at, difference(got, want), told(from), told(to))
+		}
+		n.settled(at)
+		n.converges(from)
+		if got := n.listing(); got != wantFrom {
+			t.Fatalf("%s (%s) killed after write %s, and back: it is not as before:\n%s", f, what, at, difference(got, wantFrom))
+		}
+	}
+	if points < 2 {
+		t.Errorf("killed %d times alone", points)
+	}
+}
+
+// arm has the next session that makes so many writes killed.
+func (n *node) arm(after int, what string) {
+	n.Does(fmt.Sprintf("rm -f %s; echo /root/tracer %d %s > %s", writesFile, after, what, prefixFile))
+}
+
+// disarm takes that back, and tells whether nothing was killed.
+func (n *node) disarm() (still bool) {
+	return n.Does("if [ -e "+prefixFile+" ]; then rm "+prefixFile+"; echo still; fi") == "still"
+}
+
+// settled holds that nothing is half done: no package, no journal, no temporary file.
+func (n *node) settled(at string) {
+	n.t.Helper()
+	const words = `dpkg --audit; find / -xdev \( -path /proc -o -path /sys -o -path /var/tmp -o -path /tmp \) -prune -o -name '.slipway-*' -print; ` +
+		`! grep -o '"begun":.*' /var/lib/slipway-inside/journal; ls /etc/*.lock /etc/*+ 2>/dev/null || true`
+	if out := n.Does(words); out != "" {
+		n.t.Errorf("after write %s there is left: %s", at, out)
+	}
+}
+
+// The connection is cut in the middle of a step, or the daemon is killed and another one
+// with a later term takes its place at once.
+func TestConnectionCut(t *testing.T) {
+	cut(t, 3, 3)
+}
+
+func TestProveConnectionCut(t *testing.T) {
+	if !proves() {
+		t.Skip("takes a quarter of an hour: set SLIPWAY_PROVE")
+	}
+	cut(t, 5, 100)
+}
+
+func cut(t *testing.T, seed uint64, cuts int) {
+	g, n, began := newGenerator(seed), start(t), time.Now()
+	later := 0
+	for i := range cuts {
+		d := g.design()
+		m := n.open(t)
+		seen, err := look(t.Context(), n, m, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := differing(d, seen, site.InsideFacets)
+		if f == "" {
+			continue
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- step(ctx, m, d, f, seen) }()
+		select {
+		case <-time.After(time.Duration(g.IntN(1500)) * time.Millisecond):
+		case err := <-done:
+			done <- err
+		}
+		n.disconnect()
+		if i%2 == 0 { // the daemon is gone, and another one is there
+			cancel()
+			n.driver = agent.New(agent.Options{Folder: made.helpers})
+			n.term++
+			later++
+		}
+		<-done
+		cancel()
+		m.Close()
+		n.afterBusy(d)
+		if i%10 == 9 || i == cuts-1 {
+			fresh := start(t)
+			fresh.converges(d)
+			if got, want := n.listing(), fresh.listing(); got != want {
+				t.Errorf("after cut %d it is not as a fresh node:\n%s", i+1, difference(got, want))
+			}
+			fresh.Cut()
+		}
+		n.settled(fmt.Sprintf("cut %d", i+1))
+	}
+	t.Logf("%d cuts, %d of them with a new daemon, in %s", cuts, later, time.Since(began).Round(time.Second))
+}
+
+// afterBusy converges as soon as the run that was cut off has ended.
+func (n *node) afterBusy(d *site.Node) {
+	n.t.Helper()
+	for end := time.Now().Add(3 * time.Minute); ; {
+		_, err := n.converge(d)
+		switch {
+		case err == nil:
+			return
+		case time.Now().After(end) || !strings.Contains(err.Error(), "another run of Slipway"):
+			n.t.Fatalf("%v\nthe design: %s", err, told(d))
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package inside_test
+
+import (
+	"slices"
+	"strings"
+)
+
+// listing tells all that a person can see of a system, by its own programs. What time
+// alone changes is left out, and:
+//   - the order of lines and the last numbers in the files of accounts, and the copies
+//     that their programs keep: they depend on what came before by how these work;
+//   - home folders of accounts that are gone, which Slipway leaves by its documentation;
+//   - what dpkg and apt keep for themselves, in whose place they are asked;
+//   - settings of packages that are removed: they are removed, and not purged.
+const listing = `
+for f in passwd group gshadow; do sort /etc/$f | sed "s|^|$f |"; done
+cut -d: -f1,2 /etc/shadow | sed -E 's/:[$].*/:a hash/; s/^/shadow /' | sort
+cut -d: -f1 /etc/subuid | sort | sed 's/^/subuid /'
+left=; case $(dpkg-query -W -f '${db:Status-Abbrev}' configured 2>/dev/null) in rc*) left='-o -path /etc/configured.conf' ;; esac
+homes=$(cut -d: -f6 /etc/passwd | grep ^/home/ | tr '\n' ' ')
+find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /var/tmp -o -path /var/log -o -path /var/cache -o -path /var/spool \
+	-o -path /var/lib/slipway-inside -o -path /var/lib/apt -o -path /var/lib/dpkg -o -path /var/lib/systemd -o -path /home -o -path /root/tracer \
+	-o -path /etc/passwd -o -path /etc/group -o -path /etc/shadow -o -path /etc/gshadow -o -path /etc/subuid -o -path /etc/subgid -o -path '/etc/*-' -o -path /etc/.pwd.lock \
+	-o -path /etc/ld.so.cache $left \) -prune -o -printf '%p %y %m %u:%g %l\n' | sort
+[ -z "$homes" ] || find $homes -printf '%p %y %m %u:%g %l\n' | sort
+find /etc /srv /opt /usr/local /usr/share/one /usr/share/two /boot/grub $homes -type f ! -path '/etc/*-' ! -path '/etc/passwd' ! -path '/etc/group' ! -path '/etc/shadow' ! -path '/etc/gshadow' \
+	! -path '/etc/sub?id' ! -path /etc/ld.so.cache ! -path /etc/.pwd.lock ! \( -false $left \) -print0 2>/dev/null | sort -z | xargs -0 sha256sum
+hostname
+dpkg-query -W -f 'package ${db:Status-Abbrev} ${Package} ${Version}\n' | grep -v '^package rc'
+apt-mark showmanual | sort | sed 's/^/manual /'; apt-mark showhold | sort | sed 's/^/hold /'
+apt-cache policy 2>/dev/null | grep -v '^ *release'
+systemctl list-unit-files --no-legend --no-pager --plain
+for u in before own other serving masked rsyslog; do echo "$u: $(systemctl is-active $u) $(systemctl show -P Description -P LoadState -P NeedDaemonReload $u | tr '\n' ' ')"; done
+systemctl --failed --no-legend --plain
+for p in ip_forward conf/all/rp_filter conf/lo/rp_filter conf/all/accept_redirects conf/all/log_martians; do echo "$p $(cat /proc/sys/net/ipv4/$p)"; done
+ip -o link show | grep -v link-netns | sed 's/^[0-9]*: //; s/ qlen [0-9]*//' | sort
+ip -o address show | tr -s ' ' | cut -d' ' -f2-4 | sort; ip route; ip -6 route show default
+`
+
+func (n *node) listing() string {
+	n.t.Helper()
+	return n.Does(listing)
+}
+
+func difference(got, want string) string {
+	var out []string
+	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for _, line := range g {
+		if !slices.Contains(w, line) {
+			out = append(out, "is:       "+line)
+		}
+	}
+	for _, line := range w {
+		if !slices.Contains(g, line) {
+			out = append(out, "is to be: "+line)
+		}
+	}
+	return strings.Join(out, "\n")
+}

@@ -1,0 +1,414 @@
+package inside_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/driver/sshclient/sshdtest"
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/sinks/agent"
+	"github.com/slipway-gitops/slipway/tests/nspawn"
+)
+
+// TestMain is also the tracer, within a system.
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "tracer" {
+		os.Exit(trace(os.Args[1:]))
+	}
+	code := m.Run()
+	if made.folder != "" {
+		if err := os.RemoveAll(made.folder); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}
+	os.Exit(code)
+}
+
+// proves skips a test that takes minutes, unless it is asked for.
+func proves() bool { return os.Getenv("SLIPWAY_PROVE") != "" }
+
+// made is what all systems of these tests begin with.
+var made struct {
+	sync.Once
+	folder  string // with all of the following
+	root    string // a Debian that does not run
+	helpers string
+	key     string // of SSH, private
+	hostKey string
+	signs   string // the key of the repository in /srv/repo
+}
+
+// wrap is what sshd runs for each session: the words in /run/prefix go before the
+// command, so that a test can look at it or end it.
+const wrap = `#!/bin/sh
+exec $(cat /run/prefix 2>/dev/null) sh -c "$SSH_ORIGINAL_COMMAND"
+`
+
+// updateGRUB stands for Debian's, which wants a disk.
+const updateGRUB = `#!/bin/sh
+GRUB_CMDLINE_LINUX=
+. /etc/default/grub
+for f in /etc/default/grub.d/*.cfg; do [ -e "$f" ] && . "$f"; done
+mkdir -p /boot/grub
+echo "linux /boot/vmlinuz root=/dev/sda1 $GRUB_CMDLINE_LINUX_DEFAULT $GRUB_CMDLINE_LINUX" > /boot/grub/grub.cfg.new
+mv /boot/grub/grub.cfg.new /boot/grub/grub.cfg
+`
+
+// base makes that once: a Debian with sshd, in which people have set things already.
+func base(t *testing.T) {
+	t.Helper()
+	nspawn.Require(t, "dpkg-deb", "dpkg-scanpackages", "gpg", "ssh-keygen")
+	made.Do(func() {
+		var err error
+		if made.folder, err = os.MkdirTemp("", "inside-"); err != nil {
+			t.Fatal(err)
+		}
+		made.root, made.helpers = filepath.Join(made.folder, "root"), filepath.Join(made.folder, "helpers")
+		if err := os.Mkdir(made.root, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		var more []string
+		if proves() {
+			more = []string{"rsyslog", "sudo", "systemd-timesyncd"}
+		}
+		nspawn.UnpackTo(t, made.root, more...)
+		for _, zone := range []string{"Europe/Zurich", "Asia/Tokyo", "Etc/UTC"} {
+			put(t, "/usr/share/zoneinfo/"+zone, sshdtest.Read(t, "/usr/share/zoneinfo/"+zone), 0o644)
+		}
+		does(t, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(made.helpers, "slipway-helper-linux-"+runtime.GOARCH), "../../cmd/slipway-helper")
+		public := sshdtest.Key(t, filepath.Join(made.folder, "key"), "ed25519")
+		made.key = sshdtest.Read(t, filepath.Join(made.folder, "key"))
+		made.hostKey = strings.TrimSpace(sshdtest.Read(t, filepath.Join(made.root, "etc/ssh/ssh_host_ed25519_key.pub")))
+		self, err := os.ReadFile("/proc/self/exe")
+		if err != nil {
+			t.Fatal(err)
+		}
+		put(t, "/root/tracer", string(self), 0o755)
+		put(t, "/root/wrap", wrap, 0o755)
+		put(t, "/root/.ssh/authorized_keys", public+"\n", 0o600)
+		put(t, "/etc/ssh/sshd_config.d/test.conf", "PermitRootLogin prohibit-password\nUseDNS no\nForceCommand /root/wrap\n", 0o644)
+		put(t, "/etc/machine-id", "0123456789abcdef0123456789abcdef\n", 0o444)
+		put(t, "/etc/hostname", "before\n", 0o644)
+		put(t, "/etc/before.conf", "before\n", 0o640)
+		put(t, "/etc/folder/before.conf", "before\n", 0o600)
+		put(t, "/etc/sysctl.d/50-people.conf", "net.ipv4.conf.all.accept_redirects = 0\n", 0o644)
+		put(t, "/etc/systemd/system/before.service", service("before", "multi-user.target"), 0o644)
+		put(t, "/usr/sbin/update-grub", updateGRUB, 0o755)
+		put(t, "/etc/default/grub", "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet\"\nGRUB_CMDLINE_LINUX=\"\"\n", 0o644)
+		does(t, "chroot", made.root, "/usr/sbin/update-grub")
+		does(t, "chroot", made.root, "useradd", "--create-home", "--uid", "1400", "--groups", "video", "--shell", "/bin/sh", "people")
+		put(t, "/home/people/.ssh/authorized_keys", peoplesKey+"\n", 0o600)
+		does(t, "chroot", made.root, "chown", "-R", "people:people", "/home/people/.ssh")
+		does(t, "chroot", made.root, "chown", "root:adm", "/etc/before.conf")
+		does(t, "chroot", made.root, "systemctl", "enable", "before.service")
+		publish(t)
+	})
+	if t.Failed() || made.signs == "" {
+		t.Fatal("there is no system to begin with")
+	}
+}
+
+func does(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+	}
+	return string(out)
+}
+
+// put writes a file of the system that all begin with.
+func put(t *testing.T, path, content string, mode os.FileMode) {
+	t.Helper()
+	at := filepath.Join(made.root, path)
+	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(at, []byte(content), mode); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(at, mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func service(description, target string) string {
+	return "[Unit]\nDescription=" + description + "\n[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=" + target + "\n"
+}
+
+// debs are packages by name and version; the files are beside /usr/share/NAME/version.
+var debs = []struct {
+	name, version, postinst string
+	files                   map[string]string
+}{
+	{name: "one", version: "1.0"}, {name: "one", version: "2.0"}, {name: "two", version: "1.0"},
+	{name: "configured", version: "1.0", files: map[string]string{"etc/configured.conf": "as packaged\n", "DEBIAN/conffiles": "/etc/configured.conf\n"}},
+	{name: "serving", version: "1.0", files: map[string]string{"lib/systemd/system/serving.service": service("serving", "multi-user.target")}},
+	{name: "talking", version: "1.0", postinst: "head -c 104857600 /dev/zero | tr '\\0' x"}, {name: "slow", version: "1.0", postinst: "sleep 75"},
+}
+
+// publish makes a signed repository in /srv/repo.
+func publish(t *testing.T) {
+	t.Helper()
+	repo, home := filepath.Join(made.root, "srv/repo"), filepath.Join(made.folder, "gpg")
+	pool, dist := filepath.Join(repo, "pool/stable"), filepath.Join(repo, "dists/stable")
+	does(t, "mkdir", "-p", pool, filepath.Join(dist, "main/binary-"+runtime.GOARCH))
+	does(t, "mkdir", "-m", "700", home)
+	does(t, "gpg", "--homedir", home, "--batch", "--quiet", "--passphrase", "", "--quick-generate-key", "site@example.org", "default", "default", "never")
+	defer func() { _ = exec.Command("gpgconf", "--homedir", home, "--kill", "all").Run() }()
+	for n, d := range debs {
+		tree := filepath.Join(made.folder, fmt.Sprintf("deb%d", n))
+		files := map[string]string{
+			"DEBIAN/control":                   fmt.Sprintf("Package: %s\nVersion: %s\nArchitecture: all\nMaintainer: nobody <n@example.org>\nDescription: for a test\n", d.name, d.version),
+			"usr/share/" + d.name + "/version": d.version + "\n",
+		}
+		if d.postinst != "" {
+			files["DEBIAN/postinst"] = "#!/bin/sh\nset -e\n" + d.postinst + "\n"
+		}
+		for name, content := range d.files {
+			files[name] = content
+		}
+		for name, content := range files {
+			at, mode := filepath.Join(tree, name), os.FileMode(0o644)
+			if strings.HasSuffix(name, "postinst") {
+				mode = 0o755
+			}
+			if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(at, []byte(content), mode); err != nil {
+				t.Fatal(err)
+			}
+		}
+		does(t, "dpkg-deb", "--build", "--root-owner-group", "-Znone", tree, filepath.Join(pool, d.name+"_"+d.version+"_all.deb"))
+	}
+	scan := exec.CommandContext(t.Context(), "dpkg-scanpackages", "--multiversion", "pool/stable")
+	scan.Dir = repo
+	lists, err := scan.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	index := "main/binary-" + runtime.GOARCH + "/Packages"
+	if err := os.WriteFile(filepath.Join(dist, index), lists, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	release := fmt.Sprintf("Origin: Site\nLabel: site\nSuite: stable\nCodename: stable\nDate: %s\nArchitectures: %s all\nComponents: main\nSHA256:\n %s %d %s\n",
+		time.Now().UTC().Format(time.RFC1123), runtime.GOARCH, does(t, "sha256sum", filepath.Join(dist, index))[:64], len(lists), index)
+	if err := os.WriteFile(filepath.Join(dist, "Release"), []byte(release), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	does(t, "gpg", "--homedir", home, "--batch", "--quiet", "--clearsign", "-o", filepath.Join(dist, "InRelease"), filepath.Join(dist, "Release"))
+	does(t, "chmod", "-R", "a+rX", repo)
+	made.signs = does(t, "gpg", "--homedir", home, "--armor", "--export")
+}
+
+// node is a real Debian under systemd, which the driver reaches by SSH: a listener
+// of the test passes each connection on to the sshd within.
+type node struct {
+	*nspawn.System
+	t        *testing.T
+	endpoint site.Endpoint
+	driver   *agent.Driver
+
+	mu    sync.Mutex
+	conns []net.Conn
+	// cut ends a connection after so many bytes from the system; 0 does not.
+	cut  int64
+	term uint64
+}
+
+func start(t *testing.T) *node {
+	t.Helper()
+	base(t)
+	n := &node{System: nspawn.Start(t, nspawn.Layer(t, made.root), nspawn.Loopback), t: t, driver: agent.New(agent.Options{Folder: made.helpers}), term: 1}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() { n.pass(c) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		n.disconnect()
+		all.Wait()
+	})
+	n.endpoint = site.Endpoint{URL: "ssh://root@" + l.Addr().String(), Trust: site.Trust{HostKeys: []string{made.hostKey}}}
+	return n
+}
+
+// pass connects to the sshd within and copies both ways.
+func (n *node) pass(c net.Conn) {
+	defer c.Close()
+	to, err := n.dial("127.0.0.1:22")
+	if err != nil {
+		return
+	}
+	defer to.Close()
+	n.mu.Lock()
+	n.conns = append(n.conns, c, to)
+	cut := n.cut
+	n.mu.Unlock()
+	go func() {
+		_, _ = io.Copy(to, c)
+		to.Close()
+	}()
+	if cut > 0 {
+		_, _ = io.CopyN(c, to, cut)
+		return
+	}
+	_, _ = io.Copy(c, to)
+}
+
+// disconnect ends all connections.
+func (n *node) disconnect() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, c := range n.conns {
+		c.Close()
+	}
+	n.conns = nil
+}
+
+// dial connects within the system's network.
+func (n *node) dial(address string) (c net.Conn, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never let go: the thread is in another network from now on
+		var f *os.File
+		if f, err = os.Open("/proc/" + n.Leader() + "/ns/net"); err != nil {
+			return
+		}
+		defer f.Close()
+		if err = unix.Setns(int(f.Fd()), syscall.CLONE_NEWNET); err != nil {
+			return
+		}
+		c, err = net.DialTimeout("tcp", address, 5*time.Second)
+	}()
+	<-done
+	return c, err
+}
+
+func (n *node) open(t *testing.T) driver.Machine {
+	t.Helper()
+	m, err := n.driver.Open(t.Context(), n.endpoint, secret.New("root", made.key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.(driver.Namer).Name("s1", n.term)
+	m.(driver.Keyholder).Credentials(func(name string) (secret.Value, error) { return secret.New("", "the value of "+name), nil })
+	return m
+}
+
+// look sees all facets.
+func look(ctx context.Context, n *node, m driver.Machine, d *site.Node) (site.Observed, error) {
+	for range 3 { // a machine with too much to do is looked at again, as the daemon does
+		seen, err := m.Observe(ctx, d, n.driver.Facets())
+		if !errors.Is(err, driver.ErrUnreachable) || ctx.Err() != nil {
+			return seen, err
+		}
+	}
+	return m.Observe(ctx, d, n.driver.Facets())
+}
+
+// differing is the first facet that is not as designed.
+func differing(d *site.Node, seen site.Observed, facets []site.Facet) site.Facet {
+	for _, f := range facets {
+		if len(d.Items(f)) == 0 && len(seen.Facets[f].Left(d, f)) == 0 {
+			continue
+		}
+		if !plan.AsDesigned(d, f, seen.Facets[f]) && !isPending(d, f, seen.Facets[f]) {
+			return f
+		}
+	}
+	return ""
+}
+
+// isPending says whether all that differs is so after the next boot.
+func isPending(d *site.Node, f site.Facet, seen site.FacetState) bool {
+	if f != site.FacetKernel || len(seen.Left(d, f)) > 0 || len(seen.Pending) == 0 {
+		return false
+	}
+	for field, want := range item.Values(d.Items(f)) {
+		if seen.Have[field] != want && seen.Pending[field] != want {
+			return false
+		}
+	}
+	return true
+}
+
+// step makes one facet as designed, as the daemon does after a look.
+func step(ctx context.Context, m driver.Machine, d *site.Node, f site.Facet, seen site.Observed) error {
+	owned, _ := seen.OwnedDigest()
+	return m.Apply(ctx, site.Step{
+		Node: d.Name, Facet: f, Action: site.Facets[f].Change.Action, Remove: seen.Facets[f].Left(d, f), Owned: owned,
+	}, d, nil)
+}
+
+// mostSteps bounds how many steps one design may take.
+const mostSteps = 12
+
+// converge looks, takes a step and looks again, until all is as designed. It tells how
+// many steps were taken.
+func (n *node) converge(d *site.Node) (steps int, err error) {
+	n.t.Helper()
+	m := n.open(n.t)
+	defer m.Close()
+	var last error
+	for range mostSteps {
+		seen, err := look(n.t.Context(), n, m, d)
+		if err != nil {
+			return steps, fmt.Errorf("look: %w", err)
+		}
+		f := differing(d, seen, site.InsideFacets)
+		if f == "" {
+			return steps, nil
+		}
+		steps++
+		began := time.Now()
+		if last = step(n.t.Context(), m, d, f, seen); last != nil {
+			last = fmt.Errorf("%s: %w", f, last)
+		} else {
+			last = fmt.Errorf("%s was set, and before: %v", f, plan.Differs(d, f, seen.Facets[f]))
+		}
+		if testing.Verbose() {
+			n.t.Logf("%s took %s: %v", f, time.Since(began).Round(time.Millisecond), last)
+		}
+	}
+	return steps, fmt.Errorf("not as designed after %d steps: %w", steps, last)
+}
+
+func (n *node) converges(d *site.Node) (steps int) {
+	n.t.Helper()
+	steps, err := n.converge(d)
+	if err != nil {
+		n.t.Fatalf("%v\nthe design: %s", err, told(d))
+	}
+	return steps
+}

@@ -1,0 +1,91 @@
+package inside_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// A node that had many designs is as one that had the last alone.
+func TestTheLastDesignAloneCounts(t *testing.T) {
+	lastAlone(t, 1, 2, 2)
+}
+
+func TestProveTheLastDesignAloneCounts(t *testing.T) {
+	if !proves() {
+		t.Skip("takes half an hour: set SLIPWAY_PROVE")
+	}
+	lastAlone(t, 2, 200, 10)
+}
+
+// lastAlone applies designs one after the other, and compares with a fresh node after
+// every few.
+func lastAlone(t *testing.T, seed uint64, designs, every int) {
+	g := newGenerator(seed)
+	n := start(t)
+	before := n.listing()
+	began, compared, edits := time.Now(), 0, 0
+	var last *site.Node
+	for i := range designs {
+		d := g.design()
+		if last != nil && g.maybe(1, 3) {
+			edits += g.edit(n, last, d)
+		}
+		steps := n.converges(d)
+		t.Logf("design %d: %d steps, %s", i+1, steps, time.Since(began).Round(time.Second))
+		if (i+1)%every == 0 {
+			fresh := start(t)
+			fresh.converges(d)
+			if got, want := n.listing(), fresh.listing(); got != want {
+				t.Errorf("after design %d it is not as a fresh node:\n%s\nbefore: %s\nnow: %s", i+1, difference(got, want), told(last), told(d))
+				if os.Getenv("SLIPWAY_GO_ON") == "" {
+					t.FailNow()
+				}
+			}
+			compared++
+			fresh.Cut()
+		}
+		last = d
+	}
+	n.converges(&site.Node{Name: "n1", References: site.References{Family: "debian"}})
+	if after := n.listing(); after != before {
+		t.Errorf("without a design it is not as before:\n%s", difference(after, before))
+	}
+	n.Says(`test ! -e /var/lib/slipway-inside/owned.json || tr -d ' \n\t' </var/lib/slipway-inside/owned.json`, `{"items":{}}`)
+	t.Logf("%d designs with %d edits by people, %d compared with a fresh node, in %s", designs, edits, compared, time.Since(began).Round(time.Second))
+}
+
+// edit has people change what the last design and the next one ask for, so that it is
+// Slipway's before and after.
+func (g *generator) edit(n *node, last, next *site.Node) (edits int) {
+	does := func(words string) {
+		n.Does(words)
+		edits++
+	}
+	for path, f := range last.System.Files {
+		if now, stays := next.System.Files[path]; stays && now.State == "" && f.State == "" && g.maybe(1, 3) {
+			does(fmt.Sprintf(g.pick("echo edited >> %[1]s", "chmod 777 %[1]s", "chown bin:bin %[1]s", "rm -f %[1]s", "rm -f %[1]s; ln -s /etc/passwd %[1]s"), quoted(path)))
+		}
+	}
+	for name, u := range last.System.Users {
+		if now, stays := next.System.Users[name]; stays && now.State == "" && u.State == "" && name != "people" && g.maybe(1, 3) {
+			does(fmt.Sprintf(g.pick("usermod -a -G games %[1]s", "usermod -s /bin/dash %[1]s", "rm -rf /home/%[1]s/.ssh", "userdel %[1]s", "passwd -l %[1]s"), name))
+		}
+	}
+	if _, stays := next.System.Units["own.service"]; stays && last.System.Units["own.service"].Content != nil && g.maybe(1, 2) {
+		does(g.pick("systemctl stop own; systemctl disable own 2>/dev/null", "echo '#' >> /etc/systemd/system/own.service", "rm /etc/systemd/system/own.service; systemctl daemon-reload"))
+	}
+	if len(last.System.Hosts) > 0 && len(next.System.Hosts) > 0 && g.maybe(1, 2) {
+		does("sed -i '/10.9.0.1/d' /etc/hosts")
+	}
+	if len(last.System.Sysctl) > 0 && len(next.System.Sysctl) > 0 && g.maybe(1, 2) {
+		does("rm /etc/sysctl.d/60-slipway.conf")
+	}
+	return edits
+}
+
+func quoted(path string) string { return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'" }
