@@ -293,7 +293,7 @@ func basis(p *site.Plan, known site.Known) string {
 		model := Model(known.Nodes[n.Node].Observed)
 		for _, s := range n.Steps {
 			steps++
-			if len(known.History[site.Like(model, s.Action)]) >= likeMachines {
+			if len(known.History[site.LikeStep(model, s)]) >= likeMachines {
 				seen++
 			}
 		}
