@@ -129,11 +129,11 @@ func planOnceItem(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, f
 		}
 		p.Blocked = append(p.Blocked, placed(at)+stalledOnce(n, i.Key, is, seen))
 		return
-	case len(p.Blocked)+len(p.Reported) > 0 || p.Waiting != "":
+	}
+	if restart(); len(p.Blocked)+len(p.Reported) > 0 || p.Waiting != "" {
 		p.Notes = append(p.Notes, fmt.Sprintf("the boot action %s is done when all before it is as designed", item.ID(i.Key)))
 		return
 	}
-	restart()
 	k := workOf(f, nil)
 	step := site.Step{
 		Node: n.Name, Machine: n.Machine(), Facet: f, Action: k.Action, Impact: k.Impact, Expect: takes(n, k.Action, k.Expect), Undo: k.Undo,
