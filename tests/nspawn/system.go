@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -31,9 +32,11 @@ const bootTime = time.Minute
 
 // System is a Debian that runs systemd in namespaces of its own.
 type System struct {
-	Root   string // its file system
-	t      testing.TB
-	leader string // the process id of its first process
+	Root    string // its file system
+	t       testing.TB
+	network Network
+	leader  string        // the process id of its first process
+	ended   chan struct{} // closed when it is down
 }
 
 // Require skips the test where a program or root's rights are missing. Under CI
@@ -166,7 +169,31 @@ func Unpack(t testing.TB) (root string) {
 // Boot starts a system that ends with the test.
 func Boot(t testing.TB, network Network) *System {
 	t.Helper()
-	s := &System{t: t, Root: Unpack(t)}
+	s := &System{t: t, Root: Unpack(t), network: network}
+	s.start()
+	return s
+}
+
+// PowerCut ends a system at once, and boots it again from what it had written.
+func (s *System) PowerCut() {
+	s.t.Helper()
+	pid, err := strconv.Atoi(s.leader)
+	if err == nil {
+		err = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	<-s.ended
+	s.start()
+}
+
+// start boots the system.
+func (s *System) start() {
+	t := s.t
+	t.Helper()
+	s.leader, s.ended = "", make(chan struct{})
+	ended := s.ended
 	// systemd-nspawn tells here what runs (sd_notify(3)).
 	socket := filepath.Join(t.TempDir(), "notify")
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
@@ -179,6 +206,7 @@ func Boot(t testing.TB, network Network) *System {
 	}
 	var said bytes.Buffer
 	name := fmt.Sprintf("slipway-test-%d", os.Getpid())
+	network := s.network
 	args := []string{"--quiet", "--directory=" + s.Root, "--boot", "--register=no", "--keep-unit", "--notify-ready=yes", "--console=pipe", "--machine=" + name}
 	if network != Shared {
 		args = append(args, string(network))
@@ -191,12 +219,16 @@ func Boot(t testing.TB, network Network) *System {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	go func() {
+		_ = cmd.Wait() // its code is that of the signal
+		close(ended)
+	}()
 	t.Cleanup(func() {
 		defer runtime.UnlockOSThread()
-		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil { // it powers the system off
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) { // it powers the system off
 			t.Error(err)
 		}
-		_ = cmd.Wait()                                                                // its code is that of the signal
+		<-ended
 		if err := os.RemoveAll("/run/systemd/nspawn/propagate/" + name); err != nil { // systemd-nspawn does so only in a tmpfs
 			t.Error(err)
 		}
@@ -214,7 +246,7 @@ func Boot(t testing.TB, network Network) *System {
 				s.leader = pid
 			}
 			if strings.TrimSpace(line) == "READY=1" && s.leader != "" {
-				return s
+				return
 			}
 		}
 	}
