@@ -194,7 +194,7 @@ func TestProveBootActions(t *testing.T) {
 	s.Comes("pgrep -c sleep || true", "0")
 
 	// Much output is cut, and the code of its end told.
-	loud := item.Action{Run: shell("yes 0123456789 | head -c 20000000; printf 'the \\033[31mreason\\n' >&2; exit 7"), Timeout: time.Minute}
+	loud := item.Action{Run: shell("yes 0123456789 | head -c 20000000; printf '\\nthe \\033[31mreason\\n' >&2; exit 7"), Timeout: time.Minute}
 	_ = s.do("loud", 1, loud) // it may have ended already
 	s.becomes("loud", item.Failed, "1", "its exit code is 7; it printed last: the  [31mreason")
 	s.Says("[ $(stat -c %s /var/lib/slipway-inside/actions/loud.json) -lt 4000 ] && echo small", "small")

@@ -19,6 +19,9 @@ const (
 	// maxOutput bounds what is kept of what it prints, in bytes, and maxLines in lines.
 	maxOutput = 64 << 10
 	maxLines  = 20
+	// maxLogged bounds what goes on to the system's log, in bytes: it is slow, and others
+	// need the room there.
+	maxLogged = 1 << 20
 )
 
 // Run is what the unit of an action does, as `PROGRAM action NAME ATTEMPT`: it notes that the
@@ -60,7 +63,7 @@ func (f *Facet) run(ctx context.Context, h *inside.Host, name string, attempt in
 		return err
 	}
 	var kept tail
-	e.Wrong = command(ctx, j, io.MultiWriter(&kept, out))
+	e.Wrong = command(ctx, j, io.MultiWriter(&kept, &limited{to: out, left: maxLogged}))
 	e.Ended, e.Output = f.now().UTC(), inside.Lines(string(kept.bytes), maxLines)
 	return f.end(h, name, e)
 }
@@ -108,6 +111,23 @@ func lock(path string) (unlock func(), err error) {
 		return nil, fmt.Errorf("%s runs already: %w", path, err)
 	}
 	return func() { f.Close() }, nil
+}
+
+// limited passes the beginning of what is written to it on.
+type limited struct {
+	to   io.Writer
+	left int
+}
+
+func (l *limited) Write(b []byte) (int, error) {
+	if l.left <= 0 {
+		return len(b), nil
+	}
+	_, _ = l.to.Write(b[:min(len(b), l.left)]) // a log that is full stops no command
+	if l.left -= len(b); l.left <= 0 {
+		fmt.Fprintf(l.to, "\n[Slipway logs no more than %d bytes of a boot action's output]\n", maxLogged)
+	}
+	return len(b), nil
 }
 
 // tail keeps the end of what is written to it.
