@@ -87,8 +87,8 @@ func moment(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") 
 // before all that comes before it is as designed, in effect too.
 func planOnce(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, phase string, serves map[site.Facet]bool) {
 	installs := slices.ContainsFunc(p.Steps, func(s site.Step) bool { return s.Action == site.ActionInstall })
-	if installs {
-		m.Recorded.Actions, m.Observed.Facets = nil, nil // what is there is erased
+	if installs { // what is there is erased
+		m.Recorded.Actions, m.Observed.Facets = nil, nil
 	}
 	if !installs && !InstalledHere(m.Recorded) {
 		return // see onceNotes
@@ -99,7 +99,7 @@ func planOnce(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, phase
 			if n.PhaseOfItem(r, i.Key) != phase {
 				continue
 			}
-			planOnceItem(p, s, n, m, f, i, func() {
+			planOnceItem(p, s, n, m, f, i, installs, func() {
 				planRestart(p, n, m, slices.DeleteFunc(insideUpTo(r, phase), func(f site.Facet) bool { return !serves[f] }))
 			})
 		}
@@ -107,8 +107,11 @@ func planOnce(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, phase
 }
 
 // planOnceItem adds one item, behind the restart that what comes before it may need.
-func planOnceItem(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, f site.Facet, i item.Item, restart func()) {
+func planOnceItem(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, f site.Facet, i item.Item, installs bool, restart func()) {
 	is, attempts := OnceIs(f, i.Key, m)
+	if installs {
+		is = item.NotDone
+	}
 	known, seen := m.Recorded.Actions[item.ID(i.Key)], m.Observed.Facets[f]
 	at := onceAt(s, i.Key)
 	again := known.Again == attempts+1
@@ -181,7 +184,8 @@ func onceNotes(n *site.Node, m site.Memory, serves map[site.Facet]bool) (notes [
 	for _, f := range onceFacets(serves) {
 		seen := m.Observed.Facets[f]
 		items := seen.Resolve(n, f).Items
-		if names := namesOf(items); len(items) > 0 && m.Recorded.UnderWay() == 0 && wanted(n) <= Generation(n, m) && !InstalledHere(m.Recorded) {
+		isSeen := !m.Observed.Facets[site.FacetOS].Seen.IsZero()
+		if names := namesOf(items); len(items) > 0 && isSeen && m.Recorded.UnderWay() == 0 && wanted(n) <= Generation(n, m) && !InstalledHere(m.Recorded) {
 			notes = append(notes, fmt.Sprintf("boot actions are not done here (%s): they belong to an installation, and Slipway did not install this system", someOf(names)))
 			continue
 		}
