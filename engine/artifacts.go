@@ -101,22 +101,21 @@ func (w *worker) filesLocked() (files []artifact.File) {
 
 // contentsLocked are the artifacts that a step puts into files of the system.
 func (w *worker) contentsLocked(s site.Step) (files []artifact.File) {
-	if s.Action != site.ActionConfig || len(w.node.References.Artifacts) == 0 {
+	if !site.IsInside(s.Facet) || len(w.node.References.Artifacts) == 0 {
 		return nil
 	}
 	for _, i := range w.memory.Observed.Facets[s.Facet].Resolve(w.node, s.Facet).Items {
-		digest := i.Artifact()
 		changes := func(c site.Change) bool {
 			field := strings.TrimPrefix(c.Field, string(s.Facet)+".")
 			return field == i.Key || field == item.Name(i.Key, "content")
 		}
-		if digest == "" || !slices.ContainsFunc(s.Changes, changes) {
+		if !slices.ContainsFunc(s.Changes, changes) {
 			continue
 		}
 		for name, a := range w.node.References.Artifacts {
-			f := artifact.File{SHA256: digest, URL: a.URL, For: "artifact " + name}
-			if a.SHA256 == digest && !slices.ContainsFunc(files, func(f artifact.File) bool { return f.SHA256 == digest }) {
-				files = append(files, f)
+			isHere := func(f artifact.File) bool { return f.SHA256 == a.SHA256 }
+			if slices.Contains(i.Artifacts(), a.SHA256) && !slices.ContainsFunc(files, isHere) {
+				files = append(files, artifact.File{SHA256: a.SHA256, URL: a.URL, For: "artifact " + name})
 			}
 		}
 	}

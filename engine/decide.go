@@ -51,6 +51,8 @@ func (w *worker) decide(ctx context.Context, j job, p site.NodePlan, v view, err
 	case j.memory.Recorded.Quarantined != nil && p.Waiting == "":
 		w.disobeyed = false
 		return quarantined(j)
+	case p.Running != nil:
+		return w.awaitAction(j, p, v)
 	case p.Waiting != "":
 		return w.await(j, p.Waiting, v)
 	case len(p.Reported) > 0:
@@ -239,6 +241,24 @@ func (w *worker) await(j job, what string, v view) outcome {
 	}
 	return outcome{state: site.Progressing, reason: what, wait: soonEnough(j, waited)}
 }
+
+// awaitAction waits for the command of a boot action. The machine ends it when its time is
+// over; where that was not seen either, a person has to look.
+func (w *worker) awaitAction(j job, p site.NodePlan, v view) outcome {
+	waited, limit := w.waitedFor(p.Waiting, time.Time{}), time.Duration(p.Running.Timeout)+actionGrace
+	if waited > limit || needsPerson(v.inside) {
+		o := outcome{state: site.Stalled, wait: observeEvery(j.site),
+			reason: fmt.Sprintf("%s, and nobody has seen its end for %s; look at %s", p.Waiting, limit, consoleOf(j.node))}
+		if needsPerson(v.inside) {
+			o.reason, o.cause = verdict(v.inside), cause(v.inside)
+		}
+		return o
+	}
+	return outcome{state: site.Progressing, reason: p.Waiting, wait: soonEnough(j, waited)}
+}
+
+// actionGrace is how long it may take until the end of a boot action is seen.
+const actionGrace = 10 * time.Minute
 
 // soonEnough is when to look again at what was waited for so long. What is soon over is
 // looked at more often: a node may not be late by more than a part of what it waits

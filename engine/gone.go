@@ -19,6 +19,6 @@ func (w *worker) forgetMachine(ctx context.Context, j job, seen site.Observed) e
 		return err
 	}
 	return w.save(ctx, func(r *site.Recorded) {
-		r.Adopted, r.Installed, r.Installing, r.InFlight, r.Reached, r.Attempts = nil, nil, nil, nil, nil, nil
+		r.Adopted, r.Installed, r.Installing, r.InFlight, r.Reached, r.Attempts, r.Actions = nil, nil, nil, nil, nil, nil, nil
 	})
 }

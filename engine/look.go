@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -123,14 +124,12 @@ func (w *worker) designedFacets(n *site.Node, kind site.EndpointKind) []site.Fac
 // speaks of, and all that are served where Slipway has made something, which may
 // have left the design.
 func (w *worker) insideFacets(j job) []site.Facet {
-	if j.memory.Recorded.Owned == (site.Owned{}) {
-		return w.designedFacets(j.node, site.OS)
+	facets := w.designedFacets(j.node, site.OS)
+	if j.memory.Recorded.Owned != (site.Owned{}) {
+		facets = slices.DeleteFunc(slices.Clone(site.InsideFacets), func(f site.Facet) bool { return !w.e.serves[f] })
 	}
-	var facets []site.Facet
-	for _, f := range site.InsideFacets {
-		if w.e.serves[f] {
-			facets = append(facets, f)
-		}
+	if !plan.InstalledHere(j.memory.Recorded) {
+		facets = slices.DeleteFunc(facets, func(f site.Facet) bool { return site.Facets[f].Once })
 	}
 	return facets
 }

@@ -10,13 +10,16 @@ func noteOwned(r *site.Recorded, seen site.Observed) {
 	if !inside || digest != "" && !r.Owned.Changing {
 		return
 	}
-	r.Owned = site.Owned{Digest: digest, Changing: r.InFlight != nil && site.IsInside(r.InFlight.Step.Facet)}
+	r.Owned = site.Owned{Digest: digest, Changing: r.InFlight != nil && changesList(r.InFlight.Step)}
 }
 
 // changesOwned notes that a step may change the list from now on. A list that was
 // another one than the recorded before stays so for the records.
 func changesOwned(r *site.Recorded, s site.Step, seen site.Observed) {
-	if digest, inside := seen.OwnedDigest(); site.IsInside(s.Facet) && inside && digest == r.Owned.Digest {
+	if digest, inside := seen.OwnedDigest(); changesList(s) && inside && digest == r.Owned.Digest {
 		r.Owned.Changing = true
 	}
 }
+
+// changesList says whether a step changes the list: what is done once is in none.
+func changesList(s site.Step) bool { return site.IsInside(s.Facet) && !site.Facets[s.Facet].Once }

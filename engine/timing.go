@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -59,6 +60,12 @@ func (w *worker) timed(j job, p site.NodePlan) {
 		return
 	}
 	w.timing = nil
+	if !plan.IsDoneOnce(t.step, j.memory) {
+		if why := slices.Concat(p.Blocked, []string{"it was not done"})[0]; j.memory.Recorded.UnderWay() == 0 {
+			w.warn(site.EventFailed, j.revision.ID, string(t.step.Action)+": "+why)
+		}
+		return
+	}
 	if askedInside(j.node, t.step) != t.wanted {
 		w.note(site.EventDropped, j.revision.ID, t.step.Summary())
 		return
@@ -69,7 +76,7 @@ func (w *worker) timed(j job, p site.NodePlan) {
 	took := site.Duration(time.Since(t.since))
 	w.e.note(site.Event{Node: w.name, Kind: site.EventDone, Text: t.step.Summary(), Took: took})
 	if t.model != "unknown" {
-		w.e.learnTook(site.Like(t.model, t.step.Action), took, t.tried)
+		w.e.learnTook(site.LikeStep(t.model, t.step), took, t.tried)
 	}
 }
 

@@ -250,7 +250,7 @@ func (w *worker) begin(ctx context.Context) (job, error) {
 	if w.thorough {
 		w.reinspect, w.uninspected = true, time.Time{}
 	}
-	retried := w.retried
+	retried, singled := w.retried, w.singled
 	w.oneTry = w.singled
 	w.fresh, w.retried, w.singled, w.recheck, w.thorough, w.awaits = false, false, false, false, false, ""
 	w.e.mu.Unlock()
@@ -261,11 +261,15 @@ func (w *worker) begin(ctx context.Context) (job, error) {
 		for _, d := range w.doors {
 			d.denied = nil
 		}
+		j := w.job()
 		err = w.save(ctx, func(r *site.Recorded) {
 			r.NoEffect, r.Unhealthy = nil, time.Time{}
 			if retried {
 				r.Attempts = nil
 				retryLogins(r)
+			}
+			if singled {
+				plan.AgainOnce(j.node, r, j.memory.Observed)
 			}
 		})
 	}
@@ -312,6 +316,7 @@ func (w *worker) learn(ctx context.Context, j *job, v view) error {
 		adopt(r, j.node, observed)
 		noteReached(r, j.node, observed, w.e.serves)
 		noteOwned(r, v.seen)
+		plan.NoteOnce(r, v.seen, time.Now())
 		noteHealth(r, health)
 		plan.EndAttempts(j.node, r, observed, time.Now())
 		believeMarker(r, j.node, v.seen.Marker, signed, blank, published)

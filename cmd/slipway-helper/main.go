@@ -13,9 +13,11 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/actions"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/base"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/config"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/kernel"
@@ -32,6 +34,7 @@ var facets = map[string]inside.Facet{
 	"packages": packages.New(),
 	"config":   config.New(),
 	"kernel":   kernel.New(),
+	"actions":  actions.New(packages.New(), config.New()),
 }
 
 func main() {
@@ -46,10 +49,28 @@ func main() {
 		}
 		return
 	}
+	if flag.Arg(0) == "action" {
+		if err := action(inside.Real(*root, !*offline), flag.Arg(1), flag.Arg(2)); err != nil {
+			fmt.Fprintln(os.Stderr, "slipway-helper:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := serve(*digest, *root, !*offline); err != nil {
 		fmt.Fprintln(os.Stderr, "slipway-helper:", err)
 		os.Exit(1)
 	}
+}
+
+// action runs the command of a boot action as its unit does. It is stopped by SIGTERM.
+func action(h *inside.Host, name, attempt string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	n, err := strconv.Atoi(attempt)
+	if err != nil {
+		return err
+	}
+	return actions.Run(ctx, h, name, n, os.Stdout)
 }
 
 func serve(digest, root string, live bool) error {

@@ -64,7 +64,7 @@ func IdleNeeds(s *site.Site, acts map[site.Facet]bool) []site.Finding {
 	var all findings
 	for _, name := range slices.Sorted(maps.Keys(s.Roles)) {
 		r := s.Roles[name]
-		works := r.PhasesOf(acts)
+		works := s.PhasesOf(name, acts)
 		for _, phase := range slices.Sorted(maps.Keys(r.Needs)) {
 			if slices.Contains(works, phase) {
 				continue

@@ -449,5 +449,5 @@ func (e *evaluation) explanation() *Explanation {
 	if n == nil {
 		return nil
 	}
-	return &Explanation{Node: n.name, Values: explainValues(e.shared.layersOf(n), n.merged)}
+	return &Explanation{Node: n.name, Values: append(explainValues(e.shared.layersOf(n), n.merged), explainActions(e.shared.site, n.effective)...)}
 }

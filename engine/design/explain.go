@@ -16,7 +16,8 @@ import (
 // Explanation says where the values of a node come from.
 type Explanation struct {
 	Node string `json:"node"`
-	// Values are in the order of their paths.
+	// Values are in the order of their paths, the node's own before the boot actions that
+	// select it.
 	Values []Value `json:"values"`
 }
 
@@ -129,6 +130,36 @@ func explainValues(layers []*tree, effective *tree) []Value {
 		if holds := effective.get(paths[path]...); holds == nil || len(holds.fields) == 0 {
 			values = append(values, explainValue(paths[path], layers, effective))
 		}
+	}
+	return values
+}
+
+// explainActions explains the boot actions of the site that select a node. They are behind
+// its own values.
+func explainActions(s *site.Site, n *site.Node) (values []Value) {
+	if n == nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.References.Actions)) {
+		text, err := json.Marshal(s.BootActions[name])
+		var of any
+		if err == nil && json.Unmarshal(text, &of) == nil {
+			values = append(values, settingsWithin(s, []string{"bootActions", name}, of)...)
+		}
+	}
+	return values
+}
+
+// settingsWithin are the values of something of the site, with their places.
+func settingsWithin(s *site.Site, at []string, of any) (values []Value) {
+	fields, isObject := of.(map[string]any)
+	if !isObject {
+		text, _ := json.Marshal(of) // it was read from JSON
+		path := strings.Join(at, ".")
+		return []Value{{Path: path, at: at, Setting: Setting{Value: text, Origin: s.Origins.Of(path)}}}
+	}
+	for _, key := range slices.Sorted(maps.Keys(fields)) {
+		values = append(values, settingsWithin(s, append(slices.Clone(at), key), fields[key])...)
 	}
 	return values
 }

@@ -20,9 +20,12 @@ var inTemplate = regexp.MustCompile(`\$?\{[A-Za-z][A-Za-z0-9._/-]*\}`)
 func (sh *shared) references(n *node, found *findings) site.References {
 	r := sh.site.ReferencesOf(n.effective)
 	texts := map[string]string{}
-	n.fill(texts, "system.", n.effective.System, found)
+	n.fill(texts, "system.", n.effective.System, n.effective.Origins, found)
 	for family, system := range n.effective.Families {
-		n.fill(texts, "families."+family+".", system, found)
+		n.fill(texts, "families."+family+".", system, n.effective.Origins, found)
+	}
+	for name, a := range r.Actions {
+		n.fill(texts, "bootActions."+name+".", site.System{Files: a.Files}, sh.site.Origins, found)
 	}
 	if len(texts) > 0 {
 		r.Texts = texts
@@ -32,7 +35,7 @@ func (sh *shared) references(n *node, found *findings) site.References {
 
 // fill puts what templates come to among the texts. A rule finds what stands for
 // nothing in them.
-func (n *node) fill(texts map[string]string, path string, s site.System, found *findings) {
+func (n *node) fill(texts map[string]string, path string, s site.System, origins *site.Origins, found *findings) {
 	for name, f := range s.Files {
 		if !f.Template || f.Content == nil {
 			continue
@@ -40,7 +43,7 @@ func (n *node) fill(texts map[string]string, path string, s site.System, found *
 		at := path + "files." + name + ".content"
 		text, fits := n.filled(*f.Content)
 		if !fits {
-			found.of(n.name, n.effective.Origins.Of(at), site.Finding{
+			found.of(n.name, origins.Of(at), site.Finding{
 				Code: "file-template", Path: at,
 				Message: fmt.Sprintf("the content of %s comes to more than %d bytes", name, longestText),
 				Why:     "The values that it refers to are part of the design of every node, and are sent to each of them.",

@@ -26,6 +26,8 @@ const (
 	// Of the facet kernel.
 	KindKernel     = "kernel"     // the key itself; field "package"
 	KindParameters = "parameters" // parameters.NAME; field ""
+	// Of the facet actions: NAME is that of the boot action.
+	KindBootActions = "bootActions" // bootActions.NAME; field "", Body Action
 	// Of the facet network: NAME is that of the interface.
 	KindLinks = "links" // links.NAME; fields kind, mac, mtu, addresses, routes, dns, members, bond, vlan, dhcp, …; Body Link
 )

@@ -70,6 +70,21 @@ func (i Item) Artifact() string {
 	return f.Artifact
 }
 
+// Artifacts are those of a file, or of the files that an action puts there.
+func (i Item) Artifacts() (all []string) {
+	if of := i.Artifact(); of != "" {
+		return []string{of}
+	}
+	var a Action
+	if Kind(i.Key) != KindBootActions || json.Unmarshal(i.Body, &a) != nil {
+		return nil
+	}
+	for _, file := range a.Config {
+		all = append(all, file.Artifacts()...)
+	}
+	return all
+}
+
 // MaxArtifact bounds the artifact that is the content of a file, in bytes.
 const MaxArtifact = 1 << 30
 

@@ -107,10 +107,10 @@ func EndAttempts(n *site.Node, r *site.Recorded, o site.Observed, now time.Time)
 	}
 }
 
-// ForgetInside forgets the attempts inside a system that another one replaces, and
-// how healthy that was.
+// ForgetInside forgets the attempts inside a system that another one replaces, how healthy
+// that was, and what was done in its installation.
 func ForgetInside(r *site.Recorded) {
-	r.Healthy, r.Unhealthy = time.Time{}, time.Time{}
+	r.Healthy, r.Unhealthy, r.Actions = time.Time{}, time.Time{}, nil
 	left := maps.Clone(r.Attempts)
 	maps.DeleteFunc(left, func(f site.Facet, _ site.Attempts) bool { return site.Facets[f].Endpoint == site.OS })
 	r.Attempts = left

@@ -82,7 +82,7 @@ const LikeMachines = 3
 // expected is how long a step takes: the median of like machines' latest, to
 // the second, or what the table says.
 func expected(h site.History, model string, s site.Step) site.Duration {
-	took := h[site.Like(model, s.Action)]
+	took := h[site.LikeStep(model, s)]
 	if len(took) < LikeMachines {
 		return s.Expect
 	}

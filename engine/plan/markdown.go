@@ -535,6 +535,7 @@ var deed = map[site.Action][2]string{
 	site.ActionBase:          {"gets other accounts or basic settings", "get other accounts or basic settings"},
 	site.ActionConfig:        {"gets other files, units or parameters", "get other files, units or parameters"},
 	site.ActionKernel:        {"gets another kernel or command line", "get another kernel or command line"},
+	site.ActionOnce:          {"runs a boot action", "run a boot action"},
 	site.ActionNetwork:       {"gets a new network configuration", "get a new network configuration"},
 	site.ActionDefine:        {"gets a new definition", "get a new definition"},
 	site.ActionDisks:         {"gets new or larger disks", "get new or larger disks"},

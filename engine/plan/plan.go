@@ -58,7 +58,7 @@ func Node(s *site.Site, n *site.Node, k site.Known) site.NodePlan {
 	if len(k.Serves) > 0 {
 		p.NotActedOn = append(n.NotActedOn(k.Serves), editedSinceFirstBoot(s, n, m, k.Serves)...)
 	}
-	p.Notes = slices.Concat(notes(s, n, m), imageNote(s, n, m), diskNotes(n, m))
+	p.Notes = slices.Concat(notes(s, n, m), imageNote(s, n, m), diskNotes(n, m), onceNotes(n, m, k.Serves))
 	p.Findings = Hardware(n, m.Observed.Inventory)
 	if why := takesFrom(s, n, k.Reach); why != "" && !leftAlone(s, n, m) {
 		p.Blocked = []string{why}
@@ -85,6 +85,8 @@ func planNode(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, serve
 	case zeroizes(s, n):
 		planZeroize(p, n, m)
 	case leftAlone(s, n, m):
+		return
+	case planRunning(p, s, n, m, serves):
 		return
 	case n.IsVirtual():
 		planVirtual(p, s, n, m, serves)
@@ -163,16 +165,25 @@ func planRest(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, serve
 	if n.Power == "off" || Absent(m.Observed) && !isDue(n, m) {
 		return // there is no system to look into
 	}
-	for _, f := range inside(s.Roles[n.Role]) {
-		if serves[f] {
-			planFacet(p, n, f, m)
+	r := s.Roles[n.Role]
+	for _, phase := range r.AllPhases() {
+		for _, f := range inside(r) {
+			if serves[f] && r.PhaseOf(f) == phase {
+				planFacet(p, n, f, m)
+			}
 		}
+		planOnce(p, s, n, m, phase, serves)
 	}
 	planRestart(p, n, m, slices.DeleteFunc(slices.Clone(site.InsideFacets), func(f site.Facet) bool { return !serves[f] }))
 }
 
+// insideUpTo are the facets of the installed system up to a phase.
+func insideUpTo(r *site.Role, phase string) []site.Facet {
+	return slices.DeleteFunc(inside(r), func(f site.Facet) bool { return PhaseIndex(r, r.PhaseOf(f)) > PhaseIndex(r, phase) })
+}
+
 // inside are the facets of the installed system in the order of the role's
-// phases.
+// phases, without those of which each item has its own phase.
 func inside(r *site.Role) []site.Facet {
 	facets := []site.Facet{site.FacetBase, site.FacetNetwork, site.FacetPackages, site.FacetKernel, site.FacetConfig}
 	slices.SortStableFunc(facets, func(a, b site.Facet) int { return PhaseIndex(r, r.PhaseOf(a)) - PhaseIndex(r, r.PhaseOf(b)) })
@@ -185,7 +196,9 @@ func finish(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, h site.
 	for i := range p.Steps {
 		step := &p.Steps[i]
 		complete(step, n, m)
-		step.Phase = role.PhaseOf(step.Facet)
+		if !site.Facets[step.Facet].Once {
+			step.Phase = role.PhaseOf(step.Facet)
+		}
 		step.Expect = expected(h, Model(m.Observed), *step)
 		p.Expect += step.Expect
 	}
@@ -194,6 +207,9 @@ func finish(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, h site.
 
 // phase is the first of the role's phases in which something is left to do.
 func phase(p *site.NodePlan, r *site.Role) string {
+	if p.Running != nil && !p.Seen.IsZero() && len(p.Blocked)+len(p.Reported) == 0 {
+		return p.Running.Phase
+	}
 	if p.Seen.IsZero() || len(p.Blocked) > 0 || p.Waiting != "" || p.Foreign != "" || p.Unproven != "" || len(p.Reported) > 0 {
 		return r.AllPhases()[0]
 	}

@@ -361,7 +361,7 @@ func basis(p *site.Plan, known site.Known) string {
 		model := plan.Model(known.Nodes[n.Node].Observed)
 		for _, s := range n.Steps {
 			steps++
-			if len(known.History[site.Like(model, s.Action)]) >= plan.LikeMachines {
+			if len(known.History[site.LikeStep(model, s)]) >= plan.LikeMachines {
 				seen++
 			}
 		}

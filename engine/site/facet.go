@@ -33,6 +33,7 @@ const (
 	FacetPackages  Facet = "packages"
 	FacetConfig    Facet = "config"
 	FacetKernel    Facet = "kernel"
+	FacetActions   Facet = "actions"
 	// These are of virtual machines alone.
 	FacetDefinition Facet = "definition"
 	FacetDisks      Facet = "disks"
@@ -54,6 +55,9 @@ type FacetKind struct {
 	Every time.Duration
 	// Staged is set where a machine takes over something of it when it boots.
 	Staged bool
+	// Once is set where each item is done once in an installation of ours, in a phase of
+	// its own, and never again by itself, see PhaseOfItem. No difference of it is drift.
+	Once bool
 	// Change is what making it as designed takes, where that is always the same.
 	// Expected durations are what common servers need.
 	Change Work
@@ -137,6 +141,9 @@ var Facets = map[Facet]FacetKind{
 			{"kernel.package", func(n *Node) any { return n.Kernel.Package }, false},
 			{"kernel.parameters", func(n *Node) any { return n.Kernel.Parameters }, false},
 		}},
+	// It is designed outside the nodes, as bootActions.
+	FacetActions: {Endpoint: OS, Once: true,
+		Change: Work{ActionOnce, ImpactOnline, Duration(2 * time.Minute), "cannot be undone"}},
 
 	FacetDefinition: {Endpoint: BMC, Staged: true},
 	FacetDisks: {Endpoint: BMC, Staged: true,
@@ -145,7 +152,7 @@ var Facets = map[Facet]FacetKind{
 }
 
 // InsideFacets are those that are made of items inside the installed system.
-var InsideFacets = []Facet{FacetBase, FacetNetwork, FacetPackages, FacetConfig, FacetKernel}
+var InsideFacets = []Facet{FacetBase, FacetNetwork, FacetPackages, FacetConfig, FacetKernel, FacetActions}
 
 // IsInside says whether a facet is made of items inside the installed system.
 func IsInside(f Facet) bool { return slices.Contains(InsideFacets, f) }
@@ -158,12 +165,17 @@ type FacetPart struct {
 	FirstBoot bool
 }
 
-// FacetOf is the facet that a part of a design belongs to, by its path in a node;
-// empty for none.
+// FacetOf is the facet that a part of a design belongs to, by its path in a node or in the
+// site; empty for none.
 func FacetOf(path string) Facet {
 	for f, kind := range Facets {
 		if slices.ContainsFunc(kind.Parts, func(p FacetPart) bool { return p.Path == path }) {
 			return f
+		}
+	}
+	for _, p := range siteParts {
+		if p.path == path && len(p.facets) == 1 {
+			return p.facets[0]
 		}
 	}
 	return ""
@@ -190,7 +202,7 @@ var siteParts = []struct {
 	of     func(*Site) any
 }{
 	{"artifacts", []Facet{FacetFirmware}, func(s *Site) any { return s.artifactsBesideFiles() }},
-	{"bootActions", nil, func(s *Site) any { return s.BootActions }},
+	{"bootActions", []Facet{FacetActions}, func(s *Site) any { return s.BootActions }},
 	{"drivers", nil, func(s *Site) any { return s.Drivers }},
 	{"racks.switches", nil, func(s *Site) any { return s.switches() }},
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/item"
 )
@@ -24,6 +25,8 @@ type References struct {
 	Texts map[string]string `json:"texts,omitempty"`
 	// Artifacts are those that are contents of its files, by name.
 	Artifacts map[string]Artifact `json:"artifacts,omitempty"`
+	// Actions are the boot actions that select the node, by name.
+	Actions map[string]BootAction `json:"actions,omitempty"`
 }
 
 // Items are what the design asks of a facet inside the installed system, in
@@ -44,6 +47,10 @@ func (n *Node) ItemsIn(f Facet, family string) []item.Item {
 		items = system.configItems(n.References.Artifacts)
 	case FacetKernel:
 		items = n.Kernel.items(n.Hardware)
+	case FacetActions:
+		for name, a := range n.References.Actions {
+			items = append(items, n.actionItem(name, a, family))
+		}
 	case FacetNetwork:
 		for name, l := range n.References.Links {
 			items = append(items, item.New(item.KindLinks+"."+name, l.Fields(), l))
@@ -226,6 +233,27 @@ func (u Unit) item(key string) item.Item {
 		fields["state"] = u.State
 	}
 	return item.New(key, fields, item.Unit{Content: u.Content})
+}
+
+// actionItem asks for a boot action to be done.
+func (n *Node) actionItem(name string, a BootAction, family string) item.Item {
+	key := item.KindBootActions + "." + name
+	brings := n.filled(key+".", System{Packages: a.Packages, Files: a.Files, Units: a.Units})
+	body := item.Action{Packages: brings.packageItems(family), Config: brings.configItems(n.References.Artifacts), Run: a.Run, Timeout: time.Duration(a.Timeout)}
+	for _, items := range [][]item.Item{body.Packages, body.Config} {
+		slices.SortFunc(items, func(a, b item.Item) int { return strings.Compare(a.Key, b.Key) })
+	}
+	return item.New(key, map[string]string{"": item.Done}, body)
+}
+
+// PhaseOfItem is the phase of a role after which an item of a facet with Once is done;
+// the last one where the design does not say, or the role has no such phase.
+func (n *Node) PhaseOfItem(r *Role, key string) string {
+	phases := r.AllPhases()
+	if after := n.References.Actions[item.ID(key)].After; slices.Contains(phases, after) {
+		return after
+	}
+	return phases[len(phases)-1]
 }
 
 // items ask for parameters of the command line; "true" is the bare name.

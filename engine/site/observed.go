@@ -260,6 +260,8 @@ type Recorded struct {
 	Attempts map[Facet]Attempts `json:"attempts,omitempty"`
 	// Credentials is what became of the passwords that were sent, by endpoint.
 	Credentials map[EndpointKind]CredentialUse `json:"credentials,omitempty"`
+	// Actions is what the machine told of the boot actions of this installation, by name.
+	Actions map[string]ActionRecord `json:"actions,omitempty"`
 	// Owned is the list of what Slipway made inside the system, after our last run.
 	Owned Owned `json:"owned,omitzero"`
 	// Last is the state last shown to people, so that a restart does not
@@ -387,6 +389,17 @@ type Installation struct {
 	// FirstBoot is what its system was given; zero for one that was installed
 	// from a medium.
 	FirstBoot FirstBoot `json:"firstBoot,omitzero"`
+}
+
+// ActionRecord is what is recorded of a boot action in an installation. The machine's own
+// journal says more; where that was lost, this keeps the action from being done again.
+type ActionRecord struct {
+	// Attempts is how many times its command was begun.
+	Attempts int `json:"attempts,omitempty"`
+	// Done is when it was first seen to be done.
+	Done time.Time `json:"done,omitzero"`
+	// Again is the attempt that a person has asked for; 0 for none.
+	Again int `json:"again,omitempty"`
 }
 
 // FirstBoot is what was given to a system for its first boot: one host key and

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/slipway-gitops/slipway/engine/item"
 )
 
 // PlanVersion is the version of the plan's JSON form.
@@ -67,6 +69,8 @@ const (
 	ActionPackages Action = "install-packages"
 	ActionConfig   Action = "apply-config"
 	ActionKernel   Action = "set-kernel"
+	// ActionOnce does a boot action of the installation.
+	ActionOnce Action = "boot-action"
 	// ActionDefine makes the definition of a virtual machine as designed; what
 	// a running one takes over at a boot alone is pending until then.
 	ActionDefine Action = "define"
@@ -145,6 +149,8 @@ type Step struct {
 	// Remove are the keys of items that Slipway made and that left the design. Each
 	// is removed, or set back to what was there before.
 	Remove []string `json:"remove,omitempty"`
+	// Once is set for a boot action.
+	Once *item.Once `json:"once,omitempty"`
 	// Resumed is set by the engine when the step was begun before a restart:
 	// the driver joins what is under way instead of starting over.
 	Resumed bool `json:"resumed,omitempty"`
@@ -197,6 +203,8 @@ type NodePlan struct {
 	Spent bool `json:"spent,omitempty"`
 	// Waiting says what is under way on the machine and only needs time.
 	Waiting string `json:"waiting,omitempty"`
+	// Running is the boot action whose command runs, where that is waited for.
+	Running *Running `json:"running,omitempty"`
 	// Foreign says why the system on the machine is not the one that was
 	// installed; nothing but an installation is planned then.
 	Foreign string `json:"foreign,omitempty"`
@@ -221,6 +229,15 @@ type NodePlan struct {
 	// Seen is how old the observation is that the plan rests on; zero means
 	// the machine was never seen.
 	Seen time.Time `json:"seen,omitzero"`
+}
+
+// Running is a boot action whose command runs on a machine.
+type Running struct {
+	Action string `json:"action"` // its name
+	// Phase is the phase of the node's role after which it is done.
+	Phase string `json:"phase"`
+	// Timeout is how long it may take.
+	Timeout Duration `json:"timeout"`
 }
 
 // Plan is the ordered steps of a site at a revision.

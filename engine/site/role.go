@@ -51,16 +51,25 @@ func (r *Role) PhaseOf(f Facet) string {
 	return r.AllPhases()[0]
 }
 
-// PhasesOf are the phases of a role to which some facets belong, in their order.
-func (r *Role) PhasesOf(facets map[Facet]bool) []string {
-	return slices.DeleteFunc(slices.Clone(r.AllPhases()), func(phase string) bool {
-		for f, is := range facets {
-			if is && r.PhaseOf(f) == phase {
-				return false
+// PhasesOf are the phases of a role in which something is done where some facets are acted
+// on, in their order. Each boot action has its own.
+func (s *Site) PhasesOf(role string, facets map[Facet]bool) []string {
+	r, does := s.Roles[role], map[string]bool{}
+	for f, is := range facets {
+		if is && !Facets[f].Once {
+			does[r.PhaseOf(f)] = true
+		}
+	}
+	if facets[FacetActions] {
+		for _, n := range s.Nodes {
+			for _, i := range n.Items(FacetActions) {
+				if n.Role == role {
+					does[n.PhaseOfItem(r, i.Key)] = true
+				}
 			}
 		}
-		return true
-	})
+	}
+	return slices.DeleteFunc(slices.Clone(r.AllPhases()), func(phase string) bool { return !does[phase] })
 }
 
 // Need is what a phase waits for of another role: that Quorum of its nodes have

@@ -329,6 +329,14 @@ type History map[string][]Duration
 // Like is the key of History for steps that are expected to take equally long.
 func Like(model string, a Action) string { return model + "/" + string(a) }
 
+// LikeStep is the key of History for a step. Each boot action takes its own time.
+func LikeStep(model string, s Step) string {
+	if Facets[s.Facet].Once && len(s.Changes) == 1 {
+		return Like(model, s.Action) + " " + s.Changes[0].Field
+	}
+	return Like(model, s.Action)
+}
+
 // Known is what a daemon knows beside the design: enough to plan without
 // looking.
 type Known struct {

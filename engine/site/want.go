@@ -26,7 +26,7 @@ func (n *Node) Want(f Facet) Values {
 		return orNil(want)
 	case FacetBIOS:
 		return n.BIOS.values()
-	case FacetBase, FacetNetwork, FacetPackages, FacetConfig, FacetKernel:
+	case FacetBase, FacetNetwork, FacetPackages, FacetConfig, FacetKernel, FacetActions:
 		return orNil(item.Values(n.Items(f)))
 	case FacetDefinition:
 		if n.IsVirtual() {

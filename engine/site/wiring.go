@@ -26,6 +26,18 @@ func (s *Site) ReferencesOf(n *Node) References {
 		}
 	}
 	systems := slices.AppendSeq([]System{n.System}, maps.Values(n.Families))
+	for name, a := range s.BootActions {
+		if !a.Nodes.Selects(n) {
+			continue
+		}
+		if r.Actions == nil {
+			r.Actions = map[string]BootAction{}
+		}
+		own := *a
+		own.Description, own.Nodes = "", nil
+		r.Actions[name] = own
+		systems = append(systems, System{Files: a.Files})
+	}
 	for _, system := range systems {
 		for _, f := range system.Files {
 			a := s.Artifacts[f.Artifact]

@@ -32,7 +32,7 @@ var lookTimeout = 30 * time.Second
 const surveyTimeout = 3 * time.Minute
 
 // byHelper are the facets that the helper serves.
-var byHelper = []site.Facet{site.FacetBase, site.FacetNetwork, site.FacetPackages, site.FacetConfig, site.FacetKernel}
+var byHelper = []site.Facet{site.FacetBase, site.FacetNetwork, site.FacetPackages, site.FacetConfig, site.FacetKernel, site.FacetActions}
 
 // Options say what the driver works with.
 type Options struct {

@@ -25,11 +25,14 @@ func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, may d
 		return err
 	}
 	items := withEmptied(m.items(n, step.Facet), step)
+	if site.Facets[step.Facet].Once {
+		items = ofStep(items, step)
+	}
 	if err := m.givePasswords(items); err != nil {
 		return err
 	}
 	request := wire.Request{Op: wire.OpApply, Node: n.Name, Apply: &wire.Apply{
-		Facet: string(step.Facet), Items: items, Remove: step.Remove, Owned: step.Owned,
+		Facet: string(step.Facet), Items: items, Remove: step.Remove, Owned: step.Owned, Once: step.Once,
 	}}
 	a, err := m.ask(ctx, n, request)
 	if step.Facet == site.FacetNetwork && (a.result == nil && errors.Is(err, errCut) || a.result != nil && a.result.Error == nil && a.result.Unconfirmed != "") {
@@ -40,6 +43,13 @@ func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, may d
 	}
 	m.learn(a.result)
 	return m.classify(a.result)
+}
+
+// ofStep are the items that a step changes: of what is done once no other.
+func ofStep(items []item.Item, step site.Step) []item.Item {
+	return slices.DeleteFunc(items, func(i item.Item) bool {
+		return !slices.ContainsFunc(step.Changes, func(c site.Change) bool { return c.Field == string(step.Facet)+"."+i.Key })
+	})
 }
 
 // withEmptied asks for the fields of interfaces that the step empties: they are not

@@ -22,7 +22,7 @@ func (m *machine) Supply(open func(sha256 string) (io.ReadCloser, int64, error))
 // the items do not ask for is nothing that the machine should see.
 func (m *machine) blobs(items []item.Item) func(w wire.Want) (io.ReadCloser, wire.Blob) {
 	return func(w wire.Want) (io.ReadCloser, wire.Blob) {
-		if w.SHA256 == "" || !slices.ContainsFunc(items, func(i item.Item) bool { return i.Artifact() == w.SHA256 }) {
+		if w.SHA256 == "" || !slices.ContainsFunc(items, func(i item.Item) bool { return slices.Contains(i.Artifacts(), w.SHA256) }) {
 			return nil, wire.Blob{Refused: site.Printable(w.For) + ": no file of the design has this content"}
 		}
 		return m.blob(w)

@@ -58,6 +58,9 @@ const (
 // staged are the facets that a system takes over when it boots.
 var staged = []string{"kernel"}
 
+// unlisted are the facets whose items are in no list: they are done once.
+var unlisted = []string{"actions"}
+
 // program answers one request as the program that was pushed would, by its contract:
 // it knows nothing of how a system is set, only what is asked of it.
 func (m *Machine) program(in io.Reader, out io.Writer) (status int) {
@@ -209,7 +212,7 @@ func (in *inside) apply(facet string, items []item.Item, remove []string) {
 		if maps.Equal(in.have[facet][i.Key], i.Fields) {
 			continue
 		}
-		if _, ours := in.owned[facet][i.Key]; !ours {
+		if _, ours := in.owned[facet][i.Key]; !ours && !slices.Contains(unlisted, facet) {
 			in.owned[facet][i.Key] = maps.Clone(in.have[facet][i.Key])
 		}
 		if slices.Contains(staged, facet) {

@@ -14,14 +14,14 @@ var actions = []Rule{
 	{
 		Code: "action-phase", Severity: site.SeverityError,
 		What:  "The phase after which a boot action is done is one of the role of every node that it is for.",
-		Why:   "A node whose role has no such phase never gets past it, so that the action is never done on it.",
+		Why:   "On a node whose role has no such phase the action is done after the last one, which may be too late.",
 		Wrong: `bootActions: burn: {run: ["/usr/bin/stress"], nodes: roles: ["compute"], after: "join"}`,
 		Right: `bootActions: burn: {run: ["/usr/bin/stress"], nodes: roles: ["compute"], after: "install"}`,
 		Facts: func(s *site.Site, n *site.Node) (facts []Fact) {
 			r := s.Roles[n.Role]
 			for _, key := range keys(s.BootActions) {
 				a := s.BootActions[key]
-				if r != nil && len(r.Phases) > 0 && a.After != "" && !slices.Contains(r.Phases, a.After) && a.Nodes.Selects(n) {
+				if r != nil && a.After != "" && !slices.Contains(r.AllPhases(), a.After) && a.Nodes.Selects(n) {
 					facts = append(facts, Fact{Key: key + " " + n.Role})
 				}
 			}
@@ -33,7 +33,7 @@ var actions = []Rule{
 				if s.BootActions[name] == nil || s.Roles[role] == nil {
 					continue // a name with a blank, which entry-name objects to
 				}
-				after, phases := s.BootActions[name].After, s.Roles[role].Phases
+				after, phases := s.BootActions[name].After, s.Roles[role].AllPhases()
 				found = append(found, wrong("bootActions."+name+".after",
 					fmt.Sprintf("the role %s, of %s that %s is for, has no phase %q%s",
 						role, count(x.Count(key), "node"), name, after, DidYouMean(after, phases)),

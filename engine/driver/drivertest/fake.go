@@ -598,7 +598,7 @@ func (w *writer) finish(ctx context.Context) error {
 type osDriver struct{ fleet *Fleet }
 
 func (osDriver) Facets() []site.Facet {
-	return []site.Facet{site.FacetOS, site.FacetProbes, site.FacetBase, site.FacetNetwork, site.FacetPackages, site.FacetConfig}
+	return []site.Facet{site.FacetOS, site.FacetProbes, site.FacetBase, site.FacetNetwork, site.FacetPackages, site.FacetConfig, site.FacetActions}
 }
 
 func (d osDriver) Open(_ context.Context, e site.Endpoint, s secret.Value) (driver.Machine, error) {
@@ -628,6 +628,9 @@ var insideActions = map[site.Facet]site.Action{
 func (s system) Apply(ctx context.Context, step site.Step, n *site.Node, _ driver.Permit) error {
 	if err := s.ask(ctx); err != nil {
 		return err
+	}
+	if step.Action == site.ActionOnce {
+		return s.once(ctx, step)
 	}
 	unlock := s.m.look()
 	seen, lies, have := s.m.answered(), s.m.fault == Lies, s.m.inside[step.Facet]
@@ -760,6 +763,9 @@ func (s system) Observe(ctx context.Context, n *site.Node, facets []site.Facet) 
 		if site.IsInside(f) {
 			state.Owned, state.OwnedDigest = slices.Clone(s.m.owned[f]), s.m.ownedDigest()
 			state.Absent = item.Missing(item.Keys(n.Items(f)), have)
+		}
+		if site.Facets[f].Once {
+			s.m.onces(n, f, &state)
 		}
 		if f == site.FacetProbes {
 			s.m.probe(&state, n)

@@ -137,6 +137,7 @@ func (f *Fleet) AddAs(name string, c Config) *FakeMachine {
 		body: body{
 			order: "Hdd,Pxe", mode: "uefi",
 			inside: map[site.Facet]site.Values{}, pending: map[site.Facet]site.Values{}, runs: map[site.Facet]run{}, owned: map[site.Facet][]string{},
+			actions: map[string]action{}, began: map[string]int{},
 			identity: site.Identity{UUID: fmt.Sprintf("00000000-0000-4000-8000-%012d", len(f.machines)+1), Serial: "FAKE-" + name},
 		},
 	}
@@ -251,11 +252,15 @@ type body struct {
 	posting   map[site.Facet]site.Values // taken over by the boot under way
 	runs      map[site.Facet]run         // what goes on inside
 	owned     map[site.Facet][]string    // the items that were made inside, by facet
-	virtual   *domain                    // nil for a physical machine
-	parts     *site.Inventory            // what an inspection tells; nil for none
-	log       []site.Entry
-	unwell    string // what the first probe of the system's health says is wrong
-	unread    string // why its health cannot be looked at
+	actions   map[string]action          // what was done once in the installation, by name
+	began     map[string]int             // and how often in all of them
+	// failActions has boot actions fail.
+	failActions bool
+	virtual     *domain         // nil for a physical machine
+	parts       *site.Inventory // what an inspection tells; nil for none
+	log         []site.Entry
+	unwell      string // what the first probe of the system's health says is wrong
+	unread      string // why its health cannot be looked at
 }
 
 // Made says what an inspection tells of the machine from now on.
@@ -453,6 +458,7 @@ func (m *FakeMachine) set(f site.Facet, v site.Values, at time.Time) {
 func (m *FakeMachine) format(marker *site.Marker, at time.Time) {
 	m.disk, m.forged = marker, nil
 	clear(m.owned)
+	clear(m.actions)
 	for f, kind := range site.Facets {
 		if kind.Endpoint == site.OS && m.inside[f] != nil {
 			m.set(f, nil, at)

@@ -44,6 +44,9 @@ type Host struct {
 	// Hashes are the keys of the accounts of which the hash of the password is to be
 	// told, as Hash is.
 	Hashes []string
+	// Once says which installation, and which attempt, a thing is to be done in that is
+	// done once; nil where nothing is.
+	Once *item.Once
 	// Fetch gives the bytes of an artifact, and how many they are, for a file and where
 	// so many fit. They are not verified yet. Close reads what was left of them.
 	Fetch func(sha256, file string, room int64) (io.ReadCloser, int64, error)
@@ -114,7 +117,8 @@ func Real(root string, live bool) *Host {
 // system's: code that follows them under another root must use os.Root.
 func (h *Host) Path(path string) string { return filepath.Join(h.Root, path) }
 
-const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+// SearchPath is where programs are looked for.
+const SearchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // execute runs a program with a small environment, no terminal, and bounds. A
 // code other than 0 is not an error.
@@ -133,7 +137,7 @@ func (h *Host) execute(ctx context.Context, c Command) (Output, error) {
 		return Output{Code: 127}, err
 	}
 	cmd := exec.CommandContext(ctx, found, args...)
-	cmd.Env = append([]string{"PATH=" + searchPath, "LC_ALL=C.UTF-8", "HOME=/root"}, c.Env...)
+	cmd.Env = append([]string{"PATH=" + SearchPath, "LC_ALL=C.UTF-8", "HOME=/root"}, c.Env...)
 	cmd.Dir = "/"
 	cmd.Stdin = bytes.NewReader(c.Stdin)
 	cmd.WaitDelay = 5 * time.Second // children that keep the pipes open
@@ -164,7 +168,7 @@ func lookPath(name string) (string, error) {
 	if filepath.IsAbs(name) {
 		return name, nil
 	}
-	for _, folder := range filepath.SplitList(searchPath) {
+	for _, folder := range filepath.SplitList(SearchPath) {
 		path := filepath.Join(folder, name)
 		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 			return path, nil

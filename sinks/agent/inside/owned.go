@@ -48,7 +48,13 @@ type Entry struct {
 // LoadOwned reads the list of the system under a root folder. A list that cannot
 // be read is an error: nothing is known to be ours then.
 func LoadOwned(root string) (*Owned, error) {
-	o := &Owned{path: filepath.Join(root, Folder, "owned.json"), list: list{Items: map[string]Entry{}}}
+	return LoadOwnedFrom(filepath.Join(root, Folder, "owned.json"))
+}
+
+// LoadOwnedFrom reads a list that is in another file than that of the system: of what is
+// put there once, and not kept.
+func LoadOwnedFrom(path string) (*Owned, error) {
+	o := &Owned{path: path, list: list{Items: map[string]Entry{}}}
 	text, err := os.ReadFile(o.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return o, nil

@@ -82,6 +82,8 @@ type Apply struct {
 	// With another list on the machine nothing is removed. It is empty before the
 	// first run.
 	Owned string `json:"owned,omitempty"`
+	// Once is for what is done once in an installation.
+	Once *item.Once `json:"once,omitempty"`
 }
 
 // Frame is one answer: exactly one of its fields is set, and the last frame has

@@ -1,0 +1,142 @@
+package actions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+)
+
+const (
+	// killGrace is how long a command has to end by itself when its time is over.
+	killGrace = 10 * time.Second
+	// maxOutput bounds what is kept of what it prints, in bytes, and maxLines in lines.
+	maxOutput = 64 << 10
+	maxLines  = 20
+	// maxLogged bounds what goes on to the system's log, in bytes: it is slow, and others
+	// need the room there.
+	maxLogged = 1 << 20
+)
+
+// Run is what the unit of an action does, as `PROGRAM action NAME ATTEMPT`: it notes that the
+// command is begun, runs it, and notes how it ended. Of several that are to make the same
+// attempt one does, and one that comes too late does nothing. What the command prints goes
+// to out too.
+func Run(ctx context.Context, h *inside.Host, name string, attempt int, out io.Writer) error {
+	return New(nil, nil).run(ctx, h, name, attempt, out)
+}
+
+func (f *Facet) run(ctx context.Context, h *inside.Host, name string, attempt int, out io.Writer) error {
+	if !nameForm.MatchString(name) {
+		return fmt.Errorf("%q is no name of a boot action", name)
+	}
+	unlock, err := lock(file(h, name, "lock"))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	var j job
+	if err := readJSON(file(h, name, "job"), &j); err != nil {
+		return err
+	}
+	here, err := installation(h)
+	if err != nil {
+		return err
+	}
+	e, err := f.entryOf(h, name, here)
+	switch {
+	case err != nil:
+		return err
+	case j.Installation != here || j.Attempt != attempt || len(j.Run) == 0:
+		return fmt.Errorf("attempt %d of %s is not what was asked for last", attempt, name)
+	case e.Attempt != attempt-1:
+		return fmt.Errorf("%s was begun for the %d. time already", name, e.Attempt)
+	}
+	e = entry{Installation: here, Attempt: attempt, Begun: f.now().UTC(), Boot: bootID()}
+	if err := f.write(file(h, name, "json"), e); err != nil {
+		return err
+	}
+	var kept tail
+	e.Wrong = command(ctx, j, io.MultiWriter(&kept, &limited{to: out, left: maxLogged}))
+	e.Ended, e.Output = f.now().UTC(), inside.Lines(string(kept.bytes), maxLines)
+	return f.end(h, name, e)
+}
+
+// command runs a command and says what went wrong; nothing where it ended with 0.
+func command(ctx context.Context, j job, out io.Writer) (wrong string) {
+	errLate := fmt.Errorf("it did not end within %s, and was ended", j.Timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, j.Timeout, errLate)
+	defer cancel()
+	os.Setenv("PATH", inside.SearchPath) // in which a bare name is looked for
+	cmd := exec.CommandContext(ctx, j.Run[0], j.Run[1:]...)
+	cmd.Env = []string{"PATH=" + inside.SearchPath, "LC_ALL=C.UTF-8", "HOME=/root"}
+	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = killGrace // then the command is killed, and what it left holds no pipe
+	err := cmd.Run()
+	if cmd.Process != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it left behind
+	}
+	var exit *exec.ExitError
+	switch cause := context.Cause(ctx); {
+	case err == nil || errors.Is(err, exec.ErrWaitDelay) && cause == nil && cmd.ProcessState.Success():
+		return ""
+	case cause == errLate:
+		return errLate.Error()
+	case cause != nil:
+		return "it was stopped from outside, as when the machine shuts down"
+	case errors.As(err, &exit) && exit.Exited():
+		return fmt.Sprintf("its exit code is %d", exit.ExitCode())
+	case errors.As(err, &exit):
+		return fmt.Sprintf("it was ended by a signal (%s)", exit)
+	}
+	return fmt.Sprintf("it cannot be started: %v", err)
+}
+
+// lock keeps others from making an attempt at the same time. It ends with the program.
+func lock(path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s runs already: %w", path, err)
+	}
+	return func() { f.Close() }, nil
+}
+
+// limited passes the beginning of what is written to it on.
+type limited struct {
+	to   io.Writer
+	left int
+}
+
+func (l *limited) Write(b []byte) (int, error) {
+	if l.left <= 0 {
+		return len(b), nil
+	}
+	_, _ = l.to.Write(b[:min(len(b), l.left)]) // a log that is full stops no command
+	if l.left -= len(b); l.left <= 0 {
+		fmt.Fprintf(l.to, "\n[Slipway logs no more than %d bytes of a boot action's output]\n", maxLogged)
+	}
+	return len(b), nil
+}
+
+// tail keeps the end of what is written to it.
+type tail struct{ bytes []byte }
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.bytes = append(t.bytes, b...)
+	if over := len(t.bytes) - maxOutput; over > maxOutput {
+		t.bytes = append([]byte(nil), t.bytes[over:]...)
+	}
+	return len(b), nil
+}
