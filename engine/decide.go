@@ -600,7 +600,7 @@ func effect(r *site.Recorded, n *site.Node, s site.Step) {
 	case site.ActionInstall:
 		plan.ForgetInside(r)
 		r.Installing = &site.Installation{Generation: s.Generation, Image: s.Image.SHA256, Since: time.Now(), Attempt: s.Attempt,
-			FirstBoot: given, Served: served}
+			FirstBoot: given, Served: served, Actions: true}
 		if r.Quarantined != nil {
 			r.Installing.CutOff = cutByQuarantine
 		}

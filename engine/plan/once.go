@@ -43,10 +43,10 @@ func IsStalledOnce(is string) bool {
 	return is == item.Failed || is == item.Unfinished || is == isForgotten
 }
 
-// InstalledHere says whether the system on a machine is one that Slipway installed: what is
-// done once in an installation is done in no other system.
+// InstalledHere says whether the system on a machine is one that Slipway installed, and
+// boot actions with it: what is done once in an installation is done in no other system.
 func InstalledHere(r site.Recorded) bool {
-	return r.Installed != nil && r.Installed.Reported && r.Installed.Accepted == ""
+	return r.Installed != nil && r.Installed.Actions && r.Installed.Reported && r.Installed.Accepted == ""
 }
 
 // onceFacets are those of which each item is done once.
@@ -186,7 +186,11 @@ func onceNotes(n *site.Node, m site.Memory, serves map[site.Facet]bool) (notes [
 		items := seen.Resolve(n, f).Items
 		isSeen := !m.Observed.Facets[site.FacetOS].Seen.IsZero()
 		if names := namesOf(items); len(items) > 0 && isSeen && m.Recorded.UnderWay() == 0 && wanted(n) <= Generation(n, m) && !InstalledHere(m.Recorded) {
-			notes = append(notes, fmt.Sprintf("boot actions are not done here (%s): they belong to an installation, and Slipway did not install this system", someOf(names)))
+			why := "Slipway did not install this system"
+			if r := m.Recorded.Installed; r != nil && r.Reported && r.Accepted == "" {
+				why = "this system was installed before Slipway did boot actions"
+			}
+			notes = append(notes, fmt.Sprintf("boot actions are not done here (%s): they belong to an installation, and %s", someOf(names), why))
 			continue
 		}
 		for _, i := range items {

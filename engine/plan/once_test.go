@@ -60,7 +60,7 @@ func onceMemory(n *site.Node, actions site.Values) site.Memory {
 				site.FacetActions: {Have: have, Absent: absent, Cannot: cannot, Seen: seen},
 			},
 		},
-		Recorded: site.Recorded{Installed: &site.Installation{Generation: 3, Proven: true, Reported: true}},
+		Recorded: site.Recorded{Installed: &site.Installation{Generation: 3, Proven: true, Reported: true, Actions: true}},
 	}
 }
 
@@ -117,6 +117,9 @@ func TestOnce(t *testing.T) {
 		"a machine that was met": {nil, func(n *site.Node, m *site.Memory) {
 			n.Generation, n.Image, m.Recorded.Installed, m.Observed.Marker = 0, "", nil, nil
 		}, []string{"note: boot actions are not done here (burn, join): they belong to an installation, and Slipway did not install this system"}, ""},
+		"an installation of before": {nil, func(_ *site.Node, m *site.Memory) {
+			m.Recorded.Installed.Actions = false
+		}, []string{"note: boot actions are not done here (burn, join): they belong to an installation, and this system was installed before Slipway did boot actions"}, ""},
 		"a system that a person accepted": {nil, func(_ *site.Node, m *site.Memory) {
 			m.Recorded.Installed.Accepted = m.Observed.Marker.Digest()
 		}, []string{"note: boot actions are not done here"}, ""},

@@ -378,6 +378,9 @@ type Installation struct {
 	Accepted string `json:"accepted,omitempty"`
 	// Attempt is that of the approval that it used, 0 for none.
 	Attempt int `json:"attempt,omitempty"`
+	// Actions is set where boot actions are part of it: not of an installation that is
+	// older than they are, and whose system may be in service for long.
+	Actions bool `json:"actions,omitempty"`
 	// Ended is when the installer was found to have powered the machine off,
 	// which is how it says that it is done; zero until then.
 	Ended time.Time `json:"ended,omitzero"`
