@@ -76,12 +76,12 @@ func linked(r *wire.Result, why error) (site.FacetState, *item.LinksSeen) {
 		return s, nil
 	}
 	s.Seen = time.Now()
-	told, seen := r.Links, &item.LinksSeen{BootID: site.Printable(r.Links.BootID)}
+	told, seen := r.Links, &item.LinksSeen{BootID: line(r.Links.BootID)}
 	for _, p := range told.Ports[:min(len(told.Ports), maxLinks)] {
 		seen.Ports = append(seen.Ports, portOf(p, s.Seen))
 	}
 	for _, t := range told.Reached[:min(len(told.Reached), maxReached)] {
-		t.Network, t.Node, t.Address = site.Printable(t.Network), site.Printable(t.Node), site.Printable(t.Address)
+		t.Network, t.Node, t.Address = line(t.Network), line(t.Node), line(t.Address)
 		t.Answers, t.Sized = oneOf(t.Answers, item.Answered, item.Silent), oneOf(t.Sized, item.Answered, item.Silent)
 		if t.Why != "" {
 			t.Why = brief(t.Why)
