@@ -230,7 +230,7 @@ func printNodes(w *screen, s *site.Status, all bool) {
 	t := newTable("node", "state", "since", "power", "reason")
 	var shown []site.NodeStatus
 	for _, n := range s.Nodes {
-		if n.State == site.InSync && n.Service != site.ServiceSilent && n.SystemHealth.IsFit() && n.Links.AreFit() && !all {
+		if n.State == site.InSync && n.Service != site.ServiceSilent && n.SystemHealth.IsFit() && n.Links.State != site.LinksDiffer && !all {
 			continue
 		}
 		shown = append(shown, n)

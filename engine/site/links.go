@@ -27,9 +27,6 @@ type Links struct {
 	Why string `json:"why,omitempty"`
 }
 
-// AreFit says whether nothing speaks against the links.
-func (l Links) AreFit() bool { return l.State == "" || l.State == LinksAsDesigned }
-
 // String is the state and why.
 func (l Links) String() string {
 	if l.Why == "" {

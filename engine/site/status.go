@@ -204,14 +204,18 @@ func (s *Status) Unfit() []NodeStatus {
 	return slices.DeleteFunc(slices.Clone(s.Nodes), func(n NodeStatus) bool { return n.SystemHealth.IsFit() })
 }
 
-// Unlinked are the nodes whose links are in a state.
+// Unlinked are the nodes whose links are in a state. Unknown ones are those of nodes that
+// are in-sync otherwise: of others the state says more.
 func (s *Status) Unlinked(state LinksState) []NodeStatus {
-	return slices.DeleteFunc(slices.Clone(s.Nodes), func(n NodeStatus) bool { return n.Links.State != state })
+	return slices.DeleteFunc(slices.Clone(s.Nodes), func(n NodeStatus) bool {
+		return n.Links.State != state || state == LinksUnknown && n.State != InSync
+	})
 }
 
 // Caveat is what a verdict on the site ends with, and no state says: how many
-// systems do not answer, of how many the links or the health are unknown, and how many nodes have
-// parts in their design that no driver acts on. It is empty for none.
+// systems do not answer, of how many the links differ or are unknown, of how many the
+// health is unknown, and how many nodes have parts in their design that no driver acts
+// on. It is empty for none.
 func (s *Status) Caveat() (text string) {
 	switch silent := len(s.Silent()); silent {
 	case 0:
@@ -219,6 +223,9 @@ func (s *Status) Caveat() (text string) {
 		text = ", 1 whose system does not answer"
 	default:
 		text = fmt.Sprintf(", %d whose systems do not answer", silent)
+	}
+	if differ := len(s.Unlinked(LinksDiffer)); differ > 0 {
+		text += fmt.Sprintf(", %d whose links differ", differ)
 	}
 	if unseen := len(s.Unlinked(LinksUnknown)); unseen > 0 {
 		text += fmt.Sprintf(", %d of unknown links", unseen)
