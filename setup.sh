@@ -8,7 +8,7 @@
 # detector needs, systemd, which checks the unit files, and its containers, in which
 # the packages are installed, what builds and reads packages of Debian and RPM and
 # images, dnf, Python's environments, netplan, NetworkManager and ifupdown, which
-# read the configuration that Slipway writes for them, clients, a relay and a server of
+# read the configuration that Slipway writes for them, lldpd, clients, a relay and a server of
 # DHCP, whose services are kept from starting too, and npm. From npm: GitHub's
 # description of its API. Does
 # nothing when they are there.
@@ -44,6 +44,7 @@ if [ "$what" != demo ] && [ "$what" != demo-libvirt ]; then
 	command -v netplan >/dev/null || missing="$missing netplan.io"
 	command -v nmcli >/dev/null || missing="$missing network-manager"
 	command -v ifquery >/dev/null || missing="$missing ifupdown"
+	command -v lldpcli >/dev/null || missing="$missing lldpd"
 	command -v skopeo >/dev/null || missing="$missing skopeo"
 	command -v udhcpc >/dev/null || missing="$missing udhcpc"
 	[ -x /usr/sbin/dhclient ] || missing="$missing isc-dhcp-client"
@@ -70,7 +71,7 @@ install() {
 	esac
 	# Where services are started when they are installed, those that the tests run
 	# by themselves are not.
-	for service in prometheus prometheus-alertmanager isc-dhcp-relay; do
+	for service in prometheus prometheus-alertmanager isc-dhcp-relay lldpd; do
 		case "$missing " in
 		*" $service "*) [ ! -d /run/systemd/system ] || systemctl mask --now -q $service ;;
 		esac

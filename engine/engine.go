@@ -106,6 +106,7 @@ type Engine struct {
 	mu        sync.Mutex
 	ctx       context.Context // of Run; workers live in it
 	design    *site.Site
+	mates     mates
 	applied   site.Revision
 	attempted site.Revision
 	findings  []site.Finding

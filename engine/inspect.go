@@ -264,16 +264,30 @@ func (w *worker) madeOf(j job, inv *site.Inventory) {
 		w.uninspected = time.Now().Add(inspectNeeded)
 	}
 	w.memory.Observed = w.memory.Observed.Merge(seen)
-	w.plan.Findings, w.status.Findings = w.found, w.found
+	w.findingsLocked(j, w.found)
 	observed := w.memory.Observed
 	w.e.mu.Unlock()
 	w.e.Records.Observe(w.name, observed)
 	w.e.touch()
 }
 
-// findings compares the machine with the design where either is new. Before
+// findings are where the machine and its links differ from the design.
+func (w *worker) findings(ctx context.Context, j job) []site.Finding {
+	_, links := plan.Links(j.site, j.node, j.memory.Observed, w.e.serves)
+	return slices.Concat(w.hardware(ctx, j), links)
+}
+
+// findingsLocked shows findings between two turns, with those of the links.
+func (w *worker) findingsLocked(j job, hardware []site.Finding) {
+	_, links := plan.Links(j.site, j.node, w.memory.Observed, w.e.serves)
+	all := slices.Concat(hardware, links)
+	w.plan.Findings, w.status.Findings, w.status.Links = all, all, w.linksLocked()
+}
+
+// hardware compares the machine with the design where either is new. Before
 // the first inspection there is only what a look tells, in brief.
-func (w *worker) findings(ctx context.Context, j job, brief []site.Finding) []site.Finding {
+func (w *worker) hardware(ctx context.Context, j job) []site.Finding {
+	brief := plan.Hardware(j.node, j.memory.Observed.Inventory)
 	if j.memory.Observed.Facets[site.FacetInventory].Seen.IsZero() {
 		return brief
 	}

@@ -79,6 +79,9 @@ func (w *worker) look(ctx context.Context, j job) (view, error) {
 		if w.looksAtHealth(j) {
 			facets = append(facets, site.FacetProbes)
 		}
+		if _, asks := j.node.LinkProbes(); asks && w.e.serves[site.FacetLinks] {
+			facets = append(facets, site.FacetLinks)
+		}
 		seen, err := w.observe(ctx, j, site.OS, facets)
 		if err != nil && j.memory.Recorded.UnderWay() > 0 {
 			w.e.Log.Debug("the system does not answer while it is installed", "node", w.name, "err", err)
@@ -193,6 +196,9 @@ func (w *worker) open(ctx context.Context, n *site.Node, kind site.EndpointKind)
 	Lend(m, ep, w.e.Secrets)
 	if s, ok := driver.As[driver.Supplied](m); ok && w.e.Artifacts != nil {
 		s.Supply(w.e.Artifacts.Content)
+	}
+	if l, ok := driver.As[driver.Linked](m); ok {
+		l.Targets(w.e.targets)
 	}
 	w.doors[kind] = &door{endpoint: ep, value: value, machine: m}
 	return m, nil

@@ -55,8 +55,10 @@ type worker struct {
 	// with.
 	found    []site.Finding
 	compared *site.Node
-	logins   record.Sessions // that are recorded of the machine
-	fenced   bool            // no session of an earlier term is left on its BMC
+	// unlistened is when the ports of the system may be listened to again.
+	unlistened time.Time
+	logins     record.Sessions // that are recorded of the machine
+	fenced     bool            // no session of an earlier term is left on its BMC
 
 	// Guarded by the engine's mu.
 	disksRead time.Time // when this daemon has read the machine's disks; zero before
@@ -127,7 +129,7 @@ func (w *worker) run(ctx context.Context) {
 	for w.untilDue(ctx) {
 		wait := w.interruptibleTurn(ctx)
 		w.due = time.Now().Add(wait)
-		if w.inspectMeanwhile(ctx) {
+		if w.inspectMeanwhile(ctx) || w.listenMeanwhile(ctx) {
 			w.due = time.Now()
 		}
 	}
@@ -211,7 +213,7 @@ func (w *worker) turn(ctx context.Context) time.Duration {
 	if lerr := w.letGoOfUnplanned(ctx, j, p); lerr != nil && err == nil {
 		err = lerr
 	}
-	p.Findings = w.findings(ctx, j, p.Findings)
+	p.Findings = w.findings(ctx, j)
 	w.keep(j, &p, view)
 	if terr := w.e.tend(ctx, w.name); terr != nil && err == nil {
 		err = terr

@@ -51,7 +51,7 @@ var rules = []struct{ importer, may string }{
 	{"sinks/agent/wire", "engine/item"},
 	{"sinks/agent/inside", "engine/item sinks/agent/wire"},
 	{"sinks/agent/inside/run", "engine/item sinks/agent/wire sinks/agent/inside"},
-	{"sinks/agent/inside/*", "engine/item sinks/agent/wire sinks/agent/inside sinks/agent/inside/tree"},
+	{"sinks/agent/inside/*", "engine/item sinks/agent/wire sinks/agent/inside sinks/agent/inside/netlink sinks/agent/inside/tree"},
 	{"sinks/libvirt", "engine/site engine/secret engine/driver engine/driver/sshclient"},
 	{"sinks/commit", "engine/site engine/secret engine/repo"},
 	{"sinks/github", "engine/site engine/secret engine/forge"},

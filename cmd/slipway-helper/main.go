@@ -21,6 +21,7 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/base"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/config"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/kernel"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/links"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/network"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/packages"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/probe"
@@ -84,7 +85,7 @@ func serve(digest, root string, live bool) error {
 	}
 	host := inside.Real(root, live)
 	host.Login = cmp.Or(os.Getenv("SUDO_USER"), os.Getenv("LOGNAME"), os.Getenv("USER"))
-	p := run.Program{Host: host, Facets: facets, Probe: probe.Look}
+	p := run.Program{Host: host, Facets: facets, Probe: probe.Look, Links: links.Look}
 	return p.Answer(ctx, os.Stdin, os.Stdout)
 }
 

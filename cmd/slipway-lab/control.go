@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/tests/lab"
 )
 
@@ -32,6 +33,8 @@ type change struct {
 	Fault     *string  `json:"fault,omitempty"`
 	// Health is what a probe of the system's health says; empty where all pass.
 	Health *string `json:"health,omitempty"`
+	// Links is what the system sees of its links, as item.LinksSeen in JSON.
+	Links *item.LinksSeen `json:"links,omitempty"`
 }
 
 // listen makes the control socket, which only its owner can open from the
@@ -121,13 +124,16 @@ func (c change) apply(m *lab.Machine) error {
 	if c.Health != nil {
 		m.SetSystemHealth(*c.Health)
 	}
+	if c.Links != nil {
+		m.SetLinks(*c.Links)
+	}
 	m.SetPower(c.Power)
 	return nil
 }
 
 func machineCommand() *cobra.Command {
 	var c change
-	var fault, health, socket string
+	var fault, health, links, socket string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "machine [NAME]", Short: "show machines, or change one behind the daemon's back", Args: cobra.MaximumNArgs(1),
@@ -139,7 +145,12 @@ func machineCommand() *cobra.Command {
 			if cmd.Flags().Changed("health") {
 				c.Health = &health
 			}
-			if len(args) == 0 && (c.Power != "" || len(c.BootOrder) > 0 || c.Fault != nil || c.Health != nil) {
+			if links != "" {
+				if err := json.Unmarshal([]byte(links), &c.Links); err != nil {
+					return fmt.Errorf("--links is no JSON of what is seen of links: %w", err)
+				}
+			}
+			if len(args) == 0 && (c.Power != "" || len(c.BootOrder) > 0 || c.Fault != nil || c.Health != nil || c.Links != nil) {
 				return errors.New("which machine? name the one to change")
 			}
 			states, err := machines(cmd.Context(), socket, args, c)
@@ -153,6 +164,7 @@ func machineCommand() *cobra.Command {
 	cmd.Flags().StringSliceVar(&c.BootOrder, "boot-order", nil, "boot targets, first tried first")
 	cmd.Flags().StringVar(&fault, "fault", "", "what is wrong with its BMC, with :N for N times, or none (slipway-lab faults lists them)")
 	cmd.Flags().StringVar(&health, "health", "", "what the first probe of its system's health says is wrong; empty where all pass")
+	cmd.Flags().StringVar(&links, "links", "", "what its system sees of its links, in JSON")
 	addClientFlags(cmd, &socket, &asJSON)
 	return cmd
 }

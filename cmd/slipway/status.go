@@ -230,7 +230,7 @@ func printNodes(w *screen, s *site.Status, all bool) {
 	t := newTable("node", "state", "since", "power", "reason")
 	var shown []site.NodeStatus
 	for _, n := range s.Nodes {
-		if n.State == site.InSync && n.Service != site.ServiceSilent && n.SystemHealth.IsFit() && !all {
+		if n.State == site.InSync && n.Service != site.ServiceSilent && n.SystemHealth.IsFit() && n.Links.State != site.LinksDiffer && !all {
 			continue
 		}
 		shown = append(shown, n)
@@ -331,6 +331,11 @@ func printMachines(w *screen, s *site.Status) {
 			w.Println(paint(w, text.FgYellow)("service    ") + string(state) + ": " + someOf(those) + " (slipway why NODE)")
 		}
 	}
+	for _, state := range []site.LinksState{site.LinksDiffer, site.LinksUnknown} {
+		if those := s.Unlinked(state); len(those) > 0 {
+			w.Println(paint(w, text.FgYellow)("links      ") + string(state) + ": " + someOf(namesOf(those)) + " (slipway why NODE)")
+		}
+	}
 	if len(names) == 0 {
 		return
 	}
@@ -353,6 +358,14 @@ func reasonOf(n site.NodeStatus) string {
 	}
 	if n.Reason == "" && !n.SystemHealth.IsFit() {
 		return fmt.Sprintf("as designed, and its health is %s", n.SystemHealth)
+	}
+	if n.Reason == "" && n.State == site.InSync {
+		switch n.Links.State {
+		case site.LinksDiffer:
+			return "as designed inside, and its links differ: " + n.Links.Why
+		case site.LinksUnknown:
+			return "as designed inside, and its links are not known: " + n.Links.Why
+		}
 	}
 	if n.Reason == "" && len(n.NotActedOn) > 0 {
 		return "designed, not acted on: " + strings.Join(n.NotActedOn, ", ")

@@ -142,6 +142,9 @@ func printReasons(w *screen, why reasons) {
 	if s.SystemHealth.State != "" {
 		line("service", s.SystemHealth.String())
 	}
+	if s.Links.State != "" {
+		line("links", s.Links.String())
+	}
 	if s.Generation > 0 {
 		line("installed", fmt.Sprintf("generation %d", s.Generation))
 	}

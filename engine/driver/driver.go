@@ -141,6 +141,18 @@ type Surveyor interface {
 	Survey(ctx context.Context, n *site.Node) (map[site.Facet]item.Found, error)
 }
 
+// Linked is a Machine whose system tells what it sees of the network: the contract of a
+// site's network driver, of which the only one checks and sets nothing on a switch.
+type Linked interface {
+	// Targets gives which other machines a look at the facet links is to try. It sends
+	// nothing.
+	Targets(of func(n *site.Node) []item.Target)
+	// Listen waits for what is at the other end of the node's ports to tell of itself, at
+	// most item.MaxListen seconds, and changes nothing. It is not asked in a look, which is
+	// short. It is nil where it cannot be done now.
+	Listen(ctx context.Context, n *site.Node) (*item.LinksSeen, error)
+}
+
 // Inspector is a Machine that can tell in full what it is made of.
 type Inspector interface {
 	// Inspect reads the inventory with all its lists and changes nothing. It

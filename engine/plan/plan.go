@@ -59,7 +59,8 @@ func Node(s *site.Site, n *site.Node, k site.Known) site.NodePlan {
 		p.NotActedOn = append(n.NotActedOn(k.Serves), editedSinceFirstBoot(s, n, m, k.Serves)...)
 	}
 	p.Notes = slices.Concat(notes(s, n, m), imageNote(s, n, m), diskNotes(n, m), onceNotes(n, m, k.Serves))
-	p.Findings = Hardware(n, m.Observed.Inventory)
+	_, p.Findings = Links(s, n, m.Observed, k.Serves)
+	p.Findings = append(Hardware(n, m.Observed.Inventory), p.Findings...)
 	if why := takesFrom(s, n, k.Reach); why != "" && !leftAlone(s, n, m) {
 		p.Blocked = []string{why}
 	} else {

@@ -25,6 +25,7 @@ const (
 	FacetLog       Facet = "log"
 	FacetOS        Facet = "os"
 	FacetProbes    Facet = "probes"
+	FacetLinks     Facet = "links"
 	FacetFirmware  Facet = "firmware"
 	FacetBIOS      Facet = "bios"
 	FacetStorage   Facet = "storage"
@@ -101,6 +102,9 @@ var Facets = map[Facet]FacetKind{
 	FacetOS: {Endpoint: OS},
 	// What a role's health asks of the system that runs, see Health. Nothing is set.
 	FacetProbes: {Endpoint: OS},
+	// What the system sees of its ports, their cables and its networks, see Links. Nothing
+	// is set.
+	FacetLinks: {Endpoint: OS},
 	FacetBase: {Endpoint: OS, Phase: "base",
 		Change: Work{ActionBase, ImpactOnline, Duration(time.Minute), Earlier},
 		Parts: []FacetPart{

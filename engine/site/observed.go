@@ -92,6 +92,9 @@ type Observed struct {
 	Lacks *Lacks `json:"lacks,omitempty"`
 	// Inside is what the installed system tells of itself.
 	Inside *Inside `json:"inside,omitempty"`
+	// Links are what the installed system sees of its network links, of which the state of
+	// FacetLinks says when; nil before it was asked.
+	Links *item.LinksSeen `json:"links,omitempty"`
 	// Entries are the newest of the machine's own log, oldest first. They are
 	// told once and not kept.
 	Entries []Entry `json:"-"`
@@ -163,6 +166,9 @@ func (o Observed) Merge(newer Observed) Observed {
 	}
 	if newer.Inside != nil {
 		merged.Inside = newer.Inside
+	}
+	if newer.Links != nil {
+		merged.Links = newer.Links.After(o.Links)
 	}
 	return merged
 }

@@ -223,8 +223,9 @@ type NodePlan struct {
 	NotActedOn []string `json:"notActedOn,omitempty"`
 	// Notes are worth knowing and stop nothing.
 	Notes []string `json:"notes,omitempty"`
-	// Findings are where the machine is not made of what the design expects,
-	// and its parts that are not well. They stop nothing.
+	// Findings are where the machine is not made of what the design expects, its
+	// parts that are not well, and where its network links are not as designed.
+	// They stop nothing.
 	Findings []Finding `json:"findings,omitempty"`
 	// Seen is how old the observation is that the plan rests on; zero means
 	// the machine was never seen.

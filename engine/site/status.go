@@ -77,6 +77,9 @@ type NodeStatus struct {
 	// SystemHealth is how the system is by the probes of its role; zero without any.
 	// Health above is that of the hardware.
 	SystemHealth SystemHealth `json:"systemHealth,omitzero"`
+	// Links is how the network links of the node are; zero where the design says nothing of
+	// them. What differs is among the findings too.
+	Links Links `json:"links,omitzero"`
 	// Binding is how writes to the machine's controller are bound to the machine
 	// that was looked at.
 	Binding Binding `json:"binding,omitempty"`
@@ -89,8 +92,9 @@ type NodeStatus struct {
 	NotActedOn []string `json:"notActedOn,omitempty"`
 	// Notes are worth knowing and stop nothing.
 	Notes []string `json:"notes,omitempty"`
-	// Findings are where the machine is not made of what the design expects,
-	// and its parts that are not well. They stop nothing.
+	// Findings are where the machine is not made of what the design expects, its
+	// parts that are not well, and where its network links are not as designed.
+	// They stop nothing.
 	Findings []Finding `json:"findings,omitempty"`
 	// Stale is when facets were last seen that were due since; not worth a
 	// commit.
@@ -200,9 +204,18 @@ func (s *Status) Unfit() []NodeStatus {
 	return slices.DeleteFunc(slices.Clone(s.Nodes), func(n NodeStatus) bool { return n.SystemHealth.IsFit() })
 }
 
+// Unlinked are the nodes whose links are in a state. Unknown ones are those of nodes that
+// are in-sync otherwise: of others the state says more.
+func (s *Status) Unlinked(state LinksState) []NodeStatus {
+	return slices.DeleteFunc(slices.Clone(s.Nodes), func(n NodeStatus) bool {
+		return n.Links.State != state || state == LinksUnknown && n.State != InSync
+	})
+}
+
 // Caveat is what a verdict on the site ends with, and no state says: how many
-// systems do not answer, of how many the health is unknown, and how many nodes have
-// parts in their design that no driver acts on. It is empty for none.
+// systems do not answer, of how many the links differ or are unknown, of how many the
+// health is unknown, and how many nodes have parts in their design that no driver acts
+// on. It is empty for none.
 func (s *Status) Caveat() (text string) {
 	switch silent := len(s.Silent()); silent {
 	case 0:
@@ -210,6 +223,12 @@ func (s *Status) Caveat() (text string) {
 		text = ", 1 whose system does not answer"
 	default:
 		text = fmt.Sprintf(", %d whose systems do not answer", silent)
+	}
+	if differ := len(s.Unlinked(LinksDiffer)); differ > 0 {
+		text += fmt.Sprintf(", %d whose links differ", differ)
+	}
+	if unseen := len(s.Unlinked(LinksUnknown)); unseen > 0 {
+		text += fmt.Sprintf(", %d of unknown links", unseen)
 	}
 	not, unknown := 0, 0
 	for _, n := range s.Nodes {

@@ -59,7 +59,7 @@ func (d *Driver) Facets() []site.Facet {
 	if d.helpers.folder == "" {
 		return []site.Facet{site.FacetOS}
 	}
-	return append([]site.Facet{site.FacetOS, site.FacetProbes}, byHelper...)
+	return append([]site.Facet{site.FacetOS, site.FacetProbes, site.FacetLinks}, byHelper...)
 }
 
 // Open checks the endpoint, ssh://[USER@]HOST[:PORT]; every look and every step makes
@@ -93,6 +93,8 @@ type machine struct {
 	hashes      map[string]hashed
 	// supply opens artifacts; nil where there are none.
 	supply func(sha256 string) (io.ReadCloser, int64, error)
+	// targets gives what a look at links tries; nil for nothing.
+	targets func(n *site.Node) []item.Target
 }
 
 // Close has nothing to end: connections end with each look and each step.

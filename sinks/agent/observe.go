@@ -30,7 +30,9 @@ func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet
 	isOS := slices.Contains(facets, site.FacetOS)
 	probes, probed := n.Probes()
 	probed = probed && slices.Contains(facets, site.FacetProbes)
-	if !isOS && len(wanted) == 0 && !probed {
+	links, linked := m.linkProbes(n)
+	linked = linked && slices.Contains(facets, site.FacetLinks)
+	if !isOS && len(wanted) == 0 && !probed && !linked {
 		return site.Observed{}, nil
 	}
 	looking, cancel := context.WithTimeout(ctx, lookTimeout)
@@ -46,7 +48,10 @@ func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet
 	if probed {
 		request.Health = &probes
 	}
-	if len(wanted) > 0 || probed {
+	if linked {
+		request.Links = &links
+	}
+	if len(wanted) > 0 || probed || linked {
 		x.script += helperScript(m.helpers.digests())
 		x.request = &request
 	}
@@ -63,30 +68,35 @@ func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet
 		have := site.Values{"bootID": r.bootID, "release": r.release, "kernel": r.kernel}
 		seen.Facets[site.FacetOS] = site.FacetState{Have: have, Seen: time.Now(), Driver: Scheme}
 	}
-	if len(wanted) > 0 || probed {
+	if len(wanted) > 0 || probed || linked {
 		if err == nil && a.needsHelper() {
 			err = m.isNode(n, report) // the helper is brought to no other machine
 		}
-		maps.Copy(seen.Facets, m.inside(ctx, n, wanted, request, a, err))
+		m.inside(ctx, n, wanted, request, a, err, &seen)
 	}
-	if _, told := seen.Facets[site.FacetProbes]; !told && slices.Contains(facets, site.FacetProbes) {
-		seen.Facets[site.FacetProbes] = site.FacetState{Seen: time.Now(), Driver: Scheme} // nothing was asked of it
+	for _, f := range []site.Facet{site.FacetProbes, site.FacetLinks} {
+		if _, told := seen.Facets[f]; !told && slices.Contains(facets, f) {
+			seen.Facets[f] = site.FacetState{Seen: time.Now(), Driver: Scheme} // nothing was asked of it
+		}
 	}
 	return seen, nil
 }
 
-// inside is what is seen of the helper's facets, after it was brought to the machine
+// inside adds what is seen of the helper's facets, after it was brought to the machine
 // where it is missing.
-func (m *machine) inside(ctx context.Context, n *site.Node, wanted []site.Facet, request wire.Request, a answer, why error) map[site.Facet]site.FacetState {
+func (m *machine) inside(ctx context.Context, n *site.Node, wanted []site.Facet, request wire.Request, a answer, why error, seen *site.Observed) {
 	_, isOwned := a.says(saysOwned)
 	_, isAbsent := a.says(saysAbsent)
-	if why == nil && a.needsHelper() && (isOwned || m.asksAny(n, wanted) || request.Health != nil) {
+	if why == nil && a.needsHelper() && (isOwned || m.asksAny(n, wanted) || request.Health != nil || request.Links != nil) {
 		a, why = m.bring(ctx, request, a)
 	}
 	if why == nil {
 		why = m.trouble(a)
 	}
-	states := map[site.Facet]site.FacetState{}
+	states := seen.Facets
+	if request.Links != nil {
+		states[site.FacetLinks], seen.Links = linked(a.result, why)
+	}
 	if request.Health != nil {
 		states[site.FacetProbes] = probed(request.Health.Probes, a.result, why)
 	}
@@ -107,7 +117,6 @@ func (m *machine) inside(ctx context.Context, n *site.Node, wanted []site.Facet,
 		}
 		states[f] = s
 	}
-	return states
 }
 
 // probed is what was found out of a system's health; why nothing was is said of each

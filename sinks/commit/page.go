@@ -40,6 +40,7 @@ func page(rep *site.Report) []byte {
 	p.nodes(s)
 	p.silent(s.Silent())
 	p.unfit(s.Unfit())
+	p.unlinked(s.Unlinked(site.LinksUnknown))
 	p.hardware(s)
 	p.notActedOn(s)
 	p.served(s.Served)
@@ -226,6 +227,18 @@ func (w *writer) unfit(nodes []site.NodeStatus) {
 			w.line("\n## Systems that are not healthy\n\n| node | health | why |\n|---|---|---|")
 		}
 		w.line("| [%s](%s) | %s | %s |", text(n.Name), nodeFile(n.Name), text(string(n.SystemHealth.State)), text(n.SystemHealth.Why))
+	}
+	w.rest(len(shown), len(nodes))
+}
+
+// unlinked lists the nodes of whose links nobody knows whether they are as designed.
+func (w *writer) unlinked(nodes []site.NodeStatus) {
+	shown := nodes[:min(len(nodes), mostNodes)]
+	for i, n := range shown {
+		if i == 0 {
+			w.line("\n## Links that are not known\n\n| node | why |\n|---|---|")
+		}
+		w.line("| [%s](%s) | %s |", text(n.Name), nodeFile(n.Name), text(n.Links.Why))
 	}
 	w.rest(len(shown), len(nodes))
 }

@@ -116,6 +116,9 @@ func (m *Machine) program(in io.Reader, out io.Writer) (status int) {
 			}
 		}
 	}
+	if r.Links != nil {
+		result.Links = m.sees(*r.Links)
+	}
 	if wire.Write(out, wire.Frame{Result: &result}) != nil {
 		return 1
 	}
@@ -128,6 +131,33 @@ func (m *Machine) SetSystemHealth(said string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.unwell = said
+}
+
+// SetLinks has the system see its links so, whatever it is asked for.
+func (m *Machine) SetLinks(seen item.LinksSeen) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.links = &seen
+}
+
+// sees is what the system sees of its links: without other words all of them are up, and
+// everybody answers.
+func (m *Machine) sees(asked item.LinkProbes) *item.LinksSeen {
+	if m.links != nil {
+		return m.links
+	}
+	seen := &item.LinksSeen{BootID: m.bootID}
+	for _, name := range asked.Ports {
+		seen.Ports = append(seen.Ports, item.Port{Name: name, Carrier: "up", Changes: 1, Speed: 400_000, Duplex: "full", MTU: 9000})
+	}
+	for _, t := range asked.Targets {
+		r := item.Reached{Target: t, Answers: item.Answered}
+		if t.MTU > 0 {
+			r.Sized = item.Answered
+		}
+		seen.Reached = append(seen.Reached, r)
+	}
+	return seen
 }
 
 func (in *inside) observe(facet string, keys []string) wire.Facet {

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -56,7 +57,8 @@ type Machine struct {
 	disk        disk
 	in          inside // what is set in the installed system
 	insideFault InsideFault
-	unwell      string // what the first probe of the system's health says; empty where all pass
+	links       *item.LinksSeen // what the system sees of its links; nil where all is well
+	unwell      string          // what the first probe of the system's health says; empty where all pass
 	bios        biosState
 	log         []logged
 	health      map[string]string // of parts that are not well, or not there

@@ -598,7 +598,7 @@ func (w *writer) finish(ctx context.Context) error {
 type osDriver struct{ fleet *Fleet }
 
 func (osDriver) Facets() []site.Facet {
-	return []site.Facet{site.FacetOS, site.FacetProbes, site.FacetBase, site.FacetNetwork, site.FacetPackages, site.FacetConfig, site.FacetActions}
+	return []site.Facet{site.FacetOS, site.FacetProbes, site.FacetLinks, site.FacetBase, site.FacetNetwork, site.FacetPackages, site.FacetConfig, site.FacetActions}
 }
 
 func (d osDriver) Open(_ context.Context, e site.Endpoint, s secret.Value) (driver.Machine, error) {
@@ -746,6 +746,7 @@ func (s system) Observe(ctx context.Context, n *site.Node, facets []site.Facet) 
 	if err := s.ask(ctx); err != nil {
 		return site.Observed{}, err
 	}
+	targets := s.targets(n)
 	defer s.m.look()()
 	if !s.m.answers() {
 		return site.Observed{}, fmt.Errorf("%w: no system answers", driver.ErrUnreachable)
@@ -769,6 +770,10 @@ func (s system) Observe(ctx context.Context, n *site.Node, facets []site.Facet) 
 		}
 		if f == site.FacetProbes {
 			s.m.probe(&state, n)
+		}
+		if asked, asks := n.LinkProbes(); f == site.FacetLinks && asks {
+			asked.Targets, s.m.links.tried = targets, targets
+			seen.Links = s.m.sees(asked)
 		}
 		seen.Facets[f] = state
 	}

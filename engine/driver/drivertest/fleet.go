@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -196,6 +197,25 @@ func (m *FakeMachine) SetHealth(unwell, unread string) {
 	m.unwell, m.unread = unwell, unread
 }
 
+// SetLinks has the system see its ports so, hear so much of their neighbours where it
+// listens, and none of some addresses answer.
+func (m *FakeMachine) SetLinks(ports []item.Port, heard map[string]item.Neighbour, silent ...string) {
+	defer m.look()()
+	m.links.ports, m.links.heard, m.links.silent = ports, heard, silent
+}
+
+// Tried are the targets that the last look at links tried.
+func (m *FakeMachine) Tried() []item.Target {
+	defer m.look()()
+	return m.links.tried
+}
+
+// Listens is how often the ports were listened to.
+func (m *FakeMachine) Listens() int {
+	defer m.look()()
+	return m.links.listens
+}
+
 // Counts is what was asked of a machine.
 type Counts struct {
 	Reads  int
@@ -261,6 +281,7 @@ type body struct {
 	log         []site.Entry
 	unwell      string // what the first probe of the system's health says is wrong
 	unread      string // why its health cannot be looked at
+	links       links
 }
 
 // Made says what an inspection tells of the machine from now on.

@@ -65,6 +65,9 @@ type Request struct {
 	// Health is for OpObserve: what is to be found out of the system's health; nil for
 	// nothing.
 	Health *item.Probes `json:"health,omitempty"`
+	// Links is for OpObserve: what is to be found out of the system's network links; nil
+	// for nothing.
+	Links *item.LinkProbes `json:"links,omitempty"`
 	// Apply is for OpApply.
 	Apply *Apply `json:"apply,omitempty"`
 	// Confirm is for OpConfirm: the name of the change that Result.Unconfirmed gave.
@@ -128,6 +131,10 @@ type Result struct {
 	// Health is what was found out of the health that was asked for: in Have each key
 	// that was looked at, in Unread the others.
 	Health *Facet `json:"health,omitempty"`
+	// Links are what was asked of the system's links; LinksUnread says why that could not be
+	// found out.
+	Links       *item.LinksSeen `json:"links,omitempty"`
+	LinksUnread string          `json:"linksUnread,omitempty"`
 	// Owned is the digest of the list of what Slipway made on the machine.
 	Owned string `json:"owned,omitempty"`
 	// Term is the highest term that the system has seen.

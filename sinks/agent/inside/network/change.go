@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
@@ -502,4 +503,14 @@ func lock(ctx context.Context, h *inside.Host, wait time.Duration) (unlock func(
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
+}
+
+// printable is text of others without what no terminal should get.
+func printable(value []byte) string {
+	return strings.Map(func(r rune) rune {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, string(value))
 }

@@ -87,7 +87,7 @@ func (f *Facet) Observe(_ context.Context, h *inside.Host, keys []string) (insid
 				delete(seen.Have, item.Name(key, field))
 				seen.Unread[item.Name(key, field)] = why
 			}
-			facts(h, &seen, id, m.links[id])
+			leased(&seen, id, m.links[id])
 		}
 	}
 	if r, ok := readReverted(h); ok {
@@ -118,24 +118,15 @@ func (m *machine) fields(id string, made links) map[string]string {
 	return m.links[id].guessed().Fields()
 }
 
-// facts are what people want to know of an interface beside what the design says.
-func facts(h *inside.Host, seen *inside.Seen, id string, r *real) {
-	fact := func(name, text string) {
-		if text != "" {
-			seen.Have["facts."+id+"."+name] = text
-		}
-	}
-	fact("carrier", map[bool]string{true: "up", false: "down"}[r.carrier])
-	if r.carrier && r.speed != "" {
-		fact("speed", r.speed+" Mbit/s")
-		fact("duplex", r.duplex)
-	}
-	fact("neighbor", neighbor(h, r.index))
+// leased are the addresses of an interface that leases and advertisements gave it.
+func leased(seen *inside.Seen, id string, r *real) {
 	var dynamic []string
 	for _, p := range r.dynamic {
 		dynamic = append(dynamic, p.String())
 	}
-	fact("leased", item.List(dynamic))
+	if len(dynamic) > 0 {
+		seen.Have["facts."+id+".leased"] = item.List(dynamic)
+	}
 }
 
 // ownedLinks are the interfaces that Slipway made, as it made them. One whose

@@ -19,8 +19,6 @@ type real struct {
 	index   int
 	carrier bool
 	up      bool
-	speed   string // in Mbit/s
-	duplex  string
 	dynamic []netip.Prefix // addresses of leases and advertisements
 	hosts   []string       // addresses of full length, which may be of something that shares them
 	servers []string       // of DNS, as the system was told by others
@@ -114,10 +112,6 @@ func readLink(folder string) *real {
 	}
 	flags, _ := strconv.ParseUint(strings.TrimPrefix(text("flags"), "0x"), 16, 32)
 	r.up, r.carrier = flags&1 != 0, text("carrier") == "1"
-	if speed := text("speed"); speed != "" && !strings.HasPrefix(speed, "-") {
-		r.speed = speed
-	}
-	r.duplex = text("duplex")
 	r.Functions = count("device/sriov_numvfs")
 	switch {
 	case exists(filepath.Join(folder, "bonding")):

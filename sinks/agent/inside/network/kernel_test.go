@@ -26,7 +26,6 @@ func TestObserveWhatTheKernelShows(t *testing.T) {
 	}
 	put(t, s.root, "/sys/class/net/bonding_masters", "bond0\n", 0o644)
 	put(t, s.root, "/proc/net/vlan/config", "VLAN Dev name    | VLAN ID\nName-Type: VLAN_NAME_TYPE_RAW_PLUS_VID_NO_PAD\nbond0.5        | 5  | bond0\n", 0o644)
-	put(t, s.root, "/run/systemd/netif/lldp/2", string(lldp(frame)), 0o644)
 	s.addresses["bond0"] = []string{"10.9.0.1/24", "192.0.2.7/32", "fe80::1/64"}
 	seen, err := s.facet().Observe(t.Context(), s.host(), []string{"links.eth0", "links.eth1", "links.bond0", "links.bond0.5", "links.br5", "links.gone"})
 	if err != nil || len(seen.Unread)+len(seen.Cannot) > 0 {
@@ -37,7 +36,6 @@ func TestObserveWhatTheKernelShows(t *testing.T) {
 		"links.eth1.mac": "52:54:00:aa:00:02", "links.bond0.kind": "bond", "links.bond0.mtu": "9000", "links.bond0.members": "eth0, eth1",
 		"links.bond0.bond": "802.3ad, lacp fast, layer3+4, miimon 100ms, min 1", "links.bond0.addresses": "10.9.0.1/24",
 		"links.bond0.5.kind": "vlan", "links.bond0.5.vlan": "5 on bond0", "links.br5.members": "bond0.5", "links.br5.stp": "on", "links.gone.kind": "",
-		"facts.eth0.carrier": "up", "facts.eth0.speed": "25000 Mbit/s", "facts.eth0.duplex": "full", "facts.eth0.neighbor": "switch-a Ethernet1/7",
 	} {
 		if seen.Have[key] != want {
 			t.Errorf("%s is %q, want %q", key, seen.Have[key], want)
@@ -112,30 +110,6 @@ func TestInstalledSystem(t *testing.T) {
 	}
 }
 
-// frame is an LLDP frame of a switch.
-var frame = slices.Concat(make([]byte, 14),
-	tlv(1, "\x04\x52\x54\x00\x00\x00\x01"), tlv(2, "\x05Ethernet1/7"), tlv(3, "\x00\x78"), tlv(5, "switch-a\x1b"), tlv(0, ""))
-
-func tlv(kind int, value string) []byte {
-	return append(binary.BigEndian.AppendUint16(nil, uint16(kind<<9|len(value))), value...)
-}
-
-func lldp(frame []byte) []byte {
-	return append(binary.LittleEndian.AppendUint64(nil, uint64(len(frame))), frame...)
-}
-
-func TestLLDP(t *testing.T) {
-	for want, f := range map[string][]byte{
-		"switch-a Ethernet1/7":          frame,
-		"52:54:00:00:00:01 Ethernet1/7": slices.Concat(make([]byte, 14), tlv(1, "\x04\x52\x54\x00\x00\x00\x01"), tlv(2, "\x05Ethernet1/7")),
-		"":                              frame[:10],
-	} {
-		if got := parseLLDP(lldp(f)); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-}
-
 // The kernel that runs this test answers, and the loopback has its address.
 func TestRealTables(t *testing.T) {
 	all, err := readAddresses()
@@ -146,9 +120,6 @@ func TestRealTables(t *testing.T) {
 		t.Errorf("no loopback among %v", all)
 	}
 	if _, err := readRoutes(); err != nil {
-		t.Error(err)
-	}
-	if _, err := readNeighbors(); err != nil {
 		t.Error(err)
 	}
 }
@@ -173,11 +144,10 @@ func TestParseRoutes(t *testing.T) {
 	}
 }
 
-// Whatever a kernel or a switch says, nothing falls over, and what is told of an
+// Whatever a kernel says, nothing falls over, and what is told of an
 // address makes sense.
 func FuzzTables(f *testing.F) {
 	f.Add([]byte{20, 0, 0, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 8, 128, 254})
-	f.Add(lldp(frame))
 	f.Fuzz(func(t *testing.T, table []byte) {
 		for _, a := range parseAddresses(table) {
 			if !a.prefix.IsValid() {
@@ -188,10 +158,6 @@ func FuzzTables(f *testing.F) {
 			if _, err := netip.ParsePrefix(r.To); err != nil {
 				t.Error(err)
 			}
-		}
-		parseNeighbors(table)
-		if text := parseLLDP(table); strings.ContainsAny(text, "\n\x1b") {
-			t.Errorf("%q", text)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/netlink"
 )
 
 // What rtnetlink(7) says, in numbers that package syscall lacks.
@@ -16,9 +17,6 @@ const (
 	routeMultipath   = 9    // RTA_MULTIPATH
 	protocolBoot     = 3
 	protocolStatic   = 4
-	neighborMessage  = 28                 // RTM_NEWNEIGH
-	neighborAsk      = 30                 // RTM_GETNEIGH
-	neighborUsable   = 0x02 | 0x80 | 0x40 // NUD_REACHABLE, PERMANENT, NOARP
 )
 
 // kernelAddress is an address that an interface has.
@@ -32,12 +30,6 @@ type kernelAddress struct {
 type kernelRoute struct {
 	index int
 	item.Route
-}
-
-// kernelNeighbor is another machine that the kernel knows.
-type kernelNeighbor struct {
-	address netip.Addr
-	usable  bool // it answered a moment ago
 }
 
 // readAddresses asks the kernel for all addresses.
@@ -58,56 +50,13 @@ func readRoutes() ([]kernelRoute, error) {
 	return parseRoutes(table), nil
 }
 
-// readNeighbors asks the kernel for the machines that it has spoken to.
-func readNeighbors() ([]kernelNeighbor, error) {
-	table, err := syscall.NetlinkRIB(neighborAsk, syscall.AF_UNSPEC)
-	if err != nil {
-		return nil, err
-	}
-	return parseNeighbors(table), nil
-}
-
-// messages calls a function with each message of a kind. What is cut or makes no
-// sense ends it.
-func messages(table []byte, kind uint16, each func(body []byte)) {
-	for len(table) >= syscall.NLMSG_HDRLEN {
-		size := int(binary.NativeEndian.Uint32(table))
-		if size < syscall.NLMSG_HDRLEN || size > len(table) {
-			return
-		}
-		if binary.NativeEndian.Uint16(table[4:]) == kind {
-			each(table[syscall.NLMSG_HDRLEN:size])
-		}
-		table = table[min(aligned(size), len(table)):]
-	}
-}
-
-// attributes are those of a message behind its head, by type.
-func attributes(body []byte, head int) map[uint16][]byte {
-	all := map[uint16][]byte{}
-	if len(body) < head {
-		return all
-	}
-	for rest := body[head:]; len(rest) >= syscall.SizeofRtAttr; {
-		size := int(binary.NativeEndian.Uint16(rest))
-		if size < syscall.SizeofRtAttr || size > len(rest) {
-			break
-		}
-		all[binary.NativeEndian.Uint16(rest[2:])&0x3fff] = rest[syscall.SizeofRtAttr:size]
-		rest = rest[min(aligned(size), len(rest)):]
-	}
-	return all
-}
-
-func aligned(n int) int { return (n + 3) &^ 3 }
-
 func parseAddresses(table []byte) []kernelAddress {
 	var all []kernelAddress
-	messages(table, syscall.RTM_NEWADDR, func(body []byte) {
+	netlink.Messages(table, syscall.RTM_NEWADDR, func(body []byte) {
 		if len(body) < syscall.SizeofIfAddrmsg {
 			return
 		}
-		a := attributes(body, syscall.SizeofIfAddrmsg)
+		a := netlink.Attributes(body, syscall.SizeofIfAddrmsg)
 		raw, ok := a[syscall.IFA_LOCAL]
 		if !ok {
 			raw = a[syscall.IFA_ADDRESS]
@@ -130,7 +79,7 @@ func parseAddresses(table []byte) []kernelAddress {
 // network. Those of leases, advertisements and routing daemons are theirs.
 func parseRoutes(table []byte) []kernelRoute {
 	var all []kernelRoute
-	messages(table, syscall.RTM_NEWROUTE, func(body []byte) {
+	netlink.Messages(table, syscall.RTM_NEWROUTE, func(body []byte) {
 		if len(body) < syscall.SizeofRtMsg {
 			return
 		}
@@ -138,7 +87,7 @@ func parseRoutes(table []byte) []kernelRoute {
 		if protocol != protocolBoot && protocol != protocolStatic || kind != syscall.RTN_UNICAST {
 			return
 		}
-		a := attributes(body, syscall.SizeofRtMsg)
+		a := netlink.Attributes(body, syscall.SizeofRtMsg)
 		if number32(a[syscall.RTA_TABLE], uint32(body[4])) != syscall.RT_TABLE_MAIN || a[routeMultipath] != nil {
 			return
 		}
@@ -171,18 +120,4 @@ func number32(raw []byte, otherwise uint32) uint32 {
 		return otherwise
 	}
 	return binary.NativeEndian.Uint32(raw)
-}
-
-func parseNeighbors(table []byte) []kernelNeighbor {
-	const head = 12 // struct ndmsg
-	var all []kernelNeighbor
-	messages(table, neighborMessage, func(body []byte) {
-		if len(body) < head {
-			return
-		}
-		if address, ok := netip.AddrFromSlice(attributes(body, head)[1]); ok { // NDA_DST
-			all = append(all, kernelNeighbor{address, binary.NativeEndian.Uint16(body[8:])&neighborUsable != 0})
-		}
-	})
-	return all
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/netlink"
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
@@ -93,7 +94,7 @@ func answers(ctx context.Context, h *inside.Host, a netip.Addr) bool {
 	end := time.After(5 * time.Second)
 	for {
 		send(a)
-		if all, err := readNeighbors(); err == nil && slices.Contains(all, kernelNeighbor{a, true}) {
+		if all, err := netlink.Neighbors(); err == nil && slices.ContainsFunc(all, func(n netlink.Neighbor) bool { return n.Address == a && n.Answered() }) {
 			return true
 		}
 		select {

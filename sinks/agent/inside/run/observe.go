@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -12,18 +13,19 @@ import (
 
 // observeAll looks at facets. One that cannot be observed costs itself alone: its
 // keys are told to be unread.
-func (p *Program) observeAll(ctx context.Context, asked map[string][]string, health *item.Probes, result *wire.Result) error {
-	defer p.probe(ctx, health, result)()
+func (p *Program) observeAll(ctx context.Context, r wire.Request, result *wire.Result) error {
+	defer p.probe(ctx, r.Health, result)()
+	defer p.links(ctx, r.Links, result)()
 	result.Busy = p.lockedBy()
 	result.Facets = map[string]wire.Facet{}
-	for _, facet := range slices.Sorted(maps.Keys(asked)) {
-		seen, err := p.observe(ctx, facet, asked[facet])
+	for _, facet := range slices.Sorted(maps.Keys(r.Observe)) {
+		seen, err := p.observe(ctx, facet, r.Observe[facet])
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		if err != nil {
 			seen.Unread = map[string]string{}
-			for _, key := range p.keys(facet, asked[facet]) {
+			for _, key := range p.keys(facet, r.Observe[facet]) {
 				seen.Unread[key] = clip(err.Error())
 			}
 		}
@@ -44,6 +46,35 @@ func (p *Program) probe(ctx context.Context, asked *item.Probes, result *wire.Re
 	return func() {
 		s := <-seen
 		result.Health = &wire.Facet{Have: s.Have, Unread: s.Unread}
+	}
+}
+
+// links begins to look at the system's links, beside all else, and gives what waits for
+// the result. What goes wrong costs them alone.
+func (p *Program) links(ctx context.Context, asked *item.LinkProbes, result *wire.Result) (wait func()) {
+	if asked == nil || p.Links == nil {
+		return func() {}
+	}
+	var seen *item.LinksSeen
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if v := recover(); v != nil {
+				seen, err = nil, fmt.Errorf("this is a mistake in Slipway, please report it: %v", v)
+			}
+		}()
+		seen, err = p.Links(ctx, p.Host, *asked)
+	}()
+	return func() {
+		<-done
+		if err != nil {
+			result.LinksUnread = clip(err.Error())
+			return
+		}
+		seen.BootID = result.System.BootID
+		result.Links = seen
 	}
 }
 

@@ -39,6 +39,8 @@ type Program struct {
 	// Probe looks at the system's health; nil where that is never asked for. It ends in
 	// time by itself, and may run beside the facets.
 	Probe func(ctx context.Context, h *inside.Host, asked item.Probes) inside.Seen
+	// Links looks at the system's network links, in the same way.
+	Links func(ctx context.Context, h *inside.Host, asked item.LinkProbes) (*item.LinksSeen, error)
 	// Now is the clock; time.Now where it is nil.
 	Now func() time.Time
 }
@@ -157,7 +159,7 @@ func (p *Program) do(ctx context.Context, r wire.Request) (result wire.Result) {
 	p.Host.Show, p.Host.Hashes = r.Show, r.Hashes
 	switch r.Op {
 	case wire.OpObserve:
-		err = p.observeAll(ctx, r.Observe, r.Health, &result)
+		err = p.observeAll(ctx, r, &result)
 	case wire.OpSurvey:
 		err = p.survey(ctx, r.Survey, &result)
 	case wire.OpApply:

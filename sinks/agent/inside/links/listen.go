@@ -1,0 +1,76 @@
+package links
+
+import (
+	"context"
+	"encoding/binary"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+)
+
+// What packet(7) says, in numbers that package syscall lacks.
+const (
+	addMembership = 1 // PACKET_ADD_MEMBERSHIP
+	multicast     = 0 // PACKET_MR_MULTICAST
+	outgoing      = 4 // PACKET_OUTGOING
+)
+
+// nearestBridge is the address that LLDP frames of direct neighbours are sent to.
+var nearestBridge = [8]byte{0x01, 0x80, 0xc2, 0x00, 0x00, 0x0e}
+
+// membership is struct packet_mreq.
+type membership struct {
+	index   int32
+	kind    uint16
+	length  uint16
+	address [8]byte
+}
+
+// onlyLLDP is a filter that lets frames of LLDP pass, and nothing else.
+var onlyLLDP = []syscall.SockFilter{
+	*syscall.LsfStmt(syscall.BPF_LD+syscall.BPF_H+syscall.BPF_ABS, 12),
+	*syscall.LsfJump(syscall.BPF_JMP+syscall.BPF_JEQ+syscall.BPF_K, lldpType, 0, 1),
+	*syscall.LsfStmt(syscall.BPF_RET+syscall.BPF_K, 0xffff),
+	*syscall.LsfStmt(syscall.BPF_RET+syscall.BPF_K, 0),
+}
+
+// listen waits until each port has heard a neighbour, at most for some time. Where the
+// kernel does not let it, nothing was heard.
+func listen(ctx context.Context, ports []*port, longest time.Duration) {
+	fd, err := syscall.Socket(syscall.AF_PACKET, syscall.SOCK_RAW|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer syscall.Close(fd)
+	// All frames are asked for and not those of LLDP alone, since only so the kernel shows
+	// those that arrive at members of bonds and bridges. The filter is there before them.
+	every := int(binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, syscall.ETH_P_ALL)))
+	wait := syscall.NsecToTimeval(int64(200 * time.Millisecond))
+	if syscall.AttachLsf(fd, onlyLLDP) != nil || syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &wait) != nil ||
+		syscall.Bind(fd, &syscall.SockaddrLinklayer{Protocol: uint16(every)}) != nil {
+		return
+	}
+	waits := map[int]*port{}
+	for _, p := range ports {
+		m := membership{int32(p.index), multicast, 6, nearestBridge}
+		text := (*[unsafe.Sizeof(m)]byte)(unsafe.Pointer(&m))[:]
+		if syscall.SetsockoptString(fd, syscall.SOL_PACKET, addMembership, string(text)) == nil {
+			waits[p.index] = p
+		}
+	}
+	frame := make([]byte, 64<<10)
+	for end := time.Now().Add(longest); len(waits) > 0 && ctx.Err() == nil && time.Now().Before(end); {
+		size, from, err := syscall.Recvfrom(fd, frame, 0)
+		at, ok := from.(*syscall.SockaddrLinklayer)
+		if err != nil || !ok || at.Pkttype == outgoing || waits[at.Ifindex] == nil {
+			continue // most often nothing came in a while
+		}
+		if n, ok := parseFrame(frame[:size]); ok {
+			n.By = "slipway"
+			waits[at.Ifindex].Neighbours = []item.Neighbour{n}
+			delete(waits, at.Ifindex)
+		}
+	}
+}

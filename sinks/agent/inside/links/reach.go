@@ -1,0 +1,262 @@
+package links
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/netlink"
+)
+
+// How targets are asked.
+const (
+	maxTargets = 64
+	tries      = 3
+	eachTry    = 700 * time.Millisecond
+	// settling is how long the kernel may take to ask an old neighbour again: 5 s in
+	// which it only waits, then up to three questions (arp(7)).
+	settling = 9 * time.Second
+)
+
+// What ip(7), ipv6(7) and the headers say, in numbers that package syscall lacks.
+const (
+	mtuDiscover     = 10 // IP_MTU_DISCOVER
+	mtuDiscoverSix  = 23 // IPV6_MTU_DISCOVER
+	alwaysWhole     = 3  // IP_PMTUDISC_PROBE: never in fragments, whatever was learned of the path
+	echoRequest     = 8
+	echoReply       = 0
+	echoRequestSix  = 128
+	echoReplySix    = 129
+	icmpHead        = 8
+	ipHead, ipSix   = 20, 40
+	leastIP, mostIP = 68, 65535
+)
+
+// reach asks all targets at once.
+func reach(ctx context.Context, targets []item.Target) []item.Reached {
+	targets = targets[:min(len(targets), maxTargets)]
+	all := make([]item.Reached, len(targets))
+	var asking sync.WaitGroup
+	for i, t := range targets {
+		asking.Go(func() { all[i] = ask(ctx, t, uint16(i)) })
+	}
+	asking.Wait()
+	return all
+}
+
+// ask asks one target by ICMP, on the network alone that both are in. The kernel must
+// learn its hardware address before it can send anything there, so a target that keeps
+// silent on ICMP shows all the same.
+func ask(ctx context.Context, t item.Target, number uint16) item.Reached {
+	r := item.Reached{Target: t}
+	a, err := netip.ParseAddr(t.Address)
+	if err != nil {
+		r.Why = "it has no address that can be tried"
+		return r
+	}
+	p, err := dial(a.Unmap(), number)
+	if err != nil {
+		r.Why = untried(err)
+		return r
+	}
+	defer p.Close()
+	defer context.AfterFunc(ctx, func() { p.SetDeadline(time.Unix(1, 0)) })()
+	answers, err := p.tried(ctx, icmpHead)
+	switch {
+	case answers:
+		r.Answers = item.Answered
+	case err != nil:
+		r.Why = untried(err)
+	default:
+		r.Answers, r.Why = p.kernelSays(ctx)
+		return r
+	}
+	if !answers || t.MTU < leastIP || t.MTU > mostIP {
+		return r
+	}
+	switch sized, err := p.tried(ctx, t.MTU-p.head()); {
+	case sized:
+		r.Sized = item.Answered
+	case errors.Is(err, syscall.EMSGSIZE):
+		r.Why = fmt.Sprintf("packets of %d bytes are larger than the MTU of this system's own interface", t.MTU)
+	case err != nil:
+		r.Why = fmt.Sprintf("packets of %d bytes cannot be sent: %v", t.MTU, err)
+	case ctx.Err() == nil:
+		r.Sized = item.Silent
+	}
+	return r
+}
+
+// untried says why a target could not be tried.
+func untried(err error) string {
+	if errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EADDRNOTAVAIL) {
+		return "this system is not in its network"
+	}
+	return fmt.Sprintf("it cannot be tried: %v", err)
+}
+
+// pinger is a socket on which one address is asked. Its file has deadlines.
+type pinger struct {
+	*os.File
+	to     netip.Addr
+	number uint16
+	count  uint16
+}
+
+func dial(a netip.Addr, number uint16) (*pinger, error) {
+	family, protocol, to := syscall.AF_INET, syscall.IPPROTO_ICMP, syscall.Sockaddr(nil)
+	level, option := syscall.IPPROTO_IP, mtuDiscover
+	if a.Is4() {
+		to = &syscall.SockaddrInet4{Addr: a.As4()}
+	} else {
+		family, protocol, to = syscall.AF_INET6, syscall.IPPROTO_ICMPV6, &syscall.SockaddrInet6{Addr: a.As16()}
+		level, option = syscall.IPPROTO_IPV6, mtuDiscoverSix
+	}
+	fd, err := syscall.Socket(family, syscall.SOCK_RAW|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, protocol)
+	if err != nil {
+		return nil, err
+	}
+	err = errors.Join(
+		syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_DONTROUTE, 1), // what a router answers proves nothing
+		syscall.SetsockoptInt(fd, level, option, alwaysWhole),
+	)
+	if err == nil {
+		err = syscall.Connect(fd, to) // from then on only what that address sends is read
+	}
+	if err != nil {
+		syscall.Close(fd)
+		return nil, err
+	}
+	return &pinger{File: os.NewFile(uintptr(fd), "a socket"), to: a, number: number ^ uint16(os.Getpid()<<6)}, nil
+}
+
+// head is how much of a packet is not the echo itself.
+func (p *pinger) head() int {
+	if p.to.Is4() {
+		return ipHead
+	}
+	return ipSix
+}
+
+// tried sends echo requests of some bytes until one is answered. Its error says why
+// none could be sent.
+func (p *pinger) tried(ctx context.Context, size int) (bool, error) {
+	for range tries {
+		if ctx.Err() != nil {
+			return false, nil
+		}
+		p.count++
+		if p.SetDeadline(time.Now().Add(eachTry)) != nil {
+			return false, nil
+		}
+		if _, err := p.Write(p.request(size)); err != nil && !errors.Is(err, syscall.EHOSTUNREACH) && !errors.Is(err, syscall.ECONNREFUSED) {
+			return false, plain(err)
+		}
+		for answer := make([]byte, mostIP); ; {
+			n, err := p.Read(answer)
+			if err == nil && p.isReply(answer[:n], size) {
+				return true, nil
+			}
+			if err != nil && (errors.Is(err, os.ErrDeadlineExceeded) || ctx.Err() != nil) {
+				break
+			}
+			if err != nil { // an answer by ICMP that is no reply, such as "unreachable"
+				time.Sleep(50 * time.Millisecond)
+			}
+		}
+	}
+	return false, nil
+}
+
+// request is an echo request of some bytes (RFC 792, RFC 4443). The kernel computes the
+// checksum for IPv6.
+func (p *pinger) request(size int) []byte {
+	b := make([]byte, max(size, icmpHead))
+	b[0] = echoRequest
+	if p.to.Is6() {
+		b[0] = echoRequestSix
+	}
+	binary.BigEndian.PutUint16(b[4:], p.number)
+	binary.BigEndian.PutUint16(b[6:], p.count)
+	if p.to.Is4() {
+		binary.BigEndian.PutUint16(b[2:], checksum(b))
+	}
+	return b
+}
+
+// isReply says whether a packet answers the last request. With IPv4 the head of the
+// packet is before it.
+func (p *pinger) isReply(packet []byte, size int) bool {
+	kind := byte(echoReplySix)
+	if p.to.Is4() {
+		if len(packet) < ipHead || len(packet) < int(packet[0]&15)*4 {
+			return false
+		}
+		kind, packet = echoReply, packet[int(packet[0]&15)*4:]
+	}
+	return len(packet) == max(size, icmpHead) && packet[0] == kind &&
+		binary.BigEndian.Uint16(packet[4:]) == p.number && binary.BigEndian.Uint16(packet[6:]) == p.count
+}
+
+// checksum is that of RFC 1071.
+func checksum(b []byte) uint16 {
+	var sum uint32
+	for i := 0; i < len(b); i += 2 {
+		word := uint32(b[i]) << 8
+		if i+1 < len(b) {
+			word |= uint32(b[i+1])
+		}
+		sum += word
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	return ^uint16(sum)
+}
+
+// kernelSays is whether a target that does not answer ICMP has told the kernel its
+// hardware address. What the kernel knows from long ago it asks again.
+func (p *pinger) kernelSays(ctx context.Context) (answers, why string) {
+	for end := time.Now().Add(settling); ; {
+		all, err := netlink.Neighbors()
+		if err != nil {
+			return "", fmt.Sprintf("it does not answer ICMP, and the kernel does not tell its neighbours: %v", err)
+		}
+		state := uint16(netlink.StateFailed)
+		for _, n := range all {
+			if n.Address.WithZone("") == p.to.WithZone("") {
+				state = n.State
+				if n.Answered() {
+					return item.Answered, "it does not answer ICMP, so packets of its MTU were not tried"
+				}
+			}
+		}
+		if state&(netlink.StateFailed|netlink.StateIncomplete) != 0 {
+			return item.Silent, ""
+		}
+		select {
+		case <-ctx.Done():
+			return "", "it was not tried to the end"
+		case <-time.After(200 * time.Millisecond):
+		}
+		if time.Now().After(end) {
+			return "", "it does not answer ICMP, and what the kernel knows of it is old"
+		}
+	}
+}
+
+// plain is an error without the name of the file that stands for the socket.
+func plain(err error) error {
+	var at *os.PathError
+	if errors.As(err, &at) {
+		return at.Err
+	}
+	return err
+}

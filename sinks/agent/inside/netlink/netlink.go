@@ -1,0 +1,95 @@
+// Package netlink reads tables of the kernel as rtnetlink(7) has them, by system calls
+// alone.
+package netlink
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"syscall"
+)
+
+// What rtnetlink(7) says, in numbers that package syscall lacks.
+const (
+	neighborMessage = 28 // RTM_NEWNEIGH
+	neighborAsk     = 30 // RTM_GETNEIGH
+)
+
+// The states of a neighbour (NUD_…, linux/neighbour.h). The kernel asks one again that
+// is in StateDelay or StateProbe.
+const (
+	StateIncomplete = 0x01
+	StateReachable  = 0x02
+	StateStale      = 0x04
+	StateDelay      = 0x08
+	StateProbe      = 0x10
+	StateFailed     = 0x20
+	StateNoARP      = 0x40
+	StatePermanent  = 0x80
+)
+
+// Neighbor is another machine that the kernel knows.
+type Neighbor struct {
+	Address netip.Addr
+	State   uint16
+}
+
+// Answered says whether it answered a moment ago, or need not.
+func (n Neighbor) Answered() bool { return n.State&(StateReachable|StatePermanent|StateNoARP) != 0 }
+
+// Neighbors asks the kernel for the machines that it has spoken to.
+func Neighbors() ([]Neighbor, error) {
+	table, err := syscall.NetlinkRIB(neighborAsk, syscall.AF_UNSPEC)
+	if err != nil {
+		return nil, err
+	}
+	return ParseNeighbors(table), nil
+}
+
+// ParseNeighbors reads a table of neighbours.
+func ParseNeighbors(table []byte) []Neighbor {
+	const head = 12 // struct ndmsg
+	var all []Neighbor
+	Messages(table, neighborMessage, func(body []byte) {
+		if len(body) < head {
+			return
+		}
+		if address, ok := netip.AddrFromSlice(Attributes(body, head)[1]); ok { // NDA_DST
+			all = append(all, Neighbor{address, binary.NativeEndian.Uint16(body[8:])})
+		}
+	})
+	return all
+}
+
+// Messages calls a function with each message of a kind. What is cut or makes no
+// sense ends it.
+func Messages(table []byte, kind uint16, each func(body []byte)) {
+	for len(table) >= syscall.NLMSG_HDRLEN {
+		size := int(binary.NativeEndian.Uint32(table))
+		if size < syscall.NLMSG_HDRLEN || size > len(table) {
+			return
+		}
+		if binary.NativeEndian.Uint16(table[4:]) == kind {
+			each(table[syscall.NLMSG_HDRLEN:size])
+		}
+		table = table[min(aligned(size), len(table)):]
+	}
+}
+
+// Attributes are those of a message behind its head, by type.
+func Attributes(body []byte, head int) map[uint16][]byte {
+	all := map[uint16][]byte{}
+	if len(body) < head {
+		return all
+	}
+	for rest := body[head:]; len(rest) >= syscall.SizeofRtAttr; {
+		size := int(binary.NativeEndian.Uint16(rest))
+		if size < syscall.SizeofRtAttr || size > len(rest) {
+			break
+		}
+		all[binary.NativeEndian.Uint16(rest[2:])&0x3fff] = rest[syscall.SizeofRtAttr:size]
+		rest = rest[min(aligned(size), len(rest)):]
+	}
+	return all
+}
+
+func aligned(n int) int { return (n + 3) &^ 3 }
