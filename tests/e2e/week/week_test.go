@@ -107,7 +107,7 @@ func (d *diary) root(words string) {
 // ana writes down a command of Ana's, in her working copy.
 func (d *diary) ana(words string) {
 	d.t.Helper()
-	d.note("$ ", words, "cd /home/ana/site; exec runuser -u ana -- sh -c "+quoted(words))
+	d.note("$ ", words, "cd /home/ana/site; exec runuser -u ana -- env SLIPWAY_AGENTS= sh -c "+quoted(words))
 }
 
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
@@ -141,9 +141,11 @@ func (d *diary) push(what string) {
 func (d *diary) monday() {
 	d.day("Monday: install", "The package installs a unit, which does not start by itself.")
 	d.root("dpkg -i " + d.deb + " 2>&1 | grep -v 'Reading database'")
-	d.says("Ana sets the repository. With `--observe` the daemon looks at the machines and changes none.")
+	d.says("Ana sets the repository. With `--observe` the daemon looks at the machines and changes none. This week it looks at the machines alone:\n" +
+		"with an empty `SLIPWAY_AGENTS`, in her shell too, nothing [inside their systems](inside.md) is looked at or set.")
 	d.root(`cat >>/etc/slipway/slipway.env <<END
 SLIPWAY_REPO=ssh://git@127.0.0.1/home/git/site.git
+SLIPWAY_AGENTS=
 SLIPWAY_FLAGS=--observe
 END`)
 	d.Does("cp /root/known_hosts /etc/slipway/; (umask 077; printf 'hosts: 127.0.0.1\\nuse: git\\n\\n' | cat - /root/key >/etc/slipway/credentials/git; cp /root/accounts/* /etc/slipway/credentials/)")
