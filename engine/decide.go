@@ -107,7 +107,7 @@ func needsPerson(err error) bool { return isDenied(err) || errors.Is(err, driver
 // system is healthy. What was changed has to be seen healthy; of another node it is
 // enough that nothing bad is known.
 func (w *worker) inSync(ctx context.Context, j job) outcome {
-	_, inside := j.memory.Observed.OwnedDigest()
+	inside := w.hasLookedInside(j)
 	if a := j.memory.Recorded.Adopted; a != nil && (a.Settled.IsZero() || inside && a.Inside.IsZero()) && !j.node.Decommission {
 		if err := w.save(ctx, settled(inside)); err != nil {
 			return w.fail(j, err)
@@ -165,6 +165,16 @@ func (w *worker) misses(j job) bool {
 // outcome is what a gate says, as the outcome of a turn.
 func (w *worker) outcome(j job, h *held) outcome {
 	return outcome{state: h.state, reason: h.sentence, detail: h.detail, release: h.release, person: h.person, approve: h.approve, until: h.until, wait: observeEvery(j.site)}
+}
+
+// hasLookedInside says whether the system answers and the drivers would see in it what a
+// design can ask for.
+func (w *worker) hasLookedInside(j job) bool {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	_, reachable := j.node.Endpoints[site.OS]
+	return reachable && !w.blindInside && !w.lookedInside.IsZero() &&
+		slices.ContainsFunc(site.InsideFacets, func(f site.Facet) bool { return w.e.serves[f] })
 }
 
 // settled ends first contact, also with what is inside the system if that is so.

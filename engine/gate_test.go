@@ -279,21 +279,26 @@ func TestFirstContactNeedsAPerson(t *testing.T) {
 	}
 }
 
-// First contact with what is inside a system ends once that was seen as designed, not
-// once the machine was: helpers may come long after it.
+// First contact with what is inside a system ends once that was seen as designed by a
+// daemon that sees it, not once the machine was: helpers may come long after it.
 func TestFirstContactInsideEndsByALook(t *testing.T) {
-	file := "x"
+	helpers := map[site.Facet]bool{site.FacetOS: true, site.FacetConfig: true}
 	for name, c := range map[string]struct {
-		seen site.FacetState
-		ends bool
+		serves map[site.Facet]bool
+		looked time.Time
+		blind  bool
+		ends   bool
 	}{
-		"as designed":   {site.FacetState{Seen: time.Now(), Have: site.Values{"files./etc/motd": "x"}}, true},
-		"nobody looked": {site.FacetState{}, false},
+		"as designed":         {helpers, time.Now(), false, true},
+		"nobody looked":       {helpers, time.Time{}, false, false},
+		"it does not answer":  {helpers, time.Now(), true, false},
+		"no helpers, only OS": {map[site.Facet]bool{site.FacetOS: true}, time.Now(), false, false},
 	} {
 		e, w := gated(t)
+		e.serves = c.serves
+		w.node.Endpoints = map[site.EndpointKind]site.Endpoint{site.OS: {URL: "ssh://10.0.0.1"}}
 		w.memory.Recorded.Adopted = &site.Adoption{Settled: time.Now()}
-		w.node.System.Files = map[string]site.File{"/etc/motd": {Content: &file}}
-		w.memory.Observed.Facets = map[site.Facet]site.FacetState{site.FacetConfig: c.seen}
+		w.lookedInside, w.blindInside = c.looked, c.blind
 		w.inSync(t.Context(), jobOf(e, w))
 		if got := !w.memory.Recorded.Adopted.Inside.IsZero(); got != c.ends {
 			t.Errorf("%s: it ended: %t", name, got)

@@ -360,8 +360,8 @@ type Adoption struct {
 	// Settled is when the node was first in-sync, or when a person approved
 	// the first disruption; zero while first contact lasts.
 	Settled time.Time `json:"settled,omitzero"`
-	// Inside is the same for what is designed inside a system that Slipway met: when
-	// that was first seen as designed, or approved.
+	// Inside is the same for what is inside a system that Slipway met: when the node was
+	// first in-sync with helpers that see it, or its changes were approved.
 	Inside time.Time `json:"inside,omitzero"`
 }
 
