@@ -61,7 +61,7 @@ func built(pkg string) (string, error) {
 
 func TestMain(m *testing.M) {
 	// The tests wait more than they work; an argument overrides it.
-	if err := flag.Set("test.parallel", "6"); err != nil {
+	if err := flag.Set("test.parallel", "3"); err != nil {
 		panic(err)
 	}
 	code := m.Run()

@@ -137,10 +137,6 @@ func (n *node) settled(at string) {
 
 // The connection is cut in the middle of a step, or the daemon is killed and another one
 // with a later term takes its place at once.
-func TestConnectionCut(t *testing.T) {
-	cut(t, 3, 3)
-}
-
 func TestProveConnectionCut(t *testing.T) {
 	if !proves() {
 		t.Skip("takes a quarter of an hour: set SLIPWAY_PROVE")

@@ -11,10 +11,6 @@ import (
 )
 
 // A node that had many designs is as one that had the last alone.
-func TestTheLastDesignAloneCounts(t *testing.T) {
-	lastAlone(t, 1, 2, 2)
-}
-
 func TestProveTheLastDesignAloneCounts(t *testing.T) {
 	if !proves() {
 		t.Skip("takes half an hour: set SLIPWAY_PROVE")

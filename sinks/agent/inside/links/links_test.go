@@ -62,14 +62,14 @@ func sendHere(name string) error {
 		return err
 	}
 	index := readPort("/sys/class/net/"+name, name).index
-	for {
+	for range time.Tick(50 * time.Millisecond) {
 		for _, f := range frames {
 			if err := syscall.Sendto(fd, f, 0, &syscall.SockaddrLinklayer{Ifindex: index, Halen: 6}); err != nil {
 				return err
 			}
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
+	return nil
 }
 
 // needs leaves a test out that cannot be run here, but not in CI.
