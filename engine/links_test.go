@@ -15,6 +15,7 @@ import (
 // wired has each node's port eth0 plugged into a port of leaf-1, as an evaluated design
 // does.
 func wired(d *site.Site) {
+	d.Rollout.FirstContact = "repair" // the systems were met
 	d.Links = map[string]*site.Link{"os": {Networks: []string{"os"}, Rate: 25000}}
 	d.Networks = map[string]*site.Network{"os": {CIDR: "10.1.0.0/24", Gateway: "10.1.0.1"}}
 	for i, name := range d.NodeNames() {
@@ -69,9 +70,9 @@ func TestLinksThatWereHeard(t *testing.T) {
 				t.Errorf("%s was listened to %d times", name, n)
 			}
 		}
-		w.after(3 * time.Hour)
+		w.after(80 * time.Minute)
 		if n := w.fleet.Machine("n1").Listens(); n != 1 {
-			t.Errorf("n1 was listened to %d times in three hours", n)
+			t.Errorf("n1 was listened to %d times in 80 minutes", n)
 		}
 		w.fleet.Machine("n1").SetLinks(up(3), leaf("leaf-2", "Ethernet1/9"))
 		w.after(10 * time.Minute)
@@ -102,11 +103,11 @@ func TestLinksThatNobodyKnows(t *testing.T) {
 		d := w.serving("n1")
 		wired(d)
 		w.commit(d)
-		w.after(3*time.Hour + 10*time.Minute)
+		w.after(2*time.Hour + 10*time.Minute)
 		w.links("n1", site.LinksUnknown, "port eth0 has heard no LLDP from its other end, so nobody knows what it is plugged into; it is designed for port Ethernet1/1 of switch leaf-1")
 		w.want("n1", site.InSync)
-		if n := w.fleet.Machine("n1").Listens(); n < 2 || n > 5 {
-			t.Errorf("listened %d times in three hours", n)
+		if n := w.fleet.Machine("n1").Listens(); n < 2 || n > 4 {
+			t.Errorf("listened %d times in two hours", n)
 		}
 		if n := w.node("n1"); len(n.Findings) > 0 {
 			t.Errorf("what is unknown is told as %+v", n.Findings)
