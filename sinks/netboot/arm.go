@@ -1,7 +1,6 @@
 package netboot
 
 import (
-	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -252,12 +251,4 @@ func kindOf(arch uint16) Firmware {
 		return UEFIARM64
 	}
 	return ""
-}
-
-// described is what a boot is called in logs.
-func (b *armed) described(kind Firmware, http bool) string {
-	if http && b.URL != "" {
-		return b.URL
-	}
-	return cmp.Or(b.Files[kind], "nothing")
 }

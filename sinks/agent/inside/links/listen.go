@@ -7,6 +7,8 @@ import (
 	"time"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/slipway-gitops/slipway/engine/item"
 )
 
@@ -28,12 +30,13 @@ type membership struct {
 	address [8]byte
 }
 
-// onlyLLDP is a filter that lets frames of LLDP pass, and nothing else.
-var onlyLLDP = []syscall.SockFilter{
-	*syscall.LsfStmt(syscall.BPF_LD+syscall.BPF_H+syscall.BPF_ABS, 12),
-	*syscall.LsfJump(syscall.BPF_JMP+syscall.BPF_JEQ+syscall.BPF_K, lldpType, 0, 1),
-	*syscall.LsfStmt(syscall.BPF_RET+syscall.BPF_K, 0xffff),
-	*syscall.LsfStmt(syscall.BPF_RET+syscall.BPF_K, 0),
+// onlyLLDP is a filter that lets frames of LLDP pass, and nothing else: it loads the
+// type of the frame, and takes all of it where that is LLDP's.
+var onlyLLDP = []unix.SockFilter{
+	{Code: unix.BPF_LD + unix.BPF_H + unix.BPF_ABS, K: 12},
+	{Code: unix.BPF_JMP + unix.BPF_JEQ + unix.BPF_K, K: lldpType, Jf: 1},
+	{Code: unix.BPF_RET + unix.BPF_K, K: 0xffff},
+	{Code: unix.BPF_RET + unix.BPF_K, K: 0},
 }
 
 // listen waits until each port has heard a neighbour, at most for some time. Where the
@@ -48,7 +51,8 @@ func listen(ctx context.Context, ports []*port, longest time.Duration) {
 	// those that arrive at members of bonds and bridges. The filter is there before them.
 	every := int(binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, syscall.ETH_P_ALL)))
 	wait := syscall.NsecToTimeval(int64(200 * time.Millisecond))
-	if syscall.AttachLsf(fd, onlyLLDP) != nil || syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &wait) != nil ||
+	filter := unix.SockFprog{Len: uint16(len(onlyLLDP)), Filter: &onlyLLDP[0]}
+	if unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &filter) != nil || syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &wait) != nil ||
 		syscall.Bind(fd, &syscall.SockaddrLinklayer{Protocol: uint16(every)}) != nil {
 		return
 	}
