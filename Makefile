@@ -46,7 +46,7 @@ GUESTS := ^(TestVirtualMachines|TestVirtualMachinesInTrouble|TestFirstBootThatFa
 test: setup ## all tests
 	@seed=$$(date +%s); $(if $(CI),echo "the stories of ./engine begin with SLIPWAY_FIRST_SEED=$$seed";) \
 		set -x; SLIPWAY_FIRST_SEED=$$seed $(TEST) -p $$(($$(nproc) + 1)) -skip '$(GUESTS)' ./...
-	$(TEST) -parallel 2 -run '$(GUESTS)' ./tests/e2e
+	$(TEST) -timeout 25m -parallel 2 -run '$(GUESTS)' ./tests/e2e
 
 # Packages and tests without goroutines are left out: what is pure, and what bounds
 # the cost of designs. So are the longest of the stories, of which twenty are told.
