@@ -26,7 +26,7 @@ import (
 const Scheme = "ssh"
 
 // lookTimeout bounds one look.
-var lookTimeout = 30 * time.Second
+var lookTimeout = time.Minute
 
 // surveyTimeout bounds listing what is set in a system, with bringing the helper.
 const surveyTimeout = 3 * time.Minute
