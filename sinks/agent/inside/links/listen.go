@@ -7,8 +7,6 @@ import (
 	"time"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/slipway-gitops/slipway/engine/item"
 )
 
@@ -32,11 +30,23 @@ type membership struct {
 
 // onlyLLDP is a filter that lets frames of LLDP pass, and nothing else: it loads the
 // type of the frame, and takes all of it where that is LLDP's.
-var onlyLLDP = []unix.SockFilter{
-	{Code: unix.BPF_LD + unix.BPF_H + unix.BPF_ABS, K: 12},
-	{Code: unix.BPF_JMP + unix.BPF_JEQ + unix.BPF_K, K: lldpType, Jf: 1},
-	{Code: unix.BPF_RET + unix.BPF_K, K: 0xffff},
-	{Code: unix.BPF_RET + unix.BPF_K, K: 0},
+var onlyLLDP = []syscall.SockFilter{
+	{Code: syscall.BPF_LD + syscall.BPF_H + syscall.BPF_ABS, K: 12},
+	{Code: syscall.BPF_JMP + syscall.BPF_JEQ + syscall.BPF_K, K: lldpType, Jf: 1},
+	{Code: syscall.BPF_RET + syscall.BPF_K, K: 0xffff},
+	{Code: syscall.BPF_RET + syscall.BPF_K, K: 0},
+}
+
+// attach has a socket take what a filter lets pass, and nothing else (socket(7),
+// SO_ATTACH_FILTER).
+func attach(fd int, filter []syscall.SockFilter) error {
+	program := syscall.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	_, _, err := syscall.Syscall6(syscall.SYS_SETSOCKOPT, uintptr(fd), syscall.SOL_SOCKET, syscall.SO_ATTACH_FILTER,
+		uintptr(unsafe.Pointer(&program)), unsafe.Sizeof(program), 0)
+	if err != 0 {
+		return err
+	}
+	return nil
 }
 
 // listen waits until each port has heard a neighbour, at most for some time. Where the
@@ -51,8 +61,7 @@ func listen(ctx context.Context, ports []*port, longest time.Duration) {
 	// those that arrive at members of bonds and bridges. The filter is there before them.
 	every := int(binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, syscall.ETH_P_ALL)))
 	wait := syscall.NsecToTimeval(int64(200 * time.Millisecond))
-	filter := unix.SockFprog{Len: uint16(len(onlyLLDP)), Filter: &onlyLLDP[0]}
-	if unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &filter) != nil || syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &wait) != nil ||
+	if attach(fd, onlyLLDP) != nil || syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &wait) != nil ||
 		syscall.Bind(fd, &syscall.SockaddrLinklayer{Protocol: uint16(every)}) != nil {
 		return
 	}
