@@ -19,7 +19,7 @@ func UserData(s *site.Site, n *site.Node) map[string]any {
 		"hostname":          n.Name,
 		"preserve_hostname": false,
 		"users":             users(all),
-		"write_files":       sudoers(all),
+		"write_files":       append(sudoers(all), ownName(s, n)),
 		"ssh_pwauth":        false,
 		"disable_root":      false, // who may log in is said below "users", root or not
 	}
@@ -30,6 +30,16 @@ func UserData(s *site.Site, n *site.Node) map[string]any {
 		user["timezone"] = n.System.Time.Zone
 	}
 	return user
+}
+
+// ownName has the system find its own name without a name server: without, sudo waits
+// for one at each login (hosts(5); 127.0.1.1 as Debian's installer does).
+func ownName(s *site.Site, n *site.Node) map[string]any {
+	names := n.Name
+	if domain := domain(s, n); domain != "" {
+		names = n.Name + "." + domain + " " + n.Name
+	}
+	return map[string]any{"path": "/etc/hosts", "append": true, "content": "127.0.1.1\t" + names + "\n"}
 }
 
 // domain is that of the node's primary network.
@@ -85,7 +95,7 @@ func sudoers(all map[string]site.User) []any {
 	var files []any
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if u := all[name]; u.Sudo && u.State != "absent" {
-			files = append(files, map[string]string{"path": item.SudoFile(name), "permissions": "0440", "content": item.SudoRule(name)})
+			files = append(files, map[string]any{"path": item.SudoFile(name), "permissions": "0440", "content": item.SudoRule(name)})
 		}
 	}
 	return files

@@ -56,10 +56,10 @@ type files struct {
 	User struct {
 		Hostname, FQDN, Timezone string
 		Users                    []map[string]any
-		WriteFiles               []map[string]string `json:"write_files"`
-		SSHKeys                  map[string]string   `json:"ssh_keys"`
-		Deletes                  bool                `json:"ssh_deletekeys"`
-		Run                      [][]string          `json:"runcmd"`
+		WriteFiles               []map[string]any  `json:"write_files"`
+		SSHKeys                  map[string]string `json:"ssh_keys"`
+		Deletes                  bool              `json:"ssh_deletekeys"`
+		Run                      [][]string        `json:"runcmd"`
 	}
 	Net map[string]any
 }
@@ -106,7 +106,7 @@ func TestSeedSaysWhoTheSystemIs(t *testing.T) {
 		t.Errorf("the system has the key %s, and %s is expected", got, id.HostKey)
 	}
 	var m site.Marker
-	if err := json.Unmarshal([]byte(f.User.WriteFiles[0]["content"]), &m); err != nil {
+	if err := json.Unmarshal([]byte(f.User.WriteFiles[0]["content"].(string)), &m); err != nil {
 		t.Fatal(err)
 	}
 	if m.Node != "web-1" || m.Generation != 2 || m.Image != "d1" || !(site.FirstBoot{Tokens: []string{id.Token}}).Gave(m.Token) {
@@ -135,14 +135,14 @@ func TestMarkerIsSigned(t *testing.T) {
 		t.Fatal(err)
 	}
 	var user struct {
-		WriteFiles []map[string]string `json:"write_files"`
+		WriteFiles []map[string]any `json:"write_files"`
 	}
 	var m site.Marker
 	text := strings.TrimPrefix(seed.UserData.Reveal(), "#cloud-config\n")
 	if err := json.Unmarshal([]byte(text), &user); err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal([]byte(user.WriteFiles[0]["content"]), &m); err != nil {
+	if err := json.Unmarshal([]byte(user.WriteFiles[0]["content"].(string)), &m); err != nil {
 		t.Fatal(err)
 	}
 	if !sitekey.Proves([]string{key.Public()}, "lab", n.Identity, m) || m.Attempt != 3 || m.Term != 7 || !(site.FirstBoot{Tokens: []string{id.Token}}).Gave(m.Token) {
@@ -175,7 +175,11 @@ func TestAccounts(t *testing.T) {
 		t.Errorf("got %v", ops)
 	}
 	// Its rule is the one that is set later, so that it can be taken away.
-	if w := f.User.WriteFiles; len(w) != 3 || w[2]["path"] != item.SudoFile("ops") || w[2]["permissions"] != "0440" || w[2]["content"] != item.SudoRule("ops") {
+	if w := f.User.WriteFiles; len(w) != 4 || w[2]["path"] != item.SudoFile("ops") || w[2]["permissions"] != "0440" || w[2]["content"] != item.SudoRule("ops") {
+		t.Errorf("got files %v", w)
+	}
+	// A system that cannot find its own name has sudo wait for a name server.
+	if w := f.User.WriteFiles; w[3]["path"] != "/etc/hosts" || w[3]["append"] != true || !strings.HasPrefix(w[3]["content"].(string), "127.0.1.1\tweb-1") {
 		t.Errorf("got files %v", w)
 	}
 }
