@@ -20,6 +20,6 @@ func dropAmbient(log *slog.Logger) {
 		return
 	}
 	if _, _, err := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0, 0); err != 0 {
-		log.Warn("programs that the daemon starts inherit its privileges for network boot", "err", err)
+		log.Warn("the privileges for network boot could not be dropped: programs that the daemon starts have them too", "err", err)
 	}
 }

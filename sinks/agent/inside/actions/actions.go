@@ -185,7 +185,7 @@ func (f *Facet) lookOnce(ctx context.Context, h *inside.Host, name, installation
 		return s, true, nil
 	case !e.Ended.IsZero():
 		s.is = item.Failed
-		s.why = fmt.Sprintf("failed at %s (%s after its begin): %s%s", moment(e.Ended), e.Ended.Sub(e.Begun).Round(time.Second), e.Wrong, lastLine(e.Output))
+		s.why = fmt.Sprintf("failed at %s, %s after it began: %s%s", moment(e.Ended), e.Ended.Sub(e.Begun).Round(time.Second), e.Wrong, lastLine(e.Output))
 		return s, true, nil
 	}
 	again, err := f.entryOf(h, name, installation)

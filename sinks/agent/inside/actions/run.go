@@ -34,7 +34,7 @@ func Run(ctx context.Context, h *inside.Host, name string, attempt int, out io.W
 
 func (f *Facet) run(ctx context.Context, h *inside.Host, name string, attempt int, out io.Writer) error {
 	if !nameForm.MatchString(name) {
-		return fmt.Errorf("%q is no name of a boot action", name)
+		return fmt.Errorf("%q cannot be the name of a boot action", name)
 	}
 	unlock, err := lock(file(h, name, "lock"))
 	if err != nil {
@@ -56,7 +56,7 @@ func (f *Facet) run(ctx context.Context, h *inside.Host, name string, attempt in
 	case j.Installation != here || j.Attempt != attempt || len(j.Run) == 0:
 		return fmt.Errorf("attempt %d of %s is not what was asked for last", attempt, name)
 	case e.Attempt != attempt-1:
-		return fmt.Errorf("%s was begun for the %d. time already", name, e.Attempt)
+		return fmt.Errorf("attempt %d of %s does not begin: %d were begun before it", attempt, name, e.Attempt)
 	}
 	e = entry{Installation: here, Attempt: attempt, Begun: f.now().UTC(), Boot: bootID()}
 	if err := f.write(file(h, name, "json"), e); err != nil {

@@ -168,7 +168,10 @@ func (p *pinger) tried(ctx context.Context, size int) (bool, error) {
 				break
 			}
 			if err != nil { // an answer by ICMP that is no reply, such as "unreachable"
-				time.Sleep(50 * time.Millisecond)
+				select {
+				case <-ctx.Done():
+				case <-time.After(50 * time.Millisecond):
+				}
 			}
 		}
 	}
