@@ -585,6 +585,13 @@ func TestNodeIsApproved(t *testing.T) {
 		if err != nil || said != "n1 may be disrupted to be as designed" || w.memory.Recorded.Adopted.Settled.IsZero() || !woken(w) {
 			t.Errorf("got %q %v, %+v", said, err, w.memory.Recorded.Adopted)
 		}
+		if !w.memory.Recorded.Adopted.Inside.IsZero() {
+			t.Error("what no plan showed inside the system is approved with the machine")
+		}
+		w.plan.Steps = []site.Step{{Facet: site.FacetConfig, Action: site.ActionConfig}}
+		if said, err := e.approveNode(t.Context(), w, order); err != nil || said != "the system of n1 may be changed to be as designed" || w.memory.Recorded.Adopted.Inside.IsZero() {
+			t.Errorf("inside: got %q %v", said, err)
+		}
 		e, w = gated(t)
 		e.Records = closed(t)
 		if _, err := e.approveNode(t.Context(), w, order); err == nil || !w.memory.Recorded.Adopted.Settled.IsZero() {

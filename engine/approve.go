@@ -633,7 +633,8 @@ func (e *Engine) approveNode(ctx context.Context, w *worker, o site.Order) (stri
 	e.mu.Lock()
 	leaving, a, p := w.leaving, w.memory.Recorded.Adopted, w.plan
 	digest, disowned := plan.Disowned(w.memory)
-	met := w.memory.Recorded.Installed == nil
+	// What a person approves inside a system is what the plan shows there.
+	inside := w.memory.Recorded.Installed == nil && slices.ContainsFunc(p.Steps, func(s site.Step) bool { return site.IsInside(s.Facet) })
 	e.mu.Unlock()
 	switch {
 	case leaving && w.busy():
@@ -647,8 +648,8 @@ func (e *Engine) approveNode(ctx context.Context, w *worker, o site.Order) (stri
 		return w.acceptSystem(ctx, o)
 	case a != nil && a.Settled.IsZero():
 		defer w.wakeUp()
-		return w.name + " may be disrupted to be as designed", w.save(ctx, settled(true))
-	case a != nil && a.Inside.IsZero() && met && slices.ContainsFunc(p.Steps, func(s site.Step) bool { return site.IsInside(s.Facet) }):
+		return w.name + " may be disrupted to be as designed", w.save(ctx, settled(inside))
+	case a != nil && a.Inside.IsZero() && inside:
 		defer w.wakeUp()
 		return "the system of " + w.name + " may be changed to be as designed", w.save(ctx, settled(true))
 	case disowned:
