@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -287,8 +288,52 @@ func (c *commits) add(s *site.Site, findings []site.Finding) {
 	if c.designs == nil {
 		c.designs, c.broken = map[string]*site.Site{}, map[string][]site.Finding{}
 	}
-	c.designs[id], c.broken[id] = s, findings
+	c.designs[id], c.broken[id] = apart(s), findings
 	c.current = site.Revision{ID: id, Subject: "change " + id}
+}
+
+// apart copies a design with all that it points to: a test changes its own for the next
+// commit while the daemon reads the one that was committed.
+func apart(s *site.Site) *site.Site {
+	if s == nil {
+		return nil
+	}
+	return deep(reflect.ValueOf(s)).Interface().(*site.Site)
+}
+
+// deep copies a value with all that it points to. Unexported fields, which values such
+// as addresses have, are copied as they are.
+func deep(v reflect.Value) reflect.Value {
+	c := reflect.New(v.Type()).Elem()
+	c.Set(v)
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			c.Set(reflect.New(v.Type().Elem()))
+			c.Elem().Set(deep(v.Elem()))
+		}
+	case reflect.Map:
+		if !v.IsNil() {
+			c.Set(reflect.MakeMapWithSize(v.Type(), v.Len()))
+			for key, of := range v.Seq2() {
+				c.SetMapIndex(key, deep(of))
+			}
+		}
+	case reflect.Slice:
+		if !v.IsNil() {
+			c.Set(reflect.MakeSlice(v.Type(), v.Len(), v.Len()))
+			for i := range v.Len() {
+				c.Index(i).Set(deep(v.Index(i)))
+			}
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				c.Field(i).Set(deep(v.Field(i)))
+			}
+		}
+	}
+	return c
 }
 
 // newest is the ID of the newest revision.
