@@ -141,7 +141,7 @@ func (w *worker) insideFacets(j job) []site.Facet {
 func (w *worker) differsInside(j job) bool {
 	for _, f := range w.insideFacets(j) {
 		seen := j.memory.Observed.Facets[f]
-		if j.node.Asks(f) && !plan.AsDesigned(j.node, f, seen) || len(seen.Left(j.node, f)) > 0 {
+		if j.node.Asks(f) && !plan.AsDesigned(j.node, f, seen) || len(seen.Left(j.node, f))+len(seen.Returning(j.node, f)) > 0 {
 			return true
 		}
 	}

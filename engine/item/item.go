@@ -28,6 +28,30 @@ type Item struct {
 	Body json.RawMessage `json:"body,omitempty"`
 }
 
+// returning are the fields that go back to what they were when a design that still
+// asks for the item names them no more, by kind. Other fields have a value that the
+// design implies, or nothing to go back to.
+var returning = map[string][]string{
+	KindUsers: {"shell", "password"},
+	KindUnits: {"content", "enabled", "state"},
+	KindTime:  {"zone", "servers"},
+}
+
+// Returning are the names of the fields that were asked for before and that go back to
+// what they were, in order. Of an item that is to be absent no field goes back.
+func (i Item) Returning(asked []string) []string {
+	if i.Fields["state"] == Absent {
+		return nil
+	}
+	var back []string
+	for _, field := range slices.Sorted(slices.Values(asked)) {
+		if _, still := i.Fields[field]; !still && slices.Contains(returning[Kind(i.Key)], field) {
+			back = append(back, field)
+		}
+	}
+	return back
+}
+
 // Values are the fields of items under flat names: the key, and behind a dot the
 // field.
 func Values(items []Item) map[string]string {

@@ -12,20 +12,21 @@ import (
 
 // The inside of a system is planned item by item, by what was seen of each.
 func TestItems(t *testing.T) {
-	motd := "hello"
+	motd, enabled := "hello", true
 	at := site.Origin{File: unique.Make("nodes.cue"), Line: 7, Col: 2, Layer: unique.Make("node/n1")}
 	n := &site.Node{
 		Name: "n1", Identity: site.Identity{UUID: "u1"}, Power: "on",
 		System: site.System{
 			Files:  map[string]site.File{"/etc/motd": {Content: &motd}},
 			Sysctl: site.Scalars{"net.core.somaxconn": int64(1024)},
+			Units:  map[string]site.Unit{"a.service": {Enabled: &enabled}},
 		},
 		Kernel:  site.Kernel{Parameters: site.Scalars{"quiet": true}},
 		Origins: site.OriginsByPath(map[string]site.Origin{"system.files./etc/motd.mode": at, "system.files./etc/motd.content": at}),
 	}
 	s := &site.Site{Name: "test", Nodes: map[string]*site.Node{"n1": n}}
 	whole := site.Values{"sysctl.net.core.somaxconn": "1024", "files./etc/motd.content": n.Want(site.FacetConfig)["files./etc/motd.content"],
-		"files./etc/motd.mode": "0644", "files./etc/motd.owner": "root:root", "files./etc/motd.state": "present"}
+		"files./etc/motd.mode": "0644", "files./etc/motd.owner": "root:root", "files./etc/motd.state": "present", "units.a.service.enabled": "true"}
 	but := func(field, value string) site.Values {
 		v := site.Values{}
 		for f, is := range whole {
@@ -44,13 +45,15 @@ func TestItems(t *testing.T) {
 	}{
 		"as designed":   {site.FacetState{Have: whole}, quiet, "", ""},
 		"a mode":        {site.FacetState{Have: but("files./etc/motd.mode", "0600")}, quiet, "", "apply-config: config.files./etc/motd.mode 0600 → 0644 (nodes.cue:7)"},
-		"a file":        {site.FacetState{Have: site.Values{"sysctl.net.core.somaxconn": "1024"}, Absent: []string{"files./etc/motd"}}, quiet, "", "apply-config: config.files./etc/motd absent → content sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e, mode 0644, owner root:root (nodes.cue:7)"},
+		"a file":        {site.FacetState{Have: site.Values{"sysctl.net.core.somaxconn": "1024", "units.a.service.enabled": "true"}, Absent: []string{"files./etc/motd"}}, quiet, "", "apply-config: config.files./etc/motd absent → content sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e, mode 0644, owner root:root (nodes.cue:7)"},
 		"unread":        {site.FacetState{Have: but("sysctl.net.core.somaxconn", ""), Unread: site.Values{"sysctl.net.core.somaxconn": "no"}}, quiet, "", "apply-config: config.sysctl.net.core.somaxconn ? → 1024"},
 		"field unread":  {site.FacetState{Have: but("files./etc/motd.mode", ""), Unread: site.Values{"files./etc/motd.mode": "no"}}, quiet, "", "apply-config: config.files./etc/motd.mode ? → 0644 (nodes.cue:7)"},
 		"it cannot":     {site.FacetState{Have: whole, Cannot: site.Values{"files./etc/motd": "/etc is read-only"}}, quiet, "", "blocked: nodes.cue:7"},
 		"left":          {site.FacetState{Have: whole, Owned: []string{"files./old"}, OwnedDigest: "d"}, quiet, "d", "apply-config: config.files./old made by Slipway → removed, or as it was before"},
 		"left, edited":  {site.FacetState{Have: whole, Owned: []string{"files./old"}, OwnedDigest: "e"}, quiet, "d", "reported: config files./old left the design"},
-		"not asked for": {site.FacetState{Have: site.Values{"sysctl.net.core.somaxconn": "1024"}}, quiet, "", "apply-config: config.files./etc/motd ? → content sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e, mode 0644, owner root:root (nodes.cue:7)"},
+		"a field left": {site.FacetState{Have: but("units.a.service.state", "running"), Asked: map[string][]string{"units.a.service": {"enabled", "state"}, "files./etc/motd": {"gone"}}}, quiet, "",
+			"apply-config: config.units.a.service.state running → as it was before"},
+		"not asked for": {site.FacetState{Have: site.Values{"sysctl.net.core.somaxconn": "1024", "units.a.service.enabled": "true"}}, quiet, "", "apply-config: config.files./etc/motd ? → content sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e, mode 0644, owner root:root (nodes.cue:7)"},
 		"a parameter":   {site.FacetState{Have: whole}, site.FacetState{Absent: []string{"parameters.quiet"}}, "", "set-kernel: kernel.parameters.quiet none → true; restart: kernel.parameters.quiet none → true"},
 		"it is pending": {site.FacetState{Have: whole}, site.FacetState{Absent: []string{"parameters.quiet"}, Pending: site.Values{"parameters.quiet": "true"}, Waits: site.WaitsReboot}, "", "restart: kernel.parameters.quiet none → true"},
 	} {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -29,6 +30,26 @@ func planRemoval(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory, se
 }
 
 func short(digest string) string { return digest[:min(len(digest), 12)] }
+
+// wasBefore is what becomes of a field that the design does not name any more.
+const wasBefore = "as it was before"
+
+// returning are the changes that set back fields that left the design.
+func (w wish) returning(n *site.Node, f site.Facet, seen site.FacetState) []site.Change {
+	var changes []site.Change
+	for _, field := range seen.Returning(n, f) {
+		have, told := seen.Have[field]
+		if !told {
+			have = unknown
+		}
+		want := wasBefore
+		if strings.HasSuffix(field, ".password") {
+			want = "locked" // no password is kept
+		}
+		changes = append(changes, site.Change{Field: fieldOf(f, field), Have: have, Want: want})
+	}
+	return changes
+}
 
 // removals are the changes that take items away.
 func removals(f site.Facet, keys []string) []site.Change {

@@ -283,7 +283,8 @@ func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 	}
 	w := wishFor(n, f, seen)
 	remove := planRemoval(p, n, f, m, seen)
-	changes := append(w.diff(n, f, seen), removals(f, remove)...)
+	returning := w.returning(n, f, seen)
+	changes := slices.Concat(w.diff(n, f, seen), returning, removals(f, remove))
 	if f == site.FacetDisks && isDue(n, m) {
 		changes = withoutDisk(n.Virtual.ImageDisk(), changes) // it is made anew
 	}
@@ -308,7 +309,7 @@ func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 		p.Blocked = append(p.Blocked, why...)
 		return
 	}
-	if w.reachedBy(seen) && len(remove) == 0 {
+	if w.reachedBy(seen) && len(remove)+len(returning) == 0 {
 		p.Waiting = string(f) + " is on its way to " + changes[0].Want
 		return
 	}
@@ -343,7 +344,7 @@ func IsDrift(n *site.Node, f site.Facet, r site.Recorded) bool {
 // AsDesigned says whether a facet was seen to be what the design asks for.
 func AsDesigned(n *site.Node, f site.Facet, seen site.FacetState) bool {
 	w := wishFor(n, f, seen)
-	return !seen.Seen.IsZero() && w.Want != nil && seen.Busy == "" && len(unresolved(n, f, seen)) == 0 && len(w.diff(n, f, seen)) == 0 && len(seen.Left(n, f)) == 0
+	return !seen.Seen.IsZero() && w.Want != nil && seen.Busy == "" && len(unresolved(n, f, seen)) == 0 && len(w.diff(n, f, seen)) == 0 && len(seen.Left(n, f))+len(seen.Returning(n, f)) == 0
 }
 
 // differs tells of changes as of differences.

@@ -37,7 +37,9 @@ type FacetState struct {
 	// of keys why the system cannot have them.
 	Owned       []string `json:"owned,omitempty"`
 	OwnedDigest string   `json:"ownedDigest,omitempty"`
-	Cannot      Values   `json:"cannot,omitempty"`
+	// Asked are the names of the fields that those items were last asked for, by key.
+	Asked  map[string][]string `json:"asked,omitempty"`
+	Cannot Values              `json:"cannot,omitempty"`
 	// Absent are the keys of items that were looked for and are not there. Of an item
 	// that is neither here nor in Have nothing is known.
 	Absent []string `json:"absent,omitempty"`

@@ -97,6 +97,20 @@ func (s FacetState) Left(n *Node, f Facet) []string {
 	})
 }
 
+// Returning are the fields of a facet that Slipway made and that the design does not
+// name any more, though it still asks for their items: they go back to what they were.
+func (s FacetState) Returning(n *Node, f Facet) (fields []string) {
+	if len(s.Asked) == 0 {
+		return nil
+	}
+	for _, i := range s.Resolve(n, f).Items {
+		for _, field := range i.Returning(s.Asked[i.Key]) {
+			fields = append(fields, item.Name(i.Key, field))
+		}
+	}
+	return fields
+}
+
 // Settings are what was seen of the settings of the machine's firmware.
 func (s FacetState) Settings() bios.Settings {
 	return bios.Settings{Terms: s.Words, Have: s.Have, Next: s.Pending, Busy: s.Busy != ""}

@@ -153,6 +153,7 @@ func (m *machine) asksAny(n *site.Node, facets []site.Facet) bool {
 const (
 	maxValues = 50_000
 	maxValue  = 16 << 10
+	maxFields = 16 // of one item
 )
 
 // fill puts what the helper told of some keys, and of what is owned, into a facet's
@@ -170,12 +171,27 @@ func fill(s *site.FacetState, r *wire.Result, f wire.Facet, asked []string) {
 	for _, key := range f.Owned[:min(len(f.Owned), maxValues)] {
 		s.Owned = append(s.Owned, site.Printable(key))
 	}
+	s.Asked = lastAsked(f.Asked)
 	s.OwnedDigest = site.Printable(r.Owned)
 	s.Contents = contents(f.Contents, asked)
 	s.Busy = site.Printable(r.Busy)
 	if r.Unconfirmed != "" && s.Busy == "" {
 		s.Busy = fmt.Sprintf("a change of the network is reverted in %d s unless it is confirmed", r.Deadline)
 	}
+}
+
+// lastAsked are the fields that were asked for, as they may be kept and shown.
+func lastAsked(told map[string][]string) map[string][]string {
+	all := map[string][]string{}
+	for _, key := range slices.Sorted(maps.Keys(told))[:min(len(told), maxValues)] {
+		for _, field := range told[key][:min(len(told[key]), maxFields)] {
+			all[site.Printable(key)] = append(all[site.Printable(key)], site.Printable(field))
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all
 }
 
 // contents are those that were asked for, within their bounds.

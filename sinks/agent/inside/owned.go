@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/slipway-gitops/slipway/engine/item"
 )
 
 // Folder is where Slipway keeps what it must know on a machine, under the root. It is
@@ -43,6 +45,9 @@ type Entry struct {
 	Before json.RawMessage `json:"before,omitempty"`
 	// Made is what we wrote, in a form that the facet knows; nil where it needs none.
 	Made json.RawMessage `json:"made,omitempty"`
+	// Asked are the names of the fields that the design asked for when the item was
+	// last as designed, in order: one that it does not name any more goes back.
+	Asked []string `json:"asked,omitempty"`
 }
 
 // LoadOwned reads the list of the system under a root folder. A list that cannot
@@ -69,7 +74,8 @@ func LoadOwnedFrom(path string) (*Owned, error) {
 		o.list.Items = map[string]Entry{}
 	}
 	for name, e := range o.list.Items {
-		o.list.Items[name] = Entry{Before: compact(e.Before), Made: compact(e.Made)}
+		e.Before, e.Made = compact(e.Before), compact(e.Made)
+		o.list.Items[name] = e
 	}
 	return o, nil
 }
@@ -146,6 +152,35 @@ func (o *Owned) Note(facet, key string, made json.RawMessage) error {
 	}
 	e.Made = made
 	o.list.Items[facet+"/"+key] = e
+	return o.save()
+}
+
+// Asked are the names of the fields that items of a facet were last asked for, by the
+// keys of those that are owned.
+func (o *Owned) Asked(facet string) map[string][]string {
+	all := map[string][]string{}
+	for _, key := range o.Keys(facet) {
+		if e, _ := o.Entry(facet, key); len(e.Asked) > 0 {
+			all[key] = e.Asked
+		}
+	}
+	return all
+}
+
+// NoteAsked keeps what items of a facet were asked for, of those that are owned.
+func (o *Owned) NoteAsked(facet string, items []item.Item) error {
+	changed := false
+	for _, i := range items {
+		e, ours := o.Entry(facet, i.Key)
+		asked := slices.Sorted(maps.Keys(i.Fields))
+		if ours && !slices.Equal(e.Asked, asked) {
+			e.Asked, changed = asked, true
+			o.list.Items[facet+"/"+i.Key] = e
+		}
+	}
+	if !changed {
+		return nil
+	}
 	return o.save()
 }
 

@@ -158,6 +158,8 @@ type Facet struct {
 	Unread map[string]string `json:"unread,omitempty"`
 	// Owned are the keys of the items that Slipway made.
 	Owned []string `json:"owned,omitempty"`
+	// Asked are the names of the fields that they were last asked for, by their keys.
+	Asked map[string][]string `json:"asked,omitempty"`
 	// Cannot says of keys why this system cannot have them: no such package, no
 	// such time service.
 	Cannot map[string]string `json:"cannot,omitempty"`

@@ -55,7 +55,7 @@ func (p *Program) apply(ctx context.Context, r wire.Request, result *wire.Result
 	remove, disagrees := p.removable(j, r.Apply)
 	if j.Begun != nil {
 		p.Host.Tell(j.Begun.unended())
-	} else if len(remove) == 0 {
+	} else if len(remove) == 0 && !p.returns(r.Apply) {
 		seen, err := p.observe(ctx, r.Apply.Facet, item.Keys(r.Apply.Items))
 		if err == nil && isAsAsked(r.Apply.Items, seen) {
 			return disagrees
@@ -67,10 +67,20 @@ func (p *Program) apply(ctx context.Context, r wire.Request, result *wire.Result
 	if err := p.Facets[r.Apply.Facet].Apply(ctx, p.Host, r.Apply.Items, remove); err != nil {
 		return p.giveUp(&j, err)
 	}
+	if err := p.Host.Owned.NoteAsked(r.Apply.Facet, r.Apply.Items); err != nil {
+		return p.giveUp(&j, err)
+	}
 	if err := p.end(&j); err != nil {
 		return err
 	}
 	return disagrees
+}
+
+// returns says whether an item has a field that goes back to what it was, since the
+// design names it no more.
+func (p *Program) returns(a *wire.Apply) bool {
+	asked := p.Host.Owned.Asked(a.Facet)
+	return slices.ContainsFunc(a.Items, func(i item.Item) bool { return len(i.Returning(asked[i.Key])) > 0 })
 }
 
 // removable are the keys that may be removed: all of them where the machine's list of

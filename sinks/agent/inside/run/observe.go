@@ -80,7 +80,7 @@ func (p *Program) links(ctx context.Context, asked *item.LinkProbes, result *wir
 
 // observe looks at one facet.
 func (p *Program) observe(ctx context.Context, facet string, asked []string) (wire.Facet, error) {
-	told := wire.Facet{Owned: p.Host.Owned.Keys(facet)}
+	told := wire.Facet{Owned: p.Host.Owned.Keys(facet), Asked: p.Host.Owned.Asked(facet)}
 	f, ok := p.Facets[facet]
 	if !ok {
 		return told, p.unknown(facet)

@@ -27,8 +27,10 @@ type memory struct {
 func (m *memory) Observe(_ context.Context, _ *inside.Host, keys []string) (inside.Seen, error) {
 	seen := inside.Seen{Have: map[string]string{}}
 	for _, key := range keys {
-		if v, ok := m.have[key]; ok {
-			seen.Have[key] = v
+		for name, v := range m.have {
+			if name == key || strings.HasPrefix(name, key+".") {
+				seen.Have[name] = v
+			}
 		}
 	}
 	return seen, nil
@@ -186,6 +188,36 @@ func TestRemoval(t *testing.T) {
 	s.is(got, "", "")
 	if !slices.Equal(got.Facets["config"].Owned, []string{"a"}) || got.Owned == first.Owned {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// A field that the design names no more goes back, though all else is as designed. A
+// second pass writes nothing.
+func TestFieldsThatLeft(t *testing.T) {
+	s := newSystem(t)
+	key := "units.a.service"
+	ask := func(fields map[string]string) wire.Facet {
+		r := apply(1, "", nil)
+		r.Apply.Items = []item.Item{item.New(key, fields, nil)}
+		_, got := s.ask(r)
+		s.is(got, "", "")
+		return got.Facets["config"]
+	}
+	s.facet.have[key+".enabled"], s.facet.have[key+".state"] = "true", "stopped"
+	both := map[string]string{"enabled": "true", "state": "running"}
+	s.facet.before = func(*inside.Host, string) error { s.facet.have[key+".state"] = "running"; return nil }
+	if got := ask(both).Asked[key]; !slices.Equal(got, []string{"enabled", "state"}) {
+		t.Errorf("it was asked for %q", got)
+	}
+	s.facet.applies = 0
+	one := map[string]string{"enabled": "true"}
+	for range 3 {
+		if got := ask(one).Asked[key]; !slices.Equal(got, []string{"enabled"}) {
+			t.Errorf("it was asked for %q", got)
+		}
+	}
+	if s.facet.applies != 1 {
+		t.Errorf("applied %d times", s.facet.applies)
 	}
 }
 
