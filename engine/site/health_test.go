@@ -62,3 +62,21 @@ func TestProbes(t *testing.T) {
 		t.Errorf("got %q at %v", keys, p.Addresses)
 	}
 }
+
+// What a command of the site prints has the time in it, and that is no news.
+func TestNumbersThatAProgramPrintsAreNoNews(t *testing.T) {
+	said := func(text string) site.Observed {
+		return site.Observed{Facets: map[site.Facet]site.FacetState{site.FacetProbes: {Have: site.Values{"command": text}}}}
+	}
+	first := "/opt/check exited with 1: 07:14:09 lag of 12 s"
+	for now, want := range map[string]string{
+		"/opt/check exited with 1: 08:00:00 lag of 300 s": first,
+		"/opt/check exited with 2: 07:14:09 lag of 12 s":  "/opt/check exited with 2: 07:14:09 lag of 12 s",
+		"/opt/check exited with 1: 08:00:00 no peer":      "/opt/check exited with 1: 08:00:00 no peer",
+		"passed": "passed",
+	} {
+		if got := said(first).Merge(said(now)).Facets[site.FacetProbes].Have["command"]; got != want {
+			t.Errorf("after %q: got %q, want %q", now, got, want)
+		}
+	}
+}

@@ -5,7 +5,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"maps"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/bios"
@@ -151,6 +153,10 @@ func (o Observed) Merge(newer Observed) Observed {
 		merged.Facets = map[Facet]FacetState{}
 	}
 	maps.Copy(merged.Facets, newer.Facets)
+	if probes, looked := newer.Facets[FacetProbes]; looked {
+		probes.Have, probes.Unread = sameWords(o.Facets[FacetProbes].Have, probes.Have), sameWords(o.Facets[FacetProbes].Unread, probes.Unread)
+		merged.Facets[FacetProbes] = probes
+	}
 	if newer.Identity.Known() {
 		merged.Identity = newer.Identity
 	}
@@ -174,6 +180,27 @@ func (o Observed) Merge(newer Observed) Observed {
 	}
 	return merged
 }
+
+// sameWords are newer values, each in its earlier words where they differ in numbers
+// alone, and behind the first colon, where what a program printed begins: that has times
+// and counts in it, and the status tells what is new.
+func sameWords(earlier, newer Values) Values {
+	if len(earlier) == 0 || len(newer) == 0 {
+		return newer
+	}
+	told := maps.Clone(newer)
+	for field, says := range newer {
+		said := earlier[field]
+		what, printed, _ := strings.Cut(said, ": ")
+		whatNow, prints, _ := strings.Cut(says, ": ")
+		if what == whatNow && numbers.ReplaceAllString(printed, "0") == numbers.ReplaceAllString(prints, "0") {
+			told[field] = said
+		}
+	}
+	return told
+}
+
+var numbers = regexp.MustCompile(`[0-9]+`)
 
 // Disks tell the disks of a machine apart from others.
 type Disks struct {
