@@ -61,6 +61,39 @@ var actions = []Rule{
 		},
 	},
 	{
+		Code: "action-file", Severity: site.SeverityError,
+		What:  "A file that a boot action brings is not a file of the design of a node that it is for.",
+		Why:   "The action writes it once and the design at every look: whichever comes last counts, and the plan cannot say which.",
+		Wrong: `bootActions: burn: {run: ["/usr/bin/stress"], files: "/etc/motd": content: "burning in"}
+nodes: "n1": system: files: "/etc/motd": content: "Welcome"`,
+		Right: `bootActions: burn: {run: ["/usr/bin/stress"], files: "/etc/stress.conf": content: "hours 3"}
+nodes: "n1": system: files: "/etc/motd": content: "Welcome"`,
+		Facts: func(s *site.Site, n *site.Node) (facts []Fact) {
+			for _, key := range keys(s.BootActions) {
+				a := s.BootActions[key]
+				if !a.Nodes.Selects(n) {
+					continue
+				}
+				for _, name := range keys(a.Files) {
+					if at := designsFile(n, name); at != "" {
+						facts = append(facts, Fact{Key: key + " " + name, Path: at})
+					}
+				}
+			}
+			return facts
+		},
+		Fleet: func(s *site.Site, x *Index) (found []site.Finding) {
+			for _, key := range x.Keys() {
+				name, file, _ := strings.Cut(key, " ")
+				at := x.Holders(key)[0]
+				f := wrong("bootActions."+name+".files."+file, fmt.Sprintf("the boot action %s brings %s, which the design of %s has too", name, file, at.Node),
+					"Give one of the two another path.")
+				found = append(found, f)
+			}
+			return found
+		},
+	},
+	{
 		Code: "action-timeout", Severity: site.SeverityError,
 		What:  "A boot action may take at most 24 hours.",
 		Why:   "Until then its node counts as being installed: the rollout goes on without its place, and nobody is told that the action hangs.",
@@ -82,4 +115,18 @@ var actions = []Rule{
 // stated says whether the design sets a value outside the nodes at all.
 func stated(s *site.Site, path string) bool {
 	return s.Origins.Has(path)
+}
+
+// designsFile is where the design of a node has a file; empty where it has none of the
+// path.
+func designsFile(n *site.Node, name string) string {
+	if _, there := n.System.Files[name]; there {
+		return "system.files." + name
+	}
+	for _, family := range keys(n.Families) {
+		if _, there := n.Families[family].Files[name]; there {
+			return "families." + family + ".files." + name
+		}
+	}
+	return ""
 }

@@ -39,6 +39,14 @@ var systems = []Rule{
 		Site:  onActions(filePaths), Node: onContents(filePaths),
 	},
 	{
+		Code: "file-claimed", Severity: site.SeverityError,
+		What:  "A file of the design is none that another field writes, such as /etc/hostname beside `hostname`, and none of Slipway's own.",
+		Why:   "Each look would find what the other has written, so that the node is never as designed and is written to without end.",
+		Wrong: `nodes: "n1": system: {hostname: "{name}", files: "/etc/hostname": content: "other\n"}`,
+		Right: `nodes: "n1": system: hostname: "{name}"`,
+		Node:  filesClaimed,
+	},
+	{
 		Code: "file-mode", Severity: site.SeverityWarning,
 		What:  "A file cannot be written by everybody.",
 		Why:   "Any account of the node, that of a broken service among them, could put there what root reads or runs.",
