@@ -100,6 +100,36 @@ func TestNothingRestartsForAFacetThatNobodyServes(t *testing.T) {
 	}
 }
 
+// A machine is booted for upgrades as the design of its family says, or else that of
+// every family; never for packages that were only designed.
+func TestUpgradesBootTheMachine(t *testing.T) {
+	all := func(reboot string) *site.Patch { return &site.Patch{Level: "all", Reboot: reboot} }
+	for name, c := range map[string]struct {
+		every, debian *site.Patch
+		boots         bool
+	}{
+		"none":                  {nil, nil, false},
+		"not said":              {all(""), nil, true},
+		"if needed":             {all("ifNeeded"), nil, true},
+		"never":                 {all("never"), nil, false},
+		"for the family":        {nil, all(""), true},
+		"never for the family":  {all("ifNeeded"), all("never"), false},
+		"but for the family it": {all("never"), all("ifNeeded"), true},
+	} {
+		n := &site.Node{Name: "n1", Identity: site.Identity{UUID: "u1"}, System: site.System{Patch: c.every, Packages: map[string]site.Package{"one": {}}},
+			Families: map[string]site.System{"debian": {Patch: c.debian}}}
+		seen := site.FacetState{Have: site.Values{"packages.one.version": "1", "patch.level": "all"}, Waits: site.WaitsReboot, Seen: time.Unix(1, 0), System: &site.Platform{Family: "debian"}}
+		m := site.Memory{Observed: site.Observed{Identity: n.Identity, Facets: map[site.Facet]site.FacetState{
+			site.FacetPower: {Have: site.Values{"state": "on"}, Seen: time.Unix(1, 0)}, site.FacetPackages: seen,
+		}}}
+		known := site.Known{Nodes: map[string]site.Memory{"n1": m}, Serves: map[site.Facet]bool{site.FacetPower: true, site.FacetPackages: true}}
+		p := plan.Node(&site.Site{Nodes: map[string]*site.Node{"n1": n}}, n, known)
+		if boots := len(p.Steps) == 1 && p.Steps[0].Action == site.ActionRestart; boots != c.boots {
+			t.Errorf("%s: got %v", name, p.Steps)
+		}
+	}
+}
+
 // What is designed for a family alone is unknown until the family is.
 func TestItemsOfAFamily(t *testing.T) {
 	n := &site.Node{Name: "n1", Families: map[string]site.System{"debian": {Sysctl: site.Scalars{"a": int64(1)}}}}

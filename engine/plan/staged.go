@@ -51,7 +51,7 @@ func restartsFor(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) []
 	if seen.Busy != "" || len(unresolved(n, f, seen)) > 0 || isSpent(n, f, m.Recorded) {
 		return nil
 	}
-	if site.IsInside(f) && seen.Waits == site.WaitsReboot && !mayReboot(n, f) {
+	if site.IsInside(f) && seen.Waits == site.WaitsReboot && !mayReboot(n, f, seen) {
 		return nil
 	}
 	if f != site.FacetKernel && site.IsInside(f) || seen.Waits == site.WaitsReboot && AsDesigned(n, f, seen) {
@@ -79,8 +79,8 @@ func restartsFor(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) []
 
 // mayReboot says whether the machine is booted for what a facet inside has
 // changed.
-func mayReboot(n *site.Node, f site.Facet) bool {
-	patch := n.System.Patch
+func mayReboot(n *site.Node, f site.Facet, seen site.FacetState) bool {
+	patch := n.PatchIn(seen.Family(n))
 	return f == site.FacetKernel || f == site.FacetPackages && patch != nil && patch.Reboot != "never"
 }
 

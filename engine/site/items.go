@@ -60,6 +60,14 @@ func (n *Node) ItemsIn(f Facet, family string) []item.Item {
 	return items
 }
 
+// PatchIn is which upgrades the design asks for in a system of a family; nil for none.
+func (n *Node) PatchIn(family string) *Patch {
+	if own := n.Families[family].Patch; own != nil {
+		return own
+	}
+	return n.System.Patch
+}
+
 // filled is a part of the design with the contents that its templates come to.
 func (n *Node) filled(path string, s System) System {
 	if len(n.References.Texts) == 0 {

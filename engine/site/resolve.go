@@ -59,10 +59,7 @@ func (s FacetState) Resolve(n *Node, f Facet) Resolved {
 // the family that was seen, or else that of the image. What is designed for
 // families alone is not known as long as the system's is not.
 func (s FacetState) resolveItems(n *Node, f Facet) Resolved {
-	r := Resolved{Family: n.References.Family}
-	if s.System != nil && s.System.Family != "" {
-		r.Family = s.System.Family
-	}
+	r := Resolved{Family: s.Family(n)}
 	r.Items, r.Keys, r.Unresolved = n.ItemsIn(f, r.Family), Values{}, maps.Clone(s.Unresolved)
 	for _, i := range r.Items {
 		for field := range i.Fields {
@@ -78,6 +75,15 @@ func (s FacetState) resolveItems(n *Node, f Facet) Resolved {
 	r.Want = orNil(item.Values(r.Items))
 	r.Unread = r.Family == "" && n.asksByFamily(f)
 	return r
+}
+
+// Family is that of the system that was seen, or else of the node's image; empty where
+// neither is known.
+func (s FacetState) Family(n *Node) string {
+	if s.System != nil && s.System.Family != "" {
+		return s.System.Family
+	}
+	return n.References.Family
 }
 
 // Left are the keys of the items of a facet that Slipway made on the machine and
