@@ -102,7 +102,6 @@ func (g *generator) basics(s *site.System) {
 
 func (g *generator) users(s *site.System) {
 	for n, name := range []string{"ada", "bob", "people"} {
-		keysFile := "/home/" + name + "/.ssh/authorized_keys"
 		switch g.IntN(5) {
 		case 0, 1, 2:
 			u := site.User{UID: ref(int64(1500 + n)), Sudo: g.maybe(1, 3) && proves(), Shell: g.pick("", "/bin/bash", "/bin/sh")}
@@ -124,9 +123,7 @@ func (g *generator) users(s *site.System) {
 			}
 			s.Users[name] = u
 		case 3:
-			if name == "people" && g.maybe(1, 2) {
-				s.Files[keysFile] = site.File{Content: ref(secondKey + "\n"), Mode: "0600", Owner: "people", Group: "people"}
-			} else if name != "people" {
+			if name != "people" { // nor is its file of keys designed: docs/inside.md says what stays then
 				s.Users[name] = site.User{State: item.Absent}
 			}
 		}

@@ -21,10 +21,10 @@ homes=$(cut -d: -f6 /etc/passwd | grep ^/home/ | tr '\n' ' ')
 find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /var/tmp -o -path /var/log -o -path /var/cache -o -path /var/spool \
 	-o -path /var/lib/slipway-inside -o -path /var/lib/apt -o -path /var/lib/dpkg -o -path /var/lib/systemd -o -path /home -o -path /root/tracer \
 	-o -path /etc/passwd -o -path /etc/group -o -path /etc/shadow -o -path /etc/gshadow -o -path /etc/subuid -o -path /etc/subgid -o -path '/etc/*-' -o -path /etc/.pwd.lock \
-	-o -path /etc/ld.so.cache $left \) -prune -o -printf '%p %y %m %u:%g %l\n' | sort
+	-o -path /etc/ld.so.cache -o -name '*.dpkg-dist' $left \) -prune -o -printf '%p %y %m %u:%g %l\n' | sort
 [ -z "$homes" ] || find $homes -printf '%p %y %m %u:%g %l\n' | sort
 find /etc /srv /opt /usr/local /usr/share/one /usr/share/two /boot/grub $homes -type f ! -path '/etc/*-' ! -path '/etc/passwd' ! -path '/etc/group' ! -path '/etc/shadow' ! -path '/etc/gshadow' \
-	! -path '/etc/sub?id' ! -path /etc/ld.so.cache ! -path /etc/.pwd.lock ! \( -false $left \) -print0 2>/dev/null | sort -z | xargs -0 sha256sum
+	! -path '/etc/sub?id' ! -path /etc/ld.so.cache ! -path /etc/.pwd.lock ! -name '*.dpkg-dist' ! \( -false $left \) -print0 2>/dev/null | sort -z | xargs -0 sha256sum
 hostname
 dpkg-query -W -f 'package ${db:Status-Abbrev} ${Package} ${Version}\n' | grep -v '^package rc'
 apt-mark showmanual | sort | sed 's/^/manual /'; apt-mark showhold | sort | sed 's/^/hold /'
