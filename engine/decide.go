@@ -476,6 +476,9 @@ func (w *worker) send(ctx context.Context, m driver.Machine, j job, s site.Step)
 	i, r := &interruption{w: w, job: j, step: s}, w.job().memory.Recorded
 	ctx = driver.Guarded(ctx, guard{w.loginTo(site.Facets[s.Facet].Endpoint), i})
 	ctx = driver.ShowWaits(ctx, w.showWait)
+	if s.Facet == site.FacetNetwork {
+		s.Again, w.again = w.again, false
+	}
 	err := withoutToken(m.Apply(ctx, withServed(s, r), j.node, w.permit(j, s)), r)
 	if err != nil {
 		err = endpointError{endpointName(j.node, site.Facets[s.Facet].Endpoint), err}

@@ -174,6 +174,7 @@ func TestQuarantineIsTriedAgain(t *testing.T) {
 type refusing struct {
 	driver.Driver
 	why   atomic.Pointer[string]
+	again atomic.Bool // of the last step
 	class error // driver.ErrRefused where there is none
 }
 
@@ -188,6 +189,7 @@ type refuser struct {
 }
 
 func (m refuser) Apply(ctx context.Context, s site.Step, n *site.Node, o driver.Permit) error {
+	m.r.again.Store(s.Again)
 	if why := m.r.why.Load(); why != nil {
 		return fmt.Errorf("%w: %s", cmp.Or(m.r.class, driver.ErrRefused), *why)
 	}

@@ -152,3 +152,32 @@ func TestReachOfOthers(t *testing.T) {
 		}
 	}, names(6)...)
 }
+
+// A change of the network that was set back is made once more when a person asks for
+// the node, and not by the daemon alone.
+func TestRetryMakesAChangeOfTheNetworkOnceMore(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.servingWired(names(1)...)
+		r, reverted := &refusing{Driver: w.fleet.OSDriver()}, "it was reverted"
+		w.down()
+		w.systems = r
+		w.up()
+		r.why.Store(&reverted)
+		d.Nodes["n1"].References.Links["eth0"] = item.Link{Kind: "ethernet", MTU: 1500, Addresses: []string{"10.1.0.11/24"}}
+		w.commit(d)
+		w.after(20 * time.Minute)
+		w.want("n1", site.Stalled)
+		if r.again.Load() {
+			t.Error("the daemon made it once more on its own")
+		}
+		w.do(site.Order{Verb: site.VerbRetry, Node: "n1"})
+		w.after(time.Minute)
+		if !r.again.Load() {
+			t.Error("it was not made once more for the person who asked")
+		}
+		r.why.Store(nil)
+		w.do(site.Order{Verb: site.VerbRetry, Node: "n1"})
+		w.after(5 * time.Minute)
+		w.want("n1", site.InSync)
+	}, "n1")
+}

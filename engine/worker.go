@@ -46,6 +46,7 @@ type worker struct {
 	awaited   awaited
 	calendar  calendar
 	oneTry    bool // a password may be sent once more although it was denied
+	again     bool // a change of the network may be made once more although it was set back
 	anew      bool // every facet is read in the next look
 	// reinspect has the machine inspected when it next may be, which is not
 	// before uninspected.
@@ -253,7 +254,7 @@ func (w *worker) begin(ctx context.Context) (job, error) {
 		w.reinspect, w.uninspected = true, time.Time{}
 	}
 	retried, singled := w.retried, w.singled
-	w.oneTry = w.singled
+	w.oneTry, w.again = w.singled, w.again || w.singled
 	w.fresh, w.retried, w.singled, w.recheck, w.thorough, w.awaits = false, false, false, false, false, ""
 	w.e.mu.Unlock()
 	var err error

@@ -149,6 +149,9 @@ type Step struct {
 	// Remove are the keys of items that Slipway made and that left the design. Each
 	// is removed, or set back to what was there before.
 	Remove []string `json:"remove,omitempty"`
+	// Again has a change of the network made that was set back before: a person wants
+	// it to be tried once more.
+	Again bool `json:"again,omitempty"`
 	// Once is set for a boot action.
 	Once *item.Once `json:"once,omitempty"`
 	// Resumed is set by the engine when the step was begun before a restart:

@@ -32,7 +32,7 @@ func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, may d
 		return err
 	}
 	request := wire.Request{Op: wire.OpApply, Node: n.Name, Apply: &wire.Apply{
-		Facet: string(step.Facet), Items: items, Remove: step.Remove, Owned: step.Owned, Once: step.Once,
+		Facet: string(step.Facet), Items: items, Remove: step.Remove, Owned: step.Owned, Again: step.Again, Once: step.Once,
 	}}
 	a, err := m.ask(ctx, n, request)
 	if step.Facet == site.FacetNetwork && (a.result == nil && errors.Is(err, errCut) || a.result != nil && a.result.Error == nil && a.result.Unconfirmed != "") {

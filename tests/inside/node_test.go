@@ -365,10 +365,13 @@ func isPending(d *site.Node, f site.Facet, seen site.FacetState) bool {
 
 // step makes one facet as designed, as the daemon does after a look.
 func step(ctx context.Context, m driver.Machine, d *site.Node, f site.Facet, seen site.Observed) error {
+	return m.Apply(ctx, stepFor(d, f, seen), d, nil)
+}
+
+// stepFor is the step that makes one facet as designed.
+func stepFor(d *site.Node, f site.Facet, seen site.Observed) site.Step {
 	owned, _ := seen.OwnedDigest()
-	return m.Apply(ctx, site.Step{
-		Node: d.Name, Facet: f, Action: site.Facets[f].Change.Action, Remove: seen.Facets[f].Left(d, f), Owned: owned,
-	}, d, nil)
+	return site.Step{Node: d.Name, Facet: f, Action: site.Facets[f].Change.Action, Remove: seen.Facets[f].Left(d, f), Owned: owned}
 }
 
 // mostSteps bounds how many steps one design may take.

@@ -47,6 +47,8 @@ type Host struct {
 	// Once says which installation, and which attempt, a thing is to be done in that is
 	// done once; nil where nothing is.
 	Once *item.Once
+	// Again has a change of the network made that was set back before.
+	Again bool
 	// Fetch gives the bytes of an artifact, and how many they are, for a file and where
 	// so many fit. They are not verified yet. Close reads what was left of them.
 	Fetch func(sha256, file string, room int64) (io.ReadCloser, int64, error)

@@ -85,6 +85,8 @@ type Apply struct {
 	// With another list on the machine nothing is removed. It is empty before the
 	// first run.
 	Owned string `json:"owned,omitempty"`
+	// Again has a change made that was set back before.
+	Again bool `json:"again,omitempty"`
 	// Once is for what is done once in an installation.
 	Once *item.Once `json:"once,omitempty"`
 }

@@ -113,8 +113,8 @@ func (f *Facet) guarded(ctx context.Context, h *inside.Host, p *plan) error {
 	if p.done(m) {
 		return f.forget(h)
 	}
-	if r, ok := readReverted(h); ok && r.Name == p.name && !r.Again {
-		return &wire.Error{Class: wire.Refused, Text: r.Text() + fmt.Sprintf(". Change the design, or remove %s on the machine to try the same again", revertedFile)}
+	if r, ok := readReverted(h); ok && r.Name == p.name && !r.Again && !h.Again {
+		return &wire.Error{Class: wire.Refused, Text: r.Text() + ". Change the design, or let `slipway retry` try the same once more"}
 	}
 	if err := m.missing(p.after); err != nil {
 		return err

@@ -117,6 +117,16 @@ func TestUnconfirmedChange(t *testing.T) {
 	if seen, err := f.Observe(t.Context(), s.host(), nil); err != nil || !strings.Contains(seen.Have["facts.reverted"], "nobody confirmed") {
 		t.Errorf("seen %q, %v", seen.Have["facts.reverted"], err)
 	}
+	asked := s.host()
+	asked.Again = true // a person wants it once more
+	if err := f.Apply(t.Context(), asked, items(wanted), nil); err != nil {
+		t.Errorf("the same again, as a person wants it: %v", err)
+	}
+	name, _ = f.Unconfirmed(s.host())
+	if err := f.revert(t.Context(), s.host(), name); err != nil {
+		t.Fatal(err)
+	}
+	s.isBack(before)
 	other := maps.Clone(wanted)
 	delete(other, "eth1")
 	if err := f.Apply(t.Context(), s.host(), items(other), nil); err != nil {
