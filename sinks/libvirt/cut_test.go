@@ -6,8 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -176,6 +180,86 @@ func (b *bench) cutAt(kill string, after time.Duration) {
 	b.step.Resumed = true
 	b.d = New(impatient)
 	b.mustInstall()
+}
+
+// A start that was cut off with its libvirtd, and whose QEMU does not answer, stays
+// "starting" for libvirt. It is ended, and the machine is started.
+func TestStartThatNeverEnds(t *testing.T) {
+	b := newBench(t, "qcow2")
+	b.mustInstall()
+	b.d = New(Options{Grace: time.Second, Start: 5 * time.Second, Poll: 50 * time.Millisecond, Share: time.Millisecond})
+	for range 50 {
+		m := b.machine()
+		must(t, m, b.n, site.FacetPower, site.ActionPowerOff)
+		d, err := m.existing(t.Context(), b.conn())
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.dial(t)
+		creator := b.rpc
+		go func() { _ = creator.DomainCreate(d.ref) }()
+		for is := "off"; is != "on" && is != "starting"; {
+			if is, err = state(t.Context(), b.conn(), d.ref); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pids := qemus(t, b.n.Name)
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGSTOP) // it is ours, and may be gone
+		}
+		b.Kill()
+		b.Continue()
+		b.dial(t)
+		m = b.machine()
+		is, err := state(t.Context(), b.conn(), d.ref)
+		must(t, m, b.n, site.FacetPower, site.ActionPowerOn)
+		settled(t, m, b.n, site.FacetPower)
+		if err == nil && is == "starting" {
+			return
+		}
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGCONT)
+		}
+	}
+	t.Error("no start was met in its middle")
+}
+
+// qemus are the processes of a machine.
+func qemus(t *testing.T, name string) (pids []int) {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range all {
+		text, _ := os.ReadFile(file) // a process that has ended has none
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil && strings.Contains(string(text), "guest="+name+",") && isOurs(pid) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// isOurs says whether a process came from this test.
+func isOurs(pid int) bool {
+	for ; pid > 1; pid = parentOf(pid) {
+		if pid == os.Getpid() {
+			return true
+		}
+	}
+	return false
+}
+
+func parentOf(pid int) int {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	_, behind, _ := strings.Cut(string(text), ") ") // the state, and the parent
+	var state string
+	var parent int
+	_, _ = fmt.Sscan(behind, &state, &parent)
+	return parent
 }
 
 func TestZeroizeCutAtEachCall(t *testing.T) {

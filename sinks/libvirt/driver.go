@@ -27,6 +27,9 @@ type Options struct {
 	// Grace is how long an operating system may take to shut down before the
 	// power is cut: 120 s.
 	Grace time.Duration
+	// Start is how long QEMU may take to start, with all that libvirt does before:
+	// 3 min.
+	Start time.Duration
 	// Answer is how long libvirt may take to answer a call before the
 	// connection counts as dead: 60 s.
 	Answer time.Duration
@@ -52,6 +55,7 @@ type Driver struct {
 func New(o Options) *Driver {
 	return &Driver{fetches: newFetches(orDefault(o.Quiet, 30*time.Second)), opts: Options{
 		Grace:   orDefault(o.Grace, 120*time.Second),
+		Start:   orDefault(o.Start, 3*time.Minute),
 		Answer:  orDefault(o.Answer, time.Minute),
 		Poll:    orDefault(o.Poll, 500*time.Millisecond),
 		Believe: orDefault(o.Believe, 10*time.Minute),

@@ -75,7 +75,7 @@ func newBench(t *testing.T, format string) *bench {
 	return b
 }
 
-var impatient = Options{Grace: 500 * time.Millisecond, Poll: 50 * time.Millisecond, Share: time.Millisecond, Quiet: time.Second}
+var impatient = Options{Grace: 500 * time.Millisecond, Start: 30 * time.Second, Poll: 50 * time.Millisecond, Share: time.Millisecond, Quiet: time.Second}
 
 func (b *bench) machine() *machine {
 	b.t.Helper()

@@ -1,7 +1,6 @@
 package libvirt
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,37 +48,57 @@ func upToDate(d *domain, n *site.Node) bool {
 	return len(differing(described(d.live, n), described(d.next, n))) == 0
 }
 
-// startTimeout is how long QEMU may take to start, with all that libvirt does
-// before.
-const startTimeout = 3 * time.Minute
-
 // start brings a machine up, and lets one go on that is paused. A start that is
 // under way already is waited for.
 func (m *machine) start(ctx context.Context, c *connection, d *domain) error {
 	return m.startBy(ctx, c, d, func(rpc *golibvirt.Libvirt) error { return rpc.DomainCreate(d.ref) })
 }
 
+// startBy waits for a start that somebody else began, too. One that does not end was
+// cut off with its libvirtd, which may go on saying that it is under way: nothing ran in
+// it, and it is ended and begun anew.
 func (m *machine) startBy(ctx context.Context, c *connection, d *domain, create func(*golibvirt.Libvirt) error) error {
 	defer m.hypervisor.wrote(d.ref.UUID)
+	is, err := m.startOnce(ctx, c, d, create)
+	if err == nil && is == "starting" {
+		if err = interrupt(ctx, c, func(rpc *golibvirt.Libvirt) error { return rpc.DomainDestroy(d.ref) }); says(err, golibvirt.ErrOperationInvalid) {
+			err = nil // it is off
+		}
+		if err == nil {
+			is, err = m.startOnce(ctx, c, d, create)
+		}
+	}
+	if err == nil && is != "on" {
+		err = fmt.Errorf("%w: after %s the machine is %s and not on", driver.ErrBusy, m.opts.Start, is)
+	}
+	return err
+}
+
+// startOnce starts a machine, or waits for a start that is under way. It tells what the
+// machine is in the end: "on", or "starting" where that is all that was seen.
+func (m *machine) startOnce(ctx context.Context, c *connection, d *domain, create func(*golibvirt.Libvirt) error) (is string, err error) {
 	var under error
-	done, err := m.until(ctx, startTimeout, func() (bool, error) {
-		s, err := state(ctx, c, d.ref)
+	done, err := m.until(ctx, m.opts.Start, func() (bool, error) {
+		var err error
+		is, err = state(ctx, c, d.ref)
 		switch {
-		case err != nil || s == "on" || s == "starting":
-			return s == "on", err
-		case s == "paused":
+		case err != nil || is == "on" || is == "starting":
+			return is == "on", err
+		case is == "paused":
+			is = "on"
 			return true, resume(ctx, c, d)
 		}
-		under = tell(ctx, c.within(startTimeout), create)
+		under = tell(ctx, c.within(m.opts.Start), create)
 		if says(under, golibvirt.ErrOperationInvalid) { // somebody else starts it
 			return false, nil
 		}
+		is = "on"
 		return under == nil, under
 	})
-	if err == nil && !done {
-		err = fmt.Errorf("after %s the machine is not on: %w", startTimeout, cmp.Or(under, driver.ErrBusy))
+	if err == nil && !done && under != nil {
+		err = fmt.Errorf("after %s the machine is %s and not on: %w", m.opts.Start, is, under)
 	}
-	return err
+	return is, err
 }
 
 func resume(ctx context.Context, c *connection, d *domain) error {
