@@ -87,7 +87,7 @@ func killed(t *testing.T, f site.Facet, seed uint64, every int) {
 	n.converges(to)
 	want := n.listing()
 	n.converges(from)
-	if got := n.listing(); got != wantFrom {
+	if got := n.listing(); difference(got, wantFrom) != "" {
 		t.Fatalf("there and back is not the same:\n%s", difference(got, wantFrom))
 	}
 	points := 0
@@ -101,12 +101,12 @@ func killed(t *testing.T, f site.Facet, seed uint64, every int) {
 		}
 		points++
 		at := n.Does("grep -v ^exec " + writesFile + " | sed -n " + strconv.Itoa(after) + "p")
-		if got := n.listing(); got != want {
+		if got := n.listing(); difference(got, want) != "" {
 			t.Errorf("%s (%s) killed after write %s: it is not as designed:\n%s\nfrom %s\nto %s", f, what, at, difference(got, want), told(from), told(to))
 		}
 		n.settled(at)
 		n.converges(from)
-		if got := n.listing(); got != wantFrom {
+		if got := n.listing(); difference(got, wantFrom) != "" {
 			t.Fatalf("%s (%s) killed after write %s, and back: it is not as before:\n%s", f, what, at, difference(got, wantFrom))
 		}
 	}
@@ -180,7 +180,7 @@ func cut(t *testing.T, seed uint64, cuts int) {
 		if i%10 == 9 || i == cuts-1 {
 			fresh := start(t)
 			fresh.converges(d)
-			if got, want := n.listing(), fresh.listing(); got != want {
+			if got, want := n.listing(), fresh.listing(); difference(got, want) != "" {
 				t.Errorf("after cut %d it is not as a fresh node:\n%s", i+1, difference(got, want))
 			}
 			fresh.Cut()
