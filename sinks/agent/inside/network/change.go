@@ -119,6 +119,9 @@ func (f *Facet) guarded(ctx context.Context, h *inside.Host, p *plan) error {
 	if err := m.missing(p.after); err != nil {
 		return err
 	}
+	if whose := f.taken(ctx, h, m, m, p.after); whose != "" {
+		return &wire.Error{Class: wire.Refused, Text: whose + ": nothing was changed. Give the node another address in the design, or take it from that machine"}
+	}
 
 	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE) // the connection may go, and the change is seen to its end
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.Deadline-f.Deadline/10)

@@ -35,6 +35,7 @@ type Facet struct {
 
 	tables     tables
 	answers    func(ctx context.Context, h *inside.Host, a netip.Addr) bool
+	holder     func(ctx context.Context, h *inside.Host, name string, a netip.Addr) string
 	executable func() (string, error)
 	now        func() time.Time
 	// step is called before everything that changes the system; tests end it there.
@@ -49,6 +50,7 @@ func standard() *Facet {
 		Deadline:   time.Minute,
 		tables:     tables{readAddresses, readRoutes},
 		answers:    answers,
+		holder:     holder,
 		executable: os.Executable,
 		now:        time.Now,
 		step:       func(string) {},

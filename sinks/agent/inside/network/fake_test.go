@@ -32,6 +32,7 @@ type system struct {
 	ran       []string
 	// deaf gateways do not answer; broken programs fail.
 	deaf   bool
+	others map[string]string // hardware addresses of other machines by interface and address
 	broken string
 	// stuck says that nothing that changes the network works.
 	stuck bool
@@ -161,6 +162,9 @@ func (s *system) facet() *Facet {
 	}
 	f.answers = func(context.Context, *inside.Host, netip.Addr) bool {
 		return !s.deaf || slices.Contains(s.addresses["eth0"], "10.1.0.10/24")
+	}
+	f.holder = func(_ context.Context, _ *inside.Host, name string, a netip.Addr) string {
+		return s.others[name+" "+a.String()]
 	}
 	f.executable = func() (string, error) { return inside.Folder + "/helper-1234", nil }
 	f.step = func(what string) {

@@ -39,6 +39,9 @@ func (f *Facet) prove(ctx context.Context, h *inside.Host, p *plan, before *mach
 		}
 		return &wire.Error{Class: wire.Failed, Text: "the interfaces did not become what was asked: " + strings.Join(parts, "; ")}
 	}
+	if whose := f.taken(ctx, h, before, m, p.after); whose != "" {
+		return &wire.Error{Class: wire.Failed, Text: whose}
+	}
 	for gateway, answers := range f.gateways(ctx, h, m, p.after) {
 		if was, asked := answered[gateway]; !answers && (was || !asked) {
 			return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("the default gateway %s does not answer", gateway)}
