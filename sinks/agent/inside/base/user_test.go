@@ -59,6 +59,33 @@ func TestAccountThatWasThere(t *testing.T) {
 	}
 }
 
+// A shell comes back once: what people choose afterwards is theirs.
+func TestAShellComesBackOnce(t *testing.T) {
+	s := newFake(t)
+	s.applies([]item.Item{account("new", item.User{Shell: "/bin/bash"})})
+	silent := []item.Item{account("new", item.User{})}
+	s.applies(silent)
+	shell := func() string {
+		all, err := (&job{facet: s.facet(), h: s.host()}).accounts()
+		s.must(err)
+		l, _ := all.login("new")
+		return l.shell
+	}
+	if got := shell(); got == "/bin/bash" {
+		t.Errorf("the shell is still %s", got)
+	}
+	s.edit("/etc/passwd", func(f []string) []string {
+		if f[0] == "new" {
+			f[6] = "/bin/zsh"
+		}
+		return f
+	})
+	s.applies(append(silent, account("second", item.User{})))
+	if got := shell(); got != "/bin/zsh" {
+		t.Errorf("the shell that somebody chose is %s", got)
+	}
+}
+
 func TestPasswords(t *testing.T) {
 	s := newFake(t)
 	with := func(hash string) []item.Item { return []item.Item{account("ops", item.User{Password: hash})} }

@@ -322,19 +322,19 @@ func (u *user) save() error { return u.note(u.key, u.made) }
 func (u *user) setShell(want item.User) error {
 	shell := want.Shell
 	switch {
-	case shell != "" || u.made.Removed:
+	case shell != "" || u.made.Removed || !u.made.Shell:
 	case u.made.Created:
 		shell = u.defaultShell()
-	case u.made.Shell:
+	default:
 		shell = u.before.Shell
 	}
-	if shell != "" && shell != u.login.shell {
-		if !u.made.Shell {
-			u.made.Shell = true
-			if err := u.save(); err != nil {
-				return err
-			}
+	if ours := want.Shell != "" && (u.made.Created || shell != u.login.shell); ours && !u.made.Shell {
+		u.made.Shell = true
+		if err := u.save(); err != nil {
+			return err
 		}
+	}
+	if shell != "" && shell != u.login.shell {
 		if err := u.tool("usermod", "--shell", shell, "--", u.login.name); err != nil {
 			return err
 		}

@@ -223,6 +223,37 @@ func TestAChangedUnitIsRestarted(t *testing.T) {
 	}
 }
 
+// A part that leaves the design comes back once. What people do with it afterwards is
+// theirs, also when another item is changed.
+func TestAPartComesBackOnce(t *testing.T) {
+	f := newFake(t)
+	apply := func(items ...item.Item) {
+		t.Helper()
+		if err := f.apply(items); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply(unit("n.service", contentUnit("basic.target"), "enabled", "running"))
+	apply(unit("n.service", contentUnit("basic.target"), "enabled", ""))
+	if f.active["n.service"] == "active" {
+		t.Error("its state did not come back")
+	}
+	f.active["n.service"] = "active" // by a person
+	f.calls = nil
+	apply(unit("n.service", contentUnit("basic.target"), "enabled", ""), file("/etc/motd", "x", "0644", "root"))
+	if f.active["n.service"] != "active" || strings.Contains(strings.Join(f.calls, "\n"), " stop ") {
+		t.Errorf("it came back a second time: %v", f.calls)
+	}
+	apply(unit("b.service", contentUnit("basic.target"), "enabled", ""))
+	apply(unit("b.service", "", "enabled", ""))
+	own := contentUnit("multi-user.target") + "# a person's\n"
+	f.put("/etc/systemd/system/b.service", own)
+	apply(unit("b.service", "", "enabled", ""), file("/etc/motd", "y", "0644", "root"))
+	if got := f.read("/etc/systemd/system/b.service"); got != own {
+		t.Errorf("the person's file is %q", got)
+	}
+}
+
 func TestAUnitThatDoesNotStart(t *testing.T) {
 	f := newFake(t)
 	f.fails["bad.service"] = true

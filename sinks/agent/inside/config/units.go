@@ -216,6 +216,8 @@ type unitGoal struct {
 	unmask    bool   // a link to /dev/null does not
 	links     bool   // the links that enable it come back as they were
 	remove    bool
+	// designed are the parts that the design asks for: no other comes back a second time.
+	designed unitMade
 }
 
 // failedUnit stops the work on a unit.
@@ -347,6 +349,7 @@ func (w *work) takeUnit(g *unitGoal, s seenUnits) error {
 		return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("%s is %s, which Slipway does not replace. Move it away", at, kindText(e))}
 	}
 	asked := g.enabled != "" || g.state != ""
+	g.designed = unitMade{File: g.content != nil || g.mask, Enabled: g.enabled != "", State: g.state != ""}
 	if owned {
 		g.comeBack(before, made)
 	} else if !w.unitIs(g, u, e, s) {
@@ -680,10 +683,28 @@ func (w *work) finishUnit(g *unitGoal) error {
 	if g.remove {
 		return w.items.Drop(g.key)
 	}
+	if err := w.keepDesigned(g); err != nil {
+		return err
+	}
 	if u, err := w.unit(g.name, links{}); err != nil || u.path != "" {
 		return err
 	}
 	return w.noUnit(g.name)
+}
+
+// keepDesigned forgets the parts of a unit that have come back: what becomes of them from
+// now on is nothing to Slipway.
+func (w *work) keepDesigned(g *unitGoal) error {
+	var before unitBefore
+	var made unitMade
+	if !w.items.Load(g.key, &before, &made) {
+		return nil
+	}
+	kept := g.designed
+	kept.Restart = made.Restart
+	kept.File = kept.File || made.File && g.unmask && before.File.Target == "/dev/null" // the mask comes back with all else
+	kept.State = kept.State || made.State && !w.h.Live // which comes back where services run
+	return w.items.Note(g.key, kept)
 }
 
 func (w *work) noUnit(n string) error {

@@ -3,6 +3,7 @@ package run
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -65,7 +66,7 @@ func (p *Program) apply(ctx context.Context, r wire.Request, result *wire.Result
 		return err
 	}
 	if err := p.Facets[r.Apply.Facet].Apply(ctx, p.Host, r.Apply.Items, remove); err != nil {
-		return p.giveUp(&j, err)
+		return p.giveUp(&j, errors.Join(err, p.Host.Owned.NoteAsked(r.Apply.Facet, p.soFar(ctx, r.Apply))))
 	}
 	if err := p.Host.Owned.NoteAsked(r.Apply.Facet, r.Apply.Items); err != nil {
 		return p.giveUp(&j, err)
@@ -74,6 +75,15 @@ func (p *Program) apply(ctx context.Context, r wire.Request, result *wire.Result
 		return err
 	}
 	return disagrees
+}
+
+// soFar are the items that are as asked although others of their facet are not.
+func (p *Program) soFar(ctx context.Context, a *wire.Apply) []item.Item {
+	seen, err := p.observe(ctx, a.Facet, item.Keys(a.Items))
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(a.Items), func(i item.Item) bool { return !isAsAsked([]item.Item{i}, seen) })
 }
 
 // returns says whether an item has a field that goes back to what it was, since the
