@@ -1,7 +1,9 @@
 package site_test
 
 import (
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -124,5 +126,49 @@ func TestPartsOfTheSameNodesAreSaidTogether(t *testing.T) {
 	}
 	if want := []string{"bootActions (the site)", "bonds, vlans (c1, m1, s1)", "kernel.parameters (c1)", "storage.arrays (s1)"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// docs/systems.md has a column for each facet of an installed system, and says of each
+// system how it was tried.
+func TestTheTableOfSystemsHasAllFacets(t *testing.T) {
+	text, err := os.ReadFile("../../docs/systems.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, found := strings.Cut(string(text), "\n| system |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	header, rows, _ := strings.Cut(table, "\n")
+	cells := func(row string) (all []string) {
+		for cell := range strings.SplitSeq(strings.Trim(row, "| "), "|") {
+			all = append(all, strings.Trim(cell, " `"))
+		}
+		return all
+	}
+	var want []string
+	for f, kind := range site.Facets {
+		if kind.Endpoint == site.OS {
+			want = append(want, string(f))
+		}
+	}
+	slices.Sort(want)
+	if got := slices.Sorted(slices.Values(cells(header))); !found || !slices.Equal(got, want) {
+		t.Errorf("the table has the facets %v, and a system has %v", got, want)
+	}
+	_, rows, _ = strings.Cut(rows, "\n") // the line below the header
+	systems := 0
+	for row := range strings.Lines(rows) {
+		all := cells(strings.TrimSpace(row))
+		if systems++; len(all) != len(want)+1 {
+			t.Errorf("%s: %d facets of %d", all[0], len(all)-1, len(want))
+		}
+		for _, how := range all[1:] {
+			if !slices.Contains([]string{"real", "parts", "files", "-"}, how) {
+				t.Errorf("%s: %q is none of the words that the page explains", all[0], how)
+			}
+		}
+	}
+	if systems < 2 {
+		t.Errorf("%d systems", systems)
 	}
 }

@@ -28,6 +28,10 @@ func WriteFile(path string, content []byte, mode fs.FileMode) (err error) {
 	if _, err = f.Write(content); err == nil {
 		err = f.Chmod(mode)
 	}
+	if old := openRegular(path); old != nil {
+		CopyLabel(f, old)
+		old.Close()
+	}
 	if err == nil {
 		err = f.Sync()
 	}

@@ -338,6 +338,9 @@ func (f *Facet) do(ctx context.Context, h *inside.Host, i item.Item, here string
 // begin starts the unit of an action's command, and waits until it has noted that.
 func (f *Facet) begin(ctx context.Context, h *inside.Host, name, here string, attempt int, a item.Action) error {
 	program, err := f.executable()
+	if err == nil {
+		err = h.Startable(program)
+	}
 	if err == nil && f.step != nil {
 		err = f.step("start " + unitOf(name))
 	}

@@ -227,8 +227,10 @@ func (s *fake) list() string {
 // exec is the system's programs.
 func (s *fake) exec(_ context.Context, c inside.Command) (inside.Output, error) {
 	s.ran = append(s.ran, c.Path+" "+strings.Join(c.Args, " "))
-	if out, ok := s.exit[c.Path]; ok {
-		return out, nil
+	for _, name := range []string{c.Path + " " + strings.Join(c.Args, " "), c.Path} { // with these arguments, or with any
+		if out, ok := s.exit[name]; ok {
+			return out, nil
+		}
 	}
 	options, last := map[string]string{}, ""
 	for i := 0; i < len(c.Args); i++ {

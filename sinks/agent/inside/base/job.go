@@ -178,6 +178,17 @@ func (j *job) replace(path string, content []byte, mode fs.FileMode, keep bool) 
 	if err := inside.WriteFile(at, content, mode); err != nil {
 		return failed("write %s: %v", path, err)
 	}
+	if info == nil {
+		return j.label(path)
+	}
+	return nil
+}
+
+// label has SELinux know what is new at a path.
+func (j *job) label(path string) error {
+	if err := j.h.Label(path); err != nil {
+		return failed("%v", err)
+	}
 	return nil
 }
 
@@ -216,6 +227,9 @@ func (j *job) link(target, path string) error {
 		_ = os.Remove(fresh)
 		return failed("link %s: %v", path, err)
 	}
+	if err := j.label(path); err != nil {
+		return err
+	}
 	return inside.SyncFolder(filepath.Dir(at))
 }
 
@@ -231,6 +245,9 @@ func (j *job) folder(path string) (made bool, err error) {
 	j.step("make " + path)
 	if err := os.Mkdir(at, 0o755); err != nil {
 		return false, failed("make %s: %v", path, err)
+	}
+	if err := j.label(path); err != nil {
+		return true, err
 	}
 	return true, inside.SyncFolder(filepath.Dir(at))
 }

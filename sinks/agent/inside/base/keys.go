@@ -310,12 +310,12 @@ func (j *job) writeRing(l login, ssh *os.Root, text string) (err error) {
 	if err != nil {
 		return err
 	}
-	return j.label(l)
+	return j.labelKeys(l)
 }
 
-// label has SELinux know the files of keys, where it runs.
-func (j *job) label(l login) error {
-	if !j.h.Live || !j.exists("/sys/fs/selinux/enforce") || j.first("/usr/sbin/restorecon", "/sbin/restorecon") == "" {
+// labelKeys has SELinux know the files of keys, where it runs.
+func (j *job) labelKeys(l login) error {
+	if !j.h.HasSELinux() || j.first("/usr/sbin/restorecon", "/sbin/restorecon") == "" {
 		return nil
 	}
 	return j.check(inside.Command{Path: "restorecon", Args: []string{"-R", "--", l.home + "/" + sshFolder}})

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
 // In an account that Slipway made, a key or a group that somebody added is drift,
@@ -235,4 +236,14 @@ func TestAccountWithoutSudo(t *testing.T) {
 	s.add("/etc/group", "later:x:70:")
 	s.applies(items)
 	s.so(items...)
+}
+
+// The visudo of sudo-rs has no "-" for its input.
+func TestSudoOfRust(t *testing.T) {
+	s := newFake(t)
+	s.exit["visudo -c -f -"] = inside.Output{Code: 1, Err: []byte("visudo: unable to open -: No such file or directory (os error 2)")}
+	s.applies([]item.Item{account("ops", item.User{Sudo: true})})
+	if got := s.get(item.SudoFile("ops")); got != item.SudoRule("ops") {
+		t.Errorf("the rule is %q", got)
+	}
 }

@@ -640,3 +640,24 @@ func TestAFileInThePlaceOfAUnit(t *testing.T) {
 		t.Errorf("it is not as before:\n%s", difference(after, before))
 	}
 }
+
+// The design's unit file was over one that a package brought, and the package is gone: with
+// the design's file the last one goes, and the unit is stopped before.
+func TestAUnitEndsWithItsLastFile(t *testing.T) {
+	f := newFake(t)
+	const packaged = "/usr/lib/systemd/system/packaged.service"
+	f.put(packaged, "[Service]\nExecStart=/bin/packaged\n")
+	ours := []item.Item{unit("packaged.service", "[Service]\nExecStart=/bin/ours\n", "", "running")}
+	if err := f.apply(ours); err != nil || f.active["packaged.service"] != "active" {
+		t.Fatalf("%v, %v", err, f.active)
+	}
+	if err := os.Remove(f.host.Path(packaged)); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.apply(nil, "units.packaged.service"); err != nil {
+		t.Fatal(err)
+	}
+	if is, runs := f.active["packaged.service"]; runs {
+		t.Errorf("it is %s, and no file says what it is", is)
+	}
+}

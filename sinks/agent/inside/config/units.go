@@ -422,16 +422,25 @@ func (w *work) unitNow(g *unitGoal, u unitFile, e tree.Entry, s seenUnits) (unit
 	return unitBefore{Exists: u.path != "", File: file, Links: s.links.configured[g.name], State: s.states[g.name].active, Folders: folders}, err
 }
 
-// retireUnit stops a unit whose file is about to go.
+// retireUnit stops a unit whose last file is about to go. One that a package brought can
+// have lost its other files since.
 func (w *work) retireUnit(g *unitGoal, s seenUnits) error {
 	var before unitBefore
 	w.items.Load(g.key, &before, nil)
-	if g.back && !before.Exists && w.h.Live && s.states[g.name].active == "running" {
-		if err := w.do("stop "+g.name, startTime, "stop", "--", g.name); err != nil {
-			return err
-		}
+	if !g.back || !w.h.Live || s.states[g.name].active != "running" {
+		return nil
 	}
-	return nil
+	if isLast := before.File.Kind == tree.Nothing && path.Dir(s.files[g.name].path) == unitFolder; before.Exists && !(isLast && !w.hasOtherFile(g.name)) {
+		return nil
+	}
+	return w.do("stop "+g.name, startTime, "stop", "--", g.name)
+}
+
+// hasOtherFile says whether a unit has a file besides that in /etc/systemd/system.
+func (w *work) hasOtherFile(n string) bool {
+	return slices.ContainsFunc(unitFolders, func(folder string) bool {
+		return folder != unitFolder && (w.tree.Exists(folder+"/"+n) || w.tree.Exists(folder+"/"+template(n)))
+	})
 }
 
 // fileOfUnit makes the file in /etc/systemd/system so.

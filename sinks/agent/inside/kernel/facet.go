@@ -38,7 +38,7 @@ func (f facet) begin(ctx context.Context, h *inside.Host) (*work, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.Before = f.before
+	t.Before, t.Label = f.before, h.Label
 	return &work{ctx: ctx, h: h, tree: t, items: inside.Entries{Owned: h.Owned, Facet: name, Step: f.before}, seen: inside.Seen{
 		Have: map[string]string{}, Pending: map[string]string{}, Unread: map[string]string{}, Cannot: map[string]string{},
 	}}, nil

@@ -531,3 +531,21 @@ func FuzzBootFiles(f *testing.F) {
 		}
 	})
 }
+
+// Without a saved entry the loader starts the one with the highest version, which is not
+// the last one by its letters.
+func TestTheHighestVersionIsStarted(t *testing.T) {
+	f := newFake(t, grubby)
+	f.put("/boot/grub2/grubenv", "# GRUB Environment Block\n")
+	for _, n := range []string{"b-1", "b-2", "b-0-rescue"} {
+		if err := os.Remove(f.host.Path("/boot/loader/entries/" + n + ".conf")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.put("/boot/loader/entries/m-5.14.0-70.el9.x86_64.conf", "options root=UUID=1 ro nosmt=old\n")
+	f.put("/boot/loader/entries/m-5.14.0-362.el9.x86_64.conf", "options root=UUID=1 ro nosmt=new\n")
+	seen, err := New().Observe(t.Context(), f.host, []string{"parameters.nosmt"})
+	if err != nil || seen.Pending["parameters.nosmt"] != "new" {
+		t.Errorf("%+v %v", seen, err)
+	}
+}

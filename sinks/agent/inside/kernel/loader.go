@@ -78,7 +78,7 @@ func parseGrub(text string) []parameter {
 }
 
 // bootEntry is the command line of the default entry of the boot loader
-// specification: the saved one, or else that with the last name.
+// specification: the saved one, or else that with the highest version in its name.
 func (w *work) bootEntry() ([]parameter, error) {
 	env := map[string]string{}
 	for _, file := range []string{"/boot/grub2/grubenv", "/boot/efi/EFI/redhat/grubenv"} {
@@ -101,6 +101,7 @@ func (w *work) bootEntry() ([]parameter, error) {
 			return nil, err
 		}
 		chosen := ""
+		slices.SortStableFunc(names, inside.CompareVersions) // as GRUB and systemd-boot do: 6.10 is behind 6.9
 		for _, n := range names {
 			if strings.HasSuffix(n, ".conf") && !strings.Contains(n, "rescue") {
 				chosen = n

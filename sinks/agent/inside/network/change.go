@@ -271,6 +271,9 @@ func (f *Facet) armed(ctx context.Context, h *inside.Host, c *change, program st
 			c.Absent = append(c.Absent, path)
 		}
 	}
+	if err := h.Startable(program); err != nil {
+		return err
+	}
 	f.step("write the marker")
 	if err := writeMarker(h, c); err != nil {
 		return err

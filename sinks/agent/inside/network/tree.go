@@ -86,12 +86,19 @@ func writeFile(h *inside.Host, path string, content []byte, mode fs.FileMode) er
 		return err
 	}
 	if mode&fs.ModeSymlink == 0 {
-		return inside.WriteFile(at, content, mode)
+		_, missing := os.Lstat(at)
+		if err := inside.WriteFile(at, content, mode); err != nil || missing == nil {
+			return err
+		}
+		return h.Label(path)
 	}
 	if err := os.Remove(at); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if err := os.Symlink(string(content), at); err != nil {
+		return err
+	}
+	if err := h.Label(path); err != nil {
 		return err
 	}
 	return inside.SyncFolder(filepath.Dir(at))

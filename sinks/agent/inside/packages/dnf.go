@@ -49,6 +49,14 @@ func (dnf) inventory(ctx context.Context, h *inside.Host) (inventory, error) {
 	return inv, nil
 }
 
+func (dnf) files(ctx context.Context, h *inside.Host, _ inventory, name string) ([]string, error) {
+	out, err := h.Exec(ctx, inside.Command{Path: "rpm", Args: []string{"-ql", "--", name}})
+	if err := outcome("rpm -ql "+name, out, err); err != nil {
+		return nil, err
+	}
+	return strings.Fields(string(out.Out)), nil // no path of a unit has blanks
+}
+
 // parseRPM reads the output of rpm -qa. A package that is there in several
 // versions, as kernels are, counts with the last installed one. Each is known by
 // its name and by its name and architecture.

@@ -2,7 +2,10 @@ package packages
 
 import (
 	"bytes"
+	"context"
 	"strings"
+
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
 // installed is one package that the system has or knows of.
@@ -23,6 +26,18 @@ type inventory struct {
 	byName map[string]installed // "libc6", or "libc6:i386" for another architecture than the system's
 	native string               // the system's architecture
 	broken []string             // the packages that a cut left half done
+}
+
+// files are those that dpkg has listed when it unpacked a package.
+func (apt) files(_ context.Context, h *inside.Host, inv inventory, name string) ([]string, error) {
+	bare, _, _ := strings.Cut(name, ":")
+	for _, list := range []string{name, bare + ":" + inv.native, bare} {
+		text, err := readIfThere(h, "/var/lib/dpkg/info/"+list+".list")
+		if err != nil || text != nil {
+			return strings.Fields(string(text)), err // no path of a unit has blanks
+		}
+	}
+	return nil, nil
 }
 
 // find gives the package that a name of the design means. "libc6:amd64" is "libc6"

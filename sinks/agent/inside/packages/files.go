@@ -89,13 +89,18 @@ func write(h *inside.Host, name string, content []byte) error {
 	if err != nil {
 		return err
 	}
-	if have, err := os.ReadFile(where); err == nil && string(have) == string(content) {
+	have, err := os.ReadFile(where)
+	if err == nil && string(have) == string(content) {
 		return nil
 	}
+	isNew := err != nil
 	if err := os.MkdirAll(filepath.Dir(where), 0o755); err != nil {
 		return err
 	}
-	return inside.WriteFile(where, content, 0o644)
+	if err := inside.WriteFile(where, content, 0o644); err != nil || !isNew {
+		return err
+	}
+	return h.Label(name)
 }
 
 // remove removes a file; one that is not there is no error.

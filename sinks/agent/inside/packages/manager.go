@@ -28,6 +28,8 @@ type manager interface {
 	// upgrades tells which upgrades the lists on the machine have, and changes
 	// nothing.
 	upgrades(ctx context.Context, h *inside.Host, snapshot string) ([]effect, error)
+	// files are those that a package has on the system.
+	files(ctx context.Context, h *inside.Host, inv inventory, name string) ([]string, error)
 	// listsTime is when the lists were fetched; zero where nobody can tell.
 	listsTime(h *inside.Host) time.Time
 	// stamp changes when upgrades could tell something else; empty where nothing

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
 const status = `Package: dpkg
@@ -207,7 +208,7 @@ func TestCompareVersions(t *testing.T) {
 	for _, c := range [][2]string{
 		{"6.1.0-9-amd64", "6.1.0-21-amd64"}, {"5.14.0-362.8.1.el9_3.x86_64", "5.14.0-362.13.1.el9_3.x86_64"}, {"6.1~rc1", "6.1"}, {"6.1", "6.1.1"}, {"1a", "1+"},
 	} {
-		if compareVersions(c[0], c[1]) >= 0 || compareVersions(c[1], c[0]) <= 0 || compareVersions(c[0], c[0]) != 0 {
+		if inside.CompareVersions(c[0], c[1]) >= 0 || inside.CompareVersions(c[1], c[0]) <= 0 || inside.CompareVersions(c[0], c[0]) != 0 {
 			t.Errorf("%s is not before %s", c[0], c[1])
 		}
 	}

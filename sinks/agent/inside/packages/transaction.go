@@ -251,13 +251,19 @@ func (a *apply) transact(ctx context.Context, inv inventory, g goal, items []ite
 		}
 	}
 	if g.empty() {
-		return nil
+		return a.stopUnits(ctx, inv)
+	}
+	if err := a.noteUnits(ctx, inv, g.remove); err != nil {
+		return err
 	}
 	a.h.Tell("packages: " + some(wanted(g.change)))
 	a.changed = true
 	ran := a.quietly(func() error { return a.m.run(ctx, a.h, g.change) })
 	after, err := a.m.inventory(ctx, a.h)
 	if err != nil {
+		return err
+	}
+	if err := a.stopUnits(ctx, after); err != nil {
 		return err
 	}
 	var wrong []string

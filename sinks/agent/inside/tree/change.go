@@ -11,6 +11,8 @@ import (
 	"path"
 	"slices"
 	"syscall"
+
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
 // cut asks whether a write may be made.
@@ -110,13 +112,46 @@ func (t *Tree) replace(name string, make func(at string) error) (err error) {
 	if err := make(temporary(at)); err != nil {
 		return err
 	}
+	isNew := !t.copyLabel(at)
 	if err := t.cut("rename " + name); err != nil {
 		return err
 	}
 	if err := t.root.Rename(temporary(at), at); err != nil {
 		return err
 	}
+	if isNew {
+		if err := t.label(name); err != nil {
+			return err
+		}
+	}
 	return t.sync(path.Dir(at))
+}
+
+// copyLabel gives the next content of a file the label of the file that it will replace.
+// It says whether both are files.
+func (t *Tree) copyLabel(at string) bool {
+	var both [2]*os.File
+	for i, name := range []string{at, temporary(at)} {
+		if e, err := t.look(name); err != nil || e.Kind != File {
+			return false
+		}
+		f, err := t.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+		if err != nil {
+			return false
+		}
+		defer f.Close()
+		both[i] = f
+	}
+	inside.CopyLabel(both[1], both[0])
+	return true
+}
+
+// label has what is new at a path labelled.
+func (t *Tree) label(name string) error {
+	if t.Label == nil {
+		return nil
+	}
+	return t.Label(name)
 }
 
 func (t *Tree) write(at string, content []byte, mode uint32, uid, gid int) error {
@@ -171,6 +206,9 @@ func (t *Tree) makeFolders(name string) error {
 			return err
 		}
 		if err := t.root.Chmod(at, 0o755); err != nil { // whatever the umask is
+			return err
+		}
+		if err := t.label(folder); err != nil {
 			return err
 		}
 	}

@@ -23,6 +23,8 @@ type Tree struct {
 	// Before is called before each write, if set. An error stops the write; tests
 	// cut calls off with it.
 	Before func(what string) error
+	// Label is called for each file, link and folder that is new at its path, if set.
+	Label func(name string) error
 }
 
 // Open opens the file system under a root folder.

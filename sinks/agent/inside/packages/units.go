@@ -1,0 +1,139 @@
+package packages
+
+import (
+	"context"
+	"encoding/json"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+)
+
+// made is what is noted of a package while it is removed.
+type made struct {
+	// Units are the files of units that it has brought. Those of them that still run when
+	// the files are gone are stopped, also by the run after one that was cut.
+	Units []string `json:"units,omitempty"`
+}
+
+// stopTime is how long units may take to stop: more than systemd's own bound of 90
+// seconds.
+const stopTime = 3 * time.Minute
+
+// unitFolders are where packages have their units.
+var unitFolders = []string{"/usr/lib/systemd/system", "/lib/systemd/system"}
+
+// unitTypes are those that are stopped with their package. A mount is not: data may be
+// in use there.
+var unitTypes = []string{".service", ".socket", ".timer", ".path"}
+
+func isUnitFile(file string) bool {
+	return slices.Contains(unitFolders, path.Dir(file)) && slices.Contains(unitTypes, path.Ext(file))
+}
+
+// noteUnits notes which units packages have brought that are about to be removed. The
+// scripts of a package stop them, in Debian and in the RHEL family, but by no means those
+// of every package: without that a program runs on whose files are gone.
+func (a *apply) noteUnits(ctx context.Context, inv inventory, remove []string) error {
+	if !a.h.Live {
+		return nil
+	}
+	for _, name := range remove {
+		files, err := a.m.files(ctx, a.h, inv, name)
+		if err != nil {
+			return err
+		}
+		units := slices.DeleteFunc(files, func(f string) bool { return !isUnitFile(f) })
+		key := item.KindPackages + "." + name
+		if _, ours := a.h.Owned.Entry(facetName, key); !ours || len(units) == 0 {
+			continue
+		}
+		text, err := json.Marshal(made{Units: units})
+		if err == nil {
+			err = a.h.Owned.Note(facetName, key, text)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stopUnits stops what still runs of packages that are removed.
+func (a *apply) stopUnits(ctx context.Context, after inventory) error {
+	for _, key := range a.h.Owned.Keys(facetName) {
+		e, _ := a.h.Owned.Entry(facetName, key)
+		var m made
+		if item.Kind(key) != item.KindPackages || len(e.Made) == 0 || json.Unmarshal(e.Made, &m) != nil || len(m.Units) == 0 {
+			continue
+		}
+		if name := item.ID(key); a.h.Live && !after.find(name).there() {
+			running, err := a.orphans(ctx, m.Units)
+			if err != nil {
+				return err
+			}
+			if len(running) > 0 {
+				a.h.Tell("stop " + some(running) + ", since the package " + name + " is removed")
+				out, err := a.systemctl(ctx, append([]string{"stop", "--"}, running...)...)
+				if err := outcome("package "+name+" is removed, and its units still run: systemctl stop "+some(running), out, err); err != nil {
+					return err
+				}
+			}
+		}
+		if err := a.h.Owned.Note(facetName, key, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// orphans are the units that run from files that are gone. One that has another file, such as
+// one of a person in /etc/systemd/system, is none of them.
+func (a *apply) orphans(ctx context.Context, files []string) (running []string, err error) {
+	var ask []string
+	for _, file := range files {
+		name := path.Base(file)
+		stem, kind := strings.TrimSuffix(name, path.Ext(name)), path.Ext(name)
+		switch {
+		case exists(a.h, file):
+		case strings.HasSuffix(stem, "@"):
+			out, err := a.systemctl(ctx, "list-units", "--plain", "--no-legend", "--full", "--", stem+"*"+kind)
+			if err := outcome("systemctl list-units", out, err); err != nil {
+				return nil, err
+			}
+			for line := range strings.Lines(string(out.Out)) {
+				if f := strings.Fields(line); len(f) > 0 && strings.HasPrefix(f[0], stem) {
+					ask = append(ask, f[0])
+				}
+			}
+		default:
+			ask = append(ask, name)
+		}
+	}
+	if len(ask) == 0 {
+		return nil, nil
+	}
+	out, err := a.systemctl(ctx, append([]string{"show", "--property=Id,LoadState,ActiveState,FragmentPath", "--"}, ask...)...)
+	if err := outcome("systemctl show", out, err); err != nil {
+		return nil, err
+	}
+	for block := range strings.SplitSeq(strings.TrimSpace(string(out.Out)), "\n\n") {
+		p := map[string]string{}
+		for line := range strings.Lines(block) {
+			k, v, _ := strings.Cut(strings.TrimSpace(line), "=")
+			p[k] = v
+		}
+		isGone := p["LoadState"] == "not-found" && p["FragmentPath"] == "" || isUnitFile(p["FragmentPath"]) && !exists(a.h, p["FragmentPath"])
+		if isGone && slices.Contains([]string{"active", "activating", "reloading"}, p["ActiveState"]) && slices.Contains(ask, p["Id"]) {
+			running = append(running, p["Id"])
+		}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(running))), nil
+}
+
+func (a *apply) systemctl(ctx context.Context, args ...string) (inside.Output, error) {
+	return a.h.Exec(ctx, inside.Command{Path: "systemctl", Args: append([]string{"--no-pager", "--no-ask-password"}, args...), Timeout: stopTime, Env: []string{"SYSTEMD_COLORS=0"}})
+}
