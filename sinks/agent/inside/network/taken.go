@@ -33,7 +33,7 @@ func (f *Facet) taken(ctx context.Context, h *inside.Host, before, m *machine, a
 				continue
 			}
 			asking.Go(func() {
-				if mac := f.holder(ctx, h, id, p.Addr()); mac != "" {
+				if mac := f.holder(ctx, h, id, p.Addr()); mac != "" && !m.isOwn(mac) {
 					lock.Lock()
 					found = append(found, fmt.Sprintf("%s of %s is the address of another machine (%s)", p.Addr(), id, mac))
 					lock.Unlock()
@@ -44,6 +44,17 @@ func (f *Facet) taken(ctx context.Context, h *inside.Host, before, m *machine, a
 	asking.Wait()
 	slices.Sort(found)
 	return strings.Join(found, "; ")
+}
+
+// isOwn says whether a hardware address is one of the machine's: its kernel answers for
+// any of its addresses on every interface, also where two are on one network.
+func (m *machine) isOwn(mac string) bool {
+	for _, r := range m.links {
+		if strings.EqualFold(r.MAC, mac) {
+			return true
+		}
+	}
+	return false
 }
 
 // has says whether an interface has an address.
