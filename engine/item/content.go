@@ -95,6 +95,44 @@ var secret = regexp.MustCompile(`(?i)(pass(word|wd|phrase)?|secret|token|\bpsk|p
 // HoldsSecret says whether a text holds what looks like a secret.
 func HoldsSecret(text []byte) bool { return secret.Match(text) }
 
+// given is what a line looks like that gives a secret, of texts that speak of passwords
+// and tokens themselves.
+var given = regexp.MustCompile(`(?i)(pass(word|wd|phrase)?|secret|token|\bpsk|private.?key|api.?key|requirepass|credential)s?["']?\s*(=\s*["']?[^\s"']|:\s*["']?[^\s"']{4,}[0-9])|://[^/\s:@]+:[^/\s@]+@|PRIVATE KEY-----`)
+
+// redacted takes the place of a line that is not shown.
+const redacted = "[redacted]"
+
+// Redacted is what a program printed, with "[redacted]" in the place of each line of
+// which HoldsSecret is true, and of each line of a private key.
+func Redacted(text string) string { return redact(text, secret) }
+
+// RedactedMessage is like Redacted for a message of Slipway, which may quote what others
+// wrote. It leaves sentences about passwords.
+func RedactedMessage(text string) string { return redact(text, given) }
+
+func redact(text string, looks *regexp.Regexp) string {
+	lines := strings.Split(text, "\n")
+	from := 0 // the first line of a private key that ends later
+	inKey := false
+	for i, line := range lines {
+		begins, ends := strings.Contains(line, "-----BEGIN "), strings.Contains(line, "-----END ")
+		if key := strings.Contains(line, "PRIVATE KEY"); key && begins {
+			from, inKey = i, true
+		} else if key && ends && !inKey { // it began before the text
+			for k := range lines[from:i] {
+				lines[from+k] = redacted
+			}
+		}
+		if inKey || looks.MatchString(line) {
+			lines[i] = redacted
+		}
+		if ends {
+			from, inKey = i+1, false
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
 // LooksSecret is why a text is not shown that holds what looks like one.
 const LooksSecret = "[redacted]: it holds what looks like a secret"
 

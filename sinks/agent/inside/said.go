@@ -3,17 +3,32 @@ package inside
 import (
 	"strings"
 	"unicode"
+
+	"github.com/slipway-gitops/slipway/engine/item"
 )
 
 // MaxSaid bounds what LastLines gives, in bytes.
 const MaxSaid = 1500
 
+// Said is the end of what a program printed, of at most 16 times MaxSaid bytes, without
+// the lines that hold what looks like a secret: errors and the status repeat it.
+func Said(output []byte) string {
+	text := strings.TrimSpace(string(output))
+	if cut := len(text) - 16*MaxSaid; cut > 0 {
+		text = text[cut:]
+		if _, whole, more := strings.Cut(text, "\n"); more { // what is left of a line may be half a secret
+			text = whole
+		}
+	}
+	return item.Redacted(text)
+}
+
 // LastLines are the last lines that a program printed, for people: on its error
-// output, or else on its output, printable and bounded.
+// output, or else on its output, printable, bounded, and without secrets.
 func (o Output) LastLines(n int) string {
-	text := strings.TrimSpace(string(o.Err))
+	text := Said(o.Err)
 	if text == "" {
-		text = strings.TrimSpace(string(o.Out))
+		text = Said(o.Out)
 	}
 	return Lines(text, n)
 }

@@ -308,7 +308,7 @@ func (s *fake) useradd(account string, o map[string]string) (inside.Output, erro
 	if shell == "" {
 		shell = "/bin/sh"
 	}
-	s.add("/etc/passwd", strings.Join([]string{account, "x", uid, gid, "", "/home/" + account, shell}, ":"))
+	s.add("/etc/passwd", strings.Join([]string{account, "x", uid, gid, o["--comment"], "/home/" + account, shell}, ":"))
 	s.add("/etc/shadow", account+":!:19000:0:99999:7:::")
 	home := s.at("/home/" + account)
 	if os.Mkdir(home, 0o755) == nil {
@@ -324,6 +324,14 @@ func (s *fake) usermod(account string, o map[string]string) (inside.Output, erro
 		s.edit("/etc/passwd", func(f []string) []string {
 			if f[0] == account {
 				f[6] = shell
+			}
+			return f
+		})
+	}
+	if comment, ok := o["--comment"]; ok {
+		s.edit("/etc/passwd", func(f []string) []string {
+			if f[0] == account {
+				f[4] = comment
 			}
 			return f
 		})

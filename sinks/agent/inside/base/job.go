@@ -290,8 +290,8 @@ func (e *exit) Error() string {
 
 // last are the last lines of what a program said, for people.
 func last(text []byte) string {
-	text = bytes.TrimSpace(text[max(0, len(text)-1000):])
-	lines := strings.Split(string(text), "\n")
+	said := inside.Said(text)
+	lines := strings.Split(strings.TrimSpace(said[max(0, len(said)-1000):]), "\n")
 	return printable(strings.Join(lines[max(0, len(lines)-5):], "; "))
 }
 

@@ -190,6 +190,112 @@ func TestAnotherAccountOfTheName(t *testing.T) {
 	}
 }
 
+// An account that somebody else makes after useradd failed, or after a run that was
+// cut before it, is theirs: its keys and groups stay, and it is not removed.
+func TestSomebodyElseMakesTheAccount(t *testing.T) {
+	for name, prepare := range map[string]func(s *fake, items []item.Item){
+		"useradd failed": func(s *fake, items []item.Item) {
+			s.exit["useradd"] = inside.Output{Code: 1, Err: []byte("useradd: cannot lock /etc/passwd; try again later.")}
+			if err, _ := s.apply(items); err == nil {
+				t.Fatal("nobody is told that useradd failed")
+			}
+			delete(s.exit, "useradd")
+		},
+		"cut before useradd": func(s *fake, items []item.Item) {
+			for s.kill = 1; len(s.steps) == 0 || s.steps[len(s.steps)-1] != "run useradd"; s.kill++ {
+				s.must(os.RemoveAll(s.at(inside.Folder)))
+				if _, dead := s.apply(items); !dead {
+					s.t.Fatal("useradd does not run")
+				}
+			}
+			s.kill = 0
+		},
+		"made in the place of ours": func(s *fake, items []item.Item) {
+			s.applies(items)
+			_, _ = s.userdel("bob")
+			s.must(os.RemoveAll(s.at("/home/bob")))
+			s.add("/etc/passwd", "other:x:1000:1000::/home/other:/bin/sh")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFake(t)
+			items := []item.Item{account("bob", item.User{Keys: []string{keyA}})}
+			prepare(s, items)
+			_, _ = s.useradd("bob", nil)
+			_, _ = s.usermod("bob", map[string]string{"--groups": "adm,sudo"})
+			s.put("/home/bob/.ssh/authorized_keys", keyB+"\n")
+			for _, l := range parseLogins(s.get("/etc/passwd")) {
+				if l.name == "bob" {
+					s.must(os.Lchown(s.at("/home/bob/.ssh"), l.uid, l.gid))
+					s.must(os.Lchown(s.at("/home/bob/.ssh/authorized_keys"), l.uid, l.gid))
+				}
+			}
+			passwd, group := s.get("/etc/passwd"), s.get("/etc/group")
+			s.applies(items)
+			s.so(items...)
+			s.quiet(items)
+			if got := s.get("/home/bob/.ssh/authorized_keys"); got != keyB+"\n"+keyA+"\n" {
+				t.Errorf("the keys are %q", got)
+			}
+			s.applies(nil, "users.bob")
+			if s.get("/etc/passwd") != passwd || s.get("/etc/group") != group || s.get("/home/bob/.ssh/authorized_keys") != keyB+"\n" {
+				t.Errorf("not as it was:\n%s\n%s\n%s", s.get("/etc/passwd"), s.get("/etc/group"), s.get("/home/bob/.ssh/authorized_keys"))
+			}
+			if _, ours := s.owned()["base/users.bob"]; ours {
+				t.Error("still owned")
+			}
+		})
+	}
+}
+
+// An account that leaves the design before the run after useradd failed is not removed.
+func TestSomebodyElsesAccountIsNotRemoved(t *testing.T) {
+	s := newFake(t)
+	s.exit["useradd"] = inside.Output{Code: 1, Err: []byte("useradd: failure while writing changes to /etc/passwd")}
+	if err, _ := s.apply([]item.Item{account("bob", item.User{Keys: []string{keyA}})}); err == nil {
+		t.Fatal("nobody is told that useradd failed")
+	}
+	delete(s.exit, "useradd")
+	_, _ = s.useradd("bob", nil)
+	s.put("/home/bob/.ssh/authorized_keys", keyB+"\n")
+	passwd := s.get("/etc/passwd")
+	s.applies(nil, "users.bob")
+	if s.get("/etc/passwd") != passwd || s.get("/home/bob/.ssh/authorized_keys") != keyB+"\n" {
+		t.Errorf("the account of somebody else is changed: %s", s.get("/etc/passwd"))
+	}
+}
+
+// An account whose making was cut after useradd is ours: what is left of it goes.
+func TestCutAfterUseradd(t *testing.T) {
+	items := []item.Item{account("bob", item.User{Keys: []string{keyA}})}
+	cut := func() *fake {
+		s := newFake(t)
+		for s.kill = 1; ; s.kill++ {
+			if _, dead := s.apply(items); !dead {
+				t.Fatal("never cut after useradd")
+			}
+			if strings.Contains(s.get("/etc/passwd"), "bob:") {
+				s.kill = 0
+				return s
+			}
+		}
+	}
+	s := cut()
+	if have := s.observe("users.bob").Have["users.bob.state"]; have == item.Present {
+		t.Error("an account that is half made is told to be present")
+	}
+	s.applies(items)
+	s.so(items...)
+	if !strings.Contains(s.get("/etc/passwd"), "bob:x:1000:1000::/home/bob:") {
+		t.Errorf("the mark is left: %s", s.get("/etc/passwd"))
+	}
+	s = cut()
+	s.applies(nil, "users.bob")
+	if strings.Contains(s.get("/etc/passwd"), "bob:") {
+		t.Error("our own account is left")
+	}
+}
+
 // An account that the design removed stays so when the design no longer speaks of
 // it, and can be made again.
 func TestAbsentAndAgain(t *testing.T) {

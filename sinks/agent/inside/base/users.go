@@ -2,6 +2,7 @@ package base
 
 import (
 	"cmp"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -22,6 +23,9 @@ type wasUser struct {
 
 // madeUser is what we made of an account.
 type madeUser struct {
+	// Making is the comment in passwd(5) by which an account is known that we are
+	// making; useradd sets it, and it is taken away when Created is noted.
+	Making string `json:"making,omitempty"`
 	// Created says that the account is ours, and UID what its number is.
 	Created bool `json:"created,omitempty"`
 	UID     *int `json:"uid,omitempty"`
@@ -36,6 +40,20 @@ type madeUser struct {
 	Shell  bool     `json:"shell,omitempty"` // the shell is ours
 	// Password is the digest of the hash that we set.
 	Password string `json:"password,omitempty"`
+}
+
+// marks says whether an account carries the mark of one that we are making.
+func (m madeUser) marks(l login) bool { return m.Making != "" && l.comment == m.Making }
+
+// ours says whether an account is the one that we made, and not another of its name.
+func (m madeUser) ours(l login) bool {
+	return m.marks(l) || m.Created && m.UID != nil && *m.UID == l.uid
+}
+
+// strange says whether somebody else made an account that we were to make, or that is
+// in the place of ours.
+func (m madeUser) strange(l login, before wasUser) bool {
+	return !m.ours(l) && (before.New || m.Created || m.Making != "")
 }
 
 func (j *job) seeUser(seen *inside.Seen, key string) {
@@ -65,8 +83,11 @@ func (j *job) seeUser(seen *inside.Seen, key string) {
 		seen.Have[key+".state"] = item.Absent
 		return
 	}
-	exact := !ours || made.Created
+	exact := !ours || made.ours(l)
 	seen.Have[key+".state"] = item.Present
+	if made.marks(l) {
+		seen.Have[key+".state"] = "half made"
+	}
 	seen.Have[key+".uid"] = strconv.Itoa(l.uid)
 	seen.Have[key+".shell"] = printable(l.shell)
 	groups := all.further(l)
@@ -131,7 +152,15 @@ func (j *job) present(key string, want item.User) error {
 	}
 	var before wasUser
 	var made madeUser
-	if !j.entry(key, &before, &made) {
+	known := j.entry(key, &before, &made)
+	if known && there && made.strange(l, before) {
+		if err := j.drop(key); err != nil {
+			return err
+		}
+		j.h.Tell(fmt.Sprintf("The account %s was made by somebody else: Slipway leaves its keys, groups and shell, and does not remove it later.", account))
+		known, made = false, madeUser{}
+	}
+	if !known {
 		before = wasUser{New: !there, Shell: l.shell}
 		if there {
 			r, err := j.keys(l)
@@ -149,11 +178,8 @@ func (j *job) present(key string, want item.User) error {
 			return err
 		}
 	}
-	if made.Created && made.UID == nil {
-		made.UID = &l.uid
-		if err := j.note(key, made); err != nil {
-			return err
-		}
+	if err := j.claim(key, l, &made); err != nil {
+		return err
 	}
 	u := &user{job: j, key: key, login: l, all: all, before: before, made: made}
 	return u.set(want)
@@ -232,7 +258,7 @@ func (j *job) keepLogin(account string, want item.User, l login) error {
 	var made madeUser
 	j.entry(item.KindUsers+"."+account, nil, &made)
 	leaves := without(made.Joined, want.Groups)
-	if all, err := j.accounts(); err == nil && made.Created {
+	if all, err := j.accounts(); err == nil && made.ours(l) {
 		leaves = without(all.further(l), want.Groups)
 	}
 	if l.uid != 0 && !want.Sudo && len(leaves) > 0 {
@@ -246,7 +272,7 @@ func (j *job) keepLogin(account string, want item.User, l login) error {
 		return nil // it did not come by a key of this file
 	}
 	left := without(parseKeys(r.text), made.Added)
-	if made.Created {
+	if made.ours(l) {
 		left = nil
 	}
 	if len(left)+len(want.Keys) == 0 {
@@ -264,14 +290,16 @@ func hasKey(all []string, key string) bool {
 	return slices.ContainsFunc(all, func(k string) bool { return k == key || strings.HasSuffix(k, ";"+key) })
 }
 
-// create makes an account, and what of it a cut left out.
+// create makes an account. Before that it notes the mark that the account carries
+// then: useradd may fail or be cut off, and somebody else may make an account of this
+// name, which is not ours.
 func (j *job) create(key string, want item.User, all accounts, made *madeUser) (login, accounts, error) {
 	account := item.ID(key)
-	*made = madeUser{Created: true}
+	*made = madeUser{Making: cmp.Or(made.Making, "being made by Slipway "+rand.Text())}
 	if err := j.note(key, *made); err != nil {
 		return login{}, all, err
 	}
-	args := []string{"--create-home"}
+	args := []string{"--create-home", "--comment", made.Making}
 	if _, ok := all.group(account); ok {
 		args = append(args, "--gid", account)
 	} else {
@@ -294,7 +322,28 @@ func (j *job) create(key string, want item.User, all accounts, made *madeUser) (
 	if !there {
 		return l, all, failed("useradd made no account %s in /etc/passwd", account)
 	}
+	if !made.marks(l) {
+		return l, all, failed("another program made the account %s at the same time: Slipway looks at it again", account)
+	}
 	return l, all, nil
+}
+
+// claim notes that an account that carries our mark is ours, and takes the mark away.
+func (j *job) claim(key string, l login, made *madeUser) error {
+	if !made.marks(l) && made.Making == "" {
+		return nil
+	}
+	made.Created, made.UID = true, &l.uid
+	if err := j.note(key, *made); err != nil {
+		return err
+	}
+	if made.marks(l) {
+		if err := j.tool("usermod", "--comment", "", "--", l.name); err != nil {
+			return err
+		}
+	}
+	made.Making = ""
+	return j.note(key, *made)
 }
 
 // tool runs a program for accounts. The system's own are used: they know of its
@@ -570,7 +619,7 @@ func (j *job) delAccount(l login, made madeUser) error {
 	if err := j.setSudo(l.name, false); err != nil {
 		return err
 	}
-	if made.Created {
+	if made.ours(l) {
 		if err := j.removeKeys(l); err != nil {
 			return err
 		}
@@ -608,11 +657,11 @@ func (j *job) removeUser(key string) error {
 	switch {
 	case !there:
 		err = j.setSudo(account, false)
-	case made.Created && (made.UID == nil || *made.UID == l.uid):
+	case made.ours(l):
 		if err = j.stay(account); err == nil {
 			err = j.delAccount(l, made)
 		}
-	case made.Created: // somebody made another account of this name
+	case made.strange(l, before):
 		err = j.setSudo(account, false)
 	default:
 		if err = j.keepLogin(account, item.User{}, l); err == nil {

@@ -27,6 +27,7 @@ type fake struct {
 	calls  []string
 	told   []string
 	fails  map[string]bool // units that do not start
+	prints string          // what units printed before they failed
 	writes int
 	limit  int    // writes after which everything fails; 0 for none
 	units  string // what systemctl list-unit-files prints
@@ -191,7 +192,7 @@ func (f *fake) systemctl(verb string, units []string) (inside.Output, error) {
 		case "reset-failed":
 			delete(f.active, u)
 		case "status":
-			fmt.Fprintf(&out, "× %s\n   Active: %s\n\x1b[31msecond line", u, f.active[u])
+			fmt.Fprintf(&out, "× %s\n   Active: %s\n\x1b[31msecond line\n%s", u, f.active[u], f.prints)
 		case "enable":
 			if unit == "" {
 				return failed("Unit file " + u + " does not exist.")

@@ -274,6 +274,17 @@ func TestAUnitThatDoesNotStart(t *testing.T) {
 	}
 }
 
+// The lines that a unit printed before it failed are told without its secrets.
+func TestAUnitThatPrintsASecret(t *testing.T) {
+	f := newFake(t)
+	f.fails["bad.service"] = true
+	f.prints = "bad[1]: connecting with password hunter\nbad[1]: refused"
+	err := f.apply([]item.Item{unit("bad.service", contentUnit("basic.target"), "", "running")})
+	if err == nil || strings.Contains(err.Error(), "hunter") || !strings.Contains(err.Error(), "[redacted]\nbad[1]: refused") {
+		t.Errorf("%v", err)
+	}
+}
+
 // While a system is installed nothing is started, and units are enabled offline.
 func TestUnitsWhileInstalling(t *testing.T) {
 	f := newFake(t)

@@ -652,7 +652,7 @@ func (w *work) goneUnit(g *unitGoal) (bool, error) {
 // notStarted tells why a unit does not start, in the words of systemctl status.
 func (w *work) notStarted(g *unitGoal, err error) error {
 	o, _ := w.h.Exec(w.ctx, w.systemctl([]string{"--lines=8", "--full"}, "status", "--", g.name)) // without it the first error tells
-	status := inside.Lines(string(o.Out), 12)
+	status := inside.Lines(inside.Said(o.Out), 12)
 	if status == "" {
 		status = err.Error()
 	}

@@ -288,7 +288,7 @@ func (f *Facet) run(ctx context.Context, h *inside.Host, path string, args ...st
 
 // lastLines are the last of what a program printed, for people.
 func lastLines(out inside.Output) string {
-	text := strings.TrimSpace(string(append(slices.Clone(out.Out), out.Err...)))
+	text := inside.Said(append(slices.Clone(out.Out), out.Err...))
 	text = text[max(0, len(text)-2000):]
 	lines := strings.Split(text, "\n")
 	lines = lines[max(0, len(lines)-5):]

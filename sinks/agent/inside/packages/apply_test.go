@@ -234,6 +234,7 @@ func TestOutcome(t *testing.T) {
 		{inside.Output{Code: 100, Err: []byte("dpkg: error: write: No space left on device")}, nil, wire.Failed, "the disk is full"},
 		{inside.Output{Code: 1, Out: []byte(strings.Repeat("line \x1b[31m\n", 1000))}, nil, wire.Failed, "failed with code 1"},
 		{inside.Output{Code: -1}, errCut, wire.Failed, "cut"},
+		{inside.Output{Code: 1, Err: []byte("Setting up db\nadmin password hunter\nfailed")}, nil, wire.Failed, "Setting up db\n[redacted]\nfailed"},
 	} {
 		err := outcome("installing", c.out, c.err)
 		if (err == nil) != (c.class == "") || err != nil && (classOf(err) != c.class || !strings.Contains(err.Error(), c.text)) {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
@@ -126,7 +127,7 @@ func complaint(out inside.Output, url string) string {
 		line = strings.TrimSpace(line)
 		if (strings.HasPrefix(line, "E: ") || strings.HasPrefix(line, "W: Failed") || strings.HasPrefix(line, "W: An error") || strings.HasPrefix(line, "W: GPG error")) &&
 			strings.Contains(line, strings.TrimSuffix(url, "/")) {
-			return printable(line[3:])
+			return printable(item.Redacted(line[3:]))
 		}
 	}
 	return ""

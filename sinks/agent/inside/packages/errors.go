@@ -1,7 +1,6 @@
 package packages
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"unicode"
@@ -67,12 +66,11 @@ func last(out inside.Output) string {
 }
 
 func lastOf(text []byte) []string {
-	text = bytes.TrimSpace(text)
-	if len(text) == 0 {
+	said := inside.Said(text)
+	if said == "" {
 		return nil
 	}
-	text = text[max(0, len(text)-lastBytes):]
-	lines := strings.Split(string(text), "\n")
+	lines := strings.Split(said[max(0, len(said)-lastBytes):], "\n")
 	lines = lines[max(0, len(lines)-lastLines):]
 	for i, line := range lines {
 		lines[i] = printable(line)

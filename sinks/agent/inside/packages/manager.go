@@ -47,10 +47,11 @@ type manager interface {
 type change struct {
 	install  map[string]string // the version by name; "" for any
 	remove   []string
-	held     bool   // something of it is held now
-	upgrade  bool   // nothing that is not installed is named
-	repair   bool   // dependencies that a cut left unmet may be installed
-	snapshot string // the repositories that count, for upgrades
+	held     bool     // something of it is held now
+	upgrade  bool     // nothing that is not installed is named
+	repair   bool     // dependencies that a cut left unmet may be installed
+	snapshot string   // the repositories that count, for upgrades
+	pinned   []string // packages that upgrades leave at the version that the design gives
 }
 
 func (c change) empty() bool { return len(c.install)+len(c.remove) == 0 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
 const status = `Package: dpkg
@@ -238,6 +239,29 @@ func TestVerify(t *testing.T) {
 		err := verify(inv, change{install: c.install, remove: c.remove}, c.effects)
 		if c.want == "" && err != nil || c.want != "" && !says(err, c.want) {
 			t.Errorf("%v %v: %v, want %q", c.install, c.remove, err, c.want)
+		}
+	}
+}
+
+// Upgrades change no package of which the design gives the version, however they come
+// to it.
+func TestVerifyKeepsPinnedPackages(t *testing.T) {
+	t.Parallel()
+	inv := parseStatus([]byte(status))
+	c := change{install: map[string]string{"half": "3"}, upgrade: true, pinned: []string{"libc6"}}
+	up := effect{name: "half", from: "2", to: "3"}
+	if err := verify(inv, c, []effect{up, {name: "libc6:i386", from: "2.36-8", to: "3"}, {name: "fresh", to: "1"}}); err != nil {
+		t.Errorf("a further upgrade that nobody pins: %v", err)
+	}
+	for _, name := range []string{"libc6", "libc6:amd64"} {
+		err := verify(inv, c, []effect{up, {name: name, from: "2.36-9", to: "3"}})
+		for _, want := range []string{"half", "libc6", "2.36-9", "to 3", "the design", "Nothing was changed"} {
+			if !says(err, want) {
+				t.Errorf("%s: %v does not say %q", name, err, want)
+			}
+		}
+		if classOf(err) != wire.Refused {
+			t.Errorf("%s: the class is %q", name, classOf(err))
 		}
 	}
 }

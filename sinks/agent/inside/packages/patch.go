@@ -299,7 +299,7 @@ func snapshotSources(h *inside.Host, snapshot string) (string, error) {
 
 // upgradeThese makes some of the upgrades that were found, at the versions found.
 func (a *apply) upgradeThese(ctx context.Context, p item.Patch, found []effect, names []string) error {
-	c := change{install: map[string]string{}, upgrade: true, snapshot: p.Snapshot}
+	c := change{install: map[string]string{}, upgrade: true, snapshot: p.Snapshot, pinned: p.Except}
 	for _, e := range found {
 		if slices.Contains(names, e.name) {
 			c.install[e.name] = e.to

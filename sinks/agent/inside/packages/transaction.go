@@ -190,7 +190,11 @@ func verify(inv inventory, c change, effects []effect) error {
 	for _, name := range c.remove {
 		remove[bare(inv, name)] = true
 	}
-	var removed, changed []string
+	pinned := map[string]bool{}
+	for _, name := range c.pinned {
+		pinned[bare(inv, name)] = true
+	}
+	var removed, changed, moved []string
 	done := map[string]effect{}
 	for _, e := range effects {
 		name := bare(inv, e.name)
@@ -201,12 +205,18 @@ func verify(inv inventory, c change, effects []effect) error {
 			removed = append(removed, e.name)
 		case e.to != "" && remove[name]:
 			changed = append(changed, e.name)
+		case e.from != "" && e.to != "" && e.from != e.to && pinned[name]:
+			moved = append(moved, fmt.Sprintf("%s from %s to %s", e.name, e.from, e.to))
 		case e.from != "" && e.to != "" && !asked && !c.upgrade:
 			changed = append(changed, fmt.Sprintf("%s from %s to %s", e.name, inv.find(e.name).Version, e.to))
 		}
 	}
 	if len(removed) > 0 {
 		return failed("%s: this would remove %s, which the design does not ask for. Nothing was changed", some(wanted(c)), some(removed))
+	}
+	if len(moved) > 0 {
+		return refused("%s: this upgrade would also change %s, and the design keeps the version of this package or leaves it out of upgrades. "+
+			"Give the package the new version in the design, or wait for upgrades that do not need it. Nothing was changed", some(wanted(c)), some(moved))
 	}
 	if len(changed) > 0 {
 		return failed("%s: this would also change %s. Name these packages in the design too. Nothing was changed", some(wanted(c)), some(changed))

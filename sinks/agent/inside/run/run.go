@@ -222,14 +222,15 @@ func asError(err error) *wire.Error {
 	return failed("%v", err)
 }
 
-// clip makes foreign text printable and bounds it.
+// clip makes a text that is sent printable, bounds it, and takes out what looks like a
+// secret: the status and its branch repeat it.
 func clip(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r == '\n' || unicode.IsPrint(r) {
 			return r
 		}
 		return -1
-	}, text)
+	}, item.RedactedMessage(text))
 	if all := []rune(text); len(all) > maxText {
 		return string(all[:maxText]) + "…"
 	}

@@ -246,6 +246,20 @@ func TestCutRunsGoOn(t *testing.T) {
 	}
 }
 
+// Neither progress nor errors carry what looks like a secret.
+func TestSecretsAreNotSent(t *testing.T) {
+	s := newSystem(t)
+	s.facet.before = func(h *inside.Host, _ string) error {
+		h.Tell("fetch http://ops:hunter@192.0.2.1/x\nfetched")
+		return errors.New("a.service did not start:\nPASSWORD=hunter\nexit 1")
+	}
+	progress, got := s.ask(apply(1, "", nil, "a"))
+	s.is(got, wire.Failed, "a.service did not start:\n[redacted]\nexit 1")
+	if text := strings.Join(progress, "\n"); strings.Contains(text+got.Error.Text, "hunter") || !strings.Contains(text, "[redacted]\nfetched") {
+		t.Errorf("told is %q, %+v", text, got.Error)
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	for name, c := range map[string]struct {
 		make        func(r *wire.Request, s *system)
