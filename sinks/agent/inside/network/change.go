@@ -65,6 +65,8 @@ type kept struct {
 	Routes    []item.Route `json:"routes,omitempty"`
 	Up        bool         `json:"up,omitempty"`
 	MTU       int          `json:"mtu,omitempty"`
+	// Shared are addresses that may come and go meanwhile.
+	Shared []string `json:"shared,omitempty"`
 }
 
 // The files of a change. The unit is linked into what is started at boot.
@@ -238,7 +240,10 @@ func (f *Facet) newChange(h *inside.Host, p *plan, m *machine) *change {
 		if !slices.Contains(c.Names, id) && !slices.Contains(slices.Collect(maps.Values(c.Renames)), id) {
 			continue // it is others', such as of a container, and may come and go
 		}
-		c.Kernel[id] = kept{append(slices.Clone(r.Addresses), r.hosts...), r.Routes, r.up, r.MTU}
+		// A shared address may have moved to another machine until this one is set back.
+		shared := append(slices.Clone(p.before[id].Shared), both[id].Shared...)
+		addresses := without(append(slices.Clone(r.Addresses), r.hosts...), shared)
+		c.Kernel[id] = kept{addresses, r.Routes, r.up, r.MTU, shared}
 	}
 	return c
 }
@@ -356,6 +361,7 @@ func (m *machine) changed(p *plan) []string {
 		_, kernel := differ[id]
 		was, before := p.before[id]
 		is, after := p.after[id]
+		was.Shared, is.Shared = nil, nil // nothing is set up for them
 		moved := p.before.master(id) != p.after.master(id)
 		if kernel || before != after || moved || !equal(was, is) || len(p.writes) > 0 && p.manager == Netplan {
 			names = append(names, id)

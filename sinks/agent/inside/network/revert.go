@@ -184,7 +184,7 @@ func (f *Facet) isBack(h *inside.Host, c *change, active bool) bool {
 	}
 	for id, k := range c.Kernel {
 		r := m.links[id]
-		if r == nil || slices.ContainsFunc(r.Addresses, func(a string) bool { return !slices.Contains(k.Addresses, a) }) {
+		if r == nil || slices.ContainsFunc(without(r.Addresses, k.Shared), func(a string) bool { return !slices.Contains(k.Addresses, a) }) {
 			return false
 		}
 	}
