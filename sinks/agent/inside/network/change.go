@@ -52,6 +52,9 @@ type change struct {
 	Makes []string `json:"makes,omitempty"`
 	// Renames are the names of before by MAC address.
 	Renames map[string]string `json:"renames,omitempty"`
+	// Stopped are units of other managers that ran before, and Started those that did not.
+	Stopped []string `json:"stopped,omitempty"`
+	Started []string `json:"started,omitempty"`
 	// Owned is the list of what Slipway made, as it was before.
 	Owned map[string]inside.Entry `json:"owned"`
 	// Kernel is what interfaces had before, to be put back where no configuration
@@ -129,6 +132,12 @@ func (f *Facet) guarded(ctx context.Context, h *inside.Host, p *plan) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.Deadline-f.Deadline/10)
 	defer cancel()
 	c := f.newChange(h, p, m)
+	for _, unit := range p.stops {
+		if f.succeeds(ctx, h, "systemctl", "is-active", "--quiet", unit) {
+			c.Stopped = append(c.Stopped, unit)
+		}
+	}
+	c.Started = p.starts
 	if err := f.arm(ctx, h, c); err != nil {
 		return err
 	}
@@ -334,6 +343,12 @@ func (f *Facet) carryOut(ctx context.Context, h *inside.Host, p *plan, m *machin
 	if err := a.takeDown(ctx, p); err != nil {
 		return err
 	}
+	if len(p.stops) > 0 {
+		a.changed = p.all.names() // the other one may take any of them down
+		if err := f.stop(ctx, h, p.stops); err != nil {
+			return err
+		}
+	}
 	for _, w := range p.writes {
 		if err := f.write(h, w); err != nil {
 			return err
@@ -343,6 +358,9 @@ func (f *Facet) carryOut(ctx context.Context, h *inside.Host, p *plan, m *machin
 		return err
 	}
 	if err := a.activate(ctx, p.all); err != nil {
+		return err
+	}
+	if err := f.start(ctx, h, p.starts); err != nil {
 		return err
 	}
 	if err := f.note(h, p); err != nil {
