@@ -86,12 +86,14 @@ var elsewhere = map[string]string{
 	"#BootAction":            "sinks/agent/inside/actions TestDoesOnce",
 	"#BootAction.after":      "engine/plan TestOnce",
 	"#Interface":             "tests/inside TestProveNetworkChanges",
-	"#Bond":                  "sinks/agent/inside/network TestGoldenFiles",
-	"#Bonding":               "sinks/agent/inside/network TestGoldenFiles",
+	"#Bond":                  "tests/inside TestProveGuestNetworks",
+	"#Bonding":               "tests/inside TestProveGuestNetworks",
 	"#Bridge":                "sinks/agent/inside/network TestNetworkdForReal",
-	"#VLAN":                  "sinks/agent/inside/network TestGoldenFiles",
+	"#VLAN":                  "tests/inside TestProveGuestNetworks",
 	"#Link":                  "tests/inside TestProveNetworkChanges",
 	"#Network":               "tests/inside TestProveNetworkChanges",
+	"#Layer.extraAddresses":  "engine/site TestWiringOfOneNode",
+	"#SharedAddress":         "sinks/agent/inside/network TestSharedAddressIsLeft",
 	"#Route":                 "sinks/agent/inside/network TestNetworkdForReal",
 }
 

@@ -55,7 +55,7 @@ mkfs.ext4 -q -L root -m 0 -d "$3" "$2/root.ext4" 1500M
 func startGuest(t *testing.T, manager string) *guest {
 	t.Helper()
 	g := &guest{folder: t.TempDir(), lan: newLAN(t), networked: &networked{
-		router: fmt.Sprintf("router-%d", os.Getpid()), address: nodeAddress,
+		router: fmt.Sprintf("router-%d", os.Getpid()), address: nodeAddress, patience: time.Minute,
 		node: &node{t: t, driver: agent.New(agent.Options{Folder: made.helpers}), term: 1},
 	}}
 	g.makeDisk(manager)
@@ -114,14 +114,13 @@ func (g *guest) makeDisk(manager string) {
 	key, err := os.ReadFile(filepath.Join(made.folderOf(), "key.pub"))
 	check(t, err)
 	files := map[string]string{
-		"root/.ssh/authorized_keys":                           string(key),
-		"etc/ssh/sshd_config.d/test.conf":                     "PermitRootLogin prohibit-password\nUseDNS no\n",
-		"etc/machine-id":                                      "0123456789abcdef0123456789abcdef\n",
-		"etc/hostname":                                        "n1\n",
-		"etc/fstab":                                           "",
-		"etc/systemd/journald.conf.d/test.conf":               "[Journal]\nStorage=volatile\n",
-		"etc/systemd/system/ssh.service.d/always.conf":        "[Service]\nRestart=always\n",
-		"etc/systemd/system/systemd-udev-settle.service.d/no": "",
+		"root/.ssh/authorized_keys":                    string(key),
+		"etc/ssh/sshd_config.d/test.conf":              "PermitRootLogin prohibit-password\nUseDNS no\n",
+		"etc/machine-id":                               "0123456789abcdef0123456789abcdef\n",
+		"etc/hostname":                                 "n1\n",
+		"etc/fstab":                                    "",
+		"etc/systemd/journald.conf.d/test.conf":        "[Journal]\nStorage=volatile\n",
+		"etc/systemd/system/ssh.service.d/always.conf": "[Service]\nRestart=always\n",
 	}
 	off := []string{"mask", "apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer", "e2scrub_reap.service", "fstrim.timer",
 		"serial-getty@ttyS0.service", "getty@tty1.service", "systemd-hwdb-update.service", "ldconfig.service"}

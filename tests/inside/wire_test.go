@@ -110,7 +110,8 @@ func (s *lan) pass(from *port, frame []byte) {
 			frame = append(append([]byte{}, frame[:12]...), frame[16:]...)
 		}
 	}
-	if !from.in(vlan) || len(frame) > 14+switchMTU {
+	local := frame[0] == 0x01 && frame[1] == 0x80 && frame[2] == 0xc2 && frame[3] == 0 && frame[4] == 0 && frame[5] < 0x10 // IEEE 802.1D, 7.12.6
+	if local || !from.in(vlan) || len(frame) > 14+switchMTU {
 		return
 	}
 	s.mu.Lock()

@@ -95,3 +95,39 @@ func TestOtherManagerOfOtherInterfaces(t *testing.T) {
 	}
 	s.same(f, wanted)
 }
+
+// A shared address is left on the interface that has it and is no difference, whichever
+// machine has it; where nobody shares it, it is one. What is set back knows nothing of it.
+func TestSharedAddressIsLeft(t *testing.T) {
+	s := newSystem(t)
+	f, ctx := s.facet(), t.Context()
+	shares := links{"eth0": {Kind: "ethernet", Addresses: []string{"10.1.0.11/24"}, Routes: wanted["eth0"].Routes, Shared: []string{"10.1.0.5"}}}
+	if err := f.Apply(ctx, s.host(), items(shares), nil); err != nil {
+		t.Fatal(err)
+	}
+	name, _ := f.Unconfirmed(s.host())
+	if err := f.Confirm(ctx, s.host(), name); err != nil {
+		t.Fatal(err)
+	}
+	s.addresses["eth0"] = append(s.addresses["eth0"], "10.1.0.5/24", "10.1.0.6/24")
+	seen, err := f.Observe(ctx, s.host(), keysOf(shares))
+	if err != nil || seen.Have["links.eth0.addresses"] != "10.1.0.11/24, 10.1.0.6/24" || seen.Have["links.eth0.shared"] != "10.1.0.5" {
+		t.Errorf("seen %v, %v", seen.Have, err)
+	}
+	s.addresses["eth0"] = []string{"10.1.0.11/24", "10.1.0.5/24"}
+	moved := links{"eth0": shares["eth0"], "eth1": {Kind: "ethernet", Addresses: []string{"10.2.0.11/24"}}}
+	if err := f.Apply(ctx, s.host(), items(moved), nil); err != nil {
+		t.Fatal(err)
+	}
+	name, _ = f.Unconfirmed(s.host())
+	s.addresses["eth0"] = []string{"10.1.0.11/24"} // it moved to another machine meanwhile
+	s.ran = nil
+	if err := f.revert(ctx, s.host(), name); err != nil {
+		t.Fatal(err)
+	}
+	for _, ran := range s.ran {
+		if strings.Contains(ran, "10.1.0.5") {
+			t.Errorf("it is taken back from the other machine: %s", ran)
+		}
+	}
+}
