@@ -128,6 +128,9 @@ func newPool(s *site.Site, network string) *pool {
 	for _, r := range n.Routes {
 		p.take(r.Gateway)
 	}
+	for _, s := range n.Shared {
+		p.take(s.Address)
+	}
 	if cidr, err := netip.ParsePrefix(n.CIDR); err == nil {
 		for _, a := range unusable(cidr) {
 			p.taken[a] = true
@@ -162,6 +165,9 @@ func (p *pool) take(address string) {
 
 // meet notes what a node has of the network, or that it asks.
 func (p *pool) meet(n *site.Node) {
+	for _, more := range n.ExtraAddresses[p.network] {
+		p.take(more)
+	}
 	path := "addresses." + p.network
 	switch address := n.Addresses[p.network]; {
 	case address == site.AddressAllocate || n.Origins.Of(path).LayerName() == allocationLayer:

@@ -24,10 +24,11 @@ type network struct {
 	links    map[string]*site.Link
 	said     map[string]branch // what is written of networks and links, by path
 	fixed    map[string]bool   // networks in which a designed interface has an address
+	listens  map[string]bool   // whether interfaces found in networks of IPv6 listen to announcements
 }
 
 func newNetwork(t Takeover) *network {
-	w := &network{site: t.Site, networks: map[string]*site.Network{}, links: maps.Clone(t.Site.Links), said: map[string]branch{}, fixed: map[string]bool{}}
+	w := &network{site: t.Site, networks: map[string]*site.Network{}, links: maps.Clone(t.Site.Links), said: map[string]branch{}, fixed: map[string]bool{}, listens: map[string]bool{}}
 	for name, n := range t.Site.Networks {
 		own := *n
 		own.Routes = maps.Clone(n.Routes)
@@ -67,7 +68,7 @@ func (w *network) add(n *site.Node, items []item.Item, dropped string) (lines []
 		return nil, "" // the design speaks of it
 	}
 	// Nothing of a node that cannot be said stays in what nodes have together.
-	before := network{w.site, map[string]*site.Network{}, maps.Clone(w.links), maps.Clone(w.said), w.fixed}
+	before := network{w.site, map[string]*site.Network{}, maps.Clone(w.links), maps.Clone(w.said), w.fixed, maps.Clone(w.listens)}
 	for name, net := range w.networks {
 		own := *net
 		own.Routes = maps.Clone(net.Routes)
@@ -76,7 +77,7 @@ func (w *network) add(n *site.Node, items []item.Item, dropped string) (lines []
 	for path, value := range before.said {
 		before.said[path] = maps.Clone(value)
 	}
-	m := &wired{network: w, node: n, links: map[string]item.Link{}, addresses: map[string]string{}, carried: map[string][]string{}}
+	m := &wired{network: w, node: n, links: map[string]item.Link{}, addresses: map[string]string{}, extra: map[string][]string{}, routes: map[string]site.Route{}, carried: map[string][]string{}}
 	for _, i := range items {
 		var l item.Link
 		if why := bodyOf(i, &l); why != "" {
@@ -106,6 +107,8 @@ type wired struct {
 	links     map[string]item.Link
 	leases    []lease
 	addresses map[string]string   // by network
+	extra     map[string][]string // further ones
+	routes    map[string]site.Route
 	carried   map[string][]string // networks by interface
 	primary   string              // the network of the default route
 	why       string              // the first thing that cannot be said
@@ -140,6 +143,12 @@ func (m *wired) lines() (lines []line) {
 			add(m.addresses[name], "addresses", name)
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(m.extra)) {
+		add(m.extra[name], "extraAddresses", name)
+	}
+	for _, key := range slices.Sorted(maps.Keys(m.routes)) {
+		add(inWords(m.routes[key]), "routes", key)
+	}
 	if m.primary != "" && m.node.PrimaryNetwork == "" && m.gateways() > 1 {
 		add(m.primary, "primaryNetwork")
 	}
@@ -161,8 +170,8 @@ func (m *wired) gateways() (n int) {
 // place finds the networks of an interface's addresses, and what they say of routes and
 // name service.
 func (m *wired) place(id string, l item.Link) {
-	if l.SLAAC || l.DHCP6 {
-		m.fail(id, "it has addresses from router advertisements or DHCPv6, which a design cannot say")
+	if l.DHCP6 {
+		m.fail(id, "it has addresses from DHCPv6, which a design cannot say")
 	}
 	for _, a := range l.Addresses {
 		prefix, err := netip.ParsePrefix(a)
@@ -170,10 +179,20 @@ func (m *wired) place(id string, l item.Link) {
 			m.fail(id, "%q is no address", a)
 			return
 		}
-		m.join(id, m.networkOf(prefix.Masked(), l.VLAN), prefix.Addr().String())
+		name := m.networkOf(prefix.Masked(), l.VLAN)
+		if m.isShared(name, prefix.Addr()) {
+			continue
+		}
+		m.join(id, name, prefix.Addr().String())
+		if prefix.Addr().Is6() && !l.SLAAC {
+			m.autoconfigured(id, name, false)
+		}
 	}
-	if l.Kind == "vlan" && len(l.Addresses) != 1 {
-		m.fail(id, "a VLAN of a design has one address, and this one has %d", len(l.Addresses))
+	if l.SLAAC {
+		m.announced(id, l)
+	}
+	if l.Kind == "vlan" && len(m.carried[id]) != 1 && m.why == "" {
+		m.fail(id, "a VLAN of a design is in one network, and this one is in %d", len(m.carried[id]))
 	}
 	for _, r := range l.Routes {
 		m.route(id, r)
@@ -193,11 +212,72 @@ func (m *wired) join(id, name, address string) {
 		return
 	}
 	if has, twice := m.addresses[name]; twice {
-		m.fail(id, "the node has two addresses in the network %s, %s and %s, and a design gives one", name, has, address)
+		if !slices.Contains(m.carried[id], name) || has == site.AddressDHCP || address == site.AddressDHCP {
+			m.fail(id, "the node has two addresses in the network %s, %s and %s, that are not of one interface or not for good", name, has, address)
+			return
+		}
+		m.extra[name] = append(m.extra[name], address)
 		return
 	}
 	m.addresses[name] = address
 	m.carried[id] = append(m.carried[id], name)
+}
+
+// isShared says whether a network of the design shares an address, so that it is not the
+// node's own.
+func (m *wired) isShared(name string, a netip.Addr) bool {
+	net := m.networks[name]
+	if net == nil {
+		return false
+	}
+	for _, s := range net.Shared {
+		if s.Address == a.String() {
+			return true
+		}
+	}
+	return false
+}
+
+// announced puts an interface into the networks that routers announce to it.
+func (m *wired) announced(id string, l item.Link) {
+	found := false
+	for _, lease := range m.leases {
+		for _, text := range strings.Split(lease.prefixes, ", ") {
+			prefix, err := netip.ParsePrefix(text)
+			if lease.link != id || err != nil || !prefix.Addr().Is6() || prefix.Bits() != 64 {
+				continue
+			}
+			name := m.networkOf(prefix.Masked(), l.VLAN)
+			if name == "" {
+				return
+			}
+			found = true
+			m.autoconfigured(id, name, true)
+			if !slices.Contains(m.carried[id], name) {
+				m.carried[id] = append(m.carried[id], name)
+			}
+		}
+	}
+	if !found {
+		m.fail(id, "it listens to router advertisements and has no address of them, so its network is not known")
+	}
+}
+
+// autoconfigured holds that all interfaces of a network listen to announcements, or none.
+func (m *wired) autoconfigured(id, name string, is bool) {
+	net := m.networks[name]
+	if net == nil {
+		return
+	}
+	said, asked := m.listens[name]
+	switch {
+	case asked && said != is, net.Autoconfigure != is && (m.fixed[name] || !is):
+		m.fail(id, "some interfaces in the network %s listen to router advertisements and some do not, and a design has one of the two", name)
+	case is && !net.Autoconfigure:
+		net.Autoconfigure = true
+		m.say("networks/"+name, "autoconfigure", true)
+	}
+	m.listens[name] = is
 }
 
 // networkOf is the network of a range, which is made where there is none.
@@ -272,16 +352,22 @@ func (m *wired) route(id string, r item.Route) {
 			return
 		}
 	}
-	if m.fixed[name] {
-		m.fail(id, "its route to %s by %s is not in the network %s of the design", r.To, r.Via, name)
-		return
-	}
 	key := slug("to-" + r.To)
 	if isDefault {
 		key = "default"
 	}
-	if _, other := net.Routes[key]; other {
-		m.fail(id, "the routes of the network %s to %s differ", name, r.To)
+	for _, has := range net.Routes {
+		if has.To == r.To && has.Metric == r.Metric {
+			m.fail(id, "the routes of the network %s to %s differ", name, r.To)
+			return
+		}
+	}
+	if _, twice := m.routes[key]; twice || net.Routes[key].To != "" {
+		m.fail(id, "it has several routes to %s", r.To)
+		return
+	}
+	if m.fixed[name] { // whose other nodes do not have it
+		m.routes[key] = site.Route{To: r.To, Gateway: r.Via, Metric: r.Metric}
 		return
 	}
 	if net.Routes == nil {
@@ -290,15 +376,20 @@ func (m *wired) route(id string, r item.Route) {
 	net.Routes[key] = site.Route{To: r.To, Gateway: r.Via, Metric: r.Metric}
 	routes := branch{}
 	for key, r := range net.Routes {
-		route := branch{"to": r.To, "gateway": r.Gateway}
-		if r.Metric != 0 {
-			route["metric"] = r.Metric
-		}
 		if m.site.Networks[name] == nil || m.site.Networks[name].Routes[key] != r {
-			routes[key] = route
+			routes[key] = inWords(r)
 		}
 	}
 	m.say("networks/"+name, "routes", routes)
+}
+
+// inWords is a route in words of the design.
+func inWords(r site.Route) branch {
+	route := branch{"to": r.To, "gateway": r.Gateway}
+	if r.Metric != 0 {
+		route["metric"] = r.Metric
+	}
+	return route
 }
 
 // around is the network of an interface that an address is in.

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -102,6 +103,38 @@ func TestTakesTheNetworkOver(t *testing.T) {
 	}
 }
 
+// Several addresses, announced ones, shared ones and routes of one node alone are said,
+// and the design asks for the same again.
+func TestTakesOverWhatIsOfOneNode(t *testing.T) {
+	shares := wiredSite + `
+networks: mgmt: {cidr: "10.1.0.0/24", shared: api: address: "10.1.0.5"}
+nodes: "w-2": {addresses: mgmt: "10.1.0.12", interfaces: eth0: {mac: "52:54:00:00:01:12", networks: ["mgmt"]}}
+`
+	s, wrong := evaluated(t, map[string]string{"site.cue": shares})
+	if wrong != "" {
+		t.Fatal(wrong)
+	}
+	one := item.Link{Kind: "ethernet", MAC: "52:54:00:00:01:11", SLAAC: true, Addresses: []string{"10.1.0.11/24", "10.1.0.5/24", "10.1.0.21/24", "fd00:5::11/64"},
+		Routes: []item.Route{{To: "10.8.0.0/16", Via: "10.1.0.254"}}}
+	found := link("eth0", one)
+	found.Fields["leased"] = "fd00:5::5054:ff:fe00:1/64"
+	takeover := design.Takeover{Package: "x", Site: s, Drop: map[string]map[site.Facet]map[string]string{}, Found: map[string]map[site.Facet]item.Found{
+		"w-1": {site.FacetNetwork: {Items: []item.Item{found}}}}}
+	draft := takeover.CUE()
+	if len(draft.Left) > 0 {
+		t.Errorf("left is %+v", draft.Left)
+	}
+	got, wrong := evaluated(t, map[string]string{"site.cue": shares, "inside.cue": string(draft.Text)})
+	if wrong != "" {
+		t.Fatalf("%s\n%s", wrong, draft.Text)
+	}
+	one.Addresses = slices.DeleteFunc(one.Addresses, func(a string) bool { return a == "10.1.0.5/24" }) // another node may have it by then
+	one.Shared = []string{"10.1.0.5"}
+	if diff := cmp.Diff(item.Values([]item.Item{link("eth0", one)}), item.Values(got.Nodes["w-1"].Items(site.FacetNetwork))); diff != "" {
+		t.Errorf("%s\n%s", diff, draft.Text)
+	}
+}
+
 // What a design cannot say of a network is told, and nothing of that node is written;
 // the other's is.
 func TestTellsWhatANetworkCannotBe(t *testing.T) {
@@ -116,7 +149,9 @@ func TestTellsWhatANetworkCannotBe(t *testing.T) {
 		items []item.Item
 		says  string
 	}{
-		"two addresses":  {address("10.1.0.11/24", "10.1.0.12/24"), "two addresses in the network"},
+		"two addresses": {append(address("10.1.0.11/24"), link("eth1", item.Link{Kind: "ethernet", Addresses: []string{"10.1.0.12/24"}})), "two addresses in the network"},
+		"both ways": {append(address("fd00:5::1/64"), item.New("links.eth1", map[string]string{"leased": "fd00:5::2/64"}, item.Link{Kind: "ethernet", SLAAC: true})),
+			"some interfaces in the network net-fd00-5-64 listen"},
 		"a part":         {address("10.9.0.99/25"), "over the same addresses"},
 		"another":        {address("10.9.0.99/24"), "the design gives the node 10.9.0.11 there"},
 		"a far gateway":  {[]item.Item{link("eth0", item.Link{Kind: "ethernet", Addresses: []string{"10.1.0.11/24"}, Routes: []item.Route{{To: "0.0.0.0/0", Via: "10.5.0.1"}}})}, "which is in no network"},

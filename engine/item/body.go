@@ -191,8 +191,11 @@ type Link struct {
 	MTU int    `json:"mtu,omitempty"`
 	// Addresses are with their prefix lengths: "10.1.0.11/24".
 	Addresses []string `json:"addresses,omitempty"`
-	DHCP4     bool     `json:"dhcp4,omitempty"`
-	DHCP6     bool     `json:"dhcp6,omitempty"`
+	// Shared are addresses that move between machines: whoever has one keeps it, and it
+	// says nothing of the interface.
+	Shared []string `json:"shared,omitempty"`
+	DHCP4  bool     `json:"dhcp4,omitempty"`
+	DHCP6  bool     `json:"dhcp6,omitempty"`
 	// SLAAC accepts router advertisements.
 	SLAAC   bool     `json:"slaac,omitempty"`
 	Routes  []Route  `json:"routes,omitempty"`

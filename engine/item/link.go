@@ -16,6 +16,7 @@ func (l Link) Fields() map[string]string {
 		"mac":       strings.ToLower(l.MAC),
 		"mtu":       number(l.MTU),
 		"addresses": List(l.Addresses),
+		"shared":    List(l.Shared),
 		"dhcp":      l.dhcp(),
 		"routes":    RoutesText(l.Routes),
 		"dns":       DNSText(l.Servers, l.Search),

@@ -46,9 +46,11 @@ func shared(a, b site.Reach) string {
 		return "the endpoint " + a.BMC.URL
 	}
 	for _, network := range slices.Sorted(maps.Keys(a.Addresses)) {
-		address := a.Addresses[network]
-		if address != site.AddressDHCP && address != site.AddressAllocate && address == b.Addresses[network] {
-			return "the address " + address + " in the network " + network
+		theirs := append([]string{b.Addresses[network]}, b.Extra[network]...)
+		for _, address := range append([]string{a.Addresses[network]}, a.Extra[network]...) {
+			if address != site.AddressDHCP && address != site.AddressAllocate && slices.Contains(theirs, address) {
+				return "the address " + address + " in the network " + network
+			}
 		}
 	}
 	for _, mac := range macs(a) {

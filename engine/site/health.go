@@ -95,7 +95,7 @@ func (n *Node) Probes() (item.Probes, bool) {
 	}
 	p := item.Probes{Probes: h.Probes()}
 	for _, network := range slices.Sorted(maps.Keys(n.Addresses)) {
-		if a, err := netip.ParseAddr(n.Addresses[network]); err == nil {
+		if a, err := netip.ParseAddr(n.Addresses[network]); err == nil && !n.BootsOnly(network) {
 			p.Addresses = append(p.Addresses, a.String())
 		}
 	}

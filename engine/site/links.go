@@ -50,7 +50,7 @@ func (s *Site) Gateways(n *Node) []item.Target {
 	var all []item.Target
 	for _, name := range slices.Sorted(maps.Keys(n.Addresses)) {
 		net := s.Networks[name]
-		if net == nil || net.Gateway == "" {
+		if net == nil || net.Gateway == "" || n.BootsOnly(name) {
 			continue
 		}
 		a, err := netip.ParseAddr(net.Gateway)
@@ -65,7 +65,7 @@ func (s *Site) Gateways(n *Node) []item.Target {
 // address there that is known. Packets are as large as both are designed for.
 func (n *Node) Peer(other *Node, network string) (item.Target, bool) {
 	a, err := netip.ParseAddr(other.Addresses[network])
-	if err != nil {
+	if err != nil || n.BootsOnly(network) || other.BootsOnly(network) {
 		return item.Target{}, false
 	}
 	return item.Target{Network: network, Node: other.Name, Address: a.String(), MTU: min(n.mtuIn(network), other.mtuIn(network))}, true

@@ -11,9 +11,13 @@ type Network struct {
 	Ranges      map[string]Range `json:"ranges,omitempty"`
 	RouteDomain string           `json:"routeDomain,omitempty"`
 	Routes      map[string]Route `json:"routes,omitempty"`
-	DNS         DNS              `json:"dns,omitzero"`
-	DHCPRelay   *DHCPRelay       `json:"dhcpRelay,omitempty"`
-	Boot        NetworkBoot      `json:"boot,omitzero"`
+	// Autoconfigure says that nodes take addresses that routers announce.
+	Autoconfigure bool `json:"autoconfigure,omitempty"`
+	// Shared are addresses that move between nodes, by name.
+	Shared    map[string]SharedAddress `json:"shared,omitempty"`
+	DNS       DNS                      `json:"dns,omitzero"`
+	DHCPRelay *DHCPRelay               `json:"dhcpRelay,omitempty"`
+	Boot      NetworkBoot              `json:"boot,omitzero"`
 }
 
 // NetworkBoot is what the daemon does for machines that start in a network.
@@ -29,6 +33,14 @@ type Range struct {
 	Use  RangeUse `json:"use"`
 }
 
+// SharedAddress is an address that a program on one of several nodes has at a time.
+type SharedAddress struct {
+	Description string `json:"description,omitempty"`
+	Address     string `json:"address"`
+	// Role is that of the nodes that may have it; empty for all of the network.
+	Role string `json:"role,omitempty"`
+}
+
 // RangeUse is what a range is for.
 type RangeUse string
 
@@ -39,7 +51,8 @@ const (
 	RangeReserved RangeUse = "reserved" // nobody's here
 )
 
-// Route is a route of the nodes in a network, to a range or to a route domain.
+// Route is a route of the nodes in a network, or of one node, to a range or to a route
+// domain.
 type Route struct {
 	To      string `json:"to,omitempty"`
 	Domain  string `json:"domain,omitempty"`
@@ -95,10 +108,12 @@ type Interface struct {
 	MAC      string   `json:"mac,omitempty"`
 	Link     string   `json:"link,omitempty"`
 	Networks []string `json:"networks,omitempty"`
-	MTU      int      `json:"mtu,omitempty"`
-	Switch   string   `json:"switch,omitempty"`
-	Port     string   `json:"port,omitempty"`
-	SRIOV    *SRIOV   `json:"sriov,omitempty"`
+	// Boot is the network in which the firmware starts the machine by it.
+	Boot   string `json:"boot,omitempty"`
+	MTU    int    `json:"mtu,omitempty"`
+	Switch string `json:"switch,omitempty"`
+	Port   string `json:"port,omitempty"`
+	SRIOV  *SRIOV `json:"sriov,omitempty"`
 }
 
 // SRIOV is virtual functions of an interface.

@@ -241,6 +241,10 @@ type Node struct {
 	// Addresses are the node's addresses by network: an address,
 	// AddressDHCP, or AddressAllocate while the allocation is missing.
 	Addresses map[string]string `json:"addresses,omitempty"`
+	// ExtraAddresses are further ones by network, and Routes those of the node
+	// besides its networks'.
+	ExtraAddresses map[string][]string `json:"extraAddresses,omitempty"`
+	Routes         map[string]Route    `json:"routes,omitempty"`
 	// Interfaces, Bonds, Bridges and VLANs are by the kernel's names.
 	Interfaces map[string]Interface `json:"interfaces,omitempty"`
 	Bonds      map[string]Bond      `json:"bonds,omitempty"`

@@ -428,10 +428,11 @@ type Reach struct {
 	Machine Identity `json:"machine,omitzero"`
 	// Hypervisor is where a virtual machine is placed.
 	Hypervisor string `json:"hypervisor,omitempty"`
-	// Addresses are those of the node by network, MACs those of its interfaces in
-	// lower case: what nobody else may have while the machine is there.
-	Addresses map[string]string `json:"addresses,omitempty"`
-	MACs      []string          `json:"macs,omitempty"`
+	// Addresses are those of the node by network, Extra further ones, and MACs those of
+	// its interfaces in lower case: what nobody else may have while the machine is there.
+	Addresses map[string]string   `json:"addresses,omitempty"`
+	Extra     map[string][]string `json:"extra,omitempty"`
+	MACs      []string            `json:"macs,omitempty"`
 	// Held is set where nothing is done to the node now, so that its machine has
 	// all this whatever is designed next.
 	Held bool `json:"held,omitempty"`
@@ -439,7 +440,7 @@ type Reach struct {
 
 // ReachOf is how a node is reached by its own design.
 func ReachOf(n *Node) Reach {
-	r := Reach{BMC: n.Endpoints[BMC], Machine: n.Machine(), Hypervisor: n.Virtual.Host.Hypervisor, Addresses: n.Addresses}
+	r := Reach{BMC: n.Endpoints[BMC], Machine: n.Machine(), Hypervisor: n.Virtual.Host.Hypervisor, Addresses: n.Addresses, Extra: n.ExtraAddresses}
 	add := func(mac string) {
 		if mac != "" {
 			r.MACs = append(r.MACs, strings.ToLower(mac))

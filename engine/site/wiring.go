@@ -71,6 +71,9 @@ func (s *Site) Wiring(n *Node) (map[string]item.Link, error) {
 	}
 	for name, v := range n.VLANs {
 		l := w.carrier("", []string{v.Network}, v.MTU)
+		if w.inBridge(name) { // which has the addresses then
+			l = item.Link{MTU: l.MTU}
+		}
 		l.Kind, l.Parent = "vlan", v.Parent
 		if net := s.Networks[v.Network]; net != nil {
 			l.VLAN = net.VLAN
@@ -78,6 +81,15 @@ func (s *Site) Wiring(n *Node) (map[string]item.Link, error) {
 		w.links[name] = l
 	}
 	return w.links, w.err
+}
+
+func (w *wiring) inBridge(name string) bool {
+	for _, b := range w.node.Bridges {
+		if slices.Contains(b.Members, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // wiring puts together what a node has; err is the first thing that made no
@@ -133,17 +145,28 @@ func (w *wiring) carrier(link string, networks []string, mtu int) item.Link {
 	var l item.Link
 	for _, name := range networks {
 		net, address := w.site.Networks[name], w.node.Addresses[name]
-		if net == nil || address == "" {
+		if net == nil {
+			continue
+		}
+		l.SLAAC = l.SLAAC || net.Autoconfigure
+		if address == "" && !net.Autoconfigure {
 			continue
 		}
 		if mtu == 0 {
 			mtu = net.MTU
 		}
+		l.Shared = append(l.Shared, net.sharedBy(w.node)...)
+		l.Routes = append(l.Routes, w.ownRoutes(net)...)
 		if address == AddressDHCP {
-			l.DHCP4 = true
+			l.DHCP4, l.DHCP6 = l.DHCP4 || !net.isSix(), l.DHCP6 || net.isSix()
 			continue
 		}
-		l.Addresses = append(l.Addresses, w.withLength(name, address, net.CIDR))
+		if address != "" {
+			l.Addresses = append(l.Addresses, w.withLength(name, address, net.CIDR))
+		}
+		for _, more := range w.node.ExtraAddresses[name] {
+			l.Addresses = append(l.Addresses, w.withLength(name, more, net.CIDR))
+		}
 		l.Routes = append(l.Routes, w.routes(name, net)...)
 		l.Servers = append(l.Servers, net.DNS.Servers...)
 		if net.DNS.Domain != "" {
@@ -189,6 +212,77 @@ func (w *wiring) routes(name string, net *Network) []item.Route {
 	return routes
 }
 
+// ownRoutes are those of the node over a gateway in one of its networks.
+func (w *wiring) ownRoutes(net *Network) []item.Route {
+	prefix, err := netip.ParsePrefix(net.CIDR)
+	if err != nil {
+		return nil
+	}
+	var routes []item.Route
+	for _, key := range slices.Sorted(maps.Keys(w.node.Routes)) {
+		r := w.node.Routes[key]
+		if via, err := netip.ParseAddr(r.Gateway); err != nil || !prefix.Contains(via) {
+			continue
+		}
+		for _, to := range w.targets(r) {
+			if p, err := netip.ParsePrefix(to); err == nil && p.Addr().Is4() == prefix.Addr().Is4() {
+				routes = append(routes, item.Route{To: to, Via: r.Gateway, Metric: r.Metric})
+			}
+		}
+	}
+	return routes
+}
+
+// sharedBy are the shared addresses of a network that a node may have.
+func (n *Network) sharedBy(node *Node) []string {
+	var all []string
+	for _, key := range slices.Sorted(maps.Keys(n.Shared)) {
+		if s := n.Shared[key]; s.Role == "" || s.Role == node.Role {
+			all = append(all, s.Address)
+		}
+	}
+	return all
+}
+
+func (n *Network) isSix() bool {
+	p, err := netip.ParsePrefix(n.CIDR)
+	return err == nil && p.Addr().Is6()
+}
+
+// BootsOnly says whether a network is only where the firmware of one of the node's
+// ports starts the machine, so that the system has no part in it.
+func (n *Node) BootsOnly(network string) bool {
+	boots := false
+	for _, i := range n.Interfaces {
+		boots = boots || i.Boot == network
+	}
+	return boots && !n.carriesNetwork(network)
+}
+
+func (n *Node) carriesNetwork(network string) bool {
+	for _, i := range n.Interfaces {
+		if slices.Contains(i.Networks, network) {
+			return true
+		}
+	}
+	for _, b := range n.Bonds {
+		if slices.Contains(b.Networks, network) {
+			return true
+		}
+	}
+	for _, b := range n.Bridges {
+		if slices.Contains(b.Networks, network) {
+			return true
+		}
+	}
+	for _, v := range n.VLANs {
+		if v.Network == network {
+			return true
+		}
+	}
+	return false
+}
+
 // targets are the ranges that a route leads to: its own, or the networks of its
 // route domain that the node is not in itself.
 func (w *wiring) targets(r Route) []string {
@@ -211,7 +305,7 @@ func (w *wiring) gatewayNetwork() string {
 	}
 	var with []string
 	for name := range w.node.Addresses {
-		if net := w.site.Networks[name]; net != nil && net.Gateway != "" {
+		if net := w.site.Networks[name]; net != nil && net.Gateway != "" && !w.node.BootsOnly(name) {
 			with = append(with, name)
 		}
 	}

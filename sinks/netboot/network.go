@@ -179,7 +179,7 @@ func (n *network) setHosts(s *site.Site) {
 	for _, name := range slices.Sorted(maps.Keys(s.Nodes)) {
 		node := s.Nodes[name]
 		given := node.Addresses[n.name]
-		if given == "" {
+		if given == "" && !bootsIn(node, n.name) {
 			continue
 		}
 		h := host{node: name, addr: addr4(given), routed: node.PrimaryNetwork == "" || node.PrimaryNetwork == n.name}
@@ -217,9 +217,19 @@ func (n *network) setPool(d *site.Network) {
 	}
 }
 
+// bootsIn says whether the firmware of a port of the node starts it in a network.
+func bootsIn(node *site.Node, network string) bool {
+	for _, i := range node.Interfaces {
+		if i.Boot == network {
+			return true
+		}
+	}
+	return false
+}
+
 // macsIn are the MAC addresses by which a node can be in a network: of interfaces
-// that carry it, themselves or in a bond, a bridge or with a tag. A node whose
-// wiring is not designed is in it by any of its own.
+// that start the machine in it or carry it, themselves or in a bond, a bridge or with a
+// tag. A node whose wiring is not designed is in it by any of its own.
 func macsIn(node *site.Node, network string) []string {
 	carries := map[string]bool{} // by name of interface
 	var mark func(name string)
@@ -239,7 +249,7 @@ func macsIn(node *site.Node, network string) []string {
 		}
 	}
 	for name, i := range node.Interfaces {
-		if slices.Contains(i.Networks, network) {
+		if slices.Contains(i.Networks, network) || i.Boot == network {
 			mark(name)
 		}
 	}

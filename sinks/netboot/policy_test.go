@@ -582,7 +582,7 @@ func TestMACsOfNodes(t *testing.T) {
 		Identity: site.Identity{MAC: "52:54:00:00:00:aa"},
 		Hardware: site.Hardware{Devices: map[string]site.Device{"nic2": {MAC: "52:54:00:00:00:02"}}},
 		Interfaces: map[string]site.Interface{
-			"eno1": {MAC: "52:54:00:00:00:01", Networks: []string{"mgmt"}}, "eno2": {Device: "nic2"}, "eno3": {MAC: "52:54:00:00:00:03"}, "eno4": {MAC: "52:54:00:00:00:04"},
+			"eno1": {MAC: "52:54:00:00:00:01", Networks: []string{"mgmt"}}, "eno2": {Device: "nic2", Boot: "install"}, "eno3": {MAC: "52:54:00:00:00:03"}, "eno4": {MAC: "52:54:00:00:00:04", Boot: "install"},
 		},
 		Bonds:   map[string]site.Bond{"bond0": {Members: []string{"eno2", "eno3"}, Networks: []string{"storage"}}},
 		VLANs:   map[string]site.VLAN{"bond0.7": {Parent: "bond0", Network: "tenant"}},
@@ -590,6 +590,7 @@ func TestMACsOfNodes(t *testing.T) {
 	}
 	both := []string{"52:54:00:00:00:02", "52:54:00:00:00:03"}
 	for network, want := range map[string][]string{"mgmt": {"52:54:00:00:00:01"}, "storage": both, "tenant": both, "guests": both,
+		"install":   {"52:54:00:00:00:02", "52:54:00:00:00:04"},
 		"elsewhere": {"52:54:00:00:00:01", "52:54:00:00:00:02", "52:54:00:00:00:03", "52:54:00:00:00:04", "52:54:00:00:00:aa"}} {
 		if got := macsIn(n, network); !slices.Equal(got, want) {
 			t.Errorf("in %s by %v, not %v", network, got, want)

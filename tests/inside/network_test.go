@@ -1,6 +1,7 @@
 package inside_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -68,8 +69,9 @@ func inOwnNetwork(t *testing.T) bool {
 // networked is a node with an interface, behind a router.
 type networked struct {
 	*node
-	router, within string // names of networks
-	address        string // at which the node was last reached
+	router, within string        // names of networks
+	address        string        // at which the node was last reached
+	patience       time.Duration // of a look; 20 s if 0
 }
 
 func startNetworked(t *testing.T) *networked {
@@ -144,7 +146,7 @@ func (n *networked) reached(t *testing.T, d *site.Node, until time.Time, address
 	t.Helper()
 	for {
 		for _, a := range addresses {
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(n.patience, 20*time.Second))
 			m := n.machine(t, a)
 			seen, err := look(ctx, n.node, m, d)
 			cancel()

@@ -46,7 +46,9 @@ func TestMain(m *testing.M) {
 func proves() bool { return os.Getenv("SLIPWAY_PROVE") != "" }
 
 // made is what all systems of these tests begin with.
-var made struct {
+var made madeOnce
+
+type madeOnce struct {
 	sync.Once
 	folder  string // with all of the following
 	root    string // a Debian that does not run

@@ -52,6 +52,37 @@ nodes: "n1": addresses: mgmt: "10.1.0.21"`,
 		}),
 	},
 	{
+		Code: "extra-address", Severity: site.SeverityError,
+		What:  "Extra addresses of a node are in a network in which it has a first one that is not from DHCP.",
+		Why:   "The first one says by which interface the node is in the network; without it the extra ones are set nowhere.",
+		Wrong: `nodes: "n1": extraAddresses: data: ["10.20.0.51"]`,
+		Right: `nodes: "n1": {addresses: data: "10.20.0.50", extraAddresses: data: ["10.20.0.51"]}`,
+		Node:  extraAddress,
+	},
+	{
+		Code: "address-is-shared", Severity: site.SeverityError, Firm: true,
+		What: "No node has an address that its network shares.",
+		Why:  "Two machines have it as soon as the program that moves it gives it to another one.",
+		Wrong: `networks: mgmt: shared: api: address: "10.1.0.5"
+nodes: "n1": addresses: mgmt: "10.1.0.5"`,
+		Right: `networks: mgmt: shared: api: address: "10.1.0.5"
+nodes: "n1": addresses: mgmt: "10.1.0.21"`,
+		Node: eachGiven(func(s *site.Site, network string, a netip.Addr) (string, string) {
+			if name, ok := sharedAt(s, network, a); ok {
+				return fmt.Sprintf("%s is the address %s that nodes of the network %s share", a, name, network), "Write an address that is free."
+			}
+			return "", ""
+		}),
+	},
+	{
+		Code: "shared-address", Severity: site.SeverityError,
+		What:  "A shared address is one that a host of its network can have, that no router and no DHCP server has, and that is shared under one name.",
+		Why:   "Two machines would have it, or nobody would reach it.",
+		Wrong: `networks: mgmt: shared: api: address: "10.2.0.5"`,
+		Right: `networks: mgmt: shared: api: address: "10.1.0.5"`,
+		Site:  sharedAddress,
+	},
+	{
 		Code: "address-outside-ranges", Severity: site.SeverityError,
 		What: "The address that a node is given is in a static range, if the network has any, and in no other range.",
 		Why:  "A DHCP server gives the address to another machine too, or whoever it is reserved for has it.",
@@ -133,6 +164,15 @@ func eachGiven(object func(s *site.Site, network string, a netip.Addr) (message,
 				found = append(found, wrong("addresses."+network, message, fix))
 			}
 		}
+		for _, network := range keys(n.ExtraAddresses) {
+			for _, text := range n.ExtraAddresses[network] {
+				if a := addrOf(text); a.IsValid() && s.Networks[network] != nil {
+					if message, fix := object(s, network, a); message != "" {
+						found = append(found, wrong("extraAddresses."+network, message, fix))
+					}
+				}
+			}
+		}
 		return found
 	}
 }
@@ -193,7 +233,79 @@ func addressFacts(s *site.Site, n *site.Node) []Fact {
 			facts = append(facts, f)
 		}
 	}
+	for _, network := range keys(n.ExtraAddresses) {
+		for _, text := range n.ExtraAddresses[network] {
+			if a := addrOf(text); a.IsValid() {
+				facts = append(facts, Fact{a.String(), "extraAddresses." + network})
+			}
+		}
+	}
 	return facts
+}
+
+// extraAddress wants extra addresses to be beside a first one, which says by what
+// interface the node is in the network.
+func extraAddress(s *site.Site, n *site.Node) []site.Finding {
+	var found []site.Finding
+	for _, network := range keys(n.ExtraAddresses) {
+		path := "extraAddresses." + network
+		switch has := n.Addresses[network]; {
+		case s.Networks[network] == nil:
+			found = append(found, refer(path, "networks", network, s.Networks)...)
+		case !states(n, "addresses."+network):
+			found = append(found, wrong(path, fmt.Sprintf("the node has no first address in the network %s", network),
+				fmt.Sprintf("Move one of them to addresses.%s.", network)))
+		case has == site.AddressDHCP:
+			found = append(found, beside(n, "addresses."+network, wrong(path,
+				fmt.Sprintf("the node gets its address in the network %s by DHCP, and extra ones are not given to it", network),
+				fmt.Sprintf("Give addresses.%s an address, or remove the extra ones.", network))))
+		}
+	}
+	return found
+}
+
+// sharedAt is the name of a network's shared address.
+func sharedAt(s *site.Site, network string, a netip.Addr) (name string, ok bool) {
+	for _, name := range keys(s.Networks[network].Shared) {
+		if addrOf(s.Networks[network].Shared[name].Address) == a {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// sharedAddress holds the shared addresses of networks to what an address of a network
+// can be, and to be each for one thing.
+func sharedAddress(s *site.Site) []site.Finding {
+	var found []site.Finding
+	first := map[netip.Addr]string{}
+	for _, network := range keys(s.Networks) {
+		p := prefixOf(s, network)
+		for _, name := range keys(s.Networks[network].Shared) {
+			path := "networks." + network + ".shared." + name + ".address"
+			a := addrOf(s.Networks[network].Shared[name].Address)
+			if !a.IsValid() || !p.IsValid() {
+				continue
+			}
+			r, isRouter := routerAt(s, network, a)
+			in, inRange := rangeWith(s.Networks[network], a)
+			switch before, twice := first[a]; {
+			case !p.Contains(a):
+				found = append(found, wrong(path, fmt.Sprintf("the shared address %s is not in the network %s, %s", a, network, p), "Correct the address, or put it into its network."))
+			case unusable(p, a) != "":
+				found = append(found, wrong(path, fmt.Sprintf("%s is the %s in the network %s", a, unusable(p, a), network), "Write another address of the network."))
+			case isRouter:
+				found = append(found, also(s, r.path, wrong(path, fmt.Sprintf("%s is %s of the network %s", a, r.what, network), "Write an address that is free.")))
+			case inRange && in.use == site.RangeDHCP:
+				found = append(found, wrong(path, fmt.Sprintf("%s is in the range %s of the network %s, which is for DHCP", a, in.name, network),
+					"Write an address outside of the range, or make the range smaller."))
+			case twice:
+				found = append(found, also(s, before, wrong(path, fmt.Sprintf("%s is shared under two names", a), "Keep one of them.")))
+			}
+			first[a] = path
+		}
+	}
+	return found
 }
 
 func dhcpWithoutRange(s *site.Site, n *site.Node) []site.Finding {
@@ -212,7 +324,7 @@ func dhcpWithoutRange(s *site.Site, n *site.Node) []site.Finding {
 
 func primaryNetwork(s *site.Site, n *site.Node) []site.Finding {
 	withGateway := slices.DeleteFunc(keys(n.Addresses), func(name string) bool {
-		return s.Networks[name] == nil || s.Networks[name].Gateway == ""
+		return s.Networks[name] == nil || s.Networks[name].Gateway == "" || n.BootsOnly(name)
 	})
 	primary := s.Networks[n.PrimaryNetwork]
 	switch {
@@ -265,7 +377,7 @@ func addressUnattached(s *site.Site, n *site.Node) []site.Finding {
 		}
 	}
 	for _, network := range keys(n.Addresses) {
-		if carried[network] || s.Networks[network] == nil || isBMCNetwork(s, n, network) || isLoopback(prefixOf(s, network)) {
+		if carried[network] || n.BootsOnly(network) || s.Networks[network] == nil || isBMCNetwork(s, n, network) || isLoopback(prefixOf(s, network)) {
 			continue
 		}
 		found = append(found, wrong("addresses."+network,

@@ -101,7 +101,8 @@ func allocationInvalid(s *site.Site, n *site.Node) []site.Finding {
 		}
 		r, in := rangeWith(s.Networks[network], a)
 		_, isRouter := routerAt(s, network, a)
-		if in && r.use == site.RangeStatic && !isRouter && unusable(prefixOf(s, network), a) == "" {
+		_, isShared := sharedAt(s, network, a)
+		if in && r.use == site.RangeStatic && !isRouter && !isShared && unusable(prefixOf(s, network), a) == "" {
 			continue
 		}
 		f := wrong("addresses."+network, fmt.Sprintf("%s, allocated for %s, is no free address of a static range of the network %s", a, n.Name, network), runAllocate)

@@ -37,6 +37,16 @@ nodes: "n4": boot: interface: "eno1"`,
 		Node: bootInterface,
 	},
 	{
+		Code: "boot-network", Severity: site.SeverityError,
+		What: "The network that a port starts the machine in has a DHCP server, and the port's link carries it without a tag.",
+		Why:  "Firmware sends no tags and asks for its address: it gets no answer, and the machine does not start from the network.",
+		Wrong: `networks: data: ranges: leases: {from: "10.20.0.200", to: "10.20.0.250", use: "dhcp"}
+nodes: "n4": interfaces: eno1: boot: "data"`,
+		Right: `networks: mgmt: ranges: leases: {from: "10.1.0.200", to: "10.1.0.250", use: "dhcp"}
+nodes: "n4": interfaces: eno1: boot: "mgmt"`,
+		Node: bootNetwork,
+	},
+	{
 		Code: "image-architecture", Severity: site.SeverityError,
 		What:  "The image of a node is for its processors.",
 		Why:   "The machine does not boot it; the disks are erased by then.",
@@ -160,9 +170,37 @@ func bootInterface(s *site.Site, n *site.Node) []site.Finding {
 		fmt.Sprintf(`Give %s a range with use: "dhcp" or a relay, or boot by another interface.`, networks[0]))}
 }
 
+func bootNetwork(s *site.Site, n *site.Node) []site.Finding {
+	var found []site.Finding
+	for _, name := range keys(n.Interfaces) {
+		boot, path := n.Interfaces[name].Boot, "interfaces."+name+".boot"
+		net, link := s.Networks[boot], pluggedInto(n, name)
+		if net == nil {
+			continue
+		}
+		if l := s.Links[link]; l != nil && (tagged(s, l, boot) || boot != l.Native && !slices.Contains(l.Networks, boot)) {
+			found = append(found, also(s, "links."+link, wrong(path,
+				fmt.Sprintf("%s starts the machine in the network %s, which its link %s does not carry without a tag", name, boot, link),
+				fmt.Sprintf("Write the native network of the link, or set native: %q there.", boot))))
+		}
+		switch p := prefixOf(s, boot); {
+		case p.IsValid() && p.Addr().Is6():
+			found = append(found, wrong(path, fmt.Sprintf("the network %s, %s, is of IPv6, and the daemon serves starting machines in IPv4 only", boot, p),
+				"Name the network of IPv4 on the same VLAN."))
+		case !leases(s, boot):
+			found = append(found, wrong(path, fmt.Sprintf("the network %s has no DHCP", boot),
+				fmt.Sprintf(`Set networks.%s.boot.dhcp, give it a range with use: "dhcp" or a relay, or name another network.`, boot)))
+		}
+	}
+	return found
+}
+
 // untaggedNetworks are the networks that the firmware, which knows no tags, can
 // be on by an interface: its own, those of its bond, and its link's native one.
 func untaggedNetworks(s *site.Site, n *site.Node, name string) []string {
+	if boot := n.Interfaces[name].Boot; boot != "" {
+		return []string{boot}
+	}
 	in := map[string]bool{}
 	add := func(link string, networks []string) {
 		for _, network := range networks {

@@ -562,7 +562,7 @@ func isPort(n *site.Node, name string) bool {
 
 func networkWithoutAddress(s *site.Site, n *site.Node) []site.Finding {
 	return eachNetwork(n, func(c carrier, network string, i int) []site.Finding {
-		if s.Networks[network] == nil || states(n, "addresses."+network) || inBridge(n, c.name) {
+		if net := s.Networks[network]; net == nil || net.Autoconfigure || states(n, "addresses."+network) || inBridge(n, c.name) {
 			return nil
 		}
 		return []site.Finding{wrong(c.networkPath(i), fmt.Sprintf("%s carries the network %s, in which the node has no address", c.name, network),

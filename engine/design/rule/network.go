@@ -87,6 +87,23 @@ nodes: "n1": addresses: lab: "10.5.0.11"`,
 		Facts: networkFacts, Fleet: bootDHCP,
 	},
 	{
+		Code: "autoconfigure", Severity: site.SeverityError,
+		What:  "A network whose nodes configure themselves is of IPv6 and has a prefix of 64 bits.",
+		Why:   "Only IPv6 has announcements of routers, and nodes take no address of a prefix with another length (RFC 4862, section 5.5.3; RFC 4291, section 2.5.1).",
+		Wrong: `networks: mgmt: autoconfigure: true`,
+		Right: `networks: lan6: {cidr: "fd00:5::/64", autoconfigure: true}
+nodes: "n1": addresses: lan6: "fd00:5::11"`,
+		Site: func(s *site.Site) (found []site.Finding) {
+			for _, key := range keys(s.Networks) {
+				if p := prefixOf(s, key); s.Networks[key].Autoconfigure && p.IsValid() && (p.Addr().Is4() || p.Bits() != 64) {
+					found = append(found, wrong("networks."+key+".autoconfigure", fmt.Sprintf("the network %s is %s, in which no node configures itself", key, p),
+						"Remove it, or write it for a network of IPv6 with a /64."))
+				}
+			}
+			return found
+		},
+	},
+	{
 		Code: "unused-network", Severity: site.SeverityNote,
 		What:  "Every network is used by a node.",
 		Why:   "It may be left over, or nodes may be missing in it.",
@@ -267,6 +284,11 @@ func networkFacts(s *site.Site, n *site.Node) []Fact {
 	for _, c := range carriers(n) {
 		for _, network := range c.networks {
 			in[network] = true
+		}
+	}
+	for _, i := range n.Interfaces {
+		if i.Boot != "" {
+			in[i.Boot] = true
 		}
 	}
 	for _, network := range networksOf(s, bmcAddress(n)) {

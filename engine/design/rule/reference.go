@@ -9,13 +9,18 @@ import (
 var references = []Rule{
 	{
 		Code: "unknown-role", Severity: site.SeverityError, Firm: true,
-		What: "The role of a node is an entry in `roles`, and so are those that a role's placement names.", Why: noMeaning,
+		What: "The role of a node is an entry in `roles`, and so are those that a role's placement and shared addresses name.", Why: noMeaning,
 		Wrong: `nodes: "n2": role: "computer"`,
 		Right: `nodes: "n2": role: "compute"`,
 		Node: func(s *site.Site, n *site.Node) []site.Finding {
 			return refer("role", "roles", n.Role, s.Roles)
 		},
 		Site: func(s *site.Site) (found []site.Finding) {
+			for _, network := range keys(s.Networks) {
+				for _, name := range keys(s.Networks[network].Shared) {
+					found = append(found, refer("networks."+network+".shared."+name+".role", "roles", s.Networks[network].Shared[name].Role, s.Roles)...)
+				}
+			}
 			for _, role := range keys(s.Roles) {
 				at, p := "roles."+role+".placement.", s.Roles[role].Placement
 				for _, other := range p.Apart {
@@ -81,6 +86,9 @@ var references = []Rule{
 				found = append(found, refer("addresses."+network, "networks", network, s.Networks)...)
 			}
 			found = append(found, refer("primaryNetwork", "networks", n.PrimaryNetwork, s.Networks)...)
+			for _, name := range keys(n.Interfaces) {
+				found = append(found, refer("interfaces."+name+".boot", "networks", n.Interfaces[name].Boot, s.Networks)...)
+			}
 			return append(found, eachNetwork(n, func(c carrier, network string, i int) []site.Finding {
 				if s.Networks[network] != nil {
 					return nil

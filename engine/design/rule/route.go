@@ -16,6 +16,12 @@ var routes = []Rule{
 		Right: `networks: mgmt: routeDomain: "site"
 routeDomains: site: {}`,
 		Site: unknownRouteDomain,
+		Node: func(s *site.Site, n *site.Node) (found []site.Finding) {
+			for _, name := range keys(n.Routes) {
+				found = append(found, refer("routes."+name+".domain", "routeDomains", n.Routes[name].Domain, s.RouteDomains)...)
+			}
+			return found
+		},
 	},
 	{
 		Code: "route-destination", Severity: site.SeverityError,
@@ -32,6 +38,14 @@ routeDomains: site: {}`,
 		Wrong: `networks: mgmt: routes: office: {to: "10.8.0.0/16", gateway: "10.8.0.1"}`,
 		Right: `networks: mgmt: routes: office: {to: "10.8.0.0/16", gateway: "10.1.0.1"}`,
 		Site:  routeGateway,
+	},
+	{
+		Code: "node-route", Severity: site.SeverityError,
+		What:  "A route of a node goes over a gateway in a network in which an interface of the node is, to a range outside of it or to a route domain.",
+		Why:   "The gateway says which interface the route is of. Without one the route is set nowhere, and what is behind it cannot be reached.",
+		Wrong: `nodes: "n1": routes: lab: {to: "10.8.0.0/16", gateway: "10.7.0.1"}`,
+		Right: `nodes: "n1": routes: lab: {to: "10.8.0.0/16", gateway: "10.1.0.7"}`,
+		Node:  nodeRoute,
 	},
 	{
 		Code: "route-ambiguous", Severity: site.SeverityError,
@@ -93,6 +107,54 @@ func objectTo(to string, network netip.Prefix) (message, fix string) {
 			"Write the range that is behind the gateway."
 	}
 	return "", ""
+}
+
+// networkAround is the network of a node that a gateway is in; empty for none.
+func networkAround(s *site.Site, n *site.Node, gateway string) string {
+	for _, network := range keys(n.Addresses) {
+		if p := prefixOf(s, network); p.IsValid() && p.Contains(addrOf(gateway)) && !n.BootsOnly(network) {
+			return network
+		}
+	}
+	for _, c := range carriers(n) { // autoconfigured, without an address in the design
+		for _, network := range c.networks {
+			if net := s.Networks[network]; net != nil && net.Autoconfigure && prefixOf(s, network).Contains(addrOf(gateway)) {
+				return network
+			}
+		}
+	}
+	return ""
+}
+
+func nodeRoute(s *site.Site, n *site.Node) []site.Finding {
+	var found []site.Finding
+	for _, name := range keys(n.Routes) {
+		r, path := n.Routes[name], "routes."+name
+		network := networkAround(s, n, r.Gateway)
+		var message, fix string
+		switch p := prefixOf(s, network); {
+		case !addrOf(r.Gateway).IsValid() || len(n.Addresses) == 0 && states(n, "addresses"):
+			continue
+		case network == "":
+			message, fix = fmt.Sprintf("the gateway %s is in no network of the node", r.Gateway), "Write the address that the router has in one of the node's networks."
+			path += ".gateway"
+		case unusable(p, addrOf(r.Gateway)) != "" || addrOf(r.Gateway) == addressIn(s, n, network):
+			message, fix = fmt.Sprintf("%s is no router's address in the network %s", r.Gateway, network), "Write the router's own address in the network."
+			path += ".gateway"
+		case r.To != "" && r.Domain != "":
+			message, fix = "the route has both a range and a route domain to lead to", "Keep one of `to` and `domain`."
+		case r.To != "":
+			message, fix = objectTo(r.To, p)
+		case r.Domain != "" && s.RouteDomains[r.Domain] != nil && len(destinations(s, network, r)) == 0:
+			message, fix = fmt.Sprintf("the route domain %s has no network of the family of %s to lead to", r.Domain, network), "Set the routeDomain of the networks that are behind the gateway, or remove the route."
+		case r.Domain == "" && !states(n, path+".to") && !states(n, path+".domain"):
+			message, fix = "the route leads nowhere", "Set `to` to a range, or `domain` to a route domain."
+		}
+		if message != "" {
+			found = append(found, wrong(path, message, fix))
+		}
+	}
+	return found
 }
 
 func routeGateway(s *site.Site) []site.Finding {
@@ -170,6 +232,22 @@ func routeAmbiguous(s *site.Site, n *site.Node) []site.Finding {
 				}
 				first[h] = gw
 			}
+		}
+	}
+	for _, name := range keys(n.Routes) {
+		r := n.Routes[name]
+		network := networkAround(s, n, r.Gateway)
+		if network == "" {
+			continue
+		}
+		for _, to := range destinations(s, network, r) {
+			h := hop{to, r.Metric}
+			if before, ok := first[h]; ok && before.addr != addrOf(r.Gateway) {
+				f := wrong("routes."+name, fmt.Sprintf("there are two routes to %s with the metric %d: over %s and over %s", h.to, h.metric, before.addr, r.Gateway),
+					"Give the one that is to be taken second a higher metric.")
+				found = append(found, also(s, before.path, f))
+			}
+			first[h] = router{"", "", addrOf(r.Gateway)}
 		}
 	}
 	return found

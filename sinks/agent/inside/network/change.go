@@ -52,6 +52,9 @@ type change struct {
 	Makes []string `json:"makes,omitempty"`
 	// Renames are the names of before by MAC address.
 	Renames map[string]string `json:"renames,omitempty"`
+	// Stopped are units of other managers that ran before, and Started those that did not.
+	Stopped []string `json:"stopped,omitempty"`
+	Started []string `json:"started,omitempty"`
 	// Owned is the list of what Slipway made, as it was before.
 	Owned map[string]inside.Entry `json:"owned"`
 	// Kernel is what interfaces had before, to be put back where no configuration
@@ -65,6 +68,8 @@ type kept struct {
 	Routes    []item.Route `json:"routes,omitempty"`
 	Up        bool         `json:"up,omitempty"`
 	MTU       int          `json:"mtu,omitempty"`
+	// Shared are addresses that may come and go meanwhile.
+	Shared []string `json:"shared,omitempty"`
 }
 
 // The files of a change. The unit is linked into what is started at boot.
@@ -127,6 +132,12 @@ func (f *Facet) guarded(ctx context.Context, h *inside.Host, p *plan) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.Deadline-f.Deadline/10)
 	defer cancel()
 	c := f.newChange(h, p, m)
+	for _, unit := range p.stops {
+		if f.succeeds(ctx, h, "systemctl", "is-active", "--quiet", unit) {
+			c.Stopped = append(c.Stopped, unit)
+		}
+	}
+	c.Started = p.starts
 	if err := f.arm(ctx, h, c); err != nil {
 		return err
 	}
@@ -238,7 +249,10 @@ func (f *Facet) newChange(h *inside.Host, p *plan, m *machine) *change {
 		if !slices.Contains(c.Names, id) && !slices.Contains(slices.Collect(maps.Values(c.Renames)), id) {
 			continue // it is others', such as of a container, and may come and go
 		}
-		c.Kernel[id] = kept{append(slices.Clone(r.Addresses), r.hosts...), r.Routes, r.up, r.MTU}
+		// A shared address may have moved to another machine until this one is set back.
+		shared := append(slices.Clone(p.before[id].Shared), both[id].Shared...)
+		addresses := without(append(slices.Clone(r.Addresses), r.hosts...), shared)
+		c.Kernel[id] = kept{addresses, r.Routes, r.up, r.MTU, shared}
 	}
 	return c
 }
@@ -332,6 +346,12 @@ func (f *Facet) carryOut(ctx context.Context, h *inside.Host, p *plan, m *machin
 	if err := a.takeDown(ctx, p); err != nil {
 		return err
 	}
+	if len(p.stops) > 0 {
+		a.changed = p.all.names() // the other one may take any of them down
+		if err := f.stop(ctx, h, p.stops); err != nil {
+			return err
+		}
+	}
 	for _, w := range p.writes {
 		if err := f.write(h, w); err != nil {
 			return err
@@ -341,6 +361,9 @@ func (f *Facet) carryOut(ctx context.Context, h *inside.Host, p *plan, m *machin
 		return err
 	}
 	if err := a.activate(ctx, p.all); err != nil {
+		return err
+	}
+	if err := f.start(ctx, h, p.starts); err != nil {
 		return err
 	}
 	if err := f.note(h, p); err != nil {
@@ -359,6 +382,7 @@ func (m *machine) changed(p *plan) []string {
 		_, kernel := differ[id]
 		was, before := p.before[id]
 		is, after := p.after[id]
+		was.Shared, is.Shared = nil, nil // nothing is set up for them
 		moved := p.before.master(id) != p.after.master(id)
 		if kernel || before != after || moved || !equal(was, is) || len(p.writes) > 0 && p.manager == Netplan {
 			names = append(names, id)

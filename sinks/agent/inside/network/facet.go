@@ -67,6 +67,14 @@ func (f *Facet) Observe(_ context.Context, h *inside.Host, keys []string) (insid
 	}
 	manager := Manager(h)
 	touched := changedFiles(h, manager, made)
+	others := map[string]string{} // managers that set up an interface too
+	if all, err := rivals(h, manager, designed(keys, made)); err == nil {
+		for _, r := range all {
+			for _, id := range r.ours {
+				others[id] = r.manager
+			}
+		}
+	}
 	var m *machine
 	if h.Live {
 		if m, err = f.tables.look(h); err != nil {
@@ -80,11 +88,11 @@ func (f *Facet) Observe(_ context.Context, h *inside.Host, keys []string) (insid
 		}
 		switch {
 		case !h.Live:
-			told(&seen, key, made[id].Fields(), touched)
+			told(&seen, key, made[id].Fields(), touched, others[id])
 		case m == nil:
 			seen.Unread[key] = "the interfaces could not be read: " + err.Error()
 		case m.links[id] != nil:
-			told(&seen, key, m.fields(id, made), touched)
+			told(&seen, key, m.fields(id, made), touched, others[id])
 			for field, why := range m.unread {
 				delete(seen.Have, item.Name(key, field))
 				seen.Unread[item.Name(key, field)] = why
@@ -98,15 +106,30 @@ func (f *Facet) Observe(_ context.Context, h *inside.Host, keys []string) (insid
 	return seen, nil
 }
 
+// designed are the interfaces that are looked at, as far as it is known how they are made.
+func designed(keys []string, made links) links {
+	all := maps.Clone(made)
+	for _, key := range keys {
+		if _, known := all[item.ID(key)]; !known {
+			all[item.ID(key)] = item.Link{}
+		}
+	}
+	return all
+}
+
 // told puts the fields of an item into what was seen. Where somebody changed the
-// files that make it so at the next boot, it is not as it was made.
-func told(seen *inside.Seen, key string, fields map[string]string, touched []string) {
+// files that make it so at the next boot, or another manager makes it otherwise then, it
+// is not as it was made.
+func told(seen *inside.Seen, key string, fields map[string]string, touched []string, other string) {
 	for field, text := range fields {
 		if text == "" {
 			continue
 		}
 		if field == "kind" && len(touched) > 0 {
 			text += ", but somebody changed " + strings.Join(touched, ", ")
+		}
+		if field == "kind" && other != "" {
+			text += ", but " + other + " is enabled and sets it up too"
 		}
 		seen.Have[item.Name(key, field)] = text
 	}

@@ -26,6 +26,8 @@ type system struct {
 	// services do, which they do not while the machine boots.
 	timer   string
 	running bool
+	// ifupdown says that it has set up its interfaces too.
+	ifupdown bool
 	// addresses and routes are the kernel's, by interface.
 	addresses map[string][]string
 	routes    map[string][]item.Route
@@ -108,7 +110,7 @@ func (s *system) exec(_ context.Context, c inside.Command) (inside.Output, error
 	text := strings.Join(words, " ")
 	if strings.Contains(text, "is-active") {
 		unit := words[len(words)-1]
-		if unit == s.timer+".timer" && s.timer != "" || unit == "systemd-networkd.service" && s.running {
+		if unit == s.timer+".timer" && s.timer != "" || unit == "systemd-networkd.service" && s.running || unit == "networking.service" && s.ifupdown {
 			return inside.Output{}, nil
 		}
 		return inside.Output{Code: 3}, nil
@@ -127,6 +129,10 @@ func (s *system) exec(_ context.Context, c inside.Command) (inside.Output, error
 				s.timer = unit
 			}
 		}
+	case strings.HasSuffix(text, "stop networking.service"):
+		s.ifupdown = false
+	case strings.HasSuffix(text, "start networking.service"):
+		s.ifupdown = true
 	case strings.HasPrefix(text, "systemctl stop"):
 		s.timer = ""
 	case c.Path == "networkctl":

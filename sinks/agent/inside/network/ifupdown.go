@@ -71,6 +71,9 @@ func stanzas(b *strings.Builder, name string, l item.Link, all links) {
 		fmt.Fprintf(b, "iface %s inet manual\n", name)
 	}
 	making(link, name, l, all)
+	if all.master(name) == "" && !l.SLAAC && !l.DHCP6 && len(addresses6) == 0 { // the kernel listens to announcements by itself
+		link(fmt.Sprintf("pre-up echo 0 >/proc/sys/net/ipv6/conf/%s/accept_ra || true", name))
+	}
 	named(link, servers4, l.Search)
 	routing(link, name, "", routes4)
 	for _, a := range addresses4 {

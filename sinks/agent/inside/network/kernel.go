@@ -191,10 +191,19 @@ func (r *real) as(made item.Link) item.Link {
 	if l.Bond != nil && made.Bond != nil {
 		l.Bond = asBond(*l.Bond, *made.Bond)
 	}
+	l.Addresses, l.Shared = without(l.Addresses, made.Shared), made.Shared
 	l.Trusted = made.Trusted && l.Functions > 0
 	l.DHCP4, l.DHCP6, l.SLAAC = made.DHCP4, made.DHCP6, made.SLAAC
 	l.Servers, l.Search = made.Servers, made.Search
 	return l
+}
+
+// without are addresses but those that are shared, which whoever has them keeps.
+func without(addresses, shared []string) []string {
+	return slices.DeleteFunc(slices.Clone(addresses), func(text string) bool {
+		p, err := netip.ParsePrefix(text)
+		return err == nil && slices.Contains(shared, p.Addr().String())
+	})
 }
 
 // asRoutes leaves out metrics that the manager or the kernel has chosen.

@@ -29,6 +29,8 @@ type plan struct {
 	name          string
 	writes        []write // those that change something
 	aside         []string
+	// stops and starts are units of other managers.
+	stops, starts []string
 }
 
 // cloudFile keeps cloud-init from writing the network's configuration again.
@@ -55,6 +57,9 @@ func (f *Facet) plan(h *inside.Host, items []item.Item, remove []string) (*plan,
 	}
 	for _, w := range foreign {
 		p.add(h, w)
+	}
+	if err := p.disable(h); err != nil {
+		return nil, err
 	}
 	for _, path := range slices.Sorted(maps.Keys(files)) {
 		p.add(h, write{path, []byte(files[path].text), fs.FileMode(files[path].mode)})

@@ -222,6 +222,11 @@ func wrongAddresses(l item.Link) string {
 			return fmt.Sprintf("%q is no address with its prefix length", a)
 		}
 	}
+	for _, s := range l.Shared {
+		if a, err := netip.ParseAddr(s); err != nil || a.String() != s {
+			return fmt.Sprintf("%q is no shared address", s)
+		}
+	}
 	for _, r := range l.Routes {
 		if p, err := netip.ParsePrefix(r.To); err != nil || p.Masked().String() != r.To {
 			return fmt.Sprintf("%q is not a destination for a route", r.To)

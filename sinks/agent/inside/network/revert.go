@@ -128,6 +128,9 @@ func (f *Facet) undo(ctx context.Context, h *inside.Host, c *change, why string,
 		a := activation{f: f, h: h, manager: c.Manager}
 		_ = a.ifdown(ctx, c.Names) // what stays up is flushed below
 	}
+	if active {
+		_ = f.stop(ctx, h, c.Started) // what stays is told by the next look
+	}
 	if err := f.restoreFiles(h, c); err != nil {
 		return err
 	}
@@ -138,7 +141,7 @@ func (f *Facet) undo(ctx context.Context, h *inside.Host, c *change, why string,
 		return err
 	}
 	a := activation{f: f, h: h, manager: c.Manager, changed: c.Names}
-	troubles := a.backTo(ctx, c, active)
+	troubles := errors.Join(a.backTo(ctx, c, active), f.start(ctx, h, c.Stopped))
 	if active {
 		troubles = errors.Join(troubles, f.restoreKernel(ctx, h, c))
 	}
@@ -184,7 +187,7 @@ func (f *Facet) isBack(h *inside.Host, c *change, active bool) bool {
 	}
 	for id, k := range c.Kernel {
 		r := m.links[id]
-		if r == nil || slices.ContainsFunc(r.Addresses, func(a string) bool { return !slices.Contains(k.Addresses, a) }) {
+		if r == nil || slices.ContainsFunc(without(r.Addresses, k.Shared), func(a string) bool { return !slices.Contains(k.Addresses, a) }) {
 			return false
 		}
 	}

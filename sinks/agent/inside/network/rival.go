@@ -1,0 +1,208 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+// rival is a manager that is enabled beside the one that we write for, and sets up
+// interfaces of ours too: after each boot the slower of the two wins.
+type rival struct {
+	manager string
+	links   []string // what starts it at boot
+	ours    []string // interfaces of the design that it sets up
+	others  []string // what it sets up besides
+}
+
+// rivalUnits are what starts a manager at boot, its service last.
+var rivalUnits = map[string][]string{
+	Ifupdown: {"networking.service"},
+	Networkd: {"systemd-networkd-wait-online.service", "systemd-networkd.socket", "systemd-networkd.service"},
+}
+
+// rivals are the managers besides ours that set up interfaces of ours. Netplan writes for
+// systemd-networkd and NetworkManager, so these are none beside it.
+func rivals(h *inside.Host, manager string, all links) ([]rival, error) {
+	var found []rival
+	if manager != Ifupdown && enabled(h, "networking.service") {
+		r := rival{manager: Ifupdown}
+		paths, err := ifupdownFiles(h)
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range paths {
+			text, _, err := readFile(h, path)
+			if err != nil {
+				return nil, err
+			}
+			for _, line := range logicalLines(string(text)) {
+				words := strings.Fields(line)
+				if len(words) > 1 && words[0] == "iface" {
+					name, _, _ := strings.Cut(words[1], ":")
+					r.meet(name, all)
+				}
+			}
+		}
+		found = append(found, r)
+	}
+	if manager == NetworkManager && enabled(h, "systemd-networkd.service") {
+		r := rival{manager: Networkd}
+		paths, err := candidates(h, Networkd)
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range paths {
+			if filepath.Ext(path) != ".network" {
+				continue
+			}
+			text, _, err := readFile(h, path)
+			if err != nil {
+				return nil, err
+			}
+			r.meetFile(path, string(text), all)
+		}
+		found = append(found, r)
+	}
+	found = slices.DeleteFunc(found, func(r rival) bool { return len(r.ours) == 0 })
+	for i := range found {
+		if err := found[i].started(h); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// meet notes an interface that it sets up.
+func (r *rival) meet(name string, all links) {
+	to := &r.others
+	if _, ours := all[name]; ours {
+		to = &r.ours
+	}
+	if name != "lo" && !slices.Contains(*to, name) {
+		*to = append(*to, name)
+	}
+}
+
+// meetFile notes what a file of systemd-networkd sets up. A pattern may be of
+// interfaces that are not ours, whatever is there now.
+func (r *rival) meetFile(path, text string, all links) {
+	values, macs := settings(text), all.macs()
+	for _, name := range strings.Fields(strings.Join(values["Match.Name"], " ")) {
+		r.meet(name, all)
+	}
+	for _, mac := range strings.Fields(strings.ToLower(strings.Join(slices.Concat(values["Match.MACAddress"], values["Match.PermanentMACAddress"]), " "))) {
+		if name := macs[mac]; name != "" {
+			r.meet(name, all)
+		} else {
+			r.others = append(r.others, mac)
+		}
+	}
+	if len(values["Match.Name"])+len(values["Match.MACAddress"])+len(values["Match.PermanentMACAddress"]) == 0 {
+		r.others = append(r.others, "what "+path+" matches")
+	}
+}
+
+// started finds what starts it at boot.
+func (r *rival) started(h *inside.Host) error {
+	for _, unit := range rivalUnits[r.manager] {
+		for _, kind := range []string{"wants", "requires"} {
+			found, err := filepath.Glob(h.Path("/etc/systemd/system/*." + kind + "/" + unit))
+			if err != nil {
+				return err
+			}
+			for _, at := range found {
+				inRoot, err := filepath.Rel(h.Root, at)
+				if err != nil {
+					return err
+				}
+				r.links = append(r.links, "/"+inRoot)
+			}
+		}
+	}
+	return nil
+}
+
+// disable takes what starts other managers of our interfaces aside, and back where
+// nothing is ours any more.
+func (p *plan) disable(h *inside.Host) error {
+	if len(p.after) == 0 {
+		return p.enableAgain(h)
+	}
+	all, err := rivals(h, p.manager, p.all)
+	if err != nil {
+		return err
+	}
+	for _, r := range all {
+		if len(r.others) > 0 {
+			return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf(
+				"%s and %s are both enabled and set up %s, and %s sets up %s besides. Add these to the design, or disable one of the two",
+				p.manager, r.manager, strings.Join(r.ours, ", "), r.manager, strings.Join(r.others, ", "))}
+		}
+		for _, link := range r.links {
+			to, mode, err := readFile(h, link)
+			if err != nil {
+				return err
+			}
+			p.aside = append(p.aside, link)
+			p.writes = append(p.writes, write{asideFolder + link, to, mode}, write{path: link})
+		}
+		p.stops = append(p.stops, rivalUnits[r.manager]...)
+	}
+	return nil
+}
+
+func (p *plan) enableAgain(h *inside.Host) error {
+	found, err := filepath.Glob(h.Path(asideFolder + "/etc/systemd/system/*/*"))
+	if err != nil {
+		return err
+	}
+	for _, at := range found {
+		inRoot, err := filepath.Rel(h.Path(asideFolder), at)
+		if err != nil {
+			return err
+		}
+		link := "/" + inRoot
+		to, mode, err := readFile(h, asideFolder+link)
+		if err != nil {
+			return err
+		}
+		if mode&fs.ModeSymlink == 0 {
+			continue
+		}
+		if !exists(h.Path(link)) { // else somebody has enabled it again
+			p.writes = append(p.writes, write{link, to, mode})
+		}
+		p.writes = append(p.writes, write{path: asideFolder + link})
+		if unit := filepath.Base(link); !slices.Contains(p.starts, unit) {
+			p.starts = append(p.starts, unit)
+		}
+	}
+	return nil
+}
+
+// stop stops other managers, which may take our interfaces down, and start starts them.
+func (f *Facet) stop(ctx context.Context, h *inside.Host, units []string) error {
+	for _, unit := range units {
+		if f.succeeds(ctx, h, "systemctl", "is-active", "--quiet", unit) {
+			if err := f.run(ctx, h, "systemctl", "stop", unit); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// start does not wait: it may be called while the machine boots.
+func (f *Facet) start(ctx context.Context, h *inside.Host, units []string) error {
+	if len(units) == 0 {
+		return nil
+	}
+	return f.run(ctx, h, "systemctl", append([]string{"--no-block", "start"}, units...)...)
+}

@@ -1,0 +1,561 @@
+package inside_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/sinks/agent"
+	"github.com/slipway-gitops/slipway/tests/libvirt"
+	"github.com/slipway-gitops/slipway/tests/nspawn"
+)
+
+// The ports of the guest, and its address in VLAN 5.
+var ports = []string{"02:00:00:00:00:01", "02:00:00:00:00:02", "02:00:00:00:00:03"}
+
+const taggedAddress = "10.5.0.10"
+
+// guest is a Debian with a kernel of its own on an emulated processor, with three
+// ports of a switch that carries VLAN 1 untagged, and VLAN 5 and 6.
+type guest struct {
+	*networked
+	lan    *lan
+	folder string
+	ends   [][2]string
+	qemu   *exec.Cmd
+}
+
+// kernelScript takes the kernel of the guests' image, and its modules into a tree.
+const kernelScript = `qemu-img convert -O raw "$1" "$2/disk"
+mkdir "$2/mnt"
+mount -o loop,offset=$((2048 * 512)),ro "$2/disk" "$2/mnt"
+cp "$2/mnt/vmlinuz" "$2/mnt/initrd" "$2"
+umount "$2/mnt"
+mount -o loop,offset=$((51200 * 512)),ro "$2/disk" "$2/mnt"
+cp -r "$2/mnt/lib/modules" "$3/lib/"
+umount "$2/mnt"
+rm "$2/disk"
+mkfs.ext4 -q -L root -m 0 -d "$3" "$2/root.ext4" 1500M
+`
+
+func startGuest(t *testing.T, manager string) *guest {
+	t.Helper()
+	g := &guest{folder: t.TempDir(), lan: newLAN(t), networked: &networked{
+		router: fmt.Sprintf("router-%d", os.Getpid()), address: nodeAddress, patience: time.Minute,
+		node: &node{t: t, driver: agent.New(agent.Options{Folder: made.helpers}), term: 1},
+	}}
+	g.makeDisk(manager)
+	for _, name := range []string{g.router, g.other()} {
+		does(t, "ip", "netns", "add", name)
+		t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", name).Run() })
+	}
+	for _, tap := range []string{"router1", "router5", "other1", "other5"} {
+		g.lan.tap(tap, map[byte]uint16{'1': 1, '5': 5}[tap[len(tap)-1]])
+	}
+	shell(t, `ip link set lo up
+ip link add up0 type veth peer name down0 netns R
+ip addr add 10.2.0.2/24 dev up0; ip link set up0 up; ip route add default via 10.2.0.1
+ip -n R link set lo up; ip -n R addr add 10.2.0.1/24 dev down0; ip -n R link set down0 up
+ip link set router1 netns R; ip link set router5 netns R; ip link set other1 netns O; ip link set other5 netns O
+ip netns exec R sysctl -qw net.ipv4.ip_forward=1
+for v in 1 5; do
+	ip -n R addr add 10.$v.0.1/24 dev router$v; ip -n R link set router$v up
+	ip -n O addr add 10.$v.0.50/24 dev other$v; ip -n O link set other$v up
+done`, g.networked)
+	for n := range ports {
+		a, b := g.lan.trunk(fmt.Sprintf("port%d", n), 5, 6)
+		g.ends = append(g.ends, [2]string{a, b})
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			text, _ := os.ReadFile(filepath.Join(g.folder, "console"))
+			t.Logf("the guest's console:\n%s", text[max(0, len(text)-5000):])
+		}
+		g.cut()
+	})
+	g.power()
+	return g
+}
+
+// guestPackages are what a guest has besides: it names its interfaces, and loads modules.
+var guestPackages = []string{"udev", "kmod"}
+
+// inGuestsNetwork is inOwnNetwork for a guest, whose parts are fetched before: nothing
+// is reached from there.
+func inGuestsNetwork(t *testing.T) bool {
+	if os.Getenv(inNetwork) == "" {
+		nspawn.Require(t, "qemu-system-x86_64", "qemu-img", "mkfs.ext4", "ssh")
+		nspawn.UnpackTo(t, t.TempDir(), guestPackages...)
+		_, _ = libvirt.Image(t)
+	}
+	return inOwnNetwork(t)
+}
+
+// makeDisk has a Debian on a disk that one manager of networks sets up at first.
+func (g *guest) makeDisk(manager string) {
+	t := g.t
+	tree := filepath.Join(g.folder, "tree")
+	check(t, os.Mkdir(tree, 0o755))
+	nspawn.UnpackTo(t, tree, guestPackages...)
+	key, err := os.ReadFile(filepath.Join(made.folderOf(), "key.pub"))
+	check(t, err)
+	files := map[string]string{
+		"root/.ssh/authorized_keys":                    string(key),
+		"etc/ssh/sshd_config.d/test.conf":              "PermitRootLogin prohibit-password\nUseDNS no\n",
+		"etc/machine-id":                               "0123456789abcdef0123456789abcdef\n",
+		"etc/hostname":                                 "n1\n",
+		"etc/fstab":                                    "",
+		"etc/systemd/journald.conf.d/test.conf":        "[Journal]\nStorage=volatile\n",
+		"etc/systemd/system/ssh.service.d/always.conf": "[Service]\nRestart=always\n",
+	}
+	off := []string{"mask", "apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer", "e2scrub_reap.service", "fstrim.timer",
+		"serial-getty@ttyS0.service", "getty@tty1.service", "systemd-hwdb-update.service", "ldconfig.service"}
+	switch manager {
+	case "networkd":
+		files["etc/systemd/network/10-first.network"] = "[Match]\nName=eth0\n[Network]\nAddress=10.1.0.10/24\nGateway=10.1.0.1\nLinkLocalAddressing=no\n"
+		off = append(off, "networking.service")
+		does(t, "systemctl", "--root="+tree, "enable", "systemd-networkd.service")
+	case "ifupdown":
+		files["etc/network/interfaces"] = "auto lo\niface lo inet loopback\n\nauto eth0\niface eth0 inet static\n\taddress 10.1.0.10/24\n\tgateway 10.1.0.1\n"
+	}
+	does(t, "systemctl", append([]string{"--root=" + tree}, off...)...)
+	for path, text := range files {
+		at := filepath.Join(tree, path)
+		check(t, os.MkdirAll(filepath.Dir(at), 0o755))
+		check(t, os.WriteFile(at, []byte(text), 0o644))
+	}
+	check(t, os.Chmod(filepath.Join(tree, "root/.ssh"), 0o700))
+	public, err := os.ReadFile(filepath.Join(tree, "etc/ssh/ssh_host_ed25519_key.pub"))
+	check(t, err)
+	made.hostKey = strings.TrimSpace(string(public))
+	image, _ := libvirt.Image(t)
+	cmd := exec.CommandContext(t.Context(), "sh", "-ec", kernelScript, "sh", image, g.folder, tree)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("make a disk: %v\n%s", err, out)
+	}
+	check(t, os.RemoveAll(tree))
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// power turns the guest on.
+func (g *guest) power() {
+	g.t.Helper()
+	args := []string{"-machine", "pc,accel=tcg", "-cpu", "max", "-m", "512", "-nodefaults", "-no-user-config", "-display", "none",
+		"-serial", "file:" + g.folder + "/console", "-monitor", "unix:" + g.folder + "/monitor,server=on,wait=off", "-device", "virtio-rng-pci",
+		"-kernel", g.folder + "/vmlinuz", "-initrd", g.folder + "/initrd",
+		"-append", "console=ttyS0 loglevel=4 panic=5 mitigations=off apparmor=0 audit=0 random.trust_cpu=on net.ifnames=0",
+		"-drive", "file=" + g.folder + "/root.ext4,format=raw,if=virtio,cache=writeback"}
+	for n, mac := range ports {
+		_ = os.Remove(g.ends[n][0])
+		args = append(args, "-netdev", fmt.Sprintf("dgram,id=n%d,local.type=unix,local.path=%s,remote.type=unix,remote.path=%s", n, g.ends[n][0], g.ends[n][1]),
+			"-device", fmt.Sprintf("virtio-net-pci,netdev=n%d,mac=%s,romfile=", n, mac))
+	}
+	g.qemu = exec.Command("qemu-system-x86_64", args...)
+	g.qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	g.qemu.Stderr = os.Stderr
+	check(g.t, g.qemu.Start())
+}
+
+// cut takes the guest's power.
+func (g *guest) cut() {
+	if g.qemu == nil {
+		return
+	}
+	_ = g.qemu.Process.Kill() // it may have ended
+	_ = g.qemu.Wait()         // its code is that of the signal
+	g.qemu = nil
+}
+
+// cable plugs one of the ports in or out.
+func (g *guest) cable(n int, state string) {
+	g.t.Helper()
+	c, err := net.Dial("unix", g.folder+"/monitor")
+	check(g.t, err)
+	defer c.Close()
+	check(g.t, c.SetDeadline(time.Now().Add(30*time.Second)))
+	prompt := func() {
+		for all, b := []byte{}, make([]byte, 512); !bytes.HasSuffix(all, []byte("(qemu) ")); {
+			k, err := c.Read(b)
+			check(g.t, err)
+			all = append(all, b[:k]...)
+		}
+	}
+	prompt()
+	_, err = fmt.Fprintf(c, "set_link n%d %s\n", n, state)
+	check(g.t, err)
+	prompt()
+}
+
+// says is what a command prints in the guest, asked by OpenSSH's own client: nothing of
+// Slipway is between.
+func (g *guest) says(words string) string {
+	g.t.Helper()
+	var out []byte
+	var err error
+	for range 5 {
+		cmd := exec.CommandContext(g.t.Context(), "ssh", "-n", "-F", "none", "-i", filepath.Join(made.folderOf(), "key"), "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no",
+			"-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "ConnectTimeout=20", "root@"+g.address, words)
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		if out, err = cmd.Output(); err == nil {
+			return strings.TrimSpace(string(out))
+		}
+		err = errors.Join(err, errors.New(stderr.String()))
+	}
+	g.t.Fatalf("%s: %v", words, err)
+	return ""
+}
+
+// folderOf is the folder with everything, also in the program that runs in a network of
+// its own.
+func (m *madeOnce) folderOf() string { return filepath.Dir(m.helpers) }
+
+func (g *guest) design(l links) *site.Node {
+	return &site.Node{Name: "n1", References: site.References{Family: "debian", Links: l}}
+}
+
+// apply makes a change as the daemon does, and says how it ended. The guest is reached
+// again within the deadline and the grace, at one of the addresses.
+func (g *guest) apply(name string, l links, addresses []string, meanwhile func()) error {
+	g.t.Helper()
+	d := g.design(l)
+	m := g.machine(g.t, g.address)
+	defer m.Close()
+	seen, err := look(g.t.Context(), g.node, m, d)
+	if err != nil {
+		g.t.Fatalf("%s: %v", name, err)
+	}
+	at, done := time.Now(), make(chan error, 1)
+	go func() { done <- step(g.t.Context(), m, d, site.FacetNetwork, seen) }()
+	within := deadline + grace
+	if meanwhile != nil {
+		meanwhile()
+		within += bootPatience
+	}
+	if !g.reached(g.t, d, at.Add(within), append(addresses, g.address)...) {
+		g.t.Fatalf("%s: not reached %s after it was begun", name, time.Since(at).Round(time.Second))
+	}
+	took := time.Since(at)
+	err = <-done
+	g.t.Logf("%s: reached at %s after %s: %v", name, g.address, took.Round(time.Second), err)
+	return err
+}
+
+// bootPatience is how long the guest may take to start.
+const bootPatience = 3 * time.Minute
+
+// holds makes a change that is good, and has the guest at its address.
+func (g *guest) holds(name string, l links, address string) {
+	g.t.Helper()
+	for try := 0; ; try++ {
+		err := g.apply(name, l, []string{address}, nil)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, driver.ErrUnreachable) && !errors.Is(err, driver.ErrBusy) || try == 2 {
+			g.t.Fatalf("%s: %v\n%s", name, err, g.trouble())
+		}
+	}
+	if !g.reached(g.t, g.design(l), time.Now().Add(grace), address) {
+		g.t.Fatalf("%s: not reached at %s", name, address)
+	}
+	if waits := g.says("cat /var/lib/slipway-inside/network-unconfirmed 2>/dev/null || true"); waits != "" {
+		g.t.Errorf("%s: it holds, and waits to be set back: %s", name, waits)
+	}
+}
+
+func (g *guest) trouble() string {
+	return g.says("ip address; ip route; cat /var/lib/slipway-inside/reverted; networkctl list; journalctl --no-pager -n 60")
+}
+
+// reverts makes a change that cuts the guest off, and has it as it was before, on its
+// own.
+func (g *guest) reverts(name string, l links) {
+	g.t.Helper()
+	before, address, began := g.seen(), g.address, time.Now()
+	if err := g.apply(name, l, nil, nil); err == nil {
+		g.t.Errorf("%s: it was confirmed", name)
+	}
+	g.says("for n in $(seq 90); do [ -e /var/lib/slipway-inside/network-unconfirmed ] || exit 0; sleep 1; done; exit 1")
+	if took := time.Since(began); took > deadline+grace {
+		g.t.Errorf("%s: it took %s until it was as before", name, took)
+	}
+	if after := g.seen(); g.address != address || after != before {
+		g.t.Errorf("%s: at %s there was\n%s\nand at %s is\n%s", name, address, before, g.address, after)
+	}
+}
+
+// seen is what the kernel has, as ip(8) and the bonding driver tell it, without what
+// changes by itself.
+func (g *guest) seen() string {
+	g.t.Helper()
+	var b strings.Builder
+	for _, l := range g.ipLinks() {
+		fmt.Fprintf(&b, "%s %s mtu %d of %s %v %s", l.Name, l.Info.Kind, l.MTU, l.Master, slices.Contains(l.Flags, "UP"), l.Parent)
+		for _, a := range l.Addresses {
+			if a.Scope == "global" {
+				fmt.Fprintf(&b, " %s/%d", a.Local, a.Length)
+			}
+		}
+		b.WriteByte('\n')
+	}
+	var routes []struct{ Dst, Gateway, Dev string }
+	g.asJSON("ip -j route", &routes)
+	for _, r := range routes {
+		fmt.Fprintf(&b, "%s via %s dev %s\n", r.Dst, r.Gateway, r.Dev)
+	}
+	b.WriteString(g.says("grep -h -E '^(Bonding Mode|Primary Slave|Slave Interface|MII Polling)' /proc/net/bonding/* 2>/dev/null || true"))
+	return b.String()
+}
+
+// ipLink is an interface in the words of ip(8).
+type ipLink struct {
+	Name   string   `json:"ifname"`
+	Parent string   `json:"link"`
+	MTU    int      `json:"mtu"`
+	Master string   `json:"master"`
+	Flags  []string `json:"flags"`
+	MAC    string   `json:"address"`
+	Info   struct {
+		Kind string `json:"info_kind"`
+		Data struct {
+			ID int `json:"id"`
+		} `json:"info_data"`
+	} `json:"linkinfo"`
+	Addresses []struct {
+		Local  string `json:"local"`
+		Length int    `json:"prefixlen"`
+		Scope  string `json:"scope"`
+	} `json:"addr_info"`
+}
+
+func (g *guest) ipLinks() []ipLink {
+	g.t.Helper()
+	var all []ipLink
+	g.asJSON("ip -j -d address", &all)
+	slices.SortFunc(all, func(a, b ipLink) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+func (g *guest) ipLink(name string) ipLink {
+	g.t.Helper()
+	for _, l := range g.ipLinks() {
+		if l.Name == name {
+			return l
+		}
+	}
+	g.t.Fatalf("the kernel has no %s:\n%s", name, g.says("ip address"))
+	return ipLink{}
+}
+
+func (g *guest) asJSON(words string, into any) {
+	g.t.Helper()
+	text := g.says(words)
+	if err := json.Unmarshal([]byte(text), into); err != nil {
+		g.t.Fatalf("%s: %v\n%s", words, err, text)
+	}
+}
+
+// wants holds that what ip(8) or the kernel prints matches.
+func (g *guest) wants(words string, patterns ...string) {
+	g.t.Helper()
+	text := g.says(words)
+	for _, p := range patterns {
+		if !regexp.MustCompile(p).MatchString(text) {
+			g.t.Errorf("%s has nothing of %q:\n%s", words, p, text)
+		}
+	}
+}
+
+// The networks of the guest's designs.
+var (
+	bonded   = item.Bond{Mode: "active-backup", Monitor: 100, Primary: "lan0"}
+	members  = links{"lan0": {Kind: "ethernet", MAC: ports[0]}, "lan1": {Kind: "ethernet", MAC: ports[1]}}
+	tagged   = []item.Route{{To: "0.0.0.0/0", Via: "10.5.0.1"}}
+	onVLAN   = item.Link{Kind: "vlan", VLAN: 5, Parent: "bond0", Addresses: []string{taggedAddress + "/24"}, Routes: tagged}
+	noBridge = item.Link{}
+)
+
+// bond is a bond of two ports.
+func bond(b item.Bond) item.Link {
+	return item.Link{Kind: "bond", Members: []string{"lan0", "lan1"}, Bond: &b}
+}
+
+// over is a bond with a VLAN, which a bridge may be over.
+func over(b item.Link, vlan, bridge item.Link) links {
+	all := links{"bond0": b, "vlan5": vlan}
+	if bridge.Kind != "" {
+		all["br5"] = bridge
+	}
+	for name, l := range members {
+		all[name] = l
+	}
+	return all
+}
+
+func bridged(addresses []string, routes []item.Route) (vlan, bridge item.Link) {
+	return item.Link{Kind: "vlan", VLAN: 5, Parent: "bond0"}, item.Link{Kind: "bridge", Members: []string{"vlan5"}, Addresses: addresses, Routes: routes}
+}
+
+func begin(t *testing.T, manager string) *guest {
+	began := time.Now()
+	g := startGuest(t, manager)
+	if !g.reached(t, g.design(nil), time.Now().Add(bootPatience), nodeAddress) {
+		t.Fatal("the guest is not reached at first")
+	}
+	t.Logf("the guest runs after %s", time.Since(began).Round(time.Second))
+	return g
+}
+
+// TestGuestNetwork has a bond, a VLAN and a bridge in a kernel that has them, and a
+// VLAN that leads nowhere.
+func TestGuestNetwork(t *testing.T) {
+	if !inGuestsNetwork(t) {
+		return
+	}
+	g := begin(t, "networkd")
+	vlan, bridge := bridged([]string{taggedAddress + "/24"}, tagged)
+	g.holds("a bond, a VLAN and a bridge", over(bond(bonded), vlan, bridge), taggedAddress)
+	g.isBridged()
+	vlan.VLAN = 6
+	g.reverts("a VLAN that leads nowhere", over(bond(bonded), vlan, bridge))
+	g.isBridged()
+}
+
+// isBridged holds the kernel to the bond of both ports, the VLAN on it and the bridge
+// over it.
+func (g *guest) isBridged() {
+	g.t.Helper()
+	g.wants("cat /proc/net/bonding/bond0", `Bonding Mode: fault-tolerance \(active-backup\)`, `Primary Slave: lan0`, `Currently Active Slave: lan0`, `MII Polling Interval \(ms\): 100`, `Slave Interface: lan1`)
+	for n, name := range []string{"lan0", "lan1"} {
+		if l := g.ipLink(name); l.Master != "bond0" {
+			g.t.Errorf("port %d is of %q: %+v", n, l.Master, l)
+		}
+	}
+	if v := g.ipLink("vlan5"); v.Info.Kind != "vlan" || v.Info.Data.ID != 5 || v.Parent != "bond0" || v.Master != "br5" {
+		g.t.Errorf("vlan5 is %+v", v)
+	}
+	if b := g.ipLink("br5"); b.Info.Kind != "bridge" || len(b.Addresses) == 0 || b.Addresses[0].Local != taggedAddress {
+		g.t.Errorf("br5 is %+v", b)
+	}
+	g.wants("ip route show default", `default via 10\.5\.0\.1 dev br5`)
+}
+
+// TestProveGuestNetworks makes changes of bonds, VLANs and bridges, of which some cut the
+// guest off and one is overtaken by a power cut.
+func TestProveGuestNetworks(t *testing.T) {
+	if !proves() {
+		t.Skip("takes half an hour: set SLIPWAY_PROVE")
+	}
+	if !inGuestsNetwork(t) {
+		return
+	}
+	for _, manager := range []string{"networkd", "ifupdown"} {
+		if only := os.Getenv("SLIPWAY_PROVE_MANAGER"); only == "" || only == manager {
+			t.Run(manager, func(t *testing.T) { provesNetworks(t, manager) })
+		}
+	}
+}
+
+func provesNetworks(t *testing.T, manager string) {
+	g := begin(t, manager)
+	plain := item.Link{Kind: "ethernet", MAC: ports[0], Addresses: []string{nodeAddress + "/24"}, Routes: gateway}
+
+	g.holds("a port with another name", links{"lan0": plain}, nodeAddress)
+	if l := g.ipLink("lan0"); l.MAC != ports[0] {
+		t.Errorf("lan0 is %+v", l)
+	}
+
+	alone := members
+	b := bond(bonded)
+	b.Addresses, b.Routes = []string{"10.1.0.11/24"}, gateway
+	g.holds("a bond", withLink("bond0", b, alone), "10.1.0.11")
+	g.wants("cat /proc/net/bonding/bond0", `active-backup`, `Currently Active Slave: lan0`, `Slave Interface: lan1`)
+	g.cable(0, "off")
+	g.wants(`for n in $(seq 30); do grep -q "Active Slave: lan1" /proc/net/bonding/bond0 && break; sleep 1; done; cat /proc/net/bonding/bond0`, `Currently Active Slave: lan1`)
+	g.cable(0, "on")
+	g.wants(`for n in $(seq 30); do grep -q "Active Slave: lan0" /proc/net/bonding/bond0 && break; sleep 1; done; cat /proc/net/bonding/bond0`, `Currently Active Slave: lan0`)
+
+	g.holds("a VLAN on the bond", over(bond(bonded), onVLAN, noBridge), taggedAddress)
+	if v := g.ipLink("vlan5"); v.Info.Data.ID != 5 || v.Parent != "bond0" {
+		t.Errorf("vlan5 is %+v", v)
+	}
+	vlan, bridge := bridged([]string{taggedAddress + "/24"}, tagged)
+	g.holds("a bridge over the VLAN", over(bond(bonded), vlan, bridge), taggedAddress)
+	g.isBridged()
+
+	lacp := item.Bond{Mode: "802.3ad", Monitor: 100, LACPRate: "fast", HashPolicy: "layer3+4", MinLinks: 2}
+	g.reverts("LACP without a partner", over(bond(lacp), vlan, bridge))
+	g.isBridged()
+	wrong := vlan
+	wrong.VLAN = 6
+	g.reverts("a wrong VLAN", over(bond(bonded), wrong, bridge))
+	wrong.VLAN = 7
+	g.reverts("a VLAN that the switch does not carry", over(bond(bonded), wrong, bridge))
+	lost := bridge
+	lost.Routes = []item.Route{{To: "0.0.0.0/0", Via: "10.5.0.50"}}
+	g.reverts("a gateway that does not route", over(bond(bonded), vlan, lost))
+	lost.Routes = []item.Route{{To: "0.0.0.0/0", Via: "10.5.0.99"}}
+	g.reverts("a gateway that is not there", over(bond(bonded), vlan, lost))
+	twice := bridge
+	twice.Addresses = []string{"10.5.0.50/24"}
+	g.reverts("the address of another machine", over(bond(bonded), vlan, twice))
+	g.reverts("a bond of ports that lead nowhere", func() links {
+		all := over(bond(bonded), vlan, bridge)
+		other := all["bond0"]
+		other.Members, other.Bond = []string{"lan2"}, &item.Bond{Mode: "active-backup", Monitor: 100}
+		all["bond0"], all["lan2"] = other, item.Link{Kind: "ethernet", MAC: ports[2]}
+		g.cable(2, "off")
+		return all
+	}())
+	g.cable(2, "on")
+
+	shell(t, "ip link set up0 mtu 9000; ip -n R link set down0 mtu 9000; ip -n R link set router5 mtu 9000; ip -n R link set router1 mtu 9000", g.networked)
+	large := over(bond(bonded), vlan, bridge)
+	for name, l := range large {
+		l.MTU = 9000
+		large[name] = l
+	}
+	g.reverts("an MTU that the switch drops", large)
+	shell(t, "ip link set up0 mtu 1500; ip -n R link set down0 mtu 1500; ip -n R link set router5 mtu 1500; ip -n R link set router1 mtu 1500", g.networked)
+	g.isBridged()
+
+	// The power is cut while the bridge goes, and then the change can still be had.
+	_ = g.apply("power cut", over(bond(bonded), onVLAN, noBridge), []string{taggedAddress}, func() {
+		<-time.After(4 * time.Second)
+		g.cut()
+		g.power()
+	})
+	g.holds("after the power cut", over(bond(bonded), onVLAN, noBridge), taggedAddress)
+	g.holds("LACP that the switch lets through without", over(bond(item.Bond{Mode: "802.3ad", Monitor: 100}), onVLAN, noBridge), taggedAddress)
+	g.wants("cat /proc/net/bonding/bond0", `IEEE 802.3ad`)
+
+	// All of it goes again.
+	g.holds("a port alone", links{"lan0": plain}, nodeAddress)
+	for _, l := range g.ipLinks() {
+		if slices.Contains([]string{"bond0", "vlan5", "br5"}, l.Name) || l.Name == "lan1" && l.Master != "" {
+			t.Errorf("%s stays: %+v", l.Name, l)
+		}
+	}
+}
