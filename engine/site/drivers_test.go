@@ -108,7 +108,7 @@ func TestWhatDriversBring(t *testing.T) {
 		t.Errorf("the module comes from %q", got)
 	}
 	for field, want := range map[string]string{
-		"modules.ice.parameters": "drivers.ice.modules.ice.parameters",
+		"modules.ice.parameters":                            "drivers.ice.modules.ice.parameters",
 		"files./lib/firmware/intel/ice/ddp/ice.pkg.content": "drivers.ice.firmware.intel/ice/ddp/ice.pkg",
 	} {
 		if got := r.PathsOf(site.FacetConfig, field); got[0] != want {
