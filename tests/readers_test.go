@@ -66,8 +66,6 @@ func TestEveryReaderReads(t *testing.T) {
 				ok = known && (acted && in(h.field, "engine/site", "engine/plan", "engine/firstboot", "sinks", "engine") || !acted && strings.Contains(rulesOnly, "`"+name+"`"))
 			case "engine":
 				ok = in(h.field, "engine", "sinks", "sources", "cmd") && !onlyIn(reads[h.field], "engine/design/rule")
-			case "later":
-				ok = strings.Contains(rulesOnly, "`"+name+"`")
 			case "people":
 				ok = true
 			}

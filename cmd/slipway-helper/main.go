@@ -20,6 +20,7 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/actions"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/base"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/config"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/hardware"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/kernel"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/links"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/network"
@@ -85,7 +86,7 @@ func serve(digest, root string, live bool) error {
 	}
 	host := inside.Real(root, live)
 	host.Login = cmp.Or(os.Getenv("SUDO_USER"), os.Getenv("LOGNAME"), os.Getenv("USER"))
-	p := run.Program{Host: host, Facets: facets, Probe: probe.Look, Links: links.Look}
+	p := run.Program{Host: host, Facets: facets, Probe: probe.Look, Links: links.Look, Hardware: hardware.Look}
 	return p.Answer(ctx, os.Stdin, os.Stdout)
 }
 

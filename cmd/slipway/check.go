@@ -50,6 +50,8 @@ type checked struct {
 	Findings []site.Finding `json:"findings"`
 	// Suppressed are those that the site's suppressions silence.
 	Suppressed []site.Finding `json:"suppressed,omitempty"`
+	// Drivers say which nodes each driver concerns, as far as the design knows it.
+	Drivers []site.DriverNodes `json:"drivers,omitempty"`
 }
 
 // check checks the named site, or all sites of the repository.
@@ -92,6 +94,7 @@ func (a *app) check(ctx context.Context, path, name, state string) error {
 			acts := driver.Serves(drivers(helpers()))
 			c.Findings = slices.Concat(c.Findings, design.IdleNeeds(r.Site, acts), design.NotActedOn(r.Site, acts), design.UnseenHealth(r.Site, acts))
 			site.SortFindings(c.Findings)
+			c.Drivers = r.Site.DriversOfNodes()
 		}
 		all = append(all, c)
 	}
@@ -129,6 +132,9 @@ func (a *app) printChecked(path string, files fs.FS, all []checked) error {
 			printFindings(a.out, files, c.Findings)
 			if len(all) > 1 && c.Nodes == 0 {
 				a.out.Printf("site %s: ", c.Site)
+			}
+			for _, d := range c.Drivers {
+				a.out.Println(d.String())
 			}
 			printSummary(a.out, all[i])
 		}

@@ -27,7 +27,8 @@ func (a *app) explainCommand() *cobra.Command {
 			"what it overrides there, nearest first; a default of the schema comes last. A path,\n" +
 			"or the beginning of one, picks values. Of a virtual machine it says on which hypervisor\n" +
 			"it is, or would be. Of a file it shows the content too, and how what the daemon last saw\n" +
-			"there differs; of an interface what its system sees of the cable. Touches no machine, and needs a daemon for what is there alone.\n" + exitHelp,
+			"there differs; of an interface what its system sees of the cable; of a driver whether it\n" +
+			"is for the machine. Touches no machine, and needs a daemon for what is there alone.\n" + exitHelp,
 		Example: "  slipway explain compute-5.boot\n  slipway explain --dir site-example compute-5\n  slipway explain compute-5 system.files./etc/motd",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.explain(cmd.Context(), path, name, state, strings.Join(args, "."))
@@ -48,6 +49,8 @@ type explained struct {
 	File *explainedFile `json:"file,omitempty"`
 	// Ports are what was seen of the interfaces that were asked for.
 	Ports []explainedPort `json:"ports,omitempty"`
+	// Drivers say of the drivers that were asked for whether they are for the machine.
+	Drivers []explainedDriver `json:"drivers,omitempty"`
 }
 
 func (a *app) explain(ctx context.Context, path, siteName, state, target string) error {
@@ -69,7 +72,7 @@ func (a *app) explain(ctx context.Context, path, siteName, state, target string)
 		return a.refuse(rev.Files, r)
 	}
 	_, at, _ := strings.Cut(target, ".")
-	all := explained{x, a.placeOf(state, r.Site, x.Node), explainFile(ctx, state, r.Site, x.Node, at), explainPorts(state, r.Site, x.Node, at)}
+	all := explained{x, a.placeOf(state, r.Site, x.Node), explainFile(ctx, state, r.Site, x.Node, at), explainPorts(state, r.Site, x.Node, at), explainDrivers(state, r.Site, x.Node, at)}
 	if a.output == "json" {
 		return a.out.JSON(all)
 	}
@@ -104,6 +107,9 @@ func printExplanation(w *screen, x explained) {
 	}
 	for _, p := range x.Ports {
 		p.print(w)
+	}
+	for _, d := range x.Drivers {
+		d.print(w)
 	}
 }
 

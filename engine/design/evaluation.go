@@ -449,5 +449,5 @@ func (e *evaluation) explanation() *Explanation {
 	if n == nil {
 		return nil
 	}
-	return &Explanation{Node: n.name, Values: append(explainValues(e.shared.layersOf(n), n.merged), explainActions(e.shared.site, n.effective)...)}
+	return &Explanation{Node: n.name, Values: append(explainValues(e.shared.layersOf(n), n.merged), slices.Concat(explainActions(e.shared.site, n.effective), explainDrivers(e.shared.site, n.effective))...)}
 }

@@ -150,6 +150,22 @@ func explainActions(s *site.Site, n *site.Node) (values []Value) {
 	return values
 }
 
+// explainDrivers explains the drivers of the site that may be for a node's machine. They
+// are behind its boot actions.
+func explainDrivers(s *site.Site, n *site.Node) (values []Value) {
+	if n == nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.References.Drivers)) {
+		text, err := json.Marshal(s.Drivers[name])
+		var of any
+		if err == nil && json.Unmarshal(text, &of) == nil {
+			values = append(values, settingsWithin(s, []string{"drivers", name}, of)...)
+		}
+	}
+	return values
+}
+
 // settingsWithin are the values of something of the site, with their places.
 func settingsWithin(s *site.Site, at []string, of any) (values []Value) {
 	fields, isObject := of.(map[string]any)

@@ -22,7 +22,7 @@ const (
 	KindFiles   = "files"   // files.PATH; fields content, mode, owner ("root:root"), state; Body File
 	KindUnits   = "units"   // units.NAME; fields content, enabled, state; Body Unit
 	KindSysctl  = "sysctl"  // sysctl.NAME; field ""
-	KindModules = "modules" // modules.NAME; field "parameters"
+	KindModules = "modules" // modules.NAME; field "parameters", ModuleNotLoaded until it is loaded
 	// Of the facet kernel.
 	KindKernel     = "kernel"     // the key itself; field "package"
 	KindParameters = "parameters" // parameters.NAME; field ""
@@ -31,6 +31,10 @@ const (
 	// Of the facet network: NAME is that of the interface.
 	KindLinks = "links" // links.NAME; fields kind, mac, mtu, addresses, routes, dns, members, bond, vlan, dhcp, …; Body Link
 )
+
+// ModuleNotLoaded is what the parameters of a module are that is loaded at the next boot
+// and not now.
+const ModuleNotLoaded = "not loaded before the next boot"
 
 // File is the body of a file.
 type File struct {

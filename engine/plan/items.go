@@ -79,7 +79,7 @@ func (w wish) addedItems(f site.Facet, changes []site.Change) []site.Change {
 			}
 		}
 		if len(of) > 1 && len(of) == len(i.Fields) && !w.isThere(i.Key) {
-			whole := site.Change{Field: fieldOf(f, i.Key), Have: item.Absent, Want: asked(of), Origin: of[0].Origin}
+			whole := site.Change{Field: fieldOf(f, i.Key), Have: item.Absent, Want: asked(of), Origin: of[0].Origin, Intent: of[0].Intent}
 			if of[0].Have == unknown {
 				whole.Have = unknown
 			}

@@ -58,9 +58,9 @@ func Node(s *site.Site, n *site.Node, k site.Known) site.NodePlan {
 	if len(k.Serves) > 0 {
 		p.NotActedOn = append(n.NotActedOn(k.Serves), editedSinceFirstBoot(s, n, m, k.Serves)...)
 	}
-	p.Notes = slices.Concat(notes(s, n, m), imageNote(s, n, m), diskNotes(n, m), onceNotes(n, m, k.Serves))
+	p.Notes = slices.Concat(notes(s, n, m), imageNote(s, n, m), diskNotes(n, m), onceNotes(n, m, k.Serves), driverNotes(s, n, m.Observed, k.Serves))
 	_, p.Findings = Links(s, n, m.Observed, k.Serves)
-	p.Findings = append(Hardware(n, m.Observed.Inventory), p.Findings...)
+	p.Findings = slices.Concat(Hardware(n, m.Observed.Inventory), p.Findings, Drivers(s, n, m.Observed, k.Serves))
 	if why := takesFrom(s, n, k.Reach); why != "" && !leftAlone(s, n, m) {
 		p.Blocked = []string{why}
 	} else {
@@ -72,7 +72,7 @@ func Node(s *site.Site, n *site.Node, k site.Known) site.NodePlan {
 
 // planNode adds the steps, or why there are none.
 func planNode(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, serves map[site.Facet]bool) {
-	n = withoutNext(s, n, m)
+	n = withDrivers(s, withoutNext(s, n, m))
 	if why := wrongMachine(n, m); why != "" && (m.Recorded.Quarantined != nil || !leftAlone(s, n, m)) {
 		p.Blocked = []string{why}
 		p.Release = "check cabling and DHCP; for a machine that was replaced add `moved`, for one with a new address correct its endpoint"
@@ -311,6 +311,9 @@ func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 	}
 	if w.reachedBy(seen) && len(remove)+len(returning) == 0 {
 		p.Waiting = string(f) + " is on its way to " + changes[0].Want
+		if site.IsInside(f) && seen.Waits == site.WaitsReboot && !mayReboot(n, f, seen) {
+			p.Waiting = fmt.Sprintf("%s; that takes effect when the machine is booted, which Slipway leaves to you", differs(changes))
+		}
 		return
 	}
 	k := workOf(f, changes)
@@ -344,7 +347,8 @@ func IsDrift(n *site.Node, f site.Facet, r site.Recorded) bool {
 // AsDesigned says whether a facet was seen to be what the design asks for.
 func AsDesigned(n *site.Node, f site.Facet, seen site.FacetState) bool {
 	w := wishFor(n, f, seen)
-	return !seen.Seen.IsZero() && w.Want != nil && seen.Busy == "" && len(unresolved(n, f, seen)) == 0 && len(w.diff(n, f, seen)) == 0 && len(seen.Left(n, f))+len(seen.Returning(n, f)) == 0
+	asks := w.Want != nil || site.IsInside(f) && !w.Unread && n.Asks(f) // in a system of another kind, or on another machine
+	return !seen.Seen.IsZero() && asks && len(w.Unsure) == 0 && seen.Busy == "" && len(unresolved(n, f, seen)) == 0 && len(w.diff(n, f, seen)) == 0 && len(seen.Left(n, f))+len(seen.Returning(n, f)) == 0
 }
 
 // differs tells of changes as of differences.

@@ -84,6 +84,9 @@ func (w wish) change(n *site.Node, f site.Facet, field, have string) site.Change
 	if from != field && from != site.AttributeField(field) {
 		c.Intent = from
 	}
+	if driver := w.Drivers[w.Keys[field]]; driver != "" {
+		c.Intent = "drivers." + driver
+	}
 	c.Origin = w.designedAt(n, f, from)
 	return c
 }

@@ -178,7 +178,7 @@ func FacetOf(path string) Facet {
 		}
 	}
 	for _, p := range siteParts {
-		if p.path == path && len(p.facets) == 1 {
+		if p.path == path && len(p.facets) > 0 {
 			return p.facets[0]
 		}
 	}
@@ -207,7 +207,7 @@ var siteParts = []struct {
 }{
 	{"artifacts", []Facet{FacetFirmware}, func(s *Site) any { return s.artifactsBesideFiles() }},
 	{"bootActions", []Facet{FacetActions}, func(s *Site) any { return s.BootActions }},
-	{"drivers", nil, func(s *Site) any { return s.Drivers }},
+	{kindDrivers, []Facet{FacetConfig, FacetPackages}, func(s *Site) any { return s.Drivers }},
 	{"racks.switches", nil, func(s *Site) any { return s.switches() }},
 }
 

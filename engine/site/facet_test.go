@@ -80,7 +80,7 @@ func TestWhatOfTheSiteIsNotActedOn(t *testing.T) {
 		want []string
 	}{
 		{s, nil, []string{"artifacts", "bootActions", "drivers", "racks.switches"}},
-		{s, []site.Facet{site.FacetConfig, site.FacetPackages}, []string{"artifacts", "bootActions", "drivers", "racks.switches"}},
+		{s, []site.Facet{site.FacetConfig, site.FacetPackages}, []string{"artifacts", "bootActions", "racks.switches"}},
 		{s, []site.Facet{site.FacetFirmware}, []string{"bootActions", "drivers", "racks.switches"}},
 		{&site.Site{Racks: map[string]*site.Rack{"r2": {}}}, nil, nil},
 		{&site.Site{Artifacts: map[string]*site.Artifact{"tool": {}}, Nodes: map[string]*site.Node{

@@ -23,10 +23,14 @@ type References struct {
 	// Texts are what contents of files come to in which {…} stands for values of
 	// the node, by their path in it: "system.files./etc/motd.content".
 	Texts map[string]string `json:"texts,omitempty"`
-	// Artifacts are those that are contents of its files, by name.
+	// Artifacts are those that are contents of its files, or firmware of its drivers, by
+	// name.
 	Artifacts map[string]Artifact `json:"artifacts,omitempty"`
 	// Actions are the boot actions that select the node, by name.
 	Actions map[string]BootAction `json:"actions,omitempty"`
+	// Drivers are those that may be for the node's machine, by name: those that its
+	// designed model does not rule out.
+	Drivers map[string]*Driver `json:"drivers,omitempty"`
 }
 
 // Items are what the design asks of a facet inside the installed system, in
@@ -34,9 +38,44 @@ type References struct {
 // the node's image is part of it.
 func (n *Node) Items(f Facet) []item.Item { return n.ItemsIn(f, n.References.Family) }
 
-// ItemsIn are the items in a system of that family.
+// ItemsIn are the items in a system of that family, with those of the drivers that the
+// design alone says are for the machine.
 func (n *Node) ItemsIn(f Facet, family string) []item.Item {
+	items, _ := n.itemsWith(f, family, n.DriverNames(nil, FitSure))
+	return items
+}
+
+// ItemsOn are the items in a system of which that was seen, with those of the drivers
+// that are for its machine.
+func (n *Node) ItemsOn(f Facet, seen *Platform) []item.Item {
+	items, _ := n.itemsWith(f, n.familyOf(seen), n.DriverNames(seen, FitSure))
+	return items
+}
+
+// MayItems are the items with those of all drivers that may be for the machine, whatever
+// was seen of it.
+func (n *Node) MayItems(f Facet, seen *Platform) []item.Item {
+	items, _ := n.itemsWith(f, n.familyOf(seen), slices.Sorted(maps.Keys(n.References.Drivers)))
+	return items
+}
+
+// familyOf is the family that was seen, or else that of the image.
+func (n *Node) familyOf(seen *Platform) string {
+	if seen == nil {
+		return n.References.Family
+	}
+	return cmp.Or(seen.Family, n.References.Family)
+}
+
+// itemsWith are the items in a system of a family, with what some drivers bring that
+// nothing else of the design speaks of.
+func (n *Node) itemsWith(f Facet, family string, drivers []string) ([]item.Item, driven) {
 	system := n.filled("system.", n.System).with(n.filled("families."+family+".", n.Families[family]))
+	var brought driven
+	if len(drivers) > 0 && (f == FacetPackages || f == FacetConfig) {
+		brought = n.drivenBy(drivers, family).under(system)
+		system = brought.System.with(system)
+	}
 	var items []item.Item
 	switch f {
 	case FacetBase:
@@ -57,7 +96,7 @@ func (n *Node) ItemsIn(f Facet, family string) []item.Item {
 		}
 	}
 	slices.SortFunc(items, func(a, b item.Item) int { return strings.Compare(a.Key, b.Key) })
-	return items
+	return items, brought
 }
 
 // PatchIn is which upgrades the design asks for in a system of a family; nil for none.
@@ -318,8 +357,14 @@ func (r Resolved) PathsOf(f Facet, field string) []string {
 	if key == "" {
 		key = field
 	}
-	path, ofSystem := placeOf(f, key)
 	rest := strings.TrimPrefix(field, key)
+	if driver := r.Drivers[key]; driver != "" {
+		return driverPaths(driver, r.Family, key, rest)
+	}
+	if item.Kind(key) == kindDrivers {
+		return []string{key}
+	}
+	path, ofSystem := placeOf(f, key)
 	if !ofSystem {
 		if f != FacetNetwork {
 			return []string{path + rest}

@@ -78,6 +78,11 @@ type Platform struct {
 	Kernel  string `json:"kernel,omitempty"`
 	// Network is what manages the network.
 	Network string `json:"network,omitempty"`
+	// Model is that of the machine as its firmware tells the system, and PCI its PCI
+	// devices. Both are read where drivers of the design may be for the machine; PCI is
+	// nil where they were not.
+	Model string    `json:"model,omitempty"`
+	PCI   *item.PCI `json:"pci,omitempty"`
 }
 
 // Observed is what drivers saw of one machine.

@@ -109,6 +109,18 @@ func (o *Origins) each(prefix string, yield func(string, Origin) bool) bool {
 	return true
 }
 
+// Beside is o with what another one says of one name, of which o says nothing.
+func (o *Origins) Beside(other *Origins, name string) *Origins {
+	p := other.part(name)
+	if p.Name == "" || o.part(name).Name != "" {
+		return o
+	}
+	if o == nil {
+		return NewOrigins(p)
+	}
+	return NewOrigins(append(slices.Clone(o.parts), p)...)
+}
+
 // Equal says whether two say the same.
 func (o *Origins) Equal(p *Origins) bool {
 	return o == p || maps.Equal(maps.Collect(o.All()), maps.Collect(p.All()))

@@ -1,6 +1,7 @@
 package site
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"slices"
@@ -27,6 +28,10 @@ type Resolved struct {
 	Items  []item.Item
 	Keys   Values
 	Family string
+	// Drivers are the drivers that the items come from, by keys. Unsure are those of
+	// which nobody knows whether they are for the machine.
+	Drivers Values
+	Unsure  []string
 }
 
 // Resolve puts what the design asks of a facet into the words of the machine that was
@@ -59,31 +64,50 @@ func (s FacetState) Resolve(n *Node, f Facet) Resolved {
 // the family that was seen, or else that of the image. What is designed for
 // families alone is not known as long as the system's is not.
 func (s FacetState) resolveItems(n *Node, f Facet) Resolved {
-	r := Resolved{Family: s.Family(n)}
-	r.Items, r.Keys, r.Unresolved = n.ItemsIn(f, r.Family), Values{}, maps.Clone(s.Unresolved)
+	r := Resolved{Family: s.Family(n), Keys: Values{}, Unresolved: maps.Clone(s.Unresolved)}
+	cannot := func(key, why string) {
+		if r.Unresolved == nil {
+			r.Unresolved = Values{}
+		}
+		if why != "" {
+			r.Unresolved[key] = Printable(why)
+		}
+	}
+	items, brought := n.itemsWith(f, r.Family, n.DriverNames(s.System, FitSure))
+	r.Items, r.Drivers = items, brought.from
 	for _, i := range r.Items {
 		for field := range i.Fields {
 			r.Keys[item.Name(i.Key, field)] = i.Key
 		}
-		if why := s.Cannot[i.Key]; why != "" {
-			if r.Unresolved == nil {
-				r.Unresolved = Values{}
-			}
-			r.Unresolved[i.Key] = Printable(why)
-		}
+		cannot(i.Key, cmp.Or(brought.contradict[i.Key], s.Cannot[i.Key]))
+	}
+	r.Unsure = slices.DeleteFunc(n.DriverNames(s.System, FitUnknown), func(name string) bool { return !n.References.Drivers[name].asks(f) })
+	if len(r.Unsure) > 0 {
+		s.unsure(n, f, r, cannot)
 	}
 	r.Want = orNil(item.Values(r.Items))
-	r.Unread = r.Family == "" && n.asksByFamily(f)
+	r.Unread = r.Family == "" && (n.asksByFamily(f) || f == FacetPackages && n.asksByDriver(f))
 	return r
 }
 
 // Family is that of the system that was seen, or else of the node's image; empty where
 // neither is known.
-func (s FacetState) Family(n *Node) string {
-	if s.System != nil && s.System.Family != "" {
-		return s.System.Family
+func (s FacetState) Family(n *Node) string { return n.familyOf(s.System) }
+
+// unsure tells why nobody can know whether drivers are for the machine: nothing of it
+// could be seen, or the system does not tell what it takes. What was not looked at yet is
+// looked at next.
+func (s FacetState) unsure(n *Node, f Facet, r Resolved, cannot func(key, why string)) {
+	may, _ := n.itemsWith(f, r.Family, r.Unsure)
+	for _, i := range may {
+		cannot(i.Key, s.Cannot[i.Key])
 	}
-	return n.References.Family
+	if s.System == nil || s.System.PCI == nil {
+		return
+	}
+	for _, name := range r.Unsure {
+		cannot(kindDrivers+"."+name, "nobody knows whether the driver is for this machine: "+n.References.Drivers[name].For(n, s.System).By)
+	}
 }
 
 // Left are the keys of the items of a facet that Slipway made on the machine and
@@ -96,7 +120,7 @@ func (s FacetState) Left(n *Node, f Facet) []string {
 	if r.Unread {
 		return nil // it may be asked for in a system of its family
 	}
-	designed := item.Keys(r.Items)
+	designed := item.Keys(n.MayItems(f, s.System)) // what a driver brought stays where its device is not seen any more
 	return slices.DeleteFunc(slices.Clone(s.Owned), func(key string) bool {
 		_, asked := slices.BinarySearch(designed, key)
 		return asked

@@ -3,6 +3,7 @@ package site
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -41,7 +42,23 @@ func (n *Node) Want(f Facet) Values {
 // Asks says whether the design asks for anything of a facet: whether Want gives
 // anything in some system.
 func (n *Node) Asks(f Facet) bool {
-	return n.Want(f) != nil || n.asksByFamily(f)
+	return n.Want(f) != nil || n.asksByFamily(f) || n.asksByDriver(f)
+}
+
+// asksByDriver says whether a driver asks for something of a facet that may be for the
+// machine.
+func (n *Node) asksByDriver(f Facet) bool {
+	for _, d := range n.References.Drivers {
+		if d.asks(f) {
+			return true
+		}
+	}
+	return false
+}
+
+// asks says whether a driver asks for something of a facet, in some system.
+func (d *Driver) asks(f Facet) bool {
+	return f == FacetPackages && len(d.Packages) > 0 || f == FacetConfig && len(d.Modules)+len(d.Firmware) > 0
 }
 
 // asksByFamily says whether the design asks for something of a facet in systems
@@ -65,6 +82,12 @@ func (n *Node) Asked(f Facet) string {
 			for field, v := range item.Values((&Node{Families: n.Families}).ItemsIn(f, family)) {
 				all["families."+family+"."+field] = v
 			}
+		}
+	}
+	for name, d := range n.References.Drivers {
+		if d.asks(f) {
+			text, _ := json.Marshal(d)
+			all[kindDrivers+"."+name] = string(text)
 		}
 	}
 	if len(all) == 0 {

@@ -38,17 +38,23 @@ func (s *Site) ReferencesOf(n *Node) References {
 		r.Actions[name] = own
 		systems = append(systems, System{Files: a.Files})
 	}
+	var artifacts []string
 	for _, system := range systems {
 		for _, f := range system.Files {
-			a := s.Artifacts[f.Artifact]
-			if a == nil {
-				continue // a rule finds a name that stands for nothing
-			}
-			if r.Artifacts == nil {
-				r.Artifacts = map[string]Artifact{}
-			}
-			r.Artifacts[f.Artifact] = *a
+			artifacts = append(artifacts, f.Artifact)
 		}
+	}
+	drivers, firmware := s.driversFor(n)
+	r.Drivers = drivers
+	for _, name := range append(artifacts, firmware...) {
+		a := s.Artifacts[name]
+		if a == nil {
+			continue // a rule finds a name that stands for nothing
+		}
+		if r.Artifacts == nil {
+			r.Artifacts = map[string]Artifact{}
+		}
+		r.Artifacts[name] = *a
 	}
 	return r
 }

@@ -85,8 +85,8 @@ type machine struct {
 	mu       sync.Mutex
 	site     string
 	term     uint64
-	seenTerm uint64 // the highest that the system has told of
-	family   string // of the system, empty before it was seen
+	seenTerm uint64         // the highest that the system has told of
+	system   *site.Platform // what the system was seen to be, nil before
 	// credentials gives the values of credentials; hashes are the last hash of the
 	// password of each account, by key.
 	credentials func(name string) (secret.Value, error)
@@ -134,18 +134,36 @@ func (m *machine) learn(r *wire.Result) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.seenTerm = max(m.seenTerm, r.Term)
-	m.family = r.System.Family
+	system := platform(r.System)
+	if m.system != nil && system.PCI == nil { // it was not asked for
+		system.Model, system.PCI = m.system.Model, m.system.PCI
+	}
+	m.system = system
 }
 
-// items are what the design asks of a facet, by the family of the system, or of the
-// image as long as that was not seen.
+// platform is what a system was seen to be. Of its PCI devices none is told of by itself.
+func platform(s wire.System) *site.Platform {
+	return &site.Platform{
+		Family: site.Printable(s.Family), ID: site.Printable(s.ID), Release: site.Printable(s.Release),
+		Kernel: site.Printable(s.Kernel), Network: site.Printable(s.Network), Model: line(s.Model), PCI: pciIDs(s.PCI),
+	}
+}
+
+// items are what the design asks of a facet, by what the system was seen to be, or by
+// the image as long as that was not seen.
 func (m *machine) items(n *site.Node, f site.Facet) []item.Item {
+	return n.ItemsOn(f, m.seen())
+}
+
+// mayItems are those with what all drivers bring that may be for the machine.
+func (m *machine) mayItems(n *site.Node, f site.Facet) []item.Item {
+	return n.MayItems(f, m.seen())
+}
+
+func (m *machine) seen() *site.Platform {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.family == "" {
-		return n.Items(f)
-	}
-	return n.ItemsIn(f, m.family)
+	return m.system
 }
 
 func refused(format string, args ...any) error {

@@ -21,6 +21,11 @@ func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, may d
 	if action := site.Facets[step.Facet].Change.Action; !slices.Contains(byHelper, step.Facet) || action == "" || action != step.Action {
 		return fmt.Errorf("%s: nothing of the kind is done over SSH: %w", step.Action, errors.ErrUnsupported)
 	}
+	if n.MayHaveDrivers() && !m.knowsHardware() { // the daemon was started since it was seen
+		if _, err := m.Observe(ctx, n, []site.Facet{step.Facet}); err != nil {
+			return err
+		}
+	}
 	if err := may.Ask(ctx, step); err != nil {
 		return err
 	}
@@ -31,7 +36,7 @@ func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, may d
 	if err := m.givePasswords(items); err != nil {
 		return err
 	}
-	request := wire.Request{Op: wire.OpApply, Node: n.Name, Apply: &wire.Apply{
+	request := wire.Request{Op: wire.OpApply, Node: n.Name, PCI: asksHardware(n), Apply: &wire.Apply{
 		Facet: string(step.Facet), Items: items, Remove: step.Remove, Owned: step.Owned, Again: step.Again, Once: step.Once,
 	}}
 	a, err := m.ask(ctx, n, request)

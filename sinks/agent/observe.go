@@ -100,18 +100,21 @@ func (m *machine) inside(ctx context.Context, n *site.Node, wanted []site.Facet,
 	if request.Health != nil {
 		states[site.FacetProbes] = probed(request.Health.Probes, a.result, why)
 	}
+	if why == nil {
+		m.learn(a.result)
+	}
 	for _, f := range wanted {
 		s := site.FacetState{Seen: time.Now(), Driver: Scheme}
 		switch {
 		case why == nil:
-			m.learn(a.result)
 			fill(&s, a.result, a.result.Facets[string(f)], request.Observe[string(f)])
+			withHardware(&s, f, a.result.System.PCI)
 			if f == site.FacetBase {
 				m.comparePasswords(&s, m.items(n, f), a.result.Facets[string(f)].Hashes)
 			}
 		case isOwned || !isAbsent || m.asksAny(n, wanted):
 			s.Seen, s.Cannot = time.Time{}, site.Values{} // not seen, so that nobody takes it for a system where nothing is ours
-			for _, i := range m.items(n, f) {
+			for _, i := range m.mayItems(n, f) {
 				s.Cannot[i.Key] = why.Error()
 			}
 		}
@@ -146,7 +149,7 @@ func probed(asked []item.Probe, r *wire.Result, why error) site.FacetState {
 
 // asksAny says whether the design asks anything of facets.
 func (m *machine) asksAny(n *site.Node, facets []site.Facet) bool {
-	return slices.ContainsFunc(facets, func(f site.Facet) bool { return len(m.items(n, f)) > 0 })
+	return slices.ContainsFunc(facets, func(f site.Facet) bool { return len(m.mayItems(n, f)) > 0 })
 }
 
 // The bounds of what is kept of a facet.
@@ -164,10 +167,7 @@ func fill(s *site.FacetState, r *wire.Result, f wire.Facet, asked []string) {
 	if f.Waits == site.WaitsReboot {
 		s.Waits = site.WaitsReboot
 	}
-	s.System = &site.Platform{
-		Family: site.Printable(r.System.Family), ID: site.Printable(r.System.ID), Release: site.Printable(r.System.Release),
-		Kernel: site.Printable(r.System.Kernel), Network: site.Printable(r.System.Network),
-	}
+	s.System = platform(r.System)
 	for _, key := range f.Owned[:min(len(f.Owned), maxValues)] {
 		s.Owned = append(s.Owned, site.Printable(key))
 	}
@@ -225,7 +225,7 @@ func bounded(all map[string]string) site.Values {
 func (m *machine) observeRequest(n *site.Node, facets []site.Facet) wire.Request {
 	r := wire.Request{Op: wire.OpObserve, Node: n.Name, Observe: map[string][]string{}}
 	for _, f := range facets {
-		items := m.items(n, f)
+		items := m.mayItems(n, f)
 		r.Observe[string(f)] = item.Keys(items)
 		if f == site.FacetConfig {
 			r.Show = shown(items)
@@ -234,6 +234,7 @@ func (m *machine) observeRequest(n *site.Node, facets []site.Facet) wire.Request
 			r.Hashes = withPassword(items)
 		}
 	}
+	r.PCI = asksHardware(n)
 	return r
 }
 

@@ -2,7 +2,7 @@ package rule
 
 import (
 	"fmt"
-	"regexp"
+	"path"
 	"slices"
 	"strings"
 
@@ -49,6 +49,37 @@ var drivers = []Rule{
 			}
 			return found
 		},
+	},
+	{
+		Code: "driver-firmware-path", Severity: site.SeverityError,
+		What: "A driver's firmware is named by its plain path below /lib/firmware.",
+		Why:  "The kernel asks for it by that path. Another one could lead out of the folder, to any file of the system.",
+		Wrong: `drivers: ice: {match: pci: ["8086:1592"], firmware: "../ice.pkg": "ice"}
+artifacts: ice: {url: "https://files.example.org/ice.pkg", sha256: "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}`,
+		Right: `drivers: ice: {match: pci: ["8086:1592"], firmware: "intel/ice/ddp/ice.pkg": "ice"}
+artifacts: ice: {url: "https://files.example.org/ice.pkg", sha256: "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}`,
+		Site: func(s *site.Site) (found []site.Finding) {
+			for _, key := range keys(s.Drivers) {
+				for _, file := range keys(s.Drivers[key].Firmware) {
+					if !plainFirmware(file) {
+						found = append(found, wrong("drivers."+key+".firmware."+file,
+							fmt.Sprintf("the driver %s has firmware at %q, which is no plain path below /lib/firmware", key, file),
+							"Write the path from there, as the kernel's log and `modinfo -F firmware MODULE` show it, without \"..\", \"//\", blanks and a \"/\" at its beginning or end."))
+					}
+				}
+			}
+			return found
+		},
+	},
+	{
+		Code: "driver-contradiction", Severity: site.SeverityError,
+		What: "Drivers for the same hardware agree on the firmware and on the parameters of modules.",
+		Why:  "Only one of the two values can be on a machine.",
+		Wrong: `drivers: ice: {match: pci: ["8086:1592"], modules: ice: parameters: debug: 0}
+drivers: nic: {match: pci: ["8086:1592", "8086:1593"], modules: ice: parameters: debug: 1}`,
+		Right: `drivers: ice: {match: pci: ["8086:1592"], modules: ice: parameters: debug: 0}
+drivers: nic: {match: pci: ["8086:1592", "8086:1593"], modules: ice: parameters: debug: 0}`,
+		Site: contradictions,
 	},
 	{
 		Code: "driver-unused", Severity: site.SeverityNote,
@@ -107,10 +138,60 @@ func anyFits(model string, models []string) bool {
 		_, ok := slices.BinarySearch(models, model)
 		return ok
 	}
-	return slices.ContainsFunc(models, pattern(model).MatchString)
+	return slices.ContainsFunc(models, func(is string) bool { return site.ModelFits(model, is) })
 }
 
-// pattern is a text in which "*" stands for any letters.
-func pattern(text string) *regexp.Regexp {
-	return regexp.MustCompile("(?s)^" + strings.ReplaceAll(regexp.QuoteMeta(text), `\*`, ".*") + "$")
+// contradictions are where two drivers do not agree on what they bring. Two drivers with
+// only different PCI ids, or of which the models of machines decide, may be for different
+// machines: where they meet on one, its plan says so.
+func contradictions(s *site.Site) (found []site.Finding) {
+	all := keys(s.Drivers)
+	for i, name := range all {
+		for _, other := range all[:i] {
+			a, b := s.Drivers[other], s.Drivers[name]
+			meet := meets(a.Match, b.Match)
+			if meet == "" {
+				continue
+			}
+			for _, file := range keys(b.Firmware) {
+				if is, there := a.Firmware[file]; there && is != b.Firmware[file] {
+					found = append(found, wrong("drivers."+name+".firmware."+file,
+						fmt.Sprintf("the drivers %s and %s are both for %s, and name two artifacts for the firmware %s: %s and %s", other, name, meet, file, is, b.Firmware[file]),
+						"Name one artifact, or let one of the drivers be for other hardware."))
+				}
+			}
+			for _, module := range keys(b.Modules) {
+				for _, p := range keys(b.Modules[module].Parameters) {
+					is, there := a.Modules[module].Parameters[p]
+					if value := b.Modules[module].Parameters[p]; there && site.SettingText(is) != site.SettingText(value) {
+						found = append(found, wrong("drivers."+name+".modules."+module+".parameters."+p,
+							fmt.Sprintf("the drivers %s and %s are both for %s, and give the parameter %s of the module %s two values: %s and %s", other, name, meet, p, module, site.SettingText(is), site.SettingText(value)),
+							"Write one value, or let one of the drivers be for other hardware."))
+					}
+				}
+			}
+		}
+	}
+	return found
+}
+
+// meets is the hardware that two drivers are both for, whatever machines there are; empty
+// for none.
+func meets(a, b site.DriverMatch) string {
+	for _, id := range a.PCI {
+		if slices.Contains(b.PCI, id) {
+			return "the PCI id " + id
+		}
+	}
+	if a.Model != "" && a.Model == b.Model {
+		return fmt.Sprintf("the model %q", a.Model)
+	}
+	return ""
+}
+
+// plainFirmware says whether a path below the folder with firmware is one that cannot lead
+// out of it.
+func plainFirmware(file string) bool {
+	return file != "" && file != "." && path.Clean(file) == file && !path.IsAbs(file) && file != ".." && !strings.HasPrefix(file, "../") &&
+		!strings.ContainsFunc(file, func(r rune) bool { return r <= ' ' || r == 0x7f })
 }

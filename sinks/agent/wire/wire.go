@@ -68,6 +68,9 @@ type Request struct {
 	// Links is for OpObserve: what is to be found out of the system's network links; nil
 	// for nothing.
 	Links *item.LinkProbes `json:"links,omitempty"`
+	// PCI asks for the model of the machine and its PCI devices, in OpObserve and OpApply;
+	// nil for nothing.
+	PCI *item.PCIProbe `json:"pci,omitempty"`
 	// Apply is for OpApply.
 	Apply *Apply `json:"apply,omitempty"`
 	// Confirm is for OpConfirm: the name of the change that Result.Unconfirmed gave.
@@ -187,6 +190,10 @@ type System struct {
 	// "networkmanager", "ifupdown", or empty.
 	Network string `json:"network,omitempty"`
 	BootID  string `json:"bootID,omitempty"`
+	// Model is that of the machine as its firmware tells it, and PCI its devices; both are
+	// told where they were asked for.
+	Model string    `json:"model,omitempty"`
+	PCI   *item.PCI `json:"pci,omitempty"`
 }
 
 // Error is why a request was not done.

@@ -89,8 +89,9 @@ func byKind(keys []string) map[string][]string {
 	return kinds
 }
 
-// Apply makes items as they are asked for. Modules come before the kernel
-// parameters that they bring, and files before the units that read them.
+// Apply makes items as they are asked for. Firmware comes before the modules whose
+// drivers ask for it, modules before the kernel parameters that they bring, and files
+// before the units that read them.
 func (f facet) Apply(ctx context.Context, h *inside.Host, items []item.Item, remove []string) error {
 	w, err := f.begin(ctx, h)
 	if err != nil {
@@ -106,14 +107,28 @@ func (f facet) Apply(ctx context.Context, h *inside.Host, items []item.Item, rem
 		slices.SortFunc(wanted[kind], func(a, b item.Item) int { return strings.Compare(a.Key, b.Key) })
 	}
 	leaving := byKind(w.ours(remove, items))
+	firmware, files := firmwareAmong(wanted[item.KindFiles])
 	w.removeFiles(leaving[item.KindFiles])
+	w.applyFiles(firmware)
 	w.applyModules(wanted[item.KindModules], leaving[item.KindModules])
 	w.applySysctl(wanted[item.KindSysctl], leaving[item.KindSysctl])
 	first, units := unitsUnderFiles(leaving[item.KindUnits], wanted[item.KindFiles])
 	w.applyUnits(nil, first)
-	w.applyFiles(wanted[item.KindFiles])
+	w.applyFiles(files)
 	w.applyUnits(wanted[item.KindUnits], units)
 	return w.failed()
+}
+
+// firmwareAmong divides files by whether the kernel finds them as firmware.
+func firmwareAmong(files []item.Item) (firmware, rest []item.Item) {
+	for _, f := range files {
+		if file := item.ID(f.Key); below(file, "/lib/firmware") || below(file, "/usr/lib/firmware") {
+			firmware = append(firmware, f)
+		} else {
+			rest = append(rest, f)
+		}
+	}
+	return firmware, rest
 }
 
 // unitsUnderFiles divides units that leave the design by whether a designed file takes

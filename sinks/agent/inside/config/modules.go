@@ -124,7 +124,7 @@ func (w *work) tellModule(key string, made moduleMade, named, loaded bool) {
 	case !named:
 		w.seen.Have[at] = "loaded, and not at the next boot"
 	case !loaded:
-		w.seen.Have[at] = "not loaded before the next boot"
+		w.seen.Have[at] = item.ModuleNotLoaded
 	case w.h.Live && made.Boot != "" && made.Boot == w.bootID() && made.Loaded != made.Parameters:
 		w.seen.Have[at], w.seen.Pending[at], w.seen.Waits = made.Loaded, made.Parameters, "reboot"
 	default:

@@ -41,6 +41,8 @@ type Program struct {
 	Probe func(ctx context.Context, h *inside.Host, asked item.Probes) inside.Seen
 	// Links looks at the system's network links, in the same way.
 	Links func(ctx context.Context, h *inside.Host, asked item.LinkProbes) (*item.LinksSeen, error)
+	// Hardware looks at the machine; nil where that is never asked for.
+	Hardware func(ctx context.Context, h *inside.Host, asked item.PCIProbe) (model string, seen item.PCI)
 	// Now is the clock; time.Now where it is nil.
 	Now func() time.Time
 }
@@ -157,6 +159,7 @@ func (p *Program) do(ctx context.Context, r wire.Request) (result wire.Result) {
 		return result
 	}
 	p.Host.Show, p.Host.Hashes = r.Show, r.Hashes
+	defer p.hardware(ctx, r.PCI, &result) // behind what changes the drivers
 	switch r.Op {
 	case wire.OpObserve:
 		err = p.observeAll(ctx, r, &result)
@@ -172,6 +175,16 @@ func (p *Program) do(ctx context.Context, r wire.Request) (result wire.Result) {
 	result.Owned = p.Host.Owned.Digest()
 	result.Error = asError(err)
 	return result
+}
+
+// hardware adds what was asked of the machine.
+func (p *Program) hardware(ctx context.Context, asked *item.PCIProbe, result *wire.Result) {
+	if asked == nil || p.Hardware == nil {
+		return
+	}
+	model, seen := p.Hardware(ctx, p.Host, *asked)
+	seen.Unread = clip(seen.Unread)
+	result.System.Model, result.System.PCI = clip(model), &seen
 }
 
 func (p *Program) now() time.Time {
