@@ -634,7 +634,7 @@ func (e *Engine) approveNode(ctx context.Context, w *worker, o site.Order) (stri
 	leaving, a, p := w.leaving, w.memory.Recorded.Adopted, w.plan
 	digest, disowned := plan.Disowned(w.memory)
 	// What a person approves inside a system is what the plan shows there.
-	inside := w.memory.Recorded.Installed == nil && slices.ContainsFunc(p.Steps, func(s site.Step) bool { return site.IsInside(s.Facet) })
+	inside := !w.memory.Recorded.Installed.ByUs() && slices.ContainsFunc(p.Steps, func(s site.Step) bool { return site.IsInside(s.Facet) })
 	e.mu.Unlock()
 	switch {
 	case leaving && w.busy():
@@ -675,6 +675,11 @@ func (w *worker) acceptSystem(ctx context.Context, o site.Order) (string, error)
 			given = r.Installed.FirstBoot
 		}
 		r.Installed = &site.Installation{Generation: generation, Image: image, Since: time.Now(), Proven: true, Reported: mk != nil, Accepted: mk.Digest(), FirstBoot: given}
+		if r.Adopted != nil { // what is inside this system nobody has seen as designed
+			a := *r.Adopted
+			a.Inside = time.Time{}
+			r.Adopted = &a
+		}
 	})
 	if err != nil {
 		return "", err

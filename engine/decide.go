@@ -167,14 +167,14 @@ func (w *worker) outcome(j job, h *held) outcome {
 	return outcome{state: h.state, reason: h.sentence, detail: h.detail, release: h.release, person: h.person, approve: h.approve, until: h.until, wait: observeEvery(j.site)}
 }
 
-// hasLookedInside says whether the system answers and the drivers would see in it what a
-// design can ask for.
+// hasLookedInside says whether the system answers and the drivers see in it something that
+// the design asks for.
 func (w *worker) hasLookedInside(j job) bool {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
 	_, reachable := j.node.Endpoints[site.OS]
 	return reachable && !w.blindInside && !w.lookedInside.IsZero() &&
-		slices.ContainsFunc(site.InsideFacets, func(f site.Facet) bool { return w.e.serves[f] })
+		slices.ContainsFunc(site.InsideFacets, func(f site.Facet) bool { return w.e.serves[f] && j.node.Asks(f) })
 }
 
 // settled ends first contact, also with what is inside the system if that is so.

@@ -125,7 +125,7 @@ func firstContactGate(w *worker, in *site.Site, s site.Step) *held {
 	if in.Rollout.FirstContact == "repair" {
 		return nil
 	}
-	switch met := site.IsInside(s.Facet) && r.Installed == nil; {
+	switch met := site.IsInside(s.Facet) && !r.Installed.ByUs(); {
 	case met && r.Adopted != nil && !r.Adopted.Inside.IsZero():
 		return nil
 	case met:

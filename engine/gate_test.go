@@ -282,23 +282,26 @@ func TestFirstContactNeedsAPerson(t *testing.T) {
 // First contact with what is inside a system ends once that was seen as designed by a
 // daemon that sees it, not once the machine was: helpers may come long after it.
 func TestFirstContactInsideEndsByALook(t *testing.T) {
-	helpers := map[site.Facet]bool{site.FacetOS: true, site.FacetConfig: true}
+	helpers, asks := map[site.Facet]bool{site.FacetOS: true, site.FacetConfig: true}, site.Scalars{"vm.swappiness": int64(10)}
 	for name, c := range map[string]struct {
 		serves map[site.Facet]bool
 		looked time.Time
 		blind  bool
+		asks   site.Scalars
 		ends   bool
 	}{
-		"as designed":         {helpers, time.Now(), false, true},
-		"nobody looked":       {helpers, time.Time{}, false, false},
-		"it does not answer":  {helpers, time.Now(), true, false},
-		"no helpers, only OS": {map[site.Facet]bool{site.FacetOS: true}, time.Now(), false, false},
+		"as designed":         {helpers, time.Now(), false, asks, true},
+		"nothing is designed": {helpers, time.Now(), false, nil, false},
+		"nobody looked":       {helpers, time.Time{}, false, asks, false},
+		"it does not answer":  {helpers, time.Now(), true, asks, false},
+		"no helpers, only OS": {map[site.Facet]bool{site.FacetOS: true}, time.Now(), false, asks, false},
 	} {
 		e, w := gated(t)
 		e.serves = c.serves
 		w.node.Endpoints = map[site.EndpointKind]site.Endpoint{site.OS: {URL: "ssh://10.0.0.1"}}
 		w.memory.Recorded.Adopted = &site.Adoption{Settled: time.Now()}
 		w.lookedInside, w.blindInside = c.looked, c.blind
+		w.node.System.Sysctl = c.asks
 		w.inSync(t.Context(), jobOf(e, w))
 		if got := !w.memory.Recorded.Adopted.Inside.IsZero(); got != c.ends {
 			t.Errorf("%s: it ended: %t", name, got)

@@ -175,7 +175,7 @@ type refusing struct {
 	driver.Driver
 	why   atomic.Pointer[string]
 	again atomic.Bool // of the last step
-	class error // driver.ErrRefused where there is none
+	class error       // driver.ErrRefused where there is none
 }
 
 func (r *refusing) Open(ctx context.Context, e site.Endpoint, s secret.Value) (driver.Machine, error) {

@@ -43,14 +43,14 @@ func TestItems(t *testing.T) {
 		owned          string
 		want           string
 	}{
-		"as designed":   {site.FacetState{Have: whole}, quiet, "", ""},
-		"a mode":        {site.FacetState{Have: but("files./etc/motd.mode", "0600")}, quiet, "", "apply-config: config.files./etc/motd.mode 0600 → 0644 (nodes.cue:7)"},
-		"a file":        {site.FacetState{Have: site.Values{"sysctl.net.core.somaxconn": "1024", "units.a.service.enabled": "true"}, Absent: []string{"files./etc/motd"}}, quiet, "", "apply-config: config.files./etc/motd absent → content sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e, mode 0644, owner root:root (nodes.cue:7)"},
-		"unread":        {site.FacetState{Have: but("sysctl.net.core.somaxconn", ""), Unread: site.Values{"sysctl.net.core.somaxconn": "no"}}, quiet, "", "apply-config: config.sysctl.net.core.somaxconn ? → 1024"},
-		"field unread":  {site.FacetState{Have: but("files./etc/motd.mode", ""), Unread: site.Values{"files./etc/motd.mode": "no"}}, quiet, "", "apply-config: config.files./etc/motd.mode ? → 0644 (nodes.cue:7)"},
-		"it cannot":     {site.FacetState{Have: whole, Cannot: site.Values{"files./etc/motd": "/etc is read-only"}}, quiet, "", "blocked: nodes.cue:7"},
-		"left":          {site.FacetState{Have: whole, Owned: []string{"files./old"}, OwnedDigest: "d"}, quiet, "d", "apply-config: config.files./old made by Slipway → removed, or as it was before"},
-		"left, edited":  {site.FacetState{Have: whole, Owned: []string{"files./old"}, OwnedDigest: "e"}, quiet, "d", "reported: config files./old left the design"},
+		"as designed":  {site.FacetState{Have: whole}, quiet, "", ""},
+		"a mode":       {site.FacetState{Have: but("files./etc/motd.mode", "0600")}, quiet, "", "apply-config: config.files./etc/motd.mode 0600 → 0644 (nodes.cue:7)"},
+		"a file":       {site.FacetState{Have: site.Values{"sysctl.net.core.somaxconn": "1024", "units.a.service.enabled": "true"}, Absent: []string{"files./etc/motd"}}, quiet, "", "apply-config: config.files./etc/motd absent → content sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e, mode 0644, owner root:root (nodes.cue:7)"},
+		"unread":       {site.FacetState{Have: but("sysctl.net.core.somaxconn", ""), Unread: site.Values{"sysctl.net.core.somaxconn": "no"}}, quiet, "", "apply-config: config.sysctl.net.core.somaxconn ? → 1024"},
+		"field unread": {site.FacetState{Have: but("files./etc/motd.mode", ""), Unread: site.Values{"files./etc/motd.mode": "no"}}, quiet, "", "apply-config: config.files./etc/motd.mode ? → 0644 (nodes.cue:7)"},
+		"it cannot":    {site.FacetState{Have: whole, Cannot: site.Values{"files./etc/motd": "/etc is read-only"}}, quiet, "", "blocked: nodes.cue:7"},
+		"left":         {site.FacetState{Have: whole, Owned: []string{"files./old"}, OwnedDigest: "d"}, quiet, "d", "apply-config: config.files./old made by Slipway → removed, or as it was before"},
+		"left, edited": {site.FacetState{Have: whole, Owned: []string{"files./old"}, OwnedDigest: "e"}, quiet, "d", "reported: config files./old left the design"},
 		"a field left": {site.FacetState{Have: but("units.a.service.state", "running"), Asked: map[string][]string{"units.a.service": {"enabled", "state"}, "files./etc/motd": {"gone"}}}, quiet, "",
 			"apply-config: config.units.a.service.state running → as it was before"},
 		"not asked for": {site.FacetState{Have: site.Values{"sysctl.net.core.somaxconn": "1024", "units.a.service.enabled": "true"}}, quiet, "", "apply-config: config.files./etc/motd ? → content sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e, mode 0644, owner root:root (nodes.cue:7)"},

@@ -434,6 +434,10 @@ type Installation struct {
 	FirstBoot FirstBoot `json:"firstBoot,omitzero"`
 }
 
+// ByUs says whether Slipway installed the system: a person has not accepted another one
+// in its place.
+func (i *Installation) ByUs() bool { return i != nil && i.Accepted == "" }
+
 // ActionRecord is what is recorded of a boot action in an installation. The machine's own
 // journal says more; where that was lost, this keeps the action from being done again.
 type ActionRecord struct {

@@ -85,6 +85,8 @@ var elsewhere = map[string]string{
 	"#Kernel.package":            "sinks/agent/inside/kernel TestThePackageOfTheKernel",
 	"#BootAction":                "sinks/agent/inside/actions TestDoesOnce",
 	"#BootAction.after":          "engine/plan TestOnce",
+	"#Driver":                    "engine/site TestWhatDriversBring",
+	"#Hardware.model":            "engine/site TestWhichMachineADriverIsFor",
 	"#Interface":                 "tests/inside TestProveNetworkChanges",
 	"#Bond":                      "tests/inside TestProveGuestNetworks",
 	"#Bonding":                   "tests/inside TestProveGuestNetworks",
