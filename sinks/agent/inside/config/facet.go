@@ -165,7 +165,8 @@ func (w *work) fail(key string, err error) {
 	if errors.As(err, &known) {
 		f.class = known.Class
 	}
-	if errors.Is(err, inside.ErrTooLarge) {
+	var link *tree.UnsafeLink
+	if errors.Is(err, inside.ErrTooLarge) || errors.As(err, &link) {
 		f.class = wire.Refused
 	}
 	if !strings.HasPrefix(f.text, key+": ") {

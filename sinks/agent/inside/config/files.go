@@ -63,10 +63,23 @@ func (w *work) forbiddenAt(file string) (string, error) {
 		return why, nil
 	}
 	at, err := w.tree.Resolve(file, false)
+	var link *tree.UnsafeLink
+	if errors.As(err, &link) {
+		return w.unsafe(link), nil
+	}
 	if err != nil {
 		return "", err
 	}
 	return forbidden("/" + at), nil
+}
+
+// unsafe says why a link is not followed, with the name of the account.
+func (w *work) unsafe(link *tree.UnsafeLink) string {
+	a, err := w.names()
+	if err != nil {
+		return link.Error()
+	}
+	return link.Text(a.users.text(link.UID))
 }
 
 func (w *work) observeFile(key string) {
@@ -115,13 +128,18 @@ type madeFile struct {
 	Stamp   string `json:"stamp"`
 }
 
-// digest is item.Digest of a file's content.
+// digest is item.Digest of a file's content. A file that is larger than any design has it
+// is not read, since a user may make one of his as large as he likes: its size tells that
+// it differs.
 func (w *work) digest(key, file string, e tree.Entry) (string, error) {
 	var made madeFile
 	if w.items.Load(key, nil, &made); made.Stamp == e.Stamp && made.Content != "" {
 		return made.Content, nil
 	}
-	return w.tree.Digest(file)
+	if e.Size > item.MaxArtifact {
+		return fmt.Sprintf("a file of %d bytes", e.Size), nil
+	}
+	return w.tree.Digest(w.ctx, file, item.MaxArtifact)
 }
 
 // putArtifact makes a file whose content the daemon sends where it is not there yet.
@@ -289,7 +307,7 @@ func (w *work) putFile(file string, content []byte, mode uint32, uid, gid int) e
 	}
 	same := false
 	if e.Kind == tree.File && e.Size == int64(len(content)) {
-		digest, err := w.tree.Digest(file)
+		digest, err := w.tree.Digest(w.ctx, file, int64(len(content)))
 		if err != nil {
 			return err
 		}
@@ -339,6 +357,13 @@ func (w *work) removeFile(key string) error {
 	var before fileBefore
 	w.items.Load(key, &before, nil)
 	file := item.ID(key)
+	why, err := w.forbiddenAt(file)
+	if err != nil {
+		return err
+	}
+	if why != "" {
+		return &wire.Error{Class: wire.Refused, Text: why}
+	}
 	e, err := w.tree.Look(file)
 	if err != nil {
 		return err
@@ -422,7 +447,7 @@ func (w *work) isFile(file string, e tree.Entry, content []byte, mode uint32, ui
 	if e.Kind != tree.File || e.Mode != mode || e.UID != uid || e.GID != gid || e.Size != int64(len(content)) {
 		return false, nil
 	}
-	digest, err := w.tree.Digest(file)
+	digest, err := w.tree.Digest(w.ctx, file, int64(len(content)))
 	if err != nil || digest != item.Digest(content) {
 		return false, err
 	}

@@ -159,7 +159,7 @@ func (w *work) tellUnit(n string, s seenUnits) error {
 		content := kindText(u.entry)
 		if u.entry.Kind == tree.File {
 			var err error
-			if content, err = w.tree.Digest(u.path); err != nil {
+			if content, err = w.tree.Digest(w.ctx, u.path, item.MaxArtifact); err != nil {
 				return err
 			}
 		}
@@ -501,7 +501,7 @@ func (w *work) differs(at string, p place) bool {
 	if p.Secret {
 		return true
 	}
-	digest, err := w.tree.Digest(at)
+	digest, err := w.tree.Digest(w.ctx, at, item.MaxArtifact)
 	return err != nil || digest != item.Digest(p.Content)
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"slices"
@@ -25,22 +24,27 @@ func (t *Tree) cut(what string) error {
 
 // temporary is the name under which the next content of a file is written. It is
 // always the same, so that what a cut left there is found again.
-func temporary(at string) string {
-	sum := sha256.Sum256([]byte(at))
-	return path.Join(path.Dir(at), ".slipway-"+hex.EncodeToString(sum[:6]))
+func (p *place) temporary() string {
+	sum := sha256.Sum256([]byte(p.at()))
+	return ".slipway-" + hex.EncodeToString(sum[:6])
 }
 
 // Put puts a file at a path, in the place of a file or a link, and makes the
 // folders above it.
 func (t *Tree) Put(name string, content []byte, mode uint32, uid, gid int) error {
-	return t.replace(name, func(at string) error { return t.write(at, content, mode, uid, gid) })
+	return t.replace(name, func(p *place) error {
+		return p.write(mode, uid, gid, func(w io.Writer) error {
+			_, err := w.Write(content)
+			return err
+		})
+	})
 }
 
 // PutFrom puts a file with a content that is read, and that must have a SHA-256, in the
 // place of a file or a link. The file is as it was where it has another one.
 func (t *Tree) PutFrom(name string, content io.Reader, size int64, digest string, mode uint32, uid, gid int) error {
-	return t.replace(name, func(at string) error {
-		return t.writeFrom(at, mode, uid, gid, func(w io.Writer) error {
+	return t.replace(name, func(p *place) error {
+		return p.write(mode, uid, gid, func(w io.Writer) error {
 			sum := sha256.New()
 			got, err := io.Copy(io.MultiWriter(w, sum), content)
 			switch is := hex.EncodeToString(sum.Sum(nil)); {
@@ -58,47 +62,39 @@ func (t *Tree) PutFrom(name string, content io.Reader, size int64, digest string
 
 // Room is how many bytes fit on the file system on which a path is, or will be.
 func (t *Tree) Room(name string) (int64, error) {
-	for folder := path.Dir(name); ; folder = path.Dir(folder) {
-		at, err := t.Resolve(folder, true)
-		if err != nil {
-			return 0, err
-		}
-		f, err := t.root.Open(at)
-		if errors.Is(err, fs.ErrNotExist) && folder != "/" {
-			continue
-		}
-		if err != nil {
-			return 0, err
-		}
-		defer f.Close()
-		var s syscall.Statfs_t
-		if err := syscall.Fstatfs(int(f.Fd()), &s); err != nil {
-			return 0, err
-		}
-		return int64(s.Bavail) * int64(s.Bsize), nil
+	p, err := t.find(name, false)
+	if err != nil {
+		return 0, err
 	}
+	defer p.close()
+	var s syscall.Statfs_t
+	if err := syscall.Fstatfs(p.folder, &s); err != nil {
+		return 0, p.fault("find the room of", err)
+	}
+	return int64(s.Bavail) * int64(s.Bsize), nil
 }
 
 // PutLink puts a symbolic link at a path, in the place of a file or a link.
 func (t *Tree) PutLink(name, target string, uid, gid int) error {
-	return t.replace(name, func(at string) error {
-		if err := t.root.Symlink(target, at); err != nil {
-			return err
+	return t.replace(name, func(p *place) error {
+		if err := symlinkAt(target, p.folder, p.temporary()); err != nil {
+			return p.fault("link", err)
 		}
-		return t.root.Lchown(at, uid, gid)
+		return p.fault("own", syscall.Fchownat(p.folder, p.temporary(), uid, gid, atNoFollow))
 	})
 }
 
 // replace makes something under a temporary name and renames it.
-func (t *Tree) replace(name string, make func(at string) error) (err error) {
-	if err := t.makeFolders(name); err != nil {
-		return err
-	}
-	at, err := t.Resolve(name, false)
+func (t *Tree) replace(name string, make func(p *place) error) (err error) {
+	p, err := t.find(name, false)
 	if err != nil {
 		return err
 	}
-	if err := t.sweep(at); err != nil {
+	defer p.close()
+	if err := t.makeFolders(p); err != nil {
+		return err
+	}
+	if err := t.sweep(p); err != nil {
 		return err
 	}
 	if err := t.cut("write " + name); err != nil {
@@ -106,36 +102,33 @@ func (t *Tree) replace(name string, make func(at string) error) (err error) {
 	}
 	defer func() {
 		if err != nil && t.cut("clean "+name) == nil {
-			t.root.Remove(temporary(at))
+			unlinkAt(p.folder, p.temporary(), 0)
 		}
 	}()
-	if err := make(temporary(at)); err != nil {
+	if err := make(p); err != nil {
 		return err
 	}
-	isNew := !t.copyLabel(at)
+	isNew := !p.copyLabel()
 	if err := t.cut("rename " + name); err != nil {
 		return err
 	}
-	if err := t.root.Rename(temporary(at), at); err != nil {
-		return err
+	if err := syscall.Renameat(p.folder, p.temporary(), p.folder, p.name()); err != nil {
+		return p.fault("rename", err)
 	}
 	if isNew {
 		if err := t.label(name); err != nil {
 			return err
 		}
 	}
-	return t.sync(path.Dir(at))
+	return p.sync()
 }
 
 // copyLabel gives the next content of a file the label of the file that it will replace.
 // It says whether both are files.
-func (t *Tree) copyLabel(at string) bool {
+func (p *place) copyLabel() bool {
 	var both [2]*os.File
-	for i, name := range []string{at, temporary(at)} {
-		if e, err := t.look(name); err != nil || e.Kind != File {
-			return false
-		}
-		f, err := t.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	for i, name := range []string{p.name(), p.temporary()} {
+		f, err := p.openName(name, os.O_RDONLY)
 		if err != nil {
 			return false
 		}
@@ -154,24 +147,19 @@ func (t *Tree) label(name string) error {
 	return t.Label(name)
 }
 
-func (t *Tree) write(at string, content []byte, mode uint32, uid, gid int) error {
-	return t.writeFrom(at, mode, uid, gid, func(w io.Writer) error {
-		_, err := w.Write(content)
-		return err
-	})
-}
-
-func (t *Tree) writeFrom(at string, mode uint32, uid, gid int, fill func(io.Writer) error) error {
-	f, err := t.root.OpenFile(at, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+// write writes the next content of a file under its temporary name.
+func (p *place) write(mode uint32, uid, gid int, fill func(io.Writer) error) error {
+	handle, err := openAt(p.folder, p.temporary(), syscall.O_WRONLY|syscall.O_CREAT|syscall.O_EXCL|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return err
+		return p.fault("write", err)
 	}
+	f := os.NewFile(uintptr(handle), "/"+p.at())
 	err = fill(f)
 	if err == nil {
 		err = f.Chown(uid, gid)
 	}
 	if err == nil {
-		err = syscall.Fchmod(int(f.Fd()), mode)
+		err = syscall.Fchmod(handle, mode)
 	}
 	if err == nil {
 		err = f.Sync()
@@ -179,116 +167,122 @@ func (t *Tree) writeFrom(at string, mode uint32, uid, gid int, fill func(io.Writ
 	return errors.Join(err, f.Close())
 }
 
-func (t *Tree) sync(at string) error {
-	f, err := t.root.Open(at)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
-}
-
-// makeFolders makes the folders above a path: root's, with mode 0755.
-func (t *Tree) makeFolders(name string) error {
-	missing, err := t.MissingFolders(name)
-	if err != nil {
-		return err
-	}
-	for _, folder := range missing {
-		at, err := t.Resolve(folder, true)
+// makeFolders makes the missing folders of a place: root's, with mode 0755.
+func (t *Tree) makeFolders(p *place) error {
+	for len(p.names) > 1 {
+		if p.gap != syscall.ENOENT {
+			return p.fault("make the folders of", p.gap)
+		}
+		next := p.names[0]
+		if err := t.cut("make /" + path.Join(p.in, next)); err != nil {
+			return err
+		}
+		made := syscall.Mkdirat(p.folder, next, 0o755)
+		if made != nil && made != syscall.EEXIST {
+			return p.fault("make the folders of", made)
+		}
+		handle, err := openAt(p.folder, next, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 		if err != nil {
-			return err
+			return p.fault("make the folders of", err)
 		}
-		if err := t.cut("make " + folder); err != nil {
-			return err
+		syscall.Close(p.folder)
+		p.folder, p.in, p.names = handle, path.Join(p.in, next), p.names[1:]
+		names, err := readNames(handle)
+		if made == nil && err == nil && len(names) == 0 { // else somebody put another in its place
+			err = syscall.Fchmod(handle, 0o755) // whatever the umask is
 		}
-		if err := t.root.MkdirAll(at, 0o755); err != nil {
-			return err
+		if err != nil {
+			return p.fault("make the folders of", err)
 		}
-		if err := t.root.Chmod(at, 0o755); err != nil { // whatever the umask is
-			return err
-		}
-		if err := t.label(folder); err != nil {
+		if err := t.label("/" + p.in); err != nil {
 			return err
 		}
 	}
+	p.gap = nil
 	return nil
 }
 
 // SetOwner gives a file to an account and a group.
 func (t *Tree) SetOwner(name string, uid, gid int) error {
-	at, err := t.Resolve(name, false)
-	if err == nil {
-		err = t.cut("own " + name)
-	}
+	p, err := t.find(name, false)
 	if err != nil {
 		return err
 	}
-	return t.root.Lchown(at, uid, gid)
+	defer p.close()
+	if err := t.cut("own " + name); err != nil {
+		return err
+	}
+	if p.gap != nil {
+		return p.fault("own", p.gap)
+	}
+	return p.fault("own", syscall.Fchownat(p.folder, p.name(), uid, gid, atNoFollow))
 }
 
 // SetMode sets the permissions of a file that is no link.
 func (t *Tree) SetMode(name string, mode uint32) error {
-	at, err := t.Resolve(name, false)
-	if err == nil {
-		err = t.cut("mode " + name)
-	}
+	p, err := t.find(name, false)
 	if err != nil {
 		return err
 	}
-	f, err := t.root.OpenFile(at, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	defer p.close()
+	if err := t.cut("mode " + name); err != nil {
+		return err
+	}
+	f, err := p.open(os.O_RDONLY)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	return syscall.Fchmod(int(f.Fd()), mode)
+	return p.fault("set the mode of", syscall.Fchmod(int(f.Fd()), mode))
 }
 
 // Remove removes a file or a link, and what a cut left beside it. It is no error
 // where nothing is.
 func (t *Tree) Remove(name string) error {
-	at, err := t.Resolve(name, false)
+	p, err := t.find(name, false)
 	if err != nil {
 		return err
 	}
-	if err := t.sweep(at); err != nil {
+	defer p.close()
+	if err := t.sweep(p); err != nil {
 		return err
 	}
-	switch e, err := t.look(at); {
+	switch e, err := p.look(p.name()); {
 	case err != nil:
 		return err
 	case e.Kind == Nothing:
 		return nil
 	case e.Kind == Folder:
-		return &fs.PathError{Op: "remove", Path: name, Err: syscall.EISDIR}
+		return p.fault("remove", syscall.EISDIR)
 	}
 	if err := t.cut("remove " + name); err != nil {
 		return err
 	}
-	if err := t.root.Remove(at); err != nil {
-		return err
+	if err := unlinkAt(p.folder, p.name(), 0); err != nil {
+		return p.fault("remove", err)
 	}
-	return t.sync(path.Dir(at))
+	return p.sync()
 }
 
 // Sweep removes what a cut left beside a file.
 func (t *Tree) Sweep(name string) error {
-	at, err := t.Resolve(name, false)
+	p, err := t.find(name, false)
 	if err != nil {
 		return err
 	}
-	return t.sweep(at)
+	defer p.close()
+	return t.sweep(p)
 }
 
-func (t *Tree) sweep(at string) error {
-	e, err := t.look(temporary(at))
+func (t *Tree) sweep(p *place) error {
+	e, err := p.look(p.temporary())
 	if err != nil || e.Kind == Nothing {
 		return err
 	}
-	if err := t.cut("sweep " + at); err != nil {
+	if err := t.cut("sweep " + p.at()); err != nil {
 		return err
 	}
-	return t.root.Remove(temporary(at))
+	return p.fault("sweep beside", unlinkAt(p.folder, p.temporary(), 0))
 }
 
 // RemoveFolders removes those folders that are empty, the deepest first.
@@ -297,36 +291,42 @@ func (t *Tree) RemoveFolders(folders []string) error {
 	slices.Sort(deepest)
 	slices.Reverse(deepest)
 	for _, folder := range deepest {
-		at, err := t.Resolve(folder, false)
-		if err != nil {
-			return err
-		}
-		if e, err := t.look(at); err != nil || e.Kind != Folder {
-			continue
-		}
-		if names, err := t.Names(folder); err != nil || len(names) > 0 {
-			continue
-		}
-		if err := t.cut("remove " + folder); err != nil {
-			return err
-		}
-		if err := t.root.Remove(at); err != nil {
+		if err := t.removeFolder(folder); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Set writes a value into a file of the kernel, such as those below /proc/sys.
-func (t *Tree) Set(name, value string) error {
-	at, err := t.Resolve(name, true)
-	if err == nil {
-		err = t.cut("set " + name)
-	}
+func (t *Tree) removeFolder(folder string) error {
+	p, err := t.find(folder, false)
 	if err != nil {
 		return err
 	}
-	f, err := t.root.OpenFile(at, os.O_WRONLY|os.O_TRUNC, 0)
+	defer p.close()
+	if e, err := p.look(p.name()); err != nil || e.Kind != Folder {
+		return nil
+	}
+	if names, err := p.namesIn(p.name()); err != nil || len(names) > 0 {
+		return nil
+	}
+	if err := t.cut("remove " + folder); err != nil {
+		return err
+	}
+	return p.fault("remove", unlinkAt(p.folder, p.name(), atFolder))
+}
+
+// Set writes a value into a file of the kernel, such as those below /proc/sys.
+func (t *Tree) Set(name, value string) error {
+	p, err := t.find(name, true)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	if err := t.cut("set " + name); err != nil {
+		return err
+	}
+	f, err := p.open(os.O_WRONLY | os.O_TRUNC)
 	if err != nil {
 		return err
 	}

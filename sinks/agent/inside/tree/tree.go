@@ -1,25 +1,25 @@
 // Package tree reads and changes the files of a system under its root folder. No
-// symbolic link leads out of the root, each file is replaced as a whole, and a
+// symbolic link leads out of the root or lends root's rights to its owner, each file is replaced as a whole, and a
 // call that was cut off is repaired by the same call.
 package tree
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path"
 	"slices"
-	"strings"
 	"syscall"
 )
 
 // Tree is the file system under a root folder.
 type Tree struct {
-	root *os.Root
+	root  int // handle
+	owner int // of the root folder
 	// Before is called before each write, if set. An error stops the write; tests
 	// cut calls off with it.
 	Before func(what string) error
@@ -29,15 +29,20 @@ type Tree struct {
 
 // Open opens the file system under a root folder.
 func Open(root string) (*Tree, error) {
-	r, err := os.OpenRoot(root)
+	handle, err := openAt(atWorking, root, oPath|syscall.O_DIRECTORY, 0)
 	if err != nil {
-		return nil, err
+		return nil, &fs.PathError{Op: "open", Path: root, Err: err}
 	}
-	return &Tree{root: r}, nil
+	var s syscall.Stat_t
+	if err := syscall.Fstat(handle, &s); err != nil {
+		syscall.Close(handle)
+		return nil, &fs.PathError{Op: "stat", Path: root, Err: err}
+	}
+	return &Tree{root: handle, owner: int(s.Uid)}, nil
 }
 
 // Close ends the use of the tree.
-func (t *Tree) Close() { t.root.Close() }
+func (t *Tree) Close() { syscall.Close(t.root) }
 
 // Kind says what is at a path.
 type Kind string
@@ -67,114 +72,31 @@ type Entry struct {
 // ModeText is a mode in the form that designs have: "0644".
 func ModeText(mode uint32) string { return fmt.Sprintf("%04o", mode) }
 
-// maxLinks bounds the links of one path, as the kernel does.
-const maxLinks = 40
-
-// errEscape is for paths that cannot be named below the root.
-var errEscape = errors.New("not a path below the root")
-
-// Resolve gives a path without the links in its folders, relative to the root.
-// Absolute targets are those of the system. With last, a link at the end is
-// followed too.
+// Resolve gives a path without the links in its folders, relative to the root. With
+// last, a link at the end is followed too. A link that is not followed is an *UnsafeLink.
 func (t *Tree) Resolve(name string, last bool) (string, error) {
-	if !path.IsAbs(name) || strings.ContainsRune(name, 0) {
-		return "", fmt.Errorf("%q: %w", name, errEscape)
+	p, err := t.find(name, last)
+	if err != nil {
+		return "", err
 	}
-	done, rest, links := ".", strings.Split(name, "/"), 0
-	for len(rest) > 0 {
-		part := rest[0]
-		rest = rest[1:]
-		switch part {
-		case "", ".":
-			continue
-		case "..":
-			done = path.Dir(done) // the root is its own parent
-			continue
-		}
-		next := path.Join(done, part)
-		if !last && !slices.ContainsFunc(rest, func(p string) bool { return p != "" && p != "." }) {
-			return next, nil
-		}
-		info, err := t.root.Lstat(next)
-		if errors.Is(err, fs.ErrNotExist) {
-			return path.Join(append([]string{next}, rest...)...), below(rest)
-		}
-		if err != nil {
-			return "", err
-		}
-		if info.Mode()&fs.ModeSymlink == 0 {
-			done = next
-			continue
-		}
-		if links++; links > maxLinks {
-			return "", &fs.PathError{Op: "resolve", Path: name, Err: syscall.ELOOP}
-		}
-		target, err := t.root.Readlink(next)
-		if err != nil {
-			return "", err
-		}
-		if path.IsAbs(target) {
-			done = "."
-		}
-		rest = append(strings.Split(target, "/"), rest...)
-	}
-	return done, nil
-}
-
-// below refuses to go up from a folder that does not exist.
-func below(parts []string) error {
-	if slices.Contains(parts, "..") {
-		return fs.ErrNotExist
-	}
-	return nil
+	defer p.close()
+	return p.at(), nil
 }
 
 // Look tells what is at a path.
 func (t *Tree) Look(name string) (Entry, error) {
-	at, err := t.Resolve(name, false)
+	p, err := t.find(name, false)
 	if err != nil {
 		return Entry{}, err
 	}
-	return t.look(at)
-}
-
-func (t *Tree) look(at string) (Entry, error) {
-	info, err := t.root.Lstat(at)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		return Entry{}, nil
-	}
-	if err != nil {
-		return Entry{}, err
-	}
-	stat := info.Sys().(*syscall.Stat_t)
-	e := Entry{Kind: kind(info.Mode()), Mode: stat.Mode & 0o7777, UID: int(stat.Uid), GID: int(stat.Gid), Size: info.Size(),
-		Stamp: fmt.Sprintf("%d:%d:%d:%d:%d", stat.Dev, stat.Ino, stat.Size, syscall.TimespecToNsec(stat.Mtim), syscall.TimespecToNsec(stat.Ctim))}
-	if e.Kind == Link {
-		e.Target, err = t.root.Readlink(at)
-	}
-	return e, err
-}
-
-func kind(mode fs.FileMode) Kind {
-	switch mode.Type() {
-	case 0:
-		return File
-	case fs.ModeDir:
-		return Folder
-	case fs.ModeSymlink:
-		return Link
-	case fs.ModeNamedPipe:
-		return Pipe
-	case fs.ModeSocket:
-		return Socket
-	}
-	return Device
+	defer p.close()
+	return p.look(p.name())
 }
 
 // Read reads a regular file and follows links below the root. Of a file with more
 // than max bytes it gives an error.
 func (t *Tree) Read(name string, max int64) ([]byte, error) {
-	f, err := t.open(name)
+	f, err := t.open(name, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
@@ -193,30 +115,23 @@ func (t *Tree) Read(name string, max int64) ([]byte, error) {
 // permissions and by those of the folders that it is in. Otherwise it gives
 // fs.ErrPermission. Of a file with more than max bytes it gives its size alone.
 func (t *Tree) ReadPublic(name string, max int64) (text []byte, size int64, err error) {
-	at, err := t.Resolve(name, true)
+	p, err := t.find(name, true)
 	if err != nil {
 		return nil, 0, err
 	}
-	folder, err := t.openPublic(path.Dir(at))
-	if err != nil {
-		return nil, 0, err
+	defer p.close()
+	if !p.public {
+		return nil, 0, fs.ErrPermission
 	}
-	defer folder.Close()
-	f, err := openFile(folder, path.Base(at), name)
+	f, err := p.open(os.O_RDONLY)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
-	if err != nil {
-		return nil, 0, err
-	}
-	named, err := folder.Lstat(path.Base(at))
 	switch {
 	case err != nil:
 		return nil, 0, err
-	case !os.SameFile(info, named): // a link was put in its place
-		return nil, 0, fs.ErrPermission
 	case info.Mode().Perm()&0o004 == 0:
 		return nil, info.Size(), fs.ErrPermission
 	case info.Size() > max:
@@ -229,123 +144,89 @@ func (t *Tree) ReadPublic(name string, max int64) (text []byte, size int64, err 
 	return text, int64(len(text)), err
 }
 
-// openPublic opens a folder, by a path without links, that everybody may reach. Each
-// folder on the way is opened before it is judged, so that whoever may rename one of
-// them cannot put another in its place meanwhile.
-func (t *Tree) openPublic(at string) (*os.Root, error) {
-	folder, err := t.root.OpenRoot(".")
+// open opens a regular file and follows links at its end.
+func (t *Tree) open(name string, flags int) (*os.File, error) {
+	p, err := t.find(name, true)
 	if err != nil {
 		return nil, err
 	}
-	for part := range strings.SplitSeq("./"+at, "/") {
-		below, err := folder.OpenRoot(part)
-		if err == nil {
-			err = isPublic(folder, part, below)
-		}
-		folder.Close()
-		if err != nil {
-			if below != nil {
-				below.Close()
-			}
-			return nil, err
-		}
-		folder = below
-	}
-	return folder, nil
+	defer p.close()
+	return p.open(flags)
 }
 
-// isPublic says whether everybody may go into an open folder, which has to be the one
-// that has the name, and no link to another.
-func isPublic(above *os.Root, name string, folder *os.Root) error {
-	is, err := folder.Stat(".")
-	if err != nil {
-		return err
-	}
-	named, err := above.Lstat(name)
-	if err != nil {
-		return err
-	}
-	if is.Mode().Perm()&0o001 == 0 || !os.SameFile(is, named) {
-		return fs.ErrPermission
-	}
-	return nil
-}
-
-// open opens a regular file and never waits for what a pipe or a device gives.
-func (t *Tree) open(name string) (*os.File, error) {
-	at, err := t.Resolve(name, true)
-	if err != nil {
-		return nil, err
-	}
-	return openFile(t.root, at, name)
-}
-
-func openFile(root *os.Root, at, name string) (*os.File, error) {
-	f, err := root.OpenFile(at, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
-	if errors.Is(err, syscall.ENOTDIR) {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
-	}
-	if err != nil {
-		return nil, err
-	}
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		f.Close()
-		return nil, fmt.Errorf("%s is not a file", name)
-	}
-	return f, nil
-}
-
-// Digest is item.Digest of a file's content, whatever its size.
-func (t *Tree) Digest(name string) (string, error) {
-	f, err := t.open(name)
+// Digest is item.Digest of a file's content, read until the context ends. Of a file with
+// more than max bytes it gives an error.
+func (t *Tree) Digest(ctx context.Context, name string, max int64) (string, error) {
+	f, err := t.open(name, os.O_RDONLY)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	read, sum := info.Size(), sha256.New()
+	if read <= max { // else it is not begun
+		read, err = io.Copy(sum, io.LimitReader(awaited{ctx, f}, max+1))
+	}
+	if err == nil && read > max {
+		err = fmt.Errorf("%s has more than %d bytes", name, max)
+	}
+	if err != nil {
 		return "", err
 	}
 	return "sha256:" + hex.EncodeToString(sum.Sum(nil)[:16]), nil
 }
 
+// awaited reads as long as somebody waits for it.
+type awaited struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (a awaited) Read(block []byte) (int, error) {
+	if a.ctx.Err() != nil {
+		return 0, context.Cause(a.ctx)
+	}
+	return a.r.Read(block)
+}
+
 // Names are the names in a folder, in order; none where it is missing.
 func (t *Tree) Names(name string) ([]string, error) {
-	at, err := t.Resolve(name, true)
+	p, err := t.find(name, true)
 	if err != nil {
 		return nil, err
 	}
-	f, err := t.root.Open(at)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	names, err := f.Readdirnames(-1)
-	if errors.Is(err, syscall.ENOTDIR) {
-		return nil, nil
-	}
-	slices.Sort(names)
-	return names, err
+	defer p.close()
+	return p.namesIn(p.name())
 }
 
 // Exists tells whether something is at a path, with links followed.
 func (t *Tree) Exists(name string) bool {
-	at, err := t.Resolve(name, true)
+	there, err := t.exists(name)
+	return there && err == nil
+}
+
+func (t *Tree) exists(name string) (bool, error) {
+	p, err := t.find(name, true)
 	if err != nil {
-		return false
+		return false, err
 	}
-	_, err = t.root.Lstat(at)
-	return err == nil
+	defer p.close()
+	e, err := p.look(p.name())
+	return e.Kind != Nothing, err
 }
 
 // MissingFolders are the folders above a path that do not exist, the highest first.
 func (t *Tree) MissingFolders(name string) ([]string, error) {
 	var missing []string
 	for folder := path.Dir(name); folder != "/" && folder != "."; folder = path.Dir(folder) {
-		if t.Exists(folder) {
+		there, err := t.exists(folder)
+		if err != nil {
+			return nil, err
+		}
+		if there {
 			break
 		}
 		missing = append(missing, folder)
