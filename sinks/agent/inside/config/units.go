@@ -712,7 +712,7 @@ func (w *work) keepDesigned(g *unitGoal) error {
 	kept := g.designed
 	kept.Restart = made.Restart
 	kept.File = kept.File || made.File && g.unmask && before.File.Target == "/dev/null" // the mask comes back with all else
-	kept.State = kept.State || made.State && !w.h.Live // which comes back where services run
+	kept.State = kept.State || made.State && !w.h.Live                                  // which comes back where services run
 	return w.items.Note(g.key, kept)
 }
 
