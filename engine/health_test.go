@@ -171,6 +171,7 @@ func TestNeedsCountHealthyNodes(t *testing.T) {
 		}
 		design := func(version string) *site.Site {
 			d := w.design(all...)
+			d.Rollout.FirstContact = "repair" // the systems were met
 			phases := []string{"base", "network", "install", "configure"}
 			d.Roles = map[string]*site.Role{"storage": {Enabled: true, Phases: phases}, "compute": {Enabled: true, Phases: phases,
 				Needs: map[string]map[string]site.Need{"install": {"storage": {Phase: "configure", Quorum: "all"}}}}}

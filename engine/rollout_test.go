@@ -22,6 +22,7 @@ func (w *world) service(names ...string) *site.Site {
 	for _, name := range names {
 		d.Nodes[name].Role = "web"
 	}
+	d.Rollout.FirstContact = "repair" // these tests are of what comes after it
 	return d
 }
 
