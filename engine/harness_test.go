@@ -33,6 +33,7 @@ type world struct {
 	source  *commits
 	dir     string
 	observe bool // start the engine with ObserveOnly
+	met     bool // first contact with a service's systems has not ended
 	fails   bool // the engine is expected to end with an error
 	meter   engine.Meter
 	bmcs    driver.Driver // instead of the fleet's own

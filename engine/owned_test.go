@@ -126,6 +126,7 @@ func TestDriftOfAnItem(t *testing.T) {
 // seen the plan.
 func TestFirstContactHoldsStepsInside(t *testing.T) {
 	inBubble(t, configured, func(w *world) {
+		w.met = true
 		w.fleet.Machine("n1").SetDisk(&site.Marker{})
 		w.fleet.Machine("n1").SetPower("on")
 		w.sysctls(site.Scalars{"a": int64(1)}, nil)

@@ -40,7 +40,7 @@ type FacetState struct {
 	Owned       []string `json:"owned,omitempty"`
 	OwnedDigest string   `json:"ownedDigest,omitempty"`
 	// Asked are the names of the fields that those items were last asked for, by key.
-	Asked  map[string][]string `json:"asked,omitempty"`
+	Asked  map[string][]string `json:"lastAsked,omitempty"` // records of before have another thing under "asked"
 	Cannot Values              `json:"cannot,omitempty"`
 	// Absent are the keys of items that were looked for and are not there. Of an item
 	// that is neither here nor in Have nothing is known.
