@@ -39,14 +39,14 @@ demo-libvirt: build ## virtual machines on a real libvirt, in about four minutes
 
 # Guests that a processor is emulated for need all of it: they boot when nothing else
 # is tested.
-GUESTS := ^(TestVirtualMachines|TestVirtualMachinesInTrouble|TestFirstBootThatFails|TestGuestNetwork)$$
+GUESTS := ^(TestVirtualMachines|TestVirtualMachinesInTrouble|TestFirstBootThatFails)$$
 
 # Many tests wait for servers, so that one package more than there are cores runs
 # at a time.
 test: setup ## all tests
 	@seed=$$(date +%s); $(if $(CI),echo "the stories of ./engine begin with SLIPWAY_FIRST_SEED=$$seed";) \
 		set -x; SLIPWAY_FIRST_SEED=$$seed $(TEST) -p $$(($$(nproc) + 1)) -skip '$(GUESTS)' ./...
-	$(TEST) -timeout 25m -p 1 -parallel 2 -run '$(GUESTS)' ./tests/e2e ./tests/inside
+	$(TEST) -timeout 25m -parallel 2 -run '$(GUESTS)' ./tests/e2e
 
 # Packages and tests without goroutines are left out: what is pure, and what bounds
 # the cost of designs. So are the longest of the stories, of which twenty are told. Of
