@@ -30,6 +30,8 @@ var leftOut = map[string]string{
 	"tests/inside/crash_test.go TestProveConnectionCut":                     "hundreds of steps on real systems: make prove has the time, and CI has a few cuts",
 	"tests/inside/idempotence_test.go TestProveASecondPassWritesNothing":    "many designs on a real system: make prove has the time, and CI has one",
 	"tests/inside/network_test.go TestProveNetworkChanges":                  "it waits for reverts: make prove has the time, and CI has those of one interface",
+	"tests/inside/guest_test.go TestProveGuestNetwork":                      "it boots a guest on an emulated processor: make prove has the time, and CI has the files and one interface",
+	"tests/inside/guest_test.go TestProveGuestNetworks":                     "it boots a guest on an emulated processor: make prove has the time, and CI has the files and one interface",
 	"tests/inside/hostile_test.go TestProveHostileNames":                    "many designs on a real system: make prove has the time, and CI has two",
 	"tests/inside/hostile_test.go TestProveHostileNode":                     "it waits for a package of a minute: make prove has the time, and CI has the parts on small systems",
 	"tests/markdown/browser.go Open":                                        "CI reads the same pages without a browser, which takes longer to install than to use; make prove has one",
