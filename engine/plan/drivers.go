@@ -115,7 +115,7 @@ func isLoaded(seen site.FacetState, module string) bool {
 	for field, have := range seen.Have {
 		key, isParameters := strings.CutSuffix(field, ".parameters")
 		if isParameters && item.Kind(key) == item.KindModules && underscored(item.ID(key)) == underscored(module) {
-			return have != item.ModuleNotLoaded
+			return have != item.ModuleNotLoaded && have != item.Absent
 		}
 	}
 	return false

@@ -224,17 +224,17 @@ func (all driven) under(own System) driven {
 	return all
 }
 
-// driverPaths are the paths in the design at which a driver has an item, or a field of it:
-// the nearest first.
+// driverPaths are the paths in the design at which a driver has an item, or a field of it,
+// the nearest first. The driver itself is none: it would go before what is in the item.
 func driverPaths(driver, family, key, rest string) []string {
 	at := "drivers." + driver
 	switch item.Kind(key) {
 	case item.KindPackages:
-		return []string{at + ".packages." + family, at}
+		return []string{at + ".packages." + family}
 	case item.KindModules:
-		return []string{at + ".modules." + item.ID(key) + rest, at + ".modules." + item.ID(key), at}
+		return []string{at + ".modules." + item.ID(key) + rest, at + ".modules." + item.ID(key)}
 	case item.KindFiles:
-		return []string{at + ".firmware." + strings.TrimPrefix(item.ID(key), FirmwareFolder+"/"), at}
+		return []string{at + ".firmware." + strings.TrimPrefix(item.ID(key), FirmwareFolder+"/")}
 	}
 	return []string{at}
 }

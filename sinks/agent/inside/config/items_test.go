@@ -367,6 +367,20 @@ func TestSysctlPatterns(t *testing.T) {
 	}
 }
 
+// A module without parameters that is not there is not as designed.
+func TestModuleThatIsNotThere(t *testing.T) {
+	f := newFake(t)
+	if is := f.observe("modules.bonding").Have["modules.bonding.parameters"]; is != item.Absent {
+		t.Errorf("before: got %q", is)
+	}
+	if err := f.apply([]item.Item{module("bonding", "")}); err != nil {
+		t.Fatal(err)
+	}
+	if is, told := f.observe("modules.bonding").Have["modules.bonding.parameters"]; is != "" || !told {
+		t.Errorf("once it is loaded: got %q, %t", is, told)
+	}
+}
+
 func TestModules(t *testing.T) {
 	f := newFake(t)
 	refuses(t, f, module("ext4", "a=1"), `"ext4.a=1"`)

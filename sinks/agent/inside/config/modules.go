@@ -120,7 +120,7 @@ func (w *work) tellModule(key string, made moduleMade, named, loaded bool) {
 	at := item.Name(key, "parameters")
 	switch {
 	case !named && (!loaded || !w.h.Live):
-		return // it is not there
+		w.seen.Have[at] = item.Absent // and not as a module without parameters is
 	case !named:
 		w.seen.Have[at] = "loaded, and not at the next boot"
 	case !loaded:
