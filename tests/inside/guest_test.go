@@ -262,8 +262,9 @@ func (g *guest) apply(name string, l links, addresses []string, meanwhile func()
 	return err
 }
 
-// bootPatience is how long the guest may take to start.
-const bootPatience = 3 * time.Minute
+// bootPatience is how long the guest may take to start, on a processor that is simulated
+// on a machine that does other things too.
+const bootPatience = 10 * time.Minute
 
 // holds makes a change that is good, and has the guest at its address.
 func (g *guest) holds(name string, l links, address string) {
