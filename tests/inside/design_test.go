@@ -77,14 +77,11 @@ func (g *generator) basics(s *site.System) {
 	if g.maybe(1, 3) { // and never its file: docs/inside.md says what stays then
 		s.Hostname = g.pick("{name}", "other", "n1.example.org")
 	}
-	switch g.IntN(4) {
-	case 0, 1:
+	if g.maybe(1, 2) { // and never its file, as above
 		s.Hosts = map[string][]string{"10.9.0.1": {g.pick("a", "b"), "c"}}
 		if g.maybe(1, 2) {
 			s.Hosts["10.9.0.2"] = []string{"d"}
 		}
-	case 2:
-		s.Files["/etc/hosts"] = site.File{Content: ref("127.0.0.1 localhost\n10.8.0.1 " + g.pick("x", "y") + "\n"), Mode: g.pick("0644", "0600")}
 	}
 	if g.maybe(1, 2) {
 		s.Time.Zone = g.pick("Europe/Zurich", "Asia/Tokyo", "Etc/UTC")

@@ -119,7 +119,7 @@ func (f *Facet) guarded(ctx context.Context, h *inside.Host, p *plan) error {
 		return f.forget(h)
 	}
 	if r, ok := readReverted(h); ok && r.Name == p.name && !r.Again && !h.Again {
-		return &wire.Error{Class: wire.Refused, Text: r.Text() + ". Change the design, or let `slipway retry` try the same once more"}
+		return &wire.Error{Class: wire.Refused, Text: r.Text() + ". Change the design, or run `slipway retry NODE` to make the same change once more"}
 	}
 	if err := m.missing(p.after); err != nil {
 		return err

@@ -77,13 +77,17 @@ func (p *Program) apply(ctx context.Context, r wire.Request, result *wire.Result
 	return disagrees
 }
 
-// soFar are the items that are as asked although others of their facet are not.
+// soFar are the items that are as asked although others of their facet are not. Of one
+// with a field that was to go back nobody knows whether it has.
 func (p *Program) soFar(ctx context.Context, a *wire.Apply) []item.Item {
 	seen, err := p.observe(ctx, a.Facet, item.Keys(a.Items))
 	if err != nil {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(a.Items), func(i item.Item) bool { return !isAsAsked([]item.Item{i}, seen) })
+	asked := p.Host.Owned.Asked(a.Facet)
+	return slices.DeleteFunc(slices.Clone(a.Items), func(i item.Item) bool {
+		return len(i.Returning(asked[i.Key])) > 0 || !isAsAsked([]item.Item{i}, seen)
+	})
 }
 
 // returns says whether an item has a field that goes back to what it was, since the

@@ -219,6 +219,17 @@ func TestFieldsThatLeft(t *testing.T) {
 	if s.facet.applies != 1 {
 		t.Errorf("applied %d times", s.facet.applies)
 	}
+	// Where the run fails, what was to go back is not forgotten.
+	s.facet.have[key+".state"] = "stopped"
+	ask(both)
+	s.facet.before = func(*inside.Host, string) error { return errors.New("the disk is full") }
+	r := apply(1, "", nil)
+	r.Apply.Items = []item.Item{item.New(key, one, nil)}
+	_, got := s.ask(r)
+	s.is(got, wire.Failed, "the disk is full")
+	if asked := got.Facets["config"].Asked[key]; !slices.Equal(asked, []string{"enabled", "state"}) {
+		t.Errorf("after a run that failed it was asked for %q", asked)
+	}
 }
 
 // A run that is cut anywhere is gone on with, removals included, although the list has
