@@ -654,7 +654,11 @@ func (e *Engine) approveNode(ctx context.Context, w *worker, o site.Order) (stri
 		return "the system of " + w.name + " may be changed to be as designed", w.save(ctx, settled(true))
 	case disowned:
 		defer w.wakeUp()
-		return "the list on " + w.name + " of what Slipway made is accepted; what left the design is removed",
+		what := "the list on " + w.name + " of what Slipway made is accepted; what left the design is removed"
+		if digest == "" {
+			what = "a new list of what Slipway makes begins on " + w.name + "; what it made before stays there when it leaves the design"
+		}
+		return what,
 			w.save(ctx, func(r *site.Recorded) { r.Owned = site.Owned{Digest: digest} })
 	}
 	return "", fmt.Errorf("%w: nothing to approve for %s. To approve destructive steps, pass the digest that `slipway approve` shows", site.ErrRefused, w.name)
@@ -675,6 +679,7 @@ func (w *worker) acceptSystem(ctx context.Context, o site.Order) (string, error)
 			given = r.Installed.FirstBoot
 		}
 		r.Installed = &site.Installation{Generation: generation, Image: image, Since: time.Now(), Proven: true, Reported: mk != nil, Accepted: mk.Digest(), FirstBoot: given}
+		r.Owned = site.Owned{}
 		if r.Adopted != nil { // what is inside this system nobody has seen as designed
 			a := *r.Adopted
 			a.Inside = time.Time{}

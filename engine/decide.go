@@ -625,6 +625,6 @@ func effect(r *site.Recorded, n *site.Node, s site.Step) {
 		done.Since, done.Served = time.Now(), ""
 		_, hasOS := n.Endpoints[site.OS]
 		done.Proven = !hasOS
-		r.Installed, r.Installing = &done, nil
+		r.Installed, r.Installing, r.Owned = &done, nil, site.Owned{}
 	}
 }

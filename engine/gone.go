@@ -20,5 +20,6 @@ func (w *worker) forgetMachine(ctx context.Context, j job, seen site.Observed) e
 	}
 	return w.save(ctx, func(r *site.Recorded) {
 		r.Adopted, r.Installed, r.Installing, r.InFlight, r.Reached, r.Attempts, r.Actions = nil, nil, nil, nil, nil, nil, nil
+		r.Owned = site.Owned{}
 	})
 }

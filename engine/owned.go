@@ -3,11 +3,11 @@ package engine
 import "github.com/slipway-gitops/slipway/engine/site"
 
 // noteOwned records the list of what Slipway made inside a system as it was seen
-// after a run of ours, and that a new system has none. Any other list that differs
-// from the recorded one is for a person.
+// after a run of ours. Any other list that differs from the recorded one, also that
+// there is none any more, is for a person; a new system begins with none.
 func noteOwned(r *site.Recorded, seen site.Observed) {
 	digest, inside := seen.OwnedDigest()
-	if !inside || digest != "" && !r.Owned.Changing {
+	if !inside || !r.Owned.Changing {
 		return
 	}
 	r.Owned = site.Owned{Digest: digest, Changing: r.InFlight != nil && changesList(r.InFlight.Step)}

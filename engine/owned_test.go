@@ -81,6 +81,35 @@ func TestEditedListRemovesNothing(t *testing.T) {
 	}, "n1")
 }
 
+// A list that somebody removed on the machine is told of, and not believed: what left the
+// design stays there, and the node is not called in-sync.
+func TestLostListIsTold(t *testing.T) {
+	inBubble(t, configured, func(w *world) {
+		w.serving("n1")
+		w.sysctls(site.Scalars{"a": int64(1)}, nil)
+		w.after(time.Minute)
+		w.until("set", 10*time.Minute, w.is(site.InSync, "n1"))
+		w.fleet.Machine("n1").Own(site.FacetConfig)
+		w.after(20 * time.Minute)
+		w.want("n1", site.Blocked)
+		w.sysctls(nil, nil)
+		w.after(20 * time.Minute)
+		w.isSysctl("a", "1")
+		w.want("n1", site.Blocked)
+		w.reason("n1", "the list on the machine of what Slipway made is gone")
+		w.do(site.Order{Verb: site.VerbApprove, Node: "n1", By: "ann", Reason: "seen"})
+		w.until("a new list", 20*time.Minute, w.is(site.InSync, "n1"))
+		w.isSysctl("a", "1")
+		w.sysctls(site.Scalars{"b": int64(2)}, nil)
+		w.after(time.Minute)
+		w.until("set anew", 10*time.Minute, w.is(site.InSync, "n1"))
+		w.sysctls(nil, nil)
+		w.after(time.Minute)
+		w.until("removed again", 10*time.Minute, w.is(site.InSync, "n1"))
+		w.isSysctl("b", "")
+	}, "n1")
+}
+
 // A run that a kill of the daemon cuts off is joined, and what it made is known to
 // be ours.
 func TestListOutlivesACut(t *testing.T) {

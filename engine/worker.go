@@ -364,7 +364,7 @@ func adopt(r *site.Recorded, n *site.Node, o site.Observed) {
 // expected on the disks, and has to be proven from inside.
 func move(r *site.Recorded) {
 	r.Adopted, r.InFlight, r.Installing, r.NoEffect, r.Reached, r.Attempts, r.Credentials = nil, nil, nil, nil, nil, nil, nil
-	r.Healthy, r.Unhealthy, r.EverHealthy = time.Time{}, time.Time{}, time.Time{}
+	r.Healthy, r.Unhealthy, r.EverHealthy, r.Owned = time.Time{}, time.Time{}, time.Time{}, site.Owned{}
 	if i := r.Installed; i != nil {
 		r.Installed = &site.Installation{Generation: i.Generation, Image: i.Image, Since: time.Now(), Attempt: i.Attempt}
 	}
@@ -400,10 +400,10 @@ func believeMarker(r *site.Recorded, n *site.Node, m *site.Marker, signed, blank
 		if is := underWay(*r); m.Generation == is.Generation && m.Image == is.Image && is.FirstBoot.Gave(m.Token) {
 			r.Installed = &site.Installation{Generation: is.Generation, Image: is.Image, Since: time.Now(), Attempt: is.Attempt,
 				Proven: true, Reported: true, Signed: signed, FirstBoot: site.FirstBoot{HostKeys: is.FirstBoot.HostKeys, Design: is.FirstBoot.Design}}
-			r.Installing, r.InFlight = nil, nil
+			r.Installing, r.InFlight, r.Owned = nil, nil, site.Owned{}
 		}
 	case signed && (i == nil || blank && m.Generation > i.Generation):
-		r.Installed = installedBy(m)
+		r.Installed, r.Owned = installedBy(m), site.Owned{}
 		r.Installed.FirstBoot.HostKeys = hostKeys
 	case i != nil && m.Generation == i.Generation && m.Image == i.Image && !(i.Proven && i.Reported && i.Signed == signed):
 		reported := *i

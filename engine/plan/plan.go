@@ -96,6 +96,7 @@ func planNode(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, serve
 	default:
 		planFacets(p, s, n, m, serves)
 	}
+	planLostList(p, n, m)
 	withoutImpossible(p, n, m)
 	if !n.Machine().Known() && len(p.Steps) > 0 {
 		p.Blocked = append(p.Blocked, unnamed(p.Steps, m.Observed.Identity))
