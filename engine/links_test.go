@@ -1,14 +1,18 @@
 package engine_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
 	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -178,6 +182,76 @@ func TestRetryMakesAChangeOfTheNetworkOnceMore(t *testing.T) {
 		r.why.Store(nil)
 		w.do(site.Order{Verb: site.VerbRetry, Node: "n1"})
 		w.after(5 * time.Minute)
+		w.want("n1", site.InSync)
+	}, "n1")
+}
+
+// cutOff is a driver whose first change of a network is made, and not confirmed before the
+// daemon ends.
+type cutOff struct {
+	driver.Driver
+	waits   atomic.Bool
+	applies atomic.Int32
+}
+
+func (c *cutOff) Open(ctx context.Context, e site.Endpoint, s secret.Value) (driver.Machine, error) {
+	m, err := c.Driver.Open(ctx, e, s)
+	return cutMachine{m, c}, err
+}
+
+type cutMachine struct {
+	driver.Machine
+	c *cutOff
+}
+
+func (m cutMachine) Observe(ctx context.Context, n *site.Node, facets []site.Facet) (site.Observed, error) {
+	seen, err := m.Machine.Observe(ctx, n, facets)
+	if m.c.waits.Load() {
+		for f, s := range seen.Facets {
+			if site.IsInside(f) {
+				s.Busy, s.Unconfirmed = "a change of the network is reverted in 40 s unless it is confirmed", f == site.FacetNetwork
+				seen.Facets[f] = s
+			}
+		}
+	}
+	return seen, err
+}
+
+func (m cutMachine) Apply(ctx context.Context, s site.Step, n *site.Node, may driver.Permit) error {
+	if s.Facet != site.FacetNetwork {
+		return m.Machine.Apply(ctx, s, n, may)
+	}
+	if m.c.applies.Add(1) > 1 {
+		m.c.waits.Store(false)
+		return may.Ask(ctx, s)
+	}
+	if err := m.Machine.Apply(ctx, s, n, may); err != nil {
+		return err
+	}
+	m.c.waits.Store(true)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// A daemon that was ended while a change of the network waited to be confirmed confirms it
+// when it is there again, before it is set back.
+func TestRestartConfirmsAChangeOfTheNetwork(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.servingWired(names(1)...)
+		c := &cutOff{Driver: w.fleet.OSDriver()}
+		w.down()
+		w.systems = c
+		w.up()
+		d.Nodes["n1"].References.Links["eth0"] = item.Link{Kind: "ethernet", MTU: 1500, Addresses: []string{"10.1.0.11/24"}}
+		w.commit(d)
+		w.until("changed", 5*time.Minute, c.waits.Load)
+		w.down()
+		w.up()
+		w.after(20 * time.Second)
+		if c.waits.Load() || c.applies.Load() != 2 {
+			t.Errorf("it waits %t, and was taken up %d times", c.waits.Load(), c.applies.Load())
+		}
+		w.after(2 * time.Minute)
 		w.want("n1", site.InSync)
 	}, "n1")
 }

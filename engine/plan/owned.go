@@ -25,7 +25,7 @@ func planRemoval(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory, se
 	}
 	p.Reported = append(p.Reported, fmt.Sprintf("%s %s left the design and Slipway does not remove it: the list on the machine of what Slipway made (%s) is not the one on record (%s), "+
 		"so somebody changed it. Check /var/lib/slipway-inside/owned.json there, then run `slipway approve %s` to accept the list",
-		f, someOf(left), orNone(short(seen.OwnedDigest)), orNone(short(m.Recorded.Owned.Digest)), n.Name))
+		f, someOf(printable(left)), orNone(short(seen.OwnedDigest)), orNone(short(m.Recorded.Owned.Digest)), n.Name))
 	return nil
 }
 
@@ -55,15 +55,24 @@ func (w wish) returning(n *site.Node, f site.Facet, seen site.FacetState) []site
 		if strings.HasSuffix(field, ".password") {
 			want = "locked" // no password is kept
 		}
-		changes = append(changes, site.Change{Field: fieldOf(f, field), Have: have, Want: want})
+		changes = append(changes, site.Change{Field: fieldOf(f, site.Printable(field)), Have: have, Want: want})
 	}
 	return changes
+}
+
+// printable are keys as they may be shown: what is owned is told by the machine.
+func printable(keys []string) []string {
+	all := make([]string, len(keys))
+	for i, key := range keys {
+		all[i] = site.Printable(key)
+	}
+	return all
 }
 
 // removals are the changes that take items away.
 func removals(f site.Facet, keys []string) []site.Change {
 	var changes []site.Change
-	for _, key := range keys {
+	for _, key := range printable(keys) {
 		changes = append(changes, site.Change{Field: fieldOf(f, key), Have: madeBySlipway, Want: setBackTo})
 	}
 	return changes

@@ -96,6 +96,7 @@ func planNode(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, serve
 	default:
 		planFacets(p, s, n, m, serves)
 	}
+	planConfirmation(p, m)
 	planLostList(p, n, m)
 	withoutImpossible(p, n, m)
 	if !n.Machine().Known() && len(p.Steps) > 0 {
@@ -263,6 +264,15 @@ func unnamed(steps []site.Step, seen site.Identity) string {
 // that it was adopted with.
 func Moves(n *site.Node, r site.Recorded) bool {
 	return n.Moved.Known() && r.Adopted != nil && !n.Moved.Matches(r.Adopted.Machine) && n.Identity.Matches(r.Adopted.Machine)
+}
+
+// planConfirmation takes a change of the network up again that waits to be confirmed and
+// that was ours: whoever began it was ended meanwhile, and all else waits for it.
+func planConfirmation(p *site.NodePlan, m site.Memory) {
+	begun := m.Recorded.InFlight
+	if m.Observed.Facets[site.FacetNetwork].Unconfirmed && begun != nil && begun.Step.Facet == site.FacetNetwork && len(p.Blocked) == 0 {
+		p.Waiting, p.Steps = "", []site.Step{begun.Step}
+	}
 }
 
 // planFacet adds the step that makes one facet as designed.

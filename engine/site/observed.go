@@ -48,6 +48,8 @@ type FacetState struct {
 	// Busy says what is under way with the facet on the machine by itself;
 	// nothing is written meanwhile.
 	Busy string `json:"busy,omitempty"`
+	// Unconfirmed says that a change of the network is set back unless it is confirmed.
+	Unconfirmed bool `json:"unconfirmed,omitempty"`
 	// Seen is when, Driver by which driver's scheme.
 	Seen   time.Time `json:"seen,omitzero"`
 	Driver string    `json:"driver,omitempty"`

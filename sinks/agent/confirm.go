@@ -21,8 +21,11 @@ const (
 	// longestWait is how long a change of the network waits for its proof where the
 	// connection was lost before the helper could say.
 	longestWait = 2 * time.Minute
-	tryEvery    = 2 * time.Second
-	maxTried    = 8 // addresses at once
+	// leastWait is how long, in seconds, it is tried at least: a clock that jumps has the
+	// helper tell of less, and to confirm too late is refused.
+	leastWait = 20
+	tryEvery  = 2 * time.Second
+	maxTried  = 8 // addresses at once
 )
 
 // confirm proves that the machine can be reached with its new network, by a new
@@ -33,7 +36,7 @@ func (m *machine) confirm(ctx context.Context, n *site.Node, r *wire.Result) err
 	wait := longestWait
 	if r != nil {
 		request.Confirm = r.Unconfirmed
-		wait = time.Duration(min(max(r.Deadline, 1), 3600)) * time.Second
+		wait = time.Duration(min(max(r.Deadline, leastWait), 3600)) * time.Second
 	}
 	until := time.Now().Add(wait)
 	ctx, cancel := context.WithDeadline(ctx, until)

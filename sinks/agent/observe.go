@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -109,6 +110,7 @@ func (m *machine) inside(ctx context.Context, n *site.Node, wanted []site.Facet,
 		case why == nil:
 			fill(&s, a.result, a.result.Facets[string(f)], request.Observe[string(f)])
 			withHardware(&s, f, a.result.System.PCI)
+			s.Unconfirmed = f == site.FacetNetwork && a.result.Unconfirmed != "" && a.result.Busy == ""
 			if f == site.FacetBase {
 				m.comparePasswords(&s, m.items(n, f), a.result.Facets[string(f)].Hashes)
 			}
@@ -169,7 +171,9 @@ func fill(s *site.FacetState, r *wire.Result, f wire.Facet, asked []string) {
 	}
 	s.System = platform(r.System)
 	for _, key := range f.Owned[:min(len(f.Owned), maxValues)] {
-		s.Owned = append(s.Owned, site.Printable(key))
+		if isKey(key) {
+			s.Owned = append(s.Owned, key)
+		}
 	}
 	s.Asked = lastAsked(f.Asked)
 	s.OwnedDigest = site.Printable(r.Owned)
@@ -180,12 +184,18 @@ func fill(s *site.FacetState, r *wire.Result, f wire.Facet, asked []string) {
 	}
 }
 
-// lastAsked are the fields that were asked for, as they may be kept and shown.
+// isKey says whether a text may be the key of an item. It is kept as it is, since the
+// machine is asked by it, and made printable where it is shown.
+func isKey(key string) bool { return len(key) <= maxValue && utf8.ValidString(key) }
+
+// lastAsked are the fields that were asked for.
 func lastAsked(told map[string][]string) map[string][]string {
 	all := map[string][]string{}
 	for _, key := range slices.Sorted(maps.Keys(told))[:min(len(told), maxValues)] {
 		for _, field := range told[key][:min(len(told[key]), maxFields)] {
-			all[site.Printable(key)] = append(all[site.Printable(key)], site.Printable(field))
+			if isKey(key) && isKey(field) {
+				all[key] = append(all[key], field)
+			}
 		}
 	}
 	if len(all) == 0 {
