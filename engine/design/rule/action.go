@@ -62,7 +62,7 @@ var actions = []Rule{
 	},
 	{
 		Code: "action-file", Severity: site.SeverityError,
-		What: "A file that a boot action brings is not a file of the design of a node that it is for.",
+		What: "A boot action brings no file that the design of one of its nodes has too.",
 		Why:  "The action writes it once and the design at every look: whichever comes last counts, and the plan cannot say which.",
 		Wrong: `bootActions: burn: {run: ["/usr/bin/stress"], files: "/etc/motd": content: "burning in"}
 nodes: "n1": system: files: "/etc/motd": content: "Welcome"`,

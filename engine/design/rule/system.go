@@ -40,7 +40,7 @@ var systems = []Rule{
 	},
 	{
 		Code: "file-claimed", Severity: site.SeverityError,
-		What:  "A file of the design is none that another field writes, such as /etc/hostname beside `hostname`, and none of Slipway's own.",
+		What:  "No file of the design is one that another field writes, such as /etc/hostname beside `hostname`, or one of Slipway's own.",
 		Why:   "Each look would find what the other has written, so that the node is never as designed and is written to without end.",
 		Wrong: `nodes: "n1": system: {hostname: "{name}", files: "/etc/hostname": content: "other\n"}`,
 		Right: `nodes: "n1": system: hostname: "{name}"`,

@@ -95,7 +95,7 @@ func idOf(folder string) (string, error) {
 		}
 		hex, ok := strings.CutPrefix(strings.TrimSpace(content), "0x")
 		if parts[i] = strings.ToLower(hex); !ok || len(hex) != 4 || strings.Trim(parts[i], "0123456789abcdef") != "" {
-			return "", fmt.Errorf("its %s is %q, which is no number of a PCI device", file, content)
+			return "", fmt.Errorf("its %s is %q, which is not the number of a PCI device", file, content)
 		}
 	}
 	return parts[0] + ":" + parts[1], nil
