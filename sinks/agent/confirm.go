@@ -97,20 +97,31 @@ func (m *machine) confirmAt(ctx context.Context, n *site.Node, addresses []strin
 	return false, errs
 }
 
+// many is so much that it takes packets of full size, also where they are as large as the
+// largest that there are.
+var many = strings.Repeat("slipway ", 32<<10)
+
+// confirmOver looks first, over packets of full size: with an MTU that a switch on the way
+// drops, a login works and nothing that is longer.
 func (m *machine) confirmOver(ctx context.Context, n *site.Node, conn *connection, request wire.Request) (done bool, _ error) {
-	if request.Confirm == "" {
-		a, err := m.over(ctx, n, conn, m.observeRequest(n, []site.Facet{site.FacetNetwork}))
-		switch {
-		case err != nil:
-			return false, err
-		case a.result.Busy != "":
-			return false, errors.New(a.result.Busy)
-		case a.result.Unconfirmed == "":
-			return true, fmt.Errorf("%w: no change of the network waits to be confirmed", errCut) // looked at and planned again
-		}
+	look := m.observeRequest(n, []site.Facet{site.FacetNetwork})
+	look.Echo = many
+	a, err := m.over(ctx, n, conn, look)
+	switch {
+	case ctx.Err() != nil:
+		return false, fmt.Errorf("%s lets log in, and packets of full size do not get there and back: the MTU may be larger than that of a switch on the way", conn.address)
+	case err != nil:
+		return false, err
+	case a.result.Echo != many:
+		return false, fmt.Errorf("what was sent to %s did not come back whole", conn.address)
+	case request.Confirm == "" && a.result.Busy != "":
+		return false, errors.New(a.result.Busy)
+	case request.Confirm == "" && a.result.Unconfirmed == "":
+		return true, fmt.Errorf("%w: no change of the network waits to be confirmed", errCut) // looked at and planned again
+	case request.Confirm == "":
 		request.Confirm = a.result.Unconfirmed
 	}
-	a, err := m.over(ctx, n, conn, request)
+	a, err = m.over(ctx, n, conn, request)
 	if err != nil {
 		return false, err
 	}

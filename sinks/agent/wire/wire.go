@@ -73,6 +73,9 @@ type Request struct {
 	PCI *item.PCIProbe `json:"pci,omitempty"`
 	// Apply is for OpApply.
 	Apply *Apply `json:"apply,omitempty"`
+	// Echo is what Result.Echo repeats: a long one proves that packets of full size pass
+	// both ways.
+	Echo string `json:"echo,omitempty"`
 	// Confirm is for OpConfirm: the name of the change that Result.Unconfirmed gave.
 	Confirm string `json:"confirm,omitempty"`
 }
@@ -150,7 +153,9 @@ type Result struct {
 	Unconfirmed string `json:"unconfirmed,omitempty"`
 	Deadline    int    `json:"deadline,omitempty"`
 	// Busy says what works on the system meanwhile; a write would be refused.
-	Busy  string `json:"busy,omitempty"`
+	Busy string `json:"busy,omitempty"`
+	// Echo is that of the request.
+	Echo  string `json:"echo,omitempty"`
 	Error *Error `json:"error,omitempty"`
 }
 

@@ -149,7 +149,7 @@ func (p *Program) do(ctx context.Context, r wire.Request) (result wire.Result) {
 	}
 	var err error
 	p.Host.LoginKey, p.Host.LoginPassword = r.Key, r.Password
-	result.System = Detect(p.Host.Root)
+	result.System, result.Echo = Detect(p.Host.Root), r.Echo
 	if p.Host.Owned, err = inside.LoadOwned(p.Host.Root); err != nil {
 		result.Error = refused("%v; nothing is written while it is unknown what Slipway made here", err)
 		return result
