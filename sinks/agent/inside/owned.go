@@ -28,10 +28,11 @@ const MaxBefore = 1 << 20
 var ErrTooLarge = errors.New("what is there is too large to be kept")
 
 // Owned is the list of what Slipway made on a machine, and of what was there
-// before, in owned.json of Folder with the mode 0600. Nothing secret is kept.
+// before, in owned.json of Folder with the mode 0600. No private key is kept.
 type Owned struct {
 	path string
 	list list
+	asks map[string][]string // what a run asks for, by the names that items have in the list
 }
 
 type list struct {
@@ -46,7 +47,8 @@ type Entry struct {
 	// Made is what we wrote, in a form that the facet knows; nil where it needs none.
 	Made json.RawMessage `json:"made,omitempty"`
 	// Asked are the names of the fields that the design asked for when the item was
-	// last as designed, in order: one that it does not name any more goes back.
+	// last as designed, and of those that a run asked for since that has not made it
+	// so, in order: one that the design does not name any more goes back.
 	Asked []string `json:"asked,omitempty"`
 }
 
@@ -137,7 +139,7 @@ func (o *Owned) Take(facet, key string, before json.RawMessage) error {
 	if len(before) > MaxBefore {
 		return fmt.Errorf("%s: %w (%d bytes with what JSON adds, of %d). Move it away, then Slipway puts the designed one there", key, ErrTooLarge, len(before), MaxBefore)
 	}
-	o.list.Items[facet+"/"+key] = Entry{Before: before}
+	o.list.Items[facet+"/"+key] = Entry{Before: before, Asked: o.asks[facet+"/"+key]}
 	return o.save()
 }
 
@@ -165,6 +167,26 @@ func (o *Owned) Asked(facet string) map[string][]string {
 		}
 	}
 	return all
+}
+
+// Ask keeps what a run is about to ask of items of a facet, beside what was asked for
+// before, so that it goes back one day though the run is killed. Of items that are not
+// owned yet Take keeps it.
+func (o *Owned) Ask(facet string, items []item.Item) error {
+	o.asks = map[string][]string{}
+	both := make([]item.Item, 0, len(items))
+	for _, i := range items {
+		o.asks[facet+"/"+i.Key] = slices.Sorted(maps.Keys(i.Fields))
+		fields := maps.Clone(i.Fields)
+		e, _ := o.Entry(facet, i.Key)
+		for _, name := range e.Asked {
+			if _, has := fields[name]; !has {
+				fields[name] = ""
+			}
+		}
+		both = append(both, item.Item{Key: i.Key, Fields: fields})
+	}
+	return o.NoteAsked(facet, both)
 }
 
 // NoteAsked keeps what items of a facet were asked for, of those that are owned.

@@ -65,6 +65,9 @@ func (p *Program) apply(ctx context.Context, r wire.Request, result *wire.Result
 	if err := p.begin(&j, r, remove); err != nil {
 		return err
 	}
+	if err := p.Host.Owned.Ask(r.Apply.Facet, r.Apply.Items); err != nil {
+		return p.giveUp(&j, err)
+	}
 	if err := p.Facets[r.Apply.Facet].Apply(ctx, p.Host, r.Apply.Items, remove); err != nil {
 		return p.giveUp(&j, errors.Join(err, p.Host.Owned.NoteAsked(r.Apply.Facet, p.soFar(ctx, r.Apply))))
 	}

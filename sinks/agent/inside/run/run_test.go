@@ -232,6 +232,34 @@ func TestFieldsThatLeft(t *testing.T) {
 	}
 }
 
+// A field that a run made which was killed goes back as any other, though the run came
+// not so far that it noted what was asked for.
+func TestFieldsOfAKilledRun(t *testing.T) {
+	for _, owned := range []bool{false, true} {
+		s, key := newSystem(t), "units.a.service"
+		ask := func(fields map[string]string) wire.Facet {
+			r := apply(1, "", nil)
+			r.Apply.Items = []item.Item{item.New(key, fields, nil)}
+			s.ask(r)
+			_, got := s.ask(wire.Request{Version: wire.Version, Op: wire.OpObserve, Site: "s", Observe: map[string][]string{"config": {key}}})
+			return got.Facets["config"]
+		}
+		s.facet.have[key+".enabled"], s.facet.have[key+".state"] = "true", "stopped"
+		if owned {
+			ask(map[string]string{"enabled": "false"})
+		}
+		s.facet.before = func(*inside.Host, string) error { s.facet.have[key+".state"] = "running"; panic("killed") }
+		both := []string{"enabled", "state"}
+		if got := ask(map[string]string{"enabled": "true", "state": "running"}).Asked[key]; !slices.Equal(got, both) {
+			t.Errorf("owned before: %v: it was asked for %q", owned, got)
+		}
+		s.facet.before = nil
+		if got := ask(map[string]string{"enabled": "true"}).Asked[key]; !slices.Equal(got, both[:1]) {
+			t.Errorf("owned before: %v: it was asked for %q in the end", owned, got)
+		}
+	}
+}
+
 // A run that is cut anywhere is gone on with, removals included, although the list has
 // changed since the records were made.
 func TestCutRunsGoOn(t *testing.T) {
