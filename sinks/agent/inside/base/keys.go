@@ -72,14 +72,21 @@ func parseKeys(text string) (all []string) {
 type ring struct {
 	text  string
 	there bool
+	// second is the text of a further file, which is nobody's but the account's.
+	second string
 	// unsafe says why sshd does not read the file.
 	unsafe string
 }
+
+// all are the keys of both files, in their order, each once.
+func (r ring) all() []string { return parseKeys(r.text + "\n" + r.second) }
 
 const (
 	sshFolder = ".ssh"
 	keysFile  = "authorized_keys"
 	maxKeys   = 1 << 20
+	// secondFile is read by sshd beside the first (sshd_config(5), AuthorizedKeysFile).
+	secondFile = "authorized_keys2"
 )
 
 // home opens the home folder of an account. What is below it belongs to somebody
@@ -143,7 +150,18 @@ func (j *job) keys(l login) (r ring, err error) {
 		return r, err
 	}
 	defer ssh.Close()
-	f, err := ssh.OpenFile(keysFile, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if second, err := openKeys(ssh, secondFile); !absent(err) {
+		if err != nil {
+			return r, err
+		}
+		text, err := readRegular(second, maxKeys)
+		second.Close()
+		if err != nil {
+			return r, err
+		}
+		r.second = string(text)
+	}
+	f, err := openKeys(ssh, keysFile)
 	if absent(err) {
 		return r, nil
 	}
@@ -171,6 +189,10 @@ func (j *job) keys(l login) (r ring, err error) {
 	return r, nil
 }
 
+func openKeys(ssh *os.Root, name string) (*os.File, error) {
+	return ssh.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+}
+
 func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) }
 
 // strict says why sshd refuses to read keys at a place (StrictModes): others than
@@ -187,7 +209,7 @@ func strict(l login, path string, info fs.FileInfo) string {
 }
 
 // writeKeys writes the keys of an account so that sshd reads them. Its home folder
-// is put in order only where Slipway made it.
+// is put in order only where Slipway made it, and then it has no second file of keys.
 func (j *job) writeKeys(l login, text string, ours bool) error {
 	if ours {
 		if err := j.makeHome(l); err != nil {
@@ -219,7 +241,22 @@ func (j *job) writeKeys(l login, text string, ours bool) error {
 	if err := j.order(l, ssh, l.home+"/"+sshFolder, 0o700); err != nil {
 		return err
 	}
-	return j.writeRing(l, ssh, text)
+	if err := j.writeRing(l, ssh, text); err != nil || !ours {
+		return err
+	}
+	return j.removeRing(l, ssh, secondFile)
+}
+
+// removeRing removes a file of keys, if it is there.
+func (j *job) removeRing(l login, ssh *os.Root, name string) error {
+	if _, err := ssh.Lstat(name); err != nil {
+		return nil
+	}
+	j.step("remove " + l.home + "/" + sshFolder + "/" + name)
+	if err := ssh.Remove(name); err != nil {
+		return failed("remove the keys of %s: %v", l.name, err)
+	}
+	return nil
 }
 
 // makeHome makes the home folder that an account lacks when useradd was cut off.
@@ -321,9 +358,9 @@ func (j *job) labelKeys(l login) error {
 	return j.check(inside.Command{Path: "restorecon", Args: []string{"-R", "--", l.home + "/" + sshFolder}})
 }
 
-// removeKeys removes the file of keys of an account, and its folder unless
-// something else is in it.
-func (j *job) removeKeys(l login) error {
+// removeKeys removes the file of keys of an account, the second one too where Slipway
+// made the account, and its folder unless something else is in it.
+func (j *job) removeKeys(l login, ours bool) error {
 	home, err := j.home(l)
 	if absent(err) {
 		return nil
@@ -340,10 +377,12 @@ func (j *job) removeKeys(l login) error {
 		return err
 	}
 	defer ssh.Close()
-	if _, err := ssh.Lstat(keysFile); err == nil {
-		j.step("remove " + l.home + "/" + sshFolder + "/" + keysFile)
-		if err := ssh.Remove(keysFile); err != nil {
-			return failed("remove the keys of %s: %v", l.name, err)
+	if err := j.removeRing(l, ssh, keysFile); err != nil {
+		return err
+	}
+	if ours {
+		if err := j.removeRing(l, ssh, secondFile); err != nil {
+			return err
 		}
 	}
 	f, err := ssh.Open(".")

@@ -112,6 +112,9 @@ func (j *job) surveyUser(found *item.Found, seen inside.Seen, l login, all accou
 		found.Leave(key, "its keys could not be read: %v", err)
 		return
 	}
+	if len(parseKeys(r.second)) > 0 {
+		found.Leave(key+".keys", "the keys in its file ~/%s/%s stay beside those of the design: move them to %s, or remove them", sshFolder, secondFile, keysFile)
+	}
 	keys, wrong := designKeys(r.text)
 	switch {
 	case wrong != "":

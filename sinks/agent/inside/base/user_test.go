@@ -28,6 +28,41 @@ func TestForeignKeyInOwnAccount(t *testing.T) {
 	}
 }
 
+// sshd reads a second file of keys. In an account that Slipway made, its keys are drift;
+// in another one they are nobody's business but the account's.
+func TestSecondFileOfKeys(t *testing.T) {
+	s, second := newFake(t), "/home/ops/.ssh/authorized_keys2"
+	items := []item.Item{account("ops", item.User{Keys: []string{keyA}})}
+	for _, then := range [][]item.Item{items, {account("ops", item.User{})}} {
+		s.applies(items)
+		s.put(second, keyC+"\n")
+		if seen := s.observe("users.ops"); seen.Have["users.ops.keys"] != item.Keyring([]string{keyA, keyC}) {
+			t.Errorf("the drift is not seen: %v", seen.Have)
+		}
+		s.applies(then)
+		s.so(then...)
+		if !s.gone(second) {
+			t.Errorf("%s is left", second)
+		}
+	}
+	s.applies(items)
+	s.put(second, keyC+"\n")
+	s.applies(nil, "users.ops")
+	if !s.gone(second) {
+		t.Errorf("the account is gone, and %s is left", second)
+	}
+
+	s.put("/home/old/.ssh/authorized_keys2", keyC+"\n")
+	s.must(os.Lchown(s.at("/home/old/.ssh"), 900, 900))
+	old := []item.Item{account("old", item.User{Keys: []string{keyA}})}
+	s.applies(old)
+	s.so(old...)
+	s.applies(nil, "users.old")
+	if got := s.get("/home/old/.ssh/authorized_keys2"); got != keyC+"\n" {
+		t.Errorf("the keys are %q", got)
+	}
+}
+
 // An account that was there before keeps its own keys, groups and shell.
 func TestAccountThatWasThere(t *testing.T) {
 	s := newFake(t)

@@ -120,9 +120,9 @@ func (j *job) seeKeys(seen *inside.Seen, key string, l login, exact bool, made m
 		seen.Unread[key+".keys"] = err.Error()
 		return
 	}
-	keys := parseKeys(r.text)
+	keys := r.all()
 	if !exact {
-		keys = only(keys, made.Keys)
+		keys = only(parseKeys(r.text), made.Keys)
 	}
 	if seen.Have[key+".keys"] = item.Keyring(keys); len(keys) > 0 && r.unsafe != "" {
 		seen.Have[key+".keys"] = r.unsafe
@@ -268,10 +268,10 @@ func (j *job) keepLogin(account string, want item.User, l login) error {
 		return refused("Slipway logs in as %s with this account's password: with another one, or none, it could not log in again. Give the endpoint a credential with a key first", account)
 	}
 	r, err := j.keys(l)
-	if err != nil || len(parseKeys(r.text)) == 0 {
-		return nil // it did not come by a key of this file
+	if err != nil || len(r.all()) == 0 {
+		return nil // it did not come by a key of these files
 	}
-	left := without(parseKeys(r.text), made.Added)
+	left := without(r.all(), made.Added)
 	if made.ours(l) {
 		left = nil
 	}
@@ -279,7 +279,7 @@ func (j *job) keepLogin(account string, want item.User, l login) error {
 		return refused("Slipway logs in as %s: without its last key Slipway could not log in again", account)
 	}
 	own := parseKey(j.h.LoginKey)
-	if own != "" && hasKey(parseKeys(r.text), own) && !hasKey(append(left, parseKeys(strings.Join(want.Keys, "\n"))...), own) {
+	if own != "" && hasKey(r.all(), own) && !hasKey(append(left, parseKeys(strings.Join(want.Keys, "\n"))...), own) {
 		return refused("Slipway logs in as %s with the key %s, which would be removed: Slipway could not log in again. Let the design keep this key until the endpoint's credential has another one that is in the design, too", account, own)
 	}
 	return nil
@@ -483,7 +483,7 @@ func (u *user) setKeys(want item.User) error {
 	same := item.List(parseKeys(fresh)) == item.List(have) && (r.unsafe == "" || len(designed) == 0)
 	switch {
 	case fresh == "" && len(earlier) > 0 && !u.before.Keys:
-		err = u.removeKeys(u.login)
+		err = u.removeKeys(u.login, false)
 	case same:
 	default:
 		err = u.writeKeys(u.login, fresh, false)
@@ -498,13 +498,13 @@ func (u *user) setKeys(want item.User) error {
 // setOwnKeys writes the keys of an account that is ours: these and no others.
 func (u *user) setOwnKeys(r ring, keys []string) error {
 	if len(keys) == 0 {
-		return u.removeKeys(u.login)
+		return u.removeKeys(u.login, true)
 	}
 	var text strings.Builder
 	for _, k := range keys {
 		text.WriteString(strings.TrimSpace(k) + "\n")
 	}
-	if r.unsafe == "" && item.List(parseKeys(r.text)) == item.List(parseKeys(text.String())) {
+	if r.unsafe == "" && item.List(r.all()) == item.List(parseKeys(text.String())) {
 		return nil
 	}
 	return u.writeKeys(u.login, text.String(), true)
@@ -620,7 +620,7 @@ func (j *job) delAccount(l login, made madeUser) error {
 		return err
 	}
 	if made.ours(l) {
-		if err := j.removeKeys(l); err != nil {
+		if err := j.removeKeys(l, true); err != nil {
 			return err
 		}
 	}
