@@ -157,13 +157,16 @@ func (w *work) putArtifact(key, file string, e tree.Entry, body item.File, mode 
 			return err
 		}
 		w.reloadFor(file)
-	}
-	if is != want {
-		if err := w.fetch(file, body.Artifact, mode, uid, gid); err != nil {
+		err := tree.ErrOther
+		if is == want {
+			err = w.tree.SetAttributes(file, e, mode, uid, gid)
+		}
+		if errors.Is(err, tree.ErrOther) {
+			err = w.fetch(file, body.Artifact, mode, uid, gid)
+		}
+		if err != nil {
 			return err
 		}
-	} else if err := w.setAttributes(file, e, mode, uid, gid); err != nil {
-		return err
 	}
 	if err := w.tree.Sweep(file); err != nil {
 		return err
@@ -313,26 +316,15 @@ func (w *work) putFile(file string, content []byte, mode uint32, uid, gid int) e
 		}
 		same = digest == item.Digest(content)
 	}
-	if !same {
-		return w.tree.Put(file, content, mode, uid, gid)
+	if same && e.Mode == mode && e.UID == uid && e.GID == gid {
+		return nil
 	}
-	return w.setAttributes(file, e, mode, uid, gid)
-}
-
-// setAttributes sets owner and mode of a file where they are others.
-func (w *work) setAttributes(file string, e tree.Entry, mode uint32, uid, gid int) (err error) {
-	if e.UID != uid || e.GID != gid {
-		if err := w.tree.SetOwner(file, uid, gid); err != nil {
-			return err
-		}
-		if e, err = w.tree.Look(file); err != nil { // a change of owner clears setuid
+	if same {
+		if err := w.tree.SetAttributes(file, e, mode, uid, gid); !errors.Is(err, tree.ErrOther) {
 			return err
 		}
 	}
-	if e.Mode != mode {
-		return w.tree.SetMode(file, mode)
-	}
-	return nil
+	return w.tree.Put(file, content, mode, uid, gid)
 }
 
 // reloadFor notes that systemd must read a file again, such as a drop-in.

@@ -202,37 +202,47 @@ func (t *Tree) makeFolders(p *place) error {
 	return nil
 }
 
-// SetOwner gives a file to an account and a group.
-func (t *Tree) SetOwner(name string, uid, gid int) error {
-	p, err := t.find(name, false)
-	if err != nil {
-		return err
-	}
-	defer p.close()
-	if err := t.cut("own " + name); err != nil {
-		return err
-	}
-	if p.gap != nil {
-		return p.fault("own", p.gap)
-	}
-	return p.fault("own", syscall.Fchownat(p.folder, p.name(), uid, gid, atNoFollow))
-}
+// ErrOther is a file that is not the one that was looked at, or that has further names.
+var ErrOther = errors.New("it was put there meanwhile, or has further names")
 
-// SetMode sets the permissions of a file that is no link.
-func (t *Tree) SetMode(name string, mode uint32) error {
+// SetAttributes sets owner and permissions of a file that was looked at. Of another one,
+// or of one with further names (hard links), which an account may have put in its place
+// to be given what is somebody else's, it sets nothing, and gives ErrOther.
+func (t *Tree) SetAttributes(name string, looked Entry, mode uint32, uid, gid int) error {
 	p, err := t.find(name, false)
 	if err != nil {
 		return err
 	}
 	defer p.close()
-	if err := t.cut("mode " + name); err != nil {
-		return err
-	}
 	f, err := p.open(os.O_RDONLY)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	var s syscall.Stat_t
+	if err := syscall.Fstat(int(f.Fd()), &s); err != nil {
+		return p.fault("stat", err)
+	}
+	if s.Nlink != 1 || entryOf(&s).Stamp != looked.Stamp {
+		return p.fault("set the owner of", ErrOther)
+	}
+	if int(s.Uid) != uid || int(s.Gid) != gid {
+		if err := t.cut("own " + name); err != nil {
+			return err
+		}
+		if err := f.Chown(uid, gid); err != nil {
+			return p.fault("own", err)
+		}
+		if err := syscall.Fstat(int(f.Fd()), &s); err != nil { // a change of owner clears setuid
+			return p.fault("stat", err)
+		}
+	}
+	if entryOf(&s).Mode == mode {
+		return nil
+	}
+	if err := t.cut("mode " + name); err != nil {
+		return err
+	}
 	return p.fault("set the mode of", syscall.Fchmod(int(f.Fd()), mode))
 }
 

@@ -315,12 +315,17 @@ func (p *place) look(name string) (Entry, error) {
 	if err != nil {
 		return Entry{}, p.fault("look at", err)
 	}
-	e := Entry{Kind: kind(s.Mode), Mode: s.Mode & 0o7777, UID: int(s.Uid), GID: int(s.Gid), Size: s.Size,
-		Stamp: fmt.Sprintf("%d:%d:%d:%d:%d", s.Dev, s.Ino, s.Size, syscall.TimespecToNsec(s.Mtim), syscall.TimespecToNsec(s.Ctim))}
+	e := entryOf(&s)
 	if e.Kind == Link {
 		e.Target, err = readLink(p.folder, name)
 	}
 	return e, p.fault("look at", err)
+}
+
+// entryOf is an entry without the target of a link.
+func entryOf(s *syscall.Stat_t) Entry {
+	return Entry{Kind: kind(s.Mode), Mode: s.Mode & 0o7777, UID: int(s.Uid), GID: int(s.Gid), Size: s.Size,
+		Stamp: fmt.Sprintf("%d:%d:%d:%d:%d", s.Dev, s.Ino, s.Size, syscall.TimespecToNsec(s.Mtim), syscall.TimespecToNsec(s.Ctim))}
 }
 
 func kind(mode uint32) Kind {
