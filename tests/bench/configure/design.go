@@ -59,6 +59,8 @@ site: schema.#Site & {rollout: {maxUnavailable: "100%%", pollEvery: "5s", observ
 networks: [string]: schema.#Network
 networks: bmc: cidr: "127.90.0.0/16"
 networks: os: cidr: "10.77.0.0/16"
+racks: [string]: schema.#Rack
+racks: r1: {}
 roles: [string]: schema.#Role
 roles: host: {}
 credentials: [string]: schema.#Credential
@@ -67,6 +69,7 @@ credentials: os: {}
 profiles: [string]: schema.#Profile
 profiles: host: {
 	role: "host"
+	rack: "r1"
 	endpoints: bmc: {credential: "bmc", trust: ca: """
 %s
 		"""}
@@ -78,7 +81,7 @@ nodes: [string]: schema.#Layer
 nodes: [string]: {
 	addresses: _
 	endpoints: bmc: url: "redfish+https://\(addresses.bmc):%d/redfish/v1/Systems/1"
-	endpoints: os: url: "ssh://root@\(addresses.os)"
+	endpoints: os: url: "ssh://\(addresses.os)"
 }
 `, rig.Text(string(lab.CAPEM(rig.Seed))), system.String(), bmcPort)
 }

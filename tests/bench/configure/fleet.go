@@ -45,7 +45,6 @@ func boot(dir string, count int, publicKey string) (*fleet, error) {
 	for _, step := range []func() error{
 		func() error { return unpack(base) },
 		func() error { return admit(base, publicKey) },
-		ownNetworkNames,
 		func() error { return run("ip", "link", "set", "lo", "up") },
 		func() error { return run("ip", "link", "add", "br0", "type", "bridge") },
 		func() error { return run("ip", "addr", "add", "10.77.0.1/16", "dev", "br0") },
@@ -190,6 +189,25 @@ func (f *fleet) allowWatches(hosts int) (err error) {
 	return os.WriteFile(inotifyInstances, []byte(strconv.Itoa(128+24*hosts)), 0)
 }
 
+// kill ends a host with all that runs in it: systemd-nspawn ends when its first process
+// does, which would outlive it.
+func (h *host) kill() {
+	if pid, err := strconv.Atoi(h.first()); err == nil {
+		syscall.Kill(pid, syscall.SIGKILL)
+	} else {
+		h.cmd.Process.Kill()
+	}
+}
+
+// first is the number of the first process in the host; empty while there is none.
+func (h *host) first() string {
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", h.cmd.Process.Pid))
+	if all := strings.Fields(string(children)); err == nil && len(all) > 0 {
+		return all[0]
+	}
+	return ""
+}
+
 // close ends the hosts.
 func (f *fleet) close() {
 	if f.watches != nil {
@@ -197,11 +215,13 @@ func (f *fleet) close() {
 	}
 	for _, h := range f.hosts {
 		if h.cmd.Process != nil {
-			h.cmd.Process.Kill()
+			h.kill()
 			h.cmd.Wait()
 		}
 		syscall.Unmount(h.root, syscall.MNT_DETACH)
+		run("ip", "netns", "del", h.name)
 	}
+	run("ip", "link", "del", "br0") // the next fleet makes its own
 }
 
 func run(name string, args ...string) error {

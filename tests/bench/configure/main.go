@@ -4,9 +4,9 @@
 //
 //	configure/first-ratio     wall of slipway over wall of Ansible, from nothing
 //	configure/nochange-ratio  the same, with nothing to do
-//	configure/login-ratio     a look of slipway over a bare login that runs `true`
+//	configure/login-ratio     looks of slipway at all hosts over bare logins that run `true`
 //	configure/cpu-ratio       processor time of both on the controlling side, with nothing to do
-//	configure/node-requests   commands that one look runs on one host
+//	configure/node-requests   commands that a look runs on one host
 package main
 
 import (

@@ -5,17 +5,26 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/pem"
+	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"testing/fstest"
 	"time"
 
 	gossh "golang.org/x/crypto/ssh"
 
+	evaluate "github.com/slipway-gitops/slipway/engine/design"
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/sinks/agent"
 	"github.com/slipway-gitops/slipway/tests/bench/rig"
 	"github.com/slipway-gitops/slipway/tests/lab"
 )
@@ -43,12 +52,18 @@ func configure(quick bool) ([]string, error) {
 	}
 	var figures []string
 	times := map[string]time.Duration{}
+	if err := ownNetworkNames(); err != nil {
+		return nil, err
+	}
 	// Each tool has hosts of its own, since what one has made is there for the other.
 	for _, tool := range strings.Split(*tools, ",") {
 		if err := onHosts(filepath.Join(dir, tool), count, public, func(hosts []*host) error {
 			return measure(tool, filepath.Join(dir, tool), hosts, key, public, times)
 		}); err != nil {
 			return nil, err
+		}
+		for _, name := range slices.Sorted(maps.Keys(times)) {
+			rig.Progress("%s: %s", name, times[name].Round(time.Millisecond))
 		}
 	}
 	ratio := func(name string, a, b time.Duration) {
@@ -57,12 +72,9 @@ func configure(quick bool) ([]string, error) {
 		}
 		figures = append(figures, rig.Figure("configure/"+name, a.Seconds()/b.Seconds(), "ratio"))
 	}
-	for name, t := range times {
-		rig.Progress("%s: %s", name, t.Round(time.Millisecond))
-	}
 	ratio("first-ratio", times["slipway first"], times["ansible first"])
 	ratio("nochange-ratio", times["slipway nochange"], times["ansible nochange"])
-	ratio("login-ratio", times["slipway nochange"], times["login"])
+	ratio("login-ratio", times["look"], times["login"])
 	ratio("cpu-ratio", times["slipway cpu"], times["ansible cpu"])
 	return append(figures, rig.Figure("configure/node-requests", float64(times["requests"]), "commands")), nil
 }
@@ -121,7 +133,6 @@ func slipway(dir string, hosts []*host, key, public string, times map[string]tim
 	}
 	times["slipway first"] = time.Since(d.Begun)
 	d.Close(nil)
-	before := commands(hosts[0])
 	rig.Progress("slipway, with nothing to do")
 	cmd := exec.Command(rig.Binary(), "plan", "--observe", "--credentials", filepath.Join(work, "credentials"), "--state", filepath.Join(work, "state"), rig.Work(work))
 	cmd.Env = append(os.Environ(), "SLIPWAY_AGENTS="+helpers)
@@ -131,10 +142,58 @@ func slipway(dir string, hosts []*host, key, public string, times map[string]tim
 		return fmt.Errorf("slipway plan: %w: %s", err, out)
 	}
 	times["slipway nochange"], times["slipway cpu"] = time.Since(begun), cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime()
-	times["requests"] = time.Duration(commands(hosts[0]) - before)
 	rig.Progress("%s", lastLine(string(out)))
+	rig.Progress("looks")
+	before := commands(hosts[0])
+	if times["look"], err = looks(files, key); err != nil {
+		return err
+	}
+	times["requests"] = time.Duration(commands(hosts[0]) - before)
 	rig.Progress("bare logins")
 	times["login"], err = logins(hosts, key)
+	return err
+}
+
+// looks looks at all hosts at once, at everything that is designed inside them, as the
+// daemon does.
+func looks(files map[string]string, key string) (time.Duration, error) {
+	tree := fstest.MapFS{}
+	for name, text := range files {
+		tree[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	r := evaluate.EvaluateHere(tree, "bench")
+	if r.Site == nil {
+		return 0, fmt.Errorf("the design is refused: %v", r.Findings)
+	}
+	text, err := os.ReadFile(key)
+	if err != nil {
+		return 0, err
+	}
+	d := agent.New(agent.Options{Folder: helpers})
+	errs := make(chan error, len(r.Site.Nodes))
+	begun := time.Now()
+	for _, n := range r.Site.Nodes {
+		go func() { errs <- look(d, n, string(text)) }()
+	}
+	for range r.Site.Nodes {
+		err = errors.Join(err, <-errs)
+	}
+	return time.Since(begun), err
+}
+
+func look(d *agent.Driver, n *site.Node, key string) error {
+	ctx := context.Background()
+	m, err := d.Open(ctx, n.Endpoints[site.OS], secret.New("root", key))
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	seen, err := m.Observe(ctx, n, d.Facets())
+	for _, f := range site.InsideFacets {
+		if err == nil && len(n.Items(f)) > 0 && !plan.AsDesigned(n, f, seen.Facets[f]) {
+			err = fmt.Errorf("%s of %s is not seen as designed", f, n.Name)
+		}
+	}
 	return err
 }
 
@@ -151,6 +210,7 @@ func start(dir string, files map[string]string, key string) (*rig.Daemon, error)
 	}
 	for _, step := range []func() error{
 		func() error { return rig.Write(rig.Work(dir), files) },
+		func() error { return run(rig.Binary(), "check", rig.Work(dir)) },
 		func() error { return rig.Git(rig.Work(dir), "init", "-q", "-b", "main") },
 		func() error { return rig.Git(rig.Work(dir), "add", "-A") },
 		func() error { return rig.Git(rig.Work(dir), "commit", "-q", "-m", "site") },
@@ -168,7 +228,7 @@ func start(dir string, files map[string]string, key string) (*rig.Daemon, error)
 
 // commands is how many commands sshd has started on a host.
 func commands(h *host) int {
-	out, err := exec.Command("journalctl", "--directory="+filepath.Join(h.root, "var/log/journal"), "--directory="+filepath.Join(h.root, "run/log/journal"), "-o", "cat").Output()
+	out, err := exec.Command("journalctl", "--directory="+filepath.Join(h.root, "var/log/journal"), "-o", "cat").Output()
 	if err != nil {
 		return 0
 	}
