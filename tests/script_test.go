@@ -78,7 +78,7 @@ func TestScripts(t *testing.T) {
 	}
 	noneSkipped(t)
 	testscript.Run(t, testscript.Params{
-		Dir: "script", RequireExplicitExec: true, RequireUniqueNames: true,
+		Files: ofThisPart(t), RequireExplicitExec: true, RequireUniqueNames: true,
 		Setup: func(env *testscript.Env) error {
 			s := &stage{bin: bin}
 			env.Values["stage"] = s
@@ -99,6 +99,26 @@ func TestScripts(t *testing.T) {
 			"page": pageCmd,
 		},
 	})
+}
+
+// ofThisPart are the scripts that run: all of them, or where SLIPWAY_PART is "1/2"
+// every second one, from the second on.
+func ofThisPart(t *testing.T) (scripts []string) {
+	all, err := filepath.Glob("script/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	part, parts := 0, 1
+	if text := os.Getenv("SLIPWAY_PART"); text != "" {
+		if _, err := fmt.Sscanf(text, "%d/%d", &part, &parts); err != nil || parts < 1 || part < 0 || part >= parts {
+			t.Fatalf("SLIPWAY_PART=%s: want a number from 0, and of how many", text)
+		}
+	}
+	for i := part; i < len(all); i += parts {
+		scripts = append(scripts, all[i])
+	}
+	t.Logf("%d of %d scripts", len(scripts), len(all))
+	return scripts
 }
 
 // noneSkipped refuses what would end a script early and call it passed.
