@@ -29,6 +29,7 @@ if [ "$what" != demo ] && [ "$what" != demo-libvirt ]; then
 	[ -x /usr/bin/redfishtool ] || missing="$missing redfishtool"
 	[ -d /usr/share/OVMF ] || missing="$missing ovmf"
 	command -v xorriso >/dev/null || missing="$missing xorriso"
+	command -v cpio >/dev/null || missing="$missing cpio"
 	command -v gcc >/dev/null || missing="$missing gcc libc6-dev"
 	command -v promtool >/dev/null || missing="$missing prometheus"
 	command -v prometheus-alertmanager >/dev/null || missing="$missing prometheus-alertmanager"
