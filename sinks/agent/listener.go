@@ -98,10 +98,10 @@ func (l *Listener) Expect(b Boot) (token string, err error) {
 	if !b.Machine.Known() && len(b.MACs) == 0 {
 		return "", fmt.Errorf("start an agent on %s: the design gives its machine no UUID, serial number or MAC address, so that no agent could be told from that of another machine", b.Node)
 	}
-	l.Forget(b.Node)
 	token = strings.ToLower(rand.Text())
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.forget(b.Node)
 	l.boots[sha256.Sum256([]byte(token))] = &boot{Boot: b, change: make(chan struct{})}
 	return token, nil
 }
@@ -110,6 +110,11 @@ func (l *Listener) Expect(b Boot) (token string, err error) {
 func (l *Listener) Forget(node string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.forget(node)
+}
+
+// forget is Forget. The caller has the lock.
+func (l *Listener) forget(node string) {
 	for digest, b := range l.boots {
 		if b.Node == node {
 			delete(l.boots, digest)

@@ -27,6 +27,7 @@ const (
 type network struct {
 	settings Settings
 	console  *console
+	resolv   string // the file resolv.conf(5)
 
 	mu    sync.Mutex
 	begun map[string]bool
@@ -114,7 +115,7 @@ func (n *network) set(l net.Interface, a netip.Prefix, gateway netip.Addr, dns [
 		}
 	}
 	if len(n.dns) > 0 {
-		if err := os.WriteFile("/etc/resolv.conf", []byte("nameserver "+strings.Join(n.dns, "\nnameserver ")+"\n"), 0o644); err != nil {
+		if err := os.WriteFile(n.resolv, []byte("nameserver "+strings.Join(n.dns, "\nnameserver ")+"\n"), 0o644); err != nil {
 			return err
 		}
 	}

@@ -143,7 +143,7 @@ func (c *console) work(settings Settings, host *inside.Host) error {
 	if err := caller.NewKey(); err != nil {
 		return err
 	}
-	n := &network{settings: settings, console: c, begun: map[string]bool{}}
+	n := &network{settings: settings, console: c, resolv: "/etc/resolv.conf", begun: map[string]bool{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go n.run(ctx)
