@@ -25,7 +25,7 @@ type Modules struct {
 
 	mu     sync.Mutex
 	loaded map[string]bool
-	asked  map[string]bool // aliases
+	asked  map[string]bool // aliases, and whether there is a module for each
 }
 
 // alias is a pattern of devices that a module drives; what is before the first sign of a
@@ -86,10 +86,9 @@ func (m *Modules) Load(name string) (found bool, err error) {
 	if plain := strings.ReplaceAll(name, "-", "_"); m.files[plain] != "" {
 		return true, m.load(plain)
 	}
-	if m.asked[name] {
-		return true, nil
+	if found, known := m.asked[name]; known {
+		return found, nil
 	}
-	m.asked[name] = true
 	var errs []error
 	for _, a := range m.aliases {
 		if strings.HasPrefix(name, a.literal) && matches(a.pattern, name) {
@@ -97,6 +96,7 @@ func (m *Modules) Load(name string) (found bool, err error) {
 			errs = append(errs, m.load(a.module))
 		}
 	}
+	m.asked[name] = found
 	return found, errors.Join(errs...)
 }
 
@@ -153,9 +153,9 @@ func (m *Modules) Devices(sys string) (asked int, err error) {
 		text, _ := os.ReadFile(file)
 		name := strings.TrimSpace(string(text))
 		m.mu.Lock()
-		known := name == "" || m.asked[name]
+		_, known := m.asked[name]
 		m.mu.Unlock()
-		if known {
+		if known || name == "" {
 			return nil
 		}
 		found, err := m.Load(name)

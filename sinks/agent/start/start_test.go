@@ -84,8 +84,10 @@ func TestModules(t *testing.T) {
 	if found, err := m.Load("low-er"); !found || err != nil {
 		t.Errorf("by its name: %v, %v", found, err)
 	}
-	if found, _ := m.Load("pci:v00008086d0000FFFFsv0sd0bc0sc0i0"); found || len(*given) != 4 {
-		t.Errorf("of no module: %v, %v", found, *given)
+	for range 2 {
+		if found, _ := m.Load("pci:v00008086d0000FFFFsv0sd0bc0sc0i0"); found || len(*given) != 4 {
+			t.Errorf("of no module: %v, %v", found, *given)
+		}
 	}
 	if found, err := m.Load("pci:v0000BADBd0001"); !found || err == nil || !strings.Contains(err.Error(), "the module bad: no such device") {
 		t.Errorf("%v, %v", found, err)
