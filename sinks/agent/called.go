@@ -81,7 +81,7 @@ func (c *called) exchange(r wire.Request) (*wire.Result, error) {
 // Observe tells the machine's identity and, in brief, what it is made of. The agent in memory
 // serves no facet.
 func (c *called) Observe(ctx context.Context, n *site.Node, _ []site.Facet) (site.Observed, error) {
-	m, err := c.look(ctx)
+	m, _, err := c.look(ctx)
 	if err != nil {
 		return site.Observed{}, err
 	}
@@ -91,16 +91,26 @@ func (c *called) Observe(ctx context.Context, n *site.Node, _ []site.Facet) (sit
 
 // Inspect implements driver.Inspector.
 func (c *called) Inspect(ctx context.Context, n *site.Node) (*site.Inventory, error) {
-	m, err := c.look(ctx)
+	m, pci, err := c.look(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return inventory(m), nil
+	i := inventory(m)
+	switch pci := pciIDs(pci); {
+	case pci == nil || pci.Unread != "":
+		i.Missing = append(i.Missing, "The devices on the PCI bus could not be read.")
+	default:
+		i.Devices = []site.PCIeDevice{}
+		for _, id := range pci.IDs {
+			i.Devices = append(i.Devices, site.PCIeDevice{Part: site.Part{ID: id}})
+		}
+	}
+	return i, nil
 }
 
 // Identify implements driver.Identifier.
 func (c *called) Identify(ctx context.Context, want site.Identity) (site.Identity, error) {
-	m, err := c.look(ctx)
+	m, _, err := c.look(ctx)
 	if err != nil {
 		return site.Identity{}, err
 	}
@@ -118,16 +128,16 @@ func (c *called) Apply(_ context.Context, step site.Step, _ *site.Node, _ driver
 	return refused("the agent in memory does not do %s: it only looks at the machine", step.Action)
 }
 
-// look asks what the machine is.
-func (c *called) look(ctx context.Context) (*wire.Machine, error) {
+// look asks what the machine is, and which devices are on its PCI bus.
+func (c *called) look(ctx context.Context) (*wire.Machine, *item.PCI, error) {
 	r, err := c.ask(ctx, wire.Request{Op: wire.OpObserve, Machine: true, PCI: &item.PCIProbe{}})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if r.Machine == nil {
-		return nil, refused("the agent of %s at %s does not tell what the machine is", c.node, c.address)
+		return nil, nil, refused("the agent of %s at %s does not tell what the machine is", c.node, c.address)
 	}
-	return r.Machine, nil
+	return r.Machine, r.System.PCI, nil
 }
 
 // inventory is what a machine is made of, printable and within bounds.

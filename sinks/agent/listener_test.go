@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/sinks/agent"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
@@ -138,7 +139,10 @@ func (d *desk) caller(token string, is wire.Machine) *start.Caller {
 	d.t.Helper()
 	c := &start.Caller{
 		Settings: start.Settings{Daemon: d.address, CA: d.ca, Token: token}, Machine: func() wire.Machine { return is },
-		Program:  &run.Program{Host: inside.Real(d.t.TempDir(), false), Machine: func(*inside.Host) wire.Machine { return is }},
+		Program: &run.Program{Host: inside.Real(d.t.TempDir(), false), Machine: func(*inside.Host) wire.Machine { return is },
+			Hardware: func(context.Context, *inside.Host, item.PCIProbe) (string, item.PCI) {
+				return "Box", item.PCI{IDs: []string{"8086:1592", "no id"}}
+			}},
 		Welcomed: func(wire.Welcome) {},
 	}
 	if err := c.NewKey(); err != nil {
@@ -198,7 +202,7 @@ func TestAgentInMemory(t *testing.T) {
 		t.Errorf("got %+v, %v", seen, err)
 	}
 	i, err := m.(driver.Inspector).Inspect(context.Background(), &site.Node{Name: "n1"})
-	if err != nil || len(i.Drives) != 2 || i.Drives[0].Serial != "N1" || i.Drives[0].Protocol != "NVMe" || i.Drives[1].Media != "HDD" || i.NICs[1].Ports[0].Mbps != 25000 || i.NICs[0].Ports[0].Link != "" {
+	if err != nil || len(i.Drives) != 2 || i.Drives[0].Serial != "N1" || i.Drives[0].Protocol != "NVMe" || i.Drives[1].Media != "HDD" || i.NICs[1].Ports[0].Mbps != 25000 || i.NICs[0].Ports[0].Link != "" || len(i.Devices) != 1 || i.Devices[0].ID != "8086:1592" || len(i.Missing) > 0 {
 		t.Errorf("got %+v, %v", i, err)
 	}
 	is, err := m.(driver.Identifier).Identify(context.Background(), site.Identity{MAC: macOne})

@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -93,6 +94,9 @@ func TestProveRamdiskBoots(t *testing.T) {
 	}
 	if len(i.NICs) != 1 || i.NICs[0].Model != "e1000e" || i.NICs[0].Ports[0].MACs[0] != "52:54:00:12:34:56" || i.NICs[0].Ports[0].Link != "up" || len(i.Missing) > 0 {
 		t.Errorf("it has the ports %+v, and lacks %v", i.NICs, i.Missing)
+	}
+	if !slices.ContainsFunc(i.Devices, func(d site.PCIeDevice) bool { return d.ID == "8086:10d3" }) { // QEMU's e1000e
+		t.Errorf("it has the devices %+v", i.Devices)
 	}
 	m.waits(ctx, t, "Connected to the daemon of the site lab: this machine is the node server-1.")
 }
