@@ -149,7 +149,7 @@ func makeImage(ctx context.Context, o Options, p packages, agent []byte, b *Buil
 		return nil, err
 	}
 	of := int64(atoi(p.kernel.fields["Installed-Size"])) << 10
-	k, err := p.readKernel(func(have int64) { o.Progress("unpacks the kernel", min(have, of), of) })
+	k, err := p.readKernel(ctx, func(have int64) { o.Progress("unpacks the kernel", min(have, of), of) })
 	if err != nil {
 		return nil, err
 	}
@@ -158,11 +158,8 @@ func makeImage(ctx context.Context, o Options, p packages, agent []byte, b *Buil
 		return nil, err
 	}
 	b.Kernel, b.Modules = k.release, len(kept)
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
 	files := initramfs(k.release, kept, agent)
-	packed, err := compressed(archive(files), func(have, of int64) { o.Progress("packs the initramfs", have, of) })
+	packed, err := compressed(ctx, archive(files), func(have, of int64) { o.Progress("packs the initramfs", have, of) })
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +203,7 @@ func lists(kept map[string]*module) map[string][]byte {
 
 // compressed packs as the kernel unpacks: one frame of zstd. One thread gives the same bytes
 // each time.
-func compressed(content []byte, tell func(have, of int64)) ([]byte, error) {
+func compressed(ctx context.Context, content []byte, tell func(have, of int64)) ([]byte, error) {
 	const part, window = 1 << 20, 32 << 20
 	var b bytes.Buffer
 	w, err := zstd.NewWriter(&b, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(window))
@@ -215,6 +212,9 @@ func compressed(content []byte, tell func(have, of int64)) ([]byte, error) {
 	}
 	for at := 0; at < len(content); at += part {
 		tell(int64(at), int64(len(content)))
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		if _, err := w.Write(content[at:min(at+part, len(content))]); err != nil {
 			return nil, err
 		}

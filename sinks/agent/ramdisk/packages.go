@@ -176,10 +176,13 @@ type kernel struct {
 
 // readKernel reads a kernel and all its modules; tell is told how many bytes of the package
 // were unpacked.
-func (p packages) readKernel(tell func(bytes int64)) (*kernel, error) {
+func (p packages) readKernel(ctx context.Context, tell func(bytes int64)) (*kernel, error) {
 	k := &kernel{modules: map[string]*module{}}
 	var bytesRead int64
 	err := p.kernel.each("data.tar", func(name string, h *tar.Header, content io.Reader) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		bytesRead += h.Size
 		tell(bytesRead)
 		if release, ok := strings.CutPrefix(name, "boot/vmlinuz-"); ok && h.Typeflag == tar.TypeReg {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"debug/pe"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -368,6 +369,24 @@ func TestNoRoom(t *testing.T) {
 	}
 	if left, _ := os.ReadDir(out); len(left) != 1 || string(read(t, filepath.Join(out, ramdisk.ImageName))) != "before" {
 		t.Errorf("left %v", left)
+	}
+}
+
+// An interrupt ends the work at any point, and leaves nothing.
+func TestInterrupted(t *testing.T) {
+	folder, agent := debs(t, "gzip"), program(t, false)
+	for _, at := range []string{"unpacks the kernel", "packs the initramfs"} {
+		ctx, cancel := context.WithCancel(context.Background())
+		out := t.TempDir()
+		_, err := ramdisk.Build(ctx, ramdisk.Options{Debs: folder, Agent: agent, Out: out, Progress: func(what string, _, _ int64) {
+			if what == at {
+				cancel()
+			}
+		}})
+		if left, _ := os.ReadDir(out); !errors.Is(err, context.Canceled) || len(left) > 0 {
+			t.Errorf("%s: %v, left %v", at, err, left)
+		}
+		cancel()
 	}
 }
 
