@@ -21,6 +21,7 @@ build: ## build the programs into bin/
 	@for arch in amd64 arm64; do \
 		GOOS=linux GOARCH=$$arch $(GO) build -buildvcs=false -ldflags "-s -w" -o bin/agents/slipway-helper-linux-$$arch ./cmd/slipway-helper; \
 	done
+	GOOS=linux GOARCH=amd64 $(GO) build -buildvcs=false -ldflags "-s -w" -o bin/agents/slipway-agent-linux-amd64 ./cmd/slipway-agent
 
 # Equal sources give equal octets: all times are SOURCE_DATE_EPOCH, or the commit's.
 packages: ## build .deb, .rpm, archives and an OCI image into bin/

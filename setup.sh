@@ -9,7 +9,7 @@
 # the packages are installed, what builds and reads packages of Debian and RPM and
 # images, dnf, Python's environments, netplan, NetworkManager and ifupdown, which
 # read the configuration that Slipway writes for them, lldpd, clients, a relay and a server of
-# DHCP, whose services are kept from starting too, and npm. From npm: GitHub's
+# DHCP, whose services are kept from starting too, what unpacks the ramdisk, and npm. From npm: GitHub's
 # description of its API. Does
 # nothing when they are there.
 set -eu
@@ -29,6 +29,7 @@ if [ "$what" != demo ] && [ "$what" != demo-libvirt ]; then
 	[ -x /usr/bin/redfishtool ] || missing="$missing redfishtool"
 	[ -d /usr/share/OVMF ] || missing="$missing ovmf"
 	command -v xorriso >/dev/null || missing="$missing xorriso"
+	command -v cpio >/dev/null || missing="$missing cpio"
 	command -v gcc >/dev/null || missing="$missing gcc libc6-dev"
 	command -v promtool >/dev/null || missing="$missing prometheus"
 	command -v prometheus-alertmanager >/dev/null || missing="$missing prometheus-alertmanager"

@@ -118,7 +118,12 @@ func compileHelpers(ctx context.Context, work string) ([]entry, error) {
 		}
 		tree = append(tree, entry{path: "/usr/lib/slipway/agents/" + name, from: path, mode: 0o755})
 	}
-	return tree, nil
+	const agent = "slipway-agent-linux-amd64" // ramdisks are made for amd64 alone
+	path := filepath.Join(work, agent)
+	if err := goBuild(ctx, path, "slipway-agent", "amd64", "-buildvcs=false"); err != nil {
+		return nil, err
+	}
+	return append(tree, entry{path: "/usr/lib/slipway/agents/" + agent, from: path, mode: 0o755}), nil
 }
 
 // compile builds the program for an architecture.

@@ -49,6 +49,8 @@ var rules = []struct{ importer, may string }{
 	{"sinks/redfish", "engine/site engine/bios engine/secret engine/driver"},
 	{"sinks/agent", "engine/site engine/item engine/secret engine/driver engine/driver/sshclient sinks/agent/wire sinks/agent/inside"},
 	{"sinks/agent/wire", "engine/item"},
+	{"sinks/agent/ramdisk", ""},
+	{"sinks/agent/start", "sinks/agent/wire sinks/agent/inside sinks/agent/inside/run sinks/agent/inside/hardware"},
 	{"sinks/agent/inside", "engine/item sinks/agent/wire"},
 	{"sinks/agent/inside/run", "engine/item sinks/agent/wire sinks/agent/inside"},
 	{"sinks/agent/inside/*", "engine/item sinks/agent/wire sinks/agent/inside sinks/agent/inside/netlink sinks/agent/inside/tree"},
@@ -68,6 +70,7 @@ var rules = []struct{ importer, may string }{
 	{"tests/nspawn", ""},
 	{"tests/install", "tests/nspawn"},
 	{"tests/inside", "*"},
+	{"tests/ramdisk", "engine/site sinks/agent sinks/agent/ramdisk"},
 	{"tests/prometheus", ""},
 	{"tests/model", "engine/site engine/ledger"},
 	{"tests/mutate", ""},
@@ -95,7 +98,9 @@ var only = map[string][]string{
 	"github.com/digitalocean":              {"sinks/libvirt", "tests/libvirt"},
 	"github.com/diskfs":                    {"sinks/libvirt"},
 	"libvirt.org/go":                       {"sinks/libvirt", "tests/libvirt"},
-	"github.com/insomniacslk/dhcp":         {"sinks/netboot"},
+	"github.com/insomniacslk/dhcp":         {"sinks/netboot", "sinks/agent/start"},
+	"github.com/ulikunitz/xz":              {"sinks/agent/ramdisk"},
+	"github.com/klauspost/compress":        {"sinks/agent/ramdisk"},
 	"golang.org/x/crypto/ssh":              {"engine/repo", "engine/repo/repotest", "engine/driver/sshclient", "engine/firstboot/seed", "sinks/agent", "sinks/libvirt", "tests/libvirt", "tests/lab", "tests/bench/configure", "cmd/slipway-lab", "cmd/slipway-demo"},
 }
 

@@ -34,6 +34,7 @@ var leftOut = map[string]string{
 	"tests/inside/guest_test.go TestProveGuestNetworks":                     "it boots a guest on an emulated processor: make prove has the time, and CI has the files and one interface",
 	"tests/inside/hostile_test.go TestProveHostileNames":                    "many designs on a real system: make prove has the time, and CI has two",
 	"tests/inside/hostile_test.go TestProveHostileNode":                     "it waits for a package of a minute: make prove has the time, and CI has the parts on small systems",
+	"tests/ramdisk/boot_test.go TestProveRamdiskBoots":                      "it packs a whole kernel and boots two emulated machines: make prove has the time, and CI has the parts",
 	"tests/markdown/browser.go Open":                                        "CI reads the same pages without a browser, which takes longer to install than to use; make prove has one",
 }
 

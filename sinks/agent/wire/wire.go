@@ -71,6 +71,9 @@ type Request struct {
 	// PCI asks for the model of the machine and its PCI devices, in OpObserve and OpApply;
 	// nil for nothing.
 	PCI *item.PCIProbe `json:"pci,omitempty"`
+	// Machine asks what the machine is and which disks it has, in OpObserve. Only the agent in
+	// memory tells it.
+	Machine bool `json:"machine,omitempty"`
 	// Apply is for OpApply.
 	Apply *Apply `json:"apply,omitempty"`
 	// Echo is what Result.Echo repeats: a long one proves that packets of full size pass
@@ -148,6 +151,8 @@ type Result struct {
 	// Term is the highest term that the system has seen.
 	Term   uint64 `json:"term,omitempty"`
 	System System `json:"system,omitzero"`
+	// Machine is what the machine is, where it was asked for.
+	Machine *Machine `json:"machine,omitempty"`
 	// Unconfirmed names a change of the network that is reverted unless it is
 	// confirmed; Deadline is for how many seconds it waits.
 	Unconfirmed string `json:"unconfirmed,omitempty"`
@@ -237,14 +242,17 @@ func Write(w io.Writer, v any) error {
 }
 
 // Read reads one frame.
-func Read(r io.Reader, v any) error {
+func Read(r io.Reader, v any) error { return ReadAtMost(r, v, MaxFrame) }
+
+// ReadAtMost reads one frame of at most some bytes: of somebody who is not known yet.
+func ReadAtMost(r io.Reader, v any, most uint32) error {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return err
 	}
 	size := binary.BigEndian.Uint32(head[:])
-	if size > MaxFrame {
-		return fmt.Errorf("a frame of %d bytes is over the bound of %d", size, MaxFrame)
+	if size > most {
+		return fmt.Errorf("a frame of %d bytes is over the bound of %d", size, most)
 	}
 	text := make([]byte, 0, min(size, 1<<20))
 	for uint32(len(text)) < size { // memory grows with what really comes

@@ -43,6 +43,8 @@ type Program struct {
 	Links func(ctx context.Context, h *inside.Host, asked item.LinkProbes) (*item.LinksSeen, error)
 	// Hardware looks at the machine; nil where that is never asked for.
 	Hardware func(ctx context.Context, h *inside.Host, asked item.PCIProbe) (model string, seen item.PCI)
+	// Machine tells what the machine is; nil in an installed system, which is never asked.
+	Machine func(h *inside.Host) wire.Machine
 	// Now is the clock; time.Now where it is nil.
 	Now func() time.Time
 }
@@ -163,6 +165,10 @@ func (p *Program) do(ctx context.Context, r wire.Request) (result wire.Result) {
 	switch r.Op {
 	case wire.OpObserve:
 		err = p.observeAll(ctx, r, &result)
+		if r.Machine && p.Machine != nil {
+			m := p.Machine(p.Host)
+			result.Machine = &m
+		}
 	case wire.OpSurvey:
 		err = p.survey(ctx, r.Survey, &result)
 	case wire.OpApply:

@@ -1,0 +1,68 @@
+package hardware_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/hardware"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+// What the kernel shows in /sys is told of as it is: whole disks and own ports alone, serial
+// numbers from wherever they are, and nothing where nothing is known.
+func TestMachine(t *testing.T) {
+	root := t.TempDir()
+	for name, content := range map[string]string{
+		"sys/class/dmi/id/product_uuid":   "0C5E1A52-93D4-4B6C-8F0E-7A2F9C31D5B8\n",
+		"sys/class/dmi/id/product_serial": "S-1 \n", "sys/class/dmi/id/product_name": "Box \x1b[1m2\n", "sys/class/dmi/id/sys_vendor": "Acme\n",
+		"proc/meminfo":               "MemTotal:       2048 kB\nMemFree: 1 kB\n",
+		"sys/class/net/lo/address":   "00:00:00:00:00:00\n",
+		"sys/class/net/eth1/address": "52:54:00:AA:00:01\n", "sys/class/net/eth1/carrier": "1\n", "sys/class/net/eth1/speed": "25000\n", "sys/class/net/eth1/device/vendor": "0x8086\n",
+		"sys/class/net/eth0/address": "52:54:00:aa:00:00\n", "sys/class/net/eth0/speed": "-1\n", "sys/class/net/eth0/device/vendor": "0x8086\n",
+		"sys/block/sda/size": "2048\n", "sys/block/sda/queue/rotational": "1\n", "sys/block/sda/device/model": "Disk One\n",
+		"sys/block/sda/device/vpd_pg80": "\x00\x80\x00\x08 WD-12  ", "sys/block/sda/device/wwid": "naa.50014ee2\n",
+		"sys/block/sdb/size": "4096\n", "sys/block/sdb/removable": "1\n", "sys/block/sdb/ro": "1\n", "sys/block/sdb/device/vpd_pg80": "\x00\x83\x00\x02xx",
+		"sys/block/sdc/size":     "0\n", // a reader without a card
+		"sys/block/nvme0n1/size": "8192\n", "sys/block/nvme0n1/queue/rotational": "0\n", "sys/block/nvme0n1/device/serial": "N-1   \n", "sys/block/nvme0n1/wwid": "eui.0025\n",
+		"sys/block/nvme1c0n1/size": "8192\n", "sys/block/nvme1c0n1/hidden": "1\n", // a path to a disk
+		"sys/block/vda/size": "16\n", "sys/block/vda/queue/rotational": "0\n", "sys/block/vda/serial": "V-1",
+		"sys/block/loop0/size": "16\n", "sys/block/md0/size": "16\n", "sys/block/sr0/size": "16\n", "sys/block/dm-0/size": "16\n",
+	} {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("../../../bus/pci/drivers/ice", filepath.Join(root, "sys/class/net/eth1/device/driver")); err != nil {
+		t.Fatal(err)
+	}
+	up := true
+	want := wire.Machine{
+		UUID: "0c5e1a52-93d4-4b6c-8f0e-7a2f9c31d5b8", Serial: "S-1", Manufacturer: "Acme", Product: "Box [1m2", MemoryBytes: 2 << 20,
+		Ports: []wire.Port{{Name: "eth0", MAC: "52:54:00:aa:00:00"}, {Name: "eth1", MAC: "52:54:00:aa:00:01", Driver: "ice", Carrier: &up, Mbps: 25000}},
+		Disks: []wire.Disk{
+			{Name: "nvme0n1", Bytes: 4 << 20, Serial: "N-1", WWN: "eui.0025", Kind: "nvme"},
+			{Name: "sda", Bytes: 1 << 20, Model: "Disk One", Serial: "WD-12", WWN: "naa.50014ee2", Kind: "hdd"},
+			{Name: "sdb", Bytes: 2 << 20, Removable: true, ReadOnly: true},
+			{Name: "vda", Bytes: 8 << 10, Serial: "V-1", Kind: "ssd"},
+		},
+	}
+	if diff := cmp.Diff(want, hardware.Machine(inside.Real(root, false))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Where /sys cannot be read the machine is not told to have no disks.
+func TestMachineThatCannotBeRead(t *testing.T) {
+	m := hardware.Machine(inside.Real(t.TempDir(), false))
+	if len(m.Unread) != 2 || m.UUID != "" {
+		t.Errorf("got %+v", m)
+	}
+}

@@ -1,0 +1,325 @@
+package agent
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+// The bounds on agents that call.
+const (
+	helloTimeout = 20 * time.Second // until an agent has said who it is
+	maxCalls     = 256              // at once that have not
+	maxReason    = 2000             // bytes of a refusal
+)
+
+// Boot is one boot of a machine into the ramdisk, after which its agent may call once.
+type Boot struct {
+	Node string
+	// Machine is the node's machine as it is designed or was seen. At least one of the UUID,
+	// the serial number and the MAC address must be there.
+	Machine site.Identity
+	// MACs are the designed addresses of its ports, in lower case; the machine must have one of
+	// them. Empty for none.
+	MACs []string
+	// Until is when the token ends; zero for never.
+	Until time.Time
+}
+
+// Listener takes the calls of agents in memory. Nothing is written to a machine before its
+// agent has shown the token of its own boot, and an identity that fits the node.
+type Listener struct {
+	site   string
+	config *tls.Config
+	now    func() time.Time
+	calls  chan struct{}
+	tell   func(node, text string)
+
+	// mu guards what follows.
+	mu    sync.Mutex
+	boots map[[sha256.Size]byte]*boot // by the digest of the token, which is not kept itself
+}
+
+// boot is a Boot and what came of it.
+type boot struct {
+	Boot
+	key    string // of the agent that has used the token; empty before
+	agent  *called
+	change chan struct{} // closed when agent changes
+}
+
+// ListenerOptions say how agents are listened to.
+type ListenerOptions struct {
+	Site string
+	// Certificate is the daemon's, with the certificate of its authority behind it: agents
+	// know the digest of that one.
+	Certificate tls.Certificate
+	// Tell is told of what happens to a node's agent, for the log; the node is empty where it
+	// is not known. It may be nil.
+	Tell func(node, text string)
+	// Now is the clock; time.Now where it is nil.
+	Now func() time.Time
+}
+
+// NewListener makes a listener that expects nobody.
+func NewListener(o ListenerOptions) *Listener {
+	l := &Listener{
+		site: o.Site, now: o.Now, tell: o.Tell, calls: make(chan struct{}, maxCalls), boots: map[[sha256.Size]byte]*boot{},
+		// An agent shows a key of its own; verified is only that it has the key.
+		config: &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{o.Certificate}, ClientAuth: tls.RequireAnyClientCert, SessionTicketsDisabled: true},
+	}
+	if l.now == nil {
+		l.now = time.Now
+	}
+	if l.tell == nil {
+		l.tell = func(string, string) {}
+	}
+	return l
+}
+
+// Expect makes the token of a boot. It ends what the node was expected with before, and the
+// connection of that agent.
+func (l *Listener) Expect(b Boot) (token string, err error) {
+	b.Machine = b.Machine.Own()
+	if !b.Machine.Known() && len(b.MACs) == 0 {
+		return "", fmt.Errorf("start an agent on %s: the design gives its machine no UUID, serial number or MAC address, so that no agent could be told from that of another machine", b.Node)
+	}
+	token = strings.ToLower(rand.Text())
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.forget(b.Node)
+	l.boots[sha256.Sum256([]byte(token))] = &boot{Boot: b, change: make(chan struct{})}
+	return token, nil
+}
+
+// Forget ends the token of a node, and the connection of its agent.
+func (l *Listener) Forget(node string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.forget(node)
+}
+
+// forget is Forget. The caller has the lock.
+func (l *Listener) forget(node string) {
+	for digest, b := range l.boots {
+		if b.Node == node {
+			delete(l.boots, digest)
+			b.set(nil)
+		}
+	}
+}
+
+// set gives a boot another agent, and ends the one before. The caller has the lock.
+func (b *boot) set(a *called) {
+	if b.agent != nil {
+		b.agent.Close()
+	}
+	b.agent = a
+	close(b.change)
+	b.change = make(chan struct{})
+}
+
+// Agent waits for the agent of a node, until the context ends.
+func (l *Listener) Agent(ctx context.Context, node string) (driver.Machine, error) {
+	for {
+		a, change := l.agentOf(node)
+		switch {
+		case change == nil:
+			return nil, refused("no agent is expected on %s", node)
+		case a != nil:
+			return a, nil
+		}
+		select {
+		case <-change:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: no agent has called for %s: %w", driver.ErrUnreachable, node, ctx.Err())
+		}
+	}
+}
+
+func (l *Listener) agentOf(node string) (*called, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, b := range l.boots {
+		if b.Node == node {
+			return b.agent, b.change
+		}
+	}
+	return nil, nil
+}
+
+// Serve takes calls until the context ends, and then ends them all.
+func (l *Listener) Serve(ctx context.Context, on net.Listener) error {
+	defer context.AfterFunc(ctx, func() { on.Close() })()
+	var wait sync.WaitGroup
+	defer l.closeAll()
+	defer wait.Wait()
+	for {
+		conn, err := on.Accept()
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				conn.Close()
+			}
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return err
+		case err != nil: // too many open files, or a connection that is gone already
+			select {
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+			}
+			continue
+		}
+		select {
+		case l.calls <- struct{}{}:
+			wait.Go(func() {
+				defer func() { <-l.calls }()
+				l.take(ctx, conn)
+			})
+		default:
+			conn.Close() // it calls again
+		}
+	}
+}
+
+func (l *Listener) closeAll() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, b := range l.boots {
+		if b.agent != nil {
+			b.set(nil)
+		}
+	}
+}
+
+// take hears who calls, and keeps the connection of an agent that is expected.
+func (l *Listener) take(ctx context.Context, raw net.Conn) {
+	conn := tls.Server(raw, l.config)
+	kept := false
+	defer func() {
+		if !kept {
+			conn.Close()
+		}
+	}()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	if conn.SetDeadline(time.Now().Add(helloTimeout)) != nil || conn.HandshakeContext(ctx) != nil {
+		return // a port scanner, mostly
+	}
+	in := bufio.NewReader(conn)
+	var hello wire.Hello
+	if err := wire.ReadAtMost(in, &hello, wire.MaxHello); err != nil {
+		return
+	}
+	digest := sha256.Sum256(conn.ConnectionState().PeerCertificates[0].RawSubjectPublicKeyInfo)
+	a := &called{conn: conn, in: in, address: conn.RemoteAddr().String(), site: l.site}
+	node, why := l.admit(hello, string(digest[:]), a)
+	if why != "" {
+		l.tell(node, "Refused an agent at "+a.address+": "+why)
+		_ = wire.Write(conn, wire.Welcome{Version: wire.Version, Refused: why[:min(len(why), maxReason)]}) // who has hung up is not told
+		return
+	}
+	if err := errors.Join(wire.Write(conn, wire.Welcome{Version: wire.Version, Site: l.site, Node: node}), conn.SetDeadline(time.Time{})); err != nil {
+		return
+	}
+	kept = l.keep(hello.Token, string(digest[:]), a)
+	if kept {
+		l.tell(node, "An agent at "+a.address+" is connected: "+identity(hello.Machine).Full())
+	}
+}
+
+// admit checks who calls. The token is used from then on; the key that used it may call again,
+// since connections are lost.
+func (l *Listener) admit(h wire.Hello, key string, a *called) (node, why string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := l.boots[sha256.Sum256([]byte(h.Token))]
+	if b == nil {
+		return "", "No boot waits for this token. It may have ended, or Slipway has started the machine again with another one. Start the machine again through Slipway."
+	}
+	a.node = b.Node
+	is := identity(h.Machine)
+	wrong := misfit(b.Boot, is, h.Machine.Ports)
+	switch {
+	case h.Version != wire.Version:
+		return b.Node, fmt.Sprintf("The agent speaks version %d of the protocol, and the daemon speaks %d. Build the ramdisk again with the daemon's release (`slipway ramdisk build`).", h.Version, wire.Version)
+	case !b.Until.IsZero() && l.now().After(b.Until):
+		return b.Node, fmt.Sprintf("The token for %s has ended at %s. Start the machine again through Slipway.", b.Node, b.Until.Format(time.RFC3339))
+	case wrong != "":
+		for _, other := range l.boots {
+			if other != b && misfit(other.Boot, is, h.Machine.Ports) == "" {
+				return b.Node, fmt.Sprintf("The token is for %s, and this machine is %s. Something has mixed up what the two were started with; check their BMC addresses in the design.", b.Node, other.Node)
+			}
+		}
+		return b.Node, fmt.Sprintf("The token is for %s, and this is another machine: %s. Check the BMC address of %s in the design, or name the machine that it is now.", b.Node, wrong, b.Node)
+	case b.key != "" && b.key != key:
+		return b.Node, fmt.Sprintf("The token for %s was used before, by another agent. Start the machine again through Slipway. If nobody has restarted it meanwhile, somebody else has the token.", b.Node)
+	}
+	b.key = key
+	return b.Node, ""
+}
+
+// keep has an agent that was admitted be that of its node.
+func (l *Listener) keep(token, key string, a *called) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := l.boots[sha256.Sum256([]byte(token))]
+	if b == nil || b.key != key {
+		return false // forgotten meanwhile
+	}
+	a.lost = func() { l.drop(b, a) }
+	b.set(a)
+	return true
+}
+
+// drop forgets an agent whose connection has ended.
+func (l *Listener) drop(b *boot, a *called) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if b.agent == a {
+		b.set(nil)
+	}
+}
+
+// misfit says how a machine is not that of a boot; empty where it is. What the node is known by
+// must be there and be the same.
+func misfit(b Boot, is site.Identity, ports []wire.Port) string {
+	has := func(mac string) bool {
+		return slices.ContainsFunc(ports, func(p wire.Port) bool { return strings.EqualFold(p.MAC, mac) })
+	}
+	var all []string
+	for _, mac := range ports {
+		all = append(all, line(mac.MAC))
+	}
+	said := func(s string) string { return cmp.Or(s, "none") }
+	switch {
+	case b.Machine.UUID != "" && !strings.EqualFold(b.Machine.UUID, is.UUID) && !strings.EqualFold(b.Machine.UUID, site.TurnedRound(is.UUID)):
+		return fmt.Sprintf("its UUID is %s, and that of %s is %s", said(is.UUID), b.Node, b.Machine.UUID)
+	case b.Machine.Serial != "" && b.Machine.Serial != is.Serial:
+		return fmt.Sprintf("its serial number is %s, and that of %s is %s", said(is.Serial), b.Node, b.Machine.Serial)
+	case b.Machine.MAC != "" && !has(b.Machine.MAC):
+		return fmt.Sprintf("it has no port with the MAC address %s of %s, but %s", b.Machine.MAC, b.Node, said(strings.Join(all, ", ")))
+	case len(b.MACs) > 0 && !slices.ContainsFunc(b.MACs, has):
+		return fmt.Sprintf("it has no port with one of the MAC addresses of %s (%s), but %s", b.Node, strings.Join(b.MACs, ", "), said(strings.Join(all, ", ")))
+	}
+	return ""
+}
+
+// identity is what a machine is known by, as its agent tells it.
+func identity(m wire.Machine) site.Identity {
+	return site.Identity{UUID: strings.ToLower(line(m.UUID)), Serial: line(m.Serial)}.Own()
+}

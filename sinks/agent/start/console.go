@@ -1,0 +1,50 @@
+package start
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// console writes lines for people to all consoles of the kernel.
+type console struct {
+	mu    sync.Mutex
+	to    []io.Writer
+	begun time.Time
+	last  string
+}
+
+// openConsoles opens what proc_consoles(5) lists; the kernel itself gives the first process
+// only the last of them.
+func openConsoles() *console {
+	c := &console{begun: time.Now()}
+	text, _ := os.ReadFile("/proc/consoles")
+	for l := range strings.Lines(string(text)) {
+		name, _, _ := strings.Cut(l, " ")
+		if f, err := os.OpenFile("/dev/"+name, os.O_WRONLY|syscall.O_NOCTTY, 0); err == nil {
+			c.to = append(c.to, f)
+		}
+	}
+	if len(c.to) == 0 {
+		c.to = []io.Writer{os.Stderr}
+	}
+	return c
+}
+
+// say writes a line, unless it is the same as the last one.
+func (c *console) say(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if text == c.last {
+		return
+	}
+	c.last = text
+	for _, w := range c.to {
+		fmt.Fprintf(w, "[slipway %5.1f s] %s\r\n", time.Since(c.begun).Seconds(), text)
+	}
+}

@@ -1,0 +1,92 @@
+package start
+
+import (
+	"encoding/hex"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+)
+
+// Settings are what the kernel's command line tells the agent: words that begin with
+// "slipway.".
+type Settings struct {
+	// Daemon is where the daemon listens for agents, HOST:PORT; empty for nowhere.
+	Daemon string
+	// CA is the SHA-256 of the certificate that the daemon is verified by, as DER.
+	CA []byte
+	// Token is what the machine was started with.
+	Token string
+	// Address is the machine's own, with the length of its network; not valid where DHCP
+	// gives it. Gateway and DNS go with it, and MAC names the port; empty for the first one
+	// with a link.
+	Address netip.Prefix
+	Gateway netip.Addr
+	DNS     []netip.Addr
+	MAC     string
+}
+
+// Parse reads a kernel's command line. Words of others are left alone; a word for the agent
+// that it does not know is an error, since it would do something else than it was asked for.
+func Parse(line string) (s Settings, err error) {
+	for _, word := range strings.Fields(line) {
+		name, ok := strings.CutPrefix(word, "slipway.")
+		if !ok {
+			continue
+		}
+		name, value, _ := strings.Cut(name, "=")
+		if err := s.set(name, value); err != nil {
+			return s, fmt.Errorf("slipway.%s on the kernel's command line: %w", name, err)
+		}
+	}
+	switch {
+	case s.Daemon != "" && s.CA == nil:
+		return s, fmt.Errorf("slipway.daemon on the kernel's command line needs slipway.ca beside it: without it anybody could answer as the daemon")
+	case s.Gateway.IsValid() && !s.Address.IsValid():
+		return s, fmt.Errorf("slipway.gateway on the kernel's command line needs slipway.ip beside it")
+	}
+	return s, nil
+}
+
+func (s *Settings) set(name, value string) (err error) {
+	switch name {
+	case "daemon":
+		s.Daemon = value
+		if host, port, err := net.SplitHostPort(value); err != nil || host == "" || port == "" {
+			return fmt.Errorf("%q is not HOST:PORT", value)
+		}
+	case "ca":
+		digest, ok := strings.CutPrefix(value, "sha256:")
+		if s.CA, err = hex.DecodeString(digest); err != nil || !ok || len(s.CA) != 32 {
+			return fmt.Errorf("%q is not sha256: and 64 hex digits", value)
+		}
+	case "token":
+		s.Token = value
+	case "ip":
+		s.Address, err = netip.ParsePrefix(value)
+		if err != nil || !s.Address.Addr().Is4() {
+			return fmt.Errorf("%q is not an IPv4 address with the length of its network, such as 10.1.0.7/24", value)
+		}
+	case "gateway":
+		if s.Gateway, err = netip.ParseAddr(value); err != nil || !s.Gateway.Is4() {
+			return fmt.Errorf("%q is not an IPv4 address", value)
+		}
+	case "dns":
+		for text := range strings.SplitSeq(value, ",") {
+			a, err := netip.ParseAddr(text)
+			if err != nil {
+				return fmt.Errorf("%q is not an IP address", text)
+			}
+			s.DNS = append(s.DNS, a)
+		}
+	case "mac":
+		mac, err := net.ParseMAC(value)
+		if err != nil || len(mac) != 6 {
+			return fmt.Errorf("%q is not a MAC address", value)
+		}
+		s.MAC = mac.String()
+	default:
+		return fmt.Errorf("the agent does not know it")
+	}
+	return nil
+}

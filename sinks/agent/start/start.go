@@ -1,0 +1,228 @@
+// Package start is what the agent does in memory, as the first process of the ramdisk: it
+// makes the machine's devices work, gets onto the network, calls the daemon and answers it. It
+// writes to no disk.
+package start
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/hardware"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/run"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+// The times of the agent.
+const (
+	patience    = 15 * time.Minute // without the daemon
+	between     = 3 * time.Second  // calls
+	afterNo     = 30 * time.Second // after the daemon has refused the machine
+	devicesIn   = 2 * time.Second  // the first look at devices takes at least
+	devicesPast = 20 * time.Second // and is waited for at most
+	look        = 200 * time.Millisecond
+	lookLater   = 2 * time.Second // at devices that appear later
+)
+
+// mounts are the file systems of the kernel that the agent needs.
+var mounts = []struct{ kind, at string }{
+	{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"tmpfs", "/run"},
+}
+
+// Run is the first process: it ends with the machine's power, or its next boot. An error says
+// that it could not even begin.
+func Run() error {
+	for _, m := range mounts {
+		if err := os.MkdirAll(m.at, 0o755); err != nil {
+			return err
+		}
+		if err := syscall.Mount(m.kind, m.at, m.kind, 0, ""); err != nil && err != syscall.EBUSY {
+			return fmt.Errorf("mount %s: %w", m.at, err)
+		}
+	}
+	c := openConsoles()
+	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	kernel := strings.TrimSpace(string(release))
+	c.say("Slipway agent in memory, Linux %s, %d processors. It changes nothing on the disks.", kernel, runtime.NumCPU())
+	modules, err := OpenModules("/lib/modules/" + kernel)
+	if err != nil {
+		return fmt.Errorf("the ramdisk is not whole: %w", err)
+	}
+	c.drive(modules)
+	line, err := os.ReadFile("/proc/cmdline")
+	if err != nil {
+		return err
+	}
+	host := inside.Real("/", true)
+	c.introduce(hardware.Machine(host))
+	settings, err := Parse(string(line))
+	if err == nil && settings.Daemon == "" {
+		err = errors.New("the kernel's command line names no daemon (slipway.daemon)")
+	}
+	if err != nil {
+		c.say("The agent cannot call the daemon: %v.", err)
+		<-time.After(patience)
+	} else if err := c.work(settings, host); err != nil {
+		return err
+	}
+	return c.leave()
+}
+
+// drive loads the modules for the machine's devices, and goes on with those that appear later.
+func (c *console) drive(m *Modules) {
+	for _, name := range []string{"af_packet", "efivarfs"} {
+		if _, err := m.Load(name); err != nil {
+			c.say("%v.", err)
+		}
+	}
+	settled := make(chan int, 1)
+	go func() { // a driver of broken hardware may not return
+		begun, last, count := time.Now(), time.Now(), 0
+		for time.Since(begun) < devicesIn || time.Since(last) < devicesIn/2 {
+			asked, err := m.Devices("/sys")
+			if asked > 0 {
+				last, count = time.Now(), count+asked
+			}
+			c.wrong(err)
+			<-time.After(look)
+		}
+		settled <- count
+		for range time.Tick(lookLater) {
+			_, err := m.Devices("/sys")
+			c.wrong(err)
+		}
+	}()
+	select {
+	case count := <-settled:
+		c.say("Drivers for %d kinds of devices are loaded.", count)
+	case <-time.After(devicesPast):
+		c.say("Some drivers still look for their devices. Going on without them.")
+	}
+}
+
+// wrong tells of modules that the kernel did not take. A machine mostly works without them.
+func (c *console) wrong(err error) {
+	if err != nil {
+		c.say("%s.", strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+}
+
+// introduce shows what the machine is.
+func (c *console) introduce(m wire.Machine) {
+	or := func(s string) string {
+		if s == "" {
+			return "unknown"
+		}
+		return s
+	}
+	c.say("Machine: %s %s, serial number %s, UUID %s.", m.Manufacturer, or(m.Product), or(m.Serial), or(m.UUID))
+	for _, p := range m.Ports {
+		c.say("Port %s: MAC address %s, driver %s.", p.Name, p.MAC, or(p.Driver))
+	}
+	for _, d := range m.Disks {
+		c.say("Disk %s: %.1f GB, %s, serial number %s.", d.Name, float64(d.Bytes)/1e9, or(d.Model), or(d.Serial))
+	}
+	if len(m.Ports) == 0 {
+		c.say("No network port was found. The ramdisk may lack its driver or its firmware.")
+	}
+	for _, text := range m.Unread {
+		c.say("%s.", text)
+	}
+}
+
+// work calls the daemon again and again, until it could not be reached for too long.
+func (c *console) work(settings Settings, host *inside.Host) error {
+	reached := time.Now()
+	caller := &Caller{
+		Settings: settings, Machine: func() wire.Machine { return hardware.Machine(host) },
+		Program: &run.Program{Host: host, Hardware: hardware.Look, Machine: hardware.Machine},
+		Welcomed: func(w wire.Welcome) {
+			c.say("Connected to the daemon of the site %s: this machine is the node %s. Waiting for work.", printable(w.Site), printable(w.Node))
+		},
+	}
+	if err := caller.NewKey(); err != nil {
+		return err
+	}
+	n := &network{settings: settings, console: c, resolv: "/etc/resolv.conf", begun: map[string]bool{}}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go n.run(ctx)
+	c.say("Calling the daemon at %s.", settings.Daemon)
+	for time.Since(reached) < patience {
+		wait := between
+		for _, link := range n.links() {
+			begun, welcomed := time.Now(), false
+			was := caller.Welcomed
+			caller.Welcomed = func(w wire.Welcome) { welcomed = true; was(w) }
+			err := caller.Call(ctx, link)
+			caller.Welcomed = was
+			var no *RefusedError
+			switch {
+			case welcomed:
+				reached = time.Now()
+				c.say("The connection to the daemon ended after %s: %v. Calling again.", time.Since(begun).Round(time.Second), err)
+			case errors.As(err, &no):
+				c.say("The daemon refuses this machine: %s", printable(no.Text))
+				wait = afterNo
+			default:
+				c.say("The daemon at %s cannot be reached over %s: %v. Trying again.", settings.Daemon, link, err)
+			}
+		}
+		<-time.After(wait)
+	}
+	c.say("The daemon at %s could not be reached for %s.", settings.Daemon, patience)
+	return nil
+}
+
+// printable is a text of the daemon for the console.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return -1
+		}
+		return r
+	}, s[:min(len(s), 2000)])
+}
+
+// leave boots the disk where a system that Slipway proved is on it, and switches the machine
+// off otherwise.
+func (c *console) leave() error {
+	how, what := syscall.LINUX_REBOOT_CMD_POWER_OFF, "No disk has a system that Slipway has installed and that can be read from here. Switching the machine off."
+	if at, found := provenSystem("/sys/class/block", "/dev", "/mnt"); found {
+		how, what = syscall.LINUX_REBOOT_CMD_RESTART, "A system that Slipway has installed is on "+at+". Starting the machine from its disk."
+	}
+	c.say("%s", what)
+	syscall.Sync()
+	return syscall.Reboot(how)
+}
+
+// Modprobe is what the kernel starts when it needs a module: modprobe -q -- NAME.
+func Modprobe(args []string) error {
+	var name syscall.Utsname
+	if err := syscall.Uname(&name); err != nil {
+		return err
+	}
+	var release []byte
+	for _, b := range name.Release {
+		if b == 0 {
+			break
+		}
+		release = append(release, byte(b))
+	}
+	m, err := OpenModules(filepath.Join("/lib/modules", string(release)))
+	if err != nil {
+		return err
+	}
+	found, err := m.Load(args[len(args)-1])
+	if err == nil && !found {
+		err = fmt.Errorf("there is no module for %s", args[len(args)-1])
+	}
+	return err
+}
