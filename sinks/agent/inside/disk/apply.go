@@ -51,6 +51,11 @@ func Apply(ctx context.Context, h *inside.Host, l item.Layout) error {
 	if err := release(ctx, h, erased); err != nil {
 		return err
 	}
+	for _, g := range l.Groups {
+		if err := m.freeName(g.Name); err != nil {
+			return err
+		}
+	}
 	if err := m.disks(ctx); err != nil {
 		return err
 	}
@@ -333,6 +338,35 @@ func (m *maker) wipeDevice(name string, bytes int64) error {
 		return err
 	}
 	return f.Sync()
+}
+
+// freeName removes the folder of links that LVM left in /dev for a group of the same name,
+// whose volumes are gone. LVM makes no group whose name is there.
+func (m *maker) freeName(group string) error {
+	folder := m.h.Path("/dev/" + group)
+	entries, err := os.ReadDir(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		for _, e := range entries {
+			at := filepath.Join(folder, e.Name())
+			if _, there := os.Stat(at); e.Type() != fs.ModeSymlink || !errors.Is(there, fs.ErrNotExist) {
+				err = fmt.Errorf("%s is in use", at)
+				break
+			}
+			if err = os.Remove(at); err != nil {
+				break
+			}
+		}
+	}
+	if err == nil {
+		err = os.Remove(folder)
+	}
+	if err != nil {
+		return fmt.Errorf("the volume group %s cannot be made, since the system has a /dev/%s: %w: choose another name; nothing was written", group, group, err)
+	}
+	return nil
 }
 
 // lvmConfig is what holds for each run of LVM: nothing of the system's own configuration,

@@ -197,6 +197,35 @@ func TestMountsStayInside(t *testing.T) {
 	}
 }
 
+// The links that LVM left of a group go; what else has the name of one keeps it from being
+// made, before anything is written.
+func TestNamesOfGroups(t *testing.T) {
+	k := newKernel(t)
+	m := &maker{h: k.host()}
+	if err := os.MkdirAll(filepath.Join(k.root, "dev/vg"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	k.link("dev/vg/root", "../mapper/vg-root")
+	for _, name := range []string{"vg", "other"} {
+		if err := m.freeName(name); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(k.root, "dev/vg")); !os.IsNotExist(err) {
+		t.Errorf("the folder stays: %v", err)
+	}
+	k.put("dev/shm/file", "")
+	k.put("dev/null", "")
+	for _, name := range []string{"shm", "null"} {
+		if err := m.freeName(name); err == nil || !strings.HasSuffix(err.Error(), "nothing was written") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(k.root, "dev/shm/file")); err != nil {
+		t.Error(err)
+	}
+}
+
 // What is no block device of the kernel's is not written.
 func TestOnlyBlockDevicesAreWritten(t *testing.T) {
 	k := newKernel(t)
