@@ -69,8 +69,6 @@ var rules = []struct{ importer, may string }{
 	{"tests/nspawn", ""},
 	{"tests/install", "tests/nspawn"},
 	{"tests/inside", "*"},
-	{"tests/disk", "*"},
-	{"tests/disk/guest", "engine/item sinks/agent/inside sinks/agent/inside/disk"},
 	{"tests/prometheus", ""},
 	{"tests/model", "engine/site engine/ledger"},
 	{"tests/mutate", ""},

@@ -348,10 +348,17 @@ func (m *maker) freeName(group string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err == nil {
+	active := map[string]bool{}
+	names, failed := blocks(m.h)
+	for _, name := range names {
+		active[say(m.h.Path("/sys/block/"+name), "dm/name")] = true
+	}
+	if err = errors.Join(err, failed); err == nil {
 		for _, e := range entries {
 			at := filepath.Join(folder, e.Name())
-			if _, there := os.Stat(at); e.Type() != fs.ModeSymlink || !errors.Is(there, fs.ErrNotExist) {
+			// What it leads to may be there still: without udev the file of a mapped device
+			// outlives the device.
+			if to, failed := os.Readlink(at); failed != nil || active[filepath.Base(to)] {
 				err = fmt.Errorf("%s is in use", at)
 				break
 			}

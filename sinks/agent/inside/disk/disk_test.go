@@ -206,6 +206,7 @@ func TestNamesOfGroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.link("dev/vg/root", "../mapper/vg-root")
+	k.put("dev/mapper/vg-root", "of a device that is gone")
 	for _, name := range []string{"vg", "other"} {
 		if err := m.freeName(name); err != nil {
 			t.Error(err)
@@ -214,9 +215,14 @@ func TestNamesOfGroups(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(k.root, "dev/vg")); !os.IsNotExist(err) {
 		t.Errorf("the folder stays: %v", err)
 	}
+	k.disk("dm-0", "virtual/block", 64*mib, map[string]string{"dm/name": "used-root\n"})
+	if err := os.MkdirAll(filepath.Join(k.root, "dev/used"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	k.link("dev/used/root", "../mapper/used-root")
 	k.put("dev/shm/file", "")
 	k.put("dev/null", "")
-	for _, name := range []string{"shm", "null"} {
+	for _, name := range []string{"shm", "null", "used"} {
 		if err := m.freeName(name); err == nil || !strings.HasSuffix(err.Error(), "nothing was written") {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -54,8 +54,7 @@ func enter(t *testing.T, command ...string) *exec.Cmd {
 	return exec.CommandContext(t.Context(), "unshare", append([]string{"--mount", "sh", "-ec", script, tools.root}, command...)...)
 }
 
-// packages are those of Debian's with the programs; tests/disk has the same, so that they
-// are fetched once.
+// packages are those of Debian's with the programs.
 var packages = []string{"kmod", "mdadm", "lvm2", "xfsprogs", "btrfs-progs", "dosfstools", "cryptsetup-bin", "fdisk", "gdisk", "e2fsprogs", "util-linux"}
 
 func TestMain(m *testing.M) {
