@@ -242,12 +242,12 @@ func (s *Site) NotActedOn(acts map[Facet]bool) []string {
 	return paths
 }
 
-// layouts are the disks that are to hold something; the others are only looked
-// for.
+// layouts are the disks that something is to be done with, or expressly nothing; the
+// others are only looked for.
 func (s Storage) layouts() map[string]Disk {
 	var all map[string]Disk
 	for name, d := range s.Disks {
-		if len(d.Partitions) > 0 || d.Table != "" || d.Use != (Use{}) {
+		if len(d.Partitions) > 0 || d.Table != "" || d.Keep || d.Count != "" || d.Use != (Use{}) {
 			if all == nil {
 				all = map[string]Disk{}
 			}

@@ -1,5 +1,7 @@
 package site
 
+import "strconv"
+
 // Storage is how a node's disks are used.
 type Storage struct {
 	Disks       map[string]Disk           `json:"disks,omitempty"`
@@ -19,14 +21,30 @@ type Use struct {
 }
 
 // Disk is one disk: the device of that alias, the volume "CONTROLLER/VOLUME" of
-// a RAID controller, or the first that matches.
+// a RAID controller, or the one that matches; or with Count, a set of those that match.
 type Disk struct {
-	Device     string               `json:"device,omitempty"`
-	Match      *DiskMatch           `json:"match,omitempty"`
+	Device string     `json:"device,omitempty"`
+	Match  *DiskMatch `json:"match,omitempty"`
+	// Count is empty for one disk, "all", or how many.
+	Count DiskCount `json:"count,omitempty"`
+	// Keep says that it is never erased or partitioned anew.
+	Keep       bool                 `json:"keep,omitempty"`
 	Partitions map[string]Partition `json:"partitions,omitempty"`
 	// Table is "gpt", also when empty, or "mbr".
 	Table string `json:"table,omitempty"`
 	Use
+}
+
+// DiskCount is how many disks a set has: "all" that match, or a number.
+type DiskCount string
+
+// maxDiskCount is the largest number that the schema takes.
+const maxDiskCount = 1024
+
+// Least is how many disks there are at least, and whether there may be more.
+func (c DiskCount) Least() (count int, more bool) {
+	n, err := strconv.Atoi(string(c))
+	return min(max(n, 1), maxDiskCount), err != nil && c != ""
 }
 
 // DiskMatch finds a disk by rule.

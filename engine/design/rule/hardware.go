@@ -302,8 +302,7 @@ func sameThing(n *site.Node, a, b fmt.Stringer, atA, atB, thing string) site.Fin
 	return beside(n, atA, wrong(atB, fmt.Sprintf("%s is %s, and so is %s", a, thing, b), "Give each its own."))
 }
 
-// diskTwice finds disks that are one volume of a controller, or the first one
-// that fits the same rule.
+// diskTwice finds disks that are one volume of a controller, or that one rule is for.
 func diskTwice(n *site.Node) []site.Finding {
 	volumes, rules := map[string]string{}, map[site.DiskMatch]string{}
 	var found []site.Finding
@@ -320,7 +319,7 @@ func diskTwice(n *site.Node) []site.Finding {
 		if d.Match != nil && *d.Match != (site.DiskMatch{}) {
 			if before, ok := rules[*d.Match]; ok {
 				first := part{kind: aDisk, name: before}
-				found = append(found, sameThing(n, first, p, first.path()+".match", p.path()+".match", "the first disk that is "+matchText(*d.Match)))
+				found = append(found, sameThing(n, first, p, first.path()+".match", p.path()+".match", "the disk that is "+matchText(*d.Match)))
 			} else {
 				rules[*d.Match] = name
 			}

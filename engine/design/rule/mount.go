@@ -161,7 +161,7 @@ const leastEFI = site.Size(100 << 20)
 func efiPartition(_ *site.Site, n *site.Node) []site.Finding {
 	var found []site.Finding
 	flags := 0
-	for _, p := range layout(n) {
+	for _, p := range sized(n) {
 		if p.kind != aPartition || p.flag(n) != "efi" {
 			continue
 		}

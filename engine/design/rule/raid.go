@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/slipway-gitops/slipway/engine/layout"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -114,27 +115,25 @@ var raids = []Rule{
 	},
 }
 
-// leastMembers are the fewest members of an array besides its spares.
-var leastMembers = map[string]int{"raid0": 2, "raid1": 2, "raid5": 3, "raid6": 4, "raid10": 2}
-
 func arrayMembers(_ *site.Site, n *site.Node) []site.Finding {
 	if len(n.Storage.Arrays) == 0 {
 		return nil
 	}
-	count := map[string]int{}
+	count, more := map[string]int{}, map[string]bool{}
 	for _, p := range parts(n) {
-		count[p.Array]++
+		count[p.Array] += p.count
+		more[p.Array] = more[p.Array] || p.more
 	}
 	var found []site.Finding
 	for _, name := range keys(n.Storage.Arrays) {
 		a, path := n.Storage.Arrays[name], "storage.arrays."+name
-		least := leastMembers[a.Level]
+		least := layout.LeastMembers(a.Level)
 		switch {
 		case inItself(n, name):
 			found = append(found, wrong(path+".array", fmt.Sprintf("the array %s is a member of itself", name), "Remove it, or name another array."))
 		case a.Level == "raid0" && a.Spares > 0:
 			found = append(found, wrong(path+".spares", fmt.Sprintf("the array %s is raid0, which has no use for spares", name), "Remove spares."))
-		case count[name]-a.Spares < least && !unclear(n, "array", func(p part) bool { return p.Array != "" }):
+		case count[name]-a.Spares < least && !more[name] && !unclear(n, "array", func(p part) bool { return p.Array != "" }):
 			found = append(found, wrong(path+".level",
 				fmt.Sprintf("the array %s has %s, and %s needs %d", name, membersText(count[name], a.Spares), a.Level, least),
 				fmt.Sprintf("Write array: %q in more disks or partitions, or choose another level.", name)))

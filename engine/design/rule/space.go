@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/slipway-gitops/slipway/engine/layout"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -108,8 +109,9 @@ func (p part) wholeText() string {
 	return "the disk " + p.in
 }
 
-// layout is the parts of a node with their sizes, as far as they are known.
-func layout(n *site.Node) []part {
+// sized is the parts of a node with their sizes, as far as they are known: what is there
+// at least, by the same rules as a layout has.
+func sized(n *site.Node) []part {
 	all := parts(n)
 	asked := map[string]site.Size{} // of all partitions of a disk, volumes of a group
 	disks := map[string]site.Size{}
@@ -118,15 +120,15 @@ func layout(n *site.Node) []part {
 		case aDisk:
 			size, _ := diskSize(n, p.name)
 			all[i].size = size
-			disks[p.name] = lessTable(n.Storage.Disks[p.name], size)
+			disks[p.name] = layout.TableRoom(n.Storage.Disks[p.name].Table, size, 0)
 		case aPartition:
-			asked[p.in] = plus(asked[p.in], p.extent.Of(disks[p.in]))
+			all[i].whole = disks[p.in]
+			asked[p.in] = plus(asked[p.in], all[i].asks())
 		}
 	}
 	for i, p := range all {
 		if p.kind == aPartition {
-			all[i].whole = disks[p.in]
-			all[i].size = taken(p.extent, disks[p.in], asked[p.in])
+			all[i].size = p.taken(asked[p.in])
 		}
 	}
 	arrays := arraySizes(n, all)
@@ -137,27 +139,35 @@ func layout(n *site.Node) []part {
 	}
 	groups := groupSizes(n, all)
 	clear(asked)
-	for _, p := range all {
+	for i, p := range all {
 		if p.kind == aVolume {
-			asked[p.in] = plus(asked[p.in], lvm(p.extent.Of(groups[p.in])))
+			all[i].whole = groups[p.in]
+			asked[p.in] = plus(asked[p.in], all[i].asks())
 		}
 	}
 	for i, p := range all {
 		if p.kind == aVolume {
-			all[i].whole = groups[p.in]
-			all[i].size = taken(p.extent, groups[p.in], asked[p.in])
+			all[i].size = p.taken(asked[p.in])
 		}
 	}
 	return all
 }
 
-// taken is how much an extent takes at least of a whole, of which all parts
-// together ask for so much.
-func taken(e site.Extent, whole, asked site.Size) site.Size {
-	if e.Rest && whole > asked {
-		return e.Size + whole - asked
+// taken is how much a part takes at least of its whole, of which all parts together ask
+// for so much.
+func (p part) taken(asked site.Size) site.Size {
+	if p.extent.Rest && p.whole > asked {
+		return p.asks() + p.whole - asked
 	}
-	return e.Of(whole)
+	return p.asks()
+}
+
+// asks is how much a part takes of its whole at least.
+func (p part) asks() site.Size {
+	if p.kind == aVolume {
+		return layout.VolumeBytes(p.extent, p.whole)
+	}
+	return layout.PartitionBytes(p.extent, p.whole)
 }
 
 // diskSize is how large a disk is at least, and the path of the value that says
@@ -170,57 +180,23 @@ func diskSize(n *site.Node, name string) (site.Size, string) {
 	return n.Hardware.Devices[d.Device].Size, "hardware.devices." + d.Device + ".size"
 }
 
-// lessTable is what of a disk is left to partitions. They begin at whole
-// mebibytes; a GPT has its copy at the end (UEFI specification 2.10, section
-// 5.3.1).
-func lessTable(d site.Disk, size site.Size) site.Size {
-	table := site.Size(2 << 20)
-	if d.Table == "mbr" {
-		table = 1 << 20
-	}
-	return max(size-table, 0)
-}
-
 // arraySizes is how large arrays are, by name; those of which a member's size
 // is not known are missing.
 func arraySizes(n *site.Node, all []part) map[string]site.Size {
-	least, count, unknown := map[string]site.Size{}, map[string]int{}, map[string]bool{}
+	members, unknown := map[string][]site.Size{}, map[string]bool{}
 	for _, p := range all {
-		if p.Array == "" {
-			continue
+		if p.Array != "" {
+			unknown[p.Array] = unknown[p.Array] || p.size == 0
+			members[p.Array] = append(members[p.Array], slices.Repeat([]site.Size{p.size}, p.count)...)
 		}
-		unknown[p.Array] = unknown[p.Array] || p.size == 0
-		if count[p.Array] == 0 || p.size < least[p.Array] {
-			least[p.Array] = p.size
-		}
-		count[p.Array]++
 	}
 	sizes := map[string]site.Size{}
 	for name, a := range n.Storage.Arrays {
-		if data := dataMembers(a.Level, count[name]-a.Spares); data > 0 && !unknown[name] {
-			sizes[name] = times(least[name], data)
+		if size := layout.ArrayBytes(a.Level, members[name], a.Spares); size > 0 && !unknown[name] {
+			sizes[name] = size
 		}
 	}
 	return sizes
-}
-
-// dataMembers is how many members' worth of data an array of so many holds.
-// Members that are larger than the smallest hold no more, but in raid0, for
-// which this is the least (md(4)).
-func dataMembers(level string, members int) int {
-	switch level {
-	case "raid0":
-		return members
-	case "raid1":
-		return min(members, 1)
-	case "raid5":
-		return members - 1
-	case "raid6":
-		return members - 2
-	case "raid10":
-		return members / 2
-	}
-	return 0
 }
 
 // groupSizes is how much room volume groups have, by name; those of which a
@@ -230,7 +206,7 @@ func groupSizes(n *site.Node, all []part) map[string]site.Size {
 	for _, p := range all {
 		if p.Group != "" {
 			unknown[p.Group] = unknown[p.Group] || p.size == 0
-			sizes[p.Group] = plus(sizes[p.Group], lessHeader(p.size))
+			sizes[p.Group] = plus(sizes[p.Group], times(layout.MemberRoom(p.size), p.count))
 		}
 	}
 	for name := range unknown {
@@ -240,18 +216,6 @@ func groupSizes(n *site.Node, all []part) map[string]site.Size {
 	}
 	return sizes
 }
-
-// lvmExtent is in what LVM gives room, and lvmHeader what it keeps of each
-// member for itself (lvm.conf(5): physical_extent_size, default_data_alignment).
-const (
-	lvmExtent = site.Size(4 << 20)
-	lvmHeader = site.Size(1 << 20)
-)
-
-func lessHeader(s site.Size) site.Size { return max(s-lvmHeader, 0) / lvmExtent * lvmExtent }
-
-// lvm is a size rounded up to what LVM gives.
-func lvm(s site.Size) site.Size { return (plus(s, lvmExtent-1)) / lvmExtent * lvmExtent }
 
 func severalRests(_ *site.Site, n *site.Node) []site.Finding {
 	var found []site.Finding
@@ -303,7 +267,7 @@ func shares(w []part) (sum int, last, other part) {
 
 func sizeOverDisk(_ *site.Site, n *site.Node) []site.Finding {
 	var found []site.Finding
-	for _, w := range wholes(layout(n)) {
+	for _, w := range wholes(sized(n)) {
 		sum, _, other := shares(w)
 		whole := w[0].whole
 		if whole == 0 || sum > 100 || sum == 100 && other.name != "" {
@@ -326,14 +290,6 @@ func sizeOverDisk(_ *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// asks is how much a part takes of its whole at least.
-func (p part) asks() site.Size {
-	if p.kind == aVolume {
-		return lvm(p.extent.Of(p.whole))
-	}
-	return p.extent.Of(p.whole)
-}
-
 // besideSize adds the place that says how large a partition's disk is.
 func besideSize(n *site.Node, p part, f site.Finding) site.Finding {
 	if p.kind != aPartition {
@@ -350,7 +306,7 @@ func roomFor(n *site.Node, mount string, least site.Size) []site.Finding {
 		return nil
 	}
 	var found []site.Finding
-	for _, p := range layout(n) {
+	for _, p := range sized(n) {
 		if p.Filesystem == nil || p.Filesystem.Mount != mount || p.size == 0 || p.size >= least {
 			continue
 		}

@@ -19,7 +19,7 @@ var storages = []Rule{
 	},
 	{
 		Code: "storage-use", Severity: site.SeverityError, Firm: true,
-		What: "A disk and an array are used in exactly one way, a partition in at most one: partitions (a disk), a file system, a volume group, an array.",
+		What: "A disk and an array are used in exactly one way, a partition, a kept disk and each disk of a set in at most one: partitions (a disk), a file system, a volume group, an array.",
 		Why:  "One use overwrites the other; and what is used for nothing is erased for nothing.",
 		Wrong: `nodes: "n1": storage: {
 	disks: root: {match: kind: "ssd", filesystem: mount: "/", group: "data"}
@@ -31,6 +31,35 @@ var storages = []Rule{
 	groups: data: {}
 }`,
 		Node: storageUse,
+	},
+	{
+		Code: "disk-count", Severity: site.SeverityError, Firm: true,
+		What: "A set of disks, which has a `count`, is found by a rule, and has no mount, no label and no boot partition.",
+		Why:  "A device is one disk; and each disk of a set gets the same, so that several file systems would be mounted on one path.",
+		Wrong: `nodes: "n1": storage: disks: {
+	root: {match: kind: "ssd", filesystem: mount: "/"}
+	data: {match: kind: "hdd", count: 4, filesystem: mount: "/srv"}
+}`,
+		Right: `nodes: "n1": storage: {
+	disks: root: {match: kind: "ssd", filesystem: mount: "/"}
+	disks: data: {match: kind: "hdd", count: 4, array: "md0"}
+	arrays: md0: {level: "raid6", filesystem: mount: "/srv"}
+}`,
+		Node: diskCount,
+	},
+	{
+		Code: "kept-disk", Severity: site.SeverityError, Firm: true,
+		What: "A disk with `keep: true` has at most file systems, on the whole of it or on partitions with a number, and none of them is /, for the firmware, or has a size or a label to be made with.",
+		Why:  "Nothing is made on a disk that is kept: what is designed on it is there already, or the installation cannot begin.",
+		Wrong: `nodes: "n1": storage: disks: {
+	root: {match: kind: "ssd", filesystem: mount: "/"}
+	data: {match: kind: "hdd", keep: true, partitions: srv: {number: 1, size: "1TB", filesystem: mount: "/srv"}}
+}`,
+		Right: `nodes: "n1": storage: disks: {
+	root: {match: kind: "ssd", filesystem: mount: "/"}
+	data: {match: kind: "hdd", keep: true, partitions: srv: {number: 1, filesystem: mount: "/srv"}}
+}`,
+		Node: keptDisk,
 	},
 	{
 		Code: "unknown-volume-group", Severity: site.SeverityError, Firm: true,
@@ -114,9 +143,13 @@ type part struct {
 	in, name string
 	site.Use
 	// extent is what a partition or volume asks for of a whole, size what it
-	// is at least; both sizes are 0 where they are not known, see layout.
+	// is at least; both sizes are 0 where they are not known, see sized.
 	extent      site.Extent
 	size, whole site.Size
+	// count is for how many parts it stands, one on each disk of a set, and more says
+	// that these are only the least.
+	count int
+	more  bool
 }
 
 // path is where the design has it.
@@ -151,18 +184,19 @@ func parts(n *site.Node) []part {
 	all := make([]part, 0, 8)
 	for _, name := range keys(n.Storage.Disks) {
 		d := n.Storage.Disks[name]
-		all = append(all, part{kind: aDisk, name: name, Use: d.Use})
+		count, more := d.Count.Least()
+		all = append(all, part{kind: aDisk, name: name, Use: d.Use, count: count, more: more})
 		for _, p := range keys(d.Partitions) {
-			all = append(all, part{kind: aPartition, in: name, name: p, Use: d.Partitions[p].Use, extent: d.Partitions[p].Size})
+			all = append(all, part{kind: aPartition, in: name, name: p, Use: d.Partitions[p].Use, extent: d.Partitions[p].Size, count: count, more: more})
 		}
 	}
 	for _, name := range keys(n.Storage.Arrays) {
-		all = append(all, part{kind: anArray, name: name, Use: n.Storage.Arrays[name].Use})
+		all = append(all, part{kind: anArray, name: name, Use: n.Storage.Arrays[name].Use, count: 1})
 	}
 	for _, name := range keys(n.Storage.Groups) {
 		for _, v := range keys(n.Storage.Groups[name].Volumes) {
 			volume := n.Storage.Groups[name].Volumes[v]
-			all = append(all, part{kind: aVolume, in: name, name: v, Use: site.Use{Filesystem: volume.Filesystem}, extent: volume.Size})
+			all = append(all, part{kind: aVolume, in: name, name: v, Use: site.Use{Filesystem: volume.Filesystem}, extent: volume.Size, count: 1})
 		}
 	}
 	return all
@@ -212,12 +246,22 @@ func storageUse(_ *site.Site, n *site.Node) []site.Finding {
 		if len(uses) > 1 {
 			found = append(found, wrong(p.path()+"."+uses[1], fmt.Sprintf("%s is used in %d ways: %s", p, len(uses), and(uses)), "Keep one of them."))
 		}
-		if len(uses) == 0 && (p.kind == aDisk || p.kind == anArray) && !triesToBeUsed(n, p) {
+		if len(uses) == 0 && p.mustBeUsed(n) && !triesToBeUsed(n, p) {
 			found = append(found, wrong(p.path(), fmt.Sprintf("%s is used for nothing", p),
 				fmt.Sprintf("Set %s, or remove it.", strings.ReplaceAll(and(waysToUse(p.kind)), " and ", " or "))))
 		}
 	}
 	return found
+}
+
+// mustBeUsed says whether a part that is used for nothing is a mistake. A kept disk may
+// only be kept, and the disks of a set may be left to what runs on the node.
+func (p part) mustBeUsed(n *site.Node) bool {
+	if p.kind == aDisk {
+		d, path := n.Storage.Disks[p.name], p.path()
+		return !d.Keep && d.Count == "" && !states(n, path+".keep") && !states(n, path+".count")
+	}
+	return p.kind == anArray
 }
 
 func waysToUse(kind partKind) []string {
@@ -248,6 +292,81 @@ func usesOf(n *site.Node, p part) []string {
 // triesToBeUsed says whether a part states a use that is not a good one.
 func triesToBeUsed(n *site.Node, p part) bool {
 	return slices.ContainsFunc(waysToUse(p.kind), func(way string) bool { return states(n, p.path()+"."+way) })
+}
+
+// onDisk lists a disk and its partitions.
+func onDisk(n *site.Node, disk string) []part {
+	return slices.DeleteFunc(parts(n), func(p part) bool {
+		return (p.kind != aDisk || p.name != disk) && (p.kind != aPartition || p.in != disk)
+	})
+}
+
+func diskCount(_ *site.Site, n *site.Node) []site.Finding {
+	var found []site.Finding
+	for _, name := range keys(n.Storage.Disks) {
+		d, at := n.Storage.Disks[name], "storage.disks."+name
+		if d.Count == "" {
+			continue
+		}
+		if d.Device != "" {
+			found = append(found, wrong(at+".count", fmt.Sprintf("the disk %s is a device, which is one disk, and has a count", name), "Remove count, or find the disks by match."))
+		}
+		if n.Storage.BootDisk == name {
+			found = append(found, beside(n, "storage.bootDisk", wrong(at+".count", fmt.Sprintf("the boot disk %s is a set of disks", name), "Name one disk as the boot disk.")))
+		}
+		for _, p := range onDisk(n, name) {
+			switch f := p.Filesystem; {
+			case f != nil && f.Mount != "":
+				found = append(found, wrong(p.path()+".filesystem.mount", fmt.Sprintf("%s is one of a set, and is mounted on %s", p, f.Mount),
+					"Remove mount, put the disks into an array or a group, or design each disk by itself."))
+			case f != nil && f.Label != "":
+				found = append(found, wrong(p.path()+".filesystem.label", fmt.Sprintf("%s is one of a set, and has the label %q", p, f.Label), "Remove label, or design each disk by itself."))
+			case p.kind == aPartition && p.flag(n) != "":
+				found = append(found, wrong(p.path()+".flag", fmt.Sprintf("%s is one of a set, and has the flag %q", p, p.flag(n)), "Remove flag, or design each disk by itself."))
+			}
+		}
+	}
+	return found
+}
+
+func keptDisk(_ *site.Site, n *site.Node) []site.Finding {
+	var found []site.Finding
+	for _, name := range keys(n.Storage.Disks) {
+		if !n.Storage.Disks[name].Keep {
+			continue
+		}
+		if table := n.Storage.Disks[name].Table; table != "" {
+			found = append(found, wrong("storage.disks."+name+".table", fmt.Sprintf("the kept disk %s has a table of partitions to be made", name), "Remove table, or keep."))
+		}
+		for _, p := range onDisk(n, name) {
+			if field, message, fix := notKept(n, p); message != "" {
+				found = append(found, wrong(p.path()+field, message, fix))
+			}
+		}
+	}
+	return found
+}
+
+// notKept says what of a part of a kept disk would have to be made.
+func notKept(n *site.Node, p part) (field, message, fix string) {
+	partition := p.kind == aPartition
+	switch f := p.Filesystem; {
+	case p.Array != "":
+		return ".array", fmt.Sprintf("%s is kept, and is to be a member of the array %s", p, p.Array), "Remove array, or keep: an array is made of disks that are erased."
+	case p.Group != "":
+		return ".group", fmt.Sprintf("%s is kept, and is to be a member of the volume group %s", p, p.Group), "Remove group, or keep: a volume group is made of disks that are erased."
+	case partition && !p.extent.IsZero():
+		return ".size", fmt.Sprintf("%s is kept, and has a size to be made with", p), "Remove size: the partition is as large as it is."
+	case partition && p.flag(n) != "":
+		return ".flag", fmt.Sprintf("%s is kept, and has the flag %q", p, p.flag(n)), "Remove flag, and put the boot loader on a disk that is not kept."
+	case partition && n.Storage.Disks[p.in].Partitions[p.name].Number == 0 && !states(n, p.path()+".number"):
+		return "", fmt.Sprintf("%s is kept, and nothing says which partition it is", p), "Set number: it is what the partition is found by."
+	case f != nil && f.Mount == "/":
+		return ".filesystem.mount", fmt.Sprintf("%s is kept, and is to be /", p), "Mount / from a disk that is not kept: the system is installed there anew."
+	case f != nil && f.Label != "":
+		return ".filesystem.label", fmt.Sprintf("%s is kept, and has a label to be made with", p), "Remove label: the file system keeps its own."
+	}
+	return "", "", ""
 }
 
 func groupWithoutMembers(_ *site.Site, n *site.Node) []site.Finding {
@@ -310,7 +429,7 @@ func overMBR(n *site.Node, disk string) []site.Finding {
 			fmt.Sprintf("the disk %s has %d partitions in an MBR table, which has %d", disk, len(d.Partitions), mbrPartitions), `Write table: "gpt".`))
 	}
 	var end site.Size
-	for _, p := range layout(n) {
+	for _, p := range sized(n) {
 		if p.kind != aPartition || p.in != disk {
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slipway-gitops/slipway/engine/layout"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -38,15 +39,15 @@ func TestLayout(t *testing.T) {
 		},
 	}, Hardware: site.Hardware{Devices: map[string]site.Device{"alias": {Size: 100<<30 + 2<<20}}}}
 	got := map[string]site.Size{}
-	for _, p := range layout(n) {
+	for _, p := range sized(n) {
 		got[p.String()] = p.size
 	}
 	want := map[string]site.Size{
 		"the disk a": 100 << 30, "the disk b": 100<<30 + 2<<20, "the disk c": 0,
 		"the partition 1 of the disk a": 10 << 30, "the partition 2 of the disk a": 90<<30 - 2<<20,
-		"the partition 1 of the disk b": 100 << 30 / 100 * 50,
-		"the array md0":                 100 << 30 / 100 * 50,
-		"the volume v of the group g":   1 << 20, "the volume w of the group g": 100<<30/100*50/(4<<20)*(4<<20) - 4<<20 - 4<<20,
+		"the partition 1 of the disk b": 50 << 30,
+		"the array md0":                 50<<30 - 50<<20, // less what each member keeps
+		"the volume v of the group g":   4 << 20, "the volume w of the group g": 51148<<20 - 4<<20,
 		"the volume v of the group unknown": 0,
 	}
 	if d := cmp.Diff(want, got); d != "" {
@@ -62,7 +63,7 @@ func TestSizesDoNotOverflow(t *testing.T) {
 	if got := times(most/2, 3); got != most {
 		t.Errorf("times: %d", got)
 	}
-	if got := lvm(most); got <= 0 {
+	if got := layout.VolumeBytes(site.Extent{Size: most}, most); got <= 0 {
 		t.Errorf("rounded up: %d", got)
 	}
 }
@@ -94,6 +95,8 @@ func TestStorageRulesTakeOddValues(t *testing.T) {
 				Disks: map[string]site.Disk{
 					"": {}, "x": {Device: odd, Match: &site.DiskMatch{}, Use: use},
 					"y": {Match: &site.DiskMatch{MinSize: math.MaxInt64, MaxSize: 1}, Partitions: partitions, Table: odd, Use: use},
+					"z": {Device: odd, Count: site.DiskCount(odd), Keep: true, Partitions: partitions, Use: use},
+					"n": {Match: &site.DiskMatch{Kind: odd}, Count: "99999999999", Partitions: partitions, Use: use},
 				},
 				Arrays:      map[string]site.Array{"": {}, "x": {Level: odd, Spares: math.MaxInt, Use: use}},
 				Groups:      map[string]site.VolumeGroup{"": {}, "x": {Volumes: volumes}},

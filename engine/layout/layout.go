@@ -1,0 +1,542 @@
+// Package layout computes what the disks of a machine become: of the storage that a node is
+// designed with and of the disks that were seen, which disk is which, the exact tables of
+// partitions, arrays, volume groups and file systems, and what is lost. It is pure: no I/O,
+// no clock, no chance. The same design on the same disks gives the same layout, with the
+// same identities, so that a layout that was made can be known again.
+package layout
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Of is the layout of a node on the disks that were seen of its machine. With a finding
+// there is no layout: each says which value of the design cannot be had, and names disks
+// by their serial numbers.
+func Of(n *site.Node, seen []item.Disk) (item.Layout, []site.Finding) {
+	b := &builder{
+		node: n, disks: map[string]item.Disk{}, arrays: map[string]item.LayoutArray{}, groupIDs: map[string]string{},
+		seen: slices.SortedFunc(slices.Values(seen), func(x, y item.Disk) int { return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID(), y.ID())) }),
+	}
+	b.layout.Homehost, b.layout.BootDisk = n.Name, n.Storage.BootDisk
+	all := b.match()
+	if len(n.Storage.Disks) == 0 {
+		b.object("storage.disks", "no disk is designed", "Design storage.disks.", "There is nothing to install on.")
+	}
+	if len(b.findings) > 0 {
+		return item.Layout{}, b.findings
+	}
+	for _, f := range all {
+		b.disks[f.name] = f.seen
+		b.disk(f)
+	}
+	b.makeArrays()
+	b.makeGroups()
+	b.makeFilesystems()
+	b.destroys(all)
+	if len(b.findings) > 0 {
+		return item.Layout{}, b.findings
+	}
+	b.layout.Fstab, b.layout.Mdadm = fstab(b.layout.Filesystems), mdadm(b.layout.Arrays)
+	return b.layout, nil
+}
+
+// builder puts a layout together.
+type builder struct {
+	node     *site.Node
+	seen     []item.Disk
+	layout   item.Layout
+	findings []site.Finding
+	disks    map[string]item.Disk        // by their names in the layout
+	arrays   map[string]item.LayoutArray // those that are made
+	groupIDs map[string]string           // the members of groups
+	parts    []part
+}
+
+// part is something that holds data.
+type part struct {
+	on    item.Place
+	path  string // in the design
+	use   site.Use
+	bytes site.Size
+	efi   bool
+	// kept is what was seen of it, on a disk that is kept.
+	kept *item.Signature
+}
+
+// object adds a finding at the place where a value was designed, or what it is in.
+func (b *builder) object(where, message, fix, why string) {
+	f := site.Finding{Code: "layout", Severity: site.SeverityError, Node: b.node.Name, Path: where, Message: message, Fix: fix, Why: why}
+	for p := where; p != ""; p = p[:max(strings.LastIndex(p, "."), 0)] {
+		if at := b.node.Origins.Of(p); !at.IsZero() {
+			f.File, f.Line, f.Col = at.File.Value(), at.Line, at.Col
+			break
+		}
+	}
+	b.findings = append(b.findings, f)
+}
+
+const whyHalf = "The installation would end with the disks erased and no system on them."
+
+// disk lays out one disk.
+func (b *builder) disk(f found) {
+	d := item.LayoutDisk{Name: f.name, Serial: f.seen.Serial, WWN: f.seen.WWN, Bytes: f.seen.Bytes, Sector: f.seen.Sector, Keep: f.design.Keep}
+	switch s := f.seen.Sector; {
+	case s < sectorLeast || s > sectorMost || s&(s-1) != 0 || f.seen.Bytes <= 0 || f.seen.Bytes%int64(s) != 0:
+		b.object(f.path(), fmt.Sprintf("the disk %s is %s, with %d bytes in sectors of %d bytes", f.name, f.seen, f.seen.Bytes, s),
+			"Use another disk.", "A table of partitions cannot be written for it.")
+		return
+	case f.design.Keep:
+		b.keep(f)
+	case len(f.design.Partitions) > 0:
+		b.partition(f, &d)
+	default:
+		b.parts = append(b.parts, part{on: item.Place{Disk: f.name}, path: f.path(), use: f.design.Use, bytes: site.Size(f.seen.Bytes) / Align * Align})
+	}
+	b.layout.Disks = append(b.layout.Disks, d)
+}
+
+// numbered are the partitions of a disk in their order, with the numbers that they have or
+// get: those with a number first, then the others by name, with the lowest that are free.
+func numbered(partitions map[string]site.Partition) (names []string, numbers map[string]int) {
+	numbers = map[string]int{}
+	used := map[int]bool{}
+	for name, p := range partitions {
+		numbers[name], used[p.Number] = p.Number, true
+	}
+	names = slices.SortedFunc(maps.Keys(partitions), func(x, y string) int {
+		if unset := cmp.Compare(min(numbers[y], 1), min(numbers[x], 1)); unset != 0 {
+			return unset
+		}
+		return cmp.Or(numbers[x]-numbers[y], cmp.Compare(x, y))
+	})
+	next := 1
+	for _, name := range names {
+		if numbers[name] == 0 {
+			for used[next] {
+				next++
+			}
+			numbers[name], used[next] = next, true
+		}
+	}
+	return names, numbers
+}
+
+// mbrPartitions is how many an MBR has, and mbrSectors how far it reaches.
+const (
+	mbrPartitions = 4
+	mbrSectors    = 1 << 32
+)
+
+// maxPartitions is how many a GPT has of ours.
+const maxPartitions = 128
+
+// partition divides a disk.
+func (b *builder) partition(f found, d *item.LayoutDisk) {
+	d.Table = cmp.Or(f.design.Table, "gpt")
+	id := b.identity("table", f.seen.ID())
+	d.GUID = id.uuid()
+	if d.Table == "mbr" {
+		d.GUID = id.short()
+	}
+	names, numbers := numbered(f.design.Partitions)
+	room := TableRoom(d.Table, site.Size(f.seen.Bytes), f.seen.Sector)
+	sizes, ok := b.share(shares{of: "the disk " + f.name + ", which is " + f.seen.String(), room: room, bytes: PartitionBytes}, names,
+		func(name string) (site.Extent, string) {
+			return f.design.Partitions[name].Size, f.path() + ".partitions." + name
+		})
+	if !ok {
+		return
+	}
+	begin := site.Size(Align)
+	for i, name := range names {
+		p, number, at := f.design.Partitions[name], numbers[name], f.path()+".partitions."+name
+		one := item.LayoutPartition{
+			Name: name, Number: number,
+			First: int64(begin) / int64(d.Sector), Last: int64(begin+sizes[i])/int64(d.Sector) - 1,
+			Type: b.partitionType(p, d.Table),
+		}
+		begin += sizes[i]
+		if d.Table == "gpt" {
+			one.GUID = b.identity("partition", f.seen.ID(), fmt.Sprint(number)).uuid()
+		}
+		switch {
+		case d.Table == "mbr" && number > mbrPartitions, number > maxPartitions:
+			b.object(at, fmt.Sprintf("the partition %s of the disk %s is the %dth, and the table has no place for it", name, f.name, number), `Write table: "gpt", or remove partitions.`, whyHalf)
+		case d.Table == "mbr" && one.Last >= mbrSectors:
+			b.object(at, fmt.Sprintf("the partition %s of the disk %s ends behind the sector %d, which is as far as an MBR table reaches on %s", name, f.name, int64(mbrSectors)-1, f.seen),
+				`Write table: "gpt", or make it smaller.`, whyHalf)
+		case len(name) > 36:
+			b.object(at, fmt.Sprintf("the name of the partition %s has %d letters, and a GPT holds 36", name, len(name)), "Shorten it.", whyHalf)
+		}
+		d.Partitions = append(d.Partitions, one)
+		b.parts = append(b.parts, part{on: item.Place{Disk: f.name, Partition: number}, path: at, use: p.Use, bytes: sizes[i], efi: p.Flag == "efi"})
+	}
+	b.activate(f.design, d)
+}
+
+// activate marks the partition of an MBR that a BIOS boots from.
+func (b *builder) activate(design site.Disk, d *item.LayoutDisk) {
+	if d.Table != "mbr" || b.node.Boot.Mode == "uefi" {
+		return
+	}
+	for _, mount := range []string{"/boot", "/"} {
+		for i, p := range d.Partitions {
+			if f := design.Partitions[p.Name].Filesystem; f != nil && f.Mount == mount {
+				d.Partitions[i].Active = true
+				return
+			}
+		}
+	}
+}
+
+// The types of partitions: of a GPT as the UEFI Forum and the Discoverable Partitions
+// Specification have them, of an MBR in two digits.
+var types = map[string][2]string{
+	"linux":     {"0fc63daf-8483-4772-8e79-3d69d8477de4", "83"},
+	"swap":      {"0657fd6d-a4ab-43c4-84e5-0933c84b4f4f", "82"},
+	"raid":      {"a19d880f-05fc-4d3b-a006-743f0f84911e", "fd"},
+	"lvm":       {"e6d6d379-f507-44c2-a23c-238f2a3df928", "8e"},
+	"efi":       {"c12a7328-f81f-11d2-ba4b-00a0c93ec93b", "ef"},
+	"bios-boot": {"21686148-6449-6e6f-744e-656564454649", ""},
+	"prep":      {"9e1a2d38-c612-4316-aa26-8b49521e5a8b", "41"},
+	"vfat":      {"ebd0a0a2-b9e5-4433-87c0-68b6b72699c7", "0c"},
+}
+
+func (b *builder) partitionType(p site.Partition, table string) string {
+	kind := "linux"
+	switch {
+	case p.Flag != "":
+		kind = p.Flag
+	case p.Array != "":
+		kind = "raid"
+	case p.Group != "":
+		kind = "lvm"
+	case p.Filesystem != nil && (p.Filesystem.Type == "swap" || p.Filesystem.Type == "vfat"):
+		kind = p.Filesystem.Type
+	}
+	if table == "mbr" {
+		return types[kind][1]
+	}
+	return types[kind][0]
+}
+
+// shares is a whole that is divided.
+type shares struct {
+	of    string // for people
+	room  site.Size
+	bytes func(site.Extent, site.Size) site.Size
+}
+
+// share says how much each part of a whole takes. The part that takes the rest has what the
+// others leave.
+func (b *builder) share(w shares, names []string, extent func(name string) (site.Extent, string)) (sizes []site.Size, ok bool) {
+	var asked site.Size
+	rest := -1
+	for i, name := range names {
+		e, at := extent(name)
+		size := w.bytes(e, w.room)
+		switch {
+		case e.IsZero():
+			b.object(at, fmt.Sprintf("%s of %s has no size", name, w.of), `Set size; size: ">1MiB" takes what is left.`, whyHalf)
+			return nil, false
+		case e.Rest && rest >= 0:
+			b.object(at+".size", fmt.Sprintf("a second part of %s takes the rest, %s", w.of, name), "Give it a size.", whyHalf)
+			return nil, false
+		case size <= 0:
+			b.object(at+".size", fmt.Sprintf("%s of %s is less than the least that can be given", e, w.of), "Raise it.", whyHalf)
+			return nil, false
+		case e.Rest:
+			rest = i
+		}
+		if asked = plus(asked, size); asked > w.room {
+			b.object(at+".size", fmt.Sprintf("the parts of %s ask for %s up to %s, and there is room for %s", w.of, asked, name, w.room),
+				`Lower a size, or use a larger disk; ">" and a size takes what is left.`, whyHalf)
+			return nil, false
+		}
+		sizes = append(sizes, size)
+	}
+	if rest >= 0 {
+		sizes[rest] += w.room - asked
+	}
+	return sizes, true
+}
+
+// keep finds the file systems of a disk that is kept.
+func (b *builder) keep(f found) {
+	if f.seen.Unread != "" {
+		b.object(f.path(), fmt.Sprintf("the disk %s is %s, and cannot be read: %s", f.name, f.seen, f.seen.Unread), "Look at the disk.", "What is kept on it could not be mounted.")
+		return
+	}
+	if f.design.Filesystem != nil {
+		b.keepOne(f, f.path(), 0, f.design.Use)
+	}
+	names, _ := numbered(f.design.Partitions)
+	for _, name := range names {
+		p, at := f.design.Partitions[name], f.path()+".partitions."+name
+		if p.Number == 0 {
+			b.object(at, fmt.Sprintf("the partition %s of the kept disk %s has no number", name, f.name), "Set number: it is what the partition is found by.", whyKept)
+			continue
+		}
+		if p.Filesystem != nil {
+			b.keepOne(f, at, p.Number, p.Use)
+		}
+	}
+}
+
+const whyKept = "A disk that is kept is mounted as it is, and never written to make it fit."
+
+func (b *builder) keepOne(f found, at string, partition int, use site.Use) {
+	on := item.Place{Disk: f.name, Partition: partition}
+	kind := cmp.Or(use.Filesystem.Type, "ext4")
+	var there []string
+	for i, h := range f.seen.Holds {
+		if h.Partition != partition || h.Kind == "gpt" || h.Kind == "mbr" {
+			continue
+		}
+		if h.Kind == kind && h.UUID != "" {
+			b.parts = append(b.parts, part{on: on, path: at, use: use, bytes: site.Size(h.Bytes), kept: &f.seen.Holds[i]})
+			return
+		}
+		there = append(there, h.String())
+	}
+	b.object(at+".filesystem", fmt.Sprintf("%s is kept and is to have %s, and on %s there is %s", on, kind, f.seen, cmp.Or(strings.Join(there, ", "), "nothing that is known")),
+		"Correct type or number, use the disk that has it, or remove keep: then the disk is erased.", whyKept)
+}
+
+// makeArrays puts arrays together, members before what they are members of.
+func (b *builder) makeArrays() {
+	made := map[string]bool{}
+	for range b.node.Storage.Arrays {
+		for _, name := range slices.Sorted(maps.Keys(b.node.Storage.Arrays)) {
+			if !made[name] && !b.waitsForArray(name, made) {
+				made[name] = true
+				b.makeArray(name, b.node.Storage.Arrays[name])
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.node.Storage.Arrays)) {
+		if !made[name] {
+			b.object("storage.arrays."+name, fmt.Sprintf("the array %s is a member of itself", name), "Remove it, or name another array.", whyHalf)
+		}
+	}
+}
+
+// waitsForArray says whether an array that is a member was not made yet.
+func (b *builder) waitsForArray(name string, made map[string]bool) bool {
+	for other, a := range b.node.Storage.Arrays {
+		if a.Array == name && !made[other] {
+			return true
+		}
+	}
+	return false
+}
+
+// maxArrayName is how long the name of an array can be in its superblock.
+const maxArrayName = 31
+
+func (b *builder) makeArray(name string, design site.Array) {
+	at := "storage.arrays." + name
+	a := item.LayoutArray{Name: name, Level: design.Level, Spares: design.Spares}
+	var sizes []site.Size
+	var ids []string
+	for _, p := range b.parts {
+		if p.use.Array == name && p.kept == nil {
+			a.Members, sizes, ids = append(a.Members, p.on), append(sizes, p.bytes), append(ids, b.idOf(p.on))
+		}
+	}
+	bytes := ArrayBytes(a.Level, sizes, a.Spares)
+	switch active := len(sizes) - a.Spares; {
+	case len(name) > maxArrayName:
+		b.object(at, fmt.Sprintf("the name of the array %s has %d letters, and can have %d", name, len(name), maxArrayName), "Shorten it.", whyHalf)
+		return
+	case active < max(LeastMembers(a.Level), 1):
+		b.object(at+".level", fmt.Sprintf("the array %s has %d members and %d spares, and %s needs %d members", name, active, a.Spares, a.Level, LeastMembers(a.Level)),
+			"Add members, or choose another level.", whyHalf)
+		return
+	case bytes <= 0:
+		b.object(at, fmt.Sprintf("the smallest member of the array %s has %s, which is too little", name, least(sizes)), "Make it larger.", whyHalf)
+		return
+	}
+	small := least(sizes)
+	a.DataOffset, a.Bytes = int64(dataOffset(small)), int64(bytes)
+	if a.Level != "raid1" {
+		a.Chunk = chunk
+	}
+	if a.Level != "raid0" {
+		a.MemberBytes = int64(memberBytes(small))
+	}
+	a.UUID = b.identity(append([]string{"array", name}, ids...)...).uuid()
+	b.arrays[name] = a
+	b.layout.Arrays = append(b.layout.Arrays, a)
+	b.parts = append(b.parts, part{on: item.Place{Array: name}, path: at, use: design.Use, bytes: bytes})
+}
+
+// reserved are the names of volumes that LVM keeps for itself (lvm(8), VALID NAMES).
+var reserved = []string{"_cdata", "_cmeta", "_corig", "_cpool", "_cvol", "_wcorig", "_mimage", "_mlog", "_rimage", "_rmeta", "_tdata", "_tmeta", "_tpool", "_vdata", "_vorigin", "_pmspare", "_imeta", "_iorig"}
+
+func isReserved(volume string) bool {
+	return strings.HasPrefix(volume, "snapshot") || strings.HasPrefix(volume, "pvmove") ||
+		slices.ContainsFunc(reserved, func(r string) bool { return strings.Contains(volume, r) })
+}
+
+// makeGroups divides volume groups.
+func (b *builder) makeGroups() {
+	for _, name := range slices.Sorted(maps.Keys(b.node.Storage.Groups)) {
+		design, at := b.node.Storage.Groups[name], "storage.groups."+name
+		g := item.LayoutGroup{Name: name}
+		var room site.Size
+		var ids []string
+		for _, p := range b.parts {
+			if p.use.Group != name || p.kept != nil {
+				continue
+			}
+			extents := int64(MemberRoom(p.bytes) / item.ExtentBytes)
+			if extents == 0 {
+				b.object(p.path, fmt.Sprintf("%s has %s, which is too little for a member of the volume group %s", p.on, p.bytes, name), "Make it larger.", whyHalf)
+				return
+			}
+			id := b.idOf(p.on)
+			g.Members = append(g.Members, item.LayoutMember{On: p.on, UUID: b.identity("member", name, id).lvm(), Extents: extents})
+			room, ids = room+site.Size(extents)*item.ExtentBytes, append(ids, id)
+		}
+		if len(g.Members) == 0 {
+			b.object(at, fmt.Sprintf("the volume group %s has no disk, partition or array in it", name), fmt.Sprintf("Write group: %q in what it is to be made of.", name), whyHalf)
+			continue
+		}
+		b.groupIDs[name] = strings.Join(ids, " ")
+		b.otherGroup(name, at)
+		names := slices.Sorted(maps.Keys(design.Volumes))
+		sizes, ok := b.share(shares{of: "the volume group " + name, room: room, bytes: VolumeBytes}, names,
+			func(v string) (site.Extent, string) { return design.Volumes[v].Size, at + ".volumes." + v })
+		if !ok {
+			continue
+		}
+		for i, v := range names {
+			if isReserved(v) {
+				b.object(at+".volumes."+v, fmt.Sprintf("LVM keeps the name of the volume %s for itself", v), "Choose another name.", whyHalf)
+			}
+			g.Volumes = append(g.Volumes, item.LayoutVolume{Name: v, Extents: int64(sizes[i] / item.ExtentBytes)})
+			b.parts = append(b.parts, part{on: item.Place{Group: name, Volume: v}, path: at + ".volumes." + v, use: site.Use{Filesystem: design.Volumes[v].Filesystem}, bytes: sizes[i]})
+		}
+		b.layout.Groups = append(b.layout.Groups, g)
+	}
+}
+
+// otherGroup objects to a group of the same name on a disk that stays as it is.
+func (b *builder) otherGroup(name, at string) {
+	for _, d := range b.seen {
+		for _, h := range d.Holds {
+			if h.Kind == "lvm" && h.Name == name && !b.erases(d) {
+				b.object(at, fmt.Sprintf("there is a volume group %s on %s, which stays", name, d), "Choose another name, or take the disk out.",
+					"Of two groups of one name the system uses either, by chance.")
+				return
+			}
+		}
+	}
+}
+
+// erases says whether the content of a disk is lost.
+func (b *builder) erases(d item.Disk) bool {
+	return slices.ContainsFunc(b.layout.Disks, func(l item.LayoutDisk) bool { return !l.Keep && l.Is(d) })
+}
+
+// The sizes of file systems that can be made: mkfs.xfs(8) refuses less than 300 MiB, and
+// mkfs.btrfs(8) about 109 MiB; a vfat counts its sectors of 512 bytes in 32 bits.
+var (
+	leastFilesystem = map[string]site.Size{"xfs": 300 << 20, "btrfs": 128 << 20, "ext4": 4 << 20, "vfat": 1 << 20, "swap": 1 << 20}
+	mostFilesystem  = map[string]site.Size{"vfat": 2<<40 - Align}
+)
+
+// makeFilesystems lists the file systems: those that are mounted in the order of mounting.
+func (b *builder) makeFilesystems() {
+	mounted := map[string]item.Place{}
+	for _, p := range b.parts {
+		design := p.use.Filesystem
+		if design == nil {
+			continue
+		}
+		f := item.LayoutFilesystem{
+			On: p.on, Type: cmp.Or(design.Type, "ext4"), Label: design.Label, Mount: design.Mount, EFI: p.efi, Bytes: int64(p.bytes),
+		}
+		f.Options = options(f.Type, design.Options)
+		switch id := b.identity("file system", b.idOf(p.on)); {
+		case p.kept != nil:
+			f.Keep, f.UUID, f.Label = true, p.kept.UUID, p.kept.Label
+		case f.Type == "vfat":
+			short := strings.ToUpper(id.short())
+			f.UUID = short[:4] + "-" + short[4:]
+		default:
+			f.UUID = id.uuid()
+		}
+		before, twice := mounted[f.Mount]
+		least, most := leastFilesystem[f.Type], mostFilesystem[f.Type]
+		switch {
+		case f.Mount != "" && (!path.IsAbs(f.Mount) || path.Clean(f.Mount) != f.Mount):
+			b.object(p.path+".filesystem.mount", fmt.Sprintf("%s is mounted on %q, which is not a path in its shortest form", p.on, f.Mount), fmt.Sprintf("Write %q.", path.Clean("/"+f.Mount)), whyHalf)
+		case f.Mount != "" && twice:
+			b.object(p.path+".filesystem.mount", fmt.Sprintf("%s and %s are both mounted on %s", before, p.on, f.Mount), "Mount one of them elsewhere.", whyHalf)
+		case !f.Keep && p.bytes < least:
+			b.object(p.path, fmt.Sprintf("%s has %s, and %s needs %s", p.on, p.bytes, f.Type, least), "Make it larger, or choose another type.", whyHalf)
+		case !f.Keep && most > 0 && p.bytes > most:
+			b.object(p.path, fmt.Sprintf("%s has %s, and %s can have %s", p.on, p.bytes, f.Type, most), "Make it smaller, or choose another type.", whyHalf)
+		}
+		mounted[f.Mount] = p.on
+		b.layout.Filesystems = append(b.layout.Filesystems, f)
+	}
+	slices.SortStableFunc(b.layout.Filesystems, func(x, y item.LayoutFilesystem) int {
+		switch {
+		case x.Mount == y.Mount:
+			return 0
+		case x.Mount == "":
+			return 1
+		case y.Mount == "":
+			return -1
+		}
+		return slices.Compare(strings.Split(strings.TrimRight(x.Mount, "/"), "/"), strings.Split(strings.TrimRight(y.Mount, "/"), "/"))
+	})
+}
+
+// destroys lists what is lost, and what of other disks goes with it.
+func (b *builder) destroys(all []found) {
+	for _, f := range all {
+		if f.design.Keep {
+			continue
+		}
+		d := item.Destroyed{Name: f.name, Serial: f.seen.Serial, WWN: f.seen.WWN, Model: f.seen.Model, Bytes: f.seen.Bytes, Held: f.seen.Holds, Unread: f.seen.Unread}
+		for _, other := range b.seen {
+			if b.erases(other) {
+				continue
+			}
+			shared := inCommon(f.seen, other)
+			if shared == "" {
+				continue
+			}
+			if i := slices.IndexFunc(all, func(o found) bool { return o.seen.Name == other.Name }); i >= 0 {
+				b.object(all[i].path()+".keep", fmt.Sprintf("the kept disk %s is in the %s with the disk %s, which is erased", other, shared, f.seen),
+					"Keep both, or neither.", "What is kept could not be used without the other disk.")
+			}
+			d.Breaks = append(d.Breaks, fmt.Sprintf("the %s, which is on %s too", shared, other))
+		}
+		b.layout.Destroys = append(b.layout.Destroys, d)
+	}
+}
+
+// inCommon names an array or a volume group that two disks have members of.
+func inCommon(x, y item.Disk) string {
+	for _, a := range x.Holds {
+		for _, c := range y.Holds {
+			if a.Kind == c.Kind && a.UUID != "" && a.UUID == c.UUID && (a.Kind == "md" || a.Kind == "lvm" || a.Kind == "btrfs") {
+				return map[string]string{"md": "array", "lvm": "volume group", "btrfs": "btrfs file system"}[a.Kind] + " " + cmp.Or(a.Name, a.Label, a.UUID)
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,44 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+)
+
+// errBusy is what the kernel answers where something else uses a disk.
+const errBusy = syscall.EBUSY
+
+// rereadTable is BLKRRPART of the kernel's linux/fs.h.
+const rereadTable = 0x125f
+
+// reread has the kernel read the table of a disk again. It refuses while somebody looks at a
+// partition, which udev does for a moment.
+func reread(f *os.File) error {
+	for try := 0; ; try++ {
+		_, _, e := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), rereadTable, 0)
+		if e == 0 {
+			return nil
+		}
+		if !errors.Is(e, syscall.EBUSY) || try == 100 {
+			return e
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// deviceNumber is which block device an open file is, as "major:minor".
+func deviceNumber(f *os.File) (string, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	s, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || s.Mode&syscall.S_IFMT != syscall.S_IFBLK {
+		return "", fmt.Errorf("%s is no block device; nothing was written", f.Name())
+	}
+	d := uint64(s.Rdev)
+	return fmt.Sprintf("%d:%d", d>>8&0xfff|d>>32&^0xfff, d&0xff|d>>12&^0xff), nil
+}

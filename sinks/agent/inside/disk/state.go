@@ -1,0 +1,152 @@
+package disk
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+)
+
+// State is how far a layout was made, told by what is seen on its disks alone.
+type State string
+
+// The states.
+const (
+	// Untouched: all that is to be destroyed is there as it was seen.
+	Untouched State = "untouched"
+	// Begun: it is neither of the others.
+	Begun State = "begun"
+	// Laid: the tables and all that is right on the disks are as the layout has them.
+	// What is in arrays and groups is not seen from the disks.
+	Laid State = "laid"
+)
+
+// StateOf tells how far a layout was made of disks as they are seen.
+func StateOf(l item.Layout, seen []item.Disk) (State, error) {
+	found, err := compare(l, seen)
+	if err != nil {
+		return "", err
+	}
+	untouched, laid := true, true
+	for _, d := range l.Disks {
+		if d.Keep {
+			continue
+		}
+		was := slices.IndexFunc(l.Destroys, func(x item.Destroyed) bool { return x.Name == d.Name })
+		untouched = untouched && was >= 0 && slices.Equal(found[d.Name].Holds, l.Destroys[was].Held)
+		laid = laid && isLaid(l, d, found[d.Name])
+	}
+	switch {
+	case laid:
+		return Laid, nil
+	case untouched:
+		return Untouched, nil
+	}
+	return Begun, nil
+}
+
+// isLaid says whether a disk holds what it is to hold.
+func isLaid(l item.Layout, d item.LayoutDisk, seen item.Disk) bool {
+	holds := func(partition int, kind, id string) bool {
+		return slices.ContainsFunc(seen.Holds, func(s item.Signature) bool {
+			return s.Partition == partition && s.Kind == kind && strings.EqualFold(s.UUID, id)
+		})
+	}
+	used := d.Table != ""
+	if used && !holds(0, d.Table, d.GUID) {
+		return false
+	}
+	for _, p := range d.Partitions {
+		if !slices.ContainsFunc(seen.Holds, func(s item.Signature) bool {
+			return s.Partition == p.Number && s.Start == p.First*int64(d.Sector) && s.Bytes == (p.Last-p.First+1)*int64(d.Sector)
+		}) {
+			return false
+		}
+	}
+	for _, a := range l.Arrays {
+		for _, m := range a.Members {
+			used = used || m.Disk == d.Name
+			if m.Disk == d.Name && !holds(m.Partition, "md", a.UUID) {
+				return false
+			}
+		}
+	}
+	for _, g := range l.Groups {
+		for _, m := range g.Members {
+			used = used || m.On.Disk == d.Name
+			if m.On.Disk == d.Name && !slices.ContainsFunc(seen.Holds, func(s item.Signature) bool {
+				return s.Partition == m.On.Partition && s.Kind == "lvm" && s.Name == g.Name
+			}) {
+				return false
+			}
+		}
+	}
+	for _, f := range l.Filesystems {
+		used = used || f.On.Disk == d.Name
+		if f.On.Disk == d.Name && !holds(f.On.Partition, f.Type, f.UUID) {
+			return false
+		}
+	}
+	return used || len(seen.Holds) == 0 // what is left raw holds nothing
+}
+
+// compare holds the disks that are seen against those of a layout: each is there once, as
+// large as it was, and what is kept is there. It gives them by their names in the layout.
+func compare(l item.Layout, seen []item.Disk) (map[string]item.Disk, error) {
+	found, taken := map[string]item.Disk{}, map[string]string{}
+	for _, d := range l.Disks {
+		var like []item.Disk
+		for _, s := range seen {
+			if s.Serial == d.Serial && s.WWN == d.WWN {
+				like = append(like, s)
+			}
+		}
+		is := item.Disk{Name: d.Name, Serial: d.Serial, WWN: d.WWN, Bytes: d.Bytes}
+		switch {
+		case d.Serial == "" && d.WWN == "":
+			return nil, fmt.Errorf("the disk %s has neither a serial number nor a WWN to know it by; nothing was written", d.Name)
+		case len(like) == 0:
+			return nil, fmt.Errorf("the disk %s is not there any more; there are: %s; nothing was written", is, these(seen))
+		case len(like) > 1:
+			return nil, fmt.Errorf("the disk %s is there %d times: %s; nothing was written", is, len(like), these(like))
+		case like[0].Bytes != d.Bytes || like[0].Sector != d.Sector:
+			return nil, fmt.Errorf("the disk %s had %d bytes in sectors of %d, and has %d in sectors of %d; nothing was written", is, d.Bytes, d.Sector, like[0].Bytes, like[0].Sector)
+		case like[0].ReadOnly && !d.Keep:
+			return nil, fmt.Errorf("the disk %s is read-only; nothing was written", like[0])
+		case like[0].Unread != "" && !d.Keep:
+			return nil, fmt.Errorf("the disk %s cannot be read: %s; nothing was written", like[0], like[0].Unread)
+		case taken[like[0].Name] != "":
+			return nil, fmt.Errorf("the disks %s and %s of the layout are both %s; nothing was written", taken[like[0].Name], d.Name, like[0])
+		}
+		found[d.Name], taken[like[0].Name] = like[0], d.Name
+	}
+	for _, f := range l.Filesystems {
+		if !f.Keep {
+			continue
+		}
+		d, ok := found[f.On.Disk]
+		if !ok || !slices.ContainsFunc(d.Holds, func(s item.Signature) bool {
+			return s.Partition == f.On.Partition && s.Kind == f.Type && s.UUID == f.UUID
+		}) {
+			return nil, fmt.Errorf("%s is to be kept, and its %s %s is not on it; nothing was written", f.On, f.Type, f.UUID)
+		}
+	}
+	return found, nil
+}
+
+// these names some disks.
+func these(disks []item.Disk) string {
+	const most = 8
+	names := []string{}
+	for _, d := range disks[:min(len(disks), most)] {
+		names = append(names, d.String())
+	}
+	switch more := len(disks) - len(names); {
+	case len(names) == 0:
+		return "none"
+	case more > 0:
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, ", ")
+}
