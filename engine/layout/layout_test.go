@@ -83,7 +83,7 @@ func TestWhichDiskIsWhich(t *testing.T) {
 			says: []string{"no disk fits the rule for the disk os (hdd); there are NC (nvme0n1, MODEL NC, 960 GB), SA (sda, MODEL SA, 480 GB)"}},
 		"nothing is seen": {storage: onRoot(site.DiskMatch{Kind: "hdd"}), says: []string{"no disk fits the rule for the disk os (hdd); there are none"}},
 		"two fit": {storage: onRoot(site.DiskMatch{Kind: "ssd"}), seen: []item.Disk{b, c, a},
-			says: []string{"2 disks fit the rule for the disk os (ssd): SA (sda, MODEL SA, 480 GB), SB (sdb, MODEL SB, 960 GB)"}},
+			says: []string{"3 disks fit the rule for the disk os (ssd): NC (nvme0n1, MODEL NC, 960 GB), SA (sda, MODEL SA, 480 GB), SB (sdb, MODEL SB, 960 GB)"}},
 		"a removable and a locked one fit no rule": {storage: onRoot(site.DiskMatch{MaxSize: 500e9}), seen: []item.Disk{usb, a, locked}, want: map[string]string{"os": "SA"}},
 		"what a device names fits no rule": {storage: both(site.Disk{Device: "x", Use: mounted("", "/")}, matching(site.DiskMatch{Kind: "nvme"}, mounted("", "/srv"))),
 			devices: map[string]site.Device{"x": {PCI: "0000:03:00.0"}}, seen: []item.Disk{c, d, a}, want: map[string]string{"a": "NC", "b": "ND"}},
@@ -117,7 +117,7 @@ func TestWhichDiskIsWhich(t *testing.T) {
 		"a set of too many":      {storage: set("2"), seen: []item.Disk{d, a, c, b}, says: []string{"2 disks must fit the rule for the disks osd (at least 900GB), and 3 do: NC"}},
 		"a set of too few":       {storage: set("1"), seen: []item.Disk{a}, says: []string{"1 disk must fit"}},
 		"a set of all, and none": {storage: set("all"), seen: []item.Disk{a}, says: []string{"no disk fits the rule for the disks osd (at least 900GB)"}},
-		"a set leaves what is one": {storage: site.Storage{Disks: map[string]site.Disk{"os": matching(site.DiskMatch{Kind: "ssd", MinSize: 900e9}, mounted("", "/")), "osd": {Match: &site.DiskMatch{MinSize: 900e9}, Count: "all"}}},
+		"a set leaves what is one": {storage: site.Storage{Disks: map[string]site.Disk{"os": matching(site.DiskMatch{Kind: "ssd", Model: "MODEL S*", MinSize: 900e9}, mounted("", "/")), "osd": {Match: &site.DiskMatch{MinSize: 900e9}, Count: "all"}}},
 			seen: []item.Disk{a, b, c}, want: map[string]string{"os": "SB", "osd-1": "NC"}},
 		"nothing is designed": {seen: []item.Disk{a}, says: []string{"no disk is designed"}},
 	} {

@@ -197,7 +197,7 @@ func fitting(m site.DiskMatch, disks []item.Disk) (fits []item.Disk) {
 		if m.Model != "" {
 			model, _ = path.Match(globbed.Replace(m.Model), strings.ReplaceAll(d.Model, "/", "_"))
 		}
-		if size := site.Size(d.Bytes); model && !d.Removable && !d.ReadOnly && (m.Kind == "" || m.Kind == d.Kind) &&
+		if size := site.Size(d.Bytes); model && !d.Removable && !d.ReadOnly && (m.Kind == "" || m.Kind == d.Kind || m.Kind == "ssd" && d.Kind == "nvme") &&
 			size >= m.MinSize && (m.MaxSize == 0 || size <= m.MaxSize) {
 			fits = append(fits, d)
 		}
