@@ -209,7 +209,8 @@ var bad = []struct {
 	{"another machine's address", links{"eth0": {Kind: "ethernet", Addresses: []string{otherAddress + "/24"}, Routes: gateway}}, ""},
 	{"an MTU that the switch drops", links{"eth0": {Kind: "ethernet", MTU: 9000, Addresses: []string{"10.1.0.11/24"}, Routes: gateway}},
 		"ip -n R link set br0 mtu 9000; ip link set up0 mtu 9000; ip -n R link set down0 mtu 9000"},
-	{"another interface that is there", links{"eth0": {Kind: "ethernet"}, "eth1": {Kind: "ethernet", Addresses: []string{"10.1.0.11/24"}, Routes: gateway}}, "ip -n R link set port1 nomaster"},
+	// It leads to another network, in which the router would answer for all its addresses.
+	{"another interface that is there", links{"eth0": {Kind: "ethernet"}, "eth1": {Kind: "ethernet", Addresses: []string{"10.1.0.11/24"}, Routes: gateway}}, "ip -n R link set port1 nomaster; ip netns exec R sysctl -qw net.ipv4.conf.port1.arp_ignore=1"},
 	{"an interface that is not there", links{"eth9": {Kind: "ethernet", Addresses: []string{"10.1.0.11/24"}, Routes: gateway}}, ""},
 	{"a bridge without a port", links{"eth0": {Kind: "ethernet"}, "br0": {Kind: "bridge", Addresses: []string{"10.1.0.11/24"}, Routes: gateway}}, ""},
 	{"DHCP where no server is", links{"eth0": {Kind: "ethernet", DHCP4: true}}, ""},
@@ -281,7 +282,7 @@ func TestProveNetworkChanges(t *testing.T) {
 				t.Fatalf("%s: not reached at %s any more", b.name, before)
 			}
 			if b.setup != "" {
-				shell(t, "ip -n R link set br0 mtu 1500; ip link set up0 mtu 1500; ip -n R link set down0 mtu 1500; ip -n R link set port1 master br0", n)
+				shell(t, "ip -n R link set br0 mtu 1500; ip link set up0 mtu 1500; ip -n R link set down0 mtu 1500; ip -n R link set port1 master br0; ip netns exec R sysctl -qw net.ipv4.conf.port1.arp_ignore=0", n)
 			}
 			continue
 		}
