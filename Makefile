@@ -60,8 +60,8 @@ test: setup ## all tests; with CI set, a quarter of those that take longest
 # the cost of designs. So are the longest of the stories, of which twenty are told. Of
 # the tests of ./engine one in RACES is run, others at another time; `make prove` runs
 # all of them.
-RACES := 3
-race: setup ## the engine's tests with the race detector, a third of the most
+RACES := 6
+race: setup ## the engine's tests with the race detector, a sixth of the most
 	part=$${RACE_PART:-$$(($$(date +%s) / 60 % $(RACES)))}; echo "of the tests of ./engine those of RACE_PART=$$part"; \
 	CGO_ENABLED=1 $(TEST) -race -skip "^(TestBombsAreFindings|TestEntriesAreBounded|TestLayersThatMultiplyAreBounded|TestFormat.*|TestTheFirstStories|TestStoriesThatOnceFailed|TestNoMachineIsInterruptedWithoutEndForOneDesign|TestWhatApprovesNothing|TestProve[^P].*$$(tests/part.sh $$part $(RACES) engine))$$" \
 		$$($(GO) list ./engine/... | grep -vE '/engine/(site|window|plan|design/rule|bios|item|ledger|placement|firstboot|sitekey|serve|driver)$$') ./sinks/metrics ./sinks/notify
