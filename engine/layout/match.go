@@ -69,7 +69,7 @@ func (b *builder) match() []found {
 				take(entry, entry, fits[0])
 				continue
 			}
-			b.noneOrMany(entry, "the rule for the disk "+entry+" ("+ruleText(*d.Match)+")", ".match", fits)
+			b.noneOrMany(entry, "the rule for the disk "+entry+" ("+d.Match.String()+")", ".match", fits)
 		default:
 			for i, one := range b.set(entry, d, fitting(*d.Match, left(2))) {
 				take(entry+"-"+strconv.Itoa(i+1), entry, one)
@@ -86,7 +86,7 @@ const whyWrongDisk = "The wrong disk may be the one that is erased."
 // set is the disks of a set, in the order of their serial numbers.
 func (b *builder) set(entry string, d site.Disk, fits []item.Disk) []item.Disk {
 	slices.SortFunc(fits, func(x, y item.Disk) int { return cmp.Or(cmp.Compare(x.ID(), y.ID()), cmp.Compare(x.Name, y.Name)) })
-	at, rule := "storage.disks."+entry, "the rule for the disks "+entry+" ("+ruleText(*d.Match)+")"
+	at, rule := "storage.disks."+entry, "the rule for the disks "+entry+" ("+d.Match.String()+")"
 	count, more := d.Count.Least()
 	if more && len(fits) == 0 {
 		b.noneOrMany(entry, rule, ".match", nil)
@@ -187,40 +187,14 @@ func foundBy(d site.Device) (how string, is func(item.Disk) bool) {
 	return "", nil
 }
 
-// globbed makes a pattern of path.Match in which only "*" is special.
-var globbed = strings.NewReplacer(`\`, `\\`, "[", `\[`, "?", `\?`, "/", "_")
-
 // fitting are those of some disks that fit a rule. What a disk does not tell does not fit.
 func fitting(m site.DiskMatch, disks []item.Disk) (fits []item.Disk) {
 	for _, d := range disks {
-		model := true
-		if m.Model != "" {
-			model, _ = path.Match(globbed.Replace(m.Model), strings.ReplaceAll(d.Model, "/", "_"))
-		}
-		if size := site.Size(d.Bytes); model && !d.Removable && !d.ReadOnly && (m.Kind == "" || m.Kind == d.Kind || m.Kind == "ssd" && d.Kind == "nvme") &&
-			size >= m.MinSize && (m.MaxSize == 0 || size <= m.MaxSize) {
+		if !d.Removable && !d.ReadOnly && m.FitsModel(d.Model) && m.FitsKind(d.Kind) && m.FitsSize(site.Size(d.Bytes)) {
 			fits = append(fits, d)
 		}
 	}
 	return fits
-}
-
-// ruleText is a rule in words.
-func ruleText(m site.DiskMatch) string {
-	var words []string
-	if m.Kind != "" {
-		words = append(words, m.Kind)
-	}
-	if m.Model != "" {
-		words = append(words, "model "+strconv.Quote(m.Model))
-	}
-	if m.MinSize != 0 {
-		words = append(words, "at least "+m.MinSize.String())
-	}
-	if m.MaxSize != 0 {
-		words = append(words, "at most "+m.MaxSize.String())
-	}
-	return strings.Join(words, ", ")
 }
 
 func disksText(count int) string {
