@@ -93,7 +93,7 @@ func (b *builder) set(entry string, d site.Disk, fits []item.Disk) []item.Disk {
 		return nil
 	}
 	if !more && count != len(fits) {
-		b.object(at+".count", fmt.Sprintf("%s must fit %s, and %d do: %s", disksText(count), rule, len(fits), these(fits)),
+		b.object(at+".count", fmt.Sprintf("%s must fit %s, and %d do: %s", disksText(count), rule, len(fits), item.NameDisks(fits)),
 			`Narrow the rule, correct count, or write count: "all".`, whyWrongDisk)
 		return nil
 	}
@@ -104,11 +104,11 @@ func (b *builder) set(entry string, d site.Disk, fits []item.Disk) []item.Disk {
 func (b *builder) noneOrMany(entry, what, field string, fits []item.Disk) {
 	at := "storage.disks." + entry + field
 	if len(fits) == 0 {
-		b.object(at, fmt.Sprintf("no disk fits %s; there are %s", what, these(b.seen)),
+		b.object(at, fmt.Sprintf("no disk fits %s; there are %s", what, item.NameDisks(b.seen)),
 			"Correct it, or put the disk in. A removable or read-only disk, and one that a device names, fits no rule.", "Without the disk nothing is installed.")
 		return
 	}
-	b.object(at, fmt.Sprintf("%d disks fit %s: %s", len(fits), what, these(fits)),
+	b.object(at, fmt.Sprintf("%d disks fit %s: %s", len(fits), what, item.NameDisks(fits)),
 		"Narrow the rule by model, minSize or maxSize, name a device, or set count for a set of disks.", whyWrongDisk)
 }
 
@@ -127,7 +127,7 @@ func (b *builder) identified(all []found) {
 			}
 		}
 		if len(same) > 1 {
-			b.object(f.path(), fmt.Sprintf("the disk %s is there %d times: %s", f.name, len(same), these(same)),
+			b.object(f.path(), fmt.Sprintf("the disk %s is there %d times: %s", f.name, len(same), item.NameDisks(same)),
 				"Leave one path to it: several paths to one disk are not supported.", "One write would overtake another one on the same disk.")
 		}
 	}
@@ -202,22 +202,4 @@ func disksText(count int) string {
 		return "1 disk"
 	}
 	return fmt.Sprintf("%d disks", count)
-}
-
-// most is how many disks a message names.
-const most = 8
-
-// these names disks.
-func these(disks []item.Disk) string {
-	if len(disks) == 0 {
-		return "none"
-	}
-	var names []string
-	for _, d := range disks[:min(len(disks), most)] {
-		names = append(names, d.String())
-	}
-	if more := len(disks) - len(names); more > 0 {
-		names = append(names, fmt.Sprintf("%d more", more))
-	}
-	return strings.Join(names, ", ")
 }
