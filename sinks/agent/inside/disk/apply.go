@@ -558,7 +558,7 @@ func (m *maker) folder(mount string) error {
 		case err != nil:
 			return err
 		case !info.IsDir():
-			return fmt.Errorf("%s cannot be mounted: %s is no folder", mount, at)
+			return fmt.Errorf("%s cannot be mounted: %s is not a folder", mount, at)
 		}
 	}
 	return nil

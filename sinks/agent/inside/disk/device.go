@@ -29,7 +29,7 @@ func deviceNumber(f *os.File) (string, error) {
 	}
 	s, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || s.Mode&syscall.S_IFMT != syscall.S_IFBLK {
-		return "", fmt.Errorf("%s is no block device; nothing was written", f.Name())
+		return "", fmt.Errorf("%s is not a block device; nothing was written", f.Name())
 	}
 	d := uint64(s.Rdev)
 	return fmt.Sprintf("%d:%d", d>>8&0xfff|d>>32&^0xfff, d&0xff|d>>12&^0xff), nil
