@@ -52,11 +52,12 @@ var rules = []struct{ importer, may string }{
 	{"sinks/agent", "engine/site engine/item engine/secret engine/driver engine/driver/sshclient sinks/agent/wire sinks/agent/inside"},
 	{"sinks/agent/wire", "engine/item"},
 	{"sinks/agent/ramdisk", ""},
-	{"sinks/agent/start", "sinks/agent/wire sinks/agent/inside sinks/agent/inside/run sinks/agent/inside/hardware"},
+	{"sinks/agent/start", "sinks/agent/wire sinks/agent/inside sinks/agent/inside/run sinks/agent/inside/hardware sinks/agent/inside/install sinks/agent/inside/image sinks/agent/inside/base sinks/agent/inside/network sinks/agent/inside/packages sinks/agent/inside/config sinks/agent/inside/kernel"},
 	{"sinks/agent/inside", "engine/item sinks/agent/wire"},
 	{"sinks/agent/inside/run", "engine/item sinks/agent/wire sinks/agent/inside"},
 	{"sinks/agent/inside/hardware", "engine/item sinks/agent/wire sinks/agent/inside sinks/agent/inside/disk"},
 	{"sinks/agent/inside/image", "sinks/agent/wire engine/frames"},
+	{"sinks/agent/inside/install", "engine/item sinks/agent/wire sinks/agent/inside sinks/agent/inside/boot sinks/agent/inside/disk sinks/agent/inside/image sinks/agent/inside/run sinks/agent/inside/tree"},
 	{"sinks/agent/inside/boot", "sinks/agent/wire sinks/agent/inside sinks/agent/inside/tree"},
 	{"sinks/agent/inside/*", "engine/item sinks/agent/wire sinks/agent/inside sinks/agent/inside/netlink sinks/agent/inside/tree"},
 	{"sinks/libvirt", "engine/site engine/secret engine/driver engine/driver/sshclient"},
@@ -155,7 +156,7 @@ func TestSiteImportsTheStandardLibraryOnly(t *testing.T) {
 
 // onlyAgent are the packages inside machines that the agent in memory alone has. They import
 // libraries, and the helper must not import them.
-var onlyAgent = []string{"sinks/agent/inside/image"}
+var onlyAgent = []string{"sinks/agent/inside/image", "sinks/agent/inside/install"}
 
 // What runs inside machines is brought to each of them: it imports the standard
 // library, and of that nothing that makes it large.
