@@ -315,7 +315,7 @@ func (w *work) mount(device, at string) (unmount func() error, err error) {
 func (w *work) copyTo(other ESP, from string) (err error) {
 	to := w.target.Path(other.Mount)
 	if other.Mount == "" {
-		if to, err = os.MkdirTemp("", "esp-"); err != nil {
+		if to, err = os.MkdirTemp(w.h.Path("/run"), "esp-"); err != nil {
 			return err
 		}
 		defer os.Remove(to)

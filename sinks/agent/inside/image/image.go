@@ -26,7 +26,7 @@ type Kind string
 
 // The kinds.
 const (
-	// Root is a root file system: a tar, or one packed by zstd or gzip.
+	// Root is a root file system: a tar, or one packed by zstd, gzip or xz.
 	Root Kind = "root"
 	// Disk is a whole disk, in frames (engine/frames).
 	Disk Kind = "disk"

@@ -57,8 +57,9 @@ func unpacked(in io.Reader) (io.Reader, func(), error) {
 			return nil, nil, refused("the image looks like gzip, and cannot be unpacked: %v", err)
 		}
 		return d, func() {}, nil
-	case at(0, "\xfd7zXZ\x00"):
-		what = "is packed by xz"
+	case at(0, xzMagic):
+		x, err := newXZ(b)
+		return x, func() {}, err
 	case at(0, "BZh"):
 		what = "is packed by bzip2"
 	case at(0, "hsqs"):
@@ -72,7 +73,7 @@ func unpacked(in io.Reader) (io.Reader, func(), error) {
 	default:
 		what = "is none of these"
 	}
-	return nil, nil, refused("a root file system is a tar, or one packed by zstd or gzip, and the image %s: make a tar of it", what)
+	return nil, nil, refused("a root file system is a tar, or one packed by zstd, gzip or xz, and the image %s: make a tar of it", what)
 }
 
 // lookTar reads an archive and holds that it could be unpacked.
