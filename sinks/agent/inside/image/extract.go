@@ -93,8 +93,13 @@ func (x *extractor) enter(folder string) error {
 	}
 	x.leave()
 	f, err := x.root.OpenFile(folder, os.O_RDONLY|unix.O_DIRECTORY, 0)
-	if errors.Is(err, fs.ErrNotExist) { // a tar need not tell of all folders
-		if err = x.root.MkdirAll(folder, 0o755); err == nil {
+	if errors.Is(err, fs.ErrNotExist) && folder != "." { // a tar need not tell of all folders
+		// One after the other, so that none is made on a file system that is kept.
+		if err := x.enter(path.Dir(folder)); err != nil {
+			return err
+		}
+		if err = unix.Mkdirat(int(x.in.Fd()), path.Base(folder), 0o755); err == nil {
+			x.leave()
 			f, err = x.root.OpenFile(folder, os.O_RDONLY|unix.O_DIRECTORY, 0)
 		}
 	}

@@ -397,6 +397,7 @@ func TestWhatIsThereStays(t *testing.T) {
 		"nothing in it":         s,
 		"a file by a link":      {file: one(t, link(tar.TypeSymlink, "by", "srv"), file("by/kept", "x"))},
 		"a hard link by a link": {file: one(t, link(tar.TypeSymlink, "by", "srv"), link(tar.TypeLink, "x", "by/kept"))},
+		"a folder by a link":    {file: one(t, link(tar.TypeSymlink, "by", "srv"), file("by/new/x", "x"))},
 	} {
 		sh(t, `cd "$1"; find . -mindepth 1 -maxdepth 1 ! -name srv -exec rm -r {} +`, root)
 		c, err := Check(t.Context(), s, of(Root, s.file), o)
