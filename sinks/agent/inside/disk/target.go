@@ -13,11 +13,28 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// Check holds the disks of the machine to a layout, and writes nothing: all that Apply would
-// refuse before its first write is refused, but for what is in use only then. It tells how
-// far the layout was made.
+// Check holds the disks of the machine to a layout, and changes nothing. It refuses what Apply
+// refuses before its first write: another set of disks, and disks that something else uses.
+// It tells how far the layout was made.
 func Check(ctx context.Context, h *inside.Host, l item.Layout) (State, error) {
 	seen, err := Observe(ctx, h)
+	if err != nil {
+		return "", err
+	}
+	found, err := compare(l, seen)
+	if err != nil {
+		return "", err
+	}
+	var erased []string
+	for _, d := range l.Disks {
+		if !d.Keep {
+			erased = append(erased, found[d.Name].Name)
+		}
+	}
+	above, err := stack{h}.aloneOn(erased)
+	if err == nil {
+		err = unused(h, erased, above, func(m mount) bool { return !m.ofTarget(h) }) // Apply unmounts these
+	}
 	if err != nil {
 		return "", err
 	}

@@ -229,7 +229,10 @@ func TestRefusals(t *testing.T) {
 		"disk missing": {func(m *machine, _ *wire.Request) { os.Remove(filepath.Join(m.root, "sys/block/sda")) }, "the disk S1 (os, 4.3 GB) is not there any more; there are: S2 (sdb"},
 		"ambiguous":    {func(m *machine, _ *wire.Request) { m.put("sys/devices/sdb/serial", "S1", 0o644) }, "the disk S1 (os, 4.3 GB) is there 2 times: S1 (sda, disk, 4.3 GB), S1 (sdb, disk, 4.3 GB); nothing was written"},
 		"another size": {func(m *machine, _ *wire.Request) { m.put("sys/devices/sda/size", fmt.Sprint(3*gib/512), 0o644) }, "had 4294967296 bytes in sectors of 512, and has 3221225472"},
-		"read-only":    {func(m *machine, _ *wire.Request) { m.put("sys/devices/sda/ro", "1", 0o644) }, "is read-only; nothing was written"},
+		"mounted": {func(m *machine, _ *wire.Request) {
+			m.put("proc/self/mountinfo", "30 1 8:0 / /mnt rw - ext4 /dev/sda rw\n", 0o644)
+		}, "sda is mounted on /mnt by something else: unmount it; nothing was written"},
+		"read-only": {func(m *machine, _ *wire.Request) { m.put("sys/devices/sda/ro", "1", 0o644) }, "is read-only; nothing was written"},
 		"image digest wrong": {func(m *machine, _ *wire.Request) {
 			m.serves = bytes.Replace(m.archive, []byte("n1\n"), []byte("n2\n"), 1)
 		}, "another file is served, or it was damaged. Run `slipway artifact verify` where the daemon runs; nothing was written"},
