@@ -191,7 +191,7 @@ func (c *Checked) lookList(list []byte) (err error) {
 }
 
 // tellEvery is how often is told how far it is.
-const tellEvery = 5 * time.Second
+const tellEvery = 15 * time.Second
 
 // told reads and tells how far it is.
 func (c *Checked) told(s *steady) io.Reader {
