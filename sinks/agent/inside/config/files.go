@@ -118,12 +118,13 @@ func (w *work) observeFile(key string) {
 		w.seen.Have[item.Name(key, "state")] = item.Absent + unread
 		return
 	case tree.File:
+		w.seen.Have[item.Name(key, "content")] += unread
 		w.seen.Have[item.Name(key, "mode")] = tree.ModeText(e.Mode)
 		w.seen.Have[item.Name(key, "owner")] = a.users.text(e.UID) + ":" + a.groups.text(e.GID)
 	default:
 		w.seen.Have[item.Name(key, "content")] = kindText(e)
 	}
-	w.seen.Have[item.Name(key, "state")] = item.Present + unread
+	w.seen.Have[item.Name(key, "state")] = item.Present
 }
 
 // unreadText is behind what is told of a file that systemd does not go by yet.
