@@ -104,7 +104,7 @@ func killed(t *testing.T, f site.Facet, seed uint64, every int) {
 		if got := n.listing(); difference(got, want) != "" {
 			t.Errorf("%s (%s) killed after write %s: it is not as designed:\n%s\nfrom %s\nto %s", f, what, at, difference(got, want), told(from), told(to))
 		}
-		if steps > 1 || !strings.Contains(at, ".slipway-journal") && !strings.Contains(at, ".slipway-owned.json") {
+		if steps > 1 || !strings.Contains(at, "journal") && !strings.Contains(at, "owned.json") {
 			n.settled(at)
 		} // else that run had done all and was killed while it noted so: the next one ends it, and tells of it
 		n.converges(from)
