@@ -125,7 +125,6 @@ func TestUnpackAsGNUTar(t *testing.T) {
 		{"posix, xz", "--format=posix --xattrs --xattrs-include='*' --sparse", "xz -0 -T2 --block-size=1MiB"},
 		{"posix, without dots", "--format=posix --xattrs --xattrs-include='*' --transform=s,^\\./,,", "cat"},
 	} {
-		file := []byte{}
 		path := filepath.Join(t.TempDir(), "image")
 		sh(t, `tar `+c.options+` --numeric-owner -C "$1" -cf - . | `+c.pack+` >"$2"`, tree, path)
 		file, err := os.ReadFile(path)
