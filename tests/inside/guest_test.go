@@ -199,20 +199,28 @@ func (g *guest) cable(n int, state string) {
 // Slipway is between.
 func (g *guest) says(words string) string {
 	g.t.Helper()
-	var out []byte
+	var out string
 	var err error
 	for range 5 {
-		cmd := exec.CommandContext(g.t.Context(), "ssh", "-n", "-F", "none", "-i", filepath.Join(made.folderOf(), "key"), "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no",
-			"-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "ConnectTimeout=20", "root@"+g.address, words)
-		var stderr bytes.Buffer
-		cmd.Stderr = &stderr
-		if out, err = cmd.Output(); err == nil {
-			return strings.TrimSpace(string(out))
+		if out, err = g.run(words); err == nil {
+			return out
 		}
-		err = errors.Join(err, errors.New(stderr.String()))
 	}
 	g.t.Fatalf("%s: %v", words, err)
 	return ""
+}
+
+// run runs a command at the guest's last address.
+func (g *guest) run(words string) (string, error) {
+	cmd := exec.CommandContext(g.t.Context(), "ssh", "-n", "-F", "none", "-i", filepath.Join(made.folderOf(), "key"), "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no",
+		"-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "ConnectTimeout=20", "root@"+g.address, words)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		err = errors.Join(err, errors.New(stderr.String()))
+	}
+	return strings.TrimSpace(string(out)), err
 }
 
 // folderOf is the folder with everything, also in the program that runs in a network of
@@ -286,7 +294,16 @@ func (g *guest) reverts(name string, l links) {
 	if err := g.apply(name, l, nil, nil); err == nil {
 		g.t.Errorf("%s: it was confirmed", name)
 	}
-	g.says("for n in $(seq 90); do [ -e /var/lib/slipway-inside/network-unconfirmed ] || exit 0; sleep 1; done; exit 1")
+	for { // it cannot be reached before it is as it was
+		_, err := g.run("[ ! -e /var/lib/slipway-inside/network-unconfirmed ]")
+		if err == nil {
+			break
+		}
+		if time.Since(began) > 2*(deadline+grace) {
+			g.t.Fatalf("%s: it is not as before: %v", name, err)
+		}
+		<-time.After(time.Second)
+	}
 	if took := time.Since(began); took > deadline+grace {
 		g.t.Errorf("%s: it took %s until it was as before", name, took)
 	}
