@@ -42,14 +42,14 @@ demo-libvirt: build ## virtual machines on a real libvirt, in about four minutes
 # is tested.
 GUESTS := TestVirtualMachines|TestVirtualMachinesInTrouble|TestFirstBootThatFails
 
-# CI has half an hour. There half of the tests of what takes longest run, and another half at another
-# time; `make prove` runs all of them. What is left out is printed: -skip names it.
+# CI has half an hour. There a quarter of the tests of what takes longest run, and another quarter at
+# another time; `make prove` runs all of them. What is left out is printed: -skip names it.
 LONG := ./engine ./engine/design ./sinks/agent ./sinks/github ./sinks/libvirt ./sinks/redfish ./tests/e2e ./tests/inside
-PARTS := $(if $(CI),2,1)
+PARTS := $(if $(CI),4,1)
 
 # Many tests wait for servers, so that one package more than there are cores runs
 # at a time.
-test: setup ## all tests; with CI set, half of those that take longest
+test: setup ## all tests; with CI set, a quarter of those that take longest
 	@part=$${PART:-$$(($$(date +%s) / 60 % $(PARTS)))}; seed=$$(date +%s); \
 		$(if $(CI),echo "of the long tests those of PART=$$part; the stories of ./engine begin with SLIPWAY_FIRST_SEED=$$seed";) \
 		set -x; SLIPWAY_PART=$$part/$(PARTS) SLIPWAY_FIRST_SEED=$$seed $(TEST) -p $$(($$(nproc) + 1)) \
@@ -60,8 +60,8 @@ test: setup ## all tests; with CI set, half of those that take longest
 # the cost of designs. So are the longest of the stories, of which twenty are told. Of
 # the tests of ./engine one in RACES is run, others at another time; `make prove` runs
 # all of them.
-RACES := 3
-race: setup ## the engine's tests with the race detector, a third of the most
+RACES := 6
+race: setup ## the engine's tests with the race detector, a sixth of the most
 	part=$${RACE_PART:-$$(($$(date +%s) / 60 % $(RACES)))}; echo "of the tests of ./engine those of RACE_PART=$$part"; \
 	CGO_ENABLED=1 $(TEST) -race -skip "^(TestBombsAreFindings|TestEntriesAreBounded|TestLayersThatMultiplyAreBounded|TestFormat.*|TestTheFirstStories|TestStoriesThatOnceFailed|TestNoMachineIsInterruptedWithoutEndForOneDesign|TestWhatApprovesNothing|TestProve[^P].*$$(tests/part.sh $$part $(RACES) engine))$$" \
 		$$($(GO) list ./engine/... | grep -vE '/engine/(site|window|plan|design/rule|bios|item|ledger|placement|firstboot|sitekey|serve|driver)$$') ./sinks/metrics ./sinks/notify

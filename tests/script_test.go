@@ -101,8 +101,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// ofThisPart are the scripts that run: all of them, or where SLIPWAY_PART is "1/2"
-// every second one, from the second on.
+// ofThisPart are the scripts that run: all of them, or where SLIPWAY_PART is "1/4"
+// every fourth one, from the second on.
 func ofThisPart(t *testing.T) (scripts []string) {
 	all, err := filepath.Glob("script/*.txtar")
 	if err != nil {

@@ -102,6 +102,22 @@ func (d Disk) String() string {
 	return fmt.Sprintf("%s (%s, %s)", id, strings.Join(words, ", "), Bytes(d.Bytes))
 }
 
+// NameDisks names some disks for people, of many the first.
+func NameDisks(disks []Disk) string {
+	const most = 8
+	var names []string
+	for _, d := range disks[:min(len(disks), most)] {
+		names = append(names, d.String())
+	}
+	switch more := len(disks) - len(names); {
+	case len(names) == 0:
+		return "none"
+	case more > 0:
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, ", ")
+}
+
 // Bytes is an amount for people, in powers of 1000 as disks are sold.
 func Bytes(n int64) string {
 	unit, at := []string{"B", "kB", "MB", "GB", "TB", "PB", "EB"}, 0

@@ -256,7 +256,7 @@ func (b *builder) share(w shares, names []string, extent func(name string) (site
 		case e.Rest:
 			rest = i
 		}
-		if asked = plus(asked, size); asked > w.room {
+		if asked = asked.Plus(size); asked > w.room {
 			b.object(at+".size", fmt.Sprintf("the parts of %s ask for %s up to %s, and there is room for %s", w.of, asked, name, w.room),
 				`Lower a size, or use a larger disk; ">" and a size takes what is left.`, whyHalf)
 			return nil, false

@@ -69,7 +69,7 @@ func (b *builder) match() []found {
 				take(entry, entry, fits[0])
 				continue
 			}
-			b.noneOrMany(entry, "the rule for the disk "+entry+" ("+ruleText(*d.Match)+")", ".match", fits)
+			b.noneOrMany(entry, "the rule for the disk "+entry+" ("+d.Match.String()+")", ".match", fits)
 		default:
 			for i, one := range b.set(entry, d, fitting(*d.Match, left(2))) {
 				take(entry+"-"+strconv.Itoa(i+1), entry, one)
@@ -86,14 +86,14 @@ const whyWrongDisk = "The wrong disk may be the one that is erased."
 // set is the disks of a set, in the order of their serial numbers.
 func (b *builder) set(entry string, d site.Disk, fits []item.Disk) []item.Disk {
 	slices.SortFunc(fits, func(x, y item.Disk) int { return cmp.Or(cmp.Compare(x.ID(), y.ID()), cmp.Compare(x.Name, y.Name)) })
-	at, rule := "storage.disks."+entry, "the rule for the disks "+entry+" ("+ruleText(*d.Match)+")"
+	at, rule := "storage.disks."+entry, "the rule for the disks "+entry+" ("+d.Match.String()+")"
 	count, more := d.Count.Least()
 	if more && len(fits) == 0 {
 		b.noneOrMany(entry, rule, ".match", nil)
 		return nil
 	}
 	if !more && count != len(fits) {
-		b.object(at+".count", fmt.Sprintf("%s must fit %s, and %d do: %s", disksText(count), rule, len(fits), these(fits)),
+		b.object(at+".count", fmt.Sprintf("%s must fit %s, and %d do: %s", disksText(count), rule, len(fits), item.NameDisks(fits)),
 			`Narrow the rule, correct count, or write count: "all".`, whyWrongDisk)
 		return nil
 	}
@@ -104,11 +104,11 @@ func (b *builder) set(entry string, d site.Disk, fits []item.Disk) []item.Disk {
 func (b *builder) noneOrMany(entry, what, field string, fits []item.Disk) {
 	at := "storage.disks." + entry + field
 	if len(fits) == 0 {
-		b.object(at, fmt.Sprintf("no disk fits %s; there are %s", what, these(b.seen)),
+		b.object(at, fmt.Sprintf("no disk fits %s; there are %s", what, item.NameDisks(b.seen)),
 			"Correct it, or put the disk in. A removable or read-only disk, and one that a device names, fits no rule.", "Without the disk nothing is installed.")
 		return
 	}
-	b.object(at, fmt.Sprintf("%d disks fit %s: %s", len(fits), what, these(fits)),
+	b.object(at, fmt.Sprintf("%d disks fit %s: %s", len(fits), what, item.NameDisks(fits)),
 		"Narrow the rule by model, minSize or maxSize, name a device, or set count for a set of disks.", whyWrongDisk)
 }
 
@@ -127,7 +127,7 @@ func (b *builder) identified(all []found) {
 			}
 		}
 		if len(same) > 1 {
-			b.object(f.path(), fmt.Sprintf("the disk %s is there %d times: %s", f.name, len(same), these(same)),
+			b.object(f.path(), fmt.Sprintf("the disk %s is there %d times: %s", f.name, len(same), item.NameDisks(same)),
 				"Leave one path to it: several paths to one disk are not supported.", "One write would overtake another one on the same disk.")
 		}
 	}
@@ -187,40 +187,14 @@ func foundBy(d site.Device) (how string, is func(item.Disk) bool) {
 	return "", nil
 }
 
-// globbed makes a pattern of path.Match in which only "*" is special.
-var globbed = strings.NewReplacer(`\`, `\\`, "[", `\[`, "?", `\?`, "/", "_")
-
 // fitting are those of some disks that fit a rule. What a disk does not tell does not fit.
 func fitting(m site.DiskMatch, disks []item.Disk) (fits []item.Disk) {
 	for _, d := range disks {
-		model := true
-		if m.Model != "" {
-			model, _ = path.Match(globbed.Replace(m.Model), strings.ReplaceAll(d.Model, "/", "_"))
-		}
-		if size := site.Size(d.Bytes); model && !d.Removable && !d.ReadOnly && (m.Kind == "" || m.Kind == d.Kind || m.Kind == "ssd" && d.Kind == "nvme") &&
-			size >= m.MinSize && (m.MaxSize == 0 || size <= m.MaxSize) {
+		if !d.Removable && !d.ReadOnly && m.FitsModel(d.Model) && m.FitsKind(d.Kind) && m.FitsSize(site.Size(d.Bytes)) {
 			fits = append(fits, d)
 		}
 	}
 	return fits
-}
-
-// ruleText is a rule in words.
-func ruleText(m site.DiskMatch) string {
-	var words []string
-	if m.Kind != "" {
-		words = append(words, m.Kind)
-	}
-	if m.Model != "" {
-		words = append(words, "model "+strconv.Quote(m.Model))
-	}
-	if m.MinSize != 0 {
-		words = append(words, "at least "+m.MinSize.String())
-	}
-	if m.MaxSize != 0 {
-		words = append(words, "at most "+m.MaxSize.String())
-	}
-	return strings.Join(words, ", ")
 }
 
 func disksText(count int) string {
@@ -228,22 +202,4 @@ func disksText(count int) string {
 		return "1 disk"
 	}
 	return fmt.Sprintf("%d disks", count)
-}
-
-// most is how many disks a message names.
-const most = 8
-
-// these names disks.
-func these(disks []item.Disk) string {
-	if len(disks) == 0 {
-		return "none"
-	}
-	var names []string
-	for _, d := range disks[:min(len(disks), most)] {
-		names = append(names, d.String())
-	}
-	if more := len(disks) - len(names); more > 0 {
-		names = append(names, fmt.Sprintf("%d more", more))
-	}
-	return strings.Join(names, ", ")
 }

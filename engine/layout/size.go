@@ -24,7 +24,8 @@ func tableBytes(sector int) site.Size {
 }
 
 // TableRoom is how much of a disk is left to partitions, in whole mebibytes. Sector is the
-// size of its sectors in bytes, or 0 where it is not known: then it is the least.
+// size of its sectors in bytes, or 0 where it is not known: then it is the room that is left
+// with the largest ones.
 func TableRoom(table string, disk site.Size, sector int) site.Size {
 	if sector == 0 {
 		sector = sectorMost
@@ -105,17 +106,17 @@ func ArrayBytes(level string, members []site.Size, spares int) site.Size {
 	case "raid0":
 		var sum site.Size
 		for _, m := range members {
-			sum = plus(sum, max(m-dataOffset(small), 0)/chunk*chunk)
+			sum = sum.Plus(max(m-dataOffset(small), 0) / chunk * chunk)
 		}
 		return sum
 	case "raid1":
 		return each
 	case "raid5":
-		return times(each, active-1)
+		return each.Times(active - 1)
 	case "raid6":
-		return times(each, active-2)
+		return each.Times(active - 2)
 	case "raid10":
-		return times(each/chunk, active) / 2 * chunk
+		return (each / chunk).Times(active) / 2 * chunk
 	}
 	return 0
 }
@@ -126,17 +127,3 @@ var leastMembers = map[string]int{"raid0": 2, "raid1": 2, "raid5": 3, "raid6": 4
 // LeastMembers is how many members an array of some level has at least besides its spares;
 // 0 where the level is not known.
 func LeastMembers(level string) int { return leastMembers[level] }
-
-func plus(a, b site.Size) site.Size {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
-}
-
-func times(s site.Size, n int) site.Size {
-	if s > 0 && n > 0 && site.Size(n) > math.MaxInt64/s {
-		return math.MaxInt64
-	}
-	return s * site.Size(n)
-}

@@ -3,7 +3,6 @@ package plan
 import (
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 
@@ -160,49 +159,24 @@ func (c *comparison) disks() {
 	for _, name := range slices.Sorted(maps.Keys(c.node.Storage.Disks)) {
 		m := c.node.Storage.Disks[name].Match
 		if m != nil && !slices.ContainsFunc(c.have.Drives, func(d site.Drive) bool { return fits(*m, d) }) {
-			c.find("hardware-disk", "storage.disks."+name+".match", "no drive fits disk %s (%s)", name, ruled(*m))
+			c.find("hardware-disk", "storage.disks."+name+".match", "no drive fits disk %s (%s)", name, m)
 		}
 	}
 }
-
-// globbed makes a pattern in which only "*" is special.
-var globbed = strings.NewReplacer(`\`, `\\`, "[", `\[`, "?", `\?`, "/", "_")
 
 // fits says whether a drive may be the one that is meant; what the BMC does
 // not tell fits.
 func fits(m site.DiskMatch, d site.Drive) bool {
-	model := true
-	if m.Model != "" && d.Model != "" {
-		model, _ = path.Match(globbed.Replace(m.Model), strings.ReplaceAll(d.Model, "/", "_"))
-	}
-	kind, is := m.Kind, ""
+	kind := ""
 	switch {
+	case d.Protocol == "PCIe": // not what is on it
 	case d.Protocol == "NVMe":
-		is = "nvme"
+		kind = "nvme"
 	case d.Media == "SSD" || d.Media == "HDD":
-		is = strings.ToLower(d.Media)
-	}
-	if is == "" || d.Protocol == "PCIe" || kind == "ssd" && is == "nvme" {
-		kind = ""
+		kind = strings.ToLower(d.Media)
 	}
 	size := site.Size(d.Bytes)
-	return model && (kind == "" || kind == is) && (size == 0 || size >= m.MinSize && (m.MaxSize == 0 || size <= m.MaxSize))
-}
-
-func ruled(m site.DiskMatch) string {
-	var parts []string
-	for _, x := range []struct{ text, value string }{{"%s", m.Kind}, {"model %q", m.Model}} {
-		if x.value != "" {
-			parts = append(parts, fmt.Sprintf(x.text, x.value))
-		}
-	}
-	if m.MinSize > 0 {
-		parts = append(parts, "at least "+m.MinSize.String())
-	}
-	if m.MaxSize > 0 {
-		parts = append(parts, "at most "+m.MaxSize.String())
-	}
-	return strings.Join(parts, ", ")
+	return (d.Model == "" || m.FitsModel(d.Model)) && (kind == "" || m.FitsKind(kind)) && (size == 0 || m.FitsSize(size))
 }
 
 // firmware compares versions. A component is known by its id or its name.

@@ -1,6 +1,10 @@
 package site
 
-import "strconv"
+import (
+	"path"
+	"strconv"
+	"strings"
+)
 
 // Storage is how a node's disks are used.
 type Storage struct {
@@ -53,6 +57,47 @@ type DiskMatch struct {
 	Model   string `json:"model,omitempty"`
 	MinSize Size   `json:"minSize,omitempty"`
 	MaxSize Size   `json:"maxSize,omitempty"`
+}
+
+// globbed makes a pattern of path.Match in which only "*" is special.
+var globbed = strings.NewReplacer(`\`, `\\`, "[", `\[`, "?", `\?`, "/", "_")
+
+// FitsModel says whether a disk of that model is meant.
+func (m DiskMatch) FitsModel(model string) bool {
+	if m.Model == "" {
+		return true
+	}
+	fits, _ := path.Match(globbed.Replace(m.Model), strings.ReplaceAll(model, "/", "_"))
+	return fits
+}
+
+// FitsKind says whether a disk of that kind is meant: "hdd", "ssd" or "nvme". An NVMe disk is
+// an SSD, too.
+func (m DiskMatch) FitsKind(kind string) bool {
+	return m.Kind == "" || m.Kind == kind || m.Kind == "ssd" && kind == "nvme"
+}
+
+// FitsSize says whether a disk of that size is meant.
+func (m DiskMatch) FitsSize(size Size) bool {
+	return size >= m.MinSize && (m.MaxSize == 0 || size <= m.MaxSize)
+}
+
+// String is the rule in words.
+func (m DiskMatch) String() string {
+	var words []string
+	if m.Kind != "" {
+		words = append(words, m.Kind)
+	}
+	if m.Model != "" {
+		words = append(words, "model "+strconv.Quote(m.Model))
+	}
+	if m.MinSize > 0 {
+		words = append(words, "at least "+m.MinSize.String())
+	}
+	if m.MaxSize > 0 {
+		words = append(words, "at most "+m.MaxSize.String())
+	}
+	return strings.Join(words, ", ")
 }
 
 // Partition is a part of a disk; without a use it is left raw.

@@ -52,6 +52,22 @@ func (s Size) String() string {
 }
 
 // MarshalText writes what String gives.
+// Plus is the sum of two sizes; what is too large is the largest size.
+func (s Size) Plus(other Size) Size {
+	if s > math.MaxInt64-other {
+		return math.MaxInt64
+	}
+	return s + other
+}
+
+// Times is a multiple of a size; what is too large is the largest size.
+func (s Size) Times(n int) Size {
+	if s > 0 && n > 0 && Size(n) > math.MaxInt64/s {
+		return math.MaxInt64
+	}
+	return s * Size(n)
+}
+
 func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText reads what ParseSize reads.

@@ -117,7 +117,7 @@ func machineOne() wire.Machine {
 	return wire.Machine{
 		UUID: uuidOne, Serial: "S-1", Manufacturer: "Acme", Product: "Box\x1b[31m", MemoryBytes: 32 << 30,
 		Ports: []wire.Port{{Name: "eth0", MAC: macTwo}, {Name: "eth1", MAC: strings.ToUpper(macOne), Driver: "ice", Carrier: &up, Mbps: 25000}},
-		Disks: []wire.Disk{{Name: "nvme0n1", Bytes: 1 << 40, Model: "Fast", Serial: "N1", Kind: "nvme"}, {Name: "sda", Bytes: 1 << 41, Kind: "hdd"}},
+		Disks: []item.Disk{{Name: "nvme0n1", Bytes: 1 << 40, Model: "Fast", Serial: "N1", Kind: "nvme"}, {Name: "sda", Bytes: 1 << 41, Kind: "hdd"}},
 	}
 }
 

@@ -473,7 +473,7 @@ func or(sizes []site.Size) string {
 func hugepagesMemory(_ *site.Site, n *site.Node) []site.Finding {
 	var sum site.Size
 	for _, h := range n.Hardware.Hugepages {
-		sum = plus(sum, times(h.Size, h.Count))
+		sum = sum.Plus(h.Size.Times(h.Count))
 	}
 	if sum == 0 {
 		return nil
@@ -494,22 +494,6 @@ func hugepagesMemory(_ *site.Site, n *site.Node) []site.Finding {
 			"Lower their count, or correct hardware.memory."))}
 	}
 	return nil
-}
-
-// plus is the sum of two sizes, and times a multiple of one; what is too large
-// is the largest size.
-func plus(a, b site.Size) site.Size {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
-}
-
-func times(s site.Size, n int) site.Size {
-	if s > 0 && n > 0 && site.Size(n) > math.MaxInt64/s {
-		return math.MaxInt64
-	}
-	return s * site.Size(n)
 }
 
 // amount is a size as people read it: exactly where that is short.

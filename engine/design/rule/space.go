@@ -123,7 +123,7 @@ func sized(n *site.Node) []part {
 			disks[p.name] = layout.TableRoom(n.Storage.Disks[p.name].Table, size, 0)
 		case aPartition:
 			all[i].whole = disks[p.in]
-			asked[p.in] = plus(asked[p.in], all[i].asks())
+			asked[p.in] = asked[p.in].Plus(all[i].asks())
 		}
 	}
 	for i, p := range all {
@@ -142,7 +142,7 @@ func sized(n *site.Node) []part {
 	for i, p := range all {
 		if p.kind == aVolume {
 			all[i].whole = groups[p.in]
-			asked[p.in] = plus(asked[p.in], all[i].asks())
+			asked[p.in] = asked[p.in].Plus(all[i].asks())
 		}
 	}
 	for i, p := range all {
@@ -206,7 +206,7 @@ func groupSizes(n *site.Node, all []part) map[string]site.Size {
 	for _, p := range all {
 		if p.Group != "" {
 			unknown[p.Group] = unknown[p.Group] || p.size == 0
-			sizes[p.Group] = plus(sizes[p.Group], times(layout.MemberRoom(p.size), p.count))
+			sizes[p.Group] = sizes[p.Group].Plus(layout.MemberRoom(p.size).Times(p.count))
 		}
 	}
 	for name := range unknown {
@@ -279,7 +279,7 @@ func sizeOverDisk(_ *site.Site, n *site.Node) []site.Finding {
 			if asked <= whole {
 				last = p
 			}
-			asked = plus(asked, p.asks())
+			asked = asked.Plus(p.asks())
 		}
 		if asked > whole {
 			found = append(found, besideSize(n, last, wrong(last.path()+".size",

@@ -434,7 +434,7 @@ func overMBR(n *site.Node, disk string) []site.Finding {
 			continue
 		}
 		begin := end
-		end = plus(begin, p.size)
+		end = begin.Plus(p.size)
 		object := func(field, message string) {
 			found = append(found, wrong(p.path()+field, message, `Write table: "gpt", or correct the partition.`))
 		}

@@ -57,10 +57,10 @@ func TestLayout(t *testing.T) {
 
 func TestSizesDoNotOverflow(t *testing.T) {
 	const most = site.Size(math.MaxInt64)
-	if got := plus(most, most); got != most {
+	if got := most.Plus(most); got != most {
 		t.Errorf("plus: %d", got)
 	}
-	if got := times(most/2, 3); got != most {
+	if got := (most / 2).Times(3); got != most {
 		t.Errorf("times: %d", got)
 	}
 	if got := layout.VolumeBytes(site.Extent{Size: most}, most); got <= 0 {

@@ -36,7 +36,7 @@ func readModule(file string, content []byte) (*module, error) {
 	}
 	s := e.Section(".modinfo")
 	if s == nil {
-		return nil, fmt.Errorf("%s is no kernel module: it says nothing of itself", file)
+		return nil, fmt.Errorf("%s is not a kernel module: it has no section .modinfo", file)
 	}
 	info, err := s.Data()
 	if err != nil {

@@ -1,5 +1,7 @@
 package wire
 
+import "github.com/slipway-gitops/slipway/engine/item"
+
 // MaxHello bounds a Hello and a Welcome, in bytes.
 const MaxHello = 256 << 10
 
@@ -25,14 +27,14 @@ type Welcome struct {
 // Machine is what a machine is, as it is seen from inside.
 type Machine struct {
 	// UUID and Serial are those of SMBIOS, as the kernel tells them; empty where it does not.
-	UUID         string `json:"uuid,omitempty"`
-	Serial       string `json:"serial,omitempty"`
-	Manufacturer string `json:"manufacturer,omitempty"`
-	Product      string `json:"product,omitempty"`
-	BIOS         string `json:"bios,omitempty"` // the version of the firmware
-	MemoryBytes  int64  `json:"memoryBytes,omitempty"`
-	Ports        []Port `json:"ports,omitempty"`
-	Disks        []Disk `json:"disks,omitempty"`
+	UUID         string      `json:"uuid,omitempty"`
+	Serial       string      `json:"serial,omitempty"`
+	Manufacturer string      `json:"manufacturer,omitempty"`
+	Product      string      `json:"product,omitempty"`
+	BIOS         string      `json:"bios,omitempty"` // the version of the firmware
+	MemoryBytes  int64       `json:"memoryBytes,omitempty"`
+	Ports        []Port      `json:"ports,omitempty"`
+	Disks        []item.Disk `json:"disks,omitempty"`
 	// Unread says what could not be read and why, a sentence each.
 	Unread []string `json:"unread,omitempty"`
 }
@@ -45,18 +47,4 @@ type Port struct {
 	// Carrier says whether it has a link; nil where that is not known, as of one that is down.
 	Carrier *bool `json:"carrier,omitempty"`
 	Mbps    int   `json:"mbps,omitempty"`
-}
-
-// Disk is a whole disk.
-type Disk struct {
-	Name  string `json:"name"` // "sda", "nvme0n1"
-	Bytes int64  `json:"bytes"`
-	Model string `json:"model,omitempty"`
-	// Serial is empty where the disk or what it hangs on tells none.
-	Serial string `json:"serial,omitempty"`
-	WWN    string `json:"wwn,omitempty"`
-	// Kind is "nvme", "ssd" or "hdd"; empty where the kernel does not say whether it turns.
-	Kind      string `json:"kind,omitempty"`
-	Removable bool   `json:"removable,omitempty"`
-	ReadOnly  bool   `json:"readOnly,omitempty"`
 }

@@ -35,7 +35,7 @@ func Apply(ctx context.Context, h *inside.Host, l item.Layout) error {
 		return err
 	}
 	if state != Untouched {
-		h.Tell("the disks were begun before: doing it again from the start")
+		h.Tell("the disks are not as they were when the layout was computed: it was begun before, or something else was written to them since. All of it is made from the start.")
 	}
 	found, err := compare(l, seen)
 	if err != nil {
@@ -121,8 +121,12 @@ func (m *maker) disks(ctx context.Context) error {
 		if err := lay(files[d.Name], d, m.found[d.Name].Holds); err != nil {
 			return fmt.Errorf("writing the disk %s: %w", m.found[d.Name], plain(err))
 		}
-		if err := reread(files[d.Name]); err != nil {
-			return fmt.Errorf("the kernel does not read the new table of the disk %s: %w", m.found[d.Name], err)
+		reads := func() (string, bool) {
+			err := reread(files[d.Name])
+			return fmt.Sprint(err), err == nil
+		}
+		if err := m.wait(ctx, "the new table of the disk "+m.found[d.Name].String(), reads); err != nil {
+			return err
 		}
 	}
 	for _, d := range m.layout.Disks {
@@ -205,7 +209,7 @@ func (m *maker) wait(ctx context.Context, what string, is func() (instead string
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the kernel does not have %s within %s: there is %s", what, settleWithin, instead)
+			return fmt.Errorf("the kernel does not have %s after %s: %s", what, settleWithin, instead)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
@@ -554,7 +558,7 @@ func (m *maker) folder(mount string) error {
 		case err != nil:
 			return err
 		case !info.IsDir():
-			return fmt.Errorf("%s cannot be mounted: %s is no folder", mount, at)
+			return fmt.Errorf("%s cannot be mounted: %s is not a folder", mount, at)
 		}
 	}
 	return nil

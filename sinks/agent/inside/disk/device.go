@@ -1,11 +1,9 @@
 package disk
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"syscall"
-	"time"
 )
 
 // errBusy is what the kernel answers where something else uses a disk.
@@ -17,16 +15,10 @@ const rereadTable = 0x125f
 // reread has the kernel read the table of a disk again. It refuses while somebody looks at a
 // partition, which udev does for a moment.
 func reread(f *os.File) error {
-	for try := 0; ; try++ {
-		_, _, e := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), rereadTable, 0)
-		if e == 0 {
-			return nil
-		}
-		if !errors.Is(e, syscall.EBUSY) || try == 100 {
-			return e
-		}
-		time.Sleep(50 * time.Millisecond)
+	if _, _, e := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), rereadTable, 0); e != 0 {
+		return e
 	}
+	return nil
 }
 
 // deviceNumber is which block device an open file is, as "major:minor".
@@ -37,7 +29,7 @@ func deviceNumber(f *os.File) (string, error) {
 	}
 	s, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || s.Mode&syscall.S_IFMT != syscall.S_IFBLK {
-		return "", fmt.Errorf("%s is no block device; nothing was written", f.Name())
+		return "", fmt.Errorf("%s is not a block device; nothing was written", f.Name())
 	}
 	d := uint64(s.Rdev)
 	return fmt.Sprintf("%d:%d", d>>8&0xfff|d>>32&^0xfff, d&0xff|d>>12&^0xff), nil

@@ -36,6 +36,24 @@ const (
 // Observe tells of all disks of the machine, with what is on them, and changes nothing.
 // A disk that cannot be read, or does not answer, is told with the reason.
 func Observe(ctx context.Context, h *inside.Host) ([]item.Disk, error) {
+	all, err := List(h)
+	if err != nil {
+		return nil, err
+	}
+	for i, d := range all {
+		if all[i].Holds, err = within(ctx, func() ([]item.Signature, error) { return held(h, d) }); err != nil {
+			all[i].Unread = err.Error()
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+	return all, nil
+}
+
+// List tells of all disks of the machine, in the order of their names, without what is on
+// them: none is opened.
+func List(h *inside.Host) ([]item.Disk, error) {
 	names, err := blocks(h)
 	if err != nil {
 		return nil, err
@@ -50,12 +68,6 @@ func Observe(ctx context.Context, h *inside.Host) ([]item.Disk, error) {
 		d.Paths = append(d.Paths, links[name]...)
 		slices.Sort(d.Paths)
 		d.Paths = slices.Compact(d.Paths)
-		if d.Holds, err = within(ctx, func() ([]item.Signature, error) { return held(h, d) }); err != nil {
-			d.Unread = err.Error()
-		}
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
 		all = append(all, d)
 	}
 	return all, nil

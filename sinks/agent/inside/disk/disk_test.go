@@ -189,7 +189,7 @@ func TestMountsStayInside(t *testing.T) {
 	if err := os.Symlink("/etc", filepath.Join(k.root, "target/srv/out")); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.folder("/srv/out/x"); err == nil || !strings.Contains(err.Error(), "is no folder") {
+	if err := m.folder("/srv/out/x"); err == nil || !strings.Contains(err.Error(), "is not a folder") {
 		t.Errorf("got %v", err)
 	}
 	if info, err := os.Stat(filepath.Join(k.root, "target/srv/data")); err != nil || !info.IsDir() {
@@ -239,7 +239,7 @@ func TestOnlyBlockDevicesAreWritten(t *testing.T) {
 	k.put("proc/self/mountinfo", "")
 	l := item.Layout{Disks: []item.LayoutDisk{{Name: "os", Serial: "S1", Bytes: 64 * mib, Sector: 512}}}
 	err := Apply(t.Context(), k.host(), l)
-	if err == nil || !strings.Contains(err.Error(), "is no block device; nothing was written") {
+	if err == nil || !strings.Contains(err.Error(), "is not a block device; nothing was written") {
 		t.Errorf("got %v", err)
 	}
 	l.Disks[0].Serial = "S2"

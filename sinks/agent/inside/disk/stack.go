@@ -251,7 +251,7 @@ func unused(h *inside.Host, erased, above []string) error {
 		}
 		for line := range strings.Lines(string(swaps)) {
 			if words := strings.Fields(line); len(words) > 0 && h.Path(words[0]) == node(h, name) {
-				return fmt.Errorf("%s is in use as swap: swapoff it; nothing was written", name)
+				return fmt.Errorf("%s is in use as swap: run swapoff on it; nothing was written", name)
 			}
 		}
 	}

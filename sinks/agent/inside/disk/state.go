@@ -107,9 +107,9 @@ func compare(l item.Layout, seen []item.Disk) (map[string]item.Disk, error) {
 		case d.Serial == "" && d.WWN == "":
 			return nil, fmt.Errorf("the disk %s has neither a serial number nor a WWN to know it by; nothing was written", d.Name)
 		case len(like) == 0:
-			return nil, fmt.Errorf("the disk %s is not there any more; there are: %s; nothing was written", is, these(seen))
+			return nil, fmt.Errorf("the disk %s is not there any more; there are: %s; nothing was written", is, item.NameDisks(seen))
 		case len(like) > 1:
-			return nil, fmt.Errorf("the disk %s is there %d times: %s; nothing was written", is, len(like), these(like))
+			return nil, fmt.Errorf("the disk %s is there %d times: %s; nothing was written", is, len(like), item.NameDisks(like))
 		case like[0].Bytes != d.Bytes || like[0].Sector != d.Sector:
 			return nil, fmt.Errorf("the disk %s had %d bytes in sectors of %d, and has %d in sectors of %d; nothing was written", is, d.Bytes, d.Sector, like[0].Bytes, like[0].Sector)
 		case like[0].ReadOnly && !d.Keep:
@@ -133,20 +133,4 @@ func compare(l item.Layout, seen []item.Disk) (map[string]item.Disk, error) {
 		}
 	}
 	return found, nil
-}
-
-// these names some disks.
-func these(disks []item.Disk) string {
-	const most = 8
-	names := []string{}
-	for _, d := range disks[:min(len(disks), most)] {
-		names = append(names, d.String())
-	}
-	switch more := len(disks) - len(names); {
-	case len(names) == 0:
-		return "none"
-	case more > 0:
-		names = append(names, fmt.Sprintf("%d more", more))
-	}
-	return strings.Join(names, ", ")
 }

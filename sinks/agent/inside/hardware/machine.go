@@ -4,19 +4,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/disk"
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// The bounds of what is told of a machine.
-const (
-	maxPorts = 128
-	maxDisks = 512
-)
+// maxPorts bounds what is told of a machine.
+const maxPorts = 128
 
 // Machine tells what the machine is: its identity, its own network ports and its disks, by
 // what the kernel shows in /sys. What cannot be read is told.
@@ -30,7 +27,7 @@ func Machine(h *inside.Host) wire.Machine {
 	if m.Ports, err = ports(h); err != nil {
 		m.Unread = append(m.Unread, "The network ports could not be read: "+err.Error())
 	}
-	if m.Disks, err = disks(h); err != nil {
+	if m.Disks, err = disk.List(h); err != nil {
 		m.Unread = append(m.Unread, "The disks could not be read: "+err.Error())
 	}
 	return m
@@ -72,72 +69,6 @@ func ports(h *inside.Host) (all []wire.Port, err error) {
 		all = append(all, p)
 	}
 	return all, nil
-}
-
-// notDisks are what the kernel makes of something else, or of nothing.
-var notDisks = []string{"loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd"}
-
-// disks are whole disks, in the order of their names.
-func disks(h *inside.Host) (all []wire.Disk, err error) {
-	names, err := list(h, "/sys/block")
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		folder := h.Path("/sys/block/" + name)
-		isNone := slices.ContainsFunc(notDisks, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
-		sectors, err := strconv.ParseInt(text(filepath.Join(folder, "size")), 10, 64)
-		if isNone || err != nil || sectors <= 0 || text(filepath.Join(folder, "hidden")) == "1" {
-			continue // a reader without a medium has no sectors
-		}
-		if len(all) == maxDisks {
-			return all, fmt.Errorf("there are more than %d", maxDisks)
-		}
-		all = append(all, wire.Disk{
-			Name: name, Bytes: sectors * 512, // whatever the sectors of the disk are: sysfs counts these
-			Model:  printable(text(filepath.Join(folder, "device/model"))),
-			Serial: serial(folder), WWN: printable(first(filepath.Join(folder, "wwid"), filepath.Join(folder, "device/wwid"))),
-			Kind:      kind(name, text(filepath.Join(folder, "queue/rotational"))),
-			Removable: text(filepath.Join(folder, "removable")) == "1", ReadOnly: text(filepath.Join(folder, "ro")) == "1",
-		})
-	}
-	return all, nil
-}
-
-// serial is what a disk tells: of NVMe and of virtio by the kernel, of SCSI and SATA in the
-// page 0x80 of its vital product data (SPC, "Unit Serial Number"), behind a head of four bytes.
-func serial(folder string) string {
-	if s := first(filepath.Join(folder, "serial"), filepath.Join(folder, "device/serial")); s != "" {
-		return printable(s)
-	}
-	page, err := read(filepath.Join(folder, "device/vpd_pg80"))
-	if err != nil || len(page) < 4 || page[1] != 0x80 {
-		return ""
-	}
-	size := int(page[2])<<8 | int(page[3])
-	return printable(strings.Trim(page[4:min(len(page), 4+size)], " \x00"))
-}
-
-func kind(name, rotational string) string {
-	switch {
-	case strings.HasPrefix(name, "nvme"):
-		return "nvme"
-	case rotational == "0":
-		return "ssd"
-	case rotational == "1":
-		return "hdd"
-	}
-	return ""
-}
-
-// first is the content of the first file that has any.
-func first(files ...string) string {
-	for _, f := range files {
-		if s := text(f); s != "" {
-			return s
-		}
-	}
-	return ""
 }
 
 // list are the names in a folder of the kernel, in order.

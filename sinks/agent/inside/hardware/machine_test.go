@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/hardware"
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
@@ -29,7 +30,7 @@ func TestMachine(t *testing.T) {
 		"sys/block/sdc/size":     "0\n", // a reader without a card
 		"sys/block/nvme0n1/size": "8192\n", "sys/block/nvme0n1/queue/rotational": "0\n", "sys/block/nvme0n1/device/serial": "N-1   \n", "sys/block/nvme0n1/wwid": "eui.0025\n",
 		"sys/block/nvme1c0n1/size": "8192\n", "sys/block/nvme1c0n1/hidden": "1\n", // a path to a disk
-		"sys/block/vda/size": "16\n", "sys/block/vda/queue/rotational": "0\n", "sys/block/vda/serial": "V-1",
+		"sys/block/vda/size": "16\n", "sys/block/vda/queue/rotational": "0\n", "sys/block/vda/serial": "V-1", "sys/block/vda/device/vendor": "0x1af4\n",
 		"sys/block/loop0/size": "16\n", "sys/block/md0/size": "16\n", "sys/block/sr0/size": "16\n", "sys/block/dm-0/size": "16\n",
 	} {
 		path := filepath.Join(root, name)
@@ -47,11 +48,11 @@ func TestMachine(t *testing.T) {
 	want := wire.Machine{
 		UUID: "0c5e1a52-93d4-4b6c-8f0e-7a2f9c31d5b8", Serial: "S-1", Manufacturer: "Acme", Product: "Box [1m2", MemoryBytes: 2 << 20,
 		Ports: []wire.Port{{Name: "eth0", MAC: "52:54:00:aa:00:00"}, {Name: "eth1", MAC: "52:54:00:aa:00:01", Driver: "ice", Carrier: &up, Mbps: 25000}},
-		Disks: []wire.Disk{
-			{Name: "nvme0n1", Bytes: 4 << 20, Serial: "N-1", WWN: "eui.0025", Kind: "nvme"},
-			{Name: "sda", Bytes: 1 << 20, Model: "Disk One", Serial: "WD-12", WWN: "naa.50014ee2", Kind: "hdd"},
-			{Name: "sdb", Bytes: 2 << 20, Removable: true, ReadOnly: true},
-			{Name: "vda", Bytes: 8 << 10, Serial: "V-1", Kind: "ssd"},
+		Disks: []item.Disk{
+			{Name: "nvme0n1", Bytes: 4 << 20, Serial: "N-1", WWN: "0025", Kind: "nvme", Paths: []string{"/sys/block/nvme0n1"}},
+			{Name: "sda", Bytes: 1 << 20, Model: "Disk One", Serial: "WD-12", WWN: "50014ee2", Kind: "hdd", Paths: []string{"/dev/disk/by-id/wwn-0x50014ee2", "/sys/block/sda"}},
+			{Name: "sdb", Bytes: 2 << 20, Removable: true, ReadOnly: true, Paths: []string{"/sys/block/sdb"}},
+			{Name: "vda", Bytes: 8 << 10, Serial: "V-1", Paths: []string{"/sys/block/vda"}},
 		},
 	}
 	if diff := cmp.Diff(want, hardware.Machine(inside.Real(root, false))); diff != "" {
