@@ -62,7 +62,10 @@ func everything(t *testing.T, f *fixture, manager string) {
 	f.base(t)
 	began, root := time.Now(), nspawn.Layer(t, f.root)
 	people := networkBefore[manager]
-	for path, text := range map[string]string{people.path: people.text, "/etc/slipway/marker.json": marker} {
+	for path, text := range map[string]string{
+		people.path: people.text, "/etc/slipway/marker.json": marker,
+		"/etc/resolv.conf": "nameserver 127.0.0.1\n", // which refuses at once
+	} {
 		at := filepath.Join(root, path)
 		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 			t.Fatal(err)
@@ -71,7 +74,7 @@ func everything(t *testing.T, f *fixture, manager string) {
 			t.Fatal(err)
 		}
 	}
-	does(t, "chmod", "0644", root+people.path)
+	does(t, "chmod", "0644", root+people.path, root+"/etc/resolv.conf")
 	wheel(t, root+"/srv/index/one", "one", "1.0")
 	n := f.start(t, root, nspawn.Loopback)
 	n.Does(`ip netns add gw; ip link add eth0 type veth peer name gw0 netns gw
