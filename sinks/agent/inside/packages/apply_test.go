@@ -248,6 +248,51 @@ func TestALinkToAFolderStays(t *testing.T) {
 	}
 }
 
+// venv puts a .gitignore into an environment since Python 3.13. It goes with the
+// environment, unless it is one of people's.
+func TestEnvironmentsThatGo(t *testing.T) {
+	t.Parallel()
+	const made = "# Created by venv; see https://docs.python.org/3/library/venv.html\n*\n"
+	for name, c := range map[string]struct {
+		ignores string
+		left    []string
+	}{
+		"of Python 3.12": {"", nil},
+		"of Python 3.13": {made, nil},
+		"people's":       {"*.log\n", []string{".gitignore"}},
+		"of both":        {made + "!own\n", []string{".gitignore"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newModel(t)
+			files := map[string]string{"pyvenv.cfg": "", "bin/pip": "", "lib/python3/site-packages/one.py": ""}
+			if c.ignores != "" {
+				files[".gitignore"] = c.ignores
+			}
+			for file, text := range files {
+				at := filepath.Join(m.root, "opt/tools", file)
+				if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(text), 0o644)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			h := m.host()
+			if err := errors.Join(h.Owned.Take(facetName, "language.tools", nil), h.Owned.Note(facetName, "language.tools", []byte(`{"path":"/opt/tools","packages":[]}`))); err != nil {
+				t.Fatal(err)
+			}
+			if err := New().Apply(t.Context(), h, nil, []string{"language.tools"}); err != nil {
+				t.Fatal(err)
+			}
+			entries, err := os.ReadDir(filepath.Join(m.root, "opt/tools"))
+			var left []string
+			for _, e := range entries {
+				left = append(left, e.Name())
+			}
+			if !slices.Equal(left, c.left) || (err == nil) != (c.left != nil) {
+				t.Errorf("left: %v %v, want %v", left, err, c.left)
+			}
+		})
+	}
+}
+
 func TestRefusedItems(t *testing.T) {
 	t.Parallel()
 	deb := func(r item.Repository) item.Repository {
