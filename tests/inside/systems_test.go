@@ -3,10 +3,12 @@ package inside_test
 import (
 	"archive/zip"
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -62,19 +64,15 @@ func everything(t *testing.T, f *fixture, manager string) {
 	f.base(t)
 	began, root := time.Now(), nspawn.Layer(t, f.root)
 	people := networkBefore[manager]
-	for path, text := range map[string]string{
-		people.path: people.text, "/etc/slipway/marker.json": marker,
-		"/etc/resolv.conf": "nameserver 127.0.0.1\n", // which refuses at once
-	} {
-		at := filepath.Join(root, path)
-		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(at, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	layFiles(t, root, map[string]string{
+		people.path:                "0644 " + people.text,
+		"/etc/slipway/marker.json": "0600 " + marker,
+		"/etc/resolv.conf":         "0644 nameserver 127.0.0.1\n", // which refuses at once
+	})
+	if manager == "netplan" {
+		// netplan tells it to read its rules again, and no container of nspawn has a udevd.
+		layFiles(t, root, map[string]string{"/usr/bin/udevadm": "0755 #!/bin/sh\n"})
 	}
-	does(t, "chmod", "0644", root+people.path, root+"/etc/resolv.conf")
 	wheel(t, root+"/srv/index/one", "one", "1.0")
 	n := f.start(t, root, nspawn.Loopback)
 	n.Does(`ip netns add gw; ip link add eth0 type veth peer name gw0 netns gw
@@ -122,6 +120,25 @@ func everything(t *testing.T, f *fixture, manager string) {
 	n.Says("rm -r /var/lib/slipway-inside/actions; tr -d ' \\n\\t' </var/lib/slipway-inside/owned.json", `{"items":{}}`)
 	n.Says("grep ^ada: /etc/passwd /etc/shadow /etc/group || true", "")
 	t.Logf("%d steps, %d passes that wrote nothing, in %s", steps, passes, time.Since(began).Round(time.Second))
+}
+
+// layFiles writes files of a system that does not run, in the place of links too. What is
+// to be in one follows its mode.
+func layFiles(t *testing.T, root string, files map[string]string) {
+	t.Helper()
+	for path, text := range files {
+		mode, text, _ := strings.Cut(text, " ")
+		bits, err := strconv.ParseUint(mode, 8, 32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := filepath.Join(root, path)
+		does(t, "mkdir", "-p", filepath.Dir(at))
+		does(t, "rm", "-f", at)
+		if err := errors.Join(os.WriteFile(at, []byte(text), 0o600), os.Chmod(at, os.FileMode(bits))); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // designOfEverything asks something of each facet.

@@ -293,6 +293,9 @@ func (s *System) Start() {
 	if strings.Contains(string(s.network), "--network-namespace-path=") {
 		cmd.Env = append(cmd.Env, "SYSTEMD_NSPAWN_API_VFS_WRITABLE=network") // parameters of that network
 	}
+	if systemdVersion(s.Root) >= 258 { // which has no other hierarchy of control groups, whatever this host has
+		cmd.Env = append(cmd.Env, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1")
+	}
 	cmd.Stdout, cmd.Stderr = &s.said, &s.said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	runtime.LockOSThread() // the signal comes when the thread ends
@@ -315,6 +318,19 @@ func (s *System) Start() {
 			}
 		}
 	}
+}
+
+// systemdVersion is that of a system that does not run, by the name of its library; 0
+// where that is not found.
+func systemdVersion(root string) int {
+	libraries, _ := filepath.Glob(filepath.Join(root, "usr/lib/*/systemd/libsystemd-shared-*.so"))
+	for _, library := range libraries {
+		_, version, _ := strings.Cut(strings.TrimSuffix(filepath.Base(library), ".so"), "shared-")
+		if n, err := strconv.Atoi(version); err == nil {
+			return n
+		}
+	}
+	return 0
 }
 
 // Run runs a shell's words inside, as root, and gives what it prints.
