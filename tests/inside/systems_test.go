@@ -70,8 +70,12 @@ func everything(t *testing.T, f *fixture, manager string) {
 		"/etc/resolv.conf":         "0644 nameserver 127.0.0.1\n", // which refuses at once
 	})
 	if manager == "netplan" {
-		// netplan tells it to read its rules again, and no container of nspawn has a udevd.
-		layFiles(t, root, map[string]string{"/usr/bin/udevadm": "0755 #!/bin/sh\n"})
+		layFiles(t, root, map[string]string{
+			// netplan has udevd read its rules again, and no container of nspawn has one.
+			"/usr/bin/udevadm": "0755 #!/bin/sh\n",
+			// Ubuntu makes it at the first login of an account, with its legal notice.
+			"/root/.cache/motd.legal-displayed": "0644 ",
+		})
 	}
 	wheel(t, root+"/srv/index/one", "one", "1.0")
 	n := f.start(t, root, nspawn.Loopback)
@@ -80,7 +84,9 @@ func everything(t *testing.T, f *fixture, manager string) {
 	n.Does(people.words)
 	n.Comes(hasAddress, "10.1.0.10/24")
 	// The first look has Python's own caches made, whatever is there later.
-	n.Does("python3 -m venv /root/none; rm -r /root/none")
+	n.Does("(python3 -m venv /root/none && touch /run/cached) </dev/null >/dev/null 2>&1 &")
+	n.Comes("ls /run/cached", "cached")
+	n.Does("rm -r /root/none /run/cached")
 	before := n.listing()
 	t.Logf("%s begins after %s", n.Does(". /etc/os-release; echo $PRETTY_NAME, $(systemctl --version | head -n1)"), time.Since(began).Round(time.Second))
 
