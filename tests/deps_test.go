@@ -55,7 +55,7 @@ var rules = []struct{ importer, may string }{
 	{"sinks/agent/inside", "engine/item sinks/agent/wire"},
 	{"sinks/agent/inside/run", "engine/item sinks/agent/wire sinks/agent/inside"},
 	{"sinks/agent/inside/hardware", "engine/item sinks/agent/wire sinks/agent/inside sinks/agent/inside/disk"},
-	{"sinks/agent/inside/*", "engine/item sinks/agent/wire sinks/agent/inside sinks/agent/inside/netlink sinks/agent/inside/tree"},
+	{"sinks/agent/inside/*", "engine/item sinks/agent/wire sinks/agent/inside sinks/agent/inside/netlink sinks/agent/inside/systemd sinks/agent/inside/tree"},
 	{"sinks/libvirt", "engine/site engine/secret engine/driver engine/driver/sshclient"},
 	{"sinks/commit", "engine/site engine/secret engine/repo"},
 	{"sinks/github", "engine/site engine/secret engine/forge"},

@@ -26,7 +26,9 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/network"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/packages"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/probe"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/report"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/run"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
 // facets are those that the program serves, by name.
@@ -42,6 +44,7 @@ var facets = map[string]inside.Facet{
 func main() {
 	digest := flag.String("digest", "", "refuse to run unless this is the program's own sha256")
 	root := flag.String("root", "/", "folder with the file system of the system")
+	first := flag.Bool("report", false, "tell of the system itself before the answer")
 	offline := flag.Bool("offline", false, "the system's services do not run: write files alone")
 	flag.Parse()
 	if flag.Arg(0) == "revert" {
@@ -58,7 +61,7 @@ func main() {
 		}
 		return
 	}
-	if err := serve(*digest, *root, !*offline); err != nil {
+	if err := serve(*digest, *root, !*offline, *first); err != nil {
 		fmt.Fprintln(os.Stderr, "slipway-helper:", err)
 		os.Exit(1)
 	}
@@ -75,7 +78,7 @@ func action(h *inside.Host, name, attempt string) error {
 	return actions.Run(ctx, h, name, n, os.Stdout)
 }
 
-func serve(digest, root string, live bool) error {
+func serve(digest, root string, live, first bool) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer stop()
 	// Caught and not ignored, since programs inherit what is ignored: a run goes on
@@ -86,6 +89,14 @@ func serve(digest, root string, live bool) error {
 	}
 	host := inside.Real(root, live)
 	host.Login = cmp.Or(os.Getenv("SUDO_USER"), os.Getenv("LOGNAME"), os.Getenv("USER"))
+	if first {
+		if err := report.Print(ctx, os.Stdout, host); err != nil {
+			return err
+		}
+		if _, err := os.Stdout.WriteString("\n" + wire.Answers); err != nil {
+			return err
+		}
+	}
 	p := run.Program{Host: host, Facets: facets, Probe: probe.Look, Links: links.Look, Hardware: hardware.Look}
 	return p.Answer(ctx, os.Stdin, os.Stdout)
 }

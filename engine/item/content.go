@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -90,25 +91,29 @@ const MaxArtifact = 1 << 30
 
 // secret is what a line looks like that gives a password, a key or a token: rather too
 // much than too little, since what is shown is read by all who read pull requests.
-var secret = regexp.MustCompile(`(?i)(pass(word|wd|phrase)?|secret|token|\bpsk|private.?key|api.?key|requirepass|credential)s?["']?\s*[:= ]\s*["']?[^\s"']|://[^/\s:@]+:[^/\s@]+@|PRIVATE KEY-----`)
+var secret = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)(pass(word|wd|phrase)?|secret|token|\bpsk|private.?key|api.?key|requirepass|credential)s?["']?\s*[:= ]\s*["']?[^\s"']|://[^/\s:@]+:[^/\s@]+@|PRIVATE KEY-----`)
+})
 
 // HoldsSecret says whether a text holds what looks like a secret.
-func HoldsSecret(text []byte) bool { return secret.Match(text) }
+func HoldsSecret(text []byte) bool { return secret().Match(text) }
 
 // given is what a line looks like that gives a secret, of texts that speak of passwords
 // and tokens themselves.
-var given = regexp.MustCompile(`(?i)(pass(word|wd|phrase)?|secret|token|\bpsk|private.?key|api.?key|requirepass|credential)s?["']?\s*(=\s*["']?[^\s"']|:\s*["']?[^\s"']{4,}[0-9])|://[^/\s:@]+:[^/\s@]+@|PRIVATE KEY-----`)
+var given = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)(pass(word|wd|phrase)?|secret|token|\bpsk|private.?key|api.?key|requirepass|credential)s?["']?\s*(=\s*["']?[^\s"']|:\s*["']?[^\s"']{4,}[0-9])|://[^/\s:@]+:[^/\s@]+@|PRIVATE KEY-----`)
+})
 
 // redacted takes the place of a line that is not shown.
 const redacted = "[redacted]"
 
 // Redacted is what a program printed, with "[redacted]" in the place of each line of
 // which HoldsSecret is true, and of each line of a private key.
-func Redacted(text string) string { return redact(text, secret) }
+func Redacted(text string) string { return redact(text, secret()) }
 
 // RedactedMessage is like Redacted for a message of Slipway, which may quote what others
 // wrote. It leaves sentences about passwords.
-func RedactedMessage(text string) string { return redact(text, given) }
+func RedactedMessage(text string) string { return redact(text, given()) }
 
 func redact(text string, looks *regexp.Regexp) string {
 	lines := strings.Split(text, "\n")

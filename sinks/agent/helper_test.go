@@ -87,11 +87,23 @@ type host struct {
 	driver    *agent.Driver
 }
 
+// system is what every host tells of itself.
+var system = map[string]string{
+	"/proc/sys/kernel/random/boot_id": "8f1a6a1e-0000-4000-8000-000000000001\n", "/proc/sys/kernel/osrelease": "6.1.0-test\n",
+	"/etc/os-release": "PRETTY_NAME=\"A test\"\nID=debian\n",
+}
+
 func startHost(t *testing.T, helpers string) *host {
 	t.Helper()
 	h := &host{dir: t.TempDir(), driver: agent.New(agent.Options{Folder: helpers})}
 	h.root = filepath.Join(h.dir, "root")
-	if err := os.MkdirAll(filepath.Join(h.root, "var/lib"), 0o755); err != nil {
+	for name, text := range system {
+		if err := os.MkdirAll(filepath.Join(h.root, filepath.Dir(name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		sshdtest.Write(t, filepath.Join(h.root, name), text)
+	}
+	if err := errors.Join(os.MkdirAll(filepath.Join(h.root, "var/lib"), 0o755), os.MkdirAll(filepath.Join(h.root, "etc/slipway"), 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	hostKey := sshdtest.Key(t, filepath.Join(h.dir, "host"), "ed25519")
@@ -99,7 +111,7 @@ func startHost(t *testing.T, helpers string) *host {
 	address := sshdtest.Serve(t, fmt.Sprintf(`
 HostKey %[1]s/host
 AuthorizedKeysFile %[1]s/authorized
-ForceCommand echo $PPID >> %[1]s/commands; PATH=%[1]s/bin:$PATH sh -c "$(printf %%s "$SSH_ORIGINAL_COMMAND" | sed -e s,/etc/slipway/,%[1]s/,g -e s,D=/var/lib,D=%[1]s/root/var/lib,g -e s,/dev/shm,%[1]s,g -e 's,--digest,--root %[1]s/root --digest,g')"
+ForceCommand echo $PPID >> %[1]s/commands; PATH=%[1]s/bin:$PATH sh -c "$(printf %%s "$SSH_ORIGINAL_COMMAND" | sed -e s,/etc/slipway/,%[1]s/root/etc/slipway/,g -e s,D=/var/lib,D=%[1]s/root/var/lib,g -e s,/dev/shm,%[1]s,g -e 's,--digest,--root %[1]s/root --digest,g')"
 `, h.dir))
 	h.sub = drivertest.Subject{
 		Endpoint: site.Endpoint{URL: "ssh://" + address, Trust: site.Trust{HostKeys: []string{hostKey}}},
@@ -113,8 +125,9 @@ ForceCommand echo $PPID >> %[1]s/commands; PATH=%[1]s/bin:$PATH sh -c "$(printf 
 func (h *host) files(t *testing.T) (all []string) {
 	t.Helper()
 	err := filepath.WalkDir(h.root, func(path string, d os.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			all = append(all, strings.TrimPrefix(path, h.root))
+		name := strings.TrimPrefix(path, h.root)
+		if _, always := system[name]; err == nil && !always && !d.IsDir() && d.Name() != "marker.json" { // which the test put there
+			all = append(all, name)
 		}
 		return err
 	})
@@ -379,7 +392,7 @@ func TestMarkerOfAnother(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := startHost(t, helperFolder(t, testHelper))
 			n := nodeWith(map[string]string{"/one": "1"})
-			sshdtest.Write(t, filepath.Join(h.dir, "marker.json"), c.marker)
+			sshdtest.Write(t, filepath.Join(h.root, "etc/slipway/marker.json"), c.marker)
 			m := h.open(t, 1)
 			refused := func(err string) {
 				t.Helper()

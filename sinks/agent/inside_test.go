@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -14,6 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	reporting "github.com/slipway-gitops/slipway/sinks/agent/inside/report"
 )
 
 const detailed = healthy + `
@@ -245,4 +248,33 @@ func FuzzInside(f *testing.F) {
 			t.Error(err)
 		}
 	})
+}
+
+// What the helper tells of a system by itself is what the programs of the shell's script tell.
+func TestHelpersReportIsTheShells(t *testing.T) {
+	var diff string
+	for range 5 { // links and units come and go
+		output, err := exec.Command("sh", "-c", inShell(reportScript)).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, _ := parse(output)
+		var b bytes.Buffer
+		if err := reporting.Print(t.Context(), &b, inside.Real("/", true)); err != nil {
+			t.Fatal(err)
+		}
+		got, ok := parse(b.Bytes())
+		if !ok || got.inside == nil || len(got.inside.Disks) == 0 || len(got.inside.Mounts) == 0 {
+			t.Fatalf("got %v, %+v of\n%s", ok, got.inside, b.String())
+		}
+		for i := range min(len(got.inside.Disks), len(want.inside.Disks)) { // lsblk knows less where udev does not run
+			if g, w := &got.inside.Disks[i], want.inside.Disks[i]; w.Serial == "" && w.Model == "" {
+				g.Serial, g.Model = "", ""
+			}
+		}
+		if diff = cmp.Diff(want, got, cmp.AllowUnexported(want)); diff == "" {
+			return
+		}
+	}
+	t.Error(diff)
 }

@@ -5,12 +5,13 @@ import (
 	"strings"
 
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
 // One of these lines is behind the report: before what the helper answers, and where
 // the account is not root and may not become it.
 const (
-	helperLine = "--helper\n"
+	helperLine = wire.Answers
 	deniedLine = "--denied\n"
 )
 
@@ -27,15 +28,33 @@ const (
 // asRoot runs a script as root, in which there is no single quote and no backslash.
 func asRoot(script string) string {
 	script = "echo; echo --helper; " + script
-	quoted := strings.NewReplacer(`"`, `\"`, `$`, `\$`, "`", "\\`").Replace(script)
-	return `R="` + quoted + `"; if [ "$(id -u)" = 0 ]; then sh -c "$R"; else sudo -n sh -c "$R" || { echo; echo --denied; }; fi`
+	return `R="` + inDouble(script) + `"; if [ "$(id -u)" = 0 ]; then sh -c "$R"; else sudo -n sh -c "$R" || { echo; echo --denied; }; fi`
+}
+
+// inDouble is a script between double quotes.
+func inDouble(script string) string {
+	return strings.NewReplacer(`"`, `\"`, `$`, `\$`, "`", "\\`").Replace(script)
+}
+
+// reportingScript has the helper that is there tell of the system as well, before it reads a
+// request. It prints nothing and goes on where there is none, or the account is not root and
+// may not become it.
+func reportingScript(digests []string) string {
+	start := startHelper(digests, "", " --report")
+	return start + "if [ -d $D ] && [ ! -x $D ]; then sudo -n sh -c \"" + inDouble(start) + "exit 1\" 2>/dev/null && exit; fi; "
 }
 
 // helperScript starts the helper that is there, which reads a request.
 func helperScript(digests []string) string {
-	return asRoot("D=" + inside.Folder + "; " +
-		"for H in " + strings.Join(digests, " ") + "; do [ ! -x $D/helper-$H ] || exec $D/helper-$H --digest $H; done; " +
-		"echo " + saysAbsent + " $(uname -m); [ ! -e $D/owned.json ] || echo " + saysOwned)
+	return startHelper(digests, "echo; echo --helper; ", "") + asRoot(startHelper(digests, "", "")+
+		"echo "+saysAbsent+" $(uname -m); [ ! -e $D/owned.json ] || echo "+saysOwned)
+}
+
+// startHelper starts the helper that is there in the place of the shell, after some command and
+// with some further argument. It goes on where there is none, and for accounts but root: they
+// see none.
+func startHelper(digests []string, before, argument string) string {
+	return "D=" + inside.Folder + "; for H in " + strings.Join(digests, " ") + "; do [ ! -x $D/helper-$H ] || { " + before + "exec $D/helper-$H --digest $H" + argument + "; }; done; "
 }
 
 // pushScript takes a helper from its input. It is there whole and with the right

@@ -43,7 +43,7 @@ func TestSurvey(t *testing.T) {
 	if len(added) != 1 || !strings.HasPrefix(added[0], inside.Folder+"/helper-") {
 		t.Errorf("it has written %q", added)
 	}
-	sshdtest.Write(t, filepath.Join(h.dir, "marker.json"), `{"node":"n2","generation":1}`)
+	sshdtest.Write(t, filepath.Join(h.root, "etc/slipway/marker.json"), `{"node":"n2","generation":1}`)
 	if _, err := m.(driver.Surveyor).Survey(t.Context(), &site.Node{Name: "n1"}); !errors.Is(err, driver.ErrRefused) {
 		t.Errorf("of another node's system: got %v", err)
 	}

@@ -16,6 +16,9 @@ import (
 const asRoot = `R="`
 
 var (
+	// tries are the parts before that in which the script tries to start the program at once:
+	// it answers the same as the rest of the script.
+	tries   = regexp.MustCompile(`D=\S+; for H in [0-9a-f ]*; do [^}]*\}; done; |if \[ -d .*? fi; `)
 	started = regexp.MustCompile(`for H in ([0-9a-f ]*); do`)
 	lent    = regexp.MustCompile(`exec /proc/self/fd/9 --digest ([0-9a-f]{64})`)
 	pushed  = regexp.MustCompile(`H=helper-([0-9a-f]{64}); .*head -c ([0-9]+) > `)
@@ -29,7 +32,7 @@ func (m *Machine) runInside(script string, in io.Reader, out io.Writer) (status 
 		return 0, false
 	}
 	var text, errs bytes.Buffer
-	m.shell(report, &text, &errs)
+	m.shell(tries.ReplaceAllString(report, ""), &text, &errs)
 	text.WriteString("\n--helper\n")
 	if _, err := out.Write(text.Bytes()); err != nil {
 		return 1, true

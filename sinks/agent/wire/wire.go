@@ -16,6 +16,10 @@ import (
 // refuse another version.
 const Version = 1
 
+// Answers is the line behind which the program inside a system reads a request and answers
+// it with frames.
+const Answers = "--helper\n"
+
 // MaxFrame bounds one frame, in bytes.
 const MaxFrame = 64 << 20
 

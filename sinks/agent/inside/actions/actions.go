@@ -13,7 +13,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -67,13 +66,16 @@ type entry struct {
 	Output string `json:"output,omitempty"`
 }
 
-// name is what an action may be called: as an entry of the design.
-var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+// isName says whether an action may be called so: as an entry of the design.
+func isName(name string) bool {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+	return name != "" && len(name) <= 63 && !strings.ContainsAny(name[:1], "._-") && strings.Trim(name, letters+"._-") == ""
+}
 
 // nameOf is the name of a key's action.
 func nameOf(key string) (string, error) {
 	name := item.ID(key)
-	if item.Kind(key) != item.KindBootActions || !nameForm.MatchString(name) {
+	if item.Kind(key) != item.KindBootActions || !isName(name) {
 		return "", refused("the facet actions has no item %q", key)
 	}
 	return name, nil

@@ -33,7 +33,7 @@ func Run(ctx context.Context, h *inside.Host, name string, attempt int, out io.W
 }
 
 func (f *Facet) run(ctx context.Context, h *inside.Host, name string, attempt int, out io.Writer) error {
-	if !nameForm.MatchString(name) {
+	if !isName(name) {
 		return fmt.Errorf("%q cannot be the name of a boot action", name)
 	}
 	unlock, err := lock(file(h, name, "lock"))

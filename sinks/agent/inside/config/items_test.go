@@ -498,16 +498,6 @@ func FuzzUnitFile(f *testing.F) {
 	})
 }
 
-func FuzzShow(f *testing.F) {
-	f.Add("ActiveState=active\n\nActiveState=failed\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		states, err := parseShow(text, []string{"a", "b"})
-		if err == nil && len(states) != 2 {
-			t.Errorf("%d states", len(states))
-		}
-	})
-}
-
 // The content of a file is told where it differs and everybody may read it, and of
 // what is not told it is said why.
 func TestShowsFilesThatDiffer(t *testing.T) {

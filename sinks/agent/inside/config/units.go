@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/systemd"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/tree"
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
@@ -88,32 +89,14 @@ func (w *work) systemctl(flags []string, args ...string) inside.Command {
 	return inside.Command{Path: "systemctl", Args: append(all, args...), Timeout: time.Minute, Env: []string{"SYSTEMD_COLORS=0"}}
 }
 
-// showUnits asks systemd for the states of units, all in one call.
+// showUnits asks systemd for the states of units, all at once.
 func (w *work) showUnits(names []string) (map[string]unitState, error) {
-	o, err := w.h.Exec(w.ctx, w.systemctl(nil, append([]string{"show", "--property=ActiveState,SubState,Type,Result,NeedDaemonReload", "--"}, names...)...))
+	told, err := systemd.Show(w.ctx, w.h, names, "ActiveState", "SubState", "Type", "Result", "NeedDaemonReload")
 	if err != nil {
 		return nil, err
 	}
-	if o.Code != 0 {
-		return nil, fmt.Errorf("systemctl show: %s", o.LastLines(3))
-	}
-	return parseShow(string(o.Out), names)
-}
-
-// parseShow reads what `systemctl show` prints: the properties of one unit after
-// the other, with an empty line between.
-func parseShow(text string, names []string) (map[string]unitState, error) {
-	blocks := strings.Split(strings.TrimSpace(text), "\n\n")
-	if len(blocks) != len(names) {
-		return nil, fmt.Errorf("systemctl show told of %d of %d units", len(blocks), len(names))
-	}
 	states := map[string]unitState{}
-	for i, block := range blocks {
-		p := map[string]string{}
-		for line := range strings.Lines(block) {
-			k, v, _ := strings.Cut(strings.TrimSpace(line), "=")
-			p[k] = v
-		}
+	for i, p := range told {
 		s := unitState{active: p["ActiveState"], oneshot: p["Type"] == "oneshot", result: p["Result"], reload: p["NeedDaemonReload"] == "yes"}
 		switch {
 		case p["SubState"] == "auto-restart":

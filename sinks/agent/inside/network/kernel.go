@@ -1,7 +1,7 @@
 package network
 
 import (
-	"bufio"
+	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -155,17 +155,19 @@ func readVLANs(h *inside.Host) map[string]item.Link {
 	return vlans
 }
 
-// readText is the beginning of a small file, without the space around it; empty
-// where it cannot be read: many files of sysfs cannot while a link is down.
+// maxText bounds what is read of a file, in bytes.
+const maxText = 256 << 10
+
+// readText is a small file, without the space around it; empty where it cannot be read: many
+// files of sysfs cannot while a link is down.
 func readText(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
 		return ""
 	}
 	defer f.Close()
-	text := make([]byte, 256<<10)
-	n, _ := bufio.NewReaderSize(f, len(text)).Read(text)
-	return strings.TrimSpace(string(text[:n]))
+	text, _ := io.ReadAll(io.LimitReader(f, maxText))
+	return strings.TrimSpace(string(text))
 }
 
 func exists(path string) bool {

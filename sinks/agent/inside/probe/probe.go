@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/systemd"
 )
 
 // The bounds in time of one probe, and of all, which are tried at once.
@@ -105,35 +106,21 @@ func Look(ctx context.Context, h *inside.Host, asked item.Probes) inside.Seen {
 	return a.seen
 }
 
-// units asks systemd for all units at once. It answers block by block, in the order
-// in which they were asked for.
+// units asks systemd for all units at once.
 func (a *answers) units(ctx context.Context, h *inside.Host, units []item.Probe) {
-	args := []string{"show", "--no-pager", "--property=LoadState,ActiveState,SubState", "--"}
+	var names []string
 	for _, p := range units {
-		args = append(args, p.Unit)
+		names = append(names, p.Unit)
 	}
-	out, err := h.Exec(ctx, inside.Command{Path: "systemctl", Args: args, Timeout: unitsTime})
-	why := ""
-	blocks := strings.Split(strings.TrimSpace(string(out.Out)), "\n\n")
-	switch {
-	case err != nil:
-		why = err.Error()
-	case out.Code != 0:
-		why = fmt.Sprintf("systemctl ended with %d: %s", out.Code, out.LastLines(1))
-	case len(blocks) != len(units):
-		why = fmt.Sprintf("systemctl told of %d units and not of %d", len(blocks), len(units))
-	}
+	ctx, cancel := context.WithTimeout(ctx, unitsTime)
+	defer cancel()
+	told, err := systemd.Show(ctx, h, names, "LoadState", "ActiveState", "SubState")
 	for i, p := range units {
-		if why != "" {
-			a.say(p.Key, "", p.Unit+": "+why)
+		if err != nil {
+			a.say(p.Key, "", p.Unit+": "+err.Error())
 			continue
 		}
-		told := map[string]string{}
-		for line := range strings.Lines(blocks[i]) {
-			name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-			told[name] = value
-		}
-		a.say(p.Key, unit(p.Unit, told["LoadState"], told["ActiveState"], told["SubState"]), "")
+		a.say(p.Key, unit(p.Unit, told[i]["LoadState"], told[i]["ActiveState"], told[i]["SubState"]), "")
 	}
 }
 

@@ -168,7 +168,8 @@ func (t *Tree) Digest(ctx context.Context, name string, max int64) (string, erro
 	}
 	read, sum := info.Size(), sha256.New()
 	if read <= max { // else it is not begun
-		read, err = io.Copy(sum, io.LimitReader(awaited{ctx, f}, max+1))
+		block := make([]byte, min(read+1, 32<<10))
+		read, err = io.CopyBuffer(sum, io.LimitReader(awaited{ctx, f}, max+1), block)
 	}
 	if err == nil && read > max {
 		err = fmt.Errorf("%s has more than %d bytes", name, max)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/report"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/run"
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
@@ -24,11 +25,18 @@ import (
 func main() {
 	flag.String("digest", "", "")
 	root := flag.String("root", "/", "")
+	first := flag.Bool("report", false, "")
 	flag.Parse()
 	none := empty{}
 	p := run.Program{Host: inside.Real(*root, true), Facets: map[string]inside.Facet{
 		"config": files{}, "base": users{}, "network": network{}, "packages": none, "kernel": none,
 	}}
+	if *first {
+		if report.Print(context.Background(), os.Stdout, p.Host) != nil {
+			os.Exit(1)
+		}
+		os.Stdout.WriteString("\n" + wire.Answers)
+	}
 	var in io.Reader = os.Stdin
 	if record, err := os.OpenFile(filepath.Join(*root, "record"), os.O_WRONLY|os.O_APPEND, 0); err == nil {
 		in = io.TeeReader(in, record) // all that it is asked

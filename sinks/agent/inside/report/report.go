@@ -1,0 +1,136 @@
+// Package report prints what a system tells of itself: which installation runs, since which
+// boot, what it is and what it has. The text is that which the daemon's shell script prints
+// where the helper is not yet (sinks/agent/report.go), without a program for each line of
+// it: each part stands behind a line of its own, and looks as uname(1), ip(8), lsblk(8), df(1)
+// and systemctl(1) print it.
+package report
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/systemd"
+)
+
+// The bounds of what is told, in bytes, and of what may never answer.
+const (
+	maxText    = 64 << 10
+	maxMemory  = 8 << 10
+	maxLinks   = 128 << 10
+	maxDisks   = 64 << 10
+	maxMounts  = 64 << 10
+	maxUnits   = 32 << 10
+	soonEnough = 5 * time.Second
+)
+
+// unread and all are the words of the daemon's script for a marker that cannot be read, and
+// for the end of a whole list of units.
+const (
+	unread = "unread"
+	all    = "--all"
+)
+
+// Print writes the report of a system that runs. What cannot be found out is left out.
+func Print(ctx context.Context, w io.Writer, h *inside.Host) error {
+	out := bufio.NewWriter(w)
+	for _, part := range []struct {
+		name string
+		text []byte
+	}{
+		{"marker", marker(h.Path("/etc/slipway/marker.json"))},
+		{"boot", file(h, "/proc/sys/kernel/random/boot_id", maxText)},
+		{"os", file(h, "/etc/os-release", maxText)},
+		{"kernel", file(h, "/proc/sys/kernel/osrelease", maxText)},
+		{"booted", lineOf(file(h, "/proc/stat", maxText), "btime ")},
+		{"memory", file(h, "/proc/meminfo", maxMemory)},
+		{"links", clip(links(), maxLinks)},
+		{"addresses", clip(addresses(), maxLinks)},
+		{"disks", clip(disks(h), maxDisks)},
+		{"mounts", clip(mounts(h), maxMounts)},
+		{"failed", clip(failedUnits(ctx, h), maxUnits)},
+	} {
+		out.WriteString("--" + part.name + "\n")
+		out.Write(part.text)
+		out.WriteString("\n")
+	}
+	return out.Flush()
+}
+
+// marker is the file that says which installation runs; empty where there is none.
+func marker(path string) []byte {
+	text, err := readAtMost(path, maxText)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return []byte(unread + "\n")
+	}
+	return text
+}
+
+// file is the beginning of a file of the system; empty where it cannot be read.
+func file(h *inside.Host, path string, most int) []byte {
+	text, err := readAtMost(h.Path(path), most)
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
+func readAtMost(path string, most int) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO in its place holds nobody up
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var b bytes.Buffer
+	_, err = io.Copy(&b, io.LimitReader(f, int64(most)))
+	return b.Bytes(), err
+}
+
+// lineOf is the first line that begins with some words.
+func lineOf(text []byte, begins string) []byte {
+	for l := range bytes.Lines(text) {
+		if bytes.HasPrefix(l, []byte(begins)) {
+			return l
+		}
+	}
+	return nil
+}
+
+func clip(text []byte, most int) []byte { return text[:min(len(text), most)] }
+
+// failedUnits are the units that have failed, and the word that ends the list where it is
+// whole.
+func failedUnits(ctx context.Context, h *inside.Host) []byte {
+	ctx, cancel := context.WithTimeout(ctx, soonEnough)
+	defer cancel()
+	units, err := systemd.Failed(ctx, h)
+	if err != nil {
+		return nil
+	}
+	var b bytes.Buffer
+	for _, u := range append(units, all) {
+		b.WriteString(onOneLine(u) + "\n")
+	}
+	return b.Bytes()
+}
+
+// onOneLine keeps what others chose from ending a line.
+func onOneLine(text string) string { return strings.Map(plain, text) }
+
+func plain(r rune) rune {
+	if r < ' ' || r == 0x7f {
+		return ' '
+	}
+	return r
+}

@@ -1,0 +1,343 @@
+package systemd
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+	"syscall"
+)
+
+// What the D-Bus specification 1.0 has of messages ("Message Protocol").
+const (
+	callType     = 1
+	replyType    = 2
+	errorType    = 3
+	headLength   = 16
+	fieldPath    = 1
+	fieldFace    = 2
+	fieldMember  = 3
+	fieldReplies = 5
+	fieldSig     = 8
+)
+
+// maxMessage bounds an answer, in bytes: many units have failed.
+const maxMessage = 16 << 20
+
+// message is a call, or an answer to one.
+type message struct {
+	kind               byte
+	path, face, member string
+	signature          string
+	body               []byte
+	replies            uint32 // to which call
+	order              binary.ByteOrder
+}
+
+// conversation is a connection to systemd, on which calls are collected, sent at once and
+// answered in their order.
+type conversation struct {
+	f      *os.File
+	ctx    context.Context
+	close  func()
+	calls  uint32
+	out    bytes.Buffer
+	in     *bufio.Reader
+	next   uint32             // the call whose answer is read next
+	waited map[uint32]message // answers that came before their turn
+}
+
+// dial connects to systemd. It is fs.ErrNotExist where nothing is there that answers.
+func dial(ctx context.Context, path string) (*conversation, error) {
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("make a socket: %w", err)
+	}
+	if len(path) > 107 { // struct sockaddr_un
+		syscall.Close(fd)
+		return nil, fs.ErrNotExist
+	}
+	if err := syscall.Connect(fd, &syscall.SockaddrUnix{Name: path}); err != nil {
+		syscall.Close(fd)
+		if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) {
+			return nil, fs.ErrNotExist
+		}
+		return nil, fmt.Errorf("connect to systemd at %s: %w", path, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	c := &conversation{f: os.NewFile(uintptr(fd), path), ctx: ctx, next: 1, waited: map[uint32]message{}}
+	late := context.AfterFunc(ctx, func() {
+		if raw, err := c.f.SyscallConn(); err == nil {
+			raw.Control(func(fd uintptr) { syscall.Shutdown(int(fd), syscall.SHUT_RDWR) }) // ends what waits for it
+		}
+	})
+	c.close = func() {
+		late()
+		cancel()
+		c.f.Close()
+	}
+	c.in = bufio.NewReader(c.f)
+	if err := c.enter(); err != nil {
+		c.close()
+		return nil, fmt.Errorf("log in to systemd: %w", c.why(err))
+	}
+	return c, nil
+}
+
+// ask adds a call to what is sent next.
+func (c *conversation) ask(m message) {
+	c.calls++
+	m.kind = callType
+	c.out.Write(m.encode(c.calls))
+}
+
+func (c *conversation) send() error {
+	if _, err := c.out.WriteTo(c.f); err != nil {
+		return fmt.Errorf("ask systemd: %w", err)
+	}
+	return nil
+}
+
+// answer is that to the next call.
+func (c *conversation) answer() (message, error) {
+	for {
+		if m, ok := c.waited[c.next]; ok {
+			delete(c.waited, c.next)
+			c.next++
+			return m, nil
+		}
+		m, err := read(c.in)
+		if err != nil {
+			return message{}, c.why(err)
+		}
+		if m.replies != 0 && (m.kind == replyType || m.kind == errorType) { // the others are signals
+			c.waited[m.replies] = m
+		}
+	}
+}
+
+// why is the reason of an error of the socket.
+func (c *conversation) why(err error) error {
+	if c.ctx.Err() != nil {
+		return errors.New("it did not answer in time")
+	}
+	return err
+}
+
+// enter says who asks, and waits until it is let in: systemd does not look at calls that come
+// with the login.
+func (c *conversation) enter() error {
+	uid := fmt.Sprintf("%x", strconv.Itoa(os.Geteuid()))
+	if _, err := c.f.WriteString("\x00AUTH EXTERNAL " + uid + "\r\nBEGIN\r\n"); err != nil {
+		return err
+	}
+	line, err := c.in.ReadSlice('\n')
+	if err == nil && !bytes.HasPrefix(line, []byte("OK ")) {
+		err = fmt.Errorf("it answered %q", line)
+	}
+	return err
+}
+
+// encode is a call as it is sent, with its number.
+func (m message) encode(serial uint32) []byte {
+	var fields []byte
+	field := func(code byte, signature, value string) {
+		for len(fields)%8 != 0 {
+			fields = append(fields, 0)
+		}
+		fields = append(fields, code, byte(len(signature)))
+		fields = append(append(fields, signature...), 0)
+		if signature == "g" {
+			fields = append(fields, byte(len(value)))
+		} else {
+			for len(fields)%4 != 0 {
+				fields = append(fields, 0)
+			}
+			fields = binary.LittleEndian.AppendUint32(fields, uint32(len(value)))
+		}
+		fields = append(append(fields, value...), 0)
+	}
+	field(fieldPath, "o", m.path)
+	field(fieldFace, "s", m.face)
+	field(fieldMember, "s", m.member)
+	if m.signature != "" {
+		field(fieldSig, "g", m.signature)
+	}
+	b := []byte{'l', m.kind, 0, 1}
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(m.body)))
+	b = binary.LittleEndian.AppendUint32(b, serial)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(fields)))
+	b = append(b, fields...)
+	for len(b)%8 != 0 {
+		b = append(b, 0)
+	}
+	return append(b, m.body...)
+}
+
+// texts are some strings, as a body has them.
+func texts(all ...string) (b []byte) {
+	for _, s := range all {
+		for len(b)%4 != 0 {
+			b = append(b, 0)
+		}
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(s)))
+		b = append(append(b, s...), 0)
+	}
+	return b
+}
+
+// list is an array of strings, as a body has it.
+func list(all ...string) []byte {
+	items := texts(all...)
+	return append(binary.LittleEndian.AppendUint32(nil, uint32(len(items))), items...)
+}
+
+// read reads one message.
+func read(r io.Reader) (m message, err error) {
+	var head [headLength]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return m, err
+	}
+	switch head[0] {
+	case 'l':
+		m.order = binary.LittleEndian
+	case 'B':
+		m.order = binary.BigEndian
+	default:
+		return m, errOdd
+	}
+	m.kind = head[1]
+	body, fields := m.order.Uint32(head[4:]), m.order.Uint32(head[12:])
+	if body > maxMessage || fields > maxMessage {
+		return m, fmt.Errorf("it answered with more than %d bytes", maxMessage)
+	}
+	rest := make([]byte, (int(fields)+7)&^7+int(body))
+	if _, err := io.ReadFull(r, rest); err != nil {
+		return m, err
+	}
+	m.body = rest[len(rest)-int(body):]
+	return m, m.readFields(rest[:fields])
+}
+
+var errOdd = errors.New("its answer is no message of D-Bus")
+
+// readFields reads the fields of a message's head that matter for an answer.
+func (m *message) readFields(b []byte) error {
+	d := decoder{b: b, order: m.order}
+	for d.at < len(b) && d.err == nil {
+		d.align(8)
+		code := d.byte()
+		switch signature := d.signature(); {
+		case code == fieldReplies && signature == "u":
+			m.replies = d.uint32()
+		case signature == "g":
+			if s := d.signature(); code == fieldSig {
+				m.signature = s
+			}
+		case signature == "s" || signature == "o":
+			d.text()
+		case signature == "u":
+			d.uint32()
+		default:
+			return errOdd
+		}
+	}
+	return d.err
+}
+
+// value is what a property is; ok is false where there is none of this name, or of a kind
+// that nothing here asks for.
+func (m message) value() (_ string, ok bool) {
+	if m.kind != replyType || m.signature != "v" {
+		return "", false
+	}
+	d := decoder{b: m.body, order: m.order}
+	switch d.signature() {
+	case "s", "o":
+		text := d.text()
+		return text, d.err == nil
+	case "b":
+		is := d.uint32() != 0
+		return map[bool]string{true: "yes", false: "no"}[is], d.err == nil
+	}
+	return "", false
+}
+
+// units are the names in a list of units, a(ssssssouso).
+func (m message) units() ([]string, error) {
+	if m.kind != replyType || m.signature != "a(ssssssouso)" {
+		return nil, fmt.Errorf("it does not list its units: %w", errOdd)
+	}
+	d := decoder{b: m.body, order: m.order}
+	size := int(d.uint32())
+	d.align(8)
+	end := d.at + size
+	if size > len(m.body) {
+		return nil, errOdd
+	}
+	var names []string
+	for d.at < end && d.err == nil {
+		d.align(8)
+		names = append(names, d.text())
+		for range 6 {
+			d.text()
+		}
+		d.uint32()
+		d.text()
+		d.text()
+	}
+	return names, d.err
+}
+
+// decoder reads values one after the other. After the first that is not whole it gives empty
+// ones.
+type decoder struct {
+	b     []byte
+	at    int
+	order binary.ByteOrder
+	err   error
+}
+
+func (d *decoder) take(n int) []byte {
+	if d.err != nil || n < 0 || n > len(d.b)-d.at {
+		d.err = errOdd
+		return nil
+	}
+	d.at += n
+	return d.b[d.at-n : d.at]
+}
+
+func (d *decoder) align(n int) { d.take((n - d.at%n) % n) }
+
+func (d *decoder) byte() byte {
+	if b := d.take(1); d.err == nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (d *decoder) uint32() uint32 {
+	d.align(4)
+	if b := d.take(4); d.err == nil {
+		return d.order.Uint32(b)
+	}
+	return 0
+}
+
+func (d *decoder) text() string {
+	s := d.take(int(d.uint32()))
+	d.take(1)
+	return string(s)
+}
+
+func (d *decoder) signature() string {
+	s := d.take(int(d.byte()))
+	d.take(1)
+	return string(s)
+}

@@ -1,0 +1,152 @@
+// Package systemd asks the service manager of a system that runs about its units. It speaks to
+// it over the socket that systemctl(1) uses, since a program that is started for one question
+// costs far more than the answer; where there is no such socket it asks systemctl.
+package systemd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+)
+
+// socket is where systemd answers root, without a bus between.
+const socket = "/run/systemd/private"
+
+// patience is how long systemd has for one question.
+const patience = 20 * time.Second
+
+// Show tells properties of units, in the order of their names, as `systemctl show` prints
+// them: "yes" and "no" for what is so or not. What a unit does not have is left out; a unit
+// that does not exist has a LoadState that says so.
+func Show(ctx context.Context, h *inside.Host, names []string, properties ...string) ([]map[string]string, error) {
+	c, err := dial(ctx, h.Path(socket))
+	if errors.Is(err, fs.ErrNotExist) {
+		return showByProgram(ctx, h, names, properties)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer c.close()
+	for _, name := range names {
+		for _, p := range properties {
+			c.ask(message{path: unitPath(name), face: "org.freedesktop.DBus.Properties", member: "Get", signature: "ss", body: texts(face(name, p), p)})
+		}
+	}
+	if err := c.send(); err != nil {
+		return nil, err
+	}
+	all := make([]map[string]string, len(names))
+	for i, name := range names {
+		all[i] = map[string]string{}
+		for _, p := range properties {
+			r, err := c.answer()
+			if err != nil {
+				return nil, fmt.Errorf("ask systemd about %s: %w", name, err)
+			}
+			if value, ok := r.value(); ok {
+				all[i][p] = value
+			}
+		}
+	}
+	return all, nil
+}
+
+// Failed are the names of the units that have failed.
+func Failed(ctx context.Context, h *inside.Host) ([]string, error) {
+	c, err := dial(ctx, h.Path(socket))
+	if errors.Is(err, fs.ErrNotExist) {
+		return failedByProgram(ctx, h)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer c.close()
+	c.ask(message{path: "/org/freedesktop/systemd1", face: "org.freedesktop.systemd1.Manager", member: "ListUnitsFiltered", signature: "as", body: list("failed")})
+	if err := c.send(); err != nil {
+		return nil, err
+	}
+	r, err := c.answer()
+	if err != nil {
+		return nil, fmt.Errorf("ask systemd for the units that have failed: %w", err)
+	}
+	return r.units()
+}
+
+// face is the interface of a property (org.freedesktop.systemd1(5)): those of all units, or
+// those of the unit's kind.
+func face(name, property string) string {
+	const all = "org.freedesktop.systemd1."
+	switch property {
+	case "Type", "Result":
+		kind := strings.TrimPrefix(path.Ext(name), ".")
+		return all + strings.ToUpper(kind[:min(len(kind), 1)]) + kind[min(len(kind), 1):]
+	}
+	return all + "Unit"
+}
+
+// unitPath is the path of a unit's object: its name, with all but letters and digits, and a
+// digit that begins it, as _HH.
+func unitPath(name string) string {
+	var b strings.Builder
+	b.WriteString("/org/freedesktop/systemd1/unit/")
+	for i := range len(name) {
+		c := name[i]
+		isDigit := c >= '0' && c <= '9'
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || isDigit && i > 0 {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "_%02x", c)
+		}
+	}
+	return b.String()
+}
+
+// showByProgram asks systemctl, which prints the properties of one unit after the other, with
+// an empty line between.
+func showByProgram(ctx context.Context, h *inside.Host, names, properties []string) ([]map[string]string, error) {
+	args := append([]string{"--no-pager", "--no-ask-password", "show", "--property=" + strings.Join(properties, ","), "--"}, names...)
+	o, err := h.Exec(ctx, inside.Command{Path: "systemctl", Args: args, Timeout: patience, Env: []string{"SYSTEMD_COLORS=0"}})
+	if err != nil {
+		return nil, err
+	}
+	if o.Code != 0 {
+		return nil, fmt.Errorf("systemctl show ended with %d: %s", o.Code, o.LastLines(3))
+	}
+	blocks := strings.Split(strings.TrimSpace(string(o.Out)), "\n\n")
+	if len(blocks) != len(names) {
+		return nil, fmt.Errorf("systemctl show told of %d units and not of %d", len(blocks), len(names))
+	}
+	all := make([]map[string]string, len(names))
+	for i, block := range blocks {
+		all[i] = map[string]string{}
+		for line := range strings.Lines(block) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+			all[i][name] = value
+		}
+	}
+	return all, nil
+}
+
+func failedByProgram(ctx context.Context, h *inside.Host) ([]string, error) {
+	o, err := h.Exec(ctx, inside.Command{Path: "systemctl", Timeout: patience, Env: []string{"SYSTEMD_COLORS=0"},
+		Args: []string{"list-units", "--state=failed", "--plain", "--no-legend", "--no-pager", "--full"}})
+	if err != nil {
+		return nil, err
+	}
+	if o.Code != 0 {
+		return nil, fmt.Errorf("systemctl list-units ended with %d: %s", o.Code, o.LastLines(3))
+	}
+	var units []string
+	for line := range strings.Lines(string(o.Out)) {
+		if f := strings.Fields(line); len(f) > 0 {
+			units = append(units, f[0])
+		}
+	}
+	return units, nil
+}

@@ -1,0 +1,182 @@
+package systemd
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/tests/nspawn"
+)
+
+// properties are those that are asked for somewhere.
+var properties = []string{"LoadState", "ActiveState", "SubState", "Type", "Result", "NeedDaemonReload"}
+
+// inSystem is set where the test's program runs in the system of the test.
+const inSystem = "SLIPWAY_TEST_IN_SYSTEM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(inSystem) == "" {
+		os.Exit(m.Run())
+	}
+	host := inside.Real("/", true)
+	host.Exec = func(context.Context, inside.Command) (inside.Output, error) {
+		return inside.Output{}, errors.New("a program was started")
+	}
+	told, err := Show(context.Background(), host, os.Args[1:], properties...)
+	failed, errFailed := Failed(context.Background(), host)
+	if err = errors.Join(err, errFailed, json.NewEncoder(os.Stdout).Encode(answer{told, failed})); err != nil {
+		os.Stderr.WriteString(err.Error())
+		os.Exit(1)
+	}
+}
+
+type answer struct {
+	Told   []map[string]string
+	Failed []string
+}
+
+// A real systemd tells over its socket, of every unit that it knows and of some that it does
+// not, what systemctl prints.
+func TestIsWhatSystemctlSays(t *testing.T) {
+	nspawn.Require(t)
+	s := nspawn.Boot(t, nspawn.Loopback)
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(s.Root, "root/program"), text, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.Does(`printf '[Service]\nType=oneshot\nExecStart=/bin/false\n' >'/etc/systemd/system/fails a\x2db@1.service'; cp '/etc/systemd/system/fails a\x2db@1.service' /etc/systemd/system/9fails.service; systemctl daemon-reload; systemctl start 9fails || true; touch /etc/systemd/system/cron.service; systemctl mask e2scrub_all.timer; printf '[Unit]\n' >>/etc/systemd/system/9fails.service`)
+	names := append(strings.Fields(s.Does("systemctl list-units --all --plain --no-legend --full | cut -d' ' -f1")), "none.service", "no.timer", "9fails.service", "e2scrub_all.timer")
+	slices.Sort(names)
+	names = slices.Compact(names)
+	quoted := "'" + strings.Join(names, "' '") + "'"
+	var got answer
+	if err := json.Unmarshal([]byte(s.Does(inSystem+"=1 /root/program "+quoted)), &got); err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(strings.TrimSpace(s.Does("systemctl show --property="+strings.Join(properties, ",")+" -- "+quoted)), "\n\n")
+	if len(blocks) != len(names) || len(got.Told) != len(names) || len(names) < 50 {
+		t.Fatalf("%d units, %d of systemctl, %d of the socket", len(names), len(blocks), len(got.Told))
+	}
+	for i, name := range names {
+		want := map[string]string{}
+		for line := range strings.Lines(blocks[i]) {
+			k, v, _ := strings.Cut(strings.TrimSpace(line), "=")
+			want[k] = v
+		}
+		if diff := cmp.Diff(want, got.Told[i]); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	if want := strings.Fields(s.Does("systemctl list-units --state=failed --plain --no-legend --full | cut -d' ' -f1")); !slices.Equal(slices.Sorted(slices.Values(got.Failed)), want) || !slices.Contains(want, "9fails.service") {
+		t.Errorf("failed: %q, want %q", got.Failed, want)
+	}
+}
+
+// manager is a socket behind which something answers that may be no systemd.
+func manager(t *testing.T, answers func(io.ReadWriter)) *inside.Host {
+	t.Helper()
+	h := inside.Real(t.TempDir(), true)
+	if err := os.MkdirAll(filepath.Dir(h.Path(socket)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", h.Path(socket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		c, err := l.Accept()
+		if err == nil {
+			answers(c)
+			c.Close()
+		}
+	}()
+	return h
+}
+
+// What is no answer of systemd is an error, and none that never comes holds anybody up.
+func TestOddAnswers(t *testing.T) {
+	large := append([]byte("OK 1\r\n"), 'l', replyType, 0, 1, 0xff, 0xff, 0xff, 0x7f, 1, 0, 0, 0, 0, 0, 0, 0)
+	for name, said := range map[string]string{
+		"nothing": "", "refused": "REJECTED EXTERNAL\r\n", "no line": strings.Repeat("x", 10_000), "text": "OK 1\r\nhello, I am not systemd\r\n", "too large": string(large),
+		"cut": "OK 1\r\nl\x02\x00\x01\x08\x00\x00\x00",
+	} {
+		h := manager(t, func(c io.ReadWriter) {
+			io.ReadFull(c, make([]byte, 20))
+			io.WriteString(c, said)
+		})
+		if _, err := Failed(t.Context(), h); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	h := manager(t, func(c io.ReadWriter) {
+		io.ReadFull(c, make([]byte, 20))
+		cancel()
+		io.Copy(io.Discard, c)
+	})
+	if _, err := Show(ctx, h, []string{"a.service"}, "Type"); err == nil || !strings.Contains(err.Error(), "did not answer in time") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Where there is no socket, systemctl is asked, and what it prints is read.
+func TestByProgram(t *testing.T) {
+	h := inside.Real(t.TempDir(), true)
+	var asked []string
+	out := "LoadState=loaded\nActiveState=active\n\nLoadState=not-found\nActiveState=inactive\n"
+	h.Exec = func(_ context.Context, c inside.Command) (inside.Output, error) {
+		asked = append(asked, c.Path+" "+strings.Join(c.Args, " "))
+		return inside.Output{Out: []byte(out)}, nil
+	}
+	told, err := Show(t.Context(), h, []string{"a.service", "b.service"}, "LoadState", "ActiveState")
+	if want := []map[string]string{{"LoadState": "loaded", "ActiveState": "active"}, {"LoadState": "not-found", "ActiveState": "inactive"}}; err != nil || cmp.Diff(want, told) != "" {
+		t.Errorf("got %v, %v", told, err)
+	}
+	if _, err := Show(t.Context(), h, []string{"a.service"}, "LoadState"); err == nil || !strings.Contains(err.Error(), "told of 2 units and not of 1") {
+		t.Errorf("got %v", err)
+	}
+	out = "a.service loaded failed failed A\nb.mount loaded failed failed B\n"
+	if failed, err := Failed(t.Context(), h); err != nil || !slices.Equal(failed, []string{"a.service", "b.mount"}) {
+		t.Errorf("got %q, %v", failed, err)
+	}
+	if len(asked) != 3 || !strings.Contains(asked[0], "show --property=LoadState,ActiveState -- a.service b.service") {
+		t.Errorf("asked %q", asked)
+	}
+}
+
+// Whatever comes, it is read within its bounds.
+func FuzzRead(f *testing.F) {
+	f.Add(message{kind: replyType, path: "/a", face: "b", member: "c", signature: "v", body: []byte("\x01s\x00\x00\x01\x00\x00\x00x\x00")}.encode(1))
+	f.Add(message{kind: replyType, path: "/a", signature: "a(ssssssouso)", body: list("x")}.encode(1))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := read(bytes.NewReader(b))
+		if err != nil {
+			return
+		}
+		if text, ok := m.value(); ok && len(text) > len(b) {
+			t.Errorf("a value of %d bytes in %d", len(text), len(b))
+		}
+		if names, err := m.units(); err == nil && len(names) > len(b) {
+			t.Errorf("%d units in %d bytes", len(names), len(b))
+		}
+	})
+}
