@@ -50,7 +50,7 @@ var rules = []struct{ importer, may string }{
 	{"sinks/redfish", "engine/site engine/bios engine/secret engine/driver"},
 	{"sinks/agent", "engine/site engine/item engine/secret engine/driver engine/driver/sshclient sinks/agent/wire sinks/agent/inside"},
 	{"sinks/agent/wire", "engine/item"},
-	{"sinks/agent/ramdisk", ""},
+	{"sinks/agent/ramdisk", "sinks/agent/wire engine/item"},
 	{"sinks/agent/start", "sinks/agent/wire sinks/agent/inside sinks/agent/inside/run sinks/agent/inside/hardware"},
 	{"sinks/agent/inside", "engine/item sinks/agent/wire"},
 	{"sinks/agent/inside/run", "engine/item sinks/agent/wire sinks/agent/inside"},

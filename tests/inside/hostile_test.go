@@ -135,7 +135,7 @@ func TestProveHostileNode(t *testing.T) {
 	}
 	m.Close()
 	n.afterBusy(d)
-	n.settled("an sshd that cuts")
+	n.settled("an sshd that cuts", true)
 	n.Says("dpkg-query -W -f '${db:Status-Abbrev}' slow", "ii ")
 	t.Log(fmt.Sprint("all in ", time.Since(began).Round(time.Second)))
 }

@@ -9,6 +9,8 @@ import (
 // alone changes is left out, and:
 //   - the order of lines and the last numbers in the files of accounts, and the copies
 //     that their programs keep: they depend on what came before by how these work;
+//   - the files by which these programs take their locks, /etc/passwd.PID, which one that is
+//     killed leaves, and nothing reads;
 //   - home folders of accounts that are gone, which Slipway leaves by its documentation;
 //   - what dpkg and apt keep for themselves, in whose place they are asked;
 //   - settings of packages that are removed: they are removed, and not purged.
@@ -21,10 +23,11 @@ homes=$(cut -d: -f6 /etc/passwd | grep ^/home/ | tr '\n' ' ')
 find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /var/tmp -o -path /var/log -o -path /var/cache -o -path /var/spool \
 	-o -path /var/lib/slipway-inside -o -path /var/lib/apt -o -path /var/lib/dpkg -o -path /var/lib/systemd -o -path /home -o -path /root/tracer \
 	-o -path /etc/passwd -o -path /etc/group -o -path /etc/shadow -o -path /etc/gshadow -o -path /etc/subuid -o -path /etc/subgid -o -path '/etc/*-' -o -path /etc/.pwd.lock \
-	-o -path /etc/ld.so.cache -o -name '*.dpkg-dist' \) -prune -o -printf '%p %y %m %u:%g %l\n' | sort
+	-o -path /etc/ld.so.cache -o -name '*.dpkg-dist' -o -path '/etc/passwd.[0-9]*' -o -path '/etc/group.[0-9]*' -o -path '/etc/*shadow.[0-9]*' -o -path '/etc/sub?id.[0-9]*' \) -prune -o -printf '%p %y %m %u:%g %l\n' | sort
 [ -z "$homes" ] || find $homes -printf '%p %y %m %u:%g %l\n' | sort
 find /etc /srv /opt /usr/local /usr/share/one /usr/share/two /boot/grub $homes -type f ! -path '/etc/*-' ! -path '/etc/passwd' ! -path '/etc/group' ! -path '/etc/shadow' ! -path '/etc/gshadow' \
-	! -path '/etc/sub?id' ! -path /etc/ld.so.cache ! -path /etc/.pwd.lock ! -name '*.dpkg-dist' -print0 2>/dev/null | sort -z | xargs -0 sha256sum
+	! -path '/etc/sub?id' ! -path /etc/ld.so.cache ! -path /etc/.pwd.lock ! -name '*.dpkg-dist' \
+	! -path '/etc/passwd.[0-9]*' ! -path '/etc/group.[0-9]*' ! -path '/etc/*shadow.[0-9]*' ! -path '/etc/sub?id.[0-9]*' -print0 2>/dev/null | sort -z | xargs -0 sha256sum
 hostname
 dpkg-query -W -f 'package ${db:Status-Abbrev} ${Package} ${Version}\n' | grep -v '^package rc'
 apt-mark showmanual | sort | sed 's/^/manual /'; apt-mark showhold | sort | sed 's/^/hold /'

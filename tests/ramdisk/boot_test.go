@@ -12,6 +12,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"fmt"
+	"io"
 	"math/big"
 	"net"
 	"os"
@@ -33,7 +34,7 @@ const host = "10.0.2.2"
 
 // The medium that is made of Debian's own kernel boots under UEFI, finds the machine's devices,
 // gets an address by DHCP, and its agent tells the daemon which machine it is on. An agent on
-// another machine is refused with the same medium.
+// another machine is refused with the same medium, which has the token beside the image.
 func TestProveRamdiskBoots(t *testing.T) {
 	if os.Getenv("SLIPWAY_PROVE") == "" {
 		t.Skip("downloads and packs a whole kernel: set SLIPWAY_PROVE")
@@ -60,17 +61,18 @@ func TestProveRamdiskBoots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := build(ctx, t, fmt.Sprintf("slipway.daemon=%s:%s slipway.ca=sha256:%x slipway.token=%s", host, port, sha256.Sum256(authority), token))
+	b := build(ctx, t, fmt.Sprintf("slipway.daemon=%s:%s slipway.ca=sha256:%x", host, port, sha256.Sum256(authority)))
 	t.Logf("image %d bytes, %d modules, Linux %s", b.Image.Bytes, b.Modules, b.Kernel)
 
-	other := start(ctx, t, b.Medium.Path, "1f5e1a52-93d4-4b6c-8f0e-7a2f9c31d5b8", "RD-0002")
+	medium := forBoot(t, b.Medium.Path, "slipway.token="+token)
+	other := start(ctx, t, medium, "1f5e1a52-93d4-4b6c-8f0e-7a2f9c31d5b8", "RD-0002")
 	other.waits(ctx, t, "The daemon refuses this machine: The token is for server-1, and this is another machine: its UUID is 1f5e1a52-93d4-4b6c-8f0e-7a2f9c31d5b8")
 	other.end()
 	if text := <-said; !strings.Contains(text, "Refused an agent") {
 		t.Errorf("the daemon said %q", text)
 	}
 
-	m := start(ctx, t, b.Medium.Path, is.UUID, is.Serial)
+	m := start(ctx, t, medium, is.UUID, is.Serial)
 	begun := time.Now()
 	a, err := l.Agent(ctx, "server-1")
 	if err != nil {
@@ -115,6 +117,33 @@ func build(ctx context.Context, t *testing.T, words string) *ramdisk.Built {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// forBoot is a medium with the words of one boot.
+func forBoot(t *testing.T, path string, words ...string) string {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := ramdisk.ForBoot(f, info.Size(), words...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := os.Create(filepath.Join(t.TempDir(), "boot.iso"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer to.Close()
+	if _, err := io.Copy(to, m); err != nil {
+		t.Fatal(err)
+	}
+	return to.Name()
 }
 
 // machine is a process of QEMU.

@@ -3,6 +3,8 @@ package ramdisk
 import (
 	"encoding/binary"
 	"fmt"
+
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
 // isoSector is a sector of a CD, in bytes.
@@ -17,11 +19,15 @@ const (
 	isoTableL  = 20 // the folders, in the order of bytes of Intel
 	isoTableM  = 21 // and of Motorola
 	isoRoot    = 22
-	isoImage   = 23 // the boot image, up to the end
+	isoWords   = 23 // room for the words of one boot
+	isoImage   = 25 // the boot image, up to the end
 )
 
-// bootMedium makes a medium of ISO 9660 (ECMA-119) without files, from which UEFI firmware
-// boots an image of an EFI system partition (El Torito, and chapter 13.3.2 of the UEFI
+// wordsName is the file of those words.
+const wordsName = "BOOT.TXT;1"
+
+// bootMedium makes a medium of ISO 9660 (ECMA-119) with one file, which is empty but for its
+// room, and from which UEFI firmware boots an image of an EFI system partition (El Torito, and chapter 13.3.2 of the UEFI
 // specification).
 func bootMedium(label string, image []byte) []byte {
 	image = filled(image, isoSector)
@@ -45,6 +51,7 @@ func bootMedium(label string, image []byte) []byte {
 		copy(v[date:], "0000000000000000\x00") // none
 	}
 	v[881] = 1
+	copy(v[wire.ApplicationUse:], fmt.Sprintf("%s%d %d\n", wire.MediumMark, isoWords*isoSector, (isoImage-isoWords)*isoSector))
 
 	b := at(isoBoot)
 	copy(b, "\x00CD001\x01EL TORITO SPECIFICATION")
@@ -67,6 +74,7 @@ func bootMedium(label string, image []byte) []byte {
 	copy(at(isoTableM), "\x01\x00\x00\x00\x00\x16\x00\x01\x00\x00")
 	isoFolder(at(isoRoot), 0)
 	isoFolder(at(isoRoot)[34:], 1)
+	isoFile(at(isoRoot)[68:], wordsName, isoWords, (isoImage-isoWords)*isoSector)
 	return append(medium, image...)
 }
 
@@ -79,6 +87,17 @@ func isoFolder(to []byte, name byte) {
 	to[25] = 2
 	both16(to[28:], 1)
 	to[32], to[33] = 1, name
+}
+
+// isoFile writes the entry of a file in the root folder.
+func isoFile(to []byte, name string, sector, size int) {
+	isoFolder(to, 0)
+	to[0] = byte(33 + len(name) + 1 - len(name)%2)
+	both32(to[2:], sector)
+	both32(to[10:], size)
+	to[25] = 0
+	to[32] = byte(len(name))
+	copy(to[33:], name)
 }
 
 // both32 writes a number in both orders of bytes.

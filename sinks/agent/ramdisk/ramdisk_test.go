@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/slipway-gitops/slipway/sinks/agent/ramdisk"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
 // tools are programs that judge what was made.
@@ -207,6 +209,7 @@ func TestBuild(t *testing.T) {
 	if !strings.Contains(told, "UEFI") || !strings.Contains(told, "'SLIPWAY'") {
 		t.Errorf("xorriso: %s", told)
 	}
+	holdsWords(t, root, b.Medium.Path)
 	again, err := build(t, debs(t, "gzip"), ramdisk.Options{Agent: agent, Append: "slipway.ip=10.1.0.7/24"})
 	if err != nil || again.Image.SHA256 != b.Image.SHA256 || again.Medium.SHA256 != b.Medium.SHA256 {
 		t.Errorf("again: %+v, %v, not %+v", again, err, b)
@@ -214,6 +217,53 @@ func TestBuild(t *testing.T) {
 	other, err := build(t, all, ramdisk.Options{Agent: agent})
 	if err != nil || other.Image.SHA256 == b.Image.SHA256 {
 		t.Errorf("with another command line: %+v, %v", other, err)
+	}
+}
+
+// holdsWords has the words of a boot on a medium, where other programs find them, and leaves
+// all else as it is.
+func holdsWords(t *testing.T, folder, path string) {
+	t.Helper()
+	plain := read(t, path)
+	m, err := ramdisk.ForBoot(bytes.NewReader(plain), int64(len(plain)), "slipway.token=t0k", "slipway.daemon=10.1.0.2:9482")
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := io.ReadAll(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := filepath.Join(t.TempDir(), "boot.iso")
+	if err := os.WriteFile(at, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	does(t, folder, "xorriso", "-osirrox", "on", "-indev", at, "-extract", "/BOOT.TXT", at+".txt")
+	text := read(t, at+".txt")
+	if words := string(bytes.TrimRight(text, "\x00")); words != "slipway.token=t0k slipway.daemon=10.1.0.2:9482\n" {
+		t.Errorf("xorriso finds the words %q", words)
+	}
+	differ := 0
+	for i := range plain {
+		if plain[i] != whole[i] {
+			differ++
+		}
+	}
+	if len(whole) != len(plain) || differ != len("slipway.token=t0k slipway.daemon=10.1.0.2:9482\n") {
+		t.Errorf("%d of %d bytes differ, in %d", differ, len(plain), len(whole))
+	}
+	for off := int64(0); off < m.Size(); off += 1021 { // any range is that of the whole
+		b := make([]byte, min(4099, m.Size()-off))
+		if _, err := m.ReadAt(b, off); err != nil || !bytes.Equal(b, whole[off:off+int64(len(b))]) {
+			t.Fatalf("from byte %d it is another medium: %v", off, err)
+		}
+	}
+	for says, words := range map[string]string{"room for 4096": strings.Repeat("x", 4096), "printable": "slipway.token=t\n"} {
+		if _, err := ramdisk.ForBoot(bytes.NewReader(plain), int64(len(plain)), words); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("got %v, want %q", err, says)
+		}
+	}
+	if _, err := ramdisk.ForBoot(bytes.NewReader(plain[:1<<15]), 1<<15, "x"); !errors.Is(err, wire.ErrNoMedium) {
+		t.Errorf("of what is no medium: %v", err)
 	}
 }
 

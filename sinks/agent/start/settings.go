@@ -3,13 +3,14 @@ package start
 import (
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"strings"
 )
 
-// Settings are what the kernel's command line tells the agent: words that begin with
-// "slipway.".
+// Settings are what the kernel's command line, and the medium of this boot, tell the agent:
+// words that begin with "slipway.".
 type Settings struct {
 	// Daemon is where the daemon listens for agents, HOST:PORT; empty for nowhere.
 	Daemon string
@@ -26,24 +27,37 @@ type Settings struct {
 	MAC     string
 }
 
-// Parse reads a kernel's command line. Words of others are left alone; a word for the agent
-// that it does not know is an error, since it would do something else than it was asked for.
-func Parse(line string) (s Settings, err error) {
-	for _, word := range strings.Fields(line) {
-		name, ok := strings.CutPrefix(word, "slipway.")
-		if !ok {
-			continue
-		}
-		name, value, _ := strings.Cut(name, "=")
-		if err := s.set(name, value); err != nil {
-			return s, fmt.Errorf("slipway.%s on the kernel's command line: %w", name, err)
+// Parse reads a kernel's command line and the words of a medium, of which those of the command
+// line count: it may be signed. Words of others are left alone on the command line; a word for
+// the agent that it does not know is an error, since it would do something else than it was
+// asked for.
+func Parse(line, medium string) (s Settings, err error) {
+	set := map[string]bool{}
+	for _, from := range []struct{ text, where string }{{line, "on the kernel's command line"}, {medium, "on the medium"}} {
+		were := maps.Clone(set)
+		for _, word := range strings.Fields(from.text) {
+			name, ok := strings.CutPrefix(word, "slipway.")
+			if !ok && from.text == line {
+				continue
+			}
+			name, value, _ := strings.Cut(name, "=")
+			if !ok {
+				return s, fmt.Errorf("%q %s does not begin with slipway.", word, from.where)
+			}
+			if were[name] {
+				continue
+			}
+			if err := s.set(name, value); err != nil {
+				return s, fmt.Errorf("slipway.%s %s: %w", name, from.where, err)
+			}
+			set[name] = true
 		}
 	}
 	switch {
 	case s.Daemon != "" && s.CA == nil:
-		return s, fmt.Errorf("slipway.daemon on the kernel's command line needs slipway.ca beside it: without it anybody could answer as the daemon")
+		return s, fmt.Errorf("slipway.daemon needs slipway.ca beside it: without it anybody could answer as the daemon")
 	case s.Gateway.IsValid() && !s.Address.IsValid():
-		return s, fmt.Errorf("slipway.gateway on the kernel's command line needs slipway.ip beside it")
+		return s, fmt.Errorf("slipway.gateway needs slipway.ip beside it")
 	}
 	return s, nil
 }

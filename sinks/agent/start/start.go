@@ -62,9 +62,13 @@ func Run() error {
 	}
 	host := inside.Real("/", true)
 	c.introduce(hardware.Machine(host))
-	settings, err := Parse(string(line))
+	words, err := mediumWords("/sys/class/block", "/dev")
+	var settings Settings
+	if err == nil {
+		settings, err = Parse(string(line), words)
+	}
 	if err == nil && settings.Daemon == "" {
-		err = errors.New("the kernel's command line names no daemon (slipway.daemon)")
+		err = errors.New("neither the kernel's command line nor a medium names the daemon (slipway.daemon)")
 	}
 	if err != nil {
 		c.say("The agent cannot call the daemon: %v.", err)

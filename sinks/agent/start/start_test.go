@@ -12,15 +12,17 @@ import (
 	"testing"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
 func TestParse(t *testing.T) {
 	ca := "sha256:" + strings.Repeat("0a", 32)
-	s, err := Parse("console=tty0 slipway.daemon=10.1.0.2:9482 quiet slipway.ca=" + ca + " slipway.token=t0k slipway.ip=10.1.0.7/24 slipway.gateway=10.1.0.1 slipway.dns=10.1.0.3,10.1.0.4 slipway.mac=52:54:00:AA:00:01\n")
+	s, err := Parse("console=tty0 slipway.daemon=10.1.0.2:9482 quiet slipway.ca="+ca+" slipway.token=t0k slipway.ip=10.1.0.7/24 slipway.gateway=10.1.0.1 slipway.dns=10.1.0.3,10.1.0.4 slipway.mac=52:54:00:AA:00:01\n", "")
 	if err != nil || s.Daemon != "10.1.0.2:9482" || len(s.CA) != 32 || s.Token != "t0k" || s.Address != netip.MustParsePrefix("10.1.0.7/24") || s.Gateway.String() != "10.1.0.1" || len(s.DNS) != 2 || s.MAC != "52:54:00:aa:00:01" {
 		t.Errorf("got %+v, %v", s, err)
 	}
-	if s, err := Parse("console=tty0 slipwayx=1"); err != nil || s.Daemon != "" {
+	if s, err := Parse("console=tty0 slipwayx=1", ""); err != nil || s.Daemon != "" {
 		t.Errorf("got %+v, %v", s, err)
 	}
 	for line, says := range map[string]string{
@@ -36,9 +38,60 @@ func TestParse(t *testing.T) {
 		"slipway.mac=52:54":                        "is not a MAC address",
 		"slipway.wipe=yes":                         "slipway.wipe on the kernel's command line: the agent does not know it",
 	} {
-		if _, err := Parse(line); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := Parse(line, ""); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: got %v, want %q", line, err, says)
 		}
+	}
+}
+
+// The words of a medium say what the command line does not.
+func TestParseMedium(t *testing.T) {
+	ca, other := "slipway.ca=sha256:"+strings.Repeat("0a", 32), "slipway.ca=sha256:"+strings.Repeat("0b", 32)
+	s, err := Parse("console=tty0 "+ca, "slipway.daemon=10.1.0.2:9482 slipway.token=t0k "+other+" slipway.dns=10.1.0.3 slipway.dns=10.1.0.4")
+	if err != nil || s.Daemon != "10.1.0.2:9482" || s.Token != "t0k" || s.CA[0] != 0x0a || len(s.DNS) != 2 {
+		t.Errorf("got %+v, %v", s, err)
+	}
+	for medium, says := range map[string]string{
+		"slipway.wipe=yes": "slipway.wipe on the medium: the agent does not know it",
+		"quiet":            `"quiet" on the medium does not begin with slipway.`,
+		"\xff\xfe":         "does not begin with slipway.",
+	} {
+		if _, err := Parse("", medium); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: got %v, want %q", medium, err, says)
+		}
+	}
+}
+
+// The words are on the first device that has a medium of ours; others are left alone, whatever
+// is on them.
+func TestMediumWords(t *testing.T) {
+	devices, blocks := t.TempDir(), t.TempDir()
+	medium := make([]byte, 64<<10)
+	copy(medium[wire.VolumeAt:], "\x01CD001\x01")
+	copy(medium[wire.VolumeAt+wire.ApplicationUse:], wire.MediumMark+"47104 4096\n")
+	copy(medium[47104:], "slipway.token=t0k\n")
+	broken := slices.Clone(medium)
+	copy(broken[wire.VolumeAt+wire.ApplicationUse:], wire.MediumMark+"99999999999 4096\n")
+	foreign := slices.Clone(medium)
+	clear(foreign[wire.VolumeAt+wire.ApplicationUse : wire.VolumeAt+wire.ApplicationUse+512])
+	add := func(name string, content []byte) {
+		t.Helper()
+		if err := errors.Join(os.Mkdir(filepath.Join(blocks, name), 0o755), os.WriteFile(filepath.Join(devices, name), content, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("sda", []byte("short"))
+	add("sdb", foreign)
+	if words, err := mediumWords(blocks, devices); words != "" || err != nil {
+		t.Errorf("without a medium: %q, %v", words, err)
+	}
+	add("sr0", medium)
+	if words, err := mediumWords(blocks, devices); words != "slipway.token=t0k" || err != nil {
+		t.Errorf("got %q, %v", words, err)
+	}
+	add("a", broken) // comes before
+	if words, err := mediumWords(blocks, devices); err == nil {
+		t.Errorf("a broken medium: %q", words)
 	}
 }
 

@@ -37,8 +37,9 @@ type work struct {
 	failures []failure
 	status   []byte // of dpkg, once it was read
 	shown    int    // bytes of contents that are told
-	// reloadFiles says that systemd must read files again that files items changed.
-	reloadFiles bool
+	// unread are the files that systemd must read again, gone those of them that are
+	// forgotten then.
+	unread, gone []string
 }
 
 type failure struct {
@@ -99,6 +100,7 @@ func (f facet) Apply(ctx context.Context, h *inside.Host, items []item.Item, rem
 	}
 	defer w.tree.Close()
 	w.readFolders()
+	w.unread = w.leftUnread()
 	wanted := map[string][]item.Item{}
 	for _, i := range items {
 		wanted[item.Kind(i.Key)] = append(wanted[item.Kind(i.Key)], i)

@@ -24,6 +24,8 @@ type fake struct {
 	t      testing.TB
 	host   *inside.Host
 	active map[string]string
+	loaded map[string]string // the unit files that systemd has read
+	runs   map[string]string // the unit files that units were started with
 	calls  []string
 	told   []string
 	fails  map[string]bool // units that do not start
@@ -39,7 +41,7 @@ const packageUnit = "[Unit]\nDescription=%s\n[Service]\nExecStart=/bin/true\n[In
 
 // newFake makes a small system.
 func newFake(t testing.TB) *fake {
-	f := &fake{t: t, active: map[string]string{"a.service": "active"}, fails: map[string]bool{}}
+	f := &fake{t: t, active: map[string]string{"a.service": "active"}, loaded: map[string]string{}, runs: map[string]string{}, fails: map[string]bool{}}
 	root := memory(t)
 	f.host = &inside.Host{Root: root, Live: true, Exec: f.exec, Tell: func(s string) { f.told = append(f.told, s) }}
 	f.reload()
@@ -166,8 +168,13 @@ func (f *fake) systemctl(verb string, units []string) (inside.Output, error) {
 		return inside.Output{Code: 1, Err: []byte(text)}, nil
 	}
 	var out strings.Builder
-	if verb == "list-unit-files" {
+	switch verb {
+	case "list-unit-files":
 		out.WriteString(f.units)
+	case "daemon-reload":
+		for u := range f.loaded {
+			f.loaded[u] = f.content(u)
+		}
 	}
 	for _, u := range units {
 		unit := f.unit(u)
@@ -177,18 +184,26 @@ func (f *fake) systemctl(verb string, units []string) (inside.Output, error) {
 			if state == "" {
 				state = "inactive"
 			}
-			fmt.Fprintf(&out, "Type=simple\nResult=success\nActiveState=%s\nSubState=x\nNeedDaemonReload=no\n\n", state)
+			stale := "no"
+			if was, isLoaded := f.loaded[u]; isLoaded && was != f.content(u) {
+				stale = "yes"
+			}
+			fmt.Fprintf(&out, "Type=simple\nResult=success\nActiveState=%s\nSubState=x\nNeedDaemonReload=%s\n\n", state, stale)
 		case "start", "restart":
 			if unit == "" || f.fails[u] {
 				f.active[u] = "failed"
 				return failed("Job for " + u + " failed.")
 			}
-			f.active[u] = "active"
+			if _, isLoaded := f.loaded[u]; !isLoaded {
+				f.loaded[u] = f.content(u)
+			}
+			f.active[u], f.runs[u] = "active", f.loaded[u]
 		case "stop":
 			if f.active[u] == "" {
 				return failed("Unit " + u + " not loaded.")
 			}
 			delete(f.active, u)
+			delete(f.loaded, u) // nothing needs it any more
 		case "reset-failed":
 			delete(f.active, u)
 		case "status":
@@ -211,6 +226,14 @@ func (f *fake) systemctl(verb string, units []string) (inside.Output, error) {
 		}
 	}
 	return inside.Output{Out: []byte(out.String())}, nil
+}
+
+// content is what is in the file of a unit.
+func (f *fake) content(u string) string {
+	if at := f.unit(u); at != "" {
+		return f.read(at)
+	}
+	return ""
 }
 
 func (f *fake) unit(n string) string {

@@ -108,11 +108,17 @@ func (w *work) observeFile(key string) {
 	if designed, asked := w.h.Show[key]; asked && e.Kind == tree.File && w.seen.Have[item.Name(key, "content")] != designed {
 		w.show(key, file)
 	}
+	unread := ""
+	var made madeFile
+	if w.items.Load(key, nil, &made); made.Unread && w.h.Live {
+		unread = unreadText
+	}
 	switch e.Kind {
 	case tree.Nothing:
-		w.seen.Have[item.Name(key, "state")] = item.Absent
+		w.seen.Have[item.Name(key, "state")] = item.Absent + unread
 		return
 	case tree.File:
+		w.seen.Have[item.Name(key, "content")] += unread
 		w.seen.Have[item.Name(key, "mode")] = tree.ModeText(e.Mode)
 		w.seen.Have[item.Name(key, "owner")] = a.users.text(e.UID) + ":" + a.groups.text(e.GID)
 	default:
@@ -121,11 +127,16 @@ func (w *work) observeFile(key string) {
 	w.seen.Have[item.Name(key, "state")] = item.Present
 }
 
+// unreadText is behind what is told of a file that systemd does not go by yet.
+const unreadText = " (systemd has not read it)"
+
 // madeFile is what is kept of a file whose content was an artifact: the digest that was
 // seen when it had that stamp. So what may be large is read once.
 type madeFile struct {
 	Content string `json:"content"`
 	Stamp   string `json:"stamp"`
+	// Unread says that systemd has not read the file since it was changed.
+	Unread bool `json:"unread,omitempty"`
 }
 
 // digest is item.Digest of a file's content. A file that is larger than any design has it
@@ -156,7 +167,9 @@ func (w *work) putArtifact(key, file string, e tree.Entry, body item.File, mode 
 		if err := w.takeFile(key, file, e); err != nil {
 			return err
 		}
-		w.reloadFor(file)
+		if err := w.reloadFor(key, file); err != nil {
+			return err
+		}
 		err := tree.ErrOther
 		if is == want {
 			err = w.tree.SetAttributes(file, e, mode, uid, gid)
@@ -178,7 +191,9 @@ func (w *work) putArtifact(key, file string, e tree.Entry, body item.File, mode 
 	if err != nil {
 		return err
 	}
-	return w.items.Note(key, madeFile{want, e.Stamp})
+	var made madeFile
+	w.items.Load(key, nil, &made)
+	return w.items.Note(key, madeFile{want, e.Stamp, made.Unread})
 }
 
 // fetch puts the bytes of an artifact in the place of a file.
@@ -327,11 +342,47 @@ func (w *work) putFile(file string, content []byte, mode uint32, uid, gid int) e
 	return w.tree.Put(file, content, mode, uid, gid)
 }
 
-// reloadFor notes that systemd must read a file again, such as a drop-in.
-func (w *work) reloadFor(file string) {
-	for _, folder := range unitFolders {
-		w.reloadFiles = w.reloadFiles || below(file, folder)
+// reloadFor notes that systemd must read a file again, such as a drop-in, before it is changed.
+func (w *work) reloadFor(key, file string) error {
+	if !w.h.Live || !slices.ContainsFunc(unitFolders, func(folder string) bool { return below(file, folder) }) {
+		return nil
 	}
+	var made madeFile
+	w.items.Load(key, nil, &made)
+	made.Unread = true
+	w.unread = append(w.unread, key)
+	return w.items.Note(key, made)
+}
+
+// leftUnread are the files that an earlier run changed, and did not have systemd read.
+func (w *work) leftUnread() (keys []string) {
+	for _, key := range w.h.Owned.Keys(name) {
+		var made madeFile
+		if item.Kind(key) == item.KindFiles && w.items.Load(key, nil, &made) && made.Unread {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// haveRead notes that systemd has read the files that were changed, and forgets those that are
+// gone.
+func (w *work) haveRead() error {
+	for _, key := range w.unread {
+		var made madeFile
+		if !w.items.Load(key, nil, &made) {
+			continue
+		}
+		if made.Unread = false; slices.Contains(w.gone, key) {
+			if err := w.items.Drop(key); err != nil {
+				return err
+			}
+		} else if err := w.items.Note(key, made); err != nil {
+			return err
+		}
+	}
+	w.unread, w.gone = nil, nil
+	return nil
 }
 
 // removeFiles puts back what was there before files that left the design, the
@@ -363,7 +414,9 @@ func (w *work) removeFile(key string) error {
 	if other(e.Kind) {
 		return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("%s is %s by now, which Slipway did not make. Move it away", file, kindText(e))}
 	}
-	w.reloadFor(file)
+	if err := w.reloadFor(key, file); err != nil {
+		return err
+	}
 	if err := w.putBack(file, before.place); err != nil {
 		return err
 	}
@@ -371,6 +424,10 @@ func (w *work) removeFile(key string) error {
 		if err := w.tree.RemoveFolders(before.Folders); err != nil {
 			return err
 		}
+	}
+	if slices.Contains(w.unread, key) {
+		w.gone = append(w.gone, key) // until systemd has read that
+		return nil
 	}
 	return w.items.Drop(key)
 }
@@ -428,7 +485,9 @@ func (w *work) applyFile(i item.Item, absent bool) error {
 	if err := w.takeFile(i.Key, file, e); err != nil {
 		return err
 	}
-	w.reloadFor(file)
+	if err := w.reloadFor(i.Key, file); err != nil {
+		return err
+	}
 	if err := w.putFile(file, body.Content, mode, uid, gid); err != nil {
 		return err
 	}
@@ -466,7 +525,9 @@ func (w *work) absentFile(key, file string, e tree.Entry) error {
 		if err := w.takeFile(key, file, e); err != nil {
 			return err
 		}
-		w.reloadFor(file)
+		if err := w.reloadFor(key, file); err != nil {
+			return err
+		}
 	}
 	if err := w.tree.Remove(file); err != nil {
 		return err

@@ -223,6 +223,89 @@ func TestAChangedUnitIsRestarted(t *testing.T) {
 	}
 }
 
+// Wherever a change of a unit is cut, it is seen to be as designed only when systemd goes by
+// its new file.
+func TestACutChangeOfAUnitIsSeen(t *testing.T) {
+	was, next := unit("n.service", contentUnit("basic.target"), "enabled", "running"), unit("n.service", contentUnit("basic.target")+"# changed\n", "enabled", "running")
+	cuts := 0
+	for limit := 1; ; limit++ {
+		f := newFake(t)
+		if err := f.apply([]item.Item{was}); err != nil {
+			t.Fatal(err)
+		}
+		f.writes, f.limit = 0, limit
+		err := f.apply([]item.Item{next})
+		f.limit = 0
+		f.reload()
+		if err == nil {
+			break
+		}
+		cuts++
+		if wrong := f.met([]item.Item{next}); len(wrong) == 0 && f.runs["n.service"] != f.content("n.service") {
+			t.Errorf("cut after write %d: it is seen as designed, and runs by its earlier file", limit)
+		}
+		if err := f.apply([]item.Item{next}); err != nil {
+			t.Fatal(err)
+		}
+		if wrong := f.met([]item.Item{next}); len(wrong) > 0 || f.runs["n.service"] != f.content("n.service") {
+			t.Errorf("cut after write %d, and again: %q, and it runs by %q", limit, wrong, f.runs["n.service"])
+		}
+	}
+	if cuts < 3 {
+		t.Errorf("cut %d times", cuts)
+	}
+}
+
+// Wherever a change of a drop-in is cut, its coming and its going, it is done with only when
+// systemd has read it.
+func TestACutChangeOfADropInIsSeen(t *testing.T) {
+	const dropIn = "/etc/systemd/system/b.service.d/mine.conf"
+	with := []item.Item{file(dropIn, "[Service]\nNice=1\n", "0644", "root")}
+	for name, change := range map[string]func(f *fake) error{
+		"made":    func(f *fake) error { return f.apply(with) },
+		"removed": func(f *fake) error { return f.apply(nil, with[0].Key) },
+	} {
+		cuts := 0
+		for limit := 1; ; limit++ {
+			f := newFake(t)
+			if name == "removed" {
+				if err := f.apply(with); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f.writes, f.limit, f.calls = 0, limit, nil
+			err := change(f)
+			f.limit = 0
+			f.reload()
+			if err == nil {
+				break
+			}
+			cuts++
+			isDone := len(f.met(with)) == 0
+			if _, ours := f.host.Owned.Entry("config", with[0].Key); name == "removed" {
+				isDone = !ours
+			}
+			read := func() bool { return strings.Contains(strings.Join(f.calls, "\n"), "daemon-reload") }
+			if isDone && !read() {
+				t.Errorf("%s, cut after write %d: it is done, and systemd has not read it", name, limit)
+			}
+			f.calls = nil
+			if err := change(f); err != nil {
+				t.Fatal(err)
+			}
+			if limit > 1 && !read() && !isDone {
+				t.Errorf("%s, cut after write %d, and again: systemd has not read it", name, limit)
+			}
+			if wrong := f.met(with); name == "made" && len(wrong) > 0 {
+				t.Errorf("%s, cut after write %d, and again: %q", name, limit, wrong)
+			}
+		}
+		if cuts < 2 {
+			t.Errorf("%s: cut %d times", name, cuts)
+		}
+	}
+}
+
 // A part that leaves the design comes back once. What people do with it afterwards is
 // theirs, also when another item is changed.
 func TestAPartComesBackOnce(t *testing.T) {

@@ -146,6 +146,15 @@ func (w *work) tellUnit(n string, s seenUnits) error {
 				return err
 			}
 		}
+		var made unitMade
+		w.items.Load(key, nil, &made)
+		switch {
+		case !w.h.Live || isTemplate(n):
+		case s.states[n].reload:
+			content += unreadText
+		case made.Restart && s.states[n].active == "running":
+			content += " (" + n + " runs by an earlier one, and must be restarted)"
+		}
 		w.seen.Have[item.Name(key, "content")] = content
 	}
 	if u.enabled == "" {
@@ -231,7 +240,7 @@ func (w *work) applyUnits(items []item.Item, leaving []string) {
 	for _, key := range leaving {
 		goals = append(goals, &unitGoal{key: key, name: item.ID(key), remove: true})
 	}
-	reload := w.reloadFiles
+	reload := len(w.unread) > 0
 	if len(goals) == 0 && !reload {
 		return
 	}
@@ -256,7 +265,11 @@ func (w *work) applyUnits(items []item.Item, leaving []string) {
 	})
 	w.each(&goals, w.enableUnit)
 	if reload && w.h.Live {
-		if err := w.do("", time.Minute, "daemon-reload"); err != nil {
+		err := w.do("", time.Minute, "daemon-reload")
+		if err == nil {
+			err = w.haveRead()
+		}
+		if err != nil {
 			w.fail(item.KindUnits, err)
 			return
 		}

@@ -37,6 +37,7 @@ type model struct {
 	// after half of it.
 	cut, at int
 	half    bool
+	slow    int // so many programs after that one end so too
 }
 
 func newModel(t *testing.T) *model {
@@ -72,7 +73,7 @@ func (m *model) host() *inside.Host {
 func (m *model) exec(_ context.Context, c inside.Command) (inside.Output, error) {
 	m.ran = append(m.ran, c.Path+" "+strings.Join(c.Args, " "))
 	m.at++
-	cut := m.cut == m.at
+	cut := m.cut >= 0 && m.at >= m.cut && m.at <= m.cut+m.slow
 	if cut && !m.half {
 		return inside.Output{Code: -1}, errCut
 	}
@@ -114,6 +115,34 @@ func (m *model) exec(_ context.Context, c inside.Command) (inside.Output, error)
 		return inside.Output{Code: -1}, errCut
 	}
 	return out, nil
+}
+
+// Wherever the removal of what left the design is cut, and whatever of it did not answer, the
+// next run removes it: only what other packages need stays.
+func TestEveryCutOfARemoval(t *testing.T) {
+	t.Parallel()
+	items := []item.Item{pkg("aa", "2", "present"), pkg("bb", "", "held")}
+	for _, half := range []bool{false, true} {
+		for cut := 1; ; cut++ {
+			m := newModel(t)
+			if err := New().Apply(t.Context(), m.host(), items, nil); err != nil {
+				t.Fatal(err)
+			}
+			m.at, m.cut, m.half, m.slow = 0, cut, half, 1
+			_ = New().Apply(t.Context(), m.host(), nil, item.Keys(items))
+			whole := m.at < cut
+			m.cut = -1
+			if err := New().Apply(t.Context(), m.host(), nil, item.Keys(items)); err != nil {
+				t.Fatal(err)
+			}
+			if m.have["aa"] != "" || m.have["bb"] != "" || m.host().Owned.Digest() != "" {
+				t.Errorf("after cut %d (half %v) of the removal there is %v, owned %q", cut, half, m.have, m.host().Owned.Keys(facetName))
+			}
+			if whole {
+				break
+			}
+		}
+	}
 }
 
 // Wherever a run is cut, between programs or in the middle of one, the next one

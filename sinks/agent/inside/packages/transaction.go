@@ -156,8 +156,15 @@ func (a *apply) simulated(ctx context.Context, inv inventory, g goal) (goal, err
 	rest.remove = slices.DeleteFunc(slices.Clone(g.remove), func(name string) bool { return slices.Contains(g.leaving, name) })
 	for _, name := range g.leaving {
 		alone := change{remove: []string{name}, held: g.held}
-		if why := a.try(ctx, inv, &alone); why != nil {
-			rest.left[item.KindPackages+"."+name] = "other packages need it: " + why.Error()
+		effects, err := a.effects(ctx, &alone)
+		if err != nil && !says(err, "protected packages") { // it is not known whether they do
+			return g, err
+		}
+		if err == nil {
+			err = verify(inv, alone, effects)
+		}
+		if err != nil {
+			rest.left[item.KindPackages+"."+name] = "other packages need it: " + err.Error()
 			continue
 		}
 		rest.remove = append(rest.remove, name)
@@ -168,17 +175,23 @@ func (a *apply) simulated(ctx context.Context, inv inventory, g goal) (goal, err
 	return rest, a.try(ctx, inv, &rest.change)
 }
 
-// try simulates one change.
+// try simulates one change, and holds it against what was asked for.
 func (a *apply) try(ctx context.Context, inv inventory, c *change) error {
+	effects, err := a.effects(ctx, c)
+	if err != nil {
+		return err
+	}
+	return verify(inv, *c, effects)
+}
+
+// effects are what a change would do. Where dependencies are broken it repairs them too.
+func (a *apply) effects(ctx context.Context, c *change) ([]effect, error) {
 	effects, err := a.m.simulate(ctx, a.h, *c)
 	if err != nil && !c.repair && says(err, "fix-broken", "unmet dependencies") {
 		c.repair = true
 		effects, err = a.m.simulate(ctx, a.h, *c)
 	}
-	if err != nil {
-		return err
-	}
-	return verify(inv, *c, effects)
+	return effects, err
 }
 
 // verify compares what a transaction would do with what it was asked for.
