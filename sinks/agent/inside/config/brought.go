@@ -36,8 +36,41 @@ func (w *work) brought(file string) bool {
 	})
 }
 
+// besideIt is what dpkg adds to the name of the file of a package that it did not put over one
+// that was there.
+const besideIt = ".dpkg-dist"
+
+// leftToPackage says whether a file that leaves the design, and that was not there before it, is
+// that of a package by now: it stays, or comes out of the one that dpkg has put beside it.
+func (w *work) leftToPackage(file string, before place) (bool, error) {
+	if before.Kind != tree.Nothing {
+		return false, nil
+	}
+	if w.brought(file) {
+		return true, nil
+	}
+	if !w.isConffileAs(file, file+besideIt) {
+		return false, nil
+	}
+	e, err := w.tree.Look(file + besideIt)
+	if err != nil {
+		return false, err
+	}
+	text, err := w.tree.Read(file+besideIt, maxConfig)
+	if err == nil {
+		err = w.putFile(file, text, e.Mode, e.UID, e.GID)
+	}
+	if err == nil {
+		err = w.tree.Remove(file + besideIt)
+	}
+	return true, err
+}
+
 // isConffile says whether dpkg's status has a file with the digest that it has.
-func (w *work) isConffile(file string) bool {
+func (w *work) isConffile(file string) bool { return w.isConffileAs(file, file) }
+
+// isConffileAs says whether dpkg's status has a file with the digest of the one at a path.
+func (w *work) isConffileAs(file, at string) bool {
 	if w.status == nil {
 		status, err := w.tree.Read(dpkgStatus, maxStatus)
 		if err != nil {
@@ -46,12 +79,12 @@ func (w *work) isConffile(file string) bool {
 		w.status = status
 	}
 	_, after, found := bytes.Cut(w.status, []byte("\n "+file+" "))
-	if e, err := w.tree.Look(file); !found || err != nil || e.Kind != tree.File {
+	if e, err := w.tree.Look(at); !found || err != nil || e.Kind != tree.File {
 		return false
 	}
 	digest, _, _ := bytes.Cut(after, []byte("\n"))
 	digest, _, _ = bytes.Cut(digest, []byte(" "))
-	text, err := w.tree.Read(file, maxConfig)
+	text, err := w.tree.Read(at, maxConfig)
 	sum := md5.Sum(text) // dpkg's own digest of it
 	return err == nil && hex.EncodeToString(sum[:]) == string(digest)
 }

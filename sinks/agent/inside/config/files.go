@@ -417,10 +417,14 @@ func (w *work) removeFile(key string) error {
 	if err := w.reloadFor(key, file); err != nil {
 		return err
 	}
-	if err := w.putBack(file, before.place); err != nil {
+	isPackages, err := w.leftToPackage(file, before.place)
+	if err == nil && !isPackages {
+		err = w.putBack(file, before.place)
+	}
+	if err != nil {
 		return err
 	}
-	if before.Kind == tree.Nothing || before.Secret {
+	if !isPackages && (before.Kind == tree.Nothing || before.Secret) {
 		if err := w.tree.RemoveFolders(before.Folders); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"crypto/md5"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -302,6 +303,47 @@ func TestACutChangeOfADropInIsSeen(t *testing.T) {
 		}
 		if cuts < 2 {
 			t.Errorf("%s: cut %d times", name, cuts)
+		}
+	}
+}
+
+// A file that leaves the design is a package's where one was installed meanwhile: its file
+// stays, or takes the place of ours.
+func TestAFileIsLeftToItsPackage(t *testing.T) {
+	const path, packaged = "/etc/p.conf", "as packaged\n"
+	ours, absent := file(path, "ours\n", "0600", "root"), item.New("files."+path, map[string]string{"state": item.Absent}, item.File{})
+	for name, c := range map[string]struct {
+		items []item.Item
+		there map[string]string
+		want  string
+	}{
+		"it was to be absent":           {[]item.Item{ours, absent}, map[string]string{path: packaged}, packaged},
+		"ours was there":                {[]item.Item{ours}, map[string]string{path + besideIt: packaged}, packaged},
+		"somebody changed what is left": {[]item.Item{ours}, map[string]string{path + besideIt: "other\n"}, ""},
+		"nothing was installed":         {[]item.Item{ours}, nil, ""},
+	} {
+		f := newFake(t)
+		for _, i := range c.items {
+			if err := f.apply([]item.Item{i}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		sum := md5.Sum([]byte(packaged))
+		f.put(dpkgStatus, fmt.Sprintf("Package: p\nStatus: install ok installed\nConffiles:\n %s %x\n\n", path, sum))
+		for at, text := range c.there {
+			f.put(at, text)
+		}
+		for range 2 {
+			if err := f.apply(nil, ours.Key); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(f.host.Path(path))
+		if err != nil && c.want != "" || string(got) != c.want {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+		if _, err := os.Stat(f.host.Path(path + besideIt)); c.want == packaged && err == nil {
+			t.Errorf("%s: what dpkg put beside it is still there", name)
 		}
 	}
 }
