@@ -32,6 +32,7 @@ var leftOut = map[string]string{
 	"tests/inside/network_test.go TestProveNetworkChanges":                  "it waits for reverts: make prove has the time, and CI has those of one interface",
 	"tests/inside/guest_test.go TestProveGuestNetwork":                      "it boots a guest on an emulated processor: make prove has the time, and CI has the files and one interface",
 	"tests/inside/guest_test.go TestProveGuestNetworks":                     "it boots a guest on an emulated processor: make prove has the time, and CI has the files and one interface",
+	"tests/inside/systems_test.go TestProveSystems":                         "it makes five releases and boots each: make prove has the time, and CI has Debian 12",
 	"tests/inside/hostile_test.go TestProveHostileNames":                    "many designs on a real system: make prove has the time, and CI has two",
 	"tests/inside/hostile_test.go TestProveHostileNode":                     "it waits for a package of a minute: make prove has the time, and CI has the parts on small systems",
 	"tests/ramdisk/boot_test.go TestProveRamdiskBoots":                      "it packs a whole kernel and boots two emulated machines: make prove has the time, and CI has the parts",

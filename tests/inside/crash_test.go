@@ -79,7 +79,7 @@ func TestProveKilledAfterEachWrite(t *testing.T) {
 
 // killed goes from one design to another and back, killed after one write in every few.
 func killed(t *testing.T, f site.Facet, seed uint64, every int) {
-	base(t)
+	made.base(t)
 	from, to := pair(seed, f)
 	n, began := start(t), time.Now()
 	n.converges(from)

@@ -254,5 +254,11 @@ func told(d *site.Node) string {
 	if err != nil {
 		return fmt.Sprint(err)
 	}
-	return strings.ReplaceAll(string(text), strings.Trim(strconv.Quote(made.signs), `"`), "KEY")
+	short := string(text)
+	for _, r := range d.System.Repositories {
+		if r.Key != "" {
+			short = strings.ReplaceAll(short, strings.Trim(strconv.Quote(r.Key), `"`), "KEY")
+		}
+	}
+	return short
 }

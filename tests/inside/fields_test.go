@@ -102,7 +102,7 @@ var elsewhere = map[string]string{
 // Every field that acts inside a system changes something on a machine: its value is
 // changed in a design, evaluated as any, and the change is seen there.
 func TestEveryFieldActs(t *testing.T) {
-	base(t)
+	made.base(t)
 	all := slices.DeleteFunc(fields(), func(x tried) bool { return x.more && !proves() })
 	n := start(t)
 	n.converges(evaluated(t, all, func(x tried) string { return x.from }))

@@ -35,8 +35,12 @@ type guest struct {
 	lan    *lan
 	folder string
 	ends   [][2]string
+	clock  string // when it thinks that it is
 	qemu   *exec.Cmd
 }
+
+// clocks are years off, each in its direction.
+var clocks = map[string]string{"networkd": "2011-03-04T05:06:07", "ifupdown": "2041-03-04T05:06:07"}
 
 // diskScript takes the kernel out of a tree, and makes a disk of the rest.
 const diskScript = `cp "$2"/boot/vmlinuz-* "$1/vmlinuz"
@@ -47,9 +51,9 @@ mkfs.ext4 -q -L root -m 0 -d "$2" "$1/root.ext4" 1500M
 
 func startGuest(t *testing.T, manager string) *guest {
 	t.Helper()
-	g := &guest{folder: t.TempDir(), lan: newLAN(t), networked: &networked{
+	g := &guest{folder: t.TempDir(), lan: newLAN(t), clock: clocks[manager], networked: &networked{
 		router: fmt.Sprintf("router-%d", os.Getpid()), address: nodeAddress, patience: time.Minute,
-		node: &node{t: t, driver: agent.New(agent.Options{Folder: made.helpers}), term: 1},
+		node: &node{t: t, fixture: made, driver: agent.New(agent.Options{Folder: made.helpers}), term: 1},
 	}}
 	g.makeDisk(manager)
 	for _, name := range []string{g.router, g.other()} {
@@ -93,7 +97,7 @@ var guestPackages = []string{"udev", "kmod", "initramfs-tools", "linux-image-clo
 func inGuestsNetwork(t *testing.T) bool {
 	if os.Getenv(inNetwork) == "" {
 		nspawn.Require(t, "qemu-system-x86_64", "mkfs.ext4", "ssh")
-		nspawn.UnpackTo(t, t.TempDir(), guestPackages...)
+		nspawn.UnpackTo(t, t.TempDir(), nspawn.Suite{}, guestPackages...)
 	}
 	return inOwnNetwork(t)
 }
@@ -103,7 +107,7 @@ func (g *guest) makeDisk(manager string) {
 	t := g.t
 	tree := filepath.Join(g.folder, "tree")
 	check(t, os.Mkdir(tree, 0o755))
-	nspawn.UnpackTo(t, tree, guestPackages...)
+	nspawn.UnpackTo(t, tree, nspawn.Suite{}, guestPackages...)
 	key, err := os.ReadFile(filepath.Join(made.folderOf(), "key.pub"))
 	check(t, err)
 	files := map[string]string{
@@ -151,7 +155,7 @@ func (g *guest) power() {
 	g.t.Helper()
 	args := []string{"-machine", "pc,accel=tcg", "-cpu", "max", "-m", "512", "-nodefaults", "-no-user-config", "-display", "none",
 		"-serial", "file:" + g.folder + "/console", "-monitor", "unix:" + g.folder + "/monitor,server=on,wait=off", "-device", "virtio-rng-pci",
-		"-kernel", g.folder + "/vmlinuz", "-initrd", g.folder + "/initrd",
+		"-rtc", "base=" + g.clock, "-kernel", g.folder + "/vmlinuz", "-initrd", g.folder + "/initrd",
 		"-append", "root=/dev/vda rw console=ttyS0 loglevel=4 panic=5 mitigations=off apparmor=0 audit=0 random.trust_cpu=on net.ifnames=0",
 		"-drive", "file=" + g.folder + "/root.ext4,format=raw,if=virtio,cache=writeback"}
 	for n, mac := range ports {
@@ -199,25 +203,33 @@ func (g *guest) cable(n int, state string) {
 // Slipway is between.
 func (g *guest) says(words string) string {
 	g.t.Helper()
-	var out []byte
+	var out string
 	var err error
 	for range 5 {
-		cmd := exec.CommandContext(g.t.Context(), "ssh", "-n", "-F", "none", "-i", filepath.Join(made.folderOf(), "key"), "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no",
-			"-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "ConnectTimeout=20", "root@"+g.address, words)
-		var stderr bytes.Buffer
-		cmd.Stderr = &stderr
-		if out, err = cmd.Output(); err == nil {
-			return strings.TrimSpace(string(out))
+		if out, err = g.run(words); err == nil {
+			return out
 		}
-		err = errors.Join(err, errors.New(stderr.String()))
 	}
 	g.t.Fatalf("%s: %v", words, err)
 	return ""
 }
 
+// run runs a command at the guest's last address.
+func (g *guest) run(words string) (string, error) {
+	cmd := exec.CommandContext(g.t.Context(), "ssh", "-n", "-F", "none", "-i", filepath.Join(made.folderOf(), "key"), "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no",
+		"-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "ConnectTimeout=20", "root@"+g.address, words)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		err = errors.Join(err, errors.New(stderr.String()))
+	}
+	return strings.TrimSpace(string(out)), err
+}
+
 // folderOf is the folder with everything, also in the program that runs in a network of
 // its own.
-func (m *madeOnce) folderOf() string { return filepath.Dir(m.helpers) }
+func (f *fixture) folderOf() string { return filepath.Dir(f.helpers) }
 
 func (g *guest) design(l links) *site.Node {
 	return &site.Node{Name: "n1", References: site.References{Family: "debian", Links: l}}
@@ -286,7 +298,16 @@ func (g *guest) reverts(name string, l links) {
 	if err := g.apply(name, l, nil, nil); err == nil {
 		g.t.Errorf("%s: it was confirmed", name)
 	}
-	g.says("for n in $(seq 90); do [ -e /var/lib/slipway-inside/network-unconfirmed ] || exit 0; sleep 1; done; exit 1")
+	for { // it cannot be reached before it is as it was
+		_, err := g.run("[ ! -e /var/lib/slipway-inside/network-unconfirmed ]")
+		if err == nil {
+			break
+		}
+		if time.Since(began) > 2*(deadline+grace) {
+			g.t.Fatalf("%s: it is not as before: %v", name, err)
+		}
+		<-time.After(time.Second)
+	}
 	if took := time.Since(began); took > deadline+grace {
 		g.t.Errorf("%s: it took %s until it was as before", name, took)
 	}
@@ -413,7 +434,10 @@ func begin(t *testing.T, manager string) *guest {
 	if !g.reached(t, g.design(nil), time.Now().Add(bootPatience), nodeAddress) {
 		t.Fatal("the guest is not reached at first")
 	}
-	t.Logf("the guest runs after %s", time.Since(began).Round(time.Second))
+	if year := g.says("date +%Y"); year != g.clock[:4] {
+		t.Errorf("the guest thinks that it is %s", year)
+	}
+	t.Logf("the guest runs after %s, and its clock says %s", time.Since(began).Round(time.Second), g.clock)
 	return g
 }
 

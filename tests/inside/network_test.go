@@ -46,12 +46,12 @@ func inOwnNetwork(t *testing.T) bool {
 		if err := json.Unmarshal([]byte(text), &h); err != nil {
 			t.Fatal(err)
 		}
-		made.Do(func() {
+		made.once.Do(func() {
 			made.root, made.helpers, made.key, made.hostKey, made.signs = h.Root, h.Helpers, h.Key, h.HostKey, h.Signs
 		})
 		return true
 	}
-	base(t)
+	made.base(t)
 	text, err := json.Marshal(handed{made.folder, made.root, made.helpers, made.key, made.hostKey, made.signs})
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ ip netns add O; ip -n R link set other1 netns O; ip -n O addr add 10.1.0.50/24 d
 	does(t, "chroot", root, "systemctl", "disable", "networking")
 	n.node = &node{
 		System: nspawn.Start(t, root, nspawn.Network("--network-namespace-path=/run/netns/"+n.within+" --capability=CAP_NET_ADMIN,CAP_NET_RAW")),
-		t:      t, driver: agent.New(agent.Options{Folder: made.helpers}), term: 1,
+		t:      t, fixture: made, driver: agent.New(agent.Options{Folder: made.helpers}), term: 1,
 	}
 	return n
 }

@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 		os.Exit(trace(os.Args[1:]))
 	}
 	code := m.Run()
-	if made.folder != "" {
-		if err := os.RemoveAll(made.folder); err != nil {
+	for _, f := range fixtures {
+		if err := os.RemoveAll(f.folder); err != nil { // an empty name is no error
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}
@@ -45,17 +45,30 @@ func TestMain(m *testing.M) {
 // proves skips a test that takes minutes, unless it is asked for.
 func proves() bool { return os.Getenv("SLIPWAY_PROVE") != "" }
 
-// made is what all systems of these tests begin with.
-var made madeOnce
-
-type madeOnce struct {
-	sync.Once
-	folder  string // with all of the following
-	root    string // a Debian that does not run
+// fixture is what all systems of a release begin with.
+type fixture struct {
+	suite nspawn.Suite
+	once  sync.Once
+	// The following are within folder.
+	folder  string
+	root    string // a system that does not run
 	helpers string
 	key     string // of SSH, private
 	hostKey string
 	signs   string // the key of the repository in /srv/repo
+}
+
+// fixtures are those of all releases, and made is that of Debian 12, which most tests use.
+var (
+	fixtures = newFixtures()
+	made     = fixtures[0]
+)
+
+func newFixtures() (all []*fixture) {
+	for _, suite := range nspawn.Suites {
+		all = append(all, &fixture{suite: suite})
+	}
+	return all
 }
 
 // wrap is what sshd runs for each session: the words in /run/prefix go before the
@@ -74,56 +87,56 @@ echo "linux /boot/vmlinuz root=/dev/sda1 $GRUB_CMDLINE_LINUX_DEFAULT $GRUB_CMDLI
 mv /boot/grub/grub.cfg.new /boot/grub/grub.cfg
 `
 
-// base makes that once: a Debian with sshd, in which people have set things already.
-func base(t *testing.T) {
+// base makes that once: a system with sshd, in which people have set things already.
+func (f *fixture) base(t *testing.T) {
 	t.Helper()
 	nspawn.Require(t, "dpkg-deb", "dpkg-scanpackages", "gpg", "ssh-keygen")
-	made.Do(func() {
+	f.once.Do(func() {
 		var err error
-		if made.folder, err = os.MkdirTemp("", "inside-"); err != nil {
+		if f.folder, err = os.MkdirTemp("", "inside-"); err != nil {
 			t.Fatal(err)
 		}
-		made.root, made.helpers = filepath.Join(made.folder, "root"), filepath.Join(made.folder, "helpers")
-		if err := os.Mkdir(made.root, 0o755); err != nil {
+		f.root, f.helpers = filepath.Join(f.folder, "root"), filepath.Join(f.folder, "helpers")
+		if err := os.Mkdir(f.root, 0o755); err != nil {
 			t.Fatal(err)
 		}
 		var more []string
 		if proves() {
-			more = []string{"rsyslog", "sudo", "systemd-timesyncd"}
+			more = []string{"rsyslog", "sudo", "systemd-timesyncd", "python3-venv"}
 		}
-		nspawn.UnpackTo(t, made.root, more...)
+		nspawn.UnpackTo(t, f.root, f.suite, append(more, f.suite.Packages...)...)
 		for _, zone := range []string{"Europe/Zurich", "Asia/Tokyo", "Etc/UTC"} {
-			put(t, "/usr/share/zoneinfo/"+zone, sshdtest.Read(t, "/usr/share/zoneinfo/"+zone), 0o644)
+			f.put(t, "/usr/share/zoneinfo/"+zone, sshdtest.Read(t, "/usr/share/zoneinfo/"+zone), 0o644)
 		}
-		does(t, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(made.helpers, "slipway-helper-linux-"+runtime.GOARCH), "../../cmd/slipway-helper")
-		public := sshdtest.Key(t, filepath.Join(made.folder, "key"), "ed25519")
-		made.key = sshdtest.Read(t, filepath.Join(made.folder, "key"))
-		made.hostKey = strings.TrimSpace(sshdtest.Read(t, filepath.Join(made.root, "etc/ssh/ssh_host_ed25519_key.pub")))
+		does(t, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(f.helpers, "slipway-helper-linux-"+runtime.GOARCH), "../../cmd/slipway-helper")
+		public := sshdtest.Key(t, filepath.Join(f.folder, "key"), "ed25519")
+		f.key = sshdtest.Read(t, filepath.Join(f.folder, "key"))
+		f.hostKey = strings.TrimSpace(sshdtest.Read(t, filepath.Join(f.root, "etc/ssh/ssh_host_ed25519_key.pub")))
 		self, err := os.ReadFile("/proc/self/exe")
 		if err != nil {
 			t.Fatal(err)
 		}
-		put(t, "/root/tracer", string(self), 0o755)
-		put(t, "/root/wrap", wrap, 0o755)
-		put(t, "/root/.ssh/authorized_keys", public+"\n", 0o600)
-		put(t, "/etc/ssh/sshd_config.d/test.conf", "PermitRootLogin prohibit-password\nUseDNS no\nForceCommand /root/wrap\n", 0o644)
-		put(t, "/etc/machine-id", "0123456789abcdef0123456789abcdef\n", 0o444)
-		put(t, "/etc/hostname", "before\n", 0o644)
-		put(t, "/etc/before.conf", "before\n", 0o640)
-		put(t, "/etc/folder/before.conf", "before\n", 0o600)
-		put(t, "/etc/sysctl.d/50-people.conf", "net.ipv4.conf.all.accept_redirects = 0\n", 0o644)
-		put(t, "/etc/systemd/system/before.service", service("before", "multi-user.target"), 0o644)
-		put(t, "/usr/sbin/update-grub", updateGRUB, 0o755)
-		put(t, "/etc/default/grub", "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet\"\nGRUB_CMDLINE_LINUX=\"\"\n", 0o644)
-		does(t, "chroot", made.root, "/usr/sbin/update-grub")
-		does(t, "chroot", made.root, "useradd", "--create-home", "--uid", "1400", "--groups", "video", "--shell", "/bin/sh", "people")
-		put(t, "/home/people/.ssh/authorized_keys", peoplesKey+"\n", 0o600)
-		does(t, "chroot", made.root, "chown", "-R", "people:people", "/home/people/.ssh")
-		does(t, "chroot", made.root, "chown", "root:adm", "/etc/before.conf")
-		does(t, "chroot", made.root, "systemctl", "enable", "before.service")
-		publish(t)
+		f.put(t, "/root/tracer", string(self), 0o755)
+		f.put(t, "/root/wrap", wrap, 0o755)
+		f.put(t, "/root/.ssh/authorized_keys", public+"\n", 0o600)
+		f.put(t, "/etc/ssh/sshd_config.d/test.conf", "PermitRootLogin prohibit-password\nUseDNS no\nForceCommand /root/wrap\n", 0o644)
+		f.put(t, "/etc/machine-id", "0123456789abcdef0123456789abcdef\n", 0o444)
+		f.put(t, "/etc/hostname", "before\n", 0o644)
+		f.put(t, "/etc/before.conf", "before\n", 0o640)
+		f.put(t, "/etc/folder/before.conf", "before\n", 0o600)
+		f.put(t, "/etc/sysctl.d/50-people.conf", "net.ipv4.conf.all.accept_redirects = 0\n", 0o644)
+		f.put(t, "/etc/systemd/system/before.service", service("before", "multi-user.target"), 0o644)
+		f.put(t, "/usr/sbin/update-grub", updateGRUB, 0o755)
+		f.put(t, "/etc/default/grub", "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet\"\nGRUB_CMDLINE_LINUX=\"\"\n", 0o644)
+		does(t, "chroot", f.root, "/usr/sbin/update-grub")
+		does(t, "chroot", f.root, "useradd", "--create-home", "--uid", "1400", "--groups", "video", "--shell", "/bin/sh", "people")
+		f.put(t, "/home/people/.ssh/authorized_keys", peoplesKey+"\n", 0o600)
+		does(t, "chroot", f.root, "chown", "-R", "people:people", "/home/people/.ssh")
+		does(t, "chroot", f.root, "chown", "root:adm", "/etc/before.conf")
+		does(t, "chroot", f.root, "systemctl", "enable", "before.service")
+		f.publish(t)
 	})
-	if made.signs == "" {
+	if f.signs == "" {
 		t.Fatal("there is no system to begin with")
 	}
 }
@@ -138,9 +151,9 @@ func does(t *testing.T, name string, args ...string) string {
 }
 
 // put writes a file of the system that all begin with.
-func put(t *testing.T, path, content string, mode os.FileMode) {
+func (f *fixture) put(t *testing.T, path, content string, mode os.FileMode) {
 	t.Helper()
-	at := filepath.Join(made.root, path)
+	at := filepath.Join(f.root, path)
 	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -163,21 +176,23 @@ var debs = []struct {
 }{
 	{name: "one", version: "1.0"}, {name: "one", version: "2.0"}, {name: "two", version: "1.0"},
 	{name: "configured", version: "1.0", files: map[string]string{"etc/configured.conf": "as packaged\n", "DEBIAN/conffiles": "/etc/configured.conf\n"}},
-	{name: "serving", version: "1.0", files: map[string]string{"lib/systemd/system/serving.service": service("serving", "multi-user.target")}},
+	{name: "serving", version: "1.0", files: map[string]string{
+		"lib/systemd/system/serving.service": service("serving", "multi-user.target"), "lib/systemd/system/serving@.service": service("serving %i", "multi-user.target"),
+	}},
 	{name: "talking", version: "1.0", postinst: "head -c 104857600 /dev/zero | tr '\\0' x"}, {name: "slow", version: "1.0", postinst: "sleep 75"},
 }
 
 // publish makes a signed repository in /srv/repo.
-func publish(t *testing.T) {
+func (f *fixture) publish(t *testing.T) {
 	t.Helper()
-	repo, home := filepath.Join(made.root, "srv/repo"), filepath.Join(made.folder, "gpg")
+	repo, home := filepath.Join(f.root, "srv/repo"), filepath.Join(f.folder, "gpg")
 	pool, dist := filepath.Join(repo, "pool/stable"), filepath.Join(repo, "dists/stable")
 	does(t, "mkdir", "-p", pool, filepath.Join(dist, "main/binary-"+runtime.GOARCH))
 	does(t, "mkdir", "-m", "700", home)
 	does(t, "gpg", "--homedir", home, "--batch", "--quiet", "--passphrase", "", "--quick-generate-key", "site@example.org", "default", "default", "never")
 	defer func() { _ = exec.Command("gpgconf", "--homedir", home, "--kill", "all").Run() }()
 	for n, d := range debs {
-		tree := filepath.Join(made.folder, fmt.Sprintf("deb%d", n))
+		tree := filepath.Join(f.folder, fmt.Sprintf("deb%d", n))
 		files := map[string]string{
 			"DEBIAN/control":                   fmt.Sprintf("Package: %s\nVersion: %s\nArchitecture: all\nMaintainer: nobody <n@example.org>\nDescription: for a test\n", d.name, d.version),
 			"usr/share/" + d.name + "/version": d.version + "\n",
@@ -219,7 +234,7 @@ func publish(t *testing.T) {
 	}
 	does(t, "gpg", "--homedir", home, "--batch", "--quiet", "--clearsign", "-o", filepath.Join(dist, "InRelease"), filepath.Join(dist, "Release"))
 	does(t, "chmod", "-R", "a+rX", repo)
-	made.signs = does(t, "gpg", "--homedir", home, "--armor", "--export")
+	f.signs = does(t, "gpg", "--homedir", home, "--armor", "--export")
 }
 
 // node is a real Debian under systemd, which the driver reaches by SSH: a listener
@@ -227,6 +242,7 @@ func publish(t *testing.T) {
 type node struct {
 	*nspawn.System
 	t        *testing.T
+	fixture  *fixture
 	endpoint site.Endpoint
 	driver   *agent.Driver
 
@@ -239,8 +255,14 @@ type node struct {
 
 func start(t *testing.T) *node {
 	t.Helper()
-	base(t)
-	n := &node{System: nspawn.Start(t, nspawn.Layer(t, made.root), nspawn.Loopback), t: t, driver: agent.New(agent.Options{Folder: made.helpers}), term: 1}
+	made.base(t)
+	return made.start(t, nspawn.Layer(t, made.root), nspawn.Loopback)
+}
+
+// start starts the system in a folder.
+func (f *fixture) start(t *testing.T, root string, network nspawn.Network) *node {
+	t.Helper()
+	n := &node{System: nspawn.Start(t, root, network), t: t, fixture: f, driver: agent.New(agent.Options{Folder: f.helpers}), term: 1}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -260,7 +282,7 @@ func start(t *testing.T) *node {
 		n.disconnect()
 		all.Wait()
 	})
-	n.endpoint = site.Endpoint{URL: "ssh://root@" + l.Addr().String(), Trust: site.Trust{HostKeys: []string{made.hostKey}}}
+	n.endpoint = site.Endpoint{URL: "ssh://root@" + l.Addr().String(), Trust: site.Trust{HostKeys: []string{f.hostKey}}}
 	return n
 }
 
@@ -319,7 +341,7 @@ func (n *node) dial(address string) (c net.Conn, err error) {
 
 func (n *node) open(t *testing.T) driver.Machine {
 	t.Helper()
-	m, err := n.driver.Open(t.Context(), n.endpoint, secret.New("root", made.key))
+	m, err := n.driver.Open(t.Context(), n.endpoint, secret.New("root", n.fixture.key))
 	if err != nil {
 		t.Fatal(err)
 	}

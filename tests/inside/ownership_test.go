@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -53,6 +54,51 @@ func lastAlone(t *testing.T, seed uint64, designs, every int) {
 	}
 	n.Says(`test ! -e /var/lib/slipway-inside/owned.json || tr -d ' \n\t' </var/lib/slipway-inside/owned.json`, `{"items":{}}`)
 	t.Logf("%d designs with %d edits by people, %d compared with a fresh node, in %s", designs, edits, compared, time.Since(began).Round(time.Second))
+}
+
+// What a package has brought ends with it, whoever started it. What another file says of a
+// unit of the same name does not.
+func TestAServiceEndsWithItsPackage(t *testing.T) {
+	n := start(t)
+	before := n.listing()
+	without := &site.Node{Name: "n1", References: site.References{Family: "debian"}}
+	with := func(units map[string]site.Unit) *site.Node {
+		return &site.Node{Name: "n1", References: site.References{Family: "debian"}, System: site.System{
+			Repositories: map[string]site.Repository{"site": {URL: "file:///srv/repo", Suite: "stable", Components: []string{"main"}, Key: made.signs}},
+			Packages:     map[string]site.Package{"serving": {}}, Units: units,
+		}}
+	}
+	const states = "systemctl show --property=LoadState,ActiveState --value serving.service serving@a.service | tr '\n' ' '"
+
+	n.converges(with(nil))
+	n.Does("systemctl start serving.service serving@a.service")
+	n.Says(states, "loaded active  loaded active")
+	n.converges(without)
+	n.Says(states, "not-found inactive  not-found inactive")
+
+	// The design says it in so many words.
+	n.converges(with(nil))
+	n.Does("systemctl start serving.service")
+	absent := with(nil)
+	absent.System.Packages = map[string]site.Package{"serving": {State: item.Absent}}
+	n.converges(absent)
+	n.Says(states, "not-found inactive  not-found inactive")
+
+	// The unit is the design's, over the package's.
+	n.converges(with(map[string]site.Unit{"serving.service": {Content: ref(service("ours", "basic.target")), State: "running"}}))
+	n.Says(states, "loaded active  loaded inactive")
+	n.converges(without)
+	n.Says(states, "not-found inactive  not-found inactive")
+
+	// A person has a unit of that name.
+	n.converges(with(nil))
+	n.Does("cp /lib/systemd/system/serving.service /etc/systemd/system/; systemctl daemon-reload; systemctl start serving.service")
+	n.converges(without)
+	n.Says(states, "loaded active  not-found inactive")
+	n.Does("systemctl stop serving.service; rm /etc/systemd/system/serving.service; systemctl daemon-reload")
+	if after := n.listing(); after != before {
+		t.Errorf("it is not as before:\n%s", difference(after, before))
+	}
 }
 
 // edit has people change what the last design and the next one ask for, so that it is

@@ -4,6 +4,7 @@ package nspawn
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	_ "embed"
@@ -16,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,9 +29,6 @@ import (
 
 //go:embed system.sh
 var recipe []byte
-
-// lastPackage is the last one that the recipe installs: further ones follow it.
-const lastPackage = ",ifupdown"
 
 // bootTime is how long a system may take until it runs.
 const bootTime = 3 * time.Minute
@@ -125,19 +124,19 @@ func Only(t testing.TB, folder, ending string) string {
 	return found[0]
 }
 
-// debian is a tar of the system with further packages, made at its first use and kept
-// in the user's cache.
-func debian(t testing.TB, packages ...string) string {
+// archive is a tar of a system with further packages, made at its first use and kept in
+// the user's cache.
+func archive(t testing.TB, of Suite, packages []string) string {
 	t.Helper()
 	user, err := os.UserCacheDir()
 	if err != nil {
 		t.Fatal(err)
 	}
-	script := recipe
-	if len(packages) > 0 {
-		script = bytes.Replace(recipe, []byte(lastPackage), []byte(lastPackage+","+strings.Join(packages, ",")), 1)
+	if of.Codename == ownCodename() {
+		of.Codename = "" // one archive for both
 	}
-	sum := sha256.Sum256(script)
+	more := strings.Join(packages, ",")
+	sum := sha256.Sum256(slices.Concat(recipe, []byte(of.Codename+"\n"+more)))
 	file := filepath.Join(user, "slipway", "install", hex.EncodeToString(sum[:8])+".tar")
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		t.Fatal(err)
@@ -146,18 +145,26 @@ func debian(t testing.TB, packages ...string) string {
 		return file
 	}
 	program := filepath.Join(t.TempDir(), "system.sh")
-	if err := os.WriteFile(program, script, 0o700); err != nil {
+	if err := os.WriteFile(program, recipe, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "bash", program, file+".new")
+	cmd := exec.CommandContext(t.Context(), "bash", program, file+".new", of.Codename, more)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("make a Debian: %v\n%s", err, out)
+		t.Fatalf("make a system of %s: %v\n%s", cmp.Or(of.Name, "this host's release"), err, out)
 	}
 	if err := os.Rename(file+".new", file); err != nil {
 		t.Fatal(err)
 	}
 	return file
+}
+
+// ownCodename is that of this host's release.
+func ownCodename() string {
+	text, _ := os.ReadFile("/etc/os-release") // without it nothing has its codename
+	_, rest, _ := strings.Cut(string(text), "\nVERSION_CODENAME=")
+	name, _, _ := strings.Cut(rest, "\n")
+	return name
 }
 
 // Network is what a system reaches: arguments of systemd-nspawn.
@@ -173,16 +180,16 @@ const (
 func Unpack(t testing.TB) (root string) {
 	t.Helper()
 	root = t.TempDir()
-	UnpackTo(t, root)
+	UnpackTo(t, root, Suite{})
 	return root
 }
 
-// UnpackTo puts a system that does not run into a folder, with further packages of
-// Debian.
-func UnpackTo(t testing.TB, root string, packages ...string) {
+// UnpackTo puts a system that does not run into a folder, with further packages of its
+// release.
+func UnpackTo(t testing.TB, root string, of Suite, packages ...string) {
 	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), "tar", "-xf", debian(t, packages...), "-C", root).CombinedOutput(); err != nil {
-		t.Fatalf("unpack the Debian: %v\n%s", err, out)
+	if out, err := exec.CommandContext(t.Context(), "tar", "-xf", archive(t, of, packages), "-C", root).CombinedOutput(); err != nil {
+		t.Fatalf("unpack the system: %v\n%s", err, out)
 	}
 }
 
@@ -286,6 +293,9 @@ func (s *System) Start() {
 	if strings.Contains(string(s.network), "--network-namespace-path=") {
 		cmd.Env = append(cmd.Env, "SYSTEMD_NSPAWN_API_VFS_WRITABLE=network") // parameters of that network
 	}
+	if systemdVersion(s.Root) >= 258 { // which has no other hierarchy of control groups, whatever this host has
+		cmd.Env = append(cmd.Env, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1")
+	}
 	cmd.Stdout, cmd.Stderr = &s.said, &s.said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	runtime.LockOSThread() // the signal comes when the thread ends
@@ -308,6 +318,19 @@ func (s *System) Start() {
 			}
 		}
 	}
+}
+
+// systemdVersion is that of a system that does not run, by the name of its library; 0
+// where that is not found.
+func systemdVersion(root string) int {
+	libraries, _ := filepath.Glob(filepath.Join(root, "usr/lib/*/systemd/libsystemd-shared-*.so"))
+	for _, library := range libraries {
+		_, version, _ := strings.Cut(strings.TrimSuffix(filepath.Base(library), ".so"), "shared-")
+		if n, err := strconv.Atoi(version); err == nil {
+			return n
+		}
+	}
+	return 0
 }
 
 // Run runs a shell's words inside, as root, and gives what it prints.

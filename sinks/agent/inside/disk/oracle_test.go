@@ -34,7 +34,7 @@ func in(t *testing.T, file *os.File, program string, args ...string) string {
 			t.Fatal(err)
 		}
 		tools.root = root
-		nspawn.UnpackTo(t, root, packages...)
+		nspawn.UnpackTo(t, root, nspawn.Suite{}, packages...)
 	}
 	at := filepath.Join(tools.root, "disk")
 	_ = os.Remove(at) // of the call before

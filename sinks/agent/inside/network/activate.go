@@ -35,12 +35,18 @@ func (f *Facet) active(ctx context.Context, h *inside.Host, manager string) bool
 }
 
 // takeDown is for ifupdown, which can take an interface down only while its
-// files still say how it came up.
-func (a activation) takeDown(ctx context.Context, p *plan) error {
+// files still say how it came up, and only under the name that it came up with.
+func (a activation) takeDown(ctx context.Context, p *plan, m *machine) error {
 	if a.manager != Ifupdown {
 		return nil
 	}
-	return a.ifdown(ctx, a.changed)
+	names := slices.Clone(a.changed)
+	for _, id := range p.after.names("ethernet") {
+		if old := m.byMAC(p.after[id].MAC); old != "" && old != id && !slices.Contains(names, old) {
+			names = append(names, old)
+		}
+	}
+	return a.ifdown(ctx, names)
 }
 
 func (a activation) ifdown(ctx context.Context, names []string) error {

@@ -343,7 +343,7 @@ func (f *Facet) carryOut(ctx context.Context, h *inside.Host, p *plan, m *machin
 		return err
 	}
 	a := activation{f: f, h: h, manager: p.manager, changed: m.changed(p)}
-	if err := a.takeDown(ctx, p); err != nil {
+	if err := a.takeDown(ctx, p, m); err != nil {
 		return err
 	}
 	if len(p.stops) > 0 {

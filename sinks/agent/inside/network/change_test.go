@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
@@ -240,6 +241,28 @@ func (s *system) isBack(before string) {
 	}
 	if s.has(markerFile) || s.has(bootUnit) || s.has(bootLink) {
 		s.t.Error("something is left of the change")
+	}
+}
+
+// An interface that gets another name is taken down by ifupdown under the one that it has:
+// else it would keep its addresses, and coming up with them would fail.
+func TestTakesDownUnderTheOldName(t *testing.T) {
+	var ran []string
+	h := inside.Real(t.TempDir(), true)
+	h.Exec = func(_ context.Context, c inside.Command) (inside.Output, error) {
+		ran = append(ran, c.Path+" "+strings.Join(c.Args, " "))
+		return inside.Output{}, nil
+	}
+	m := &machine{links: map[string]*real{"eth0": {Link: item.Link{Kind: "ethernet", MAC: "52:54:00:aa:00:01"}}}}
+	p := &plan{after: links{"lan0": {Kind: "ethernet", MAC: "52:54:00:aa:00:01"}}}
+	for manager, want := range map[string]string{Ifupdown: "ifdown --force eth0", Networkd: ""} {
+		ran = nil
+		if err := (activation{f: standard(), h: h, manager: manager, changed: []string{"lan0"}}).takeDown(t.Context(), p, m); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(ran, "\n"); !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("%s ran %q, want %q", manager, got, want)
+		}
 	}
 }
 

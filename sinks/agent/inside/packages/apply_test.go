@@ -198,6 +198,130 @@ func TestEveryCut(t *testing.T) {
 	}
 }
 
+// A folder that a repository needed goes with the last one that has files there, and stays
+// where people have put something into it.
+func TestFoldersOfRepositories(t *testing.T) {
+	t.Parallel()
+	a := repository("a", item.Repository{Family: "debian", URL: "http://example.org", Suite: "./", Key: "KEY"})
+	b := repository("b", item.Repository{Family: "debian", URL: "http://example.org", Suite: "./", Key: "KEY"})
+	for name, c := range map[string]struct {
+		there, between string // paths that are there first, and that people make after a run
+		remove         [][]string
+		left           []string
+	}{
+		"the first that came goes first": {remove: [][]string{{a.Key}, {b.Key}}, left: []string{"sources.list.d"}},
+		"the first that came goes last":  {remove: [][]string{{b.Key}, {a.Key}}, left: []string{"sources.list.d"}},
+		"both go":                        {remove: [][]string{{a.Key, b.Key}}, left: []string{"sources.list.d"}},
+		"one stays":                      {remove: [][]string{{a.Key}}, left: []string{"keyrings", "sources.list.d"}},
+		"it was there":                   {there: "keyrings/", remove: [][]string{{a.Key, b.Key}}, left: []string{"keyrings", "sources.list.d"}},
+		"people use it":                  {between: "keyrings/own.asc", remove: [][]string{{a.Key, b.Key}}, left: []string{"keyrings", "sources.list.d"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newModel(t)
+			put := func(path string) {
+				at := filepath.Join(m.root, "etc/apt", path)
+				err := os.MkdirAll(filepath.Dir(at), 0o755)
+				if strings.HasSuffix(path, "/") {
+					err = os.MkdirAll(at, 0o755)
+				} else if path != "" {
+					err = errors.Join(err, os.WriteFile(at, nil, 0o644))
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			put(c.there)
+			for _, repo := range []item.Item{a, b} {
+				if err := New().Apply(t.Context(), m.host(), []item.Item{repo}, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			put(c.between)
+			for _, keys := range c.remove {
+				if err := New().Apply(t.Context(), m.host(), nil, keys); err != nil {
+					t.Fatal(err)
+				}
+			}
+			entries, err := os.ReadDir(filepath.Join(m.root, "etc/apt"))
+			var left []string
+			for _, e := range entries {
+				left = append(left, e.Name())
+			}
+			if err != nil || !slices.Equal(left, c.left) {
+				t.Errorf("left: %v %v, want %v", left, err, c.left)
+			}
+		})
+	}
+}
+
+// A folder that people have replaced by a link is theirs.
+func TestALinkToAFolderStays(t *testing.T) {
+	t.Parallel()
+	m := newModel(t)
+	repo := repository("a", item.Repository{Family: "debian", URL: "http://example.org", Suite: "./", Key: "KEY"})
+	if err := New().Apply(t.Context(), m.host(), []item.Item{repo}, nil); err != nil {
+		t.Fatal(err)
+	}
+	folder, moved := filepath.Join(m.root, "etc/apt/keyrings"), filepath.Join(m.root, "srv")
+	if err := errors.Join(os.Rename(folder, moved), os.Symlink("/srv", folder)); err != nil {
+		t.Fatal(err)
+	}
+	if err := New().Apply(t.Context(), m.host(), nil, []string{repo.Key}); err != nil {
+		t.Fatal(err)
+	}
+	if to, err := os.Readlink(folder); err != nil || to != "/srv" {
+		t.Errorf("the link leads to %q: %v", to, err)
+	}
+	if entries, err := os.ReadDir(moved); err != nil || len(entries) > 0 {
+		t.Errorf("left where it leads: %v %v", entries, err)
+	}
+}
+
+// venv puts a .gitignore into an environment since Python 3.13. It goes with the
+// environment, unless it is one of people's.
+func TestEnvironmentsThatGo(t *testing.T) {
+	t.Parallel()
+	const made = "# Created by venv; see https://docs.python.org/3/library/venv.html\n*\n"
+	for name, c := range map[string]struct {
+		ignores string
+		left    []string
+	}{
+		"of Python 3.12": {"", nil},
+		"of Python 3.13": {made, nil},
+		"people's":       {"*.log\n", []string{".gitignore"}},
+		"of both":        {made + "!own\n", []string{".gitignore"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newModel(t)
+			files := map[string]string{"pyvenv.cfg": "", "bin/pip": "", "lib/python3/site-packages/one.py": ""}
+			if c.ignores != "" {
+				files[".gitignore"] = c.ignores
+			}
+			for file, text := range files {
+				at := filepath.Join(m.root, "opt/tools", file)
+				if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(text), 0o644)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			h := m.host()
+			if err := errors.Join(h.Owned.Take(facetName, "language.tools", nil), h.Owned.Note(facetName, "language.tools", []byte(`{"path":"/opt/tools","packages":[]}`))); err != nil {
+				t.Fatal(err)
+			}
+			if err := New().Apply(t.Context(), h, nil, []string{"language.tools"}); err != nil {
+				t.Fatal(err)
+			}
+			entries, err := os.ReadDir(filepath.Join(m.root, "opt/tools"))
+			var left []string
+			for _, e := range entries {
+				left = append(left, e.Name())
+			}
+			if !slices.Equal(left, c.left) || (err == nil) != (c.left != nil) {
+				t.Errorf("left: %v %v, want %v", left, err, c.left)
+			}
+		})
+	}
+}
+
 func TestRefusedItems(t *testing.T) {
 	t.Parallel()
 	deb := func(r item.Repository) item.Repository {

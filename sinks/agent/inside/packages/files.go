@@ -8,7 +8,9 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
@@ -113,6 +115,21 @@ func remove(h *inside.Host, name string) error {
 		return err
 	}
 	return nil
+}
+
+// removeEmpty removes a folder unless something is in it. What people have put in its
+// place stays, and so does a file system that they mount there.
+func removeEmpty(h *inside.Host, name string) error {
+	parent, err := resolve(h, path.Dir(path.Clean(name)))
+	if err != nil {
+		return err
+	}
+	where := filepath.Join(parent, path.Base(name))
+	err = syscall.Rmdir(where)
+	if err == nil || slices.Contains([]error{syscall.ENOENT, syscall.ENOTEMPTY, syscall.EEXIST, syscall.ENOTDIR, syscall.EBUSY}, err) {
+		return nil
+	}
+	return &fs.PathError{Op: "remove", Path: where, Err: err}
 }
 
 // exists says whether something is at a path of the system.

@@ -157,6 +157,11 @@ func (a *apply) removeEnvironment(folder string) error {
 			return err
 		}
 	}
+	if text, err := readIfThere(a.h, folder+"/.gitignore"); err == nil && string(text) == venvIgnores {
+		if err := os.Remove(filepath.Join(where, ".gitignore")); err != nil {
+			return err
+		}
+	}
 	if err := os.Remove(where); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.EEXIST) {
 		return err
 	}
@@ -166,6 +171,9 @@ func (a *apply) removeEnvironment(folder string) error {
 // madeByVenv is what venv and pip make in the folder of an environment. What else is
 // there is somebody else's, and stays.
 var madeByVenv = []string{"bin", "lib", "lib64", "include", "share", "pyvenv.cfg"}
+
+// venvIgnores is the .gitignore that venv makes besides since Python 3.13.
+const venvIgnores = "# Created by venv; see https://docs.python.org/3/library/venv.html\n*\n"
 
 func checkLanguage(l item.Language) error {
 	if l.Kind != "python" {

@@ -225,15 +225,20 @@ func (a *apply) removeRepository(key string) error {
 	if check(entryName, name) != nil {
 		return a.h.Owned.Drop(facetName, key)
 	}
-	before := map[string][]byte{}
-	if len(e.Before) > 0 {
-		if err := json.Unmarshal(e.Before, &before); err != nil {
-			return failed("%s: what was there before cannot be read: %v", key, err)
-		}
+	before, err := filesBefore(key, e)
+	if err != nil {
+		return err
 	}
 	a.h.Tell("repository " + name + " is removed")
 	if err := a.m.repositoryFiles(a.h, name).put(a.h, before); err != nil {
 		return err
+	}
+	for _, file := range slices.Sorted(maps.Keys(before)) {
+		if strings.HasSuffix(file, "/") {
+			if err := removeEmpty(a.h, file); err != nil {
+				return err
+			}
+		}
 	}
 	return a.h.Owned.Drop(facetName, key)
 }

@@ -225,10 +225,19 @@ func (f repositoryFiles) seen(h *inside.Host, name string) (string, error) {
 	return text, nil
 }
 
-// before are the files of a repository as they are, to be put back.
+// before are the files of a repository as they are, to be put back, and with a slash at
+// their end the folders that Slipway makes for repositories. Debian has /etc/apt/keyrings
+// since 12.
 func (f repositoryFiles) before(h *inside.Host) (json.RawMessage, error) {
+	made, err := madeFolders(h)
+	if err != nil {
+		return nil, err
+	}
 	files := map[string][]byte{}
 	for _, file := range f.paths() {
+		if folder := path.Dir(file) + "/"; made[folder] || !exists(h, folder) {
+			files[folder] = nil
+		}
 		text, err := readIfThere(h, file)
 		if err != nil {
 			return nil, err
@@ -241,6 +250,39 @@ func (f repositoryFiles) before(h *inside.Host) (json.RawMessage, error) {
 		return nil, nil
 	}
 	return json.Marshal(files)
+}
+
+// madeFolders are those that Slipway made for the repositories that it has here. Each
+// repository has them all, so that they go with the last.
+func madeFolders(h *inside.Host) (map[string]bool, error) {
+	made := map[string]bool{}
+	for _, key := range h.Owned.Keys(facetName) {
+		if item.Kind(key) != item.KindRepositories {
+			continue
+		}
+		e, _ := h.Owned.Entry(facetName, key)
+		before, err := filesBefore(key, e)
+		if err != nil {
+			return nil, err
+		}
+		for name := range before {
+			if strings.HasSuffix(name, "/") {
+				made[name] = true
+			}
+		}
+	}
+	return made, nil
+}
+
+// filesBefore reads what before has given.
+func filesBefore(key string, e inside.Entry) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	if len(e.Before) > 0 {
+		if err := json.Unmarshal(e.Before, &files); err != nil {
+			return nil, failed("%s: what was there before cannot be read: %v", key, err)
+		}
+	}
+	return files, nil
 }
 
 // put writes files, and removes those without a content.
