@@ -105,7 +105,7 @@ func newMachine(t *testing.T) *machine {
 	m := &machine{t: t, folder: t.TempDir()}
 	tree := filepath.Join(m.folder, "tree")
 	check(t, os.Mkdir(tree, 0o755))
-	nspawn.UnpackTo(t, tree, packages...)
+	nspawn.UnpackTo(t, tree, nspawn.Suite{}, packages...)
 	program := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(m.folder, "guest"), "./guest")
 	program.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := program.CombinedOutput(); err != nil {
