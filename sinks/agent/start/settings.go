@@ -42,7 +42,7 @@ func Parse(line, medium string) (s Settings, err error) {
 			}
 			name, value, _ := strings.Cut(name, "=")
 			if !ok {
-				return s, fmt.Errorf("%q %s does not begin with slipway.", word, from.where)
+				return s, fmt.Errorf("%q %s does not begin with \"slipway.\"", word, from.where)
 			}
 			if were[name] {
 				continue

@@ -53,8 +53,8 @@ func TestParseMedium(t *testing.T) {
 	}
 	for medium, says := range map[string]string{
 		"slipway.wipe=yes": "slipway.wipe on the medium: the agent does not know it",
-		"quiet":            `"quiet" on the medium does not begin with slipway.`,
-		"\xff\xfe":         "does not begin with slipway.",
+		"quiet":            `"quiet" on the medium does not begin with "slipway."`,
+		"\xff\xfe":         "does not begin with",
 	} {
 		if _, err := Parse("", medium); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: got %v, want %q", medium, err, says)

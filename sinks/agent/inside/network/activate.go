@@ -241,7 +241,7 @@ func (a activation) backTo(ctx context.Context, c *change, active bool) error {
 			}
 		}
 	}
-	for _, id := range slices.Backward(c.Makes) {
+	for _, id := range slices.Backward(append(slices.Clone(c.Anew), c.Makes...)) {
 		if exists(a.h.Path("/sys/class/net/" + id)) {
 			try("ip", "link", "delete", "dev", id)
 		}

@@ -50,6 +50,9 @@ type change struct {
 	Names []string `json:"names"`
 	// Makes are interfaces that are not there before.
 	Makes []string `json:"makes,omitempty"`
+	// Anew are the interfaces that the change deletes and makes again, since they cannot become
+	// what is asked: nor can they become again what they were.
+	Anew []string `json:"anew,omitempty"`
 	// Renames are the names of before by MAC address.
 	Renames map[string]string `json:"renames,omitempty"`
 	// Stopped are units of other managers that ran before, and Started those that did not.
@@ -240,6 +243,9 @@ func (f *Facet) newChange(h *inside.Host, p *plan, m *machine) *change {
 	for _, id := range c.Names {
 		if l := both[id]; m.links[id] == nil && l.Kind != "ethernet" {
 			c.Makes = append(c.Makes, id)
+		}
+		if l, r := p.after[id], m.links[id]; r != nil && l.Kind != "" && r.mustBeMadeAnew(l) {
+			c.Anew = append(c.Anew, id)
 		}
 		if old := m.byMAC(both[id].MAC); old != "" && old != id {
 			c.Renames[strings.ToLower(both[id].MAC)] = old

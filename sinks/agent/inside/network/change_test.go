@@ -266,6 +266,40 @@ func TestTakesDownUnderTheOldName(t *testing.T) {
 	}
 }
 
+// A bond that a change made anew in another mode is made anew on the way back too: its mode
+// cannot be changed.
+func TestWhatIsMadeAnewIsMadeAnewOnTheWayBack(t *testing.T) {
+	var ran []string
+	h := inside.Real(t.TempDir(), true)
+	h.Exec = func(_ context.Context, c inside.Command) (inside.Output, error) {
+		ran = append(ran, c.Path+" "+strings.Join(c.Args, " "))
+		return inside.Output{}, nil
+	}
+	owned, err := inside.LoadOwned(h.Root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Owned = owned
+	f := standard()
+	bond := func(mode string) item.Link {
+		return item.Link{Kind: "bond", Members: []string{"eth0"}, Bond: &item.Bond{Mode: mode, Monitor: 100}}
+	}
+	for mode, want := range map[string]string{"active-backup": "", "802.3ad": "ip link delete dev bond0"} {
+		ran = nil
+		before := bond("active-backup")
+		m := &machine{links: map[string]*real{"bond0": {Link: before}}}
+		c := f.newChange(h, &plan{before: links{"bond0": before}, after: links{"bond0": bond(mode)}, all: links{"bond0": bond(mode)}, manager: Networkd}, m)
+		put(t, h.Root, "/sys/class/net/bond0/ifindex", "7\n", 0o644)
+		_ = (activation{f: f, h: h, manager: Networkd}).backTo(t.Context(), c, true) // of a machine without tables
+		if got := strings.Join(ran, "\n"); !strings.Contains(got, want) || want == "" && strings.Contains(got, "delete") {
+			t.Errorf("to %s and back ran %q, want %q", mode, got, want)
+		}
+		if i, j := slices.Index(ran, "ip link delete dev bond0"), slices.Index(ran, "networkctl reload"); j < i {
+			t.Errorf("it is deleted after networkd was to make it: %q", ran)
+		}
+	}
+}
+
 // What the machine sees for itself sets the network back at once.
 func TestFailuresSetBack(t *testing.T) {
 	for name, c := range map[string]struct {
