@@ -1,6 +1,6 @@
 // Package start is what the agent does in memory, as the first process of the ramdisk: it
 // makes the machine's devices work, gets onto the network, calls the daemon and answers it. It
-// writes to no disk.
+// writes to no disk but where the daemon asks it to install a system.
 package start
 
 import (
@@ -50,7 +50,7 @@ func Run() error {
 	c := openConsoles()
 	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	kernel := strings.TrimSpace(string(release))
-	c.say("Slipway agent in memory, Linux %s, %d processors. It changes nothing on the disks.", kernel, runtime.NumCPU())
+	c.say("Slipway agent in memory, Linux %s, %d processors. It changes nothing on the disks unless the daemon asks it to install.", kernel, runtime.NumCPU())
 	modules, err := OpenModules("/lib/modules/" + kernel)
 	if err != nil {
 		return fmt.Errorf("the ramdisk is not whole: %w", err)
@@ -146,7 +146,7 @@ func (c *console) work(settings Settings, host *inside.Host) error {
 	reached := time.Now()
 	caller := &Caller{
 		Settings: settings, Machine: func() wire.Machine { return hardware.Machine(host) },
-		Program: &run.Program{Host: host, Hardware: hardware.Look, Machine: hardware.Machine},
+		Program: &run.Program{Host: host, Hardware: hardware.Look, Machine: hardware.Machine, Install: installer().Install},
 		Welcomed: func(w wire.Welcome) {
 			c.say("Connected to the daemon of the site %s: this machine is the node %s. Waiting for work.", printable(w.Site), printable(w.Node))
 		},

@@ -39,6 +39,10 @@ const (
 	// OpConfirm ends a change of the network that waits for the proof that the
 	// machine can be reached.
 	OpConfirm Op = "confirm"
+	// OpInstall puts a system onto the disks of the machine. Only the agent in memory does
+	// it. Asked for again it begins at its start, but for a system that is there already as
+	// it was asked for.
+	OpInstall Op = "install"
 )
 
 // Request is what the program is started for.
@@ -80,6 +84,8 @@ type Request struct {
 	Machine bool `json:"machine,omitempty"`
 	// Apply is for OpApply.
 	Apply *Apply `json:"apply,omitempty"`
+	// Install is for OpInstall.
+	Install *Install `json:"install,omitempty"`
 	// Echo is what Result.Echo repeats: a long one proves that packets of full size pass
 	// both ways.
 	Echo string `json:"echo,omitempty"`
@@ -157,6 +163,8 @@ type Result struct {
 	System System `json:"system,omitzero"`
 	// Machine is what the machine is, where it was asked for.
 	Machine *Machine `json:"machine,omitempty"`
+	// Installed is what came of OpInstall.
+	Installed *Installed `json:"installed,omitempty"`
 	// Unconfirmed names a change of the network that is reverted unless it is
 	// confirmed; Deadline is for how many seconds it waits.
 	Unconfirmed string `json:"unconfirmed,omitempty"`

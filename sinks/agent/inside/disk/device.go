@@ -21,6 +21,17 @@ func reread(f *os.File) error {
 	return nil
 }
 
+// forgetBuffers is BLKFLSBUF of the kernel's linux/fs.h.
+const forgetBuffers = 0x1261
+
+// forget has the kernel drop what it keeps in memory of a block device.
+func forget(f *os.File) error {
+	if _, _, e := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), forgetBuffers, 0); e != 0 {
+		return e
+	}
+	return nil
+}
+
 // deviceNumber is which block device an open file is, as "major:minor".
 func deviceNumber(f *os.File) (string, error) {
 	info, err := f.Stat()

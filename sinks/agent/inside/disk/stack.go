@@ -164,16 +164,13 @@ func (m mount) isOf(h *inside.Host, name string) bool {
 	return err == nil && real == node(h, name)
 }
 
-// release takes down what stands on disks that are to be erased, as far as it stands on
-// them alone, and unmounts what an earlier run has mounted for the new system. What anything
-// else uses is left as it is, and said.
-func release(ctx context.Context, h *inside.Host, erased []string) error {
-	s := stack{h}
-	var all []string
+// aloneOn lists all that stands on disks, as above does, and objects to what stands on others
+// too.
+func (s stack) aloneOn(erased []string) (all []string, err error) {
 	for _, d := range erased {
 		on, err := s.above(d)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, name := range on {
 			if slices.Contains(all, name) {
@@ -181,21 +178,33 @@ func release(ctx context.Context, h *inside.Host, erased []string) error {
 			}
 			disks, err := s.disksOf(name)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			for _, other := range disks {
 				if !slices.Contains(erased, other) {
-					return fmt.Errorf("%s stands on the disk %s, which is to be erased, and on %s, which is not: stop it, take that disk out, or design it; nothing was written",
+					return nil, fmt.Errorf("%s stands on the disk %s, which is to be erased, and on %s, which is not: stop it, take that disk out, or design it; nothing was written",
 						s.describe(name), d, other)
 				}
 			}
 			all = append(all, name)
 		}
 	}
+	return all, nil
+}
+
+// release takes down what stands on disks that are to be erased, as far as it stands on
+// them alone, and unmounts what an earlier run has mounted for the new system. What anything
+// else uses is left as it is, and said.
+func release(ctx context.Context, h *inside.Host, erased []string) error {
+	s := stack{h}
+	all, err := s.aloneOn(erased)
+	if err != nil {
+		return err
+	}
 	if err := unmount(ctx, h); err != nil {
 		return err
 	}
-	if err := unused(h, erased, all); err != nil {
+	if err := unused(h, erased, all, func(mount) bool { return true }); err != nil {
 		return err
 	}
 	// above lists holders before what they stand on, disk by disk; over several disks one
@@ -222,8 +231,8 @@ func release(ctx context.Context, h *inside.Host, erased []string) error {
 	return nil
 }
 
-// unused objects to mounts and swap of what is to be taken down.
-func unused(h *inside.Host, erased, above []string) error {
+// unused objects to mounts and swap of what is to be taken down, as far as mounts count.
+func unused(h *inside.Host, erased, above []string, counts func(mount) bool) error {
 	s := stack{h}
 	names := append(slices.Clone(erased), above...)
 	for _, d := range erased {
@@ -245,7 +254,7 @@ func unused(h *inside.Host, erased, above []string) error {
 	}
 	for _, name := range names {
 		for _, m := range mounted {
-			if m.isOf(h, name) {
+			if m.isOf(h, name) && counts(m) {
 				return fmt.Errorf("%s is mounted on %s by something else: unmount it; nothing was written", name, m.on)
 			}
 		}
@@ -285,6 +294,11 @@ func (s stack) stop(ctx context.Context, name string) error {
 // Target is where the new system is mounted.
 const Target = "/target"
 
+// ofTarget says whether it is mounted for the new system.
+func (m mount) ofTarget(h *inside.Host) bool {
+	return m.on == h.Path(Target) || strings.HasPrefix(m.on, h.Path(Target)+"/")
+}
+
 // unmount unmounts all that is mounted for the new system, the last first.
 func unmount(ctx context.Context, h *inside.Host) error {
 	all, err := mounts(h)
@@ -292,7 +306,7 @@ func unmount(ctx context.Context, h *inside.Host) error {
 		return err
 	}
 	for _, m := range slices.Backward(all) {
-		if m.on == h.Path(Target) || strings.HasPrefix(m.on, h.Path(Target)+"/") {
+		if m.ofTarget(h) {
 			if err := run(ctx, h, inside.Command{Path: "umount", Args: []string{path.Join("/", strings.TrimPrefix(m.on, strings.TrimRight(h.Root, "/")))}}); err != nil {
 				return err
 			}

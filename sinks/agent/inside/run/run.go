@@ -24,6 +24,10 @@ import (
 // step, so that the daemon is told why.
 const Longest = 25 * time.Minute
 
+// LongestInstall bounds an installation: it reads an image over the network and writes it to
+// disks, either of which may be slow.
+const LongestInstall = 3 * time.Hour
+
 // The bounds of what is told on the way.
 const (
 	maxProgress = 1000
@@ -45,6 +49,9 @@ type Program struct {
 	Hardware func(ctx context.Context, h *inside.Host, asked item.PCIProbe) (model string, seen item.PCI)
 	// Machine tells what the machine is; nil in an installed system, which is never asked.
 	Machine func(h *inside.Host) wire.Machine
+	// Install puts a system onto the disks; nil in an installed system. What it has done so
+	// far is told with an error too.
+	Install func(ctx context.Context, h *inside.Host, r wire.Request) (*wire.Installed, error)
 	// Now is the clock; time.Now where it is nil.
 	Now func() time.Time
 }
@@ -66,8 +73,6 @@ type Unconfirmer interface {
 // Answer reads one request and writes progress and one result. Its error says that
 // nobody could be told of the result.
 func (p *Program) Answer(ctx context.Context, in io.Reader, out io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, Longest)
-	defer cancel()
 	told := 0
 	p.Host.Tell = func(text string) {
 		if told++; told <= maxProgress {
@@ -78,6 +83,12 @@ func (p *Program) Answer(ctx context.Context, in io.Reader, out io.Writer) error
 	if err := wire.Read(in, &r); err != nil {
 		return wire.Write(out, wire.Frame{Result: &wire.Result{Error: failed("the request cannot be read: %v", err)}})
 	}
+	within := Longest
+	if r.Op == wire.OpInstall {
+		within = LongestInstall
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
 	if r.Op == wire.OpObserve || r.Op == wire.OpSurvey {
 		ctx = untilHangup(ctx, in)
 	}
@@ -136,6 +147,9 @@ func untilHangup(ctx context.Context, in io.Reader) context.Context {
 	return ctx
 }
 
+// Do answers a request of somebody who has the Program itself.
+func (p *Program) Do(ctx context.Context, r wire.Request) wire.Result { return p.do(ctx, r) }
+
 // do answers a request. A panic of a facet is a failure like others.
 func (p *Program) do(ctx context.Context, r wire.Request) (result wire.Result) {
 	defer func() {
@@ -175,6 +189,8 @@ func (p *Program) do(ctx context.Context, r wire.Request) (result wire.Result) {
 		err = p.applyLocked(ctx, r, &result)
 	case wire.OpConfirm:
 		err = p.confirmLocked(ctx, r, &result)
+	case wire.OpInstall:
+		err = p.installLocked(ctx, r, &result)
 	default:
 		err = refused("the request %q is unknown", r.Op)
 	}

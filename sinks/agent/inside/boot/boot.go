@@ -1,0 +1,427 @@
+// Package boot makes an installed system start by itself: its initramfs, its boot loader on
+// each disk that it boots from, and the entries of the firmware. All is done by the programs
+// that the system itself has, in chroot; the firmware's variables are read by a reader of our
+// own. It is for systems of Debian's family with GRUB.
+package boot
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/tree"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+// Mode is how firmware starts a system.
+type Mode string
+
+// The modes.
+const (
+	UEFI Mode = "uefi"
+	BIOS Mode = "bios"
+)
+
+// Plan is where a system is to start from.
+type Plan struct {
+	Mode Mode
+	// ESPs are the EFI system partitions, at least one of them for UEFI; one that is mounted
+	// in the system is the first.
+	ESPs []ESP
+	// Disks are the devices that a BIOS starts, such as "/dev/sda".
+	Disks []string
+	// Name is that of the entries in the firmware, which people see there.
+	Name string
+}
+
+// ESP is an EFI system partition.
+type ESP struct {
+	Device string // "/dev/sda1"
+	Disk   string // "/dev/sda"
+	Number int
+	GUID   string // of the partition, in lower case
+	Mount  string // in the system; empty where it is not mounted
+}
+
+// Result is what was made.
+type Result struct {
+	// Kernels are the versions that the system can start.
+	Kernels []string
+	// Entries are those that were made in the firmware. Unknown says why it is not known
+	// whether there are any; then the firmware starts what is at the fallback path.
+	Entries []Entry
+	Unknown string
+}
+
+// The bounds of programs. An initramfs is packed by one processor.
+const (
+	initramfsWithin = 15 * time.Minute
+	programWithin   = 5 * time.Minute
+	maxConfig       = 4 << 20
+)
+
+// arches are what GRUB and the firmware call processors.
+var arches = map[string]struct{ efi, bios, fallback, suffix string }{
+	"amd64": {"x86_64-efi", "i386-pc", "BOOTX64.EFI", "x64.efi"},
+	"arm64": {"arm64-efi", "", "BOOTAA64.EFI", "aa64.efi"},
+}
+
+// work is one call.
+type work struct {
+	ctx    context.Context
+	h      *inside.Host // the system that runs
+	target *inside.Host
+	tree   *tree.Tree // of the target
+	plan   Plan
+	result Result
+}
+
+// refused is an error that a person must decide about.
+func refused(format string, args ...any) error {
+	return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf(format, args...)}
+}
+
+// Prepare makes the folder in the target that update-grub writes to, so that the kernel's
+// parameters can be set before the boot loader is there.
+func Prepare(target *inside.Host) error {
+	folder, err := os.OpenRoot(target.Root)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	return folder.MkdirAll("boot/grub", 0o755)
+}
+
+// Install makes the target start from what a plan says. The target has /dev, /proc and /sys of
+// the system that runs, and what is mounted in it is mounted. Each file that starts it is read
+// again.
+func Install(ctx context.Context, h, target *inside.Host, p Plan) (Result, error) {
+	t, err := tree.Open(target.Root)
+	if err != nil {
+		return Result{}, err
+	}
+	defer t.Close()
+	w := &work{ctx: ctx, h: h, target: target, tree: t, plan: p}
+	for _, step := range []func() error{w.initramfs, w.loader, w.config} {
+		if err := step(); err != nil {
+			return Result{}, err
+		}
+	}
+	if p.Mode == UEFI {
+		err = w.entries()
+	}
+	return w.result, err
+}
+
+// initramfs makes one for each kernel of the target.
+func (w *work) initramfs() error {
+	names, err := w.tree.Names("/boot")
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		if version, ok := strings.CutPrefix(n, "vmlinuz-"); ok && version != "" {
+			w.result.Kernels = append(w.result.Kernels, version)
+		}
+	}
+	if len(w.result.Kernels) == 0 {
+		return refused("the image has no kernel: there is no /boot/vmlinuz-VERSION. Add one to the image, or design `kernel: package`")
+	}
+	for _, version := range w.result.Kernels {
+		file := "/boot/initrd.img-" + version
+		w.target.Tell("making the initramfs of Linux " + version)
+		switch {
+		case w.tree.Exists("/usr/sbin/update-initramfs"):
+			what := "-c"
+			if w.tree.Exists(file) {
+				what = "-u"
+			}
+			err = w.run(initramfsWithin, "update-initramfs", what, "-k", version)
+		case w.tree.Exists("/usr/bin/dracut"):
+			err = w.run(initramfsWithin, "dracut", "--force", "--kver", version, file)
+		default:
+			return refused("the image can make no initramfs: it has neither update-initramfs nor dracut. Add the package initramfs-tools to it")
+		}
+		if err != nil {
+			return err
+		}
+		if e, err := w.tree.Look(file); err != nil || e.Kind != tree.File || e.Size == 0 {
+			return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("there is no initramfs %s after it was made", file)}
+		}
+	}
+	return nil
+}
+
+// loader puts GRUB where the firmware looks for it.
+func (w *work) loader() error {
+	arch, known := arches[runtime.GOARCH]
+	has := func(platform string) bool {
+		return known && platform != "" && w.tree.Exists("/usr/lib/grub/"+platform) && (w.tree.Exists("/usr/sbin/grub-install") || w.tree.Exists("/sbin/grub-install"))
+	}
+	switch w.plan.Mode {
+	case UEFI:
+		if !has(arch.efi) {
+			return refused("the image has no boot loader for UEFI that Slipway can install: /usr/lib/grub/%s or grub-install is missing. Add the package grub-efi-%s to it", arch.efi, runtime.GOARCH)
+		}
+		return w.uefi()
+	case BIOS:
+		if !has(arch.bios) {
+			return refused("the image has no boot loader for a BIOS that Slipway can install: /usr/lib/grub/%s or grub-install is missing. Add the package grub-pc-bin and grub2-common to it", arch.bios)
+		}
+		for _, d := range w.plan.Disks {
+			w.target.Tell("installing GRUB on " + d)
+			if err := w.run(programWithin, "grub-install", "--target="+arch.bios, d); err != nil {
+				return err
+			}
+		}
+		if len(w.plan.Disks) == 0 {
+			return refused("no disk is designed that a BIOS could start")
+		}
+		return nil
+	}
+	return refused("the system is to be started by %q, which is neither uefi nor bios", w.plan.Mode)
+}
+
+// id is the folder of the boot loader on an ESP. Debian's signed GRUB looks for its
+// configuration in the one of its distribution, and in no other.
+func (w *work) id() string {
+	text, err := w.tree.Read("/etc/os-release", maxConfig)
+	if err != nil {
+		text, err = w.tree.Read("/usr/lib/os-release", maxConfig)
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), "ID="); ok && err == nil {
+			if value = strings.Trim(value, `"'`); value == "ubuntu" {
+				return value
+			}
+		}
+	}
+	return "debian"
+}
+
+// espAt is where the first ESP is mounted in the target.
+func (w *work) espAt() string {
+	if m := w.plan.ESPs[0].Mount; m != "" {
+		return m
+	}
+	return "/boot/efi"
+}
+
+// uefi installs GRUB on the first ESP, by its own program and at the fallback path, and copies
+// all of it to the others.
+func (w *work) uefi() (err error) {
+	if len(w.plan.ESPs) == 0 {
+		return refused("no EFI system partition is designed: give a partition of a boot disk flag: \"efi\" and filesystem: type: \"vfat\"")
+	}
+	first := w.plan.ESPs[0]
+	if first.Mount == "" {
+		if err := os.MkdirAll(w.target.Path("/boot/efi"), 0o755); err != nil {
+			return err
+		}
+		unmount, err := w.mount(first.Device, w.target.Path("/boot/efi"))
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, unmount()) }()
+	}
+	at, id := w.espAt(), w.id()
+	w.target.Tell("installing GRUB on " + first.Device)
+	if err := w.run(programWithin, "grub-install", "--target="+arches[runtime.GOARCH].efi, "--efi-directory="+at, "--bootloader-id="+id, "--no-nvram"); err != nil {
+		return err
+	}
+	if err := w.fallback(w.target.Path(at), id); err != nil {
+		return err
+	}
+	for _, other := range w.plan.ESPs[1:] {
+		if err := w.copyTo(other, w.target.Path(at)); err != nil {
+			return fmt.Errorf("copy the boot loader to %s: %w", other.Device, err)
+		}
+	}
+	return nil
+}
+
+// fallback puts the boot loader where firmware looks for it that has no entry: as the UEFI
+// specification 2.10, section 3.5.1.1, has it. Debian's shim starts grubx64.efi beside itself.
+// What would make entries by itself, fbx64.efi, is left out: it starts the machine once more.
+func (w *work) fallback(esp, id string) error {
+	arch := arches[runtime.GOARCH]
+	there := inFolder(filepath.Join(esp, "EFI", id))
+	grub, shim := there["grub"+arch.suffix], there["shim"+arch.suffix]
+	if grub == "" {
+		return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("grub-install has put no grub%s into EFI/%s of the EFI system partition", arch.suffix, id)}
+	}
+	to := filepath.Join(esp, "EFI", "BOOT")
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return err
+	}
+	files := map[string]string{arch.fallback: grub}
+	if shim != "" {
+		files = map[string]string{"grub" + arch.suffix: grub}
+		if mm := there["mm"+arch.suffix]; mm != "" {
+			files["mm"+arch.suffix] = mm
+		}
+	}
+	for name, from := range files {
+		if err := copyFile(from, filepath.Join(to, name)); err != nil {
+			return err
+		}
+	}
+	if shim != "" { // last: it is what firmware starts
+		return copyFile(shim, filepath.Join(to, arch.fallback))
+	}
+	return nil
+}
+
+// started is the file that an entry of the firmware names.
+func (w *work) started() string {
+	arch, id := arches[runtime.GOARCH], w.id()
+	there := inFolder(filepath.Join(w.target.Path(w.espAt()), "EFI", id))
+	for _, name := range []string{"shim" + arch.suffix, "grub" + arch.suffix} {
+		if file := there[name]; file != "" {
+			return firmwarePath("EFI", id, filepath.Base(file))
+		}
+	}
+	return firmwarePath("EFI", "BOOT", arch.fallback)
+}
+
+// mount mounts an ESP somewhere.
+func (w *work) mount(device, at string) (unmount func() error, err error) {
+	command := func(program string, args ...string) error {
+		o, err := w.h.Exec(w.ctx, inside.Command{Path: program, Args: args})
+		if err == nil && o.Code != 0 {
+			err = fmt.Errorf("%s %s ended with %d: %s", program, strings.Join(args, " "), o.Code, o.LastLines(3))
+		}
+		return err
+	}
+	if err := command("mount", "-t", "vfat", device, at); err != nil {
+		return nil, err
+	}
+	return func() error { return command("umount", at) }, nil
+}
+
+// copyTo copies what is on an ESP to another one.
+func (w *work) copyTo(other ESP, from string) (err error) {
+	to := w.target.Path(other.Mount)
+	if other.Mount == "" {
+		if to, err = os.MkdirTemp(w.h.Path("/run"), "esp-"); err != nil {
+			return err
+		}
+		defer os.Remove(to)
+		unmount, err := w.mount(other.Device, to)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, unmount()) }()
+	}
+	w.target.Tell("copying the boot loader to " + other.Device)
+	return fs.WalkDir(os.DirFS(from), "EFI", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			return os.MkdirAll(filepath.Join(to, name), 0o755)
+		}
+		return copyFile(filepath.Join(from, name), filepath.Join(to, name))
+	})
+}
+
+// copyFile copies a file, puts it onto the disk and compares it.
+func copyFile(from, to string) error {
+	content, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	f, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, bytes.NewReader(content))
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	is, err := os.ReadFile(to)
+	if err == nil && !bytes.Equal(is, content) {
+		err = fmt.Errorf("%s is not what was written there", to)
+	}
+	return err
+}
+
+// config has GRUB's menu made, and holds that it starts a kernel of the target.
+func (w *work) config() error {
+	w.target.Tell("making the menu of GRUB")
+	if err := w.run(programWithin, "update-grub"); err != nil {
+		return err
+	}
+	text, err := w.tree.Read("/boot/grub/grub.cfg", maxConfig)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(w.result.Kernels, func(version string) bool {
+		return strings.Contains(string(text), "vmlinuz-"+version)
+	}) {
+		return &wire.Error{Class: wire.Failed, Text: "update-grub has made a menu that starts no kernel of /boot"}
+	}
+	return nil
+}
+
+// entries makes an entry in the firmware for each ESP, and looks whether it is there. A machine
+// whose firmware cannot be asked starts by the fallback path.
+func (w *work) entries() error {
+	all, err := Entries(w.h)
+	if errors.Is(err, ErrUnknown) {
+		w.result.Unknown = err.Error()
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !w.tree.Exists("/usr/bin/efibootmgr") && !w.tree.Exists("/bin/efibootmgr") {
+		w.result.Unknown = "the image has no efibootmgr, so no entry was made in the firmware; it starts the system by the fallback path"
+		return nil
+	}
+	file := w.started()
+	for i, esp := range w.plan.ESPs {
+		e, there := find(all, esp.GUID, file)
+		if !there {
+			name := w.plan.Name
+			if i > 0 {
+				name += " " + strconv.Itoa(i+1)
+			}
+			if err := w.run(programWithin, "efibootmgr", "--create", "--disk", esp.Disk, "--part", strconv.Itoa(esp.Number), "--label", name, "--loader", file); err != nil {
+				return err
+			}
+			if all, err = Entries(w.h); err != nil {
+				return err
+			}
+			if e, there = find(all, esp.GUID, file); !there {
+				return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("the firmware has no entry for %s of %s after efibootmgr has made one", file, esp.Device)}
+			}
+		}
+		w.result.Entries = append(w.result.Entries, e)
+	}
+	return nil
+}
+
+// run runs a program of the target; a code other than 0 is an error.
+func (w *work) run(within time.Duration, program string, args ...string) error {
+	o, err := w.target.Exec(w.ctx, inside.Command{Path: program, Args: args, Timeout: within, Env: []string{"DEBIAN_FRONTEND=noninteractive"}})
+	if err != nil {
+		return &wire.Error{Class: wire.Failed, Text: err.Error()}
+	}
+	if o.Code != 0 {
+		return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("%s %s ended with %d in the new system:\n%s", path.Base(program), strings.Join(args, " "), o.Code, o.LastLines(10))}
+	}
+	return nil
+}

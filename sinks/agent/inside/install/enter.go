@@ -1,0 +1,109 @@
+package install
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/disk"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+// kernelMounts are what programs in the new system need of the kernel. Each is mounted anew
+// and not bound, so that taking it down takes nothing down elsewhere.
+var kernelMounts = []struct{ kind, at string }{
+	{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"devpts", "/dev/pts"}, {"tmpfs", "/run"},
+}
+
+// efiVariables is where the kernel shows the variables of the firmware.
+const efiVariables = "/sys/firmware/efi/efivars"
+
+// policyFile keeps Debian's packages from starting their services (invoke-rc.d(8)): they would
+// start in the system in memory.
+const policyFile = "usr/sbin/policy-rc.d"
+
+const policy = "#!/bin/sh\n# Slipway removes this file at the end of the installation.\nexit 101\n"
+
+// enter makes the new system one in which programs can run.
+func (w *work) enter() error {
+	root, err := os.OpenRoot(w.target.Root)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	mounts := kernelMounts
+	if entries, err := os.ReadDir(w.h.Path(efiVariables)); err == nil && len(entries) > 0 {
+		mounts = append(mounts[:len(mounts):len(mounts)], struct{ kind, at string }{"efivarfs", efiVariables})
+	}
+	for _, m := range mounts {
+		if m.at != efiVariables && m.at != "/dev/pts" {
+			if err := root.MkdirAll(strings.TrimPrefix(m.at, "/"), 0o755); err != nil {
+				return fmt.Errorf("%s of the new system: %w", m.at, err)
+			}
+			// A link would lead out of the new system: what is there must be a folder.
+			if info, err := root.Lstat(strings.TrimPrefix(m.at, "/")); err != nil || !info.IsDir() {
+				return refused("%s of the image is no folder, so that the system cannot start: make the image anew", m.at)
+			}
+		}
+		o, err := w.h.Exec(w.ctx, inside.Command{Path: "mount", Args: []string{"-t", m.kind, m.kind, path.Join(disk.Target, m.at)}})
+		if err != nil {
+			return err
+		}
+		if o.Code != 0 {
+			return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("mount %s at %s of the new system: %s", m.kind, m.at, o.LastLines(3))}
+		}
+	}
+	if _, err := root.Lstat(policyFile); errors.Is(err, fs.ErrNotExist) {
+		if err := root.WriteFile(policyFile, []byte(policy), 0o755); err != nil {
+			return err
+		}
+	}
+	return w.lendNames(root)
+}
+
+// lendNames lets programs in the new system find hosts by name, where its own file leads to
+// what a service makes that does not run.
+func (w *work) lendNames(root *os.Root) error {
+	ours, err := os.ReadFile(w.h.Path("/etc/resolv.conf"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // the system in memory finds none either
+	}
+	if err != nil {
+		return err
+	}
+	to, err := root.Readlink("etc/resolv.conf")
+	if err != nil {
+		return nil // it is a file of the image's own, or there is none
+	}
+	if !path.IsAbs(to) {
+		to = path.Join("/etc", to)
+	}
+	if to = strings.TrimPrefix(path.Clean(to), "/"); !strings.HasPrefix(to, "run/") {
+		return nil
+	}
+	if err := root.MkdirAll(path.Dir(to), 0o755); err != nil {
+		return err
+	}
+	return root.WriteFile(to, ours, 0o644) // in memory: it is gone with the mount
+}
+
+// leave takes away what enter has put onto the disks.
+func (w *work) leave() error {
+	root, err := os.OpenRoot(w.target.Root)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	is, err := root.ReadFile(policyFile)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && string(is) != policy {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return root.Remove(policyFile)
+}

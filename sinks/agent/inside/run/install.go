@@ -1,0 +1,42 @@
+package run
+
+import (
+	"context"
+
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+// installLocked puts a system onto the disks, alone on the machine and in a term that is not
+// over. What was begun is noted first, and stays noted where it did not come to its end.
+func (p *Program) installLocked(ctx context.Context, r wire.Request, result *wire.Result) error {
+	switch {
+	case r.Install == nil:
+		return refused("the request to install says of what")
+	case p.Install == nil:
+		return refused("this program works in an installed system, and never installs another one over it")
+	}
+	unlock, err := p.lock("install")
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := p.fence(r.Site, r.Term); err != nil {
+		return err
+	}
+	result.Term = max(result.Term, r.Term)
+	j, err := p.readJournal()
+	if err != nil {
+		return err
+	}
+	if j.Begun != nil {
+		p.Host.Tell(j.Begun.unended())
+	}
+	j.Begun = &begun{Facet: "install", Keys: []string{r.Node}, Site: r.Site, Term: r.Term, At: p.now().UTC()}
+	if err := p.writeJournal(j); err != nil {
+		return err
+	}
+	if result.Installed, err = p.Install(ctx, p.Host, r); err != nil {
+		return p.giveUp(&j, err)
+	}
+	return p.end(&j)
+}

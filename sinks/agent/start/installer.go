@@ -1,0 +1,20 @@
+package start
+
+import (
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/base"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/config"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/hardware"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/install"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/kernel"
+	netfacet "github.com/slipway-gitops/slipway/sinks/agent/inside/network"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/packages"
+)
+
+// installer installs systems as the daemon asks for.
+func installer() *install.Installer {
+	return &install.Installer{
+		Machine: hardware.Machine, Source: openImage,
+		Facets: map[string]inside.Facet{"base": base.New(), "network": netfacet.New(), "packages": packages.New(), "config": config.New(), "kernel": kernel.New()},
+	}
+}
