@@ -42,14 +42,14 @@ demo-libvirt: build ## virtual machines on a real libvirt, in about four minutes
 # is tested.
 GUESTS := TestVirtualMachines|TestVirtualMachinesInTrouble|TestFirstBootThatFails
 
-# CI has half an hour. There a quarter of the tests of what takes longest run, and another quarter at
+# CI has half an hour. There a fifth of the tests of what takes longest run, and another fifth at
 # another time; `make prove` runs all of them. What is left out is printed: -skip names it.
-LONG := ./engine ./engine/design ./sinks/agent ./sinks/github ./sinks/libvirt ./sinks/redfish ./tests/e2e ./tests/inside
-PARTS := $(if $(CI),4,1)
+LONG := ./engine ./engine/design ./sinks/agent ./sinks/github ./sinks/libvirt ./sinks/redfish ./tests/e2e ./tests/inside $(addprefix ./sinks/agent/inside/,base config disk image network packages)
+PARTS := $(if $(CI),5,1)
 
 # Many tests wait for servers, so that one package more than there are cores runs
 # at a time.
-test: setup ## all tests; with CI set, a quarter of those that take longest
+test: setup ## all tests; with CI set, a fifth of those that take longest
 	@part=$${PART:-$$(($$(date +%s) / 60 % $(PARTS)))}; seed=$$(date +%s); \
 		$(if $(CI),echo "of the long tests those of PART=$$part; the stories of ./engine begin with SLIPWAY_FIRST_SEED=$$seed";) \
 		set -x; SLIPWAY_PART=$$part/$(PARTS) SLIPWAY_FIRST_SEED=$$seed $(TEST) -p $$(($$(nproc) + 1)) \
