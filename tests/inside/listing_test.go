@@ -7,7 +7,7 @@ import (
 
 // listing tells all that a person can see of a system, by its own programs. What time
 // alone changes is left out, and:
-//   - the order of lines and the last numbers in the files of accounts, and the copies
+//   - the order of lines and of a group's members, and the last numbers in the files of accounts, and the copies
 //     that their programs keep: they depend on what came before by how these work;
 //   - the files by which these programs take their locks, /etc/passwd.PID, which one that is
 //     killed leaves, and nothing reads;
@@ -49,10 +49,23 @@ func (n *node) listing() string {
 // removed: it is not compared then.
 const keptSetting = "kept /etc/configured.conf"
 
+// linesOf are the lines of a listing, with the members of groups in order.
+func linesOf(listing string) []string {
+	lines := strings.Split(listing, "\n")
+	for i, line := range lines {
+		if at := strings.LastIndexByte(line, ':'); at >= 0 && (strings.HasPrefix(line, "group ") || strings.HasPrefix(line, "gshadow ")) {
+			members := strings.Split(line[at+1:], ",")
+			slices.Sort(members)
+			lines[i] = line[:at+1] + strings.Join(members, ",")
+		}
+	}
+	return lines
+}
+
 // difference is what two listings differ in; empty where they tell the same.
 func difference(got, want string) string {
 	var out []string
-	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
+	g, w := linesOf(got), linesOf(want)
 	if slices.Contains(g, keptSetting) || slices.Contains(w, keptSetting) {
 		of := func(line string) bool { return strings.Contains(line, "/etc/configured.conf") }
 		g, w = slices.DeleteFunc(g, of), slices.DeleteFunc(w, of)
