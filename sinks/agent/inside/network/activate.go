@@ -18,6 +18,7 @@ type activation struct {
 	h       *inside.Host
 	manager string
 	changed []string // the interfaces to be set up again
+	anew    bool     // some of them were deleted, to be made anew
 }
 
 // services are the units of the managers.
@@ -63,7 +64,7 @@ func (a activation) ifdown(ctx context.Context, names []string) error {
 
 // prepare does what managers leave undone: modules, names, interfaces that cannot
 // be changed but only made anew, virtual functions.
-func (a activation) prepare(ctx context.Context, p *plan, m *machine) error {
+func (a *activation) prepare(ctx context.Context, p *plan, m *machine) error {
 	for kind, module := range map[string][]string{"bond": {"bonding", "max_bonds=0"}, "vlan": {"8021q"}} {
 		if len(p.after.names(kind)) > 0 && !exists(a.h.Path("/sys/module/"+module[0])) {
 			_ = a.f.run(ctx, a.h, "modprobe", module...) // where it fails, what needs it says so
@@ -85,6 +86,7 @@ func (a activation) prepare(ctx context.Context, p *plan, m *machine) error {
 	}
 	for _, id := range slices.Backward(inOrder(p.after)) {
 		if r := m.links[id]; r != nil && r.mustBeMadeAnew(p.after[id]) {
+			a.anew = true
 			if err := a.f.run(ctx, a.h, "ip", "link", "delete", "dev", id); err != nil {
 				return err
 			}
@@ -150,19 +152,32 @@ func (a activation) functions(id string, from, to int) error {
 func (a activation) activate(ctx context.Context, all links) error {
 	switch a.manager {
 	case Networkd:
-		if !a.f.active(ctx, a.h, Networkd) {
-			return a.f.run(ctx, a.h, "systemctl", "start", services[Networkd])
-		}
-		if err := a.f.run(ctx, a.h, "networkctl", "reload"); err != nil {
+		return a.takeFiles(ctx)
+	case Netplan:
+		if err := a.f.run(ctx, a.h, "netplan", "apply"); err != nil || !a.anew || !a.f.active(ctx, a.h, Networkd) {
 			return err
 		}
-		return a.reconfigure(ctx)
-	case Netplan:
-		return a.f.run(ctx, a.h, "netplan", "apply")
+		return a.takeFiles(ctx)
 	case NetworkManager:
 		return a.connections(ctx, all)
 	}
 	return a.ifup(ctx, all)
+}
+
+// takeFiles makes systemd-networkd go by its files. Of an interface that it has made, it does
+// not read the file again, also after that was deleted behind it, unless it is started anew
+// (networkctl(1), "reload").
+func (a activation) takeFiles(ctx context.Context) error {
+	switch {
+	case !a.f.active(ctx, a.h, Networkd):
+		return a.f.run(ctx, a.h, "systemctl", "start", services[Networkd])
+	case a.anew:
+		return a.f.run(ctx, a.h, "systemctl", "restart", services[Networkd])
+	}
+	if err := a.f.run(ctx, a.h, "networkctl", "reload"); err != nil {
+		return err
+	}
+	return a.reconfigure(ctx)
 }
 
 // reconfigure makes systemd-networkd set up the interfaces again that are there.
@@ -243,6 +258,7 @@ func (a activation) backTo(ctx context.Context, c *change, active bool) error {
 	}
 	for _, id := range slices.Backward(append(slices.Clone(c.Anew), c.Makes...)) {
 		if exists(a.h.Path("/sys/class/net/" + id)) {
+			a.anew = a.anew || slices.Contains(c.Anew, id)
 			try("ip", "link", "delete", "dev", id)
 		}
 	}
@@ -258,10 +274,11 @@ func (a activation) backTo(ctx context.Context, c *change, active bool) error {
 		try("netplan", "generate")
 	case !active:
 	case a.manager == Networkd:
-		try("networkctl", "reload")
-		troubles = append(troubles, activation{a.f, a.h, a.manager, present(c)}.reconfigure(ctx))
+		a.changed = present(c)
+		troubles = append(troubles, a.takeFiles(ctx))
 	case a.manager == Netplan:
-		try("netplan", "apply")
+		a.changed = present(c)
+		troubles = append(troubles, a.activate(ctx, nil))
 	case a.manager == NetworkManager:
 		try("nmcli", "connection", "reload")
 		for _, id := range present(c) {
