@@ -27,6 +27,9 @@ type accounts struct {
 	// read.
 	hashes map[string]string
 	hidden error
+	// shadow are the members of groups by gshadow(5), which usermod(8) writes after group(5);
+	// those of a group that is not in it are missing.
+	shadow map[string][]string
 }
 
 // accounts reads the files.
@@ -42,6 +45,12 @@ func (j *job) accounts() (a accounts, err error) {
 	a.groups = parseGroups(string(text))
 	text, _, a.hidden = j.read("/etc/shadow")
 	a.hashes = parseHashes(string(text))
+	a.shadow = map[string][]string{}
+	if text, _, err := j.read("/etc/gshadow"); err == nil { // not every system has one
+		for _, r := range records(string(text), 4) {
+			a.shadow[r[0]] = strings.Split(r[3], ",")
+		}
+	}
 	return a, nil
 }
 
@@ -122,6 +131,17 @@ func (a accounts) further(l login) (all []string) {
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+// agrees says whether gshadow(5) has an account in the groups in which group(5) has it: a
+// usermod that was killed leaves it otherwise.
+func (a accounts) agrees(l login) bool {
+	for _, g := range a.groups {
+		if members, is := a.shadow[g.name]; is && slices.Contains(members, l.name) != slices.Contains(g.members, l.name) {
+			return false
+		}
+	}
+	return true
 }
 
 // password says what an account's password is, without telling it.

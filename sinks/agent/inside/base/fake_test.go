@@ -19,10 +19,11 @@ import (
 
 // fake is a system in a folder, whose programs edit its files as real ones do.
 type fake struct {
-	t     testing.TB
-	root  string
-	login string
-	key   string
+	cutGroups bool // usermod is killed between group(5) and gshadow(5)
+	t         testing.TB
+	root      string
+	login     string
+	key       string
 	// byPassword says that the session came by the account's password.
 	byPassword bool
 	live       bool
@@ -338,16 +339,23 @@ func (s *fake) usermod(account string, o map[string]string) (inside.Output, erro
 	}
 	if groups, ok := o["--groups"]; ok {
 		want := strings.Split(groups, ",")
-		s.edit("/etc/group", func(f []string) []string {
-			members := strings.FieldsFunc(f[3], func(r rune) bool { return r == ',' })
-			members = slices.DeleteFunc(members, func(m string) bool { return m == account })
+		members := func(f []string) []string {
+			in := strings.FieldsFunc(f[3], func(r rune) bool { return r == ',' })
+			in = slices.DeleteFunc(in, func(m string) bool { return m == account })
 			if slices.Contains(want, f[0]) {
-				members = append(members, account)
+				in = append(in, account)
 			}
-			slices.Sort(members)
-			f[3] = strings.Join(members, ",")
+			slices.Sort(in)
+			f[3] = strings.Join(in, ",")
 			return f
-		})
+		}
+		s.edit("/etc/group", members)
+		if s.cutGroups { // it is killed before it writes the other file
+			return inside.Output{Code: -1}, fmt.Errorf("killed")
+		}
+		if !s.gone("/etc/gshadow") {
+			s.edit("/etc/gshadow", members)
+		}
 	}
 	return inside.Output{}, nil
 }

@@ -28,6 +28,26 @@ func TestForeignKeyInOwnAccount(t *testing.T) {
 	}
 }
 
+// A usermod that was killed between its two files is run again.
+func TestGroupsInBothFiles(t *testing.T) {
+	s := newFake(t)
+	s.put("/etc/gshadow", "adm:*::\nsudo:*::\n")
+	s.applies([]item.Item{account("ops", item.User{Groups: []string{"adm", "sudo"}})})
+	s.cutGroups = true
+	items := []item.Item{account("ops", item.User{Groups: []string{"adm"}})}
+	if err, _ := s.apply(items); err == nil {
+		t.Fatal("it was not killed")
+	}
+	s.cutGroups = false
+	if text := s.get("/etc/gshadow"); !strings.Contains(text, "sudo:*::ops") {
+		t.Fatalf("there is nothing to mend: %q", text)
+	}
+	s.applies(items)
+	if text := s.get("/etc/gshadow"); text != "adm:*::ops\nsudo:*::\n" {
+		t.Errorf("gshadow has %q", text)
+	}
+}
+
 // sshd reads a second file of keys. In an account that Slipway made, its keys are drift;
 // in another one they are nobody's business but the account's.
 func TestSecondFileOfKeys(t *testing.T) {

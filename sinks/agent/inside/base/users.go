@@ -436,7 +436,7 @@ func (u *user) join(have, designed []string) error {
 			return err
 		}
 	}
-	if item.List(next) != item.List(have) {
+	if item.List(next) != item.List(have) || !u.all.agrees(u.login) {
 		if err := u.tool("usermod", "--groups", strings.Join(next, ","), "--", u.login.name); err != nil {
 			return err
 		}
