@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -266,6 +267,13 @@ func (a activation) backTo(ctx context.Context, c *change, active bool) error {
 		for mac, old := range c.Renames {
 			if is := m.byMAC(mac); is != "" && is != old {
 				troubles = append(troubles, a.rename(ctx, is, old))
+			}
+		}
+	}
+	if m, err := a.f.tables.look(a.h); err == nil {
+		for _, id := range slices.Sorted(maps.Keys(c.Kernel)) {
+			if !c.Kernel[id].Member && m.isMember(id) { // no manager takes a port out that its files do not name
+				try("ip", "link", "set", "dev", id, "nomaster")
 			}
 		}
 	}

@@ -73,6 +73,8 @@ type kept struct {
 	MTU       int          `json:"mtu,omitempty"`
 	// Shared are addresses that may come and go meanwhile.
 	Shared []string `json:"shared,omitempty"`
+	// Member says that it is in a bond or a bridge.
+	Member bool `json:"member,omitempty"`
 }
 
 // The files of a change. The unit is linked into what is started at boot.
@@ -258,7 +260,7 @@ func (f *Facet) newChange(h *inside.Host, p *plan, m *machine) *change {
 		// A shared address may have moved to another machine until this one is set back.
 		shared := append(slices.Clone(p.before[id].Shared), both[id].Shared...)
 		addresses := without(append(slices.Clone(r.Addresses), r.hosts...), shared)
-		c.Kernel[id] = kept{addresses, r.Routes, r.up, r.MTU, shared}
+		c.Kernel[id] = kept{addresses, r.Routes, r.up, r.MTU, shared, m.isMember(id)}
 	}
 	return c
 }

@@ -300,6 +300,26 @@ func TestWhatIsMadeAnewIsMadeAnewOnTheWayBack(t *testing.T) {
 	}
 }
 
+// A port that a change put into a bond is taken out of it on the way back, and the others
+// stay in it.
+func TestANewMemberLeavesOnTheWayBack(t *testing.T) {
+	var ran []string
+	h := inside.Real(t.TempDir(), true)
+	h.Exec = func(_ context.Context, c inside.Command) (inside.Output, error) {
+		ran = append(ran, c.Path+" "+strings.Join(c.Args, " "))
+		return inside.Output{}, nil
+	}
+	put(t, h.Root, "/sys/class/net/bond0/bonding/slaves", "eth0 eth2\n", 0o644)
+	for _, id := range []string{"eth0", "eth2"} {
+		put(t, h.Root, "/sys/class/net/"+id+"/ifindex", "7\n", 0o644)
+	}
+	c := &change{Names: []string{"bond0"}, Kernel: map[string]kept{"bond0": {}, "eth0": {Member: true}, "eth2": {}}}
+	_ = (activation{f: standard(), h: h, manager: Networkd}).backTo(t.Context(), c, true) // the programs do nothing
+	if i, j := slices.Index(ran, "ip link set dev eth2 nomaster"), slices.Index(ran, "networkctl reload"); i < 0 || j < i || slices.Contains(ran, "ip link set dev eth0 nomaster") {
+		t.Errorf("it ran %q", ran)
+	}
+}
+
 // What the machine sees for itself sets the network back at once.
 func TestFailuresSetBack(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -70,6 +70,16 @@ func (t tables) look(h *inside.Host) (*machine, error) {
 	return m, nil
 }
 
+// isMember says whether an interface is in a bond or a bridge.
+func (m *machine) isMember(id string) bool {
+	for _, r := range m.links {
+		if slices.Contains(r.Members, id) {
+			return true
+		}
+	}
+	return false
+}
+
 func (m *machine) addresses(t tables, byIndex map[int]*real) {
 	all, err := t.addresses()
 	if err != nil {
