@@ -78,6 +78,16 @@ var arches = map[string]struct{ efi, bios, fallback, suffix string }{
 	"arm64": {"arm64-efi", "", "BOOTAA64.EFI", "aa64.efi"},
 }
 
+// LoaderFolder is the folder of an image, without a slash before it, that has what GRUB starts
+// a system with; empty where a processor or a mode has none.
+func LoaderFolder(m Mode) string {
+	platform := map[Mode]string{UEFI: arches[runtime.GOARCH].efi, BIOS: arches[runtime.GOARCH].bios}[m]
+	if platform == "" {
+		return ""
+	}
+	return "usr/lib/grub/" + platform
+}
+
 // work is one call.
 type work struct {
 	ctx    context.Context
@@ -166,18 +176,19 @@ func (w *work) initramfs() error {
 
 // loader puts GRUB where the firmware looks for it.
 func (w *work) loader() error {
-	arch, known := arches[runtime.GOARCH]
-	has := func(platform string) bool {
-		return known && platform != "" && w.tree.Exists("/usr/lib/grub/"+platform) && (w.tree.Exists("/usr/sbin/grub-install") || w.tree.Exists("/sbin/grub-install"))
+	arch := arches[runtime.GOARCH]
+	has := func() bool {
+		folder := LoaderFolder(w.plan.Mode)
+		return folder != "" && w.tree.Exists("/"+folder) && (w.tree.Exists("/usr/sbin/grub-install") || w.tree.Exists("/sbin/grub-install"))
 	}
 	switch w.plan.Mode {
 	case UEFI:
-		if !has(arch.efi) {
+		if !has() {
 			return refused("the image has no boot loader for UEFI that Slipway can install: /usr/lib/grub/%s or grub-install is missing. Add the package grub-efi-%s to it", arch.efi, runtime.GOARCH)
 		}
 		return w.uefi()
 	case BIOS:
-		if !has(arch.bios) {
+		if !has() {
 			return refused("the image has no boot loader for a BIOS that Slipway can install: /usr/lib/grub/%s or grub-install is missing. Add the package grub-pc-bin and grub2-common to it", arch.bios)
 		}
 		for _, d := range w.plan.Disks {

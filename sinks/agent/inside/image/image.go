@@ -50,6 +50,9 @@ type Options struct {
 	// Kept are the paths at which file systems of kept disks are mounted: nothing of the
 	// image goes there.
 	Kept []string
+	// Name is called with the name of each entry of a root file system, such as
+	// "usr/sbin/sshd", while it is read first; it may be nil.
+	Name func(name string)
 	// Tell is called now and then with how many of how many bytes were read; it may be nil.
 	Tell func(done, of int64)
 	// wait is before the second try of a source that breaks off.

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -13,8 +14,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-
-	"crypto/sha256"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -79,10 +78,10 @@ func unpacked(in io.Reader) (io.Reader, func(), error) {
 // lookTar reads an archive and holds that it could be unpacked.
 func (c *Checked) lookTar(in io.Reader) error {
 	return walk(in, func(e entry, _ io.Reader) error {
-		if err := c.fits(e); err != nil {
-			return err
+		if c.options.Name != nil {
+			c.options.Name(e.name)
 		}
-		return nil
+		return c.fits(e)
 	})
 }
 

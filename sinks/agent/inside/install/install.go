@@ -83,7 +83,11 @@ func (i *Installer) Install(ctx context.Context, h *inside.Host, r wire.Request)
 	if err := w.make(); err != nil {
 		// Without a marker nobody takes it for a system. What is mounted keeps a next run from
 		// nothing, but holds memory.
-		return w.is, errors.Join(err, disk.Unmount(context.WithoutCancel(ctx), h))
+		err = errors.Join(err, disk.Unmount(context.WithoutCancel(ctx), h))
+		if len(w.is.Cleared) > 0 { // also where no disk was written
+			err = fmt.Errorf("%w; before it these entries of the firmware's boot manager were removed: %s", err, strings.Join(w.is.Cleared, ", "))
+		}
+		return w.is, err
 	}
 	return w.is, nil
 }
@@ -229,11 +233,19 @@ func (w *work) check() error {
 	}
 	a := w.asked.Image
 	w.h.Tell("reading the image " + a.SHA256)
+	lacks := &lacking{w.needs()}
 	w.image, err = image.Check(w.ctx, source, image.Image{Kind: image.Kind(a.Kind), SHA256: a.SHA256, Bytes: a.Bytes}, image.Options{
-		Memory: max(0, available(w.h)-spare) / 2, Room: room, Kept: kept,
+		Memory: max(0, available(w.h)-spare) / 2, Room: room, Kept: kept, Name: lacks.see,
 		Tell: func(done, of int64) { w.h.Tell(fmt.Sprintf("read %d of %d MB of the image", done/1e6, of/1e6)) },
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	if err := lacks.check(w.brought()); err != nil {
+		w.image.Close()
+		return err
+	}
+	return nil
 }
 
 // available is how much memory the machine has left, in bytes; 0 where that is not known.
@@ -324,9 +336,6 @@ func (w *work) basics() error {
 		file := mdadmFiles[0]
 		if !t.Exists(path.Dir(file)) {
 			file = mdadmFiles[1]
-		}
-		if !t.Exists("/sbin/mdadm") && !t.Exists("/usr/sbin/mdadm") && len(w.asked.Apply) == 0 {
-			return refused("the image has no mdadm, so that the system would not find its arrays: add the package to it")
 		}
 		text := "# Written by Slipway when it laid out the disks.\nHOMEHOST <system>\n" + l.Mdadm
 		if err := t.Put(file, []byte(text), 0o644, 0, 0); err != nil {

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/layout"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/boot"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/disk"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/image"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/install"
@@ -58,15 +60,35 @@ func newMachine(t *testing.T) *machine {
 	m.disk("sdc", "OTHER", gib)
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "./etc/hostname", Size: 3, Mode: 0o644}); err != nil {
-		t.Fatal(err)
+	m.pack(&b, w, whole...)
+	return m
+}
+
+// whole are files of an image that lacks nothing of what a system needs.
+var whole = []string{"etc/hostname", "boot/vmlinuz-6.1.0-1-amd64", "usr/sbin/update-initramfs", "usr/sbin/sshd", "usr/sbin/grub-install", boot.LoaderFolder(boot.UEFI) + "/x.mod"}
+
+// pack makes the image, of files with one line each.
+func (m *machine) pack(b *bytes.Buffer, w *tar.Writer, files ...string) {
+	m.t.Helper()
+	for _, name := range files {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "./" + name, Size: 3, Mode: 0o644}); err != nil {
+			m.t.Fatal(err)
+		}
+		io.WriteString(w, "n1\n")
 	}
-	io.WriteString(w, "n1\n")
 	if err := w.Close(); err != nil {
-		t.Fatal(err)
+		m.t.Fatal(err)
 	}
 	m.archive, m.serves = b.Bytes(), b.Bytes()
-	return m
+}
+
+// without is the image without what begins so.
+func (m *machine) without(beginning string, r *wire.Request) {
+	m.t.Helper()
+	var b bytes.Buffer
+	m.pack(&b, tar.NewWriter(&b), slices.DeleteFunc(slices.Clone(whole), func(f string) bool { return strings.HasPrefix(f, beginning) })...)
+	sum := sha256.Sum256(m.archive)
+	r.Install.Image.SHA256, r.Install.Image.Bytes = hex.EncodeToString(sum[:]), int64(len(m.archive))
 }
 
 func (m *machine) put(path, content string, mode os.FileMode) {
@@ -193,6 +215,7 @@ func (m *machine) ask(r wire.Request) (said []string, _ wire.Result) {
 	i := &install.Installer{
 		Machine: func(*inside.Host) wire.Machine { return m.is },
 		Source:  func(wire.Image) (image.Source, error) { return m, nil },
+		Facets:  map[string]inside.Facet{"packages": nil},
 	}
 	p := run.Program{Host: m.host(), Install: i.Install}
 	var in, out bytes.Buffer
@@ -236,8 +259,18 @@ func TestRefusals(t *testing.T) {
 		"image digest wrong": {func(m *machine, _ *wire.Request) {
 			m.serves = bytes.Replace(m.archive, []byte("n1\n"), []byte("n2\n"), 1)
 		}, "another file is served, or it was damaged. Run `slipway artifact verify` where the daemon runs; nothing was written"},
-		"image damaged":   {func(m *machine, _ *wire.Request) { m.serves = bytes.Repeat([]byte("x"), len(m.archive)) }, "another file is served"},
-		"image cut short": {func(m *machine, r *wire.Request) { r.Install.Image.SHA256 = "00" }, "names no file; nothing was written"},
+		"image damaged":        {func(m *machine, _ *wire.Request) { m.serves = bytes.Repeat([]byte("x"), len(m.archive)) }, "another file is served"},
+		"image cut short":      {func(m *machine, r *wire.Request) { r.Install.Image.SHA256 = "00" }, "names no file; nothing was written"},
+		"no kernel":            {func(m *machine, r *wire.Request) { m.without("boot/", r) }, "the image has no kernel: add a kernel such as linux-image-"},
+		"no initramfs program": {func(m *machine, r *wire.Request) { m.without("usr/sbin/update", r) }, "the image has no program that makes an initramfs: add the package initramfs-tools to the image, or to system.packages of the design; nothing was written"},
+		"no SSH server": {func(m *machine, r *wire.Request) {
+			m.without("usr/sbin/sshd", r)
+			r.Install.Apply = []wire.Apply{{Facet: "packages", Items: []item.Item{item.New("packages.nginx", nil, nil), item.New("packages.openssh-server", map[string]string{"state": item.Absent}, nil)}}}
+		}, "the image has no SSH server: add the package openssh-server"},
+		"no boot loader": {func(m *machine, r *wire.Request) { m.without("usr/lib/grub", r) }, "the image has no boot loader for uefi"},
+		"no mdadm": {func(_ *machine, r *wire.Request) {
+			r.Install.Layout.Arrays = []item.LayoutArray{{Name: "m"}}
+		}, "the image has no mdadm, by which it would find its arrays"},
 		"image of a disk": {func(_ *machine, r *wire.Request) { r.Install.Image.Kind = "disk" }, "the image is of a whole disk, and the agent installs root file systems"},
 		"image larger than it": {func(_ *machine, r *wire.Request) {
 			for i := range r.Install.Layout.Filesystems {
@@ -325,6 +358,17 @@ func TestOrderUpToTheDisks(t *testing.T) {
 	said, _ = m.ask(r)
 	if len(said) == 0 || !strings.HasPrefix(said[0], "an earlier run failed: install (n1), begun at") {
 		t.Errorf("the next run says %q", said)
+	}
+}
+
+// What the image lacks may come by a package of the design.
+func TestAPackageBringsWhatTheImageLacks(t *testing.T) {
+	m := newMachine(t)
+	r := m.approved("S1")
+	m.without("usr/sbin/sshd", &r)
+	r.Install.Apply = []wire.Apply{{Facet: "packages", Items: []item.Item{item.New("packages.openssh-server", map[string]string{"state": item.Present}, nil)}}}
+	if _, got := m.ask(r); got.Error == nil || !strings.Contains(got.Error.Text, "is not a block device") { // as far as the disks, which are files here
+		t.Errorf("got %+v", got.Error)
 	}
 }
 

@@ -1,0 +1,84 @@
+package install
+
+import (
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/boot"
+)
+
+// need is something without which the new system would not start, or nobody could see that it
+// runs.
+type need struct {
+	what string
+	// files are names in an image of which one is enough; one that ends with "-" or "/" is the
+	// beginning of a name.
+	files []string
+	// packages bring it, by the beginnings of their names; add is the one to tell people of.
+	packages []string
+	add      string
+}
+
+// needs are those of the system that is asked for.
+func (w *work) needs() []need {
+	l := w.asked.Layout
+	all := []need{
+		{"kernel", []string{"boot/vmlinuz-"}, []string{"linux-image", "kernel"}, "a kernel such as linux-image-" + runtime.GOARCH},
+		{"program that makes an initramfs", []string{"usr/sbin/update-initramfs", "usr/bin/dracut"}, []string{"initramfs-tools", "dracut"}, "the package initramfs-tools"},
+		{"SSH server", []string{"usr/sbin/sshd"}, []string{"openssh-server"}, "the package openssh-server"},
+		{"boot loader", []string{"usr/sbin/grub-install", "sbin/grub-install"}, []string{"grub"}, "the package grub2-common"},
+	}
+	if dir := boot.LoaderFolder(w.plan.Mode); dir != "" {
+		all = append(all, need{"boot loader for " + string(w.plan.Mode), []string{dir + "/"}, []string{"grub"}, "the package grub-efi-" + runtime.GOARCH + " for UEFI, or grub-pc-bin for a BIOS"})
+	}
+	if len(l.Arrays) > 0 {
+		all = append(all, need{"mdadm, by which it would find its arrays", []string{"usr/sbin/mdadm", "sbin/mdadm"}, []string{"mdadm"}, "the package mdadm"})
+	}
+	if len(l.Groups) > 0 {
+		all = append(all, need{"lvm, by which it would find its volumes", []string{"usr/sbin/lvm", "sbin/lvm"}, []string{"lvm2"}, "the package lvm2"})
+	}
+	return all
+}
+
+// lacking collects what an image does not have of some needs, while its names go by.
+type lacking struct{ needs []need }
+
+// see takes a name of the image off.
+func (l *lacking) see(name string) {
+	l.needs = slices.DeleteFunc(l.needs, func(n need) bool {
+		return slices.ContainsFunc(n.files, func(f string) bool {
+			isBeginning := strings.HasSuffix(f, "-") || strings.HasSuffix(f, "/")
+			return name == f || isBeginning && strings.HasPrefix(name, f)
+		})
+	})
+}
+
+// check refuses an image that lacks something which no package of the design brings either:
+// it is known before the disks are erased.
+func (l *lacking) check(brought []string) error {
+	for _, n := range l.needs {
+		if !slices.ContainsFunc(brought, func(name string) bool {
+			return slices.ContainsFunc(n.packages, func(p string) bool { return strings.HasPrefix(name, p) })
+		}) {
+			return refused("the image has no %s: add %s to the image, or to system.packages of the design; nothing was written", n.what, n.add)
+		}
+	}
+	return nil
+}
+
+// brought are the packages that are installed in the new system before its first start.
+func (w *work) brought() (names []string) {
+	for _, a := range w.asked.Apply {
+		for _, i := range a.Items {
+			switch {
+			case item.Kind(i.Key) == item.KindPackages && i.Fields["state"] != item.Absent:
+				names = append(names, item.ID(i.Key))
+			case item.Kind(i.Key) == item.KindKernel:
+				names = append(names, i.Fields["package"])
+			}
+		}
+	}
+	return names
+}
