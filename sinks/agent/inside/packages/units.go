@@ -10,6 +10,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/systemd"
 )
 
 // made is what is noted of a package while it is removed.
@@ -116,16 +117,11 @@ func (a *apply) orphans(ctx context.Context, files []string) (running []string, 
 	if len(ask) == 0 {
 		return nil, nil
 	}
-	out, err := a.systemctl(ctx, append([]string{"show", "--property=Id,LoadState,ActiveState,FragmentPath", "--"}, ask...)...)
-	if err := outcome("systemctl show", out, err); err != nil {
-		return nil, err
+	told, err := systemd.Show(ctx, a.h, ask, "Id", "LoadState", "ActiveState", "FragmentPath")
+	if err != nil {
+		return nil, failed("%v", err)
 	}
-	for block := range strings.SplitSeq(strings.TrimSpace(string(out.Out)), "\n\n") {
-		p := map[string]string{}
-		for line := range strings.Lines(block) {
-			k, v, _ := strings.Cut(strings.TrimSpace(line), "=")
-			p[k] = v
-		}
+	for _, p := range told {
 		isGone := p["LoadState"] == "not-found" && p["FragmentPath"] == "" || isUnitFile(p["FragmentPath"]) && !exists(a.h, p["FragmentPath"])
 		if isGone && slices.Contains([]string{"active", "activating", "reloading"}, p["ActiveState"]) && slices.Contains(ask, p["Id"]) {
 			running = append(running, p["Id"])

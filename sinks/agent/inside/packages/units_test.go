@@ -136,7 +136,11 @@ func (s *running) host() *inside.Host {
 		case strings.Contains(words, " list-units "):
 			out.Out = []byte("serving@a.service loaded active running one of a template\n")
 		case strings.Contains(words, " show "):
-			out.Out = []byte(s.show)
+			told := strings.Split(strings.TrimSpace(s.show), "\n\n")
+			for _, id := range c.Args[slices.Index(c.Args, "--")+1+len(told):] { // it tells of each that it is asked about
+				told = append(told, shown(id, "not-found", "inactive", ""))
+			}
+			out.Out = []byte(strings.Join(told, "\n\n"))
 		case strings.Contains(words, " stop "):
 			s.stopped = append(s.stopped, c.Args[slices.Index(c.Args, "--")+1:]...)
 		}
