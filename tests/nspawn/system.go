@@ -369,6 +369,22 @@ func (s *System) Refuses(words, want string) {
 	}
 }
 
+// BringSelf puts the test's own program into the system, as /root/program.
+func (s *System) BringSelf() {
+	s.t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	text, err := os.ReadFile(program)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(s.Root, "root/program"), text, 0o700); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // Comes waits until a command prints what is wanted.
 func (s *System) Comes(words, want string) {
 	s.t.Helper()

@@ -51,17 +51,7 @@ type answer struct {
 func TestIsWhatSystemctlSays(t *testing.T) {
 	nspawn.Require(t)
 	s := nspawn.Boot(t, nspawn.Loopback)
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(program)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(s.Root, "root/program"), text, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	s.BringSelf()
 	s.Does(`printf '[Service]\nType=oneshot\nExecStart=/bin/false\n' >'/etc/systemd/system/fails a\x2db@1.service'; cp '/etc/systemd/system/fails a\x2db@1.service' /etc/systemd/system/9fails.service; systemctl daemon-reload; systemctl start 9fails || true; touch /etc/systemd/system/cron.service; systemctl mask e2scrub_all.timer; printf '[Unit]\n' >>/etc/systemd/system/9fails.service`)
 	names := append(strings.Fields(s.Does("systemctl list-units --all --plain --no-legend --full | cut -d' ' -f1")), "none.service", "no.timer", "9fails.service", "e2scrub_all.timer")
 	slices.Sort(names)
