@@ -22,7 +22,7 @@ import (
 // Look tells the ids of all PCI devices, more of those with some ids, and the model of the
 // machine as its firmware tells it; empty where it does not.
 func Look(ctx context.Context, h *inside.Host, asked item.PCIProbe) (model string, seen item.PCI) {
-	model = text(h.Path("/sys/class/dmi/id/product_name"))
+	model = inside.Text(h.Path("/sys/class/dmi/id/product_name"))
 	all, err := addresses(h)
 	if err != nil {
 		return model, item.PCI{Unread: err.Error()}
@@ -85,15 +85,18 @@ func addresses(h *inside.Host) ([]string, error) {
 	return names, nil
 }
 
+// maxID bounds what is read of an id, in bytes.
+const maxID = 4096
+
 // idOf is the id of a device: "8086:1592".
 func idOf(folder string) (string, error) {
 	var parts [2]string
 	for i, file := range []string{"vendor", "device"} {
-		content, err := read(filepath.Join(folder, file))
+		content, err := inside.ReadAtMost(filepath.Join(folder, file), maxID)
 		if err != nil {
 			return "", err
 		}
-		hex, ok := strings.CutPrefix(strings.TrimSpace(content), "0x")
+		hex, ok := strings.CutPrefix(strings.TrimSpace(string(content)), "0x")
 		if parts[i] = strings.ToLower(hex); !ok || len(hex) != 4 || strings.Trim(parts[i], "0123456789abcdef") != "" {
 			return "", fmt.Errorf("its %s is %q, which is not the number of a PCI device", file, content)
 		}
@@ -140,28 +143,6 @@ func linked(path string) string {
 		return ""
 	}
 	return filepath.Base(to)
-}
-
-const maxText = 4096
-
-func read(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	content, err := io.ReadAll(io.LimitReader(f, maxText))
-	return string(content), err
-}
-
-// text is the content of a file of the kernel without blanks around; empty where it cannot
-// be read.
-func text(path string) string {
-	content, err := read(path)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(content)
 }
 
 // addLacked adds the firmware that the kernel's log says it did not find. A system that

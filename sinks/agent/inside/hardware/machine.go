@@ -18,10 +18,10 @@ const maxPorts = 128
 // Machine tells what the machine is: its identity, its own network ports and its disks, by
 // what the kernel shows in /sys. What cannot be read is told.
 func Machine(h *inside.Host) wire.Machine {
-	dmi := func(name string) string { return printable(text(h.Path("/sys/class/dmi/id/" + name))) }
+	dmi := func(name string) string { return printable(inside.Text(h.Path("/sys/class/dmi/id/" + name))) }
 	m := wire.Machine{
 		UUID: strings.ToLower(dmi("product_uuid")), Serial: dmi("product_serial"), Manufacturer: dmi("sys_vendor"), Product: dmi("product_name"),
-		BIOS: dmi("bios_version"), MemoryBytes: memory(text(h.Path("/proc/meminfo"))),
+		BIOS: dmi("bios_version"), MemoryBytes: memory(inside.Text(h.Path("/proc/meminfo"))),
 	}
 	var err error
 	if m.Ports, err = ports(h); err != nil {
@@ -58,12 +58,12 @@ func ports(h *inside.Host) (all []wire.Port, err error) {
 		if len(all) == maxPorts {
 			return all, fmt.Errorf("there are more than %d", maxPorts)
 		}
-		p := wire.Port{Name: name, MAC: strings.ToLower(text(filepath.Join(folder, "address"))), Driver: linked(filepath.Join(folder, "device/driver"))}
-		if c := text(filepath.Join(folder, "carrier")); c == "0" || c == "1" { // an error of a port that is down
+		p := wire.Port{Name: name, MAC: strings.ToLower(inside.Text(filepath.Join(folder, "address"))), Driver: linked(filepath.Join(folder, "device/driver"))}
+		if c := inside.Text(filepath.Join(folder, "carrier")); c == "0" || c == "1" { // an error of a port that is down
 			is := c == "1"
 			p.Carrier = &is
 		}
-		if n, err := strconv.Atoi(text(filepath.Join(folder, "speed"))); err == nil && n > 0 {
+		if n, err := strconv.Atoi(inside.Text(filepath.Join(folder, "speed"))); err == nil && n > 0 {
 			p.Mbps = n
 		}
 		all = append(all, p)

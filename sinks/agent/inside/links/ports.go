@@ -1,7 +1,6 @@
 package links
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -56,7 +55,7 @@ func isHardware(folder string) bool {
 
 // readPort reads one folder of /sys/class/net.
 func readPort(folder, name string) *port {
-	text := func(file string) string { return readText(filepath.Join(folder, file)) }
+	text := func(file string) string { return inside.Text(filepath.Join(folder, file)) }
 	count := func(file string) int { n, _ := strconv.Atoi(text(file)); return max(n, 0) }
 	p := &port{item.Port{Name: name, MAC: text("address"), MTU: count("mtu")}, count("ifindex")}
 	if own := text("bonding_slave/perm_hwaddr"); own != "" { // a member has the address of its bond
@@ -78,17 +77,4 @@ func readPort(folder, name string) *port {
 		p.Master = filepath.Base(to)
 	}
 	return p
-}
-
-// readText is the beginning of a small file, without the space around it; empty where it
-// cannot be read: many files of sysfs cannot while a link is down.
-func readText(path string) string {
-	f, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	text := make([]byte, 4<<10)
-	n, _ := bufio.NewReader(f).Read(text)
-	return strings.TrimSpace(string(text[:n]))
 }

@@ -1,7 +1,6 @@
 package network
 
 import (
-	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -114,7 +113,7 @@ func (m *machine) routes(t tables, byIndex map[int]*real) {
 // readLink reads one folder of /sys/class/net.
 func readLink(folder string) *real {
 	r := &real{}
-	text := func(name string) string { return readText(filepath.Join(folder, name)) }
+	text := func(name string) string { return inside.Text(filepath.Join(folder, name)) }
 	count := func(name string) int { n, _ := strconv.Atoi(text(name)); return n }
 	r.Kind, r.index, r.MTU, r.MAC = "ethernet", count("ifindex"), count("mtu"), text("address")
 	if own := text("bonding_slave/perm_hwaddr"); own != "" { // a member has the address of its bond
@@ -153,7 +152,7 @@ func readBond(text func(string) string) *item.Bond {
 // readVLANs are the VLANs of /proc/net/vlan/config: "bond0.5 | 5 | bond0".
 func readVLANs(h *inside.Host) map[string]item.Link {
 	vlans := map[string]item.Link{}
-	for text := range strings.Lines(readText(h.Path("/proc/net/vlan/config"))) {
+	for text := range strings.Lines(inside.Text(h.Path("/proc/net/vlan/config"))) {
 		parts := strings.Split(text, "|")
 		if len(parts) != 3 {
 			continue
@@ -163,21 +162,6 @@ func readVLANs(h *inside.Host) map[string]item.Link {
 		}
 	}
 	return vlans
-}
-
-// maxText bounds what is read of a file, in bytes.
-const maxText = 256 << 10
-
-// readText is a small file, without the space around it; empty where it cannot be read: many
-// files of sysfs cannot while a link is down.
-func readText(path string) string {
-	f, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	text, _ := io.ReadAll(io.LimitReader(f, maxText))
-	return strings.TrimSpace(string(text))
 }
 
 func exists(path string) bool {

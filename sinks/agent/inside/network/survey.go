@@ -121,7 +121,7 @@ func names(text, name string) bool {
 func nameService(h *inside.Host, manager, id string, r *real) (servers, search []string) {
 	switch manager {
 	case Networkd, Netplan:
-		return networkdNames(readText(h.Path("/run/systemd/netif/links/" + number(r.index))))
+		return networkdNames(inside.Text(h.Path("/run/systemd/netif/links/" + number(r.index))))
 	case NetworkManager:
 		return keyfileNames(h, id)
 	case Ifupdown:

@@ -78,8 +78,8 @@ const (
 // has an IPv4 address, empty where none answers within a second: a probe of RFC 5227,
 // section 2.1.1. Where the kernel does not let it ask, nobody answered.
 func holder(ctx context.Context, h *inside.Host, name string, a netip.Addr) string {
-	index, _ := strconv.Atoi(readText(h.Path("/sys/class/net/" + name + "/ifindex")))
-	own, err := hex.DecodeString(strings.ReplaceAll(readText(h.Path("/sys/class/net/"+name+"/address")), ":", ""))
+	index, _ := strconv.Atoi(inside.Text(h.Path("/sys/class/net/" + name + "/ifindex")))
+	own, err := hex.DecodeString(strings.ReplaceAll(inside.Text(h.Path("/sys/class/net/"+name+"/address")), ":", ""))
 	if index == 0 || err != nil || len(own) != 6 || !h.Live {
 		return ""
 	}

@@ -32,7 +32,7 @@ func disks(h *inside.Host) []byte {
 	var b bytes.Buffer
 	for _, e := range entries[:min(len(entries), maxBlocks)] {
 		at := h.Path("/sys/block/" + e.Name())
-		if number := say(at, "dev"); strings.HasPrefix(number, "1:") || strings.HasPrefix(number, "7:") {
+		if number := inside.Text(filepath.Join(at, "dev")); strings.HasPrefix(number, "1:") || strings.HasPrefix(number, "7:") {
 			continue // memory and files
 		}
 		write(&b, device(h, at, e.Name()))
@@ -57,18 +57,18 @@ func device(h *inside.Host, at, name string) block {
 	d := block{name: strings.ReplaceAll(name, "!", "/"), kind: "disk", bytes: size(at)}
 	switch {
 	case strings.HasPrefix(name, "dm-"):
-		d.name, d.kind = cmp.Or(say(at, "dm/name"), d.name), mapped(say(at, "dm/uuid"))
+		d.name, d.kind = cmp.Or(inside.Text(filepath.Join(at, "dm/name")), d.name), mapped(inside.Text(filepath.Join(at, "dm/uuid")))
 		return d
-	case say(at, "md/level") != "":
-		d.kind = say(at, "md/level")
+	case inside.Text(filepath.Join(at, "md/level")) != "":
+		d.kind = inside.Text(filepath.Join(at, "md/level"))
 		return d
-	case say(at, "device/type") == "5": // of SCSI: a CD
+	case inside.Text(filepath.Join(at, "device/type")) == "5": // of SCSI: a CD
 		d.kind = "rom"
 	}
-	udev := udevOf(h, say(at, "dev"))
-	d.model = strings.TrimSpace(cmp.Or(udev["ID_MODEL_ENC"], udev["ID_MODEL"], say(at, "device/model")))
+	udev := udevOf(h, inside.Text(filepath.Join(at, "dev")))
+	d.model = strings.TrimSpace(cmp.Or(udev["ID_MODEL_ENC"], udev["ID_MODEL"], inside.Text(filepath.Join(at, "device/model"))))
 	d.serial = strings.TrimSpace(cmp.Or(udev["SCSI_IDENT_SERIAL"], udev["ID_SCSI_SERIAL"], udev["ID_SERIAL_SHORT"], udev["ID_SERIAL"],
-		say(at, "serial"), say(at, "device/serial")))
+		inside.Text(filepath.Join(at, "serial")), inside.Text(filepath.Join(at, "device/serial"))))
 	return d
 }
 
@@ -118,20 +118,11 @@ func unescape(s string) string {
 // size is how many bytes a block device has: the kernel counts sectors of 512, whatever the
 // disk's own are.
 func size(at string) int64 {
-	n, err := strconv.ParseInt(say(at, "size"), 10, 64)
+	n, err := strconv.ParseInt(inside.Text(filepath.Join(at, "size")), 10, 64)
 	if err != nil || n < 0 || n > 1<<53 {
 		return 0
 	}
 	return n * 512
-}
-
-// say is what a file of the kernel says; empty where it cannot be read.
-func say(folder, name string) string {
-	text, err := readAtMost(filepath.Join(folder, name), 4096)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(text))
 }
 
 // quoted is a text between quotes, with what is not plain as lsblk(8) writes it.

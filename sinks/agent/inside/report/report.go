@@ -12,9 +12,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"os"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
@@ -67,7 +65,7 @@ func Print(ctx context.Context, w io.Writer, h *inside.Host) error {
 
 // marker is the file that says which installation runs; empty where there is none.
 func marker(path string) []byte {
-	text, err := readAtMost(path, maxText)
+	text, err := inside.ReadAtMost(path, maxText)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
@@ -79,22 +77,11 @@ func marker(path string) []byte {
 
 // file is the beginning of a file of the system; empty where it cannot be read.
 func file(h *inside.Host, path string, most int) []byte {
-	text, err := readAtMost(h.Path(path), most)
+	text, err := inside.ReadAtMost(h.Path(path), int64(most))
 	if err != nil {
 		return nil
 	}
 	return text
-}
-
-func readAtMost(path string, most int) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO in its place holds nobody up
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	var b bytes.Buffer
-	_, err = io.Copy(&b, io.LimitReader(f, int64(most)))
-	return b.Bytes(), err
 }
 
 // lineOf is the first line that begins with some words.
