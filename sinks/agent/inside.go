@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
 // The bounds on what is kept of a system.
@@ -202,7 +203,7 @@ func parseUnits(text string) []string {
 	units, whole := []string{}, false
 	for _, fields := range wholeLines(text) {
 		name := line(fields[0])
-		if whole = name == allUnits; !whole && name != "" && len(units) < maxUnits {
+		if whole = name == wire.AllUnits; !whole && name != "" && len(units) < maxUnits {
 			units = append(units, name)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 	reporting "github.com/slipway-gitops/slipway/sinks/agent/inside/report"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
 const detailed = healthy + `
@@ -124,7 +125,7 @@ func TestInsideWithoutATool(t *testing.T) {
 	if got := parseInside(told).FailedUnits; got != nil {
 		t.Errorf("units of a list that has no end: %q", got)
 	}
-	told["failed"] = allUnits + "\n"
+	told["failed"] = wire.AllUnits + "\n"
 	if got := parseInside(told).FailedUnits; got == nil || len(got) > 0 {
 		t.Errorf("units of a list that has none: %#v", got)
 	}
@@ -151,7 +152,7 @@ func TestInsideIsBounded(t *testing.T) {
 		}
 		told[part] = all.String()
 	}
-	told["failed"] += allUnits + "\n"
+	told["failed"] += wire.AllUnits + "\n"
 	in := parseInside(told)
 	if len(in.Links) != maxLinks || len(in.Disks) != maxDisks || len(in.Mounts) != maxMounts || len(in.FailedUnits) != maxUnits {
 		t.Errorf("got %d links, %d disks, %d mounts, %d units", len(in.Links), len(in.Disks), len(in.Mounts), len(in.FailedUnits))

@@ -6,6 +6,7 @@ import (
 	"unicode"
 
 	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
 // inShell is a script as one word to whatever shell an account has. There must be no
@@ -15,7 +16,7 @@ func inShell(script string) string {
 }
 
 // markerScript prints the marker of the installation.
-const markerScript = "echo --marker; [ ! -e /etc/slipway/marker.json ] || cat /etc/slipway/marker.json 2>/dev/null || echo " + unread + "; "
+const markerScript = "echo --marker; [ ! -e /etc/slipway/marker.json ] || cat /etc/slipway/marker.json 2>/dev/null || echo " + wire.Unread + "; "
 
 // reportScript prints all that is looked at, each part behind its own line. Files
 // need not end with a newline, and need not be there; a tool that is missing
@@ -31,7 +32,7 @@ const reportScript = markerScript +
 	"echo; echo --addresses; ip -o addr 2>/dev/null | head -c 131072; " +
 	"echo; echo --disks; { timeout -s KILL 5 lsblk -b -n -P -e 1,7 -o NAME,TYPE,SIZE,MODEL,SERIAL 2>/dev/null || " + disksOfSysfs + "; } | head -c 65536; " +
 	"echo; echo --mounts; timeout -s KILL 5 df -PkTl 2>/dev/null | head -c 65536; " +
-	"echo; echo --failed; { timeout -s KILL 5 systemctl list-units --state=failed --plain --no-legend --no-pager 2>/dev/null && echo " + allUnits + "; } | head -c 32768; " +
+	"echo; echo --failed; { timeout -s KILL 5 systemctl list-units --state=failed --plain --no-legend --no-pager 2>/dev/null && echo " + wire.AllUnits + "; } | head -c 32768; " +
 	"echo; "
 
 // What is printed where the tools are missing, as these would print it.
@@ -39,12 +40,6 @@ const (
 	linksOfSysfs = `for i in /sys/class/net/*; do echo "0: ${i##*/}: mtu $(cat $i/mtu) state $(cat $i/operstate) link/ether $(cat $i/address)"; done 2>/dev/null`
 	disksOfSysfs = `for i in /sys/block/*; do echo "NAME=\"${i##*/}\" TYPE=\"disk\" SIZE=\"$(($(cat $i/size) * 512))\""; done 2>/dev/null`
 )
-
-// unread is printed in the place of a marker that is there and cannot be read.
-const unread = "unread"
-
-// allUnits ends the list of units, which is empty in most systems.
-const allUnits = "--all"
 
 // The parts of what the command prints, in their order.
 var parts = []string{"marker", "boot", "os", "kernel", "booted", "memory", "links", "addresses", "disks", "mounts", "failed"}
@@ -98,7 +93,7 @@ func parseMarker(text string) (_ *site.Marker, whyUnread string) {
 	switch {
 	case text == "":
 		return nil, ""
-	case text == unread:
+	case text == wire.Unread:
 		return nil, "the account that looks may not read it"
 	case json.Unmarshal([]byte(text), &m) != nil:
 		return nil, "it is not the JSON object of a marker"

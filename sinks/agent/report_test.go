@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
 const healthy = "--marker\n" + `{"node":"n1","generation":2,"image":"abcd"}` + "\n--boot\n0c5a-77\n\n--os\nNAME=x\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n\n--kernel\n6.1.0-13-amd64\n"
@@ -20,7 +21,7 @@ func TestParse(t *testing.T) {
 		"healthy":                  {healthy, true, "", true},
 		"behind a greeting":        {"welcome!\n" + healthy, true, "", true},
 		"no marker":                {strings.Replace(healthy, `{"node":"n1","generation":2,"image":"abcd"}`, "", 1), false, "", true},
-		"one that may not be read": {strings.Replace(healthy, `{"node":"n1","generation":2,"image":"abcd"}`, unread+"\n", 1), false, "may not read", true},
+		"one that may not be read": {strings.Replace(healthy, `{"node":"n1","generation":2,"image":"abcd"}`, wire.Unread+"\n", 1), false, "may not read", true},
 		"half a marker":            {strings.Replace(healthy, `"image":"abcd"}`, "", 1), false, "JSON object", true},
 		"a marker of another":      {strings.Replace(healthy, `"node":"n1",`, "", 1), false, "names no node", true},
 		"marker of a wrong kind":   {strings.Replace(healthy, `2,`, `"2",`, 1), false, "JSON object", true},

@@ -21,7 +21,7 @@ const (
 )
 
 // ErrNoMedium says that something is no medium of the ramdisk.
-var ErrNoMedium = errors.New("it is no medium of the ramdisk")
+var ErrNoMedium = errors.New("it is not a medium of the ramdisk")
 
 // WordsOf says where the words of a boot are on a medium, and how many bytes there are.
 func WordsOf(medium io.ReaderAt) (at, size int64, err error) {

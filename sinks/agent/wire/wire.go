@@ -20,6 +20,14 @@ const Version = 1
 // it with frames.
 const Answers = "--helper\n"
 
+// Words of what is told before that, of the system itself.
+const (
+	// Unread is in the place of a marker that is there and cannot be read.
+	Unread = "unread"
+	// AllUnits ends the list of units that have failed, which is empty in most systems.
+	AllUnits = "--all"
+)
+
 // MaxFrame bounds one frame, in bytes.
 const MaxFrame = 64 << 20
 

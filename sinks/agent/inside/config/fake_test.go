@@ -24,6 +24,7 @@ type fake struct {
 	t      testing.TB
 	host   *inside.Host
 	active map[string]string
+	stale  bool              // systemctl changes nothing
 	loaded map[string]string // the unit files that systemd has read
 	runs   map[string]string // the unit files that units were started with
 	calls  []string
@@ -168,6 +169,9 @@ func (f *fake) systemctl(verb string, units []string) (inside.Output, error) {
 		return inside.Output{Code: 1, Err: []byte(text)}, nil
 	}
 	var out strings.Builder
+	if s := f.stale && (verb == "daemon-reload" || verb == "restart" || verb == "start"); s {
+		return failed("Failed: systemd is busy")
+	}
 	switch verb {
 	case "list-unit-files":
 		out.WriteString(f.units)

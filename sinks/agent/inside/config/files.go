@@ -110,7 +110,7 @@ func (w *work) observeFile(key string) {
 	}
 	unread := ""
 	var made madeFile
-	if w.items.Load(key, nil, &made); made.Unread && w.h.Live {
+	if w.items.Load(key, nil, &made); w.h.Live && made.Unread != "" && made.Unread == w.bootID() {
 		unread = unreadText
 	}
 	switch e.Kind {
@@ -135,8 +135,9 @@ const unreadText = " (systemd has not read it)"
 type madeFile struct {
 	Content string `json:"content"`
 	Stamp   string `json:"stamp"`
-	// Unread says that systemd has not read the file since it was changed.
-	Unread bool `json:"unread,omitempty"`
+	// Unread is the boot in which the file was changed and systemd has not read it; empty where
+	// it has. At the next boot it reads all files.
+	Unread string `json:"unread,omitempty"`
 }
 
 // digest is item.Digest of a file's content. A file that is larger than any design has it
@@ -349,7 +350,7 @@ func (w *work) reloadFor(key, file string) error {
 	}
 	var made madeFile
 	w.items.Load(key, nil, &made)
-	made.Unread = true
+	made.Unread = w.bootID()
 	w.unread = append(w.unread, key)
 	return w.items.Note(key, made)
 }
@@ -358,7 +359,7 @@ func (w *work) reloadFor(key, file string) error {
 func (w *work) leftUnread() (keys []string) {
 	for _, key := range w.h.Owned.Keys(name) {
 		var made madeFile
-		if item.Kind(key) == item.KindFiles && w.items.Load(key, nil, &made) && made.Unread {
+		if item.Kind(key) == item.KindFiles && w.items.Load(key, nil, &made) && made.Unread != "" && made.Unread == w.bootID() {
 			keys = append(keys, key)
 		}
 	}
@@ -373,7 +374,7 @@ func (w *work) haveRead() error {
 		if !w.items.Load(key, nil, &made) {
 			continue
 		}
-		if made.Unread = false; slices.Contains(w.gone, key) {
+		if made.Unread = ""; slices.Contains(w.gone, key) {
 			if err := w.items.Drop(key); err != nil {
 				return err
 			}

@@ -257,6 +257,40 @@ func TestACutChangeOfAUnitIsSeen(t *testing.T) {
 	}
 }
 
+// At a boot systemd reads all files and starts units by them: what a run that was cut before
+// left to be done is done then, and nothing is claimed or restarted that need not be.
+func TestACutChangeIsOverAfterABoot(t *testing.T) {
+	const dropIn = "/etc/systemd/system/b.service.d/mine.conf"
+	was := []item.Item{unit("n.service", contentUnit("basic.target"), "enabled", "running")}
+	next := []item.Item{unit("n.service", contentUnit("basic.target")+"# changed\n", "enabled", "running"), file(dropIn, "[Service]\nNice=1\n", "0644", "root")}
+	f := newFake(t)
+	if err := f.apply(was); err != nil {
+		t.Fatal(err)
+	}
+	f.stale = true // no daemon-reload and no restart works
+	if err := f.apply(next); err == nil {
+		t.Fatal("it was not cut")
+	}
+	f.stale = false
+	f.reload()
+	if wrong := f.met(next); len(wrong) != 2 {
+		t.Errorf("before the boot: %q", wrong)
+	}
+	f.put("/proc/sys/kernel/random/boot_id", "boot-2\n")
+	f.loaded["n.service"] = f.content("n.service")
+	f.runs["n.service"] = f.content("n.service")
+	if wrong := f.met(next); len(wrong) > 0 {
+		t.Errorf("after the boot: %q", wrong)
+	}
+	f.calls = nil
+	if err := f.apply(next); err != nil {
+		t.Fatal(err)
+	}
+	if calls := strings.Join(f.calls, "\n"); strings.Contains(calls, "restart") || strings.Contains(calls, "daemon-reload") {
+		t.Errorf("after the boot it ran:\n%s", calls)
+	}
+}
+
 // Wherever a change of a drop-in is cut, its coming and its going, it is done with only when
 // systemd has read it.
 func TestACutChangeOfADropInIsSeen(t *testing.T) {

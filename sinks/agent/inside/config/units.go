@@ -152,7 +152,7 @@ func (w *work) tellUnit(n string, s seenUnits) error {
 		case !w.h.Live || isTemplate(n):
 		case s.states[n].reload:
 			content += unreadText
-		case made.Restart && s.states[n].active == "running":
+		case w.mustRestart(made) && s.states[n].active == "running":
 			content += " (" + n + " runs by an earlier one, and must be restarted)"
 		}
 		w.seen.Have[item.Name(key, "content")] = content
@@ -195,6 +195,9 @@ type unitMade struct {
 	Enabled bool `json:"enabled,omitempty"`
 	State   bool `json:"state,omitempty"`
 	Restart bool `json:"restart,omitempty"`
+	// Boot is the one in which it must be: at the next one it starts by its new file. Lists of
+	// before have none.
+	Boot string `json:"boot,omitempty"`
 }
 
 // unitGoal is what is to become of a unit.
@@ -477,7 +480,7 @@ func (w *work) placeUnit(g *unitGoal, at string, p place, s seenUnits) (changed 
 	if s.states[g.name].active == "running" && g.state != "stopped" {
 		var made unitMade
 		w.items.Load(g.key, nil, &made)
-		made.Restart = true
+		made.Restart, made.Boot = true, w.bootID()
 		if err := w.items.Note(g.key, made); err != nil {
 			return false, err
 		}
@@ -605,6 +608,11 @@ func (w *work) do(what string, timeout time.Duration, args ...string) error {
 // bound of 90 seconds.
 const startTime = 3 * time.Minute
 
+// mustRestart says whether a unit runs by an earlier file of this boot.
+func (w *work) mustRestart(made unitMade) bool {
+	return made.Restart && (made.Boot == "" || made.Boot == w.bootID())
+}
+
 // runUnit starts, stops or restarts a unit.
 func (w *work) runUnit(g *unitGoal, s seenUnits) error {
 	var made unitMade
@@ -620,7 +628,7 @@ func (w *work) runUnit(g *unitGoal, s seenUnits) error {
 		} else if is == "failed" {
 			_ = w.do("", time.Minute, "reset-failed", "--", g.name) // one that systemd has forgotten is as good
 		}
-	case made.Restart && (is == "running" || g.state == "running"):
+	case w.mustRestart(made) && (is == "running" || g.state == "running"):
 		if err = w.do("restart "+g.name+", since its unit file changed", startTime, "restart", "--", g.name); err != nil {
 			return w.notStarted(g, err)
 		}
@@ -632,7 +640,7 @@ func (w *work) runUnit(g *unitGoal, s seenUnits) error {
 	if err != nil || !made.Restart {
 		return err
 	}
-	made.Restart = false
+	made.Restart, made.Boot = false, ""
 	return w.items.Note(g.key, made)
 }
 
@@ -706,7 +714,7 @@ func (w *work) keepDesigned(g *unitGoal) error {
 		return nil
 	}
 	kept := g.designed
-	kept.Restart = made.Restart
+	kept.Restart, kept.Boot = made.Restart, made.Boot
 	kept.File = kept.File || made.File && g.unmask && before.File.Target == "/dev/null" // the mask comes back with all else
 	kept.State = kept.State || made.State && !w.h.Live                                  // which comes back where services run
 	return w.items.Note(g.key, kept)

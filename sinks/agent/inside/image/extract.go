@@ -104,7 +104,7 @@ func (x *extractor) enter(folder string) error {
 		}
 	}
 	if err != nil {
-		return refused("the folder /%s cannot be used: %v: an absolute link, or something that is no folder, stands there", folder, plainError(err))
+		return refused("the folder /%s cannot be used: %v: an absolute link, or something that is not a folder, is there", folder, plainError(err))
 	}
 	var s unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &s); err != nil {

@@ -205,7 +205,7 @@ func read(h *tar.Header) (e entry, use bool, err error) {
 	}
 	switch {
 	case e.name == "." && h.Typeflag != tar.TypeDir:
-		return e, false, refused("the root folder of the image is no folder")
+		return e, false, refused("the root of the image is not a folder: make the tar anew")
 	case h.Uid < 0 || h.Uid > math.MaxUint32-1 || h.Gid < 0 || h.Gid > math.MaxUint32-1:
 		return e, false, refused("%q of the image belongs to %d:%d, which no account can be", e.name, h.Uid, h.Gid)
 	case h.Size < 0:

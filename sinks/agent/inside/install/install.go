@@ -81,8 +81,7 @@ func (i *Installer) Install(ctx context.Context, h *inside.Host, r wire.Request)
 		return w.is, err
 	}
 	if err := w.make(); err != nil {
-		// Without a marker nobody takes it for a system. What is mounted keeps a next run from
-		// nothing, but holds memory.
+		// Without a marker nobody takes it for a system. The next run would unmount it too.
 		err = errors.Join(err, disk.Unmount(context.WithoutCancel(ctx), h))
 		if len(w.is.Cleared) > 0 { // also where no disk was written
 			err = fmt.Errorf("%w; before it these entries of the firmware's boot manager were removed: %s", err, strings.Join(w.is.Cleared, ", "))
@@ -98,7 +97,7 @@ func (w *work) look() error {
 	var marker map[string]any
 	switch {
 	case len(a.Marker) > maxMarker || json.Unmarshal([]byte(a.Marker), &marker) != nil:
-		return refused("the marker of the installation is no JSON of at most %d bytes; nothing was written", maxMarker)
+		return refused("the marker of the installation is not JSON of at most %d bytes; nothing was written", maxMarker)
 	case a.Image.Kind == string(image.Disk):
 		return refused("the image is of a whole disk, and the agent installs root file systems: name a tar of one; nothing was written")
 	case !slices.ContainsFunc(a.Layout.Filesystems, func(f item.LayoutFilesystem) bool { return f.Mount == "/" && !f.Keep }):

@@ -295,7 +295,7 @@ func TestRefusals(t *testing.T) {
 			}
 		}, "the EFI system partition on the array m cannot be read by firmware"},
 		"no way to start":  {func(_ *machine, r *wire.Request) { r.Install.Boot = "" }, "neither uefi nor bios"},
-		"no marker":        {func(_ *machine, r *wire.Request) { r.Install.Marker = "" }, "is no JSON"},
+		"no marker":        {func(_ *machine, r *wire.Request) { r.Install.Marker = "" }, "is not JSON"},
 		"an unknown facet": {func(_ *machine, r *wire.Request) { r.Install.Apply = []wire.Apply{{Facet: "gpu"}} }, `cannot configure "gpu"`},
 		"no program":       {func(m *machine, _ *wire.Request) { os.Remove(filepath.Join(m.root, "usr/sbin/mkfs.ext4")) }, "lacks mkfs.ext4, which the design of the disks needs"},
 		"an older term":    {func(m *machine, r *wire.Request) { m.put("var/lib/slipway-inside/term", `{"s": 4}`, 0o600) }, "a controller of term 4"},

@@ -13,14 +13,14 @@ import (
 // What rtnetlink(7) says of links and addresses, in numbers of linux/if_link.h and
 // linux/if_addr.h that package syscall lacks.
 const (
-	linkHead       = 16 // struct ifinfomsg
-	addressHead    = 8  // struct ifaddrmsg
-	linkOperState  = 16 // IFLA_OPERSTATE
-	linkNamespace  = 37 // IFLA_LINK_NETNSID
-	addressFlags   = 8  // IFA_FLAGS
-	flagTemporary  = 1  // IFA_F_TEMPORARY, of IPv6 alone
-	ethernet       = 1  // ARPHRD_ETHER
-	addressHeadFla = 2  // where the flags are in the head
+	linkHead         = 16 // struct ifinfomsg
+	addressHead      = 8  // struct ifaddrmsg
+	linkOperState    = 16 // IFLA_OPERSTATE
+	linkNamespace    = 37 // IFLA_LINK_NETNSID
+	addressFlags     = 8  // IFA_FLAGS
+	flagTemporary    = 1  // IFA_F_TEMPORARY, of IPv6 alone
+	ethernet         = 1  // ARPHRD_ETHER
+	addressHeadFlags = 2  // where the flags are in the head
 )
 
 // states are those of RFC 2863 in their order, as ip(8) names them.
@@ -122,7 +122,7 @@ func addresses() []byte {
 			scope = fmt.Sprint(body[3])
 		}
 		fmt.Fprintf(&b, "%d: %s %s %s scope %s", index, names[index], family, prefix, scope)
-		flags := uint32(body[addressHeadFla])
+		flags := uint32(body[addressHeadFlags])
 		if wide := has[addressFlags]; len(wide) == 4 {
 			flags = number(wide)
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/systemd"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
 // The bounds of what is told, in bytes, and of what may never answer.
@@ -28,13 +29,6 @@ const (
 	maxMounts  = 64 << 10
 	maxUnits   = 32 << 10
 	soonEnough = 5 * time.Second
-)
-
-// unread and all are the words of the daemon's script for a marker that cannot be read, and
-// for the end of a whole list of units.
-const (
-	unread = "unread"
-	all    = "--all"
 )
 
 // Print writes the report of a system that runs. What cannot be found out is left out.
@@ -70,7 +64,7 @@ func marker(path string) []byte {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return []byte(unread + "\n")
+		return []byte(wire.Unread + "\n")
 	}
 	return text
 }
@@ -106,7 +100,7 @@ func failedUnits(ctx context.Context, h *inside.Host) []byte {
 		return nil
 	}
 	var b bytes.Buffer
-	for _, u := range append(units, all) {
+	for _, u := range append(units, wire.AllUnits) {
 		b.WriteString(onOneLine(u) + "\n")
 	}
 	return b.Bytes()

@@ -225,7 +225,7 @@ func read(r io.Reader) (m message, err error) {
 	return m, m.readFields(rest[:fields])
 }
 
-var errOdd = errors.New("its answer is no message of D-Bus")
+var errOdd = errors.New("its answer is not a message of D-Bus")
 
 // readFields reads the fields of a message's head that matter for an answer.
 func (m *message) readFields(b []byte) error {
