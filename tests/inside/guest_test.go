@@ -2,6 +2,7 @@ package inside_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -206,7 +207,7 @@ func (g *guest) says(words string) string {
 	var out string
 	var err error
 	for range 5 {
-		if out, err = g.run(words); err == nil {
+		if out, err = g.run(g.t.Context(), words); err == nil {
 			return out
 		}
 	}
@@ -215,8 +216,8 @@ func (g *guest) says(words string) string {
 }
 
 // run runs a command at the guest's last address.
-func (g *guest) run(words string) (string, error) {
-	cmd := exec.CommandContext(g.t.Context(), "ssh", "-n", "-F", "none", "-i", filepath.Join(made.folderOf(), "key"), "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no",
+func (g *guest) run(ctx context.Context, words string) (string, error) {
+	cmd := exec.CommandContext(ctx, "ssh", "-n", "-F", "none", "-i", filepath.Join(made.folderOf(), "key"), "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no",
 		"-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "ConnectTimeout=20", "root@"+g.address, words)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -299,7 +300,10 @@ func (g *guest) reverts(name string, l links) {
 		g.t.Errorf("%s: it was confirmed", name)
 	}
 	for { // it cannot be reached before it is as it was
-		_, err := g.run("[ ! -e /var/lib/slipway-inside/network-unconfirmed ]")
+		// One that began before the way back may wait for packets that never come.
+		ctx, cancel := context.WithTimeout(g.t.Context(), 30*time.Second)
+		_, err := g.run(ctx, "[ ! -e /var/lib/slipway-inside/network-unconfirmed ]")
+		cancel()
 		if err == nil {
 			break
 		}

@@ -381,9 +381,8 @@ func (f *Facet) carryOut(ctx context.Context, h *inside.Host, p *plan, m *machin
 }
 
 // changed are the interfaces that a plan changes.
-func (m *machine) changed(p *plan) []string {
+func (m *machine) changed(p *plan) (names []string) {
 	differ := m.differs(p.after)
-	var names []string
 	both := p.before.complete()
 	maps.Copy(both, p.all)
 	for _, id := range both.names() {
@@ -396,6 +395,26 @@ func (m *machine) changed(p *plan) []string {
 			names = append(names, id)
 		}
 	}
+	if p.manager == Ifupdown {
+		return both.goWith(names)
+	}
+	return names
+}
+
+// goWith adds what goes down with interfaces that ifupdown deletes and makes anew: the ports of
+// a bond and of a bridge, which would not be in it any more, and the VLANs on an interface.
+func (all links) goWith(names []string) []string {
+	names = slices.Clone(names)
+	for more := true; more; {
+		more = false
+		for _, id := range all.names() {
+			goes := func(on string) bool { return on != "" && slices.Contains(names, on) }
+			if (goes(all.master(id)) || goes(all[id].Parent)) && !slices.Contains(names, id) {
+				names, more = append(names, id), true
+			}
+		}
+	}
+	slices.Sort(names)
 	return names
 }
 

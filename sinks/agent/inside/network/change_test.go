@@ -300,6 +300,28 @@ func TestWhatIsMadeAnewIsMadeAnewOnTheWayBack(t *testing.T) {
 	}
 }
 
+// What ifupdown deletes takes its ports and its VLANs with it, which are set up again too.
+func TestWhatGoesWithABond(t *testing.T) {
+	all := links{
+		"bond0": {Kind: "bond", Members: []string{"lan0", "lan1"}, Bond: &item.Bond{Mode: "active-backup"}}, "lan0": {Kind: "ethernet"}, "lan1": {Kind: "ethernet"}, "lan2": {Kind: "ethernet"},
+		"vlan5": {Kind: "vlan", Parent: "bond0", VLAN: 5}, "br5": {Kind: "bridge", Members: []string{"vlan5"}}, "vlan6": {Kind: "vlan", Parent: "lan2", VLAN: 6},
+	}
+	addressed := all.complete()
+	bond := addressed["bond0"]
+	bond.Addresses = []string{"10.1.0.11/24"}
+	addressed["bond0"] = bond
+	m := &machine{links: map[string]*real{}}
+	for id, l := range addressed {
+		m.links[id] = &real{Link: l, up: true}
+	}
+	for manager, want := range map[string][]string{Ifupdown: {"bond0", "lan0", "lan1", "vlan5"}, Networkd: {"bond0"}} {
+		p := &plan{manager: manager, before: all, after: addressed, all: addressed}
+		if got := m.changed(p); !slices.Equal(got, want) {
+			t.Errorf("%s sets up %q, want %q", manager, got, want)
+		}
+	}
+}
+
 // A port that a change put into a bond is taken out of it on the way back, and the others
 // stay in it.
 func TestANewMemberLeavesOnTheWayBack(t *testing.T) {
