@@ -155,6 +155,7 @@ END`)
 	d.ana("slipway status")
 	d.says("`check`, `why` and `plan` name what is designed and not acted on, so that nobody takes it for done.")
 	d.ana("slipway check | tail -n 7")
+	d.Comes("slipway why compute-1", "inventory") // which is looked at last, and in its own time
 	d.ana("slipway why compute-1")
 	d.ana("slipway plan --detailed-exitcode | tail -n 5")
 }
