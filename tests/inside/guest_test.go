@@ -339,7 +339,7 @@ func (g *guest) seen() string {
 	for _, r := range routes {
 		fmt.Fprintf(&b, "%s via %s dev %s\n", r.Dst, r.Gateway, r.Dev)
 	}
-	b.WriteString(g.says("grep -h -E '^(Bonding Mode|Primary Slave|Slave Interface|MII Polling)' /proc/net/bonding/* 2>/dev/null || true"))
+	b.WriteString(g.says("grep -h -E '^(Bonding Mode|Primary Slave|Slave Interface|MII Polling)' /proc/net/bonding/* 2>/dev/null | sort"))
 	return b.String()
 }
 
