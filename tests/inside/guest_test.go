@@ -301,7 +301,7 @@ func (g *guest) reverts(name string, l links) {
 	}
 	for { // it cannot be reached before it is as it was
 		// One that began before the way back may wait for packets that never come.
-		ctx, cancel := context.WithTimeout(g.t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(g.t.Context(), 10*time.Second)
 		_, err := g.run(ctx, "[ ! -e /var/lib/slipway-inside/network-unconfirmed ]")
 		cancel()
 		if err == nil {
