@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -119,6 +120,8 @@ func (g *guest) makeDisk(manager string) {
 		"etc/fstab":                                    "",
 		"etc/systemd/journald.conf.d/test.conf":        "[Journal]\nStorage=volatile\n",
 		"etc/systemd/system/ssh.service.d/always.conf": "[Service]\nRestart=always\n",
+		"etc/systemd/system/shell.service": "[Service]\nExecStart=/bin/bash --norc\nRestart=always\nTTYPath=/dev/ttyS1\n" +
+			"StandardInput=tty-force\nStandardOutput=tty\nStandardError=tty\n[Install]\nWantedBy=multi-user.target\n",
 	}
 	off := []string{"mask", "apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer", "e2scrub_reap.service", "fstrim.timer",
 		"serial-getty@ttyS0.service", "getty@tty1.service", "systemd-hwdb-update.service", "ldconfig.service"}
@@ -137,6 +140,7 @@ func (g *guest) makeDisk(manager string) {
 		check(t, os.WriteFile(at, []byte(text), 0o644))
 	}
 	check(t, os.Chmod(filepath.Join(tree, "root/.ssh"), 0o700))
+	does(t, "systemctl", "--root="+tree, "enable", "shell.service")
 	public, err := os.ReadFile(filepath.Join(tree, "etc/ssh/ssh_host_ed25519_key.pub"))
 	check(t, err)
 	made.hostKey = strings.TrimSpace(string(public))
@@ -155,7 +159,8 @@ func check(t *testing.T, err error) {
 func (g *guest) power() {
 	g.t.Helper()
 	args := []string{"-machine", "pc,accel=tcg", "-cpu", "max", "-m", "512", "-nodefaults", "-no-user-config", "-display", "none",
-		"-serial", "file:" + g.folder + "/console", "-monitor", "unix:" + g.folder + "/monitor,server=on,wait=off", "-device", "virtio-rng-pci",
+		"-serial", "file:" + g.folder + "/console", "-serial", "unix:" + g.folder + "/shell,server=on,wait=off",
+		"-monitor", "unix:" + g.folder + "/monitor,server=on,wait=off", "-device", "virtio-rng-pci",
 		"-rtc", "base=" + g.clock, "-kernel", g.folder + "/vmlinuz", "-initrd", g.folder + "/initrd",
 		"-append", "root=/dev/vda rw console=ttyS0 loglevel=4 panic=5 mitigations=off apparmor=0 audit=0 random.trust_cpu=on net.ifnames=0",
 		"-drive", "file=" + g.folder + "/root.ext4,format=raw,if=virtio,cache=writeback"}
@@ -255,7 +260,7 @@ func (g *guest) apply(name string, l links, addresses []string, meanwhile func()
 		within += bootPatience
 	}
 	if !g.reached(g.t, d, at.Add(within), append(addresses, g.address)...) {
-		g.t.Fatalf("%s: not reached %s after it was begun", name, time.Since(at).Round(time.Second))
+		g.t.Fatalf("%s: not reached %s after it was begun\n%s", name, time.Since(at).Round(time.Second), g.trouble())
 	}
 	took := time.Since(at)
 	err = <-done
@@ -280,15 +285,32 @@ func (g *guest) holds(name string, l links, address string) {
 		}
 	}
 	if !g.reached(g.t, g.design(l), time.Now().Add(grace), address) {
-		g.t.Fatalf("%s: not reached at %s", name, address)
+		g.t.Fatalf("%s: not reached at %s\n%s", name, address, g.trouble())
 	}
 	if waits := g.says("cat /var/lib/slipway-inside/network-unconfirmed 2>/dev/null || true"); waits != "" {
 		g.t.Errorf("%s: it holds, and waits to be set back: %s", name, waits)
 	}
 }
 
+// trouble is what a shell on a serial port of the guest says of its network: it may have none.
 func (g *guest) trouble() string {
-	return g.says("ip address; ip route; cat /var/lib/slipway-inside/reverted; networkctl list; journalctl --no-pager -n 60")
+	c, err := net.Dial("unix", g.folder+"/shell")
+	if err != nil {
+		return err.Error()
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(time.Minute)) // after that there is what was said so far
+	_, _ = io.WriteString(c, "stty -echo; ip address; ip route; cat /proc/net/bonding/* /run/network/ifstate; tail -n +1 /etc/network/interfaces.d/* /etc/systemd/network/*; "+
+		"ls -la /var/lib/slipway-inside; cat /var/lib/slipway-inside/reverted; networkctl list; ps axf; journalctl --no-pager -n 150; echo that is '' all\n")
+	var said bytes.Buffer
+	for b := make([]byte, 4096); !strings.Contains(said.String(), "that is all"); {
+		n, err := c.Read(b)
+		said.Write(b[:n])
+		if err != nil {
+			break
+		}
+	}
+	return said.String()
 }
 
 // reverts makes a change that cuts the guest off, and has it as it was before, on its
@@ -308,7 +330,7 @@ func (g *guest) reverts(name string, l links) {
 			break
 		}
 		if time.Since(began) > 2*(deadline+grace) {
-			g.t.Fatalf("%s: it is not as before: %v", name, err)
+			g.t.Fatalf("%s: it is not as before: %v\n%s", name, err, g.trouble())
 		}
 		<-time.After(time.Second)
 	}
