@@ -48,9 +48,10 @@ func (a activation) takeDown(ctx context.Context, p *plan, m *machine) error {
 			names = append(names, old)
 		}
 	}
-	return a.ifdown(ctx, names)
+	return a.ifdown(ctx, m.now().sorted(names))
 }
 
+// ifdown takes interfaces down, the last of them first.
 func (a activation) ifdown(ctx context.Context, names []string) error {
 	for _, id := range slices.Backward(names) {
 		if !a.f.succeeds(ctx, a.h, "ifquery", "--state", id) {
@@ -79,7 +80,7 @@ func (a *activation) prepare(ctx context.Context, p *plan, m *machine) error {
 		}
 	}
 	for _, id := range slices.Backward(inOrder(p.before.made())) {
-		if _, stays := p.after[id]; !stays && p.before[id].Kind != "ethernet" && m.links[id] != nil {
+		if _, stays := p.after[id]; !stays && p.before[id].Kind != "ethernet" && a.exists(id) {
 			if err := a.f.run(ctx, a.h, "ip", "link", "delete", "dev", id); err != nil {
 				return err
 			}
@@ -87,7 +88,9 @@ func (a *activation) prepare(ctx context.Context, p *plan, m *machine) error {
 	}
 	for _, id := range slices.Backward(inOrder(p.after)) {
 		if r := m.links[id]; r != nil && r.mustBeMadeAnew(p.after[id]) {
-			a.anew = true
+			if a.anew = true; !a.exists(id) {
+				continue
+			}
 			if err := a.f.run(ctx, a.h, "ip", "link", "delete", "dev", id); err != nil {
 				return err
 			}
@@ -109,6 +112,9 @@ func (a *activation) prepare(ctx context.Context, p *plan, m *machine) error {
 	}
 	return nil
 }
+
+// exists says whether an interface is there now: ifdown deletes what it was told to make.
+func (a activation) exists(id string) bool { return exists(a.h.Path("/sys/class/net/" + id)) }
 
 // mustBeMadeAnew says whether a virtual interface cannot become what is asked by
 // changing it.
@@ -184,7 +190,7 @@ func (a activation) takeFiles(ctx context.Context) error {
 // reconfigure makes systemd-networkd set up the interfaces again that are there.
 // It makes those that are not there from their files by itself.
 func (a activation) reconfigure(ctx context.Context) error {
-	names := slices.DeleteFunc(slices.Clone(a.changed), func(id string) bool { return !exists(a.h.Path("/sys/class/net/" + id)) })
+	names := slices.DeleteFunc(slices.Clone(a.changed), func(id string) bool { return !a.exists(id) })
 	if len(names) == 0 {
 		return nil
 	}
@@ -219,7 +225,7 @@ func (a activation) connections(ctx context.Context, all links) error {
 func (a activation) gone(all links) []string {
 	return slices.DeleteFunc(slices.Clone(a.changed), func(id string) bool {
 		_, stays := all[id]
-		return stays || !exists(a.h.Path("/sys/class/net/"+id))
+		return stays || !a.exists(id)
 	})
 }
 
@@ -252,13 +258,13 @@ func (a activation) backTo(ctx context.Context, c *change, active bool) error {
 	}
 	if active && a.manager == Ifupdown { // its state file says which are up, its files no longer how
 		for _, id := range c.Names {
-			if exists(a.h.Path("/sys/class/net/" + id)) {
+			if a.exists(id) {
 				_ = a.f.run(ctx, a.h, "ip", "address", "flush", "dev", id, "scope", "global") // what stays is told by the next look
 			}
 		}
 	}
 	for _, id := range slices.Backward(append(slices.Clone(c.Anew), c.Makes...)) {
-		if exists(a.h.Path("/sys/class/net/" + id)) {
+		if a.exists(id) {
 			a.anew = a.anew || slices.Contains(c.Anew, id)
 			try("ip", "link", "delete", "dev", id)
 		}
@@ -272,7 +278,7 @@ func (a activation) backTo(ctx context.Context, c *change, active bool) error {
 	}
 	if m, err := a.f.tables.look(a.h); err == nil {
 		for _, id := range slices.Sorted(maps.Keys(c.Kernel)) {
-			if !c.Kernel[id].Member && m.isMember(id) { // no manager takes a port out that its files do not name
+			if c.Kernel[id].Master == "" && m.master(id) != "" { // no manager takes a port out that its files do not name
 				try("ip", "link", "set", "dev", id, "nomaster")
 			}
 		}
@@ -290,18 +296,38 @@ func (a activation) backTo(ctx context.Context, c *change, active bool) error {
 	case a.manager == NetworkManager:
 		try("nmcli", "connection", "reload")
 		for _, id := range present(c) {
-			if exists(a.h.Path("/sys/class/net/" + id)) {
+			if a.exists(id) {
 				_ = a.f.run(ctx, a.h, "nmcli", "--wait", "20", "device", "connect", id) // one without a profile is put back by hand
 			}
 		}
 	case a.manager == Ifupdown:
-		for _, id := range present(c) {
+		for _, id := range c.were().sorted(present(c)) {
 			if a.f.succeeds(ctx, a.h, "ifquery", id) {
 				try("ifup", "--force", id)
 			}
 		}
 	}
 	return errors.Join(troubles...)
+}
+
+// were are the interfaces of before, as far as they are made of each other.
+func (c *change) were() links {
+	all := links{}
+	for id, k := range c.Kernel {
+		l := all[id]
+		l.Parent = k.Parent
+		all[id] = l
+		if k.Master != "" {
+			on := all[k.Master]
+			on.Members = append(on.Members, id)
+			all[k.Master] = on
+		}
+	}
+	for id, l := range all {
+		slices.Sort(l.Members)
+		all[id] = l
+	}
+	return all
 }
 
 // present are the interfaces of a change under their names of before.

@@ -73,8 +73,9 @@ type kept struct {
 	MTU       int          `json:"mtu,omitempty"`
 	// Shared are addresses that may come and go meanwhile.
 	Shared []string `json:"shared,omitempty"`
-	// Member says that it is in a bond or a bridge.
-	Member bool `json:"member,omitempty"`
+	// Master is the bond or the bridge that it is in, and Parent what a VLAN is on.
+	Master string `json:"master,omitempty"`
+	Parent string `json:"parent,omitempty"`
 }
 
 // The files of a change. The unit is linked into what is started at boot.
@@ -260,7 +261,7 @@ func (f *Facet) newChange(h *inside.Host, p *plan, m *machine) *change {
 		// A shared address may have moved to another machine until this one is set back.
 		shared := append(slices.Clone(p.before[id].Shared), both[id].Shared...)
 		addresses := without(append(slices.Clone(r.Addresses), r.hosts...), shared)
-		c.Kernel[id] = kept{addresses, r.Routes, r.up, r.MTU, shared, m.isMember(id)}
+		c.Kernel[id] = kept{addresses, r.Routes, r.up, r.MTU, shared, m.master(id), r.Parent}
 	}
 	return c
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -335,10 +337,110 @@ func TestANewMemberLeavesOnTheWayBack(t *testing.T) {
 	for _, id := range []string{"eth0", "eth2"} {
 		put(t, h.Root, "/sys/class/net/"+id+"/ifindex", "7\n", 0o644)
 	}
-	c := &change{Names: []string{"bond0"}, Kernel: map[string]kept{"bond0": {}, "eth0": {Member: true}, "eth2": {}}}
+	c := &change{Names: []string{"bond0"}, Kernel: map[string]kept{"bond0": {}, "eth0": {Master: "bond0"}, "eth2": {}}}
 	_ = (activation{f: standard(), h: h, manager: Networkd}).backTo(t.Context(), c, true) // the programs do nothing
 	if i, j := slices.Index(ran, "ip link set dev eth2 nomaster"), slices.Index(ran, "networkctl reload"); i < 0 || j < i || slices.Contains(ran, "ip link set dev eth0 nomaster") {
 		t.Errorf("it ran %q", ran)
+	}
+}
+
+// ifupdown brings up each interface behind what it is made of, and takes it down before that:
+// else a bridge comes up without the VLAN that is its port.
+func TestOrderOfIfupdown(t *testing.T) {
+	var ran []string
+	h := inside.Real(t.TempDir(), true)
+	h.Exec = func(_ context.Context, c inside.Command) (inside.Output, error) {
+		ran = append(ran, c.Path+" "+strings.Join(c.Args, " "))
+		return inside.Output{}, nil
+	}
+	owned, err := inside.LoadOwned(h.Root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Owned = owned
+	only := func(program string) (all []string) {
+		for _, line := range ran {
+			if rest, is := strings.CutPrefix(line, program+" --force "); is {
+				all = append(all, rest)
+			}
+		}
+		return all
+	}
+	up := []string{"lan0", "lan1", "bond0", "vlan5", "br5"}
+	down := slices.Clone(up)
+	slices.Reverse(down)
+	all := links{
+		"bond0": {Kind: "bond", Members: []string{"lan0", "lan1"}, Bond: &item.Bond{Mode: "active-backup"}}, "lan0": {Kind: "ethernet"}, "lan1": {Kind: "ethernet"},
+		"vlan5": {Kind: "vlan", Parent: "bond0", VLAN: 5}, "br5": {Kind: "bridge", Members: []string{"vlan5"}},
+	}
+	m := &machine{links: map[string]*real{}}
+	for id, l := range all {
+		m.links[id] = &real{Link: l, up: true}
+	}
+	p := &plan{before: all, after: all, all: all, manager: Ifupdown}
+	a := activation{f: standard(), h: h, manager: Ifupdown, changed: all.names()}
+	if err := a.takeDown(t.Context(), p, m); err != nil || !slices.Equal(only("ifdown"), down) {
+		t.Errorf("takes down %q, want %q (%v)", only("ifdown"), down, err)
+	}
+	c := standard().newChange(h, p, m)
+	ran = nil
+	_ = a.backTo(t.Context(), c, true) // of a machine without tables
+	if !slices.Equal(only("ifup"), up) {
+		t.Errorf("on the way back brings up %q, want %q", only("ifup"), up)
+	}
+}
+
+// What ifdown has deleted is not deleted once more: a bond could not get another mode.
+func TestWhatIfdownDeletesIsGone(t *testing.T) {
+	var ran []string
+	h := inside.Real(t.TempDir(), true)
+	h.Exec = func(_ context.Context, c inside.Command) (inside.Output, error) {
+		ran = append(ran, c.Path+" "+strings.Join(c.Args, " "))
+		return inside.Output{}, nil
+	}
+	bond := func(mode string) links {
+		return links{"bond0": {Kind: "bond", Bond: &item.Bond{Mode: mode}}, "br0": {Kind: "bridge"}}
+	}
+	before, after := bond("active-backup"), bond("802.3ad")
+	delete(after, "br0")
+	m := &machine{links: map[string]*real{"bond0": {Link: before["bond0"]}, "br0": {Link: before["br0"]}}}
+	a := activation{f: standard(), h: h, manager: Ifupdown, changed: []string{"bond0", "br0"}}
+	for _, there := range []bool{true, false} {
+		ran = nil
+		if there {
+			put(t, h.Root, "/sys/class/net/bond0/ifindex", "7\n", 0o644)
+			put(t, h.Root, "/sys/class/net/br0/ifindex", "8\n", 0o644)
+		} else if err := os.RemoveAll(filepath.Join(h.Root, "sys")); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.prepare(t.Context(), &plan{before: before, after: after, all: before, manager: Ifupdown}, m); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range []string{"bond0", "br0"} {
+			if got := slices.Contains(ran, "ip link delete dev "+id); got != there {
+				t.Errorf("%s there: %t, deleted: %t", id, there, got)
+			}
+		}
+	}
+}
+
+// A port that no program puts back into its bridge is put there by hand.
+func TestAPortComesBack(t *testing.T) {
+	before := map[string]kept{"vlan5": {Master: "br5", Up: true}, "lan0": {Master: "bond0"}, "lan1": {}, "lan2": {Master: "gone"}}
+	m := &machine{links: map[string]*real{
+		"br5": {Link: item.Link{Kind: "bridge"}}, "bond0": {Link: item.Link{Kind: "bond", Members: []string{"lan0"}}},
+		"vlan5": {Link: item.Link{Kind: "vlan"}, up: true}, "lan0": {}, "lan1": {}, "lan2": {},
+	}}
+	lost := m.lost(before)
+	if len(lost) != 1 || lost["vlan5"].Master != "br5" {
+		t.Fatalf("lost is %+v, want vlan5 of br5", lost)
+	}
+	var ran []string
+	for _, args := range membership("vlan5", lost["vlan5"], before["vlan5"].Up) {
+		ran = append(ran, strings.Join(args, " "))
+	}
+	if want := []string{"link set dev vlan5 down", "link set dev vlan5 master br5", "link set dev vlan5 up"}; !slices.Equal(ran, want) {
+		t.Errorf("it runs %q, want %q", ran, want)
 	}
 }
 

@@ -2,6 +2,7 @@ package network
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -51,6 +52,14 @@ func inOrder(all links) []string {
 		visit(name)
 	}
 	return order
+}
+
+// sorted puts names behind those of what they are made of; unknown ones come first.
+func (all links) sorted(names []string) []string {
+	order := inOrder(all)
+	names = slices.Clone(names)
+	slices.SortStableFunc(names, func(a, b string) int { return slices.Index(order, a) - slices.Index(order, b) })
+	return names
 }
 
 func stanzas(b *strings.Builder, name string, l item.Link, all links) {

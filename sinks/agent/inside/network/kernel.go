@@ -69,14 +69,23 @@ func (t tables) look(h *inside.Host) (*machine, error) {
 	return m, nil
 }
 
-// isMember says whether an interface is in a bond or a bridge.
-func (m *machine) isMember(id string) bool {
-	for _, r := range m.links {
+// now are the interfaces as they are.
+func (m *machine) now() links {
+	all := links{}
+	for id, r := range m.links {
+		all[id] = r.Link
+	}
+	return all
+}
+
+// master is the bond or the bridge that an interface is in; empty for none.
+func (m *machine) master(id string) string {
+	for name, r := range m.links {
 		if slices.Contains(r.Members, id) {
-			return true
+			return name
 		}
 	}
-	return false
+	return ""
 }
 
 func (m *machine) addresses(t tables, byIndex map[int]*real) {

@@ -126,7 +126,7 @@ func (f *Facet) undo(ctx context.Context, h *inside.Host, c *change, why string,
 	active := f.active(ctx, h, c.Manager)
 	if active && c.Manager == Ifupdown { // its files must still say how interfaces came up
 		a := activation{f: f, h: h, manager: c.Manager}
-		_ = a.ifdown(ctx, c.Names) // what stays up is flushed below
+		_ = a.ifdown(ctx, m.now().sorted(c.Names)) // what stays up is flushed below
 	}
 	if active {
 		_ = f.stop(ctx, h, c.Started) // what stays is told by the next look
@@ -269,6 +269,9 @@ func (f *Facet) restoreKernel(ctx context.Context, h *inside.Host, c *change) er
 	var troubles error
 	for _, id := range slices.Sorted(maps.Keys(lost)) {
 		k := lost[id]
+		for _, args := range membership(id, k, c.Kernel[id].Up) {
+			troubles = errors.Join(troubles, f.run(ctx, h, "ip", args...))
+		}
 		if k.Up {
 			troubles = errors.Join(troubles, f.run(ctx, h, "ip", "link", "set", "dev", id, "up"))
 		}
@@ -283,6 +286,19 @@ func (f *Facet) restoreKernel(ctx context.Context, h *inside.Host, c *change) er
 		}
 	}
 	return troubles
+}
+
+// membership are the arguments of ip(8) that put an interface into its bond or bridge, which
+// takes ports that are down.
+func membership(id string, k kept, up bool) (all [][]string) {
+	if k.Master == "" {
+		return nil
+	}
+	all = [][]string{{"link", "set", "dev", id, "down"}, {"link", "set", "dev", id, "master", k.Master}}
+	if up {
+		all = append(all, []string{"link", "set", "dev", id, "up"})
+	}
+	return all
 }
 
 func routeArguments(id string, r item.Route) []string {
@@ -320,7 +336,10 @@ func (m *machine) lost(before map[string]kept) map[string]kept {
 		if k.MTU != r.MTU {
 			l.MTU = k.MTU
 		}
-		if l.MTU != 0 || len(l.Addresses) > 0 || len(l.Routes) > 0 || l.Up {
+		if k.Master != "" && m.links[k.Master] != nil && m.master(id) != k.Master {
+			l.Master = k.Master
+		}
+		if l.Master != "" || l.MTU != 0 || len(l.Addresses) > 0 || len(l.Routes) > 0 || l.Up {
 			all[id] = l
 		}
 	}
