@@ -104,9 +104,10 @@ func Build(ctx context.Context, o Options) (*Built, error) {
 	return b, os.Rename(out.Name(), b.Path)
 }
 
-// tidy is what is done last in each new system. The settings by which this computer fetches
-// packages are not those of the machine, and keys are made by each machine for itself.
-const tidy = `rm -f "$1/etc/apt/apt.conf.d/99mmdebstrap" "$1"/etc/ssh/ssh_host_*
+// tidy is what is done last in each new system. This computer's name, its name servers and the
+// settings by which it fetches packages are not those of the machine, and keys are made by
+// each machine for itself.
+const tidy = `rm -f "$1/etc/apt/apt.conf.d/99mmdebstrap" "$1/etc/hostname" "$1/etc/.resolv.conf.systemd-resolved.bak" "$1"/etc/ssh/ssh_host_*
 if [ -e "$1/lib/systemd/system/systemd-networkd.service" ] && ! [ -e "$1/usr/sbin/ifup" ]; then
 	chroot "$1" systemctl --quiet enable systemd-networkd.service
 fi
