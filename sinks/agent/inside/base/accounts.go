@@ -30,6 +30,8 @@ type accounts struct {
 	// shadow are the members of groups by gshadow(5), which usermod(8) writes after group(5);
 	// those of a group that is not in it are missing.
 	shadow map[string][]string
+	// ranges are the names that have numbers for their containers in subuid(5) and subgid(5).
+	ranges []string
 }
 
 // accounts reads the files.
@@ -49,6 +51,13 @@ func (j *job) accounts() (a accounts, err error) {
 	if text, _, err := j.read("/etc/gshadow"); err == nil { // not every system has one
 		for _, r := range records(string(text), 4) {
 			a.shadow[r[0]] = strings.Split(r[3], ",")
+		}
+	}
+	for _, file := range []string{"/etc/subuid", "/etc/subgid"} {
+		if text, _, err := j.read(file); err == nil { // not every system has them
+			for _, r := range records(string(text), 3) {
+				a.ranges = append(a.ranges, r[0])
+			}
 		}
 	}
 	return a, nil
@@ -142,6 +151,25 @@ func (a accounts) agrees(l login) bool {
 		}
 	}
 	return true
+}
+
+// remains says whether other files know of an account that is not in passwd(5) and whose own
+// group had a number. A group that another account has too, or that has members, is not its
+// own.
+func (a accounts) remains(name string, gid int) bool {
+	own, is := a.group(name)
+	_, hash := a.hashes[name]
+	_, orphan := a.shadow[name]
+	isOwn := is && own.gid == gid && len(own.members) == 0 && !slices.ContainsFunc(a.logins, func(l login) bool { return l.gid == gid })
+	if hash || isOwn || orphan && !is || slices.Contains(a.ranges, name) {
+		return true
+	}
+	for _, members := range a.shadow {
+		if slices.Contains(members, name) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(a.groups, func(g group) bool { return slices.Contains(g.members, name) })
 }
 
 // password says what an account's password is, without telling it.

@@ -20,6 +20,7 @@ import (
 // fake is a system in a folder, whose programs edit its files as real ones do.
 type fake struct {
 	cutGroups bool // usermod is killed between group(5) and gshadow(5)
+	cutAt     int  // userdel is killed after so many of its files; 0 for never
 	t         testing.TB
 	root      string
 	login     string
@@ -49,6 +50,7 @@ sudo:x:27:
 docker:x:800:
 video:x:44:
 old:x:900:
+nogroup:x:65534:
 `
 
 const shadowText = `root:$6$root$hash:19000:0:99999:7:::
@@ -236,7 +238,7 @@ func (s *fake) exec(_ context.Context, c inside.Command) (inside.Output, error) 
 	options, last := map[string]string{}, ""
 	for i := 0; i < len(c.Args); i++ {
 		switch a := c.Args[i]; a {
-		case "--create-home", "--user-group", "--", "--encrypted":
+		case "--create-home", "--no-create-home", "--system", "--user-group", "--", "--encrypted":
 			options[a] = "yes"
 		default:
 			if last = a; strings.HasPrefix(a, "--") {
@@ -252,6 +254,8 @@ func (s *fake) exec(_ context.Context, c inside.Command) (inside.Output, error) 
 		return s.usermod(last, options)
 	case "userdel":
 		return s.userdel(last)
+	case "groupadd":
+		s.add("/etc/group", last+":x:999:")
 	case "chpasswd":
 		account, hash, _ := strings.Cut(strings.TrimSpace(string(c.Stdin)), ":")
 		s.edit("/etc/shadow", func(f []string) []string {
@@ -310,8 +314,17 @@ func (s *fake) useradd(account string, o map[string]string) (inside.Output, erro
 		shell = "/bin/sh"
 	}
 	s.add("/etc/passwd", strings.Join([]string{account, "x", uid, gid, o["--comment"], "/home/" + account, shell}, ":"))
+	s.edit("/etc/shadow", func(f []string) []string { // a line of before is replaced
+		if f[0] == account {
+			return nil
+		}
+		return f
+	})
 	s.add("/etc/shadow", account+":!:19000:0:99999:7:::")
 	home := s.at("/home/" + account)
+	if o["--no-create-home"] != "" {
+		return inside.Output{}, nil
+	}
 	if os.Mkdir(home, 0o755) == nil {
 		u, _ := strconv.Atoi(uid)
 		g, _ := strconv.Atoi(gid)
@@ -370,13 +383,20 @@ func (s *fake) userdel(account string) (inside.Output, error) {
 		}
 		return f
 	}
-	s.edit("/etc/passwd", drop)
-	s.edit("/etc/shadow", drop)
-	s.edit("/etc/group", func(f []string) []string {
+	member := func(f []string) []string {
 		members := strings.FieldsFunc(f[3], func(r rune) bool { return r == ',' })
 		f[3] = strings.Join(slices.DeleteFunc(members, func(m string) bool { return m == account }), ",")
 		return drop(f)
-	})
+	}
+	files := []string{"/etc/passwd", "/etc/shadow", "/etc/group", "/etc/gshadow", "/etc/subuid"}
+	for n, each := range []func([]string) []string{drop, drop, member, member, drop} {
+		if n > 0 && n == s.cutAt {
+			return inside.Output{Code: -1}, fmt.Errorf("killed")
+		}
+		if !s.gone(files[n]) {
+			s.edit(files[n], each)
+		}
+	}
 	return inside.Output{}, nil
 }
 

@@ -48,6 +48,58 @@ func TestGroupsInBothFiles(t *testing.T) {
 	}
 }
 
+// A userdel that was killed between two of its files is ended: else the groups, the password
+// and the numbers of the account would be those of the next one of its name.
+func TestRemovalThatWasCut(t *testing.T) {
+	with := []item.Item{account("ops", item.User{Groups: []string{"adm", "sudo"}, UID: number(1500)})}
+	for name, then := range map[string]func(s *fake) error{
+		"by the design":   func(s *fake) error { err, _ := s.apply([]item.Item{noAccount("ops")}); return err },
+		"out of the list": func(s *fake) error { err, _ := s.apply(nil, "users.ops"); return err },
+		"and made again":  func(s *fake) error { err, _ := s.apply(with); return err },
+	} {
+		for cutAt := 1; cutAt < 5; cutAt++ {
+			s := newFake(t)
+			s.put("/etc/gshadow", "adm:*::\nsudo:*::\nops:!::\n")
+			s.put("/etc/subuid", "ops:100000:65536\n")
+			before := map[string]string{}
+			s.applies(with)
+			for _, file := range []string{"/etc/passwd", "/etc/shadow", "/etc/group", "/etc/gshadow", "/etc/subuid"} {
+				before[file] = s.get(file)
+			}
+			s.cutAt = cutAt
+			gone := []item.Item{noAccount("ops")}
+			var err error
+			if name == "by the design" {
+				err, _ = s.apply(gone)
+			} else {
+				err, _ = s.apply(nil, "users.ops")
+			}
+			if err == nil {
+				t.Fatal("it was not killed")
+			}
+			if have := s.observe("users.ops").Have["users.ops.state"]; have != "half removed" {
+				t.Errorf("%s, cut after %d files: the state is %q", name, cutAt, have)
+			}
+			s.cutAt = 0
+			if err := then(s); err != nil {
+				t.Fatalf("%s, cut after %d files: %v", name, cutAt, err)
+			}
+			if name == "and made again" {
+				s.so(with...)
+				continue
+			}
+			for file, text := range before {
+				if is := s.get(file); strings.Contains(is, "ops") || text == is {
+					t.Errorf("%s, cut after %d files: %s is\n%s", name, cutAt, file, is)
+				}
+			}
+			if have := s.observe("users.ops").Have["users.ops.state"]; have != item.Absent {
+				t.Errorf("the state is %q", have)
+			}
+		}
+	}
+}
+
 // sshd reads a second file of keys. In an account that Slipway made, its keys are drift;
 // in another one they are nobody's business but the account's.
 func TestSecondFileOfKeys(t *testing.T) {

@@ -29,8 +29,10 @@ type madeUser struct {
 	// Created says that the account is ours, and UID what its number is.
 	Created bool `json:"created,omitempty"`
 	UID     *int `json:"uid,omitempty"`
-	// Removed says that we removed it.
-	Removed bool `json:"removed,omitempty"`
+	// Removed says that we removed it, and Leaving that we began to: userdel(8) writes one file
+	// after the other.
+	Removed bool     `json:"removed,omitempty"`
+	Leaving *leaving `json:"leaving,omitempty"`
 	// Groups and Keys are those of the design, and Joined and Added those of them
 	// that were not there before us. They are kept of an account that is not ours.
 	Groups []string `json:"groups,omitempty"`
@@ -40,6 +42,11 @@ type madeUser struct {
 	Shell  bool     `json:"shell,omitempty"` // the shell is ours
 	// Password is the digest of the hash that we set.
 	Password string `json:"password,omitempty"`
+}
+
+// leaving is an account that is being removed.
+type leaving struct {
+	GID int `json:"gid"` // of its own group
 }
 
 // marks says whether an account carries the mark of one that we are making.
@@ -81,6 +88,9 @@ func (j *job) seeUser(seen *inside.Seen, key string) {
 	}
 	if !there {
 		seen.Have[key+".state"] = item.Absent
+		if made.Leaving != nil && all.remains(account, made.Leaving.GID) {
+			seen.Have[key+".state"] = "half removed"
+		}
 		return
 	}
 	exact := !ours || made.ours(l)
@@ -153,6 +163,15 @@ func (j *job) present(key string, want item.User) error {
 	var before wasUser
 	var made madeUser
 	known := j.entry(key, &before, &made)
+	if known && made.Leaving != nil {
+		if err := j.endRemoval(key, l, there, &made); err != nil {
+			return err
+		}
+		if all, err = j.accounts(); err != nil {
+			return failed("%v", err)
+		}
+		l, there = all.login(account)
+	}
 	if known && there && made.strange(l, before) {
 		if err := j.drop(key); err != nil {
 			return err
@@ -583,8 +602,13 @@ func (j *job) absent(key string) error {
 		return failed("%v", err)
 	}
 	l, there := all.login(account)
+	var made madeUser
+	known := j.entry(key, nil, &made)
 	if !there {
-		if err := j.setSudo(account, false); err != nil || !j.entry(key, nil, nil) {
+		if err := j.setSudo(account, false); err != nil || !known {
+			return err
+		}
+		if err := j.endRemoval(key, l, there, &made); err != nil {
 			return err
 		}
 		return j.note(key, madeUser{Removed: true})
@@ -598,9 +622,7 @@ func (j *job) absent(key string) error {
 	if err := j.take(key, wasUser{Shell: l.shell}); err != nil {
 		return err
 	}
-	var made madeUser
-	j.entry(key, nil, &made)
-	if err := j.delAccount(l, made); err != nil {
+	if err := j.delAccount(key, l, &made); err != nil {
 		return err
 	}
 	return j.note(key, madeUser{Removed: true})
@@ -614,8 +636,8 @@ func (j *job) stay(account string) error {
 	return nil
 }
 
-// delAccount removes an account and leaves its home folder.
-func (j *job) delAccount(l login, made madeUser) error {
+// delAccount removes an account and leaves its home folder. It notes before that it begins.
+func (j *job) delAccount(key string, l login, made *madeUser) error {
 	if err := j.setSudo(l.name, false); err != nil {
 		return err
 	}
@@ -623,6 +645,10 @@ func (j *job) delAccount(l login, made madeUser) error {
 		if err := j.removeKeys(l, true); err != nil {
 			return err
 		}
+	}
+	made.Leaving = &leaving{GID: l.gid}
+	if err := j.note(key, *made); err != nil {
+		return err
 	}
 	err := j.run(inside.Command{Path: "userdel", Args: []string{"--", l.name}})
 	if e := (*exit)(nil); errors.As(err, &e) {
@@ -635,6 +661,50 @@ func (j *job) delAccount(l login, made madeUser) error {
 		j.h.Tell(fmt.Sprintf("The account %s is removed; its home folder %s is left.", l.name, printable(l.home)))
 	}
 	return err
+}
+
+// endRemoval takes away what is left of an account whose removal was cut off. Its programs
+// know of all files only for an account that there is: it is made again, without a home, a
+// password and a shell, and removed once more.
+func (j *job) endRemoval(key string, l login, there bool, made *madeUser) error {
+	account := item.ID(key)
+	if there {
+		if !made.marks(l) {
+			return nil // it was made since, by somebody else
+		}
+		return j.delAccount(key, l, made)
+	}
+	all, err := j.accounts()
+	if err != nil {
+		return failed("%v", err)
+	}
+	if made.Leaving == nil || !all.remains(account, made.Leaving.GID) {
+		return nil
+	}
+	if made.Making == "" {
+		made.Making = "being removed by Slipway " + rand.Text()
+	}
+	if err := j.note(key, *made); err != nil {
+		return err
+	}
+	own, is := all.group(account)
+	with := account
+	if _, orphan := all.shadow[account]; !is && orphan { // userdel takes it along with its group
+		if err := j.tool("groupadd", "--system", "--", account); err != nil {
+			return err
+		}
+	} else if !is || own.gid != made.Leaving.GID {
+		some := []string{"nogroup", "nobody", "users"}
+		i := slices.IndexFunc(some, func(name string) bool { _, is := all.group(name); return is })
+		if i < 0 {
+			return failed("the removal of the account %s was cut off, and there is none of the groups %s to end it with", account, strings.Join(some, ", "))
+		}
+		with = some[i]
+	}
+	if err := j.tool("useradd", "--system", "--no-create-home", "--gid", with, "--comment", made.Making, "--shell", "/bin/false", "--", account); err != nil {
+		return err
+	}
+	return j.tool("userdel", "--", account)
 }
 
 // removeUser takes away what we made of an account, or the account where it is
@@ -656,10 +726,12 @@ func (j *job) removeUser(key string) error {
 	l, there := all.login(account)
 	switch {
 	case !there:
-		err = j.setSudo(account, false)
+		if err = j.setSudo(account, false); err == nil {
+			err = j.endRemoval(key, l, there, &made)
+		}
 	case made.ours(l):
 		if err = j.stay(account); err == nil {
-			err = j.delAccount(l, made)
+			err = j.delAccount(key, l, &made)
 		}
 	case made.strange(l, before):
 		err = j.setSudo(account, false)
