@@ -328,16 +328,13 @@ func (m *Machine) arguments(t firmwareTries) ([]string, error) {
 		args = append(args, "-netdev", net, "-device", card+place("Pxe", i))
 	}
 	if h.TPM {
-		args = append(args, "-chardev", "socket,id=tpm,path="+tpmSocket, "-tpmdev", "emulator,id=tpm,chardev=tpm", "-device", "tpm-crb,tpmdev=tpm")
+		args = append(args, "-chardev", fmt.Sprintf("socket,id=tpm,fd=%d", qemu.FirstFile), "-tpmdev", "emulator,id=tpm,chardev=tpm", "-device", "tpm-crb,tpmdev=tpm")
 	}
 	return args, nil
 }
 
 // cdDrive is QEMU's id of the drive in which virtual media are.
 const cdDrive = "cd"
-
-// tpmSocket is where the TPM is reached, seen from the machine's folder.
-const tpmSocket = "tpm/socket"
 
 // places gives the devices their places in the firmware's boot order, from 0. With UEFI, drives that
 // the order does not name come last: OVMF deletes the boot entries of drives without a place

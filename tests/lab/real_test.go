@@ -132,7 +132,7 @@ func fat(program []byte) []byte {
 			}
 		}
 	}
-	at := func(cluster int) []byte { return b[(first+cluster-1)*sector:] }
+	at := func(cluster int) []byte { return b[(first+cluster-2)*sector:] }
 	entry := func(in []byte, n int, name string, folder bool, cluster, size int) {
 		e := in[n*32:]
 		copy(e, name)
@@ -407,7 +407,7 @@ func TestRealMachine(t *testing.T) {
 	b.is("Off")
 
 	b.apply(site.ActionPowerOn, "")
-	b.says("DISK RUNS")
+	b.is("On")
 	if err := syscall.Kill(b.m.PID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -497,6 +497,88 @@ func TestRealMachineWithBIOS(t *testing.T) {
 	if err != nil || strings.Count(text, "RUNS") != 2 {
 		t.Errorf("something ran %d times: %v", strings.Count(text, "RUNS"), err)
 	}
+}
+
+// A machine that is to boot from the network once asks there, over the tap interface that its port is
+// plugged into. All of it is in a network of this test.
+func TestRealMachineBootsFromTheNetwork(t *testing.T) {
+	const inside = "SLIPWAY_TEST_NETWORK"
+	if os.Getenv(inside) == "" {
+		needs(t, "ip")
+		if os.Geteuid() != 0 {
+			if os.Getenv("CI") != "" {
+				t.Fatal("only root may have networks")
+			}
+			t.Skip("only root may have networks")
+		}
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+		cmd.Env = append(os.Environ(), inside+"=1")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+		out, err := cmd.CombinedOutput()
+		if err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return
+	}
+	for _, words := range []string{"link set lo up", "tuntap add dev lab0 mode tap", "link set lab0 up"} {
+		if out, err := exec.CommandContext(t.Context(), "ip", strings.Fields(words)...).CombinedOutput(); err != nil {
+			t.Fatalf("ip %s: %v\n%s", words, err, out)
+		}
+	}
+	const mac = "02:00:5e:00:53:07"
+	b := newBench(t, func(c *lab.MachineConfig) {
+		c.MemoryGiB, c.Processors, c.Parts.MACs = 1, 1, []string{mac}
+		c.Real = &lab.Real{Firmware: "bios", Drives: []lab.RealDrive{{Bus: "virtio", MiB: 1}}, Taps: []string{"lab0"}}
+	})
+	frames := listenTo(t, "lab0")
+	if err := b.open.(driver.Booter).BootOnce(b.ctx, b.node.Identity, "Pxe"); err != nil {
+		t.Fatal(err)
+	}
+	b.apply(site.ActionPowerOn, "")
+	from, err := net.ParseMAC(mac)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for frame := make([]byte, 2048); ; {
+		n, _, err := syscall.Recvfrom(frames, frame, 0)
+		if err != nil {
+			t.Fatalf("it asks nobody: %v", err)
+		}
+		// IPv4 without options, UDP, to the port of DHCP servers (RFC 791, 768, 2131).
+		if f := frame[:n]; n > 300 && bytes.Equal(f[6:12], from) && bytes.Equal(f[12:15], []byte{8, 0, 0x45}) && f[23] == 17 && f[36] == 0 && f[37] == 67 {
+			if !bytes.Contains(f, []byte("PXEClient:Arch:00000")) {
+				t.Errorf("it asks as no BIOS: %q", f[42:])
+			}
+			break
+		}
+	}
+	b.is("On")
+	if boot := b.bmc.want(200, "GET", b.path, "")["Boot"].(map[string]any); boot["BootSourceOverrideEnabled"] != "Disabled" {
+		t.Errorf("the override is %v", boot)
+	}
+}
+
+// listenTo is a socket with all frames of an interface.
+func listenTo(t *testing.T, name string) int {
+	t.Helper()
+	in, err := net.InterfaceByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const all = syscall.ETH_P_ALL<<8&0xff00 | syscall.ETH_P_ALL>>8 // in the order of the network
+	s, err := syscall.Socket(syscall.AF_PACKET, syscall.SOCK_RAW|syscall.SOCK_CLOEXEC, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Close(s) })
+	err = syscall.Bind(s, &syscall.SockaddrLinklayer{Protocol: all, Ifindex: in.Index})
+	if err == nil {
+		err = syscall.SetsockoptTimeval(s, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &syscall.Timeval{Sec: 60})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // What is wrong with the computer of a real machine is said before anything runs.

@@ -2,7 +2,6 @@ package lab
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -39,17 +38,20 @@ func (m *Machine) tryLocked(t firmwareTries) error {
 		return err
 	}
 	var after func()
+	var files []*os.File
 	if h.TPM {
-		if after, err = h.startTPM(); err != nil {
+		var tpm *os.File
+		if tpm, after, err = h.startTPM(); err != nil {
 			return err
 		}
+		files = append(files, tpm)
 	}
 	fmt.Fprintf(h.console, "\n[lab: power on at %s]\n", time.Now().UTC().Format(time.RFC3339))
 	h.shown = ""
 	p, err := qemu.Start(qemu.Options{Folder: h.folder, Args: args, Serial: h.console, Before: func(p *qemu.Process) error {
 		m.showLocked(p, t.medium)
 		return nil
-	}, After: after})
+	}, After: after, Files: files})
 	if err != nil {
 		return err
 	}
@@ -142,42 +144,29 @@ func (m *Machine) showLocked(p *qemu.Process, url string) {
 	}
 }
 
-// startTPM runs a TPM, and gives what ends it.
-func (h *computer) startTPM() (stop func(), err error) {
-	at := filepath.Join(h.folder, filepath.Dir(tpmSocket))
-	if err := os.MkdirAll(at, 0o755); err != nil {
-		return nil, err
+// startTPM runs a TPM, and gives the end of the connection over which QEMU speaks to it, and what
+// ends it.
+func (h *computer) startTPM() (speaks *os.File, stop func(), err error) {
+	if err := os.MkdirAll(filepath.Join(h.folder, "tpm"), 0o755); err != nil {
+		return nil, nil, err
 	}
-	if err := os.Remove(filepath.Join(h.folder, tpmSocket)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	ready, says, err := os.Pipe()
+	speaks, hears, err := qemu.Pair()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	defer ready.Close()
-	cmd := exec.Command("swtpm", "socket", "--tpm2", "--tpmstate", "dir=tpm", "--ctrl", "type=unixio,path="+tpmSocket, "--terminate", "--pid", "fd=3")
-	cmd.Dir, cmd.ExtraFiles = h.folder, []*os.File{says}
+	defer hears.Close()
+	// The inherited connection is the first file after the three of every process.
+	cmd := exec.Command("swtpm", "socket", "--tpm2", "--tpmstate", "dir=tpm", "--ctrl", "type=unixio,clientfd=3", "--terminate")
+	cmd.Dir, cmd.ExtraFiles = h.folder, []*os.File{hears}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	err = cmd.Start()
-	says.Close()
-	if err != nil {
-		return nil, fmt.Errorf("start swtpm: %w", err)
+	if err := cmd.Start(); err != nil {
+		speaks.Close()
+		return nil, nil, fmt.Errorf("start swtpm: %w", err)
 	}
-	stop = func() {
+	return speaks, func() {
 		_ = cmd.Process.Kill() // it may have ended with the connection of QEMU
 		_ = cmd.Wait()         // its code is that of the signal
-	}
-	// Its number comes once it listens.
-	err = ready.SetReadDeadline(time.Now().Add(time.Minute))
-	if n, rerr := ready.Read(make([]byte, 16)); n == 0 {
-		err = errors.Join(err, rerr)
-	}
-	if err != nil {
-		stop()
-		return nil, fmt.Errorf("start swtpm: %w", err)
-	}
-	return stop, nil
+	}, nil
 }
 
 // forward forwards a connection to the SSH of a computer's system.

@@ -33,12 +33,17 @@ type Options struct {
 	Args []string
 	// Serial gets what the computer writes to its first serial port.
 	Serial io.Writer
+	// Files are open in the process, as number FirstFile and on. They are closed here.
+	Files []*os.File
 	// Before is called with the computer stopped before its first instruction.
 	Before func(*Process) error
 	// After is called when the process has ended, before that is told, and where it does not
 	// begin. It may be nil.
 	After func()
 }
+
+// FirstFile is the number that the first of Options.Files has in the process.
+const FirstFile = 4
 
 // Process is a computer that is switched on.
 type Process struct {
@@ -72,11 +77,15 @@ func Start(o Options) (*Process, error) {
 
 // launch starts the process.
 func launch(o Options) (*Process, error) {
-	ends, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	defer func() {
+		for _, f := range o.Files {
+			f.Close()
+		}
+	}()
+	ours, theirs, err := Pair()
 	if err != nil {
 		return nil, err
 	}
-	ours, theirs := os.NewFile(uintptr(ends[0]), "qmp"), os.NewFile(uintptr(ends[1]), "qmp of QEMU")
 	conn, err := net.FileConn(ours)
 	ours.Close()
 	if err != nil {
@@ -87,7 +96,7 @@ func launch(o Options) (*Process, error) {
 	// The inherited connection is the first file after the three of every process.
 	p.cmd = exec.Command(Program, slices.Concat([]string{"-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-S",
 		"-chardev", "socket,id=control,fd=3", "-mon", "chardev=control,mode=control"}, o.Args)...)
-	p.cmd.Dir, p.cmd.ExtraFiles, p.cmd.Stdout, p.cmd.Stderr = o.Folder, []*os.File{theirs}, o.Serial, &p.stderr
+	p.cmd.Dir, p.cmd.ExtraFiles, p.cmd.Stdout, p.cmd.Stderr = o.Folder, append([]*os.File{theirs}, o.Files...), o.Serial, &p.stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	err = p.cmd.Start()
 	theirs.Close()
@@ -97,6 +106,15 @@ func launch(o Options) (*Process, error) {
 	}
 	p.Monitor = newMonitor(conn, p.hear)
 	return p, nil
+}
+
+// Pair gives the two ends of a connection, of which a process may inherit one.
+func Pair() (a, b *os.File, err error) {
+	ends, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	return os.NewFile(uintptr(ends[0]), "one end"), os.NewFile(uintptr(ends[1]), "the other end"), nil
 }
 
 // begin has the computer run.
