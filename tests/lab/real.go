@@ -26,7 +26,7 @@ type Real struct {
 	Drives []RealDrive `json:"drives,omitempty"`
 	// Taps are the tap interfaces of the host that its ports are plugged into, in the order of
 	// the ports. A port without one is on a network of its own, in which DHCP gives 10.0.2.15
-	// and 10.0.2.2 is the host's loopback.
+	// and 10.0.2.2 is the host's loopback; what the host reaches can be reached from there.
 	Taps []string `json:"taps,omitempty"`
 	// Address is the computer's address in the network of its first port, if that has no tap:
 	// connections to OSAddr are forwarded to its SSH there. 10.0.2.15 by default.

@@ -272,6 +272,12 @@ func (b *bench) apply(a site.Action, image string) {
 	}
 }
 
+// reset asks for a reset, without a driver.
+func (b *bench) reset(kind string) {
+	b.t.Helper()
+	b.bmc.want(204, "POST", b.path+"/Actions/ComputerSystem.Reset", fmt.Sprintf(`{"ResetType": %q}`, kind))
+}
+
 // says waits for a line of the console that was not looked at yet.
 func (b *bench) says(line string) {
 	b.t.Helper()
@@ -490,12 +496,26 @@ func TestRealMachineWithBIOS(t *testing.T) {
 	if s := b.bmc.want(200, "GET", slot, ""); s["Inserted"] != false || s["ConnectedVia"] != "NotConnected" || b.inserted() != "" {
 		t.Errorf("the slot is %v, and QEMU has %q", s, b.inserted())
 	}
+	b.reset("GracefulRestart")
+	b.says("BUTTON")
+	b.says("DISK RUNS")
+	b.m.SetFault(lab.Fault{Kind: lab.FaultNoShutdown})
+	b.reset("GracefulShutdown")
+	b.m.ClearFault()
+	b.is("On")
+	pid := b.m.PID()
+	b.reset("ForceRestart") // which does not ask the system
+	b.says("DISK RUNS")
+	b.is("On")
+	if b.m.PID() == pid {
+		t.Error("it goes on as if nothing had happened")
+	}
 	b.apply(site.ActionPowerOff, "")
 	b.says("BUTTON")
 	b.is("Off")
 	text, err := b.m.Console()
-	if err != nil || strings.Count(text, "RUNS") != 2 {
-		t.Errorf("something ran %d times: %v", strings.Count(text, "RUNS"), err)
+	if err != nil || strings.Count(text, "RUNS") != 4 || strings.Count(text, "BUTTON") != 2 {
+		t.Errorf("want four runs, of which two end by the power button (%v):\n%s", err, text)
 	}
 }
 
