@@ -38,8 +38,8 @@ func runCommand() *cobra.Command {
 			"file, each with the personality that it names: " + strings.Join(lab.Personalities, ", ") + ".\n" +
 			"With --capture a machine shows the resources of a real BMC, and lives: its power,\n" +
 			"boot settings, media and firmware settings change as a client changes them.\n" +
-			"Machines that are real are computers emulated by QEMU behind such BMCs: what they\n" +
-			"boot and write to their drives is up to them.\n" +
+			"With --real a computer that QEMU emulates is behind the BMC of a machine: it boots\n" +
+			"what is inserted, and writes what it installs to its drives.\n" +
 			"Prints one line when they are ready, and ends on an interrupt.",
 		Example: "  slipway-lab run --site site-example --credentials ./credentials --blank compute-5,compute-6 --speed 10\n" +
 			"  slipway-lab run --fleet fleet.json --bmc-port 8443\n" +
@@ -65,8 +65,8 @@ func addRunFlags(cmd *cobra.Command, f *runFlags) {
 	flags.StringVar(&f.fleet, "fleet", "", "JSON file with the machines, instead of a design")
 	flags.StringSliceVar(&f.captures, "capture", nil, "file with the resources of a real BMC, for one machine that shows them; instead of a design")
 	flags.StringSliceVar(&f.blank, "blank", nil, "machines with nothing on their disks")
-	flags.StringSliceVar(&f.real, "real", nil, "machines that are computers emulated by QEMU, which install and boot what they are given; off at first")
-	flags.StringVar(&f.over.Folder, "folder", "", "folder of the real machines' drives; one that is removed at the end without it")
+	flags.StringSliceVar(&f.real, "real", nil, "machines to emulate by QEMU instead of simulating them; off at first")
+	flags.StringVar(&f.over.Folder, "folder", "", "folder with the drives of real machines; without it they are removed at the end")
 	flags.StringVar(&f.inside, "inside", "", "JSON file with what is set in systems that are there: fields by machine, facet and item; \"*\" is every machine")
 	flags.StringVar(&f.power, "power", "", "on or off: how all machines start, but blank ones, which are off; as designed without it")
 	flags.StringVar(&f.socket, "control", defaultSocket(), "unix socket for slipway-lab machine and calls")

@@ -35,8 +35,8 @@ type Config struct {
 	// LaxMedia has BMCs take any URL of an image, and find out at boot that it
 	// leads nowhere. Without it they read of the image first, as most real ones do.
 	LaxMedia bool `json:"laxMedia,omitempty"`
-	// Folder has a folder for each real machine, with what is on its drives; one that is
-	// removed at the end without it.
+	// Folder holds a folder with the drives of each real machine. Without it they are removed
+	// at the end.
 	Folder string `json:"folder,omitempty"`
 }
 
@@ -155,8 +155,7 @@ type MachineConfig struct {
 	// AuthorizedKeys open the installed system for everybody, Password does
 	// for Username.
 	AuthorizedKeys []string `json:"authorizedKeys,omitempty"`
-	// Real has a machine be an emulated computer, on whose drives is what it writes there;
-	// simulated without it.
+	// Real makes the machine an emulated computer. Without it the machine is simulated.
 	Real *Real `json:"real,omitempty"`
 	// FailedUnits are those of the installed system that have failed.
 	FailedUnits []string `json:"failedUnits,omitempty"`
