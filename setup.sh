@@ -7,7 +7,7 @@
 # Alertmanager, whose services are kept from starting, the C compiler that the race
 # detector needs, systemd, which checks the unit files, and its containers, in which
 # the packages are installed, what builds and reads packages of Debian and RPM and
-# images, dnf, Python's environments, netplan, NetworkManager and ifupdown, which
+# images, a TPM for guests, dnf, Python's environments, netplan, NetworkManager and ifupdown, which
 # read the configuration that Slipway writes for them, lldpd, clients, a relay and a server of
 # DHCP, whose services are kept from starting too, what unpacks the ramdisk, and npm. From npm: GitHub's
 # description of its API. Does
@@ -28,6 +28,7 @@ if [ "$what" != demo ] && [ "$what" != demo-libvirt ]; then
 	[ -d /usr/lib/python3/dist-packages/sushy ] || missing="$missing python3-sushy"
 	[ -x /usr/bin/redfishtool ] || missing="$missing redfishtool"
 	[ -d /usr/share/OVMF ] || missing="$missing ovmf"
+	command -v swtpm >/dev/null || missing="$missing swtpm"
 	command -v xorriso >/dev/null || missing="$missing xorriso"
 	command -v cpio >/dev/null || missing="$missing cpio"
 	command -v zstd >/dev/null || missing="$missing zstd"

@@ -81,10 +81,23 @@ func handler(f *lab.Fleet) http.Handler {
 		json.NewEncoder(w).Encode(all)
 	})
 	mux.HandleFunc("GET /calls", func(w http.ResponseWriter, _ *http.Request) { json.NewEncoder(w).Encode(f.Calls()) })
+	mux.HandleFunc("GET /machines/{name}/console", func(w http.ResponseWriter, r *http.Request) {
+		m := f.Machine(r.PathValue("name"))
+		if m == nil {
+			unknown(w, r)
+			return
+		}
+		text, err := m.Console()
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		json.NewEncoder(w).Encode(text)
+	})
 	mux.HandleFunc("POST /machines/{name}", func(w http.ResponseWriter, r *http.Request) {
 		m := f.Machine(r.PathValue("name"))
 		if m == nil {
-			http.Error(w, fmt.Sprintf("there is no machine %q; slipway-lab machine lists them", r.PathValue("name")), http.StatusNotFound)
+			unknown(w, r)
 			return
 		}
 		var c change
@@ -99,6 +112,10 @@ func handler(f *lab.Fleet) http.Handler {
 		json.NewEncoder(w).Encode(m.State())
 	})
 	return mux
+}
+
+func unknown(w http.ResponseWriter, r *http.Request) {
+	http.Error(w, fmt.Sprintf("there is no machine %q; slipway-lab machine lists them", r.PathValue("name")), http.StatusNotFound)
 }
 
 // apply makes all of a change, or none of it.
@@ -195,6 +212,24 @@ func printMachines(w io.Writer, states []lab.State, asJSON bool) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%s\n", s.Name, s.Power, s.Runs, strings.Join(s.BootOrder, ","), s.Counts.Resets, s.Counts.Installs, s.Fault.Kind)
 	}
 	return t.Flush()
+}
+
+func consoleCommand() *cobra.Command {
+	var socket string
+	cmd := &cobra.Command{
+		Use: "console NAME", Short: "show what a real machine wrote to its serial port", Args: cobra.ExactArgs(1),
+		Example: "  slipway-lab console compute-5",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var text string
+			if err := ask(cmd.Context(), socket, http.MethodGet, "/machines/"+url.PathEscape(args[0])+"/console", nil, &text); err != nil {
+				return err
+			}
+			_, err := io.WriteString(cmd.OutOrStdout(), text)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&socket, "control", defaultSocket(), "the lab's unix socket")
+	return cmd
 }
 
 func callsCommand() *cobra.Command {

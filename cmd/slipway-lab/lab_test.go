@@ -179,6 +179,8 @@ func TestCalls(t *testing.T) {
 func TestChangesThatAreRefused(t *testing.T) {
 	r := start(t, "--fleet", write(t, "fleet.json", twoMachines))
 	for args, says := range map[string]string{
+		"console n3":                                     `there is no machine "n3"`,
+		"console n1":                                     `machine "n1" is simulated`,
 		"machine n3 --power off":                         `there is no machine "n3"`,
 		"machine a/b --power off":                        `there is no machine "a/b"`,
 		"machine --power off":                            "which machine?",
@@ -206,6 +208,7 @@ func TestRunsThatAreRefused(t *testing.T) {
 		"--fleet " + bad:                  `bad.json: the fleet is not as expected: json: unknown field "machine"`,
 		"--fleet /nothing/here":           "no such file",
 		"--fleet " + good + " --blank n9": `there is no machine "n9" to be blank`,
+		"--fleet " + good + " --real n9":  `there is no machine "n9" to be real`,
 		"--fleet " + good + " --power up": `--power is on or off, not "up"`,
 		"--fleet " + good + " --speed -1": "a speed is above 0",
 		"--fleet " + good + " --jitter 3": "a jitter from 0 to 1",
@@ -324,6 +327,33 @@ func TestFleetOfADesign(t *testing.T) {
 	}
 	if c.Seed != "example" || c.Latency != lab.Usual || len(c.Machines[0].AuthorizedKeys) != 1 || c.Machines[0].Password != "pw" {
 		t.Errorf("the fleet is %+v", c)
+	}
+}
+
+// Real machines are off, with a memory that this host has, and what is on their drives.
+func TestRealMachinesOfADesign(t *testing.T) {
+	cmd, f := &cobra.Command{}, runFlags{}
+	addRunFlags(cmd, &f)
+	if err := cmd.ParseFlags([]string{"--site", "../../site-example", "--credentials", credentials(t), "--real", "compute-1,compute-5", "--folder", "drives"}); err != nil {
+		t.Fatal(err)
+	}
+	f.given = cmd.Flags().Changed
+	c, err := fleet(t.Context(), f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	real := 0
+	for _, m := range c.Machines {
+		if m.Real == nil {
+			continue
+		}
+		real++
+		if (m.Name != "compute-1" && m.Name != "compute-5") || m.Power != "off" || m.MemoryGiB != 2 || m.Processors != 1 || m.Inside != nil || m.Marker != nil {
+			t.Errorf("the machine is %+v", m)
+		}
+	}
+	if real != 2 || c.Folder != "drives" {
+		t.Errorf("%d machines are real, in the folder %q", real, c.Folder)
 	}
 }
 

@@ -1,5 +1,5 @@
-// Command slipway-lab runs a simulated fleet, made from a site's design, so
-// that the design can be rehearsed before it meets machines.
+// Command slipway-lab runs a fleet of machines that are simulated, or emulated by QEMU, made from a
+// site's design, so that the design can be rehearsed before it meets machines.
 package main
 
 import (
@@ -28,12 +28,12 @@ func main() {
 
 func command() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "slipway-lab", Short: "a simulated fleet for rehearsing a site",
+		Use: "slipway-lab", Short: "a fleet of simulated and emulated machines for rehearsing a site",
 		Example: "  slipway-lab run --site site-example --credentials ./credentials --blank compute-5,compute-6 --power off\n" +
 			"  slipway-lab machine compute-1 --power off\n  slipway-lab calls --writes",
 		SilenceUsage: true, SilenceErrors: true, CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	cmd.AddCommand(runCommand(), machineCommand(), faultsCommand(), callsCommand(), caCommand(), hostKeyCommand(), evaluateCommand())
+	cmd.AddCommand(runCommand(), machineCommand(), faultsCommand(), callsCommand(), consoleCommand(), caCommand(), hostKeyCommand(), evaluateCommand())
 	return cmd
 }
 

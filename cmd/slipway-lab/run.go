@@ -21,7 +21,7 @@ import (
 // runFlags say which fleet to run.
 type runFlags struct {
 	fleet, site, name, credentials, power, socket, inside string
-	blank                                                 []string
+	blank, real                                           []string
 	captures                                              []string
 	// over is what other flags set over the fleet, as far as given says that
 	// they were given.
@@ -38,9 +38,12 @@ func runCommand() *cobra.Command {
 			"file, each with the personality that it names: " + strings.Join(lab.Personalities, ", ") + ".\n" +
 			"With --capture a machine shows the resources of a real BMC, and lives: its power,\n" +
 			"boot settings, media and firmware settings change as a client changes them.\n" +
+			"With --real a computer that QEMU emulates is behind the BMC of a machine: it boots\n" +
+			"what is inserted, and writes what it installs to its drives.\n" +
 			"Prints one line when they are ready, and ends on an interrupt.",
 		Example: "  slipway-lab run --site site-example --credentials ./credentials --blank compute-5,compute-6 --speed 10\n" +
 			"  slipway-lab run --fleet fleet.json --bmc-port 8443\n" +
+			"  slipway-lab run --site site-example --credentials ./credentials --real compute-5 --folder ./drives\n" +
 			"  slipway-lab run --capture r750.json.gz\n\n" +
 			"A fleet:\n" +
 			`  {"machines": [{"name": "n1", "bmcAddr": "127.9.0.1", "username": "admin", "password": "admin",` + "\n" +
@@ -62,6 +65,8 @@ func addRunFlags(cmd *cobra.Command, f *runFlags) {
 	flags.StringVar(&f.fleet, "fleet", "", "JSON file with the machines, instead of a design")
 	flags.StringSliceVar(&f.captures, "capture", nil, "file with the resources of a real BMC, for one machine that shows them; instead of a design")
 	flags.StringSliceVar(&f.blank, "blank", nil, "machines with nothing on their disks")
+	flags.StringSliceVar(&f.real, "real", nil, "machines to emulate by QEMU instead of simulating them; off at first")
+	flags.StringVar(&f.over.Folder, "folder", "", "folder with the drives of real machines; without it they are removed at the end")
 	flags.StringVar(&f.inside, "inside", "", "JSON file with what is set in systems that are there: fields by machine, facet and item; \"*\" is every machine")
 	flags.StringVar(&f.power, "power", "", "on or off: how all machines start, but blank ones, which are off; as designed without it")
 	flags.StringVar(&f.socket, "control", defaultSocket(), "unix socket for slipway-lab machine and calls")
@@ -129,7 +134,10 @@ func fleet(ctx context.Context, f runFlags) (config lab.Config, err error) {
 			return config, err
 		}
 	}
-	return config, config.Empty(f.blank...)
+	if err := config.Empty(f.blank...); err != nil {
+		return config, err
+	}
+	return config, config.MakeReal(f.real...)
 }
 
 // furnish sets in systems what a file says.
@@ -176,6 +184,7 @@ func (f runFlags) override(c *lab.Config) {
 		"install":    func() { c.Latency.Install = f.over.Latency.Install },
 		"jitter":     func() { c.Latency.Jitter = f.over.Latency.Jitter },
 		"tails":      func() { c.Latency.Tails = f.over.Latency.Tails },
+		"folder":     func() { c.Folder = f.over.Folder },
 		"power": func() {
 			for i := range c.Machines {
 				c.Machines[i].Power = f.power

@@ -35,6 +35,9 @@ type Config struct {
 	// LaxMedia has BMCs take any URL of an image, and find out at boot that it
 	// leads nowhere. Without it they read of the image first, as most real ones do.
 	LaxMedia bool `json:"laxMedia,omitempty"`
+	// Folder holds a folder with the drives of each real machine. Without it they are removed
+	// at the end.
+	Folder string `json:"folder,omitempty"`
 }
 
 // Latency is how long things take at speed 1. Zero takes no time. In JSON
@@ -152,6 +155,8 @@ type MachineConfig struct {
 	// AuthorizedKeys open the installed system for everybody, Password does
 	// for Username.
 	AuthorizedKeys []string `json:"authorizedKeys,omitempty"`
+	// Real makes the machine an emulated computer. Without it the machine is simulated.
+	Real *Real `json:"real,omitempty"`
 	// FailedUnits are those of the installed system that have failed.
 	FailedUnits []string `json:"failedUnits,omitempty"`
 }
@@ -267,6 +272,8 @@ func (c MachineConfig) check(seen map[string]bool) error {
 		return fmt.Errorf("the system's id %q has characters that a path cannot have", c.SystemID)
 	case c.Closes != "" && !slices.Contains(Closings, c.Closes):
 		return fmt.Errorf("a BMC closes its connections in one of the ways %v, not %q", Closings, c.Closes)
+	case c.Real.check(c) != nil:
+		return c.Real.check(c)
 	case c.Power != "" && c.Power != "on" && c.Power != "off":
 		return fmt.Errorf("power is on or off, not %q", c.Power)
 	}

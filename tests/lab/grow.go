@@ -124,8 +124,8 @@ func (p *personality) computerSystem(m *Machine) body {
 	b := p.thing("ComputerSystem", p.system, m.systemName(), body{
 		"SystemType": "Physical", "UUID": c.Identity.UUID, "SerialNumber": m.serial(), "Manufacturer": m.manufacturer(), "Model": m.model(),
 		"SKU": m.sku(), "BiosVersion": m.biosVersion(), "PowerState": "Off", "Status": body{"State": "Enabled", "Health": m.rollup(), "HealthRollup": m.rollup()},
-		"ProcessorSummary": body{"Count": c.Processors, "Model": p.parts.processorModel, "Status": healthy()},
-		"MemorySummary":    body{"TotalSystemMemoryGiB": c.MemoryGiB, "Status": healthy()},
+		"ProcessorSummary": body{"Count": m.processors(), "Model": p.parts.processorModel, "Status": healthy()},
+		"MemorySummary":    body{"TotalSystemMemoryGiB": m.memoryGiB(), "Status": healthy()},
 		"Processors":       ref(p.system + "/Processors"), "Memory": ref(p.system + "/Memory"), "Storage": ref(p.system + "/Storage"),
 		"EthernetInterfaces": ref(p.system + "/EthernetInterfaces"), "PCIeDevices": []any{ref(p.chassis + "/PCIeDevices/" + p.parts.pcie)},
 		"Bios": ref(p.bios.path), "Boot": p.bootBody(), "Links": body{"ManagedBy": []any{ref(p.manager)}, "Chassis": []any{ref(p.chassis)}},

@@ -35,11 +35,11 @@ func (p *personality) growProcessors(l layout) {
 }
 
 func (p *personality) processor(m *Machine, id, at string) body {
-	return p.thing("Processor", at, "Processor", body{
+	return m.asReal(p.thing("Processor", at, "Processor", body{
 		"ProcessorType": "CPU", "ProcessorArchitecture": "x86", "InstructionSet": "x86-64", "Socket": "CPU " + id[len(id)-1:], "Manufacturer": p.parts.processorMaker,
 		"Model": p.parts.processorModel, "MaxSpeedMHz": 3600, "TotalCores": p.parts.cores, "TotalThreads": 2 * p.parts.cores,
 		"Status": m.status(id), "Links": body{"Chassis": ref(p.chassis)},
-	})
+	}), 1)
 }
 
 func (p *personality) memory(m *Machine, id, at string) body {
@@ -58,7 +58,7 @@ func (p *personality) memory(m *Machine, id, at string) body {
 		b["Status"], b["CapacityMiB"], b["MemoryDeviceType"] = m.status(id), d.gib<<10, p.parts.memoryKind
 		b["OperatingSpeedMhz"], b["RankCount"], b["ErrorCorrection"], b["BaseModuleType"] = 3200, 2, "MultiBitECC", "RDIMM"
 		b["Manufacturer"], b["PartNumber"], b["SerialNumber"] = "Lab Memory", fmt.Sprintf("LM%d-3200", d.gib), m.partSerial(id)
-		return b
+		return m.asReal(b, d.n)
 	}
 	return nil
 }
@@ -98,8 +98,8 @@ func (p *personality) growStorage(l layout) {
 		}, p.volumeBody}
 	}
 	if p.parts.subsystems {
-		l.one("StorageController", at+"/Controllers/0", func(*Machine) body {
-			return p.thing("StorageController", at+"/Controllers/0", "NVMe controller", body{"Status": healthy(), "SupportedDeviceProtocols": []string{"NVMe"}})
+		l.one("StorageController", at+"/Controllers/0", func(m *Machine) body {
+			return m.asReal(p.thing("StorageController", at+"/Controllers/0", "NVMe controller", body{"Status": healthy(), "SupportedDeviceProtocols": []string{"NVMe"}}), 1)
 		})
 	}
 }
@@ -113,7 +113,7 @@ func (p *personality) volumeBody(m *Machine, id, at string) body {
 	if !p.complete { // of an older schema
 		b["RAIDType"], b["VolumeType"] = nil, "RawDevice"
 	}
-	return b
+	return m.asReal(b, placeOf(id, p.parts.drive))
 }
 
 func (p *personality) driveBody(m *Machine, id, at string) body {
@@ -121,14 +121,14 @@ func (p *personality) driveBody(m *Machine, id, at string) body {
 	if p.parts.volumes == volumesDrives {
 		links["Volumes"] = refs(p.system+"/Storage/"+p.parts.storage+"/Volumes", id)
 	}
-	return p.thing("Drive", at, "Drive "+id, body{
+	return m.asReal(p.thing("Drive", at, "Drive "+id, body{
 		"CapacityBytes": driveBytes, "BlockSizeBytes": 512, "MediaType": "SSD", "Protocol": "NVMe", "Manufacturer": "Lab Drives", "Model": driveModel,
 		"SerialNumber": m.partSerial(id), "PartNumber": "LD960", "Revision": m.firmwareOf("drive", "1.2.0"), "FailurePredicted": false,
 		"PredictedMediaLifeLeftPercent": 99, "HotspareType": "None", "Status": m.status(id),
 		"Identifiers":      []any{body{"DurableNameFormat": "EUI", "DurableName": m.eui(id)}},
 		"PhysicalLocation": body{"PartLocation": body{"LocationType": "Bay", "ServiceLabel": id}},
 		"Links":            links,
-	})
+	}), placeOf(id, p.parts.drive))
 }
 
 // eui is the durable name of a drive.
@@ -149,12 +149,12 @@ func (p *personality) growNetwork(l layout) {
 	l.lists[adapter+"/NetworkDeviceFunctions"] = list{"NetworkDeviceFunction", func(m *Machine) []string { return m.present(len(m.macs()), p.parts.function) }, p.function}
 	device := p.chassis + "/PCIeDevices/" + p.parts.pcie
 	l.one("PCIeDevice", device, func(m *Machine) body {
-		return p.thing("PCIeDevice", device, "Network adapter", body{
+		return m.asReal(p.thing("PCIeDevice", device, "Network adapter", body{
 			"DeviceType": "MultiFunction", "Manufacturer": "Lab Networks", "Model": "LN25-2", "SerialNumber": m.partSerial(p.parts.adapter), "PartNumber": "LN252",
 			"FirmwareVersion": m.firmwareOf("nic", "22.31.6"), "Status": m.status(p.parts.pcie), "PCIeFunctions": ref(device + "/PCIeFunctions"),
 			"Slot":  body{"Location": body{"PartLocation": body{"LocationType": "Slot", "LocationOrdinalValue": 1, "ServiceLabel": "Slot 1"}}},
 			"Links": body{"Chassis": []any{ref(p.chassis)}},
-		})
+		}), 1)
 	})
 	l.lists[device+"/PCIeFunctions"] = list{"PCIeFunction", func(m *Machine) []string { return m.present(len(m.macs()), p.parts.function) }, p.pcieFunction}
 }
@@ -171,11 +171,11 @@ func placeOf(id string, name func(int) string) int {
 
 func (p *personality) ethernet(m *Machine, id, at string) body {
 	mac := m.macs()[placeOf(id, p.parts.ethernet)-1]
-	return p.thing("EthernetInterface", at, "System interface "+id, body{
+	return m.asReal(p.thing("EthernetInterface", at, "System interface "+id, body{
 		"MACAddress": mac, "PermanentMACAddress": mac, "SpeedMbps": 25000, "LinkStatus": "LinkUp", "InterfaceEnabled": true, "FullDuplex": true, "AutoNeg": true,
 		"EthernetInterfaceType": "Physical", "UefiDevicePath": fmt.Sprintf("PciRoot(0x0)/Pci(0x1,0x%d)/MAC(%s,0x1)", placeOf(id, p.parts.ethernet)-1, strings.ToUpper(strings.ReplaceAll(mac, ":", ""))),
 		"Status": m.status(id), "Links": body{"Chassis": ref(p.chassis)},
-	})
+	}), placeOf(id, p.parts.ethernet))
 }
 
 func (p *personality) managementInterface(m *Machine) body {
@@ -193,24 +193,24 @@ func (p *personality) adapter(m *Machine) body {
 	if !p.parts.ports {
 		ports = "NetworkPorts"
 	}
-	return p.thing("NetworkAdapter", at, "Network adapter", body{
+	return m.asReal(p.thing("NetworkAdapter", at, "Network adapter", body{
 		"Manufacturer": "Lab Networks", "Model": "LN25-2", "SerialNumber": m.partSerial(p.parts.adapter), "PartNumber": "LN252", "Status": m.status(p.parts.adapter),
 		ports: ref(at + "/" + ports), "NetworkDeviceFunctions": ref(at + "/NetworkDeviceFunctions"),
 		"Controllers": []any{body{"FirmwarePackageVersion": m.firmwareOf("nic", "22.31.6"), "Links": body{"PCIeDevices": []any{ref(p.chassis + "/PCIeDevices/" + p.parts.pcie)}}}},
-	})
+	}), 1)
 }
 
 func (p *personality) portBody(m *Machine, id, at string) body {
 	mac := m.macs()[placeOf(id, p.parts.port)-1]
 	if !p.parts.ports {
-		return p.thing("NetworkPort", at, "Port "+id, body{
+		return m.asReal(p.thing("NetworkPort", at, "Port "+id, body{
 			"LinkStatus": "Up", "CurrentLinkSpeedMbps": 25000, "AssociatedNetworkAddresses": []string{mac}, "PhysicalPortNumber": id, "Status": m.status(id),
-		})
+		}), 1)
 	}
-	return p.thing("Port", at, "Port "+id, body{
+	return m.asReal(p.thing("Port", at, "Port "+id, body{
 		"PortId": id, "PortProtocol": "Ethernet", "PortType": "BidirectionalPort", "LinkStatus": "LinkUp", "LinkState": "Enabled", "InterfaceEnabled": true,
 		"CurrentSpeedGbps": 25, "MaxSpeedGbps": 25, "Ethernet": body{"AssociatedMACAddresses": []string{mac}}, "Status": m.status(id),
-	})
+	}), 1)
 }
 
 func (p *personality) function(m *Machine, id, at string) body {
@@ -235,11 +235,11 @@ func (p *personality) function(m *Machine, id, at string) body {
 }
 
 func (p *personality) pcieFunction(m *Machine, id, at string) body {
-	return p.thing("PCIeFunction", at, "Function "+id, body{
+	return m.asReal(p.thing("PCIeFunction", at, "Function "+id, body{
 		"FunctionId": placeOf(id, p.parts.function) - 1, "FunctionType": "Physical", "DeviceClass": "NetworkController", "ClassCode": "0x020000",
 		"VendorId": "0x15b3", "DeviceId": "0x1015", "SubsystemVendorId": "0x15b3", "SubsystemId": "0x0004", "RevisionId": "0x00", "Status": m.status(id),
 		"Links": body{"PCIeDevice": ref(path.Dir(path.Dir(at)))},
-	})
+	}), 1)
 }
 
 // The power supplies and fans of all machines.

@@ -143,8 +143,9 @@ func serveImage(w http.ResponseWriter, r *http.Request, content []byte) {
 }
 
 // probe reads of an image what a BMC reads of it at first, see readable.
-func (f *Fleet) probe(ctx context.Context, url string) error {
+func (f *Fleet) probe(ctx context.Context, url string, most int64) error {
 	r := newReader(ctx, url)
+	r.most = most
 	defer r.close()
 	size, err := r.size()
 	if err == nil {
@@ -217,10 +218,11 @@ type reader struct {
 	ctx       context.Context
 	url       string
 	transport *http.Transport
+	most      int64 // the bytes of the largest image that is taken
 }
 
 func newReader(ctx context.Context, url string) *reader {
-	return &reader{ctx, url, &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // as BMCs are delivered
+	return &reader{ctx, url, &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, maxImage} // as BMCs are delivered
 }
 
 func (r *reader) close() { r.transport.CloseIdleConnections() }
@@ -246,8 +248,8 @@ func (r *reader) size() (int64, error) {
 	switch {
 	case resp.StatusCode != http.StatusOK:
 		return 0, wrongly("HEAD of %s: %s", r.url, resp.Status)
-	case resp.ContentLength <= 0 || resp.ContentLength > maxImage:
-		return 0, wrongly("HEAD of %s: it has %d bytes, and 1 to %d are taken", r.url, resp.ContentLength, maxImage)
+	case resp.ContentLength <= 0 || resp.ContentLength > r.most:
+		return 0, wrongly("HEAD of %s: it has %d bytes, and 1 to %d are taken", r.url, resp.ContentLength, r.most)
 	}
 	return resp.ContentLength, nil
 }

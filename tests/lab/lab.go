@@ -41,6 +41,7 @@ type Fleet struct {
 	swaps    swaps
 	shared   *tls.Certificate // that all BMCs show, nil for one each
 	within   bool             // connections are made within the process
+	reality  reality
 
 	ctx     context.Context // ends with the fleet
 	stop    context.CancelFunc
@@ -74,19 +75,8 @@ func New(c Config) (*Fleet, error) {
 	f := &Fleet{config: c, keys: newKeys(c.Seed), machines: map[string]*Machine{}, bmcs: map[string]*Machine{}, systems: map[string]*Machine{}, kinds: map[string]*personality{}}
 	f.ctx, f.stop = context.WithCancel(context.Background())
 	f.images = makeImages(c)
-	for _, mc := range c.Machines {
-		kind, err := f.kind(mc)
-		if err != nil {
-			return nil, fmt.Errorf("machine %q: %w", mc.Name, err)
-		}
-		m := newMachine(f, mc, kind)
-		f.machines[mc.Name] = m
-		if mc.BMCAddr != "" {
-			f.bmcs[mc.BMCAddr] = m
-		}
-		if mc.OSAddr != "" {
-			f.systems[mc.OSAddr] = m
-		}
+	if err := f.build(); err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
 	f.enclose()
 	for _, m := range f.machines {
@@ -95,10 +85,38 @@ func New(c Config) (*Fleet, error) {
 	return f, nil
 }
 
+// build builds the machines.
+func (f *Fleet) build() error {
+	c := f.config
+	if err := f.reality.prepare(c); err != nil {
+		return err
+	}
+	for _, mc := range c.Machines {
+		kind, err := f.kind(mc)
+		if err != nil {
+			return fmt.Errorf("machine %q: %w", mc.Name, err)
+		}
+		m := newMachine(f, mc, kind)
+		if mc.Real != nil {
+			if m.computer, err = newComputer(f, mc); err != nil {
+				return fmt.Errorf("machine %q: %w", mc.Name, err)
+			}
+		}
+		f.machines[mc.Name] = m
+		if mc.BMCAddr != "" {
+			f.bmcs[mc.BMCAddr] = m
+		}
+		if mc.OSAddr != "" {
+			f.systems[mc.OSAddr] = m
+		}
+	}
+	return nil
+}
+
 // kind is the personality of a machine, which it shares with others.
 func (f *Fleet) kind(c MachineConfig) (*personality, error) {
 	enclosed := f.config.encloses(c)
-	key := fmt.Sprintf("%s\x00%s\x00%s\x00%t%t%t", c.Personality, c.Capture, c.SystemID, c.HTTPBoot, c.NoMedia, enclosed)
+	key := fmt.Sprintf("%s\x00%s\x00%s\x00%t%t%t%t%t", c.Personality, c.Capture, c.SystemID, c.HTTPBoot, c.NoMedia, enclosed, c.Real != nil, c.Real.bios())
 	if p := f.kinds[key]; p != nil {
 		return p, nil
 	}
@@ -118,7 +136,12 @@ func (f *Fleet) Close() error {
 		m.end()
 	}
 	f.work.Wait()
-	return errors.Join(errs...)
+	for _, m := range f.machines {
+		if m.computer != nil {
+			errs = append(errs, m.computer.close())
+		}
+	}
+	return errors.Join(append(errs, f.reality.end())...)
 }
 
 // Machine is the machine of that name, nil if there is none.

@@ -31,6 +31,8 @@ type Machine struct {
 	fleet  *Fleet
 	config MachineConfig
 	kind   *personality
+	// computer is the hardware of a real machine, nil for a simulated one.
+	computer *computer
 
 	bmcSide lines // connections to the BMC
 	osSide  lines // connections to the system
@@ -63,7 +65,7 @@ type Machine struct {
 	log         []logged
 	health      map[string]string // of parts that are not well, or not there
 	tasks       []*task
-	running     string // what runs: "", "installer", "system"
+	running     string // what runs: "", "installer", "system"; of a real machine that is on, "guest"
 	progress    string // BootProgress.LastState
 	upAt        time.Time
 	bootID      string
@@ -130,6 +132,7 @@ type State struct {
 	Runs        string       `json:"runs,omitempty"`
 	Fault       Fault        `json:"fault,omitzero"`
 	BootID      string       `json:"bootID,omitempty"` // of what runs
+	Folder      string       `json:"folder,omitempty"` // of the files of a real machine
 	Sessions    int          `json:"sessions"`
 	Counts      Counts       `json:"counts"`
 }
@@ -159,7 +162,10 @@ func newMachine(f *Fleet, c MachineConfig, kind *personality) *Machine {
 		}
 	}
 	m.bios.current = maps.Clone(c.BIOS)
-	if !c.Blank {
+	if c.Real.bios() {
+		m.override.mode = "Legacy"
+	}
+	if !c.Blank && c.Real == nil {
 		m.disk = disk{digest: "factory", marker: c.Marker}
 		m.in = furnished(c.Inside)
 	}
@@ -196,6 +202,7 @@ func (m *Machine) breakLocked() {
 	if m.unfetch != nil {
 		m.unfetch()
 	}
+	m.cutLocked()
 }
 
 // afterLocked does something after a time of the model, unless the power
@@ -260,6 +267,14 @@ func (m *Machine) bootLocked(at time.Time) {
 	}
 	if m.override.enabled == "Once" && !m.suffersLocked(FaultOverrideSticks) {
 		m.override.enabled, m.override.target = "Disabled", "None"
+	}
+	if m.computer != nil {
+		t := firmwareTries{targets: targets, medium: m.insertedLocked()}
+		if t.medium != "" && m.suffersLocked(FaultNotMapped) {
+			t.medium = ""
+		}
+		m.runLocked(t)
+		return
 	}
 	for i, t := range targets {
 		overridden = overridden && i == 0
@@ -359,7 +374,7 @@ func (m *Machine) State() State {
 	return locked(m, func() State {
 		m.systemUpLocked()
 		return State{Name: m.config.Name, Personality: m.kind.name, Power: m.power, BootOrder: m.targetsLocked(), Media: m.insertedLocked(), BootURL: m.httpURI, DiskDigest: m.disk.digest,
-			Marker: m.disk.marker, Runs: m.running, Fault: m.fault, BootID: m.bootID, Sessions: len(m.sessions), Counts: m.counts}
+			Marker: m.disk.marker, Runs: m.running, Fault: m.fault, BootID: m.bootID, Folder: m.Folder(), Sessions: len(m.sessions), Counts: m.counts}
 	})
 }
 
@@ -383,7 +398,8 @@ func (m *Machine) Installs() int  { return m.Counts().Installs }
 func (m *Machine) BootCount() int { return m.Counts().Boots }
 
 // SetPower switches the machine "on" or "off" at once, behind everybody's
-// back. A machine that is so already goes on with what it does.
+// back. A machine that is so already goes on with what it does. A real machine's power is cut:
+// its process is gone when this returns.
 func (m *Machine) SetPower(state string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -70,7 +70,11 @@ func (x *exchange) readable(image string) bool {
 	if x.fleet.config.LaxMedia {
 		return true
 	}
-	if err := x.fleet.probe(x.r.Context(), image); err != nil {
+	most := int64(maxImage)
+	if x.computer != nil {
+		most = maxMedium
+	}
+	if err := x.fleet.probe(x.r.Context(), image, most); err != nil {
 		x.fail(http.StatusInternalServerError, "CouldNotEstablishConnection", image)
 		return false
 	}
@@ -163,6 +167,7 @@ func (m *Machine) insertLocked(i int, in insertion) bool {
 	}
 	m.ghost = ""
 	m.media[i] = loaded{in.image, in.user, in.writable}
+	m.mediaLocked()
 	return true
 }
 
@@ -192,6 +197,7 @@ func (x *exchange) ejectMedia(owner string) {
 func (m *Machine) ejectLocked(i int) {
 	if i < len(m.media) {
 		m.media[i] = loaded{}
+		m.mediaLocked()
 	}
 	if m.fault.Kind == FaultEmulator && m.override.target == "Cd" && m.insertedLocked() == "" {
 		m.override.target = "Hdd" // the drive is gone with what was in it

@@ -80,7 +80,12 @@ func numbered(format string) func(n int) string {
 
 // What a machine is made of, by its configuration.
 
-func (m *Machine) sockets() int { return max(1, m.config.Processors) }
+func (m *Machine) sockets() int {
+	if m.computer != nil {
+		return 1 // its processors are cores of one
+	}
+	return max(1, m.config.Processors)
+}
 
 // dimm is a memory module, or a place for one.
 type dimm struct {
@@ -94,7 +99,7 @@ type dimm struct {
 // sockets.
 func (m *Machine) dimms() []dimm {
 	places := m.kind.parts.dimms * m.sockets()
-	size, total := 1, m.config.MemoryGiB
+	size, total := 1, m.memoryGiB()
 	for size < 64 && total%(size*2) == 0 && total/(size*2) >= m.sockets() || size > 0 && total/size > places {
 		size *= 2
 	}
@@ -113,6 +118,9 @@ func (m *Machine) dimms() []dimm {
 }
 
 func (m *Machine) drives() int {
+	if m.computer != nil {
+		return len(m.computer.drives())
+	}
 	switch n := m.config.Parts.Drives; {
 	case n < 0:
 		return 0

@@ -182,8 +182,13 @@ func (p *personality) fitted(c MachineConfig) *personality {
 			p.boot.targets = append(slices.Clone(p.boot.targets), "UefiHttp")
 		}
 	}
+	if c.Real != nil {
+		p.real(c.Real)
+	}
 	if c.NoMedia {
 		p.media.slots = nil
+	}
+	if c.Real != nil || c.NoMedia {
 		return p.grown()
 	}
 	return p

@@ -166,6 +166,8 @@ func (m *Machine) shutDownLocked() resetAnswer {
 	switch {
 	case m.power == off:
 		return resetAlready
+	case m.computer != nil && m.power == on:
+		m.pressLocked(false)
 	case m.listensLocked():
 		m.acceptLocked(poweringOff, m.fleet.config.Latency.PowerOff, off)
 	case m.power != on:
@@ -182,6 +184,10 @@ func (m *Machine) restartLocked(kind string) resetAnswer {
 	if m.power != on {
 		return resetRefused
 	}
+	if m.computer != nil && kind == "GracefulRestart" {
+		m.pressLocked(true)
+		return resetAccepted
+	}
 	if m.listensLocked() || kind != "GracefulRestart" {
 		l := m.fleet.config.Latency
 		m.acceptLocked(poweringOn, l.PowerOff+l.PowerOn, on)
@@ -193,6 +199,10 @@ func (m *Machine) restartLocked(kind string) resetAnswer {
 func (m *Machine) interruptLocked() resetAnswer {
 	if m.power != on {
 		return resetRefused
+	}
+	if m.computer != nil {
+		m.interruptGuestLocked()
+		return resetAccepted
 	}
 	m.running = ""
 	m.osSide.cut()

@@ -30,7 +30,13 @@ func (f *Fleet) serveSystems() error {
 			if err != nil {
 				return
 			}
-			f.work.Go(func() { f.connection(c) })
+			f.work.Go(func() {
+				if m := at(f.systems, c.LocalAddr()); m.computer != nil {
+					m.forward(c)
+					return
+				}
+				f.connection(c)
+			})
 		}
 	})
 	return nil
@@ -40,7 +46,7 @@ func (f *Fleet) serveSystems() error {
 func (m *Machine) osLines() *lines {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.systemUpLocked() {
+	if m.computer == nil && !m.systemUpLocked() || m.computer != nil && (m.computer.process == nil || m.computer.ssh == "") {
 		return nil
 	}
 	return &m.osSide
