@@ -194,20 +194,23 @@ func (t *toolbox) add(at string, content []byte, of string) (needs []missing, er
 		}
 		text, err := io.ReadAll(io.LimitReader(p.Open(), maxLoader))
 		loader := strings.TrimRight(string(text), "\x00")
-		if err != nil || path.Dir(loader)+"/" != "/"+loaderFolder {
+		if err != nil || path.Dir(loader)+"/" != "/"+loaderFolder || !isName(path.Base(loader)) {
 			return wrong(fmt.Sprintf("is started by %q, which is not in /%s", loader, loaderFolder))
 		}
 		t.loaders[path.Base(loader)] = true
 		needs = append(needs, missing{path.Base(loader), name, of})
 	}
 	for _, library := range libraries {
-		if path.Base(library) != library {
-			return wrong(fmt.Sprintf("needs the library %q, which has a folder in its name", library))
+		if !isName(library) {
+			return wrong(fmt.Sprintf("needs the library %q, which is not the name of a file", library))
 		}
 		needs = append(needs, missing{library, name, of})
 	}
 	return needs, nil
 }
+
+// isName says whether a text names a file in a folder.
+func isName(text string) bool { return text == path.Base(text) && text != "." && text != ".." }
 
 // maxLoader bounds the path of a loader, in bytes.
 const maxLoader = 4096
