@@ -181,7 +181,7 @@ func build(t *testing.T, debs string, o ramdisk.Options) (*ramdisk.Built, error)
 // the medium what xorriso finds. The same packages give the same bytes, however they are packed.
 func TestBuild(t *testing.T) {
 	tools(t, "cpio", "xorriso")
-	agent, all := program(t, false), debs(t, "xz")
+	agent, all := program(t, false), realDebs(t, "xz")
 	steps := map[string]bool{}
 	b, err := build(t, all, ramdisk.Options{Agent: agent, Append: "slipway.ip=10.1.0.7/24", Progress: func(what string, have, of int64) {
 		steps[what] = true
@@ -222,7 +222,7 @@ func TestBuild(t *testing.T) {
 		t.Errorf("xorriso: %s", told)
 	}
 	holdsWords(t, root, b.Medium.Path)
-	again, err := build(t, debs(t, "gzip"), ramdisk.Options{Agent: agent, Append: "slipway.ip=10.1.0.7/24"})
+	again, err := build(t, realDebs(t, "gzip"), ramdisk.Options{Agent: agent, Append: "slipway.ip=10.1.0.7/24"})
 	if err != nil || again.Image.SHA256 != b.Image.SHA256 || again.Tools.SHA256 != b.Tools.SHA256 || again.Medium.SHA256 != b.Medium.SHA256 {
 		t.Errorf("again: %+v, %v, not %+v", again, err, b)
 	}
@@ -470,7 +470,7 @@ func TestNoRoom(t *testing.T) {
 // An interrupt ends the work at any point, and leaves nothing.
 func TestInterrupted(t *testing.T) {
 	folder, agent := debs(t, "gzip"), program(t, false)
-	for _, at := range []string{"unpacks the kernel", "packs the initramfs"} {
+	for _, at := range []string{"packs the programs for disks", "unpacks the kernel", "packs the initramfs"} {
 		ctx, cancel := context.WithCancel(context.Background())
 		out := t.TempDir()
 		_, err := ramdisk.Build(ctx, ramdisk.Options{Debs: folder, Agent: agent, Out: out, Progress: func(what string, _, _ int64) {

@@ -147,7 +147,7 @@ func (t *toolbox) collect(ctx context.Context) error {
 			return err
 		}
 		if needs = append(next, lack...); len(lack) > 0 && len(next) == 0 && !opened {
-			return t.lacks(lack[0])
+			return t.lacks(lack)
 		}
 	}
 	return nil
@@ -235,19 +235,22 @@ func (t *toolbox) openNeeded(ctx context.Context, lack []missing) (opened bool, 
 	return len(t.opened) > before, err
 }
 
-// lacks says which library no package has, and which packages may have it.
-func (t *toolbox) lacks(n missing) error {
+// lacks says which library no package has, and which packages may have it and the others.
+func (t *toolbox) lacks(all []missing) error {
 	var absent []string
-	for _, name := range t.opened[n.of].libraries() {
-		if t.opened[name] == nil {
-			absent = append(absent, name)
+	for _, n := range all {
+		for _, name := range t.opened[n.of].libraries() {
+			if t.opened[name] == nil {
+				absent = append(absent, name)
+			}
 		}
 	}
-	what := fmt.Sprintf("%s of the package %s needs the library %s, and no package has it", n.by, n.of, n.library)
+	slices.Sort(absent)
+	what := fmt.Sprintf("%s of the package %s needs the library %s, and no package has it", all[0].by, all[0].of, all[0].library)
 	if len(absent) == 0 {
 		return fmt.Errorf("%s: the packages are of different releases", what)
 	}
-	return fmt.Errorf("%s: put the packages %s into %s (`apt-get download` fetches them)", what, strings.Join(absent, ", "), t.pool.folder)
+	return fmt.Errorf("%s: put the packages %s into %s (`apt-get download` fetches them)", what, strings.Join(slices.Compact(absent), ", "), t.pool.folder)
 }
 
 // open opens packages and reads what an archive may need of them.

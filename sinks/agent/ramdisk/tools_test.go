@@ -37,6 +37,24 @@ func compiled(t *testing.T, source string, libraries map[string][]byte, args ...
 	return read(t, filepath.Join(dir, "m"))
 }
 
+const libraries = "usr/lib/x86_64-linux-gnu/"
+
+// packLibc makes the package of the C library and its loader.
+func packLibc(t *testing.T, folder, packing string, libc, loader []byte) {
+	t.Helper()
+	pack(t, folder, "libc6", "amd64", packing, map[string][]byte{
+		libraries + "libc.so.6": libc, libraries + "ld-linux-x86-64.so.2": loader, "lib64/ld-linux-x86-64.so.2": []byte("-> /lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"),
+	})
+}
+
+// realDebs are all packages, with the C library of this host, so that programs run.
+func realDebs(t *testing.T, packing string) string {
+	t.Helper()
+	folder := debs(t, packing)
+	packLibc(t, folder, packing, read(t, "/lib/x86_64-linux-gnu/libc.so.6"), read(t, "/lib64/ld-linux-x86-64.so.2"))
+	return folder
+}
+
 // madeDebs are packages that were made already, by how they are packed and their names.
 var madeDebs = map[string]map[string][]byte{}
 
@@ -68,11 +86,7 @@ func toolDebs(t *testing.T, folder, packing string) {
 			}
 			pack(t, made, name, "amd64", packing, files, depends...)
 		}
-		const libraries = "usr/lib/x86_64-linux-gnu/"
-		pack(t, made, "libc6", "amd64", packing, map[string][]byte{
-			libraries + "libc.so.6": read(t, "/lib/x86_64-linux-gnu/libc.so.6"), libraries + "ld-linux-x86-64.so.2": read(t, "/lib64/ld-linux-x86-64.so.2"),
-			"lib64/ld-linux-x86-64.so.2": []byte("-> /lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"),
-		})
+		packLibc(t, made, packing, bar, bar) // quickly packed, and enough where nothing runs
 		pack(t, made, "libfoo1", "amd64", packing, map[string][]byte{libraries + "libfoo.so.1.9": foo, libraries + "libfoo.so.1": []byte("-> libfoo.so.1.9")}, "libbar2")
 		pack(t, made, "libbar2", "amd64", packing, map[string][]byte{"lib/x86_64-linux-gnu/libbar.so.2": bar})
 		names, err := filepath.Glob(filepath.Join(made, "*.deb"))
@@ -127,13 +141,13 @@ func holdsTools(t *testing.T, b *ramdisk.Built, initramfs string) {
 			t.Errorf("%s leads to %q, %v", name, to, err)
 		}
 	}
-	holdsPrograms(t, b, at)
+	holdsPrograms(t, b, at, initramfs)
 }
 
-// holdsPrograms unpacks the archive as the agent does into the folder that the links lead to.
-func holdsPrograms(t *testing.T, b *ramdisk.Built, archive string) {
+// holdsPrograms unpacks the archive as the agent does, into the folder that the links lead to.
+func holdsPrograms(t *testing.T, b *ramdisk.Built, archive, initramfs string) {
 	t.Helper()
-	folder := t.TempDir()
+	folder := filepath.Join(initramfs, wire.ToolsFolder)
 	does(t, folder, "tar", "--zstd", "-xf", archive)
 	var names, packages []string
 	bytes := int64(0)
@@ -173,7 +187,7 @@ func holdsPrograms(t *testing.T, b *ramdisk.Built, archive string) {
 		if p.Name == "mkfs.xfs" {
 			says = "xfs 7"
 		}
-		out, err := exec.Command("chroot", folder, "/usr/sbin/"+p.Name).CombinedOutput()
+		out, err := exec.Command("chroot", initramfs, "/usr/sbin/"+p.Name).CombinedOutput()
 		if err != nil || strings.TrimSpace(string(out)) != says {
 			t.Errorf("%s says %q, %v", p.Name, out, err)
 		}
