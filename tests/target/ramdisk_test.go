@@ -196,9 +196,9 @@ func TestProveRamdiskInstalls(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	d, words := listen(t)
-	built := media.Build(ctx, t, words)
+	built := media.Build(ctx, t, "")
 	t.Logf("image %d bytes, programs %d bytes, %d unpacked, of %d packages", built.Image.Bytes, built.Tools.Bytes, built.Tools.Unpacked, len(built.Tools.Packages))
-	iso := media.ForBoot(t, built.Medium.Path, "slipway.token="+token)
+	iso := media.ForBoot(t, built.Medium.Path, words, "slipway.token="+token) // as the daemon serves it, so that the image is the same for all
 	whole, err := os.ReadFile(m.file("image"))
 	check(t, err)
 	names := onlyNames(t)

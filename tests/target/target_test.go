@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -367,14 +368,29 @@ func TestProveInstallation(t *testing.T) {
 	m.power("a start by the second disk", "Begin: Running /scripts/init-bottom", filepath.Join(m.folder, "fresh"), []string{"DISK-B"})
 }
 
-// digest is that of a disk's bytes.
+// digest is that of a disk's bytes. Blocks of zeros are left out: the file of a disk is mostly
+// holes, and to read them takes longer than all else.
 func (m *machine) digest(name string) string {
+	const seekData, block = 3, mib // lseek(2)
 	m.t.Helper()
 	f, err := os.Open(m.file(name))
 	check(m.t, err)
 	defer f.Close()
-	h := sha256.New()
-	_, err = io.Copy(h, f)
-	check(m.t, err)
-	return fmt.Sprintf("%x", h.Sum(nil))
+	h, part, zeros := sha256.New(), make([]byte, block), make([]byte, block)
+	for at := int64(0); ; at += block {
+		data, err := f.Seek(at, seekData)
+		if errors.Is(err, syscall.ENXIO) {
+			return fmt.Sprintf("%x", h.Sum(nil))
+		}
+		check(m.t, err)
+		at = data / block * block
+		n, err := f.ReadAt(part, at)
+		if err != io.EOF {
+			check(m.t, err)
+		}
+		if !bytes.Equal(part[:n], zeros[:n]) {
+			fmt.Fprintln(h, at, n)
+			h.Write(part[:n])
+		}
+	}
 }
