@@ -38,6 +38,7 @@ var leftOut = map[string]string{
 	"sinks/agent/inside/boot/boot_test.go newMachine":                       "its files have the names of amd64, which CI has",
 	"tests/target/target_test.go TestProveInstallation":                     "it installs and boots emulated machines: make prove has the time, and CI has the parts on files",
 	"tests/ramdisk/boot_test.go TestProveRamdiskBoots":                      "it packs a whole kernel and boots two emulated machines: make prove has the time, and CI has the parts",
+	"tests/target/ramdisk_test.go TestProveRamdiskInstalls":                 "it packs a whole kernel, installs and boots emulated machines: make prove has the time, and CI has the parts",
 	"tests/markdown/browser.go Open":                                        "CI reads the same pages without a browser, which takes longer to install than to use; make prove has one",
 }
 

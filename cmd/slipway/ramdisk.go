@@ -30,10 +30,10 @@ func (a *app) ramdiskBuildCommand() *cobra.Command {
 	var agents string
 	cmd := &cobra.Command{
 		Use: "build", Short: "make the ramdisk from packages of Debian", Args: exactly(0),
-		Long: "Makes a unified kernel image and an ISO with it, for UEFI machines of amd64. The kernel and\n" +
-			"the EFI stub are Debian's. apt downloads their packages as this host is configured, or\n" +
-			"--debs names a folder that has them. No root is needed, and nothing of the packages is run.\n" +
-			"The same packages, agent and command line give the same files.\n" + exitHelp,
+		Long: "Makes a unified kernel image, an archive of programs for disks, and an ISO with both, for UEFI\n" +
+			"machines of amd64. Kernel, EFI stub and programs are Debian's. apt downloads their packages as\n" +
+			"this host is configured, or --debs names a folder that has them. No root is needed, and nothing\n" +
+			"of the packages is run. The same packages, agent and command line give the same files.\n" + exitHelp,
 		Example: "  slipway ramdisk build --out /srv/ramdisk\n" +
 			"  slipway ramdisk build --debs packages --append \"slipway.ip=10.1.0.7/24 slipway.gateway=10.1.0.1\"",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -68,7 +68,8 @@ func (a *app) tellBuilt(b *ramdisk.Built) error {
 		a.out.Printf("from  %s %s (sha256 %s)\n", p.Name, p.Version, shortDigest(p.SHA256))
 	}
 	a.out.Printf("with  Linux %s, %s, command line: %s\n", b.Kernel, plural(b.Modules, "module"), b.CommandLine)
-	for _, f := range []ramdisk.File{b.Image, b.Medium} {
+	a.out.Printf("with  %s for disks of %s: %s\n", plural(len(b.Tools.Programs), "program"), plural(len(b.Tools.Packages), "package"), strings.Join(b.Tools.Programs, ", "))
+	for _, f := range []ramdisk.File{b.Image, b.Tools.File, b.Medium} {
 		a.out.Printf("%s  %s  %s\n", f.SHA256, artifact.Bytes(f.Bytes), f.Path)
 	}
 	return nil

@@ -4,16 +4,8 @@ package ramdisk
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/sha256"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"fmt"
-	"io"
-	"math/big"
 	"net"
 	"os"
 	"os/exec"
@@ -26,11 +18,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/sinks/agent"
-	"github.com/slipway-gitops/slipway/sinks/agent/ramdisk"
+	"github.com/slipway-gitops/slipway/tests/ramdisk/media"
 )
-
-// host is the address at which QEMU's own network has this host's loopback.
-const host = "10.0.2.2"
 
 // The medium that is made of Debian's own kernel boots under UEFI, finds the machine's devices,
 // gets an address by DHCP, and its agent tells the daemon which machine it is on. An agent on
@@ -41,7 +30,7 @@ func TestProveRamdiskBoots(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
 	defer cancel()
-	authority, certificate := certificates(t)
+	authority, certificate := media.Certificates(t)
 	said := make(chan string, 100)
 	l := agent.NewListener(agent.ListenerOptions{Site: "lab", Certificate: certificate, Tell: func(node, text string) { said <- text }})
 	on, err := net.Listen("tcp", "127.0.0.1:0")
@@ -61,10 +50,10 @@ func TestProveRamdiskBoots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := build(ctx, t, fmt.Sprintf("slipway.daemon=%s:%s slipway.ca=sha256:%x", host, port, sha256.Sum256(authority)))
+	b := media.Build(ctx, t, fmt.Sprintf("slipway.daemon=%s:%s slipway.ca=sha256:%x", media.Host, port, sha256.Sum256(authority)))
 	t.Logf("image %d bytes, %d modules, Linux %s", b.Image.Bytes, b.Modules, b.Kernel)
 
-	medium := forBoot(t, b.Medium.Path, "slipway.token="+token)
+	medium := media.ForBoot(t, b.Medium.Path, "slipway.token="+token)
 	other := start(ctx, t, medium, "1f5e1a52-93d4-4b6c-8f0e-7a2f9c31d5b8", "RD-0002")
 	other.waits(ctx, t, "The daemon refuses this machine: The token is for server-1, and this is another machine: its UUID is 1f5e1a52-93d4-4b6c-8f0e-7a2f9c31d5b8")
 	other.end()
@@ -101,49 +90,6 @@ func TestProveRamdiskBoots(t *testing.T) {
 		t.Errorf("it has the devices %+v", i.Devices)
 	}
 	m.waits(ctx, t, "Connected to the daemon of the site lab: this machine is the node server-1.")
-}
-
-// build makes the ramdisk of the packages in SLIPWAY_DEBS, or of those that apt brings.
-func build(ctx context.Context, t *testing.T, words string) *ramdisk.Built {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "slipway-agent-linux-amd64")
-	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", program, "../../cmd/slipway-agent")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	b, err := ramdisk.Build(ctx, ramdisk.Options{Debs: os.Getenv("SLIPWAY_DEBS"), Agent: program, Append: words, Out: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
-// forBoot is a medium with the words of one boot.
-func forBoot(t *testing.T, path string, words ...string) string {
-	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := ramdisk.ForBoot(f, info.Size(), words...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	to, err := os.Create(filepath.Join(t.TempDir(), "boot.iso"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer to.Close()
-	if _, err := io.Copy(to, m); err != nil {
-		t.Fatal(err)
-	}
-	return to.Name()
 }
 
 // machine is a process of QEMU.
@@ -228,28 +174,4 @@ func (m *machine) waits(ctx context.Context, t *testing.T, text string) {
 			t.Fatalf("the console has not %q; it has:\n%s", text, m.console())
 		}
 	}
-}
-
-// certificates are those of an authority, and of a daemon with it behind.
-func certificates(t *testing.T) (authority []byte, daemon tls.Certificate) {
-	t.Helper()
-	key := func() *ecdsa.PrivateKey {
-		k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return k
-	}
-	ca, own := key(), key()
-	root := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotBefore: time.Now(), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	authority, err := x509.CreateCertificate(rand.Reader, root, root, ca.Public(), ca)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "daemon"}, NotBefore: root.NotBefore, NotAfter: root.NotAfter, IPAddresses: []net.IP{net.ParseIP(host)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
-	der, err := x509.CreateCertificate(rand.Reader, leaf, root, own.Public(), ca)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return authority, tls.Certificate{Certificate: [][]byte{der, authority}, PrivateKey: own}
 }

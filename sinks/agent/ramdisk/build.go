@@ -1,7 +1,7 @@
 // Package ramdisk makes the ramdisk in which the agent starts a machine in memory: one
-// unified kernel image, and a medium with it. Both are made of packages of Debian, without
-// root and without running anything of them. The same packages and the same agent give the
-// same bytes.
+// unified kernel image, an archive of the programs by which the agent installs a system, and a
+// medium with both. All are made of packages of Debian, without root and without running
+// anything of them. The same packages and the same agent give the same bytes.
 package ramdisk
 
 import (
@@ -10,6 +10,7 @@ import (
 	"crypto/sha256"
 	"debug/elf"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -19,6 +20,8 @@ import (
 	"syscall"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
 // MaxImage bounds the unified kernel image, in bytes: firmware loads it whole.
@@ -32,6 +35,7 @@ const DefaultCommandLine = "console=ttyS0,115200 console=tty0 loglevel=4 panic=6
 const (
 	ImageName  = "slipway-ramdisk-amd64.efi"
 	MediumName = "slipway-ramdisk-amd64.iso"
+	ToolsName  = "slipway-tools-amd64.tar.zst"
 )
 
 // Options say what a ramdisk is made of.
@@ -64,9 +68,20 @@ type Built struct {
 	Packages    []Package `json:"packages"`
 	// Agent is the digest of the agent.
 	Agent string `json:"agent"`
-	// Image is the unified kernel image, Medium the ISO with it.
-	Image  File `json:"image"`
-	Medium File `json:"medium"`
+	// Image is the unified kernel image, Tools the archive of programs for disks that belongs to
+	// it, and Medium the ISO with both.
+	Image  File  `json:"image"`
+	Tools  Tools `json:"tools"`
+	Medium File  `json:"medium"`
+}
+
+// Tools is an archive of programs for disks.
+type Tools struct {
+	File
+	Unpacked int64 `json:"unpacked"` // bytes of its files
+	// Programs are its programs, and Packages what they and their libraries come from.
+	Programs []string  `json:"programs"`
+	Packages []Package `json:"packages"`
 }
 
 // Build makes a ramdisk. The files of an earlier one are replaced once all of it is made.
@@ -107,6 +122,13 @@ func Build(ctx context.Context, o Options) (*Built, error) {
 		}
 		b.Packages = append(b.Packages, is)
 	}
+	more := &pool{folder: debs, download: o.Debs == ""}
+	defer more.Close()
+	tools, err := makeTools(ctx, more, o.Progress, b)
+	if err != nil {
+		return nil, inWords(err)
+	}
+	b.Tools.File = File{filepath.Join(o.Out, ToolsName), int64(len(tools)), sum(tools)}
 	image, err := makeImage(ctx, o, p, agent, b)
 	if err != nil {
 		return nil, err
@@ -115,8 +137,8 @@ func Build(ctx context.Context, o Options) (*Built, error) {
 	if err != nil {
 		return nil, err
 	}
-	medium := bootMedium("SLIPWAY", volume)
-	if err := write(o.Out, map[string][]byte{ImageName: image, MediumName: medium}); err != nil {
+	medium := bootMedium("SLIPWAY", volume, tools)
+	if err := write(o.Out, map[string][]byte{ImageName: image, ToolsName: tools, MediumName: medium}); err != nil {
 		return nil, inWords(err)
 	}
 	b.Image = File{filepath.Join(o.Out, ImageName), int64(len(image)), sum(image)}
@@ -158,8 +180,11 @@ func makeImage(ctx context.Context, o Options, p packages, agent []byte, b *Buil
 		return nil, err
 	}
 	b.Kernel, b.Modules = k.release, len(kept)
-	files := initramfs(k.release, kept, agent)
-	packed, err := compressed(ctx, archive(files), func(have, of int64) { o.Progress("packs the initramfs", have, of) })
+	files, err := initramfs(k.release, kept, agent, wire.Tools{SHA256: b.Tools.SHA256, Bytes: b.Tools.Bytes, Unpacked: b.Tools.Unpacked})
+	if err != nil {
+		return nil, err
+	}
+	packed, err := compressed(ctx, archive(files), imageWindow, func(have, of int64) { o.Progress("packs the initramfs", have, of) })
 	if err != nil {
 		return nil, err
 	}
@@ -177,14 +202,22 @@ func makeImage(ctx context.Context, o Options, p packages, agent []byte, b *Buil
 	return image, nil
 }
 
-// initramfs are the files of the ramdisk.
-func initramfs(release string, kept map[string]*module, agent []byte) map[string]entry {
+// initramfs are the files of the ramdisk, which takes one archive of programs for disks alone.
+func initramfs(release string, kept map[string]*module, agent []byte, tools wire.Tools) (map[string]entry, error) {
+	of, err := json.Marshal(tools)
+	if err != nil {
+		return nil, err
+	}
 	files := map[string]entry{
 		"init":          {mode: kindFile | 0o755, content: agent},
 		"sbin/modprobe": {mode: kindLink | 0o777, content: []byte("/init")}, // the kernel asks it for modules
 		"dev/console":   {mode: kindDevice | 0o600, major: 5, minor: 1},
 		"proc":          {mode: kindFolder | 0o755}, "sys": {mode: kindFolder | 0o755}, "run": {mode: kindFolder | 0o755}, "tmp": {mode: kindFolder | 0o1777},
-		"etc": {mode: kindFolder | 0o755}, "mnt": {mode: kindFolder | 0o755},
+		"etc": {mode: kindFolder | 0o755}, "mnt": {mode: kindFolder | 0o755}, wire.ToolsFolder[1:]: {mode: kindFolder | 0o755},
+		wire.ToolsFile[1:]: {mode: kindFile | 0o644, content: of},
+	}
+	for _, name := range wire.ToolsLinks { // they lead nowhere until the archive is unpacked
+		files[name[1:]] = entry{mode: kindLink | 0o777, content: []byte(wire.ToolsFolder + name)}
 	}
 	folder := "lib/modules/" + release + "/"
 	for _, m := range kept {
@@ -193,7 +226,7 @@ func initramfs(release string, kept map[string]*module, agent []byte) map[string
 	for name, content := range lists(kept) {
 		files[folder+name] = entry{mode: kindFile | 0o644, content: content}
 	}
-	return files
+	return files, nil
 }
 
 func lists(kept map[string]*module) map[string][]byte {
@@ -201,10 +234,16 @@ func lists(kept map[string]*module) map[string][]byte {
 	return map[string][]byte{"modules.dep": dep, "modules.alias": alias, "modules.softdep": softdep}
 }
 
+// The windows of zstd, in bytes: who unpacks has so much in memory.
+const (
+	imageWindow = 32 << 20
+	toolsWindow = 8 << 20
+)
+
 // compressed packs as the kernel unpacks: one frame of zstd. One thread gives the same bytes
 // each time.
-func compressed(ctx context.Context, content []byte, tell func(have, of int64)) ([]byte, error) {
-	const part, window = 1 << 20, 32 << 20
+func compressed(ctx context.Context, content []byte, window int, tell func(have, of int64)) ([]byte, error) {
+	const part = 1 << 20
 	var b bytes.Buffer
 	w, err := zstd.NewWriter(&b, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(window))
 	if err != nil {

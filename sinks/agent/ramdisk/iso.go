@@ -20,17 +20,21 @@ const (
 	isoTableM  = 21 // and of Motorola
 	isoRoot    = 22
 	isoWords   = 23 // room for the words of one boot
-	isoImage   = 25 // the boot image, up to the end
+	isoTools   = 25 // the programs for disks; the boot image is behind them, up to the end
 )
 
-// wordsName is the file of those words.
-const wordsName = "BOOT.TXT;1"
+// The files of the medium. wordsName is empty but for its room.
+const (
+	wordsName = "BOOT.TXT;1"
+	toolsName = "TOOLS.ZST;1"
+)
 
-// bootMedium makes a medium of ISO 9660 (ECMA-119) with one file, which is empty but for its
-// room, and from which UEFI firmware boots an image of an EFI system partition (El Torito, and chapter 13.3.2 of the UEFI
+// bootMedium makes a medium of ISO 9660 (ECMA-119) with two files, from which UEFI firmware
+// boots an image of an EFI system partition (El Torito, and chapter 13.3.2 of the UEFI
 // specification).
-func bootMedium(label string, image []byte) []byte {
+func bootMedium(label string, image, tools []byte) []byte {
 	image = filled(image, isoSector)
+	isoImage := isoTools + aligned(len(tools), isoSector)/isoSector
 	medium := make([]byte, isoImage*isoSector, isoImage*isoSector+len(image))
 	sectors := isoImage + len(image)/isoSector
 	at := func(n int) []byte { return medium[n*isoSector : (n+1)*isoSector] }
@@ -51,7 +55,8 @@ func bootMedium(label string, image []byte) []byte {
 		copy(v[date:], "0000000000000000\x00") // none
 	}
 	v[881] = 1
-	copy(v[wire.ApplicationUse:], fmt.Sprintf("%s%d %d\n", wire.MediumMark, isoWords*isoSector, (isoImage-isoWords)*isoSector))
+	const room = (isoTools - isoWords) * isoSector
+	copy(v[wire.ApplicationUse:], fmt.Sprintf("%s%d %d\n%s%d %d\n", wire.MediumMark, isoWords*isoSector, room, wire.ToolsMark, isoTools*isoSector, len(tools)))
 
 	b := at(isoBoot)
 	copy(b, "\x00CD001\x01EL TORITO SPECIFICATION")
@@ -68,13 +73,15 @@ func bootMedium(label string, image []byte) []byte {
 	}
 	binary.LittleEndian.PutUint16(c[28:], -sum)
 	c[32] = 0x88 // to be booted, as it is; 0 sectors are all up to the end of the medium
-	binary.LittleEndian.PutUint32(c[40:], isoImage)
+	binary.LittleEndian.PutUint32(c[40:], uint32(isoImage))
 
 	copy(at(isoTableL), "\x01\x00\x16\x00\x00\x00\x01\x00\x00\x00")
 	copy(at(isoTableM), "\x01\x00\x00\x00\x00\x16\x00\x01\x00\x00")
 	isoFolder(at(isoRoot), 0)
 	isoFolder(at(isoRoot)[34:], 1)
-	isoFile(at(isoRoot)[68:], wordsName, isoWords, (isoImage-isoWords)*isoSector)
+	words := isoFile(at(isoRoot)[68:], wordsName, isoWords, room)
+	isoFile(at(isoRoot)[68+words:], toolsName, isoTools, len(tools))
+	copy(medium[isoTools*isoSector:], tools)
 	return append(medium, image...)
 }
 
@@ -89,8 +96,8 @@ func isoFolder(to []byte, name byte) {
 	to[32], to[33] = 1, name
 }
 
-// isoFile writes the entry of a file in the root folder.
-func isoFile(to []byte, name string, sector, size int) {
+// isoFile writes the entry of a file in the root folder, and gives its bytes.
+func isoFile(to []byte, name string, sector, size int) int {
 	isoFolder(to, 0)
 	to[0] = byte(33 + len(name) + 1 - len(name)%2)
 	both32(to[2:], sector)
@@ -98,6 +105,7 @@ func isoFile(to []byte, name string, sector, size int) {
 	to[25] = 0
 	to[32] = byte(len(name))
 	copy(to[33:], name)
+	return int(to[0])
 }
 
 // both32 writes a number in both orders of bytes.

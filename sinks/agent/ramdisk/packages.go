@@ -75,11 +75,11 @@ func inFolder(folder string) (p packages, err error) {
 		if *place != nil {
 			other := (*place).file.Name()
 			d.Close()
-			return p, fmt.Errorf("%s and %s are in the folder of packages, and a ramdisk is made of one of them: take the other one away", filepath.Base(other), filepath.Base(name))
+			return p, oneOf(other, name)
 		}
 		*place = d
-		if is := d.fields["Architecture"]; is != architecture {
-			return p, fmt.Errorf("%s is for machines of the architecture %s, and a ramdisk is made for %s", name, is, architecture)
+		if err := d.fits(); err != nil {
+			return p, err
 		}
 	}
 	for _, lack := range []struct {
@@ -91,6 +91,79 @@ func inFolder(folder string) (p packages, err error) {
 		}
 	}
 	return p, nil
+}
+
+// pool are the packages in a folder, to which apt downloads those that are asked for where
+// download is set.
+type pool struct {
+	folder   string
+	download bool
+	all      []*deb
+}
+
+func (p *pool) Close() {
+	for _, d := range p.all {
+		d.Close()
+	}
+}
+
+// packageName is what a package may be called (Debian's policy, section 5.6.7).
+var packageName = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`)
+
+// get opens packages by their names. One that is not there is an error where it must be there.
+func (p *pool) get(ctx context.Context, names []string, must bool) (map[string]*deb, error) {
+	for _, name := range names {
+		if !packageName.MatchString(name) {
+			return nil, fmt.Errorf("%q is not the name of a package", name)
+		}
+	}
+	if p.download {
+		if err := download(ctx, p.folder, names...); err != nil {
+			return nil, err
+		}
+	}
+	all := map[string]*deb{}
+	var absent []string
+	for _, name := range names {
+		files, err := filepath.Glob(filepath.Join(escaped(p.folder), name+"_*.deb"))
+		switch {
+		case err != nil:
+			return all, err
+		case len(files) > 1:
+			return all, oneOf(files[0], files[1])
+		case len(files) == 0:
+			absent = append(absent, name)
+			continue
+		}
+		d, err := openDeb(files[0])
+		if err != nil {
+			return all, err
+		}
+		p.all, all[name] = append(p.all, d), d
+		if d.fields["Package"] != name {
+			return all, fmt.Errorf("%s is the package %s: give it its own name", files[0], d.fields["Package"])
+		}
+		if err := d.fits(); err != nil {
+			return all, err
+		}
+	}
+	if must && len(absent) > 0 {
+		return all, fmt.Errorf("%s lacks packages with programs for disks: put %s there (`apt-get download` fetches them)", p.folder, strings.Join(absent, ", "))
+	}
+	return all, nil
+}
+
+// oneOf says that there are two packages where there may be one.
+func oneOf(one, other string) error {
+	return fmt.Errorf("%s and %s are in the folder of packages, and a ramdisk is made of one of them: take the other one away", filepath.Base(one), filepath.Base(other))
+}
+
+// fits holds that a package is for the machines that a ramdisk is for.
+func (d *deb) fits() error {
+	if is := d.fields["Architecture"]; is != architecture {
+		return fmt.Errorf("%s is for machines of the architecture %s, and a ramdisk is made for %s", d.file.Name(), is, architecture)
+	}
+	return nil
 }
 
 // escaped is a path in which no letter has a meaning to filepath.Glob.
@@ -124,10 +197,11 @@ func fetch(ctx context.Context, folder string) error {
 // download has apt fetch packages into a folder. It needs no root: neither its lists nor its
 // cache are written.
 func download(ctx context.Context, folder string, names ...string) error {
-	for i, n := range names {
-		names[i] = n + ":" + architecture
+	args := []string{"-q", "download"}
+	for _, n := range names {
+		args = append(args, n+":"+architecture)
 	}
-	cmd := exec.CommandContext(ctx, "apt-get", append([]string{"-q", "download"}, names...)...)
+	cmd := exec.CommandContext(ctx, "apt-get", args...)
 	cmd.Dir = folder
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
 	out, err := cmd.CombinedOutput()

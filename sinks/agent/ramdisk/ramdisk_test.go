@@ -57,14 +57,25 @@ func put(t *testing.T, path string, content []byte) {
 	}
 }
 
-// pack makes a package of files with dpkg-deb, as Debian does.
-func pack(t *testing.T, folder, name, arch, packing string, files map[string][]byte) string {
+// pack makes a package of files with dpkg-deb, as Debian does. It depends on others; a content
+// that begins with "-> " is a link.
+func pack(t *testing.T, folder, name, arch, packing string, files map[string][]byte, depends ...string) string {
 	t.Helper()
 	root := t.TempDir()
 	for path, content := range files {
+		if to, ok := strings.CutPrefix(string(content), "-> "); ok {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(root, path)), 0o755), os.Symlink(to, filepath.Join(root, path))); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
 		put(t, filepath.Join(root, path), content)
 	}
-	put(t, filepath.Join(root, "DEBIAN/control"), []byte("Package: "+name+"\nVersion: 1.2-3\nArchitecture: "+arch+"\nMaintainer: A <a@example.org>\nInstalled-Size: 100\nDescription: a test\n more\n"))
+	control := "Package: " + name + "\nVersion: 1.2-3\nArchitecture: " + arch + "\nMaintainer: A <a@example.org>\nInstalled-Size: 100\nDescription: a test\n more\n"
+	if len(depends) > 0 {
+		control += "Depends: " + strings.Join(depends, ", ") + "\n"
+	}
+	put(t, filepath.Join(root, "DEBIAN/control"), []byte(control))
 	file := filepath.Join(folder, name+"_1.2-3_"+arch+".deb")
 	does(t, root, "dpkg-deb", "--root-owner-group", "-Z"+packing, "--build", root, file)
 	return file
@@ -134,7 +145,7 @@ func read(t *testing.T, path string) []byte {
 
 const release = "6.9.0-1-amd64"
 
-// debs is a folder with the two packages.
+// debs is a folder with all packages.
 func debs(t *testing.T, packing string) string {
 	t.Helper()
 	tools(t, "dpkg-deb", "gcc")
@@ -150,6 +161,7 @@ func debs(t *testing.T, packing string) string {
 		modules + "drivers/gpu/drm/big.ko":                 []byte("not even a module"),
 		modules + "drivers/net/wan/x25.ko":                 object(t, "depends="),
 	})
+	toolDebs(t, folder, packing)
 	return folder
 }
 
@@ -169,7 +181,7 @@ func build(t *testing.T, debs string, o ramdisk.Options) (*ramdisk.Built, error)
 // the medium what xorriso finds. The same packages give the same bytes, however they are packed.
 func TestBuild(t *testing.T) {
 	tools(t, "cpio", "xorriso")
-	agent, all := program(t, false), debs(t, "xz")
+	agent, all := program(t, false), realDebs(t, "xz")
 	steps := map[string]bool{}
 	b, err := build(t, all, ramdisk.Options{Agent: agent, Append: "slipway.ip=10.1.0.7/24", Progress: func(what string, have, of int64) {
 		steps[what] = true
@@ -183,11 +195,10 @@ func TestBuild(t *testing.T) {
 	if b.Kernel != release || b.Modules != 4 || !steps["packs the initramfs"] || len(b.Packages) != 2 || b.Packages[0].Version != "1.2-3" {
 		t.Errorf("%+v, %v", b, steps)
 	}
-	sections := parts(t, b.Image.Path)
+	sections, root := parts(t, b.Image.Path), root(t, b)
 	if string(sections[".linux"]) != "the kernel" || string(sections[".uname"]) != release || !strings.HasSuffix(string(sections[".cmdline"]), " slipway.ip=10.1.0.7/24") || !strings.Contains(string(sections[".osrel"]), "ID=slipway\n") {
 		t.Errorf("%q, %q, %q", sections[".linux"], sections[".uname"], sections[".cmdline"])
 	}
-	root := unpacked(t, sections[".initrd"])
 	if !bytes.Equal(read(t, filepath.Join(root, "init")), read(t, agent)) {
 		t.Error("/init is not the agent")
 	}
@@ -205,17 +216,18 @@ func TestBuild(t *testing.T) {
 	if s := string(read(t, filepath.Join(modules, "modules.softdep"))); s != "softdep fast_net pre: real_crc\n" {
 		t.Errorf("modules.softdep: %s", s)
 	}
+	holdsTools(t, b, root)
 	told := does(t, root, "xorriso", "-indev", b.Medium.Path, "-report_el_torito", "plain", "-toc")
 	if !strings.Contains(told, "UEFI") || !strings.Contains(told, "'SLIPWAY'") {
 		t.Errorf("xorriso: %s", told)
 	}
 	holdsWords(t, root, b.Medium.Path)
-	again, err := build(t, debs(t, "gzip"), ramdisk.Options{Agent: agent, Append: "slipway.ip=10.1.0.7/24"})
-	if err != nil || again.Image.SHA256 != b.Image.SHA256 || again.Medium.SHA256 != b.Medium.SHA256 {
+	again, err := build(t, realDebs(t, "gzip"), ramdisk.Options{Agent: agent, Append: "slipway.ip=10.1.0.7/24"})
+	if err != nil || again.Image.SHA256 != b.Image.SHA256 || again.Tools.SHA256 != b.Tools.SHA256 || again.Medium.SHA256 != b.Medium.SHA256 {
 		t.Errorf("again: %+v, %v, not %+v", again, err, b)
 	}
 	other, err := build(t, all, ramdisk.Options{Agent: agent})
-	if err != nil || other.Image.SHA256 == b.Image.SHA256 {
+	if err != nil || other.Image.SHA256 == b.Image.SHA256 || other.Tools.SHA256 != b.Tools.SHA256 {
 		t.Errorf("with another command line: %+v, %v", other, err)
 	}
 }
@@ -265,6 +277,12 @@ func holdsWords(t *testing.T, folder, path string) {
 	if _, err := ramdisk.ForBoot(bytes.NewReader(plain[:1<<15]), 1<<15, "x"); !errors.Is(err, wire.ErrNoMedium) {
 		t.Errorf("of what is no medium: %v", err)
 	}
+}
+
+// root is the initramfs of an image, in a folder.
+func root(t *testing.T, b *ramdisk.Built) string {
+	t.Helper()
+	return unpacked(t, parts(t, b.Image.Path)[".initrd"])
 }
 
 // parts are the sections of an image. None lies over another, in the file or in memory.
@@ -349,6 +367,33 @@ func TestWrongPackages(t *testing.T) {
 			os.Remove(filepath.Join(f, boot))
 			pack(t, f, "systemd-boot-efi", "amd64", "gzip", map[string][]byte{"usr/lib/systemd/boot/efi/linuxx64.efi.stub": []byte("MZ")})
 		}, "is not a program for 64-bit UEFI"},
+		"no programs":   {func(t *testing.T, f string) { remove(t, f, "mdadm", "lvm2") }, "lacks packages with programs for disks: put lvm2, mdadm there"},
+		"no library":    {func(t *testing.T, f string) { remove(t, f, "libbar2") }, "libfoo.so.1 of the package libfoo1 needs the library libbar.so.2, and no package has it: put the packages libbar2 into"},
+		"other library": {func(t *testing.T, f string) { remove(t, f, "libbar2"); pack(t, f, "libbar2", "amd64", "gzip", nil) }, "needs the library libbar.so.2, and no package has it: the packages are of different releases"},
+		"a package without its program": {func(t *testing.T, f string) {
+			remove(t, f, "mdadm")
+			pack(t, f, "mdadm", "amd64", "gzip", map[string][]byte{"usr/share/mdadm": []byte("x")})
+		}, "it has no program mdadm"},
+		"a program that leads nowhere": {func(t *testing.T, f string) {
+			remove(t, f, "mdadm")
+			pack(t, f, "mdadm", "amd64", "gzip", map[string][]byte{"sbin/mdadm": []byte("-> mdadm")})
+		}, "it has no program mdadm"},
+		"a program that is a script": {func(t *testing.T, f string) {
+			remove(t, f, "mdadm")
+			pack(t, f, "mdadm", "amd64", "gzip", map[string][]byte{"sbin/mdadm": []byte("#!/bin/sh\n")})
+		}, "mdadm of it is neither a program nor a library for amd64"},
+		"a package under another name": {func(t *testing.T, f string) {
+			if err := os.Rename(filepath.Join(f, "mount_1.2-3_amd64.deb"), filepath.Join(f, "mdadm_1.2-3_amd64.deb")); err != nil {
+				t.Fatal(err)
+			}
+		}, "mdadm_1.2-3_amd64.deb is the package mount"},
+		"two packages of one name": {func(t *testing.T, f string) {
+			put(t, filepath.Join(f, "mdadm_2_amd64.deb"), read(t, filepath.Join(f, "mdadm_1.2-3_amd64.deb")))
+		}, "mdadm_1.2-3_amd64.deb and mdadm_2_amd64.deb are in the folder of packages"},
+		"no settings of mkfs.ext4": {func(t *testing.T, f string) {
+			remove(t, f, "e2fsprogs")
+			pack(t, f, "e2fsprogs", "amd64", "gzip", map[string][]byte{"sbin/mkfs.ext4": dynamic(t)}, "libc6")
+		}, "it has no file /etc/mke2fs.conf, which mkfs.ext4 reads"},
 		"a module without what it needs": {func(t *testing.T, f string) {
 			os.Remove(filepath.Join(f, kernel))
 			pack(t, f, "linux-image-"+release, "amd64", "gzip", map[string][]byte{"boot/vmlinuz-" + release: []byte("k"),
@@ -425,7 +470,7 @@ func TestNoRoom(t *testing.T) {
 // An interrupt ends the work at any point, and leaves nothing.
 func TestInterrupted(t *testing.T) {
 	folder, agent := debs(t, "gzip"), program(t, false)
-	for _, at := range []string{"unpacks the kernel", "packs the initramfs"} {
+	for _, at := range []string{"packs the programs for disks", "unpacks the kernel", "packs the initramfs"} {
 		ctx, cancel := context.WithCancel(context.Background())
 		out := t.TempDir()
 		_, err := ramdisk.Build(ctx, ramdisk.Options{Debs: folder, Agent: agent, Out: out, Progress: func(what string, _, _ int64) {

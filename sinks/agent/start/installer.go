@@ -14,7 +14,7 @@ import (
 // installer installs systems as the daemon asks for.
 func installer() *install.Installer {
 	return &install.Installer{
-		Machine: hardware.Machine, Source: openImage,
+		Machine: hardware.Machine, Source: openImage, Programs: (&medium{wait: mediumWithin, every: lookLater}).programs,
 		Facets: map[string]inside.Facet{"base": base.New(), "network": netfacet.New(), "packages": packages.New(), "config": config.New(), "kernel": kernel.New()},
 	}
 }

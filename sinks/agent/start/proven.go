@@ -13,8 +13,8 @@ import (
 var readOnly = []struct{ kind, options string }{{"ext4", "noload"}, {"xfs", "norecovery,nouuid"}}
 
 // provenSystem finds a file system with the marker that Slipway reads in systems that it has
-// installed. What is on LVM, or on several disks, is not found: the tools for these are not in
-// the ramdisk.
+// installed. What is on LVM, or on several disks, is not found: the programs for these are
+// brought for an installation alone.
 func provenSystem(blocks, devices, at string) (device string, found bool) {
 	names, err := os.ReadDir(blocks)
 	if err != nil {

@@ -8,11 +8,13 @@ import (
 	"strings"
 )
 
-// A medium of the ramdisk has room for words of one boot, such as its token: the descriptor of
-// its volume (ECMA-119, section 8.4) says in the use of the application, behind MediumMark,
-// where that is and how many bytes it has.
+// A medium of the ramdisk has room for words of one boot, such as its token, and the archive of
+// programs for disks: the descriptor of its volume (ECMA-119, section 8.4) says in the use of the
+// application, a line each, where that is and how many bytes it has.
 const (
 	MediumMark = "SLIPWAY BOOT WORDS AT "
+	// ToolsMark begins the second line. A medium of an earlier ramdisk does not have it.
+	ToolsMark = "SLIPWAY TOOLS AT "
 	// VolumeAt is where the descriptor is, ApplicationUse what is in it for us, in bytes.
 	VolumeAt         = 16 * 2048
 	ApplicationUse   = 883
@@ -23,17 +25,41 @@ const (
 // ErrNoMedium says that something is no medium of the ramdisk.
 var ErrNoMedium = errors.New("it is not a medium of the ramdisk")
 
+// ErrNoTools says that a medium of the ramdisk has no archive of programs for disks.
+var ErrNoTools = errors.New("it has no programs for disks")
+
 // WordsOf says where the words of a boot are on a medium, and how many bytes there are.
 func WordsOf(medium io.ReaderAt) (at, size int64, err error) {
-	volume := make([]byte, ApplicationUse+ApplicationBytes)
-	if _, err := medium.ReadAt(volume, VolumeAt); err != nil || !bytes.HasPrefix(volume, []byte("\x01CD001\x01")) {
-		return 0, 0, ErrNoMedium
+	at, size, _, err = placesOf(medium)
+	return at, size, err
+}
+
+// ToolsOf says where the archive of programs for disks is on a medium, and how many bytes it
+// has.
+func ToolsOf(medium io.ReaderAt) (at, size int64, err error) {
+	_, _, rest, err := placesOf(medium)
+	if err != nil {
+		return 0, 0, err
 	}
-	text, ok := strings.CutPrefix(string(volume[ApplicationUse:]), MediumMark)
-	if _, err := fmt.Sscanf(text, "%d %d\n", &at, &size); !ok || err != nil || at < VolumeAt || size <= 0 || size > maxMediumWords {
-		return 0, 0, ErrNoMedium
+	text, ok := strings.CutPrefix(rest, ToolsMark)
+	if _, err := fmt.Sscanf(text, "%d %d\n", &at, &size); !ok || err != nil || at < VolumeAt || size <= 0 || size > MaxTools {
+		return 0, 0, ErrNoTools
 	}
 	return at, size, nil
+}
+
+// placesOf reads the first line, and gives what is behind it.
+func placesOf(medium io.ReaderAt) (at, size int64, rest string, err error) {
+	volume := make([]byte, ApplicationUse+ApplicationBytes)
+	if _, err := medium.ReadAt(volume, VolumeAt); err != nil || !bytes.HasPrefix(volume, []byte("\x01CD001\x01")) {
+		return 0, 0, "", ErrNoMedium
+	}
+	line, rest, _ := strings.Cut(string(volume[ApplicationUse:]), "\n")
+	text, ok := strings.CutPrefix(line, MediumMark)
+	if _, err := fmt.Sscanf(text, "%d %d", &at, &size); !ok || err != nil || at < VolumeAt || size <= 0 || size > maxMediumWords {
+		return 0, 0, "", ErrNoMedium
+	}
+	return at, size, rest, nil
 }
 
 // ReadWords reads the words of a boot that a medium has; empty for none.

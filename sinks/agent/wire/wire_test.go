@@ -3,6 +3,7 @@ package wire_test
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -79,4 +80,51 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("got %+v, %v of %+v", again, err, r)
 		}
 	})
+}
+
+// Whatever a medium says, what is read of it is within bounds.
+func FuzzMedium(f *testing.F) {
+	f.Add("SLIPWAY BOOT WORDS AT 47104 4096\nSLIPWAY TOOLS AT 51200 17\n")
+	f.Add("SLIPWAY BOOT WORDS AT 47104 4096\n")
+	f.Add("SLIPWAY BOOT WORDS AT 47104 4096\nSLIPWAY TOOLS AT -1 99999999999999999999\n")
+	f.Fuzz(func(t *testing.T, uses string) {
+		volume := make([]byte, wire.VolumeAt+2048)
+		copy(volume[wire.VolumeAt:], "\x01CD001\x01")
+		copy(volume[wire.VolumeAt+wire.ApplicationUse:], uses)
+		at, size, err := wire.ToolsOf(bytes.NewReader(volume))
+		if err == nil && (at < wire.VolumeAt || size <= 0 || size > wire.MaxTools) {
+			t.Errorf("the archive is at %d with %d bytes", at, size)
+		}
+		if _, _, words := wire.WordsOf(bytes.NewReader(volume)); words != nil && err == nil {
+			t.Errorf("a medium without words has an archive: %v", words)
+		}
+	})
+}
+
+// A medium says where its words and its programs are; one of an earlier ramdisk has none of
+// these.
+func TestMedium(t *testing.T) {
+	for uses, want := range map[string]string{
+		"SLIPWAY BOOT WORDS AT 47104 4096\nSLIPWAY TOOLS AT 51200 17\n":                    "47104 4096 51200 17",
+		"SLIPWAY BOOT WORDS AT 47104 4096\n":                                               "47104 4096 it has no programs for disks",
+		"SLIPWAY BOOT WORDS AT 47104 4096\nSLIPWAY TOOLS AT 51200 41943041\n":              "47104 4096 it has no programs for disks",
+		"SLIPWAY BOOT WORDS AT 47104 4096\nSLIPWAY TOOLS AT 5 17\n":                        "47104 4096 it has no programs for disks",
+		"SLIPWAY TOOLS AT 51200 17\n":                                                      "0 0 it is not a medium of the ramdisk",
+		"SLIPWAY BOOT WORDS AT 47104 99999999\nSLIPWAY TOOLS AT 51200 17\n":                "0 0 it is not a medium of the ramdisk",
+		"SLIPWAY BOOT WORDS AT 47104 4096\nSLIPWAY TOOLS AT 51200 17 and something else\n": "47104 4096 it has no programs for disks",
+	} {
+		volume := make([]byte, wire.VolumeAt+2048)
+		copy(volume[wire.VolumeAt:], "\x01CD001\x01")
+		copy(volume[wire.VolumeAt+wire.ApplicationUse:], uses)
+		at, size, _ := wire.WordsOf(bytes.NewReader(volume))
+		got := fmt.Sprint(at, size)
+		if at, size, err := wire.ToolsOf(bytes.NewReader(volume)); err != nil {
+			got += " " + err.Error()
+		} else {
+			got += fmt.Sprint(" ", at, size)
+		}
+		if got = strings.Join(strings.Fields(got), " "); got != want {
+			t.Errorf("%q: got %q, want %q", uses, got, want)
+		}
+	}
 }

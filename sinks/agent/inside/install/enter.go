@@ -40,7 +40,7 @@ func (w *work) enter() error {
 		mounts = append(mounts[:len(mounts):len(mounts)], struct{ kind, at string }{"efivarfs", efiVariables})
 	}
 	for _, m := range mounts {
-		if m.at != efiVariables && m.at != "/dev/pts" {
+		if m.at != efiVariables { // the kernel has this folder; that of devpts is made in memory
 			if err := root.MkdirAll(strings.TrimPrefix(m.at, "/"), 0o755); err != nil {
 				return fmt.Errorf("%s of the new system: %w", m.at, err)
 			}

@@ -42,6 +42,9 @@ type Installer struct {
 	Facets map[string]inside.Facet
 	// Source opens an image where the daemon serves it.
 	Source func(i wire.Image) (image.Source, error)
+	// Programs brings wire.Programs into the system in memory, where it lacks one of them. It
+	// may be nil.
+	Programs func(ctx context.Context, h *inside.Host) error
 }
 
 // work is one installation.
@@ -131,6 +134,21 @@ func (w *work) look() error {
 // tools holds that the system in memory has the programs that the layout needs: one that is
 // missed later is missed when the disks are erased.
 func (w *work) tools() error {
+	missing := w.missing()
+	if len(missing) > 0 && w.Programs != nil {
+		if err := w.Programs(w.ctx, w.h); err != nil {
+			return err
+		}
+		missing = w.missing()
+	}
+	if len(missing) > 0 {
+		return refused("the agent's system in memory lacks %s, which the design of the disks needs: build the ramdisk with these programs; nothing was written", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// missing are the programs that the layout needs and the system in memory does not have.
+func (w *work) missing() (names []string) {
 	l := w.asked.Layout
 	needs := []string{"mount", "umount", "chroot"}
 	for _, f := range l.Filesystems {
@@ -148,19 +166,15 @@ func (w *work) tools() error {
 	if len(l.Groups) > 0 {
 		needs = append(needs, "lvm", "dmsetup")
 	}
-	var missing []string
 	for _, name := range needs {
-		if !slices.Contains(missing, name) && !slices.ContainsFunc(strings.Split(inside.SearchPath, ":"), func(folder string) bool {
+		if !slices.Contains(names, name) && !slices.ContainsFunc(strings.Split(inside.SearchPath, ":"), func(folder string) bool {
 			info, err := os.Stat(w.h.Path(path.Join(folder, name)))
 			return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 		}) {
-			missing = append(missing, name)
+			names = append(names, name)
 		}
 	}
-	if len(missing) > 0 {
-		return refused("the agent's system in memory lacks %s, which the design of the disks needs: build the ramdisk with these programs; nothing was written", strings.Join(missing, ", "))
-	}
-	return nil
+	return names
 }
 
 // identify holds that it is the machine that was approved.
@@ -234,7 +248,7 @@ func (w *work) check() error {
 	w.h.Tell("reading the image " + a.SHA256)
 	lacks := &lacking{w.needs()}
 	w.image, err = image.Check(w.ctx, source, image.Image{Kind: image.Kind(a.Kind), SHA256: a.SHA256, Bytes: a.Bytes}, image.Options{
-		Memory: max(0, available(w.h)-spare) / 2, Room: room, Kept: kept, Name: lacks.see,
+		Memory: max(0, Available(w.h)-spare) / 2, Room: room, Kept: kept, Name: lacks.see,
 		Tell: func(done, of int64) { w.h.Tell(fmt.Sprintf("read %d of %d MB of the image", done/1e6, of/1e6)) },
 	})
 	if err != nil {
@@ -247,8 +261,8 @@ func (w *work) check() error {
 	return nil
 }
 
-// available is how much memory the machine has left, in bytes; 0 where that is not known.
-func available(h *inside.Host) int64 {
+// Available is how much memory the machine has left, in bytes; 0 where that is not known.
+func Available(h *inside.Host) int64 {
 	f, err := os.Open(h.Path("/proc/meminfo"))
 	if err != nil {
 		return 0

@@ -41,6 +41,8 @@ type machine struct {
 	ran     []string
 	archive []byte
 	serves  []byte
+	// programs brings those that are missing; it may be nil.
+	programs func(context.Context, *inside.Host) error
 }
 
 // entry is a variable of the firmware, which starts something of the partition oldGUID; the
@@ -215,7 +217,7 @@ func (m *machine) ask(r wire.Request) (said []string, _ wire.Result) {
 	i := &install.Installer{
 		Machine: func(*inside.Host) wire.Machine { return m.is },
 		Source:  func(wire.Image) (image.Source, error) { return m, nil },
-		Facets:  map[string]inside.Facet{"packages": nil},
+		Facets:  map[string]inside.Facet{"packages": nil}, Programs: m.programs,
 	}
 	p := run.Program{Host: m.host(), Install: i.Install}
 	var in, out bytes.Buffer
