@@ -145,11 +145,38 @@ func read(t *testing.T, path string) []byte {
 
 const release = "6.9.0-1-amd64"
 
-// debs is a folder with all packages.
+// madeDebs are packages that were made already, by how they are packed and their files' names.
+var madeDebs = map[string]map[string][]byte{}
+
+// debs is a folder with all packages. To make them takes longer than most tests.
 func debs(t *testing.T, packing string) string {
 	t.Helper()
 	tools(t, "dpkg-deb", "gcc")
-	folder, modules := t.TempDir(), "lib/modules/"+release+"/kernel/"
+	if madeDebs[packing] == nil {
+		made := t.TempDir()
+		bootDebs(t, made, packing)
+		toolDebs(t, made, packing)
+		names, err := filepath.Glob(filepath.Join(made, "*.deb"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := map[string][]byte{}
+		for _, name := range names {
+			all[filepath.Base(name)] = read(t, name)
+		}
+		madeDebs[packing] = all
+	}
+	folder := t.TempDir()
+	for name, content := range madeDebs[packing] {
+		put(t, filepath.Join(folder, name), content)
+	}
+	return folder
+}
+
+// bootDebs makes the packages of the kernel and of the EFI stub.
+func bootDebs(t *testing.T, folder, packing string) {
+	t.Helper()
+	modules := "lib/modules/" + release + "/kernel/"
 	pack(t, folder, "systemd-boot-efi", "amd64", packing, map[string][]byte{"usr/lib/systemd/boot/efi/linuxx64.efi.stub": stub()})
 	pack(t, folder, "linux-image-"+release, "amd64", packing, map[string][]byte{
 		"boot/vmlinuz-" + release:                          []byte("the kernel"),
@@ -161,8 +188,6 @@ func debs(t *testing.T, packing string) string {
 		modules + "drivers/gpu/drm/big.ko":                 []byte("not even a module"),
 		modules + "drivers/net/wan/x25.ko":                 object(t, "depends="),
 	})
-	toolDebs(t, folder, packing)
-	return folder
 }
 
 func build(t *testing.T, debs string, o ramdisk.Options) (*ramdisk.Built, error) {

@@ -55,52 +55,35 @@ func realDebs(t *testing.T, packing string) string {
 	return folder
 }
 
-// madeDebs are packages that were made already, by how they are packed and their names.
-var madeDebs = map[string]map[string][]byte{}
-
-// toolDebs puts packages of all programs for disks into a folder. One of the programs needs a
-// library that needs another one; each is in a package of its own.
+// toolDebs makes packages of all programs for disks. One of the programs needs a library that
+// needs another one; each is in a package of its own.
 func toolDebs(t *testing.T, folder, packing string) {
 	t.Helper()
-	if madeDebs[packing] == nil {
-		made, all := t.TempDir(), map[string]map[string][]byte{}
-		says := dynamic(t)
-		for _, p := range wire.Programs {
-			if all[p.Package] == nil {
-				all[p.Package] = map[string][]byte{"usr/bin/not-asked-for": []byte("nothing")}
-			}
-			all[p.Package]["usr/sbin/"+p.Name] = says
-			if p.File != "" {
-				all[p.Package][p.File] = []byte("settings\n")
-			}
+	all, says := map[string]map[string][]byte{}, dynamic(t)
+	for _, p := range wire.Programs {
+		if all[p.Package] == nil {
+			all[p.Package] = map[string][]byte{"usr/bin/not-asked-for": []byte("nothing")}
 		}
-		// Links lead from the names of programs and libraries to their files, as in Debian.
-		all["e2fsprogs"]["usr/sbin/mke2fs"], all["e2fsprogs"]["usr/sbin/mkfs.ext4"] = says, []byte("-> mke2fs")
-		bar := compiled(t, "int bar(void) { return 7; }\n", nil, "-shared", "-fPIC", "-Wl,-soname,libbar.so.2")
-		foo := compiled(t, "int bar(void); int foo(void) { return bar(); }\n", map[string][]byte{"libbar.so.2": bar}, "-shared", "-fPIC", "-Wl,-soname,libfoo.so.1")
-		all["xfsprogs"]["usr/sbin/mkfs.xfs"] = compiled(t, "#include <stdio.h>\nint foo(void); int main(void) { printf(\"xfs %d\\n\", foo()); return 0; }\n", map[string][]byte{"libfoo.so.1": foo})
-		for name, files := range all {
-			depends := []string{"libc6 (>= 2.34)", "debconf | debconf-2.0", "libunused3"}
-			if name == "xfsprogs" {
-				depends = append(depends, "libfoo1 (>= 1) | libfoo-alternative", "python3:any")
-			}
-			pack(t, made, name, "amd64", packing, files, depends...)
-		}
-		packLibc(t, made, packing, bar, bar) // quickly packed, and enough where nothing runs
-		pack(t, made, "libfoo1", "amd64", packing, map[string][]byte{libraries + "libfoo.so.1.9": foo, libraries + "libfoo.so.1": []byte("-> libfoo.so.1.9")}, "libbar2")
-		pack(t, made, "libbar2", "amd64", packing, map[string][]byte{"lib/x86_64-linux-gnu/libbar.so.2": bar})
-		names, err := filepath.Glob(filepath.Join(made, "*.deb"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		madeDebs[packing] = map[string][]byte{}
-		for _, name := range names {
-			madeDebs[packing][filepath.Base(name)] = read(t, name)
+		all[p.Package]["usr/sbin/"+p.Name] = says
+		if p.File != "" {
+			all[p.Package][p.File] = []byte("settings\n")
 		}
 	}
-	for name, content := range madeDebs[packing] {
-		put(t, filepath.Join(folder, name), content)
+	// Links lead from the names of programs and libraries to their files, as in Debian.
+	all["e2fsprogs"]["usr/sbin/mke2fs"], all["e2fsprogs"]["usr/sbin/mkfs.ext4"] = says, []byte("-> mke2fs")
+	bar := compiled(t, "int bar(void) { return 7; }\n", nil, "-shared", "-fPIC", "-Wl,-soname,libbar.so.2")
+	foo := compiled(t, "int bar(void); int foo(void) { return bar(); }\n", map[string][]byte{"libbar.so.2": bar}, "-shared", "-fPIC", "-Wl,-soname,libfoo.so.1")
+	all["xfsprogs"]["usr/sbin/mkfs.xfs"] = compiled(t, "#include <stdio.h>\nint foo(void); int main(void) { printf(\"xfs %d\\n\", foo()); return 0; }\n", map[string][]byte{"libfoo.so.1": foo})
+	for name, files := range all {
+		depends := []string{"libc6 (>= 2.34)", "debconf | debconf-2.0", "libunused3"}
+		if name == "xfsprogs" {
+			depends = append(depends, "libfoo1 (>= 1) | libfoo-alternative", "python3:any")
+		}
+		pack(t, folder, name, "amd64", packing, files, depends...)
 	}
+	packLibc(t, folder, packing, bar, bar) // quickly packed, and enough where nothing runs
+	pack(t, folder, "libfoo1", "amd64", packing, map[string][]byte{libraries + "libfoo.so.1.9": foo, libraries + "libfoo.so.1": []byte("-> libfoo.so.1.9")}, "libbar2")
+	pack(t, folder, "libbar2", "amd64", packing, map[string][]byte{"lib/x86_64-linux-gnu/libbar.so.2": bar})
 }
 
 // remove takes packages out of a folder.
