@@ -241,6 +241,9 @@ func writeStep(w io.Writer, s site.Step, nodes []site.NodePlan, f *files) {
 			d.write(w, "          ", paint)
 		}
 	}
+	for _, line := range s.Makes {
+		fmt.Fprintf(w, "      makes %s\n", site.Printable(line))
+	}
 	if s.Undo != "" {
 		fmt.Fprintf(w, "      %s\n", paint.with(paint.Dim, site.Printable(undo(s))))
 	}
