@@ -74,6 +74,7 @@ func (c *comment) write() {
 	c.conflicts()
 	groups := group(r.Plan.Nodes)
 	c.leaving(markdownLimit/4, c.destroyed)
+	c.made()
 	c.leaving(markdownLimit/8, c.findings)
 	c.list("rules", "This changes site-wide rules:", r.Rules, 0)
 	if f := r.Plan.Forecast; f != nil {

@@ -176,6 +176,7 @@ func key(n site.NodePlan) string {
 	parts := slices.Concat(n.Blocked, remarks(n), n.Reported, []string{n.Waiting})
 	for _, s := range n.Steps {
 		parts = append(parts, s.Digest(), s.Reason, s.Undo, Brief(s.Expect))
+		parts = append(parts, s.Makes...)
 		for _, c := range s.Changes {
 			parts = append(parts, origins(c, n.Node, 2))
 		}

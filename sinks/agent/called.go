@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -42,10 +43,17 @@ type called struct {
 	supply      func(sha256 string) (io.ReadCloser, int64, error)
 }
 
-// Close ends the connection. The agent calls again until the boot is forgotten.
+// Close ends the connection at once, without a farewell that an agent which reads nothing would
+// hold up. The agent calls again until the boot is forgotten.
 func (c *called) Close() error {
 	var err error
-	c.closed.Do(func() { err = c.conn.Close() })
+	c.closed.Do(func() {
+		conn := c.conn
+		if t, ok := conn.(*tls.Conn); ok {
+			conn = t.NetConn()
+		}
+		err = conn.Close()
+	})
 	return err
 }
 
