@@ -227,6 +227,9 @@ func agentNote(n *site.Node, serves map[site.Facet]bool) []string {
 // machine was installed.
 func hostKeyNote(n *site.Node, m site.Memory) []string {
 	designed, made := n.Endpoints[site.OS].Trust.HostKeys, m.Recorded.HostKeys()
+	if n.References.ByAgent && len(designed) > 0 && wanted(n) > max(Generation(n, m), m.Recorded.UnderWay()) {
+		return []string{"the installation makes new SSH host keys, and the design names others, which alone are trusted: remove endpoints.os.trust.hostKeys, or the new system cannot be seen"}
+	}
 	if n.IsVirtual() || len(designed) == 0 || len(made) == 0 || slices.ContainsFunc(made, func(k string) bool { return slices.Contains(designed, k) }) {
 		return nil
 	}
