@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -62,11 +65,7 @@ func (f *agentFlags) open(ctx context.Context, site, state string, files *artifa
 	if _, _, err := wire.WordsOf(medium); err != nil {
 		return nil, fmt.Errorf("--ramdisk: %s: %w; make one with `slipway ramdisk build`", f.medium, err)
 	}
-	info, err := medium.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("--ramdisk: %w", err)
-	}
-	kept, err := files.AddFile(ctx, medium, info.Size(), "", filepath.Base(f.medium), func(int64) {})
+	digest, err := keepMedium(ctx, medium, files)
 	if err != nil {
 		return nil, fmt.Errorf("--ramdisk: put %s into the artifact store: %w", f.medium, err)
 	}
@@ -75,8 +74,26 @@ func (f *agentFlags) open(ctx context.Context, site, state string, files *artifa
 		return nil, err
 	}
 	return agent.NewService(agent.ServiceOptions{
-		Site: site, Listen: f.listen, Address: f.address, Authority: authority, Medium: kept.SHA256, On: ramdisk.ForBoot, Problem: problem, Log: log,
+		Site: site, Listen: f.listen, Address: f.address, Authority: authority, Medium: digest, On: ramdisk.ForBoot, Problem: problem, Log: log,
 	}), nil
+}
+
+// keepMedium puts a medium into the artifact store, unless it is there, and gives its digest.
+func keepMedium(ctx context.Context, medium *os.File, files *artifact.Service) (string, error) {
+	hash := sha256.New()
+	size, err := io.Copy(hash, medium)
+	if err != nil {
+		return "", err
+	}
+	digest := hex.EncodeToString(hash.Sum(nil))
+	if _, ok := files.Get(digest); ok { // no room has to be made for it then
+		return digest, nil
+	}
+	if _, err := medium.Seek(0, io.SeekStart); err != nil {
+		return "", err
+	}
+	_, err = files.AddFile(ctx, medium, size, digest, filepath.Base(medium.Name()), func(int64) {})
+	return digest, err
 }
 
 // listenWhenReady listens to agents once the engine has loaded its records. Before, an agent of

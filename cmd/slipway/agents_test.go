@@ -242,6 +242,12 @@ func (w *memory) install(ctx context.Context, h *inside.Host, r wire.Request) (*
 	w.asked = append(w.asked, r)
 	w.mu.Unlock()
 	h.Tell("reading the image")
+	for end := time.Now().Add(20 * time.Second); !strings.Contains(w.node().Detail, "the agent: reading the image"); {
+		if time.Now().After(end) {
+			return nil, fmt.Errorf("the status does not say how far it is: %q", w.node().Detail)
+		}
+		<-time.After(10 * time.Millisecond)
+	}
 	a, err := http.Get(r.Install.Image.URL)
 	if err != nil {
 		return nil, err
