@@ -28,9 +28,12 @@ const (
 	tokenLasts = 2 * time.Hour
 )
 
-// mostStarts is how often the agent is started for one installation before a person has to
-// look.
-const mostStarts = 3
+// mostStarts is how often the agent is started for one installation, and mostFailures how often
+// it fails to install, before a person has to look.
+const (
+	mostStarts   = 3
+	mostFailures = 3
+)
 
 // keepAgents wakes the nodes on which an agent was started when one has connected or is lost.
 func (e *Engine) keepAgents(ctx context.Context) {
@@ -217,6 +220,7 @@ func (w *worker) startAgent(j job, s site.Step) (*site.AgentBoot, error) {
 	is := &site.AgentBoot{Tries: 1, Token: token, Daemon: boot.Daemon, Medium: e.Agents.Medium(), Since: now, Until: boot.Until}
 	if b != nil {
 		is.Tries += b.Tries
+		is.Failed, is.Why = b.Failed, b.Why
 	}
 	if s.Resumed {
 		is.Tries = b.Tries // the same try, by another process
@@ -241,6 +245,9 @@ func (e *Engine) agentGate(w *worker, s site.Step) *held {
 	}
 	b := w.memory.Recorded.Agent
 	switch {
+	case !starts && b != nil && b.Failed >= mostFailures:
+		return &held{state: site.Stalled, person: true, release: "`slipway retry " + w.name + "`",
+			sentence: fmt.Sprintf("the installation has failed %d times, and the machine has no whole system: %s. Once that is repaired, run `slipway retry %s`", b.Failed, b.Why, w.name)}
 	case !starts && e.Agents.Agent(w.name) != nil:
 		return nil
 	case !starts && b.IsStarted() && !b.Lost.IsZero():
@@ -264,6 +271,18 @@ func (e *Engine) agentGate(w *worker, s site.Step) *held {
 	}
 	e.Artifacts.Use(e.Agents.Medium())
 	return nil
+}
+
+// noteInstallFailed counts an installation that the agent has tried and that failed. One whose
+// connection was lost may go on.
+func noteInstallFailed(r *site.Recorded, s site.Step, err error) {
+	if !s.ByAgent() || r.Agent == nil || !r.InstallBegun() || errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrInterrupted) || errors.Is(err, driver.ErrBusy) {
+		return
+	}
+	b := *r.Agent
+	b.Failed++
+	b.Why = verdict(err)
+	r.Agent = &b
 }
 
 func clock(t time.Time) string { return t.UTC().Format(time.TimeOnly) + "Z" }

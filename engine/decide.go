@@ -440,6 +440,9 @@ func (w *worker) apply(ctx context.Context, j job, s site.Step) error {
 	}
 	if err := w.send(ctx, machine, j, s); err != nil {
 		w.noteFailed(j, s, err)
+		if serr := w.save(ctx, func(r *site.Recorded) { noteInstallFailed(r, s, err) }); serr != nil {
+			return serr
+		}
 		return w.giveUp(ctx, s, w.remember(kind, err))
 	}
 	var done driver.Installed

@@ -270,9 +270,12 @@ func (w *worker) begin(ctx context.Context) (job, error) {
 			if retried {
 				r.Attempts = nil
 				retryLogins(r)
-				if b := r.Agent; b != nil && !b.IsOn() {
+				if b := r.Agent; b != nil {
 					again := *b
-					again.Tries = 0
+					again.Failed, again.Why = 0, ""
+					if !b.IsOn() {
+						again.Tries = 0
+					}
 					r.Agent = &again
 				}
 			}

@@ -355,6 +355,9 @@ type AgentBoot struct {
 	Lost time.Time `json:"lost,omitzero"`
 	// Over is when nobody waited for the agent any more: the next start has another token.
 	Over time.Time `json:"over,omitzero"`
+	// Failed is how often the agent has tried to install and failed, and Why the last reason.
+	Failed int    `json:"failed,omitempty"`
+	Why    string `json:"why,omitempty"`
 	// Idle is set once the agent has waited so long for an installation that the machine is
 	// booted from its disk again.
 	Idle bool `json:"idle,omitempty"`
