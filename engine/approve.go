@@ -135,6 +135,9 @@ func (e *Engine) adoptedLocked(loss site.Loss) bool {
 // the first request after which data may be lost. Minutes have passed since the
 // gates, so what they looked at is looked at again.
 func (w *worker) permit(j job, s site.Step) driver.Permit {
+	if s.Action == site.ActionStartAgent {
+		return w.mayStart(j)
+	}
 	return func(ctx context.Context) error {
 		used, err := w.consume(ctx, j, s)
 		if err == nil && used {

@@ -36,6 +36,11 @@ type Artifacts interface {
 	Serving() error
 	// URL is a new URL for a file, for a machine whose controller is at a host.
 	URL(host, sha256 string) (string, error)
+	// Towards is the address of this host towards another.
+	Towards(host string) (string, error)
+	// Authority is the SHA-256 of a certificate that an https server shows, "sha256:" and hex
+	// digits; empty where it speaks http.
+	Authority() string
 	// Reaches reports whether a URL of an earlier start still leads here.
 	Reaches(url string) bool
 	// Grant serves a node its file, and Revoke ends that.
@@ -304,13 +309,19 @@ const unreadAfter = 10 * time.Minute
 func (w *worker) serveURL(j job, s site.Step) (string, error) {
 	w.e.mu.Lock()
 	served := w.isServedLocked(s)
-	f := w.memory.Recorded.InFlight
+	f, a := w.memory.Recorded.InFlight, w.e.agentOf(w.name)
 	w.e.mu.Unlock()
 	switch {
 	case !served:
 		return "", nil
 	case s.Resumed && w.e.Artifacts.Reaches(f.Served):
 		return f.Served, nil
+	}
+	if s.ByAgent() {
+		if a == nil {
+			return "", fmt.Errorf("%w: no agent of %s is connected", driver.ErrUnreachable, w.name)
+		}
+		return w.e.Artifacts.URL(a.Host(), s.Image.SHA256)
 	}
 	bmc, err := url.Parse(j.node.Endpoints[site.BMC].URL)
 	if err != nil {
@@ -322,6 +333,10 @@ func (w *worker) serveURL(j job, s site.Step) (string, error) {
 // withServed is a step as a driver gets it: with the URL that is served in the
 // place of the design's.
 func withServed(s site.Step, r site.Recorded) site.Step {
+	if b := r.Agent; s.Action == site.ActionStartAgent && b != nil {
+		s.Image = &site.Image{URL: b.Served, SHA256: b.Medium}
+		return s
+	}
 	if f := r.InFlight; s.Action == site.ActionInstall && f != nil && f.Served != "" && s.Image != nil {
 		image := *s.Image
 		image.URL = f.Served
@@ -333,6 +348,7 @@ func withServed(s site.Step, r site.Recorded) site.Step {
 // grantLocked has the machine served its image while it is being installed, and
 // at no other time. All of it follows from the records.
 func (w *worker) grantLocked() {
+	w.expectAgentLocked()
 	if w.e.Artifacts == nil {
 		return
 	}
@@ -350,10 +366,23 @@ func (w *worker) grantLocked() {
 // withoutToken is an error of a driver, whose text may repeat what a BMC says,
 // without the token of the URL that was served.
 func withoutToken(err error, r site.Recorded) error {
-	if err == nil || r.InFlight == nil || r.InFlight.Served == "" {
+	if err == nil {
+		return nil
+	}
+	if r.InFlight != nil {
+		err = withoutTokenOf(err, r.InFlight.Served)
+	}
+	if r.Agent != nil {
+		err = withoutTokenOf(err, r.Agent.Served)
+	}
+	return err
+}
+
+func withoutTokenOf(err error, served string) error {
+	if served == "" {
 		return err
 	}
-	parts := strings.Split(r.InFlight.Served, "/")
+	parts := strings.Split(served, "/")
 	token := parts[max(0, len(parts)-2)]
 	if !strings.Contains(err.Error(), token) {
 		return err
@@ -385,6 +414,9 @@ func (e *Engine) NamedFiles() (map[string]bool, error) {
 		return nil, errors.New("no design is in force yet")
 	}
 	named := filesOf(e.design)
+	if e.Agents != nil {
+		named[e.Agents.Medium()] = true
+	}
 	for _, w := range e.workers {
 		r := w.memory.Recorded
 		if r.InFlight != nil && r.InFlight.Step.Image != nil {

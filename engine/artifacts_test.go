@@ -64,8 +64,10 @@ func (s *shelf) Content(digest string) (io.ReadCloser, int64, error) {
 	return io.NopCloser(strings.NewReader(digest)), int64(len(digest)), nil
 }
 
-func (s *shelf) Changes() <-chan struct{} { return s.changes }
-func (s *shelf) Use(string)               {}
+func (s *shelf) Changes() <-chan struct{}       { return s.changes }
+func (s *shelf) Use(string)                     {}
+func (s *shelf) Towards(string) (string, error) { return "192.0.2.1", nil }
+func (s *shelf) Authority() string              { return "" }
 
 func (s *shelf) Serving() error {
 	s.mu.Lock()

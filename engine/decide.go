@@ -413,7 +413,7 @@ func (w *worker) lied(ctx context.Context, j job, s site.Step) string {
 // apply records the step, takes it, and records its effect. The record comes
 // first: without it nothing is written to a machine.
 func (w *worker) apply(ctx context.Context, j job, s site.Step) error {
-	kind := site.Facets[s.Facet].Endpoint
+	kind := s.Endpoint()
 	machine, err := w.open(ctx, j.node, kind)
 	if err != nil {
 		return err
@@ -431,14 +431,25 @@ func (w *worker) apply(ctx context.Context, j job, s site.Step) error {
 	if err := w.seed(ctx, machine, j, s); err != nil {
 		return err
 	}
+	if err := w.prepare(ctx, machine, j, s); err != nil {
+		w.noteFailed(j, s, err)
+		return w.giveUp(ctx, s, err)
+	}
 	if !w.isOldNews(s) {
 		w.note(site.EventBegun, j.revision.ID, s.Summary())
 	}
 	if err := w.send(ctx, machine, j, s); err != nil {
 		w.noteFailed(j, s, err)
+		if serr := w.save(ctx, func(r *site.Recorded) { noteInstallFailed(r, s, err) }); serr != nil {
+			return serr
+		}
 		return w.giveUp(ctx, s, w.remember(kind, err))
 	}
-	if err := w.save(ctx, func(r *site.Recorded) { effect(r, j.node, s) }); err != nil {
+	var done driver.Installed
+	if i, ok := driver.As[driver.Installer](machine); ok && s.ByAgent() {
+		done = i.Installed()
+	}
+	if err := w.save(ctx, func(r *site.Recorded) { effect(r, j.node, s, done) }); err != nil {
 		return err // still noted as in flight, and joined
 	}
 	w.last, w.lastDone, w.failures, w.tried = s.Digest(), time.Now(), 0, tried{}
@@ -471,17 +482,21 @@ func (w *worker) noteFailed(j job, s site.Step, err error) {
 func (w *worker) send(ctx context.Context, m driver.Machine, j job, s site.Step) error {
 	ctx, stop := w.e.whileHeld(ctx)
 	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, max(driver.LongestStep, 3*time.Duration(s.Expect)))
+	limit := max(driver.LongestStep, 3*time.Duration(s.Expect))
+	if s.ByAgent() {
+		limit = max(limit, installTimeout(j))
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	i, r := &interruption{w: w, job: j, step: s}, w.job().memory.Recorded
-	ctx = driver.Guarded(ctx, guard{w.loginTo(site.Facets[s.Facet].Endpoint), i})
+	ctx = driver.Guarded(ctx, guard{w.loginTo(s.Endpoint()), i})
 	ctx = driver.ShowWaits(ctx, w.showWait)
 	if s.Facet == site.FacetNetwork {
 		s.Again, w.again = w.again, false
 	}
 	err := withoutToken(m.Apply(ctx, withServed(s, r), j.node, w.permit(j, s)), r)
 	if err != nil {
-		err = endpointError{endpointName(j.node, site.Facets[s.Facet].Endpoint), err}
+		err = endpointError{endpointName(j.node, s.Endpoint()), err}
 	}
 	return errors.Join(err, i.settle(context.WithoutCancel(ctx), err))
 }
@@ -497,7 +512,7 @@ func (w *worker) showWait(wait *driver.Wait) {
 // noteBegun records that the step's first request is about to be sent, and
 // gives the step as it is to be taken.
 func (w *worker) noteBegun(ctx context.Context, j job, s site.Step) (site.Step, error) {
-	if j.memory.Recorded.InFlight.Is(s) {
+	if b := j.memory.Recorded.Agent; j.memory.Recorded.InFlight.Is(s) || s.Action == site.ActionStartAgent && b.IsOn() && !b.IsStarted() {
 		s.Resumed = true
 	}
 	if w.timing == nil && !s.Resumed {
@@ -509,6 +524,12 @@ func (w *worker) noteBegun(ctx context.Context, j job, s site.Step) (site.Step, 
 	served, err := w.serveURL(j, s)
 	if err != nil {
 		return s, err
+	}
+	var boot *site.AgentBoot
+	if s.Action == site.ActionStartAgent {
+		if boot, err = w.startAgent(j, s); err != nil {
+			return s, err
+		}
 	}
 	term, begun := w.e.termNumber(), w.begun(s)
 	held := false
@@ -526,9 +547,14 @@ func (w *worker) noteBegun(ctx context.Context, j job, s site.Step) (site.Step, 
 			giveWay(r, s)
 		}
 		changesOwned(r, s, j.memory.Observed)
-		if !s.Resumed {
+		if boot != nil {
+			r.Agent = boot
+		}
+		switch {
+		case boot != nil && r.InstallBegun(): // which goes on once the agent is there again
+		case !s.Resumed:
 			r.InFlight = &site.InFlight{Step: s, Since: time.Now(), Revision: j.revision.ID, Term: term, Served: served}
-		} else if r.InFlight != nil && r.InFlight.Served != served {
+		case r.InFlight != nil && r.InFlight.Served != served:
 			again := *r.InFlight
 			again.Served = served
 			r.InFlight = &again
@@ -571,6 +597,7 @@ func (w *worker) giveUp(ctx context.Context, s site.Step, err error) error {
 			if r.InFlight != nil && !r.InstallBegun() {
 				r.InFlight = nil // nothing was lost, and the driver has taken back what it prepared
 			}
+			notStarted(r, s)
 		}))
 	}
 	err = driver.Say(fmt.Sprintf("%s: %s", s.Action, verdict(err)), fmt.Errorf("%s of %s: %w", s.Action, w.name, err))
@@ -583,9 +610,21 @@ func (w *worker) giveUp(ctx context.Context, s site.Step, err error) error {
 	w.timing = nil
 	why := fmt.Sprintf("%s; `slipway retry %s` or a change of its design tries again", verdict(err), w.name)
 	return errors.Join(err, w.save(ctx, func(r *site.Recorded) {
-		r.InFlight = nil
+		if s.Action != site.ActionStartAgent || !r.InstallBegun() {
+			r.InFlight = nil
+		}
+		notStarted(r, s)
 		r.NoEffect = &site.NoEffect{Step: s.Digest(), When: time.Now(), Why: why}
 	}))
+}
+
+// notStarted notes that the agent was not started after all: its token is of no use.
+func notStarted(r *site.Recorded, s site.Step) {
+	if b := r.Agent; s.Action == site.ActionStartAgent && b.IsOn() && !b.IsStarted() {
+		over := *b
+		over.Over = time.Now()
+		r.Agent = &over
+	}
 }
 
 // installerEnded notes that the installer is done: from here on nothing cuts
@@ -599,8 +638,19 @@ func installerEnded(r *site.Recorded) {
 }
 
 // effect records what a step has done.
-func effect(r *site.Recorded, n *site.Node, s site.Step) {
+func effect(r *site.Recorded, n *site.Node, s site.Step, by driver.Installed) {
 	if s.Force {
+		return
+	}
+	if b := r.Agent; s.Action == site.ActionStartAgent && b != nil {
+		started := *b
+		if started.Started.IsZero() {
+			started.Started = time.Now()
+		}
+		r.Agent, r.NoEffect = &started, nil
+		if !r.InstallBegun() {
+			r.InFlight = nil
+		}
 		return
 	}
 	var given site.FirstBoot
@@ -614,10 +664,15 @@ func effect(r *site.Recorded, n *site.Node, s site.Step) {
 		plan.ForgetInside(r)
 		r.Installing = &site.Installation{Generation: s.Generation, Image: s.Image.SHA256, Since: time.Now(), Attempt: s.Attempt,
 			FirstBoot: given, Served: served, Actions: true}
+		if s.ByAgent() { // and is done
+			i := r.Installing
+			i.ByAgent, i.Ended, i.Served, i.FirstBoot.HostKeys = true, i.Since, "", by.HostKeys
+		}
 		if r.Quarantined != nil {
 			r.Installing.CutOff = cutByQuarantine
 		}
 	case site.ActionFinishInstall:
+		r.Agent = nil
 		if r.Installing == nil {
 			return
 		}
@@ -625,6 +680,10 @@ func effect(r *site.Recorded, n *site.Node, s site.Step) {
 		done.Since, done.Served = time.Now(), ""
 		_, hasOS := n.Endpoints[site.OS]
 		done.Proven = !hasOS
-		r.Installed, r.Installing, r.Owned = &done, nil, site.Owned{}
+		r.Installed, r.Installing, r.Owned = &done, nil, ownedBy(done)
 	}
 }
+
+// ownedBy is the list of what Slipway made in a system that was just installed: its agent has
+// begun one there, which is not known before it is seen.
+func ownedBy(i site.Installation) site.Owned { return site.Owned{Changing: i.ByAgent} }

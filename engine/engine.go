@@ -36,6 +36,8 @@ type Config struct {
 	// Artifacts are the files that machines are installed from. Without them no
 	// physical machine is installed.
 	Artifacts Artifacts
+	// Agents listen to Slipway's agents. Without them no root file system is installed.
+	Agents Agents
 	// Reporters are told of every change of status.
 	Reporters []Reporter
 	// Meter is told how well the engine keeps up; nil for nobody.
@@ -58,6 +60,9 @@ type Config struct {
 	Seed uint64
 	Log  *slog.Logger
 }
+
+// Agents are those of driver.Agents.
+type Agents = driver.Agents
 
 // Secrets gives the values of credentials.
 type Secrets interface {
@@ -161,6 +166,10 @@ func New(c Config) *Engine {
 	if c.Seed == 0 {
 		c.Seed = rand.Uint64()
 	}
+	serves := driver.Serves(c.Drivers)
+	if c.Agents != nil {
+		serves[site.FacetStorage] = true
+	}
 	return &Engine{
 		Config: c,
 		looks:  semaphore.NewWeighted(maxLooks),
@@ -184,9 +193,12 @@ func New(c Config) *Engine {
 		instance:  crand.Text()[:12],
 		learnt:    map[string]bool{},
 		waiting:   waiting{},
-		serves:    driver.Serves(c.Drivers),
+		serves:    serves,
 	}
 }
+
+// Serves are the facets that are acted on or observed.
+func (e *Engine) Serves() map[site.Facet]bool { return e.serves }
 
 // Ready is closed once the records are loaded. From then on the artifacts that
 // installations under way need are granted to their machines.
@@ -203,7 +215,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	close(e.ready)
 	var loops sync.WaitGroup
 	for _, loop := range []func(context.Context){
-		e.follow, e.report, e.flush, e.keepHistory, e.keepTerm, e.keepAnchor, e.keepLedger, e.discover, e.keepArtifacts,
+		e.follow, e.report, e.flush, e.keepHistory, e.keepTerm, e.keepAnchor, e.keepLedger, e.discover, e.keepArtifacts, e.keepAgents,
 	} {
 		loops.Go(func() { loop(ctx) })
 	}

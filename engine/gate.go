@@ -35,6 +35,14 @@ func (e *Engine) gate(w *worker, j job, p site.NodePlan, s site.Step) *held {
 	e.stopWaitingLocked(w)
 	same := e.sameRulesLocked(w, j)
 	j.site = e.design // the rollout is bounded as it is designed now
+	permitted := s
+	if s.Action == site.ActionStartAgent { // permitted as the installation is that it is for
+		install, ok := installOf(p.Steps)
+		if !ok {
+			return &held{state: site.Progressing, sentence: redesigned}
+		}
+		permitted = install
+	}
 	h := first(
 		func() *held { return w.supersededLocked(j, same) },
 		func() *held { return e.readOnlyGate(s) },
@@ -52,12 +60,13 @@ func (e *Engine) gate(w *worker, j job, p site.NodePlan, s site.Step) *held {
 		}
 		h = first(
 			func() *held { return e.pausedLocked(w, j) },
-			func() *held { return e.approvalGate(w, s) },
-			func() *held { return e.artifactGate(w, s) },
+			func() *held { return e.approvalGate(w, permitted) },
+			func() *held { return e.artifactGate(w, permitted) },
+			func() *held { return e.agentGate(w, s) },
 			func() *held { return firstContactGate(w, j.site, s) },
 			func() *held { return rule(f.Order) }, // halted, needs, leader, canaries
 			func() *held { return rule(f.Window) },
-			func() *held { return freshDisksGate(w, s) },
+			func() *held { return freshDisksGate(w, permitted) },
 			func() *held { return rule(f.Room) },
 		)
 	}
@@ -132,7 +141,7 @@ func firstContactGate(w *worker, in *site.Site, s site.Step) *held {
 		return &held{state: site.Blocked, person: true, release: "`slipway approve " + w.name + "`", approve: fmt.Sprintf("%s may change its system, for the first time", s.Action),
 			sentence: fmt.Sprintf("first contact: Slipway did not install the system, and %s would change it; if the plan is right, run `slipway approve %s`", s.Action, w.name)}
 	}
-	if s.Impact != site.ImpactReboot || r.Adopted != nil && !r.Adopted.Settled.IsZero() {
+	if s.Impact != site.ImpactReboot || s.Facet == site.FacetImage || r.Adopted != nil && !r.Adopted.Settled.IsZero() {
 		return nil
 	}
 	return &held{state: site.Blocked, person: true, release: "`slipway approve " + w.name + "`", approve: fmt.Sprintf("%s may disrupt its machine, for the first time", s.Action),

@@ -42,6 +42,10 @@ type world struct {
 	early   bool // ask the engine for its status before it runs
 	anchor  engine.Anchor
 
+	// listens has the daemon listen to agents, of which each daemon has its own.
+	listens bool
+	agents  *drivertest.Agents
+
 	secrets countedSecrets
 	files   *shelf
 
@@ -111,6 +115,12 @@ func (w *world) up() {
 	if w.files == nil {
 		w.files = newShelf()
 	}
+	var agents engine.Agents
+	if w.listens {
+		w.agents = drivertest.NewAgents(w.fleet, 40*time.Second, 6*time.Minute)
+		agents = w.agents
+		w.fleet.Serve(w.files.words)
+	}
 	ctx, cancel := context.WithCancel(w.t.Context())
 	reporters := []engine.Reporter{w.told}
 	branch, _ := w.anchor.(engine.Reporter)
@@ -118,7 +128,7 @@ func (w *world) up() {
 		Site: "test", Source: w.source, Evaluate: w.source.evaluate, Records: store.Site("test"),
 		Drivers: map[string]driver.Driver{"redfish": cmp.Or(w.bmcs, w.fleet.Driver()), "ssh": cmp.Or(w.systems, w.fleet.OSDriver()), "libvirt": w.fleet.HypervisorDriver()},
 		Secrets: &w.secrets, Reporters: reporters, Anchor: w.anchor, Branch: branch, ObserveOnly: w.observe, Key: w.key(), Meter: w.meter, Log: w.log,
-		Artifacts: w.files,
+		Artifacts: w.files, Agents: agents,
 	})
 	if w.early {
 		w.engine.Report()

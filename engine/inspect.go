@@ -137,7 +137,7 @@ func (w *worker) awaitsDisks() bool {
 // ago: somebody may have added one since the approval was given.
 func freshDisksGate(w *worker, s site.Step) *held {
 	o := w.memory.Observed
-	if _, destroys := s.Destroys(); !destroys || w.node.IsVirtual() ||
+	if _, destroys := s.Destroys(); !destroys || w.node.IsVirtual() || s.ByAgent() && o.Agent.IsConnected() ||
 		o.Disks == nil || len(o.Disks.Serials) == 0 || passedLess(w.disksRead, freshDisks) {
 		return nil
 	}

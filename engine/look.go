@@ -74,6 +74,7 @@ func (w *worker) look(ctx context.Context, j job) (view, error) {
 		w.tell(j, &seen)
 		v.seen = seen
 	}
+	v.seen.Agent = w.lookAtAgent(ctx, j)
 	if w.looksInside(j, v.seen) {
 		facets := append(w.insideFacets(j), site.FacetOS)
 		if w.looksAtHealth(j) {
@@ -107,6 +108,9 @@ func (w *worker) looksInside(j job, seen site.Observed) bool {
 	}
 	if p, ok := seen.Facets[site.FacetPower]; ok && p.Have["state"] != "on" {
 		return false
+	}
+	if r := j.memory.Recorded; r.Agent.IsStarted() && (r.Installing == nil || r.Installing.Ended.IsZero()) {
+		return false // it runs the agent
 	}
 	return unproven(j.memory.Recorded) || j.memory.Recorded.UnderWay() > 0 || time.Since(w.inside) > systemEvery || w.differsInside(j) || w.looksAtHealth(j)
 }
@@ -177,6 +181,9 @@ func (w *worker) observe(ctx context.Context, j job, kind site.EndpointKind, fac
 // open gives the handle for an endpoint, a new one when the endpoint or its
 // credential has changed.
 func (w *worker) open(ctx context.Context, n *site.Node, kind site.EndpointKind) (driver.Machine, error) {
+	if kind == site.Agent {
+		return w.openAgent(n)
+	}
 	ep := w.e.trusted(n, kind, w.job().memory.Recorded)
 	drv, value, err := w.e.keyTo(ep)
 	if err != nil {

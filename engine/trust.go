@@ -17,6 +17,15 @@ import (
 func Trusted(n *site.Node, kind site.EndpointKind, r site.Recorded) site.Endpoint {
 	ep := Pinned(n.Endpoints[kind], r.Certificate)
 	if keys := r.HostKeys(); kind == site.OS && len(keys) > 0 {
+		ep = withHostKeys(n, ep, keys)
+	}
+	return ep
+}
+
+// withHostKeys is an endpoint of a system whose host keys are recorded. On a physical machine
+// those that the design names take their place: the plan says so where they differ.
+func withHostKeys(n *site.Node, ep site.Endpoint, keys []string) site.Endpoint {
+	if n.IsVirtual() || len(ep.Trust.HostKeys) == 0 {
 		ep.Trust.HostKeys = slices.Concat(keys, ep.Trust.HostKeys)
 	}
 	return ep
@@ -29,7 +38,7 @@ func (e *Engine) trusted(n *site.Node, kind site.EndpointKind, r site.Recorded) 
 	if kind == site.OS {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		ep.Trust.HostKeys = slices.Concat(e.hostKeysLocked(n.Name, r), ep.Trust.HostKeys)
+		ep = withHostKeys(n, ep, e.hostKeysLocked(n.Name, r))
 	}
 	return ep
 }

@@ -81,6 +81,8 @@ func endpointName(n *site.Node, kind site.EndpointKind) string {
 	switch {
 	case kind == site.OS:
 		return "the installed system"
+	case kind == site.Agent:
+		return "the agent"
 	case n.IsVirtual():
 		return "the hypervisor " + n.Virtual.Host.Hypervisor
 	}

@@ -270,6 +270,14 @@ func (w *worker) begin(ctx context.Context) (job, error) {
 			if retried {
 				r.Attempts = nil
 				retryLogins(r)
+				if b := r.Agent; b != nil {
+					again := *b
+					again.Failed, again.Why = 0, ""
+					if !b.IsOn() {
+						again.Tries = 0
+					}
+					r.Agent = &again
+				}
 			}
 			if singled {
 				plan.AgainOnce(j.node, r, j.memory.Observed)
@@ -317,6 +325,7 @@ func (w *worker) learn(ctx context.Context, j *job, v view) error {
 	signed, blank := w.e.proves(observed.Identity, v.seen.Marker), w.e.isBlank()
 	err := w.save(ctx, func(r *site.Recorded) {
 		adopt(r, j.node, observed)
+		w.e.noteAgent(r, j.node, observed.Agent, j.node.Away != "" || j.node.Decommission || j.site.Unused(j.node) != "", time.Now())
 		noteReached(r, j.node, observed, w.e.serves)
 		noteOwned(r, v.seen)
 		plan.NoteOnce(r, v.seen, time.Now())
@@ -363,7 +372,7 @@ func adopt(r *site.Recorded, n *site.Node, o site.Observed) {
 // move forgets what was true of the machine before. What was installed is
 // expected on the disks, and has to be proven from inside.
 func move(r *site.Recorded) {
-	r.Adopted, r.InFlight, r.Installing, r.NoEffect, r.Reached, r.Attempts, r.Credentials = nil, nil, nil, nil, nil, nil, nil
+	r.Adopted, r.InFlight, r.Installing, r.Agent, r.NoEffect, r.Reached, r.Attempts, r.Credentials = nil, nil, nil, nil, nil, nil, nil, nil
 	r.Healthy, r.Unhealthy, r.EverHealthy, r.Owned = time.Time{}, time.Time{}, time.Time{}, site.Owned{}
 	if i := r.Installed; i != nil {
 		r.Installed = &site.Installation{Generation: i.Generation, Image: i.Image, Since: time.Now(), Attempt: i.Attempt}
@@ -400,7 +409,8 @@ func believeMarker(r *site.Recorded, n *site.Node, m *site.Marker, signed, blank
 		if is := underWay(*r); m.Generation == is.Generation && m.Image == is.Image && is.FirstBoot.Gave(m.Token) {
 			r.Installed = &site.Installation{Generation: is.Generation, Image: is.Image, Since: time.Now(), Attempt: is.Attempt,
 				Proven: true, Reported: true, Signed: signed, FirstBoot: site.FirstBoot{HostKeys: is.FirstBoot.HostKeys, Design: is.FirstBoot.Design}}
-			r.Installing, r.InFlight, r.Owned = nil, nil, site.Owned{}
+			r.Installed.ByAgent = is.ByAgent
+			r.Installing, r.InFlight, r.Agent, r.Owned = nil, nil, nil, ownedBy(is)
 		}
 	case signed && (i == nil || blank && m.Generation > i.Generation):
 		r.Installed, r.Owned = installedBy(m), site.Owned{}
@@ -419,7 +429,7 @@ func underWay(r site.Recorded) site.Installation {
 	}
 	f := r.InFlight
 	return site.Installation{Generation: f.Step.Generation, Image: f.Step.Image.SHA256, Since: f.Since, Attempt: f.Step.Attempt,
-		FirstBoot: f.FirstBoot, Served: f.Served}
+		FirstBoot: f.FirstBoot, Served: f.Served, ByAgent: f.Step.ByAgent()}
 }
 
 func noteDecommission(r *site.Recorded, n *site.Node) {

@@ -27,7 +27,7 @@ var rules = []struct{ importer, may string }{
 	{"engine/repo", "engine/site engine/secret"},
 	{"engine/repo/repotest", "engine/repo engine/secret"},
 	{"engine/window", "engine/site"},
-	{"engine/plan", "engine/site engine/item engine/firstboot engine/cleartext"},
+	{"engine/plan", "engine/site engine/item engine/firstboot engine/cleartext engine/layout"},
 	{"engine/rollout", "engine/site engine/plan engine/window"},
 	{"engine/ledger", "engine/site"},
 	{"engine/sitekey", "engine/site"},

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-gitops/slipway/engine/design"
-	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/sources/dir"
 )
@@ -91,7 +90,7 @@ func (a *app) check(ctx context.Context, path, name, state string) error {
 		}
 		if r.Site != nil {
 			c.Site, c.Nodes = r.Site.Name, len(r.Site.Nodes)
-			acts := driver.Serves(drivers(helpers()))
+			acts := serves(drivers(helpers()), true)
 			c.Findings = slices.Concat(c.Findings, design.IdleNeeds(r.Site, acts), design.NotActedOn(r.Site, acts), design.UnseenHealth(r.Site, acts))
 			site.SortFindings(c.Findings)
 			c.Drivers = r.Site.DriversOfNodes()

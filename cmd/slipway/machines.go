@@ -33,6 +33,16 @@ func drivers(inside agent.Options) map[string]driver.Driver {
 	}
 }
 
+// serves are the facets that drivers act on or observe, and with agents in the memory of machines
+// the storage that these lay out.
+func serves(by map[string]driver.Driver, agents bool) map[site.Facet]bool {
+	all := driver.Serves(by)
+	if agents {
+		all[site.FacetStorage] = true
+	}
+	return all
+}
+
 // helperFolder is the folder of the helpers unless a flag names another: that of the
 // environment, or else the one beside the program, or the packages'. It is empty for
 // none, so that nothing inside installed systems is set.

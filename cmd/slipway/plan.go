@@ -12,7 +12,6 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine"
 	"github.com/slipway-gitops/slipway/engine/control"
-	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/rollout"
@@ -200,7 +199,7 @@ func noRecords(f planFlags, err error) string {
 }
 
 // neverSeen is what is known without a daemon and without a look.
-func neverSeen() site.Known { return site.Known{Serves: driver.Serves(drivers(helpers()))} }
+func neverSeen() site.Known { return site.Known{Serves: serves(drivers(helpers()), true)} }
 
 // oldest says how old the oldest of the observations is.
 func oldest(known map[string]site.Memory) string {

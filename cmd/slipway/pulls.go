@@ -13,7 +13,6 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine"
 	"github.com/slipway-gitops/slipway/engine/design"
-	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/repo"
 	"github.com/slipway-gitops/slipway/engine/secret"
@@ -153,7 +152,7 @@ func (p *pulls) join(e *engine.Engine, remote *repo.Remote, state string, record
 		Problem: func(err error) { e.Problem("pull requests", err) },
 	})
 	p.reviews = e.Reviews(engine.ReviewConfig{
-		Branch: p.branch, Proposals: p.github, Merger: merger, Evaluate: evaluate(p.evaluator, e.Site, driver.Serves(e.Drivers), out.metrics),
+		Branch: p.branch, Proposals: p.github, Merger: merger, Evaluate: evaluate(p.evaluator, e.Site, e.Serves(), out.metrics),
 		Judge: judge(p.evaluator, e.Site, out.metrics), Announce: p.reporter, Pages: p.github.Pages,
 	})
 	p.listener = pullrequest.NewListener(pullrequest.ListenerConfig{

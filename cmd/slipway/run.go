@@ -19,7 +19,6 @@ import (
 	"github.com/slipway-gitops/slipway/engine/artifact"
 	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/engine/design"
-	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/repo"
@@ -42,6 +41,7 @@ type runFlags struct {
 	pulls                                       pullFlags
 	artifacts                                   artifactFlags
 	netboot                                     netbootFlags
+	listens                                     agentFlags
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -82,6 +82,7 @@ func (a *app) runCommand() *cobra.Command {
 	f.pulls.add(flags)
 	f.artifacts.add(flags)
 	f.netboot.add(flags)
+	f.listens.add(flags)
 	addState(cmd, &f.state)
 	addCredentials(cmd, &f.credentials)
 	addSiteKey(cmd, &f.siteKey)
@@ -92,7 +93,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	if (f.repo == "") == (f.dir == "") {
 		return usage("run follows either --repo or --dir")
 	}
-	if err := cmp.Or(f.seen.check(), f.pulls.check(f.repo), f.artifacts.check(), f.netboot.check(f.observe), checkHelpers(f.agents)); err != nil {
+	if err := cmp.Or(f.seen.check(), f.pulls.check(f.repo), f.artifacts.check(), f.netboot.check(f.observe), f.listens.check(f.observe, f.artifacts), checkHelpers(f.agents)); err != nil {
 		return err
 	}
 	log := a.logger(f.verbose)
@@ -140,7 +141,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 		Key: key, Notes: keyNotes(keyFile, key),
 		Served:   func() []site.Served { return boots.Status() },
 		Meter:    out.metrics.Site(name, func() site.Report { return e.Report() }),
-		Evaluate: evaluate(evaluator, name, driver.Serves(drivers(agent.Options{Folder: f.agents})), out.metrics),
+		Evaluate: evaluate(evaluator, name, serves(drivers(agent.Options{Folder: f.agents}), f.listens.medium != ""), out.metrics),
 	}
 	var files *artifact.Service // nil while nothing is written to machines
 	if !f.observe {
@@ -151,6 +152,13 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 		}
 		defer files.Close()
 		c.Artifacts = files
+	}
+	listener, err := f.listens.open(ctx, name, f.state, files, func(err error) { e.Problem("agents", err) }, log)
+	if err != nil {
+		return err
+	}
+	if listener != nil {
+		c.Agents = listener
 	}
 	if c.Reporters, err = out.reporters(f, name, secrets, log); err != nil {
 		return err
@@ -173,6 +181,9 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	if files != nil {
 		out.metrics.Artifacts(name, artifactNumbers(files))
 		parts = append(parts, serveWhenReady(e, files))
+	}
+	if listener != nil {
+		parts = append(parts, listenWhenReady(e, listener))
 	}
 	if boots != nil {
 		parts = append(parts, boots.Run)

@@ -188,9 +188,9 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.tls, nil
 }
 
-// localTowards is the address of this host from which it reaches another. No
+// towards is the address of this host from which it reaches another. No
 // packet is sent.
-func localTowards(host string) (netip.Addr, error) {
+func towards(host string) (netip.Addr, error) {
 	c, err := net.Dial("udp", net.JoinHostPort(host, "9"))
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("find the address towards %s: %w", host, err)

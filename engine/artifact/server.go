@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/hex"
 	"io"
 	"log/slog"
 	"net"
@@ -25,6 +26,10 @@ type Grant struct {
 	// URL is what the machine was given; its last two parts are the token and the
 	// file's name.
 	URL string
+	// Words are put into the file as it is read, which keeps its size; nil for none.
+	Words interface {
+		On(file io.ReaderAt, size int64) (io.ReadSeeker, error)
+	}
 }
 
 // Reads is what a machine has read.
@@ -152,16 +157,26 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer f.Close()
+	content, tag := io.ReadSeeker(f), info.SHA256
+	if g.Words != nil {
+		if content, err = g.Words.On(f, info.Size); err != nil {
+			s.log.Error("artifact not served", "node", g.Node, "sha256", g.SHA256, "err", err)
+			s.count(func(t *Totals) { t.Refused++ })
+			nothing(w)
+			return
+		}
+		tag += "-" + hex.EncodeToString(g.token[:8]) // its content is that of this grant alone
+	}
 	h := w.Header()
 	h.Set("Content-Type", contentType(g.path))
-	h.Set("ETag", strconv.Quote(info.SHA256))
+	h.Set("ETag", strconv.Quote(tag))
 	h.Set("Cache-Control", "no-store")
 	if !oneRange.MatchString(r.Header.Get("Range")) {
 		r.Header.Del("Range") // a server may answer any other with the whole file (RFC 9110, section 14.2)
 	}
 	c := &counter{ResponseWriter: w}
 	s.first(g, r)
-	http.ServeContent(c, r, "", info.Added, f)
+	http.ServeContent(c, r, "", info.Added, content)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g.reads.Bytes += c.n

@@ -617,3 +617,71 @@ func TestTheCertificateIsRenewed(t *testing.T) {
 	srv.Close()
 	<-done
 }
+
+// written puts a word into a file as it is read.
+type written struct {
+	at   int64
+	word string
+}
+
+func (w *written) On(file io.ReaderAt, size int64) (io.ReadSeeker, error) {
+	if w.word == "" {
+		return nil, fmt.Errorf("no word")
+	}
+	content := make([]byte, size)
+	if _, err := file.ReadAt(content, 0); err != nil {
+		return nil, err
+	}
+	copy(content[w.at:], w.word)
+	return bytes.NewReader(content), nil
+}
+
+// A file with the words of one boot is served with them alone where it is granted so, in ranges
+// too, and is not taken for the file without them.
+func TestWordsOfABoot(t *testing.T) {
+	c := serveImage(t, 100_000, usualLimits)
+	g := c.byNode["n1"].Grant
+	get := func(path, ranges string) (string, http.Header, int) {
+		t.Helper()
+		r, err := http.NewRequest(http.MethodGet, "http://"+c.at+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ranges != "" {
+			r.Header.Set("Range", ranges)
+		}
+		a, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Body.Close()
+		text, err := io.ReadAll(a.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text), a.Header, a.StatusCode
+	}
+	_, plain, _ := get(c.path, "")
+	own := "/" + NewPath("medium.iso")
+	c.Grant(Grant{Node: "n1/agent", SHA256: g.SHA256, URL: "http://" + c.at + own, Words: &written{50_000, "secret-word"}})
+	if text, h, code := get(own, "bytes=49998-50012"); code != http.StatusPartialContent || !strings.Contains(text, "secret-word") || h.Get("ETag") == plain.Get("ETag") {
+		t.Errorf("got %d, %q, %v", code, text, h)
+	}
+	if text, _, _ := get(own, ""); len(text) != 100_000 || strings.Count(text, "secret-word") != 1 {
+		t.Errorf("the whole has %d bytes", len(text))
+	}
+	if text, _, _ := get(c.path, ""); strings.Contains(text, "secret-word") {
+		t.Error("others are served the words too")
+	}
+	c.Grant(Grant{Node: "n1/agent", SHA256: g.SHA256, URL: "http://" + c.at + own, Words: &written{}})
+	if _, _, code := get(own, ""); code != http.StatusNotFound {
+		t.Errorf("without its words: %d", code)
+	}
+	c.Revoke("n1/agent")
+	if _, _, code := get(own, ""); code != http.StatusNotFound {
+		t.Errorf("after its end: %d", code)
+	}
+	if strings.Contains(c.logged.String(), "secret-word") {
+		t.Error("the log has the words")
+	}
+}

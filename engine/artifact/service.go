@@ -3,8 +3,10 @@ package artifact
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -167,6 +169,26 @@ func (s *Service) scheme() string {
 	return "http"
 }
 
+// Towards is the address of this host from which it reaches another. No packet is sent.
+func (s *Service) Towards(host string) (string, error) {
+	a, err := towards(host)
+	return a.WithZone("").String(), err
+}
+
+// Authority is the SHA-256 of the certificate that the server shows, as "sha256:" and hex
+// digits; empty where it speaks http.
+func (s *Service) Authority() string {
+	if s.config.Cert == "" {
+		return ""
+	}
+	pair, err := (&certificate{cert: s.config.Cert, key: s.config.Key}).get(nil)
+	if err != nil || len(pair.Certificate) == 0 {
+		return ""
+	}
+	sum := sha256.Sum256(pair.Certificate[0])
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
 // Serving is nil while machines are answered, and says why they are not
 // otherwise.
 func (s *Service) Serving() error {
@@ -194,7 +216,7 @@ func (s *Service) URL(host, digest string) (string, error) {
 	address := at.Addr().Unmap()
 	if address.IsUnspecified() {
 		var err error
-		if address, err = localTowards(host); err != nil {
+		if address, err = towards(host); err != nil {
 			return "", err
 		}
 	}

@@ -160,7 +160,13 @@ func (m *migrator) migrate() {
 			old = append(old, files)
 		}
 	}
-	if len(old) == 0 || len(m.findings.list) > 0 {
+	if len(m.findings.list) > 0 {
+		return
+	}
+	for _, name := range m.names() {
+		m.kinds(m.files[name])
+	}
+	if len(old) == 0 {
 		return
 	}
 	m.findModels()
@@ -173,6 +179,38 @@ func (m *migrator) migrate() {
 	for _, files := range old {
 		m.state(files)
 	}
+}
+
+// kinds rewrites the format of media: `format: "iso"` of an image is `kind: "installer"`. That
+// came with no other version of the schema.
+func (m *migrator) kinds(f *ast.File) {
+	for _, images := range topFields(f, "images") {
+		for _, entries := range structs(images) {
+			for _, d := range entries.Elts {
+				image, ok := d.(*ast.Field)
+				if !ok {
+					continue
+				}
+				for _, s := range structs(image.Value) {
+					for _, d := range s.Elts {
+						if field, ok := d.(*ast.Field); ok && labelled(field, "format") {
+							m.kind(field)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func (m *migrator) kind(f *ast.Field) {
+	lit, ok := f.Value.(*ast.BasicLit)
+	if !ok || lit.Value != `"iso"` {
+		return
+	}
+	m.replace(f.Label, "kind")
+	m.replace(lit, `"installer"`)
+	m.changed(f)
 }
 
 // siteDirs are the directories of the sites' packages.

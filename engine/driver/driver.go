@@ -63,14 +63,14 @@ type Machine interface {
 // was lost, and the driver takes back what would lose something later.
 type Permit func(ctx context.Context) error
 
-// Ask asks for permission where the step needs one. A destructive step without
-// a Permit is refused.
+// Ask asks for permission where the step needs one: where it destroys something, or starts
+// the agent that is to do so next. Such a step without a Permit is refused.
 func (p Permit) Ask(ctx context.Context, s site.Step) error {
 	switch {
-	case s.Impact < site.ImpactDestructive:
+	case s.Impact < site.ImpactDestructive && s.Action != site.ActionStartAgent:
 		return nil
 	case p == nil:
-		return fmt.Errorf("%w: %s destroys data, and nobody permitted it", ErrNotPermitted, s.Action)
+		return fmt.Errorf("%w: %s destroys data or prepares that, and nobody permitted it", ErrNotPermitted, s.Action)
 	}
 	return p(ctx)
 }

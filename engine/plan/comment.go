@@ -331,3 +331,25 @@ func named(names []string) []string {
 	}
 	return []string{Few(names)}
 }
+
+// made says what the disks of machines become that are laid out anew, those alike together.
+func (c *comment) made() {
+	of := map[string][]string{}
+	for _, n := range c.review.Plan.Nodes {
+		for _, s := range n.Steps {
+			if len(s.Makes) > 0 {
+				text := strings.Join(s.Makes, "\n")
+				of[text] = append(of[text], n.Node)
+			}
+		}
+	}
+	var parts []string
+	for _, text := range slices.SortedFunc(maps.Keys(of), func(a, b string) int { return strings.Compare(of[a][0], of[b][0]) }) {
+		var lines []string
+		for line := range strings.SplitSeq(text, "\n") {
+			lines = append(lines, escape(line))
+		}
+		parts = append(parts, "- **"+escape(Few(of[text]))+"**: "+strings.Join(lines, "; ")+"\n")
+	}
+	c.section("lines on what disks become", "What the disks become:\n\n", parts, "")
+}

@@ -14,15 +14,20 @@ func planInstallation(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memor
 	switch {
 	case wanted(n) > max(r.UnderWay(), r.Generation()) && r.UnderWay() > 0:
 		// A higher generation takes the place of one that did not end.
-		p.Steps = append(p.Steps, installStep(s, n, m), finishStep(n, n.Generation))
+		planSteps(p, n, m, installStep(s, n, m))
 		return true
 	case r.InstallBegun():
 		// Begun and not known to have ended: it is brought to its end as it
 		// was begun, whatever the design says by now.
-		p.Steps = append(p.Steps, r.InFlight.Step, finishStep(n, r.InFlight.Step.Generation))
+		planSteps(p, n, m, r.InFlight.Step)
 		return true
 	case r.Installing != nil:
 		planFinish(p, n, m)
+		return true
+	case leavesMemory(s, n, m):
+		step := finishStep(n, m, Generation(n, m))
+		step.Reason, step.Impact = "the machine may run Slipway's agent, and nothing is to be installed now", site.ImpactReboot
+		p.Steps = append(p.Steps, step)
 		return true
 	}
 	return planGeneration(p, s, n, m)
@@ -43,8 +48,13 @@ func planGeneration(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory)
 		planBack(p, s, n, m)
 		p.Steps = append(p.Steps, diskInstallStep(s, n, m))
 	case have < n.Generation:
+		if why := unfit(n, m); len(why) > 0 {
+			p.Blocked = append(p.Blocked, why...)
+			p.Release = "a commit that changes what the reason names, or the machine with these disks"
+			return true
+		}
 		planBack(p, s, n, m)
-		p.Steps = append(p.Steps, installStep(s, n, m), finishStep(n, n.Generation))
+		planSteps(p, n, m, installStep(s, n, m))
 	case have > n.Generation:
 		p.Blocked = append(p.Blocked, fmt.Sprintf("generation %d in the design is lower than the installed %d; a machine is never set back, raise it to %d to install anew",
 			n.Generation, have, have+1))
@@ -54,6 +64,15 @@ func planGeneration(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory)
 		return true
 	}
 	return false
+}
+
+// planSteps plans an installation. Slipway's agent has to be in the memory of the machine
+// first where it is what installs.
+func planSteps(p *site.NodePlan, n *site.Node, m site.Memory, install site.Step) {
+	if install.ByAgent() && !m.Observed.Agent.IsConnected() && !m.Recorded.Agent.IsStarted() {
+		p.Steps = append(p.Steps, startStep(n, m, install.Generation))
+	}
+	p.Steps = append(p.Steps, install, finishStep(n, m, install.Generation))
 }
 
 // planBack switches a machine on again that was switched off for an installation
@@ -98,7 +117,7 @@ func planFinish(p *site.NodePlan, n *site.Node, m site.Memory) {
 		return
 	}
 	if !i.Ended.IsZero() {
-		p.Steps = append(p.Steps, finishStep(n, i.Generation))
+		p.Steps = append(p.Steps, finishStep(n, m, i.Generation))
 		return
 	}
 	if i.CutOff != "" {
@@ -110,26 +129,34 @@ func planFinish(p *site.NodePlan, n *site.Node, m site.Memory) {
 		p.Waiting = fmt.Sprintf("the installer of generation %d is running", i.Generation)
 		return
 	}
-	p.Steps = append(p.Steps, finishStep(n, i.Generation))
+	p.Steps = append(p.Steps, finishStep(n, m, i.Generation))
 }
 
 func cutOff(i *site.Installation) string {
 	return fmt.Sprintf("the installation of generation %d was cut off (%s), and what is on its disks may not be whole; raise the generation to install anew", i.Generation, i.CutOff)
 }
 
-// finishStep follows when the installer has powered the machine off.
-func finishStep(n *site.Node, generation int) site.Step {
+// finishStep follows when the installer has powered the machine off, or the agent has
+// installed.
+func finishStep(n *site.Node, m site.Memory, generation int) site.Step {
+	i := m.Recorded.Installing
+	byAgent := m.Recorded.Agent != nil || i != nil && i.ByAgent || i == nil && n.References.ByAgent
+	reason := "the installer powers the machine off when it is done"
+	if byAgent {
+		reason = "the agent says when it is done"
+	}
 	return site.Step{
 		Node: n.Name, Machine: n.Machine(), Facet: site.FacetImage, Action: finishKind.Action,
 		Changes: []site.Change{{Field: "image.medium", Have: "inserted", Want: "ejected"}},
 		Impact:  finishKind.Impact, Expect: finishKind.Expect, Generation: generation, Undo: finishKind.Undo,
-		Reason: "the installer powers the machine off when it is done",
+		Reason: reason, FromMemory: byAgent,
+		Unseen: byAgent && (m.Observed.Agent.IsConnected() || i != nil),
 	}
 }
 
 func installStep(s *site.Site, n *site.Node, m site.Memory) site.Step {
 	have := Generation(n, m)
-	return site.Step{
+	step := site.Step{
 		Node: n.Name, Machine: n.Machine(), Facet: site.FacetImage, Action: installKind.Action,
 		Changes: []site.Change{
 			{Field: "image.generation", Have: strconv.Itoa(have), Want: strconv.Itoa(n.Generation), Origin: n.Origins.Of("generation")},
@@ -141,6 +168,12 @@ func installStep(s *site.Site, n *site.Node, m site.Memory) site.Step {
 		Loses: "everything on its disks" + whatRuns(s, n, m), Undo: installKind.Undo,
 		Unseen: unseen(m),
 	}
+	if step.ByAgent() {
+		step.Expect = agentInstallKind.Expect
+		step.Loses = erases(n) + whatRuns(s, n, m)
+		step.Makes = makes(n, m.Observed)
+	}
+	return step
 }
 
 // Generation is the generation that is on the machine: what was recorded, or

@@ -64,6 +64,10 @@ func setBack(changes []site.Change) string {
 
 var (
 	installKind = work(site.ActionInstall, site.ImpactDestructive, minutes(15), "cannot be undone")
+	// An image of a root file system is unpacked by the agent, which has to be started first.
+	startKind        = work(site.ActionStartAgent, site.ImpactReboot, minutes(8), "boot the machine from its disk again; what ran before is started anew")
+	agentInstallKind = work(site.ActionInstall, site.ImpactDestructive, minutes(12), "cannot be undone")
+
 	finishKind  = work(site.ActionFinishInstall, site.ImpactOnline, minutes(4), "cannot be undone")
 	restartKind = site.Work{Action: site.ActionRestart, Impact: site.ImpactReboot, Expect: minutes(5)}
 	seedKind    = work(site.ActionRemoveSeed, site.ImpactOnline, seconds(5), "cannot be undone; an installation makes another one")

@@ -23,6 +23,9 @@ func complete(step *site.Step, n *site.Node, m site.Memory) {
 	}
 	loss, _ := step.Destroys()
 	loss.Disks = disksOf(step, n, m.Observed)
+	if step.ByAgent() {
+		loss.Disks = cmp.Or(coveredBy(loss, erasedBy(n, m.Observed), m.Account), loss.Disks)
+	}
 	loss = m.Account.Numbered(loss)
 	step.Disks, step.Attempt, step.Records = loss.Disks, loss.Attempt, loss.Records
 }
@@ -51,6 +54,14 @@ func Disks(s site.Step, n *site.Node, o site.Observed) string { return disksOf(&
 func disksOf(step *site.Step, n *site.Node, o site.Observed) string {
 	if n.IsVirtual() {
 		return cmp.Or(lostVolumes(step, n, o).String(), site.DisksUnknown)
+	}
+	if step.ByAgent() {
+		switch erased := erasedBy(n, o); {
+		case Covers(step.Disks, erased):
+			return step.Disks // as it was approved
+		case len(erased) > 0:
+			return strings.Join(erased, ", ")
+		}
 	}
 	if o.Disks == nil && n.Inspect != inspectNever {
 		return ""

@@ -74,6 +74,7 @@ func (c *comment) write() {
 	c.conflicts()
 	groups := group(r.Plan.Nodes)
 	c.leaving(markdownLimit/4, c.destroyed)
+	c.made()
 	c.leaving(markdownLimit/8, c.findings)
 	c.list("rules", "This changes site-wide rules:", r.Rules, 0)
 	if f := r.Plan.Forecast; f != nil {
@@ -526,6 +527,7 @@ var deed = map[site.Action][2]string{
 	site.ActionPowerOn:       {"is switched on", "are switched on"},
 	site.ActionPowerOff:      {"is switched off", "are switched off"},
 	site.ActionBootOrder:     {"changes its boot order", "change their boot order"},
+	site.ActionStartAgent:    {"starts Slipway's agent in memory", "start Slipway's agent in memory"},
 	site.ActionInstall:       {"is erased and installed", "are erased and installed"},
 	site.ActionFinishInstall: {"ejects its installation medium", "eject their installation media"},
 	site.ActionRestart:       {"restarts", "restart"},

@@ -176,6 +176,7 @@ func key(n site.NodePlan) string {
 	parts := slices.Concat(n.Blocked, remarks(n), n.Reported, []string{n.Waiting})
 	for _, s := range n.Steps {
 		parts = append(parts, s.Digest(), s.Reason, s.Undo, Brief(s.Expect))
+		parts = append(parts, s.Makes...)
 		for _, c := range s.Changes {
 			parts = append(parts, origins(c, n.Node, 2))
 		}
@@ -240,6 +241,9 @@ func writeStep(w io.Writer, s site.Step, nodes []site.NodePlan, f *files) {
 		if d, ok := f.difference(nodes, c); ok {
 			d.write(w, "          ", paint)
 		}
+	}
+	for _, line := range s.Makes {
+		fmt.Fprintf(w, "      makes %s\n", site.Printable(line))
 	}
 	if s.Undo != "" {
 		fmt.Fprintf(w, "      %s\n", paint.with(paint.Dim, site.Printable(undo(s))))

@@ -145,6 +145,9 @@ func planFirstBoot(p *site.NodePlan, n *site.Node, m site.Memory) bool {
 // brings about, and that are others by now than those that it was given.
 func editedSinceFirstBoot(s *site.Site, n *site.Node, m site.Memory, serves map[site.Facet]bool) []string {
 	i := m.Recorded.Installed
+	if n.References.ByAgent && i != nil && wanted(n) <= Generation(n, m) {
+		return editedSinceLaidOut(n, i)
+	}
 	if !n.IsVirtual() || i == nil || isDue(n, m) {
 		return nil
 	}

@@ -386,6 +386,8 @@ func (sim *simulation) end(m *member) cause {
 	m.next++
 	m.begun = false
 	switch s.Action {
+	case site.ActionStartAgent:
+		m.begun = true
 	case site.ActionInstall:
 		m.underWay = slices.ContainsFunc(m.steps[m.next:], func(s site.Step) bool { return s.Action == site.ActionFinishInstall })
 	case site.ActionFinishInstall:

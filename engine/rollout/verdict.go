@@ -25,7 +25,8 @@ type Try struct {
 // Continues says whether a step was begun and is not known to have ended, or brings
 // an installation to its end that was.
 func Continues(r site.Recorded, s site.Step) bool {
-	return r.InFlight != nil && r.InFlight.Step.Digest() == s.Digest() || r.UnderWay() > 0 && s.Action != site.ActionInstall
+	return r.InFlight != nil && r.InFlight.Step.Digest() == s.Digest() || r.UnderWay() > 0 && s.Action != site.ActionInstall ||
+		r.Agent != nil && s.Facet == site.FacetImage // its machine is out of service already
 }
 
 // Reason is why a step may not begin: Halted, Need, Leader, Canaries, Shut or Full.

@@ -89,15 +89,15 @@ var Facets = map[Facet]FacetKind{
 	FacetLog:       {Endpoint: BMC, Every: time.Hour},
 	FacetFirmware: {Endpoint: BMC, Every: time.Hour, Staged: true,
 		Change: Work{ActionFirmware, ImpactOnline, Duration(5 * time.Minute), "only to a version that the BMC accepts"},
-		Parts:  []FacetPart{{"firmware", func(n *Node) any { return n.Firmware }, false}}},
+		Parts:  []FacetPart{{Path: "firmware", of: func(n *Node) any { return n.Firmware }}}},
 	FacetBIOS: {Endpoint: BMC, Every: 15 * time.Minute, Staged: true,
 		Change: Work{ActionBIOS, ImpactOnline, Duration(30 * time.Second), "set it back and boot again"}},
-	FacetStorage: {Endpoint: BMC, Parts: []FacetPart{
-		{"storage.disks", func(n *Node) any { return n.Storage.layouts() }, false},
-		{"storage.arrays", func(n *Node) any { return n.Storage.Arrays }, false},
-		{"storage.controllers", func(n *Node) any { return n.Storage.Controllers }, false},
-		{"storage.groups", func(n *Node) any { return n.Storage.Groups }, false},
-		{"storage.bootDisk", func(n *Node) any { return n.Storage.BootDisk }, false},
+	FacetStorage: {Endpoint: Agent, Parts: []FacetPart{
+		{Path: "storage.disks", of: func(n *Node) any { return n.Storage.layouts() }, Install: true},
+		{Path: "storage.arrays", of: func(n *Node) any { return n.Storage.Arrays }, Install: true},
+		{Path: "storage.controllers", of: func(n *Node) any { return n.Storage.Controllers }, Nobody: true},
+		{Path: "storage.groups", of: func(n *Node) any { return n.Storage.Groups }, Install: true},
+		{Path: "storage.bootDisk", of: func(n *Node) any { return n.Storage.BootDisk }, Install: true},
 	}},
 	FacetOS: {Endpoint: OS},
 	// What a role's health asks of the system that runs, see Health. Nothing is set.
@@ -108,42 +108,42 @@ var Facets = map[Facet]FacetKind{
 	FacetBase: {Endpoint: OS, Phase: "base",
 		Change: Work{ActionBase, ImpactOnline, Duration(time.Minute), Earlier},
 		Parts: []FacetPart{
-			{"system.hostname", func(n *Node) any { return n.System.Hostname }, false},
-			{"system.hosts", func(n *Node) any { return n.System.Hosts }, false},
-			{"system.users", func(n *Node) any { return n.System.Users }, true},
-			{"system.time.zone", func(n *Node) any { return n.System.Time.Zone }, true},
-			{"system.time.servers", func(n *Node) any { return n.System.Time.Servers }, false},
-			{"system.logs", func(n *Node) any { return n.System.Logs.Forward }, false},
+			{Path: "system.hostname", of: func(n *Node) any { return n.System.Hostname }},
+			{Path: "system.hosts", of: func(n *Node) any { return n.System.Hosts }},
+			{Path: "system.users", of: func(n *Node) any { return n.System.Users }, FirstBoot: true},
+			{Path: "system.time.zone", of: func(n *Node) any { return n.System.Time.Zone }, FirstBoot: true},
+			{Path: "system.time.servers", of: func(n *Node) any { return n.System.Time.Servers }},
+			{Path: "system.logs", of: func(n *Node) any { return n.System.Logs.Forward }},
 		}},
 	FacetNetwork: {Endpoint: OS, Phase: "network",
 		Change: Work{ActionNetwork, ImpactOnline, Duration(30 * time.Second), "the machine sets it back by itself when it cannot be reached; later, " + Earlier},
 		Parts: []FacetPart{
-			{"interfaces", func(n *Node) any { return n.Interfaces }, true},
-			{"bonds", func(n *Node) any { return n.Bonds }, true},
-			{"bridges", func(n *Node) any { return n.Bridges }, true},
-			{"vlans", func(n *Node) any { return n.VLANs }, true},
+			{Path: "interfaces", of: func(n *Node) any { return n.Interfaces }, FirstBoot: true},
+			{Path: "bonds", of: func(n *Node) any { return n.Bonds }, FirstBoot: true},
+			{Path: "bridges", of: func(n *Node) any { return n.Bridges }, FirstBoot: true},
+			{Path: "vlans", of: func(n *Node) any { return n.VLANs }, FirstBoot: true},
 		}},
 	FacetPackages: {Endpoint: OS, Phase: "install",
 		Change: Work{ActionPackages, ImpactOnline, Duration(2 * time.Minute), Earlier},
 		Parts: []FacetPart{
-			{"system.packages", func(n *Node) any { return n.System.Packages }, false},
-			{"system.repositories", func(n *Node) any { return n.System.Repositories }, false},
-			{"system.environments", func(n *Node) any { return n.System.Environments }, false},
-			{"system.patch", func(n *Node) any { return n.System.Patch }, false},
+			{Path: "system.packages", of: func(n *Node) any { return n.System.Packages }},
+			{Path: "system.repositories", of: func(n *Node) any { return n.System.Repositories }},
+			{Path: "system.environments", of: func(n *Node) any { return n.System.Environments }},
+			{Path: "system.patch", of: func(n *Node) any { return n.System.Patch }},
 		}},
 	FacetConfig: {Endpoint: OS, Phase: "configure",
 		Change: Work{ActionConfig, ImpactOnline, Duration(90 * time.Second), Earlier},
 		Parts: []FacetPart{
-			{"system.files", func(n *Node) any { return n.System.Files }, false},
-			{"system.units", func(n *Node) any { return n.System.Units }, false},
-			{"system.sysctl", func(n *Node) any { return n.System.Sysctl }, false},
-			{"system.modules", func(n *Node) any { return n.System.Modules }, false},
+			{Path: "system.files", of: func(n *Node) any { return n.System.Files }},
+			{Path: "system.units", of: func(n *Node) any { return n.System.Units }},
+			{Path: "system.sysctl", of: func(n *Node) any { return n.System.Sysctl }},
+			{Path: "system.modules", of: func(n *Node) any { return n.System.Modules }},
 		}},
 	FacetKernel: {Endpoint: OS, Phase: "install", Staged: true,
 		Change: Work{ActionKernel, ImpactOnline, Duration(2 * time.Minute), "set it back and boot again"},
 		Parts: []FacetPart{
-			{"kernel.package", func(n *Node) any { return n.Kernel.Package }, false},
-			{"kernel.parameters", func(n *Node) any { return n.Kernel.Parameters }, false},
+			{Path: "kernel.package", of: func(n *Node) any { return n.Kernel.Package }},
+			{Path: "kernel.parameters", of: func(n *Node) any { return n.Kernel.Parameters }},
 		}},
 	// It is designed outside the nodes, as bootActions.
 	FacetActions: {Endpoint: OS, Once: true,
@@ -167,6 +167,9 @@ type FacetPart struct {
 	of   func(*Node) any
 	// FirstBoot is set where the first boot of a virtual machine brings it about.
 	FirstBoot bool
+	// Install is set where an installation by Slipway's agent brings it about, Nobody where
+	// no driver does yet although one acts on the facet.
+	Install, Nobody bool
 }
 
 // FacetOf is the facet that a part of a design belongs to, by its path in a node or in the
@@ -282,12 +285,26 @@ func (n *Node) partsBeyond(acts map[Facet]bool) []string {
 	var paths []string
 	for f, kind := range Facets {
 		for _, p := range kind.Parts {
-			if !acts[f] && p.AskedBy(n) && !(p.FirstBoot && n.IsVirtual()) {
+			if p.AskedBy(n) && !p.comesAbout(n, acts[f]) {
 				paths = append(paths, p.Path)
 			}
 		}
 	}
 	return paths
+}
+
+// comesAbout says whether what a node's design asks of a part of a facet is brought about,
+// where a driver acts on the facet or does not.
+func (p FacetPart) comesAbout(n *Node, acts bool) bool {
+	switch {
+	case p.FirstBoot && n.IsVirtual():
+		return true
+	case p.Nobody:
+		return false
+	case p.Install:
+		return acts && n.References.ByAgent && n.Generation > 0
+	}
+	return acts
 }
 
 // Unacted are parts of designs that no driver acts on, by path, and whose they

@@ -34,6 +34,11 @@ func TestWhatIsNotActedOn(t *testing.T) {
 	virtual := node
 	virtual.Style, virtual.Firmware = site.StyleVirtual, nil
 	partitioned := site.Node{Storage: site.Storage{Disks: map[string]site.Disk{"root": {Table: "gpt"}}, BootDisk: "root"}}
+	byAgent := partitioned
+	byAgent.References.ByAgent, byAgent.Generation = true, 1
+	byAgent.Storage.Controllers = map[string]site.RAIDController{"raid": {}}
+	notInstalled := byAgent
+	notInstalled.Generation = 0
 	delivered := site.Node{System: site.System{
 		Files: map[string]site.File{"/opt/tool": {Artifact: "tool"}}, Users: map[string]site.User{"ops": {Password: "ops"}},
 	}}
@@ -48,8 +53,11 @@ func TestWhatIsNotActedOn(t *testing.T) {
 			"kernel.package", "kernel.parameters", "system.logs", "system.time.zone", "system.users"}},
 		"a virtual machine": {virtual, nil, []string{"families.debian.packages", "kernel.package", "kernel.parameters",
 			"system.files", "system.logs", "system.packages"}},
-		"how disks are to be parted":  {partitioned, nil, []string{"storage.bootDisk", "storage.disks"}},
-		"a driver for all of storage": {partitioned, []site.Facet{site.FacetStorage}, nil},
+		"how disks are to be parted":           {partitioned, nil, []string{"storage.bootDisk", "storage.disks"}},
+		"disks that no installation lays out":  {partitioned, []site.Facet{site.FacetStorage}, []string{"storage.bootDisk", "storage.disks"}},
+		"disks that the agent lays out":        {byAgent, []site.Facet{site.FacetStorage}, []string{"storage.controllers"}},
+		"an agent that nobody listens to":      {byAgent, nil, []string{"storage.bootDisk", "storage.controllers", "storage.disks"}},
+		"an image that is not to be installed": {notInstalled, []site.Facet{site.FacetStorage}, []string{"storage.bootDisk", "storage.controllers", "storage.disks"}},
 		"drift that nobody looks for": {site.Node{Drift: map[site.Facet]string{site.FacetBIOS: "repair", site.FacetPower: "propose", site.FacetConfig: "report"}},
 			[]site.Facet{site.FacetBIOS, site.FacetPower}, []string{"drift.config", "drift.power"}},
 		"what takes more than the design": {delivered, site.InsideFacets, nil},

@@ -15,7 +15,7 @@ func (l *Lacks) Why(n *Node, a Action) string {
 	if l == nil {
 		return ""
 	}
-	if why := l.Install[n.Boot.InstallBy]; a == ActionInstall && why != "" {
+	if why := l.Install[n.Boot.InstallBy]; (a == ActionInstall || a == ActionStartAgent) && why != "" {
 		return why
 	}
 	return l.Steps[a]

@@ -106,10 +106,25 @@ type Observed struct {
 	// Links are what the installed system sees of its network links, of which the state of
 	// FacetLinks says when; nil before it was asked.
 	Links *item.LinksSeen `json:"links,omitempty"`
+	// Agent is what was seen of Slipway's agent in the machine's memory; nil where nobody
+	// looked for one.
+	Agent *AgentSeen `json:"agent,omitempty"`
 	// Entries are the newest of the machine's own log, oldest first. They are
 	// told once and not kept.
 	Entries []Entry `json:"-"`
 }
+
+// AgentSeen is what was seen of an agent in a machine's memory.
+type AgentSeen struct {
+	// Connected says that it is there now.
+	Connected bool `json:"connected,omitempty"`
+	// Disks are those of the machine as it last told them, at Seen; zero before it did.
+	Disks []item.Disk `json:"disks,omitempty"`
+	Seen  time.Time   `json:"seen,omitzero"`
+}
+
+// IsConnected says whether an agent is there. It is false for nil.
+func (a *AgentSeen) IsConnected() bool { return a != nil && a.Connected }
 
 // Entry is one of a machine's own log.
 type Entry struct {
@@ -175,6 +190,9 @@ func (o Observed) Merge(newer Observed) Observed {
 	}
 	if newer.Disks != nil {
 		merged.Disks = newer.Disks
+	}
+	if newer.Agent != nil {
+		merged.Agent = newer.Agent
 	}
 	if newer.Lacks != nil {
 		merged.Lacks = newer.Lacks
@@ -266,6 +284,9 @@ type Recorded struct {
 	// InFlight is the step whose first request may have been sent and whose
 	// end is not recorded.
 	InFlight *InFlight `json:"inFlight,omitempty"`
+	// Agent is the last start of Slipway's agent on the machine, until it has booted from its
+	// disk since.
+	Agent *AgentBoot `json:"agent,omitempty"`
 	// NoEffect is a step that succeeded and was planned again right after.
 	NoEffect *NoEffect `json:"noEffect,omitempty"`
 	Paused   *Hold     `json:"paused,omitempty"`
@@ -310,6 +331,43 @@ type Recorded struct {
 	// begin every wait anew.
 	Last Shown `json:"last,omitzero"`
 }
+
+// AgentBoot is one start of Slipway's agent in the memory of a machine.
+type AgentBoot struct {
+	// Tries counts the starts in a row, this one among them.
+	Tries int `json:"tries"`
+	// Token is the SHA-256 of the token that the agent has to show, in hex. Key is that of
+	// the key that the agent has used it with; empty before it has called.
+	Token string `json:"token"`
+	Key   string `json:"key,omitempty"`
+	// Served is the URL of the medium, which has a token of its own, and is in no status and
+	// no log. Medium is its SHA-256.
+	Served string `json:"served,omitempty"`
+	Medium string `json:"medium,omitempty"`
+	// Daemon is the address of the daemon's host towards the machine.
+	Daemon string `json:"daemon,omitempty"`
+	// Since is when the start began, Until until when the token can be used first, and
+	// Started when the machine was seen to run from the medium; zero before.
+	Since   time.Time `json:"since"`
+	Until   time.Time `json:"until,omitzero"`
+	Started time.Time `json:"started,omitzero"`
+	// Lost is since when no agent is connected, after one was; zero while one is.
+	Lost time.Time `json:"lost,omitzero"`
+	// Over is when nobody waited for the agent any more: the next start has another token.
+	Over time.Time `json:"over,omitzero"`
+	// Failed is how often the agent has tried to install and failed, and Why the last reason.
+	Failed int    `json:"failed,omitempty"`
+	Why    string `json:"why,omitempty"`
+	// Idle is set once the agent has waited so long for an installation that the machine is
+	// booted from its disk again.
+	Idle bool `json:"idle,omitempty"`
+}
+
+// IsOn says whether the agent of the start may call, or is connected. It is false for nil.
+func (b *AgentBoot) IsOn() bool { return b != nil && b.Over.IsZero() }
+
+// IsStarted says the same once the machine has run from the medium.
+func (b *AgentBoot) IsStarted() bool { return b.IsOn() && !b.Started.IsZero() }
 
 // Owned is the list of what Slipway made inside a system as the records have it.
 // Nothing is removed from a machine that shows another list.
@@ -423,8 +481,10 @@ type Installation struct {
 	// Actions is set where boot actions are part of it: not of an installation that is
 	// older than they are, and whose system may be in service for long.
 	Actions bool `json:"actions,omitempty"`
+	// ByAgent says that Slipway's agent has put it there.
+	ByAgent bool `json:"byAgent,omitempty"`
 	// Ended is when the installer was found to have powered the machine off,
-	// which is how it says that it is done; zero until then.
+	// which is how it says that it is done; zero until then. The agent says so itself.
 	Ended time.Time `json:"ended,omitzero"`
 	// CutOff says what ended the installer before it was done.
 	CutOff string `json:"cutOff,omitempty"`
@@ -505,6 +565,9 @@ type InFlight struct {
 	Term uint64 `json:"term,omitempty"`
 	// FirstBoot is what an installation under way gave to the system.
 	FirstBoot FirstBoot `json:"firstBoot,omitzero"`
+	// Marker is what an installation by the agent has the system prove itself by: each try
+	// has the same one, by which the agent knows what an earlier try has finished.
+	Marker string `json:"marker,omitempty"`
 	// Consumed is set when a destructive step has used its approval. It can
 	// still be left.
 	Consumed bool `json:"consumed,omitempty"`

@@ -51,11 +51,18 @@ const (
 	ActionPowerOn   Action = "power-on"
 	ActionPowerOff  Action = "power-off"
 	ActionBootOrder Action = "boot-order"
+	// ActionStartAgent powers the machine off, inserts the medium of Slipway's agent and
+	// boots it once; it has succeeded when the machine runs from that. It erases nothing,
+	// and is permitted as the installation is that it is for.
+	ActionStartAgent Action = "start-agent"
 	// ActionInstall powers the machine off, inserts the image and boots it
-	// once; it has succeeded when the machine runs from the image.
+	// once; it has succeeded when the machine runs from the image. An image of a root file
+	// system is put there by the agent instead, and then it has succeeded when the agent has
+	// read the system back from the disks.
 	ActionInstall Action = "install"
-	// ActionFinishInstall ejects the image and boots from disk; it is planned
-	// when the installer has powered the machine off.
+	// ActionFinishInstall ejects the image, or the medium of the agent, and boots from
+	// disk; it is planned when the installer has powered the machine off, or the agent has
+	// installed.
 	ActionFinishInstall Action = "finish-install"
 	// ActionRestart boots the machine again, so that what is pending takes
 	// effect.
@@ -128,6 +135,9 @@ type Step struct {
 	// Unseen says of an installation that no system is known to run on the machine:
 	// its power is switched off without waiting for one to shut down.
 	Unseen bool `json:"unseen,omitempty"`
+	// FromMemory says of a step that boots from disk that the machine may run Slipway's agent:
+	// that has nothing to lose, so its power is switched off.
+	FromMemory bool `json:"fromMemory,omitempty"`
 	// AsSet powers a machine on with the boot override and the media that it has:
 	// a person has set them. Without it whatever would boot an installer is taken
 	// back first.
@@ -138,11 +148,13 @@ type Step struct {
 	// Loses says what is lost on the machine, for a destructive step. Hypervisor,
 	// Disks, Attempt and Records are those of its Loss. A hypervisor's driver deletes no
 	// volume that Disks does not name.
-	Loses      string `json:"loses,omitempty"`
-	Hypervisor string `json:"hypervisor,omitempty"`
-	Disks      string `json:"disks,omitempty"`
-	Attempt    int    `json:"attempt,omitempty"`
-	Records    string `json:"records,omitempty"`
+	Loses string `json:"loses,omitempty"`
+	// Makes says what the disks become, a line for each, where Slipway lays them out.
+	Makes      []string `json:"makes,omitempty"`
+	Hypervisor string   `json:"hypervisor,omitempty"`
+	Disks      string   `json:"disks,omitempty"`
+	Attempt    int      `json:"attempt,omitempty"`
+	Records    string   `json:"records,omitempty"`
 	// Owned is the digest of the list of what Slipway made on the machine, as the
 	// records have it.
 	Owned string `json:"owned,omitempty"`
@@ -158,6 +170,18 @@ type Step struct {
 	// the driver joins what is under way instead of starting over.
 	Resumed bool `json:"resumed,omitempty"`
 }
+
+// Endpoint is the kind of endpoint that the step is taken through: that of its facet, and
+// the agent for the installation of a root file system.
+func (s Step) Endpoint() EndpointKind {
+	if s.ByAgent() {
+		return Agent
+	}
+	return Facets[s.Facet].Endpoint
+}
+
+// ByAgent says whether Slipway's agent takes the step.
+func (s Step) ByAgent() bool { return s.Action == ActionInstall && s.Image.IsRoot() }
 
 // Digest names what the step does, free of time and revision.
 func (s Step) Digest() string {

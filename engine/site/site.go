@@ -155,8 +155,10 @@ type Image struct {
 	// Digests are the digests of the files of single nodes, by node. They take the
 	// place of SHA256, which cannot fit where URL names a file for each node.
 	Digests map[string]string `json:"digests,omitempty"`
-	// Format is "iso", also when empty, for a medium, "qcow2" or "raw" for a
-	// disk.
+	// Kind is how a physical machine is installed from it: KindInstaller, also when empty,
+	// or KindRoot.
+	Kind string `json:"kind,omitempty"`
+	// Format is "qcow2" or "raw" for the disk of a virtual machine, and empty for others.
 	Format string `json:"format,omitempty"`
 	// Size is how large the disk in it is; 0 where the design does not say.
 	Size Size `json:"size,omitempty"`
@@ -170,6 +172,15 @@ type Image struct {
 	// BootMode is "uefi", "bios" or, for either, empty.
 	BootMode string `json:"bootMode,omitempty"`
 }
+
+// The kinds of images of physical machines.
+const (
+	KindInstaller = "installer" // a medium that installs the machine by itself and switches it off
+	KindRoot      = "root"      // a tar of a root file system, which Slipway's agent unpacks
+)
+
+// IsRoot says whether Slipway's agent installs the image. It is false for no image.
+func (i *Image) IsRoot() bool { return i != nil && i.Kind == KindRoot }
 
 // PerNode reports whether the URL names different files for different nodes or
 // generations, so that each node needs a digest of its own.
@@ -327,6 +338,9 @@ type EndpointKind string
 const (
 	BMC EndpointKind = "bmc" // the management controller, or the hypervisor
 	OS  EndpointKind = "os"  // the installed operating system
+	// Agent is Slipway's own program in the memory of the machine. No design has such an
+	// endpoint: it is there while an agent is connected.
+	Agent EndpointKind = "agent"
 )
 
 // Endpoint is one way to a machine.

@@ -15,7 +15,7 @@ import (
 func (s *Site) ReferencesOf(n *Node) References {
 	var r References
 	if image := s.Images[n.Image]; image != nil {
-		r.Family = image.Family
+		r.Family, r.ByAgent = image.Family, image.IsRoot() && !n.IsVirtual()
 	}
 	if role := s.Roles[n.Role]; role != nil {
 		r.Health = role.Health

@@ -21,18 +21,22 @@ func (m *machine) Supply(open func(sha256 string) (io.ReadCloser, int64, error))
 // blobs opens artifacts that the helper wants for items, or says why it gets none. What
 // the items do not ask for is nothing that the machine should see.
 func (m *machine) blobs(items []item.Item) func(w wire.Want) (io.ReadCloser, wire.Blob) {
+	m.mu.Lock()
+	open := m.supply
+	m.mu.Unlock()
+	return suppliedTo(items, open)
+}
+
+func suppliedTo(items []item.Item, open func(sha256 string) (io.ReadCloser, int64, error)) func(w wire.Want) (io.ReadCloser, wire.Blob) {
 	return func(w wire.Want) (io.ReadCloser, wire.Blob) {
 		if w.SHA256 == "" || !slices.ContainsFunc(items, func(i item.Item) bool { return slices.Contains(i.Artifacts(), w.SHA256) }) {
 			return nil, wire.Blob{Refused: site.Printable(w.For) + ": no file of the design has this content"}
 		}
-		return m.blob(w)
+		return blobOf(w, open)
 	}
 }
 
-func (m *machine) blob(w wire.Want) (io.ReadCloser, wire.Blob) {
-	m.mu.Lock()
-	open := m.supply
-	m.mu.Unlock()
+func blobOf(w wire.Want, open func(sha256 string) (io.ReadCloser, int64, error)) (io.ReadCloser, wire.Blob) {
 	file := site.Printable(w.For)
 	refuse := func(format string, args ...any) (io.ReadCloser, wire.Blob) {
 		return nil, wire.Blob{Refused: file + ": " + fmt.Sprintf(format, args...)}

@@ -3,13 +3,19 @@ package agent
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
 	"fmt"
+	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
@@ -21,28 +27,88 @@ type called struct {
 	in         *bufio.Reader
 	address    string
 	site, node string
+	key        string // the SHA-256 of the agent's key, in hex
 	lost       func() // forgets it
-	mu         sync.Mutex
+	asking     sync.Mutex
 	closed     sync.Once
+
+	// mu guards what follows.
+	mu          sync.Mutex
+	term        uint64
+	seenTerm    uint64
+	disks       []item.Disk
+	is          driver.Installation
+	did         driver.Installed
+	credentials func(name string) (secret.Value, error)
+	supply      func(sha256 string) (io.ReadCloser, int64, error)
 }
 
-// Close ends the connection. The agent calls again until the boot is forgotten.
+// Close ends the connection at once, without a farewell that an agent which reads nothing would
+// hold up. The agent calls again until the boot is forgotten.
 func (c *called) Close() error {
 	var err error
-	c.closed.Do(func() { err = c.conn.Close() })
+	c.closed.Do(func() {
+		conn := c.conn
+		if t, ok := conn.(*tls.Conn); ok {
+			conn = t.NetConn()
+		}
+		err = conn.Close()
+	})
 	return err
 }
 
-// ask asks one thing. Whatever goes wrong ends the connection, since nobody knows what of the
-// answer is still to come.
-func (c *called) ask(ctx context.Context, r wire.Request) (*wire.Result, error) {
+// Host implements driver.Agent.
+func (c *called) Host() string {
+	host, _, _ := net.SplitHostPort(c.address)
+	return host
+}
+
+// Key implements driver.Agent.
+func (c *called) Key() string { return c.key }
+
+// Disks implements driver.Agent.
+func (c *called) Disks() []item.Disk {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.disks
+}
+
+// Name implements driver.Namer: the term goes with each request.
+func (c *called) Name(_ string, term uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.term = term
+}
+
+// Outranked implements driver.Namer by what the agent told last.
+func (c *called) Outranked(context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.seenTerm > c.term {
+		return &driver.LaterTermError{Term: c.seenTerm, Host: c.address}
+	}
+	return nil
+}
+
+// ask asks one thing, for as long as a look may take. Whatever goes wrong ends the connection,
+// since nobody knows what of the answer is still to come.
+func (c *called) ask(ctx context.Context, r wire.Request) (*wire.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
+	return c.request(ctx, r, exchange{})
+}
+
+// request asks one thing until the context ends. The error is of the connection: what the agent
+// says of the request is in its answer.
+func (c *called) request(ctx context.Context, r wire.Request, x exchange) (*wire.Result, error) {
+	c.asking.Lock()
+	defer c.asking.Unlock()
 	end := context.AfterFunc(ctx, func() { c.Close() })
-	r.Version, r.Site, r.Node = wire.Version, c.site, c.node
-	result, err := c.exchange(r)
+	c.mu.Lock()
+	r.Term = c.term
+	c.mu.Unlock()
+	r.Version, r.Site, r.Node, r.Echo = wire.Version, c.site, c.node, rand.Text()
+	result, err := c.exchange(r, x)
 	if !end() && err == nil {
 		err = ctx.Err()
 	}
@@ -54,16 +120,33 @@ func (c *called) ask(ctx context.Context, r wire.Request) (*wire.Result, error) 
 		}
 		return nil, fmt.Errorf("%w: the agent of %s at %s: %w", driver.ErrUnreachable, c.node, c.address, err)
 	}
-	if e := result.Error; e != nil {
-		if e.Class == wire.Refused {
-			return nil, refused("%s", site.Printable(e.Text))
-		}
-		return nil, fmt.Errorf("the agent of %s: %s", c.node, site.Printable(e.Text))
-	}
+	c.mu.Lock()
+	c.seenTerm = max(c.seenTerm, result.Term)
+	c.mu.Unlock()
 	return result, nil
 }
 
-func (c *called) exchange(r wire.Request) (*wire.Result, error) {
+// told is the error that an answer tells of.
+func (c *called) told(r *wire.Result) error {
+	if r.Error == nil {
+		return nil
+	}
+	text := site.PrintableLines(r.Error.Text)
+	switch r.Error.Class {
+	case wire.Refused:
+		return refused("%s", text)
+	case wire.Busy:
+		return fmt.Errorf("%w: %s", driver.ErrBusy, text)
+	}
+	return fmt.Errorf("the agent of %s: %s", c.node, text)
+}
+
+// exchange sends a request and reads up to its result. What repeats another request is an
+// answer to that one, and who answers twice is not believed.
+func (c *called) exchange(r wire.Request, x exchange) (*wire.Result, error) {
+	if n := c.in.Buffered(); n > 0 {
+		return nil, fmt.Errorf("it sent %d bytes that nobody has asked for", n)
+	}
 	if err := wire.Write(c.conn, r); err != nil {
 		return nil, err
 	}
@@ -72,21 +155,49 @@ func (c *called) exchange(r wire.Request) (*wire.Result, error) {
 		if err := wire.Read(c.in, &f); err != nil {
 			return nil, err
 		}
-		if f.Result != nil {
+		switch {
+		case f.Result != nil && f.Result.Echo != r.Echo && (f.Result.Echo != "" || f.Result.Error == nil): // one that could not be read is not repeated
+			return nil, errors.New("it answered another request than the one it was asked")
+		case f.Result != nil:
 			return f.Result, nil
+		case f.Want != nil:
+			if err := x.send(c.conn, *f.Want); err != nil {
+				return nil, err
+			}
+		case f.Progress != nil && x.tell != nil:
+			x.tell(*f.Progress)
 		}
 	}
 }
 
-// Observe tells the machine's identity and, in brief, what it is made of. The agent in memory
-// serves no facet.
+// Observe tells the machine's identity, its disks and, in brief, what it is made of. The agent in
+// memory serves no facet.
 func (c *called) Observe(ctx context.Context, n *site.Node, _ []site.Facet) (site.Observed, error) {
 	m, _, err := c.look(ctx)
 	if err != nil {
 		return site.Observed{}, err
 	}
-	i := inventory(m)
-	return site.Observed{Identity: identity(*m), Facets: map[site.Facet]site.FacetState{}, Inventory: &site.Inventory{Manufacturer: i.Manufacturer, Model: i.Model, BIOS: i.BIOS, MemoryGiB: i.MemoryGiB}}, nil
+	i, is := inventory(m), identityFor(m, n.Machine())
+	if n.Machine().MAC == "" {
+		is.MAC = ""
+	}
+	return site.Observed{Identity: is, Facets: map[site.Facet]site.FacetState{}, Inventory: &site.Inventory{Manufacturer: i.Manufacturer, Model: i.Model, BIOS: i.BIOS, MemoryGiB: i.MemoryGiB}}, nil
+}
+
+// identityFor is what a machine is known by, with the MAC address that it is to be known by,
+// where a port has that, and in the order of bytes in which its UUID is to be known.
+func identityFor(m *wire.Machine, want site.Identity) site.Identity {
+	is := identity(*m)
+	for _, p := range m.Ports {
+		if mac := strings.ToLower(line(p.MAC)); is.MAC == "" || mac == want.MAC {
+			is.MAC = mac
+		}
+	}
+	is.Slot = want.Slot // which nobody can see from inside
+	if want.UUID != "" && strings.EqualFold(want.UUID, site.TurnedRound(is.UUID)) {
+		is.UUID = strings.ToLower(want.UUID)
+	}
+	return is
 }
 
 // Inspect implements driver.Inspector.
@@ -114,30 +225,57 @@ func (c *called) Identify(ctx context.Context, want site.Identity) (site.Identit
 	if err != nil {
 		return site.Identity{}, err
 	}
-	is := identity(*m)
-	for _, p := range m.Ports {
-		if mac := strings.ToLower(line(p.MAC)); is.MAC == "" || mac == want.MAC {
-			is.MAC = mac
-		}
-	}
+	is := identityFor(m, want)
+	is.Slot = ""
 	return is, nil
-}
-
-// Apply refuses every step: the agent in memory looks only.
-func (c *called) Apply(_ context.Context, step site.Step, _ *site.Node, _ driver.Permit) error {
-	return refused("the agent in memory does not do %s: it only looks at the machine", step.Action)
 }
 
 // look asks what the machine is, and which devices are on its PCI bus.
 func (c *called) look(ctx context.Context) (*wire.Machine, *item.PCI, error) {
 	r, err := c.ask(ctx, wire.Request{Op: wire.OpObserve, Machine: true, PCI: &item.PCIProbe{}})
+	if err == nil {
+		err = c.told(r)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
 	if r.Machine == nil {
 		return nil, nil, refused("the agent of %s at %s does not tell what the machine is", c.node, c.address)
 	}
+	disks := make([]item.Disk, 0, min(len(r.Machine.Disks), maxDisks))
+	for _, d := range r.Machine.Disks[:min(len(r.Machine.Disks), maxDisks)] {
+		disks = append(disks, plainDisk(d))
+	}
+	c.mu.Lock()
+	c.disks = disks
+	c.mu.Unlock()
 	return r.Machine, r.System.PCI, nil
+}
+
+// The bounds on what is kept of one disk.
+const (
+	maxPaths = 64
+	maxHolds = 256
+)
+
+// plainDisk is a disk as an agent tells it, in normal forms, printable and within bounds.
+func plainDisk(d item.Disk) item.Disk {
+	d.Serial, d.WWN = item.NormalSerial(d.Serial), item.NormalWWN(d.WWN)
+	for _, text := range []*string{&d.Name, &d.Model, &d.Kind, &d.PCI, &d.SCSI, &d.Unread} {
+		*text = line(*text)
+	}
+	d.Paths = slices.Clone(d.Paths[:min(len(d.Paths), maxPaths)])
+	for i := range d.Paths {
+		d.Paths[i] = line(d.Paths[i])
+	}
+	d.Holds = slices.Clone(d.Holds[:min(len(d.Holds), maxHolds)])
+	for i := range d.Holds {
+		h := &d.Holds[i]
+		for _, text := range []*string{&h.Kind, &h.UUID, &h.Label, &h.Name} {
+			*text = line(*text)
+		}
+	}
+	return d
 }
 
 // inventory is what a machine is made of, printable and within bounds.

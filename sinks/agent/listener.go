@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/tls"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -28,17 +29,7 @@ const (
 )
 
 // Boot is one boot of a machine into the ramdisk, after which its agent may call once.
-type Boot struct {
-	Node string
-	// Machine is the node's machine as it is designed or was seen. At least one of the UUID,
-	// the serial number and the MAC address must be there.
-	Machine site.Identity
-	// MACs are the designed addresses of its ports, in lower case; the machine must have one of
-	// them. Empty for none.
-	MACs []string
-	// Until is when the token ends; zero for never.
-	Until time.Time
-}
+type Boot = driver.Boot
 
 // Listener takes the calls of agents in memory. Nothing is written to a machine before its
 // agent has shown the token of its own boot, and an identity that fits the node.
@@ -48,6 +39,8 @@ type Listener struct {
 	now    func() time.Time
 	calls  chan struct{}
 	tell   func(node, text string)
+	// changed is called when an agent has connected, or one is lost.
+	changed func()
 
 	// mu guards what follows.
 	mu    sync.Mutex
@@ -68,6 +61,11 @@ type ListenerOptions struct {
 	// Certificate is the daemon's, with the certificate of its authority behind it: agents
 	// know the digest of that one.
 	Certificate tls.Certificate
+	// GetCertificate is instead of Certificate where it depends on where an agent calls.
+	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	// Changed is called when an agent has connected, or one is lost. It may be nil, and must
+	// not call the listener.
+	Changed func()
 	// Tell is told of what happens to a node's agent, for the log; the node is empty where it
 	// is not known. It may be nil.
 	Tell func(node, text string)
@@ -80,7 +78,14 @@ func NewListener(o ListenerOptions) *Listener {
 	l := &Listener{
 		site: o.Site, now: o.Now, tell: o.Tell, calls: make(chan struct{}, maxCalls), boots: map[[sha256.Size]byte]*boot{},
 		// An agent shows a key of its own; verified is only that it has the key.
-		config: &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{o.Certificate}, ClientAuth: tls.RequireAnyClientCert, SessionTicketsDisabled: true},
+		config:  &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{o.Certificate}, ClientAuth: tls.RequireAnyClientCert, SessionTicketsDisabled: true},
+		changed: o.Changed,
+	}
+	if o.GetCertificate != nil {
+		l.config.Certificates, l.config.GetCertificate = nil, o.GetCertificate
+	}
+	if l.changed == nil {
+		l.changed = func() {}
 	}
 	if l.now == nil {
 		l.now = time.Now
@@ -104,6 +109,24 @@ func (l *Listener) Expect(b Boot) (token string, err error) {
 	l.forget(b.Node)
 	l.boots[sha256.Sum256([]byte(token))] = &boot{Boot: b, change: make(chan struct{})}
 	return token, nil
+}
+
+// Recall expects the agent of a boot that an earlier process has expected, by the digest of its
+// token and that of the key that has used it, which is empty for none. It does nothing where that
+// boot is expected.
+func (l *Listener) Recall(b Boot, token, key [sha256.Size]byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.boots[token] != nil {
+		return
+	}
+	l.forget(b.Node)
+	b.Machine = b.Machine.Own()
+	is := &boot{Boot: b, change: make(chan struct{})}
+	if key != ([sha256.Size]byte{}) {
+		is.key = string(key[:])
+	}
+	l.boots[token] = is
 }
 
 // Forget ends the token of a node, and the connection of its agent.
@@ -131,6 +154,14 @@ func (b *boot) set(a *called) {
 	b.agent = a
 	close(b.change)
 	b.change = make(chan struct{})
+}
+
+// Connected is the agent of a node that is connected now; nil for none.
+func (l *Listener) Connected(node string) driver.Agent {
+	if a, _ := l.agentOf(node); a != nil {
+		return a
+	}
+	return nil
 }
 
 // Agent waits for the agent of a node, until the context ends.
@@ -209,6 +240,9 @@ func (l *Listener) closeAll() {
 
 // take hears who calls, and keeps the connection of an agent that is expected.
 func (l *Listener) take(ctx context.Context, raw net.Conn) {
+	if t, ok := raw.(*net.TCPConn); ok { // a machine whose power is cut says nothing
+		_ = t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: alive, Interval: alive, Count: 4})
+	}
 	conn := tls.Server(raw, l.config)
 	kept := false
 	defer func() {
@@ -226,7 +260,7 @@ func (l *Listener) take(ctx context.Context, raw net.Conn) {
 		return
 	}
 	digest := sha256.Sum256(conn.ConnectionState().PeerCertificates[0].RawSubjectPublicKeyInfo)
-	a := &called{conn: conn, in: in, address: conn.RemoteAddr().String(), site: l.site}
+	a := &called{conn: conn, in: in, address: conn.RemoteAddr().String(), site: l.site, key: hex.EncodeToString(digest[:])}
 	node, why := l.admit(hello, string(digest[:]), a)
 	if why != "" {
 		l.tell(node, "Refused an agent at "+a.address+": "+why)
@@ -238,6 +272,7 @@ func (l *Listener) take(ctx context.Context, raw net.Conn) {
 	}
 	kept = l.keep(hello.Token, string(digest[:]), a)
 	if kept {
+		l.changed()
 		l.tell(node, "An agent at "+a.address+" is connected: "+identity(hello.Machine).Full())
 	}
 }
@@ -257,7 +292,7 @@ func (l *Listener) admit(h wire.Hello, key string, a *called) (node, why string)
 	switch {
 	case h.Version != wire.Version:
 		return b.Node, fmt.Sprintf("The agent speaks version %d of the protocol, and the daemon speaks %d. Build the ramdisk again with the daemon's release (`slipway ramdisk build`).", h.Version, wire.Version)
-	case !b.Until.IsZero() && l.now().After(b.Until):
+	case b.key == "" && !b.Until.IsZero() && l.now().After(b.Until):
 		return b.Node, fmt.Sprintf("The token for %s has ended at %s. Start the machine again through Slipway.", b.Node, b.Until.Format(time.RFC3339))
 	case wrong != "":
 		for _, other := range l.boots {
@@ -292,6 +327,7 @@ func (l *Listener) drop(b *boot, a *called) {
 	defer l.mu.Unlock()
 	if b.agent == a {
 		b.set(nil)
+		l.changed()
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/hex"
 	"errors"
 	"io"
 	"math/big"
@@ -209,7 +210,7 @@ func TestAgentInMemory(t *testing.T) {
 	if err != nil || is.MAC != macOne {
 		t.Errorf("got %+v, %v", is, err)
 	}
-	if err := m.Apply(context.Background(), site.Step{Action: "install"}, &site.Node{Name: "n1"}, nil); !errors.Is(err, driver.ErrRefused) {
+	if err := m.Apply(context.Background(), site.Step{Action: "install"}, &site.Node{Name: "n1"}, nil); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("got %v", err)
 	}
 	if d.mu.Lock(); len(d.told) != 1 || !strings.Contains(d.told[0], uuidOne) || strings.Contains(d.told[0], token) {
@@ -411,5 +412,168 @@ func TestAgentVerifiesTheDaemon(t *testing.T) {
 				t.Errorf("a token of %d bytes was sent", n)
 			}
 		})
+	}
+}
+
+// permitted permits, and counts how often it was asked.
+type permitted struct{ asked int }
+
+func (p *permitted) ask(context.Context) error { p.asked++; return nil }
+
+// An agent that is asked to install is asked for exactly what was prepared, after permission was
+// given; what it says came of it is held to that.
+func TestAgentInstallsWhatWasPrepared(t *testing.T) {
+	key := "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFPWpdVTB1pw77PbuCSIbtGfp/5U0O8L3tgZg87e64Sv"
+	is := func(i *wire.Installed, err error) func(context.Context, *inside.Host, wire.Request) (*wire.Installed, error) {
+		return func(context.Context, *inside.Host, wire.Request) (*wire.Installed, error) { return i, err }
+	}
+	step := site.Step{Action: site.ActionInstall, Facet: site.FacetImage, Impact: site.ImpactDestructive, Machine: site.Identity{UUID: uuidOne}, Image: &site.Image{Kind: site.KindRoot, SHA256: "d1"}}
+	prepared := driver.Installation{Layout: item.Layout{Disks: []item.LayoutDisk{{Name: "os", Serial: "N1"}}}, URL: "http://192.0.2.1/x.tar", Marker: `{"node":"n1"}`, Bytes: 5}
+	other := step
+	other.Machine = site.Identity{UUID: uuidTwo}
+	for name, c := range map[string]struct {
+		step     site.Step
+		prepared driver.Installation
+		answers  func(context.Context, *inside.Host, wire.Request) (*wire.Installed, error)
+		class    error // nil for success
+		says     string
+		asks     int // for permission
+	}{
+		"it installs":             {step, prepared, is(&wire.Installed{SHA256: "d1", HostKeys: []string{key + " comment", "nonsense"}}, nil), nil, "", 1},
+		"another machine":         {other, prepared, is(&wire.Installed{SHA256: "d1", HostKeys: []string{key}}, nil), driver.ErrRefused, "another machine answers", 0},
+		"no machine":              {site.Step{Action: site.ActionInstall, Impact: site.ImpactDestructive, Image: step.Image}, prepared, nil, driver.ErrRefused, "names no machine", 0},
+		"nothing prepared":        {step, driver.Installation{}, nil, driver.ErrRefused, "was not prepared", 0},
+		"it refuses":              {step, prepared, is(nil, &wire.Error{Class: wire.Refused, Text: "a disk is missing; nothing was written"}), driver.ErrRefused, "nothing was written", 1},
+		"it fails":                {step, prepared, is(nil, &wire.Error{Class: wire.Failed, Text: "mkfs ended with 1"}), nil, "mkfs ended with 1", 1},
+		"it says nothing":         {step, prepared, is(nil, nil), driver.ErrRefused, "not what it has installed", 1},
+		"another image":           {step, prepared, is(&wire.Installed{SHA256: "d2", HostKeys: []string{key}}, nil), driver.ErrRefused, "was asked for sha256:d1", 1},
+		"no key of an SSH server": {step, prepared, is(&wire.Installed{SHA256: "d1", HostKeys: []string{"nonsense"}}, nil), driver.ErrRefused, "no SSH host key", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t)
+			caller := d.caller(d.expect(bootOne()), machineOne())
+			var asked *wire.Request
+			caller.Program.Install = func(ctx context.Context, h *inside.Host, r wire.Request) (*wire.Installed, error) {
+				asked = &r
+				return c.answers(ctx, h, r)
+			}
+			d.stays(caller)
+			m := d.agent("n1")
+			m.(driver.Namer).Name("lab", 7)
+			m.(driver.Installer).Prepare(c.prepared)
+			p := &permitted{}
+			err := m.Apply(t.Context(), c.step, &site.Node{Name: "n1"}, p.ask)
+			if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) || c.class != nil && !errors.Is(err, c.class) {
+				t.Errorf("got %v", err)
+			}
+			if p.asked != c.asks || (asked != nil) != (c.asks > 0) {
+				t.Errorf("permission was asked %d times, and it was asked to install: %v", p.asked, asked != nil)
+			}
+			if err == nil && (asked.Term != 7 || asked.Install.UUID != uuidOne || asked.Install.Serial != "S-1" || asked.Install.Image.SHA256 != "d1" || asked.Install.Boot != "uefi" ||
+				!slices.Equal(m.(driver.Installer).Installed().HostKeys, []string{key})) {
+				t.Errorf("asked for %+v, got %+v", asked, m.(driver.Installer).Installed())
+			}
+		})
+	}
+}
+
+// Nothing is sent to an agent whose installation is not permitted.
+func TestAgentIsNotAskedWithoutPermission(t *testing.T) {
+	d := newDesk(t)
+	caller := d.caller(d.expect(bootOne()), machineOne())
+	caller.Program.Install = func(context.Context, *inside.Host, wire.Request) (*wire.Installed, error) {
+		t.Error("it was asked to install")
+		return nil, nil
+	}
+	d.stays(caller)
+	m := d.agent("n1")
+	m.(driver.Installer).Prepare(driver.Installation{Layout: item.Layout{Disks: []item.LayoutDisk{{Name: "os"}}}, URL: "http://192.0.2.1/x.tar", Marker: "{}"})
+	step := site.Step{Action: site.ActionInstall, Impact: site.ImpactDestructive, Machine: site.Identity{UUID: uuidOne}, Image: &site.Image{Kind: site.KindRoot}}
+	no := func(context.Context) error { return driver.ErrNotPermitted }
+	for _, may := range []driver.Permit{nil, no} {
+		if err := m.Apply(t.Context(), step, &site.Node{Name: "n1"}, may); !errors.Is(err, driver.ErrNotPermitted) {
+			t.Error(err)
+		}
+	}
+}
+
+// Who answers what was not asked, or twice, is hung up on.
+func TestAgentThatAnswersTwice(t *testing.T) {
+	for name, answer := range map[string]func(r wire.Request) []wire.Frame{
+		"twice": func(r wire.Request) []wire.Frame {
+			f := wire.Frame{Result: &wire.Result{Echo: r.Echo, Machine: &wire.Machine{UUID: uuidOne}}}
+			return []wire.Frame{f, f}
+		},
+		"something else": func(r wire.Request) []wire.Frame {
+			return []wire.Frame{{Result: &wire.Result{Echo: "x" + r.Echo, Machine: &wire.Machine{UUID: uuidOne}}}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t)
+			token := d.expect(bootOne())
+			conn := d.raw(true)
+			is := machineOne()
+			if err := wire.Write(conn, wire.Hello{Version: wire.Version, Token: token, Machine: is}); err != nil {
+				t.Fatal(err)
+			}
+			var w wire.Welcome
+			if err := wire.Read(conn, &w); err != nil || w.Refused != "" {
+				t.Fatal(w, err)
+			}
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				for {
+					var r wire.Request
+					if wire.Read(conn, &r) != nil {
+						return
+					}
+					for _, f := range answer(r) {
+						if wire.Write(conn, f) != nil {
+							return
+						}
+					}
+				}
+			}()
+			m := d.agent("n1")
+			var err error
+			for range 3 { // the second answer may still be on its way
+				if _, err = m.Observe(t.Context(), &site.Node{Name: "n1"}, nil); err != nil {
+					break
+				}
+			}
+			if !errors.Is(err, driver.ErrUnreachable) {
+				t.Errorf("got %v", err)
+			}
+			<-done
+		})
+	}
+}
+
+// A daemon that was started again takes the same agent by what was recorded, and no other one.
+func TestAgentIsRecalled(t *testing.T) {
+	d := newDesk(t)
+	token := d.expect(bootOne())
+	c := d.caller(token, machineOne())
+	end, ended := d.stays(c)
+	key := d.Connected("n1").Key()
+	end()
+	<-ended
+	next := newDesk(t)
+	c.Settings.Daemon, c.Settings.CA = next.address, next.ca
+	digest := sha256.Sum256([]byte(token))
+	var of [sha256.Size]byte
+	if _, err := hex.Decode(of[:], []byte(key)); err != nil {
+		t.Fatal(err)
+	}
+	b := bootOne()
+	b.Until = next.now().Add(-time.Hour) // a token that was used does not end
+	next.Recall(b, digest, of)
+	thief := next.caller(token, machineOne())
+	next.refuses(thief, "was used before, by another agent")
+	next.stays(c)
+	next.Recall(b, digest, of) // changes nothing
+	if next.Connected("n1") == nil {
+		t.Error("the agent was hung up on")
 	}
 }

@@ -55,18 +55,41 @@ func (m *machine) hashOf(key, credential, setting string) (string, bool, error) 
 	m.mu.Lock()
 	get := m.credentials
 	m.mu.Unlock()
-	if get == nil {
-		return "", false, fmt.Errorf("its password is the credential %q, and there are no credentials here", credential)
-	}
-	value, err := get(credential)
+	value, err := valueOf(credential, get)
 	if err != nil {
-		return "", false, fmt.Errorf("its password cannot be set: %w", err)
+		return "", false, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if was := m.hashes[key]; was.value == value && was.setting == setting {
 		return was.hash, true, nil
 	}
+	hash, ok, err := hashWith(value, credential, setting)
+	if !ok || err != nil {
+		return "", false, err
+	}
+	if m.hashes == nil {
+		m.hashes = map[string]hashed{}
+	}
+	m.hashes[key] = hashed{value, setting, hash}
+	return hash, true, nil
+}
+
+// valueOf is the value of the credential of an account. Its error is a sentence for people.
+func valueOf(credential string, get func(name string) (secret.Value, error)) (secret.Value, error) {
+	if get == nil {
+		return secret.Value{}, fmt.Errorf("its password is the credential %q, and there are no credentials here", credential)
+	}
+	value, err := get(credential)
+	if err != nil {
+		return secret.Value{}, fmt.Errorf("its password cannot be set: %w", err)
+	}
+	return value, nil
+}
+
+// hashWith is the hash of a password with a setting; false for a setting that is not of
+// SHA-512 crypt.
+func hashWith(value secret.Value, credential, setting string) (string, bool, error) {
 	password, err := value.Password()
 	if err == nil && len(password) > longestPassword {
 		err = errors.New("it is longer than the 255 bytes that every system takes")
@@ -75,14 +98,7 @@ func (m *machine) hashOf(key, credential, setting string) (string, bool, error) 
 		return "", false, fmt.Errorf("its password cannot be set: credential %q: %w", credential, err)
 	}
 	hash, ok := sha512crypt(password, setting)
-	if !ok {
-		return "", false, nil
-	}
-	if m.hashes == nil {
-		m.hashes = map[string]hashed{}
-	}
-	m.hashes[key] = hashed{value, setting, hash}
-	return hash, true, nil
+	return hash, ok, nil
 }
 
 // comparePasswords says in the state of the facet base which accounts have the password
@@ -139,12 +155,31 @@ func (m *machine) forget(key string) {
 // givePasswords puts the hashes of designed passwords into items that are about to be
 // set. A hash that the machine was seen to have of the right password stays.
 func (m *machine) givePasswords(items []item.Item) error {
+	return giveHashes(items, func(key, credential string) (string, error) {
+		hash, _, err := m.hashOf(key, credential, cmp.Or(m.settingOf(key), newSetting()))
+		return hash, err
+	})
+}
+
+// giveNewPasswords does the same for a system that has none of them yet.
+func giveNewPasswords(items []item.Item, get func(name string) (secret.Value, error)) error {
+	return giveHashes(items, func(_, credential string) (string, error) {
+		value, err := valueOf(credential, get)
+		if err != nil {
+			return "", err
+		}
+		hash, _, err := hashWith(value, credential, newSetting())
+		return hash, err
+	})
+}
+
+func giveHashes(items []item.Item, hashOf func(key, credential string) (string, error)) error {
 	for n, i := range items {
 		credential, designed := credentialOf(i)
 		if !designed {
 			continue
 		}
-		hash, _, err := m.hashOf(i.Key, credential, cmp.Or(m.settingOf(i.Key), newSetting()))
+		hash, err := hashOf(i.Key, credential)
 		if err != nil {
 			return refused("%s: %w", i.Key, err)
 		}

@@ -63,10 +63,10 @@ func (m *machine) take(ctx context.Context, step site.Step, n *site.Node, s syst
 		return m.setBoot(ctx, n, s)
 	case site.ActionBIOS:
 		return m.setBIOS(ctx, n, s)
-	case site.ActionInstall:
+	case site.ActionInstall, site.ActionStartAgent:
 		return m.install(ctx, step, n, s, may)
 	case site.ActionFinishInstall:
-		return m.finish(ctx, n, s)
+		return m.finish(ctx, step, n, s)
 	}
 	return fmt.Errorf("a BMC does not take this step: %w", errors.ErrUnsupported)
 }

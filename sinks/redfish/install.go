@@ -39,7 +39,7 @@ var errNoCDBoot = fmt.Errorf("the machine cannot be told to boot from a CD once:
 // is booted again does what it did, on a machine that has not run what it installed.
 func (m *machine) install(ctx context.Context, step site.Step, n *site.Node, s system, may driver.Permit) error {
 	if step.Image == nil || step.Image.URL == "" {
-		return refused("the step names no image")
+		return refused("the step names no image, or no medium of the agent")
 	}
 	w, err := m.way(ctx, n, s)
 	if err != nil {
@@ -219,11 +219,20 @@ func (m *machine) disarm(ctx context.Context, n *site.Node, s system) (system, e
 
 // finish takes the installer's medium out and boots the installed system. It
 // goes by the drive, or the URL: a machine that is on with the medium
-// inserted still runs the installer, or was switched on by somebody.
-func (m *machine) finish(ctx context.Context, n *site.Node, s system) error {
+// inserted still runs the installer, or was switched on by somebody. One that runs
+// Slipway's agent is switched off first.
+func (m *machine) finish(ctx context.Context, step site.Step, n *site.Node, s system) error {
 	w, err := m.way(ctx, n, s)
 	if err != nil {
 		return err
+	}
+	if step.FromMemory && !(step.Resumed && !w.loaded(s) && s.heading() == "on") { // which was booted from disk already
+		if err := m.switchOff(ctx, step, s); err != nil {
+			return err
+		}
+		if s, err = m.reread(ctx); err != nil {
+			return err
+		}
 	}
 	if w.loaded(s) && !s.off() {
 		return fmt.Errorf("%w: the machine is %s with the installer's medium inserted: it still installs, or somebody switched it on",

@@ -122,7 +122,7 @@ func TestConformanceOnTheLab(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they mostly wait
 			r := newRack(t, 60, change)
-			drivertest.Run(t, drivertest.Suite{Driver: redfish.New(patience), Fresh: func(t *testing.T) drivertest.Subject {
+			drivertest.Run(t, drivertest.Suite{StartsAgent: true, Driver: redfish.New(patience), Fresh: func(t *testing.T) drivertest.Subject {
 				return r.take().subject()
 			}})
 		})

@@ -33,7 +33,7 @@ func (m *machine) lacks(ctx context.Context, s system, known map[string]object) 
 	_, on := m.takenReset(ctx, s, turnsOn)
 	_, off := m.takenReset(ctx, s, slices.Concat(shutsDown, cutsPower))
 	for action, needs := range map[site.Action][]error{
-		site.ActionPowerOn: {on}, site.ActionPowerOff: {off}, site.ActionRestart: {off, on}, site.ActionInstall: {off, on},
+		site.ActionPowerOn: {on}, site.ActionPowerOff: {off}, site.ActionRestart: {off, on}, site.ActionInstall: {off, on}, site.ActionStartAgent: {off, on},
 	} {
 		for _, err := range needs {
 			if err != nil && !errors.Is(err, errors.ErrUnsupported) {

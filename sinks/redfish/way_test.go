@@ -21,7 +21,7 @@ func TestConformanceByHTTP(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they mostly wait
 			r := newRack(t, 60, func(m *lab.MachineConfig) { m.Personality, m.HTTPBoot, m.NoMedia = name, true, by == "" })
-			drivertest.Run(t, drivertest.Suite{Driver: redfish.New(patience), Fresh: func(t *testing.T) drivertest.Subject {
+			drivertest.Run(t, drivertest.Suite{StartsAgent: true, Driver: redfish.New(patience), Fresh: func(t *testing.T) drivertest.Subject {
 				m := r.take()
 				m.node.Boot.InstallBy = by
 				return m.subject()

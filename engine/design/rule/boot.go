@@ -47,6 +47,18 @@ nodes: "n4": interfaces: eno1: boot: "mgmt"`,
 		Node: bootNetwork,
 	},
 	{
+		Code: "root-image", Severity: site.SeverityError, Firm: true,
+		What:  "A node that is installed from a root file system has a UUID or a serial number, a BMC that inserts virtual media, UEFI, and storage with a file system on / and a rule or a device for each disk.",
+		Why:   "Slipway's agent starts from virtual media by UEFI, and erases exactly the disks that the design tells apart, on exactly that machine; without these it would refuse when the machine is out of service.",
+		Wrong: aRootImage + `nodes: "n1": {image: "root12", generation: 1}`,
+		Right: aRootImage + `nodes: "n1": {image: "root12", generation: 1, identity: serial: "EX101", boot: mode: "uefi", storage: disks: os: {
+	match: kind: "ssd"
+	partitions: esp: {size: "512MiB", flag: "efi", filesystem: {type: "vfat", mount: "/boot/efi"}}
+	partitions: root: {size: ">20GiB", filesystem: mount: "/"}
+}}`,
+		Node: rootImage,
+	},
+	{
 		Code: "image-architecture", Severity: site.SeverityError,
 		What:  "The image of a node is for its processors.",
 		Why:   "The machine does not boot it; the disks are erased by then.",
@@ -270,6 +282,47 @@ func installTimeout(s *site.Site) []site.Finding {
 			f := wrong(path, fmt.Sprintf("the installation of %s may take %s", name, time.Duration(limit)), "Write at most 24h; 45m is usual.")
 			f.Severity = site.SeverityWarning
 			found = append(found, f)
+		}
+	}
+	return found
+}
+
+// aRootImage is an image of a root file system for examples.
+const aRootImage = `images: root12: {url: "https://images.example.org/root12.tar.zst", sha256: "` + someDigest + `", kind: "root"}
+`
+
+// rootImage checks what an installation by Slipway's agent needs of a node.
+func rootImage(s *site.Site, n *site.Node) (found []site.Finding) {
+	i := s.Images[n.Image]
+	if !i.IsRoot() || n.IsVirtual() || n.Generation == 0 {
+		return nil
+	}
+	object := func(path, message, fix string) {
+		found = append(found, also(s, "images."+n.Image+".kind", wrong(path, message, fix)))
+	}
+	if m := n.Machine(); m.UUID == "" && m.Serial == "" {
+		object("image", fmt.Sprintf("the image %s is installed by Slipway's agent, and the node %s names neither the UUID nor the serial number of its machine", n.Image, n.Name),
+			"Write identity: uuid or identity: serial; `slipway discover` shows them.")
+	}
+	if _, ok := n.Endpoints[site.BMC]; !ok && !states(n, "endpoints.bmc") {
+		object("image", fmt.Sprintf("the image %s is installed by Slipway's agent, which starts from virtual media, and the node %s has no BMC", n.Image, n.Name),
+			"Write endpoints: bmc, or use an image that is installed in another way.")
+	}
+	if n.Boot.InstallBy != "" && n.Boot.InstallBy != "media" {
+		object("boot.installBy", fmt.Sprintf("the image %s is installed by Slipway's agent, which starts from virtual media and not by %s", n.Image, n.Boot.InstallBy),
+			`Write installBy: "media", or remove it.`)
+	}
+	if n.Boot.Mode == "bios" {
+		object("boot.mode", fmt.Sprintf("the image %s is installed by Slipway's agent, which starts by UEFI, and the machine boots by BIOS", n.Image),
+			`Write mode: "uefi", or use an image with kind: "installer".`)
+	}
+	if len(n.Storage.Disks) == 0 && !states(n, "storage.disks") {
+		object("image", fmt.Sprintf("the image %s is a root file system, and the node %s has no storage to put it on", n.Image, n.Name),
+			`Design storage: disks with a file system that has mount: "/".`)
+	}
+	for _, name := range keys(n.Storage.Disks) {
+		if d := n.Storage.Disks[name]; d.Match == nil && d.Device == "" && !states(n, "storage.disks."+name+".match") && !states(n, "storage.disks."+name+".device") {
+			object("storage.disks."+name, fmt.Sprintf("the disk %s has neither a rule nor a device that it is found by", name), "Write match or device.")
 		}
 	}
 	return found

@@ -71,7 +71,7 @@ networks: mgmt: ranges: dhcp: {from: "10.1.0.100", to: "10.1.0.199", use: "dhcp"
 	},
 	{
 		Code: "host-key-missing", Severity: site.SeverityWarning,
-		What:  "An SSH endpoint or hypervisor pins the host's key, but that of a virtual machine with a generation: its keys are made with the installation.",
+		What:  "An SSH endpoint or hypervisor pins the host's key, but that of a virtual machine with a generation and of one that Slipway's agent installs: its keys are made with the installation.",
 		Why:   "An SSH server that proves nothing is refused, so nothing is learned through this endpoint.",
 		Wrong: `nodes: "n1": endpoints: os: {url: "ssh://10.1.0.11", trust: _ @unset()}`,
 		Right: `nodes: "n1": endpoints: os: {url: "ssh://10.1.0.11", trust: hostKeys: ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIExample"]}`,
@@ -112,7 +112,7 @@ func eachEndpoint(object func(site.EndpointKind, *url.URL, site.Endpoint) (messa
 }
 
 func hostKeyMissing(s *site.Site, n *site.Node) []site.Finding {
-	if n.IsVirtual() && states(n, "generation") {
+	if (n.IsVirtual() || s.Images[n.Image].IsRoot()) && states(n, "generation") {
 		return nil
 	}
 	return eachEndpoint(func(kind site.EndpointKind, u *url.URL, e site.Endpoint) (string, string) {

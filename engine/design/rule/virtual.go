@@ -1,8 +1,8 @@
 package rule
 
 import (
-	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -93,12 +93,20 @@ nodes: "vm-1": profiles: ["vm"]`,
 	},
 	{
 		Code: "image-format", Severity: site.SeverityError, Firm: true,
-		What:  "The image of a virtual machine is a disk (\"qcow2\" or \"raw\"), that of a physical one a medium (\"iso\").",
-		Why:   "The disk of an installed system is not a medium that a machine installs itself from, and a medium is not a disk of a system; the machine would not start, its disks erased by then.",
+		What:  "The image of a virtual machine is a disk (format \"qcow2\" or \"raw\"), that of a physical one an installer or a root file system (kind \"installer\" or \"root\").",
+		Why:   "Slipway cannot write an image of a whole disk onto a physical machine yet, and a virtual machine starts from such an image alone; the machine would not start, its disks erased by then.",
 		Wrong: aMachine + `nodes: "vm-1": {profiles: ["vm"], image: "debian12"}`,
 		Right: aMachine + `images: cloud: {url: "https://images.example.org/debian12.qcow2", sha256: "` + someDigest + `", format: "qcow2"}
 nodes: "vm-1": {profiles: ["vm"], image: "cloud"}`,
 		Node: eachNodeImage(imageFormat),
+	},
+	{
+		Code: "image-kind", Severity: site.SeverityError, Firm: true,
+		What:  "An image has a kind, for physical machines, or a format, for virtual ones, and a root file system is a tar.",
+		Why:   "Slipway would not know how a machine is installed from it, and what it cannot unpack it refuses only when the machine is out of service.",
+		Wrong: `images: debian12: format: "iso"`,
+		Right: `images: debian12: kind: "installer"`,
+		Site:  imageKind,
 	},
 	{
 		Code: "image-disk", Severity: site.SeverityError, Firm: true,
@@ -197,16 +205,39 @@ func virtualInterface(_ *site.Site, n *site.Node) []site.Finding {
 }
 
 func imageFormat(n *site.Node, name string, i *site.Image) (message, fix string) {
-	switch format := cmp.Or(i.Format, "iso"); {
-	case n.IsVirtual() && format == "iso":
-		return fmt.Sprintf("the image %s is a medium, and the node %s is virtual", name, n.Name),
+	isDisk := i.Format != "" && i.Format != "iso"
+	switch {
+	case n.IsVirtual() && !isDisk:
+		return fmt.Sprintf("the image %s is no image of a disk, and the node %s is virtual", name, n.Name),
 			`Use an image with format: "qcow2" or "raw".`
-	case !n.IsVirtual() && format != "iso":
-		return fmt.Sprintf("the image %s is a disk (%s), and the node %s is a physical machine", name, format, n.Name),
-			`Use an image with format: "iso", or write style: "virtual".`
+	case !n.IsVirtual() && isDisk:
+		return fmt.Sprintf("the image %s is a disk (%s), and the node %s is a physical machine", name, i.Format, n.Name),
+			`Use an installer (kind: "installer") or a tar of a root file system (kind: "root"), or write style: "virtual".`
 	}
 	return "", ""
 }
+
+func imageKind(s *site.Site) (found []site.Finding) {
+	for _, name := range keys(s.Images) {
+		i, at := s.Images[name], "images."+name
+		file := strings.ToLower(i.URL)
+		switch tar := slices.ContainsFunc(tars, func(end string) bool { return strings.HasSuffix(file, end) }); {
+		case i.Format == "iso":
+			found = append(found, wrong(at+".format", fmt.Sprintf("the image %s has format: \"iso\", which is kind: \"installer\" now", name),
+				"Run `slipway migrate`, which rewrites it."))
+		case i.Kind != "" && i.Format != "":
+			found = append(found, also(s, at+".format", wrong(at+".kind", fmt.Sprintf("the image %s has a kind, which is for physical machines, and a format, which is for virtual ones", name),
+				"Remove one of them.")))
+		case i.IsRoot() && !tar:
+			found = append(found, also(s, at+".kind", wrong(at+".url", fmt.Sprintf("the image %s is a root file system, and its URL does not end as that of a tar does", name),
+				"Name a file that ends in .tar, .tar.zst, .tar.gz or .tar.xz: Slipway unpacks nothing else.")))
+		}
+	}
+	return found
+}
+
+// tars are the ends of names of archives that the agent unpacks.
+var tars = []string{".tar", ".tar.zst", ".tar.gz", ".tar.xz"}
 
 func imageDisk(_ *site.Site, n *site.Node) []site.Finding {
 	if !n.IsVirtual() {

@@ -142,7 +142,7 @@ func (m *FakeMachine) hang(ctx context.Context) error {
 // interrupting are the actions whose requests interrupt what runs on a machine.
 // A machine takes every other change while it serves.
 var interrupting = []site.Action{
-	site.ActionPowerOff, site.ActionRestart, site.ActionInstall, site.ActionFinishInstall, site.ActionZeroize, site.ActionPackages,
+	site.ActionPowerOff, site.ActionRestart, site.ActionStartAgent, site.ActionInstall, site.ActionFinishInstall, site.ActionZeroize, site.ActionPackages,
 }
 
 // write is a request for a change that the machine carries out if it gets it, and
@@ -368,6 +368,8 @@ func (b *bmc) Apply(ctx context.Context, step site.Step, n *site.Node, may drive
 		return w.stage(ctx, n.Want(step.Facet))
 	case site.ActionRestart:
 		return w.restart(ctx)
+	case site.ActionStartAgent:
+		return w.startAgent(ctx)
 	case site.ActionInstall:
 		return w.install(ctx, n)
 	case site.ActionFinishInstall:
@@ -581,17 +583,53 @@ func (w *writer) start(ctx context.Context) error {
 	return err
 }
 
+// startAgent boots the machine once from the medium of the agent. It joins a start with the
+// same medium.
+func (w *writer) startAgent(ctx context.Context) error {
+	if w.step.Image == nil || w.step.Image.URL == "" {
+		return fmt.Errorf("%w: the step names no medium of the agent", driver.ErrRefused)
+	}
+	url := w.step.Image.URL
+	unlock := w.m.look()
+	joins := w.step.Resumed && w.m.ramdisk == url && !w.m.once && w.m.on
+	unlock()
+	if joins {
+		return nil
+	}
+	if err := w.power(ctx, false); err != nil {
+		return err
+	}
+	if err := w.may.Ask(ctx, w.step); err != nil {
+		return err
+	}
+	if err := w.write(ctx, func(m *FakeMachine) { m.media, m.ramdisk, m.once = nil, url, true }); err != nil {
+		return err
+	}
+	return w.power(ctx, true)
+}
+
 func (w *writer) finish(ctx context.Context) error {
+	if w.step.FromMemory && w.m.fromMemory() {
+		if err := w.power(ctx, false); err != nil {
+			return err
+		}
+	}
 	if w.m.Power() == "on" {
 		if w.m.Media() == nil {
 			return nil
 		}
 		return fmt.Errorf("%w: the machine is on with the medium inserted", driver.ErrBusy)
 	}
-	if err := w.write(ctx, func(m *FakeMachine) { m.media = nil }); err != nil {
+	if err := w.write(ctx, func(m *FakeMachine) { m.media, m.ramdisk, m.once = nil, "", false }); err != nil {
 		return err
 	}
 	return w.power(ctx, true)
+}
+
+// fromMemory says whether the machine runs the agent, or has its medium in.
+func (m *FakeMachine) fromMemory() bool {
+	defer m.look()()
+	return m.on && (m.memory || m.ramdisk != "")
 }
 
 // osDriver is the fleet's driver for installed systems.

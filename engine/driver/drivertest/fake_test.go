@@ -248,7 +248,7 @@ func TestConformance(t *testing.T) {
 		return drivertest.Subject{Endpoint: fake.Node().Endpoints[kind], Secret: config.Secret, Node: fake.Node(), Counts: fake.Counts}, fake
 	}
 	t.Run("bmc", func(t *testing.T) {
-		drivertest.Run(t, drivertest.Suite{Driver: fleet.Driver(), Fresh: func(t *testing.T) drivertest.Subject {
+		drivertest.Run(t, drivertest.Suite{StartsAgent: true, Driver: fleet.Driver(), Fresh: func(t *testing.T) drivertest.Subject {
 			s, fake := subject(t, site.BMC)
 			s.Power, s.Image = fake.Power, &site.Image{URL: "https://images/x.iso", SHA256: "abcd"}
 			s.Swap = func(n int) func() int {

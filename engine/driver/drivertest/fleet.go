@@ -94,6 +94,7 @@ type Fleet struct {
 	machines map[string]*FakeMachine
 	calls    []Call
 	watch    func(Call)
+	reads    func(url string) (token string, served bool)
 	witness  func(Event)
 }
 
@@ -171,6 +172,24 @@ func (f *Fleet) Watch(told func(Call)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.watch = told
+}
+
+// Serve says what machines find on a medium of Slipway's agent at a URL when they boot from
+// it: the token of the boot, or nothing.
+func (f *Fleet) Serve(reads func(url string) (token string, served bool)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reads = reads
+}
+
+func (f *Fleet) read(url string) (token string, served bool) {
+	f.mu.Lock()
+	reads := f.reads
+	f.mu.Unlock()
+	if reads == nil {
+		return "", false
+	}
+	return reads(url)
 }
 
 // Calls are the accepted requests for changes so far, of all machines.
@@ -260,6 +279,12 @@ type body struct {
 	mode      string       // "uefi" or "bios"
 	media     *site.Marker // the inserted image, and what it installs
 	once      bool         // the next boot is from the medium
+	ramdisk   string       // the URL of the agent's medium, where that is inserted
+	memory    bool         // it runs the agent's medium, or hangs in it
+	token     string       // that the agent found on the medium
+	unkind    Unkind
+	lost      time.Time    // when the agent was last lost; zero since the machine was started
+	seen      []item.Disk  // those that an agent tells
 	installer *site.Marker // the running installer's image
 	ends      time.Time    // when the installer powers the machine off
 	disk      *site.Marker // the installed system; its Node is empty without a marker
@@ -498,7 +523,7 @@ func (m *FakeMachine) switchTo(on bool, at time.Time) {
 	if m.on == on {
 		return
 	}
-	m.on, m.installer = on, nil
+	m.on, m.installer, m.memory, m.token, m.lost = on, nil, false, "", time.Time{}
 	clear(m.runs)
 	m.facts = append(m.facts, Fact{When: at, Facet: site.FacetPower, Have: site.Values{"state": state(on)}})
 	if !on {
@@ -506,6 +531,10 @@ func (m *FakeMachine) switchTo(on bool, at time.Time) {
 	}
 	m.booted, m.posting = at, maps.Clone(m.pending)
 	m.boots++
+	if m.once && m.ramdisk != "" {
+		m.memory = true
+		m.token, _ = m.fleet.read(m.ramdisk)
+	}
 	if m.once && m.media != nil {
 		m.counts.Installs++
 		m.tell(Installed, at, *m.media)
@@ -554,7 +583,7 @@ func (m *FakeMachine) state() (boots int, on bool) {
 
 // answers says whether the installed system can be reached.
 func (m *FakeMachine) answers() bool {
-	return m.on && m.disk != nil && m.installer == nil && !time.Now().Before(m.booted.Add(m.config.PostTime+m.config.OSTime))
+	return m.on && m.disk != nil && m.installer == nil && !m.memory && !time.Now().Before(m.booted.Add(m.config.PostTime+m.config.OSTime))
 }
 
 func state(on bool) string {
@@ -576,7 +605,7 @@ func (m *FakeMachine) TakenOver(n int) {
 func (m *FakeMachine) Replace(i site.Identity) {
 	defer m.look()()
 	now := time.Now()
-	m.identity, m.media, m.once, m.installer = i, nil, false, nil
+	m.identity, m.media, m.ramdisk, m.once, m.installer = i, nil, "", false, nil
 	m.switchTo(false, now)
 	m.format(nil, now)
 	for f := range m.inside {

@@ -23,6 +23,8 @@ type Suite struct {
 	// Fresh makes a new machine: healthy, and off if the driver has power over
 	// it. It is torn down with the test.
 	Fresh func(t *testing.T) Subject
+	// StartsAgent is set for a driver that starts Slipway's agent from a medium.
+	StartsAgent bool
 	// Patience bounds each wait of the suite; 30 s if zero.
 	Patience time.Duration
 }
@@ -80,6 +82,9 @@ func Run(t *testing.T, s Suite) {
 		tests["installs once"] = installsOnce
 		tests["asks before data is lost"] = asksBeforeLoss
 		tests["asks again when resumed"] = asksWhenResumed
+		if s.StartsAgent {
+			tests["starts the agent"] = startsAgent
+		}
 		tests["restart in the middle"] = restartInTheMiddle
 		tests["restart at any moment"] = restartAtAnyMoment
 	}
@@ -339,7 +344,7 @@ func refusesFor(t *testing.T, s Suite, sub Subject, other site.Identity) {
 	n := *sub.Node
 	n.Identity, n.Boot.Order = other, []string{"Pxe"}
 	m := s.open(t, sub)
-	for _, a := range []site.Action{site.ActionPowerOn, site.ActionPowerOff, site.ActionBootOrder, site.ActionInstall, site.ActionFinishInstall} {
+	for _, a := range []site.Action{site.ActionPowerOn, site.ActionPowerOff, site.ActionBootOrder, site.ActionStartAgent, site.ActionInstall, site.ActionFinishInstall} {
 		st := step(sub, site.FacetPower, a)
 		st.Machine, st.Image, st.Generation = other, sub.Image, 1
 		if err := m.Apply(t.Context(), st, &n, Permitted); !errors.Is(err, driver.ErrRefused) {
@@ -354,10 +359,10 @@ func refusesFor(t *testing.T, s Suite, sub Subject, other site.Identity) {
 // anotherInTheMiddle has another machine come to the endpoint before each request
 // of each step: it is not changed, and the step does not claim to be done on it.
 func anotherInTheMiddle(t *testing.T, s Suite, _ Subject) {
-	for _, a := range []site.Action{site.ActionPowerOn, site.ActionPowerOff, site.ActionBootOrder, site.ActionInstall, site.ActionFinishInstall} {
+	for _, a := range []site.Action{site.ActionPowerOn, site.ActionPowerOff, site.ActionBootOrder, site.ActionStartAgent, site.ActionInstall, site.ActionFinishInstall} {
 		for n, more := 1, true; more; n++ {
 			sub := s.Fresh(t)
-			if a == site.ActionInstall && sub.Image == nil {
+			if starts := a == site.ActionStartAgent; a == site.ActionInstall && sub.Image == nil || starts && !s.StartsAgent {
 				break
 			}
 			if more = s.swapAt(t, sub, a, n); n > mostRequests {
@@ -410,6 +415,42 @@ func installsOnce(t *testing.T, s Suite, sub Subject) {
 	s.follow(t, s.open(t, sub), &n, sub.Image, &site.Memory{})
 	if c := sub.Counts(); c.Installs != 1 || sub.Power() != "on" {
 		t.Errorf("got %d installations and power %s, want 1 and on", c.Installs, sub.Power())
+	}
+}
+
+// startsAgent has the agent started only where that is permitted. It erases nothing, runs from the
+// medium that it was given, and the machine boots from its disk again without waiting for
+// whatever runs from there.
+func startsAgent(t *testing.T, s Suite, sub Subject) {
+	m := s.open(t, sub)
+	st := step(sub, site.FacetImage, site.ActionStartAgent)
+	st.Image, st.Generation, st.Impact = sub.Image, 1, site.ImpactReboot
+	for _, may := range []driver.Permit{nil, func(context.Context) error { return driver.ErrNotPermitted }} {
+		if err := m.Apply(t.Context(), st, sub.Node, may); !errors.Is(err, driver.ErrNotPermitted) {
+			t.Errorf("got %v, want driver.ErrNotPermitted", err)
+		}
+	}
+	if got := sub.Power(); got != "off" {
+		t.Errorf("the machine is %s without permission", got)
+	}
+	for _, resumed := range []bool{false, true} {
+		st.Resumed = resumed
+		if err := m.Apply(t.Context(), st, sub.Node, Permitted); err != nil {
+			t.Fatalf("resumed %t: %v", resumed, err)
+		}
+	}
+	end := step(sub, site.FacetImage, site.ActionFinishInstall)
+	end.Generation, end.FromMemory, end.Unseen = 1, true, true
+	if err := m.Apply(t.Context(), end, sub.Node, Permitted); err != nil {
+		t.Fatal(err)
+	}
+	if got := sub.Power(); got != "on" {
+		t.Errorf("the machine is %s after it was to boot from its disk", got)
+	}
+	end.Resumed = true
+	before := sub.Counts().Resets
+	if err := m.Apply(t.Context(), end, sub.Node, Permitted); err != nil || sub.Counts().Resets != before {
+		t.Errorf("once more: %v, %d resets after %d", err, sub.Counts().Resets, before)
 	}
 }
 

@@ -1,0 +1,386 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/artifact"
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// The times of Slipway's agent on a machine.
+const (
+	// agentPatience is how long an agent may take to call after its machine was started, or
+	// after its connection was lost. Servers take up to ten minutes for their self-test; the
+	// agent itself goes on calling for a quarter of an hour.
+	agentPatience = 15 * time.Minute
+	// agentIdle is how long an agent that is connected waits for its installation.
+	agentIdle = time.Hour
+	// tokenLasts is how long a token can be used first, from the start's first request on.
+	tokenLasts = 2 * time.Hour
+)
+
+// mostStarts is how often the agent is started for one installation, and mostFailures how often
+// it fails to install, before a person has to look.
+const (
+	mostStarts   = 3
+	mostFailures = 3
+)
+
+// keepAgents wakes the nodes on which an agent was started when one has connected or is lost.
+func (e *Engine) keepAgents(ctx context.Context) {
+	if e.Agents == nil || e.ObserveOnly {
+		return
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.Agents.Changes():
+			e.mu.Lock()
+			for _, w := range e.workers {
+				if w.memory.Recorded.Agent.IsOn() {
+					w.wakeUp()
+				}
+			}
+			e.mu.Unlock()
+		}
+	}
+}
+
+// expectAgentLocked has the node's agent expected as long as the records say, and serves its
+// medium: the agent reads programs from it until the installation has ended. All of it follows
+// from the records. Who does not know the token any more serves the medium without the words
+// of the boot, which the agent has read once it has called.
+func (w *worker) expectAgentLocked() {
+	if w.e.Agents == nil {
+		return
+	}
+	medium := w.name + "/agent"
+	b := w.memory.Recorded.Agent
+	if !b.IsOn() {
+		w.e.Agents.Forget(w.name)
+		if w.e.Artifacts != nil {
+			w.e.Artifacts.Revoke(medium)
+		}
+		return
+	}
+	boot := w.bootLocked(b.Until)
+	boot.Daemon = b.Daemon
+	w.e.Agents.Recall(boot, b.Token, b.Key)
+	words := w.e.Agents.Words(w.name)
+	switch {
+	case w.e.Artifacts == nil:
+	case b.Key == "" && words == nil:
+		w.e.Artifacts.Revoke(medium)
+	default:
+		w.e.Artifacts.Grant(artifact.Grant{Node: medium, SHA256: b.Medium, URL: b.Served, Words: words})
+	}
+}
+
+// bootLocked is a boot of the node's machine into the ramdisk.
+func (w *worker) bootLocked(until time.Time) driver.Boot {
+	b := driver.Boot{Node: w.name, Machine: w.node.Machine(), MACs: w.node.MACs(), Until: until}
+	if w.e.design != nil {
+		b.Address = w.e.design.BootAddress(w.node)
+	}
+	return b
+}
+
+// controller is the host of the node's BMC.
+func (w *worker) controller() string {
+	u, err := url.Parse(w.node.Endpoints[site.BMC].URL)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}
+
+// lookAtAgent asks the node's agent what the machine is, where one is expected.
+func (w *worker) lookAtAgent(ctx context.Context, j job) *site.AgentSeen {
+	before := j.memory.Observed.Agent
+	if w.e.Agents == nil || !j.memory.Recorded.Agent.IsOn() {
+		if before.IsConnected() {
+			return &site.AgentSeen{Disks: before.Disks, Seen: before.Seen}
+		}
+		return nil
+	}
+	now := &site.AgentSeen{}
+	if before != nil {
+		now.Disks, now.Seen = before.Disks, before.Seen
+	}
+	a := w.e.Agents.Agent(w.name)
+	if a == nil {
+		return now
+	}
+	seen, err := w.observe(ctx, j, site.Agent, nil)
+	switch {
+	case err != nil:
+		w.e.Log.Debug("the agent does not answer", "node", w.name, "err", err)
+	case !j.node.Machine().Matches(seen.Identity):
+		w.e.Log.Warn("the agent is of another machine", "node", w.name, "is", seen.Identity.Full())
+	default:
+		now.Connected, now.Disks, now.Seen = true, a.Disks(), time.Now()
+	}
+	return now
+}
+
+// noteAgent records what became of the agent that was started on a machine.
+func (e *Engine) noteAgent(r *site.Recorded, n *site.Node, seen *site.AgentSeen, unwanted bool, now time.Time) {
+	if !r.Agent.IsOn() {
+		return
+	}
+	b := *r.Agent
+	switch a := e.agentOf(n.Name); {
+	case unwanted && r.UnderWay() == 0:
+		b.Over = now
+	case seen.IsConnected() && a != nil:
+		b.Key, b.Lost = a.Key(), time.Time{}
+		if b.Started.IsZero() {
+			b.Started = now // it has called, whatever its BMC says
+		}
+		b.Idle = b.Idle || r.UnderWay() == 0 && now.Sub(b.Started) > agentIdle
+	default:
+		if b.Key != "" && b.Lost.IsZero() {
+			b.Lost = now
+		}
+		since := b.Started
+		if !b.Lost.IsZero() {
+			since = b.Lost
+		}
+		if !since.IsZero() && (now.Sub(since) > agentPatience || now.Before(since.Add(-agentPatience))) {
+			b.Over = now
+		}
+	}
+	if b != *r.Agent {
+		r.Agent = &b
+	}
+}
+
+func (e *Engine) agentOf(node string) driver.Agent {
+	if e.Agents == nil {
+		return nil
+	}
+	return e.Agents.Agent(node)
+}
+
+// openAgent is the door to the agent that has called from the machine's memory.
+func (w *worker) openAgent(n *site.Node) (driver.Machine, error) {
+	a := w.e.agentOf(w.name)
+	if a == nil {
+		w.closeDoor(site.Agent)
+		return nil, fmt.Errorf("%w: no agent of %s is connected", driver.ErrUnreachable, w.name)
+	}
+	if d := w.doors[site.Agent]; d != nil && d.machine == driver.Machine(a) {
+		return a, nil
+	}
+	w.closeDoor(site.Agent)
+	Lend(a, n.Endpoints[site.OS], w.e.Secrets)
+	if s, ok := driver.As[driver.Supplied](driver.Machine(a)); ok && w.e.Artifacts != nil {
+		s.Supply(w.e.Artifacts.Content)
+	}
+	w.doors[site.Agent] = &door{machine: a}
+	return a, nil
+}
+
+// startAgent makes the boot of a start of the agent: a new one, or that of the try that this
+// process has begun and goes on with.
+func (w *worker) startAgent(j job, s site.Step) (*site.AgentBoot, error) {
+	e, now := w.e, time.Now()
+	if e.Agents == nil || e.Artifacts == nil {
+		return nil, errors.New("this daemon does not listen to agents")
+	}
+	b := j.memory.Recorded.Agent
+	if s.Resumed && e.Agents.Words(w.name) != nil && e.Artifacts.Reaches(b.Served) {
+		return b, nil
+	}
+	e.mu.Lock()
+	boot := w.bootLocked(now.Add(tokenLasts))
+	e.mu.Unlock()
+	to := w.controller()
+	if boot.Address.Prefix.IsValid() {
+		to = boot.Address.Prefix.Addr().String()
+	}
+	var err error
+	if boot.Daemon, err = e.Artifacts.Towards(to); err != nil {
+		return nil, err
+	}
+	token, err := e.Agents.Expect(boot)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", driver.ErrRefused, err)
+	}
+	is := &site.AgentBoot{Tries: 1, Token: token, Daemon: boot.Daemon, Medium: e.Agents.Medium(), Since: now, Until: boot.Until}
+	if b != nil {
+		is.Tries += b.Tries
+		is.Failed, is.Why = b.Failed, b.Why
+	}
+	if s.Resumed {
+		is.Tries = b.Tries // the same try, by another process
+	}
+	is.Served, err = e.Artifacts.URL(w.controller(), is.Medium)
+	return is, err
+}
+
+// agentGate holds what needs Slipway's agent until that can be started, or has called.
+func (e *Engine) agentGate(w *worker, s site.Step) *held {
+	starts := s.Action == site.ActionStartAgent
+	if !starts && !s.ByAgent() {
+		return nil
+	}
+	name := w.node.Image
+	if e.Agents == nil {
+		return &held{state: site.Blocked, person: true, release: "`slipway run` with --ramdisk FILE",
+			sentence: fmt.Sprintf("image %s is installed by Slipway's agent, and this daemon listens to no agents: start it with --ramdisk FILE, the medium that `slipway ramdisk build` makes, and where :9481 is not the right address with --agent-listen ADDRESS", name)}
+	}
+	if err := e.Agents.Serving(); err != nil {
+		return &held{state: site.Blocked, sentence: steady(err)}
+	}
+	b := w.memory.Recorded.Agent
+	switch {
+	case !starts && b != nil && b.Failed >= mostFailures:
+		return &held{state: site.Stalled, person: true, release: "`slipway retry " + w.name + "`",
+			sentence: fmt.Sprintf("the installation has failed %d times, and the machine has no whole system: %s. Once that is repaired, run `slipway retry %s`", b.Failed, b.Why, w.name)}
+	case !starts && e.Agents.Agent(w.name) != nil:
+		return nil
+	case !starts && b.IsStarted() && !b.Lost.IsZero():
+		return &held{state: site.Progressing, sentence: "the connection to the agent on " + w.name + " is lost; it calls again",
+			detail: fmt.Sprintf("lost at %s, awaited until %s", clock(b.Lost), clock(b.Lost.Add(agentPatience))), until: b.Lost.Add(agentPatience + time.Second)}
+	case !starts && b.IsStarted():
+		return &held{state: site.Progressing, sentence: "the machine boots Slipway's agent, which has not called yet",
+			detail: fmt.Sprintf("started at %s, awaited until %s", clock(b.Started), clock(b.Started.Add(agentPatience))), until: b.Started.Add(agentPatience + time.Second)}
+	case !starts:
+		return &held{state: site.Progressing, sentence: "the agent on " + w.name + " is to be started first"}
+	case b != nil && !b.Over.IsZero() && b.Tries >= mostStarts:
+		why := "no agent has called"
+		if b.Key != "" {
+			why = "the agent was lost each time"
+		}
+		return &held{state: site.Stalled, person: true, release: "`slipway retry " + w.name + "`",
+			sentence: fmt.Sprintf("Slipway's agent was started %d times, and %s. Check the console of the machine, and whether it reaches the daemon, then run `slipway retry %s`", b.Tries, why, w.name)}
+	case !e.Artifacts.State(e.Agents.Medium()).Ready:
+		return &held{state: site.Blocked, person: true, release: "a restart of the daemon",
+			sentence: "the medium of Slipway's agent is not in the artifact store any more: restart the daemon, which adds it again"}
+	}
+	e.Artifacts.Use(e.Agents.Medium())
+	return nil
+}
+
+// noteInstallFailed counts an installation that the agent has tried and that failed. One whose
+// connection was lost may go on.
+func noteInstallFailed(r *site.Recorded, s site.Step, err error) {
+	if !s.ByAgent() || r.Agent == nil || !r.InstallBegun() || errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrInterrupted) || errors.Is(err, driver.ErrBusy) {
+		return
+	}
+	b := *r.Agent
+	b.Failed++
+	b.Why = verdict(err)
+	r.Agent = &b
+}
+
+func clock(t time.Time) string { return t.UTC().Format(time.TimeOnly) + "Z" }
+
+// installOf is the installation that a start of the agent is for, of the steps of one plan.
+func installOf(steps []site.Step) (site.Step, bool) {
+	i := slices.IndexFunc(steps, site.Step.ByAgent)
+	if i < 0 {
+		return site.Step{}, false
+	}
+	return steps[i], true
+}
+
+// mayStart says whether the installation is still permitted that an agent is started for: the
+// machine is about to be taken out of service for it.
+func (w *worker) mayStart(j job) driver.Permit {
+	return func(ctx context.Context) error {
+		e := w.e
+		e.checkAnchor(ctx)
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		s, ok := installOf(w.plan.Steps)
+		if !ok {
+			return fmt.Errorf("%w: the installation is not planned any more", driver.ErrNotPermitted)
+		}
+		if h := e.mayDestroyLocked(w, j, s, used(w.memory.Recorded, s)); h != nil {
+			return fmt.Errorf("%w: %w: %s", driver.ErrNotPermitted, site.ErrRefused, h.sentence)
+		}
+		return nil
+	}
+}
+
+// prepare tells the agent what its installation is made of: exactly what was approved. The
+// marker is recorded before, so that each try has the same one.
+func (w *worker) prepare(ctx context.Context, m driver.Machine, j job, s site.Step) error {
+	to, ok := driver.As[driver.Installer](m)
+	if !s.ByAgent() || !ok {
+		return nil
+	}
+	l, wrong, known := plan.Layout(j.node, w.job().memory.Observed)
+	switch {
+	case !known:
+		return fmt.Errorf("%w: the agent has not told the disks of the machine yet", driver.ErrInterrupted)
+	case len(wrong) > 0:
+		return fmt.Errorf("%w: %s; nothing was erased", driver.ErrRefused, wrong[0].Message)
+	}
+	if disks := plan.Disks(s, j.node, w.job().memory.Observed); disks != s.Disks {
+		return fmt.Errorf("%w: the disks to erase are now %s, and %s were approved; nothing was erased", driver.ErrRefused, disks, s.Disks)
+	}
+	f := w.job().memory.Recorded.InFlight
+	if !f.Is(s) {
+		return fmt.Errorf("%w: the installation is not recorded as begun", driver.ErrInterrupted)
+	}
+	marker := f.Marker
+	if marker == "" {
+		text, token, err := w.markerOf(j, s)
+		if err != nil {
+			return fmt.Errorf("%w: %w", driver.ErrRefused, err)
+		}
+		if err := w.save(ctx, func(r *site.Recorded) {
+			if r.InFlight == nil {
+				return
+			}
+			begun := *r.InFlight
+			begun.Marker, begun.FirstBoot = text, site.FirstBoot{Tokens: []string{token}, Design: plan.LaidOut(j.node)}
+			r.InFlight = &begun
+		}); err != nil {
+			return err
+		}
+		marker = text
+	}
+	var facets []site.Facet
+	for _, facet := range []site.Facet{site.FacetBase, site.FacetNetwork, site.FacetPackages, site.FacetConfig, site.FacetKernel} {
+		if w.e.serves[facet] && j.node.Asks(facet) {
+			facets = append(facets, facet)
+		}
+	}
+	image, size, err := w.e.Artifacts.Content(s.Image.SHA256)
+	if err != nil {
+		return fmt.Errorf("%w: the image cannot be read in the artifact store: %w; nothing was erased", driver.ErrBusy, err)
+	}
+	image.Close()
+	to.Prepare(driver.Installation{
+		Layout: l, Bytes: size, URL: f.Served, CA: w.e.Artifacts.Authority(), Marker: marker, Facets: facets, Limit: installTimeout(j),
+	})
+	return nil
+}
+
+// markerOf is the marker of an installation, with the digest of its token. The site's key has
+// signed it; without one its token is one that nobody else has.
+func (w *worker) markerOf(j job, s site.Step) (text, token string, err error) {
+	m := site.Marker{Site: j.site.Name, Node: j.node.Name, Machine: s.Machine, Generation: s.Generation, Image: s.Image.SHA256,
+		Attempt: s.Attempt, Term: w.e.termNumber(), Token: rand.Text()}
+	if w.e.Key != nil {
+		if m.Token, err = w.e.Key.Token(m); err != nil {
+			return "", "", fmt.Errorf("marker of %s: %w", w.name, err)
+		}
+	}
+	made, err := json.Marshal(m)
+	return string(made) + "\n", site.TokenDigest(m.Token), err
+}

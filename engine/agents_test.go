@@ -1,0 +1,319 @@
+package engine_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// words is what is found on a medium at a URL: what is granted there.
+func (s *shelf) words(url string) (token string, served bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, g := range s.grants {
+		if w, ok := g.Words.(*drivertest.FakeWords); ok && g.URL == url {
+			return w.Token, true
+		}
+	}
+	return "", false
+}
+
+// rooted is a design in which a machine with two disks is installed by the agent on one of
+// them.
+func (w *world) rooted(names ...string) *site.Site {
+	d := w.design(names...)
+	d.Images["debian"].Kind = site.KindRoot
+	for _, name := range names {
+		n := d.Nodes[name]
+		n.Image, n.Generation = "debian", 1
+		n.References.ByAgent = true
+		rest, err := site.ParseExtent(">1GiB")
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		n.Storage = site.Storage{BootDisk: "os", Disks: map[string]site.Disk{"os": {
+			Match: &site.DiskMatch{Kind: "nvme"}, Table: "gpt",
+			Partitions: map[string]site.Partition{"root": {Size: rest, Use: site.Use{Filesystem: &site.Filesystem{Type: "ext4", Mount: "/"}}}},
+		}}}
+		m := w.fleet.Machine(name)
+		serial := func(k string) string { return k + "-SERIAL-" + name }
+		m.HasDisks(
+			item.Disk{Name: "nvme0n1", Serial: serial("NVME"), Kind: "nvme", Bytes: 480e9 / 512 * 512, Sector: 512},
+			item.Disk{Name: "sda", Serial: serial("DATA"), Kind: "hdd", Bytes: 8e12 / 512 * 512, Sector: 512})
+		m.Made(&site.Inventory{Drives: []site.Drive{
+			{Part: site.Part{Serial: serial("NVME"), Model: "N"}, Bytes: 480e9}, {Part: site.Part{Serial: serial("DATA"), Model: "D"}, Bytes: 8e12}}})
+	}
+	return d
+}
+
+// awaitsApproval brings a daemon that listens to agents to where the installation of a node
+// waits for approval.
+func (w *world) awaitsApproval(names ...string) {
+	w.t.Helper()
+	w.listens = true
+	w.commit(w.rooted(names...))
+	w.up()
+	w.until("the installation waits for approval", 5*time.Minute, func() bool { return w.engine.Report().Status.Approve != "" })
+}
+
+// steps are the actions that a machine accepted first requests of, in order.
+func (w *world) steps(name string) (all []site.Action) {
+	for _, c := range w.fleet.Calls() {
+		if c.Machine == name && c.First {
+			all = append(all, c.Step.Action)
+		}
+	}
+	return all
+}
+
+func (w *world) installedBy(name string) *site.Installation {
+	return w.engine.Known().Nodes[name].Recorded.Installed
+}
+
+// An image of a root file system is installed in three steps: the agent is started from a
+// medium, it installs, and the machine boots from its disk. What was approved is what the
+// agent is asked for, and the keys that it made are those that are trusted.
+func TestAnAgentInstalls(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.awaitsApproval("a")
+		if got := w.fleet.Calls(); len(got) != 0 {
+			t.Fatalf("something was sent before anybody approved: %+v", got)
+		}
+		w.approve()
+		w.until("the node is in-sync", time.Hour, w.is(site.InSync, "a"))
+		if got, want := w.steps("a"), []site.Action{site.ActionStartAgent, site.ActionInstall, site.ActionFinishInstall}; !slices.Equal(got, want) {
+			t.Errorf("the steps were %v, want %v", got, want)
+		}
+		asked := w.agents.Asked()
+		if len(asked) != 1 {
+			t.Fatalf("the agent was asked %d times", len(asked))
+		}
+		a := asked[0]
+		if len(a.Layout.Destroys) != 1 || a.Layout.Destroys[0].Serial != "NVME-SERIAL-a" {
+			t.Errorf("it was to erase %+v", a.Layout.Destroys)
+		}
+		if !strings.Contains(a.URL, "192.0.2.77") || a.Step.Image.SHA256 != "d1" || !strings.Contains(a.Marker, `"generation":1`) {
+			t.Errorf("it was asked for %+v", a)
+		}
+		i := w.installedBy("a")
+		if i == nil || !i.Proven || !i.Signed || !i.ByAgent || !slices.Equal(i.FirstBoot.HostKeys, []string{"ssh-ed25519 AAAA-a"}) {
+			t.Errorf("recorded is %+v", i)
+		}
+		if w.fleet.Machine("a").InMemory() || len(w.agents.Expected()) != 0 || len(w.files.served()) != 0 {
+			t.Errorf("left is: in memory %t, expected %v, served %v", w.fleet.Machine("a").InMemory(), w.agents.Expected(), w.files.served())
+		}
+		installs := w.fleet.Machine("a").Counts().Installs
+		w.after(3 * time.Hour)
+		if w.want("a", site.InSync); w.fleet.Machine("a").Counts().Installs != installs {
+			t.Error("it was installed once more")
+		}
+	}, "a")
+}
+
+// Without an open entry in the ledger nothing is sent, whatever else is there: not the start
+// of the agent either, and nothing more once it is taken back.
+func TestNoAgentIsStartedWithoutApproval(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.awaitsApproval("a")
+		w.after(2 * time.Hour)
+		if got := w.fleet.Calls(); len(got) != 0 || len(w.files.served()) != 0 {
+			t.Fatalf("sent was %+v, served %v", got, w.files.served())
+		}
+		w.approve()
+		w.until("the agent's machine is on", 10*time.Minute, w.fleet.Machine("a").InMemory)
+		w.do(site.Order{Verb: site.VerbDisapprove, Node: "a"})
+		w.after(10 * time.Minute)
+		if n := w.fleet.Machine("a").Counts().Installs; n != 0 {
+			t.Errorf("it was erased after the approval was taken back")
+		}
+		w.until("the machine boots from its disk again", 2*time.Hour, func() bool { return !w.fleet.Machine("a").InMemory() })
+		w.after(2 * time.Hour)
+		if asked := w.agents.Asked(); len(asked) != 0 || w.engine.Known().Nodes["a"].Recorded.Agent != nil {
+			t.Errorf("the agent was asked %d times", len(asked))
+		}
+		if n := w.node("a"); n.State != site.Blocked || !n.Person {
+			t.Errorf("it is %s: %s", n.State, n.Reason)
+		}
+	}, "a")
+}
+
+// A daemon without a listener says so, and begins nothing.
+func TestWithoutAListenerTheNodeIsBlocked(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.commit(w.rooted("a"))
+		w.up()
+		w.until("it waits for approval", 5*time.Minute, func() bool { return w.engine.Report().Status.Approve != "" })
+		w.approve()
+		w.after(10 * time.Minute)
+		if n := w.node("a"); n.State != site.Blocked || !strings.Contains(n.Reason, "--agent-listen") || len(w.fleet.Calls()) != 0 {
+			t.Errorf("%s: %s; %d calls", n.State, n.Reason, len(w.fleet.Calls()))
+		}
+	}, "a")
+}
+
+// Agents are as unkind as real ones. Nothing is erased but by the one approval, and nothing is
+// called done that was not seen.
+func TestUnkindAgents(t *testing.T) {
+	for name, c := range map[string]struct {
+		u      drivertest.Unkind
+		most   time.Duration
+		done   bool
+		erased int
+		starts int // of the agent
+		state  site.State
+		says   string
+	}{
+		"late":                     {u: drivertest.Unkind{Late: 10 * time.Minute}, most: time.Hour, done: true, erased: 1, starts: 1},
+		"silent":                   {u: drivertest.Unkind{Silent: true}, most: 2 * time.Hour, starts: 3, state: site.Stalled, says: "started 3 times, and no agent has called"},
+		"too late each time":       {u: drivertest.Unkind{Late: 40 * time.Minute}, most: 2 * time.Hour, starts: 3, state: site.Stalled, says: "no agent has called"},
+		"vanishes for good":        {u: drivertest.Unkind{Vanishes: 2 * time.Minute, Times: 1}, most: 2 * time.Hour, done: true, erased: 2, starts: 2},
+		"vanishes and comes back":  {u: drivertest.Unkind{Vanishes: 2 * time.Minute, Times: 1, Returns: true}, most: 2 * time.Hour, done: true, erased: 2, starts: 1},
+		"another machine":          {u: drivertest.Unkind{Other: site.Identity{UUID: "ffffffff-1111-4000-8000-000000000000", Serial: "OTHER"}}, most: 2 * time.Hour, starts: 3, state: site.Stalled, says: "no agent has called"},
+		"refuses":                  {u: drivertest.Unkind{Refuses: "a link is down; nothing was written"}, most: time.Hour, starts: 1, state: site.Stalled, says: "nothing was written"},
+		"fails":                    {u: drivertest.Unkind{Fails: "mkfs.ext4 ended with 1"}, most: 2 * time.Hour, erased: 3, starts: 1, state: site.Stalled, says: "failed 3 times, and the machine has no whole system"},
+		"vanishes again and again": {u: drivertest.Unkind{Vanishes: 2 * time.Minute, Times: 99}, most: 3 * time.Hour, erased: 3, starts: 3, state: site.Stalled, says: "the agent was lost each time"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, usual, func(w *world) {
+				w.awaitsApproval("a")
+				m := w.fleet.Machine("a")
+				m.Misbehave(c.u)
+				w.approve()
+				over := func() bool {
+					if c.done {
+						return w.node("a").State == site.InSync
+					}
+					return w.node("a").State == c.state && strings.Contains(w.node("a").Reason, c.says)
+				}
+				w.until("it has come to its end", c.most, over)
+				w.after(20 * time.Minute)
+				if !over() {
+					t.Errorf("it did not stay so: %s: %s", w.node("a").State, w.node("a").Reason)
+				}
+				starts := 0
+				for _, a := range w.steps("a") {
+					if a == site.ActionStartAgent {
+						starts++
+					}
+				}
+				if got := m.Counts().Installs; got != c.erased || starts != c.starts {
+					t.Errorf("it was erased %d times and started %d times, want %d and %d", got, starts, c.erased, c.starts)
+				}
+				uses := 0
+				for _, e := range w.engine.Report().Status.Ledger {
+					if !e.Consumed.IsZero() {
+						uses++
+					}
+				}
+				if uses > 1 {
+					t.Errorf("%d approvals were used, and one was given", uses)
+				}
+				if !c.done && w.installedBy("a") != nil {
+					t.Errorf("recorded as installed is %+v", w.installedBy("a"))
+				}
+			}, "a")
+		})
+	}
+}
+
+// An agent that says that it has installed and has not is found out by the system's marker.
+func TestALyingAgentProvesNothing(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.awaitsApproval("a")
+		w.fleet.Machine("a").Misbehave(drivertest.Unkind{Lies: true})
+		w.approve()
+		w.after(3 * time.Hour)
+		if i := w.installedBy("a"); i == nil || i.Proven {
+			t.Errorf("recorded is %+v", i)
+		}
+		if n := w.node("a"); n.State == site.InSync || n.State == site.Progressing {
+			t.Errorf("it is %s: %s", n.State, n.Reason)
+		}
+	}, "a")
+}
+
+// A daemon that is started again while the agent waits, installs, or has yet to call goes on
+// with the same agent by what is recorded: the digest of the token, never the token.
+func TestARestartKeepsTheAgent(t *testing.T) {
+	for name, at := range map[string]func(w *world) bool{
+		"while the machine starts": func(w *world) bool { return w.fleet.Machine("a").InMemory() },
+		"while it installs":        func(w *world) bool { return len(w.agents.Asked()) > 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, usual, func(w *world) {
+				w.awaitsApproval("a")
+				w.approve()
+				w.until(name, time.Hour, func() bool { return at(w) })
+				w.after(time.Minute)
+				w.down()
+				w.up()
+				w.after(time.Second)
+				w.until("it is in-sync", 3*time.Hour, w.is(site.InSync, "a"))
+				if n := w.fleet.Machine("a").Counts().Installs; n > 2 {
+					t.Errorf("it was erased %d times", n)
+				}
+				starts := 0
+				for _, a := range w.steps("a") {
+					if a == site.ActionStartAgent {
+						starts++
+					}
+				}
+				if starts != 1 {
+					t.Errorf("the agent was started %d times", starts)
+				}
+			}, "a")
+		})
+	}
+}
+
+// Disks that do not fit the design, and disks that nobody approved, are erased by nobody. The
+// machine boots from its disk again after an hour.
+func TestOtherDisksThanApproved(t *testing.T) {
+	for name, c := range map[string]struct {
+		disks []item.Disk
+		says  string
+	}{
+		"none fits":        {[]item.Disk{{Name: "sda", Serial: "DATA-SERIAL-a", Kind: "hdd", Bytes: 8e12 / 512 * 512, Sector: 512}}, "no disk fits"},
+		"another one fits": {[]item.Disk{{Name: "nvme0n1", Serial: "NOBODY-KNOWS", Kind: "nvme", Bytes: 480e9 / 512 * 512, Sector: 512}}, "waits for approval"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, usual, func(w *world) {
+				w.awaitsApproval("a")
+				m := w.fleet.Machine("a")
+				m.HasDisks(c.disks...)
+				w.approve()
+				w.until("it says so", 30*time.Minute, func() bool { return m.InMemory() && strings.Contains(w.node("a").Reason, c.says) })
+				w.after(20 * time.Minute)
+				if !m.InMemory() {
+					t.Error("the agent was not left to wait")
+				}
+				w.until("it boots from its disk", 2*time.Hour, func() bool { return !m.InMemory() })
+				w.after(3 * time.Hour)
+				if m.InMemory() || m.Counts().Installs != 0 || len(w.agents.Asked()) != 0 {
+					t.Errorf("in memory %t, erased %d times", m.InMemory(), m.Counts().Installs)
+				}
+			}, "a")
+		})
+	}
+}
+
+// A listener that cannot listen holds the start of the agent.
+func TestAListenerThatCannotListen(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.awaitsApproval("a")
+		w.agents.SetOff(errors.New("the port is taken"))
+		w.approve()
+		w.after(10 * time.Minute)
+		if n := w.node("a"); n.State != site.Blocked || !strings.Contains(n.Reason, "the port is taken") || len(w.fleet.Calls()) != 0 {
+			t.Errorf("%s: %s; %d calls", n.State, n.Reason, len(w.fleet.Calls()))
+		}
+		w.agents.SetOff(nil)
+		w.until("it is in-sync", time.Hour, w.is(site.InSync, "a"))
+	}, "a")
+}

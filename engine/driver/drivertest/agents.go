@@ -1,0 +1,343 @@
+package drivertest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Unkind is how the agent on a machine misbehaves; the zero value does not.
+type Unkind struct {
+	// Late is how much longer the agent takes to call; Silent ones never do.
+	Late   time.Duration
+	Silent bool
+	// Vanishes has the connection be lost so long after an installation began, so often, and
+	// the agent stay away unless the machine is started again. Returns has it call again with
+	// the same key after a minute.
+	Vanishes time.Duration
+	Times    int
+	Returns  bool
+	// Other is the machine that the agent says it is on.
+	Other site.Identity
+	// Lies has the agent say that it has installed, and install nothing.
+	Lies bool
+	// Refuses is why it refuses to install before it has written anything, Fails why it
+	// fails after it has erased the disks.
+	Refuses, Fails string
+}
+
+// Agents are the agents of a fleet's machines, as one daemon listens to them: another daemon
+// knows of a boot only what it is told.
+type Agents struct {
+	fleet *Fleet
+	// Calls is how long an agent takes to call once its machine has booted, Installs how
+	// long an installation takes.
+	calls, installs time.Duration
+	changes         chan struct{}
+
+	mu     sync.Mutex
+	off    error
+	boots  map[string]*fakeBoot
+	tokens int
+	// asked are the installations that agents were asked for, in order.
+	asked []Ordered
+}
+
+// Ordered is an installation that an agent was asked for.
+type Ordered struct {
+	Node string
+	Step site.Step
+	driver.Installation
+}
+
+type fakeBoot struct {
+	driver.Boot
+	token, key string
+	words      *FakeWords // nil in a daemon that knows the digest alone
+	agent      *fakeAgent
+	lost       time.Time
+}
+
+// FakeWords are what the medium of one boot says.
+type FakeWords struct{ Token string }
+
+// On implements driver.Words.
+func (w *FakeWords) On(io.ReaderAt, int64) (io.ReadSeeker, error) {
+	return nil, errors.New("this medium is in memory alone")
+}
+
+// NewAgents are the agents of a fleet. They take a time to call and to install.
+func NewAgents(f *Fleet, calls, installs time.Duration) *Agents {
+	return &Agents{fleet: f, calls: calls, installs: installs, changes: make(chan struct{}, 1), boots: map[string]*fakeBoot{}}
+}
+
+// SetOff says why no agent can call; nil for that they can.
+func (a *Agents) SetOff(why error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.off = why
+}
+
+// Asked are the installations that agents were asked for so far.
+func (a *Agents) Asked() []Ordered {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.asked)
+}
+
+// Expected says which nodes' agents are expected.
+func (a *Agents) Expected() (names []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for name := range a.boots {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Serving implements driver.Agents.
+func (a *Agents) Serving() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.off
+}
+
+// Medium implements driver.Agents.
+func (a *Agents) Medium() string { return "ramdisk" }
+
+// Changes implements driver.Agents.
+func (a *Agents) Changes() <-chan struct{} { return a.changes }
+
+// Expect implements driver.Agents.
+func (a *Agents) Expect(b driver.Boot) (string, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.tokens++
+	token := fmt.Sprintf("token-%d-%s-%d", a.tokens, b.Node, time.Now().UnixNano())
+	a.boots[b.Node] = &fakeBoot{Boot: b, token: site.TokenDigest(token), words: &FakeWords{token}}
+	return site.TokenDigest(token), nil
+}
+
+// Recall implements driver.Agents.
+func (a *Agents) Recall(b driver.Boot, token, key string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if is := a.boots[b.Node]; is == nil || is.token != token {
+		a.boots[b.Node] = &fakeBoot{Boot: b, token: token, key: key}
+	}
+}
+
+// Words implements driver.Agents.
+func (a *Agents) Words(node string) driver.Words {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if b := a.boots[node]; b != nil && b.words != nil {
+		return b.words
+	}
+	return nil
+}
+
+// Forget implements driver.Agents.
+func (a *Agents) Forget(node string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.boots, node)
+}
+
+// Agent implements driver.Agents: the one that has the token of the boot, the key that used it,
+// and an identity that fits.
+func (a *Agents) Agent(node string) driver.Agent {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	b := a.boots[node]
+	if b == nil || a.off != nil {
+		return nil
+	}
+	m := a.fleet.Machine(node)
+	unlock := m.look()
+	defer unlock()
+	u := m.unkind
+	key := fmt.Sprintf("key-%d", m.boots)
+	is := m.identity
+	if u.Other.Known() {
+		is = u.Other
+	}
+	switch {
+	case !m.on || !m.memory || m.token == "" || site.TokenDigest(m.token) != b.token,
+		time.Since(m.booted) < m.config.PostTime+a.calls+u.Late, u.Silent,
+		!b.Machine.Matches(is), b.key != "" && b.key != key,
+		!m.lost.IsZero() && (!u.Returns || time.Since(m.lost) < time.Minute):
+		return nil
+	}
+	if b.key == "" && !b.Until.IsZero() && time.Now().After(b.Until) {
+		return nil
+	}
+	b.key = key
+	if b.agent == nil {
+		b.agent = &fakeAgent{of: a, m: m, node: node, key: key}
+	}
+	return b.agent
+}
+
+// Misbehave says how the agent on the machine behaves from now on.
+func (m *FakeMachine) Misbehave(u Unkind) {
+	defer m.look()()
+	m.unkind, m.lost = u, time.Time{}
+}
+
+// InMemory says whether the machine runs the agent's medium.
+func (m *FakeMachine) InMemory() bool {
+	defer m.look()()
+	return m.on && m.memory
+}
+
+// HasDisks says which disks an agent on the machine tells.
+func (m *FakeMachine) HasDisks(disks ...item.Disk) {
+	defer m.look()()
+	m.seen = disks
+}
+
+// fakeAgent is the agent on one machine, over one connection.
+type fakeAgent struct {
+	of        *Agents
+	m         *FakeMachine
+	node, key string
+
+	mu    sync.Mutex
+	is    driver.Installation
+	did   driver.Installed
+	disks []item.Disk
+}
+
+func (f *fakeAgent) Close() error { return nil }
+
+// Host implements driver.Agent.
+func (f *fakeAgent) Host() string { return "192.0.2.77" }
+
+// Key implements driver.Agent.
+func (f *fakeAgent) Key() string { return f.key }
+
+// Disks implements driver.Agent.
+func (f *fakeAgent) Disks() []item.Disk {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.disks
+}
+
+// Prepare implements driver.Installer.
+func (f *fakeAgent) Prepare(i driver.Installation) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.is = i
+}
+
+// Installed implements driver.Installer.
+func (f *fakeAgent) Installed() driver.Installed {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.did
+}
+
+// isHere says whether the agent is still connected.
+func (f *fakeAgent) isHere() bool { return f.of.Agent(f.node) == driver.Agent(f) }
+
+// Observe implements driver.Machine.
+func (f *fakeAgent) Observe(ctx context.Context, _ *site.Node, _ []site.Facet) (site.Observed, error) {
+	if !f.isHere() {
+		return site.Observed{}, fmt.Errorf("%w: the agent has hung up", driver.ErrUnreachable)
+	}
+	unlock := f.m.look()
+	is, disks := f.m.identity, slices.Clone(f.m.seen)
+	unlock()
+	f.mu.Lock()
+	f.disks = disks
+	f.mu.Unlock()
+	return site.Observed{Identity: is, Facets: map[site.Facet]site.FacetState{}}, nil
+}
+
+// Apply implements driver.Machine: it erases right after it was permitted.
+func (f *fakeAgent) Apply(ctx context.Context, step site.Step, n *site.Node, may driver.Permit) error {
+	f.mu.Lock()
+	is := f.is
+	f.mu.Unlock()
+	if !step.ByAgent() {
+		return fmt.Errorf("%s: %w", step.Action, errors.ErrUnsupported)
+	}
+	if !f.isHere() {
+		return fmt.Errorf("%w: the agent has hung up", driver.ErrUnreachable)
+	}
+	if !step.Machine.Matches(f.m.Identity()) {
+		return fmt.Errorf("%w: another machine", driver.ErrRefused)
+	}
+	if err := may.Ask(ctx, step); err != nil {
+		return err
+	}
+	f.of.mu.Lock()
+	f.of.asked = append(f.of.asked, Ordered{f.node, step, is})
+	f.of.mu.Unlock()
+	var marker site.Marker
+	if err := json.Unmarshal([]byte(is.Marker), &marker); err != nil {
+		return fmt.Errorf("%w: %w", driver.ErrRefused, err)
+	}
+	unlock := f.m.look()
+	u, disk := f.m.unkind, f.m.disk
+	unlock()
+	switch {
+	case u.Refuses != "":
+		return fmt.Errorf("%w: %s", driver.ErrRefused, u.Refuses)
+	case u.Lies:
+		f.done(false)
+		return nil
+	case disk != nil && *disk == marker:
+		f.done(true)
+		return nil
+	}
+	unlock = f.m.look()
+	f.m.counts.Writes++
+	f.m.counts.Installs++
+	f.m.tell(Asked, time.Now(), site.Marker{})
+	f.m.tell(Installed, time.Now(), marker)
+	f.m.format(nil, time.Now())
+	boots := f.m.boots
+	unlock()
+	f.of.fleet.called(Call{When: time.Now(), Machine: f.m.name, Identity: f.m.Identity(), Step: step, First: true})
+	takes := f.of.installs
+	vanishes := u.Vanishes > 0 && u.Times > 0
+	if vanishes {
+		takes = min(takes, u.Vanishes)
+	}
+	if err := sleep(ctx, takes); err != nil {
+		return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
+	}
+	unlock = f.m.look()
+	defer unlock()
+	switch {
+	case !f.m.on || f.m.boots != boots:
+		return fmt.Errorf("%w: the agent is gone", driver.ErrUnreachable)
+	case vanishes:
+		f.m.unkind.Times--
+		f.m.lost = time.Now()
+		return fmt.Errorf("%w: the connection to the agent was lost", driver.ErrUnreachable)
+	case u.Fails != "":
+		return errors.New(u.Fails)
+	}
+	f.m.format(&marker, time.Now())
+	f.done(false)
+	return nil
+}
+
+func (f *fakeAgent) done(already bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.did = driver.Installed{HostKeys: []string{"ssh-ed25519 AAAA-" + f.node}, Already: already}
+}

@@ -1,0 +1,237 @@
+package plan
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/layout"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// startStep starts Slipway's agent in the memory of a machine. It erases nothing, and is let
+// pass only while the installation is permitted that it is for.
+func startStep(n *site.Node, m site.Memory, generation int) site.Step {
+	return site.Step{
+		Node: n.Name, Machine: n.Machine(), Facet: site.FacetImage, Action: startKind.Action,
+		Changes: []site.Change{{Field: "image.agent", Have: "absent", Want: "connected"}},
+		Impact:  startKind.Impact, Expect: startKind.Expect, Generation: generation, Undo: startKind.Undo,
+		Reason: "Slipway's agent installs the image from the memory of the machine",
+		Unseen: unseen(m) || m.Recorded.UnderWay() > 0,
+	}
+}
+
+// leavesMemory says whether a machine on which the agent was started is to boot from its disk
+// again without an installation: the design asks for none any more, or nobody has approved
+// it and the agent has waited for long, or never called.
+func leavesMemory(s *site.Site, n *site.Node, m site.Memory) bool {
+	b := m.Recorded.Agent
+	switch {
+	case b == nil:
+		return false
+	case !b.IsOn() && m.Observed.Facets[site.FacetOS].Seen.After(b.Over):
+		return false // its system answers
+	case wanted(n) <= Generation(n, m):
+		return true
+	case b.IsOn() && !b.Idle:
+		return false
+	}
+	step := installStep(s, n, m)
+	complete(&step, n, m)
+	loss, destroys := step.Destroys()
+	return destroys && m.Account.Open(loss) == nil
+}
+
+// Layout is what the disks of a machine become in an installation by the agent, as it has told
+// them last, or what of the design they do not fit. Known is false where no agent has told
+// them.
+func Layout(n *site.Node, o site.Observed) (l item.Layout, wrong []site.Finding, known bool) {
+	if o.Agent == nil || o.Agent.Seen.IsZero() || !n.References.ByAgent {
+		return item.Layout{}, nil, false
+	}
+	l, wrong = layout.Of(n, o.Agent.Disks)
+	return l, wrong, true
+}
+
+// unfit says why the disks that an agent sees cannot become what is designed.
+func unfit(n *site.Node, m site.Memory) (why []string) {
+	_, wrong, known := Layout(n, m.Observed)
+	if !known || !m.Observed.Agent.IsConnected() || m.Recorded.Agent != nil && m.Recorded.Agent.Idle {
+		return nil
+	}
+	for _, f := range wrong {
+		place := ""
+		if f.File != "" {
+			place = fmt.Sprintf("%s:%d: ", f.File, f.Line)
+		}
+		why = append(why, fmt.Sprintf("%s%s. %s Nothing was erased. %s", place, f.Message, f.Why, f.Fix))
+	}
+	return why
+}
+
+// erases says in the words of the design what an installation by the agent erases: which
+// disks these are is known once the agent has looked, and what is approved is the machine's
+// disks by serial number.
+func erases(n *site.Node) string {
+	var erased, kept []string
+	for _, name := range slices.Sorted(maps.Keys(n.Storage.Disks)) {
+		if n.Storage.Disks[name].Keep {
+			kept = append(kept, name)
+		} else {
+			erased = append(erased, name)
+		}
+	}
+	text := "everything on the designed disks " + strings.Join(erased, ", ") + ", which are among those of the machine"
+	if len(erased) == 1 {
+		text = "everything on the designed disk " + erased[0] + ", which is among those of the machine"
+	}
+	if len(kept) > 0 {
+		text += "; kept: " + strings.Join(kept, ", ")
+	}
+	return text
+}
+
+// makes says what the disks become, a line for each disk, array and volume group. The serial
+// numbers are those that the agent has told last.
+func makes(n *site.Node, o site.Observed) (lines []string) {
+	l, wrong, known := Layout(n, o)
+	which := func(entry string) string {
+		if !known || len(wrong) > 0 {
+			return ""
+		}
+		var ids []string
+		for _, d := range l.Disks {
+			if number, set := strings.CutPrefix(d.Name, entry+"-"); d.Name == entry || set && strings.Trim(number, "0123456789") == "" {
+				ids = append(ids, fmt.Sprintf("%s, %s", cmp.Or(d.Serial, d.WWN), item.Bytes(d.Bytes)))
+			}
+		}
+		return " (" + strings.Join(ids, "; ") + ")"
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.Storage.Disks)) {
+		d := n.Storage.Disks[name]
+		var parts []string
+		for _, p := range slices.Sorted(maps.Keys(d.Partitions)) {
+			part := d.Partitions[p]
+			parts = append(parts, strings.TrimSpace(p+" "+used(part.Use)))
+		}
+		text := cmp.Or(strings.Join(parts, ", "), used(d.Use), "nothing")
+		if d.Keep {
+			text = "kept: " + text
+		}
+		lines = append(lines, "disk "+name+which(name)+": "+text)
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.Storage.Arrays)) {
+		a := n.Storage.Arrays[name]
+		lines = append(lines, strings.TrimSpace(fmt.Sprintf("array %s: %s %s", name, a.Level, used(a.Use))))
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.Storage.Groups)) {
+		var volumes []string
+		g := n.Storage.Groups[name]
+		for _, v := range slices.Sorted(maps.Keys(g.Volumes)) {
+			volumes = append(volumes, strings.TrimSpace(v+" "+used(site.Use{Filesystem: g.Volumes[v].Filesystem})))
+		}
+		lines = append(lines, "volume group "+name+": "+strings.Join(volumes, ", "))
+	}
+	return lines
+}
+
+// used is what something on a disk is for: "ext4 on /var".
+func used(u site.Use) string {
+	switch {
+	case u.Array != "":
+		return "in the array " + u.Array
+	case u.Group != "":
+		return "in the volume group " + u.Group
+	case u.Filesystem == nil:
+		return ""
+	case u.Filesystem.Mount == "":
+		return cmp.Or(u.Filesystem.Type, "ext4")
+	}
+	return cmp.Or(u.Filesystem.Type, "ext4") + " on " + u.Filesystem.Mount
+}
+
+// erasedBy are the disks that an installation by the agent erases, as the agent has told them
+// last: by serial number, in order. Empty is not known.
+func erasedBy(n *site.Node, o site.Observed) []string {
+	l, wrong, known := Layout(n, o)
+	if !known || len(wrong) > 0 {
+		return nil
+	}
+	var all []string
+	for _, d := range l.Destroys {
+		all = append(all, cmp.Or(d.Serial, d.WWN))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// Covers says whether disks that were approved, as disksOf writes them, include all of some.
+// What nobody could tell includes none.
+func Covers(approved string, disks []string) bool {
+	if len(disks) == 0 || approved == "" || approved == site.DisksUnknown {
+		return false
+	}
+	names := strings.Split(approved, ", ")
+	return !slices.ContainsFunc(disks, func(d string) bool {
+		return !slices.ContainsFunc(names, func(name string) bool { return name != site.DisksUnread && sameDisk(name, d) })
+	})
+}
+
+// coveredBy is what an open entry of the account has of disks for a loss that differs from it
+// in nothing else, where it includes what is erased; empty for none. What is approved for the
+// disks that the BMC tells counts for those of them that the agent finds.
+func coveredBy(loss site.Loss, erased []string, a site.Account) string {
+	for _, e := range a.Entries {
+		same := e.Loss
+		if same.Disks, same.Attempt, same.Records = loss.Disks, loss.Attempt, loss.Records; e.IsOpen() && same == loss && Covers(e.Loss.Disks, erased) {
+			return e.Loss.Disks
+		}
+	}
+	return ""
+}
+
+// LaidOut are digests of what the design asks of the disks, as FirstBoot.Design has them.
+func LaidOut(n *site.Node) map[string]string {
+	text, err := json.Marshal(n.Storage)
+	if err != nil {
+		panic(err) // values alone
+	}
+	sum := sha256.Sum256(text)
+	return map[string]string{"storage": hex.EncodeToString(sum[:8])}
+}
+
+// editedSinceLaidOut tells where the design asks for other disks than an installation by the
+// agent has made.
+func editedSinceLaidOut(n *site.Node, i *site.Installation) []string {
+	if was := i.FirstBoot.Design["storage"]; was == "" || was == LaidOut(n)["storage"] {
+		return nil
+	}
+	return []string{"storage (edited since the installation, which alone lays out the disks; raise the generation to install anew)"}
+}
+
+// agentNote says that nobody can install a node's image by the agent here.
+func agentNote(n *site.Node, serves map[site.Facet]bool) []string {
+	if !n.References.ByAgent || wanted(n) == 0 || len(serves) == 0 || serves[site.FacetStorage] {
+		return nil
+	}
+	return []string{fmt.Sprintf("image %s is installed by Slipway's agent, and this daemon listens to no agents: it installs nothing on this node until it runs with --ramdisk FILE", n.Image)}
+}
+
+// hostKeyNote says that the design names other SSH host keys than those that were made when the
+// machine was installed.
+func hostKeyNote(n *site.Node, m site.Memory) []string {
+	designed, made := n.Endpoints[site.OS].Trust.HostKeys, m.Recorded.HostKeys()
+	if n.References.ByAgent && len(designed) > 0 && wanted(n) > max(Generation(n, m), m.Recorded.UnderWay()) {
+		return []string{"the installation makes new SSH host keys, and the design names others, which alone are trusted: remove endpoints.os.trust.hostKeys, or the new system cannot be seen"}
+	}
+	if n.IsVirtual() || len(designed) == 0 || len(made) == 0 || slices.ContainsFunc(made, func(k string) bool { return slices.Contains(designed, k) }) {
+		return nil
+	}
+	return []string{fmt.Sprintf("the design names other SSH host keys than those made when the machine was installed, and only the designed ones are trusted; if that was not meant, write endpoints: os: trust: hostKeys: [%q]", made[0])}
+}

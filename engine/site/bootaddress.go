@@ -1,0 +1,83 @@
+package site
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// BootAddress is the IPv4 address of a machine while Slipway's agent runs in its memory. The
+// zero value is one by DHCP.
+type BootAddress struct {
+	Prefix  netip.Prefix
+	Gateway netip.Addr   // not valid for none
+	DNS     []netip.Addr // none where the network names none
+	MAC     string       // of the port, in lower case; empty for the first one with a link
+}
+
+// BootAddress is that of a node: its designed address in the network that a port of it boots
+// from, or else in a network that one of its ports carries untagged by itself, the one with
+// the default route first. In the memory of the machine there are no bonds, bridges and VLANs.
+func (s *Site) BootAddress(n *Node) BootAddress {
+	type port struct{ name, network string }
+	var all []port
+	for _, name := range slices.Sorted(maps.Keys(n.Interfaces)) {
+		if boot := n.Interfaces[name].Boot; boot != "" {
+			all = append(all, port{name, boot})
+		}
+	}
+	w := wiring{site: s, node: n}
+	var plain []port
+	for _, name := range slices.Sorted(maps.Keys(n.Interfaces)) {
+		for _, network := range n.Interfaces[name].Networks {
+			plain = append(plain, port{name, network})
+		}
+	}
+	first := w.gatewayNetwork()
+	slices.SortStableFunc(plain, func(a, b port) int {
+		return cmp.Compare(rank(a.network == first), rank(b.network == first))
+	})
+	for _, p := range append(all, plain...) {
+		net, i := s.Networks[p.network], n.Interfaces[p.name]
+		address, err := netip.ParseAddr(n.Addresses[p.network])
+		if net == nil || err != nil || !address.Is4() {
+			continue
+		}
+		in, err := netip.ParsePrefix(net.CIDR)
+		if err != nil {
+			continue
+		}
+		is := BootAddress{Prefix: netip.PrefixFrom(address, in.Bits()), MAC: strings.ToLower(cmp.Or(i.MAC, n.Hardware.Devices[i.Device].MAC))}
+		if g, err := netip.ParseAddr(net.Gateway); err == nil && g.Is4() {
+			is.Gateway = g
+		}
+		for _, server := range net.DNS.Servers {
+			if a, err := netip.ParseAddr(server); err == nil {
+				is.DNS = append(is.DNS, a)
+			}
+		}
+		return is
+	}
+	return BootAddress{}
+}
+
+func rank(first bool) int {
+	if first {
+		return 0
+	}
+	return 1
+}
+
+// MACs are the designed MAC addresses of a node's ports, in lower case and in order.
+func (n *Node) MACs() []string {
+	var all []string
+	for _, i := range n.Interfaces {
+		if mac := cmp.Or(i.MAC, n.Hardware.Devices[i.Device].MAC); mac != "" {
+			all = append(all, strings.ToLower(mac))
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}

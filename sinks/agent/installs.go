@@ -1,0 +1,155 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	gossh "golang.org/x/crypto/ssh"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+// Prepare implements driver.Installer.
+func (c *called) Prepare(i driver.Installation) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.is = i
+}
+
+// Installed implements driver.Installer.
+func (c *called) Installed() driver.Installed {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.did
+}
+
+// Credentials implements driver.Keyholder.
+func (c *called) Credentials(get func(name string) (secret.Value, error)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.credentials = get
+}
+
+// Supply implements driver.Supplied.
+func (c *called) Supply(open func(sha256 string) (io.ReadCloser, int64, error)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.supply = open
+}
+
+// Apply puts a system onto the disks, as it was prepared. The machine is looked at on the same
+// connection right before, and permission is asked for right before the one request after which
+// data is lost. The agent checks all that it can before it writes, and says so where it refuses.
+func (c *called) Apply(ctx context.Context, step site.Step, n *site.Node, may driver.Permit) error {
+	c.mu.Lock()
+	is, get, open := c.is, c.credentials, c.supply
+	c.did = driver.Installed{}
+	c.mu.Unlock()
+	switch {
+	case !step.ByAgent():
+		return fmt.Errorf("%s: the agent in memory installs root file systems, and does nothing else: %w", step.Action, errors.ErrUnsupported)
+	case !step.Machine.Known():
+		return refused("the step names no machine by UUID, serial number or MAC address; nothing is written without")
+	case len(is.Layout.Disks) == 0 || is.URL == "" || is.Marker == "":
+		return refused("the installation was not prepared; nothing was written")
+	}
+	m, pci, err := c.look(ctx)
+	if err != nil {
+		return err
+	}
+	if got := identityFor(m, step.Machine); !step.Machine.Matches(got) {
+		return refused("another machine answers: the step is for %s, this is %s; nothing was written", site.Printable(step.Machine.Full()), site.Printable(got.Full()))
+	}
+	own := identity(*m)
+	asked := wire.Install{
+		Layout: is.Layout, Boot: "uefi", Marker: is.Marker,
+		Image: wire.Image{Kind: "root", SHA256: step.Image.SHA256, Bytes: is.Bytes, URL: is.URL, CA: is.CA},
+	}
+	if own.UUID != "" { // as the machine tells it, which may be in the other order of bytes
+		asked.UUID = m.UUID
+	}
+	if own.Serial != "" {
+		asked.Serial = m.Serial
+	}
+	if asked.UUID == "" && asked.Serial == "" {
+		return refused("the machine tells its agent neither a UUID nor a serial number, so nobody could be sure that it is the right one; nothing was written")
+	}
+	seen := &site.Platform{Family: n.References.Family, Model: line(m.Product), PCI: pciIDs(pci)}
+	var all []item.Item
+	for _, f := range is.Facets {
+		items := n.ItemsOn(f, seen)
+		if err := giveNewPasswords(items, get); err != nil {
+			return err
+		}
+		if len(items) > 0 {
+			asked.Apply = append(asked.Apply, wire.Apply{Facet: string(f), Items: items})
+			all = append(all, items...)
+		}
+	}
+	if err := may.Ask(ctx, step); err != nil {
+		return err
+	}
+	result, err := c.request(ctx, wire.Request{Op: wire.OpInstall, Install: &asked}, exchange{
+		tell:   c.progress(ctx, is.Limit),
+		supply: suppliedTo(all, open),
+	})
+	if err != nil {
+		return err
+	}
+	if err := c.told(result); err != nil {
+		return err
+	}
+	return c.believe(step, result.Installed)
+}
+
+// believe holds what an agent tells of a system that it has put there to what it was asked for.
+func (c *called) believe(step site.Step, i *wire.Installed) error {
+	if i == nil {
+		return refused("the agent of %s says that it is done and not what it has installed; look at the machine's console", c.node)
+	}
+	if i.SHA256 != step.Image.SHA256 {
+		return refused("the agent of %s has installed the image sha256:%s, and was asked for sha256:%s", c.node, line(i.SHA256), step.Image.SHA256)
+	}
+	const mostKeys = 16
+	var keys []string
+	for _, k := range i.HostKeys[:min(len(i.HostKeys), mostKeys)] {
+		if public, _, _, _, err := gossh.ParseAuthorizedKey([]byte(k)); err == nil {
+			keys = append(keys, string(trimmed(gossh.MarshalAuthorizedKey(public))))
+		}
+	}
+	if len(keys) == 0 {
+		return refused("the agent of %s tells no SSH host key of the system that it has installed, so nobody could know it again", c.node)
+	}
+	slices.Sort(keys)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.did = driver.Installed{HostKeys: keys, Already: i.Already}
+	return nil
+}
+
+func trimmed(line []byte) []byte {
+	for len(line) > 0 && line[len(line)-1] == '\n' {
+		line = line[:len(line)-1]
+	}
+	return line
+}
+
+// progress tells whoever asks what the installation is at.
+func (c *called) progress(ctx context.Context, limit time.Duration) func(wire.Progress) {
+	began := time.Now()
+	return func(p wire.Progress) {
+		text := brief(p.Text)
+		if p.Of > 0 {
+			text += fmt.Sprintf(" (%d %%)", min(100, max(0, p.Done*100/p.Of)))
+		}
+		driver.Waiting(ctx, "the agent: "+text, time.Since(began)+max(limit, driver.LongestStep))
+	}
+}
