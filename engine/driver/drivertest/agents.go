@@ -64,7 +64,6 @@ type fakeBoot struct {
 	token, key string
 	words      *FakeWords // nil in a daemon that knows the digest alone
 	agent      *fakeAgent
-	lost       time.Time
 }
 
 // FakeWords are what the medium of one boot says.
