@@ -16,8 +16,11 @@ type Wait struct {
 
 // At says how far the wait is.
 func (w Wait) At(now time.Time) string {
-	passed := max(0, min(now.Sub(w.Since), w.Limit)).Truncate(time.Second)
-	return fmt.Sprintf("waits for %s, %s of %s", w.For, passed, w.Limit)
+	passed, limit := max(0, min(now.Sub(w.Since), w.Limit)).Truncate(time.Second), w.Limit
+	if limit > time.Minute {
+		limit = limit.Round(time.Second) // what is left of a longer one
+	}
+	return fmt.Sprintf("waits for %s, %s of %s", w.For, passed, limit)
 }
 
 type waitKey struct{}

@@ -87,9 +87,9 @@ func erases(n *site.Node) string {
 			erased = append(erased, name)
 		}
 	}
-	text := "everything on the designed disks " + strings.Join(erased, ", ") + ", which are among those of the machine"
+	text := fmt.Sprintf("everything on the disks %s of the design, which are some of the machine's", strings.Join(erased, ", "))
 	if len(erased) == 1 {
-		text = "everything on the designed disk " + erased[0] + ", which is among those of the machine"
+		text = fmt.Sprintf("everything on the disk %s of the design, which is one of the machine's", erased[0])
 	}
 	if len(kept) > 0 {
 		text += "; kept: " + strings.Join(kept, ", ")
