@@ -108,13 +108,13 @@ func (w *worker) controller() string {
 func (w *worker) lookAtAgent(ctx context.Context, j job) *site.AgentSeen {
 	before := j.memory.Observed.Agent
 	if w.e.Agents == nil || !j.memory.Recorded.Agent.IsOn() {
-		if before.IsConnected() {
-			return &site.AgentSeen{Disks: before.Disks, Seen: before.Seen}
+		if before == nil {
+			return nil
 		}
-		return nil
+		return &site.AgentSeen{} // by the next start the machine may have other disks
 	}
 	now := &site.AgentSeen{}
-	if before != nil {
+	if before != nil && !before.Seen.Before(j.memory.Recorded.Agent.Since) {
 		now.Disks, now.Seen = before.Disks, before.Seen
 	}
 	a := w.e.Agents.Agent(w.name)
@@ -134,8 +134,12 @@ func (w *worker) lookAtAgent(ctx context.Context, j job) *site.AgentSeen {
 }
 
 // noteAgent records what became of the agent that was started on a machine.
-func (e *Engine) noteAgent(r *site.Recorded, n *site.Node, seen *site.AgentSeen, unwanted bool, now time.Time) {
+func (e *Engine) noteAgent(r *site.Recorded, n *site.Node, o site.Observed, unwanted bool, limit time.Duration, now time.Time) {
+	seen := o.Agent
 	if !r.Agent.IsOn() {
+		if r.Agent != nil && r.UnderWay() == 0 && o.Facets[site.FacetOS].Seen.After(r.Agent.Over) {
+			r.Agent = nil // its system answers since
+		}
 		return
 	}
 	b := *r.Agent
@@ -156,13 +160,26 @@ func (e *Engine) noteAgent(r *site.Recorded, n *site.Node, seen *site.AgentSeen,
 		if !b.Lost.IsZero() {
 			since = b.Lost
 		}
-		if !since.IsZero() && (now.Sub(since) > agentPatience || now.Before(since.Add(-agentPatience))) {
+		most := agentPatience
+		if !b.Lost.IsZero() {
+			most = patience(*r, limit)
+		}
+		if !since.IsZero() && (now.Sub(since) > most || now.Before(since.Add(-most))) {
 			b.Over = now
 		}
 	}
 	if b != *r.Agent {
 		r.Agent = &b
 	}
+}
+
+// patience is how long an agent may be lost. One that was asked to install goes on with that, and
+// calls again when it has ended.
+func patience(r site.Recorded, installTimeout time.Duration) time.Duration {
+	if r.InstallBegun() {
+		return max(agentPatience, installTimeout)
+	}
+	return agentPatience
 }
 
 func (e *Engine) agentOf(node string) driver.Agent {
@@ -199,7 +216,7 @@ func (w *worker) startAgent(j job, s site.Step) (*site.AgentBoot, error) {
 		return nil, errors.New("this daemon does not listen to agents")
 	}
 	b := j.memory.Recorded.Agent
-	if s.Resumed && e.Agents.Words(w.name) != nil && e.Artifacts.Reaches(b.Served) {
+	if s.Resumed && e.Agents.Words(w.name) != nil && e.Artifacts.Reaches(b.Served) && now.Add(agentPatience).Before(b.Until) {
 		return b, nil
 	}
 	e.mu.Lock()
@@ -217,8 +234,8 @@ func (w *worker) startAgent(j job, s site.Step) (*site.AgentBoot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", driver.ErrRefused, err)
 	}
-	is := &site.AgentBoot{Tries: 1, Token: token, Daemon: boot.Daemon, Medium: e.Agents.Medium(), Since: now, Until: boot.Until}
-	if b != nil {
+	is := &site.AgentBoot{Generation: s.Generation, Tries: 1, Token: token, Daemon: boot.Daemon, Medium: e.Agents.Medium(), Since: now, Until: boot.Until}
+	if b != nil && b.Generation == s.Generation {
 		is.Tries += b.Tries
 		is.Failed, is.Why = b.Failed, b.Why
 	}
@@ -243,22 +260,22 @@ func (e *Engine) agentGate(w *worker, s site.Step) *held {
 	if err := e.Agents.Serving(); err != nil {
 		return &held{state: site.Blocked, sentence: steady(err)}
 	}
-	b := w.memory.Recorded.Agent
+	b, until := w.memory.Recorded.Agent, patience(w.memory.Recorded, installTimeout(job{site: w.e.design, node: w.node}))
 	switch {
-	case !starts && b != nil && b.Failed >= mostFailures:
+	case !starts && b != nil && b.Generation == s.Generation && b.Failed >= mostFailures:
 		return &held{state: site.Stalled, person: true, release: "`slipway retry " + w.name + "`",
-			sentence: fmt.Sprintf("the installation has failed %d times, and the machine has no whole system: %s. Once that is repaired, run `slipway retry %s`", b.Failed, b.Why, w.name)}
+			sentence: fmt.Sprintf("the installation has failed %d times, and what is on its disks may not be whole: %s. Once that is repaired, run `slipway retry %s`", b.Failed, b.Why, w.name)}
 	case !starts && e.Agents.Agent(w.name) != nil:
 		return nil
 	case !starts && b.IsStarted() && !b.Lost.IsZero():
 		return &held{state: site.Progressing, sentence: "the connection to the agent on " + w.name + " is lost; it calls again",
-			detail: fmt.Sprintf("lost at %s, awaited until %s", clock(b.Lost), clock(b.Lost.Add(agentPatience))), until: b.Lost.Add(agentPatience + time.Second)}
+			detail: fmt.Sprintf("lost at %s, awaited until %s", clock(b.Lost), clock(b.Lost.Add(until))), until: b.Lost.Add(until + time.Second)}
 	case !starts && b.IsStarted():
 		return &held{state: site.Progressing, sentence: "the machine boots Slipway's agent, which has not called yet",
 			detail: fmt.Sprintf("started at %s, awaited until %s", clock(b.Started), clock(b.Started.Add(agentPatience))), until: b.Started.Add(agentPatience + time.Second)}
 	case !starts:
 		return &held{state: site.Progressing, sentence: "the agent on " + w.name + " is to be started first"}
-	case b != nil && !b.Over.IsZero() && b.Tries >= mostStarts:
+	case b != nil && b.Generation == s.Generation && !b.Over.IsZero() && b.Tries >= mostStarts:
 		why := "no agent has called"
 		if b.Key != "" {
 			why = "the agent was lost each time"
@@ -322,8 +339,15 @@ func (w *worker) prepare(ctx context.Context, m driver.Machine, j job, s site.St
 	if !s.ByAgent() || !ok {
 		return nil
 	}
+	f := w.job().memory.Recorded.InFlight
 	l, wrong, known := plan.Layout(j.node, w.job().memory.Observed)
 	switch {
+	case !f.Is(s):
+		return fmt.Errorf("%w: the installation is not recorded as begun", driver.ErrInterrupted)
+	case f.Marker != "" && !plan.SameLayout(j.node, f.FirstBoot.Design):
+		return fmt.Errorf("%w: the design asks for other disks than when this installation began, and what was approved are those of then. Put them back, or raise the generation", driver.ErrRefused)
+	case !j.node.References.ByAgent:
+		return fmt.Errorf("%w: the design names an image of another kind than the one that this installation began with. Put it back, or raise the generation", driver.ErrRefused)
 	case !known:
 		return fmt.Errorf("%w: the agent has not told the disks of the machine yet", driver.ErrInterrupted)
 	case len(wrong) > 0:
@@ -331,10 +355,6 @@ func (w *worker) prepare(ctx context.Context, m driver.Machine, j job, s site.St
 	}
 	if disks := plan.Disks(s, j.node, w.job().memory.Observed); disks != s.Disks {
 		return fmt.Errorf("%w: the disks to erase are now %s, and %s were approved; nothing was erased", driver.ErrRefused, disks, s.Disks)
-	}
-	f := w.job().memory.Recorded.InFlight
-	if !f.Is(s) {
-		return fmt.Errorf("%w: the installation is not recorded as begun", driver.ErrInterrupted)
 	}
 	marker := f.Marker
 	if marker == "" {

@@ -419,6 +419,9 @@ func (e *Engine) NamedFiles() (map[string]bool, error) {
 	}
 	for _, w := range e.workers {
 		r := w.memory.Recorded
+		if r.Agent.IsOn() {
+			named[r.Agent.Medium] = true // which it reads programs from
+		}
 		if r.InFlight != nil && r.InFlight.Step.Image != nil {
 			named[r.InFlight.Step.Image.SHA256] = true
 		}

@@ -610,7 +610,10 @@ func (w *worker) giveUp(ctx context.Context, s site.Step, err error) error {
 	w.timing = nil
 	why := fmt.Sprintf("%s; `slipway retry %s` or a change of its design tries again", verdict(err), w.name)
 	return errors.Join(err, w.save(ctx, func(r *site.Recorded) {
-		if s.Action != site.ActionStartAgent || !r.InstallBegun() {
+		switch {
+		case s.ByAgent() && s.Resumed && r.InstallBegun():
+			leaveOff(r, s, verdict(err)) // an earlier try may have erased the disks
+		case s.Action != site.ActionStartAgent || !r.InstallBegun():
 			r.InFlight = nil
 		}
 		notStarted(r, s)

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/layout"
@@ -27,16 +28,22 @@ func startStep(n *site.Node, m site.Memory, generation int) site.Step {
 	}
 }
 
+// hearing is how long the system of a machine is asked, after nobody waits for the agent any
+// more, before the machine is booted from its disk.
+const hearing = 10 * time.Minute
+
 // leavesMemory says whether a machine on which the agent was started is to boot from its disk
 // again without an installation: the design asks for none any more, or nobody has approved
 // it and the agent has waited for long, or never called.
 func leavesMemory(s *site.Site, n *site.Node, m site.Memory) bool {
-	b := m.Recorded.Agent
+	b, o := m.Recorded.Agent, m.Observed
 	switch {
-	case b == nil:
-		return false
-	case !b.IsOn() && m.Observed.Facets[site.FacetOS].Seen.After(b.Over):
+	case b == nil || b.Started.IsZero():
+		return false // it was not seen to boot from the medium
+	case !o.Agent.IsConnected() && o.Facets[site.FacetOS].Seen.After(b.Started):
 		return false // its system answers
+	case !b.IsOn() && o.Facets[site.FacetPower].Seen.Before(b.Over.Add(hearing)):
+		return false // its system may answer, and is asked before
 	case wanted(n) <= Generation(n, m):
 		return true
 	case b.IsOn() && !b.Idle:
@@ -94,7 +101,7 @@ func erases(n *site.Node) string {
 	if len(kept) > 0 {
 		text += "; kept: " + strings.Join(kept, ", ")
 	}
-	return text
+	return text + "; layout " + LaidOut(n)[storageDesign][:8]
 }
 
 // makes says what the disks become, a line for each disk, array and volume group. The serial
@@ -196,20 +203,32 @@ func coveredBy(loss site.Loss, erased []string, a site.Account) string {
 	return ""
 }
 
-// LaidOut are digests of what the design asks of the disks, as FirstBoot.Design has them.
+// storageDesign is the name of what the design asks of the disks in FirstBoot.Design.
+const storageDesign = "storage"
+
+// LaidOut are digests of what the design asks of the disks, as FirstBoot.Design has them. What
+// is approved names it: a design that asks for other disks, or keeps fewer, is approved anew.
 func LaidOut(n *site.Node) map[string]string {
-	text, err := json.Marshal(n.Storage)
+	text, err := json.Marshal(struct {
+		Storage site.Storage
+		Devices map[string]site.Device
+	}{n.Storage, n.Hardware.Devices})
 	if err != nil {
 		panic(err) // values alone
 	}
 	sum := sha256.Sum256(text)
-	return map[string]string{"storage": hex.EncodeToString(sum[:8])}
+	return map[string]string{storageDesign: hex.EncodeToString(sum[:8])}
+}
+
+// SameLayout says whether the design asks of the disks what it did when digests were taken.
+func SameLayout(n *site.Node, design map[string]string) bool {
+	return design[storageDesign] == LaidOut(n)[storageDesign]
 }
 
 // editedSinceLaidOut tells where the design asks for other disks than an installation by the
 // agent has made.
 func editedSinceLaidOut(n *site.Node, i *site.Installation) []string {
-	if was := i.FirstBoot.Design["storage"]; was == "" || was == LaidOut(n)["storage"] {
+	if i.FirstBoot.Design[storageDesign] == "" || SameLayout(n, i.FirstBoot.Design) {
 		return nil
 	}
 	return []string{"storage (edited since the installation, which alone lays out the disks; raise the generation to install anew)"}

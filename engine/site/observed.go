@@ -334,8 +334,10 @@ type Recorded struct {
 
 // AgentBoot is one start of Slipway's agent in the memory of a machine.
 type AgentBoot struct {
-	// Tries counts the starts in a row, this one among them.
-	Tries int `json:"tries"`
+	// Generation is that of the installation it is for, and Tries counts the starts for it in a
+	// row, this one among them.
+	Generation int `json:"generation,omitempty"`
+	Tries      int `json:"tries"`
 	// Token is the SHA-256 of the token that the agent has to show, in hex. Key is that of
 	// the key that the agent has used it with; empty before it has called.
 	Token string `json:"token"`

@@ -131,7 +131,7 @@ func (c *called) told(r *wire.Result) error {
 	if r.Error == nil {
 		return nil
 	}
-	text := site.PrintableLines(r.Error.Text)
+	text := site.PrintableLines(r.Error.Text[:min(len(r.Error.Text), maxTold)])
 	switch r.Error.Class {
 	case wire.Refused:
 		return refused("%s", text)
@@ -140,6 +140,9 @@ func (c *called) told(r *wire.Result) error {
 	}
 	return fmt.Errorf("the agent of %s: %s", c.node, text)
 }
+
+// maxTold bounds what an agent says of a failure, in bytes.
+const maxTold = 4096
 
 // exchange sends a request and reads up to its result. What repeats another request is an
 // answer to that one, and who answers twice is not believed.

@@ -113,20 +113,23 @@ func (c *called) Apply(ctx context.Context, step site.Step, n *site.Node, may dr
 // believe holds what an agent tells of a system that it has put there to what it was asked for.
 func (c *called) believe(step site.Step, i *wire.Installed) error {
 	if i == nil {
-		return refused("the agent of %s says that it is done and not what it has installed; look at the machine's console", c.node)
+		return fmt.Errorf("the agent of %s says that it is done and not what it has installed; look at the machine's console", c.node)
 	}
 	if i.SHA256 != step.Image.SHA256 {
-		return refused("the agent of %s has installed the image sha256:%s, and was asked for sha256:%s", c.node, line(i.SHA256), step.Image.SHA256)
+		return fmt.Errorf("the agent of %s has installed the image sha256:%s, and was asked for sha256:%s", c.node, brief(i.SHA256), step.Image.SHA256)
 	}
-	const mostKeys = 16
+	const mostKeys, longestKey = 16, 16 << 10
 	var keys []string
 	for _, k := range i.HostKeys[:min(len(i.HostKeys), mostKeys)] {
+		if len(k) > longestKey {
+			continue
+		}
 		if public, _, _, _, err := gossh.ParseAuthorizedKey([]byte(k)); err == nil {
 			keys = append(keys, string(trimmed(gossh.MarshalAuthorizedKey(public))))
 		}
 	}
 	if len(keys) == 0 {
-		return refused("the agent of %s tells no SSH host key of the system that it has installed, so nobody could know it again", c.node)
+		return fmt.Errorf("the agent of %s tells no SSH host key of the system that it has installed, so nobody could know it again", c.node)
 	}
 	slices.Sort(keys)
 	c.mu.Lock()
@@ -142,10 +145,18 @@ func trimmed(line []byte) []byte {
 	return line
 }
 
+// progressEvery is how often the progress of an agent is looked at.
+const progressEvery = 100 * time.Millisecond
+
 // progress tells whoever asks what the installation is at.
 func (c *called) progress(ctx context.Context, limit time.Duration) func(wire.Progress) {
-	began := time.Now()
+	began, last := time.Now(), time.Time{}
 	return func(p wire.Progress) {
+		if now := time.Now(); now.Sub(last) < progressEvery {
+			return // whoever tells of it all the time keeps nobody busy
+		} else {
+			last = now
+		}
 		text := brief(p.Text)
 		if p.Of > 0 {
 			text += fmt.Sprintf(" (%d %%)", min(100, max(0, p.Done*100/p.Of)))

@@ -113,6 +113,11 @@ func (m *machine) wasArmed(ctx context.Context, n *site.Node, w way, s system) (
 
 // load makes a machine that is off and whose next boot is from the image.
 func (m *machine) load(ctx context.Context, step site.Step, n *site.Node, w way, s system, may driver.Permit) (system, error) {
+	if step.Action == site.ActionStartAgent { // it erases nothing, and takes the machine out of service
+		if err := may.Ask(ctx, step); err != nil {
+			return s, err
+		}
+	}
 	if err := m.switchOff(ctx, step, s); err != nil { // a medium that is taken from a running system harms it
 		return s, err
 	}

@@ -4,28 +4,38 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
 // mediumWords are the words of this boot on the medium that the machine was started from, which
-// is found by what is on it; empty where there is none. Nothing is mounted.
-func mediumWords(blocks, devices string) (string, error) {
-	names, err := os.ReadDir(blocks)
+// is found by what is on it; empty where there is none. Nothing is mounted. Disks are not
+// looked at: who wrote to them, such as the system of before, names no daemon. One medium that
+// cannot be read hides no other, and of two with words nobody knows which is the right one.
+func mediumWords(h *inside.Host) (string, error) {
+	names, err := media(h)
 	if err != nil {
 		return "", err
 	}
-	for _, n := range names {
-		words, err := wordsOn(filepath.Join(devices, n.Name()))
-		if err != nil {
-			return "", fmt.Errorf("%s: %w", n.Name(), err)
-		}
-		if words != "" {
-			return words, nil
+	var found, at string
+	var wrong error
+	for _, name := range names {
+		words, err := wordsOn(h.Path("/dev/" + name))
+		switch {
+		case err != nil:
+			wrong = errors.Join(wrong, fmt.Errorf("%s: %w", name, err))
+		case words == "":
+		case found != "":
+			return "", fmt.Errorf("%s and %s are both media of the ramdisk with the words of a boot: leave the one that this machine is to start from", at, name)
+		default:
+			found, at = words, name
 		}
 	}
-	return "", nil
+	if found != "" {
+		return found, nil
+	}
+	return "", wrong
 }
 
 // wordsOn are those on one device. One that cannot be opened or is no medium has none.

@@ -62,7 +62,7 @@ func Run() error {
 	}
 	host := inside.Real("/", true)
 	c.introduce(hardware.Machine(host))
-	words, err := mediumWords("/sys/class/block", "/dev")
+	words, err := mediumWords(host)
 	var settings Settings
 	if err == nil {
 		settings, err = Parse(string(line), words)

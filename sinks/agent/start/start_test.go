@@ -13,6 +13,7 @@ import (
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
@@ -62,10 +63,10 @@ func TestParseMedium(t *testing.T) {
 	}
 }
 
-// The words are on the first device that has a medium of ours; others are left alone, whatever
-// is on them.
+// The words are on a medium that the machine can be started from. A disk has none, whatever
+// somebody has written to it; one medium that is broken hides no other, and two are refused.
 func TestMediumWords(t *testing.T) {
-	devices, blocks := t.TempDir(), t.TempDir()
+	h := inside.Real(t.TempDir(), true)
 	medium := make([]byte, 64<<10)
 	copy(medium[wire.VolumeAt:], "\x01CD001\x01")
 	copy(medium[wire.VolumeAt+wire.ApplicationUse:], wire.MediumMark+"47104 4096\n")
@@ -76,22 +77,29 @@ func TestMediumWords(t *testing.T) {
 	clear(foreign[wire.VolumeAt+wire.ApplicationUse : wire.VolumeAt+wire.ApplicationUse+512])
 	add := func(name string, content []byte) {
 		t.Helper()
-		if err := errors.Join(os.Mkdir(filepath.Join(blocks, name), 0o755), os.WriteFile(filepath.Join(devices, name), content, 0o644)); err != nil {
+		at, device := h.Path("/sys/class/block/"+name), h.Path("/dev/"+name)
+		if err := errors.Join(os.MkdirAll(at, 0o755), os.WriteFile(filepath.Join(at, "removable"), []byte("0\n"), 0o644),
+			os.MkdirAll(filepath.Dir(device), 0o755), os.WriteFile(device, content, 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	add("sda", []byte("short"))
-	add("sdb", foreign)
-	if words, err := mediumWords(blocks, devices); words != "" || err != nil {
+	add("sr1", foreign)
+	add("nvme0n1", medium) // by the system of before
+	if words, err := mediumWords(h); words != "" || err != nil {
 		t.Errorf("without a medium: %q, %v", words, err)
 	}
-	add("sr0", medium)
-	if words, err := mediumWords(blocks, devices); words != "slipway.token=t0k" || err != nil {
+	add("sr2", broken)
+	if words, err := mediumWords(h); err == nil || !strings.Contains(err.Error(), "sr2") {
+		t.Errorf("a broken medium: %q, %v", words, err)
+	}
+	add("sr3", medium)
+	if words, err := mediumWords(h); words != "slipway.token=t0k" || err != nil {
 		t.Errorf("got %q, %v", words, err)
 	}
-	add("a", broken) // comes before
-	if words, err := mediumWords(blocks, devices); err == nil {
-		t.Errorf("a broken medium: %q", words)
+	add("sr4", medium)
+	if words, err := mediumWords(h); err == nil || !strings.Contains(err.Error(), "sr3 and sr4 are both media") {
+		t.Errorf("two media: %q, %v", words, err)
 	}
 }
 

@@ -65,6 +65,15 @@ func refused(format string, args ...any) error {
 	return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf(format, args...)}
 }
 
+// erased is an error after the disks were erased: nobody takes it for a refusal, after which
+// all is as before.
+func erased(err error) error {
+	if e := (*wire.Error)(nil); errors.As(err, &e) && e.Class == wire.Refused {
+		return &wire.Error{Class: wire.Failed, Text: "the disks were erased, and then: " + e.Text}
+	}
+	return err
+}
+
 // Install does what a request asks for. It gives what it has done so far with an error too.
 func (i *Installer) Install(ctx context.Context, h *inside.Host, r wire.Request) (*wire.Installed, error) {
 	w := &work{Installer: i, ctx: ctx, h: h, r: r, asked: r.Install, is: &wire.Installed{SHA256: r.Install.Image.SHA256}}
@@ -318,12 +327,12 @@ func (w *work) make() error {
 	w.h.Tell("unpacking the image")
 	put, err := w.image.Unpack(w.ctx, w.target.Root)
 	if err != nil {
-		return err
+		return erased(err)
 	}
 	w.is.Files, w.is.Unpacked = put.Entries, put.Unpacked
 	for _, step := range []func() error{w.basics, w.enter, w.configure, w.keys, w.start, w.leave, w.mark, w.finish} {
 		if err := step(); err != nil {
-			return err
+			return erased(err)
 		}
 	}
 	w.h.Tell("the system is installed")
