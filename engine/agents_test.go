@@ -303,6 +303,36 @@ func TestOtherDisksThanApproved(t *testing.T) {
 	}
 }
 
+// A design that asks for other disks than when it was approved erases none of them, before the
+// agent was asked and after its connection was lost in the middle.
+func TestOtherLayoutThanApproved(t *testing.T) {
+	for name, when := range map[string]func(w *world) bool{
+		"while the agent is started": func(w *world) bool { return w.fleet.Machine("a").InMemory() },
+		"after the agent was lost":   func(w *world) bool { return len(w.agents.Asked()) > 0 && !w.fleet.Machine("a").InMemory() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, usual, func(w *world) {
+				w.awaitsApproval("a")
+				w.fleet.Machine("a").Misbehave(drivertest.Unkind{Late: 3 * time.Minute, Vanishes: 2 * time.Minute, Times: 1})
+				w.approve()
+				w.until(name, time.Hour, func() bool { return when(w) })
+				before := len(w.agents.Asked())
+				d := w.rooted("a")
+				n := d.Nodes["a"]
+				n.Storage.Disks["data"] = site.Disk{Match: &site.DiskMatch{Kind: "hdd"}, Use: site.Use{Filesystem: &site.Filesystem{Type: "xfs", Mount: "/srv"}}}
+				w.commit(d)
+				w.after(4 * time.Hour)
+				if got := len(w.agents.Asked()); got != before {
+					t.Errorf("the agent was asked %d times more: %+v", got-before, w.agents.Asked()[before:])
+				}
+				if n := w.node("a"); n.State == site.InSync || n.State == site.Progressing {
+					t.Errorf("it is %s: %s", n.State, n.Reason)
+				}
+			}, "a")
+		})
+	}
+}
+
 // A listener that cannot listen holds the start of the agent.
 func TestAListenerThatCannotListen(t *testing.T) {
 	inBubble(t, usual, func(w *world) {
