@@ -345,9 +345,9 @@ func (w *worker) prepare(ctx context.Context, m driver.Machine, j job, s site.St
 	case !f.Is(s):
 		return fmt.Errorf("%w: the installation is not recorded as begun", driver.ErrInterrupted)
 	case f.Marker != "" && !plan.SameLayout(j.node, f.FirstBoot.Design):
-		return fmt.Errorf("%w: the design asks for other disks than when this installation began, and what was approved are those of then. Put them back, or raise the generation", driver.ErrRefused)
+		return fmt.Errorf("%w: the design asks for other disks than when this installation began, and those of then were approved", driver.ErrRefused)
 	case !j.node.References.ByAgent:
-		return fmt.Errorf("%w: the design names an image of another kind than the one that this installation began with. Put it back, or raise the generation", driver.ErrRefused)
+		return fmt.Errorf("%w: the design names an image of another kind than the one that this installation began with", driver.ErrRefused)
 	case !known:
 		return fmt.Errorf("%w: the agent has not told the disks of the machine yet", driver.ErrInterrupted)
 	case len(wrong) > 0:
