@@ -17,7 +17,7 @@ func (a *app) ramdiskCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ramdisk", Short: "make the ramdisk in which an agent starts", Args: knownCommand,
 		Long: "The ramdisk is a Linux with Slipway's agent alone, which a machine starts in memory. See\n" +
-			"docs/ramdisk.md. Slipway does not start machines from it yet.\n" + exitHelp,
+			"docs/ramdisk.md and docs/target.md.\n" + exitHelp,
 		Example: "  slipway ramdisk build --out /srv/ramdisk",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
