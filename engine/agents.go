@@ -58,8 +58,8 @@ func (e *Engine) keepAgents(ctx context.Context) {
 
 // expectAgentLocked has the node's agent expected as long as the records say, and serves its
 // medium: the agent reads programs from it until the installation has ended. All of it follows
-// from the records. Who does not know the token any more serves the medium without the words
-// of the boot, which the agent has read once it has called.
+// from the records. A daemon that was started since does not know the token; it serves the medium
+// without the words of the boot, which an agent that has called has read already.
 func (w *worker) expectAgentLocked() {
 	if w.e.Agents == nil {
 		return
@@ -108,12 +108,12 @@ func (w *worker) controller() string {
 func (w *worker) lookAtAgent(ctx context.Context, j job) *site.AgentSeen {
 	before := j.memory.Observed.Agent
 	if w.e.Agents == nil || !j.memory.Recorded.Agent.IsOn() {
-		if before == nil {
-			return nil
+		if before.IsConnected() {
+			return &site.AgentSeen{Generation: before.Generation, Disks: before.Disks, Seen: before.Seen}
 		}
-		return &site.AgentSeen{} // by the next start the machine may have other disks
+		return nil
 	}
-	now := &site.AgentSeen{}
+	now := &site.AgentSeen{Generation: j.memory.Recorded.Agent.Generation}
 	if before != nil && !before.Seen.Before(j.memory.Recorded.Agent.Since) {
 		now.Disks, now.Seen = before.Disks, before.Seen
 	}
@@ -134,12 +134,8 @@ func (w *worker) lookAtAgent(ctx context.Context, j job) *site.AgentSeen {
 }
 
 // noteAgent records what became of the agent that was started on a machine.
-func (e *Engine) noteAgent(r *site.Recorded, n *site.Node, o site.Observed, unwanted bool, limit time.Duration, now time.Time) {
-	seen := o.Agent
+func (e *Engine) noteAgent(r *site.Recorded, n *site.Node, seen *site.AgentSeen, unwanted bool, limit time.Duration, now time.Time) {
 	if !r.Agent.IsOn() {
-		if r.Agent != nil && r.UnderWay() == 0 && o.Facets[site.FacetOS].Seen.After(r.Agent.Over) {
-			r.Agent = nil // its system answers since
-		}
 		return
 	}
 	b := *r.Agent
@@ -339,7 +335,11 @@ func (w *worker) prepare(ctx context.Context, m driver.Machine, j job, s site.St
 	if !s.ByAgent() || !ok {
 		return nil
 	}
-	f := w.job().memory.Recorded.InFlight
+	r := w.job().memory.Recorded
+	f, untouched := r.InFlight, "; nothing was erased"
+	if r.InstallBegun() { // by an earlier try
+		untouched = ""
+	}
 	l, wrong, known := plan.Layout(j.node, w.job().memory.Observed)
 	switch {
 	case !f.Is(s):
@@ -351,10 +351,10 @@ func (w *worker) prepare(ctx context.Context, m driver.Machine, j job, s site.St
 	case !known:
 		return fmt.Errorf("%w: the agent has not told the disks of the machine yet", driver.ErrInterrupted)
 	case len(wrong) > 0:
-		return fmt.Errorf("%w: %s; nothing was erased", driver.ErrRefused, wrong[0].Message)
+		return fmt.Errorf("%w: %s%s", driver.ErrRefused, wrong[0].Message, untouched)
 	}
 	if disks := plan.Disks(s, j.node, w.job().memory.Observed); disks != s.Disks {
-		return fmt.Errorf("%w: the disks to erase are now %s, and %s were approved; nothing was erased", driver.ErrRefused, disks, s.Disks)
+		return fmt.Errorf("%w: the disks to erase are now %s, and %s were approved%s", driver.ErrRefused, disks, s.Disks, untouched)
 	}
 	marker := f.Marker
 	if marker == "" {
@@ -382,7 +382,7 @@ func (w *worker) prepare(ctx context.Context, m driver.Machine, j job, s site.St
 	}
 	image, size, err := w.e.Artifacts.Content(s.Image.SHA256)
 	if err != nil {
-		return fmt.Errorf("%w: the image cannot be read in the artifact store: %w; nothing was erased", driver.ErrBusy, err)
+		return fmt.Errorf("%w: the image cannot be read in the artifact store: %w%s", driver.ErrBusy, err, untouched)
 	}
 	image.Close()
 	to.Prepare(driver.Installation{

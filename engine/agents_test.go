@@ -72,6 +72,16 @@ func (w *world) steps(name string) (all []site.Action) {
 	return all
 }
 
+// started is how often the agent was started on a machine.
+func (w *world) started(name string) (n int) {
+	for _, a := range w.steps(name) {
+		if a == site.ActionStartAgent {
+			n++
+		}
+	}
+	return n
+}
+
 func (w *world) installedBy(name string) *site.Installation {
 	return w.engine.Known().Nodes[name].Recorded.Installed
 }
@@ -173,6 +183,7 @@ func TestUnkindAgents(t *testing.T) {
 		"silent":                   {u: drivertest.Unkind{Silent: true}, most: 2 * time.Hour, starts: 3, state: site.Stalled, says: "started 3 times, and no agent has called"},
 		"too late each time":       {u: drivertest.Unkind{Late: 40 * time.Minute}, most: 2 * time.Hour, starts: 3, state: site.Stalled, says: "no agent has called"},
 		"vanishes for good":        {u: drivertest.Unkind{Vanishes: 2 * time.Minute, Times: 1}, most: 2 * time.Hour, done: true, erased: 2, starts: 2},
+		"goes on alone":            {u: drivertest.Unkind{Vanishes: 2 * time.Minute, Times: 1, Works: 25 * time.Minute}, most: 2 * time.Hour, done: true, erased: 1, starts: 1},
 		"vanishes and comes back":  {u: drivertest.Unkind{Vanishes: 2 * time.Minute, Times: 1, Returns: true}, most: 2 * time.Hour, done: true, erased: 2, starts: 1},
 		"another machine":          {u: drivertest.Unkind{Other: site.Identity{UUID: "ffffffff-1111-4000-8000-000000000000", Serial: "OTHER"}}, most: 2 * time.Hour, starts: 3, state: site.Stalled, says: "no agent has called"},
 		"refuses":                  {u: drivertest.Unkind{Refuses: "a link is down; nothing was written"}, most: time.Hour, starts: 1, state: site.Stalled, says: "nothing was written"},
@@ -196,12 +207,7 @@ func TestUnkindAgents(t *testing.T) {
 				if !over() {
 					t.Errorf("it did not stay so: %s: %s", w.node("a").State, w.node("a").Reason)
 				}
-				starts := 0
-				for _, a := range w.steps("a") {
-					if a == site.ActionStartAgent {
-						starts++
-					}
-				}
+				starts := w.started("a")
 				if got := m.Counts().Installs; got != c.erased || starts != c.starts {
 					t.Errorf("it was erased %d times and started %d times, want %d and %d", got, starts, c.erased, c.starts)
 				}
@@ -220,6 +226,62 @@ func TestUnkindAgents(t *testing.T) {
 			}, "a")
 		})
 	}
+}
+
+// A machine in service whose agent cannot call boots from its disk by itself. It is started
+// three times at most, and left alone then, although its installation is approved.
+func TestAMachineInServiceIsNotStartedWithoutEnd(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.awaitsApproval("a")
+		w.approve()
+		w.until("it is in-sync", time.Hour, w.is(site.InSync, "a"))
+		w.again("a", drivertest.Unkind{Silent: true})
+		w.approve()
+		m := w.fleet.Machine("a")
+		w.until("it was started three times", 4*time.Hour, func() bool { return w.started("a") == 4 })
+		w.after(30 * time.Minute)
+		resets := m.Counts().Resets
+		w.after(24 * time.Hour)
+		if n := w.started("a"); n != 4 || m.Counts().Resets != resets || m.InMemory() {
+			t.Errorf("started %d times, reset %d times more, in memory %t: %s", n, m.Counts().Resets-resets, m.InMemory(), w.node("a").Reason)
+		}
+		if n := w.node("a"); n.State != site.Stalled || !strings.Contains(n.Reason, "no agent has called") {
+			t.Errorf("%s: %s", n.State, n.Reason)
+		}
+	}, "a")
+}
+
+// A machine whose system answers again after its agent was lost stays on, whoever was to be
+// installed there.
+func TestASystemThatAnswersStaysOn(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.awaitsApproval("a")
+		w.approve()
+		w.until("it is in-sync", time.Hour, w.is(site.InSync, "a"))
+		w.again("a", drivertest.Unkind{})
+		m := w.fleet.Machine("a")
+		m.HasDisks(item.Disk{Name: "nvme0n1", Serial: "NOBODY-KNOWS", Kind: "nvme", Bytes: 480e9 / 512 * 512, Sector: 512})
+		w.approve()
+		w.until("its agent waits", time.Hour, func() bool { return m.InMemory() && strings.Contains(w.node("a").Reason, "waits for approval") })
+		w.agents.SetOff(errors.New("the network is cut"))
+		m.Misbehave(drivertest.Unkind{Silent: true}) // until it gives up
+		w.until("it boots from its disk by itself", time.Hour, func() bool { return !m.InMemory() })
+		resets := m.Counts().Resets
+		w.agents.SetOff(nil)
+		w.after(24 * time.Hour)
+		if m.Counts().Resets != resets || m.Counts().Installs != 1 {
+			t.Errorf("it was reset %d times, and erased %d times: %s", m.Counts().Resets-resets, m.Counts().Installs, w.node("a").Reason)
+		}
+	}, "a")
+}
+
+// again has a machine that was installed be asked for the next generation.
+func (w *world) again(name string, u drivertest.Unkind) {
+	w.fleet.Machine(name).Misbehave(u)
+	d := w.rooted(name)
+	d.Nodes[name].Generation = 2
+	w.commit(d)
+	w.until("the next one waits for approval", 10*time.Minute, func() bool { return w.engine.Report().Status.Approve != "" })
 }
 
 // An agent that says that it has installed and has not is found out by the system's marker.
@@ -258,12 +320,7 @@ func TestARestartKeepsTheAgent(t *testing.T) {
 				if n := w.fleet.Machine("a").Counts().Installs; n > 2 {
 					t.Errorf("it was erased %d times", n)
 				}
-				starts := 0
-				for _, a := range w.steps("a") {
-					if a == site.ActionStartAgent {
-						starts++
-					}
-				}
+				starts := w.started("a")
 				if starts != 1 {
 					t.Errorf("the agent was started %d times", starts)
 				}
@@ -297,6 +354,9 @@ func TestOtherDisksThanApproved(t *testing.T) {
 				w.after(3 * time.Hour)
 				if m.InMemory() || m.Counts().Installs != 0 || len(w.agents.Asked()) != 0 {
 					t.Errorf("in memory %t, erased %d times", m.InMemory(), m.Counts().Installs)
+				}
+				if n := w.started("a"); n != 1 {
+					t.Errorf("the agent was started %d times, for an installation that nobody approved", n)
 				}
 			}, "a")
 		})

@@ -56,10 +56,10 @@ func leavesMemory(s *site.Site, n *site.Node, m site.Memory) bool {
 }
 
 // Layout is what the disks of a machine become in an installation by the agent, as it has told
-// them last, or what of the design they do not fit. Known is false where no agent has told
-// them.
+// them last, or what of the design they do not fit. Known is false where no agent that was
+// started for this generation has told them: those of an earlier one may have been exchanged.
 func Layout(n *site.Node, o site.Observed) (l item.Layout, wrong []site.Finding, known bool) {
-	if o.Agent == nil || o.Agent.Seen.IsZero() || !n.References.ByAgent {
+	if o.Agent == nil || o.Agent.Seen.IsZero() || o.Agent.Generation != n.Generation || !n.References.ByAgent {
 		return item.Layout{}, nil, false
 	}
 	l, wrong = layout.Of(n, o.Agent.Disks)

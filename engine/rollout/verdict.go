@@ -26,7 +26,7 @@ type Try struct {
 // an installation to its end that was.
 func Continues(r site.Recorded, s site.Step) bool {
 	return r.InFlight != nil && r.InFlight.Step.Digest() == s.Digest() || r.UnderWay() > 0 && s.Action != site.ActionInstall ||
-		s.FromMemory || s.Action == site.ActionStartAgent && r.Agent != nil && r.Agent.Generation == s.Generation // its machine is out of service already
+		s.FromMemory || s.Action == site.ActionStartAgent && r.Agent.IsOn() // its machine is out of service already
 }
 
 // Reason is why a step may not begin: Halted, Need, Leader, Canaries, Shut or Full.

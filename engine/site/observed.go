@@ -118,6 +118,8 @@ type Observed struct {
 type AgentSeen struct {
 	// Connected says that it is there now.
 	Connected bool `json:"connected,omitempty"`
+	// Generation is that of the installation it was started for.
+	Generation int `json:"generation,omitempty"`
 	// Disks are those of the machine as it last told them, at Seen; zero before it did.
 	Disks []item.Disk `json:"disks,omitempty"`
 	Seen  time.Time   `json:"seen,omitzero"`

@@ -26,6 +26,9 @@ type Unkind struct {
 	Vanishes time.Duration
 	Times    int
 	Returns  bool
+	// Works has an agent whose connection was lost go on installing for so long; it calls again
+	// when it has ended, and not before.
+	Works time.Duration
 	// Other is the machine that the agent says it is on.
 	Other site.Identity
 	// Lies has the agent say that it has installed, and install nothing.
@@ -194,6 +197,29 @@ func (m *FakeMachine) Misbehave(u Unkind) {
 	m.unkind, m.lost = u, time.Time{}
 }
 
+// givesUp is how long an agent without its daemon waits before it boots the machine from its
+// disk, or switches it off where no system is there.
+const givesUp = 15 * time.Minute
+
+// alone is what the agent does on a machine while it cannot call.
+func (m *body) alone(now time.Time) (ended bool) {
+	since := m.lost
+	if m.unkind.Silent {
+		since = m.booted
+	}
+	switch {
+	case !m.on || !m.memory || m.unkind.Returns:
+	case m.finishes != nil:
+		return !now.Before(m.finishAt)
+	case !since.IsZero() && !now.Before(since.Add(givesUp)):
+		m.memory, m.lost = false, time.Time{}
+		if m.booted, m.on = since.Add(givesUp), m.disk != nil; m.on {
+			m.boots++
+		}
+	}
+	return false
+}
+
 // InMemory says whether the machine runs the agent's medium.
 func (m *FakeMachine) InMemory() bool {
 	defer m.look()()
@@ -326,6 +352,9 @@ func (f *fakeAgent) Apply(ctx context.Context, step site.Step, n *site.Node, may
 	case vanishes:
 		f.m.unkind.Times--
 		f.m.lost = time.Now()
+		if u.Works > 0 {
+			f.m.finishes, f.m.finishAt = &marker, time.Now().Add(u.Works)
+		}
 		return fmt.Errorf("%w: the connection to the agent was lost", driver.ErrUnreachable)
 	case u.Fails != "":
 		return errors.New(u.Fails)

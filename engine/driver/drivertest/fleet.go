@@ -284,6 +284,8 @@ type body struct {
 	token     string       // that the agent found on the medium
 	unkind    Unkind
 	lost      time.Time    // when the agent was last lost; zero since the machine was started
+	finishes  *site.Marker // what an agent that cannot call is installing, until finishAt
+	finishAt  time.Time
 	seen      []item.Disk  // those that an agent tells
 	installer *site.Marker // the running installer's image
 	ends      time.Time    // when the installer powers the machine off
@@ -459,6 +461,10 @@ func (m *FakeMachine) look() func() {
 			m.switchTo(!m.on, at)
 		}
 	}
+	if m.alone(now) {
+		m.format(m.finishes, m.finishAt)
+		m.finishes, m.lost = nil, time.Time{}
+	}
 	if at := m.booted.Add(m.config.PostTime); m.on && !now.Before(at) {
 		for f, v := range m.posting {
 			if m.fault != Forgetful && m.fault != Failing {
@@ -523,7 +529,7 @@ func (m *FakeMachine) switchTo(on bool, at time.Time) {
 	if m.on == on {
 		return
 	}
-	m.on, m.installer, m.memory, m.token, m.lost = on, nil, false, "", time.Time{}
+	m.on, m.installer, m.memory, m.token, m.lost, m.finishes = on, nil, false, "", time.Time{}, nil
 	clear(m.runs)
 	m.facts = append(m.facts, Fact{When: at, Facet: site.FacetPower, Have: site.Values{"state": state(on)}})
 	if !on {
