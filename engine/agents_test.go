@@ -388,6 +388,10 @@ func TestOtherLayoutThanApproved(t *testing.T) {
 				if n := w.node("a"); n.State == site.InSync || n.State == site.Progressing {
 					t.Errorf("it is %s: %s", n.State, n.Reason)
 				}
+				i := w.engine.Known().Nodes["a"].Recorded.Installing
+				if cut := i != nil && strings.Contains(i.CutOff, "other disks"); cut != (before > 0) {
+					t.Errorf("asked %d times before, and recorded is %+v", before, i)
+				}
 			}, "a")
 		})
 	}

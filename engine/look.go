@@ -84,7 +84,7 @@ func (w *worker) look(ctx context.Context, j job) (view, error) {
 			facets = append(facets, site.FacetLinks)
 		}
 		seen, err := w.observe(ctx, j, site.OS, facets)
-		if err != nil && (j.memory.Recorded.UnderWay() > 0 || j.memory.Recorded.Agent.IsOn()) {
+		if err != nil && j.memory.Recorded.UnderWay() > 0 {
 			w.e.Log.Debug("the system does not answer while it is installed", "node", w.name, "err", err)
 			v.dark = true
 			return v, nil // an installer need not answer
@@ -110,8 +110,7 @@ func (w *worker) looksInside(j job, seen site.Observed) bool {
 		return false
 	}
 	if r := j.memory.Recorded; r.Agent.IsStarted() && (r.Installing == nil || r.Installing.Ended.IsZero()) {
-		// It runs the agent. One that is lost may have booted the machine from its disk.
-		return r.UnderWay() == 0 && !r.Agent.Lost.IsZero() && !seen.Agent.IsConnected()
+		return false // it runs the agent
 	}
 	return unproven(j.memory.Recorded) || j.memory.Recorded.UnderWay() > 0 || time.Since(w.inside) > systemEvery || w.differsInside(j) || w.looksAtHealth(j)
 }
