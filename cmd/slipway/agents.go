@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/slipway-gitops/slipway/engine"
 	"github.com/slipway-gitops/slipway/engine/artifact"
 	"github.com/slipway-gitops/slipway/sinks/agent"
 	"github.com/slipway-gitops/slipway/sinks/agent/ramdisk"
@@ -94,17 +93,4 @@ func keepMedium(ctx context.Context, medium *os.File, files *artifact.Service) (
 	}
 	_, err = files.AddFile(ctx, medium, size, digest, filepath.Base(medium.Name()), func(int64) {})
 	return digest, err
-}
-
-// listenWhenReady listens to agents once the engine has loaded its records. Before, an agent of
-// an installation under way would be told that nobody expects it.
-func listenWhenReady(e *engine.Engine, s *agent.Service) func(context.Context) error {
-	return func(ctx context.Context) error {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-e.Ready():
-			return s.Run(ctx)
-		}
-	}
 }

@@ -174,7 +174,7 @@ func (w *memory) run() {
 		Artifacts: files, Agents: listener, Log: log})
 	ctx, cancel := context.WithCancel(context.Background())
 	var parts sync.WaitGroup
-	for _, part := range []func(context.Context) error{w.engine.Run, serveWhenReady(w.engine, files), listenWhenReady(w.engine, listener)} {
+	for _, part := range []func(context.Context) error{w.engine.Run, whenReady(w.engine, files.Run), whenReady(w.engine, listener.Run)} {
 		parts.Go(func() {
 			if err := part(ctx); err != nil {
 				t.Error(err)

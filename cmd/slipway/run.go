@@ -180,10 +180,10 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	}
 	if files != nil {
 		out.metrics.Artifacts(name, artifactNumbers(files))
-		parts = append(parts, serveWhenReady(e, files))
+		parts = append(parts, whenReady(e, files.Run))
 	}
 	if listener != nil {
-		parts = append(parts, listenWhenReady(e, listener))
+		parts = append(parts, whenReady(e, listener.Run))
 	}
 	if boots != nil {
 		parts = append(parts, boots.Run)

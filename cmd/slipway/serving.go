@@ -86,16 +86,16 @@ func (f *artifactFlags) open(state string, named func() (map[string]bool, error)
 	return artifact.OpenService(c)
 }
 
-// serveWhenReady runs an artifact service once the engine has loaded its records.
-// Before, the server would answer a machine in the middle of its installation that
-// there is no such image, and firmware takes that answer as final.
-func serveWhenReady(e *engine.Engine, s *artifact.Service) func(context.Context) error {
+// whenReady runs what answers machines once the engine has loaded its records. Before, the
+// artifact server would answer a machine in the middle of its installation that there is no such
+// image, which firmware takes as final, and an agent would be told that nobody expects it.
+func whenReady(e *engine.Engine, run func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-e.Ready():
-			return s.Run(ctx)
+			return run(ctx)
 		}
 	}
 }

@@ -94,9 +94,9 @@ func erases(n *site.Node) string {
 			erased = append(erased, name)
 		}
 	}
-	text := fmt.Sprintf("everything on the disks %s of the design, which are some of the machine's", strings.Join(erased, ", "))
+	text := fmt.Sprintf("everything on the design's disks %s (some of this machine's disks)", strings.Join(erased, ", "))
 	if len(erased) == 1 {
-		text = fmt.Sprintf("everything on the disk %s of the design, which is one of the machine's", erased[0])
+		text = fmt.Sprintf("everything on the design's disk %s (one of this machine's disks)", erased[0])
 	}
 	if len(kept) > 0 {
 		text += "; kept: " + strings.Join(kept, ", ")
