@@ -65,6 +65,9 @@ func (m *machine) bootImage(ctx context.Context, step site.Step, n *site.Node, w
 			loaded, err = m.wasArmed(ctx, n, w, s)
 		}
 	}
+	if step.Action == site.ActionStartAgent && s.off() && !w.armed(s) {
+		loaded = false // the agent has switched it off, which is no end of a start
+	}
 	if err == nil && !loaded {
 		s, err = m.load(ctx, step, n, w, s, may)
 	}
