@@ -313,6 +313,37 @@ func (g *guest) trouble() string {
 	return said.String()
 }
 
+// isBack waits until no change of the guest's network waits to be confirmed. It asks anew every
+// few seconds: who asked before the way back may wait for packets that never come, and an
+// emulated processor takes long to let anybody in.
+func (g *guest) isBack(until time.Time) error {
+	ctx, cancel := context.WithDeadline(g.t.Context(), until)
+	defer cancel()
+	answers := make(chan error)
+	ask := func() {
+		_, err := g.run(ctx, "[ ! -e /var/lib/slipway-inside/network-unconfirmed ]")
+		select {
+		case answers <- err:
+		case <-ctx.Done():
+		}
+	}
+	var last error
+	again := time.NewTicker(10 * time.Second)
+	defer again.Stop()
+	for {
+		select {
+		case <-again.C:
+			go ask()
+		case last = <-answers:
+			if last == nil {
+				return nil
+			}
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), last)
+		}
+	}
+}
+
 // reverts makes a change that cuts the guest off, and has it as it was before, on its
 // own.
 func (g *guest) reverts(name string, l links) {
@@ -321,18 +352,8 @@ func (g *guest) reverts(name string, l links) {
 	if err := g.apply(name, l, nil, nil); err == nil {
 		g.t.Errorf("%s: it was confirmed", name)
 	}
-	for { // it cannot be reached before it is as it was
-		// One that began before the way back may wait for packets that never come.
-		ctx, cancel := context.WithTimeout(g.t.Context(), 10*time.Second)
-		_, err := g.run(ctx, "[ ! -e /var/lib/slipway-inside/network-unconfirmed ]")
-		cancel()
-		if err == nil {
-			break
-		}
-		if time.Since(began) > 2*(deadline+grace) {
-			g.t.Fatalf("%s: it is not as before: %v\n%s", name, err, g.trouble())
-		}
-		<-time.After(time.Second)
+	if err := g.isBack(began.Add(2 * (deadline + grace))); err != nil { // it cannot be reached before it is as it was
+		g.t.Fatalf("%s: it is not as before: %v\n%s", name, err, g.trouble())
 	}
 	if took := time.Since(began); took > deadline+grace {
 		g.t.Errorf("%s: it took %s until it was as before", name, took)
