@@ -9,7 +9,7 @@ GO := go
 # make lint vets all packages.
 TEST := $(GO) test $(if $(CI),-count=1) -vet=off -timeout 15m
 
-.PHONY: help build packages setup demo demo-libvirt test race lint prove mutate bench-engine bench-design bench-git bench-redfish bench-libvirt bench-configure bench-pr clean
+.PHONY: help build packages setup demo demo-libvirt demo-install test race lint prove mutate bench-engine bench-design bench-git bench-redfish bench-libvirt bench-configure bench-pr clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -37,6 +37,10 @@ demo: build ## a whole site in your terminal, in under two minutes (KEEP=1 leave
 demo-libvirt: build ## virtual machines on a real libvirt, in about four minutes; as root
 	@./setup.sh demo-libvirt
 	@bin/slipway-demo --libvirt
+
+demo-install: build ## two blank servers, emulated, that become what their design says, in half an hour; as root
+	@./setup.sh demo-install
+	@bin/slipway-demo --install
 
 # Guests that a processor is emulated for need all of it: they boot when nothing else
 # is tested.

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs what the tests run; with the word "demo" only what the demo does,
 # which is a real git and a real sshd, with "demo-libvirt" a real git and what has
-# and makes virtual machines, and with "prove" also what make prove
+# and makes virtual machines, with "demo-install" a real git, QEMU with firmware and what makes
+# images, and with "prove" also what make prove
 # does, which is Chromium. For the tests, from Debian: two Redfish clients,
 # libvirtd and QEMU with what makes the Debian of their guests, Prometheus and
 # Alertmanager, whose services are kept from starting, the C compiler that the race
@@ -16,15 +17,18 @@ set -eu
 what=${1-tests}
 missing=
 command -v git >/dev/null || missing="$missing git"
-[ "$what" = demo-libvirt ] || [ -x /usr/sbin/sshd ] || missing="$missing openssh-server"
+[ "$what" = demo-libvirt ] || [ "$what" = demo-install ] || [ -x /usr/sbin/sshd ] || missing="$missing openssh-server"
 if [ "$what" != demo ]; then
-	[ -x /usr/sbin/libvirtd ] || missing="$missing libvirt-daemon libvirt-daemon-driver-qemu"
+	[ "$what" = demo-install ] || [ -x /usr/sbin/libvirtd ] || missing="$missing libvirt-daemon libvirt-daemon-driver-qemu"
 	[ -x /usr/bin/qemu-system-x86_64 ] || missing="$missing qemu-system-x86"
 	command -v qemu-img >/dev/null || missing="$missing qemu-utils"
 	command -v mmdebstrap >/dev/null || missing="$missing mmdebstrap"
 	command -v ip >/dev/null || missing="$missing iproute2"
 fi
-if [ "$what" != demo ] && [ "$what" != demo-libvirt ]; then
+if [ "$what" = demo-install ]; then
+	[ -d /usr/share/OVMF ] || missing="$missing ovmf"
+	command -v ssh >/dev/null || missing="$missing openssh-client"
+elif [ "$what" != demo ] && [ "$what" != demo-libvirt ]; then
 	[ -d /usr/lib/python3/dist-packages/sushy ] || missing="$missing python3-sushy"
 	[ -x /usr/bin/redfishtool ] || missing="$missing redfishtool"
 	[ -d /usr/share/OVMF ] || missing="$missing ovmf"
@@ -87,6 +91,6 @@ install() {
 
 [ -z "$missing" ] || install
 case $what in
-demo | demo-libvirt) ;;
+demo | demo-libvirt | demo-install) ;;
 *) "$(dirname "$0")/tests/github/setup.sh" ;;
 esac

@@ -31,6 +31,10 @@ func main() {
 		keep = true
 	case slices.Equal(arguments, []string{"--libvirt"}):
 		p = &virtual
+	case slices.Equal(arguments, []string{"--install"}):
+		if p = &blank; os.Getenv(inNetwork) == "" {
+			os.Exit(inOwnNetwork(ctx))
+		}
 	case len(arguments) > 0:
 		fmt.Fprintln(os.Stderr, usage)
 		os.Exit(64)
@@ -38,11 +42,12 @@ func main() {
 	os.Exit(p.run(ctx, keep))
 }
 
-const usage = `usage: slipway-demo [--keep | --libvirt]
+const usage = `usage: slipway-demo [--keep | --libvirt | --install]
 
 Plays a whole site in a terminal, in about a minute. With --keep the site is
 left running, to look around. With --libvirt it is a site of virtual machines,
-on a libvirt of its own, which takes about four minutes and wants root.`
+on a libvirt of its own, which takes about four minutes and wants root. With --install it is two blank
+servers, emulated by QEMU, that are installed, which takes half an hour and wants root.`
 
 // play is what is shown: a stage, and the acts on it.
 type play struct {

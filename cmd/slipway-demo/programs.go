@@ -141,6 +141,11 @@ func (s *stage) startLab(ctx context.Context, flags ...string) error {
 	if s.lab, err = s.start("slipway-lab", args...); err != nil {
 		return err
 	}
+	return s.labReady(ctx)
+}
+
+// labReady waits until the lab's machines can be spoken to.
+func (s *stage) labReady(ctx context.Context) error {
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil && !s.lab.dead(); pause(ctx, moment) {
 		if ready, _ := os.ReadFile(s.lab.log); bytes.Contains(ready, []byte("machines ready")) {
 			s.show.answer(lastLine(string(ready)))

@@ -78,7 +78,7 @@ func (r *rack) end() {
 // openRack is a stage with a hypervisor, the image of its guests, and the virtual
 // example in a repository.
 func openRack(show *screen, keep bool) (*stage, error) {
-	s := &stage{show: show, keep: keep, branch: "slipway/status/virtual", nodes: len(guests)}
+	s := &stage{show: show, keep: keep, branch: "slipway/status/virtual", nodes: len(guests), patience: 6 * time.Minute} // guests boot on a simulated processor
 	if err := s.enter("virtual", "slipway"); err != nil {
 		return s, err
 	}

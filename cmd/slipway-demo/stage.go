@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -47,6 +48,9 @@ type stage struct {
 	console *console // that is shown beside the progress
 	branch  string   // where the daemon reports to
 	nodes   int      // in the design
+	built   string   // folder with what blank servers are installed from
+	// patience is how long all nodes may take to be as designed.
+	patience time.Duration
 
 	head    string      // the newest commit of the design
 	last    site.Status // the status last seen
@@ -56,7 +60,7 @@ type stage struct {
 // openFleet is a stage with the example site in a repository, its bare remote,
 // and the credentials.
 func openFleet(show *screen, keep bool) (*stage, error) {
-	s := &stage{show: show, keep: keep, branch: "slipway/status/example", nodes: 12}
+	s := &stage{show: show, keep: keep, branch: "slipway/status/example", nodes: 12, patience: time.Minute}
 	if err := s.enter(".", "slipway", "slipway-lab"); err != nil {
 		return s, err
 	}

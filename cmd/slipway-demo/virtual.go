@@ -37,14 +37,14 @@ func firstBoots(ctx context.Context, s *stage) error {
 	if err := s.startDaemon(); err != nil {
 		return err
 	}
-	err := s.until(ctx, "a machine on the hypervisor", s.patience(), func(*site.Report) bool {
+	err := s.until(ctx, "a machine on the hypervisor", s.patience, func(*site.Report) bool {
 		return s.designed(ctx, "db-1")
 	})
 	if err != nil {
 		return err
 	}
 	s.show.proof("db-1 is defined; the web servers wait, since they need a database")
-	err = s.until(ctx, "db-1 to write to its console", s.patience(), func(*site.Report) bool {
+	err = s.until(ctx, "db-1 to write to its console", s.patience, func(*site.Report) bool {
 		text, err := s.daemon.Console(ctx, "", "db-1")
 		return err == nil && len(text) > 0
 	})
@@ -54,7 +54,7 @@ func firstBoots(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	err = s.until(ctx, "db-1 in-sync", s.patience(), func(r *site.Report) bool { return node(&r.Status, "db-1").State == site.InSync })
+	err = s.until(ctx, "db-1 in-sync", s.patience, func(r *site.Report) bool { return node(&r.Status, "db-1").State == site.InSync })
 	s.unfollow()
 	if err != nil {
 		return err
@@ -114,7 +114,7 @@ func theEnd(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	err = s.until(ctx, "web-2 to be gone", s.patience(), func(*site.Report) bool {
+	err = s.until(ctx, "web-2 to be gone", s.patience, func(*site.Report) bool {
 		return s.have("web-2", site.FacetDefinition, "state") == site.StateAbsent
 	})
 	if err != nil {
@@ -202,7 +202,7 @@ func ofNode(plan, name string) []string {
 // approve waits until what happens to a node waits for a person, and approves it.
 func (s *stage) approve(ctx context.Context, name string) error {
 	var waiting site.Status
-	err := s.until(ctx, name+" waiting for approval", s.patience(), func(r *site.Report) bool {
+	err := s.until(ctx, name+" waiting for approval", s.patience, func(r *site.Report) bool {
 		waiting = r.Status
 		return len(waiting.Waiting) == 1 && waiting.Waiting[0].Node == name && waiting.Approve != "" && node(&waiting, name).State == site.Blocked
 	})
@@ -246,7 +246,7 @@ func (s *stage) lookAgain(ctx context.Context) error {
 	if _, err := s.daemon.Do(ctx, "", site.Order{Verb: site.VerbRetry}); err != nil {
 		return err
 	}
-	return s.until(ctx, "another look at every machine", s.patience(), func(*site.Report) bool {
+	return s.until(ctx, "another look at every machine", s.patience, func(*site.Report) bool {
 		all := s.known()
 		for _, m := range all {
 			if m.Observed.Facets[site.FacetOS].Seen.Before(began) || m.Observed.Facets[site.FacetDefinition].Seen.Before(began) {

@@ -49,18 +49,10 @@ func (s *stage) until(ctx context.Context, what string, limit time.Duration, met
 	return fmt.Errorf("waited %s for %s; the status is: %s", limit, what, describe(&s.last))
 }
 
-// patience is how long all nodes may take to be as designed.
-func (s *stage) patience() time.Duration {
-	if s.rack != nil {
-		return 6 * time.Minute // guests boot on a simulated processor
-	}
-	return time.Minute
-}
-
 // untilInSync waits until the newest design is in force, every node is as
 // designed, and the machines agree.
 func (s *stage) untilInSync(ctx context.Context, agree func() bool) error {
-	return s.until(ctx, fmt.Sprintf("%d nodes in-sync", s.nodes), s.patience(), func(r *site.Report) bool {
+	return s.until(ctx, fmt.Sprintf("%d nodes in-sync", s.nodes), s.patience, func(r *site.Report) bool {
 		return r.Status.Applied.ID == s.head && len(r.Status.Nodes) == s.nodes && r.Status.Counts()[site.InSync] == s.nodes &&
 			(agree == nil || agree())
 	})

@@ -20,8 +20,7 @@ func describe(s *site.Status) string {
 		}
 	}
 	line := strings.Join(parts, ", ")
-	i := slices.IndexFunc(s.Nodes, func(n site.NodeStatus) bool { return n.State == site.Progressing })
-	if i >= 0 {
+	if i := slices.IndexFunc(s.Nodes, func(n site.NodeStatus) bool { return n.State == site.Progressing }); i >= 0 {
 		line += " · " + s.Nodes[i].Name + " " + s.Nodes[i].Reason
 	}
 	return line
