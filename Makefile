@@ -46,14 +46,14 @@ demo-install: build ## two blank servers, emulated, that become what their desig
 # is tested.
 GUESTS := TestVirtualMachines|TestVirtualMachinesInTrouble|TestFirstBootThatFails
 
-# CI has half an hour. There a fifth of the tests of what takes longest run, and another fifth at
+# CI has half an hour. There an eighth of the tests of what takes longest run, and another eighth at
 # another time; `make prove` runs all of them. What is left out is printed: -skip names it.
 LONG := ./engine ./engine/design ./sinks/agent ./sinks/github ./sinks/libvirt ./sinks/redfish ./tests/e2e ./tests/e2e/week ./tests/editor ./tests/github ./tests/inside ./tests/install ./tests/model $(addprefix ./sinks/agent/inside/,base config disk image network packages)
-PARTS := $(if $(CI),5,1)
+PARTS := $(if $(CI),8,1)
 
 # Many tests wait for servers, so that one package more than there are cores runs
 # at a time.
-test: setup ## all tests; with CI set, a fifth of those that take longest
+test: setup ## all tests; with CI set, an eighth of those that take longest
 	@part=$${PART:-$$(($$(date +%s) / 60 % $(PARTS)))}; seed=$$(date +%s); \
 		$(if $(CI),echo "of the long tests those of PART=$$part; the stories of ./engine begin with SLIPWAY_FIRST_SEED=$$seed";) \
 		set -x; SLIPWAY_PART=$$part/$(PARTS) SLIPWAY_FIRST_SEED=$$seed $(TEST) -p $$(($$(nproc) + 1)) \
@@ -64,8 +64,8 @@ test: setup ## all tests; with CI set, a fifth of those that take longest
 # the cost of designs. So are the longest of the stories, of which twenty are told. Of
 # the tests of ./engine one in RACES is run, others at another time; `make prove` runs
 # all of them.
-RACES := 9
-race: setup ## the engine's tests with the race detector, a ninth of the most
+RACES := 12
+race: setup ## the engine's tests with the race detector, a twelfth of the most
 	part=$${RACE_PART:-$$(($$(date +%s) / 60 % $(RACES)))}; echo "of the tests of ./engine those of RACE_PART=$$part"; \
 	CGO_ENABLED=1 $(TEST) -race -skip "^(TestBombsAreFindings|TestEntriesAreBounded|TestLayersThatMultiplyAreBounded|TestFormat.*|TestTheFirstStories|TestStoriesThatOnceFailed|TestNoMachineIsInterruptedWithoutEndForOneDesign|TestWhatApprovesNothing|TestProve[^P].*$$(tests/part.sh $$part $(RACES) engine))$$" \
 		$$($(GO) list ./engine/... | grep -vE '/engine/(site|window|plan|design/rule|bios|item|ledger|placement|firstboot|sitekey|serve|driver)$$') ./sinks/metrics ./sinks/notify

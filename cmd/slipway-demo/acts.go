@@ -34,7 +34,11 @@ func check(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	s.show.answer(lastLine(out))
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, " checked") {
+			s.show.answer(strings.TrimSpace(line))
+		}
+	}
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -55,16 +57,16 @@ func meetBlank(ctx context.Context, s *stage) error {
 }
 
 func installBlank(ctx context.Context, s *stage) error {
-	if err := s.follow("db-1"); err != nil {
+	if err := s.follow("slipway-lab", "console", "db-1", "--follow", "--control", labSocket); err != nil {
 		return err
 	}
 	defer s.unfollow()
 	stages := map[string]string{}
 	err := s.until(ctx, "both servers in-sync", s.patience, func(r *site.Report) bool {
 		for _, n := range r.Status.Nodes {
-			if at := stageOf(n); at != stages[n.Name] {
-				stages[n.Name] = at
-				s.show.step("· ", n.Name+"  "+at)
+			if text, stage := stageOf(n); stage != "" && stage != stages[n.Name] {
+				stages[n.Name] = stage
+				s.show.step("· ", n.Name+"  "+text)
 			}
 		}
 		return r.Status.Counts()[site.InSync] == s.nodes
@@ -76,14 +78,26 @@ func installBlank(ctx context.Context, s *stage) error {
 	return nil
 }
 
-// stageOf is where a node is: its reason, without the figures that rise.
-func stageOf(n site.NodeStatus) string {
-	if n.State == site.InSync {
-		return string(site.InSync)
+// stageOf is where a node is, as a text and without the figures in it that rise. It is empty for
+// a node to which nothing is done.
+func stageOf(n site.NodeStatus) (text, stage string) {
+	switch n.State {
+	case site.InSync:
+		return string(site.InSync), string(site.InSync)
+	case site.Progressing:
+	default:
+		return "", ""
 	}
-	words := strings.FieldsFunc(n.Reason, func(r rune) bool { return r == ' ' || r == '\n' })
-	return strings.Join(slices.DeleteFunc(words, func(word string) bool { return strings.ContainsAny(word, "0123456789%") }), " ")
+	text = figures.ReplaceAllString(cmp.Or(n.Detail, n.Reason), "")
+	if step, values, _ := strings.Cut(text, ": "); strings.Contains(values, "→") {
+		text = step
+	}
+	words := slices.DeleteFunc(strings.Fields(text), func(word string) bool { return strings.ContainsAny(word, "0123456789%") })
+	return text, strings.Join(words, " ")
 }
+
+// figures are how long something takes already, and how long it may take.
+var figures = regexp.MustCompile(`, [0-9hms]+ of [0-9hms]+$`)
 
 // looks are what the systems are asked.
 var looks = map[string][]string{

@@ -4,27 +4,29 @@ import (
 	"bufio"
 	"context"
 	"os/exec"
+	"regexp"
 	"strings"
 	"syscall"
 
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// console is what a machine writes while it is followed. The program that is
-// asked for it leaves out what would disturb a terminal.
+// console is what a machine writes while it is followed.
 type console struct {
 	cmd   *exec.Cmd
 	lines chan string
 }
 
+// unseen is what a machine tells its terminal: colours, and where to write.
+var unseen = regexp.MustCompile(`\x1b(\[[0-9;?=]*[A-Za-z]|[()][0-9A-Z]|[A-Za-z=>])|[\x00-\x08\x0b-\x1f\x7f]`)
+
 // atOnce is how many of the lines that came since the last look are shown.
 const atOnce = 3
 
-// follow shows a machine's console beside the progress, until unfollow.
-func (s *stage) follow(node string) error {
-	args := []string{"logs", node, "--console", "--follow"}
-	s.show.command("slipway " + strings.Join(args, " "))
-	c := &console{cmd: s.command(context.Background(), "slipway", args...), lines: make(chan string, 1000)}
+// follow shows a machine's console, which a program prints, beside the progress, until unfollow.
+func (s *stage) follow(program string, args ...string) error {
+	s.show.command(program + " " + strings.Join(args, " "))
+	c := &console{cmd: s.command(context.Background(), program, args...), lines: make(chan string, 1000)}
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	out, err := c.cmd.StdoutPipe()
 	if err != nil {
@@ -37,7 +39,7 @@ func (s *stage) follow(node string) error {
 	go func() {
 		defer close(c.lines)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
-			if line := strings.TrimRight(lines.Text(), " "); line != "" {
+			if line := strings.TrimRight(unseen.ReplaceAllString(lines.Text(), ""), " "); line != "" {
 				c.lines <- line
 			}
 		}

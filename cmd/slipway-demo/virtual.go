@@ -49,7 +49,7 @@ func firstBoots(ctx context.Context, s *stage) error {
 		return err == nil && len(text) > 0
 	})
 	if err == nil {
-		err = s.follow("db-1")
+		err = s.follow("slipway", "logs", "db-1", "--console", "--follow")
 	}
 	if err != nil {
 		return err

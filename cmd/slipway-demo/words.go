@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,7 +22,7 @@ func describe(s *site.Status) string {
 	}
 	line := strings.Join(parts, ", ")
 	if i := slices.IndexFunc(s.Nodes, func(n site.NodeStatus) bool { return n.State == site.Progressing }); i >= 0 {
-		line += " · " + s.Nodes[i].Name + " " + s.Nodes[i].Reason
+		line += " · " + s.Nodes[i].Name + " " + cmp.Or(s.Nodes[i].Detail, s.Nodes[i].Reason)
 	}
 	return line
 }

@@ -162,3 +162,20 @@ more
 		t.Error(d)
 	}
 }
+
+func TestStageOf(t *testing.T) {
+	for _, c := range []struct {
+		n           site.NodeStatus
+		text, stage string
+	}{
+		{site.NodeStatus{State: site.InSync, Reason: "as designed"}, "in-sync", "in-sync"},
+		{site.NodeStatus{State: site.Blocked, Reason: "waits"}, "", ""},
+		{site.NodeStatus{State: site.Progressing, Reason: "install: image.generation 0 → 1"}, "install", "install"},
+		{site.NodeStatus{State: site.Progressing, Detail: "waits for the agent: read 43 of 259 MB of the image, 10s of 1h32m37s"},
+			"waits for the agent: read 43 of 259 MB of the image", "waits for the agent: read of MB of the image"},
+	} {
+		if text, stage := stageOf(c.n); text != c.text || stage != c.stage {
+			t.Errorf("%+v is %q, %q, want %q, %q", c.n, text, stage, c.text, c.stage)
+		}
+	}
+}

@@ -214,20 +214,44 @@ func printMachines(w io.Writer, states []lab.State, asJSON bool) error {
 	return t.Flush()
 }
 
+// added is what a console has now beyond what it had before. Of a long one only the end is told.
+func added(before, now string) string {
+	if rest, longer := strings.CutPrefix(now, before); longer {
+		return rest
+	}
+	end := before[max(0, len(before)-4096):]
+	if i := strings.LastIndex(now, end); i >= 0 {
+		return now[i+len(end):]
+	}
+	return now
+}
+
 func consoleCommand() *cobra.Command {
 	var socket string
+	var follow bool
 	cmd := &cobra.Command{
 		Use: "console NAME", Short: "show what a real machine wrote to its serial port", Args: cobra.ExactArgs(1),
-		Example: "  slipway-lab console compute-5",
+		Example: "  slipway-lab console compute-5\n  slipway-lab console compute-5 --follow",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var text string
-			if err := ask(cmd.Context(), socket, http.MethodGet, "/machines/"+url.PathEscape(args[0])+"/console", nil, &text); err != nil {
-				return err
+			shown := ""
+			for {
+				var text string
+				if err := ask(cmd.Context(), socket, http.MethodGet, "/machines/"+url.PathEscape(args[0])+"/console", nil, &text); err != nil {
+					return err
+				}
+				if _, err := io.WriteString(cmd.OutOrStdout(), added(shown, text)); err != nil || !follow {
+					return err
+				}
+				shown = text
+				select {
+				case <-cmd.Context().Done():
+					return nil
+				case <-time.After(time.Second):
+				}
 			}
-			_, err := io.WriteString(cmd.OutOrStdout(), text)
-			return err
 		},
 	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what it writes, until interrupted")
 	cmd.Flags().StringVar(&socket, "control", defaultSocket(), "the lab's unix socket")
 	return cmd
 }

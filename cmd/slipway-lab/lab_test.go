@@ -402,3 +402,18 @@ func TestCaptureIsServed(t *testing.T) {
 		t.Errorf("with a fleet too: %v", err)
 	}
 }
+
+func TestAdded(t *testing.T) {
+	long := strings.Repeat("a line of a console\n", 400)
+	for _, c := range [][3]string{
+		{"", "one\n", "one\n"},
+		{"one\n", "one\ntwo\n", "two\n"},
+		{"one\n", "one\n", ""},
+		{"gone\n" + long + "end\n", long[100:] + "end\nmore\n", "more\n"},
+		{"one\n", "another boot\n", "another boot\n"},
+	} {
+		if got := added(c[0], c[1]); got != c[2] {
+			t.Errorf("behind %.20q… %.20q… adds %q, want %q", c[0], c[1], got, c[2])
+		}
+	}
+}
