@@ -21,6 +21,7 @@ import (
 type fake struct {
 	cutGroups bool // usermod is killed between group(5) and gshadow(5)
 	cutAt     int  // userdel is killed after so many of its files; 0 for never
+	cutAddAt  int  // useradd likewise, which has made the home by then
 	t         testing.TB
 	root      string
 	login     string
@@ -306,29 +307,37 @@ func (s *fake) useradd(account string, o map[string]string) (inside.Output, erro
 			gid = strconv.Itoa(g.gid)
 		}
 	}
-	if o["--gid"] == "" {
-		s.add("/etc/group", account+":x:"+gid+":")
-	}
 	shell := o["--shell"]
 	if shell == "" {
 		shell = "/bin/sh"
 	}
-	s.add("/etc/passwd", strings.Join([]string{account, "x", uid, gid, o["--comment"], "/home/" + account, shell}, ":"))
-	s.edit("/etc/shadow", func(f []string) []string { // a line of before is replaced
-		if f[0] == account {
-			return nil
-		}
-		return f
-	})
-	s.add("/etc/shadow", account+":!:19000:0:99999:7:::")
-	home := s.at("/home/" + account)
-	if o["--no-create-home"] != "" {
-		return inside.Output{}, nil
-	}
-	if os.Mkdir(home, 0o755) == nil {
+	if home := s.at("/home/" + account); o["--no-create-home"] == "" && os.Mkdir(home, 0o755) == nil {
 		u, _ := strconv.Atoi(uid)
 		g, _ := strconv.Atoi(gid)
 		s.must(os.Lchown(home, u, g))
+	}
+	for n, each := range []struct {
+		file, line string
+		unless     bool
+	}{
+		{"/etc/passwd", strings.Join([]string{account, "x", uid, gid, o["--comment"], "/home/" + account, shell}, ":"), false},
+		{"/etc/shadow", account + ":!:19000:0:99999:7:::", false},
+		{"/etc/group", account + ":x:" + gid + ":", o["--gid"] != ""},
+		{"/etc/gshadow", account + ":!::", o["--gid"] != "" || s.gone("/etc/gshadow")},
+		{"/etc/subuid", account + ":100000:65536", s.gone("/etc/subuid") || o["--no-create-home"] != ""},
+	} {
+		if n > 0 && n == s.cutAddAt {
+			return inside.Output{Code: -1}, fmt.Errorf("killed")
+		}
+		if !each.unless {
+			s.edit(each.file, func(f []string) []string { // a line of before is replaced
+				if f[0] == account {
+					return nil
+				}
+				return f
+			})
+			s.add(each.file, each.line)
+		}
 	}
 	return inside.Output{}, nil
 }

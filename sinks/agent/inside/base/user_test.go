@@ -43,7 +43,7 @@ func TestGroupsInBothFiles(t *testing.T) {
 		t.Fatalf("there is nothing to mend: %q", text)
 	}
 	s.applies(items)
-	if text := s.get("/etc/gshadow"); text != "adm:*::ops\nsudo:*::\n" {
+	if text := s.get("/etc/gshadow"); text != "adm:*::ops\nsudo:*::\nops:!::\n" {
 		t.Errorf("gshadow has %q", text)
 	}
 }
@@ -96,6 +96,57 @@ func TestRemovalThatWasCut(t *testing.T) {
 			if have := s.observe("users.ops").Have["users.ops.state"]; have != item.Absent {
 				t.Errorf("the state is %q", have)
 			}
+		}
+	}
+}
+
+// A useradd that was killed between two files leaves an account without its group or its numbers
+// for containers. It is made anew, with the number that owns its home by then.
+func TestCreationThatWasCut(t *testing.T) {
+	files := []string{"/etc/passwd", "/etc/shadow", "/etc/group", "/etc/gshadow", "/etc/subuid"}
+	for _, user := range []item.User{{Groups: []string{"adm"}, UID: number(1500)}, {Groups: []string{"adm"}}} {
+		with := []item.Item{account("ops", user)}
+		fresh := func() *fake {
+			s := newFake(t)
+			s.put("/etc/gshadow", "adm:*::\nsudo:*::\n")
+			s.put("/etc/subuid", "other:100000:65536\n")
+			return s
+		}
+		whole := fresh()
+		whole.applies(with)
+		for cutAt := 1; cutAt < 5; cutAt++ {
+			s := fresh()
+			s.cutAddAt = cutAt
+			if err, _ := s.apply(with); err == nil {
+				t.Fatal("it was not killed")
+			}
+			if have := s.observe("users.ops").Have["users.ops.state"]; have != "half made" {
+				t.Errorf("cut after %d files: the state is %q", cutAt, have)
+			}
+			s.cutAddAt = 0
+			s.applies(with)
+			s.so(with...)
+			for _, file := range files {
+				if is, want := s.get(file), whole.get(file); is != want {
+					t.Errorf("cut after %d files: %s is\n%s\nand not\n%s", cutAt, file, is, want)
+				}
+			}
+		}
+		s := fresh() // cut again while it is taken away
+		s.cutAddAt = 2
+		if err, _ := s.apply(with); err == nil {
+			t.Fatal("it was not killed")
+		}
+		s.add("/etc/passwd", "later:x:2000:2000::/home/later:/bin/sh")
+		s.cutAt = 1
+		if err, _ := s.apply(with); err == nil {
+			t.Fatal("it was not killed")
+		}
+		s.cutAt, s.cutAddAt = 0, 0
+		s.applies(with)
+		s.so(with...)
+		if is := s.get("/etc/passwd"); !strings.Contains(is, strings.Split(whole.get("/etc/passwd"), "ops:")[1]) {
+			t.Errorf("it has another number than its home: %s", is)
 		}
 	}
 }

@@ -52,6 +52,10 @@ type leaving struct {
 // marks says whether an account carries the mark of one that we are making.
 func (m madeUser) marks(l login) bool { return m.Making != "" && l.comment == m.Making }
 
+// isHalf says whether an account was being made when useradd(8) was cut off, which writes one file
+// after the other: what is in the others is not known.
+func (m madeUser) isHalf(l login) bool { return m.marks(l) && !m.Created }
+
 // ours says whether an account is the one that we made, and not another of its name.
 func (m madeUser) ours(l login) bool {
 	return m.marks(l) || m.Created && m.UID != nil && *m.UID == l.uid
@@ -163,14 +167,10 @@ func (j *job) present(key string, want item.User) error {
 	var before wasUser
 	var made madeUser
 	known := j.entry(key, &before, &made)
-	if known && made.Leaving != nil {
-		if err := j.endRemoval(key, l, there, &made); err != nil {
+	if made.Leaving != nil || made.isHalf(l) {
+		if l, there, all, err = j.clear(key, l, there, &made); err != nil {
 			return err
 		}
-		if all, err = j.accounts(); err != nil {
-			return failed("%v", err)
-		}
-		l, there = all.login(account)
 	}
 	if known && there && made.strange(l, before) {
 		if err := j.drop(key); err != nil {
@@ -309,12 +309,34 @@ func hasKey(all []string, key string) bool {
 	return slices.ContainsFunc(all, func(k string) bool { return k == key || strings.HasSuffix(k, ";"+key) })
 }
 
+// clear takes away what is left of an account that was being removed or made when that was cut
+// off, and gives the accounts after that. An account that is made anew gets the number of before,
+// which its home belongs to.
+func (j *job) clear(key string, l login, there bool, made *madeUser) (login, bool, accounts, error) {
+	var err error
+	if made.isHalf(l) && made.Leaving == nil {
+		made.UID = &l.uid
+		err = j.delAccount(key, l, made)
+	} else {
+		err = j.endRemoval(key, l, there, made)
+	}
+	if err != nil {
+		return l, there, accounts{}, err
+	}
+	all, err := j.accounts()
+	if err != nil {
+		return l, there, all, failed("%v", err)
+	}
+	l, there = all.login(item.ID(key))
+	return l, there, all, nil
+}
+
 // create makes an account. Before that it notes the mark that the account carries
 // then: useradd may fail or be cut off, and somebody else may make an account of this
 // name, which is not ours.
 func (j *job) create(key string, want item.User, all accounts, made *madeUser) (login, accounts, error) {
 	account := item.ID(key)
-	*made = madeUser{Making: cmp.Or(made.Making, "being made by Slipway "+rand.Text())}
+	*made = madeUser{Making: cmp.Or(made.Making, "being made by Slipway "+rand.Text()), UID: made.UID}
 	if err := j.note(key, *made); err != nil {
 		return login{}, all, err
 	}
@@ -324,8 +346,11 @@ func (j *job) create(key string, want item.User, all accounts, made *madeUser) (
 	} else {
 		args = append(args, "--user-group")
 	}
-	if want.UID != nil {
+	switch before := made.UID; {
+	case want.UID != nil:
 		args = append(args, "--uid", strconv.FormatInt(*want.UID, 10))
+	case before != nil && !slices.ContainsFunc(all.logins, func(l login) bool { return l.uid == *before }):
+		args = append(args, "--uid", strconv.Itoa(*before))
 	}
 	if want.Shell != "" {
 		args = append(args, "--shell", want.Shell)
