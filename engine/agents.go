@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/artifact"
@@ -68,28 +69,34 @@ func (w *worker) expectAgentLocked() {
 	b := w.memory.Recorded.Agent
 	if !b.IsOn() {
 		w.e.Agents.Forget(w.name)
+		w.armLocked(b, driver.Boot{})
 		if w.e.Artifacts != nil {
 			w.e.Artifacts.Revoke(medium)
 		}
 		return
 	}
-	boot := w.bootLocked(b.Until)
+	boot := w.bootLocked(b.Until, b.Network)
 	boot.Daemon = b.Daemon
 	w.e.Agents.Recall(boot, b.Token, b.Key)
+	w.armLocked(b, boot)
 	words := w.e.Agents.Words(w.name)
 	switch {
 	case w.e.Artifacts == nil:
-	case b.Key == "" && words == nil:
+	case b.Key == "" && words == nil || b.Network:
 		w.e.Artifacts.Revoke(medium)
 	default:
 		w.e.Artifacts.Grant(artifact.Grant{Node: medium, SHA256: b.Medium, URL: b.Served, Words: words})
 	}
 }
 
-// bootLocked is a boot of the node's machine into the ramdisk.
-func (w *worker) bootLocked(until time.Time) driver.Boot {
+// bootLocked is a boot of the node's machine into the ramdisk, from a medium or over the network.
+func (w *worker) bootLocked(until time.Time, network bool) driver.Boot {
 	b := driver.Boot{Node: w.name, Machine: w.node.Machine(), MACs: w.node.MACs(), Until: until}
-	if w.e.design != nil {
+	switch {
+	case w.e.design == nil:
+	case network:
+		b.From = networkStart(w.e.design, w.node)
+	default:
 		b.Address = w.e.design.BootAddress(w.node)
 	}
 	return b
@@ -134,13 +141,13 @@ func (w *worker) lookAtAgent(ctx context.Context, j job) *site.AgentSeen {
 }
 
 // noteAgent records what became of the agent that was started on a machine.
-func (e *Engine) noteAgent(r *site.Recorded, n *site.Node, seen *site.AgentSeen, unwanted bool, limit time.Duration, now time.Time) {
+func (e *Engine) noteAgent(r *site.Recorded, n *site.Node, seen *site.AgentSeen, unwanted, allowed bool, limit time.Duration, now time.Time) {
 	if !r.Agent.IsOn() {
 		return
 	}
 	b := *r.Agent
 	switch a := e.agentOf(n.Name); {
-	case unwanted && r.UnderWay() == 0:
+	case (unwanted || b.Network && !allowed) && r.UnderWay() == 0:
 		b.Over = now
 	case seen.IsConnected() && a != nil:
 		b.Key, b.Lost = a.Key(), time.Time{}
@@ -211,26 +218,22 @@ func (w *worker) startAgent(j job, s site.Step) (*site.AgentBoot, error) {
 	if e.Agents == nil || e.Artifacts == nil {
 		return nil, errors.New("this daemon does not listen to agents")
 	}
-	b := j.memory.Recorded.Agent
-	if s.Resumed && e.Agents.Words(w.name) != nil && e.Artifacts.Reaches(b.Served) && now.Add(agentPatience).Before(b.Until) {
+	b, network := j.memory.Recorded.Agent, j.node.References.Start == site.StartNetwork
+	if s.Resumed && !network && b != nil && !b.Network && e.Agents.Words(w.name) != nil && e.Artifacts.Reaches(b.Served) && now.Add(agentPatience).Before(b.Until) {
 		return b, nil
 	}
 	e.mu.Lock()
-	boot := w.bootLocked(now.Add(tokenLasts))
+	boot := w.bootLocked(now.Add(tokenLasts), network)
 	e.mu.Unlock()
-	to := w.controller()
-	if boot.Address.Prefix.IsValid() {
-		to = boot.Address.Prefix.Addr().String()
-	}
 	var err error
-	if boot.Daemon, err = e.Artifacts.Towards(to); err != nil {
+	if boot.Daemon, err = w.towards(j, boot.Address); err != nil {
 		return nil, err
 	}
 	token, err := e.Agents.Expect(boot)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", driver.ErrRefused, err)
 	}
-	is := &site.AgentBoot{Generation: s.Generation, Tries: 1, Token: token, Daemon: boot.Daemon, Medium: e.Agents.Medium(), Since: now, Until: boot.Until}
+	is := &site.AgentBoot{Generation: s.Generation, Tries: 1, Token: token, Daemon: boot.Daemon, Network: network, Medium: e.Agents.Medium(), Since: now, Until: boot.Until}
 	if b != nil && b.Generation == s.Generation {
 		is.Tries += b.Tries
 		is.Failed, is.Why = b.Failed, b.Why
@@ -238,8 +241,21 @@ func (w *worker) startAgent(j job, s site.Step) (*site.AgentBoot, error) {
 	if s.Resumed {
 		is.Tries = b.Tries // the same try, by another process
 	}
-	is.Served, err = e.Artifacts.URL(w.controller(), is.Medium)
+	if !network {
+		is.Served, err = e.Artifacts.URL(w.controller(), is.Medium)
+	}
 	return is, err
+}
+
+// towards is the address of this host towards the machine of a node that starts the agent.
+func (w *worker) towards(j job, own site.BootAddress) (string, error) {
+	switch {
+	case j.node.References.Start == site.StartNetwork:
+		return w.servingNetwork(j.site, j.node)
+	case own.Prefix.IsValid():
+		return w.e.Artifacts.Towards(own.Prefix.Addr().String())
+	}
+	return w.e.Artifacts.Towards(w.controller())
 }
 
 // agentGate holds what needs Slipway's agent until that can be started, or has called.
@@ -278,6 +294,15 @@ func (e *Engine) agentGate(w *worker, s site.Step) *held {
 		}
 		return &held{state: site.Stalled, person: true, release: "`slipway retry " + w.name + "`",
 			sentence: fmt.Sprintf("Slipway's agent was started %d times, and %s. Check the console of the machine, and whether it reaches the daemon, then run `slipway retry %s`", b.Tries, why, w.name)}
+	case w.node.References.Start == site.StartNetwork && !e.design.Install.Allows(site.TrustNetwork):
+		return &held{state: site.Blocked, person: true, release: "a commit",
+			sentence: `the agent starts over the network here, and the site installs at trust "bmc" alone: write site: install: trust: "network", or boot: start: "media"`}
+	case w.node.References.Start == site.StartNetwork && e.NetBoots == nil:
+		networks, _ := e.design.NetworkStart(w.node)
+		return &held{state: site.Blocked, person: true, release: "`slipway run` with --netboot",
+			sentence: fmt.Sprintf("the agent starts over the network here, and this daemon serves no network boot: start it with --netboot INTERFACE=%s", strings.Join(networks, ",INTERFACE="))}
+	case w.node.References.Start == site.StartNetwork && w.unserved() != nil:
+		return &held{state: site.Blocked, sentence: "the agent starts over the network here, and " + steady(w.unserved()), until: time.Now().Add(netbootAgain)}
 	case !e.Artifacts.State(e.Agents.Medium()).Ready:
 		return &held{state: site.Blocked, person: true, release: "a restart of the daemon",
 			sentence: "the medium of Slipway's agent is not in the artifact store any more: restart the daemon, which adds it again"}
@@ -386,7 +411,7 @@ func (w *worker) prepare(ctx context.Context, m driver.Machine, j job, s site.St
 	}
 	image.Close()
 	to.Prepare(driver.Installation{
-		Layout: l, Bytes: size, URL: f.Served, CA: w.e.Artifacts.Authority(), Marker: marker, Facets: facets, Limit: installTimeout(j),
+		Layout: l, Medium: r.Agent.Ramdisk(), Bytes: size, URL: f.Served, CA: w.e.Artifacts.Authority(), Marker: marker, Facets: facets, Limit: installTimeout(j),
 	})
 	return nil
 }

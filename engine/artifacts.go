@@ -334,6 +334,9 @@ func (w *worker) serveURL(j job, s site.Step) (string, error) {
 // place of the design's.
 func withServed(s site.Step, r site.Recorded) site.Step {
 	if b := r.Agent; s.Action == site.ActionStartAgent && b != nil {
+		if b.Network {
+			return s
+		}
 		s.Image = &site.Image{URL: b.Served, SHA256: b.Medium}
 		return s
 	}

@@ -566,8 +566,11 @@ func (w *worker) noteBegun(ctx context.Context, j job, s site.Step) (site.Step, 
 			settled(false)(r) // it passed the gates, so a person knows the machine
 		}
 	})
-	if err == nil && held {
+	switch {
+	case err == nil && held:
 		err = errHeld
+	case err == nil && boot != nil:
+		err = w.armed()
 	}
 	return s, err
 }

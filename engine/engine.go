@@ -38,6 +38,8 @@ type Config struct {
 	Artifacts Artifacts
 	// Agents listen to Slipway's agents. Without them no root file system is installed.
 	Agents Agents
+	// NetBoots start agents over the network. Without them they start from media alone.
+	NetBoots NetBoots
 	// Reporters are told of every change of status.
 	Reporters []Reporter
 	// Meter is told how well the engine keeps up; nil for nobody.

@@ -204,6 +204,13 @@ func changedRules(branch, merged *site.Site) []string {
 	if !reflect.DeepEqual(branch.Rollout, merged.Rollout) {
 		all = append(all, "rollout")
 	}
+	if was, is := branch.Install, merged.Install; was != is {
+		text := "how machines are installed (site.install)"
+		if is.Allows(site.TrustNetwork) && !was.Allows(site.TrustNetwork) {
+			text += `, also at the trust "network", at which whoever owns their network could be the daemon`
+		}
+		all = append(all, text)
+	}
 	for _, part := range []struct {
 		name    string
 		changed []string

@@ -45,6 +45,8 @@ type world struct {
 	// listens has the daemon listen to agents, of which each daemon has its own.
 	listens bool
 	agents  *drivertest.Agents
+	// segment is where machines start over the network; nil in a daemon that serves none.
+	segment *segment
 
 	secrets countedSecrets
 	files   *shelf
@@ -116,10 +118,16 @@ func (w *world) up() {
 		w.files = newShelf()
 	}
 	var agents engine.Agents
+	var netboots engine.NetBoots
 	if w.listens {
 		w.agents = drivertest.NewAgents(w.fleet, 40*time.Second, 6*time.Minute)
 		agents = w.agents
 		w.fleet.Serve(w.files.words)
+	}
+	if w.segment != nil {
+		w.segment.disarmAll() // another process
+		netboots = w.segment
+		w.fleet.Serve(w.boots)
 	}
 	ctx, cancel := context.WithCancel(w.t.Context())
 	reporters := []engine.Reporter{w.told}
@@ -128,7 +136,7 @@ func (w *world) up() {
 		Site: "test", Source: w.source, Evaluate: w.source.evaluate, Records: store.Site("test"),
 		Drivers: map[string]driver.Driver{"redfish": cmp.Or(w.bmcs, w.fleet.Driver()), "ssh": cmp.Or(w.systems, w.fleet.OSDriver()), "libvirt": w.fleet.HypervisorDriver()},
 		Secrets: &w.secrets, Reporters: reporters, Anchor: w.anchor, Branch: branch, ObserveOnly: w.observe, Key: w.key(), Meter: w.meter, Log: w.log,
-		Artifacts: w.files, Agents: agents,
+		Artifacts: w.files, Agents: agents, NetBoots: netboots,
 	})
 	if w.early {
 		w.engine.Report()

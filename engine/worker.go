@@ -85,6 +85,9 @@ type worker struct {
 	// waits for a time too, and waitsForDisks when the disks are to be read.
 	waits                       []topic
 	waitsForTime, waitsForDisks bool
+	// unarmed is why the machine is not armed for network boot, although it is to be; nil
+	// where it is, or is not to be.
+	unarmed error
 	// awaits is the digest of the file that it waits for, and wants the files
 	// that its plan needs.
 	awaits string
@@ -325,7 +328,7 @@ func (w *worker) learn(ctx context.Context, j *job, v view) error {
 	signed, blank := w.e.proves(observed.Identity, v.seen.Marker), w.e.isBlank()
 	err := w.save(ctx, func(r *site.Recorded) {
 		adopt(r, j.node, observed)
-		w.e.noteAgent(r, j.node, observed.Agent, j.node.Away != "" || j.node.Decommission || j.site.Unused(j.node) != "", installTimeout(*j), time.Now())
+		w.e.noteAgent(r, j.node, observed.Agent, j.node.Away != "" || j.node.Decommission || j.site.Unused(j.node) != "", j.site.Install.Allows(site.TrustNetwork), installTimeout(*j), time.Now())
 		noteReached(r, j.node, observed, w.e.serves)
 		noteOwned(r, v.seen)
 		plan.NoteOnce(r, v.seen, time.Now())
@@ -476,6 +479,9 @@ func (w *worker) keep(j job, p *site.NodePlan, v view) {
 	was := w.destroysLocked()
 	w.plan = *p
 	w.noteWantLocked()
+	if note := w.startNoteLocked(); note != "" {
+		w.plan.Notes = append(w.plan.Notes, note)
+	}
 	if note := w.artifactNoteLocked(); note != "" {
 		w.plan.Notes = append(w.plan.Notes, note)
 	}

@@ -80,7 +80,7 @@ var rules = []struct{ importer, may string }{
 	{"tests/inside", "*"},
 	{"tests/target", "engine/site engine/item engine/layout sinks/agent/wire tests/nspawn tests/ramdisk/media"},
 	{"tests/target/guest", "*"},
-	{"tests/ramdisk", "engine/site sinks/agent tests/ramdisk/media"},
+	{"tests/ramdisk", "engine/site sinks/agent sinks/netboot tests/nspawn tests/ramdisk/media"},
 	{"tests/ramdisk/media", "sinks/agent/ramdisk"},
 	{"tests/prometheus", ""},
 	{"tests/model", "engine/site engine/ledger"},

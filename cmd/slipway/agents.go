@@ -25,6 +25,29 @@ type agentFlags struct {
 	medium, listen, address string
 }
 
+// startsFrom is the image in the medium, as a file that machines start over the network, which is
+// written anew at each start; or why there is none.
+func (f *agentFlags) startsFrom(state string) (file string, none error) {
+	medium, err := os.Open(f.medium)
+	if err != nil {
+		return "", fmt.Errorf("--ramdisk: %w", err)
+	}
+	defer medium.Close()
+	at, size, err := wire.ImageOf(medium)
+	if err != nil {
+		return "", fmt.Errorf("no machine can start the ramdisk %s over the network: %w", f.medium, err)
+	}
+	image, err := io.ReadAll(io.NewSectionReader(medium, at, size))
+	if err == nil && int64(len(image)) != size {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the image of the ramdisk %s: %w", f.medium, err)
+	}
+	file = filepath.Join(state, "agents", "ramdisk.efi")
+	return file, replaceFile(file, image, 0o600)
+}
+
 func (f *agentFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.medium, "ramdisk", "", "ISO `FILE` of \"slipway ramdisk build\"; with it, machines are installed from root file systems by Slipway's agent")
 	flags.StringVar(&f.listen, "agent-listen", ":9481", "listen to agents at `ADDRESS`, HOST:PORT or :PORT, with --ramdisk")

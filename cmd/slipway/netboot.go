@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"log/slog"
 	"os"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -42,4 +44,38 @@ func (f *netbootFlags) open(e *engine.Engine, records *record.Site, log *slog.Lo
 		return nil
 	}
 	return netboot.New(netboot.Config{Listen: f.listen, Design: e.InForce, Leases: records, Ready: e.Ready(), Problem: e.Problem, Changed: e.Touch, Log: log})
+}
+
+// agentBoots start the agent over the network: they are the engine's NetBoots.
+type agentBoots struct {
+	*netboot.Service
+	// image is the file that machines start, and none says why there is none.
+	image string
+	none  error
+}
+
+// Serving implements engine.NetBoots.
+func (b *agentBoots) Serving(networks []string) (string, error) {
+	if b.none != nil {
+		return "", b.none
+	}
+	host, err := b.Service.Serving(networks)
+	if err != nil {
+		return "", err
+	}
+	return host.String(), nil
+}
+
+// Arm implements engine.NetBoots.
+func (b *agentBoots) Arm(boot engine.NetBoot) error {
+	if b.none != nil {
+		return b.none
+	}
+	if len(boot.MACs) == 0 {
+		return errors.New("no port of " + boot.Node + " has a MAC address by which its firmware could be known")
+	}
+	return b.Service.Arm(netboot.Boot{
+		Node: boot.Node, ID: boot.ID, MACs: boot.MACs, UUID: strings.ToLower(boot.UUID), Words: boot.Words, Until: boot.Until,
+		Files: map[netboot.Firmware]string{netboot.UEFIAMD64: b.image},
+	})
 }

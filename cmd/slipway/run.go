@@ -157,8 +157,14 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	if err != nil {
 		return err
 	}
+	var starts *agentBoots // nil where no agent starts over the network
 	if listener != nil {
 		c.Agents = listener
+		if f.netboot.text != "" {
+			starts = &agentBoots{}
+			starts.image, starts.none = f.listens.startsFrom(f.state)
+			c.NetBoots = starts
+		}
 	}
 	if c.Reporters, err = out.reporters(f, name, secrets, log); err != nil {
 		return err
@@ -172,6 +178,9 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	}
 	e = engine.New(c)
 	boots = f.netboot.open(e, c.Records, log)
+	if starts != nil {
+		starts.Service = boots
+	}
 	e.Problem("site key", noKey)
 	secrets.Watch(func(err error) { e.Problem("credentials", err) })
 	parts, err := pulls.join(e, remote, f.state, c.Records, out)

@@ -36,6 +36,7 @@ type document struct {
 	Schema        string                  `json:"schema,omitempty"`
 	Rollout       string                  `json:"rollout,omitempty"`
 	Discovery     string                  `json:"discovery,omitempty"`
+	Install       string                  `json:"install,omitempty"`
 	Keys          string                  `json:"keys,omitempty"`
 	Origins       string                  `json:"origins,omitempty"`
 	Extensions    map[string]anyItem      `json:"extensions,omitempty"`
@@ -48,6 +49,7 @@ type settings struct {
 	Schema    string          `json:"schema,omitempty"`
 	Rollout   site.Rollout    `json:"rollout"`
 	Discovery *site.Discovery `json:"discovery,omitempty"`
+	Install   site.Install    `json:"install,omitzero"`
 	Keys      []string        `json:"keys,omitempty"`
 }
 
@@ -115,7 +117,7 @@ func unplaced(n *site.Node) *site.Node {
 // whole is a site but for its nodes.
 func whole(s *site.Site) document {
 	d := document{
-		Site: s, Settings: &settings{s.Schema, s.Rollout, s.Discovery, s.Keys},
+		Site: s, Settings: &settings{s.Schema, s.Rollout, s.Discovery, s.Install, s.Keys},
 		Extensions: map[string]anyItem{}, Policies: map[string]anyNode{}, Profiles: map[string]struct{}{}, Nodes: map[string]renderedNode{},
 	}
 	for name, x := range s.Extensions {

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"io"
+	"net/netip"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/item"
@@ -28,6 +29,12 @@ type Agents interface {
 	// Words put the words of a boot onto the medium as it is served; nil where this process
 	// does not know its token.
 	Words(node string) Words
+	// Directions are the words by which an agent that was started over the network finds this
+	// daemon. There is no secret in them.
+	Directions(b Boot) (string, error)
+	// Refused says why the last agent was refused that called for the boot of a node; empty for
+	// none.
+	Refused(node string) string
 	// Forget expects the node's agent no more, and ends its connection.
 	Forget(node string)
 	// Agent is the agent of a node that is connected; nil for none.
@@ -67,6 +74,9 @@ type Boot struct {
 	Daemon string
 	// Address is the machine's own while the agent runs; not valid where DHCP gives it.
 	Address site.BootAddress
+	// From are the networks that the machine is started over, from which its agent calls without
+	// a token; none where it is started from a medium, which has one.
+	From []netip.Prefix
 }
 
 // Installer is a Machine on which Apply of an installation puts a system onto the disks.
@@ -81,6 +91,8 @@ type Installer interface {
 type Installation struct {
 	// Layout is what the disks become.
 	Layout item.Layout
+	// Medium is the SHA-256 of the medium of the ramdisk that the agent belongs to.
+	Medium string
 	// Bytes is the size of the image, URL where the daemon serves it, and CA the SHA-256 of a
 	// certificate that an https server shows, "sha256:" and hex digits.
 	Bytes int64

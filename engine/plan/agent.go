@@ -23,9 +23,17 @@ func startStep(n *site.Node, m site.Memory, generation int) site.Step {
 		Node: n.Name, Machine: n.Machine(), Facet: site.FacetImage, Action: startKind.Action,
 		Changes: []site.Change{{Field: "image.agent", Have: "absent", Want: "connected"}},
 		Impact:  startKind.Impact, Expect: startKind.Expect, Generation: generation, Undo: startKind.Undo,
-		Reason: "Slipway's agent installs the image from the memory of the machine",
+		Reason: "Slipway's agent installs the image from the memory of the machine; " + startedBy(n.References.Start),
 		Unseen: unseen(m) || m.Recorded.UnderWay() > 0,
 	}
+}
+
+// startedBy says how the agent is started, and which trust an installation reaches by that.
+func startedBy(by site.Start) string {
+	if by == site.StartNetwork {
+		return fmt.Sprintf("it starts over the network, which gives the trust %q: whoever owns the segment could be the daemon or the machine", by.Reaches())
+	}
+	return fmt.Sprintf("it starts from virtual media, which gives the trust %q", by.Reaches())
 }
 
 // hearing is how long the system of a machine is asked, after nobody waits for the agent any

@@ -143,6 +143,9 @@ type Boot struct {
 	// InstallBy is how an installer comes to the machine: "media", "http" or,
 	// for what the BMC has, empty.
 	InstallBy string `json:"installBy,omitempty"`
+	// Start is how Slipway's agent is started on the machine; as the site says where it is
+	// empty.
+	Start Start `json:"start,omitempty"`
 	// Interface is the interface to boot from the network by.
 	Interface string `json:"interface,omitempty"`
 }

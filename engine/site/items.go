@@ -18,6 +18,9 @@ type References struct {
 	Family string `json:"family,omitempty"`
 	// ByAgent says that the image is of a root file system, which Slipway's agent installs.
 	ByAgent bool `json:"byAgent,omitempty"`
+	// Start is how that is started: "media" or "network"; empty where the image is of another
+	// kind.
+	Start Start `json:"start,omitempty"`
 	// Links are the node's interfaces with what its networks say of them, by name.
 	Links map[string]item.Link `json:"links,omitempty"`
 	// Health is that of the node's role.

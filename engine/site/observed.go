@@ -350,6 +350,9 @@ type AgentBoot struct {
 	Medium string `json:"medium,omitempty"`
 	// Daemon is the address of the daemon's host towards the machine.
 	Daemon string `json:"daemon,omitempty"`
+	// Network says that the machine starts over the network: nothing is served at a URL, and
+	// the key of the agent is in the place of the token.
+	Network bool `json:"network,omitempty"`
 	// Since is when the start began, Until until when the token can be used first, and
 	// Started when the machine was seen to run from the medium; zero before.
 	Since   time.Time `json:"since"`
@@ -369,6 +372,14 @@ type AgentBoot struct {
 
 // IsOn says whether the agent of the start may call, or is connected. It is false for nil.
 func (b *AgentBoot) IsOn() bool { return b != nil && b.Over.IsZero() }
+
+// Ramdisk is the SHA-256 of the medium that the agent belongs to; empty for nil.
+func (b *AgentBoot) Ramdisk() string {
+	if b == nil {
+		return ""
+	}
+	return b.Medium
+}
 
 // IsStarted says the same once the machine has run from the medium.
 func (b *AgentBoot) IsStarted() bool { return b.IsOn() && !b.Started.IsZero() }

@@ -52,8 +52,9 @@ const (
 	ActionPowerOff  Action = "power-off"
 	ActionBootOrder Action = "boot-order"
 	// ActionStartAgent powers the machine off, inserts the medium of Slipway's agent and
-	// boots it once; it has succeeded when the machine runs from that. It erases nothing,
-	// and is permitted as the installation is that it is for.
+	// boots it once, or boots it once over the network where the step has no image; it has
+	// succeeded when the machine runs from that. It erases nothing, and is permitted as the
+	// installation is that it is for.
 	ActionStartAgent Action = "start-agent"
 	// ActionInstall powers the machine off, inserts the image and boots it
 	// once; it has succeeded when the machine runs from the image. An image of a root file
@@ -182,6 +183,9 @@ func (s Step) Endpoint() EndpointKind {
 
 // ByAgent says whether Slipway's agent takes the step.
 func (s Step) ByAgent() bool { return s.Action == ActionInstall && s.Image.IsRoot() }
+
+// OverNetwork says whether a step starts the agent over the network: without a medium.
+func (s Step) OverNetwork() bool { return s.Action == ActionStartAgent && s.Image == nil }
 
 // Digest names what the step does, free of time and revision.
 func (s Step) Digest() string {

@@ -58,7 +58,9 @@ type Site struct {
 	// while it is exchanged. Without any the daemon's own counts.
 	Keys []string `json:"keys,omitempty"`
 	// Discovery is what the daemon looks for by itself; nil for nothing.
-	Discovery    *Discovery              `json:"discovery,omitempty"`
+	Discovery *Discovery `json:"discovery,omitempty"`
+	// Install is how machines are installed by Slipway's agent.
+	Install      Install                 `json:"install,omitzero"`
 	Networks     map[string]*Network     `json:"networks,omitempty"`
 	RouteDomains map[string]*RouteDomain `json:"routeDomains,omitempty"`
 	Links        map[string]*Link        `json:"links,omitempty"`

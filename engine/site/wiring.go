@@ -16,6 +16,9 @@ func (s *Site) ReferencesOf(n *Node) References {
 	var r References
 	if image := s.Images[n.Image]; image != nil {
 		r.Family, r.ByAgent = image.Family, image.IsRoot() && !n.IsVirtual()
+		if r.ByAgent {
+			r.Start = s.StartOf(n)
+		}
 	}
 	if role := s.Roles[n.Role]; role != nil {
 		r.Health = role.Health

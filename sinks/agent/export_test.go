@@ -1,9 +1,17 @@
 package agent
 
 import (
+	"io"
 	"testing"
 	"time"
+
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
+
+// WithTools sends the programs for disks of a medium, and no files.
+func WithTools(medium string, open func(sha256 string) (io.ReadCloser, int64, error)) func(wire.Want) (io.ReadCloser, wire.Blob) {
+	return withTools(medium, suppliedTo(nil, open), open)
+}
 
 // ShortenLooks bounds looks otherwise for a test.
 func ShortenLooks(t *testing.T, d time.Duration) {

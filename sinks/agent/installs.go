@@ -99,7 +99,7 @@ func (c *called) Apply(ctx context.Context, step site.Step, n *site.Node, may dr
 	}
 	result, err := c.request(ctx, wire.Request{Op: wire.OpInstall, Install: &asked}, exchange{
 		tell:   c.progress(ctx, is.Limit),
-		supply: suppliedTo(all, open),
+		supply: withTools(is.Medium, suppliedTo(all, open), open),
 	})
 	if err != nil {
 		return err

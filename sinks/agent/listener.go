@@ -10,7 +10,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -23,8 +25,10 @@ import (
 
 // The bounds on agents that call.
 const (
-	helloTimeout = 20 * time.Second // until an agent has said who it is
+	greetTimeout = 10 * time.Second // until an agent speaks TLS
+	helloTimeout = 20 * time.Second // until it has said who it is
 	maxCalls     = 256              // at once that have not
+	maxCallsFrom = 16               // of them from one address
 	maxReason    = 2000             // bytes of a refusal
 )
 
@@ -37,7 +41,7 @@ type Listener struct {
 	site   string
 	config *tls.Config
 	now    func() time.Time
-	calls  chan struct{}
+	calls  *calls
 	tell   func(node, text string)
 	// changed is called when an agent has connected, or one is lost.
 	changed func()
@@ -53,6 +57,8 @@ type boot struct {
 	key    string // of the agent that has used the token; empty before
 	agent  *called
 	change chan struct{} // closed when agent changes
+	// refused is why the last one was refused that called for it.
+	refused string
 }
 
 // ListenerOptions say how agents are listened to.
@@ -76,7 +82,7 @@ type ListenerOptions struct {
 // NewListener makes a listener that expects nobody.
 func NewListener(o ListenerOptions) *Listener {
 	l := &Listener{
-		site: o.Site, now: o.Now, tell: o.Tell, calls: make(chan struct{}, maxCalls), boots: map[[sha256.Size]byte]*boot{},
+		site: o.Site, now: o.Now, tell: o.Tell, calls: &calls{from: map[netip.Addr]int{}}, boots: map[[sha256.Size]byte]*boot{},
 		// An agent shows a key of its own; verified is only that it has the key.
 		config:  &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{o.Certificate}, ClientAuth: tls.RequireAnyClientCert, SessionTicketsDisabled: true},
 		changed: o.Changed,
@@ -156,6 +162,18 @@ func (b *boot) set(a *called) {
 	b.change = make(chan struct{})
 }
 
+// Refused says why the last agent was refused that called for the boot of a node.
+func (l *Listener) Refused(node string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, b := range l.boots {
+		if b.Node == node {
+			return b.refused
+		}
+	}
+	return ""
+}
+
 // Connected is the agent of a node that is connected now; nil for none.
 func (l *Listener) Connected(node string) driver.Agent {
 	if a, _ := l.agentOf(node); a != nil {
@@ -216,16 +234,47 @@ func (l *Listener) Serve(ctx context.Context, on net.Listener) error {
 			}
 			continue
 		}
-		select {
-		case l.calls <- struct{}{}:
-			wait.Go(func() {
-				defer func() { <-l.calls }()
-				l.take(ctx, conn)
-			})
-		default:
+		leave, ok := l.calls.enter(conn.RemoteAddr())
+		if !ok {
 			conn.Close() // it calls again
+			continue
 		}
+		wait.Go(func() {
+			defer leave()
+			l.take(ctx, conn)
+		})
 	}
+}
+
+// calls are those at once that have not said who they are. One address, which may say nothing on
+// many connections, does not have all of them.
+type calls struct {
+	mu   sync.Mutex
+	all  int
+	from map[netip.Addr]int
+}
+
+// enter notes a call, and gives what is to be done when it is over.
+func (c *calls) enter(by net.Addr) (leave func(), ok bool) {
+	var from netip.Addr // one for all that have none
+	if a, err := netip.ParseAddrPort(by.String()); err == nil {
+		from = a.Addr().Unmap().WithZone("")
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all >= maxCalls || c.from[from] >= maxCallsFrom {
+		return nil, false
+	}
+	c.all++
+	c.from[from]++
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.all--
+		if c.from[from]--; c.from[from] == 0 {
+			delete(c.from, from)
+		}
+	}, true
 }
 
 func (l *Listener) closeAll() {
@@ -251,7 +300,7 @@ func (l *Listener) take(ctx context.Context, raw net.Conn) {
 		}
 	}()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	if conn.SetDeadline(time.Now().Add(helloTimeout)) != nil || conn.HandshakeContext(ctx) != nil {
+	if conn.SetDeadline(time.Now().Add(greetTimeout)) != nil || conn.HandshakeContext(ctx) != nil || conn.SetDeadline(time.Now().Add(helloTimeout)) != nil {
 		return // a port scanner, mostly
 	}
 	in := bufio.NewReader(conn)
@@ -261,7 +310,11 @@ func (l *Listener) take(ctx context.Context, raw net.Conn) {
 	}
 	digest := sha256.Sum256(conn.ConnectionState().PeerCertificates[0].RawSubjectPublicKeyInfo)
 	a := &called{conn: conn, in: in, address: conn.RemoteAddr().String(), site: l.site, key: hex.EncodeToString(digest[:])}
-	node, why := l.admit(hello, string(digest[:]), a)
+	b, why := l.admit(hello, string(digest[:]), a)
+	node := ""
+	if b != nil {
+		node = b.Node
+	}
 	if why != "" {
 		l.tell(node, "Refused an agent at "+a.address+": "+why)
 		_ = wire.Write(conn, wire.Welcome{Version: wire.Version, Refused: why[:min(len(why), maxReason)]}) // who has hung up is not told
@@ -270,7 +323,7 @@ func (l *Listener) take(ctx context.Context, raw net.Conn) {
 	if err := errors.Join(wire.Write(conn, wire.Welcome{Version: wire.Version, Site: l.site, Node: node}), conn.SetDeadline(time.Time{})); err != nil {
 		return
 	}
-	kept = l.keep(hello.Token, string(digest[:]), a)
+	kept = l.keep(b, string(digest[:]), a)
 	if kept {
 		l.changed()
 		l.tell(node, "An agent at "+a.address+" is connected: "+identity(hello.Machine).Full())
@@ -278,42 +331,85 @@ func (l *Listener) take(ctx context.Context, raw net.Conn) {
 }
 
 // admit checks who calls. The token is used from then on; the key that used it may call again,
-// since connections are lost.
-func (l *Listener) admit(h wire.Hello, key string, a *called) (node, why string) {
+// since connections are lost. A machine that is started over the network has no token: the key of
+// the first agent that calls from there, and fits the node, is in its place.
+func (l *Listener) admit(h wire.Hello, key string, a *called) (b *boot, why string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b := l.boots[sha256.Sum256([]byte(h.Token))]
-	if b == nil {
-		return "", "No boot waits for this token. It may have ended, or Slipway has started the machine again with another one. Start the machine again through Slipway."
+	b = l.boots[sha256.Sum256([]byte(h.Token))]
+	if h.Token == "" {
+		b = l.withoutToken(identity(h.Machine), h.Machine.Ports)
+	}
+	switch {
+	case b == nil && h.Token == "":
+		return nil, "No boot over the network waits for this machine. Slipway may have stopped waiting, or the design has another UUID, serial number or MAC address. Start the machine again through Slipway."
+	case b == nil:
+		return nil, "No boot waits for this token. It may have ended, or Slipway has started the machine again with another one. Start the machine again through Slipway."
 	}
 	a.node = b.Node
+	if why = l.unfit(b, h, key, a.Host()); why != "" {
+		b.refused = fmt.Sprintf("an agent at %s was refused: %s", a.Host(), why)
+		return b, why
+	}
+	b.key = key
+	return b, ""
+}
+
+// withoutToken is the boot over the network of a machine; nil for none. The caller has the lock.
+func (l *Listener) withoutToken(is site.Identity, ports []wire.Port) *boot {
+	for _, b := range l.boots {
+		if len(b.From) > 0 && misfit(b.Boot, is, ports) == "" {
+			return b
+		}
+	}
+	return nil
+}
+
+// unfit says why an agent is refused for a boot; empty where it is not. The caller has the lock.
+func (l *Listener) unfit(b *boot, h wire.Hello, key, host string) string {
 	is := identity(h.Machine)
 	wrong := misfit(b.Boot, is, h.Machine.Ports)
 	switch {
 	case h.Version != wire.Version:
-		return b.Node, fmt.Sprintf("The agent speaks version %d of the protocol, and the daemon speaks %d. Build the ramdisk again with the daemon's release (`slipway ramdisk build`).", h.Version, wire.Version)
+		return fmt.Sprintf("The agent speaks version %d of the protocol, and the daemon speaks %d. Build the ramdisk again with the daemon's release (`slipway ramdisk build`).", h.Version, wire.Version)
 	case b.key == "" && !b.Until.IsZero() && l.now().After(b.Until):
-		return b.Node, fmt.Sprintf("The token for %s has ended at %s. Start the machine again through Slipway.", b.Node, b.Until.Format(time.RFC3339))
+		return fmt.Sprintf("The token for %s has ended at %s. Start the machine again through Slipway.", b.Node, b.Until.Format(time.RFC3339))
+	case h.Token == "" && !isIn(host, b.From):
+		return fmt.Sprintf("%s is started over the network, and its agent has to call from there: %s is not in %s. Nothing may translate addresses between the two.", b.Node, host, listed(b.From))
 	case wrong != "":
 		for _, other := range l.boots {
 			if other != b && misfit(other.Boot, is, h.Machine.Ports) == "" {
-				return b.Node, fmt.Sprintf("The token is for %s, and this machine is %s. Something has mixed up what the two were started with; check their BMC addresses in the design.", b.Node, other.Node)
+				return fmt.Sprintf("The token is for %s, and this machine is %s. Something has mixed up what the two were started with; check their BMC addresses in the design.", b.Node, other.Node)
 			}
 		}
-		return b.Node, fmt.Sprintf("The token is for %s, and this is another machine: %s. Check the BMC address of %s in the design, or name the machine that it is now.", b.Node, wrong, b.Node)
+		return fmt.Sprintf("The token is for %s, and this is another machine: %s. Check the BMC address of %s in the design, or name the machine that it is now.", b.Node, wrong, b.Node)
+	case b.key != "" && b.key != key && h.Token == "":
+		return fmt.Sprintf("Another agent has called as %s before, in this boot. Start the machine again through Slipway. If nobody has restarted it meanwhile, somebody in its network pretends to be it.", b.Node)
 	case b.key != "" && b.key != key:
-		return b.Node, fmt.Sprintf("The token for %s was used before, by another agent. Start the machine again through Slipway. If nobody has restarted it meanwhile, somebody else has the token.", b.Node)
+		return fmt.Sprintf("The token for %s was used before, by another agent. Start the machine again through Slipway. If nobody has restarted it meanwhile, somebody else has the token.", b.Node)
 	}
-	b.key = key
-	return b.Node, ""
+	return ""
+}
+
+// isIn says whether a host is in one of some networks.
+func isIn(host string, networks []netip.Prefix) bool {
+	a, err := netip.ParseAddr(host)
+	return err == nil && slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(a.Unmap()) })
+}
+
+func listed(networks []netip.Prefix) string {
+	var all []string
+	for _, n := range networks {
+		all = append(all, n.String())
+	}
+	return strings.Join(all, ", ")
 }
 
 // keep has an agent that was admitted be that of its node.
-func (l *Listener) keep(token, key string, a *called) bool {
+func (l *Listener) keep(b *boot, key string, a *called) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b := l.boots[sha256.Sum256([]byte(token))]
-	if b == nil || b.key != key {
+	if !slices.Contains(slices.Collect(maps.Values(l.boots)), b) || b.key != key {
 		return false // forgotten meanwhile
 	}
 	a.lost = func() { l.drop(b, a) }

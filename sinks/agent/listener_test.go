@@ -263,7 +263,7 @@ func TestAgentsThatAreRefused(t *testing.T) {
 		"another serial":      {is: changed(func(m *wire.Machine) { m.Serial = "S-2" }), says: "its serial number is S-2, and that of n1 is S-1"},
 		"another port":        {is: changed(func(m *wire.Machine) { m.Ports = m.Ports[:1] }), says: "no port with the MAC address " + macOne},
 		"no designed port":    {is: changed(func(m *wire.Machine) { m.Ports = m.Ports[1:] }), says: "no port with one of the MAC addresses of n1"},
-		"no token":            {token: func(*desk, string) string { return "" }, says: "No boot waits for this token"},
+		"no token":            {token: func(*desk, string) string { return "" }, says: "No boot over the network waits for this machine"},
 		"a token of nobody":   {token: func(_ *desk, token string) string { return token[1:] + "a" }, says: "No boot waits for this token"},
 		"the token of before": {token: func(d *desk, token string) string { d.expect(bootOne()); return token }, says: "No boot waits for this token"},
 		"a token that ended":  {token: func(d *desk, token string) string { d.passes(2 * time.Hour); return token }, says: "The token for n1 has ended at 2026-03-04T06:06:07Z"},

@@ -227,6 +227,18 @@ func (s *Service) Words(node string) driver.Words {
 	return nil
 }
 
+// Directions implements driver.Agents.
+func (s *Service) Directions(b driver.Boot) (string, error) {
+	address, err := s.address(b)
+	if err != nil {
+		return "", err
+	}
+	return "slipway.daemon=" + address + " slipway.ca=" + s.o.Authority.Digest(), nil
+}
+
+// Refused implements driver.Agents.
+func (s *Service) Refused(node string) string { return s.l.Refused(node) }
+
 // Forget implements driver.Agents.
 func (s *Service) Forget(node string) {
 	s.mu.Lock()

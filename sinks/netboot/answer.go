@@ -211,7 +211,11 @@ func (r *responder) serve(ctx context.Context, q *inquiry) *dhcpv4.DHCPv4 {
 		r.release(ctx, q)
 	case dhcpv4.MessageTypeInform:
 		if has := ip4(q.ClientIPAddr); q.knows() && q.n.prefix.Contains(has) {
-			return q.reply(dhcpv4.MessageTypeAck, netip.Addr{}, r.arms)
+			msg := q.reply(dhcpv4.MessageTypeAck, netip.Addr{}, r.arms)
+			if msg != nil {
+				q.putWords(msg, r.arms)
+			}
+			return msg
 		}
 	}
 	return nil
@@ -455,6 +459,7 @@ const maxRoutes = 28
 // firmware is what a request tells of the firmware that sends it.
 type firmware struct {
 	pxe, http bool
+	agent     bool // it is none, but Slipway's agent
 	kind      Firmware
 	uuid      string // of SMBIOS in lower case; empty when it is not told
 }
@@ -465,7 +470,10 @@ func (f firmware) boots() bool { return f.pxe || f.http }
 func firmwareOf(req *dhcpv4.DHCPv4) firmware {
 	var f firmware
 	class := string(req.Options[uint8(dhcpv4.OptionClassIdentifier)])
-	f.pxe, f.http = strings.HasPrefix(class, "PXEClient"), strings.HasPrefix(class, "HTTPClient")
+	f.pxe, f.http, f.agent = strings.HasPrefix(class, "PXEClient"), strings.HasPrefix(class, "HTTPClient"), class == agentClass
+	if id := req.Options[uint8(dhcpv4.OptionClientMachineIdentifier)]; len(id) == 17 && id[0] == 0 {
+		f.uuid = uuidOf([16]byte(id[1:]))
+	}
 	if !f.boots() {
 		return f
 	}
@@ -475,9 +483,6 @@ func firmwareOf(req *dhcpv4.DHCPv4) firmware {
 	}
 	if string(req.Options[uint8(dhcpv4.OptionUserClassInformation)]) == "iPXE" {
 		f.kind = IPXE
-	}
-	if id := req.Options[uint8(dhcpv4.OptionClientMachineIdentifier)]; len(id) == 17 && id[0] == 0 {
-		f.uuid = uuidOf([16]byte(id[1:]))
 	}
 	return f
 }
@@ -526,6 +531,24 @@ func (q *inquiry) putBoot(msg *dhcpv4.DHCPv4, it *armed) bool {
 	return true
 }
 
+// agentClass is option 60 of Slipway's agent in memory.
+const agentClass = "slipway-agent"
+
+// putWords tells an agent that was started over the network where its daemon is, in the
+// vendor-specific option of its class (RFC 2132, section 8.4). It adds nothing for others.
+func (q *inquiry) putWords(msg *dhcpv4.DHCPv4, all *arms) bool {
+	if !q.client.agent {
+		return false
+	}
+	it := all.meant(q.mac, q.client.uuid, q.now)
+	if it == nil || it.Words == "" {
+		return false
+	}
+	msg.UpdateOption(dhcpv4.OptClassIdentifier(agentClass))
+	msg.UpdateOption(dhcpv4.OptGeneric(dhcpv4.OptionVendorSpecificInformation, []byte(it.Words)))
+	return true
+}
+
 // url is what HTTP boot reads.
 func (b *armed) url(server netip.Addr, path string) string {
 	if b.URL != "" {
@@ -538,6 +561,9 @@ func (b *armed) url(server netip.Addr, path string) string {
 // It never offers an address, and is silent to a machine that is not armed: the
 // other server's answer then has no boot file, and the machine starts from its disk.
 func (r *responder) proxy(q *inquiry, port int) *dhcpv4.DHCPv4 {
+	if q.MessageType() == dhcpv4.MessageTypeInform && port == serverPort {
+		return r.direct(q)
+	}
 	kind := dhcpv4.MessageTypeOffer
 	switch t := q.MessageType(); {
 	case t == dhcpv4.MessageTypeDiscover && port == serverPort:
@@ -559,5 +585,18 @@ func (r *responder) proxy(q *inquiry, port int) *dhcpv4.DHCPv4 {
 	if port == pxePort {
 		msg.ClientIPAddr = q.ClientIPAddr
 	}
+	return msg
+}
+
+// direct answers an agent that has its address from another server and asks where its daemon is.
+func (r *responder) direct(q *inquiry) *dhcpv4.DHCPv4 {
+	if !q.n.prefix.Contains(ip4(q.ClientIPAddr)) {
+		return nil
+	}
+	msg, err := dhcpv4.NewReplyFromRequest(q.DHCPv4, dhcpv4.WithMessageType(dhcpv4.MessageTypeAck), dhcpv4.WithOption(dhcpv4.OptServerIdentifier(q.n.server.AsSlice())))
+	if err != nil || !q.putWords(msg, r.arms) {
+		return nil
+	}
+	msg.ClientIPAddr = q.ClientIPAddr
 	return msg
 }

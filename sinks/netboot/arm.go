@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // Firmware is a kind of firmware, as far as what it can start depends on it.
@@ -30,6 +32,9 @@ const (
 // Boot is what a machine starts over the network, once.
 type Boot struct {
 	Node string
+	// ID tells one boot of the node from another: armed with the same one again, nothing
+	// changes. Empty for none.
+	ID string
 	// MACs are the addresses that its firmware may ask by.
 	MACs []string
 	// UUID is the machine's SMBIOS UUID in lower case; firmware that names another
@@ -37,6 +42,9 @@ type Boot struct {
 	UUID string
 	// Files are the files to start, as paths on this host.
 	Files map[Firmware]string
+	// Words are what the agent that was started is told when it asks where its daemon is.
+	// There is no secret in them; empty for none.
+	Words string
 	// URL is what HTTP boot starts in the place of a file; empty for none.
 	URL string
 	// Until is when it is too late; zero for never.
@@ -74,6 +82,8 @@ type armed struct {
 	by   netip.Addr
 	// sent is how many bytes each client of HTTP was sent of each file.
 	sent map[sending]int64
+	// odd is what was refused last: somebody else has asked for this boot.
+	odd string
 }
 
 type sending struct {
@@ -105,8 +115,14 @@ func (a *arms) arm(b Boot) error {
 			return fmt.Errorf("arm %s for network boot: %s is not a file", b.Node, b.Files[kind])
 		}
 	}
+	if len(b.Words) > maxWords {
+		return fmt.Errorf("arm %s for network boot: what its agent is told has %d bytes, and %d fit into an answer", b.Node, len(b.Words), maxWords)
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if is := a.byNode[b.Node]; is != nil && b.ID != "" && is.ID == b.ID {
+		return errArmed
+	}
 	for _, mac := range b.MACs {
 		if !macAddress.MatchString(mac) {
 			return fmt.Errorf("arm %s for network boot: %q is not a MAC address in lower case", b.Node, mac)
@@ -124,31 +140,36 @@ func (a *arms) arm(b Boot) error {
 	return nil
 }
 
-func (a *arms) disarm(node string) {
+// errArmed says that a node is armed with the same boot already.
+var errArmed = errors.New("armed already")
+
+// maxWords bounds Boot.Words: with the other options they fit into one packet.
+const maxWords = 512
+
+func (a *arms) disarm(node string) (was bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.disarmLocked(node)
+	return a.disarmLocked(node)
 }
 
-func (a *arms) disarmLocked(node string) {
+func (a *arms) disarmLocked(node string) (was bool) {
 	it := a.byNode[node]
 	if it == nil {
-		return
+		return false
 	}
 	delete(a.byNode, node)
 	delete(a.byToken, it.token)
 	for _, mac := range it.MACs {
 		delete(a.byMAC, mac)
 	}
+	return true
 }
 
 // of is what a client boots; nil for a machine that starts from its disk: one that
 // is not armed, is another machine, or has read its file.
 func (a *arms) of(mac, uuid string, now time.Time) *armed {
-	a.mu.Lock()
-	it := a.byMAC[mac]
-	a.mu.Unlock()
-	if it == nil || it.late(now) || it.UUID != "" && uuid != "" && it.UUID != uuid {
+	it := a.meant(mac, uuid, now)
+	if it == nil {
 		return nil
 	}
 	it.mu.Lock()
@@ -157,6 +178,41 @@ func (a *arms) of(mac, uuid string, now time.Time) *armed {
 		return nil
 	}
 	return it
+}
+
+// meant is the armed machine that a client is, also after it has read its file.
+func (a *arms) meant(mac, uuid string, now time.Time) *armed {
+	a.mu.Lock()
+	it := a.byMAC[mac]
+	a.mu.Unlock()
+	if it == nil || it.late(now) {
+		return nil
+	}
+	if it.UUID != "" && uuid != "" && it.UUID != uuid && it.UUID != site.TurnedRound(uuid) {
+		it.refused(fmt.Sprintf("a machine with its MAC address %s and another UUID, %s, asked what to boot, and was told nothing", mac, uuid))
+		return nil
+	}
+	return it
+}
+
+// refused notes what somebody else asked for.
+func (b *armed) refused(what string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.odd = what
+}
+
+// odd is what was refused last of a node's boot; empty for nothing.
+func (a *arms) odd(node string) string {
+	a.mu.Lock()
+	it := a.byNode[node]
+	a.mu.Unlock()
+	if it == nil {
+		return ""
+	}
+	it.mu.Lock()
+	defer it.mu.Unlock()
+	return it.odd
 }
 
 func (b *armed) late(now time.Time) bool { return !b.Until.IsZero() && now.After(b.Until) }
@@ -202,9 +258,12 @@ func (a *arms) open(asked string, client netip.Addr, now time.Time) (*armed, *os
 		return nil, nil, errNoFile
 	}
 	it.mu.Lock()
-	over := !it.read.IsZero() && (it.by != client || now.Sub(it.read) > rereadFor)
+	over, by := !it.read.IsZero() && (it.by != client || now.Sub(it.read) > rereadFor), it.by
 	it.mu.Unlock()
 	if over {
+		if by != client {
+			it.refused(fmt.Sprintf("%s asked for its boot file after %s had read it, and got nothing", client, by))
+		}
 		return nil, nil, errNoFile
 	}
 	for kind, file := range it.Files {

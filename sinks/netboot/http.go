@@ -14,7 +14,7 @@ import (
 )
 
 // HTTPPort is where machines read what they boot by HTTP.
-const HTTPPort = 9481
+const HTTPPort = 9482
 
 // Bounds on clients of HTTP.
 const (

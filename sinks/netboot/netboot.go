@@ -151,7 +151,10 @@ func New(c Config) *Service {
 
 // Arm has a node boot over the network when it starts next.
 func (s *Service) Arm(b Boot) error {
-	if err := s.arms.arm(b); err != nil {
+	switch err := s.arms.arm(b); {
+	case errors.Is(err, errArmed):
+		return nil
+	case err != nil:
 		return err
 	}
 	s.config.Log.Info("armed for network boot", "node", b.Node, "macs", strings.Join(b.MACs, ","))
@@ -160,8 +163,40 @@ func (s *Service) Arm(b Boot) error {
 
 // Disarm has a node start from its disk again.
 func (s *Service) Disarm(node string) {
-	s.arms.disarm(node)
-	s.config.Log.Info("not armed for network boot any more", "node", node)
+	if s.arms.disarm(node) {
+		s.config.Log.Info("not armed for network boot any more", "node", node)
+	}
+}
+
+// Odd is what was refused last of a node's boot, because somebody else has asked for it; empty
+// for nothing.
+func (s *Service) Odd(node string) string { return s.arms.odd(node) }
+
+// Serving is this host's address in the first of some networks in which machines are told what
+// to boot, or says why they are in none of them.
+func (s *Service) Serving(networks []string) (netip.Addr, error) {
+	now := time.Now()
+	var why []string
+	for _, name := range networks {
+		err := fmt.Sprintf("--netboot does not name the network %s: start the daemon with --netboot INTERFACE=%s, beside what is there", name, name)
+		for _, f := range s.faces {
+			for _, one := range f.served {
+				if one.name != name {
+					continue
+				}
+				not, n := one.whyNot(now), one.network()
+				if not == "" && n != nil {
+					return n.server, nil
+				}
+				err = fmt.Sprintf("the network %s on %s is not served: %s", name, one.iface, not)
+			}
+		}
+		why = append(why, err)
+	}
+	if len(why) == 0 {
+		why = []string{"no port of the machine boots from a network with boot.dhcp"}
+	}
+	return netip.Addr{}, errors.New(site.Printable(strings.Join(why, "; ")))
 }
 
 // Status says how each network is served, in the order of --netboot; nothing of a

@@ -607,11 +607,11 @@ func TestRealBootFiles(t *testing.T) {
 	fetch := func(from, url string, args ...string) string {
 		return g.in(from, append([]string{"curl", "-s", "-o", read, "-w", "%{http_code}", url}, args...)...)
 	}
-	if code := fetch("n2", "http://10.71.0.2:9481/"+got["boot_file"]); code != "404" {
+	if code := fetch("n2", "http://10.71.0.2:9482/"+got["boot_file"]); code != "404" {
 		t.Errorf("another machine reads a file that was read: %s", code)
 	}
 	arm()
-	if code := fetch("n1", "http://10.71.0.2:9481/"+got["boot_file"]); code != "404" {
+	if code := fetch("n1", "http://10.71.0.2:9482/"+got["boot_file"]); code != "404" {
 		t.Errorf("the URL of the boot before gives %s", code)
 	}
 	got = g.udhcpc("n1", append(web, "-O", "bootfile")...)
@@ -619,7 +619,7 @@ func TestRealBootFiles(t *testing.T) {
 	if url == "" {
 		url = got["boot_file"]
 	}
-	if !strings.HasPrefix(url, "http://10.71.0.2:9481/") {
+	if !strings.HasPrefix(url, "http://10.71.0.2:9482/") {
 		t.Fatalf("HTTP boot got %v", got)
 	}
 	if code := fetch("n1", url, "-I"); code != "200" {

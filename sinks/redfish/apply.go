@@ -64,6 +64,9 @@ func (m *machine) take(ctx context.Context, step site.Step, n *site.Node, s syst
 	case site.ActionBIOS:
 		return m.setBIOS(ctx, n, s)
 	case site.ActionInstall, site.ActionStartAgent:
+		if step.OverNetwork() && n.References.Start == site.StartNetwork {
+			return m.startOverNetwork(ctx, step, n, s, may)
+		}
 		return m.install(ctx, step, n, s, may)
 	case site.ActionFinishInstall:
 		return m.finish(ctx, step, n, s)

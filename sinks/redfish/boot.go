@@ -84,8 +84,8 @@ func (m *machine) cancelOverride(ctx context.Context, s system) (system, error) 
 	return m.until(ctx, m.opts.Settle, "the boot override to be disabled", func(s system) bool { return !bootsCD(s) })
 }
 
-// installerSources are what an installer is booted from.
-var installerSources = []schemas.BootSource{schemas.CdBootSource, usbCd, schemas.UefiHTTPBootSource}
+// installerSources are what an installer, or Slipway's agent, is booted from.
+var installerSources = []schemas.BootSource{schemas.CdBootSource, usbCd, schemas.UefiHTTPBootSource, schemas.PxeBootSource}
 
 // cancelLasting takes an override back that has every boot be from what an installer
 // comes from, and proves it: by none, or by the disk where a BMC always has one. One

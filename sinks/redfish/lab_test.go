@@ -129,6 +129,43 @@ func TestConformanceOnTheLab(t *testing.T) {
 	}
 }
 
+// Machines of every kind start over the network where that is permitted, and from their disks again
+// without waiting for whatever runs then. No virtual media are used.
+func TestStartOverTheNetworkOnTheLab(t *testing.T) {
+	for _, name := range lab.Personalities {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // they mostly wait
+			r := newRack(t, 1, func(m *lab.MachineConfig) { m.Personality, m.Power = name, "on" })
+			m := r.take()
+			m.node.References.Start = site.StartNetwork
+			h, step := m.open(t), m.step(site.ActionStartAgent)
+			step.Image, step.Unseen = nil, true
+			refuse := func(context.Context) error { return driver.ErrNotPermitted }
+			if err := h.Apply(t.Context(), step, m.node, refuse); !errors.Is(err, driver.ErrNotPermitted) || m.Writes() != 0 {
+				t.Errorf("without permission: %v, %d writes", err, m.Writes())
+			}
+			for _, resumed := range []bool{false, true} {
+				boots := m.BootCount()
+				step.Resumed = resumed
+				if err := h.Apply(t.Context(), step, m.node, drivertest.Permitted); err != nil {
+					t.Fatalf("resumed %t: %v", resumed, err)
+				}
+				if m.power() != "on" || m.BootCount() != boots+1 {
+					t.Errorf("resumed %t: the machine is %s, and was booted %d times", resumed, m.power(), m.BootCount()-boots)
+				}
+			}
+			end := m.step(site.ActionFinishInstall)
+			end.FromMemory, end.Unseen = true, true
+			if err := h.Apply(t.Context(), end, m.node, drivertest.Permitted); err != nil {
+				t.Fatal(err)
+			}
+			if s := m.State(); s.Power != "On" || s.Runs != "system" || s.Counts.Installs != 0 || writes(r, "InsertMedia") != 0 {
+				t.Errorf("it is %+v", s)
+			}
+		})
+	}
+}
+
 // The law of the suite that needs a second machine, whose BMC passes for the
 // first's. TestProveSwappedAddresses has more of it.
 func TestConformanceWhenAddressesSwap(t *testing.T) {

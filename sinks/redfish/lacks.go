@@ -30,6 +30,9 @@ func (m *machine) lacks(ctx context.Context, s system, known map[string]object) 
 			l.Install[by] = lack(err)
 		}
 	}
+	if _, err := s.networkTarget(&site.Node{}); err != nil {
+		l.Install[string(site.StartNetwork)] = lack(err)
+	}
 	_, on := m.takenReset(ctx, s, turnsOn)
 	_, off := m.takenReset(ctx, s, slices.Concat(shutsDown, cutsPower))
 	for action, needs := range map[site.Action][]error{

@@ -48,7 +48,11 @@ var installWays = []string{"", "media", installByHTTP}
 // way is the designed way.
 func (m *machine) way(ctx context.Context, n *site.Node, s system) (way, error) {
 	drive, err := m.media(ctx, s)
-	return m.wayBy(n.Boot.InstallBy, s, drive, err)
+	w, err := m.wayBy(n.Boot.InstallBy, s, drive, err)
+	if n.References.Start == site.StartNetwork && errors.Is(err, errors.ErrUnsupported) {
+		return way{drive: drive}, nil // the machine needs no medium
+	}
+	return w, err
 }
 
 // wayBy is the way that is asked for, of a machine with a drive or an error that

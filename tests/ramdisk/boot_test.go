@@ -42,7 +42,7 @@ func TestProveRamdiskBoots(t *testing.T) {
 	t.Cleanup(func() { cancel(); <-served })
 
 	is := site.Identity{UUID: "0c5e1a52-93d4-4b6c-8f0e-7a2f9c31d5b8", Serial: "RD-0001"}
-	token, err := l.Expect(agent.Boot{Node: "server-1", Machine: is, MACs: []string{"52:54:00:12:34:56"}})
+	token, err := l.Expect(agent.Boot{Node: "server-1", Machine: is, MACs: []string{mac}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,14 +54,14 @@ func TestProveRamdiskBoots(t *testing.T) {
 	t.Logf("image %d bytes, %d modules, Linux %s", b.Image.Bytes, b.Modules, b.Kernel)
 
 	medium := media.ForBoot(t, b.Medium.Path, "slipway.token="+token)
-	other := start(ctx, t, medium, "1f5e1a52-93d4-4b6c-8f0e-7a2f9c31d5b8", "RD-0002")
+	other := start(ctx, t, "1f5e1a52-93d4-4b6c-8f0e-7a2f9c31d5b8", "RD-0002", fromMedium(medium)...)
 	other.waits(ctx, t, "The daemon refuses this machine: The token is for server-1, and this is another machine: its UUID is 1f5e1a52-93d4-4b6c-8f0e-7a2f9c31d5b8")
 	other.end()
 	if text := <-said; !strings.Contains(text, "Refused an agent") {
 		t.Errorf("the daemon said %q", text)
 	}
 
-	m := start(ctx, t, medium, is.UUID, is.Serial)
+	m := start(ctx, t, is.UUID, is.Serial, fromMedium(medium)...)
 	begun := time.Now()
 	a, err := l.Agent(ctx, "server-1")
 	if err != nil {
@@ -99,8 +99,17 @@ type machine struct {
 	done chan error
 }
 
-// start switches a machine on that boots from a medium.
-func start(ctx context.Context, t *testing.T, medium, uuid, serial string) *machine {
+// mac is the address of a machine's port.
+const mac = "52:54:00:12:34:56"
+
+// fromMedium describes what a machine has that boots from a medium.
+func fromMedium(medium string) []string {
+	return []string{"-drive", "if=none,id=cd,media=cdrom,readonly=on,format=raw,file=" + medium, "-device", "ide-cd,drive=cd,bus=ide.2,bootindex=0",
+		"-netdev", "user,id=net", "-device", "e1000e,netdev=net,romfile=,mac=" + mac}
+}
+
+// start switches a machine on.
+func start(ctx context.Context, t *testing.T, uuid, serial string, from ...string) *machine {
 	t.Helper()
 	dir := t.TempDir()
 	variables, err := os.ReadFile("/usr/share/OVMF/OVMF_VARS_4M.fd")
@@ -121,14 +130,13 @@ func start(ctx context.Context, t *testing.T, medium, uuid, serial string) *mach
 		f.Close()
 	}
 	m := &machine{log: filepath.Join(dir, "console"), done: make(chan error, 1)}
-	m.cmd = exec.CommandContext(ctx, "qemu-system-x86_64", "-machine", "q35,accel=tcg", "-cpu", "max", "-m", "1024", "-display", "none", "-monitor", "none", "-no-reboot",
-		"-serial", "file:"+m.log, "-uuid", uuid, "-smbios", "type=1,serial="+serial+",manufacturer=Test,product=Machine,uuid="+uuid,
+	args := []string{"-machine", "q35,accel=tcg", "-cpu", "max", "-m", "1024", "-display", "none", "-monitor", "none", "-no-reboot",
+		"-serial", "file:" + m.log, "-uuid", uuid, "-smbios", "type=1,serial=" + serial + ",manufacturer=Test,product=Machine,uuid=" + uuid,
 		"-drive", "if=pflash,format=raw,unit=0,readonly=on,file=/usr/share/OVMF/OVMF_CODE_4M.fd", "-drive", "if=pflash,format=raw,unit=1,file=vars.fd",
-		"-drive", "if=none,id=cd,media=cdrom,readonly=on,format=raw,file="+medium, "-device", "ide-cd,drive=cd,bus=ide.2,bootindex=0",
 		"-drive", "if=none,id=nvme,format=raw,file=nvme", "-device", "nvme,drive=nvme,serial=DISK-NVME",
 		"-drive", "if=none,id=sata,format=raw,file=sata", "-device", "ide-hd,drive=sata,bus=ide.0,serial=DISK-SATA",
-		"-drive", "if=none,id=virtio,format=raw,file=virtio", "-device", "virtio-blk-pci,drive=virtio,serial=DISK-VIRTIO",
-		"-netdev", "user,id=net", "-device", "e1000e,netdev=net,mac=52:54:00:12:34:56,romfile=")
+		"-drive", "if=none,id=virtio,format=raw,file=virtio", "-device", "virtio-blk-pci,drive=virtio,serial=DISK-VIRTIO"}
+	m.cmd = exec.CommandContext(ctx, "qemu-system-x86_64", append(args, from...)...)
 	m.cmd.Dir = dir
 	var errs bytes.Buffer
 	m.cmd.Stderr = &errs

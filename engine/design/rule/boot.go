@@ -48,8 +48,8 @@ nodes: "n4": interfaces: eno1: boot: "mgmt"`,
 	},
 	{
 		Code: "root-image", Severity: site.SeverityError, Firm: true,
-		What:  "A node that is installed from a root file system has a UUID or a serial number, a BMC that inserts virtual media, UEFI, and storage with a file system on / and a rule or a device for each disk.",
-		Why:   "Slipway's agent starts from virtual media by UEFI, and erases exactly the disks that the design tells apart, on exactly that machine; without these it would refuse when the machine is out of service.",
+		What:  "A node that is installed from a root file system has a UUID or a serial number, a BMC that starts it, UEFI, and storage with a file system on / and a rule or a device for each disk.",
+		Why:   "Slipway's agent is started by the BMC, by UEFI, and erases exactly the disks that the design tells apart, on exactly that machine; without these it would refuse when the machine is out of service.",
 		Wrong: aRootImage + `nodes: "n1": {image: "root12", generation: 1}`,
 		Right: aRootImage + `nodes: "n1": {image: "root12", generation: 1, identity: serial: "EX101", boot: mode: "uefi", storage: disks: os: {
 	match: kind: "ssd"
@@ -305,12 +305,12 @@ func rootImage(s *site.Site, n *site.Node) (found []site.Finding) {
 			"Write identity: uuid or identity: serial; `slipway discover` shows them.")
 	}
 	if _, ok := n.Endpoints[site.BMC]; !ok && !states(n, "endpoints.bmc") {
-		object("image", fmt.Sprintf("the image %s is installed by Slipway's agent, which starts from virtual media, and the node %s has no BMC", n.Image, n.Name),
+		object("image", fmt.Sprintf("the image %s is installed by Slipway's agent, which the BMC starts, and the node %s has no BMC", n.Image, n.Name),
 			"Write endpoints: bmc, or use an image that is installed in another way.")
 	}
 	if n.Boot.InstallBy != "" && n.Boot.InstallBy != "media" {
-		object("boot.installBy", fmt.Sprintf("the image %s is installed by Slipway's agent, which starts from virtual media and not by %s", n.Image, n.Boot.InstallBy),
-			`Write installBy: "media", or remove it.`)
+		object("boot.installBy", fmt.Sprintf("the image %s is installed by Slipway's agent, which does not come as an installer does, by %s", n.Image, n.Boot.InstallBy),
+			`Remove it. boot.start says how the agent starts.`)
 	}
 	if n.Boot.Mode == "bios" {
 		object("boot.mode", fmt.Sprintf("the image %s is installed by Slipway's agent, which starts by UEFI, and the machine boots by BIOS", n.Image),

@@ -87,6 +87,7 @@ func Areas() []Area {
 		{"artifacts", artifacts},
 		{"drivers", drivers},
 		{"booting", booting},
+		{"starting", starting},
 		{"kernel", kernels},
 		{"storage", storages},
 		{"RAID", raids},

@@ -149,6 +149,14 @@ func (a *Agents) Words(node string) driver.Words {
 	return nil
 }
 
+// Directions implements driver.Agents.
+func (a *Agents) Directions(b driver.Boot) (string, error) {
+	return "slipway.daemon=" + b.Daemon + ":9481", nil
+}
+
+// Refused implements driver.Agents: nobody is.
+func (a *Agents) Refused(string) string { return "" }
+
 // Forget implements driver.Agents.
 func (a *Agents) Forget(node string) {
 	a.mu.Lock()
@@ -175,7 +183,7 @@ func (a *Agents) Agent(node string) driver.Agent {
 		is = u.Other
 	}
 	switch {
-	case !m.on || !m.memory || m.token == "" || site.TokenDigest(m.token) != b.token,
+	case !m.on || !m.memory || m.token == "" || site.TokenDigest(m.token) != b.token && (m.token != OverNetwork+m.name || len(b.From) == 0),
 		time.Since(m.booted) < m.config.PostTime+a.calls+u.Late, u.Silent,
 		!b.Machine.Matches(is), b.key != "" && b.key != key,
 		!m.lost.IsZero() && (!u.Returns || time.Since(m.lost) < time.Minute):

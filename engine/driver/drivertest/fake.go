@@ -369,7 +369,7 @@ func (b *bmc) Apply(ctx context.Context, step site.Step, n *site.Node, may drive
 	case site.ActionRestart:
 		return w.restart(ctx)
 	case site.ActionStartAgent:
-		return w.startAgent(ctx)
+		return w.startAgent(ctx, n)
 	case site.ActionInstall:
 		return w.install(ctx, n)
 	case site.ActionFinishInstall:
@@ -584,12 +584,16 @@ func (w *writer) start(ctx context.Context) error {
 }
 
 // startAgent boots the machine once from the medium of the agent. It joins a start with the
-// same medium.
-func (w *writer) startAgent(ctx context.Context) error {
-	if w.step.Image == nil || w.step.Image.URL == "" {
+// same medium. Without one it boots it over the network, where that is designed.
+func (w *writer) startAgent(ctx context.Context, n *site.Node) error {
+	url := OverNetwork + w.m.name
+	switch {
+	case w.step.OverNetwork() && n.References.Start == site.StartNetwork:
+	case w.step.Image == nil || w.step.Image.URL == "":
 		return fmt.Errorf("%w: the step names no medium of the agent", driver.ErrRefused)
+	default:
+		url = w.step.Image.URL
 	}
-	url := w.step.Image.URL
 	unlock := w.m.look()
 	joins := w.step.Resumed && w.m.ramdisk == url && !w.m.once && w.m.on
 	unlock()

@@ -174,8 +174,13 @@ func (f *Fleet) Watch(told func(Call)) {
 	f.watch = told
 }
 
+// OverNetwork and the name of a machine are in the place of the URL where the machine starts over
+// the network, and in that of the token where it is told to start the agent.
+const OverNetwork = "over the network: "
+
 // Serve says what machines find on a medium of Slipway's agent at a URL when they boot from
-// it: the token of the boot, or nothing.
+// it: the token of the boot, or nothing. One that starts over the network asks for OverNetwork
+// and its name, and starts the agent where that is served.
 func (f *Fleet) Serve(reads func(url string) (token string, served bool)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -540,6 +545,9 @@ func (m *FakeMachine) switchTo(on bool, at time.Time) {
 	if m.once && m.ramdisk != "" {
 		m.memory = true
 		m.token, _ = m.fleet.read(m.ramdisk)
+		if strings.HasPrefix(m.ramdisk, OverNetwork) { // it goes on with its disk where it is told nothing
+			m.memory, m.ramdisk = m.token != "", ""
+		}
 	}
 	if m.once && m.media != nil {
 		m.counts.Installs++

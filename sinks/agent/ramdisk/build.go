@@ -133,11 +133,11 @@ func Build(ctx context.Context, o Options) (*Built, error) {
 	if err != nil {
 		return nil, err
 	}
-	volume, err := fatVolume("SLIPWAY", "EFI/BOOT/BOOTX64.EFI", image)
+	volume, at, err := fatVolume("SLIPWAY", "EFI/BOOT/BOOTX64.EFI", image)
 	if err != nil {
 		return nil, err
 	}
-	medium := bootMedium("SLIPWAY", volume, tools)
+	medium := bootMedium("SLIPWAY", volume, at, len(image), tools)
 	if err := write(o.Out, map[string][]byte{ImageName: image, ToolsName: tools, MediumName: medium}); err != nil {
 		return nil, inWords(err)
 	}

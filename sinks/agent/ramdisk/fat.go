@@ -21,8 +21,8 @@ const (
 )
 
 // fatVolume makes a file system with one file at a path of names in capitals of at most eight
-// letters and three.
-func fatVolume(label, path string, content []byte) ([]byte, error) {
+// letters and three, whose bytes are in one piece: it says where.
+func fatVolume(label, path string, content []byte) (volume []byte, at int, err error) {
 	names := strings.Split(path, "/")
 	cluster, clusters := 2048, 0
 	for ; ; cluster *= 2 {
@@ -34,7 +34,7 @@ func fatVolume(label, path string, content []byte) ([]byte, error) {
 	clusters = max(clusters, fatLeast)
 	table := aligned(2*(clusters+2), fatSector)
 	start := fatSector + 2*table + fatRoot*fatEntry
-	volume := make([]byte, start+clusters*cluster)
+	volume = make([]byte, start+clusters*cluster)
 	sectors := len(volume) / fatSector
 
 	le := binary.LittleEndian
@@ -61,25 +61,25 @@ func fatVolume(label, path string, content []byte) ([]byte, error) {
 	fat := volume[fatSector:]
 	le.PutUint16(fat, 0xfff8)
 	le.PutUint16(fat[2:], fatEnd)
-	at := func(n int) []byte { return volume[start+(n-2)*cluster:] }
+	place := func(n int) int { return start + (n-2)*cluster }
 	next, folder, parent := 2, volume[fatSector+2*table:], 0
 	copy(folder, fmt.Sprintf("%-11.11s\x08", label))
 	folder = folder[fatEntry:]
 	for _, name := range names[:len(names)-1] {
 		if err := fatPut(folder, name, fatFolder, next, 0); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		le.PutUint16(fat[2*next:], fatEnd)
-		folder = at(next)
+		folder = volume[place(next):]
 		fatName(folder, ".          ", fatFolder, next, 0)
 		fatName(folder[fatEntry:], "..         ", fatFolder, parent, 0)
 		folder, parent = folder[2*fatEntry:], next
 		next++
 	}
 	if err := fatPut(folder, names[len(names)-1], fatArchive, next, len(content)); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	copy(at(next), content)
+	copy(volume[place(next):], content)
 	for i := range (len(content) + cluster - 1) / cluster {
 		le.PutUint16(fat[2*(next+i):], uint16(next+i+1))
 	}
@@ -87,7 +87,7 @@ func fatVolume(label, path string, content []byte) ([]byte, error) {
 		le.PutUint16(fat[2*(next+used-1):], fatEnd)
 	}
 	copy(volume[fatSector+table:], volume[fatSector:fatSector+table])
-	return volume, nil
+	return volume, place(next), nil
 }
 
 // fatPut writes an entry of a folder.

@@ -30,13 +30,13 @@ const (
 )
 
 // bootMedium makes a medium of ISO 9660 (ECMA-119) with two files, from which UEFI firmware
-// boots an image of an EFI system partition (El Torito, and chapter 13.3.2 of the UEFI
-// specification).
-func bootMedium(label string, image, tools []byte) []byte {
-	image = filled(image, isoSector)
+// boots an EFI system partition (El Torito, and chapter 13.3.2 of the UEFI specification). The
+// image that is started there has some bytes, from one on.
+func bootMedium(label string, partition []byte, from, bytes int, tools []byte) []byte {
+	partition = filled(partition, isoSector)
 	isoImage := isoTools + aligned(len(tools), isoSector)/isoSector
-	medium := make([]byte, isoImage*isoSector, isoImage*isoSector+len(image))
-	sectors := isoImage + len(image)/isoSector
+	medium := make([]byte, isoImage*isoSector, isoImage*isoSector+len(partition))
+	sectors := isoImage + len(partition)/isoSector
 	at := func(n int) []byte { return medium[n*isoSector : (n+1)*isoSector] }
 
 	v := at(isoVolume)
@@ -56,7 +56,8 @@ func bootMedium(label string, image, tools []byte) []byte {
 	}
 	v[881] = 1
 	const room = (isoTools - isoWords) * isoSector
-	copy(v[wire.ApplicationUse:], fmt.Sprintf("%s%d %d\n%s%d %d\n", wire.MediumMark, isoWords*isoSector, room, wire.ToolsMark, isoTools*isoSector, len(tools)))
+	copy(v[wire.ApplicationUse:], fmt.Sprintf("%s%d %d\n%s%d %d\n%s%d %d\n", wire.MediumMark, isoWords*isoSector, room,
+		wire.ToolsMark, isoTools*isoSector, len(tools), wire.ImageMark, isoImage*isoSector+from, bytes))
 
 	b := at(isoBoot)
 	copy(b, "\x00CD001\x01EL TORITO SPECIFICATION")
@@ -82,7 +83,7 @@ func bootMedium(label string, image, tools []byte) []byte {
 	words := isoFile(at(isoRoot)[68:], wordsName, isoWords, room)
 	isoFile(at(isoRoot)[68+words:], toolsName, isoTools, len(tools))
 	copy(medium[isoTools*isoSector:], tools)
-	return append(medium, image...)
+	return append(medium, partition...)
 }
 
 // isoFolder writes the entry of the root folder: name 0 is itself, 1 the one above.

@@ -246,6 +246,10 @@ func TestBuild(t *testing.T) {
 	if !strings.Contains(told, "UEFI") || !strings.Contains(told, "'SLIPWAY'") {
 		t.Errorf("xorriso: %s", told)
 	}
+	medium := read(t, b.Medium.Path)
+	if at, size, err := wire.ImageOf(bytes.NewReader(medium)); err != nil || !bytes.Equal(medium[at:at+size], read(t, b.Image.Path)) {
+		t.Errorf("the daemon finds another image on the medium: %v", err)
+	}
 	holdsWords(t, root, b.Medium.Path)
 	again, err := build(t, realDebs(t, "gzip"), ramdisk.Options{Agent: agent, Append: "slipway.ip=10.1.0.7/24"})
 	if err != nil || again.Image.SHA256 != b.Image.SHA256 || again.Tools.SHA256 != b.Tools.SHA256 || again.Medium.SHA256 != b.Medium.SHA256 {

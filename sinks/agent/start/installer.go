@@ -11,10 +11,15 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/packages"
 )
 
-// installer installs systems as the daemon asks for.
-func installer() *install.Installer {
+// installer installs systems as the daemon asks for. The programs for disks come from the medium
+// that the machine was started from, or from the daemon where it was started over the network.
+func installer(overNetwork bool) *install.Installer {
+	bring := (&medium{wait: mediumWithin, every: lookLater}).programs
+	if overNetwork {
+		bring = sentPrograms
+	}
 	return &install.Installer{
-		Machine: hardware.Machine, Source: openImage, Programs: (&medium{wait: mediumWithin, every: lookLater}).programs,
+		Machine: hardware.Machine, Source: openImage, Programs: bring,
 		Facets: map[string]inside.Facet{"base": base.New(), "network": netfacet.New(), "packages": packages.New(), "config": config.New(), "kernel": kernel.New()},
 	}
 }

@@ -29,10 +29,13 @@ type network struct {
 	console  *console
 	resolv   string // the file resolv.conf(5)
 
+	uuid string // of the machine, as SMBIOS has it; empty where it has none
+
 	mu    sync.Mutex
 	begun map[string]bool
 	ready []string // links with an address
 	dns   []string
+	told  map[string]Settings // by link, where its network tells where the daemon is
 }
 
 // run switches on all ports, also those that appear later, and gets addresses for those with a
@@ -138,9 +141,19 @@ func (n *network) byDHCP(ctx context.Context, l net.Interface) {
 		} else {
 			lease, wait = next, max(next.ACK.IPAddressLeaseTime(0), shortLease)/2
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
+		for renew, now := time.After(wait), false; !now; {
+			if _, known := n.daemon(l.Name); lease != nil && !known {
+				if err := n.ask(ctx, l, lease.ACK.YourIPAddr); err != nil {
+					n.console.say("Nobody in the network of the port %s (%s) tells where the daemon is: %v. Asking again.", l.Name, l.HardwareAddr, err)
+				}
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-renew:
+				now = true
+			case <-time.After(between):
+			}
 		}
 	}
 }
@@ -157,7 +170,7 @@ func (n *network) lease(ctx context.Context, l net.Interface, had *nclient4.Leas
 		lease, err = client.Renew(ctx, had)
 	}
 	if had == nil || err != nil {
-		lease, err = client.Request(ctx, dhcpv4.WithOption(dhcpv4.OptClassIdentifier("slipway-agent")))
+		lease, err = client.Request(ctx, dhcpv4.WithOption(dhcpv4.OptClassIdentifier(class)))
 	}
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package start
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -12,7 +13,8 @@ import (
 // Settings are what the kernel's command line, and the medium of this boot, tell the agent:
 // words that begin with "slipway.".
 type Settings struct {
-	// Daemon is where the daemon listens for agents, HOST:PORT; empty for nowhere.
+	// Daemon is where the daemon listens for agents, HOST:PORT; empty where the network tells
+	// that.
 	Daemon string
 	// CA is the SHA-256 of the certificate that the daemon is verified by, as DER.
 	CA []byte
@@ -31,13 +33,24 @@ type Settings struct {
 // line count: it may be signed. Words of others are left alone on the command line; a word for
 // the agent that it does not know is an error, since it would do something else than it was
 // asked for.
-func Parse(line, medium string) (s Settings, err error) {
+func Parse(line, medium string) (Settings, error) {
+	return parse(words{text: line, where: "on the kernel's command line", foreign: true}, words{text: medium, where: "on the medium"})
+}
+
+// words are those of one place, which may have words of others.
+type words struct {
+	text, where string
+	foreign     bool
+}
+
+// parse reads the words of some places, of which the first counts.
+func parse(all ...words) (s Settings, err error) {
 	set := map[string]bool{}
-	for _, from := range []struct{ text, where string }{{line, "on the kernel's command line"}, {medium, "on the medium"}} {
+	for _, from := range all {
 		were := maps.Clone(set)
 		for _, word := range strings.Fields(from.text) {
 			name, ok := strings.CutPrefix(word, "slipway.")
-			if !ok && from.text == line {
+			if !ok && from.foreign {
 				continue
 			}
 			name, value, _ := strings.Cut(name, "=")
@@ -59,6 +72,23 @@ func Parse(line, medium string) (s Settings, err error) {
 	case s.Gateway.IsValid() && !s.Address.IsValid():
 		return s, fmt.Errorf("slipway.gateway needs slipway.ip beside it")
 	}
+	return s, nil
+}
+
+// OverNetwork says that the agent was started over the network, which tells it where the daemon is.
+func (s Settings) OverNetwork() bool { return s.Daemon == "" }
+
+// told are settings with what the network tells: where the daemon is, and by which certificate it
+// is known. What else it says is refused.
+func (s Settings) told(answer string) (Settings, error) {
+	is, err := parse(words{text: answer, where: "in the answer of the network"})
+	switch {
+	case err != nil:
+		return s, err
+	case is.Daemon == "" || is.Token != "" || is.Address.IsValid() || is.MAC != "" || is.DNS != nil:
+		return s, errors.New("it does not name the daemon (slipway.daemon and slipway.ca), or says more than that")
+	}
+	s.Daemon, s.CA = is.Daemon, is.CA
 	return s, nil
 }
 

@@ -67,8 +67,8 @@ func Run() error {
 	if err == nil {
 		settings, err = Parse(string(line), words)
 	}
-	if err == nil && settings.Daemon == "" {
-		err = errors.New("neither the kernel's command line nor a medium names the daemon (slipway.daemon)")
+	if err == nil && settings.OverNetwork() && settings.Address.IsValid() {
+		err = errors.New("neither the kernel's command line nor a medium names the daemon (slipway.daemon), and with slipway.ip no DHCP server is asked for it")
 	}
 	if err != nil {
 		c.say("The agent cannot call the daemon: %v.", err)
@@ -146,7 +146,7 @@ func (c *console) work(settings Settings, host *inside.Host) error {
 	reached := time.Now()
 	caller := &Caller{
 		Settings: settings, Machine: func() wire.Machine { return hardware.Machine(host) },
-		Program: &run.Program{Host: host, Hardware: hardware.Look, Machine: hardware.Machine, Install: installer().Install},
+		Program: &run.Program{Host: host, Hardware: hardware.Look, Machine: hardware.Machine, Install: installer(settings.OverNetwork()).Install},
 		Welcomed: func(w wire.Welcome) {
 			c.say("Connected to the daemon of the site %s: this machine is the node %s. Waiting for work.", printable(w.Site), printable(w.Node))
 		},
@@ -154,14 +154,22 @@ func (c *console) work(settings Settings, host *inside.Host) error {
 	if err := caller.NewKey(); err != nil {
 		return err
 	}
-	n := &network{settings: settings, console: c, resolv: "/etc/resolv.conf", begun: map[string]bool{}}
+	n := &network{settings: settings, console: c, resolv: "/etc/resolv.conf", begun: map[string]bool{}, uuid: hardware.Machine(host).UUID}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go n.run(ctx)
-	c.say("Calling the daemon at %s.", settings.Daemon)
+	if settings.OverNetwork() {
+		c.say("The agent was started over the network, and asks it where the daemon is.")
+	} else {
+		c.say("Calling the daemon at %s.", settings.Daemon)
+	}
 	for time.Since(reached) < patience {
 		wait := between
 		for _, link := range n.links() {
+			var known bool
+			if caller.Settings, known = n.daemon(link); !known {
+				continue
+			}
 			begun, welcomed := time.Now(), false
 			was := caller.Welcomed
 			caller.Welcomed = func(w wire.Welcome) { welcomed = true; was(w) }
@@ -171,17 +179,20 @@ func (c *console) work(settings Settings, host *inside.Host) error {
 			switch {
 			case welcomed:
 				reached = time.Now()
+				n.keep(caller.Settings)
 				c.say("The connection to the daemon ended after %s: %v. Calling again.", time.Since(begun).Round(time.Second), err)
 			case errors.As(err, &no):
 				c.say("The daemon refuses this machine: %s", printable(no.Text))
+				n.doubt(link)
 				wait = afterNo
 			default:
-				c.say("The daemon at %s cannot be reached over %s: %v. Trying again.", settings.Daemon, link, err)
+				c.say("The daemon at %s cannot be reached over %s: %v. Trying again.", caller.Settings.Daemon, link, err)
+				n.doubt(link)
 			}
 		}
 		<-time.After(wait)
 	}
-	c.say("The daemon at %s could not be reached for %s.", settings.Daemon, patience)
+	c.say("The daemon could not be reached for %s.", patience)
 	return nil
 }
 

@@ -44,9 +44,17 @@ func refused(format string, args ...any) error {
 	return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf(format+"; nothing was written", args...)}
 }
 
-// programs brings the programs for disks from the medium into memory. It takes the archive that
-// the ramdisk was built with, and no other one. No disk is written.
-func (m *medium) programs(ctx context.Context, h *inside.Host) (err error) {
+// programs brings the programs for disks from the medium.
+func (m *medium) programs(ctx context.Context, h *inside.Host) error {
+	return programs(ctx, h, m.archive)
+}
+
+// sentPrograms brings them from the daemon.
+func sentPrograms(ctx context.Context, h *inside.Host) error { return programs(ctx, h, sentArchive) }
+
+// programs brings the programs for disks into memory, from where an archive is found. It takes
+// the one that the ramdisk was built with, and no other one. No disk is written.
+func programs(ctx context.Context, h *inside.Host, from func(context.Context, *inside.Host, wire.Tools) (archive []byte, where string, err error)) error {
 	want, err := wantedTools(h)
 	if err != nil {
 		return err
@@ -59,8 +67,8 @@ func (m *medium) programs(ctx context.Context, h *inside.Host) (err error) {
 	case has < needs:
 		return refused("the machine has %d MB of free memory, and the programs for disks need %d MB: it has too little memory to be installed from the ramdisk", has>>20, needs>>20)
 	}
-	h.Tell("reading the programs for disks from the medium")
-	archive, device, err := m.archive(ctx, h, want)
+	h.Tell("reading the programs for disks")
+	archive, where, err := from(ctx, h, want)
 	if err != nil {
 		return err
 	}
@@ -77,8 +85,28 @@ func (m *medium) programs(ctx context.Context, h *inside.Host) (err error) {
 	if err != nil {
 		return fmt.Errorf("unpack the programs for disks: %w; nothing was written", errors.Join(err, leaveTools(folder)))
 	}
-	h.Tell(fmt.Sprintf("the programs for disks are in memory: %d files, %d MB, of the medium %s", is.Entries, is.Unpacked>>20, device))
+	h.Tell(fmt.Sprintf("the programs for disks are in memory: %d files, %d MB, of %s", is.Entries, is.Unpacked>>20, where))
 	return nil
+}
+
+// sentArchive is the archive as the daemon sends it, over the connection on which it is verified.
+func sentArchive(_ context.Context, h *inside.Host, want wire.Tools) ([]byte, string, error) {
+	content, size, err := h.Fetch(want.SHA256, wire.ToolsFor, want.Bytes)
+	if err != nil {
+		return nil, "", refused("the daemon sends no programs for disks: %v", err)
+	}
+	defer content.Close()
+	if size != want.Bytes {
+		return nil, "", refused("the daemon sends other programs for disks, with %d bytes and not the %d of this ramdisk", size, want.Bytes)
+	}
+	archive := make([]byte, size)
+	if _, err := io.ReadFull(content, archive); err != nil {
+		return nil, "", fmt.Errorf("read the programs for disks from the daemon: %w; nothing was written", err)
+	}
+	if is := sha256.Sum256(archive); hex.EncodeToString(is[:]) != want.SHA256 {
+		return nil, "", refused("the daemon sends other programs for disks, with the SHA-256 %x and not %s of this ramdisk", is, want.SHA256)
+	}
+	return archive, "the daemon", nil
 }
 
 // leaveTools unmounts the programs, where they are there.
@@ -124,7 +152,7 @@ func (m *medium) archive(ctx context.Context, h *inside.Host, want wire.Tools) (
 	}()
 	select {
 	case f := <-done:
-		return f.content, f.device, f.err
+		return f.content, "the medium " + f.device, f.err
 	case <-ctx.Done():
 		return nil, "", fmt.Errorf("read the programs for disks from the medium: %w; nothing was written", ctx.Err())
 	}

@@ -8,18 +8,23 @@ import (
 	"strings"
 )
 
-// A medium of the ramdisk has room for words of one boot, such as its token, and the archive of
-// programs for disks: the descriptor of its volume (ECMA-119, section 8.4) says in the use of the
-// application, a line each, where that is and how many bytes it has.
+// A medium of the ramdisk has room for words of one boot, such as its token, the archive of
+// programs for disks and the image that its firmware starts: the descriptor of its volume
+// (ECMA-119, section 8.4) says in the use of the application, a line each, where that is and how
+// many bytes it has.
 const (
 	MediumMark = "SLIPWAY BOOT WORDS AT "
 	// ToolsMark begins the second line. A medium of an earlier ramdisk does not have it.
 	ToolsMark = "SLIPWAY TOOLS AT "
+	// ImageMark begins the third line, which media had not before there was network boot.
+	ImageMark = "SLIPWAY IMAGE AT "
 	// VolumeAt is where the descriptor is, ApplicationUse what is in it for us, in bytes.
 	VolumeAt         = 16 * 2048
 	ApplicationUse   = 883
 	ApplicationBytes = 512
 	maxMediumWords   = 64 << 10
+	// MaxImage bounds the image, in bytes.
+	MaxImage = 64 << 20
 )
 
 // ErrNoMedium says that something is no medium of the ramdisk.
@@ -44,6 +49,23 @@ func ToolsOf(medium io.ReaderAt) (at, size int64, err error) {
 	text, ok := strings.CutPrefix(rest, ToolsMark)
 	if _, err := fmt.Sscanf(text, "%d %d\n", &at, &size); !ok || err != nil || at < VolumeAt || size <= 0 || size > MaxTools {
 		return 0, 0, ErrNoTools
+	}
+	return at, size, nil
+}
+
+// ErrNoImage says that a medium of the ramdisk does not tell where its image is.
+var ErrNoImage = errors.New("it does not tell where its image is, which an earlier release has built; build it again with `slipway ramdisk build`")
+
+// ImageOf says where the image that firmware starts is on a medium, and how many bytes it has.
+func ImageOf(medium io.ReaderAt) (at, size int64, err error) {
+	_, _, rest, err := placesOf(medium)
+	if err != nil {
+		return 0, 0, err
+	}
+	_, rest, _ = strings.Cut(rest, "\n")
+	text, ok := strings.CutPrefix(rest, ImageMark)
+	if _, err := fmt.Sscanf(text, "%d %d\n", &at, &size); !ok || err != nil || at < VolumeAt || size <= 0 || size > MaxImage {
+		return 0, 0, ErrNoImage
 	}
 	return at, size, nil
 }

@@ -11,6 +11,8 @@ type Tools struct {
 }
 
 const (
+	// ToolsFor is what an agent that was started over the network wants them for.
+	ToolsFor = "the programs for disks"
 	// ToolsFile is in the initramfs.
 	ToolsFile = "/etc/slipway/tools.json"
 	// ToolsFolder is where the agent unpacks the archive. ToolsLinks lead there.

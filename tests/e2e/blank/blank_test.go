@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -31,6 +32,8 @@ const patience = 60 * time.Minute
 type world struct {
 	t      *testing.T
 	folder string
+	// network has the agent start over the network, and from virtual media otherwise.
+	network bool
 }
 
 func (w *world) at(name string) string { return filepath.Join(w.folder, name) }
@@ -70,24 +73,44 @@ func (w *world) slipway(args ...string) string {
 	return w.does(w.at("bin/slipway"), args...)
 }
 
-// keeps starts a program that runs until the test ends, and logs what it says where that fails.
-func (w *world) keeps(name string, args ...string) {
+// saying is what a program says while it runs.
+type saying struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *saying) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *saying) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// keeps starts a program that runs until the test ends, and logs what it says where that fails. It
+// gives what it has said so far.
+func (w *world) keeps(name string, args ...string) (said func() string) {
 	t := w.t
 	t.Helper()
-	var said bytes.Buffer
+	var says saying
 	cmd := exec.Command(w.at("bin/"+name), args...)
 	cmd.Dir, cmd.Env = w.folder, append(os.Environ(), "SLIPWAY_AGENTS="+w.at("bin/agents"))
-	cmd.Stdout, cmd.Stderr = &said, &said
+	cmd.Stdout, cmd.Stderr = &says, &says
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	check(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 		_ = cmd.Wait()
 		if t.Failed() {
-			text := said.Bytes()
+			text := says.String()
 			t.Logf("%s said:\n%s", name, text[max(0, len(text)-8000):])
 		}
 	})
+	return says.String
 }
 
 // comes waits until a command prints what matches.
@@ -161,6 +184,7 @@ site: schema.#Site & {
 	rollout: {observeEvery: "30s", pollEvery: "5s", reportEvery: "5s"}
 }
 networks: lan: schema.#Network & {cidr: "10.5.0.0/24", gateway: "10.5.0.1"}
+%[5]s
 credentials: {
 	bmc: schema.#Credential & {}
 	os:  schema.#Credential & {}
@@ -214,6 +238,12 @@ _ca: """
 """
 `
 
+// overNetwork is what the design has where the agent starts over the network.
+const overNetwork = `site: install: {start: "network", trust: "network"}
+networks: lan: boot: dhcp: "serve"
+nodes: "web-1": interfaces: eno1: boot: "lan"
+`
+
 // prepare writes the site and what the host needs to run it.
 func (w *world) prepare() {
 	t := w.t
@@ -230,7 +260,11 @@ func (w *world) prepare() {
 	ca := w.does(w.at("bin/slipway-lab"), "ca")
 	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(read("images/web-amd64.tar.zst"))))
 	w.write("work/cue.mod/module.cue", "module: \"example.org/site\"\nlanguage: version: \"v0.17.1\"\n")
-	w.write("work/site.cue", fmt.Sprintf(design, w.folder, sum, strings.TrimSpace(read("key.pub")), ca))
+	starts := ""
+	if w.network {
+		starts = overNetwork
+	}
+	w.write("work/site.cue", fmt.Sprintf(design, w.folder, sum, strings.TrimSpace(read("key.pub")), ca, starts))
 	w.slipway("check", w.at("work"))
 	w.does("sh", "-ec", `cd work; git init -q -b main; git config user.name Ana; git config user.email ana@example.org; git add -A; git commit -qm "one blank machine"
 git clone -q --bare . ../site.git; mkdir ../state
@@ -247,12 +281,18 @@ func (w *world) inside(words string) (string, error) {
 // TestProveBlankMachine turns a blank machine into the designed server by one commit and one
 // approval: its BMC boots Slipway's agent from virtual media, the agent installs, and the
 // machine starts from its disk. What it is then is asked of its own programs.
-func TestProveBlankMachine(t *testing.T) {
+func TestProveBlankMachine(t *testing.T) { installs(t, &world{t: t}) }
+
+// TestProveBlankMachineOverTheNetwork does the same without virtual media: the BMC has the firmware
+// boot from the network once, which reads the agent by TFTP, and the network tells the agent where
+// the daemon is.
+func TestProveBlankMachineOverTheNetwork(t *testing.T) { installs(t, &world{t: t, network: true}) }
+
+func installs(t *testing.T, w *world) {
 	if os.Getenv("SLIPWAY_PROVE") == "" {
 		t.Skip("builds an image and installs an emulated machine, which takes most of an hour: set SLIPWAY_PROVE")
 	}
-	w := &world{t: t, folder: os.Getenv(inFolder)}
-	if w.folder == "" {
+	if w.folder = os.Getenv(inFolder); w.folder == "" {
 		nspawn.Require(t, "qemu-system-x86_64", "mmdebstrap", "ssh", "ip")
 		w.folder = t.TempDir()
 		w.build()
@@ -265,8 +305,12 @@ func TestProveBlankMachine(t *testing.T) {
 	}
 	w.prepare()
 	w.keeps("slipway-lab", "run", "--fleet", w.at("fleet.json"), "--bmc-port", "18443", "--control", w.at("lab.sock"))
-	w.keeps("slipway", "run", "--repo", w.at("site.git"), "--state", w.at("state"), "--credentials", w.at("credentials"),
-		"--ramdisk", w.at("ramdisk/slipway-ramdisk-amd64.iso"), "--artifact-files", w.at("images"))
+	args := []string{"run", "--repo", w.at("site.git"), "--state", w.at("state"), "--credentials", w.at("credentials"),
+		"--ramdisk", w.at("ramdisk/slipway-ramdisk-amd64.iso"), "--artifact-files", w.at("images")}
+	if w.network {
+		args = append(args, "--netboot", "br0=lan")
+	}
+	said := w.keeps("slipway", args...)
 
 	out := w.comes(5*time.Minute, `slipway approve [0-9a-f]{32}`, "status", "--state", w.at("state"))
 	set := regexp.MustCompile(`slipway approve ([0-9a-f]{32})`).FindStringSubmatch(out)[1]
@@ -281,8 +325,26 @@ func TestProveBlankMachine(t *testing.T) {
 	if !bytes.Equal(before, after) {
 		t.Error("the disk that the design does not name was written to")
 	}
+	if w.network {
+		w.startedOverNetwork(said())
+	}
 	w.looksRight()
 	w.writesNothing()
+}
+
+// startedOverNetwork holds that the machine has read the agent over the network, and nothing from
+// virtual media.
+func (w *world) startedOverNetwork(said string) {
+	w.t.Helper()
+	if !regexp.MustCompile(`boot file was read.* node=web-1.* over=tftp`).MatchString(said) {
+		w.t.Errorf("the machine has read no boot file; the daemon said:\n%s", said)
+	}
+	console, _ := w.run(w.at("bin/slipway-lab"), "console", "web-1", "--control", w.at("lab.sock"))
+	for _, want := range []string{"The agent was started over the network", "tells that the daemon is at 10.5.0.1:9481", "this machine is the node web-1"} {
+		if !strings.Contains(console, want) {
+			w.t.Errorf("the console does not say %q", want)
+		}
+	}
 }
 
 // looksRight asks the system's own programs what it is.

@@ -1,0 +1,98 @@
+package start
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
+)
+
+// class is what the agent says that it is, option 60 of DHCP.
+const class = "slipway-agent"
+
+// ask asks the network of a port where the daemon is, by DHCPINFORM (RFC 2131, section 4.4.3): that
+// is one question whether the daemon gives the addresses in the network or another server does.
+// The answer has words in the vendor-specific option of the agent's class. Whoever is in the
+// network could give it.
+func (n *network) ask(ctx context.Context, l net.Interface, own net.IP) error {
+	client, err := nclient4.New(l.Name, nclient4.WithTimeout(dhcpTimeout), nclient4.WithRetry(1))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	options := []dhcpv4.Modifier{dhcpv4.WithOption(dhcpv4.OptClassIdentifier(class)), dhcpv4.WithRequestedOptions(dhcpv4.OptionVendorSpecificInformation)}
+	if id := machineID(n.uuid); id != nil {
+		options = append(options, dhcpv4.WithOption(dhcpv4.OptGeneric(dhcpv4.OptionClientMachineIdentifier, id)))
+	}
+	question, err := dhcpv4.NewInform(l.HardwareAddr, own.To4(), options...)
+	if err != nil {
+		return err
+	}
+	var wrong error
+	_, err = client.SendAndRead(ctx, client.RemoteAddr(), question, func(answer *dhcpv4.DHCPv4) bool {
+		if answer.MessageType() != dhcpv4.MessageTypeAck || answer.ClassIdentifier() != class {
+			return false // another server's
+		}
+		var is Settings
+		if is, wrong = n.settings.told(string(answer.Options.Get(dhcpv4.OptionVendorSpecificInformation))); wrong != nil {
+			return false
+		}
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.told == nil {
+			n.told = map[string]Settings{}
+		}
+		n.told[l.Name] = is
+		n.console.say("The network of the port %s tells that the daemon is at %s, with the certificate sha256:%x.", l.Name, printable(is.Daemon), is.CA)
+		return true
+	})
+	if err != nil && wrong != nil {
+		return fmt.Errorf("what was answered is of no use: %s", printable(wrong.Error()))
+	}
+	return err
+}
+
+// daemon are the settings for calls over a port; none before they are known.
+func (n *network) daemon(link string) (Settings, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.settings.OverNetwork() {
+		return n.settings, true
+	}
+	is, known := n.told[link]
+	return is, known
+}
+
+// keep has the daemon that has welcomed the machine be the only one until the machine is started
+// anew: by its certificate it is the same one.
+func (n *network) keep(s Settings) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.settings = s
+}
+
+// doubt forgets what the network of a port has told, unless a daemon has welcomed the machine:
+// somebody else may have answered.
+func (n *network) doubt(link string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.told, link)
+}
+
+// machineID is a machine's UUID as firmware sends it in option 97 (RFC 4578, section 2.3), with the
+// first three fields in the order of bytes of SMBIOS; nil for what is no UUID.
+func machineID(uuid string) []byte {
+	b, err := hex.DecodeString(strings.ReplaceAll(uuid, "-", ""))
+	if err != nil || len(b) != 16 {
+		return nil
+	}
+	slices.Reverse(b[0:4])
+	slices.Reverse(b[4:6])
+	slices.Reverse(b[6:8])
+	return append([]byte{0}, b...)
+}
