@@ -128,7 +128,7 @@ func artifactNumbers(s *artifact.Service) func() metrics.ArtifactNumbers {
 		for _, state := range s.States() {
 			switch {
 			case state.Ready:
-			case state.Fetching:
+			case state.Fetching, state.Framing:
 				n.Fetching++
 			case state.Why != "":
 				n.Failed++

@@ -60,7 +60,7 @@ type Store struct {
 	mu      sync.Mutex
 	files   map[string]Info
 	frames  map[string]string // digests of frames, by the file in frames/
-	claimed int64 // bytes that writers are still to write
+	claimed int64             // bytes that writers are still to write
 	// writing has a channel for each digest that is being written; it is closed
 	// when that has ended.
 	writing map[string]chan struct{}

@@ -206,7 +206,7 @@ func FuzzOpen(f *testing.F) {
 	f.Add(made(0))
 	f.Add(made(1536, bytes.Repeat([]byte("x"), 512)...))
 	f.Add(made(1<<62|1536, 0x4b, 0x04, 0x00))
-	for _, options := range [][]string{{}, {"-c"}, {"-c", "-o", "compression_type=zstd"}, {"-o", "compat=0.10"}} {
+	for _, options := range [][]string{{"-o", "cluster_size=512"}, {"-c", "-o", "cluster_size=512"}, {"-c", "-o", "compression_type=zstd,cluster_size=512"}, {"-o", "compat=0.10,cluster_size=1k"}} {
 		folder := f.TempDir()
 		raw, to := filepath.Join(folder, "raw"), filepath.Join(folder, "to")
 		if err := os.WriteFile(raw, bytes.Repeat([]byte("text"), 4096), 0o600); err != nil {

@@ -16,8 +16,10 @@ import (
 type References struct {
 	// Family is that of the image: "debian", "rhel".
 	Family string `json:"family,omitempty"`
-	// ByAgent says that the image is of a root file system, which Slipway's agent installs.
-	ByAgent bool `json:"byAgent,omitempty"`
+	// ByAgent says that Slipway's agent installs the image, and WholeDisk that it is one of a
+	// whole disk.
+	ByAgent   bool `json:"byAgent,omitempty"`
+	WholeDisk bool `json:"wholeDisk,omitempty"`
 	// Links are the node's interfaces with what its networks say of them, by name.
 	Links map[string]item.Link `json:"links,omitempty"`
 	// Health is that of the node's role.
