@@ -19,7 +19,7 @@ import (
 // isWhole says whether the image is of a whole disk.
 func (w *work) isWhole() bool { return w.asked.Image.Kind == string(image.Disk) }
 
-// target is the disk that the image of a whole one is put on: the one that is not kept.
+// targetDisk is the one that the image of a whole disk is put on: the one that is not kept.
 func (w *work) targetDisk() item.LayoutDisk {
 	i := slices.IndexFunc(w.asked.Layout.Disks, func(d item.LayoutDisk) bool { return !d.Keep })
 	return w.asked.Layout.Disks[i]

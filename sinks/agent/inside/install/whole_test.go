@@ -59,7 +59,7 @@ func fat() []byte {
 // wholeImage is the image of a disk with a system of a few files. Change may change its files.
 func wholeImage(t *testing.T, change func(root string)) []byte {
 	t.Helper()
-	nspawn.Require(t, "sfdisk", "mkfs.ext4", "losetup", "ssh-keygen", "chroot", "ldd")
+	nspawn.Require(t, "sfdisk", "mkfs.ext4", "losetup", "ssh-keygen", "chroot", "ldd", "partx", "e2fsck")
 	root := t.TempDir()
 	for name, text := range map[string]string{
 		"etc/os-release": "ID=debian\n", "etc/machine-id": "0123456789abcdef0123456789abcdef\n", "usr/sbin/sshd": "#!\n",
