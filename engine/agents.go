@@ -399,19 +399,27 @@ func (w *worker) prepare(ctx context.Context, m driver.Machine, j job, s site.St
 		}
 		marker = text
 	}
+	all := []site.Facet{site.FacetBase, site.FacetNetwork, site.FacetPackages, site.FacetConfig, site.FacetKernel}
+	if s.Image.IsDisk() {
+		all = all[:2] // by which it can be reached; the system itself gets the others
+	}
 	var facets []site.Facet
-	for _, facet := range []site.Facet{site.FacetBase, site.FacetNetwork, site.FacetPackages, site.FacetConfig, site.FacetKernel} {
+	for _, facet := range all {
 		if w.e.serves[facet] && j.node.Asks(facet) {
 			facets = append(facets, facet)
 		}
 	}
-	image, size, err := w.e.Artifacts.Content(s.Image.SHA256)
+	digest, ok := w.e.fileOf(s.Image)
+	if !ok {
+		return fmt.Errorf("%w: the frames of the image are not in the artifact store any more%s", driver.ErrBusy, untouched)
+	}
+	image, size, err := w.e.Artifacts.Content(digest)
 	if err != nil {
 		return fmt.Errorf("%w: the image cannot be read in the artifact store: %w%s", driver.ErrBusy, err, untouched)
 	}
 	image.Close()
 	to.Prepare(driver.Installation{
-		Layout: l, Medium: r.Agent.Ramdisk(), Bytes: size, URL: f.Served, CA: w.e.Artifacts.Authority(), Marker: marker, Facets: facets, Limit: installTimeout(j),
+		Layout: l, Medium: r.Agent.Ramdisk(), SHA256: digest, Bytes: size, URL: f.Served, CA: w.e.Artifacts.Authority(), Marker: marker, Facets: facets, Limit: installTimeout(j),
 	})
 	return nil
 }

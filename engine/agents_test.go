@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/artifact"
 	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -409,5 +410,55 @@ func TestAListenerThatCannotListen(t *testing.T) {
 		}
 		w.agents.SetOff(nil)
 		w.until("it is in-sync", time.Hour, w.is(site.InSync, "a"))
+	}, "a")
+}
+
+// An image of a whole disk is served in frames: the agent is asked for the file of these, and the
+// new system gets what it is reached by alone before its first start. While the frames are made,
+// the installation waits.
+func TestAnAgentInstallsAWholeDisk(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.listens = true
+		d := w.rooted("a")
+		d.Images["debian"].Kind, d.Images["debian"].Format = site.KindDisk, "qcow2"
+		n := d.Nodes["a"]
+		n.References.WholeDisk = true
+		n.Storage = site.Storage{BootDisk: "os", Disks: map[string]site.Disk{"os": {Match: &site.DiskMatch{Kind: "nvme"}}}}
+		w.files.set("d1", artifact.State{Framing: true, Have: 5e6})
+		w.commit(d)
+		w.up()
+		w.until("the installation waits for approval", 5*time.Minute, func() bool { return w.engine.Report().Status.Approve != "" })
+		w.approve()
+		w.after(10 * time.Minute)
+		if n := w.node("a"); !strings.Contains(n.Reason, "image debian is being prepared for writing") || !strings.Contains(n.Detail, "5 MB written") || len(w.agents.Asked()) != 0 {
+			t.Errorf("it is %s: %s (%s)", n.State, n.Reason, n.Detail)
+		}
+		if files := w.files.wanted; len(files) != 1 || files[0].Form != "qcow2" || files[0].SHA256 != "d1" {
+			t.Errorf("wanted is %+v", files)
+		}
+		w.files.set("d1", artifact.State{Ready: true})
+		w.until("the node is in-sync", time.Hour, w.is(site.InSync, "a"))
+		if got, want := w.steps("a"), []site.Action{site.ActionStartAgent, site.ActionInstall, site.ActionFinishInstall}; !slices.Equal(got, want) {
+			t.Errorf("the steps were %v, want %v", got, want)
+		}
+		asked := w.agents.Asked()
+		if len(asked) != 1 {
+			t.Fatalf("the agent was asked %d times", len(asked))
+		}
+		a := asked[0]
+		if a.SHA256 != "d1-qcow2" || a.Step.Image.Kind != site.KindDisk || a.Step.Image.SHA256 != "d1" || !strings.Contains(a.Marker, `"image":"d1"`) {
+			t.Errorf("it was asked for %+v", a)
+		}
+		if len(a.Layout.Disks) != 1 || a.Layout.Disks[0].Table != "" || len(a.Layout.Filesystems) != 0 || len(a.Layout.Destroys) != 1 || a.Layout.Destroys[0].Serial != "NVME-SERIAL-a" {
+			t.Errorf("its disks are to become %+v", a.Layout)
+		}
+		for _, f := range a.Facets {
+			if f != site.FacetBase && f != site.FacetNetwork {
+				t.Errorf("%s is set before the first start", f)
+			}
+		}
+		if i := w.installedBy("a"); i == nil || !i.Proven || !i.ByAgent || i.Image != "d1" {
+			t.Errorf("recorded is %+v", i)
+		}
 	}, "a")
 }

@@ -26,6 +26,9 @@ type Artifacts interface {
 	Retry()
 	// State says how it stands with a file, by its SHA-256.
 	State(sha256 string) artifact.State
+	// Frames describes the frames that were made of an image of a whole disk, by its SHA-256
+	// and its form; false while there are none.
+	Frames(sha256, form string) (artifact.Info, bool)
 	// Changes gives a value when State or Serving may say something else.
 	Changes() <-chan struct{}
 	// Use notes that a file is needed now.
@@ -159,17 +162,35 @@ func (w *worker) fileLocked() (artifact.File, bool) {
 	r := w.memory.Recorded
 	for _, s := range w.plan.Steps {
 		if w.isServedLocked(s) && s.Image.SHA256 != "" {
-			return artifact.File{SHA256: s.Image.SHA256, URL: s.Image.URL, For: imageName(s)}, true
+			return artifact.File{SHA256: s.Image.SHA256, URL: s.Image.URL, Form: formOf(s.Image), For: imageName(s)}, true
 		}
 	}
 	if i := r.Installing; i != nil && i.Served != "" {
 		if image := w.e.design.Images[w.node.Image]; image != nil {
 			if its := image.For(w.name, i.Generation); its.SHA256 == i.Image {
-				return artifact.File{SHA256: i.Image, URL: its.URL, For: "image " + w.node.Image}, true
+				return artifact.File{SHA256: i.Image, URL: its.URL, Form: formOf(its), For: "image " + w.node.Image}, true
 			}
 		}
 	}
 	return artifact.File{}, false
+}
+
+// formOf is the form of an image of a whole disk, which is served in frames; empty for others.
+func formOf(i *site.Image) string {
+	if !i.IsDisk() {
+		return ""
+	}
+	return i.Format
+}
+
+// fileOf is the digest of the file that a machine gets of an image: of one of a whole disk the
+// frames, which may not be there yet.
+func (e *Engine) fileOf(i *site.Image) (sha256 string, ok bool) {
+	if !i.IsDisk() {
+		return i.SHA256, true
+	}
+	its, ok := e.Artifacts.Frames(i.SHA256, i.Format)
+	return its.SHA256, ok
 }
 
 // isServedLocked reports whether the machine gets the image of a step from the
@@ -217,7 +238,8 @@ func (e *Engine) artifactGate(w *worker, s site.Step) *held {
 			sentence: fmt.Sprintf("%s has no digest of the file for %s, and a file of unknown content is not installed", name, w.name)}
 	}
 	state := e.Artifacts.State(image.SHA256)
-	if !state.Ready {
+	digest, ok := e.fileOf(image)
+	if !state.Ready || !ok {
 		return e.awaitFile(w, image.SHA256, name, state)
 	}
 	if err := e.Artifacts.Serving(); err != nil {
@@ -230,12 +252,16 @@ func (e *Engine) artifactGate(w *worker, s site.Step) *held {
 		return h
 	}
 	e.Artifacts.Use(image.SHA256)
+	e.Artifacts.Use(digest)
 	return nil
 }
 
 // fetching says what keeps an image from being in the store.
 func fetching(name string, s artifact.State) *held {
-	if s.Why == "" {
+	switch {
+	case s.Framing || s.Ready:
+		return &held{state: site.Progressing, sentence: name + " is being prepared for writing", release: "nothing but time"}
+	case s.Why == "":
 		return &held{state: site.Progressing, sentence: name + " is being fetched", release: "nothing but time"}
 	}
 	h := &held{state: site.Blocked, sentence: fmt.Sprintf("%s could not be fetched: %s", name, s.Why), person: s.Person}
@@ -248,6 +274,8 @@ func fetching(name string, s artifact.State) *held {
 // progress says how far a fetch is.
 func progress(s artifact.State) string {
 	switch {
+	case s.Framing:
+		return artifact.Bytes(s.Have) + " written to the artifact store"
 	case s.Fetching && s.Size > 0:
 		return fmt.Sprintf("%d %%, %s of %s, from %s", s.Have*100/s.Size, artifact.Bytes(s.Have), artifact.Bytes(s.Size), s.From)
 	case s.Fetching:
@@ -321,7 +349,11 @@ func (w *worker) serveURL(j job, s site.Step) (string, error) {
 		if a == nil {
 			return "", fmt.Errorf("%w: no agent of %s is connected", driver.ErrUnreachable, w.name)
 		}
-		return w.e.Artifacts.URL(a.Host(), s.Image.SHA256)
+		digest, ok := w.e.fileOf(s.Image)
+		if !ok {
+			return "", fmt.Errorf("%w: the image is not prepared for writing", driver.ErrBusy)
+		}
+		return w.e.Artifacts.URL(a.Host(), digest)
 	}
 	bmc, err := url.Parse(j.node.Endpoints[site.BMC].URL)
 	if err != nil {
@@ -358,7 +390,8 @@ func (w *worker) grantLocked() {
 	r := w.memory.Recorded
 	switch i := r.Installing; {
 	case r.InFlight != nil && r.InFlight.Served != "":
-		w.e.Artifacts.Grant(artifact.Grant{Node: w.name, SHA256: r.InFlight.Step.Image.SHA256, URL: r.InFlight.Served})
+		digest, _ := w.e.fileOf(r.InFlight.Step.Image) // nothing is served while it is not there
+		w.e.Artifacts.Grant(artifact.Grant{Node: w.name, SHA256: digest, URL: r.InFlight.Served})
 	case i != nil && i.Served != "" && i.Ended.IsZero() && i.CutOff == "":
 		w.e.Artifacts.Grant(artifact.Grant{Node: w.name, SHA256: i.Image, URL: i.Served})
 	default:

@@ -23,7 +23,7 @@ var rules = []struct{ importer, may string }{
 	{"engine/serve", ""},
 	{"engine/cleartext", "engine/site"},
 	{"engine/secret", "engine/site"},
-	{"engine/artifact", "engine/site engine/serve"},
+	{"engine/artifact", "engine/site engine/serve engine/frames engine/qcow2"},
 	{"engine/repo", "engine/site engine/secret"},
 	{"engine/repo/repotest", "engine/repo engine/secret"},
 	{"engine/window", "engine/site"},
@@ -37,6 +37,7 @@ var rules = []struct{ importer, may string }{
 	{"engine/firstboot", "engine/site engine/item"},
 	{"engine/layout", "engine/site engine/item"},
 	{"engine/frames", ""},
+	{"engine/qcow2", ""},
 	{"engine/firstboot/seed", "engine/site engine/secret engine/driver engine/sitekey engine/firstboot"},
 	{"engine/forge", "engine/site engine/secret"},
 	{"engine/driver", "engine/site engine/secret engine/item"},
@@ -112,7 +113,7 @@ var only = map[string][]string{
 	"libvirt.org/go":                       {"sinks/libvirt", "tests/libvirt"},
 	"github.com/insomniacslk/dhcp":         {"sinks/netboot", "sinks/agent/start"},
 	"github.com/ulikunitz/xz":              {"sinks/agent/ramdisk", "sinks/agent/inside/image"},
-	"github.com/klauspost/compress":        {"sinks/agent/ramdisk", "sinks/agent/rootimage", "sinks/agent/inside/image", "engine/frames"},
+	"github.com/klauspost/compress":        {"sinks/agent/ramdisk", "sinks/agent/rootimage", "sinks/agent/inside/image", "engine/frames", "engine/qcow2"},
 	"golang.org/x/crypto/ssh":              {"engine/repo", "engine/repo/repotest", "engine/driver/sshclient", "engine/firstboot/seed", "sinks/agent", "sinks/libvirt", "tests/libvirt", "tests/lab", "tests/bench/configure", "cmd/slipway-lab", "cmd/slipway-demo"},
 }
 

@@ -108,6 +108,8 @@ func shortDigest(digest string) string { return digest[:min(len(digest), 16)] }
 
 func wantedLine(s artifact.State) string {
 	switch {
+	case s.Framing:
+		return fmt.Sprintf("is being prepared for writing: %s", artifact.Bytes(s.Have))
 	case s.Fetching && s.Size > 0:
 		return fmt.Sprintf("is being fetched: %d %%, %s of %s, from %s", s.Have*100/s.Size, artifact.Bytes(s.Have), artifact.Bytes(s.Size), s.From)
 	case s.Fetching:

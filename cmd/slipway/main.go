@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/slipway-gitops/slipway/engine/artifact"
 	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/engine/design"
 	"github.com/slipway-gitops/slipway/engine/secret"
@@ -114,7 +115,7 @@ func (a *app) command() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
 	root.AddCommand(a.adoptCommand(), a.allocateCommand(), a.artifactCommand(), a.bmcCommand(), a.checkCommand(), a.diffCommand(), a.discoverCommand(), a.explainCommand(), a.fmtCommand(), a.imageCommand(), a.initCommand(), a.migrateCommand(), a.planCommand(), a.ramdiskCommand(), a.renderCommand(), a.rulesCommand(), a.runCommand(), a.schemaCommand(), a.siteCommand(), a.stateCommand(), a.statusCommand(), a.whyCommand(),
 		a.approveCommand(), a.disapproveCommand(), a.takeOverCommand(), a.pauseCommand(), a.resumeCommand(), a.quarantineCommand(), a.releaseCommand(), a.retryCommand(),
-		a.historyCommand(), a.eventsCommand(), a.inventoryCommand(), a.logsCommand(), a.versionCommand(), evaluateCommand(), manualCommand(root))
+		a.historyCommand(), a.eventsCommand(), a.inventoryCommand(), a.logsCommand(), a.versionCommand(), evaluateCommand(), frameImageCommand(), manualCommand(root))
 	completeNodes(root)
 	return root
 }
@@ -178,5 +179,15 @@ func exactly(n int) cobra.PositionalArgs {
 func evaluateCommand() *cobra.Command {
 	return &cobra.Command{Use: "evaluate", Hidden: true, Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
 		return design.Work(os.Stdin, os.Stdout)
+	}}
+}
+
+// frameImage is the name of the command that puts the image of a disk into frames.
+const frameImage = "frame-image"
+
+// frameImageCommand is the worker process in which images of disks are read.
+func frameImageCommand() *cobra.Command {
+	return &cobra.Command{Use: frameImage + " FORM", Hidden: true, Args: cobra.ExactArgs(1), Run: func(_ *cobra.Command, args []string) {
+		os.Exit(artifact.FrameImage(args[0], os.Stdin, os.Stdout, os.Stderr))
 	}}
 }

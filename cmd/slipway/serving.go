@@ -69,7 +69,11 @@ func (f *artifactFlags) open(state string, named func() (map[string]bool, error)
 	if err != nil {
 		return nil, err
 	}
-	c := artifact.Config{Dir: artifactsIn(state), Space: int64(space), Files: f.files, URL: f.url, Cert: f.cert, Key: f.key,
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program to run its workers: %w", err)
+	}
+	c := artifact.Config{Dir: artifactsIn(state), Framer: artifact.Framer{self, frameImage}, Space: int64(space), Files: f.files, URL: f.url, Cert: f.cert, Key: f.key,
 		Named: named, Problem: problem, Log: log}
 	if f.listen != noListener {
 		c.Listen = f.listen
@@ -124,7 +128,7 @@ func artifactNumbers(s *artifact.Service) func() metrics.ArtifactNumbers {
 		for _, state := range s.States() {
 			switch {
 			case state.Ready:
-			case state.Fetching:
+			case state.Fetching, state.Framing:
 				n.Fetching++
 			case state.Why != "":
 				n.Failed++

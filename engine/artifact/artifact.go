@@ -22,6 +22,9 @@ type File struct {
 	SHA256 string
 	// URL is where it is: http, https, or file below the folder of Options.Files.
 	URL string
+	// Form is Raw or Qcow2 for the image of a whole disk that is put into frames after it was
+	// fetched, and empty for all else.
+	Form string
 	// For says what it is, as people call it: "image debian12".
 	For string
 }

@@ -17,6 +17,9 @@ type State struct {
 	// Fetching is set while it is being fetched. Otherwise it waits for its turn,
 	// or until Retry after a failure.
 	Fetching bool `json:"fetching,omitempty"`
+	// Framing is set while the image of a disk, which was fetched, is put into frames. Have
+	// is what was written of them then.
+	Framing bool `json:"framing,omitempty"`
 	// Have and Size are bytes; Size is 0 while nobody knows it.
 	Have int64 `json:"have,omitempty"`
 	Size int64 `json:"size,omitempty"`
@@ -101,6 +104,14 @@ func (f *Fetcher) Want(files []File) {
 	f.wake()
 }
 
+// isFramed says whether the store has the frames of a file of which they are wanted.
+func (w *wanted) isFramed(s *Store) bool {
+	return !slices.ContainsFunc(w.files, func(f File) bool {
+		_, ok := s.Frames(f.SHA256, f.Form)
+		return f.Form != "" && !ok
+	})
+}
+
 func (w *wanted) stop() {
 	if w.cancel != nil {
 		w.cancel()
@@ -119,12 +130,13 @@ func (f *Fetcher) Retry() {
 
 // State says how it stands with a file.
 func (f *Fetcher) State(digest string) State {
-	if i, ok := f.store.Get(digest); ok {
-		return State{Ready: true, Have: i.Size, Size: i.Size, From: i.Source}
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if w := f.wanted[digest]; w != nil {
+	w := f.wanted[digest]
+	if i, ok := f.store.Get(digest); ok && (w == nil || w.isFramed(f.store)) {
+		return State{Ready: true, Have: i.Size, Size: i.Size, From: i.Source}
+	}
+	if w != nil {
 		return w.state
 	}
 	return State{}
@@ -176,7 +188,7 @@ func (f *Fetcher) startDue(ctx context.Context, tries *sync.WaitGroup) time.Dura
 	wait := idleWait
 	for _, digest := range f.order {
 		w := f.wanted[digest]
-		if _, ready := f.store.Get(digest); ready || w.cancel != nil {
+		if _, ready := f.store.Get(digest); ready && w.isFramed(f.store) || w.cancel != nil {
 			continue
 		}
 		if d := time.Until(w.state.Retry); d > 0 {
@@ -206,6 +218,16 @@ func (f *Fetcher) try(ctx context.Context, w *wanted, its File) {
 		defer f.mu.Unlock()
 		w.state.Have, w.state.Size = have, size
 	})
+	if err == nil && its.Form != "" {
+		f.mu.Lock()
+		w.state = State{Framing: true, From: w.state.From}
+		f.mu.Unlock()
+		_, err = f.store.frame(ctx, its.SHA256, its.Form, func(written int64) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			w.state.Have = written
+		})
+	}
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
@@ -219,7 +241,7 @@ func (f *Fetcher) try(ctx context.Context, w *wanted, its File) {
 	if ctx.Err() == nil {
 		w.ended(err)
 	} else {
-		w.state.Fetching = false
+		w.state.Fetching, w.state.Framing = false, false
 	}
 	f.wake()
 	f.mu.Unlock()

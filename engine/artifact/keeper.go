@@ -46,6 +46,9 @@ type Entry struct {
 func (s *Store) Listing(context.Context) (Listing, error) {
 	named, err := s.opts.Named()
 	l := Listing{Files: []Entry{}}
+	s.mu.Lock()
+	named = s.withFramesLocked(named)
+	s.mu.Unlock()
 	for _, i := range s.List() {
 		e := Entry{Info: i}
 		if err == nil {

@@ -80,6 +80,7 @@ func (s *Store) claim(n int64) error {
 	named, nerr := s.opts.Named() // asks others, so it comes before the lock
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	named = s.withFramesLocked(named)
 	var unneeded int64
 	for _, i := range s.files {
 		if !named[i.SHA256] {
@@ -149,6 +150,7 @@ func (s *Store) Collect(_ context.Context, unusedFor time.Duration, dry bool) (g
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	named = s.withFramesLocked(named)
 	for _, i := range s.files {
 		if named[i.SHA256] || time.Since(i.Used) < unusedFor {
 			continue

@@ -41,6 +41,8 @@ type Config struct {
 	Cert, Key string
 	// Named gives the digests that are needed, see Options.
 	Named func() (map[string]bool, error)
+	// Framer is the command that puts images of whole disks into frames.
+	Framer Framer
 	// Problem is told what is wrong with the server; nil when that is over.
 	Problem func(error)
 	Log     *slog.Logger
@@ -82,7 +84,7 @@ func OpenService(c Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := Open(c.Dir, Options{Space: c.Space, Named: c.Named, Log: c.Log})
+	store, err := Open(c.Dir, Options{Space: c.Space, Named: c.Named, Framer: c.Framer, Log: c.Log})
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,9 @@ type Options struct {
 	// Named gives the digests that must not make room for others. With an error
 	// nothing makes room.
 	Named func() (map[string]bool, error)
-	Log   *slog.Logger
+	// Framer puts images of whole disks into frames; none where the store only keeps them.
+	Framer Framer
+	Log    *slog.Logger
 
 	disk disk // another one in tests
 }
@@ -46,6 +48,7 @@ const (
 //	lock                 held by that process
 //	files/DIGEST         a whole, verified file
 //	files/DIGEST.json    its name, size and source
+//	frames/DIGEST.FORM   the digest of the frames of an image in that form
 //	partial/DIGEST       a file that is being fetched, or was in part
 //	partial/DIGEST.json  what the server says that the part is of
 //	partial/new-…        a file whose digest is not known yet
@@ -56,7 +59,8 @@ type Store struct {
 
 	mu      sync.Mutex
 	files   map[string]Info
-	claimed int64 // bytes that writers are still to write
+	frames  map[string]string // digests of frames, by the file in frames/
+	claimed int64             // bytes that writers are still to write
 	// writing has a channel for each digest that is being written; it is closed
 	// when that has ended.
 	writing map[string]chan struct{}
@@ -76,8 +80,8 @@ func Open(dir string, o Options) (*Store, error) {
 	if o.Named == nil {
 		o.Named = func() (map[string]bool, error) { return nil, nil }
 	}
-	s := &Store{dir: dir, opts: o, files: map[string]Info{}, writing: map[string]chan struct{}{}}
-	for _, d := range []string{dir, s.path("files"), s.path("partial")} {
+	s := &Store{dir: dir, opts: o, files: map[string]Info{}, frames: map[string]string{}, writing: map[string]chan struct{}{}}
+	for _, d := range []string{dir, s.path("files"), s.path("frames"), s.path("partial")} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			return nil, fmt.Errorf("open artifact store: %w", err)
 		}
@@ -86,7 +90,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if s.lock, err = lockFile(s.path("lock")); err != nil {
 		return nil, fmt.Errorf("open artifact store %s: %w", dir, err)
 	}
-	if err := errors.Join(s.load(), s.tidy()); err != nil {
+	if err := errors.Join(s.load(), s.tidy(), s.loadFrames()); err != nil {
 		s.lock.Close()
 		return nil, fmt.Errorf("open artifact store %s: %w", dir, err)
 	}

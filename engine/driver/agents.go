@@ -93,11 +93,13 @@ type Installation struct {
 	Layout item.Layout
 	// Medium is the SHA-256 of the medium of the ramdisk that the agent belongs to.
 	Medium string
-	// Bytes is the size of the image, URL where the daemon serves it, and CA the SHA-256 of a
-	// certificate that an https server shows, "sha256:" and hex digits.
-	Bytes int64
-	URL   string
-	CA    string
+	// SHA256 is the digest of the file that is served, which is the image, or of one of a whole
+	// disk its frames; Bytes is its size, URL where the daemon serves it, and CA the SHA-256 of
+	// a certificate that an https server shows, "sha256:" and hex digits.
+	SHA256 string
+	Bytes  int64
+	URL    string
+	CA     string
 	// Marker is the content of /etc/slipway/marker.json.
 	Marker string
 	// Facets are those that are configured in the new system.

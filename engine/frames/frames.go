@@ -89,6 +89,7 @@ func Write(w io.Writer, image io.Reader, most int64) (Written, error) {
 	defer encoder.Close()
 	most = min(most, MaxImage)
 	var l List
+	wasZero := false // the frame before, which was a whole one
 	raw, packed := make([]byte, Bytes), make([]byte, 0, maxPacked)
 	for {
 		n, err := io.ReadFull(image, raw)
@@ -97,8 +98,12 @@ func Write(w io.Writer, image io.Reader, most int64) (Written, error) {
 				return Written{}, fmt.Errorf("the image has more than %d bytes", most)
 			}
 			whole.Write(raw[:n])
-			packed = encoder.EncodeAll(raw[:n], packed[:0])
-			l.Frames = append(l.Frames, Frame{At: out.n, Packed: len(packed), SHA256: sha256.Sum256(packed), Zero: isZero(raw[:n])})
+			zero := isZero(raw[:n])
+			if !zero || !wasZero || n < Bytes { // else it is packed as the one before
+				packed = encoder.EncodeAll(raw[:n], packed[:0])
+			}
+			wasZero = zero && n == Bytes
+			l.Frames = append(l.Frames, Frame{At: out.n, Packed: len(packed), SHA256: sha256.Sum256(packed), Zero: zero})
 			if _, err := out.Write(packed); err != nil {
 				return Written{}, err
 			}

@@ -136,8 +136,11 @@ func makes(n *site.Node, o site.Observed) (lines []string) {
 			parts = append(parts, strings.TrimSpace(p+" "+used(part.Use)))
 		}
 		text := cmp.Or(strings.Join(parts, ", "), used(d.Use), "nothing")
-		if d.Keep {
+		switch {
+		case d.Keep:
 			text = "kept: " + text
+		case n.References.WholeDisk:
+			text = "the image " + n.Image + " of a whole disk"
 		}
 		lines = append(lines, "disk "+name+which(name)+": "+text)
 	}

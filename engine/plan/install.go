@@ -156,6 +156,10 @@ func finishStep(n *site.Node, m site.Memory, generation int) site.Step {
 
 func installStep(s *site.Site, n *site.Node, m site.Memory) site.Step {
 	have := Generation(n, m)
+	image := s.Images[n.Image].For(n.Name, n.Generation)
+	if n.IsVirtual() {
+		image.Kind = "" // which says how physical machines are installed
+	}
 	step := site.Step{
 		Node: n.Name, Machine: n.Machine(), Facet: site.FacetImage, Action: installKind.Action,
 		Changes: []site.Change{
@@ -164,7 +168,7 @@ func installStep(s *site.Site, n *site.Node, m site.Memory) site.Step {
 		},
 		Impact: installKind.Impact, Expect: installKind.Expect,
 		Reason: fmt.Sprintf("generation %d of the design is not installed", n.Generation),
-		Image:  s.Images[n.Image].For(n.Name, n.Generation), Generation: n.Generation,
+		Image:  image, Generation: n.Generation,
 		Loses: "everything on its disks" + whatRuns(s, n, m), Undo: installKind.Undo,
 		Unseen: unseen(m),
 	}

@@ -16,8 +16,10 @@ import (
 type References struct {
 	// Family is that of the image: "debian", "rhel".
 	Family string `json:"family,omitempty"`
-	// ByAgent says that the image is of a root file system, which Slipway's agent installs.
-	ByAgent bool `json:"byAgent,omitempty"`
+	// ByAgent says that Slipway's agent installs the image, and WholeDisk that it is one of a
+	// whole disk.
+	ByAgent   bool `json:"byAgent,omitempty"`
+	WholeDisk bool `json:"wholeDisk,omitempty"`
 	// Start is how that is started: "media" or "network"; empty where the image is of another
 	// kind.
 	Start Start `json:"start,omitempty"`

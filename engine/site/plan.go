@@ -173,7 +173,7 @@ type Step struct {
 }
 
 // Endpoint is the kind of endpoint that the step is taken through: that of its facet, and
-// the agent for the installation of a root file system.
+// the agent for an installation that it takes.
 func (s Step) Endpoint() EndpointKind {
 	if s.ByAgent() {
 		return Agent
@@ -182,7 +182,7 @@ func (s Step) Endpoint() EndpointKind {
 }
 
 // ByAgent says whether Slipway's agent takes the step.
-func (s Step) ByAgent() bool { return s.Action == ActionInstall && s.Image.IsRoot() }
+func (s Step) ByAgent() bool { return s.Action == ActionInstall && s.Image.ByAgent() }
 
 // OverNetwork says whether a step starts the agent over the network: without a medium.
 func (s Step) OverNetwork() bool { return s.Action == ActionStartAgent && s.Image == nil }

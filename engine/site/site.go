@@ -158,9 +158,9 @@ type Image struct {
 	// place of SHA256, which cannot fit where URL names a file for each node.
 	Digests map[string]string `json:"digests,omitempty"`
 	// Kind is how a physical machine is installed from it: KindInstaller, also when empty,
-	// or KindRoot.
+	// KindRoot or KindDisk.
 	Kind string `json:"kind,omitempty"`
-	// Format is "qcow2" or "raw" for the disk of a virtual machine, and empty for others.
+	// Format is "qcow2" or "raw" for the image of a whole disk, and empty for others.
 	Format string `json:"format,omitempty"`
 	// Size is how large the disk in it is; 0 where the design does not say.
 	Size Size `json:"size,omitempty"`
@@ -179,10 +179,18 @@ type Image struct {
 const (
 	KindInstaller = "installer" // a medium that installs the machine by itself and switches it off
 	KindRoot      = "root"      // a tar of a root file system, which Slipway's agent unpacks
+	KindDisk      = "disk"      // a whole disk, which Slipway's agent writes
 )
 
-// IsRoot says whether Slipway's agent installs the image. It is false for no image.
+// IsRoot says whether the image is of a root file system. It is false for no image.
 func (i *Image) IsRoot() bool { return i != nil && i.Kind == KindRoot }
+
+// IsDisk says whether the image is of a whole disk that is written to physical machines. It is
+// false for no image.
+func (i *Image) IsDisk() bool { return i != nil && i.Kind == KindDisk }
+
+// ByAgent says whether Slipway's agent installs physical machines from the image.
+func (i *Image) ByAgent() bool { return i.IsRoot() || i.IsDisk() }
 
 // PerNode reports whether the URL names different files for different nodes or
 // generations, so that each node needs a digest of its own.

@@ -15,7 +15,8 @@ import (
 func (s *Site) ReferencesOf(n *Node) References {
 	var r References
 	if image := s.Images[n.Image]; image != nil {
-		r.Family, r.ByAgent = image.Family, image.IsRoot() && !n.IsVirtual()
+		r.Family = image.Family
+		r.ByAgent, r.WholeDisk = image.ByAgent() && !n.IsVirtual(), image.IsDisk() && !n.IsVirtual()
 		if r.ByAgent {
 			r.Start = s.StartOf(n)
 		}

@@ -55,10 +55,10 @@ func (c *called) Apply(ctx context.Context, step site.Step, n *site.Node, may dr
 	c.mu.Unlock()
 	switch {
 	case !step.ByAgent():
-		return fmt.Errorf("%s: the agent in memory installs root file systems, and does nothing else: %w", step.Action, errors.ErrUnsupported)
+		return fmt.Errorf("%s: the agent in memory installs images, and does nothing else: %w", step.Action, errors.ErrUnsupported)
 	case !step.Machine.Known():
 		return refused("the step names no machine by UUID, serial number or MAC address; nothing is written without")
-	case len(is.Layout.Disks) == 0 || is.URL == "" || is.Marker == "":
+	case len(is.Layout.Disks) == 0 || is.URL == "" || is.SHA256 == "" || is.Marker == "":
 		return refused("the installation was not prepared; nothing was written")
 	}
 	m, pci, err := c.look(ctx)
@@ -71,7 +71,7 @@ func (c *called) Apply(ctx context.Context, step site.Step, n *site.Node, may dr
 	own := identity(*m)
 	asked := wire.Install{
 		Layout: is.Layout, Boot: "uefi", Marker: is.Marker,
-		Image: wire.Image{Kind: "root", SHA256: step.Image.SHA256, Bytes: is.Bytes, URL: is.URL, CA: is.CA},
+		Image: wire.Image{Kind: step.Image.Kind, SHA256: is.SHA256, Bytes: is.Bytes, URL: is.URL, CA: is.CA},
 	}
 	if own.UUID != "" { // as the machine tells it, which may be in the other order of bytes
 		asked.UUID = m.UUID
@@ -107,16 +107,16 @@ func (c *called) Apply(ctx context.Context, step site.Step, n *site.Node, may dr
 	if err := c.told(result); err != nil {
 		return err
 	}
-	return c.believe(step, result.Installed)
+	return c.believe(is.SHA256, result.Installed)
 }
 
 // believe holds what an agent tells of a system that it has put there to what it was asked for.
-func (c *called) believe(step site.Step, i *wire.Installed) error {
+func (c *called) believe(sha256 string, i *wire.Installed) error {
 	if i == nil {
 		return fmt.Errorf("the agent of %s says that it is done and not what it has installed; look at the machine's console", c.node)
 	}
-	if i.SHA256 != step.Image.SHA256 {
-		return fmt.Errorf("the agent of %s has installed the image sha256:%s, and was asked for sha256:%s", c.node, brief(i.SHA256), step.Image.SHA256)
+	if i.SHA256 != sha256 {
+		return fmt.Errorf("the agent of %s has installed the image sha256:%s, and was asked for sha256:%s", c.node, brief(i.SHA256), sha256)
 	}
 	const mostKeys, longestKey = 16, 16 << 10
 	var keys []string

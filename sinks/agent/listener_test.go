@@ -428,7 +428,11 @@ func TestAgentInstallsWhatWasPrepared(t *testing.T) {
 		return func(context.Context, *inside.Host, wire.Request) (*wire.Installed, error) { return i, err }
 	}
 	step := site.Step{Action: site.ActionInstall, Facet: site.FacetImage, Impact: site.ImpactDestructive, Machine: site.Identity{UUID: uuidOne}, Image: &site.Image{Kind: site.KindRoot, SHA256: "d1"}}
-	prepared := driver.Installation{Layout: item.Layout{Disks: []item.LayoutDisk{{Name: "os", Serial: "N1"}}}, URL: "http://192.0.2.1/x.tar", Marker: `{"node":"n1"}`, Bytes: 5}
+	prepared := driver.Installation{Layout: item.Layout{Disks: []item.LayoutDisk{{Name: "os", Serial: "N1"}}}, SHA256: "d1", URL: "http://192.0.2.1/x.tar", Marker: `{"node":"n1"}`, Bytes: 5}
+	framed := prepared
+	framed.SHA256 = "f1"
+	whole := step
+	whole.Image = &site.Image{Kind: site.KindDisk, Format: "raw", SHA256: "d1"}
 	other := step
 	other.Machine = site.Identity{UUID: uuidTwo}
 	for name, c := range map[string]struct {
@@ -440,6 +444,8 @@ func TestAgentInstallsWhatWasPrepared(t *testing.T) {
 		asks     int // for permission
 	}{
 		"it installs":             {step, prepared, is(&wire.Installed{SHA256: "d1", HostKeys: []string{key + " comment", "nonsense"}}, nil), nil, "", 1},
+		"a whole disk":            {whole, framed, is(&wire.Installed{SHA256: "f1", HostKeys: []string{key}}, nil), nil, "", 1},
+		"the image, not frames":   {whole, framed, is(&wire.Installed{SHA256: "d1", HostKeys: []string{key}}, nil), nil, "was asked for sha256:f1", 1},
 		"another machine":         {other, prepared, is(&wire.Installed{SHA256: "d1", HostKeys: []string{key}}, nil), driver.ErrRefused, "another machine answers", 0},
 		"no machine":              {site.Step{Action: site.ActionInstall, Impact: site.ImpactDestructive, Image: step.Image}, prepared, nil, driver.ErrRefused, "names no machine", 0},
 		"nothing prepared":        {step, driver.Installation{}, nil, driver.ErrRefused, "was not prepared", 0},
@@ -469,7 +475,7 @@ func TestAgentInstallsWhatWasPrepared(t *testing.T) {
 			if p.asked != c.asks || (asked != nil) != (c.asks > 0) {
 				t.Errorf("permission was asked %d times, and it was asked to install: %v", p.asked, asked != nil)
 			}
-			if err == nil && (asked.Term != 7 || asked.Install.UUID != uuidOne || asked.Install.Serial != "S-1" || asked.Install.Image.SHA256 != "d1" || asked.Install.Boot != "uefi" ||
+			if err == nil && (asked.Term != 7 || asked.Install.UUID != uuidOne || asked.Install.Serial != "S-1" || asked.Install.Image.SHA256 != c.prepared.SHA256 || asked.Install.Image.Kind != c.step.Image.Kind || asked.Install.Boot != "uefi" ||
 				!slices.Equal(m.(driver.Installer).Installed().HostKeys, []string{key})) {
 				t.Errorf("asked for %+v, got %+v", asked, m.(driver.Installer).Installed())
 			}
@@ -487,7 +493,7 @@ func TestAgentIsNotAskedWithoutPermission(t *testing.T) {
 	}
 	d.stays(caller)
 	m := d.agent("n1")
-	m.(driver.Installer).Prepare(driver.Installation{Layout: item.Layout{Disks: []item.LayoutDisk{{Name: "os"}}}, URL: "http://192.0.2.1/x.tar", Marker: "{}"})
+	m.(driver.Installer).Prepare(driver.Installation{Layout: item.Layout{Disks: []item.LayoutDisk{{Name: "os"}}}, SHA256: "d1", URL: "http://192.0.2.1/x.tar", Marker: "{}"})
 	step := site.Step{Action: site.ActionInstall, Impact: site.ImpactDestructive, Machine: site.Identity{UUID: uuidOne}, Image: &site.Image{Kind: site.KindRoot}}
 	no := func(context.Context) error { return driver.ErrNotPermitted }
 	for _, may := range []driver.Permit{nil, no} {

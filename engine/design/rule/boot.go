@@ -59,6 +59,20 @@ nodes: "n4": interfaces: eno1: boot: "mgmt"`,
 		Node: rootImage,
 	},
 	{
+		Code: "disk-image", Severity: site.SeverityError, Firm: true,
+		What: "A node that is installed from the image of a whole disk has what a root file system asks for too, and storage with one disk for it, which is used for nothing else. Others are kept, with nothing on them.",
+		Why:  "The image brings its partitions with it; what is designed besides would not be made, and the disks are erased by then.",
+		Wrong: aDiskImage + `nodes: "n1": {image: "cloud", generation: 1, identity: serial: "EX101", boot: mode: "uefi", storage: disks: {
+	os: match: kind: "nvme"
+	data: {match: kind: "hdd", filesystem: mount: "/srv"}
+}}`,
+		Right: aDiskImage + `nodes: "n1": {image: "cloud", generation: 1, identity: serial: "EX101", boot: mode: "uefi", storage: disks: {
+	os: match: kind: "nvme"
+	data: {match: kind: "hdd", keep: true}
+}}`,
+		Node: diskImage,
+	},
+	{
 		Code: "image-architecture", Severity: site.SeverityError,
 		What:  "The image of a node is for its processors.",
 		Why:   "The machine does not boot it; the disks are erased by then.",
@@ -291,12 +305,75 @@ func installTimeout(s *site.Site) []site.Finding {
 const aRootImage = `images: root12: {url: "https://images.example.org/root12.tar.zst", sha256: "` + someDigest + `", kind: "root"}
 `
 
-// rootImage checks what an installation by Slipway's agent needs of a node.
-func rootImage(s *site.Site, n *site.Node) (found []site.Finding) {
-	i := s.Images[n.Image]
-	if !i.IsRoot() || n.IsVirtual() || n.Generation == 0 {
+// aDiskImage is an image of a whole disk for examples.
+const aDiskImage = `images: cloud: {url: "https://images.example.org/cloud.qcow2", sha256: "` + someDigest + `", kind: "disk", format: "qcow2"}
+`
+
+// becomesImage says whether a disk of a node's machine becomes the image of a whole disk.
+func becomesImage(s *site.Site, n *site.Node) bool {
+	return s != nil && s.Images[n.Image].IsDisk() && !n.IsVirtual()
+}
+
+// rootImage checks what the installation of a root file system needs of a node.
+func rootImage(s *site.Site, n *site.Node) []site.Finding {
+	if !s.Images[n.Image].IsRoot() || n.IsVirtual() || n.Generation == 0 {
 		return nil
 	}
+	found := byAgent(s, n)
+	if len(n.Storage.Disks) == 0 && !states(n, "storage.disks") {
+		found = append(found, also(s, "images."+n.Image+".kind", wrong("image", fmt.Sprintf("the image %s is a root file system, and the node %s has no storage to put it on", n.Image, n.Name),
+			`Design storage: disks with a file system that has mount: "/".`)))
+	}
+	return found
+}
+
+// diskImage checks what the installation of the image of a whole disk needs of a node.
+func diskImage(s *site.Site, n *site.Node) []site.Finding {
+	if !becomesImage(s, n) || n.Generation == 0 {
+		return nil
+	}
+	found := byAgent(s, n)
+	object := func(path, message, fix string) {
+		found = append(found, also(s, "images."+n.Image+".kind", wrong(path, message, fix)))
+	}
+	target := n.Storage.BootDisk
+	for _, name := range keys(n.Storage.Disks) {
+		d, at := n.Storage.Disks[name], "storage.disks."+name
+		uses := usesOf(n, part{kind: aDisk, name: name, Use: d.Use})
+		switch {
+		case len(uses) > 0:
+			object(at+"."+uses[0], fmt.Sprintf("the node %s becomes the image %s of a whole disk, and its disk %s is designed with %s", n.Name, n.Image, name, and(uses)),
+				"Remove it: nothing of the storage is made beside the image.")
+		case d.Keep:
+		case d.Count != "":
+			object(at+".count", fmt.Sprintf("the image %s is written to one disk, and %s is a set of disks", n.Image, name), "Remove count, or write keep: true.")
+			target = cmp.Or(target, name)
+		case target == "":
+			target = name
+		case target != name:
+			object(at, fmt.Sprintf("the image %s is written to the disk %s, and the disk %s would be erased for nothing", n.Image, target, name), "Write keep: true, or remove it.")
+		}
+	}
+	switch d, ok := n.Storage.Disks[target]; {
+	case target == "" && !states(n, "storage.disks"):
+		object("image", fmt.Sprintf("the image %s is of a whole disk, and the node %s has no disk in its storage to write it to", n.Image, n.Name), "Design storage: disks: os: match: kind: \"nvme\".")
+	case ok && d.Keep:
+		object("storage.disks."+target+".keep", fmt.Sprintf("the image %s is written to the disk %s, which is kept", n.Image, target), "Remove keep, or design another disk for the image.")
+	}
+	extra := func(path string) {
+		object(path, fmt.Sprintf("the node %s becomes the image %s of a whole disk, beside which nothing of the storage is made", n.Name, n.Image), "Remove it.")
+	}
+	for _, name := range keys(n.Storage.Arrays) {
+		extra("storage.arrays." + name)
+	}
+	for _, name := range keys(n.Storage.Groups) {
+		extra("storage.groups." + name)
+	}
+	return found
+}
+
+// byAgent checks what an installation by Slipway's agent needs of a node.
+func byAgent(s *site.Site, n *site.Node) (found []site.Finding) {
 	object := func(path, message, fix string) {
 		found = append(found, also(s, "images."+n.Image+".kind", wrong(path, message, fix)))
 	}
@@ -315,10 +392,6 @@ func rootImage(s *site.Site, n *site.Node) (found []site.Finding) {
 	if n.Boot.Mode == "bios" {
 		object("boot.mode", fmt.Sprintf("the image %s is installed by Slipway's agent, which starts by UEFI, and the machine boots by BIOS", n.Image),
 			`Write mode: "uefi", or use an image with kind: "installer".`)
-	}
-	if len(n.Storage.Disks) == 0 && !states(n, "storage.disks") {
-		object("image", fmt.Sprintf("the image %s is a root file system, and the node %s has no storage to put it on", n.Image, n.Name),
-			`Design storage: disks with a file system that has mount: "/".`)
 	}
 	for _, name := range keys(n.Storage.Disks) {
 		if d := n.Storage.Disks[name]; d.Match == nil && d.Device == "" && !states(n, "storage.disks."+name+".match") && !states(n, "storage.disks."+name+".device") {

@@ -112,7 +112,7 @@ func eachEndpoint(object func(site.EndpointKind, *url.URL, site.Endpoint) (messa
 }
 
 func hostKeyMissing(s *site.Site, n *site.Node) []site.Finding {
-	if (n.IsVirtual() || s.Images[n.Image].IsRoot()) && states(n, "generation") {
+	if (n.IsVirtual() || s.Images[n.Image].ByAgent()) && states(n, "generation") {
 		return nil
 	}
 	return eachEndpoint(func(kind site.EndpointKind, u *url.URL, e site.Endpoint) (string, string) {

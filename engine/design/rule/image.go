@@ -109,9 +109,9 @@ func imageURLs(s *site.Site) []site.Finding {
 func fileURL(key string, i *site.Image, u *url.URL) []site.Finding {
 	path := "images." + key + ".url"
 	switch {
-	case i.Format != "" && i.Format != "iso":
+	case i.Format != "" && i.Format != "iso" && !i.IsDisk():
 		return []site.Finding{wrong(path, fmt.Sprintf("the disk image %s cannot be fetched from a file URL: it is fetched for a hypervisor, over http or https", key),
-			"Write https://images.example.org/debian12.qcow2.")}
+			`Write https://images.example.org/debian12.qcow2, or kind: "disk" where it is for physical machines.`)}
 	case u.Host != "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || !strings.HasPrefix(u.Path, "/"):
 		return []site.Finding{wrong(path, fmt.Sprintf("the file URL of the image %s is not file:// and an absolute path", key),
 			"Write file:///srv/images/debian12.iso, and start the daemon with --artifact-files /srv/images.")}

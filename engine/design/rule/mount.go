@@ -158,7 +158,7 @@ func filesystems(n *site.Node) []part {
 // leastEFI is how small the boot loader's partition may be.
 const leastEFI = site.Size(100 << 20)
 
-func efiPartition(_ *site.Site, n *site.Node) []site.Finding {
+func efiPartition(s *site.Site, n *site.Node) []site.Finding {
 	var found []site.Finding
 	flags := 0
 	for _, p := range sized(n) {
@@ -170,7 +170,7 @@ func efiPartition(_ *site.Site, n *site.Node) []site.Finding {
 			found = append(found, wrong(p.path()+field, message, fix))
 		}
 	}
-	if n.Boot.Mode == "uefi" && flags == 0 && len(n.Storage.Disks) > 0 && !unclear(n, "flag", func(p part) bool { return p.flag(n) != "" }) {
+	if n.Boot.Mode == "uefi" && flags == 0 && len(n.Storage.Disks) > 0 && !becomesImage(s, n) && !unclear(n, "flag", func(p part) bool { return p.flag(n) != "" }) {
 		found = append(found, beside(n, "boot.mode", wrong("storage.disks", `boot.mode is "uefi", and no partition has the flag "efi"`,
 			`Add a partition: efi: {size: "512MiB", flag: "efi", filesystem: {type: "vfat", mount: "/boot/efi"}}.`)))
 	}
@@ -199,7 +199,7 @@ func badEFI(n *site.Node, p part) (field, message, fix string) {
 	return "", "", ""
 }
 
-func bootDisk(_ *site.Site, n *site.Node) []site.Finding {
+func bootDisk(s *site.Site, n *site.Node) []site.Finding {
 	name := n.Storage.BootDisk
 	d, ok := n.Storage.Disks[name]
 	if !ok {
@@ -214,6 +214,7 @@ func bootDisk(_ *site.Site, n *site.Node) []site.Finding {
 		return false
 	}
 	switch {
+	case becomesImage(s, n):
 	case n.Boot.Mode == "uefi" && !has(d, "efi"):
 		for _, other := range keys(n.Storage.Disks) {
 			if has(n.Storage.Disks[other], "efi") {
@@ -229,8 +230,8 @@ func bootDisk(_ *site.Site, n *site.Node) []site.Finding {
 	return nil
 }
 
-func rootMissing(_ *site.Site, n *site.Node) []site.Finding {
-	if len(n.Storage.Disks) == 0 {
+func rootMissing(s *site.Site, n *site.Node) []site.Finding {
+	if len(n.Storage.Disks) == 0 || becomesImage(s, n) {
 		return nil
 	}
 	for _, p := range filesystems(n) {

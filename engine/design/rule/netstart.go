@@ -51,18 +51,18 @@ var starting = []Rule{
 		Wrong: `nodes: "n1": boot: start: "media"`,
 		Right: aRootImage + aStarted + `nodes: "n1": boot: start: "media"`,
 		Node: func(s *site.Site, n *site.Node) []site.Finding {
-			if i := s.Images[n.Image]; n.Boot.Start == "" || n.IsVirtual() || i == nil || i.IsRoot() {
+			if i := s.Images[n.Image]; n.Boot.Start == "" || n.IsVirtual() || i == nil || i.ByAgent() {
 				return nil
 			}
 			return []site.Finding{beside(n, "image", wrong("boot.start", fmt.Sprintf("boot.start is set, and the image %s is not installed by Slipway's agent", n.Image),
-				`Remove it, or use an image with kind: "root".`))}
+				`Remove it, or use an image with kind: "root" or "disk".`))}
 		},
 	},
 }
 
 // startsOverNetwork says whether the agent is to be started over the network on a node.
 func startsOverNetwork(s *site.Site, n *site.Node) bool {
-	return s.Images[n.Image].IsRoot() && !n.IsVirtual() && n.Generation > 0 && s.StartOf(n) == site.StartNetwork
+	return s.Images[n.Image].ByAgent() && !n.IsVirtual() && n.Generation > 0 && s.StartOf(n) == site.StartNetwork
 }
 
 // startPath is what says so.

@@ -239,9 +239,12 @@ func fitsEvery(n *site.Node, path string) bool {
 	return !slices.ContainsFunc([]string{"kind", "model", "minSize", "maxSize"}, func(field string) bool { return states(n, path+"."+field) })
 }
 
-func storageUse(_ *site.Site, n *site.Node) []site.Finding {
+func storageUse(s *site.Site, n *site.Node) []site.Finding {
 	var found []site.Finding
 	for _, p := range parts(n) {
+		if p.kind == aDisk && becomesImage(s, n) {
+			continue // another rule says what its disks may be used for
+		}
 		uses := usesOf(n, p)
 		if len(uses) > 1 {
 			found = append(found, wrong(p.path()+"."+uses[1], fmt.Sprintf("%s is used in %d ways: %s", p, len(uses), and(uses)), "Keep one of them."))

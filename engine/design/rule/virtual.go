@@ -93,8 +93,8 @@ nodes: "vm-1": profiles: ["vm"]`,
 	},
 	{
 		Code: "image-format", Severity: site.SeverityError, Firm: true,
-		What:  "The image of a virtual machine is a disk (format \"qcow2\" or \"raw\"), that of a physical one an installer or a root file system (kind \"installer\" or \"root\").",
-		Why:   "Slipway cannot write an image of a whole disk onto a physical machine yet, and a virtual machine starts from such an image alone; the machine would not start, its disks erased by then.",
+		What:  "The image of a virtual machine is a disk (format \"qcow2\" or \"raw\"), that of a physical one has a kind: \"installer\", \"root\" or \"disk\".",
+		Why:   "A virtual machine starts from the image of a disk alone, and for a physical one it has to be said that its disk becomes the image; the machine would not start, its disks erased by then.",
 		Wrong: aMachine + `nodes: "vm-1": {profiles: ["vm"], image: "debian12"}`,
 		Right: aMachine + `images: cloud: {url: "https://images.example.org/debian12.qcow2", sha256: "` + someDigest + `", format: "qcow2"}
 nodes: "vm-1": {profiles: ["vm"], image: "cloud"}`,
@@ -102,7 +102,7 @@ nodes: "vm-1": {profiles: ["vm"], image: "cloud"}`,
 	},
 	{
 		Code: "image-kind", Severity: site.SeverityError, Firm: true,
-		What:  "An image has a kind, for physical machines, or a format, for virtual ones, and a root file system is a tar.",
+		What:  "An installer or a root file system has a kind and no format, the image of a disk a format, and a root file system is a tar.",
 		Why:   "Slipway would not know how a machine is installed from it, and what it cannot unpack it refuses only when the machine is out of service.",
 		Wrong: `images: debian12: format: "iso"`,
 		Right: `images: debian12: kind: "installer"`,
@@ -210,9 +210,12 @@ func imageFormat(n *site.Node, name string, i *site.Image) (message, fix string)
 	case n.IsVirtual() && !isDisk:
 		return fmt.Sprintf("the image %s is no image of a disk, and the node %s is virtual", name, n.Name),
 			`Use an image with format: "qcow2" or "raw".`
-	case !n.IsVirtual() && isDisk:
+	case n.IsVirtual() && strings.HasPrefix(i.URL, "file:"):
+		return fmt.Sprintf("the image %s has a file URL, and the hypervisor of the node %s gets it over http or https", name, n.Name),
+			"Write https://images.example.org/debian12.qcow2."
+	case !n.IsVirtual() && isDisk && !i.IsDisk():
 		return fmt.Sprintf("the image %s is a disk (%s), and the node %s is a physical machine", name, i.Format, n.Name),
-			`Use an installer (kind: "installer") or a tar of a root file system (kind: "root"), or write style: "virtual".`
+			`Write kind: "disk", so that Slipway's agent writes it to the machine's disk, or write style: "virtual".`
 	}
 	return "", ""
 }
@@ -225,9 +228,11 @@ func imageKind(s *site.Site) (found []site.Finding) {
 		case i.Format == "iso":
 			found = append(found, wrong(at+".format", fmt.Sprintf("the image %s has format: \"iso\", which is kind: \"installer\" now", name),
 				"Run `slipway migrate`, which rewrites it."))
-		case i.Kind != "" && i.Format != "":
-			found = append(found, also(s, at+".format", wrong(at+".kind", fmt.Sprintf("the image %s has a kind, which is for physical machines, and a format, which is for virtual ones", name),
-				"Remove one of them.")))
+		case i.IsDisk() && i.Format == "" && !s.Origins.Has(at+".format"):
+			found = append(found, wrong(at+".kind", fmt.Sprintf("the image %s is of a whole disk, and has no format", name), `Write format: "qcow2" or "raw".`))
+		case i.Kind != "" && !i.IsDisk() && i.Format != "":
+			found = append(found, also(s, at+".format", wrong(at+".kind", fmt.Sprintf("the image %s has kind: %q, and a format, which the image of a disk has", name, i.Kind),
+				`Remove one of them, or write kind: "disk".`)))
 		case i.IsRoot() && !tar:
 			found = append(found, also(s, at+".kind", wrong(at+".url", fmt.Sprintf("the image %s is a root file system, and its URL does not end as that of a tar does", name),
 				"Name a file that ends in .tar, .tar.zst, .tar.gz or .tar.xz: Slipway unpacks nothing else.")))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+	"unsafe"
 )
 
 // errBusy is what the kernel answers where something else uses a disk.
@@ -27,6 +28,36 @@ const forgetBuffers = 0x1261
 // forget has the kernel drop what it keeps in memory of a block device.
 func forget(f *os.File) error {
 	if _, _, e := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), forgetBuffers, 0); e != 0 {
+		return e
+	}
+	return nil
+}
+
+// partitionsOf is BLKPG of the kernel's linux/blkpg.h, and addPartition its
+// BLKPG_ADD_PARTITION.
+const (
+	partitionsOf = 0x1269
+	addPartition = 1
+)
+
+// blkpgPartition is struct blkpg_partition, blkpgArg struct blkpg_ioctl_arg.
+type (
+	blkpgPartition struct {
+		start, length   int64
+		number          int32
+		devname, volume [64]byte
+	}
+	blkpgArg struct {
+		op, flags, datalen int32
+		data               unsafe.Pointer
+	}
+)
+
+// lend has the kernel know a partition of a disk, in bytes, that no table has.
+func lend(f *os.File, number int, start, length int64) error {
+	p := blkpgPartition{start: start, length: length, number: int32(number)}
+	a := blkpgArg{op: addPartition, datalen: int32(unsafe.Sizeof(p)), data: unsafe.Pointer(&p)}
+	if _, _, e := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), partitionsOf, uintptr(unsafe.Pointer(&a))); e != 0 {
 		return e
 	}
 	return nil

@@ -3,7 +3,6 @@ package image
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 
@@ -19,41 +18,50 @@ type Medium interface {
 	Sync() error
 }
 
-// edge is how much at both ends of an image is written last: the tables of partitions are
-// there, without which nothing on the disk boots.
+// edge is how much at both ends of an image is held back at most: the tables of partitions are
+// there, without which nothing on the disk starts.
 const edge = 1 << 20
 
 // frameTries is how often a frame is asked for whose bytes are not those of the list.
 const frameTries = 3
 
+// Unsealed is what was written of the image of a disk: all but its ends.
+type Unsealed struct {
+	Result
+	// Head and Tail are what of the image is before its first partition and behind its last
+	// one, at most a MiB of each. The disk has zeros there.
+	Head, Tail []byte
+}
+
 // Write puts the image of a disk onto one that has room for it and on which no signature of
-// another system is left at either end. What boots is written last: a run that was cut leaves
-// a disk without a table of partitions. At the end all of it is read again; where that is not
-// the image, the table is removed.
-func (c *Checked) Write(ctx context.Context, m Medium, size int64) (Result, error) {
+// another system is left at either end. What is before the byte first and behind the byte last
+// is held back, so that the disk has no table of partitions afterwards, and after a cut at any
+// point. At the end all of it is read again, and held to the digest of the image.
+func (c *Checked) Write(ctx context.Context, m Medium, size, first, last int64) (Unsealed, error) {
 	if c.Kind != Disk {
-		return Result{}, refused("the image is of a %s file system, and not of a disk", c.Kind)
+		return Unsealed{}, refused("the image is of a %s file system, and not of a disk", c.Kind)
 	}
 	l := c.list
 	if size < l.Image {
-		return Result{}, refused("the image is of a disk of %d bytes, and the disk has %d; nothing was written", l.Image, size)
+		return Unsealed{}, refused("the image is of a disk of %d bytes, and the disk has %d; nothing was written", l.Image, size)
 	}
-	// The first and the last MiB that a table may be in are cleared first, and synced before
-	// anything else is there.
+	if first, last = min(first, edge, l.Image), max(last, l.Image-edge); first < 0 || last < first || last > l.Image {
+		return Unsealed{}, refused("the partitions of the image are from byte %d to %d of %d; nothing was written", first, last, l.Image)
+	}
+	// A table that was there before is cleared, and synced, before anything else is written.
 	if err := clear(m, 0, min(edge, size)); err != nil {
-		return Result{}, err
+		return Unsealed{}, err
 	}
 	if err := clear(m, max(0, size-edge), size); err != nil {
-		return Result{}, err
+		return Unsealed{}, err
 	}
 	if err := m.Sync(); err != nil {
-		return Result{}, err
+		return Unsealed{}, err
 	}
-	first, last := min(int64(edge), l.Image), max(int64(edge), l.Image-edge)
-	head, tail := make([]byte, first), make([]byte, max(0, l.Image-last))
+	u := Unsealed{Head: make([]byte, first), Tail: make([]byte, l.Image-last)}
 	if err := c.each(ctx, func(at int64, raw []byte) error {
-		copyAt(head, 0, raw, at)
-		copyAt(tail, last, raw, at)
+		copyAt(u.Head, 0, raw, at)
+		copyAt(u.Tail, last, raw, at)
 		from, to := max(at, first), min(at+int64(len(raw)), last)
 		if from >= to {
 			return nil
@@ -61,29 +69,74 @@ func (c *Checked) Write(ctx context.Context, m Medium, size int64) (Result, erro
 		_, err := m.WriteAt(raw[from-at:to-at], from)
 		return err
 	}); err != nil {
-		return Result{}, err
+		return Unsealed{}, err
+	}
+	if err := clear(m, last, l.Image); err != nil {
+		return Unsealed{}, err
 	}
 	if err := m.Sync(); err != nil {
-		return Result{}, err
+		return Unsealed{}, err
 	}
-	for _, w := range []struct {
-		at    int64
-		bytes []byte
-	}{{last, tail}, {0, head}} {
-		if len(w.bytes) == 0 {
-			continue
-		}
-		if _, err := m.WriteAt(w.bytes, w.at); err != nil {
-			return Result{}, err
-		}
-		if err := m.Sync(); err != nil {
-			return Result{}, err
-		}
+	u.Result = Result{SHA256: c.SHA256, Bytes: c.Bytes, Unpacked: l.Image, Entries: len(l.Frames)}
+	return u, c.readBack(ctx, m, u, last)
+}
+
+// Reader gives bytes of the image of a disk from any place, without writing any. It keeps one
+// frame, and is for one goroutine.
+func (c *Checked) Reader(ctx context.Context) (r io.ReaderAt, done func(), err error) {
+	d, err := frames.NewDecoder()
+	if err != nil {
+		return nil, nil, err
 	}
-	if err := c.readBack(ctx, m); err != nil {
-		return Result{}, errors.Join(err, clear(m, 0, first), m.Sync())
+	return &framed{c: c, ctx: ctx, decoder: d, frame: -1}, d.Close, nil
+}
+
+type framed struct {
+	c       *Checked
+	ctx     context.Context
+	decoder *frames.Decoder
+	frame   int // the one that raw is of
+	raw     []byte
+}
+
+// ReadAt implements io.ReaderAt.
+func (f *framed) ReadAt(b []byte, at int64) (n int, err error) {
+	for n < len(b) && at < f.c.list.Image {
+		if err := f.load(int(at / frames.Bytes)); err != nil {
+			return n, err
+		}
+		copied := copy(b[n:], f.raw[at%frames.Bytes:])
+		n += copied
+		at += int64(copied)
 	}
-	return Result{SHA256: c.SHA256, Bytes: c.Bytes, Unpacked: l.Image, Entries: len(l.Frames)}, nil
+	if n < len(b) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (f *framed) load(frame int) error {
+	if f.frame == frame {
+		return nil
+	}
+	l, its := f.c.list, f.c.list.Frames[frame]
+	f.frame = -1
+	if its.Zero {
+		f.frame, f.raw = frame, make([]byte, l.Size(frame))
+		return nil
+	}
+	s := &steady{ctx: f.ctx, source: f.c.source, at: its.At, end: f.c.Bytes, wait: f.c.options.wait}
+	defer s.Close()
+	packed := make([]byte, its.Packed)
+	if _, err := io.ReadFull(s, packed); err != nil {
+		return err
+	}
+	raw, err := f.decoder.Frame(l, frame, packed)
+	if err != nil {
+		return err
+	}
+	f.frame, f.raw = frame, raw
+	return nil
 }
 
 // clear writes zeros.
@@ -156,23 +209,26 @@ func (c *Checked) each(ctx context.Context, use func(at int64, raw []byte) error
 	return nil
 }
 
-// readBack holds what is on the disk to the digest of the image.
-func (c *Checked) readBack(ctx context.Context, m Medium) error {
+// readBack holds what is on the disk, with the ends that were held back, to the digest of the
+// image.
+func (c *Checked) readBack(ctx context.Context, m Medium, u Unsealed, last int64) error {
 	sum, buffer := sha256.New(), make([]byte, 1<<20)
-	for at := int64(0); at < c.list.Image; {
+	sum.Write(u.Head)
+	for at := int64(len(u.Head)); at < last; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		part := buffer[:min(int64(len(buffer)), c.list.Image-at)]
+		part := buffer[:min(int64(len(buffer)), last-at)]
 		if _, err := m.ReadAt(part, at); err != nil {
 			return fmt.Errorf("read the disk again from byte %d on: %w", at, err)
 		}
 		sum.Write(part)
 		at += int64(len(part))
 	}
+	sum.Write(u.Tail)
 	if is := [sha256.Size]byte(sum.Sum(nil)); is != c.list.SHA256 {
 		return fmt.Errorf("the disk does not hold what was written to it: read again it has the SHA-256 %x, and the image has %x. "+
-			"Its table of partitions was removed, so that it does not boot; look at the disk", is, c.list.SHA256)
+			"It has no table of partitions, so that it does not start; look at the disk", is, c.list.SHA256)
 	}
 	return nil
 }

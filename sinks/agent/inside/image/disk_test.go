@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -89,6 +90,23 @@ func whole(t *testing.T, size int64) (raw, file []byte) {
 	return raw, b.Bytes()
 }
 
+// writeWhole writes an image, and its ends after that.
+func writeWhole(ctx context.Context, c *Checked, d *disk, size int64) (Result, error) {
+	u, err := c.Write(ctx, d, size, mib, c.Unpacked-34*512)
+	if err != nil {
+		return u.Result, err
+	}
+	head := make([]byte, mib)
+	if _, err := d.File.ReadAt(head, 0); err != nil || len(bytes.Trim(head, "\x00")) > 0 || len(u.Head) != mib {
+		return u.Result, fmt.Errorf("a table is there before the end: %w", err)
+	}
+	if _, err := d.WriteAt(u.Tail, c.Unpacked-int64(len(u.Tail))); err != nil {
+		return u.Result, err
+	}
+	_, err = d.WriteAt(u.Head, 0)
+	return u.Result, err
+}
+
 func checkDisk(t *testing.T, s *served, room int64, memory bool) *Checked {
 	t.Helper()
 	o := Options{Room: room, wait: time.Microsecond}
@@ -114,7 +132,7 @@ func TestWriteDisk(t *testing.T) {
 			for _, more := range []int64{0, 5 * mib} {
 				d := newDisk(t, size+more)
 				c := checkDisk(t, &served{file: file, cut: 100_000}, size+more, memory)
-				r, err := c.Write(t.Context(), d, size+more)
+				r, err := writeWhole(t.Context(), c, d, size+more)
 				if err != nil || r.Unpacked != size {
 					t.Fatalf("%d bytes: %+v, %v", size, r, err)
 				}
@@ -143,7 +161,7 @@ func TestWriteIsCutAnywhere(t *testing.T) {
 	const size = 26*mib + 512
 	raw, file := whole(t, size)
 	all := newDisk(t, size)
-	if _, err := checkDisk(t, &served{file: file}, size, true).Write(t.Context(), all, size); err != nil {
+	if _, err := writeWhole(t.Context(), checkDisk(t, &served{file: file}, size, true), all, size); err != nil {
 		t.Fatal(err)
 	}
 	for n := range all.writes {
@@ -154,7 +172,7 @@ func TestWriteIsCutAnywhere(t *testing.T) {
 		}
 		d.left = n
 		c := checkDisk(t, &served{file: file}, size, true)
-		if _, err := c.Write(t.Context(), d, size); !errors.Is(err, errCut) {
+		if _, err := writeWhole(t.Context(), c, d, size); !errors.Is(err, errCut) {
 			t.Fatalf("cut at write %d: %v", n, err)
 		}
 		if n > 0 && n < all.writes-1 {
@@ -164,7 +182,7 @@ func TestWriteIsCutAnywhere(t *testing.T) {
 			}
 		}
 		d.left = -1
-		if _, err := c.Write(t.Context(), d, size); err != nil {
+		if _, err := writeWhole(t.Context(), c, d, size); err != nil {
 			t.Fatalf("after a cut at write %d: %v", n, err)
 		}
 		if got, err := os.ReadFile(d.Name()); err != nil || !bytes.Equal(got, raw) {
@@ -193,7 +211,7 @@ func TestFramesThatAreWrong(t *testing.T) {
 			return b
 		}
 		d := newDisk(t, size)
-		_, err := checked.Write(t.Context(), d, size)
+		_, err := writeWhole(t.Context(), checked, d, size)
 		if c.says == "" {
 			if got, failed := os.ReadFile(d.Name()); err != nil || failed != nil || !bytes.Equal(got, raw) {
 				t.Errorf("%s: %v, %v", name, err, failed)
@@ -208,7 +226,7 @@ func TestFramesThatAreWrong(t *testing.T) {
 		t.Errorf("one that does not fit: %v", err)
 	}
 	d := newDisk(t, size-512)
-	if _, err := checkDisk(t, &served{file: file}, size, true).Write(t.Context(), d, size-512); err == nil || d.writes > 0 {
+	if _, err := writeWhole(t.Context(), checkDisk(t, &served{file: file}, size, true), d, size-512); err == nil || d.writes > 0 {
 		t.Errorf("one that does not fit: %d writes, %v", d.writes, err)
 	}
 }
@@ -224,7 +242,7 @@ func TestADiskThatLies(t *testing.T) {
 			b[3*mib-at] ^= 1
 		}
 	}
-	if _, err := checkDisk(t, &served{file: file}, size, true).Write(t.Context(), d, size); err == nil || !strings.Contains(err.Error(), "does not hold what was written") {
+	if _, err := writeWhole(t.Context(), checkDisk(t, &served{file: file}, size, true), d, size); err == nil || !strings.Contains(err.Error(), "does not hold what was written") {
 		t.Errorf("got %v", err)
 	}
 	head := make([]byte, mib)
@@ -239,7 +257,31 @@ func TestWriteEnds(t *testing.T) {
 	_, file := whole(t, 10*mib)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := checkDisk(t, &served{file: file}, 10*mib, true).Write(ctx, newDisk(t, 10*mib), 10*mib); !errors.Is(err, context.Canceled) {
+	if _, err := writeWhole(ctx, checkDisk(t, &served{file: file}, 10*mib, true), newDisk(t, 10*mib), 10*mib); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Any bytes of an image are had before it is written, over connections that break off.
+func TestReadsFromAnywhere(t *testing.T) {
+	nspawn.Require(t, "sfdisk")
+	const size = 26*mib + 512
+	raw, file := whole(t, size)
+	for _, memory := range []bool{true, false} {
+		c := checkDisk(t, &served{file: file, cut: 100_000}, size, memory)
+		r, done, err := c.Reader(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer done()
+		for _, at := range []int64{25 * mib, 0, 8*mib - 5, 3 * mib, size - 700} {
+			b := make([]byte, 700)
+			if n, err := r.ReadAt(b, at); n != 700 || err != nil || !bytes.Equal(b, raw[at:at+700]) {
+				t.Errorf("at %d: %d bytes, %v", at, n, err)
+			}
+		}
+		if n, err := r.ReadAt(make([]byte, 10), size-3); n != 3 || err != io.EOF {
+			t.Errorf("over the end: %d, %v", n, err)
+		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
@@ -58,6 +59,7 @@ type work struct {
 	is     *wire.Installed
 	image  *image.Checked
 	plan   boot.Plan
+	whole  disk.Whole // of the image of a whole disk
 }
 
 // refused is an error that a person must decide about.
@@ -110,8 +112,10 @@ func (w *work) look() error {
 	switch {
 	case len(a.Marker) > maxMarker || json.Unmarshal([]byte(a.Marker), &marker) != nil:
 		return refused("the marker of the installation is not JSON of at most %d bytes; nothing was written", maxMarker)
-	case a.Image.Kind == string(image.Disk):
-		return refused("the image is of a whole disk, and the agent installs root file systems: name a tar of one; nothing was written")
+	case w.isWhole():
+		if err := w.oneDisk(); err != nil {
+			return err
+		}
 	case !slices.ContainsFunc(a.Layout.Filesystems, func(f item.LayoutFilesystem) bool { return f.Mount == "/" && !f.Keep }):
 		return refused("no file system that is made is mounted at /, so there is no place for the system: design one; nothing was written")
 	}
@@ -126,9 +130,11 @@ func (w *work) look() error {
 	if err := w.tools(); err != nil {
 		return err
 	}
-	var err error
-	if w.plan, err = planBoot(a.Layout, a.Boot, w.r.Node); err != nil {
-		return err
+	if !w.isWhole() {
+		var err error
+		if w.plan, err = planBoot(a.Layout, a.Boot, w.r.Node); err != nil {
+			return err
+		}
 	}
 	state, err := disk.Check(w.ctx, w.h, a.Layout)
 	if err != nil {
@@ -207,6 +213,9 @@ func (w *work) identify() error {
 // already says whether the system is there as it was asked for: a run came to its end, and
 // nobody was told. Nothing is written.
 func (w *work) already() (bool, error) {
+	if w.isWhole() {
+		return false, nil // its disk is written anew: what is on it is not known before the image is
+	}
 	state, err := disk.Check(w.ctx, w.h, w.asked.Layout)
 	if err != nil || state != disk.Laid {
 		return false, err
@@ -239,6 +248,9 @@ const spare = 1 << 30
 
 // check reads the image whole.
 func (w *work) check() error {
+	if w.isWhole() {
+		return w.checkWhole()
+	}
 	source, err := w.Source(w.asked.Image)
 	if err != nil {
 		return err
@@ -300,6 +312,9 @@ func (w *work) clear() error {
 	for _, p := range parts {
 		guids = append(guids, p.GUID)
 	}
+	for _, p := range w.whole.Parts {
+		guids = append(guids, p.GUID) // of an earlier run
+	}
 	for _, d := range w.asked.Layout.Disks {
 		for _, p := range d.Partitions {
 			if !d.Keep {
@@ -321,6 +336,9 @@ func (w *work) clear() error {
 
 // make erases the disks and makes the system.
 func (w *work) make() error {
+	if w.isWhole() {
+		return w.makeWhole()
+	}
 	if err := disk.Apply(w.ctx, w.h, w.asked.Layout); err != nil {
 		return err
 	}
@@ -342,8 +360,7 @@ func (w *work) make() error {
 // mdadmFiles are where systems have mdadm.conf(5): Debian, and others.
 var mdadmFiles = []string{"/etc/mdadm/mdadm.conf", "/etc/mdadm.conf"}
 
-// basics writes what is known of the disks, and takes away what each system has of its own and
-// the image may have from the one that it was made of.
+// basics writes what is known of the disks, and takes away what is not the new system's own.
 func (w *work) basics() error {
 	t, err := tree.Open(w.target.Root)
 	if err != nil {
@@ -364,6 +381,15 @@ func (w *work) basics() error {
 			return err
 		}
 	}
+	if err := disown(t); err != nil {
+		return err
+	}
+	return boot.Prepare(w.target)
+}
+
+// disown takes away what each system has of its own and the image may have from the one that it
+// was made of.
+func disown(t *tree.Tree) error {
 	// An empty one is made at the first start (machine-id(5)).
 	if e, err := t.Look("/etc/machine-id"); err != nil {
 		return err
@@ -391,7 +417,7 @@ func (w *work) basics() error {
 			return err
 		}
 	}
-	return boot.Prepare(w.target)
+	return nil
 }
 
 // hostKeyFiles are the files of keys of an SSH server, private and public.
@@ -432,6 +458,9 @@ func (w *work) configure() error {
 	return nil
 }
 
+// keysWithin is how long making the keys of an SSH server may take: that for RSA is found by chance.
+const keysWithin = 5 * time.Minute
+
 // keys makes the keys of the SSH server on the machine; only their public halves leave it.
 func (w *work) keys() error {
 	t, err := tree.Open(w.target.Root)
@@ -443,7 +472,7 @@ func (w *work) keys() error {
 		return refused("the image has no SSH server, so that nobody could see whether the system runs: add the package openssh-server to it, or design it")
 	}
 	w.h.Tell("making the keys of the SSH server")
-	o, err := w.target.Exec(w.ctx, inside.Command{Path: "ssh-keygen", Args: []string{"-A"}})
+	o, err := w.target.Exec(w.ctx, inside.Command{Path: "ssh-keygen", Args: []string{"-A"}, Timeout: keysWithin})
 	if err != nil {
 		return err
 	}

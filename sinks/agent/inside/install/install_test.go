@@ -273,7 +273,7 @@ func TestRefusals(t *testing.T) {
 		"no mdadm": {func(_ *machine, r *wire.Request) {
 			r.Install.Layout.Arrays = []item.LayoutArray{{Name: "m"}}
 		}, "the image has no mdadm, by which it would find its arrays"},
-		"image of a disk": {func(_ *machine, r *wire.Request) { r.Install.Image.Kind = "disk" }, "the image is of a whole disk, and the agent installs root file systems"},
+		"image of a disk": {func(_ *machine, r *wire.Request) { r.Install.Image.Kind = "disk" }, "and the image of a whole disk brings its own; nothing was written"},
 		"image larger than it": {func(_ *machine, r *wire.Request) {
 			for i := range r.Install.Layout.Filesystems {
 				r.Install.Layout.Filesystems[i].Bytes = 1

@@ -1,0 +1,291 @@
+package install
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/disk"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/image"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/tree"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+// isWhole says whether the image is of a whole disk.
+func (w *work) isWhole() bool { return w.asked.Image.Kind == string(image.Disk) }
+
+// targetDisk is the one that the image of a whole disk is put on: the one that is not kept.
+func (w *work) targetDisk() item.LayoutDisk {
+	i := slices.IndexFunc(w.asked.Layout.Disks, func(d item.LayoutDisk) bool { return !d.Keep })
+	return w.asked.Layout.Disks[i]
+}
+
+// oneDisk holds that the request has one disk for the image, and nothing beside it.
+func (w *work) oneDisk() error {
+	l, disks := w.asked.Layout, 0
+	for _, d := range l.Disks {
+		if d.Keep {
+			continue
+		}
+		if disks++; d.Table != "" || len(d.Partitions) > 0 {
+			return refused("the disk %s is to have partitions of the design, and the image of a whole disk brings its own; nothing was written", d.Name)
+		}
+	}
+	switch {
+	case disks != 1:
+		return refused("the image is of a whole disk, and %d disks are to be written; nothing was written", disks)
+	case len(l.Arrays)+len(l.Groups)+len(l.Filesystems) > 0:
+		return refused("the image is of a whole disk, and arrays, volume groups or file systems are to be made beside it; nothing was written")
+	case w.asked.Boot != "uefi":
+		return refused("the system is to be started by %q, and images of whole disks are started by UEFI alone; nothing was written", w.asked.Boot)
+	}
+	return nil
+}
+
+// systems are the file systems that a system may be on.
+var systems = []string{"ext4", "xfs", "btrfs"}
+
+// checkWhole reads the image whole, and what is in it as far as that is known without mounting
+// it.
+func (w *work) checkWhole() (err error) {
+	source, err := w.Source(w.asked.Image)
+	if err != nil {
+		return err
+	}
+	d, a := w.targetDisk(), w.asked.Image
+	w.h.Tell("reading the image " + a.SHA256)
+	w.image, err = image.Check(w.ctx, source, image.Image{Kind: image.Disk, SHA256: a.SHA256, Bytes: a.Bytes}, image.Options{
+		Memory: max(0, Available(w.h)-spare) / 2, Room: d.Bytes,
+		Tell: func(done, of int64) { w.h.Tell(fmt.Sprintf("read or wrote %d of %d MB", done/1e6, of/1e6)) },
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			w.image.Close()
+		}
+	}()
+	r, done, err := w.image.Reader(w.ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if w.whole, err = disk.ReadWhole(r, w.image.Unpacked, d.Sector); errors.Is(err, disk.ErrNoTable) {
+		return refused("a disk with the image would not start: %v; use another image; nothing was written", err)
+	} else if err != nil {
+		return err
+	}
+	switch {
+	case len(w.roots()) == 0:
+		return refused("no partition of the image has an ext4, xfs or btrfs, where Slipway looks for the system (LVM and LUKS are not supported); use another image; nothing was written")
+	case !slices.ContainsFunc(w.whole.Parts, isESP):
+		return refused("the image has no EFI system partition with a vfat, so that the firmware would find no boot loader; use an image for UEFI; nothing was written")
+	}
+	twins, err := disk.Twins(w.ctx, w.h, w.asked.Layout, d.Name, w.whole)
+	if err != nil {
+		return err
+	}
+	if len(twins) > 0 {
+		return refused("another disk of the machine has what the image has too, so that the system could start from either: %s. Erase that disk, or take it out; nothing was written", strings.Join(twins, ", "))
+	}
+	return nil
+}
+
+func isESP(p disk.WholePart) bool {
+	return p.EFI && slices.ContainsFunc(p.Holds, func(s item.Signature) bool { return s.Kind == "vfat" })
+}
+
+// roots are the file systems of the image that the system may be on.
+func (w *work) roots() (all []item.LayoutFilesystem) {
+	for _, p := range w.whole.Parts {
+		for _, s := range p.Holds {
+			if slices.Contains(systems, s.Kind) {
+				all = append(all, item.LayoutFilesystem{On: item.Place{Disk: w.targetDisk().Name, Partition: p.Number}, Type: s.Kind, UUID: s.UUID, Mount: "/"})
+			}
+		}
+	}
+	return all
+}
+
+// makeWhole erases the disk and writes the image to it. The table of partitions is written when
+// the system on it lacks nothing else, its marker included: until then the kernel alone knows
+// where the partitions are, and a machine that is started finds nothing on the disk.
+func (w *work) makeWhole() error {
+	l, name := w.asked.Layout, w.targetDisk().Name
+	if err := disk.Apply(w.ctx, w.h, l); err != nil { // it clears all signatures
+		return err
+	}
+	put, err := w.write(name)
+	if err != nil {
+		return erased(err)
+	}
+	w.is.Unpacked = put.Unpacked
+	if err := disk.Lend(w.ctx, w.h, l, name, w.whole); err != nil {
+		return erased(err)
+	}
+	if err := w.hasLoader(); err != nil {
+		return erased(err)
+	}
+	root, err := w.findRoot()
+	if err != nil {
+		return erased(err)
+	}
+	if err := w.mount(root, false); err != nil {
+		return erased(err)
+	}
+	for _, step := range []func() error{w.firstStart, w.enter, w.configure, w.keys, w.leave, w.mark} {
+		if err := step(); err != nil {
+			return erased(err)
+		}
+	}
+	syscall.Sync()
+	if err := disk.Unmount(w.ctx, w.h); err != nil {
+		return erased(err)
+	}
+	if err := w.proves(root); err != nil {
+		return erased(err)
+	}
+	w.h.Tell("writing the tables of partitions")
+	if err := w.seal(name, put); err != nil {
+		return erased(err)
+	}
+	if err := w.proves(root); err != nil {
+		// What cannot be read again does not start either.
+		return erased(errors.Join(err, disk.Apply(w.ctx, w.h, l)))
+	}
+	w.is.EntriesUnknown = "none is made for the image of a whole disk, which the firmware starts by the fallback path"
+	w.h.Tell("the image is on the disk")
+	return nil
+}
+
+// write writes the image but for its ends.
+func (w *work) write(name string) (put image.Unsealed, err error) {
+	d, err := disk.Open(w.ctx, w.h, w.asked.Layout, name)
+	if err != nil {
+		return put, err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	size, err := d.Size()
+	if err != nil {
+		return put, err
+	}
+	w.h.Tell("writing the image")
+	first, last := w.whole.Ends()
+	return w.image.Write(w.ctx, d, size, first, last)
+}
+
+// seal writes the ends of the image.
+func (w *work) seal(name string, put image.Unsealed) error {
+	d, err := disk.Open(w.ctx, w.h, w.asked.Layout, name)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(d.Seal(w.whole, put.Head, put.Tail), d.Close()); err != nil {
+		return err
+	}
+	return disk.Settle(w.ctx, w.h, w.asked.Layout, name, w.whole)
+}
+
+// mount mounts one file system of the image as the new system.
+func (w *work) mount(f item.LayoutFilesystem, readOnly bool) error {
+	l := w.asked.Layout
+	l.Filesystems = []item.LayoutFilesystem{f}
+	return disk.Mount(w.ctx, w.h, l, readOnly)
+}
+
+// loaders are where firmware looks for a boot loader without being told (UEFI specification
+// 2.10, section 3.5.1.1).
+var loaders = []string{"BOOTX64.EFI", "BOOTAA64.EFI"}
+
+// hasLoader holds that the firmware finds a boot loader.
+func (w *work) hasLoader() error {
+	for _, p := range w.whole.Parts {
+		if !isESP(p) {
+			continue
+		}
+		f := item.LayoutFilesystem{On: item.Place{Disk: w.targetDisk().Name, Partition: p.Number}, Type: "vfat", Mount: "/"}
+		if err := w.mount(f, true); err != nil {
+			return err
+		}
+		there := slices.ContainsFunc(loaders, func(name string) bool {
+			_, err := os.Stat(w.target.Path(path.Join("EFI/BOOT", name)))
+			return err == nil
+		})
+		if err := disk.Unmount(w.ctx, w.h); err != nil {
+			return err
+		}
+		if there {
+			return nil
+		}
+	}
+	return refused("the image has no boot loader at the path where firmware looks for it, EFI/BOOT/%s of its EFI system partition: use another image", loaders[0])
+}
+
+// findRoot is the one file system of the image that has a system.
+func (w *work) findRoot() (root item.LayoutFilesystem, err error) {
+	var found []string
+	for _, f := range w.roots() {
+		for _, options := range subvolumes(f.Type) {
+			f.Options = options
+			if err := w.mount(f, true); err != nil {
+				if options != "" {
+					continue // there is no such subvolume
+				}
+				return root, err
+			}
+			is := w.isSystem()
+			if err := disk.Unmount(w.ctx, w.h); err != nil {
+				return root, err
+			}
+			if is {
+				root = f
+				found = append(found, strings.TrimSpace(f.On.String()+" "+options))
+				break
+			}
+		}
+	}
+	if len(found) != 1 {
+		return root, refused("the image has %d systems (%s), that is file systems with /etc/os-release and /usr/bin, and one is to be installed: use another image", len(found), strings.Join(found, ", "))
+	}
+	return root, nil
+}
+
+// subvolumes are the options by which the root of a file system may be mounted: the usual names
+// of a btrfs's subvolumes.
+func subvolumes(kind string) []string {
+	if kind == "btrfs" {
+		return []string{"", "subvol=root", "subvol=@"}
+	}
+	return []string{""}
+}
+
+// isSystem says whether a system is mounted.
+func (w *work) isSystem() bool {
+	t, err := tree.Open(w.target.Root)
+	if err != nil {
+		return false
+	}
+	defer t.Close()
+	return (t.Exists("/etc/os-release") || t.Exists("/usr/lib/os-release")) && t.Exists("/usr/bin")
+}
+
+// proves mounts the system again, and reads its marker.
+func (w *work) proves(root item.LayoutFilesystem) error {
+	if err := w.mount(root, true); err != nil {
+		return err
+	}
+	there := w.hasMarker()
+	if err := disk.Unmount(w.ctx, w.h); err != nil {
+		return err
+	}
+	if !there {
+		return &wire.Error{Class: wire.Failed, Text: "the system was unmounted and read again, and does not have its marker as it was written: look at its disk"}
+	}
+	return nil
+}
