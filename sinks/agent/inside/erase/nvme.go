@@ -131,7 +131,6 @@ type sanitizeLog struct {
 
 // States of a sanitize, bits 2:0 of SSTAT.
 const (
-	neverSanitized    = 0
 	sanitized         = 1
 	sanitizing        = 2
 	sanitizeFailed    = 3
