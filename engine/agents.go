@@ -13,6 +13,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/artifact"
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -28,6 +29,18 @@ const (
 	// tokenLasts is how long a token can be used first, from the start's first request on.
 	tokenLasts = 2 * time.Hour
 )
+
+// longestErase is how long an installation may take besides that erases the disks first: a large
+// disk is written over in a day or two.
+const longestErase = 7 * 24 * time.Hour
+
+// agentLimit is how long the agent may take to install.
+func agentLimit(j job) time.Duration {
+	if j.node.Storage.Erase != "" {
+		return installTimeout(j) + longestErase
+	}
+	return installTimeout(j)
+}
 
 // mostStarts is how often the agent is started for one installation, and mostFailures how often
 // it fails to install, before a person has to look.
@@ -116,13 +129,13 @@ func (w *worker) lookAtAgent(ctx context.Context, j job) *site.AgentSeen {
 	before := j.memory.Observed.Agent
 	if w.e.Agents == nil || !j.memory.Recorded.Agent.IsOn() {
 		if before.IsConnected() {
-			return &site.AgentSeen{Generation: before.Generation, Disks: before.Disks, Seen: before.Seen}
+			return &site.AgentSeen{Generation: before.Generation, Disks: before.Disks, Inventory: before.Inventory, Seen: before.Seen}
 		}
 		return nil
 	}
 	now := &site.AgentSeen{Generation: j.memory.Recorded.Agent.Generation}
 	if before != nil && !before.Seen.Before(j.memory.Recorded.Agent.Since) {
-		now.Disks, now.Seen = before.Disks, before.Seen
+		now.Disks, now.Inventory, now.Seen = before.Disks, before.Inventory, before.Seen
 	}
 	a := w.e.Agents.Agent(w.name)
 	if a == nil {
@@ -135,7 +148,7 @@ func (w *worker) lookAtAgent(ctx context.Context, j job) *site.AgentSeen {
 	case !j.node.Machine().Matches(seen.Identity):
 		w.e.Log.Warn("the agent is of another machine", "node", w.name, "is", seen.Identity.Full())
 	default:
-		now.Connected, now.Disks, now.Seen = true, a.Disks(), time.Now()
+		now.Connected, now.Disks, now.Inventory, now.Seen = true, a.Disks(), a.Inventory(), time.Now()
 	}
 	return now
 }
@@ -419,9 +432,17 @@ func (w *worker) prepare(ctx context.Context, m driver.Machine, j job, s site.St
 	}
 	image.Close()
 	to.Prepare(driver.Installation{
-		Layout: l, Medium: r.Agent.Ramdisk(), SHA256: digest, Bytes: size, URL: f.Served, CA: w.e.Artifacts.Authority(), Marker: marker, Facets: facets, Limit: installTimeout(j),
+		Layout: l, Medium: r.Agent.Ramdisk(), SHA256: digest, Bytes: size, URL: f.Served, CA: w.e.Artifacts.Authority(), Marker: marker, Facets: facets, Limit: agentLimit(j),
+		Erased: r.ErasedIn(s),
 	})
-	return nil
+	return w.save(ctx, func(r *site.Recorded) { r.NoteErasing(s, l, time.Now()) })
+}
+
+// noteErased records what came of erasing a disk, at once.
+func (w *worker) noteErased(ctx context.Context, s site.Step, d item.Erasure) {
+	if err := w.save(context.WithoutCancel(ctx), func(r *site.Recorded) { r.NoteErased(s, d, time.Now()) }); err != nil {
+		w.e.Log.Warn("what came of erasing a disk is not recorded", "node", w.name, "disk", d.ID(), "err", err)
+	}
 }
 
 // markerOf is the marker of an installation, with the digest of its token. The site's key has

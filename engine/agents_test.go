@@ -1,7 +1,9 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -459,6 +461,155 @@ func TestAnAgentInstallsAWholeDisk(t *testing.T) {
 		}
 		if i := w.installedBy("a"); i == nil || !i.Proven || !i.ByAgent || i.Image != "d1" {
 			t.Errorf("recorded is %+v", i)
+		}
+	}, "a")
+}
+
+// erasing is a design in which the installation of each node erases the disks first.
+func (w *world) erasing(names ...string) *site.Site {
+	d := w.rooted(names...)
+	for _, name := range names {
+		d.Nodes[name].Storage.Erase = item.EraseSecure
+	}
+	return d
+}
+
+// Disks are erased before the installation, by its approval; what came of each is recorded and
+// shown.
+func TestDisksAreErasedFirst(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.listens = true
+		w.commit(w.erasing("a"))
+		w.up()
+		w.until("the installation waits for approval", 5*time.Minute, func() bool { return w.engine.Report().Status.Approve != "" })
+		if lost := w.engine.Report().Status.Waiting[0].Lost; !strings.Contains(lost, "erased so that it cannot be read again") {
+			t.Errorf("what is approved is %q", lost)
+		}
+		w.approve()
+		w.until("the node is in-sync", time.Hour, w.is(site.InSync, "a"))
+		if got := w.agents.Erased(); !slices.Equal(got, []string{"NVME-SERIAL-a"}) {
+			t.Errorf("erased was %q", got)
+		}
+		report := w.node("a").Erased
+		if report == nil || report.Generation != 1 || len(report.Disks) != 1 || report.Machine.UUID == "" {
+			t.Fatalf("the report is %+v", report)
+		}
+		d := report.Disks[0]
+		if !d.Done || d.Serial != "NVME-SERIAL-a" || d.Last().Verified == "" || d.Ended.Sub(d.Began) != time.Minute || d.Ended.Before(report.Began) {
+			t.Errorf("the report is %+v", d)
+		}
+		w.down()
+		w.up()
+		w.after(time.Second)
+		w.until("it is in-sync again", time.Hour, w.is(site.InSync, "a"))
+		if got := w.engine.Known().Nodes["a"].Recorded.Erased; len(got) != 1 || !got[0].Disks[0].Done {
+			t.Errorf("after a restart it is %+v", got)
+		}
+	}, "a")
+}
+
+// An installation that is cut after its disks were erased does not erase them again, and one that
+// cannot erase them is not an installation: the report names the disk and the reason.
+func TestErasesThatAreCutAndThatFail(t *testing.T) {
+	for name, c := range map[string]struct {
+		u      drivertest.Unkind
+		erased []string
+		state  site.State
+		says   string // in the reason of the report
+	}{
+		"cut":       {drivertest.Unkind{Vanishes: 2 * time.Minute, Times: 1}, []string{"NVME-SERIAL-a"}, site.InSync, ""},
+		"fails":     {drivertest.Unkind{NotErased: map[string]string{"NVME-SERIAL-a": "byte 4096 cannot be written"}}, nil, site.Stalled, "byte 4096 cannot be written"},
+		"is silent": {drivertest.Unkind{Forgets: true}, []string{"NVME-SERIAL-a"}, site.InSync, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, usual, func(w *world) {
+				w.listens = true
+				w.commit(w.erasing("a"))
+				w.up()
+				w.until("it waits for approval", 5*time.Minute, func() bool { return w.engine.Report().Status.Approve != "" })
+				w.fleet.Machine("a").Misbehave(c.u)
+				w.approve()
+				w.until("it has come to its end", 4*time.Hour, w.is(c.state, "a"))
+				if got := w.agents.Erased(); !slices.Equal(got, c.erased) {
+					t.Errorf("erased was %q, want %q", got, c.erased)
+				}
+				report := w.node("a").Erased
+				if report == nil || len(report.Disks) != 1 {
+					t.Fatalf("the report is %+v", report)
+				}
+				d := report.Disks[0]
+				if known := name != "is silent"; d.Done != (c.state == site.InSync && known) || (len(d.Tries) > 0) != known || !strings.Contains(d.Last().Why, c.says) {
+					t.Errorf("the report is %+v: %s", d, report.Verdict())
+				}
+			}, "a")
+		})
+	}
+}
+
+// What the agent says is kept after it has gone and after the daemon was started again: progress
+// as its last line alone.
+func TestWhatTheAgentSaysIsKept(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.awaitsApproval("a")
+		w.approve()
+		w.until("the node is in-sync", time.Hour, w.is(site.InSync, "a"))
+		said := func() []string {
+			lines, err := w.engine.Said(context.Background(), "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var texts []string
+			for i, l := range lines {
+				if texts = append(texts, l.Text); i > 0 && l.Seq <= lines[i-1].Seq {
+					t.Errorf("the lines are not in order: %+v", lines)
+				}
+			}
+			return texts
+		}
+		want := []string{"erasing, 0 of 1 disks done: 12 %", "unpacking the image"}
+		if got := said(); !slices.Equal(got, want) {
+			t.Errorf("it said %q", got)
+		}
+		w.after(10 * time.Second)
+		w.down()
+		w.up()
+		w.after(time.Second)
+		if got := said(); !slices.Equal(got, want) {
+			t.Errorf("after a restart it said %q", got)
+		}
+		for n := range 1000 {
+			w.agents.Say("a", fmt.Sprintf("read %d of 1000 MB", n))
+		}
+		if got := said(); !slices.Equal(got, append(want, "read 999 of 1000 MB")) {
+			t.Errorf("then it said %q", got)
+		}
+		for n := range 1000 {
+			w.agents.Say("a", strings.Repeat("x", 1+n))
+		}
+		if got := said(); len(got) != 200 || len(got[199]) > 520 {
+			t.Errorf("%d lines are kept, the last with %d bytes", len(got), len(got[199]))
+		}
+		if _, err := w.engine.Said(context.Background(), "nobody"); !errors.Is(err, site.ErrNotFound) {
+			t.Errorf("of nobody: %v", err)
+		}
+	}, "a")
+}
+
+// What an agent saw of the machine stays known after it has gone, and so does that nobody knows
+// the firmware's entries.
+func TestWhatTheAgentSawStays(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.awaitsApproval("a")
+		w.fleet.Machine("a").Misbehave(drivertest.Unkind{BootUnknown: "the firmware has no variables"})
+		w.approve()
+		w.until("the node is in-sync", time.Hour, w.is(site.InSync, "a"))
+		w.after(time.Hour)
+		a := w.engine.Known().Nodes["a"].Observed.Agent
+		if a == nil || a.Inventory == nil || len(a.Inventory.Drives) != 2 || a.Seen.IsZero() || a.Connected {
+			t.Errorf("seen was %+v", a)
+		}
+		if notes := strings.Join(w.node("a").Notes, "\n"); !strings.Contains(notes, "the firmware has no variables") {
+			t.Errorf("the notes are %q", notes)
 		}
 	}, "a")
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -484,7 +485,8 @@ func (w *worker) send(ctx context.Context, m driver.Machine, j job, s site.Step)
 	defer stop()
 	limit := max(driver.LongestStep, 3*time.Duration(s.Expect))
 	if s.ByAgent() {
-		limit = max(limit, installTimeout(j))
+		limit = max(limit, agentLimit(j))
+		ctx = driver.HearErased(ctx, func(d item.Erasure) { w.noteErased(ctx, s, d) })
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -672,7 +674,7 @@ func effect(r *site.Recorded, n *site.Node, s site.Step, by driver.Installed) {
 			FirstBoot: given, Served: served, Actions: true}
 		if s.ByAgent() { // and is done
 			i := r.Installing
-			i.ByAgent, i.Ended, i.Served, i.FirstBoot.HostKeys = true, i.Since, "", by.HostKeys
+			i.ByAgent, i.Ended, i.Served, i.FirstBoot.HostKeys, i.BootUnknown = true, i.Since, "", by.HostKeys, by.BootUnknown
 		}
 		if r.Quarantined != nil {
 			r.Installing.CutOff = cutByQuarantine

@@ -105,6 +105,7 @@ type Engine struct {
 	holding      sync.Mutex    // one pause or resume at a time
 	serves       map[site.Facet]bool
 	journal      journal
+	said         sayings
 	writing      sync.Mutex // one write of the history at a time
 	rolling      sync.Mutex // one write of the rollout at a time
 	proposing    sync.Mutex // one change of what is recorded of proposals at a time
@@ -217,7 +218,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	close(e.ready)
 	var loops sync.WaitGroup
 	for _, loop := range []func(context.Context){
-		e.follow, e.report, e.flush, e.keepHistory, e.keepTerm, e.keepAnchor, e.keepLedger, e.discover, e.keepArtifacts, e.keepAgents,
+		e.follow, e.report, e.flush, e.keepHistory, e.keepTerm, e.keepAnchor, e.keepLedger, e.discover, e.keepArtifacts, e.keepAgents, e.keepSaid,
 	} {
 		loops.Go(func() { loop(ctx) })
 	}

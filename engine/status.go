@@ -66,7 +66,7 @@ func (w *worker) describeLocked(o outcome) site.NodeStatus {
 		Power:  m.Observed.Facets[site.FacetPower].Have["state"],
 		Health: m.Observed.Facets[site.FacetHealth].Have["status"],
 		OS:     m.Observed.Facets[site.FacetOS].Have["release"], Service: w.serviceLocked(), SystemHealth: w.healthLocked(), Links: w.linksLocked(), Binding: w.binding,
-		Seen: m.Observed.Seen(), NotActedOn: w.plan.NotActedOn, Notes: w.plan.Notes, Findings: w.plan.Findings, Since: time.Now(),
+		Seen: m.Observed.Seen(), NotActedOn: w.plan.NotActedOn, Notes: w.plan.Notes, Erased: m.Recorded.LastErased(), Findings: w.plan.Findings, Since: time.Now(),
 		Stale: stale(n, m.Observed, observeEvery(w.e.design), time.Now()),
 	}
 	s.Sealed = w.sealLocked()

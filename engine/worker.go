@@ -412,7 +412,7 @@ func believeMarker(r *site.Recorded, n *site.Node, m *site.Marker, signed, blank
 		if is := underWay(*r); m.Generation == is.Generation && m.Image == is.Image && is.FirstBoot.Gave(m.Token) {
 			r.Installed = &site.Installation{Generation: is.Generation, Image: is.Image, Since: time.Now(), Attempt: is.Attempt,
 				Proven: true, Reported: true, Signed: signed, FirstBoot: site.FirstBoot{HostKeys: is.FirstBoot.HostKeys, Design: is.FirstBoot.Design}}
-			r.Installed.ByAgent = is.ByAgent
+			r.Installed.ByAgent, r.Installed.BootUnknown = is.ByAgent, is.BootUnknown
 			r.Installing, r.InFlight, r.Agent, r.Owned = nil, nil, nil, ownedBy(is)
 		}
 	case signed && (i == nil || blank && m.Generation > i.Generation):

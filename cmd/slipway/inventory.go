@@ -23,6 +23,8 @@ func (a *app) inventoryCommand() *cobra.Command {
 		Long: "Shows what the last inspection of a node's machine found: processors, memory modules,\n" +
 			"drives, network adapters, power supplies and firmware; and what the installed system\n" +
 			"tells of itself over SSH: links, disks, file systems, memory, and units that have failed.\n" +
+			"Last it puts what the BMC tells beside what Slipway's agent saw from the memory of the machine\n" +
+			"and what the installed system sees, and marks where they differ.\n" +
 			"Machines are inspected once a day and systems looked into every few minutes;\n" +
 			"`slipway retry NODE` does both now.\n" + exitHelp,
 		Example: "  slipway inventory compute-5\n  slipway inventory compute-5 --output json",
@@ -33,12 +35,12 @@ func (a *app) inventoryCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			inside := insideOf(c)
-			if c.Inventory == nil && inside == nil {
+			inside, sides := insideOf(c), plan.CompareSides(c)
+			if sides.Seen() == 0 {
 				return fmt.Errorf("%s was not inspected yet: its BMC was not reached, cannot be inspected, or has its turn within minutes", args[0])
 			}
 			if a.output == "json" {
-				return a.out.JSON(inspected{args[0], c.Observed.Facets[site.FacetInventory].Seen, c.Inventory, inside})
+				return a.out.JSON(inspected{args[0], c.Observed.Facets[site.FacetInventory].Seen, c.Inventory, inside, sides})
 			}
 			if c.Inventory != nil {
 				printInventory(a.out, args[0], c)
@@ -48,6 +50,7 @@ func (a *app) inventoryCommand() *cobra.Command {
 			if inside != nil {
 				printInside(a.out, inside)
 			}
+			printSides(a.out, sides)
 			return nil
 		},
 	}
@@ -62,6 +65,38 @@ type inspected struct {
 	Seen time.Time `json:"seen,omitzero"`
 	*site.Inventory
 	Inside *looked `json:"inside,omitempty"`
+	// Compared is what each side tells of the machine beside the others.
+	Compared plan.Sides `json:"compared"`
+}
+
+// printSides writes what each side tells of a machine beside the others.
+func printSides(w *screen, s plan.Sides) {
+	side := func(name, verb string, seen time.Time) string {
+		if seen.IsZero() {
+			return name + ": never " + verb
+		}
+		return name + ": " + verb + " " + age(seen) + " ago"
+	}
+	w.Printf("\n%s\n", strings.Join([]string{side("BMC", "inspected", s.BMC), side("agent in memory", "seen", s.Agent), side("installed system", "seen", s.System)}, "; "))
+	if len(s.Rows) == 0 {
+		return
+	}
+	t, differ := newTable("compared", "name", "BMC", "agent in memory", "installed system", "differs"), 0
+	for _, r := range s.Rows {
+		if r.Differs != "" {
+			differ++
+		}
+		t.AppendRow(table.Row{r.What, r.Name, r.BMC, r.Agent, r.System, r.Differs})
+	}
+	w.Printf("\n%s\n", t.Render())
+	switch {
+	case s.Seen() < 2:
+		w.Printf("\nonly one side was seen: nothing is compared\n")
+	case differ == 0:
+		w.Printf("\nno difference in what more than one side tells\n")
+	default:
+		w.Printf("\n%d of %d differ\n", differ, len(s.Rows))
+	}
 }
 
 // printInventory writes an inventory for people, a line for each part.

@@ -14,28 +14,38 @@ import (
 
 type logFlags struct {
 	orderFlags
-	console, follow, raw bool
+	console, agent, follow, raw bool
 }
 
 func (a *app) logsCommand() *cobra.Command {
 	var f logFlags
 	cmd := &cobra.Command{
-		Use: "logs NODE --console", Short: "show what a machine wrote to its console", Args: exactly(1),
-		Long: "Shows the last of what a virtual machine wrote to its serial console, as its hypervisor\n" +
+		Use: "logs NODE --console|--agent", Short: "show what a machine's console or Slipway's agent on it said", Args: exactly(1),
+		Long: "With --agent it shows the last 200 lines that Slipway's agent in the memory of the machine\n" +
+			"said while it installed: what it does, how far that is, why it fails. The daemon keeps them\n" +
+			"after the agent has gone. Of lines that differ in numbers alone only the last is kept.\n\n" +
+			"With --console it shows the last of what a virtual machine wrote to its serial console, as its hypervisor\n" +
 			"has kept it: the boot, and why it does not come up. With --follow it shows what is written\n" +
 			"from then on, until interrupted. Control characters are left out. --raw keeps them in a\n" +
 			"file or a pipe; a terminal never gets them.\n" + exitHelp,
-		Example: "  slipway logs web-1 --console\n  slipway logs web-1 --console --follow",
+		Example: "  slipway logs web-1 --console\n  slipway logs web-1 --console --follow\n  slipway logs compute-5 --agent",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !f.console {
-				return usage("the console is the only log that is kept of a machine: pass --console (`slipway history NODE` has what Slipway did)")
+			if f.console == f.agent {
+				return usage("pass --console for what the machine wrote to its console, or --agent for what Slipway's agent on it said (`slipway history NODE` has what Slipway did)")
+			}
+			if f.agent && f.raw {
+				return usage("--raw is for the console: lines of an agent are printable")
 			}
 			daemon := daemonAt(f.state)
 			defer daemon.Close()
+			if f.agent {
+				return a.said(cmd.Context(), daemon, f, args[0])
+			}
 			return a.console(cmd.Context(), daemon, f, args[0])
 		},
 	}
 	cmd.Flags().BoolVar(&f.console, "console", false, "the serial console")
+	cmd.Flags().BoolVar(&f.agent, "agent", false, "what Slipway's agent said")
 	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "go on with what is written, until interrupted")
 	cmd.Flags().BoolVar(&f.raw, "raw", false, "the bytes as they are, in a file or a pipe")
 	f.add(cmd)

@@ -384,6 +384,13 @@ func (k keeper) Console(ctx context.Context, name, node string) ([]byte, error) 
 	return k.engine.Console(ctx, node)
 }
 
+func (k keeper) Said(ctx context.Context, name, node string) ([]site.Said, error) {
+	if err := k.mine(name); err != nil {
+		return nil, err
+	}
+	return k.engine.Said(ctx, node)
+}
+
 func (k keeper) Do(ctx context.Context, name string, o site.Order) (string, error) {
 	if err := k.mine(name); err != nil {
 		return "", err

@@ -99,6 +99,13 @@ func (c *Client) Console(ctx context.Context, siteName, node string) ([]byte, er
 	return text, err
 }
 
+// Said is the last of what the agent in the memory of a node's machine has said.
+func (c *Client) Said(ctx context.Context, siteName, node string) ([]site.Said, error) {
+	var lines []site.Said
+	_, err := c.ask(ctx, "said", url.Values{"site": {siteName}, "node": {node}}, "", &lines)
+	return lines, err
+}
+
 // Follow calls show with every event with a Seq above after, noticed within a
 // second, until the context ends or the daemon is gone.
 func (c *Client) Follow(ctx context.Context, siteName string, after uint64, show func(site.Event)) error {

@@ -13,6 +13,8 @@
 //	                            all that is known of one node, as site.Closeup
 //	GET  /v1/file?site=NAME&node=NODE&key=KEY
 //	                            what is in a file of the node's system, as item.Content
+//	GET  /v1/said?site=NAME&node=NODE
+//	                            the last that the agent of a node has said
 //	GET  /v1/console?site=NAME&node=NODE
 //	                            the last of what the node's machine wrote to its
 //	                            serial console, as bytes in base64
@@ -62,6 +64,9 @@ type Daemon interface {
 	Closeup(ctx context.Context, siteName, node string) (site.Closeup, error)
 	// Console is the last of what a node's machine wrote to its serial console.
 	Console(ctx context.Context, siteName, node string) ([]byte, error)
+	// Said is the last of what the agent in the memory of a node's machine has said, oldest
+	// first.
+	Said(ctx context.Context, siteName, node string) ([]site.Said, error)
 	// Do carries out an order and says in a sentence what was done.
 	Do(ctx context.Context, siteName string, o site.Order) (string, error)
 }

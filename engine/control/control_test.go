@@ -87,6 +87,13 @@ func (f *fake) History(_ context.Context, _, node string) ([]site.Event, error) 
 	return []site.Event{{Node: node, Kind: site.EventBegun, Text: "power-on"}}, nil
 }
 
+func (f *fake) Said(_ context.Context, _, node string) ([]site.Said, error) {
+	if node != "n1" {
+		return nil, fmt.Errorf("%w: no node %q", site.ErrNotFound, node)
+	}
+	return []site.Said{{Seq: 7, Text: "unpacking the image"}}, nil
+}
+
 func (f *fake) Console(_ context.Context, name, node string) ([]byte, error) {
 	if name != "berlin" || node != "n1" {
 		return nil, fmt.Errorf("%w: no %s in %s", site.ErrNotFound, node, name)
@@ -449,6 +456,17 @@ func TestFollowShowsEveryEventOnce(t *testing.T) {
 	})
 	if err != nil || strings.Join(shown, " ") != "now then" {
 		t.Errorf("followed %q %v", shown, err)
+	}
+}
+
+func TestSaidCrosses(t *testing.T) {
+	socket, _ := serving(t, &fake{})
+	c := dial(t, socket)
+	if lines, err := c.Said(t.Context(), "berlin", "n1"); err != nil || len(lines) != 1 || lines[0].Seq != 7 || lines[0].Text != "unpacking the image" {
+		t.Errorf("got %+v, %v", lines, err)
+	}
+	if _, err := c.Said(t.Context(), "berlin", "n2"); !errors.Is(err, site.ErrNotFound) {
+		t.Errorf("of another node: %v", err)
 	}
 }
 

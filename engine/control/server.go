@@ -163,6 +163,10 @@ func handler(d Daemon) http.Handler {
 		text, err := d.Console(r.Context(), siteName(r), r.URL.Query().Get("node"))
 		answer(w, r, text, err)
 	})
+	mux.HandleFunc("GET /v1/said", func(w http.ResponseWriter, r *http.Request) {
+		lines, err := d.Said(r.Context(), siteName(r), r.URL.Query().Get("node"))
+		answer(w, r, lines, err)
+	})
 	mux.HandleFunc("POST /v1/order", func(w http.ResponseWriter, r *http.Request) {
 		sentence, err := order(w, r, d)
 		answer(w, r, done{sentence}, err)

@@ -39,6 +39,9 @@ type Agents interface {
 	Forget(node string)
 	// Agent is the agent of a node that is connected; nil for none.
 	Agent(node string) Agent
+	// Hear has what agents say told to a function, printable and in one line each: what they
+	// do, why they fail, and that one has connected or is lost. The function returns at once.
+	Hear(hear func(node, text string))
 }
 
 // Words are what a medium of the ramdisk says for one boot.
@@ -57,6 +60,9 @@ type Agent interface {
 	Key() string
 	// Disks are those of the machine, as it has told them in the last look.
 	Disks() []item.Disk
+	// Inventory is what the machine is made of, as the agent has told it in the last look; nil
+	// before one.
+	Inventory() *site.Inventory
 }
 
 // Boot is one boot of a machine into the ramdisk, after which its agent may call.
@@ -106,6 +112,9 @@ type Installation struct {
 	Facets []site.Facet
 	// Limit is how long it may take.
 	Limit time.Duration
+	// Erased are the disks, by item.Erasure.ID, that an earlier try of this installation has
+	// erased as Layout.Erase asks.
+	Erased []string
 }
 
 // Installed is a system that an agent has read back from the disks.
@@ -114,4 +123,7 @@ type Installed struct {
 	HostKeys []string
 	// Already says that an earlier try had finished it.
 	Already bool
+	// BootUnknown says why nobody knows which entries of the firmware's boot manager start it;
+	// empty where that is known.
+	BootUnknown string
 }

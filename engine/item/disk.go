@@ -14,6 +14,8 @@ type Disk struct {
 	Serial string `json:"serial,omitempty"`
 	WWN    string `json:"wwn,omitempty"`
 	Model  string `json:"model,omitempty"`
+	// Firmware is the version of its own.
+	Firmware string `json:"firmware,omitempty"`
 	// Kind is "hdd", "ssd" or "nvme"; empty where the kernel does not say.
 	Kind  string `json:"kind,omitempty"`
 	Bytes int64  `json:"bytes"`
@@ -171,6 +173,9 @@ type Layout struct {
 	BootDisk string `json:"bootDisk,omitempty"`
 	// Destroys is what is lost.
 	Destroys []Destroyed `json:"destroys,omitempty"`
+	// Erase is how the disks in Destroys are erased before: EraseSecure, or empty for that
+	// only what is found on them by its signatures is cleared.
+	Erase string `json:"erase,omitempty"`
 }
 
 // LayoutDisk is a disk of a Layout.

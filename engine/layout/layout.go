@@ -25,7 +25,7 @@ func Of(n *site.Node, seen []item.Disk) (item.Layout, []site.Finding) {
 		node: n, disks: map[string]item.Disk{}, arrays: map[string]item.LayoutArray{}, groupIDs: map[string]string{},
 		seen: slices.SortedFunc(slices.Values(seen), func(x, y item.Disk) int { return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID(), y.ID())) }),
 	}
-	b.layout.Homehost, b.layout.BootDisk = n.Name, n.Storage.BootDisk
+	b.layout.Homehost, b.layout.BootDisk, b.layout.Erase = n.Name, n.Storage.BootDisk, n.Storage.Erase
 	all := b.match()
 	if len(n.Storage.Disks) == 0 {
 		b.object("storage.disks", "no disk is designed", "Design storage.disks.", "There is nothing to install on.")

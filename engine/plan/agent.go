@@ -106,6 +106,9 @@ func erases(n *site.Node) string {
 	if len(erased) == 1 {
 		text = fmt.Sprintf("everything on the design's disk %s (one of this machine's disks)", erased[0])
 	}
+	if n.Storage.Erase != "" {
+		text += ", erased so that it cannot be read again"
+	}
 	if len(kept) > 0 {
 		text += "; kept: " + strings.Join(kept, ", ")
 	}

@@ -32,6 +32,9 @@ func notes(s *site.Site, n *site.Node, m site.Memory) []string {
 		notes = append(notes, fmt.Sprintf("its BMC is trusted by the certificate that it showed first, on %s: %s; compare it on the BMC and write it as the endpoint's trust.fingerprint",
 			c.Since.UTC().Format(time.DateOnly), c.Fingerprint))
 	}
+	if i := m.Recorded.Installed; i != nil && i.BootUnknown != "" {
+		notes = append(notes, "nobody knows which entries of the firmware's boot manager start the system that Slipway installed: "+i.BootUnknown+"; if the machine does not start from its disk, choose that in the firmware's setup")
+	}
 	if !n.Machine().Known() && m.Observed.Identity.Known() {
 		notes = append(notes, "the machine is "+full(m.Observed.Identity)+"; the design names none")
 	}

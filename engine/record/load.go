@@ -40,6 +40,7 @@ func (s *Site) Load(ctx context.Context) (Snapshot, error) {
 		{"rollout", l.rollout},
 		{"took/", l.took},
 		{"events", l.events},
+		{"said/", l.said},
 		{"sessions/", l.sessions},
 	} {
 		if err := s.each(ctx, part.below, part.take); err != nil {
@@ -243,6 +244,19 @@ func (l *loader) events(rest string, value []byte) error {
 	}
 	if _, known := l.snap.Nodes[node]; node != "" && !known && !l.designed(node) {
 		l.stale = append(l.stale, eventsKey(node))
+	}
+	return nil
+}
+
+// said is read when it is asked for, too.
+func (l *loader) said(rest string, value []byte) error {
+	l.use(value)
+	node, err := nameOf(rest)
+	if err != nil {
+		return err
+	}
+	if _, known := l.snap.Nodes[node]; !known && !l.designed(node) {
+		l.stale = append(l.stale, saidKey(node))
 	}
 	return nil
 }

@@ -166,7 +166,7 @@ func (s *Site) DeleteNode(ctx context.Context, node string) error {
 		return err
 	}
 	return s.commit(ctx, clientv3.OpDelete(s.prefix+nodeKey(node)), clientv3.OpDelete(s.prefix+observedKey(node)),
-		clientv3.OpDelete(s.prefix+eventsKey(node)), clientv3.OpDelete(s.prefix+sessionsKey(node)))
+		clientv3.OpDelete(s.prefix+eventsKey(node)), clientv3.OpDelete(s.prefix+sessionsKey(node)), clientv3.OpDelete(s.prefix+saidKey(node)))
 }
 
 // Pause records a hold on the whole site; nil resumes.

@@ -97,6 +97,7 @@ var Facets = map[Facet]FacetKind{
 		{Path: "storage.arrays", of: func(n *Node) any { return n.Storage.Arrays }, Install: true},
 		{Path: "storage.controllers", of: func(n *Node) any { return n.Storage.Controllers }, Nobody: true},
 		{Path: "storage.groups", of: func(n *Node) any { return n.Storage.Groups }, Install: true},
+		{Path: "storage.erase", of: func(n *Node) any { return n.Storage.Erase }, Install: true},
 		{Path: "storage.bootDisk", of: func(n *Node) any { return n.Storage.BootDisk }, Install: true},
 	}},
 	FacetOS: {Endpoint: OS},

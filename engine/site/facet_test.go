@@ -33,7 +33,7 @@ func TestWhatIsNotActedOn(t *testing.T) {
 	}
 	virtual := node
 	virtual.Style, virtual.Firmware = site.StyleVirtual, nil
-	partitioned := site.Node{Storage: site.Storage{Disks: map[string]site.Disk{"root": {Table: "gpt"}}, BootDisk: "root"}}
+	partitioned := site.Node{Storage: site.Storage{Disks: map[string]site.Disk{"root": {Table: "gpt"}}, BootDisk: "root", Erase: "secure"}}
 	byAgent := partitioned
 	byAgent.References.ByAgent, byAgent.Generation = true, 1
 	byAgent.Storage.Controllers = map[string]site.RAIDController{"raid": {}}
@@ -53,11 +53,11 @@ func TestWhatIsNotActedOn(t *testing.T) {
 			"kernel.package", "kernel.parameters", "system.logs", "system.time.zone", "system.users"}},
 		"a virtual machine": {virtual, nil, []string{"families.debian.packages", "kernel.package", "kernel.parameters",
 			"system.files", "system.logs", "system.packages"}},
-		"how disks are to be parted":           {partitioned, nil, []string{"storage.bootDisk", "storage.disks"}},
-		"disks that no installation lays out":  {partitioned, []site.Facet{site.FacetStorage}, []string{"storage.bootDisk", "storage.disks"}},
+		"how disks are to be parted":           {partitioned, nil, []string{"storage.bootDisk", "storage.disks", "storage.erase"}},
+		"disks that no installation lays out":  {partitioned, []site.Facet{site.FacetStorage}, []string{"storage.bootDisk", "storage.disks", "storage.erase"}},
 		"disks that the agent lays out":        {byAgent, []site.Facet{site.FacetStorage}, []string{"storage.controllers"}},
-		"an agent that nobody listens to":      {byAgent, nil, []string{"storage.bootDisk", "storage.controllers", "storage.disks"}},
-		"an image that is not to be installed": {notInstalled, []site.Facet{site.FacetStorage}, []string{"storage.bootDisk", "storage.controllers", "storage.disks"}},
+		"an agent that nobody listens to":      {byAgent, nil, []string{"storage.bootDisk", "storage.controllers", "storage.disks", "storage.erase"}},
+		"an image that is not to be installed": {notInstalled, []site.Facet{site.FacetStorage}, []string{"storage.bootDisk", "storage.controllers", "storage.disks", "storage.erase"}},
 		"drift that nobody looks for": {site.Node{Drift: map[site.Facet]string{site.FacetBIOS: "repair", site.FacetPower: "propose", site.FacetConfig: "report"}},
 			[]site.Facet{site.FacetBIOS, site.FacetPower}, []string{"drift.config", "drift.power"}},
 		"what takes more than the design": {delivered, site.InsideFacets, nil},

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/item"
 )
 
 // Inventory is what a machine is made of. A look gives the first fields only,
@@ -138,6 +140,8 @@ type Port struct {
 	// of a link that is up.
 	Link string `json:"link,omitempty"`
 	Mbps int    `json:"mbps,omitempty"`
+	// Neighbours are what tells of itself at the other end by LLDP; a BMC tells of none.
+	Neighbours []item.Neighbour `json:"neighbours,omitempty"`
 }
 
 // PowerSupply is a power supply unit.

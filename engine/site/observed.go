@@ -123,6 +123,8 @@ type AgentSeen struct {
 	// Disks are those of the machine as it last told them, at Seen; zero before it did.
 	Disks []item.Disk `json:"disks,omitempty"`
 	Seen  time.Time   `json:"seen,omitzero"`
+	// Inventory is what the machine is made of, as the agent told it then.
+	Inventory *Inventory `json:"inventory,omitempty"`
 }
 
 // IsConnected says whether an agent is there. It is false for nil.
@@ -289,6 +291,8 @@ type Recorded struct {
 	// Agent is the last start of Slipway's agent on the machine, until it has booted from its
 	// disk since.
 	Agent *AgentBoot `json:"agent,omitempty"`
+	// Erased are the last reports of what came of erasing disks, the newest last.
+	Erased []EraseReport `json:"erased,omitempty"`
 	// NoEffect is a step that succeeded and was planned again right after.
 	NoEffect *NoEffect `json:"noEffect,omitempty"`
 	Paused   *Hold     `json:"paused,omitempty"`
@@ -498,6 +502,8 @@ type Installation struct {
 	Actions bool `json:"actions,omitempty"`
 	// ByAgent says that Slipway's agent has put it there.
 	ByAgent bool `json:"byAgent,omitempty"`
+	// BootUnknown says why nobody knows which entries of the firmware's boot manager start it.
+	BootUnknown string `json:"bootUnknown,omitempty"`
 	// Ended is when the installer was found to have powered the machine off,
 	// which is how it says that it is done; zero until then. The agent says so itself.
 	Ended time.Time `json:"ended,omitzero"`

@@ -92,6 +92,8 @@ type NodeStatus struct {
 	NotActedOn []string `json:"notActedOn,omitempty"`
 	// Notes are worth knowing and stop nothing.
 	Notes []string `json:"notes,omitempty"`
+	// Erased is the last report of what came of erasing its disks.
+	Erased *EraseReport `json:"erased,omitempty"`
 	// Findings are where the machine is not made of what the design expects, its
 	// parts that are not well, and where its network links are not as designed.
 	// They stop nothing.

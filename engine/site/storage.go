@@ -14,6 +14,8 @@ type Storage struct {
 	Groups      map[string]VolumeGroup    `json:"groups,omitempty"`
 	// BootDisk names the disk that the firmware boots from.
 	BootDisk string `json:"bootDisk,omitempty"`
+	// Erase is "secure" where an installation erases the disks before it uses them.
+	Erase string `json:"erase,omitempty"`
 }
 
 // Use is what something that holds data is used for: at most one of these.

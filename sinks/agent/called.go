@@ -29,6 +29,7 @@ type called struct {
 	site, node string
 	key        string // the SHA-256 of the agent's key, in hex
 	lost       func() // forgets it
+	say        func(node, text string)
 	asking     sync.Mutex
 	closed     sync.Once
 
@@ -37,6 +38,7 @@ type called struct {
 	term        uint64
 	seenTerm    uint64
 	disks       []item.Disk
+	inventory   *site.Inventory
 	is          driver.Installation
 	did         driver.Installed
 	credentials func(name string) (secret.Value, error)
@@ -71,6 +73,13 @@ func (c *called) Disks() []item.Disk {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.disks
+}
+
+// Inventory implements driver.Agent.
+func (c *called) Inventory() *site.Inventory {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.inventory
 }
 
 // Name implements driver.Namer: the term goes with each request.
@@ -132,6 +141,7 @@ func (c *called) told(r *wire.Result) error {
 		return nil
 	}
 	text := site.PrintableLines(r.Error.Text[:min(len(r.Error.Text), maxTold)])
+	c.say(c.node, "Failed: "+text)
 	switch r.Error.Class {
 	case wire.Refused:
 		return refused("%s", text)
@@ -167,8 +177,11 @@ func (c *called) exchange(r wire.Request, x exchange) (*wire.Result, error) {
 			if err := x.send(c.conn, *f.Want); err != nil {
 				return nil, err
 			}
-		case f.Progress != nil && x.tell != nil:
-			x.tell(*f.Progress)
+		case f.Progress != nil:
+			c.say(c.node, said(*f.Progress))
+			if x.tell != nil {
+				x.tell(*f.Progress)
+			}
 		}
 	}
 }
@@ -249,8 +262,9 @@ func (c *called) look(ctx context.Context) (*wire.Machine, *item.PCI, error) {
 	for _, d := range r.Machine.Disks[:min(len(r.Machine.Disks), maxDisks)] {
 		disks = append(disks, plainDisk(d))
 	}
+	is := inventory(r.Machine)
 	c.mu.Lock()
-	c.disks = disks
+	c.disks, c.inventory = disks, is
 	c.mu.Unlock()
 	return r.Machine, r.System.PCI, nil
 }
@@ -264,7 +278,7 @@ const (
 // plainDisk is a disk as an agent tells it, in normal forms, printable and within bounds.
 func plainDisk(d item.Disk) item.Disk {
 	d.Serial, d.WWN = item.NormalSerial(d.Serial), item.NormalWWN(d.WWN)
-	for _, text := range []*string{&d.Name, &d.Model, &d.Kind, &d.PCI, &d.SCSI, &d.Unread} {
+	for _, text := range []*string{&d.Name, &d.Model, &d.Firmware, &d.Kind, &d.PCI, &d.SCSI, &d.Unread} {
 		*text = line(*text)
 	}
 	d.Paths = slices.Clone(d.Paths[:min(len(d.Paths), maxPaths)])
@@ -283,13 +297,18 @@ func plainDisk(d item.Disk) item.Disk {
 
 // inventory is what a machine is made of, printable and within bounds.
 func inventory(m *wire.Machine) *site.Inventory {
-	const mostPorts = 128
+	const mostPorts, mostProcessors = 128, 64
 	i := &site.Inventory{
 		Manufacturer: line(m.Manufacturer), Model: line(m.Product), BIOS: line(m.BIOS), MemoryGiB: float64(max(m.MemoryBytes, 0)>>20) / 1024,
 		NICs: []site.NIC{}, Drives: []site.Drive{},
 	}
+	for _, p := range m.Processors[:min(len(m.Processors), mostProcessors)] {
+		i.CPUs = append(i.CPUs, site.Processor{Part: site.Part{ID: line(p.ID), Model: line(p.Model)}, Cores: max(p.Cores, 0), Threads: max(p.Threads, 0)})
+	}
+	i.Processors = len(i.CPUs)
 	for _, p := range m.Ports[:min(len(m.Ports), mostPorts)] {
 		port := site.Port{ID: line(p.Name), MACs: []string{strings.ToLower(line(p.MAC))}, Mbps: max(p.Mbps, 0)}
+		port.Neighbours = neighboursOf(p.Neighbours)
 		if p.Carrier != nil {
 			port.Link = map[bool]string{true: "up", false: "down"}[*p.Carrier]
 		}
@@ -300,7 +319,7 @@ func inventory(m *wire.Machine) *site.Inventory {
 		if d.Kind == "nvme" {
 			protocol = "NVMe"
 		}
-		i.Drives = append(i.Drives, site.Drive{Part: site.Part{ID: line(d.Name), Model: line(d.Model), Serial: line(d.Serial)}, Bytes: max(d.Bytes, 0), Media: media, Protocol: protocol})
+		i.Drives = append(i.Drives, site.Drive{Part: site.Part{ID: line(d.Name), Model: line(d.Model), Serial: line(d.Serial)}, Bytes: max(d.Bytes, 0), Media: media, Protocol: protocol, Firmware: line(d.Firmware)})
 	}
 	for _, text := range m.Unread[:min(len(m.Unread), 16)] {
 		i.Missing = append(i.Missing, line(text))

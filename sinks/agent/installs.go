@@ -70,6 +70,7 @@ func (c *called) Apply(ctx context.Context, step site.Step, n *site.Node, may dr
 	}
 	own := identity(*m)
 	asked := wire.Install{
+		Erased: is.Erased,
 		Layout: is.Layout, Boot: "uefi", Marker: is.Marker,
 		Image: wire.Image{Kind: step.Image.Kind, SHA256: is.SHA256, Bytes: is.Bytes, URL: is.URL, CA: is.CA},
 	}
@@ -98,16 +99,84 @@ func (c *called) Apply(ctx context.Context, step site.Step, n *site.Node, may dr
 		return err
 	}
 	result, err := c.request(ctx, wire.Request{Op: wire.OpInstall, Install: &asked}, exchange{
-		tell:   c.progress(ctx, is.Limit),
+		tell:   c.progress(ctx, is),
 		supply: withTools(is.Medium, suppliedTo(all, open), open),
 	})
 	if err != nil {
 		return err
 	}
+	done := slices.Clone(is.Erased)
+	if result.Installed != nil {
+		for _, e := range result.Installed.Erased[:min(len(result.Installed.Erased), maxDisks)] {
+			if e, ok := erasureOf(e, is.Layout); ok {
+				driver.Erased(ctx, e)
+				if e.Done {
+					done = append(done, e.ID())
+				}
+			}
+		}
+	}
 	if err := c.told(result); err != nil {
 		return err
 	}
-	return c.believe(is.SHA256, result.Installed)
+	if err := c.believe(is.SHA256, result.Installed); err != nil {
+		return err
+	}
+	return c.erased(is.Layout, done, result.Installed.Already)
+}
+
+// erased holds an agent that has installed to the disks that it was to erase. One that an earlier
+// try had finished may not know of them any more.
+func (c *called) erased(l item.Layout, done []string, already bool) error {
+	if l.Erase == "" || already {
+		return nil
+	}
+	for _, d := range l.Destroys {
+		if id := (item.Erasure{Serial: d.Serial, WWN: d.WWN}).ID(); !slices.Contains(done, id) {
+			return fmt.Errorf("the agent of %s has installed the system, and does not say that it has erased the disk %s before, as the design asks", c.node, id)
+		}
+	}
+	return nil
+}
+
+// The bounds on what is kept of erasing one disk.
+const (
+	mostTries  = 16
+	longestWhy = 500
+)
+
+// erasureOf is what an agent tells of one disk, printable and within bounds; false for a disk
+// that it was not asked to erase.
+func erasureOf(e item.Erasure, l item.Layout) (item.Erasure, bool) {
+	i := slices.IndexFunc(l.Destroys, func(d item.Destroyed) bool { return d.Serial == e.Serial && d.WWN == e.WWN })
+	if i < 0 {
+		return e, false
+	}
+	d := l.Destroys[i]
+	is := item.Erasure{Disk: d.Name, Serial: d.Serial, WWN: d.WWN, Model: d.Model, Bytes: d.Bytes, Done: e.Done}
+	for _, t := range e.Tries[:min(len(e.Tries), mostTries)] {
+		is.Tries = append(is.Tries, item.EraseTry{Method: line(t.Method), Took: min(max(t.Took, 0), 1<<30), Verified: long(t.Verified), Why: long(t.Why)})
+	}
+	is.Done = is.Done && is.Last().Verified != ""
+	return is, true
+}
+
+// long is a text of an agent, printable and within bounds.
+func long(s string) string {
+	s = site.Printable(s)
+	if r := []rune(s); len(r) > longestWhy {
+		s = string(r[:longestWhy]) + "…"
+	}
+	return s
+}
+
+// said is a progress as a line.
+func said(p wire.Progress) string {
+	text := brief(p.Text)
+	if p.Of > 0 {
+		text += fmt.Sprintf(" (%d %%)", min(100, max(0, p.Done*100/p.Of)))
+	}
+	return text
 }
 
 // believe holds what an agent tells of a system that it has put there to what it was asked for.
@@ -134,7 +203,7 @@ func (c *called) believe(sha256 string, i *wire.Installed) error {
 	slices.Sort(keys)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.did = driver.Installed{HostKeys: keys, Already: i.Already}
+	c.did = driver.Installed{HostKeys: keys, Already: i.Already, BootUnknown: line(i.EntriesUnknown)}
 	return nil
 }
 
@@ -149,18 +218,19 @@ func trimmed(line []byte) []byte {
 const progressEvery = 100 * time.Millisecond
 
 // progress tells whoever asks what the installation is at.
-func (c *called) progress(ctx context.Context, limit time.Duration) func(wire.Progress) {
+func (c *called) progress(ctx context.Context, is driver.Installation) func(wire.Progress) {
 	began, last := time.Now(), time.Time{}
 	return func(p wire.Progress) {
+		if p.Erased != nil {
+			if e, ok := erasureOf(*p.Erased, is.Layout); ok {
+				driver.Erased(ctx, e)
+			}
+		}
 		if now := time.Now(); now.Sub(last) < progressEvery {
 			return // whoever tells of it all the time keeps nobody busy
 		} else {
 			last = now
 		}
-		text := brief(p.Text)
-		if p.Of > 0 {
-			text += fmt.Sprintf(" (%d %%)", min(100, max(0, p.Done*100/p.Of)))
-		}
-		driver.Waiting(ctx, "the agent: "+text, time.Since(began)+max(limit, driver.LongestStep))
+		driver.Waiting(ctx, "the agent: "+said(p), time.Since(began)+max(is.Limit, driver.LongestStep))
 	}
 }

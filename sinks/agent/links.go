@@ -98,13 +98,20 @@ func portOf(p item.Port, now time.Time) item.Port {
 		Name: line(p.Name), MAC: line(p.MAC), Off: p.Off, Carrier: oneOf(p.Carrier, "up", "down"), Changes: p.Changes,
 		Speed: min(max(p.Speed, 0), maxRate), Duplex: oneOf(p.Duplex, "full", "half"), MTU: min(max(p.MTU, 0), maxMTU), Master: line(p.Master),
 	}
-	for _, n := range p.Neighbours[:min(len(p.Neighbours), item.MaxNeighbours)] {
-		is.Neighbours = append(is.Neighbours, item.Neighbour{
-			Chassis: line(n.Chassis), System: line(n.System), Port: line(n.Port), PortDescription: line(n.PortDescription), By: line(n.By),
-			Heard: now.UTC().Truncate(time.Second),
-		})
+	is.Neighbours = neighboursOf(p.Neighbours)
+	for i := range is.Neighbours {
+		is.Neighbours[i].Heard = now.UTC().Truncate(time.Second)
 	}
 	return is
+}
+
+// neighboursOf are those of a port as a machine tells of them, printable and within bounds. When
+// it heard them is left out: its clock may be wrong.
+func neighboursOf(told []item.Neighbour) (all []item.Neighbour) {
+	for _, n := range told[:min(len(told), item.MaxNeighbours)] {
+		all = append(all, item.Neighbour{Chassis: line(n.Chassis), System: line(n.System), Port: line(n.Port), PortDescription: line(n.PortDescription), By: line(n.By)})
+	}
+	return all
 }
 
 // oneOf is a text if it is one of some.

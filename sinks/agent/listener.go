@@ -43,6 +43,7 @@ type Listener struct {
 	now    func() time.Time
 	calls  *calls
 	tell   func(node, text string)
+	say    func(node, text string)
 	// changed is called when an agent has connected, or one is lost.
 	changed func()
 
@@ -75,6 +76,8 @@ type ListenerOptions struct {
 	// Tell is told of what happens to a node's agent, for the log; the node is empty where it
 	// is not known. It may be nil.
 	Tell func(node, text string)
+	// Say is told what agents say of their work. It may be nil, and returns at once.
+	Say func(node, text string)
 	// Now is the clock; time.Now where it is nil.
 	Now func() time.Time
 }
@@ -85,7 +88,10 @@ func NewListener(o ListenerOptions) *Listener {
 		site: o.Site, now: o.Now, tell: o.Tell, calls: &calls{from: map[netip.Addr]int{}}, boots: map[[sha256.Size]byte]*boot{},
 		// An agent shows a key of its own; verified is only that it has the key.
 		config:  &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{o.Certificate}, ClientAuth: tls.RequireAnyClientCert, SessionTicketsDisabled: true},
-		changed: o.Changed,
+		changed: o.Changed, say: o.Say,
+	}
+	if l.say == nil {
+		l.say = func(string, string) {}
 	}
 	if o.GetCertificate != nil {
 		l.config.Certificates, l.config.GetCertificate = nil, o.GetCertificate
@@ -323,6 +329,9 @@ func (l *Listener) take(ctx context.Context, raw net.Conn) {
 	if err := errors.Join(wire.Write(conn, wire.Welcome{Version: wire.Version, Site: l.site, Node: node}), conn.SetDeadline(time.Time{})); err != nil {
 		return
 	}
+	for _, text := range hello.Said[:min(len(hello.Said), wire.MaxSaid)] {
+		l.say(node, "console: "+brief(text))
+	}
 	kept = l.keep(b, string(digest[:]), a)
 	if kept {
 		l.changed()
@@ -346,7 +355,7 @@ func (l *Listener) admit(h wire.Hello, key string, a *called) (b *boot, why stri
 	case b == nil:
 		return nil, "No boot waits for this token. It may have ended, or Slipway has started the machine again with another one. Start the machine again through Slipway."
 	}
-	a.node = b.Node
+	a.node, a.say = b.Node, l.say
 	if why = l.unfit(b, h, key, a.Host()); why != "" {
 		b.refused = fmt.Sprintf("an agent at %s was refused: %s", a.Host(), why)
 		return b, why
@@ -424,6 +433,7 @@ func (l *Listener) drop(b *boot, a *called) {
 	if b.agent == a {
 		b.set(nil)
 		l.changed()
+		l.say(b.Node, "The connection to the agent at "+a.address+" is lost.")
 	}
 }
 

@@ -38,6 +38,7 @@ type desk struct {
 	ca      []byte // the digest of its authority
 	mu      sync.Mutex
 	told    []string
+	said    []string // by agents, of their work
 	clock   time.Time
 }
 
@@ -62,6 +63,10 @@ func newDesk(t *testing.T) *desk {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.told = append(d.told, node+": "+text)
+	}, Say: func(node, text string) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.said = append(d.said, node+": "+text)
 	}})
 	on, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -267,7 +272,7 @@ func TestAgentsThatAreRefused(t *testing.T) {
 		"a token of nobody":   {token: func(_ *desk, token string) string { return token[1:] + "a" }, says: "No boot waits for this token"},
 		"the token of before": {token: func(d *desk, token string) string { d.expect(bootOne()); return token }, says: "No boot waits for this token"},
 		"a token that ended":  {token: func(d *desk, token string) string { d.passes(2 * time.Hour); return token }, says: "The token for n1 has ended at 2026-03-04T06:06:07Z"},
-		"an old protocol":     {call: old, says: "The agent speaks version 0 of the protocol, and the daemon speaks 1."},
+		"an old protocol":     {call: old, says: "The agent speaks version 1 of the protocol, and the daemon speaks 2."},
 		"another node's token": {token: func(d *desk, _ string) string {
 			return d.expect(agent.Boot{Node: "n2", Machine: site.Identity{UUID: uuidTwo}})
 		}, says: "The token is for n2, and this machine is n1."},

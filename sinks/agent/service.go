@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // ServiceOptions say how a daemon listens to agents.
@@ -48,6 +49,7 @@ type Service struct {
 	port  uint16 // that it listens at; 0 while it does not, and why is the reason
 	why   error
 	words map[string]*words // by node, of the boots whose tokens this process has made
+	hear  func(node, text string)
 }
 
 // words are those of one boot.
@@ -76,9 +78,29 @@ func NewService(o ServiceOptions) *Service {
 	s.l = NewListener(ListenerOptions{
 		Site: o.Site, GetCertificate: o.Authority.Certificate,
 		Changed: s.changed,
-		Tell:    func(node, text string) { o.Log.Info("agent", "node", node, "says", text) },
+		Tell: func(node, text string) {
+			o.Log.Info("agent", "node", node, "says", text)
+			s.heard(node, text)
+		},
+		Say: s.heard,
 	})
 	return s
+}
+
+// Hear implements driver.Agents.
+func (s *Service) Hear(hear func(node, text string)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hear = hear
+}
+
+func (s *Service) heard(node, text string) {
+	s.mu.Lock()
+	hear := s.hear
+	s.mu.Unlock()
+	if hear != nil && node != "" {
+		hear(node, site.Printable(text))
+	}
 }
 
 func (s *Service) changed() {

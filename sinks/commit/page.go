@@ -42,6 +42,7 @@ func page(rep *site.Report) []byte {
 	p.unfit(s.Unfit())
 	p.unlinked(s.Unlinked(site.LinksUnknown))
 	p.hardware(s)
+	p.erased(s)
 	p.notActedOn(s)
 	p.served(s.Served)
 	p.swept(s.Swept)
@@ -256,6 +257,24 @@ func (w *writer) hardware(s *site.Status) {
 			}
 			w.line("| [%s](%s) | %s | %s |", text(n.Name), nodeFile(n.Name), text(f.Message), text(f.Place()))
 		}
+	}
+	w.rest(shown, all)
+}
+
+// erased lists the last report of each node whose disks were erased.
+func (w *writer) erased(s *site.Status) {
+	shown, all := 0, 0
+	for _, n := range s.Nodes {
+		if n.Erased == nil {
+			continue
+		}
+		if all++; all > mostNodes {
+			continue
+		}
+		if shown++; shown == 1 {
+			w.line("\n## Erased disks\n\n| node | last report |\n|---|---|")
+		}
+		w.line("| %s | [%s](%s) |", text(n.Name), text(n.Erased.Verdict()), erasedFile(n.Name, *n.Erased))
 	}
 	w.rest(shown, all)
 }

@@ -52,6 +52,9 @@ func (r *Reporter) stage(rep *site.Report) error {
 		if err := r.stageNode(n); err != nil {
 			return fmt.Errorf("status of %s: %w", n.Name, err)
 		}
+		if err := r.stageErased(n); err != nil {
+			return fmt.Errorf("erase report of %s: %w", n.Name, err)
+		}
 	}
 	if rep.Status.Applied.ID == "" || r.tidy && len(r.nodes) == len(rep.Status.Nodes) {
 		return nil // without a design nobody knows which nodes are none any more

@@ -36,6 +36,13 @@ type Unkind struct {
 	// Refuses is why it refuses to install before it has written anything, Fails why it
 	// fails after it has erased the disks.
 	Refuses, Fails string
+	// NotErased are disks that it does not manage to erase, by serial number, with the reason.
+	// Without the wish of the design it erases none.
+	NotErased map[string]string
+	// Forgets has it erase the disks and tell nobody.
+	Forgets bool
+	// BootUnknown is why it does not know the entries of the firmware's boot manager.
+	BootUnknown string
 }
 
 // Agents are the agents of a fleet's machines, as one daemon listens to them: another daemon
@@ -51,8 +58,11 @@ type Agents struct {
 	off    error
 	boots  map[string]*fakeBoot
 	tokens int
+	hear   func(node, text string)
 	// asked are the installations that agents were asked for, in order.
 	asked []Ordered
+	// erased are the disks that agents erased, in order.
+	erased []string
 }
 
 // Ordered is an installation that an agent was asked for.
@@ -96,6 +106,13 @@ func (a *Agents) Asked() []Ordered {
 	return slices.Clone(a.asked)
 }
 
+// Erased are the disks that agents erased as the design asks, in order.
+func (a *Agents) Erased() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.erased)
+}
+
 // Expected says which nodes' agents are expected.
 func (a *Agents) Expected() (names []string) {
 	a.mu.Lock()
@@ -136,6 +153,23 @@ func (a *Agents) Recall(b driver.Boot, token, key string) {
 	defer a.mu.Unlock()
 	if is := a.boots[b.Node]; is == nil || is.token != token {
 		a.boots[b.Node] = &fakeBoot{Boot: b, token: token, key: key}
+	}
+}
+
+// Hear implements driver.Agents.
+func (a *Agents) Hear(hear func(node, text string)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.hear = hear
+}
+
+// Say has the agent of a node say something.
+func (a *Agents) Say(node, text string) {
+	a.mu.Lock()
+	hear := a.hear
+	a.mu.Unlock()
+	if hear != nil {
+		hear(node, text)
 	}
 }
 
@@ -267,6 +301,20 @@ func (f *fakeAgent) Disks() []item.Disk {
 	return f.disks
 }
 
+// Inventory implements driver.Agent.
+func (f *fakeAgent) Inventory() *site.Inventory {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.disks == nil {
+		return nil
+	}
+	i := &site.Inventory{Model: "fake", MemoryGiB: 15.5, Drives: []site.Drive{}, NICs: []site.NIC{}}
+	for _, d := range f.disks {
+		i.Drives = append(i.Drives, site.Drive{Part: site.Part{ID: d.Name, Serial: d.Serial, Model: d.Model}, Bytes: d.Bytes})
+	}
+	return i
+}
+
 // Prepare implements driver.Installer.
 func (f *fakeAgent) Prepare(i driver.Installation) {
 	f.mu.Lock()
@@ -329,10 +377,10 @@ func (f *fakeAgent) Apply(ctx context.Context, step site.Step, n *site.Node, may
 	case u.Refuses != "":
 		return fmt.Errorf("%w: %s", driver.ErrRefused, u.Refuses)
 	case u.Lies:
-		f.done(false)
+		f.done(false, u.BootUnknown)
 		return nil
 	case disk != nil && *disk == marker:
-		f.done(true)
+		f.done(true, u.BootUnknown)
 		return nil
 	}
 	unlock = f.m.look()
@@ -344,6 +392,11 @@ func (f *fakeAgent) Apply(ctx context.Context, step site.Step, n *site.Node, may
 	boots := f.m.boots
 	unlock()
 	f.of.fleet.called(Call{When: time.Now(), Machine: f.m.name, Identity: f.m.Identity(), Step: step, First: true})
+	f.of.Say(f.node, "erasing, 0 of 1 disks done: 12 %")
+	if err := f.erase(ctx, is, u); err != nil {
+		return err
+	}
+	f.of.Say(f.node, "unpacking the image")
 	takes := f.of.installs
 	vanishes := u.Vanishes > 0 && u.Times > 0
 	if vanishes {
@@ -368,12 +421,44 @@ func (f *fakeAgent) Apply(ctx context.Context, step site.Step, n *site.Node, may
 		return errors.New(u.Fails)
 	}
 	f.m.format(&marker, time.Now())
-	f.done(false)
+	f.done(false, u.BootUnknown)
 	return nil
 }
 
-func (f *fakeAgent) done(already bool) {
+// erase erases the disks as the design asks for, but for those that were erased before.
+func (f *fakeAgent) erase(ctx context.Context, is driver.Installation, u Unkind) error {
+	if is.Layout.Erase == "" {
+		return nil
+	}
+	for _, d := range is.Layout.Destroys {
+		e := item.Erasure{Disk: d.Name, Serial: d.Serial, WWN: d.WWN, Bytes: d.Bytes}
+		if slices.Contains(is.Erased, e.ID()) {
+			continue
+		}
+		if err := sleep(ctx, time.Minute); err != nil {
+			return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
+		}
+		why := u.NotErased[d.Serial]
+		if e.Done = why == ""; e.Done {
+			e.Tries = []item.EraseTry{{Method: "overwrite", Took: 60, Verified: "all of it was read back"}}
+		} else {
+			e.Tries = []item.EraseTry{{Method: "overwrite", Took: 60, Why: why}}
+		}
+		if !u.Forgets {
+			driver.Erased(ctx, e)
+		}
+		if !e.Done {
+			return fmt.Errorf("1 of 1 disks could not be erased: %s", why)
+		}
+		f.of.mu.Lock()
+		f.of.erased = append(f.of.erased, e.ID())
+		f.of.mu.Unlock()
+	}
+	return nil
+}
+
+func (f *fakeAgent) done(already bool, bootUnknown string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.did = driver.Installed{HostKeys: []string{"ssh-ed25519 AAAA-" + f.node}, Already: already}
+	f.did = driver.Installed{HostKeys: []string{"ssh-ed25519 AAAA-" + f.node}, Already: already, BootUnknown: bootUnknown}
 }

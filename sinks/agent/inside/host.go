@@ -54,6 +54,8 @@ type Host struct {
 	Fetch func(sha256, file string, room int64) (io.ReadCloser, int64, error)
 	// Tell says what is being done, for people.
 	Tell func(text string)
+	// TellErased tells what came of erasing one disk; nil where nobody hears it before the end.
+	TellErased func(item.Erasure)
 }
 
 // Facet observes and applies the items of one facet.

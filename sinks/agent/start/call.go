@@ -35,6 +35,8 @@ type Caller struct {
 	Machine func() wire.Machine
 	// Program answers the daemon's requests.
 	Program *run.Program
+	// Said are the last lines of the console that the daemon was not told yet. It may be nil.
+	Said func() []string
 	// Welcomed is called when the daemon has accepted the machine.
 	Welcomed func(w wire.Welcome)
 	key      tls.Certificate
@@ -71,7 +73,11 @@ func (c *Caller) Call(ctx context.Context, link string) error {
 	if err := conn.SetDeadline(time.Now().Add(callTimeout)); err != nil {
 		return err
 	}
-	if err := wire.Write(conn, wire.Hello{Version: wire.Version, Token: c.Settings.Token, Machine: c.Machine()}); err != nil {
+	hello := wire.Hello{Version: wire.Version, Token: c.Settings.Token, Machine: c.Machine()}
+	if c.Said != nil {
+		hello.Said = c.Said()
+	}
+	if err := wire.Write(conn, hello); err != nil {
 		return err
 	}
 	in := bufio.NewReader(conn)

@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
 // console writes lines for people to all consoles of the kernel.
@@ -16,6 +19,7 @@ type console struct {
 	to    []io.Writer
 	begun time.Time
 	last  string
+	told  []string // the last lines, for the daemon
 }
 
 // openConsoles opens what proc_consoles(5) lists; the kernel itself gives the first process
@@ -44,7 +48,30 @@ func (c *console) say(format string, args ...any) {
 		return
 	}
 	c.last = text
+	line := fmt.Sprintf("[slipway %5.1f s] %s", time.Since(c.begun).Seconds(), text)
+	if r := []rune(line); len(r) > longestLine {
+		line = string(r[:longestLine])
+	}
+	c.told = append(c.told[max(0, len(c.told)-wire.MaxSaid+1):], line)
 	for _, w := range c.to {
 		fmt.Fprintf(w, "[slipway %5.1f s] %s\r\n", time.Since(c.begun).Seconds(), text)
 	}
+}
+
+// longestLine bounds a line that the daemon is told, in letters: all of them are in one Hello.
+const longestLine = 400
+
+// untold are the last lines, which are told once a call. A daemon that refuses the machine, or is
+// not reached, may be told twice.
+func (c *console) untold() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.told)
+}
+
+// forget forgets lines that the daemon was told.
+func (c *console) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.told = nil
 }

@@ -144,10 +144,12 @@ func (c *console) introduce(m wire.Machine) {
 // work calls the daemon again and again, until it could not be reached for too long.
 func (c *console) work(settings Settings, host *inside.Host) error {
 	reached := time.Now()
+	heard := &neighbours{}
 	caller := &Caller{
-		Settings: settings, Machine: func() wire.Machine { return hardware.Machine(host) },
-		Program: &run.Program{Host: host, Hardware: hardware.Look, Machine: hardware.Machine, Install: installer(settings.OverNetwork()).Install},
+		Settings: settings, Machine: func() wire.Machine { return heard.machine(host) }, Said: c.untold,
+		Program: &run.Program{Host: host, Hardware: hardware.Look, Machine: heard.machine, Install: installer(settings.OverNetwork()).Install},
 		Welcomed: func(w wire.Welcome) {
+			c.forget() // the daemon was told of it
 			c.say("Connected to the daemon of the site %s: this machine is the node %s. Waiting for work.", printable(w.Site), printable(w.Node))
 		},
 	}
@@ -158,6 +160,7 @@ func (c *console) work(settings Settings, host *inside.Host) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go n.run(ctx)
+	go heard.listen(ctx, inside.Real("/", true)) // a host of its own: that of the program is changed by requests
 	if settings.OverNetwork() {
 		c.say("The agent was started over the network, and asks it where the daemon is.")
 	} else {

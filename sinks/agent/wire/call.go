@@ -13,7 +13,13 @@ type Hello struct {
 	// Token is what the machine was started with. It is for one node and one boot.
 	Token   string  `json:"token"`
 	Machine Machine `json:"machine"`
+	// Said are the last lines on the machine's console that no daemon was told, MaxSaid of
+	// them at most.
+	Said []string `json:"said,omitempty"`
 }
+
+// MaxSaid is how many lines of the console a Hello has at most.
+const MaxSaid = 100
 
 // Welcome says whether the daemon works with the agent.
 type Welcome struct {
@@ -33,10 +39,19 @@ type Machine struct {
 	Product      string      `json:"product,omitempty"`
 	BIOS         string      `json:"bios,omitempty"` // the version of the firmware
 	MemoryBytes  int64       `json:"memoryBytes,omitempty"`
+	Processors   []Processor `json:"processors,omitempty"`
 	Ports        []Port      `json:"ports,omitempty"`
 	Disks        []item.Disk `json:"disks,omitempty"`
 	// Unread says what could not be read and why, a sentence each.
 	Unread []string `json:"unread,omitempty"`
+}
+
+// Processor is a processor in a socket of its own.
+type Processor struct {
+	ID      string `json:"id"`
+	Model   string `json:"model,omitempty"`
+	Cores   int    `json:"cores,omitempty"`
+	Threads int    `json:"threads,omitempty"`
 }
 
 // Port is a port of the machine's own network adapters.
@@ -47,4 +62,6 @@ type Port struct {
 	// Carrier says whether it has a link; nil where that is not known, as of one that is down.
 	Carrier *bool `json:"carrier,omitempty"`
 	Mbps    int   `json:"mbps,omitempty"`
+	// Neighbours are what tells of itself at the other end of the cable by LLDP.
+	Neighbours []item.Neighbour `json:"neighbours,omitempty"`
 }

@@ -19,6 +19,9 @@ type Install struct {
 	// Marker is the content of /etc/slipway/marker.json, by which the system proves which
 	// installation it is. It is the same for each try of one installation.
 	Marker string `json:"marker"`
+	// Erased are the disks, by what they are known by (item.Erasure.ID), that an earlier try of
+	// this installation has erased as Layout.Erase asks. They are not erased again.
+	Erased []string `json:"erased,omitempty"`
 }
 
 // Image is the one that a system is installed from.
@@ -52,6 +55,8 @@ type Installed struct {
 	Cleared        []string `json:"cleared,omitempty"`
 	Entries        []string `json:"entries,omitempty"`
 	EntriesUnknown string   `json:"entriesUnknown,omitempty"`
+	// Erased is what came of erasing the disks, as far as this agent has done it.
+	Erased []item.Erasure `json:"erased,omitempty"`
 	// Facets are what was seen of the facets after they were applied.
 	Facets map[string]Facet `json:"facets,omitempty"`
 }

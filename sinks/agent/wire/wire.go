@@ -14,7 +14,7 @@ import (
 
 // Version is that of the protocol. Both ends are built from the same commit and
 // refuse another version.
-const Version = 1
+const Version = 2
 
 // Answers is the line behind which the program inside a system reads a request and answers
 // it with frames.
@@ -148,6 +148,8 @@ type Progress struct {
 	Text string `json:"text"`
 	Done int    `json:"done,omitempty"`
 	Of   int    `json:"of,omitempty"`
+	// Erased is what came of erasing one disk. It is told as soon as it is known.
+	Erased *item.Erasure `json:"erased,omitempty"`
 }
 
 // Result is what came of a request. What was seen is told with an error too.

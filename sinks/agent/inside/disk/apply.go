@@ -26,30 +26,12 @@ import (
 // disks are compared once more with those of the layout, which somebody approved; where
 // they differ, nothing is written. A disk that the layout does not have is not written.
 func Apply(ctx context.Context, h *inside.Host, l item.Layout) error {
-	seen, err := Observe(ctx, h)
+	m, state, err := begin(ctx, h, l)
 	if err != nil {
 		return err
 	}
-	state, err := StateOf(l, seen)
-	if err != nil {
-		return err
-	}
-	if state != Untouched {
+	if state != Untouched && l.Erase == "" {
 		h.Tell("the disks are not as they were when the layout was computed: it was begun before, or something else was written to them since. All of it is made from the start.")
-	}
-	found, err := compare(l, seen)
-	if err != nil {
-		return err
-	}
-	m := &maker{h: h, layout: l, found: found}
-	var erased []string
-	for _, d := range l.Disks {
-		if !d.Keep {
-			erased = append(erased, found[d.Name].Name)
-		}
-	}
-	if err := release(ctx, h, erased); err != nil {
-		return err
 	}
 	for _, g := range l.Groups {
 		if err := m.freeName(g.Name); err != nil {
@@ -68,6 +50,29 @@ func Apply(ctx context.Context, h *inside.Host, l item.Layout) error {
 	return nil
 }
 
+// begin finds the disks of a layout, and ends what uses those that are erased.
+func begin(ctx context.Context, h *inside.Host, l item.Layout) (*maker, State, error) {
+	seen, err := Observe(ctx, h)
+	if err != nil {
+		return nil, "", err
+	}
+	state, err := StateOf(l, seen)
+	if err != nil {
+		return nil, "", err
+	}
+	found, err := compare(l, seen)
+	if err != nil {
+		return nil, "", err
+	}
+	var erased []string
+	for _, d := range l.Disks {
+		if !d.Keep {
+			erased = append(erased, found[d.Name].Name)
+		}
+	}
+	return &maker{h: h, layout: l, found: found}, state, release(ctx, h, erased)
+}
+
 // maker makes a layout.
 type maker struct {
 	h      *inside.Host
@@ -75,44 +80,62 @@ type maker struct {
 	found  map[string]item.Disk // by their names in the layout
 }
 
-// disks writes the tables. All disks are taken for ourselves alone and compared before the
-// first is written.
-func (m *maker) disks(ctx context.Context) error {
-	files := map[string]*os.File{}
+// take opens the disks that are erased for ourselves alone, and compares all disks once more
+// before the first is written.
+func (m *maker) take(ctx context.Context) (files taken, err error) {
+	files = taken{}
 	defer func() {
-		for _, f := range files {
-			f.Close()
+		if err != nil {
+			files.close()
 		}
 	}()
 	for _, d := range m.layout.Disks {
 		if d.Keep {
 			continue
 		}
-		f, err := openAlone(m.h, m.found[d.Name])
-		if err != nil {
-			return err
+		if files[d.Name], err = openAlone(m.h, m.found[d.Name]); err != nil {
+			delete(files, d.Name)
+			return files, err
 		}
-		files[d.Name] = f
 	}
 	seen, err := Observe(ctx, m.h)
 	if err != nil {
-		return err
+		return files, err
 	}
 	again, err := compare(m.layout, seen)
 	if err != nil {
-		return err
+		return files, err
 	}
 	for name, d := range m.found {
 		if again[name].Name != d.Name {
-			return fmt.Errorf("the disk %s is now %s, and was %s: it went and came back; nothing was written", name, again[name], d)
+			return files, fmt.Errorf("the disk %s is now %s, and was %s: it went and came back; nothing was written", name, again[name], d)
 		}
 		if f := files[name]; f != nil {
 			if err := isNode(m.h, f, d); err != nil {
-				return err
+				return files, err
 			}
 		}
 	}
 	m.found = again
+	return files, nil
+}
+
+// taken are files of disks, by their names in the layout.
+type taken map[string]*os.File
+
+func (t taken) close() {
+	for _, f := range t {
+		f.Close()
+	}
+}
+
+// disks writes the tables.
+func (m *maker) disks(ctx context.Context) error {
+	files, err := m.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer files.close()
 	for _, d := range m.layout.Disks {
 		if d.Keep {
 			continue
@@ -121,11 +144,7 @@ func (m *maker) disks(ctx context.Context) error {
 		if err := lay(files[d.Name], d, m.found[d.Name].Holds); err != nil {
 			return fmt.Errorf("writing the disk %s: %w", m.found[d.Name], plain(err))
 		}
-		reads := func() (string, bool) {
-			err := reread(files[d.Name])
-			return fmt.Sprint(err), err == nil
-		}
-		if err := m.wait(ctx, "the new table of the disk "+m.found[d.Name].String(), reads); err != nil {
+		if err := m.reread(ctx, "the new table", files[d.Name], d.Name); err != nil {
 			return err
 		}
 	}
@@ -137,6 +156,14 @@ func (m *maker) disks(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// reread has the kernel read the table of a disk again.
+func (m *maker) reread(ctx context.Context, what string, f *os.File, name string) error {
+	return m.wait(ctx, what+" of the disk "+m.found[name].String(), func() (string, bool) {
+		err := reread(f)
+		return fmt.Sprint(err), err == nil
+	})
 }
 
 // openAlone opens a disk that nothing else uses: the kernel refuses where it, or a partition

@@ -112,6 +112,7 @@ func known(h *inside.Host, name string) (d item.Disk, ok bool) {
 	d = item.Disk{Name: name, Bytes: sectors * 512, Sector: number(at, "queue/logical_block_size"), Physical: number(at, "queue/physical_block_size"),
 		Removable: say(at, "removable") == "1", ReadOnly: say(at, "ro") == "1"}
 	d.Model = item.NormalSerial(say(at, "device/model"))
+	d.Firmware = item.NormalSerial(cmp.Or(say(at, "device/firmware_rev"), say(at, "device/rev")))
 	d.Serial = item.NormalSerial(cmp.Or(say(at, "serial"), say(at, "device/serial"), unitSerial(at)))
 	if wwn := cmp.Or(say(at, "wwid"), say(at, "device/wwid")); strings.HasPrefix(wwn, "naa.") || strings.HasPrefix(wwn, "eui.") {
 		d.WWN = item.NormalWWN(wwn)

@@ -2,8 +2,10 @@ package hardware
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,6 +24,9 @@ func Machine(h *inside.Host) wire.Machine {
 	m := wire.Machine{
 		UUID: strings.ToLower(dmi("product_uuid")), Serial: dmi("product_serial"), Manufacturer: dmi("sys_vendor"), Product: dmi("product_name"),
 		BIOS: dmi("bios_version"), MemoryBytes: memory(inside.Text(h.Path("/proc/meminfo"))),
+	}
+	if text, err := inside.ReadAtMost(h.Path("/proc/cpuinfo"), maxCPUInfo); err == nil {
+		m.Processors = processors(string(text))
 	}
 	var err error
 	if m.Ports, err = ports(h); err != nil {
@@ -42,6 +47,41 @@ func memory(text string) int64 {
 		}
 	}
 	return 0
+}
+
+// The bounds of what is read and told of processors.
+const (
+	maxCPUInfo    = 8 << 20
+	maxProcessors = 64
+)
+
+// processors reads /proc/cpuinfo (proc_cpuinfo(5)), which has a part for each thread. That of some
+// architectures names no sockets; then nothing is told.
+func processors(text string) (all []wire.Processor) {
+	threads, cores := map[string]int{}, map[string]map[string]bool{}
+	models := map[string]string{}
+	for part := range strings.SplitSeq(text, "\n\n") {
+		is := map[string]string{}
+		for l := range strings.Lines(part) {
+			name, value, _ := strings.Cut(l, ":")
+			is[strings.TrimSpace(name)] = strings.TrimSpace(value)
+		}
+		socket, ok := is["physical id"]
+		if !ok {
+			continue
+		}
+		if threads[socket]++; cores[socket] == nil {
+			cores[socket] = map[string]bool{}
+		}
+		cores[socket][is["core id"]] = true
+		models[socket] = printable(is["model name"])
+	}
+	for _, socket := range slices.Sorted(maps.Keys(threads)) {
+		if len(all) < maxProcessors {
+			all = append(all, wire.Processor{ID: printable(socket), Model: models[socket], Cores: len(cores[socket]), Threads: threads[socket]})
+		}
+	}
+	return all
 }
 
 // ports are those of network adapters of the machine: links that have a device.

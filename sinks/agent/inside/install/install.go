@@ -46,6 +46,7 @@ type Installer struct {
 	// Programs brings wire.Programs into the system in memory, where it lacks one of them. It
 	// may be nil.
 	Programs func(ctx context.Context, h *inside.Host) error
+	reports  reports
 }
 
 // work is one installation.
@@ -128,6 +129,9 @@ func (w *work) look() error {
 		return err
 	}
 	if err := w.tools(); err != nil {
+		return err
+	}
+	if err := w.recover(); err != nil {
 		return err
 	}
 	if !w.isWhole() {
@@ -225,7 +229,7 @@ func (w *work) already() (bool, error) {
 	}
 	there := disk.Mount(w.ctx, w.h, w.asked.Layout, true) == nil && w.hasMarker()
 	if there {
-		w.is.Already = true
+		w.is.Already, w.is.Erased = true, w.reports.of(w.asked.Marker)
 		w.h.Tell("the system is there already, with its marker")
 		err = w.readKeys()
 	}
@@ -336,6 +340,9 @@ func (w *work) clear() error {
 
 // make erases the disks and makes the system.
 func (w *work) make() error {
+	if err := w.erase(); err != nil {
+		return err
+	}
 	if w.isWhole() {
 		return w.makeWhole()
 	}

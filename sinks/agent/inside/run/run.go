@@ -28,6 +28,10 @@ const Longest = 25 * time.Minute
 // disks, either of which may be slow.
 const LongestInstall = 3 * time.Hour
 
+// LongestErase bounds an installation that erases the disks first: a large disk is written over
+// in a day or two.
+const LongestErase = 7 * 24 * time.Hour
+
 // The bounds of what is told on the way.
 const (
 	maxProgress = 1000
@@ -79,12 +83,18 @@ func (p *Program) Answer(ctx context.Context, in io.Reader, out io.Writer) error
 			wire.Write(out, wire.Frame{Progress: &wire.Progress{Text: clip(text)}}) // who does not listen is told the result, or nothing
 		}
 	}
+	p.Host.TellErased = func(e item.Erasure) {
+		wire.Write(out, wire.Frame{Progress: &wire.Progress{Text: clip(e.String()), Erased: &e}})
+	}
 	var r wire.Request
 	if err := wire.Read(in, &r); err != nil {
 		return wire.Write(out, wire.Frame{Result: &wire.Result{Error: failed("the request cannot be read: %v", err)}})
 	}
 	within := Longest
-	if r.Op == wire.OpInstall {
+	switch {
+	case r.Op == wire.OpInstall && r.Install != nil && r.Install.Layout.Erase != "":
+		within = LongestErase
+	case r.Op == wire.OpInstall:
 		within = LongestInstall
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+func (a *app) eraseReportCommand() *cobra.Command {
+	var f orderFlags
+	cmd := &cobra.Command{
+		Use: "erase-report NODE", Short: "show how the disks of a machine were erased", Args: exactly(1),
+		Long: "Shows what came of erasing the disks of a node's machine in its last installations that\n" +
+			"asked for it (storage: erase: \"secure\"): of each disk by its serial number the methods that\n" +
+			"were tried, how the result was verified, and why a method failed. What it says was observed;\n" +
+			"nothing more is claimed. The status branch has the same in erased/.\n" + exitHelp,
+		Example: "  slipway erase-report compute-5\n  slipway erase-report compute-5 --output json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			daemon := daemonAt(f.state)
+			defer daemon.Close()
+			c, err := daemon.Closeup(cmd.Context(), f.site, args[0])
+			if err != nil {
+				return err
+			}
+			reports := c.Recorded.Erased
+			if a.output == "json" {
+				return a.out.JSON(erasures{args[0], append([]site.EraseReport{}, reports...)})
+			}
+			if len(reports) == 0 {
+				return a.err.Printf("no disk of %s was erased by Slipway: an installation does so where the design has storage: erase: \"secure\"\n", args[0])
+			}
+			for i, r := range reports {
+				if i > 0 {
+					a.out.Printf("\n")
+				}
+				printErasure(a.out, args[0], r)
+			}
+			return nil
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+// erasures are the reports of a node as JSON.
+type erasures struct {
+	Node    string             `json:"node"`
+	Reports []site.EraseReport `json:"reports"`
+}
+
+// printErasure writes a report for people.
+func printErasure(w *screen, node string, r site.EraseReport) {
+	w.Printf("%s  generation %d, begun %s: %s\n", node, r.Generation, r.Began.UTC().Format("2006-01-02 15:04:05Z"), r.Verdict())
+	w.Printf("machine %s\n", r.Machine.Full())
+	for _, d := range r.Disks {
+		w.Printf("\n%s\n", strings.TrimSpace(fmt.Sprintf("%s (%s, %s) %s", d.ID(), d.Disk, item.Bytes(d.Bytes), d.Model)))
+		switch {
+		case d.Done:
+			w.Printf("  erased by %s, %s to %s\n", d.Last().Method, d.Began.UTC().Format("2006-01-02 15:04:05Z"), d.Ended.UTC().Format("15:04:05Z"))
+		case len(d.Tries) > 0:
+			w.Printf("  NOT ERASED\n")
+		default:
+			w.Printf("  unknown: the agent has told nothing of it\n")
+		}
+		for _, t := range d.Tries {
+			took := (time.Duration(t.Took) * time.Second).String()
+			if t.Verified != "" {
+				w.Printf("  %s (%s): %s\n", t.Method, took, t.Verified)
+			} else {
+				w.Printf("  %s (%s) did not: %s\n", t.Method, took, t.Why)
+			}
+		}
+	}
+}

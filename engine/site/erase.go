@@ -1,0 +1,104 @@
+package site
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+)
+
+// EraseReport is what came of erasing the disks of one machine, in one installation.
+type EraseReport struct {
+	Generation int `json:"generation,omitempty"`
+	// Attempt is that of the approval.
+	Attempt int      `json:"attempt,omitempty"`
+	Machine Identity `json:"machine,omitzero"`
+	// Began is when the agent was first asked.
+	Began time.Time `json:"began"`
+	// Disks are all that were to be erased, by their names in the design. One without a try is
+	// one of which nobody was told what came of it.
+	Disks []item.Erasure `json:"disks"`
+}
+
+// mostReports is how many reports are kept of a node.
+const mostReports = 4
+
+// NoteErasing begins the report of a step that erases disks first, unless an earlier try has.
+func (r *Recorded) NoteErasing(s Step, l item.Layout, now time.Time) {
+	if l.Erase == "" || r.reportOf(s) >= 0 {
+		return
+	}
+	is := EraseReport{Generation: s.Generation, Attempt: s.Attempt, Machine: s.Machine, Began: now}
+	for _, d := range l.Destroys {
+		is.Disks = append(is.Disks, item.Erasure{Disk: d.Name, Serial: d.Serial, WWN: d.WWN, Model: d.Model, Bytes: d.Bytes})
+	}
+	r.Erased = append(slices.Clone(r.Erased[max(0, len(r.Erased)-mostReports+1):]), is)
+}
+
+// NoteErased notes what came of erasing one disk. What is told again changes nothing.
+func (r *Recorded) NoteErased(s Step, e item.Erasure, now time.Time) {
+	i := r.reportOf(s)
+	if i < 0 {
+		return
+	}
+	disks := slices.Clone(r.Erased[i].Disks)
+	at := slices.IndexFunc(disks, func(d item.Erasure) bool { return d.ID() == e.ID() })
+	if at < 0 || disks[at].Done || disks[at].Done == e.Done && reflect.DeepEqual(disks[at].Tries, e.Tries) {
+		return
+	}
+	e.Began, e.Ended = now.Add(-e.Took()), now
+	disks[at] = e
+	r.Erased = slices.Clone(r.Erased)
+	r.Erased[i].Disks = disks
+}
+
+// LastErased is the newest report; nil without one.
+func (r *Recorded) LastErased() *EraseReport {
+	if len(r.Erased) == 0 {
+		return nil
+	}
+	return &r.Erased[len(r.Erased)-1]
+}
+
+// ErasedIn are the disks that the tries of a step so far have erased.
+func (r *Recorded) ErasedIn(s Step) (ids []string) {
+	if i := r.reportOf(s); i >= 0 {
+		for _, d := range r.Erased[i].Disks {
+			if d.Done {
+				ids = append(ids, d.ID())
+			}
+		}
+	}
+	return ids
+}
+
+func (r *Recorded) reportOf(s Step) int {
+	return slices.IndexFunc(r.Erased, func(e EraseReport) bool {
+		return e.Generation == s.Generation && e.Attempt == s.Attempt && e.Machine == s.Machine
+	})
+}
+
+// Verdict is the report in one line.
+func (r EraseReport) Verdict() string {
+	done, not, unknown := 0, 0, 0
+	for _, d := range r.Disks {
+		switch {
+		case d.Done:
+			done++
+		case len(d.Tries) > 0:
+			not++
+		default:
+			unknown++
+		}
+	}
+	text := fmt.Sprintf("%d of %d disks erased", done, len(r.Disks))
+	if not > 0 {
+		text += fmt.Sprintf(", %d could not be erased", not)
+	}
+	if unknown > 0 {
+		text += fmt.Sprintf(", of %d the agent has told nothing", unknown)
+	}
+	return text
+}
