@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -127,15 +128,16 @@ func TestOnce(t *testing.T) {
 			n.Generation = 4
 			m.Recorded.Actions = map[string]site.ActionRecord{"burn": {Attempts: 1, Done: time.Unix(2, 0)}}
 		}, []string{"base: install", "base: finish-install", "install: set-kernel", "install: boot-action: actions.bootActions.burn", "configure: apply-config", "configure: boot-action: actions.bootActions.join"}, "base"},
-		"nobody serves it": {nil, func(*site.Node, *site.Memory) { onceServes[site.FacetActions] = false }, nil, ""},
+		"nobody serves it": {nil, nil, nil, ""},
 	} {
-		onceServes[site.FacetActions] = true
+		serves := maps.Clone(onceServes)
+		serves[site.FacetActions] = name != "nobody serves it"
 		s, n := onceSite()
 		m := onceMemory(n, c.actions)
 		if c.change != nil {
 			c.change(n, &m)
 		}
-		p := plan.Node(s, n, site.Known{Nodes: map[string]site.Memory{"n1": m}, Serves: onceServes})
+		p := plan.Node(s, n, site.Known{Nodes: map[string]site.Memory{"n1": m}, Serves: serves})
 		var said []string
 		for _, step := range p.Steps {
 			text := step.Phase + ": " + step.Summary()
