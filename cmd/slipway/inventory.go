@@ -23,7 +23,7 @@ func (a *app) inventoryCommand() *cobra.Command {
 		Long: "Shows what the last inspection of a node's machine found: processors, memory modules,\n" +
 			"drives, network adapters, power supplies and firmware; and what the installed system\n" +
 			"tells of itself over SSH: links, disks, file systems, memory, and units that have failed.\n" +
-			"Last it puts what the BMC tells beside what Slipway's agent saw from the memory of the machine\n" +
+			"At the end it shows what the BMC tells beside what Slipway's agent saw from the memory of the machine\n" +
 			"and what the installed system sees, and marks where they differ.\n" +
 			"Machines are inspected once a day and systems looked into every few minutes;\n" +
 			"`slipway retry NODE` does both now.\n" + exitHelp,

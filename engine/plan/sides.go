@@ -321,44 +321,49 @@ func (b *sides) nics() {
 	}
 	slices.Sort(order)
 	for _, mac := range order {
-		x, told := bmc[mac]
-		y, seen := agent[mac]
-		z, inside := system[mac]
-		row := Sight{What: "port", Name: mac, BMC: x.text, Agent: y.text, System: z.text}
-		var missing, differs []string
-		if !told && len(bmc) > 0 {
-			missing = append(missing, "the BMC")
-		}
-		if !seen && len(agent) > 0 {
-			missing = append(missing, "the agent")
-		}
-		if !inside && len(b.ports) > 0 {
-			missing = append(missing, "the system")
-		}
-		if len(missing) > 0 {
-			differs = append(differs, "not seen by "+strings.Join(missing, " and "))
-		}
-		links, speeds := []string{}, []int{}
-		for _, n := range []nic{x, y, z} {
-			if n.link == "up" || n.link == "down" {
-				links = append(links, n.link)
-			}
-			if n.mbps > 0 && n.link != "down" {
-				speeds = append(speeds, n.mbps)
-			}
-		}
-		if len(slices.Compact(links)) > 1 {
-			differs = append(differs, "link")
-		}
-		if len(slices.Compact(speeds)) > 1 {
-			differs = append(differs, "speed")
-		}
-		if len(y.neighbours) > 0 && len(z.neighbours) > 0 && !slices.Equal(neighbours(y.neighbours), neighbours(z.neighbours)) {
-			differs = append(differs, "neighbour")
-		}
-		row.Differs = strings.Join(differs, ", ")
-		b.add(row)
+		b.add(b.port(mac, bmc, agent, system))
 	}
+}
+
+// port compares what the three sides tell of one port, by its MAC address.
+func (b *sides) port(mac string, bmc, agent, system map[string]nic) Sight {
+	x, told := bmc[mac]
+	y, seen := agent[mac]
+	z, inside := system[mac]
+	row := Sight{What: "port", Name: mac, BMC: x.text, Agent: y.text, System: z.text}
+	var missing, differs []string
+	if !told && len(bmc) > 0 {
+		missing = append(missing, "the BMC")
+	}
+	if !seen && len(agent) > 0 {
+		missing = append(missing, "the agent")
+	}
+	if !inside && len(b.ports) > 0 {
+		missing = append(missing, "the system")
+	}
+	if len(missing) > 0 {
+		differs = append(differs, "not seen by "+strings.Join(missing, " and "))
+	}
+	links, speeds := []string{}, []int{}
+	for _, n := range []nic{x, y, z} {
+		if n.link == "up" || n.link == "down" {
+			links = append(links, n.link)
+		}
+		if n.mbps > 0 && n.link != "down" {
+			speeds = append(speeds, n.mbps)
+		}
+	}
+	if len(slices.Compact(links)) > 1 {
+		differs = append(differs, "link")
+	}
+	if len(slices.Compact(speeds)) > 1 {
+		differs = append(differs, "speed")
+	}
+	if len(y.neighbours) > 0 && len(z.neighbours) > 0 && !slices.Equal(neighbours(y.neighbours), neighbours(z.neighbours)) {
+		differs = append(differs, "neighbour")
+	}
+	row.Differs = strings.Join(differs, ", ")
+	return row
 }
 
 func speed(mbps int) string {

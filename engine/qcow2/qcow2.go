@@ -129,7 +129,7 @@ func (i *Image) features(head []byte) error {
 	case version == 2:
 		return nil
 	case version != 3:
-		return fmt.Errorf("it is of version %d of qcow2; 2 and 3 are known", version)
+		return fmt.Errorf("it has version %d of qcow2, and Slipway reads versions 2 and 3", version)
 	case len(head) < headerBytes3:
 		return errors.New("its header is cut off")
 	}

@@ -3,6 +3,7 @@ package qcow2_test
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -152,7 +153,16 @@ func TestRefused(t *testing.T) {
 	qemu(t, "create", "-q", "-f", "qcow2", "-b", "/etc/passwd", "-u", "-F", "raw", in("thief"), "1M")
 	qemu(t, "create", "-q", "-f", "qcow2", "-o", "data_file="+in("data"), in("outside"), "1M")
 	qemu(t, "create", "-q", "-f", "qcow2", "-o", "extended_l2=on", in("subclusters"), "1M")
-	qemu(t, "create", "-q", "-f", "qcow2", "--object", "secret,id=s,data=x", "-o", "encrypt.format=luks,encrypt.key-secret=s,encrypt.iter-time=10", in("encrypted"), "1M")
+	// qemu-img measures the processor to make LUKS, and fails where other programs use it: the header
+	// of a plain image gets the method (crypt_method, 2 is LUKS).
+	qemu(t, "create", "-q", "-f", "qcow2", in("encrypted"), "1M")
+	plain, err := os.OpenFile(in("encrypted"), os.O_WRONLY, 0)
+	if err == nil {
+		_, err = plain.WriteAt([]byte{0, 0, 0, 2}, 32)
+	}
+	if err = errors.Join(err, plain.Close()); err != nil {
+		t.Fatal(err)
+	}
 	qemu(t, "create", "-q", "-f", "qcow2", in("huge"), "3T")
 	qemu(t, "create", "-q", "-f", "vmdk", in("vmdk"), "1M")
 	for name, says := range map[string]string{

@@ -70,7 +70,7 @@ func (m *machine) bootOverNetwork(ctx context.Context, step site.Step, n *site.N
 // withdrawOverride takes the override back from a machine that is off and whose start was refused.
 func (m *machine) withdrawOverride(ctx context.Context, target schemas.BootSource, refusal error) error {
 	if m.client.bound.ended != nil {
-		return fmt.Errorf("%w; what was prepared before was not taken back, and the machine of the step may boot from the network when it is switched on", refusal)
+		return fmt.Errorf("%w; Slipway left the boot override of an earlier try set, so the machine may boot from the network when somebody switches it on", refusal)
 	}
 	s, err := m.reread(ctx)
 	if err == nil && s.off() && s.bootsNext(target) {
@@ -79,7 +79,7 @@ func (m *machine) withdrawOverride(ctx context.Context, target schemas.BootSourc
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("%w; what was prepared could not be taken back, and the machine may boot from the network when it is switched on: %v", refusal, err)
+		return fmt.Errorf("%w; Slipway could not take back the boot override, so the machine may boot from the network when somebody switches it on: %v", refusal, err)
 	}
 	return refusal
 }

@@ -52,7 +52,7 @@ func (n *network) ask(ctx context.Context, l net.Interface, own net.IP) error {
 		return true
 	})
 	if err != nil && wrong != nil {
-		return fmt.Errorf("what was answered is of no use: %s", printable(wrong.Error()))
+		return fmt.Errorf("the DHCP server answered, and its answer does not say where the daemon is: %s", printable(wrong.Error()))
 	}
 	return err
 }
