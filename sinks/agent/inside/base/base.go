@@ -25,6 +25,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -52,6 +53,7 @@ type facet struct {
 func (f *facet) Observe(ctx context.Context, h *inside.Host, keys []string) (inside.Seen, error) {
 	j := &job{facet: f, ctx: ctx, h: h}
 	j.once, j.onceSudo = sync.OnceValues(j.accounts), sync.OnceValue(j.cannotSudo)
+	j.onceLeft = sync.OnceValue(j.leftovers)
 	seen := inside.Seen{Have: map[string]string{}, Unread: map[string]string{}, Cannot: map[string]string{}, Hashes: map[string]item.Hash{}}
 	for _, key := range keys {
 		if err := ctx.Err(); err != nil {
@@ -81,6 +83,9 @@ func (f *facet) Apply(ctx context.Context, h *inside.Host, items []item.Item, re
 	j := &job{facet: f, ctx: ctx, h: h}
 	var all troubles
 	do := func(key string, err error) { all.add(key, err) }
+	if isOfUsers(items, remove) {
+		do(item.KindUsers, j.sweep())
+	}
 	for _, key := range remove {
 		if item.Kind(key) == item.KindUsers {
 			do(key, j.removeUser(key))
@@ -102,6 +107,11 @@ func (f *facet) Apply(ctx context.Context, h *inside.Host, items []item.Item, re
 		}
 	}
 	return all.err()
+}
+
+// isOfUsers says whether a run changes accounts.
+func isOfUsers(items []item.Item, remove []string) bool {
+	return slices.ContainsFunc(append(item.Keys(items), remove...), func(key string) bool { return item.Kind(key) == item.KindUsers })
 }
 
 func absentUser(i item.Item) bool {

@@ -23,10 +23,11 @@ type job struct {
 	*facet
 	ctx context.Context
 	h   *inside.Host
-	// once are the accounts, and onceSudo what cannotSudo says, read at most once:
-	// for looking alone.
+	// once are the accounts, onceSudo what cannotSudo says, and onceLeft the leftovers,
+	// read at most once: for looking alone.
 	once     func() (accounts, error)
 	onceSudo func() string
+	onceLeft func() []string
 }
 
 // maxFile bounds the files that are read, in bytes.

@@ -3,6 +3,7 @@ package base
 import (
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/slipway-gitops/slipway/engine/item"
@@ -149,6 +150,52 @@ func TestCreationThatWasCut(t *testing.T) {
 			t.Errorf("it has another number than its home: %s", is)
 		}
 	}
+}
+
+// What a killed program for accounts leaves in /etc keeps all of them out as soon as another
+// process has the number in its lock. It is told of accounts that are ours, and taken away; while
+// such a program runs, the same files are its own.
+func TestLeftoversOfAKilledProgram(t *testing.T) {
+	for _, file := range []string{"/etc/group.lock", "/etc/group.4711", "/etc/subuid+"} {
+		s, items := newFake(t), []item.Item{account("ops", item.User{Groups: []string{"adm"}})}
+		s.put("/etc/.pwd.lock", "")
+		s.put("/etc/passwd.4712", "a copy of a person\n")
+		s.applies(items)
+		s.put(file, "4711\x00")
+		if s.observe("users.old").Have["users.old.state"] != item.Present {
+			t.Error("an account that is not ours is told to be half changed")
+		}
+
+		release := s.changing()
+		s.so(items...)
+		s.applies(items)
+		if s.gone(file) {
+			t.Errorf("%s of a running program was taken away", file)
+		}
+		release()
+
+		if have := s.observe("users.ops").Have["users.ops.state"]; have != "half changed: a program that was killed left "+file {
+			t.Errorf("%s: the state is %q", file, have)
+		}
+		s.applies(items)
+		s.so(items...)
+		if !s.gone(file) || s.gone("/etc/passwd.4712") {
+			t.Errorf("%s is left (%v), or the copy was taken away", file, !s.gone(file))
+		}
+		s.quiet(items)
+	}
+}
+
+// changing is a program that changes accounts: it holds their lock until it is released. The
+// lock is one of an open file, which stands in the way of this process too (F_OFD_SETLK of
+// fcntl(2)).
+func (s *fake) changing() (release func()) {
+	s.t.Helper()
+	const setLockOfFile = 37
+	f, err := os.OpenFile(s.at("/etc/.pwd.lock"), os.O_RDWR, 0)
+	s.must(err)
+	s.must(syscall.FcntlFlock(f.Fd(), setLockOfFile, &syscall.Flock_t{Type: syscall.F_WRLCK}))
+	return func() { s.must(f.Close()) }
 }
 
 // sshd reads a second file of keys. In an account that Slipway made, its keys are drift;

@@ -90,18 +90,10 @@ func (j *job) seeUser(seen *inside.Seen, key string) {
 	} else if there || rule != "false" {
 		seen.Have[key+".sudo"] = rule
 	}
-	if !there {
-		seen.Have[key+".state"] = item.Absent
-		if made.Leaving != nil && all.remains(account, made.Leaving.GID) {
-			seen.Have[key+".state"] = "half removed"
-		}
+	if seen.Have[key+".state"] = j.state(all, account, ours, made); !there {
 		return
 	}
 	exact := !ours || made.ours(l)
-	seen.Have[key+".state"] = item.Present
-	if made.marks(l) {
-		seen.Have[key+".state"] = "half made"
-	}
 	seen.Have[key+".uid"] = strconv.Itoa(l.uid)
 	seen.Have[key+".shell"] = printable(l.shell)
 	groups := all.further(l)
@@ -118,6 +110,23 @@ func (j *job) seeUser(seen *inside.Seen, key string) {
 		}
 	}
 	j.seeKeys(seen, key, l, exact, made)
+}
+
+// state says whether there is an account, and whether what was to change it was cut off.
+func (j *job) state(all accounts, account string, ours bool, made madeUser) string {
+	l, there := all.login(account)
+	if left := j.onceLeft(); ours && len(left) > 0 {
+		return "half changed: a program that was killed left /etc/" + strings.Join(left, ", /etc/")
+	}
+	switch {
+	case there && made.marks(l):
+		return "half made"
+	case there:
+		return item.Present
+	case made.Leaving != nil && all.remains(account, made.Leaving.GID):
+		return "half removed"
+	}
+	return item.Absent
 }
 
 // seenPassword tells of a hash only that it is the one that we set.
