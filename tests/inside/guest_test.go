@@ -37,7 +37,8 @@ type guest struct {
 	lan    *lan
 	folder string
 	ends   [][2]string
-	clock  string // when it thinks that it is
+	clock  string    // when it thinks that it is
+	began  time.Time // when the last change was
 	qemu   *exec.Cmd
 }
 
@@ -252,17 +253,18 @@ func (g *guest) apply(name string, l links, addresses []string, meanwhile func()
 	if err != nil {
 		g.t.Fatalf("%s: %v", name, err)
 	}
-	at, done := time.Now(), make(chan error, 1)
+	done := make(chan error, 1)
+	g.began = time.Now()
 	go func() { done <- step(g.t.Context(), m, d, site.FacetNetwork, seen) }()
 	within := deadline + grace
 	if meanwhile != nil {
 		meanwhile()
 		within += bootPatience
 	}
-	if !g.reached(g.t, d, at.Add(within), append(addresses, g.address)...) {
-		g.t.Fatalf("%s: not reached %s after it was begun\n%s", name, time.Since(at).Round(time.Second), g.trouble())
+	if !g.reached(g.t, d, g.began.Add(within), append(addresses, g.address)...) {
+		g.t.Fatalf("%s: not reached %s after it was begun\n%s", name, time.Since(g.began).Round(time.Second), g.trouble())
 	}
-	took := time.Since(at)
+	took := time.Since(g.began)
 	err = <-done
 	g.t.Logf("%s: reached at %s after %s: %v", name, g.address, took.Round(time.Second), err)
 	return err
@@ -328,7 +330,7 @@ func (g *guest) isBack(until time.Time) error {
 		}
 	}
 	var last error
-	again := time.NewTicker(10 * time.Second)
+	again := time.NewTicker(5 * time.Second)
 	defer again.Stop()
 	for {
 		select {
@@ -348,14 +350,15 @@ func (g *guest) isBack(until time.Time) error {
 // own.
 func (g *guest) reverts(name string, l links) {
 	g.t.Helper()
-	before, address, began := g.seen(), g.address, time.Now()
+	before, address := g.seen(), g.address
 	if err := g.apply(name, l, nil, nil); err == nil {
 		g.t.Errorf("%s: it was confirmed", name)
 	}
-	if err := g.isBack(began.Add(2 * (deadline + grace))); err != nil { // it cannot be reached before it is as it was
+	if err := g.isBack(g.began.Add(2 * (deadline + grace))); err != nil { // it cannot be reached before it is as it was
 		g.t.Fatalf("%s: it is not as before: %v\n%s", name, err, g.trouble())
 	}
-	if took := time.Since(began); took > deadline+grace {
+	took := time.Since(g.began)
+	if g.t.Logf("%s: as before after %s", name, took.Round(time.Second)); took > deadline+grace {
 		g.t.Errorf("%s: it took %s until it was as before", name, took)
 	}
 	if after := g.seen(); g.address != address || after != before {
