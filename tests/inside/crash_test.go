@@ -108,8 +108,9 @@ func killed(t *testing.T, f site.Facet, seed uint64, every int) {
 		if got := n.listing(); difference(got, want) != "" {
 			t.Errorf("%s (%s) killed after write %s: it is not as designed:\n%s\nfrom %s\nto %s", f, what, at, difference(got, want), told(from), told(to))
 		}
-		n.settled(at, steps > 1) // else that run had done all: the next one ends its journal, and tells of it
+		n.settled(at, steps > 1) // else that run had done all: the next one ends what it had begun to note
 		n.converges(from)
+		n.settled(at+", and back", true)
 		if got := n.listing(); difference(got, wantFrom) != "" {
 			t.Fatalf("%s (%s) killed after write %s, and back: it is not as before:\n%s", f, what, at, difference(got, wantFrom))
 		}
@@ -129,15 +130,15 @@ func (n *node) disarm() (still bool) {
 	return n.Does("if [ -e "+prefixFile+" ]; then rm "+prefixFile+"; echo still; fi") == "still"
 }
 
-// settled holds that nothing is half done: no package, no temporary file, and no journal that
-// is to be ended.
+// settled holds that nothing is half done: no package, no temporary file and, once the run was
+// ended, no journal that is to be ended and no note that was being written.
 func (n *node) settled(at string, ended bool) {
 	n.t.Helper()
-	journal := ""
+	journal, notes := "", " -o -path /var/lib/slipway-inside"
 	if ended {
-		journal = `! grep -o '"begun":.*' /var/lib/slipway-inside/journal; `
+		journal, notes = `! grep -o '"begun":.*' /var/lib/slipway-inside/journal; `, ""
 	}
-	words := journal + `dpkg --audit; find / -xdev \( -path /proc -o -path /sys -o -path /var/tmp -o -path /tmp \) -prune -o -name '.slipway-*' -print; ` +
+	words := journal + `dpkg --audit; find / -xdev \( -path /proc -o -path /sys -o -path /var/tmp -o -path /tmp` + notes + ` \) -prune -o -name '.slipway-*' -print; ` +
 		`ls /etc/*.lock /etc/*+ 2>/dev/null || true`
 	if out := n.Does(words); out != "" {
 		n.t.Errorf("after write %s there is left: %s", at, out)

@@ -303,7 +303,7 @@ func (g *guest) trouble() string {
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(time.Minute)) // after that there is what was said so far
 	_, _ = io.WriteString(c, "stty -echo; ip address; ip route; cat /proc/net/bonding/* /run/network/ifstate; tail -n +1 /etc/network/interfaces.d/* /etc/systemd/network/*; "+
-		"ls -la /var/lib/slipway-inside; cat /var/lib/slipway-inside/reverted; networkctl list; ps axf; journalctl --no-pager -n 150; echo that is '' all\n")
+		"ls -la /var/lib/slipway-inside; cat /var/lib/slipway-inside/reverted; networkctl list; ps axf; journalctl --no-pager -o short-monotonic -n 400; echo that is '' all\n")
 	var said bytes.Buffer
 	for b := make([]byte, 4096); !strings.Contains(said.String(), "that is all"); {
 		n, err := c.Read(b)
@@ -359,7 +359,7 @@ func (g *guest) reverts(name string, l links) {
 	}
 	took := time.Since(g.began)
 	if g.t.Logf("%s: as before after %s", name, took.Round(time.Second)); took > deadline+grace {
-		g.t.Errorf("%s: it took %s until it was as before", name, took)
+		g.t.Errorf("%s: it took %s until it was as before\n%s", name, took, g.trouble())
 	}
 	if after := g.seen(); g.address != address || after != before {
 		g.t.Errorf("%s: at %s there was\n%s\nand at %s is\n%s", name, address, before, g.address, after)
