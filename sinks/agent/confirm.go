@@ -23,47 +23,82 @@ const (
 	longestWait = 2 * time.Minute
 	// leastWait is how long, in seconds, it is tried at least: a clock that jumps has the
 	// helper tell of less, and to confirm too late is refused.
-	leastWait = 20
-	tryEvery  = 2 * time.Second
-	maxTried  = 8 // addresses at once
+	leastWait  = 20
+	tryEvery   = 2 * time.Second  // after one that failed
+	tryBeside  = 10 * time.Second // after one that waits
+	tryWithin  = time.Minute
+	mostAtOnce = 6 // at once
+	maxTried   = 8 // addresses at once
 )
+
+// errSmallAlone is how a machine behaves whose packets are too large for a switch.
+var errSmallAlone = errors.New("lets log in, and packets of full size do not get there and back: the MTU may be larger than that of a switch on the way")
+
+// outcome is how one try to confirm ended; it is done when the helper says yes or no.
+type outcome struct {
+	done bool
+	err  error
+}
 
 // confirm proves that the machine can be reached with its new network, by a new
 // connection to one of its addresses, and ends the wait of the change. It has until
-// the change is reverted.
+// the change is reverted. Tries begin beside those that wait: a connection from before the
+// network was set back may hang for good.
 func (m *machine) confirm(ctx context.Context, n *site.Node, r *wire.Result) error {
 	request := wire.Request{Op: wire.OpConfirm, Node: n.Name}
-	wait := longestWait
+	wait, when := longestWait, ""
 	if r != nil {
 		request.Confirm = r.Unconfirmed
 		wait = time.Duration(min(max(r.Deadline, leastWait), 3600)) * time.Second
+		when = " at " + time.Now().Add(wait).UTC().Format("15:04:05Z")
 	}
-	until := time.Now().Add(wait)
-	ctx, cancel := context.WithDeadline(ctx, until)
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	over := driver.Waiting(ctx, "a new connection with the new network", wait)
 	defer over()
-	addresses := m.addresses(n)
-	var last error
-	for {
+	addresses, outcomes := m.addresses(n), make(chan outcome, mostAtOnce)
+	try := func() {
+		ctx, cancel := context.WithTimeout(ctx, tryWithin)
+		defer cancel()
 		done, err := m.confirmAt(ctx, n, addresses, request)
-		if done {
-			return err
-		}
-		if ctx.Err() == nil || last == nil {
-			last = err
-		}
+		outcomes <- outcome{done, err}
+	}
+	var last error
+	next := time.NewTimer(0)
+	defer next.Stop()
+	tries := 0
+	for ctx.Err() == nil {
 		select {
+		case <-next.C:
+			if tries < mostAtOnce {
+				tries++
+				go try()
+			}
+			next.Reset(tryBeside)
+		case o := <-outcomes:
+			if o.done {
+				return o.err
+			}
+			tries--
+			last = o.err
+			next.Reset(tryEvery)
 		case <-ctx.Done():
-			return fmt.Errorf("%w: the network of %s was changed, and no new connection to %s came about: the machine sets it back by itself at %s; %w",
-				driver.ErrUnreachable, n.Name, strings.Join(addresses, " or "), until.UTC().Format("15:04:05Z"), last)
-		case <-time.After(tryEvery):
 		}
 	}
+	for ; tries > 0; tries-- {
+		o := <-outcomes
+		if o.done {
+			return o.err
+		}
+		if last == nil || errors.Is(o.err, errSmallAlone) {
+			last = o.err
+		}
+	}
+	return fmt.Errorf("%w: the network of %s was changed, and no new connection to %s came about: the machine sets it back by itself%s; %w",
+		driver.ErrUnreachable, n.Name, strings.Join(addresses, " or "), when, last)
 }
 
-// confirmAt tries all addresses at once, and confirms over the first that answers. It
-// is done when the helper says yes or no.
+// confirmAt tries all addresses at once, and confirms over the first that answers.
 func (m *machine) confirmAt(ctx context.Context, n *site.Node, addresses []string, request wire.Request) (done bool, _ error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -71,27 +106,28 @@ func (m *machine) confirmAt(ctx context.Context, n *site.Node, addresses []strin
 		conn *connection
 		err  error
 	}
-	all := make(chan dialled)
+	all := make(chan dialled, len(addresses))
 	for _, address := range addresses {
 		go func() {
 			conn, err := connect(ctx, m.client.Through(address))
-			select {
-			case all <- dialled{conn, err}:
-			case <-ctx.Done():
-				if conn != nil {
-					conn.Close()
-				}
-			}
+			all <- dialled{conn, err}
 		}()
 	}
 	var errs error
-	for range addresses {
+	for i := range addresses {
 		d := <-all
 		if d.err != nil {
 			errs = errors.Join(errs, d.err)
 			continue
 		}
 		defer d.conn.Close()
+		go func() {
+			for range len(addresses) - i - 1 {
+				if late := <-all; late.conn != nil {
+					late.conn.Close()
+				}
+			}
+		}()
 		return m.confirmOver(ctx, n, d.conn, request)
 	}
 	return false, errs
@@ -109,7 +145,7 @@ func (m *machine) confirmOver(ctx context.Context, n *site.Node, conn *connectio
 	a, err := m.over(ctx, n, conn, look)
 	switch {
 	case ctx.Err() != nil:
-		return false, fmt.Errorf("%s lets log in, and packets of full size do not get there and back: the MTU may be larger than that of a switch on the way", conn.address)
+		return false, fmt.Errorf("%s %w", conn.address, errSmallAlone)
 	case err != nil:
 		return false, err
 	case a.result.Echo != many:

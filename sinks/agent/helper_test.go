@@ -611,6 +611,24 @@ func TestConfirmsTheNetwork(t *testing.T) {
 	}
 }
 
+// A connection from before the network was set back may hang for good, as one does whose
+// packets are too large for a switch: what has become of the change is asked over another one.
+func TestAsksBesideAConnectionThatHangs(t *testing.T) {
+	t.Parallel()
+	h := startHost(t, helperFolder(t, testHelper))
+	n := &site.Node{Name: "n1", References: site.References{Links: map[string]item.Link{"eth0": {Kind: "ethernet", MTU: 603, Addresses: []string{"127.0.0.1/8"}}}}}
+	m := h.open(t, 1)
+	h.see(t, m, n)
+	began := time.Now()
+	err := m.Apply(t.Context(), site.Step{Node: "n1", Facet: site.FacetNetwork, Action: site.ActionNetwork}, n, nil)
+	if err == nil || !strings.Contains(err.Error(), "no change of the network waits to be confirmed") {
+		t.Errorf("got %v", err)
+	}
+	if took := time.Since(began); took > time.Minute {
+		t.Errorf("it took %s", took)
+	}
+}
+
 // The content of a public file that differs is told with the look, and of another only
 // why not.
 func TestTellsContents(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
@@ -108,10 +109,16 @@ type network struct{}
 const (
 	neverConfirmed = 601
 	cutsConnection = 602
+	hangsOnce      = 603 // cut, then its first look hangs, and meanwhile it was set back
 	waits          = "/unconfirmed"
 )
 
 func (network) Observe(_ context.Context, h *inside.Host, keys []string) (inside.Seen, error) {
+	if who, err := os.ReadFile(h.Path("/hangs")); err == nil && string(who) != strconv.Itoa(os.Getpid()) {
+		os.Remove(h.Path("/hangs"))
+		os.Remove(h.Path(waits))
+		<-time.After(2 * time.Minute)
+	}
 	text, _ := os.ReadFile(h.Path("/network"))
 	seen := inside.Seen{Have: map[string]string{}}
 	json.Unmarshal(text, &seen.Have)
@@ -133,7 +140,13 @@ func (network) Apply(_ context.Context, h *inside.Host, items []item.Item, _ []s
 		return err
 	}
 	for _, i := range items {
-		if i.Fields["mtu"] == strconv.Itoa(cutsConnection) {
+		switch i.Fields["mtu"] {
+		case strconv.Itoa(hangsOnce):
+			if err := inside.WriteFile(h.Path("/hangs"), []byte(strconv.Itoa(os.Getpid())), 0o644); err != nil {
+				return err
+			}
+			return cut()
+		case strconv.Itoa(cutsConnection):
 			return cut()
 		}
 	}
