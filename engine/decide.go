@@ -542,7 +542,7 @@ func (w *worker) noteBegun(ctx context.Context, j job, s site.Step) (site.Step, 
 		if begun != nil {
 			r.Begun = begun
 		}
-		if s.Impact >= site.ImpactReboot && r.Disrupted.IsZero() {
+		if s.Impact >= site.ImpactInterrupts && r.Disrupted.IsZero() {
 			r.Disrupted = time.Now()
 		}
 		if s.Action == site.ActionInstall {

@@ -74,7 +74,7 @@ func (e *Engine) gate(w *worker, j job, p site.NodePlan, s site.Step) *held {
 		w.waitsForTime, w.waitsForDisks = !h.until.IsZero(), h.disks
 		return h
 	}
-	w.disrupts = w.disrupts || s.Impact >= site.ImpactReboot
+	w.disrupts = w.disrupts || s.Impact >= site.ImpactInterrupts
 	return nil
 }
 

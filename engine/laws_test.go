@@ -27,7 +27,7 @@ func (t *trial) called(c drivertest.Call) {
 		case site.ActionFinishInstall:
 			delete(t.installing, c.Machine)
 		}
-		if c.Step.Impact >= site.ImpactReboot && !c.Step.Force {
+		if c.Step.Impact >= site.ImpactInterrupts && !c.Step.Force {
 			t.halfway[c.Machine] = c.When
 		}
 	}()
@@ -174,7 +174,7 @@ func (t *trial) leaderWent(d *site.Site, c drivertest.Call) string {
 // inBudget: no more machines are out of service than may be.
 func (t *trial) inBudget(d *site.Site, c drivertest.Call) string {
 	n := d.Nodes[c.Step.Node]
-	if n == nil || c.Step.Impact < site.ImpactReboot || c.Step.Force || t.isKept(n, c.When) || t.isKept(n, c.When.Add(-slack)) {
+	if n == nil || c.Step.Impact < site.ImpactInterrupts || c.Step.Force || t.isKept(n, c.When) || t.isKept(n, c.When.Add(-slack)) {
 		return "" // who was quarantined was out of service
 	}
 	if t.sometime(c.Machine, c.When.Add(-known), c.When, func(m machine) bool { return !m.inService(n) || !m.hasSystem() }) || !t.halfway[c.Machine].IsZero() {

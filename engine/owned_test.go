@@ -224,3 +224,43 @@ func (w *world) events(kind site.EventKind) (n int) {
 	}
 	return n
 }
+
+// A change that restarts a unit goes from node to node as the bounds say. One that interrupts
+// nothing goes to all of them at once.
+func TestRestartedUnitsKeepToTheBounds(t *testing.T) {
+	all := names(3)
+	atOnce := func(t *testing.T, units map[string]site.Unit, sysctl site.Scalars) (most int) {
+		inBubble(t, configured, func(w *world) {
+			w.serving(all...)
+			for _, name := range all {
+				w.fleet.Machine(name).SetHave(site.FacetConfig, site.Values{"units.a.service.content": "sha256:other", "units.a.service.state": "running"})
+			}
+			d := w.service(all...)
+			for _, name := range all {
+				d.Nodes[name].System.Units, d.Nodes[name].System.Sysctl = units, sysctl
+			}
+			w.commit(d)
+			for range 120 {
+				w.after(10 * time.Second)
+				busy := 0
+				for _, name := range all {
+					if w.node(name).State == site.Progressing && strings.Contains(w.node(name).Reason, string(site.ActionConfig)) {
+						busy++
+					}
+				}
+				most = max(most, busy)
+			}
+			for _, name := range all {
+				w.want(name, site.InSync)
+			}
+		}, all...)
+		return most
+	}
+	text := "[Service]"
+	if most := atOnce(t, map[string]site.Unit{"a.service": {Content: &text}}, nil); most != 1 {
+		t.Errorf("%d nodes had their unit restarted at once, and one may be out of service", most)
+	}
+	if most := atOnce(t, nil, site.Scalars{"a": int64(1)}); most != 3 {
+		t.Errorf("%d nodes were changed at once, and nothing is interrupted", most)
+	}
+}

@@ -103,19 +103,38 @@ func asked(changes []site.Change) string {
 	return strings.Join(parts, ", ")
 }
 
-// replaces says whether making the packages as designed replaces or removes some that
-// services may run from: a version is designed, or upgrades are, or an absence.
-func (w wish) replaces(f site.Facet) bool {
-	if f != site.FacetPackages {
-		return false
+// interrupts says whether making a facet as designed interrupts services: packages that they
+// may run from are replaced or removed, or a unit that is there restarts, stops, or becomes what
+// it was before Slipway.
+func (w wish) interrupts(f site.Facet, remove []string) bool {
+	if f == site.FacetPackages && len(remove) > 0 || slices.ContainsFunc(remove, func(key string) bool { return item.Kind(key) == item.KindUnits }) {
+		return true
 	}
 	for field, want := range w.Want {
 		key := w.Keys[field]
-		if (field == key+".version" || item.Kind(key) == item.KindPatch || want == item.Absent) && w.has(f, field) != want {
+		if have := w.has(f, field); have != want && (replaces(f, key, field, want) || isUnitChanged(key, field, have, want)) {
 			return true
 		}
 	}
 	return false
+}
+
+// replaces says whether a field of a package that is not as designed may replace or remove one: a
+// version is designed, or upgrades are, or an absence.
+func replaces(f site.Facet, key, field, want string) bool {
+	return f == site.FacetPackages && (field == key+".version" || item.Kind(key) == item.KindPatch || want == item.Absent)
+}
+
+// isUnitChanged says whether a field of a unit that is not as designed has the unit restarted
+// or stopped. One that is made or started interrupts nothing.
+func isUnitChanged(key, field, have, want string) bool {
+	switch {
+	case item.Kind(key) != item.KindUnits:
+		return false
+	case field == key+".content":
+		return have != "" && have != item.Absent
+	}
+	return field == key+".state" && (want == "stopped" || want == "masked")
 }
 
 // itemAt is where the design has a field of an item, or else anything of it.

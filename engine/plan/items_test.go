@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 	"time"
@@ -80,6 +81,46 @@ func TestItems(t *testing.T) {
 		}
 		if got := strings.Join(said, "; "); got != c.want && (c.want == "" || !strings.HasPrefix(got, c.want)) {
 			t.Errorf("%s:\n got %s\nwant %s", name, got, c.want)
+		}
+	}
+}
+
+// Units that restart or stop, replaced packages and a changed network interrupt services; what
+// only comes into being does not.
+func TestWhatInterruptsServices(t *testing.T) {
+	text, units := "[Service]", func(u site.Unit) site.System { return site.System{Units: map[string]site.Unit{"a.service": u}} }
+	packages := func(p site.Package) site.System { return site.System{Packages: map[string]site.Package{"a": p}} }
+	there := site.Values{"units.a.service.content": "sha256:other", "units.a.service.state": "running"}
+	for name, c := range map[string]struct {
+		system site.System
+		facet  site.Facet
+		have   site.Values
+		absent string
+		owned  []string
+		want   site.Impact
+	}{
+		"another unit file":     {system: units(site.Unit{Content: &text}), have: there, want: site.ImpactInterrupts},
+		"a unit that stops":     {system: units(site.Unit{State: "stopped"}), have: there, want: site.ImpactInterrupts},
+		"a unit that is masked": {system: units(site.Unit{State: "masked"}), have: there, want: site.ImpactInterrupts},
+		"a unit that starts":    {system: units(site.Unit{State: "running"}), have: site.Values{"units.a.service.state": "stopped"}, want: site.ImpactOnline},
+		"a new unit":            {system: units(site.Unit{Content: &text, State: "running"}), absent: "units.a.service", want: site.ImpactOnline},
+		"a unit that leaves":    {have: there, owned: []string{"units.a.service"}, want: site.ImpactInterrupts},
+		"a kernel setting":      {system: site.System{Sysctl: site.Scalars{"a": int64(1)}}, have: site.Values{"sysctl.a": "2"}, want: site.ImpactOnline},
+		"another version":       {system: packages(site.Package{Version: "2"}), facet: site.FacetPackages, have: site.Values{"packages.a.version": "1", "packages.a.state": "present"}, want: site.ImpactInterrupts},
+		"a new package":         {system: packages(site.Package{}), facet: site.FacetPackages, absent: "packages.a", want: site.ImpactOnline},
+	} {
+		n := &site.Node{Name: "n1", Identity: site.Identity{UUID: "u1"}, Power: "on", System: c.system}
+		f := cmp.Or(c.facet, site.FacetConfig)
+		seen := site.FacetState{Seen: time.Unix(1, 0), Have: c.have, Owned: c.owned, OwnedDigest: "d"}
+		if c.absent != "" {
+			seen.Absent = []string{c.absent}
+		}
+		m := site.Memory{Observed: site.Observed{Identity: n.Identity, Facets: map[site.Facet]site.FacetState{site.FacetPower: {Have: site.Values{"state": "on"}, Seen: time.Unix(1, 0)}, f: seen}}}
+		m.Recorded.Owned.Digest = "d"
+		known := site.Known{Nodes: map[string]site.Memory{"n1": m}, Serves: map[site.Facet]bool{site.FacetPower: true, f: true}}
+		p := plan.Node(&site.Site{Name: "test", Nodes: map[string]*site.Node{"n1": n}}, n, known)
+		if len(p.Steps) != 1 || p.Steps[0].Impact != c.want {
+			t.Errorf("%s: want one step that is %q, got %+v", name, c.want, p)
 		}
 	}
 }

@@ -297,16 +297,18 @@ func becomes(p *site.Plan) string {
 		}
 		parts = append(parts, text+words[min(len(nodes), 2)-1])
 	}
-	erased, away, online := of[site.ImpactDestructive], of[site.ImpactReboot], of[site.ImpactOnline]
+	erased, away := of[site.ImpactDestructive], of[site.ImpactReboot]
+	interrupted, online := of[site.ImpactInterrupts], of[site.ImpactOnline]
 	say(erased, [2]string{"is erased", "are erased"})
 	say(away, together(away, [2]string{"is out of service for a time", "are out of service for a time"}))
+	say(interrupted, [2]string{"is interrupted for a moment", "are interrupted for a moment"})
 	say(online, together(online, [2]string{"changes", "change"}))
 	switch {
 	case len(parts) == 0:
 		return unchanged
-	case len(erased) == 0 && len(away) == 0:
+	case len(erased)+len(away)+len(interrupted) == 0:
 		parts = append(parts, "all stay in service")
-	case len(erased) == 0 && len(away)+len(online) > 1:
+	case len(erased) == 0 && len(away)+len(interrupted)+len(online) > 1:
 		parts = append(parts, "nothing is erased")
 	}
 	return strings.Join(parts, ", ")
@@ -591,8 +593,10 @@ func (c *comment) changed(g nodeGroup) (changes, places []string) {
 // away says for how long a machine is out of service.
 func away(n site.NodePlan) string {
 	switch last := n.Steps[len(n.Steps)-1]; {
-	case worst(n) < site.ImpactReboot:
+	case worst(n) < site.ImpactInterrupts:
 		return "no"
+	case worst(n) == site.ImpactInterrupts:
+		return "for moments"
 	case last.Action == site.ActionPowerOff:
 		return "yes, until it is switched on again"
 	case last.Action == site.ActionZeroize:

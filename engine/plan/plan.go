@@ -328,8 +328,8 @@ func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 		return
 	}
 	k := workOf(f, changes)
-	if w.replaces(f) || f == site.FacetPackages && len(remove) > 0 {
-		k.Impact = site.ImpactReboot // services that run from what is replaced are restarted
+	if w.interrupts(f, remove) {
+		k.Impact = max(k.Impact, site.ImpactInterrupts)
 	}
 	if installs && k.Action == site.ActionPowerOn {
 		return // an installation ends with the machine on

@@ -28,7 +28,7 @@ func (c Paint) with(f func(string) string, s string) string {
 
 func (c Paint) impact(i site.Impact, s string) string {
 	switch i {
-	case site.ImpactReboot:
+	case site.ImpactInterrupts, site.ImpactReboot:
 		return c.with(c.Reboot, s)
 	case site.ImpactDestructive:
 		return c.with(c.Destructive, s)
@@ -227,7 +227,7 @@ func seenAgo(g nodeGroup, now time.Time) string {
 	return fmt.Sprintf("  seen %s ago", now.Sub(g.first.Seen).Round(time.Second))
 }
 
-var signs = map[site.Impact]string{site.ImpactNone: "~", site.ImpactOnline: "~", site.ImpactReboot: "!", site.ImpactDestructive: "✗"}
+var signs = map[site.Impact]string{site.ImpactNone: "~", site.ImpactOnline: "~", site.ImpactInterrupts: "!", site.ImpactReboot: "!", site.ImpactDestructive: "✗"}
 
 func writeStep(w io.Writer, s site.Step, nodes []site.NodePlan, f *files) {
 	paint := f.Paint

@@ -113,7 +113,7 @@ func leastAtOnce(s *site.Site, sim *simulation, r knobs, within func(knobs) bool
 func (sim *simulation) work() time.Duration {
 	var all time.Duration
 	for _, m := range sim.members {
-		first := slices.IndexFunc(m.steps, func(s site.Step) bool { return s.Impact >= site.ImpactReboot })
+		first := slices.IndexFunc(m.steps, func(s site.Step) bool { return s.Impact >= site.ImpactInterrupts })
 		for i := max(0, first); first >= 0 && !m.wasOut && i < len(m.steps); i++ {
 			all += max(0, time.Duration(m.steps[i].Expect))
 		}

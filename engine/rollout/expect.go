@@ -74,7 +74,7 @@ func expect(n *site.Node, np *site.NodePlan, known site.Known, now time.Time) *N
 
 // begun is what is known of a node once a step of it has begun.
 func begun(n *Node, s site.Step) {
-	if s.Impact >= site.ImpactReboot {
+	if s.Impact >= site.ImpactInterrupts {
 		n.Disrupts, n.Settled = true, true
 		n.Disrupted = n.Disrupted || !s.Force
 	}

@@ -224,7 +224,7 @@ func (m *model) begin(n *modelNode, t time.Duration) {
 	if n.began < 0 {
 		n.began = t
 	}
-	if step.Impact >= site.ImpactReboot {
+	if step.Impact >= site.ImpactInterrupts {
 		n.disrupts = true
 	}
 	n.busy, n.until = true, t+time.Duration(step.Expect)
@@ -348,7 +348,7 @@ func (m *model) longestOf(name string) (longest time.Duration) {
 }
 
 func (m *model) boundsLet(n *modelNode) bool {
-	if n.steps[n.next].Impact < site.ImpactReboot || n.out() {
+	if n.steps[n.next].Impact < site.ImpactInterrupts || n.out() {
 		return true
 	}
 	count := func(of func(*modelNode) bool) (all, out int) {

@@ -250,7 +250,7 @@ func (sim *simulation) proceed(m *member, why *cause) {
 		sim.behind = append(sim.behind, m)
 		sim.stepAside(m)
 	default:
-		if t.Step.Impact >= site.ImpactReboot && !m.node.IsOut() {
+		if t.Step.Impact >= site.ImpactInterrupts && !m.node.IsOut() {
 			sim.enqueue(m)
 		} else {
 			sim.awaitWindow(m)

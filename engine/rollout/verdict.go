@@ -96,7 +96,7 @@ func (f *Facts) Window(t Try) Reason {
 // Room says which bound leaves no place for a step; nil where there is one, or the
 // step needs none.
 func (f *Facts) Room(t Try) Reason {
-	if t.Step.Impact < site.ImpactReboot || t.Node.IsOut() {
+	if t.Step.Impact < site.ImpactInterrupts || t.Node.IsOut() {
 		return nil
 	}
 	if b := f.fullFor(t.Node); b != nil {

@@ -117,7 +117,7 @@ var Facets = map[Facet]FacetKind{
 			{Path: "system.logs", of: func(n *Node) any { return n.System.Logs.Forward }},
 		}},
 	FacetNetwork: {Endpoint: OS, Phase: "network",
-		Change: Work{ActionNetwork, ImpactOnline, Duration(30 * time.Second), "the machine sets it back by itself when it cannot be reached; later, " + Earlier},
+		Change: Work{ActionNetwork, ImpactInterrupts, Duration(30 * time.Second), "the machine sets it back by itself when it cannot be reached; later, " + Earlier},
 		Parts: []FacetPart{
 			{Path: "interfaces", of: func(n *Node) any { return n.Interfaces }, FirstBoot: true},
 			{Path: "bonds", of: func(n *Node) any { return n.Bonds }, FirstBoot: true},

@@ -23,11 +23,12 @@ type Impact int
 const (
 	ImpactNone        Impact = iota // nothing a workload could notice
 	ImpactOnline                    // changes a running machine without interrupting it, or brings it up
+	ImpactInterrupts                // the machine stays on; services on it restart or stop, or its network is set up anew
 	ImpactReboot                    // the machine is out of service for a while or stays off
 	ImpactDestructive               // can lose data on the machine
 )
 
-var impactNames = []string{"none", "online", "reboot", "destructive"}
+var impactNames = []string{"none", "online", "interrupts", "reboot", "destructive"}
 
 func (i Impact) String() string { return impactNames[i] }
 

@@ -113,7 +113,7 @@ func (n *Node) WindowFor(i Impact) string {
 	switch i {
 	case ImpactOnline:
 		return n.Windows.Online
-	case ImpactReboot:
+	case ImpactInterrupts, ImpactReboot:
 		return cmp.Or(n.Windows.Reboot, n.Window)
 	case ImpactDestructive:
 		return cmp.Or(n.Windows.Destructive, n.Window)
