@@ -50,6 +50,8 @@ type File struct {
 // Unit is the body of a systemd unit.
 type Unit struct {
 	Content *string `json:"content,omitempty"` // nil where a package brings the unit file
+	// RestartOn are the files that have it restarted when they change.
+	RestartOn []string `json:"restartOn,omitempty"`
 }
 
 // User is the body of an account. What is empty is left as the system makes it.

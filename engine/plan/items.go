@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -110,13 +111,32 @@ func (w wish) interrupts(f site.Facet, remove []string) bool {
 	if f == site.FacetPackages && len(remove) > 0 || slices.ContainsFunc(remove, func(key string) bool { return item.Kind(key) == item.KindUnits }) {
 		return true
 	}
+	read := w.readFiles()
+	if slices.ContainsFunc(remove, func(key string) bool { return read[key] }) {
+		return true
+	}
 	for field, want := range w.Want {
 		key := w.Keys[field]
-		if have := w.has(f, field); have != want && (replaces(f, key, field, want) || isUnitChanged(key, field, have, want)) {
+		if have := w.has(f, field); have != want && (read[key] || replaces(f, key, field, want) || isUnitChanged(key, field, have, want)) {
 			return true
 		}
 	}
 	return false
+}
+
+// readFiles are the keys of the files on whose change units are restarted.
+func (w wish) readFiles() map[string]bool {
+	read := map[string]bool{}
+	for _, i := range w.Items {
+		var body item.Unit
+		if item.Kind(i.Key) != item.KindUnits || json.Unmarshal(i.Body, &body) != nil {
+			continue
+		}
+		for _, file := range body.RestartOn {
+			read[item.KindFiles+"."+file] = true
+		}
+	}
+	return read
 }
 
 // replaces says whether a field of a package that is not as designed may replace or remove one: a

@@ -105,9 +105,13 @@ func TestWhatInterruptsServices(t *testing.T) {
 		"a unit that starts":    {system: units(site.Unit{State: "running"}), have: site.Values{"units.a.service.state": "stopped"}, want: site.ImpactOnline},
 		"a new unit":            {system: units(site.Unit{Content: &text, State: "running"}), absent: "units.a.service", want: site.ImpactOnline},
 		"a unit that leaves":    {have: there, owned: []string{"units.a.service"}, want: site.ImpactInterrupts},
-		"a kernel setting":      {system: site.System{Sysctl: site.Scalars{"a": int64(1)}}, have: site.Values{"sysctl.a": "2"}, want: site.ImpactOnline},
-		"another version":       {system: packages(site.Package{Version: "2"}), facet: site.FacetPackages, have: site.Values{"packages.a.version": "1", "packages.a.state": "present"}, want: site.ImpactInterrupts},
-		"a new package":         {system: packages(site.Package{}), facet: site.FacetPackages, absent: "packages.a", want: site.ImpactOnline},
+		"a file that one reads": {
+			system: site.System{Files: map[string]site.File{"/a": {Content: &text}}, Units: map[string]site.Unit{"a.service": {State: "running", RestartOn: []string{"/a"}}}},
+			have:   site.Values{"units.a.service.state": "running", "files./a.content": "other", "files./a.mode": "0644", "files./a.owner": "root:root", "files./a.state": "present"}, want: site.ImpactInterrupts,
+		},
+		"a kernel setting": {system: site.System{Sysctl: site.Scalars{"a": int64(1)}}, have: site.Values{"sysctl.a": "2"}, want: site.ImpactOnline},
+		"another version":  {system: packages(site.Package{Version: "2"}), facet: site.FacetPackages, have: site.Values{"packages.a.version": "1", "packages.a.state": "present"}, want: site.ImpactInterrupts},
+		"a new package":    {system: packages(site.Package{}), facet: site.FacetPackages, absent: "packages.a", want: site.ImpactOnline},
 	} {
 		n := &site.Node{Name: "n1", Identity: site.Identity{UUID: "u1"}, Power: "on", System: c.system}
 		f := cmp.Or(c.facet, site.FacetConfig)

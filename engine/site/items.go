@@ -286,7 +286,7 @@ func (u Unit) item(key string) item.Item {
 	if u.State != "" {
 		fields["state"] = u.State
 	}
-	return item.New(key, fields, item.Unit{Content: u.Content})
+	return item.New(key, fields, item.Unit{Content: u.Content, RestartOn: u.RestartOn})
 }
 
 // actionItem asks for a boot action to be done.

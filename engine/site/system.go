@@ -86,6 +86,8 @@ type Unit struct {
 	Enabled *bool   `json:"enabled,omitempty"`
 	// State is "running", "stopped", "masked" or empty.
 	State string `json:"state,omitempty"`
+	// RestartOn are the designed files that have it restarted when they change.
+	RestartOn []string `json:"restartOn,omitempty"`
 }
 
 // User is one account.

@@ -38,6 +38,7 @@ func fields() []tried {
 	runs := func(what string) string {
 		return strconv.Quote("[Service]\nExecStart=/bin/sleep " + what + "\n[Install]\nWantedBy=multi-user.target\n")
 	}
+	reads := strconv.Quote("[Service]\nExecStart=/bin/sh -c 'exec sleep $$(cat /srv/read)'\n")
 	return []tried{
 		{path: "#System.hostname", from: `system: hostname: "first"`, to: `system: hostname: "{name}"`, look: "cat /proc/sys/kernel/hostname", before: "first", after: "n1"},
 		{path: "#System.hosts.NAME", from: `system: hosts: "10.9.0.1": ["a"]`, to: `system: hosts: "10.9.0.1": ["b"]`, look: "getent hosts 10.9.0.1 | awk '{print $2}'", before: "a", after: "b"},
@@ -63,6 +64,8 @@ func fields() []tried {
 
 		{path: "#Unit.content", from: unit("content.service", `state: "running", content: `+runs("1001")), to: unit("content.service", `state: "running", content: `+runs("1002")), look: "tr '\\0' ' ' </proc/$(systemctl show -P MainPID content.service)/cmdline", before: "/bin/sleep 1001", after: "/bin/sleep 1002"},
 		{path: "#Unit.enabled", from: unit("enabled.service", "enabled: false, content: "+runs("1003")), to: unit("enabled.service", "enabled: true, content: "+runs("1003")), look: "systemctl is-enabled enabled.service || true", before: "disabled", after: "enabled"},
+		{path: "#Unit.restartOn", from: file("/srv/read", `content: "1005\n"`) + "\n" + unit("reads.service", `state: "running", restartOn: ["/srv/read"], content: `+reads),
+			to: file("/srv/read", `content: "1006\n"`) + "\n" + unit("reads.service", `state: "running", restartOn: ["/srv/read"], content: `+reads), look: "tr '\\0' ' ' </proc/$(systemctl show -P MainPID reads.service)/cmdline", before: "sleep 1005", after: "sleep 1006"},
 		{path: "#Unit.state", from: unit("state.service", `state: "running", content: `+runs("1004")), to: unit("state.service", `state: "stopped", content: `+runs("1004")), look: "systemctl is-active state.service || true", before: "active", after: "inactive"},
 
 		{path: "#Package.version", from: keyed + "\n" + `system: packages: one: version: "1.0"`, to: keyed + "\n" + `system: packages: one: version: "2.0"`, look: "cat /usr/share/one/version", before: "1.0", after: "2.0"},

@@ -87,6 +87,14 @@ var systems = []Rule{
 		Site:  onActions(unitsMasked), Node: onContents(unitsMasked),
 	},
 	{
+		Code: "unit-restart", Severity: site.SeverityError,
+		What:  "A file on whose change a unit is restarted is in the design.",
+		Why:   "Slipway restarts the unit after it has changed the file. It never changes a file that the design does not have.",
+		Wrong: `nodes: "n1": system: units: "nginx.service": restartOn: ["/etc/nginx/ngnix.conf"]`,
+		Right: `nodes: "n1": system: {files: "/etc/nginx/nginx.conf": content: "", units: "nginx.service": restartOn: ["/etc/nginx/nginx.conf"]}`,
+		Site:  actionRestarts, Node: unitRestarts,
+	},
+	{
 		Code: "sysctl-name", Severity: site.SeverityError,
 		What:  "A kernel parameter is in one of the directories of /proc/sys, and is set once: with dots or with slashes.",
 		Why:   "A name that does not exist is skipped at boot with nothing but a line in the journal (sysctl.d(5)); and of two spellings of one name either may win.",
@@ -357,6 +365,38 @@ func unitsMasked(c contents) []site.Finding {
 		}
 		if u.Content != nil && c.clash(at+".state", at+".content") {
 			found = append(found, wrong(at+".content", fmt.Sprintf("the unit %s is masked and has a content", name), "Remove one of the two."))
+		}
+	}
+	return found
+}
+
+// unitRestarts are the files that units name and that neither the node's system nor that of its
+// family has.
+func unitRestarts(s *site.Site, n *site.Node) []site.Finding {
+	files := keys(n.System.Files)
+	for _, family := range keys(n.Families) {
+		files = append(files, keys(n.Families[family].Files)...)
+	}
+	return eachSystem(func(path string, x site.System) []site.Finding { return strayRestarts(path, x.Units, files) })(s, n)
+}
+
+// actionRestarts are those of boot actions.
+func actionRestarts(s *site.Site) (found []site.Finding) {
+	for _, name := range keys(s.BootActions) {
+		a := s.BootActions[name]
+		found = append(found, strayRestarts("bootActions."+name, a.Units, keys(a.Files))...)
+	}
+	return found
+}
+
+func strayRestarts(path string, units map[string]site.Unit, files []string) (found []site.Finding) {
+	for _, name := range keys(units) {
+		for _, file := range units[name].RestartOn {
+			if !slices.Contains(files, file) {
+				found = append(found, wrong(fmt.Sprintf("%s.units.%s.restartOn", path, name),
+					fmt.Sprintf("the unit %s is to be restarted when %s changes, and the design has no such file%s", name, file, DidYouMean(file, files)),
+					"Add the file to system.files, or take it out of restartOn."))
+			}
 		}
 	}
 	return found

@@ -37,9 +37,13 @@ type work struct {
 	failures []failure
 	status   []byte // of dpkg, once it was read
 	shown    int    // bytes of contents that are told
-	// unread are the files that systemd must read again, gone those of them that are
-	// forgotten then.
-	unread, gone []string
+	// readers are the units to be restarted by the files that they read, started those that
+	// were started by this call.
+	readers map[string][]string
+	started []string
+	// unread are the files that systemd must read again, unheard those that units must be
+	// restarted for, and gone those of both that are forgotten then.
+	unread, unheard, gone []string
 }
 
 type failure struct {
@@ -100,7 +104,6 @@ func (f facet) Apply(ctx context.Context, h *inside.Host, items []item.Item, rem
 	}
 	defer w.tree.Close()
 	w.readFolders()
-	w.unread = w.leftUnread()
 	wanted := map[string][]item.Item{}
 	for _, i := range items {
 		wanted[item.Kind(i.Key)] = append(wanted[item.Kind(i.Key)], i)
@@ -108,6 +111,8 @@ func (f facet) Apply(ctx context.Context, h *inside.Host, items []item.Item, rem
 	for kind := range wanted {
 		slices.SortFunc(wanted[kind], func(a, b item.Item) int { return strings.Compare(a.Key, b.Key) })
 	}
+	w.readers = readersOf(wanted[item.KindUnits])
+	w.readLeft()
 	leaving := byKind(w.ours(remove, items))
 	firmware, files := firmwareAmong(wanted[item.KindFiles])
 	w.removeFiles(leaving[item.KindFiles])
@@ -118,6 +123,9 @@ func (f facet) Apply(ctx context.Context, h *inside.Host, items []item.Item, rem
 	w.applyUnits(nil, first)
 	w.applyFiles(files)
 	w.applyUnits(wanted[item.KindUnits], units)
+	if err := w.restartReaders(); err != nil {
+		w.fail(item.KindUnits, err)
+	}
 	return w.failed()
 }
 

@@ -27,6 +27,8 @@ type fake struct {
 	stale  bool              // systemctl changes nothing
 	loaded map[string]string // the unit files that systemd has read
 	runs   map[string]string // the unit files that units were started with
+	reads  map[string]string // the file that a unit reads when it starts
+	goesBy map[string]string // what was in it then
 	calls  []string
 	told   []string
 	fails  map[string]bool // units that do not start
@@ -42,7 +44,7 @@ const packageUnit = "[Unit]\nDescription=%s\n[Service]\nExecStart=/bin/true\n[In
 
 // newFake makes a small system.
 func newFake(t testing.TB) *fake {
-	f := &fake{t: t, active: map[string]string{"a.service": "active"}, loaded: map[string]string{}, runs: map[string]string{}, fails: map[string]bool{}}
+	f := &fake{t: t, active: map[string]string{"a.service": "active"}, loaded: map[string]string{}, runs: map[string]string{}, reads: map[string]string{}, goesBy: map[string]string{}, fails: map[string]bool{}}
 	root := memory(t)
 	f.host = &inside.Host{Root: root, Live: true, Exec: f.exec, Tell: func(s string) { f.told = append(f.told, s) }}
 	f.reload()
@@ -202,6 +204,8 @@ func (f *fake) systemctl(verb string, units []string) (inside.Output, error) {
 				f.loaded[u] = f.content(u)
 			}
 			f.active[u], f.runs[u] = "active", f.loaded[u]
+			text, _ := os.ReadFile(f.host.Path(f.reads[u]))
+			f.goesBy[u] = string(text)
 		case "stop":
 			if f.active[u] == "" {
 				return failed("Unit " + u + " not loaded.")

@@ -108,10 +108,11 @@ func (w *work) observeFile(key string) {
 	if designed, asked := w.h.Show[key]; asked && e.Kind == tree.File && w.seen.Have[item.Name(key, "content")] != designed {
 		w.show(key, file)
 	}
-	unread := ""
-	var made madeFile
-	if w.items.Load(key, nil, &made); w.h.Live && made.Unread != "" && made.Unread == w.bootID() {
-		unread = unreadText
+	unread, err := w.unheeded(key)
+	if err != nil {
+		delete(w.seen.Have, item.Name(key, "content"))
+		w.seen.Unread[key] = err.Error()
+		return
 	}
 	switch e.Kind {
 	case tree.Nothing:
@@ -127,9 +128,6 @@ func (w *work) observeFile(key string) {
 	w.seen.Have[item.Name(key, "state")] = item.Present
 }
 
-// unreadText is behind what is told of a file that systemd does not go by yet.
-const unreadText = " (systemd has not read it)"
-
 // madeFile is what is kept of a file whose content was an artifact: the digest that was
 // seen when it had that stamp. So what may be large is read once.
 type madeFile struct {
@@ -138,6 +136,10 @@ type madeFile struct {
 	// Unread is the boot in which the file was changed and systemd has not read it; empty where
 	// it has. At the next boot it reads all files.
 	Unread string `json:"unread,omitempty"`
+	// Restart are the units that must be restarted since the file was changed, in the boot
+	// Boot: at the next one they start by it.
+	Restart []string `json:"restart,omitempty"`
+	Boot    string   `json:"boot,omitempty"`
 }
 
 // digest is item.Digest of a file's content. A file that is larger than any design has it
@@ -168,7 +170,7 @@ func (w *work) putArtifact(key, file string, e tree.Entry, body item.File, mode 
 		if err := w.takeFile(key, file, e); err != nil {
 			return err
 		}
-		if err := w.reloadFor(key, file); err != nil {
+		if err := w.noteChange(key, file); err != nil {
 			return err
 		}
 		err := tree.ErrOther
@@ -194,7 +196,8 @@ func (w *work) putArtifact(key, file string, e tree.Entry, body item.File, mode 
 	}
 	var made madeFile
 	w.items.Load(key, nil, &made)
-	return w.items.Note(key, madeFile{want, e.Stamp, made.Unread})
+	made.Content, made.Stamp = want, e.Stamp
+	return w.items.Note(key, made)
 }
 
 // fetch puts the bytes of an artifact in the place of a file.
@@ -343,49 +346,6 @@ func (w *work) putFile(file string, content []byte, mode uint32, uid, gid int) e
 	return w.tree.Put(file, content, mode, uid, gid)
 }
 
-// reloadFor notes that systemd must read a file again, such as a drop-in, before it is changed.
-func (w *work) reloadFor(key, file string) error {
-	if !w.h.Live || !slices.ContainsFunc(unitFolders, func(folder string) bool { return below(file, folder) }) {
-		return nil
-	}
-	var made madeFile
-	w.items.Load(key, nil, &made)
-	made.Unread = w.bootID()
-	w.unread = append(w.unread, key)
-	return w.items.Note(key, made)
-}
-
-// leftUnread are the files that an earlier run changed, and did not have systemd read.
-func (w *work) leftUnread() (keys []string) {
-	for _, key := range w.h.Owned.Keys(name) {
-		var made madeFile
-		if item.Kind(key) == item.KindFiles && w.items.Load(key, nil, &made) && made.Unread != "" && made.Unread == w.bootID() {
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
-
-// haveRead notes that systemd has read the files that were changed, and forgets those that are
-// gone.
-func (w *work) haveRead() error {
-	for _, key := range w.unread {
-		var made madeFile
-		if !w.items.Load(key, nil, &made) {
-			continue
-		}
-		if made.Unread = ""; slices.Contains(w.gone, key) {
-			if err := w.items.Drop(key); err != nil {
-				return err
-			}
-		} else if err := w.items.Note(key, made); err != nil {
-			return err
-		}
-	}
-	w.unread, w.gone = nil, nil
-	return nil
-}
-
 // removeFiles puts back what was there before files that left the design, the
 // deepest first.
 func (w *work) removeFiles(keys []string) {
@@ -415,7 +375,7 @@ func (w *work) removeFile(key string) error {
 	if other(e.Kind) {
 		return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("%s is %s by now, which Slipway did not make. Move it away", file, kindText(e))}
 	}
-	if err := w.reloadFor(key, file); err != nil {
+	if err := w.noteChange(key, file); err != nil {
 		return err
 	}
 	isPackages, err := w.leftToPackage(file, before.place)
@@ -430,8 +390,8 @@ func (w *work) removeFile(key string) error {
 			return err
 		}
 	}
-	if slices.Contains(w.unread, key) {
-		w.gone = append(w.gone, key) // until systemd has read that
+	if slices.Contains(w.unread, key) || slices.Contains(w.unheard, key) {
+		w.gone = append(w.gone, key) // until systemd, or the unit, has read that
 		return nil
 	}
 	return w.items.Drop(key)
@@ -490,7 +450,7 @@ func (w *work) applyFile(i item.Item, absent bool) error {
 	if err := w.takeFile(i.Key, file, e); err != nil {
 		return err
 	}
-	if err := w.reloadFor(i.Key, file); err != nil {
+	if err := w.noteChange(i.Key, file); err != nil {
 		return err
 	}
 	if err := w.putFile(file, body.Content, mode, uid, gid); err != nil {
@@ -530,7 +490,7 @@ func (w *work) absentFile(key, file string, e tree.Entry) error {
 		if err := w.takeFile(key, file, e); err != nil {
 			return err
 		}
-		if err := w.reloadFor(key, file); err != nil {
+		if err := w.noteChange(key, file); err != nil {
 			return err
 		}
 	}

@@ -341,6 +341,63 @@ func TestACutChangeOfADropInIsSeen(t *testing.T) {
 	}
 }
 
+// A unit goes by the files that it reads: where one of them was changed, it is restarted once, also
+// where the change was cut. One that does not run is not started.
+func TestAChangedFileRestartsWhatReadsIt(t *testing.T) {
+	const conf = "/etc/a.conf"
+	reader := item.Item{Key: "units.a.service", Fields: map[string]string{}}
+	reader.Body, _ = json.Marshal(item.Unit{RestartOn: []string{conf, "/etc/other.conf"}})
+	one, two := []item.Item{file(conf, "one", "0644", "root"), reader}, []item.Item{file(conf, "two", "0644", "root"), reader}
+	begin := func() *fake {
+		f := newFake(t)
+		f.reads["a.service"] = conf
+		if err := f.apply(one); err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	for name, c := range map[string]struct {
+		change func(f *fake) error
+		items  []item.Item
+		want   string
+	}{
+		"changed": {func(f *fake) error { return f.apply(two) }, two, "two"},
+		"removed": {func(f *fake) error { return f.apply(one[1:], one[0].Key) }, nil, ""},
+	} {
+		for limit := 1; ; limit++ {
+			f := begin()
+			if f.goesBy["a.service"] != "one" {
+				t.Fatalf("the unit goes by %q", f.goesBy["a.service"])
+			}
+			f.writes, f.limit, f.calls = 0, limit, nil
+			err := c.change(f)
+			f.limit = 0
+			f.reload()
+			_, ours := f.host.Owned.Entry("config", one[0].Key)
+			isDone := len(f.met(c.items)) == 0 && (name == "changed" || !ours)
+			if isDone && f.goesBy["a.service"] != c.want {
+				t.Errorf("%s, cut after write %d: it is done, and the unit goes by %q", name, limit, f.goesBy["a.service"])
+			}
+			if again := c.change(f); again != nil || f.goesBy["a.service"] != c.want {
+				t.Errorf("%s, cut after write %d, and again: the unit goes by %q (%v)", name, limit, f.goesBy["a.service"], again)
+			}
+			f.calls = nil
+			if again := c.change(f); again != nil || strings.Contains(strings.Join(f.calls, "\n"), " restart ") {
+				t.Errorf("%s: it was restarted once more, %v: %q", name, again, f.calls)
+			}
+			if err == nil {
+				break
+			}
+		}
+	}
+
+	f := begin()
+	delete(f.active, "a.service")
+	if err := f.apply(two); err != nil || f.active["a.service"] != "" {
+		t.Errorf("a unit that was stopped is %q: %v", f.active["a.service"], err)
+	}
+}
+
 // A file that leaves the design is a package's where one was installed meanwhile: its file
 // stays, or takes the place of ours.
 func TestAFileIsLeftToItsPackage(t *testing.T) {

@@ -153,7 +153,7 @@ func (w *work) tellUnit(n string, s seenUnits) error {
 		case s.states[n].reload:
 			content += unreadText
 		case w.mustRestart(made) && s.states[n].active == "running":
-			content += " (" + n + " runs by an earlier one, and must be restarted)"
+			content += olderText(n)
 		}
 		w.seen.Have[item.Name(key, "content")] = content
 	}
@@ -632,10 +632,12 @@ func (w *work) runUnit(g *unitGoal, s seenUnits) error {
 		if err = w.do("restart "+g.name+", since its unit file changed", startTime, "restart", "--", g.name); err != nil {
 			return w.notStarted(g, err)
 		}
+		w.started = append(w.started, g.name)
 	case g.state == "running" && is != "running":
 		if err = w.do("start "+g.name, startTime, "start", "--", g.name); err != nil {
 			return w.notStarted(g, err)
 		}
+		w.started = append(w.started, g.name)
 	}
 	if err != nil || !made.Restart {
 		return err

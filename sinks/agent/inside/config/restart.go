@@ -1,0 +1,164 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+)
+
+// unreadText is behind what is told of a file that systemd does not go by yet.
+const unreadText = " (systemd has not read it)"
+
+// olderText is behind what is told of what a unit was started before.
+func olderText(unit string) string {
+	return " (" + unit + " runs by an earlier one, and must be restarted)"
+}
+
+// readersOf are the units to be restarted when a file changes, by its path.
+func readersOf(units []item.Item) map[string][]string {
+	readers := map[string][]string{}
+	for _, i := range units {
+		var body item.Unit
+		if json.Unmarshal(i.Body, &body) != nil || badUnit(item.ID(i.Key)) || isTemplate(item.ID(i.Key)) {
+			continue // told with the unit
+		}
+		for _, file := range body.RestartOn {
+			readers[file] = append(readers[file], item.ID(i.Key))
+		}
+	}
+	return readers
+}
+
+// noteChange notes, before a file is changed, what must follow: systemd reads it again, such as a
+// drop-in, and units that go by it are restarted.
+func (w *work) noteChange(key, file string) error {
+	if !w.h.Live {
+		return nil
+	}
+	ofSystemd := slices.ContainsFunc(unitFolders, func(folder string) bool { return below(file, folder) })
+	if !ofSystemd && len(w.readers[file]) == 0 {
+		return nil
+	}
+	var made madeFile
+	w.items.Load(key, nil, &made)
+	if ofSystemd {
+		made.Unread = w.bootID()
+		w.unread = append(w.unread, key)
+	}
+	if units := w.readers[file]; len(units) > 0 {
+		if made.Boot != w.bootID() {
+			made.Restart = nil
+		}
+		made.Restart = slices.Compact(slices.Sorted(slices.Values(slices.Concat(made.Restart, units))))
+		made.Boot = w.bootID()
+		w.unheard = append(w.unheard, key)
+	}
+	return w.items.Note(key, made)
+}
+
+// readLeft finds the files that an earlier run changed, and did not have read.
+func (w *work) readLeft() {
+	for _, key := range w.h.Owned.Keys(name) {
+		var made madeFile
+		if item.Kind(key) != item.KindFiles || !w.items.Load(key, nil, &made) {
+			continue
+		}
+		if made.Unread != "" && made.Unread == w.bootID() {
+			w.unread = append(w.unread, key)
+		}
+		if w.mustBeHeard(made) {
+			w.unheard = append(w.unheard, key)
+		}
+	}
+}
+
+// mustBeHeard says whether units were to be restarted since a file changed, in this boot.
+func (w *work) mustBeHeard(made madeFile) bool {
+	return len(made.Restart) > 0 && made.Boot == w.bootID()
+}
+
+// unheeded is what is told of a file that what reads it does not go by yet.
+func (w *work) unheeded(key string) (string, error) {
+	var made madeFile
+	if w.items.Load(key, nil, &made); !w.h.Live {
+		return "", nil
+	}
+	if made.Unread != "" && made.Unread == w.bootID() {
+		return unreadText, nil
+	}
+	if !w.mustBeHeard(made) {
+		return "", nil
+	}
+	states, err := w.showUnits(made.Restart)
+	if err != nil {
+		return "", err
+	}
+	for _, unit := range made.Restart {
+		if states[unit].active == "running" {
+			return olderText(unit), nil
+		}
+	}
+	return "", nil
+}
+
+// haveRead notes that systemd has read the files that were changed.
+func (w *work) haveRead() error {
+	for _, key := range w.unread {
+		if err := w.noteRead(key, func(made *madeFile) { made.Unread = "" }); err != nil {
+			return err
+		}
+	}
+	w.unread = nil
+	return nil
+}
+
+// restartReaders restarts the units that run by files of before, each once.
+func (w *work) restartReaders() error {
+	because := map[string]string{} // files by unit
+	for _, key := range w.unheard {
+		var made madeFile
+		w.items.Load(key, nil, &made)
+		for _, unit := range made.Restart {
+			because[unit] = item.ID(key)
+		}
+	}
+	units := slices.Sorted(maps.Keys(because))
+	if len(units) == 0 {
+		return nil
+	}
+	states, err := w.showUnits(units)
+	if err != nil {
+		return err
+	}
+	for _, unit := range units {
+		if states[unit].active != "running" || slices.Contains(w.started, unit) {
+			continue
+		}
+		if err := w.do(fmt.Sprintf("restart %s, since %s changed", unit, because[unit]), startTime, "restart", "--", unit); err != nil {
+			return w.notStarted(&unitGoal{key: item.KindUnits + "." + unit, name: unit}, err)
+		}
+	}
+	for _, key := range w.unheard {
+		if err := w.noteRead(key, func(made *madeFile) { made.Restart, made.Boot = nil, "" }); err != nil {
+			return err
+		}
+	}
+	w.unheard = nil
+	return nil
+}
+
+// noteRead notes that a changed file was read, and forgets one that is gone and that nothing has
+// still to read.
+func (w *work) noteRead(key string, note func(*madeFile)) error {
+	var made madeFile
+	if !w.items.Load(key, nil, &made) {
+		return nil
+	}
+	if note(&made); slices.Contains(w.gone, key) && made.Unread == "" && len(made.Restart) == 0 {
+		return w.items.Drop(key)
+	}
+	return w.items.Note(key, made)
+}
