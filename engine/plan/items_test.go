@@ -152,18 +152,22 @@ func TestUpgradesBootTheMachine(t *testing.T) {
 	for name, c := range map[string]struct {
 		every, debian *site.Patch
 		boots         bool
+		waits         string
 	}{
-		"none":                  {nil, nil, false},
-		"not said":              {all(""), nil, true},
-		"if needed":             {all("ifNeeded"), nil, true},
-		"never":                 {all("never"), nil, false},
-		"for the family":        {nil, all(""), true},
-		"never for the family":  {all("ifNeeded"), all("never"), false},
-		"but for the family it": {all("never"), all("ifNeeded"), true},
+		"old libraries":         {every: all("libraries"), boots: true, waits: site.WaitsLibraries},
+		"old libraries are not": {every: all("ifNeeded"), waits: site.WaitsLibraries},
+		"a kernel as well":      {every: all("libraries"), boots: true},
+		"none":                  {nil, nil, false, ""},
+		"not said":              {all(""), nil, true, ""},
+		"if needed":             {all("ifNeeded"), nil, true, ""},
+		"never":                 {all("never"), nil, false, ""},
+		"for the family":        {nil, all(""), true, ""},
+		"never for the family":  {all("ifNeeded"), all("never"), false, ""},
+		"but for the family it": {all("never"), all("ifNeeded"), true, ""},
 	} {
 		n := &site.Node{Name: "n1", Identity: site.Identity{UUID: "u1"}, System: site.System{Patch: c.every, Packages: map[string]site.Package{"one": {}}},
 			Families: map[string]site.System{"debian": {Patch: c.debian}}}
-		seen := site.FacetState{Have: site.Values{"packages.one.version": "1", "patch.level": "all"}, Waits: site.WaitsReboot, Seen: time.Unix(1, 0), System: &site.Platform{Family: "debian"}}
+		seen := site.FacetState{Have: site.Values{"packages.one.version": "1", "patch.level": "all"}, Waits: cmp.Or(c.waits, site.WaitsReboot), Seen: time.Unix(1, 0), System: &site.Platform{Family: "debian"}}
 		m := site.Memory{Observed: site.Observed{Identity: n.Identity, Facets: map[site.Facet]site.FacetState{
 			site.FacetPower: {Have: site.Values{"state": "on"}, Seen: time.Unix(1, 0)}, site.FacetPackages: seen,
 		}}}
@@ -171,6 +175,9 @@ func TestUpgradesBootTheMachine(t *testing.T) {
 		p := plan.Node(&site.Site{Nodes: map[string]*site.Node{"n1": n}}, n, known)
 		if boots := len(p.Steps) == 1 && p.Steps[0].Action == site.ActionRestart; boots != c.boots {
 			t.Errorf("%s: got %v", name, p.Steps)
+		}
+		if told := strings.Contains(strings.Join(p.Notes, ""), "run by libraries that an upgrade replaced"); told != (c.waits != "" && !c.boots) {
+			t.Errorf("%s: the notes are %q", name, p.Notes)
 		}
 	}
 }

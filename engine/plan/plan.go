@@ -322,7 +322,7 @@ func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 	}
 	if w.reachedBy(seen) && len(remove)+len(returning) == 0 {
 		p.Waiting = string(f) + " is on its way to " + changes[0].Want
-		if site.IsInside(f) && seen.Waits == site.WaitsReboot && !mayReboot(n, f, seen) {
+		if site.IsInside(f) && seen.Waits != "" && !mayReboot(n, f, seen) {
 			p.Waiting = fmt.Sprintf("%s; that takes effect when the machine is booted, which Slipway leaves to you", differs(changes))
 		}
 		return

@@ -51,10 +51,10 @@ func restartsFor(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) []
 	if seen.Busy != "" || len(unresolved(n, f, seen)) > 0 || isSpent(n, f, m.Recorded) {
 		return nil
 	}
-	if site.IsInside(f) && seen.Waits == site.WaitsReboot && !mayReboot(n, f, seen) {
+	if site.IsInside(f) && seen.Waits != "" && !mayReboot(n, f, seen) {
 		return nil
 	}
-	if f != site.FacetKernel && site.IsInside(f) || seen.Waits == site.WaitsReboot && AsDesigned(n, f, seen) {
+	if f != site.FacetKernel && site.IsInside(f) || seen.Waits != "" && AsDesigned(n, f, seen) {
 		return waitsFor(p, f, seen)
 	}
 	if w := wishFor(n, f, seen); w.reachedBy(seen) {
@@ -81,14 +81,22 @@ func restartsFor(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) []
 // changed.
 func mayReboot(n *site.Node, f site.Facet, seen site.FacetState) bool {
 	patch := n.PatchIn(seen.Family(n))
-	return f == site.FacetKernel || f == site.FacetPackages && patch != nil && patch.Reboot != "never"
+	switch {
+	case f == site.FacetKernel:
+		return true
+	case f != site.FacetPackages || patch == nil:
+		return false
+	case seen.Waits == site.WaitsLibraries:
+		return patch.Reboot == "libraries"
+	}
+	return patch.Reboot != "never"
 }
 
 // waitsFor is the change that a boot brings about where all is as asked but not
 // in effect yet.
 func waitsFor(p *site.NodePlan, f site.Facet, seen site.FacetState) []site.Change {
 	planned := slices.ContainsFunc(p.Steps, func(s site.Step) bool { return s.Facet == f })
-	if seen.Waits != site.WaitsReboot || planned {
+	if seen.Waits == "" || planned {
 		return nil
 	}
 	return []site.Change{{Field: string(f) + ".effect", Have: "at the next boot", Want: "now"}}

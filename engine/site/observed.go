@@ -67,8 +67,13 @@ type FacetState struct {
 	System *Platform `json:"system,omitempty"`
 }
 
-// WaitsReboot is FacetState.Waits of what takes effect at the next boot.
-const WaitsReboot = "reboot"
+// FacetState.Waits of what takes effect at the next boot: WaitsReboot where nothing else would
+// bring it about, and WaitsLibraries where programs run by libraries that were replaced, until they
+// or the machine are started anew.
+const (
+	WaitsReboot    = "reboot"
+	WaitsLibraries = "libraries"
+)
 
 // Platform is what an installed system is, as far as its items depend on it.
 type Platform struct {

@@ -57,7 +57,7 @@ type Environment struct {
 type Patch struct {
 	Level    string `json:"level"` // "security" or "all"
 	Snapshot string `json:"snapshot,omitempty"`
-	// Reboot is "ifNeeded", also when empty, or "never".
+	// Reboot is "ifNeeded", also when empty, "libraries" or "never".
 	Reboot string `json:"reboot,omitempty"`
 }
 

@@ -179,8 +179,8 @@ const (
 func fill(s *site.FacetState, r *wire.Result, f wire.Facet, asked []string) {
 	s.Have, s.Pending, s.Cannot, s.Unread = bounded(f.Have), bounded(f.Pending), bounded(f.Cannot), bounded(f.Unread)
 	s.Absent = slices.DeleteFunc(item.Missing(append(slices.Clone(asked), f.Owned...), s.Have), func(key string) bool { return s.Unread[key] != "" })
-	if f.Waits == site.WaitsReboot {
-		s.Waits = site.WaitsReboot
+	if f.Waits == site.WaitsReboot || f.Waits == site.WaitsLibraries {
+		s.Waits = f.Waits
 	}
 	s.System = platform(r.System)
 	for _, key := range f.Owned[:min(len(f.Owned), maxValues)] {

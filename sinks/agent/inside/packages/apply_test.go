@@ -430,3 +430,27 @@ func TestWaits(t *testing.T) {
 		}
 	}
 }
+
+// Programs that run by a library which was replaced go on by what it lacked. What containers run by
+// is theirs.
+func TestProgramsThatRunByOldLibraries(t *testing.T) {
+	const kept, gone = "7f00-7f01 r-xp 00000000 fe:00 42 /usr/lib/x86_64-linux-gnu/libssl.so.3\n", "7f00-7f01 r-xp 00000000 fe:00 42 /usr/lib/x86_64-linux-gnu/libssl.so.3 (deleted)\n"
+	for name, c := range map[string]struct{ maps, root, want string }{
+		"as installed":      {kept, "", ""},
+		"replaced":          {kept + gone, "", "libraries"},
+		"of a container":    {gone, "/elsewhere", ""},
+		"a file of its own": {"7f00-7f01 rw-p 00000000 fe:00 42 /tmp/libssl.so.3 (deleted)\n7f00-7f01 rw-s 00000000 00:01 42 /memfd:x (deleted)\n", "", ""},
+	} {
+		m := newModel(t)
+		h := m.host()
+		h.Live = true
+		process := filepath.Join(m.root, "proc/42")
+		if err := errors.Join(os.MkdirAll(process, 0o755), os.MkdirAll(m.root+"/elsewhere", 0o755), os.WriteFile(process+"/maps", []byte(c.maps), 0o644),
+			os.Symlink(m.root+c.root, process+"/root")); err != nil {
+			t.Fatal(err)
+		}
+		if got := rebootReason(h, inventory{}); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package packages
 
 import (
+	"io"
 	"os"
 	"regexp"
 	"strconv"
@@ -18,7 +19,8 @@ var coreRPMs = []string{"kernel", "kernel-core", "kernel-rt", "glibc", "linux-fi
 
 // rebootReason is "reboot" where an upgrade has its effect with the next boot: the
 // system says so, the kernel that runs is older than one that is installed, or a
-// package that every program uses is younger than the boot.
+// package that every program uses is younger than the boot. It is "libraries" where
+// programs run by libraries that were replaced since they were started.
 func rebootReason(h *inside.Host, inv inventory) string {
 	if !h.Live {
 		return ""
@@ -32,7 +34,53 @@ func rebootReason(h *inside.Host, inv inventory) string {
 			return "reboot"
 		}
 	}
+	if usesOldLibraries(h) {
+		return "libraries"
+	}
 	return ""
+}
+
+// What is read of proc(5) is bounded.
+const (
+	maxProcesses = 20000
+	maxMaps      = 4 << 20 // bytes of one process
+)
+
+// oldLibrary is a line of proc_pid_maps(5) for a library in the system's own folders that was
+// replaced or removed since it was loaded.
+var oldLibrary = regexp.MustCompile(`(?m) /(usr/)?lib(32|64|x32)?/[^\n]*\.so[.0-9]* \(deleted\)$`)
+
+// usesOldLibraries says whether a program of this system, and not of a container on it, runs by a
+// library that was replaced.
+func usesOldLibraries(h *inside.Host) bool {
+	entries, err := list(h, "/proc")
+	own, err2 := os.Stat(h.Path("/"))
+	if err != nil || err2 != nil {
+		return false
+	}
+	for _, e := range entries[:min(len(entries), maxProcesses)] {
+		if _, err := strconv.ParseUint(e.Name(), 10, 32); err != nil {
+			continue
+		}
+		folder, err := resolve(h, "/proc/"+e.Name())
+		if err != nil {
+			continue
+		}
+		root, err := os.Stat(folder + "/root")
+		if err != nil || !os.SameFile(root, own) {
+			continue // it has ended, or is a kernel's thread or a container's
+		}
+		f, err := os.Open(folder + "/maps")
+		if err != nil {
+			continue
+		}
+		text, _ := io.ReadAll(io.LimitReader(f, maxMaps)) // of one that ends meanwhile there is less
+		f.Close()
+		if oldLibrary.Match(text) {
+			return true
+		}
+	}
+	return false
 }
 
 // bootTime is when the system was booted, in seconds; 0 where it cannot be read.
