@@ -276,6 +276,9 @@ func (j *job) writeKeys(l login, text string, ours bool) error {
 		return err
 	}
 	defer ssh.Close()
+	if err := j.notMoved(l, ssh); err != nil {
+		return err
+	}
 	if err := j.order(l, ssh, l.home+"/"+sshFolder, 0o700); err != nil {
 		return err
 	}
@@ -330,6 +333,25 @@ func (j *job) orderHome(l login, home *os.Root, ours bool) error {
 		return refused("the keys of %s: %s. Put this right on the machine", l.name, wrong)
 	}
 	return j.order(l, home, l.home, info.Mode().Perm()&^0o022)
+}
+
+// notMoved refuses a folder of keys that is somebody else's and has something in it: the
+// account may have moved it there, to be given what it may not change. A cut leaves an empty one.
+func (j *job) notMoved(l login, ssh *os.Root) error {
+	f, err := ssh.Open(".")
+	if err != nil {
+		return failed("%v", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return failed("%v", err)
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if names, _ := f.Readdirnames(1); ok && int(stat.Uid) != l.uid && len(names) > 0 {
+		return refused("%s/%s belongs to the account number %d and is not empty: Slipway does not give it to %s. Move it away", l.home, sshFolder, stat.Uid, l.name)
+	}
+	return nil
 }
 
 // order gives a folder to an account, if it is not so already.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/slipway-gitops/slipway/engine/item"
@@ -113,4 +114,23 @@ func TestAnAccountInUseExpires(t *testing.T) {
 		}
 		s.quiet([]item.Item{with})
 	}
+}
+
+// A folder of root that an account moved to the place of its keys stays root's.
+func TestAFolderOfRootInAHome(t *testing.T) {
+	s := newFake(t)
+	items := []item.Item{account("ops", item.User{Keys: []string{keyA}})}
+	s.applies(items)
+	s.must(os.RemoveAll(s.at("/home/ops/.ssh")))
+	s.put("/home/ops/.ssh/backup", "root's")
+	if err, _ := s.apply(items); err == nil || !strings.Contains(err.Error(), "/home/ops/.ssh belongs to the account number 0 and is not empty") {
+		t.Error(err)
+	}
+	info, err := os.Stat(s.at("/home/ops/.ssh"))
+	if err != nil || info.Sys().(*syscall.Stat_t).Uid != 0 || info.Mode().Perm() != 0o755 {
+		t.Errorf("the folder is %v of %v: %v", info.Mode(), info.Sys().(*syscall.Stat_t).Uid, err)
+	}
+	s.must(os.Remove(s.at("/home/ops/.ssh/backup"))) // as a cut leaves it
+	s.applies(items)
+	s.so(items...)
 }
