@@ -211,7 +211,11 @@ func (w *work) fetch(file, sha256 string, mode uint32, uid, gid int) error {
 		return err
 	}
 	defer content.Close()
-	err = w.tree.PutFrom(file, content, size, sha256, mode, uid, gid)
+	text, err := w.guardFetched(file, content, size)
+	if err != nil {
+		return err
+	}
+	err = w.tree.PutFrom(file, text, size, sha256, mode, uid, gid)
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("the file system of %s is full: it has no room for %d bytes. Make room; the file is as it was", file, size)}
 	}
@@ -481,10 +485,16 @@ func (w *work) applyFile(i item.Item, absent bool) error {
 	if err != nil {
 		return err
 	}
+	if err := w.guardOwner(file, mode, uid); err != nil {
+		return err
+	}
 	if body.Artifact != "" {
 		return w.putArtifact(i.Key, file, e, body, mode, uid, gid)
 	}
 	if so, err := w.isFile(file, e, body.Content, mode, uid, gid); err != nil || so {
+		return err
+	}
+	if err := w.guardContent(file, body.Content); err != nil {
 		return err
 	}
 	if err := w.takeFile(i.Key, file, e); err != nil {
