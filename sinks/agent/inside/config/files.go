@@ -172,8 +172,8 @@ func (w *work) putArtifact(key, file string, e tree.Entry, body item.File, mode 
 			return err
 		}
 		err := tree.ErrOther
-		if is == want {
-			err = w.tree.SetAttributes(file, e, mode, uid, gid)
+		if is == want && e.UID == uid && e.GID == gid {
+			err = w.tree.SetMode(file, e, mode)
 		}
 		if errors.Is(err, tree.ErrOther) {
 			err = w.fetch(file, body.Artifact, mode, uid, gid)
@@ -322,7 +322,8 @@ func (w *work) putBack(file string, p place) error {
 	return w.tree.Remove(file)
 }
 
-// putFile makes a file so and writes nothing that is so already.
+// putFile makes a file so and writes nothing that is so already. A file of another owner is
+// replaced, whatever it holds: who owned it may have it open or mapped, and could go on writing.
 func (w *work) putFile(file string, content []byte, mode uint32, uid, gid int) error {
 	e, err := w.tree.Look(file)
 	if err != nil {
@@ -336,11 +337,12 @@ func (w *work) putFile(file string, content []byte, mode uint32, uid, gid int) e
 		}
 		same = digest == item.Digest(content)
 	}
-	if same && e.Mode == mode && e.UID == uid && e.GID == gid {
+	same = same && e.UID == uid && e.GID == gid
+	if same && e.Mode == mode {
 		return nil
 	}
 	if same {
-		if err := w.tree.SetAttributes(file, e, mode, uid, gid); !errors.Is(err, tree.ErrOther) {
+		if err := w.tree.SetMode(file, e, mode); !errors.Is(err, tree.ErrOther) {
 			return err
 		}
 	}
