@@ -60,6 +60,7 @@ var rules = []struct{ importer, may string }{
 	{"sinks/agent/inside/hardware", "engine/item sinks/agent/wire sinks/agent/inside sinks/agent/inside/disk"},
 	{"sinks/agent/inside/image", "sinks/agent/wire engine/frames"},
 	{"sinks/agent/inside/install", "engine/item sinks/agent/wire sinks/agent/inside sinks/agent/inside/boot sinks/agent/inside/disk sinks/agent/inside/erase sinks/agent/inside/image sinks/agent/inside/run sinks/agent/inside/tree"},
+	{"sinks/agent/inside/kernel", "engine/item sinks/agent/wire sinks/agent/inside sinks/agent/inside/packages sinks/agent/inside/tree"},
 	{"sinks/agent/inside/boot", "sinks/agent/wire sinks/agent/inside sinks/agent/inside/tree"},
 	{"sinks/agent/inside/*", "engine/item sinks/agent/wire sinks/agent/inside sinks/agent/inside/netlink sinks/agent/inside/systemd sinks/agent/inside/tree"},
 	{"sinks/libvirt", "engine/site engine/secret engine/driver engine/driver/sshclient"},

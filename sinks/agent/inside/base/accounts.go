@@ -27,6 +27,8 @@ type accounts struct {
 	// read.
 	hashes map[string]string
 	hidden error
+	// expires are the days of shadow(5) on which accounts expire, by name.
+	expires map[string]string
 	// shadow are the members of groups by gshadow(5), which usermod(8) writes after group(5);
 	// those of a group that is not in it are missing.
 	shadow map[string][]string
@@ -47,6 +49,10 @@ func (j *job) accounts() (a accounts, err error) {
 	a.groups = parseGroups(string(text))
 	text, _, a.hidden = j.read("/etc/shadow")
 	a.hashes = parseHashes(string(text))
+	a.expires = map[string]string{}
+	for _, r := range records(string(text), 8) {
+		a.expires[r[0]] = r[7]
+	}
 	a.shadow = map[string][]string{}
 	if text, _, err := j.read("/etc/gshadow"); err == nil { // not every system has one
 		for _, r := range records(string(text), 4) {

@@ -351,6 +351,14 @@ func (s *fake) usermod(account string, o map[string]string) (inside.Output, erro
 			return f
 		})
 	}
+	if day, ok := o["--expiredate"]; ok {
+		s.edit("/etc/shadow", func(f []string) []string {
+			if f[0] == account {
+				f[7] = day
+			}
+			return f
+		})
+	}
 	if comment, ok := o["--comment"]; ok {
 		s.edit("/etc/passwd", func(f []string) []string {
 			if f[0] == account {

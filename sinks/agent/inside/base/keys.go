@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
 // keyTypes begin the public keys of OpenSSH.
@@ -124,9 +125,33 @@ func sshHome(l login, home *os.Root) (*os.Root, error) {
 		return nil, err
 	}
 	if !info.IsDir() {
-		return nil, refused("%s/%s is not a folder: remove it", l.home, sshFolder)
+		return nil, misplacedAt("%s/%s is not a folder: remove it", l.home, sshFolder)
 	}
 	return home.OpenRoot(sshFolder)
+}
+
+// misplaced is the error for keys in a place that Slipway does not read, and that sshd may.
+type misplaced struct{ told *wire.Error }
+
+func misplacedAt(format string, args ...any) error {
+	return &misplaced{&wire.Error{Class: wire.Refused, Text: fmt.Sprintf(format, args...)}}
+}
+
+func (m *misplaced) Error() string { return m.told.Error() }
+
+func (m *misplaced) Unwrap() error { return m.told }
+
+// clearWay removes a link, or what else is no folder, in the place of the folder of keys: an
+// account of ours has put it there, where sshd may follow it to keys that nobody designed.
+func (j *job) clearWay(l login, home *os.Root) error {
+	if info, err := home.Lstat(sshFolder); err != nil || info.IsDir() {
+		return nil
+	}
+	j.step("remove " + l.home + "/" + sshFolder)
+	if err := home.Remove(sshFolder); err != nil {
+		return failed("remove %s/%s: %v", l.home, sshFolder, err)
+	}
+	return nil
 }
 
 // keys reads the keys of an account.
@@ -150,7 +175,7 @@ func (j *job) keys(l login) (r ring, err error) {
 		return r, err
 	}
 	defer ssh.Close()
-	if second, err := openKeys(ssh, secondFile); !absent(err) {
+	if second, err := openKeys(l, ssh, secondFile); !absent(err) {
 		if err != nil {
 			return r, err
 		}
@@ -161,7 +186,7 @@ func (j *job) keys(l login) (r ring, err error) {
 		}
 		r.second = string(text)
 	}
-	f, err := openKeys(ssh, keysFile)
+	f, err := openKeys(l, ssh, keysFile)
 	if absent(err) {
 		return r, nil
 	}
@@ -189,8 +214,16 @@ func (j *job) keys(l login) (r ring, err error) {
 	return r, nil
 }
 
-func openKeys(ssh *os.Root, name string) (*os.File, error) {
-	return ssh.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+// openKeys opens a file of keys. A link is followed within the folder.
+func openKeys(l login, ssh *os.Root, name string) (*os.File, error) {
+	f, err := ssh.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err == nil || absent(err) {
+		return f, err
+	}
+	if info, _ := ssh.Lstat(name); info != nil && info.Mode()&fs.ModeSymlink != 0 {
+		return nil, misplacedAt("%s/%s/%s is a link that leads out of its folder: remove it", l.home, sshFolder, name)
+	}
+	return nil, err
 }
 
 func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) }
@@ -227,6 +260,11 @@ func (j *job) writeKeys(l login, text string, ours bool) error {
 	if err := j.orderHome(l, home, ours); err != nil {
 		return err
 	}
+	if ours {
+		if err := j.clearWay(l, home); err != nil {
+			return err
+		}
+	}
 	if _, err := home.Lstat(sshFolder); errors.Is(err, fs.ErrNotExist) {
 		j.step("make " + l.home + "/" + sshFolder)
 		if err := home.Mkdir(sshFolder, 0o700); err != nil {
@@ -238,6 +276,9 @@ func (j *job) writeKeys(l login, text string, ours bool) error {
 		return err
 	}
 	defer ssh.Close()
+	if err := j.notMoved(l, ssh); err != nil {
+		return err
+	}
 	if err := j.order(l, ssh, l.home+"/"+sshFolder, 0o700); err != nil {
 		return err
 	}
@@ -247,9 +288,10 @@ func (j *job) writeKeys(l login, text string, ours bool) error {
 	return j.removeRing(l, ssh, secondFile)
 }
 
-// removeRing removes a file of keys, if it is there.
+// removeRing removes a file of keys, if it is there. A folder of that name stays: sshd reads no
+// keys from it.
 func (j *job) removeRing(l login, ssh *os.Root, name string) error {
-	if _, err := ssh.Lstat(name); err != nil {
+	if info, err := ssh.Lstat(name); err != nil || info.IsDir() {
 		return nil
 	}
 	j.step("remove " + l.home + "/" + sshFolder + "/" + name)
@@ -291,6 +333,25 @@ func (j *job) orderHome(l login, home *os.Root, ours bool) error {
 		return refused("the keys of %s: %s. Put this right on the machine", l.name, wrong)
 	}
 	return j.order(l, home, l.home, info.Mode().Perm()&^0o022)
+}
+
+// notMoved refuses a folder of keys that is somebody else's and has something in it: the
+// account may have moved it there, to be given what it may not change. A cut leaves an empty one.
+func (j *job) notMoved(l login, ssh *os.Root) error {
+	f, err := ssh.Open(".")
+	if err != nil {
+		return failed("%v", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return failed("%v", err)
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if names, _ := f.Readdirnames(1); ok && int(stat.Uid) != l.uid && len(names) > 0 {
+		return refused("%s/%s belongs to the account number %d and is not empty: Slipway does not give it to %s. Move it away", l.home, sshFolder, stat.Uid, l.name)
+	}
+	return nil
 }
 
 // order gives a folder to an account, if it is not so already.
@@ -369,6 +430,11 @@ func (j *job) removeKeys(l login, ours bool) error {
 		return err
 	}
 	defer home.Close()
+	if ours {
+		if err := j.clearWay(l, home); err != nil {
+			return err
+		}
+	}
 	ssh, err := sshHome(l, home)
 	if absent(err) {
 		return nil

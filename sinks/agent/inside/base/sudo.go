@@ -58,21 +58,10 @@ func (j *job) setSudo(account string, want bool) error {
 	if string(text) == item.SudoRule(account) {
 		return j.put(item.SudoFile(account), []byte(item.SudoRule(account)), 0o440)
 	}
-	// A rule that sudo cannot read may keep everybody from using sudo.
 	if j.first("/usr/sbin/visudo", "/sbin/visudo") != "" {
-		if err := j.checkRule([]byte(item.SudoRule(account))); err != nil {
+		if err := inside.CheckSudoers(j.ctx, j.h, []byte(item.SudoRule(account))); err != nil {
 			return failed("visudo does not accept the rule for %s: %v", account, err)
 		}
 	}
 	return j.put(item.SudoFile(account), []byte(item.SudoRule(account)), 0o440)
-}
-
-// checkRule asks visudo about a rule. That of sudo-rs, which Ubuntu has since 25.10, takes
-// "-" for the name of a file, and that of sudo needs no /dev to read its input.
-func (j *job) checkRule(rule []byte) error {
-	err := j.check(inside.Command{Path: "visudo", Args: []string{"-c", "-f", "-"}, Stdin: rule})
-	if err != nil && j.check(inside.Command{Path: "visudo", Args: []string{"-c", "-f", "/dev/stdin"}, Stdin: rule}) == nil {
-		return nil
-	}
-	return err
 }

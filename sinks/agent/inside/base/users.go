@@ -47,6 +47,15 @@ type madeUser struct {
 // leaving is an account that is being removed.
 type leaving struct {
 	GID int `json:"gid"` // of its own group
+	UID int `json:"uid,omitempty"`
+	// Expires is when nobody could log in to it any more, before the removal had it expire: in
+	// days as shadow(5) has them, empty for never.
+	Expires string `json:"expires,omitempty"`
+}
+
+// isLeaving says whether an account is the one whose removal did not come to its end.
+func (m madeUser) isLeaving(l login) bool {
+	return m.Leaving != nil && l.uid != 0 && m.Leaving.UID == l.uid
 }
 
 // marks says whether an account carries the mark of one that we are making.
@@ -121,6 +130,8 @@ func (j *job) state(all accounts, account string, ours bool, made madeUser) stri
 	switch {
 	case there && made.marks(l):
 		return "half made"
+	case there && made.isLeaving(l):
+		return "expired, and not removed yet"
 	case there:
 		return item.Present
 	case made.Leaving != nil && all.remains(account, made.Leaving.GID):
@@ -139,6 +150,10 @@ func seenPassword(hash string, made madeUser) string {
 
 func (j *job) seeKeys(seen *inside.Seen, key string, l login, exact bool, made madeUser) {
 	r, err := j.keys(l)
+	if misplaced := (*misplaced)(nil); made.ours(l) && errors.As(err, &misplaced) {
+		seen.Have[key+".keys"] = printable(misplaced.Error())
+		return
+	}
 	if err != nil {
 		seen.Unread[key+".keys"] = err.Error()
 		return
@@ -176,6 +191,11 @@ func (j *job) present(key string, want item.User) error {
 	var before wasUser
 	var made madeUser
 	known := j.entry(key, &before, &made)
+	if there && made.isLeaving(l) && !made.marks(l) {
+		if err := j.keep(key, l, &made); err != nil {
+			return err
+		}
+	}
 	if made.Leaving != nil || made.isHalf(l) {
 		if l, there, all, err = j.clear(key, l, there, &made); err != nil {
 			return err
@@ -192,10 +212,7 @@ func (j *job) present(key string, want item.User) error {
 		before = wasUser{New: !there, Shell: l.shell}
 		if there {
 			r, err := j.keys(l)
-			if err != nil {
-				return err
-			}
-			before.Keys = r.there
+			before.Keys = r.there || err != nil // setKeys tells why they cannot be read
 		}
 		if err := j.take(key, before); err != nil {
 			return err
@@ -213,18 +230,25 @@ func (j *job) present(key string, want item.User) error {
 	return u.set(want)
 }
 
-// set sets the parts of an account. What the system cannot have yet, such as sudo
-// before its package is there, does not keep the other parts from being set.
+// set sets the parts of an account. A part that the system cannot have, such as sudo before
+// its package is there, or that the account itself keeps from being set, keeps no other part
+// from it. Errors that a further try may mend come first.
 func (u *user) set(want item.User) error {
-	var first error
+	var failures, refusals []error
 	for _, part := range []func(item.User) error{u.setShell, u.setGroups, u.setKeys, u.setPassword, u.setRule} {
 		err := part(want)
-		if told := (*wire.Error)(nil); err != nil && !(errors.As(err, &told) && told.Class == wire.Refused) {
+		told := (*wire.Error)(nil)
+		switch {
+		case err == nil:
+		case u.ctx.Err() != nil:
 			return err
+		case errors.As(err, &told) && told.Class == wire.Refused:
+			refusals = append(refusals, err)
+		default:
+			failures = append(failures, err)
 		}
-		first = cmp.Or(first, err)
 	}
-	return first
+	return errors.Join(append(failures, refusals...)...)
 }
 
 // checkUser refuses what cannot be, and what would lock this session out, before
@@ -503,11 +527,11 @@ func (u *user) join(have, designed []string) error {
 
 func (u *user) setKeys(want item.User) error {
 	r, err := u.keys(u.login)
+	if misplaced := (*misplaced)(nil); u.made.Created && (err == nil || errors.As(err, &misplaced)) {
+		return u.setOwnKeys(r, err == nil, want.Keys)
+	}
 	if err != nil {
 		return err
-	}
-	if u.made.Created {
-		return u.setOwnKeys(r, want.Keys)
 	}
 	have := parseKeys(r.text)
 	var designed, text []string
@@ -548,8 +572,9 @@ func (u *user) setKeys(want item.User) error {
 	return u.save()
 }
 
-// setOwnKeys writes the keys of an account that is ours: these and no others.
-func (u *user) setOwnKeys(r ring, keys []string) error {
+// setOwnKeys writes the keys of an account that is ours: these and no others. In a place that
+// cannot be read there may be others.
+func (u *user) setOwnKeys(r ring, read bool, keys []string) error {
 	if len(keys) == 0 {
 		return u.removeKeys(u.login, true)
 	}
@@ -557,7 +582,7 @@ func (u *user) setOwnKeys(r ring, keys []string) error {
 	for _, k := range keys {
 		text.WriteString(strings.TrimSpace(k) + "\n")
 	}
-	if r.unsafe == "" && item.List(r.all()) == item.List(parseKeys(text.String())) {
+	if read && r.unsafe == "" && item.List(r.all()) == item.List(parseKeys(text.String())) {
 		return nil
 	}
 	return u.writeKeys(u.login, text.String(), true)
@@ -671,30 +696,48 @@ func (j *job) stay(account string) error {
 }
 
 // delAccount removes an account and leaves its home folder. It notes before that it begins.
+// The account expires first: nobody logs in to it any more, by a key or a password, though its
+// programs or what is in its home keep it from being removed.
 func (j *job) delAccount(key string, l login, made *madeUser) error {
 	if err := j.setSudo(l.name, false); err != nil {
 		return err
 	}
-	if made.ours(l) {
-		if err := j.removeKeys(l, true); err != nil {
+	if !made.isLeaving(l) {
+		all, err := j.accounts()
+		if err != nil {
+			return failed("%v", err)
+		}
+		made.Leaving = &leaving{GID: l.gid, UID: l.uid, Expires: all.expires[l.name]}
+		if err := j.note(key, *made); err != nil {
 			return err
 		}
 	}
-	made.Leaving = &leaving{GID: l.gid}
-	if err := j.note(key, *made); err != nil {
-		return err
+	expired := j.tool("usermod", "--expiredate", "1", "--", l.name)
+	if made.ours(l) {
+		if err := j.removeKeys(l, true); err != nil {
+			j.h.Tell(fmt.Sprintf("The SSH keys in the home folder of the account %s are not removed: %v", l.name, err))
+		}
 	}
 	err := j.run(inside.Command{Path: "userdel", Args: []string{"--", l.name}})
 	if e := (*exit)(nil); errors.As(err, &e) {
-		if e.code == 8 {
-			return failed("the account %s is in use and cannot be removed yet: %s. End its programs with `loginctl terminate-user %s`", l.name, e.said, l.name)
+		if e.code == 8 && expired == nil {
+			return failed("the account %s is in use and cannot be removed yet: %s. It has expired, so nobody can log in to it. End its programs with `loginctl terminate-user %s`", l.name, e.said, l.name)
 		}
-		return failed("%v", e)
+		return errors.Join(failed("%v", e), expired)
 	}
 	if err == nil && j.exists(l.home) {
 		j.h.Tell(fmt.Sprintf("The account %s is removed; its home folder %s is left.", l.name, printable(l.home)))
 	}
 	return err
+}
+
+// keep has an account that the design has again expire when it did before its removal began.
+func (j *job) keep(key string, l login, made *madeUser) error {
+	if err := j.tool("usermod", "--expiredate", made.Leaving.Expires, "--", l.name); err != nil {
+		return err
+	}
+	made.Leaving = nil
+	return j.note(key, *made)
 }
 
 // endRemoval takes away what is left of an account whose removal was cut off. Its programs

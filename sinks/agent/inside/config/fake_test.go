@@ -34,8 +34,9 @@ type fake struct {
 	fails  map[string]bool // units that do not start
 	prints string          // what units printed before they failed
 	writes int
-	limit  int    // writes after which everything fails; 0 for none
-	units  string // what systemctl list-unit-files prints
+	limit  int                                  // writes after which everything fails; 0 for none
+	units  string                               // what systemctl list-unit-files prints
+	checks func(c inside.Command) inside.Output // visudo and sshd
 }
 
 var errCut = errors.New("cut off")
@@ -162,6 +163,10 @@ func (f *fake) exec(_ context.Context, c inside.Command) (inside.Output, error) 
 		return inside.Output{}, nil
 	case "systemctl":
 		return f.systemctl(args[0], args[1:])
+	case "visudo", "/usr/sbin/sshd":
+		if f.checks != nil {
+			return f.checks(c), nil
+		}
 	}
 	return inside.Output{Code: 127}, errors.New(c.Path + ": not found")
 }

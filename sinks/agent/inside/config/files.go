@@ -174,8 +174,8 @@ func (w *work) putArtifact(key, file string, e tree.Entry, body item.File, mode 
 			return err
 		}
 		err := tree.ErrOther
-		if is == want {
-			err = w.tree.SetAttributes(file, e, mode, uid, gid)
+		if is == want && e.UID == uid && e.GID == gid {
+			err = w.tree.SetMode(file, e, mode)
 		}
 		if errors.Is(err, tree.ErrOther) {
 			err = w.fetch(file, body.Artifact, mode, uid, gid)
@@ -214,7 +214,11 @@ func (w *work) fetch(file, sha256 string, mode uint32, uid, gid int) error {
 		return err
 	}
 	defer content.Close()
-	err = w.tree.PutFrom(file, content, size, sha256, mode, uid, gid)
+	text, err := w.guardFetched(file, content, size)
+	if err != nil {
+		return err
+	}
+	err = w.tree.PutFrom(file, text, size, sha256, mode, uid, gid)
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("the file system of %s is full: it has no room for %d bytes. Make room; the file is as it was", file, size)}
 	}
@@ -321,7 +325,8 @@ func (w *work) putBack(file string, p place) error {
 	return w.tree.Remove(file)
 }
 
-// putFile makes a file so and writes nothing that is so already.
+// putFile makes a file so and writes nothing that is so already. A file of another owner is
+// replaced, whatever it holds: who owned it may have it open or mapped, and could go on writing.
 func (w *work) putFile(file string, content []byte, mode uint32, uid, gid int) error {
 	e, err := w.tree.Look(file)
 	if err != nil {
@@ -335,11 +340,12 @@ func (w *work) putFile(file string, content []byte, mode uint32, uid, gid int) e
 		}
 		same = digest == item.Digest(content)
 	}
-	if same && e.Mode == mode && e.UID == uid && e.GID == gid {
+	same = same && e.UID == uid && e.GID == gid
+	if same && e.Mode == mode {
 		return nil
 	}
 	if same {
-		if err := w.tree.SetAttributes(file, e, mode, uid, gid); !errors.Is(err, tree.ErrOther) {
+		if err := w.tree.SetMode(file, e, mode); !errors.Is(err, tree.ErrOther) {
 			return err
 		}
 	}
@@ -441,10 +447,16 @@ func (w *work) applyFile(i item.Item, absent bool) error {
 	if err != nil {
 		return err
 	}
+	if err := w.guardOwner(file, mode, uid); err != nil {
+		return err
+	}
 	if body.Artifact != "" {
 		return w.putArtifact(i.Key, file, e, body, mode, uid, gid)
 	}
 	if so, err := w.isFile(file, e, body.Content, mode, uid, gid); err != nil || so {
+		return err
+	}
+	if err := w.guardContent(file, body.Content); err != nil {
 		return err
 	}
 	if err := w.takeFile(i.Key, file, e); err != nil {

@@ -126,8 +126,7 @@ func (w *work) run(timeout time.Duration, program string, args ...string) error 
 	if err := w.cut(program + " " + strings.Join(args, " ")); err != nil {
 		return err
 	}
-	o, err := w.h.Exec(w.ctx, inside.Command{Path: program, Args: args, Timeout: timeout,
-		Env: []string{"DEBIAN_FRONTEND=noninteractive", "APT_LISTCHANGES_FRONTEND=none", "NEEDRESTART_MODE=l"}})
+	o, err := w.h.Exec(w.ctx, inside.Command{Path: program, Args: args, Timeout: timeout})
 	if err != nil {
 		return &wire.Error{Class: wire.Failed, Text: err.Error()}
 	}

@@ -28,6 +28,7 @@ type fake struct {
 	calls         []string
 	writes, limit int
 	code          int // of every program
+	simulated     string
 }
 
 const status = `Package: linux-image-amd64
@@ -101,6 +102,14 @@ func (f *fake) reload() {
 	f.host.Owned = owned
 }
 
+// would is what apt-get -s tells of installing a package.
+func (f *fake) would(n string) string {
+	if f.simulated != "" {
+		return f.simulated
+	}
+	return "Inst " + n + " (1 Debian:12 [amd64])\n"
+}
+
 // updateGrub does what update-grub does with the two variables.
 func (f *fake) updateGrub() {
 	ours := ""
@@ -149,7 +158,13 @@ func (f *fake) exec(_ context.Context, c inside.Command) (inside.Output, error) 
 		f.put("/efi/loader/entries/m-6.1.conf", "options "+strings.TrimSpace(line)+"\n")
 	case "apt-get":
 		n := c.Args[len(c.Args)-1]
-		f.put("/var/lib/dpkg/status", status+"\nPackage: "+n+"\nStatus: install ok installed\n")
+		switch {
+		case n == "update":
+		case slices.Contains(c.Args, "-s"):
+			return inside.Output{Out: []byte(f.would(n))}, nil
+		default:
+			f.put("/var/lib/dpkg/status", status+"\nPackage: "+n+"\nStatus: install ok installed\n")
+		}
 	case "rpm":
 		return inside.Output{Out: []byte("kernel-core 5.14.0-1.el9.x86_64\nkernel 5.14.0-1.el9.x86_64\nkernel-tools 5.14.0-1.el9.x86_64\nkernel 5.14.0-2.el9.x86_64\n")}, nil
 	}
@@ -454,9 +469,10 @@ func TestThePackageOfTheKernel(t *testing.T) {
 	if seen = f.observe("kernel"); seen.Have["kernel.package"] != "linux-image-6.12.1-amd64" || seen.Waits != "" {
 		t.Errorf("after a boot: %+v", seen)
 	}
-	for _, n := range []string{"", "-o", "a b", "../x"} {
-		if err := f.apply([]item.Item{kernelItem(n)}); class(err) != wire.Refused {
-			t.Errorf("%q: %v", n, err)
+	f.calls = nil
+	for _, n := range []string{"", "-o", "a b", "../x", "linux-image-amd64-", "linux-image-amd64=1"} {
+		if err := f.apply([]item.Item{kernelItem(n)}); class(err) != wire.Refused || len(f.calls) > 0 {
+			t.Errorf("%q: %v after %q", n, err, f.calls)
 		}
 	}
 	if err := f.apply(nil, "kernel"); err != nil || len(f.host.Owned.Keys(name)) > 0 {
@@ -547,5 +563,34 @@ func TestTheHighestVersionIsStarted(t *testing.T) {
 	seen, err := New().Observe(t.Context(), f.host, []string{"parameters.nosmt"})
 	if err != nil || seen.Pending["parameters.nosmt"] != "new" {
 		t.Errorf("%+v %v", seen, err)
+	}
+}
+
+// The package of a kernel is installed as any other of the design: what it would remove or
+// change besides, or bring by a name that apt-get reads as a pattern, is not done.
+func TestTheKernelRemovesNoPackages(t *testing.T) {
+	const n = "linux-image-6.12.1-amd64"
+	for name, c := range map[string]struct{ simulated, why string }{
+		"nothing else":    {"", ""},
+		"removes":         {"Remv zfs-dkms [2.1]\nInst " + n + " (1 Debian:12 [amd64])\n", "would remove zfs-dkms"},
+		"changes":         {"Inst linux-base [4.9] (5.0 Debian:12 [amd64])\nInst " + n + " (1 Debian:12 [amd64])\n", "would also change linux-base"},
+		"is no such name": {"Inst " + n + "-rt (1 Debian:12 [amd64])\nInst " + n + "-dbg (1 Debian:12 [amd64])\n", "no package of this name"},
+		"cannot be had":   {"E: nothing\n", "no package of this name"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t, grub)
+			f.simulated = c.simulated
+			err := f.apply([]item.Item{kernelItem(n)})
+			installs := slices.DeleteFunc(slices.Clone(f.calls), func(call string) bool {
+				return !strings.Contains(call, " install ") || strings.Contains(call, " -s ")
+			})
+			if c.why == "" {
+				if err != nil || len(installs) != 1 || !strings.Contains(installs[0], " --no-remove ") {
+					t.Errorf("%v after %q", err, f.calls)
+				}
+			} else if err == nil || !strings.Contains(err.Error(), c.why) || len(installs) > 0 {
+				t.Errorf("%v after %q", err, f.calls)
+			}
+		})
 	}
 }

@@ -6,10 +6,10 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/packages"
 )
 
 // installed are the packages that bring kernels.
@@ -169,21 +169,15 @@ func (w *work) observeKernel(key string) {
 	}
 }
 
-func badPackage(n string) bool {
-	return n == "" || len(n) > 128 || strings.ContainsAny(n[:1], "-.+:_") || strings.ContainsFunc(n, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("+._:-", r))
-	})
-}
-
 // applyKernel installs the package of the kernel; the kernel runs after the next
 // boot.
 func (w *work) applyKernel(i item.Item) error {
 	n := i.Fields["package"]
-	if badPackage(n) {
-		return refused("%s: %q is not a name of a package", i.Key, n)
-	}
 	if w.container() {
 		return refused("%s: %s", i.Key, noKernel)
+	}
+	if err := packages.CheckName(w.h, n); err != nil {
+		return err
 	}
 	all, err := w.installed()
 	if err != nil {
@@ -203,13 +197,10 @@ func (w *work) applyKernel(i item.Item) error {
 	if _, there := all.needs[n]; there {
 		return nil
 	}
-	w.h.Tell("install " + n)
-	if all.family == "debian" {
-		err = w.run(30*time.Minute, "apt-get", "-y", "-q", "-o", "DPkg::Lock::Timeout=120", "-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold", "--no-install-recommends", "install", "--", n)
-	} else {
-		err = w.run(30*time.Minute, "dnf", "-y", "-q", "install", "--", n)
+	if err := w.cut("install " + n); err != nil {
+		return err
 	}
-	if err != nil {
+	if err := packages.Install(w.ctx, w.h, n); err != nil {
 		return err
 	}
 	if all, err = w.installed(); err != nil {

@@ -9,15 +9,14 @@ import (
 	"maps"
 	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/tree"
 )
 
 // environment is what is noted of an environment that we make.
@@ -44,7 +43,17 @@ func observeLanguage(h *inside.Host, key string, s inside.Seen) {
 	if !ok {
 		return
 	}
-	have, err := versions(h, env.Path, slices.Concat(env.Packages, env.Drop))
+	t, err := tree.Open(h.Root)
+	if err != nil {
+		s.Unread[key] = err.Error()
+		return
+	}
+	defer t.Close()
+	if _, _, err := environmentAt(t, env.Path); err != nil {
+		s.Cannot[key] = err.Error()
+		return
+	}
+	have, err := versions(t, env.Path, slices.Concat(env.Packages, env.Drop))
 	switch {
 	case err != nil:
 		s.Unread[key] = err.Error()
@@ -53,28 +62,31 @@ func observeLanguage(h *inside.Host, key string, s inside.Seen) {
 	}
 }
 
+// maxMetadata bounds METADATA of a package, in bytes. It has the package's whole description.
+const maxMetadata = 16 << 20
+
 // versions reads which versions of packages an environment has.
-func versions(h *inside.Host, folder string, names []string) (map[string]string, error) {
+func versions(t *tree.Tree, folder string, names []string) (map[string]string, error) {
 	wanted := map[string]bool{}
 	for _, name := range names {
 		wanted[item.PythonName(name)] = true
 	}
 	have := map[string]string{}
-	libraries, err := list(h, folder+"/lib")
+	libraries, err := t.Names(folder + "/lib")
 	if err != nil {
 		return nil, err
 	}
 	for _, library := range libraries {
-		if !strings.HasPrefix(library.Name(), "python") {
+		if !strings.HasPrefix(library, "python") {
 			continue
 		}
-		site := path.Join(folder, "lib", library.Name(), "site-packages")
-		entries, err := list(h, site)
+		site := path.Join(folder, "lib", library, "site-packages")
+		entries, err := t.Names(site)
 		if err != nil {
 			return nil, err
 		}
-		for _, e := range entries {
-			name, ok := strings.CutSuffix(e.Name(), ".dist-info")
+		for _, entry := range entries {
+			name, ok := strings.CutSuffix(entry, ".dist-info")
 			if !ok {
 				continue
 			}
@@ -82,7 +94,7 @@ func versions(h *inside.Host, folder string, names []string) (map[string]string,
 			if !wanted[item.PythonName(name)] {
 				continue
 			}
-			text, err := read(h, path.Join(site, e.Name(), "METADATA"))
+			text, err := t.Read(path.Join(site, entry, "METADATA"), maxMetadata)
 			if errors.Is(err, fs.ErrNotExist) { // a cut left it
 				continue
 			}
@@ -127,10 +139,39 @@ func checkPath(name string) error {
 	return nil
 }
 
+// environmentAt is where an environment is or will be, without the links above it. It
+// refuses a place in which an account other than root could put a python of its own,
+// which Slipway would run as root, or a link to what is removed with the environment.
+func environmentAt(t *tree.Tree, name string) (at string, there bool, err error) {
+	at, there, err = t.RootsFolder(name)
+	if err == nil {
+		err = checkPath(at)
+	}
+	if err != nil {
+		return "", false, unsafeEnvironment(name, err)
+	}
+	return at, there, nil
+}
+
+// unsafeEnvironment is the error of an environment that is not used, and not removed.
+func unsafeEnvironment(name string, err error) error {
+	return refused("the environment %s is neither used nor removed: %v. Give it a folder of root below folders of root, such as /opt/NAME, "+
+		"and remove by hand what is there", name, err)
+}
+
 func (a *apply) languages(ctx context.Context) error {
+	if len(a.remove[item.KindLanguage])+len(a.items[item.KindLanguage]) == 0 {
+		return nil
+	}
+	t, err := tree.Open(a.h.Root)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	t.Label = a.h.Label
 	for _, key := range a.remove[item.KindLanguage] {
 		if env, ok := noted(a.h, key); ok {
-			if err := a.removeEnvironment(env.Path); err != nil {
+			if err := a.removeEnvironment(t, env.Path); err != nil {
 				return err
 			}
 		}
@@ -139,33 +180,35 @@ func (a *apply) languages(ctx context.Context) error {
 		}
 	}
 	for _, i := range a.items[item.KindLanguage] {
-		if err := a.language(ctx, i); err != nil {
+		if err := a.language(ctx, t, i); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (a *apply) removeEnvironment(folder string) error {
-	where, err := resolve(a.h, folder)
-	if err != nil {
+func (a *apply) removeEnvironment(t *tree.Tree, folder string) error {
+	at, there, err := environmentAt(t, folder)
+	if err != nil || !there {
 		return err
 	}
 	a.h.Tell("environment " + folder + " is removed")
-	for _, name := range madeByVenv {
-		if err := os.RemoveAll(filepath.Join(where, name)); err != nil {
-			return err
-		}
-	}
-	if text, err := readIfThere(a.h, folder+"/.gitignore"); err == nil && string(text) == venvIgnores {
-		if err := os.Remove(filepath.Join(where, ".gitignore")); err != nil {
-			return err
-		}
-	}
-	if err := os.Remove(where); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.EEXIST) {
+	where, err := os.OpenRoot(a.h.Path(at))
+	if err != nil {
 		return err
 	}
-	return nil
+	defer where.Close()
+	for _, name := range madeByVenv {
+		if err := where.RemoveAll(name); err != nil {
+			return err
+		}
+	}
+	if text, err := t.Read(at+"/.gitignore", 1<<10); err == nil && string(text) == venvIgnores {
+		if err := where.Remove(".gitignore"); err != nil {
+			return err
+		}
+	}
+	return removeEmpty(a.h, at)
 }
 
 // madeByVenv is what venv and pip make in the folder of an environment. What else is
@@ -191,7 +234,7 @@ func checkLanguage(l item.Language) error {
 }
 
 // language makes one environment.
-func (a *apply) language(ctx context.Context, i item.Item) error {
+func (a *apply) language(ctx context.Context, t *tree.Tree, i item.Item) error {
 	l, err := body[item.Language](i)
 	if err != nil {
 		return err
@@ -201,14 +244,17 @@ func (a *apply) language(ctx context.Context, i item.Item) error {
 		return refused("%s: %v", what, err)
 	}
 	old, ours := noted(a.h, i.Key)
+	if _, _, err := environmentAt(t, l.Path); err != nil {
+		return err
+	}
 	if !ours || old.Path != l.Path {
-		entries, err := list(a.h, l.Path)
-		if err != nil || len(entries) > 0 {
+		there, err := t.Names(l.Path)
+		if err != nil || len(there) > 0 {
 			return refused("%s: %s is there and was not made by Slipway. Remove it, or name another path", what, l.Path)
 		}
 	}
 	names := slices.Sorted(maps.Keys(l.Packages))
-	have, err := versions(a.h, l.Path, slices.Concat(names, old.Drop))
+	have, err := versions(t, l.Path, slices.Concat(names, old.Drop))
 	if err != nil {
 		return err
 	}
@@ -216,7 +262,7 @@ func (a *apply) language(ctx context.Context, i item.Item) error {
 		return nil
 	}
 	if ours && old.Path != l.Path {
-		if err := a.removeEnvironment(old.Path); err != nil {
+		if err := a.removeEnvironment(t, old.Path); err != nil {
 			return err
 		}
 		old = environment{}
@@ -233,14 +279,14 @@ func (a *apply) language(ctx context.Context, i item.Item) error {
 	if err := a.note(i.Key, env); err != nil {
 		return err
 	}
-	if err := a.install(ctx, what, l, env); err != nil {
+	if err := a.install(ctx, t, what, l, env); err != nil {
 		return err
 	}
 	env.Drop = nil
 	if err := a.note(i.Key, env); err != nil {
 		return err
 	}
-	have, err = versions(a.h, l.Path, names)
+	have, err = versions(t, l.Path, names)
 	if err != nil {
 		return err
 	}
@@ -260,9 +306,12 @@ func (a *apply) note(key string, env environment) error {
 
 // install makes the environment where it is missing or was cut, and lets pip do
 // the rest.
-func (a *apply) install(ctx context.Context, what string, l item.Language, env environment) error {
+func (a *apply) install(ctx context.Context, t *tree.Tree, what string, l item.Language, env environment) error {
 	a.h.Tell(what + ": " + l.Text())
-	if !exists(a.h, l.Path+"/bin/pip") {
+	if err := a.prepare(t, l.Path); err != nil {
+		return err
+	}
+	if !t.Exists(l.Path + "/bin/pip") {
 		out, err := a.h.Exec(ctx, inside.Command{Path: "python3", Args: []string{"-m", "venv", l.Path}, Timeout: 5 * time.Minute})
 		if err := outcome(what+": python3 -m venv (the package python3-venv brings it)", out, err); err != nil {
 			return err
@@ -288,4 +337,26 @@ func (a *apply) install(ctx context.Context, what string, l item.Language, env e
 	}
 	out, err := a.h.Exec(ctx, inside.Command{Path: python, Args: args, Env: pipEnv, Timeout: 20 * time.Minute})
 	return outcome(what+": pip install "+some(args[6:]), out, err)
+}
+
+// prepare makes the folder of an environment, or makes sure that all which is in it, and
+// which Python may load there, is root's alone.
+func (a *apply) prepare(t *tree.Tree, folder string) error {
+	if err := t.MakeFolder(folder); err != nil {
+		return err
+	}
+	at, there, err := environmentAt(t, folder)
+	if err != nil {
+		return err
+	}
+	if !there {
+		return failed("the folder %s was removed while Slipway worked in it", folder)
+	}
+	for _, name := range madeByVenv {
+		err := t.RootsFiles(a.h.Root, path.Join(at, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return unsafeEnvironment(folder, err)
+		}
+	}
+	return nil
 }

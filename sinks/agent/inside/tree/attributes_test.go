@@ -37,7 +37,7 @@ func TestAttributesOfAnotherFile(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = tree.SetAttributes("/own", looked, 0o644, looked.UID, looked.GID)
+			err = tree.SetMode("/own", looked, 0o644)
 			is, lookErr := tree.Look("/own")
 			switch {
 			case lookErr != nil:

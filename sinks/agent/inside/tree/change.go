@@ -202,13 +202,15 @@ func (t *Tree) makeFolders(p *place) error {
 	return nil
 }
 
-// ErrOther is a file that is not the one that was looked at, or that has further names.
-var ErrOther = errors.New("it was put there meanwhile, or has further names")
+// ErrOther is a file that is not the one that was looked at, that has further names, or that
+// others could write.
+var ErrOther = errors.New("it was put there meanwhile, has further names, or others could write it")
 
-// SetAttributes sets owner and permissions of a file that was looked at. Of another one,
-// or of one with further names (hard links), which an account may have put in its place
-// to be given what is somebody else's, it sets nothing, and gives ErrOther.
-func (t *Tree) SetAttributes(name string, looked Entry, mode uint32, uid, gid int) error {
+// SetMode sets the permissions of a file that was looked at. Of another one, or of one with
+// further names (hard links), which an account may have put in its place, it sets nothing, and
+// gives ErrOther. So it does of one that others than its owner could write: who opened or mapped
+// it then still can, whatever its mode is. It never changes an owner, who could do so as well.
+func (t *Tree) SetMode(name string, looked Entry, mode uint32) error {
 	p, err := t.find(name, false)
 	if err != nil {
 		return err
@@ -223,21 +225,11 @@ func (t *Tree) SetAttributes(name string, looked Entry, mode uint32, uid, gid in
 	if err := syscall.Fstat(int(f.Fd()), &s); err != nil {
 		return p.fault("stat", err)
 	}
-	if s.Nlink != 1 || entryOf(&s).Stamp != looked.Stamp {
-		return p.fault("set the owner of", ErrOther)
+	is := entryOf(&s)
+	if s.Nlink != 1 || is.Stamp != looked.Stamp || is.Mode&0o022 != 0 {
+		return p.fault("set the mode of", ErrOther)
 	}
-	if int(s.Uid) != uid || int(s.Gid) != gid {
-		if err := t.cut("own " + name); err != nil {
-			return err
-		}
-		if err := f.Chown(uid, gid); err != nil {
-			return p.fault("own", err)
-		}
-		if err := syscall.Fstat(int(f.Fd()), &s); err != nil { // a change of owner clears setuid
-			return p.fault("stat", err)
-		}
-	}
-	if entryOf(&s).Mode == mode {
+	if is.Mode == mode {
 		return nil
 	}
 	if err := t.cut("mode " + name); err != nil {

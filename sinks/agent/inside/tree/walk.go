@@ -65,6 +65,8 @@ type place struct {
 	gap error
 	// public says that everybody may go into the folder and those above it.
 	public bool
+	// shared is the first folder on the way that is not root's alone; nil where all are.
+	shared *Shared
 }
 
 func (p *place) close() { syscall.Close(p.folder) }
@@ -111,8 +113,9 @@ func partsOf(name string, link *UnsafeLink) (parts []part) {
 // walk is the way to a place. Every folder on it is open, so that whoever renames one
 // of them does not change the way.
 type walk struct {
-	steps []step // the root is the first
-	links int
+	steps  []step // the root is the first
+	links  int
+	shared *Shared // the first folder that was entered and is not root's alone
 }
 
 func (w *walk) top() step { return w.steps[len(w.steps)-1] }
@@ -149,7 +152,7 @@ func (w *walk) path() string {
 
 // place is what the walk has led to; it has the handle of the last folder then.
 func (w *walk) place(names []string, gap error) *place {
-	p := &place{folder: w.top().handle, in: w.path(), names: names, public: w.top().public}
+	p := &place{folder: w.top().handle, in: w.path(), names: names, public: w.top().public, shared: w.shared}
 	if len(names) > 1 {
 		p.gap = gap
 	}
@@ -220,6 +223,7 @@ func (t *Tree) walk(rest []part, last bool) (*place, error) {
 			if err := w.push(handle, next.name, &stat); err != nil {
 				return nil, err
 			}
+			t.enter(w, &stat)
 		case syscall.S_IFLNK:
 			target, err := readLink(handle, "")
 			syscall.Close(handle)
