@@ -9,7 +9,7 @@ GO := go
 # make lint vets all packages.
 TEST := $(GO) test $(if $(CI),-count=1) -vet=off -timeout 15m
 
-.PHONY: help build packages setup demo demo-libvirt demo-install test race lint prove mutate bench-engine bench-design bench-git bench-redfish bench-libvirt bench-configure bench-pr clean
+.PHONY: help build packages setup demo demo-libvirt demo-install test race lint prove mutate bench-engine bench-design bench-git bench-redfish bench-libvirt bench-configure bench-install bench-pr clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -114,6 +114,10 @@ bench-libvirt: setup ## the figures of 200 virtual machines on one hypervisor
 bench-configure: build ## how installed systems are configured, beside Ansible, which it installs; as root
 	@tests/bench/configure/setup.sh
 	@$(GO) run ./tests/bench/configure
+
+bench-install: build ## serving, DHCP, a storm of boots and writing images, beside nginx, dnsmasq and zstd, which it installs; as root
+	@tests/bench/install/setup.sh
+	@$(GO) run ./tests/bench/install $(if $(ONLY),-only $(ONLY)) $(if $(QUICK),-quick)
 
 bench-pr: build ## how soon a push to a pull request is commented on
 	@$(GO) run ./tests/bench/pr

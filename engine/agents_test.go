@@ -33,26 +33,29 @@ func (w *world) rooted(names ...string) *site.Site {
 	d := w.design(names...)
 	d.Images["debian"].Kind = site.KindRoot
 	for _, name := range names {
-		n := d.Nodes[name]
-		n.Image, n.Generation = "debian", 1
-		n.References.ByAgent = true
-		rest, err := site.ParseExtent(">1GiB")
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		n.Storage = site.Storage{BootDisk: "os", Disks: map[string]site.Disk{"os": {
-			Match: &site.DiskMatch{Kind: "nvme"}, Table: "gpt",
-			Partitions: map[string]site.Partition{"root": {Size: rest, Use: site.Use{Filesystem: &site.Filesystem{Type: "ext4", Mount: "/"}}}},
-		}}}
-		m := w.fleet.Machine(name)
-		serial := func(k string) string { return k + "-SERIAL-" + name }
-		m.HasDisks(
-			item.Disk{Name: "nvme0n1", Serial: serial("NVME"), Kind: "nvme", Bytes: 480e9 / 512 * 512, Sector: 512},
-			item.Disk{Name: "sda", Serial: serial("DATA"), Kind: "hdd", Bytes: 8e12 / 512 * 512, Sector: 512})
-		m.Made(&site.Inventory{Drives: []site.Drive{
-			{Part: site.Part{Serial: serial("NVME"), Model: "N"}, Bytes: 480e9}, {Part: site.Part{Serial: serial("DATA"), Model: "D"}, Bytes: 8e12}}})
+		installedByAgent(d.Nodes[name], w.fleet.Machine(name))
 	}
 	return d
+}
+
+// installedByAgent gives a machine two disks, and has the design put an image on one of them.
+func installedByAgent(n *site.Node, m *drivertest.FakeMachine) {
+	n.Image, n.Generation = "debian", 1
+	n.References.ByAgent = true
+	rest, err := site.ParseExtent(">1GiB")
+	if err != nil {
+		panic(err)
+	}
+	n.Storage = site.Storage{BootDisk: "os", Disks: map[string]site.Disk{"os": {
+		Match: &site.DiskMatch{Kind: "nvme"}, Table: "gpt",
+		Partitions: map[string]site.Partition{"root": {Size: rest, Use: site.Use{Filesystem: &site.Filesystem{Type: "ext4", Mount: "/"}}}},
+	}}}
+	serial := func(k string) string { return k + "-SERIAL-" + n.Name }
+	m.HasDisks(
+		item.Disk{Name: "nvme0n1", Serial: serial("NVME"), Kind: "nvme", Bytes: 480e9 / 512 * 512, Sector: 512},
+		item.Disk{Name: "sda", Serial: serial("DATA"), Kind: "hdd", Bytes: 8e12 / 512 * 512, Sector: 512})
+	m.Made(&site.Inventory{Drives: []site.Drive{
+		{Part: site.Part{Serial: serial("NVME"), Model: "N"}, Bytes: 480e9}, {Part: site.Part{Serial: serial("DATA"), Model: "D"}, Bytes: 8e12}}})
 }
 
 // awaitsApproval brings a daemon that listens to agents to where the installation of a node

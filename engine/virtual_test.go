@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -34,11 +35,11 @@ func (s span) each() drivertest.Range {
 // often they fail. What is fast differs from request to request, what is slow
 // from machine to machine.
 var profile = struct {
-	read, write, inside, power, post, disk, contact, patch span
-	image                                                  float64 // megabytes, over one shared Gb/s
-	flaky                                                  float64 // share of requests that are refused or not answered
+	read, write, inside, power, post, agent, disk, contact, patch span
+	image                                                         float64 // megabytes, over one shared Gb/s
+	flaky                                                         float64 // share of requests that are refused or not answered
 }{
-	read: span{0.1, 2}, write: span{0.3, 5}, inside: span{0.1, 0.8}, power: span{1, 5}, post: span{60, 180},
+	read: span{0.1, 2}, write: span{0.3, 5}, inside: span{0.1, 0.8}, power: span{1, 5}, post: span{60, 180}, agent: span{15, 40},
 	disk: span{20, 60}, contact: span{20, 60}, patch: span{60, 150}, image: 600, flaky: 0.02,
 }
 
@@ -62,6 +63,8 @@ type plant struct {
 	source *commits
 	design *site.Site
 	engine *engine.Engine
+	files  *shelf
+	agents *drivertest.Agents // nil for a daemon that listens to none
 	began  time.Time
 	done   map[string]time.Time // when each node was first seen in-sync with the last design
 }
@@ -69,7 +72,7 @@ type plant struct {
 // newPlant makes a site without nodes.
 func newPlant(name string) *plant {
 	return &plant{
-		name: name, fleet: drivertest.NewFleet(drivertest.Config{}), source: &commits{}, done: map[string]time.Time{},
+		name: name, fleet: drivertest.NewFleet(drivertest.Config{}), source: &commits{}, files: newShelf(), done: map[string]time.Time{},
 		design: &site.Site{
 			Name: name, SchemaVersion: site.SchemaVersion, Nodes: map[string]*site.Node{}, Roles: map[string]*site.Role{},
 			Rollout: site.Rollout{MaxUnavailable: "100%", FirstContact: "repair", ObserveEvery: site.Duration(time.Minute),
@@ -108,9 +111,13 @@ func (p *plant) commit() {
 
 // daemon makes the engine of the site.
 func (p *plant) daemon(store *record.Store, seed uint64) {
+	var agents engine.Agents
+	if p.agents != nil {
+		agents = p.agents
+	}
 	p.engine = engine.New(engine.Config{
 		Site: p.name, Source: p.source, Evaluate: p.source.evaluate, Records: store.Site(p.name), Seed: seed,
-		Drivers: map[string]driver.Driver{"redfish": p.fleet.Driver(), "ssh": p.fleet.OSDriver()}, Secrets: anySecret{}, Artifacts: newShelf(),
+		Drivers: map[string]driver.Driver{"redfish": p.fleet.Driver(), "ssh": p.fleet.OSDriver()}, Secrets: anySecret{}, Artifacts: p.files, Agents: agents,
 	})
 }
 
@@ -127,6 +134,9 @@ func (p *plant) await(enough int, limit time.Duration) time.Duration {
 	last := time.Duration(0)
 	for time.Since(p.began) < limit && len(p.done) < enough {
 		<-time.After(5 * time.Second)
+		if p.agents != nil {
+			p.agents.Announce()
+		}
 		st := p.engine.Report().Status
 		if st.Approve != "" {
 			p.approve(st.Approve)
@@ -188,29 +198,69 @@ func seeds(sample, all int) int {
 }
 
 // Ten blank servers are installed in ten minutes, and in hardly more time than
-// the slowest of them takes alone.
+// the slowest of them takes alone: by an installer on a medium of its own, and by
+// Slipway's agent.
 func TestProveTenServersInTenMinutes(t *testing.T) {
-	together(t, func(ctx context.Context, store *record.Store) {
-		var all sync.WaitGroup
-		for seed := range seeds(4, 50) {
-			all.Go(func() { tenServers(t, ctx, store, uint64(seed)+1) })
-		}
-		all.Wait()
-	})
+	for _, way := range []string{"installer", "agent"} {
+		t.Run(way, func(t *testing.T) {
+			together(t, func(ctx context.Context, store *record.Store) {
+				var all sync.WaitGroup
+				for seed := range seeds(4, 50) {
+					all.Go(func() { tenServers(t, ctx, store, uint64(seed)+1, way == "agent") })
+				}
+				all.Wait()
+			})
+		})
+	}
 }
 
-func tenServers(t *testing.T, ctx context.Context, store *record.Store, seed uint64) {
+// byAgent has Slipway's agent install a machine: it is started from a medium, which takes a
+// while to be read over the BMC, writes the image, and the machine starts from its disk.
+func (p *plant) byAgent(n *site.Node, seed uint64) {
+	if p.agents == nil {
+		p.agents = drivertest.NewAgents(p.fleet, 0, 0)
+		p.fleet.Serve(p.files.words)
+		p.design.Images["debian"].Kind = site.KindRoot
+	}
+	m := p.fleet.Machine(n.Name)
+	installedByAgent(n, m)
+	m.Misbehave(drivertest.Unkind{Late: profile.agent.draw(rand.New(rand.NewPCG(seed, uint64(n.Name[len(n.Name)-1]))))})
+}
+
+// steps are the actions that a machine has accepted requests of, each once.
+func (p *plant) steps(name string) (all []site.Action) {
+	for _, c := range p.fleet.Calls() {
+		if c.Machine == name && c.First && !slices.Contains(all, c.Step.Action) {
+			all = append(all, c.Step.Action)
+		}
+	}
+	return all
+}
+
+func tenServers(t *testing.T, ctx context.Context, store *record.Store, seed uint64, byAgent bool) {
+	want := []site.Action{site.ActionInstall, site.ActionFinishInstall}
+	if byAgent {
+		want = append([]site.Action{site.ActionStartAgent}, want...)
+	}
 	install := func(name string, nodes ...string) time.Duration {
 		p := newPlant(name)
 		for _, node := range nodes {
 			n := p.add(node, drawn(seed, node, 10))
 			n.Image, n.Generation = "debian", 1
+			if byAgent {
+				p.byAgent(n, seed)
+			}
 		}
 		p.commit()
 		defer start(t, ctx, store, seed, p)()
 		took := p.await(len(nodes), 20*time.Minute)
 		if len(p.done) < len(nodes) {
 			t.Errorf("seed %d: %d of %d are in-sync after %s: %+v", seed, len(p.done), len(nodes), time.Since(p.began), p.engine.Report().Status.Nodes)
+		}
+		for _, node := range nodes {
+			if got := p.steps(node); !slices.Equal(got, want) {
+				t.Errorf("seed %d: the steps of %s were %v, want %v", seed, node, got, want)
+			}
 		}
 		return took
 	}

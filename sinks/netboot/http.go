@@ -4,13 +4,13 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
 	"path"
+	"sync"
 	"time"
-
-	"golang.org/x/net/netutil"
 )
 
 // HTTPPort is where machines read what they boot by HTTP.
@@ -90,12 +90,18 @@ func (c *counted) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// ReadFrom lets the system copy the file.
+// ReadFrom lets the system copy the file, a chunk at a time.
 func (c *counted) ReadFrom(r io.Reader) (total int64, err error) {
-	for {
+	whole, ok := r.(*io.LimitedReader) // as package net/http gives it
+	if !ok {
+		whole = &io.LimitedReader{R: r, N: math.MaxInt64}
+	}
+	for whole.N > 0 {
 		c.control.SetWriteDeadline(time.Now().Add(chunkTimeout))
-		n, err := io.CopyN(c.ResponseWriter, r, chunk)
+		// The system copies only from a file that is within one LimitedReader.
+		n, err := io.CopyN(c.ResponseWriter, whole.R, min(chunk, whole.N))
 		total += n
+		whole.N -= n
 		c.sent += n
 		switch {
 		case err == io.EOF:
@@ -104,6 +110,7 @@ func (c *counted) ReadFrom(r io.Reader) (total int64, err error) {
 			return total, err
 		}
 	}
+	return total, nil
 }
 
 // serveHTTP answers until the context ends.
@@ -112,5 +119,36 @@ func serveHTTP(ctx context.Context, l net.Listener, a *arms, log *slog.Logger) {
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 	stop := context.AfterFunc(ctx, func() { srv.Close() })
 	defer stop()
-	srv.Serve(netutil.LimitListener(l, maxConnections))
+	srv.Serve(&limited{Listener: l, places: make(chan struct{}, maxConnections)})
 }
+
+// limited is a listener with a bounded number of connections open at a time. Those of
+// netutil.LimitListener have the program copy what the system could.
+type limited struct {
+	net.Listener
+	places chan struct{}
+}
+
+func (l *limited) Accept() (net.Conn, error) {
+	l.places <- struct{}{} // closing the server closes its connections, which gives places back
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.places
+		return nil, err
+	}
+	return &placed{Conn: c, leave: sync.OnceFunc(func() { <-l.places })}, nil
+}
+
+// placed is a connection that has a place, until it is closed.
+type placed struct {
+	net.Conn
+	leave func()
+}
+
+func (c *placed) Close() error {
+	defer c.leave()
+	return c.Conn.Close()
+}
+
+// ReadFrom lets the system copy a file.
+func (c *placed) ReadFrom(r io.Reader) (int64, error) { return io.Copy(c.Conn, r) }

@@ -524,18 +524,25 @@ func (f *face) read(ctx context.Context, p *port, conn *net.UDPConn, r *responde
 			continue
 		}
 		answering.Go(func() {
-			defer f.leave(req)
-			ctx, cancel := context.WithTimeout(ctx, recordLimit)
-			defer cancel()
-			a := r.answer(ctx, req, from, number, time.Now())
-			if a == nil {
-				return
-			}
-			if err := p.send(a); err != nil {
+			if err := f.answer(ctx, r, req, from, number, p.send); err != nil {
 				f.config.Log.Debug("dhcp answer not sent", "interface", f.name, "mac", req.ClientHWAddr.String(), "err", err)
 			}
 		})
 	}
+}
+
+// answer answers a request that has entered. A client that has its answer asks for more at
+// once, so that its next request is taken from before the answer is sent.
+func (f *face) answer(ctx context.Context, r *responder, req *dhcpv4.DHCPv4, from netip.AddrPort, number int, send func(*answer) error) error {
+	defer func() { <-f.pending }()
+	ctx, cancel := context.WithTimeout(ctx, recordLimit)
+	defer cancel()
+	a := r.answer(ctx, req, from, number, time.Now())
+	f.leave(req)
+	if a == nil {
+		return nil
+	}
+	return send(a)
 }
 
 // enter reports whether a request may be answered now: of each client one at a time
@@ -567,11 +574,11 @@ func (f *face) enter(req *dhcpv4.DHCPv4) bool {
 	}
 }
 
+// leave has the next request of a client be answered.
 func (f *face) leave(req *dhcpv4.DHCPv4) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.busy, req.ClientHWAddr.String())
-	<-f.pending
 }
 
 // probe looks for other servers: before anything is served, and every so often.

@@ -636,3 +636,22 @@ func TestArm(t *testing.T) {
 		t.Errorf("%s is armed by what it had before", it.Node)
 	}
 }
+
+// A client that asks for more as soon as it has its answer is answered: firmware would wait for
+// seconds before it asks once more. It has one request at a time.
+func TestAClientAsksAgainAtOnce(t *testing.T) {
+	d := newDesk(t, mgmt(leases("10.71.0.100", "10.71.0.101")))
+	f := New(Config{Listen: []Listen{{"eth0", "mgmt"}}}).faces[0]
+	discover := request(t, macA, dhcpv4.MessageTypeDiscover)
+	if !f.enter(discover) || f.enter(discover) {
+		t.Fatal("a client has not one request at a time")
+	}
+	entered := false
+	err := f.answer(t.Context(), d.r, discover, netip.MustParseAddrPort("0.0.0.0:68"), serverPort, func(a *answer) error {
+		entered = f.enter(request(t, macA, dhcpv4.MessageTypeRequest, ipOption(50, a.msg.YourIPAddr.String()), ipOption(54, "10.71.0.2")))
+		return nil
+	})
+	if err != nil || !entered || len(f.pending) != 1 {
+		t.Errorf("its next request was taken: %t, of %d; %v", entered, len(f.pending), err)
+	}
+}

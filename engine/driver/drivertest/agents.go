@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -87,7 +88,8 @@ func (w *FakeWords) On(io.ReaderAt, int64) (io.ReadSeeker, error) {
 	return nil, errors.New("this medium is in memory alone")
 }
 
-// NewAgents are the agents of a fleet. They take a time to call and to install.
+// NewAgents are the agents of a fleet. They take a time to call and to install; with none for
+// that each takes the InstallTime of its machine.
 func NewAgents(f *Fleet, calls, installs time.Duration) *Agents {
 	return &Agents{fleet: f, calls: calls, installs: installs, changes: make(chan struct{}, 1), boots: map[string]*fakeBoot{}}
 }
@@ -231,6 +233,24 @@ func (a *Agents) Agent(node string) driver.Agent {
 		b.agent = &fakeAgent{of: a, m: m, node: node, key: key}
 	}
 	return b.agent
+}
+
+// Announce tells the daemon of agents that have called since it was told last.
+func (a *Agents) Announce() {
+	a.mu.Lock()
+	var awaited []string
+	for name, b := range a.boots {
+		if b.agent == nil {
+			awaited = append(awaited, name)
+		}
+	}
+	a.mu.Unlock()
+	if slices.ContainsFunc(awaited, func(name string) bool { return a.Agent(name) != nil }) {
+		select {
+		case a.changes <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // Misbehave says how the agent on the machine behaves from now on.
@@ -397,7 +417,7 @@ func (f *fakeAgent) Apply(ctx context.Context, step site.Step, n *site.Node, may
 		return err
 	}
 	f.of.Say(f.node, "unpacking the image")
-	takes := f.of.installs
+	takes := cmp.Or(f.of.installs, f.m.settings().InstallTime)
 	vanishes := u.Vanishes > 0 && u.Times > 0
 	if vanishes {
 		takes = min(takes, u.Vanishes)

@@ -32,6 +32,14 @@ func Repo(dir string) string { return filepath.Join(dir, "site.git") }
 // daemon that has never seen it. The user admin with the password opens every
 // BMC.
 func Start(dir string, files map[string]string, password string) (*Daemon, error) {
+	if err := Publish(dir, files); err != nil {
+		return nil, err
+	}
+	return Follow(dir, "file://"+Repo(dir), map[string]string{"bmc": Account("127.0.0.0/8", password)})
+}
+
+// Publish makes the repository of a site's files in an empty folder.
+func Publish(dir string, files map[string]string) error {
 	for _, step := range []func() error{
 		func() error { return Write(Work(dir), files) },
 		func() error { return Git(Work(dir), "init", "-q", "-b", "main") },
@@ -40,10 +48,10 @@ func Start(dir string, files map[string]string, password string) (*Daemon, error
 		func() error { return Git(dir, "clone", "-q", "--bare", Work(dir), Repo(dir)) },
 	} {
 		if err := step(); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return Follow(dir, "file://"+Repo(dir), map[string]string{"bmc": Account("127.0.0.0/8", password)})
+	return nil
 }
 
 // Account is a credential of the user admin, for the BMCs at some hosts.
@@ -109,3 +117,6 @@ func (d *Daemon) InSync(ctx context.Context, n int) (site.Status, error) {
 
 // Usage is the CPU time and resident memory of the daemon and its workers.
 func (d *Daemon) Usage() (cpu time.Duration, rss int64, err error) { return Usage(d.cmd.Process.Pid) }
+
+// PID is the number of the daemon's process.
+func (d *Daemon) PID() int { return d.cmd.Process.Pid }
