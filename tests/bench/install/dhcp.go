@@ -126,7 +126,7 @@ func exchangeAll(args []string) error {
 		all.Go(func() {
 			for i := next.Add(1) - 1; i < total && failed[worker] == nil; i = next.Add(1) - 1 {
 				var more int
-				_, more, failed[worker] = s.exchange(machineOf(int(i%count)), []time.Duration{time.Second, time.Second, time.Second})
+				_, more, failed[worker] = s.exchange(machineOf(int(i%count)), seconds(10))
 				again.Add(int64(more))
 			}
 		})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -126,10 +127,9 @@ func (s *segment) exchange(m machine, patience []time.Duration, more ...dhcpv4.M
 
 // awaitServer returns when a machine has got its address.
 func (s *segment) awaitServer(more ...dhcpv4.Modifier) error {
-	patience := make([]time.Duration, 60)
-	for i := range patience {
-		patience[i] = time.Second
-	}
-	_, _, err := s.exchange(machineOf(0), patience, more...)
+	_, _, err := s.exchange(machineOf(0), seconds(60), more...)
 	return err
 }
+
+// seconds is the patience of one that asks again every second.
+func seconds(tries int) []time.Duration { return slices.Repeat([]time.Duration{time.Second}, tries) }

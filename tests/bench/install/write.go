@@ -70,7 +70,9 @@ func spent(line ...string) (cpu time.Duration, said string, err error) {
 	if err != nil {
 		return 0, "", fmt.Errorf("%s: %w", strings.Join(line, " "), err)
 	}
-	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), string(out), nil
+	user, system := cmd.ProcessState.UserTime(), cmd.ProcessState.SystemTime()
+	rig.Progress("write: %s: %.2f s, of which %.2f s in the kernel", filepath.Base(line[0]), (user + system).Seconds(), system.Seconds())
+	return user + system, string(out), nil
 }
 
 // writeFrames makes an image of files of this system in frames.
