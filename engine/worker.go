@@ -99,6 +99,7 @@ type worker struct {
 	// seen; blindInside is set when the last look inside failed.
 	looked, lookedInside time.Time
 	blindInside          bool
+	stranger             string // see view
 	probed               probed
 	facts                rollout.Node // see factsLocked
 	// What the last turn left, for those who wait for this node.
@@ -240,9 +241,9 @@ func (w *worker) saw(v view, err error) {
 	w.looked = time.Now()
 	switch _, seen := v.seen.Facets[site.FacetOS]; {
 	case seen:
-		w.blindInside, w.lookedInside = false, w.looked
+		w.blindInside, w.lookedInside, w.stranger = false, w.looked, ""
 	case v.inside != nil || v.dark:
-		w.blindInside = true
+		w.blindInside, w.stranger = true, v.stranger
 	}
 }
 

@@ -36,9 +36,9 @@ func startedBy(by site.Start) string {
 	return fmt.Sprintf("it starts from virtual media, which gives the trust %q", by.Reaches())
 }
 
-// hearing is how long the system of a machine is asked, after nobody waits for the agent any
+// Hearing is how long the system of a machine is asked, after nobody waits for the agent any
 // more, before the machine is booted from its disk.
-const hearing = 10 * time.Minute
+const Hearing = 10 * time.Minute
 
 // leavesMemory says whether a machine on which the agent was started is to boot from its disk
 // again without an installation: the design asks for none any more, or nobody has approved
@@ -50,7 +50,7 @@ func leavesMemory(s *site.Site, n *site.Node, m site.Memory) bool {
 		return false // it was not seen to boot from the medium
 	case !o.Agent.IsConnected() && o.Facets[site.FacetOS].Seen.After(b.Started):
 		return false // its system answers
-	case !b.IsOn() && o.Facets[site.FacetPower].Seen.Before(b.Over.Add(hearing)):
+	case !b.IsOn() && o.Facets[site.FacetPower].Seen.Before(b.Over.Add(Hearing)):
 		return false // its system may answer, and is asked before
 	case wanted(n) <= Generation(n, m):
 		return true
