@@ -143,3 +143,39 @@ func TestTheEndOfAnInstallationCutsNoSystem(t *testing.T) {
 		w.kept(m, before)
 	}, "a")
 }
+
+// A machine that booted its old system in the place of the agent is left alone when nobody wants
+// the installation any more: no agent has called, so it is not in memory.
+func TestAMachineThatNeverStartedTheAgentIsLeftAlone(t *testing.T) {
+	for name, takesBack := range map[string]func(w *world){
+		"the design": func(w *world) {
+			d := w.rooted("a")
+			d.Nodes["a"].Image, d.Nodes["a"].Generation = "", 0
+			w.commit(d)
+		},
+		"the approval": func(w *world) { w.do(site.Order{Verb: site.VerbDisapprove, Node: "a"}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, usual, func(w *world) {
+				w.fleet.Machine("a").SetDisk(&site.Marker{})
+				w.awaitsApproval("a")
+				m := w.fleet.Machine("a")
+				m.Misbehave(drivertest.Unkind{Silent: true})
+				m.Configure(func(c *drivertest.Config) { c.OSTime = 1000 * time.Hour }) // Slipway cannot see it
+				w.approve()
+				w.until("the machine was started", time.Hour, func() bool { return w.started("a") == 1 })
+				w.after(5 * time.Minute)
+				m.Leave()
+				before := m.Counts()
+				takesBack(w)
+				w.after(24 * time.Hour)
+				if now := m.Counts(); now.Resets != before.Resets || now.Installs != 0 {
+					t.Errorf("it was reset %d times more: %s: %s", now.Resets-before.Resets, w.node("a").State, w.node("a").Reason)
+				}
+				if notes := strings.Join(w.node("a").Notes, "\n"); name == "the design" && !strings.Contains(notes, "no agent has called") {
+					t.Errorf("the notes are %q", notes)
+				}
+			}, "a")
+		})
+	}
+}

@@ -48,6 +48,8 @@ func leavesMemory(s *site.Site, n *site.Node, m site.Memory) bool {
 	switch {
 	case b == nil || b.Started.IsZero():
 		return false // it was not seen to boot from the medium
+	case neverCalled(m):
+		return false // it may run its system, which nobody can see: see neverCalledNote
 	case !o.Agent.IsConnected() && o.Facets[site.FacetOS].Seen.After(b.Started):
 		return false // its system answers
 	case !b.IsOn() && o.Facets[site.FacetPower].Seen.Before(b.Over.Add(Hearing)):
@@ -61,6 +63,22 @@ func leavesMemory(s *site.Site, n *site.Node, m site.Memory) bool {
 	complete(&step, n, m)
 	loss, destroys := step.Destroys()
 	return destroys && m.Account.Open(loss) == nil
+}
+
+// neverCalled says whether an agent was started that has not called, on a machine that is on. It
+// may have booted from its disk instead of the medium. One on which the agent runs leaves memory by
+// itself.
+func neverCalled(m site.Memory) bool {
+	b := m.Recorded.Agent
+	return b != nil && !b.Started.IsZero() && b.Key == "" && m.Observed.Facets[site.FacetPower].Have["state"] != "off"
+}
+
+// neverCalledNote tells of such a machine, where nobody wants the agent there any more.
+func neverCalledNote(n *site.Node, m site.Memory) []string {
+	if !neverCalled(m) || m.Recorded.Agent.IsOn() || m.Recorded.UnderWay() > 0 || wanted(n) > Generation(n, m) || m.Observed.Facets[site.FacetOS].Seen.After(m.Recorded.Agent.Started) {
+		return nil
+	}
+	return []string{fmt.Sprintf("Slipway's agent was started at %s, and no agent has called; the machine is left as it is: if its console shows that it is not in its system, restart it", m.Recorded.Agent.Started.UTC().Format(time.DateTime)+"Z")}
 }
 
 // Layout is what the disks of a machine become in an installation by the agent, as it has told
