@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -178,4 +179,24 @@ func TestAMachineThatNeverStartedTheAgentIsLeftAlone(t *testing.T) {
 			}, "a")
 		})
 	}
+}
+
+// Disks that were approved by what the agent told of them are those of the installation in the
+// next start as well, in which nobody has told them yet.
+func TestACutInstallationOfTheAgentsDisksGoesOn(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.awaitsApproval("a")
+		m := w.fleet.Machine("a")
+		m.HasDisks(item.Disk{Name: "nvme0n1", Serial: "NOBODY-KNOWS", Kind: "nvme", Bytes: 480e9 / 512 * 512, Sector: 512})
+		m.Misbehave(drivertest.Unkind{Vanishes: 2 * time.Minute, Times: 1})
+		w.approve()
+		w.until("its disks wait for approval", 30*time.Minute, func() bool {
+			return m.InMemory() && strings.Contains(w.node("a").Reason, "waits for approval")
+		})
+		w.approve()
+		w.until("it is in-sync", 4*time.Hour, w.is(site.InSync, "a"))
+		if n := m.Counts().Installs; n != 2 || w.started("a") != 2 {
+			t.Errorf("it was erased %d times, and the agent started %d times", n, w.started("a"))
+		}
+	}, "a")
 }
