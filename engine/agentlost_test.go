@@ -200,3 +200,26 @@ func TestACutInstallationOfTheAgentsDisksGoesOn(t *testing.T) {
 		}
 	}, "a")
 }
+
+// An erase takes hours, and the agent calls nobody meanwhile. Its machine is not started again
+// because a connection was lost, or the daemon was started again.
+func TestALongEraseIsNotCut(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.listens = true
+		w.commit(w.erasing("a"))
+		w.up()
+		w.until("it waits for approval", 5*time.Minute, func() bool { return w.engine.Report().Status.Approve != "" })
+		m := w.fleet.Machine("a")
+		m.Misbehave(drivertest.Unkind{Vanishes: 2 * time.Minute, Times: 1, Works: 30 * time.Hour, Forgets: true})
+		w.approve()
+		w.until("it erases", time.Hour, func() bool { return len(w.agents.Asked()) > 0 })
+		w.after(5 * time.Minute)
+		w.down()
+		w.up()
+		w.after(time.Second)
+		w.until("it is in-sync", 40*time.Hour, w.is(site.InSync, "a"))
+		if n := w.started("a"); n != 1 || m.Counts().Installs != 1 {
+			t.Errorf("the agent was started %d times, and it was erased %d times", n, m.Counts().Installs)
+		}
+	}, "a")
+}

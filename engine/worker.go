@@ -329,7 +329,7 @@ func (w *worker) learn(ctx context.Context, j *job, v view) error {
 	signed, blank := w.e.proves(observed.Identity, v.seen.Marker), w.e.isBlank()
 	err := w.save(ctx, func(r *site.Recorded) {
 		adopt(r, j.node, observed)
-		w.e.noteAgent(r, j.node, observed.Agent, j.node.Away != "" || j.node.Decommission || j.site.Unused(j.node) != "", j.site.Install.Allows(site.TrustNetwork), installTimeout(*j), time.Now())
+		w.e.noteAgent(r, j.node, observed, j.node.Away != "" || j.node.Decommission || j.site.Unused(j.node) != "", j.site.Install.Allows(site.TrustNetwork), installTimeout(*j), time.Now())
 		noteReached(r, j.node, observed, w.e.serves)
 		noteOwned(r, v.seen)
 		plan.NoteOnce(r, v.seen, time.Now())
