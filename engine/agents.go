@@ -154,7 +154,7 @@ func (w *worker) lookAtAgent(ctx context.Context, j job) *site.AgentSeen {
 }
 
 // noteAgent records what became of the agent that was started on a machine.
-func (e *Engine) noteAgent(r *site.Recorded, n *site.Node, seen *site.AgentSeen, unwanted, allowed bool, limit time.Duration, now time.Time) {
+func (e *Engine) noteAgent(r *site.Recorded, n *site.Node, seen site.Observed, unwanted, allowed bool, limit time.Duration, now time.Time) {
 	if !r.Agent.IsOn() {
 		return
 	}
@@ -162,7 +162,7 @@ func (e *Engine) noteAgent(r *site.Recorded, n *site.Node, seen *site.AgentSeen,
 	switch a := e.agentOf(n.Name); {
 	case (unwanted || b.Network && !allowed) && r.UnderWay() == 0:
 		b.Over = now
-	case seen.IsConnected() && a != nil:
+	case seen.Agent.IsConnected() && a != nil:
 		b.Key, b.Lost = a.Key(), time.Time{}
 		if b.Started.IsZero() {
 			b.Started = now // it has called, whatever its BMC says
@@ -178,7 +178,7 @@ func (e *Engine) noteAgent(r *site.Recorded, n *site.Node, seen *site.AgentSeen,
 		}
 		most := agentPatience
 		if !b.Lost.IsZero() {
-			most = patience(*r, limit)
+			most = patience(*r, seen, limit)
 		}
 		if !since.IsZero() && (now.Sub(since) > most || now.Before(since.Add(-most))) {
 			b.Over = now
@@ -190,12 +190,16 @@ func (e *Engine) noteAgent(r *site.Recorded, n *site.Node, seen *site.AgentSeen,
 }
 
 // patience is how long an agent may be lost. One that was asked to install goes on with that, and
-// calls again when it has ended.
-func patience(r site.Recorded, installTimeout time.Duration) time.Duration {
-	if r.InstallBegun() {
-		return max(agentPatience, installTimeout)
+// calls again when it has ended: as long as disks are to be erased whose end it has not told, that
+// may take days. One whose machine is off goes on with nothing.
+func patience(r site.Recorded, o site.Observed, installTimeout time.Duration) time.Duration {
+	switch {
+	case !r.InstallBegun():
+		return agentPatience
+	case o.Facets[site.FacetPower].Have["state"] != "off" && r.Erases(r.InFlight.Step):
+		return max(agentPatience, installTimeout+longestErase)
 	}
-	return agentPatience
+	return max(agentPatience, installTimeout)
 }
 
 func (e *Engine) agentOf(node string) driver.Agent {
@@ -285,7 +289,7 @@ func (e *Engine) agentGate(w *worker, s site.Step) *held {
 	if err := e.Agents.Serving(); err != nil {
 		return &held{state: site.Blocked, sentence: steady(err)}
 	}
-	b, until := w.memory.Recorded.Agent, patience(w.memory.Recorded, installTimeout(job{site: w.e.design, node: w.node}))
+	b, until := w.memory.Recorded.Agent, patience(w.memory.Recorded, w.memory.Observed, installTimeout(job{site: w.e.design, node: w.node}))
 	switch {
 	case !starts && b != nil && b.Generation == s.Generation && b.Failed >= mostFailures:
 		return &held{state: site.Stalled, person: true, release: "`slipway retry " + w.name + "`",

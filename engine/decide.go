@@ -487,6 +487,7 @@ func (w *worker) send(ctx context.Context, m driver.Machine, j job, s site.Step)
 	if s.ByAgent() {
 		limit = max(limit, agentLimit(j))
 		ctx = driver.HearErased(ctx, func(d item.Erasure) { w.noteErased(ctx, s, d) })
+		ctx = driver.HearHostKeys(ctx, func(keys []string) { w.noteHostKeys(ctx, s, keys) })
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

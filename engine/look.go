@@ -33,6 +33,9 @@ type view struct {
 	inside error
 	// dark is set when the installed system did not answer and need not.
 	dark bool
+	// stranger is why nobody can tell what system it is that answers; empty where none does, or
+	// one that can be known.
+	stranger string
 }
 
 // longestLook bounds a look through one endpoint.
@@ -84,6 +87,9 @@ func (w *worker) look(ctx context.Context, j job) (view, error) {
 			facets = append(facets, site.FacetLinks)
 		}
 		seen, err := w.observe(ctx, j, site.OS, facets)
+		if needsPerson(err) {
+			v.stranger = verdict(err)
+		}
 		if err != nil && j.memory.Recorded.UnderWay() > 0 {
 			w.e.Log.Debug("the system does not answer while it is installed", "node", w.name, "err", err)
 			v.dark = true
@@ -109,7 +115,7 @@ func (w *worker) looksInside(j job, seen site.Observed) bool {
 	if p, ok := seen.Facets[site.FacetPower]; ok && p.Have["state"] != "on" {
 		return false
 	}
-	if r := j.memory.Recorded; r.Agent.IsStarted() && (r.Installing == nil || r.Installing.Ended.IsZero()) {
+	if r := j.memory.Recorded; r.Agent.IsStarted() && (r.Installing == nil || r.Installing.Ended.IsZero()) && (seen.Agent.IsConnected() || !r.MayRunAlone()) {
 		return false // it runs the agent
 	}
 	return unproven(j.memory.Recorded) || j.memory.Recorded.UnderWay() > 0 || time.Since(w.inside) > systemEvery || w.differsInside(j) || w.looksAtHealth(j)

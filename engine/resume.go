@@ -38,7 +38,11 @@ func (e *Engine) overBecause(j job) string {
 		return ""
 	}
 	now := e.ledgerNow()
-	switch disks := plan.Disks(f.Step, j.node, j.memory.Observed); {
+	disks := plan.Disks(f.Step, j.node, j.memory.Observed)
+	if _, wrong, known := plan.Layout(j.node, j.memory.Observed); f.Step.ByAgent() && (!known || len(wrong) > 0) {
+		disks = "" // prepare compares them, once the agent has told them in this start
+	}
+	switch {
 	case !f.Sent:
 		return "Slipway was stopped after the approval was used and before anything was sent"
 	case now.Sub(f.Since) >= ledger.Lasts || now.Before(f.Since.Add(-ledger.Lasts)):

@@ -99,6 +99,7 @@ type worker struct {
 	// seen; blindInside is set when the last look inside failed.
 	looked, lookedInside time.Time
 	blindInside          bool
+	stranger             string // see view
 	probed               probed
 	facts                rollout.Node // see factsLocked
 	// What the last turn left, for those who wait for this node.
@@ -240,9 +241,9 @@ func (w *worker) saw(v view, err error) {
 	w.looked = time.Now()
 	switch _, seen := v.seen.Facets[site.FacetOS]; {
 	case seen:
-		w.blindInside, w.lookedInside = false, w.looked
+		w.blindInside, w.lookedInside, w.stranger = false, w.looked, ""
 	case v.inside != nil || v.dark:
-		w.blindInside = true
+		w.blindInside, w.stranger = true, v.stranger
 	}
 }
 
@@ -328,7 +329,7 @@ func (w *worker) learn(ctx context.Context, j *job, v view) error {
 	signed, blank := w.e.proves(observed.Identity, v.seen.Marker), w.e.isBlank()
 	err := w.save(ctx, func(r *site.Recorded) {
 		adopt(r, j.node, observed)
-		w.e.noteAgent(r, j.node, observed.Agent, j.node.Away != "" || j.node.Decommission || j.site.Unused(j.node) != "", j.site.Install.Allows(site.TrustNetwork), installTimeout(*j), time.Now())
+		w.e.noteAgent(r, j.node, observed, j.node.Away != "" || j.node.Decommission || j.site.Unused(j.node) != "", j.site.Install.Allows(site.TrustNetwork), installTimeout(*j), time.Now())
 		noteReached(r, j.node, observed, w.e.serves)
 		noteOwned(r, v.seen)
 		plan.NoteOnce(r, v.seen, time.Now())

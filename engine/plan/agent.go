@@ -36,9 +36,9 @@ func startedBy(by site.Start) string {
 	return fmt.Sprintf("it starts from virtual media, which gives the trust %q", by.Reaches())
 }
 
-// hearing is how long the system of a machine is asked, after nobody waits for the agent any
+// Hearing is how long the system of a machine is asked, after nobody waits for the agent any
 // more, before the machine is booted from its disk.
-const hearing = 10 * time.Minute
+const Hearing = 10 * time.Minute
 
 // leavesMemory says whether a machine on which the agent was started is to boot from its disk
 // again without an installation: the design asks for none any more, or nobody has approved
@@ -48,9 +48,11 @@ func leavesMemory(s *site.Site, n *site.Node, m site.Memory) bool {
 	switch {
 	case b == nil || b.Started.IsZero():
 		return false // it was not seen to boot from the medium
+	case neverCalled(m):
+		return false // it may run its system, which nobody can see: see neverCalledNote
 	case !o.Agent.IsConnected() && o.Facets[site.FacetOS].Seen.After(b.Started):
 		return false // its system answers
-	case !b.IsOn() && o.Facets[site.FacetPower].Seen.Before(b.Over.Add(hearing)):
+	case !b.IsOn() && o.Facets[site.FacetPower].Seen.Before(b.Over.Add(Hearing)):
 		return false // its system may answer, and is asked before
 	case wanted(n) <= Generation(n, m):
 		return true
@@ -61,6 +63,22 @@ func leavesMemory(s *site.Site, n *site.Node, m site.Memory) bool {
 	complete(&step, n, m)
 	loss, destroys := step.Destroys()
 	return destroys && m.Account.Open(loss) == nil
+}
+
+// neverCalled says whether an agent was started that has not called, on a machine that is on. It
+// may have booted from its disk instead of the medium. One on which the agent runs leaves memory by
+// itself.
+func neverCalled(m site.Memory) bool {
+	b := m.Recorded.Agent
+	return b != nil && !b.Started.IsZero() && b.Key == "" && m.Observed.Facets[site.FacetPower].Have["state"] != "off"
+}
+
+// neverCalledNote tells of such a machine, where nobody wants the agent there any more.
+func neverCalledNote(n *site.Node, m site.Memory) []string {
+	if !neverCalled(m) || m.Recorded.Agent.IsOn() || m.Recorded.UnderWay() > 0 || wanted(n) > Generation(n, m) || m.Observed.Facets[site.FacetOS].Seen.After(m.Recorded.Agent.Started) {
+		return nil
+	}
+	return []string{fmt.Sprintf("Slipway's agent was started at %s, and no agent has called; the machine is left as it is: if its console shows that it is not in its system, restart it", m.Recorded.Agent.Started.UTC().Format(time.DateTime)+"Z")}
 }
 
 // Layout is what the disks of a machine become in an installation by the agent, as it has told

@@ -106,6 +106,20 @@ func whatRuns(s *site.Site, n *site.Node, m site.Memory) string {
 	return " (Slipway has never seen what runs there)"
 }
 
+// NotBefore says why the system that answers is not the one that was on the machine before the
+// installation that was begun; empty where it may be that one.
+func NotBefore(s *site.Site, n *site.Node, m site.Memory) string {
+	generation := m.Recorded.UnderWay()
+	m.Recorded.InFlight, m.Recorded.Installing = nil, nil
+	if mk := m.Observed.Marker; generation > 0 && claims(n, m) && mk.Generation >= generation {
+		return fmt.Sprintf("it says that it is generation %d, and does not prove that it is the one that was begun", mk.Generation)
+	}
+	if m.Observed.MarkerUnread != "" {
+		return "its marker was not read: " + m.Observed.MarkerUnread
+	}
+	return otherSystem(s, n, m)
+}
+
 // unseen says whether nothing is known of a system on the machine.
 func unseen(m site.Memory) bool {
 	return m.Recorded.Installed == nil && m.Recorded.UnderWay() == 0 && m.Observed.Marker == nil && m.Observed.Facets[site.FacetOS].Seen.IsZero()

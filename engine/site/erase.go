@@ -62,6 +62,12 @@ func (r *Recorded) LastErased() *EraseReport {
 	return &r.Erased[len(r.Erased)-1]
 }
 
+// Erases says whether a step has begun to erase disks of which none knows yet that they are done.
+func (r *Recorded) Erases(s Step) bool {
+	i := r.reportOf(s)
+	return i >= 0 && slices.ContainsFunc(r.Erased[i].Disks, func(d item.Erasure) bool { return !d.Done })
+}
+
 // ErasedIn are the disks that the tries of a step so far have erased.
 func (r *Recorded) ErasedIn(s Step) (ids []string) {
 	if i := r.reportOf(s); i >= 0 {

@@ -433,6 +433,9 @@ type Shown struct {
 // that is being installed on it.
 func (r Recorded) HostKeys() []string {
 	switch {
+	case r.InFlight != nil && len(r.InFlight.FirstBoot.HostKeys) > 0 && r.InFlight.Step.ByAgent() && r.Installed != nil:
+		// The system before may answer as well: the new one may not have come to its end.
+		return slices.Concat(r.InFlight.FirstBoot.HostKeys, r.Installed.FirstBoot.HostKeys)
 	case r.InFlight != nil && len(r.InFlight.FirstBoot.HostKeys) > 0:
 		return r.InFlight.FirstBoot.HostKeys
 	case r.Installing != nil:
@@ -448,6 +451,10 @@ func (r Recorded) HostKeys() []string {
 func (r Recorded) InstallBegun() bool {
 	return r.InFlight != nil && r.InFlight.Step.Action == ActionInstall && r.InFlight.Committed()
 }
+
+// MayRunAlone says whether an agent that is not connected may have ended its work by itself and
+// booted the machine from its disk: it was asked to install, or has called.
+func (r Recorded) MayRunAlone() bool { return r.InstallBegun() || r.Agent != nil && r.Agent.Key != "" }
 
 // UnderWay is the generation whose installation was begun and is not known to
 // have ended, 0 for none.

@@ -49,13 +49,14 @@ func TestAgentTellsOfErasedDisks(t *testing.T) {
 				for _, e := range c.tells {
 					h.TellErased(e)
 				}
+				h.TellHostKeys([]string{"no key", key})
 				is := c.is
 				is.SHA256, is.HostKeys = "d1", []string{key}
 				return &is, c.fails
 			}
 			d.stays(caller)
 			m := d.agent("n1")
-			m.(driver.Installer).Prepare(driver.Installation{Layout: l, URL: "http://192.0.2.1/x.tar", Marker: `{"node":"n1"}`, Bytes: 5, Erased: c.before})
+			m.(driver.Installer).Prepare(driver.Installation{Layout: l, SHA256: "d1", URL: "http://192.0.2.1/x.tar", Marker: `{"node":"n1"}`, Bytes: 5, Erased: c.before})
 			var heard []string
 			ctx := driver.HearErased(t.Context(), func(e item.Erasure) {
 				text := e.ID()
@@ -68,7 +69,12 @@ func TestAgentTellsOfErasedDisks(t *testing.T) {
 					t.Errorf("kept is %+v", e)
 				}
 			})
+			var keys []string
+			ctx = driver.HearHostKeys(ctx, func(told []string) { keys = append(keys, told...) })
 			err := m.Apply(ctx, step, &site.Node{Name: "n1"}, (&permitted{}).ask)
+			if !slices.Equal(keys, []string{key}) {
+				t.Errorf("the host keys that were told are %q", keys)
+			}
 			if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v, want %q", err, c.says)
 			}
@@ -93,7 +99,7 @@ func TestAgentIsHeard(t *testing.T) {
 	}
 	d.stays(caller)
 	m := d.agent("n1")
-	m.(driver.Installer).Prepare(driver.Installation{Layout: item.Layout{Disks: []item.LayoutDisk{{Name: "os", Serial: "N1"}}}, URL: "http://192.0.2.1/x.tar", Marker: "{}"})
+	m.(driver.Installer).Prepare(driver.Installation{Layout: item.Layout{Disks: []item.LayoutDisk{{Name: "os", Serial: "N1"}}}, SHA256: "d1", URL: "http://192.0.2.1/x.tar", Marker: "{}"})
 	step := site.Step{Action: site.ActionInstall, Impact: site.ImpactDestructive, Machine: site.Identity{UUID: uuidOne}, Image: &site.Image{Kind: site.KindRoot, SHA256: "d1"}}
 	if err := m.Apply(t.Context(), step, &site.Node{Name: "n1"}, (&permitted{}).ask); err == nil {
 		t.Fatal("it did not fail")

@@ -187,9 +187,20 @@ func (c *called) believe(sha256 string, i *wire.Installed) error {
 	if i.SHA256 != sha256 {
 		return fmt.Errorf("the agent of %s has installed the image sha256:%s, and was asked for sha256:%s", c.node, brief(i.SHA256), sha256)
 	}
+	keys := hostKeys(i.HostKeys)
+	if len(keys) == 0 {
+		return fmt.Errorf("the agent of %s tells no SSH host key of the system that it has installed, so nobody could know it again", c.node)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.did = driver.Installed{HostKeys: keys, Already: i.Already, BootUnknown: line(i.EntriesUnknown)}
+	return nil
+}
+
+// hostKeys are the public keys that an agent tells, in order and within bounds.
+func hostKeys(told []string) (keys []string) {
 	const mostKeys, longestKey = 16, 16 << 10
-	var keys []string
-	for _, k := range i.HostKeys[:min(len(i.HostKeys), mostKeys)] {
+	for _, k := range told[:min(len(told), mostKeys)] {
 		if len(k) > longestKey {
 			continue
 		}
@@ -197,14 +208,8 @@ func (c *called) believe(sha256 string, i *wire.Installed) error {
 			keys = append(keys, string(trimmed(gossh.MarshalAuthorizedKey(public))))
 		}
 	}
-	if len(keys) == 0 {
-		return fmt.Errorf("the agent of %s tells no SSH host key of the system that it has installed, so nobody could know it again", c.node)
-	}
 	slices.Sort(keys)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.did = driver.Installed{HostKeys: keys, Already: i.Already, BootUnknown: line(i.EntriesUnknown)}
-	return nil
+	return keys
 }
 
 func trimmed(line []byte) []byte {
@@ -225,6 +230,9 @@ func (c *called) progress(ctx context.Context, is driver.Installation) func(wire
 			if e, ok := erasureOf(*p.Erased, is.Layout); ok {
 				driver.Erased(ctx, e)
 			}
+		}
+		if keys := hostKeys(p.HostKeys); len(keys) > 0 {
+			driver.HostKeys(ctx, keys)
 		}
 		if now := time.Now(); now.Sub(last) < progressEvery {
 			return // whoever tells of it all the time keeps nobody busy

@@ -85,7 +85,7 @@ type ListenerOptions struct {
 // NewListener makes a listener that expects nobody.
 func NewListener(o ListenerOptions) *Listener {
 	l := &Listener{
-		site: o.Site, now: o.Now, tell: o.Tell, calls: &calls{from: map[netip.Addr]int{}}, boots: map[[sha256.Size]byte]*boot{},
+		site: o.Site, now: o.Now, tell: o.Tell, calls: &calls{}, boots: map[[sha256.Size]byte]*boot{},
 		// An agent shows a key of its own; verified is only that it has the key.
 		config:  &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{o.Certificate}, ClientAuth: tls.RequireAnyClientCert, SessionTicketsDisabled: true},
 		changed: o.Changed, say: o.Say,
@@ -240,7 +240,7 @@ func (l *Listener) Serve(ctx context.Context, on net.Listener) error {
 			}
 			continue
 		}
-		leave, ok := l.calls.enter(conn.RemoteAddr())
+		leave, ok := l.calls.enter(conn)
 		if !ok {
 			conn.Close() // it calls again
 			continue
@@ -253,33 +253,48 @@ func (l *Listener) Serve(ctx context.Context, on net.Listener) error {
 }
 
 // calls are those at once that have not said who they are. One address, which may say nothing on
-// many connections, does not have all of them.
+// many connections, does not have all of them. Where many addresses together have, the oldest call
+// of the address with the most gives way to the next one.
 type calls struct {
-	mu   sync.Mutex
-	all  int
-	from map[netip.Addr]int
+	mu  sync.Mutex
+	all []*call // oldest first
+}
+
+type call struct {
+	net.Conn
+	from netip.Addr // one for all that have none
 }
 
 // enter notes a call, and gives what is to be done when it is over.
-func (c *calls) enter(by net.Addr) (leave func(), ok bool) {
-	var from netip.Addr // one for all that have none
-	if a, err := netip.ParseAddrPort(by.String()); err == nil {
-		from = a.Addr().Unmap().WithZone("")
+func (c *calls) enter(conn net.Conn) (leave func(), ok bool) {
+	is := &call{Conn: conn}
+	if a, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil {
+		is.from = a.Addr().Unmap().WithZone("")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.all >= maxCalls || c.from[from] >= maxCallsFrom {
+	from := map[netip.Addr]int{}
+	for _, o := range c.all {
+		from[o.from]++
+	}
+	if from[is.from] >= maxCallsFrom {
 		return nil, false
 	}
-	c.all++
-	c.from[from]++
+	if len(c.all) >= maxCalls {
+		most := 0
+		for i, o := range c.all {
+			if from[o.from] > from[c.all[most].from] {
+				most = i
+			}
+		}
+		c.all[most].Close()
+		c.all = slices.Delete(c.all, most, most+1)
+	}
+	c.all = append(c.all, is)
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.all--
-		if c.from[from]--; c.from[from] == 0 {
-			delete(c.from, from)
-		}
+		c.all = slices.DeleteFunc(c.all, func(o *call) bool { return o == is })
 	}, true
 }
 

@@ -125,6 +125,23 @@ func TestSilentConnectionsOfOneAddress(t *testing.T) {
 	d.stays(d.caller(token, machineOne()))
 }
 
+// Many addresses that say nothing, each on as many connections as it may, keep no agent out either.
+func TestSilentConnectionsOfManyAddresses(t *testing.T) {
+	d := newDesk(t)
+	token := d.expect(bootOne())
+	for n := range 20 {
+		from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(66+n))}}
+		for range 16 {
+			c, err := from.Dial("tcp", d.address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { c.Close() })
+		}
+	}
+	d.stays(d.caller(token, machineOne()))
+}
+
 // medium is one of the ramdisk with an archive of programs for disks.
 func medium(archive []byte) []byte {
 	const at = 25 * 2048

@@ -30,6 +30,10 @@ type Unkind struct {
 	// Works has an agent whose connection was lost go on installing for so long; it calls again
 	// when it has ended, and not before.
 	Works time.Duration
+	// Tells has it tell the host keys of the new system before its connection is lost. Leaves has
+	// it never call again: when it has ended, and could not call for long, it boots the machine
+	// from its disk.
+	Tells, Leaves bool
 	// Other is the machine that the agent says it is on.
 	Other site.Identity
 	// Lies has the agent say that it has installed, and install nothing.
@@ -282,6 +286,14 @@ func (m *body) alone(now time.Time) (ended bool) {
 	return false
 }
 
+// Leave has the agent boot the machine from its disk by itself, as when it could not call for
+// long.
+func (m *FakeMachine) Leave() {
+	defer m.look()()
+	m.memory, m.lost, m.booted = false, time.Time{}, time.Now()
+	m.boots++
+}
+
 // InMemory says whether the machine runs the agent's medium.
 func (m *FakeMachine) InMemory() bool {
 	defer m.look()()
@@ -425,6 +437,9 @@ func (f *fakeAgent) Apply(ctx context.Context, step site.Step, n *site.Node, may
 	if err := sleep(ctx, takes); err != nil {
 		return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 	}
+	if !vanishes || u.Tells {
+		driver.HostKeys(ctx, hostKeys(f.node))
+	}
 	unlock = f.m.look()
 	defer unlock()
 	switch {
@@ -440,9 +455,18 @@ func (f *fakeAgent) Apply(ctx context.Context, step site.Step, n *site.Node, may
 	case u.Fails != "":
 		return errors.New(u.Fails)
 	}
-	f.m.format(&marker, time.Now())
+	f.m.install(&marker, time.Now())
 	f.done(false, u.BootUnknown)
 	return nil
+}
+
+// hostKeys are those of a system that an agent has installed on a machine.
+func hostKeys(name string) []string { return []string{"ssh-ed25519 AAAA-" + name} }
+
+// install puts a system of an agent onto the disk, which proves itself by its host key.
+func (m *FakeMachine) install(marker *site.Marker, at time.Time) {
+	m.format(marker, at)
+	m.hostKey = hostKeys(m.name)[0]
 }
 
 // erase erases the disks as the design asks for, but for those that were erased before.
@@ -480,5 +504,5 @@ func (f *fakeAgent) erase(ctx context.Context, is driver.Installation, u Unkind)
 func (f *fakeAgent) done(already bool, bootUnknown string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.did = driver.Installed{HostKeys: []string{"ssh-ed25519 AAAA-" + f.node}, Already: already, BootUnknown: bootUnknown}
+	f.did = driver.Installed{HostKeys: hostKeys(f.node), Already: already, BootUnknown: bootUnknown}
 }

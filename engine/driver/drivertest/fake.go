@@ -762,7 +762,11 @@ func (s system) ask(ctx context.Context) error {
 	if !s.m.answers() {
 		return fmt.Errorf("%w: no system answers", driver.ErrUnreachable)
 	}
-	if v := s.m.virtual; v != nil && v.hostKey != "" && !slices.Contains(s.pinned, v.hostKey) {
+	key := s.m.hostKey
+	if v := s.m.virtual; v != nil {
+		key = v.hostKey
+	}
+	if key != "" && !slices.Contains(s.pinned, key) {
 		return fmt.Errorf("%w: it shows a host key that is none of the pinned ones", driver.ErrRefused)
 	}
 	return nil

@@ -295,6 +295,7 @@ type body struct {
 	installer *site.Marker // the running installer's image
 	ends      time.Time    // when the installer powers the machine off
 	disk      *site.Marker // the installed system; its Node is empty without a marker
+	hostKey   string       // of a system that an agent has installed; empty where none is asked for
 	forged    *site.Marker // what the installed system claims instead; nil for the truth
 	booted    time.Time
 	boots     int
@@ -467,8 +468,11 @@ func (m *FakeMachine) look() func() {
 		}
 	}
 	if m.alone(now) {
-		m.format(m.finishes, m.finishAt)
-		m.finishes, m.lost = nil, time.Time{}
+		m.install(m.finishes, m.finishAt)
+		if m.finishes, m.lost = nil, (time.Time{}); m.unkind.Leaves {
+			m.lost = m.finishAt
+			m.alone(now)
+		}
 	}
 	if at := m.booted.Add(m.config.PostTime); m.on && !now.Before(at) {
 		for f, v := range m.posting {
@@ -513,7 +517,7 @@ func (m *FakeMachine) set(f site.Facet, v site.Values, at time.Time) {
 // format puts a new system, or none, onto the disk; what was set inside the
 // one before is gone.
 func (m *FakeMachine) format(marker *site.Marker, at time.Time) {
-	m.disk, m.forged = marker, nil
+	m.disk, m.forged, m.hostKey = marker, nil, ""
 	clear(m.owned)
 	clear(m.actions)
 	for f, kind := range site.Facets {

@@ -56,6 +56,9 @@ type Host struct {
 	Tell func(text string)
 	// TellErased tells what came of erasing one disk; nil where nobody hears it before the end.
 	TellErased func(item.Erasure)
+	// TellHostKeys tells the public halves of the host keys of a system that is being installed;
+	// nil where nobody hears it before the end.
+	TellHostKeys func(keys []string)
 }
 
 // Facet observes and applies the items of one facet.

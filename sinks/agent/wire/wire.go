@@ -150,6 +150,9 @@ type Progress struct {
 	Of   int    `json:"of,omitempty"`
 	// Erased is what came of erasing one disk. It is told as soon as it is known.
 	Erased *item.Erasure `json:"erased,omitempty"`
+	// HostKeys are those of the system that is being installed, as in Installed. They are told as
+	// soon as they are made: the system is known by them where its result is lost.
+	HostKeys []string `json:"hostKeys,omitempty"`
 }
 
 // Result is what came of a request. What was seen is told with an error too.

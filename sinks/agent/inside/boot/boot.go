@@ -104,14 +104,32 @@ func refused(format string, args ...any) error {
 }
 
 // Prepare makes the folder in the target that update-grub writes to, so that the kernel's
-// parameters can be set before the boot loader is there.
+// parameters can be set before the boot loader is there. Until Install is done update-grub looks
+// into no other file system.
 func Prepare(target *inside.Host) error {
 	folder, err := os.OpenRoot(target.Root)
 	if err != nil {
 		return err
 	}
 	defer folder.Close()
-	return folder.MkdirAll("boot/grub", 0o755)
+	if err := folder.MkdirAll("boot/grub", 0o755); err != nil {
+		return err
+	}
+	t, err := tree.Open(target.Root)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	return keepToItself(t)
+}
+
+// proberFile keeps update-grub from running os-prober, which mounts the file systems of all disks
+// to find other systems: the kernel writes to those whose journal is not empty, also where it
+// mounts them read-only. It is read behind what the image itself asks for.
+const proberFile = "/etc/default/grub.d/zz-slipway-installation.cfg"
+
+func keepToItself(t *tree.Tree) error {
+	return t.Put(proberFile, []byte("# Slipway removes this file at the end of the installation.\nGRUB_DISABLE_OS_PROBER=true\n"), 0o644, 0, 0)
 }
 
 // Install makes the target start from what a plan says. The target has /dev, /proc and /sys of
@@ -372,7 +390,13 @@ func copyFile(from, to string) error {
 // config has GRUB's menu made, and holds that it starts a kernel of the target.
 func (w *work) config() error {
 	w.target.Tell("making the menu of GRUB")
+	if err := keepToItself(w.tree); err != nil {
+		return err
+	}
 	if err := w.run(programWithin, "update-grub"); err != nil {
+		return err
+	}
+	if err := w.tree.Remove(proberFile); err != nil {
 		return err
 	}
 	text, err := w.tree.Read("/boot/grub/grub.cfg", maxConfig)

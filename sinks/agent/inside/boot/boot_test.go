@@ -93,6 +93,10 @@ func (m *machine) exec(_ context.Context, c inside.Command) (inside.Output, erro
 			}
 		}
 	case "update-grub":
+		text, err := os.ReadFile(m.target.Path(proberFile))
+		if others := err != nil || !strings.Contains(string(text), "\nGRUB_DISABLE_OS_PROBER=true\n"); others {
+			m.t.Errorf("update-grub looks into the file systems of other disks: %q, %v", text, err)
+		}
 		m.put(m.target, "/boot/grub/grub.cfg", "linux /boot/vmlinuz-6.1.0-2-amd64 root=UUID=1\n")
 	case "efibootmgr":
 		if m.firmware {
@@ -206,6 +210,9 @@ func TestInstallUEFI(t *testing.T) {
 			if _, err := os.Stat(m.target.Path(esp + "/EFI/BOOT/fbx64.efi")); err == nil {
 				t.Errorf("%s: the fallback would start the machine once more", esp)
 			}
+		}
+		if _, err := os.Stat(m.target.Path(proberFile)); err == nil {
+			t.Error("the new system keeps update-grub from finding others")
 		}
 		var entries []string
 		for _, e := range r.Entries {

@@ -59,6 +59,7 @@ type work struct {
 	asked  *wire.Install
 	is     *wire.Installed
 	image  *image.Checked
+	state  disk.State // of the disks, before
 	plan   boot.Plan
 	whole  disk.Whole // of the image of a whole disk
 }
@@ -87,6 +88,9 @@ func (i *Installer) Install(ctx context.Context, h *inside.Host, r wire.Request)
 	}
 	if there, err := w.already(); there || err != nil {
 		return w.is, err
+	}
+	if w.state == disk.Begun {
+		h.Tell("an earlier run was cut off, or something else was written to the disks since they were looked at; all is done from the start")
 	}
 	if err := w.check(); err != nil {
 		return w.is, err
@@ -140,12 +144,9 @@ func (w *work) look() error {
 			return err
 		}
 	}
-	state, err := disk.Check(w.ctx, w.h, a.Layout)
-	if err != nil {
+	var err error
+	if w.state, err = disk.Check(w.ctx, w.h, a.Layout); err != nil {
 		return refused("%v", err)
-	}
-	if state == disk.Begun {
-		w.h.Tell("an earlier run was cut off, or something else was written to the disks since they were looked at; all is done from the start")
 	}
 	return nil
 }
@@ -212,28 +213,6 @@ func (w *work) identify() error {
 		}
 	}
 	return nil
-}
-
-// already says whether the system is there as it was asked for: a run came to its end, and
-// nobody was told. Nothing is written.
-func (w *work) already() (bool, error) {
-	if w.isWhole() {
-		return false, nil // its disk is written anew: what is on it is not known before the image is
-	}
-	state, err := disk.Check(w.ctx, w.h, w.asked.Layout)
-	if err != nil || state != disk.Laid {
-		return false, err
-	}
-	if err := disk.Unmount(w.ctx, w.h); err != nil {
-		return false, err
-	}
-	there := disk.Mount(w.ctx, w.h, w.asked.Layout, true) == nil && w.hasMarker()
-	if there {
-		w.is.Already, w.is.Erased = true, w.reports.of(w.asked.Marker)
-		w.h.Tell("the system is there already, with its marker")
-		err = w.readKeys()
-	}
-	return there, errors.Join(err, disk.Unmount(w.ctx, w.h))
 }
 
 // hasMarker says whether the marker is that of this installation.
@@ -486,7 +465,11 @@ func (w *work) keys() error {
 	if o.Code != 0 {
 		return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("ssh-keygen -A ended with %d in the new system: %s", o.Code, o.LastLines(3))}
 	}
-	return w.readKeys()
+	err = w.readKeys()
+	if err == nil && w.h.TellHostKeys != nil {
+		w.h.TellHostKeys(w.is.HostKeys)
+	}
+	return err
 }
 
 // maxKey bounds the public half of a key, in bytes.

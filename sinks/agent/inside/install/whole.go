@@ -113,6 +113,9 @@ func (w *work) roots() (all []item.LayoutFilesystem) {
 	return all
 }
 
+// noEntries is why nobody knows the firmware's entries of a system from an image of a whole disk.
+const noEntries = "none is made for the image of a whole disk, which the firmware starts by the fallback path"
+
 // makeWhole erases the disk and writes the image to it. The table of partitions is written when
 // the system on it lacks nothing else, its marker included: until then the kernel alone knows
 // where the partitions are, and a machine that is started finds nothing on the disk.
@@ -159,7 +162,7 @@ func (w *work) makeWhole() error {
 		// What cannot be read again does not start either.
 		return erased(errors.Join(err, disk.Apply(w.ctx, w.h, l)))
 	}
-	w.is.EntriesUnknown = "none is made for the image of a whole disk, which the firmware starts by the fallback path"
+	w.is.EntriesUnknown = noEntries
 	w.h.Tell("the image is on the disk")
 	return nil
 }

@@ -324,6 +324,7 @@ func TestAWholeDiskIsCutAnywhere(t *testing.T) {
 	}
 	for n := 0; n < all; n += 1 + all/5 {
 		before := h.table()
+		r.Install.Marker = fmt.Sprintf(`{"node":"n1","generation":%d}`, 2+n) // the one before is there
 		h.left = n
 		got := h.ask(r)
 		h.left = -1
@@ -338,6 +339,38 @@ func TestAWholeDiskIsCutAnywhere(t *testing.T) {
 	}
 	if got := h.ask(r); got.Error != nil || h.table() == "" {
 		t.Errorf("the last run: %+v", got.Error)
+	}
+}
+
+// A whole disk that is asked for once more is there already, also after its system has run and
+// made its partition larger. Nothing is written. Another installation writes it anew.
+func TestAWholeDiskIsThereAlready(t *testing.T) {
+	h := newHardware(t, wholeImage(t, nil))
+	r := h.wants()
+	first := h.ask(r)
+	if first.Error != nil || first.Installed.Already {
+		t.Fatalf("got %+v, %+v", first.Error, first.Installed)
+	}
+	again := func(what string) {
+		t.Helper()
+		before := sh(t, `sha256sum /dev/$1`, h.loop)
+		got := h.ask(r)
+		if got.Error != nil || !got.Installed.Already || !slices.Equal(got.Installed.HostKeys, first.Installed.HostKeys) || got.Installed.SHA256 != r.Install.Image.SHA256 || got.Installed.EntriesUnknown == "" {
+			t.Fatalf("%s: got %+v, %+v", what, got.Error, got.Installed)
+		}
+		if sh(t, `sha256sum /dev/$1`, h.loop) != before {
+			t.Errorf("%s: something was written", what)
+		}
+	}
+	again("at once")
+	sh(t, `sfdisk -q --no-reread --no-tell-kernel --delete /dev/$1 2
+		echo ', +' | sfdisk -q --no-reread --no-tell-kernel -N 3 /dev/$1
+		partx --delete /dev/$1; partx --add /dev/$1
+		mkdir "$2/run"; mount /dev/${1}p3 "$2/run"; echo data > "$2/run/data"; umount "$2/run"`, h.loop, h.esp)
+	again("after the system ran")
+	r.Install.Marker = `{"node":"n1","generation":2}`
+	if got := h.ask(r); got.Error != nil || got.Installed.Already {
+		t.Errorf("another one: got %+v, %+v", got.Error, got.Installed)
 	}
 }
 

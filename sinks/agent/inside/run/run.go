@@ -86,6 +86,9 @@ func (p *Program) Answer(ctx context.Context, in io.Reader, out io.Writer) error
 	p.Host.TellErased = func(e item.Erasure) {
 		wire.Write(out, wire.Frame{Progress: &wire.Progress{Text: clip(e.String()), Erased: &e}})
 	}
+	p.Host.TellHostKeys = func(keys []string) {
+		wire.Write(out, wire.Frame{Progress: &wire.Progress{Text: "the keys of the SSH server are made", HostKeys: keys}})
+	}
 	var r wire.Request
 	if err := wire.Read(in, &r); err != nil {
 		return wire.Write(out, wire.Frame{Result: &wire.Result{Error: failed("the request cannot be read: %v", err)}})

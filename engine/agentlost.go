@@ -1,0 +1,69 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// An agent whose connection was lost goes on with its installation. When it has ended, and the
+// daemon could not be called for long, it boots the machine into the new system, which is in
+// service from then on. So whoever was away longer than that asks the system before he cuts the
+// power.
+
+// noteHostKeys records the host keys of the system that is being installed, at once: by them the
+// system proves itself where the agent can tell nobody any more that it has ended.
+func (w *worker) noteHostKeys(ctx context.Context, s site.Step, keys []string) {
+	err := w.save(context.WithoutCancel(ctx), func(r *site.Recorded) {
+		if r.InFlight.Is(s) {
+			made := *r.InFlight
+			made.FirstBoot.HostKeys = keys
+			r.InFlight = &made
+		}
+	})
+	if err != nil {
+		w.e.Log.Warn("the host keys of the system that is being installed are not recorded", "node", w.name, "err", err)
+	}
+}
+
+// aloneGate holds a step that cuts the power of a machine whose agent has called and is lost:
+// until the system was asked for a while, and as long as one answers of which nobody can tell
+// whether the agent has installed it.
+func (w *worker) aloneGate(s site.Step) *held {
+	r, o := w.memory.Recorded, w.memory.Observed
+	_, asks := w.node.Endpoints[site.OS]
+	starts := s.Action == site.ActionStartAgent
+	switch {
+	case !asks, !starts && (s.Action != site.ActionFinishInstall || !s.FromMemory),
+		r.Agent == nil, !r.MayRunAlone() && r.Installing == nil,
+		starts && r.Agent.Generation != s.Generation, // which has its own approval
+		o.Agent.IsConnected(), o.Facets[site.FacetPower].Have["state"] == "off":
+		return nil
+	}
+	if who := w.unknownSystem(); who != "" {
+		return &held{state: site.Stalled, person: true, release: "its host key in `endpoints.os.trust.hostKeys`, the machine switched off, or a higher generation",
+			sentence: fmt.Sprintf("the agent was lost, a system answers on the machine, and Slipway cannot tell whether it is the one that the agent has installed: %s. It stays on. "+
+				"If it is the new system, let Slipway see it. If not, switch the machine off: Slipway starts the agent again, which looks for its own system before it erases anything", who)}
+	}
+	until := r.Agent.Over.Add(plan.Hearing)
+	if r.Agent.IsOn() {
+		until = r.Agent.Lost.Add(agentPatience + plan.Hearing) // it may call again
+	}
+	if now := time.Now(); now.Before(until) && !now.Before(until.Add(-agentPatience-plan.Hearing)) {
+		return &held{state: site.Progressing, sentence: "the agent on " + w.name + " is lost, and may have ended its installation by itself; its system is asked before the machine is switched off",
+			detail: "asked until " + clock(until), until: until.Add(time.Second)}
+	}
+	return nil
+}
+
+// unknownSystem says of a system that answers while the agent is lost why nobody can tell whether
+// the agent has installed it; empty where none answers, or where it is the one before.
+func (w *worker) unknownSystem() string {
+	if w.stranger != "" || w.blindInside || w.memory.Observed.Facets[site.FacetOS].Seen.Before(w.memory.Recorded.Agent.Since) {
+		return w.stranger
+	}
+	return plan.NotBefore(w.e.design, w.node, w.memory)
+}
