@@ -316,6 +316,13 @@ type Destroyed struct {
 	// Held is what was seen on it. Unread is why that could not be read.
 	Held   []Signature `json:"held,omitempty"`
 	Unread string      `json:"unread,omitempty"`
-	// Breaks names what of other disks, which stay, cannot be used without it.
-	Breaks []string `json:"breaks,omitempty"`
+	// Breaks is what lies on other disks too, which stay, and may be of no use without it.
+	Breaks []Broken `json:"breaks,omitempty"`
+}
+
+// Broken is something of which a part is erased and another part stays.
+type Broken struct {
+	Shared
+	// On is the disk that stays, by its ID; empty for one that tells none.
+	On string `json:"on,omitempty"`
 }

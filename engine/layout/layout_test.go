@@ -398,12 +398,12 @@ func TestWhatBreaks(t *testing.T) {
 	a.Holds, b.Holds = []item.Signature{member}, []item.Signature{member}
 	s := onRoot(site.DiskMatch{Kind: "ssd"})
 	l, findings := layout.Of(node(s, nil), []item.Disk{a, b})
-	if want := []string{"the array data, which is on B (sdb, MODEL B, 107 GB) too"}; len(findings) > 0 || !slices.Equal(l.Destroys[0].Breaks, want) {
+	if want := []item.Broken{{Shared: item.Shared{Kind: "md", UUID: "array-uuid", Name: "data"}, On: "B"}}; len(findings) > 0 || !slices.Equal(l.Destroys[0].Breaks, want) {
 		t.Errorf("breaks %+v, %v", l.Destroys, findings)
 	}
 	s.Disks["kept"] = site.Disk{Match: &site.DiskMatch{Kind: "hdd"}, Keep: true}
 	l, findings = layout.Of(node(s, nil), []item.Disk{a, b})
-	wants(t, l, findings, "the kept disk B (sdb, MODEL B, 107 GB) is in the array data with the disk A (sda")
+	wants(t, l, findings, "the kept disk B (sdb, MODEL B, 107 GB) has a part of the array data, and so has the disk A (sda")
 	s.Disks["kept"] = site.Disk{Match: &site.DiskMatch{Kind: "hdd"}, Use: mounted("", "/srv")}
 	if l, findings = layout.Of(node(s, nil), []item.Disk{a, b}); len(findings) > 0 || len(l.Destroys[0].Breaks) > 0 {
 		t.Errorf("an array all of whose disks are erased breaks %q, %v", l.Destroys[0].Breaks, findings)
