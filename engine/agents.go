@@ -391,8 +391,8 @@ func (w *worker) prepare(ctx context.Context, m driver.Machine, j job, s site.St
 	case len(wrong) > 0:
 		return fmt.Errorf("%w: %s%s", driver.ErrRefused, wrong[0].Message, untouched)
 	}
-	if disks := plan.Disks(s, j.node, w.job().memory.Observed); disks != s.Disks {
-		return fmt.Errorf("%w: the disks to erase are now %s, and %s were approved%s", driver.ErrRefused, disks, s.Disks, untouched)
+	if why := plan.NotApproved(s, j.node, w.job().memory.Observed); why != "" {
+		return fmt.Errorf("%w: %s%s", driver.ErrRefused, why, untouched)
 	}
 	marker := f.Marker
 	if marker == "" {

@@ -159,7 +159,7 @@ func makes(n *site.Node, o site.Observed) (lines []string) {
 		}
 		lines = append(lines, "volume group "+name+": "+strings.Join(volumes, ", "))
 	}
-	return lines
+	return append(lines, stays(n, o)...)
 }
 
 // used is what something on a disk is for: "ext4 on /var".
@@ -204,15 +204,37 @@ func Covers(approved string, disks []string) bool {
 	})
 }
 
-// coveredBy is what an open entry of the account has of disks for a loss that differs from it
-// in nothing else, where it includes what is erased; empty for none. What is approved for the
-// disks that the BMC tells counts for those of them that the agent finds.
-func coveredBy(loss site.Loss, erased []string, a site.Account) string {
-	for _, e := range a.Entries {
-		same := e.Loss
-		if same.Disks, same.Attempt, same.Records = loss.Disks, loss.Attempt, loss.Records; e.IsOpen() && same == loss && Covers(e.Loss.Disks, erased) {
-			return e.Loss.Disks
+// asApproved is a loss of an installation by the agent as an open entry of the account has it that
+// covers it and differs from it in nothing else: what is approved for the disks that the BMC tells
+// counts for those of them that the agent finds, and what may be broken need not be. Without such
+// an entry it is the loss itself.
+func asApproved(loss site.Loss, n *site.Node, m site.Memory) site.Loss {
+	erased := erasedBy(n, m.Observed)
+	breaks, known := brokenBy(n, m.Observed)
+	for _, e := range m.Account.Entries {
+		same := loss
+		same.Breaks, same.Attempt, same.Records = e.Loss.Breaks, e.Loss.Attempt, e.Loss.Records
+		if Covers(e.Loss.Disks, erased) {
+			same.Disks = e.Loss.Disks
 		}
+		same.Lost += alsoLost(same.Breaks)
+		if e.IsOpen() && same == e.Loss && (!known || includesBroken(e.Loss.Breaks, breaks)) {
+			return e.Loss
+		}
+	}
+	loss.Breaks = breaks
+	loss.Lost += alsoLost(breaks)
+	return loss
+}
+
+// NotApproved says what an installation by the agent would destroy by now that its step was not
+// approved for; empty for nothing.
+func NotApproved(s site.Step, n *site.Node, o site.Observed) string {
+	if disks := Disks(s, n, o); disks != s.Disks {
+		return fmt.Sprintf("the disks to erase are now %s, and %s were approved", disks, s.Disks)
+	}
+	if breaks, _ := brokenBy(n, o); !includesBroken(s.Breaks, breaks) {
+		return fmt.Sprintf("it would break %s, of which other disks have parts, and that was not approved", breaks)
 	}
 	return ""
 }

@@ -18,16 +18,17 @@ func complete(step *site.Step, n *site.Node, m site.Memory) {
 	}
 	step.Hypervisor = n.Virtual.Host.Hypervisor
 	if f := m.Recorded.InFlight; f != nil && f.Consumed && goesOn(f.Step, *step) && f.Step.Records == m.Account.Records {
-		step.Loses, step.Disks, step.Attempt, step.Records = f.Step.Loses, f.Step.Disks, f.Step.Attempt, f.Step.Records
+		step.Loses, step.Breaks, step.Disks, step.Attempt, step.Records = f.Step.Loses, f.Step.Breaks, f.Step.Disks, f.Step.Attempt, f.Step.Records
 		return
 	}
 	loss, _ := step.Destroys()
 	loss.Disks = disksOf(step, n, m.Observed)
 	if step.ByAgent() {
-		loss.Disks = cmp.Or(coveredBy(loss, erasedBy(n, m.Observed), m.Account), loss.Disks)
+		loss.Lost = strings.TrimSuffix(loss.Lost, alsoLost(loss.Breaks)) // of a step that was completed before
+		loss = asApproved(loss, n, m)
 	}
 	loss = m.Account.Numbered(loss)
-	step.Disks, step.Attempt, step.Records = loss.Disks, loss.Attempt, loss.Records
+	step.Loses, step.Breaks, step.Disks, step.Attempt, step.Records = loss.Lost, loss.Breaks, loss.Disks, loss.Attempt, loss.Records
 }
 
 // goesOn says whether a step that was begun is planned again, at the same place.

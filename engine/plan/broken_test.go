@@ -1,0 +1,108 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// byAgent is a site with one node that Slipway's agent installs on its one SSD.
+func byAgent() (*site.Site, *site.Node) {
+	n := &site.Node{
+		Name: "n1", Image: "base", Generation: 1, References: site.References{ByAgent: true},
+		Storage: site.Storage{Disks: map[string]site.Disk{"os": {Match: &site.DiskMatch{Kind: "ssd"}, Use: site.Use{Filesystem: &site.Filesystem{Mount: "/"}}}}},
+	}
+	return &site.Site{Images: map[string]*site.Image{"base": {Kind: "root", SHA256: "d1"}}, Nodes: map[string]*site.Node{"n1": n}}, n
+}
+
+// drives are an SSD and an HDD, each with something of an array on it.
+func drives(ssd, hdd string) []item.Disk {
+	array := func(id string) []item.Signature {
+		if id == "" {
+			return nil
+		}
+		return []item.Signature{{Kind: "md", UUID: id, Name: "data"}}
+	}
+	return []item.Disk{
+		{Name: "sda", Serial: "S1", Kind: "ssd", Bytes: 100e9 / 512 * 512, Sector: 512, Holds: array(ssd)},
+		{Name: "sdb", Serial: "S2", Kind: "hdd", Bytes: 100e9 / 512 * 512, Sector: 512, Holds: array(hdd)},
+	}
+}
+
+// looked is what is remembered of a machine of which the BMC tells two disks, and its agent some.
+func looked(disks []item.Disk, a site.Account) site.Memory {
+	m := site.Memory{Account: a, Observed: site.Observed{Disks: &site.Disks{Serials: []string{"S1", "S2"}}}}
+	if disks != nil {
+		m.Observed.Agent = &site.AgentSeen{Generation: 1, Connected: true, Seen: time.Unix(1e9, 0), Disks: disks}
+	}
+	return m
+}
+
+func lossOf(t *testing.T, s *site.Site, n *site.Node, m site.Memory) (site.Step, site.Loss) {
+	t.Helper()
+	step := installStep(s, n, m)
+	complete(&step, n, m)
+	again := step
+	if complete(&again, n, m); again.Loses != step.Loses || again.Breaks != step.Breaks {
+		t.Errorf("completed twice it loses %q and breaks %q", again.Loses, again.Breaks)
+	}
+	loss, ok := step.Destroys()
+	if !ok {
+		t.Fatal("nothing is lost")
+	}
+	return step, loss
+}
+
+// What an installation breaks on a disk that nobody designed is named, and only who was shown it
+// has approved it.
+func TestWhatBreaksOnOtherDisksIsApproved(t *testing.T) {
+	s, n := byAgent()
+	_, unseen := lossOf(t, s, n, looked(nil, site.Account{}))
+	_, apart := lossOf(t, s, n, looked(drives("u1", "u2"), site.Account{}))
+	step, broken := lossOf(t, s, n, looked(drives("u1", "u1"), site.Account{}))
+	if unseen.Breaks != "" || apart.Breaks != "" || broken.Breaks != "the array data (u1)" {
+		t.Errorf("breaks %q, %q, %q", unseen.Breaks, apart.Breaks, broken.Breaks)
+	}
+	if want := "; also what other disks, which stay, have of the array data (u1)"; !strings.HasSuffix(broken.Lost, want) {
+		t.Errorf("lost is %q", broken.Lost)
+	}
+	if want := "BROKEN: the array data (u1), which lies on disks that stay too: S2"; !slices.Contains(step.Makes, want) {
+		t.Errorf("it makes %q", step.Makes)
+	}
+
+	open := func(l site.Loss) site.Account { return site.Account{Entries: []site.LedgerEntry{{Loss: l}}} }
+	for name, c := range map[string]struct {
+		approved site.Loss
+		now      []item.Disk
+		covers   bool
+	}{
+		"nothing is broken, as approved":         {unseen, drives("u1", "u2"), true},
+		"an array is found to be broken":         {unseen, drives("u1", "u1"), false},
+		"that was approved":                      {broken, drives("u1", "u1"), true},
+		"it was approved, and is gone":           {broken, drives("", "u1"), true},
+		"another array of its name is":           {broken, drives("u2", "u2"), false},
+		"approved, and the agent starts anew":    {withDisks(broken, "S1, S2"), nil, true},
+		"other disks, before the agent has seen": {withDisks(broken, "S1, S3"), nil, false},
+	} {
+		m := looked(c.now, open(c.approved))
+		if _, loss := lossOf(t, s, n, m); (m.Account.Open(loss) != nil) != c.covers {
+			t.Errorf("%s: the loss %+v, approved %+v", name, loss, c.approved)
+		}
+	}
+	if why := NotApproved(step, n, looked(drives("u2", "u2"), site.Account{}).Observed); !strings.Contains(why, "it would break the array data (u2), of which other disks have parts, and that was not approved") {
+		t.Errorf("right before: %q", why)
+	}
+	if why := NotApproved(step, n, looked(drives("", "u1"), site.Account{}).Observed); why != "" {
+		t.Errorf("after its part was erased: %q", why)
+	}
+}
+
+func withDisks(l site.Loss, disks string) site.Loss {
+	lost := l
+	lost.Disks = disks
+	return lost
+}
