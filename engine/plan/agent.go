@@ -112,7 +112,7 @@ func erases(n *site.Node) string {
 	if len(kept) > 0 {
 		text += "; kept: " + strings.Join(kept, ", ")
 	}
-	return text + "; layout " + LaidOut(n)[storageDesign][:8]
+	return text + "; layout " + LayoutDigest(n)[:8]
 }
 
 // makes says what the disks become, a line for each disk, array and volume group. The serial
@@ -228,8 +228,12 @@ func asApproved(loss site.Loss, n *site.Node, m site.Memory) site.Loss {
 }
 
 // NotApproved says what an installation by the agent would destroy by now that its step was not
-// approved for; empty for nothing.
-func NotApproved(s site.Step, n *site.Node, o site.Observed) string {
+// approved for; empty for nothing. Begun is what the design asked for when it began, for one that
+// an earlier version of Slipway began: its step names no layout.
+func NotApproved(s site.Step, begun map[string]string, n *site.Node, o site.Observed) string {
+	if s.Layout != LayoutDigest(n) && (s.Layout != "" || !SameLayout(n, begun)) {
+		return "the design asks for other disks than when this installation began, and those of then were approved"
+	}
 	if disks := Disks(s, n, o); disks != s.Disks {
 		return fmt.Sprintf("the disks to erase are now %s, and %s were approved", disks, s.Disks)
 	}
@@ -242,9 +246,9 @@ func NotApproved(s site.Step, n *site.Node, o site.Observed) string {
 // storageDesign is the name of what the design asks of the disks in FirstBoot.Design.
 const storageDesign = "storage"
 
-// LaidOut are digests of what the design asks of the disks, as FirstBoot.Design has them. What
-// is approved names it: a design that asks for other disks, or keeps fewer, is approved anew.
-func LaidOut(n *site.Node) map[string]string {
+// LayoutDigest is the SHA-256 digest of what the design asks of the disks. What is approved names
+// it: a design that asks for other disks, or keeps fewer, is approved anew.
+func LayoutDigest(n *site.Node) string {
 	text, err := json.Marshal(struct {
 		Storage site.Storage
 		Devices map[string]site.Device
@@ -253,7 +257,13 @@ func LaidOut(n *site.Node) map[string]string {
 		panic(err) // values alone
 	}
 	sum := sha256.Sum256(text)
-	return map[string]string{storageDesign: hex.EncodeToString(sum[:8])}
+	return hex.EncodeToString(sum[:])
+}
+
+// LaidOut are digests of what the design asks of the disks, as FirstBoot.Design has them: the first
+// 64 bits, which tell that the design was edited and permit nothing.
+func LaidOut(n *site.Node) map[string]string {
+	return map[string]string{storageDesign: LayoutDigest(n)[:16]}
 }
 
 // SameLayout says whether the design asks of the disks what it did when digests were taken.

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -93,11 +94,74 @@ func TestWhatBreaksOnOtherDisksIsApproved(t *testing.T) {
 			t.Errorf("%s: the loss %+v, approved %+v", name, loss, c.approved)
 		}
 	}
-	if why := NotApproved(step, n, looked(drives("u2", "u2"), site.Account{}).Observed); !strings.Contains(why, "it would break the array data (u2), of which other disks have parts, and that was not approved") {
+	if why := NotApproved(step, nil, n, looked(drives("u2", "u2"), site.Account{}).Observed); !strings.Contains(why, "it would break the array data (u2), of which other disks have parts, and that was not approved") {
 		t.Errorf("right before: %q", why)
 	}
-	if why := NotApproved(step, n, looked(drives("", "u1"), site.Account{}).Observed); why != "" {
+	if why := NotApproved(step, nil, n, looked(drives("", "u1"), site.Account{}).Observed); why != "" {
 		t.Errorf("after its part was erased: %q", why)
+	}
+}
+
+// An approval is of the whole design of the disks: another one whose digest begins alike, as people
+// read it, needs an approval of its own, and so does what an earlier version approved by 8 digits.
+func TestLayoutsAreNotMistaken(t *testing.T) {
+	s, n := byAgent()
+	label := func(i int) *site.Node {
+		other := *n
+		other.Storage = site.Storage{Disks: map[string]site.Disk{"os": {Match: &site.DiskMatch{Kind: "hdd"}, Use: site.Use{Filesystem: &site.Filesystem{Mount: "/", Label: fmt.Sprint(i)}}}}}
+		return &other
+	}
+	// Two of them that people cannot tell apart: with 8 digits that takes 2^16 tries, with 3 fewer.
+	const digits = 3
+	first, other := map[string]int{}, (*site.Node)(nil)
+	for i := range 1 << 14 {
+		head := LayoutDigest(label(i))[:digits]
+		if before, ok := first[head]; ok {
+			n, other = label(before), label(i)
+			break
+		}
+		first[head] = i
+	}
+	if other == nil {
+		t.Fatal("no two layouts begin alike")
+	}
+	step, loss := lossOf(t, s, n, looked(nil, site.Account{}))
+	alike := loss
+	alike.Layout = LayoutDigest(other)
+	if len(loss.Layout) != 64 || (site.Losses{loss}).Digest() == (site.Losses{alike}).Digest() {
+		t.Errorf("the layout is %q", loss.Layout)
+	}
+	before := loss
+	before.Layout = ""
+	for name, c := range map[string]struct {
+		approved site.Loss
+		covers   bool
+	}{
+		"the same":                            {loss, true},
+		"another one that is written alike":   {alike, false},
+		"one of before, which has few digits": {before, false},
+	} {
+		a := site.Account{Entries: []site.LedgerEntry{{Loss: c.approved}}}
+		if _, now := lossOf(t, s, n, looked(drives("", ""), a)); (a.Open(now) != nil) != c.covers {
+			t.Errorf("%s: %+v", name, now)
+		}
+	}
+
+	o := looked(drives("", ""), site.Account{}).Observed
+	step.Disks = "S2"
+	if why := NotApproved(step, nil, n, o); why != "" {
+		t.Errorf("right before: %s", why)
+	}
+	const says = "the design asks for other disks than when this installation began"
+	if why := NotApproved(step, LaidOut(other), other, o); !strings.HasPrefix(why, says) {
+		t.Errorf("another layout right before: %q", why)
+	}
+	step.Layout = "" // an earlier version has begun it
+	if why := NotApproved(step, LaidOut(n), n, o); why != "" {
+		t.Errorf("begun before: %s", why)
+	}
+	if why := NotApproved(step, nil, n, o); !strings.HasPrefix(why, says) {
+		t.Errorf("approved before, and not begun: %q", why)
 	}
 }
 

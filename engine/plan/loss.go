@@ -18,7 +18,8 @@ func complete(step *site.Step, n *site.Node, m site.Memory) {
 	}
 	step.Hypervisor = n.Virtual.Host.Hypervisor
 	if f := m.Recorded.InFlight; f != nil && f.Consumed && goesOn(f.Step, *step) && f.Step.Records == m.Account.Records {
-		step.Loses, step.Breaks, step.Disks, step.Attempt, step.Records = f.Step.Loses, f.Step.Breaks, f.Step.Disks, f.Step.Attempt, f.Step.Records
+		step.Loses, step.Breaks, step.Layout = f.Step.Loses, f.Step.Breaks, f.Step.Layout
+		step.Disks, step.Attempt, step.Records = f.Step.Disks, f.Step.Attempt, f.Step.Records
 		return
 	}
 	loss, _ := step.Destroys()
