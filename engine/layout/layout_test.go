@@ -655,3 +655,23 @@ func holds(t *testing.T, seed uint64, s site.Storage, seen []item.Disk, l item.L
 		}
 	}
 }
+
+// Two namespaces of an NVMe drive have one serial number and are two disks, whose partitions and
+// file systems are known apart. A second path to a disk that tells less is refused.
+func TestDisksOfOneSerialNumber(t *testing.T) {
+	one, two := disk("nvme0n1", "S", "nvme", 100*gib), disk("nvme0n2", "S", "nvme", 100*gib)
+	one.WWN, two.WWN = "a", "b"
+	s := site.Storage{Disks: map[string]site.Disk{"osd": {Match: &site.DiskMatch{Kind: "nvme"}, Count: "all",
+		Partitions: map[string]site.Partition{"p": {Size: extent(t, "1GiB"), Use: mounted("xfs", "")}}}}}
+	l, findings := layout.Of(node(s, nil), []item.Disk{two, one})
+	if len(findings) > 0 || len(l.Disks) != 2 || l.Disks[0].WWN != "a" || l.Disks[1].WWN != "b" {
+		t.Fatalf("got %+v, %v", l.Disks, findings)
+	}
+	if l.Disks[0].GUID == l.Disks[1].GUID || l.Disks[0].Partitions[0].GUID == l.Disks[1].Partitions[0].GUID || l.Filesystems[0].UUID == l.Filesystems[1].UUID {
+		t.Errorf("they have one identity: %+v, %+v", l.Disks, l.Filesystems)
+	}
+	path := one
+	path.Name, path.Serial = "sda", ""
+	l, findings = layout.Of(node(s, nil), []item.Disk{one, path})
+	wants(t, l, findings, "is there 2 times: S (nvme0n1, MODEL S, 107 GB), a (sda")
+}

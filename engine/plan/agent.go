@@ -126,7 +126,7 @@ func makes(n *site.Node, o site.Observed) (lines []string) {
 		var ids []string
 		for _, d := range l.Disks {
 			if number, set := strings.CutPrefix(d.Name, entry+"-"); d.Name == entry || set && strings.Trim(number, "0123456789") == "" {
-				ids = append(ids, fmt.Sprintf("%s, %s", cmp.Or(d.Serial, d.WWN), item.Bytes(d.Bytes)))
+				ids = append(ids, fmt.Sprintf("%s, %s", item.DiskID(d.Serial, d.WWN), item.Bytes(d.Bytes)))
 			}
 		}
 		return " (" + strings.Join(ids, "; ") + ")"
@@ -178,30 +178,36 @@ func used(u site.Use) string {
 }
 
 // erasedBy are the disks that an installation by the agent erases, as the agent has told them
-// last: by serial number, in order. Empty is not known.
-func erasedBy(n *site.Node, o site.Observed) []string {
+// last. Empty is not known.
+func erasedBy(n *site.Node, o site.Observed) []item.Destroyed {
 	l, wrong, known := Layout(n, o)
 	if !known || len(wrong) > 0 {
 		return nil
 	}
-	var all []string
-	for _, d := range l.Destroys {
-		all = append(all, cmp.Or(d.Serial, d.WWN))
-	}
-	slices.Sort(all)
-	return all
+	return l.Destroys
 }
 
-// Covers says whether disks that were approved, as disksOf writes them, include all of some.
-// What nobody could tell includes none.
-func Covers(approved string, disks []string) bool {
+// erasedName is a disk that is erased as Loss.Disks has it, where the agent has told it.
+func erasedName(d item.Destroyed) string { return site.DiskName(item.DiskID(d.Serial, d.WWN)) }
+
+// covers says whether disks that were approved, as disksOf writes them, include all of some, each
+// its own: a serial number that is approved once is not two disks of that number. One that was
+// approved with its WWN is that disk alone; BMCs tell no WWN. What nobody could tell includes none.
+func covers(approved string, disks []item.Destroyed) bool {
 	if len(disks) == 0 || approved == "" || approved == site.DisksUnknown {
 		return false
 	}
-	names := strings.Split(approved, ", ")
-	return !slices.ContainsFunc(disks, func(d string) bool {
-		return !slices.ContainsFunc(names, func(name string) bool { return name != site.DisksUnread && sameDisk(name, d) })
-	})
+	names := slices.DeleteFunc(strings.Split(approved, ", "), func(name string) bool { return name == site.DisksUnread })
+	for _, by := range []func(item.Destroyed) string{erasedName, func(d item.Destroyed) string { return site.DiskName(d.Serial) }} {
+		disks = slices.DeleteFunc(slices.Clone(disks), func(d item.Destroyed) bool {
+			i := slices.IndexFunc(names, func(name string) bool { return name != "" && strings.EqualFold(name, by(d)) })
+			if i >= 0 {
+				names = slices.Delete(names, i, i+1)
+			}
+			return i >= 0
+		})
+	}
+	return len(disks) == 0
 }
 
 // asApproved is a loss of an installation by the agent as an open entry of the account has it that
@@ -214,7 +220,7 @@ func asApproved(loss site.Loss, n *site.Node, m site.Memory) site.Loss {
 	for _, e := range m.Account.Entries {
 		same := loss
 		same.Breaks, same.Attempt, same.Records = e.Loss.Breaks, e.Loss.Attempt, e.Loss.Records
-		if Covers(e.Loss.Disks, erased) {
+		if covers(e.Loss.Disks, erased) {
 			same.Disks = e.Loss.Disks
 		}
 		same.Lost += alsoLost(same.Breaks)

@@ -165,6 +165,38 @@ func TestLayoutsAreNotMistaken(t *testing.T) {
 	}
 }
 
+// Each disk that is erased is one that was approved: exactly that serial number, with that WWN where
+// it was told, and as often as it is there.
+func TestWhichDisksAreCovered(t *testing.T) {
+	d := func(serial, wwn string) item.Destroyed { return item.Destroyed{Serial: serial, WWN: wwn} }
+	for name, c := range map[string]struct {
+		approved string
+		erased   []item.Destroyed
+		want     bool
+	}{
+		"of those that the BMC tells":         {"S1, S2", []item.Destroyed{d("S1", "5000a")}, true},
+		"in other letters":                    {"s1abcd", []item.Destroyed{d("S1ABCD", "")}, true},
+		"as the agent has told it":            {"S1/5000a", []item.Destroyed{d("S1", "5000a")}, true},
+		"another one of its serial number":    {"S1/5000a", []item.Destroyed{d("S1", "5000b")}, false},
+		"one that lost its WWN":               {"S1/5000a", []item.Destroyed{d("S1", "")}, false},
+		"two namespaces of a drive":           {"S1", []item.Destroyed{d("S1", "a"), d("S1", "b")}, false},
+		"both of them approved":               {"S1/a, S1/b", []item.Destroyed{d("S1", "b"), d("S1", "a")}, true},
+		"one of them by the BMC":              {"S1, S1/b", []item.Destroyed{d("S1", "b"), d("S1", "a")}, true},
+		"a serial number that has another":    {"S4EVN1", []item.Destroyed{d("S4EVN1X", "")}, false},
+		"a part of one that was approved":     {"SAMSUNG_S4EVN1", []item.Destroyed{d("S4EVN1", "")}, false},
+		"a slash in a serial number":          {"S1", []item.Destroyed{d("S1/a", "")}, false},
+		"by its WWN alone":                    {"5000a", []item.Destroyed{d("", "5000a")}, true},
+		"no number, beside what is not read":  {"S1, " + site.DisksUnread, []item.Destroyed{d("", "")}, false},
+		"a comma in a serial number":          {"S1, S2", []item.Destroyed{d("S1, S2", "")}, false},
+		"nobody can tell":                     {site.DisksUnknown, []item.Destroyed{d(site.DisksUnknown, "")}, false},
+		"nothing is erased that anyone knows": {"S1", nil, false},
+	} {
+		if got := covers(c.approved, c.erased); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 func withDisks(l site.Loss, disks string) site.Loss {
 	lost := l
 	lost.Disks = disks

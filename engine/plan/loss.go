@@ -59,10 +59,15 @@ func disksOf(step *site.Step, n *site.Node, o site.Observed) string {
 	}
 	if step.ByAgent() {
 		switch erased := erasedBy(n, o); {
-		case Covers(step.Disks, erased):
+		case covers(step.Disks, erased):
 			return step.Disks // as it was approved
 		case len(erased) > 0:
-			return strings.Join(erased, ", ")
+			var names []string
+			for _, d := range erased {
+				names = append(names, erasedName(d))
+			}
+			slices.Sort(names)
+			return strings.Join(names, ", ")
 		}
 	}
 	if o.Disks == nil && n.Inspect != inspectNever {
@@ -72,12 +77,13 @@ func disksOf(step *site.Step, n *site.Node, o site.Observed) string {
 	if o.Disks != nil {
 		told = *o.Disks
 	}
-	all := slices.Clone(told.Serials)
-	for _, name := range insideNames(o.Inside) {
-		if !slices.ContainsFunc(all, func(serial string) bool { return sameDisk(serial, name) }) {
-			all = append(all, name)
+	untold := insideNames(o.Inside)
+	for _, serial := range told.Serials {
+		if i := whichDisk(untold, serial, told.Serials); i >= 0 {
+			untold = slices.Delete(untold, i, i+1)
 		}
 	}
+	all := append(slices.Clone(told.Serials), untold...)
 	slices.Sort(all)
 	if told.Partly && len(all) > 0 {
 		all = append(all, site.DisksUnread)
@@ -97,6 +103,18 @@ func sameDisk(a, b string) bool {
 		a, b = b, a
 	}
 	return a == b || len(a) >= leastSerial && strings.Contains(b, a)
+}
+
+// whichDisk is where a disk is among the names that a system gives, or -1: under the same name, or
+// else under one that has it as a part and is not that of another disk that is known.
+func whichDisk(names []string, serial string, known []string) int {
+	equal := func(a, b string) bool { return strings.EqualFold(strings.TrimSpace(a), strings.TrimSpace(b)) }
+	if i := slices.IndexFunc(names, func(name string) bool { return equal(name, serial) }); i >= 0 {
+		return i
+	}
+	return slices.IndexFunc(names, func(name string) bool {
+		return sameDisk(name, serial) && !slices.ContainsFunc(known, func(k string) bool { return equal(name, k) })
+	})
 }
 
 // inspectNever is what a node says whose BMC is never asked for its parts.

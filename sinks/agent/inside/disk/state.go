@@ -96,20 +96,23 @@ func isLaid(l item.Layout, d item.LayoutDisk, seen item.Disk) bool {
 func compare(l item.Layout, seen []item.Disk) (map[string]item.Disk, error) {
 	found, taken := map[string]item.Disk{}, map[string]string{}
 	for _, d := range l.Disks {
-		var like []item.Disk
+		var like, paths []item.Disk
+		is := item.Disk{Name: d.Name, Serial: d.Serial, WWN: d.WWN, Bytes: d.Bytes}
 		for _, s := range seen {
 			if s.Serial == d.Serial && s.WWN == d.WWN {
 				like = append(like, s)
 			}
+			if s.IsSame(is) {
+				paths = append(paths, s)
+			}
 		}
-		is := item.Disk{Name: d.Name, Serial: d.Serial, WWN: d.WWN, Bytes: d.Bytes}
 		switch {
 		case d.Serial == "" && d.WWN == "":
 			return nil, fmt.Errorf("the disk %s has neither a serial number nor a WWN to know it by; nothing was written", d.Name)
 		case len(like) == 0:
 			return nil, fmt.Errorf("the disk %s is not there any more; there are: %s; nothing was written", is, item.NameDisks(seen))
-		case len(like) > 1:
-			return nil, fmt.Errorf("the disk %s is there %d times: %s; nothing was written", is, len(like), item.NameDisks(like))
+		case len(paths) > 1:
+			return nil, fmt.Errorf("the disk %s is there %d times: %s; nothing was written", is, len(paths), item.NameDisks(paths))
 		case like[0].Bytes != d.Bytes || like[0].Sector != d.Sector:
 			return nil, fmt.Errorf("the disk %s had %d bytes in sectors of %d, and has %d in sectors of %d; nothing was written", is, d.Bytes, d.Sector, like[0].Bytes, like[0].Sector)
 		case like[0].ReadOnly && !d.Keep:
