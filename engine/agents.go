@@ -386,8 +386,6 @@ func (w *worker) prepare(ctx context.Context, m driver.Machine, j job, s site.St
 	switch {
 	case !f.Is(s):
 		return fmt.Errorf("%w: the installation is not recorded as begun", driver.ErrInterrupted)
-	case f.Marker != "" && !plan.SameLayout(j.node, f.FirstBoot.Design):
-		return fmt.Errorf("%w: the design asks for other disks than when this installation began, and those of then were approved", driver.ErrRefused)
 	case !j.node.References.ByAgent:
 		return fmt.Errorf("%w: the design names an image of another kind than the one that this installation began with", driver.ErrRefused)
 	case !known:
@@ -395,8 +393,8 @@ func (w *worker) prepare(ctx context.Context, m driver.Machine, j job, s site.St
 	case len(wrong) > 0:
 		return fmt.Errorf("%w: %s%s", driver.ErrRefused, wrong[0].Message, untouched)
 	}
-	if disks := plan.Disks(s, j.node, w.job().memory.Observed); disks != s.Disks {
-		return fmt.Errorf("%w: the disks to erase are now %s, and %s were approved%s", driver.ErrRefused, disks, s.Disks, untouched)
+	if why := plan.NotApproved(s, f.FirstBoot.Design, j.node, w.job().memory.Observed); why != "" {
+		return fmt.Errorf("%w: %s%s", driver.ErrRefused, why, untouched)
 	}
 	marker := f.Marker
 	if marker == "" {

@@ -230,7 +230,7 @@ func (w *memory) caller(words string, is wire.Machine) *start.Caller {
 		w.t.Fatal(err)
 	}
 	c := &start.Caller{Settings: settings, Machine: func() wire.Machine { return is }, Welcomed: func(wire.Welcome) {},
-		Program: &run.Program{Host: inside.Real(w.t.TempDir(), false), Machine: func(*inside.Host) wire.Machine { return is }, Install: w.install}}
+		Program: &run.Program{Host: inside.Real(w.t.TempDir(), false), Machine: func(context.Context, *inside.Host) wire.Machine { return is }, Install: w.install}}
 	if err := c.NewKey(); err != nil {
 		w.t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package item
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -82,21 +83,31 @@ func (h Signature) String() string {
 	return text
 }
 
-// ID is what tells the disk from all others: its serial number, or where it has none, its
-// WWN; empty where it has neither.
-func (d Disk) ID() string {
-	if d.Serial != "" {
-		return d.Serial
+// DiskID is what tells a disk from all others: its serial number and its WWN, "S1XNNA0/5002538f",
+// or the one of them that it has; empty where it has neither. The namespaces of an NVMe drive, the
+// halves of a drive with two actuators and the volumes of an array have one serial number.
+func DiskID(serial, wwn string) string {
+	if serial != "" && wwn != "" {
+		return serial + "/" + wwn
 	}
-	return d.WWN
+	return serial + wwn
+}
+
+// ID is what tells the disk from all others, as DiskID has it.
+func (d Disk) ID() string { return DiskID(d.Serial, d.WWN) }
+
+// IsSame says whether two disks are one that is seen on two paths, of which one may tell less than
+// the other.
+func (d Disk) IsSame(other Disk) bool {
+	if d.WWN != "" && other.WWN != "" {
+		return d.WWN == other.WWN
+	}
+	return d.Serial != "" && d.Serial == other.Serial
 }
 
 // String names it for people: "S1XNNA0 (sda, SAMSUNG MZ7, 480 GB)".
 func (d Disk) String() string {
-	id := d.ID()
-	if id == "" {
-		id = "no serial number"
-	}
+	id := cmp.Or(d.Serial, d.WWN, "no serial number")
 	words := []string{d.Name}
 	if d.Model != "" {
 		words = append(words, d.Model)
@@ -316,6 +327,13 @@ type Destroyed struct {
 	// Held is what was seen on it. Unread is why that could not be read.
 	Held   []Signature `json:"held,omitempty"`
 	Unread string      `json:"unread,omitempty"`
-	// Breaks names what of other disks, which stay, cannot be used without it.
-	Breaks []string `json:"breaks,omitempty"`
+	// Breaks is what lies on other disks too, which stay, and may be of no use without it.
+	Breaks []Broken `json:"breaks,omitempty"`
+}
+
+// Broken is something of which a part is erased and another part stays.
+type Broken struct {
+	Shared
+	// On is the disk that stays, by its ID; empty for one that tells none.
+	On string `json:"on,omitempty"`
 }

@@ -1,7 +1,6 @@
 package item
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -40,8 +39,8 @@ type EraseTry struct {
 	Why      string `json:"why,omitempty"`
 }
 
-// ID is what a disk is known by: its serial number, or its WWN.
-func (e Erasure) ID() string { return cmp.Or(e.Serial, e.WWN) }
+// ID is what tells the disk from all others, as DiskID has it.
+func (e Erasure) ID() string { return DiskID(e.Serial, e.WWN) }
 
 // Last is the method that was tried last; zero where none was.
 func (e Erasure) Last() EraseTry {

@@ -515,28 +515,14 @@ func (b *builder) destroys(all []found) {
 			if b.erases(other) {
 				continue
 			}
-			shared := inCommon(f.seen, other)
-			if shared == "" {
-				continue
+			for _, shared := range item.SharedBy(f.seen, other) {
+				if i := slices.IndexFunc(all, func(o found) bool { return o.seen.Name == other.Name }); i >= 0 {
+					b.object(all[i].path()+".keep", fmt.Sprintf("the kept disk %s has a part of %s, and so has the disk %s, which is erased", other, shared, f.seen),
+						"Keep both, or neither.", "What is kept could not be used without the other disk.")
+				}
+				d.Breaks = append(d.Breaks, item.Broken{Shared: shared, On: other.ID()})
 			}
-			if i := slices.IndexFunc(all, func(o found) bool { return o.seen.Name == other.Name }); i >= 0 {
-				b.object(all[i].path()+".keep", fmt.Sprintf("the kept disk %s is in the %s with the disk %s, which is erased", other, shared, f.seen),
-					"Keep both, or neither.", "What is kept could not be used without the other disk.")
-			}
-			d.Breaks = append(d.Breaks, fmt.Sprintf("the %s, which is on %s too", shared, other))
 		}
 		b.layout.Destroys = append(b.layout.Destroys, d)
 	}
-}
-
-// inCommon names an array or a volume group that two disks have members of.
-func inCommon(x, y item.Disk) string {
-	for _, a := range x.Holds {
-		for _, c := range y.Holds {
-			if a.Kind == c.Kind && a.UUID != "" && a.UUID == c.UUID && (a.Kind == "md" || a.Kind == "lvm" || a.Kind == "btrfs") {
-				return map[string]string{"md": "array", "lvm": "volume group", "btrfs": "btrfs file system"}[a.Kind] + " " + cmp.Or(a.Name, a.Label, a.UUID)
-			}
-		}
-	}
-	return ""
 }

@@ -398,12 +398,12 @@ func TestWhatBreaks(t *testing.T) {
 	a.Holds, b.Holds = []item.Signature{member}, []item.Signature{member}
 	s := onRoot(site.DiskMatch{Kind: "ssd"})
 	l, findings := layout.Of(node(s, nil), []item.Disk{a, b})
-	if want := []string{"the array data, which is on B (sdb, MODEL B, 107 GB) too"}; len(findings) > 0 || !slices.Equal(l.Destroys[0].Breaks, want) {
+	if want := []item.Broken{{Shared: item.Shared{Kind: "md", UUID: "array-uuid", Name: "data"}, On: "B"}}; len(findings) > 0 || !slices.Equal(l.Destroys[0].Breaks, want) {
 		t.Errorf("breaks %+v, %v", l.Destroys, findings)
 	}
 	s.Disks["kept"] = site.Disk{Match: &site.DiskMatch{Kind: "hdd"}, Keep: true}
 	l, findings = layout.Of(node(s, nil), []item.Disk{a, b})
-	wants(t, l, findings, "the kept disk B (sdb, MODEL B, 107 GB) is in the array data with the disk A (sda")
+	wants(t, l, findings, "the kept disk B (sdb, MODEL B, 107 GB) has a part of the array data, and so has the disk A (sda")
 	s.Disks["kept"] = site.Disk{Match: &site.DiskMatch{Kind: "hdd"}, Use: mounted("", "/srv")}
 	if l, findings = layout.Of(node(s, nil), []item.Disk{a, b}); len(findings) > 0 || len(l.Destroys[0].Breaks) > 0 {
 		t.Errorf("an array all of whose disks are erased breaks %q, %v", l.Destroys[0].Breaks, findings)
@@ -654,4 +654,24 @@ func holds(t *testing.T, seed uint64, s site.Storage, seen []item.Disk, l item.L
 			t.Errorf("%d: the disk %+v was not seen", seed, d)
 		}
 	}
+}
+
+// Two namespaces of an NVMe drive have one serial number and are two disks, whose partitions and
+// file systems are known apart. A second path to a disk that tells less is refused.
+func TestDisksOfOneSerialNumber(t *testing.T) {
+	one, two := disk("nvme0n1", "S", "nvme", 100*gib), disk("nvme0n2", "S", "nvme", 100*gib)
+	one.WWN, two.WWN = "a", "b"
+	s := site.Storage{Disks: map[string]site.Disk{"osd": {Match: &site.DiskMatch{Kind: "nvme"}, Count: "all",
+		Partitions: map[string]site.Partition{"p": {Size: extent(t, "1GiB"), Use: mounted("xfs", "")}}}}}
+	l, findings := layout.Of(node(s, nil), []item.Disk{two, one})
+	if len(findings) > 0 || len(l.Disks) != 2 || l.Disks[0].WWN != "a" || l.Disks[1].WWN != "b" {
+		t.Fatalf("got %+v, %v", l.Disks, findings)
+	}
+	if l.Disks[0].GUID == l.Disks[1].GUID || l.Disks[0].Partitions[0].GUID == l.Disks[1].Partitions[0].GUID || l.Filesystems[0].UUID == l.Filesystems[1].UUID {
+		t.Errorf("they have one identity: %+v, %+v", l.Disks, l.Filesystems)
+	}
+	path := one
+	path.Name, path.Serial = "sda", ""
+	l, findings = layout.Of(node(s, nil), []item.Disk{one, path})
+	wants(t, l, findings, "is there 2 times: S (nvme0n1, MODEL S, 107 GB), a (sda")
 }

@@ -122,7 +122,7 @@ func (b *builder) identified(all []found) {
 		}
 		var same []item.Disk
 		for _, d := range b.seen {
-			if d.Serial == f.seen.Serial && d.WWN == f.seen.WWN {
+			if f.seen.IsSame(d) {
 				same = append(same, d)
 			}
 		}

@@ -170,6 +170,10 @@ func differs(l site.Loss, planned site.Losses) string {
 		return "another image would be installed"
 	case p.Disks != "" && p.Disks != l.Disks:
 		return fmt.Sprintf("the disks of the machine are now %s and were %s", p.Disks, l.Disks)
+	case p.Layout != l.Layout && l.Layout == "":
+		return "it was given by a version of Slipway that named the layout of the disks by 8 digits alone"
+	case p.Layout != l.Layout:
+		return "the design asks for another layout of the disks"
 	case p.Lost != l.Lost:
 		return fmt.Sprintf("what would be lost is now %s", p.Lost)
 	}

@@ -130,7 +130,7 @@ func erases(n *site.Node) string {
 	if len(kept) > 0 {
 		text += "; kept: " + strings.Join(kept, ", ")
 	}
-	return text + "; layout " + LaidOut(n)[storageDesign][:8]
+	return text + "; layout " + LayoutDigest(n)[:8]
 }
 
 // makes says what the disks become, a line for each disk, array and volume group. The serial
@@ -144,7 +144,7 @@ func makes(n *site.Node, o site.Observed) (lines []string) {
 		var ids []string
 		for _, d := range l.Disks {
 			if number, set := strings.CutPrefix(d.Name, entry+"-"); d.Name == entry || set && strings.Trim(number, "0123456789") == "" {
-				ids = append(ids, fmt.Sprintf("%s, %s", cmp.Or(d.Serial, d.WWN), item.Bytes(d.Bytes)))
+				ids = append(ids, fmt.Sprintf("%s, %s", item.DiskID(d.Serial, d.WWN), item.Bytes(d.Bytes)))
 			}
 		}
 		return " (" + strings.Join(ids, "; ") + ")"
@@ -177,7 +177,7 @@ func makes(n *site.Node, o site.Observed) (lines []string) {
 		}
 		lines = append(lines, "volume group "+name+": "+strings.Join(volumes, ", "))
 	}
-	return lines
+	return append(lines, stays(n, o)...)
 }
 
 // used is what something on a disk is for: "ext4 on /var".
@@ -196,41 +196,73 @@ func used(u site.Use) string {
 }
 
 // erasedBy are the disks that an installation by the agent erases, as the agent has told them
-// last: by serial number, in order. Empty is not known.
-func erasedBy(n *site.Node, o site.Observed) []string {
+// last. Empty is not known.
+func erasedBy(n *site.Node, o site.Observed) []item.Destroyed {
 	l, wrong, known := Layout(n, o)
 	if !known || len(wrong) > 0 {
 		return nil
 	}
-	var all []string
-	for _, d := range l.Destroys {
-		all = append(all, cmp.Or(d.Serial, d.WWN))
-	}
-	slices.Sort(all)
-	return all
+	return l.Destroys
 }
 
-// Covers says whether disks that were approved, as disksOf writes them, include all of some.
-// What nobody could tell includes none.
-func Covers(approved string, disks []string) bool {
+// erasedName is a disk that is erased as Loss.Disks has it, where the agent has told it.
+func erasedName(d item.Destroyed) string { return site.DiskName(item.DiskID(d.Serial, d.WWN)) }
+
+// covers says whether disks that were approved, as disksOf writes them, include all of some, each
+// its own: a serial number that is approved once is not two disks of that number. One that was
+// approved with its WWN is that disk alone; BMCs tell no WWN. What nobody could tell includes none.
+func covers(approved string, disks []item.Destroyed) bool {
 	if len(disks) == 0 || approved == "" || approved == site.DisksUnknown {
 		return false
 	}
-	names := strings.Split(approved, ", ")
-	return !slices.ContainsFunc(disks, func(d string) bool {
-		return !slices.ContainsFunc(names, func(name string) bool { return name != site.DisksUnread && sameDisk(name, d) })
-	})
+	names := slices.DeleteFunc(strings.Split(approved, ", "), func(name string) bool { return name == site.DisksUnread })
+	for _, by := range []func(item.Destroyed) string{erasedName, func(d item.Destroyed) string { return site.DiskName(d.Serial) }} {
+		disks = slices.DeleteFunc(slices.Clone(disks), func(d item.Destroyed) bool {
+			i := slices.IndexFunc(names, func(name string) bool { return name != "" && strings.EqualFold(name, by(d)) })
+			if i >= 0 {
+				names = slices.Delete(names, i, i+1)
+			}
+			return i >= 0
+		})
+	}
+	return len(disks) == 0
 }
 
-// coveredBy is what an open entry of the account has of disks for a loss that differs from it
-// in nothing else, where it includes what is erased; empty for none. What is approved for the
-// disks that the BMC tells counts for those of them that the agent finds.
-func coveredBy(loss site.Loss, erased []string, a site.Account) string {
-	for _, e := range a.Entries {
-		same := e.Loss
-		if same.Disks, same.Attempt, same.Records = loss.Disks, loss.Attempt, loss.Records; e.IsOpen() && same == loss && Covers(e.Loss.Disks, erased) {
-			return e.Loss.Disks
+// asApproved is a loss of an installation by the agent as an open entry of the account has it that
+// covers it and differs from it in nothing else: what is approved for the disks that the BMC tells
+// counts for those of them that the agent finds, and what may be broken need not be. Without such
+// an entry it is the loss itself.
+func asApproved(loss site.Loss, n *site.Node, m site.Memory) site.Loss {
+	erased := erasedBy(n, m.Observed)
+	breaks, known := brokenBy(n, m.Observed)
+	for _, e := range m.Account.Entries {
+		same := loss
+		same.Breaks, same.Attempt, same.Records = e.Loss.Breaks, e.Loss.Attempt, e.Loss.Records
+		if covers(e.Loss.Disks, erased) {
+			same.Disks = e.Loss.Disks
 		}
+		same.Lost += alsoLost(same.Breaks)
+		if e.IsOpen() && same == e.Loss && (!known || includesBroken(e.Loss.Breaks, breaks)) {
+			return e.Loss
+		}
+	}
+	loss.Breaks = breaks
+	loss.Lost += alsoLost(breaks)
+	return loss
+}
+
+// NotApproved says what an installation by the agent would destroy by now that its step was not
+// approved for; empty for nothing. Begun is what the design asked for when it began, for one that
+// an earlier version of Slipway began: its step names no layout.
+func NotApproved(s site.Step, begun map[string]string, n *site.Node, o site.Observed) string {
+	if s.Layout != LayoutDigest(n) && (s.Layout != "" || !SameLayout(n, begun)) {
+		return "the design asks for other disks than when this installation began, and those of then were approved"
+	}
+	if disks := Disks(s, n, o); disks != s.Disks {
+		return fmt.Sprintf("the disks to erase are now %s, and %s were approved", disks, s.Disks)
+	}
+	if breaks, _ := brokenBy(n, o); !includesBroken(s.Breaks, breaks) {
+		return fmt.Sprintf("it would break %s, of which other disks have parts, and that was not approved", breaks)
 	}
 	return ""
 }
@@ -238,9 +270,9 @@ func coveredBy(loss site.Loss, erased []string, a site.Account) string {
 // storageDesign is the name of what the design asks of the disks in FirstBoot.Design.
 const storageDesign = "storage"
 
-// LaidOut are digests of what the design asks of the disks, as FirstBoot.Design has them. What
-// is approved names it: a design that asks for other disks, or keeps fewer, is approved anew.
-func LaidOut(n *site.Node) map[string]string {
+// LayoutDigest is the SHA-256 digest of what the design asks of the disks. What is approved names
+// it: a design that asks for other disks, or keeps fewer, is approved anew.
+func LayoutDigest(n *site.Node) string {
 	text, err := json.Marshal(struct {
 		Storage site.Storage
 		Devices map[string]site.Device
@@ -249,7 +281,13 @@ func LaidOut(n *site.Node) map[string]string {
 		panic(err) // values alone
 	}
 	sum := sha256.Sum256(text)
-	return map[string]string{storageDesign: hex.EncodeToString(sum[:8])}
+	return hex.EncodeToString(sum[:])
+}
+
+// LaidOut are digests of what the design asks of the disks, as FirstBoot.Design has them: the first
+// 64 bits, which tell that the design was edited and permit nothing.
+func LaidOut(n *site.Node) map[string]string {
+	return map[string]string{storageDesign: LayoutDigest(n)[:16]}
 }
 
 // SameLayout says whether the design asks of the disks what it did when digests were taken.

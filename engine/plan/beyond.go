@@ -75,7 +75,7 @@ func unsaid(all, known []string) []string {
 // alike says whether two steps do the same to the same machine, wherever in
 // the design that is said.
 func alike(a, b site.Step) bool {
-	return a.Digest() == b.Digest() && a.Machine == b.Machine && a.Hypervisor == b.Hypervisor && a.Impact == b.Impact && a.Loses == b.Loses &&
+	return a.Digest() == b.Digest() && a.Machine == b.Machine && a.Hypervisor == b.Hypervisor && a.Impact == b.Impact && a.Loses == b.Loses && a.Layout == b.Layout &&
 		a.Generation == b.Generation && reflect.DeepEqual(a.Image, b.Image)
 }
 

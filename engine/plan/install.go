@@ -174,7 +174,7 @@ func installStep(s *site.Site, n *site.Node, m site.Memory) site.Step {
 	}
 	if step.ByAgent() {
 		step.Expect = agentInstallKind.Expect
-		step.Loses = erases(n) + whatRuns(s, n, m)
+		step.Loses, step.Layout = erases(n)+whatRuns(s, n, m), LayoutDigest(n)
 		step.Makes = makes(n, m.Observed)
 	}
 	return step

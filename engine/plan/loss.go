@@ -18,16 +18,18 @@ func complete(step *site.Step, n *site.Node, m site.Memory) {
 	}
 	step.Hypervisor = n.Virtual.Host.Hypervisor
 	if f := m.Recorded.InFlight; f != nil && f.Consumed && goesOn(f.Step, *step) && f.Step.Records == m.Account.Records {
-		step.Loses, step.Disks, step.Attempt, step.Records = f.Step.Loses, f.Step.Disks, f.Step.Attempt, f.Step.Records
+		step.Loses, step.Breaks, step.Layout = f.Step.Loses, f.Step.Breaks, f.Step.Layout
+		step.Disks, step.Attempt, step.Records = f.Step.Disks, f.Step.Attempt, f.Step.Records
 		return
 	}
 	loss, _ := step.Destroys()
 	loss.Disks = disksOf(step, n, m.Observed)
 	if step.ByAgent() {
-		loss.Disks = cmp.Or(coveredBy(loss, erasedBy(n, m.Observed), m.Account), loss.Disks)
+		loss.Lost = strings.TrimSuffix(loss.Lost, alsoLost(loss.Breaks)) // of a step that was completed before
+		loss = asApproved(loss, n, m)
 	}
 	loss = m.Account.Numbered(loss)
-	step.Disks, step.Attempt, step.Records = loss.Disks, loss.Attempt, loss.Records
+	step.Loses, step.Breaks, step.Disks, step.Attempt, step.Records = loss.Lost, loss.Breaks, loss.Disks, loss.Attempt, loss.Records
 }
 
 // goesOn says whether a step that was begun is planned again, at the same place.
@@ -57,10 +59,15 @@ func disksOf(step *site.Step, n *site.Node, o site.Observed) string {
 	}
 	if step.ByAgent() {
 		switch erased := erasedBy(n, o); {
-		case Covers(step.Disks, erased):
+		case covers(step.Disks, erased):
 			return step.Disks // as it was approved
 		case len(erased) > 0:
-			return strings.Join(erased, ", ")
+			var names []string
+			for _, d := range erased {
+				names = append(names, erasedName(d))
+			}
+			slices.Sort(names)
+			return strings.Join(names, ", ")
 		}
 	}
 	if o.Disks == nil && n.Inspect != inspectNever {
@@ -70,12 +77,13 @@ func disksOf(step *site.Step, n *site.Node, o site.Observed) string {
 	if o.Disks != nil {
 		told = *o.Disks
 	}
-	all := slices.Clone(told.Serials)
-	for _, name := range insideNames(o.Inside) {
-		if !slices.ContainsFunc(all, func(serial string) bool { return sameDisk(serial, name) }) {
-			all = append(all, name)
+	untold := insideNames(o.Inside)
+	for _, serial := range told.Serials {
+		if i := whichDisk(untold, serial, told.Serials); i >= 0 {
+			untold = slices.Delete(untold, i, i+1)
 		}
 	}
+	all := append(slices.Clone(told.Serials), untold...)
 	slices.Sort(all)
 	if told.Partly && len(all) > 0 {
 		all = append(all, site.DisksUnread)
@@ -95,6 +103,18 @@ func sameDisk(a, b string) bool {
 		a, b = b, a
 	}
 	return a == b || len(a) >= leastSerial && strings.Contains(b, a)
+}
+
+// whichDisk is where a disk is among the names that a system gives, or -1: under the same name, or
+// else under one that has it as a part and is not that of another disk that is known.
+func whichDisk(names []string, serial string, known []string) int {
+	equal := func(a, b string) bool { return strings.EqualFold(strings.TrimSpace(a), strings.TrimSpace(b)) }
+	if i := slices.IndexFunc(names, func(name string) bool { return equal(name, serial) }); i >= 0 {
+		return i
+	}
+	return slices.IndexFunc(names, func(name string) bool {
+		return sameDisk(name, serial) && !slices.ContainsFunc(known, func(k string) bool { return equal(name, k) })
+	})
 }
 
 // inspectNever is what a node says whose BMC is never asked for its parts.

@@ -200,7 +200,13 @@ func (b *sides) disks() {
 		}
 	}
 	take := func(from *[]drive, serial string) (d drive, ok bool) {
-		i := slices.IndexFunc(*from, func(d drive) bool { return serial != "" && d.serial != "" && sameDisk(d.serial, serial) })
+		is := func(same func(a, b string) bool) int {
+			return slices.IndexFunc(*from, func(d drive) bool { return serial != "" && d.serial != "" && same(d.serial, serial) })
+		}
+		i := is(strings.EqualFold)
+		if i < 0 {
+			i = is(sameDisk)
+		}
 		if i < 0 {
 			return d, false
 		}

@@ -364,7 +364,9 @@ func withDrives(set site.Losses, k site.Known) []Destruction {
 // disks names the disks that are lost, and what is known of each.
 func (d Destruction) disks() string {
 	return namedDisks(d.Loss, func(name string) string {
-		i := slices.IndexFunc(d.Drives, func(x site.Drive) bool { return name == x.DiskName() })
+		i := slices.IndexFunc(d.Drives, func(x site.Drive) bool {
+			return name == x.DiskName() || x.Serial != "" && strings.HasPrefix(name, x.DiskName()+"/")
+		})
 		if i < 0 {
 			return name
 		}

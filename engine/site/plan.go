@@ -147,10 +147,12 @@ type Step struct {
 	// Image and Generation are set for the steps of an installation.
 	Image      *Image `json:"image,omitempty"`
 	Generation int    `json:"generation,omitempty"`
-	// Loses says what is lost on the machine, for a destructive step. Hypervisor,
-	// Disks, Attempt and Records are those of its Loss. A hypervisor's driver deletes no
+	// Loses says what is lost on the machine, for a destructive step. Breaks, Layout,
+	// Hypervisor, Disks, Attempt and Records are those of its Loss. A hypervisor's driver deletes no
 	// volume that Disks does not name.
-	Loses string `json:"loses,omitempty"`
+	Loses  string `json:"loses,omitempty"`
+	Breaks string `json:"breaks,omitempty"`
+	Layout string `json:"layout,omitempty"`
 	// Makes says what the disks become, a line for each, where Slipway lays them out.
 	Makes      []string `json:"makes,omitempty"`
 	Hypervisor string   `json:"hypervisor,omitempty"`
@@ -359,6 +361,14 @@ type Loss struct {
 	Action string `json:"action"`
 	// Lost is what is gone afterwards, in words.
 	Lost string `json:"lost"`
+	// Breaks names the arrays, volume groups and file systems of which a part is erased and
+	// another part stays on disks that nobody designed, in order; Lost has them too. It is empty
+	// for nothing, and while nobody has looked.
+	Breaks string `json:"breaks,omitempty"`
+	// Layout is the SHA-256 digest of what the design asks of the disks, for an installation by
+	// Slipway's agent; Lost has the first 8 digits of it for people. An approval of before it was
+	// a part of losses has none, and fits no loss that has one.
+	Layout string `json:"layout,omitempty"`
 	// Generation is the installation's, 0 for other losses; Image the SHA-256
 	// digest of what it installs.
 	Generation int    `json:"generation,omitempty"`
@@ -442,7 +452,7 @@ func (s Step) Destroys() (Loss, bool) {
 	if s.Impact != ImpactDestructive {
 		return Loss{}, false
 	}
-	loss := Loss{Node: s.Node, Machine: s.Machine, Hypervisor: s.Hypervisor, Action: s.action(), Lost: s.Loses, Generation: s.Generation,
+	loss := Loss{Node: s.Node, Machine: s.Machine, Hypervisor: s.Hypervisor, Action: s.action(), Lost: s.Loses, Breaks: s.Breaks, Layout: s.Layout, Generation: s.Generation,
 		Disks: s.Disks, Attempt: s.Attempt, Records: s.Records}
 	loss.Image = s.imageDigest()
 	return loss, true

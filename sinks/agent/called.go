@@ -272,7 +272,7 @@ func (c *called) look(ctx context.Context) (*wire.Machine, *item.PCI, error) {
 // The bounds on what is kept of one disk.
 const (
 	maxPaths = 64
-	maxHolds = 256
+	maxHolds = 512
 )
 
 // plainDisk is a disk as an agent tells it, in normal forms, printable and within bounds.

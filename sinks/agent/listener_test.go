@@ -145,7 +145,7 @@ func (d *desk) caller(token string, is wire.Machine) *start.Caller {
 	d.t.Helper()
 	c := &start.Caller{
 		Settings: start.Settings{Daemon: d.address, CA: d.ca, Token: token}, Machine: func() wire.Machine { return is },
-		Program: &run.Program{Host: inside.Real(d.t.TempDir(), false), Machine: func(*inside.Host) wire.Machine { return is },
+		Program: &run.Program{Host: inside.Real(d.t.TempDir(), false), Machine: func(context.Context, *inside.Host) wire.Machine { return is },
 			Hardware: func(context.Context, *inside.Host, item.PCIProbe) (string, item.PCI) {
 				return "Box", item.PCI{IDs: []string{"8086:1592", "no id"}}
 			}},

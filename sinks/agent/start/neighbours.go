@@ -53,9 +53,8 @@ func (n *neighbours) take(ports []item.Port) {
 	}
 }
 
-// machine is what the machine is, with the neighbours of its ports.
-func (n *neighbours) machine(h *inside.Host) wire.Machine {
-	m := hardware.Machine(h)
+// in is a machine with the neighbours of its ports.
+func (n *neighbours) in(m wire.Machine) wire.Machine {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for i := range m.Ports {

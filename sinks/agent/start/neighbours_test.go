@@ -9,6 +9,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/hardware"
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
@@ -27,7 +28,7 @@ func TestNeighbours(t *testing.T) {
 	n := &neighbours{}
 	leaf := []item.Neighbour{{System: "leaf-1", Port: "7"}}
 	has := func() (all []string) {
-		for _, p := range n.machine(h).Ports {
+		for _, p := range n.in(hardware.Machine(h)).Ports {
 			for _, x := range p.Neighbours {
 				all = append(all, p.Name+" "+x.System+" "+x.Port)
 			}
@@ -45,6 +46,27 @@ func TestNeighbours(t *testing.T) {
 	n.take([]item.Port{{Name: "eth0", Carrier: "down"}})
 	if got := has(); len(got) != 0 {
 		t.Errorf("after the link is gone: %q", got)
+	}
+}
+
+// The daemon is told what is on the disks: a disk that is kept, and what lies on several disks, is
+// known by that alone.
+func TestWhatIsOnTheDisksIsTold(t *testing.T) {
+	h := inside.Real(t.TempDir(), false)
+	for name, content := range map[string]string{
+		"sys/block/sda/size": "2048\n", "sys/block/sda/queue/logical_block_size": "512\n", "sys/block/sda/device/model": "Disk\n",
+		"dev/sda": "XFSB\x00\x00\x10\x00\x00\x00\x00\x00\x00\x00\x00\x09" + strings.Repeat("\x00", 1<<20),
+	} {
+		if err := os.MkdirAll(filepath.Dir(h.Path("/"+name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(h.Path("/"+name), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := program(Settings{}, h, &neighbours{}).Do(t.Context(), wire.Request{Version: wire.Version, Op: wire.OpObserve, Machine: true})
+	if r.Error != nil || r.Machine == nil || len(r.Machine.Disks) != 1 || len(r.Machine.Disks[0].Holds) != 1 || r.Machine.Disks[0].Holds[0].Kind != "xfs" {
+		t.Errorf("got %+v, %+v", r.Machine, r.Error)
 	}
 }
 

@@ -141,13 +141,21 @@ func (c *console) introduce(m wire.Machine) {
 	}
 }
 
+// program answers what the daemon asks.
+func program(settings Settings, host *inside.Host, heard *neighbours) *run.Program {
+	return &run.Program{
+		Host: host, Hardware: hardware.Look, Install: installer(settings.OverNetwork()).Install,
+		Machine: func(ctx context.Context, h *inside.Host) wire.Machine { return heard.in(hardware.Observe(ctx, h)) },
+	}
+}
+
 // work calls the daemon again and again, until it could not be reached for too long.
 func (c *console) work(settings Settings, host *inside.Host) error {
 	reached := time.Now()
 	heard := &neighbours{}
 	caller := &Caller{
-		Settings: settings, Machine: func() wire.Machine { return heard.machine(host) }, Said: c.untold,
-		Program: &run.Program{Host: host, Hardware: hardware.Look, Machine: heard.machine, Install: installer(settings.OverNetwork()).Install},
+		Settings: settings, Machine: func() wire.Machine { return heard.in(hardware.Machine(host)) }, Said: c.untold,
+		Program: program(settings, host, heard),
 		Welcomed: func(w wire.Welcome) {
 			c.forget() // the daemon was told of it
 			c.say("Connected to the daemon of the site %s: this machine is the node %s. Waiting for work.", printable(w.Site), printable(w.Node))

@@ -64,6 +64,9 @@ func begin(ctx context.Context, h *inside.Host, l item.Layout) (*maker, State, e
 	if err != nil {
 		return nil, "", err
 	}
+	if err := severs(l, seen); err != nil {
+		return nil, "", err
+	}
 	var erased []string
 	for _, d := range l.Disks {
 		if !d.Keep {
@@ -104,6 +107,9 @@ func (m *maker) take(ctx context.Context) (files taken, err error) {
 	}
 	again, err := compare(m.layout, seen)
 	if err != nil {
+		return files, err
+	}
+	if err := severs(m.layout, seen); err != nil {
 		return files, err
 	}
 	for name, d := range m.found {

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/item"
@@ -31,6 +32,7 @@ const (
 	maxText    = 4096
 	maxLinks   = 16384
 	readWithin = 30 * time.Second
+	atOnce     = 64 // disks
 )
 
 // Observe tells of all disks of the machine, with what is on them, and changes nothing.
@@ -40,13 +42,20 @@ func Observe(ctx context.Context, h *inside.Host) ([]item.Disk, error) {
 	if err != nil {
 		return nil, err
 	}
+	var wg sync.WaitGroup
+	at := make(chan struct{}, atOnce)
 	for i, d := range all {
-		if all[i].Holds, err = within(ctx, func() ([]item.Signature, error) { return held(h, d) }); err != nil {
-			all[i].Unread = err.Error()
-		}
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
+		at <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-at }()
+			var err error
+			if all[i].Holds, err = within(ctx, node(h, d.Name), func() ([]item.Signature, error) { return held(h, d) }); err != nil {
+				all[i].Unread = err.Error()
+			}
+		})
+	}
+	if wg.Wait(); ctx.Err() != nil {
+		return nil, ctx.Err()
 	}
 	return all, nil
 }
@@ -224,15 +233,23 @@ func number(folder, file string) int {
 	return n
 }
 
-// within waits for what may never answer. What does not is left to itself.
-func within(ctx context.Context, f func() ([]item.Signature, error)) ([]item.Signature, error) {
+// silent are the disks, by their files, that were asked and have not answered yet.
+var silent sync.Map
+
+// within waits for a disk, which may never answer. One that does not is left to itself, and is not
+// asked again before it has answered: each time would cost a thread for good.
+func within(ctx context.Context, file string, f func() ([]item.Signature, error)) ([]item.Signature, error) {
 	type answer struct {
 		held []item.Signature
 		err  error
 	}
 	got := make(chan answer, 1)
+	if _, asked := silent.LoadOrStore(file, true); asked {
+		return nil, errors.New("it has not answered since it was read before")
+	}
 	go func() {
 		held, err := f()
+		silent.Delete(file)
 		got <- answer{held, err}
 	}()
 	select {

@@ -96,20 +96,23 @@ func isLaid(l item.Layout, d item.LayoutDisk, seen item.Disk) bool {
 func compare(l item.Layout, seen []item.Disk) (map[string]item.Disk, error) {
 	found, taken := map[string]item.Disk{}, map[string]string{}
 	for _, d := range l.Disks {
-		var like []item.Disk
+		var like, paths []item.Disk
+		is := item.Disk{Name: d.Name, Serial: d.Serial, WWN: d.WWN, Bytes: d.Bytes}
 		for _, s := range seen {
 			if s.Serial == d.Serial && s.WWN == d.WWN {
 				like = append(like, s)
 			}
+			if s.IsSame(is) {
+				paths = append(paths, s)
+			}
 		}
-		is := item.Disk{Name: d.Name, Serial: d.Serial, WWN: d.WWN, Bytes: d.Bytes}
 		switch {
 		case d.Serial == "" && d.WWN == "":
 			return nil, fmt.Errorf("the disk %s has neither a serial number nor a WWN to know it by; nothing was written", d.Name)
 		case len(like) == 0:
 			return nil, fmt.Errorf("the disk %s is not there any more; there are: %s; nothing was written", is, item.NameDisks(seen))
-		case len(like) > 1:
-			return nil, fmt.Errorf("the disk %s is there %d times: %s; nothing was written", is, len(like), item.NameDisks(like))
+		case len(paths) > 1:
+			return nil, fmt.Errorf("the disk %s is there %d times: %s; nothing was written", is, len(paths), item.NameDisks(paths))
 		case like[0].Bytes != d.Bytes || like[0].Sector != d.Sector:
 			return nil, fmt.Errorf("the disk %s had %d bytes in sectors of %d, and has %d in sectors of %d; nothing was written", is, d.Bytes, d.Sector, like[0].Bytes, like[0].Sector)
 		case like[0].ReadOnly && !d.Keep:
@@ -133,4 +136,56 @@ func compare(l item.Layout, seen []item.Disk) (map[string]item.Disk, error) {
 		}
 	}
 	return found, nil
+}
+
+// severs refuses where a disk is erased that has a part of an array, a volume group or a btrfs
+// of which another part stays, unless that was approved with the layout: on a disk that is kept
+// never, on one that nobody designed where Breaks has it.
+func severs(l item.Layout, seen []item.Disk) error {
+	found, err := compare(l, seen)
+	if err != nil {
+		return err
+	}
+	stays := map[string]bool{} // by the kernel's names: whether it is kept
+	for _, s := range seen {
+		stays[s.Name] = false
+	}
+	for _, d := range l.Disks {
+		if stays[found[d.Name].Name] = true; !d.Keep {
+			delete(stays, found[d.Name].Name)
+		}
+	}
+	for _, d := range l.Disks {
+		if d.Keep {
+			continue
+		}
+		erased := found[d.Name]
+		for _, other := range seen {
+			kept, is := stays[other.Name]
+			if !is {
+				continue
+			}
+			if kept && other.Unread != "" {
+				return fmt.Errorf("the kept disk %s cannot be read (%s), so that nobody knows whether it has a part of something on a disk that is erased; nothing was written", other, other.Unread)
+			}
+			for _, shared := range item.SharedBy(erased, other) {
+				switch {
+				case kept:
+					return fmt.Errorf("the kept disk %s has a part of %s, and so has the disk %s, which is to be erased: keep both, or neither; nothing was written", other, shared, erased)
+				case !breaks(l, d.Name, shared):
+					return fmt.Errorf("the disk %s, which stays, has a part of %s, and so has the disk %s, which is to be erased: nobody has approved that; nothing was written", other, shared, erased)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// breaks says whether a layout names what is broken by erasing one of its disks.
+func breaks(l item.Layout, disk string, shared item.Shared) bool {
+	return slices.ContainsFunc(l.Destroys, func(d item.Destroyed) bool {
+		return d.Name == disk && slices.ContainsFunc(d.Breaks, func(b item.Broken) bool {
+			return b.Kind == shared.Kind && b.UUID == shared.UUID && (b.UUID != "" || b.Name == shared.Name)
+		})
+	})
 }

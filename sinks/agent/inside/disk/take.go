@@ -47,11 +47,11 @@ func Reach(h *inside.Host, l item.Layout, do func(f *os.File, d item.Disk) error
 	for _, d := range l.Disks {
 		var like []item.Disk
 		for _, s := range seen {
-			if (d.Serial != "" || d.WWN != "") && d.Is(s) {
+			if s.IsSame(item.Disk{Serial: d.Serial, WWN: d.WWN}) {
 				like = append(like, s)
 			}
 		}
-		if d.Keep || len(like) != 1 {
+		if d.Keep || len(like) != 1 || !d.Is(like[0]) {
 			continue
 		}
 		f, err := os.OpenFile(node(h, like[0].Name), os.O_RDONLY|syscall.O_NONBLOCK, 0)

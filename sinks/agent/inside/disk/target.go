@@ -25,6 +25,9 @@ func Check(ctx context.Context, h *inside.Host, l item.Layout) (State, error) {
 	if err != nil {
 		return "", err
 	}
+	if err := severs(l, seen); err != nil {
+		return "", err
+	}
 	var erased []string
 	for _, d := range l.Disks {
 		if !d.Keep {

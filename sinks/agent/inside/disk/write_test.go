@@ -301,6 +301,7 @@ func TestAnotherSetOfDisksIsRefused(t *testing.T) {
 		"other sectors":    {[]item.Disk{with(a, func(d *item.Disk) { d.Sector = 4096 }), k}, "in sectors of 4096"},
 		"another WWN":      {[]item.Disk{with(a, func(d *item.Disk) { d.WWN = "5" }), k}, "is not there any more"},
 		"there twice":      {[]item.Disk{a, with(a, func(d *item.Disk) { d.Name = "sdb" }), k}, "is there 2 times"},
+		"on another path":  {[]item.Disk{a, with(a, func(d *item.Disk) { d.Name, d.WWN = "sdb", "5" }), k}, "is there 2 times"},
 		"read-only":        {[]item.Disk{with(a, func(d *item.Disk) { d.ReadOnly = true }), k}, "is read-only"},
 		"not readable":     {[]item.Disk{with(a, func(d *item.Disk) { d.Unread = "input/output error" }), k}, "cannot be read: input/output error"},
 		"the kept is gone": {[]item.Disk{a}, "the disk K (k, 200 B) is not there any more"},

@@ -1,6 +1,7 @@
 package hardware
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/disk"
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
@@ -17,9 +19,18 @@ import (
 // maxPorts bounds what is told of a machine.
 const maxPorts = 128
 
+// Observe tells what Machine tells, and what is on each disk.
+func Observe(ctx context.Context, h *inside.Host) wire.Machine {
+	return machine(h, func() ([]item.Disk, error) { return disk.Observe(ctx, h) })
+}
+
 // Machine tells what the machine is: its identity, its own network ports and its disks, by
-// what the kernel shows in /sys. What cannot be read is told.
+// what the kernel shows in /sys. No disk is opened. What cannot be read is told.
 func Machine(h *inside.Host) wire.Machine {
+	return machine(h, func() ([]item.Disk, error) { return disk.List(h) })
+}
+
+func machine(h *inside.Host, disks func() ([]item.Disk, error)) wire.Machine {
 	dmi := func(name string) string { return printable(inside.Text(h.Path("/sys/class/dmi/id/" + name))) }
 	m := wire.Machine{
 		UUID: strings.ToLower(dmi("product_uuid")), Serial: dmi("product_serial"), Manufacturer: dmi("sys_vendor"), Product: dmi("product_name"),
@@ -32,7 +43,7 @@ func Machine(h *inside.Host) wire.Machine {
 	if m.Ports, err = ports(h); err != nil {
 		m.Unread = append(m.Unread, "The network ports could not be read: "+err.Error())
 	}
-	if m.Disks, err = disk.List(h); err != nil {
+	if m.Disks, err = disks(); err != nil {
 		m.Unread = append(m.Unread, "The disks could not be read: "+err.Error())
 	}
 	return m

@@ -1,6 +1,7 @@
 package hardware_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -61,6 +62,39 @@ func TestMachine(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, hardware.Machine(inside.Real(root, false))); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// What is on the disks is told where it is asked for, and no disk is opened where it is not.
+func TestMachineWithWhatIsOnItsDisks(t *testing.T) {
+	root := t.TempDir()
+	for name, content := range map[string]string{
+		"sys/block/sda/size": "2048\n", "sys/block/sda/queue/logical_block_size": "512\n", "sys/block/sda/device/model": "Disk\n", "dev/sda": "",
+		"sys/block/sdb/size": "2048\n", "sys/block/sdb/queue/logical_block_size": "512\n", "sys/block/sdb/device/model": "Disk\n",
+	} {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := os.OpenFile(filepath.Join(root, "dev/sda"), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteAt([]byte("XFSB\x00\x00\x10\x00\x00\x00\x00\x00\x00\x00\x00\x09"), 0)
+	if err := errors.Join(err, f.Truncate(1<<20), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	h := inside.Real(root, false)
+	is := hardware.Observe(t.Context(), h).Disks
+	if len(is) != 2 || len(is[0].Holds) != 1 || is[0].Holds[0].Kind != "xfs" || is[0].Unread != "" || is[1].Unread != "no such file or directory" {
+		t.Errorf("got %+v", is)
+	}
+	if is := hardware.Machine(h).Disks; len(is) != 2 || len(is[0].Holds) != 0 || is[1].Unread != "" {
+		t.Errorf("without: %+v", is)
 	}
 }
 

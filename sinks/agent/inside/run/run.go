@@ -51,8 +51,9 @@ type Program struct {
 	Links func(ctx context.Context, h *inside.Host, asked item.LinkProbes) (*item.LinksSeen, error)
 	// Hardware looks at the machine; nil where that is never asked for.
 	Hardware func(ctx context.Context, h *inside.Host, asked item.PCIProbe) (model string, seen item.PCI)
-	// Machine tells what the machine is; nil in an installed system, which is never asked.
-	Machine func(h *inside.Host) wire.Machine
+	// Machine tells what the machine is and what is on its disks; nil in an installed system,
+	// which is never asked.
+	Machine func(ctx context.Context, h *inside.Host) wire.Machine
 	// Install puts a system onto the disks; nil in an installed system. What it has done so
 	// far is told with an error too.
 	Install func(ctx context.Context, h *inside.Host, r wire.Request) (*wire.Installed, error)
@@ -193,7 +194,7 @@ func (p *Program) do(ctx context.Context, r wire.Request) (result wire.Result) {
 	case wire.OpObserve:
 		err = p.observeAll(ctx, r, &result)
 		if r.Machine && p.Machine != nil {
-			m := p.Machine(p.Host)
+			m := p.Machine(ctx, p.Host)
 			result.Machine = &m
 		}
 	case wire.OpSurvey:

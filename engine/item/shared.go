@@ -1,0 +1,48 @@
+package item
+
+import (
+	"cmp"
+	"fmt"
+)
+
+// Shared is something that lies on several disks: an md array, a volume group of LVM or a btrfs.
+// Without one of its disks the rest of it may be of no use.
+type Shared struct {
+	// Kind is "md", "lvm" or "btrfs". UUID and Name are its own, as Signature has them.
+	Kind string `json:"kind"`
+	UUID string `json:"uuid,omitempty"`
+	Name string `json:"name,omitempty"`
+}
+
+// String is what people call it: "the array data".
+func (s Shared) String() string {
+	what := map[string]string{"md": "array", "lvm": "volume group", "btrfs": "btrfs file system"}[s.Kind]
+	return fmt.Sprintf("the %s %s", what, cmp.Or(s.Name, s.UUID, "without a name"))
+}
+
+// SharedBy is what two disks both have a part of, as the first one names it.
+func SharedBy(x, y Disk) (all []Shared) {
+	seen := map[Shared]bool{}
+	for _, h := range x.Holds {
+		for _, other := range y.Holds {
+			one := Shared{Kind: h.Kind, UUID: cmp.Or(h.UUID, other.UUID), Name: cmp.Or(h.Name, h.Label, other.Name)}
+			if h.sharedWith(other) && !seen[one] {
+				seen[one] = true
+				all = append(all, one)
+			}
+		}
+	}
+	return all
+}
+
+// sharedWith says whether two signatures are of parts of one thing. A member of LVM need not say
+// of which group it is, since pvcreate(8) can leave that out: it may be of any.
+func (h Signature) sharedWith(other Signature) bool {
+	switch {
+	case h.Kind != other.Kind:
+		return false
+	case h.Kind == "lvm" && (h.UUID == "" || other.UUID == ""):
+		return h.Name == other.Name && h.Name != "" || (h.Name == "") != (other.Name == "")
+	}
+	return (h.Kind == "md" || h.Kind == "lvm" || h.Kind == "btrfs") && h.UUID != "" && h.UUID == other.UUID
+}
