@@ -110,6 +110,7 @@ const (
 	neverConfirmed = 601
 	cutsConnection = 602
 	hangsOnce      = 603 // cut, then its first look hangs, and meanwhile it was set back
+	waitsShort     = 604
 	waits          = "/unconfirmed"
 )
 
@@ -132,8 +133,11 @@ func (network) Apply(_ context.Context, h *inside.Host, items []item.Item, _ []s
 	}
 	name := "change-1"
 	for _, i := range items {
-		if i.Fields["mtu"] == strconv.Itoa(neverConfirmed) {
+		switch i.Fields["mtu"] {
+		case strconv.Itoa(neverConfirmed):
 			name = "never"
+		case strconv.Itoa(waitsShort):
+			name = "short"
 		}
 	}
 	if err := errors.Join(inside.WriteFile(h.Path("/network"), text, 0o644), inside.WriteFile(h.Path(waits), []byte(name), 0o644)); err != nil {
@@ -174,8 +178,8 @@ func (network) Unconfirmed(h *inside.Host) (name string, seconds int) {
 	if err != nil {
 		return "", 0
 	}
-	if string(text) == "never" {
-		return "never", 3
+	if string(text) == "never" || string(text) == "short" {
+		return string(text), 3
 	}
 	return string(text), 60
 }
