@@ -32,6 +32,8 @@ type change struct {
 	Until   time.Time `json:"until"`
 	// Armed says that both ways back are there; nothing is touched before.
 	Armed bool `json:"armed"`
+	// Room says that there is room for the way back, and so for as long as it was not begun.
+	Room bool `json:"room,omitempty"`
 	// Applied says that the machine's own checks have passed.
 	Applied bool `json:"applied"`
 	// Undone says that setting it back has begun, so that nobody can confirm it any
@@ -297,6 +299,10 @@ func (f *Facet) armed(ctx context.Context, h *inside.Host, c *change, program st
 	if err := h.Startable(program); err != nil {
 		return err
 	}
+	f.step("make room for the way back")
+	if err := makeRoom(h, c); err != nil {
+		return err
+	}
 	f.step("write the marker")
 	if err := writeMarker(h, c); err != nil {
 		return err
@@ -519,6 +525,9 @@ func readMarker(h *inside.Host) (*change, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the unconfirmed change of the network, %s: %w", markerFile, err)
+	}
+	if c.Room && !c.Undone && !exists(h.Path(room(c.Name))) { // and the marker could not be written
+		c.Undone, c.Why = true, unwritten
 	}
 	return c, nil
 }
