@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
@@ -34,15 +35,32 @@ type outcome struct {
 	err  error
 }
 
+// change is the change that waits. Once its name is known the machine is asked about that one: a
+// look finds no more of it, and a try beside may have confirmed it.
+type change struct {
+	mu   sync.Mutex
+	name string
+}
+
+// learn gives the name, which a result may tell.
+func (c *change) learn(r *wire.Result) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.name == "" {
+		c.name = r.Unconfirmed
+	}
+	return c.name
+}
+
 // confirm proves that the machine can be reached with its new network, by a new
 // connection to where its endpoint leads (see wayIn), and ends the wait of the change. It
 // has until the change is reverted. Tries begin beside those that wait: a connection from before the
 // network was set back may hang for good.
 func (m *machine) confirm(ctx context.Context, n *site.Node, r *wire.Result) error {
-	request := wire.Request{Op: wire.OpConfirm, Node: n.Name}
+	var waiting change
 	wait, when := longestWait, ""
 	if r != nil {
-		request.Confirm = r.Unconfirmed
+		waiting.learn(r)
 		wait = time.Duration(min(max(r.Deadline, leastWait), 3600)) * time.Second
 		when = " at " + time.Now().Add(wait).UTC().Format("15:04:05Z")
 	}
@@ -54,7 +72,7 @@ func (m *machine) confirm(ctx context.Context, n *site.Node, r *wire.Result) err
 	try := func() {
 		ctx, cancel := context.WithTimeout(ctx, tryWithin)
 		defer cancel()
-		done, err := m.confirmBy(ctx, n, way, request)
+		done, err := m.confirmBy(ctx, n, way, &waiting)
 		outcomes <- outcome{done, err}
 	}
 	var last error
@@ -94,7 +112,7 @@ func (m *machine) confirm(ctx context.Context, n *site.Node, r *wire.Result) err
 
 // confirmBy tries all addresses at once, and confirms over the first that answers and proves
 // the way in.
-func (m *machine) confirmBy(ctx context.Context, n *site.Node, way wayIn, request wire.Request) (done bool, _ error) {
+func (m *machine) confirmBy(ctx context.Context, n *site.Node, way wayIn, waiting *change) (done bool, _ error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type dialled struct {
@@ -116,7 +134,7 @@ func (m *machine) confirmBy(ctx context.Context, n *site.Node, way wayIn, reques
 			errs = errors.Join(errs, d.err)
 			continue
 		}
-		done, err := m.confirmOver(ctx, n, way, d.address, d.conn, request)
+		done, err := m.confirmOver(ctx, n, way, d.address, d.conn, waiting)
 		d.conn.Close()
 		if done || ctx.Err() != nil {
 			go func() {
@@ -139,7 +157,7 @@ var many = strings.Repeat("slipway ", 32<<10)
 
 // confirmOver looks first, over packets of full size: with an MTU that a switch on the way
 // drops, a login works and nothing that is longer.
-func (m *machine) confirmOver(ctx context.Context, n *site.Node, way wayIn, address string, conn *connection, request wire.Request) (done bool, _ error) {
+func (m *machine) confirmOver(ctx context.Context, n *site.Node, way wayIn, address string, conn *connection, waiting *change) (done bool, _ error) {
 	look := m.observeRequest(n, []site.Facet{site.FacetNetwork})
 	look.Echo = many
 	report, a, err := m.over(ctx, n, conn, look)
@@ -152,14 +170,15 @@ func (m *machine) confirmOver(ctx context.Context, n *site.Node, way wayIn, addr
 		return false, fmt.Errorf("what was sent to %s did not come back whole", address)
 	case way.leadsElsewhere(address, report):
 		return false, fmt.Errorf("%s answers, and proves nothing: the system still has %s, the address of its endpoint, which must answer", address, way.host)
-	case request.Confirm == "" && a.result.Busy != "":
-		return false, errors.New(a.result.Busy)
-	case request.Confirm == "" && a.result.Unconfirmed == "":
-		return true, fmt.Errorf("%w: no change of the network waits to be confirmed", errCut) // looked at and planned again
-	case request.Confirm == "":
-		request.Confirm = a.result.Unconfirmed
 	}
-	_, a, err = m.over(ctx, n, conn, request)
+	name := waiting.learn(a.result)
+	switch {
+	case name == "" && a.result.Busy != "":
+		return false, errors.New(a.result.Busy)
+	case name == "":
+		return true, fmt.Errorf("%w: no change of the network waits to be confirmed", errCut) // looked at and planned again
+	}
+	_, a, err = m.over(ctx, n, conn, wire.Request{Op: wire.OpConfirm, Node: n.Name, Confirm: name})
 	if err != nil {
 		return false, err
 	}

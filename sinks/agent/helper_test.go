@@ -585,6 +585,7 @@ func TestConfirmsTheNetwork(t *testing.T) {
 	}{
 		"reachable":           {1500, ""},
 		"the connection ends": {602, ""},
+		"the answer is lost":  {605, ""},
 		"never confirmed":     {601, "the machine sets it back by itself at "},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -111,6 +111,7 @@ const (
 	cutsConnection = 602
 	hangsOnce      = 603 // cut, then its first look hangs, and meanwhile it was set back
 	waitsShort     = 604
+	cutsTwice      = 605 // the connection, here and when it is confirmed
 	waits          = "/unconfirmed"
 )
 
@@ -138,6 +139,8 @@ func (network) Apply(_ context.Context, h *inside.Host, items []item.Item, _ []s
 			name = "never"
 		case strconv.Itoa(waitsShort):
 			name = "short"
+		case strconv.Itoa(cutsTwice):
+			name = "cut"
 		}
 	}
 	if err := errors.Join(inside.WriteFile(h.Path("/network"), text, 0o644), inside.WriteFile(h.Path(waits), []byte(name), 0o644)); err != nil {
@@ -150,7 +153,7 @@ func (network) Apply(_ context.Context, h *inside.Host, items []item.Item, _ []s
 				return err
 			}
 			return cut()
-		case strconv.Itoa(cutsConnection):
+		case strconv.Itoa(cutsConnection), strconv.Itoa(cutsTwice):
 			return cut()
 		}
 	}
@@ -185,11 +188,17 @@ func (network) Unconfirmed(h *inside.Host) (name string, seconds int) {
 }
 
 func (network) Confirm(_ context.Context, h *inside.Host, name string) error {
+	if _, err := os.Stat(h.Path("/confirmed")); err == nil {
+		return nil
+	}
 	if text, err := os.ReadFile(h.Path(waits)); err != nil || string(text) != name {
 		return &wire.Error{Class: wire.Reverted, Text: "the network was set back: no change " + name + " waits"}
 	}
 	if name == "never" {
 		return &wire.Error{Class: wire.Busy, Text: "not now"}
+	}
+	if name == "cut" {
+		return errors.Join(os.Rename(h.Path(waits), h.Path("/confirmed")), cut())
 	}
 	return os.Remove(h.Path(waits))
 }
