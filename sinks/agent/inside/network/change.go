@@ -459,10 +459,10 @@ func (f *Facet) Confirm(ctx context.Context, h *inside.Host, name string) error 
 	case !c.Applied:
 		return &wire.Error{Class: wire.Busy, Text: fmt.Sprintf("change %s of the network is not done yet", c.Name)}
 	}
-	if err := f.disarm(ctx, h, name); err != nil {
+	if err := f.write(h, write{path: revertedFile}); err != nil { // behind the marker it would tell that this change was set back
 		return err
 	}
-	return f.write(h, write{path: revertedFile}) // it tells of an earlier change
+	return f.disarm(ctx, h, name)
 }
 
 // disarm removes the marker first: from then on nothing sets the network back.
