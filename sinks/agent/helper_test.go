@@ -613,6 +613,27 @@ func TestConfirmsTheNetwork(t *testing.T) {
 	}
 }
 
+// A machine whose network changes is told which others are on its networks, to see by itself that it
+// still reaches them.
+func TestChangesOfTheNetworkNameOthers(t *testing.T) {
+	t.Parallel()
+	h := startHost(t, helperFolder(t, testHelper))
+	n := &site.Node{Name: "n1", References: site.References{Links: map[string]item.Link{"eth0": {Kind: "ethernet", Addresses: []string{"127.0.0.1/8"}}}}}
+	m := h.open(t, 1)
+	m.(driver.Linked).Targets(func(n *site.Node) []item.Target {
+		return []item.Target{{Network: "storage", Node: "n2", Address: "10.2.0.12"}}
+	})
+	h.see(t, m, n)
+	record := filepath.Join(h.root, "record")
+	sshdtest.Write(t, record, "")
+	if err := m.Apply(t.Context(), site.Step{Node: "n1", Facet: site.FacetNetwork, Action: site.ActionNetwork}, n, nil); err != nil {
+		t.Fatal(err)
+	}
+	if asked := sshdtest.Read(t, record); !strings.Contains(asked, `"targets":[{"network":"storage","node":"n2","address":"10.2.0.12"}]`) {
+		t.Errorf("it was asked %.500q", asked)
+	}
+}
+
 // Only the endpoint's address proves that the way in is left, as long as the design or the system
 // has it: of another network of the node an answer proves nothing about that. Where it was moved,
 // the address in its place does.

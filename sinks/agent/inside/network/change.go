@@ -136,6 +136,8 @@ func (f *Facet) guarded(ctx context.Context, h *inside.Host, p *plan) error {
 		return &wire.Error{Class: wire.Refused, Text: whose + ": nothing was changed. Give the node another address in the design, or take it from that machine"}
 	}
 
+	answered := f.reached(ctx, h, m)
+
 	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE) // the connection may go, and the change is seen to its end
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.Deadline-f.Deadline/10)
 	defer cancel()
@@ -150,7 +152,7 @@ func (f *Facet) guarded(ctx context.Context, h *inside.Host, p *plan) error {
 		return err
 	}
 	h.Tell(fmt.Sprintf("changes the network; without a confirmation it is set back at %s", c.Until.Format(time.TimeOnly)))
-	if err := f.carryOut(ctx, h, p, m); err != nil {
+	if err := f.carryOut(ctx, h, p, m, answered); err != nil {
 		return f.setBack(ctx, h, c, err.Error())
 	}
 	c.Applied = true
@@ -352,7 +354,7 @@ TimeoutStartSec=120
 `
 
 // carryOut makes the plan so and holds that the machine's own checks pass.
-func (f *Facet) carryOut(ctx context.Context, h *inside.Host, p *plan, m *machine) error {
+func (f *Facet) carryOut(ctx context.Context, h *inside.Host, p *plan, m *machine, answered []item.Target) error {
 	before := f.gateways(ctx, h, m, p.after)
 	if err := f.own(h, p); err != nil {
 		return err
@@ -384,7 +386,10 @@ func (f *Facet) carryOut(ctx context.Context, h *inside.Host, p *plan, m *machin
 	if err := f.note(h, p); err != nil {
 		return err
 	}
-	return f.prove(ctx, h, p, m, before)
+	if err := f.prove(ctx, h, p, m, before); err != nil {
+		return err
+	}
+	return f.stillReached(ctx, h, answered)
 }
 
 // changed are the interfaces that a plan changes.

@@ -33,9 +33,11 @@ type system struct {
 	routes    map[string][]item.Route
 	ran       []string
 	// deaf gateways do not answer; broken programs fail.
-	deaf   bool
-	others map[string]string // hardware addresses of other machines by interface and address
-	broken string
+	deaf bool
+	// storage are who answers in 10.2.0.0/24.
+	storage []string
+	others  map[string]string // hardware addresses of other machines by interface and address
+	broken  string
 	// stuck says that nothing that changes the network works.
 	stuck bool
 	// steps counts what was done; the program is killed at the step cut.
@@ -172,7 +174,10 @@ func (s *system) facet() *Facet {
 			return all, nil
 		},
 	}
-	f.answers = func(context.Context, *inside.Host, netip.Addr) bool {
+	f.answers = func(_ context.Context, _ *inside.Host, a netip.Addr) bool {
+		if strings.HasPrefix(a.String(), "10.2.0.") {
+			return slices.Contains(s.storage, a.String())
+		}
 		return !s.deaf || slices.Contains(s.addresses["eth0"], "10.1.0.10/24")
 	}
 	f.holder = func(_ context.Context, _ *inside.Host, name string, a netip.Addr) string {
