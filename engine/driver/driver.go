@@ -144,8 +144,8 @@ type Surveyor interface {
 // Linked is a Machine whose system tells what it sees of the network: the contract of a
 // site's network driver, of which the only one checks and sets nothing on a switch.
 type Linked interface {
-	// Targets gives which other machines a look at the facet links is to try. It sends
-	// nothing.
+	// Targets gives which other machines a look at the facet links is to try, and a change of
+	// the system's network is to leave in reach. It sends nothing.
 	Targets(of func(n *site.Node) []item.Target)
 	// Listen waits for what is at the other end of the node's ports to tell of itself, at
 	// most item.MaxListen seconds, and changes nothing. It is not asked in a look, which is

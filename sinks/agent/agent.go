@@ -93,7 +93,7 @@ type machine struct {
 	hashes      map[string]hashed
 	// supply opens artifacts; nil where there are none.
 	supply func(sha256 string) (io.ReadCloser, int64, error)
-	// targets gives what a look at links tries; nil for nothing.
+	// targets gives what a look at links and a change of the network try; nil for nothing.
 	targets func(n *site.Node) []item.Target
 }
 

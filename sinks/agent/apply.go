@@ -39,6 +39,9 @@ func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, may d
 	request := wire.Request{Op: wire.OpApply, Node: n.Name, PCI: asksHardware(n), Apply: &wire.Apply{
 		Facet: string(step.Facet), Items: items, Remove: step.Remove, Owned: step.Owned, Again: step.Again, Once: step.Once,
 	}}
+	if step.Facet == site.FacetNetwork {
+		request.Apply.Targets = m.targetsOf(n)
+	}
 	a, err := m.ask(ctx, n, request)
 	if step.Facet == site.FacetNetwork && (a.result == nil && errors.Is(err, errCut) || a.result != nil && a.result.Error == nil && a.result.Unconfirmed != "") {
 		return m.confirm(ctx, n, a.result)

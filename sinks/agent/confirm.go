@@ -2,17 +2,13 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
-	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
-	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
@@ -28,7 +24,6 @@ const (
 	tryBeside  = 10 * time.Second // after one that waits
 	tryWithin  = time.Minute
 	mostAtOnce = 6 // at once
-	maxTried   = 8 // addresses at once
 )
 
 // errSmallAlone is how a machine behaves whose packets are too large for a switch.
@@ -40,15 +35,32 @@ type outcome struct {
 	err  error
 }
 
+// change is the change that waits. Once its name is known the machine is asked about that one: a
+// look finds no more of it, and a try beside may have confirmed it.
+type change struct {
+	mu   sync.Mutex
+	name string
+}
+
+// learn gives the name, which a result may tell.
+func (c *change) learn(r *wire.Result) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.name == "" {
+		c.name = r.Unconfirmed
+	}
+	return c.name
+}
+
 // confirm proves that the machine can be reached with its new network, by a new
-// connection to one of its addresses, and ends the wait of the change. It has until
-// the change is reverted. Tries begin beside those that wait: a connection from before the
+// connection to where its endpoint leads (see wayIn), and ends the wait of the change. It
+// has until the change is reverted. Tries begin beside those that wait: a connection from before the
 // network was set back may hang for good.
 func (m *machine) confirm(ctx context.Context, n *site.Node, r *wire.Result) error {
-	request := wire.Request{Op: wire.OpConfirm, Node: n.Name}
+	var waiting change
 	wait, when := longestWait, ""
 	if r != nil {
-		request.Confirm = r.Unconfirmed
+		waiting.learn(r)
 		wait = time.Duration(min(max(r.Deadline, leastWait), 3600)) * time.Second
 		when = " at " + time.Now().Add(wait).UTC().Format("15:04:05Z")
 	}
@@ -56,11 +68,11 @@ func (m *machine) confirm(ctx context.Context, n *site.Node, r *wire.Result) err
 	defer cancel()
 	over := driver.Waiting(ctx, "a new connection with the new network", wait)
 	defer over()
-	addresses, outcomes := m.addresses(n), make(chan outcome, mostAtOnce)
+	way, outcomes := m.wayIn(ctx, n), make(chan outcome, mostAtOnce)
 	try := func() {
 		ctx, cancel := context.WithTimeout(ctx, tryWithin)
 		defer cancel()
-		done, err := m.confirmAt(ctx, n, addresses, request)
+		done, err := m.confirmBy(ctx, n, way, &waiting)
 		outcomes <- outcome{done, err}
 	}
 	var last error
@@ -95,40 +107,46 @@ func (m *machine) confirm(ctx context.Context, n *site.Node, r *wire.Result) err
 		}
 	}
 	return fmt.Errorf("%w: the network of %s was changed, and no new connection to %s came about: the machine sets it back by itself%s; %w",
-		driver.ErrUnreachable, n.Name, strings.Join(addresses, " or "), when, last)
+		driver.ErrUnreachable, n.Name, strings.Join(way.addresses, " or "), when, last)
 }
 
-// confirmAt tries all addresses at once, and confirms over the first that answers.
-func (m *machine) confirmAt(ctx context.Context, n *site.Node, addresses []string, request wire.Request) (done bool, _ error) {
+// confirmBy tries all addresses at once, and confirms over the first that answers and proves
+// the way in.
+func (m *machine) confirmBy(ctx context.Context, n *site.Node, way wayIn, waiting *change) (done bool, _ error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type dialled struct {
-		conn *connection
-		err  error
+		address string
+		conn    *connection
+		err     error
 	}
-	all := make(chan dialled, len(addresses))
-	for _, address := range addresses {
+	all := make(chan dialled, len(way.addresses))
+	for _, address := range way.addresses {
 		go func() {
 			conn, err := connect(ctx, m.client.Through(address))
-			all <- dialled{conn, err}
+			all <- dialled{address, conn, err}
 		}()
 	}
 	var errs error
-	for i := range addresses {
+	for i := range way.addresses {
 		d := <-all
 		if d.err != nil {
 			errs = errors.Join(errs, d.err)
 			continue
 		}
-		defer d.conn.Close()
-		go func() {
-			for range len(addresses) - i - 1 {
-				if late := <-all; late.conn != nil {
-					late.conn.Close()
+		done, err := m.confirmOver(ctx, n, way, d.address, d.conn, waiting)
+		d.conn.Close()
+		if done || ctx.Err() != nil {
+			go func() {
+				for range len(way.addresses) - i - 1 {
+					if late := <-all; late.conn != nil {
+						late.conn.Close()
+					}
 				}
-			}
-		}()
-		return m.confirmOver(ctx, n, d.conn, request)
+			}()
+			return done, err
+		}
+		errs = errors.Join(errs, err)
 	}
 	return false, errs
 }
@@ -139,25 +157,28 @@ var many = strings.Repeat("slipway ", 32<<10)
 
 // confirmOver looks first, over packets of full size: with an MTU that a switch on the way
 // drops, a login works and nothing that is longer.
-func (m *machine) confirmOver(ctx context.Context, n *site.Node, conn *connection, request wire.Request) (done bool, _ error) {
+func (m *machine) confirmOver(ctx context.Context, n *site.Node, way wayIn, address string, conn *connection, waiting *change) (done bool, _ error) {
 	look := m.observeRequest(n, []site.Facet{site.FacetNetwork})
 	look.Echo = many
-	a, err := m.over(ctx, n, conn, look)
+	report, a, err := m.over(ctx, n, conn, look)
 	switch {
 	case ctx.Err() != nil:
-		return false, fmt.Errorf("%s %w", conn.address, errSmallAlone)
+		return false, fmt.Errorf("%s %w", address, errSmallAlone)
 	case err != nil:
 		return false, err
 	case a.result.Echo != many:
-		return false, fmt.Errorf("what was sent to %s did not come back whole", conn.address)
-	case request.Confirm == "" && a.result.Busy != "":
-		return false, errors.New(a.result.Busy)
-	case request.Confirm == "" && a.result.Unconfirmed == "":
-		return true, fmt.Errorf("%w: no change of the network waits to be confirmed", errCut) // looked at and planned again
-	case request.Confirm == "":
-		request.Confirm = a.result.Unconfirmed
+		return false, fmt.Errorf("what was sent to %s did not come back whole", address)
+	case way.leadsElsewhere(address, report):
+		return false, fmt.Errorf("%s answers, and proves nothing: the system still has %s, the address of its endpoint, which must answer", address, way.host)
 	}
-	a, err = m.over(ctx, n, conn, request)
+	name := waiting.learn(a.result)
+	switch {
+	case name == "" && a.result.Busy != "":
+		return false, errors.New(a.result.Busy)
+	case name == "":
+		return true, fmt.Errorf("%w: no change of the network waits to be confirmed", errCut) // looked at and planned again
+	}
+	_, a, err = m.over(ctx, n, conn, wire.Request{Op: wire.OpConfirm, Node: n.Name, Confirm: name})
 	if err != nil {
 		return false, err
 	}
@@ -166,37 +187,16 @@ func (m *machine) confirmOver(ctx context.Context, n *site.Node, conn *connectio
 	return !errors.Is(err, driver.ErrBusy), err
 }
 
-// over asks the helper over a connection.
-func (m *machine) over(ctx context.Context, n *site.Node, conn *connection, r wire.Request) (answer, error) {
+// over asks the helper over a connection. The report has the system's addresses.
+func (m *machine) over(ctx context.Context, n *site.Node, conn *connection, r wire.Request) (report []byte, a answer, err error) {
 	r = m.named(r)
-	_, a, err := conn.run(ctx, exchange{
-		script:  markerScript + helperScript(m.helpers.digests()),
+	report, a, err = conn.run(ctx, exchange{
+		script:  addressesScript + "echo; " + markerScript + helperScript(m.helpers.digests()),
 		request: &r,
 		accept:  func(report []byte) error { return m.isNode(n, report) },
 	})
 	if err == nil && a.result == nil {
 		err = m.trouble(a)
 	}
-	return a, err
-}
-
-// addresses are where the machine may be reached: by its endpoint, and by the
-// addresses that are designed.
-func (m *machine) addresses(n *site.Node) []string {
-	all := []string{m.client.Address()}
-	_, port, _ := net.SplitHostPort(m.client.Address())
-	for _, i := range n.Items(site.FacetNetwork) {
-		var l item.Link
-		if item.Kind(i.Key) != item.KindLinks || json.Unmarshal(i.Body, &l) != nil {
-			continue
-		}
-		for _, text := range l.Addresses {
-			if p, err := netip.ParsePrefix(text); err == nil && !p.Addr().IsLinkLocalUnicast() {
-				all = append(all, net.JoinHostPort(p.Addr().String(), port))
-			}
-		}
-	}
-	slices.Sort(all[1:])
-	all = slices.Compact(all)
-	return all[:min(len(all), maxTried)]
+	return report, a, err
 }

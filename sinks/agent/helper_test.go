@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -584,6 +585,7 @@ func TestConfirmsTheNetwork(t *testing.T) {
 	}{
 		"reachable":           {1500, ""},
 		"the connection ends": {602, ""},
+		"the answer is lost":  {605, ""},
 		"never confirmed":     {601, "the machine sets it back by itself at "},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -609,6 +611,118 @@ func TestConfirmsTheNetwork(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A machine whose network changes is told which others are on its networks, to see by itself that it
+// still reaches them.
+func TestChangesOfTheNetworkNameOthers(t *testing.T) {
+	t.Parallel()
+	h := startHost(t, helperFolder(t, testHelper))
+	n := &site.Node{Name: "n1", References: site.References{Links: map[string]item.Link{"eth0": {Kind: "ethernet", Addresses: []string{"127.0.0.1/8"}}}}}
+	m := h.open(t, 1)
+	m.(driver.Linked).Targets(func(n *site.Node) []item.Target {
+		return []item.Target{{Network: "storage", Node: "n2", Address: "10.2.0.12"}}
+	})
+	h.see(t, m, n)
+	record := filepath.Join(h.root, "record")
+	sshdtest.Write(t, record, "")
+	if err := m.Apply(t.Context(), site.Step{Node: "n1", Facet: site.FacetNetwork, Action: site.ActionNetwork}, n, nil); err != nil {
+		t.Fatal(err)
+	}
+	if asked := sshdtest.Read(t, record); !strings.Contains(asked, `"targets":[{"network":"storage","node":"n2","address":"10.2.0.12"}]`) {
+		t.Errorf("it was asked %.500q", asked)
+	}
+}
+
+// Only the endpoint's address proves that the way in is left, as long as the design or the system
+// has it: of another network of the node an answer proves nothing about that. Where it was moved,
+// the address in its place does.
+func TestConfirmsOverTheEndpoint(t *testing.T) {
+	t.Parallel()
+	const confirmed = ""
+	for name, c := range map[string]struct {
+		designed []string
+		answers  string // beside the endpoint, until that has been moved or cut off
+		has      string // what ip(8) tells of the system
+		says     string
+	}{
+		"it is cut off and still designed":     {[]string{"127.0.0.1/24", "127.1.0.2/24"}, "127.1.0.2", "", "no new connection to 127.0.0.1:PORT came about"},
+		"it is cut off and nobody designed it": {[]string{"127.1.0.2/24"}, "127.1.0.2", "1: eth0 inet 127.0.0.1/24 scope global", "the system still has 127.0.0.1, the address of its endpoint"},
+		"it was moved in its network":          {[]string{"127.0.0.3/24", "127.1.0.2/24"}, "127.0.0.3", "1: eth0 inet 127.0.0.3/24 scope global", confirmed},
+		"it was moved there to no use":         {[]string{"127.0.0.3/24", "127.1.0.2/24"}, "127.1.0.2", "", "no new connection to 127.0.0.1:PORT or 127.0.0.3:PORT came about"},
+		"it was moved to another network":      {[]string{"127.1.0.2/24"}, "127.1.0.2", "1: eth0 inet 127.1.0.2/24 scope global", confirmed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := startHost(t, helperFolder(t, testHelper))
+			program(t, h, "ip", fmt.Sprintf("echo %q", c.has))
+			port := h.cutOff(t, c.answers)
+			is := item.Link{Kind: "ethernet", Addresses: c.designed}
+			if c.says != confirmed {
+				is.MTU = 604 // waits for a short time
+			}
+			n := &site.Node{Name: "n1", References: site.References{Links: map[string]item.Link{"eth0": is}}}
+			m := h.open(t, 1)
+			h.see(t, m, n)
+			err := m.Apply(t.Context(), site.Step{Node: "n1", Facet: site.FacetNetwork, Action: site.ActionNetwork}, n, nil)
+			if says := strings.ReplaceAll(c.says, "PORT", port); c.says == confirmed && err != nil || c.says != confirmed && (!errors.Is(err, driver.ErrUnreachable) || !strings.Contains(err.Error(), says)) {
+				t.Errorf("got %v, want %q", err, says)
+			}
+			if waits := slices.Contains(h.files(t), "/unconfirmed"); waits != (c.says != confirmed) {
+				t.Errorf("the change waits to be confirmed: %v", waits)
+			}
+		})
+	}
+}
+
+// cutOff gives the host an endpoint at 127.0.0.1 that lets nobody in as soon as a change waits to
+// be confirmed, and another address with the same port that does. It returns the port.
+func (h *host) cutOff(t *testing.T, other string) (port string) {
+	t.Helper()
+	server := strings.TrimPrefix(h.sub.Endpoint.URL, "ssh://")
+	listen := func(address string, open func() bool) string {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				go between(conn, server, open())
+			}
+		}()
+		return l.Addr().String()
+	}
+	endpoint := listen("127.0.0.1:0", func() bool {
+		_, err := os.Stat(filepath.Join(h.root, "unconfirmed"))
+		return err != nil
+	})
+	_, port, _ = net.SplitHostPort(endpoint)
+	listen(net.JoinHostPort(other, port), func() bool { return true })
+	h.sub.Endpoint.URL = "ssh://" + endpoint
+	return port
+}
+
+// between passes on what is said between a connection and a server.
+func between(conn net.Conn, server string, open bool) {
+	defer conn.Close()
+	if !open {
+		return
+	}
+	to, err := net.Dial("tcp", server)
+	if err != nil {
+		return
+	}
+	defer to.Close()
+	go func() {
+		io.Copy(to, conn)
+		to.(*net.TCPConn).CloseWrite()
+	}()
+	io.Copy(conn, to)
 }
 
 // A connection from before the network was set back may hang for good, as one does whose

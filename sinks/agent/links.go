@@ -26,13 +26,21 @@ func (m *machine) Targets(of func(n *site.Node) []item.Target) {
 // linkProbes are what a look asks of the node's links.
 func (m *machine) linkProbes(n *site.Node) (item.LinkProbes, bool) {
 	p, asks := n.LinkProbes()
+	if asks {
+		p.Targets = m.targetsOf(n)
+	}
+	return p, asks
+}
+
+// targetsOf are others on the node's networks that are to answer.
+func (m *machine) targetsOf(n *site.Node) []item.Target {
 	m.mu.Lock()
 	targets := m.targets
 	m.mu.Unlock()
-	if asks && targets != nil {
-		p.Targets = targets(n)
+	if targets == nil {
+		return nil
 	}
-	return p, asks
+	return targets(n)
 }
 
 // Listen implements driver.Linked, on a connection of its own. The helper is brought to no

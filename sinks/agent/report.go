@@ -18,6 +18,9 @@ func inShell(script string) string {
 // markerScript prints the marker of the installation.
 const markerScript = "echo --marker; [ ! -e /etc/slipway/marker.json ] || cat /etc/slipway/marker.json 2>/dev/null || echo " + wire.Unread + "; "
 
+// addressesScript prints the addresses of all interfaces.
+const addressesScript = "echo; echo --addresses; ip -o addr 2>/dev/null | head -c 131072; "
+
 // reportScript prints all that is looked at, each part behind its own line. Files
 // need not end with a newline, and need not be there; a tool that is missing
 // costs what it tells. What asks more than the kernel's memory has its time, and
@@ -29,7 +32,7 @@ const reportScript = markerScript +
 	"echo; echo --booted; grep ^btime /proc/stat; " +
 	"echo; echo --memory; head -c 8192 /proc/meminfo; " +
 	"echo; echo --links; { ip -o link 2>/dev/null || " + linksOfSysfs + "; } | head -c 131072; " +
-	"echo; echo --addresses; ip -o addr 2>/dev/null | head -c 131072; " +
+	addressesScript +
 	"echo; echo --disks; { timeout -s KILL 5 lsblk -b -n -P -e 1,7 -o NAME,TYPE,SIZE,MODEL,SERIAL 2>/dev/null || " + disksOfSysfs + "; } | head -c 65536; " +
 	"echo; echo --mounts; timeout -s KILL 5 df -PkTl 2>/dev/null | head -c 65536; " +
 	"echo; echo --failed; { timeout -s KILL 5 systemctl list-units --state=failed --plain --no-legend --no-pager 2>/dev/null && echo " + wire.AllUnits + "; } | head -c 32768; " +

@@ -49,6 +49,9 @@ type Host struct {
 	Once *item.Once
 	// Again has a change of the network made that was set back before.
 	Again bool
+	// Targets are others on the machine's networks, which a change of its network is to leave in
+	// reach.
+	Targets []item.Target
 	// Fetch gives the bytes of an artifact, and how many they are, for a file and where
 	// so many fit. They are not verified yet. Close reads what was left of them.
 	Fetch func(sha256, file string, room int64) (io.ReadCloser, int64, error)

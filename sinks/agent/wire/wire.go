@@ -114,6 +114,9 @@ type Apply struct {
 	Owned string `json:"owned,omitempty"`
 	// Again has a change made that was set back before.
 	Again bool `json:"again,omitempty"`
+	// Targets are others on the networks of the machine. Those that answer before a change of
+	// its network show afterwards that it is in the same networks still.
+	Targets []item.Target `json:"targets,omitempty"`
 	// Once is for what is done once in an installation.
 	Once *item.Once `json:"once,omitempty"`
 }

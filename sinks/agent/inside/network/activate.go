@@ -263,24 +263,11 @@ func (a activation) backTo(ctx context.Context, c *change, active bool) error {
 			}
 		}
 	}
-	for _, id := range slices.Backward(append(slices.Clone(c.Anew), c.Makes...)) {
+	troubles = append(troubles, a.unmake(ctx, c))
+	for _, id := range slices.Backward(c.Anew) {
 		if a.exists(id) {
-			a.anew = a.anew || slices.Contains(c.Anew, id)
+			a.anew = true
 			try("ip", "link", "delete", "dev", id)
-		}
-	}
-	if m, err := a.f.tables.look(a.h); err == nil {
-		for mac, old := range c.Renames {
-			if is := m.byMAC(mac); is != "" && is != old {
-				troubles = append(troubles, a.rename(ctx, is, old))
-			}
-		}
-	}
-	if m, err := a.f.tables.look(a.h); err == nil {
-		for _, id := range slices.Sorted(maps.Keys(c.Kernel)) {
-			if c.Kernel[id].Master == "" && m.master(id) != "" { // no manager takes a port out that its files do not name
-				try("ip", "link", "set", "dev", id, "nomaster")
-			}
 		}
 	}
 	switch {
@@ -308,6 +295,60 @@ func (a activation) backTo(ctx context.Context, c *change, active bool) error {
 		}
 	}
 	return errors.Join(troubles...)
+}
+
+// unmake takes away the interfaces that a change made, its names, and the ports that it put into
+// others: no manager takes a port out that its files do not name.
+func (a activation) unmake(ctx context.Context, c *change) (troubles error) {
+	for _, id := range slices.Backward(c.Makes) {
+		if a.exists(id) {
+			troubles = errors.Join(troubles, a.f.run(ctx, a.h, "ip", "link", "delete", "dev", id))
+		}
+	}
+	if m, err := a.f.tables.look(a.h); err == nil {
+		for mac, old := range c.Renames {
+			if is := m.byMAC(mac); is != "" && is != old {
+				troubles = errors.Join(troubles, a.rename(ctx, is, old))
+			}
+		}
+	}
+	if m, err := a.f.tables.look(a.h); err == nil {
+		for _, id := range slices.Sorted(maps.Keys(c.Kernel)) {
+			if c.Kernel[id].Master == "" && m.master(id) != "" {
+				troubles = errors.Join(troubles, a.f.run(ctx, a.h, "ip", "link", "set", "dev", id, "nomaster"))
+			}
+		}
+	}
+	return troubles
+}
+
+// byHand takes away what a change gave interfaces, without their manager. What they had is given
+// back behind it.
+func (a activation) byHand(ctx context.Context, c *change) error {
+	troubles := a.unmake(ctx, c)
+	m, err := a.f.tables.look(a.h)
+	if err != nil {
+		return errors.Join(troubles, err)
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.Kernel)) {
+		r, k := m.links[id], c.Kernel[id]
+		if r == nil {
+			continue
+		}
+		for _, route := range r.Routes {
+			if !slices.Contains(k.Routes, route) {
+				args := routeArguments(id, route)
+				args[slices.Index(args, "replace")] = "delete"
+				troubles = errors.Join(troubles, a.f.run(ctx, a.h, "ip", args...))
+			}
+		}
+		for _, address := range without(r.Addresses, k.Shared) {
+			if !slices.Contains(k.Addresses, address) {
+				troubles = errors.Join(troubles, a.f.run(ctx, a.h, "ip", "address", "delete", address, "dev", id))
+			}
+		}
+	}
+	return troubles
 }
 
 // were are the interfaces of before, as far as they are made of each other.

@@ -32,6 +32,8 @@ type change struct {
 	Until   time.Time `json:"until"`
 	// Armed says that both ways back are there; nothing is touched before.
 	Armed bool `json:"armed"`
+	// Room says that there is room for the way back, and so for as long as it was not begun.
+	Room bool `json:"room,omitempty"`
 	// Applied says that the machine's own checks have passed.
 	Applied bool `json:"applied"`
 	// Undone says that setting it back has begun, so that nobody can confirm it any
@@ -134,6 +136,8 @@ func (f *Facet) guarded(ctx context.Context, h *inside.Host, p *plan) error {
 		return &wire.Error{Class: wire.Refused, Text: whose + ": nothing was changed. Give the node another address in the design, or take it from that machine"}
 	}
 
+	answered := f.reached(ctx, h, m)
+
 	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE) // the connection may go, and the change is seen to its end
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.Deadline-f.Deadline/10)
 	defer cancel()
@@ -148,7 +152,7 @@ func (f *Facet) guarded(ctx context.Context, h *inside.Host, p *plan) error {
 		return err
 	}
 	h.Tell(fmt.Sprintf("changes the network; without a confirmation it is set back at %s", c.Until.Format(time.TimeOnly)))
-	if err := f.carryOut(ctx, h, p, m); err != nil {
+	if err := f.carryOut(ctx, h, p, m, answered); err != nil {
 		return f.setBack(ctx, h, c, err.Error())
 	}
 	c.Applied = true
@@ -297,6 +301,10 @@ func (f *Facet) armed(ctx context.Context, h *inside.Host, c *change, program st
 	if err := h.Startable(program); err != nil {
 		return err
 	}
+	f.step("make room for the way back")
+	if err := makeRoom(h, c); err != nil {
+		return err
+	}
 	f.step("write the marker")
 	if err := writeMarker(h, c); err != nil {
 		return err
@@ -346,7 +354,7 @@ TimeoutStartSec=120
 `
 
 // carryOut makes the plan so and holds that the machine's own checks pass.
-func (f *Facet) carryOut(ctx context.Context, h *inside.Host, p *plan, m *machine) error {
+func (f *Facet) carryOut(ctx context.Context, h *inside.Host, p *plan, m *machine, answered []item.Target) error {
 	before := f.gateways(ctx, h, m, p.after)
 	if err := f.own(h, p); err != nil {
 		return err
@@ -378,7 +386,10 @@ func (f *Facet) carryOut(ctx context.Context, h *inside.Host, p *plan, m *machin
 	if err := f.note(h, p); err != nil {
 		return err
 	}
-	return f.prove(ctx, h, p, m, before)
+	if err := f.prove(ctx, h, p, m, before); err != nil {
+		return err
+	}
+	return f.stillReached(ctx, h, answered)
 }
 
 // changed are the interfaces that a plan changes.
@@ -453,10 +464,10 @@ func (f *Facet) Confirm(ctx context.Context, h *inside.Host, name string) error 
 	case !c.Applied:
 		return &wire.Error{Class: wire.Busy, Text: fmt.Sprintf("change %s of the network is not done yet", c.Name)}
 	}
-	if err := f.disarm(ctx, h, name); err != nil {
+	if err := f.write(h, write{path: revertedFile}); err != nil { // behind the marker it would tell that this change was set back
 		return err
 	}
-	return f.write(h, write{path: revertedFile}) // it tells of an earlier change
+	return f.disarm(ctx, h, name)
 }
 
 // disarm removes the marker first: from then on nothing sets the network back.
@@ -519,6 +530,9 @@ func readMarker(h *inside.Host) (*change, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the unconfirmed change of the network, %s: %w", markerFile, err)
+	}
+	if c.Room && !c.Undone && !exists(h.Path(room(c.Name))) { // and the marker could not be written
+		c.Undone, c.Why = true, unwritten
 	}
 	return c, nil
 }

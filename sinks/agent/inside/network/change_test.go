@@ -650,3 +650,36 @@ func TestRevertAndConfirmKilledAnywhere(t *testing.T) {
 		}
 	}
 }
+
+// A change that was set back once, and is confirmed when it is made again, is confirmed wherever
+// that was cut: the record of before is not taken for one of this time.
+func TestConfirmationIsNotTakenForTheRevertBefore(t *testing.T) {
+	for cut := 0; ; cut++ {
+		s := newSystem(t)
+		f := s.facet()
+		if err := f.Apply(t.Context(), s.host(), items(wanted), nil); err != nil {
+			t.Fatal(err)
+		}
+		name, _ := f.Unconfirmed(s.host())
+		if err := f.revert(t.Context(), s.host(), name); err != nil {
+			t.Fatal(err)
+		}
+		again := s.host()
+		again.Again = true
+		if err := f.Apply(t.Context(), again, items(wanted), nil); err != nil {
+			t.Fatal(err)
+		}
+		s.cut = s.steps + cut
+		_, cutShort := orKilled(func() error { return f.Confirm(t.Context(), s.host(), name) })
+		s.cut = -1
+		if err := f.Confirm(t.Context(), s.host(), name); err != nil || s.has(revertedFile) || s.has(markerFile) {
+			t.Fatalf("cut at %d, and confirmed again: %v, the record is there: %v", cut, err, s.has(revertedFile))
+		}
+		if !cutShort {
+			if cut < 5 {
+				t.Errorf("only %d steps", cut)
+			}
+			return
+		}
+	}
+}

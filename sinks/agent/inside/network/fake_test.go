@@ -33,9 +33,11 @@ type system struct {
 	routes    map[string][]item.Route
 	ran       []string
 	// deaf gateways do not answer; broken programs fail.
-	deaf   bool
-	others map[string]string // hardware addresses of other machines by interface and address
-	broken string
+	deaf bool
+	// storage are who answers in 10.2.0.0/24.
+	storage []string
+	others  map[string]string // hardware addresses of other machines by interface and address
+	broken  string
 	// stuck says that nothing that changes the network works.
 	stuck bool
 	// steps counts what was done; the program is killed at the step cut.
@@ -46,8 +48,10 @@ type system struct {
 type killed struct{}
 
 // newSystem is a machine whose one interface has an address by a file of others.
-func newSystem(t *testing.T) *system {
-	s := &system{t: t, root: t.TempDir(), running: true, cut: -1}
+func newSystem(t *testing.T) *system { return newSystemIn(t, t.TempDir()) }
+
+func newSystemIn(t *testing.T, root string) *system {
+	s := &system{t: t, root: root, running: true, cut: -1}
 	for path, text := range map[string]string{
 		"/etc/systemd/system/multi-user.target.wants/systemd-networkd.service": "",
 		"/etc/systemd/network/10-eth0.network":                                 "[Match]\nName=eth0\n[Network]\nAddress=10.1.0.10/24\n[Route]\nDestination=0.0.0.0/0\nGateway=10.1.0.1\n",
@@ -139,6 +143,10 @@ func (s *system) exec(_ context.Context, c inside.Command) (inside.Output, error
 		s.reload()
 	case strings.HasPrefix(text, "ip address replace"):
 		s.addresses[words[5]] = append(s.addresses[words[5]], words[3])
+	case strings.HasPrefix(text, "ip address delete"):
+		s.addresses[words[5]] = slices.DeleteFunc(s.addresses[words[5]], func(a string) bool { return a == words[3] })
+	case strings.HasPrefix(text, "ip route replace"):
+		s.routes[words[6]] = append(s.routes[words[6]], item.Route{To: words[3], Via: words[5]})
 	}
 	return inside.Output{}, nil
 }
@@ -166,7 +174,10 @@ func (s *system) facet() *Facet {
 			return all, nil
 		},
 	}
-	f.answers = func(context.Context, *inside.Host, netip.Addr) bool {
+	f.answers = func(_ context.Context, _ *inside.Host, a netip.Addr) bool {
+		if strings.HasPrefix(a.String(), "10.2.0.") {
+			return slices.Contains(s.storage, a.String())
+		}
 		return !s.deaf || slices.Contains(s.addresses["eth0"], "10.1.0.10/24")
 	}
 	f.holder = func(_ context.Context, _ *inside.Host, name string, a netip.Addr) string {

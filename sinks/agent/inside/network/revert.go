@@ -1,6 +1,7 @@
 package network
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -81,6 +82,7 @@ func (f *Facet) revert(ctx context.Context, h *inside.Host, name string) error {
 // Why a change is set back: cutShort is not the change's fault.
 const (
 	cutShort    = "the program that made it was ended in the middle"
+	unwritten   = "why could not be written down, as on a disk that is full"
 	unconfirmed = "nobody confirmed over a new connection that the machine can be reached"
 )
 
@@ -99,7 +101,7 @@ func (f *Facet) setBack(ctx context.Context, h *inside.Host, c *change, why stri
 
 // undo puts back the files, the list of what Slipway made and the interfaces, and
 // removes the marker last, so that an undoing that is cut is done again. So is one
-// after which interfaces are not as they were: by the timer, and at boot.
+// after which files or interfaces are not as they were: by the timer, and at boot.
 func (f *Facet) undo(ctx context.Context, h *inside.Host, c *change, why string, again bool) error {
 	m, err := f.tables.look(h)
 	if err != nil {
@@ -115,43 +117,35 @@ func (f *Facet) undo(ctx context.Context, h *inside.Host, c *change, why string,
 	case is.Undone && !c.Undone:
 		return &wire.Error{Class: wire.Busy, Text: fmt.Sprintf("change %s of the network is being set back already", c.Name)}
 	}
+	active := f.active(ctx, h, c.Manager)
+	isBack := c.Undone && asBefore(h, c) && f.isBack(h, c, active) // and could not be written down
 	if !c.Undone {
 		c.Undone, c.Why, c.Again = true, why, again
 	}
 	c.Undos++
 	f.step("the marker says undone")
-	if err := writeMarker(h, c); err != nil {
-		return err
+	disk := errors.Join(useRoom(h, c), writeMarker(h, c))
+	var files, troubles error
+	if isBack {
+		files = f.restoreOwned(h, c)
+	} else {
+		files, troubles = f.putBack(ctx, h, c, active, disk == nil)
 	}
-	active := f.active(ctx, h, c.Manager)
-	if active && c.Manager == Ifupdown { // its files must still say how interfaces came up
-		a := activation{f: f, h: h, manager: c.Manager}
-		_ = a.ifdown(ctx, m.now().sorted(c.Names)) // what stays up is flushed below
+	if all := errors.Join(files, troubles); all != nil {
+		why += "; while it was set back: " + all.Error()
 	}
-	if active {
-		_ = f.stop(ctx, h, c.Started) // what stays is told by the next look
-	}
-	if err := f.restoreFiles(h, c); err != nil {
-		return err
-	}
-	if h.Owned, err = inside.LoadOwned(h.Root); err != nil {
-		return err
-	}
-	if err := f.restoreOwned(h, c); err != nil {
-		return err
-	}
-	a := activation{f: f, h: h, manager: c.Manager, changed: c.Names}
-	troubles := errors.Join(a.backTo(ctx, c, active), f.start(ctx, h, c.Stopped))
-	if active {
-		troubles = errors.Join(troubles, f.restoreKernel(ctx, h, c))
-	}
-	if troubles != nil {
-		why += "; while it was set back: " + troubles.Error()
-	}
-	if troubles != nil && c.Undos < mostUndos && !f.isBack(h, c, active) {
+	if files != nil || troubles != nil && c.Undos < mostUndos && !f.isBack(h, c, active) {
 		return f.undoLater(ctx, h, c, why)
 	}
-	text, _ := json.Marshal(reverted{c.Name, f.now(), why, seen, again})
+	if err := f.undone(ctx, h, c, reverted{c.Name, f.now(), why, seen, again}); err != nil {
+		return f.undoLater(ctx, h, c, why+"; the network is as it was, and that could not be written down: "+err.Error())
+	}
+	return nil
+}
+
+// undone leaves the record of a change that was set back, and ends it.
+func (f *Facet) undone(ctx context.Context, h *inside.Host, c *change, r reverted) error {
+	text, _ := json.Marshal(r)
 	if err := f.write(h, write{revertedFile, text, 0o600}); err != nil {
 		return err
 	}
@@ -163,6 +157,33 @@ func (f *Facet) undo(ctx context.Context, h *inside.Host, c *change, why string,
 	_ = f.stopTimer(ctx, h, c.Name) // it would find nothing to do, and stops then
 	f.step("remove the saved trees")
 	return removeSaved(h)
+}
+
+// putBack makes files, the list of what Slipway made and interfaces what they were. Its first
+// error is that of what is on the disk. Without its files of before a manager would make the
+// change once more: then the interfaces are put back by hand alone. Where nothing can be written
+// ifupdown takes nothing down: it could not bring it up as it was.
+func (f *Facet) putBack(ctx context.Context, h *inside.Host, c *change, active, writable bool) (disk, troubles error) {
+	a := activation{f: f, h: h, manager: c.Manager, changed: c.Names}
+	if m, err := f.tables.look(h); err == nil && active && writable && c.Manager == Ifupdown { // its files must still say how interfaces came up
+		_ = a.ifdown(ctx, m.now().sorted(c.Names)) // what stays up is flushed below
+	}
+	if active {
+		_ = f.stop(ctx, h, c.Started) // what stays is told by the next look
+	}
+	files := f.restoreFiles(h, c)
+	disk = errors.Join(files, f.restoreOwned(h, c))
+	switch {
+	case files == nil:
+		troubles = a.backTo(ctx, c, active)
+	case active:
+		troubles = a.byHand(ctx, c)
+	}
+	troubles = errors.Join(troubles, f.start(ctx, h, c.Stopped))
+	if active {
+		troubles = errors.Join(troubles, f.restoreKernel(ctx, h, c))
+	}
+	return disk, troubles
 }
 
 // mostUndos is how often the interfaces are set back that do not become what they
@@ -208,27 +229,43 @@ func (f *Facet) undoLater(ctx context.Context, h *inside.Host, c *change, why st
 	return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("change %s of the network could not be set back, which is tried again every %s and when the machine starts: %s", c.Name, againAfter, why)}
 }
 
-// restoreFiles makes the files of a change what they were.
+// asBefore says whether the files of a change are what they were.
+func asBefore(h *inside.Host, c *change) bool {
+	return !slices.ContainsFunc(c.Paths, func(path string) bool {
+		is, mode, err := readFile(h, path)
+		was, wasMode, wasErr := readFile(h, folder(c.Name)+path)
+		if errors.Is(wasErr, fs.ErrNotExist) {
+			return !errors.Is(err, fs.ErrNotExist)
+		}
+		return err != nil || wasErr != nil || mode != wasMode || !bytes.Equal(is, was)
+	})
+}
+
+// restoreFiles makes the files of a change what they were, each that can be written. It stops at a
+// copy that is lost: nobody knows what was there.
 func (f *Facet) restoreFiles(h *inside.Host, c *change) error {
+	var troubles error
 	for _, path := range slices.Backward(c.Paths) {
 		text, mode, err := readFile(h, folder(c.Name)+path)
-		if errors.Is(err, fs.ErrNotExist) && slices.Contains(c.Absent, path) {
-			err = f.write(h, write{path: path})
-		} else if err == nil {
-			if text == nil {
-				text = []byte{}
-			}
-			err = f.write(h, write{path, text, mode})
+		was := write{path, text, mode}
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && slices.Contains(c.Absent, path):
+			was = write{path: path}
+		case err != nil:
+			return errors.Join(troubles, err)
+		case text == nil:
+			was.content = []byte{}
 		}
-		if err != nil {
-			return err
-		}
+		troubles = errors.Join(troubles, f.write(h, was))
 	}
-	return nil
+	return troubles
 }
 
 // restoreOwned makes our entries in the list of what Slipway made what they were.
-func (f *Facet) restoreOwned(h *inside.Host, c *change) error {
+func (f *Facet) restoreOwned(h *inside.Host, c *change) (err error) {
+	if h.Owned, err = inside.LoadOwned(h.Root); err != nil {
+		return err
+	}
 	for _, key := range h.Owned.Keys(name) {
 		if _, was := c.Owned[key]; was {
 			continue

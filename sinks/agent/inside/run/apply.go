@@ -29,7 +29,7 @@ func (p *Program) applyLocked(ctx context.Context, r wire.Request, result *wire.
 	if err := p.fence(r.Site, r.Term); err != nil {
 		return err
 	}
-	p.Host.Once, p.Host.Again = r.Apply.Once, r.Apply.Again
+	p.Host.Once, p.Host.Again, p.Host.Targets = r.Apply.Once, r.Apply.Again, r.Apply.Targets
 	err = p.apply(ctx, r, result)
 	result.Term = max(result.Term, r.Term)
 	seen, unseen := p.observe(ctx, facet, item.Keys(r.Apply.Items))

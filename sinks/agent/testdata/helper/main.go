@@ -110,6 +110,8 @@ const (
 	neverConfirmed = 601
 	cutsConnection = 602
 	hangsOnce      = 603 // cut, then its first look hangs, and meanwhile it was set back
+	waitsShort     = 604
+	cutsTwice      = 605 // the connection, here and when it is confirmed
 	waits          = "/unconfirmed"
 )
 
@@ -132,8 +134,13 @@ func (network) Apply(_ context.Context, h *inside.Host, items []item.Item, _ []s
 	}
 	name := "change-1"
 	for _, i := range items {
-		if i.Fields["mtu"] == strconv.Itoa(neverConfirmed) {
+		switch i.Fields["mtu"] {
+		case strconv.Itoa(neverConfirmed):
 			name = "never"
+		case strconv.Itoa(waitsShort):
+			name = "short"
+		case strconv.Itoa(cutsTwice):
+			name = "cut"
 		}
 	}
 	if err := errors.Join(inside.WriteFile(h.Path("/network"), text, 0o644), inside.WriteFile(h.Path(waits), []byte(name), 0o644)); err != nil {
@@ -146,7 +153,7 @@ func (network) Apply(_ context.Context, h *inside.Host, items []item.Item, _ []s
 				return err
 			}
 			return cut()
-		case strconv.Itoa(cutsConnection):
+		case strconv.Itoa(cutsConnection), strconv.Itoa(cutsTwice):
 			return cut()
 		}
 	}
@@ -174,18 +181,24 @@ func (network) Unconfirmed(h *inside.Host) (name string, seconds int) {
 	if err != nil {
 		return "", 0
 	}
-	if string(text) == "never" {
-		return "never", 3
+	if string(text) == "never" || string(text) == "short" {
+		return string(text), 3
 	}
 	return string(text), 60
 }
 
 func (network) Confirm(_ context.Context, h *inside.Host, name string) error {
+	if _, err := os.Stat(h.Path("/confirmed")); err == nil {
+		return nil
+	}
 	if text, err := os.ReadFile(h.Path(waits)); err != nil || string(text) != name {
 		return &wire.Error{Class: wire.Reverted, Text: "the network was set back: no change " + name + " waits"}
 	}
 	if name == "never" {
 		return &wire.Error{Class: wire.Busy, Text: "not now"}
+	}
+	if name == "cut" {
+		return errors.Join(os.Rename(h.Path(waits), h.Path("/confirmed")), cut())
 	}
 	return os.Remove(h.Path(waits))
 }

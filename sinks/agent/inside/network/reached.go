@@ -1,0 +1,80 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+const (
+	maxTargets = 32 // asked at once
+	// reachTries is how often a network is asked whose others answered before: a switch may take
+	// some seconds until it passes anything on to a port.
+	reachTries = 2
+)
+
+// reached are the targets that answer now. Beside default gateways they are all that a machine can
+// know of its networks by itself: on the wrong VLAN its interfaces look as designed.
+func (f *Facet) reached(ctx context.Context, h *inside.Host, m *machine) []item.Target {
+	targets := h.Targets[:min(len(h.Targets), maxTargets)]
+	answers := make([]bool, len(targets))
+	var asking sync.WaitGroup
+	for i, t := range targets {
+		if a, err := netip.ParseAddr(t.Address); err == nil && m.reaches(a) {
+			asking.Go(func() { answers[i] = f.answers(ctx, h, a) })
+		}
+	}
+	asking.Wait()
+	var all []item.Target
+	for i, t := range targets {
+		if answers[i] {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// stillReached holds that each network in which somebody answered before, and in which the machine
+// still has an address, has somebody who answers: any of them may have gone meanwhile, and one that
+// answers shows that it is the designed network. One in which nobody answered before proves
+// nothing.
+func (f *Facet) stillReached(ctx context.Context, h *inside.Host, before []item.Target) error {
+	m, err := f.tables.look(h)
+	if err != nil {
+		return &wire.Error{Class: wire.Failed, Text: "the interfaces cannot be read: " + err.Error()}
+	}
+	silent := map[string][]string{}
+	for _, t := range before {
+		if a, err := netip.ParseAddr(t.Address); err == nil && m.reaches(a) {
+			silent[t.Network] = append(silent[t.Network], described(t))
+		}
+	}
+	left := *h
+	for range reachTries {
+		left.Targets = slices.DeleteFunc(slices.Clone(h.Targets), func(t item.Target) bool { return silent[t.Network] == nil })
+		for _, t := range f.reached(ctx, &left, m) {
+			delete(silent, t.Network)
+		}
+	}
+	for _, network := range slices.Sorted(maps.Keys(silent)) {
+		return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("nobody answers any more in the network %s, where before the change did %s: it may be on another VLAN",
+			printable([]byte(network)), strings.Join(silent[network], ", "))}
+	}
+	return nil
+}
+
+// described tells of a target.
+func described(t item.Target) string {
+	if t.Node == "" {
+		return "the gateway " + printable([]byte(t.Address))
+	}
+	return fmt.Sprintf("%s (%s)", printable([]byte(t.Node)), printable([]byte(t.Address)))
+}
