@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/item"
@@ -38,6 +39,7 @@ func Apply(ctx context.Context, h *inside.Host, l item.Layout) error {
 			return err
 		}
 	}
+	defer func() { m.held.close() }()
 	if err := m.disks(ctx); err != nil {
 		return err
 	}
@@ -81,6 +83,9 @@ type maker struct {
 	h      *inside.Host
 	layout item.Layout
 	found  map[string]item.Disk // by their names in the layout
+	// held are the disks, open for nothing but that the kernel gives their names to no others: a
+	// program is told a name, long after the disks were compared.
+	held taken
 }
 
 // take opens the disks that are erased for ourselves alone, and compares all disks once more
@@ -135,6 +140,22 @@ func (t taken) close() {
 	}
 }
 
+// hold keeps all disks of the layout open, the kept ones too.
+func (m *maker) hold() error {
+	m.held = taken{}
+	for name, d := range m.found {
+		f, err := os.OpenFile(node(m.h, d.Name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+		if err != nil {
+			return fmt.Errorf("the disk %s cannot be opened: %w; nothing was written", d, plain(err))
+		}
+		m.held[name] = f
+		if err := isNode(m.h, f, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // disks writes the tables.
 func (m *maker) disks(ctx context.Context) error {
 	files, err := m.take(ctx)
@@ -142,6 +163,9 @@ func (m *maker) disks(ctx context.Context) error {
 		return err
 	}
 	defer files.close()
+	if err := m.hold(); err != nil {
+		return err
+	}
 	for _, d := range m.layout.Disks {
 		if d.Keep {
 			continue
@@ -189,7 +213,8 @@ func openAlone(h *inside.Host, d item.Disk) (*os.File, error) {
 	return f, nil
 }
 
-// isNode holds that an open file is the disk that the kernel tells of.
+// isNode holds that an open file is the disk that the kernel tells of, and that this is the one that
+// is meant: as long as the file is open, no other one gets its name.
 func isNode(h *inside.Host, f *os.File, d item.Disk) error {
 	number, err := deviceNumber(f)
 	if err != nil {
@@ -201,6 +226,9 @@ func isNode(h *inside.Host, f *os.File, d item.Disk) error {
 	}
 	if is := say(h.Path("/sys/block/"+d.Name), "dev"); number != is || size != d.Bytes {
 		return fmt.Errorf("%s has %d bytes and is the device %s, and the disk %s is %s; nothing was written", f.Name(), size, number, d, is)
+	}
+	if is, ok := known(h, d.Name); !ok || is.Serial != d.Serial || is.WWN != d.WWN {
+		return fmt.Errorf("the disk %s is now %s: it went and came back, and another one has its name; nothing was written", d, is)
 	}
 	return nil
 }
@@ -285,6 +313,11 @@ func (m *maker) device(p item.Place) (string, error) {
 	d, ok := m.found[p.Disk]
 	if !ok {
 		return "", fmt.Errorf("the layout has no disk %s", p.Disk)
+	}
+	if f := m.held[p.Disk]; f != nil {
+		if err := isNode(m.h, f, d); err != nil {
+			return "", fmt.Errorf("%w to %s", err, p)
+		}
 	}
 	if p.Partition == 0 {
 		return d.Name, nil
