@@ -9,42 +9,26 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/tree"
 )
 
 // maxFile bounds a file that is read, in bytes; the largest is dpkg's status.
 const maxFile = 256 << 20
 
-// resolve is where a path of the system is for us: its folder with all symbolic
-// links followed as the system would follow them, so that a link to "/etc" under
-// another root stays under that root.
+// resolve is where a path of the system is for us, with the links in it followed as package
+// tree does: they stay under the root, and lend root's rights to no other account.
 func resolve(h *inside.Host, name string) (string, error) {
-	if h.Root == "/" {
-		return name, nil
+	t, err := tree.Open(h.Root)
+	if err != nil {
+		return "", err
 	}
-	todo := strings.Split(strings.Trim(path.Clean("/"+name), "/"), "/")
-	at := "/"
-	for links := 0; len(todo) > 0; {
-		next := path.Join(at, todo[0])
-		last := len(todo) == 1
-		todo = todo[1:]
-		target, err := os.Readlink(h.Path(next))
-		if err != nil || last && target == "" { // no link, or nothing there
-			at = next
-			continue
-		}
-		if links++; links > 40 {
-			return "", fmt.Errorf("%s: too many symbolic links", name)
-		}
-		if path.IsAbs(target) {
-			at = "/"
-		}
-		// path.Join keeps ".." within "/", as a root does.
-		todo = append(strings.Split(strings.Trim(path.Join(at, target), "/"), "/"), todo...)
-		at = "/"
+	defer t.Close()
+	at, err := t.Resolve(name, true)
+	if err != nil {
+		return "", err
 	}
 	return h.Path(at), nil
 }
@@ -55,7 +39,7 @@ func read(h *inside.Host, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.Open(where)
+	f, err := os.OpenFile(where, os.O_RDONLY|syscall.O_NONBLOCK, 0) // nobody waits for a pipe
 	if err != nil {
 		return nil, err
 	}
