@@ -58,6 +58,7 @@ var needing = map[string][]string{
 	KindUsers: {"groups", "shell"},
 	KindTime:  {"zone"},
 	KindLogs:  {"forward"},
+	KindLinks: {"pci"},
 }
 
 // Needing are the values that items ask for of fields that the system may not be able to
