@@ -29,7 +29,7 @@ const (
 	// Of the facet actions: NAME is that of the boot action.
 	KindBootActions = "bootActions" // bootActions.NAME; field "", Body Action
 	// Of the facet network: NAME is that of the interface.
-	KindLinks = "links" // links.NAME; fields kind, mac, mtu, addresses, routes, dns, members, bond, vlan, dhcp, …; Body Link
+	KindLinks = "links" // links.NAME; fields kind, mac, pci, mtu, addresses, routes, dns, members, bond, vlan, dhcp, …; Body Link
 )
 
 // ModuleNotLoaded is what the parameters of a module are that is loaded at the next boot
@@ -192,8 +192,10 @@ const (
 type Link struct {
 	// Kind is "ethernet", "bond", "bridge" or "vlan".
 	Kind string `json:"kind"`
-	// MAC tells which ethernet it is; the name alone does where it is empty.
+	// MAC tells which ethernet it is, and PCI where its adapter is, for one without a
+	// designed MAC address; the name alone does where both are empty.
 	MAC string `json:"mac,omitempty"`
+	PCI string `json:"pci,omitempty"`
 	MTU int    `json:"mtu,omitempty"`
 	// Addresses are with their prefix lengths: "10.1.0.11/24".
 	Addresses []string `json:"addresses,omitempty"`

@@ -52,6 +52,44 @@ func (i Item) Returning(asked []string) []string {
 	return back
 }
 
+// needing are the fields that a system can have only with certain programs or files, by
+// kind: what they are designed as decides which.
+var needing = map[string][]string{
+	KindUsers: {"groups", "shell"},
+	KindTime:  {"zone"},
+	KindLogs:  {"forward"},
+	KindLinks: {"pci"},
+}
+
+// Needing are the values that items ask for of fields that the system may not be able to
+// have yet, under flat names.
+func Needing(items []Item) map[string]string {
+	values := map[string]string{}
+	for _, i := range items {
+		for _, field := range needing[Kind(i.Key)] {
+			if v := i.Fields[field]; v != "" {
+				values[Name(i.Key, field)] = v
+			}
+		}
+	}
+	return values
+}
+
+// Valued names one value of a field: "users.ops.groups=docker".
+func Valued(name, value string) string { return name + "=" + value }
+
+// Lacking says why a system cannot have a value of a field yet, by what is told of the
+// field or of this value of it; empty where it can. Every system can have a field empty.
+func Lacking(cannot map[string]string, name, value string) string {
+	if value == "" {
+		return ""
+	}
+	if why := cannot[Valued(name, value)]; why != "" {
+		return why
+	}
+	return cannot[name]
+}
+
 // Values are the fields of items under flat names: the key, and behind a dot the
 // field.
 func Values(items []Item) map[string]string {

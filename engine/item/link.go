@@ -14,6 +14,7 @@ func (l Link) Fields() map[string]string {
 	for name, text := range map[string]string{
 		"kind":      l.Kind,
 		"mac":       strings.ToLower(l.MAC),
+		"pci":       strings.ToLower(l.PCI),
 		"mtu":       number(l.MTU),
 		"addresses": List(l.Addresses),
 		"shared":    List(l.Shared),

@@ -45,6 +45,8 @@ type Port struct {
 	Name string `json:"name"`
 	// MAC is its own address, also while a bond lends it another one.
 	MAC string `json:"mac,omitempty"`
+	// PCI is where its adapter is on the PCI bus; empty where it is on none.
+	PCI string `json:"pci,omitempty"`
 	// Off says that the system does not use it: then nothing is known of its cable.
 	Off bool `json:"off,omitempty"`
 	// Carrier is "up" or "down"; empty where that is not known.
@@ -94,16 +96,24 @@ const (
 	Silent   = "silent"
 )
 
-// Port is the port of that name, or else the one with that MAC address; false where
-// neither is there.
-func (s *LinksSeen) Port(name, mac string) (Port, bool) {
+// Port is the port of that name; false where it is not there.
+func (s *LinksSeen) Port(name string) (Port, bool) { return s.PortAt(name, "", "") }
+
+// PortAt is the port with a MAC address or at a place on the PCI bus, or the one of a name
+// where neither is given; false where it is not there.
+func (s *LinksSeen) PortAt(name, mac, pci string) (Port, bool) {
 	if s == nil {
 		return Port{}, false
 	}
-	i := slices.IndexFunc(s.Ports, func(p Port) bool { return p.Name == name })
-	if i < 0 && mac != "" {
-		i = slices.IndexFunc(s.Ports, func(p Port) bool { return p.MAC == mac })
-	}
+	i := slices.IndexFunc(s.Ports, func(p Port) bool {
+		switch {
+		case mac != "":
+			return p.MAC == mac
+		case pci != "":
+			return p.PCI == pci
+		}
+		return p.Name == name
+	})
 	if i < 0 {
 		return Port{}, false
 	}
@@ -123,7 +133,7 @@ func (s *LinksSeen) After(earlier *LinksSeen) *LinksSeen {
 	both := *s
 	both.Ports = slices.Clone(s.Ports)
 	for i, p := range both.Ports {
-		was, known := earlier.Port(p.Name, "")
+		was, known := earlier.Port(p.Name)
 		switch {
 		case !known || len(was.Neighbours) == 0:
 		case len(p.Neighbours) > 0:

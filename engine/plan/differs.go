@@ -29,5 +29,10 @@ func Differs(n *site.Node, f site.Facet, seen site.FacetState) map[string]string
 			why[key] = fmt.Sprintf("%s is %q, and %q after the next boot", field, have, leaves)
 		}
 	}
+	for _, field := range slices.Sorted(maps.Keys(w.Lacking)) {
+		if key := w.Keys[field]; why[key] == "" {
+			why[key] = w.Lacking[field]
+		}
+	}
 	return why
 }

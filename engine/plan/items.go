@@ -79,7 +79,7 @@ func (w wish) addedItems(f site.Facet, changes []site.Change) []site.Change {
 				of = append(of, c)
 			}
 		}
-		if len(of) > 1 && len(of) == len(i.Fields) && !w.isThere(i.Key) {
+		if len(of) > 1 && len(of) == w.asks(i) && !w.isThere(i.Key) {
 			whole := site.Change{Field: fieldOf(f, i.Key), Have: item.Absent, Want: asked(of), Origin: of[0].Origin, Intent: of[0].Intent}
 			if of[0].Have == unknown {
 				whole.Have = unknown
@@ -90,6 +90,16 @@ func (w wish) addedItems(f site.Facet, changes []site.Change) []site.Change {
 	}
 	slices.SortFunc(short, func(a, b site.Change) int { return strings.Compare(a.Field, b.Field) })
 	return short
+}
+
+// asks are how many fields of an item are asked for that the system can have.
+func (w wish) asks(i item.Item) (count int) {
+	for field := range i.Fields {
+		if _, lacking := w.Lacking[item.Name(i.Key, field)]; !lacking {
+			count++
+		}
+	}
+	return count
 }
 
 // asked is what is asked of an item, field by field.

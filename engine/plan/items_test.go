@@ -198,3 +198,48 @@ func TestItemsOfAFamily(t *testing.T) {
 		t.Errorf("of another: %+v", r)
 	}
 }
+
+// What the system cannot have yet stops nothing while something else is to be done, which
+// may bring it; then the node waits for a person. A boot action waits for it too.
+func TestFieldsThatTheSystemLacks(t *testing.T) {
+	n := &site.Node{Name: "n1", Power: "on", Identity: site.Identity{UUID: "u1"}, System: site.System{
+		Users:    map[string]site.User{"ops": {Groups: []string{"docker"}, Shell: "/bin/zsh"}},
+		Time:     site.Time{Servers: []string{"10.0.0.1"}},
+		Packages: map[string]site.Package{"docker.io": {}},
+	}}
+	s := &site.Site{Name: "test", Nodes: map[string]*site.Node{"n1": n}}
+	noDocker, noShell, noClock := `there is no group "docker"`, "there is no shell /bin/zsh", "there is no time service"
+	account := site.Values{"users.ops.state": "present", "users.ops.sudo": "false", "users.ops.keys": "", "users.ops.groups": "", "users.ops.shell": "/bin/sh"}
+	cannot := site.Values{"users.ops.groups=docker": noDocker, "users.ops.shell=/bin/zsh": noShell, "time.servers": noClock}
+	missing := site.FacetState{Absent: []string{"packages.docker.io"}}
+	installed := site.FacetState{Have: site.Values{"packages.docker.io.version": "1"}}
+	for name, c := range map[string]struct {
+		base, packages site.FacetState
+		steps, blocked string
+		notes          int
+		phase          string
+	}{
+		"no account":       {site.FacetState{Absent: []string{"users.ops", "time"}, Cannot: cannot}, missing, "apply-base: base.users.ops.state absent → present, base.users.ops.sudo none → false; install-packages: packages.docker.io.state absent → present", "", 3, "base"},
+		"the rest is set":  {site.FacetState{Have: account, Absent: []string{"time"}, Cannot: cannot}, missing, "install-packages: packages.docker.io.state absent → present", "", 3, "base"},
+		"nothing is left":  {site.FacetState{Have: account, Absent: []string{"time"}, Cannot: cannot}, installed, "", "base.time.servers: " + noClock + "; base.users.ops.groups: " + noDocker + "; base.users.ops.shell: " + noShell, 0, "base"},
+		"it came":          {site.FacetState{Have: account, Absent: []string{"time"}}, installed, "apply-base: base.time.servers none → 10.0.0.1, base.users.ops.groups none → docker, base.users.ops.shell /bin/sh → /bin/zsh", "", 0, "base"},
+		"of another value": {site.FacetState{Have: account, Absent: []string{"time"}, Cannot: site.Values{"users.ops.groups=wheel": "no wheel"}}, installed, "apply-base: base.time.servers none → 10.0.0.1, base.users.ops.groups none → docker, base.users.ops.shell /bin/sh → /bin/zsh", "", 0, "base"},
+	} {
+		c.base.Seen, c.packages.Seen = time.Unix(1, 0), time.Unix(1, 0)
+		c.packages.System = &site.Platform{Family: "debian"}
+		m := site.Memory{Observed: site.Observed{Identity: n.Identity, Facets: map[site.Facet]site.FacetState{
+			site.FacetPower: {Have: site.Values{"state": "on"}, Seen: time.Unix(1, 0)}, site.FacetBase: c.base, site.FacetPackages: c.packages,
+		}}}
+		p := plan.Node(s, n, site.Known{Nodes: map[string]site.Memory{"n1": m}, Serves: map[site.Facet]bool{site.FacetPower: true, site.FacetBase: true, site.FacetPackages: true}})
+		var steps []string
+		for _, step := range p.Steps {
+			steps = append(steps, step.Summary())
+		}
+		if got := strings.Join(steps, "; "); got != c.steps || strings.Join(p.Blocked, "; ") != c.blocked || len(p.Notes) != c.notes || p.Phase != c.phase {
+			t.Errorf("%s:\nsteps %s\n want %s\nblocked %q\nnotes %q\nphase %q", name, got, c.steps, p.Blocked, p.Notes, p.Phase)
+		}
+		if plan.AsDesigned(n, site.FacetBase, c.base) {
+			t.Errorf("%s: it is as designed", name)
+		}
+	}
+}

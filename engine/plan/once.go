@@ -99,15 +99,18 @@ func planOnce(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, phase
 			if n.PhaseOfItem(r, i.Key) != phase {
 				continue
 			}
-			planOnceItem(p, s, n, m, f, i, installs, func() {
-				planRestart(p, n, m, slices.DeleteFunc(insideUpTo(r, phase), func(f site.Facet) bool { return !serves[f] }))
+			planOnceItem(p, s, n, m, f, i, installs, func() (isReady bool) {
+				before := slices.DeleteFunc(insideUpTo(r, phase), func(f site.Facet) bool { return !serves[f] })
+				planRestart(p, n, m, before)
+				return !lacksAny(n, before, m)
 			})
 		}
 	}
 }
 
-// planOnceItem adds one item, behind the restart that what comes before it may need.
-func planOnceItem(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, f site.Facet, i item.Item, installs bool, restart func()) {
+// planOnceItem adds one item, behind the restart that what comes before it may need; restart
+// plans that, and says whether the system has all that it could not have yet.
+func planOnceItem(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, f site.Facet, i item.Item, installs bool, restart func() (isReady bool)) {
 	is, attempts := OnceIs(f, i.Key, m)
 	if installs {
 		is = item.NotDone
@@ -133,7 +136,7 @@ func planOnceItem(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, f
 		p.Blocked = append(p.Blocked, placed(at)+stalledOnce(n, i.Key, is, seen))
 		return
 	}
-	if restart(); len(p.Blocked)+len(p.Reported) > 0 || p.Waiting != "" {
+	if isReady := restart(); len(p.Blocked)+len(p.Reported) > 0 || p.Waiting != "" || !isReady {
 		p.Notes = append(p.Notes, fmt.Sprintf("the boot action %s is done when all before it is as designed", item.ID(i.Key)))
 		return
 	}

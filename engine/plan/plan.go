@@ -66,7 +66,7 @@ func Node(s *site.Site, n *site.Node, k site.Known) site.NodePlan {
 	} else {
 		planNode(&p, s, n, m, k.Serves)
 	}
-	finish(&p, s, n, m, k.History)
+	finish(&p, s, n, m, k)
 	return p
 }
 
@@ -178,6 +178,7 @@ func planRest(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, serve
 		planOnce(p, s, n, m, phase, serves)
 	}
 	planRestart(p, n, m, slices.DeleteFunc(slices.Clone(site.InsideFacets), func(f site.Facet) bool { return !serves[f] }))
+	planLacking(p, s, n, m, serves)
 }
 
 // insideUpTo are the facets of the installed system up to a phase.
@@ -194,7 +195,7 @@ func inside(r *site.Role) []site.Facet {
 }
 
 // finish fills in what follows from all steps together.
-func finish(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, h site.History) {
+func finish(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, k site.Known) {
 	role := s.Roles[n.Role]
 	for i := range p.Steps {
 		step := &p.Steps[i]
@@ -202,10 +203,15 @@ func finish(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, h site.
 		if !site.Facets[step.Facet].Once {
 			step.Phase = role.PhaseOf(step.Facet)
 		}
-		step.Expect = expected(h, Model(m.Observed), *step)
+		step.Expect = expected(k.History, Model(m.Observed), *step)
 		p.Expect += step.Expect
 	}
 	p.Phase = phase(p, role)
+	for _, f := range inside(role) {
+		if of := role.PhaseOf(f); k.Serves[f] && lacks(n, f, m.Observed.Facets[f]) && PhaseIndex(role, of) < PhaseIndex(role, p.Phase) {
+			p.Phase = of
+		}
+	}
 }
 
 // phase is the first of the role's phases in which something is left to do.
@@ -359,7 +365,7 @@ func IsDrift(n *site.Node, f site.Facet, r site.Recorded) bool {
 func AsDesigned(n *site.Node, f site.Facet, seen site.FacetState) bool {
 	w := wishFor(n, f, seen)
 	asks := w.Want != nil || site.IsInside(f) && !w.Unread && n.Asks(f) // in a system of another kind, or on another machine
-	return !seen.Seen.IsZero() && asks && len(w.Unsure) == 0 && seen.Busy == "" && len(unresolved(n, f, seen)) == 0 && len(w.diff(n, f, seen)) == 0 && len(seen.Left(n, f))+len(seen.Returning(n, f)) == 0
+	return !seen.Seen.IsZero() && asks && len(w.Unsure) == 0 && seen.Busy == "" && len(w.Lacking)+len(unresolved(n, f, seen)) == 0 && len(w.diff(n, f, seen)) == 0 && len(seen.Left(n, f))+len(seen.Returning(n, f)) == 0
 }
 
 // differs tells of changes as of differences.

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 )
 
 // BootAddress is the IPv4 address of a machine while Slipway's agent runs in its memory. The
@@ -14,7 +13,9 @@ type BootAddress struct {
 	Prefix  netip.Prefix
 	Gateway netip.Addr   // not valid for none
 	DNS     []netip.Addr // none where the network names none
-	MAC     string       // of the port, in lower case; empty for the first one with a link
+	// MAC is that of the port, in lower case, or PCI is where it is on the PCI bus; the first
+	// one with a link where both are empty.
+	MAC, PCI string
 }
 
 // BootAddress is that of a node: its designed address in the network that a port of it boots
@@ -40,7 +41,7 @@ func (s *Site) BootAddress(n *Node) BootAddress {
 		return cmp.Compare(rank(a.network == first), rank(b.network == first))
 	})
 	for _, p := range append(all, plain...) {
-		net, i := s.Networks[p.network], n.Interfaces[p.name]
+		net := s.Networks[p.network]
 		address, err := netip.ParseAddr(n.Addresses[p.network])
 		if net == nil || err != nil || !address.Is4() {
 			continue
@@ -49,7 +50,7 @@ func (s *Site) BootAddress(n *Node) BootAddress {
 		if err != nil {
 			continue
 		}
-		is := BootAddress{Prefix: netip.PrefixFrom(address, in.Bits()), MAC: strings.ToLower(cmp.Or(i.MAC, n.Hardware.Devices[i.Device].MAC))}
+		is := BootAddress{Prefix: netip.PrefixFrom(address, in.Bits()), MAC: n.MACOf(p.name), PCI: n.PCIOf(p.name)}
 		if g, err := netip.ParseAddr(net.Gateway); err == nil && g.Is4() {
 			is.Gateway = g
 		}
@@ -73,9 +74,9 @@ func rank(first bool) int {
 // MACs are the designed MAC addresses of a node's ports, in lower case and in order.
 func (n *Node) MACs() []string {
 	var all []string
-	for _, i := range n.Interfaces {
-		if mac := cmp.Or(i.MAC, n.Hardware.Devices[i.Device].MAC); mac != "" {
-			all = append(all, strings.ToLower(mac))
+	for name := range n.Interfaces {
+		if mac := n.MACOf(name); mac != "" {
+			all = append(all, mac)
 		}
 	}
 	slices.Sort(all)

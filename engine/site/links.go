@@ -127,14 +127,10 @@ func (n *Node) LinkOf(port string) (link, path string) {
 	return "", ""
 }
 
-// PortOf is what was seen of a designed port: the one of that name, or the one that the
-// design means by its MAC address.
+// PortOf is what was seen of a designed port: the one that the design means by its MAC
+// address or its place on the PCI bus, or else the one of that name.
 func (n *Node) PortOf(name string, seen *item.LinksSeen) (item.Port, bool) {
-	mac := n.Interfaces[name].MAC
-	if mac == "" {
-		mac = n.Hardware.Devices[n.Interfaces[name].Device].MAC
-	}
-	return seen.Port(name, mac)
+	return seen.PortAt(name, n.MACOf(name), n.PCIOf(name))
 }
 
 // Unheard says whether nobody knows, or nobody has looked lately, what is at the other end

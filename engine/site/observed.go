@@ -36,7 +36,8 @@ type FacetState struct {
 	OneSource bool     `json:"oneSource,omitempty"`
 	// Owned are the keys of the items that Slipway made, for a facet inside the
 	// installed system; OwnedDigest names the list of them on the machine. Cannot says
-	// of keys why the system cannot have them.
+	// of keys, of fields and of values of fields why the system cannot have them, by the
+	// names that item.Lacking looks for.
 	Owned       []string `json:"owned,omitempty"`
 	OwnedDigest string   `json:"ownedDigest,omitempty"`
 	// Asked are the names of the fields that those items were last asked for, by key.

@@ -21,10 +21,14 @@ type Resolved struct {
 	// Unresolved says of fields of the design, by their names there, why they mean
 	// nothing on the machine.
 	Unresolved Values
+	// Lacking says of fields that are asked for why the installed system cannot have them
+	// yet, by their flat names; they are not in Want. What else the design asks for may
+	// bring what they need, such as a package.
+	Lacking Values
 	// Unread says that what the machine calls these fields is not known yet.
 	Unread bool
 	// Items are what the design asks of a facet inside the installed system, Keys
-	// the item of each field of Want, and Family that of the system.
+	// the item of each field of Want and Lacking, and Family that of the system.
 	Items  []item.Item
 	Keys   Values
 	Family string
@@ -76,8 +80,12 @@ func (s FacetState) resolveItems(n *Node, f Facet) Resolved {
 	items, brought := n.itemsWith(f, r.Family, n.DriverNames(s.System, FitSure))
 	r.Items, r.Drivers = items, brought.from
 	for _, i := range r.Items {
-		for field := range i.Fields {
-			r.Keys[item.Name(i.Key, field)] = i.Key
+		for field, v := range i.Fields {
+			name := item.Name(i.Key, field)
+			r.Keys[name] = i.Key
+			if why := item.Lacking(s.Cannot, name, v); why != "" && name != i.Key {
+				lacks(&r, name, why)
+			}
 		}
 		cannot(i.Key, cmp.Or(brought.contradict[i.Key], s.Cannot[i.Key]))
 	}
@@ -85,9 +93,20 @@ func (s FacetState) resolveItems(n *Node, f Facet) Resolved {
 	if len(r.Unsure) > 0 {
 		s.unsure(n, f, r, cannot)
 	}
-	r.Want = orNil(item.Values(r.Items))
+	want := item.Values(r.Items)
+	for name := range r.Lacking {
+		delete(want, name)
+	}
+	r.Want = orNil(want)
 	r.Unread = r.Family == "" && (n.asksByFamily(f) || f == FacetPackages && n.asksByDriver(f))
 	return r
+}
+
+func lacks(r *Resolved, name, why string) {
+	if r.Lacking == nil {
+		r.Lacking = Values{}
+	}
+	r.Lacking[name] = Printable(why)
 }
 
 // Family is that of the system that was seen, or else of the node's image; empty where

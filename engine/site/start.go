@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
 )
 
 // Start is how Slipway's agent is started on a machine.
@@ -58,7 +57,7 @@ func (s *Site) NetworkStart(n *Node) (networks, macs []string) {
 		if !slices.Contains(networks, i.Boot) {
 			networks = append(networks, i.Boot)
 		}
-		if mac := strings.ToLower(cmp.Or(i.MAC, n.Hardware.Devices[i.Device].MAC)); mac != "" && !slices.Contains(macs, mac) {
+		if mac := n.MACOf(name); mac != "" && !slices.Contains(macs, mac) {
 			macs = append(macs, mac)
 		}
 	}

@@ -1,7 +1,6 @@
 package site
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -116,7 +115,7 @@ type wiring struct {
 func (w *wiring) ethernets() {
 	for name, i := range w.node.Interfaces {
 		l := w.carrier(i.Link, i.Networks, i.MTU)
-		l.Kind, l.MAC = "ethernet", cmp.Or(i.MAC, w.node.Hardware.Devices[i.Device].MAC)
+		l.Kind, l.MAC, l.PCI = "ethernet", w.node.MACOf(name), w.node.PCIOf(name)
 		if i.SRIOV != nil {
 			l.Functions, l.Trusted = i.SRIOV.Functions, i.SRIOV.Trusted
 		}
@@ -124,7 +123,7 @@ func (w *wiring) ethernets() {
 	}
 	for name, v := range w.node.Virtual.Interfaces {
 		l := w.links[name]
-		l.Kind, l.MAC = "ethernet", v.MAC
+		l.Kind, l.MAC, l.PCI = "ethernet", v.MAC, ""
 		w.links[name] = l
 	}
 	if !w.node.IsVirtual() {

@@ -51,7 +51,7 @@ func TestLinksOnTheLab(t *testing.T) {
 	if s := seen.Facets[site.FacetLinks]; s.Seen.IsZero() || len(s.Unread) > 0 || seen.Links == nil {
 		t.Fatalf("got %+v, %+v", s, seen.Links)
 	}
-	if p, there := seen.Links.Port("eno1", ""); !there || p.Carrier != "up" || seen.Links.BootID == "" {
+	if p, there := seen.Links.Port("eno1"); !there || p.Carrier != "up" || seen.Links.BootID == "" {
 		t.Errorf("got %+v", seen.Links)
 	}
 	if r := seen.Links.Reached; len(r) != 1 || r[0].Target != target || r[0].Sized != item.Answered {

@@ -247,8 +247,10 @@ func bounded(all map[string]string) site.Values {
 // observeRequest asks for the items of a node's design.
 func (m *machine) observeRequest(n *site.Node, facets []site.Facet) wire.Request {
 	r := wire.Request{Op: wire.OpObserve, Node: n.Name, Observe: map[string][]string{}}
+	var all []item.Item
 	for _, f := range facets {
 		items := m.mayItems(n, f)
+		all = append(all, items...)
 		r.Observe[string(f)] = item.Keys(items)
 		if f == site.FacetConfig {
 			r.Show = shown(items)
@@ -257,7 +259,7 @@ func (m *machine) observeRequest(n *site.Node, facets []site.Facet) wire.Request
 			r.Hashes = withPassword(items)
 		}
 	}
-	r.PCI = asksHardware(n)
+	r.PCI, r.Wants = asksHardware(n), item.Needing(all)
 	return r
 }
 

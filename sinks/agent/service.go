@@ -186,6 +186,8 @@ func (s *Service) Expect(b driver.Boot) (string, error) {
 		}
 		if a.MAC != "" {
 			all = append(all, "slipway.mac="+a.MAC)
+		} else if a.PCI != "" {
+			all = append(all, "slipway.pci="+a.PCI)
 		}
 	}
 	s.mu.Lock()

@@ -1,7 +1,6 @@
 package netboot
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -275,8 +274,8 @@ func macsIn(node *site.Node, network string) []string {
 			macs[mac] = true
 		}
 	}
-	for name, i := range node.Interfaces {
-		add(name, cmp.Or(i.MAC, node.Hardware.Devices[i.Device].MAC))
+	for name := range node.Interfaces {
+		add(name, node.MACOf(name))
 	}
 	for name, v := range node.Virtual.Interfaces {
 		add(name, v.MAC)

@@ -54,6 +54,20 @@ var hardwares = []Rule{
 		Node: unknownDevice,
 	},
 	{
+		Code: "interface-device", Severity: site.SeverityError,
+		What: "The device of an interface is found by `mac`, `pci` or a `path` below `/sys` with a PCI address, unless the interface has a `mac`.",
+		Why:  "Slipway finds a port by nothing else, and would set up whichever port has the interface's name.",
+		Wrong: `nodes: "n4": {
+	hardware: devices: "port-1": {kind: "nic", neighbour: {system: "tor1", port: "1/7"}}
+	interfaces: eno1: device: "port-1"
+}`,
+		Right: `nodes: "n4": {
+	hardware: devices: "port-1": {kind: "nic", pci: "0000:18:00.0"}
+	interfaces: eno1: device: "port-1"
+}`,
+		Node: interfaceDevice,
+	},
+	{
 		Code: "device-used-twice", Severity: site.SeverityError, Firm: true,
 		What: "A device is used once: no two interfaces, disks or controllers of a node are the same, and no two disks are found by the same rule.",
 		Why:  "Both are one thing, and the data that is put on the one is lost to the other.",
@@ -236,6 +250,24 @@ func deviceKind(_ *site.Site, n *site.Node) []site.Finding {
 				fmt.Sprintf("%s is the device %s, which is a %s", u, u.device, kind),
 				fmt.Sprintf("Name a device of kind %q.", u.kind))))
 		}
+	}
+	return found
+}
+
+// interfaceDevice objects to devices of interfaces by which no port is found.
+func interfaceDevice(_ *site.Site, n *site.Node) []site.Finding {
+	var found []site.Finding
+	for _, name := range keys(n.Interfaces) {
+		device := n.Interfaces[name].Device
+		d, known := n.Hardware.Devices[device]
+		where, field := placeOf(d)
+		if kind := kindOf(d); !known || where == "" || kind != "" && kind != "nic" || n.MACOf(name) != "" || n.PCIOf(name) != "" || n.Virtual.Interfaces[name].MAC != "" {
+			continue
+		}
+		field, _, _ = strings.Cut(field, ".")
+		found = append(found, beside(n, "hardware.devices."+device+"."+field, wrong("interfaces."+name+".device",
+			fmt.Sprintf("the interface %s is the device %s, which is found by its %s: Slipway finds no port by that", name, device, field),
+			fmt.Sprintf("Find the device by mac or pci, or write interfaces: %s: mac.", name))))
 	}
 	return found
 }

@@ -44,6 +44,9 @@ type Host struct {
 	// Hashes are the keys of the accounts of which the hash of the password is to be
 	// told, as Hash is.
 	Hashes []string
+	// Wants are the values that items ask for of fields that the system may not be able to
+	// have yet, as item.Needing has them.
+	Wants map[string]string
 	// Once says which installation, and which attempt, a thing is to be done in that is
 	// done once; nil where nothing is.
 	Once *item.Once

@@ -13,6 +13,8 @@ import (
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
+
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
 // The times of the network.
@@ -74,7 +76,8 @@ func (n *network) begins(l net.Interface) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	carrier, _ := os.ReadFile("/sys/class/net/" + l.Name + "/carrier")
-	isOther := n.settings.MAC != "" && l.HardwareAddr.String() != n.settings.MAC
+	isOther := n.settings.MAC != "" && l.HardwareAddr.String() != n.settings.MAC ||
+		n.settings.PCI != "" && inside.PCIAddress("/sys/class/net/"+l.Name) != n.settings.PCI
 	isSecond := n.settings.Address.IsValid() && len(n.begun) > 0
 	if n.begun[l.Name] || strings.TrimSpace(string(carrier)) != "1" || isOther || isSecond {
 		return false

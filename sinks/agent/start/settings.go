@@ -27,6 +27,8 @@ type Settings struct {
 	Gateway netip.Addr
 	DNS     []netip.Addr
 	MAC     string
+	// PCI is where the port is on the PCI bus, in place of MAC.
+	PCI string
 }
 
 // Parse reads a kernel's command line and the words of a medium, of which those of the command
@@ -85,7 +87,7 @@ func (s Settings) told(answer string) (Settings, error) {
 	switch {
 	case err != nil:
 		return s, err
-	case is.Daemon == "" || is.Token != "" || is.Address.IsValid() || is.MAC != "" || is.DNS != nil:
+	case is.Daemon == "" || is.Token != "" || is.Address.IsValid() || is.MAC+is.PCI != "" || is.DNS != nil:
 		return s, errors.New("it does not name the daemon (slipway.daemon and slipway.ca), or says more than that")
 	}
 	s.Daemon, s.CA = is.Daemon, is.CA
@@ -129,6 +131,8 @@ func (s *Settings) set(name, value string) (err error) {
 			return fmt.Errorf("%q is not a MAC address", value)
 		}
 		s.MAC = mac.String()
+	case "pci":
+		s.PCI = value
 	default:
 		return fmt.Errorf("the agent does not know it")
 	}

@@ -78,6 +78,9 @@ type Request struct {
 	Show map[string]string `json:"show,omitempty"`
 	// Hashes is for OpObserve: the keys of accounts of which Facet.Hashes tells.
 	Hashes []string `json:"hashes,omitempty"`
+	// Wants is for OpObserve: what items ask for, as item.Needing has it. Facet.Cannot tells
+	// which of these values the system cannot have yet.
+	Wants map[string]string `json:"wants,omitempty"`
 	// Health is for OpObserve: what is to be found out of the system's health; nil for
 	// nothing.
 	Health *item.Probes `json:"health,omitempty"`
@@ -203,8 +206,9 @@ type Facet struct {
 	Owned []string `json:"owned,omitempty"`
 	// Asked are the names of the fields that they were last asked for, by their keys.
 	Asked map[string][]string `json:"asked,omitempty"`
-	// Cannot says of keys why this system cannot have them: no such package, no
-	// such time service.
+	// Cannot says of keys why this system cannot have them: no such package. Of fields
+	// under their flat names it says so for any value ("time.servers"), and of one value
+	// under the name that item.Valued gives it; the rest of the item is applied.
 	Cannot map[string]string `json:"cannot,omitempty"`
 	// Waits says what must happen before all of it has its effect, such as
 	// "reboot"; empty for nothing.

@@ -1,6 +1,7 @@
 package base
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -135,6 +136,18 @@ func (a accounts) group(name string) (group, bool) {
 		return group{}, false
 	}
 	return a.groups[i], true
+}
+
+// known are those of some names that are groups, in order, and the others, quoted.
+func (a accounts) known(names []string) (groups, none []string) {
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
+		if _, ok := a.group(name); ok {
+			groups = append(groups, name)
+		} else {
+			none = append(none, fmt.Sprintf("%.100q", name))
+		}
+	}
+	return groups, none
 }
 
 // further are the groups that an account is in besides its own, in order.

@@ -15,8 +15,9 @@
 // Removing an account leaves its home folder. An account that the design removed
 // is not made again when the design no longer speaks of it.
 //
-// What one field cannot be is told in Seen.Cannot under the field's flat name,
-// such as "users.ops.sudo", so that the rest of the item is still applied.
+// What one field cannot be yet, such as a shell before its package is there, is told in
+// Seen.Cannot under the field's flat name or that of the value. It is no error of Apply,
+// which sets all else.
 package base
 
 import (
@@ -82,7 +83,12 @@ func (f *facet) Observe(ctx context.Context, h *inside.Host, keys []string) (ins
 func (f *facet) Apply(ctx context.Context, h *inside.Host, items []item.Item, remove []string) error {
 	j := &job{facet: f, ctx: ctx, h: h}
 	var all troubles
-	do := func(key string, err error) { all.add(key, err) }
+	do := func(key string, err error) {
+		if isLacking(err) {
+			h.Tell(fmt.Sprintf("%.100s: %v", printable(key), err))
+		}
+		all.add(key, err)
+	}
 	if isOfUsers(items, remove) {
 		do(item.KindUsers, j.sweep())
 	}
@@ -170,7 +176,7 @@ type troubles struct {
 }
 
 func (t *troubles) add(key string, err error) {
-	if err == nil {
+	if err == nil || isLacking(err) {
 		return
 	}
 	class := wire.Failed
@@ -202,6 +208,34 @@ func (t *troubles) err() error {
 		texts = append(texts[:most:most], fmt.Sprintf("and %d more", len(t.texts)-most))
 	}
 	return &wire.Error{Class: t.class, Text: strings.Join(texts, "\n")}
+}
+
+// lacking is why the system cannot have one field yet. Seen.Cannot tells the same.
+type lacking string
+
+func (l lacking) Error() string { return string(l) }
+
+func isLacking(err error) bool {
+	_, is := err.(lacking)
+	return is
+}
+
+// worst is the first error that is more than that something is lacking, or else what is
+// lacking.
+func worst(all ...error) error {
+	var lacks []string
+	for _, err := range all {
+		if err != nil && !isLacking(err) {
+			return err
+		}
+		if err != nil {
+			lacks = append(lacks, err.Error())
+		}
+	}
+	if len(lacks) == 0 {
+		return nil
+	}
+	return lacking(strings.Join(lacks, "; "))
 }
 
 func refused(format string, args ...any) error {

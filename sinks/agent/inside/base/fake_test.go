@@ -28,15 +28,17 @@ type fake struct {
 	key       string
 	// byPassword says that the session came by the account's password.
 	byPassword bool
-	live       bool
-	name       string // the running host name
-	steps      []string
-	kill       int // the step before which the program ends; 0 for none
-	ran        []string
-	restart    []string
-	busy       string // an account that is in use
-	exit       map[string]inside.Output
-	told       []string
+	// wants are the values of which it is told whether they can be had.
+	wants   map[string]string
+	live    bool
+	name    string // the running host name
+	steps   []string
+	kill    int // the step before which the program ends; 0 for none
+	ran     []string
+	restart []string
+	busy    string // an account that is in use
+	exit    map[string]inside.Output
+	told    []string
 }
 
 const passwdText = `root:x:0:0:root:/root:/bin/bash
@@ -158,7 +160,7 @@ func (s *fake) host() *inside.Host {
 	s.t.Helper()
 	owned, err := inside.LoadOwned(s.root)
 	s.must(err)
-	return &inside.Host{Root: s.root, Live: s.live, Login: s.login, LoginKey: s.key, LoginPassword: s.byPassword, Owned: owned, Exec: s.exec, Tell: func(text string) { s.told = append(s.told, text) }}
+	return &inside.Host{Root: s.root, Live: s.live, Login: s.login, LoginKey: s.key, LoginPassword: s.byPassword, Owned: owned, Wants: s.wants, Exec: s.exec, Tell: func(text string) { s.told = append(s.told, text) }}
 }
 
 // apply is one run of the program; it says whether it was killed.

@@ -161,6 +161,10 @@ func (j *job) seeLogs(seen *inside.Seen) {
 	const forward = item.KindLogs + ".forward"
 	if !j.hasRsyslog() {
 		seen.Cannot[forward] = noRsyslog
+	} else if want := j.h.Wants[forward]; want != "" {
+		if _, err := j.rsyslogFor(strings.Split(want, ", ")); err != nil && isLacking(err) {
+			seen.Cannot[item.Valued(forward, want)] = err.Error()
+		}
 	}
 	text, there, err := j.read(rsyslogFile)
 	if err != nil {
@@ -188,7 +192,7 @@ func (j *job) setLogs(want item.Logs) error {
 		return j.removeLogs()
 	}
 	if !j.hasRsyslog() {
-		return refused(noRsyslog)
+		return lacking(noRsyslog)
 	}
 	fresh, err := j.rsyslogFor(want.Forward)
 	if err != nil {
@@ -228,7 +232,7 @@ func (j *job) rsyslogFor(forward []string) (string, error) {
 		if r.protocol == "tls" {
 			missing := ""
 			if s, missing = j.tls(); missing != "" {
-				return "", refused("%s: %s", url, missing)
+				return "", lacking(fmt.Sprintf("%s: %s", url, missing))
 			}
 		}
 		all = append(all, r)

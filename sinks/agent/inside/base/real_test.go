@@ -135,9 +135,12 @@ func TestRealDebian(t *testing.T) {
 	// sudo and time services are not installed.
 	user.Sudo = true
 	a = s.ask(ask{Items: []item.Item{account("ops", user), clockItem("Europe/Zurich", "10.0.0.1"), logs("udp://10.0.0.5")}})
-	for _, want := range []string{"add the package sudo", "add the package rsyslog"} {
-		if !strings.Contains(a.Error, want) {
-			t.Errorf("got %q, want %q", a.Error, want)
+	if a.Error != "" {
+		t.Error(a.Error)
+	}
+	for field, want := range map[string]string{"users.ops.sudo=true": "add the package sudo", "logs.forward": "add the package rsyslog"} {
+		if !strings.Contains(a.Seen.Cannot[field], want) {
+			t.Errorf("%s cannot be: %q, want %q", field, a.Seen.Cannot[field], want)
 		}
 	}
 

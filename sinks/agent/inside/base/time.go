@@ -2,6 +2,7 @@ package base
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -40,8 +41,10 @@ func (j *job) seeTime(seen *inside.Seen) {
 	} else {
 		seen.Have[zone] = have
 	}
-	if !j.exists(zoneinfo) {
+	if want := j.h.Wants[zone]; !j.exists(zoneinfo) {
 		seen.Cannot[zone] = noZones
+	} else if err := j.checkZone(want); want != "" && err != nil && isLacking(err) {
+		seen.Cannot[item.Valued(zone, want)] = err.Error()
 	}
 	s := j.clock()
 	if s == nil {
@@ -89,9 +92,10 @@ func (j *job) zone() (string, error) {
 }
 
 func (j *job) setTime(want item.Time) error {
+	var noZone, noServers error
 	if want.Zone != "" {
-		if err := j.checkZone(want.Zone); err != nil {
-			return err
+		if noZone = j.checkZone(want.Zone); noZone != nil && !isLacking(noZone) {
+			return noZone
 		}
 	}
 	for _, s := range want.Servers {
@@ -101,15 +105,22 @@ func (j *job) setTime(want item.Time) error {
 	}
 	s := j.clock()
 	if s == nil && len(want.Servers) > 0 {
-		return refused(noClock)
+		noServers = lacking(noClock)
 	}
 	var before wasTime
 	var made madeTime
 	ours := j.entry(item.KindTime, &before, &made)
-	if err := j.makeZone(want.Zone, ours, &before, &made); err != nil {
-		return err
+	if noZone == nil {
+		if err := j.makeZone(want.Zone, ours, &before, &made); err != nil {
+			return err
+		}
 	}
-	return j.makeServers(s, want.Servers, &made)
+	if noServers == nil {
+		if err := j.makeServers(s, want.Servers, &made); err != nil {
+			return err
+		}
+	}
+	return worst(noZone, noServers)
 }
 
 // makeZone sets the zone, or sets it back where the design no longer has one.
@@ -211,14 +222,14 @@ func (j *job) checkZone(zone string) error {
 		return refused("%.100q is not the name of a time zone", zone)
 	}
 	if !j.exists(zoneinfo) {
-		return refused(noZones)
+		return lacking(noZones)
 	}
 	at, err := j.follow(zoneinfo + "/" + zone)
 	if err != nil {
 		return refused("%v", err)
 	}
 	if info, err := os.Stat(at); err != nil || !info.Mode().IsRegular() {
-		return refused("there is no time zone %q in %s: correct its name, or add the package tzdata (tzdata-legacy has old names)", zone, zoneinfo)
+		return lacking(fmt.Sprintf("there is no time zone %q in %s: correct its name, or add the package tzdata (tzdata-legacy has old names)", zone, zoneinfo))
 	}
 	return nil
 }

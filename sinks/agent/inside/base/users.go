@@ -90,9 +90,10 @@ func (j *job) seeUser(seen *inside.Seen, key string) {
 	var made madeUser
 	ours := j.entry(key, nil, &made)
 	if missing := j.onceSudo(); missing != "" {
-		seen.Cannot[key+".sudo"] = missing
+		seen.Cannot[item.Valued(key+".sudo", "true")] = missing
 	}
 	l, there := all.login(account)
+	j.seeLacking(seen, key, all, !ours || made.ours(l))
 	rule, err := j.sudo(account)
 	if err != nil {
 		seen.Unread[key+".sudo"] = err.Error()
@@ -119,6 +120,29 @@ func (j *job) seeUser(seen *inside.Seen, key string) {
 		}
 	}
 	j.seeKeys(seen, key, l, exact, made)
+}
+
+// seeLacking tells what the system cannot have yet of what is asked of an account. Of
+// groups it does so when the account is in all others: until then there is something to set.
+func (j *job) seeLacking(seen *inside.Seen, key string, all accounts, exact bool) {
+	shell, groups := item.Name(key, "shell"), item.Name(key, "groups")
+	if want := j.h.Wants[shell]; want != "" && !j.exists(want) {
+		seen.Cannot[item.Valued(shell, want)] = noShell(want)
+	}
+	want := j.h.Wants[groups]
+	designed, none := all.known(strings.Split(want, ", "))
+	if l, there := all.login(item.ID(key)); want == "" || len(none) == 0 || there && exact && len(without(designed, all.further(l))) > 0 {
+		return
+	}
+	seen.Cannot[item.Valued(groups, want)] = noGroups(none)
+}
+
+func noShell(shell string) string {
+	return fmt.Sprintf("there is no shell %s: add the package that brings it", printable(shell))
+}
+
+func noGroups(none []string) string {
+	return fmt.Sprintf("there is no group %s: add the package that brings it, or correct the design", strings.Join(none, ", "))
 }
 
 // state says whether there is an account, and whether what was to change it was cut off.
@@ -234,7 +258,7 @@ func (j *job) present(key string, want item.User) error {
 // its package is there, or that the account itself keeps from being set, keeps no other part
 // from it. Errors that a further try may mend come first.
 func (u *user) set(want item.User) error {
-	var failures, refusals []error
+	var failures, refusals, lacks []error
 	for _, part := range []func(item.User) error{u.setShell, u.setGroups, u.setKeys, u.setPassword, u.setRule} {
 		err := part(want)
 		told := (*wire.Error)(nil)
@@ -242,13 +266,18 @@ func (u *user) set(want item.User) error {
 		case err == nil:
 		case u.ctx.Err() != nil:
 			return err
+		case isLacking(err):
+			lacks = append(lacks, err)
 		case errors.As(err, &told) && told.Class == wire.Refused:
 			refusals = append(refusals, err)
 		default:
 			failures = append(failures, err)
 		}
 	}
-	return errors.Join(append(failures, refusals...)...)
+	if all := append(failures, refusals...); len(all) > 0 {
+		return errors.Join(all...)
+	}
+	return worst(lacks...)
 }
 
 // checkUser refuses what cannot be, and what would lock this session out, before
@@ -288,9 +317,6 @@ func (j *job) checkShell(shell string) error {
 	}
 	if shell[0] != '/' || strings.ContainsAny(shell, ":\n") || printable(shell) != shell {
 		return refused("%.100q is not the path of a shell", shell)
-	}
-	if !j.exists(shell) {
-		return refused("there is no shell %s: add the package that brings it", shell)
 	}
 	return nil
 }
@@ -385,7 +411,7 @@ func (j *job) create(key string, want item.User, all accounts, made *madeUser) (
 	case before != nil && !slices.ContainsFunc(all.logins, func(l login) bool { return l.uid == *before }):
 		args = append(args, "--uid", strconv.Itoa(*before))
 	}
-	if want.Shell != "" {
+	if want.Shell != "" && j.exists(want.Shell) {
 		args = append(args, "--shell", want.Shell)
 	}
 	if err := j.tool("useradd", append(args, "--", account)...); err != nil {
@@ -447,6 +473,9 @@ func (u *user) save() error { return u.note(u.key, u.made) }
 
 func (u *user) setShell(want item.User) error {
 	shell := want.Shell
+	if shell != "" && !u.exists(shell) {
+		return lacking(noShell(shell))
+	}
 	switch {
 	case shell != "" || u.made.Removed || !u.made.Shell:
 	case u.made.Created:
@@ -485,19 +514,15 @@ func (u *user) defaultShell() string {
 
 func (u *user) setGroups(want item.User) error {
 	have := u.all.further(u.login)
-	var designed, none []string
-	for _, name := range slices.Compact(slices.Sorted(slices.Values(want.Groups))) {
-		switch g, ok := u.all.group(name); {
-		case !ok:
-			none = append(none, fmt.Sprintf("%.100q", name))
-		case g.gid != u.login.gid: // its own group is no further one
-			designed = append(designed, name)
-		}
-	}
+	there, none := u.all.known(want.Groups)
+	designed := slices.DeleteFunc(there, func(name string) bool {
+		g, _ := u.all.group(name)
+		return g.gid == u.login.gid // its own group is no further one
+	})
 	if err := u.join(have, designed); err != nil || len(none) == 0 {
 		return err
 	}
-	return refused("there is no group %s: add the package that brings it, or correct the design", strings.Join(none, ", "))
+	return lacking(noGroups(none))
 }
 
 // join puts the account into groups; out of others, where it is ours or where we
@@ -642,7 +667,7 @@ func (u *user) chpasswd(hash string) error {
 
 func (u *user) setRule(want item.User) error {
 	if missing := u.cannotSudo(); want.Sudo && missing != "" {
-		return refused("%s", missing)
+		return lacking(missing)
 	}
 	return u.setSudo(u.login.name, want.Sudo)
 }

@@ -191,7 +191,7 @@ func (w *world) look(before string, asked item.LinkProbes) *item.LinksSeen {
 // eth0 is what a look saw of the node's port.
 func (w *world) eth0(seen *item.LinksSeen) item.Port {
 	w.t.Helper()
-	p, there := seen.Port("eth0", "")
+	p, there := seen.Port("eth0")
 	if !there {
 		w.t.Fatalf("eth0 is not among %+v", seen.Ports)
 	}

@@ -57,7 +57,7 @@ func isHardware(folder string) bool {
 func readPort(folder, name string) *port {
 	text := func(file string) string { return inside.Text(filepath.Join(folder, file)) }
 	count := func(file string) int { n, _ := strconv.Atoi(text(file)); return max(n, 0) }
-	p := &port{item.Port{Name: name, MAC: text("address"), MTU: count("mtu")}, count("ifindex")}
+	p := &port{item.Port{Name: name, MAC: text("address"), PCI: inside.PCIAddress(folder), MTU: count("mtu")}, count("ifindex")}
 	if own := text("bonding_slave/perm_hwaddr"); own != "" { // a member has the address of its bond
 		p.MAC = own
 	}

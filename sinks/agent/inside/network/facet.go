@@ -88,7 +88,7 @@ func (f *Facet) Observe(_ context.Context, h *inside.Host, keys []string) (insid
 		}
 		switch {
 		case !h.Live:
-			told(&seen, key, made[id].Fields(), touched, others[id])
+			told(&seen, key, asDesigned(made[id]).Fields(), touched, others[id])
 		case m == nil:
 			seen.Unread[key] = "the interfaces could not be read: " + err.Error()
 		case m.links[id] != nil:
@@ -99,11 +99,23 @@ func (f *Facet) Observe(_ context.Context, h *inside.Host, keys []string) (insid
 			}
 			leased(&seen, id, m.links[id])
 		}
+		if m != nil {
+			m.seePort(h, &seen, key, made[id])
+		}
 	}
 	if r, ok := readReverted(h); ok {
 		seen.Have["facts.reverted"] = r.Text()
 	}
 	return seen, nil
+}
+
+// asDesigned is an interface as the design has it: one that is found by its place on the PCI
+// bus has no MAC address there.
+func asDesigned(l item.Link) item.Link {
+	if l.PCI != "" {
+		l.MAC = ""
+	}
+	return l
 }
 
 // designed are the interfaces that are looked at, as far as it is known how they are made.

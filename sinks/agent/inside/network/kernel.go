@@ -124,6 +124,7 @@ func readLink(folder string) *real {
 	r := &real{}
 	text := func(name string) string { return inside.Text(filepath.Join(folder, name)) }
 	count := func(name string) int { n, _ := strconv.Atoi(text(name)); return n }
+	r.PCI = inside.PCIAddress(folder)
 	r.Kind, r.index, r.MTU, r.MAC = "ethernet", count("ifindex"), count("mtu"), text("address")
 	if own := text("bonding_slave/perm_hwaddr"); own != "" { // a member has the address of its bond
 		r.MAC = own
@@ -185,6 +186,9 @@ func (r *real) as(made item.Link) item.Link {
 	l.MTU = where(made.MTU, l.MTU) // a member has the MTU of its bond, a VLAN that of its parent
 	if made.MAC == "" {
 		l.MAC = ""
+	}
+	if made.PCI == "" {
+		l.PCI = ""
 	}
 	l.Routes = asRoutes(l.Routes, made.Routes)
 	l.Addresses = slices.Clone(l.Addresses)

@@ -43,6 +43,9 @@ func (f *Facet) plan(h *inside.Host, items []item.Item, remove []string) (*plan,
 	if p.before, p.after, err = asked(h, items, remove); err != nil {
 		return nil, err
 	}
+	if err := f.tables.resolve(h, p.after); err != nil {
+		return nil, err
+	}
 	if p.manager == "" {
 		return nil, &wire.Error{Class: wire.Refused, Text: "this system has none of systemd-networkd, netplan, NetworkManager and ifupdown enabled; enable one of them"}
 	}

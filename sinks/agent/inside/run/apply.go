@@ -30,6 +30,7 @@ func (p *Program) applyLocked(ctx context.Context, r wire.Request, result *wire.
 		return err
 	}
 	p.Host.Once, p.Host.Again, p.Host.Targets = r.Apply.Once, r.Apply.Again, r.Apply.Targets
+	p.Host.Wants = item.Needing(r.Apply.Items)
 	err = p.apply(ctx, r, result)
 	result.Term = max(result.Term, r.Term)
 	seen, unseen := p.observe(ctx, facet, item.Keys(r.Apply.Items))
@@ -138,7 +139,7 @@ func brief(keys []string) string {
 func isAsAsked(items []item.Item, seen wire.Facet) bool { return asAsked(items, seen) == nil }
 
 // asAsked says which items are not as they are asked for, now or after the next
-// boot.
+// boot. A field that the system cannot have yet is passed over: the daemon is told of it.
 func asAsked(items []item.Item, seen wire.Facet) error {
 	var differ []string
 	for _, i := range items {
@@ -150,6 +151,7 @@ func asAsked(items []item.Item, seen wire.Facet) error {
 				differ = append(differ, fmt.Sprintf("%s cannot be read: %s", name, unread))
 			case have == want || seen.Pending[name] == want && want != "":
 			case have == "" && field == "state" && want == item.Absent: // what is not there is left out
+			case item.Lacking(seen.Cannot, name, want) != "" && name != i.Key:
 			case seen.Cannot[i.Key] != "":
 				differ = append(differ, fmt.Sprintf("%s: %s", i.Key, seen.Cannot[i.Key]))
 			case field == "password":

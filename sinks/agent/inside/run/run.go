@@ -188,7 +188,7 @@ func (p *Program) do(ctx context.Context, r wire.Request) (result wire.Result) {
 		result.Error = asError(err)
 		return result
 	}
-	p.Host.Show, p.Host.Hashes = r.Show, r.Hashes
+	p.Host.Show, p.Host.Hashes, p.Host.Wants = r.Show, r.Hashes, r.Wants
 	defer p.hardware(ctx, r.PCI, &result) // behind what changes the drivers
 	switch r.Op {
 	case wire.OpObserve:

@@ -1,0 +1,62 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// planLacking tells of the fields that the installed system cannot have yet. What is still
+// to be done may bring what they need, as a package brings a group, so they stop nothing
+// before all else is done.
+func planLacking(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, serves map[site.Facet]bool) {
+	if slices.ContainsFunc(p.Steps, func(s site.Step) bool { return s.Action == site.ActionInstall }) {
+		return // what is there is erased
+	}
+	var why []string
+	for _, f := range inside(s.Roles[n.Role]) {
+		if serves[f] {
+			why = append(why, lackingOf(n, f, m.Observed.Facets[f])...)
+		}
+	}
+	switch {
+	case len(why) == 0:
+	case len(p.Steps) == 0 && p.Waiting == "" && p.Running == nil:
+		if len(p.Blocked) == 0 {
+			p.Release = "the system being able to have it, or a commit that changes it"
+		}
+		p.Blocked = append(p.Blocked, why...)
+	default:
+		for _, w := range why {
+			p.Notes = append(p.Notes, "not possible yet, and tried again after the rest: "+w)
+		}
+	}
+}
+
+// lackingOf are sentences on the fields of a facet that the system cannot have yet, each
+// with its place.
+func lackingOf(n *site.Node, f site.Facet, seen site.FacetState) []string {
+	if !lacks(n, f, seen) {
+		return nil
+	}
+	w := wishFor(n, f, seen)
+	var why []string
+	for _, field := range slices.Sorted(maps.Keys(w.Lacking)) {
+		if w.Unresolved[w.Keys[field]] == "" {
+			why = append(why, fmt.Sprintf("%s%s: %s", placed(w.designedAt(n, f, field)), fieldOf(f, field), w.Lacking[field]))
+		}
+	}
+	return why
+}
+
+// lacks says whether the system cannot have a field of a facet yet.
+func lacks(n *site.Node, f site.Facet, seen site.FacetState) bool {
+	return len(seen.Cannot) > 0 && len(seen.Resolve(n, f).Lacking) > 0
+}
+
+// lacksAny says so of any of some facets.
+func lacksAny(n *site.Node, facets []site.Facet, m site.Memory) bool {
+	return slices.ContainsFunc(facets, func(f site.Facet) bool { return lacks(n, f, m.Observed.Facets[f]) })
+}

@@ -1,0 +1,24 @@
+package inside
+
+import (
+	"path/filepath"
+	"regexp"
+)
+
+var pciAddress = regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
+
+// PCIAddress is where the adapter of a network interface is on the PCI bus, by the
+// interface's folder in sysfs; empty where it is on none. The device of a virtual machine
+// is behind its adapter: ".../0000:00:03.0/virtio0".
+func PCIAddress(folder string) string {
+	at, err := filepath.EvalSymlinks(filepath.Join(folder, "device"))
+	if err != nil {
+		return ""
+	}
+	for ; len(at) > 1; at = filepath.Dir(at) {
+		if pciAddress.MatchString(filepath.Base(at)) {
+			return filepath.Base(at)
+		}
+	}
+	return ""
+}
