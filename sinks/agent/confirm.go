@@ -55,7 +55,7 @@ func (m *machine) confirm(ctx context.Context, n *site.Node, r *wire.Result) err
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%w: the network of %s was changed, and no new connection to %s came about: the machine sets it back by itself at %s; %w",
+			return fmt.Errorf("%w: the network of %s was changed, and no new connection to %s succeeded: the machine sets it back by itself at %s; %w",
 				driver.ErrUnreachable, n.Name, strings.Join(addresses, " or "), until.UTC().Format("15:04:05Z"), last)
 		case <-time.After(tryEvery):
 		}
@@ -109,7 +109,7 @@ func (m *machine) confirmOver(ctx context.Context, n *site.Node, conn *connectio
 	a, err := m.over(ctx, n, conn, look)
 	switch {
 	case ctx.Err() != nil:
-		return false, fmt.Errorf("%s lets log in, and packets of full size do not get there and back: the MTU may be larger than that of a switch on the way", conn.address)
+		return false, fmt.Errorf("%s accepts a login, but packets of full size do not get there and back: the MTU may be larger than that of a switch on the way", conn.address)
 	case err != nil:
 		return false, err
 	case a.result.Echo != many:
