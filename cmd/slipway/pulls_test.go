@@ -34,7 +34,7 @@ func TestFlagsOfPullRequests(t *testing.T) {
 		{"/srv/site.git", "--webhook-listen 127.0.0.1:0", "--webhook-listen needs --github"},
 		{"/srv/site.git", "--github-api https://ghes.example.org/api/v3", "--github-api needs --github"},
 		{"/srv/site.git", "--github acme/site --webhook-listen 127.0.0.1:0 --webhook-key k", "go together"},
-		{"/srv/site.git", "--github acme/site --webhook-cert c --webhook-key k", "and there is none"},
+		{"/srv/site.git", "--github acme/site --webhook-cert c --webhook-key k", "--webhook-cert needs --webhook-listen"},
 	} {
 		t.Run(c.repo+" "+c.line, func(t *testing.T) {
 			var f pullFlags
