@@ -293,17 +293,17 @@ func (e *Engine) agentGate(w *worker, s site.Step) *held {
 	switch {
 	case !starts && b != nil && b.Generation == s.Generation && b.Failed >= mostFailures:
 		return &held{state: site.Stalled, person: true, release: "`slipway retry " + w.name + "`",
-			sentence: fmt.Sprintf("the installation has failed %d times, and what is on its disks may not be whole: %s. Once that is repaired, run `slipway retry %s`", b.Failed, b.Why, w.name)}
+			sentence: fmt.Sprintf("the installation has failed %d times, and its disks may be incomplete: %s. Once that is repaired, run `slipway retry %s`", b.Failed, b.Why, w.name)}
 	case !starts && e.Agents.Agent(w.name) != nil:
 		return nil
 	case !starts && b.IsStarted() && !b.Lost.IsZero():
-		return &held{state: site.Progressing, sentence: "the connection to the agent on " + w.name + " is lost; it calls again",
+		return &held{state: site.Progressing, sentence: "the connection to the agent on " + w.name + " is lost; the agent calls again",
 			detail: fmt.Sprintf("lost at %s, awaited until %s", clock(b.Lost), clock(b.Lost.Add(until))), until: b.Lost.Add(until + time.Second)}
 	case !starts && b.IsStarted():
 		return &held{state: site.Progressing, sentence: "the machine boots Slipway's agent, which has not called yet",
 			detail: fmt.Sprintf("started at %s, awaited until %s", clock(b.Started), clock(b.Started.Add(agentPatience))), until: b.Started.Add(agentPatience + time.Second)}
 	case !starts:
-		return &held{state: site.Progressing, sentence: "the agent on " + w.name + " is to be started first"}
+		return &held{state: site.Progressing, sentence: "Slipway has to start the agent on " + w.name + " first"}
 	case b != nil && b.Generation == s.Generation && !b.Over.IsZero() && b.Tries >= mostStarts:
 		why := "no agent has called"
 		if b.Key != "" {
@@ -317,12 +317,12 @@ func (e *Engine) agentGate(w *worker, s site.Step) *held {
 	case w.node.References.Start == site.StartNetwork && e.NetBoots == nil:
 		networks, _ := e.design.NetworkStart(w.node)
 		return &held{state: site.Blocked, person: true, release: "`slipway run` with --netboot",
-			sentence: fmt.Sprintf("the agent starts over the network here, and this daemon serves no network boot: start it with --netboot INTERFACE=%s", strings.Join(networks, ",INTERFACE="))}
+			sentence: fmt.Sprintf("the agent starts over the network here, and this daemon does not serve network boot: start the daemon with --netboot INTERFACE=%s", strings.Join(networks, ",INTERFACE="))}
 	case w.node.References.Start == site.StartNetwork && w.unserved() != nil:
 		return &held{state: site.Blocked, sentence: "the agent starts over the network here, and " + steady(w.unserved()), until: time.Now().Add(netbootAgain)}
 	case !e.Artifacts.State(e.Agents.Medium()).Ready:
 		return &held{state: site.Blocked, person: true, release: "a restart of the daemon",
-			sentence: "the medium of Slipway's agent is not in the artifact store any more: restart the daemon, which adds it again"}
+			sentence: "the medium of Slipway's agent is no longer in the artifact store: restart the daemon, which adds it again"}
 	}
 	e.Artifacts.Use(e.Agents.Medium())
 	return nil
@@ -361,7 +361,7 @@ func (w *worker) mayStart(j job) driver.Permit {
 		defer e.mu.Unlock()
 		s, ok := installOf(w.plan.Steps)
 		if !ok {
-			return fmt.Errorf("%w: the installation is not planned any more", driver.ErrNotPermitted)
+			return fmt.Errorf("%w: the installation is no longer planned", driver.ErrNotPermitted)
 		}
 		if h := e.mayDestroyLocked(w, j, s, used(w.memory.Recorded, s)); h != nil {
 			return fmt.Errorf("%w: %w: %s", driver.ErrNotPermitted, site.ErrRefused, h.sentence)
@@ -389,7 +389,7 @@ func (w *worker) prepare(ctx context.Context, m driver.Machine, j job, s site.St
 	case !j.node.References.ByAgent:
 		return fmt.Errorf("%w: the design names an image of another kind than the one that this installation began with", driver.ErrRefused)
 	case !known:
-		return fmt.Errorf("%w: the agent has not told the disks of the machine yet", driver.ErrInterrupted)
+		return fmt.Errorf("%w: the agent has not reported the disks of the machine yet", driver.ErrInterrupted)
 	case len(wrong) > 0:
 		return fmt.Errorf("%w: %s%s", driver.ErrRefused, wrong[0].Message, untouched)
 	}
@@ -426,7 +426,7 @@ func (w *worker) prepare(ctx context.Context, m driver.Machine, j job, s site.St
 	}
 	digest, ok := w.e.fileOf(s.Image)
 	if !ok {
-		return fmt.Errorf("%w: the frames of the image are not in the artifact store any more%s", driver.ErrBusy, untouched)
+		return fmt.Errorf("%w: the frames of the image are no longer in the artifact store%s", driver.ErrBusy, untouched)
 	}
 	image, size, err := w.e.Artifacts.Content(digest)
 	if err != nil {
@@ -443,7 +443,7 @@ func (w *worker) prepare(ctx context.Context, m driver.Machine, j job, s site.St
 // noteErased records what came of erasing a disk, at once.
 func (w *worker) noteErased(ctx context.Context, s site.Step, d item.Erasure) {
 	if err := w.save(context.WithoutCancel(ctx), func(r *site.Recorded) { r.NoteErased(s, d, time.Now()) }); err != nil {
-		w.e.Log.Warn("what came of erasing a disk is not recorded", "node", w.name, "disk", d.ID(), "err", err)
+		w.e.Log.Warn("the result of erasing a disk could not be recorded", "node", w.name, "disk", d.ID(), "err", err)
 	}
 }
 

@@ -193,11 +193,11 @@ func (e *Engine) lookForOthers(ctx context.Context) (site.TermClaim, error) {
 			e.anchor.barred, e.anchor.other = "", site.TermClaim{}
 		}
 	case is.Site != e.Site || len(keys) > 0 && sitekey.Verify(keys, sitekey.ForStatus, is.Unsigned(), is.Signature) != nil:
-		e.barLocked(is, "the status branch says who acts for this site, and its signature is not of a key of this site: somebody else writes to that branch, or the site key was exchanged. "+
+		e.barLocked(is, "the status branch says who acts for this site, and its signature is not from a key of this site: somebody else writes to that branch, or the site key was replaced. "+
 			"Find out who; then run `slipway take-over`")
 	default:
-		e.barLocked(is, fmt.Sprintf("another daemon acts for this site: %q began term %d at %s, and these records know nothing of it (this daemon has term %d): they are a copy, or older than what was done. "+
-			"Stop one of the two; where the other one is gone for good, run `slipway take-over`", is.Holder, is.Term, is.Since.UTC().Format(time.RFC3339), e.termNumberLocked()))
+		e.barLocked(is, fmt.Sprintf("another daemon acts for this site: %q began term %d at %s, which is not in this daemon's records (they end with term %d): the records are a copy, or out of date. "+
+			"Stop one of the two daemons; if the other one is gone forever, run `slipway take-over`", is.Holder, is.Term, is.Since.UTC().Format(time.RFC3339), e.termNumberLocked()))
 	}
 	return is, nil
 }
@@ -238,8 +238,8 @@ func (e *Engine) noteLaterTerm(node string, later *driver.LaterTermError) {
 		return
 	}
 	nodes := slices.Sorted(maps.Keys(e.anchor.later))
-	e.barLocked(site.TermClaim{}, fmt.Sprintf("another daemon acts for this site: on the machines of %s sessions are open that are named for a later term than this daemon's, which is %d. "+
-		"These records are a copy, or older than what was done. Stop one of the two; where the other one is gone for good, run `slipway take-over`", strings.Join(nodes[:machinesThatBar], " and "), e.termNumberLocked()))
+	e.barLocked(site.TermClaim{}, fmt.Sprintf("another daemon acts for this site: sessions of a later term are open on the machines of %s, and this daemon has term %d. "+
+		"The records are a copy, or out of date. Stop one of the two daemons; if the other one is gone forever, run `slipway take-over`", strings.Join(nodes[:machinesThatBar], " and "), e.termNumberLocked()))
 }
 
 // compareWithPublished compares the records with what was published from them:
@@ -270,8 +270,8 @@ func (e *Engine) compareWithPublished(ctx context.Context) error {
 		}
 		published := site.Account{Records: s.Records, Closed: s.Closed, Entries: s.Entries}
 		if ledger.IsBehind(e.accountLocked(s.Node), published) {
-			e.barLocked(site.TermClaim{}, fmt.Sprintf("these records are older than what was done: the status branch has approvals of %s as over, up to attempt %d, which the records do not have so. "+
-				"Nothing is written to machines. Put newer records back, or run `slipway take-over`: then everything that was approved is asked for again", s.Node, s.Closed))
+			e.barLocked(site.TermClaim{}, fmt.Sprintf("this daemon's records are out of date: the status branch has approvals of %s as used up to attempt %d, and the records do not. "+
+				"Slipway writes to no machine. Restore newer records, or run `slipway take-over`: then Slipway asks again for everything that was approved", s.Node, s.Closed))
 			return nil
 		}
 	}
@@ -290,8 +290,8 @@ func (e *Engine) compareInstalledLocked() {
 			s.Generation <= w.memory.Recorded.Generation() || sitekey.Verify(keys, sitekey.ForStatus, s.Unsigned(), s.Signature) != nil {
 			continue
 		}
-		e.barLocked(site.TermClaim{}, fmt.Sprintf("these records are older than what was done: the status branch has generation %d of %s as installed, and the records know of generation %d. "+
-			"Nothing is written to machines. Put newer records back, or run `slipway take-over`: then everything that was approved is asked for again", s.Generation, name, w.memory.Recorded.Generation()))
+		e.barLocked(site.TermClaim{}, fmt.Sprintf("this daemon's records are out of date: the status branch has generation %d of %s as installed, and the records know of generation %d. "+
+			"Slipway writes to no machine. Restore newer records, or run `slipway take-over`: then Slipway asks again for everything that was approved", s.Generation, name, w.memory.Recorded.Generation()))
 		return
 	}
 }
@@ -304,9 +304,9 @@ func (e *Engine) anchoredLocked(destructive bool) string {
 	case e.Anchor == nil || e.ObserveOnly:
 		return ""
 	case !e.anchor.tried:
-		return "the status branch was not read yet since the daemon started: another daemon may act for the site"
+		return "the daemon has not read the status branch since its start: another daemon may act for the site"
 	case destructive && !e.anchor.claimed:
-		return "the status branch could not be read and written since the daemon started: another daemon may act for the site; nothing is destroyed before"
+		return "the daemon could not read and write the status branch since its start: another daemon may act for the site; until then nothing is destroyed"
 	}
 	return ""
 }
@@ -318,8 +318,8 @@ func (e *Engine) compareWithMarker(r site.Recorded, m site.Marker) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if known := max(r.Generation(), r.UnderWay()); !e.book.Blank && m.Generation > known {
-		e.barLocked(site.TermClaim{}, fmt.Sprintf("these records are older than what was done: the system on %s proves that this site installed generation %d in term %d, and the records know of generation %d. "+
-			"Another daemon acts for this site, or the records were set back. Put newer records back, or run `slipway take-over`: then everything that was approved is asked for again", m.Node, m.Generation, m.Term, known))
+		e.barLocked(site.TermClaim{}, fmt.Sprintf("this daemon's records are out of date: the system on %s proves that this site installed generation %d in term %d, and the records know of generation %d. "+
+			"Another daemon acts for this site, or the records were set back. Restore newer records, or run `slipway take-over`: then Slipway asks again for everything that was approved", m.Node, m.Generation, m.Term, known))
 	}
 }
 
@@ -380,7 +380,7 @@ func (e *Engine) takeOver(ctx context.Context, o site.Order) (string, error) {
 	}
 	e.Log.Warn("term taken over", "from", other.Holder, "by", o.By)
 	e.wakeAll(func(w *worker) { w.fresh = true })
-	return fmt.Sprintf("this daemon acts for site %s from now on, with term %d; what was approved before is ended", e.Site, e.termNumber()), nil
+	return fmt.Sprintf("this daemon acts for site %s from now on, with term %d; all earlier approvals have ended", e.Site, e.termNumber()), nil
 }
 
 // sealLocked is the node's sealed part. It is signed again when it has changed.

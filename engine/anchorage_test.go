@@ -276,9 +276,9 @@ func TestWhoActsForTheSite(t *testing.T) {
 		"one of these records":        {func(e *Engine, _ *site.TermClaim) { e.book.Claims = []string{"x", "another"} }, ""},
 		"another":                     {func(*Engine, *site.TermClaim) {}, `another daemon acts for this site: "other host" began term 7`},
 		"another, without keys":       {func(e *Engine, c *site.TermClaim) { e.Key = nil; c.Signature = "" }, "another daemon acts for this site"},
-		"of another site":             {func(e *Engine, c *site.TermClaim) { e.Key = nil; c.Site = "else" }, "its signature is not of a key of this site"},
-		"without a signature":         {func(_ *Engine, c *site.TermClaim) { c.Signature = "" }, "its signature is not of a key of this site"},
-		"changed since it was signed": {func(_ *Engine, c *site.TermClaim) { c.Term++ }, "its signature is not of a key of this site"},
+		"of another site":             {func(e *Engine, c *site.TermClaim) { e.Key = nil; c.Site = "else" }, "its signature is not from a key of this site"},
+		"without a signature":         {func(_ *Engine, c *site.TermClaim) { c.Signature = "" }, "its signature is not from a key of this site"},
+		"changed since it was signed": {func(_ *Engine, c *site.TermClaim) { c.Term++ }, "its signature is not from a key of this site"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, w, s := ashore(t)
@@ -388,7 +388,7 @@ func TestSessionsOfALaterTerm(t *testing.T) {
 		t.Fatalf("one machine bars: %q", e.whyBarred())
 	}
 	e.noteLaterTerm("n1", later)
-	if want := "on the machines of n1 and n2 sessions are open"; !strings.Contains(e.whyBarred(), want) {
+	if want := "sessions of a later term are open on the machines of n1 and n2"; !strings.Contains(e.whyBarred(), want) {
 		t.Errorf("got %q, want %q", e.whyBarred(), want)
 	}
 	if !strings.Contains(e.whyBarred(), "this daemon's, which is 1.") || !maps.Equal(e.anchor.later, map[string]uint64{"n1": 9, "n2": 9}) {
@@ -404,7 +404,7 @@ func TestRecordsAreComparedWithTheBranch(t *testing.T) {
 	}{
 		"the same": {nil, ""},
 		"an approval was used": {func(e *Engine, _ *worker, s *site.Sealed) { s.Closed = 3 },
-			"the status branch has approvals of n1 as over, up to attempt 3"},
+			"the status branch has approvals of n1 as used up to attempt 3"},
 		"of other records":           {func(_ *Engine, _ *worker, s *site.Sealed) { s.Closed, s.Records = 3, "r0" }, ""},
 		"installed since":            {func(_ *Engine, _ *worker, s *site.Sealed) { s.Generation = 2 }, "has generation 2 of n1 as installed, and the records know of generation 1"},
 		"installed the same":         {func(_ *Engine, _ *worker, s *site.Sealed) { s.Generation = 1 }, ""},
@@ -414,7 +414,7 @@ func TestRecordsAreComparedWithTheBranch(t *testing.T) {
 		"used, and not here": {func(_ *Engine, _ *worker, s *site.Sealed) {
 			s.Entries = []site.LedgerEntry{{Loss: lossOne, Consumed: time.Now()}}
 		},
-			"the status branch has approvals of n1 as over"},
+			"the status branch has approvals of n1 as used"},
 		"of a node that is gone": {func(e *Engine, _ *worker, s *site.Sealed) { s.Generation = 2; delete(e.workers, "n1") }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -460,9 +460,9 @@ func TestInstalledIsComparedOfTheSameApprovals(t *testing.T) {
 		change func(*Engine, *worker)
 		want   string
 	}{
-		"the same":                     {func(*Engine, *worker) {}, "these records are older"},
+		"the same":                     {func(*Engine, *worker) {}, "this daemon's records are out of date"},
 		"barred":                       {func(e *Engine, _ *worker) { e.anchor.barred = "the records lack something" }, "the records lack something"},
-		"barred by another daemon":     {func(e *Engine, _ *worker) { e.anchor.barred, e.anchor.other.Term = "another", 7 }, "these records are older"},
+		"barred by another daemon":     {func(e *Engine, _ *worker) { e.anchor.barred, e.anchor.other.Term = "another", 7 }, "this daemon's records are out of date"},
 		"something was approved since": {func(e *Engine, _ *worker) { a := e.accounts["n1"]; a.Closed = 1; e.accounts["n1"] = a }, ""},
 	} {
 		e, w, _ := ashore(t)
@@ -518,7 +518,7 @@ func TestTakingOver(t *testing.T) {
 	s.term = another(t, e, 7)
 	e.checkAnchor(t.Context())
 	said, err := e.takeOver(t.Context(), order)
-	if err != nil || said != "this daemon acts for site lab from now on, with term 8; what was approved before is ended" {
+	if err != nil || said != "this daemon acts for site lab from now on, with term 8; all earlier approvals have ended" {
 		t.Fatal(said, err)
 	}
 	if e.isBarred() || e.anchor.other.Term != 0 || !e.anchor.claimed || e.term.Number != 8 || s.term.Term != 8 || s.term.Instance != e.instance || s.over.Instance != "another" {
@@ -560,7 +560,7 @@ func TestTakingOverThatFails(t *testing.T) {
 	}{
 		"the branch cannot be read":    {func(_ *Engine, s *shore) { s.termErr = errGit }, "read who acts for the site: git", true},
 		"the records cannot be kept":   {func(e *Engine, _ *shore) { e.Records = closed(t) }, "record the end of approvals", true},
-		"and nothing is open":          {func(e *Engine, _ *shore) { e.accounts["n1"] = site.Account{}; e.Records = closed(t) }, "begin the ledger anew", true},
+		"and nothing is open":          {func(e *Engine, _ *shore) { e.accounts["n1"] = site.Account{}; e.Records = closed(t) }, "start the ledger again", true},
 		"the term does not end":        {func(e *Engine, _ *shore) { e.term.Term = lostTerm(t) }, "", true},
 		"the branch cannot be written": {func(_ *Engine, s *shore) { s.claimErrs = []error{errGit} }, "publish that this daemon acts", false},
 	} {

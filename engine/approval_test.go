@@ -89,8 +89,8 @@ func TestWhatApprovalsAreWaitedFor(t *testing.T) {
 		person   bool
 	}{
 		"nobody has approved": {func() {}, step, "install generation 1 of UUID u1 waits for approval: everything would be lost; see `slipway plan`", "slipway approve " + digest, true},
-		"disks not read":      {func() {}, unread, "install generation 1 waits until the disks of the machine were read", "telling the disks", false},
-		"not met yet":         {func() { w.memory.Recorded.Adopted = nil }, step, "install generation 1 waits until the machine says that it is UUID u1", "telling its UUID", false},
+		"disks not read":      {func() {}, unread, "install generation 1 waits until Slipway has read the disks of the machine", "reporting the disks", false},
+		"not met yet":         {func() { w.memory.Recorded.Adopted = nil }, step, "install generation 1 waits until the machine says that it is UUID u1", "reporting its UUID", false},
 	} {
 		was := w.memory.Recorded
 		c.change()
@@ -436,7 +436,7 @@ func TestWhatIsNotPlannedIsNotApproved(t *testing.T) {
 		ends   string
 	}{
 		"it is planned": {func(*Engine, *worker) {}, ""},
-		"not planned":   {func(_ *Engine, w *worker) { w.plan.Steps = nil }, "the design in force does not plan it any more"},
+		"not planned":   {func(_ *Engine, w *worker) { w.plan.Steps = nil }, "the design in force no longer plans it"},
 		"it leaves":     {func(_ *Engine, w *worker) { w.leaving = true }, "the node left the design"},
 		"it is gone":    {func(e *Engine, _ *worker) { delete(e.workers, "n1") }, "the node left the design"},
 		"too old":       {func(e *Engine, _ *worker) { e.latest = time.Now().Add(ledger.Lasts) }, ""},
@@ -608,7 +608,7 @@ func TestNodeIsApproved(t *testing.T) {
 		w.memory.Recorded.Installing = nil
 		delete(e.design.Nodes, "n1")
 		said, err := e.approveNode(t.Context(), w, order)
-		if err != nil || said != "removed n1 from the records; its machine is left as it is" || e.workers["n1"] != nil || e.accounts["n1"].HasOpen() {
+		if err != nil || said != "removed n1 from the records; its machine was not changed" || e.workers["n1"] != nil || e.accounts["n1"].HasOpen() {
 			t.Errorf("got %q %v", said, err)
 		}
 		if len(e.removals) != 1 || e.removals[0].Node != "n1" || time.Since(e.removals[0].When) > time.Minute {
@@ -708,8 +708,8 @@ func TestWhatAMergeApprovesIsTakenBack(t *testing.T) {
 		o    site.Order
 		said string
 	}{
-		"by its set":  {false, site.Order{Digest: "d1", By: "ann"}, "taken back: what was merged approves nothing"},
-		"by its node": {true, site.Order{By: "ann"}, "taken back: what was merged approves nothing on n1"},
+		"by its set":  {false, site.Order{Digest: "d1", By: "ann"}, "taken back: the merge approves nothing"},
+		"by its node": {true, site.Order{By: "ann"}, "taken back: the merge approves nothing on n1"},
 	} {
 		for _, recorded := range []bool{true, false} {
 			e, w := gated(t)

@@ -82,7 +82,7 @@ func (e *Engine) setClockBack(ctx context.Context) error {
 		return nil
 	}
 	because := func(site.LedgerEntry) string {
-		return "the clock was set back, so nobody knows how long ago it was given"
+		return "the clock was set back, so Slipway cannot tell how long ago it was given"
 	}
 	if err := e.end(ctx, names, func(string) ledger.Why { return because }); err != nil {
 		return err
@@ -110,11 +110,11 @@ func (e *Engine) approvalGate(w *worker, s site.Step) *held {
 	case !destroys || used(w.memory.Recorded, s):
 		return nil
 	case !e.adoptedLocked(loss):
-		return &held{state: site.Blocked, release: "the machine telling its UUID or serial",
+		return &held{state: site.Blocked, release: "the machine reporting its UUID or serial number",
 			sentence: fmt.Sprintf("%s waits until the machine says that it is %s", loss.Action, s.Machine)}
 	case loss.Disks == "":
-		return &held{state: site.Blocked, release: "the BMC telling the disks of the machine",
-			sentence: fmt.Sprintf("%s waits until the disks of the machine were read: what is approved names them", loss.Action)}
+		return &held{state: site.Blocked, release: "the BMC reporting the disks of the machine",
+			sentence: fmt.Sprintf("%s waits until Slipway has read the disks of the machine: an approval names them", loss.Action)}
 	}
 	if open := w.memory.Account.Open(loss); open != nil && e.ledgerNowLocked().Before(open.Expires) {
 		return nil
@@ -268,7 +268,7 @@ func (e *Engine) mayDestroyLocked(w *worker, j job, s site.Step, begun bool) *he
 		func() *held { return e.termGate(w, s) },
 		func() *held {
 			if w.memory.Recorded.Quarantined != nil {
-				return &held{sentence: "the node was quarantined meanwhile"}
+				return &held{sentence: "the node was quarantined in the meantime"}
 			}
 			return e.pausedLocked(w, j)
 		},
@@ -607,9 +607,9 @@ func (e *Engine) disapprove(ctx context.Context, w *worker, o site.Order) (strin
 	case len(ended) == 0 && !pending:
 		return "", fmt.Errorf("%w: nothing that is approved and not used has the digest %s: see `slipway approve`", site.ErrRefused, o.Digest)
 	case len(ended) == 0 && w != nil:
-		return "taken back: what was merged approves nothing on " + w.name, nil
+		return "taken back: the merge approves nothing on " + w.name, nil
 	case len(ended) == 0:
-		return "taken back: what was merged approves nothing", nil
+		return "taken back: the merge approves nothing", nil
 	}
 	return "taken back: the approval for " + strings.Join(ended, ", "), nil
 }
@@ -641,12 +641,12 @@ func (e *Engine) approveNode(ctx context.Context, w *worker, o site.Order) (stri
 	e.mu.Unlock()
 	switch {
 	case leaving && w.busy():
-		return "", fmt.Errorf("%w: a step on %s was begun and not finished; it is not removed before", site.ErrRefused, w.name)
+		return "", fmt.Errorf("%w: a step on %s was begun and not finished; it is not removed until then", site.ErrRefused, w.name)
 	case leaving:
 		e.mu.Lock()
 		e.removals = append(e.removals, record.Removal{Node: w.name, When: time.Now()})
 		e.mu.Unlock()
-		return "removed " + w.name + " from the records; its machine is left as it is", e.remove(ctx, w)
+		return "removed " + w.name + " from the records; its machine was not changed", e.remove(ctx, w)
 	case p.Foreign != "" || p.Unproven != "":
 		return w.acceptSystem(ctx, o)
 	case a != nil && a.Settled.IsZero():
@@ -659,7 +659,7 @@ func (e *Engine) approveNode(ctx context.Context, w *worker, o site.Order) (stri
 		defer w.wakeUp()
 		what := "the list on " + w.name + " of what Slipway made is accepted; what left the design is removed"
 		if digest == "" {
-			what = "a new list of what Slipway makes begins on " + w.name + "; what it made before stays there when it leaves the design"
+			what = "a new list of what Slipway makes begins on " + w.name + "; what it made before stays there even when it leaves the design"
 		}
 		return what,
 			w.save(ctx, func(r *site.Recorded) { r.Owned = site.Owned{Digest: digest} })

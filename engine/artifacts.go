@@ -136,7 +136,7 @@ func (w *worker) contentsLocked(s site.Step) (files []artifact.File) {
 func (e *Engine) contentGate(w *worker, s site.Step) *held {
 	for _, f := range w.contentsLocked(s) {
 		if e.Artifacts == nil {
-			return &held{state: site.Blocked, sentence: f.For + " cannot be sent to the machine: this daemon keeps no artifacts"}
+			return &held{state: site.Blocked, sentence: f.For + " cannot be sent to the machine: this daemon has no artifact store"}
 		}
 		if state := e.Artifacts.State(f.SHA256); !state.Ready {
 			return e.awaitFile(w, f.SHA256, f.For, state)
@@ -232,10 +232,10 @@ func (e *Engine) artifactGate(w *worker, s site.Step) *held {
 	image, name := s.Image, imageName(s)
 	switch {
 	case e.Artifacts == nil:
-		return &held{state: site.Blocked, sentence: name + " cannot be served: this daemon keeps no artifacts"}
+		return &held{state: site.Blocked, sentence: name + " cannot be served: this daemon has no artifact store"}
 	case image.SHA256 == "":
 		return &held{state: site.Blocked, person: true, release: "a commit that gives the digest",
-			sentence: fmt.Sprintf("%s has no digest of the file for %s, and a file of unknown content is not installed", name, w.name)}
+			sentence: fmt.Sprintf("%s has no digest of the file for %s, and Slipway installs no file of unknown content", name, w.name)}
 	}
 	state := e.Artifacts.State(image.SHA256)
 	digest, ok := e.fileOf(image)
@@ -260,13 +260,13 @@ func (e *Engine) artifactGate(w *worker, s site.Step) *held {
 func fetching(name string, s artifact.State) *held {
 	switch {
 	case s.Framing || s.Ready:
-		return &held{state: site.Progressing, sentence: name + " is being prepared for writing", release: "nothing but time"}
+		return &held{state: site.Progressing, sentence: name + " is being prepared for writing", release: "nothing: it needs time"}
 	case s.Why == "":
-		return &held{state: site.Progressing, sentence: name + " is being fetched", release: "nothing but time"}
+		return &held{state: site.Progressing, sentence: name + " is being fetched", release: "nothing: it needs time"}
 	}
 	h := &held{state: site.Blocked, sentence: fmt.Sprintf("%s could not be fetched: %s", name, s.Why), person: s.Person}
 	if s.Person {
-		h.release = "a commit or a file that is right; `slipway retry` fetches at once"
+		h.release = "a corrected commit or file; `slipway retry` fetches it at once"
 	}
 	return h
 }
@@ -321,8 +321,8 @@ func (w *worker) artifactNoteLocked() string {
 		if err != nil {
 			return ""
 		}
-		return fmt.Sprintf("nothing was read of its image since the installer was to boot: check that the BMC reaches %s, "+
-			"or say with --artifact-url what it can reach", u.Host)
+		return fmt.Sprintf("the installer has not read its image since its start: check that the BMC reaches %s, "+
+			"or name with --artifact-url an address that it can reach", u.Host)
 	}
 	return ""
 }

@@ -157,7 +157,7 @@ func TestLaterTermOnTwoMachines(t *testing.T) {
 		w.after(10 * time.Minute)
 		w.fleet.Machine("c").SetPower("off")
 		w.after(10 * time.Minute)
-		if n := w.node("c"); n.State != site.Blocked || !strings.Contains(n.Reason, "on the machines of a and b sessions are open that are named for a later term") {
+		if n := w.node("c"); n.State != site.Blocked || !strings.Contains(n.Reason, "sessions of a later term are open on the machines of a and b") {
 			t.Errorf("c is %s: %s", n.State, n.Reason)
 		}
 		if got := w.fleet.Machine("c").Power(); got != "off" {

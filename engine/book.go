@@ -53,7 +53,7 @@ func (e *Engine) beginAnew(ctx context.Context, claim string) error {
 		book.Claims = []string{claim}
 	}
 	if err := e.Records.PutBook(ctx, book); err != nil {
-		return fmt.Errorf("begin the ledger anew: %w", err)
+		return fmt.Errorf("start the ledger again: %w", err)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

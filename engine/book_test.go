@@ -93,7 +93,7 @@ func TestLedgerThatCannotBeginAnew(t *testing.T) {
 		t.Errorf("got %v, book %+v", err, e.book)
 	}
 	e.accounts = map[string]site.Account{}
-	if err := e.beginAnew(t.Context(), ""); err == nil || !strings.HasPrefix(err.Error(), "begin the ledger anew: ") || e.book.Records != "r1" {
+	if err := e.beginAnew(t.Context(), ""); err == nil || !strings.HasPrefix(err.Error(), "start the ledger again: ") || e.book.Records != "r1" {
 		t.Errorf("nothing was approved: %v, book %+v", err, e.book)
 	}
 }

@@ -82,13 +82,13 @@ func (w *worker) isUnseenInside(j job) bool {
 // unseenInside is the outcome for a node whose system does not answer, while what is
 // designed inside it was as designed when it was last seen.
 func (w *worker) unseenInside(j job, v view) outcome {
-	o := outcome{state: site.Retrying, reason: "its system does not answer, so nobody knows whether what is designed inside it is still so",
+	o := outcome{state: site.Retrying, reason: "its system does not answer, so Slipway does not know whether it is still as designed inside",
 		release: "an answer of the system; look at " + consoleOf(j.node), wait: observeEvery(j.site)}
 	if v.inside != nil {
 		o.cause = cause(v.inside)
 	}
 	if seen := j.memory.Observed.Facets[site.FacetOS].Seen; !seen.IsZero() {
-		o.reason = fmt.Sprintf("its system does not answer; what is designed inside it was as designed at %s", seen.UTC().Format("2006-01-02 15:04:05Z"))
+		o.reason = fmt.Sprintf("its system does not answer; inside, it was as designed at %s", seen.UTC().Format("2006-01-02 15:04:05Z"))
 	}
 	return o
 }
@@ -97,7 +97,7 @@ func (w *worker) unseenInside(j job, v view) outcome {
 // a person accepts it, or has the machine installed anew.
 func (w *worker) asksPerson(j job, state site.State, why, accepts string) outcome {
 	return outcome{state: state, reason: why, person: true, wait: observeEvery(j.site), approve: "Slipway is to " + accepts,
-		release: fmt.Sprintf("`slipway approve %s` to %s, or a higher generation to install it anew", w.name, accepts)}
+		release: fmt.Sprintf("`slipway approve %s` to %s, or a higher generation to install it again", w.name, accepts)}
 }
 
 func isDenied(err error) bool { return errors.Is(err, driver.ErrDenied) }
@@ -135,11 +135,11 @@ func (w *worker) inSync(ctx context.Context, j job) outcome {
 	o := outcome{state: site.InSync, wait: observeEvery(j.site)}
 	switch why := j.site.Unused(j.node); {
 	case why != "":
-		o.state, o.reason, o.release = site.Paused, why+"; it is only observed", "a commit"
+		o.state, o.reason, o.release = site.Paused, why+"; Slipway only observes it", "a commit"
 	case j.node.Decommission:
-		o.reason = "decommissioned: only observed, and may be removed from the design"
+		o.reason = "decommissioned: only observed; you may remove it from the design"
 		if j.node.IsVirtual() {
-			o.reason = "decommissioned: its virtual machine is gone, and it may be removed from the design"
+			o.reason = "decommissioned: its virtual machine is gone; you may remove it from the design"
 		}
 	}
 	return o
@@ -245,7 +245,7 @@ func (w *worker) await(j job, what string, v view) outcome {
 	}
 	waited := w.waitedFor(what, recorded)
 	if waited > limit {
-		return outcome{state: site.Stalled, reason: fmt.Sprintf("%s, for longer than %s; look at %s, and raise the generation to install it anew", what, limit, consoleOf(j.node)), wait: observeEvery(j.site)}
+		return outcome{state: site.Stalled, reason: fmt.Sprintf("%s, for longer than %s; look at %s, and raise the generation to install it again", what, limit, consoleOf(j.node)), wait: observeEvery(j.site)}
 	}
 	if needsPerson(v.inside) && r.Installing == nil {
 		return outcome{state: site.Stalled, reason: verdict(v.inside), cause: cause(v.inside), wait: observeEvery(j.site)}
@@ -259,7 +259,7 @@ func (w *worker) awaitAction(j job, p site.NodePlan, v view) outcome {
 	waited, limit := w.waitedFor(p.Waiting, time.Time{}), time.Duration(p.Running.Timeout)+actionGrace
 	if waited > limit || needsPerson(v.inside) {
 		o := outcome{state: site.Stalled, wait: observeEvery(j.site),
-			reason: fmt.Sprintf("%s, and nobody has seen its end for %s; look at %s", p.Waiting, limit, consoleOf(j.node))}
+			reason: fmt.Sprintf("%s, and Slipway has not seen it end for %s; look at %s", p.Waiting, limit, consoleOf(j.node))}
 		if needsPerson(v.inside) {
 			o.reason, o.cause = verdict(v.inside), cause(v.inside)
 		}
@@ -408,7 +408,7 @@ func (w *worker) lied(ctx context.Context, j job, s site.Step) string {
 	} else if n.Why != "" {
 		return n.Why
 	}
-	return fmt.Sprintf("%s was reported done and had no effect (%s); look at the machine, then `slipway retry %s` or change the design", s.Action, s.Summary(), w.name)
+	return fmt.Sprintf("%s was reported as done but had no effect (%s); check the machine, then `slipway retry %s` or change the design", s.Action, s.Summary(), w.name)
 }
 
 // apply records the step, takes it, and records its effect. The record comes

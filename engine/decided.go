@@ -146,7 +146,7 @@ func changed(own, now *site.Reading) string {
 // proposal told of anew: the comment is restored, and people are called.
 func (r *Reviews) noteChanged(number int, what string) {
 	r.engine.warn(site.Event{Kind: site.EventOrder, Text: fmt.Sprintf("others have changed Slipway's comment on pull request %d: %s. "+
-		"It is written anew; merging approves only what it names from then on", number, what)})
+		"Slipway rewrites it; merging approves only what the new text names", number, what)})
 	r.mu.Lock()
 	delete(r.done, number)
 	r.mu.Unlock()
@@ -269,14 +269,14 @@ func notAPersons(d site.Decision, since time.Time) string {
 	case d.Program != "":
 		return "it was merged by a program (" + d.Program + "), and not by a person who has read it"
 	case d.Auto && d.When.IsZero():
-		return "it was merged automatically, and nobody can tell whether " + d.By + " had it so after the comment " +
+		return "it was merged automatically, and the forge does not say whether " + d.By + " asked for that after the comment " +
 			"named the set"
 	case since.IsZero():
-		return "nobody can tell since when its comment has named the set"
+		return "Slipway does not know since when its comment has named the set"
 	case d.When.After(since):
 		return ""
 	case d.Auto:
-		return "it was merged automatically: " + d.By + " had it so at " + at(d.When) + ", before the comment named " +
+		return "it was merged automatically: " + d.By + " asked for that at " + at(d.When) + ", before the comment named " +
 			"the set at " + at(since)
 	}
 	return "it was merged at " + at(d.When) + ", not after the comment named the set at " + at(since)

@@ -335,9 +335,9 @@ func TestWhoDecides(t *testing.T) {
 		"auto-merge enabled before": {func(_, s time.Time) site.Decision {
 			return site.Decision{By: "ann", When: s.Add(-time.Hour), Auto: true}
 		},
-			"it was merged automatically: ann had it so at", ""},
+			"it was merged automatically: ann asked for that at", ""},
 		"auto-merge enabled in that second": {func(_, s time.Time) site.Decision { return site.Decision{By: "ann", When: s, Auto: true} }, "it was merged automatically", ""},
-		"auto-merge, unknown since when":    {func(_, _ time.Time) site.Decision { return site.Decision{By: "ann", Auto: true} }, "nobody can tell whether ann", ""},
+		"auto-merge, unknown since when":    {func(_, _ time.Time) site.Decision { return site.Decision{By: "ann", Auto: true} }, "the forge does not say whether ann", ""},
 		"merged before it could be read":    {func(_, s time.Time) site.Decision { return site.Decision{By: "ann", When: s.Add(-time.Second)} }, "not after the comment named the set", ""},
 		"nobody":                            {func(m, _ time.Time) site.Decision { return site.Decision{When: m} }, "does not say who decided", ""},
 		"auto-merge enabled after": {func(_, s time.Time) site.Decision {
@@ -472,7 +472,7 @@ func TestBadAnswersForGood(t *testing.T) {
 				w.after(time.Hour)
 			}
 			f.round(r)
-			if !w.hasTold(site.EventOrder, "merging pull request 7 approves nothing: the forge does not have it any more") {
+			if !w.hasTold(site.EventOrder, "merging pull request 7 approves nothing: the forge no longer has it") {
 				t.Error("history does not tell that it is given up")
 			}
 			if p := w.engine.Report().Status.Problems; len(p) > 0 {

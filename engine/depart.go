@@ -81,11 +81,11 @@ func (e *Engine) mayLeave(w *worker) *held {
 	rev := site.Revision{ID: d.Revision}
 	if w.memory.Recorded.Decommissioned.IsZero() {
 		return w.heldBack(true, "a commit that puts the node back with `decommission: true`",
-			fmt.Sprintf("revision %s removes the node, which was not decommissioned first; it is held and only observed: put it back with `decommission: true`, or run `slipway approve %s`", rev.Short(), w.name))
+			fmt.Sprintf("revision %s removes the node, which was not decommissioned first; Slipway keeps the node and only observes it: put it back with `decommission: true`, or run `slipway approve %s`", rev.Short(), w.name))
 	}
 	if plan.StillThere(w.node, w.memory.Observed) != "" {
 		return w.heldBack(true, "a commit that puts the node back with `decommission: true`",
-			fmt.Sprintf("revision %s removes the node, and its virtual machine is still on %s; it is held: put the node back with `decommission: true` and approve that the machine goes, or run `slipway approve %s` to leave it there, where Slipway no longer manages it",
+			fmt.Sprintf("revision %s removes the node, and its virtual machine is still on %s; Slipway keeps the node: put it back with `decommission: true` and approve that the machine goes, or run `slipway approve %s` to leave it there, where Slipway no longer manages it",
 				rev.Short(), w.node.Virtual.Host.Hypervisor, w.name))
 	}
 	recent := 0
@@ -95,8 +95,8 @@ func (e *Engine) mayLeave(w *worker) *held {
 		}
 	}
 	if budget := removalBudget(len(e.workers)); recent >= budget {
-		return w.heldBack(false, "one of these 24 h passing",
-			fmt.Sprintf("revision %s removes the node, and %d of %d removals in 24 h are used; it is held until one is free, or run `slipway approve %s`", rev.Short(), recent, budget, w.name))
+		return w.heldBack(false, "24 h after the oldest of these removals",
+			fmt.Sprintf("revision %s removes the node, and %d of %d removals in 24 h are used; Slipway keeps the node until one is free, or run `slipway approve %s`", rev.Short(), recent, budget, w.name))
 	}
 	e.removals = append(e.removals, record.Removal{Node: w.name, When: time.Now()})
 	return nil
@@ -109,7 +109,7 @@ func waitsToLeave(why string) *held {
 // heldBack is a removal that a person can let go on.
 func (w *worker) heldBack(person bool, release, sentence string) *held {
 	return &held{state: site.Blocked, person: person, sentence: sentence, release: fmt.Sprintf("%s, or `slipway approve %s`", release, w.name),
-		approve: "it is removed from the records, and its machine is left as it is"}
+		approve: "Slipway removes it from the records, and does not change its machine"}
 }
 
 // busy says whether a step of ours may be under way on the machine.

@@ -172,7 +172,7 @@ func TestASurveyEndsAfterTwoDenials(t *testing.T) {
 	net := &sweeper{denies: true, at: addresses(100)}
 	met, _, err := surveyOf(net).Run(t.Context())
 	left := slices.DeleteFunc(slices.Clone(met), func(m site.Met) bool {
-		return !strings.Contains(m.Why, `credential "bmc" was not accepted by 10.9.0.`) || !strings.Contains(m.Why, "was sent to no other")
+		return !strings.Contains(m.Why, `credential "bmc" was not accepted by 10.9.0.`) || !strings.Contains(m.Why, "Slipway sent it to no other")
 	})
 	if err != nil || len(net.opened) != 2 || len(met) != 100 || len(left) != 98 {
 		t.Errorf("%v, sent to %v, %d met, %d left", err, net.opened, len(met), len(left))

@@ -286,7 +286,7 @@ func (e *Engine) saveLast(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	if err := errors.Join(e.Records.Flush(ctx), e.releaseTerm(ctx)); err != nil {
-		return fmt.Errorf("save the last of site %s: %w", e.Site, err)
+		return fmt.Errorf("save the last state of site %s: %w", e.Site, err)
 	}
 	return nil
 }
@@ -304,7 +304,7 @@ func (e *Engine) setProblem(key string, err error) {
 		return
 	case err == nil:
 		delete(e.problems, key)
-		e.Log.Info("problem is over", "about", key, "after", time.Since(old.Since).Round(time.Second).String())
+		e.Log.Info("problem solved", "about", key, "after", time.Since(old.Since).Round(time.Second).String())
 	default:
 		now := site.Problem{About: key, What: steady(err), Since: time.Now()}
 		if had {

@@ -105,7 +105,7 @@ func (r *Reviews) judge(ctx context.Context, v *site.Review, merged site.Revisio
 	}
 	found, err := r.Judge(ctx, merged, on.base)
 	if err != nil {
-		return fmt.Errorf("hold it against the rules of the branch: %w", err)
+		return fmt.Errorf("check it against the rules of the branch: %w", err)
 	}
 	fresh, _ := newFindings(found, slices.Concat(v.Findings, on.findings))
 	for i := range fresh {
@@ -207,7 +207,7 @@ func changedRules(branch, merged *site.Site) []string {
 	if was, is := branch.Install, merged.Install; was != is {
 		text := "how machines are installed (site.install)"
 		if is.Allows(site.TrustNetwork) && !was.Allows(site.TrustNetwork) {
-			text += `, also at the trust "network", at which whoever owns their network could be the daemon`
+			text += `, also at the trust "network", where whoever controls their network could pose as the daemon`
 		}
 		all = append(all, text)
 	}

@@ -83,7 +83,7 @@ func forecastAndRun(t *testing.T, ctx context.Context, store *record.Store, seed
 	}
 	slices.Sort(want)
 	slices.Sort(got)
-	waits := slices.ContainsFunc(f.Warnings, func(w string) bool { return strings.Contains(w, "would wait without an end") })
+	waits := slices.ContainsFunc(f.Warnings, func(w string) bool { return strings.Contains(w, "would wait forever") })
 	if len(want) != len(got) || (stuck > 0) != waits {
 		t.Errorf("seed %d, %s: %d nodes are done, forecast %d; %d are stuck, forecast %q\n%+v", seed, told, len(got), len(want), stuck, f.Warnings, p.engine.Report().Status.Nodes)
 		return

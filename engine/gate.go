@@ -115,7 +115,7 @@ func (w *worker) supersededLocked(j job, same bool) *held {
 
 func (e *Engine) readOnlyGate(s site.Step) *held {
 	if why := e.whyReadOnlyLocked(); why != "" {
-		return &held{state: site.Blocked, sentence: why + "; would " + s.Summary(), release: "a run that is not observing only"}
+		return &held{state: site.Blocked, sentence: why + "; would " + s.Summary(), release: "a daemon that runs without --observe"}
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ func TestLastLookBeforeDestruction(t *testing.T) {
 		"disapproved":         {func(_ *Engine, w *worker, _ *site.Step) { w.memory.Account.Entries = nil }, "waits for approval"},
 		"expired":             {func(_ *Engine, w *worker, _ *site.Step) { w.memory.Account.Entries[0].Expires = time.Now() }, "waits for approval"},
 		"other disks":         {func(_ *Engine, _ *worker, s *site.Step) { s.Disks = "S2" }, "waits for approval"},
-		"disks not read":      {func(_ *Engine, _ *worker, s *site.Step) { s.Disks = "" }, "disks of the machine were read"},
+		"disks not read":      {func(_ *Engine, _ *worker, s *site.Step) { s.Disks = "" }, "Slipway has read the disks of the machine"},
 		"not met":             {func(_ *Engine, w *worker, _ *site.Step) { w.memory.Recorded.Adopted = nil }, "says that it is"},
 		"another machine met": {func(_ *Engine, w *worker, _ *site.Step) {
 			w.memory.Recorded.Adopted = &site.Adoption{Machine: site.Identity{UUID: "u2"}}

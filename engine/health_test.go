@@ -246,7 +246,7 @@ func TestHealthThatNobodyLooksAt(t *testing.T) {
 		}
 		w.patch(d, "2", healthy(nginx, "web"))
 		w.after(8 * time.Minute)
-		w.reason("n1", "not known to be healthy: nobody looks at it, since the daemon runs without helpers (--agents)")
+		w.reason("n1", "not known to be healthy: Slipway cannot look at it: the daemon runs without helpers (--agents)")
 		w.after(10 * time.Minute)
 		w.want("n1", site.Stalled)
 	}, names(1)...)

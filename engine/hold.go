@@ -79,7 +79,7 @@ func (e *Engine) hold(ctx context.Context, w *worker, o site.Order) (string, err
 	case o.Verb == site.VerbQuarantine || o.Verb == site.VerbRelease:
 		all := e.workersThat(func(*worker) bool { return true })
 		if len(all) == 0 && h != nil {
-			return "", fmt.Errorf("%w: no node of site %s is known yet, so there is none to switch off; `slipway pause --all` pauses those to come as well", site.ErrRefused, e.Site)
+			return "", fmt.Errorf("%w: Slipway knows no node of site %s yet, so there is none to switch off; `slipway pause --all` pauses future nodes as well", site.ErrRefused, e.Site)
 		}
 		err = e.holdThese(ctx, all, o.Verb, h)
 	default:
@@ -92,7 +92,7 @@ func (e *Engine) hold(ctx context.Context, w *worker, o site.Order) (string, err
 		what += " until " + h.Until.UTC().Format(time.RFC3339)
 	}
 	if w != nil && o.Verb == site.VerbQuarantine && !w.job().node.Machine().Known() {
-		return past + what + "; the design names no machine by UUID or serial, so its power is left as it is: switch it off by hand", nil
+		return past + what + "; the design names no machine by UUID or serial number, so Slipway does not touch its power: switch it off by hand", nil
 	}
 	return past + what, nil
 }

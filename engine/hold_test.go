@@ -382,7 +382,7 @@ func TestQuarantineOfAllBeforeTheFirstDesignIsRefused(t *testing.T) {
 		w.up()
 		w.after(time.Second)
 		_, err := w.engine.Do(w.t.Context(), site.Order{Verb: site.VerbQuarantine, By: "tester"})
-		if !errors.Is(err, site.ErrRefused) || !strings.Contains(err.Error(), "no node of site test is known yet") {
+		if !errors.Is(err, site.ErrRefused) || !strings.Contains(err.Error(), "Slipway knows no node of site test yet") {
 			t.Errorf("quarantine of nothing: %v", err)
 		}
 	}, "n1")

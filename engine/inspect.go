@@ -141,16 +141,16 @@ func freshDisksGate(w *worker, s site.Step) *held {
 		o.Disks == nil || len(o.Disks.Serials) == 0 || passedLess(w.disksRead, freshDisks) {
 		return nil
 	}
-	h := &held{state: site.Blocked, disks: true, release: "the BMC telling the disks of the machine",
-		sentence: fmt.Sprintf("%s waits until the disks of the machine are read once more", s.Action)}
+	h := &held{state: site.Blocked, disks: true, release: "the BMC reporting the disks of the machine",
+		sentence: fmt.Sprintf("%s waits until Slipway reads the disks of the machine again", s.Action)}
 	switch {
 	case w.disksUntold == 0:
 	case o.Facets[site.FacetPower].Have["state"] == "off":
-		h.person, h.release = true, "the machine being switched on, or its BMC telling its disks while it is off"
-		h.sentence += ": the machine is off, and its BMC does not tell of all that it told of before"
+		h.person, h.release = true, "the machine being switched on, or its BMC reporting its disks while it is off"
+		h.sentence += ": the machine is off, and its BMC does not report all that it reported before"
 	default:
 		h.person = true
-		h.sentence += ": its BMC does not tell of all that it told of before"
+		h.sentence += ": its BMC does not report all that it reported before"
 	}
 	return h
 }

@@ -51,7 +51,7 @@ func (e *Engine) keyTroubleLocked() string {
 	case e.Key == nil:
 		return "the design names site keys, and this daemon has none: put the copy of the key back with `slipway site import-key`"
 	case !slices.Contains(keys, e.Key.Public()):
-		return "the design names other site keys than this daemon's, " + e.Key.Public() + ": correct site.keys, or put the right key in its place"
+		return "the design names other site keys than this daemon's, " + e.Key.Public() + ": correct site.keys, or replace the key by the right one"
 	}
 	return ""
 }

@@ -113,7 +113,7 @@ func (r *Reviews) waits(ctx context.Context, l *site.Landing, merge string, now 
 		l.Waits = now.broken
 		l.Refused, err = r.contains(ctx, now.attempted.ID, merge)
 	default:
-		l.Waits = "the design with it is about to be looked at"
+		l.Waits = "Slipway is about to look at the design with it"
 	}
 	return err
 }
@@ -198,7 +198,7 @@ func (r *Reviews) tellLanding(ctx context.Context, v site.Review) error {
 		r.engine.showHeld(v.Held)
 	}
 	if err := r.Announce.Announce(ctx, v); err != nil {
-		return fmt.Errorf("tell of proposal %d: %w", v.Proposal.Number, err)
+		return fmt.Errorf("report on proposal %d: %w", v.Proposal.Number, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -205,7 +205,7 @@ func TestRevertEndsAnApproval(t *testing.T) {
 				w.reason("n1", "its window night opens at")
 				w.commit(w.reinstall(func(d *site.Site) { closed(d); d.Nodes["n1"].Image, d.Nodes["n1"].Generation = "", 0 }, "n1"))
 				w.after(time.Minute)
-				if e := w.ledger("n1"); len(e) != 1 || e[0].IsOpen() || !strings.Contains(e[0].Why, "does not plan it") {
+				if e := w.ledger("n1"); len(e) != 1 || e[0].IsOpen() || !strings.Contains(e[0].Why, "no longer plans it") {
 					t.Errorf("the ledger has %+v", e)
 				}
 				next := clone(d)
@@ -562,7 +562,7 @@ func TestNewcomerDoesNotTakeFromTheDeparted(t *testing.T) {
 				w.after(10 * time.Minute)
 				w.want("b", site.Stalled)
 				w.reason("b", name)
-				w.reason("b", "of a, which has left the design")
+				w.reason("b", "of a, which left the design")
 				if c := w.fleet.Machine("b").Counts(); c.Writes != 0 {
 					t.Errorf("b was written to: %+v", c)
 				}
@@ -668,7 +668,7 @@ func TestRecordsThatWereRolledBack(t *testing.T) {
 			w.up()
 			w.after(20 * time.Minute)
 			w.want("a", site.Blocked)
-			w.reason("a", "older than what was done")
+			w.reason("a", "records are out of date")
 			w.down()
 		}
 		w.up()
@@ -709,7 +709,7 @@ func TestRecordsThatWereSetBackWithinOneTerm(t *testing.T) {
 		w.fleet.Machine("a").SetDisk(&site.Marker{})
 		w.up()
 		w.after(time.Hour)
-		w.reason("a", "these records are older than what was done")
+		w.reason("a", "this daemon's records are out of date")
 		w.installs("a", 1)
 		w.do(site.Order{Verb: site.VerbTakeOver, Reason: "restored"})
 		w.after(time.Hour)
@@ -747,7 +747,7 @@ func TestUseIsPublishedBeforeAnythingIsDestroyed(t *testing.T) {
 		w.setBack(before)
 		w.up()
 		w.after(time.Hour)
-		w.reason("a", "these records are older than what was done")
+		w.reason("a", "this daemon's records are out of date")
 	}, "a")
 }
 
@@ -828,7 +828,7 @@ func TestRecordsThatWereSetBackWhileGitIsAway(t *testing.T) {
 			w.after(away)
 			b.set(nil)
 			w.after(time.Hour)
-			w.reason("a", "these records are older than what was done")
+			w.reason("a", "this daemon's records are out of date")
 			w.installs("a", 1)
 		}, "a")
 	}
@@ -853,7 +853,7 @@ func TestRecordsThatWereSetBackWithAnExpiredApproval(t *testing.T) {
 		for range 2 { // the first start records that the approval has ended
 			w.up()
 			w.after(time.Hour)
-			w.reason("a", "these records are older than what was done")
+			w.reason("a", "this daemon's records are out of date")
 			w.down()
 		}
 		w.up()
@@ -892,7 +892,7 @@ func TestTakeOverResumesNoInstallation(t *testing.T) {
 		w.fleet.Machine("a").SetDisk(&site.Marker{})
 		w.up()
 		w.after(20 * time.Minute)
-		w.reason("a", "these records are older than what was done") // which outlasts that another daemon acts
+		w.reason("a", "this daemon's records are out of date") // which outlasts that another daemon acts
 		w.do(site.Order{Verb: site.VerbTakeOver, Reason: "restored"})
 		w.after(time.Hour)
 		w.installs("a", 1)
@@ -958,7 +958,7 @@ func TestForgedClaim(t *testing.T) {
 		}
 		w.after(20 * time.Minute)
 		w.installs("a", 0)
-		w.reason("a", "its signature is not of a key of this site")
+		w.reason("a", "its signature is not from a key of this site")
 		w.do(site.Order{Verb: site.VerbTakeOver, Reason: "a drill"})
 		w.after(2 * time.Minute)
 		w.approve()
@@ -985,7 +985,7 @@ func TestGitIsAwayAtTheStart(t *testing.T) {
 		w.approve()
 		w.after(20 * time.Minute)
 		w.installs("a", 0)
-		w.reason("a", "the status branch could not be read and written")
+		w.reason("a", "the daemon could not read and write the status branch")
 		b.set(nil)
 		w.after(20 * time.Minute)
 		w.want("a", site.InSync)

@@ -108,7 +108,7 @@ func TestLinksThatNobodyKnows(t *testing.T) {
 		wired(d)
 		w.commit(d)
 		w.after(2*time.Hour + 10*time.Minute)
-		w.links("n1", site.LinksUnknown, "port eth0 has heard no LLDP from its other end, so nobody knows what it is plugged into; it is designed for port Ethernet1/1 of switch leaf-1")
+		w.links("n1", site.LinksUnknown, "port eth0 has heard no LLDP from its other end, so Slipway does not know what it is plugged into; it is designed for port Ethernet1/1 of switch leaf-1")
 		w.want("n1", site.InSync)
 		if n := w.fleet.Machine("n1").Listens(); n < 2 || n > 4 {
 			t.Errorf("listened %d times in two hours", n)

@@ -109,13 +109,13 @@ func (l login) mayLocked(digest string, asked bool) (wait <-chan struct{}, why e
 		return nil, nil
 	}
 	if use.Denied == digest {
-		return nil, withheldf("%s denied credential %q at %s, and it is not sent there again until its file or the endpoint in the design changes. "+
+		return nil, withheldf("%s denied credential %q at %s, and Slipway does not send it there again until its file or the endpoint in the design changes. "+
 			"Correct the file or the account on the machine, then run `slipway retry %s`", l.who, l.credential, rollout.Clock(use.DeniedAt.UTC()), l.who)
 	}
 	denied, accepted := l.e.verdictsLocked(digest)
 	switch {
 	case len(denied) >= mostDenied:
-		return nil, withheldf("%s", deniedBy(l.credential, denied)+fmt.Sprintf(". %s has not accepted it before, so it is not sent there", l.who))
+		return nil, withheldf("%s", deniedBy(l.credential, denied)+fmt.Sprintf(". %s has not accepted it before, so Slipway does not send it there", l.who))
 	case !accepted && len(denied)+l.e.underway[digest] >= mostDenied:
 		return l.e.loginDone, nil
 	}
@@ -238,7 +238,7 @@ func (e *Engine) withheldLocked() []site.Problem {
 		}
 		slices.Sort(who)
 		all = append(all, site.Problem{About: "credential " + key[0], Since: those[mostDenied-1].DeniedAt,
-			What: deniedBy(key[0], who) + ". Until then it is sent only to machines that have accepted it before"})
+			What: deniedBy(key[0], who) + ". Until then Slipway sends it only to machines that have accepted it before"})
 	}
 	slices.SortFunc(all, func(a, b site.Problem) int { return a.Since.Compare(b.Since) })
 	return all

@@ -91,7 +91,7 @@ func TestWrongPasswordGoesToTwoMachines(t *testing.T) {
 			return ""
 		}
 		was := problem()
-		if !strings.Contains(was, "it is sent only to machines that have accepted it before") {
+		if !strings.Contains(was, "Slipway sends it only to machines that have accepted it before") {
 			t.Errorf("the site's problem is %q", was)
 		}
 		for range 60 {

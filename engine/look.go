@@ -269,7 +269,7 @@ func (w *worker) remember(kind site.EndpointKind, err error) error {
 	if d == nil || !wasDenied(err) {
 		return err
 	}
-	d.denied = driver.Say(fmt.Sprintf("%s (credential %q); it is not sent again until its file or the endpoint in the design changes, or by `slipway retry`",
+	d.denied = driver.Say(fmt.Sprintf("%s (credential %q); Slipway does not send it again until its file or the endpoint in the design changes, or by `slipway retry`",
 		verdict(err), d.endpoint.Credential), err)
 	return d.denied
 }

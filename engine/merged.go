@@ -134,10 +134,10 @@ func (r *Reviews) settleOne(ctx context.Context, is record.Proposed, open []site
 	lost := question{is.Number, "found"}
 	switch {
 	case errors.Is(err, site.ErrNotFound) && r.isCertain(lost, lostFor): // as after the repository has become another one
-		return r.drop(ctx, p, is, "the forge does not have it any more")
+		return r.drop(ctx, p, is, "the forge no longer has it")
 	case errors.Is(err, site.ErrNotFound):
-		return fmt.Errorf("pull request %d is not found, and what was merged with it waits: it is asked for until %s. "+
-			"To approve it before, pass the digest that `slipway approve` shows: %w",
+		return fmt.Errorf("pull request %d is not found, and the merged changes wait: Slipway asks for it until %s. "+
+			"To approve it earlier, pass the digest that `slipway approve` shows: %w",
 			is.Number, r.doubts[lost].Add(lostFor).UTC().Format("2006-01-02 15:04 MST"), err)
 	case err != nil:
 		return fmt.Errorf("ask what became of proposal %d: %w", is.Number, err)
@@ -148,7 +148,7 @@ func (r *Reviews) settleOne(ctx context.Context, is record.Proposed, open []site
 	}
 	why := r.notApproved(p, is)
 	if p.State == site.ProposalMerged && p.Merge == "" && !r.isCertain(question{is.Number, "commit"}, lateFor) {
-		return fmt.Errorf("as which commit proposal %d was merged: %w", is.Number, site.ErrNotYet)
+		return fmt.Errorf("into which commit proposal %d was merged: %w", is.Number, site.ErrNotYet)
 	}
 	if !r.isMerged(p, is) {
 		return r.drop(ctx, p, is, why)
@@ -288,7 +288,7 @@ func (r *Reviews) notApproved(p site.Proposal, is record.Proposed) string {
 	case p.Number != is.Number:
 		return fmt.Sprintf("Slipway asked the forge for proposal %d and got %d", is.Number, p.Number)
 	case s == nil && is.ChangedAt(p.Head) != nil:
-		return "others have changed its comment, which was not restored by then: " + is.ChangedAt(p.Head).What
+		return "others had changed its comment, and Slipway had not restored it yet: " + is.ChangedAt(p.Head).What
 	case s == nil:
 		return "its comment named nothing"
 	case p.State != site.ProposalMerged:
@@ -298,9 +298,9 @@ func (r *Reviews) notApproved(p site.Proposal, is record.Proposed) string {
 	case p.Head != s.Head:
 		return fmt.Sprintf("its comment was about %s, and %s was merged", site.Revision{ID: s.Head}.Short(), site.Revision{ID: p.Head}.Short())
 	case p.Merge == "":
-		return "the forge does not say as which commit it was merged"
+		return "the forge does not say into which commit it was merged"
 	case s.Losses.Digest() != s.Digest:
-		return "what is recorded of its comment is not what its digest says"
+		return "the record of its comment does not match its digest"
 	}
 	return ""
 }

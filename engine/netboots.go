@@ -55,7 +55,7 @@ func networkStart(s *site.Site, n *site.Node) (ranges []netip.Prefix) {
 // servingNetwork is the address of this host in a network that a node starts over.
 func (w *worker) servingNetwork(s *site.Site, n *site.Node) (string, error) {
 	if w.e.NetBoots == nil {
-		return "", errors.New("this daemon serves no network boot")
+		return "", errors.New("this daemon does not serve network boot")
 	}
 	networks, _ := s.NetworkStart(n)
 	return w.e.NetBoots.Serving(networks)

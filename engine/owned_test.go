@@ -186,7 +186,7 @@ func TestSystemThatDoesNotAnswerIsNotInSync(t *testing.T) {
 		m.SetDisk(nil)
 		w.after(20 * time.Minute)
 		w.want("n1", site.Retrying)
-		w.reason("n1", "its system does not answer; what is designed inside it was as designed at 2")
+		w.reason("n1", "its system does not answer; inside, it was as designed at 2")
 
 		w.sysctls(site.Scalars{"a": int64(1), "b": int64(2)}, nil)
 		w.after(20 * time.Minute)

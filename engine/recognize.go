@@ -43,7 +43,7 @@ func doubt(met []site.Met, node string, same []int) {
 	}
 	for _, i := range same {
 		met[i].Standing = site.Standing{Kind: site.StandingDoubt, Node: node, By: met[i].Standing.By,
-			Text: fmt.Sprintf("the machines at %s all have what the design knows %s by; correct the identity of %[2]s, or of the machines", strings.Join(where, " and "), node)}
+			Text: fmt.Sprintf("the machines at %s all match what the design says about %s by; correct the identity of %[2]s, or of the machines", strings.Join(where, " and "), node)}
 	}
 }
 
@@ -238,7 +238,7 @@ func (r *register) standing(m site.Met, told site.Identity) site.Standing {
 	case len(claims) == 1:
 		return r.recognized(m, claims[0])
 	case here == "":
-		return site.Standing{Kind: site.StandingUnknown, CUE: declaration(m, told), Text: "no node of the design is this machine; to have it, add these lines, and give it a role and a rack"}
+		return site.Standing{Kind: site.StandingUnknown, CUE: declaration(m, told), Text: "this machine is not a node of the design; to add it, add these lines, a role and a rack"}
 	case r.ids[here].Known():
 		return site.Standing{Kind: site.StandingOther, Node: here, By: "address", Place: r.site.Nodes[here].Place, CUE: declaration(m, told),
 			Text: fmt.Sprintf("the design has %s here, which is %s; this is %s", here, full(r.ids[here]), full(m.Observed.Identity))}
@@ -280,7 +280,7 @@ func (r *register) unnamed(here string, id site.Identity) site.Standing {
 	st := site.Standing{Kind: site.StandingKnown, Node: here, By: "address"}
 	if id.Known() {
 		st.Place, st.Want = r.site.Nodes[here].Place, identityLine(id)
-		st.Text = fmt.Sprintf("the design names no machine for %s, so it is only observed; this one is %s", here, full(id))
+		st.Text = fmt.Sprintf("the design names no machine for %s, so Slipway only observes it; this one is %s", here, full(id))
 	}
 	return st
 }
@@ -310,7 +310,7 @@ func (r *register) recognized(m site.Met, c claim) site.Standing {
 			c.by, c.node, full(want), full(have), strings.Replace(identityLine(now), "identity", "moved", 1))
 		return st
 	case c.by == "UUID" && want.UUID != have.UUID:
-		st.Text = "it reports the bytes of its UUID's first three fields in the other order than the design"
+		st.Text = "it reports the bytes of its UUID's first three fields in the opposite order"
 		st.Place, st.Have, st.Want = n.Origins.Of("identity.uuid"), strconv.Quote(want.UUID), strconv.Quote(have.UUID)
 	}
 	if where := hostOf(n.Endpoints[site.BMC].URL); where != hostOf(m.Endpoint.URL) && isAddress(where) {

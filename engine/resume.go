@@ -25,7 +25,7 @@ func (w *worker) letGo(ctx context.Context, j job) error {
 	}
 	err := w.save(ctx, func(r *site.Recorded) { leaveOff(r, f.Step, why) })
 	if err == nil {
-		w.warn(site.EventFailed, j.revision.ID, fmt.Sprintf("%s does not go on: %s", f.Step.Action, why))
+		w.warn(site.EventFailed, j.revision.ID, fmt.Sprintf("%s does not continue: %s", f.Step.Action, why))
 	}
 	return err
 }
@@ -44,9 +44,9 @@ func (e *Engine) overBecause(j job) string {
 	}
 	switch {
 	case !f.Sent:
-		return "Slipway was stopped after the approval was used and before anything was sent"
+		return "Slipway was stopped after it used the approval and before it sent anything"
 	case now.Sub(f.Since) >= ledger.Lasts || now.Before(f.Since.Add(-ledger.Lasts)):
-		return fmt.Sprintf("it was begun at %s, and has not come to its end within %d days", rollout.Clock(f.Since), int(ledger.Lasts/(24*time.Hour)))
+		return fmt.Sprintf("it was begun at %s, and has not finished within %d days", rollout.Clock(f.Since), int(ledger.Lasts/(24*time.Hour)))
 	case !j.node.IsVirtual() && disks != "" && disks != f.Step.Disks:
 		return fmt.Sprintf("the disks of the machine are now %s, and %s were approved", disks, f.Step.Disks)
 	}

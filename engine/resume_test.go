@@ -21,9 +21,9 @@ func TestInstallationThatWasBrokenOff(t *testing.T) {
 		"the same disks":             {10 * time.Minute, []string{"S1"}, 1, ""},
 		"other disks":                {10 * time.Minute, []string{"CUSTOMER-1"}, 0, "the disks of the machine are now CUSTOMER-1, and S1 were approved"},
 		"one disk more":              {10 * time.Minute, []string{"CUSTOMER-1", "S1"}, 0, "the disks of the machine are now CUSTOMER-1, S1, and S1 were approved"},
-		"a month later":              {30 * 24 * time.Hour, []string{"S1"}, 0, "has not come to its end within 7 days"},
+		"a month later":              {30 * 24 * time.Hour, []string{"S1"}, 0, "has not finished within 7 days"},
 		"other disks, and later":     {30 * 24 * time.Hour, []string{"CUSTOMER-1", "CUSTOMER-2"}, 0, "within 7 days"},
-		"none that the BMC tells of": {10 * time.Minute, nil, 0, "its BMC does not tell of all that it told of before"},
+		"none that the BMC tells of": {10 * time.Minute, nil, 0, "its BMC does not report all that it reported before"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, usual, func(w *world) {

@@ -20,9 +20,9 @@ func TestWhatIsNotGoneOnWith(t *testing.T) {
 	}{
 		"sent a moment ago": {func(*site.InFlight, *job) {}, ""},
 		"not used":          {func(f *site.InFlight, _ *job) { f.Consumed, f.Sent = false, false }, ""},
-		"not sent":          {func(f *site.InFlight, _ *job) { f.Sent = false }, "before anything was sent"},
+		"not sent":          {func(f *site.InFlight, _ *job) { f.Sent = false }, "before it sent anything"},
 		"almost a week ago": {func(f *site.InFlight, _ *job) { f.Since = time.Now().Add(time.Minute - ledger.Lasts) }, ""},
-		"a week ago":        {func(f *site.InFlight, _ *job) { f.Since = time.Now().Add(-ledger.Lasts) }, "has not come to its end within 7 days"},
+		"a week ago":        {func(f *site.InFlight, _ *job) { f.Since = time.Now().Add(-ledger.Lasts) }, "has not finished within 7 days"},
 		"in a day":          {func(f *site.InFlight, _ *job) { f.Since = time.Now().Add(day) }, ""},
 		"in a fortnight":    {func(f *site.InFlight, _ *job) { f.Since = time.Now().Add(14 * day) }, "within 7 days"},
 		"other disks":       {func(_ *site.InFlight, j *job) { j.memory.Observed.Disks = &site.Disks{Serials: []string{"S2"}} }, "are now S2, and S1 were approved"},
@@ -318,13 +318,13 @@ func TestWaitForFreshDisks(t *testing.T) {
 		person   bool
 	}{
 		"read now":          {on, time.Now(), 0, installOne, false, "", false},
-		"read long ago":     {on, time.Now().Add(-freshDisks), 0, installOne, false, "are read once more", false},
-		"never read":        {on, time.Time{}, 0, installOne, false, "are read once more", false},
-		"goes on":           {on, time.Time{}, 0, installOne, true, "are read once more", false},
+		"read long ago":     {on, time.Now().Add(-freshDisks), 0, installOne, false, "reads the disks of the machine again", false},
+		"never read":        {on, time.Time{}, 0, installOne, false, "reads the disks of the machine again", false},
+		"goes on":           {on, time.Time{}, 0, installOne, true, "reads the disks of the machine again", false},
 		"none to be told":   {site.Observed{Disks: &site.Disks{}}, time.Time{}, 0, installOne, false, "", false},
 		"never told":        {site.Observed{}, time.Time{}, 0, installOne, false, "", false},
 		"destroys nothing":  {on, time.Time{}, 0, powerOn, false, "", false},
-		"on, and not told":  {on, time.Time{}, 1, installOne, false, "once more: its BMC does not tell of all", true},
+		"on, and not told":  {on, time.Time{}, 1, installOne, false, "again: its BMC does not report all", true},
 		"off, and not told": {off, time.Time{}, 1, installOne, false, "once more: the machine is off", true},
 	} {
 		_, w := gated(t)

@@ -303,7 +303,7 @@ func (r *Reviews) review(ctx context.Context, p site.Proposal, on *footing) erro
 	if allowed {
 		err = r.planWithin(ctx, &v, on)
 	} else {
-		v.Problem = "it comes from a fork, and is planned once somebody who may write to the repository has allowed this commit"
+		v.Problem = "it comes from a fork; Slipway plans it after somebody with write access allows this commit"
 		v.Allow = p.Head
 	}
 	switch {
@@ -319,7 +319,7 @@ func (r *Reviews) review(ctx context.Context, p site.Proposal, on *footing) erro
 		is.files = filesOf(on.merged)
 	}
 	if err != nil {
-		v.Problem, v.Ours = "it could not be planned: "+steady(err)+"; it is tried again", true
+		v.Problem, v.Ours = "it could not be planned: "+steady(err)+"; Slipway tries again", true
 		r.engine.Log.Warn("proposal not planned", "proposal", p.Number, "revision", p.Head, "err", err)
 	}
 	if is.problem = v.Problem; r.failsAlike(p, is) {
@@ -391,7 +391,7 @@ func (r *Reviews) tell(ctx context.Context, v site.Review, is reviewed) error {
 		r.mu.Lock()
 		delete(r.done, v.Proposal.Number)
 		r.mu.Unlock()
-		return fmt.Errorf("tell of proposal %d: %w", v.Proposal.Number, err)
+		return fmt.Errorf("report on proposal %d: %w", v.Proposal.Number, err)
 	}
 	return nil
 }

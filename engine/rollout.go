@@ -97,7 +97,7 @@ func (e *Engine) stayHaltedLocked(was *rolling) {
 	r := e.rollout
 	r.Halted, r.HaltedSince, r.HaltedBy, r.CanaryFailed = was.Halted, was.HaltedSince, same, was.CanaryFailed
 	e.warn(site.Event{Kind: site.EventRollout, Revision: r.Revision.ID,
-		Text: fmt.Sprintf("rollout stays halted: %s; the new revision does not change what is designed for %s", r.Halted, some(slices.Sorted(maps.Keys(same))))})
+		Text: fmt.Sprintf("rollout stays halted: %s; the new revision does not change the design of %s", r.Halted, some(slices.Sorted(maps.Keys(same))))})
 	e.touch()
 }
 

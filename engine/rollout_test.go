@@ -191,7 +191,7 @@ func TestCanaryThatFailsHaltsTheRollout(t *testing.T) {
 		if got := w.patchedNow(names(3)...); len(got) != 3 {
 			t.Errorf("patched after the order to go on: %v", got)
 		}
-		if r := w.rollout(); r.Outcome() != "3 of 3 nodes in-sync, 0 failed (1 failure before it was mended)" {
+		if r := w.rollout(); r.Outcome() != "3 of 3 nodes in-sync, 0 failed (1 failure before it was fixed)" {
 			t.Errorf("its outcome is %q", r.Outcome())
 		}
 	}, names(3)...)
@@ -210,7 +210,7 @@ func TestOutcomeOfARolloutWhoseFailureIsMendedLater(t *testing.T) {
 		w.fleet.Machine("n1").SetFault(drivertest.Healthy)
 		w.do(site.Order{Verb: site.VerbRetry, Node: "n1"})
 		w.after(20 * time.Minute)
-		if r := w.rollout(); r.Outcome() != "3 of 3 nodes in-sync, 0 failed (1 failure before it was mended)" {
+		if r := w.rollout(); r.Outcome() != "3 of 3 nodes in-sync, 0 failed (1 failure before it was fixed)" {
 			t.Errorf("with it mended: %+v, %q", r, r.Outcome())
 		}
 	}, names(3)...)
@@ -574,7 +574,7 @@ func TestDriftPolicies(t *testing.T) {
 		}
 		w.after(10 * time.Minute)
 		w.want("n1", site.Blocked)
-		w.reason("n1", "boot.order is Pxe and is designed as Hdd; the design wants it reported only")
+		w.reason("n1", "boot.order is Pxe and is designed as Hdd; the design asks only for a report")
 		w.reason("n2", "its window night opens at")
 		w.want("n3", site.InSync)
 		w.after(2 * time.Hour)
@@ -610,7 +610,7 @@ func TestDriftOfWhatIsStagedOverARestart(t *testing.T) {
 		w.up()
 		w.after(95 * time.Minute) // firmware is read once an hour
 		w.want("n1", site.Blocked)
-		w.reason("n1", "firmware.bmc is 1 and is designed as 2; the design wants it reported only")
+		w.reason("n1", "firmware.bmc is 1 and is designed as 2; the design asks only for a report")
 		w.want("n2", site.InSync)
 		if n := w.fleet.Machine("n1").Counts().Writes; n != 0 {
 			t.Errorf("%d writes for what is only reported", n)

@@ -139,7 +139,7 @@ func (e *Engine) keepSaid(ctx context.Context) {
 	e.Agents.Hear(e.said.hear)
 	for sleep(ctx, writeSaid) {
 		if err := e.writeSaid(ctx); err != nil && ctx.Err() == nil {
-			e.Log.Warn("what agents say is not recorded", "err", err)
+			e.Log.Warn("the output of agents could not be recorded", "err", err)
 		}
 	}
 	_ = e.writeSaid(context.WithoutCancel(ctx)) // what cannot be written at the end is lost

@@ -587,7 +587,7 @@ func (t *trial) bind(n *site.Node) {
 func (t *trial) rebinds() {
 	var bound []string
 	for _, n := range t.engine.Report().Status.Nodes {
-		if n.State == site.Stalled && strings.Contains(n.Reason, "`moved` lets another one take its place") {
+		if n.State == site.Stalled && strings.Contains(n.Reason, "`moved` lets another machine take its place") {
 			bound = append(bound, n.Name)
 		}
 	}

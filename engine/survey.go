@@ -158,7 +158,7 @@ func (s Survey) lookInto(ctx context.Context, m site.Met, f driver.Found) ([]sit
 		return nil, err
 	}
 	if s.denied(f, value) {
-		return nil, fmt.Errorf("%w: credential %q was not accepted before, and is not sent again until its file changes", driver.ErrDenied, s.Credential)
+		return nil, fmt.Errorf("%w: credential %q was not accepted before, and Slipway does not send it again until its file changes", driver.ErrDenied, s.Credential)
 	}
 	h, urls, err := s.logIn(ctx, m.Endpoint, f, value)
 	if err != nil {
@@ -262,7 +262,7 @@ func behind(ctx context.Context, h driver.Machine, url string) ([]string, error)
 	}
 	urls, err := l.List(ctx)
 	if err == nil && len(urls) == 0 {
-		return nil, errors.New("there is no machine behind it")
+		return nil, errors.New("it serves no machine")
 	}
 	return urls, err
 }

@@ -211,10 +211,10 @@ func TestWhyNothingIsWritten(t *testing.T) {
 		"held":                {func(*Engine) {}, ""},
 		"barred":              {func(e *Engine) { e.anchor.barred = "another daemon acts"; e.term = tenure{} }, "another daemon acts"},
 		"not begun":           {func(e *Engine) { e.term = tenure{} }, "the site's term has not begun yet"},
-		"could not begin":     {func(e *Engine) { e.term = tenure{trouble: trouble} }, "the site's term could not begin, and without a record nothing is written to machines: the disk is full"},
+		"could not begin":     {func(e *Engine) { e.term = tenure{trouble: trouble} }, "the site's term could not begin, and without a record Slipway writes to no machine: the disk is full"},
 		"lost":                {func(e *Engine) { e.term.trouble = fmt.Errorf("%w: x has begun term 3", record.ErrLost) }, "another controller acts for the site: the term is lost: x has begun term 3"},
 		"run out":             {func(e *Engine) { _ = e.term.Release(t.Context()) }, "the site's lease has run out and is being renewed"},
-		"run out for trouble": {func(e *Engine) { _ = e.term.Release(t.Context()); e.term.trouble = trouble }, "the site's lease has run out and could not be renewed, and without a record nothing is written to machines: the disk is full"},
+		"run out for trouble": {func(e *Engine) { _ = e.term.Release(t.Context()); e.term.trouble = trouble }, "the site's lease has run out and could not be renewed, and without a record Slipway writes to no machine: the disk is full"},
 		"trouble, still held": {func(e *Engine) { e.term.trouble = trouble }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -234,7 +234,7 @@ func TestWhyNothingIsWritten(t *testing.T) {
 	}
 	e, w := gated(t)
 	e.term.settled = time.Date(2999, 1, 2, 3, 4, 5, 0, time.UTC)
-	if h := e.termGate(w, installOne); h == nil || !strings.Contains(h.sentence, "may take effect until 2999-01-02T03:04:05Z; nothing is destroyed before") {
+	if h := e.termGate(w, installOne); h == nil || !strings.Contains(h.sentence, "may take effect until 2999-01-02T03:04:05Z; until then nothing is destroyed") {
 		t.Errorf("not settled: %+v", h)
 	}
 	now := time.Now()
@@ -336,7 +336,7 @@ func TestSessionIsFenced(t *testing.T) {
 		"the last may not":               {func(_ *Engine, _ *worker, m *terminal) { m.ends["b"] = errors.ErrUnsupported }, left("a", "b"), "", false, []string{"a", "b"}, []record.Session{own}},
 		"not with this credential":       {func(_ *Engine, _ *worker, m *terminal) { m.ends["a"] = driver.ErrDenied }, left("a"), "", false, []string{"a"}, []record.Session{own}},
 		"no answer":                      {func(_ *Engine, _ *worker, m *terminal) { m.ends["a"] = driver.ErrUnreachable }, left("a", "b"), "end the session that term 7 left on n1: ", false, []string{"a"}, append(left("a", "b"), own)},
-		"opened anew since":              {func(_ *Engine, w *worker, _ *terminal) { w.doors[site.BMC].looked = false }, nil, "interrupted: the endpoint of n1 was opened anew", false, nil, nil},
+		"opened anew since":              {func(_ *Engine, w *worker, _ *terminal) { w.doors[site.BMC].looked = false }, nil, "interrupted: the endpoint of n1 was opened again", false, nil, nil},
 		"its own is gone meanwhile":      {func(_ *Engine, _ *worker, m *terminal) { m.ending = func() { m.session = "next" } }, left("a"), "interrupted: the session on n1 is over", false, []string{"a"}, []record.Session{own}},
 		"a later term acts":              {func(_ *Engine, _ *worker, m *terminal) { m.outranked = &driver.LaterTermError{Term: 9, Host: "bmc-1"} }, nil, "look for later terms on n1: a session of term 9", false, nil, nil},
 		"nobody can tell of later terms": {func(_ *Engine, _ *worker, m *terminal) { m.outranked = driver.ErrUnreachable }, nil, "look for later terms on n1: ", false, nil, nil},

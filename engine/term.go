@@ -138,19 +138,19 @@ func (e *Engine) mayWriteLocked(now time.Time, destructive, fenced bool) string 
 	case e.anchoredLocked(destructive) != "":
 		return e.anchoredLocked(destructive)
 	case destructive && e.keyTroubleLocked() != "":
-		return e.keyTroubleLocked() + "; nothing is destroyed before"
+		return e.keyTroubleLocked() + "; until then nothing is destroyed"
 	case t.Term == nil && t.trouble == nil:
 		return "the site's term has not begun yet"
 	case t.Term == nil:
-		return fmt.Sprintf("the site's term could not begin, and without a record nothing is written to machines: %s", steady(t.trouble))
+		return fmt.Sprintf("the site's term could not begin, and without a record Slipway writes to no machine: %s", steady(t.trouble))
 	case errors.Is(t.trouble, record.ErrLost):
 		return fmt.Sprintf("another controller acts for the site: %s", steady(t.trouble))
 	case !t.Holds(now) && t.trouble == nil:
 		return "the site's lease has run out and is being renewed"
 	case !t.Holds(now):
-		return fmt.Sprintf("the site's lease has run out and could not be renewed, and without a record nothing is written to machines: %s", steady(t.trouble))
+		return fmt.Sprintf("the site's lease has run out and could not be renewed, and without a record Slipway writes to no machine: %s", steady(t.trouble))
 	case destructive && !fenced && now.Before(t.settled):
-		return fmt.Sprintf("the previous daemon did not shut down cleanly, and its last requests may take effect until %s; nothing is destroyed before", t.settled.UTC().Format(time.RFC3339))
+		return fmt.Sprintf("the previous daemon did not shut down cleanly, and its last requests may take effect until %s; until then nothing is destroyed", t.settled.UTC().Format(time.RFC3339))
 	}
 	return ""
 }
@@ -191,7 +191,7 @@ func (w *worker) fence(ctx context.Context, kind site.EndpointKind) error {
 		return nil
 	}
 	if !d.looked {
-		return fmt.Errorf("%w: the endpoint of %s was opened anew since it was looked at; it is looked at again first", driver.ErrInterrupted, w.name)
+		return fmt.Errorf("%w: the endpoint of %s was opened again since Slipway looked at the machine; Slipway looks again first", driver.ErrInterrupted, w.name)
 	}
 	id, t := s.Session(), w.e.heldTerm()
 	if id == "" || id == d.session || t == nil {
@@ -222,7 +222,7 @@ func (w *worker) fence(ctx context.Context, kind site.EndpointKind) error {
 		}
 	}
 	if s.Session() != id { // it was over, and another was opened
-		return fmt.Errorf("%w: the session on %s is over; the machine is looked at again first", driver.ErrInterrupted, w.name)
+		return fmt.Errorf("%w: the session on %s has ended; Slipway looks at the machine again first", driver.ErrInterrupted, w.name)
 	}
 	d.session = id
 	if kind == site.BMC {

@@ -58,7 +58,7 @@ func (t *trial) known() (right bool, wrong error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.right && len(t.denied) >= mostDenied {
-		return false, fmt.Errorf("%w: credential %q was not accepted by %s, and was sent to no other, as its account might be locked; "+
+		return false, fmt.Errorf("%w: credential %q was not accepted by %s, and Slipway sent it to no other, because the account might get locked; "+
 			"put the right password into its file, or leave these addresses out, and look again",
 			driver.ErrDenied, t.credential, strings.Join(t.denied, " and "))
 	}

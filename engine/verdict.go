@@ -37,7 +37,7 @@ func (e endpointError) Plain() string {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return e.who + " refuses connections"
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		return "there is no way to the network of " + e.who
+		return "there is no route to the network of " + e.who
 	}
 	return e.who + " does not answer"
 }

@@ -156,7 +156,7 @@ func TestProveBootActions(t *testing.T) {
 	s.Cut()
 	s.Start()
 	for range 2 {
-		if is, n, why := s.is("long"); is != item.Unfinished || n != "1" || !strings.Contains(why, "nobody knows how it ended: the machine went down meanwhile") {
+		if is, n, why := s.is("long"); is != item.Unfinished || n != "1" || !strings.Contains(why, "Slipway does not know how it ended: the machine went down meanwhile") {
 			t.Errorf("after the power cut: %q, %q, %q", is, n, why)
 		}
 		if wrong := s.do("long", 1, long); !strings.Contains(wrong, "the machine went down meanwhile") {

@@ -44,7 +44,7 @@ var facets = map[string]inside.Facet{
 func main() {
 	digest := flag.String("digest", "", "refuse to run unless this is the program's own sha256")
 	root := flag.String("root", "/", "folder with the file system of the system")
-	first := flag.Bool("report", false, "tell of the system itself before the answer")
+	first := flag.Bool("report", false, "report on the system itself before the answer")
 	offline := flag.Bool("offline", false, "the system's services do not run: write files alone")
 	flag.Parse()
 	if flag.Arg(0) == "revert" {

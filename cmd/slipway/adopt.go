@@ -40,16 +40,16 @@ func (a *app) adoptCommand() *cobra.Command {
 	var f adoptFlags
 	cmd := &cobra.Command{
 		Use: "adopt --range CIDR --credential NAME --out DIR | adopt --inside [DIR]", Short: "generate a site from running machines", Args: atMost(1),
-		Long: "Finds the machines in the ranges as discover does, looks at them, and writes a whole\n" +
-			"site that says of them what they are: with their identities, trust pinned, and what\n" +
-			"they have in common in a profile for each model. No machine is written to. Before the\n" +
-			"site is put into DIR it is checked and planned: a plan that is not empty is not left\n" +
-			"behind. DIR must be new or empty.\n\n" +
+		Long: "Finds the machines in the ranges as discover does, looks at them, and writes a complete\n" +
+			"site for them: their identities, their pinned certificates, and for each model a profile\n" +
+			"with what its machines have in common. Writes to no machine. Slipway checks and plans\n" +
+			"the new site first, and writes it to DIR only if its plan is empty. DIR must be new or\n" +
+			"empty.\n\n" +
 			"With --inside it looks into the systems of the nodes of the design in DIR that have\n" +
-			"endpoints.os, and writes accounts, packages that were asked for by hand, units, kernel\n" +
-			"settings and the network to " + insideFile + " there: in the profile whose nodes all have them\n" +
-			"alike, or else in the node. The plan changes none of it. What is not taken over is told\n" +
-			"with the reason. Exits 5 when a system was not looked into.\n" + exitHelp,
+			"endpoints.os, and writes accounts, packages that somebody asked for, units, kernel\n" +
+			"settings and the network to " + insideFile + " there: to a profile if all of its nodes have\n" +
+			"the same, or else to the node. The plan changes none of it. What it does not take over\n" +
+			"is listed with the reason. Exits 5 when a system was not looked into.\n" + exitHelp,
 		Example: "  slipway adopt --range 10.9.0.0/24 --credential bmc --credentials /etc/slipway/credentials --ca bmc-ca.pem --out my-site\n" +
 			"  slipway adopt --inside --agents /usr/lib/slipway/agents --credentials /etc/slipway/credentials my-site",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -108,7 +108,7 @@ func (a *app) adopt(ctx context.Context, f adoptFlags) error {
 	met, done.Left, done.Notes = adoptable(met)
 	if len(met) == 0 {
 		printLeft(a.err, done.Left)
-		return errors.New("no machine was met that can be adopted, and nothing was written")
+		return errors.New("none of the machines that were found can be adopted; nothing was written")
 	}
 	adoption := design.Adoption{Package: name, Ranges: survey.Ranges, Met: met, Silent: map[string][]site.Facet{}}
 	done.Machines = len(met)
@@ -127,7 +127,7 @@ func vacant(dir string) error {
 	case err != nil:
 		return fmt.Errorf("%w: name a new folder", err)
 	case len(there) > 0:
-		return fmt.Errorf("%s holds %s and is left as it is: name a new folder, or an empty one", dir, there[0].Name())
+		return fmt.Errorf("%s holds %s and was not changed: name a new or an empty folder", dir, there[0].Name())
 	}
 	return nil
 }
@@ -147,7 +147,7 @@ func adoptable(met []site.Met) (all, left []site.Met, notes []string) {
 			left = append(left, m)
 			continue
 		case !id.Known():
-			notes = append(notes, where(met, m)+" has no identity of its own: Slipway observes it, and writes nothing to it until the design names one")
+			notes = append(notes, where(met, m)+" reports no identity of its own: Slipway only observes it until the design names one")
 		}
 		first[id] = m.Address
 		all = append(all, m)
@@ -211,7 +211,7 @@ func (a *app) settle(ctx context.Context, f adoptFlags, x design.Adoption, secre
 		}
 		return names, errors.Join(os.Chmod(dir, 0o755), os.Rename(dir, out))
 	}
-	return nil, errors.New("the machines change while they are looked at, so that there is always something to do; nothing was written, try again")
+	return nil, errors.New("the machines keep changing while Slipway looks at them, so the plan never becomes empty; nothing was written, try again")
 }
 
 // silence leaves out of the nodes' designs what would be done to them.
@@ -219,7 +219,7 @@ func silence(silent map[string][]site.Facet, steps []site.Step, done *adopted) {
 	for _, s := range steps {
 		if !slices.Contains(silent[s.Node], s.Facet) {
 			silent[s.Node] = append(silent[s.Node], s.Facet)
-			done.Notes = append(done.Notes, fmt.Sprintf("the design says nothing of the %s of %s, which would change: %s", s.Facet, s.Node, s.Summary()))
+			done.Notes = append(done.Notes, fmt.Sprintf("the new design does not set the %s of %s, which would change: %s", s.Facet, s.Node, s.Summary()))
 		}
 	}
 }
@@ -299,7 +299,7 @@ func (a *app) printAdopted(done adopted, f adoptFlags) error {
 	for _, n := range done.Notes {
 		a.out.Printf("note      %s\n", n)
 	}
-	a.out.Printf("\nGo on with these, and with what README.md says:\n")
+	a.out.Printf("\nNext steps, besides those in README.md:\n")
 	for _, c := range done.Next {
 		a.out.Printf("  %s\n", c)
 	}

@@ -42,7 +42,7 @@ type insideFlags struct {
 
 func (f *insideFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.BoolVar(&f.inside, "inside", false, "take over what is set inside the systems of the design in DIR")
+	flags.BoolVar(&f.inside, "inside", false, "take over the settings inside the systems of the design in DIR")
 	flags.BoolVar(&f.pin, "pin", false, "with --inside: write the versions of packages too")
 	flags.StringArrayVar(&f.choose, "select", nil, "with --inside: only these nodes, a name such as \"compute-*\", role=`NAME`, rack=NAME or tag=NAME; may be given several times")
 	flags.StringVar(&f.agents, "agents", helperFolder(), "with --inside: folder of the helpers that look inside (SLIPWAY_AGENTS)")
@@ -69,7 +69,7 @@ func (a *app) adoptInside(ctx context.Context, path string, f adoptFlags) error 
 	case f.agents == "":
 		return usage("--inside needs --agents DIR: the folder of the helpers that look inside, such as /usr/lib/slipway/agents")
 	case len(f.ranges) > 0 || f.out != "" || f.name != "" || f.credential != "":
-		return usage("--inside looks into the systems of a design that is there: --range, --credential, --out and --name are for a new one")
+		return usage("--inside works on an existing design: --range, --credential, --out and --name are for a new one")
 	}
 	secrets, err := a.openCredentials(f.credentials)
 	if err != nil {
@@ -99,7 +99,7 @@ func (a *app) adoptInside(ctx context.Context, path string, f adoptFlags) error 
 	file := filepath.Join(path, filepath.FromSlash(folder), insideFile)
 	switch _, err := os.Lstat(file); {
 	case err == nil:
-		return fmt.Errorf("%s is there already and left as it is: give it another name, and run adopt --inside again for what it does not say", file)
+		return fmt.Errorf("%s exists already and was not changed: rename it, and run adopt --inside again for what it does not contain", file)
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
@@ -147,7 +147,7 @@ func chosen(s *site.Site, choose []string) (nodes []string, err error) {
 		}
 	}
 	if len(nodes) == 0 {
-		return nil, errors.New("no node of the design is meant: nodes that can be looked into have endpoints.os and are in use, and --select leaves some of them")
+		return nil, errors.New("there is no node to look into: a node needs endpoints.os and has to be in use, and --select has to match it")
 	}
 	return nodes, nil
 }
@@ -211,7 +211,7 @@ func surveyed(ctx context.Context, n *site.Node, open func() (driver.Machine, er
 	defer m.Close()
 	lists, ok := driver.As[driver.Surveyor](m)
 	if !ok {
-		return nil, fmt.Errorf("what is set behind %s cannot be listed", n.Endpoints[site.OS].URL)
+		return nil, fmt.Errorf("the settings behind %s cannot be listed", n.Endpoints[site.OS].URL)
 	}
 	return lists.Survey(ctx, n)
 }
@@ -304,7 +304,7 @@ func (l insideLook) settle(ctx context.Context, t design.Takeover, files fs.FS, 
 			return draft, nil
 		}
 	}
-	return design.Draft{}, errors.New("the systems change while they are looked at, so that there is always something to do; nothing was written, try again")
+	return design.Draft{}, errors.New("the systems keep changing while Slipway looks at them, so the plan never becomes empty; nothing was written, try again")
 }
 
 // leaveErrors leaves out what findings are about, and says whether that is anything.
@@ -323,7 +323,7 @@ func leaveErrors(t design.Takeover, draft design.Draft, findings []site.Finding)
 			node = ""
 		}
 		for _, ref := range draft.Refer(node, path) {
-			t.Leave(ref, "the design refuses it: "+f.Message)
+			t.Leave(ref, "the design does not take it: "+f.Message)
 			some = true
 		}
 	}
@@ -386,7 +386,7 @@ func (a *app) printTakenOver(done takenOver) error {
 	case done.File != "":
 		a.out.Printf("%s: %s of %s; nothing was changed there, and the plan changes none of them\n", done.File, plural(items, "item"), plural(len(done.Nodes), "system"))
 	case len(done.Nodes) > 0:
-		a.out.Printf("Nothing was found in %s that the design does not speak of, and nothing was written\n", plural(len(done.Nodes), "system"))
+		a.out.Printf("Nothing was found in %s that the design does not have already, and nothing was written\n", plural(len(done.Nodes), "system"))
 	}
 	for i, l := range done.Left {
 		if i == 0 {

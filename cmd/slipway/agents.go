@@ -66,9 +66,9 @@ func (f *agentFlags) check(observe bool, a artifactFlags) error {
 	case f.medium == "":
 		return nil
 	case observe:
-		return usage("--ramdisk installs machines, and --observe writes to none: leave one of them out")
+		return usage("--ramdisk installs machines, and --observe writes to none: remove one of them")
 	case a.listen == noListener:
-		return usage("--ramdisk needs the artifact server, from which machines read the medium and the image: leave --artifact-listen off out")
+		return usage("--ramdisk needs the artifact server, from which machines read the medium and the image: remove --artifact-listen off")
 	}
 	return nil
 }

@@ -22,9 +22,10 @@ func (a *app) allocateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "allocate [DIR]", Short: "give addresses to the nodes that ask for one",
 		Long: "Gives every node with `addresses: NETWORK: \"allocate\"` an address of the network's\n" +
-			"static ranges, and writes them to " + design.AllocationsFile + " in the site's folder: the same for the\n" +
-			"same design. A node keeps its address for as long as it asks for one. What is written\n" +
-			"holds once it is committed; the daemon never writes it.\n" + exitHelp,
+			"static ranges, and writes the addresses to " + design.AllocationsFile + " in the site's\n" +
+			"folder. The same design always gets the same addresses. A node keeps its address for as\n" +
+			"long as it asks for one. Commit the file: only then do the addresses count. The daemon\n" +
+			"never writes it.\n" + exitHelp,
 		Example: "  slipway allocate\n  slipway allocate --check site-example",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -64,7 +64,7 @@ func (a *app) artifactListCommand() *cobra.Command {
 	var state string
 	cmd := &cobra.Command{
 		Use: "list", Short: "show what is in the store, and what is on its way", Args: exactly(0),
-		Long: "Shows each file with its size, its digest, and whether the design in force, an\n" +
+		Long: "Shows each file with its size and digest, and whether the design in force, an\n" +
 			"installation or an open proposal needs it; and the images that are still being fetched.\n" + exitHelp,
 		Example: "  slipway artifact list\n  slipway artifact list --output json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -117,7 +117,7 @@ func wantedLine(s artifact.State) string {
 	case s.Why != "":
 		return fmt.Sprintf("could not be fetched: %s; next try at %s", s.Why, s.Retry.Format(time.TimeOnly))
 	}
-	return "is fetched after others"
+	return "waits for other downloads"
 }
 
 func (a *app) artifactAddCommand() *cobra.Command {
@@ -125,8 +125,8 @@ func (a *app) artifactAddCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "add FILE|URL", Short: "put a file into the store", Args: exactly(1),
 		Long: "Puts a file of this computer into the store, or fetches one, and prints its digest for\n" +
-			"the design. With --sha256 it must have that digest. A file that is in the store is not\n" +
-			"fetched again, whatever URL the design gives: this is the way for a site without a\n" +
+			"the design. With --sha256 the file must have that digest. Slipway does not fetch a file\n" +
+			"again that is in the store, whatever URL the design gives: use this for a site without a\n" +
 			"connection to its image server. \"-\" reads standard input.\n" + exitHelp,
 		Example: "  slipway artifact add debian12.iso\n" +
 			"  slipway artifact add https://images.example.org/debian12.iso --sha256 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
@@ -150,7 +150,7 @@ func (a *app) artifactAddCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&digest, "sha256", "", "the `DIGEST` that the file must have")
-	cmd.Flags().StringVar(&name, "name", "", "the `NAME` that the file has in the store; that of the file without it")
+	cmd.Flags().StringVar(&name, "name", "", "the `NAME` of the file in the store (default: its own name)")
 	addState(cmd, &state)
 	return cmd
 }
@@ -184,7 +184,7 @@ func openInput(name string) (io.ReadCloser, int64, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && info.IsDir() {
-		err = fmt.Errorf("%s is a directory, and a file is added", name)
+		err = fmt.Errorf("%s is a directory: name a file", name)
 	}
 	if err != nil {
 		f.Close()
@@ -224,8 +224,8 @@ func (a *app) artifactVerifyCommand() *cobra.Command {
 	var state string
 	cmd := &cobra.Command{
 		Use: "verify", Short: "read all files again and compare their digests", Args: exactly(0),
-		Long: "Reads every file in the store and compares its digest. A file that is damaged is\n" +
-			"removed, and is fetched again where it is needed; the command then ends with exit code 1.\n" + exitHelp,
+		Long: "Reads every file in the store and compares its digest. Removes damaged files, which are\n" +
+			"fetched again where they are needed, and then ends with exit code 1.\n" + exitHelp,
 		Example: "  slipway artifact verify",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := verified{Files: []artifact.Checked{}}
@@ -285,9 +285,9 @@ func (a *app) artifactGCCommand() *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
 		Use: "gc", Short: "remove the files that nothing needs", Args: exactly(0),
-		Long: "Removes the files that neither the design in force, nor an installation under way, nor\n" +
-			"an open proposal names, and that were not used for some time. Only a running daemon knows\n" +
-			"what is named. A daemon also makes room by itself when an image does not fit.\n" + exitHelp,
+		Long: "Removes the files that were not used for some time and that neither the design in force,\n" +
+			"nor a running installation, nor an open proposal names. Only a running daemon knows what\n" +
+			"is named. A daemon also makes room by itself when an image does not fit.\n" + exitHelp,
 		Example: "  slipway artifact gc --dry-run\n  slipway artifact gc --unused 0s",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c := collected{Removed: []artifact.Info{}, DryRun: dry}
@@ -313,7 +313,7 @@ func (a *app) artifactGCCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().DurationVar(&unused, "unused", 24*time.Hour, "spare what was added or used within this `TIME`")
+	cmd.Flags().DurationVar(&unused, "unused", 24*time.Hour, "keep what was added or used within this `TIME`")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be removed")
 	addState(cmd, &state)
 	return cmd

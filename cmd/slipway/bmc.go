@@ -30,9 +30,9 @@ func (f *bmcFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.credential, "credential", "", "`NAME` of the credential to log in with at a URL")
 	flags.StringVar(&f.ca, "ca", "", "`FILE` with the certificate authorities to trust at a URL, as PEM")
 	flags.StringVar(&f.fingerprint, "fingerprint", "", "certificate to trust at a URL, \"sha256:\" and 64 hex digits")
-	flags.BoolVar(&f.firstUse, "trust-first-use", false, "trust the certificate that is shown at a URL now")
+	flags.BoolVar(&f.firstUse, "trust-first-use", false, "trust the certificate that the URL shows now")
 	flags.StringVar(&f.site, "site", "", "the site's name, when there are several")
-	flags.BoolVar(&f.noDaemon, "no-daemon", false, "ask no daemon: a NODE is as the design in --dir says")
+	flags.BoolVar(&f.noDaemon, "no-daemon", false, "do not ask a daemon: take NODE from the design in --dir")
 	flags.StringVar(&f.dir, "dir", ".", "folder with the design, for --no-daemon")
 	addState(cmd, &f.state)
 	addCredentials(cmd, &f.credentials)
@@ -41,9 +41,8 @@ func (f *bmcFlags) add(cmd *cobra.Command) {
 func (a *app) bmcCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "bmc", Short: "look at one management controller, or switch one machine",
-		Long: "Looks at one management controller by itself, given by its URL or by its node, or\n" +
-			"switches the machine behind it. A machine that a daemon keeps is switched only while\n" +
-			"its node is paused.\n" + exitHelp,
+		Long: "Looks at one management controller, given by its URL or by its node, or switches its\n" +
+			"machine. While a daemon manages the machine, it is switched only if its node is paused.\n" + exitHelp,
 		Example: "  slipway bmc check compute-3 --credentials /etc/slipway/credentials\n" +
 			"  slipway bmc check https://10.9.0.11 --credential bmc --credentials /etc/slipway/credentials --ca bmc-ca.pem --capture bmc.json.gz\n" +
 			"  slipway bmc power compute-3 restart --credentials /etc/slipway/credentials",
@@ -56,7 +55,7 @@ func (a *app) bmcCommand() *cobra.Command {
 func (a *app) bmcGetCommand() *cobra.Command {
 	return a.onBMC(&bmcFlags{}, &cobra.Command{
 		Use: "get URL|NODE PATH", Short: "print one resource of a management controller", Args: exactly(2),
-		Long:    "Prints a resource as the management controller gives it, as JSON.\n" + exitHelp,
+		Long:    "Prints a resource as JSON, as the management controller sends it.\n" + exitHelp,
 		Example: "  slipway bmc get compute-3 /redfish/v1/Systems/1 --credentials /etc/slipway/credentials",
 	}, a.bmcGet)
 }
@@ -183,7 +182,7 @@ func (f bmcFlags) endpoint(text string) (site.Endpoint, error) {
 // tellTrust says which certificate was trusted for being the first.
 func (a *app) tellTrust(b *bmc) {
 	if c, ok := driver.As[driver.Certifier](b.Machine); ok && c.Certificate() != "" {
-		a.err.Printf("slipway: trusted %s, which nobody has verified; from now on pass --fingerprint %s, or pin it in the design\n", c.Certificate(), c.Certificate())
+		a.err.Printf("slipway: trusted the certificate %s without checking it; from now on pass --fingerprint %s, or pin it in the design\n", c.Certificate(), c.Certificate())
 	}
 }
 
@@ -233,7 +232,7 @@ func (a *app) designedReach(ctx context.Context, f bmcFlags, node string) (site.
 func designedHost(s *site.Site, n *site.Node) (site.Reach, error) {
 	h := s.Hypervisors[n.Virtual.Hypervisor]
 	if h == nil {
-		return site.Reach{}, fmt.Errorf("node %s is a virtual machine, and the daemon knows on which hypervisor: leave --no-daemon out, or name one as virtual.hypervisor in the design", n.Name)
+		return site.Reach{}, fmt.Errorf("node %s is a virtual machine, and only the daemon knows its hypervisor: remove --no-daemon, or set virtual.hypervisor in the design", n.Name)
 	}
 	return site.Reach{BMC: h.Endpoint(s.Name, n.Name), Machine: n.Machine(), Hypervisor: n.Virtual.Hypervisor}, nil
 }

@@ -29,12 +29,12 @@ func (a *app) bmcCheckCommand() *cobra.Command {
 	var f checkBMCFlags
 	cmd := &cobra.Command{
 		Use: "check URL|NODE", Short: "say what a management controller can do, and how fast", Args: exactly(1),
-		Long: "Tries what a management controller can do and says what works, which of its\n" +
-			"habits came up, and how long it takes to answer. Nothing is written to it.\n\n" +
-			"With --capture everything that it shows is copied into FILE for a bug report (gzip,\n" +
-			"JSON, path to resource). Serial numbers, service tags, UUIDs, MAC and IP addresses,\n" +
-			"names, passwords, keys and certificates are replaced, the same by the same. Look\n" +
-			"through the file before you give it to somebody.\n" + exitHelp,
+		Long: "Tries what a management controller can do, and says what works, which of its known\n" +
+			"quirks were seen, and how long it takes to answer. Writes nothing to it.\n\n" +
+			"With --capture it copies everything that the controller shows to FILE for a bug report\n" +
+			"(gzip, JSON, path to resource). Serial numbers, service tags, UUIDs, MAC and IP\n" +
+			"addresses, names, passwords, keys and certificates are replaced; equal values get equal\n" +
+			"replacements. Look through the file before you give it to somebody.\n" + exitHelp,
 		Example: "  slipway bmc check compute-3 --credentials /etc/slipway/credentials\n" +
 			"  slipway bmc check https://10.9.0.11 --credential bmc --credentials /etc/slipway/credentials --trust-first-use --capture bmc.json.gz",
 	}
@@ -99,7 +99,7 @@ func newCapture(file string) error {
 		return fmt.Errorf("--capture: %w", err)
 	}
 	if _, err := os.Lstat(file); err == nil {
-		return usage("--capture: %s is there already, and is left as it is: name a new file", file)
+		return usage("--capture: %s exists already and was not changed: name a new file", file)
 	}
 	return nil
 }

@@ -26,23 +26,24 @@ type switchFlags struct {
 
 func (f *switchFlags) add(cmd *cobra.Command) {
 	f.bmcFlags.add(cmd)
-	cmd.Flags().StringVar(&f.machine, "machine", "", "`IDENTITY` that the machine has to have: a UUID, a serial number, or several of\nuuid=, serial=, slot= and mac=, with commas between")
+	cmd.Flags().StringVar(&f.machine, "machine", "", "`IDENTITY` that the machine must have: a UUID, a serial number, or several of\nuuid=, serial=, slot= and mac=, with commas between")
 	cmd.Flags().BoolVar(&f.yes, "yes", false, "do not ask")
 }
 
-const switchHelp = "A machine that a daemon keeps is switched only while its node is paused: the daemon\n" +
-	"would put it back. Before the first write the machine is compared with the design, or\n" +
-	"with --machine.\n"
+const switchHelp = "While a daemon manages a machine, it is switched only if its node is paused: otherwise the\n" +
+	"daemon would undo it. Before the first write Slipway compares the machine with the\n" +
+	"design, or with --machine.\n"
 
 func (a *app) bmcPowerCommand() *cobra.Command {
 	var f switchFlags
 	var force, asSet bool
 	cmd := &cobra.Command{
 		Use: "power URL|NODE on|off|restart", Short: "switch a machine", Args: exactly(2),
-		Long: "Switches a machine on or off, or off and on, and returns when it is so. Off lets the\n" +
-			"operating system shut down, and cuts the power when it has not after 180 s; --force\n" +
-			"cuts it at once. Before a machine is switched on, a boot from a CD that waits is taken\n" +
-			"back and every medium ejected, for they may be an installer's; --as-set leaves them.\n" + switchHelp + exitHelp,
+		Long: "Switches a machine on or off, or off and on, and returns when the machine has done so.\n" +
+			"\"off\" asks the operating system to shut down, and cuts the power if it has not done so\n" +
+			"after 180 s; --force cuts it at once. Before it switches a machine on, it takes back a\n" +
+			"pending boot from CD and ejects every medium, because these may be an installer's;\n" +
+			"--as-set leaves them.\n" + switchHelp + exitHelp,
 		Example: "  slipway pause compute-3 --reason \"disk is being replaced\"\n" +
 			"  slipway bmc power compute-3 off --credentials /etc/slipway/credentials",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -62,7 +63,7 @@ func (a *app) bmcPowerCommand() *cobra.Command {
 	}
 	f.add(cmd)
 	cmd.Flags().BoolVar(&force, "force", false, "cut the power without asking the operating system")
-	cmd.Flags().BoolVar(&asSet, "as-set", false, "switch on with the boot override and the media that there are")
+	cmd.Flags().BoolVar(&asSet, "as-set", false, "switch on with the current boot override and media")
 	return cmd
 }
 
@@ -73,7 +74,7 @@ func powerStep(to string, force bool) (site.Step, error) {
 	case !ok:
 		return site.Step{}, usage("power is on, off or restart, not %q", to)
 	case force && to == "on":
-		return site.Step{}, usage("--force cuts the power, which switching on does not")
+		return site.Step{}, usage("--force cuts the power, and `on` does not")
 	}
 	return site.Step{Facet: site.FacetPower, Action: action, Force: force}, nil
 }
@@ -84,7 +85,7 @@ func (a *app) bmcBootCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "boot URL|NODE TARGET", Short: "choose what a machine boots from", Args: exactly(2),
 		Long: "Puts a source, such as Hdd, Pxe, Cd, Usb or UefiHttp, first in the boot order; with\n" +
-			"--once has only the next boot come from it. The machine is not restarted.\n" + switchHelp + exitHelp,
+			"--once only for the next boot. The machine does not restart.\n" + switchHelp + exitHelp,
 		Example: "  slipway bmc boot compute-3 --once Pxe --credentials /etc/slipway/credentials",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			source, what := args[1], "boot from "+args[1]
@@ -211,7 +212,7 @@ func (a *app) mayDisturb(f bmcFlags, b *bmc, id site.Identity) error {
 	defer daemon.Close()
 	known, err := daemon.Known(f.site)
 	if errors.Is(err, control.ErrNoDaemon) && b.node == "" {
-		a.err.Printf("slipway: no daemon listens in %s; whether another one keeps this machine is not known\n", f.state)
+		a.err.Printf("slipway: no daemon listens in %s; Slipway cannot tell whether another one manages this machine\n", f.state)
 		return nil
 	}
 	if err != nil {
@@ -280,7 +281,7 @@ func atRest(n site.NodeStatus) error {
 	case n.Paused != nil:
 		return fmt.Errorf("node %s is being paused and is still %s: try again in a moment", n.Name, n.State)
 	}
-	return fmt.Errorf("node %s is not paused, and the daemon that keeps its machine would put it back: run `slipway pause %s --reason TEXT` first, and `slipway resume %s` afterwards",
+	return fmt.Errorf("node %s is not paused, and the daemon that manages its machine would undo this: run `slipway pause %s --reason TEXT` first, and `slipway resume %s` afterwards",
 		n.Name, n.Name, n.Name)
 }
 
@@ -290,7 +291,7 @@ func (a *app) confirm(f switchFlags, c change, b *bmc, seen site.Observed) (aske
 		return false, nil
 	}
 	if !a.err.Terminal() || !isTerminal(os.Stdin) {
-		return false, usage("%s disrupts what runs on %s: --yes says that it is meant, as there is no terminal to ask at", c.what, b.name)
+		return false, usage("%s disrupts what runs on %s: pass --yes, as there is no terminal to ask at", c.what, b.name)
 	}
 	model := ""
 	if i := seen.Inventory; i != nil {

@@ -22,11 +22,11 @@ func (a *app) checkCommand() *cobra.Command {
 	var watch bool
 	cmd := &cobra.Command{
 		Use: "check [DIR]", Short: "say what is wrong with a design", Args: atMost(1),
-		Long: "Evaluates the design in a folder and says what is wrong with it, with the place\n" +
-			"of each mistake: of all sites of the repository, or of one that --site names.\n" +
-			"Touches no machine and needs no daemon; where one runs that keeps the\n" +
-			"site, new virtual machines are placed beside those that it has. --output sarif is for\n" +
-			"code scanning, --output github for workflows of GitHub Actions.\n" + exitHelp,
+		Long: "Evaluates the design in a folder and says what is wrong with it, with the place of each\n" +
+			"mistake: in all sites of the repository, or in the one that --site names. Touches no\n" +
+			"machine and needs no daemon. Where a daemon runs for the site, new virtual machines are\n" +
+			"placed beside those that it has. --output sarif is for code scanning, --output github\n" +
+			"for workflows of GitHub Actions.\n" + exitHelp,
 		Example:     "  slipway check site-example\n  slipway check --watch .\n  slipway check --output sarif > slipway.sarif",
 		Annotations: map[string]string{outputs: "text json sarif github"},
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -165,7 +165,7 @@ func printLeftOut(w *screen, files fs.FS) {
 		w.Println("not read:", err)
 	}
 	for _, name := range unread {
-		w.Printf("not read: %s: a name that begins with _ or . is no site\n", name)
+		w.Printf("not read: %s: a name that begins with _ or . is not a site\n", name)
 	}
 }
 

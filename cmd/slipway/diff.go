@@ -19,11 +19,11 @@ func (a *app) diffCommand() *cobra.Command {
 	var name string
 	var detailed bool
 	cmd := &cobra.Command{
-		Use: "diff A B", Short: "say how two effective designs differ", Args: exactly(2),
-		Long: "Says which values of which nodes differ between two designs once every layer is\n" +
-			"merged, and which line brings each difference about. A and B are folders, or commits\n" +
-			"of the repository that the current folder is in (by branch, tag or id; the git\n" +
-			"program resolves them). Touches no machine and needs no daemon.\n" + exitHelp,
+		Use: "diff A B", Short: "show how two effective designs differ", Args: exactly(2),
+		Long: "Says which values of which nodes differ between two designs once every layer is merged,\n" +
+			"and which line causes each difference. A and B are folders, or commits of the repository\n" +
+			"that the current folder is in (by branch, tag or id; the git program resolves them).\n" +
+			"Touches no machine and needs no daemon.\n" + exitHelp,
 		Example: "  slipway diff main .\n  slipway diff --detailed-exitcode HEAD~1 HEAD",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.diff(cmd.Context(), name, args[0], args[1], detailed)

@@ -25,13 +25,13 @@ func (a *app) discoverCommand() *cobra.Command {
 	var f discoverFlags
 	cmd := &cobra.Command{
 		Use: "discover [DIR] --range CIDR", Short: "find machines by their management controllers", Args: atMost(1),
-		Long: "Asks every address of the ranges whether a management controller answers there,\n" +
-			"without a credential, and connects to no other address. With --credential those that\n" +
-			"answered and proved themselves are logged in to and looked at; none is written to. What\n" +
-			"is met is compared with the design in DIR: a machine that has moved is told with the\n" +
-			"line to change, one that no node is with the lines to add. At most 65,536 addresses.\n\n" +
-			"A controller proves itself by --ca, by --fingerprint, or by an authority of this host.\n" +
-			"With --trust-first-use whoever answers now is sent the password.\n" + exitHelp,
+		Long: "Asks every address of the ranges whether a management controller answers there, without\n" +
+			"a credential, and connects to no other address. With --credential it logs in to those\n" +
+			"that answered and proved their identity, and looks at them; it writes to none. It\n" +
+			"compares what it finds with the design in DIR: for a machine that has moved it prints\n" +
+			"the line to change, for an unknown one the lines to add. At most 65,536 addresses.\n\n" +
+			"A controller proves its identity by --ca, by --fingerprint, or by an authority that this\n" +
+			"host trusts. With --trust-first-use the password goes to whoever answers now.\n" + exitHelp,
 		Example: "  slipway discover --range 10.9.0.0/24\n" +
 			"  slipway discover --range 10.9.0.0/24 --credential bmc --credentials /etc/slipway/credentials --ca bmc-ca.pem site-example",
 		RunE: func(cmd *cobra.Command, args []string) error { return a.discover(cmd.Context(), args, f) },

@@ -15,10 +15,10 @@ func (a *app) eraseReportCommand() *cobra.Command {
 	var f orderFlags
 	cmd := &cobra.Command{
 		Use: "erase-report NODE", Short: "show how the disks of a machine were erased", Args: exactly(1),
-		Long: "Shows what came of erasing the disks of a node's machine in its last installations that\n" +
-			"asked for it (storage: erase: \"secure\"): of each disk by its serial number the methods that\n" +
-			"were tried, how the result was verified, and why a method failed. What it says was observed;\n" +
-			"nothing more is claimed. The status branch has the same in erased/.\n" + exitHelp,
+		Long: "Shows the result of erasing the disks of a node's machine in its last installations that\n" +
+			"asked for it (storage: erase: \"secure\"): for each disk, by serial number, which methods\n" +
+			"were tried, how the result was verified, and why a method failed. It contains only what\n" +
+			"was observed. The status branch has the same in erased/.\n" + exitHelp,
 		Example: "  slipway erase-report compute-5\n  slipway erase-report compute-5 --output json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			daemon := daemonAt(f.state)
@@ -32,7 +32,7 @@ func (a *app) eraseReportCommand() *cobra.Command {
 				return a.out.JSON(erasures{args[0], append([]site.EraseReport{}, reports...)})
 			}
 			if len(reports) == 0 {
-				return a.err.Printf("no disk of %s was erased by Slipway: an installation does so where the design has storage: erase: \"secure\"\n", args[0])
+				return a.err.Printf("Slipway erased no disk of %s: an installation does so where the design has storage: erase: \"secure\"\n", args[0])
 			}
 			for i, r := range reports {
 				if i > 0 {
@@ -65,7 +65,7 @@ func printErasure(w *screen, node string, r site.EraseReport) {
 		case len(d.Tries) > 0:
 			w.Printf("  NOT ERASED\n")
 		default:
-			w.Printf("  unknown: the agent has told nothing of it\n")
+			w.Printf("  unknown: the agent did not report on it\n")
 		}
 		for _, t := range d.Tries {
 			took := (time.Duration(t.Took) * time.Second).String()

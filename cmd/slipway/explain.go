@@ -22,13 +22,14 @@ func oneOrTwo(cmd *cobra.Command, args []string) error {
 func (a *app) explainCommand() *cobra.Command {
 	var path, name, state string
 	cmd := &cobra.Command{
-		Use: "explain NODE [PATH]", Short: "say where the values of a node come from", Args: oneOrTwo,
-		Long: "Says for each value of a node which line of the design sets it, in which layer, and\n" +
-			"what it overrides there, nearest first; a default of the schema comes last. A path,\n" +
-			"or the beginning of one, picks values. Of a virtual machine it says on which hypervisor\n" +
-			"it is, or would be. Of a file it shows the content too, and how what the daemon last saw\n" +
-			"there differs; of an interface what its system sees of the cable; of a driver whether it\n" +
-			"is for the machine. Touches no machine, and needs a daemon for what is there alone.\n" + exitHelp,
+		Use: "explain NODE [PATH]", Short: "show where the values of a node come from", Args: oneOrTwo,
+		Long: "Says for each value of a node which line of the design sets it, in which layer, and what\n" +
+			"it overrides, nearest first; a default of the schema comes last. A path, or the\n" +
+			"beginning of one, selects values. For a virtual machine it says on which hypervisor it\n" +
+			"is, or would be. For a file it also shows the content, and how it differs from what the\n" +
+			"daemon last saw; for an interface what the system sees of the cable; for a driver\n" +
+			"whether it is for the machine. Touches no machine. Only what the daemon has seen needs a\n" +
+			"daemon.\n" + exitHelp,
 		Example: "  slipway explain compute-5.boot\n  slipway explain --dir site-example compute-5\n  slipway explain compute-5 system.files./etc/motd",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.explain(cmd.Context(), path, name, state, strings.Join(args, "."))

@@ -48,7 +48,7 @@ func explainPorts(state string, s *site.Site, node, path string) []explainedPort
 		case o.Facets[site.FacetLinks].Unread[string(site.FacetLinks)] != "":
 			x.Unknown = o.Facets[site.FacetLinks].Unread[string(site.FacetLinks)]
 		case o.Links == nil:
-			x.Unknown = "its system was not looked at for this yet"
+			x.Unknown = "Slipway has not looked at this in its system yet"
 		case !there:
 			x.Unknown = "the system has no such interface"
 		default:

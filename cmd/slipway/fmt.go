@@ -20,9 +20,9 @@ func (a *app) fmtCommand() *cobra.Command {
 	var check bool
 	cmd := &cobra.Command{
 		Use: "fmt [PATH…]", Short: "format CUE files in place, as cue fmt does",
-		Long: "Formats CUE files, and those in folders and below, as cue fmt does, and names those\n" +
-			"that it changed. Packages of others (cue.mod/pkg) and what is hidden it leaves alone,\n" +
-			"and so a file that cannot be read as CUE, of which it says why.\n" + exitHelp,
+		Long: "Formats CUE files, and those in folders and below, as cue fmt does, and names those that\n" +
+			"it changed. It leaves alone packages of others (cue.mod/pkg), hidden files, and files\n" +
+			"that cannot be read as CUE; it says why.\n" + exitHelp,
 		Example: "  slipway fmt\n  slipway fmt --check site-example",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -95,10 +95,10 @@ func cueFilesAt(path string) ([]string, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%s: there is no such file or folder", path)
 	case !info.IsDir() && (!info.Mode().IsRegular() || filepath.Ext(path) != ".cue"):
-		return nil, fmt.Errorf("%s is no CUE file: name folders, or files that end in .cue", path)
+		return nil, fmt.Errorf("%s is not a CUE file: name folders, or files that end in .cue", path)
 	}
 	if whole, err := filepath.Abs(path); err != nil || ofOthers.MatchString(filepath.ToSlash(whole)) {
-		return nil, fmt.Errorf("%s is a package of others, whose copy stays as it is: name a folder of the site", path)
+		return nil, fmt.Errorf("%s is a copy of somebody else's package and stays unchanged: name a folder of the site", path)
 	}
 	var names []string
 	err := filepath.WalkDir(path, func(name string, d fs.DirEntry, err error) error {

@@ -15,9 +15,10 @@ func (a *app) historyCommand() *cobra.Command {
 	var f orderFlags
 	cmd := &cobra.Command{
 		Use: "history [NODE]", Short: "show what happened to a node, or to the site", Args: atMost(1),
-		Long: "Shows the last events of a node, oldest first: its states and why, each step with how\n" +
-			"long it took, and who ordered what. Without a node, those of the site: revisions,\n" +
-			"rollouts, and all orders. They are kept over restarts, 32 of a node and 256 of the site.\n" + exitHelp,
+		Long: "Shows the last events of a node, oldest first: its states and their reasons, each step\n" +
+			"with how long it took, and who gave which command. Without a node, shows those of the\n" +
+			"site: revisions, rollouts, and all commands. The daemon keeps 32 events of a node and\n" +
+			"256 of the site, also over restarts.\n" + exitHelp,
 		Example: "  slipway history compute-5\n  slipway history",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			node := ""
@@ -59,8 +60,8 @@ func (a *app) eventsCommand() *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
 		Use: "events", Short: "show what happens at a site", Args: exactly(0),
-		Long: "Shows the latest events of all nodes since the daemon started, oldest first, and with\n" +
-			"--follow every further one until interrupted. One event is one line.\n" + exitHelp,
+		Long: "Shows the latest events of all nodes since the daemon started, oldest first; with\n" +
+			"--follow also every new one, until interrupted. One event is one line.\n" + exitHelp,
 		Example: "  slipway events --follow",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			daemon := daemonAt(f.state)

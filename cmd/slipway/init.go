@@ -30,13 +30,13 @@ func (a *app) initCommand() *cobra.Command {
 	var lab bool
 	cmd := &cobra.Command{
 		Use: "init [DIR]", Short: "write a new site that checks clean", Args: atMost(1),
-		Long: "Writes a small site with two nodes to begin with, in a new folder or one that has\n" +
-			"none of its files yet. Comments say what is what. It asks nothing, overwrites nothing\n" +
-			"and says what to do next.\n" + exitHelp,
+		Long: "Writes a small site with two nodes to start from, in a new folder or one that has none\n" +
+			"of its files yet. Comments explain each part. It asks nothing, overwrites nothing and\n" +
+			"says what to do next.\n" + exitHelp,
 		Example: "  slipway init my-site\n  slipway init --name berlin .\n  slipway init --lab rehearsal",
 		RunE:    func(_ *cobra.Command, args []string) error { return a.initSite(folder(args), name, lab) },
 	}
-	cmd.Flags().BoolVar(&lab, "lab", false, "with addresses of this host, for the simulated machines of slipway-lab")
+	cmd.Flags().BoolVar(&lab, "lab", false, "use addresses of this host, for the simulated machines of slipway-lab")
 	cmd.Flags().StringVar(&name, "name", "", "the site's name; the default is the folder's name")
 	return cmd
 }
@@ -93,7 +93,7 @@ func (a *app) initSite(dir, name string, lab bool) error {
 	for _, f := range done.FillIn {
 		a.out.Printf("  %s\n", f)
 	}
-	a.out.Printf("\nGo on with these, and with what README.md says:\n")
+	a.out.Printf("\nNext steps, besides those in README.md:\n")
 	for _, c := range done.Next {
 		a.out.Printf("  %s\n", c)
 	}

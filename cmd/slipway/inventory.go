@@ -22,11 +22,10 @@ func (a *app) inventoryCommand() *cobra.Command {
 		Use: "inventory NODE", Short: "show what a machine is made of", Args: exactly(1),
 		Long: "Shows what the last inspection of a node's machine found: processors, memory modules,\n" +
 			"drives, network adapters, power supplies and firmware; and what the installed system\n" +
-			"tells of itself over SSH: links, disks, file systems, memory, and units that have failed.\n" +
-			"At the end it shows what the BMC tells beside what Slipway's agent saw from the memory of the machine\n" +
-			"and what the installed system sees, and marks where they differ.\n" +
-			"Machines are inspected once a day and systems looked into every few minutes;\n" +
-			"`slipway retry NODE` does both now.\n" + exitHelp,
+			"reports over SSH: links, disks, file systems, memory, and units that have failed. At the\n" +
+			"end it compares what the BMC reports, what Slipway's agent saw from memory, and what the\n" +
+			"installed system sees, and marks where they differ. Slipway inspects a machine once a\n" +
+			"day and looks into its system every few minutes; `slipway retry NODE` does both now.\n" + exitHelp,
 		Example: "  slipway inventory compute-5\n  slipway inventory compute-5 --output json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			daemon := daemonAt(f.state)
@@ -37,7 +36,7 @@ func (a *app) inventoryCommand() *cobra.Command {
 			}
 			inside, sides := insideOf(c), plan.CompareSides(c)
 			if sides.Seen() == 0 {
-				return fmt.Errorf("%s was not inspected yet: its BMC was not reached, cannot be inspected, or has its turn within minutes", args[0])
+				return fmt.Errorf("%s was not inspected yet: its BMC was not reached, cannot be inspected, or is inspected within minutes", args[0])
 			}
 			if a.output == "json" {
 				return a.out.JSON(inspected{args[0], c.Observed.Facets[site.FacetInventory].Seen, c.Inventory, inside, sides})

@@ -21,13 +21,14 @@ func (a *app) logsCommand() *cobra.Command {
 	var f logFlags
 	cmd := &cobra.Command{
 		Use: "logs NODE --console|--agent", Short: "show what a machine's console or Slipway's agent on it said", Args: exactly(1),
-		Long: "With --agent it shows the last 200 lines that Slipway's agent in the memory of the machine\n" +
-			"said while it installed: what it does, how far that is, why it fails. The daemon keeps them\n" +
-			"after the agent has gone. Of lines that differ in numbers alone only the last is kept.\n\n" +
-			"With --console it shows the last of what a virtual machine wrote to its serial console, as its hypervisor\n" +
-			"has kept it: the boot, and why it does not come up. With --follow it shows what is written\n" +
-			"from then on, until interrupted. Control characters are left out. --raw keeps them in a\n" +
-			"file or a pipe; a terminal never gets them.\n" + exitHelp,
+		Long: "With --agent it shows the last 200 lines that Slipway's agent in the memory of the\n" +
+			"machine said while it installed: what it does, how far it is, why it fails. The daemon\n" +
+			"keeps them after the agent has gone. Of lines that differ only in numbers, only the last\n" +
+			"one is kept.\n\n" +
+			"With --console it shows the end of what a virtual machine wrote to its serial console,\n" +
+			"as its hypervisor kept it: the boot, and why it does not come up. With --follow it also\n" +
+			"shows new output, until interrupted. Control characters are left out. --raw keeps them\n" +
+			"in a file or a pipe; a terminal never gets them.\n" + exitHelp,
 		Example: "  slipway logs web-1 --console\n  slipway logs web-1 --console --follow\n  slipway logs compute-5 --agent",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.console == f.agent {
@@ -46,8 +47,8 @@ func (a *app) logsCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&f.console, "console", false, "the serial console")
 	cmd.Flags().BoolVar(&f.agent, "agent", false, "what Slipway's agent said")
-	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "go on with what is written, until interrupted")
-	cmd.Flags().BoolVar(&f.raw, "raw", false, "the bytes as they are, in a file or a pipe")
+	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "also show new output, until interrupted")
+	cmd.Flags().BoolVar(&f.raw, "raw", false, "unchanged bytes, to a file or a pipe")
 	f.add(cmd)
 	return cmd
 }

@@ -99,9 +99,9 @@ func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "slipway",
 		Short: "manage bare-metal sites from Git",
-		Long: "Slipway follows a Git repository of CUE site designs, compares them with what it\n" +
-			"sees of the machines, and brings the machines to their design. It wipes nothing\n" +
-			"that a person did not approve.\n" + exitHelp,
+		Long: "Slipway keeps servers in the state described in Git. It follows a repository of CUE site\n" +
+			"designs, compares them with what it sees of the machines, and changes the machines until\n" +
+			"they match. It erases nothing without the approval of a person.\n" + exitHelp,
 		Example: "  slipway check site-example\n" +
 			"  slipway plan site-example\n" +
 			"  slipway run --repo /srv/site.git --branch main --state /var/lib/slipway --credentials /etc/slipway/credentials",

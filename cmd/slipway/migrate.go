@@ -20,11 +20,11 @@ import (
 func (a *app) migrateCommand() *cobra.Command {
 	var check bool
 	cmd := &cobra.Command{
-		Use: "migrate [DIR]", Short: "rewrite a site of the schema before for the present one", Args: atMost(1),
-		Long: "Rewrites the CUE files of a repository that is written for the version of the schema\n" +
-			"before to the present one, keeps comments and layout, and says what it changed. Where\n" +
-			"it cannot know what is meant it says so, and changes nothing. What is of the present\n" +
-			"version is left alone.\n" + exitHelp,
+		Use: "migrate [DIR]", Short: "upgrade a site to the current schema", Args: atMost(1),
+		Long: "Upgrades the CUE files of a repository from the previous version of the schema to the\n" +
+			"current one, keeps comments and layout, and says what it changed. Where it cannot know\n" +
+			"what you mean it says so, and changes nothing. It leaves alone what has the current\n" +
+			"version already.\n" + exitHelp,
 		Example: "  slipway migrate --check\n  slipway migrate my-site",
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.migrate(cmd.Context(), folder(args), check) },
 	}
@@ -80,7 +80,7 @@ func writeMigrated(dir string, files []design.Rewritten) error {
 			err = replaceFile(name, f.Text, info.Mode())
 		}
 		if err != nil {
-			return fmt.Errorf("%w (what was not written yet is when you migrate again)", err)
+			return fmt.Errorf("%w (run migrate again to finish)", err)
 		}
 	}
 	return nil
@@ -97,7 +97,7 @@ func (a *app) printMigrated(before fs.FS, m design.Migration, check bool) error 
 	switch {
 	case len(m.Findings) > 0:
 		printFindings(a.err, before, m.Findings)
-		a.err.Printf("%s to be done by a person first; nothing was changed\n", plural(len(m.Findings), "thing"))
+		a.err.Printf("%s for a person to do first; nothing was changed\n", plural(len(m.Findings), "thing"))
 	case len(m.Files) == 0:
 		a.out.Printf("nothing to do: this is written for the schema %s\n", site.SchemaVersion)
 	case check:
@@ -106,7 +106,7 @@ func (a *app) printMigrated(before fs.FS, m design.Migration, check bool) error 
 		for _, c := range m.Changes {
 			a.out.Println(changeLine(c))
 		}
-		a.out.Printf("\n%s written for the schema %s; slipway check says what else there is\n", plural(len(m.Files), "file"), site.SchemaVersion)
+		a.out.Printf("\n%s written for the schema %s; run slipway check next\n", plural(len(m.Files), "file"), site.SchemaVersion)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func (f *netbootFlags) check(observe bool) (err error) {
 		return nil
 	}
 	if observe {
-		return usage("--netboot sends to machines, and --observe sends nothing: leave one of them out")
+		return usage("--netboot sends to machines, and --observe sends nothing: remove one of them")
 	}
 	if f.listen, err = netboot.ParseListen(f.text); err != nil {
 		return usage("--netboot: %v", err)

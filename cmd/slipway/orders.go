@@ -41,10 +41,10 @@ func (a *app) approveCommand() *cobra.Command {
 	var note string
 	cmd := &cobra.Command{
 		Use: "approve [DIGEST | NODE]", Short: "approve destructive steps", Args: atMost(1),
-		Long: "Without an argument, shows what waits for approval and what is approved. With the\n" +
-			"digest of a set, approves what of it still waits; each approval is used once. With a\n" +
-			"node, lets its first disruption or its removal from the design go on, or accepts the\n" +
-			"system that answers on its machine.\n" + exitHelp,
+		Long: "Without an argument, shows what waits for approval and what is approved. With the digest\n" +
+			"of a set, approves what still waits in it; each approval is used once. With a node,\n" +
+			"approves its first disruption or its removal from the design, or accepts the system that\n" +
+			"answers on its machine.\n" + exitHelp,
 		Example: "  slipway approve\n  slipway approve 37dbd137b9121c1c97fc6229b18c21a2 --note \"seen with Ana\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -123,9 +123,9 @@ func (a *app) disapproveCommand() *cobra.Command {
 	var f orderFlags
 	var reason string
 	cmd := &cobra.Command{
-		Use: "disapprove DIGEST | NODE", Short: "take an approval back that was not used yet", Args: exactly(1),
-		Long: "Ends the approval of a set, or all approvals for a node. What has begun to be erased is\n" +
-			"not brought back: slipway pause stops what goes on.\n" + exitHelp,
+		Use: "disapprove DIGEST | NODE", Short: "take back an approval that was not used yet", Args: exactly(1),
+		Long: "Ends the approval of a set, or all approvals for a node. This does not restore what is\n" +
+			"being erased already: slipway pause stops what is running.\n" + exitHelp,
 		Example: "  slipway disapprove compute-3 --reason \"wrong rack\"\n  slipway disapprove 37dbd137b9121c1c97fc6229b18c21a2",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o := site.Order{Verb: site.VerbDisapprove, Reason: reason}
@@ -147,14 +147,14 @@ func (a *app) takeOverCommand() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use: "take-over --reason TEXT", Short: "take over a site from a daemon that is gone", Args: exactly(0),
-		Long: "The status branch says which daemon acts for a site. One whose records are a copy, or\n" +
-			"were restored from a backup, stops when it finds that another one acted later. When\n" +
-			"that other one is gone for good, this has the present one go on. What was approved\n" +
-			"before ends.\n" + exitHelp,
+		Long: "The status branch says which daemon acts for a site. A daemon whose records are a copy,\n" +
+			"or were restored from a backup, stops when it finds that another one acted later. If\n" +
+			"that other one is gone forever, this command makes the present one continue. All earlier\n" +
+			"approvals end.\n" + exitHelp,
 		Example: "  slipway take-over --reason \"the old host is scrapped, records restored from Friday\"",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if reason == "" {
-				return usage("take-over needs --reason: two daemons that act for one site harm its machines")
+				return usage("take-over needs --reason: two daemons for one site harm its machines")
 			}
 			return a.order(cmd.Context(), f, site.Order{Verb: site.VerbTakeOver, Reason: reason})
 		},
@@ -192,18 +192,19 @@ func (a *app) pauseCommand() *cobra.Command {
 	var span time.Duration
 	cmd := &cobra.Command{
 		Use: "pause (NODE | --all) --reason TEXT", Short: "stop changing a node, or the whole site",
-		Long:    "A paused node is observed and not written to. What is under way on its machine ends\nbefore the next request, and is joined when the pause ends.\n" + exitHelp,
+		Long: "Slipway observes a paused node and does not write to it. What is in progress on its\n" +
+			"machine stops before the next request, and continues when the pause ends.\n" + exitHelp,
 		Example: "  slipway pause compute-3 --reason \"disk is being replaced\" --for 2h\n  slipway pause --all --reason \"power works in row A\"",
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why")
-	cmd.Flags().DurationVar(&span, "for", 0, "ends by itself after this time, such as 2h")
+	cmd.Flags().DurationVar(&span, "for", 0, "end the pause after this time, such as 2h")
 	return a.nodeOrder(site.VerbPause, "the whole site", cmd, func(o *site.Order) error {
 		if reason == "" {
 			return usage("pause needs --reason: those who find the node paused will want to know")
 		}
 		if cmd.Flags().Changed("for") {
 			if span <= 0 {
-				return usage("--for is a time to come, such as 2h, not %s; without it the pause lasts until slipway resume", span)
+				return usage("--for takes a time such as 2h, not %s; without it the pause lasts until slipway resume", span)
 			}
 			o.Until = time.Now().Add(span)
 		}
@@ -215,7 +216,8 @@ func (a *app) pauseCommand() *cobra.Command {
 func (a *app) resumeCommand() *cobra.Command {
 	return a.nodeOrder(site.VerbResume, "the whole site", &cobra.Command{
 		Use: "resume (NODE | --all)", Short: "end a pause",
-		Long:    "Ends a pause that was made with slipway pause; one in the design ends by a commit.\n" + exitHelp,
+		Long: "Ends a pause that was made with slipway pause. A commit ends a pause that is in the\n" +
+			"design.\n" + exitHelp,
 		Example: "  slipway resume compute-3",
 	}, nothingMore)
 }
@@ -224,10 +226,10 @@ func (a *app) quarantineCommand() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use: "quarantine (NODE | --all) --reason TEXT", Short: "switch a machine off at once and keep it off",
-		Long: "Ends what is under way on the machine before its next request, switches it off\n" +
-			"without asking its operating system, and verifies that it is off. No window, bound,\n" +
-			"need or design keeps it from that, nor does a repository that is away. It stays off\n" +
-			"until slipway release.\n" + exitHelp,
+		Long: "Stops what is in progress on the machine before its next request, switches the machine\n" +
+			"off without asking its operating system, and verifies that it is off. Overrides windows,\n" +
+			"limits, needs and the design, and works while the repository cannot be reached. The\n" +
+			"machine stays off until slipway release.\n" + exitHelp,
 		Example: "  slipway quarantine compute-3 --reason \"found a shell that nobody opened\"",
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why")
@@ -243,7 +245,8 @@ func (a *app) quarantineCommand() *cobra.Command {
 func (a *app) releaseCommand() *cobra.Command {
 	return a.nodeOrder(site.VerbRelease, "every machine of the site", &cobra.Command{
 		Use: "release (NODE | --all)", Short: "end a quarantine",
-		Long:    "From then on the machine is kept as its design says, so it is powered on where that\nwants it on.\n" + exitHelp,
+		Long: "After this Slipway keeps the machine as designed: it powers the machine on if the design\n" +
+			"says on.\n" + exitHelp,
 		Example: "  slipway release compute-3",
 	}, nothingMore)
 }
@@ -252,7 +255,8 @@ func (a *app) retryCommand() *cobra.Command {
 	var f orderFlags
 	cmd := &cobra.Command{
 		Use: "retry [NODE]", Short: "try a node, or all of them, again now", Args: atMost(1),
-		Long:    "Retries at once instead of waiting, tries a refused credential once more, and\nlooks at the repository. Without a node it lets a halted rollout go on.\n" + exitHelp,
+		Long: "Retries now instead of waiting, tries a refused credential once more, and looks at the\n" +
+			"repository. Without a node it also continues a halted rollout.\n" + exitHelp,
 		Example: "  slipway retry compute-3",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := target(site.VerbRetry, args, len(args) == 0)

@@ -36,7 +36,7 @@ func (a *app) placedBy(state string, s *site.Site) map[string]site.Placed {
 	defer daemon.Close()
 	known, err := daemon.Known(s.Name)
 	if err != nil && !isNoDaemon(err) {
-		a.err.Printf("slipway: virtual machines are placed as if none had a place yet, as the daemon does not tell: %v\n", err)
+		a.err.Printf("slipway: virtual machines are placed as if none had a place yet, because the daemon does not say where they are: %v\n", err)
 	}
 	return known.Placed
 }

@@ -28,10 +28,10 @@ func (a *app) planCommand() *cobra.Command {
 	var f planFlags
 	cmd := &cobra.Command{
 		Use: "plan [DIR]", Short: "show what would be done to which machine", Args: atMost(1),
-		Long: "Plans the design in a folder against what the daemon last saw of the machines, or,\n" +
-			"with --observe, against what is seen of them now. Nothing is written to a machine.\n" +
-			"Without a daemon and without --observe the machines count as never seen; without a\n" +
-			"daemon nobody knows what was installed before.\n" + exitHelp,
+		Long: "Plans the design in a folder against what the daemon last saw of the machines, or, with\n" +
+			"--observe, against what it sees of them now. Writes to no machine. Without a daemon and\n" +
+			"without --observe the machines count as never seen. Without a daemon Slipway does not\n" +
+			"know what was installed before.\n" + exitHelp,
 		Example:     "  slipway plan site-example\n  slipway plan --observe --credentials /etc/slipway/credentials site-example\n  slipway plan --output markdown site-example",
 		Annotations: map[string]string{outputs: "text json markdown"},
 		RunE:        func(cmd *cobra.Command, args []string) error { return a.plan(cmd.Context(), folder(args), f) },
@@ -85,7 +85,7 @@ func (a *app) plan(ctx context.Context, path string, f planFlags) error {
 		plan.Comment(a.out.Lines(), &site.Review{Site: r.Site.Name, Plan: p, Findings: r.Findings}, view)
 	default:
 		if len(unseen) > 0 {
-			a.out.Printf("Unknown: %d of %d machines were not seen (%s). What would be done to them is not known.\n", len(unseen), len(r.Site.Nodes), some(unseen))
+			a.out.Printf("Unknown: %d of %d machines were not seen (%s). Slipway does not know what would change on them.\n", len(unseen), len(r.Site.Nodes), some(unseen))
 		}
 		a.out.Printf("Plan for site %s at %s, %s\n\n", r.Site.Name, path, basis.text)
 		plan.Text(a.out.Lines(), &p, view)
@@ -193,7 +193,7 @@ func noRecords(f planFlags, err error) string {
 	case errors.Is(err, control.ErrNoDaemon):
 		return "no daemon answers in " + f.state
 	case errors.Is(err, site.ErrNotFound):
-		return "the daemon in " + f.state + " keeps another site"
+		return "the daemon in " + f.state + " manages another site"
 	}
 	return err.Error()
 }

@@ -44,13 +44,13 @@ func (f *pullFlags) check(repository string) error {
 		return f.unused()
 	}
 	if repository == "" {
-		return usage("--github speaks on changes that are proposed for a branch of --repo, and there is none")
+		return usage("--github comments on pull requests for a branch of --repo: pass --repo too")
 	}
 	u, err := url.Parse(repository)
 	if err != nil || u.Scheme != "ssh" && u.Scheme != "https" || sameName(u.Path, f.repository) {
 		return f.hook.check()
 	}
-	return usage("--repo %s is not the repository %s of --github: the plans of its pull requests would be of another site", u.Redacted(), f.repository)
+	return usage("--repo %s is not the repository %s of --github: its pull requests would get the plans of another site", u.Redacted(), f.repository)
 }
 
 // unused finds flags that say something about --github when there is none.
@@ -66,7 +66,7 @@ func (f *pullFlags) unused() error {
 	default:
 		return nil
 	}
-	return usage("%s is about the repository of --github, and there is none", flag)
+	return usage("%s needs --github", flag)
 }
 
 func sameName(path, name string) bool {

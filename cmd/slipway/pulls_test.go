@@ -30,11 +30,11 @@ func TestFlagsOfPullRequests(t *testing.T) {
 		{"ssh://git@github.com/acme/site.git", "--github acme/site", ""},
 		{"https://github.com/Acme/site/", "--github acme/site --webhook-listen 127.0.0.1:0", ""},
 		{"https://github.com/acme/other", "--github acme/site", "--repo https://github.com/acme/other is not the repository acme/site"},
-		{"", "--github acme/site", "--github speaks on changes that are proposed for a branch of --repo"},
-		{"/srv/site.git", "--webhook-listen 127.0.0.1:0", "--webhook-listen is about the repository of --github"},
-		{"/srv/site.git", "--github-api https://ghes.example.org/api/v3", "--github-api is about the repository of --github"},
+		{"", "--github acme/site", "--github comments on pull requests for a branch of --repo"},
+		{"/srv/site.git", "--webhook-listen 127.0.0.1:0", "--webhook-listen needs --github"},
+		{"/srv/site.git", "--github-api https://ghes.example.org/api/v3", "--github-api needs --github"},
 		{"/srv/site.git", "--github acme/site --webhook-listen 127.0.0.1:0 --webhook-key k", "go together"},
-		{"/srv/site.git", "--github acme/site --webhook-cert c --webhook-key k", "and there is none"},
+		{"/srv/site.git", "--github acme/site --webhook-cert c --webhook-key k", "--webhook-cert needs --webhook-listen"},
 	} {
 		t.Run(c.repo+" "+c.line, func(t *testing.T) {
 			var f pullFlags

@@ -15,8 +15,8 @@ import (
 
 func (a *app) ramdiskCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "ramdisk", Short: "make the ramdisk in which an agent starts", Args: knownCommand,
-		Long: "The ramdisk is a Linux with Slipway's agent alone, which a machine starts in memory. See\n" +
+		Use: "ramdisk", Short: "make the ramdisk that starts Slipway's agent", Args: knownCommand,
+		Long: "The ramdisk is a Linux with only Slipway's agent, which a machine starts in memory. See\n" +
 			"docs/ramdisk.md and docs/target.md.\n" + exitHelp,
 		Example: "  slipway ramdisk build --out /srv/ramdisk",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -30,10 +30,11 @@ func (a *app) ramdiskBuildCommand() *cobra.Command {
 	var agents string
 	cmd := &cobra.Command{
 		Use: "build", Short: "make the ramdisk from packages of Debian", Args: exactly(0),
-		Long: "Makes a unified kernel image, an archive of programs for disks, and an ISO with both, for UEFI\n" +
-			"machines of amd64. Kernel, EFI stub and programs are Debian's. apt downloads their packages as\n" +
-			"this host is configured, or --debs names a folder that has them. No root is needed, and nothing\n" +
-			"of the packages is run. The same packages, agent and command line give the same files.\n" + exitHelp,
+		Long: "Makes a unified kernel image, an archive of programs for disks, and an ISO with both,\n" +
+			"for UEFI machines of amd64. Kernel, EFI stub and programs are Debian's. apt downloads\n" +
+			"their packages as this host is configured, or --debs names a folder that has them. It\n" +
+			"needs no root, and runs nothing from the packages. The same packages, agent and command\n" +
+			"line give the same files.\n" + exitHelp,
 		Example: "  slipway ramdisk build --out /srv/ramdisk\n" +
 			"  slipway ramdisk build --debs packages --append \"slipway.ip=10.1.0.7/24 slipway.gateway=10.1.0.1\"",
 		RunE: func(cmd *cobra.Command, _ []string) error {

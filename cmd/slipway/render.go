@@ -15,8 +15,8 @@ func (a *app) renderCommand() *cobra.Command {
 	var path, name string
 	cmd := &cobra.Command{
 		Use: "render [NODE…]", Short: "write the effective design, every layer merged",
-		Long: "Writes the effective design of the whole site, or of the named nodes: with every\n" +
-			"layer merged and every default filled in. Read as a site, it is the same design.\n" +
+		Long: "Writes the effective design of the whole site, or of the named nodes: with every layer\n" +
+			"merged and every default filled in. As a site, it means the same as the original.\n" +
 			"Touches no machine and needs no daemon.\n" + exitHelp,
 		Example:     "  slipway render compute-5\n  slipway render --dir site-example --output yaml",
 		Annotations: map[string]string{outputs: "cue yaml json"},

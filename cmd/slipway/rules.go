@@ -17,9 +17,9 @@ import (
 func (a *app) rulesCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "rules [CODE]", Short: "list the rules that a design is checked against", Args: atMost(1),
-		Long: "Lists the rules that every design is held to or, with the code that a finding\n" +
-			"shows, says what that rule asks for and why, with an example of what is wrong and of\n" +
-			"what is right. Touches no machine and needs no daemon.\n" + exitHelp,
+		Long: "Lists the rules that every design is checked against. With the code of a finding it says\n" +
+			"what that rule asks for and why, with a wrong and a right example. Touches no machine\n" +
+			"and needs no daemon.\n" + exitHelp,
 		Example: "  slipway rules\n  slipway rules duplicate-address",
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -136,7 +136,7 @@ func rulePage(r rule.Rule) string {
 	if r.Firm {
 		b.WriteString("\nIts findings cannot be suppressed.\n")
 	} else {
-		fmt.Fprintf(&b, "\nTo live with it, for some nodes or for all, until a time or for good:\n%s", indented(suppression(r.Code)))
+		fmt.Fprintf(&b, "\nTo live with it, for some nodes or for all, until a time or forever:\n%s", indented(suppression(r.Code)))
 	}
 	return b.String()
 }
@@ -182,16 +182,16 @@ func indented(s string) string {
 // rulesHead is the beginning of docs/rules.md, with an example of a suppression.
 const rulesHead = `# Rules
 
-What every design is held to. One rule, one code: a finding ends with the code, and ` + "`slipway rules CODE`" + ` says what is here
-about it. An *error* keeps the design from being applied; a *warning* and a *note* do not. The examples are laid over
-[one clean site](../engine/design/testdata/rules/clean), where what is wrong breaks its own rule and no other; the tests hold
-them to it.
+This page lists the rules that every design is checked against. A finding ends with the code of its rule, and ` + "`slipway rules CODE`" + `
+prints what is here about it. An *error* keeps the design from being applied; a *warning* and a *note* do not. Each rule has a
+wrong and a right example, which change [one clean site](../engine/design/testdata/rules/clean); the tests check that a wrong one
+breaks its own rule and no other.
 
-A site can live with some findings, for some nodes or for all, until a time or for good:
+You can suppress some findings, for some nodes or for all, until a time or forever:
 
 ` + "```cue\n%s\n```" + `
 
-What the design has no meaning with, or what could lose data, cannot be suppressed; such rules are marked *firm*.
+Findings of rules that are marked *firm* cannot be suppressed: such a design cannot be applied, or acting on it could lose data.
 
 This page is made from the rules by ` + "`go test ./cmd/slipway -run TestRulesPage -update`" + `.
 `

@@ -48,13 +48,13 @@ func (a *app) runCommand() *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
 		Use: "run", Short: "manage a site from its repository", Args: exactly(0),
-		Long: "Follows a branch, evaluates each new commit, makes the machines as designed and\n" +
-			"writes the status to the branch slipway/status/SITE of the same repository. A broken\n" +
-			"commit, or a repository that is away, leaves the last good design in force.\n\n" +
-			"With --github it plans each pull request as if it were merged, says so there, and\n" +
-			"follows what comes of it. With --listen it is watched from outside; with\n" +
-			"--notify-command or --notify-webhook it tells people when nothing goes on without\n" +
-			"them. With --netboot it serves DHCP and network boot in networks of the design.\n" + exitHelp,
+		Long: "Follows a branch, evaluates each new commit, applies it to the machines and writes the\n" +
+			"status to the branch slipway/status/SITE of the same repository. After a broken commit,\n" +
+			"or while the repository cannot be reached, the last good design stays in force.\n\n" +
+			"With --github it plans each pull request as if it were merged, comments with the plan,\n" +
+			"and reports what comes of it. With --listen it serves metrics and readiness; with\n" +
+			"--notify-command or --notify-webhook it notifies people when action is needed. With\n" +
+			"--netboot it serves DHCP and network boot in networks of the design.\n" + exitHelp,
 		Example: "  slipway run --repo ssh://git@git.example.org/site.git --known-hosts /etc/slipway/known_hosts \\\n" +
 			"      --state /var/lib/slipway --credentials /etc/slipway/credentials\n" +
 			"  slipway run --dir ./site --state ./state --credentials ./credentials --observe\n" +
@@ -74,9 +74,9 @@ func (a *app) runCommand() *cobra.Command {
 	flags.StringVar(&f.repoCA, "repo-ca", "", "PEM file with the certificate authority of an https:// repository, instead of the system's")
 	flags.StringVar(&f.repoCredential, "repo-credential", "git", "name of the credential with the repository's SSH key or token")
 	flags.StringVar(&f.socketGroup, "socket-group", "", "`GROUP` whose members may use the daemon's socket, for status and for commands such as approve; without it only root and the daemon's user")
-	flags.StringVar(&f.agents, "agents", helperFolder(), "`FOLDER` of the helpers that set what is designed inside installed systems (SLIPWAY_AGENTS); with an empty one systems are only observed")
+	flags.StringVar(&f.agents, "agents", helperFolder(), "`FOLDER` with the helpers that configure installed systems (SLIPWAY_AGENTS); with an empty one Slipway only observes systems")
 	flags.BoolVar(&f.allowRewrite, "allow-rewrite", false, "follow the branch also when its history was rewritten")
-	flags.BoolVar(&f.observe, "observe", false, "run without a write to any machine")
+	flags.BoolVar(&f.observe, "observe", false, "write to no machine")
 	flags.BoolVar(&f.verbose, "verbose", false, "log more")
 	f.seen.add(flags)
 	f.pulls.add(flags)
@@ -289,7 +289,7 @@ func siteName(ctx context.Context, f runFlags, s engine.Source) (string, error) 
 		return "", fmt.Errorf("the repository holds several sites: choose one with --site: %s", strings.Join(names, ", "))
 	}
 	if last != "" && last != names[0] {
-		return "", fmt.Errorf("the repository holds site %s, and the records in %s are of site %s: a renamed site has no records; pass --site to keep one of them knowingly", names[0], f.state, last)
+		return "", fmt.Errorf("the repository holds site %s, and the records in %s are of site %s: a renamed site has no records; pass --site with the one that you want", names[0], f.state, last)
 	}
 	return names[0], remember(memo, last, names[0])
 }
@@ -330,7 +330,7 @@ type keeper struct {
 
 func (k keeper) mine(name string) error {
 	if name != "" && name != k.engine.Site {
-		return fmt.Errorf("%w: this daemon keeps site %s, not %s", site.ErrNotFound, k.engine.Site, name)
+		return fmt.Errorf("%w: this daemon manages site %s, not %s", site.ErrNotFound, k.engine.Site, name)
 	}
 	return nil
 }

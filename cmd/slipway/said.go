@@ -32,7 +32,7 @@ func (a *app) said(ctx context.Context, daemon *control.Client, f logFlags, node
 				return err
 			}
 		case first && len(lines) == 0 && !f.follow:
-			return a.err.Printf("no agent on %s has said anything yet: it runs while Slipway installs an image of kind \"root\" or \"disk\"\n", node)
+			return a.err.Printf("the agent on %s has said nothing yet: it runs while Slipway installs an image of kind \"root\" or \"disk\"\n", node)
 		}
 		for _, l := range lines {
 			if last = l.Seq; a.output == "json" {

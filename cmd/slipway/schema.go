@@ -19,10 +19,10 @@ import (
 
 func (a *app) schemaCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "schema [NAME]", Short: "say what a design may hold", Args: atMost(1),
-		Long: "Prints the definitions that a site is written against, with their comments, or the\n" +
-			"one of a name: of a definition, or of a field at the top of a site. The definitions\n" +
-			"are those of this program, which check holds every site to.\n" + exitHelp,
+		Use: "schema [NAME]", Short: "print the schema of designs", Args: atMost(1),
+		Long: "Prints the definitions that a site is written against, with their comments; with a name\n" +
+			"only that definition, or that field at the top of a site. They are the definitions of\n" +
+			"this program, which check uses for every site.\n" + exitHelp,
 		Example: "  slipway schema Network\n  slipway schema nodes\n  slipway schema vendor my-site",
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -83,8 +83,8 @@ func (a *app) vendorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "vendor [DIR]", Short: "write the schema where editors and cue vet look for it", Args: atMost(1),
 		Long: "Writes the schema to cue.mod/pkg in the folder of a site, where the cue command and\n" +
-			"editors find it. Slipway itself always uses the schema of its own program, whatever is\n" +
-			"there. Write it again after an upgrade.\n" + exitHelp,
+			"editors find it. Slipway itself always uses the schema of its own program. Write it\n" +
+			"again after an upgrade.\n" + exitHelp,
 		Example: "  slipway schema vendor\n  slipway schema vendor my-site && cd my-site && cue vet ./...",
 		RunE:    func(_ *cobra.Command, args []string) error { return a.vendor(folder(args)) },
 	}
@@ -101,7 +101,7 @@ type vendored struct {
 
 func (a *app) vendor(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, "cue.mod")); err != nil {
-		return fmt.Errorf("%s has no cue.mod, so it is no site: name the folder that has one (slipway init makes a new site)", dir)
+		return fmt.Errorf("%s has no cue.mod, so it is not a site: name the folder that has one (slipway init makes a new site)", dir)
 	}
 	done, err := vendorSchema(filepath.Join(dir, "cue.mod", "pkg", filepath.FromSlash(schema.Path)))
 	if err != nil {
@@ -166,12 +166,12 @@ func vendorSchema(dir string) (vendored, error) {
 // schemaHead is the beginning of docs/schema.md.
 const schemaHead = `# Schema
 
-What a design may hold: every definition with all of its fields. ` + "`slipway schema NAME`" + ` prints one in CUE. How the parts work
-together is in [the model](model.md), what is asked beyond types in [the rules](rules.md).
+This page lists what a design may contain: every definition with all of its fields. ` + "`slipway schema NAME`" + ` prints one in CUE. How the
+parts work together is in [the model](model.md), what is checked beyond types in [the rules](rules.md).
 
-*Read by* says what makes use of a field: a rule that holds it to something, a facet of a machine that it becomes a part of, the
-engine, or people alone. ` + "`NAME`" + ` in a path stands for any key of a map. **Required** fields must be there; of what layers hold,
-in the end, once they are merged.
+*Read by* says what uses a field: a rule that checks it, a facet of a machine that it becomes a part of, the engine, or only people.
+` + "`NAME`" + ` in a path stands for any key of a map. **Required** fields must be there; fields of layers must be there after all layers are
+merged.
 
 This page is made from the schema by ` + "`go test ./cmd/slipway -run TestSchemaPage -update`" + `.
 

@@ -29,7 +29,7 @@ type seenFlags struct {
 
 func (f *seenFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.listen, "listen", "", "answer /metrics, /readyz and /healthz at `HOST:PORT`, such as 127.0.0.1:9469")
-	flags.BoolVar(&f.everywhere, "listen-everywhere", false, "let --listen be every address of this host")
+	flags.BoolVar(&f.everywhere, "listen-everywhere", false, "allow --listen on all addresses of this host")
 	flags.StringVar(&f.command, "notify-command", "", "`PROGRAM` that is run when a person is needed")
 	flags.StringVar(&f.webhook, "notify-webhook", "", "https:// `URL` that is posted to when a person is needed")
 	flags.StringVar(&f.credential, "notify-credential", "", "`NAME` of the credential that signs what is posted, or that the service of --notify-form asks for")
@@ -39,11 +39,11 @@ func (f *seenFlags) add(flags *pflag.FlagSet) {
 func (f *seenFlags) check() error {
 	switch {
 	case f.everywhere && f.listen == "":
-		return usage("--listen-everywhere says what --listen may be, and there is none")
+		return usage("--listen-everywhere needs --listen")
 	case f.credential != "" && f.webhook == "":
-		return usage("--notify-credential signs what is posted to --notify-webhook, and there is none")
+		return usage("--notify-credential needs --notify-webhook")
 	case f.form != notify.Own && f.webhook == "":
-		return usage("--notify-form says what is posted to --notify-webhook, and there is none")
+		return usage("--notify-form needs --notify-webhook")
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ func openSiteKey(ctx context.Context, path string, records *record.Site, observe
 	}
 	if book.Key != "" {
 		return nil, fmt.Errorf("the site key is missing: %s is not there. Put its copy back (`slipway site import-key`), or make a new one (`slipway site init-key`): "+
-			"then machines that the old one has signed for count as unproven after a loss of records", path)
+			"then machines that the old key signed for count as unproven if the records are lost", path)
 	}
 	key, made, err := sitekey.LoadOrCreate(path)
 	if made {
@@ -90,9 +90,9 @@ func keyNotes(path string, key *sitekey.Key) func() []string {
 func (a *app) siteCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "site", Short: "make, show and keep the site's root key", Args: knownCommand,
-		Long: "The root key signs what has to be believed after the loss of a daemon's records: the\n" +
-			"markers inside machines, the ledger of approvals, host keys and the daemon's term.\n" +
-			"It is a file outside the state directory; see docs/site-key.md.\n" + exitHelp,
+		Long: "The root key signs what Slipway has to trust after it lost its records: the markers\n" +
+			"inside machines, the ledger of approvals, host keys and the daemon's term. It is a file\n" +
+			"outside the state directory; see docs/site-key.md.\n" + exitHelp,
 		Example: "  slipway site init-key\n  slipway site key\n  slipway site export-key /media/usb/site.key",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -122,8 +122,8 @@ func (a *app) initKeyCommand() *cobra.Command {
 	var f keyFlags
 	cmd := &cobra.Command{
 		Use: "init-key", Short: "make the site's root key", Args: exactly(0),
-		Long: "Makes a new root key in a file that must not exist yet, and shows its public half.\n" +
-			"Write that into the design as site: keys: [\"…\"]; during a change of keys both.\n" + exitHelp,
+		Long: "Makes a new root key in a file that must not exist yet, and shows its public half. Write\n" +
+			"that into the design as site: keys: [\"…\"]; while you change keys, write both.\n" + exitHelp,
 		Example: "  slipway site init-key --site-key /etc/slipway/site.key",
 		RunE: func(*cobra.Command, []string) error {
 			key, err := sitekey.Create(f.at())
@@ -144,7 +144,7 @@ func (a *app) keyCommand() *cobra.Command {
 	var f keyFlags
 	cmd := &cobra.Command{
 		Use: "key", Short: "show the public half of the site's root key", Args: exactly(0),
-		Long:    "Shows what belongs into the design as site: keys.\n" + exitHelp,
+		Long:    "Shows what to write into the design as site: keys.\n" + exitHelp,
 		Example: "  slipway site key --credentials /etc/slipway/credentials",
 		RunE: func(*cobra.Command, []string) error {
 			key, err := f.load()
@@ -169,8 +169,8 @@ func (a *app) exportKeyCommand() *cobra.Command {
 	var f keyFlags
 	cmd := &cobra.Command{
 		Use: "export-key FILE", Short: "copy the site's root key", Args: exactly(1),
-		Long: "Copies the root key into a new file that only you can read. Keep it away from this\n" +
-			"host: with it and the repository a lost host is rebuilt.\n" + exitHelp,
+		Long: "Copies the root key into a new file that only you can read. Keep it away from this host:\n" +
+			"with the key and the repository you can rebuild a lost host.\n" + exitHelp,
 		Example: "  slipway site export-key /media/usb/site.key",
 		RunE: func(_ *cobra.Command, args []string) error {
 			key, err := f.load()
@@ -194,7 +194,8 @@ func (a *app) importKeyCommand() *cobra.Command {
 	var f keyFlags
 	cmd := &cobra.Command{
 		Use: "import-key FILE", Short: "put a copy of the site's root key back", Args: exactly(1),
-		Long:    "Copies a root key that was exported to where the daemon looks for it. Restart the\ndaemon afterwards.\n" + exitHelp,
+		Long: "Copies an exported root key to where the daemon looks for it. Restart the daemon\n" +
+			"afterwards.\n" + exitHelp,
 		Example: "  slipway site import-key /media/usb/site.key",
 		RunE: func(_ *cobra.Command, args []string) error {
 			key, err := sitekey.Load(args[0])

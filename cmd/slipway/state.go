@@ -22,8 +22,8 @@ func recordsIn(state string) string { return filepath.Join(state, "records") }
 func (a *app) stateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "state", Short: "back up and restore what a daemon has recorded", Args: knownCommand,
-		Long: "A daemon records what was done to machines and cannot be seen from outside. An export\n" +
-			"is a copy of all of it in one file of JSON lines; see docs/records.md.\n" + exitHelp,
+		Long: "A daemon records what it did to machines and cannot see from outside. An export copies\n" +
+			"all of it to one file of JSON lines; see docs/records.md.\n" + exitHelp,
 		Example: "  slipway state export backup.jsonl\n  slipway state import backup.jsonl",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -35,8 +35,8 @@ func (a *app) exportCommand() *cobra.Command {
 	var state string
 	cmd := &cobra.Command{
 		Use: "export FILE|-", Short: "copy the records into a file", Args: exactly(1),
-		Long: "Copies everything that is recorded of all sites, also while the daemon runs. The file\n" +
-			"holds designs and names of credentials, no credentials.\n" + exitHelp,
+		Long: "Copies everything that is recorded about all sites, also while the daemon runs. The file\n" +
+			"holds designs and names of credentials, but no credentials.\n" + exitHelp,
 		Example: "  slipway state export backup.jsonl\n  slipway state export - | zstd > backup.jsonl.zst",
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.exportState(cmd.Context(), state, args[0]) },
 	}
@@ -49,8 +49,8 @@ func (a *app) importCommand() *cobra.Command {
 	var replace bool
 	cmd := &cobra.Command{
 		Use: "import FILE|-", Short: "make a state directory of an export", Args: exactly(1),
-		Long: "Reads all of an export before anything is changed, and refuses one that is not whole.\n" +
-			"The daemon must not run. Records that are there stay unless --replace is given.\n" + exitHelp,
+		Long: "Reads the whole export before it changes anything, and refuses an incomplete one. The\n" +
+			"daemon must not run. Existing records stay unless you pass --replace.\n" + exitHelp,
 		Example: "  slipway state import backup.jsonl --state /var/lib/slipway",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.importState(cmd.Context(), state, args[0], replace)

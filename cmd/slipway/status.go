@@ -24,8 +24,9 @@ type statusFlags struct {
 func (a *app) statusCommand() *cobra.Command {
 	var f statusFlags
 	cmd := &cobra.Command{
-		Use: "status", Short: "show how a site is", Args: exactly(0),
-		Long:    "Shows what the daemon knows: the revision in force, how many nodes are in which\nstate, and every node that is not in-sync or whose system does not answer, with the\nreason.\n" + exitHelp,
+		Use: "status", Short: "show the state of a site", Args: exactly(0),
+		Long: "Shows what the daemon knows: the revision in force, how many nodes are in which state,\n" +
+			"and every node that is not in-sync or whose system does not answer, with the reason.\n" + exitHelp,
 		Example: "  slipway status\n  slipway status --watch",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.status(cmd.Context(), f) },
 	}
@@ -153,7 +154,7 @@ func printRollout(w *screen, r *site.RolloutStatus, nodes []site.NodeStatus) {
 	}
 	w.Println("rollout    " + line)
 	if r.Ended.IsZero() && r.Halted != "" {
-		w.Println(red("halted     " + r.Halted + "; a commit, or slipway retry, goes on"))
+		w.Println(red("halted     " + r.Halted + "; to go on, commit a change or run slipway retry"))
 	}
 	if r.Ended.IsZero() && len(r.Canaries) > 0 {
 		proven := ": awaited"
@@ -166,7 +167,7 @@ func printRollout(w *screen, r *site.RolloutStatus, nodes []site.NodeStatus) {
 		w.Println("canaries   " + strings.Join(r.Canaries, ", ") + proven)
 	}
 	if r.Queued != nil {
-		w.Println(yellow("queued     " + revisionLine(*r.Queued) + ", until the rollout has ended or is at rest"))
+		w.Println(yellow("queued     " + revisionLine(*r.Queued) + ", until the rollout has ended or stands still"))
 	}
 }
 
@@ -354,7 +355,7 @@ func reasonOf(n site.NodeStatus) string {
 		return n.Reason + ": " + n.Detail
 	}
 	if n.Reason == "" && n.Service == site.ServiceSilent {
-		return "as designed, and its system does not answer"
+		return "as designed, but its system does not answer"
 	}
 	if n.Reason == "" && !n.SystemHealth.IsFit() {
 		return fmt.Sprintf("as designed, and its health is %s", n.SystemHealth)

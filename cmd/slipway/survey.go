@@ -67,7 +67,7 @@ func (f surveyFlags) survey(secrets *secret.Store) (engine.Survey, error) {
 		return s, usage("--range: %v", err)
 	}
 	if f.port < 0 || f.port > 65535 {
-		return s, usage("--port %d is no port: it is from 1 to 65535", f.port)
+		return s, usage("--port %d is not a port: use a number from 1 to 65535", f.port)
 	}
 	var err error
 	s.Trust, err = f.trust()
@@ -121,7 +121,7 @@ func (f surveyFlags) byFingerprint() (func(driver.Found) (site.Trust, error), er
 	}
 	return func(found driver.Found) (site.Trust, error) {
 		if !slices.Contains(known, found.Fingerprint) {
-			return site.Trust{}, fmt.Errorf("its certificate %s is none of --fingerprint", found.Fingerprint)
+			return site.Trust{}, fmt.Errorf("its certificate %s does not match --fingerprint", found.Fingerprint)
 		}
 		return site.Trust{Fingerprint: found.Fingerprint}, nil
 	}, nil

@@ -22,8 +22,8 @@ func TestWaitingNamesTheHypervisor(t *testing.T) {
 func TestWaitingNamesTheDisks(t *testing.T) {
 	for disks, want := range map[string]string{
 		"CUSTOMER-1, CUSTOMER-2": "loses everything on its disks; disks: CUSTOMER-1, CUSTOMER-2\n",
-		site.DisksUnknown:        "loses everything on its disks; nobody can tell which disks these are\n",
-		"":                       "loses everything on its disks; its disks were not read yet\n",
+		site.DisksUnknown:        "loses everything on its disks; Slipway cannot tell which disks these are\n",
+		"":                       "loses everything on its disks; Slipway has not read its disks yet\n",
 	} {
 		var out bytes.Buffer
 		printWaiting(&screen{&out}, &site.Status{Approve: strings.Repeat("a", 32), Waiting: site.Losses{{

@@ -37,7 +37,7 @@ func (f *hookFlags) check() error {
 	case (f.cert == "") != (f.key == ""):
 		return usage("--webhook-cert and --webhook-key go together")
 	case f.cert != "" && f.listen == "":
-		return usage("--webhook-cert is what --webhook-listen shows, and there is none")
+		return usage("--webhook-cert needs --webhook-listen")
 	}
 	return nil
 }
@@ -96,7 +96,7 @@ func (f *hookFlags) open(ctx context.Context, api string, secrets *secret.Store)
 // secure puts TLS over a listener.
 func (f *hookFlags) secure(l net.Listener) (net.Listener, error) {
 	if a, ok := l.Addr().(*net.TCPAddr); f.cert == "" && ok && !a.IP.IsLoopback() {
-		return nil, fmt.Errorf("listen at %s: what GitHub tells of the repository could be read on the way: "+
+		return nil, fmt.Errorf("listen at %s: anyone on the way could read what GitHub reports about the repository: "+
 			"pass --webhook-cert and --webhook-key, or listen at 127.0.0.1 behind a server of this host that has a certificate", f.listen)
 	}
 	if f.cert == "" {
@@ -150,9 +150,9 @@ func (w *webhook) sweep(r *github.Repository) func(context.Context) error {
 			case errors.Is(err, errors.ErrUnsupported), ctx.Err() != nil:
 				return nil
 			case err != nil:
-				w.log.Warn("webhook deliveries not swept", "err", err)
+				w.log.Warn("missed webhook deliveries could not be listed", "err", err)
 			case n > 0:
-				w.log.Info("webhook deliveries asked for again", "count", n)
+				w.log.Info("asked GitHub for missed webhook deliveries again", "count", n)
 			}
 			select {
 			case <-tick.C:
@@ -183,7 +183,7 @@ func (d *deliveries) refresh(ctx context.Context) error {
 func (d *deliveries) refreshLocked(ctx context.Context) error {
 	taken, err := d.records.Deliveries(ctx, time.Now().Add(-github.KeepDeliveries))
 	if err != nil {
-		return fmt.Errorf("read which webhook deliveries were taken: %w", err)
+		return fmt.Errorf("read which webhook deliveries were received: %w", err)
 	}
 	d.taken, d.read = taken, time.Now()
 	return nil

@@ -18,8 +18,9 @@ import (
 func (a *app) whyCommand() *cobra.Command {
 	var name, state string
 	cmd := &cobra.Command{
-		Use: "why NODE", Short: "say why a node is as it is", Args: exactly(1),
-		Long:    "Says in which state a node is and since when, what it waits for and what would\nrelease it, what is to be done to its machine and which line of the design asks for it.\n" + exitHelp,
+		Use: "why NODE", Short: "explain the state of a node", Args: exactly(1),
+		Long: "Says in which state a node is and since when, what it waits for and what would release\n" +
+			"it, what Slipway will do to its machine, and which line of the design asks for it.\n" + exitHelp,
 		Example: "  slipway why compute-5",
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.why(cmd.Context(), state, name, args[0]) },
 	}
@@ -88,12 +89,12 @@ func release(r site.Report, w reasons) string {
 	case site.InSync, site.Unknown:
 		return ""
 	case site.Progressing:
-		return "nothing: it is under way"
+		return "nothing: it is in progress"
 	case site.Retrying:
 		if w.Status.Retry.Before(time.Now()) {
-			return "the machine answering; it is being tried again"
+			return "an answer of the machine; Slipway is trying again now"
 		}
-		return fmt.Sprintf("the machine answering; it is tried again at %s, or now with `slipway retry %s`", w.Status.Retry.Local().Format(time.TimeOnly), w.Status.Name)
+		return fmt.Sprintf("an answer of the machine; Slipway tries again at %s, or now with `slipway retry %s`", w.Status.Retry.Local().Format(time.TimeOnly), w.Status.Name)
 	}
 	return fmt.Sprintf("a commit that changes the node, or `slipway retry %s` once the cause is gone", w.Status.Name)
 }
@@ -115,7 +116,7 @@ func systemOf(s site.NodeStatus) string {
 	case site.ServiceSilent:
 		return strings.TrimPrefix(s.OS+"; ", "; ") + "it does not answer although the machine is on: look at its console, and at the endpoint os in the design"
 	case site.ServiceUnknown:
-		return strings.TrimPrefix(s.OS+"; ", "; ") + "whether it answers now is not known"
+		return strings.TrimPrefix(s.OS+"; ", "; ") + "Slipway does not know whether it answers now"
 	}
 	return s.OS
 }

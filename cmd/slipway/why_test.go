@@ -36,7 +36,7 @@ func TestTimesAreThoseOfTheReader(t *testing.T) {
 	if got, want := reasonOf(n), "unreachable (again at "+then.Format(time.TimeOnly)+")"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if got, want := release(site.Report{}, reasons{Status: n}), "tried again at "+then.Format(time.TimeOnly); !strings.Contains(got, want) {
+	if got, want := release(site.Report{}, reasons{Status: n}), "tries again at "+then.Format(time.TimeOnly); !strings.Contains(got, want) {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
@@ -46,7 +46,7 @@ func TestStatusAndWhySayThatASystemDoesNotAnswer(t *testing.T) {
 	var out bytes.Buffer
 	printStatus(&screen{&out}, &site.Status{Site: "s", Nodes: []site.NodeStatus{n, {Name: "n2", State: site.InSync, Service: site.ServiceAnswers}}}, false)
 	printReasons(&screen{&out}, reasons{Status: n})
-	for _, want := range []string{"2/2 in-sync, 1 whose system does not answer\n", "as designed, and its system does not answer",
+	for _, want := range []string{"2/2 in-sync, 1 whose system does not answer\n", "as designed, but its system does not answer",
 		"health     n1 Critical (slipway why NODE)", "system    Debian 12; it does not answer although the machine is on: "} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)

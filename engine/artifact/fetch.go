@@ -135,7 +135,7 @@ func (s *Store) fetch(ctx context.Context, src *source, f File, progress func(ha
 		return s.complete(ctx, p, got, f)
 	case t.resumed:
 		// The fault may be the part's, of which nobody knows what a crash has made.
-		return Info{}, fmt.Errorf("the file from %s was fetched in parts that do not fit together; it is fetched anew", shownURL(f.URL))
+		return Info{}, fmt.Errorf("the file from %s arrived in parts that do not fit together; Slipway fetches it again", shownURL(f.URL))
 	}
 	return Info{}, mismatch(f.SHA256, got, p.size, shownURL(f.URL))
 }
@@ -197,7 +197,7 @@ func (t *try) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return fmt.Errorf("the server of %s has another file at each request", shownURL(t.file.URL))
+	return fmt.Errorf("the server of %s sends another file at each request", shownURL(t.file.URL))
 }
 
 // takeUp reads what an earlier try has left, if that can be gone on with.
@@ -357,7 +357,7 @@ func (t *try) copyFile(ctx context.Context, u *url.URL) error {
 		return err
 	}
 	if t.src.files == nil || u.Host != "" {
-		return sentence(ErrRefused, "%s is a file of this host, and none may be read; name a folder with --artifact-files", shownURL(t.file.URL))
+		return sentence(ErrRefused, "%s is a file of this host, and the daemon may read none; name a folder with --artifact-files", shownURL(t.file.URL))
 	}
 	name, err := filepath.Rel(t.src.folder, filepath.Clean(u.Path))
 	if err != nil || !filepath.IsLocal(name) {

@@ -39,7 +39,7 @@ type Framer []string
 // run puts an image into frames. Its error wraps ErrRefused where the image is none.
 func (c Framer) run(ctx context.Context, image *os.File, form string, to io.Writer) error {
 	if len(c) == 0 {
-		return errors.New("this program puts no images of disks into frames; the daemon does")
+		return errors.New("this program does not put disk images into frames; the daemon does")
 	}
 	ctx, cancel := context.WithTimeout(ctx, framedWithin)
 	defer cancel()
@@ -66,7 +66,7 @@ func (c Framer) run(ctx context.Context, image *os.File, form string, to io.Writ
 	case err != nil:
 		return err
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return sentence(ErrRefused, "the image was not put into frames within %s: it may be made to keep whoever reads it busy", framedWithin)
+		return sentence(ErrRefused, "the image was not put into frames within %s: the image may be made to keep readers busy", framedWithin)
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.As(ended, &exit) && exit.ExitCode() == refusedCode:

@@ -37,7 +37,7 @@ type counterpart struct {
 	path    string
 	content []byte
 	logged  *bytes.Buffer
-	ended   chan struct{} // has room for one connection that the server has ended
+	ended   chan struct{} // has room for one connection that the server has stopped
 }
 
 // serveImage serves a file of a size on a real listener.

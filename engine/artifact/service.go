@@ -137,7 +137,7 @@ func (s *Service) serve(ctx context.Context) {
 			return
 		}
 		s.listens(nil, fmt.Errorf("images cannot be served to machines at %s: %w; free the port, or choose another address with --artifact-listen",
-			s.config.Listen, cmp.Or(err, errors.New("the server has ended"))))
+			s.config.Listen, cmp.Or(err, errors.New("the server has stopped"))))
 		select {
 		case <-ctx.Done():
 		case <-time.After(listenEvery):

@@ -22,7 +22,7 @@ func (a Attribute) accept(v string) (string, error) {
 	case "String":
 		return v, a.measure(v)
 	case "Password":
-		return "", fmt.Errorf("it is a password, which does not belong into Git and cannot be read back; set it by hand")
+		return "", fmt.Errorf("it is a password, which does not belong in Git and cannot be read back; set it by hand")
 	}
 	return v, nil
 }

@@ -55,7 +55,7 @@ func TestResolve(t *testing.T) {
 		"no truth value":                {map[string]string{"attributes.Quiet": "yes"}, "", "neither true nor false"},
 		"a text that is too long":       {map[string]string{"attributes.Tag": "abcde"}, "", "it has 5 letters"},
 		"a text of another form":        {map[string]string{"attributes.Tag": "AB"}, "", "does not match"},
-		"a password":                    {map[string]string{"attributes.Pin": "1234"}, "", "does not belong into Git"},
+		"a password":                    {map[string]string{"attributes.Pin": "1234"}, "", "does not belong in Git"},
 		"no such value":                 {map[string]string{"attributes.SysProfile": "Turbo"}, "", "is not one of its values: Custom, PerfOptimized"},
 		"no such attribute":             {map[string]string{"attributes.Logical": "Enabled"}, "", "no attribute of this name; it has LogicalProc"},
 		"an intent that is lacking":     {map[string]string{"sriov": "true"}, "", "none of the settings that are known for it (SriovGlobalEnable)"},

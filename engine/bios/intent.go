@@ -230,7 +230,7 @@ func (t *Terms) match(name string, has func(string) bool) (string, error) {
 		}
 	}
 	if len(found) > 1 {
-		return "", fmt.Errorf("the machine has %s, and which of them is meant is not known; name one in bios.attributes", strings.Join(found, " and "))
+		return "", fmt.Errorf("the machine has %s, and Slipway does not know which of them to use; name one in bios.attributes", strings.Join(found, " and "))
 	}
 	return strings.Join(found, ""), nil
 }

@@ -76,7 +76,7 @@ func serveArtifacts(mux *http.ServeMux, d Daemon) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			k := shelf.Artifacts()
 			if k == nil {
-				answer(w, r, nil, &failure{Text: "this daemon keeps no artifacts: it is only observing (--observe)", Kind: "refused"})
+				answer(w, r, nil, &failure{Text: "this daemon has no artifact store: it only observes (--observe)", Kind: "refused"})
 				return
 			}
 			h(k, w, r)

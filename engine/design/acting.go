@@ -34,7 +34,7 @@ func notActedOn(path string) site.Finding {
 	f := site.Finding{
 		Code: "not-acted-on", Severity: site.SeverityNote, Path: path,
 		Message: "no driver acts on " + path,
-		Why:     "Nothing brings it about on a machine, and nobody looks whether it is so.",
+		Why:     "Slipway does not apply it to a machine, and does not check it.",
 		Fix:     "See to it by other means for now, or take it out of the design.",
 	}
 	part := path
@@ -88,13 +88,13 @@ func UnseenHealth(s *site.Site, serves map[site.Facet]bool) []site.Finding {
 	unseen := func(node string, at site.Origin, path, message, fix string) {
 		all.of(node, at, site.Finding{
 			Code: "health-unseen", Severity: site.SeverityWarning, Path: path, Message: message,
-			Why: "What nobody looks at is not known to be healthy: what needs the node, and what its changes have to prove, waits without an end.",
+			Why: "Health that Slipway cannot look at is unknown, and unknown is not healthy: whatever needs the node waits forever, and its changes never count as done.",
 			Fix: fix,
 		})
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Roles)) {
 		if path := "roles." + name + ".health"; s.Roles[name].Health != nil && s.Roles[name].Enabled && !serves[site.FacetProbes] {
-			unseen("", wherePart(s, path), path, "nobody looks at the health of the role "+name+", since the daemon has no helpers",
+			unseen("", wherePart(s, path), path, "Slipway cannot look at the health of the role "+name+", since the daemon has no helpers",
 				"Start the daemon with its helpers (--agents, and SLIPWAY_AGENTS for this command), or take the health out.")
 		}
 	}
@@ -103,7 +103,7 @@ func UnseenHealth(s *site.Site, serves map[site.Facet]bool) []site.Finding {
 		if _, reachable := n.Endpoints[site.OS]; n.Health() == nil || reachable || s.Unused(n) != "" {
 			continue
 		}
-		unseen(name, n.Place, "endpoints.os", "nobody can look at the health that the role "+n.Role+" asks for, since the node has no endpoint os",
+		unseen(name, n.Place, "endpoints.os", "Slipway cannot look at the health that the role "+n.Role+" asks for, since the node has no endpoint os",
 			"Give the node an endpoint os, another role, or take the health out of the role.")
 	}
 	site.SortFindings(all.list)

@@ -47,9 +47,9 @@ func (a Adoption) CUE() map[string][]byte {
 	networks := a.networks()
 	groups := a.groups(networks)
 	return map[string][]byte{
-		"networks.cue": a.file("The networks that the management controllers were met in.", networksCUE(networks)),
+		"networks.cue": a.file("The networks in which the management controllers were found.", networksCUE(networks)),
 		"profiles.cue": a.file("What machines have in common, by model, as it was seen of them.", profilesCUE(groups)),
-		"machines.cue": a.file("The machines, as they were met. Rename them as you like: a name is bound to its\n// machine by identity.", nodesCUE(groups)),
+		"machines.cue": a.file("The machines, as they were found. Rename them as you like: a name is bound to its\n// machine by identity.", nodesCUE(groups)),
 	}
 }
 

@@ -38,7 +38,7 @@ func (r *reader) closed(shut []cue.Value, path string) {
 	f := site.Finding{
 		Code:    "closed-definition",
 		Message: fmt.Sprintf("%s does not take %s: it is closed with close()", path, and(names)),
-		Why:     "CUE closes every definition (#Name) and what close() holds: they take no field that they do not have themselves, whoever sets it.",
+		Why:     "CUE closes every definition (#Name) and what close() holds: nobody can add a field to them.",
 		Fix:     "Add `...` inside, or set the fields there.",
 	}
 	if name, at := r.closedBy(names[0]); name != "" {

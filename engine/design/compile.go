@@ -70,7 +70,7 @@ func (c *compiler) compile(progress func(string)) (cue.Value, bool) {
 	return cue.Value{}, false
 }
 
-// isItem says whether an expression is an item of a list as YAML has it, which does
+// isItem says whether an expression is a list item in YAML's form, which does
 // not compile and is reported for that.
 func isItem(e ast.Expr) bool {
 	u, ok := e.(*ast.UnaryExpr)
@@ -84,7 +84,7 @@ func (c *compiler) refuseEmbedding(inst *build.Instance) {
 			if e, ok := d.(*ast.EmbedDecl); ok && !isItem(e.Expr) {
 				c.findings.at(origin(d.Pos(), "site"), site.Finding{
 					Code: "embedding", Message: "a definition is embedded at the top of the site's package",
-					Why: "It would decide over all fields of the site, those that it does not know among them.",
+					Why: "It would apply to all fields of the site, also to those that it does not know.",
 					Fix: "Bind fields instead: `site: schema.#Site`, `nodes: [string]: schema.#Layer`.",
 				})
 			}
@@ -117,20 +117,20 @@ var unresolved = regexp.MustCompile(`^reference "([^"]+)" not found$`)
 func (c *compiler) explained(e errors.Error, p token.Pos) site.Finding {
 	f := site.Finding{
 		Code: "does-not-compile", Message: message(e),
-		Why: "The expression has no meaning, so neither has the value that it would give.",
-		Fix: "Repair the expression or what it refers to.",
+		Why: "The expression cannot be evaluated, so there is no value.",
+		Fix: "Correct the expression, or what it refers to.",
 	}
 	m := unresolved.FindStringSubmatch(f.Message)
 	if m == nil {
 		return f
 	}
 	name, before := m[1], before(c.files[p.Filename()], p)
-	f.Message = fmt.Sprintf("%s is without quotes, and nothing is called so", name)
-	f.Why = "Without quotes CUE takes it for a reference to a field or a `let`."
+	f.Message = fmt.Sprintf("%s has no quotes, and nothing has this name", name)
+	f.Why = "Without quotes CUE reads it as a reference to a field or a `let`."
 	f.Fix = fmt.Sprintf("Write %q if it is a text, or declare %s.", name, name)
 	if yamlItem.MatchString(before) {
-		f.Message = fmt.Sprintf("%q is an item of a list as YAML has it", "- "+name)
-		f.Why = "CUE takes the dash for a minus, and what stands behind it for a reference."
+		f.Message = fmt.Sprintf("%q is a list item in YAML's form", "- "+name)
+		f.Why = "CUE reads the dash as a minus, and the word after it as a reference."
 		f.Fix = fmt.Sprintf("Write the list in brackets, with its texts in quotes: [%q].", name)
 	}
 	return f

@@ -126,7 +126,7 @@ func (r dataReader) readSet(name string, d dataEntry, at site.Origin) dataSet {
 		r.findings.at(at, site.Finding{
 			Code: "data-without-file", Path: "data." + name + ".path",
 			Message: fmt.Sprintf("there is no file %s", d.Path),
-			Why:     "What it should say of the nodes would silently be missing.",
+			Why:     "What it says about the nodes would be missing, without any message.",
 			Fix:     "Add the file, or correct the path: one text in quotes, from the root of the repository.",
 		})
 	}
@@ -179,7 +179,7 @@ func (r dataReader) object(file, key, layer string) (*ast.StructLit, bool) {
 	whole, ok := expr.(*ast.StructLit)
 	switch {
 	case !ok && documents(r.files[file]) > 1 && path.Ext(file) != ".json":
-		r.unreadable(or(origin(expr.Pos(), layer), file), file, "holds several documents, parted by `---`")
+		r.unreadable(or(origin(expr.Pos(), layer), file), file, "holds several documents, separated by `---`")
 		return nil, false
 	case !ok:
 		r.unreadable(or(origin(expr.Pos(), layer), file), file, "does not hold an object")
@@ -204,7 +204,7 @@ var yamlLine = regexp.MustCompile(`^[^:]+:([0-9]+): (.*)$`)
 func jsonFault(src []byte, e *stdjson.SyntaxError) string {
 	before := bytes.TrimSpace(src[:max(0, min(int(e.Offset)-1, len(src)))])
 	if i := int(e.Offset) - 1; bytes.HasSuffix(before, []byte(",")) && i < len(src) && (src[i] == '}' || src[i] == ']') {
-		return fmt.Sprintf("there is a comma before %q, and nothing behind the comma", src[i])
+		return fmt.Sprintf("there is a comma before %q, and nothing after the comma", src[i])
 	}
 	return e.Error()
 }
@@ -244,7 +244,7 @@ func (r dataReader) repeats(file, layer string, whole ast.Node) bool {
 			if at, twice := first[name]; twice {
 				r.findings.at(or(origin(f.Label.Pos(), layer), file), site.Finding{
 					Code: "data-file", Message: fmt.Sprintf("%s has the key %q twice in one object", file, name),
-					Why:     "Readers of JSON take one of the two, and do not agree on which (RFC 8259, section 4).",
+					Why:     "Programs that read JSON take one of the two, and do not agree on which (RFC 8259, section 4).",
 					Fix:     "Remove one of them, or put both together.",
 					Related: []string{where(at)},
 				})
@@ -260,7 +260,7 @@ func (r dataReader) repeats(file, layer string, whole ast.Node) bool {
 func (r dataReader) unreadable(at site.Origin, file, what string) {
 	r.findings.at(at, site.Finding{
 		Code: "data-file", Message: file + " " + what,
-		Why: "What it says of the nodes cannot be told.",
+		Why: "Slipway cannot tell what it says about the nodes.",
 		Fix: "Let it hold one object with the names of nodes as its keys, as JSON or YAML.",
 	})
 }
@@ -371,8 +371,8 @@ func (sh *shared) strangers(nodes map[string]*site.Node, known []string) []site.
 			all = append(all, site.Finding{
 				Code: "data-without-node", Severity: site.SeverityNote,
 				File: l.place.File.Value(), Line: l.place.Line, Col: l.place.Col,
-				Message: fmt.Sprintf("data %s has a layer for %q, which is no node%s", set, name, rule.DidYouMean(name, known)),
-				Why:     "A file does not make a node: what it says of this one is not used.",
+				Message: fmt.Sprintf("data %s has a layer for %q, which is not a node%s", set, name, rule.DidYouMean(name, known)),
+				Why:     "A data file cannot create a node, so Slipway does not use this entry.",
 				Fix:     fmt.Sprintf("Declare the node under `nodes`, or remove %q from the file.", name),
 			})
 		}

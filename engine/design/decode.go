@@ -21,8 +21,8 @@ func decode(t *tree, into any, at site.Finding, found *findings) {
 		return
 	}
 	at.Code, at.Severity = "undecodable", site.SeverityError
-	at.Message = "a value passes the schema and cannot be used: " + err.Error()
-	at.Why = "Nothing is done with a design that is not understood in full."
+	at.Message = "a value passes the schema but cannot be used: " + err.Error()
+	at.Why = "Slipway does not apply a design that it does not understand in full."
 	at.Fix = "Change the value that the message names."
 	found.add(at)
 }

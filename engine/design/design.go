@@ -38,7 +38,7 @@ func EvaluateHere(files fs.FS, siteName string) Result {
 		return Result{Findings: []site.Finding{{
 			Code: "unreadable", Severity: site.SeverityError,
 			Message: fmt.Sprintf("the files cannot be read: %v", err),
-			Why:     "A design that is read in part is not a design.",
+			Why:     "Slipway does not apply a design that it can read only in part.",
 			Fix:     "Make the files readable, and check again.",
 		}}}
 	}
@@ -67,13 +67,13 @@ var (
 	unchecked = site.Finding{
 		Code: "rules-not-checked", Severity: site.SeverityNote,
 		Message: "references and required fields were not checked",
-		Why:     "Parts of the design cannot be read, and what they declare would be missed for no other reason.",
-		Fix:     "Repair what cannot be read, and check again.",
+		Why:     "Parts of the design cannot be read, so what they declare would be reported as missing.",
+		Fix:     "Correct what cannot be read, and check again.",
 	}
 	uncompared = site.Finding{
 		Code: "rules-not-checked", Severity: site.SeverityNote,
 		Message: "what spans several nodes was not checked",
-		Why:     "A node has no value, and would be missed among the others for no other reason.",
-		Fix:     "Repair the node, and check again.",
+		Why:     "A node has no value, so checks across nodes would report it as missing.",
+		Fix:     "Correct the node, and check again.",
 	}
 )

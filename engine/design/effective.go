@@ -232,7 +232,7 @@ func (sh *shared) layers(found *findings, own layer) (*tree, bool) {
 		found.at(named.origin, site.Finding{
 			Code: "node-without-profile", Node: own.name, Path: "profiles",
 			Message: fmt.Sprintf("the node %s has no profile", own.name),
-			Why:     "What the nodes of a site have in common is in profiles; a node without one has silently none of it.",
+			Why:     "Profiles hold what the nodes of a site have in common; a node without a profile has none of it.",
 			Fix:     "Name at least one under `profiles`.",
 		})
 	}
@@ -309,8 +309,8 @@ func (r *reader) fill(t *tree, s *shape, path string, place func() site.Origin) 
 			at := place()
 			if o := r.takenAway(m.Path); !o.IsZero() {
 				at = o
-				m.Message = fmt.Sprintf("the node %s has no %s, which is taken away here", r.node, m.Path)
-				m.Fix = fmt.Sprintf("Let it be, or set it, in the node or a nearer profile, to %s.", f.fits())
+				m.Message = fmt.Sprintf("the node %s has no %s, which is removed here", r.node, m.Path)
+				m.Fix = fmt.Sprintf("Keep it, or set it, in the node or a nearer profile, to %s.", f.fits())
 			}
 			r.findings.at(at, m)
 		}

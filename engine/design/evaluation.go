@@ -203,7 +203,7 @@ func (x *extract) crowded() error {
 				Code: "too-large", Severity: site.SeverityError,
 				Message: fmt.Sprintf("`%s` has more than %d entries", s.name, maxEntries),
 				Why:     "Evaluation is bounded so that no commit can hang or exhaust the controller.",
-				Fix:     "Divide the site, or look for a comprehension that makes too many.",
+				Fix:     "Divide the site, or look for a comprehension that creates too many.",
 			}}
 		}
 	}

@@ -87,8 +87,8 @@ func reportKinds(found *findings, node, path string, under, over *tree) {
 		found.of(node, over.place(nil), site.Finding{
 			Code: "kind-changed", Path: path,
 			Message: fmt.Sprintf("%s is %s here and %s at %s", path, over.form(), under.form(), under.place(nil)),
-			Why:     "A layer changes what is there and does not make another thing of it: what is set below would silently go.",
-			Fix:     "Write both alike, or give one of them a name of its own.",
+			Why:     "A layer changes a value, but not its kind: what the layers below set would be lost.",
+			Fix:     "Write both the same way, or give one of them another name.",
 			Related: []string{under.place(nil).String()},
 		})
 	default:
@@ -116,7 +116,7 @@ func unknownKind(name string, kinds map[string]kind) site.Finding {
 	return site.Finding{
 		Code: "unknown-extension", Path: join(extensionsField, name),
 		Message: fmt.Sprintf("there is no kind %q in `extensions`%s", name, rule.DidYouMean(name, slices.Sorted(maps.Keys(kinds)))),
-		Why:     "What its items are is not known, so nothing can be done with them.",
+		Why:     "Slipway does not know what its items are, so it can do nothing with them.",
 		Fix:     fmt.Sprintf("Use a kind that is there, or declare this one: `extensions: %s: item: {…}`.", name),
 	}
 }
@@ -174,7 +174,7 @@ func (k kind) unknown(u stranger, path string) site.Finding {
 	return site.Finding{
 		Code: "unknown-field", Path: join(path, name),
 		Message: fmt.Sprintf("there is no field %q in %s%s", name, path, rule.DidYouMean(name, slices.Sorted(maps.Keys(u.in.fields)))),
-		Why:     "Nothing reads it, so what it asks for would silently not happen.",
+		Why:     "Nothing reads it, so it would have no effect.",
 		Fix:     fmt.Sprintf("Remove it, or add it to the kind: `extensions: %s: item`.", k.name),
 	}
 }

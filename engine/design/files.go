@@ -182,7 +182,7 @@ func lostRoot(files fs.FS) ([]site.Finding, error) {
 			return []site.Finding{{
 				Code: "root-beside-sites", Severity: site.SeverityError, File: file, Line: 1, Col: 1,
 				Message: fmt.Sprintf("the site %s at the root is not read: the repository has sites under %s/ (%s)", pkg, sitesDir, strings.Join(names, ", ")),
-				Why:     "With sites under sites/, the root only has what they share. A site that is not read would not be changed any more, and nobody would be told.",
+				Why:     "With sites under sites/, the root only has what they share. Slipway would no longer change a site that it does not read, and nobody would notice.",
 				Fix:     fmt.Sprintf("Move its files to %s/%s/, or take those under %[1]s/ away.", sitesDir, pkg),
 			}}, nil
 		}
@@ -321,7 +321,7 @@ func choose(files fs.FS, names []string, want string) (string, []site.Finding, e
 			Code: "several-sites", Severity: site.SeverityError,
 			Message: "the repository has several sites: " + strings.Join(names, ", "),
 			Why:     "One site is evaluated at a time.",
-			Fix:     "Say which one is meant.",
+			Fix:     "Name the site.",
 		}}, nil
 	case !slices.Contains(names, want):
 		if root, err := rootSite(files); err != nil || slices.Contains(root, want) {
@@ -357,7 +357,7 @@ func noSite(files fs.FS) (site.Finding, error) {
 	return site.Finding{
 		Code: "empty-repository", Severity: site.SeverityError,
 		Message: "the repository holds no site",
-		Why:     "An empty design is never taken for the wish to remove every node.",
+		Why:     "Slipway never treats an empty design as a request to remove every node.",
 		Fix:     "Copy site-example into the repository, or check that the right directory or branch is followed.",
 	}, nil
 }
@@ -450,7 +450,7 @@ func (c *collector) take(f foundFile, src []byte, into map[string][]byte) bool {
 	switch {
 	case !f.Type().IsRegular():
 		c.report(f.name, "not-regular-file", "is not a regular file",
-			"A link could lead out of the repository.", "Put a file in its place.")
+			"A link could lead out of the repository.", "Replace it by a file.")
 	case int64(len(src)) > c.lim.FileBytes:
 		c.report(f.name, "file-too-large", fmt.Sprintf("is larger than %d KiB", c.lim.FileBytes>>10),
 			"Files are bounded so that no commit can exhaust the controller.", "Split it into several files.")

@@ -184,6 +184,6 @@ func limit(list []site.Finding) []site.Finding {
 	return append(list[:maxFindings:maxFindings], site.Finding{
 		Code: "more-findings", Severity: severity,
 		Message: fmt.Sprintf("%d more findings are not shown", more),
-		Fix:     "Repair those that are shown first; many have one cause.",
+		Fix:     "Fix those that are shown first; many have the same cause.",
 	})
 }

@@ -50,8 +50,8 @@ func beats(over, under *tree, path string) []site.Finding {
 				Code: "default-over-layer", Severity: site.SeverityWarning, Path: path,
 				File: over.origin.File.Value(), Line: over.origin.Line, Col: over.origin.Col,
 				Message: fmt.Sprintf("the default %s of %s stands over %s at %s (%s)", brief(over), path, brief(under), o, o.LayerName()),
-				Why:     "A default (*) of CUE is resolved within its own layer, so that it wins over every layer below, though it reads as if it were weaker.",
-				Fix:     "Write the value without `*` if it is meant to win; put it into a weaker profile if it is not.",
+				Why:     "A default (*) of CUE is resolved within its own layer, so it overrides every layer below, although it looks weaker.",
+				Fix:     "Write the value without `*` if it should win, or put it into a weaker profile if it should not.",
 				Related: []string{o.String()},
 			}}
 		}
@@ -102,9 +102,9 @@ func vainUnset(who, path string, o site.Origin) site.Finding {
 	return site.Finding{
 		Code: "unset-nothing", Severity: site.SeverityWarning, Path: path,
 		File: o.File.Value(), Line: o.Line, Col: o.Col,
-		Message: fmt.Sprintf("%s takes away %s, which no layer below sets", who, path),
-		Why:     "Nothing changes, though it reads as if something did: the field may be another, or be set in a layer above.",
-		Fix:     "Remove the line, or take away the field that is meant.",
+		Message: fmt.Sprintf("%s removes %s, which no layer below sets", who, path),
+		Why:     "The line has no effect: the field may have another name, or a layer above may set it.",
+		Fix:     "Remove the line, or remove the field that you mean.",
 	}
 }
 

@@ -62,7 +62,7 @@ func TestLayersDoAsTheyRead(t *testing.T) {
 		`profiles: quiet: power: _ @unset()
 nodes: "n9": {profiles: ["base", "machine1", "quiet"], identity: {uuid: _ @unset(), serial: "SN9"}, endpoints: bmc: url: "redfish+https://10.9.0.19/redfish/v1/Systems/1", endpoints: os: _ @unset(), addresses: _ @unset()}`: nil,
 		`racks: {@unset(), r1: {}}`: {
-			`patch.cue:3:8 unset-outside-layer racks is taken away with @unset() outside a profile or node`},
+			`patch.cue:3:8 unset-outside-layer racks is removed with @unset() outside a profile or node`},
 		`nodes: "n1": boot: {@unst(), order: ["Hdd"]}`: {
 			`patch.cue:3:20 incomplete-value nodes.n1.boot has the attribute @unst(), which nothing reads`},
 		`nodes: "n1": power: *"off" | "on"`: {

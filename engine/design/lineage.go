@@ -75,7 +75,7 @@ func (p *pedigree) cycle(names []string) {
 	p.findings.at(first.named, site.Finding{
 		Code: "profile-cycle", Path: "profiles." + first.name + ".parents",
 		Message: "profiles are their own parents: " + strings.Join(names, " → "),
-		Why:     "It cannot be told which is laid over which.", Fix: "Remove one of the parents.",
+		Why:     "Slipway cannot tell which one is laid over the other.", Fix: "Remove one of the parents.",
 		Related: related[1 : len(related)-1],
 	})
 }
@@ -103,7 +103,7 @@ func (p *pedigree) order(found *findings, list []string, who string, at site.Ori
 	found.at(at, site.Finding{
 		Code: "profile-order", Node: node,
 		Message: fmt.Sprintf("%s names profiles in an order that contradicts their parents: %s", who, strings.Join(stuck, ", ")),
-		Why:     "What comes later wins; here two lists want it both ways.",
+		Why:     "What comes later wins, and these two lists contradict each other.",
 		Fix:     "Name a profile after those that it is laid over, or leave those out: a profile brings its parents along.",
 	})
 	return nil, false
@@ -121,7 +121,7 @@ func (p *pedigree) known(found *findings, list []string, who string, at site.Ori
 			found.at(at, site.Finding{
 				Code: "unknown-profile", Node: node,
 				Message: fmt.Sprintf("there is no profile %q%s", name, rule.DidYouMean(name, p.names)),
-				Why:     "What it would set is missing, so nothing is done with the nodes that want it.",
+				Why:     "What it would set is missing, so Slipway does nothing with the nodes that name it.",
 				Fix:     "Name an existing profile, or declare this one under `profiles`.",
 			})
 		}

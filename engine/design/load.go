@@ -60,7 +60,7 @@ func (l *loader) readModule() {
 			l.findings.add(site.Finding{
 				Code: "local-module", Severity: site.SeverityError, File: name,
 				Message: name + " is not allowed",
-				Why:     "It can point the design at directories of the machine that evaluates it.",
+				Why:     "It can point the design at folders of the machine that evaluates it.",
 				Fix:     "Remove it; packages of others go under cue.mod/pkg.",
 			})
 		}
@@ -218,7 +218,7 @@ func (l *loader) otherPackage(name, pkg, main string) {
 	l.findings.add(site.Finding{
 		Code: "other-package", Severity: site.SeverityError, File: name, Line: line, Col: 1,
 		Message: fmt.Sprintf("%s %s, the site's package is %s", path.Base(name), is, main),
-		Why:     "Its fields would silently not be part of the site.",
+		Why:     "Its fields would not be part of the site.",
 		Fix:     fmt.Sprintf("Write `package %s`, or move the file to a directory of its own and import it.", main),
 	})
 }
@@ -289,10 +289,10 @@ func (l *loader) parse(inst *build.Instance, name string) bool {
 // refused are attributes that make CUE read the host, or make the same files
 // mean different things.
 var refused = map[string]string{
-	"extern": "It makes CUE read files or run code that are no part of the design's text.",
-	"embed":  "It makes CUE read files that are no part of the design's text.",
-	"if":     "A design means one thing, whoever evaluates it.",
-	"ignore": "A file that is there but does not count misleads whoever reads it.",
+	"extern": "It makes CUE read files or run code that are not part of the design's text.",
+	"embed":  "It makes CUE read files that are not part of the design's text.",
+	"if":     "A design must mean the same wherever it is evaluated.",
+	"ignore": "A file that exists but does not count misleads its readers.",
 }
 
 func (l *loader) refuseAttributes(f *ast.File) {
@@ -410,17 +410,17 @@ func (l *loader) syntax(err error, file string) {
 	for _, e := range errors.Errors(err) {
 		f := site.Finding{
 			Code: "syntax", Message: message(e),
-			Why: "The file cannot be read as CUE.", Fix: "Repair the text; `cue fmt` shows where it breaks.",
+			Why: "The file cannot be read as CUE.", Fix: "Correct the text; `cue fmt` shows where the error is.",
 		}
 		if p := position(e); ours(p) {
 			line := lineAt(l.files[p.Filename()], p)
 			if m := unquoted.FindStringSubmatch(line); m != nil {
 				f.Message = fmt.Sprintf("the name %s is without quotes", m[1])
-				f.Why = "Without quotes CUE takes the dash for a minus."
+				f.Why = "Without quotes CUE reads the dash as a minus."
 				f.Fix = fmt.Sprintf("Write %q:", m[1])
 			} else if m := bareUnset.FindStringSubmatch(line); m != nil {
 				f.Message = fmt.Sprintf("@unset() stands where the value of %s is missing", m[1])
-				f.Why = "An attribute of CUE stands behind a value."
+				f.Why = "In CUE an attribute follows a value."
 				f.Fix = fmt.Sprintf("Write %s: _ @unset()", m[1])
 			}
 		}

@@ -46,7 +46,7 @@ func outdated(s *site.Site, all []site.Finding) []site.Finding {
 	return []site.Finding{{
 		Code: "schema-version", Severity: site.SeverityError, File: first.File, Line: first.Line, Col: first.Col, Path: first.Path,
 		Message: fmt.Sprintf("the site is written for the schema %q, this slipway reads %q", versionBefore, site.SchemaVersion),
-		Why:     "What a field means may have changed, so nothing is done with the design.",
+		Why:     "The meaning of a field may have changed, so Slipway does not apply the design.",
 		Fix:     "Rewrite it with `slipway migrate`, or use a slipway of the site's version.",
 	}}
 }
@@ -253,7 +253,7 @@ func (m *migrator) states(files []string) bool {
 			default:
 				m.findings.at(origin(v.Pos(), "site"), site.Finding{
 					Code: "schema-version", Message: fmt.Sprintf("the site is written for the schema %s", m.text(v)),
-					Why: "What a field means may have changed, and how is not known here.",
+					Why: "The meaning of a field may have changed, and this program does not know how.",
 					Fix: fmt.Sprintf("Use a slipway of that version; this one migrates from %q to %q.", versionBefore, site.SchemaVersion),
 				})
 			}
@@ -421,7 +421,7 @@ func (m *migrator) memory(f *ast.Field) {
 	case decimal.MatchString(was):
 		m.replace(f.Value, `"`+was+`GiB"`)
 	case !isNumber(f.Value) || strings.Contains(was, "memoryGiB"):
-		m.byHand(f, "this memory is no number", "Write a size: `memory: \"64GiB\"`.")
+		m.byHand(f, "this memory is not a number", "Write a size: `memory: \"64GiB\"`.")
 		return
 	default:
 		m.insert(f.Value.Pos().Offset(), `"\(`, f)
@@ -563,7 +563,7 @@ func mentions(n ast.Node, name string) bool {
 func (m *migrator) byHand(n ast.Node, what, fix string) {
 	m.findings.at(origin(n.Pos(), "site"), site.Finding{
 		Code: "schema-version", Message: what,
-		Why: fmt.Sprintf("The site is written for the schema %q, and this cannot be rewritten without knowing what is meant.", versionBefore),
+		Why: fmt.Sprintf("The site is written for the schema %q, and Slipway cannot rewrite this without knowing what you mean.", versionBefore),
 		Fix: fix,
 	})
 }

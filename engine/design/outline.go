@@ -153,7 +153,7 @@ func (o *outliner) top(d ast.Decl) {
 	case *ast.Attribute:
 		o.entangled("it has an attribute of its own")
 	default:
-		o.entangled("a declaration at its top is no field")
+		o.entangled("a declaration at its top is not a field")
 	}
 }
 

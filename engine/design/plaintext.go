@@ -26,14 +26,14 @@ func inspect(name string, src []byte) []site.Finding {
 	if bytes.HasPrefix(src, []byte("\ufeff")) {
 		at(0, site.Finding{
 			Code: "byte-order-mark", Message: "the file begins with a byte order mark (U+FEFF)",
-			Why: "It is invisible, and the first line of the file is another than it looks like.",
+			Why: "It is invisible, and makes the first line of the file differ from what it looks like.",
 			Fix: "Save the file as UTF-8 without a byte order mark: `sed -i '1s/^\\xEF\\xBB\\xBF//' FILE`.",
 		})
 	}
 	if offset := conflictMarker(src); offset >= 0 {
 		at(offset, site.Finding{
 			Code: "merge-conflict", Message: "the file holds an unsolved merge conflict of Git",
-			Why: "It says two things at once, and Git could not tell which is meant.",
+			Why: "The file says two things at once, and Git could not decide between them.",
 			Fix: "Keep one of the two parts, or both, and remove the lines <<<<<<<, ======= and >>>>>>>.",
 		})
 	}
@@ -48,7 +48,7 @@ func inspect(name string, src []byte) []site.Finding {
 		if what := hiddenRunes[r]; what != "" && offset > 0 {
 			at(offset, site.Finding{
 				Code: "hidden-character", Message: fmt.Sprintf("the line holds U+%04X, %s", r, what),
-				Why: "It is invisible and can make the line read as another than it is: who approves it approves something else.",
+				Why: "It is invisible and can make a line look different from what it means, so a reviewer may approve something else.",
 				Fix: fmt.Sprintf("Remove it, or write it as \"\\u%04X\" in the quotes if it is meant.", r),
 			})
 			break
@@ -56,8 +56,8 @@ func inspect(name string, src []byte) []site.Finding {
 	}
 	if offset, r := posing(src); offset >= 0 {
 		at(offset, site.Finding{
-			Code: "posing-letter", Message: fmt.Sprintf("a word has %q (U+%04X), which looks like a Latin letter and is none, among Latin letters", r, r),
-			Why: "The word is another than it reads as: who approves it approves something else, and nothing that is called by it is found.",
+			Code: "posing-letter", Message: fmt.Sprintf("a word has %q (U+%04X), which looks like a Latin letter but is not, among Latin letters", r, r),
+			Why: "The word differs from what it looks like, so a reviewer may approve something else, and a search for it finds nothing.",
 			Fix: "Write the word in letters of one script.",
 		})
 	}
@@ -65,7 +65,7 @@ func inspect(name string, src []byte) []site.Finding {
 		at(offset, site.Finding{
 			Code: "too-deep", Message: fmt.Sprintf("fields, brackets or parentheses are more than %d deep in one another", maxNesting),
 			Why: "Evaluation is bounded so that no commit can exhaust the controller.",
-			Fix: "Write the file flatter, or look for what generates it.",
+			Fix: "Use fewer levels, or look for what generates the file.",
 		})
 	}
 	return found

@@ -52,10 +52,10 @@ func TestInspect(t *testing.T) {
 // told in a sentence of its own.
 func TestOtherLanguagesAreNamed(t *testing.T) {
 	for text, want := range map[string]string{
-		`nodes: n1: power: off`:             `patch.cue:3:19 off is without quotes, and nothing is called so`,
-		`nodes: n1: boot: order: [Hdd]`:     `patch.cue:3:26 Hdd is without quotes, and nothing is called so`,
-		"nodes: n1: boot: order:\n  - Hdd":  `patch.cue:4:5 "- Hdd" is an item of a list as YAML has it`,
-		"- Hdd":                             `patch.cue:3:3 "- Hdd" is an item of a list as YAML has it`,
+		`nodes: n1: power: off`:             `patch.cue:3:19 off has no quotes, and nothing has this name`,
+		`nodes: n1: boot: order: [Hdd]`:     `patch.cue:3:26 Hdd has no quotes, and nothing has this name`,
+		"nodes: n1: boot: order:\n  - Hdd":  `patch.cue:4:5 "- Hdd" is a list item in YAML's form`,
+		"- Hdd":                             `patch.cue:3:3 "- Hdd" is a list item in YAML's form`,
 		`nodes: n1: storage: @unset()`:      `patch.cue:3:21 @unset() stands where the value of storage is missing`,
 		`nodes: n-1: power: "off"`:          `patch.cue:3:11 the name n-1 is without quotes`,
 		`roles: compute: maxUnavailable: 0`: `patch.cue:3:33 roles.compute.maxUnavailable is 0; it must be a count such as 2 or a share such as "25%"`,

@@ -71,8 +71,8 @@ func (r *reader) read(v cue.Value, s *shape, path string) *tree {
 		if near := rule.Nearest(a.Name(), []string{"unset"}); near != "" && a.Name() != near && (v.IsConcrete() || s.of(v) == cue.StructKind) {
 			r.report(place(v), path, site.Finding{
 				Code: "incomplete-value", Message: fmt.Sprintf("%s has the attribute @%s(), which nothing reads", path, a.Name()),
-				Why: "It reads as if something were taken away, and nothing is.",
-				Fix: "Write @unset() if it is to be taken away, or remove the attribute.",
+				Why: "It looks as if it removed something, but it does not.",
+				Fix: "Write @unset() to remove the field, or remove the attribute.",
 			})
 		}
 	}
@@ -97,8 +97,8 @@ func (r *reader) read(v cue.Value, s *shape, path string) *tree {
 
 func unsetOutside(path string) site.Finding {
 	return site.Finding{
-		Code: "unset-outside-layer", Message: path + " is taken away with @unset() outside a profile or node",
-		Why: "Only layers are laid over one another; here there is nothing to take away.", Fix: "Remove the field.",
+		Code: "unset-outside-layer", Message: path + " is removed with @unset() outside a profile or node",
+		Why: "Only layers are laid over one another; here there is nothing to remove.", Fix: "Remove the field.",
 	}
 }
 
@@ -271,15 +271,15 @@ func scalar(v cue.Value) (any, error) {
 	case cue.FloatKind, cue.NumberKind:
 		return v.Float64()
 	}
-	return nil, fmt.Errorf("%s is no value", v.IncompleteKind())
+	return nil, fmt.Errorf("%s is not a value", v.IncompleteKind())
 }
 
 // unlessUnset is t, unless the field is also marked as taken away.
 func (r *reader) unlessUnset(t *tree, unset bool, v cue.Value, path string) *tree {
 	if unset {
 		r.report(place(v), path, site.Finding{
-			Code: "unset-with-value", Message: path + " is both set and taken away with @unset()",
-			Why: "It cannot be told which is meant.", Fix: "Remove the value, or the attribute.",
+			Code: "unset-with-value", Message: path + " is both set and removed with @unset()",
+			Why: "Slipway cannot tell which one you mean.", Fix: "Remove the value, or the attribute.",
 		})
 	}
 	return t
@@ -289,7 +289,7 @@ func (r *reader) unlessUnset(t *tree, unset bool, v cue.Value, path string) *tre
 func (r *reader) unknown(in, v cue.Value, s *shape, name, path string) {
 	f := site.Finding{
 		Code: "unknown-field",
-		Why:  "Nothing reads it, so what it asks for would silently not happen.", Fix: "Remove it.",
+		Why:  "Nothing reads it, so it would have no effect.", Fix: "Remove it.",
 	}
 	known := slices.Sorted(maps.Keys(s.fields))
 	f.Message = fmt.Sprintf("there is no field %q in %s%s", name, orTop(path), rule.DidYouMean(name, known))
@@ -301,7 +301,7 @@ func (r *reader) unknown(in, v cue.Value, s *shape, name, path string) {
 	}
 	if len(s.entries) > 0 {
 		f.Code = "invalid-key"
-		f.Message = fmt.Sprintf("%q is no key for an entry of %s; it must be %s", name, path, s.keys())
+		f.Message = fmt.Sprintf("%q is not a key that an entry can have in %s; it must be %s", name, path, s.keys())
 		f.Why = "The schema does not allow it."
 		f.Fix = "Write " + s.keys() + "."
 	}
@@ -350,12 +350,12 @@ func (r *reader) incomplete(v cue.Value, path string) *tree {
 	fix := "Write a value, or remove the field."
 	for _, a := range v.Attributes(cue.FieldAttr) {
 		if rule.Nearest(a.Name(), []string{"unset"}) != "" {
-			fix = "Write @unset() if it is to be taken away; there is no @" + a.Name() + "()."
+			fix = "Write @unset() to remove the field; there is no @" + a.Name() + "()."
 		}
 	}
 	r.report(p, path, site.Finding{
 		Code: "incomplete-value", Message: what,
-		Why: "A design states what is wanted; a range, a type or a reference to nothing leaves it open.",
+		Why: "A design needs a definite value; a range, a type or a reference to nothing leaves it open.",
 		Fix: fix,
 	})
 	return broken
@@ -373,7 +373,7 @@ func (r *reader) invalid(v cue.Value, s *shape, path string) *tree {
 		r.report(set[1].pos, path, site.Finding{
 			Code:    "conflicting-values",
 			Message: fmt.Sprintf("%s is set to %s here and to %s at %s", path, set[1].text, set[0].text, where(set[0].pos)),
-			Why:     "Within one layer nothing overrides: both are meant to hold, and cannot.",
+			Why:     "Within one layer nothing overrides, and both cannot hold.",
 			Fix:     "Remove one of them, or put one into a profile, which a node overrides.",
 			Related: []string{where(set[0].pos)},
 		})
@@ -504,7 +504,7 @@ func (r *reader) noValue(v cue.Value, path string, e errors.Error) {
 	}
 	r.report(p, path, site.Finding{
 		Code: "no-value", Message: path + ": " + message(e),
-		Why: "CUE finds no value that fits all that is said about it.", Fix: "Change one of the places that take part.",
+		Why: "CUE finds no value that fits everything that is said about it.", Fix: "Change one of the places that are involved.",
 		Related: related(e),
 	})
 }

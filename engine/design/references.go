@@ -45,7 +45,7 @@ func (n *node) fill(texts map[string]string, path string, s site.System, origins
 		if !fits {
 			found.of(n.name, origins.Of(at), site.Finding{
 				Code: "file-template", Path: at,
-				Message: fmt.Sprintf("the content of %s comes to more than %d bytes", name, longestText),
+				Message: fmt.Sprintf("the content of %s is larger than %d bytes", name, longestText),
 				Why:     "The values that it refers to are part of the design of every node, and are sent to each of them.",
 				Fix:     "Refer to shorter values, or write the file as an artifact.",
 			})

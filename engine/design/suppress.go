@@ -75,15 +75,15 @@ func (q *silence) consider(name string, x *site.Suppression) {
 		q.at(join(path, "code"), site.Finding{
 			Code: "suppression-refused", Severity: site.SeverityError,
 			Message: fmt.Sprintf("findings of the code %s cannot be silenced", x.Code),
-			Why:     "The design has no meaning with them, or acting on it could lose data.",
-			Fix:     "Repair what they say, and remove the suppression.",
+			Why:     "A design with such findings cannot be applied, or acting on it could lose data.",
+			Fix:     "Fix what they report, and remove the suppression.",
 		})
 	case !x.Until.IsZero() && !q.now.Before(x.Until):
 		q.at(join(path, "until"), site.Finding{
 			Code: "suppression-expired", Severity: site.SeverityWarning,
 			Message: fmt.Sprintf("the suppression %s of %s ended %s", name, x.Code, x.Until.Format(time.RFC3339)),
-			Why:     "What it silenced is shown again.",
-			Fix:     "Repair what the findings say and remove the suppression, or give it a later end.",
+			Why:     "Its findings are shown again.",
+			Fix:     "Fix what the findings report and remove the suppression, or give it a later end.",
 		})
 	default:
 		q.inForce = append(q.inForce, name)
@@ -134,7 +134,7 @@ func (q *silence) unused() {
 		q.at(join("suppressions", name), site.Finding{
 			Code: "suppression-unused", Severity: site.SeverityNote,
 			Message: fmt.Sprintf("the suppression %s of %s silences nothing: %s%s", name, x.Code, what, q.strangers(x.Nodes)),
-			Why:     "It would silence the next one, which nobody has looked at.",
+			Why:     "It would silence a future finding that nobody has looked at.",
 			Fix:     "Remove it.",
 		})
 	}

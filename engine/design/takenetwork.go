@@ -90,7 +90,7 @@ func (w *network) add(n *site.Node, items []item.Item, dropped string) (lines []
 	lines = m.lines()
 	for _, l := range lines {
 		if hides(l.value) {
-			m.fail(strings.Join(l.path, "."), "it has characters that nobody sees or that a terminal obeys")
+			m.fail(strings.Join(l.path, "."), "it has invisible or control characters")
 		}
 	}
 	if m.why != "" {
@@ -176,7 +176,7 @@ func (m *wired) place(id string, l item.Link) {
 	for _, a := range l.Addresses {
 		prefix, err := netip.ParsePrefix(a)
 		if err != nil {
-			m.fail(id, "%q is no address", a)
+			m.fail(id, "%q is not an address", a)
 			return
 		}
 		name := m.networkOf(prefix.Masked(), l.VLAN)
@@ -213,7 +213,7 @@ func (m *wired) join(id, name, address string) {
 	}
 	if has, twice := m.addresses[name]; twice {
 		if !slices.Contains(m.carried[id], name) || has == site.AddressDHCP || address == site.AddressDHCP {
-			m.fail(id, "the node has two addresses in the network %s, %s and %s, that are not of one interface or not for good", name, has, address)
+			m.fail(id, "the node has two addresses in the network %s, %s and %s, that are on several interfaces or not permanent", name, has, address)
 			return
 		}
 		m.extra[name] = append(m.extra[name], address)

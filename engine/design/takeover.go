@@ -174,7 +174,7 @@ func (t Takeover) linesOf(name string, shared *network, d *Draft) (lines []line)
 			}
 			path, value, why := t.lineOf(name, i)
 			if why == "" && hides(value) {
-				why = "it has characters that nobody sees or that a terminal obeys"
+				why = "it has invisible or control characters"
 			}
 			if why != "" {
 				leave(i.Key, why)
@@ -318,10 +318,10 @@ func unitLine(id string, i item.Item) (path []string, value any, why string) {
 // bodyOf reads what it takes to make an item; the text says why it cannot be read.
 func bodyOf(i item.Item, into any) (why string) {
 	if len(i.Body) == 0 {
-		return "the machine did not tell all of it"
+		return "the machine did not report all of it"
 	}
 	if err := json.Unmarshal(i.Body, into); err != nil {
-		return "what the machine told of it cannot be read"
+		return "what the machine reported about it cannot be read"
 	}
 	return ""
 }

@@ -157,7 +157,7 @@ func TestTellsWhatANetworkCannotBe(t *testing.T) {
 		"a far gateway":  {[]item.Item{link("eth0", item.Link{Kind: "ethernet", Addresses: []string{"10.1.0.11/24"}, Routes: []item.Route{{To: "0.0.0.0/0", Via: "10.5.0.1"}}})}, "which is in no network"},
 		"a lease":        {[]item.Item{item.New("links.eth0", map[string]string{"leased": "10.1.0.77/24"}, item.Link{Kind: "ethernet", DHCP4: true})}, "by DHCP"},
 		"advertisements": {[]item.Item{link("eth0", item.Link{Kind: "ethernet", SLAAC: true})}, "router advertisements"},
-		"no body":        {[]item.Item{item.New("links.eth0", nil, nil)}, "did not tell all of it"},
+		"no body":        {[]item.Item{item.New("links.eth0", nil, nil)}, "did not report all of it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			takeover := design.Takeover{Package: "x", Site: s, Drop: map[string]map[site.Facet]map[string]string{}, Found: map[string]map[site.Facet]item.Found{

@@ -52,7 +52,7 @@ func (n *node) url(found *findings, path string, u *tree, text string) *tree {
 	}
 	if fault.Message != "" && n.complete {
 		fault.Code, fault.Path = "endpoint-reference", path
-		fault.Why = "The machine is reached by this URL, and it cannot be told where it is."
+		fault.Why = "Slipway reaches the machine by this URL, and cannot tell from it where the machine is."
 		found.of(n.name, u.origin, *fault)
 	}
 	return &tree{value: u.value, origin: u.origin, broken: true}

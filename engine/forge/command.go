@@ -86,13 +86,13 @@ func parse(words []string) (c Command, why string) {
 	case verb == VerbPlan && len(about) == 0:
 		return Command{Verb: verb}, ""
 	case verb == VerbPlan:
-		return c, "something follows the command in its line: put it into the next one"
+		return c, "something follows the command on its line: put it on the next one"
 	case verb != VerbApprove && verb != VerbDisapprove:
 		return c, "there is no such command"
 	case len(about) == 0:
 		return c, fmt.Sprintf("the digest is missing, which %s needs", verb)
 	case len(about) > 1:
-		return c, "something follows the digest in its line: put it into the next one"
+		return c, "something follows the digest on its line: put it on the next one"
 	case site.IsDigest(about[0]):
 		return Command{Verb: verb, Digest: about[0]}, ""
 	case verb == VerbApprove && commit.MatchString(about[0]):
@@ -104,9 +104,9 @@ func parse(words []string) (c Command, why string) {
 func wrongDigest(word string) string {
 	switch {
 	case strings.Trim(strings.ToLower(word), "0123456789abcdef") != "":
-		return fmt.Sprintf("what follows it is no digest, which has %d of 0-9 and a-f", site.DigestDigits)
+		return fmt.Sprintf("what follows it is not a digest, which has %d of 0-9 and a-f", site.DigestDigits)
 	case word != strings.ToLower(word):
-		return "a digest is written in small letters"
+		return "write the digest in small letters"
 	}
 	return fmt.Sprintf("the digest has %d digits and needs %d, and the ID of a fork's commit 40 or 64",
 		len(word), site.DigestDigits)
@@ -182,9 +182,9 @@ func misplaced(line string, first bool) string {
 	case shown != line:
 		return "there is a space before it"
 	case strings.HasPrefix(strings.ToLower(line), address) && !strings.HasPrefix(line, address):
-		return "/slipway is written in small letters"
+		return "write /slipway in small letters"
 	case strings.HasPrefix(line, address):
-		return "after /slipway comes a space"
+		return "write a space after /slipway"
 	}
 	return "there is something before /slipway"
 }

@@ -61,7 +61,7 @@ func TestNearMisses(t *testing.T) {
 		{"a digest with one digit less", "/slipway approve " + set[1:], "digits and needs"},
 		{"a digest with one digit more", "/slipway approve " + set + "0", "digits and needs"},
 		{"a digest in capitals", "/slipway approve " + strings.ToUpper(set), "small letters"},
-		{"no digest at all", "/slipway approve everything", "is no digest"},
+		{"no digest at all", "/slipway approve everything", "is not a digest"},
 		{"two digests", "/slipway approve " + set + " " + set, "something follows the digest"},
 		{"a reason in the line", "/slipway approve " + set + " please", "something follows the digest"},
 		{"the beginning of a commit", "/slipway approve " + sha1[:39], "digits and needs"},

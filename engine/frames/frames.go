@@ -146,7 +146,7 @@ func (l *List) encode() []byte {
 	return append(little.AppendUint32(b, uint32(size)), mark...)
 }
 
-var errNoFrames = errors.New("the file has no list of frames: it is not an image of a disk that Slipway has put into its store")
+var errNoFrames = errors.New("the file has no list of frames: it is not a disk image from Slipway's store")
 
 // ListAt says where the list is in a file of some bytes, by the last TailBytes of it. It is
 // within the file, and its size is within bounds.
@@ -177,9 +177,9 @@ func Parse(b []byte, file int64) (*List, error) {
 	case each != Bytes:
 		return wrong("its frames have %d bytes, and this program knows those of %d", each, Bytes)
 	case image == 0 || image > MaxImage || image%sector != 0:
-		return wrong("it tells of an image of %d bytes", image)
+		return wrong("it describes an image of %d bytes", image)
 	case uint64(count) != (image+Bytes-1)/Bytes || size != headBytes+int(count)*entryBytes+TailBytes:
-		return wrong("it tells of %d frames", count)
+		return wrong("it lists %d frames", count)
 	}
 	l := &List{Image: int64(image), SHA256: [sha256.Size]byte(head[16:]), Frames: make([]Frame, 0, count)}
 	at := int64(0)

@@ -36,7 +36,7 @@ func Show(mode string, content []byte) Content {
 	case len(content) > MaxShown:
 		c.Withheld = TooLarge(c.Bytes)
 	case !IsText(content):
-		c.Withheld = "it is no text"
+		c.Withheld = "it is not text"
 	case HoldsSecret(content):
 		c.Withheld = LooksSecret
 	default:

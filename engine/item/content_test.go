@@ -32,7 +32,7 @@ func TestRedactedMessage(t *testing.T) {
 	for _, text := range []string{
 		"Slipway logs in as ops with this account's password: with another one, or none, it could not log in again. Give the endpoint a credential with a key first",
 		"the password of ops is not a hash of crypt(5): make one with `mkpasswd`",
-		"files./etc/token: \"0999\" is no mode such as \"0644\"",
+		"files./etc/token: \"0999\" is not a mode such as \"0644\"",
 	} {
 		if got := item.RedactedMessage(text); got != text {
 			t.Errorf("%q is %q", text, got)

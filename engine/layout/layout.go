@@ -18,7 +18,7 @@ import (
 )
 
 // Of is the layout of a node on the disks that were seen of its machine. With a finding
-// there is no layout: each says which value of the design cannot be had, and names disks
+// there is no layout: each says which value of the design is not available, and and names disks
 // by their serial numbers.
 func Of(n *site.Node, seen []item.Disk) (item.Layout, []site.Finding) {
 	b := &builder{
@@ -171,7 +171,7 @@ func (b *builder) partition(f found, d *item.LayoutDisk) {
 		case d.Table == "mbr" && number > mbrPartitions, number > maxPartitions:
 			b.object(at, fmt.Sprintf("the partition %s of the disk %s is the %dth, and the table has no place for it", name, f.name, number), `Write table: "gpt", or remove partitions.`, whyHalf)
 		case d.Table == "mbr" && one.Last >= mbrSectors:
-			b.object(at, fmt.Sprintf("the partition %s of the disk %s ends behind the sector %d, which is as far as an MBR table reaches on %s", name, f.name, int64(mbrSectors)-1, f.seen),
+			b.object(at, fmt.Sprintf("the partition %s of the disk %s ends after the sector %d, which is as far as an MBR table reaches on %s", name, f.name, int64(mbrSectors)-1, f.seen),
 				`Write table: "gpt", or make it smaller.`, whyHalf)
 		case len(name) > 36:
 			b.object(at, fmt.Sprintf("the name of the partition %s has %d letters, and a GPT holds 36", name, len(name)), "Shorten it.", whyHalf)
@@ -272,7 +272,7 @@ func (b *builder) share(w shares, names []string, extent func(name string) (site
 // keep finds the file systems of a disk that is kept.
 func (b *builder) keep(f found) {
 	if f.seen.Unread != "" {
-		b.object(f.path(), fmt.Sprintf("the disk %s is %s, and cannot be read: %s", f.name, f.seen, f.seen.Unread), "Look at the disk.", "What is kept on it could not be mounted.")
+		b.object(f.path(), fmt.Sprintf("the disk %s is %s, and cannot be read: %s", f.name, f.seen, f.seen.Unread), "Check the disk.", "What is kept on it could not be mounted.")
 		return
 	}
 	if f.design.Filesystem != nil {

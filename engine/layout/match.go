@@ -117,7 +117,7 @@ func (b *builder) identified(all []found) {
 	for _, f := range all {
 		if f.seen.ID() == "" {
 			b.object(f.path(), fmt.Sprintf("the disk %s is %s, which tells neither a serial number nor a WWN", f.name, f.seen),
-				"Give the virtual disk a serial number, or use another disk.", "It could not be known again before it is erased.")
+				"Give the virtual disk a serial number, or use another disk.", "Slipway could not recognize it before it erases it.")
 			continue
 		}
 		var same []item.Disk
@@ -137,7 +137,7 @@ func (b *builder) identified(all []found) {
 func (b *builder) byDevice(entry string, d site.Disk) (item.Disk, bool) {
 	at := "storage.disks." + entry + ".device"
 	if strings.Contains(d.Device, "/") {
-		b.object(at, fmt.Sprintf("the disk %s is the volume %s of a RAID controller, and no disk tells of which volume it is", entry, d.Device),
+		b.object(at, fmt.Sprintf("the disk %s is the volume %s of a RAID controller, and no disk reports which volume it is", entry, d.Device),
 			"Find it by a rule.", whyWrongDisk)
 		return item.Disk{}, false
 	}

@@ -159,7 +159,7 @@ func (s Situation) Ends(e site.LedgerEntry) string {
 func differs(l site.Loss, planned site.Losses) string {
 	i := slices.IndexFunc(planned, func(p site.Loss) bool { return p.Action == l.Action })
 	if i < 0 {
-		return "the design in force does not plan it any more"
+		return "the design in force no longer plans it"
 	}
 	switch p := planned[i]; {
 	case p.Machine != l.Machine:

@@ -81,7 +81,7 @@ func TestWhatEndsAnApproval(t *testing.T) {
 		"time":                                {site.ByMerge, ledger.Situation{Now: start.Add(ledger.Lasts), Planned: planned(func(*site.Loss) {})}, "7 days"},
 		"line":                                {site.ByDesign, ledger.Situation{Planned: planned(func(*site.Loss) {}), Line: func(string) bool { return false }}, "line"},
 		"other's line":                        {site.ByCommand, ledger.Situation{Planned: planned(func(*site.Loss) {}), Line: func(string) bool { return false }}, ""},
-		"revert":                              {site.ByMerge, ledger.Situation{}, "does not plan it"},
+		"revert":                              {site.ByMerge, ledger.Situation{}, "no longer plans it"},
 		"gone":                                {site.ByMerge, ledger.Situation{Planned: planned(func(*site.Loss) {}), Gone: "the node left the design"}, "left"},
 		"machine":                             {site.ByMerge, ledger.Situation{Planned: planned(func(l *site.Loss) { l.Machine.UUID = "u2" })}, "u2"},
 		"hypervisor":                          {site.ByMerge, ledger.Situation{Planned: planned(func(l *site.Loss) { l.Hypervisor = "hv-2" })}, "is now on hv-2"},
@@ -95,7 +95,7 @@ func TestWhatEndsAnApproval(t *testing.T) {
 		"words":                               {site.ByMerge, ledger.Situation{Planned: planned(func(l *site.Loss) { l.Lost = "more" })}, "more"},
 		"generation": {site.ByMerge, ledger.Situation{Planned: planned(func(l *site.Loss) {
 			l.Generation, l.Action = 3, "install generation 3"
-		})}, "does not plan it"},
+		})}, "no longer plans it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, l := opened(t, c.kind)

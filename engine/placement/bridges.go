@@ -67,7 +67,7 @@ func networksOver(n *site.Node, name string) (untagged, tagged []string) {
 // unfit is why the bridges of a hypervisor do not suit a machine.
 func (f *fleet) unfit(g *guest, h *host) fault {
 	if g.plugs == nil || h.metal == nil || len(h.metal.Bridges) == 0 {
-		return fault{} // the design says nothing of the bridges there
+		return fault{} // the new design does not set the bridges there
 	}
 	x, known := g.plugs.faults[h]
 	if !known {
@@ -107,7 +107,7 @@ func (f *fleet) lacks(all *plugs, h *host) fault {
 	return fault{}
 }
 
-// isOnWire says whether the design has a network that is no address of a node's
+// isOnWire says whether the design has a network that is not an address of a node's
 // own, which routing announces.
 func (f *fleet) isOnWire(network string) bool {
 	n := f.site.Networks[network]

@@ -11,11 +11,11 @@ import (
 
 // Why each kind of finding matters.
 const (
-	whyUnplaced = "A machine is only made where there is room for it, and where the placement of its role allows it."
+	whyUnplaced = "Slipway makes a machine only where there is room for it and where the placement of its role allows it."
 	whyStays    = "Its disks are on the hypervisor where it was placed, and nothing here moves them to another."
-	whyFull     = "Machines that are promised more than a hypervisor has take it from each other, or do not start."
-	whyBridge   = "The machine is plugged in where its network is not, so that nobody reaches it there."
-	whyRole     = "What is kept apart is to fail alone, and what is kept near needs the other on the same hypervisor."
+	whyFull     = "Machines that are promised more than a hypervisor has slow each other down, or do not start."
+	whyBridge   = "The machine is connected where its network is not, so it cannot be reached."
+	whyRole     = "Roles that are kept apart must not fail together, and a role that is kept near needs the other one on the same hypervisor."
 )
 
 // giveUp is how a machine gets to another hypervisor.
@@ -43,7 +43,7 @@ func (f *fleet) wrongWith(g *guest) []site.Finding {
 	switch {
 	case g.lost != "":
 		return []site.Finding{g.wrong("machine-moves", "", whyStays,
-			fmt.Sprintf("it was placed on hypervisor %s, which the design does not have any more", g.lost),
+			fmt.Sprintf("it was placed on hypervisor %s, which is no longer in the design", g.lost),
 			fmt.Sprintf("Put hypervisors.%s back, under the same name; to do without it, keep it until its machines are gone: for each of them, %s.", g.lost, giveUp))}
 	case g.at == nil:
 		return []site.Finding{f.unplaced(g)}

@@ -447,7 +447,7 @@ func TestFindings(t *testing.T) {
 		}, "machine-moves error web.cue:7:3: virtual.hypervisor asks for hv-2, and the machine was placed on hv-1\n"},
 		"its hypervisor left the design": {func(l lab, _ map[string]site.Placed) {
 			delete(l.Hypervisors, "hv-1")
-		}, "machine-moves error site.cue:100:2: it was placed on hypervisor hv-1, which the design does not have any more\n"},
+		}, "machine-moves error site.cue:100:2: it was placed on hypervisor hv-1, which is no longer in the design\n"},
 		"grown over what there is": {func(l lab, _ map[string]site.Placed) {
 			l.Nodes["web-1"].Virtual.Memory = 9 * gib
 			l.Origins = site.OriginsByPath(map[string]site.Origin{"hypervisors.hv-1.memory": site.At("hv.cue", 3, 4, "site")})

@@ -31,9 +31,9 @@ func startStep(n *site.Node, m site.Memory, generation int) site.Step {
 // startedBy says how the agent is started, and which trust an installation reaches by that.
 func startedBy(by site.Start) string {
 	if by == site.StartNetwork {
-		return fmt.Sprintf("it starts over the network, which gives the trust %q: whoever owns the segment could be the daemon or the machine", by.Reaches())
+		return fmt.Sprintf("it starts over the network, with the trust %q: whoever controls the network could pose as the daemon or the machine", by.Reaches())
 	}
-	return fmt.Sprintf("it starts from virtual media, which gives the trust %q", by.Reaches())
+	return fmt.Sprintf("it starts from virtual media, with the trust %q", by.Reaches())
 }
 
 // Hearing is how long the system of a machine is asked, after nobody waits for the agent any
@@ -301,7 +301,7 @@ func editedSinceLaidOut(n *site.Node, i *site.Installation) []string {
 	if i.FirstBoot.Design[storageDesign] == "" || SameLayout(n, i.FirstBoot.Design) {
 		return nil
 	}
-	return []string{"storage (edited since the installation, which alone lays out the disks; raise the generation to install anew)"}
+	return []string{"storage (edited since the installation; only an installation lays out disks: raise the generation to install again)"}
 }
 
 // agentNote says that nobody can install a node's image by the agent here.
@@ -317,10 +317,10 @@ func agentNote(n *site.Node, serves map[site.Facet]bool) []string {
 func hostKeyNote(n *site.Node, m site.Memory) []string {
 	designed, made := n.Endpoints[site.OS].Trust.HostKeys, m.Recorded.HostKeys()
 	if n.References.ByAgent && len(designed) > 0 && wanted(n) > max(Generation(n, m), m.Recorded.UnderWay()) {
-		return []string{"the installation makes new SSH host keys, and the design names others, which alone are trusted: remove endpoints.os.trust.hostKeys, or the new system cannot be seen"}
+		return []string{"the installation makes new SSH host keys, and Slipway trusts only those in the design: remove endpoints.os.trust.hostKeys, or Slipway cannot log in to the new system"}
 	}
 	if n.IsVirtual() || len(designed) == 0 || len(made) == 0 || slices.ContainsFunc(made, func(k string) bool { return slices.Contains(designed, k) }) {
 		return nil
 	}
-	return []string{fmt.Sprintf("the design names other SSH host keys than those made when the machine was installed, and only the designed ones are trusted; if that was not meant, write endpoints: os: trust: hostKeys: [%q]", made[0])}
+	return []string{fmt.Sprintf("the design names other SSH host keys than those made when the machine was installed, and Slipway trusts only the designed ones; if you did not intend that, write endpoints: os: trust: hostKeys: [%q]", made[0])}
 }

@@ -62,7 +62,7 @@ func TestDifferences(t *testing.T) {
 		"withheld":        {fileOf(is), there(was, "0644"), item.Content{Withheld: item.NotPublic, Bytes: 14}, "", "on the machine: not everybody on the machine may read it"},
 		"private there":   {fileOf(is), there(was, "0600"), item.Content{}, "", "on the machine: not everybody on the machine may read it"},
 		"private design":  {site.File{Content: ptr(is), Mode: "0640"}, there(was, "0644"), item.Content{Text: was, Bytes: 14}, "", "as designed, not everybody on the machine may read it"},
-		"binary":          {fileOf("a\x00b"), there(was, "0644"), item.Content{Text: was, Bytes: 14}, "", "as designed, it is no text"},
+		"binary":          {fileOf("a\x00b"), there(was, "0644"), item.Content{Text: was, Bytes: 14}, "", "as designed, it is not text"},
 		"large":           {fileOf(long), there(was, "0644"), item.Content{Text: was, Bytes: 14}, "", "as designed, it has 20480 bytes, more than the 16384 that are shown"},
 		"a secret":        {fileOf(is), there("password = calvin-7\n", "0644"), item.Content{Text: "password = calvin-7\n", Bytes: 20}, "", "[redacted]: it holds what looks like a password or token (password)"},
 		"a link":          {fileOf(is), site.Values{"files./etc/motd.content": "a link to /run/motd", "files./etc/motd.state": "present"}, item.Content{}, "", "on the machine: there is a link to /run/motd in its place"},

@@ -19,7 +19,7 @@ func Doubt(p *site.Plan, k site.Known) {
 		for j := range n.Steps {
 			if s := &n.Steps[j]; s.Action == site.ActionInstall {
 				s.Reason = fmt.Sprintf("whether generation %d is installed is unknown", s.Generation)
-				n.Notes = append(n.Notes, fmt.Sprintf("it is only "+does(s)+" if generation %d was not installed before: that is in the records of a daemon, and this plan knows none", s.Generation))
+				n.Notes = append(n.Notes, fmt.Sprintf("it is only "+does(s)+" if generation %d was not installed before: only a daemon's records say that, and this plan has none", s.Generation))
 			}
 		}
 	}

@@ -24,7 +24,7 @@ func looksAtDrivers(s *site.Site, n *site.Node, serves map[site.Facet]bool) bool
 	return n.MayHaveDrivers() && serves[site.FacetConfig] && s.Unused(n) == "" && !n.Decommission && n.Power != "off"
 }
 
-// driverNotes say of which drivers nobody knows yet whether they are for the machine, and
+// driverNotes say of which drivers Slipway does not know yet whether they are for the machine, and
 // which ones have brought something to a machine that they are not for any more.
 func driverNotes(s *site.Site, n *site.Node, o site.Observed, serves map[site.Facet]bool) []string {
 	if !looksAtDrivers(s, n, serves) {
@@ -34,7 +34,7 @@ func driverNotes(s *site.Site, n *site.Node, o site.Observed, serves map[site.Fa
 	seen := o.Facets[site.FacetConfig].System
 	if names := n.DriverNames(seen, site.FitUnknown); len(names) > 0 && (seen == nil || seen.PCI == nil) {
 		why := n.References.Drivers[names[0]].For(n, seen).By
-		notes = append(notes, fmt.Sprintf("nobody knows yet whether %s for this machine: %s", areFor(names), why))
+		notes = append(notes, fmt.Sprintf("Slipway does not know yet whether %s for this machine: %s", areFor(names), why))
 	}
 	for _, f := range []site.Facet{site.FacetPackages, site.FacetConfig} {
 		state := o.Facets[f]
@@ -49,7 +49,7 @@ func driverNotes(s *site.Site, n *site.Node, o site.Observed, serves map[site.Fa
 			}
 		}
 		if len(stay) > 0 {
-			notes = append(notes, fmt.Sprintf("Slipway made %s for a driver whose hardware is not seen in this machine any more; it stays until the driver leaves the design", someOf(stay)))
+			notes = append(notes, fmt.Sprintf("Slipway made %s for a driver whose hardware is no longer in this machine; it stays until the driver leaves the design", someOf(stay)))
 		}
 	}
 	return notes
@@ -104,7 +104,7 @@ func (c *comparison) bound(name string, d *site.Driver, device item.PCIDevice, s
 	case device.Driver == "":
 		c.find("driver-unbound", at, "the device %s (%s) has no driver in the system: the kernel's log there says why", device.Address, device.ID)
 	case len(modules) > 0 && !slices.ContainsFunc(modules, drives):
-		c.find("driver-other", at, "the device %s (%s) is driven by %s, and not by %s. Slipway takes it from no driver", device.Address, device.ID, device.Driver, strings.Join(modules, " or "))
+		c.find("driver-other", at, "the device %s (%s) is driven by %s, and not by %s. Slipway does not take a device away from a driver", device.Address, device.ID, device.Driver, strings.Join(modules, " or "))
 	}
 }
 

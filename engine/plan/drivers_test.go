@@ -82,10 +82,10 @@ func TestPlanOfDriverWithoutItsDevice(t *testing.T) {
 		asDesigned  bool
 	}{
 		"not there":    {pci: &item.PCI{IDs: []string{"1af4:1000"}}, asDesigned: true},
-		"not seen yet": {note: "nobody knows yet whether the driver ice is for this machine: its PCI devices were not seen yet"},
-		"unreadable":   {pci: &item.PCI{Unread: "no /sys"}, block: "nobody knows whether the driver is for this machine: its PCI devices cannot be read: no /sys"},
+		"not seen yet": {note: "Slipway does not know yet whether the driver ice is for this machine: its PCI devices were not seen yet"},
+		"unreadable":   {pci: &item.PCI{Unread: "no /sys"}, block: "Slipway does not know whether the driver is for this machine: its PCI devices cannot be read: no /sys"},
 		"gone": {pci: &item.PCI{}, owned: []string{"modules.ice"}, asDesigned: true,
-			note: "Slipway made modules.ice for a driver whose hardware is not seen in this machine any more; it stays until the driver leaves the design"},
+			note: "Slipway made modules.ice for a driver whose hardware is no longer in this machine; it stays until the driver leaves the design"},
 	} {
 		k := seenWith(n, c.pci, nil, c.owned...)
 		p := plan.Node(s, n, k)
@@ -111,7 +111,7 @@ func TestParameterOfLoadedModule(t *testing.T) {
 	state.Pending, state.Waits = site.Values{"modules.ice.parameters": "debug=1"}, site.WaitsReboot
 	k.Nodes["n1"].Observed.Facets[site.FacetConfig] = state
 	p := plan.Node(s, n, k)
-	want := "config.modules.ice.parameters is debug=0 and is designed as debug=1; that takes effect when the machine is booted, which Slipway leaves to you"
+	want := "config.modules.ice.parameters is debug=0 and is designed as debug=1; that takes effect when you boot the machine"
 	if p.Waiting != want || len(p.Steps) > 0 {
 		t.Errorf("waits for %q, want %q; planned %v", p.Waiting, want, p.Steps)
 	}
@@ -148,7 +148,7 @@ func TestDriverFindings(t *testing.T) {
 		"not loaded yet":             {device(""), site.Values{"modules.ice.parameters": item.ModuleNotLoaded}, nil},
 		"nothing is known of it":     {device(""), nil, nil},
 		"no driver":                  {device(""), loaded, []string{"driver-unbound: the device 0000:18:00.0 (8086:1592) has no driver in the system: the kernel's log there says why"}},
-		"another driver":             {device("vfio-pci", "vfio_pci"), loaded, []string{"driver-other: the device 0000:18:00.0 (8086:1592) is driven by vfio-pci, and not by ice. Slipway takes it from no driver"}},
+		"another driver":             {device("vfio-pci", "vfio_pci"), loaded, []string{"driver-other: the device 0000:18:00.0 (8086:1592) is driven by vfio-pci, and not by ice. Slipway does not take a device away from a driver"}},
 		"lacks firmware": {lacks, loaded, []string{
 			"driver-firmware: the device 0000:18:00.0 (8086:1592) asked for the firmware ice.pkg, and the system does not have it. Add the package that brings it, or an artifact under `firmware`",
 			"driver-firmware: the device 0000:18:00.0 (8086:1592) asked for the firmware old.pkg before it was there. Unless its driver was loaded again since, the firmware takes effect at the next boot",

@@ -43,13 +43,13 @@ func barred(n *site.Node, f site.Facet, changes []site.Change, seen site.FacetSt
 		differs := fmt.Sprintf("%s%s is %s and is designed as %s", placed(c.Origin), c.Field, have, c.Want)
 		switch {
 		case e.Effect == site.EffectNever:
-			why = append(why, fmt.Sprintf("%s, which is never done to a disk of data, because %s; set it back to %s, or add another disk and bring the data over", differs, e.Why, have))
+			why = append(why, fmt.Sprintf("%s, which Slipway never does to a data disk, because %s; set it back to %s, or add another disk and copy the data", differs, e.Why, have))
 		case e.Effect == site.EffectReplace && mayLose(n, m) && !isDue(n, m):
 			way := "give the node an image and a generation"
 			if n.Image != "" {
 				way = fmt.Sprintf("raise the generation to %d in the same commit", max(Generation(n, m), n.Generation)+1)
 			}
-			why = append(why, fmt.Sprintf("%s, which takes an installation, because %s; %s, or set it back to %s", differs, e.Why, way, have))
+			why = append(why, fmt.Sprintf("%s, which needs an installation, because %s; %s, or set it back to %s", differs, e.Why, way, have))
 		}
 	}
 	return why
@@ -167,7 +167,7 @@ func diskNotes(n *site.Node, m site.Memory) []string {
 		if _, designed := n.Virtual.Disks[v.Disk]; designed {
 			continue
 		}
-		fate := "it is kept, until the whole machine is zeroized"
+		fate := "Slipway keeps it until the whole machine is erased"
 		if n.Decommission {
 			fate = "it is zeroized with the machine"
 		}

@@ -140,12 +140,12 @@ func (c *comparison) devices() {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.node.Hardware.Devices)) {
 		if mac := c.node.Hardware.Devices[name].MAC; mac != "" && !there[mac] {
-			c.find("hardware-device", "hardware.devices."+name+".mac", "device %s is not there: no network adapter has the address %s", name, mac)
+			c.find("hardware-device", "hardware.devices."+name+".mac", "device %s is missing: no network adapter has the address %s", name, mac)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.node.Interfaces)) {
 		if mac := c.node.Interfaces[name].MAC; mac != "" && !there[mac] {
-			c.find("hardware-device", "interfaces."+name+".mac", "interface %s is not there: no network adapter has the address %s", name, mac)
+			c.find("hardware-device", "interfaces."+name+".mac", "interface %s is missing: no network adapter has the address %s", name, mac)
 		}
 	}
 }
@@ -209,7 +209,7 @@ func (c *comparison) health() {
 		case p.Health != "" && p.Health != "OK":
 			c.find("hardware-health", "", "%s %s is %s", what, called(p), strings.ToLower(p.Health))
 		case failing:
-			c.find("hardware-health", "", "%s %s foretells its own failure", what, called(p))
+			c.find("hardware-health", "", "%s %s predicts its own failure", what, called(p))
 		}
 	}
 	for _, p := range slices.Concat(h.CPUs, h.GPUs) {

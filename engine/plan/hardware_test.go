@@ -47,7 +47,7 @@ func TestHardware(t *testing.T) {
 		"an address is not there": {
 			&site.Node{Hardware: site.Hardware{Devices: map[string]site.Device{"storage": {MAC: "02:00:00:00:00:09"}, "lan": {MAC: "02:00:00:00:00:01"}, "gpu": {PCI: "0000:18:00.0"}}}},
 			site.Inventory{NICs: []site.NIC{{Ports: []site.Port{{MACs: []string{"02:00:00:00:00:01"}}}}}},
-			[]string{"device storage is not there: no network adapter has the address 02:00:00:00:00:09"},
+			[]string{"device storage is missing: no network adapter has the address 02:00:00:00:00:09"},
 		},
 		"addresses that the BMC does not tell": {&site.Node{Hardware: site.Hardware{Devices: map[string]site.Device{"lan": {MAC: "02:00:00:00:00:01"}}}}, site.Inventory{NICs: []site.NIC{{}}}, nil},
 		"no drive to install on":               {&site.Node{Storage: disk(site.DiskMatch{Kind: "hdd", MinSize: 1e12})}, site.Inventory{Drives: []site.Drive{drive}}, []string{"no drive fits disk root (hdd, at least 1TB)"}},
@@ -61,7 +61,7 @@ func TestHardware(t *testing.T) {
 			[]string{"firmware BIOS is 1.8, the design expects 1.9", `it has no firmware component "BMC", the design expects version 7 of it`, "firmware PSU is 3 and 2, the design expects 3"}},
 		"parts that are not well": {&site.Node{},
 			site.Inventory{DIMMs: []site.DIMM{{Part: site.Part{ID: "A1", Health: "Critical"}}}, Drives: []site.Drive{drive, worn}, Supplies: []site.PowerSupply{{Part: site.Part{Name: "PSU\x1b1", Health: "Warning"}}}},
-			[]string{"memory module A1 is critical", "drive Bay 1 (serial S1) foretells its own failure", `power supply PSU\u001b1 is warning`}},
+			[]string{"memory module A1 is critical", "drive Bay 1 (serial S1) predicts its own failure", `power supply PSU\u001b1 is warning`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string

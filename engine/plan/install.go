@@ -26,7 +26,7 @@ func planInstallation(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memor
 		return true
 	case leavesMemory(s, n, m):
 		step := finishStep(n, m, Generation(n, m))
-		step.Reason, step.Impact = "the machine may run Slipway's agent, and nothing is to be installed now", site.ImpactReboot
+		step.Reason, step.Impact = "the machine may run Slipway's agent, and there is nothing to install now", site.ImpactReboot
 		p.Steps = append(p.Steps, step)
 		return true
 	}
@@ -56,7 +56,7 @@ func planGeneration(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory)
 		planBack(p, s, n, m)
 		planSteps(p, n, m, installStep(s, n, m))
 	case have > n.Generation:
-		p.Blocked = append(p.Blocked, fmt.Sprintf("generation %d in the design is lower than the installed %d; a machine is never set back, raise it to %d to install anew",
+		p.Blocked = append(p.Blocked, fmt.Sprintf("generation %d in the design is lower than the installed %d; Slipway never sets a machine back, raise it to %d to install it again",
 			n.Generation, have, have+1))
 	case r.Installed != nil && !r.Installed.Proven:
 		p.Waiting = notReported(n, m, have)
@@ -97,7 +97,7 @@ func notReported(n *site.Node, m site.Memory, generation int) string {
 	if mk := m.Observed.Marker; mk != nil && mk.Node == n.Name && mk.Generation < generation {
 		return fmt.Sprintf("generation %d was installed, and the system that answers says that it is generation %d", generation, mk.Generation)
 	}
-	return fmt.Sprintf("generation %d is installed and has not reported from inside yet", generation)
+	return fmt.Sprintf("generation %d is installed, and its system has not answered yet", generation)
 }
 
 // wanted is the generation that the design asks to install, 0 for none.
@@ -133,7 +133,7 @@ func planFinish(p *site.NodePlan, n *site.Node, m site.Memory) {
 }
 
 func cutOff(i *site.Installation) string {
-	return fmt.Sprintf("the installation of generation %d was cut off (%s), and what is on its disks may not be whole; raise the generation to install anew", i.Generation, i.CutOff)
+	return fmt.Sprintf("the installation of generation %d was cut off (%s), and its disks may be incomplete; raise the generation to install it again", i.Generation, i.CutOff)
 }
 
 // finishStep follows when the installer has powered the machine off, or the agent has

@@ -14,7 +14,7 @@ func workOf(f site.Facet, c []site.Change) site.Work {
 	case f == site.FacetBoot:
 		return work(site.ActionBootOrder, site.ImpactOnline, minutes(0.5), setBack(c))
 	case f == site.FacetPower && c[0].Want == "off": // with time for a graceful shutdown
-		return work(site.ActionPowerOff, site.ImpactReboot, minutes(3), "power it on; what ran is started anew")
+		return work(site.ActionPowerOff, site.ImpactReboot, minutes(3), "power it on; what ran there starts again")
 	case f == site.FacetPower:
 		return work(site.ActionPowerOn, site.ImpactOnline, minutes(3), "power it off")
 	case f == site.FacetDefinition && c[0].Field == "definition.state":
@@ -30,7 +30,7 @@ func work(a site.Action, i site.Impact, expect site.Duration, undo string) site.
 }
 
 // unmade is how a virtual machine that was made is undone.
-const unmade = "`decommission: true` takes it away again"
+const unmade = "`decommission: true` removes it again"
 
 // virtually is how long actions take on virtual machines, where it is not as
 // long as on others.
@@ -65,7 +65,7 @@ func setBack(changes []site.Change) string {
 var (
 	installKind = work(site.ActionInstall, site.ImpactDestructive, minutes(15), "cannot be undone")
 	// An image of a root file system is unpacked by the agent, which has to be started first.
-	startKind        = work(site.ActionStartAgent, site.ImpactReboot, minutes(8), "boot the machine from its disk again; what ran before is started anew")
+	startKind        = work(site.ActionStartAgent, site.ImpactReboot, minutes(8), "boot the machine from its disk again; what ran before starts again")
 	agentInstallKind = work(site.ActionInstall, site.ImpactDestructive, minutes(12), "cannot be undone")
 
 	finishKind  = work(site.ActionFinishInstall, site.ImpactOnline, minutes(4), "cannot be undone")

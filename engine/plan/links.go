@@ -27,7 +27,7 @@ func Links(s *site.Site, n *site.Node, o site.Observed, serves map[site.Facet]bo
 	unread := ""
 	switch {
 	case !reachable:
-		unread = "nobody can look at them, since the design has no endpoint os for the node"
+		unread = "Slipway cannot look at them: the design has no endpoint os for the node"
 	case state.Unread[string(site.FacetLinks)] != "":
 		unread = state.Unread[string(site.FacetLinks)]
 	case o.Links == nil:
@@ -123,7 +123,7 @@ func (c *cabling) port(name string) {
 		}
 	}
 	if p.Duplex == "half" {
-		c.find("link-duplex", at, "port %s runs at half duplex: the two ends do not agree on how they speak", name)
+		c.find("link-duplex", at, "port %s runs at half duplex: the two ends negotiated different settings", name)
 	}
 	// The MTU of an interface that Slipway sets is a step of the facet network.
 	if mtu := c.node.References.Links[name].MTU; !c.sets && p.MTU < mtu {
@@ -166,7 +166,7 @@ func (c *cabling) neighbour(name string, p item.Port) {
 		return
 	}
 	if len(p.Neighbours) == 0 {
-		c.doubt("port %s has heard no LLDP from its other end, so nobody knows what it is plugged into; %s", name, c.meant(name))
+		c.doubt("port %s has heard no LLDP from its other end, so Slipway does not know what it is plugged into; %s", name, c.meant(name))
 		return
 	}
 	named := slices.DeleteFunc(slices.Clone(p.Neighbours), func(x item.Neighbour) bool { return x.System == "" })

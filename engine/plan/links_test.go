@@ -72,7 +72,7 @@ func TestLinks(t *testing.T) {
 			s.Ports[0].Neighbours = append([]item.Neighbour{{Chassis: "cc", System: "nic", Port: "p"}}, s.Ports[0].Neighbours...)
 		}, site.LinksAsDesigned, "", ""},
 		"nothing heard": {func(_ *site.Node, s *item.LinksSeen) { s.Ports[0].Neighbours = nil }, site.LinksUnknown,
-			"port eno1 has heard no LLDP from its other end, so nobody knows what it is plugged into", ""},
+			"port eno1 has heard no LLDP from its other end, so Slipway does not know what it is plugged into", ""},
 		"a switch without a name": {func(_ *site.Node, s *item.LinksSeen) { s.Ports[0].Neighbours[0].System = "" }, site.LinksUnknown,
 			"port eno1 hears a switch that does not say its name (aa, port Eth1/7)", ""},
 		"nothing heard where none is designed": {func(n *site.Node, s *item.LinksSeen) {
@@ -107,7 +107,7 @@ func TestLinks(t *testing.T) {
 			"in network os packets of 9000 bytes, for which it is designed, do not arrive: tried n2 (10.1.0.12)", "link-path"},
 		"several": {func(_ *site.Node, s *item.LinksSeen) { s.Ports[0].Carrier, s.Ports[1].Carrier = "down", "down" }, site.LinksDiffer,
 			"port eno1 has no carrier: its cable is unplugged or broken, or the other end is off; it is designed for port Ethernet1/7 of switch leaf-1 (and 1 more)", "link-carrier n.cue:3:5"},
-		"nobody looks": {func(n *site.Node, _ *item.LinksSeen) { n.Endpoints = nil }, site.LinksUnknown, "nobody can look at them, since the design has no endpoint os for the node", ""},
+		"nobody looks": {func(n *site.Node, _ *item.LinksSeen) { n.Endpoints = nil }, site.LinksUnknown, "Slipway cannot look at them: the design has no endpoint os for the node", ""},
 		"wanted off":   {func(n *site.Node, _ *item.LinksSeen) { n.Power = "off" }, "", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -32,7 +32,7 @@ func otherSystem(s *site.Site, n *site.Node, m site.Memory) string {
 	case i == nil:
 		return "" // see unproven
 	case mk.Generation > i.Generation:
-		return fmt.Sprintf("the system that answers says that it is generation %d, and %d is the last that is recorded: either the records are older than the machine, or somebody has changed the marker",
+		return fmt.Sprintf("the system that answers says that it is generation %d, and %d is the last that is recorded: either the records are older than the installation, or somebody changed the marker",
 			mk.Generation, i.Generation)
 	case i.Reported && (mk.Generation < i.Generation || mk.Image != i.Image):
 		return fmt.Sprintf("the system that answers says that it is generation %d from image %s; generation %d from image %s was installed %s",
@@ -60,7 +60,7 @@ func unproven(n *site.Node, m site.Memory) string {
 	if !claims(n, m) || m.Recorded.Installed != nil || m.Observed.Marker.Generation < wanted(n) {
 		return ""
 	}
-	return fmt.Sprintf("the system that answers says that it is generation %d; nothing is recorded of that, and it has no valid signature of this site", m.Observed.Marker.Generation)
+	return fmt.Sprintf("the system that answers says that it is generation %d; the records have nothing about that, and it has no valid signature of this site", m.Observed.Marker.Generation)
 }
 
 // AcceptedGeneration is what a system counts as that a person accepts in the

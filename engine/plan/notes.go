@@ -16,11 +16,11 @@ func notes(s *site.Site, n *site.Node, m site.Memory) []string {
 	case m.Recorded.Quarantined != nil:
 		notes = append(notes, fmt.Sprintf("quarantined by %s: %s", m.Recorded.Quarantined.By, m.Recorded.Quarantined.Reason))
 	case why != "":
-		notes = append(notes, why+"; its machine is left as it is and only observed")
+		notes = append(notes, why+"; Slipway only observes its machine")
 	case zeroizes(s, n):
 		notes = append(notes, zeroizeNote(n, m))
 	case n.Decommission && m.Recorded.UnderWay() == 0:
-		notes = append(notes, "decommissioned: it is only observed, and may be removed from the design")
+		notes = append(notes, "decommissioned: Slipway only observes it; you may remove it from the design")
 	}
 	if Moves(n, m.Recorded) {
 		notes = append(notes, moveNote(n, m))
@@ -33,7 +33,7 @@ func notes(s *site.Site, n *site.Node, m site.Memory) []string {
 			c.Since.UTC().Format(time.DateOnly), c.Fingerprint))
 	}
 	if i := m.Recorded.Installed; i != nil && i.BootUnknown != "" {
-		notes = append(notes, "nobody knows which entries of the firmware's boot manager start the system that Slipway installed: "+i.BootUnknown+"; if the machine does not start from its disk, choose that in the firmware's setup")
+		notes = append(notes, "Slipway does not know which entries of the firmware's boot manager start the system that it installed: "+i.BootUnknown+"; if the machine does not start from its disk, choose that in the firmware's setup")
 	}
 	if f := m.Observed.Facets[site.FacetPackages]; f.Waits == site.WaitsLibraries && !mayReboot(n, site.FacetPackages, f) {
 		notes = append(notes, "inside, programs run by libraries that an upgrade replaced: what it mended is not mended for them until they are started anew; "+
@@ -77,9 +77,9 @@ func zeroizeNote(n *site.Node, m site.Memory) string {
 	case site.StateAbsent:
 		return "decommissioned: its machine is gone" + on(n) + ", and it may be removed from the design"
 	case site.StateForeign:
-		return "decommissioned, and it may be removed from the design; the machine of that name is not ours and stays"
+		return "decommissioned, and it may be removed from the design; the machine of that name is not Slipway's and stays"
 	}
-	return "decommissioned: its machine is taken away with all that it has"
+	return "decommissioned: Slipway deletes its machine with all disks"
 }
 
 // manager is what the first endpoint of a node leads to.
@@ -113,9 +113,9 @@ func imageNote(s *site.Site, n *site.Node, m site.Memory) []string {
 
 // moveNote says what it implies that the name moves to another machine.
 func moveNote(n *site.Node, m site.Memory) string {
-	text := fmt.Sprintf("the name moves from %s to %s: first contact begins anew, approvals for the old machine do not hold", full(m.Recorded.Adopted.Machine), full(n.Moved))
+	text := fmt.Sprintf("the name moves from %s to %s: first contact begins again, and approvals for the old machine do not count", full(m.Recorded.Adopted.Machine), full(n.Moved))
 	if g := m.Recorded.Generation(); g > 0 {
-		text += fmt.Sprintf(", generation %d is expected on its disks and nothing is installed; raise the generation if they are blank", g)
+		text += fmt.Sprintf(", generation %d is expected on its disks, so Slipway installs nothing; raise the generation if they are blank", g)
 	}
 	return text
 }

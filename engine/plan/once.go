@@ -125,19 +125,19 @@ func planOnceItem(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, f
 		p.Blocked = append(p.Blocked, fmt.Sprintf("%s%s: %s", placed(at), fieldOf(f, i.Key), seen.Cannot[i.Key]))
 		return
 	case is == unknown && seen.Unread[i.Key] != "":
-		p.Blocked = append(p.Blocked, fmt.Sprintf("%s%s: nobody knows whether it was done: %s", placed(at), fieldOf(f, i.Key), seen.Unread[i.Key]))
+		p.Blocked = append(p.Blocked, fmt.Sprintf("%s%s: Slipway does not know whether it was done: %s", placed(at), fieldOf(f, i.Key), seen.Unread[i.Key]))
 		return
 	case is == unknown && known.Attempts > 0:
 		return // it is looked at before anything is done
 	case IsStalledOnce(is) && !again:
 		if len(p.Blocked) == 0 {
-			p.Release = fmt.Sprintf("`slipway retry %s`, which does it once more", n.Name)
+			p.Release = fmt.Sprintf("`slipway retry %s`, which runs it once more", n.Name)
 		}
 		p.Blocked = append(p.Blocked, placed(at)+stalledOnce(n, i.Key, is, seen))
 		return
 	}
 	if isReady := restart(); len(p.Blocked)+len(p.Reported) > 0 || p.Waiting != "" || !isReady {
-		p.Notes = append(p.Notes, fmt.Sprintf("the boot action %s is done when all before it is as designed", item.ID(i.Key)))
+		p.Notes = append(p.Notes, fmt.Sprintf("the boot action %s runs when everything before it is as designed", item.ID(i.Key)))
 		return
 	}
 	k := workOf(f, nil)
@@ -148,7 +148,7 @@ func planOnceItem(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, f
 		Phase:   n.PhaseOfItem(s.Roles[n.Role], i.Key), Reason: "done once in this installation",
 	}
 	if again {
-		step.Reason = fmt.Sprintf("a person has asked for it, after it was: %s", is)
+		step.Reason = fmt.Sprintf("a person asked for it again, after it was: %s", is)
 	}
 	p.Steps = append(p.Steps, step)
 }
@@ -158,9 +158,9 @@ func stalledOnce(n *site.Node, key, is string, seen site.FacetState) string {
 	name := item.ID(key)
 	why := fmt.Sprintf("the boot action %s %s", name, seen.Cannot[key])
 	if is == isForgotten {
-		why = fmt.Sprintf("the boot action %s was begun in this installation, and the machine's journal of that is gone (/var/lib/slipway-inside/actions)", name)
+		why = fmt.Sprintf("the boot action %s was begun in this installation, and the machine's journal of it is gone (/var/lib/slipway-inside/actions)", name)
 	}
-	return fmt.Sprintf("%s. Slipway does not do it again by itself. Check the machine, then run `slipway retry %s` to do it once more, "+
+	return fmt.Sprintf("%s. Slipway does not repeat it by itself. Check the machine, then run `slipway retry %s` to do it once more, "+
 		"or leave the node out of the action's `nodes`", why, n.Name)
 }
 
@@ -193,7 +193,7 @@ func onceNotes(n *site.Node, m site.Memory, serves map[site.Facet]bool) (notes [
 			if r := m.Recorded.Installed; r != nil && r.Reported && r.Accepted == "" {
 				why = "this system was installed before Slipway did boot actions"
 			}
-			notes = append(notes, fmt.Sprintf("boot actions are not done here (%s): they belong to an installation, and %s", someOf(names), why))
+			notes = append(notes, fmt.Sprintf("boot actions do not run here (%s): they belong to an installation, and %s", someOf(names), why))
 			continue
 		}
 		for _, i := range items {

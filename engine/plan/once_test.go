@@ -94,8 +94,8 @@ func TestOnce(t *testing.T) {
 			m.Observed.Facets[site.FacetPower] = site.FacetState{Have: site.Values{"state": "off"}, Seen: time.Unix(1, 0)}
 		}, []string{"base: power-on", "configure: boot-action: actions.bootActions.join"}, "base"},
 		"it failed": {site.Values{"bootActions.burn": item.Failed, "bootActions.burn.attempts": "1"}, nil, []string{
-			"blocked: site.cue:67:2 (site): the boot action burn was begun at T, and its exit code is 7. Slipway does not do it again by itself. Check the machine, then run `slipway retry n1`",
-			"release: `slipway retry n1`, which does it once more", "note: the boot action join is done when all before it is as designed"}, "base"},
+			"blocked: site.cue:67:2 (site): the boot action burn was begun at T, and its exit code is 7. Slipway does not repeat it by itself. Check the machine, then run `slipway retry n1`",
+			"release: `slipway retry n1`, which runs it once more", "note: the boot action join runs when everything before it is as designed"}, "base"},
 		"nobody knows its end": {site.Values{"bootActions.burn": item.Unfinished, "bootActions.burn.attempts": "1"}, nil, []string{"blocked: site.cue:67:2 (site): the boot action burn was begun", "release: ", "note: "}, "base"},
 		"a person asked for it again": {site.Values{"bootActions.burn": item.Failed, "bootActions.burn.attempts": "1"}, func(n *site.Node, m *site.Memory) {
 			plan.AgainOnce(n, &m.Recorded, m.Observed)
@@ -105,7 +105,7 @@ func TestOnce(t *testing.T) {
 		}, []string{"blocked: ", "release: ", "note: "}, "base"},
 		"the machine's journal is gone": {nil, func(_ *site.Node, m *site.Memory) {
 			m.Recorded.Actions = map[string]site.ActionRecord{"burn": {Attempts: 1}}
-		}, []string{"blocked: site.cue:67:2 (site): the boot action burn was begun in this installation, and the machine's journal of that is gone", "release: ", "note: "}, "base"},
+		}, []string{"blocked: site.cue:67:2 (site): the boot action burn was begun in this installation, and the machine's journal of it is gone", "release: ", "note: "}, "base"},
 		"it is gone and was done": {nil, func(_ *site.Node, m *site.Memory) {
 			m.Recorded.Actions = map[string]site.ActionRecord{"burn": {Attempts: 1, Done: time.Unix(2, 0)}}
 		}, []string{"configure: boot-action: actions.bootActions.join", "note: the boot action burn was done by 1970-01-01 00:00:02Z; the machine's journal of that is gone, and it is not done again"}, "configure"},
@@ -114,16 +114,16 @@ func TestOnce(t *testing.T) {
 		}, []string{"blocked: site.cue:67:2 (site): actions.bootActions.burn: no sudo", "blocked: "}, "base"},
 		"its journal cannot be read": {nil, func(_ *site.Node, m *site.Memory) {
 			m.Observed.Facets[site.FacetActions] = site.FacetState{Seen: time.Unix(1, 0), Unread: site.Values{"bootActions.burn": "no JSON", "bootActions.join": "no JSON"}}
-		}, []string{"blocked: site.cue:67:2 (site): actions.bootActions.burn: nobody knows whether it was done: no JSON", "blocked: "}, "base"},
+		}, []string{"blocked: site.cue:67:2 (site): actions.bootActions.burn: Slipway does not know whether it was done: no JSON", "blocked: "}, "base"},
 		"a machine that was met": {nil, func(n *site.Node, m *site.Memory) {
 			n.Generation, n.Image, m.Recorded.Installed, m.Observed.Marker = 0, "", nil, nil
-		}, []string{"note: boot actions are not done here (burn, join): they belong to an installation, and Slipway did not install this system"}, ""},
+		}, []string{"note: boot actions do not run here (burn, join): they belong to an installation, and Slipway did not install this system"}, ""},
 		"an installation of before": {nil, func(_ *site.Node, m *site.Memory) {
 			m.Recorded.Installed.Actions = false
-		}, []string{"note: boot actions are not done here (burn, join): they belong to an installation, and this system was installed before Slipway did boot actions"}, ""},
+		}, []string{"note: boot actions do not run here (burn, join): they belong to an installation, and this system was installed before Slipway did boot actions"}, ""},
 		"a system that a person accepted": {nil, func(_ *site.Node, m *site.Memory) {
 			m.Recorded.Installed.Accepted = m.Observed.Marker.Digest()
-		}, []string{"note: boot actions are not done here"}, ""},
+		}, []string{"note: boot actions do not run here"}, ""},
 		"an installation to come": {both, func(n *site.Node, m *site.Memory) {
 			n.Generation = 4
 			m.Recorded.Actions = map[string]site.ActionRecord{"burn": {Attempts: 1, Done: time.Unix(2, 0)}}

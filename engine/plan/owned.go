@@ -33,7 +33,7 @@ func planRemoval(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory, se
 // leaves the design now stays there, and nobody can tell what that is.
 func planLostList(p *site.NodePlan, n *site.Node, m site.Memory) {
 	if digest, is := Disowned(m); is && digest == "" {
-		p.Reported = append(p.Reported, fmt.Sprintf("the list on the machine of what Slipway made is gone (/var/lib/slipway-inside/owned.json; on record is %s), so that what leaves the design stays there. "+
+		p.Reported = append(p.Reported, fmt.Sprintf("the list on the machine of what Slipway made is gone (/var/lib/slipway-inside/owned.json; on record is %s), so what leaves the design stays there. "+
 			"Find out who removed it, and put it back or run `slipway approve %s` to begin a new list", short(m.Recorded.Owned.Digest), n.Name))
 	}
 }

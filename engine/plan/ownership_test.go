@@ -71,10 +71,10 @@ func TestWhoseThingsAreTaken(t *testing.T) {
 		want string
 	}{
 		"nobody has left":              {nil, ""},
-		"one that has left":            {map[string]site.Reach{"a": other, "old": same}, "of old, which has left"},
+		"one that has left":            {map[string]site.Reach{"a": other, "old": same}, "of old, which left"},
 		"its own":                      {map[string]site.Reach{"n1": same}, ""},
 		"one that has come back":       {map[string]site.Reach{"back": same}, ""},
-		"own and another's":            {map[string]site.Reach{"n1": same, "old": same}, "of old, which has left"},
+		"own and another's":            {map[string]site.Reach{"n1": same, "old": same}, "of old, which left"},
 		"it has other things":          {map[string]site.Reach{"old": other}, ""},
 		"one that is held":             {map[string]site.Reach{"back": held(same)}, "of back, which is paused, away or quarantined and still has it"},
 		"held, with other things":      {map[string]site.Reach{"back": held(other)}, ""},

@@ -240,7 +240,7 @@ func wrongMachine(n *site.Node, m site.Memory) string {
 	}
 	a := m.Recorded.Adopted
 	if a != nil && designed.Known() && !designed.Matches(a.Machine) && !Moves(n, m.Recorded) {
-		return fmt.Sprintf("the design binds the name to %s, but it belongs to %s since %s; a replaced machine is never wiped under an old name, and `moved` lets another one take its place",
+		return fmt.Sprintf("the design binds the name to %s, but it belongs to %s since %s; Slipway never wipes a replaced machine under an old name; `moved` lets another machine take its place",
 			full(designed), full(a.Machine), a.When.UTC().Format("2006-01-02"))
 	}
 	return ""
@@ -293,7 +293,7 @@ func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 	}
 	if why := unresolved(n, f, seen); len(why) > 0 {
 		if site.IsInside(f) && len(p.Blocked) == 0 {
-			p.Release = "the system being able to have it, or a commit that changes it"
+			p.Release = "a change of the system that makes it possible, or a commit that changes it"
 		}
 		p.Blocked = append(p.Blocked, why...)
 		return
@@ -319,7 +319,7 @@ func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 		return
 	}
 	if reported {
-		p.Reported = append(p.Reported, fmt.Sprintf("%s; the design wants it reported only (drift %s)", differs(changes), n.Drift[f]))
+		p.Reported = append(p.Reported, fmt.Sprintf("%s; the design asks only for a report (drift %s)", differs(changes), n.Drift[f]))
 		return
 	}
 	if why := barred(n, f, changes, seen, m); len(why) > 0 {
@@ -329,7 +329,7 @@ func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 	if w.reachedBy(seen) && len(remove)+len(returning) == 0 {
 		p.Waiting = string(f) + " is on its way to " + changes[0].Want
 		if site.IsInside(f) && seen.Waits != "" && !mayReboot(n, f, seen) {
-			p.Waiting = fmt.Sprintf("%s; that takes effect when the machine is booted, which Slipway leaves to you", differs(changes))
+			p.Waiting = fmt.Sprintf("%s; that takes effect when you boot the machine", differs(changes))
 		}
 		return
 	}

@@ -37,8 +37,8 @@ func planRestart(p *site.NodePlan, n *site.Node, m site.Memory, facets []site.Fa
 	p.Waiting = "" // it waits for this
 	p.Steps = append(p.Steps, site.Step{
 		Node: n.Name, Machine: n.Machine(), Facet: site.FacetPower, Action: restartKind.Action, Changes: changes,
-		Impact: restartKind.Impact, Expect: takes(n, restartKind.Action, restartKind.Expect), Reason: "what is pending takes effect at a boot",
-		Undo: "the machine boots once; what ran before is started anew", Drift: drift,
+		Impact: restartKind.Impact, Expect: takes(n, restartKind.Action, restartKind.Expect), Reason: "pending settings take effect at a boot",
+		Undo: "the machine boots once; what ran before starts again", Drift: drift,
 	})
 }
 

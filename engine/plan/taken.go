@@ -25,7 +25,7 @@ func takesFrom(s *site.Site, n *site.Node, others map[string]site.Reach) string 
 		switch what := shared(own, other); {
 		case what == "":
 		case x == nil:
-			return fmt.Sprintf("%s has %s of %s, which has left the design and whose removal is not done: put %[3]s back, or run `slipway approve %[3]s` to let it go",
+			return fmt.Sprintf("%s has %s of %s, which left the design and is not removed yet: put %[3]s back, or run `slipway approve %[3]s` to let it go",
 				n.Name, what, name)
 		default:
 			return fmt.Sprintf("%s has %s of %s, which is paused, away or quarantined and still has it: %[1]s waits until Slipway acts on %[3]s again", n.Name, what, name)

@@ -69,7 +69,7 @@ func Text(w io.Writer, p *site.Plan, v View) {
 		g.write(w, f)
 	}
 	for _, r := range p.Removes {
-		fmt.Fprintf(w, "%s\n  - leaves the design; its machine is left as it is\n", v.Paint.with(v.Paint.Bold, r.Node))
+		fmt.Fprintf(w, "%s\n  - leaves the design; Slipway does not change its machine\n", v.Paint.with(v.Paint.Bold, r.Node))
 		if r.Held != "" {
 			fmt.Fprintf(w, "    held: %s\n", r.Held)
 		}
@@ -329,7 +329,7 @@ func (d Destruction) approval() string {
 	case d.Approved != nil:
 		return "approved by " + site.Printable(d.Approved.String())
 	case d.Loss.Disks == "":
-		return "cannot be approved before its disks were read"
+		return "cannot be approved before Slipway has read its disks"
 	}
 	return ""
 }
@@ -389,9 +389,9 @@ func DisksOf(l site.Loss) string { return namedDisks(l, func(name string) string
 func namedDisks(l site.Loss, tell func(name string) string) string {
 	switch l.Disks {
 	case "":
-		return "its disks were not read yet"
+		return "Slipway has not read its disks yet"
 	case site.DisksUnknown:
-		return "nobody can tell which disks these are"
+		return "Slipway cannot tell which disks these are"
 	}
 	names := strings.Split(l.Disks, ", ")
 	for i, name := range names {

@@ -60,12 +60,12 @@ func lost(n *site.Node, m site.Memory) string {
 	r := m.Recorded
 	absent, home := Absent(m.Observed), n.Endpoints[site.BMC].URL
 	have := max(r.Generation(), r.UnderWay())
-	anew := fmt.Sprintf("raise the generation to %d to make it anew", max(have, n.Generation)+1)
+	anew := fmt.Sprintf("raise the generation to %d to make it again", max(have, n.Generation)+1)
 	switch a := r.Adopted; {
 	case absent && SeenElsewhere(n, r):
-		return fmt.Sprintf("the machine was last seen at %s, and is not at %s; a machine is not moved by itself, and is not made a second time: go back to the earlier place, or decommission it there first", a.BMC, home)
+		return fmt.Sprintf("the machine was last seen at %s, and is not at %s; Slipway neither moves a machine nor makes it a second time: go back to the earlier place, or decommission it there first", a.BMC, home)
 	case absent && have == 0 && a != nil && !a.Settled.IsZero() && n.Generation == 0:
-		return fmt.Sprintf("the machine is gone%s, and with it what was on its disks; bring it back, or take the node out of the design and add it again to make another", on(n))
+		return fmt.Sprintf("the machine is gone%s, and its disks with it; restore it, or remove the node from the design and add it again to make another one", on(n))
 	case have == 0 || isDue(n, m) || r.InstallBegun():
 		return ""
 	case absent:
@@ -170,7 +170,7 @@ func planSeed(p *site.NodePlan, n *site.Node, m site.Memory) {
 		Node: n.Name, Machine: n.Machine(), Facet: site.FacetSeed, Action: seedKind.Action,
 		Changes: []site.Change{{Field: "seed.state", Have: site.SeedAttached, Want: site.SeedNone}},
 		Impact:  seedKind.Impact, Expect: seedKind.Expect, Undo: seedKind.Undo,
-		Reason: fmt.Sprintf("generation %d has proven itself, and what its first boot was given holds secrets", i.Generation),
+		Reason: fmt.Sprintf("generation %d has proven itself, and its first-boot seed holds secrets", i.Generation),
 	})
 }
 
@@ -199,7 +199,7 @@ func zeroizes(s *site.Site, n *site.Node) bool {
 func planZeroize(p *site.NodePlan, n *site.Node, m site.Memory) {
 	state := stateOf(m.Observed)
 	if isGone(state) && SeenElsewhere(n, m.Recorded) {
-		p.Blocked = append(p.Blocked, fmt.Sprintf("the machine was last seen at %s, and is not at %s: it cannot be taken away from there, and is not forgotten; go back to the earlier place first",
+		p.Blocked = append(p.Blocked, fmt.Sprintf("the machine was last seen at %s, and is not at %s: Slipway can neither delete nor forget it there; go back to the earlier place first",
 			m.Recorded.Adopted.BMC, n.Endpoints[site.BMC].URL))
 		return
 	}
@@ -244,9 +244,9 @@ func whole(n *site.Node) string {
 func StillThere(n *site.Node, o site.Observed) string {
 	switch state := stateOf(o); {
 	case state == site.StateDefined:
-		return "its virtual machine is still there, with its disks: `decommission: true` in the design takes it away, and after that the node may be removed"
+		return "its virtual machine still exists, with its disks: `decommission: true` in the design deletes it, and after that you may remove the node"
 	case n != nil && n.IsVirtual() && !isGone(state):
-		return "nobody has seen yet that its virtual machine is gone"
+		return "Slipway has not seen yet that its virtual machine is gone"
 	}
 	return ""
 }

@@ -286,7 +286,7 @@ func TestLossNamesVolumesThatAreNotAttached(t *testing.T) {
 		if len(set) != 1 || set[0].Disks != c.want {
 			t.Errorf("%s: the losses are %+v, want the disks %q", c.what, set, c.want)
 		}
-		if note := fmt.Sprint(p.Notes); !strings.Contains(note, `its disk "old" of 1GiB is not in the design; it is not attached to the machine, and it is`) {
+		if note := fmt.Sprint(p.Notes); !strings.Contains(note, `its disk "old" of 1GiB is not in the design; it is not attached to the machine, and `) {
 			t.Errorf("%s: the notes are %s", c.what, note)
 		}
 		if seen, want := plan.DisksOf(set[0]), "disks: "+c.want; seen != want {

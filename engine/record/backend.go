@@ -76,7 +76,7 @@ func (b *backendState) take(bucket string, key, value []byte) error {
 		return number(value, new(uint64))
 	case "meta/finishedCompactRev", "meta/scheduledCompactRev":
 		if !isRevision(value) {
-			return errors.New("it is no revision")
+			return errors.New("it is not a revision")
 		}
 		b.compacted = max(b.compacted, int64(binary.BigEndian.Uint64(value)))
 		return nil
@@ -92,7 +92,7 @@ func (b *backendState) take(bucket string, key, value []byte) error {
 
 func number(value []byte, n *uint64) error {
 	if len(value) != 8 {
-		return errors.New("it is no number")
+		return errors.New("it is not a number")
 	}
 	*n = binary.BigEndian.Uint64(value)
 	return nil

@@ -275,7 +275,7 @@ func fillFrom(ctx context.Context, dir string, r io.Reader, opts Options) (Summa
 		b := s.Site(name)
 		snap, err := b.Load(ctx)
 		if err != nil {
-			return Summary{}, fmt.Errorf("the export is whole, and its records make no sense to this slipway: %w", err)
+			return Summary{}, fmt.Errorf("the export is complete, but this slipway cannot read its records: %w", err)
 		}
 		if err := b.distrust(ctx, snap); err != nil {
 			return Summary{}, err
@@ -312,7 +312,7 @@ func (s *Site) distrust(ctx context.Context, snap Snapshot) error {
 		return nil
 	}
 	return s.Pause(ctx, &site.Hold{By: "slipway state import", Since: time.Now(),
-		Reason: "its records were imported, and what was done since they were exported is not in them; read `slipway plan`, then `slipway resume --all`"})
+		Reason: "its records were imported and lack everything since the export; read `slipway plan`, then `slipway resume --all`"})
 }
 
 // exchange puts a new directory in the place of another, and that in its own.

@@ -181,8 +181,8 @@ func TestSpoiltExport(t *testing.T) {
 		says   string
 	}{
 		"empty":             {nil, "ends before its last line"},
-		"another file":      {[]byte("apiVersion: v1\n"), "no header"},
-		"another JSON file": {[]byte("{}\n"), "no header"},
+		"another file":      {[]byte("apiVersion: v1\n"), "not a header"},
+		"another JSON file": {[]byte("{}\n"), "not a header"},
 		"cut off":           {export[:len(export)/2], "ends before its last line"},
 		"without its end":   {join(lines[:last]), "ends before its last line"},
 		"cut in its end":    {export[:len(export)-2], "ends before its last line"},

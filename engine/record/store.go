@@ -199,7 +199,7 @@ func damaged(err error) error {
 	if remedy(err) != "" {
 		return explain(err)
 	}
-	return fmt.Errorf("the state directory's content is damaged: %w: restore it from a backup; or move it away and start anew, "+
+	return fmt.Errorf("the state directory's content is damaged: %w: restore it from a backup; or move it away and start again, "+
 		"which adopts every machine as it is, asks for approvals again and installs nothing that a machine's own marker shows as installed", err)
 }
 

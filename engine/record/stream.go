@@ -74,7 +74,7 @@ func (s *streamWriter) end() error {
 }
 
 // errSpoilt is wrapped by the errors of an export that is not whole or not ours.
-var errSpoilt = errors.New("this is no whole export")
+var errSpoilt = errors.New("this export is not complete")
 
 // spoilt is errSpoilt with what is wrong, and what to do.
 func spoilt(format string, args ...any) error {
@@ -95,7 +95,7 @@ func readStream(r io.Reader, begin func(header) error, take func(entry) error) e
 		return fmt.Errorf("this export is of a newer slipway (form %d with records of version %d; this one reads up to %d and %d): nothing was changed; import it with the newer one",
 			h.Export, h.Records, exportVersion, Version)
 	case h.Export < 1 || h.Records < 1:
-		return spoilt("its first line is no header")
+		return spoilt("its first line is not a header")
 	}
 	if err := begin(h); err != nil {
 		return err
@@ -141,7 +141,7 @@ func (l *lineReader) first(h *header) error {
 		return err
 	}
 	if err := json.Unmarshal(line, h); err != nil {
-		return spoilt("its first line is no header: %w", err)
+		return spoilt("its first line is not a header: %w", err)
 	}
 	return nil
 }

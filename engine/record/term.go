@@ -172,7 +172,7 @@ func (t *Term) Renew(ctx context.Context) error {
 		last, revision, rerr := t.site.tenure(ctx)
 		if rerr == nil && last.Term == t.Number && last.Holder == t.Holder {
 			t.revision = revision
-			return fmt.Errorf("renew term %d: written before and not known to be", t.Number)
+			return fmt.Errorf("renew term %d: written before, with unknown result", t.Number)
 		}
 		t.end()
 		return t.why(ctx)
@@ -281,7 +281,7 @@ func (s *Store) own() error {
 	}
 	there, err := os.Stat(filepath.Join(s.dir, lockFile))
 	if err != nil || !os.SameFile(mine, there) {
-		return fmt.Errorf("the state directory %s was removed or replaced while it is in use: nothing recorded now would be found again; put it back, or stop slipway and restore the directory from a backup", s.dir)
+		return fmt.Errorf("the state directory %s was removed or replaced while it is in use: whatever is recorded now would be lost; put the directory back, or stop slipway and restore it from a backup", s.dir)
 	}
 	return nil
 }

@@ -316,7 +316,7 @@ func TestWhoHasTheTerm(t *testing.T) {
 		want string
 		lost bool
 	}{
-		"itself":                {tenure{Term: 1, Holder: "a"}, "written before and not known to be", false},
+		"itself":                {tenure{Term: 1, Holder: "a"}, "written before, with unknown result", false},
 		"a later one":           {tenure{Term: 2, Holder: "b"}, "b has begun term 2 and acts for the site", true},
 		"one of its number":     {tenure{Term: 1, Holder: "b"}, "term 1 is over", true},
 		"its name, a later one": {tenure{Term: 2, Holder: "a"}, "a has begun term 2", true},

@@ -274,7 +274,7 @@ func (d *database) elements(p []byte, depth int, b bounds, take taker) error {
 	return nil
 }
 
-var errBucket = errors.New("it is no bucket")
+var errBucket = errors.New("it is not a bucket")
 
 // bucketsOf takes the elements of the root, which are buckets, as etcd has them:
 // one level, without inline ones that have buckets.
@@ -285,7 +285,7 @@ func (d *database) bucketsOf(flags uint32, name, value []byte, depth int) error 
 	bucket := string(name)
 	take := func(flags uint32, key, value []byte, _ int) error {
 		if flags != 0 {
-			return errors.New("it is no pair")
+			return errors.New("it is not a pair")
 		}
 		return d.each(bucket, key, value)
 	}

@@ -87,7 +87,7 @@ func (f *files) open(name string) (fs.File, error) {
 	case info.IsDir():
 		return f.folder(e.Hash, info)
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%w: it is no regular file", fs.ErrInvalid)
+		return nil, fmt.Errorf("%w: it is not a regular file", fs.ErrInvalid)
 	case info.size > MaxObject:
 		return nil, tooLarge(uint64(info.size))
 	}

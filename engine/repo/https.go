@@ -46,11 +46,11 @@ func NewHTTPS(address string, login Login, ca string) (Remote, error) {
 	case err != nil:
 		return Remote{}, errors.New("the repository's address is not a URL: pass https://host/path")
 	case u.User != nil:
-		return Remote{}, fmt.Errorf("repository %s: the address carries a user or a token, which would be seen by whoever sees the address: remove it and put it into the credential", sanitised(u))
+		return Remote{}, fmt.Errorf("repository %s: the address carries a user or a token, which everyone who sees the address would see: remove it and put it into the credential", sanitised(u))
 	case u.Hostname() == "" || strings.Trim(u.Path, "/") == "" || u.RawQuery != "" || u.Fragment != "":
 		return Remote{}, fmt.Errorf("repository %s: write https://host[:port]/path", sanitised(u))
 	case u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())):
-		return Remote{}, fmt.Errorf("repository %s: %s can be read and changed on the way, token included: use https://", sanitised(u), plain(u.Scheme)+"://")
+		return Remote{}, fmt.Errorf("repository %s: %s anyone on the way can read and change it, also the token: use https://", sanitised(u), plain(u.Scheme)+"://")
 	}
 	roots, err := authorities(ca)
 	if err != nil {
@@ -249,9 +249,9 @@ func (x *exchange) refusal(resp *http.Response) error {
 	case code == http.StatusForbidden:
 		return &webError{"the token does not allow this: give it read access to the repository's contents"}
 	case code == http.StatusNotFound || code == http.StatusGone:
-		return &webError{"there is no Git repository, or none that this token may see: check the address, and which repositories the token is for"}
+		return &webError{"there is no Git repository, or this token may not see it: check the address, and for which repositories the token is"}
 	case code/100 == 3:
-		return &webError{"the repository has moved to " + moved(resp) + ": nothing is sent there unasked: write that address if it is meant"}
+		return &webError{"the repository has moved to " + moved(resp) + ": Slipway does not follow: write that address if it is right"}
 	}
 	said, _ := io.ReadAll(io.LimitReader(resp.Body, 512)) // only to be shown
 	return &webError{fmt.Sprintf("the server answers %s: %s", plain(resp.Status), plain(string(said)))}

@@ -43,7 +43,7 @@ func TestHTTPSErrorsSayWhatToDo(t *testing.T) {
 		want   string
 	}{
 		"wrong token":    {func(s *repotest.HTTPS) { s.Token = "wrong-canary" }, "refused the token"},
-		"no repository":  {func(s *repotest.HTTPS) { s.URL += "x" }, "none that this token may see"},
+		"no repository":  {func(s *repotest.HTTPS) { s.URL += "x" }, "or this token may not see it"},
 		"nobody listens": {func(s *repotest.HTTPS) { s.URL = "https://" + repotest.FreeAddress(t) + "/site.git" }, "refused"},
 		"unknown CA":     {func(s *repotest.HTTPS) { s.CA = "" }, "its certificate is not trusted"},
 	} {

@@ -365,7 +365,7 @@ func (i item) isRegular() bool { return i.mode == filemode.Regular || i.mode == 
 func (m *merger) content(at string, old, base, head plumbing.Hash) (id plumbing.Hash, err error) {
 	both := "both sides changed it"
 	if old.IsZero() {
-		both = "both sides added it, and not the same"
+		both = "both sides added it, with different content"
 	}
 	var texts [3][]byte
 	binary := false
@@ -393,7 +393,7 @@ func (m *merger) content(at string, old, base, head plumbing.Hash) (id plumbing.
 	case binary && m.depth > 0:
 		return m.made.blob(texts[0]), nil
 	case binary:
-		m.conflict(at, both+", and it has no lines: it is binary")
+		m.conflict(at, both+", and it is binary")
 		return id, nil
 	case !clash:
 		return m.made.blob(merged.text()), nil

@@ -18,7 +18,7 @@ const (
 
 // ErrShallow is returned when the commit where two parted may be one that was
 // not fetched.
-var ErrShallow = errors.New("the history is not all here")
+var ErrShallow = errors.New("the history is incomplete here")
 
 // parted are the last commits that both have in their history: most often one.
 // Neither is in the history of another.

@@ -124,11 +124,11 @@ func overSSH(u *url.URL, credential secret.Value, knownHosts string) (Remote, er
 	case r.host == "" || strings.Trim(r.path, "/") == "":
 		return Remote{}, fmt.Errorf("repository %s: write ssh://[user@]host[:port]/path", sanitised(u))
 	case password:
-		return Remote{}, fmt.Errorf("repository %s: the address carries a password, which would be seen by whoever sees the address: remove it and log in with a key", sanitised(u))
+		return Remote{}, fmt.Errorf("repository %s: the address carries a password, which everyone who sees the address would see: remove it and log in with a key", sanitised(u))
 	case credential.IsZero():
 		return Remote{}, fmt.Errorf("repository %s: no private key is given: SSH needs a credential that holds the private key of a deploy key", sanitised(u))
 	case knownHosts == "":
-		return Remote{}, fmt.Errorf("repository %s: no known_hosts file is given: without it, anyone on the way could pose as %s and feed this site a design", sanitised(u), r.host)
+		return Remote{}, fmt.Errorf("repository %s: no known_hosts file is given: without it, anyone on the way could pose as %s and give this site a design", sanitised(u), r.host)
 	}
 	if _, err := os.Stat(knownHosts); err != nil {
 		return Remote{}, fmt.Errorf("repository %s: known_hosts: %w", sanitised(u), err)

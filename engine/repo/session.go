@@ -80,7 +80,7 @@ func (r Remote) explain(late, err error, stderr string) error {
 	case errors.As(err, &op):
 		return fmt.Errorf("%s cannot be reached: %w", r, op.Err)
 	case strings.Contains(stderr, "not appear to be a git repository"):
-		return fmt.Errorf("there is no Git repository at %s (any more): check the address, and that it may be read from here", r)
+		return fmt.Errorf("there is no Git repository at %s, or no longer: check the address, and that it may be read from here", r)
 	case stderr != "":
 		return fmt.Errorf("%s: the server says: %s", r, stderr)
 	}
@@ -101,7 +101,7 @@ func (r Remote) start(ctx context.Context, what service) (*session, error) {
 // does: hooks, locks and permissions are then those of any other push.
 func startLocal(ctx context.Context, what service, path string) (*session, error) {
 	if _, err := os.Stat(path); err != nil {
-		return nil, fmt.Errorf("there is no Git repository (any more): %w", err)
+		return nil, fmt.Errorf("there is no Git repository, or no longer: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, "git", what.program, path)
 	cmd.Env = append(withoutGit(os.Environ()), protocolVariable+"="+what.protocol)
@@ -231,7 +231,7 @@ func signer(credential secret.Value) (ssh.Signer, error) {
 	var encrypted *ssh.PassphraseMissingError
 	switch {
 	case errors.As(err, &encrypted):
-		return nil, errors.New("the private key is protected by a passphrase, which nobody could type for a daemon: make a deploy key without one (ssh-keygen -t ed25519 -N '')")
+		return nil, errors.New("the private key is protected by a passphrase, which nobody can type for a daemon: make a deploy key without one (ssh-keygen -t ed25519 -N '')")
 	case err != nil:
 		return nil, errors.New("the credential is not a private key in PEM form: pass the file that ssh-keygen -t ed25519 writes, not its .pub")
 	}
@@ -242,7 +242,7 @@ func (r Remote) explainHandshake(err error) error {
 	var key *xknownhosts.KeyError
 	switch {
 	case errors.As(err, &key) && len(key.Want) > 0:
-		return fmt.Errorf("the host key of %s is not the one in %s (line %d): somebody may be posing as the server; if its key was really changed, correct that line",
+		return fmt.Errorf("the host key of %s is not the one in %s (line %d): somebody may pose as the server; if its key really changed, correct that line",
 			r.host, r.knownHosts, key.Want[0].Line)
 	case errors.As(err, &key):
 		return fmt.Errorf("the host key of %s is not in %s: ask the server's owner for the key, or run ssh-keyscan -p %s %s and compare its fingerprint, then add the line",

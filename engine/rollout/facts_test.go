@@ -475,7 +475,7 @@ func TestWindows(t *testing.T) {
 		"no more": {site.Window{Cron: "0 0 31 2 *", Length: site.Duration(time.Hour)}, func(*rollout.Node, *rollout.Try) {},
 			"its window w opens no more; a commit that changes the window; a person"},
 		"not readable": {site.Window{From: "x", To: "12:09"}, func(*rollout.Node, *rollout.Try) {},
-			`its window w makes no sense: from: "x" is not a time of day such as 22:00; a commit that mends the window; a person`},
+			`its window w cannot be understood: from: "x" is not a time of day such as 22:00; a commit that corrects the window; a person`},
 		"it was begun":             {site.Window{From: "22:00", To: "04:00", Overrun: "stop"}, func(_ *rollout.Node, t *rollout.Try) { t.Begun = true }, ""},
 		"its node was":             {site.Window{From: "22:00", To: "04:00"}, func(n *rollout.Node, _ *rollout.Try) { n.InHand, n.Disrupted = true, true }, ""},
 		"in an earlier rollout":    {site.Window{From: "22:00", To: "04:00"}, func(n *rollout.Node, _ *rollout.Try) { n.Disrupted = true }, "its window w opens at Sat 2026-11-21 22:00 UTC; the window opening at Sat 2026-11-21 22:00 UTC; until 22:00"},
@@ -743,7 +743,7 @@ func TestForecastOfALeaderThatHasToBeHealthyAlone(t *testing.T) {
 		p.Nodes = append(p.Nodes, site.NodePlan{Node: name, Steps: []site.Step{{Node: name, Action: site.ActionBase, Impact: site.ImpactOnline, Expect: site.Duration(time.Minute), Phase: "base"}}})
 	}
 	want := "n1, the leader of the role store, has to be healthy before n2, n3, and none of the others is healthy yet; " +
-		"if its health needs the others, they wait without an end, so the health has to pass on one node alone"
+		"if its health needs the others, all of them wait forever: design a health that passes on one node alone"
 	if f := rollout.Forecast(s, p, known, now); len(f.Order) != 3 || !slices.Equal(f.Warnings, []string{want}) {
 		t.Errorf("of a role that starts: %+v", f)
 	}

@@ -223,7 +223,7 @@ func (sim *simulation) misfitWarnings() []string {
 	}
 	var all []string
 	for _, m := range order {
-		all = append(all, fmt.Sprintf("%s: its work (%s) takes about %s and never fits into the window %s, which is open for %s at most; it waits for a longer window, and this forecast has it begin with the next one",
+		all = append(all, fmt.Sprintf("%s: its work (%s) takes about %s and never fits into the window %s, which is open for %s at most; it waits for a longer window; this forecast starts it in the next one",
 			plan.Few(nodes[m]), m.what, plan.Brief(site.Duration(m.takes)), m.window.name, plan.Brief(site.Duration(m.window.longest(sim)))))
 	}
 	return all
@@ -245,7 +245,7 @@ func (sim *simulation) stuckWarnings() []string {
 	}
 	var all []string
 	for _, why := range order {
-		all = append(all, fmt.Sprintf("%s would wait without an end for %s", plan.Few(nodes[why]), why))
+		all = append(all, fmt.Sprintf("%s would wait forever for %s", plan.Few(nodes[why]), why))
 	}
 	return all
 }
@@ -277,7 +277,7 @@ func (sim *simulation) leaderWarnings() (all []string) {
 		if leader == nil || len(sim.led[name]) == 0 || !sim.facts.IsThrough(leader) {
 			continue // nobody waits, or it is said that they wait without an end
 		}
-		all = append(all, fmt.Sprintf("%s, the leader of the role %s, has to be healthy before %s, and none of the others is healthy yet; if its health needs the others, they wait without an end, so the health has to pass on one node alone",
+		all = append(all, fmt.Sprintf("%s, the leader of the role %s, has to be healthy before %s, and none of the others is healthy yet; if its health needs the others, all of them wait forever: design a health that passes on one node alone",
 			leader.Name(), name, plan.Few(sim.led[name])))
 	}
 	return all

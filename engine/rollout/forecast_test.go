@@ -494,7 +494,7 @@ func TestForecastOfOthersOrders(t *testing.T) {
 	if want := "n002 0s to 10m0s; n003 0s to 10m0s; n001 10m0s to 20m0s; "; got != want {
 		t.Errorf("order %s, want %s", got, want)
 	}
-	if want := []string{"the window night cannot be read, and this forecast takes it for open: the window ends when it begins, at 22:00",
+	if want := []string{"the window night cannot be read; this forecast treats it as open: the window ends when it begins, at 22:00",
 		"n000: paused, not part of this forecast"}; !slices.Equal(f.Warnings, want) {
 		t.Errorf("warnings %q, want %q", f.Warnings, want)
 	}
@@ -517,8 +517,8 @@ func TestForecastOfWhatIsBlocked(t *testing.T) {
 	}
 	f := rollout.Forecast(s, p, site.Known{}, now)
 	want := []string{
-		"n001, n009 would wait without an end for 1 of the role role2 through configure, which its phase base needs",
-		"n008 would wait without an end for n000, the leader of the role role0",
+		"n001, n009 would wait forever for 1 of the role role2 through configure, which its phase base needs",
+		"n008 would wait forever for n000, the leader of the role role0",
 		"n000, n002: blocked, not part of this forecast",
 	}
 	if !slices.Equal(f.Warnings, want) || len(f.Order) != 5 {

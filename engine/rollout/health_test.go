@@ -58,7 +58,7 @@ func TestForecastOfHealth(t *testing.T) {
 		}
 		for _, seen := range []site.FacetState{{}, {Have: site.Values{"port 80": "port 80 does not answer"}}} {
 			f := forecast(impact, seen)
-			if len(f.Order) != 0 || !slices.ContainsFunc(f.Warnings, func(w string) bool { return strings.HasPrefix(w, "c1 would wait without an end for ") }) {
+			if len(f.Order) != 0 || !slices.ContainsFunc(f.Warnings, func(w string) bool { return strings.HasPrefix(w, "c1 would wait forever for ") }) {
 				t.Errorf("%v, %+v: %+v", impact, seen, f)
 			}
 		}

@@ -239,7 +239,7 @@ func (sim *simulation) windowFor(t Try) *outlook {
 	w, known := sim.windows[name]
 	if !known {
 		if o, err := sim.facts.opening(name); err != nil {
-			sim.broken = append(sim.broken, fmt.Sprintf("the window %s cannot be read, and this forecast takes it for open: %v", name, err))
+			sim.broken = append(sim.broken, fmt.Sprintf("the window %s cannot be read; this forecast treats it as open: %v", name, err))
 		} else {
 			w = &outlook{opening: o}
 		}

@@ -158,7 +158,7 @@ func (f *Facts) windowFor(t Try) *Shut {
 func (r *Shut) Verdict(*Facts) Verdict {
 	switch {
 	case r.Err != nil:
-		return Verdict{Person: true, Release: "a commit that mends the window", Sentence: fmt.Sprintf("its window %s makes no sense: %s", r.Name, r.Err)}
+		return Verdict{Person: true, Release: "a commit that corrects the window", Sentence: fmt.Sprintf("its window %s cannot be understood: %s", r.Name, r.Err)}
 	case r.Next.IsZero():
 		return Verdict{Person: true, Release: "a commit that changes the window", Sentence: fmt.Sprintf("its window %s opens no more", r.Name)}
 	case r.NeverFits:

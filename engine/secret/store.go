@@ -134,7 +134,7 @@ func (s *Store) unlimitedLocked() error {
 	for _, name := range slices.Sorted(maps.Keys(s.unlimited)) {
 		files = append(files, fmt.Sprintf("\"use: %s\" to %s", joined(slices.Sorted(maps.Keys(s.unlimited[name]))), s.path(name)))
 	}
-	return fmt.Errorf("%d credential files do not say what may send them, so whoever can merge a line can have them sent by another protocol: add the line %s; the next release refuses files without it",
+	return fmt.Errorf("%d credential files do not say what may send them, so anyone who can merge a line can have them sent by another protocol: add the line %s; the next release refuses files without it",
 		len(files), strings.Join(files, ", "))
 }
 
@@ -292,7 +292,7 @@ func parse(text string) (*file, error) {
 		var err error
 		switch {
 		case f.lines[key] != 0:
-			err = fmt.Errorf("%q stands there twice", key)
+			err = fmt.Errorf("%q is given twice", key)
 		case ok && key == "username":
 			username = strings.TrimSpace(value)
 		case ok && key == "hosts":

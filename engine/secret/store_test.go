@@ -143,7 +143,7 @@ func TestBadFiles(t *testing.T) {
 		"colon":     {canary + ": x\n\ny\n", "none of \"hosts: …\""},
 		"nohosts":   {"username: admin\n\n" + canary, "no \"hosts: …\" line"},
 		"emptyhost": {"hosts: ,\n\n" + canary, "no \"hosts: …\" line"},
-		"twice":     {"hosts: a\nhosts: b\n\n" + canary, "stands there twice"},
+		"twice":     {"hosts: a\nhosts: b\n\n" + canary, "is given twice"},
 		"badhost":   {"hosts: a, " + canary + "!\n\nx", "item 2 of \"hosts\""},
 		"baduse":    {"hosts: a\nuse: redfish, " + canary + "\n\nx", "item 2 of \"use\""},
 		"nouse":     {"hosts: a\nuse:\n\n" + canary, "\"use:\" line is empty"},

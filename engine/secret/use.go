@@ -48,7 +48,7 @@ func For(name string, use Use, u *url.URL) (Request, error) {
 	if text := u.Port(); text != "" {
 		port, err := strconv.ParseUint(text, 10, 16)
 		if err != nil || port == 0 {
-			return r, fmt.Errorf("credential %q: %q is no port: write one from 1 to 65535", name, text)
+			return r, fmt.Errorf("credential %q: %q is not a port: use a number from 1 to 65535", name, text)
 		}
 		r.Port = uint16(port)
 		return r, nil
@@ -114,19 +114,19 @@ func items(list string) []string {
 func (f *file) allow(r Request) error {
 	at := func(line int) string { return fmt.Sprintf("%s:%d", f.path, line) }
 	if !f.hosts.allow(r.Host) {
-		return fmt.Errorf("%w: %q may not be sent to %q: if it is meant for that host, add it to \"hosts:\" in %s",
+		return fmt.Errorf("%w: %q may not be sent to %q: if it is for that host, add it to \"hosts:\" in %s",
 			ErrHost, r.Name, r.Host, at(f.lines["hosts"]))
 	}
 	if len(f.uses) > 0 && !slices.Contains(f.uses, r.Use) {
-		return fmt.Errorf("%w: %q is for %s, and may not be sent by %s: if it is meant for that too, add %s to \"use:\" in %s",
+		return fmt.Errorf("%w: %q is for %s, and may not be sent by %s: if it is for that too, add %s to \"use:\" in %s",
 			ErrUse, r.Name, joined(f.uses), r.Use, r.Use, at(f.lines["use"]))
 	}
 	switch {
 	case len(f.ports) > 0 && !slices.ContainsFunc(f.ports, func(p portRange) bool { return p.first <= r.Port && r.Port <= p.last }):
-		return fmt.Errorf("%w: %q may not be sent to port %d of %q: if it is meant for that port, add it to \"ports:\" in %s",
+		return fmt.Errorf("%w: %q may not be sent to port %d of %q: if it is for that port, add it to \"ports:\" in %s",
 			ErrPort, r.Name, r.Port, r.Host, at(f.lines["ports"]))
 	case len(f.ports) == 0 && len(f.uses) > 0 && !slices.Contains(usual[r.Use], r.Port):
-		return fmt.Errorf("%w: %q may not be sent to port %d of %q, which is not the usual one of %s: if it is meant for that port, add the line \"ports: %d\" to %s",
+		return fmt.Errorf("%w: %q may not be sent to port %d of %q, which is not the usual one of %s: if it is for that port, add the line \"ports: %d\" to %s",
 			ErrPort, r.Name, r.Port, r.Host, r.Use, r.Port, f.path)
 	}
 	return nil

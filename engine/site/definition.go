@@ -120,12 +120,12 @@ const (
 // Effects is the table of what it takes to change a virtual machine: of every
 // field of its definition and of its disks.
 var Effects = []EffectOf{
-	{FacetDefinition, FieldState, "", EffectLive, "a machine that is not there disturbs nobody when it is made"},
+	{FacetDefinition, FieldState, "", EffectLive, "nothing runs on a machine that does not exist yet"},
 	{FacetDefinition, "cpus", "", EffectRestart, "not every guest takes up processors while it runs, and none gives them back"},
 	{FacetDefinition, "memory", "", EffectRestart, "not every guest takes up memory while it runs, and none has to give it back"},
 	{FacetDefinition, "machine", "", EffectReplace, "the devices get other addresses, and the installed system need not start from them"},
 	{FacetDefinition, "firmware", "", EffectReplace, "the installed system starts with the firmware that it was installed for"},
-	{FacetDefinition, "secureBoot", "", EffectReplace, "the variables of the firmware are made anew, and what the installed system has put there is lost"},
+	{FacetDefinition, "secureBoot", "", EffectReplace, "the firmware gets new variables, and what the installed system wrote into the old ones is lost"},
 	{FacetDefinition, "tpm", "", EffectRestart, "the device is there from the start of a machine or not at all"},
 	{FacetDefinition, "watchdog", "", EffectRestart, "the device is there from the start of a machine or not at all"},
 	{FacetDefinition, "accelerator", "", EffectRestart, "what runs the machine is chosen when it starts"},

@@ -23,7 +23,7 @@ func CheckRanges(ranges []netip.Prefix) error {
 			return err
 		}
 		if sum += 1 << min(r.Addr().BitLen()-r.Bits(), 24); sum > MostSwept {
-			return fmt.Errorf("the ranges have more than %d addresses, those of an IPv4 /16, which is the most for one sweep: name those that the management controllers are in", MostSwept)
+			return fmt.Errorf("the ranges have more than %d addresses, those of an IPv4 /16, the most for one sweep: name those that the management controllers are in", MostSwept)
 		}
 	}
 	return nil

@@ -195,7 +195,7 @@ func TestUnknownHardware(t *testing.T) {
 		"gone":         {hardware(""), nil, []string{"files./etc/old"}, ""},
 		"not seen yet": {&site.Platform{Family: "debian"}, []string{"ice", "mlx"}, []string{"files./etc/old"}, ""},
 		"not readable": {&site.Platform{Family: "debian", PCI: &item.PCI{Unread: "no /sys"}}, []string{"ice", "mlx"}, []string{"files./etc/old"},
-			"nobody knows whether the driver is for this machine: its PCI devices cannot be read: no /sys"},
+			"Slipway does not know whether the driver is for this machine: its PCI devices cannot be read: no /sys"},
 	} {
 		state := site.FacetState{System: c.system, Owned: owned}
 		r := state.Resolve(n, site.FacetConfig)

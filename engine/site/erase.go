@@ -104,7 +104,7 @@ func (r EraseReport) Verdict() string {
 		text += fmt.Sprintf(", %d could not be erased", not)
 	}
 	if unknown > 0 {
-		text += fmt.Sprintf(", of %d the agent has told nothing", unknown)
+		text += fmt.Sprintf(", no report on %d from the agent", unknown)
 	}
 	return text
 }

@@ -152,7 +152,7 @@ var Facets = map[Facet]FacetKind{
 
 	FacetDefinition: {Endpoint: BMC, Staged: true},
 	FacetDisks: {Endpoint: BMC, Staged: true,
-		Change: Work{ActionDisks, ImpactOnline, Duration(10 * time.Second), "cannot be undone: no disk is taken away or made smaller"}},
+		Change: Work{ActionDisks, ImpactOnline, Duration(10 * time.Second), "cannot be undone: no disk is removed or made smaller"}},
 	FacetSeed: {Endpoint: BMC},
 }
 

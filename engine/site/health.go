@@ -143,10 +143,10 @@ func (n *Node) HealthSeen(seen FacetState, serves map[Facet]bool) SystemHealth {
 		return SystemHealth{}
 	}
 	if _, reachable := n.Endpoints[OS]; !reachable {
-		return SystemHealth{HealthUnknown, "nobody can look at it, since the design has no endpoint os for the node"}
+		return SystemHealth{HealthUnknown, "Slipway cannot look at it: the design has no endpoint os for the node"}
 	}
 	if !serves[FacetProbes] {
-		return SystemHealth{HealthUnknown, "nobody looks at it, since the daemon runs without helpers (--agents)"}
+		return SystemHealth{HealthUnknown, "Slipway cannot look at it: the daemon runs without helpers (--agents)"}
 	}
 	var fails, unread []string
 	for _, p := range h.Probes() {

@@ -243,7 +243,7 @@ type NodePlan struct {
 	// installed; nothing but an installation is planned then.
 	Foreign string `json:"foreign,omitempty"`
 	// Unproven says what the machine claims of its installation, where nothing
-	// proves that; a person has to accept it or to install anew.
+	// proves that; a person has to accept it or to install it again.
 	Unproven string `json:"unproven,omitempty"`
 	// Reported are differences that the design wants reported only.
 	Reported []string `json:"reported,omitempty"`

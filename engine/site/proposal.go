@@ -41,7 +41,7 @@ type Proposal struct {
 
 // ErrMoved is wrapped where a proposal is at another commit than it was when it
 // was listed.
-var ErrMoved = errors.New("it is at another commit by now")
+var ErrMoved = errors.New("it is at another commit now")
 
 // ErrNotYet is wrapped where an answer is not known yet and will be: ask again.
 var ErrNotYet = errors.New("not known yet")

@@ -125,7 +125,7 @@ func (s FacetState) unsure(n *Node, f Facet, r Resolved, cannot func(key, why st
 		return
 	}
 	for _, name := range r.Unsure {
-		cannot(kindDrivers+"."+name, "nobody knows whether the driver is for this machine: "+n.References.Drivers[name].For(n, s.System).By)
+		cannot(kindDrivers+"."+name, "Slipway does not know whether the driver is for this machine: "+n.References.Drivers[name].For(n, s.System).By)
 	}
 }
 

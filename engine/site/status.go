@@ -304,9 +304,9 @@ func (r *RolloutStatus) Outcome() string {
 	text := fmt.Sprintf("%d of %d nodes in-sync, %d failed", r.Done, len(r.Nodes), len(r.Failed))
 	switch over := r.Failures - len(r.Failed); {
 	case over == 1:
-		text += " (1 failure before it was mended)"
+		text += " (1 failure before it was fixed)"
 	case over > 1:
-		text += fmt.Sprintf(" (%d failures before they were mended)", over)
+		text += fmt.Sprintf(" (%d failures before they were fixed)", over)
 	}
 	return text
 }

@@ -30,7 +30,7 @@ type Virtual struct {
 	// "poweroff", "pause", or empty for no watchdog.
 	Watchdog string                 `json:"watchdog,omitempty"`
 	Disks    map[string]VirtualDisk `json:"disks,omitempty"`
-	// Interfaces are by the names that the kernel shall give them.
+	// Interfaces are by the names that the kernel gives them.
 	Interfaces map[string]VirtualInterface `json:"interfaces,omitempty"`
 	// Autostart is nil or true for one that starts with its hypervisor.
 	Autostart *bool `json:"autostart,omitempty"`

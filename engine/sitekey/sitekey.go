@@ -203,7 +203,7 @@ func Load(path string) (*Key, error) {
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("site key: %s is not a plain file", path)
 	case info.Mode().Perm()&0o077 != 0:
-		return nil, fmt.Errorf("site key: others can read %s (mode %04o): run chmod 400 on it, and change the key if they may have", path, info.Mode().Perm())
+		return nil, fmt.Errorf("site key: others can read %s (mode %04o): run chmod 400 on it, and replace the key if they may have read it", path, info.Mode().Perm())
 	case info.Size() > mostBytes:
 		return nil, fmt.Errorf("site key: %s is not one: it is too large", path)
 	}

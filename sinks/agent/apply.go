@@ -19,7 +19,7 @@ import (
 // it. It does what differs alone, so a step that was cut is taken again as a whole.
 func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, may driver.Permit) error {
 	if action := site.Facets[step.Facet].Change.Action; !slices.Contains(byHelper, step.Facet) || action == "" || action != step.Action {
-		return fmt.Errorf("%s: nothing of the kind is done over SSH: %w", step.Action, errors.ErrUnsupported)
+		return fmt.Errorf("%s: Slipway does not do this over SSH: %w", step.Action, errors.ErrUnsupported)
 	}
 	if n.MayHaveDrivers() && !m.knowsHardware() { // the daemon was started since it was seen
 		if _, err := m.Observe(ctx, n, []site.Facet{step.Facet}); err != nil {
@@ -124,7 +124,7 @@ func (m *machine) isNode(n *site.Node, report []byte) error {
 	address, own := m.client.Address(), m.site
 	m.mu.Unlock()
 	if unread != "" {
-		return refused("the marker /etc/slipway/marker.json of the system at %s cannot be read (%s), so nobody knows whether it is %s: nothing is written to it", address, unread, n.Name)
+		return refused("the marker /etc/slipway/marker.json of the system at %s cannot be read (%s), so Slipway does not know whether it is %s: nothing is written to it", address, unread, n.Name)
 	}
 	if marker != nil && marker.Site != "" && own != "" && marker.Site != own {
 		return refused("the system at %s belongs to site %s by its marker /etc/slipway/marker.json, and not to site %s: nothing is written to it", address, marker.Site, own)

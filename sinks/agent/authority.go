@@ -66,7 +66,7 @@ func LoadAuthority(file string) (*Authority, error) {
 		}
 	}
 	if a.key == nil || a.cert == nil || !a.key.PublicKey.Equal(a.cert.PublicKey) {
-		return nil, fmt.Errorf("authority for agents: %s does not have a certificate and its key; remove the file to have another one made, which agents that run do not know", file)
+		return nil, fmt.Errorf("authority for agents: %s does not hold a certificate and its key; remove the file to get a new one, which running agents will not know", file)
 	}
 	return a, nil
 }

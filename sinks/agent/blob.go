@@ -42,7 +42,7 @@ func blobOf(w wire.Want, open func(sha256 string) (io.ReadCloser, int64, error))
 		return nil, wire.Blob{Refused: file + ": " + fmt.Sprintf(format, args...)}
 	}
 	if open == nil {
-		return refuse("its content is an artifact, and this daemon keeps none")
+		return refuse("its content is an artifact, and this daemon has no artifact store")
 	}
 	content, size, err := open(w.SHA256)
 	if err != nil {
@@ -66,7 +66,7 @@ const tellBlobEvery = 2 * time.Second
 // the connection has to end.
 func (x exchange) send(to io.Writer, w wire.Want) error {
 	var content io.ReadCloser
-	b := wire.Blob{Refused: "no content of a file is sent here"}
+	b := wire.Blob{Refused: "the contents of files cannot be sent here"}
 	if x.supply != nil {
 		content, b = x.supply(w)
 	}

@@ -158,7 +158,7 @@ const maxTold = 4096
 // answer to that one, and who answers twice is not believed.
 func (c *called) exchange(r wire.Request, x exchange) (*wire.Result, error) {
 	if n := c.in.Buffered(); n > 0 {
-		return nil, fmt.Errorf("it sent %d bytes that nobody has asked for", n)
+		return nil, fmt.Errorf("it sent %d bytes that Slipway did not ask for", n)
 	}
 	if err := wire.Write(c.conn, r); err != nil {
 		return nil, err
@@ -256,7 +256,7 @@ func (c *called) look(ctx context.Context) (*wire.Machine, *item.PCI, error) {
 		return nil, nil, err
 	}
 	if r.Machine == nil {
-		return nil, nil, refused("the agent of %s at %s does not tell what the machine is", c.node, c.address)
+		return nil, nil, refused("the agent of %s at %s does not say which machine it is on", c.node, c.address)
 	}
 	disks := make([]item.Disk, 0, min(len(r.Machine.Disks), maxDisks))
 	for _, d := range r.Machine.Disks[:min(len(r.Machine.Disks), maxDisks)] {

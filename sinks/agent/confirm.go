@@ -27,7 +27,7 @@ const (
 )
 
 // errSmallAlone is how a machine behaves whose packets are too large for a switch.
-var errSmallAlone = errors.New("lets log in, and packets of full size do not get there and back: the MTU may be larger than that of a switch on the way")
+var errSmallAlone = errors.New("accepts a login, but packets of full size do not get there and back: the MTU may be larger than that of a switch on the way")
 
 // outcome is how one try to confirm ended; it is done when the helper says yes or no.
 type outcome struct {
@@ -106,7 +106,7 @@ func (m *machine) confirm(ctx context.Context, n *site.Node, r *wire.Result) err
 			last = o.err
 		}
 	}
-	return fmt.Errorf("%w: the network of %s was changed, and no new connection to %s came about: the machine sets it back by itself%s; %w",
+	return fmt.Errorf("%w: the network of %s was changed, and no new connection to %s succeeded: the machine sets it back by itself%s; %w",
 		driver.ErrUnreachable, n.Name, strings.Join(way.addresses, " or "), when, last)
 }
 

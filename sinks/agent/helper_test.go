@@ -317,7 +317,7 @@ func TestWhatTheHelperSays(t *testing.T) {
 		class error
 		says  string
 	}{
-		"panic":  {nil, "this is a mistake in Slipway, please report it: as asked, at "},
+		"panic":  {nil, "this is a fault of Slipway, report it: as asked, at "},
 		"refuse": {driver.ErrRefused, `this system cannot have it[2J`},
 		"fail":   {nil, "permission denied"},
 		"forget": {nil, `files./one.content is "" and not "sha256:`},
@@ -385,8 +385,8 @@ func TestMarkerOfAnother(t *testing.T) {
 	for name, c := range map[string]struct{ marker, says string }{
 		"another node":          {`{"site":"s1","node":"n2","generation":1}`, "that of node n2"},
 		"another site":          {`{"site":"s2","node":"n1","generation":1}`, "belongs to site s2"},
-		"it cannot be read":     {`{"node":`, "nobody knows whether it is n1"},
-		"it names nothing":      {`{}`, "nobody knows whether it is n1"},
+		"it cannot be read":     {`{"node":`, "Slipway does not know whether it is n1"},
+		"it names nothing":      {`{}`, "Slipway does not know whether it is n1"},
 		"a node without a site": {`{"node":"n2"}`, "that of node n2"},
 		"escapes in its names":  {`{"node":"n2\u001b[2J"}`, "that of node n2"},
 	} {

@@ -57,7 +57,7 @@ func CheckFolder(folder string) error {
 func readHelper(folder, arch string) helper {
 	h := helper{path: filepath.Join(folder, "slipway-helper-linux-"+arch)}
 	if folder == "" {
-		h.err = fmt.Errorf("this command was given no folder of helpers (--agents DIR), so it sees nothing inside the system but what runs")
+		h.err = fmt.Errorf("this command has no folder of helpers (--agents DIR), so it sees only which system runs")
 		return h
 	}
 	content, err := os.ReadFile(h.path)

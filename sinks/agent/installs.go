@@ -57,7 +57,7 @@ func (c *called) Apply(ctx context.Context, step site.Step, n *site.Node, may dr
 	case !step.ByAgent():
 		return fmt.Errorf("%s: the agent in memory installs images, and does nothing else: %w", step.Action, errors.ErrUnsupported)
 	case !step.Machine.Known():
-		return refused("the step names no machine by UUID, serial number or MAC address; nothing is written without")
+		return refused("the step names no machine by UUID, serial number or MAC address; nothing was written")
 	case len(is.Layout.Disks) == 0 || is.URL == "" || is.SHA256 == "" || is.Marker == "":
 		return refused("the installation was not prepared; nothing was written")
 	}
@@ -81,7 +81,7 @@ func (c *called) Apply(ctx context.Context, step site.Step, n *site.Node, may dr
 		asked.Serial = m.Serial
 	}
 	if asked.UUID == "" && asked.Serial == "" {
-		return refused("the machine tells its agent neither a UUID nor a serial number, so nobody could be sure that it is the right one; nothing was written")
+		return refused("the machine tells its agent neither a UUID nor a serial number, so Slipway cannot be sure that it is the right one; nothing was written")
 	}
 	seen := &site.Platform{Family: n.References.Family, Model: line(m.Product), PCI: pciIDs(pci)}
 	var all []item.Item

@@ -76,7 +76,7 @@ func linked(r *wire.Result, why error) (site.FacetState, *item.LinksSeen) {
 		s.Unread = site.Values{string(site.FacetLinks): brief(why.Error())}
 		return s, nil
 	case r == nil || r.Links == nil:
-		unread := "the helper does not tell of them"
+		unread := "the helper does not report them"
 		if r != nil {
 			unread = cmp.Or(r.LinksUnread, unread)
 		}

@@ -87,7 +87,7 @@ func TestHostileLinks(t *testing.T) {
 		says   string
 	}{
 		"too much":   {wire.Result{Links: told}, ""},
-		"nothing":    {wire.Result{}, "the helper does not tell of them"},
+		"nothing":    {wire.Result{}, "the helper does not report them"},
 		"an excuse":  {wire.Result{LinksUnread: "no \x1b[31msysfs"}, "sysfs"},
 		"an error":   {wire.Result{Error: &wire.Error{Class: wire.Failed, Text: "broken"}}, "broken"},
 		"not a root": {wire.Result{Error: &wire.Error{Class: wire.Refused, Text: "no root\x1b"}}, "no root"},

@@ -132,7 +132,7 @@ func TestHostKeys(t *testing.T) {
 		says   []string
 	}{
 		"none pinned":  {nil, []string{"no host key is pinned", s.hostKey, "trust.hostKeys"}},
-		"another":      {[]string{other.hostKey}, []string{"none of the pinned ones", s.hostKey, "installed anew"}},
+		"another":      {[]string{other.hostKey}, []string{"not one of the pinned ones", s.hostKey, "installed again"}},
 		"not a key":    {[]string{other.hostKey, "ssh-ed25519 nonsense"}, []string{"trust.hostKeys[1]", "is not a public key"}},
 		"one of a few": {[]string{other.hostKey, s.hostKey + " a comment"}, nil},
 	} {
@@ -173,7 +173,7 @@ func TestErrorClasses(t *testing.T) {
 		"speaks SMTP":       {site.Endpoint{URL: "ssh://root@" + banner}, password, driver.ErrUnreachable, ""},
 		"nothing listens":   {site.Endpoint{URL: "ssh://root@127.0.0.1:1"}, password, driver.ErrUnreachable, "connection refused"},
 		"no user":           {site.Endpoint{URL: "ssh://192.0.2.1"}, password, driver.ErrRefused, "no user to log in"},
-		"password in Git":   {site.Endpoint{URL: "ssh://root:pw@192.0.2.1"}, password, driver.ErrRefused, "does not belong into Git"},
+		"password in Git":   {site.Endpoint{URL: "ssh://root:pw@192.0.2.1"}, password, driver.ErrRefused, "does not belong in Git"},
 		"another scheme":    {site.Endpoint{URL: "https://192.0.2.1"}, password, driver.ErrRefused, "is not of the form"},
 		"a path":            {site.Endpoint{URL: "ssh://root@192.0.2.1/x"}, password, driver.ErrRefused, "is not of the form"},
 		"a broken key":      {site.Endpoint{URL: "ssh://root@192.0.2.1"}, secret.New("", "-----BEGIN OPENSSH PRIVATE KEY-----\nx"), driver.ErrDenied, "cannot be read"},

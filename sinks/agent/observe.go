@@ -156,7 +156,7 @@ func probed(asked []item.Probe, r *wire.Result, why error) site.FacetState {
 		case why != nil:
 			s.Unread[p.Key] = brief(why.Error())
 		default:
-			s.Unread[p.Key] = brief(cmp.Or(health.Unread[p.Key], "the helper does not tell of "+p.Key))
+			s.Unread[p.Key] = brief(cmp.Or(health.Unread[p.Key], "the helper does not report "+p.Key))
 		}
 	}
 	return s

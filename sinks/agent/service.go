@@ -125,7 +125,7 @@ func (s *Service) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		s.listens(nil, fmt.Errorf("agents cannot call at %s: %w; free the port, or choose another address with --agent-listen", s.o.Listen, cmp.Or(err, errors.New("the listener has ended"))))
+		s.listens(nil, fmt.Errorf("agents cannot call at %s: %w; free the port, or choose another address with --agent-listen", s.o.Listen, cmp.Or(err, errors.New("the listener has stopped"))))
 		select {
 		case <-ctx.Done():
 		case <-time.After(listenEvery):
@@ -207,7 +207,7 @@ func (s *Service) address(b driver.Boot) (string, error) {
 		host = cmp.Or(nameOf(host, err), b.Daemon)
 	}
 	if host == "" {
-		return "", fmt.Errorf("start an agent on %s: nobody knows at which address of this host its machine reaches it; say so with --agent-address HOST:PORT", b.Node)
+		return "", fmt.Errorf("start an agent on %s: Slipway does not know at which address of this host the machine reaches it; pass --agent-address HOST:PORT", b.Node)
 	}
 	s.o.Authority.Names(host)
 	s.mu.Lock()

@@ -44,7 +44,7 @@ func (m *machine) Survey(ctx context.Context, n *site.Node) (map[site.Facet]item
 	m.learn(a.result)
 	var found map[string]item.Found
 	if err := json.Unmarshal(a.result.Found, &found); err != nil {
-		return nil, fmt.Errorf("the helper on %s lists what is no survey: %w", m.client.Address(), err)
+		return nil, fmt.Errorf("the helper on %s sent something that is not a survey: %w", m.client.Address(), err)
 	}
 	told := map[site.Facet]item.Found{}
 	for _, f := range byHelper {

@@ -37,7 +37,7 @@ func erasedPage(siteName, node string, e site.EraseReport) []byte {
 		case d.Done:
 			result = "erased"
 		case len(d.Tries) == 0:
-			result = "unknown: the agent has told nothing of it"
+			result = "unknown: the agent did not report on it"
 		}
 		p.line("| %s | %s | %s | %d | %s | %s | %s | %s |", text(d.ID()), text(d.Disk), text(d.Model), d.Bytes, text(result), text(d.Last().Method), when(d.Began), when(d.Ended))
 	}

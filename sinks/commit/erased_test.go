@@ -26,16 +26,16 @@ func TestEraseReport(t *testing.T) {
 	file := "erased/" + nodeFile("n0001")[len("nodes/"):len(nodeFile("n0001"))-len(".json")] + "-20260301T120000Z.md"
 	page := g.Git("show", branch+":"+file)
 	for _, want := range []string{
-		"# Erase report: n0001, generation 3\n", "serial number X1, begun 2026-03-01 12:00:00Z: 1 of 2 disks erased, of 1 the agent has told nothing.",
+		"# Erase report: n0001, generation 3\n", "serial number X1, begun 2026-03-01 12:00:00Z: 1 of 2 disks erased, no report on 1 from the agent.",
 		"| S1 | os | M&#124;&#60;b&#62; | 480000000000 | erased | overwrite | 2026-03-01 12:01:00Z | 2026-03-01 13:00:00Z |\n",
-		"| S2 | data |  | 0 | unknown: the agent has told nothing of it |  |  |  |\n",
+		"| S2 | data |  | 0 | unknown: the agent did not report on it |  |  |  |\n",
 		"- nvme sanitize, block erase, 5 s, did not erase it: the disk says that it failed\n", strings.TrimSpace(long),
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q:\n%s", want, page)
 		}
 	}
-	if all := g.Git("show", branch+":README.md"); !strings.Contains(all, "| n0001 | [1 of 2 disks erased, of 1 the agent has told nothing]("+file+") |") {
+	if all := g.Git("show", branch+":README.md"); !strings.Contains(all, "| n0001 | [1 of 2 disks erased, no report on 1 from the agent]("+file+") |") {
 		t.Errorf("README.md does not lead to it:\n%s", all)
 	}
 	report(t, r, healthy(1))

@@ -283,7 +283,7 @@ func (w *writer) erased(s *site.Status) {
 func (w *writer) notActedOn(s *site.Status) {
 	for i, u := range s.NotActedOn() {
 		if i == 0 {
-			w.line("\n## Designed, not acted on\n\nNo driver brings these parts about, and nobody looks whether they are so.\n")
+			w.line("\n## Designed, not acted on\n\nNo driver applies these parts, and Slipway does not check them.\n")
 		}
 		w.line("- %s", text(u.String()))
 	}
@@ -307,7 +307,7 @@ func (w *writer) swept(s *site.Swept) {
 	if s == nil || len(s.Met) == 0 {
 		return
 	}
-	w.line("\n## Met in the networks")
+	w.line("\n## Found in the networks")
 	shown := s.Met[:min(len(s.Met), mostMet)]
 	for _, m := range shown {
 		w.line("\n**%s** (%s): %s%s%s", text(m.Address), text(string(m.Standing.Kind)), text(m.Observed.Identity.String()), sentence("; ", m.Standing.Text), sentence("; not looked into: ", m.Why))

@@ -39,7 +39,7 @@ const maxSaid = 4096
 // status with a token, which may not make the other.
 func (r *Repository) Check(ctx context.Context, c forge.Check) error {
 	if !commit.MatchString(c.Commit) {
-		return fmt.Errorf("check %s: %w: %q is no commit", c.Name, forge.ErrRefused, cut(c.Commit, 80))
+		return fmt.Errorf("check %s: %w: %q is not a commit", c.Name, forge.ErrRefused, cut(c.Commit, 80))
 	}
 	if r.hasSaid(c) {
 		return nil

@@ -191,7 +191,7 @@ func TestProposalThatWasMerged(t *testing.T) {
 			t.Errorf("got %v, want it gone", err)
 		}
 		p["head"] = object{"sha": "--upload-pack=x"}
-		if _, err := r.Proposal(t.Context(), 3); err == nil || !strings.Contains(err.Error(), "is no commit") {
+		if _, err := r.Proposal(t.Context(), 3); err == nil || !strings.Contains(err.Error(), "is not a commit") {
 			t.Errorf("got %v, want it refused", err)
 		}
 	})

@@ -108,7 +108,7 @@ func (l *limits) spend(ctx context.Context, budget *rate.Limiter, n int) error {
 	wait := r.Delay()
 	if wait > maxWait {
 		r.Cancel()
-		return &forge.Limited{Until: time.Now().Add(wait), Why: "we stay below GitHub's limit of new content an hour"}
+		return &forge.Limited{Until: time.Now().Add(wait), Why: "Slipway stays below GitHub's hourly limit of new content"}
 	}
 	if err := sleep(ctx, wait); err != nil {
 		r.Cancel()
@@ -158,11 +158,11 @@ func (l *limits) heard(resp *http.Response, body []byte) error {
 	if limited {
 		l.strikes++
 	}
-	l.until, l.why = time.Now().Add(wait), "the hour's requests are used up"
+	l.until, l.why = time.Now().Add(wait), "this hour's requests are used up"
 	if !used {
-		l.why = "too much was asked of it at once"
+		l.why = "too many requests at once"
 	}
-	l.log.Warn("github wants no requests", "for", wait.Round(time.Second), "err", l.why)
+	l.log.Warn("github accepts no requests for now", "for", wait.Round(time.Second), "err", l.why)
 	if !limited {
 		return nil
 	}

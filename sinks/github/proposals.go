@@ -78,7 +78,7 @@ func proposal(pr *gh.PullRequest) (site.Proposal, error) {
 		Fork: pr.GetHead().Repo == nil || pr.GetHead().GetRepo().GetID() != pr.GetBase().GetRepo().GetID(),
 	}
 	if p.Number <= 0 || !commit.MatchString(p.Head) {
-		return p, fmt.Errorf("GitHub says that pull request #%d is at %q, which is no commit", p.Number, cut(p.Head, 80))
+		return p, fmt.Errorf("GitHub says that pull request #%d is at %q, which is not a commit", p.Number, cut(p.Head, 80))
 	}
 	switch {
 	case !pr.GetMergedAt().IsZero():

@@ -118,7 +118,7 @@ func explain(err error, need string) error {
 	case errors.As(err, &limited):
 		return limited
 	case errors.As(err, &primary): // the library remembers it, too
-		return &forge.Limited{Until: primary.Rate.Reset.Time, Why: "the hour's requests are used up"}
+		return &forge.Limited{Until: primary.Rate.Reset.Time, Why: "this hour's requests are used up"}
 	case errors.As(err, &secondary):
 		return &forge.Limited{Until: time.Now().Add(secondary.GetRetryAfter()), Why: said(secondary.Message)}
 	case errors.As(err, &answer):
@@ -182,7 +182,7 @@ func whyForbidden(message, need string) (do string, known bool) {
 			return "needed is " + need, true
 		}
 	}
-	return "GitHub does not say that a right is missing; if it stays so, see whether the token has " + need +
+	return "GitHub does not say that a right is missing; if it stays so, check whether the token has " + need +
 		", and whether something between this host and GitHub refuses the request", false
 }
 

@@ -34,7 +34,7 @@ func parse(endpoint string) (address, error) {
 	q := u.Query()
 	a := address{transport: transport, socket: q.Get("socket"), driver: drivers[u.Path], domain: q.Get("domain"), site: q.Get("site")}
 	if _, has := u.User.Password(); has {
-		return a, refused("the endpoint of %s holds a password, which does not belong into Git; name a credential instead", u.Host)
+		return a, refused("the endpoint of %s holds a password, which does not belong in Git; name a credential instead", u.Host)
 	}
 	switch {
 	case u.Scheme == Scheme+"+tcp":

@@ -25,7 +25,7 @@ func dialer(a address, e site.Endpoint, s secret.Value) (dialFunc, error) {
 	case "unix":
 		if !s.IsZero() {
 			return func(context.Context) (net.Conn, error) {
-				return nil, fmt.Errorf("%w: a socket of this host takes no credential: who may use it is said by its permissions; take the credential out of the hypervisor", driver.ErrDenied)
+				return nil, fmt.Errorf("%w: a socket of this host takes no credential: its permissions say who may use it; remove the credential from the hypervisor", driver.ErrDenied)
 			}, nil
 		}
 		return a.dialUnix, nil
@@ -60,7 +60,7 @@ func (a address) dialUnix(ctx context.Context) (conn net.Conn, err error) {
 	case errors.Is(err, fs.ErrPermission):
 		return nil, fmt.Errorf("%w: %w: the daemon's user may not use libvirt's socket; add it to the group libvirt", driver.ErrDenied, err)
 	}
-	return nil, fmt.Errorf("%w: libvirt does not listen on this host: %w; look whether libvirtd, or virtqemud, runs", driver.ErrUnreachable, err)
+	return nil, fmt.Errorf("%w: libvirt does not listen on this host: %w; check whether libvirtd, or virtqemud, runs", driver.ErrUnreachable, err)
 }
 
 func unreachable(err error) error { return fmt.Errorf("%w: %w", driver.ErrUnreachable, err) }

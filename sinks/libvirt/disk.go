@@ -73,7 +73,7 @@ func (s *sighting) attached(state *site.FacetState, wrong site.Values) {
 	for _, v := range d.owner.Volumes {
 		reinstalled := d.owner.Installing > 0 && v.Disk == s.n.Virtual.ImageDisk()
 		if s.record.volumes[v] == nil && attachedTo(d.next, v) >= 0 && !reinstalled {
-			wrong[v.Disk+".size"] = fmt.Sprintf("the volume %s of the disk %s is gone from the pool %s; nothing is put in its place by itself: bring it back",
+			wrong[v.Disk+".size"] = fmt.Sprintf("the volume %s of the disk %s is gone from the pool %s; Slipway does not replace it: restore it",
 				v.Name, v.Disk, v.Pool)
 		}
 	}
@@ -162,7 +162,7 @@ func (m *machine) volume(name string, d site.VirtualDisk) volume {
 }
 
 func (m *machine) notOurs(v volume) string {
-	return fmt.Sprintf("in the pool %s of %s there is a volume %s that was not made for this machine; it is left alone: rename it or take it away",
+	return fmt.Sprintf("in the pool %s of %s there is a volume %s that was not made for this machine; Slipway does not touch it: rename or remove it",
 		v.Pool, m.where(), v.Name)
 }
 
@@ -212,7 +212,7 @@ func (m *machine) setDisk(ctx context.Context, c *connection, d *domain, n *site
 	case there != nil && !listed:
 		return refused("%s", m.notOurs(v))
 	case there == nil && attached:
-		return refused("the volume %s is gone from the pool %s; nothing is put in its place by itself", v.Name, v.Pool)
+		return refused("the volume %s is gone from the pool %s; Slipway does not replace it", v.Name, v.Pool)
 	case there == nil && want.Image != "":
 		return nil
 	case there == nil:

@@ -62,7 +62,7 @@ func parseDomain(text string) (*libvirtxml.Domain, error) {
 	}
 	var d libvirtxml.Domain
 	if err := d.Unmarshal(text); err != nil {
-		return nil, refused("the definition makes no sense: %v", err)
+		return nil, refused("the definition cannot be understood: %v", err)
 	}
 	if d.Devices == nil {
 		d.Devices = &libvirtxml.DomainDeviceList{}
@@ -130,7 +130,7 @@ func (m *machine) byName(rpc *golibvirt.Libvirt) (golibvirt.Domain, error) {
 func (m *machine) meant(step site.Step) error {
 	switch want := step.Machine; {
 	case !want.Known():
-		return refused("the step names no machine by UUID; nothing is written without")
+		return refused("the step names no machine by UUID; nothing was written")
 	case !want.Matches(m.identity()):
 		return refused("another machine is meant: the step is for UUID %q serial %q, and %s of the site %s has UUID %q and no serial; nothing was written",
 			want.UUID, want.Serial, m.name, m.site, m.identity().UUID)
@@ -164,5 +164,5 @@ func stateName(s golibvirt.DomainState, why golibvirt.DomainPausedReason) (strin
 	case golibvirt.DomainShutoff, golibvirt.DomainCrashed:
 		return "off", nil
 	}
-	return "", refused("libvirt gives the state %d of the machine, which tells nothing", s)
+	return "", refused("libvirt gives the state %d of the machine, which Slipway does not know", s)
 }

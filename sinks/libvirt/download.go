@@ -94,7 +94,7 @@ func (d *download) request(b *body) error {
 }
 
 func answered(from string, status int) error {
-	class, what := driver.ErrRefused, "look whether the image is there and whether everybody may read it"
+	class, what := driver.ErrRefused, "check whether the image is there and whether everybody may read it"
 	if status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout {
 		class, what = driver.ErrUnreachable, "its log says why"
 	}
@@ -104,7 +104,7 @@ func answered(from string, status int) error {
 func (d *download) begin(b *body, answer *http.Response) error {
 	d.restart()
 	if answer.ContentLength <= 0 {
-		return refused("the image server does not say how large %s is (Content-Length), so nobody can tell whether it fits", b.from)
+		return refused("the image server does not say how large %s is (Content-Length), so Slipway cannot tell whether it fits", b.from)
 	}
 	d.size, d.version = answer.ContentLength, version(answer.Header)
 	return nil

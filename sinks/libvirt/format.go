@@ -30,11 +30,11 @@ func checkImage(format string, header []byte) error {
 	is := bytes.HasPrefix(header, qcowMagic)
 	switch {
 	case format == "raw" && is:
-		return refused("the image is a qcow2 one, the design says raw: its \"format\" is to be \"qcow2\"")
+		return refused("the image is a qcow2 one, the design says raw: its \"format\" must be \"qcow2\"")
 	case format == "raw":
 		return nil
 	case format != "qcow2":
-		return refused("an image of the format %q cannot be put on the disk of a virtual machine: it is to be qcow2 or raw", format)
+		return refused("an image of the format %q cannot be put on the disk of a virtual machine: use qcow2 or raw", format)
 	case !is || len(header) < 104:
 		return refused("the image is not a qcow2 one, as the design says")
 	}
@@ -52,15 +52,15 @@ func checkQcow2(header []byte) error {
 	case version != 2 && version != 3:
 		return refused("the image is a qcow2 one of version %d; 2 and 3 are known", version)
 	case binary.BigEndian.Uint64(header[qcowBackingFile:]) != 0:
-		return refused("the image builds on another file (a backing file), which the hypervisor would open: it is to stand alone (qemu-img convert -O qcow2)")
+		return refused("the image builds on another file (a backing file), which the hypervisor would open: make one that stands alone (qemu-img convert -O qcow2)")
 	case bits&qcowExternalData != 0:
-		return refused("the image has its data in another file, which the hypervisor would open: it is to stand alone (qemu-img convert -O qcow2)")
+		return refused("the image has its data in another file, which the hypervisor would open: make one that stands alone (qemu-img convert -O qcow2)")
 	case bits&(qcowDirty|qcowCorrupt) != 0:
 		return refused("the image was not closed cleanly or is damaged (qemu-img check)")
 	case bits&^(qcowCompression|qcowExtendedEntries) != 0:
 		return refused("the image needs features of qcow2 (%#x) that are not known here", bits)
 	case binary.BigEndian.Uint32(header[qcowEncryption:]) != 0:
-		return refused("the image is encrypted, and nobody could give the hypervisor its key")
+		return refused("the image is encrypted, and the hypervisor does not have its key")
 	case size == 0 || size > 1<<50:
 		return refused("the image says that its disk has %d bytes", size)
 	}

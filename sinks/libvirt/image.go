@@ -294,7 +294,7 @@ func (f *fetch) verify(ctx context.Context, s *storage, v golibvirt.StorageVol, 
 	got := hex.EncodeToString(f.sum.Sum(nil))
 	f.restart()
 	if got != i.SHA256 {
-		err := refused("the image has the SHA-256 %s, the design says %s; it was deleted: look whether the image was replaced, or its digest was not", got, i.SHA256)
+		err := refused("the image has the SHA-256 %s, the design says %s; Slipway deleted it: check whether somebody replaced the image, or forgot to change its digest", got, i.SHA256)
 		return errors.Join(err, s.remove(ctx, v.Name))
 	}
 	if err := s.refresh(ctx); err != nil {

@@ -27,7 +27,7 @@ const farewell = 20 * time.Second
 //	this one     new, attached   on, with seed   note that it is installed
 //	no           new, attached   on              nothing, if it was begun before
 //
-// What can go wrong without the machine, as an image that cannot be had, goes
+// What can go wrong without the machine, as an image that is not available, and goes
 // wrong while it still runs. Disks of data are not touched.
 func (m *machine) install(ctx context.Context, c *connection, step site.Step, n *site.Node) error {
 	i, err := m.installation(step, n)
@@ -147,8 +147,8 @@ func (m *machine) knows(d *domain, step site.Step, i installation) error {
 	if has < i.generation || underWay {
 		return nil
 	}
-	return refused("the machine runs from generation %d by its own metadata, of which the daemon's records do not know, and generation %d was to be installed over it; nothing was written: "+
-		"bring the records back, or raise the generation to %d if it is to be made anew", has, i.generation, has+1)
+	return refused("the machine runs from generation %d by its own metadata, which is not in the daemon's records, and generation %d was to be installed over it; nothing was written: "+
+		"restore the records, or raise the generation to %d to make it again", has, i.generation, has+1)
 }
 
 // mayReplace refuses to replace a disk that something else than this installation
@@ -343,7 +343,7 @@ func (m *machine) finish(ctx context.Context, c *connection, d *domain, i instal
 		return err
 	}
 	if s != "on" {
-		return fmt.Errorf("%w: the machine was started from its new disk and is %s by now; its console may say why", driver.ErrBusy, s)
+		return fmt.Errorf("%w: the machine was started from its new disk and is %s now; its console may say why", driver.ErrBusy, s)
 	}
 	o := d.owner
 	o.Generation, o.Image, o.Installing, o.Pulling = i.generation, i.image.SHA256, 0, ""

@@ -61,7 +61,7 @@ func layOut(files map[string][]byte) ([]byte, error) {
 	defer os.RemoveAll(work)
 	for name, content := range files {
 		if len(content) > mostSeed {
-			return nil, refused("the %s of the seed has %d bytes, the most is %d", name, len(content), mostSeed)
+			return nil, refused("the %s of the seed has %d bytes, more than %d", name, len(content), mostSeed)
 		}
 		file := filepath.Join(work, name)
 		if err := os.WriteFile(file, blankFile(name), 0o600); err != nil {

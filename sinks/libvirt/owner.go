@@ -127,7 +127,7 @@ func ownerIn(metadata string) (*owner, error) {
 		if ok && depth == 0 && start.Name.Space == namespace && start.Name.Local == "machine" {
 			var o owner
 			if err := d.DecodeElement(&o, &start); err != nil {
-				return nil, refused("the metadata of the machine makes no sense: %v", err)
+				return nil, refused("the metadata of the machine cannot be understood: %v", err)
 			}
 			return &o, nil
 		}
@@ -202,7 +202,7 @@ func (m *machine) setOwner(ctx context.Context, c *connection, d *domain, o owne
 func uuidOf(text string) (uuid golibvirt.UUID, err error) {
 	b, err := hex.DecodeString(strings.ReplaceAll(text, "-", ""))
 	if err != nil || len(b) != len(uuid) {
-		return uuid, refused("%q is no UUID", text)
+		return uuid, refused("%q is not a UUID", text)
 	}
 	copy(uuid[:], b)
 	return uuid, nil
@@ -211,7 +211,7 @@ func uuidOf(text string) (uuid golibvirt.UUID, err error) {
 // foreign says why a domain is not this machine's; empty when it is.
 func (m *machine) foreign(d *domain) string {
 	what := fmt.Sprintf("on %s there is a machine named %s with the UUID %s", m.where(), printable(d.ref.Name), textOf(d.ref.UUID))
-	const then = "; it is left alone: rename it or take it away, or name the node differently"
+	const then = "; Slipway does not touch it: rename or remove it, or name the node differently"
 	switch {
 	case !d.ours:
 		return what + " that Slipway did not make" + then

@@ -184,7 +184,7 @@ func TestAChangeMakesNoMachine(t *testing.T) {
 	s := stepOf(n, site.FacetDefinition, site.ActionDefine)
 	s.Changes = []site.Change{{Field: "definition.memory", Have: "64MiB", Want: "128MiB"}}
 	before := len(r.Writes())
-	if err := m.Apply(t.Context(), s, n, drivertest.Permitted); !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "not there any more") {
+	if err := m.Apply(t.Context(), s, n, drivertest.Permitted); !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "is no longer on") {
 		t.Errorf("got %v", err)
 	}
 	if writes := r.Writes()[before:]; len(writes) > 0 {

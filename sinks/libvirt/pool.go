@@ -52,7 +52,7 @@ func (m *machine) folder(ctx context.Context, c *connection, name string) (strin
 		Path string `xml:"target>path"`
 	}
 	if err := xml.Unmarshal([]byte(text), &described); err != nil {
-		return "", refused("the description of the pool %q makes no sense: %v", name, err)
+		return "", refused("the description of the pool %q cannot be understood: %v", name, err)
 	}
 	if described.Type != "dir" && described.Type != "fs" && described.Type != "netfs" {
 		return "", nil

@@ -106,7 +106,7 @@ func resume(ctx context.Context, c *connection, d *domain) error {
 	if err == nil {
 		var s string
 		if s, err = state(ctx, c, d.ref); err == nil && s != "on" {
-			err = refused("the machine is paused and does not go on; look whether a pool of its disks is full")
+			err = refused("the machine is paused and does not continue; check whether a pool of its disks is full")
 		}
 	}
 	return err

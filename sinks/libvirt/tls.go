@@ -64,7 +64,7 @@ func trust(config *tls.Config, a address, t site.Trust) error {
 func pinned(a address, want string, c *x509.Certificate) error {
 	digest := sha256.Sum256(c.Raw)
 	if got := "sha256:" + hex.EncodeToString(digest[:]); got != want {
-		return refused("%s shows the certificate %s, and the design pins %s; if it was replaced on purpose put the new one into trust.fingerprint, if not somebody may be in between", a, got, want)
+		return refused("%s shows the certificate %s, and the design pins %s; if it was replaced on purpose, put the new one into trust.fingerprint; if not, somebody may be intercepting the connection", a, got, want)
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func (s *storage) describe(ctx context.Context, v golibvirt.StorageVol) (*libvir
 	}
 	var d libvirtxml.StorageVolume
 	if err := d.Unmarshal(text); err != nil {
-		return nil, refused("the description of the volume %s makes no sense: %v", printable(v.Name), err)
+		return nil, refused("the description of the volume %s cannot be understood: %v", printable(v.Name), err)
 	}
 	return &d, nil
 }

@@ -15,7 +15,7 @@ import (
 var (
 	nodesDesc       = desc("nodes", "Nodes by state.", "state")
 	stateAgeDesc    = desc("state_age_seconds", "How long the node that is longest in a state has been in it; no series without nodes.", "state")
-	personDesc      = desc("nodes_need_person", "Nodes that go on only with a person: stalled ones, and those that wait for somebody's word.")
+	personDesc      = desc("nodes_need_person", "Nodes that need a person: stalled ones, and those that wait for an answer.")
 	observationDesc = desc("observation_age_seconds", "How long ago the machines were last seen: quantiles over those that were, 1 is the oldest.")
 	unseenDesc      = desc("nodes_unseen", "Nodes whose machine was never seen.")
 	silentDesc      = desc("nodes_silent", "Nodes whose machine is on and whose system did not answer when it was last asked.")
@@ -31,7 +31,7 @@ var (
 	pausedDesc      = desc("paused", "1 while the site is paused.")
 	readOnlyDesc    = desc("observe_only", "1 while nothing is written to any machine.")
 	termDesc        = desc("term", "The term of the controller that acts.")
-	rolloutDesc     = desc("rollout_nodes", "Nodes of the last rollout by what has become of them.", "outcome")
+	rolloutDesc     = desc("rollout_nodes", "Nodes of the last rollout by their result.", "outcome")
 	runningDesc     = desc("rollout_running", "1 while the last rollout has not ended.")
 	haltedDesc      = desc("rollout_halted", "1 while the last rollout begins no further node because too many have failed.")
 	sinceDesc       = desc("rollout_start_timestamp_seconds", "When the revision of the last rollout was accepted.")

@@ -62,7 +62,7 @@ func requestOf(packet []byte) (*dhcpv4.DHCPv4, error) {
 	case err != nil:
 		return nil, err
 	case req.OpCode != dhcpv4.OpcodeBootRequest:
-		return nil, fmt.Errorf("it is no request")
+		return nil, fmt.Errorf("it is not a request")
 	case len(req.Options[uint8(dhcpv4.OptionDHCPMessageType)]) != 1:
 		return nil, fmt.Errorf("it is BOOTP, without a DHCP message type")
 	case len(req.ClientHWAddr) != 6 || req.ClientHWAddr[0]&1 != 0 || string(req.ClientHWAddr) == "\x00\x00\x00\x00\x00\x00":

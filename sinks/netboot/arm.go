@@ -189,7 +189,7 @@ func (a *arms) meant(mac, uuid string, now time.Time) *armed {
 		return nil
 	}
 	if it.UUID != "" && uuid != "" && it.UUID != uuid && it.UUID != site.TurnedRound(uuid) {
-		it.refused(fmt.Sprintf("a machine with its MAC address %s and another UUID, %s, asked what to boot, and was told nothing", mac, uuid))
+		it.refused(fmt.Sprintf("a machine with its MAC address %s and another UUID, %s, asked what to boot, and got no answer", mac, uuid))
 		return nil
 	}
 	return it

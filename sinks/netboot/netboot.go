@@ -164,7 +164,7 @@ func (s *Service) Arm(b Boot) error {
 // Disarm has a node start from its disk again.
 func (s *Service) Disarm(node string) {
 	if s.arms.disarm(node) {
-		s.config.Log.Info("not armed for network boot any more", "node", node)
+		s.config.Log.Info("no longer armed for network boot", "node", node)
 	}
 }
 

@@ -36,7 +36,7 @@ func openPort(name string) (_ *port, err error) {
 		return nil, fmt.Errorf("there is no interface %s on this host: correct --netboot, or bring it up", name)
 	}
 	if len(iface.HardwareAddr) != 6 {
-		return nil, fmt.Errorf("%s is no Ethernet interface", name)
+		return nil, fmt.Errorf("%s is not an Ethernet interface", name)
 	}
 	p := &port{iface: iface}
 	defer func() {

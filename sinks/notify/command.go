@@ -39,7 +39,7 @@ func NewCommand(path string, log *slog.Logger) (*Command, error) {
 	case err != nil:
 		return nil, fmt.Errorf("notify by a command: %w", err)
 	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
-		return nil, fmt.Errorf("notify by a command: %s is no program: name an executable file (chmod +x)", path)
+		return nil, fmt.Errorf("notify by a command: %s is not a program: name an executable file (chmod +x)", path)
 	case info.Mode()&0o002 != 0:
 		return nil, fmt.Errorf("notify by a command: anybody may write to %s, and so have this daemon run what they like: chmod o-w", path)
 	}

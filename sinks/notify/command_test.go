@@ -106,7 +106,7 @@ func TestCommandThatSaysTooMuch(t *testing.T) {
 func TestCommandsThatCannotBe(t *testing.T) {
 	for what, c := range map[string]struct{ path, want string }{
 		"missing":          {filepath.Join(t.TempDir(), "none"), "no such file"},
-		"a folder":         {t.TempDir(), "is no program"},
+		"a folder":         {t.TempDir(), "is not a program"},
 		"not executable":   {script(t, 0o644, ""), "chmod +x"},
 		"anybody's to set": {script(t, 0o757, ""), "chmod o-w"},
 	} {

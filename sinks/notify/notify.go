@@ -174,7 +174,7 @@ func (t *teller) turn(ctx context.Context) time.Duration {
 		return t.fail(ctx, err)
 	}
 	if err != nil {
-		t.log.Warn("the service refused to tell people, which is not tried again before there is news", "err", err)
+		t.log.Warn("the service refused a notification; Slipway sends nothing until there is news", "err", err)
 	}
 	t.failures = 0
 	return 0
@@ -187,7 +187,7 @@ func (t *teller) note(now time.Time, events []Event) {
 	}
 	t.account.told(now, events)
 	if err := t.save(); err != nil {
-		t.log.Warn("what was told is not kept: a restart will tell it again", "err", err)
+		t.log.Warn("sent notifications could not be recorded: a restart will send them again", "err", err)
 	}
 }
 
@@ -232,6 +232,6 @@ func (t *teller) fail(ctx context.Context, err error) time.Duration {
 	}
 	t.failures++
 	t.rest = time.Now().Add(wait)
-	t.log.Warn("nobody was told, which is tried again", "after", wait, "err", err)
+	t.log.Warn("no notification was sent; trying again", "after", wait, "err", err)
 	return wait
 }

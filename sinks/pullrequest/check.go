@@ -52,7 +52,7 @@ func superseded(name, commit, by string) forge.Check {
 func spent(c forge.Check) forge.Check {
 	return forge.Check{
 		Commit: c.Commit, Name: c.Name, Verdict: forge.Error, URL: c.URL,
-		Title: "no more can be said of this commit, as forges take only so many checks of one: push a new commit",
+		Title: "this commit has as many checks as the forge takes: push a new commit",
 	}
 }
 

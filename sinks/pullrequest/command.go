@@ -55,7 +55,7 @@ func (l *Listener) obey(
 	log := l.Log.With("proposal", p.Number, "by", c.Author, "comment", c.ID)
 	switch {
 	case may < forge.Write:
-		log.Info("command refused", "err", "who may not write to the repository gives no commands")
+		log.Info("command refused", "err", "only people who may write to the repository give commands")
 		return l.refuse(), nil
 	case wrong != nil:
 		log.Info("command not understood", "err", wrong)
@@ -106,7 +106,7 @@ func (l *Listener) refuse() answer {
 // notUnderstood says why a comment was no command, and how to write one.
 func notUnderstood(c forge.Comment, wrong *forge.NotACommand) string {
 	return fmt.Sprintf("Nothing was done for %s: %s.\n\n"+
-		"Write a new comment. Its first line is the command alone, exactly so:\n\n- `%s`\n",
+		"Write a new comment. Its first line is only the command, exactly like this:\n\n- `%s`\n",
 		linked(c), wrong.Why, strings.Join(forge.Usage, "`\n- `"))
 }
 

@@ -166,7 +166,7 @@ func (r *Reporter) put(ctx context.Context, w *wish) error {
 		w.Since = time.Time{}
 	}
 	if err := r.Outbox.PutMessage(ctx, key(w.Number), w.encode()); err != nil {
-		return fmt.Errorf("keep what is to be told of proposal %d: %w", w.Number, err)
+		return fmt.Errorf("record what to report on proposal %d: %w", w.Number, err)
 	}
 	r.wishes[w.Number] = w
 	return nil
@@ -179,7 +179,7 @@ func (r *Reporter) load(ctx context.Context) error {
 	}
 	all, err := r.Outbox.Messages(ctx)
 	if err != nil {
-		return fmt.Errorf("read what is to be told of proposals: %w", err)
+		return fmt.Errorf("read what to report on proposals: %w", err)
 	}
 	for k, value := range all {
 		if !strings.HasPrefix(k, keyPrefix) {
@@ -187,7 +187,7 @@ func (r *Reporter) load(ctx context.Context) error {
 		}
 		w, err := decode(value)
 		if err != nil || key(w.Number) != k { // every open proposal is announced anew
-			r.Log.Warn("what was to be told of a proposal cannot be read, and is forgotten", "key", k, "err", err)
+			r.Log.Warn("what to report on a proposal cannot be read, and is dropped", "key", k, "err", err)
 			continue
 		}
 		r.wishes[w.Number] = w

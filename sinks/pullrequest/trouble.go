@@ -106,7 +106,7 @@ func (r *Reporter) failed(w *wish, t task, err error) {
 		r.tries[t] = x
 	}
 	x.failed(err)
-	r.Log.Warn("not told of a proposal, which is tried again", "proposal", t.number, "revision", w.Head, "err", err)
+	r.Log.Warn("a proposal could not be reported on; trying again", "proposal", t.number, "revision", w.Head, "err", err)
 }
 
 func (x *try) failed(err error) {

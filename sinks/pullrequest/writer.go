@@ -196,7 +196,7 @@ func (r *Reporter) tell(ctx context.Context, w *wish, t task) error {
 	}
 	hopeless := r.isHopeless(t, err)
 	if hopeless {
-		r.Log.Warn("something is not told of a proposal, as the forge does not take it", "proposal", w.Number, "revision", w.Head, "err", err)
+		r.Log.Warn("the forge refused part of a report on a proposal", "proposal", w.Number, "revision", w.Head, "err", err)
 		err = nil
 	}
 	if err != nil {

@@ -92,6 +92,6 @@ func (c *client) here(link string) error {
 	if err != nil || u.Scheme == "" || u.Host == "" {
 		return nil
 	}
-	return refused("the BMC at %s links to %s, which is not its own address, and nothing is sent there; "+
-		"if that is the same BMC, set its host name right or write that address into the node's endpoint", c.host, printable(link))
+	return refused("the BMC at %s links to %s, which is not its own address, and Slipway sends nothing there; "+
+		"if it is the same BMC, correct its host name or write that address into the node's endpoint", c.host, printable(link))
 }

@@ -16,7 +16,7 @@ import (
 func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, may driver.Permit) error {
 	err := m.asStep(ctx, step.Machine, step.Impact, func(s system) error {
 		if s.heading() == "" {
-			return refused("the BMC gives %q as PowerState, which tells nothing", printable(string(s.power())))
+			return refused("the BMC gives %q as PowerState, which Slipway does not know", printable(string(s.power())))
 		}
 		return m.take(ctx, step, n, s, may)
 	})
@@ -78,7 +78,7 @@ func (m *machine) take(ctx context.Context, step site.Step, n *site.Node, s syst
 // wanted machine's.
 func (m *machine) meant(ctx context.Context, want site.Identity) (system, error) {
 	if !want.Known() {
-		return system{}, refused("the step names no machine by UUID, serial number or MAC address; nothing is written without")
+		return system{}, refused("the step names no machine by UUID, serial number or MAC address; nothing was written")
 	}
 	s, err := m.system(ctx, want)
 	if err != nil {

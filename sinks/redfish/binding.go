@@ -148,7 +148,7 @@ func (b *binding) overSession(ctx context.Context, call request) (*http.Response
 	b.in.over.Store(true)
 	b.ended = sessionOver(b.client.host)
 	if b.client.unwritten.Swap(true) {
-		b.ended = refused("the BMC lets the account log in, and answers a write of it like one of nobody: %s; give the account the privilege, or the endpoint another credential",
+		b.ended = refused("the BMC lets the account log in, and answers its writes as if it were not logged in: %s; give the account the privilege, or the endpoint another credential",
 			strings.TrimPrefix(printable(err.Error()), driver.ErrDenied.Error()+": "))
 	}
 	return nil, b.ended
@@ -186,7 +186,7 @@ func (b *binding) overOne(ctx context.Context, call request) (*http.Response, er
 		b.client.keeps.ended(b.conn.answers)
 		b.hangUp()
 	}
-	b.ended = fmt.Errorf("%w: the BMC at %s closes its connections before a request can follow the machine's identity on one; the machine is looked at again first",
+	b.ended = fmt.Errorf("%w: the BMC at %s closes its connections before a request can follow the machine's identity on the same connection; Slipway looks at the machine again first",
 		driver.ErrInterrupted, b.client.host)
 	return nil, b.ended
 }
@@ -296,8 +296,8 @@ func (b *binding) mayUnbound() error {
 	if !b.destroys || b.unbound {
 		return nil
 	}
-	b.ended = refused("the BMC at %s has no sessions and closes the connection after each answer: a write cannot be bound to the machine whose identity was read, "+
-		"and what destroys data is not sent so; switch its session service or its persistent connections on, or accept the risk in the design with endpoints.bmc.unbound: %q",
+	b.ended = refused("the BMC at %s has no sessions and closes the connection after each answer: Slipway cannot be sure that a write reaches the machine whose identity it read, "+
+		"so it sends nothing that destroys data; switch on its session service or its persistent connections, or accept the risk in the design with endpoints.bmc.unbound: %q",
 		b.client.host, site.UnboundAccept)
 	return b.ended
 }
@@ -312,7 +312,7 @@ func (b *binding) hangUp() {
 
 // sessionOver is the end of a step whose session is gone.
 func sessionOver(host string) error {
-	return fmt.Errorf("%w: the session at the BMC at %s, over which the machine's identity was read, is over; nothing was written since, and the machine is looked at again first",
+	return fmt.Errorf("%w: the session at the BMC at %s, over which the machine's identity was read, has ended; nothing was written since, and Slipway looks at the machine again first",
 		driver.ErrInterrupted, host)
 }
 

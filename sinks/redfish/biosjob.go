@@ -111,14 +111,14 @@ func (m *machine) jobQueue(ctx context.Context, s system) ([]object, error) {
 func (m *machine) dropJobs(ctx context.Context, jobs []job) error {
 	for _, j := range jobs {
 		if j.path() == "" {
-			return refused("the BMC's job %s holds the settings, and where it is to be taken back the BMC does not say; delete it on the BMC", j.id())
+			return refused("the BMC's job %s holds the settings, and the BMC offers no way to cancel it; delete it on the BMC", j.id())
 		}
 		if j.running() {
 			return fmt.Errorf("%w: the BMC's job %s is changing settings, and takes no others until it has ended", driver.ErrBusy, j.id())
 		}
 		err := m.client.delete(ctx, j.path())
 		if hasStatus(err, http.StatusForbidden, http.StatusBadRequest, http.StatusConflict, http.StatusMethodNotAllowed) {
-			return refused("the BMC's job %s holds the settings and cannot be taken back (%s); boot the machine so that it ends, or end the lockdown",
+			return refused("the BMC's job %s holds the settings and cannot be cancelled (%s); boot the machine so that it ends, or end the lockdown",
 				j.id(), printable(err.Error()))
 		}
 		if err != nil && !hasStatus(err, http.StatusNotFound) {

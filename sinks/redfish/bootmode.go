@@ -40,13 +40,13 @@ func (m *machine) setMode(ctx context.Context, n *site.Node, s system) (system, 
 	allowed := at[[]schemas.BootSourceOverrideMode](s.object, "Boot", overrideMode+"@Redfish.AllowableValues")
 	switch {
 	case at[object](s.object, "Boot")[overrideMode] == nil, m.has(noMode), m.has(leastOverride):
-		return s, fmt.Errorf("the BMC has no say in how the firmware boots; leave the design's boot.mode out, or set what the firmware calls it in bios.attributes: %w", errors.ErrUnsupported)
+		return s, fmt.Errorf("the BMC cannot set how the firmware boots; remove boot.mode from the design, or set the firmware's own attribute in bios.attributes: %w", errors.ErrUnsupported)
 	case len(allowed) > 0 && !slices.Contains(allowed, mode):
 		return s, fmt.Errorf("the machine cannot be told to boot by %s; change the design's boot.mode: %w", n.Boot.Mode, errors.ErrUnsupported)
 	}
 	err := m.tryForms(ctx, s, overrideMode, m.modeForms(s, mode))
 	if hasMessage(err, "PropertyNotWritable") && hasStatus(err, http.StatusBadRequest, http.StatusForbidden) {
-		return s, fmt.Errorf("the BMC shows how the firmware boots and has it changed in bios.attributes only; set it there, or change the design's boot.mode: %w: %w", errors.ErrUnsupported, err)
+		return s, fmt.Errorf("the BMC shows how the firmware boots, but changes it only by bios.attributes; set it there, or change the design's boot.mode: %w: %w", errors.ErrUnsupported, err)
 	}
 	if err != nil {
 		return s, err

@@ -54,7 +54,7 @@ func (m *machine) Capture(ctx context.Context, b driver.Bounds, told driver.Told
 	if err != nil {
 		return driver.Capture{}, err
 	}
-	told("replacing what tells of the machine", len(c.out), len(c.out))
+	told("replacing what identifies the machine", len(c.out), len(c.out))
 	resources, err := redacted(c.out, m.own())
 	return driver.Capture{Resources: resources, Left: len(c.next) + len(c.late), Why: why, Failed: c.failed}, err
 }
@@ -83,7 +83,7 @@ func (c *crawl) all(ctx context.Context, t *tap, told driver.Told) (why string, 
 		case ctx.Err() != nil:
 			return fmt.Sprintf("it took %s", c.bounds.Time), nil
 		case c.mum >= captureSilence:
-			return "the BMC does not answer any more", nil
+			return "the BMC no longer answers", nil
 		}
 		told("reading", len(c.out), len(c.out)+len(c.next)+len(c.late))
 		if err := c.step(ctx); err != nil {

@@ -193,20 +193,20 @@ func (g *grading) tryIdentity(ctx context.Context) (driver.Ability, error) {
 		case err != nil:
 			return driver.Ability{}, err
 		case other != "":
-			return driver.Ability{Verdict: driver.Fails, Text: fmt.Sprintf("the design names it by %s, which does not tell it from %s behind the same BMC: nothing is written to it; add %s to its identity",
+			return driver.Ability{Verdict: driver.Fails, Text: fmt.Sprintf("the design names it by %s, which does not distinguish it from %s behind the same BMC: nothing is written to it; add %s to its identity",
 				printable(g.want.Full()), printable(other), g.beside())}, nil
 		}
 		return works("by its %s, as the design names it", stated(g.want)), nil
 	}
 	if !g.id.Known() {
-		return driver.Ability{}, lacks("neither its UUID nor its serial number is its own: the machine is only observed, and never written to")
+		return driver.Ability{}, lacks("neither its UUID nor its serial number is unique: Slipway only observes the machine and never writes to it")
 	}
 	other, err := g.mistakenFor(ctx, own)
 	switch {
 	case err != nil:
 		return driver.Ability{}, err
 	case other != "":
-		return partly("%s behind the same BMC reports the same %s: it is told from that only with %s beside it in the design's identity", printable(other), stated(own), g.beside()), nil
+		return partly("%s behind the same BMC reports the same %s: Slipway can distinguish them only with %s beside it in the design's identity", printable(other), stated(own), g.beside()), nil
 	}
 	return works("by its %s", stated(own)), nil
 }
@@ -243,7 +243,7 @@ func (g *grading) tryBinding(context.Context) (driver.Ability, error) {
 	case g.unbound:
 		return partly("by nothing: it has no sessions and closes the connection after each answer; the design accepts that, endpoints.bmc.unbound"), nil
 	}
-	return driver.Ability{}, lacks(fmt.Sprintf("it has no sessions and closes the connection after each answer, so a write may reach another machine that has come to its address; "+
+	return driver.Ability{}, lacks(fmt.Sprintf("it has no sessions and closes the connection after each answer, so a write may reach another machine that got its address; "+
 		"destructive steps are refused unless the design has endpoints.bmc.unbound: %q", site.UnboundAccept))
 }
 
@@ -265,9 +265,9 @@ func (g *grading) tryPower(ctx context.Context) (driver.Ability, error) {
 	missing := slices.DeleteFunc(slices.Clone(wantedResets), func(k schemas.ResetType) bool { return slices.Contains(kinds, k) })
 	switch {
 	case g.system.heading() == "":
-		a.Verdict, a.Text = driver.Fails, fmt.Sprintf("PowerState is %q, which tells nothing", printable(string(g.system.power())))
+		a.Verdict, a.Text = driver.Fails, fmt.Sprintf("PowerState is %q, which Slipway does not know", printable(string(g.system.power())))
 	case len(kinds) == 0:
-		a.Verdict, a.Text = driver.Partly, a.Text+"; which resets it takes, it does not say"
+		a.Verdict, a.Text = driver.Partly, a.Text+"; it does not say which resets it takes"
 	case len(missing) > 0:
 		a.Verdict, a.Text = driver.Partly, fmt.Sprintf("%s; it has no %s", a.Text, joinedKinds(missing))
 	}
@@ -530,7 +530,7 @@ func (g *grading) tryInventory(ctx context.Context) (driver.Ability, error) {
 	case len(a.Values) == 0:
 		return a, lacks("the system lists none of its parts")
 	case len(inv.Missing) > 0:
-		a.Verdict, a.Text = driver.Partly, "not to be had: "+strings.Join(inv.Missing, "; ")
+		a.Verdict, a.Text = driver.Partly, "not available: "+strings.Join(inv.Missing, "; ")
 	}
 	return a, nil
 }
@@ -555,7 +555,7 @@ func (g *grading) tryExpand(ctx context.Context) (driver.Ability, error) {
 	}
 	for _, m := range at[[]object](o, "Members") {
 		if len(m) < 2 {
-			return driver.Ability{}, lacks("the service root says that there is, and references come all the same")
+			return driver.Ability{}, lacks("the service root says that there is, but it sends references anyway")
 		}
 	}
 	if levels := at[int](features, "MaxLevels"); levels > 0 {
@@ -604,5 +604,5 @@ func (g *grading) tryClock(context.Context) (driver.Ability, error) {
 	if time.Until(shown).Abs() <= mostOff {
 		return works("as this host's"), nil
 	}
-	return partly("it is %s there: by that the certificates of image servers may not be valid", shown.Format(time.RFC3339)), nil
+	return partly("it is %s there: so it may take the certificates of image servers for invalid", shown.Format(time.RFC3339)), nil
 }

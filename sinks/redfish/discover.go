@@ -74,7 +74,7 @@ func discover(ctx context.Context, s driver.Sweep, d dial) error {
 		return err
 	}
 	if s.Port < 0 || s.Port > 65535 {
-		return refused("%d is no port: it is from 1 to 65535", s.Port)
+		return refused("%d is not a port: use a number from 1 to 65535", s.Port)
 	}
 	port := uint16(cmp.Or(s.Port, httpsPort))
 	d = d.atMost(dialledAtOnce)

@@ -67,7 +67,7 @@ func TestSiblingsOfOneIdentity(t *testing.T) {
 	ownUUID := func(i int, m *lab.MachineConfig) {
 		m.Identity = site.Identity{UUID: fmt.Sprintf("3d1c0000-0000-4000-8000-0000000000a%d", i), Serial: "ENC1"}
 	}
-	apart := "does not tell this machine from"
+	apart := "does not distinguish this machine from"
 	for name, c := range map[string]struct {
 		change func(int, *lab.MachineConfig)
 		want   site.Identity
@@ -210,8 +210,8 @@ func TestCheckOfAnEnclosure(t *testing.T) {
 		says    string
 	}{
 		"own identities":          {uuids, site.Identity{}, driver.Works, "by its UUID and its serial number"},
-		"one serial":              {sharing, site.Identity{}, driver.Partly, `Systems/Node1 behind the same BMC reports the same serial number: it is told from that only with mac: "02:00:00:00:00:02" or slot: "Node2"`},
-		"designed by that alone":  {sharing, site.Identity{Serial: "ENC1"}, driver.Fails, `the design names it by serial number ENC1, which does not tell it from /redfish/v1/Systems/Node1`},
+		"one serial":              {sharing, site.Identity{}, driver.Partly, `Systems/Node1 behind the same BMC reports the same serial number: Slipway can distinguish them only with mac: "02:00:00:00:00:02" or slot: "Node2"`},
+		"designed by that alone":  {sharing, site.Identity{Serial: "ENC1"}, driver.Fails, `the design names it by serial number ENC1, which does not distinguish it from /redfish/v1/Systems/Node1`},
 		"designed with its slot":  {sharing, site.Identity{Serial: "ENC1", Slot: "Node2"}, driver.Works, "by its serial number and its slot, as the design names it"},
 		"designed with its ports": {sharing, site.Identity{Serial: "ENC1", MAC: "02:00:00:00:00:02"}, driver.Works, "by its serial number and its MAC address"},
 	} {

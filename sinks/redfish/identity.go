@@ -43,7 +43,7 @@ func (s system) identity() site.Identity {
 }
 
 // canonicalUUID is a UUID in lower case and with its dashes, and empty for a
-// placeholder; something that is no UUID stays as it is.
+// placeholder; something that is not a UUID stays as it is.
 func canonicalUUID(s string) string {
 	s = strings.ToLower(strings.Trim(s, "{} "))
 	if h := strings.ReplaceAll(s, "-", ""); len(h) == 32 {
@@ -219,7 +219,7 @@ func (m *machine) matching(ctx context.Context, all []sibling, want site.Identit
 func (m *machine) toldApart(ctx context.Context, want site.Identity) error {
 	other, err := m.mistakenFor(ctx, want)
 	if err == nil && other != "" {
-		err = refused("%s does not tell this machine from %s behind the same BMC; add to its identity in the design the slot that the BMC has for it, %q, or a mac, the address of one of its network ports; nothing was written",
+		err = refused("%s does not distinguish this machine from %s behind the same BMC; add to its identity in the design the slot that the BMC has for it, %q, or a mac, the address of one of its network ports; nothing was written",
 			printable(want.Full()), printable(other), printable(m.slotName()))
 	}
 	return err

@@ -180,7 +180,7 @@ func TestIdentityTellsSiblingsApart(t *testing.T) {
 		err   string // empty where it tells
 	}{
 		"one machine":                {map[string]string{"N1": sled("N1", "ENC", "")}, site.Identity{Serial: "ENC"}, ""},
-		"the serial of both":         {map[string]string{"N1": sled("N1", "ENC", ""), "N2": sled("N2", "ENC", "")}, site.Identity{Serial: "ENC"}, `does not tell this machine from /redfish/v1/Systems/N2 behind the same BMC; add to its identity in the design the slot that the BMC has for it, "N1"`},
+		"the serial of both":         {map[string]string{"N1": sled("N1", "ENC", ""), "N2": sled("N2", "ENC", "")}, site.Identity{Serial: "ENC"}, `does not distinguish this machine from /redfish/v1/Systems/N2 behind the same BMC; add to its identity in the design the slot that the BMC has for it, "N1"`},
 		"with its slot":              {map[string]string{"N1": sled("N1", "ENC", ""), "N2": sled("N2", "ENC", "")}, site.Identity{Serial: "ENC", Slot: "N1"}, ""},
 		"with a port of its own":     {map[string]string{"N1": sled("N1", "ENC", ""), "N2": sled("N2", "ENC", "")}, site.Identity{Serial: "ENC", MAC: "00:16:3e:00:00:1a"}, ""},
 		"with a port of the other":   {map[string]string{"N1": sled("N1", "ENC", ""), "N2": sled("N2", "ENC", "")}, site.Identity{Serial: "ENC", MAC: "00:16:3e:00:00:2b"}, "does not tell"},

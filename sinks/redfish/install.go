@@ -156,7 +156,7 @@ func wantsMedium(err error) bool {
 
 // loadFirst puts the image in before the override leads to it, on a BMC that has
 // refused the override without. The one to the disk comes before both: where it
-// cannot be had, the refusal stands.
+// is not available, and the refusal stands.
 func (m *machine) loadFirst(ctx context.Context, step site.Step, n *site.Node, w way, s system, refusal error) (system, error) {
 	disk, ok := s.override(schemas.HddBootSource)
 	if !ok {
@@ -188,14 +188,14 @@ func (m *machine) loadFirst(ctx context.Context, step site.Step, n *site.Node, w
 // again, and whoever presses the power button later must not start it.
 func (m *machine) withdraw(ctx context.Context, n *site.Node, refusal error) error {
 	if m.client.bound.ended != nil {
-		return fmt.Errorf("%w; what was prepared before was not taken back, and the machine of the step may boot the installer when it is switched on", refusal)
+		return fmt.Errorf("%w; the earlier preparation was not undone, and the machine may boot the installer when it is switched on", refusal)
 	}
 	s, err := m.reread(ctx)
 	if err == nil && s.off() {
 		_, err = m.disarm(ctx, n, s)
 	}
 	if err != nil {
-		return fmt.Errorf("%w; what was prepared could not be taken back, and the machine may boot the installer when it is switched on: %v", refusal, err)
+		return fmt.Errorf("%w; the preparation could not be undone, and the machine may boot the installer when it is switched on: %v", refusal, err)
 	}
 	return refusal
 }

@@ -26,7 +26,7 @@ func (e *answerError) Plain() string {
 	case errors.Is(e.class, driver.ErrDenied) && e.status == http.StatusForbidden:
 		return "the BMC lets the account read nothing (" + status + "): give it the right to log in and to read"
 	case errors.Is(e.class, driver.ErrDenied) && slices.Contains(e.ids, "NoValidSession"):
-		return "the BMC took the login and then refused its own session (" + status + "): reset the BMC if that goes on"
+		return "the BMC took the login and then refused its own session (" + status + "): reset the BMC if that continues"
 	case errors.Is(e.class, driver.ErrDenied):
 		return "wrong BMC password or locked account"
 	case e.status >= 500 && e.status != http.StatusServiceUnavailable:
@@ -34,7 +34,7 @@ func (e *answerError) Plain() string {
 	case errors.Is(e.class, driver.ErrBusy):
 		return "the BMC is busy: " + said
 	case e.method == http.MethodGet && e.status == http.StatusNotFound:
-		return fmt.Sprintf("the BMC has no %s: look whether the endpoint's URL names the machine's system", e.path)
+		return fmt.Sprintf("the BMC has no %s: check that the endpoint's URL names the machine's system", e.path)
 	case errors.Is(e.class, errors.ErrUnsupported):
 		return "the BMC cannot do it: " + said
 	}

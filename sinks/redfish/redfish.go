@@ -105,7 +105,7 @@ func parse(endpoint string) (*url.URL, error) {
 	case err != nil:
 		return nil, refused("the endpoint %q is not a URL", endpoint)
 	case u.User != nil:
-		return nil, refused("the endpoint of %s holds a user name or password, which do not belong into Git; name a credential instead", u.Host)
+		return nil, refused("the endpoint of %s holds a user name or password, which do not belong in Git; name a credential instead", u.Host)
 	case u.Scheme == Scheme+"+http":
 		return nil, refused("the endpoint %s has no TLS, and anybody on its network could read the password and switch the machine; use %s+https", endpoint, Scheme)
 	case u.Scheme != Scheme+"+https" || u.Hostname() == "":

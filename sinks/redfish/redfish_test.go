@@ -368,7 +368,7 @@ func TestMalformedLinkIsRefused(t *testing.T) {
 	b.answer("GET /redfish/v1/Systems", text(`{"Members":[{"@odata.id":"/redfish/v1/Systems/%zz"}]}`))
 	e := b.endpoint()
 	e.URL = strings.TrimSuffix(e.URL, "/redfish/v1/Systems/1")
-	if _, err := look(open(t, e), nil); !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "which is no path on it") {
+	if _, err := look(open(t, e), nil); !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "which is not a path on it") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -552,7 +552,7 @@ func TestEndpoints(t *testing.T) {
 		"redfish+http://192.0.2.1/redfish/v1/Systems/1": "has no TLS",
 		"redfish://192.0.2.1/redfish/v1/Systems/1":      "is not of the form",
 		"redfish+https:///redfish/v1/Systems/1":         "is not of the form",
-		"redfish+https://a:b@192.0.2.1/":                "do not belong into Git",
+		"redfish+https://a:b@192.0.2.1/":                "do not belong in Git",
 		"redfish+https://[::1/":                         "is not a URL",
 	} {
 		_, err := New(Options{}).Open(t.Context(), site.Endpoint{URL: endpoint}, secret.Value{})

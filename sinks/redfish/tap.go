@@ -35,7 +35,7 @@ func (m *machine) tapped() (t *tap, off func()) {
 func (t *tap) RoundTrip(r *http.Request) (*http.Response, error) {
 	login := r.Method == http.MethodPost && r.URL.Path == t.client.sessions
 	if r.Method != http.MethodGet && !login {
-		return nil, refused("%s %s: nothing is written while a BMC is looked at", r.Method, r.URL.Path)
+		return nil, refused("%s %s: Slipway writes nothing while it only looks at a BMC", r.Method, r.URL.Path)
 	}
 	began := time.Now()
 	resp, err := t.next.RoundTrip(r)

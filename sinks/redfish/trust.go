@@ -90,7 +90,7 @@ func sum(c *x509.Certificate) string {
 // certificate that they were made with for decades.
 func pinned(host, want string, c *x509.Certificate) error {
 	if got := sum(c); got != want {
-		return driver.Say(fmt.Sprintf("the BMC's certificate has changed to %s (it was %s, by the design or at its first use): if it was replaced on purpose, put the new one into the endpoint's trust.fingerprint; if not, somebody may be in between", got, want),
+		return driver.Say(fmt.Sprintf("the BMC's certificate has changed to %s (it was %s, by the design or at its first use): if it was replaced on purpose, put the new one into the endpoint's trust.fingerprint; if not, somebody may be intercepting the connection", got, want),
 			refused("the BMC at %s shows the certificate %s, and %s is expected", host, got, want))
 	}
 	return nil
@@ -109,7 +109,7 @@ func (f *firstUse) verify(host string, c *x509.Certificate) error {
 	want := f.sum
 	if want == "" {
 		if now := time.Now(); now.After(c.NotAfter) || now.Before(c.NotBefore) {
-			return refused("the certificate of the BMC at %s, %s, is valid from %s to %s only, and is not taken at first use; compare it on the BMC itself and put it into the endpoint's trust.fingerprint, or give the BMC a new one",
+			return refused("the certificate of the BMC at %s, %s, is valid from %s to %s only, and Slipway does not accept it at first use; compare it on the BMC itself and put it into the endpoint's trust.fingerprint, or give the BMC a new one",
 				host, sum(c), day(c.NotBefore), day(c.NotAfter))
 		}
 		want = sum(c)
@@ -142,7 +142,7 @@ func untrusted(host string, err error) error {
 	if errors.As(v.Err, &invalid) && invalid.Reason == x509.Expired {
 		// What crypto/x509 says holds the time of the try, so that the same
 		// trouble would read differently each time.
-		why, advice = "it has expired or is not valid yet", "give the BMC a new certificate, and look at its clock and at this host's"
+		why, advice = "it has expired or is not valid yet", "give the BMC a new certificate, and check its clock and this host's"
 	}
 	return refused("the certificate of the BMC at %s, %s, valid from %s to %s, is not trusted: %s; %s",
 		host, sum(c), day(c.NotBefore), day(c.NotAfter), why, advice)

@@ -124,7 +124,7 @@ func TestBootMode(t *testing.T) {
 		"all three or none": {"idrac9", lab.FaultFullBoot, ""},
 		"a settings object": {"idrac9", lab.FaultFutureState, ""},
 		"UEFI only":         {"plain", "", "cannot be told to boot by bios"},
-		"without a mode":    {"idrac9", lab.FaultModeUnknown, "no say in how the firmware boots"},
+		"without a mode":    {"idrac9", lab.FaultModeUnknown, "cannot set how the firmware boots"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newRack(t, 1, func(m *lab.MachineConfig) { m.Personality = c.personality }).take()

@@ -274,7 +274,7 @@ func check(r *http.Response, body []byte) error {
 	case r.StatusCode < 200 || r.StatusCode > 204 || r.StatusCode == http.StatusNonAuthoritativeInfo:
 		return newAnswerError(r, body)
 	case r.Request.Method == http.MethodGet && !looksLikeJSON(body):
-		return driver.Say(fmt.Sprintf("what answers at %s is no BMC: it sends %s; look whether the address is a proxy's or a login page's", r.Request.URL.Host, kind(r)),
+		return driver.Say(fmt.Sprintf("what answers at %s is not a BMC: it sends %s; check whether the address is that of a proxy or a login page", r.Request.URL.Host, kind(r)),
 			refused("GET %s answered %s where Redfish is expected", r.Request.URL.Path, kind(r)))
 	}
 	return nil
@@ -304,7 +304,7 @@ func classify(err error) error {
 		return err
 	}
 	if outer != nil && outer.Op == "parse" {
-		return refused("the BMC links to %s, which is no path on it: %s; a restart or an update of the BMC may mend it", printable(outer.URL), printableError(outer.Err))
+		return refused("the BMC links to %s, which is not a path on it: %s; a restart or an update of the BMC may fix it", printable(outer.URL), printableError(outer.Err))
 	}
 	return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 }

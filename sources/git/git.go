@@ -37,7 +37,7 @@ type Source struct {
 // New opens the store; it does not reach for the remote.
 func New(c Config) (*Source, error) {
 	if c.Branch == "" {
-		return nil, errors.New("no branch to follow is given: pass its name, such as main")
+		return nil, errors.New("no branch is given: pass its name, such as main")
 	}
 	store, err := repo.OpenStore(c.Dir)
 	if err != nil {
@@ -100,8 +100,8 @@ func (s *Source) advance(ctx context.Context, head string) (string, error) {
 
 func (s *Source) rewritten(base, head string) error {
 	return fmt.Errorf("%s: branch %s was rewritten: it is at %s, which does not contain %s, the commit followed so far. "+
-		"It is not followed, because a rewritten branch can take back what was reviewed without anyone seeing it. "+
-		"Push the old commit back, or run with --allow-rewrite once if the rewrite is meant", s.Remote, s.Branch, short(head), short(base))
+		"It is not followed, because a rewritten branch can undo what was reviewed without anybody noticing. "+
+		"Push the old commit back, or run with --allow-rewrite once if the rewrite is intended", s.Remote, s.Branch, short(head), short(base))
 }
 
 func short(id string) string { return site.Revision{ID: id}.Short() }

@@ -83,7 +83,7 @@ func TestAdoptARunningFleet(t *testing.T) {
 	// What is there is not overwritten.
 	before := w.tree("fleet")
 	said = w.slipway(1, append([]string{"adopt", "--out", w.path("fleet")}, where...)...)
-	if !strings.Contains(said, "is left as it is") || !slices.Equal(w.tree("fleet"), before) {
+	if !strings.Contains(said, "was not changed") || !slices.Equal(w.tree("fleet"), before) {
 		t.Errorf("a second adopt said\n%s", said)
 	}
 	if there := w.tree(""); slices.ContainsFunc(there, func(name string) bool { return strings.Contains(name, ".slipway-adopt") }) {
@@ -142,10 +142,10 @@ func TestDiscoverSendsNoPasswordToStrangers(t *testing.T) {
 	w.write("cred/other", "hosts: 127.98.0.0/16\nuse: redfish\nports: 1024-65535\nusername: admin\n\n"+password+"\n")
 	where := []string{"--range", "127.97.1.0/30", "--port", fmt.Sprint(f.BMCPort()), "--credentials", w.path("cred")}
 	for name, args := range map[string][]string{
-		"no credential was named": nil,
-		"may not be sent to":      {"--credential", "other", "--trust-first-use"},
-		"is not trusted":          {"--credential", "fleet"},
-		"none of --fingerprint":   {"--credential", "fleet", "--fingerprint", "sha256:" + strings.Repeat("0", 64)},
+		"no credential was named":      nil,
+		"may not be sent to":           {"--credential", "other", "--trust-first-use"},
+		"is not trusted":               {"--credential", "fleet"},
+		"does not match --fingerprint": {"--credential", "fleet", "--fingerprint", "sha256:" + strings.Repeat("0", 64)},
 	} {
 		if said := w.slipway(0, append(append([]string{"discover"}, args...), where...)...); !strings.Contains(said, name) || strings.Count(said, "not looked into") < 3 {
 			t.Errorf("%s:\n%s", name, said)

@@ -34,10 +34,10 @@ type fault struct {
 
 // faults are all that goes wrong at once, by the names of the nodes.
 var faults = map[string]fault{
-	"taken":   {state: site.Stalled, says: []string{"machine named taken with the UUID 11111111-", "hv-1", "Slipway did not make", "left alone: rename it"}},
-	"theirs":  {state: site.Stalled, says: []string{"machine named theirs", "hv-1", "belongs to the site elsewhere", "left alone: rename it"}},
-	"volume":  {state: site.Stalled, says: []string{"pool default of hv-1", "-data.qcow2", "not made for this machine", "left alone: rename it"}},
-	"swapped": {true, site.Stalled, []string{"the image has the SHA-256 " + digestOf("swapped"), "the design says " + wrongDigest, "look whether the image was replaced"}},
+	"taken":   {state: site.Stalled, says: []string{"machine named taken with the UUID 11111111-", "hv-1", "Slipway did not make", "does not touch it: rename or remove it"}},
+	"theirs":  {state: site.Stalled, says: []string{"machine named theirs", "hv-1", "belongs to the site elsewhere", "does not touch it: rename or remove it"}},
+	"volume":  {state: site.Stalled, says: []string{"pool default of hv-1", "-data.qcow2", "not made for this machine", "does not touch it: rename or remove it"}},
+	"swapped": {true, site.Stalled, []string{"the image has the SHA-256 " + digestOf("swapped"), "the design says " + wrongDigest, "check whether somebody replaced the image"}},
 	"missing": {true, site.Stalled, []string{"the image server answers 404 Not Found for http://127.0.0.1:", "/missing", "look whether the image is there"}},
 	"huge":    {true, site.Stalled, []string{"pool default of hv-1 has", "free, the image needs 1024 TiB", "make room there"}},
 	"quiet":   {true, site.Retrying, []string{"the image server sent no byte of http://127.0.0.1:", "/quiet for 30s", "the next try goes on there"}},
@@ -270,7 +270,7 @@ func (f *faulty) loseHypervisor() {
 	f.status("all nodes miss their hypervisor", func(s site.Status) bool {
 		return !slices.ContainsFunc(s.Nodes, func(n site.NodeStatus) bool {
 			return n.State != site.Retrying || n.Reason != "the hypervisor hv-1 does not answer" ||
-				!containsAll(n.Cause, []string{"libvirt does not listen", f.hypervisor.Socket, "look whether libvirtd"})
+				!containsAll(n.Cause, []string{"libvirt does not listen", f.hypervisor.Socket, "check whether libvirtd"})
 		})
 	})
 	f.hypervisor.Continue()

@@ -52,7 +52,7 @@ func TestRepositoryVanishes(t *testing.T) {
 	w.drift()
 	w.repaired()
 	w.rename("away.git", "site.git")
-	w.status("the problem is over", func(s site.Status) bool { return len(s.Problems) == 0 && allInSync(s) })
+	w.status("the problem solved", func(s site.Status) bool { return len(s.Problems) == 0 && allInSync(s) })
 }
 
 // A daemon follows a repository over HTTPS and reports to it, with a token that may

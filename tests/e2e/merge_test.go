@@ -36,7 +36,7 @@ func TestFromProposalToDone(t *testing.T) {
 	text = h.says(p, "done, 2 of 2 machines are as designed")
 	h.shoot(p, "3-done")
 	if !strings.Contains(text, merged[:12]) {
-		t.Errorf("it does not say as which commit it was merged:\n%s", text)
+		t.Errorf("it does not say into which commit it was merged:\n%s", text)
 	}
 	now := h.fleet.Machine("new-1").State()
 	if now.Counts.Installs != before.Installs+1 || now.Marker == nil || now.Marker.Generation != 2 {

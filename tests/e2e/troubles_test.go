@@ -82,8 +82,8 @@ var troubles = []trouble{
 		do: "Name the right credential in the design.", line: `endpoints: bmc: credential: "mistaken"`, says: "use:"},
 	{node: "fan-broken", title: "A part is broken", what: "The BMC says that a fan is critical.",
 		do: "Replace it. The machine is kept as designed meanwhile.", breaks: "Fan1", says: "Critical"},
-	{node: "gone-line", title: "A node has left the design", what: "A commit takes a node away that was not announced to leave.",
-		do: "Put it back with `decommission: true`, and take it away later; or approve that it leaves.", design: func(_ *town, node, design string) string {
+	{node: "gone-line", title: "A node has left the design", what: "A commit removes a node that was not announced to leave.",
+		do: "Put it back with `decommission: true`, and remove it later; or approve that it leaves.", design: func(_ *town, node, design string) string {
 			head, rest, _ := strings.Cut(design, fmt.Sprintf("nodes: %q: {\n", node))
 			_, rest, _ = strings.Cut(rest, "\n}\n")
 			return head + rest
@@ -92,7 +92,7 @@ var troubles = []trouble{
 		do: "Take the line out when it is back.", line: `away: "at the vendor"`, says: "at the vendor"},
 	{node: "new-approval", title: "An installation waits for approval", what: "The design has the machine installed, which erases its disks.",
 		do: "Read the disks' serials, and approve by the digest, or take the line out of the design.", says: "waits for approval"},
-	{node: "os-hostkey", title: "The system has another host key", what: "The system shows a host key that is not in the design: it was installed by hand, or somebody is in between.",
+	{node: "os-hostkey", title: "The system has another host key", what: "The system shows a host key that is not in the design: it was installed by hand, or somebody intercepts the connection.",
 		do: "Look at the machine. If it is right, change the host key in the design.", design: func(w *town, node, design string) string {
 			return strings.Replace(design, w.fleet.HostKey(node), w.fleet.HostKey("somebody-else"), 1)
 		}},
@@ -464,7 +464,7 @@ func (p *troublePage) plain(text string) string {
 
 const troubleIntro = `# Troubleshooting
 
-What you read, what has happened, and what to do. A test does each of these things to a site of real processes and simulated BMCs, and
+This page lists what you read, what has happened, and what to do. A test does each of these things to a site of real processes and simulated BMCs, and
 this page is what it then reads: in ` + "`slipway status`, `slipway why NODE`" + `, the warnings of the log (` + "`journalctl -u slipway -p warning`" + `), the
 [metrics](metrics.md) and the [notifications](notifications.md). Addresses, digests, times and which request met the
 trouble are left out.

@@ -62,7 +62,7 @@ func hostileNames(t *testing.T, seed uint64, rounds int) {
 			t.Fatalf("%v\nthe design: %s", err, told(d))
 		}
 		for _, f := range []site.Facet{site.FacetBase, site.FacetPackages, site.FacetConfig} {
-			if err := step(t.Context(), m, d, f, seen); err != nil && strings.Contains(err.Error(), "mistake in Slipway") {
+			if err := step(t.Context(), m, d, f, seen); err != nil && strings.Contains(err.Error(), "fault of Slipway") {
 				t.Errorf("%s: %v\nthe design: %s", f, err, told(d))
 			} else if err != nil && err.Error() != site.PrintableLines(err.Error()) {
 				t.Errorf("%s: the error has what a terminal obeys: %q", f, err)

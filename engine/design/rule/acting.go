@@ -10,10 +10,10 @@ var acting = []Rule{{
 	Why:  "No driver does anything in the phase, so nothing waits: the nodes are installed and changed before what they need is there.",
 }, {
 	Code: "health-unseen", Severity: site.SeverityWarning, Firm: true,
-	What: "Somebody can look at the health of each node of a role that asks for it.",
-	Why:  "What nobody looks at is unknown, and unknown is not healthy: what needs the node, and what its changes have to prove, waits without an end.",
+	What: "Slipway can look at the health of each node whose role asks for health.",
+	Why:  "Health that Slipway cannot look at is unknown, and unknown is not healthy: whatever needs the node waits forever, and its changes never count as done.",
 }, {
 	Code: "not-acted-on", Severity: site.SeverityNote, Firm: true,
 	What: "Some driver acts on each part of a design.",
-	Why:  "Nothing brings it about on the machine, and nobody looks whether it is so: the design says what you want, and not what is.",
+	Why:  "Slipway does not apply it to the machine, and does not check it: the design says what you want, and not what the machine has.",
 }}

@@ -45,7 +45,7 @@ var actions = []Rule{
 	{
 		Code: "action-empty", Severity: site.SeverityWarning,
 		What:  "A boot action has packages, files, units, or a command to run.",
-		Why:   "It counts as done on every node, and nothing is done.",
+		Why:   "It counts as done on every node, and does nothing.",
 		Wrong: `bootActions: burn: description: "load a new machine for an hour"`,
 		Right: `bootActions: burn: {description: "load a new machine for an hour", run: ["/usr/bin/stress", "--timeout", "3600"]}`,
 		Site: func(s *site.Site) (found []site.Finding) {
@@ -63,7 +63,7 @@ var actions = []Rule{
 	{
 		Code: "action-file", Severity: site.SeverityError,
 		What: "A boot action brings no file that the design of one of its nodes has too.",
-		Why:  "The action writes it once and the design at every look: whichever comes last counts, and the plan cannot say which.",
+		Why:  "The action writes the file once, and the design at every look: the last writer wins, and the plan cannot say which one that is.",
 		Wrong: `bootActions: burn: {run: ["/usr/bin/stress"], files: "/etc/motd": content: "burning in"}
 nodes: "n1": system: files: "/etc/motd": content: "Welcome"`,
 		Right: `bootActions: burn: {run: ["/usr/bin/stress"], files: "/etc/stress.conf": content: "hours 3"}
@@ -96,7 +96,7 @@ nodes: "n1": system: files: "/etc/motd": content: "Welcome"`,
 	{
 		Code: "action-timeout", Severity: site.SeverityError,
 		What:  "A boot action may take at most 24 hours.",
-		Why:   "Until then its node counts as being installed: the rollout goes on without its place, and nobody is told that the action hangs.",
+		Why:   "Until then its node counts as being installed: the rollout continues with one place less, and nobody learns that the action hangs.",
 		Wrong: `bootActions: burn: {run: ["/usr/bin/stress"], timeout: "25h"}`,
 		Right: `bootActions: burn: {run: ["/usr/bin/stress"], timeout: "24h"}`,
 		Site: func(s *site.Site) (found []site.Finding) {

@@ -13,7 +13,7 @@ var addresses = []Rule{
 	{
 		Code: "address-outside-network", Severity: site.SeverityError,
 		What:  "The address of a node is in the range of its network.",
-		Why:   "The node could not be reached at it.",
+		Why:   "The node could not be reached at this address.",
 		Wrong: `nodes: "n1": addresses: mgmt: "10.2.0.21"`,
 		Right: `nodes: "n1": addresses: mgmt: "10.1.0.21"`,
 		Node: eachGiven(func(s *site.Site, network string, a netip.Addr) (string, string) {
@@ -62,7 +62,7 @@ nodes: "n1": addresses: mgmt: "10.1.0.21"`,
 	{
 		Code: "address-is-shared", Severity: site.SeverityError, Firm: true,
 		What: "No node has an address that its network shares.",
-		Why:  "Two machines have it as soon as the program that moves it gives it to another one.",
+		Why:  "Two machines have it as soon as the program that moves it gives it to another machine.",
 		Wrong: `networks: mgmt: shared: api: address: "10.1.0.5"
 nodes: "n1": addresses: mgmt: "10.1.0.5"`,
 		Right: `networks: mgmt: shared: api: address: "10.1.0.5"
@@ -103,7 +103,7 @@ nodes: "n1": addresses: mgmt: "10.1.0.98"`,
 	{
 		Code: "dhcp-without-range", Severity: site.SeverityError,
 		What:  "A network whose nodes get addresses by DHCP has a range for that, or a relay.",
-		Why:   "Nobody gives the node an address, so it is not reached after its installation.",
+		Why:   "Nothing gives the node an address, so it cannot be reached after its installation.",
 		Wrong: `nodes: "n1": addresses: mgmt: "dhcp"`,
 		Right: `networks: mgmt: ranges: leases: {from: "10.1.0.200", to: "10.1.0.250", use: "dhcp"}
 nodes: "n1": addresses: mgmt: "dhcp"`,
@@ -121,7 +121,7 @@ nodes: "n4": primaryNetwork: "mgmt"`,
 	{
 		Code: "fqdn-length", Severity: site.SeverityError,
 		What: "The full name of a node has at most 253 letters.",
-		Why:  "A longer one is not a valid name (RFC 1035, section 2.3.4): it cannot be looked up, and no certificate can have it.",
+		Why:  "A longer name is not valid (RFC 1035, section 2.3.4): it cannot be looked up, and no certificate can contain it.",
 		Wrong: `import "strings"
 
 networks: mgmt: dns: domain: strings.Repeat("a23456789.", 25) + "a"
@@ -135,7 +135,7 @@ nodes: "n1": primaryNetwork: "mgmt"`,
 	{
 		Code: "address-unattached", Severity: site.SeverityError,
 		What:  "A node that says what its interfaces are has one for each of its addresses.",
-		Why:   "The address is set on no interface, so the node is not reached at it. A BMC's network is carried by none, nor is one of a single address, which is on the loopback interface.",
+		Why:   "Slipway sets the address on no interface, so the node cannot be reached at it. The network of a BMC needs no interface, and a network with a single address is on the loopback interface.",
 		Wrong: `nodes: "n4": vlans: _ @unset()`,
 		Right: `nodes: "n4": {vlans: _ @unset(), bonds: bond0: networks: ["mgmt", "data"]}`,
 		Node:  addressUnattached,

@@ -11,7 +11,7 @@ var allocations = []Rule{
 	{
 		Code: "allocation-missing", Severity: site.SeverityError,
 		What: "A node that asks for an address has one in `allocations`.",
-		Why:  "The daemon never writes the design, so nobody would give the node an address.",
+		Why:  "The daemon never writes the design, so the node would have no address.",
 		Wrong: `networks: data: ranges: nodes: {from: "10.20.0.11", to: "10.20.0.99", use: "static"}
 nodes: "n1": addresses: data: "allocate"`,
 		Right: `networks: data: ranges: nodes: {from: "10.20.0.11", to: "10.20.0.99", use: "static"}
@@ -33,8 +33,8 @@ allocations: data: "n1": "10.20.0.99"`,
 	},
 	{
 		Code: "allocation-stale", Severity: site.SeverityError,
-		What: "What is in `allocations` is an address that a node asks for or has.",
-		Why:  "The address is kept from others, and it reads as if the node had it.",
+		What: "`allocations` holds only addresses that a node asks for or has.",
+		Why:  "The address is kept from others, and it looks as if the node had it.",
 		Wrong: `networks: data: ranges: nodes: {from: "10.20.0.11", to: "10.20.0.99", use: "static"}
 allocations: data: "n1": "10.20.0.11"`,
 		Right: `networks: data: ranges: nodes: {from: "10.20.0.11", to: "10.20.0.99", use: "static"}
@@ -105,7 +105,7 @@ func allocationInvalid(s *site.Site, n *site.Node) []site.Finding {
 		if in && r.use == site.RangeStatic && !isRouter && !isShared && unusable(prefixOf(s, network), a) == "" {
 			continue
 		}
-		f := wrong("addresses."+network, fmt.Sprintf("%s, allocated for %s, is no free address of a static range of the network %s", a, n.Name, network), runAllocate)
+		f := wrong("addresses."+network, fmt.Sprintf("%s, allocated for %s, is not a free address in a static range of the network %s", a, n.Name, network), runAllocate)
 		o, _ := nearest(s.Origins, "allocations."+network+"."+n.Name)
 		found = append(found, placed(f, o))
 	}

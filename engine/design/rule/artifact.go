@@ -43,7 +43,7 @@ nodes: "n1": firmware: BIOS: {version: "2.20.1", artifact: "bios"}`,
 	{
 		Code: "artifact-conflict", Severity: site.SeverityError,
 		What: "Two artifacts from one URL have one digest, and two with one digest one size, version and architecture.",
-		Why:  "One of the two is not what is fetched, and is refused by its digest, or takes the place of the other under a name that lies.",
+		Why:  "One of the two is not the file that is fetched: Slipway refuses it by its digest, or stores it under a wrong name.",
 		Wrong: `artifacts: {
 	bios: {url: "https://files.example.org/bios.bin", sha256: "` + someDigest + `", version: "2.20.1"}
 	other: {url: "https://files.example.org/other.bin", sha256: "` + someDigest + `", version: "2.21.0"}

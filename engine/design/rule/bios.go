@@ -20,7 +20,7 @@ var bioses = []Rule{
 	},
 	{
 		Code: "bios-erases", Severity: site.SeverityError,
-		What:  "No BIOS attribute is an order to erase: to sanitize memory or disks, to clear the TPM, to set persistent memory back.",
+		What:  "No BIOS attribute is a command to erase: to sanitize memory or disks, to clear the TPM, to set persistent memory back.",
 		Why:   "The next start would erase data or keys, as often as the attribute is set again, and nobody is asked to approve that as a loss.",
 		Wrong: `nodes: "n1": bios: attributes: TpmOperation: "Clear"`,
 		Right: `nodes: "n1": bios: attributes: TpmOperation: "NoAction"`,
@@ -104,7 +104,7 @@ func biosErases(_ *site.Site, n *site.Node) []site.Finding {
 	for _, attribute := range keys(n.BIOS.Attributes) {
 		if value := n.BIOS.Attributes[attribute]; orders(attribute, fmt.Sprint(value)) {
 			found = append(found, wrong("bios.attributes."+attribute,
-				fmt.Sprintf("the attribute %s with the value %v is an order to erase", attribute, value),
+				fmt.Sprintf("the attribute %s with the value %v is a command to erase", attribute, value),
 				"Remove it. To erase the machine, do it by hand while the node is paused, or raise its generation."))
 		}
 	}

@@ -39,7 +39,7 @@ var bonds = []Rule{
 	{
 		Code: "bond-of-one", Severity: site.SeverityError,
 		What:  "A bond has at least two members.",
-		Why:   "It survives no failure, though it reads as if it did.",
+		Why:   "It survives no failure, although it looks as if it did.",
 		Wrong: `nodes: "n4": {interfaces: eno2: _ @unset(), bonds: bond0: members: ["eno1"]}`,
 		Right: `nodes: "n4": bonds: bond0: members: ["eno2", "eno1"]`,
 		Node: eachBond(func(_ *site.Site, _ *site.Node, b site.Bond) (string, string, string) {
@@ -52,7 +52,7 @@ var bonds = []Rule{
 	{
 		Code: "bond-without-bonding", Severity: site.SeverityError,
 		What: "The link of a bond has `bonding`.",
-		Why:  "It cannot be told how the members are used as one, and the switch takes each of its ports for itself.",
+		Why:  "Nothing says how the members work as one, and the switch treats each of its ports separately.",
 		Wrong: `links: access: networks: ["bmc"]
 nodes: "n1": {interfaces: {eno1: {}, eno2: {}}, bonds: bond1: {members: ["eno1", "eno2"], link: "access"}, addresses: mgmt: _ @unset()}`,
 		Right: `links: access: {networks: ["bmc"], bonding: {mode: "802.3ad", monitor: "100ms"}}
@@ -66,7 +66,7 @@ nodes: "n1": {interfaces: {eno1: {}, eno2: {}}, bonds: bond1: {members: ["eno1",
 	},
 	{
 		Code: "bonding-without-bond", Severity: site.SeverityWarning,
-		What:  "What is plugged into a link with `bonding` is a member of a bond.",
+		What:  "An interface on a link with `bonding` is a member of a bond.",
 		Why:   "A switch that speaks LACP on the port keeps it closed to a single interface.",
 		Wrong: `nodes: "n4": interfaces: eno3: link: "uplink"`,
 		Right: `nodes: "n4": {interfaces: eno3: link: "uplink", bonds: bond0: members: ["eno1", "eno2", "eno3"]}`,
@@ -133,7 +133,7 @@ func bondingDelays(s *site.Site) []site.Finding {
 	return eachBonding(s, func(b *site.Bonding) (found []site.Finding) {
 		monitor := time.Duration(b.Monitor)
 		if monitor%time.Millisecond != 0 {
-			return []site.Finding{wrong("monitor", fmt.Sprintf("%s is no whole number of milliseconds", monitor), "Write whole milliseconds: 100ms.")}
+			return []site.Finding{wrong("monitor", fmt.Sprintf("%s is not a whole number of milliseconds", monitor), "Write whole milliseconds: 100ms.")}
 		}
 		delays := map[string]site.Duration{"upDelay": b.UpDelay, "downDelay": b.DownDelay}
 		for _, name := range keys(delays) {
@@ -204,7 +204,7 @@ func bondPrimary(s *site.Site, _ *site.Node, b site.Bond) (field, message, fix s
 	case b.Primary == "":
 		return "", "", ""
 	case b.Members != nil && !slices.Contains(b.Members, b.Primary):
-		return "primary", fmt.Sprintf("has the primary %q, which is no member%s", b.Primary, DidYouMean(b.Primary, b.Members)),
+		return "primary", fmt.Sprintf("has the primary %q, which is not a member%s", b.Primary, DidYouMean(b.Primary, b.Members)),
 			fmt.Sprintf("Write one of %s.", strings.Join(b.Members, ", "))
 	case l != nil && l.Bonding != nil && l.Bonding.Mode != "" && !slices.Contains(modes, l.Bonding.Mode):
 		return "primary", fmt.Sprintf("has a primary, and the mode %s of its link %s prefers no member", l.Bonding.Mode, b.Link),

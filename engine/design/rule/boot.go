@@ -61,7 +61,7 @@ nodes: "n4": interfaces: eno1: boot: "mgmt"`,
 	{
 		Code: "disk-image", Severity: site.SeverityError, Firm: true,
 		What: "A node that is installed from the image of a whole disk has what a root file system asks for too, and storage with one disk for it, which is used for nothing else. Others are kept, with nothing on them.",
-		Why:  "The image brings its partitions with it; what is designed besides would not be made, and the disks are erased by then.",
+		Why:  "The image brings its partitions with it; Slipway would not make what is designed besides, and the disks are erased already.",
 		Wrong: aDiskImage + `nodes: "n1": {image: "cloud", generation: 1, identity: serial: "EX101", boot: mode: "uefi", storage: disks: {
 	os: match: kind: "nvme"
 	data: {match: kind: "hdd", filesystem: mount: "/srv"}
@@ -75,7 +75,7 @@ nodes: "n4": interfaces: eno1: boot: "mgmt"`,
 	{
 		Code: "image-architecture", Severity: site.SeverityError,
 		What:  "The image of a node is for its processors.",
-		Why:   "The machine does not boot it; the disks are erased by then.",
+		Why:   "The machine does not boot it, and the disks are erased already.",
 		Wrong: `images: arm: {url: "https://images.example.org/arm.iso", sha256: "` + someDigest + `", architecture: "arm64"}` + "\n" + `nodes: "n1": {image: "arm", hardware: architecture: "amd64"}`,
 		Right: `images: arm: {url: "https://images.example.org/arm.iso", sha256: "` + someDigest + `", architecture: "arm64"}` + "\n" + `nodes: "n1": {image: "arm", hardware: architecture: "arm64"}`,
 		Node: eachNodeImage(func(n *site.Node, name string, i *site.Image) (message, fix string) {
@@ -89,7 +89,7 @@ nodes: "n4": interfaces: eno1: boot: "mgmt"`,
 	{
 		Code: "image-boot-mode", Severity: site.SeverityError,
 		What:  "The image of a node boots in the mode in which the node boots.",
-		Why:   "The firmware passes over the medium and boots what was on the disk before.",
+		Why:   "The firmware ignores the medium and boots the old system from the disk.",
 		Wrong: `images: old: {url: "https://images.example.org/old.iso", sha256: "` + someDigest + `", bootMode: "bios"}` + "\n" + `nodes: "n1": {image: "old", boot: mode: "uefi"}`,
 		Right: `images: old: {url: "https://images.example.org/old.iso", sha256: "` + someDigest + `", bootMode: "bios"}` + "\n" + `nodes: "n1": {image: "old", boot: mode: "bios"}`,
 		Node: eachNodeImage(func(n *site.Node, name string, i *site.Image) (message, fix string) {
@@ -104,7 +104,7 @@ nodes: "n4": interfaces: eno1: boot: "mgmt"`,
 	{
 		Code: "duplicate-image", Severity: site.SeverityNote,
 		What:  "No two images have the same digest.",
-		Why:   "They are one image under two names; probably one of the digests was not changed with its URL, and what is fetched will be refused.",
+		Why:   "They are one image under two names. Probably somebody changed a URL and not its digest; then Slipway refuses the file.",
 		Wrong: `images: other: {url: "https://images.example.org/other.iso", sha256: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}` + "\nnodes: \"n1\": image: \"other\"",
 		Right: `images: other: {url: "https://images.example.org/other.iso", sha256: "` + someDigest + `"}` + "\nnodes: \"n1\": image: \"other\"",
 		Site:  duplicateImage,
@@ -112,7 +112,7 @@ nodes: "n4": interfaces: eno1: boot: "mgmt"`,
 	{
 		Code: "install-timeout", Severity: site.SeverityError,
 		What:  "An installation may take from a minute to a day.",
-		Why:   "In less no server gets through its self-test, so that every installation fails with its disks erased; with more, one that hangs is noticed the day after.",
+		Why:   "In less time no server finishes its self-test, so every installation fails with its disks erased; with more time, nobody notices a hanging one until the next day.",
 		Wrong: `images: quick: {url: "https://images.example.org/quick.iso", sha256: "` + someDigest + `", installTimeout: "45s"}` + "\nnodes: \"n1\": image: \"quick\"",
 		Right: `images: quick: {url: "https://images.example.org/quick.iso", sha256: "` + someDigest + `", installTimeout: "45m"}` + "\nnodes: \"n1\": image: \"quick\"",
 		Site:  installTimeout,

@@ -17,7 +17,7 @@ import (
 var secrets = []Rule{{
 	Code: "clear-secret", Severity: site.SeverityError,
 	What:  "No text of the design is a password, a token, a private key or the hash of a password.",
-	Why:   "Whoever can read the repository can use it, for as long as it is valid: what was pushed once stays in the history.",
+	Why:   "Everybody who can read the repository can use it for as long as it is valid: whatever was pushed once stays in the history.",
 	Wrong: `nodes: "n1": system: files: "/etc/backup.conf": content: "user = backup\npassword = calvin-7"`,
 	Right: `nodes: "n1": system: files: "/etc/backup.conf": content: "user = backup\npasswordFile = /run/backup.password"`,
 	Node: func(_ *site.Site, n *site.Node) []site.Finding {

@@ -14,7 +14,7 @@ var discoveries = []Rule{
 	{
 		Code: "discovery-ranges", Severity: site.SeverityError,
 		What:  "The ranges to discover machines in are of hosts, written with their first addresses, and have at most 65,536 addresses together.",
-		Why:   "A sweep of more takes hours and looks like an attack; and only what is meant is to be asked.",
+		Why:   "A sweep of more takes hours and looks like an attack; and Slipway should ask only the addresses that you mean.",
 		Wrong: `site: discovery: ranges: ["10.9.0.0/8"]`,
 		Right: `site: discovery: ranges: ["10.9.0.0/24"]`,
 		Site:  discoveryRanges,
@@ -36,7 +36,7 @@ var discoveries = []Rule{
 	{
 		Code: "discovery-credential", Severity: site.SeverityError,
 		What:  "The credential to look at discovered machines with is an entry in `credentials`.",
-		Why:   "What the name stands for is not known, so that no machine is looked at.",
+		Why:   "Slipway does not know what the name stands for, so it looks at no machine.",
 		Wrong: `site: discovery: {ranges: ["10.9.0.0/24"], credential: "ilo"}`,
 		Right: `site: discovery: {ranges: ["10.9.0.0/24"], credential: "bmc"}`,
 		Site: func(s *site.Site) []site.Finding {

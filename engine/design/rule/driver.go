@@ -13,7 +13,7 @@ var drivers = []Rule{
 	{
 		Code: "driver-match", Severity: site.SeverityError,
 		What:  "A driver says which hardware it is for: PCI ids, or a model.",
-		Why:   "It is for nothing, and is put on no node.",
+		Why:   "No node gets it.",
 		Wrong: `drivers: ice: {match: {}, modules: ice: {}}`,
 		Right: `drivers: ice: {match: pci: ["8086:1592"], modules: ice: {}}`,
 		Site: func(s *site.Site) (found []site.Finding) {
@@ -63,7 +63,7 @@ artifacts: ice: {url: "https://files.example.org/ice.pkg", sha256: "0123456789ab
 				for _, file := range keys(s.Drivers[key].Firmware) {
 					if !plainFirmware(file) {
 						found = append(found, wrong("drivers."+key+".firmware."+file,
-							fmt.Sprintf("the driver %s has firmware at %q, which is no plain path below /lib/firmware", key, file),
+							fmt.Sprintf("the driver %s has firmware at %q, which is not a plain path below /lib/firmware", key, file),
 							"Write the path from there, as the kernel's log and `modinfo -F firmware MODULE` show it, without \"..\", \"//\", blanks and a \"/\" at its beginning or end."))
 					}
 				}

@@ -25,8 +25,8 @@ var endpoints = []Rule{
 	},
 	{
 		Code: "endpoint-host", Severity: site.SeverityError,
-		What: `The host of an endpoint's URL is not "allocate" or "dhcp", which a node says in the place of an address.`,
-		Why:  "CUE computes a URL from what is written, before an address is allocated; no machine is called so.",
+		What: `The host of an endpoint's URL is not "allocate" or "dhcp", which a node has instead of an address.`,
+		Why:  "CUE computes a URL from what is written, before an address is allocated; no machine has that name.",
 		Wrong: `nodes: "n1": {addresses: {mgmt: "dhcp", bmc: "10.9.0.11"}, endpoints: os: url: "ssh://\(addresses.mgmt)"}
 networks: mgmt: ranges: dhcp: {from: "10.1.0.100", to: "10.1.0.199", use: "dhcp"}`,
 		Right: `nodes: "n1": {addresses: bmc: "10.9.0.11", endpoints: bmc: url: "redfish+https://{addresses.bmc}/redfish/v1/Systems/1"}`,
@@ -36,7 +36,7 @@ networks: mgmt: ranges: dhcp: {from: "10.1.0.100", to: "10.1.0.199", use: "dhcp"
 		// It is found where layers become a node.
 		Code: "endpoint-reference", Severity: site.SeverityError, Firm: true,
 		What:  "In the URL of an endpoint {…} is the path of an address, number or word that the node has, such as {addresses.bmc} or {name}.",
-		Why:   "The machine is reached by this URL, and it cannot be told where it is.",
+		Why:   "Slipway reaches the machine by this URL, and cannot tell from it where the machine is.",
 		Wrong: `nodes: "n1": {addresses: bmc: "10.9.0.11", endpoints: bmc: url: "redfish+https://{addresses.bcm}/redfish/v1/Systems/1"}`,
 		Right: `nodes: "n1": {addresses: bmc: "10.9.0.11", endpoints: bmc: url: "redfish+https://{addresses.bmc}/redfish/v1/Systems/1"}`,
 	},
@@ -64,7 +64,7 @@ networks: mgmt: ranges: dhcp: {from: "10.1.0.100", to: "10.1.0.199", use: "dhcp"
 			case u.Scheme == "redfish+http":
 				return "a BMC is not spoken to over plain HTTP", "Use redfish+https."
 			case u.Scheme != want:
-				return fmt.Sprintf("%q is no scheme for endpoints.%s", u.Scheme, kind), "Write " + example(kind) + "."
+				return fmt.Sprintf("%q is not a scheme for endpoints.%s", u.Scheme, kind), "Write " + example(kind) + "."
 			}
 			return "", ""
 		}),
@@ -167,7 +167,7 @@ func endpointHosts(_ *site.Site, n *site.Node) []site.Finding {
 	var found []site.Finding
 	for _, kind := range keys(n.Endpoints) {
 		if host := parsed(n.Endpoints[kind].URL).Hostname(); isWish(host) {
-			found = append(found, wrong("endpoints."+string(kind)+".url", fmt.Sprintf("the host in the URL is %q, which is no host", host), hostFix(n, host)))
+			found = append(found, wrong("endpoints."+string(kind)+".url", fmt.Sprintf("the host in the URL is %q, which is not a host", host), hostFix(n, host)))
 		}
 	}
 	return found

@@ -12,7 +12,7 @@ var families = []Rule{
 	{
 		Code: "unknown-family", Severity: site.SeverityError,
 		What:  "A family of operating systems is that of an image.",
-		Why:   "What is said for another is never read: the packages, files and accounts are missing on every node.",
+		Why:   "Slipway never reads settings for another family: the packages, files and accounts are missing on every node.",
 		Wrong: `nodes: "n1": families: {debian: packages: chrony: {}, debain: packages: curl: {}}`,
 		Right: `nodes: "n1": families: debian: packages: {chrony: {}, curl: {}}`,
 		Node: func(s *site.Site, n *site.Node) (found []site.Finding) {
@@ -33,7 +33,7 @@ var families = []Rule{
 	{
 		Code: "family-unused", Severity: site.SeverityNote,
 		What: "A node for which something is said by family has something for the family of its image.",
-		Why:  "Nothing of it is done on the node; often the image was changed and the families were not.",
+		Why:  "None of it is applied to the node; often somebody changed the image and forgot the families.",
 		Wrong: `images: rocky9: {family: "rhel", url: "https://images.example.org/rocky9.iso", sha256: "` + someDigest + `"}
 nodes: {"n1": families: rhel: packages: chrony: {}, "n2": image: "rocky9"}`,
 		Right: `images: rocky9: {family: "rhel", url: "https://images.example.org/rocky9.iso", sha256: "` + someDigest + `"}

@@ -23,7 +23,7 @@ var hardwares = []Rule{
 	{
 		Code: "device-same-place", Severity: site.SeverityError,
 		What:  "No two devices of a node are at the same place.",
-		Why:   "Two names stand for one thing: what is done with the one is undone, or overwritten, by what is done with the other.",
+		Why:   "Two names stand for one device: what one does, the other undoes or overwrites.",
 		Wrong: `nodes: "n1": hardware: devices: {a: pci: "0000:18:00.0", b: pci: "0000:18:00.0"}`,
 		Right: `nodes: "n1": hardware: devices: {a: pci: "0000:18:00.0", b: pci: "0000:18:00.1"}`,
 		Node:  deviceSamePlace,
@@ -31,7 +31,7 @@ var hardwares = []Rule{
 	{
 		Code: "device-kind", Severity: site.SeverityError,
 		What: "A device is of the kind that it is used for, and has the properties of its kind.",
-		Why:  "The name is probably another's: a disk cannot be an interface, nor a network card hold a file system.",
+		Why:  "The name probably belongs to something else: a disk cannot be an interface, and a network card cannot hold a file system.",
 		Wrong: `nodes: "n4": {
 	hardware: devices: data: {kind: "disk", scsi: "0:0:1:0"}
 	interfaces: eno1: device: "data"
@@ -70,7 +70,7 @@ var hardwares = []Rule{
 	{
 		Code: "device-used-twice", Severity: site.SeverityError, Firm: true,
 		What: "A device is used once: no two interfaces, disks or controllers of a node are the same, and no two disks are found by the same rule.",
-		Why:  "Both are one thing, and the data that is put on the one is lost to the other.",
+		Why:  "Both are the same device, and writing to one destroys the data of the other.",
 		Wrong: `nodes: "n1": storage: disks: {
 	root: {match: kind: "ssd", filesystem: mount: "/"}
 	data: {match: kind: "ssd", filesystem: mount: "/srv"}

@@ -23,7 +23,7 @@ var healthRules = []Rule{
 	{
 		Code: "health-unit", Severity: site.SeverityError,
 		What:  "A unit of a role's health has a name and a type.",
-		Why:   "systemd knows no unit with another name, so the nodes of the role would never be healthy, and all that waits for them would wait without an end.",
+		Why:   "systemd knows no unit with another name, so the nodes of the role would never be healthy, and everything that waits for them would wait forever.",
 		Wrong: `roles: storage: health: units: ["nginx"]`,
 		Right: `roles: storage: health: units: ["nginx.service"]`,
 		Site: eachHealth(func(at string, h *site.Health) (found []site.Finding) {
@@ -32,7 +32,7 @@ var healthRules = []Rule{
 				switch {
 				case !slices.Contains(unitTypes, kind) || len(name) == len(kind)+1 || len(name) > 255:
 					found = append(found, wrong(at+".units", fmt.Sprintf("%q is not a name and the type of a unit%s", name, DidYouMean(kind, unitTypes)),
-						"Write a name and, behind a dot, one of: "+strings.Join(unitTypes, ", ")+"."))
+						"Write a name and, after a dot, one of: "+strings.Join(unitTypes, ", ")+"."))
 				case strings.HasPrefix(name, "-") || strings.ContainsAny(name, " \t\n*?[]/"):
 					found = append(found, wrong(at+".units", fmt.Sprintf("%q is not the name of one unit", name), "Name each unit by itself, without patterns."))
 				}
@@ -77,7 +77,7 @@ var healthRules = []Rule{
 	{
 		Code: "health-command", Severity: site.SeverityError,
 		What:  "The command of a role's health is a program by its whole path, with each argument by itself, and has no secret.",
-		Why:   "There is no shell: a line of one would be taken for the name of a file. And everybody on the machine can read the arguments of a program that runs.",
+		Why:   "No shell runs it: a shell line would be read as the name of a file. And everybody on the machine can read the arguments of a running program.",
 		Wrong: `roles: storage: health: command: ["/usr/bin/curl -f http://localhost/"]`,
 		Right: `roles: storage: health: command: ["/usr/bin/curl", "-f", "http://localhost/"]`,
 		Site: eachHealth(func(at string, h *site.Health) (found []site.Finding) {

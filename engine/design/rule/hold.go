@@ -27,7 +27,7 @@ var holds = []Rule{
 	{
 		Code: "disabled-decommission", Severity: site.SeverityWarning,
 		What:  "A node to be decommissioned is in use and not away, and its role is in use.",
-		Why:   "The machine of a node that is not in use, or away, is left as it is, so nothing of the decommissioning is done on it.",
+		Why:   "Slipway does not change the machine of a node that is disabled or away, so it does not decommission it.",
 		Wrong: `nodes: "n3": {enabled: false, decommission: true}`,
 		Right: `nodes: "n3": {enabled: true, decommission: true}`,
 		Node: func(s *site.Site, n *site.Node) []site.Finding {
@@ -57,7 +57,7 @@ var holds = []Rule{
 	{
 		Code: "invalid-approval", Severity: site.SeverityError,
 		What:  "An approval stands under the digest of a set of destruction.",
-		Why:   "It approves nothing, though it reads as if it did.",
+		Why:   "It approves nothing, although it looks as if it did.",
 		Wrong: `approvals: "compute-1": by: "mw"`,
 		Right: `approvals: "9f2c81ab44e07d359f2c81ab44e07d35": by: "mw"`,
 		Site: func(s *site.Site) (found []site.Finding) {
@@ -76,7 +76,7 @@ var holds = []Rule{
 var endlessPause = Rule{
 	Code: "pause-endless", Severity: site.SeverityNote,
 	What:  "A pause says when it ends, in 90 days at most.",
-	Why:   "A machine that is forgotten in a pause misses every change, and the first one after it brings all of them at once.",
+	Why:   "A machine that stays paused misses every change, and gets all of them at once when the pause ends.",
 	Wrong: `nodes: "n1": paused: {by: "mw", reason: "disk swap"}`,
 	Right: `nodes: "n1": paused: {by: "mw", reason: "disk swap", until: "2026-03-01T18:00:00Z"}`,
 	Node: func(_ *site.Site, n *site.Node) []site.Finding {
@@ -121,7 +121,7 @@ var outdatedApproval = Rule{
 	Site: func(s *site.Site) (found []site.Finding) {
 		for _, key := range keys(s.Approvals) {
 			if outdated.MatchString(key) {
-				found = append(found, wrong("approvals."+key+".by", fmt.Sprintf("the approval %s approves nothing any more", key),
+				found = append(found, wrong("approvals."+key+".by", fmt.Sprintf("the approval %s no longer approves anything", key),
 					"Remove the line. What still waits for an approval has a new digest: see slipway status."))
 			}
 		}

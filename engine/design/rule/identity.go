@@ -28,7 +28,7 @@ var identities = []Rule{
 	{
 		Code: "slot-alone", Severity: site.SeverityError, Firm: true,
 		What:  "A slot stands beside a UUID, a serial number or a MAC address.",
-		Why:   "It is a place behind one BMC, and there is one of that name behind others: it names no machine.",
+		Why:   "A slot is a place behind one BMC, and other BMCs have a slot of the same name: alone it names no machine.",
 		Wrong: `nodes: "n2": identity: {uuid: _ @unset(), serial: _ @unset(), slot: "Node2"}`,
 		Right: `nodes: "n2": identity: {uuid: _ @unset(), serial: "SN2", slot: "Node2"}`,
 		Node: func(_ *site.Site, n *site.Node) []site.Finding {
@@ -46,7 +46,7 @@ var identities = []Rule{
 	{
 		Code: "moved-without-identity", Severity: site.SeverityError, Firm: true,
 		What:  "A node that has moved to another machine names the one before.",
-		Why:   "Which machine was replaced is not known then, and what was done to it cannot be told from what is done to the new one.",
+		Why:   "Without it Slipway does not know which machine was replaced, and cannot tell what was done to that one from what is done to the new one.",
 		Wrong: `nodes: "n1": {identity: _ @unset(), moved: serial: "SN9"}`,
 		Right: `nodes: "n1": moved: serial: "SN9"`,
 		Node: func(_ *site.Site, n *site.Node) []site.Finding {
@@ -55,13 +55,13 @@ var identities = []Rule{
 			}
 			return []site.Finding{wrong("moved",
 				fmt.Sprintf("the node %s has moved, and no identity says from which machine", n.Name),
-				"Let identity be that of the machine before; or, if there was none, write identity in the place of moved.")}
+				"Let identity be that of the machine before; or, if there was none, write identity instead of moved.")}
 		},
 	},
 	{
 		Code: "moved-nowhere", Severity: site.SeverityNote,
 		What:  "A node moves to a machine that is not the one that it names already.",
-		Why:   "The line says nothing, and will be taken for the reason of what happens next.",
+		Why:   "The line has no effect, and somebody will take it for the reason of what happens next.",
 		Wrong: `nodes: "n1": moved: {uuid: "4c4c4544-0000-4000-8000-000000000001", serial: "SN1"}`,
 		Right: `nodes: "n1": moved: {uuid: "4c4c4544-0000-4000-8000-000000000099", serial: "SN1"}`,
 		Node: func(_ *site.Site, n *site.Node) []site.Finding {

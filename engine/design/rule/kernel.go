@@ -12,7 +12,7 @@ import (
 var kernels = []Rule{
 	{
 		Code: "kernel-reference", Severity: site.SeverityError, Firm: true,
-		What: "What a kernel parameter refers to in braces is a CPU set, or the size or count of hugepages, of the node's hardware.",
+		What: "A kernel parameter refers in braces only to a CPU set, or to the size or count of hugepages, of the node's hardware.",
 		Why:  "The kernel would be given the braces as they are written, and ignore the parameter without a word.",
 		Wrong: `nodes: "n1": {
 	hardware: cpuSets: guests: "2-15"
@@ -35,7 +35,7 @@ var kernels = []Rule{
 	{
 		Code: "kernel-parameter", Severity: site.SeverityError,
 		What:  "A kernel parameter is one word on the command line, and is not the root file system, which the installation sets.",
-		Why:   "What is behind a space is another parameter (Documentation/admin-guide/kernel-parameters.rst), a false is no value, and with another root the machine does not start.",
+		Why:   "What follows a space is another parameter (Documentation/admin-guide/kernel-parameters.rst), false is not a value, and with another root the machine does not start.",
 		Wrong: `nodes: "n1": kernel: parameters: quiet: false`,
 		Right: `nodes: "n1": kernel: parameters: quiet: true`,
 		Node:  kernelParameter,
@@ -108,7 +108,7 @@ func kernelHugepages(_ *site.Site, n *site.Node) []site.Finding {
 	has := func(name string) bool { return states(n, "kernel.parameters."+name) }
 	switch {
 	case has("hugepagesz") && !has("hugepages"):
-		return []site.Finding{wrong("kernel.parameters.hugepagesz", "the kernel parameter hugepagesz is set, and hugepages is not", "Set hugepages to how many there shall be.")}
+		return []site.Finding{wrong("kernel.parameters.hugepagesz", "the kernel parameter hugepagesz is set, and hugepages is not", "Set hugepages to the number of pages.")}
 	case has("hugepages") && !has("hugepagesz") && !has("default_hugepagesz"):
 		return []site.Finding{wrong("kernel.parameters.hugepages", "the kernel parameter hugepages is set, and hugepagesz is not", "Set hugepagesz to the size of a page: "+kernelSizes(n)+".")}
 	}
@@ -149,7 +149,7 @@ func kernelParameter(_ *site.Site, n *site.Node) []site.Finding {
 			found = append(found, wrong(path, "the kernel parameter root is set, which the installation sets", "Remove it; storage says where / is."))
 		case value == false:
 			found = append(found, wrong(path, fmt.Sprintf("the kernel parameter %s is false", name),
-				"Write what the parameter knows for it, such as 0 or \"off\", or take it away with @unset()."))
+				"Write what the parameter knows for it, such as 0 or \"off\", or remove it with @unset()."))
 		case isText && !word.MatchString(text):
 			found = append(found, wrong(path, fmt.Sprintf("the kernel parameter %s is not one word: %q", name, text), quoted(text)))
 		}

@@ -11,7 +11,7 @@ import (
 // labelRules: can labels be used as they are by what runs on the nodes?
 var labelRules = []Rule{{
 	Code: "label-name", Severity: site.SeverityError,
-	What:  `The name of a label has at most 63 letters, digits, '.', '_' and '-', behind a DNS name and "/" if wanted; its value is empty or of that form too.`,
+	What:  `The name of a label has at most 63 letters, digits, '.', '_' and '-', after a DNS name and "/" if wanted; its value is empty or of that form too.`,
 	Why:   "Kubernetes and most other readers of labels take no other form; a node that joins with such a label is refused.",
 	Wrong: `nodes: "n1": labels: "power feed": "A"`,
 	Right: `nodes: "n1": labels: "example.org/power-feed": "A"`,

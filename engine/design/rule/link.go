@@ -23,7 +23,7 @@ var links = []Rule{
 	{
 		Code: "link-without-networks", Severity: site.SeverityWarning,
 		What: "A link carries a network.",
-		Why:  "What is plugged into it reaches nothing.",
+		Why:  "Interfaces on it reach nothing.",
 		Wrong: `links: spare: networks: []
 racks: r1: switches: tor1: ports: "1/2": link: "spare"`,
 		Right: `links: spare: networks: ["bmc"]
@@ -41,7 +41,7 @@ racks: r1: switches: tor1: ports: "1/2": link: "spare"`,
 	{
 		Code: "network-on-several-links", Severity: site.SeverityWarning,
 		What: "A network is carried by one link.",
-		Why:  "What two links say of one network can differ: a tag on the one and none on the other, or the largest packet, and then some nodes of it do not reach others.",
+		Why:  "Two links can say different things about one network, such as a tag on one and none on the other, or different largest packets; then some of its nodes do not reach others.",
 		Wrong: `links: access: networks: ["mgmt"]
 racks: r1: switches: tor1: ports: "1/2": link: "access"`,
 		Right: `links: access: networks: ["bmc"]
@@ -59,7 +59,7 @@ racks: r1: switches: tor1: ports: "1/2": link: "access"`,
 	{
 		Code: "native-not-allowed", Severity: site.SeverityError,
 		What: "The native network of a link is one of its networks.",
-		Why:  "The switch drops what comes without a tag.",
+		Why:  "The switch drops packets without a tag.",
 		Wrong: `links: uplink: native: "bmc"
 networks: mgmt: vlan: 10`,
 		Right: `links: uplink: native: "mgmt"`,
@@ -190,7 +190,7 @@ func trunkNeeded(s *site.Site) []site.Finding {
 	for _, key := range keys(s.Links) {
 		if l := s.Links[key]; !l.Trunk && severalWires(s, l.Networks) {
 			path := "links." + key + ".trunk"
-			found = append(found, wrong(path, fmt.Sprintf("the link %s has %d networks and is no trunk", key, len(l.Networks)),
+			found = append(found, wrong(path, fmt.Sprintf("the link %s has %d networks and is not a trunk", key, len(l.Networks)),
 				"Set trunk: true, or keep one network."))
 		}
 	}

@@ -66,7 +66,7 @@ var mounts = []Rule{
 	{
 		Code: "duplicate-mount", Severity: site.SeverityError,
 		What: "No two file systems of a node are mounted on one path.",
-		Why:  "The one that is mounted last hides the other, and what is written goes to either, by chance of the order.",
+		Why:  "The one that is mounted last hides the other, and files are written to either, depending on the order.",
 		Wrong: `nodes: "n1": storage: disks: {
 	os: {match: kind: "ssd", filesystem: mount: "/"}
 	data: {match: kind: "hdd", filesystem: mount: "/srv"}

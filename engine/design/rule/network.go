@@ -15,7 +15,7 @@ var networks = []Rule{
 	{
 		Code: "invalid-cidr", Severity: site.SeverityError, Firm: true,
 		What:  "The range of a network is written with its first address.",
-		Why:   "It cannot be told which addresses belong to the network.",
+		Why:   "Slipway cannot tell which addresses belong to the network.",
 		Wrong: `networks: mgmt: cidr: "10.1.0.1/24"`,
 		Right: `networks: mgmt: cidr: "10.1.0.0/24"`,
 		Site:  invalidCIDR,
@@ -57,7 +57,7 @@ nodes: "n1": addresses: lab: "10.1.1.211"`,
 	{
 		Code: "dns-servers", Severity: site.SeverityWarning,
 		What:  "The name servers of a network are at most three different addresses of hosts.",
-		Why:   "The C library asks the first three and no more (MAXNS, resolv.conf(5)), and one that is named twice is no second one.",
+		Why:   "The C library asks only the first three (MAXNS, resolv.conf(5)), and a server that is named twice is still one server.",
 		Wrong: `networks: mgmt: dns: servers: ["10.1.0.53", "10.1.0.53"]`,
 		Right: `networks: mgmt: dns: servers: ["10.1.0.53", "10.1.0.54"]`,
 		Site:  dnsServers,

@@ -8,7 +8,7 @@ var placements = []Rule{
 	{
 		Code: "unplaced", Severity: site.SeverityError, Firm: true,
 		What: "Every virtual machine finds a hypervisor that has room for it and that the placement of its role allows.",
-		Why:  "A machine is only made where there is room for it, and where the placement of its role allows it.",
+		Why:  "Slipway makes a machine only where there is room for it and where the placement of its role allows it.",
 	},
 	{
 		Code: "machine-moves", Severity: site.SeverityError, Firm: true,
@@ -18,16 +18,16 @@ var placements = []Rule{
 	{
 		Code: "hypervisor-full", Severity: site.SeverityError, Firm: true,
 		What: "The virtual machines that are placed on a hypervisor take no more than the design lets them have of it.",
-		Why:  "Machines that are promised more than a hypervisor has take it from each other, or do not start.",
+		Why:  "Machines that are promised more than a hypervisor has slow each other down, or do not start.",
 	},
 	{
 		Code: "bridge-unfit", Severity: site.SeverityError, Firm: true,
 		What: "Where the design of a hypervisor's node has bridges, the machines on it are plugged into one of them, and it carries the networks of the machine.",
-		Why:  "The machine is plugged in where its network is not, so that nobody reaches it there.",
+		Why:  "The machine is connected where its network is not, so it cannot be reached.",
 	},
 	{
 		Code: "placed-otherwise", Severity: site.SeverityError, Firm: true,
 		What: "Roles are kept apart and near as their virtual machines are placed already.",
-		Why:  "What is kept apart is to fail alone, and what is kept near needs the other on the same hypervisor.",
+		Why:  "Roles that are kept apart must not fail together, and a role that is kept near needs the other one on the same hypervisor.",
 	},
 }

@@ -40,7 +40,7 @@ var raids = []Rule{
 	{
 		Code: "array-members", Severity: site.SeverityError,
 		What: "An array has as many members as its level needs besides its spares: raid5 three, raid6 four, the others two; raid0 has no spares, and no array is in itself.",
-		Why:  "It is not made, or made without what the level promises (md(4)), and the first disk that fails takes the data with it.",
+		Why:  "Slipway cannot make it, or it lacks what the level promises (md(4)): then the first failed disk destroys the data.",
 		Wrong: `nodes: "n1": storage: {
 	disks: {
 		root: {match: kind: "ssd", filesystem: mount: "/"}

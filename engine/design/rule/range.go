@@ -27,7 +27,7 @@ var ranges = []Rule{
 	{
 		Code: "range-reversed", Severity: site.SeverityError,
 		What:  "A range goes from a lower address to a higher one of the same family.",
-		Why:   "There is no address in it.",
+		Why:   "The range contains no address.",
 		Wrong: `networks: mgmt: ranges: nodes: {from: "10.1.0.199", to: "10.1.0.100", use: "reserved"}`,
 		Right: `networks: mgmt: ranges: nodes: {from: "10.1.0.100", to: "10.1.0.199", use: "reserved"}`,
 		Site: eachRange(func(_ string, in netip.Prefix, r span) (string, string) {

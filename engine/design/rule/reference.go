@@ -99,7 +99,7 @@ var references = []Rule{
 	},
 }
 
-const noMeaning = "What the name stands for is not known, so nothing is done with the nodes that use it."
+const noMeaning = "Slipway does not know what the name stands for, so it does nothing with the nodes that use it."
 
 // refer objects to a name that a section does not have.
 func refer[V any](path, section, name string, in map[string]V) []site.Finding {

@@ -13,7 +13,7 @@ var roleRules = []Rule{
 	{
 		Code: "unknown-needed-role", Severity: site.SeverityError, Firm: true,
 		What:  "A role needs entries of `roles`.",
-		Why:   "What the phase waits for will never be there, so it never begins.",
+		Why:   "The phase waits for nodes that will never exist, so it never begins.",
 		Wrong: `roles: compute: needs: install: controler: {}`,
 		Right: `roles: compute: needs: install: controller: {}`,
 		Site: func(s *site.Site) []site.Finding {
@@ -25,7 +25,7 @@ var roleRules = []Rule{
 	{
 		Code: "unknown-phase", Severity: site.SeverityError, Firm: true,
 		What:  "The phase that waits is one of its role, and the phase that is waited for is one of the role that is needed.",
-		Why:   "A phase that no node goes through is waited for without an end; and one that does not exist waits for nothing, so that what follows begins too early.",
+		Why:   "Others wait forever for a phase that no node goes through; and a phase that does not exist waits for nothing, so what follows begins too early.",
 		Wrong: `roles: compute: needs: instal: controller: {}`,
 		Right: `roles: compute: needs: install: controller: phase: "network"`,
 		Site: func(s *site.Site) []site.Finding {
@@ -39,7 +39,7 @@ var roleRules = []Rule{
 	{
 		Code: "phase-twice", Severity: site.SeverityError, Firm: true,
 		What:  "A role has each of its phases once.",
-		Why:   "It cannot be told which of the two another role waits for.",
+		Why:   "Slipway cannot tell which of the two another role waits for.",
 		Wrong: `roles: compute: phases: ["base", "install", "base", "configure"]`,
 		Right: `roles: compute: phases: ["base", "install", "configure"]`,
 		Site: func(s *site.Site) (found []site.Finding) {
@@ -55,7 +55,7 @@ var roleRules = []Rule{
 	{
 		Code: "role-without-phases", Severity: site.SeverityError, Firm: true,
 		What:  "A role has a phase.",
-		Why:   "Its nodes go through nothing, so nothing is ever done with them, and what needs the role waits without an end.",
+		Why:   "Its nodes go through nothing, so Slipway never changes them, and whatever needs the role waits forever.",
 		Wrong: `roles: storage: phases: []`,
 		Right: `roles: storage: phases: ["base"]`,
 		Site: func(s *site.Site) (found []site.Finding) {
@@ -82,7 +82,7 @@ roles: compute: needs: install: storage: phase: "configure"`,
 	{
 		Code: "needs-disabled", Severity: site.SeverityError,
 		What:  "A role that is needed is enabled.",
-		Why:   "The machines of a role that is not are left as they are, so the phase may wait for them without an end.",
+		Why:   "Slipway does not change the machines of a disabled role, so the phase may wait for them forever.",
 		Wrong: "roles: storage: enabled: false\nroles: compute: needs: install: storage: {}",
 		Right: "roles: storage: enabled: true\nroles: compute: needs: install: storage: {}",
 		Site: func(s *site.Site) []site.Finding {
@@ -99,7 +99,7 @@ roles: compute: needs: install: storage: phase: "configure"`,
 	{
 		Code: "needs-quorum", Severity: site.SeverityError,
 		What:  "A role that is needed has as many nodes in use, and not away, as are needed.",
-		Why:   "The phase waits without end for nodes that do not exist.",
+		Why:   "The phase waits forever for nodes that do not exist.",
 		Wrong: `roles: compute: needs: install: storage: quorum: "3"`,
 		Right: `roles: compute: needs: install: storage: quorum: "2"`,
 		Facts: roleFacts, Fleet: needsQuorum, Whole: true,
@@ -107,7 +107,7 @@ roles: compute: needs: install: storage: phase: "configure"`,
 	{
 		Code: "unknown-leader", Severity: site.SeverityError,
 		What:  "The leader of a role is a node of the role, in use, and not away.",
-		Why:   "The other nodes of the role wait for it without an end.",
+		Why:   "The other nodes of the role wait for it forever.",
 		Wrong: `roles: storage: {leaderFirst: true, leader: "n4"}`,
 		Right: `roles: storage: {leaderFirst: true, leader: "n3"}`,
 		Facts: leaderFacts, Fleet: unknownLeader, Whole: true,
@@ -138,7 +138,7 @@ roles: compute: needs: install: storage: phase: "configure"`,
 	{
 		Code: "role-too-small", Severity: site.SeverityError,
 		What:  "A role has at least as many nodes in use as its minimum.",
-		Why:   "What runs on them does not work with fewer, which would show when the last of them is installed.",
+		Why:   "With fewer nodes the service on them does not work, which would show only when the last node is installed.",
 		Wrong: `roles: storage: minimum: 3`,
 		Right: `roles: storage: minimum: 2`,
 		Facts: roleFacts, Fleet: roleTooSmall, Whole: true,

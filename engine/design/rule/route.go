@@ -11,7 +11,7 @@ var routes = []Rule{
 	{
 		Code: "unknown-route-domain", Severity: site.SeverityError, Firm: true,
 		What:  "The route domain of a network or route is an entry in `routeDomains`.",
-		Why:   "It cannot be told which networks reach each other, so no route is made.",
+		Why:   "Slipway cannot tell which networks reach each other, so no route is made.",
 		Wrong: `networks: mgmt: routeDomain: "site"`,
 		Right: `networks: mgmt: routeDomain: "site"
 routeDomains: site: {}`,
@@ -139,7 +139,7 @@ func nodeRoute(s *site.Site, n *site.Node) []site.Finding {
 			message, fix = fmt.Sprintf("the gateway %s is in no network of the node", r.Gateway), "Write the address that the router has in one of the node's networks."
 			path += ".gateway"
 		case unusable(p, addrOf(r.Gateway)) != "" || addrOf(r.Gateway) == addressIn(s, n, network):
-			message, fix = fmt.Sprintf("%s is no router's address in the network %s", r.Gateway, network), "Write the router's own address in the network."
+			message, fix = fmt.Sprintf("%s is not a router's address in the network %s", r.Gateway, network), "Write the router's own address in the network."
 			path += ".gateway"
 		case r.To != "" && r.Domain != "":
 			message, fix = "the route has both a range and a route domain to lead to", "Keep one of `to` and `domain`."

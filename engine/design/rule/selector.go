@@ -15,7 +15,7 @@ var selectorRules = []Rule{
 	{
 		Code: "unknown-selected", Severity: site.SeverityError,
 		What:  "The names, racks, roles, tags and labels of a selector are those of nodes of the site.",
-		Why:   "A name that is written wrongly selects nothing or, under `not`, spares nothing: a boot action or policy silently leaves out the nodes that it is for, or takes in one that it is not for. A tag or a label that no node has yet is a warning.",
+		Why:   "A misspelled name selects nothing or, under `not`, spares nothing: a boot action or policy leaves out nodes that it is for, or includes nodes that it is not for. A tag or a label that no node has yet is a warning.",
 		Wrong: `bootActions: burn: {run: ["/usr/bin/stress"], nodes: {roles: ["compute"], not: names: ["n44"]}}`,
 		Right: `bootActions: burn: {run: ["/usr/bin/stress"], nodes: {roles: ["compute"], not: names: ["n3"]}}`,
 		Facts: selectableFacts, Fleet: unknownSelected, Whole: true,
@@ -23,7 +23,7 @@ var selectorRules = []Rule{
 	{
 		Code: "selector-empty", Severity: site.SeverityWarning,
 		What:  "A selector selects a node.",
-		Why:   "What it is for never happens, and nobody would notice.",
+		Why:   "Whatever it is for never happens, and nobody would notice.",
 		Wrong: `bootActions: burn: {run: ["/usr/bin/stress"], nodes: {roles: ["compute"], racks: ["r1"]}}`,
 		Right: `bootActions: burn: {run: ["/usr/bin/stress"], nodes: {roles: ["compute"], racks: ["r2"]}}`,
 		Facts: selectedFacts, Fleet: selectorEmpty, Whole: true,
@@ -118,7 +118,7 @@ func (x selection) unknown(s *site.Site, index *selectable) []site.Finding {
 	}
 	for _, name := range x.Names {
 		if _, err := path.Match(name, ""); err != nil {
-			found = append(found, wrong(x.path+".names", fmt.Sprintf("%q is no pattern: a bracket in it is not closed", name),
+			found = append(found, wrong(x.path+".names", fmt.Sprintf("%q is not a pattern: a bracket in it is not closed", name),
 				`Write a name, or a pattern with "*".`))
 		} else if !strings.ContainsAny(name, `*?[\`) {
 			found = append(found, index.lacks(x.path+".names", "node", "name ", name, site.SeverityError)...)

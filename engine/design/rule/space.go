@@ -12,7 +12,7 @@ var spaces = []Rule{
 	{
 		Code: "several-rests", Severity: site.SeverityError,
 		What: "Of a disk or a volume group, at most one part takes the rest.",
-		Why:  "It cannot be told how much each of them is to be.",
+		Why:  "Slipway cannot tell how large each of them must be.",
 		Wrong: `nodes: "n1": storage: disks: os: {match: kind: "ssd", partitions: {
 	root: {number: 1, size: ">40GiB", filesystem: mount: "/"}
 	data: {number: 2, size: ">40GiB", filesystem: mount: "/srv"}
@@ -26,7 +26,7 @@ var spaces = []Rule{
 	{
 		Code: "sizes-over-whole", Severity: site.SeverityError,
 		What: "The shares of a disk or a volume group are 100% at most, and leave room for its other parts.",
-		Why:  "The last ones cannot be made, and the installation ends with the disks erased and no system on them.",
+		Why:  "The installation cannot make the last ones, and ends with the disks erased and no system on them.",
 		Wrong: `nodes: "n1": storage: disks: os: {match: kind: "ssd", partitions: {
 	root: {number: 1, size: "50%", filesystem: mount: "/"}
 	data: {number: 2, size: "60%", filesystem: mount: "/srv"}
@@ -40,7 +40,7 @@ var spaces = []Rule{
 	{
 		Code: "size-over-disk", Severity: site.SeverityError,
 		What: "The partitions of a disk fit on it as hardware.devices or its rule has it, and the volumes of a group in what the group is made of.",
-		Why:  "They cannot be made, and the installation ends with the disks erased and no system on them.",
+		Why:  "The installation cannot make them, and ends with the disks erased and no system on them.",
 		Wrong: `nodes: "n1": {
 	hardware: devices: boot: {kind: "disk", pci: "0000:03:00.0", size: "480GB"}
 	storage: disks: os: {device: "boot", partitions: {

@@ -11,8 +11,8 @@ import (
 var storages = []Rule{
 	{
 		Code: "disk-selector", Severity: site.SeverityError, Firm: true,
-		What:  "A disk is found by its device or by a rule that some disk can fit, not by both.",
-		Why:   "What is not told from other disks may be the wrong one, and what is on it is erased.",
+		What:  "A disk is found either by its device or by a rule that some disk can fit.",
+		Why:   "If the rule fits other disks too, the installation may erase the wrong one.",
 		Wrong: `nodes: "n1": storage: disks: root: filesystem: mount: "/"`,
 		Right: `nodes: "n1": storage: disks: root: {match: {kind: "ssd", minSize: "400GB"}, filesystem: mount: "/"}`,
 		Node:  diskSelector,
@@ -20,7 +20,7 @@ var storages = []Rule{
 	{
 		Code: "storage-use", Severity: site.SeverityError, Firm: true,
 		What: "A disk and an array are used in exactly one way, a partition, a kept disk and each disk of a set in at most one: partitions (a disk), a file system, a volume group, an array.",
-		Why:  "One use overwrites the other; and what is used for nothing is erased for nothing.",
+		Why:  "One use overwrites the other; and a disk without a use is erased for nothing.",
 		Wrong: `nodes: "n1": storage: {
 	disks: root: {match: kind: "ssd", filesystem: mount: "/", group: "data"}
 	groups: data: {}
@@ -50,7 +50,7 @@ var storages = []Rule{
 	{
 		Code: "kept-disk", Severity: site.SeverityError, Firm: true,
 		What: "A disk with `keep: true` has at most file systems, on the whole of it or on partitions with a number, and none of them is /, for the firmware, or has a size or a label to be made with.",
-		Why:  "Nothing is made on a disk that is kept: what is designed on it is there already, or the installation cannot begin.",
+		Why:  "Slipway makes nothing on a disk that is kept: everything that is designed on it must be there already, or the installation cannot begin.",
 		Wrong: `nodes: "n1": storage: disks: {
 	root: {match: kind: "ssd", filesystem: mount: "/"}
 	data: {match: kind: "hdd", keep: true, partitions: srv: {number: 1, size: "1TB", filesystem: mount: "/srv"}}
@@ -115,7 +115,7 @@ var storages = []Rule{
 	{
 		Code: "mbr-limits", Severity: site.SeverityError,
 		What: "An MBR partition table has at most four partitions, within the first 2 TiB, and none for a boot loader of GPT.",
-		Why:  "It has four entries, with sectors of 512 bytes counted in 32 bits (UEFI specification 2.10, section 5.2.1); what is behind them does not come to be.",
+		Why:  "It has four entries, with sectors of 512 bytes counted in 32 bits (UEFI specification 2.10, section 5.2.1); what lies beyond that is not made.",
 		Wrong: `nodes: "n1": storage: disks: os: {match: kind: "ssd", table: "mbr", partitions: {
 	root: {number: 5, size: "40GiB", filesystem: mount: "/"}
 }}`,
@@ -365,7 +365,7 @@ func notKept(n *site.Node, p part) (field, message, fix string) {
 	case partition && n.Storage.Disks[p.in].Partitions[p.name].Number == 0 && !states(n, p.path()+".number"):
 		return "", fmt.Sprintf("%s is kept, and nothing says which partition it is", p), "Set number: it is what the partition is found by."
 	case f != nil && f.Mount == "/":
-		return ".filesystem.mount", fmt.Sprintf("%s is kept, and is to be /", p), "Mount / from a disk that is not kept: the system is installed there anew."
+		return ".filesystem.mount", fmt.Sprintf("%s is kept, and is to be /", p), "Mount / from a disk that is not kept: an installation writes the system there."
 	case f != nil && f.Label != "":
 		return ".filesystem.label", fmt.Sprintf("%s is kept, and has a label to be made with", p), "Remove label: the file system keeps its own."
 	}
@@ -447,7 +447,7 @@ func overMBR(n *site.Node, disk string) []site.Finding {
 		case asked.Flag == "bios-boot":
 			object(".flag", fmt.Sprintf(`%s has the flag "bios-boot" in an MBR table, which has its own place for a boot loader`, p))
 		case begin <= mbrBytes && end > mbrBytes:
-			object(".size", fmt.Sprintf("%s ends behind 2TiB, which is as far as an MBR table reaches", p))
+			object(".size", fmt.Sprintf("%s ends after 2TiB, which is as far as an MBR table reaches", p))
 		}
 	}
 	return found

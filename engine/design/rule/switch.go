@@ -55,7 +55,7 @@ nodes: "n1": {interfaces: eno9: {link: "access", switch: "tor1", port: "1/2"}, a
 	{
 		Code: "switch-address", Severity: site.SeverityWarning,
 		What:  "The address of a switch is its own, and in one of the networks.",
-		Why:   "It may be mistyped; nobody could manage the switch at it, or one takes another for it.",
+		Why:   "It may be mistyped: then the switch cannot be managed at this address, or is mistaken for another one.",
 		Wrong: `racks: r1: switches: tor1: address: "10.90.0.2"`,
 		Right: `racks: r1: switches: tor1: address: "10.9.0.2"`,
 		Site:  switchAddress,

@@ -25,7 +25,7 @@ var systems = []Rule{
 	{
 		Code: "file-source", Severity: site.SeverityError,
 		What:  "A file has its content here or in an artifact, and one of the two; a file that is absent has none.",
-		Why:   "It cannot be told what is to be in the file.",
+		Why:   "Slipway cannot tell what to write into the file.",
 		Wrong: `nodes: "n1": system: files: "/etc/motd": mode: "0644"`,
 		Right: `nodes: "n1": system: files: "/etc/motd": {mode: "0644", content: "Welcome"}`,
 		Site:  onActions(fileSources), Node: onContents(fileSources),
@@ -41,7 +41,7 @@ var systems = []Rule{
 	{
 		Code: "file-claimed", Severity: site.SeverityError,
 		What:  "No file of the design is one that another field writes, such as /etc/hostname beside `hostname`, or one of Slipway's own.",
-		Why:   "Each look would find what the other has written, so that the node is never as designed and is written to without end.",
+		Why:   "Each look would find what the other has written, so the node is never as designed, and Slipway keeps writing to it.",
 		Wrong: `nodes: "n1": system: {hostname: "{name}", files: "/etc/hostname": content: "other\n"}`,
 		Right: `nodes: "n1": system: hostname: "{name}"`,
 		Node:  filesClaimed,
@@ -81,7 +81,7 @@ var systems = []Rule{
 	{
 		Code: "unit-masked", Severity: site.SeverityError,
 		What:  "A unit that is masked is not enabled and has no content.",
-		Why:   "Masking puts a link to /dev/null in the place of the unit's file, and systemd refuses to enable it.",
+		Why:   "Masking replaces the unit's file by a link to /dev/null, and systemd refuses to enable it.",
 		Wrong: `nodes: "n1": system: units: "chrony.service": {state: "masked", enabled: true}`,
 		Right: `nodes: "n1": system: units: "chrony.service": {state: "masked", enabled: false}`,
 		Site:  onActions(unitsMasked), Node: onContents(unitsMasked),
@@ -112,7 +112,7 @@ var systems = []Rule{
 	},
 	{
 		Code: "log-receiver", Severity: site.SeverityError,
-		What:  "A receiver of logs has a host and a port, nothing behind them, and is named once.",
+		What:  "A receiver of logs has a host and a port, nothing after them, and is named once.",
 		Why:   "Messages would be lost, or come twice, which shows only when somebody looks for them.",
 		Wrong: `nodes: "n1": system: logs: forward: ["tls://logs.example.org"]`,
 		Right: `nodes: "n1": system: logs: forward: ["tls://logs.example.org:6514"]`,
@@ -345,7 +345,7 @@ func unitNames(c contents) []site.Finding {
 		switch {
 		case !slices.Contains(unitTypes, kind) || len(name) == len(kind)+1:
 			found = append(found, wrong(at, fmt.Sprintf("%q is not a name and the type of a unit%s", name, DidYouMean(kind, unitTypes)),
-				"Write a name and, behind a dot, one of: "+strings.Join(unitTypes, ", ")+"."))
+				"Write a name and, after a dot, one of: "+strings.Join(unitTypes, ", ")+"."))
 		case len(name) > 255:
 			found = append(found, wrong(at, fmt.Sprintf("the name of the unit has %d letters", len(name)), "Use at most 255."))
 		}

@@ -51,7 +51,7 @@ func caFault(rest []byte) string {
 			return ""
 		case cleartext.In(string(rest)) != "":
 		case block.Type != "CERTIFICATE":
-			return fmt.Sprintf("part %d of trust.ca is no certificate", i)
+			return fmt.Sprintf("part %d of trust.ca is not a certificate", i)
 		default:
 			if _, err := x509.ParseCertificate(block.Bytes); err != nil {
 				return fmt.Sprintf("certificate %d of trust.ca cannot be read: %v", i, err)

@@ -48,7 +48,7 @@ var userRules = []Rule{
 	{
 		Code: "user-absent", Severity: site.SeverityError,
 		What:  "An account that is absent has nothing else set, and is not root.",
-		Why:   "It cannot be told whether the account is to go or to stay; and without root no system starts.",
+		Why:   "Slipway cannot tell whether to keep or remove the account; and without root no system starts.",
 		Wrong: `nodes: "n1": system: users: ops: {state: "absent", sudo: true}`,
 		Right: `nodes: "n1": system: users: ops: state: "absent"`,
 		Node:  eachUser(userAbsent),
@@ -122,7 +122,7 @@ func keyFault(text string) string {
 	parts := wireParts(blob)
 	switch {
 	case kind == "ssh-dss":
-		return "is a DSA key, which nothing accepts any more"
+		return "is a DSA key, which nothing accepts today"
 	case keyParts[kind] == 0:
 		return fmt.Sprintf("is of the unknown kind %q", cutShort(kind))
 	case err != nil || len(parts) == 0:

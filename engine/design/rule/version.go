@@ -9,7 +9,7 @@ import (
 var version = []Rule{{
 	Code: "schema-version", Severity: site.SeverityError, Firm: true,
 	What:  "A site is written for the version of the schema that this slipway reads.",
-	Why:   "What a field means may have changed, so nothing is done with the design.",
+	Why:   "The meaning of a field may have changed, so Slipway does not apply the design.",
 	Wrong: `site: schema: "v1alpha1"`,
 	Right: `site: schema: "v1alpha2"`,
 	Site: func(s *site.Site) []site.Finding {

@@ -49,7 +49,7 @@ nodes: "vm-1": profiles: ["vm"]`,
 	{
 		Code: "physical-fields-on-virtual", Severity: site.SeverityError, Firm: true,
 		What:  "A virtual machine has nothing that only a physical one has: " + and(physicalOnly) + ".",
-		Why:   "Its identity follows from the names of the site and of the node, its rack is that of its hypervisor, and the rest is under `virtual`; what stands elsewhere would silently not happen.",
+		Why:   "Its identity follows from the names of the site and of the node, its rack is that of its hypervisor, and the rest is under `virtual`; what stands elsewhere would have no effect.",
 		Wrong: aMachine + `nodes: "vm-1": {profiles: ["vm"], rack: "r1"}`,
 		Right: aMachine + `nodes: "vm-1": profiles: ["vm"]`,
 		Node:  physicalFields,
@@ -57,7 +57,7 @@ nodes: "vm-1": profiles: ["vm"]`,
 	{
 		Code: "virtual-fields-on-physical", Severity: site.SeverityError, Firm: true,
 		What:  "A physical machine has nothing under `virtual`.",
-		Why:   "A machine is what it is made of: nobody can change that, so that what is asked for would silently not happen. Or the style is missing, and the machine would not be made.",
+		Why:   "Nobody can change what a physical machine is made of, so these fields would have no effect. Or the style is missing, and Slipway would not make the machine.",
 		Wrong: `nodes: "n1": virtual: cpus: 2`,
 		Right: `nodes: "n1": hardware: cpus: 2`,
 		Node: func(_ *site.Site, n *site.Node) []site.Finding {
@@ -94,7 +94,7 @@ nodes: "vm-1": profiles: ["vm"]`,
 	{
 		Code: "image-format", Severity: site.SeverityError, Firm: true,
 		What:  "The image of a virtual machine is a disk (format \"qcow2\" or \"raw\"), that of a physical one has a kind: \"installer\", \"root\" or \"disk\".",
-		Why:   "A virtual machine starts from the image of a disk alone, and for a physical one it has to be said that its disk becomes the image; the machine would not start, its disks erased by then.",
+		Why:   "A virtual machine starts from the image of a disk alone, and for a physical one the design has to say that its disk becomes the image; the machine would not start, with its disks erased.",
 		Wrong: aMachine + `nodes: "vm-1": {profiles: ["vm"], image: "debian12"}`,
 		Right: aMachine + `images: cloud: {url: "https://images.example.org/debian12.qcow2", sha256: "` + someDigest + `", format: "qcow2"}
 nodes: "vm-1": {profiles: ["vm"], image: "cloud"}`,
@@ -141,7 +141,7 @@ nodes: "vm-1": {profiles: ["vm"], image: "cloud"}`,
 	{
 		Code: "virtual-without-login", Severity: site.SeverityWarning,
 		What:  "On a virtual machine with a generation somebody can log in with an SSH key.",
-		Why:   "The first boot makes no account then. Unless the image has one, nobody can log in, Slipway among them, and the installation never ends.",
+		Why:   "Without a key the first boot makes no account. Unless the image has one, neither you nor Slipway can log in, and the installation never ends.",
 		Wrong: anInstalled + `nodes: "vm-1": {profiles: ["vm"], system: users: admin: keys: _ @unset()}`,
 		Right: anInstalled + `nodes: "vm-1": profiles: ["vm"]`,
 		Node:  virtualWithoutLogin,
@@ -170,7 +170,7 @@ func physicalFields(s *site.Site, n *site.Node) []site.Finding {
 		}
 		if _, has := within(n.Origins, path); has {
 			found = append(found, wrong(path, fmt.Sprintf("the node %s is virtual, and has %s, which only a physical machine has", n.Name, path),
-				fmt.Sprintf("Remove it; where a profile sets it that physical nodes have too, take it away with `%s: _ @unset()`.", strings.ReplaceAll(path, ".", ": "))))
+				fmt.Sprintf("Remove it; where a profile sets it that physical nodes have too, remove it with `%s: _ @unset()`.", strings.ReplaceAll(path, ".", ": "))))
 		}
 	}
 	return found
@@ -208,7 +208,7 @@ func imageFormat(n *site.Node, name string, i *site.Image) (message, fix string)
 	isDisk := i.Format != "" && i.Format != "iso"
 	switch {
 	case n.IsVirtual() && !isDisk:
-		return fmt.Sprintf("the image %s is no image of a disk, and the node %s is virtual", name, n.Name),
+		return fmt.Sprintf("the image %s is not the image of a disk, and the node %s is virtual", name, n.Name),
 			`Use an image with format: "qcow2" or "raw".`
 	case n.IsVirtual() && strings.HasPrefix(i.URL, "file:"):
 		return fmt.Sprintf("the image %s has a file URL, and the hypervisor of the node %s gets it over http or https", name, n.Name),

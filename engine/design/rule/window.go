@@ -17,7 +17,7 @@ var windowRules = []Rule{
 	{
 		Code: "window-shape", Severity: site.SeverityError,
 		What:  "A window has `from` and `to`, and perhaps `days`, or else `cron` and `length`.",
-		Why:   "It cannot be told when it is open, and what waits for it may wait for good.",
+		Why:   "Slipway cannot tell when it is open, and whatever waits for it may wait forever.",
 		Wrong: `windows: night: {from: "22:00", length: "6h"}` + usedNight,
 		Right: `windows: night: {cron: "0 22 * * *", length: "6h"}` + usedNight,
 		Site: func(s *site.Site) (found []site.Finding) {
@@ -30,7 +30,7 @@ var windowRules = []Rule{
 	{
 		Code: "window-empty", Severity: site.SeverityError,
 		What:  "A window does not end when it begins.",
-		Why:   "It cannot be told whether it is never open or always, and a repair that waits for it may wait for good.",
+		Why:   "Slipway cannot tell whether it is always or never open, and a repair that waits for it may wait forever.",
 		Wrong: `windows: night: {from: "22:00", to: "22:00"}` + usedNight,
 		Right: `windows: night: {from: "22:00", to: "04:00"}` + usedNight,
 		Site: func(s *site.Site) (found []site.Finding) {
@@ -47,7 +47,7 @@ var windowRules = []Rule{
 	{
 		Code: "window-days", Severity: site.SeverityWarning,
 		What:  "A window has days, and each once.",
-		Why:   "Another day was probably meant, on which nothing is done now; and an empty list reads as no day where it is every day.",
+		Why:   "You probably meant another day, on which nothing is done now; and an empty list looks like no day, but means every day.",
 		Wrong: `windows: night: {days: ["mon", "tue", "mon"], from: "22:00", to: "04:00"}` + usedNight,
 		Right: `windows: night: {days: ["mon", "tue", "wed"], from: "22:00", to: "04:00"}` + usedNight,
 		Site: func(s *site.Site) (found []site.Finding) {
@@ -68,7 +68,7 @@ var windowRules = []Rule{
 	{
 		Code: "window-cron", Severity: site.SeverityError,
 		What:  "The `cron` of a window has the five fields of crontab(5), and names a time that comes.",
-		Why:   "The window is never open, and what waits for it waits for good.",
+		Why:   "The window never opens, and whatever waits for it waits forever.",
 		Wrong: `windows: night: {cron: "0 22 30 2 *", length: "6h"}` + usedNight,
 		Right: `windows: night: {cron: "0 22 28 2 *", length: "6h"}` + usedNight,
 		Site: func(s *site.Site) (found []site.Finding) {
@@ -96,7 +96,7 @@ var windowRules = []Rule{
 	{
 		Code: "time-zone", Severity: site.SeverityError,
 		What:  "A time zone is one of the tz database, by its full name.",
-		Why:   "A node keeps UTC with an unknown zone, and a window would open at another hour. Short names such as CEST are no zones: they do not say when the clock changes.",
+		Why:   "A node keeps UTC with an unknown zone, and a window would open at another hour. Short names such as CEST are not zones: they do not say when the clock changes.",
 		Wrong: `windows: night: {from: "22:00", to: "04:00", zone: "Europe/Zurch"}` + usedNight,
 		Right: `windows: night: {from: "22:00", to: "04:00", zone: "Europe/Zurich"}` + usedNight,
 		Site: func(s *site.Site) (found []site.Finding) {
@@ -123,7 +123,7 @@ var windowRules = []Rule{
 	},
 	{
 		Code: "drift-facet", Severity: site.SeverityError,
-		What:  "What is done about a difference is said of a facet that there is.",
+		What:  "`drift` names only facets that exist.",
 		Why:   "Nothing reads the entry, so a difference that should be repaired is only reported.",
 		Wrong: `nodes: "n1": drift: powr: "enforce"`,
 		Right: `nodes: "n1": drift: power: "enforce"`,
@@ -238,7 +238,7 @@ func refuseLength(s *site.Site, key string) []site.Finding {
 	case length < shortestWindow:
 		return []site.Finding{wrong(path, fmt.Sprintf("the window %s is open for %s", key, plainly(site.Duration(length))), "Let it be open for longer.")}
 	case length > window.LongestLength:
-		return []site.Finding{wrong(path, fmt.Sprintf("the window %s is always open", key), "Let it close, or take it away from the nodes that have it.")}
+		return []site.Finding{wrong(path, fmt.Sprintf("the window %s is always open", key), "Let it close, or remove it from the nodes that have it.")}
 	}
 	return nil
 }

@@ -115,7 +115,7 @@ func (m *FakeMachine) answer(ctx context.Context, value secret.Value, takes time
 	case Denied:
 		return fmt.Errorf("%w: the account is not known", driver.ErrDenied)
 	case Garbled:
-		return fmt.Errorf("%w: the answer makes no sense", driver.ErrRefused)
+		return fmt.Errorf("%w: the answer cannot be understood", driver.ErrRefused)
 	case Hangs:
 		return m.hang(ctx)
 	}

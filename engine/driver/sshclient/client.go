@@ -54,7 +54,7 @@ func Open(e site.Endpoint, s secret.Value) (*Client, error) {
 		return nil, refused("the endpoint %q has no host to log in to", e.URL)
 	}
 	if _, has := u.User.Password(); has {
-		return nil, refused("the endpoint of %s holds a password, which does not belong into Git; name a credential instead", u.Host)
+		return nil, refused("the endpoint of %s holds a password, which does not belong in Git; name a credential instead", u.Host)
 	}
 	c := &Client{address: net.JoinHostPort(u.Hostname(), orDefault(u.Port(), "22"))}
 	c.user = orDefault(s.Username(), u.User.Username())

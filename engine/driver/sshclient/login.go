@@ -35,7 +35,7 @@ func loginBy(s secret.Value) (login, error) {
 	var locked *gossh.PassphraseMissingError
 	switch {
 	case errors.As(err, &locked):
-		return login{}, denied("the private key needs a passphrase; nobody is there to type it, store the key without one")
+		return login{}, denied("the private key needs a passphrase; nobody can type it for a daemon: store the key without one")
 	case err != nil:
 		return login{}, denied("the private key cannot be read; it must be in PEM form as ssh-keygen writes it")
 	}
@@ -52,13 +52,13 @@ func certified(signer gossh.Signer, line []byte) (login, error) {
 	cert, ok := key.(*gossh.Certificate)
 	switch {
 	case err != nil || !ok || len(options) > 0 || len(bytes.TrimSpace(rest)) > 0:
-		return login{}, denied("what stands behind the private key is not one certificate like `ssh-ed25519-cert-v01@openssh.com AAAA…`; put there what ssh-keygen wrote into the file whose name ends in -cert.pub, or nothing")
+		return login{}, denied("what follows the private key is not one certificate like `ssh-ed25519-cert-v01@openssh.com AAAA…`; put there what ssh-keygen wrote into the file whose name ends in -cert.pub, or nothing")
 	case cert.CertType != gossh.UserCert:
-		return login{}, denied("the certificate behind the private key is one of a host; sign the key without -h")
+		return login{}, denied("the certificate after the private key is a host certificate; sign the key without -h")
 	}
 	both, err := gossh.NewCertSigner(cert, signer)
 	if err != nil {
-		return login{}, denied("the certificate is not of the private key that stands before it; store the two that belong together")
+		return login{}, denied("the certificate does not belong to the private key before it; store the two that belong together")
 	}
 	return login{method: gossh.PublicKeys(both), certificate: cert}, nil
 }
@@ -70,9 +70,9 @@ func (l login) valid(now time.Time) error {
 	case c == nil:
 		return nil
 	case at < c.ValidAfter:
-		return denied("the certificate of the credential is valid from %s on; check the clocks, or sign the key anew", moment(c.ValidAfter))
+		return denied("the certificate of the credential is valid from %s on; check the clocks, or sign the key again", moment(c.ValidAfter))
 	case c.ValidBefore != gossh.CertTimeInfinity && at >= c.ValidBefore:
-		return denied("the certificate of the credential was valid until %s; sign the key anew", moment(c.ValidBefore))
+		return denied("the certificate of the credential was valid until %s; sign the key again", moment(c.ValidBefore))
 	}
 	return nil
 }

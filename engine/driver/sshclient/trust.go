@@ -24,7 +24,7 @@ func parseTrust(lines []string, host string) (trust, error) {
 		text, signs := strings.CutPrefix(line, authority)
 		key, _, options, _, err := gossh.ParseAuthorizedKey([]byte(text))
 		if err != nil || len(options) > 0 {
-			return trust{}, refused("trust.hostKeys[%d] of %s is not a public key like `ssh-ed25519 AAAA…`, nor one behind `@cert-authority`", i, host)
+			return trust{}, refused("trust.hostKeys[%d] of %s is not a public key like `ssh-ed25519 AAAA…`, nor one after `@cert-authority`", i, host)
 		}
 		if signs {
 			t.authorities = append(t.authorities, key)
@@ -57,7 +57,7 @@ func (t trust) check(address string, key gossh.PublicKey) error {
 		return refused("no host key is pinned for %s; it shows %s; if that is its key, add `%s` to trust.hostKeys of the endpoint",
 			address, gossh.FingerprintSHA256(key), line)
 	}
-	return refused("%s shows the host key %s, which is none of the pinned ones; if the system was installed anew put `%s` into trust.hostKeys of the endpoint, if not somebody may be in between",
+	return refused("%s shows the host key %s, which is not one of the pinned ones; if the system was installed again, put `%s` into trust.hostKeys of the endpoint; if not, somebody may be intercepting the connection",
 		address, gossh.FingerprintSHA256(key), line)
 }
 

@@ -94,7 +94,7 @@ func fatVolume(label, path string, content []byte) (volume []byte, at int, err e
 func fatPut(to []byte, name string, kind byte, cluster, size int) error {
 	base, end, _ := strings.Cut(name, ".")
 	if base == "" || len(base) > 8 || len(end) > 3 || strings.ToUpper(name) != name {
-		return fmt.Errorf("%q is no name of a file in a FAT file system", name)
+		return fmt.Errorf("%q is not a file name that a FAT file system takes", name)
 	}
 	fatName(to, fmt.Sprintf("%-8s%-3s", base, end), kind, cluster, size)
 	return nil

@@ -32,7 +32,7 @@ func moduleName(file string) string {
 func readModule(file string, content []byte) (*module, error) {
 	e, err := elf.NewFile(bytes.NewReader(content))
 	if err != nil {
-		return nil, fmt.Errorf("%s is no kernel module: %w", file, err)
+		return nil, fmt.Errorf("%s is not a kernel module: %w", file, err)
 	}
 	s := e.Section(".modinfo")
 	if s == nil {

@@ -94,7 +94,7 @@ func (c *Caller) Call(ctx context.Context, link string) error {
 	c.Welcomed(w)
 	for {
 		if _, err := in.Peek(1); err != nil {
-			return fmt.Errorf("the daemon has hung up: %w", err)
+			return fmt.Errorf("the daemon closed the connection: %w", err)
 		}
 		if err := c.Program.Answer(ctx, in, conn); err != nil {
 			return err
@@ -131,7 +131,7 @@ func verify(shown []*x509.Certificate, ca []byte, host string, now time.Time) er
 		return string(digest[:]) == string(ca)
 	})
 	if i < 0 {
-		return fmt.Errorf("whoever answers as the daemon does not have its certificate: none of the %d that it shows has the digest sha256:%x of slipway.ca. "+
+		return fmt.Errorf("the program that answers as the daemon does not have its certificate: none of the %d that it shows has the digest sha256:%x of slipway.ca. "+
 			"Nothing was sent to it", len(shown), ca)
 	}
 	leaf := shown[0]

@@ -100,7 +100,7 @@ func (s *served) Open(ctx context.Context, from int64) (io.ReadCloser, error) {
 	case a.StatusCode >= 500 || a.StatusCode == http.StatusTooManyRequests:
 		err = fmt.Errorf("the daemon's image server answers %d", a.StatusCode)
 	case a.StatusCode == http.StatusNotFound:
-		err = fmt.Errorf("%w: the URL is not in use any more (404)", image.ErrGone)
+		err = fmt.Errorf("%w: the URL is no longer in use (404)", image.ErrGone)
 	default:
 		err = fmt.Errorf("%w: the server answers %d where byte %d was asked for", image.ErrGone, a.StatusCode, from)
 	}

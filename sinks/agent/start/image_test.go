@@ -48,7 +48,7 @@ func TestImageIsRead(t *testing.T) {
 		"http, from a byte":   {plain.URL, "", "/TOKEN/image.tar", 4321, "", false},
 		"https":               {secure.URL, ca, "/TOKEN/image.tar", 9999, "", false},
 		"https of another":    {secure.URL, "sha256:" + strings.Repeat("ab", 32), "/TOKEN/image.tar", 0, "does not have its certificate", false},
-		"nothing there":       {plain.URL, "", "/TOKEN/other", 0, "not in use any more", true},
+		"nothing there":       {plain.URL, "", "/TOKEN/other", 0, "no longer in use", true},
 		"no ranges":           {plain.URL, "", "/TOKEN/whole", 10, "answers 200 where byte 10", true},
 		"another place":       {plain.URL, "", "/TOKEN/away", 0, "answers 302", true},
 		"a server in trouble": {plain.URL, "", "/TOKEN/busy", 0, "answers 503", false},

@@ -66,7 +66,7 @@ func change(kind, flags uint16, body []byte) error {
 		return err
 	}
 	if n < syscall.NLMSG_HDRLEN+4 || binary.NativeEndian.Uint16(answer[4:]) != syscall.NLMSG_ERROR {
-		return fmt.Errorf("the kernel answers with %d bytes that are no answer", n)
+		return fmt.Errorf("the kernel answers with %d bytes that are not an answer", n)
 	}
 	if number := int32(binary.NativeEndian.Uint32(answer[syscall.NLMSG_HDRLEN:])); number != 0 {
 		return syscall.Errno(-number)

@@ -107,7 +107,7 @@ func (c *console) drive(m *Modules) {
 	case count := <-settled:
 		c.say("Drivers for %d kinds of devices are loaded.", count)
 	case <-time.After(devicesPast):
-		c.say("Some drivers still look for their devices. Going on without them.")
+		c.say("Some drivers are still looking for their devices. Going on without them.")
 	}
 }
 

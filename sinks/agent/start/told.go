@@ -85,7 +85,7 @@ func (n *network) doubt(link string) {
 }
 
 // machineID is a machine's UUID as firmware sends it in option 97 (RFC 4578, section 2.3), with the
-// first three fields in the order of bytes of SMBIOS; nil for what is no UUID.
+// first three fields in the order of bytes of SMBIOS; nil for what is not a UUID.
 func machineID(uuid string) []byte {
 	b, err := hex.DecodeString(strings.ReplaceAll(uuid, "-", ""))
 	if err != nil || len(b) != 16 {

@@ -89,7 +89,7 @@ func begin(t *testing.T) *diary {
 
 const intro = `# A week with Slipway
 
-The first week of Ana, who operates a site: the package of [install](install.md) on a host with systemd, a repository on an SSH server,
+This tutorial is the first week of Ana, who operates a site: the package of [install](install.md) on a host with systemd, a repository on an SSH server,
 and the 12 machines of [site-example](../site-example/README.md), simulated. A test runs every command and compares the output with this
 page. Times, digests and commits are left out. "#" is root on the bootstrap host; "$" is Ana, who is in the group ` + "`slipway`" + `.
 `
@@ -178,7 +178,7 @@ func (d *diary) tuesday() {
 }
 
 func (d *diary) wednesday() {
-	d.day("Wednesday: a change", "Compute nodes shall boot from the network before their disk. `check` finds a mistake before it is committed.")
+	d.day("Wednesday: a change", "Compute nodes must boot from the network before their disk. `check` finds a mistake before it is committed.")
 	d.write(`boot: order: ["Hdd"]`, `boot: order: ["Pxe", "Hd"]`, "profiles.cue")
 	d.ana("slipway check --output text | tail -n 9")
 	d.write(`"Hd"]`, `"Hdd"]`, "profiles.cue")

@@ -97,7 +97,7 @@ func readJSON(path string, v any) error {
 		err = json.Unmarshal(text, v)
 	}
 	if err != nil {
-		return fmt.Errorf("%s cannot be read, so nobody knows what was done: %w", path, err)
+		return fmt.Errorf("%s cannot be read, so Slipway does not know what was done: %w", path, err)
 	}
 	return nil
 }
@@ -195,7 +195,7 @@ func (f *Facet) lookOnce(ctx context.Context, h *inside.Host, name, installation
 		return s, false, err // it has ended since it was read
 	}
 	s.is = item.Unfinished
-	s.why = fmt.Sprintf("was begun at %s, and nobody knows how it ended: ", moment(e.Begun))
+	s.why = fmt.Sprintf("was begun at %s, and Slipway does not know how it ended: ", moment(e.Begun))
 	if boot := bootID(); boot != e.Boot {
 		s.why += "the machine went down meanwhile"
 	} else {
@@ -291,11 +291,11 @@ func (f *Facet) Apply(ctx context.Context, h *inside.Host, items []item.Item, _ 
 	case err != nil:
 		return err
 	case h.Once == nil:
-		return refused("the request does not say which installation the actions are for")
+		return refused("the request does not say for which installation the actions are")
 	case h.Once.Installation != "" && h.Once.Installation != here:
 		return refused("the system is another installation (%s) than the one that was looked at (%s)", here, h.Once.Installation)
 	case !h.Live:
-		return refused("boot actions are done in a system that runs")
+		return refused("boot actions need a running system")
 	}
 	for _, i := range items {
 		if err := f.do(ctx, h, i, here); err != nil {

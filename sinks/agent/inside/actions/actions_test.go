@@ -231,7 +231,7 @@ func TestKilledAfterEachWrite(t *testing.T) {
 		is, begun := seen.Have["bootActions.burn"], seen.Have["bootActions.burn.attempts"]
 		switch {
 		case is == item.Done && s.ran() == 1 && begun == "1":
-		case is == item.Unfinished && s.ran() <= 1 && strings.Contains(seen.Cannot["bootActions.burn"], "nobody knows how it ended"):
+		case is == item.Unfinished && s.ran() <= 1 && strings.Contains(seen.Cannot["bootActions.burn"], "Slipway does not know how it ended"):
 			waited++
 		default:
 			t.Errorf("after write %d it ran %d times and is %q", kill, s.ran(), is)

@@ -109,7 +109,7 @@ func (j *job) seeHosts(seen *inside.Seen) {
 }
 
 func brokenBlock(path string, err error) string {
-	return fmt.Sprintf("%s %v: Slipway does not guess which lines are its own. Remove them and these marks", path, err)
+	return fmt.Sprintf("%s %v: Slipway does not guess which lines are its own. Remove its lines and these marks", path, err)
 }
 
 func (j *job) setHosts(want item.Hosts) error {

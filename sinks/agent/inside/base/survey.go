@@ -59,7 +59,7 @@ func (j *job) surveyHostname(found *item.Found, seen inside.Seen) {
 	case unread != "":
 		found.Leave(item.KindHostname, "it could not be read: %s", unread)
 	case have != "" && !validHost(have):
-		found.Leave(item.KindHostname, "%q is no host name, or another one than the system runs under", have)
+		found.Leave(item.KindHostname, "%q is not a host name, or not the one that the system runs under", have)
 	case have != "":
 		found.Items = append(found.Items, item.New(item.KindHostname, map[string]string{"": have}, nil))
 	}
@@ -167,7 +167,7 @@ func designKeys(text string) (keys []string, wrong string) {
 			line = k // the comment is not printable
 		}
 		if !designKey.MatchString(line) {
-			return nil, "a key of its authorized_keys is of no form that a design has"
+			return nil, "a key of its authorized_keys has a form that a design cannot have"
 		}
 		keys = append(keys, line)
 	}

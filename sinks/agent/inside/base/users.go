@@ -229,7 +229,7 @@ func (j *job) present(key string, want item.User) error {
 		if err := j.drop(key); err != nil {
 			return err
 		}
-		j.h.Tell(fmt.Sprintf("The account %s was made by somebody else: Slipway leaves its keys, groups and shell, and does not remove it later.", account))
+		j.h.Tell(fmt.Sprintf("The account %s was not made by Slipway: Slipway does not change its keys, groups and shell, and does not remove it later.", account))
 		known, made = false, madeUser{}
 	}
 	if !known {
@@ -799,7 +799,7 @@ func (j *job) endRemoval(key string, l login, there bool, made *madeUser) error 
 		some := []string{"nogroup", "nobody", "users"}
 		i := slices.IndexFunc(some, func(name string) bool { _, is := all.group(name); return is })
 		if i < 0 {
-			return failed("the removal of the account %s was cut off, and there is none of the groups %s to end it with", account, strings.Join(some, ", "))
+			return failed("the removal of the account %s was cut off, and none of the groups %s exists to finish it with", account, strings.Join(some, ", "))
 		}
 		with = some[i]
 	}

@@ -216,11 +216,11 @@ func (w *work) loader() error {
 			}
 		}
 		if len(w.plan.Disks) == 0 {
-			return refused("no disk is designed that a BIOS could start")
+			return refused("the design has no disk that a BIOS could start")
 		}
 		return nil
 	}
-	return refused("the system is to be started by %q, which is neither uefi nor bios", w.plan.Mode)
+	return refused("the system must be started by %q, which is neither uefi nor bios", w.plan.Mode)
 }
 
 // id is the folder of the boot loader on an ESP. Debian's signed GRUB looks for its
@@ -423,7 +423,7 @@ func (w *work) entries() error {
 		return err
 	}
 	if !w.tree.Exists("/usr/bin/efibootmgr") && !w.tree.Exists("/bin/efibootmgr") {
-		w.result.Unknown = "the image has no efibootmgr, so no entry was made in the firmware; it starts the system by the fallback path"
+		w.result.Unknown = "the image has no efibootmgr, so Slipway made no entry in the firmware, which starts the system by the fallback path"
 		return nil
 	}
 	file := w.started()

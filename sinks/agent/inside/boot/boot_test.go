@@ -264,7 +264,7 @@ func TestWhatIsMissing(t *testing.T) {
 		"no GRUB":            {remove("/usr/lib/grub/x86_64-efi"), "Add the package grub-efi-amd64", ""},
 		"no GRUB for a BIOS": {func(m *machine, p *Plan) { p.Mode = BIOS; remove("/usr/lib/grub/i386-pc")(m, p) }, "Add the package grub-pc-bin", ""},
 		"no ESP":             {func(_ *machine, p *Plan) { p.ESPs = nil }, "no EFI system partition is designed", ""},
-		"no disk":            {func(_ *machine, p *Plan) { p.Mode = BIOS }, "no disk is designed that a BIOS", ""},
+		"no disk":            {func(_ *machine, p *Plan) { p.Mode = BIOS }, "the design has no disk that a BIOS", ""},
 		"no mode":            {func(_ *machine, p *Plan) { p.Mode = "coreboot" }, `"coreboot", which is neither`, ""},
 		"initramfs fails":    {func(m *machine, _ *Plan) { m.fail = "update-initramfs" }, "ended with 1 in the new system:\nit does not work", ""},
 		"GRUB fails":         {func(m *machine, _ *Plan) { m.fail = "grub-install" }, "ended with 1 in the new system", ""},

@@ -207,7 +207,7 @@ func (w *work) fetch(file, sha256 string, mode uint32, uid, gid int) error {
 		return err
 	}
 	if w.h.Fetch == nil {
-		return &wire.Error{Class: wire.Refused, Text: "nobody sends contents of files here"}
+		return &wire.Error{Class: wire.Refused, Text: "the contents of files cannot be sent here"}
 	}
 	content, size, err := w.h.Fetch(sha256, file, room)
 	if err != nil {
@@ -300,7 +300,7 @@ func (w *work) kept(file string, e tree.Entry) (place, error) {
 	}
 	content, err := w.tree.Read(file, inside.MaxBefore)
 	if err != nil {
-		return p, &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("%v, which is too much to keep. Move it away, then Slipway puts the designed file there", err)}
+		return p, &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("%v, which is too large to keep. Move it away, then Slipway puts the designed file there", err)}
 	}
 	if p.Secret = bytes.Contains(content, privateKey); !p.Secret {
 		p.Content = content
@@ -312,7 +312,7 @@ func (w *work) kept(file string, e tree.Entry) (place, error) {
 func (w *work) putBack(file string, p place) error {
 	switch {
 	case p.Kind == tree.File && p.Secret:
-		w.h.Tell(file + ": Slipway keeps no private keys, so the one that was here before is not put back")
+		w.h.Tell(file + ": Slipway stores no private keys, so it does not restore the one that was here before")
 		return w.tree.Remove(file)
 	case p.Kind == tree.File:
 		return w.putFile(file, p.Content, p.Mode, p.UID, p.GID)
@@ -379,7 +379,7 @@ func (w *work) removeFile(key string) error {
 		return err
 	}
 	if other(e.Kind) {
-		return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("%s is %s by now, which Slipway did not make. Move it away", file, kindText(e))}
+		return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("%s is %s now, which Slipway did not make. Move it away", file, kindText(e))}
 	}
 	if err := w.noteChange(key, file); err != nil {
 		return err
@@ -519,7 +519,7 @@ func (w *work) absentFile(key, file string, e tree.Entry) error {
 func (w *work) attributes(f item.File) (mode uint32, uid, gid int, err error) {
 	m, err := strconv.ParseUint(orElse(f.Mode, "0644"), 8, 32)
 	if err != nil || m > 0o7777 {
-		return 0, 0, 0, &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("%q is no mode such as \"0644\"", f.Mode)}
+		return 0, 0, 0, &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("%q is not a mode such as \"0644\"", f.Mode)}
 	}
 	a, err := w.names()
 	if err != nil {

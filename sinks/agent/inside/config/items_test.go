@@ -743,7 +743,7 @@ func TestShowsFilesThatDiffer(t *testing.T) {
 		"files./etc/secret": {Bytes: 7, Withheld: item.NotPublic},
 		"files./root/own":   {Withheld: item.NotPublic},
 		"files./etc/large":  {Bytes: int64(len(large)), Withheld: item.TooLarge(int64(len(large)))},
-		"files./etc/binary": {Bytes: 3, Withheld: "it is no text"},
+		"files./etc/binary": {Bytes: 3, Withheld: "it is not text"},
 		"files./etc/key":    {Bytes: 33, Withheld: "it holds a private key"},
 	}
 	if !maps.Equal(got, want) {

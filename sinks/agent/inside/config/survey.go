@@ -127,7 +127,7 @@ func (w *work) surveyModules(found *item.Found) error {
 		switch {
 		case strings.Contains(path.Base(file), "slipway") || w.brought(file) || slices.Contains(keys, key):
 		case !designModule.MatchString(line):
-			found.Leave(file, "it names %q, which is no module of a design", line)
+			found.Leave(file, "it names %q, which is not a module that a design can name", line)
 		default:
 			keys = append(keys, key)
 		}
@@ -335,9 +335,9 @@ func (w *work) unitText(u unitFile) (text, why string) {
 	text = string(content)
 	switch {
 	case !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r == 0x7f }):
-		return "", "the unit file is no plain text: write it to the design yourself"
+		return "", "the unit file is not plain text: write it to the design yourself"
 	case secretWord.MatchString(withoutPaths(text)):
-		return "", "the unit file has what may be a secret, so its content is not told: write it to the design yourself, without the secret"
+		return "", "the unit file has what may be a secret, so Slipway does not copy its content: write it to the design yourself, without the secret"
 	}
 	return text, ""
 }

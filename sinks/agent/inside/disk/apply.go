@@ -119,7 +119,7 @@ func (m *maker) take(ctx context.Context) (files taken, err error) {
 	}
 	for name, d := range m.found {
 		if again[name].Name != d.Name {
-			return files, fmt.Errorf("the disk %s is now %s, and was %s: it went and came back; nothing was written", name, again[name], d)
+			return files, fmt.Errorf("the disk %s is now %s, and was %s: it disappeared and came back; nothing was written", name, again[name], d)
 		}
 		if f := files[name]; f != nil {
 			if err := isNode(m.h, f, d); err != nil {
@@ -376,7 +376,7 @@ func (m *maker) arrays(ctx context.Context) error {
 			return err
 		}
 		if is := say(m.h.Path("/sys/block/"+name), "size"); is != strconv.FormatInt(a.Bytes/512, 10) {
-			return fmt.Errorf("the array %s has %s sectors, and was to have %d", a.Name, is, a.Bytes/512)
+			return fmt.Errorf("the array %s has %s sectors, and should have %d", a.Name, is, a.Bytes/512)
 		}
 		if err := m.wipeDevice(name, a.Bytes); err != nil {
 			return err
@@ -553,7 +553,7 @@ func mkfs(f item.LayoutFilesystem, device string) (inside.Command, error) {
 		c.Path, c.Args = "mkswap", []string{"-f", "-U", f.UUID}
 		label("-L")
 	default:
-		return c, fmt.Errorf("%s is to have the file system %q, which nothing can make", f.On, f.Type)
+		return c, fmt.Errorf("%s must have the file system %q, which Slipway cannot make", f.On, f.Type)
 	}
 	c.Args = append(c.Args, device)
 	return c, nil

@@ -143,7 +143,7 @@ func TestWhatIsUsedIsLeftAlone(t *testing.T) {
 		says         string
 		stops        string
 	}{
-		"an array with another disk": {erased: []string{"sda"}, says: "the array md0 (raid1) stands on the disk sda, which is to be erased, and on sdb, which is not"},
+		"an array with another disk": {erased: []string{"sda"}, says: "the array md0 (raid1) stands on the disk sda, which will be erased, and on sdb, which will not"},
 		"a mount":                    {erased: []string{"sda", "sdb"}, mounts: "25 1 8:1 / /srv rw - ext4 /dev/sda1 rw\n", says: "sda1 is mounted on /srv by something else"},
 		"the mount of an array":      {erased: []string{"sda", "sdb"}, mounts: "25 1 9:0 / /with\\040blank rw - ext4 /dev/md0 rw\n", says: "md0 is mounted on /with blank by something else"},
 		"a btrfs":                    {erased: []string{"sda", "sdb"}, mounts: "25 1 0:40 / /srv rw - btrfs /dev/sdb rw\n", says: "sdb is mounted on /srv"},
@@ -243,7 +243,7 @@ func TestOnlyBlockDevicesAreWritten(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	l.Disks[0].Serial = "S2"
-	if err = Apply(t.Context(), k.host(), l); err == nil || !strings.Contains(err.Error(), "the disk S2 (os, 67 MB) is not there any more; there are: S1 (sda, X, 67 MB); nothing was written") {
+	if err = Apply(t.Context(), k.host(), l); err == nil || !strings.Contains(err.Error(), "the disk S2 (os, 67 MB) is gone; there are: S1 (sda, X, 67 MB); nothing was written") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -60,7 +60,7 @@ func (s stack) above(disk string) (all []string, err error) {
 	var walk func(name string, depth int) error
 	walk = func(name string, depth int) error {
 		if depth > maxDepth || len(seen) > maxStack {
-			return fmt.Errorf("more stands on the disk %s than can be taken down", disk)
+			return fmt.Errorf("more is built on the disk %s than Slipway can stop", disk)
 		}
 		holders, err := s.below(name, "holders")
 		if err != nil {
@@ -100,7 +100,7 @@ func (s stack) disksOf(name string) (all []string, err error) {
 	at := []string{name}
 	for n := 0; len(at) > 0; n++ {
 		if n > maxStack {
-			return nil, fmt.Errorf("%s stands on more than can be looked at", name)
+			return nil, fmt.Errorf("%s is built on more than Slipway can look at", name)
 		}
 		one := at[0]
 		at = at[1:]
@@ -182,7 +182,7 @@ func (s stack) aloneOn(erased []string) (all []string, err error) {
 			}
 			for _, other := range disks {
 				if !slices.Contains(erased, other) {
-					return nil, fmt.Errorf("%s stands on the disk %s, which is to be erased, and on %s, which is not: stop it, take that disk out, or design it; nothing was written",
+					return nil, fmt.Errorf("%s stands on the disk %s, which will be erased, and on %s, which will not: stop it, remove that disk, or design it; nothing was written",
 						s.describe(name), d, other)
 				}
 			}
@@ -225,7 +225,7 @@ func release(ctx context.Context, h *inside.Host, erased []string) error {
 			all = slices.DeleteFunc(all, func(x string) bool { return x == name })
 		}
 		if len(all) == left {
-			return fmt.Errorf("%s cannot be stopped: something stands on it; nothing was written", s.describe(all[0]))
+			return fmt.Errorf("%s cannot be stopped: something is built on it; nothing was written", s.describe(all[0]))
 		}
 	}
 	return nil
@@ -288,7 +288,7 @@ func (s stack) stop(ctx context.Context, name string) error {
 	if _, err := os.Stat(filepath.Join(at, "md")); err == nil {
 		return run(ctx, s.h, inside.Command{Path: "mdadm", Args: []string{"--stop", "/dev/" + name}, Env: noUdev})
 	}
-	return fmt.Errorf("%s stands on a disk that is to be erased, and is neither an array nor a mapped device: stop it; nothing was written", name)
+	return fmt.Errorf("%s uses a disk that will be erased, and is neither an array nor a mapped device: stop it; nothing was written", name)
 }
 
 // Target is where the new system is mounted.

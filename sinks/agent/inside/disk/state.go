@@ -108,9 +108,9 @@ func compare(l item.Layout, seen []item.Disk) (map[string]item.Disk, error) {
 		}
 		switch {
 		case d.Serial == "" && d.WWN == "":
-			return nil, fmt.Errorf("the disk %s has neither a serial number nor a WWN to know it by; nothing was written", d.Name)
+			return nil, fmt.Errorf("the disk %s has neither a serial number nor a WWN to recognize it by; nothing was written", d.Name)
 		case len(like) == 0:
-			return nil, fmt.Errorf("the disk %s is not there any more; there are: %s; nothing was written", is, item.NameDisks(seen))
+			return nil, fmt.Errorf("the disk %s is gone; there are: %s; nothing was written", is, item.NameDisks(seen))
 		case len(paths) > 1:
 			return nil, fmt.Errorf("the disk %s is there %d times: %s; nothing was written", is, len(paths), item.NameDisks(paths))
 		case like[0].Bytes != d.Bytes || like[0].Sector != d.Sector:

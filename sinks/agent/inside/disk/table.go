@@ -115,7 +115,7 @@ func guid(b []byte) string {
 func putGUID(b []byte, text string) error {
 	x, err := hex.DecodeString(strings.ReplaceAll(text, "-", ""))
 	if err != nil || len(x) != 16 {
-		return fmt.Errorf("%q is no GUID", text)
+		return fmt.Errorf("%q is not a GUID", text)
 	}
 	slices.Reverse(x[:4])
 	slices.Reverse(x[4:6])
@@ -203,7 +203,7 @@ func tableWrites(d item.LayoutDisk) (first, last []write, err error) {
 		last, err = mbrWrites(d)
 		return nil, last, err
 	}
-	return nil, nil, fmt.Errorf("the disk %s is to have the table %q, which nothing can write", d.Name, d.Table)
+	return nil, nil, fmt.Errorf("the disk %s must have the partition table %q, which Slipway cannot write", d.Name, d.Table)
 }
 
 // gptWrites are the two tables of a GPT, and the MBR that keeps programs off that do not
@@ -284,7 +284,7 @@ func mbrWrites(d item.LayoutDisk) ([]write, error) {
 	b := make([]byte, d.Sector)
 	id, err := hex.DecodeString(d.GUID)
 	if err != nil || len(id) != 4 {
-		return nil, fmt.Errorf("%q is no signature of an MBR", d.GUID)
+		return nil, fmt.Errorf("%q is not a signature of an MBR", d.GUID)
 	}
 	little.PutUint32(b[440:], big.Uint32(id))
 	for _, p := range d.Partitions {

@@ -77,7 +77,7 @@ func ReadWhole(r io.ReaderAt, size int64, sector int) (Whole, error) {
 		case e.kind == "ee":
 			return wrong("the GPT of the image is damaged, or for a disk with sectors of another size than %d bytes", sector)
 		case isExtended(e.kind):
-			return wrong("the image has an extended partition in an MBR, which is not supported: make it anew with a GPT")
+			return wrong("the image has an extended partition in an MBR, which is not supported: make it again with a GPT")
 		}
 		w.Parts = append(w.Parts, WholePart{
 			Number: e.number, Start: e.first * int64(sector), Bytes: (e.last - e.first + 1) * int64(sector), GUID: strings.ToLower(e.guid),
@@ -86,11 +86,11 @@ func ReadWhole(r io.ReaderAt, size int64, sector int) (Whole, error) {
 	}
 	slices.SortFunc(w.Parts, func(x, y WholePart) int { return int(min(max(x.Start-y.Start, -1), 1)) })
 	if len(w.Parts) == 0 {
-		return wrong("the one of the image has no partition")
+		return wrong("the image's table has no partition")
 	}
 	for i, part := range w.Parts {
 		if i > 0 && part.Start < w.Parts[i-1].Start+w.Parts[i-1].Bytes {
-			return wrong("the partitions %d and %d of the image lie over each other", w.Parts[i-1].Number, part.Number)
+			return wrong("the partitions %d and %d of the image overlap", w.Parts[i-1].Number, part.Number)
 		}
 	}
 	if w.Kind == "gpt" {

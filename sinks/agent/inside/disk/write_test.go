@@ -296,15 +296,15 @@ func TestAnotherSetOfDisksIsRefused(t *testing.T) {
 		seen []item.Disk
 		says string
 	}{
-		"gone":             {[]item.Disk{k}, "the disk A (a, 100 B) is not there any more; there are: K (sdk, 200 B)"},
+		"gone":             {[]item.Disk{k}, "the disk A (a, 100 B) is gone; there are: K (sdk, 200 B)"},
 		"larger":           {[]item.Disk{with(a, func(d *item.Disk) { d.Bytes = 101 }), k}, "had 100 bytes in sectors of 512, and has 101"},
 		"other sectors":    {[]item.Disk{with(a, func(d *item.Disk) { d.Sector = 4096 }), k}, "in sectors of 4096"},
-		"another WWN":      {[]item.Disk{with(a, func(d *item.Disk) { d.WWN = "5" }), k}, "is not there any more"},
+		"another WWN":      {[]item.Disk{with(a, func(d *item.Disk) { d.WWN = "5" }), k}, "is gone"},
 		"there twice":      {[]item.Disk{a, with(a, func(d *item.Disk) { d.Name = "sdb" }), k}, "is there 2 times"},
 		"on another path":  {[]item.Disk{a, with(a, func(d *item.Disk) { d.Name, d.WWN = "sdb", "5" }), k}, "is there 2 times"},
 		"read-only":        {[]item.Disk{with(a, func(d *item.Disk) { d.ReadOnly = true }), k}, "is read-only"},
 		"not readable":     {[]item.Disk{with(a, func(d *item.Disk) { d.Unread = "input/output error" }), k}, "cannot be read: input/output error"},
-		"the kept is gone": {[]item.Disk{a}, "the disk K (k, 200 B) is not there any more"},
+		"the kept is gone": {[]item.Disk{a}, "the disk K (k, 200 B) is gone"},
 		"the kept is new":  {[]item.Disk{a, with(k, func(d *item.Disk) { d.Holds = nil })}, "is to be kept, and its xfs u is not on it"},
 	} {
 		_, err := StateOf(l, c.seen)

@@ -65,15 +65,15 @@ func ata(d Drive, command byte, data []byte, write bool, limit time.Duration) er
 	return c.err()
 }
 
-// securityOf is what a disk tells of itself; an error for one that is no ATA disk.
+// securityOf is what a disk tells of itself; an error for one that is not an ATA disk.
 func securityOf(d Drive) (s security, err error) {
 	b := aligned(512)
 	if err := ata(d, ataIdentify, b, false, ataWithin); err != nil {
-		return s, fmt.Errorf("it is no ATA disk, or its controller lets no ATA commands through: %w", err)
+		return s, fmt.Errorf("it is not an ATA disk, or its controller does not pass on ATA commands: %w", err)
 	}
 	word := func(n int) uint16 { return binary.LittleEndian.Uint16(b[2*n:]) }
 	if word(0)&(1<<15) != 0 {
-		return s, errors.New("it is no ATA disk")
+		return s, errors.New("it is not an ATA disk")
 	}
 	w := word(128)
 	return security{
@@ -152,18 +152,18 @@ func (e *eraser) ataErase(ctx context.Context) (verified string, err error) {
 		}
 		return err
 	})
-	return fmt.Sprintf("the disk says that the %s succeeded and has no password any more, and %s", kind, found), err
+	return fmt.Sprintf("the disk says that the %s succeeded  and no longer has a password, and %s", kind, found), err
 }
 
 // unlock takes the password away that an earlier run has set.
 func (e *eraser) unlock(s security) error {
 	if s.locked {
 		if err := ata(e.drive, ataUnlock, withPassword(), true, ataWithin); err != nil {
-			return fmt.Errorf("the disk is locked with a password that is not %q, which Slipway sets: unlock it, or exchange it: %w", password, err)
+			return fmt.Errorf("the disk is locked with a password that is not %q, which Slipway sets: unlock it, or replace it: %w", password, err)
 		}
 	}
 	if err := ata(e.drive, ataDisablePassword, withPassword(), true, ataWithin); err != nil {
-		return fmt.Errorf("the disk has a password that is not %q, which Slipway sets: take it away, or exchange the disk: %w", password, err)
+		return fmt.Errorf("the disk has a password that is not %q, which Slipway sets: remove it, or replace the disk: %w", password, err)
 	}
 	return nil
 }
@@ -177,6 +177,6 @@ func (e *eraser) open() error {
 	if s.frozen || s.expired {
 		return errors.New("the disk is locked with a password, and takes no password until it loses its power: switch the machine off and on")
 	}
-	e.tell("an earlier erase of the disk was cut, and is unlocked to be begun again", 0)
+	e.tell("an earlier erase of the disk was cut off; Slipway unlocks the disk to begin again", 0)
 	return e.unlock(s)
 }

@@ -77,5 +77,5 @@ func (e *eraser) promisesZeros() (string, error) {
 // isNVMe says whether the disk takes NVMe commands.
 func (e *eraser) isNVMe() bool { return strings.HasPrefix(e.disk.Name, "nvme") }
 
-// errCut is why a method ended where its time was over.
-var errCut = errors.New("its time was over")
+// errCut is why a method ended where it ran out of time.
+var errCut = errors.New("it ran out of time")

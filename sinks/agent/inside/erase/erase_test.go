@@ -86,10 +86,10 @@ func TestMethods(t *testing.T) {
 		"a liar": {fake: nvme(func(f *fake) { f.nvme.lies = true }), disk: "nvme0n1", method: "overwrite",
 			why: "the disk says that it is done, and 256 of 256 samples are still on the disk"},
 		"half a liar":                {fake: nvme(func(f *fake) { f.nvme.half = true }), disk: "nvme0n1", method: "overwrite", why: "samples are still on the disk"},
-		"it tells of another one":    {fake: nvme(func(f *fake) { f.nvme.stale = true }), disk: "nvme0n1", method: "nvme format, user data erase", why: "tells of another sanitize"},
+		"it tells of another one":    {fake: nvme(func(f *fake) { f.nvme.stale = true }), disk: "nvme0n1", method: "nvme format, user data erase", why: "reports another sanitize"},
 		"it does nothing":            {fake: nvme(func(f *fake) { f.nvme.nothing = true }), disk: "nvme0n1", method: "nvme format, user data erase", why: "as if nothing had happened"},
 		"never done":                 {fake: nvme(func(f *fake) { f.nvme.never = true }), disk: "nvme0n1", why: "the sanitize is not done after 14m0s, and cannot be stopped"},
-		"silent while it goes on":    {fake: nvme(func(f *fake) { f.nvme.silent, f.nvme.took = true, time.Hour }), disk: "nvme0n1", why: "has not told of its sanitize for 2m0s"},
+		"silent while it goes on":    {fake: nvme(func(f *fake) { f.nvme.silent, f.nvme.took = true, time.Hour }), disk: "nvme0n1", why: "has not reported on its sanitize for 2m0s"},
 		"a format that fails":        {fake: nvme(func(f *fake) { f.nvme.identify[328], f.nvme.formatFails = 0, true }), disk: "nvme0n1", method: "overwrite", why: "status 0x10a"},
 		"another namespace":          {fake: nvme(func(f *fake) { f.nvme.others = []uint32{7} }), disk: "nvme0n1", method: "nvme format, user data erase", sent: []string{"format 1"}, why: "1 other namespaces of the same disk, which nobody approved (7 among them)"},
 		"a format of all namespaces": {fake: nvme(func(f *fake) { f.nvme.others, f.nvme.identify[524] = []uint32{7}, 1<<2|1<<1 }), disk: "nvme0n1", method: "overwrite", why: "which nobody approved"},
@@ -102,7 +102,7 @@ func TestMethods(t *testing.T) {
 			f.nvme.identify[328], f.nvme.identify[256], f.nvme.ns[33], f.discards, f.zeroes = 0, 0, 1, true, true
 		}), disk: "nvme0n1", method: "discard", sent: []string{"discard"}, says: "DLFEAT"},
 
-		"ata": {fake: ata(nil), disk: "sda", method: "ata secure erase", sent: []string{"set password", "erase unit"}, says: "the enhanced erase succeeded and has no password any more, and 256 samples"},
+		"ata": {fake: ata(nil), disk: "sda", method: "ata secure erase", sent: []string{"set password", "erase unit"}, says: "the enhanced erase succeeded  and no longer has a password, and 256 samples"},
 		"ata without enhanced": {fake: ata(func(f *fake) { f.ata.words[128], f.ata.took = 1, 3*time.Hour }), disk: "sda", method: "overwrite", sent: []string{"set password", "erase unit", "disable password"},
 			why: "the controller gave up"}, // it takes longer than twice its estimate of an hour and ten minutes
 		"ata without a password": {fake: ata(func(f *fake) { f.ata.words[82] = 0 }), disk: "sda", method: "overwrite", why: "ATA security"},
@@ -123,7 +123,7 @@ func TestMethods(t *testing.T) {
 			f.ata.words[82], f.ata.words[69], f.discards, f.zeroes, f.keeps = 0, 1<<14|1<<5, true, true, true
 		}), disk: "sda", method: "overwrite", why: "are still on the disk"},
 
-		"SAS":                       {fake: &fake{data: newFake().data, scsi: &fakeSCSI{}, broken: -1}, disk: "sdb", method: "overwrite", why: "it is no ATA disk"},
+		"SAS":                       {fake: &fake{data: newFake().data, scsi: &fakeSCSI{}, broken: -1}, disk: "sdb", method: "overwrite", why: "it is not an ATA disk"},
 		"SAS that unmaps":           {fake: &fake{data: newFake().data, scsi: &fakeSCSI{zeroes: true}, discards: true, zeroes: true, broken: -1}, disk: "sdb", method: "discard", says: "LBPRZ"},
 		"virtual":                   {fake: newFake(), disk: "vda", method: "overwrite", says: "all of it was read back"},
 		"a secure discard":          {fake: &fake{data: newFake().data, secureDiscards: true, zeroes: true, broken: -1}, disk: "mmcblk0", method: "secure discard"},

@@ -61,7 +61,7 @@ func TestLoopDevice(t *testing.T) {
 	if !e.Done || e.Last().Method != "overwrite" || !strings.Contains(e.Last().Verified, "all of it was read back") {
 		t.Fatalf("%+v", e)
 	}
-	for method, why := range map[string]string{"ata secure erase": "no ATA disk", "secure discard": "does not take it", "discard": "proves nothing"} {
+	for method, why := range map[string]string{"ata secure erase": "not an ATA disk", "secure discard": "does not take it", "discard": "proves nothing"} {
 		if try, ok := tryOf(e, method); !ok || !strings.Contains(try.Why, why) {
 			t.Errorf("%s: %+v", method, try)
 		}

@@ -176,7 +176,7 @@ func (e *eraser) sanitize(ctx context.Context, kind int) (verified string, err e
 	}
 	before, err := readSanitizeLog(e.drive)
 	if err != nil {
-		return "", fmt.Errorf("the disk does not tell of its sanitizes: %w", err)
+		return "", fmt.Errorf("the disk does not report its sanitizes: %w", err)
 	}
 	if before.state == sanitizing {
 		e.tell("a sanitize from before is under way; it is waited for, and then begun again", 0)
@@ -206,7 +206,7 @@ func (e *eraser) sanitize(ctx context.Context, kind int) (verified string, err e
 		case l.state != sanitized && l.state != sanitizedAnyway:
 			return fmt.Errorf("the disk took the command and tells the state %d afterwards, as if nothing had happened", l.state)
 		case l.cdw10 != asked:
-			return fmt.Errorf("the disk tells of another sanitize (%#x) than the one it was asked for (%#x)", l.cdw10, asked)
+			return fmt.Errorf("the disk reports another sanitize (%#x) than the one it was asked for (%#x)", l.cdw10, asked)
 		}
 		return nil
 	}
@@ -234,7 +234,7 @@ func (e *eraser) awaitSanitize(ctx context.Context, limit time.Duration) (saniti
 			answered = time.Now()
 			e.tell("", float64(l.progress)/65536)
 		case time.Since(answered) > sanitizeSilent:
-			return l, fmt.Errorf("the disk has not told of its sanitize for %s: %w", sanitizeSilent, err)
+			return l, fmt.Errorf("the disk has not reported on its sanitize for %s: %w", sanitizeSilent, err)
 		}
 		if time.Since(begun) > limit {
 			return l, fmt.Errorf("the sanitize is not done after %s, and cannot be stopped", limit)

@@ -69,7 +69,7 @@ func (e *eraser) overwrite(ctx context.Context) (verified string, err error) {
 	if int64(len(places)) < blocks {
 		read = fmt.Sprintf("%d places of 1 MiB all over it were read back", len(places))
 	}
-	return "every sector that can be addressed was written with chance, and " + read + "; sectors that the disk has taken out of use, or hides, are not reached", nil
+	return "every addressable sector was overwritten with random data, and " + read + "; sectors that the disk has taken out of use, or hides, are not reached", nil
 }
 
 // chance is a stream that can be made again from any block on, and by nobody else: its key is

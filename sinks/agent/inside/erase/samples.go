@@ -56,7 +56,7 @@ func seed(d Drive, size int64, sector int) (*samples, error) {
 			return nil, fmt.Errorf("the sample at byte %d cannot be read back: %w", at, err)
 		}
 		if !bytes.Equal(is, s.was[i]) {
-			return nil, fmt.Errorf("the sample at byte %d reads back as something else than was written: the disk is broken, or lies about what it has written", at)
+			return nil, fmt.Errorf("the sample at byte %d reads back as something else than was written: the disk is broken, or does not write what it reports", at)
 		}
 	}
 	return s, nil
@@ -99,7 +99,7 @@ func (s *samples) gone() (zeros int, err error) {
 	for i, at := range s.at {
 		is := aligned(len(s.was[i]))
 		if _, err := s.drive.ReadAt(is, at); err != nil {
-			return 0, fmt.Errorf("the sample at byte %d cannot be read, so nobody knows whether it is still there: %w", at, err)
+			return 0, fmt.Errorf("the sample at byte %d cannot be read, so Slipway does not know whether it is still there: %w", at, err)
 		}
 		if isZero(is) {
 			zeros++

@@ -197,7 +197,7 @@ func (c *Checked) each(ctx context.Context, use func(at int64, raw []byte) error
 				break
 			}
 			if try == frameTries {
-				return refused("%v, at the %dth try: it is damaged on the way, or what serves it changed. The disk was erased already; try again", err, try)
+				return refused("%v, at the %dth try: it was damaged on the way, or the served file changed. The disk was erased already; try again", err, try)
 			}
 			s.Close()
 			s.at = -1 // it is asked for anew

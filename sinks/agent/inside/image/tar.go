@@ -158,7 +158,7 @@ func nothingFollows(r io.Reader) error {
 	for {
 		n, err := r.Read(buffer)
 		if len(bytes.Trim(buffer[:n], "\x00")) > 0 {
-			return refused("something follows behind the end of the archive: several were put into one file, of which only the first would be unpacked")
+			return refused("something follows the end of the archive: several were put into one file, of which only the first would be unpacked")
 		}
 		if err == io.EOF {
 			return nil
@@ -201,13 +201,13 @@ func read(h *tar.Header) (e entry, use bool, err error) {
 			return e, false, refused("the device %q of the image has the numbers %d and %d, which Linux does not have", e.name, h.Devmajor, h.Devminor)
 		}
 	default:
-		return e, false, refused("%q of the image is of the type %q, which is neither a file, a folder, a link, a device nor a pipe: make the tar anew, as `tar --format=posix` does", e.name, h.Typeflag)
+		return e, false, refused("%q of the image is of the type %q, which is neither a file, a folder, a link, a device nor a pipe: make the tar again, as `tar --format=posix` does", e.name, h.Typeflag)
 	}
 	switch {
 	case e.name == "." && h.Typeflag != tar.TypeDir:
-		return e, false, refused("the root of the image is not a folder: make the tar anew")
+		return e, false, refused("the root of the image is not a folder: make the tar again")
 	case h.Uid < 0 || h.Uid > math.MaxUint32-1 || h.Gid < 0 || h.Gid > math.MaxUint32-1:
-		return e, false, refused("%q of the image belongs to %d:%d, which no account can be", e.name, h.Uid, h.Gid)
+		return e, false, refused("%q of the image belongs to %d:%d, which cannot be an account", e.name, h.Uid, h.Gid)
 	case h.Size < 0:
 		return e, false, refused("%q of the image has %d bytes", e.name, h.Size)
 	}
@@ -221,7 +221,7 @@ func clean(name string) (string, error) {
 		switch {
 		case word == "" || word == ".":
 		case word == "..":
-			return "", refused("the image has the name %q, which leads out of a folder: make the tar anew, without \"..\"", name)
+			return "", refused("the image has the name %q, which leads out of a folder: make the tar again, without \"..\"", name)
 		case len(word) > maxComponent:
 			return "", refused("the image has a name of %d bytes, and a file system takes %d: %q", len(word), maxComponent, word[:40]+"…")
 		default:
@@ -231,7 +231,7 @@ func clean(name string) (string, error) {
 	clean := strings.Join(words, "/")
 	switch {
 	case strings.HasPrefix(name, "/"):
-		return "", refused("the image has the name %q, which is not relative: make the tar anew, without the option -P", name)
+		return "", refused("the image has the name %q, which is not relative: make the tar again, without the option -P", name)
 	case strings.ContainsRune(name, 0):
 		return "", refused("the image has the name %q, with a zero in it", name)
 	case len(clean) > maxName:
@@ -254,7 +254,7 @@ type Result struct {
 // is for, and which has nothing else in it. It does not sync.
 func (c *Checked) Unpack(ctx context.Context, root string) (Result, error) {
 	if c.Kind != Root {
-		return Result{}, refused("the image is of a %s, and no root file system", c.Kind)
+		return Result{}, refused("the image is of a %s, not a root file system", c.Kind)
 	}
 	x, err := newExtractor(root, c.options.Kept)
 	if err != nil {
@@ -281,7 +281,7 @@ func (c *Checked) Unpack(ctx context.Context, root string) (Result, error) {
 		return Result{}, err
 	}
 	if is := hex.EncodeToString(sum.Sum(nil)); is != c.SHA256 {
-		return Result{}, refused("the image was right when it was read first, and has the SHA-256 %s the second time: it was damaged on the way, or what serves it changed. The disks were erased already; try again", is)
+		return Result{}, refused("the image was right at the first reading, and has the SHA-256 %s the second time: it was damaged on the way, or the served file changed. The disks were erased already; try again", is)
 	}
 	return Result{c.SHA256, c.Bytes, c.Unpacked, c.Entries}, nil
 }

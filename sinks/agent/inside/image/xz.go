@@ -205,7 +205,7 @@ func (x *xzReader) index() error {
 		case err != nil:
 			return err
 		case c != 0:
-			return refused("something follows behind the end of the archive: several xz streams were put into one file; pack it anew as one")
+			return refused("something follows the end of the archive: several xz streams were put into one file; pack it again as one")
 		}
 	}
 }

@@ -57,7 +57,7 @@ func planBoot(l item.Layout, mode, node string) (boot.Plan, error) {
 			}
 		}
 	default:
-		return p, refused("the system is to be started by %q, which is neither uefi nor bios; nothing was written", mode)
+		return p, refused("the system must be started by %q, which is neither uefi nor bios; nothing was written", mode)
 	}
 	return p, nil
 }

@@ -46,7 +46,7 @@ func (w *work) enter() error {
 			}
 			// A link would lead out of the new system: what is there must be a folder.
 			if info, err := root.Lstat(strings.TrimPrefix(m.at, "/")); err != nil || !info.IsDir() {
-				return refused("%s of the image is not a folder, so that the system cannot start: make the image anew", m.at)
+				return refused("%s of the image is not a folder, so that the system cannot start: make the image again", m.at)
 			}
 		}
 		o, err := w.h.Exec(w.ctx, inside.Command{Path: "mount", Args: []string{"-t", m.kind, m.kind, path.Join(disk.Target, m.at)}})

@@ -207,7 +207,7 @@ func (w *work) identify() error {
 		switch {
 		case c.want == "" || strings.EqualFold(c.want, c.is):
 		case c.is == "":
-			return refused("this machine tells no %s, and the installation of %s is for the one with %s: it may be another machine; nothing was written", c.what, w.r.Node, c.want)
+			return refused("this machine reports no %s, and the installation of %s is for the one with %s: it may be another machine; nothing was written", c.what, w.r.Node, c.want)
 		default:
 			return refused("the installation of %s is for the machine with the %s %s, and this one has %s: it is another machine; nothing was written", w.r.Node, c.what, c.want, c.is)
 		}
@@ -455,7 +455,7 @@ func (w *work) keys() error {
 	}
 	defer t.Close()
 	if !t.Exists("/usr/sbin/sshd") || !t.Exists("/usr/bin/ssh-keygen") {
-		return refused("the image has no SSH server, so that nobody could see whether the system runs: add the package openssh-server to it, or design it")
+		return refused("the image has no SSH server, so Slipway could not see whether the system runs: add the package openssh-server to it, or design it")
 	}
 	w.h.Tell("making the keys of the SSH server")
 	o, err := w.target.Exec(w.ctx, inside.Command{Path: "ssh-keygen", Args: []string{"-A"}, Timeout: keysWithin})

@@ -248,10 +248,10 @@ func TestRefusals(t *testing.T) {
 	}{
 		"another UUID": {func(m *machine, _ *wire.Request) { m.is.UUID = "4c4c4544-0000-0000-0000-000000000000" }, "and this one has 4c4c4544-0000-0000-0000-000000000000: it is another machine; nothing was written"},
 		"wrong serial": {func(m *machine, _ *wire.Request) { m.is.Serial = "XXXXXXX" }, "is for the machine with the serial number J7RQ5R2, and this one has XXXXXXX: it is another machine; nothing was written"},
-		"no serial":    {func(m *machine, _ *wire.Request) { m.is.Serial = "" }, "this machine tells no serial number, and the installation of n1 is for the one with J7RQ5R2"},
+		"no serial":    {func(m *machine, _ *wire.Request) { m.is.Serial = "" }, "this machine reports no serial number, and the installation of n1 is for the one with J7RQ5R2"},
 		"no machine":   {func(_ *machine, r *wire.Request) { r.Install.UUID, r.Install.Serial = "", "" }, "names no machine"},
-		"wrong disk":   {func(m *machine, _ *wire.Request) { m.put("sys/devices/sda/serial", "S9", 0o644) }, "the disk S1 (os, 4.3 GB) is not there any more; there are: S9 (sda"},
-		"disk missing": {func(m *machine, _ *wire.Request) { os.Remove(filepath.Join(m.root, "sys/block/sda")) }, "the disk S1 (os, 4.3 GB) is not there any more; there are: S2 (sdb"},
+		"wrong disk":   {func(m *machine, _ *wire.Request) { m.put("sys/devices/sda/serial", "S9", 0o644) }, "the disk S1 (os, 4.3 GB) is gone; there are: S9 (sda"},
+		"disk missing": {func(m *machine, _ *wire.Request) { os.Remove(filepath.Join(m.root, "sys/block/sda")) }, "the disk S1 (os, 4.3 GB) is gone; there are: S2 (sdb"},
 		"ambiguous":    {func(m *machine, _ *wire.Request) { m.put("sys/devices/sdb/serial", "S1", 0o644) }, "the disk S1 (os, 4.3 GB) is there 2 times: S1 (sda, disk, 4.3 GB), S1 (sdb, disk, 4.3 GB); nothing was written"},
 		"another size": {func(m *machine, _ *wire.Request) { m.put("sys/devices/sda/size", fmt.Sprint(3*gib/512), 0o644) }, "had 4294967296 bytes in sectors of 512, and has 3221225472"},
 		"mounted": {func(m *machine, _ *wire.Request) {
@@ -273,7 +273,7 @@ func TestRefusals(t *testing.T) {
 		"no mdadm": {func(_ *machine, r *wire.Request) {
 			r.Install.Layout.Arrays = []item.LayoutArray{{Name: "m"}}
 		}, "the image has no mdadm, by which it would find its arrays"},
-		"image of a disk": {func(_ *machine, r *wire.Request) { r.Install.Image.Kind = "disk" }, "and the image of a whole disk brings its own; nothing was written"},
+		"image of a disk": {func(_ *machine, r *wire.Request) { r.Install.Image.Kind = "disk" }, "and the image of a whole disk has its own; nothing was written"},
 		"image larger than it": {func(_ *machine, r *wire.Request) {
 			for i := range r.Install.Layout.Filesystems {
 				r.Install.Layout.Filesystems[i].Bytes = 1

@@ -33,16 +33,16 @@ func (w *work) oneDisk() error {
 			continue
 		}
 		if disks++; d.Table != "" || len(d.Partitions) > 0 {
-			return refused("the disk %s is to have partitions of the design, and the image of a whole disk brings its own; nothing was written", d.Name)
+			return refused("the disk %s must get partitions of the design, and the image of a whole disk has its own; nothing was written", d.Name)
 		}
 	}
 	switch {
 	case disks != 1:
-		return refused("the image is of a whole disk, and %d disks are to be written; nothing was written", disks)
+		return refused("the image is of a whole disk, and %d disks should be written; nothing was written", disks)
 	case len(l.Arrays)+len(l.Groups)+len(l.Filesystems) > 0:
-		return refused("the image is of a whole disk, and arrays, volume groups or file systems are to be made beside it; nothing was written")
+		return refused("the image is of a whole disk, and arrays, volume groups or file systems should be made beside it; nothing was written")
 	case w.asked.Boot != "uefi":
-		return refused("the system is to be started by %q, and images of whole disks are started by UEFI alone; nothing was written", w.asked.Boot)
+		return refused("the system must be started by %q, and only UEFI starts images of whole disks; nothing was written", w.asked.Boot)
 	}
 	return nil
 }
@@ -254,7 +254,7 @@ func (w *work) findRoot() (root item.LayoutFilesystem, err error) {
 		}
 	}
 	if len(found) != 1 {
-		return root, refused("the image has %d systems (%s), that is file systems with /etc/os-release and /usr/bin, and one is to be installed: use another image", len(found), strings.Join(found, ", "))
+		return root, refused("the image has %d systems (%s), that is file systems with /etc/os-release and /usr/bin, and only one can be installed: use another image", len(found), strings.Join(found, ", "))
 	}
 	return root, nil
 }

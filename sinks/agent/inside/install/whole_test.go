@@ -400,9 +400,9 @@ func TestWholeDisksThatAreRefused(t *testing.T) {
 		}, "has no list of frames", false},
 		"file systems beside it": {raw, func(_ *hardware, r *wire.Request) {
 			r.Install.Layout.Filesystems = []item.LayoutFilesystem{{Type: "ext4", Mount: "/srv", Keep: true}}
-		}, "to be made beside it", false},
-		"by a BIOS":      {raw, func(_ *hardware, r *wire.Request) { r.Install.Boot = "bios" }, "started by UEFI alone", false},
-		"no disk for it": {raw, func(_ *hardware, r *wire.Request) { r.Install.Layout.Disks[0].Keep = true }, "0 disks are to be written", false},
+		}, "should be made beside it", false},
+		"by a BIOS":      {raw, func(_ *hardware, r *wire.Request) { r.Install.Boot = "bios" }, "only UEFI starts images", false},
+		"no disk for it": {raw, func(_ *hardware, r *wire.Request) { r.Install.Layout.Disks[0].Keep = true }, "0 disks should be written", false},
 		"no loader":      {raw, func(h *hardware, _ *wire.Request) { os.RemoveAll(filepath.Join(h.esp, "EFI")) }, "no boot loader at the path", true},
 		"nothing in it":  {wholeImage(t, func(root string) { os.Remove(filepath.Join(root, "etc/os-release")) }), nil, "the image has 0 systems", true},
 		"a /home elsewhere": {wholeImage(t, func(root string) {

@@ -159,7 +159,7 @@ func TestRevertThatFailsIsTriedAgain(t *testing.T) {
 			}
 			for range 2 {
 				err := f.revert(t.Context(), s.host(), change)
-				if class(err) != wire.Failed || !strings.Contains(err.Error(), "tried again every 30s and when the machine starts") || !strings.Contains(err.Error(), "timed out") {
+				if class(err) != wire.Failed || !strings.Contains(err.Error(), "trying again every 30s and when the machine starts") || !strings.Contains(err.Error(), "timed out") {
 					t.Fatalf("got %v", err)
 				}
 				if !s.armed() || s.has(revertedFile) {

@@ -245,7 +245,7 @@ func asked(h *inside.Host, items []item.Item, remove []string) (before, after li
 		d := json.NewDecoder(bytes.NewReader(i.Body))
 		d.DisallowUnknownFields()
 		if err := d.Decode(&l); err != nil || item.Kind(i.Key) != item.KindLinks {
-			return nil, nil, &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("the item %q is no interface that this program knows: %v", i.Key, err)}
+			return nil, nil, &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("the item %q is not an interface that this program knows: %v", i.Key, err)}
 		}
 		after[item.ID(i.Key)] = l
 	}

@@ -80,7 +80,7 @@ func networkdConflict(file, text string, all links, others []string) (bool, erro
 	more := slices.DeleteFunc(slices.Clone(others), func(o string) bool { return !broad && !matches(names, o) })
 	if broad || len(more) > 0 {
 		return false, &wire.Error{Class: wire.Refused, Text: fmt.Sprintf(
-			"%s sets up %s and other interfaces too. Give it a name that sorts behind 10-slipway-, such as 50-%s, or design all of its interfaces", file, ours[0], base)}
+			"%s sets up %s and other interfaces too. Give it a name that sorts after 10-slipway-, such as 50-%s, or design all of its interfaces", file, ours[0], base)}
 	}
 	return true, nil
 }
@@ -176,7 +176,7 @@ func netplanInterfaces(text string) (map[string]defined, error) {
 		}
 		key, value = unquote(key), unquote(value)
 		if len(at) < 2 && (strings.HasPrefix(value, "{") && value != "{}" || strings.ContainsAny(value, "&*!|>")) {
-			return nil, fmt.Errorf("%q is no plain block", printable([]byte(body)))
+			return nil, fmt.Errorf("%q is not a plain block", printable([]byte(body)))
 		}
 		at, depths = append(at, key), append(depths, depth)
 		if len(at) < 3 || at[0] != "network" || !slices.Contains(netplanSections, at[1]) {
@@ -185,7 +185,7 @@ func netplanInterfaces(text string) (map[string]defined, error) {
 		d := all[at[2]]
 		switch {
 		case len(at) == 3 && strings.HasPrefix(value, "{") && value != "{}":
-			return nil, fmt.Errorf("%q is no plain block", printable([]byte(body)))
+			return nil, fmt.Errorf("%q is not a plain block", printable([]byte(body)))
 		case len(at) == 4 && key == "set-name":
 			d.setName = value
 		case len(at) == 4 && key == "match" && value != "":

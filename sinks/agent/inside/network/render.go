@@ -177,7 +177,7 @@ func (all links) wrong(name string, l item.Link) string {
 		return "this is not a name for an interface: up to 15 letters, digits, _, . and -"
 	}
 	if l.MAC != "" && !macAddress.MatchString(l.MAC) {
-		return fmt.Sprintf("%q is no MAC address", l.MAC)
+		return fmt.Sprintf("%q is not a MAC address", l.MAC)
 	}
 	if l.MTU < 0 || l.MTU > 65535 || l.MTU > 0 && l.MTU < 68 {
 		return fmt.Sprintf("an MTU of %d does not exist", l.MTU)
@@ -219,12 +219,12 @@ func (all links) wrong(name string, l item.Link) string {
 func wrongAddresses(l item.Link) string {
 	for _, a := range l.Addresses {
 		if p, err := netip.ParsePrefix(a); err != nil || p.String() != a {
-			return fmt.Sprintf("%q is no address with its prefix length", a)
+			return fmt.Sprintf("%q is not an address with its prefix length", a)
 		}
 	}
 	for _, s := range l.Shared {
 		if a, err := netip.ParseAddr(s); err != nil || a.String() != s {
-			return fmt.Sprintf("%q is no shared address", s)
+			return fmt.Sprintf("%q is not a shared address", s)
 		}
 	}
 	for _, r := range l.Routes {
@@ -232,7 +232,7 @@ func wrongAddresses(l item.Link) string {
 			return fmt.Sprintf("%q is not a destination for a route", r.To)
 		}
 		if via, err := netip.ParseAddr(r.Via); r.Via != "" && (err != nil || via.Zone() != "") {
-			return fmt.Sprintf("%q is no gateway", r.Via)
+			return fmt.Sprintf("%q is not a gateway", r.Via)
 		}
 		if r.Metric < 0 || r.Metric > 1<<32-1 {
 			return fmt.Sprintf("a metric of %d does not exist", r.Metric)
@@ -245,7 +245,7 @@ func wrongAddresses(l item.Link) string {
 	}
 	for _, s := range l.Search {
 		if !word.MatchString(s) {
-			return fmt.Sprintf("%q is no search domain", s)
+			return fmt.Sprintf("%q is not a search domain", s)
 		}
 	}
 	return ""

@@ -94,7 +94,7 @@ func (f *Facet) setBack(ctx context.Context, h *inside.Host, c *change, why stri
 	if err := f.undo(ctx, h, c, why, false); errors.As(err, &later) {
 		return later
 	} else if err != nil {
-		return &wire.Error{Class: wire.Failed, Text: why + "; and setting the network back failed, which is tried again at the deadline: " + err.Error()}
+		return &wire.Error{Class: wire.Failed, Text: why + "; and setting the network back failed; trying again at the deadline: " + err.Error()}
 	}
 	return &wire.Error{Class: wire.Reverted, Text: "the network was set back: " + why}
 }
@@ -226,7 +226,7 @@ func (f *Facet) undoLater(ctx context.Context, h *inside.Host, c *change, why st
 			why += "; its timer could not be started: " + err.Error()
 		}
 	}
-	return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("change %s of the network could not be set back, which is tried again every %s and when the machine starts: %s", c.Name, againAfter, why)}
+	return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("change %s of the network could not be set back; trying again every %s and when the machine starts: %s", c.Name, againAfter, why)}
 }
 
 // asBefore says whether the files of a change are what they were.

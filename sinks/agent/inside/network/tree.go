@@ -65,7 +65,7 @@ func readFile(h *inside.Host, path string) ([]byte, fs.FileMode, error) {
 	case !info.Mode().IsRegular():
 		return nil, 0, fmt.Errorf("%s is neither a file nor a symbolic link", path)
 	case info.Size() > maxTreeBytes:
-		return nil, 0, fmt.Errorf("%s has %d bytes, which no configuration has", path, info.Size())
+		return nil, 0, fmt.Errorf("%s has %d bytes, which is too large for a configuration", path, info.Size())
 	}
 	f, err := os.Open(at)
 	if err != nil {
@@ -151,7 +151,7 @@ func saveTrees(h *inside.Host, folder string, more []string) error {
 			return err
 		}
 		if size += len(text); size > maxTreeBytes {
-			return fmt.Errorf("the network's configuration has more than %d bytes, which are not kept aside", maxTreeBytes)
+			return fmt.Errorf("the network's configuration has more than %d bytes, which is too much to save", maxTreeBytes)
 		}
 		if err := writeFile(h, making+path, text, mode); err != nil {
 			return err
@@ -184,7 +184,7 @@ func treeFiles(h *inside.Host) ([]string, error) {
 				paths = append(paths, "/"+inRoot)
 			}
 			if len(paths) > maxTreeFiles {
-				return fmt.Errorf("%s has more than %d files, which are not kept aside", tree, maxTreeFiles)
+				return fmt.Errorf("%s has more than %d files, which is too much to save", tree, maxTreeFiles)
 			}
 			return nil
 		})

@@ -331,21 +331,21 @@ func TestRefusedItems(t *testing.T) {
 		return r
 	}
 	for want, i := range map[string]item.Item{
-		`"-x"`:                    pkg("-x", "", "present"),
-		`"../x"`:                  pkg("../x", "", "present"),
-		"no versions like":        pkg("aa", "1 --force", "present"),
-		"no state":                pkg("aa", "", "latest"),
-		"its name is to have":     repository("../../etc/passwd", deb(item.Repository{URL: "http://x"})),
-		"none of http":            repository("a", deb(item.Repository{URL: "cdrom:x"})),
-		"is no single word":       repository("a", deb(item.Repository{URL: "http://x\nTrusted: yes"})),
-		`of "debian"`:             repository("a", deb(item.Repository{URL: "http://x", Family: "rhel"})),
-		"body cannot be read":     {Key: "language.a", Body: []byte(`{"kind":`)},
-		"of python alone":         {Key: "language.a", Body: []byte(`{"kind":"ruby"}`)},
-		"is not one of a folder":  {Key: "language.a", Body: []byte(`{"kind":"python","path":"/etc/x"}`)},
-		"is not a Python package": {Key: "language.a", Body: []byte(`{"kind":"python","path":"/opt/x","packages":{"--index-url":"1"}}`)},
-		"no level":                {Key: "patch", Fields: map[string]string{"level": "some"}},
-		"neither a time":          {Key: "patch", Fields: map[string]string{"level": "all", "snapshot": "yesterday"}},
-		`no items "files"`:        {Key: "files./etc/motd"},
+		`"-x"`:                     pkg("-x", "", "present"),
+		`"../x"`:                   pkg("../x", "", "present"),
+		"no versions like":         pkg("aa", "1 --force", "present"),
+		"no state":                 pkg("aa", "", "latest"),
+		"its name must consist of": repository("../../etc/passwd", deb(item.Repository{URL: "http://x"})),
+		"none of http":             repository("a", deb(item.Repository{URL: "cdrom:x"})),
+		"is not a single word":     repository("a", deb(item.Repository{URL: "http://x\nTrusted: yes"})),
+		`of "debian"`:              repository("a", deb(item.Repository{URL: "http://x", Family: "rhel"})),
+		"body cannot be read":      {Key: "language.a", Body: []byte(`{"kind":`)},
+		"of python alone":          {Key: "language.a", Body: []byte(`{"kind":"ruby"}`)},
+		"is not one of a folder":   {Key: "language.a", Body: []byte(`{"kind":"python","path":"/etc/x"}`)},
+		"is not a Python package":  {Key: "language.a", Body: []byte(`{"kind":"python","path":"/opt/x","packages":{"--index-url":"1"}}`)},
+		"no level":                 {Key: "patch", Fields: map[string]string{"level": "some"}},
+		"neither a time":           {Key: "patch", Fields: map[string]string{"level": "all", "snapshot": "yesterday"}},
+		`no items "files"`:         {Key: "files./etc/motd"},
 	} {
 		m := newModel(t)
 		err := New().Apply(t.Context(), m.host(), []item.Item{i}, nil)

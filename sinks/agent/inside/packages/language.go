@@ -228,7 +228,7 @@ func checkLanguage(l item.Language) error {
 		}
 	}
 	if strings.ContainsFunc(l.Index, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-		return fmt.Errorf("its index is no URL")
+		return fmt.Errorf("its index is not a URL")
 	}
 	return checkPath(l.Path)
 }

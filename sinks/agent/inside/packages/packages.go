@@ -180,7 +180,7 @@ func (a *apply) repositories(ctx context.Context) error {
 func (a *apply) repository(i item.Item) error {
 	name := item.ID(i.Key)
 	if err := check(entryName, name); err != nil {
-		return refused("repository %q: its name is to have letters, digits, \".\", \"_\" and \"-\" alone", printable(name))
+		return refused("repository %q: its name must consist of letters, digits, \".\", \"_\" and \"-\" alone", printable(name))
 	}
 	r, err := body[item.Repository](i)
 	if err != nil {

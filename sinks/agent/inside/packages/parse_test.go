@@ -233,7 +233,7 @@ func TestVerify(t *testing.T) {
 		{nil, []string{"libc6:i386"}, []effect{{name: "libc6:i386", from: "2.36-8"}}, ""},
 		{map[string]string{"new": ""}, nil, []effect{{name: "new", to: "1"}, {name: "libc6", from: "2.36-9", to: "3"}}, "libc6 from 2.36-9 to 3"},
 		{map[string]string{"new": ""}, nil, []effect{{name: "new", to: "1"}, {name: "half", from: "2"}}, "would remove half"},
-		{map[string]string{"new": "2"}, nil, []effect{{name: "new", to: "1"}}, "version 2 cannot be had"},
+		{map[string]string{"new": "2"}, nil, []effect{{name: "new", to: "1"}}, "version 2 is not available"},
 		{map[string]string{"new": ""}, nil, []effect{{name: "other", to: "1"}}, "package new: the repositories have no"},
 	} {
 		err := verify(inv, change{install: c.install, remove: c.remove}, c.effects)

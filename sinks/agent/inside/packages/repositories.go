@@ -60,7 +60,7 @@ func (f repositoryFiles) check(r item.Repository) error {
 	}
 	for _, word := range append([]string{r.URL, r.Suite}, r.Components...) {
 		if strings.ContainsFunc(word, func(c rune) bool { return c <= ' ' || c == 0x7f }) || strings.HasPrefix(word, "#") || len(word) > 2000 {
-			return fmt.Errorf("%q is no single word", printable(word))
+			return fmt.Errorf("%q is not a single word", printable(word))
 		}
 	}
 	if len(r.Key) > 1<<18 {
@@ -279,7 +279,7 @@ func filesBefore(key string, e inside.Entry) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	if len(e.Before) > 0 {
 		if err := json.Unmarshal(e.Before, &files); err != nil {
-			return nil, failed("%s: what was there before cannot be read: %v", key, err)
+			return nil, failed("%s: the earlier file cannot be read: %v", key, err)
 		}
 	}
 	return files, nil

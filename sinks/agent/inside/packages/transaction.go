@@ -145,7 +145,7 @@ func beforeOf(e inside.Entry) was {
 }
 
 // simulated holds a transaction against what it would do. It fails where something
-// cannot be had, and where it would change a package that nobody named. Packages
+// is not available, and and where it would change a package that nobody named. Packages
 // that only left the design stay where something needs them.
 func (a *apply) simulated(ctx context.Context, inv inventory, g goal) (goal, error) {
 	problem := a.try(ctx, inv, &g.change)
@@ -228,7 +228,7 @@ func verify(inv inventory, c change, effects []effect) error {
 		return failed("%s: this would remove %s, which the design does not ask for. Nothing was changed", some(wanted(c)), some(removed))
 	}
 	if len(moved) > 0 {
-		return refused("%s: this upgrade would also change %s, and the design keeps the version of this package or leaves it out of upgrades. "+
+		return refused("%s: this upgrade would also change %s, and the design pins the version of this package or excludes it from upgrades. "+
 			"Give the package the new version in the design, or wait for upgrades that do not need it. Nothing was changed", some(wanted(c)), some(moved))
 	}
 	if len(changed) > 0 {
@@ -240,7 +240,7 @@ func verify(inv inventory, c change, effects []effect) error {
 			return failed("package %s: the repositories have no package of this name, or only others that provide it. Nothing was changed", name)
 		}
 		if ok && version != "" && e.to != version {
-			return failed("package %s: version %s cannot be had, %s would be installed. Nothing was changed", name, version, e.to)
+			return failed("package %s: version %s is not available, and %s would be installed. Nothing was changed", name, version, e.to)
 		}
 	}
 	return nil

@@ -62,7 +62,7 @@ func Look(ctx context.Context, h *inside.Host, asked item.Probes) inside.Seen {
 			defer func() {
 				if v := recover(); v != nil {
 					for _, p := range keys {
-						a.say(p.Key, "", fmt.Sprintf("%s: this is a mistake in Slipway, please report it: %v", p.Key, v))
+						a.say(p.Key, "", fmt.Sprintf("%s: this is a fault of Slipway, report it: %v", p.Key, v))
 					}
 				}
 			}()
@@ -82,7 +82,7 @@ func Look(ctx context.Context, h *inside.Host, asked item.Probes) inside.Seen {
 		case len(p.Command) > 0:
 			try([]item.Probe{p}, func() { a.command(ctx, h, p) })
 		default:
-			a.say(p.Key, "", p.Key+": the program on the machine does not know how to look at this")
+			a.say(p.Key, "", p.Key+": the program on the machine cannot look at this")
 		}
 	}
 	if len(units) > 0 {
@@ -136,7 +136,7 @@ func unit(name, load, active, sub string) string {
 	case active == "activating" && sub != "":
 		return fmt.Sprintf("%s is activating (%s)", name, sub)
 	case active == "":
-		return name + " has no state that systemd tells of"
+		return name + " has no state that systemd reports"
 	}
 	return name + " is " + active
 }

@@ -15,7 +15,7 @@ import (
 // applyLocked makes items so, alone on the host and in a term that is not over.
 func (p *Program) applyLocked(ctx context.Context, r wire.Request, result *wire.Result) error {
 	if r.Apply == nil {
-		return refused("the request to apply says of what")
+		return refused("the request to apply also says")
 	}
 	facet := r.Apply.Facet
 	if _, ok := p.Facets[facet]; !ok {
@@ -155,7 +155,7 @@ func asAsked(items []item.Item, seen wire.Facet) error {
 			case seen.Cannot[i.Key] != "":
 				differ = append(differ, fmt.Sprintf("%s: %s", i.Key, seen.Cannot[i.Key]))
 			case field == "password":
-				differ = append(differ, name+" is not the one that was to be set")
+				differ = append(differ, name+" is not the one that should be set")
 			default:
 				differ = append(differ, fmt.Sprintf("%s is %q and not %q", name, have, want))
 			}

@@ -62,7 +62,7 @@ func (p *Program) links(ctx context.Context, asked *item.LinkProbes, result *wir
 		defer close(done)
 		defer func() {
 			if v := recover(); v != nil {
-				seen, err = nil, fmt.Errorf("this is a mistake in Slipway, please report it: %v", v)
+				seen, err = nil, fmt.Errorf("this is a fault of Slipway, report it: %v", v)
 			}
 		}()
 		seen, err = p.Links(ctx, p.Host, *asked)

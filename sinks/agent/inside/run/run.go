@@ -113,7 +113,7 @@ func (p *Program) Answer(ctx context.Context, in io.Reader, out io.Writer) error
 	}
 	// What was seen may be over the bounds of a frame.
 	return wire.Write(out, wire.Frame{Result: &wire.Result{Owned: result.Owned, Term: result.Term, Unconfirmed: result.Unconfirmed,
-		Deadline: result.Deadline, Error: failed("what the system tells of itself is over the bounds of an answer")}})
+		Deadline: result.Deadline, Error: failed("the system reports more about itself than an answer may hold")}})
 }
 
 // fetcher asks the daemon for artifacts, one at a time.
@@ -156,7 +156,7 @@ func untilHangup(ctx context.Context, in io.Reader) context.Context {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
 		io.Copy(io.Discard, f)
-		cancel(errors.New("the daemon has hung up"))
+		cancel(errors.New("the daemon closed the connection"))
 	}()
 	return ctx
 }
@@ -168,7 +168,7 @@ func (p *Program) Do(ctx context.Context, r wire.Request) wire.Result { return p
 func (p *Program) do(ctx context.Context, r wire.Request) (result wire.Result) {
 	defer func() {
 		if v := recover(); v != nil {
-			result.Error = failed("this is a mistake in Slipway, please report it: %v, at %s", v, place(debug.Stack()))
+			result.Error = failed("this is a fault of Slipway, report it: %v, at %s", v, place(debug.Stack()))
 		}
 		if result.Error != nil {
 			result.Error.Text = clip(result.Error.Text)
@@ -181,7 +181,7 @@ func (p *Program) do(ctx context.Context, r wire.Request) (result wire.Result) {
 	p.Host.LoginKey, p.Host.LoginPassword = r.Key, r.Password
 	result.System, result.Echo = Detect(p.Host.Root), r.Echo
 	if p.Host.Owned, err = inside.LoadOwned(p.Host.Root); err != nil {
-		result.Error = refused("%v; nothing is written while it is unknown what Slipway made here", err)
+		result.Error = refused("%v; Slipway writes nothing while it does not know what it made here", err)
 		return result
 	}
 	if result.Term, err = p.highest(r.Site); err != nil {

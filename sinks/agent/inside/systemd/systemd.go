@@ -120,7 +120,7 @@ func showByProgram(ctx context.Context, h *inside.Host, names, properties []stri
 	}
 	blocks := strings.Split(strings.TrimSpace(string(o.Out)), "\n\n")
 	if len(blocks) != len(names) {
-		return nil, fmt.Errorf("systemctl show told of %d units and not of %d", len(blocks), len(names))
+		return nil, fmt.Errorf("systemctl show reported %d units and not %d", len(blocks), len(names))
 	}
 	all := make([]map[string]string, len(names))
 	for i, block := range blocks {
