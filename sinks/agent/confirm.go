@@ -33,6 +33,7 @@ var errSmallAlone = errors.New("lets log in, and packets of full size do not get
 type outcome struct {
 	done bool
 	err  error
+	took time.Duration
 }
 
 // change is the change that waits. Once its name is known the machine is asked about that one: a
@@ -72,8 +73,9 @@ func (m *machine) confirm(ctx context.Context, n *site.Node, r *wire.Result) err
 	try := func() {
 		ctx, cancel := context.WithTimeout(ctx, tryWithin)
 		defer cancel()
+		begun := time.Now()
 		done, err := m.confirmBy(ctx, n, way, &waiting)
-		outcomes <- outcome{done, err}
+		outcomes <- outcome{done, err, time.Since(begun)}
 	}
 	var last error
 	next := time.NewTimer(0)
@@ -102,7 +104,7 @@ func (m *machine) confirm(ctx context.Context, n *site.Node, r *wire.Result) err
 		if o.done {
 			return o.err
 		}
-		if last == nil || errors.Is(o.err, errSmallAlone) {
+		if last == nil || errors.Is(o.err, errSmallAlone) && o.took >= tryBeside { // a short one was cut off by the end
 			last = o.err
 		}
 	}
