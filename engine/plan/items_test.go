@@ -97,6 +97,7 @@ func TestWhatInterruptsServices(t *testing.T) {
 		have   site.Values
 		absent string
 		owned  []string
+		asked  map[string][]string
 		want   site.Impact
 	}{
 		"another unit file":     {system: units(site.Unit{Content: &text}), have: there, want: site.ImpactInterrupts},
@@ -104,7 +105,9 @@ func TestWhatInterruptsServices(t *testing.T) {
 		"a unit that is masked": {system: units(site.Unit{State: "masked"}), have: there, want: site.ImpactInterrupts},
 		"a unit that starts":    {system: units(site.Unit{State: "running"}), have: site.Values{"units.a.service.state": "stopped"}, want: site.ImpactOnline},
 		"a new unit":            {system: units(site.Unit{Content: &text, State: "running"}), absent: "units.a.service", want: site.ImpactOnline},
-		"a unit that leaves":    {have: there, owned: []string{"units.a.service"}, want: site.ImpactInterrupts},
+		"a field that leaves": {system: units(site.Unit{State: "running"}), have: site.Values{"units.a.service.state": "running", "units.a.service.enabled": "true"},
+			asked: map[string][]string{"units.a.service": {"enabled", "state"}}, want: site.ImpactInterrupts},
+		"a unit that leaves": {have: there, owned: []string{"units.a.service"}, want: site.ImpactInterrupts},
 		"a file that one reads": {
 			system: site.System{Files: map[string]site.File{"/a": {Content: &text}}, Units: map[string]site.Unit{"a.service": {State: "running", RestartOn: []string{"/a"}}}},
 			have:   site.Values{"units.a.service.state": "running", "files./a.content": "other", "files./a.mode": "0644", "files./a.owner": "root:root", "files./a.state": "present"}, want: site.ImpactInterrupts,
@@ -115,7 +118,7 @@ func TestWhatInterruptsServices(t *testing.T) {
 	} {
 		n := &site.Node{Name: "n1", Identity: site.Identity{UUID: "u1"}, Power: "on", System: c.system}
 		f := cmp.Or(c.facet, site.FacetConfig)
-		seen := site.FacetState{Seen: time.Unix(1, 0), Have: c.have, Owned: c.owned, OwnedDigest: "d"}
+		seen := site.FacetState{Seen: time.Unix(1, 0), Have: c.have, Owned: c.owned, OwnedDigest: "d", Asked: c.asked}
 		if c.absent != "" {
 			seen.Absent = []string{c.absent}
 		}
@@ -176,7 +179,7 @@ func TestUpgradesBootTheMachine(t *testing.T) {
 		if boots := len(p.Steps) == 1 && p.Steps[0].Action == site.ActionRestart; boots != c.boots {
 			t.Errorf("%s: got %v", name, p.Steps)
 		}
-		if told := strings.Contains(strings.Join(p.Notes, ""), "run by libraries that an upgrade replaced"); told != (c.waits != "" && !c.boots) {
+		if told := strings.Contains(strings.Join(p.Notes, ""), "still use libraries that an upgrade replaced"); told != (c.waits != "" && !c.boots) {
 			t.Errorf("%s: the notes are %q", name, p.Notes)
 		}
 	}

@@ -27,7 +27,7 @@ const (
 )
 
 // errSmallAlone is how a machine behaves whose packets are too large for a switch.
-var errSmallAlone = errors.New("lets log in, and packets of full size do not get there and back: the MTU may be larger than that of a switch on the way")
+var errSmallAlone = errors.New("accepts a login, but packets of full size do not get through: the MTU may be larger than a switch on the way allows")
 
 // outcome is how one try to confirm ended; it is done when the helper says yes or no.
 type outcome struct {
@@ -108,7 +108,7 @@ func (m *machine) confirm(ctx context.Context, n *site.Node, r *wire.Result) err
 			last = o.err
 		}
 	}
-	return fmt.Errorf("%w: the network of %s was changed, and no new connection to %s came about: the machine sets it back by itself%s; %w",
+	return fmt.Errorf("%w: the network of %s was changed, and no new connection to %s succeeded: the machine sets it back by itself%s; %w",
 		driver.ErrUnreachable, n.Name, strings.Join(way.addresses, " or "), when, last)
 }
 
@@ -169,9 +169,9 @@ func (m *machine) confirmOver(ctx context.Context, n *site.Node, way wayIn, addr
 	case err != nil:
 		return false, err
 	case a.result.Echo != many:
-		return false, fmt.Errorf("what was sent to %s did not come back whole", address)
+		return false, fmt.Errorf("%s answers, but data that is sent to it comes back damaged or cut off", address)
 	case way.leadsElsewhere(address, report):
-		return false, fmt.Errorf("%s answers, and proves nothing: the system still has %s, the address of its endpoint, which must answer", address, way.host)
+		return false, fmt.Errorf("%s answers, but Slipway logs in at %s, which the system still has and which does not answer", address, way.host)
 	}
 	name := waiting.learn(a.result)
 	switch {
