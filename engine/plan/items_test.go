@@ -7,6 +7,7 @@ import (
 	"time"
 	"unique"
 
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -93,6 +94,7 @@ func TestWhatInterruptsServices(t *testing.T) {
 	there := site.Values{"units.a.service.content": "sha256:other", "units.a.service.state": "running"}
 	for name, c := range map[string]struct {
 		system site.System
+		links  map[string]item.Link
 		facet  site.Facet
 		have   site.Values
 		absent string
@@ -114,9 +116,11 @@ func TestWhatInterruptsServices(t *testing.T) {
 		},
 		"a kernel setting": {system: site.System{Sysctl: site.Scalars{"a": int64(1)}}, have: site.Values{"sysctl.a": "2"}, want: site.ImpactOnline},
 		"another version":  {system: packages(site.Package{Version: "2"}), facet: site.FacetPackages, have: site.Values{"packages.a.version": "1", "packages.a.state": "present"}, want: site.ImpactInterrupts},
-		"a new package":    {system: packages(site.Package{}), facet: site.FacetPackages, absent: "packages.a", want: site.ImpactOnline},
+		"another MTU": {links: map[string]item.Link{"eth0": {Kind: "ethernet", MTU: 9000}}, facet: site.FacetNetwork,
+			have: site.Values{"links.eth0.kind": "ethernet", "links.eth0.mtu": "1500"}, want: site.ImpactInterrupts},
+		"a new package": {system: packages(site.Package{}), facet: site.FacetPackages, absent: "packages.a", want: site.ImpactOnline},
 	} {
-		n := &site.Node{Name: "n1", Identity: site.Identity{UUID: "u1"}, Power: "on", System: c.system}
+		n := &site.Node{Name: "n1", Identity: site.Identity{UUID: "u1"}, Power: "on", System: c.system, References: site.References{Links: c.links}}
 		f := cmp.Or(c.facet, site.FacetConfig)
 		seen := site.FacetState{Seen: time.Unix(1, 0), Have: c.have, Owned: c.owned, OwnedDigest: "d", Asked: c.asked}
 		if c.absent != "" {
