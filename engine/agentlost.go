@@ -46,7 +46,7 @@ func (w *worker) aloneGate(s site.Step) *held {
 	if who := w.unknownSystem(); who != "" {
 		return &held{state: site.Stalled, person: true, release: "its host key in `endpoints.os.trust.hostKeys`, the machine switched off, or a higher generation",
 			sentence: fmt.Sprintf("the agent was lost, a system answers on the machine, and Slipway cannot tell whether it is the one that the agent has installed: %s. It stays on. "+
-				"If it is the new system, let Slipway see it. If not, switch the machine off: Slipway starts the agent again, which looks for its own system before it erases anything", who)}
+				"If it is the new system, add its SSH host key to `endpoints.os.trust.hostKeys`. If not, switch the machine off: Slipway starts the agent again, which looks for its own system before it erases anything", who)}
 	}
 	until := r.Agent.Over.Add(plan.Hearing)
 	if r.Agent.IsOn() {

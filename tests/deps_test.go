@@ -112,10 +112,10 @@ var only = map[string][]string{
 	"github.com/digitalocean":              {"sinks/libvirt", "tests/libvirt"},
 	"github.com/diskfs":                    {"sinks/libvirt"},
 	"libvirt.org/go":                       {"sinks/libvirt", "tests/libvirt"},
-	"github.com/insomniacslk/dhcp":         {"sinks/netboot", "sinks/agent/start"},
+	"github.com/insomniacslk/dhcp":         {"sinks/netboot", "sinks/agent/start", "tests/bench/install"},
 	"github.com/ulikunitz/xz":              {"sinks/agent/ramdisk", "sinks/agent/inside/image"},
 	"github.com/klauspost/compress":        {"sinks/agent/ramdisk", "sinks/agent/rootimage", "sinks/agent/inside/image", "engine/frames", "engine/qcow2"},
-	"golang.org/x/crypto/ssh":              {"engine/repo", "engine/repo/repotest", "engine/driver/sshclient", "engine/firstboot/seed", "sinks/agent", "sinks/libvirt", "tests/libvirt", "tests/lab", "tests/bench/configure", "cmd/slipway-lab", "cmd/slipway-demo"},
+	"golang.org/x/crypto/ssh":              {"engine/repo", "engine/repo/repotest", "engine/driver/sshclient", "engine/firstboot/seed", "sinks/agent", "sinks/libvirt", "tests/libvirt", "tests/lab", "tests/bench/configure", "tests/bench/install", "cmd/slipway-lab", "cmd/slipway-demo"},
 }
 
 type listed struct {

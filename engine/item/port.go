@@ -100,16 +100,16 @@ const (
 func (s *LinksSeen) Port(name string) (Port, bool) { return s.PortAt(name, "", "") }
 
 // PortAt is the port with a MAC address or at a place on the PCI bus, or the one of a name
-// where neither is given; false where it is not there.
+// where neither is given or the port does not tell it; false where it is not there.
 func (s *LinksSeen) PortAt(name, mac, pci string) (Port, bool) {
 	if s == nil {
 		return Port{}, false
 	}
 	i := slices.IndexFunc(s.Ports, func(p Port) bool {
 		switch {
-		case mac != "":
+		case mac != "" && p.MAC != "":
 			return p.MAC == mac
-		case pci != "":
+		case pci != "" && p.PCI != "":
 			return p.PCI == pci
 		}
 		return p.Name == name

@@ -117,7 +117,11 @@ func asked(changes []site.Change) string {
 // interrupts says whether making a facet as designed interrupts services: packages that they
 // may run from are replaced or removed, or a unit that is there restarts, stops, or becomes what
 // it was before Slipway.
-func (w wish) interrupts(f site.Facet, remove []string) bool {
+func (w wish) interrupts(f site.Facet, remove []string, returning []site.Change) bool {
+	unit := fieldOf(f, item.KindUnits+".")
+	if slices.ContainsFunc(returning, func(c site.Change) bool { return strings.HasPrefix(c.Field, unit) }) {
+		return true
+	}
 	if f == site.FacetPackages && len(remove) > 0 || slices.ContainsFunc(remove, func(key string) bool { return item.Kind(key) == item.KindUnits }) {
 		return true
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 	"unique"
 
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -93,10 +94,12 @@ func TestWhatInterruptsServices(t *testing.T) {
 	there := site.Values{"units.a.service.content": "sha256:other", "units.a.service.state": "running"}
 	for name, c := range map[string]struct {
 		system site.System
+		links  map[string]item.Link
 		facet  site.Facet
 		have   site.Values
 		absent string
 		owned  []string
+		asked  map[string][]string
 		want   site.Impact
 	}{
 		"another unit file":     {system: units(site.Unit{Content: &text}), have: there, want: site.ImpactInterrupts},
@@ -104,18 +107,22 @@ func TestWhatInterruptsServices(t *testing.T) {
 		"a unit that is masked": {system: units(site.Unit{State: "masked"}), have: there, want: site.ImpactInterrupts},
 		"a unit that starts":    {system: units(site.Unit{State: "running"}), have: site.Values{"units.a.service.state": "stopped"}, want: site.ImpactOnline},
 		"a new unit":            {system: units(site.Unit{Content: &text, State: "running"}), absent: "units.a.service", want: site.ImpactOnline},
-		"a unit that leaves":    {have: there, owned: []string{"units.a.service"}, want: site.ImpactInterrupts},
+		"a field that leaves": {system: units(site.Unit{State: "running"}), have: site.Values{"units.a.service.state": "running", "units.a.service.enabled": "true"},
+			asked: map[string][]string{"units.a.service": {"enabled", "state"}}, want: site.ImpactInterrupts},
+		"a unit that leaves": {have: there, owned: []string{"units.a.service"}, want: site.ImpactInterrupts},
 		"a file that one reads": {
 			system: site.System{Files: map[string]site.File{"/a": {Content: &text}}, Units: map[string]site.Unit{"a.service": {State: "running", RestartOn: []string{"/a"}}}},
 			have:   site.Values{"units.a.service.state": "running", "files./a.content": "other", "files./a.mode": "0644", "files./a.owner": "root:root", "files./a.state": "present"}, want: site.ImpactInterrupts,
 		},
 		"a kernel setting": {system: site.System{Sysctl: site.Scalars{"a": int64(1)}}, have: site.Values{"sysctl.a": "2"}, want: site.ImpactOnline},
 		"another version":  {system: packages(site.Package{Version: "2"}), facet: site.FacetPackages, have: site.Values{"packages.a.version": "1", "packages.a.state": "present"}, want: site.ImpactInterrupts},
-		"a new package":    {system: packages(site.Package{}), facet: site.FacetPackages, absent: "packages.a", want: site.ImpactOnline},
+		"another MTU": {links: map[string]item.Link{"eth0": {Kind: "ethernet", MTU: 9000}}, facet: site.FacetNetwork,
+			have: site.Values{"links.eth0.kind": "ethernet", "links.eth0.mtu": "1500"}, want: site.ImpactInterrupts},
+		"a new package": {system: packages(site.Package{}), facet: site.FacetPackages, absent: "packages.a", want: site.ImpactOnline},
 	} {
-		n := &site.Node{Name: "n1", Identity: site.Identity{UUID: "u1"}, Power: "on", System: c.system}
+		n := &site.Node{Name: "n1", Identity: site.Identity{UUID: "u1"}, Power: "on", System: c.system, References: site.References{Links: c.links}}
 		f := cmp.Or(c.facet, site.FacetConfig)
-		seen := site.FacetState{Seen: time.Unix(1, 0), Have: c.have, Owned: c.owned, OwnedDigest: "d"}
+		seen := site.FacetState{Seen: time.Unix(1, 0), Have: c.have, Owned: c.owned, OwnedDigest: "d", Asked: c.asked}
 		if c.absent != "" {
 			seen.Absent = []string{c.absent}
 		}
@@ -176,7 +183,7 @@ func TestUpgradesBootTheMachine(t *testing.T) {
 		if boots := len(p.Steps) == 1 && p.Steps[0].Action == site.ActionRestart; boots != c.boots {
 			t.Errorf("%s: got %v", name, p.Steps)
 		}
-		if told := strings.Contains(strings.Join(p.Notes, ""), "run by libraries that an upgrade replaced"); told != (c.waits != "" && !c.boots) {
+		if told := strings.Contains(strings.Join(p.Notes, ""), "still use libraries that an upgrade replaced"); told != (c.waits != "" && !c.boots) {
 			t.Errorf("%s: the notes are %q", name, p.Notes)
 		}
 	}

@@ -36,8 +36,8 @@ func notes(s *site.Site, n *site.Node, m site.Memory) []string {
 		notes = append(notes, "Slipway does not know which entries of the firmware's boot manager start the system that it installed: "+i.BootUnknown+"; if the machine does not start from its disk, choose that in the firmware's setup")
 	}
 	if f := m.Observed.Facets[site.FacetPackages]; f.Waits == site.WaitsLibraries && !mayReboot(n, site.FacetPackages, f) {
-		notes = append(notes, "inside, programs run by libraries that an upgrade replaced: what it mended is not mended for them until they are started anew; "+
-			"`system.patch.reboot: \"libraries\"` has Slipway restart the machine")
+		notes = append(notes, "inside, programs still use libraries that an upgrade replaced, so they lack its fixes; restart them or the machine, "+
+			"or set `system.patch.reboot: \"libraries\"`, and Slipway restarts the machine")
 	}
 	if !n.Machine().Known() && m.Observed.Identity.Known() {
 		notes = append(notes, "the machine is "+full(m.Observed.Identity)+"; the design names none")

@@ -334,7 +334,7 @@ func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 		return
 	}
 	k := workOf(f, changes)
-	if w.interrupts(f, remove) {
+	if w.interrupts(f, remove, returning) {
 		k.Impact = max(k.Impact, site.ImpactInterrupts)
 	}
 	if installs && k.Action == site.ActionPowerOn {

@@ -27,12 +27,13 @@ const (
 )
 
 // errSmallAlone is how a machine behaves whose packets are too large for a switch.
-var errSmallAlone = errors.New("accepts a login, but packets of full size do not get there and back: the MTU may be larger than that of a switch on the way")
+var errSmallAlone = errors.New("accepts a login, but packets of full size do not get through: the MTU may be larger than a switch on the way allows")
 
 // outcome is how one try to confirm ended; it is done when the helper says yes or no.
 type outcome struct {
 	done bool
 	err  error
+	took time.Duration
 }
 
 // change is the change that waits. Once its name is known the machine is asked about that one: a
@@ -72,8 +73,9 @@ func (m *machine) confirm(ctx context.Context, n *site.Node, r *wire.Result) err
 	try := func() {
 		ctx, cancel := context.WithTimeout(ctx, tryWithin)
 		defer cancel()
+		begun := time.Now()
 		done, err := m.confirmBy(ctx, n, way, &waiting)
-		outcomes <- outcome{done, err}
+		outcomes <- outcome{done, err, time.Since(begun)}
 	}
 	var last error
 	next := time.NewTimer(0)
@@ -102,7 +104,7 @@ func (m *machine) confirm(ctx context.Context, n *site.Node, r *wire.Result) err
 		if o.done {
 			return o.err
 		}
-		if last == nil || errors.Is(o.err, errSmallAlone) {
+		if last == nil || errors.Is(o.err, errSmallAlone) && o.took >= tryBeside { // a short one was cut off by the end
 			last = o.err
 		}
 	}
@@ -167,9 +169,9 @@ func (m *machine) confirmOver(ctx context.Context, n *site.Node, way wayIn, addr
 	case err != nil:
 		return false, err
 	case a.result.Echo != many:
-		return false, fmt.Errorf("what was sent to %s did not come back whole", address)
+		return false, fmt.Errorf("%s answers, but data that is sent to it comes back damaged or cut off", address)
 	case way.leadsElsewhere(address, report):
-		return false, fmt.Errorf("%s answers, and proves nothing: the system still has %s, the address of its endpoint, which must answer", address, way.host)
+		return false, fmt.Errorf("%s answers, but Slipway logs in at %s, which the system still has and which does not answer", address, way.host)
 	}
 	name := waiting.learn(a.result)
 	switch {

@@ -646,10 +646,10 @@ func TestConfirmsOverTheEndpoint(t *testing.T) {
 		has      string // what ip(8) tells of the system
 		says     string
 	}{
-		"it is cut off and still designed":     {[]string{"127.0.0.1/24", "127.1.0.2/24"}, "127.1.0.2", "", "no new connection to 127.0.0.1:PORT came about"},
-		"it is cut off and nobody designed it": {[]string{"127.1.0.2/24"}, "127.1.0.2", "1: eth0 inet 127.0.0.1/24 scope global", "the system still has 127.0.0.1, the address of its endpoint"},
+		"it is cut off and still designed":     {[]string{"127.0.0.1/24", "127.1.0.2/24"}, "127.1.0.2", "", "no new connection to 127.0.0.1:PORT succeeded"},
+		"it is cut off and nobody designed it": {[]string{"127.1.0.2/24"}, "127.1.0.2", "1: eth0 inet 127.0.0.1/24 scope global", "but Slipway logs in at 127.0.0.1, which the system still has"},
 		"it was moved in its network":          {[]string{"127.0.0.3/24", "127.1.0.2/24"}, "127.0.0.3", "1: eth0 inet 127.0.0.3/24 scope global", confirmed},
-		"it was moved there to no use":         {[]string{"127.0.0.3/24", "127.1.0.2/24"}, "127.1.0.2", "", "no new connection to 127.0.0.1:PORT or 127.0.0.3:PORT came about"},
+		"it was moved there to no use":         {[]string{"127.0.0.3/24", "127.1.0.2/24"}, "127.1.0.2", "", "no new connection to 127.0.0.1:PORT or 127.0.0.3:PORT succeeded"},
 		"it was moved to another network":      {[]string{"127.1.0.2/24"}, "127.1.0.2", "1: eth0 inet 127.1.0.2/24 scope global", confirmed},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -179,7 +179,6 @@ var debs = []struct {
 	{name: "serving", version: "1.0", files: map[string]string{
 		"lib/systemd/system/serving.service": service("serving", "multi-user.target"), "lib/systemd/system/serving@.service": service("serving %i", "multi-user.target"),
 	}},
-	{name: "crew", version: "1.0", postinst: "groupadd --system crew", files: map[string]string{"usr/bin/crewsh": "#!/bin/sh\n"}},
 	{name: "talking", version: "1.0", postinst: "head -c 104857600 /dev/zero | tr '\\0' x"}, {name: "slow", version: "1.0", postinst: "sleep 75"},
 }
 

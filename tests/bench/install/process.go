@@ -50,7 +50,7 @@ func start(line, shown []string, flags uintptr) (*process, error) {
 	p := &process{name: strings.Join(shown, " "), cmd: exec.Command(line[0], line[1:]...)}
 	p.cmd.Env = append(os.Environ(), collects)
 	p.cmd.Stderr = &p.said
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags, Pdeathsig: syscall.SIGKILL}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags, Pdeathsig: syscall.SIGTERM}
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err

@@ -96,7 +96,11 @@ func TestAServerThatCannotTell(t *testing.T) {
 
 // The real SSH server is asked as it is here.
 func TestTheRealSSHServer(t *testing.T) {
+	_ = os.MkdirAll("/run/sshd", 0o755) // which its unit makes
 	if _, err := os.Stat(sshServer); err != nil || exec.Command(sshServer, "-t").Run() != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("no SSH server that accepts its own settings: run make setup")
+		}
 		t.Skip("no SSH server that accepts its own settings here")
 	}
 	f := newFake(t)

@@ -82,7 +82,7 @@ func (f *Facet) revert(ctx context.Context, h *inside.Host, name string) error {
 // Why a change is set back: cutShort is not the change's fault.
 const (
 	cutShort    = "the program that made it was ended in the middle"
-	unwritten   = "why could not be written down, as on a disk that is full"
+	unwritten   = "the reason could not be recorded; the disk may have been full"
 	unconfirmed = "nobody confirmed over a new connection that the machine can be reached"
 )
 

@@ -1,7 +1,9 @@
 package network
 
 import (
+	"crypto/rand"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
@@ -42,14 +44,14 @@ func makeRoom(h *inside.Host, c *change) error {
 	return inside.SyncFolder(at)
 }
 
-// fill makes a file that takes up some bytes of the disk.
+// fill makes a file that takes up some bytes of the disk, also where the file system compresses.
 func fill(path string, size int) error {
 	f, err := os.Create(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if _, err := f.Write(make([]byte, size)); err != nil {
+	if _, err := io.CopyN(f, rand.Reader, int64(size)); err != nil {
 		return err
 	}
 	return f.Sync()

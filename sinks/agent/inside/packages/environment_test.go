@@ -43,7 +43,7 @@ func ownEnvironment(t *testing.T) (*model, *inside.Host) {
 // elsewhere, an environment is neither used nor removed.
 func TestEnvironmentsOfOthers(t *testing.T) {
 	t.Parallel()
-	if os.Getuid() != 0 {
+	if os.Getuid() != 0 && os.Getenv("CI") == "" {
 		t.Skip("only root can give files to another account")
 	}
 	own := func(name string) func(string) error {
@@ -103,7 +103,7 @@ func TestEnvironmentsOfOthers(t *testing.T) {
 // everybody may make folders.
 func TestPlacesForEnvironments(t *testing.T) {
 	t.Parallel()
-	if os.Getuid() != 0 {
+	if os.Getuid() != 0 && os.Getenv("CI") == "" {
 		t.Skip("only root can give files to another account")
 	}
 	for name, c := range map[string]struct {

@@ -62,10 +62,7 @@ func usesOldLibraries(h *inside.Host) bool {
 		if _, err := strconv.ParseUint(e.Name(), 10, 32); err != nil {
 			continue
 		}
-		folder, err := resolve(h, "/proc/"+e.Name())
-		if err != nil {
-			continue
-		}
+		folder := h.Path("/proc/" + e.Name())
 		root, err := os.Stat(folder + "/root")
 		if err != nil || !os.SameFile(root, own) {
 			continue // it has ended, or is a kernel's thread or a container's
