@@ -23,7 +23,7 @@ type Impact int
 const (
 	ImpactNone        Impact = iota // nothing a workload could notice
 	ImpactOnline                    // changes a running machine without interrupting it, or brings it up
-	ImpactInterrupts                // the machine stays on; services on it restart or stop, or its network is set up anew
+	ImpactInterrupts                // the machine stays on; services on it restart or stop, or its network is configured again
 	ImpactReboot                    // the machine is out of service for a while or stays off
 	ImpactDestructive               // can lose data on the machine
 )
