@@ -78,7 +78,7 @@ func neverCalledNote(n *site.Node, m site.Memory) []string {
 	if !neverCalled(m) || m.Recorded.Agent.IsOn() || m.Recorded.UnderWay() > 0 || wanted(n) > Generation(n, m) || m.Observed.Facets[site.FacetOS].Seen.After(m.Recorded.Agent.Started) {
 		return nil
 	}
-	return []string{fmt.Sprintf("Slipway's agent was started at %s, and no agent has called; the machine is left as it is: if its console shows that it is not in its system, restart it", m.Recorded.Agent.Started.UTC().Format(time.DateTime)+"Z")}
+	return []string{fmt.Sprintf("Slipway's agent was started at %s, and no agent has called; Slipway does not change the machine: if its console shows that it is not in its system, restart it", m.Recorded.Agent.Started.UTC().Format(time.DateTime)+"Z")}
 }
 
 // Layout is what the disks of a machine become in an installation by the agent, as it has told

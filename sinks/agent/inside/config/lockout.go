@@ -84,7 +84,7 @@ func (w *work) refusedBy(file, program, what, said string) error {
 	if err := w.ctx.Err(); err != nil {
 		return err
 	}
-	return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("%s does not accept the designed content of %s: %s. With this file nobody %s any more, "+
+	return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("%s does not accept the designed content of %s: %s. With this file nobody %s, "+
 		"so it is as it was. Correct the file in the design", program, file, said, what)}
 }
 

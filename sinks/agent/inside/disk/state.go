@@ -166,7 +166,7 @@ func severs(l item.Layout, seen []item.Disk) error {
 				continue
 			}
 			if kept && other.Unread != "" {
-				return fmt.Errorf("the kept disk %s cannot be read (%s), so that nobody knows whether it has a part of something on a disk that is erased; nothing was written", other, other.Unread)
+				return fmt.Errorf("the kept disk %s cannot be read (%s), so Slipway does not know whether something on a disk that is erased also has a part on it; nothing was written", other, other.Unread)
 			}
 			for _, shared := range item.SharedBy(erased, other) {
 				switch {

@@ -65,7 +65,7 @@ func (f *Facet) stillReached(ctx context.Context, h *inside.Host, before []item.
 		}
 	}
 	for _, network := range slices.Sorted(maps.Keys(silent)) {
-		return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("nobody answers any more in the network %s, where before the change did %s: it may be on another VLAN",
+		return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("in the network %s, %s answered before the change, and no machine does now: the interface may be on another VLAN",
 			printable([]byte(network)), strings.Join(silent[network], ", "))}
 	}
 	return nil
