@@ -97,6 +97,9 @@ func (f *Facet) Observe(_ context.Context, h *inside.Host, keys []string) (insid
 				delete(seen.Have, item.Name(key, field))
 				seen.Unread[item.Name(key, field)] = why
 			}
+			if l := made[id]; l.Kind != "" && m.master(id) == "" { // a member leaves that to what it is in
+				m.links[id].asked(&seen, key, manager, l)
+			}
 			leased(&seen, id, m.links[id])
 		}
 		if m != nil {
