@@ -72,7 +72,7 @@ func TestRewriteIsRefusedWhileItLasts(t *testing.T) {
 	rewritten := g.Commit("slipped in")
 	for range 2 {
 		_, err := s.Fetch(t.Context())
-		wantError(t, err, reviewed[:12], rewritten[:12], "--allow-rewrite", "take back")
+		wantError(t, err, reviewed[:12], rewritten[:12], "--allow-rewrite", "undo what was reviewed")
 	}
 	g.Git("reset", "-q", "--hard", reviewed)
 	if rev := fetch(t, s); rev.ID != reviewed {

@@ -27,7 +27,7 @@ func TestNetworksWithoutTheDefaultGateway(t *testing.T) {
 		"nobody was there":          {[]item.Target{gateway, n2, elsewhere}, nil, nil, false, kept},
 		"nobody is designed":        {nil, []string{"10.2.0.1"}, nil, false, kept},
 		"another one comes":         {[]item.Target{n2, n3}, []string{"10.2.0.12"}, []string{"10.2.0.13"}, false, kept},
-		"the others are gone":       {[]item.Target{gateway, n2, n3}, []string{"10.2.0.1", "10.2.0.13"}, nil, false, "did the gateway 10.2.0.1, n3 (10.2.0.13): it may be on another VLAN"},
+		"the others are gone":       {[]item.Target{gateway, n2, n3}, []string{"10.2.0.1", "10.2.0.13"}, nil, false, "the gateway 10.2.0.1, n3 (10.2.0.13) answered before the change, and no machine does now: the interface may be on another VLAN"},
 		"the machine leaves it":     {[]item.Target{gateway, n2}, []string{"10.2.0.1", "10.2.0.12"}, nil, true, kept},
 		"an address that is no one": {[]item.Target{{Network: "storage", Address: "x\x1b"}}, nil, nil, false, kept},
 	} {

@@ -56,7 +56,7 @@ func TestRevertOnAFullDisk(t *testing.T) {
 				writable = append(writable, s.unwritable(path))
 			}
 			err := f.revert(t.Context(), s.host(), change)
-			if c.done != (err == nil) || err != nil && (class(err) != wire.Failed || !strings.Contains(err.Error(), "tried again")) {
+			if c.done != (err == nil) || err != nil && (class(err) != wire.Failed || !strings.Contains(err.Error(), "trying again")) {
 				t.Errorf("got %v", err)
 			}
 			if got := s.addresses["eth0"]; !slices.Equal(got, []string{"10.1.0.10/24"}) {

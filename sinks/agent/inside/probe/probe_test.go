@@ -164,7 +164,7 @@ func TestUnits(t *testing.T) {
 		"ended with 1: no bus": func(inside.Command) (inside.Output, error) {
 			return inside.Output{Code: 1, Err: []byte("no bus\n")}, nil
 		},
-		"told of 1 units and not": func(inside.Command) (inside.Output, error) {
+		"reported 1 units and not": func(inside.Command) (inside.Output, error) {
 			return inside.Output{Out: []byte("ActiveState=active\n")}, nil
 		},
 	} {

@@ -307,7 +307,7 @@ func TestRefusals(t *testing.T) {
 		"another version": {func(r *wire.Request, _ *system) { r.Version = 99 }, wire.Refused, "version 99"},
 		"another request": {func(r *wire.Request, _ *system) { r.Op = "erase" }, wire.Refused, `"erase" is unknown`},
 		"another facet":   {func(r *wire.Request, _ *system) { r.Apply.Facet = "../x" }, wire.Refused, `the facet "../x"`},
-		"of nothing":      {func(r *wire.Request, _ *system) { r.Apply = nil }, wire.Refused, "says of what"},
+		"of nothing":      {func(r *wire.Request, _ *system) { r.Apply = nil }, wire.Refused, "does not say what"},
 		"no such change":  {func(r *wire.Request, _ *system) { r.Op = wire.OpConfirm }, wire.Refused, "no facet"},
 		"a panic":         {func(_ *wire.Request, s *system) { s.facet.have = nil }, wire.Failed, "run_test.go:"},
 		"a broken list": {func(_ *wire.Request, s *system) {

@@ -141,7 +141,7 @@ func TestByProgram(t *testing.T) {
 	if want := []map[string]string{{"LoadState": "loaded", "ActiveState": "active"}, {"LoadState": "not-found", "ActiveState": "inactive"}}; err != nil || cmp.Diff(want, told) != "" {
 		t.Errorf("got %v, %v", told, err)
 	}
-	if _, err := Show(t.Context(), h, []string{"a.service"}, "LoadState"); err == nil || !strings.Contains(err.Error(), "told of 2 units and not of 1") {
+	if _, err := Show(t.Context(), h, []string{"a.service"}, "LoadState"); err == nil || !strings.Contains(err.Error(), "reported 2 units and not 1") {
 		t.Errorf("got %v", err)
 	}
 	out = "a.service loaded failed failed A\nb.mount loaded failed failed B\n"
