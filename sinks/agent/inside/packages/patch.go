@@ -287,14 +287,33 @@ func snapshotSources(h *inside.Host, snapshot string) (string, error) {
 	}
 	switch id {
 	case "debian":
-		base := "deb https://snapshot.debian.org/archive/"
-		return base + "debian/" + snapshot + " " + suite + " main\n" + base + "debian/" + snapshot + " " + suite + "-updates main\n" +
-			base + "debian-security/" + snapshot + " " + suite + "-security main\n", nil
+		const base = "deb https://snapshot.debian.org/archive/"
+		of := sections(h, suite)
+		return base + "debian/" + snapshot + " " + suite + of + base + "debian/" + snapshot + " " + suite + "-updates" + of +
+			base + "debian-security/" + snapshot + " " + suite + "-security" + of, nil
 	case "ubuntu":
-		base := "deb https://snapshot.ubuntu.com/ubuntu/" + snapshot + " " + suite
-		return base + " main universe\n" + base + "-updates main universe\n" + base + "-security main universe\n", nil
+		base, of := "deb https://snapshot.ubuntu.com/ubuntu/"+snapshot+" "+suite, sections(h, suite)
+		return base + of + base + "-updates" + of + base + "-security" + of, nil
 	}
 	return "", refused("patch: no archive of past states of %q is known; name the snapshot's URL", printable(id))
+}
+
+// sections are the components of the distribution's archive that the system's own sources
+// have of a suite, as the end of a line: those of its snapshot are the same.
+func sections(h *inside.Host, suite string) string {
+	var all []string
+	for _, sources := range ownSources(h) {
+		for _, s := range sources {
+			if s.Suite == suite && ofDistribution(h, s) {
+				all = append(all, s.Components...)
+			}
+		}
+	}
+	all = slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(all))), func(c string) bool { return !codename.MatchString(c) })
+	if len(all) == 0 {
+		all = []string{"main"}
+	}
+	return " " + strings.Join(all, " ") + "\n"
 }
 
 // upgradeThese makes some of the upgrades that were found, at the versions found.

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"io"
+	"iter"
 	"regexp"
 	"slices"
 	"strings"
@@ -163,14 +164,9 @@ const maxSources = 200
 // Slipway writes each repository to a file of its own, so that designing one would add
 // it a second time.
 func (apt) surveySources(_ context.Context, h *inside.Host, found *item.Found) {
-	files := append([]string{"/etc/apt/sources.list"}, names(h, "/etc/apt/sources.list.d", ".list", ".sources")...)
 	told := map[string]bool{}
-	for _, file := range files[:min(len(files), maxSources)] {
-		text, err := readIfThere(h, file)
-		if err != nil || strings.Contains(file, "/"+repositoryID("")) {
-			continue
-		}
-		for _, source := range aptSources(file, string(text)) {
+	for file, sources := range ownSources(h) {
+		for _, source := range sources {
 			if url := withoutLogin(source.URL); !ofDistribution(h, source) && !told[url] {
 				told[url] = true
 				found.Leave("repositories", "%s of %s is not Slipway's file; to design it, write it to system.repositories and remove it there", url, file)
@@ -180,6 +176,22 @@ func (apt) surveySources(_ context.Context, h *inside.Host, found *item.Found) {
 	for _, file := range names(h, "/etc/apt/preferences.d", "") {
 		if !strings.Contains(file, "/"+repositoryID("")) {
 			found.Leave(file, "priorities of others stay as they are")
+		}
+	}
+}
+
+// ownSources are the sources of apt that Slipway did not write, file by file.
+func ownSources(h *inside.Host) iter.Seq2[string, []item.Repository] {
+	return func(yield func(string, []item.Repository) bool) {
+		files := append([]string{"/etc/apt/sources.list"}, names(h, "/etc/apt/sources.list.d", ".list", ".sources")...)
+		for _, file := range files[:min(len(files), maxSources)] {
+			text, err := readIfThere(h, file)
+			if err != nil || strings.Contains(file, "/"+repositoryID("")) {
+				continue
+			}
+			if !yield(file, aptSources(file, string(text))) {
+				return
+			}
 		}
 	}
 }
@@ -203,11 +215,11 @@ var options = regexp.MustCompile(`\[[^]]*\]`)
 
 // aptSources are the repositories of a file of sources: one for each URL and suite.
 func aptSources(file, text string) (all []item.Repository) {
-	add := func(types, urls, suites string) {
+	add := func(types, urls, suites string, components []string) {
 		for _, url := range strings.Fields(urls) {
 			for _, suite := range strings.Fields(suites) {
 				if slices.Contains(strings.Fields(types), "deb") {
-					all = append(all, item.Repository{URL: url, Suite: suite})
+					all = append(all, item.Repository{URL: url, Suite: suite, Components: components})
 				}
 			}
 		}
@@ -215,14 +227,14 @@ func aptSources(file, text string) (all []item.Repository) {
 	if strings.HasSuffix(file, ".sources") {
 		for block := range strings.SplitSeq(text, "\n\n") {
 			if f := paragraph([]byte(strings.TrimLeft(withoutComments(block), "\n"))); f["Enabled"] != "no" {
-				add(f["Types"], f["URIs"], f["Suites"])
+				add(f["Types"], f["URIs"], f["Suites"], strings.Fields(f["Components"]))
 			}
 		}
 		return all
 	}
 	for line := range strings.Lines(withoutComments(text)) {
 		if f := strings.Fields(options.ReplaceAllString(line, " ")); len(f) > 2 {
-			add(f[0], f[1], f[2])
+			add(f[0], f[1], f[2], f[3:])
 		}
 	}
 	return all
