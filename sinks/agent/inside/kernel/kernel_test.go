@@ -29,6 +29,7 @@ type fake struct {
 	writes, limit int
 	code          int // of every program
 	simulated     string
+	menu          func() // what update-grub does instead
 }
 
 const status = `Package: linux-image-amd64
@@ -130,6 +131,10 @@ func (f *fake) exec(_ context.Context, c inside.Command) (inside.Output, error) 
 	}
 	switch c.Path {
 	case "update-grub":
+		if f.menu != nil {
+			f.menu()
+			break
+		}
 		f.updateGrub()
 	case "grubby":
 		for _, n := range []string{"b-1", "b-2", "b-0-rescue"} {

@@ -80,25 +80,22 @@ func parseGrub(text string) []parameter {
 // bootEntry is the command line of the default entry of the boot loader
 // specification: the saved one, or else that with the highest version in its name.
 func (w *work) bootEntry() ([]parameter, error) {
-	env := map[string]string{}
-	for _, file := range []string{"/boot/grub2/grubenv", "/boot/efi/EFI/redhat/grubenv"} {
-		text, err := w.tree.Read(file, maxConfig)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		for line := range strings.Lines(string(text)) {
-			if k, v, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
-				env[k] = v
-			}
-		}
+	text, env, err := w.defaultEntry()
+	if err != nil {
+		return nil, err
+	}
+	return parseEntry(text, env), nil
+}
+
+// defaultEntry is the text of that entry, with the variables of GRUB.
+func (w *work) defaultEntry() (text string, env map[string]string, err error) {
+	if env, err = w.grubenv("/boot/grub2/grubenv", "/boot/efi/EFI/redhat/grubenv"); err != nil {
+		return "", nil, err
 	}
 	for _, folder := range entryFolders {
 		names, err := w.tree.Names(folder)
 		if err != nil {
-			return nil, err
+			return "", nil, err
 		}
 		chosen := ""
 		slices.SortStableFunc(names, inside.CompareVersions) // as GRUB and systemd-boot do: 6.10 is behind 6.9
@@ -114,12 +111,9 @@ func (w *work) bootEntry() ([]parameter, error) {
 			continue
 		}
 		text, err := w.tree.Read(folder+"/"+chosen, maxConfig)
-		if err != nil {
-			return nil, err
-		}
-		return parseEntry(string(text), env), nil
+		return string(text), env, err
 	}
-	return nil, fmt.Errorf("no boot entry in %s", strings.Join(entryFolders, ", "))
+	return "", nil, fmt.Errorf("no boot entry in %s", strings.Join(entryFolders, ", "))
 }
 
 // parseEntry reads the options of a boot entry; variables are those of grubenv.
@@ -319,10 +313,7 @@ func (w *work) writeGrub(items []item.Item, leaving []string) error {
 	if err != nil || !changed && !w.tree.Exists(pendingFile) {
 		return err
 	}
-	if err := w.run(5*time.Minute, "update-grub"); err != nil {
-		return err
-	}
-	return w.tree.Remove(pendingFile)
+	return w.updateGrub()
 }
 
 // putText makes a file so; without a text it is not there. What follows from a

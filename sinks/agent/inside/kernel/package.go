@@ -164,7 +164,7 @@ func (w *work) observeKernel(key string) {
 	if n := all.bringer(release, made.Package); n != "" {
 		w.seen.Have[at] = n
 	}
-	if there && w.seen.Have[at] != made.Package {
+	if there && w.seen.Have[at] != made.Package && w.waitsForBoot(made.Package, all) {
 		w.seen.Pending[at], w.seen.Waits = made.Package, "reboot"
 	}
 }
@@ -195,7 +195,7 @@ func (w *work) applyKernel(i item.Item) error {
 		return err
 	}
 	if _, there := all.needs[n]; there {
-		return nil
+		return w.startPackage(i.Key, n, all)
 	}
 	if err := w.cut("install " + n); err != nil {
 		return err
@@ -209,7 +209,7 @@ func (w *work) applyKernel(i item.Item) error {
 	if _, there := all.needs[n]; !there {
 		return refused("%s: the package %s is installed, but it brings no kernel. Name a package such as linux-image-amd64 or kernel", i.Key, n)
 	}
-	return nil
+	return w.startPackage(i.Key, n, all)
 }
 
 // removeKernel forgets the package. Kernels are never removed: the system may run
@@ -220,6 +220,9 @@ func (w *work) removeKernel(key string) error {
 	w.items.Load(key, &before, &made)
 	if !slices.Contains(before.Packages, made.Package) {
 		w.h.Tell(made.Package + " stays installed. Remove it by hand when another kernel runs")
+	}
+	if err := w.startAny(); err != nil {
+		return err
 	}
 	return w.items.Drop(key)
 }

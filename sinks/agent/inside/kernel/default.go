@@ -1,0 +1,251 @@
+package kernel
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+)
+
+// defaultFile has GRUB start another kernel than the first one of its menu.
+const defaultFile = "/etc/default/grub.d/61-slipway-kernel.cfg"
+
+// flavoured are the parts of a release: "6.1.0-49" and "-rt-amd64". Kernels of two flavours
+// are no upgrades of each other, and GRUB lists them by their version alone.
+var flavoured = regexp.MustCompile(`^([0-9][^-]*(?:-[0-9][^-]*)*)(-[a-z][a-z0-9.-]*)$`)
+
+// newest is the kernel with the highest version that a package brings; empty for none.
+func (i installed) newest(n string) string {
+	newest := ""
+	for _, release := range slices.Concat(slices.Collect(maps.Values(i.releases))...) {
+		if i.brings(n, release) && (newest == "" || inside.CompareVersions(release, newest) > 0) {
+			newest = release
+		}
+	}
+	return newest
+}
+
+// starts is the kernel that the next boot starts, as far as the files of the boot loader
+// tell; empty where they do not.
+func (w *work) starts() string {
+	if w.loader() != grub {
+		text, _, err := w.defaultEntry()
+		if err != nil {
+			return ""
+		}
+		return releaseOf(text)
+	}
+	text, err := w.tree.Read(grubConfig, maxConfig)
+	if err != nil {
+		return ""
+	}
+	env, err := w.grubenv("/boot/grub/grubenv")
+	if err != nil {
+		return ""
+	}
+	return grubStarts(string(text), env)
+}
+
+// startPackage has the next boots start the kernel of a package. A boot loader that does so
+// by itself is left alone.
+func (w *work) startPackage(key, n string, all installed) error {
+	next, newest := w.starts(), all.newest(n)
+	if next == "" || newest == "" || all.brings(n, next) {
+		return nil
+	}
+	switch w.loader() {
+	case grub:
+		return w.startWithGrub(key, n, newest, all)
+	case grubby:
+		if err := w.run(5*time.Minute, "grubby", "--set-default=/boot/vmlinuz-"+newest); err != nil {
+			return err
+		}
+	}
+	return w.startsAfterAll(key, n, all)
+}
+
+// startWithGrub writes the file that GRUB's configuration is made with, also after later
+// upgrades of kernels: it looks for the newest kernel of the flavour each time.
+func (w *work) startWithGrub(key, n, newest string, all installed) error {
+	parts := flavoured.FindStringSubmatch(newest)
+	if parts == nil {
+		return refused("%s: GRUB starts %s next, and Slipway does not know how to choose %s of %s instead, since its name has no flavour such as -amd64. Set GRUB_DEFAULT in /etc/default/grub by hand", key, w.starts(), newest, n)
+	}
+	for _, other := range slices.Concat(slices.Collect(maps.Values(all.releases))...) {
+		if strings.HasSuffix(other, parts[2]) && flavoured.FindStringSubmatch(other)[2] == parts[2] && inside.CompareVersions(other, newest) > 0 {
+			return refused("%s: the package %s brings the kernel %s, and %s of the same flavour is newer and installed, so GRUB starts that. Name the package that follows new kernels, or remove the newer one", key, n, newest, other)
+		}
+	}
+	if _, err := w.putText(defaultFile, grubDefault(n, parts[2]), nil); err != nil {
+		return err
+	}
+	if err := w.updateGrub(); err != nil {
+		return err
+	}
+	return w.startsAfterAll(key, n, all)
+}
+
+// grubDefault is the file, which grub-mkconfig(8) reads as a part of its own script.
+func grubDefault(n, flavour string) string {
+	return `# Slipway writes this file from the site's design: the kernel of ` + n + ` is started.
+slipway_id=$(grub_get_device_id "$GRUB_DEVICE")
+slipway_menu="gnulinux-advanced-$slipway_id>"
+case "$GRUB_DISABLE_SUBMENU" in y|true) slipway_menu= ;; esac
+for slipway_kernel in $(ls /boot | sed -n 's/^vmlinuz-\([0-9][^-]*\(-[0-9][^-]*\)*` + strings.ReplaceAll(flavour, ".", `\.`) + `\)$/\1/p' | sort -V); do
+	GRUB_DEFAULT="${slipway_menu}gnulinux-$slipway_kernel-advanced-$slipway_id"
+done
+`
+}
+
+// startsAfterAll says that the boot loader starts another kernel nevertheless.
+func (w *work) startsAfterAll(key, n string, all installed) error {
+	if next := w.starts(); next != "" && !all.brings(n, next) {
+		return refused("%s: the boot loader (%s) still starts %s, which is not of the package %s. Make that kernel its default entry by hand, or remove the package of the other", key, w.loader(), next, n)
+	}
+	return nil
+}
+
+// startAny takes the file away where it was for a package that leaves the design, or is
+// another one now.
+func (w *work) startAny() error {
+	changed, err := w.putText(defaultFile, "", nil)
+	if err != nil || !changed {
+		return err
+	}
+	return w.updateGrub()
+}
+
+// updateGrub makes GRUB's configuration again, now or, where that is cut, at the next step.
+func (w *work) updateGrub() error {
+	if err := w.run(5*time.Minute, "update-grub"); err != nil {
+		return err
+	}
+	return w.tree.Remove(pendingFile)
+}
+
+// grubenv are the variables that GRUB keeps over boots; none where there is no such file.
+func (w *work) grubenv(files ...string) (map[string]string, error) {
+	env := map[string]string{}
+	for _, file := range files {
+		text, err := w.tree.Read(file, maxConfig)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(string(text)) {
+			if k, v, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+				env[k] = v
+			}
+		}
+	}
+	return env, nil
+}
+
+// menuEntry is an entry of GRUB's menu, or a submenu.
+type menuEntry struct {
+	title, id string
+	release   string       // of the kernel of an entry
+	entries   []*menuEntry // of a submenu
+}
+
+var (
+	menuLine    = regexp.MustCompile(`^(menuentry|submenu)\s+(?:'((?:[^'\\]|\\.|'\\'')*)'|"([^"]*)")`)
+	menuID      = regexp.MustCompile(`(?:--id|\$\{?menuentry_id_option\}?)\s+(?:'([^']*)'|"([^"]*)"|(\S+))`)
+	defaultLine = regexp.MustCompile(`^set default="([^"]*)"$`)
+)
+
+// grubStarts is the kernel of the default entry of a grub.cfg.
+func grubStarts(text string, env map[string]string) string {
+	menu, chosen := &menuEntry{}, "0"
+	open := []*menuEntry{menu} // nil for what is no part of the menu
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		words := strings.Fields(line)
+		at := open[len(open)-1]
+		switch {
+		case len(open) == 1 && defaultLine.MatchString(line):
+			if to := defaultLine.FindStringSubmatch(line)[1]; to != "${next_entry}" {
+				chosen = to
+			}
+		case strings.HasSuffix(line, "{"):
+			var e *menuEntry
+			if m := menuLine.FindStringSubmatch(line); m != nil && at != nil {
+				e = &menuEntry{title: m[2] + m[3]}
+				if id := menuID.FindStringSubmatch(line); id != nil {
+					e.id = id[1] + id[2] + id[3]
+				}
+				at.entries = append(at.entries, e)
+			}
+			open = append(open, e)
+		case line == "}" && len(open) > 1:
+			open = open[:len(open)-1]
+		case at != nil && len(words) > 1 && strings.HasPrefix(words[0], "linux") && at.release == "":
+			at.release = releaseOf(line)
+		}
+	}
+	switch {
+	case env["next_entry"] != "":
+		chosen = env["next_entry"]
+	case chosen == "${saved_entry}":
+		chosen = env["saved_entry"]
+	}
+	if e := menu.find(strings.Split(chosen, ">")); e != nil {
+		return e.release
+	}
+	return menu.first().release
+}
+
+// find is the entry that a default names: the ID, title or number of each part of its way.
+func (m *menuEntry) find(way []string) *menuEntry {
+	for i, e := range m.entries {
+		if way[0] != e.id && way[0] != e.title && way[0] != strconv.Itoa(i) {
+			continue
+		}
+		if len(way) > 1 {
+			return e.find(way[1:])
+		}
+		return e.first()
+	}
+	return nil
+}
+
+// first is an entry itself, or the first one of a submenu.
+func (m *menuEntry) first() *menuEntry {
+	for len(m.entries) > 0 {
+		m = m.entries[0]
+	}
+	return m
+}
+
+// releaseOf is the release of the kernel that a boot entry starts: "6.1.0-49-amd64" of
+// "linux /boot/vmlinuz-6.1.0-49-amd64 root=…"; empty where its file does not tell.
+func releaseOf(text string) string {
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		if len(words) < 2 || words[0] != "linux" && words[0] != "linuxefi" && words[0] != "linux16" {
+			continue
+		}
+		for _, prefix := range []string{"vmlinuz-", "vmlinux-", "kernel-"} {
+			if release, ok := strings.CutPrefix(path.Base(words[1]), prefix); ok {
+				return release
+			}
+		}
+	}
+	return ""
+}
+
+// waitsForBoot says whether the next boot brings the kernel of a package, as far as is known:
+// without that another boot would bring the same kernel again.
+func (w *work) waitsForBoot(n string, all installed) bool {
+	next := w.starts()
+	return next == "" || all.brings(n, next)
+}
