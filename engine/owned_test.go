@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +53,20 @@ func TestItemThatLeavesTheDesignIsRemoved(t *testing.T) {
 		w.isSysctl("others", "7")
 		if owned := w.fleet.Machine("n1").Owned(site.FacetConfig); len(owned) > 0 {
 			t.Errorf("still owned: %q", owned)
+		}
+	}, "n1")
+}
+
+// What is designed inside a system that no endpoint leads to is said to be acted on by
+// nothing, and holds up nothing.
+func TestNoEndpointLeadsInside(t *testing.T) {
+	inBubble(t, configured, func(w *world) {
+		w.serving("n1")
+		w.sysctls(site.Scalars{"a": int64(1)}, func(n *site.Node) { delete(n.Endpoints, site.OS) })
+		w.after(10 * time.Minute)
+		w.want("n1", site.InSync)
+		if got := w.node("n1").NotActedOn; !slices.Contains(got, "system.sysctl") {
+			t.Errorf("not acted on: %q", got)
 		}
 	}, "n1")
 }

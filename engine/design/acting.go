@@ -20,6 +20,9 @@ func NotActedOn(s *site.Site, acts map[site.Facet]bool) []site.Finding {
 		n := s.Nodes[name]
 		for _, path := range n.NotActedOn(acts) {
 			f := notActedOn(path)
+			if part := partOf(path); site.IsInside(site.FacetOf(part)) && n.Endpoints[site.OS].URL == "" {
+				f = notReached(path)
+			}
 			if facet, isDrift := strings.CutPrefix(path, "drift."); isDrift && acts[site.Facet(facet)] {
 				f = onlyReported(path)
 			}
@@ -37,15 +40,30 @@ func notActedOn(path string) site.Finding {
 		Why:     "Slipway does not apply it to a machine, and does not check it.",
 		Fix:     "See to it by other means for now, or take it out of the design.",
 	}
-	part := path
-	if rest, ofFamily := strings.CutPrefix(path, "families."); ofFamily {
-		_, part, _ = strings.Cut(rest, ".")
-		part = "system." + part
-	}
-	if site.IsInside(site.FacetOf(part)) {
+	if site.IsInside(site.FacetOf(partOf(path))) {
 		f.Fix = "Run Slipway with the helpers that act inside systems: they are in its packages, and --agents or SLIPWAY_AGENTS names another folder. Or take it out of the design."
 	}
 	return f
+}
+
+// notReached is for what is inside a system that no endpoint leads to.
+func notReached(path string) site.Finding {
+	return site.Finding{
+		Code: "not-acted-on", Severity: site.SeverityNote, Path: path,
+		Message: "nothing acts on " + path + ": the node has no endpoints.os",
+		Why:     "Slipway reaches an installed system over that endpoint alone. It does not apply this, and does not check it.",
+		Fix:     "Add `endpoints: os: url:` such as \"ssh://192.0.2.10\" and its credential, or take this out of the design.",
+	}
+}
+
+// partOf is the part of a design that a path names, which a family of systems may have too.
+func partOf(path string) string {
+	rest, ofFamily := strings.CutPrefix(path, "families.")
+	if !ofFamily {
+		return strings.TrimPrefix(path, "drift.")
+	}
+	_, part, _ := strings.Cut(rest, ".")
+	return "system." + part
 }
 
 // onlyReported is for drift that is to be proposed.

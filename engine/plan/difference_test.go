@@ -18,7 +18,7 @@ func withFile(f site.File, have site.Values, content item.Content) (*site.Plan, 
 	s := &site.Site{Name: "test", Nodes: map[string]*site.Node{}}
 	known := site.Known{Nodes: map[string]site.Memory{}, Serves: map[site.Facet]bool{site.FacetPower: true, site.FacetConfig: true}}
 	for _, name := range []string{"n1", "n2"} {
-		s.Nodes[name] = &site.Node{Name: name, Identity: site.Identity{UUID: name}, Power: "on", System: site.System{Files: map[string]site.File{"/etc/motd": f}}}
+		s.Nodes[name] = &site.Node{Name: name, Endpoints: overSSH, Identity: site.Identity{UUID: name}, Power: "on", System: site.System{Files: map[string]site.File{"/etc/motd": f}}}
 		state := site.FacetState{Have: have, Seen: now}
 		if len(have) == 0 {
 			state.Absent = []string{"files./etc/motd"}

@@ -12,12 +12,15 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
+// overSSH are the endpoints of a node whose system is looked at.
+var overSSH = map[site.EndpointKind]site.Endpoint{site.OS: {URL: "ssh://192.0.2.1"}}
+
 // The inside of a system is planned item by item, by what was seen of each.
 func TestItems(t *testing.T) {
 	motd, enabled := "hello", true
 	at := site.Origin{File: unique.Make("nodes.cue"), Line: 7, Col: 2, Layer: unique.Make("node/n1")}
 	n := &site.Node{
-		Name: "n1", Identity: site.Identity{UUID: "u1"}, Power: "on",
+		Name: "n1", Endpoints: overSSH, Identity: site.Identity{UUID: "u1"}, Power: "on",
 		System: site.System{
 			Files:  map[string]site.File{"/etc/motd": {Content: &motd}},
 			Sysctl: site.Scalars{"net.core.somaxconn": int64(1024)},
@@ -120,7 +123,7 @@ func TestWhatInterruptsServices(t *testing.T) {
 			have: site.Values{"links.eth0.kind": "ethernet", "links.eth0.mtu": "1500"}, want: site.ImpactInterrupts},
 		"a new package": {system: packages(site.Package{}), facet: site.FacetPackages, absent: "packages.a", want: site.ImpactOnline},
 	} {
-		n := &site.Node{Name: "n1", Identity: site.Identity{UUID: "u1"}, Power: "on", System: c.system, References: site.References{Links: c.links}}
+		n := &site.Node{Name: "n1", Endpoints: overSSH, Identity: site.Identity{UUID: "u1"}, Power: "on", System: c.system, References: site.References{Links: c.links}}
 		f := cmp.Or(c.facet, site.FacetConfig)
 		seen := site.FacetState{Seen: time.Unix(1, 0), Have: c.have, Owned: c.owned, OwnedDigest: "d", Asked: c.asked}
 		if c.absent != "" {
@@ -139,7 +142,7 @@ func TestWhatInterruptsServices(t *testing.T) {
 // A restart for a facet that no driver looks at any more rests on what was seen long
 // ago, and is not planned.
 func TestNothingRestartsForAFacetThatNobodyServes(t *testing.T) {
-	n := &site.Node{Name: "n1", Identity: site.Identity{UUID: "u1"}, Kernel: site.Kernel{Parameters: site.Scalars{"quiet": true}}}
+	n := &site.Node{Name: "n1", Endpoints: overSSH, Identity: site.Identity{UUID: "u1"}, Kernel: site.Kernel{Parameters: site.Scalars{"quiet": true}}}
 	m := site.Memory{Observed: site.Observed{Identity: n.Identity, Facets: map[site.Facet]site.FacetState{
 		site.FacetPower:  {Have: site.Values{"state": "on"}, Seen: time.Unix(1, 0)},
 		site.FacetKernel: {Absent: []string{"parameters.quiet"}, Pending: site.Values{"parameters.quiet": "true"}, Waits: site.WaitsReboot, Seen: time.Unix(1, 0)},
@@ -172,7 +175,7 @@ func TestUpgradesBootTheMachine(t *testing.T) {
 		"never for the family":  {all("ifNeeded"), all("never"), false, ""},
 		"but for the family it": {all("never"), all("ifNeeded"), true, ""},
 	} {
-		n := &site.Node{Name: "n1", Identity: site.Identity{UUID: "u1"}, System: site.System{Patch: c.every, Packages: map[string]site.Package{"one": {}}},
+		n := &site.Node{Name: "n1", Endpoints: overSSH, Identity: site.Identity{UUID: "u1"}, System: site.System{Patch: c.every, Packages: map[string]site.Package{"one": {}}},
 			Families: map[string]site.System{"debian": {Patch: c.debian}}}
 		seen := site.FacetState{Have: site.Values{"packages.one.version": "1", "patch.level": "all"}, Waits: cmp.Or(c.waits, site.WaitsReboot), Seen: time.Unix(1, 0), System: &site.Platform{Family: "debian"}}
 		m := site.Memory{Observed: site.Observed{Identity: n.Identity, Facets: map[site.Facet]site.FacetState{
@@ -191,7 +194,7 @@ func TestUpgradesBootTheMachine(t *testing.T) {
 
 // What is designed for a family alone is unknown until the family is.
 func TestItemsOfAFamily(t *testing.T) {
-	n := &site.Node{Name: "n1", Families: map[string]site.System{"debian": {Sysctl: site.Scalars{"a": int64(1)}}}}
+	n := &site.Node{Name: "n1", Endpoints: overSSH, Families: map[string]site.System{"debian": {Sysctl: site.Scalars{"a": int64(1)}}}}
 	seen := site.FacetState{Seen: time.Unix(1, 0)}
 	if r := seen.Resolve(n, site.FacetConfig); !r.Unread || r.Want != nil || !n.Asks(site.FacetConfig) {
 		t.Errorf("of an unknown family: %+v", r)
@@ -209,7 +212,7 @@ func TestItemsOfAFamily(t *testing.T) {
 // What the system cannot have yet stops nothing while something else is to be done, which
 // may bring it; then the node waits for a person. A boot action waits for it too.
 func TestFieldsThatTheSystemLacks(t *testing.T) {
-	n := &site.Node{Name: "n1", Power: "on", Identity: site.Identity{UUID: "u1"}, System: site.System{
+	n := &site.Node{Name: "n1", Endpoints: overSSH, Power: "on", Identity: site.Identity{UUID: "u1"}, System: site.System{
 		Users:    map[string]site.User{"ops": {Groups: []string{"docker"}, Shell: "/bin/zsh"}},
 		Time:     site.Time{Servers: []string{"10.0.0.1"}},
 		Packages: map[string]site.Package{"docker.io": {}},

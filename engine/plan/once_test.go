@@ -15,7 +15,7 @@ import (
 // onceSite has a node with a sysctl, a kernel parameter and two boot actions.
 func onceSite() (*site.Site, *site.Node) {
 	n := &site.Node{
-		Name: "n1", Identity: site.Identity{UUID: "u1"}, Power: "on", Image: "debian", Generation: 3, Role: "compute",
+		Name: "n1", Endpoints: overSSH, Identity: site.Identity{UUID: "u1"}, Power: "on", Image: "debian", Generation: 3, Role: "compute",
 		System: site.System{Sysctl: site.Scalars{"a": int64(1)}}, Kernel: site.Kernel{Parameters: site.Scalars{"quiet": true}},
 	}
 	at := site.Origin{File: unique.Make("site.cue"), Line: 67, Col: 2, Layer: unique.Make("site")}

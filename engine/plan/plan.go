@@ -54,6 +54,7 @@ func removal(name string, m site.Memory) site.Removal {
 func Node(s *site.Site, n *site.Node, k site.Known) site.NodePlan {
 	m := k.Nodes[n.Name]
 	m.Account = k.Account(n.Name)
+	k.Serves = n.Served(k.Serves)
 	p := site.NodePlan{Node: n.Name, Hypervisor: n.Virtual.Host.Hypervisor, Seen: m.Observed.Seen()}
 	if len(k.Serves) > 0 {
 		p.NotActedOn = append(n.NotActedOn(k.Serves), editedSinceFirstBoot(s, n, m, k.Serves)...)

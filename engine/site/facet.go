@@ -268,12 +268,12 @@ func (s Storage) layouts() map[string]Disk {
 func (n *Node) NotActedOn(acts map[Facet]bool) []string {
 	paths := n.partsBeyond(acts)
 	for f, policy := range n.Drift {
-		if !acts[f] || policy == "propose" {
+		if !n.Served(acts)[f] || policy == "propose" {
 			paths = append(paths, "drift."+string(f))
 		}
 	}
 	for family, system := range n.Families {
-		own := Node{Style: n.Style, System: system}
+		own := Node{Style: n.Style, System: system, Endpoints: n.Endpoints}
 		for _, path := range own.partsBeyond(acts) {
 			paths = append(paths, "families."+family+strings.TrimPrefix(path, "system"))
 		}
@@ -282,8 +282,20 @@ func (n *Node) NotActedOn(acts map[Facet]bool) []string {
 	return paths
 }
 
+// Served are those of some facets for which a node has the endpoint: what is inside its
+// system is reached over endpoints.os alone.
+func (n *Node) Served(acts map[Facet]bool) map[Facet]bool {
+	if n.Endpoints[OS].URL != "" {
+		return acts
+	}
+	served := maps.Clone(acts)
+	maps.DeleteFunc(served, func(f Facet, _ bool) bool { return IsInside(f) })
+	return served
+}
+
 func (n *Node) partsBeyond(acts map[Facet]bool) []string {
 	var paths []string
+	acts = n.Served(acts)
 	for f, kind := range Facets {
 		for _, p := range kind.Parts {
 			if p.AskedBy(n) && !p.comesAbout(n, acts[f]) {

@@ -39,7 +39,10 @@ func TestWhatIsNotActedOn(t *testing.T) {
 	byAgent.Storage.Controllers = map[string]site.RAIDController{"raid": {}}
 	notInstalled := byAgent
 	notInstalled.Generation = 0
-	delivered := site.Node{System: site.System{
+	overSSH := map[site.EndpointKind]site.Endpoint{site.OS: {URL: "ssh://192.0.2.1"}}
+	node.Endpoints, virtual.Endpoints = overSSH, overSSH
+	unreached := site.Node{Drift: map[site.Facet]string{site.FacetConfig: "report"}, System: node.System, Families: node.Families, Firmware: node.Firmware}
+	delivered := site.Node{Endpoints: overSSH, System: site.System{
 		Files: map[string]site.File{"/opt/tool": {Artifact: "tool"}}, Users: map[string]site.User{"ops": {Password: "ops"}},
 	}}
 	for name, c := range map[string]struct {
@@ -61,7 +64,9 @@ func TestWhatIsNotActedOn(t *testing.T) {
 		"drift that nobody looks for": {site.Node{Drift: map[site.Facet]string{site.FacetBIOS: "repair", site.FacetPower: "propose", site.FacetConfig: "report"}},
 			[]site.Facet{site.FacetBIOS, site.FacetPower}, []string{"drift.config", "drift.power"}},
 		"what takes more than the design": {delivered, site.InsideFacets, nil},
-		"nothing asked":                   {site.Node{Name: "n1", Power: "on"}, nil, nil},
+		"a system that no endpoint leads to": {unreached, append([]site.Facet{site.FacetFirmware}, site.InsideFacets...), []string{"drift.config", "families.debian.packages",
+			"system.files", "system.logs", "system.packages", "system.time.zone", "system.users"}},
+		"nothing asked": {site.Node{Name: "n1", Power: "on"}, nil, nil},
 	} {
 		acts := map[site.Facet]bool{}
 		for _, f := range c.acts {
